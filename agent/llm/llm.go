@@ -1,0 +1,107 @@
+// Package llm defines what the gateway asks of a language model, without
+// naming any provider: the messages of a conversation, the [Model] that
+// continues them as a stream, and its errors by kind.
+//
+// Providers stand in packages below this one. The package owns no tables.
+package llm
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+)
+
+// A Role says who speaks in a [Message].
+type Role string
+
+// The roles of the chat completion protocol.
+const (
+	System    Role = "system"
+	User      Role = "user"
+	Assistant Role = "assistant"
+	ToolRole  Role = "tool"
+)
+
+// A Message is one entry of a conversation. Its JSON form is stored in transcripts.
+type Message struct {
+	Role       Role       `json:"role"`
+	Text       string     `json:"text"`
+	Reasoning  string     `json:"reasoning,omitempty"`    // what a reasoning model thought; never shown
+	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`   // of an Assistant message
+	ToolCallID string     `json:"tool_call_id,omitempty"` // of a ToolRole message: the call it answers
+
+	// Extra holds fields of an Assistant message that only its provider
+	// understands and wants back unchanged, such as reasoning_details.
+	Extra map[string]json.RawMessage `json:"extra,omitempty"`
+}
+
+// A ToolCall is the model's wish to use a tool.
+type ToolCall struct {
+	ID        string                     `json:"id"` // unique within the conversation; never empty
+	Name      string                     `json:"name"`
+	Arguments string                     `json:"arguments"`       // as the model wrote them, meant to be a JSON object
+	Extra     map[string]json.RawMessage `json:"extra,omitempty"` // like Message.Extra, such as a thought signature
+}
+
+// A ToolSpec tells a model of a tool that it may call.
+type ToolSpec struct {
+	Name        string
+	Description string
+	Schema      json.RawMessage // JSON Schema of the arguments, an object
+}
+
+// A Request asks a model to continue a conversation.
+type Request struct {
+	Messages  []Message // the first is the System message
+	Tools     []ToolSpec
+	MaxOutput int // most tokens of the answer; 0 means the provider's default
+}
+
+// A Finish says why an answer ended.
+type Finish string
+
+// The reasons for the end of an answer.
+const (
+	FinishStop      Finish = "stop"
+	FinishLength    Finish = "length" // cut off by the output limit
+	FinishToolCalls Finish = "tool_calls"
+	FinishFiltered  Finish = "content_filter"
+)
+
+// Usage counts what a call consumed, in tokens.
+type Usage struct {
+	Input  int `json:"input"`  // the whole prompt, Cached included
+	Output int `json:"output"` // the whole answer, reasoning included
+	Cached int `json:"cached"` // the part of Input that came from the provider's prompt cache
+}
+
+// Add adds v to u.
+func (u *Usage) Add(v Usage) {
+	u.Input += v.Input
+	u.Output += v.Output
+	u.Cached += v.Cached
+}
+
+// A Response is a whole answer.
+type Response struct {
+	Message Message // Role is Assistant
+	Finish  Finish
+	Usage   Usage  // zero if the provider did not say
+	Model   string // the model that answered, as configured
+}
+
+// An Event is a piece of a streamed answer.
+type Event struct {
+	Text     string    // visible text to append
+	Reset    bool      // the answer starts anew: what was streamed before is void
+	Response *Response // the whole answer; on the last event only
+}
+
+// A Model answers conversations. It may be used concurrently.
+type Model interface {
+	// Stream asks for an answer and yields it piece by piece. The last event
+	// carries the Response. Instead of it an error may come, after any number of
+	// events: an *[Error], or ctx's error once ctx has ended. Nothing follows either.
+	// Breaking out of the loop ends the call.
+	Stream(ctx context.Context, req Request) iter.Seq2[Event, error]
+}
