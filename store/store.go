@@ -1,0 +1,225 @@
+// Package store is the gateway's database: it opens and migrates it, groups
+// the writes of many goroutines into one durable commit, and keeps leases with
+// fencing epochs.
+//
+// The main type is [DB]. It stands on SQLite in WAL mode with synchronous=FULL: when
+// [DB.Tx] has returned nil, the write survives a kill and a power loss. One process owns
+// a database at a time; a lock beside the file refuses a second one. Short writes
+// of the command line tools go around that lock (see [Options]).
+//
+// All SQL of the gateway is written in the subset that SQLite and PostgreSQL
+// share: $1 placeholders, ON CONFLICT, RETURNING. Times are Unix milliseconds.
+//
+// Tables: schema, leases.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// ErrLocked reports that another process owns the database.
+var ErrLocked = errors.New("another gateway is using this home")
+
+// Options are the optional settings of [Open].
+type Options struct {
+	// Shared opens the database beside the process that owns it, for a short look or
+	// change. It neither takes the lock nor migrates.
+	Shared bool
+}
+
+// A DB is an open database. Its methods may be called concurrently.
+type DB struct {
+	path   string
+	unlock func() error
+	write  *writer
+	read   *sql.DB
+	closed atomic.Bool
+
+	mu    sync.Mutex
+	stmts map[string]*sql.Stmt // prepared on read
+}
+
+// Open opens the SQLite database at path, creates it if it is missing, takes
+// the lock and applies migrations. It reports [ErrLocked] if another process has it.
+func Open(ctx context.Context, path string, migrations []Migration, opts *Options) (*DB, error) {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	db := &DB{path: path, unlock: func() error { return nil }, stmts: make(map[string]*sql.Stmt)}
+	if o.Shared {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("store: open %s: %w", path, err)
+		}
+	} else {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return nil, fmt.Errorf("store: open %s: %w", path, err)
+		}
+		unlock, err := lock(path + ".lock")
+		if err != nil {
+			return nil, fmt.Errorf("store: open %s: %w", path, err)
+		}
+		db.unlock = unlock
+	}
+	if err := db.connect(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("store: open %s: %w", path, err), db.Close())
+	}
+	var err error
+	if o.Shared {
+		err = checkSchema(ctx, db, migrations)
+	} else {
+		err = errors.Join(migrate(ctx, db, migrations), db.Tx(ctx, expireLeases))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("store: open %s: %w", path, err), db.Close())
+	}
+	return db, nil
+}
+
+func (db *DB) connect(ctx context.Context) error {
+	// The write-ahead log is moved into the database by Run, beside the writers; a
+	// commit does it itself only if the log has grown to 64 MB.
+	w, err := sql.Open("sqlite", dsn(db.path, "journal_mode(WAL)", "synchronous(FULL)",
+		"busy_timeout(10000)", "foreign_keys(1)", "cache_size(-4096)", "wal_autocheckpoint(16000)"))
+	if err != nil {
+		return err
+	}
+	w.SetMaxOpenConns(1)
+	db.write = newWriter(w)
+	if err := w.PingContext(ctx); err != nil {
+		return err
+	}
+	db.read, err = sql.Open("sqlite", dsn(db.path, "query_only(1)",
+		"busy_timeout(10000)", "cache_size(-1024)"))
+	if err != nil {
+		return err
+	}
+	db.read.SetMaxOpenConns(4)
+	db.read.SetMaxIdleConns(4)
+	return nil
+}
+
+func dsn(path string, pragmas ...string) string {
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
+	u.RawQuery = url.Values{"_pragma": pragmas}.Encode()
+	return u.String()
+}
+
+// Close ends the database after the transactions under way, and gives the lock back.
+// Closing it again does nothing.
+func (db *DB) Close() error {
+	if db.closed.Swap(true) {
+		return nil
+	}
+	var errs []error
+	if db.read != nil {
+		errs = append(errs, db.read.Close())
+	}
+	if db.write != nil {
+		errs = append(errs, db.write.close())
+	}
+	return errors.Join(append(errs, db.unlock())...)
+}
+
+// Tx runs fn in a transaction and returns once its writes are on the disk. If
+// fn returns an error, nothing of it is written and Tx returns that error.
+//
+// Calls that wait at the same time share one commit. For that fn may be run
+// more than once and on another goroutine: it sets what it captures
+// anew each time, and does nothing but database work.
+//
+// A ctx that has ended keeps a transaction from beginning, not from ending.
+func (db *DB) Tx(ctx context.Context, fn func(*Tx) error) error {
+	return db.write.do(ctx, fn)
+}
+
+// A Queryer reads: a [Tx] sees its own writes, [DB.Read] what was last committed.
+type Queryer interface {
+	Query(query string, args ...any) (*sql.Rows, error)
+	QueryRow(query string, args ...any) *sql.Row
+}
+
+// Read returns a Queryer beside the writers. Each query sees what was committed when it began.
+func (db *DB) Read(ctx context.Context) Queryer { return reader{ctx, db} }
+
+type reader struct {
+	ctx context.Context
+	db  *DB
+}
+
+func (r reader) Query(query string, args ...any) (*sql.Rows, error) {
+	stmt, err := r.db.prepare(r.ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(r.ctx, args...)
+}
+
+func (r reader) QueryRow(query string, args ...any) *sql.Row {
+	stmt, err := r.db.prepare(r.ctx, query)
+	if err != nil { // the same error comes again, where Scan can report it
+		return r.db.read.QueryRowContext(r.ctx, query, args...)
+	}
+	return stmt.QueryRowContext(r.ctx, args...)
+}
+
+func (db *DB) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	db.mu.Lock()
+	stmt, ok := db.stmts[query]
+	db.mu.Unlock()
+	if ok {
+		return stmt, nil
+	}
+	stmt, err := db.read.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if other, ok := db.stmts[query]; ok { // prepared by another goroutine meanwhile
+		return other, stmt.Close()
+	}
+	db.stmts[query] = stmt
+	return stmt, nil
+}
+
+// checkpointSize is the size of the write-ahead log, in bytes, from which Run empties it.
+const checkpointSize = 4 << 20
+
+// Run keeps the write-ahead log short until ctx ends, beside the writers and
+// without holding them up.
+func (db *DB) Run(ctx context.Context) error {
+	pool, err := sql.Open("sqlite", dsn(db.path, "busy_timeout(0)"))
+	if err != nil {
+		return fmt.Errorf("store: checkpoint: %w", err)
+	}
+	pool.SetMaxOpenConns(1)
+	defer pool.Close()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if st, err := os.Stat(db.path + "-wal"); err != nil || st.Size() < checkpointSize {
+			continue
+		}
+		_, err := pool.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("store: checkpoint: %w", err)
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var testTables = Migration{Package: "test", Steps: []string{
+	"CREATE TABLE t (id IDENTITY PRIMARY KEY, k TEXT NOT NULL UNIQUE);"}}
+
+func open(t testing.TB, path string) *DB {
+	t.Helper()
+	db, err := Open(t.Context(), path, []Migration{testTables}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func count(t *testing.T, q Queryer) (n int) {
+	t.Helper()
+	if err := q.QueryRow("SELECT count(*) FROM t").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func insert(k string) func(*Tx) error {
+	return func(tx *Tx) error {
+		_, err := tx.Exec("INSERT INTO t (k) VALUES ($1)", k)
+		return err
+	}
+}
+
+// Transactions that wait at the same time share commits, and one that fails takes none with it.
+func TestTxGroups(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "g.db"))
+	errMine := errors.New("mine")
+	release := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { // leads while the others gather
+		if err := db.Tx(t.Context(), func(tx *Tx) error { <-release; return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+	const n = 100
+	var runs atomic.Int64
+	for i := range n {
+		wg.Go(func() {
+			err := db.Tx(t.Context(), func(tx *Tx) error {
+				runs.Add(1)
+				if err := insert(fmt.Sprint(i))(tx); err != nil {
+					return err
+				}
+				if i%10 == 0 {
+					return errMine
+				}
+				return nil
+			})
+			if failed := i%10 == 0; failed != errors.Is(err, errMine) || !failed && err != nil {
+				t.Errorf("Tx %d = %v", i, err)
+			}
+		})
+	}
+	close(release)
+	wg.Wait()
+	if got := count(t, db.Read(t.Context())); got != n*9/10 {
+		t.Errorf("%d rows, want %d", got, n*9/10)
+	}
+}
+
+// A panic reaches the one whose transaction it was, and the database goes on.
+func TestTxPanics(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "g.db"))
+	func() {
+		defer func() {
+			if p := recover(); p != "mine" {
+				t.Errorf("recovered %v, want mine", p)
+			}
+		}()
+		_ = db.Tx(t.Context(), func(tx *Tx) error { panic("mine") }) // panics
+	}()
+	if err := db.Tx(t.Context(), insert("after")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTxSeesItself(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "g.db"))
+	err := db.Tx(t.Context(), func(tx *Tx) error {
+		if err := insert("a")(tx); err != nil {
+			return err
+		}
+		if got := count(t, tx); got != 1 {
+			t.Errorf("transaction sees %d rows, want its own", got)
+		}
+		if got := count(t, db.Read(t.Context())); got != 0 {
+			t.Errorf("reader sees %d rows before the commit", got)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := count(t, db.Read(t.Context())); got != 1 {
+		t.Errorf("reader sees %d rows after the commit, want 1", got)
+	}
+}
+
+func TestTxAfterCancelAndClose(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "g.db")
+	db := open(t, path)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := db.Tx(ctx, insert("a")); !errors.Is(err, context.Canceled) {
+		t.Errorf("Tx with an ended context = %v", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Tx(t.Context(), insert("a")); !errors.Is(err, errClosed) {
+		t.Errorf("Tx on a closed database = %v", err)
+	}
+	if got := count(t, open(t, path).Read(t.Context())); got != 0 {
+		t.Errorf("%d rows, want none", got)
+	}
+}
+
+func TestLockRefusesASecondProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "g.db")
+	db := open(t, path)
+	if _, err := Open(t.Context(), path, nil, nil); !errors.Is(err, ErrLocked) {
+		t.Errorf("second Open = %v, want %v", err, ErrLocked)
+	}
+	shared, err := Open(t.Context(), path, []Migration{testTables}, &Options{Shared: true})
+	if err != nil {
+		t.Fatalf("shared Open = %v", err)
+	}
+	defer shared.Close()
+	if err := shared.Tx(t.Context(), insert("from outside")); err != nil {
+		t.Error(err)
+	}
+	if got := count(t, db.Read(t.Context())); got != 1 {
+		t.Errorf("owner sees %d rows, want 1", got)
+	}
+}
+
+func TestMigrate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "g.db")
+	db := open(t, path)
+	if err := db.Tx(t.Context(), insert("old")); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	two := Migration{Package: "test", Steps: append(testTables.Steps[:1:1],
+		"ALTER TABLE t ADD COLUMN v TEXT NOT NULL DEFAULT 'new';")}
+	db2, err := Open(t.Context(), path, []Migration{two}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v string
+	err = db2.Read(t.Context()).QueryRow("SELECT v FROM t WHERE k = 'old'").Scan(&v)
+	if err != nil || v != "new" {
+		t.Errorf("migrated row has %q, %v", v, err)
+	}
+	if err := db2.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), path, []Migration{testTables}, nil); !errors.Is(err, ErrNewer) {
+		t.Errorf("Open by an older version = %v, want %v", err, ErrNewer)
+	}
+}
+
+func TestLease(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "g.db"))
+	now := time.UnixMilli(1_000_000)
+	acquire := func(owner string, at time.Time) (l Lease, err error) {
+		err = db.Tx(t.Context(), func(tx *Tx) error {
+			l, err = Acquire(tx, "work", owner, at, time.Minute)
+			return err
+		})
+		return l, err
+	}
+	a, err := acquire("a", now)
+	if err != nil || a.Epoch != 1 {
+		t.Fatalf("Acquire = %+v, %v", a, err)
+	}
+	if _, err := acquire("b", now.Add(59*time.Second)); !errors.Is(err, ErrHeld) {
+		t.Errorf("Acquire of a held lease = %v, want %v", err, ErrHeld)
+	}
+	renew := func(l Lease, at time.Time) error {
+		return db.Tx(t.Context(), func(tx *Tx) error { return l.Renew(tx, at, time.Minute) })
+	}
+	if err := renew(a, now.Add(50*time.Second)); err != nil {
+		t.Errorf("Renew = %v", err)
+	}
+	b, err := acquire("b", now.Add(110*time.Second))
+	if err != nil || b.Epoch != 2 {
+		t.Fatalf("Acquire of an expired lease = %+v, %v", b, err)
+	}
+	if err := renew(a, now.Add(111*time.Second)); !errors.Is(err, ErrFenced) {
+		t.Errorf("Renew of a lost lease = %v, want %v", err, ErrFenced)
+	}
+	if err := db.Tx(t.Context(), b.Release); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := acquire("a", now.Add(111*time.Second)); err != nil || c.Epoch != 3 {
+		t.Errorf("Acquire of a released lease = %+v, %v", c, err)
+	}
+}
+
+func BenchmarkTx(b *testing.B) {
+	db := open(b, filepath.Join(b.TempDir(), "g.db"))
+	var n atomic.Int64
+	for b.Loop() {
+		if err := db.Tx(b.Context(), insert(fmt.Sprint(n.Add(1)))); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkTxParallel(b *testing.B) {
+	db := open(b, filepath.Join(b.TempDir(), "g.db"))
+	var n atomic.Int64
+	b.SetParallelism(64)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if err := db.Tx(b.Context(), insert(fmt.Sprint(n.Add(1)))); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}

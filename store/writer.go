@@ -1,0 +1,159 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// maxGroup bounds how many transactions share a commit, and so how long the first of them waits.
+const maxGroup = 256
+
+// errClosed reports a transaction on a closed database.
+var errClosed = errors.New("store: closed")
+
+// A writer runs transactions on the one connection that writes.
+//
+// There is no goroutine of its own: of the callers that wait, one leads. It runs
+// the transactions of all in one commit and hands the lead to the first of those
+// that came meanwhile. While a commit waits for the disk the next group gathers.
+type writer struct {
+	tx Tx // used by the leader only
+
+	mu      sync.Mutex
+	led     bool // somebody leads
+	closed  bool
+	idle    sync.Cond // signalled when the last leader of a closed writer ends
+	waiting []*request
+}
+
+type request struct {
+	fn   func(*Tx) error
+	err  error
+	pan  any           // what fn panicked with
+	wake chan struct{} // closed when the request is done, sent to when it is to lead
+	done bool
+}
+
+func newWriter(db *sql.DB) *writer {
+	w := &writer{tx: Tx{db: db, stmts: make(map[string]*sql.Stmt)}}
+	w.idle.L = &w.mu
+	return w
+}
+
+// do runs fn with others and returns when it is committed.
+func (w *writer) do(ctx context.Context, fn func(*Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r := &request{fn: fn}
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return errClosed
+	}
+	if w.led {
+		r.wake = make(chan struct{}, 1)
+		w.waiting = append(w.waiting, r)
+		w.mu.Unlock()
+		<-r.wake
+		if !r.done {
+			w.lead()
+		}
+	} else {
+		w.led = true
+		w.waiting = append(w.waiting, r)
+		w.mu.Unlock()
+		w.lead()
+	}
+	if r.pan != nil {
+		panic(r.pan)
+	}
+	return r.err
+}
+
+// lead runs one group, in which the caller's request is the first, and passes the lead on.
+func (w *writer) lead() {
+	w.mu.Lock()
+	n := min(len(w.waiting), maxGroup)
+	group := w.waiting[:n:n]
+	w.waiting = w.waiting[n:]
+	w.mu.Unlock()
+
+	w.commit(group)
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range group[1:] {
+		r.done = true
+		close(r.wake)
+	}
+	if len(w.waiting) > 0 {
+		w.waiting[0].wake <- struct{}{}
+		return
+	}
+	w.waiting = nil
+	w.led = false
+	w.idle.Broadcast()
+}
+
+// commit runs the group in one transaction. If one of it fails, each gets a transaction of its own.
+func (w *writer) commit(group []*request) {
+	err := w.transact(group)
+	if len(group) == 1 || err == nil {
+		group[0].err = err
+		return
+	}
+	for _, r := range group {
+		r.pan = nil
+		r.err = w.transact([]*request{r})
+	}
+}
+
+// transact runs the group in one transaction and returns the first error of any of it.
+func (w *writer) transact(group []*request) error {
+	if _, err := w.tx.Exec("BEGIN IMMEDIATE"); err != nil {
+		return fmt.Errorf("store: begin: %w", err)
+	}
+	for _, r := range group {
+		if err := w.run(r); err != nil {
+			return errors.Join(err, w.rollback())
+		}
+	}
+	if _, err := w.tx.Exec("COMMIT"); err != nil {
+		return errors.Join(fmt.Errorf("store: commit: %w", err), w.rollback())
+	}
+	return nil
+}
+
+// rollback ends the transaction; nil is returned also where SQLite has ended it already.
+func (w *writer) rollback() error {
+	if _, err := w.tx.Exec("ROLLBACK"); err != nil && !isNoTransaction(err) {
+		return fmt.Errorf("store: rollback: %w", err)
+	}
+	return nil
+}
+
+// run calls r.fn. A panic is kept for r's own caller, since this goroutine may be another's.
+func (w *writer) run(r *request) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.pan = p
+			err = fmt.Errorf("store: transaction panicked: %v", p)
+		}
+	}()
+	return r.fn(&w.tx)
+}
+
+// close waits for the transactions under way and refuses later ones.
+func (w *writer) close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for w.led {
+		w.idle.Wait()
+	}
+	return w.tx.close()
+}
