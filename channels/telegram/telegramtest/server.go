@@ -1,0 +1,324 @@
+// Package telegramtest is a Telegram Bot API server that keeps its state in memory.
+//
+// A [Server] answers the methods that the gateway uses, and is as strict about them as
+// api.telegram.org: token, parameters, HTML, lengths, chats, topics, offsets and the single
+// long poll. People write with [Server.Say]; what the bot wrote is in [Server.History], and
+// [Server.Wait] waits for it. [Server.Inject] makes calls fail.
+//
+// It knows one bot, keeps message ids per chat (as Telegram does in supergroups) and accepts
+// parameters as a form only. It is stricter than Telegram in one thing: a parameter that it
+// does not know is an error, so a misspelt one shows.
+package telegramtest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options are the optional settings of a [Server]. The zero value is ready for use.
+type Options struct {
+	// Bot is the bot's own account; default "Gateway", @gateway_bot.
+	Bot User
+
+	// Keep is how many messages of each chat are remembered; default all. A
+	// bot can't edit and nobody can quote a message that is forgotten.
+	Keep int
+
+	// OnSend is called with each message that sendMessage has accepted, before the
+	// bot gets its answer. It may be called concurrently and must be quick.
+	OnSend func(Sent)
+}
+
+// A Server is a Bot API server for one bot. Its methods may be called concurrently.
+type Server struct {
+	token  string
+	bot    User
+	keep   int
+	onSend func(Sent)
+
+	http    *http.Server
+	closing chan struct{} // closed by Close
+	close   sync.Once
+	serving sync.WaitGroup
+
+	mu         sync.Mutex
+	users      map[int64]User
+	chats      map[int64]*chat
+	queue      []queued // updates that are not confirmed, oldest first
+	lastUpdate int64
+	restarted  bool // update ids started again and none of the new ones was served
+	poll       *poll
+	webhook    string
+	commands   []Command
+	faults     []*Fault
+	hits       map[hit]int
+	calls      map[string]int
+	changed    chan struct{} // closed at the next change; nil if nobody waits
+}
+
+// A Command is an entry of the bot's menu, as setMyCommands set it.
+type Command struct {
+	Command     string `json:"command"`
+	Description string `json:"description"`
+}
+
+// New returns a Server for the bot with the given token. A nil opts means the defaults.
+func New(token string, opts *Options) *Server {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	s := &Server{
+		token:      token,
+		bot:        cmp.Or(o.Bot, User{ID: 7000000001, First: "Gateway", Username: "gateway_bot"}),
+		keep:       o.Keep,
+		onSend:     o.OnSend,
+		closing:    make(chan struct{}),
+		users:      make(map[int64]User),
+		chats:      make(map[int64]*chat),
+		lastUpdate: 100_000,
+		hits:       make(map[hit]int),
+		calls:      make(map[string]int),
+	}
+	s.bot.Bot = true
+	s.users[s.bot.ID] = s.bot
+	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	return s
+}
+
+// Start listens on a free loopback port and serves until Close. It returns the base URL,
+// which is what an adapter takes instead of https://api.telegram.org.
+func (s *Server) Start(ctx context.Context) (baseURL string, err error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	s.serving.Go(func() {
+		_ = s.http.Serve(ln) // it ends with ErrServerClosed, at Close
+	})
+	return "http://" + ln.Addr().String(), nil
+}
+
+// Close ends every call under way, hanging ones too, and stops listening.
+func (s *Server) Close() {
+	s.close.Do(func() { close(s.closing) })
+	_ = s.http.Close() // nothing to do about a listener that is gone already
+	s.serving.Wait()
+}
+
+// Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond
+// at once and after every change of the server's state.
+func (s *Server) Wait(ctx context.Context, cond func() bool) error {
+	for {
+		s.mu.Lock()
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		if cond() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// change wakes those who Wait. The caller holds s.mu.
+func (s *Server) change() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// Calls returns how often a method was called, failures included.
+func (s *Server) Calls(method string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[method]
+}
+
+// Commands returns the bot's menu.
+func (s *Server) Commands() []Command {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.commands
+}
+
+// SetWebhook registers a webhook, so that getUpdates is refused; "" removes it.
+func (s *Server) SetWebhook(address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.webhook = address
+	if address != "" && s.poll != nil {
+		s.poll.end("Conflict: terminated by setWebhook request")
+		s.poll = nil
+	}
+}
+
+// A reply is the answer to a call: a result or a failure.
+type reply struct {
+	result any // a json.RawMessage is written as it is
+
+	code        int // HTTP status of a failure, or 0
+	description string
+	retryAfter  int
+	migrateTo   int64
+}
+
+func refuse(code int, description string) reply {
+	return reply{code: code, description: description}
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	token, method, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/bot"), "/")
+	if !ok || !strings.HasPrefix(r.URL.Path, "/bot") || !strings.Contains(token, ":") {
+		write(w, refuse(http.StatusNotFound, "Not Found"))
+		return
+	}
+	if token != s.token {
+		write(w, refuse(http.StatusUnauthorized, "Unauthorized"))
+		return
+	}
+	if err := r.ParseForm(); err != nil {
+		write(w, refuse(http.StatusBadRequest, "Bad Request: "+err.Error()))
+		return
+	}
+	c := call{method: method, params: r.Form, at: time.Now()}
+	s.mu.Lock()
+	s.calls[method]++
+	fault := s.take(c)
+	s.change()
+	s.mu.Unlock()
+	if fault != nil {
+		s.fail(w, r, c, *fault)
+		return
+	}
+	if answer, ok := s.execute(r.Context(), c); ok {
+		write(w, answer)
+	}
+}
+
+// A call is one request of the bot.
+type call struct {
+	method string
+	params url.Values
+	at     time.Time // when it had been read
+}
+
+// parameters lists, for each method, the parameters that the server understands.
+var parameters = map[string]string{
+	"getMe":       "",
+	"getUpdates":  "offset limit timeout allowed_updates",
+	"sendMessage": "chat_id text parse_mode message_thread_id reply_parameters link_preview_options",
+	"editMessageText": "chat_id message_id text parse_mode " +
+		"link_preview_options",
+	"sendChatAction": "chat_id action message_thread_id",
+	"setMyCommands":  "commands",
+	"getWebhookInfo": "",
+	"deleteWebhook":  "drop_pending_updates",
+}
+
+// execute carries out c. It reports false if the client went away meanwhile.
+func (s *Server) execute(ctx context.Context, c call) (reply, bool) {
+	known, ok := parameters[c.method]
+	if !ok {
+		return refuse(http.StatusNotFound, "Not Found: method not found"), true
+	}
+	for name := range c.params {
+		if !strings.Contains(" "+known+" ", " "+name+" ") {
+			return refuse(http.StatusBadRequest, "Bad Request: unknown parameter "+name), true
+		}
+	}
+	switch c.method {
+	case "getUpdates":
+		return s.getUpdates(ctx, c)
+	case "sendMessage":
+		return s.sendMessage(c), true
+	case "editMessageText":
+		return s.editMessageText(c), true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.change()
+	switch c.method {
+	case "sendChatAction":
+		return s.sendChatAction(c), true
+	case "setMyCommands":
+		return s.setMyCommands(c), true
+	case "getWebhookInfo":
+		return reply{result: map[string]any{
+			"url": s.webhook, "pending_update_count": len(s.queue),
+		}}, true
+	case "deleteWebhook":
+		s.webhook = ""
+		return reply{result: true}, true
+	}
+	return reply{result: s.bot}, true // getMe
+}
+
+// setMyCommands holds the menu to the documented bounds. The caller holds s.mu.
+func (s *Server) setMyCommands(c call) reply {
+	var menu []Command
+	if err := json.Unmarshal([]byte(c.params.Get("commands")), &menu); err != nil {
+		return refuse(http.StatusBadRequest, "Bad Request: can't parse commands JSON object")
+	}
+	if len(menu) > 100 {
+		return refuse(http.StatusBadRequest, "Bad Request: BOT_COMMANDS_TOO_MUCH")
+	}
+	for _, e := range menu {
+		switch {
+		case e.Command == "" || len(e.Command) > 32 || strings.Trim(e.Command,
+			"abcdefghijklmnopqrstuvwxyz0123456789_") != "":
+			return refuse(http.StatusBadRequest, "Bad Request: BOT_COMMAND_INVALID")
+		case e.Description == "" || utf16Len(e.Description) > 256:
+			return refuse(http.StatusBadRequest, "Bad Request: BOT_COMMAND_DESCRIPTION_INVALID")
+		}
+	}
+	s.commands = menu
+	return reply{result: true}
+}
+
+// write sends a as the Bot API does: JSON, and a failure's code both inside and as status.
+func write(w http.ResponseWriter, a reply) {
+	var body []byte
+	if a.code == 0 {
+		result, err := json.Marshal(a.result)
+		if err != nil {
+			panic(err) // a result is always of our own making
+		}
+		body = append(append([]byte(`{"ok":true,"result":`), result...), '}')
+	} else {
+		failure := map[string]any{
+			"ok": false, "error_code": a.code, "description": a.description,
+		}
+		switch {
+		case a.retryAfter > 0:
+			failure["parameters"] = map[string]any{"retry_after": a.retryAfter}
+		case a.migrateTo != 0:
+			failure["parameters"] = map[string]any{"migrate_to_chat_id": a.migrateTo}
+		}
+		body, _ = json.Marshal(failure) // strings and numbers always marshal
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if a.code != 0 {
+		w.WriteHeader(a.code)
+	}
+	_, _ = w.Write(body) // a client that has gone needs no answer
+}

@@ -1,0 +1,165 @@
+package telegramtest
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// A queued is an update that the bot has not confirmed.
+type queued struct {
+	id   int64
+	json []byte
+	chat *chat // nil for a raw update
+	msg  int   // message id in chat
+}
+
+// A poll is the getUpdates call that waits. There is one at most.
+type poll struct {
+	wake  chan struct{} // holds one token: something was queued
+	ended chan string   // holds the reason why another call ended this one
+}
+
+func (p *poll) end(reason string) { p.ended <- reason } // it has room for one and is ended once
+
+// getUpdates confirms what lies below the offset and returns what follows, after waiting for
+// it if need be. As with Telegram, a second call ends the one that is waiting.
+func (s *Server) getUpdates(ctx context.Context, c call) (reply, bool) {
+	offset, _ := strconv.ParseInt(c.params.Get("offset"), 10, 64) // missing: 0, confirms nothing
+	limit, err := strconv.Atoi(c.params.Get("limit"))
+	if err != nil || limit < 1 || limit > 100 {
+		limit = 100
+	}
+	seconds, _ := strconv.Atoi(c.params.Get("timeout")) // missing: 0, a short poll
+	timeout := time.NewTimer(time.Duration(seconds) * time.Second)
+	defer timeout.Stop()
+
+	p := &poll{wake: make(chan struct{}, 1), ended: make(chan string, 1)}
+	if refused, ok := s.beginPoll(p, offset); !ok {
+		return refused, true
+	}
+	defer s.endPoll(p)
+	for {
+		if batch := s.serve(limit); batch != nil || seconds == 0 {
+			return reply{result: batchJSON(batch)}, true
+		}
+		select {
+		case <-p.wake:
+		case <-timeout.C:
+			seconds = 0
+		case reason := <-p.ended:
+			return refuse(http.StatusConflict, reason), true
+		case <-ctx.Done():
+			return reply{}, false
+		case <-s.closing:
+			return reply{}, false
+		}
+	}
+}
+
+func (s *Server) beginPoll(p *poll, offset int64) (refused reply, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.webhook != "" {
+		return refuse(http.StatusConflict, "Conflict: can't use getUpdates method while "+
+			"webhook is active; use deleteWebhook to delete the webhook first"), false
+	}
+	if s.poll != nil {
+		s.poll.end("Conflict: terminated by other getUpdates request; " +
+			"make sure that only one bot instance is running")
+	}
+	s.poll = p
+	for len(s.queue) > 0 && s.queue[0].id < offset && !s.restarted {
+		s.queue = s.queue[1:]
+	}
+	if len(s.queue) == 0 {
+		s.queue = nil // lets go of what was confirmed
+	}
+	s.change()
+	return reply{}, true
+}
+
+func (s *Server) endPoll(p *poll) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.poll == p {
+		s.poll = nil
+	}
+}
+
+// serve returns the next updates and notes when their chats were served.
+func (s *Server) serve(limit int) []queued {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 {
+		return nil
+	}
+	s.restarted = false
+	now := time.Now()
+	batch := s.queue[:min(limit, len(s.queue))]
+	for _, u := range batch {
+		if u.chat != nil {
+			u.chat.served = now
+		}
+	}
+	return batch
+}
+
+func batchJSON(batch []queued) json.RawMessage {
+	b := []byte{'['}
+	for i, u := range batch {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, u.json...)
+	}
+	return append(b, ']')
+}
+
+// enqueue adds an update whose JSON is given without its braces and id. The caller holds s.mu.
+func (s *Server) enqueue(fields []byte, ch *chat, msg int) {
+	s.lastUpdate++
+	b := strconv.AppendInt([]byte(`{"update_id":`), s.lastUpdate, 10)
+	b = append(append(append(b, ','), fields...), '}')
+	s.queue = append(s.queue, queued{id: s.lastUpdate, json: b, chat: ch, msg: msg})
+	if s.poll != nil {
+		select {
+		case s.poll.wake <- struct{}{}:
+		default: // it is awake already
+		}
+	}
+}
+
+// DeliverRaw queues an update of any kind, given as the JSON of its fields other than
+// update_id: `"poll":{"id":"1"}`. Nothing checks it.
+func (s *Server) DeliverRaw(fields string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.enqueue([]byte(fields), nil, 0)
+	s.change()
+}
+
+// RestartUpdateIDs makes the next update's id one above last, as Telegram may do for a bot
+// that heard nothing for a week.
+func (s *Server) RestartUpdateIDs(last int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastUpdate = last
+	s.restarted = true
+}
+
+// Pending returns how many updates the bot has not confirmed.
+func (s *Server) Pending() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue)
+}
+
+// Polling reports whether a getUpdates call is waiting.
+func (s *Server) Polling() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.poll != nil
+}
