@@ -1,0 +1,139 @@
+package openai
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+
+	"gateway/agent/llm"
+)
+
+// An answer is put together from the chunks of a stream.
+type answer struct {
+	text      strings.Builder
+	reasoning strings.Builder
+	think     thinkSplitter
+	calls     callList
+	extra     map[string]json.RawMessage
+	finish    string // as the provider says it; empty until it does
+	usage     llm.Usage
+	begun     bool // there was a choice
+}
+
+// add takes the next chunk and returns what people may see of it.
+func (a *answer) add(c *chunk) llm.Event {
+	if c.Usage != nil {
+		a.usage = c.Usage.neutral()
+	}
+	var event llm.Event
+	for i := range c.Choices {
+		choice := &c.Choices[i]
+		if choice.Index != 0 {
+			continue
+		}
+		a.begun = true
+		if choice.Usage != nil {
+			a.usage = choice.Usage.neutral()
+		}
+		if choice.FinishReason != "" {
+			a.finish = choice.FinishReason
+		}
+		for _, d := range []*delta{&choice.Delta, &choice.Message} {
+			a.addDelta(d, &event)
+		}
+	}
+	return event
+}
+
+func (a *answer) addDelta(d *delta, event *llm.Event) {
+	a.reasoning.WriteString(string(d.Reasoning))
+	if visible := d.Content + d.Refusal; visible != "" {
+		a.show(a.think.push(string(visible)), event)
+	}
+	for _, c := range d.ToolCalls {
+		a.calls.add(c)
+	}
+	a.extra = mergeExtra(a.extra, d.Extra)
+}
+
+func (a *answer) show(s split, event *llm.Event) {
+	if s.retract {
+		a.reasoning.WriteString(a.text.String())
+		a.text.Reset()
+		*event = llm.Event{Reset: true}
+	}
+	a.reasoning.WriteString(s.thought)
+	a.text.WriteString(s.text)
+	event.Text += s.text
+}
+
+// flush returns the text that was held back, at the end of the stream.
+func (a *answer) flush() llm.Event {
+	var event llm.Event
+	a.show(a.think.flush(), &event)
+	return event
+}
+
+// complete reports whether the stream may end here; done says that
+// the provider has declared its end.
+func (a *answer) complete(done bool) bool {
+	return a.finish != "" || done && a.begun
+}
+
+// response returns the whole answer to req. Fields that only the provider understands
+// are marked with its origin.
+func (a *answer) response(req llm.Request, model, origin string) *llm.Response {
+	var calls []llm.ToolCall
+	if len(a.calls) > 0 {
+		calls = a.calls.calls(callIDs(req.Messages))
+	}
+	return &llm.Response{
+		Message: llm.Message{
+			Role:      llm.Assistant,
+			Text:      a.text.String(),
+			Reasoning: strings.TrimSpace(a.reasoning.String()),
+			ToolCalls: calls,
+			Extra:     markOrigin(a.extra, calls, origin),
+		},
+		Finish: finishOf(a.finish, len(calls) > 0),
+		Usage:  a.usage,
+		Model:  model,
+	}
+}
+
+func finishOf(reason string, calls bool) llm.Finish {
+	switch reason {
+	case "length", "max_tokens":
+		return llm.FinishLength
+	case "content_filter":
+		return llm.FinishFiltered
+	}
+	if calls { // some providers say "stop" all the same
+		return llm.FinishToolCalls
+	}
+	return llm.FinishStop
+}
+
+// originKey is the field of a message's extra fields that names the provider
+// which they, and those of the message's tool calls, came from.
+const originKey = "gateway_origin"
+
+// markOrigin returns extra with the mark, if there is anything to be marked.
+func markOrigin(
+	extra map[string]json.RawMessage, calls []llm.ToolCall, origin string,
+) map[string]json.RawMessage {
+	marked := len(extra) > 0
+	for _, c := range calls {
+		marked = marked || len(c.Extra) > 0
+	}
+	mark, err := json.Marshal(origin)
+	if !marked || err != nil {
+		return extra
+	}
+	extra = maps.Clone(extra)
+	if extra == nil {
+		extra = make(map[string]json.RawMessage)
+	}
+	extra[originKey] = mark
+	return extra
+}

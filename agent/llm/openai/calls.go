@@ -1,0 +1,176 @@
+package openai
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"gateway/agent/llm"
+)
+
+// callIDLen is the length of the ids made here, in characters: what
+// Mistral insists on, and all others take.
+const callIDLen = 9
+
+// A callList assembles the tool calls of one answer from their pieces.
+type callList []*partCall
+
+type partCall struct {
+	index     int // as numbered by the provider; -1 if it does not
+	id, name  string
+	arguments strings.Builder
+	extra     map[string]json.RawMessage
+}
+
+// add takes the next piece.
+func (l *callList) add(d callDelta) {
+	c := l.find(d)
+	if c == nil || c.endedBy(d) {
+		c = &partCall{index: -1}
+		if d.Index != nil {
+			c.index = *d.Index
+		}
+		*l = append(*l, c)
+	}
+	if c.id == "" {
+		c.id = d.ID
+	}
+	if c.name == "" {
+		c.name = d.Name
+	}
+	c.arguments.WriteString(string(d.Arguments))
+	c.extra = mergeExtra(c.extra, d.Extra)
+}
+
+// find returns the call that d continues, going by its number: the latest one
+// of that number, or the latest of all if d has none. It is nil if there is none.
+func (l callList) find(d callDelta) *partCall {
+	for _, c := range slices.Backward(l) {
+		if d.Index == nil || c.index == *d.Index {
+			return c
+		}
+	}
+	return nil
+}
+
+// endedBy reports whether d belongs to another call than c in spite of its number:
+// some providers give all calls the number 0, or none at all.
+func (c *partCall) endedBy(d callDelta) bool {
+	if d.Name == "" || c.name == "" {
+		return false
+	}
+	if d.ID != "" && c.id != "" && d.ID != c.id || d.Name != c.name {
+		return true
+	}
+	// The same name again may be a repetition, or another call of the same tool.
+	return strings.HasPrefix(string(d.Arguments), "{") && json.Valid([]byte(c.arguments.String()))
+}
+
+// calls returns the assembled calls. Their ids are unique among themselves and
+// among those in taken, which it adds them to.
+func (l callList) calls(taken map[string]bool) []llm.ToolCall {
+	var calls []llm.ToolCall
+	for _, c := range l {
+		for c.id == "" || taken[c.id] {
+			c.id = rand.Text()[:callIDLen]
+		}
+		taken[c.id] = true
+		calls = append(calls, llm.ToolCall{
+			ID: c.id, Name: c.name, Arguments: c.arguments.String(), Extra: c.extra,
+		})
+	}
+	return calls
+}
+
+// callIDs returns the ids of all tool calls in a conversation.
+func callIDs(messages []llm.Message) map[string]bool {
+	ids := make(map[string]bool)
+	for _, m := range messages {
+		for _, c := range m.ToolCalls {
+			ids[c.ID] = true
+		}
+	}
+	return ids
+}
+
+// mergeExtra adds the fields of piece to whole, which it returns: strings and
+// lists grow from frame to frame, anything else is replaced.
+func mergeExtra(whole, piece map[string]json.RawMessage) map[string]json.RawMessage {
+	if whole == nil {
+		return maps.Clone(piece)
+	}
+	for name, raw := range piece {
+		whole[name] = mergeValue(whole[name], raw)
+	}
+	return whole
+}
+
+func mergeValue(old, more json.RawMessage) json.RawMessage {
+	if len(old) == 0 || old[0] != more[0] {
+		return more
+	}
+	switch more[0] {
+	case '"':
+		if joined, err := json.Marshal(textOf(old) + textOf(more)); err == nil {
+			return joined
+		}
+	case '[':
+		return mergeList(old, more)
+	}
+	return more
+}
+
+// mergeList appends a list to another. An entry that continues the last one, that
+// is, of the same type and index, is merged with it: so come reasoning_details.
+func mergeList(old, more json.RawMessage) json.RawMessage {
+	var list, pieces []json.RawMessage
+	if json.Unmarshal(old, &list) != nil || json.Unmarshal(more, &pieces) != nil {
+		return more
+	}
+	for _, p := range pieces {
+		if n := len(list); n > 0 {
+			if merged := mergeEntry(list[n-1], p); merged != nil {
+				list[n-1] = merged
+				continue
+			}
+		}
+		list = append(list, p)
+	}
+	joined, err := json.Marshal(list)
+	if err != nil {
+		return more
+	}
+	return joined
+}
+
+// mergeEntry returns the entry that old and its continuation make up, or nil
+// if they do not belong together.
+func mergeEntry(old, more json.RawMessage) json.RawMessage {
+	var a, b map[string]json.RawMessage
+	if json.Unmarshal(old, &a) != nil || json.Unmarshal(more, &b) != nil {
+		return nil
+	}
+	same := func(key string) bool {
+		return a[key] != nil && string(a[key]) == string(b[key])
+	}
+	if !same("type") || !same("index") {
+		return nil
+	}
+	for key, raw := range b {
+		switch key {
+		case "text", "summary", "data":
+			a[key] = mergeValue(a[key], raw)
+		default:
+			if string(raw) != "null" {
+				a[key] = raw
+			}
+		}
+	}
+	merged, err := json.Marshal(a)
+	if err != nil {
+		return nil
+	}
+	return merged
+}

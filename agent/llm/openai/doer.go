@@ -1,0 +1,166 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Bounds of a call.
+const (
+	maxWhole   = 32 << 20               // of an answer that is not streamed, in bytes
+	afterDone  = 250 * time.Millisecond // for the end of the body after its last frame
+	afterIdle  = 5 * time.Second        // for the usage after the end of the answer
+	dialLimit  = 10 * time.Second
+	idleConns  = 512 // connections kept per provider
+	idleLimit  = 90 * time.Second
+	keepAlives = 30 * time.Second
+)
+
+var errIdle = errors.New("no byte for too long")
+
+// defaultClient returns a client for many calls at once to few hosts.
+func defaultClient() *http.Client {
+	dialer := &net.Dialer{Timeout: dialLimit, KeepAlive: keepAlives}
+	return &http.Client{Transport: &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dialer.DialContext,
+		TLSHandshakeTimeout: dialLimit,
+		ForceAttemptHTTP2:   true,
+		MaxIdleConns:        2 * idleConns,
+		MaxIdleConnsPerHost: idleConns,
+		IdleConnTimeout:     idleLimit,
+		DisableCompression:  true, // a compressed stream comes in lumps
+	}}
+}
+
+// A call is what one request has of its own on its way through go-openai, which
+// passes nothing but the context.
+type call struct {
+	body   []byte
+	watch  *watchdog
+	frames *frameReader // once the answer has begun
+}
+
+type callKey struct{}
+
+// A doer stands between go-openai and the HTTP client. It sends the call's own
+// body in place of go-openai's, keeps all that a failure says, and cleans the stream.
+type doer struct{ client *http.Client }
+
+// Do sends req. Any answer but a stream is an error, a *failure if the provider said it.
+func (d doer) Do(req *http.Request) (*http.Response, error) {
+	c, ok := req.Context().Value(callKey{}).(*call)
+	if !ok {
+		return nil, errors.New("not called by Stream")
+	}
+	req.ContentLength = int64(len(c.body))
+	req.GetBody = func() (io.ReadCloser, error) { // to send it again on a new connection
+		return io.NopCloser(bytes.NewReader(c.body)), nil
+	}
+	// GetBody cannot fail.
+	req.Body, _ = req.GetBody()
+
+	c.watch.start()
+	defer c.watch.stop()
+	resp, err := d.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return nil, readFailure(resp)
+	}
+	src, err := stream(resp)
+	if err != nil {
+		// The error at hand says more than one of Close.
+		_ = resp.Body.Close()
+		return nil, err
+	}
+	c.frames = newFrameReader(watchedReader{src, c.watch})
+	resp.Body = &body{frames: c.frames, src: resp.Body, watch: c.watch}
+	return resp, nil
+}
+
+// stream returns the body as a stream of events, which it makes of an answer that came whole.
+func stream(resp *http.Response) (io.Reader, error) {
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil {
+		kind = "" // missing or mangled: it may well be a stream
+	}
+	switch kind {
+	case "text/html":
+		return nil, &failure{message: "a page of HTML"}
+	case "application/json":
+		whole, err := io.ReadAll(io.LimitReader(resp.Body, maxWhole))
+		if err != nil {
+			return nil, err
+		}
+		var frame bytes.Buffer
+		if err := json.Compact(&frame, whole); err != nil {
+			return nil, fmt.Errorf("answer: %w", err)
+		}
+		frame.WriteString("\n\ndata: [DONE]\n\n")
+		return &frame, nil
+	}
+	return resp.Body, nil
+}
+
+// A body is the cleaned stream. Closing it lets the connection be used again.
+type body struct {
+	frames *frameReader
+	src    io.ReadCloser
+	watch  *watchdog
+}
+
+func (b *body) Read(p []byte) (int, error) { return b.frames.Read(p) }
+
+// Close implements [io.Closer]. After the last frame it waits a little for the end
+// of the body, since a connection with something left to read is thrown away.
+func (b *body) Close() error {
+	if b.frames.done && b.frames.err == nil {
+		b.watch.limit(afterDone)
+		b.watch.start()
+		defer b.watch.stop()
+		// Whatever comes, the answer is complete.
+		_, _ = io.CopyN(io.Discard, b.src, firstBuffer)
+	}
+	return b.src.Close()
+}
+
+// A watchdog cancels a call when the provider keeps silent too long. It runs only
+// while something is awaited, so a slow consumer does not set it off.
+type watchdog struct {
+	idle  time.Duration
+	timer *time.Timer
+}
+
+func newWatchdog(idle time.Duration, cancel context.CancelCauseFunc) *watchdog {
+	w := &watchdog{idle: idle, timer: time.AfterFunc(idle, func() { cancel(errIdle) })}
+	w.stop()
+	return w
+}
+
+func (w *watchdog) start() { w.timer.Reset(w.idle) }
+func (w *watchdog) stop()  { w.timer.Stop() }
+
+// limit shortens the silence from now on.
+func (w *watchdog) limit(d time.Duration) { w.idle = min(w.idle, d) }
+
+// A watchedReader is watched while it reads.
+type watchedReader struct {
+	src   io.Reader
+	watch *watchdog
+}
+
+func (r watchedReader) Read(p []byte) (int, error) {
+	r.watch.start()
+	defer r.watch.stop()
+	return r.src.Read(p)
+}

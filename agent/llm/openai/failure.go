@@ -1,0 +1,250 @@
+package openai
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"gateway/agent/llm"
+)
+
+// Bounds of what is kept of an error, in bytes.
+const (
+	maxErrorBody = 64 << 10
+	maxErrorText = 300
+)
+
+// A failure is what a provider says about a call that it did not answer.
+type failure struct {
+	status  int    // of HTTP, or the number that stands for it in the body; 0 if neither
+	code    string // such as context_length_exceeded, and the type
+	message string // as the provider words it
+	after   time.Duration
+}
+
+func (f *failure) Error() string {
+	s := strings.Join(strings.Fields(f.message), " ")
+	if len(s) > maxErrorText {
+		s = strings.ToValidUTF8(s[:maxErrorText], "") + "…"
+	}
+	if f.code != "" {
+		s = f.code + ": " + s
+	}
+	if f.status != 0 {
+		s = fmt.Sprintf("status %d: %s", f.status, s)
+	}
+	return s
+}
+
+// readFailure reads a response that is none, and closes it.
+func readFailure(resp *http.Response) *failure {
+	// What cannot be read of it is missing in the message, that is all.
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	// The response is of no further use; an error of Close changes nothing.
+	_ = resp.Body.Close()
+	f := parseFailure(body)
+	f.status = resp.StatusCode
+	f.after = cmp.Or(retryAfter(resp.Header), f.after)
+	return f
+}
+
+// parseFailure reads the body of an error, or the value of an error field, in
+// the many forms that providers have for it.
+func parseFailure(body []byte) *failure {
+	f := &failure{}
+	body = bytes.TrimSpace(body)
+	var list []json.RawMessage
+	if json.Unmarshal(body, &list) == nil && len(list) > 0 { // Gemini
+		body = list[0]
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal(body, &object) != nil {
+		f.message = plainText(body)
+	}
+	for range 2 { // {"error": {"error": …}} occurs
+		inner, has := object["error"]
+		if !has {
+			break
+		}
+		object = nil // not merged into
+		if json.Unmarshal(inner, &object) != nil {
+			f.message = string(textOf(inner))
+		}
+	}
+	f.read(object)
+	f.after = askedToWait(f.message)
+	return f
+}
+
+// read takes what it knows from the error object.
+func (f *failure) read(object map[string]json.RawMessage) {
+	var metadata map[string]json.RawMessage
+	if json.Unmarshal(object["metadata"], &metadata) == nil {
+		object["metadata"] = metadata["raw"] // OpenRouter: what the provider behind it said
+	}
+	for _, name := range []string{"message", "detail", "msg", "error_msg", "metadata"} {
+		if raw := object[name]; !empty(raw) {
+			f.message = strings.TrimSpace(f.message + " " + string(textOf(raw)))
+		}
+	}
+	for _, name := range []string{"code", "status"} {
+		if n, err := strconv.Atoi(string(textOf(object[name]))); err == nil {
+			f.status = n
+		} else if !empty(object[name]) && f.code == "" {
+			f.code = string(textOf(object[name]))
+		}
+	}
+	if f.code == "" && !empty(object["type"]) {
+		f.code = string(textOf(object["type"]))
+	}
+}
+
+// plainText returns the body of an error that is not JSON, unless it is a page.
+func plainText(body []byte) string {
+	switch {
+	case len(body) == 0:
+		return "no message"
+	case body[0] == '<':
+		return "a page of HTML"
+	case body[0] == '"':
+		return string(textOf(body))
+	}
+	return string(body)
+}
+
+// retryAfter returns how long the headers ask to wait, or 0. A date is
+// compared with the provider's own clock.
+func retryAfter(h http.Header) time.Duration {
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
+		return seconds(ms / 1000)
+	}
+	value := h.Get("Retry-After")
+	if s, err := strconv.ParseFloat(value, 64); err == nil {
+		return seconds(s)
+	}
+	until, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return max(0, until.Sub(now))
+}
+
+// seconds returns s as a duration from 0 to a day.
+func seconds(s float64) time.Duration {
+	return time.Duration(min(max(0, s), 24*60*60) * float64(time.Second))
+}
+
+var waitText = regexp.MustCompile(
+	`(?i)(?:try again|retry) in ((?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?m?s)`)
+
+// askedToWait returns how long the message asks to wait, or 0: OpenAI and Gemini
+// say it there ("Please try again in 7.66s").
+func askedToWait(message string) time.Duration {
+	m := waitText.FindStringSubmatch(message)
+	if m == nil {
+		return 0
+	}
+	d, err := time.ParseDuration(m[1])
+	if err != nil {
+		return 0
+	}
+	return d
+}
+
+// What providers call the causes for which the status says too little.
+var (
+	contextWords = []string{
+		"context_length_exceeded", "context length", "context window", "context size",
+		"maximum context", "prompt is too long", "input is too long", "input token count",
+		"reduce the length", "request too large", "string_above_max_length",
+	}
+	quotaWords = []string{
+		"insufficient_quota", "insufficient balance", "insufficient_balance", "exceeded_current_quota",
+		"exceeded your current quota", "credit balance", "insufficient credit", "out of credit",
+		"billing_hard_limit", "payment required", "arrearage",
+	}
+	refusedWords = []string{
+		"content_filter", "content_policy", "content management policy", "responsibleai",
+		"content exists risk", "data_inspection_failed", "considered high risk", "flagged",
+		"safety system",
+	}
+	keyWords = []string{
+		"api key not valid", "api_key_invalid", "invalid_api_key", "invalid api key",
+		"incorrect api key", "authentication_error",
+	}
+)
+
+// kind tells the cause by status, code and wording.
+func (f *failure) kind() llm.Kind {
+	words := strings.ToLower(f.code + " " + f.message)
+	switch {
+	case f.status == http.StatusRequestEntityTooLarge,
+		f.status != http.StatusTooManyRequests && containsAny(words, contextWords...):
+		return llm.ContextTooLong
+	case f.status == http.StatusPaymentRequired, f.quota(words):
+		return llm.OutOfQuota
+	case f.status < 500 && f.status != http.StatusTooManyRequests &&
+		containsAny(words, refusedWords...):
+		return llm.ContentRefused
+	case f.status == http.StatusUnauthorized, f.status == http.StatusForbidden,
+		f.status < 500 && containsAny(words, keyWords...):
+		return llm.Unauthorized
+	case strings.Contains(words, "overloaded"):
+		return llm.Overloaded
+	}
+	return f.kindByStatus(words)
+}
+
+// quota reports whether the account has run dry. Gemini words its limit per
+// minute in the same way, but then says to come back soon.
+func (f *failure) quota(words string) bool {
+	if strings.Contains(words, "insufficient_quota") {
+		return true
+	}
+	return f.status < 500 && f.after == 0 && containsAny(words, quotaWords...)
+}
+
+func (f *failure) kindByStatus(words string) llm.Kind {
+	switch f.status {
+	case http.StatusTooManyRequests:
+		return llm.RateLimited
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout, 524: // 524: Cloudflare
+		return llm.TimedOut
+	case http.StatusServiceUnavailable, 498, 529: // 498: Groq; 529: Anthropic
+		return llm.Overloaded
+	}
+	switch {
+	case f.status >= 400 && f.status < 500:
+		return llm.BadRequest
+	case f.status >= 500:
+		return llm.Unavailable
+	case containsAny(words, "rate limit", "rate_limit", "too many requests"):
+		return llm.RateLimited
+	case containsAny(words, "timeout", "timed out"):
+		return llm.TimedOut
+	case containsAny(words, "invalid_request"):
+		return llm.BadRequest
+	}
+	return llm.Unavailable
+}
+
+// asFailure returns the failure in err's chain, or nil.
+func asFailure(err error) *failure {
+	var f *failure
+	if errors.As(err, &f) {
+		return f
+	}
+	return nil
+}

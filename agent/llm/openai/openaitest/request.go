@@ -1,0 +1,219 @@
+package openaitest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// A Request is a chat completion that was asked for.
+type Request struct {
+	N         int // counts requests from 1
+	Model     string
+	Messages  []Message
+	Tools     []Tool
+	MaxTokens int // by either name
+	Header    http.Header
+	// RemoteAddr is the client's end of the connection.
+	RemoteAddr string
+	Body       []byte // as received
+}
+
+// A Message is one message of a [Request].
+type Message struct {
+	Role       string
+	Content    string
+	Reasoning  string
+	ToolCalls  []ToolCall
+	ToolCallID string
+	Raw        map[string]json.RawMessage // all fields
+}
+
+// A ToolCall is a tool call, in a [Request] or a [Reply].
+type ToolCall struct {
+	ID        string // in a Reply default call_1, call_2 …
+	Name      string
+	Arguments string
+}
+
+// A Tool is a tool that a [Request] offers.
+type Tool struct {
+	Name, Description string
+	Schema            json.RawMessage
+}
+
+// HasTool reports whether the request offers a tool of this name.
+func (r Request) HasTool(name string) bool {
+	for _, t := range r.Tools {
+		if t.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+type wireRequest struct {
+	Model               string                       `json:"model"`
+	Messages            []map[string]json.RawMessage `json:"messages"`
+	MaxTokens           int                          `json:"max_tokens"`
+	MaxCompletionTokens int                          `json:"max_completion_tokens"`
+	Stream              bool                         `json:"stream"`
+	StreamOptions       struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	Tools []struct {
+		Type     string `json:"type"`
+		Function struct {
+			Name        string          `json:"name"`
+			Description string          `json:"description"`
+			Parameters  json.RawMessage `json:"parameters"`
+		} `json:"function"`
+	} `json:"tools"`
+}
+
+// parse decodes a body and checks it. What could be decoded is
+// returned with the error too.
+func parse(body []byte) (Request, error) {
+	req := Request{Body: body}
+	var w wireRequest
+	if err := json.Unmarshal(body, &w); err != nil {
+		return req, fmt.Errorf("could not parse the JSON body: %w", err)
+	}
+	req.Model = w.Model
+	req.MaxTokens = max(w.MaxTokens, w.MaxCompletionTokens)
+	for _, t := range w.Tools {
+		req.Tools = append(req.Tools,
+			Tool{t.Function.Name, t.Function.Description, t.Function.Parameters})
+	}
+	for i, raw := range w.Messages {
+		m, err := parseMessage(raw)
+		if err != nil {
+			return req, fmt.Errorf("messages[%d]: %w", i, err)
+		}
+		req.Messages = append(req.Messages, m)
+	}
+	switch {
+	case w.Model == "":
+		return req, errors.New("you must provide a model parameter")
+	case !w.Stream || !w.StreamOptions.IncludeUsage:
+		return req, errors.New("this fake only streams, and with usage")
+	case w.MaxTokens > 0 && w.MaxCompletionTokens > 0:
+		return req, errors.New("max_tokens and max_completion_tokens exclude each other")
+	}
+	if err := checkTools(w); err != nil {
+		return req, err
+	}
+	return req, checkMessages(req.Messages)
+}
+
+func parseMessage(raw map[string]json.RawMessage) (Message, error) {
+	m := Message{Raw: raw}
+	for name, to := range map[string]*string{
+		"role": &m.Role, "content": &m.Content, "reasoning_content": &m.Reasoning,
+		"tool_call_id": &m.ToolCallID,
+	} {
+		value, has := raw[name]
+		if !has {
+			if name == "content" {
+				return m, errors.New("missing field `content`")
+			}
+			continue
+		}
+		if err := json.Unmarshal(value, to); err != nil {
+			return m, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	var calls []struct {
+		ID       string `json:"id"`
+		Type     string `json:"type"`
+		Function struct {
+			Name      string  `json:"name"`
+			Arguments *string `json:"arguments"`
+		} `json:"function"`
+	}
+	if value, has := raw["tool_calls"]; has {
+		if err := json.Unmarshal(value, &calls); err != nil || len(calls) == 0 {
+			return m, errors.New("tool_calls: empty or malformed")
+		}
+	}
+	for i, c := range calls {
+		switch {
+		case c.ID == "" || c.Type != "function" || c.Function.Name == "":
+			return m, fmt.Errorf("tool_calls[%d]: id, type or name missing", i)
+		case c.Function.Arguments == nil:
+			return m, fmt.Errorf("tool_calls[%d]: missing field `arguments`", i)
+		}
+		m.ToolCalls = append(m.ToolCalls, ToolCall{c.ID, c.Function.Name, *c.Function.Arguments})
+	}
+	return m, nil
+}
+
+func checkTools(w wireRequest) error {
+	for i, t := range w.Tools {
+		var schema struct {
+			Type       string                     `json:"type"`
+			Properties map[string]json.RawMessage `json:"properties"`
+		}
+		err := json.Unmarshal(t.Function.Parameters, &schema)
+		switch {
+		case t.Type != "function" || !validName(t.Function.Name):
+			return fmt.Errorf("tools[%d]: invalid type or name", i)
+		case err != nil || schema.Type != "object":
+			return fmt.Errorf("tools[%d]: invalid schema: must be of type object", i)
+		case schema.Properties == nil:
+			return fmt.Errorf("tools[%d]: invalid schema: object schema missing properties", i)
+		}
+	}
+	return nil
+}
+
+// validName reports whether s matches ^[a-zA-Z0-9_-]{1,64}$, as the API wants it.
+func validName(s string) bool {
+	for _, c := range s {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && !('0' <= c && c <= '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return 0 < len(s) && len(s) <= 64
+}
+
+// checkMessages holds the rules on the order of messages.
+func checkMessages(messages []Message) error {
+	if len(messages) == 0 {
+		return errors.New("[] is too short - 'messages'")
+	}
+	open := make(map[string]bool) // calls without result
+	seen := make(map[string]bool)
+	for i, m := range messages {
+		if len(open) > 0 && m.Role != "tool" {
+			return fmt.Errorf("messages[%d]: tool_calls must be followed by a result for each", i)
+		}
+		switch m.Role {
+		case "system", "user":
+		case "assistant":
+			if i == 0 {
+				return errors.New("messages[0]: must be of role system or user")
+			}
+		case "tool":
+			if !open[m.ToolCallID] {
+				return fmt.Errorf("messages[%d]: role tool must be a response to a preceding "+
+					"message with tool_calls", i)
+			}
+			delete(open, m.ToolCallID)
+		default:
+			return fmt.Errorf("messages[%d]: invalid role %q", i, m.Role)
+		}
+		for _, c := range m.ToolCalls {
+			if m.Role != "assistant" || seen[c.ID] {
+				return fmt.Errorf("messages[%d]: duplicate or misplaced tool call %q", i, c.ID)
+			}
+			open[c.ID], seen[c.ID] = true, true
+		}
+	}
+	if len(open) > 0 {
+		return errors.New("tool_calls must be followed by a result for each")
+	}
+	return nil
+}

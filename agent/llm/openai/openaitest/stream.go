@@ -1,0 +1,231 @@
+package openaitest
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// A Fault is a way in which a provider fails. The fields exclude each
+// other, except where they say so.
+type Fault struct {
+	Status      int    // answer with this status, and
+	RetryAfter  string // with this header, and
+	Body        string // with this body; default an error object
+	ContentType string // of Body; default JSON
+
+	Hang       bool // never answer
+	HangAfter  int  // never go on after so many frames
+	DropAfter  int  // cut the connection after so many frames
+	EndAfter   int  // end the stream properly after so many frames, without [DONE]
+	ErrorAfter int  // send a comment and an error frame after so many frames
+
+	KeepAlives int  // so many comment lines first; goes with the others
+	NoDone     bool // leave out the final [DONE]; goes with the others
+}
+
+// HTML502 is the error page of a proxy whose provider is down.
+func HTML502() Fault {
+	return Fault{
+		Status: http.StatusBadGateway, ContentType: "text/html",
+		Body: "<html><head><title>502 Bad Gateway</title></head></html>",
+	}
+}
+
+// before applies what a fault does before the stream, and reports whether that was all.
+func (f Fault) before(s *Server, w http.ResponseWriter, r *http.Request) bool {
+	switch {
+	case f.Hang:
+		s.hang(r.Context())
+	case f.Status == 0:
+		return false
+	case f.Body == "":
+		f.header(w)
+		refuse(w, f.Status, strconv.Itoa(f.Status), http.StatusText(f.Status))
+	default:
+		f.header(w)
+		w.Header().Set("Content-Type", "application/json")
+		if f.ContentType != "" {
+			w.Header().Set("Content-Type", f.ContentType)
+		}
+		w.WriteHeader(f.Status)
+		// An error means that the client has gone.
+		_, _ = io.WriteString(w, f.Body)
+	}
+	return true
+}
+
+func (f Fault) header(w http.ResponseWriter) {
+	if f.RetryAfter != "" {
+		w.Header().Set("Retry-After", f.RetryAfter)
+	}
+}
+
+// hang returns when the client has gone or the server is closed.
+func (s *Server) hang(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-s.closed:
+	}
+}
+
+// A streamer writes one reply.
+type streamer struct {
+	server *Server
+	w      http.ResponseWriter
+	reply  *Reply
+}
+
+func (s *streamer) run(ctx context.Context, req Request) {
+	f := s.reply.Fault
+	if !s.wait(ctx, s.reply.First) {
+		return
+	}
+	s.w.Header().Set("Content-Type", "text/event-stream")
+	for range f.KeepAlives {
+		s.send(": OPENROUTER PROCESSING")
+	}
+	frames := s.reply.Frames
+	if frames == nil {
+		frames = s.reply.frames(req)
+	}
+	for i, frame := range frames {
+		if s.faultAt(ctx, i) || i > 0 && !s.wait(ctx, s.reply.Between) {
+			return
+		}
+		s.send(frame)
+	}
+	if !s.faultAt(ctx, len(frames)) && s.reply.Frames == nil && !f.NoDone {
+		s.send("data: [DONE]")
+	}
+}
+
+// faultAt applies the fault that is due after n frames, and reports whether
+// it ended the reply.
+func (s *streamer) faultAt(ctx context.Context, n int) bool {
+	if n == 0 {
+		return false
+	}
+	switch f := s.reply.Fault; n {
+	case f.HangAfter:
+		s.server.hang(ctx)
+	case f.DropAfter:
+		panic(http.ErrAbortHandler) // how a handler cuts the connection
+	case f.ErrorAfter:
+		s.send(": OPENROUTER PROCESSING")
+		s.send(`data: {"error":{"message":"Provider overloaded","code":529}}`)
+	case f.EndAfter:
+	default:
+		return false
+	}
+	return true
+}
+
+// send writes one frame. If that fails the client has gone, which wait reports.
+func (s *streamer) send(line string) {
+	_, _ = io.WriteString(s.w, line+"\n\n")
+	_ = http.NewResponseController(s.w).Flush()
+}
+
+// wait waits for d and reports whether the reply shall go on.
+func (s *streamer) wait(ctx context.Context, d time.Duration) bool {
+	if d == 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+	case <-s.server.closed:
+	}
+	return false
+}
+
+type (
+	wireFrame struct {
+		ID      string       `json:"id"`
+		Object  string       `json:"object"`
+		Model   string       `json:"model"`
+		Choices []wireChoice `json:"choices"`
+		Usage   *Usage       `json:"usage"`
+	}
+	wireChoice struct {
+		Index  int       `json:"index"`
+		Delta  wireDelta `json:"delta"`
+		Finish *string   `json:"finish_reason"`
+	}
+	wireDelta struct {
+		Role      string     `json:"role,omitempty"`
+		Content   *string    `json:"content,omitempty"`
+		Reasoning string     `json:"reasoning_content,omitempty"`
+		ToolCalls []wireCall `json:"tool_calls,omitempty"`
+	}
+	wireCall struct {
+		Index    int          `json:"index"`
+		ID       string       `json:"id,omitempty"`
+		Type     string       `json:"type,omitempty"`
+		Function wireFunction `json:"function"`
+	}
+	wireFunction struct {
+		Name      string `json:"name,omitempty"`
+		Arguments string `json:"arguments"`
+	}
+)
+
+// frames returns the reply as the API streams it, up to the usage.
+func (r *Reply) frames(req Request) []string {
+	var frames []string
+	add := func(choices []wireChoice, u *Usage) {
+		frames = append(frames, "data: "+encode(wireFrame{
+			ID: "chatcmpl-" + strconv.Itoa(req.N), Object: "chat.completion.chunk",
+			Model: req.Model, Choices: choices, Usage: u,
+		}))
+	}
+	delta := func(d wireDelta) { add([]wireChoice{{Delta: d}}, nil) }
+	for _, t := range r.Reasoning {
+		delta(wireDelta{Role: "assistant", Reasoning: t})
+	}
+	for _, t := range r.Text {
+		delta(wireDelta{Role: "assistant", Content: &t})
+	}
+	for i, c := range r.ToolCalls {
+		id := c.ID
+		if id == "" {
+			id = "call_" + strconv.Itoa(i+1)
+		}
+		// Like the API: the name first, the arguments in pieces after it.
+		half := len(c.Arguments) / 2
+		delta(wireDelta{ToolCalls: []wireCall{
+			{Index: i, ID: id, Type: "function", Function: wireFunction{Name: c.Name}}}})
+		for _, piece := range []string{c.Arguments[:half], c.Arguments[half:]} {
+			delta(wireDelta{ToolCalls: []wireCall{
+				{Index: i, Function: wireFunction{Arguments: piece}}}})
+		}
+	}
+	finish := r.Finish
+	if finish == "" {
+		finish = "stop"
+		if len(r.ToolCalls) > 0 {
+			finish = "tool_calls"
+		}
+	}
+	add([]wireChoice{{Finish: &finish}}, nil)
+	add([]wireChoice{}, r.usage(req))
+	return frames
+}
+
+func (r *Reply) usage(req Request) *Usage {
+	if r.Usage != nil {
+		return r.Usage
+	}
+	u := &Usage{Completion: max(1, words(r.Text...)+words(r.Reasoning...))}
+	for _, m := range req.Messages {
+		u.Prompt += words(m.Content)
+	}
+	u.Total = u.Prompt + u.Completion
+	return u
+}

@@ -1,0 +1,201 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"gateway/agent/llm"
+)
+
+// The types here take the place of go-openai's request types, which leave out
+// what some providers insist on (empty content and arguments) and have no place
+// for fields that only one provider knows.
+
+type wireRequest struct {
+	Model               string         `json:"model"`
+	Messages            []any          `json:"messages"`
+	Tools               []wireTool     `json:"tools,omitempty"`
+	MaxTokens           int            `json:"max_tokens,omitempty"`
+	MaxCompletionTokens int            `json:"max_completion_tokens,omitempty"`
+	ReasoningEffort     string         `json:"reasoning_effort,omitempty"`
+	Stream              bool           `json:"stream"`
+	StreamOptions       map[string]any `json:"stream_options,omitempty"`
+}
+
+type wireMessage struct {
+	Role       llm.Role `json:"role"`
+	Content    string   `json:"content"`
+	Reasoning  string   `json:"reasoning_content,omitempty"`
+	ToolCalls  []any    `json:"tool_calls,omitempty"`
+	ToolCallID string   `json:"tool_call_id,omitempty"`
+}
+
+type wireCall struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"`
+	Function wireFunction `json:"function"`
+}
+
+type wireFunction struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+type wireTool struct {
+	Type     string `json:"type"`
+	Function struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description,omitempty"`
+		Parameters  json.RawMessage `json:"parameters"`
+	} `json:"function"`
+}
+
+// noArguments is the schema of a tool that has none; OpenAI wants the properties.
+var noArguments = json.RawMessage(`{"type":"object","properties":{}}`)
+
+// body encodes req. Equal conversations have equal beginnings, byte for byte,
+// so that the provider's prompt cache hits.
+func (m *Model) body(req llm.Request) ([]byte, error) {
+	w := wireRequest{
+		Model:         m.id,
+		Stream:        true,
+		StreamOptions: map[string]any{"include_usage": true},
+	}
+	if m.quirks.newMaxTokens {
+		w.MaxCompletionTokens = req.MaxOutput
+	} else {
+		w.MaxTokens = req.MaxOutput
+	}
+	for _, t := range req.Tools {
+		tool := wireTool{Type: "function"}
+		tool.Function.Name = t.Name
+		tool.Function.Description = t.Description
+		tool.Function.Parameters = t.Schema
+		if len(t.Schema) == 0 {
+			tool.Function.Parameters = noArguments
+		}
+		w.Tools = append(w.Tools, tool)
+	}
+	if m.fields["reasoning_effort"] == nil && m.quirks.toolsWithoutReasoning && len(w.Tools) > 0 {
+		w.ReasoningEffort = "none"
+	}
+	for _, msg := range req.Messages {
+		entry, err := m.message(msg)
+		if err != nil {
+			return nil, err
+		}
+		w.Messages = append(w.Messages, entry)
+	}
+	return withFields(w, m.fields)
+}
+
+// message returns msg as it stands in the request.
+func (m *Model) message(msg llm.Message) (any, error) {
+	own := m.ownExtra(msg)
+	w := wireMessage{Role: msg.Role, Content: msg.Text, ToolCallID: msg.ToolCallID}
+	for _, c := range msg.ToolCalls {
+		call := wireCall{ID: c.ID, Type: "function", Function: wireFunction{c.Name, c.Arguments}}
+		var extra map[string]json.RawMessage
+		if own {
+			extra = c.Extra
+		}
+		entry, err := orWithFields(call, extra)
+		if err != nil {
+			return nil, err
+		}
+		w.ToolCalls = append(w.ToolCalls, entry)
+	}
+	if m.quirks.reasoningBack && msg.Role == llm.Assistant {
+		w.Reasoning = msg.Reasoning
+		if w.Reasoning == "" && len(w.ToolCalls) > 0 {
+			// Another model made this call. Moonshot refuses it without
+			// reasoning, and takes the empty string for that.
+			w.Reasoning = " "
+		}
+	}
+	if !own {
+		return w, nil
+	}
+	return orWithFields(w, msg.Extra)
+}
+
+// ownExtra reports whether this model's provider is the one that understands
+// the extra fields of msg. Unmarked ones are believed to be its own.
+func (m *Model) ownExtra(msg llm.Message) bool {
+	mark, marked := msg.Extra[originKey]
+	return !marked || string(textOf(mark)) == m.origin
+}
+
+// orWithFields returns v itself if there is nothing to add to it.
+func orWithFields(v any, extra map[string]json.RawMessage) (any, error) {
+	if len(extra) == 0 {
+		return v, nil
+	}
+	b, err := withFields(v, extra)
+	return json.RawMessage(b), err
+}
+
+// ownNames are the fields that are never taken from extra ones, because the
+// types here have them.
+var ownNames = []string{
+	"model", "messages", "tools", "max_tokens", "max_completion_tokens", "stream", "stream_options",
+	"role", "content", "reasoning_content", "tool_calls", "tool_call_id",
+	"id", "type", "function", originKey,
+}
+
+// withFields encodes v, a struct, with further fields, sorted by name.
+func withFields(v any, extra map[string]json.RawMessage) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	b := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	if len(extra) == 0 {
+		return b, nil
+	}
+	b = b[:len(b)-1]
+	for _, name := range slices.Sorted(maps.Keys(extra)) {
+		if slices.Contains(ownNames, name) {
+			continue
+		}
+		key, err := json.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(append(append(b, ','), key...), ':'), extra[name]...)
+	}
+	return append(b, '}'), nil
+}
+
+// quirks are the ways in which providers differ.
+type quirks struct {
+	newMaxTokens          bool // the output limit is called max_completion_tokens
+	reasoningBack         bool // wants its reasoning back as reasoning_content
+	toolsWithoutReasoning bool // takes tools only with the reasoning switched off
+}
+
+// guessQuirks tells the quirks by host and model id.
+func guessQuirks(host, id string) quirks {
+	official := host == "api.openai.com"
+	bare := path.Base(id) // some hosts put the maker before it
+	return quirks{
+		newMaxTokens:  official || hasAnyPrefix(bare, "o1", "o3", "o4", "gpt-5", "gpt-6"),
+		reasoningBack: containsAny(strings.ToLower(host+"/"+id), "deepseek", "kimi", "moonshot"),
+		toolsWithoutReasoning: official &&
+			(bare == "gpt-6-sol" || bare == "gpt-6-luna"),
+	}
+}
+
+func hasAnyPrefix(s string, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
+}
+
+func containsAny(s string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(s, p) })
+}

@@ -1,0 +1,71 @@
+package openai
+
+import (
+	"strings"
+	"testing"
+)
+
+// think runs content through a splitter in pieces of n bytes.
+func think(content string, n int) (text, thought string) {
+	var t thinkSplitter
+	add := func(s split) {
+		if s.retract {
+			text, thought = "", thought+text
+		}
+		text += s.text
+		thought += s.thought
+	}
+	for content != "" {
+		k := min(n, len(content))
+		add(t.push(content[:k]))
+		content = content[k:]
+	}
+	add(t.flush())
+	return text, thought
+}
+
+func TestThink(t *testing.T) {
+	tests := []struct{ in, text, thought string }{
+		{"", "", ""},
+		{"plain", "plain", ""},
+		{"  plain\n", "  plain\n", ""},
+		{"<think>a</think>b", "b", "a"},
+		{"<think>\na\n</think>\n\nb\n", "b\n", "\na\n"},
+		{"x<think>a</think>y<think>b</think>z", "xyz", "ab"},
+		{"<think>never closed", "", "never closed"},
+		{"thought</think>text", "text", "thought"},
+		{"<think>a</think>text </think> on", "text </think> on", "a"},
+		{"a < b <thin c", "a < b <thin c", ""},
+		{"ends with <thi", "ends with <thi", ""},
+		{"<think>ends with </thi", "", "ends with </thi"},
+		{"<<think>a<</think>b", "<b", "a<"},
+	}
+	for _, tt := range tests {
+		for n := 1; n <= len(tt.in)+1; n++ {
+			text, thought := think(tt.in, n)
+			if text != tt.text || thought != tt.thought {
+				t.Errorf("%q by %d: got %q, %q, want %q, %q",
+					tt.in, n, text, thought, tt.text, tt.thought)
+			}
+		}
+	}
+}
+
+// FuzzThink holds that the pieces in which content comes make no difference, that no opening
+// tag is shown, and that nothing is lost but tags and blank space.
+func FuzzThink(f *testing.F) {
+	f.Add("<think>a</think> b", 2)
+	f.Add("a</think>b<think>", 3)
+	f.Fuzz(func(t *testing.T, in string, n int) {
+		text, thought := think(in, max(1, n))
+		if t2, th2 := think(in, max(1, len(in))); text != t2 || thought != th2 {
+			t.Errorf("in pieces %q, %q; whole %q, %q", text, thought, t2, th2)
+		}
+		if strings.Contains(in, thinkOpen) && len(text)+len(thought)+len(thinkOpen) > len(in) {
+			t.Errorf("%q came out of %q", text+thought, in)
+		}
+		if !strings.Contains(in, "think>") && text+thought != in {
+			t.Errorf("got %q, %q of %q", text, thought, in)
+		}
+	})
+}
