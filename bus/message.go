@@ -59,9 +59,8 @@ type OutboundMessage struct {
 	ReplyTo string  `json:"reply_to,omitempty"` // platform's id of the message to quote, or ""
 	Text    string  `json:"text"`               // Markdown; each channel converts it
 
-	// Turn is the turn that produced the message, or 0. Its live preview, if
-	// there is one, becomes this message.
-	Turn int64 `json:"turn,omitempty"`
+	// Stream names the live preview that becomes this message, or is "". See [Progress].
+	Stream string `json:"stream,omitempty"`
 }
 
 // A Part is what a channel delivers at once: an outbound message, or the piece

@@ -1,0 +1,117 @@
+package bus
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"gateway/store"
+)
+
+// An Inbox holds the messages that platforms were told we have, until a turn has answered them.
+//
+// A row is waiting, then taken by a turn, then done; or dropped, when the sender was told so.
+// Its methods may be called concurrently.
+type Inbox struct{ wake signal }
+
+// NewInbox returns an Inbox.
+func NewInbox() *Inbox { return &Inbox{wake: newSignal()} }
+
+// A Received is a message in the inbox.
+type Received struct {
+	Seq     int64 // its place in the order of arrival, over all chats
+	Message InboundMessage
+	At      time.Time // when it was accepted
+}
+
+// Put adds m, and reports whether it is new: a message that was put before is left alone.
+// After the commit, [Inbox.Wake] must be called.
+func (in *Inbox) Put(tx *store.Tx, m InboundMessage, now time.Time) (bool, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return false, fmt.Errorf("bus: put %s in inbox: %w", m.From, err)
+	}
+	n, err := tx.Exec(`INSERT INTO inbox (account, chat, message, state, body, received_ms)
+		VALUES ($1, $2, $3, 'waiting', $4, $5) ON CONFLICT (account, chat, message) DO NOTHING`,
+		m.From.Account, m.From.Chat, m.ID, string(body), now.UnixMilli())
+	if err != nil {
+		return false, fmt.Errorf("bus: put %s in inbox: %w", m.From, err)
+	}
+	return n == 1, nil
+}
+
+// Wake tells the reader of [Inbox.C] that there may be new messages.
+func (in *Inbox) Wake() { in.wake.ring() }
+
+// C receives after Wake. It has one reader and is never closed.
+func (in *Inbox) C() <-chan struct{} { return in.wake }
+
+// Waiting returns up to limit waiting messages whose Seq is above after, in their order.
+func (in *Inbox) Waiting(q store.Queryer, after int64, limit int) ([]Received, error) {
+	return in.query(q, "SELECT id, body, received_ms FROM inbox "+
+		"WHERE state = 'waiting' AND id > $1 ORDER BY id LIMIT $2", after, limit)
+}
+
+// TakenBy returns the messages that a turn has taken, in their order.
+func (in *Inbox) TakenBy(q store.Queryer, turn int64) ([]Received, error) {
+	return in.query(q, "SELECT id, body, received_ms FROM inbox "+
+		"WHERE state = 'taken' AND turn = $1 ORDER BY id", turn)
+}
+
+func (in *Inbox) query(q store.Queryer, query string, args ...any) ([]Received, error) {
+	rows, err := q.Query(query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("bus: read inbox: %w", err)
+	}
+	defer rows.Close()
+	var list []Received
+	for rows.Next() {
+		var r Received
+		var body []byte
+		var at int64
+		if err := rows.Scan(&r.Seq, &body, &at); err != nil {
+			return nil, fmt.Errorf("bus: read inbox: %w", err)
+		}
+		if err := json.Unmarshal(body, &r.Message); err != nil {
+			return nil, fmt.Errorf("bus: read inbox: message %d: %w", r.Seq, err)
+		}
+		r.At = time.UnixMilli(at)
+		list = append(list, r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("bus: read inbox: %w", err)
+	}
+	return list, nil
+}
+
+// Take binds a waiting message to a turn. It reports false if the message waits no more.
+func (in *Inbox) Take(tx *store.Tx, seq, turn int64) (bool, error) {
+	return in.set(tx, "UPDATE inbox SET state = 'taken', turn = $2 "+
+		"WHERE id = $1 AND state = 'waiting'", seq, turn)
+}
+
+// Finish marks the messages that a turn has taken as done.
+func (in *Inbox) Finish(tx *store.Tx, turn int64) error {
+	_, err := in.set(tx, "UPDATE inbox SET state = 'done' "+
+		"WHERE turn = $1 AND state = 'taken'", turn)
+	return err
+}
+
+// Answer marks a waiting message as done without a turn: a command. It reports false if it
+// waits no more.
+func (in *Inbox) Answer(tx *store.Tx, seq int64) (bool, error) {
+	return in.set(tx, "UPDATE inbox SET state = 'done' WHERE id = $1 AND state = 'waiting'", seq)
+}
+
+// Drop gives up a waiting message, whose sender must be told. It reports false if it waits no more.
+func (in *Inbox) Drop(tx *store.Tx, seq int64) (bool, error) {
+	return in.set(tx, "UPDATE inbox SET state = 'dropped' WHERE id = $1 AND state = 'waiting'", seq)
+}
+
+func (in *Inbox) set(tx *store.Tx, query string, args ...any) (bool, error) {
+	n, err := tx.Exec(query, args...)
+	if err != nil {
+		return false, fmt.Errorf("bus: change inbox: %w", err)
+	}
+	return n > 0, nil
+}

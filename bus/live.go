@@ -1,0 +1,45 @@
+package bus
+
+import "sync"
+
+// A Progress shows an answer that is not final yet. It may be lost.
+type Progress struct {
+	To      Address
+	Stream  string // as in the OutboundMessage that will replace it
+	ReplyTo string // as in the OutboundMessage that will replace it
+	Text    string // all of the answer so far, Markdown
+	Status  string // what is being done, one line, or ""
+	Ended   bool   // nothing more will come of this stream but its OutboundMessage
+}
+
+// Live passes on the newest [Progress] of each conversation. Publishing never
+// waits: what the reader has not taken yet is replaced.
+type Live struct {
+	wake signal
+
+	mu     sync.Mutex
+	newest map[Address]Progress
+}
+
+// NewLive returns a Live.
+func NewLive() *Live { return &Live{wake: newSignal(), newest: make(map[Address]Progress)} }
+
+// Publish passes p on.
+func (l *Live) Publish(p Progress) {
+	l.mu.Lock()
+	l.newest[p.To] = p
+	l.mu.Unlock()
+	l.wake.ring()
+}
+
+// C receives after Publish. It has one reader and is never closed.
+func (l *Live) C() <-chan struct{} { return l.wake }
+
+// Take returns what was published since the last call, in no order.
+func (l *Live) Take() map[Address]Progress {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := l.newest
+	l.newest = make(map[Address]Progress)
+	return taken
+}

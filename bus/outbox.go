@@ -1,0 +1,220 @@
+package bus
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"gateway/store"
+)
+
+// An Outbox holds the messages that were promised to a chat, until the platform has them.
+//
+// A row is waiting, then sending, then sent; or dead, when it could not be delivered; or dropped
+// by the owner. Its methods may be called concurrently.
+type Outbox struct{ wake signal }
+
+// NewOutbox returns an Outbox.
+func NewOutbox() *Outbox { return &Outbox{wake: newSignal()} }
+
+// A DeliveryState says how far a [Delivery] has come.
+type DeliveryState string
+
+// The states of a delivery.
+const (
+	Waiting DeliveryState = "waiting" // to be sent
+	Sending DeliveryState = "sending" // a part is on its way, or was when the process ended
+	Sent    DeliveryState = "sent"
+	Dead    DeliveryState = "dead"    // given up; a person can retry or drop it
+	Dropped DeliveryState = "dropped" // by a person
+)
+
+// A Delivery is a message in the outbox and how far it has come.
+type Delivery struct {
+	ID        int64 // grows in the order of the messages
+	Message   OutboundMessage
+	State     DeliveryState
+	Parts     []string // texts of the parts; empty until it was split, or if there is only one
+	IDs       []string // platform's ids of the parts that were sent
+	Attempts  int      // failed tries of the part under way
+	Uncertain int      // tries whose outcome was never known
+	Error     string   // of the last failed try
+	Created   time.Time
+}
+
+// Key is the idempotency key of the part with the given index.
+func (d *Delivery) Key(part int) string {
+	return "gw" + strconv.FormatInt(d.ID, 36) + "-" + strconv.Itoa(part)
+}
+
+// Put adds m. After the commit, [Outbox.Wake] must be called.
+func (out *Outbox) Put(tx *store.Tx, m OutboundMessage, now time.Time) error {
+	body, err := json.Marshal(m)
+	if err == nil {
+		_, err = tx.Exec(`INSERT INTO outbox (account, chat, state, body, created_ms, updated_ms)
+			VALUES ($1, $2, 'waiting', $3, $4, $4)`,
+			m.To.Account, m.To.Chat, string(body), now.UnixMilli())
+	}
+	if err != nil {
+		return fmt.Errorf("bus: put %s in outbox: %w", m.To, err)
+	}
+	return nil
+}
+
+// Wake tells the reader of [Outbox.C] that there may be new messages.
+func (out *Outbox) Wake() { out.wake.ring() }
+
+// C receives after Wake. It has one reader and is never closed.
+func (out *Outbox) C() <-chan struct{} { return out.wake }
+
+const deliveryColumns = "id, state, body, parts, ids, attempts, uncertain, error, created_ms"
+
+// Open returns up to limit deliveries that are waiting or sending and whose id
+// is above after, in their order.
+func (out *Outbox) Open(q store.Queryer, after int64, limit int) ([]Delivery, error) {
+	return out.query(q, "SELECT "+deliveryColumns+" FROM outbox "+
+		"WHERE state IN ('waiting', 'sending') AND id > $1 ORDER BY id LIMIT $2", after, limit)
+}
+
+// List returns up to limit deliveries in a state, the newest first.
+func (out *Outbox) List(q store.Queryer, state DeliveryState, limit int) ([]Delivery, error) {
+	return out.query(q, "SELECT "+deliveryColumns+" FROM outbox "+
+		"WHERE state = $1 ORDER BY id DESC LIMIT $2", string(state), limit)
+}
+
+// Count returns how many deliveries are in a state.
+func (out *Outbox) Count(q store.Queryer, state DeliveryState) (n int, err error) {
+	err = q.QueryRow("SELECT count(*) FROM outbox WHERE state = $1", string(state)).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("bus: read outbox: %w", err)
+	}
+	return n, nil
+}
+
+func (out *Outbox) query(q store.Queryer, query string, args ...any) ([]Delivery, error) {
+	rows, err := q.Query(query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("bus: read outbox: %w", err)
+	}
+	defer rows.Close()
+	var list []Delivery
+	for rows.Next() {
+		var d Delivery
+		var body, parts, ids []byte
+		var created int64
+		err := rows.Scan(&d.ID, &d.State, &body, &parts, &ids,
+			&d.Attempts, &d.Uncertain, &d.Error, &created)
+		if err != nil {
+			return nil, fmt.Errorf("bus: read outbox: %w", err)
+		}
+		for _, f := range []struct {
+			text []byte
+			to   any
+		}{{body, &d.Message}, {parts, &d.Parts}, {ids, &d.IDs}} {
+			if len(f.text) == 0 {
+				continue
+			}
+			if err := json.Unmarshal(f.text, f.to); err != nil {
+				return nil, fmt.Errorf("bus: read outbox: message %d: %w", d.ID, err)
+			}
+		}
+		d.Created = time.UnixMilli(created)
+		list = append(list, d)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("bus: read outbox: %w", err)
+	}
+	return list, nil
+}
+
+// Save writes how far d has come: everything but its message. It reports false, and
+// writes nothing, if a person has dropped d meanwhile.
+func (out *Outbox) Save(tx *store.Tx, d *Delivery, now time.Time) (bool, error) {
+	n, err := tx.Exec(`UPDATE outbox SET state = $1, parts = $2, ids = $3, attempts = $4,
+			uncertain = $5, error = $6, updated_ms = $7
+		WHERE id = $8 AND state IN ('waiting', 'sending')`,
+		string(d.State), list(d.Parts), list(d.IDs), d.Attempts,
+		d.Uncertain, d.Error, now.UnixMilli(), d.ID)
+	if err != nil {
+		return false, fmt.Errorf("bus: save message %d in outbox: %w", d.ID, err)
+	}
+	return n > 0, nil
+}
+
+// list returns the JSON of l, "" for an empty one.
+func list(l []string) string {
+	if len(l) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(l)
+	if err != nil {
+		panic(err) // strings have a JSON form
+	}
+	return string(text)
+}
+
+// Retry puts dead deliveries back in the queue, all of them if id is 0, and returns how many.
+// Parts that were sent are not sent again.
+func (out *Outbox) Retry(tx *store.Tx, id int64, now time.Time) (int64, error) {
+	// The age begins anew, or the next failure would end it at once.
+	n, err := tx.Exec(`UPDATE outbox SET state = 'waiting', attempts = 0, created_ms = $2,
+		updated_ms = $2 WHERE state = 'dead' AND ($1 = 0 OR id = $1)`, id, now.UnixMilli())
+	if err != nil {
+		return 0, fmt.Errorf("bus: retry in outbox: %w", err)
+	}
+	return n, nil
+}
+
+// Drop gives up deliveries that are dead, or one that still waits if id names it.
+// All dead ones are meant if id is 0. It returns how many.
+func (out *Outbox) Drop(tx *store.Tx, id int64, now time.Time) (int64, error) {
+	n, err := tx.Exec(`UPDATE outbox SET state = 'dropped', updated_ms = $2
+		WHERE ($1 = 0 AND state = 'dead')
+			OR (id = $1 AND state IN ('dead', 'waiting', 'sending'))`, id, now.UnixMilli())
+	if err != nil {
+		return 0, fmt.Errorf("bus: drop from outbox: %w", err)
+	}
+	return n, nil
+}
+
+// SavePreview notes the platform's ids of the messages that show a stream while it grows.
+func (out *Outbox) SavePreview(tx *store.Tx, stream string, ids []string) error {
+	_, err := tx.Exec("INSERT INTO previews (stream, ids) VALUES ($1, $2) "+
+		"ON CONFLICT (stream) DO UPDATE SET ids = excluded.ids", stream, list(ids))
+	if err != nil {
+		return fmt.Errorf("bus: save preview %s: %w", stream, err)
+	}
+	return nil
+}
+
+// ForgetPreview removes the note of a stream that has ended.
+func (out *Outbox) ForgetPreview(tx *store.Tx, stream string) error {
+	if _, err := tx.Exec("DELETE FROM previews WHERE stream = $1", stream); err != nil {
+		return fmt.Errorf("bus: forget preview %s: %w", stream, err)
+	}
+	return nil
+}
+
+// Previews returns the noted ids by stream.
+func (out *Outbox) Previews(q store.Queryer) (map[string][]string, error) {
+	rows, err := q.Query("SELECT stream, ids FROM previews")
+	if err != nil {
+		return nil, fmt.Errorf("bus: read previews: %w", err)
+	}
+	defer rows.Close()
+	previews := make(map[string][]string)
+	for rows.Next() {
+		var stream string
+		var text []byte
+		var ids []string
+		if err := rows.Scan(&stream, &text); err != nil {
+			return nil, fmt.Errorf("bus: read previews: %w", err)
+		}
+		if err := json.Unmarshal(text, &ids); err != nil {
+			return nil, fmt.Errorf("bus: read preview %s: %w", stream, err)
+		}
+		previews[stream] = ids
+	}
+	return previews, rows.Err()
+}

@@ -1,0 +1,96 @@
+package session
+
+import (
+	"fmt"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/bus"
+	"gateway/store"
+)
+
+// SetQueueMode stores how a session treats messages that come during a turn; "" is the
+// configured way.
+func (Store) SetQueueMode(tx *store.Tx, a bus.Address, mode string, now time.Time) error {
+	_, err := tx.Exec(`INSERT INTO sessions
+			(key, account, chat, thread, title, queue_mode, created_ms, updated_ms)
+		VALUES ($1, $2, $3, $4, '', $5, $6, $6)
+		ON CONFLICT (key) DO UPDATE SET queue_mode = excluded.queue_mode`,
+		string(KeyOf(a)), a.Account, a.Chat, a.Thread, mode, now.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("session: queue mode of %s: %w", a, err)
+	}
+	return nil
+}
+
+// An Info describes a session.
+type Info struct {
+	Key       Key
+	Title     string
+	QueueMode string // "" is the configured one
+	Usage     llm.Usage
+	Context   int // tokens of the newest prompt, 0 if unknown
+	Messages  int // in the whole transcript
+	Created   time.Time
+	Updated   time.Time
+}
+
+const infoQuery = `SELECT key, title, queue_mode, input, output, cached, context, created_ms,
+	updated_ms, (SELECT count(*) FROM messages WHERE session = key) FROM sessions `
+
+// Info returns the description of a session; the zero Info, but for its key, if there is none.
+func (Store) Info(q store.Queryer, key Key) (Info, error) {
+	list, err := infos(q, infoQuery+"WHERE key = $1", string(key))
+	if err != nil || len(list) == 0 {
+		return Info{Key: key}, err
+	}
+	return list[0], nil
+}
+
+// List returns up to limit sessions, the one that was used last first.
+func (Store) List(q store.Queryer, limit int) ([]Info, error) {
+	return infos(q, infoQuery+"ORDER BY updated_ms DESC LIMIT $1", limit)
+}
+
+func infos(q store.Queryer, query string, args ...any) ([]Info, error) {
+	rows, err := q.Query(query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("session: read sessions: %w", err)
+	}
+	defer rows.Close()
+	var list []Info
+	for rows.Next() {
+		var i Info
+		var created, updated int64
+		err := rows.Scan(&i.Key, &i.Title, &i.QueueMode, &i.Usage.Input, &i.Usage.Output,
+			&i.Usage.Cached, &i.Context, &created, &updated, &i.Messages)
+		if err != nil {
+			return nil, fmt.Errorf("session: read sessions: %w", err)
+		}
+		i.Created, i.Updated = time.UnixMilli(created), time.UnixMilli(updated)
+		list = append(list, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("session: read sessions: %w", err)
+	}
+	return list, nil
+}
+
+// QueueModes returns the stored modes of the sessions that have one.
+func (Store) QueueModes(q store.Queryer) (map[Key]string, error) {
+	rows, err := q.Query("SELECT key, queue_mode FROM sessions WHERE queue_mode <> ''")
+	if err != nil {
+		return nil, fmt.Errorf("session: read queue modes: %w", err)
+	}
+	defer rows.Close()
+	modes := make(map[Key]string)
+	for rows.Next() {
+		var key Key
+		var mode string
+		if err := rows.Scan(&key, &mode); err != nil {
+			return nil, fmt.Errorf("session: read queue modes: %w", err)
+		}
+		modes[key] = mode
+	}
+	return modes, rows.Err()
+}

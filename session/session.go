@@ -1,0 +1,90 @@
+// Package session keeps what a conversation is made of: its transcript, the
+// turns that wrote it, and its settings.
+//
+// The main type is [Store]. The transcript is the state of a turn: each step is written before
+// its effects, so that after a crash the turn goes on from what is there. Writes of a
+// turn are refused with [ErrEnded] once it was stopped, or taken over under a newer lease.
+// Nothing is ever deleted here: [Store.Reset] only moves where the prompt begins.
+//
+// Tables: sessions, turns, messages.
+package session
+
+import (
+	"fmt"
+	"time"
+
+	"gateway/bus"
+	"gateway/store"
+)
+
+// Migration makes the tables of this package.
+var Migration = store.Migration{Package: "session", Steps: []string{`
+CREATE TABLE sessions (
+	key        TEXT PRIMARY KEY,
+	account    TEXT NOT NULL,
+	chat       TEXT NOT NULL,
+	thread     TEXT NOT NULL,
+	title      TEXT NOT NULL,
+	queue_mode TEXT NOT NULL DEFAULT '', -- '' is the configured one
+	start      BIGINT NOT NULL DEFAULT 0, -- the prompt holds the messages above this id
+	input      BIGINT NOT NULL DEFAULT 0, -- tokens, as all counts of usage
+	output     BIGINT NOT NULL DEFAULT 0,
+	cached     BIGINT NOT NULL DEFAULT 0,
+	context    BIGINT NOT NULL DEFAULT 0, -- tokens of the newest prompt
+	created_ms BIGINT NOT NULL,
+	updated_ms BIGINT NOT NULL
+);
+
+CREATE TABLE turns (
+	id         IDENTITY PRIMARY KEY,
+	session    TEXT NOT NULL,
+	state      TEXT NOT NULL, -- running, done, failed or stopped
+	owner      TEXT NOT NULL,
+	epoch      BIGINT NOT NULL,
+	attempts   INTEGER NOT NULL DEFAULT 1, -- how often it was begun or resumed
+	answers    INTEGER NOT NULL DEFAULT 0, -- messages that it has sent
+	reply_to   TEXT NOT NULL,
+	address    TEXT NOT NULL, -- bus.Address
+	created_ms BIGINT NOT NULL,
+	updated_ms BIGINT NOT NULL
+);
+CREATE INDEX turns_running ON turns (session) WHERE state = 'running';
+
+CREATE TABLE messages (
+	id         IDENTITY PRIMARY KEY,
+	session    TEXT NOT NULL,
+	turn       BIGINT NOT NULL,
+	body       TEXT NOT NULL, -- llm.Message
+	created_ms BIGINT NOT NULL
+);
+CREATE INDEX messages_session ON messages (session, id);`}}
+
+// A Key names a session: the address of its conversation, as account/chat[/thread].
+type Key string
+
+// KeyOf returns the key of the session that the conversation at a belongs to.
+func KeyOf(a bus.Address) Key { return Key(a.String()) }
+
+// Store reads and writes sessions. It has no state of its own.
+type Store struct{}
+
+// Reset lets the prompt of a session begin after its newest message: /new.
+func (Store) Reset(tx *store.Tx, key Key, now time.Time) error {
+	_, err := tx.Exec(`UPDATE sessions SET context = 0, updated_ms = $2,
+		start = COALESCE((SELECT max(id) FROM messages WHERE session = $1), 0)
+		WHERE key = $1`, string(key), now.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("session: reset %s: %w", key, err)
+	}
+	return nil
+}
+
+// Trim lets the prompt of a session begin at the message with the given id.
+func (Store) Trim(tx *store.Tx, key Key, first int64) error {
+	_, err := tx.Exec("UPDATE sessions SET start = $2 WHERE key = $1 AND start < $2",
+		string(key), first-1)
+	if err != nil {
+		return fmt.Errorf("session: trim %s: %w", key, err)
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package session
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/bus"
+	"gateway/store"
+)
+
+// ErrEnded reports a write of a turn that has been stopped or taken over.
+var ErrEnded = errors.New("turn has ended")
+
+// A State says how a turn stands.
+type State string
+
+// The states of a turn.
+const (
+	Running State = "running"
+	Done    State = "done"
+	Failed  State = "failed"  // the chat was told so
+	Stopped State = "stopped" // by a person
+)
+
+// A Turn is the work on one answer.
+type Turn struct {
+	ID       int64
+	Session  Key
+	Address  bus.Address
+	ReplyTo  string // platform's id of the message that it answers, for quoting
+	Epoch    int64  // of the lease under which it runs
+	Attempts int    // how often it was begun or resumed
+	Answers  int    // messages that it has sent
+}
+
+// Begin starts a turn under a lease, as the newest of its session, and sets t.ID and t.Epoch.
+func (Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.Time) error {
+	address, err := json.Marshal(t.Address)
+	if err != nil {
+		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
+	}
+	_, err = tx.Exec(`INSERT INTO sessions
+			(key, account, chat, thread, title, created_ms, updated_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, $6)
+		ON CONFLICT (key) DO UPDATE SET title = excluded.title, updated_ms = excluded.updated_ms`,
+		string(t.Session), t.Address.Account, t.Address.Chat, t.Address.Thread, title, now.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
+	}
+	t.Epoch, t.Attempts = lease.Epoch, 1
+	err = tx.QueryRow(`INSERT INTO turns
+			(session, state, owner, epoch, reply_to, address, created_ms, updated_ms)
+		VALUES ($1, 'running', $2, $3, $4, $5, $6, $6) RETURNING id`,
+		string(t.Session), lease.Owner, lease.Epoch, t.ReplyTo, string(address), now.UnixMilli(),
+	).Scan(&t.ID)
+	if err != nil {
+		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
+	}
+	return nil
+}
+
+// Append adds messages to the transcript of t, or reports [ErrEnded].
+func (s Store) Append(tx *store.Tx, t *Turn, now time.Time, messages ...llm.Message) error {
+	n, err := tx.Exec("UPDATE turns SET updated_ms = $1, answers = $2 "+
+		"WHERE id = $3 AND state = 'running' AND epoch = $4",
+		now.UnixMilli(), t.Answers, t.ID, t.Epoch)
+	if err == nil && n == 0 {
+		err = ErrEnded
+	}
+	if err != nil {
+		return fmt.Errorf("session: write turn %d of %s: %w", t.ID, t.Session, err)
+	}
+	return s.insert(tx, t, now, messages)
+}
+
+func (Store) insert(tx *store.Tx, t *Turn, now time.Time, messages []llm.Message) error {
+	for _, m := range messages {
+		body, err := json.Marshal(m)
+		if err == nil {
+			_, err = tx.Exec("INSERT INTO messages (session, turn, body, created_ms) "+
+				"VALUES ($1, $2, $3, $4)", string(t.Session), t.ID, string(body), now.UnixMilli())
+		}
+		if err != nil {
+			return fmt.Errorf("session: write turn %d of %s: %w", t.ID, t.Session, err)
+		}
+	}
+	return nil
+}
+
+// End ends t with its last messages, or reports [ErrEnded] if it has ended before.
+func (s Store) End(tx *store.Tx, t *Turn, state State, now time.Time, last ...llm.Message) error {
+	n, err := tx.Exec("UPDATE turns SET state = $1, updated_ms = $2, answers = $3 "+
+		"WHERE id = $4 AND state = 'running' AND epoch = $5",
+		string(state), now.UnixMilli(), t.Answers, t.ID, t.Epoch)
+	if err == nil && n == 0 {
+		err = ErrEnded
+	}
+	if err != nil {
+		return fmt.Errorf("session: end turn %d of %s: %w", t.ID, t.Session, err)
+	}
+	return s.insert(tx, t, now, last)
+}
+
+// Spend adds what a turn has used to its session. context is the size of its newest
+// prompt in tokens, 0 if unknown.
+func (Store) Spend(tx *store.Tx, key Key, u llm.Usage, context int) error {
+	_, err := tx.Exec(`UPDATE sessions SET input = input + $1, output = output + $2,
+		cached = cached + $3, context = CASE WHEN $4 > 0 THEN $4 ELSE context END
+		WHERE key = $5`, u.Input, u.Output, u.Cached, context, string(key))
+	if err != nil {
+		return fmt.Errorf("session: usage of %s: %w", key, err)
+	}
+	return nil
+}
+
+const turnColumns = "id, session, address, reply_to, epoch, attempts, answers"
+
+// RunningTurns returns the turns that have not ended, in their order.
+func (Store) RunningTurns(q store.Queryer) ([]Turn, error) {
+	return turns(q, "SELECT "+turnColumns+" FROM turns WHERE state = 'running' ORDER BY id")
+}
+
+// RunningTurn returns the turn of a session that has not ended, or nil.
+func (Store) RunningTurn(q store.Queryer, key Key) (*Turn, error) {
+	list, err := turns(q, "SELECT "+turnColumns+
+		" FROM turns WHERE state = 'running' AND session = $1 ORDER BY id", string(key))
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
+func turns(q store.Queryer, query string, args ...any) ([]Turn, error) {
+	rows, err := q.Query(query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("session: read turns: %w", err)
+	}
+	defer rows.Close()
+	var list []Turn
+	for rows.Next() {
+		var t Turn
+		var address []byte
+		err := rows.Scan(&t.ID, &t.Session, &address, &t.ReplyTo, &t.Epoch, &t.Attempts, &t.Answers)
+		if err == nil {
+			err = json.Unmarshal(address, &t.Address)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("session: read turns: %w", err)
+		}
+		list = append(list, t)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("session: read turns: %w", err)
+	}
+	return list, nil
+}
+
+// TakeOver puts t under a lease, counts an attempt, and from then on refuses writes
+// under its former epoch.
+func (Store) TakeOver(tx *store.Tx, t *Turn, lease store.Lease, now time.Time) error {
+	n, err := tx.Exec(`UPDATE turns SET owner = $1, epoch = $2, attempts = attempts + 1,
+		updated_ms = $3 WHERE id = $4 AND state = 'running' AND epoch = $5`,
+		lease.Owner, lease.Epoch, now.UnixMilli(), t.ID, t.Epoch)
+	if err == nil && n == 0 {
+		err = ErrEnded
+	}
+	if err != nil {
+		return fmt.Errorf("session: take over turn %d of %s: %w", t.ID, t.Session, err)
+	}
+	return nil
+}
