@@ -1,0 +1,124 @@
+// Package config reads the gateway's configuration: one typed [Config] out of
+// the built-in defaults, a TOML file and the environment, each over the one before.
+//
+// [Load] refuses a configuration that has a mistake and reports all of them at
+// once, each with the file and line or the variable that it comes from. Credentials are
+// of type [Secret] and show in no log and no error.
+//
+// The package only reads: the configuration file is the user's. Reloading is
+// calling Load again.
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A Config is everything that can be configured. The tags of its fields are
+// what a source is checked against: the key, the allowed values and the least value.
+type Config struct {
+	Gateway  Gateway            `koanf:"gateway"`
+	Store    Store              `koanf:"store"`
+	Log      Log                `koanf:"log"`
+	Agent    Agent              `koanf:"agent"`
+	Models   map[string]Model   `koanf:"models"`   // by name; always has "demo"
+	Channels map[string]Channel `koanf:"channels"` // by account; always has "terminal"
+}
+
+// Gateway is about the process as a whole.
+type Gateway struct {
+	Name      string `koanf:"name"`      // what the agent calls itself
+	Home      string `koanf:"home"`      // absolute path of the data directory
+	Workspace string `koanf:"workspace"` // absolute path of the agent's files
+	Timezone  string `koanf:"timezone"`  // IANA name, or "Local"
+
+	Location *time.Location `koanf:"-"` // Timezone, loaded
+}
+
+// Store is about the database.
+type Store struct {
+	URL string `koanf:"url"` // "sqlite:" and an absolute path
+}
+
+// Path returns the path of the SQLite database file.
+func (s Store) Path() string { return strings.TrimPrefix(s.URL, sqliteScheme) }
+
+// Log is about the program's log.
+type Log struct {
+	Level  slog.Level `koanf:"level"`
+	Format string     `koanf:"format" allowed:"auto text json"`
+}
+
+// Agent bounds and directs what the agent does.
+type Agent struct {
+	Model       string        `koanf:"model"`                 // a key of Config.Models
+	Slots       int           `koanf:"slots" min:"1"`         // model calls at once
+	MaxRounds   int           `koanf:"max_rounds" min:"1"`    // model calls in one turn
+	TurnTimeout time.Duration `koanf:"turn_timeout" min:"1s"` // longest turn
+	QueueMode   string        `koanf:"queue_mode" allowed:"steer followup collect interrupt"`
+	Waiting     int           `koanf:"waiting" min:"1"` // messages waiting in one session
+}
+
+// A Model is a language model and how to reach it.
+type Model struct {
+	Provider      string   `koanf:"provider" allowed:"openai demo"`
+	Model         string   `koanf:"model"`    // the provider's name for it
+	BaseURL       string   `koanf:"base_url"` // of an OpenAI-compatible API
+	Key           Secret   `koanf:"key"`
+	ContextWindow int      `koanf:"context_window" min:"1"` // tokens, prompt and answer
+	MaxOutput     int      `koanf:"max_output" min:"0"`     // tokens; 0: the provider decides
+	PriceIn       float64  `koanf:"price_in" min:"0"`       // dollars per million tokens; 0: unknown
+	PriceOut      float64  `koanf:"price_out" min:"0"`      // likewise
+	Fallback      []string `koanf:"fallback"`               // models to try next, in this order
+}
+
+// A Channel is an account on a chat platform.
+type Channel struct {
+	Type         string        `koanf:"type" allowed:"telegram terminal"`
+	Enabled      bool          `koanf:"enabled"`
+	Token        Secret        `koanf:"token"`   // empty while Enabled is false
+	APIURL       string        `koanf:"api_url"` // "" is the platform's own
+	Access       string        `koanf:"access" allowed:"open allow pairing"`
+	Allow        []string      `koanf:"allow"`  // ids of people who may speak
+	Owners       []string      `koanf:"owners"` // ids of people who own the gateway
+	Groups       []string      `koanf:"groups"` // ids of groups it answers in
+	Streaming    bool          `koanf:"streaming"`
+	EditInterval time.Duration `koanf:"edit_interval" min:"0s"` // 0: the platform's own
+	Debounce     time.Duration `koanf:"debounce" min:"0s"`      // 0: each text is a message
+	RateLimit    string        `koanf:"rate_limit" allowed:"platform off"`
+}
+
+// Load reads the configuration file at path and the environment, given in the
+// form of [os.Environ]. Without a path it reads config.toml in the data
+// directory if there is one.
+//
+// A configuration with mistakes is an error whose text has one line for each.
+func Load(path string, environ []string) (*Config, error) {
+	vars := variables(environ)
+	optional := path == ""
+	if optional {
+		path = defaultPath(vars)
+	}
+	src, err := os.ReadFile(path)
+	if err != nil && !(optional && errors.Is(err, fs.ErrNotExist)) {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return parse(path, src, vars)
+}
+
+// defaultPath returns the configuration file in the data directory.
+func defaultPath(vars map[string]string) string {
+	home := cmp.Or(vars[homeVariable], vars["GATEWAY_GATEWAY__HOME"], "~/.gateway")
+	home, err := expand(home, "", vars)
+	if err != nil {
+		return "config.toml" // parse reports that there is no home, with more context
+	}
+	return filepath.Join(home, "config.toml")
+}

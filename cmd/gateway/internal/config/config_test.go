@@ -1,0 +1,189 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// environ is an environment with a home directory and more.
+func environ(t *testing.T, more ...string) []string {
+	return append([]string{"HOME=" + t.TempDir()}, more...)
+}
+
+// load returns the configuration of a file with this content.
+func load(t *testing.T, content string, environ []string) (*Config, error) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	write(t, "config.toml", content)
+	return Load("config.toml", environ)
+}
+
+func mustLoad(t *testing.T, content string, environ []string) *Config {
+	t.Helper()
+	c, err := load(t, content, environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	env := environ(t)
+	c, err := Load("", env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(strings.TrimPrefix(env[0], "HOME="), ".gateway")
+	if c.Gateway.Home != home || c.Gateway.Workspace != filepath.Join(home, "workspace") {
+		t.Errorf("gateway = %+v, want it in %s", c.Gateway, home)
+	}
+	if want := filepath.Join(home, "gateway.db"); c.Store.Path() != want {
+		t.Errorf("store is at %s, want %s", c.Store.Path(), want)
+	}
+	if c.Gateway.Location != time.Local {
+		t.Errorf("location is %v, want the machine's", c.Gateway.Location)
+	}
+	if c.Agent.Model != "demo" || c.Models["demo"].Provider != "demo" || len(c.Models) != 1 {
+		t.Errorf("model %q of %v, want only the demo", c.Agent.Model, c.Models)
+	}
+	want := Channel{
+		Type: "terminal", Enabled: true, Access: "open", Streaming: true, RateLimit: "platform",
+		Allow: []string{}, Owners: []string{}, Groups: []string{},
+	}
+	got := c.Channels["terminal"]
+	got.Token = Secret{}
+	if !reflect.DeepEqual(got, want) || len(c.Channels) != 1 {
+		t.Errorf("channels = %+v, want only %+v", c.Channels, want)
+	}
+}
+
+func TestHomeFile(t *testing.T) {
+	home := t.TempDir()
+	write(t, filepath.Join(home, "config.toml"), "[agent]\nslots = 3\n")
+	c, err := Load("", []string{"GATEWAY_HOME=" + home})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Gateway.Home != home || c.Agent.Slots != 3 {
+		t.Errorf("home %s, slots %d; want %s, 3", c.Gateway.Home, c.Agent.Slots, home)
+	}
+	if _, err := Load(filepath.Join(home, "missing.toml"), nil); err == nil {
+		t.Error("Load of a named file that is missing succeeded")
+	}
+}
+
+func TestEnvironmentOverFile(t *testing.T) {
+	c := mustLoad(t, `
+[agent]
+slots = 3
+waiting = 4
+[models."gpt-5.4"]
+model = "x"
+[channels.My-Bot]
+type = "telegram"
+token = "T"
+allow = [1, "2"]
+`, environ(t,
+		"GATEWAY_AGENT__SLOTS=8",
+		"GATEWAY_AGENT__TURN_TIMEOUT=90s",
+		"GATEWAY_LOG__LEVEL=debug",
+		"GATEWAY_MODELS__GPT_5_4__PRICE_IN=1",
+		"GATEWAY_MODELS__NEW__MODEL=y",
+		"GATEWAY_MODELS__NEW__PROVIDER=openai",
+		"GATEWAY_AGENT__MODEL=new",
+		"GATEWAY_CHANNELS__MY_BOT__OWNERS= 5, 6 ",
+		"GATEWAY_CHANNELS__MY_BOT__STREAMING=false",
+		"GATEWAY_PORT=tcp://10.0.0.1:80", // as Kubernetes sets it
+	))
+	if c.Agent.Slots != 8 || c.Agent.Waiting != 4 || c.Agent.TurnTimeout != 90*time.Second {
+		t.Errorf("agent = %+v", c.Agent)
+	}
+	if c.Log.Level.String() != "DEBUG" || c.Agent.Model != "new" {
+		t.Errorf("level %v, model %q", c.Log.Level, c.Agent.Model)
+	}
+	if m := c.Models["gpt-5.4"]; m.PriceIn != 1 || m.Model != "x" || m.ContextWindow != 128_000 {
+		t.Errorf("models.gpt-5.4 = %+v", m)
+	}
+	ch := c.Channels["My-Bot"]
+	if !slices.Equal(ch.Owners, []string{"5", "6"}) || !slices.Equal(ch.Allow, []string{"1", "2"}) {
+		t.Errorf("owners %q, allow %q", ch.Owners, ch.Allow)
+	}
+	if ch.Streaming || !ch.Enabled || ch.Access != "pairing" {
+		t.Errorf("channel = %+v", ch)
+	}
+}
+
+func TestShorthand(t *testing.T) {
+	tests := []struct {
+		name, file string
+		env        []string
+		want       string // the agent's model: name, provider's name, server
+	}{
+		{"none", "", nil, "demo  "},
+		{"one", "", []string{"DEEPSEEK_API_KEY=k"},
+			"deepseek deepseek-v4-flash https://api.deepseek.com"},
+		{"first", "", []string{"ANTHROPIC_API_KEY=k", "OPENAI_API_KEY=k"},
+			"openai gpt-5.4-mini https://api.openai.com/v1"},
+		{"empty", "", []string{"OPENAI_API_KEY="}, "demo  "},
+		{"other server", "",
+			[]string{"OPENAI_API_KEY=k", "OPENAI_BASE_URL=http://x/v1", "OPENAI_MODEL=m"},
+			"openai m http://x/v1"},
+		{"file's model", "[models.a]\nmodel='m'\nbase_url='http://a'\n", []string{"OPENAI_API_KEY=k"},
+			"a m http://a"},
+		{"set", "[agent]\nmodel='openrouter'\n",
+			[]string{"OPENAI_API_KEY=k", "OPENROUTER_API_KEY=k"},
+			"openrouter openrouter/auto https://openrouter.ai/api/v1"},
+		{"file over shorthand", "[models.openai]\nmodel='m'\n", []string{"OPENAI_API_KEY=k"},
+			"openai m https://api.openai.com/v1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := mustLoad(t, tt.file, environ(t, tt.env...))
+			m := c.Models[c.Agent.Model]
+			if got := c.Agent.Model + " " + m.Model + " " + m.BaseURL; got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestShorthandLimits(t *testing.T) {
+	c := mustLoad(t, "", environ(t, "OPENAI_API_KEY=k"))
+	m := c.Models["openai"]
+	if m.ContextWindow != 400_000 || m.PriceOut != 4.5 || m.Key.Reveal() != "k" {
+		t.Errorf("openai = %+v", m)
+	}
+	c = mustLoad(t, "", environ(t, "OPENAI_API_KEY=k", "OPENAI_MODEL=other"))
+	if m := c.Models["openai"]; m.ContextWindow != 128_000 || m.PriceOut != 0 {
+		t.Errorf("limits of another model = %+v", m)
+	}
+}
+
+func TestTelegramToken(t *testing.T) {
+	env := environ(t, "TELEGRAM_BOT_TOKEN=T")
+	c := mustLoad(t, "", env)
+	ch := c.Channels["telegram"]
+	if ch.Token.Reveal() != "T" || ch.Access != "pairing" || !ch.Enabled {
+		t.Errorf("channels.telegram = %+v", ch)
+	}
+	c = mustLoad(t, "[channels.bot]\ntype='telegram'\ntoken='env:TELEGRAM_BOT_TOKEN'\n", env)
+	if _, ok := c.Channels["telegram"]; ok {
+		t.Error("a bot that the file names is configured twice")
+	}
+	c = mustLoad(t, "[channels.telegram]\nenabled=false\ntoken='env:UNSET'\n", environ(t))
+	if got := c.Channels["telegram"].Token.Reveal(); got != "" {
+		t.Errorf("token of a disabled channel = %q, want none", got)
+	}
+}

@@ -1,0 +1,83 @@
+package config
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"testing"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+const exampleFile = "../../../../config.toml.example"
+
+var commentedKey = regexp.MustCompile(`(?m)^#([a-z_]+ = |\[)`)
+
+// readExample returns the example as it is and with every key switched on.
+func readExample(t *testing.T) (plain, full string) {
+	b, err := os.ReadFile(exampleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b), commentedKey.ReplaceAllString(string(b), "$1")
+}
+
+func TestExampleShowsEveryKey(t *testing.T) {
+	_, full := readExample(t)
+	var tables map[string]any
+	if err := toml.Unmarshal([]byte(full), &tables); err != nil {
+		t.Fatal(err)
+	}
+	wantKeys(t, root, "", tables)
+}
+
+// wantKeys reports the keys of m that table does not have. A table of named
+// entries must show at least one.
+func wantKeys(t *testing.T, m member, path string, table map[string]any) {
+	t.Helper()
+	keys := m.keys()
+	if m.typ.Kind() == reflect.Map {
+		for name := range table {
+			keys = append(keys, name)
+		}
+		if len(keys) == 0 {
+			t.Errorf("%s shows no entry", path)
+		}
+	}
+	for _, key := range keys {
+		child, err := m.child(key)
+		if err != nil {
+			t.Errorf("%s.%s: %v", path, key, err)
+			continue
+		}
+		v, ok := table[key]
+		if !ok {
+			t.Errorf("%s.%s does not show", path, key)
+		}
+		if child.table() {
+			sub, _ := v.(map[string]any)
+			wantKeys(t, child, path+"."+key, sub)
+		}
+	}
+}
+
+// TestExampleShowsDefaults holds that switching every key on changes nothing
+// but what has no default: the model's name and the credentials.
+func TestExampleShowsDefaults(t *testing.T) {
+	plain, full := readExample(t)
+	env := environ(t, "OPENAI_API_KEY=key", "TELEGRAM_BOT_TOKEN=token")
+	got := mustLoad(t, full, env)
+
+	want := mustLoad(t, plain+`
+[models.main]
+model = "gpt-5.4-mini"
+key = "env:OPENAI_API_KEY"
+`, env)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("with every key switched on the example is\n%+v\nwant\n%+v", got, want)
+	}
+	got, want = mustLoad(t, plain, env[:1]), mustLoad(t, "", env[:1])
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the example is\n%+v\nwant\n%+v", got, want)
+	}
+}

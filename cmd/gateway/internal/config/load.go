@@ -1,0 +1,137 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/v2"
+)
+
+// template names the tables of the defaults that hold for every table beside them.
+const template = "NAME"
+
+// A loader turns the sources of one [Load] into a [Config] and collects the problems.
+type loader struct {
+	vars     map[string]string // the environment
+	places   map[string]place  // by path, joined with delimiter
+	problems []problem
+	written  []string // models that the file or a GATEWAY_ variable describes
+}
+
+// parse returns the configuration of a file with content src and of the environment.
+func parse(name string, src []byte, vars map[string]string) (*Config, error) {
+	l := &loader{vars: vars, places: make(map[string]place)}
+	sources := l.read(name, src)
+	c, err := merge(sources)
+	if err != nil {
+		l.report(place{}, "", err.Error()) // checkTable has let something through
+		return nil, joinProblems(l.problems)
+	}
+	l.finish(c)
+	l.validate(c)
+	if len(l.problems) > 0 {
+		return nil, joinProblems(l.problems)
+	}
+	return c, nil
+}
+
+// read returns all sources, the one that is overridden by all others first.
+func (l *loader) read(name string, src []byte) []source {
+	defaults := readDefaults()
+	usual := source(shorthand(l.vars))
+	file := l.readFile(name, src)
+
+	known := source{}
+	for _, key := range []string{"models", "channels"} {
+		names := map[string]any{}
+		for _, s := range []source{defaults, usual, file} {
+			maps.Copy(names, s.table(key))
+		}
+		delete(names, template)
+		known[key] = names
+	}
+	vars := l.readEnvironment(known)
+
+	for _, s := range []source{file, vars} {
+		l.written = slices.AppendSeq(l.written, maps.Keys(s.table("models")))
+		if ownTelegram(s) {
+			delete(usual.table("channels"), "telegram")
+		}
+	}
+	slices.Sort(l.written)
+	l.written = slices.Compact(l.written)
+	return []source{defaults, usual, file, vars}
+}
+
+// ownTelegram reports whether s has a Telegram account under a name of its
+// own. It may well use the usual variable's token, and a bot can't be polled twice.
+func ownTelegram(s source) bool {
+	for name, v := range s.table("channels") {
+		if t, ok := v.(map[string]any); ok && t["type"] == "telegram" && name != "telegram" {
+			return true
+		}
+	}
+	return false
+}
+
+// merge returns the configuration that sources make, later ones over earlier ones.
+func merge(sources []source) (*Config, error) {
+	k := koanf.New(delimiter)
+	for _, s := range append([]source{expandTemplates(sources)}, sources...) {
+		if err := k.Load(s, nil); err != nil {
+			return nil, err
+		}
+	}
+	var c Config
+	err := k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{
+		DecoderConfig: &mapstructure.DecoderConfig{
+			TagName:     "koanf",
+			ErrorUnused: true,
+			MatchName:   func(key, field string) bool { return key == field },
+			DecodeHook: mapstructure.ComposeDecodeHookFunc(
+				mapstructure.StringToTimeDurationHookFunc(),
+				mapstructure.TextUnmarshallerHookFunc(),
+			),
+		},
+	})
+	return &c, err
+}
+
+// expandTemplates takes the templates out of the defaults, the first of the sources,
+// and returns a source with a copy for each table that they hold for.
+func expandTemplates(sources []source) source {
+	expanded := source{}
+	for _, key := range []string{"models", "channels"} {
+		defaults := sources[0].table(key)
+		values, _ := defaults[template].(map[string]any)
+		delete(defaults, template)
+		tables := map[string]any{}
+		for _, s := range sources {
+			for name := range s.table(key) {
+				tables[name] = maps.Clone(values)
+			}
+		}
+		expanded[key] = tables
+	}
+	return expanded
+}
+
+// report notes a problem. Only the first one of a key counts: the others follow from it.
+func (l *loader) report(at place, key, text string) {
+	same := func(p problem) bool { return key != "" && p.key == key }
+	if !slices.ContainsFunc(l.problems, same) {
+		l.problems = append(l.problems, problem{at: at, key: key, text: text})
+	}
+}
+
+// problem notes a problem of the key at path, or of the nearest table around
+// it that was written somewhere.
+func (l *loader) problem(path []string, text string) {
+	var at place
+	for n := len(path); n > 0 && at == (place{}); n-- {
+		at = l.places[strings.Join(path[:n], delimiter)]
+	}
+	l.report(at, strings.Join(path, "."), text)
+}

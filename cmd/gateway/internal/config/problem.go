@@ -1,0 +1,93 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A place is where a value was written: a line of the file or a variable of
+// the environment. The zero place is neither.
+type place struct {
+	file     string
+	line     int
+	variable string
+}
+
+func (p place) String() string {
+	if p.variable != "" {
+		return p.variable
+	}
+	return fmt.Sprintf("%s:%d", p.file, p.line)
+}
+
+// A problem is one mistake in a configuration.
+type problem struct {
+	at   place
+	key  string // dotted; "" for the file as a whole
+	text string
+}
+
+func (p problem) Error() string {
+	parts := []string{p.at.String(), p.key, p.text}
+	if p.at == (place{}) {
+		parts = parts[1:]
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ": ")
+}
+
+// joinProblems returns all problems as one error, in the order of the file,
+// or nil if there is none.
+func joinProblems(problems []problem) error {
+	sorted := slices.Clone(problems)
+	slices.SortStableFunc(sorted, func(a, b problem) int {
+		return cmp.Or(
+			cmp.Compare(a.at.variable, b.at.variable),
+			cmp.Compare(a.at.line, b.at.line),
+			cmp.Compare(a.key, b.key),
+		)
+	})
+	errs := make([]error, len(sorted))
+	for i, p := range sorted {
+		errs[i] = p
+	}
+	return errors.Join(errs...)
+}
+
+// suggest returns `; did you mean "x"?` for the known name nearest to name,
+// or "" if none is near.
+func suggest(name string, known []string) string {
+	best, least := "", min(len(name)/2, 3)
+	for _, k := range known {
+		if d := distance(strings.ToLower(name), k); d <= least && (best == "" || d < least) {
+			best, least = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", best)
+}
+
+// distance returns the Levenshtein distance of a and b in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,211 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A member is what a key may hold: a field of a struct, or an entry of a map,
+// which has no tag.
+type member struct {
+	typ reflect.Type
+	tag reflect.StructTag
+}
+
+var (
+	root         = member{typ: reflect.TypeFor[Config]()}
+	durationType = reflect.TypeFor[time.Duration]()
+	levelType    = reflect.TypeFor[slog.Level]()
+	secretType   = reflect.TypeFor[Secret]()
+	errEntryName = errors.New(`a name has letters, digits, "_", "-" and "." and at most 64 of them`)
+	entryName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+)
+
+// table reports whether m holds keys of its own.
+func (m member) table() bool {
+	return m.typ.Kind() == reflect.Map || m.typ.Kind() == reflect.Struct && m.typ != secretType
+}
+
+// keys returns the keys of a table that has fixed ones.
+func (m member) keys() []string {
+	var keys []string
+	if m.typ.Kind() == reflect.Struct {
+		for f := range m.typ.Fields() {
+			if key := f.Tag.Get("koanf"); key != "-" {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// child returns the member of a table that key names.
+func (m member) child(key string) (member, error) {
+	if m.typ.Kind() == reflect.Map {
+		if !entryName.MatchString(key) {
+			return member{}, errEntryName
+		}
+		return member{typ: m.typ.Elem()}, nil
+	}
+	for f := range m.typ.Fields() {
+		if key != "-" && f.Tag.Get("koanf") == key {
+			return member{typ: f.Type, tag: f.Tag}, nil
+		}
+	}
+	return member{}, errors.New("unknown key" + suggest(key, m.keys()))
+}
+
+// check returns v, as a TOML parser or fromText gave it, in the form that m is
+// decoded from. The error says what is wanted.
+func (m member) check(v any) (any, error) {
+	switch m.typ {
+	case durationType:
+		return m.checkDuration(v)
+	case levelType:
+		var level slog.Level
+		if s, ok := v.(string); !ok || level.UnmarshalText([]byte(s)) != nil {
+			return nil, m.want("debug, info, warn or error", v)
+		}
+		return v, nil
+	case secretType:
+		if _, ok := v.(string); !ok {
+			return nil, errors.New("want a string") // says nothing of v
+		}
+		return v, nil
+	}
+	switch m.typ.Kind() {
+	case reflect.Int, reflect.Float64:
+		return m.checkNumber(v)
+	case reflect.Bool:
+		if _, ok := v.(bool); !ok {
+			return nil, m.want("true or false", v)
+		}
+		return v, nil
+	case reflect.Slice:
+		return m.checkList(v)
+	default:
+		return m.checkString(v)
+	}
+}
+
+func (m member) checkDuration(v any) (any, error) {
+	s, ok := v.(string)
+	d, err := time.ParseDuration(s)
+	if !ok || err != nil {
+		return nil, m.want(`a duration such as "1m30s"`, v)
+	}
+	if least, err := time.ParseDuration(m.tag.Get("min")); err == nil && d < least {
+		return nil, m.want("at least "+m.tag.Get("min"), v)
+	}
+	return v, nil
+}
+
+func (m member) checkNumber(v any) (any, error) {
+	wanted := "a whole number"
+	var n float64
+	i, ok := v.(int64)
+	if ok {
+		n = float64(i)
+	} else if m.typ.Kind() == reflect.Float64 {
+		wanted = "a number"
+		n, ok = v.(float64)
+	}
+	if !ok || math.IsNaN(n) || math.IsInf(n, 0) {
+		return nil, m.want(wanted, v)
+	}
+	if least, err := strconv.ParseFloat(m.tag.Get("min"), 64); err == nil && n < least {
+		return nil, m.want("at least "+m.tag.Get("min"), v)
+	}
+	if m.typ.Kind() == reflect.Float64 {
+		return n, nil
+	}
+	return i, nil
+}
+
+// checkList accepts strings, and whole numbers because many platforms' ids are.
+func (m member) checkList(v any) (any, error) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, m.want(`a list such as ["a", "b"]`, v)
+	}
+	out := make([]any, len(list))
+	for i, e := range list {
+		switch e := e.(type) {
+		case string:
+			out[i] = e
+		case int64:
+			out[i] = strconv.FormatInt(e, 10)
+		default:
+			return nil, m.want("a list of strings", e)
+		}
+	}
+	return out, nil
+}
+
+func (m member) checkString(v any) (any, error) {
+	s, ok := v.(string)
+	if !ok {
+		return nil, m.want("a string", v)
+	}
+	allowed := strings.Fields(m.tag.Get("allowed"))
+	if len(allowed) > 0 && !slices.Contains(allowed, s) {
+		return nil, errors.New(m.want(oneOf(allowed), v).Error() + suggest(s, allowed))
+	}
+	return v, nil
+}
+
+// want returns the error for a v that is not what is wanted.
+func (member) want(wanted string, v any) error {
+	got := fmt.Sprint(v)
+	switch v := v.(type) {
+	case string:
+		got = strconv.Quote(v)
+	case []any:
+		got = "a list"
+	case map[string]any:
+		got = "a table"
+	}
+	return fmt.Errorf("want %s, not %s", wanted, got)
+}
+
+func oneOf(allowed []string) string {
+	last := len(allowed) - 1
+	return strings.Join(allowed[:last], ", ") + " or " + allowed[last]
+}
+
+// fromText returns the text of an environment variable as a TOML parser would
+// give the value, if it can be read as m's type, else as it is for check to refuse.
+func (m member) fromText(s string) any {
+	switch {
+	case m.typ == durationType || m.typ == levelType:
+	case m.typ.Kind() == reflect.Int:
+		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
+			return i
+		}
+	case m.typ.Kind() == reflect.Float64:
+		if f, err := strconv.ParseFloat(s, 64); err == nil {
+			return f
+		}
+	case m.typ.Kind() == reflect.Bool:
+		if b, err := strconv.ParseBool(s); err == nil {
+			return b
+		}
+	case m.typ.Kind() == reflect.Slice:
+		list := []any{}
+		for item := range strings.SplitSeq(s, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				list = append(list, item)
+			}
+		}
+		return list
+	}
+	return s
+}

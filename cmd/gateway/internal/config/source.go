@@ -1,0 +1,221 @@
+package config
+
+import (
+	_ "embed"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	tomlparser "github.com/knadh/koanf/parsers/toml/v2"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+//go:embed defaults.toml
+var defaultsTOML []byte
+
+const (
+	variablePrefix = "GATEWAY_"
+	homeVariable   = "GATEWAY_HOME"
+
+	// delimiter joins the keys of a path. It can't stand in a key that check lets through.
+	delimiter = "/"
+)
+
+// A source is one place of configuration, read and checked. It is a
+// koanf.Provider.
+type source map[string]any
+
+// Read returns the tables of the source.
+func (s source) Read() (map[string]any, error) { return s, nil }
+
+// ReadBytes is never called, since a source needs no parser.
+func (s source) ReadBytes() ([]byte, error) { return nil, errors.ErrUnsupported }
+
+// table returns the table key of s, or nil.
+func (s source) table(key string) map[string]any {
+	t, _ := s[key].(map[string]any)
+	return t
+}
+
+// variables returns an environment as a map.
+func variables(environ []string) map[string]string {
+	vars := make(map[string]string, len(environ))
+	for _, entry := range environ {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			vars[name] = value
+		}
+	}
+	return vars
+}
+
+// readDefaults returns the built-in defaults.
+func readDefaults() source {
+	tables, err := tomlparser.Parser().Unmarshal(defaultsTOML)
+	if err != nil {
+		panic("config: defaults.toml: " + err.Error())
+	}
+	return tables
+}
+
+// readFile returns what src, the content of the file name, says. It notes the line of each key.
+func (l *loader) readFile(name string, src []byte) source {
+	tables, err := tomlparser.Parser().Unmarshal(src)
+	if syntax := (*toml.DecodeError)(nil); errors.As(err, &syntax) {
+		line, _ := syntax.Position()
+		l.report(place{file: name, line: line}, "", strings.TrimPrefix(err.Error(), "toml: "))
+		return nil
+	} else if err != nil {
+		l.report(place{file: name, line: 1}, "", err.Error())
+		return nil
+	}
+	for path, line := range lines(src) {
+		l.places[path] = place{file: name, line: line}
+	}
+	return l.checkTable(root, nil, tables)
+}
+
+// checkTable returns raw without the keys that m does not allow, which it reports.
+func (l *loader) checkTable(m member, path []string, raw map[string]any) map[string]any {
+	checked := make(map[string]any, len(raw))
+	for key, v := range raw {
+		at := append(slices.Clip(path), key)
+		child, err := m.child(key)
+		if err != nil {
+			l.problem(at, err.Error())
+			continue
+		}
+		if child.table() {
+			table, ok := v.(map[string]any)
+			if !ok {
+				l.problem(at, "want a table, ["+strings.Join(at, ".")+"]")
+				continue
+			}
+			checked[key] = l.checkTable(child, at, table)
+			continue
+		}
+		if v, err = child.check(v); err != nil {
+			l.problem(at, err.Error())
+			continue
+		}
+		checked[key] = v
+	}
+	return checked
+}
+
+// lines returns the line at which each key of a valid TOML document first stands.
+func lines(doc []byte) map[string]int {
+	index := make(map[string]int)
+	var p unstable.Parser
+	note := func(path []string, key unstable.Iterator) []string {
+		path = slices.Clip(path)
+		for key.Next() {
+			path = append(path, string(key.Node().Data))
+			joined := strings.Join(path, delimiter)
+			if _, ok := index[joined]; !ok {
+				index[joined] = p.Shape(key.Node().Raw).Start.Line
+			}
+		}
+		return path
+	}
+	var noteValue func(table []string, n *unstable.Node)
+	noteValue = func(table []string, n *unstable.Node) {
+		path := note(table, n.Key())
+		if v := n.Value(); v.Kind == unstable.InlineTable {
+			for it := v.Children(); it.Next(); {
+				noteValue(path, it.Node())
+			}
+		}
+	}
+	var table []string
+	p.Reset(doc)
+	for p.NextExpression() {
+		if e := p.Expression(); e.Kind == unstable.KeyValue {
+			noteValue(table, e)
+		} else {
+			table = note(nil, e.Key())
+		}
+	}
+	return index
+}
+
+// readEnvironment returns what the GATEWAY_ variables say. A name with neither "__" nor
+// a meaning of its own is left alone: Kubernetes sets GATEWAY_PORT and others
+// for a service called "gateway".
+func (l *loader) readEnvironment(known source) source {
+	transform := func(name, text string) (string, any) {
+		if name == homeVariable {
+			name = "GATEWAY_GATEWAY__HOME"
+		} else if !strings.Contains(name, "__") {
+			return "", nil
+		}
+		path := strings.Split(strings.TrimPrefix(name, variablePrefix), "__")
+		return l.checkVariable(name, path, text, known)
+	}
+	environ := func() []string {
+		var list []string
+		for _, name := range slices.Sorted(maps.Keys(l.vars)) {
+			list = append(list, name+"="+l.vars[name])
+		}
+		return list
+	}
+	p := env.Provider(delimiter, env.Opt{
+		Prefix: variablePrefix, TransformFunc: transform, EnvironFunc: environ,
+	})
+	tables, err := p.Read()
+	if err != nil {
+		l.report(place{}, "", err.Error())
+	}
+	return tables
+}
+
+// checkVariable returns the joined path and the value that a variable sets, or
+// "" if they are not allowed, which it reports.
+func (l *loader) checkVariable(
+	name string, path []string, text string, known source,
+) (string, any) {
+	m := root
+	for i, segment := range path {
+		path[i] = strings.ToLower(segment)
+		if m.typ.Kind() == reflect.Map {
+			path[i] = entry(path[i], known.table(path[0]))
+		}
+		var err error
+		if !m.table() {
+			err = errors.New("unknown key")
+		} else {
+			m, err = m.child(path[i])
+		}
+		if err != nil {
+			l.report(place{variable: name}, strings.Join(path[:i+1], "."), err.Error())
+			return "", nil
+		}
+	}
+	key := strings.Join(path, delimiter)
+	l.places[key] = place{variable: name}
+	if m.table() {
+		l.problem(path, "want a key of this table after another \"__\"")
+		return "", nil
+	}
+	v, err := m.check(m.fromText(text))
+	if err != nil {
+		l.problem(path, err.Error())
+		return "", nil
+	}
+	return key, v
+}
+
+// entry returns the name among known that a variable's segment, in lower case,
+// means: one that is equal but for case and "_" in place of other signs. If
+// there is none it is a new name.
+func entry(segment string, known map[string]any) string {
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		if strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToLower(name)) == segment {
+			return name
+		}
+	}
+	return segment
+}

@@ -1,0 +1,224 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+const sqliteScheme = "sqlite:"
+
+// finish replaces what depends on other values: paths, references, the model
+// and the types of channels.
+func (l *loader) finish(c *Config) {
+	g := &c.Gateway
+	g.Home = l.path("home", g.Home, "")
+	g.Workspace = l.path("workspace", g.Workspace, g.Home)
+	l.finishStore(c)
+	var err error
+	if g.Location, err = time.LoadLocation(g.Timezone); err != nil || g.Timezone == "" {
+		l.problem([]string{"gateway", "timezone"}, fmt.Sprintf(
+			`want a zone such as "Europe/Berlin", "UTC" or "Local", not %q`, g.Timezone))
+	}
+	for name, m := range c.Models {
+		m.Key = l.secret([]string{"models", name, "key"}, m.Key, g.Home)
+		c.Models[name] = m
+	}
+	for name, ch := range c.Channels {
+		c.Channels[name] = l.finishChannel(name, ch, g.Home)
+	}
+	l.chooseModel(c)
+}
+
+// path returns the path that a key of [gateway] holds as an absolute one.
+func (l *loader) path(key, path, base string) string {
+	abs, err := expand(path, base, l.vars)
+	if path == "" {
+		err = errors.New("want a path")
+	}
+	if err != nil {
+		l.problem([]string{"gateway", key}, err.Error())
+	}
+	return abs
+}
+
+func (l *loader) finishStore(c *Config) {
+	key := []string{"store", "url"}
+	scheme, _, _ := strings.Cut(c.Store.URL, ":")
+	path, ok := strings.CutPrefix(c.Store.URL, sqliteScheme)
+	if scheme == "postgres" || scheme == "postgresql" {
+		l.problem(key, `PostgreSQL is not supported by this version; want "sqlite:PATH"`)
+		return
+	}
+	if !ok || path == "" {
+		l.problem(key, `want "sqlite:PATH"`) // the value may hold a password
+		return
+	}
+	abs, err := expand(path, c.Gateway.Home, l.vars)
+	if err != nil {
+		l.problem(key, err.Error())
+	}
+	c.Store.URL = sqliteScheme + abs
+}
+
+func (l *loader) finishChannel(name string, ch Channel, home string) Channel {
+	if ch.Type == "" {
+		ch.Type = name
+	}
+	if !ch.Enabled {
+		ch.Token = Secret{} // what it refers to need not exist
+		return ch
+	}
+	ch.Token = l.secret([]string{"channels", name, "token"}, ch.Token, home)
+	return ch
+}
+
+// secret returns the secret that s refers to.
+func (l *loader) secret(path []string, s Secret, home string) Secret {
+	resolved, err := s.follow(home, l.vars)
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		err = fmt.Errorf("file %s: %w", pathErr.Path, pathErr.Err)
+	}
+	if err != nil {
+		l.problem(path, err.Error())
+	}
+	return resolved
+}
+
+// chooseModel sets the agent's model if it is not set: the one that is
+// described, else the first provider that has a key, else the demo.
+func (l *loader) chooseModel(c *Config) {
+	if c.Agent.Model != "" {
+		return
+	}
+	switch len(l.written) {
+	case 0:
+		c.Agent.Model = "demo"
+		for _, p := range slices.Backward(providers[:]) {
+			if _, ok := c.Models[p.name]; ok {
+				c.Agent.Model = p.name
+			}
+		}
+	case 1:
+		c.Agent.Model = l.written[0]
+	default:
+		l.problem([]string{"agent", "model"}, "want the one to use of "+oneOf(l.written))
+	}
+}
+
+// validate reports what is wrong with values that are well formed by themselves.
+func (l *loader) validate(c *Config) {
+	if c.Gateway.Name == "" {
+		l.problem([]string{"gateway", "name"}, "want a name")
+	}
+	if c.Agent.Model != "" {
+		l.checkModels([]string{"agent", "model"}, []string{c.Agent.Model}, c.Models)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Models)) {
+		l.validateModel(name, c.Models)
+	}
+	l.findCycles(c.Models)
+	tokens := make(map[string]string) // account by token
+	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
+		l.validateChannel(name, c.Channels[name], tokens)
+	}
+}
+
+// checkModels reports a problem of the key at path if one of names is no model.
+func (l *loader) checkModels(path, names []string, models map[string]Model) {
+	known := slices.Sorted(maps.Keys(models))
+	var texts []string
+	for _, name := range names {
+		if _, ok := models[name]; !ok {
+			texts = append(texts, fmt.Sprintf("there is no [models.%s]%s", name, suggest(name, known)))
+		}
+	}
+	if len(texts) > 0 {
+		l.problem(path, strings.Join(texts, "; "))
+	}
+}
+
+func (l *loader) validateModel(name string, models map[string]Model) {
+	m := models[name]
+	path := func(key string) []string { return []string{"models", name, key} }
+	if m.Provider == "openai" {
+		if m.Model == "" {
+			l.problem(path("model"), "want the provider's name of the model")
+		}
+		if !isHTTP(m.BaseURL) {
+			l.problem(path("base_url"), wantHTTP)
+		}
+	}
+	l.checkModels(path("fallback"), m.Fallback, models)
+}
+
+// findCycles reports one model of each cycle of fallbacks.
+func (l *loader) findCycles(models map[string]Model) {
+	done := make(map[string]bool)
+	var visit func(name string, trail []string)
+	visit = func(name string, trail []string) {
+		if i := slices.Index(trail, name); i >= 0 {
+			cycle := append(slices.Clone(trail[i:]), name)
+			l.problem([]string{"models", name, "fallback"},
+				"leads back to itself: "+strings.Join(cycle, " -> "))
+			return
+		}
+		if done[name] {
+			return
+		}
+		for _, next := range models[name].Fallback {
+			visit(next, append(slices.Clip(trail), name))
+		}
+		done[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(models)) {
+		visit(name, nil)
+	}
+}
+
+func (l *loader) validateChannel(name string, ch Channel, tokens map[string]string) {
+	path := func(key string) []string { return []string{"channels", name, key} }
+	switch ch.Type {
+	case "terminal":
+		if name != "terminal" {
+			l.problem(path("type"), `the terminal has the name "terminal", and there is only one`)
+		}
+		if ch.Access != "open" {
+			l.problem(path("access"), "a terminal is always open")
+		}
+		return
+	case "telegram":
+	default:
+		l.problem(path("type"), fmt.Sprintf("want telegram or terminal; "+
+			"without a type the name counts, and %q is none", ch.Type))
+		return
+	}
+	if ch.APIURL != "" && !isHTTP(ch.APIURL) {
+		l.problem(path("api_url"), wantHTTP)
+	}
+	if !ch.Enabled {
+		return
+	}
+	token := ch.Token.Reveal()
+	if token == "" {
+		l.problem(path("token"), `want the bot's token, best as "env:NAME" or "file:PATH"`)
+	} else if other, ok := tokens[token]; ok {
+		l.problem(path("token"), "is also that of channels."+other)
+	}
+	tokens[token] = name
+	if ch.Access == "allow" && len(ch.Allow)+len(ch.Owners)+len(ch.Groups) == 0 {
+		l.problem(path("allow"), `nobody may speak; want ids here, or access = "pairing"`)
+	}
+}
+
+const wantHTTP = `want a URL that begins with "https://" or "http://"`
+
+func isHTTP(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
+}
