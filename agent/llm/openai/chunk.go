@@ -3,6 +3,8 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"iter"
 	"strings"
 
 	"gateway/agent/llm"
@@ -117,14 +119,16 @@ func (c *callDelta) UnmarshalJSON(b []byte) error {
 // ignored stands for a field that is known and of no use.
 type ignored struct{}
 
-// fields decodes the JSON object b, each field to where target says; those for
+// fields decodes the valid JSON object b, each field to where target says; those for
 // which it returns nil go to extra, unless they are empty.
 func fields(b []byte, extra *map[string]json.RawMessage, target func(name string) any) error {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(b, &all); err != nil {
-		return err
+	if string(b) == "null" {
+		return nil
 	}
-	for name, raw := range all {
+	if b[0] != '{' {
+		return errors.New("not an object")
+	}
+	for name, raw := range objectFields(b) {
 		switch to := target(name).(type) {
 		case ignored:
 		case nil:
@@ -132,7 +136,7 @@ func fields(b []byte, extra *map[string]json.RawMessage, target func(name string
 				if *extra == nil {
 					*extra = make(map[string]json.RawMessage)
 				}
-				(*extra)[name] = raw
+				(*extra)[name] = bytes.Clone(raw)
 			}
 		case *text:
 			*to = textOf(raw)
@@ -143,6 +147,60 @@ func fields(b []byte, extra *map[string]json.RawMessage, target func(name string
 		}
 	}
 	return nil
+}
+
+// objectFields yields the fields of a valid JSON object, their values undecoded and
+// valid as long as b is. Decoding each delta to a map takes several times as long, and this
+// is done for every few characters that a model writes.
+func objectFields(b []byte) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		for {
+			quote := bytes.IndexByte(b, '"')
+			if quote < 0 {
+				return
+			}
+			b = b[quote:]
+			n := valueLen(b)
+			name := string(textOf(b[:n]))
+			b = bytes.TrimLeft(b[n:], ": \t\r\n")
+			n = valueLen(b)
+			if !yield(name, b[:n]) {
+				return
+			}
+			b = b[n:]
+		}
+	}
+}
+
+// valueLen returns the length of the JSON value at the beginning of b.
+func valueLen(b []byte) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case quoted && c == '\\':
+			i++
+			continue
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+			continue
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case depth == 0 && strings.IndexByte(", \t\r\n", c) >= 0:
+			return i // of a number or literal
+		default:
+			continue
+		}
+		switch {
+		case depth < 0:
+			return i // a number or literal at the end of its object
+		case depth == 0 && !quoted:
+			return i + 1
+		}
+	}
+	return len(b)
 }
 
 func empty(raw json.RawMessage) bool {

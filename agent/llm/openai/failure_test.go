@@ -1,0 +1,179 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/openai/openaitest"
+)
+
+func TestStatus(t *testing.T) {
+	tests := map[string]struct {
+		status int
+		body   string
+		want   llm.Kind
+	}{
+		"no key":        {401, `{"error":{"message":"no","code":"invalid_api_key"}}`, llm.Unauthorized},
+		"no right":      {403, `{"error":{"message":"not your project"}}`, llm.Unauthorized},
+		"Gemini's key":  {400, `[{"error":{"code":400,"message":"API key not valid."}}]`, llm.Unauthorized},
+		"no money":      {402, `{"error":{"message":"Insufficient credits"}}`, llm.OutOfQuota},
+		"quota as 429":  {429, `{"error":{"code":"insufficient_quota","message":"x"}}`, llm.OutOfQuota},
+		"balance":       {429, `{"error":{"message":"exceeded_current_quota_error"}}`, llm.OutOfQuota},
+		"rate":          {429, `{"error":{"message":"slow down"}}`, llm.RateLimited},
+		"rate in words": {429, `{"error":{"message":"exceeded your current quota. Please retry in 7.5s."}}`, llm.RateLimited},
+		"busy as 429":   {429, `{"error":{"type":"engine_overloaded_error","message":"x"}}`, llm.Overloaded},
+		"no model":      {404, `{"error":{"message":"no such model","code":"model_not_found"}}`, llm.BadRequest},
+		"bad request":   {400, `{"error":{"message":"unknown field"}}`, llm.BadRequest},
+		"string":        {400, `{"error":"plain string"}`, llm.BadRequest},
+		"detail":        {422, `{"detail":[{"msg":"bad"}]}`, llm.BadRequest},
+		"too long":      {400, `{"error":{"message":"x","code":"context_length_exceeded"}}`, llm.ContextTooLong},
+		"too long, words": {400, `{"error":"This model's maximum context length is 8192 tokens"}`,
+			llm.ContextTooLong},
+		"too large": {413, `too large`, llm.ContextTooLong},
+		"filter":    {400, `{"error":{"code":"content_filter","message":"x"}}`, llm.ContentRefused},
+		"flagged":   {403, `{"error":{"message":"Input was flagged"}}`, llm.ContentRefused},
+		"DeepSeek's filter": {400, `{"error":{"message":"Content Exists Risk"}}`,
+			llm.ContentRefused},
+		"timeout":         {408, ``, llm.TimedOut},
+		"gateway timeout": {504, `<html>`, llm.TimedOut},
+		"server":          {500, `{"error":{"message":"oops"}}`, llm.Unavailable},
+		"HTML":            {502, `<html><body>502</body></html>`, llm.Unavailable},
+		"unavailable":     {503, `{"error":{"message":"x"}}`, llm.Overloaded},
+		"Anthropic busy":  {529, `{"type":"error","error":{"type":"overloaded_error","message":"x"}}`, llm.Overloaded},
+		"redirect":        {304, ``, llm.Unavailable},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := raw(t, tt.status, "application/json", tt.body)
+			_, _, err := collect(t.Context(), m, ask("x"))
+			var e *llm.Error
+			if !errors.As(err, &e) || e.Kind != tt.want || e.Model != "test" {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// Errors within a stream that began well.
+func TestErrorFrame(t *testing.T) {
+	overloaded := `data: {"error":{"message":"overloaded","code":529}}`
+	tests := map[string]struct {
+		lines []string
+		want  llm.Kind
+	}{
+		"alone":           {[]string{overloaded}, llm.Overloaded},
+		"after text":      {[]string{content("x"), overloaded}, llm.Overloaded},
+		"after a comment": {[]string{": c", content("x"), ": c", overloaded}, llm.Overloaded},
+		"within a chunk": {[]string{content("x"), `data: {"id":"1","error":{"message":"x","code":502},` +
+			`"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`}, llm.Unavailable},
+		"finish only": {[]string{strings.Replace(stop, "stop", "error", 1)}, llm.Unavailable},
+		"string":      {[]string{`data: {"error":"rate limit reached"}`}, llm.RateLimited},
+		"bare":        {[]string{content("x"), `{"error":{"message":"timed out"}}`}, llm.TimedOut},
+		"with event":  {[]string{"event: error\n" + overloaded}, llm.Overloaded},
+		"nested": {[]string{`data: {"error":{"message":"Provider returned error","code":400,` +
+			`"metadata":{"raw":"maximum context length is 10"}}}`}, llm.ContextTooLong},
+		"quota":    {[]string{`data: {"error":{"code":"insufficient_quota"}}`}, llm.OutOfQuota},
+		"no frame": {[]string{content("x"), "data: hello"}, llm.Unavailable},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, m := start(t, frames(append(tt.lines, done)...))
+			_, resp, err := collect(t.Context(), m, ask("x"))
+			var e *llm.Error
+			if !errors.As(err, &e) || e.Kind != tt.want {
+				t.Errorf("got %+v, %v, want %s", resp, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	date := time.Date(2026, 2, 16, 12, 0, 0, 0, time.UTC)
+	tests := map[string]struct {
+		header http.Header
+		want   time.Duration
+	}{
+		"none":         {http.Header{}, 0},
+		"seconds":      {http.Header{"Retry-After": {"9"}}, 9 * time.Second},
+		"fraction":     {http.Header{"Retry-After": {"0.5"}}, 500 * time.Millisecond},
+		"milliseconds": {http.Header{"Retry-After-Ms": {"20"}, "Retry-After": {"9"}}, 20 * time.Millisecond},
+		"negative":     {http.Header{"Retry-After": {"-1"}}, 0},
+		"absurd":       {http.Header{"Retry-After": {"1e300"}}, 24 * time.Hour},
+		"no number":    {http.Header{"Retry-After": {"soon"}}, 0},
+		"date": {http.Header{"Date": {date.Format(http.TimeFormat)},
+			"Retry-After": {date.Add(time.Minute).Format(http.TimeFormat)}}, time.Minute},
+		"past": {http.Header{"Date": {date.Format(http.TimeFormat)},
+			"Retry-After": {date.Add(-time.Minute).Format(http.TimeFormat)}}, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := retryAfter(tt.header); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRetryAfterInWords(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"Please try again in 7.66s. Visit": 7660 * time.Millisecond,
+		"try again in 1m20s":               80 * time.Second,
+		"Please retry in 20ms":             20 * time.Millisecond,
+		"try again in a while":             0,
+		"":                                 0,
+	} {
+		if got := askedToWait(text); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestRetryAfterReachesTheError(t *testing.T) {
+	srv, m := start(t, nil)
+	srv.Inject(1, openaitest.Fault{Status: 429, RetryAfter: "9"})
+	_, _, err := collect(t.Context(), m, ask("x"))
+	var e *llm.Error
+	if !errors.As(err, &e) || e.Kind != llm.RateLimited || e.After != 9*time.Second {
+		t.Errorf("got %v", err)
+	}
+	if _, _, err := collect(t.Context(), m, ask("x")); err != nil {
+		t.Errorf("after the fault: %v", err)
+	}
+}
+
+func TestNoSecretsInErrors(t *testing.T) {
+	echo := raw(t, 401, "application/json", `{"error":{"message":"Incorrect API key: SECRET"}}`)
+	refused := New("test", "fake", &Options{BaseURL: "http://user:SECRET@127.0.0.1:1/v1", Key: "SECRET"})
+	mangled := New("test", "fake", &Options{BaseURL: "http://user:SECRET@host:port/v1"})
+	for name, m := range map[string]*Model{"echo": echo, "refused": refused, "mangled": mangled} {
+		_, _, err := collect(t.Context(), m, ask("x"))
+		var e *llm.Error
+		if !errors.As(err, &e) || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestErrorTextIsBounded(t *testing.T) {
+	m := raw(t, 500, "text/plain", strings.Repeat("line\n", 10000))
+	_, _, err := collect(t.Context(), m, ask("x"))
+	if err == nil || len(err.Error()) > 500 || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %.600v", err)
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, m := start(t, func(openaitest.Request) openaitest.Reply {
+		return openaitest.Reply{Fault: openaitest.Fault{Hang: true}}
+	})
+	if _, _, err := collect(ctx, m, ask("x")); err != context.DeadlineExceeded {
+		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+	}
+}

@@ -1,0 +1,222 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/openai/openaitest"
+)
+
+var timeTool = llm.ToolSpec{Name: "time", Description: "tells the time"}
+
+// conversation is one in which a tool without arguments and result was used.
+func conversation(extra map[string]json.RawMessage) llm.Request {
+	return llm.Request{
+		Messages: []llm.Message{
+			{Role: llm.System, Text: "be brief"},
+			{Role: llm.User, Text: "<hi> & you?"},
+			{Role: llm.Assistant, Reasoning: "why not", Extra: extra, ToolCalls: []llm.ToolCall{
+				{ID: "c1", Name: "time", Extra: map[string]json.RawMessage{"sig": []byte(`"S"`)}},
+			}},
+			{Role: llm.ToolRole, ToolCallID: "c1"},
+		},
+		Tools:     []llm.ToolSpec{timeTool},
+		MaxOutput: 100,
+	}
+}
+
+func TestBody(t *testing.T) {
+	const messages = `"messages":[{"role":"system","content":"be brief"},` +
+		`{"role":"user","content":"<hi> & you?"},` +
+		`{"role":"assistant","content":"",%s"tool_calls":[{"id":"c1","type":"function",` +
+		`"function":{"name":"time","arguments":""}%s}]%s},` +
+		`{"role":"tool","content":"","tool_call_id":"c1"}],` +
+		`"tools":[{"type":"function","function":{"name":"time","description":"tells the time",` +
+		`"parameters":{"type":"object","properties":{}}}}],` +
+		`%s"stream":true,"stream_options":{"include_usage":true}`
+	tests := map[string]struct {
+		id, base string
+		extra    map[string]json.RawMessage
+		fields   map[string]json.RawMessage
+		want     string
+	}{
+		"plain": {"m", "http://h/v1", nil, nil,
+			fmt.Sprintf(messages, "", `,"sig":"S"`, "", `"max_tokens":100,`)},
+		"extra": {"m", "http://h/v1", map[string]json.RawMessage{"b": []byte(`[1]`), "a": []byte(`2`)}, nil,
+			fmt.Sprintf(messages, "", `,"sig":"S"`, `,"a":2,"b":[1]`, `"max_tokens":100,`)},
+		"its own": {"m", "http://h/v1",
+			map[string]json.RawMessage{"a": []byte(`2`), originKey: []byte(`"h"`)}, nil,
+			fmt.Sprintf(messages, "", `,"sig":"S"`, `,"a":2`, `"max_tokens":100,`)},
+		"another's": {"m", "http://h/v1",
+			map[string]json.RawMessage{"a": []byte(`2`), originKey: []byte(`"g"`)}, nil,
+			fmt.Sprintf(messages, "", "", "", `"max_tokens":100,`)},
+		"reasoning back": {"kimi-k2", "http://h/v1", nil, nil,
+			fmt.Sprintf(messages, `"reasoning_content":"why not",`, `,"sig":"S"`, "", `"max_tokens":100,`)},
+		"official": {"gpt-4o", "", nil, nil,
+			fmt.Sprintf(messages, "", `,"sig":"S"`, "", `"max_completion_tokens":100,`)},
+		"reasoning model": {"openai/gpt-5", "http://h/v1", nil, nil,
+			fmt.Sprintf(messages, "", `,"sig":"S"`, "", `"max_completion_tokens":100,`)},
+		"tools without reasoning": {"gpt-6-sol", "", nil, nil,
+			fmt.Sprintf(messages, "", `,"sig":"S"`, "",
+				`"max_completion_tokens":100,"reasoning_effort":"none",`)},
+		"fields": {"m", "http://h/v1", nil,
+			map[string]json.RawMessage{"temperature": []byte(`0`), "model": []byte(`"no"`)},
+			fmt.Sprintf(messages, "", `,"sig":"S"`, "", `"max_tokens":100,`) + `,"temperature":0`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := New("test", tt.id, &Options{BaseURL: tt.base, Fields: tt.fields})
+			got, err := m.body(conversation(tt.extra))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := `{"model":"` + tt.id + `",` + tt.want + `}`; string(got) != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func TestReasoningPlaceholder(t *testing.T) {
+	req := conversation(nil)
+	req.Messages[2].Reasoning = ""
+	body, err := New("test", "kimi-k2", nil).body(req)
+	if err != nil || !bytes.Contains(body, []byte(`"reasoning_content":" "`)) {
+		t.Errorf("got %s, %v", body, err)
+	}
+}
+
+// Models for which go-openai has rules of its own reach the provider all the same.
+func TestNoClientSideRules(t *testing.T) {
+	for _, id := range []string{"gpt-5", "o3-mini", "gpt-6-sol", "gpt-6-astra", "text-davinci-003"} {
+		srv, _ := start(t, nil)
+		m := newModel(t, srv, id, Options{MaxTokensField: MaxTokens})
+		if _, _, err := collect(t.Context(), m, conversation(nil)); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}
+
+// What the model itself answered is sent back such that the strict server accepts it,
+// extra fields included.
+func TestRoundTrip(t *testing.T) {
+	call := `data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1","type":"function",` +
+		`"function":{"name":"time","arguments":""},"extra_content":{"google":{"sig":"S"}}}]}}]}`
+	srv, m := start(t, func(r openaitest.Request) openaitest.Reply {
+		if len(r.Messages) > 2 {
+			return openaitest.Reply{Text: []string{"noon"}}
+		}
+		return openaitest.Reply{Frames: []string{
+			`data: {"choices":[{"delta":{"reasoning_details":[{"type":"t","index":0,"text":"a"}]}}]}`,
+			`data: {"choices":[{"delta":{"reasoning_details":[{"type":"t","index":0,"text":"b"}]}}]}`,
+			call, strings.Replace(stop, "stop", "tool_calls", 1), done,
+		}}
+	})
+	req := ask("time?")
+	req.Tools = []llm.ToolSpec{timeTool}
+	_, resp, err := collect(t.Context(), m, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Messages = append(req.Messages, resp.Message,
+		llm.Message{Role: llm.ToolRole, ToolCallID: resp.Message.ToolCalls[0].ID})
+	if _, _, err := collect(t.Context(), m, req); err != nil {
+		t.Fatal(err)
+	}
+	sent := string(srv.Requests()[1].Body)
+	for _, want := range []string{
+		`"reasoning_details":[{"index":0,"text":"ab","type":"t"}]`,
+		`"extra_content":{"google":{"sig":"S"}}`,
+	} {
+		if !strings.Contains(sent, want) {
+			t.Errorf("%s is not in %s", want, sent)
+		}
+	}
+	if strings.Contains(sent, originKey) {
+		t.Errorf("the mark was sent: %s", sent)
+	}
+}
+
+func TestToolCalls(t *testing.T) {
+	tests := map[string]struct {
+		deltas []string
+		want   []string // "id name arguments"; no id if it is made here
+	}{
+		"in pieces": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]`,
+			`[{"index":0,"function":{"arguments":"{\"x\":"}}]`,
+			`[{"index":0,"function":{"arguments":"1}"}}]`,
+		}, []string{`a f {"x":1}`}},
+		"interleaved": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}},` +
+				`{"index":1,"id":"b","function":{"name":"g","arguments":"{"}}]`,
+			`[{"index":1,"function":{"arguments":"}"}},{"index":0,"function":{"arguments":"}"}}]`,
+		}, []string{"a f {}", "b g {}"}},
+		"no index": {[]string{
+			`[{"id":"a","function":{"name":"f","arguments":"{"}}]`,
+			`[{"function":{"arguments":"}"}}]`,
+			`[{"id":"b","function":{"name":"f","arguments":"{}"}}]`,
+		}, []string{"a f {}", "b f {}"}},
+		"whole, all index 0": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]`,
+			`[{"index":0,"id":"b","function":{"name":"f","arguments":"{}"}}]`,
+		}, []string{"a f {}", "b f {}"}},
+		"whole, no ids": {[]string{
+			`[{"function":{"name":"f","arguments":"{}"}},{"function":{"name":"f","arguments":"{}"}}]`,
+			`[{"id":"","function":{"name":"g","arguments":"{}"}}]`,
+		}, []string{" f {}", " f {}", " g {}"}},
+		"same id": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]`,
+			`[{"index":1,"id":"a","function":{"name":"f","arguments":"{}"}}]`,
+		}, []string{"a f {}", " f {}"}},
+		"id of an earlier turn": {[]string{
+			`[{"index":0,"id":"c1","function":{"name":"f","arguments":"{}"}}]`,
+		}, []string{" f {}"}},
+		"repeated id and name": {[]string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]`,
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":"}"}}]`,
+		}, []string{"a f {}"}},
+		"object": {[]string{
+			`[{"id":"a","function":{"name":"f","arguments":{"x":1}}}]`,
+		}, []string{`a f {"x":1}`}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var lines []string
+			for _, d := range tt.deltas {
+				lines = append(lines, `data: {"choices":[{"delta":{"tool_calls":`+d+`}}]}`)
+			}
+			_, m := start(t, frames(append(lines, stop, done)...))
+			_, resp, err := collect(t.Context(), m, conversation(nil))
+			if err != nil || resp.Finish != llm.FinishToolCalls {
+				t.Fatalf("got %+v, %v", resp, err)
+			}
+			checkCalls(t, resp.Message.ToolCalls, tt.want)
+		})
+	}
+}
+
+func checkCalls(t *testing.T, calls []llm.ToolCall, want []string) {
+	t.Helper()
+	ids := []string{"c1"} // of the conversation
+	var got []string
+	for i, c := range calls {
+		if c.ID == "" || slices.Contains(ids, c.ID) {
+			t.Errorf("id %q is not unique", c.ID)
+		}
+		ids = append(ids, c.ID)
+		id := c.ID
+		if i < len(want) && strings.HasPrefix(want[i], " ") {
+			id = ""
+		}
+		got = append(got, id+" "+c.Name+" "+c.Arguments)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
