@@ -1,0 +1,231 @@
+package tool
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/big"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// A caster turns values into the types that a schema wants where nothing is
+// lost by it, and collects the problems of the others. It knows what schemas of tools
+// are made of, and leaves what it does not know to the validator.
+type caster struct {
+	problems []string
+}
+
+// object returns args with its members cast.
+func (c *caster) object(s *jsonschema.Schema, path string, args map[string]any) map[string]any {
+	fit := make(map[string]any, len(args))
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		v := args[name]
+		p := s.Properties[name]
+		switch {
+		case p == nil && closed(s):
+			c.problems = append(c.problems, unknown(s, path, name))
+		case p == nil:
+			fit[name] = v
+		case v == nil && !slices.Contains(s.Required, name) && !accepts(p, "null"):
+			// Models write null for "not given".
+		default:
+			fit[name] = c.value(p, join(path, name), v)
+		}
+	}
+	c.problems = append(c.problems, missing(s, path, fit)...)
+	return fit
+}
+
+// value returns v cast to s.
+func (c *caster) value(s *jsonschema.Schema, path string, v any) any {
+	types := typesOf(s)
+	if len(types) == 0 {
+		return v
+	}
+	if !slices.ContainsFunc(types, func(t string) bool { return isType(t, v) }) {
+		for _, t := range types {
+			if cast, ok := castTo(t, s, v); ok {
+				return c.inside(s, path, cast)
+			}
+		}
+		c.problems = append(c.problems, fmt.Sprintf(
+			"argument %q: want %s, not %s", path, wanted(s), describe(v)))
+		return v
+	}
+	return c.inside(s, path, v)
+}
+
+// inside casts what v, which has a type of s, is made of.
+func (c *caster) inside(s *jsonschema.Schema, path string, v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if i, ok := integer(string(v)); ok && accepts(s, "integer") {
+			return i // 5.0 is an integer for a schema, but not for package json
+		}
+	case map[string]any:
+		return c.object(s, path, v)
+	case []any:
+		if s.Items == nil {
+			return v
+		}
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = c.value(s.Items, fmt.Sprintf("%s[%d]", path, i), v[i])
+		}
+		return list
+	}
+	if len(s.Enum) > 0 && !slices.Contains(enumTexts(s), encode(v)) {
+		c.problems = append(c.problems, fmt.Sprintf(
+			"argument %q: want %s, not %s", path, wanted(s), describe(v)))
+	}
+	return v
+}
+
+// isType reports whether v has the JSON type t.
+func isType(t string, v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return t == "null"
+	case bool:
+		return t == "boolean"
+	case string:
+		return t == "string"
+	case json.Number:
+		if t == "integer" {
+			_, ok := integer(string(v))
+			return ok || isDigits(string(v))
+		}
+		return t == "number"
+	case []any:
+		return t == "array"
+	case map[string]any:
+		return t == "object"
+	}
+	return false
+}
+
+// castTo returns v as the JSON type t, if it says the same.
+func castTo(t string, s *jsonschema.Schema, v any) (any, bool) {
+	text, isText := v.(string)
+	switch t {
+	case "integer":
+		if isText {
+			return integer(strings.TrimSpace(text))
+		}
+	case "number":
+		if text = strings.TrimSpace(text); isText && number.MatchString(text) {
+			return json.Number(text), true
+		}
+	case "boolean":
+		switch text {
+		case "true", "True":
+			return true, true
+		case "false", "False":
+			return false, true
+		}
+	case "string":
+		switch v := v.(type) {
+		case json.Number:
+			return string(v), true
+		case bool:
+			return strconv.FormatBool(v), true
+		}
+	case "array":
+		return castToList(s, v)
+	case "object":
+		if isText {
+			inner, err := readJSON(unfence(text))
+			object, ok := inner.(map[string]any)
+			return object, ok && err == nil
+		}
+	}
+	return nil, false
+}
+
+// castToList returns the list that v is the text of, or v as the only element. A text
+// that may be meant as a string is never read as a list.
+func castToList(s *jsonschema.Schema, v any) (any, bool) {
+	if v == nil {
+		return nil, false
+	}
+	if text, ok := v.(string); ok && s.Items != nil && !accepts(s.Items, "string") {
+		inner, err := readJSON(unfence(text))
+		if list, ok := inner.([]any); ok && err == nil {
+			return list, true
+		}
+	}
+	return []any{v}, true
+}
+
+// number is what JSON calls a number, with an exponent that is cheap to expand.
+var number = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$`)
+
+// integer returns the number that s writes without fraction and exponent, if
+// it is one that an int64 holds.
+func integer(s string) (json.Number, bool) {
+	if !number.MatchString(s) {
+		return "", false
+	}
+	r, ok := new(big.Rat).SetString(s)
+	if !ok || !r.IsInt() || !r.Num().IsInt64() {
+		return "", false
+	}
+	return json.Number(r.Num().String()), true
+}
+
+// isDigits reports whether s is an integer of any size.
+func isDigits(s string) bool { return !strings.ContainsAny(s, ".eE") }
+
+// typesOf returns the JSON types that s allows, or none if it does not say.
+func typesOf(s *jsonschema.Schema) []string {
+	if s.Type != "" {
+		return []string{s.Type}
+	}
+	return s.Types
+}
+
+// accepts reports whether s allows the JSON type t, as far as it says.
+func accepts(s *jsonschema.Schema, t string) bool {
+	types := typesOf(s)
+	return len(types) == 0 || slices.Contains(types, t)
+}
+
+// closed reports whether s allows no members but its properties.
+func closed(s *jsonschema.Schema) bool {
+	none := &jsonschema.Schema{Not: &jsonschema.Schema{}} // JSON Schema's false
+	return reflect.DeepEqual(s.AdditionalProperties, none) && len(s.PatternProperties) == 0
+}
+
+// wanted describes the values that s allows.
+func wanted(s *jsonschema.Schema) string {
+	if len(s.Enum) > 0 {
+		return "one of " + strings.Join(enumTexts(s), ", ")
+	}
+	names := map[string]string{
+		"string": "a string", "integer": "a whole number", "number": "a number",
+		"boolean": "true or false", "array": "a list", "object": "an object", "null": "null",
+	}
+	var texts []string
+	for _, t := range typesOf(s) {
+		texts = append(texts, names[t])
+	}
+	if len(texts) == 0 {
+		return "a value"
+	}
+	return strings.Join(texts, " or ")
+}
+
+// enumTexts returns the values that s lists, as JSON.
+func enumTexts(s *jsonschema.Schema) []string {
+	texts := make([]string, len(s.Enum))
+	for i, v := range s.Enum {
+		texts[i] = encode(v)
+	}
+	return texts
+}

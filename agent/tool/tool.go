@@ -1,0 +1,137 @@
+// Package tool defines what the agent can do besides talking: a [Tool] with
+// the schema of its arguments, and the [Registry] of those that a turn may use.
+//
+// [New] derives the schema from a Go struct. The registry checks what a model
+// wrote against it and mends what can be mended without guessing. Errors are
+// written for the model, which reads them as the call's result: they say what is wrong
+// and what is expected.
+//
+// The tools themselves stand in agent/tools. The package owns no tables.
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"gateway/bus"
+)
+
+// An Effect says what a resumed turn may do with a call that was begun and has
+// no result, because the process ended in between.
+type Effect int
+
+// The effects.
+const (
+	// Once is for what must not happen twice, such as sending a message. The
+	// call isn't run again: the model is told that its outcome is unknown.
+	Once Effect = iota
+
+	// Idempotent is for what changes something, but running it again changes
+	// nothing more. The call is run again.
+	Idempotent
+
+	// Pure is for what only looks. The call is run again, and calls of pure
+	// tools may run at the same time.
+	Pure
+)
+
+// String returns the effect's name in lower case.
+func (e Effect) String() string {
+	switch e {
+	case Once:
+		return "once"
+	case Idempotent:
+		return "idempotent"
+	case Pure:
+		return "pure"
+	}
+	return fmt.Sprintf("effect %d", int(e))
+}
+
+// A Tool is something that the agent can do.
+type Tool struct {
+	Name        string          // letters, digits, "_" and "-", at most 64
+	Description string          // for the model: when to use it and when not
+	Schema      json.RawMessage // JSON Schema of the arguments, an object
+	Effect      Effect
+
+	// Run does it. It may be called concurrently. An error becomes the call's
+	// result: it is for the model to read, and no reason to end the turn.
+	Run func(ctx context.Context, call Call) (Result, error)
+}
+
+// A Call is one use of a tool. It carries all that a tool may know of where it is
+// used, so that a tool keeps no state of its own about chats.
+type Call struct {
+	ID      string          // as the model named it, unique within the conversation
+	Args    json.RawMessage // an object that the registry has checked
+	Address bus.Address     // the conversation that the turn answers
+	Session string          // its session key
+	Sender  bus.Sender      // who started the turn
+	Role    string          // the sender's role
+	Turn    int64
+}
+
+// A Result is what a tool found or did.
+type Result struct {
+	Text string // for the model
+}
+
+// New returns a tool whose arguments are the JSON form of the struct Args. The
+// "jsonschema" tags of its fields are their descriptions; a field is required
+// unless its "json" tag has omitempty or omitzero. New panics if Args has no JSON form.
+func New[Args any](
+	name, description string, effect Effect,
+	run func(ctx context.Context, call Call, args Args) (Result, error),
+) Tool {
+	s, err := jsonschema.For[Args](nil)
+	if err != nil {
+		panic(fmt.Sprintf("tool: schema of %s: %v", name, err))
+	}
+	dropNull(s)
+	schema, err := json.Marshal(s)
+	if err != nil {
+		panic(fmt.Sprintf("tool: schema of %s: %v", name, err))
+	}
+	return Tool{
+		Name: name, Description: description, Schema: schema, Effect: effect,
+		Run: func(ctx context.Context, call Call) (Result, error) {
+			var args Args
+			if err := json.Unmarshal(call.Args, &args); err != nil {
+				return Result{}, unmarshalError(err)
+			}
+			return run(ctx, call, args)
+		},
+	}
+}
+
+// dropNull removes "null" from the types of pointers and slices in s: optional
+// fields may be left out, and some providers refuse lists of types.
+func dropNull(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	s.Types = slices.DeleteFunc(s.Types, func(t string) bool { return t == "null" })
+	if len(s.Types) == 1 {
+		s.Type, s.Types = s.Types[0], nil
+	}
+	for _, p := range s.Properties {
+		dropNull(p)
+	}
+	dropNull(s.Items)
+	dropNull(s.AdditionalProperties)
+}
+
+// unmarshalError says for the model what the schema can't express, such as the
+// size of an integer.
+func unmarshalError(err error) error {
+	if bad := (*json.UnmarshalTypeError)(nil); errors.As(err, &bad) {
+		return fmt.Errorf("argument %q: %s does not fit %s", bad.Field, bad.Value, bad.Type)
+	}
+	return fmt.Errorf("arguments: %w", err)
+}
