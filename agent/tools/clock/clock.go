@@ -1,0 +1,46 @@
+// Package clock has the tool "time", which tells the time in any zone. The
+// messages that the agent reads carry their own time, so it is for other zones and for
+// long turns. The package owns no state.
+package clock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gateway/agent/tool"
+)
+
+const description = `Tells the current date and time, with weekday. Use it when the exact time ` +
+	`matters or for another time zone. Messages already carry the time at which they were sent.`
+
+type timeArgs struct {
+	Zone string `json:"zone,omitempty" jsonschema:"IANA time zone such as Europe/Berlin; by default the user's"`
+}
+
+// New returns the tool. It takes the time from now and shows it in zone unless
+// it is asked for another.
+func New(now func() time.Time, zone *time.Location) tool.Tool {
+	run := func(_ context.Context, _ tool.Call, args timeArgs) (tool.Result, error) {
+		in := zone
+		if args.Zone != "" {
+			var err error
+			if in, err = time.LoadLocation(args.Zone); err != nil {
+				return tool.Result{}, fmt.Errorf(
+					"there is no time zone %q; want an IANA name such as Europe/Berlin or UTC", args.Zone)
+			}
+		}
+		return tool.Result{Text: show(now().In(in))}, nil
+	}
+	return tool.New("time", description, tool.Pure, run)
+}
+
+// show returns t for its zone and for UTC.
+func show(t time.Time) string {
+	zone, _ := t.Zone()
+	if name := t.Location().String(); name != "Local" && name != zone {
+		zone = name + ", " + zone
+	}
+	return fmt.Sprintf("%s (%s)\nUTC: %s", t.Format("Monday 2006-01-02 15:04:05 -07:00"), zone,
+		t.UTC().Format(time.RFC3339))
+}

@@ -1,0 +1,99 @@
+// Package files has the tools that look at files: "read_file" and "list_dir".
+//
+// They reach one directory tree, the workspace, through an [os.Root]: the
+// operating system, not string arithmetic, keeps paths and symbolic links inside.
+// Devices, pipes and sockets are never opened. The package owns no state and changes no file.
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"gateway/agent/tool"
+)
+
+// A workspace is the tree that the tools reach.
+type workspace struct {
+	root *os.Root
+	path string // absolute, as the model knows it
+}
+
+// Tools returns the tools for the tree root, whose absolute path is shown to the
+// model as path. The caller closes root when no tool runs any more.
+func Tools(root *os.Root, path string) []tool.Tool {
+	w := &workspace{root: root, path: filepath.Clean(path)}
+	return []tool.Tool{
+		tool.New("read_file", readDescription, tool.Pure, w.readFile),
+		tool.New("list_dir", listDescription, tool.Pure, w.listDir),
+	}
+}
+
+// local returns the path in the tree that a model means by name: a relative path,
+// or an absolute one within the workspace.
+func (w *workspace) local(name string) (string, error) {
+	rel := filepath.Clean(name) // "." for ""
+	if filepath.IsAbs(rel) {
+		var err error
+		if rel, err = filepath.Rel(w.path, rel); err != nil {
+			return "", w.outside(name)
+		}
+	}
+	if !filepath.IsLocal(rel) {
+		return "", w.outside(name)
+	}
+	return rel, nil
+}
+
+func (w *workspace) outside(name string) error {
+	return fmt.Errorf("%q is outside the workspace; only files in %s can be reached", name, w.path)
+}
+
+// explain returns err, from an operation on name, for the model.
+func (w *workspace) explain(name string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no %q in %s; list_dir shows what there is", name, w.path)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%q may not be read: permission denied", name)
+	case strings.HasSuffix(err.Error(), "path escapes from parent"): // os exports no error for it
+		return fmt.Errorf("%q is or contains a symbolic link that leads out of the workspace "+
+			"or is absolute; such links are not followed", name)
+	}
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		err = pathErr.Err // without the path as the system sees it
+	}
+	return fmt.Errorf("%q: %w", name, err)
+}
+
+// kind returns what a file of this mode is called, or "" for a regular one.
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsRegular():
+		return ""
+	case mode.IsDir():
+		return "directory"
+	case mode&fs.ModeSymlink != 0:
+		return "symbolic link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "pipe"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	case mode&fs.ModeDevice != 0:
+		return "device"
+	}
+	return "special file"
+}
+
+// printable returns a file's name, quoted if it has signs that could be taken for
+// more than a name.
+func printable(name string) string {
+	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
+		return quoted
+	}
+	return name
+}

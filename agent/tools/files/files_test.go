@@ -1,0 +1,271 @@
+package files
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"gateway/agent/tool"
+)
+
+// A fixture is a workspace with the tools on it.
+type fixture struct {
+	dir string
+	reg *tool.Registry
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	reg, err := tool.NewRegistry(Tools(root, dir)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fixture{dir: dir, reg: reg}
+}
+
+// write creates a file in the workspace, and the directories above it.
+func (f *fixture) write(t *testing.T, name, content string) {
+	t.Helper()
+	path := filepath.Join(f.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// call runs a tool as a turn does. args are pairs of name and value.
+func (f *fixture) call(t *testing.T, name string, args ...any) (string, error) {
+	t.Helper()
+	object := make(map[string]any)
+	for i := 0; i < len(args); i += 2 {
+		object[args[i].(string)] = args[i+1]
+	}
+	written, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked, err := f.reg.Arguments(name, string(written))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tl, err := f.reg.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tl.Effect != tool.Pure {
+		t.Errorf("%s is %v, want pure", name, tl.Effect)
+	}
+	result, err := tl.Run(t.Context(), tool.Call{Args: checked})
+	return result.Text, err
+}
+
+// wantError fails the test unless err's text has every one of parts.
+func wantError(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Error("got no error")
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("got error %q, want %q in it", err, part)
+		}
+	}
+}
+
+func TestReadFile(t *testing.T) {
+	f := newFixture(t)
+	f.write(t, "dir/a.txt", "one\ntwo\nthree\n")
+	const whole = "     1\tone\n     2\ttwo\n     3\tthree\n\n(end of the file at line 3)"
+	for _, path := range []string{
+		"dir/a.txt", "./dir/../dir/a.txt", filepath.Join(f.dir, "dir/a.txt"),
+	} {
+		if got, err := f.call(t, "read_file", "path", path); err != nil || got != whole {
+			t.Errorf("read_file %s = %q, %v; want %q", path, got, err, whole)
+		}
+	}
+	got, err := f.call(t, "read_file", "path", "dir/a.txt", "offset", 2, "limit", 1)
+	const want = "     2\ttwo\n\n(lines 2 to 2; the file goes on, read more with offset 3)"
+	if err != nil || got != want {
+		t.Errorf("a part = %q, %v; want %q", got, err, want)
+	}
+	_, err = f.call(t, "read_file", "path", "dir/a.txt", "offset", 4)
+	wantError(t, err, "only 3 lines")
+	_, err = f.call(t, "read_file", "path", "dir/a.txt", "offset", -1)
+	wantError(t, err, "negative")
+}
+
+func TestReadFileForms(t *testing.T) {
+	tests := []struct {
+		name, content string
+		offset        int
+		want          string // the result's end
+	}{
+		{"empty", "", 1, "(the file is empty)"},
+		{"no newline", "a\nb", 1, "     1\ta\n     2\tb\n\n(end of the file at line 2)"},
+		{"blank lines", "\n\n", 1, "     1\t\n     2\t\n\n(end of the file at line 2)"},
+		{"CRLF", "a\r\nb\r\n", 1, "     1\ta\n     2\tb\n\n(end of the file at line 2)"},
+		{"byte order mark", "\ufeffa\n", 1, "     1\ta\n\n(end of the file at line 1)"},
+		{"late binary", strings.Repeat("x\n", sniffLen) + "\xff\n", sniffLen,
+			"  8192\tx\n  8193\t\ufffd\n\n(end of the file at line 8193)"},
+		{"rune at the edge", strings.Repeat("x", sniffLen-1) + "ä\n", 1,
+			"xä\n\n(end of the file at line 1)"},
+		{"long line", strings.Repeat("ä", maxLine+7) + "\nb\n", 1,
+			"ä [line cut, 14 bytes more]\n     2\tb\n\n(end of the file at line 2)"},
+		{"very long line", strings.Repeat("x", 10*maxLine) + "\n", 1,
+			"x [line cut, 180000 bytes more]\n\n(end of the file at line 1)"},
+	}
+	f := newFixture(t)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f.write(t, "file", tt.content)
+			got, err := f.call(t, "read_file", "path", "file", "offset", tt.offset)
+			if err != nil || !strings.HasSuffix(got, tt.want) {
+				t.Errorf("got %q, %v; want it to end in %q", got[max(0, len(got)-80):], err, tt.want)
+			}
+		})
+	}
+}
+
+// TestReadOn reads long files page by page, as their ends tell to.
+func TestReadOn(t *testing.T) {
+	for name, line := range map[string]string{
+		"many lines": "x", "long lines": strings.Repeat("ä", 300),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			const total = 4_500
+			f.write(t, "file", strings.Repeat(line+"\n", total))
+			next := 1
+			for pages := 1; ; pages++ {
+				got, err := f.call(t, "read_file", "path", "file", "offset", next)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := utf8.RuneCountInString(got); n > maxChars+100 {
+					t.Errorf("a page has %d characters, want at most %d", n, maxChars)
+				}
+				if !strings.HasPrefix(got, fmt.Sprintf("%6d\t%s", next, line)) {
+					t.Fatalf("page at %d begins with %q", next, got[:20])
+				}
+				if strings.HasSuffix(got, "(end of the file at line 4500)") {
+					if pages < 3 {
+						t.Errorf("%d pages, want at least 3", pages)
+					}
+					return
+				}
+				_, after, _ := strings.Cut(got, "read more with offset ")
+				before := next
+				if _, err := fmt.Sscanf(after, "%d", &next); err != nil || next <= before {
+					t.Fatalf("after line %d: %q, %v", before, got[len(got)-80:], err)
+				}
+			}
+		})
+	}
+}
+
+func TestReadRefused(t *testing.T) {
+	f := newFixture(t)
+	f.write(t, "dir/a.txt", "a")
+	f.write(t, "image.png", "\x89PNG\r\n\x1a\n\x00\x00")
+	f.write(t, "latin1", "caf\xe9 au lait")
+	outside := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(outside, []byte("hunter2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rel, err := filepath.Rel(f.dir, outside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{
+		"absolute": outside, "relative": rel, "parent": "..", "inside": "dir/a.txt", "loop": "loop",
+	} {
+		if err := os.Symlink(target, filepath.Join(f.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := []struct {
+		path  string
+		parts []string
+	}{
+		{"missing", []string{`there is no "missing"`, f.dir, "list_dir"}},
+		{"dir", []string{"is a directory", "list_dir"}},
+		{"image.png", []string{"image/png", "not UTF-8 text", "10 bytes"}},
+		{"latin1", []string{"not UTF-8 text"}},
+		{outside, []string{"outside the workspace", f.dir}},
+		{rel, []string{"outside the workspace"}},
+		{"dir/../../x", []string{"outside the workspace"}},
+		{"/etc/passwd", []string{"outside the workspace"}},
+		{f.dir + "-other/x", []string{"outside the workspace"}},
+		{"absolute", []string{"symbolic link that leads out"}},
+		{"relative", []string{"symbolic link that leads out"}},
+		{"parent/x", []string{"symbolic link that leads out"}},
+		{"loop", []string{"loop"}},
+		{"a\x00b", []string{"invalid"}},
+	}
+	for _, tt := range tests {
+		got, err := f.call(t, "read_file", "path", tt.path)
+		wantError(t, err, tt.parts...)
+		if strings.Contains(got+fmt.Sprint(err), "hunter2") {
+			t.Errorf("read_file %q gives away the file outside", tt.path)
+		}
+	}
+	if got, err := f.call(t, "read_file", "path", "inside"); err != nil || !strings.Contains(got, "a") {
+		t.Errorf("a link within the workspace = %q, %v", got, err)
+	}
+	_, err = f.call(t, "list_dir", "path", "parent")
+	wantError(t, err, "symbolic link that leads out")
+}
+
+func TestListDir(t *testing.T) {
+	f := newFixture(t)
+	if got, err := f.call(t, "list_dir"); err != nil || got != "(the directory is empty)" {
+		t.Errorf("empty workspace = %q, %v", got, err)
+	}
+	f.write(t, "sub/deep/c.txt", "")
+	f.write(t, "b.txt", "12345")
+	f.write(t, "B.txt", "1")
+	f.write(t, "line\nbreak", "")
+	if err := os.Symlink("sub", filepath.Join(f.dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	const want = "B.txt  1\nb.txt  5\n\"line\\nbreak\"  0\nlink -> sub\nsub/"
+	for _, path := range []string{"", ".", f.dir, f.dir + "/", "sub/.."} {
+		if got, err := f.call(t, "list_dir", "path", path); err != nil || got != want {
+			t.Errorf("list_dir %q = %q, %v; want %q", path, got, err, want)
+		}
+	}
+	if got, err := f.call(t, "list_dir", "path", "link"); err != nil || got != "deep/" {
+		t.Errorf("list_dir link = %q, %v", got, err)
+	}
+	for path, part := range map[string]string{
+		"b.txt": "is a file, not a directory", "no": "there is no", "..": "outside the workspace",
+	} {
+		_, err := f.call(t, "list_dir", "path", path)
+		wantError(t, err, part)
+	}
+}
+
+func TestListDirCap(t *testing.T) {
+	f := newFixture(t)
+	for i := range maxShown + 1 {
+		f.write(t, fmt.Sprintf("%04d", i), "")
+	}
+	got, err := f.call(t, "list_dir")
+	want := "0499  0\n\n(the first 500 of 501 entries)"
+	if err != nil || !strings.HasPrefix(got, "0000  0\n0001  0\n") || !strings.HasSuffix(got, want) {
+		t.Errorf("list ends in %q, %v; want %q", got[len(got)-60:], err, want)
+	}
+}

@@ -1,0 +1,46 @@
+//go:build unix
+
+package files
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestSpecialFiles would hang if the pipe were opened for reading.
+func TestSpecialFiles(t *testing.T) {
+	f := newFixture(t)
+	if err := syscall.Mkfifo(filepath.Join(f.dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(f.dir) // a socket's path must be short
+	l, err := net.Listen("unix", "socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for name, what := range map[string]string{"pipe": "is a pipe", "socket": "is a socket"} {
+		_, err := f.call(t, "read_file", "path", name)
+		wantError(t, err, what, "only regular files")
+		_, err = f.call(t, "list_dir", "path", name)
+		wantError(t, err, what, "not a directory")
+	}
+	got, err := f.call(t, "list_dir")
+	if want := "pipe (pipe)\nsocket (socket)"; err != nil || got != want {
+		t.Errorf("list_dir = %q, %v; want %q", got, err, want)
+	}
+}
+
+func TestDevice(t *testing.T) {
+	root, err := os.OpenRoot("/dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	w := &workspace{root: root, path: "/dev"}
+	_, err = w.openText("zero")
+	wantError(t, err, "is a device")
+}
