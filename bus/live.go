@@ -10,6 +10,7 @@ type Progress struct {
 	Text    string // all of the answer so far, Markdown
 	Status  string // what is being done, one line, or ""
 	Ended   bool   // nothing more will come of this stream but its OutboundMessage
+	Void    bool   // with Ended: and no OutboundMessage either, it was stopped
 }
 
 // Live passes on the newest [Progress] of each conversation. Publishing never

@@ -77,6 +77,27 @@ func (out *Outbox) Open(q store.Queryer, after int64, limit int) ([]Delivery, er
 		"WHERE state IN ('waiting', 'sending') AND id > $1 ORDER BY id LIMIT $2", after, limit)
 }
 
+// OpenIDs returns the ids of all deliveries that are waiting or sending, in their order.
+func (out *Outbox) OpenIDs(q store.Queryer) ([]int64, error) {
+	rows, err := q.Query("SELECT id FROM outbox WHERE state IN ('waiting', 'sending') ORDER BY id")
+	if err != nil {
+		return nil, fmt.Errorf("bus: read outbox: %w", err)
+	}
+	defer rows.Close()
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, fmt.Errorf("bus: read outbox: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("bus: read outbox: %w", err)
+	}
+	return ids, nil
+}
+
 // List returns up to limit deliveries in a state, the newest first.
 func (out *Outbox) List(q store.Queryer, state DeliveryState, limit int) ([]Delivery, error) {
 	return out.query(q, "SELECT "+deliveryColumns+" FROM outbox "+

@@ -29,13 +29,14 @@ type Info struct {
 	Title     string
 	QueueMode string // "" is the configured one
 	Usage     llm.Usage
-	Context   int // tokens of the newest prompt, 0 if unknown
-	Messages  int // in the whole transcript
+	Cost      float64 // dollars
+	Context   int     // tokens of the newest prompt, 0 if unknown
+	Messages  int     // in the whole transcript
 	Created   time.Time
 	Updated   time.Time
 }
 
-const infoQuery = `SELECT key, title, queue_mode, input, output, cached, context, created_ms,
+const infoQuery = `SELECT key, title, queue_mode, input, output, cached, cost, context, created_ms,
 	updated_ms, (SELECT count(*) FROM messages WHERE session = key) FROM sessions `
 
 // Info returns the description of a session; the zero Info, but for its key, if there is none.
@@ -63,7 +64,7 @@ func infos(q store.Queryer, query string, args ...any) ([]Info, error) {
 		var i Info
 		var created, updated int64
 		err := rows.Scan(&i.Key, &i.Title, &i.QueueMode, &i.Usage.Input, &i.Usage.Output,
-			&i.Usage.Cached, &i.Context, &created, &updated, &i.Messages)
+			&i.Usage.Cached, &i.Cost, &i.Context, &created, &updated, &i.Messages)
 		if err != nil {
 			return nil, fmt.Errorf("session: read sessions: %w", err)
 		}

@@ -30,6 +30,7 @@ CREATE TABLE sessions (
 	input      BIGINT NOT NULL DEFAULT 0, -- tokens, as all counts of usage
 	output     BIGINT NOT NULL DEFAULT 0,
 	cached     BIGINT NOT NULL DEFAULT 0,
+	cost       DOUBLE PRECISION NOT NULL DEFAULT 0, -- dollars
 	context    BIGINT NOT NULL DEFAULT 0, -- tokens of the newest prompt
 	created_ms BIGINT NOT NULL,
 	updated_ms BIGINT NOT NULL

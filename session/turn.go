@@ -36,8 +36,10 @@ type Turn struct {
 	Answers  int    // messages that it has sent
 }
 
-// Begin starts a turn under a lease, as the newest of its session, and sets t.ID and t.Epoch.
-func (Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.Time) error {
+// Begin starts a turn under a lease with its first messages, and sets t.ID and t.Epoch.
+func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.Time,
+	first ...llm.Message,
+) error {
 	address, err := json.Marshal(t.Address)
 	if err != nil {
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
@@ -59,7 +61,7 @@ func (Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now t
 	if err != nil {
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
-	return nil
+	return s.insert(tx, t, now, first)
 }
 
 // Append adds messages to the transcript of t, or reports [ErrEnded].
@@ -104,12 +106,19 @@ func (s Store) End(tx *store.Tx, t *Turn, state State, now time.Time, last ...ll
 	return s.insert(tx, t, now, last)
 }
 
-// Spend adds what a turn has used to its session. context is the size of its newest
-// prompt in tokens, 0 if unknown.
-func (Store) Spend(tx *store.Tx, key Key, u llm.Usage, context int) error {
+// A Bill is what a turn has used.
+type Bill struct {
+	Usage   llm.Usage
+	Cost    float64 // dollars
+	Context int     // tokens of the newest prompt, 0 if unknown
+}
+
+// Spend adds what a turn has used to its session.
+func (Store) Spend(tx *store.Tx, key Key, b Bill) error {
 	_, err := tx.Exec(`UPDATE sessions SET input = input + $1, output = output + $2,
-		cached = cached + $3, context = CASE WHEN $4 > 0 THEN $4 ELSE context END
-		WHERE key = $5`, u.Input, u.Output, u.Cached, context, string(key))
+		cached = cached + $3, cost = cost + $4,
+		context = CASE WHEN $5 > 0 THEN $5 ELSE context END WHERE key = $6`,
+		b.Usage.Input, b.Usage.Output, b.Usage.Cached, b.Cost, b.Context, string(key))
 	if err != nil {
 		return fmt.Errorf("session: usage of %s: %w", key, err)
 	}

@@ -1,0 +1,303 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// A Dispatcher answers what is in the inbox: strictly in order within a session, sessions
+// side by side. Its methods may be called concurrently.
+type Dispatcher struct {
+	Deps
+	opts     Options
+	sessions session.Store
+	slots    chan struct{} // a model call holds one
+	started  time.Time
+
+	lease    store.Lease
+	last     int64         // newest inbox message that was handed out; used by Run only
+	draining chan struct{} // closed when turns should end at their next step
+	fatal    chan error    // the first error that ends Run
+	panics   atomic.Int64
+	dropped  atomic.Int64
+
+	mu      sync.Mutex
+	workers map[session.Key]*worker // a key is present while its worker runs
+	modes   map[session.Key]Mode    // of the sessions that have one of their own
+	wg      sync.WaitGroup          // of the workers
+}
+
+// NewDispatcher returns a Dispatcher. A nil opts means the defaults.
+func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	o.setDefaults()
+	return &Dispatcher{
+		Deps: deps, opts: o,
+		slots:    make(chan struct{}, o.Slots),
+		started:  o.Now(),
+		draining: make(chan struct{}),
+		fatal:    make(chan error, 1),
+		workers:  make(map[session.Key]*worker),
+		modes:    make(map[session.Key]Mode),
+	}
+}
+
+// The dispatcher's lease is renewed three times within its term.
+const (
+	leaseName = "dispatcher"
+	leaseTerm = 30 * time.Second
+)
+
+// pollInterval is how soon a message is found whose wake-up was lost.
+const pollInterval = 2 * time.Second
+
+// readBatch is how many messages are read from the inbox at once.
+const readBatch = 256
+
+// Run resumes the turns that an earlier process has left, and then answers messages until
+// ctx ends. It gives the turns under way Options.Grace to reach their next step;
+// those that don't are resumed by the next Run. It owns every worker: when it
+// returns, none is left. Run is called once.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	err := d.begin(ctx, work)
+	if err == nil {
+		err = d.dispatch(ctx, work)
+	}
+	close(d.draining)
+	stop := time.AfterFunc(d.opts.Grace, cancel)
+	defer stop.Stop()
+	if err != nil {
+		cancel()
+	}
+	d.wg.Wait()
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("agent: dispatch: %w", err)
+	}
+	// Given back at once, another process need not wait for its end.
+	if err := d.DB.Tx(context.WithoutCancel(ctx), d.lease.Release); err != nil {
+		return fmt.Errorf("agent: dispatch: %w", err)
+	}
+	return nil
+}
+
+// begin takes the lease and starts a worker for each turn that is to be resumed.
+func (d *Dispatcher) begin(ctx, work context.Context) error {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown" // the name is for people only
+	}
+	owner := host + "/" + strconv.Itoa(os.Getpid())
+	err = d.DB.Tx(ctx, func(tx *store.Tx) (err error) {
+		d.lease, err = store.Acquire(tx, leaseName, owner, d.opts.Now(), leaseTerm)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	modes, err := d.sessions.QueueModes(d.DB.Read(ctx))
+	if err != nil {
+		return err
+	}
+	for key, name := range modes {
+		if mode, err := ParseMode(name); err == nil { // else the configured one holds
+			d.modes[key] = mode
+		}
+	}
+	var turns []session.Turn
+	err = d.DB.Tx(ctx, func(tx *store.Tx) (err error) {
+		turns, err = d.sessions.RunningTurns(tx)
+		for i := 0; i < len(turns) && err == nil; i++ {
+			err = d.sessions.TakeOver(tx, &turns[i], d.lease, d.opts.Now())
+			turns[i].Epoch = d.lease.Epoch
+			turns[i].Attempts++
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i := range turns {
+		d.opts.Logger.InfoContext(ctx, "turn resumed", "session", turns[i].Session,
+			"turn", turns[i].ID, "attempt", turns[i].Attempts)
+		d.mu.Lock()
+		d.start(work, turns[i].Session, &worker{resume: &turns[i]})
+		d.mu.Unlock()
+	}
+	return nil
+}
+
+func (d *Dispatcher) dispatch(ctx, work context.Context) error {
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	renew := time.NewTicker(leaseTerm / 3)
+	defer renew.Stop()
+	for {
+		if err := d.ingest(ctx, work); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-d.fatal:
+			return err
+		case <-d.Inbox.C():
+		case <-poll.C:
+		case <-renew.C:
+			err := d.DB.Tx(ctx, func(tx *store.Tx) error {
+				return d.lease.Renew(tx, d.opts.Now(), leaseTerm)
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// ingest hands out the messages that are new in the inbox.
+func (d *Dispatcher) ingest(ctx, work context.Context) error {
+	for {
+		list, err := d.Inbox.Waiting(d.DB.Read(ctx), d.last, readBatch)
+		if err != nil {
+			return err
+		}
+		for _, r := range list {
+			d.opts.Logger.InfoContext(ctx, "message received",
+				"from", r.Message.From.String(), "id", r.Message.ID)
+			if name, args := parseCommand(r.Message.Text); name != "" {
+				err = d.command(ctx, r, name, args)
+			} else {
+				err = d.enqueue(ctx, work, r)
+			}
+			if err != nil {
+				return err
+			}
+			d.last = r.Seq
+		}
+		if len(list) < readBatch {
+			return nil
+		}
+	}
+}
+
+// enqueue gives r to the worker of its session, which it starts if there is none.
+func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received) error {
+	key := session.KeyOf(r.Message.From)
+	d.mu.Lock()
+	w, ok := d.workers[key]
+	if !ok {
+		d.start(work, key, &worker{waiting: []bus.Received{r}, arrived: d.opts.Now()})
+		d.mu.Unlock()
+		return nil
+	}
+	if len(w.waiting) < d.opts.Waiting {
+		w.waiting = append(w.waiting, r)
+		w.arrived = d.opts.Now()
+		w.told = false
+		if d.mode(key) == Interrupt && w.cancel != nil {
+			w.cancel(errInterrupted)
+		}
+		w.ring()
+		d.mu.Unlock()
+		return nil
+	}
+	tell := !w.told
+	w.told = true
+	d.mu.Unlock()
+	return d.overflow(ctx, r, tell)
+}
+
+// overflow drops a message for which its session has no room, and tells the sender
+// if that is the first one since there was room.
+func (d *Dispatcher) overflow(ctx context.Context, r bus.Received, tell bool) error {
+	d.opts.Logger.WarnContext(ctx, "message dropped: too many are waiting",
+		"from", r.Message.From.String(), "id", r.Message.ID, "dropped", d.dropped.Add(1))
+	return d.tx(ctx, func(tx *store.Tx) error {
+		ok, err := d.Inbox.Drop(tx, r.Seq)
+		if err != nil || !ok || !tell {
+			return err
+		}
+		return d.Outbox.Put(tx, reply(r.Message, fmt.Sprintf(sayFull, d.opts.Waiting)), d.opts.Now())
+	})
+}
+
+// start adds w as the worker of key and runs it. d.mu is held.
+func (d *Dispatcher) start(work context.Context, key session.Key, w *worker) {
+	w.d, w.key, w.wake = d, key, make(chan struct{}, 1)
+	d.workers[key] = w
+	d.wg.Go(func() {
+		if err := w.run(work); err != nil {
+			select {
+			case d.fatal <- err:
+			default: // an earlier error ends Run already
+			}
+		}
+	})
+}
+
+// mode returns the queue mode of a session. d.mu is held.
+func (d *Dispatcher) mode(key session.Key) Mode {
+	if m, ok := d.modes[key]; ok {
+		return m
+	}
+	return d.opts.QueueMode
+}
+
+// tx runs fn in a transaction and then wakes the router. A write that has begun to matter is
+// finished also while the process ends.
+func (d *Dispatcher) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
+	err := d.DB.Tx(context.WithoutCancel(ctx), fn)
+	if err == nil {
+		d.Outbox.Wake()
+	}
+	return err
+}
+
+// isDraining reports whether turns should end at their next step.
+func (d *Dispatcher) isDraining() bool {
+	select {
+	case <-d.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// logger returns the log of a turn.
+func (d *Dispatcher) logger(t *session.Turn) *slog.Logger {
+	return d.opts.Logger.With("session", t.Session, "turn", t.ID)
+}
+
+// reply returns an answer with the given text to m, quoting it where others read along.
+func reply(m bus.InboundMessage, text string) bus.OutboundMessage {
+	return bus.OutboundMessage{To: m.From, ReplyTo: quoted(m), Text: text}
+}
+
+func quoted(m bus.InboundMessage) string {
+	if m.Group {
+		return m.ID
+	}
+	return ""
+}
+
+// errInterrupted is why a turn's context ends when a newer message takes its place, and errHalted when
+// a person stops it.
+var (
+	errInterrupted = errors.New("interrupted by a newer message")
+	errHalted      = errors.New("stopped by a person")
+)

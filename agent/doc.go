@@ -1,0 +1,17 @@
+// Package agent answers messages: it takes them from the inbox, runs turns, and
+// puts the answers into the outbox.
+//
+// The main type is [Dispatcher]. A session has a worker while it has work; within a session
+// turns run one after another, and any number of sessions run side by side. A turn is
+// a loop of model calls and tool calls whose every step is written to the session's
+// transcript before its effects, so that after a crash it goes on where it was:
+//
+//	waiting message ─▶ turn begins ─▶ model ⇄ tools ─▶ answer
+//	                   inbox: taken   transcript       transcript, outbox, inbox: done
+//	                   └─ one tx ──┘  └ a tx a step ┘  └──────────── one tx ─────────┘
+//
+// Messages that begin with "/" are commands. They are answered at once, without the
+// model and without waiting for a turn.
+//
+// The package owns no tables.
+package agent

@@ -1,0 +1,200 @@
+package agent
+
+import (
+	"context"
+	"slices"
+
+	"gateway/agent/llm"
+	"gateway/session"
+	"gateway/store"
+)
+
+// bytesPerToken is how many bytes of JSON a token is taken for. It errs on the safe side: English
+// has about four, Chinese about three.
+const bytesPerToken = 3
+
+// historySize is how many bytes of history fit into a prompt: what the window leaves beside the
+// answer, the system prompt and the tools.
+func (d *Dispatcher) historySize() int {
+	const reserved = 4096 // tokens
+	return max(d.opts.ContextWindow-d.opts.MaxOutput-reserved, 1024) * bytesPerToken
+}
+
+// restore reads the transcript and builds the system prompt.
+func (t *turn) restore(ctx context.Context) error {
+	size := t.d.historySize()
+	read := t.d.DB.Read(context.WithoutCancel(ctx))
+	entries, truncated, err := t.d.sessions.Transcript(read, t.Session, size)
+	if err != nil {
+		return err
+	}
+	if truncated {
+		// Half is left out at once, so that the prompt's beginning stays the same for many turns.
+		entries = newerHalf(entries)
+		if len(entries) > 0 {
+			t.trimTo = entries[0].ID
+		}
+	}
+	for _, e := range entries {
+		t.history = append(t.history, e.Message)
+	}
+	t.system = t.d.systemPrompt(t.Address)
+	return nil
+}
+
+// trim lets later prompts of the session begin where this one does.
+func (t *turn) trim(tx *store.Tx) error {
+	if t.trimTo == 0 {
+		return nil
+	}
+	return t.d.sessions.Trim(tx, t.Session, t.trimTo)
+}
+
+// newerHalf returns the newer half of entries, beginning with a message of the user. It
+// returns all of them if no such message is there.
+func newerHalf(entries []session.Entry) []session.Entry {
+	for i := len(entries) / 2; i < len(entries); i++ {
+		if entries[i].Message.Role == llm.User {
+			return entries[i:]
+		}
+	}
+	return entries
+}
+
+// shorten makes the prompt smaller after the model has found it too long: the older half of the
+// conversation is left out, or, where there is no such half, the tool results are cut.
+func (t *turn) shorten(ctx context.Context) error {
+	read := t.d.DB.Read(context.WithoutCancel(ctx))
+	entries, _, err := t.d.sessions.Transcript(read, t.Session, t.d.historySize())
+	if err != nil {
+		return err
+	}
+	half := newerHalf(entries)
+	if len(half) == len(entries) {
+		for i := range t.history {
+			shrink(&t.history[i])
+		}
+		return nil
+	}
+	t.history = nil
+	for _, e := range half {
+		t.history = append(t.history, e.Message)
+	}
+	t.trimTo = half[0].ID
+	return t.d.tx(ctx, t.trim)
+}
+
+// shrunkResult is how many characters stay of an old tool result where room is needed.
+const shrunkResult = 1000
+
+func shrink(m *llm.Message) {
+	if m.Role == llm.ToolRole && len(m.Text) > shrunkResult {
+		m.Text = clip(m.Text, shrunkResult) + resultShrunk
+	}
+}
+
+// prepare returns history as a model takes it: it begins with the user, each tool call is
+// followed by its result in the order of the calls, and results without a call are left
+// out. If it is larger than size bytes, tool results before the newest user message are shrunk.
+func prepare(history []llm.Message, size int) []llm.Message {
+	begin := slices.IndexFunc(history, func(m llm.Message) bool { return m.Role == llm.User })
+	if begin < 0 {
+		return nil
+	}
+	var list []llm.Message
+	for rest := history[begin:]; len(rest) > 0; {
+		m := rest[0]
+		rest = rest[1:]
+		if m.Role == llm.ToolRole {
+			continue // its call is not there
+		}
+		list = append(list, m)
+		if len(m.ToolCalls) > 0 {
+			n := slices.IndexFunc(rest, func(m llm.Message) bool { return m.Role != llm.ToolRole })
+			if n < 0 {
+				n = len(rest)
+			}
+			list = append(list, results(m.ToolCalls, rest[:n])...)
+			rest = rest[n:]
+		}
+	}
+	total := 0
+	for _, m := range list {
+		total += len(m.Text)
+	}
+	if total > size {
+		for i := range list[:lastUser(list)] {
+			shrink(&list[i])
+		}
+	}
+	return list
+}
+
+// results returns the result of each call, in the order of the calls.
+func results(calls []llm.ToolCall, found []llm.Message) []llm.Message {
+	list := make([]llm.Message, 0, len(calls))
+	for _, c := range calls {
+		i := slices.IndexFunc(found, func(m llm.Message) bool { return m.ToolCallID == c.ID })
+		if i >= 0 {
+			list = append(list, found[i])
+		} else {
+			list = append(list, toolResult(c, resultMissing))
+		}
+	}
+	return list
+}
+
+func lastUser(list []llm.Message) int {
+	for i := len(list) - 1; i >= 0; i-- {
+		if list[i].Role == llm.User {
+			return i
+		}
+	}
+	return 0
+}
+
+// merge joins consecutive messages of the user, and of the assistant unless it calls tools.
+func merge(list []llm.Message) []llm.Message {
+	var out []llm.Message
+	for _, m := range list {
+		if n := len(out) - 1; n >= 0 && out[n].Role == m.Role &&
+			(m.Role == llm.User || m.Role == llm.Assistant) &&
+			len(out[n].ToolCalls)+len(m.ToolCalls) == 0 {
+			out[n].Text += "\n\n" + m.Text
+			continue
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// unanswered returns the tool calls at the end of history that have no result yet.
+func unanswered(history []llm.Message) []llm.ToolCall {
+	i := len(history) - 1
+	for i >= 0 && history[i].Role == llm.ToolRole {
+		i--
+	}
+	if i < 0 {
+		return nil
+	}
+	var open []llm.ToolCall
+	for _, c := range history[i].ToolCalls {
+		if !slices.ContainsFunc(history[i+1:], func(m llm.Message) bool { return m.ToolCallID == c.ID }) {
+			open = append(open, c)
+		}
+	}
+	return open
+}
+
+// closeCalls returns a result with the given text for each tool call that has none.
+func closeCalls(history []llm.Message, text string) []llm.Message {
+	var list []llm.Message
+	for _, c := range unanswered(history) {
+		list = append(list, toolResult(c, text))
+	}
+	return list
+}
+
+func toolResult(c llm.ToolCall, text string) llm.Message {
+	return llm.Message{Role: llm.ToolRole, ToolCallID: c.ID, Text: text}
+}

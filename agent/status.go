@@ -1,0 +1,37 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// status answers /status.
+func (d *Dispatcher) status(c *call) (string, error) {
+	info, err := d.sessions.Info(c.tx, c.key)
+	if err != nil {
+		return "", err
+	}
+	d.mu.Lock()
+	mode, busy := d.mode(c.key), len(d.workers)
+	d.mu.Unlock()
+	var b strings.Builder
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(&b, "- %s: %s\n", what, fmt.Sprintf(format, args...))
+	}
+	line("Gateway", "%s %s, up %s", d.opts.Name, d.opts.Version,
+		d.opts.Now().Sub(d.started).Truncate(time.Second))
+	line("Model", "%s", d.opts.ModelName)
+	line("Tokens", "%d in (%d cached), %d out", info.Usage.Input, info.Usage.Cached, info.Usage.Output)
+	if info.Cost > 0 {
+		line("Cost", "$%.4f", info.Cost)
+	}
+	line("Context", "%d of %d tokens", info.Context, d.opts.ContextWindow-d.opts.MaxOutput)
+	line("Queue", "%s, %d waiting", mode, len(c.waiting))
+	line("Load", "%s busy, %d of %d model calls", count(busy, "conversation"),
+		len(d.slots), cap(d.slots))
+	for _, channel := range d.opts.Channels() {
+		line("Channel", "%s", channel)
+	}
+	return b.String(), nil
+}

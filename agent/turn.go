@@ -1,0 +1,248 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// A turn is the work on one answer, in memory. What matters of it is in its transcript.
+type turn struct {
+	session.Turn
+	d     *Dispatcher
+	w     *worker
+	began time.Time
+
+	system  string        // system prompt
+	history []llm.Message // the transcript from where the prompt begins
+	trimTo  int64         // first message that the prompt shall keep, 0 for all
+
+	rounds    int    // model calls that used tools
+	closing   string // not "": the model shall answer now, without tools, for this reason
+	partial   string // beginning of the answer, cut off by the output limit
+	continued int    // how often it was
+	blanks    int    // answers without text
+	shortened bool   // the history was cut because the model found it too long
+
+	sender bus.Sender // who wrote the newest message
+	role   string
+
+	mu      sync.Mutex // tools may run side by side
+	results int        // tool results stored in the workspace
+
+	bill session.Bill // of all calls
+	live live
+}
+
+var (
+	errDraining    = errors.New("the gateway is stopping")
+	errTurnTimeout = errors.New("the turn takes too long")
+)
+
+// maxAttempts is how often a turn may be begun or resumed before it is given up.
+const maxAttempts = 4
+
+// run begins the turn with batch, or resumes it if batch is nil, and brings it to its end.
+func (t *turn) run(ctx context.Context, batch []bus.Received) error {
+	if err := t.restore(ctx); err != nil {
+		return err
+	}
+	if err := t.identify(ctx, batch); err != nil {
+		return err
+	}
+	if batch != nil {
+		if err := t.begin(ctx, batch); err != nil {
+			return err
+		}
+	} else {
+		if t.Attempts > maxAttempts {
+			return t.fail(ctx, sayGaveUp)
+		}
+		if err := t.resumeTools(ctx); err != nil {
+			return err
+		}
+	}
+	t.showBegin()
+	for {
+		resp, err := t.ask(ctx)
+		if err != nil {
+			if done, err := t.failed(ctx, err); done || err != nil {
+				return err
+			}
+			continue
+		}
+		if done, err := t.step(ctx, resp); done || err != nil {
+			return err
+		}
+	}
+}
+
+// identify sets whose turn it is: of a resumed one, by the messages that it took.
+func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
+	if batch == nil {
+		var err error
+		batch, err = t.d.Inbox.TakenBy(t.d.DB.Read(context.WithoutCancel(ctx)), t.ID)
+		if err != nil || len(batch) == 0 {
+			return err
+		}
+	}
+	m := batch[len(batch)-1].Message
+	t.sender, t.role = m.Sender, m.Role
+	return nil
+}
+
+// step does what an answer of the model asks for. done reports that the turn has ended.
+func (t *turn) step(ctx context.Context, resp *llm.Response) (done bool, err error) {
+	m := resp.Message
+	switch {
+	case len(m.ToolCalls) > 0 && t.closing == "":
+		return false, t.useTools(ctx, m)
+
+	case resp.Finish == llm.FinishLength && m.Text != "" && t.continued < maxContinued:
+		t.continued++
+		t.partial += m.Text
+		return false, nil
+
+	case strings.TrimSpace(t.partial+m.Text) == "":
+		if t.blanks++; t.blanks == 2 {
+			t.closing = askAnswer
+		} else if t.blanks > 2 {
+			return true, t.fail(ctx, sayBlank)
+		}
+		return false, nil
+	}
+	m.Text, m.ToolCalls = t.partial+m.Text, nil
+	return t.answer(ctx, m)
+}
+
+// maxContinued is how often an answer that hit the output limit is continued.
+const maxContinued = 3
+
+// answer sends m. If the person has said more meanwhile, the turn goes on with that.
+func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error) {
+	d := t.d
+	batch := t.w.steered()
+	more := t.userMessages(batch)
+	out := t.outbound(m.Text)
+	ended := t.Turn
+	ended.Answers++
+	now := d.opts.Now()
+	err = d.tx(ctx, func(tx *store.Tx) error {
+		if err := d.Outbox.Put(tx, out, now); err != nil {
+			return err
+		}
+		if len(batch) > 0 {
+			return t.append(tx, &ended, batch, append([]llm.Message{m}, more...))
+		}
+		return t.end(tx, &ended, session.Done, m)
+	})
+	t.w.taken()
+	if err != nil {
+		return false, err
+	}
+	d.logger(&t.Turn).InfoContext(ctx, "answer ready", "took", now.Sub(t.began),
+		"rounds", t.rounds, "input", t.bill.Usage.Input, "output", t.bill.Usage.Output)
+	t.showEnd(false)
+	t.Turn = ended
+	if len(batch) == 0 {
+		return true, nil
+	}
+	t.history = append(append(t.history, m), more...)
+	t.ReplyTo = quoted(batch[len(batch)-1].Message)
+	t.partial, t.closing, t.continued, t.blanks = "", "", 0, 0
+	t.showBegin()
+	return false, nil
+}
+
+// append writes messages into the transcript and takes what of the inbox they come from.
+func (t *turn) append(tx *store.Tx, st *session.Turn, batch []bus.Received, m []llm.Message) error {
+	if err := t.d.sessions.Append(tx, st, t.d.opts.Now(), m...); err != nil {
+		return err
+	}
+	for _, r := range batch {
+		ok, err := t.d.Inbox.Take(tx, r.Seq, st.ID)
+		if err == nil && !ok {
+			err = errGone
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end ends st in tx with its last messages.
+func (t *turn) end(tx *store.Tx, st *session.Turn, s session.State, last ...llm.Message) error {
+	if err := t.d.sessions.End(tx, st, s, t.d.opts.Now(), last...); err != nil {
+		return err
+	}
+	if err := t.d.Inbox.Finish(tx, st.ID); err != nil {
+		return err
+	}
+	return t.d.sessions.Spend(tx, st.Session, t.bill)
+}
+
+// fail ends the turn with a sentence to the person instead of an answer.
+func (t *turn) fail(ctx context.Context, say string) error {
+	d := t.d
+	out := t.outbound(say)
+	if t.partial != "" { // what was shown already stays readable
+		out.Text = t.partial + "\n\n" + say
+	}
+	last := append(closeCalls(t.history, resultFailed),
+		llm.Message{Role: llm.Assistant, Text: markFailed})
+	defer t.showEnd(false)
+	return d.tx(ctx, func(tx *store.Tx) error {
+		if err := d.Outbox.Put(tx, out, d.opts.Now()); err != nil {
+			return err
+		}
+		return t.end(tx, &t.Turn, session.Failed, last...)
+	})
+}
+
+// failed decides what becomes of the turn after a model call has failed. done
+// reports that the turn has ended; else the call is to be made again.
+func (t *turn) failed(ctx context.Context, err error) (done bool, _ error) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(err, errDraining):
+		return true, errDraining
+	case errors.Is(cause, errHalted):
+		return true, session.ErrEnded
+	case errors.Is(cause, errInterrupted):
+		return true, t.interrupted(ctx)
+	case errors.Is(cause, errTurnTimeout):
+		return true, t.fail(ctx, sayTimeout)
+	case cause != nil:
+		return true, errDraining
+	}
+	e, ok := errors.AsType[*llm.Error](err)
+	if ok && e.Kind == llm.ContextTooLong && !t.shortened {
+		t.shortened = true
+		return false, t.shorten(ctx)
+	}
+	t.d.logger(&t.Turn).WarnContext(ctx, "model call failed", "err", err)
+	return true, t.fail(ctx, sayError(err))
+}
+
+// interrupted ends the turn in favour of a newer message.
+func (t *turn) interrupted(ctx context.Context) error {
+	defer t.showEnd(true)
+	last := append(closeCalls(t.history, resultStopped),
+		llm.Message{Role: llm.Assistant, Text: markInterrupted})
+	return t.d.tx(ctx, func(tx *store.Tx) error {
+		return t.end(tx, &t.Turn, session.Stopped, last...)
+	})
+}
+
+// stream names the preview of the answer under way.
+func (t *turn) stream() string {
+	return strconv.FormatInt(t.ID, 10) + "." + strconv.Itoa(t.Answers)
+}

@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"context"
+	"errors"
+
+	"gateway/agent/llm"
+)
+
+// What people are told. One plain sentence or two: what happened, and what they can do.
+const (
+	sayFull = "I still have %d of your messages to answer, so I could not take this one. " +
+		"Please send it again when I have caught up, or use /stop to discard them."
+	sayPanic = "Something went wrong inside the gateway while I was answering. " +
+		"Please try again; the details are in its log."
+	sayBlank   = "I have no answer to that, sorry. Please try to put it another way."
+	sayTimeout = "That took too long, so I stopped. Please ask for less at once, or try again."
+	sayGaveUp  = "I was interrupted several times while answering this and have given up. " +
+		"Please ask again."
+	sayFailed = "I could not get an answer from the language model. Please try again later."
+)
+
+// What the model is told.
+const (
+	askContinue = "You were cut off by the output limit. Go on exactly where you stopped, " +
+		"without repeating anything."
+	askAnswer = "Now give your final answer to the user as text, from what you know so far."
+	askSumUp  = "You have used all rounds of tool calls for this answer. Tell the user in text " +
+		"what you have found and done, and what is still open."
+
+	resultMissing = "No result of this call was recorded."
+	resultUnknown = "The gateway was restarted while this call ran, and its outcome is unknown. " +
+		"Check what it has done before you repeat it."
+	resultSkipped = "Skipped: the user said something new. Read that first."
+	resultStopped = "Stopped by the user before it ended."
+	resultFailed  = "The turn ended before this call did."
+	resultShrunk  = "\n[… shortened]"
+
+	markFailed      = "[This message could not be answered because of an error.]"
+	markInterrupted = "[Not answered: the user said something new.]"
+	markStopped     = "[Stopped by the user.]"
+)
+
+// sayError returns what a person is told of a failed model call.
+func sayError(err error) string {
+	if errors.Is(err, ErrBudget) {
+		return "I must not use more of the language model for now: the budget is spent. " +
+			"Its owner can raise it."
+	}
+	e, ok := errors.AsType[*llm.Error](err)
+	if !ok {
+		return sayFailed
+	}
+	switch e.Kind {
+	case llm.RateLimited, llm.Overloaded:
+		return "The language model has too many requests right now. Please try again in a minute."
+	case llm.TimedOut, llm.Unavailable:
+		return "The language model cannot be reached right now. Please try again in a minute."
+	case llm.Unauthorized:
+		return "The language model refuses the gateway's key. Its owner must set a valid one."
+	case llm.OutOfQuota:
+		return "The account at the language model's provider has no credit left. " +
+			"Its owner must top it up."
+	case llm.ContextTooLong:
+		return "This conversation has become too long for the language model. " +
+			"Start a new one with /new."
+	case llm.ContentRefused:
+		return "The language model's provider refuses to answer this."
+	}
+	return sayFailed
+}
+
+// isCanceled reports whether err comes from a context that has ended.
+func isCanceled(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,214 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// A worker runs the turns of one session, one after another, while there is something to answer.
+type worker struct {
+	d      *Dispatcher
+	key    session.Key
+	wake   chan struct{} // rung when waiting grows
+	resume *session.Turn // an earlier process' turn, to be finished first
+
+	// Guarded by d.mu:
+	waiting []bus.Received
+	taking  []bus.Received          // taken from waiting, and not yet in a transaction
+	arrived time.Time               // when the newest of waiting came
+	told    bool                    // the sender knows that waiting is full
+	cancel  context.CancelCauseFunc // ends the running turn; nil if there is none
+}
+
+func (w *worker) ring() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run works until nothing waits, the dispatcher drains, or the store fails.
+func (w *worker) run(ctx context.Context) error {
+	if w.resume != nil {
+		if err := w.turn(ctx, w.resume, nil); err != nil {
+			return err
+		}
+	}
+	for {
+		batch := w.next(ctx)
+		if batch == nil {
+			return nil
+		}
+		m := batch[len(batch)-1].Message
+		t := &session.Turn{Session: w.key, Address: m.From, ReplyTo: quoted(m)}
+		if err := w.turn(ctx, t, batch); err != nil {
+			return err
+		}
+	}
+}
+
+// next returns what the next turn shall answer. If that is nothing, w is no longer
+// the session's worker.
+func (w *worker) next(ctx context.Context) []bus.Received {
+	d := w.d
+	for {
+		d.mu.Lock()
+		if len(w.waiting) == 0 || d.isDraining() {
+			delete(d.workers, w.key)
+			d.mu.Unlock()
+			return nil
+		}
+		wait := w.quiet() - d.opts.Now().Sub(w.arrived)
+		if wait <= 0 {
+			batch := w.take()
+			d.mu.Unlock()
+			return batch
+		}
+		d.mu.Unlock()
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-d.draining:
+		case <-w.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// quiet returns how long nothing must have come before a turn begins. d.mu is held.
+func (w *worker) quiet() time.Duration {
+	if w.d.mode(w.key) == Collect {
+		return collectQuiet
+	}
+	return w.d.opts.Debounce(w.waiting[0].Message.From.Account)
+}
+
+// take removes what belongs into one turn from waiting. d.mu is held.
+func (w *worker) take() []bus.Received {
+	n := 1
+	switch w.d.mode(w.key) {
+	case Collect, Interrupt:
+		n = len(w.waiting)
+	default:
+		// A text that was sent in pieces is one message.
+		pause := w.d.opts.Debounce(w.waiting[0].Message.From.Account)
+		for n < len(w.waiting) && pause > 0 &&
+			w.waiting[n].Message.Sender.ID == w.waiting[0].Message.Sender.ID &&
+			w.waiting[n].At.Sub(w.waiting[n-1].At) <= pause {
+			n++
+		}
+	}
+	w.taking, w.waiting = w.waiting[:n:n], w.waiting[n:]
+	return w.taking
+}
+
+// steered returns what the running turn shall see now, and removes it from waiting.
+func (w *worker) steered() []bus.Received {
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	if w.d.mode(w.key) != Steer {
+		return nil
+	}
+	w.taking, w.waiting = w.waiting, nil
+	return w.taking
+}
+
+// taken notes that the transaction with what take or steered returned is over.
+func (w *worker) taken() {
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	w.taking = nil
+}
+
+// hasNews reports whether the running turn should look at newer messages.
+func (w *worker) hasNews() bool {
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	return len(w.waiting) > 0 && w.d.mode(w.key) == Steer
+}
+
+// turn begins a turn with batch, or resumes st if batch is nil, and runs it to its end.
+// An error is one of the store; everything else is the turn's own affair.
+func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Received) error {
+	d := w.d
+	ctx, cancelTimeout := context.WithTimeoutCause(ctx, d.opts.TurnTimeout, errTurnTimeout)
+	defer cancelTimeout()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	d.mu.Lock()
+	w.cancel = cancel
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		w.cancel = nil
+		d.mu.Unlock()
+	}()
+
+	t := &turn{Turn: *st, d: d, w: w, began: d.opts.Now()}
+	err := t.guarded(ctx, batch)
+	t.hideTyping()
+	switch {
+	case errors.Is(err, errDraining), errors.Is(err, errGone):
+		return nil // left to the next process, or dropped before it began
+	case errors.Is(err, session.ErrEnded): // by /stop, which knows nothing of the usage
+		t.showEnd(true)
+		return d.tx(ctx, func(tx *store.Tx) error {
+			return d.sessions.Spend(tx, t.Session, t.bill)
+		})
+	}
+	return err
+}
+
+// guarded runs t. A panic ends this turn and nothing else; it is the only one that is recovered from
+// (those in store travel on to their callers).
+func (t *turn) guarded(ctx context.Context, batch []bus.Received) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.d.logger(&t.Turn).ErrorContext(ctx, "turn panicked", "panic", fmt.Sprint(p),
+				"stack", string(debug.Stack()), "panics", t.d.panics.Add(1))
+			err = t.fail(ctx, sayPanic)
+		}
+	}()
+	return t.run(ctx, batch)
+}
+
+// errGone reports that a message was dropped before its turn began.
+var errGone = errors.New("message waits no more")
+
+// begin writes the turn's first step: it takes its messages and puts them into the transcript.
+func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
+	d := t.d
+	messages := t.userMessages(batch)
+	now := d.opts.Now()
+	err := d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		title := batch[0].Message.ChatTitle
+		err := d.sessions.Begin(tx, &t.Turn, title, d.lease, now, messages...)
+		if err != nil {
+			return err
+		}
+		for _, r := range batch {
+			ok, err := d.Inbox.Take(tx, r.Seq, t.ID)
+			if err == nil && !ok {
+				err = errGone
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return t.trim(tx)
+	})
+	t.w.taken()
+	if err != nil {
+		return err
+	}
+	t.history = append(t.history, messages...)
+	return nil
+}

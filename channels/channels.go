@@ -1,0 +1,42 @@
+// Package channels stands between the chat platforms and the bus.
+//
+// A [Channel] is one account on one platform; its package translates and does
+// nothing else. What is the same for all of them is done here, once: a [Gate] decides what
+// gets into the inbox, a [Router] brings the outbox to the platforms in order and exactly
+// once, a [Supervisor] keeps a channel running.
+//
+// Tables: cursors, people, identities, pairings.
+package channels
+
+import "gateway/store"
+
+// Migration makes the tables of this package.
+var Migration = store.Migration{Package: "channels", Steps: []string{`
+CREATE TABLE cursors (
+	account TEXT PRIMARY KEY,
+	cursor  TEXT NOT NULL
+);
+
+CREATE TABLE people (
+	id         IDENTITY PRIMARY KEY,
+	name       TEXT NOT NULL,
+	role       TEXT NOT NULL,
+	created_ms BIGINT NOT NULL
+);
+
+CREATE TABLE identities (
+	account TEXT NOT NULL,
+	sender  TEXT NOT NULL,
+	person  BIGINT NOT NULL,
+	PRIMARY KEY (account, sender)
+);
+
+CREATE TABLE pairings (
+	code       TEXT PRIMARY KEY,
+	account    TEXT NOT NULL,
+	sender     TEXT NOT NULL,
+	name       TEXT NOT NULL,
+	chat       TEXT NOT NULL,
+	expires_ms BIGINT NOT NULL,
+	UNIQUE (account, sender)
+);`}}

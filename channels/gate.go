@@ -1,0 +1,198 @@
+package channels
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"gateway/bus"
+	"gateway/store"
+)
+
+// An Access says who may write to an account in direct chats.
+type Access string
+
+// The kinds of access.
+const (
+	Open      Access = "open"    // everybody
+	ByList    Access = "allow"   // who is listed, and whom an owner has let in before
+	ByPairing Access = "pairing" // like allow; strangers get a code that an owner can approve
+)
+
+// A Policy says who may write to one account.
+type Policy struct {
+	Access Access
+	Allow  []string // platform's user ids
+	Owners []string // platform's user ids
+	Groups []string // platform's ids of chats in which everybody may write
+}
+
+// A Gate decides what gets into the inbox. Nobody who is not admitted leaves a trace there, and
+// nothing is done for them but to offer a pairing code.
+type Gate struct {
+	db     *store.DB
+	inbox  *bus.Inbox
+	outbox *bus.Outbox
+	people People
+	now    func() time.Time
+	log    *slog.Logger
+
+	mu    sync.Mutex
+	known map[identity]Role // of the table; reloaded when it is older than rolesAge
+	read  time.Time
+}
+
+type identity struct{ account, sender string }
+
+// rolesAge is how long a change that another process made to people may go unnoticed.
+const rolesAge = time.Second
+
+// NewGate returns a Gate.
+func NewGate(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logger) *Gate {
+	return &Gate{db: db, inbox: inbox, outbox: outbox, now: time.Now, log: log}
+}
+
+// Intake returns what the channel of an account publishes to.
+func (g *Gate) Intake(account string, p Policy) Intake { return &intake{g, account, p} }
+
+type intake struct {
+	gate    *Gate
+	account string
+	policy  Policy
+}
+
+// Cursor implements [Intake].
+func (in *intake) Cursor(ctx context.Context) (cursor string, err error) {
+	err = in.gate.db.Read(ctx).QueryRow("SELECT cursor FROM cursors WHERE account = $1",
+		in.account).Scan(&cursor)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("channels: cursor of %s: %w", in.account, err)
+	}
+	return cursor, nil
+}
+
+// Publish implements [Intake].
+func (in *intake) Publish(ctx context.Context, b Batch) error {
+	g := in.gate
+	known, err := g.roles(ctx)
+	if err != nil {
+		return err
+	}
+	now := g.now()
+	var admitted, strangers []bus.InboundMessage
+	for _, m := range b.Messages {
+		role, ok := in.policy.role(m, known)
+		switch {
+		case ok:
+			m.Role = string(role)
+			admitted = append(admitted, m)
+		case in.policy.Access == ByPairing && !m.Group:
+			strangers = append(strangers, m)
+		default:
+			g.log.DebugContext(ctx, "message not admitted", "from", m.From.String(), "id", m.ID)
+		}
+	}
+	err = g.db.Tx(ctx, func(tx *store.Tx) error {
+		for _, m := range admitted {
+			if _, err := g.inbox.Put(tx, m, now); err != nil {
+				return err
+			}
+		}
+		for _, m := range strangers {
+			if err := g.offer(ctx, tx, m, now); err != nil {
+				return err
+			}
+		}
+		return in.saveCursor(tx, b.Cursor)
+	})
+	if err != nil {
+		return err
+	}
+	if len(admitted) > 0 {
+		g.inbox.Wake()
+	}
+	if len(strangers) > 0 {
+		g.outbox.Wake()
+	}
+	return nil
+}
+
+func (in *intake) saveCursor(tx *store.Tx, cursor string) error {
+	if cursor == "" {
+		return nil
+	}
+	_, err := tx.Exec("INSERT INTO cursors (account, cursor) VALUES ($1, $2) "+
+		"ON CONFLICT (account) DO UPDATE SET cursor = excluded.cursor", in.account, cursor)
+	if err != nil {
+		return fmt.Errorf("channels: cursor of %s: %w", in.account, err)
+	}
+	return nil
+}
+
+// role returns the role of m's sender. ok reports whether m gets in.
+func (p *Policy) role(m bus.InboundMessage, known map[identity]Role) (role Role, ok bool) {
+	role, ok = known[identity{m.From.Account, m.Sender.ID}]
+	switch {
+	case slices.Contains(p.Owners, m.Sender.ID):
+		role, ok = Owner, true
+	case ok:
+	case slices.Contains(p.Allow, m.Sender.ID), p.Access == Open:
+		role, ok = User, true
+	}
+	if m.Group {
+		// What a person may in direct chats grants nothing in a room that others read.
+		listed := slices.Contains(p.Groups, m.From.Chat)
+		ok = m.Addressed && (listed || p.Access == Open && len(p.Groups) == 0)
+		if role == "" {
+			role = User
+		}
+	}
+	return role, ok
+}
+
+// offer gives the sender of m a pairing code, if they may have one.
+func (g *Gate) offer(ctx context.Context, tx *store.Tx, m bus.InboundMessage, now time.Time) error {
+	code, err := g.people.request(tx, m, now)
+	if err != nil || code == "" {
+		return err
+	}
+	g.log.WarnContext(ctx, "somebody asks to be let in: see gateway people",
+		"account", m.From.Account, "sender", m.Sender.ID)
+	return g.outbox.Put(tx, bus.OutboundMessage{To: m.From, Text: fmt.Sprintf(
+		"I don't know you yet. Your pairing code is `%s`, for ten minutes.\n\n"+
+			"Whoever runs this gateway can let you in with\n\n`gateway people approve %s`",
+		code, code)}, now)
+}
+
+// roles returns the roles of all known people.
+func (g *Gate) roles(ctx context.Context) (map[identity]Role, error) {
+	g.mu.Lock()
+	known, age := g.known, g.now().Sub(g.read)
+	g.mu.Unlock()
+	if known != nil && age < rolesAge {
+		return known, nil
+	}
+	list, err := g.people.List(g.db.Read(ctx))
+	if err != nil {
+		return nil, err
+	}
+	known = make(map[identity]Role, len(list))
+	for _, p := range list {
+		switch p.Role {
+		case Owner, User:
+			known[identity{p.Account, p.Sender}] = p.Role
+		default: // a damaged row opens no door
+			g.log.ErrorContext(ctx, "person has an unknown role and is not admitted",
+				"person", p.ID, "role", string(p.Role))
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.known, g.read = known, g.now()
+	return known, nil
+}

@@ -1,0 +1,169 @@
+package channels
+
+import (
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"gateway/bus"
+	"gateway/store"
+)
+
+// A Role says what a person may do.
+type Role string
+
+// The roles.
+const (
+	Owner Role = "owner"
+	User  Role = "user"
+)
+
+// People keeps who is known, and who asks to be. It has no state of its own.
+type People struct{}
+
+// A Person is somebody whom an owner has let in.
+type Person struct {
+	ID      int64
+	Name    string
+	Role    Role
+	Account string
+	Sender  string // platform's user id
+}
+
+// A Pairing is a stranger's wish to be let in.
+type Pairing struct {
+	Code    string
+	Account string
+	Sender  string // platform's user id
+	Name    string
+	Chat    string
+	Expires time.Time
+}
+
+// What a pairing is bound to, so that codes can be neither guessed nor used to flood the owner.
+const (
+	pairingTerm = 10 * time.Minute
+	maxPairings = 3 // pending ones of an account
+	codeLength  = 8 // of 32 letters and digits: 40 bits
+)
+
+// ErrNoPairing reports a code that nobody has, or that has expired.
+var ErrNoPairing = errors.New("no such pairing code, or it has expired")
+
+// List returns the known people, the first one first.
+func (People) List(q store.Queryer) ([]Person, error) {
+	rows, err := q.Query(`SELECT p.id, p.name, p.role, i.account, i.sender
+		FROM people p JOIN identities i ON i.person = p.id ORDER BY p.id`)
+	if err != nil {
+		return nil, fmt.Errorf("channels: read people: %w", err)
+	}
+	defer rows.Close()
+	var list []Person
+	for rows.Next() {
+		var p Person
+		if err := rows.Scan(&p.ID, &p.Name, &p.Role, &p.Account, &p.Sender); err != nil {
+			return nil, fmt.Errorf("channels: read people: %w", err)
+		}
+		list = append(list, p)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("channels: read people: %w", err)
+	}
+	return list, nil
+}
+
+// Pending returns the pairings that wait for an owner.
+func (People) Pending(q store.Queryer, now time.Time) ([]Pairing, error) {
+	rows, err := q.Query(`SELECT code, account, sender, name, chat, expires_ms FROM pairings
+		WHERE expires_ms > $1 ORDER BY expires_ms`, now.UnixMilli())
+	if err != nil {
+		return nil, fmt.Errorf("channels: read pairings: %w", err)
+	}
+	defer rows.Close()
+	var list []Pairing
+	for rows.Next() {
+		var p Pairing
+		var expires int64
+		err := rows.Scan(&p.Code, &p.Account, &p.Sender, &p.Name, &p.Chat, &expires)
+		if err != nil {
+			return nil, fmt.Errorf("channels: read pairings: %w", err)
+		}
+		p.Expires = time.UnixMilli(expires)
+		list = append(list, p)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("channels: read pairings: %w", err)
+	}
+	return list, nil
+}
+
+// request notes that the sender of m asks to be let in, and returns the code. It returns "" if the
+// sender has one already, or too many people ask.
+func (People) request(tx *store.Tx, m bus.InboundMessage, now time.Time) (string, error) {
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("channels: pair %s: %w", m.From, err)
+	}
+	_, err := tx.Exec("DELETE FROM pairings WHERE expires_ms <= $1", now.UnixMilli())
+	if err != nil {
+		return fail(err)
+	}
+	var pending, own int
+	err = tx.QueryRow(`SELECT count(*), count(CASE WHEN sender = $2 THEN 1 END)
+		FROM pairings WHERE account = $1`, m.From.Account, m.Sender.ID).Scan(&pending, &own)
+	if err != nil {
+		return fail(err)
+	}
+	if own > 0 || pending >= maxPairings {
+		return "", nil
+	}
+	code := rand.Text()[:codeLength]
+	_, err = tx.Exec(`INSERT INTO pairings (code, account, sender, name, chat, expires_ms)
+		VALUES ($1, $2, $3, $4, $5, $6)`, code, m.From.Account, m.Sender.ID, m.Sender.Name,
+		m.From.Chat, now.Add(pairingTerm).UnixMilli())
+	if err != nil {
+		return fail(err)
+	}
+	return code, nil
+}
+
+// Approve lets the stranger with the given code in and returns the new person and their chat. The
+// first person of all becomes the owner. It reports [ErrNoPairing].
+func (People) Approve(tx *store.Tx, code string, now time.Time) (Person, bus.Address, error) {
+	fail := func(err error) (Person, bus.Address, error) {
+		return Person{}, bus.Address{}, fmt.Errorf("channels: approve: %w", err)
+	}
+	p := Person{Role: User}
+	var chat string
+	err := tx.QueryRow(`DELETE FROM pairings WHERE code = $1 AND expires_ms > $2
+		RETURNING account, sender, name, chat`, strings.ToUpper(strings.TrimSpace(code)),
+		now.UnixMilli()).Scan(&p.Account, &p.Sender, &p.Name, &chat)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fail(ErrNoPairing)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	var owners int
+	err = tx.QueryRow("SELECT count(*) FROM people WHERE role = $1", string(Owner)).Scan(&owners)
+	if err != nil {
+		return fail(err)
+	}
+	if owners == 0 {
+		p.Role = Owner
+	}
+	err = tx.QueryRow("INSERT INTO people (name, role, created_ms) VALUES ($1, $2, $3) RETURNING id",
+		p.Name, string(p.Role), now.UnixMilli()).Scan(&p.ID)
+	if err != nil {
+		return fail(err)
+	}
+	_, err = tx.Exec(`INSERT INTO identities (account, sender, person) VALUES ($1, $2, $3)
+		ON CONFLICT (account, sender) DO UPDATE SET person = excluded.person`,
+		p.Account, p.Sender, p.ID)
+	if err != nil {
+		return fail(err)
+	}
+	return p, bus.Address{Account: p.Account, Chat: chat}, nil
+}

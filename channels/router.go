@@ -1,0 +1,240 @@
+package channels
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gateway/bus"
+	"gateway/store"
+)
+
+// An Account is a channel and how it is used.
+type Account struct {
+	Name      string
+	Channel   Channel
+	Streaming bool // show answers while they grow, if the channel is an Editor
+
+	// EditInterval is the shortest time between two edits of a preview; 0 is the channel's own.
+	EditInterval time.Duration
+	// Unlimited sends without regard to the documented rates. What the platform asks for when it
+	// refuses is honoured in any case.
+	Unlimited bool
+}
+
+// A Router brings what is in the outbox to the platforms: in order within a conversation,
+// conversations side by side. A conversation has a worker while there is something for it, so that a
+// rate limit or an outage delays nobody else.
+type Router struct {
+	db       *store.DB
+	outbox   *bus.Outbox
+	live     *bus.Live
+	accounts map[string]*account
+	now      func() time.Time
+	log      *slog.Logger
+
+	last  int64 // newest delivery that was handed out; used by Run only
+	stats Stats
+
+	mu       sync.Mutex
+	chats    map[bus.Address]*chat // a key is present while its worker runs
+	open     map[int64]bool        // deliveries that were handed out and are not over
+	previews map[string][]string   // ids that an earlier process has noted, by stream
+	finished map[string]bool       // streams whose message is delivered and whose end is yet to come
+	wg       sync.WaitGroup        // of the workers and of what they start
+}
+
+// Stats count what a router has done since it began.
+type Stats struct {
+	Sent      atomic.Int64 // messages
+	Uncertain atomic.Int64 // tries whose outcome was never known
+	Dead      atomic.Int64 // messages given up
+}
+
+// NewRouter returns a Router for accounts.
+func NewRouter(
+	db *store.DB, outbox *bus.Outbox, live *bus.Live, accounts []Account, log *slog.Logger,
+) *Router {
+	r := &Router{
+		db: db, outbox: outbox, live: live, now: time.Now, log: log,
+		accounts: make(map[string]*account),
+		chats:    make(map[bus.Address]*chat),
+		open:     make(map[int64]bool),
+		finished: make(map[string]bool),
+	}
+	for _, a := range accounts {
+		r.accounts[a.Name] = newAccount(a)
+	}
+	return r
+}
+
+// Stats returns the router's counters.
+func (r *Router) Stats() *Stats { return &r.stats }
+
+// Open returns how many messages of an account are on their way.
+func (r *Router) Open(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for to, c := range r.chats {
+		if to.Account == name {
+			n += len(c.queue)
+		}
+	}
+	return n
+}
+
+const (
+	// rescanInterval is how soon a delivery is found that another process put back into the queue.
+	rescanInterval = 2 * time.Second
+	// flushTime is how long messages that can go at once may still take at the end.
+	flushTime = 10 * time.Second
+	readBatch = 256
+)
+
+// Run delivers until ctx ends. What can go then without waiting still goes; the rest stays in
+// the outbox. When Run returns, no worker is left. It is called once.
+func (r *Router) Run(ctx context.Context) error {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	err := r.route(ctx, work)
+	if err != nil {
+		cancel()
+	}
+	stop := time.AfterFunc(flushTime, cancel)
+	defer stop.Stop()
+	r.wg.Wait()
+	if err != nil {
+		return fmt.Errorf("channels: route: %w", err)
+	}
+	return nil
+}
+
+func (r *Router) route(ctx, work context.Context) (err error) {
+	if r.previews, err = r.outbox.Previews(r.db.Read(ctx)); err != nil {
+		return err
+	}
+	tick := time.NewTicker(rescanInterval)
+	defer tick.Stop()
+	for {
+		if err := r.takeNew(ctx, work); err != nil {
+			return err
+		}
+		r.takeLive(ctx, work)
+		select {
+		case <-ctx.Done():
+			return r.takeNew(ctx, work)
+		case <-r.outbox.C():
+		case <-r.live.C():
+		case <-tick.C:
+			if err := r.rescan(ctx, work); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// takeNew hands out the deliveries that came since the last call.
+func (r *Router) takeNew(ctx, work context.Context) error {
+	for {
+		list, err := r.outbox.Open(r.db.Read(work), r.last, readBatch)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			r.handOut(ctx, work, &list[i])
+			r.last = list[i].ID
+		}
+		if len(list) < readBatch {
+			return nil
+		}
+	}
+}
+
+// rescan hands out older deliveries that a person has put back into the queue.
+func (r *Router) rescan(ctx, work context.Context) error {
+	ids, err := r.outbox.OpenIDs(r.db.Read(work))
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		r.mu.Lock()
+		known := r.open[id]
+		r.mu.Unlock()
+		if known || id > r.last {
+			continue
+		}
+		list, err := r.outbox.Open(r.db.Read(work), id-1, 1)
+		if err != nil {
+			return err
+		}
+		if len(list) == 1 && list[0].ID == id {
+			r.handOut(ctx, work, &list[0])
+		}
+	}
+	return nil
+}
+
+func (r *Router) handOut(ctx, work context.Context, d *bus.Delivery) {
+	a, ok := r.accounts[d.Message.To.Account]
+	if !ok {
+		// Its account is not configured now. It waits: the owner may bring it back, or drop it.
+		r.log.WarnContext(ctx, "message for an account that is not configured",
+			"to", d.Message.To.String(), "id", d.ID)
+	}
+	if d.State == bus.Sending { // an earlier process ended during this try
+		r.uncertain(ctx, d)
+		d.State = bus.Waiting
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open[d.ID] = true
+	if ok {
+		c := r.chat(ctx, work, a, d.Message.To)
+		c.queue = append(c.queue, d)
+		c.ring()
+	}
+}
+
+// uncertain counts a try of d whose outcome is not known.
+func (r *Router) uncertain(ctx context.Context, d *bus.Delivery) {
+	d.Uncertain++
+	r.stats.Uncertain.Add(1)
+	r.log.WarnContext(ctx, "message may have been delivered; sending it again",
+		"to", d.Message.To.String(), "id", d.ID, "part", len(d.IDs))
+}
+
+// takeLive hands out the newest progress of each conversation.
+func (r *Router) takeLive(ctx, work context.Context) {
+	for to, p := range r.live.Take() {
+		a, ok := r.accounts[to.Account]
+		if !ok {
+			continue
+		}
+		r.mu.Lock()
+		if r.finished[p.Stream] {
+			if p.Ended {
+				delete(r.finished, p.Stream)
+			}
+		} else if _, ok := r.chats[to]; ok || !p.Ended {
+			c := r.chat(ctx, work, a, to)
+			c.news = &p
+			c.ring()
+		}
+		r.mu.Unlock()
+	}
+}
+
+// chat returns the worker of a conversation, which it starts if there is none. r.mu is held.
+func (r *Router) chat(ctx, work context.Context, a *account, to bus.Address) *chat {
+	if c, ok := r.chats[to]; ok {
+		return c
+	}
+	c := &chat{r: r, a: a, to: to, wake: make(chan struct{}, 1)}
+	r.chats[to] = c
+	r.wg.Go(func() { c.run(ctx, work) })
+	return c
+}

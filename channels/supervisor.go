@@ -1,0 +1,117 @@
+package channels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// A Supervisor keeps the channel of one account running. An outage of a platform is not
+// our crash: the channel is started again, at longer and longer intervals.
+type Supervisor struct {
+	name     string
+	channel  Channel
+	intake   Intake
+	commands []Command
+	log      *slog.Logger
+
+	mu    sync.Mutex
+	state string
+	since time.Time
+}
+
+// How soon a channel is started again. One that ran for steadyTime is taken to have been well.
+const (
+	firstRestart = time.Second
+	lastRestart  = 5 * time.Minute
+	steadyTime   = time.Minute
+)
+
+// NewSupervisor returns a Supervisor. The commands are shown in the platform's menu, if it has one.
+func NewSupervisor(
+	name string, ch Channel, in Intake, commands []Command, log *slog.Logger,
+) *Supervisor {
+	return &Supervisor{name: name, channel: ch, intake: in, commands: commands,
+		log: log.With("account", name), state: "not started"}
+}
+
+// State says in a few words how the channel is, and since when.
+func (s *Supervisor) State() (state string, since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state, s.since
+}
+
+func (s *Supervisor) setState(state string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state, s.since = state, time.Now()
+}
+
+// Run runs the channel until ctx ends.
+func (s *Supervisor) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if c, ok := s.channel.(Commander); ok {
+		wg.Go(func() { s.setCommands(ctx, c) })
+	}
+	wait := firstRestart
+	for {
+		began := time.Now()
+		s.setState("running")
+		err := s.channel.Run(ctx, s.intake)
+		if ctx.Err() != nil {
+			s.setState("stopped")
+			return nil
+		}
+		if time.Since(began) > steadyTime {
+			wait = firstRestart
+		}
+		if refused, ok := errors.AsType[*AccountError](err); ok {
+			// Only a person can help, so that trying often would help nobody.
+			wait = lastRestart
+			s.log.ErrorContext(ctx, "channel refused", "reason", refused.Reason)
+			s.setState(refused.Reason)
+		} else {
+			s.log.WarnContext(ctx, "channel ended; it is started again", "after", wait, "err", err)
+			s.setState(fmt.Sprintf("not connected: %v", err))
+		}
+		if !sleep(ctx, wait*3/4+rand.N(wait/2)) {
+			return nil
+		}
+		wait = min(wait*2, lastRestart)
+	}
+}
+
+// setCommands fills the platform's menu. Nothing depends on it.
+func (s *Supervisor) setCommands(ctx context.Context, c Commander) {
+	for wait := firstRestart; ; wait = min(wait*2, lastRestart) {
+		err := c.SetCommands(ctx, s.commands)
+		if err == nil || errors.Is(err, ErrRefused) || ctx.Err() != nil {
+			return
+		}
+		if _, ok := errors.AsType[*AccountError](err); ok {
+			return // Run says so
+		}
+		s.log.DebugContext(ctx, "commands not set yet", "err", err)
+		if !sleep(ctx, wait) {
+			return
+		}
+	}
+}
+
+// sleep waits for d and reports false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
