@@ -1,0 +1,84 @@
+package failover
+
+import (
+	"sync"
+	"time"
+
+	"gateway/agent/llm"
+)
+
+// A span is how long a model is left alone: least the first time, then doubling up to most.
+type span struct{ least, most time.Duration }
+
+// spanOf returns the span for a kind of error. Errors that are the
+// conversation's fault, not the model's, have none.
+func spanOf(kind llm.Kind) (span, bool) {
+	switch kind {
+	case llm.RateLimited:
+		return span{30 * time.Second, 30 * time.Minute}, true
+	case llm.OutOfQuota:
+		return span{time.Hour, 24 * time.Hour}, true
+	case llm.Overloaded, llm.Unavailable, llm.TimedOut:
+		return span{30 * time.Second, 5 * time.Minute}, true
+	case llm.Unauthorized:
+		return span{5 * time.Minute, time.Hour}, true
+	}
+	return span{}, false
+}
+
+// A link is a model of a chain with its state.
+type link struct {
+	Entry
+
+	mu    sync.Mutex
+	cools map[llm.Kind]cool // by cause
+}
+
+// A cool is a cool-down: the present one, or the last before the next.
+type cool struct {
+	length time.Duration
+	until  time.Time
+}
+
+// cooling returns how long the model is to be left alone from now on, 0 if it is not.
+func (l *link) cooling(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := time.Duration(0)
+	for _, c := range l.cools {
+		left = max(left, c.until.Sub(now))
+	}
+	return left
+}
+
+// failed lets the model cool down and returns for how long from now, 0 if not at
+// all. What the provider asked for counts if it is longer. Many calls that fail at
+// the same time are one failure: a cool-down is not prolonged while it lasts.
+func (l *link) failed(kind llm.Kind, after time.Duration, now time.Time) time.Duration {
+	s, ok := spanOf(kind)
+	if !ok {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.cools[kind]
+	if !now.Before(c.until) {
+		c.length = min(max(s.least, 2*c.length), s.most)
+		c.until = now.Add(c.length)
+	}
+	if asked := now.Add(after); asked.After(c.until) {
+		c.until = asked
+	}
+	if l.cools == nil {
+		l.cools = make(map[llm.Kind]cool)
+	}
+	l.cools[kind] = c
+	return c.until.Sub(now)
+}
+
+// reset ends all cool-downs, after a success.
+func (l *link) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.cools)
+}
