@@ -1,0 +1,188 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"gateway/agent/llm"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func quick() llm.Model { return New("demo", &Options{WordDelay: -1}) }
+
+// offer returns a request with this question and these tools.
+func offer(question string, tools ...string) llm.Request {
+	req := llm.Request{Messages: []llm.Message{
+		{Role: llm.System, Text: "You are a bot. Time is money."},
+		{Role: llm.User, Text: question},
+	}}
+	for _, name := range tools {
+		req.Tools = append(req.Tools, llm.ToolSpec{Name: name})
+	}
+	return req
+}
+
+func ask(t *testing.T, m llm.Model, req llm.Request) *llm.Response {
+	t.Helper()
+	var text strings.Builder
+	for e, err := range m.Stream(t.Context(), req) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString(e.Text)
+		if e.Response != nil {
+			if text.String() != e.Response.Message.Text {
+				t.Errorf("streamed %q, answered %q", &text, e.Response.Message.Text)
+			}
+			return e.Response
+		}
+	}
+	t.Fatal("no response")
+	return nil
+}
+
+func TestRules(t *testing.T) {
+	const stamp = "[Monday 2026-02-16 12:51 +08:00] "
+	tests := map[string]struct{ question, call string }{
+		"time":          {"time", "time {}"},
+		"upper case":    {"TIME", "time {}"},
+		"question":      {"What is the time?", "time {}"},
+		"envelope":      {stamp + "time", "time {}"},
+		"group":         {stamp + "Ann Other: time", "time {}"},
+		"mention":       {stamp + "Ann: @bot time", "time {}"},
+		"other zone":    {"[Friday 2026-01-02 03:04 UTC] time", "time {}"},
+		"several lines": {stamp + "hello\n" + stamp + "time", "time {}"},
+		"ls":            {"ls", `list_dir {"path":"."}`},
+		"ls path":       {stamp + "ls my docs/a", `list_dir {"path":"my docs/a"}`},
+		"read":          {"Read `notes.md`", `read_file {"path":"notes.md"}`},
+		"read colon":    {stamp + "read C: x.txt", `read_file {"path":"C: x.txt"}`},
+		"no rule":       {"timely", ""},
+		"read nothing":  {"read", ""},
+		"not inside":    {"tell me the time of your life", ""},
+		"empty":         {"", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			resp := ask(t, quick(), offer(tt.question, "time", "list_dir", "read_file"))
+			got := ""
+			for _, c := range resp.Message.ToolCalls {
+				got += c.Name + " " + c.Arguments
+			}
+			if got != tt.call {
+				t.Errorf("called %q, want %q", got, tt.call)
+			}
+			if tt.call == "" && !strings.Contains(resp.Message.Text, "`read FILE`") {
+				t.Errorf("does not say what it can do: %q", resp.Message.Text)
+			}
+		})
+	}
+}
+
+// The rules whose tool is not there are neither offered nor obeyed.
+func TestWithoutTools(t *testing.T) {
+	resp := ask(t, quick(), offer("ls", "time"))
+	text := resp.Message.Text
+	if len(resp.Message.ToolCalls) > 0 || strings.Contains(text, "`ls") ||
+		!strings.Contains(text, "`time`") || !strings.Contains(text, `"ls"`) {
+		t.Errorf("got %+v", resp.Message)
+	}
+}
+
+// A whole conversation: it says what it is first, and only then.
+func TestConversation(t *testing.T) {
+	m := quick()
+	req := offer("time", "time")
+	call := ask(t, m, req)
+	if call.Finish != llm.FinishToolCalls || len(call.Message.ToolCalls) != 1 {
+		t.Fatalf("got %+v", call)
+	}
+	req.Messages = append(req.Messages, call.Message, llm.Message{
+		Role: llm.ToolRole, Text: "noon", ToolCallID: call.Message.ToolCalls[0].ID})
+	first := ask(t, m, req).Message
+	for _, want := range []string{"not a language model", "OPENAI_API_KEY", "noon"} {
+		if !strings.Contains(first.Text, want) {
+			t.Errorf("%q is not in %q", want, first.Text)
+		}
+	}
+	req.Messages = append(req.Messages, first, llm.Message{Role: llm.User, Text: "HELP"})
+	second := ask(t, m, req).Message
+	if strings.Contains(second.Text, "OPENAI_API_KEY") || !strings.Contains(second.Text, "`time`") {
+		t.Errorf("got %q", second.Text)
+	}
+}
+
+func TestLongTextIsClipped(t *testing.T) {
+	text := ask(t, quick(), offer(strings.Repeat("é", 10000))).Message.Text
+	if len(text) > 1000 || !strings.Contains(text, "…") {
+		t.Errorf("%d bytes", len(text))
+	}
+}
+
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		text := ask(t, New("demo", nil), offer("hello")).Message.Text
+		want := time.Duration(strings.Count(text, " ")) * defaultDelay
+		if took := time.Since(start); took != want {
+			t.Errorf("took %v, want %v", took, want)
+		}
+	})
+}
+
+func TestCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		start := time.Now()
+		var got error
+		for e, err := range New("demo", &Options{WordDelay: time.Hour}).Stream(ctx, offer("x")) {
+			if e.Text != "" {
+				time.AfterFunc(time.Second, cancel)
+			}
+			got = err
+		}
+		if took := time.Since(start); got != context.Canceled || took != time.Second {
+			t.Errorf("got %v after %v", got, took)
+		}
+	})
+}
+
+func TestBreak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		for range New("demo", &Options{WordDelay: time.Hour}).Stream(t.Context(), offer("x")) {
+			break
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestBadRequest(t *testing.T) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://demo.invalid",
+		strings.NewReader("no JSON"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := memoryTransport{Handler{}}.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var body struct{ Error struct{ Message string } }
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusBadRequest || body.Error.Message == "" {
+		t.Errorf("got status %d, %+v", resp.StatusCode, body)
+	}
+}

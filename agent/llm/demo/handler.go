@@ -1,0 +1,159 @@
+package demo
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// maxBody is the most that a request may hold, in bytes.
+const maxBody = 64 << 20
+
+// A Handler is the demo model as a server of the chat completions protocol.
+// It streams, whether asked to or not.
+type Handler struct {
+	WordDelay time.Duration // the pause after each word; none if 0 or less
+}
+
+// request is what the model looks at of a request.
+type request struct {
+	Messages []struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	} `json:"messages"`
+	Tools []struct {
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	} `json:"tools"`
+}
+
+// offers reports whether the model may call the tool.
+func (r *request) offers(tool string) bool {
+	for _, t := range r.Tools {
+		if t.Function.Name == tool {
+			return true
+		}
+	}
+	return false
+}
+
+// answered reports whether the model has said anything yet.
+func (r *request) answered() bool {
+	for _, m := range r.Messages {
+		if m.Role == "assistant" && strings.TrimSpace(m.Content) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// question returns the last message of the user.
+func (r *request) question() string {
+	for i := len(r.Messages) - 1; i >= 0; i-- {
+		if r.Messages[i].Role == "user" {
+			return r.Messages[i].Content
+		}
+	}
+	return ""
+}
+
+// results returns what the tools have answered if that is what the request ends with.
+func (r *request) results() string {
+	var results []string
+	for i := len(r.Messages) - 1; i >= 0 && r.Messages[i].Role == "tool"; i-- {
+		text := clip(strings.TrimSpace(r.Messages[i].Content), maxResult)
+		if text == "" {
+			text = "(nothing)"
+		}
+		results = append([]string{text}, results...)
+	}
+	return strings.Join(results, "\n\n")
+}
+
+// ServeHTTP implements [http.Handler].
+func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var req request
+	err := json.NewDecoder(io.LimitReader(r.Body, maxBody)).Decode(&req)
+	if err != nil {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		// An error means that the client has gone.
+		_, _ = fmt.Fprintf(w, `{"error":{"message":%q}}`, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	s := &stream{w: w, delay: h.WordDelay, gone: r.Context().Done()}
+	s.write(answer(req))
+}
+
+// A stream writes one answer. After an error it writes nothing more.
+type stream struct {
+	w     http.ResponseWriter
+	delay time.Duration
+	gone  <-chan struct{}
+	err   error
+}
+
+// object is a piece of JSON to be written.
+type object map[string]any
+
+func (s *stream) write(r reply) {
+	finish := "stop"
+	words := strings.SplitAfter(r.text, " ")
+	if r.tool != "" {
+		finish = "tool_calls"
+		// A map of strings always has a JSON form.
+		args, _ := json.Marshal(r.args)
+		s.delta(object{"tool_calls": []object{{"index": 0, "type": "function",
+			"function": object{"name": r.tool, "arguments": string(args)}}}})
+		words = nil
+	}
+	for i, word := range words {
+		if i > 0 {
+			s.pause()
+		}
+		s.delta(object{"content": word})
+	}
+	s.frame(object{"choices": []object{{"index": 0, "delta": object{}, "finish_reason": finish}}})
+	s.line("[DONE]")
+}
+
+func (s *stream) delta(d object) {
+	s.frame(object{"choices": []object{{"index": 0, "delta": d}}})
+}
+
+func (s *stream) frame(o object) {
+	b, err := json.Marshal(o)
+	if err != nil {
+		s.err = err
+		return
+	}
+	s.line(string(b))
+}
+
+func (s *stream) line(data string) {
+	if s.err != nil {
+		return
+	}
+	if _, s.err = io.WriteString(s.w, "data: "+data+"\n\n"); s.err == nil {
+		s.err = http.NewResponseController(s.w).Flush()
+	}
+}
+
+// pause waits between two words, or ends the stream if the client has gone.
+func (s *stream) pause() {
+	if s.delay <= 0 || s.err != nil {
+		return
+	}
+	t := time.NewTimer(s.delay)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.gone:
+		s.err = io.ErrClosedPipe
+	}
+}

@@ -1,0 +1,134 @@
+package demo
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// A rule is one thing that the demo model can do: call a tool, and show its result.
+type rule struct {
+	usage   string // what to write
+	does    string // what it is good for
+	tool    string // which must be on offer
+	pattern *regexp.Regexp
+	args    []string // names of the tool's arguments, one for each group of the pattern
+}
+
+// rules are tried in this order.
+var rules = []rule{
+	{"time", "tells the time", "time",
+		regexp.MustCompile(`(?i)^(?:what(?:'s| is) the )?time(?: is it)?$`), nil},
+	{"ls [PATH]", "lists a folder", "list_dir",
+		regexp.MustCompile(`(?i)^ls(?:\s+(\S.*))?$`), []string{"path"}},
+	{"read FILE", "shows a file", "read_file",
+		regexp.MustCompile(`(?i)^read\s+(\S.*)$`), []string{"path"}},
+}
+
+// defaults are the arguments that stand for an empty group.
+var defaults = map[string]string{"path": "."}
+
+var helpPattern = regexp.MustCompile(`(?i)^(?:/?help|what can you do)$`)
+
+const introduction = "I am the demo model: a table of rules inside the gateway, not a language model. " +
+	"To talk to a real one, set OPENAI_API_KEY and start the gateway again."
+
+// Bounds of what is shown, in bytes.
+const (
+	maxEcho   = 200
+	maxResult = 3000
+)
+
+// A reply is what the model answers: a text, or a tool call if tool is not empty.
+type reply struct {
+	text string
+	tool string
+	args map[string]string
+}
+
+// answer decides on the reply to a request.
+func answer(r request) reply {
+	say := func(text string) reply {
+		if !r.answered() {
+			text = introduction + "\n\n" + text
+		}
+		return reply{text: text}
+	}
+	if results := r.results(); results != "" {
+		return say(results)
+	}
+	wishes := readings(r.question())
+	for _, wish := range wishes {
+		if helpPattern.MatchString(wish) {
+			return say(abilities(r))
+		}
+		for _, rule := range rules {
+			if m := rule.pattern.FindStringSubmatch(wish); m != nil && r.offers(rule.tool) {
+				return reply{tool: rule.tool, args: rule.arguments(m)}
+			}
+		}
+	}
+	if wishes[0] == "" {
+		return say(abilities(r))
+	}
+	return say(fmt.Sprintf("You wrote: %q. %s", clip(wishes[0], maxEcho), abilities(r)))
+}
+
+func (r *rule) arguments(match []string) map[string]string {
+	args := make(map[string]string)
+	for i, name := range r.args {
+		value := strings.Trim(strings.TrimSpace(match[i+1]), "`\"'")
+		if value == "" {
+			value = defaults[name]
+		}
+		args[name] = value
+	}
+	return args
+}
+
+// abilities names what can be asked for.
+func abilities(r request) string {
+	var b strings.Builder
+	b.WriteString("You can write:\n")
+	for _, rule := range rules {
+		if r.offers(rule.tool) {
+			fmt.Fprintf(&b, "\n- `%s` %s", rule.usage, rule.does)
+		}
+	}
+	b.WriteString("\n- `help` shows this list")
+	return b.String()
+}
+
+var (
+	// envelope is the time stamp before a message, such as "[Monday 2026-02-16 12:51 +08:00] ".
+	envelope = regexp.MustCompile(`^\s*\[[^\]\n]*\d{4}-\d{2}-\d{2}[^\]\n]*\]\s*`)
+	speaker  = regexp.MustCompile(`^[^:\n]{1,64}:\s+`)
+	mention  = regexp.MustCompile(`^@\S+\s+`)
+)
+
+// readings returns in what ways a message may be meant, never none: without its envelope;
+// without what may be the name of the speaker, as in groups; and its last
+// line alone, since messages that come together are one.
+func readings(message string) []string {
+	lines := strings.Split(strings.TrimSpace(message), "\n")
+	var all []string
+	for _, text := range []string{strings.Join(lines, "\n"), lines[len(lines)-1]} {
+		text = envelope.ReplaceAllString(text, "")
+		all = append(all, plain(text), plain(speaker.ReplaceAllString(text, "")))
+	}
+	return all
+}
+
+// plain strips what people put around a wish.
+func plain(text string) string {
+	text = mention.ReplaceAllString(strings.TrimSpace(text), "")
+	return strings.TrimRight(strings.Trim(text, "`"), "?! \t\r\n")
+}
+
+// clip cuts text to at most n bytes and the mark of the cut.
+func clip(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
+}
