@@ -1,24 +1,210 @@
-// Package markup turns Markdown into what chat platforms understand.
+// Package markup turns Markdown, which models write, into what chat platforms understand, and
+// splits it into pieces that fit their limits.
+//
+// [Telegram] and [Plain] render, [TelegramLen] measures, [Split] cuts. All are pure functions.
+// Markdown is CommonMark with tables, ~~strikethrough~~, bare links and ||spoilers||; raw HTML is
+// shown as it is written. What a platform can't show becomes text that reads well: headings are
+// bold, tables are aligned, images are links.
 package markup
 
 import (
 	"strings"
-	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 )
 
-// Telegram returns md as the HTML that Telegram takes.
+// Telegram returns md as HTML in Telegram's own small dialect, which is described at
+// https://core.telegram.org/bots/api#html-style. The result always obeys its grammar. Markdown
+// that shows nothing at all, such as a link definition, and absurdly nested Markdown is shown
+// as it is written.
 func Telegram(md string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(md)
+	if isPlain(md) {
+		return md
+	}
+	return render(md, true).out.String()
 }
 
-// Plain returns md as plain text.
-func Plain(md string) string { return md }
-
-// TelegramLen returns the length of md on Telegram in UTF-16 units.
+// TelegramLen returns the length of Telegram(md) as Telegram's limit counts it: UTF-16 units
+// of the visible text, tags and references resolved.
 func TelegramLen(md string) int {
+	if isPlain(md) {
+		return units(md)
+	}
+	return render(md, true).units
+}
+
+// Plain returns md as text without markup. Links keep their address in parentheses.
+func Plain(md string) string {
+	if isPlain(md) {
+		return md
+	}
+	return render(md, false).out.String()
+}
+
+// markdown parses the dialect of this package. It may be used concurrently.
+var markdown = parser.NewParser(
+	parser.WithBlockParsers(parser.DefaultBlockParsers()...),
+	parser.WithInlineParsers(append(parser.DefaultInlineParsers(),
+		util.Prioritized(extension.NewStrikethroughParser(), 500),
+		util.Prioritized(spoilerParser{}, 500),
+		// A bare link is shown as it is, but the characters in it are no markup.
+		util.Prioritized(extension.NewLinkifyParser(), 999),
+	)...),
+	parser.WithParagraphTransformers(append(parser.DefaultParagraphTransformers(),
+		util.Prioritized(extension.NewTableParagraphTransformer(), 200),
+	)...),
+	parser.WithASTTransformers(util.Prioritized(extension.NewTableASTTransformer(), 0)),
+)
+
+// render renders md as Telegram's HTML or as plain text.
+func render(md string, html bool) *renderer {
+	md = strings.ToValidUTF8(md, "\uFFFD")
+	r := &renderer{src: []byte(md), html: html}
+	r.out.Grow(len(md) + len(md)/4)
+	if !isAbsurd(md) {
+		r.blocks(markdown.Parse(text.NewReader(r.src)))
+	}
+	if !r.visible && strings.TrimSpace(md) != "" {
+		r = &renderer{html: html}
+		r.text(strings.TrimSpace(md))
+	}
+	return r
+}
+
+// isAbsurd reports whether parsing md could take time quadratic in its length: a line that begins
+// with dozens of quotation and list markers, or more brackets than any message has.
+func isAbsurd(md string) bool {
+	const mostMarkers, mostBrackets = 32, 256
+	if strings.Count(md, "[") > mostBrackets {
+		return true
+	}
+	markers, start := 0, true
+	for i := range len(md) {
+		switch c := md[i]; {
+		case c == '\n':
+			markers, start = 0, true
+		case start && strings.IndexByte(">-+*.)", c) >= 0:
+			if markers++; markers > mostMarkers {
+				return true
+			}
+		case start && c != ' ' && c != '\t' && (c < '0' || c > '9'):
+			start = false
+		}
+	}
+	return false
+}
+
+// isPlain reports whether md renders as itself. It errs on the side of no: most chat messages
+// need no parser, and the rest get one.
+func isPlain(md string) bool {
+	lineStart := true
+	for i := 0; i < len(md); i++ {
+		c := md[i]
+		switch class[c] {
+		case special:
+			return false
+		case marker:
+			if lineStart {
+				return false
+			}
+		case newline:
+			if lineStart && (i < 2 || md[i-2] == '\n') || i+1 == len(md) || md[i-1] == ' ' {
+				return false // blank lines that collapse, blanks that go
+			}
+			lineStart = true
+			continue
+		}
+		lineStart = false
+	}
+	return len(md) > 0 && md[len(md)-1] != ' ' && utf8.ValidString(md)
+}
+
+// The classes of bytes for isPlain.
+const (
+	special = iota + 1 // may be markup anywhere, or must be escaped
+	marker             // may be markup at the beginning of a line
+	newline
+)
+
+var class = func() (class [256]byte) {
+	for c := range 0x20 {
+		class[c] = special
+	}
+	class[0x7f] = special
+	class['\n'] = newline
+	for _, c := range "*_`~[<>|\\&" {
+		class[c] = special
+	}
+	for _, c := range " -+=#:0123456789" {
+		class[c] = marker
+	}
+	return class
+}()
+
+// units returns the length of valid UTF-8 in UTF-16 units.
+func units(s string) int {
 	n := 0
-	for _, r := range md {
-		n += max(1, utf16.RuneLen(r))
+	for i := range len(s) {
+		n += unitsOf(s[i])
 	}
 	return n
 }
+
+// unitsOf returns how many UTF-16 units the character has that begins with byte c: 0 if c
+// continues one.
+func unitsOf(c byte) int {
+	switch {
+	case c < 0x80 || c >= 0xC0 && c < 0xF0:
+		return 1
+	case c >= 0xF0:
+		return 2
+	}
+	return 0
+}
+
+// A spoiler is ||hidden text||.
+type spoiler struct{ ast.BaseInline }
+
+var spoilerKind = ast.NewNodeKind("Spoiler")
+
+func (*spoiler) Kind() ast.NodeKind { return spoilerKind }
+
+func (n *spoiler) Dump(source []byte, level int) { ast.DumpHelper(n, source, level, nil, nil) }
+
+// A spoilerParser finds ||spoilers||. Unlike emphasis they stand apart from
+// words, so that code such as (a||b) stays what it is.
+type spoilerParser struct{}
+
+func (spoilerParser) Trigger() []byte { return []byte{'|'} }
+
+func (p spoilerParser) Parse(_ ast.Node, block text.Reader, pc parser.Context) ast.Node {
+	before := block.PrecendingCharacter()
+	line, segment := block.PeekLine()
+	d := parser.ScanDelimiter(line, before, 2, p)
+	if d == nil || d.OriginalLength != 2 || before == '|' {
+		return nil
+	}
+	after := rune(' ')
+	if len(line) > 2 {
+		after, _ = utf8.DecodeRune(line[2:])
+	}
+	d.CanOpen = d.CanOpen && (util.IsSpaceRune(before) || util.IsPunctRune(before))
+	d.CanClose = d.CanClose && (util.IsSpaceRune(after) || util.IsPunctRune(after))
+	d.Segment = segment.WithStop(segment.Start + 2)
+	block.Advance(2)
+	pc.PushDelimiter(d)
+	return d
+}
+
+func (spoilerParser) IsDelimiter(b byte) bool { return b == '|' }
+
+func (spoilerParser) CanOpenCloser(opener, closer *parser.Delimiter) bool {
+	return opener.Char == closer.Char
+}
+
+func (spoilerParser) OnMatch(int) ast.Node { return new(spoiler) }

@@ -1,0 +1,200 @@
+package markup_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf16"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"gateway/channels/markup"
+	"gateway/channels/telegram/telegramtest"
+)
+
+var update = flag.Bool("update", false, "write what the tests got into testdata")
+
+// golden calls got with each archive of testdata/dir and compares the files that it returns with
+// those that follow the archive's first, in.md.
+func golden(t *testing.T, dir string, got func(t *testing.T, comment, md string) []txtar.File) {
+	paths, err := filepath.Glob(filepath.Join("testdata", dir, "*.txtar"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no golden files in testdata/%s (%v)", dir, err)
+	}
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			want, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(want.Files) == 0 || want.Files[0].Name != "in.md" {
+				t.Fatal("the first file is not in.md")
+			}
+			files := got(t, string(want.Comment), string(want.Files[0].Data))
+			have := &txtar.Archive{
+				Comment: want.Comment, Files: append(want.Files[:1:1], files...),
+			}
+			if *update {
+				if err := os.WriteFile(path, txtar.Format(have), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if g, w := string(txtar.Format(have)), string(txtar.Format(want)); g != w {
+				t.Errorf("got:\n%s\nwant:\n%s", g, w)
+			}
+		})
+	}
+}
+
+func TestRenderGolden(t *testing.T) {
+	golden(t, "render", func(t *testing.T, _, md string) []txtar.File {
+		return []txtar.File{
+			{Name: "telegram.html", Data: []byte(markup.Telegram(md) + "\n")},
+			{Name: "plain.txt", Data: []byte(markup.Plain(md) + "\n")},
+		}
+	})
+}
+
+func TestSplitGolden(t *testing.T) {
+	golden(t, "split", func(t *testing.T, comment, md string) []txtar.File {
+		limit, err := strconv.Atoi(strings.TrimSuffix(strings.Fields(comment)[1], ":"))
+		if err != nil {
+			t.Fatalf("the comment does not begin with a limit: %q", comment)
+		}
+		var files []txtar.File
+		for i, piece := range markup.Split(md, limit, markup.TelegramLen) {
+			files = append(files, txtar.File{
+				Name: fmt.Sprintf("%d.md", i+1), Data: []byte(piece + "\n"),
+			})
+		}
+		return files
+	})
+}
+
+// checkTelegram holds the invariants of rendering for Telegram.
+func checkTelegram(t *testing.T, md string) {
+	t.Helper()
+	html := markup.Telegram(md)
+	if !strings.ContainsAny(md, "&<>") || html != md {
+		if err := telegramtest.CheckHTML(html); err != nil {
+			t.Errorf("Telegram(%q) = %q: %v", md, html, err)
+		}
+	}
+	shown, err := telegramtest.ParseHTML(html)
+	if err != nil {
+		t.Errorf("Telegram(%q) = %q, which Telegram refuses: %v", md, html, err)
+	}
+	if got, want := markup.TelegramLen(md), len(utf16.Encode([]rune(shown))); got != want {
+		t.Errorf("TelegramLen(%q) = %d, but %q has %d units", md, got, html, want)
+	}
+	if strings.TrimSpace(shown) == "" && strings.Trim(md, "\x00\x01\n\t\r ") != "" &&
+		strings.TrimSpace(strings.Map(printable, md)) != "" {
+		t.Errorf("Telegram(%q) = %q shows nothing", md, html)
+	}
+}
+
+func printable(r rune) rune {
+	if r < ' ' || r == 0x7f {
+		return ' '
+	}
+	return r
+}
+
+func FuzzTelegram(f *testing.F) {
+	for _, md := range samples(f) {
+		f.Add(md)
+	}
+	f.Fuzz(func(t *testing.T, md string) {
+		if len(md) > 1<<15 {
+			return // longer than any piece
+		}
+		start := time.Now()
+		checkTelegram(t, md)
+		markup.Plain(md)
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("rendering %d bytes took %v: %q", len(md), took, md)
+		}
+	})
+}
+
+// samples returns Markdown that exercises every construct.
+func samples(tb testing.TB) []string {
+	all := []string{
+		"", "plain", "two\nlines", "a\n\nb", "# t\n\n- a\n  - b\n\n1. x\n", "**b *i* `c`** ~~s~~ ||x||",
+		"[l](http://a/?q=\"&) ![i](j) [![a](b)](https://c) <http://d> www.e.f", "> q\n> > r\n> - s",
+		"|a|b|\n|-|:-:|\n|`c\\|d`|**e**|\n", "```go\nx\n", "~~~\n```\n~~~", "    code", "<b>x</b>\n<div>\ny",
+		"a\\*b &amp; &#x41; &#0; &nbsp;", "[r]: http://x", "***", "\xff\xfe", "日本語。テスト！", "👩‍👩‍👧🇩🇪é",
+		"[`c`](https://x)", "> |a|\n> |-|\n> |b|", "- ```\n  x\n  ```\n", "a\r\nb", "**[x](http://y)**",
+		"> ```go\n> x\n> ```", "1. a\n\n   b\n2. c", "\u2028\u202e", "- \n- ", ">", "#", "`` ` ``",
+	}
+	paths, err := filepath.Glob("testdata/*/*.txtar")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, path := range paths {
+		a, err := txtar.ParseFile(path)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		all = append(all, string(a.Files[0].Data))
+	}
+	return all
+}
+
+func TestTelegram(t *testing.T) {
+	for _, tt := range []struct{ name, md, want string }{
+		{"plain", "It is 5 o'clock.", "It is 5 o'clock."},
+		{"escapes", "a < b & c > d", "a &lt; b &amp; c &gt; d"},
+		{"reference", "&lt;&amp;lt;", "&lt;&amp;lt;"},
+		{"raw HTML", "<b>x</b>", "&lt;b&gt;x&lt;/b&gt;"},
+		{"code keeps markup", "`a*b* &amp;`", "<code>a*b* &amp;amp;</code>"},
+		{"no bold in bold", "# a **b**", "<b>a b</b>"},
+		{"no link in link", "[![a](http://i)](http://l)", `<a href="http://l">a</a>`},
+		{"no code in link", "[`a`](http://l)", `<a href="http://l">a</a>`},
+		{"script link", "[x](javascript:alert%281%29)", "x"},
+		{"data link", "[x](DATA:text/html,y)", "x"},
+		{"mention link", "[x](tg://user?id=1)", "x"},
+		{"mail link", "[x](mailto:a@b.c)", "x (mailto:a@b.c)"},
+		{"file link", "[x](docs/a.md)", "x (docs/a.md)"},
+		{"quoted address", `[x](http://a/"b")`, `<a href="http://a/%22b%22">x</a>`},
+		{"bare link", "see http://a.io/_b_c?d=1&e", "see http://a.io/_b_c?d=1&amp;e"},
+		{"spoiler", "it is ||him||.", "it is <tg-spoiler>him</tg-spoiler>."},
+		{"logical or", "if (a||b) && (c||d)", "if (a||b) &amp;&amp; (c||d)"},
+		{"language", "```c++ x\na\n```", `<pre><code class="language-c++">a</code></pre>`},
+		{"hostile language", "```\"><b>\na\n```", `<pre><code class="language-b">a</code></pre>`},
+		{"absurd nesting", strings.Repeat("> ", 99) + "x", strings.Repeat("&gt; ", 99) + "x"},
+		{"nothing visible", "[r]: http://x", "[r]: http://x"},
+		{"nested quote", "> a\n> > b", "<blockquote>a\n&gt; b</blockquote>"},
+		{"control characters", "a\x00b\x1b[1mc*d*", "ab[1mc<i>d</i>"},
+		{"break in table", "|a|\n|-|\n|b<br>c|", "<pre>a\n---\nb c</pre>"},
+		{"empty", "", ""},
+		{"blank", " \n ", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := markup.Telegram(tt.md); got != tt.want {
+				t.Errorf("Telegram(%q) = %q, want %q", tt.md, got, tt.want)
+			}
+			checkTelegram(t, tt.md)
+		})
+	}
+}
+
+func BenchmarkTelegram(b *testing.B) {
+	for _, bm := range []struct{ name, md string }{
+		{"plain", "Sure, that works for me. I will be there at nine o'clock, as you asked."},
+		{"formatted", "Use **two** of them:\n\n- `go vet`\n- [staticcheck](https://staticcheck.dev)\n"},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				markup.Telegram(bm.md)
+			}
+		})
+	}
+}

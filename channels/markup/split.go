@@ -1,0 +1,294 @@
+package markup
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
+)
+
+// Split cuts Markdown into pieces that each measure at most limit, in the units of measure. It
+// cuts between paragraphs if it can, else between lines, sentences, words, or characters as
+// people see them. A limit of 0 or less means no limit.
+//
+// White space at a cut is dropped, so the pieces joined by it are the whole again, with these
+// exceptions: a code fence that has to be cut is closed in the one piece and reopened with the
+// same info string in the next. There just one line break is dropped at a cut between lines,
+// and nothing at another; the indentation of a reopened fence goes from the lines that follow.
+// Blank lines before the first piece are dropped, its indentation is not.
+//
+// No piece has more than eight bytes of source per unit of the limit, however little of it
+// measure counts. What can't be cut to fit, because a single character or a fence around it
+// exceeds the limit, is cut between code points, without its fence, and at worst too long.
+func Split(markdown string, limit int, measure func(string) int) []string {
+	if strings.TrimSpace(markdown) == "" {
+		return nil
+	}
+	if limit <= 0 {
+		return []string{markdown}
+	}
+	limit = min(limit, 1<<40) // so that eight times it is no overflow
+	s := splitter{
+		src: markdown, limit: limit, measure: measure, fences: findFences(markdown), ratio: 1,
+	}
+	var pieces []string
+	for pos := s.begin(); pos < len(markdown); {
+		var piece string
+		piece, pos = s.next(pos)
+		pieces = append(pieces, piece)
+		pos = s.skip(pos)
+	}
+	return pieces
+}
+
+// A splitter cuts one text. Positions are byte offsets in src.
+type splitter struct {
+	src     string
+	limit   int
+	measure func(string) int
+	fences  []fence
+	ratio   float64 // bytes of source per unit in the last piece: a guess for the next
+	bare    bool    // fences are cut without closing and reopening them
+}
+
+const blanks = " \t\r\n"
+
+// begin returns where the first piece begins: on the first line that isn't blank.
+func (s *splitter) begin() int {
+	text := len(s.src) - len(strings.TrimLeft(s.src, blanks))
+	return strings.LastIndexByte(s.src[:text], '\n') + 1
+}
+
+// skip returns where the piece after a cut at pos begins.
+func (s *splitter) skip(pos int) int {
+	if f := s.inside(pos); f != nil {
+		if s.src[pos] == '\n' {
+			pos++
+		}
+		if pos < f.close {
+			return pos
+		}
+		pos = f.end // nothing but the closing line is left
+	}
+	return len(s.src) - len(strings.TrimLeft(s.src[pos:], blanks))
+}
+
+// next returns the piece that begins at pos, and its end.
+func (s *splitter) next(pos int) (piece string, end int) {
+	s.bare = false
+	piece, end = s.fit(pos)
+	if end == pos {
+		s.bare = true
+		piece, end = s.fit(pos)
+	}
+	if end == pos {
+		_, size := utf8.DecodeRuneInString(s.src[pos:])
+		return s.src[pos : pos+size], pos + size
+	}
+	return piece, end
+}
+
+// fit returns a piece from pos that fits and nearly fills the limit, or end == pos if none fits.
+// Measuring means parsing, so few candidates are measured: the first is what the piece before
+// suggests, and each outcome suggests the next.
+func (s *splitter) fit(pos int) (piece string, end int) {
+	most := min(len(s.src)-pos, 8*s.limit)
+	size := min(most, max(1, int(float64(s.limit)*s.ratio)))
+	if most <= 2*size { // perhaps the whole rest fits
+		size = most
+	}
+	end = pos
+	fits, fails := 0, most+1 // sizes
+	for range 40 {
+		cut := s.cut(pos, s.runeStart(pos, pos+size))
+		guess := size // what fits already, or is known to fail, is not measured again
+		switch {
+		case cut == end:
+			fits = max(fits, size)
+		case cut-pos >= fails:
+			fails = size
+		default:
+			candidate := s.piece(pos, cut)
+			m := max(1, s.measure(candidate))
+			guess = int(float64(cut-pos) / float64(m) * float64(s.limit))
+			if m > s.limit {
+				fails = min(size, cut-pos)
+				guess = min(guess, size*7/8)
+				break
+			}
+			piece, end = candidate, cut
+			fits = max(size, cut-pos)
+			s.ratio = 0.95 * float64(cut-pos) / float64(m)
+			if size >= guess-guess/5 { // a longer piece would lose the better place of this cut
+				return piece, end
+			}
+		}
+		if size = between(fits, min(guess, 4*size), fails); size <= fits {
+			break
+		}
+	}
+	return piece, end
+}
+
+// between returns guess if it lies between fits and fails, else their middle; fits if there is
+// nothing between.
+func between(fits, guess, fails int) int {
+	if guess <= fits || guess >= fails {
+		return fits + (fails-fits)/2
+	}
+	return guess
+}
+
+// piece returns what is sent for src[pos:end].
+func (s *splitter) piece(pos, end int) string {
+	from, to := s.inside(pos), s.inside(end)
+	body := pos
+	if f := s.around(pos); f != nil && pos < f.body && f.quote == "" && f.body < end {
+		from, body = f, f.body // skip took the indentation from the opening line
+	}
+	if s.bare || from == nil && to == nil {
+		return strings.TrimRight(s.src[pos:end], blanks)
+	}
+	var b strings.Builder
+	b.WriteString(s.src[pos:body])
+	pos = body
+	if from != nil {
+		if b.Len() == 0 {
+			b.WriteString(from.quote + from.marker + from.info + "\n")
+		}
+		from.code(&b, s.src, pos, end)
+		pos = min(from.end, end)
+	}
+	b.WriteString(s.src[pos:end])
+	if to == nil {
+		return strings.TrimRight(b.String(), blanks)
+	}
+	b.WriteString("\n" + to.quote)
+	if from != to && to.quote == "" { // in a list, if its beginning is in this piece
+		b.WriteString(strings.Repeat(" ", to.indent))
+	}
+	b.WriteString(to.marker)
+	return b.String()
+}
+
+// cut returns the best place in src[pos:end] to cut, the end if nothing is left to cut off. A
+// better kind of place is not taken if it lies in the first quarter.
+func (s *splitter) cut(pos, end int) int {
+	if end == len(s.src) {
+		return end
+	}
+	floor := pos + (end-pos)/4
+	at := s.paragraph(floor, end)
+	if at <= floor {
+		at = s.line(floor, end)
+	}
+	if at <= floor && s.inside(end) == nil {
+		at = floor + sentence(s.src[floor:end])
+	}
+	if at <= floor {
+		at = floor + 1 + strings.LastIndexAny(s.src[floor+1:end], " \t")
+	}
+	if at <= floor {
+		at = s.character(pos, end)
+	}
+	return s.tidy(pos, at)
+}
+
+// tidy moves a cut in a fence to the fence's edge if nothing but the edge is between them.
+func (s *splitter) tidy(pos, at int) int {
+	f := s.around(at)
+	switch {
+	case f == nil || s.bare:
+	case at <= f.body && f.open > pos:
+		return f.open
+	case at >= f.close-1 && f.close < f.end:
+		return f.end
+	}
+	return at
+}
+
+// paragraph returns the last blank line or edge of a fence in src[floor:end], or floor.
+func (s *splitter) paragraph(floor, end int) int {
+	best := floor
+	for end > floor {
+		f := s.around(end)
+		if f == nil {
+			i := strings.LastIndex(s.src[floor:end], "\n\n")
+			if g := s.before(end); g != nil && g.end > floor+i {
+				return max(best, g.end) // the end of a fence comes later than the blank line
+			}
+			return max(best, floor+i)
+		}
+		if f.open > floor {
+			return f.open
+		}
+		end = f.open
+	}
+	return best
+}
+
+// line returns the end of the last line in src[floor:end], or floor.
+func (s *splitter) line(floor, end int) int {
+	return max(floor, floor+strings.LastIndexByte(s.src[floor:end], '\n'))
+}
+
+// sentence returns the end of the last sentence in s, or 0.
+func sentence(s string) int {
+	for i := len(s) - 1; i > 0; i-- {
+		switch c := s[i]; {
+		case c == ' ' && strings.IndexByte(".!?", s[i-1]) >= 0:
+			return i
+		case c == 0x82 || c == 0x81 || c == 0x9f: // how 。！？ end
+			if strings.HasSuffix(s[:i+1], "。") || strings.HasSuffix(s[:i+1], "！") ||
+				strings.HasSuffix(s[:i+1], "？") {
+				return i + 1
+			}
+		}
+	}
+	return 0
+}
+
+// character returns the last boundary between grapheme clusters in src[pos:end], or between
+// code points if there is but one cluster.
+func (s *splitter) character(pos, end int) int {
+	const lookBack, lookAhead = 512, 256
+	// Between two ASCII characters there is always a boundary: no need to look farther back.
+	at := end
+	for at > pos && (s.src[at-1] >= 0x80 || s.src[at] >= 0x80 || s.src[at] < ' ') {
+		at--
+		if end-at > lookBack {
+			at = pos
+		}
+	}
+	if at == end && at > pos {
+		return at
+	}
+	rest, last, state := s.src[at:min(len(s.src), end+lookAhead)], at, -1
+	for len(rest) > 0 {
+		var cluster string
+		cluster, rest, _, state = uniseg.FirstGraphemeClusterInString(rest, state)
+		if at += len(cluster); at > end {
+			break
+		}
+		last = at
+	}
+	if last > pos {
+		return last
+	}
+	if at = s.runeStart(pos, end); at > pos {
+		return at
+	}
+	_, size := utf8.DecodeRuneInString(s.src[pos:])
+	return pos + size
+}
+
+// runeStart returns the beginning of the rune in src[pos:] that at is in, or at if it
+// is in none.
+func (s *splitter) runeStart(pos, at int) int {
+	for i := at; i < len(s.src) && i > max(pos, at-utf8.UTFMax); i-- {
+		if utf8.RuneStart(s.src[i]) {
+			return i
+		}
+	}
+	return at
+}

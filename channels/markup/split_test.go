@@ -1,0 +1,210 @@
+package markup
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
+)
+
+// stripped returns s without white space.
+func stripped(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// checkSplit holds the promises of Split, taking the same steps so as to see where it cuts.
+func checkSplit(t *testing.T, src string, limit int, measure func(string) int) {
+	t.Helper()
+	pieces := Split(src, limit, measure)
+	if strings.TrimSpace(src) == "" {
+		if pieces != nil {
+			t.Errorf("Split(%q) = %q, want nothing", src, pieces)
+		}
+		return
+	}
+	s := splitter{src: src, limit: limit, measure: measure, fences: findFences(src), ratio: 1}
+	pos := s.begin()
+	for i, piece := range pieces {
+		again, end := s.next(pos)
+		if piece != again {
+			t.Fatalf("piece %d of %q is %q, then %q", i, src, piece, again)
+		}
+		text := src[pos:end]
+		if n := measure(piece); n > limit && utf8.RuneCountInString(text) > 1 {
+			t.Errorf("limit %d: piece %q of %q measures %d", limit, piece, src, n)
+		}
+		if !strings.Contains(stripped(piece), stripped(text)) {
+			t.Errorf("limit %d: piece %q does not contain its text %q", limit, piece, text)
+		}
+		next := s.skip(end)
+		if dropped := src[end:next]; strings.TrimSpace(dropped) != "" {
+			f := s.around(end)
+			if f == nil || end > f.close || strings.TrimSpace(src[end:f.close]) != "" {
+				t.Errorf("limit %d: %q is dropped from %q", limit, dropped, src)
+			}
+		}
+		pos = next
+	}
+	if pos != len(src) {
+		t.Errorf("limit %d: %q is left over of %q", limit, src[pos:], src)
+	}
+}
+
+func FuzzSplit(f *testing.F) {
+	for _, src := range []string{
+		"one two three\n\nfour five six. seven\neight", "```go\nfunc a() {\n\tb()\n}\n```\nafter",
+		"a ```\nb\n\n\n\nc\n", "> ```\n> x\n> y z\n> ```\n\nq", "- a\n  ```x\n  code code code\n  ```\n- b",
+		"👩‍👩‍👧👩‍👩‍👧🇩🇪🇫🇷é́́́é", "日本語。テスト！日本語。テスト！", strings.Repeat("x", 99), "||||\n|--|\n|a|",
+		"[l](http://aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa)\n[r]: http://bbbbbbbbbbbbbbb\n", "\x80\x80\x80\xff",
+		"~~~~\n```\n~~~\n~~~~\n~~~", "```" + strings.Repeat("i", 80) + "\nx\n```", "\n\n    code\n",
+	} {
+		f.Add(src, 10)
+		f.Add(src, 40)
+	}
+	f.Fuzz(func(t *testing.T, src string, limit int) {
+		limit = 1 + int(uint(limit)%300)
+		if len(src) > 1<<12 {
+			return // long texts are the business of TestSplitIsFast
+		}
+		checkSplit(t, src, limit, TelegramLen)
+		checkSplit(t, src, limit, func(s string) int { return len(s) })
+	})
+}
+
+// FuzzIsPlain holds the shortcut to what the parser says.
+func FuzzIsPlain(f *testing.F) {
+	for _, md := range []string{"a", "a\nb", "a\n\nb", "a. b-c = d: e+f #1", "1. a", "a\n- b", "ö\u2028"} {
+		f.Add(md)
+	}
+	f.Fuzz(func(t *testing.T, md string) {
+		if !isPlain(md) {
+			return
+		}
+		if got := render(md, true); got.out.String() != md || got.units != units(md) {
+			t.Errorf("%q renders as %q with %d units", md, got.out.String(), got.units)
+		}
+	})
+}
+
+func TestSplitKeepsGraphemes(t *testing.T) {
+	const family, flag = "👩‍👩‍👧", "🇩🇪"
+	for _, src := range []string{
+		strings.Repeat(family, 50), strings.Repeat(flag, 50), strings.Repeat("e\u0301", 50),
+		"x" + strings.Repeat(family, 50), strings.Repeat("x"+flag, 50),
+	} {
+		whole := graphemes(src)
+		var cut []string
+		for _, piece := range Split(src, 30, TelegramLen) {
+			cut = append(cut, graphemes(piece)...)
+		}
+		if len(cut) != len(whole) {
+			t.Errorf("%q has %d characters, its pieces %d", src, len(whole), len(cut))
+		}
+	}
+}
+
+func graphemes(s string) (all []string) {
+	for state := -1; s != ""; {
+		var c string
+		c, s, _, state = uniseg.FirstGraphemeClusterInString(s, state)
+		all = append(all, c)
+	}
+	return all
+}
+
+func TestSplitPrefers(t *testing.T) {
+	for _, tt := range []struct {
+		name, src string
+		first     string
+	}{
+		{"all", "short", "short"},
+		{"paragraph", "a b.\n\nc d. e f\ng h i j k l", "a b."},
+		{"line", "a b c d. e\nf g h. i j k l m n", "a b c d. e"},
+		{"sentence", "a b c d e. f g h i j k l", "a b c d e."},
+		{"word", "abc def ghi jklmnopqr", "abc def ghi"},
+		{"character", "abcdefghijklmnopqrstuvw", "abcdefghijklmno"},
+		{"fence's edge", "a b c\n```\nd e f\ng h i\n```", "a b c"},
+		{"late place", "a\n\nbcdefghi jklmno pqr", "a\n\nbcdefghi"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pieces := Split(tt.src, 15, TelegramLen)
+			if len(pieces) == 0 || pieces[0] != tt.first {
+				t.Errorf("Split(%q) = %q, want %q first", tt.src, pieces, tt.first)
+			}
+			checkSplit(t, tt.src, 15, TelegramLen)
+		})
+	}
+}
+
+// hard returns megabytes that would be slow to split if Split were not careful.
+func hard() map[string]string {
+	const size = 1 << 20
+	fill := func(s string) string { return strings.Repeat(s, size/len(s)) }
+	return map[string]string{
+		"prose":      fill("The quick brown fox jumps over the lazy dog. It does so again.\n\n"),
+		"markdown":   fill("Use **two** of `them`:\n\n- a [link](https://go.dev/x)\n- *more*\n\n"),
+		"word":       fill("x"),
+		"code line":  "```go\n" + fill("x") + "\n```",
+		"code":       "```go\n" + fill("if a < b {\n\treturn\n}\n") + "```",
+		"fences":     fill("```\nx\n```\n"),
+		"open fence": fill("```\n"),
+		"emoji":      fill("👩‍👩‍👧"),
+		"flags":      fill("🇩🇪"),
+		"japanese":   fill("日本語のテキストです。"),
+		"marks":      fill("\u0301"),
+		"blank":      "a" + fill(" ") + "b",
+		"lines":      "a" + fill("\n") + "b",
+		"code blank": "```\na" + fill("\n") + "b\n```",
+		"addresses":  fill("[a](https://example.org/a/very/long/address/that/nobody/sees)\n"),
+		"quotes":     fill("> "),
+		"lists":      fill("- "),
+		"brackets":   fill("["),
+		"links":      fill("[a]("),
+		"asterisks":  fill("*a "),
+		"emphasis":   fill("**a _b "),
+		"backquotes": fill("`a``b"),
+		"pipes":      "|a|b|\n|-|-|\n" + fill("|c|d|\n"),
+		"references": fill("&amp;"),
+		"invalid":    fill("\x80"),
+		"tags":       fill("<a "),
+		"autolinks":  fill("www.a.b "),
+	}
+}
+
+// TestSplitIsFast guards against anything that is not near-linear. The bound is far above what
+// is needed (see BenchmarkSplit), because machines are slow and the race detector is slower.
+func TestSplitIsFast(t *testing.T) {
+	for name, src := range hard() {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			pieces := Split(src, 4096, TelegramLen)
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("Split took %v for %d pieces", took, len(pieces))
+			}
+			for _, piece := range pieces {
+				if n := TelegramLen(piece); n > 4096 {
+					t.Fatalf("a piece measures %d", n)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkSplit(b *testing.B) {
+	for name, src := range hard() {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(src)))
+			for b.Loop() {
+				Split(src, 4096, TelegramLen)
+			}
+		})
+	}
+}
