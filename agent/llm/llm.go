@@ -26,9 +26,9 @@ const (
 type Message struct {
 	Role       Role       `json:"role"`
 	Text       string     `json:"text"`
-	Reasoning  string     `json:"reasoning,omitempty"`    // what a reasoning model thought; never shown
+	Reasoning  string     `json:"reasoning,omitempty"`    // what the model thought; never shown
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`   // of an Assistant message
-	ToolCallID string     `json:"tool_call_id,omitempty"` // of a ToolRole message: the call it answers
+	ToolCallID string     `json:"tool_call_id,omitempty"` // the call that is answered
 
 	// Extra holds fields of an Assistant message that only its provider
 	// understands and wants back unchanged, such as reasoning_details.
@@ -37,10 +37,12 @@ type Message struct {
 
 // A ToolCall is the model's wish to use a tool.
 type ToolCall struct {
-	ID        string                     `json:"id"` // unique within the conversation; never empty
-	Name      string                     `json:"name"`
-	Arguments string                     `json:"arguments"`       // as the model wrote them, meant to be a JSON object
-	Extra     map[string]json.RawMessage `json:"extra,omitempty"` // like Message.Extra, such as a thought signature
+	ID        string `json:"id"` // unique within the conversation; never empty
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"` // as the model wrote them, meant to be a JSON object
+
+	// Extra is like that of a Message; it holds a thought signature, for example.
+	Extra map[string]json.RawMessage `json:"extra,omitempty"`
 }
 
 // A ToolSpec tells a model of a tool that it may call.

@@ -114,8 +114,9 @@ func TestConversation(t *testing.T) {
 	}
 	req.Messages = append(req.Messages, first, llm.Message{Role: llm.User, Text: "HELP"})
 	second := ask(t, m, req).Message
-	if strings.Contains(second.Text, "OPENAI_API_KEY") || !strings.Contains(second.Text, "`time`") {
-		t.Errorf("got %q", second.Text)
+	text := second.Text
+	if strings.Contains(text, "OPENAI_API_KEY") || !strings.Contains(text, "`time`") {
+		t.Errorf("got %q", text)
 	}
 }
 

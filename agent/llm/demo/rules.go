@@ -30,8 +30,8 @@ var defaults = map[string]string{"path": "."}
 
 var helpPattern = regexp.MustCompile(`(?i)^(?:/?help|what can you do)$`)
 
-const introduction = "I am the demo model: a table of rules inside the gateway, not a language model. " +
-	"To talk to a real one, set OPENAI_API_KEY and start the gateway again."
+const introduction = "I am the demo model: a table of rules inside the gateway, " +
+	"not a language model. To talk to a real one, set OPENAI_API_KEY and start the gateway again."
 
 // Bounds of what is shown, in bytes.
 const (

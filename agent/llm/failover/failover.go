@@ -128,7 +128,8 @@ func (c *Chain) ask(ctx context.Context, l *link, req llm.Request, t *try) error
 		wait, again := retryIn(kind, after, n)
 		if !again {
 			if d := l.failed(kind, after, c.now()); d > 0 {
-				c.log.WarnContext(ctx, "model cools down", "model", l.Name, "kind", kind, "after", d)
+				c.log.WarnContext(ctx, "model cools down",
+					"model", l.Name, "kind", kind, "after", d)
 			} else {
 				c.log.WarnContext(ctx, "model failed", "model", l.Name, "kind", kind)
 			}

@@ -95,7 +95,8 @@ func TestKinds(t *testing.T) {
 				}
 				most := tt.least + time.Duration(jitter*float64(tt.least))
 				if calls(bad) != tt.attempts || took < tt.least || took > most {
-					t.Errorf("%d attempts in %v, want %d in %v", calls(bad), took, tt.attempts, tt.least)
+					t.Errorf("%d attempts in %v, want %d in %v",
+						calls(bad), took, tt.attempts, tt.least)
 				}
 			})
 		})
@@ -117,7 +118,8 @@ func TestRetrySucceeds(t *testing.T) {
 }
 
 func TestLastErrorIsReturned(t *testing.T) {
-	_, _, err := collect(t.Context(), chain(always(llm.BadRequest, 0), always(llm.Unauthorized, 0)))
+	c := chain(always(llm.BadRequest, 0), always(llm.Unauthorized, 0))
+	_, _, err := collect(t.Context(), c)
 	if kindOf(err) != llm.Unauthorized {
 		t.Errorf("got %v", err)
 	}
@@ -293,7 +295,8 @@ func TestOtherErrors(t *testing.T) {
 		odd := llmtest.Func("odd", func(llm.Request) llmtest.Step {
 			return llmtest.Step{Err: errors.New("odd")}
 		})
-		if text, _, err := collect(t.Context(), chain(odd, steady("b"))); err != nil || text != "fine" {
+		text, _, err := collect(t.Context(), chain(odd, steady("b")))
+		if err != nil || text != "fine" {
 			t.Errorf("got %q, %v", text, err)
 		}
 	})

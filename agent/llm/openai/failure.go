@@ -171,8 +171,9 @@ var (
 		"reduce the length", "request too large", "string_above_max_length",
 	}
 	quotaWords = []string{
-		"insufficient_quota", "insufficient balance", "insufficient_balance", "exceeded_current_quota",
-		"exceeded your current quota", "credit balance", "insufficient credit", "out of credit",
+		"insufficient_quota", "insufficient balance", "insufficient_balance",
+		"exceeded_current_quota", "exceeded your current quota", "credit balance", "insufficient credit",
+		"out of credit",
 		"billing_hard_limit", "payment required", "arrearage",
 	}
 	refusedWords = []string{

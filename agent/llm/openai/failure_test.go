@@ -18,25 +18,35 @@ func TestStatus(t *testing.T) {
 		body   string
 		want   llm.Kind
 	}{
-		"no key":        {401, `{"error":{"message":"no","code":"invalid_api_key"}}`, llm.Unauthorized},
-		"no right":      {403, `{"error":{"message":"not your project"}}`, llm.Unauthorized},
-		"Gemini's key":  {400, `[{"error":{"code":400,"message":"API key not valid."}}]`, llm.Unauthorized},
-		"no money":      {402, `{"error":{"message":"Insufficient credits"}}`, llm.OutOfQuota},
-		"quota as 429":  {429, `{"error":{"code":"insufficient_quota","message":"x"}}`, llm.OutOfQuota},
-		"balance":       {429, `{"error":{"message":"exceeded_current_quota_error"}}`, llm.OutOfQuota},
-		"rate":          {429, `{"error":{"message":"slow down"}}`, llm.RateLimited},
-		"rate in words": {429, `{"error":{"message":"exceeded your current quota. Please retry in 7.5s."}}`, llm.RateLimited},
-		"busy as 429":   {429, `{"error":{"type":"engine_overloaded_error","message":"x"}}`, llm.Overloaded},
-		"no model":      {404, `{"error":{"message":"no such model","code":"model_not_found"}}`, llm.BadRequest},
-		"bad request":   {400, `{"error":{"message":"unknown field"}}`, llm.BadRequest},
-		"string":        {400, `{"error":"plain string"}`, llm.BadRequest},
-		"detail":        {422, `{"detail":[{"msg":"bad"}]}`, llm.BadRequest},
-		"too long":      {400, `{"error":{"message":"x","code":"context_length_exceeded"}}`, llm.ContextTooLong},
+		"no key": {401, `{"error":{"message":"no","code":"invalid_api_key"}}`,
+			llm.Unauthorized},
+		"no right": {403, `{"error":{"message":"not your project"}}`, llm.Unauthorized},
+		"Gemini's key": {400, `[{"error":{"code":400,"message":"API key not valid."}}]`,
+			llm.Unauthorized},
+		"no money": {402, `{"error":{"message":"Insufficient credits"}}`, llm.OutOfQuota},
+		"quota as 429": {429, `{"error":{"code":"insufficient_quota","message":"x"}}`,
+			llm.OutOfQuota},
+		"balance": {429, `{"error":{"message":"exceeded_current_quota_error"}}`,
+			llm.OutOfQuota},
+		"rate": {429, `{"error":{"message":"slow down"}}`, llm.RateLimited},
+		"rate in words": {429,
+			`{"error":{"message":"exceeded your current quota. Please retry in 7.5s."}}`,
+			llm.RateLimited},
+		"busy as 429": {429, `{"error":{"type":"engine_overloaded_error","message":"x"}}`,
+			llm.Overloaded},
+		"no model": {404, `{"error":{"message":"no such model","code":"model_not_found"}}`,
+			llm.BadRequest},
+		"bad request": {400, `{"error":{"message":"unknown field"}}`, llm.BadRequest},
+		"string":      {400, `{"error":"plain string"}`, llm.BadRequest},
+		"detail":      {422, `{"detail":[{"msg":"bad"}]}`, llm.BadRequest},
+		"too long": {400, `{"error":{"message":"x","code":"context_length_exceeded"}}`,
+			llm.ContextTooLong},
 		"too long, words": {400, `{"error":"This model's maximum context length is 8192 tokens"}`,
 			llm.ContextTooLong},
 		"too large": {413, `too large`, llm.ContextTooLong},
-		"filter":    {400, `{"error":{"code":"content_filter","message":"x"}}`, llm.ContentRefused},
-		"flagged":   {403, `{"error":{"message":"Input was flagged"}}`, llm.ContentRefused},
+		"filter": {400, `{"error":{"code":"content_filter","message":"x"}}`,
+			llm.ContentRefused},
+		"flagged": {403, `{"error":{"message":"Input was flagged"}}`, llm.ContentRefused},
 		"DeepSeek's filter": {400, `{"error":{"message":"Content Exists Risk"}}`,
 			llm.ContentRefused},
 		"timeout":         {408, ``, llm.TimedOut},
@@ -44,8 +54,10 @@ func TestStatus(t *testing.T) {
 		"server":          {500, `{"error":{"message":"oops"}}`, llm.Unavailable},
 		"HTML":            {502, `<html><body>502</body></html>`, llm.Unavailable},
 		"unavailable":     {503, `{"error":{"message":"x"}}`, llm.Overloaded},
-		"Anthropic busy":  {529, `{"type":"error","error":{"type":"overloaded_error","message":"x"}}`, llm.Overloaded},
-		"redirect":        {304, ``, llm.Unavailable},
+		"Anthropic busy": {529,
+			`{"type":"error","error":{"type":"overloaded_error","message":"x"}}`,
+			llm.Overloaded},
+		"redirect": {304, ``, llm.Unavailable},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -69,8 +81,10 @@ func TestErrorFrame(t *testing.T) {
 		"alone":           {[]string{overloaded}, llm.Overloaded},
 		"after text":      {[]string{content("x"), overloaded}, llm.Overloaded},
 		"after a comment": {[]string{": c", content("x"), ": c", overloaded}, llm.Overloaded},
-		"within a chunk": {[]string{content("x"), `data: {"id":"1","error":{"message":"x","code":502},` +
-			`"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`}, llm.Unavailable},
+		"within a chunk": {[]string{content("x"),
+			`data: {"id":"1","error":{"message":"x","code":502},` +
+				`"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`},
+			llm.Unavailable},
 		"finish only": {[]string{strings.Replace(stop, "stop", "error", 1)}, llm.Unavailable},
 		"string":      {[]string{`data: {"error":"rate limit reached"}`}, llm.RateLimited},
 		"bare":        {[]string{content("x"), `{"error":{"message":"timed out"}}`}, llm.TimedOut},
@@ -92,19 +106,51 @@ func TestErrorFrame(t *testing.T) {
 	}
 }
 
+// The faults of the fake server, as the client sees them.
+func TestFaults(t *testing.T) {
+	tests := map[string]struct {
+		fault openaitest.Fault
+		want  llm.Kind // empty if the answer arrives all the same
+	}{
+		"HTML":              {openaitest.HTML502(), llm.Unavailable},
+		"ends early":        {openaitest.Fault{EndAfter: 1}, llm.Unavailable},
+		"dropped":           {openaitest.Fault{DropAfter: 1}, llm.Unavailable},
+		"error frame":       {openaitest.Fault{ErrorAfter: 1}, llm.Overloaded},
+		"status":            {openaitest.Fault{Status: 529}, llm.Overloaded},
+		"keep-alives":       {openaitest.Fault{KeepAlives: 400}, ""},
+		"no [DONE]":         {openaitest.Fault{NoDone: true}, ""},
+		"error and comment": {openaitest.Fault{KeepAlives: 400, ErrorAfter: 1}, llm.Overloaded},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			srv, m := start(t, openaitest.Say("text"))
+			srv.Inject(1, tt.fault)
+			text, _, err := collect(t.Context(), m, ask("x"))
+			var e *llm.Error
+			switch {
+			case tt.want == "" && (err != nil || text != "text"):
+				t.Errorf("got %q, %v", text, err)
+			case tt.want != "" && (!errors.As(err, &e) || e.Kind != tt.want):
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
 func TestRetryAfter(t *testing.T) {
 	date := time.Date(2026, 2, 16, 12, 0, 0, 0, time.UTC)
 	tests := map[string]struct {
 		header http.Header
 		want   time.Duration
 	}{
-		"none":         {http.Header{}, 0},
-		"seconds":      {http.Header{"Retry-After": {"9"}}, 9 * time.Second},
-		"fraction":     {http.Header{"Retry-After": {"0.5"}}, 500 * time.Millisecond},
-		"milliseconds": {http.Header{"Retry-After-Ms": {"20"}, "Retry-After": {"9"}}, 20 * time.Millisecond},
-		"negative":     {http.Header{"Retry-After": {"-1"}}, 0},
-		"absurd":       {http.Header{"Retry-After": {"1e300"}}, 24 * time.Hour},
-		"no number":    {http.Header{"Retry-After": {"soon"}}, 0},
+		"none":     {http.Header{}, 0},
+		"seconds":  {http.Header{"Retry-After": {"9"}}, 9 * time.Second},
+		"fraction": {http.Header{"Retry-After": {"0.5"}}, 500 * time.Millisecond},
+		"milliseconds": {http.Header{"Retry-After-Ms": {"20"}, "Retry-After": {"9"}},
+			20 * time.Millisecond},
+		"negative":  {http.Header{"Retry-After": {"-1"}}, 0},
+		"absurd":    {http.Header{"Retry-After": {"1e300"}}, 24 * time.Hour},
+		"no number": {http.Header{"Retry-After": {"soon"}}, 0},
 		"date": {http.Header{"Date": {date.Format(http.TimeFormat)},
 			"Retry-After": {date.Add(time.Minute).Format(http.TimeFormat)}}, time.Minute},
 		"past": {http.Header{"Date": {date.Format(http.TimeFormat)},
@@ -148,7 +194,8 @@ func TestRetryAfterReachesTheError(t *testing.T) {
 
 func TestNoSecretsInErrors(t *testing.T) {
 	echo := raw(t, 401, "application/json", `{"error":{"message":"Incorrect API key: SECRET"}}`)
-	refused := New("test", "fake", &Options{BaseURL: "http://user:SECRET@127.0.0.1:1/v1", Key: "SECRET"})
+	refused := New("test", "fake",
+		&Options{BaseURL: "http://user:SECRET@127.0.0.1:1/v1", Key: "SECRET"})
 	mangled := New("test", "fake", &Options{BaseURL: "http://user:SECRET@host:port/v1"})
 	for name, m := range map[string]*Model{"echo": echo, "refused": refused, "mangled": mangled} {
 		_, _, err := collect(t.Context(), m, ask("x"))

@@ -121,11 +121,12 @@ func TestComplete(t *testing.T) {
 		keepAlives[i] = ": OPENROUTER PROCESSING"
 	}
 	tests := map[string][]string{
-		"normal":             {content("text"), stop, done},
-		"no done":            {content("text"), stop},
-		"no finish":          {content("text"), done},
-		"400 keep-alives":    append(keepAlives, content("text"), stop, done),
-		"between chunks":     append(append([]string{content("te")}, keepAlives...), content("xt"), stop),
+		"normal":          {content("text"), stop, done},
+		"no done":         {content("text"), stop},
+		"no finish":       {content("text"), done},
+		"400 keep-alives": append(keepAlives, content("text"), stop, done),
+		"between chunks": append(append([]string{content("te")}, keepAlives...),
+			content("xt"), stop),
 		"event and id lines": {"event: chunk\nid: 1\nretry: 5", content("text"), stop, done},
 		"no space":           {strings.Replace(content("text"), "data: ", "data:", 1), stop, done},
 		"CRLF":               {content("text") + "\r", stop + "\r", done + "\r"},
@@ -134,8 +135,8 @@ func TestComplete(t *testing.T) {
 			stop, done},
 		"list of parts": {`data: {"choices":[{"delta":{"content":[{"type":"text","text":"te"},` +
 			`{"type":"text","text":"xt"}]}}]}`, stop, done},
-		"other choice": {content("text"), `data: {"choices":[{"index":1,"delta":{"content":"no"}}]}`,
-			stop, done},
+		"other choice": {content("text"),
+			`data: {"choices":[{"index":1,"delta":{"content":"no"}}]}`, stop, done},
 		"refusal": {`data: {"choices":[{"delta":{"content":null,"refusal":"text"}}]}`, stop, done},
 	}
 	for name, lines := range tests {
@@ -172,7 +173,8 @@ func TestLastFrameWithoutNewline(t *testing.T) {
 
 func TestNotStreamed(t *testing.T) {
 	m := raw(t, 200, "application/json; charset=utf-8", `{
-		"choices": [{"message": {"role": "assistant", "content": "whole"}, "finish_reason": "length"}],
+		"choices": [{"message": {"role": "assistant", "content": "whole"},
+			"finish_reason": "length"}],
 		"usage": {"prompt_tokens": 3, "completion_tokens": 1}
 	}`)
 	text, resp, err := collect(t.Context(), m, ask("x"))
@@ -217,8 +219,9 @@ func TestReasoning(t *testing.T) {
 			content("yes")},
 		"both": {`data: {"choices":[{"delta":{"reasoning":"hm","reasoning_content":"hm"}}]}`,
 			content("yes")},
-		"tags":           {content("<think>hm</think>yes")},
-		"split tags":     {content("<th"), content("ink>h"), content("m</thi"), content("nk>\n\nyes")},
+		"tags": {content("<think>hm</think>yes")},
+		"split tags": {content("<th"), content("ink>h"), content("m</thi"),
+			content("nk>\n\nyes")},
 		"tag in prompt":  {content("h"), content("m\n"), content("</think>"), content("\nyes")},
 		"end held back":  {content("<think>hm</think>"), content("yes")},
 		"within a piece": {content("hm</think>y"), content("es")},
@@ -243,12 +246,14 @@ func TestUsage(t *testing.T) {
 		frame string
 		want  llm.Usage
 	}{
-		"OpenAI": {`{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":2,"total_tokens":12,
-			"prompt_tokens_details":{"cached_tokens":8}}}`, llm.Usage{Input: 10, Output: 2, Cached: 8}},
+		"OpenAI": {`{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":2,
+			"total_tokens":12,"prompt_tokens_details":{"cached_tokens":8}}}`,
+			llm.Usage{Input: 10, Output: 2, Cached: 8}},
 		"DeepSeek": {`{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":2,
 			"prompt_cache_hit_tokens":7}}`, llm.Usage{Input: 10, Output: 2, Cached: 7}},
 		"Moonshot": {`{"choices":[{"index":0,"delta":{},"usage":{"prompt_tokens":10,
-			"completion_tokens":2,"cached_tokens":6}}]}`, llm.Usage{Input: 10, Output: 2, Cached: 6}},
+			"completion_tokens":2,"cached_tokens":6}}]}`,
+			llm.Usage{Input: 10, Output: 2, Cached: 6}},
 		"Gemini": {`{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":2,
 			"total_tokens":30,"prompt_tokens_details":null}}`, llm.Usage{Input: 10, Output: 20}},
 	}

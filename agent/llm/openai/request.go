@@ -142,7 +142,8 @@ func orWithFields(v any, extra map[string]json.RawMessage) (any, error) {
 // ownNames are the fields that are never taken from extra ones, because the
 // types here have them.
 var ownNames = []string{
-	"model", "messages", "tools", "max_tokens", "max_completion_tokens", "stream", "stream_options",
+	"model", "messages", "tools", "max_tokens", "max_completion_tokens",
+	"stream", "stream_options",
 	"role", "content", "reasoning_content", "tool_calls", "tool_call_id",
 	"id", "type", "function", originKey,
 }

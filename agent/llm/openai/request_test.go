@@ -47,7 +47,8 @@ func TestBody(t *testing.T) {
 	}{
 		"plain": {"m", "http://h/v1", nil, nil,
 			fmt.Sprintf(messages, "", `,"sig":"S"`, "", `"max_tokens":100,`)},
-		"extra": {"m", "http://h/v1", map[string]json.RawMessage{"b": []byte(`[1]`), "a": []byte(`2`)}, nil,
+		"extra": {"m", "http://h/v1",
+			map[string]json.RawMessage{"b": []byte(`[1]`), "a": []byte(`2`)}, nil,
 			fmt.Sprintf(messages, "", `,"sig":"S"`, `,"a":2,"b":[1]`, `"max_tokens":100,`)},
 		"its own": {"m", "http://h/v1",
 			map[string]json.RawMessage{"a": []byte(`2`), originKey: []byte(`"h"`)}, nil,
@@ -56,7 +57,8 @@ func TestBody(t *testing.T) {
 			map[string]json.RawMessage{"a": []byte(`2`), originKey: []byte(`"g"`)}, nil,
 			fmt.Sprintf(messages, "", "", "", `"max_tokens":100,`)},
 		"reasoning back": {"kimi-k2", "http://h/v1", nil, nil,
-			fmt.Sprintf(messages, `"reasoning_content":"why not",`, `,"sig":"S"`, "", `"max_tokens":100,`)},
+			fmt.Sprintf(messages, `"reasoning_content":"why not",`, `,"sig":"S"`, "",
+				`"max_tokens":100,`)},
 		"official": {"gpt-4o", "", nil, nil,
 			fmt.Sprintf(messages, "", `,"sig":"S"`, "", `"max_completion_tokens":100,`)},
 		"reasoning model": {"openai/gpt-5", "http://h/v1", nil, nil,
@@ -93,7 +95,8 @@ func TestReasoningPlaceholder(t *testing.T) {
 
 // Models for which go-openai has rules of its own reach the provider all the same.
 func TestNoClientSideRules(t *testing.T) {
-	for _, id := range []string{"gpt-5", "o3-mini", "gpt-6-sol", "gpt-6-astra", "text-davinci-003"} {
+	ids := []string{"gpt-5", "o3-mini", "gpt-6-sol", "gpt-6-astra", "text-davinci-003"}
+	for _, id := range ids {
 		srv, _ := start(t, nil)
 		m := newModel(t, srv, id, Options{MaxTokensField: MaxTokens})
 		if _, _, err := collect(t.Context(), m, conversation(nil)); err != nil {
@@ -107,13 +110,14 @@ func TestNoClientSideRules(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	call := `data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1","type":"function",` +
 		`"function":{"name":"time","arguments":""},"extra_content":{"google":{"sig":"S"}}}]}}]}`
+	detail := `data: {"choices":[{"delta":{"reasoning_details":` +
+		`[{"type":"t","index":0,"text":"TEXT"}]}}]}`
 	srv, m := start(t, func(r openaitest.Request) openaitest.Reply {
 		if len(r.Messages) > 2 {
 			return openaitest.Reply{Text: []string{"noon"}}
 		}
 		return openaitest.Reply{Frames: []string{
-			`data: {"choices":[{"delta":{"reasoning_details":[{"type":"t","index":0,"text":"a"}]}}]}`,
-			`data: {"choices":[{"delta":{"reasoning_details":[{"type":"t","index":0,"text":"b"}]}}]}`,
+			strings.Replace(detail, "TEXT", "a", 1), strings.Replace(detail, "TEXT", "b", 1),
 			call, strings.Replace(stop, "stop", "tool_calls", 1), done,
 		}}
 	})
@@ -167,7 +171,8 @@ func TestToolCalls(t *testing.T) {
 			`[{"index":0,"id":"b","function":{"name":"f","arguments":"{}"}}]`,
 		}, []string{"a f {}", "b f {}"}},
 		"whole, no ids": {[]string{
-			`[{"function":{"name":"f","arguments":"{}"}},{"function":{"name":"f","arguments":"{}"}}]`,
+			`[{"function":{"name":"f","arguments":"{}"}},` +
+				`{"function":{"name":"f","arguments":"{}"}}]`,
 			`[{"id":"","function":{"name":"g","arguments":"{}"}}]`,
 		}, []string{" f {}", " f {}", " g {}"}},
 		"same id": {[]string{

@@ -14,35 +14,49 @@ func TestStrict(t *testing.T) {
 		call = `{"role":"assistant","content":"","tool_calls":[{"id":"a","type":"function",` +
 			`"function":{"name":"f","arguments":""}}]}`
 		result = `{"role":"tool","content":"","tool_call_id":"a"}`
+		schema = `{"type":"object","properties":{}}`
 	)
+	messages := func(all ...string) string {
+		return head + `"messages":[` + strings.Join(all, ",") + `]}`
+	}
+	tool := func(function string) string {
+		return head + `"messages":[` + user + `],"tools":[{"type":"function","function":` +
+			function + `}]}`
+	}
 	tests := map[string]struct {
 		body string
 		ok   bool
 	}{
-		"good":             {head + `"messages":[` + user + `]}`, true},
-		"good tool use":    {head + `"messages":[` + user + `,` + call + `,` + result + `]}`, true},
-		"no JSON":          {`{`, false},
-		"no model":         {strings.Replace(head, `"m"`, `""`, 1) + `"messages":[` + user + `]}`, false},
-		"no messages":      {head + `"messages":[]}`, false},
-		"unknown role":     {head + `"messages":[{"role":"robot","content":"x"}]}`, false},
-		"no content":       {head + `"messages":[{"role":"user"}]}`, false},
-		"begins with us":   {head + `"messages":[{"role":"assistant","content":"x"}]}`, false},
-		"result alone":     {head + `"messages":[` + user + `,` + result + `]}`, false},
-		"call alone":       {head + `"messages":[` + user + `,` + call + `]}`, false},
-		"call then user":   {head + `"messages":[` + user + `,` + call + `,` + user + `]}`, false},
-		"result twice":     {head + `"messages":[` + user + `,` + call + `,` + result + `,` + result + `]}`, false},
-		"duplicate id":     {head + `"messages":[` + strings.Join([]string{user, call, result, call, result}, ",") + `]}`, false},
-		"no arguments":     {head + `"messages":[` + user + `,` + strings.Replace(call, `,"arguments":""`, "", 1) + `,` + result + `]}`, false},
-		"no schema":        {head + `"messages":[` + user + `],"tools":[{"type":"function","function":{"name":"f"}}]}`, false},
-		"schema of string": {head + `"messages":[` + user + `],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"string"}}}]}`, false},
-		"bad tool name":    {head + `"messages":[` + user + `],"tools":[{"type":"function","function":{"name":"f g","parameters":{"type":"object","properties":{}}}}]}`, false},
-		"both limits":      {head + `"max_tokens":1,"max_completion_tokens":1,"messages":[` + user + `]}`, false},
+		"good":           {messages(user), true},
+		"good tool use":  {messages(user, call, result), true},
+		"no JSON":        {`{`, false},
+		"no model":       {strings.Replace(messages(user), `"m"`, `""`, 1), false},
+		"no messages":    {messages(), false},
+		"unknown role":   {messages(`{"role":"robot","content":"x"}`), false},
+		"no content":     {messages(`{"role":"user"}`), false},
+		"begins with us": {messages(`{"role":"assistant","content":"x"}`), false},
+		"result alone":   {messages(user, result), false},
+		"call alone":     {messages(user, call), false},
+		"call then user": {messages(user, call, user), false},
+		"result twice":   {messages(user, call, result, result), false},
+		"duplicate id":   {messages(user, call, result, call, result), false},
+		"no arguments": {
+			messages(user, strings.Replace(call, `,"arguments":""`, "", 1), result), false},
+		"both limits": {strings.Replace(messages(user), `"messages"`,
+			`"max_tokens":1,"max_completion_tokens":1,"messages"`, 1), false},
+
+		"good tool":        {tool(`{"name":"f","parameters":` + schema + `}`), true},
+		"bad tool name":    {tool(`{"name":"f g","parameters":` + schema + `}`), false},
+		"no schema":        {tool(`{"name":"f"}`), false},
+		"schema of string": {tool(`{"name":"f","parameters":{"type":"string"}}`), false},
+		"no properties":    {tool(`{"name":"f","parameters":{"type":"object"}}`), false},
 	}
 	srv := Start(nil)
 	defer srv.Close()
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			resp, err := http.Post(srv.URL+"/chat/completions", "application/json", strings.NewReader(tt.body))
+			body := strings.NewReader(tt.body)
+			resp, err := http.Post(srv.URL+"/chat/completions", "application/json", body)
 			if err != nil {
 				t.Fatal(err)
 			}
