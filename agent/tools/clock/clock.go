@@ -15,7 +15,7 @@ const description = `Tells the current date and time, with weekday. Use it when 
 	`matters or for another time zone. Messages already carry the time at which they were sent.`
 
 type timeArgs struct {
-	Zone string `json:"zone,omitempty" jsonschema:"IANA time zone such as Europe/Berlin; by default the user's"`
+	Zone string `json:"zone,omitempty" jsonschema:"such as Europe/Berlin; by default the user's"`
 }
 
 // New returns the tool. It takes the time from now and shows it in zone unless

@@ -148,7 +148,7 @@ func TestReadOn(t *testing.T) {
 			f := newFixture(t)
 			const total = 4_500
 			f.write(t, "file", strings.Repeat(line+"\n", total))
-			next := 1
+			next, lines := 1, 0
 			for pages := 1; ; pages++ {
 				got, err := f.call(t, "read_file", "path", "file", "offset", next)
 				if err != nil {
@@ -160,9 +160,10 @@ func TestReadOn(t *testing.T) {
 				if !strings.HasPrefix(got, fmt.Sprintf("%6d\t%s", next, line)) {
 					t.Fatalf("page at %d begins with %q", next, got[:20])
 				}
+				lines += strings.Count(got, line+"\n")
 				if strings.HasSuffix(got, "(end of the file at line 4500)") {
-					if pages < 3 {
-						t.Errorf("%d pages, want at least 3", pages)
+					if pages < 3 || lines != total {
+						t.Errorf("%d lines on %d pages, want %d on 3 or more", lines, pages, total)
 					}
 					return
 				}
@@ -181,6 +182,7 @@ func TestReadRefused(t *testing.T) {
 	f.write(t, "dir/a.txt", "a")
 	f.write(t, "image.png", "\x89PNG\r\n\x1a\n\x00\x00")
 	f.write(t, "latin1", "caf\xe9 au lait")
+	f.write(t, "nul", "a\x00b")
 	outside := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(outside, []byte("hunter2"), 0o600); err != nil {
 		t.Fatal(err)
@@ -204,6 +206,7 @@ func TestReadRefused(t *testing.T) {
 		{"dir", []string{"is a directory", "list_dir"}},
 		{"image.png", []string{"image/png", "not UTF-8 text", "10 bytes"}},
 		{"latin1", []string{"not UTF-8 text"}},
+		{"nul", []string{"not UTF-8 text"}},
 		{outside, []string{"outside the workspace", f.dir}},
 		{rel, []string{"outside the workspace"}},
 		{"dir/../../x", []string{"outside the workspace"}},
@@ -222,7 +225,8 @@ func TestReadRefused(t *testing.T) {
 			t.Errorf("read_file %q gives away the file outside", tt.path)
 		}
 	}
-	if got, err := f.call(t, "read_file", "path", "inside"); err != nil || !strings.Contains(got, "a") {
+	got, err := f.call(t, "read_file", "path", "inside")
+	if err != nil || !strings.HasPrefix(got, "     1\ta\n") {
 		t.Errorf("a link within the workspace = %q, %v", got, err)
 	}
 	_, err = f.call(t, "list_dir", "path", "parent")

@@ -25,7 +25,7 @@ const listDescription = `Lists a directory of the workspace by name: directories
 	`path is not certain.`
 
 type listArgs struct {
-	Path string `json:"path,omitempty" jsonschema:"path within the workspace; by default the workspace itself"`
+	Path string `json:"path,omitempty" jsonschema:"path within the workspace; by default all of it"`
 }
 
 func (w *workspace) listDir(ctx context.Context, _ tool.Call, a listArgs) (tool.Result, error) {

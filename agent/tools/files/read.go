@@ -32,7 +32,7 @@ const readDescription = `Reads a text file of the workspace and gives its lines 
 type readArgs struct {
 	Path   string `json:"path" jsonschema:"path of the file, relative to the workspace"`
 	Offset int    `json:"offset,omitempty" jsonschema:"first line to read, from 1; by default 1"`
-	Limit  int    `json:"limit,omitempty" jsonschema:"most lines to read; by default and at most 2000"`
+	Limit  int    `json:"limit,omitempty" jsonschema:"lines to read; by default and at most 2000"`
 }
 
 func (w *workspace) readFile(ctx context.Context, _ tool.Call, a readArgs) (tool.Result, error) {

@@ -33,6 +33,11 @@ func TestSecretStaysSecret(t *testing.T) {
 			t.Errorf("%q shows in:\n%s", leak, buf.String())
 		}
 	}
+	for _, want := range []string{"msg=text key=redacted ", `"msg":"json","key":"redacted"`} {
+		if !strings.Contains(buf.String(), want) {
+			t.Errorf("want %s in:\n%s", want, buf.String())
+		}
+	}
 	if s.Reveal() != secret {
 		t.Errorf("Reveal = %q, want %q", s.Reveal(), secret)
 	}

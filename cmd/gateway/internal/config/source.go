@@ -147,13 +147,13 @@ func lines(doc []byte) map[string]int {
 // for a service called "gateway".
 func (l *loader) readEnvironment(known source) source {
 	transform := func(name, text string) (string, any) {
-		if name == homeVariable {
-			name = "GATEWAY_GATEWAY__HOME"
-		} else if !strings.Contains(name, "__") {
+		rest := strings.TrimPrefix(name, variablePrefix)
+		if name == homeVariable && text != "" {
+			rest = "GATEWAY__HOME"
+		} else if !strings.Contains(rest, "__") {
 			return "", nil
 		}
-		path := strings.Split(strings.TrimPrefix(name, variablePrefix), "__")
-		return l.checkVariable(name, path, text, known)
+		return l.checkVariable(name, strings.Split(rest, "__"), text, known)
 	}
 	environ := func() []string {
 		var list []string
