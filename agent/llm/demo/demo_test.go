@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -166,6 +167,42 @@ func TestBreak(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 	})
+}
+
+// The body ends with the request's context, and closing it waits for the handler.
+func TestTransport(t *testing.T) {
+	returned := false
+	transport := memoryTransport{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+		<-r.Context().Done()
+		time.Sleep(time.Second) // takes its time
+		returned = true
+	})}
+	for name, canceled := range map[string]bool{"canceled": true, "closed": false} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://demo.invalid",
+				strings.NewReader(""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			returned = false
+			resp, err := transport.RoundTrip(req)
+			if err != nil || resp.StatusCode != http.StatusTeapot {
+				t.Fatalf("%s: got %+v, %v", name, resp, err)
+			}
+			if canceled {
+				cancel()
+				if _, err := io.ReadAll(resp.Body); err != context.Canceled {
+					t.Errorf("%s: got %v", name, err)
+				}
+			}
+			if err := resp.Body.Close(); err != nil || !returned {
+				t.Errorf("%s: got %v, handler returned: %v", name, err, returned)
+			}
+		})
+	}
 }
 
 func TestBadRequest(t *testing.T) {

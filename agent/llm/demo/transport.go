@@ -11,24 +11,19 @@ import (
 // same process. The body of a response streams through a pipe.
 type memoryTransport struct{ handler http.Handler }
 
-// RoundTrip implements [http.RoundTripper]. The handler ends with the request's
-// context or with the body of the response, whose Close waits for it.
+// RoundTrip implements [http.RoundTripper]. The handler must return when its context
+// ends: with that of the request, or when the body of the response is closed, which waits for it.
 func (t memoryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	reader, writer := io.Pipe()
-	// The pipe tells the reader why it ends; closing it reports no error.
-	stop := context.AfterFunc(ctx, func() { _ = writer.CloseWithError(context.Cause(ctx)) })
 	w := &pipeWriter{pipe: writer, header: make(http.Header), begun: make(chan struct{})}
-	b := &pipeBody{PipeReader: reader, ended: make(chan struct{}), end: func() {
-		cancel()
-		stop()
-	}}
+	b := &pipeBody{PipeReader: reader, ended: make(chan struct{}), end: cancel}
 	go func() { // Close waits for it
 		defer close(b.ended)
 		t.handler.ServeHTTP(w, req.WithContext(ctx))
 		w.WriteHeader(http.StatusOK)
 		// Neither the end of the pipe nor that of a body in memory reports an error.
-		_ = writer.Close()
+		_ = writer.CloseWithError(context.Cause(ctx)) // nil is the proper end
 		_ = req.Body.Close()
 	}()
 	select {

@@ -391,6 +391,9 @@ type silentBody struct {
 }
 
 func (b *silentBody) Read(p []byte) (int, error) {
+	if err := b.err(); err != nil {
+		return 0, err
+	}
 	if b.rest.Len() > 0 {
 		return b.rest.Read(p[:1]) // as slow as it gets
 	}
