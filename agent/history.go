@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -16,8 +17,14 @@ const bytesPerToken = 3
 // historySize is how many bytes of history fit into a prompt: what the window leaves beside the
 // answer, the system prompt and the tools.
 func (d *Dispatcher) historySize() int {
-	const reserved = 4096 // tokens
-	return max(d.opts.ContextWindow-d.opts.MaxOutput-reserved, 1024) * bytesPerToken
+	const reserved = 4096 // tokens, of the system prompt and the tools
+	return max(d.contextBudget()-reserved, 1024) * bytesPerToken
+}
+
+// contextBudget is how many tokens a prompt may have, so that there is room for the answer.
+func (d *Dispatcher) contextBudget() int {
+	const answer = 8192 // tokens, where only the provider knows
+	return d.opts.ContextWindow - cmp.Or(d.opts.MaxOutput, min(answer, d.opts.ContextWindow/4))
 }
 
 // restore reads the transcript and builds the system prompt.

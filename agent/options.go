@@ -87,7 +87,7 @@ type Options struct {
 	QueueMode     Mode           // default Steer
 	Waiting       int            // messages that may wait in a session; default 20
 	ContextWindow int            // of the model, in tokens; default 65,536
-	MaxOutput     int            // of an answer, in tokens; default 8,192
+	MaxOutput     int            // of an answer, in tokens; default the provider's
 
 	// Debounce is how long an account waits for more of a message; default not at all.
 	Debounce func(account string) time.Duration
@@ -114,7 +114,6 @@ func (o *Options) setDefaults() {
 	o.QueueMode = cmp.Or(o.QueueMode, Steer)
 	o.Waiting = cmp.Or(o.Waiting, 20)
 	o.ContextWindow = cmp.Or(o.ContextWindow, 65536)
-	o.MaxOutput = cmp.Or(o.MaxOutput, 8192)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Debounce == nil {
 		o.Debounce = func(string) time.Duration { return 0 }

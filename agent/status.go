@@ -26,7 +26,7 @@ func (d *Dispatcher) status(c *call) (string, error) {
 	if info.Cost > 0 {
 		line("Cost", "$%.4f", info.Cost)
 	}
-	line("Context", "%d of %d tokens", info.Context, d.opts.ContextWindow-d.opts.MaxOutput)
+	line("Context", "%d of %d tokens", info.Context, d.contextBudget())
 	line("Queue", "%s, %d waiting", mode, len(c.waiting))
 	line("Load", "%s busy, %d of %d model calls", count(busy, "conversation"),
 		len(d.slots), cap(d.slots))

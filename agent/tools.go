@@ -13,6 +13,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/tool"
 	"gateway/store"
+	"gateway/store/fault"
 )
 
 // useTools runs the tool calls of m. Before the first of them m is in the transcript, and each
@@ -23,6 +24,7 @@ func (t *turn) useTools(ctx context.Context, m llm.Message) error {
 	if err := t.write(ctx, m); err != nil {
 		return err
 	}
+	fault.Point("intended")
 	if err := t.runCalls(ctx, m.ToolCalls); err != nil {
 		return err
 	}
@@ -58,10 +60,12 @@ func (t *turn) write(ctx context.Context, messages ...llm.Message) error {
 	err := t.d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		return t.append(tx, &t.Turn, nil, messages)
 	})
-	if err == nil {
-		t.history = append(t.history, messages...)
+	if err != nil {
+		return err
 	}
-	return err
+	fault.Point("stepped")
+	t.history = append(t.history, messages...)
+	return nil
 }
 
 // runCalls runs calls and writes their results: side by side if all are pure, else in their order.

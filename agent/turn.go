@@ -12,6 +12,7 @@ import (
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/fault"
 )
 
 // A turn is the work on one answer, in memory. What matters of it is in its transcript.
@@ -148,6 +149,7 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 	if err != nil {
 		return false, err
 	}
+	fault.Point("finished")
 	d.logger(&t.Turn).InfoContext(ctx, "answer ready", "took", now.Sub(t.began),
 		"rounds", t.rounds, "input", t.bill.Usage.Input, "output", t.bill.Usage.Output)
 	t.showEnd(false)

@@ -10,6 +10,7 @@ import (
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/fault"
 )
 
 // A worker runs the turns of one session, one after another, while there is something to answer.
@@ -174,10 +175,26 @@ func (t *turn) guarded(ctx context.Context, batch []bus.Received) (err error) {
 		if p := recover(); p != nil {
 			t.d.logger(&t.Turn).ErrorContext(ctx, "turn panicked", "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()), "panics", t.d.panics.Add(1))
-			err = t.fail(ctx, sayPanic)
+			err = t.panicked(ctx, batch)
 		}
 	}()
 	return t.run(ctx, batch)
+}
+
+// panicked tells the chat that t has failed, also if it had not even begun.
+func (t *turn) panicked(ctx context.Context, batch []bus.Received) error {
+	if t.ID != 0 {
+		return t.fail(ctx, sayPanic)
+	}
+	defer t.w.taken()
+	return t.d.tx(ctx, func(tx *store.Tx) error {
+		for _, r := range batch {
+			if _, err := t.d.Inbox.Answer(tx, r.Seq); err != nil {
+				return err
+			}
+		}
+		return t.d.Outbox.Put(tx, t.outbound(sayPanic), t.d.opts.Now())
+	})
 }
 
 // errGone reports that a message was dropped before its turn began.
@@ -209,6 +226,7 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 	if err != nil {
 		return err
 	}
+	fault.Point("begun")
 	t.history = append(t.history, messages...)
 	return nil
 }

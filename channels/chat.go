@@ -9,6 +9,7 @@ import (
 	"gateway/bus"
 	"gateway/channels/markup"
 	"gateway/store"
+	"gateway/store/fault"
 )
 
 // A chat is the worker of one conversation: it delivers what is queued in order, and
@@ -146,6 +147,7 @@ func (c *chat) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 		if ok, wait := c.save(ctx, d); !ok {
 			return wait
 		}
+		fault.Point("sending")
 		var err error
 		start := c.r.now()
 		if editing {
@@ -159,11 +161,13 @@ func (c *chat) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 			}
 			return 0
 		}
+		fault.Point("sent")
 		d.IDs = append(d.IDs, id)
 		d.Attempts, d.Error = 0, ""
 		if last {
 			d.State = bus.Sent
 			_, wait := c.save(ctx, d)
+			fault.Point("delivered")
 			c.r.stats.Sent.Add(1)
 			c.r.log.InfoContext(ctx, "message sent", "to", c.to.String(), "id", id,
 				"took", c.r.now().Sub(start))

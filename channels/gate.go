@@ -12,6 +12,7 @@ import (
 
 	"gateway/bus"
 	"gateway/store"
+	"gateway/store/fault"
 )
 
 // An Access says who may write to an account in direct chats.
@@ -113,6 +114,7 @@ func (in *intake) Publish(ctx context.Context, b Batch) error {
 	if err != nil {
 		return err
 	}
+	fault.Point("accepted")
 	if len(admitted) > 0 {
 		g.inbox.Wake()
 	}

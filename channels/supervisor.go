@@ -39,6 +39,9 @@ func NewSupervisor(
 		log: log.With("account", name), state: "not started"}
 }
 
+// Name returns the account's name.
+func (s *Supervisor) Name() string { return s.name }
+
 // State says in a few words how the channel is, and since when.
 func (s *Supervisor) State() (state string, since time.Time) {
 	s.mu.Lock()

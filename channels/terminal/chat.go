@@ -21,7 +21,7 @@ func newLines(conn net.Conn) *bufio.Scanner {
 // ErrLost reports that the gateway ended the connection.
 var ErrLost = errors.New("the gateway has stopped")
 
-// pause is how long an answer must rest before the prompt comes back, and farewell how long
+// pause is how long an answer must rest before its line is ended, and farewell how long
 // it must after the end of the input.
 const (
 	pause    = 300 * time.Millisecond
@@ -36,45 +36,57 @@ func Chat(ctx context.Context, conn net.Conn, s *Screen) error {
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	frames, lines := make(chan frame), make(chan string)
-	go readFrames(ctx, conn, frames) // ends with conn
-	go readInput(ctx, s, lines)      // ends with the input, which may outlive us
-	c := &conversation{conn: conn, screen: s, own: make(map[string]bool)}
+	said, lost := make(chan frame), make(chan error, 1)
+	go readFrames(ctx, conn, frames)                     // ends with conn
+	go func() { lost <- writeFrames(ctx, conn, said) }() // ends with ctx
+	go readInput(ctx, s, lines)                          // ends with the input, which may outlive us
+	c := &conversation{screen: s, own: make(map[string]bool)}
 	defer s.endLine()
 	quiet := time.NewTimer(time.Hour)
 	defer quiet.Stop()
 	for {
+		out, first := c.outgoing(said)
+		next := lines
+		if !s.typed && c.busy { // a script's lines are answered one after another
+			next = nil
+		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-lost:
+			return ErrLost
+		case out <- first:
+			c.queue = c.queue[1:]
 		case f, ok := <-frames:
 			if !ok {
 				return ErrLost
 			}
-			c.show(f)
+			if err := c.show(f); err != nil {
+				return fmt.Errorf("terminal: %w", err)
+			}
 			quiet.Reset(c.rest())
-		case line, ok := <-lines:
+		case line, ok := <-next:
 			if !ok {
-				if s.typed || !c.waits() {
+				if s.typed || !c.busy {
 					return nil
 				}
 				c.leaving, lines = true, nil
 				break
 			}
-			if err := c.say(line); err != nil {
-				return ErrLost
-			}
+			c.say(line)
 		case <-s.interrupts:
 			if !c.waits() {
 				return nil
 			}
-			if err := c.say("/stop"); err != nil {
-				return ErrLost
-			}
+			c.say("/stop")
 		case <-quiet.C:
-			if c.leaving && !c.waits() {
+			if c.waits() {
+				break
+			}
+			if c.busy = false; c.leaving {
 				return nil
 			}
-			s.prompt()
+			s.endLine()
 		}
 	}
 }
@@ -91,6 +103,19 @@ func readFrames(ctx context.Context, conn net.Conn, frames chan<- frame) {
 		case frames <- f:
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+func writeFrames(ctx context.Context, conn net.Conn, frames <-chan frame) error {
+	for {
+		select {
+		case f := <-frames:
+			if err := write(conn, f); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }
@@ -114,10 +139,11 @@ func readInput(ctx context.Context, s *Screen, lines chan<- string) {
 
 // A conversation is what one screen knows of it.
 type conversation struct {
-	conn    net.Conn
 	screen  *Screen
+	queue   []frame         // to be written
 	own     map[string]bool // messages said that are not known to be taken
 	asked   bool            // something was said since the last answer
+	busy    bool            // the last answer may go on
 	leaving bool            // the input has ended
 
 	id, text string // the message that is shown, and as much of it as is
@@ -134,20 +160,27 @@ func (c *conversation) rest() time.Duration {
 	return pause
 }
 
-func (c *conversation) say(line string) error {
+// outgoing returns said and what to write there, or nil if there is nothing to write.
+func (c *conversation) outgoing(said chan<- frame) (chan<- frame, frame) {
+	if len(c.queue) == 0 {
+		return nil, frame{}
+	}
+	return said, c.queue[0]
+}
+
+func (c *conversation) say(line string) {
 	id := rand.Text()
-	c.own[id], c.asked = true, true
-	c.screen.hidePrompt()
+	c.own[id], c.asked, c.busy = true, true, true
 	c.id, c.text = "", ""
-	return write(c.conn, frame{ID: id, Text: line})
+	c.queue = append(c.queue, frame{ID: id, Text: line})
 }
 
 // show prints what f adds to what is there. Of a text that became another one, the part
 // that differs is printed on a new line.
-func (c *conversation) show(f frame) {
+func (c *conversation) show(f frame) error {
 	if f.Taken {
 		delete(c.own, f.ID)
-		return
+		return nil
 	}
 	c.asked = false
 	if f.ID != c.id {
@@ -164,6 +197,6 @@ func (c *conversation) show(f frame) {
 	for n > 0 && n < len(f.Text) && f.Text[n]&0xC0 == 0x80 { // not within a rune
 		n--
 	}
-	fmt.Fprint(c.screen, f.Text[n:])
 	c.text = f.Text
+	return c.screen.print(f.Text[n:])
 }

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"io"
 	"os"
+	"strings"
 	"sync"
 
+	"github.com/rivo/uniseg"
 	"golang.org/x/term"
 )
 
@@ -15,13 +17,14 @@ type Screen struct {
 	typed      bool          // by a person at a terminal, not read from a pipe
 	interrupts chan struct{} // Ctrl-C was typed
 	restore    func()
+	size       func() (width, height int, err error) // nil if not typed
 
 	term  *term.Terminal // nil if not typed
 	lines *bufio.Reader  // nil if typed
 	out   io.Writer
 
 	mu      sync.Mutex
-	midLine bool // the cursor is not at the beginning of a line
+	partial string // of a line that has no end yet; on the screen only if it is not typed into
 }
 
 // IsTerminal reports whether a person sits at both ends.
@@ -48,9 +51,7 @@ func NewScreen(in, out *os.File) (*Screen, error) {
 		io.Reader
 		io.Writer
 	}{&interruptReader{in, s.interrupts}, out}, promptText)
-	if width, height, err := term.GetSize(int(out.Fd())); err == nil {
-		_ = s.term.SetSize(width, height) // the size is a hint
-	}
+	s.size = func() (int, int, error) { return term.GetSize(int(out.Fd())) }
 	s.out = s.term
 	return s, nil
 }
@@ -58,40 +59,80 @@ func NewScreen(in, out *os.File) (*Screen, error) {
 // Close gives the terminal back as it was.
 func (s *Screen) Close() { s.restore() }
 
-// Write implements [io.Writer].
+// Write implements [io.Writer]. What is written ends with a newline, so that the prompt
+// stays on a line of its own.
 func (s *Screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(p) > 0 {
-		s.midLine = p[len(p)-1] != '\n'
-	}
 	return s.out.Write(p)
 }
 
-// endLine ends a line that was begun.
+// print shows text that goes on what was printed before. Where a person types, it appears
+// row by row, above the prompt.
+func (s *Screen) print(text string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.typed {
+		s.partial = text
+		_, err := io.WriteString(s.out, text)
+		return err
+	}
+	s.partial += text
+	width, height, err := s.size()
+	if err != nil || width < 20 {
+		width, height = 80, 24
+	}
+	if err := s.term.SetSize(width, height); err != nil {
+		return err
+	}
+	for {
+		row, rest, ok := cutRow(s.partial, width)
+		if !ok {
+			return nil
+		}
+		s.partial = rest
+		if _, err := io.WriteString(s.out, row+"\n"); err != nil {
+			return err
+		}
+	}
+}
+
+// cutRow cuts the first row off text: up to a newline, or the words that fit into width columns. ok is false
+// while the row may still grow.
+func cutRow(text string, width int) (row, rest string, ok bool) {
+	line, rest, ok := strings.Cut(text, "\n")
+	columns, space := 0, 0
+	for pos, state := 0, -1; pos < len(line); {
+		var cluster string
+		var w int
+		cluster, _, w, state = uniseg.FirstGraphemeClusterInString(line[pos:], state)
+		if columns += w; columns > width && pos > 0 {
+			if space > 0 {
+				return text[:space-1], text[space:], true
+			}
+			return text[:pos], text[pos:], true
+		}
+		pos += len(cluster)
+		if cluster == " " {
+			space = pos
+		}
+	}
+	return line, rest, ok
+}
+
+// endLine shows what is printed so far and ends its line.
 func (s *Screen) endLine() {
 	s.mu.Lock()
-	midLine := s.midLine
-	s.mu.Unlock()
-	if midLine {
-		_, _ = s.Write([]byte("\n")) // a screen that is gone shows itself at the next read
+	defer s.mu.Unlock()
+	line := s.partial
+	s.partial = ""
+	if line == "" || !s.typed && strings.HasSuffix(line, "\n") {
+		return
 	}
-}
-
-// hidePrompt keeps the prompt out of an answer.
-func (s *Screen) hidePrompt() {
-	if s.term != nil {
-		s.term.SetPrompt("")
+	if !s.typed {
+		line = ""
 	}
-}
-
-// prompt asks for the next line, below the answer.
-func (s *Screen) prompt() {
-	s.endLine()
-	if s.term != nil {
-		s.term.SetPrompt(promptText)
-		_, _ = s.term.Write([]byte("\r")) // draws the prompt
-	}
+	_, _ = io.WriteString(s.out, line+"\n") // a screen that is gone shows itself at the next read
 }
 
 func (s *Screen) readLine() (string, error) {

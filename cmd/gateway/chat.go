@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"gateway/channels/terminal"
+	"gateway/cmd/gateway/internal/config"
+)
+
+func chatCommand(load loader) *cobra.Command {
+	return &cobra.Command{
+		Use:   "chat",
+		Short: "Talk to the agent here: to the running gateway, or to one started for it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			conn, err := dial(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			if conn == nil {
+				return serve(cmd.Context(), cfg, true)
+			}
+			screen, err := terminal.NewScreen(os.Stdin, os.Stdout)
+			if err != nil {
+				return errors.Join(fmt.Errorf("terminal: %w", err), conn.Close())
+			}
+			defer screen.Close()
+			return terminal.Chat(cmd.Context(), conn, screen)
+		},
+	}
+}
+
+// dial connects to the running gateway. It returns nil if there is none.
+func dial(ctx context.Context, cfg *config.Config) (net.Conn, error) {
+	path := socketPath(cfg.Gateway.Home)
+	if path == "" {
+		return nil, nil
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &homeError{cfg.Gateway.Home, err}
+	}
+	return conn, nil
+}
+
+// greeting is the first thing that a person at the terminal sees.
+const greeting = "Talk to %s. /help shows the commands; Ctrl-C stops an answer, and leaves when " +
+	"there is none.\n"
+
+// chat lets the person at the screen talk to this gateway.
+func (g *gateway) chat(ctx context.Context, screen *terminal.Screen) error {
+	if g.terminal == nil {
+		return usageError{errors.New("the terminal is disabled in the configuration: " +
+			"set channels.terminal.enabled = true to chat here")}
+	}
+	conn, err := g.terminal.Dial(ctx)
+	if err != nil {
+		return nil // the gateway is being stopped
+	}
+	fmt.Fprintf(screen, greeting, g.name)
+	return terminal.Chat(ctx, conn, screen)
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"gateway/channels/terminal"
+	"gateway/cmd/gateway/internal/config"
+)
+
+// newCommand returns the command line of the gateway.
+func newCommand() *cobra.Command {
+	var file string
+	load := func() (*config.Config, error) {
+		cfg, err := config.Load(file, os.Environ())
+		if err != nil {
+			return nil, usageError{err}
+		}
+		return cfg, nil
+	}
+	root := &cobra.Command{
+		Use:   "gateway",
+		Short: "Talk to an AI agent on Telegram and in the terminal",
+		Long: "gateway connects chat channels to an AI agent. Without a command it runs until it is " +
+			"stopped;\non a terminal it also begins a chat there.",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), cfg, terminal.IsTerminal(os.Stdin, os.Stdout))
+		},
+	}
+	root.PersistentFlags().StringVarP(&file, "config", "c", "",
+		"configuration file (default config.toml in the gateway's home)")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(
+		chatCommand(load), outboxCommand(load), sessionsCommand(load), peopleCommand(load),
+		configCommand(load), versionCommand(),
+	)
+	return root
+}
+
+// A loader reads the configuration that the command line names.
+type loader func() (*config.Config, error)
+
+func configCommand(load loader) *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration"}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "check",
+		Short: "Say whether the configuration is right, without starting anything",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := load(); err != nil {
+				return err
+			}
+			cmd.Println("The configuration is right.")
+			return nil
+		},
+	})
+	return cmd
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run:   func(cmd *cobra.Command, _ []string) { cmd.Println("gateway", buildVersion()) },
+	}
+}

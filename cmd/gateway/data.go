@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/store"
+)
+
+// withData calls fn with the gateway's data, which a running gateway may use at the same time.
+func withData(ctx context.Context, load loader, fn func(*store.DB) error) error {
+	cfg, err := load()
+	if err != nil {
+		return err
+	}
+	db, err := store.Open(ctx, cfg.Store.Path(), migrations(), &store.Options{Shared: true})
+	if err != nil {
+		return &homeError{cfg.Gateway.Home, err}
+	}
+	return errors.Join(fn(db), db.Close())
+}
+
+// group returns a command that only has others below it.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// table prints rows below their headings, or otherwise if there are none.
+func table(out io.Writer, otherwise string, headings []string, rows [][]string) error {
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(out, otherwise)
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{headings}, rows...) {
+		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// ago returns how long ago t was, for people.
+func ago(t time.Time) string { return time.Since(t).Truncate(time.Second).String() }
+
+// oneLine returns the beginning of s in a form that fits into a table and changes no terminal.
+func oneLine(s string) string {
+	const most = 60
+	runes := []rune(strings.Join(strings.Fields(s), " "))
+	if len(runes) > most {
+		runes = append(runes[:most-1], '…')
+	}
+	return strings.Map(printable, string(runes))
+}
+
+// lines returns s in a form that changes no terminal.
+func lines(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return r
+		}
+		return printable(r)
+	}, s)
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"gateway/store"
+)
+
+// A homeError is trouble with the gateway's home or its workspace.
+type homeError struct {
+	home string
+	err  error
+}
+
+func (e *homeError) Error() string { return fmt.Sprintf("home %s: %v", e.home, e.err) }
+func (e *homeError) Unwrap() error { return e.err }
+
+// plain returns what a person is told of an error that ends the gateway: what happened and what to do.
+func plain(err error) string {
+	home, ok := errors.AsType[*homeError](err)
+	if !ok {
+		return err.Error()
+	}
+	const elsewhere = "or set GATEWAY_HOME to another folder"
+	switch {
+	case errors.Is(err, store.ErrLocked):
+		return fmt.Sprintf("a gateway is running in %s already. Talk to it with \"gateway chat\", "+
+			"stop it, %s.", home.home, elsewhere)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Sprintf("%s can't be written. Give its folder to this user, %s.",
+			home.home, elsewhere)
+	case errors.Is(err, syscall.ENOSPC):
+		return fmt.Sprintf("the disk of %s is full. Make room, %s.", home.home, elsewhere)
+	case errors.Is(err, store.ErrNewer):
+		return fmt.Sprintf("the data in %s was written by a newer gateway. Upgrade this one, %s.",
+			home.home, elsewhere)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Sprintf("there is no gateway's data in %s. Start the gateway once, %s.",
+			home.home, elsewhere)
+	}
+	return err.Error()
+}

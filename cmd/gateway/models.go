@@ -1,0 +1,67 @@
+package main
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/demo"
+	"gateway/agent/llm/failover"
+	"gateway/agent/llm/openai"
+	"gateway/cmd/gateway/internal/config"
+)
+
+// newModel returns the configured model with those that take its place when it fails.
+func newModel(cfg *config.Config, log *slog.Logger) llm.Model {
+	var entries []failover.Entry
+	for _, name := range chain(cfg) {
+		m := cfg.Models[name]
+		var model llm.Model
+		switch m.Provider {
+		case "demo":
+			model = demo.New(name, nil)
+		default:
+			model = openai.New(name, m.Model, &openai.Options{
+				BaseURL: m.BaseURL, Key: m.Key.Reveal(), Logger: log})
+		}
+		entries = append(entries, failover.Entry{Name: name, Model: model})
+	}
+	return failover.New(entries, &failover.Options{Logger: log})
+}
+
+// chain returns the names of the configured model and its fallbacks, and theirs, each once.
+func chain(cfg *config.Config) []string {
+	names := []string{cfg.Agent.Model}
+	for i := 0; i < len(names); i++ {
+		for _, next := range cfg.Models[names[i]].Fallback {
+			if !slices.Contains(names, next) {
+				names = append(names, next)
+			}
+		}
+	}
+	return names
+}
+
+// modelName describes the chain for /status.
+func modelName(cfg *config.Config) string {
+	var list []string
+	for _, name := range chain(cfg) {
+		if id := cfg.Models[name].Model; id != "" && id != name {
+			name += " (" + id + ")"
+		}
+		list = append(list, name)
+	}
+	return strings.Join(list, ", then ")
+}
+
+// costs returns what a usage costs in dollars, by the configured prices per million tokens.
+func costs(cfg *config.Config) func(model string, u llm.Usage) float64 {
+	return func(model string, u llm.Usage) float64 {
+		m := cfg.Models[model]
+		return (float64(u.Input)*m.PriceIn + float64(u.Output)*m.PriceOut) / 1e6
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"gateway/agent"
+	"gateway/agent/tool"
+	"gateway/agent/tools/clock"
+	"gateway/agent/tools/files"
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/telegram"
+	"gateway/channels/terminal"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/session"
+	"gateway/store"
+)
+
+// migrations make the tables of all packages.
+func migrations() []store.Migration {
+	return []store.Migration{bus.Migration, session.Migration, channels.Migration}
+}
+
+// serve runs the gateway until ctx ends, or, if chat is set, until the person at the terminal leaves.
+func serve(ctx context.Context, cfg *config.Config, chat bool) error {
+	root, err := openWorkspace(cfg)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	db, err := store.Open(ctx, cfg.Store.Path(), migrations(), nil)
+	if err != nil {
+		return &homeError{cfg.Gateway.Home, err}
+	}
+	var screen *terminal.Screen
+	if chat {
+		if screen, err = terminal.NewScreen(os.Stdin, os.Stdout); err != nil {
+			return errors.Join(fmt.Errorf("terminal: %w", err), db.Close())
+		}
+		defer screen.Close()
+	}
+	log := newLogger(cfg.Log, screen)
+	g, err := assemble(cfg, db, root, log)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	err = g.run(ctx, screen)
+	if err = errors.Join(err, db.Close()); err != nil {
+		return &homeError{cfg.Gateway.Home, err}
+	}
+	return nil
+}
+
+func openWorkspace(cfg *config.Config) (*os.Root, error) {
+	for _, dir := range []string{cfg.Gateway.Home, cfg.Gateway.Workspace} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, &homeError{dir, err}
+		}
+	}
+	root, err := os.OpenRoot(cfg.Gateway.Workspace)
+	if err != nil {
+		return nil, &homeError{cfg.Gateway.Workspace, err}
+	}
+	return root, nil
+}
+
+// A gateway is all that runs, put together.
+type gateway struct {
+	name        string
+	log         *slog.Logger
+	db          *store.DB
+	dispatcher  *agent.Dispatcher
+	router      *channels.Router
+	supervisors []*channels.Supervisor
+	terminal    *terminal.Channel // nil if it is not enabled
+}
+
+func assemble(
+	cfg *config.Config, db *store.DB, root *os.Root, log *slog.Logger,
+) (*gateway, error) {
+	g := &gateway{name: cfg.Gateway.Name, log: log, db: db}
+	inbox, outbox, live := bus.NewInbox(), bus.NewOutbox(), bus.NewLive()
+	gate := channels.NewGate(db, inbox, outbox, log)
+	var accounts []channels.Account
+	for _, name := range sortedKeys(cfg.Channels) {
+		if c := cfg.Channels[name]; c.Enabled {
+			ch, in := g.channel(cfg, name, c, gate)
+			accounts = append(accounts, channels.Account{
+				Name: name, Channel: ch, Streaming: c.Streaming,
+				EditInterval: c.EditInterval, Unlimited: c.RateLimit == "off",
+			})
+			g.supervisors = append(g.supervisors,
+				channels.NewSupervisor(name, ch, in, menu(), log))
+		}
+	}
+	g.router = channels.NewRouter(db, outbox, live, accounts, log)
+	tools, err := tool.NewRegistry(append(files.Tools(root, cfg.Gateway.Workspace),
+		clock.New(time.Now, cfg.Gateway.Location))...)
+	if err != nil {
+		return nil, err
+	}
+	model := cfg.Models[cfg.Agent.Model]
+	g.dispatcher = agent.NewDispatcher(
+		agent.Deps{DB: db, Inbox: inbox, Outbox: outbox, Live: live,
+			Model: newModel(cfg, log), Tools: tools},
+		&agent.Options{
+			Name: cfg.Gateway.Name, Version: buildVersion(), ModelName: modelName(cfg),
+			Workspace: root, WorkspacePath: cfg.Gateway.Workspace, Location: cfg.Gateway.Location,
+			Slots: cfg.Agent.Slots, MaxRounds: cfg.Agent.MaxRounds,
+			TurnTimeout: cfg.Agent.TurnTimeout, Waiting: cfg.Agent.Waiting,
+			QueueMode:     agent.Mode(cfg.Agent.QueueMode),
+			ContextWindow: model.ContextWindow, MaxOutput: model.MaxOutput,
+			Debounce:   func(a string) time.Duration { return cfg.Channels[a].Debounce },
+			FormatHint: func(a string) string { return formatHints[cfg.Channels[a].Type] },
+			Channels:   g.channelStates, Cost: costs(cfg), Logger: log,
+		})
+	return g, nil
+}
+
+// formatHints tell the model what its answers look like, by the type of the channel.
+var formatHints = map[string]string{
+	"telegram": "Your answers are shown in Telegram. Use simple Markdown: bold, italics, lists, links " +
+		"and code blocks. Wide tables are hard to read there.",
+	"terminal": "Your answers are shown in a terminal, as they are. Write plain text with little " +
+		"formatting, and no headings or tables.",
+}
+
+// channel returns the channel of an account and where it puts what it receives.
+func (g *gateway) channel(
+	cfg *config.Config, name string, c config.Channel, gate *channels.Gate,
+) (channels.Channel, channels.Intake) {
+	policy := channels.Policy{Access: channels.Access(c.Access),
+		Allow: c.Allow, Owners: c.Owners, Groups: c.Groups}
+	if c.Type == "terminal" {
+		// Whoever has this process' home has all that it could protect.
+		policy = channels.Policy{Access: channels.Open, Owners: []string{terminal.Sender}}
+		g.terminal = terminal.New(name, &terminal.Options{
+			Socket: socketPath(cfg.Gateway.Home), Logger: g.log})
+		return g.terminal, gate.Intake(name, policy)
+	}
+	ch := telegram.New(name, c.Token.Reveal(), &telegram.Options{BaseURL: c.APIURL, Logger: g.log})
+	return ch, gate.Intake(name, policy)
+}
+
+// maxSocketPath is the longest path that all systems take for a Unix socket.
+const maxSocketPath = 103
+
+// socketPath returns where "gateway chat" finds the gateway, or "" if the path would be too long.
+func socketPath(home string) string {
+	path := filepath.Join(home, "gateway.sock")
+	if len(path) > maxSocketPath {
+		return ""
+	}
+	return path
+}
+
+func menu() []channels.Command {
+	var list []channels.Command
+	for _, c := range agent.Commands() {
+		list = append(list, channels.Command{Name: c.Name, Description: c.Help})
+	}
+	return list
+}
+
+// channelStates describes the accounts for /status.
+func (g *gateway) channelStates() []string {
+	var lines []string
+	for _, s := range g.supervisors {
+		state, since := s.State()
+		lines = append(lines, fmt.Sprintf("%s, %s for %s, %d to send", s.Name(), state,
+			time.Since(since).Truncate(time.Second), g.router.Open(s.Name())))
+	}
+	return lines
+}
+
+// run runs everything until ctx ends or a part fails. The order of stopping is that of a message:
+// when nothing more comes in, turns reach their next step, then what can go is sent.
+func (g *gateway) run(ctx context.Context, screen *terminal.Screen) error {
+	start := time.Now()
+	intake := func(ctx context.Context) error { return g.runChannels(ctx, screen) }
+	g.log.InfoContext(ctx, "gateway ready", "version", buildVersion(), "pid", os.Getpid())
+	err := inOrder(ctx, intake, g.dispatcher.Run, g.router.Run, g.db.Run)
+	g.log.InfoContext(ctx, "gateway stopped", "uptime", time.Since(start).Truncate(time.Second))
+	return err
+}
+
+// inOrder runs stages side by side. When ctx ends or one of them fails, they are ended one after
+// another, in their order.
+func inOrder(ctx context.Context, stages ...func(context.Context) error) error {
+	g, current := errgroup.WithContext(ctx)
+	for _, stage := range stages {
+		next, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		own := current
+		g.Go(func() error {
+			defer cancel()
+			return stage(own)
+		})
+		current = next
+	}
+	return g.Wait()
+}
+
+// runChannels runs the channels, and the chat at the terminal, whose end is the end of all.
+func (g *gateway) runChannels(ctx context.Context, screen *terminal.Screen) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	for _, s := range g.supervisors {
+		group.Go(func() error { return s.Run(ctx) })
+	}
+	if screen != nil {
+		group.Go(func() error {
+			defer cancel()
+			return g.chat(ctx, screen)
+		})
+	}
+	return group.Wait()
+}
