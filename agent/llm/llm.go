@@ -95,7 +95,7 @@ type Response struct {
 // An Event is a piece of a streamed answer.
 type Event struct {
 	Text     string    // visible text to append
-	Reset    bool      // the answer starts anew: what was streamed before is void
+	Reset    bool      // the answer starts anew, with Text: what was streamed before is void
 	Response *Response // the whole answer; on the last event only
 }
 

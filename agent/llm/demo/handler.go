@@ -2,7 +2,6 @@ package demo
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -82,7 +81,7 @@ func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
 		// An error means that the client has gone.
-		_, _ = fmt.Fprintf(w, `{"error":{"message":%q}}`, err.Error())
+		_ = json.NewEncoder(w).Encode(object{"error": object{"message": err.Error()}})
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")

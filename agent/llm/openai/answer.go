@@ -2,7 +2,6 @@ package openai
 
 import (
 	"encoding/json"
-	"maps"
 	"strings"
 
 	"gateway/agent/llm"
@@ -112,28 +111,4 @@ func finishOf(reason string, calls bool) llm.Finish {
 		return llm.FinishToolCalls
 	}
 	return llm.FinishStop
-}
-
-// originKey is the field of a message's extra fields that names the provider
-// which they, and those of the message's tool calls, came from.
-const originKey = "gateway_origin"
-
-// markOrigin returns extra with the mark, if there is anything to be marked.
-func markOrigin(
-	extra map[string]json.RawMessage, calls []llm.ToolCall, origin string,
-) map[string]json.RawMessage {
-	marked := len(extra) > 0
-	for _, c := range calls {
-		marked = marked || len(c.Extra) > 0
-	}
-	mark, err := json.Marshal(origin)
-	if !marked || err != nil {
-		return extra
-	}
-	extra = maps.Clone(extra)
-	if extra == nil {
-		extra = make(map[string]json.RawMessage)
-	}
-	extra[originKey] = mark
-	return extra
 }

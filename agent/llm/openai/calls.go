@@ -3,7 +3,6 @@ package openai
 import (
 	"crypto/rand"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
@@ -93,84 +92,4 @@ func callIDs(messages []llm.Message) map[string]bool {
 		}
 	}
 	return ids
-}
-
-// mergeExtra adds the fields of piece to whole, which it returns: strings and
-// lists grow from frame to frame, anything else is replaced.
-func mergeExtra(whole, piece map[string]json.RawMessage) map[string]json.RawMessage {
-	if whole == nil {
-		return maps.Clone(piece)
-	}
-	for name, raw := range piece {
-		whole[name] = mergeValue(whole[name], raw)
-	}
-	return whole
-}
-
-func mergeValue(old, more json.RawMessage) json.RawMessage {
-	if len(old) == 0 || old[0] != more[0] {
-		return more
-	}
-	switch more[0] {
-	case '"':
-		if joined, err := json.Marshal(textOf(old) + textOf(more)); err == nil {
-			return joined
-		}
-	case '[':
-		return mergeList(old, more)
-	}
-	return more
-}
-
-// mergeList appends a list to another. An entry that continues the last one, that
-// is, of the same type and index, is merged with it: so come reasoning_details.
-func mergeList(old, more json.RawMessage) json.RawMessage {
-	var list, pieces []json.RawMessage
-	if json.Unmarshal(old, &list) != nil || json.Unmarshal(more, &pieces) != nil {
-		return more
-	}
-	for _, p := range pieces {
-		if n := len(list); n > 0 {
-			if merged := mergeEntry(list[n-1], p); merged != nil {
-				list[n-1] = merged
-				continue
-			}
-		}
-		list = append(list, p)
-	}
-	joined, err := json.Marshal(list)
-	if err != nil {
-		return more
-	}
-	return joined
-}
-
-// mergeEntry returns the entry that old and its continuation make up, or nil
-// if they do not belong together.
-func mergeEntry(old, more json.RawMessage) json.RawMessage {
-	var a, b map[string]json.RawMessage
-	if json.Unmarshal(old, &a) != nil || json.Unmarshal(more, &b) != nil {
-		return nil
-	}
-	same := func(key string) bool {
-		return a[key] != nil && string(a[key]) == string(b[key])
-	}
-	if !same("type") || !same("index") {
-		return nil
-	}
-	for key, raw := range b {
-		switch key {
-		case "text", "summary", "data":
-			a[key] = mergeValue(a[key], raw)
-		default:
-			if string(raw) != "null" {
-				a[key] = raw
-			}
-		}
-	}
-	merged, err := json.Marshal(a)
-	if err != nil {
-		return nil
-	}
-	return merged
 }

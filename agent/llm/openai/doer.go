@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net"
@@ -77,19 +76,20 @@ func (d doer) Do(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil, readFailure(resp)
 	}
-	src, err := stream(resp)
+	src, err := stream(resp, watchedReader{resp.Body, c.watch})
 	if err != nil {
 		// The error at hand says more than one of Close.
 		_ = resp.Body.Close()
 		return nil, err
 	}
-	c.frames = newFrameReader(watchedReader{src, c.watch})
+	c.frames = newFrameReader(src)
 	resp.Body = &body{frames: c.frames, src: resp.Body, watch: c.watch}
 	return resp, nil
 }
 
-// stream returns the body as a stream of events, which it makes of an answer that came whole.
-func stream(resp *http.Response) (io.Reader, error) {
+// stream returns the body of resp as a stream of events, which it makes
+// of an answer that came whole.
+func stream(resp *http.Response, body io.Reader) (io.Reader, error) {
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
 		kind = "" // missing or mangled: it may well be a stream
@@ -98,18 +98,18 @@ func stream(resp *http.Response) (io.Reader, error) {
 	case "text/html":
 		return nil, &failure{message: "a page of HTML"}
 	case "application/json":
-		whole, err := io.ReadAll(io.LimitReader(resp.Body, maxWhole))
+		whole, err := io.ReadAll(io.LimitReader(body, maxWhole))
 		if err != nil {
 			return nil, err
 		}
 		var frame bytes.Buffer
-		if err := json.Compact(&frame, whole); err != nil {
-			return nil, fmt.Errorf("answer: %w", err)
+		if json.Compact(&frame, whole) != nil {
+			return bytes.NewReader(whole), nil // a stream under a false name
 		}
 		frame.WriteString("\n\ndata: [DONE]\n\n")
 		return &frame, nil
 	}
-	return resp.Body, nil
+	return body, nil
 }
 
 // A body is the cleaned stream. Closing it lets the connection be used again.

@@ -172,8 +172,8 @@ var (
 	}
 	quotaWords = []string{
 		"insufficient_quota", "insufficient balance", "insufficient_balance",
-		"exceeded_current_quota", "exceeded your current quota", "credit balance", "insufficient credit",
-		"out of credit",
+		"exceeded_current_quota", "exceeded your current quota", "credit balance",
+		"insufficient credit", "out of credit",
 		"billing_hard_limit", "payment required", "arrearage",
 	}
 	refusedWords = []string{

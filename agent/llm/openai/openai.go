@@ -62,7 +62,10 @@ type Options struct {
 	IdleTimeout time.Duration
 
 	MaxTokensField MaxTokensField // default by host and model id
-	ReasoningBack  bool           // send the reasoning back; default by host and model id
+
+	// ReasoningBack says that the provider wants a message's reasoning back. It is
+	// on for DeepSeek and Moonshot in any case, going by host and model id.
+	ReasoningBack bool
 
 	// Fields are further fields of each request, such as temperature. They do not
 	// replace those that the Model sets itself, except for reasoning_effort.

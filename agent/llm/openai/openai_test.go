@@ -183,6 +183,14 @@ func TestNotStreamed(t *testing.T) {
 	}
 }
 
+func TestMislabelledStream(t *testing.T) {
+	m := raw(t, 200, "application/json", content("text")+"\n\n"+stop+"\n\n"+done+"\n\n")
+	text, _, err := collect(t.Context(), m, ask("x"))
+	if err != nil || text != "text" {
+		t.Errorf("got %q, %v", text, err)
+	}
+}
+
 func TestTruncated(t *testing.T) {
 	tests := map[string]string{
 		"after text":     content("half") + "\n\n",
