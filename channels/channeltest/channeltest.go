@@ -1,0 +1,336 @@
+// Package channeltest holds the conformance suite that every channel passes, and a channel in
+// memory for tests of what stands above channels.
+//
+// [Run] checks an adapter against the contract of [channels.Channel] through a [Fixture]: the
+// adapter and a fake platform behind it. [Memory] and [Full] are channels without a platform
+// that fail, block and limit as a test asks; [Inbox] is an intake that does.
+package channeltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+// A Fixture is an adapter and the fake platform that it is connected to.
+type Fixture struct {
+	Channel  channels.Channel
+	Platform Platform
+	Chat     bus.Address   // a direct conversation that the platform knows
+	Secret   string        // what must not show in errors and logs, or ""
+	Log      func() string // what the adapter has logged so far, at any level
+}
+
+// A Platform is the fake behind an adapter. Its methods may be called concurrently.
+type Platform interface {
+	Deliver(text string)           // a person writes to the chat
+	Pending() int                  // messages delivered that the adapter has not acknowledged
+	Texts() []string               // what people read in the chat from us, oldest first
+	Delete(id string)              // a person deletes a message of ours
+	RateLimit(after time.Duration) // the next send is refused for that long
+	Refuse()                       // each send is refused for good
+	Hang()                         // calls under way and later ones get no answer
+	SetOutage(on bool)             // whether calls fail as they do when a platform is down
+}
+
+// patience bounds every wait of the suite. Only failing tests wait that long.
+const patience = 10 * time.Second
+
+// Run runs the suite. It calls fixture for each test; what that starts ends by t.Cleanup.
+func Run(t *testing.T, fixture func(t *testing.T) Fixture) {
+	for _, tt := range []struct {
+		name string
+		test func(*testing.T, Fixture)
+	}{
+		{"receives in order", testOrder},
+		{"acknowledges what is stored", testAcknowledge},
+		{"keeps what is not stored", testRedeliver},
+		{"sends concurrently", testConcurrent},
+		{"reports rate limits", testRateLimit},
+		{"reports refusals", testRefusal},
+		{"survives an outage", testOutage},
+		{"edits", testEdit},
+		{"types", testType},
+		{"takes its longest text", testLongest},
+		{"ends promptly", testCancel},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := fixture(t)
+			tt.test(t, f)
+			if f.Secret != "" && f.Log != nil && strings.Contains(f.Log(), f.Secret) {
+				t.Error("the log shows the secret")
+			}
+		})
+	}
+}
+
+// start runs the channel until the test ends or stop is called, which returns Run's error.
+func (f Fixture) start(t *testing.T, in channels.Intake) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.Channel.Run(ctx, in) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(patience):
+			return errors.New("channeltest: Run did not return")
+		}
+	})
+	t.Cleanup(func() {
+		if err := stop(); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v, want context.Canceled", err)
+		}
+	})
+	return stop
+}
+
+func (f Fixture) send(t *testing.T, text string) (string, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	id, err := f.Channel.Send(ctx, bus.Part{Key: text, To: f.Chat, Text: text})
+	f.checkSecret(t, err)
+	return id, err
+}
+
+func (f Fixture) checkSecret(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && f.Secret != "" && strings.Contains(err.Error(), f.Secret) {
+		t.Error("an error shows the secret")
+	}
+}
+
+func testOrder(t *testing.T, f Fixture) {
+	var want []string
+	for i := range 30 {
+		want = append(want, fmt.Sprint("message ", i))
+	}
+	for _, text := range want[:20] {
+		f.Platform.Deliver(text)
+	}
+	in := new(Inbox)
+	f.start(t, in)
+	in.wait(t, 20)
+	for _, text := range want[20:] {
+		f.Platform.Deliver(text)
+	}
+	in.wait(t, 30)
+	ids := make(map[string]bool)
+	var got []string
+	for _, m := range in.Messages() {
+		got = append(got, m.Text)
+		ids[m.ID] = true
+		if m.From != f.Chat || m.Sender.ID == "" || m.Time.IsZero() || m.Group || !m.Addressed {
+			t.Errorf("received %+v, want a direct message of %v", m, f.Chat)
+		}
+	}
+	if !slices.Equal(got, want) || len(ids) != len(want) {
+		t.Errorf("received %q with %d ids, want %q", got, len(ids), want)
+	}
+}
+
+func testAcknowledge(t *testing.T, f Fixture) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	in := &Inbox{OnPublish: sync.OnceValue(func() error {
+		close(entered)
+		<-release
+		return nil
+	})}
+	f.Platform.Deliver("hello")
+	f.start(t, in)
+	select {
+	case <-entered:
+	case <-time.After(patience):
+		t.Fatal("the message was not published")
+	}
+	if n := f.Platform.Pending(); n != 1 {
+		t.Errorf("%d messages are pending while one is being stored, want 1", n)
+	}
+	close(release)
+	eventually(t, "the message is acknowledged", func() bool { return f.Platform.Pending() == 0 })
+}
+
+func testRedeliver(t *testing.T, f Fixture) {
+	full := errors.New("disk full")
+	in := &Inbox{OnPublish: func() error { return full }}
+	f.Platform.Deliver("hello")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := f.Channel.Run(ctx, in); !errors.Is(err, full) {
+		t.Fatalf("Run = %v, want %v", err, full)
+	}
+	if n := f.Platform.Pending(); n != 1 {
+		t.Errorf("%d messages are pending after one could not be stored, want 1", n)
+	}
+	in.OnPublish = nil
+	f.start(t, in)
+	in.wait(t, 1)
+}
+
+func testConcurrent(t *testing.T, f Fixture) {
+	f.start(t, new(Inbox))
+	const n = 50
+	ids := make([]string, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			id, err := f.send(t, fmt.Sprint("message ", i))
+			if err != nil {
+				t.Errorf("Send = %v", err)
+			}
+			ids[i] = id
+		})
+	}
+	wg.Wait()
+	if got := len(f.Platform.Texts()); got != n {
+		t.Errorf("%d messages arrived, want %d", got, n)
+	}
+	slices.Sort(ids)
+	if got := len(slices.Compact(ids)); got != n {
+		t.Errorf("%d messages have %d ids", n, got)
+	}
+}
+
+func testRateLimit(t *testing.T, f Fixture) {
+	f.Platform.RateLimit(7 * time.Second)
+	_, err := f.send(t, "hello")
+	if limit, ok := errors.AsType[*channels.RateError](err); !ok || limit.After != 7*time.Second {
+		t.Errorf("Send = %v, want a RateError of 7s", err)
+	}
+	if _, err := f.send(t, "hello"); err != nil {
+		t.Errorf("Send after the limit = %v", err)
+	}
+}
+
+func testRefusal(t *testing.T, f Fixture) {
+	f.Platform.Refuse()
+	if _, err := f.send(t, "hello"); !errors.Is(err, channels.ErrRefused) {
+		t.Errorf("Send = %v, want %v", err, channels.ErrRefused)
+	}
+}
+
+func testOutage(t *testing.T, f Fixture) {
+	f.Platform.SetOutage(true)
+	if _, err := f.send(t, "hello"); err == nil || errors.Is(err, channels.ErrRefused) {
+		t.Errorf("Send during an outage = %v, want an error that may be tried again", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err := f.Channel.Run(ctx, new(Inbox)) // may return or wait
+	f.checkSecret(t, err)
+	if _, ok := errors.AsType[*channels.AccountError](err); ok {
+		t.Errorf("Run during an outage = %v, which blames the account", err)
+	}
+	f.Platform.SetOutage(false)
+	if _, err := f.send(t, "hello again"); err != nil {
+		t.Errorf("Send after the outage = %v", err)
+	}
+	in := new(Inbox)
+	f.start(t, in)
+	f.Platform.Deliver("still there?")
+	in.wait(t, 1)
+}
+
+func testEdit(t *testing.T, f Fixture) {
+	e, ok := f.Channel.(channels.Editor)
+	if !ok {
+		return // the channel does not have this power
+	}
+	id, err := f.send(t, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the same text again is no error
+		if err := e.Edit(t.Context(), f.Chat, id, "two"); err != nil {
+			t.Errorf("Edit = %v", err)
+		}
+	}
+	if got := f.Platform.Texts(); !slices.Equal(got, []string{"two"}) {
+		t.Errorf("people read %q, want two", got)
+	}
+	f.Platform.Delete(id)
+	if err := e.Edit(t.Context(), f.Chat, id, "three"); !errors.Is(err, channels.ErrRefused) {
+		t.Errorf("Edit of a deleted message = %v, want %v", err, channels.ErrRefused)
+	}
+}
+
+func testType(t *testing.T, f Fixture) {
+	if typer, ok := f.Channel.(channels.Typer); ok {
+		if err := typer.Type(t.Context(), f.Chat); err != nil {
+			t.Errorf("Type = %v", err)
+		}
+	}
+}
+
+func testLongest(t *testing.T, f Fixture) {
+	l, ok := f.Channel.(channels.Limiter)
+	if !ok || l.Limits(f.Chat).Text == 0 {
+		return // there is no bound
+	}
+	limits := l.Limits(f.Chat)
+	text := strings.Repeat("x", limits.Text)
+	for limits.Measure(text) > limits.Text {
+		text = text[1:]
+	}
+	if _, err := f.send(t, text); err != nil {
+		t.Errorf("Send of %d bytes = %v", len(text), err)
+	}
+}
+
+func testCancel(t *testing.T, f Fixture) {
+	before := goleak.IgnoreCurrent()
+	in := new(Inbox)
+	stop := f.start(t, in)
+	f.Platform.Deliver("hello")
+	in.wait(t, 1)
+	start := time.Now()
+	if err := stop(); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run = %v, want context.Canceled", err)
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("Run took %v to end", took)
+	}
+	if err := goleak.Find(before,
+		// These belong to a fake platform that speaks HTTP.
+		goleak.IgnoreAnyFunction("net/http.(*conn).serve"),
+		goleak.IgnoreAnyFunction("net/http.(*connReader).backgroundRead"),
+	); err != nil {
+		t.Errorf("after Run: %v", err)
+	}
+	f.Platform.Hang()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start = time.Now()
+	_, err := f.Channel.Send(ctx, bus.Part{To: f.Chat, Text: "hello"})
+	if err == nil || errors.Is(err, channels.ErrRefused) {
+		t.Errorf("Send that was ended = %v, want an error that may be tried again", err)
+	}
+	f.checkSecret(t, err)
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("Send took %v to end", took)
+	}
+}
+
+// eventually waits until cond holds.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !cond(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package channeltest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+// An Inbox is a [channels.Intake] in memory. The zero value is empty and ready for use.
+type Inbox struct {
+	// OnPublish, if set, is called before a batch is stored. Its error is what Publish
+	// returns, and then nothing is stored. It must not be changed while Run runs.
+	OnPublish func() error
+
+	mu       sync.Mutex
+	messages []bus.InboundMessage
+	seen     map[[2]string]bool // chat and id
+	cursor   string
+}
+
+// Cursor implements [channels.Intake].
+func (in *Inbox) Cursor(context.Context) (string, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.cursor, nil
+}
+
+// Publish implements [channels.Intake].
+func (in *Inbox) Publish(_ context.Context, b channels.Batch) error {
+	if in.OnPublish != nil {
+		if err := in.OnPublish(); err != nil {
+			return err
+		}
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.seen == nil {
+		in.seen = make(map[[2]string]bool)
+	}
+	for _, m := range b.Messages {
+		key := [2]string{m.From.Chat, m.ID}
+		if !in.seen[key] {
+			in.seen[key] = true
+			in.messages = append(in.messages, m)
+		}
+	}
+	if b.Cursor != "" {
+		in.cursor = b.Cursor
+	}
+	return nil
+}
+
+// Messages returns what was published, oldest first, each message once.
+func (in *Inbox) Messages() []bus.InboundMessage {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Clone(in.messages)
+}
+
+// wait waits until n messages were published.
+func (in *Inbox) wait(t *testing.T, n int) {
+	t.Helper()
+	eventually(t, "the messages are published", func() bool { return len(in.Messages()) >= n })
+}

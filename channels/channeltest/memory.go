@@ -1,0 +1,302 @@
+package channeltest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+var (
+	_ channels.Channel = (*Memory)(nil)
+	_ channels.Editor  = (*Full)(nil)
+	_ channels.Typer   = (*Full)(nil)
+	_ channels.Limiter = (*Full)(nil)
+)
+
+// A Memory is a channel without a platform and without optional powers. The zero value works.
+type Memory struct {
+	mu       sync.Mutex
+	batches  [][]bus.InboundMessage
+	acked    int // batches that were published
+	sent     []Sent
+	failures []failure
+	blocked  chan struct{} // closed to release; nil if nothing blocks
+	typed    int
+	limits   channels.Limits
+	changed  chan struct{} // closed at the next change; nil if nobody waits
+}
+
+// A Sent is a message that a Memory took, as it stands now.
+type Sent struct {
+	ID      string
+	Part    bus.Part // its Text is the latest
+	Edits   int
+	Deleted bool
+}
+
+// A failure is what one call of Send or Edit returns.
+type failure struct {
+	err  error
+	lost bool // the message is taken all the same
+}
+
+// Fail makes the next n calls of Send and Edit return err without taking the message.
+func (m *Memory) Fail(n int, err error) { m.fail(n, failure{err: err}) }
+
+// Lose makes the next n calls of Send and Edit take the message and report
+// [channels.ErrUncertain].
+func (m *Memory) Lose(n int) { m.fail(n, failure{channels.ErrUncertain, true}) }
+
+func (m *Memory) fail(n int, f failure) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failures = append(m.failures, slices.Repeat([]failure{f}, n)...)
+}
+
+// Block makes Send and Edit wait until release is called.
+func (m *Memory) Block() (release func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	blocked := make(chan struct{})
+	m.blocked = blocked
+	return sync.OnceFunc(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		close(blocked)
+		if m.blocked == blocked {
+			m.blocked = nil
+		}
+	})
+}
+
+// Deliver hands messages to Run, which publishes them as one batch.
+func (m *Memory) Deliver(messages ...bus.InboundMessage) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.batches = append(m.batches, messages)
+	m.change()
+}
+
+// Pending returns how many delivered messages were not published.
+func (m *Memory) Pending() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, b := range m.batches[m.acked:] {
+		n += len(b)
+	}
+	return n
+}
+
+// Sent returns what was sent, oldest first, deleted messages too.
+func (m *Memory) Sent() []Sent {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.sent)
+}
+
+// Delete deletes a sent message.
+func (m *Memory) Delete(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.find(id); s != nil {
+		s.Deleted = true
+	}
+}
+
+// Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond at
+// once and after every change.
+func (m *Memory) Wait(ctx context.Context, cond func() bool) error {
+	for {
+		changed := m.next()
+		if cond() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// next returns a channel that is closed at the next change.
+func (m *Memory) next() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.changed == nil {
+		m.changed = make(chan struct{})
+	}
+	return m.changed
+}
+
+// change wakes those who wait. The caller holds m.mu.
+func (m *Memory) change() {
+	if m.changed != nil {
+		close(m.changed)
+		m.changed = nil
+	}
+}
+
+// Run implements [channels.Channel]. Its cursor is the number of batches that were published.
+func (m *Memory) Run(ctx context.Context, in channels.Intake) error {
+	cursor, err := in.Cursor(ctx)
+	if err != nil {
+		return err
+	}
+	next, _ := strconv.Atoi(cursor) // "" is the beginning
+	for {
+		changed := m.next()
+		if batch, ok := m.batch(next); ok {
+			next++
+			b := channels.Batch{Messages: batch, Cursor: strconv.Itoa(next)}
+			if err := in.Publish(ctx, b); err != nil {
+				return fmt.Errorf("channeltest: publish: %w", err)
+			}
+			m.acknowledge(next)
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (m *Memory) batch(i int) ([]bus.InboundMessage, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i >= len(m.batches) {
+		return nil, false
+	}
+	return m.batches[i], true
+}
+
+func (m *Memory) acknowledge(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.acked = max(m.acked, n)
+	m.change()
+}
+
+// Send implements [channels.Channel]. Ids count from 1.
+func (m *Memory) Send(ctx context.Context, part bus.Part) (string, error) {
+	f, err := m.enter(ctx)
+	if err != nil {
+		return "", err
+	}
+	if f.err != nil && !f.lost {
+		return "", f.err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id := strconv.Itoa(len(m.sent) + 1)
+	m.sent = append(m.sent, Sent{ID: id, Part: part})
+	m.change()
+	if f.lost {
+		return "", f.err
+	}
+	return id, nil
+}
+
+// enter waits while calls block and returns what the call shall report.
+func (m *Memory) enter(ctx context.Context) (failure, error) {
+	m.mu.Lock()
+	blocked := m.blocked
+	m.mu.Unlock()
+	if blocked != nil {
+		select {
+		case <-blocked:
+		case <-ctx.Done():
+			return failure{}, ctx.Err()
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.failures) == 0 {
+		return failure{}, ctx.Err()
+	}
+	f := m.failures[0]
+	m.failures = m.failures[1:]
+	return f, nil
+}
+
+// find returns the message with the given id that is not deleted, or nil. The caller holds m.mu.
+func (m *Memory) find(id string) *Sent {
+	for i := range m.sent {
+		if m.sent[i].ID == id && !m.sent[i].Deleted {
+			return &m.sent[i]
+		}
+	}
+	return nil
+}
+
+// A Full is a [Memory] that is also an Editor, a Typer and a Limiter.
+type Full struct{ Memory }
+
+// Edit implements [channels.Editor].
+func (f *Full) Edit(ctx context.Context, to bus.Address, id, text string) error {
+	fail, err := f.enter(ctx)
+	if err != nil {
+		return err
+	}
+	if fail.err != nil && !fail.lost {
+		return fail.err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.find(id)
+	if s == nil || s.Part.To != to {
+		return fmt.Errorf("channeltest: edit %s in %s: %w", id, to, channels.ErrRefused)
+	}
+	if s.Part.Text != text {
+		s.Part.Text = text
+		s.Edits++
+		f.change()
+	}
+	return fail.err
+}
+
+// Type implements [channels.Typer].
+func (f *Full) Type(ctx context.Context, _ bus.Address) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.typed++
+	f.change()
+	return ctx.Err()
+}
+
+// Typed returns how often Type was called.
+func (f *Full) Typed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.typed
+}
+
+// SetLimits sets what Limits returns for every conversation. Until then it is 4096
+// characters, an edit a second and no rate.
+func (f *Full) SetLimits(l channels.Limits) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.limits = l
+}
+
+// Limits implements [channels.Limiter].
+func (f *Full) Limits(bus.Address) channels.Limits {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.limits.Measure == nil {
+		return channels.Limits{
+			Text: 4096, Measure: utf8.RuneCountInString, EditInterval: time.Second,
+		}
+	}
+	return f.limits
+}
