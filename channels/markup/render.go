@@ -28,8 +28,8 @@ type renderer struct {
 	open   map[string]int // tags that are open, by name
 }
 
-// blocks renders the children of n, which are blocks. They keep the distance that they have in
-// the source: one line break or a blank line.
+// blocks renders the children of n, which are blocks. They keep their distance in the
+// source: one line break or a blank line.
 func (r *renderer) blocks(n ast.Node) {
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
 		r.separate(c)

@@ -61,9 +61,12 @@ func checkSplit(t *testing.T, src string, limit int, measure func(string) int) {
 func FuzzSplit(f *testing.F) {
 	for _, src := range []string{
 		"one two three\n\nfour five six. seven\neight", "```go\nfunc a() {\n\tb()\n}\n```\nafter",
-		"a ```\nb\n\n\n\nc\n", "> ```\n> x\n> y z\n> ```\n\nq", "- a\n  ```x\n  code code code\n  ```\n- b",
-		"👩‍👩‍👧👩‍👩‍👧🇩🇪🇫🇷é́́́é", "日本語。テスト！日本語。テスト！", strings.Repeat("x", 99), "||||\n|--|\n|a|",
-		"[l](http://aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa)\n[r]: http://bbbbbbbbbbbbbbb\n", "\x80\x80\x80\xff",
+		"a ```\nb\n\n\n\nc\n", "> ```\n> x\n> y z\n> ```\n\nq",
+		"- a\n  ```x\n  code code code\n  ```\n- b",
+		"👩‍👩‍👧👩‍👩‍👧🇩🇪🇫🇷é́́́é", "日本語。テスト！日本語。テスト！",
+		strings.Repeat("x", 99), "||||\n|--|\n|a|",
+		"[l](http://aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa)\n[r]: http://bbbbbbbbbbbbbbb\n",
+		"\x80\x80\x80\xff",
 		"~~~~\n```\n~~~\n~~~~\n~~~", "```" + strings.Repeat("i", 80) + "\nx\n```", "\n\n    code\n",
 	} {
 		f.Add(src, 10)
@@ -81,7 +84,9 @@ func FuzzSplit(f *testing.F) {
 
 // FuzzIsPlain holds the shortcut to what the parser says.
 func FuzzIsPlain(f *testing.F) {
-	for _, md := range []string{"a", "a\nb", "a\n\nb", "a. b-c = d: e+f #1", "1. a", "a\n- b", "ö\u2028"} {
+	for _, md := range []string{
+		"a", "a\nb", "a\n\nb", "a. b-c = d: e+f #1", "1. a", "a\n- b", "ö\u2028",
+	} {
 		f.Add(md)
 	}
 	f.Fuzz(func(t *testing.T, md string) {

@@ -8,8 +8,8 @@ import (
 	extast "github.com/yuin/goldmark/extension/ast"
 )
 
-// maxColumn is the widest that a column is made to align it, in columns of a terminal. A longer cell
-// sticks out, because padding each row to its width would help nobody.
+// maxColumn is the widest that a column is made to align it, in columns of a terminal. A longer
+// cell sticks out, because padding each row to its width would help nobody.
 const maxColumn = 40
 
 // table returns a table as text with aligned columns.
@@ -18,10 +18,13 @@ func table(t *extast.Table, src []byte) string {
 	widths := make([]int, len(t.Alignments))
 	for row := t.FirstChild(); row != nil; row = row.NextSibling() {
 		var cells []string
-		for cell := row.FirstChild(); cell != nil && len(cells) < len(widths); cell = cell.NextSibling() {
-			s := cellText(cell, src)
-			widths[len(cells)] = max(widths[len(cells)], min(uniseg.StringWidth(s), maxColumn))
-			cells = append(cells, s)
+		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
+			i := len(cells)
+			if i == len(widths) {
+				break
+			}
+			cells = append(cells, cellText(cell, src))
+			widths[i] = max(widths[i], min(uniseg.StringWidth(cells[i]), maxColumn))
 		}
 		rows = append(rows, cells)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -11,16 +12,37 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/channeltest"
 	"gateway/channels/telegram"
 	"gateway/channels/telegram/telegramtest"
 )
 
 const token = "123456:SECRET"
 
-// start returns a fake Bot API with the person 42 and a Channel that uses it.
-func start(t *testing.T, opts *telegramtest.Options) (*telegramtest.Server, *telegram.Channel) {
+var ada = bus.Address{Account: "tg", Chat: "42"}
+
+// A logBuffer is a log that may be read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// start returns a fake Bot API with the person 42, a Channel that uses it, and its log.
+func start(t *testing.T) (*telegramtest.Server, *telegram.Channel, *logBuffer) {
 	t.Helper()
-	api := telegramtest.New(token, opts)
+	api := telegramtest.New(token, nil)
 	url, err := api.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -29,162 +51,199 @@ func start(t *testing.T, opts *telegramtest.Options) (*telegramtest.Server, *tel
 	api.AddUser(telegramtest.User{ID: 42, First: "Ada", Last: "Lovelace", Username: "ada"})
 	transport := telegram.NewTransport()
 	t.Cleanup(transport.CloseIdleConnections)
-	return api, telegram.New("tg", token, &telegram.Options{BaseURL: url, Transport: transport})
+	log := new(logBuffer)
+	return api, telegram.New("tg", token, &telegram.Options{
+		BaseURL: url, Transport: transport,
+		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}), log
 }
 
-// An inbox is an Intake that keeps batches in memory.
-type inbox struct {
-	mu      sync.Mutex
-	batches []channels.Batch
-	cursor  string
-	err     error // what Publish returns
-	notify  chan struct{}
-}
-
-func (in *inbox) Cursor(context.Context) (string, error) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.cursor, nil
-}
-
-func (in *inbox) Publish(_ context.Context, b channels.Batch) error {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.err != nil {
-		return in.err
-	}
-	in.batches = append(in.batches, b)
-	if b.Cursor != "" {
-		in.cursor = b.Cursor
-	}
-	select {
-	case in.notify <- struct{}{}:
-	default:
-	}
-	return nil
-}
-
-// receive runs c until n messages have come or a moment passes without any, and returns them.
-func receive(t *testing.T, c *telegram.Channel, in *inbox, n int) []bus.InboundMessage {
+// receive runs c until every update is confirmed, and returns what was published.
+func receive(t *testing.T, api *telegramtest.Server, c *telegram.Channel) []bus.InboundMessage {
 	t.Helper()
-	in.notify = make(chan struct{}, 1)
+	in := new(channeltest.Inbox)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx, in) }()
-	var got []bus.InboundMessage
-	for len(got) < n && ctx.Err() == nil {
-		select {
-		case <-in.notify:
-		case <-ctx.Done():
-		}
-		got = nil
-		in.mu.Lock()
-		for _, b := range in.batches {
-			got = append(got, b.Messages...)
-		}
-		in.mu.Unlock()
+	if err := api.Wait(ctx, func() bool { return api.Pending() == 0 }); err != nil {
+		t.Errorf("the updates were not confirmed: %v", err)
 	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("Run = %v, want context.Canceled", err)
 	}
-	if len(got) != n {
-		t.Fatalf("received %d messages, want %d: %+v", len(got), n, got)
-	}
-	return got
+	return in.Messages()
 }
 
-func TestReceive(t *testing.T) {
-	api, c := start(t, nil)
-	api.Say(42, 42, "hello")
-	m := receive(t, c, new(inbox), 1)[0]
-	want := bus.InboundMessage{
-		ID: "1", From: bus.Address{Account: "tg", Chat: "42"},
-		Sender: bus.Sender{ID: "42", Name: "Ada Lovelace", Username: "ada"},
-		Text:   "hello", Time: m.Time, Addressed: true,
+// A platform shows the conformance suite the chat of person 42.
+type platform struct {
+	*telegramtest.Server
+	mu    sync.Mutex
+	clear func()
+}
+
+func (p *platform) Deliver(text string) { p.Say(42, 42, text) }
+
+func (p *platform) Texts() (texts []string) {
+	for _, s := range p.History(42) {
+		texts = append(texts, s.Text)
 	}
-	if m != want {
-		t.Errorf("received %+v\nwant %+v", m, want)
-	}
-	if d := time.Since(m.Time); d < 0 || d > time.Minute {
-		t.Errorf("message is dated %v", m.Time)
+	return texts
+}
+
+func (p *platform) Delete(id string) {
+	n, _ := strconv.Atoi(id) // what is no number is no message
+	p.Server.Delete(42, n)
+}
+
+func (p *platform) RateLimit(d time.Duration) {
+	p.Inject(telegramtest.Fault{
+		Method: "sendMessage", Times: 1, RetryAfter: int(d / time.Second),
+		Text: "Too Many Requests: retry after " + strconv.Itoa(int(d/time.Second)),
+	})
+}
+
+func (p *platform) Refuse() { p.Server.Refuse(42, "bot was blocked by the user") }
+func (p *platform) Hang()   { p.Inject(telegramtest.Fault{Effect: telegramtest.Hang}) }
+
+func (p *platform) SetOutage(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if on {
+		p.clear = p.Inject(telegramtest.Fault{Effect: telegramtest.Drop})
+	} else {
+		p.clear()
 	}
 }
 
-func TestSend(t *testing.T) {
-	api, c := start(t, nil)
-	id, err := c.Send(t.Context(), bus.Part{To: bus.Address{Account: "tg", Chat: "42"}, Text: "a < b"})
-	if err != nil || id != "1" {
-		t.Fatalf("Send = %q, %v", id, err)
-	}
-	if h := api.History(42); len(h) != 1 || h[0].Text != "a < b" {
-		t.Errorf("history is %+v", h)
-	}
+func TestConformance(t *testing.T) {
+	channeltest.Run(t, func(t *testing.T) channeltest.Fixture {
+		api, c, log := start(t)
+		return channeltest.Fixture{
+			Channel: c, Platform: &platform{Server: api}, Chat: ada,
+			Secret: "SECRET", Log: log.String,
+		}
+	})
 }
 
-func TestSendBuildsErrors(t *testing.T) {
-	to := bus.Address{Account: "tg", Chat: "42"}
-	rate := func(err error) bool {
-		e, ok := errors.AsType[*channels.RateError](err)
-		return ok && e.After == 7*time.Second && !e.Account
-	}
-	is := func(target error) func(error) bool {
-		return func(err error) bool { return errors.Is(err, target) }
-	}
-	again := func(err error) bool {
-		return err != nil && !errors.Is(err, channels.ErrRefused) && !errors.Is(err, channels.ErrUncertain)
-	}
-	account := func(err error) bool {
-		_, ok := errors.AsType[*channels.AccountError](err)
-		return ok
-	}
+func TestRunRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		fault telegramtest.Fault
-		check func(error) bool
+		set   func(*telegramtest.Server)
+		words string
+		final bool
 	}{
-		{"rate", telegramtest.Fault{RetryAfter: 7}, rate},
-		{"bad request", telegramtest.Fault{Code: 400, Text: "Bad Request: x"}, is(channels.ErrRefused)},
-		{"forbidden", telegramtest.Fault{Code: 403, Text: "Forbidden: x"}, is(channels.ErrRefused)},
-		{"unauthorized", telegramtest.Fault{Code: 401, Text: "Unauthorized"}, account},
-		{"no such token", telegramtest.Fault{Code: 404, Text: "Not Found"}, account},
-		{"no such method", telegramtest.Fault{Code: 404, Text: "Not Found: method not found"}, again},
-		{"internal", telegramtest.Fault{Code: 500}, is(channels.ErrUncertain)},
-		{"page 502", telegramtest.Fault{Effect: telegramtest.Page}, is(channels.ErrUncertain)},
-		{"page 503", telegramtest.Fault{Effect: telegramtest.Page, Code: 503}, again},
-		{"page 200", telegramtest.Fault{Effect: telegramtest.Page, Code: 200}, is(channels.ErrUncertain)},
-		{"drop", telegramtest.Fault{Effect: telegramtest.Drop}, is(channels.ErrUncertain)},
-		{"lose", telegramtest.Fault{Effect: telegramtest.Lose}, is(channels.ErrUncertain)},
+		{"revoked token", func(s *telegramtest.Server) {
+			s.Inject(telegramtest.Fault{Code: 401, Text: "Unauthorized"})
+		}, "@BotFather", true},
+		{"malformed token", func(s *telegramtest.Server) {
+			s.Inject(telegramtest.Fault{Method: "getUpdates", Code: 404, Text: "Not Found"})
+		}, "@BotFather", true},
+		{"webhook", func(s *telegramtest.Server) { s.SetWebhook("https://x.y") }, "webhook", false},
+		{"rate limit", func(s *telegramtest.Server) {
+			s.Inject(telegramtest.Fault{RetryAfter: 3})
+		}, "3s", false},
+		{"no list", func(s *telegramtest.Server) {
+			s.Inject(telegramtest.Fault{Method: "getUpdates", Effect: telegramtest.Page})
+		}, "502", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			api, c := start(t, nil)
-			tt.fault.Method = "sendMessage"
-			api.Inject(tt.fault)
-			_, err := c.Send(t.Context(), bus.Part{To: to, Text: "hi"})
-			if !tt.check(err) {
-				t.Errorf("Send = %v", err)
+			api, c, _ := start(t)
+			tt.set(api)
+			err := c.Run(t.Context(), new(channeltest.Inbox))
+			if err == nil || !strings.Contains(err.Error(), tt.words) {
+				t.Errorf("Run = %v, want an error about %s", err, tt.words)
 			}
-			if tt.fault.Effect == telegramtest.Lose && len(api.History(42)) != 1 {
-				t.Errorf("the lost call was not executed")
+			if _, final := errors.AsType[*channels.AccountError](err); final != tt.final {
+				t.Errorf("Run = %v: an AccountError is %v, want %v", err, final, tt.final)
+			}
+			if n := api.Calls("deleteWebhook"); n != 0 {
+				t.Errorf("deleteWebhook was called %d times", n)
 			}
 		})
 	}
 }
 
-func TestUnreachable(t *testing.T) {
-	var log strings.Builder
-	c := telegram.New("tg", token, &telegram.Options{
-		BaseURL: "http://127.0.0.1:1", Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	})
-	_, err := c.Send(t.Context(), bus.Part{To: bus.Address{Account: "tg", Chat: "42"}, Text: "hi"})
-	if err == nil || errors.Is(err, channels.ErrUncertain) || errors.Is(err, channels.ErrRefused) {
-		t.Errorf("Send without a server = %v, want an error that says: not delivered", err)
+func TestSecondPoller(t *testing.T) {
+	api, c, _ := start(t) // running it twice is what two programs with one token do
+	done := make(chan error, 1)
+	go func() { done <- c.Run(t.Context(), new(channeltest.Inbox)) }()
+	if err := api.Wait(t.Context(), api.Polling); err != nil {
+		t.Fatal(err)
 	}
-	if err := c.Run(t.Context(), new(inbox)); err == nil || strings.Contains(err.Error(), "SECRET") {
-		t.Errorf("Run without a server = %v, want an error without the token", err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	again := make(chan error, 1)
+	go func() { again <- c.Run(ctx, new(channeltest.Inbox)) }()
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "another program") {
+		t.Errorf("Run = %v, want an error about another program", err)
+	}
+	cancel()
+	<-again
+}
+
+func TestBatches(t *testing.T) {
+	api, c, log := start(t)
+	api.Deliver(
+		telegramtest.Message{User: 42, Text: "one"}, telegramtest.Message{User: 42, Text: "two"},
+	)
+	api.DeliverRaw(`"message":{"message_id":"no number","text":"PRIVATE"}`)
+	api.DeliverRaw(`"some_new_thing":{"x":1}`)
+	api.Say(42, 42, "three")
+	if got, want := texts(receive(t, api, c)), "one two three"; got != want {
+		t.Errorf("received %s, want %s", got, want)
+	}
+	if l := log.String(); !strings.Contains(l, "update skipped") || strings.Contains(l, "PRIVATE") {
+		t.Errorf("the log does not say which update was skipped, or says too much:\n%s", l)
+	}
+}
+
+func texts(messages []bus.InboundMessage) string {
+	var all []string
+	for _, m := range messages {
+		all = append(all, m.Text)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestUpdateIDsBeginAgain(t *testing.T) {
+	api, c, _ := start(t)
+	in := new(channeltest.Inbox)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx, in) }()
+	for _, text := range []string{"one", "two", "three"} {
+		api.Say(42, 42, text)
+		if err := api.Wait(ctx, func() bool { return api.Pending() == 0 }); err != nil {
+			t.Fatal(err)
+		}
+		api.RestartUpdateIDs(5)
+	}
+	cancel()
+	<-done
+	if got := texts(in.Messages()); got != "one two three" {
+		t.Errorf("received %s, want one two three", got)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	log := new(logBuffer)
+	for _, base := range []string{"http://127.0.0.1:1", "http://bad host", "http://[::1", ":"} {
+		c := telegram.New("tg", token, &telegram.Options{
+			BaseURL: base, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		})
+		_, err := c.Send(t.Context(), bus.Part{To: ada, Text: "hi"})
+		if err == nil || errors.Is(err, channels.ErrUncertain) ||
+			errors.Is(err, channels.ErrRefused) || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("Send to %s = %v, want an error that says: not delivered", base, err)
+		}
+		err = c.Run(t.Context(), new(channeltest.Inbox))
+		if err == nil || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("Run with %s = %v, want an error without the token", base, err)
+		}
 	}
 	if strings.Contains(log.String(), "SECRET") {
-		t.Errorf("the log shows the token: %s", &log)
+		t.Errorf("the log shows the token: %s", log)
 	}
 }

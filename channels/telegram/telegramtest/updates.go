@@ -142,7 +142,7 @@ func (s *Server) DeliverRaw(fields string) {
 }
 
 // RestartUpdateIDs makes the next update's id one above last, as Telegram may do for a bot
-// that heard nothing for a week.
+// that heard nothing for a week. No update must be pending.
 func (s *Server) RestartUpdateIDs(last int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
