@@ -35,6 +35,7 @@ type Dispatcher struct {
 	mu      sync.Mutex
 	workers map[session.Key]*worker // a key is present while its worker runs
 	modes   map[session.Key]Mode    // of the sessions that have one of their own
+	memory  histories
 	wg      sync.WaitGroup          // of the workers
 }
 
@@ -64,9 +65,6 @@ const (
 
 // pollInterval is how soon a message is found whose wake-up was lost.
 const pollInterval = 2 * time.Second
-
-// readBatch is how many messages are read from the inbox at once.
-const readBatch = 256
 
 // Run resumes the turns that an earlier process has left, and then answers messages until
 // ctx ends. It gives the turns under way Options.Grace to reach their next step;
@@ -172,7 +170,7 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 // ingest hands out the messages that are new in the inbox.
 func (d *Dispatcher) ingest(ctx, work context.Context) error {
 	for {
-		list, err := d.Inbox.Waiting(d.DB.Read(ctx), d.last, readBatch)
+		list, err := d.Inbox.Waiting(d.DB.Read(ctx), d.last)
 		if err != nil {
 			return err
 		}
@@ -189,7 +187,7 @@ func (d *Dispatcher) ingest(ctx, work context.Context) error {
 			}
 			d.last = r.Seq
 		}
-		if len(list) < readBatch {
+		if len(list) < bus.ReadLimit {
 			return nil
 		}
 	}

@@ -27,34 +27,39 @@ func (d *Dispatcher) contextBudget() int {
 	return d.opts.ContextWindow - cmp.Or(d.opts.MaxOutput, min(answer, d.opts.ContextWindow/4))
 }
 
-// restore reads the transcript and builds the system prompt.
+// restore reads the transcript, in which the turn's own messages are by now, and builds the system prompt.
 func (t *turn) restore(ctx context.Context) error {
-	size := t.d.historySize()
+	t.system = t.d.systemPrompt(t.Address)
+	if t.First {
+		return nil // there is nothing but what begin has written
+	}
 	read := t.d.DB.Read(context.WithoutCancel(ctx))
-	entries, truncated, err := t.d.sessions.Transcript(read, t.Session, size)
+	h, err := t.d.memory.read(read, t.d.sessions, t.Session, t.d.historySize())
 	if err != nil {
 		return err
 	}
-	if truncated {
+	if h.Truncated {
 		// Half is left out at once, so that the prompt's beginning stays the same for many turns.
-		entries = newerHalf(entries)
-		if len(entries) > 0 {
-			t.trimTo = entries[0].ID
-		}
+		return t.keepNewer(ctx, h.Entries)
 	}
-	for _, e := range entries {
-		t.history = append(t.history, e.Message)
-	}
-	t.system = t.d.systemPrompt(t.Address)
+	t.setHistory(h.Entries)
 	return nil
 }
 
-// trim lets later prompts of the session begin where this one does.
-func (t *turn) trim(tx *store.Tx) error {
-	if t.trimTo == 0 {
-		return nil
+func (t *turn) setHistory(entries []session.Entry) {
+	t.history = make([]llm.Message, 0, len(entries)+8)
+	for _, e := range entries {
+		t.history = append(t.history, e.Message)
 	}
-	return t.d.sessions.Trim(tx, t.Session, t.trimTo)
+}
+
+// keepNewer leaves the older half of entries out of this prompt and all later ones.
+func (t *turn) keepNewer(ctx context.Context, entries []session.Entry) error {
+	entries = newerHalf(entries)
+	t.setHistory(entries)
+	return t.d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		return t.d.sessions.Trim(tx, t.Session, entries[0].ID)
+	})
 }
 
 // newerHalf returns the newer half of entries, beginning with a message of the user. It
@@ -72,23 +77,15 @@ func newerHalf(entries []session.Entry) []session.Entry {
 // conversation is left out, or, where there is no such half, the tool results are cut.
 func (t *turn) shorten(ctx context.Context) error {
 	read := t.d.DB.Read(context.WithoutCancel(ctx))
-	entries, _, err := t.d.sessions.Transcript(read, t.Session, t.d.historySize())
+	h, err := t.d.sessions.Transcript(read, t.Session, t.d.historySize())
 	if err != nil {
 		return err
 	}
-	half := newerHalf(entries)
-	if len(half) == len(entries) {
-		for i := range t.history {
-			shrink(&t.history[i])
-		}
-		return nil
+	if len(newerHalf(h.Entries)) < len(h.Entries) {
+		return t.keepNewer(ctx, h.Entries)
 	}
-	t.history = nil
-	for _, e := range half {
-		t.history = append(t.history, e.Message)
-	}
-	t.trimTo = half[0].ID
-	return t.d.tx(ctx, t.trim)
+	shrinkAll(t.history)
+	return nil
 }
 
 // shrunkResult is how many characters stay of an old tool result where room is needed.
@@ -102,7 +99,7 @@ func shrink(m *llm.Message) {
 
 // prepare returns history as a model takes it: it begins with the user, each tool call is
 // followed by its result in the order of the calls, and results without a call are left
-// out. If it is larger than size bytes, tool results before the newest user message are shrunk.
+// out. If it is larger than size bytes, older tool results are shrunk.
 func prepare(history []llm.Message, size int) []llm.Message {
 	begin := slices.IndexFunc(history, func(m llm.Message) bool { return m.Role == llm.User })
 	if begin < 0 {
@@ -125,16 +122,29 @@ func prepare(history []llm.Message, size int) []llm.Message {
 			rest = rest[n:]
 		}
 	}
-	total := 0
-	for _, m := range list {
-		total += len(m.Text)
+	if textSize(list) > size {
+		shrinkAll(list[:lastUser(list)])
 	}
-	if total > size {
-		for i := range list[:lastUser(list)] {
-			shrink(&list[i])
-		}
+	if textSize(list) > size { // one giant turn: its newest results stay whole
+		shrinkAll(list[:max(len(list)-keptResults, 0)])
 	}
 	return list
+}
+
+// keptResults is how many messages at the end of a prompt are never shrunk.
+const keptResults = 4
+
+func textSize(list []llm.Message) (n int) {
+	for _, m := range list {
+		n += len(m.Text)
+	}
+	return n
+}
+
+func shrinkAll(list []llm.Message) {
+	for i := range list {
+		shrink(&list[i])
+	}
 }
 
 // results returns the result of each call, in the order of the calls.

@@ -24,7 +24,6 @@ type turn struct {
 
 	system  string        // system prompt
 	history []llm.Message // the transcript from where the prompt begins
-	trimTo  int64         // first message that the prompt shall keep, 0 for all
 
 	rounds    int    // model calls that used tools
 	closing   string // not "": the model shall answer now, without tools, for this reason
@@ -53,9 +52,6 @@ const maxAttempts = 4
 
 // run begins the turn with batch, or resumes it if batch is nil, and brings it to its end.
 func (t *turn) run(ctx context.Context, batch []bus.Received) error {
-	if err := t.restore(ctx); err != nil {
-		return err
-	}
 	if err := t.identify(ctx, batch); err != nil {
 		return err
 	}
@@ -63,7 +59,11 @@ func (t *turn) run(ctx context.Context, batch []bus.Received) error {
 		if err := t.begin(ctx, batch); err != nil {
 			return err
 		}
-	} else {
+	}
+	if err := t.restore(ctx); err != nil {
+		return err
+	}
+	if batch == nil {
 		if t.Attempts > maxAttempts {
 			return t.fail(ctx, sayGaveUp)
 		}

@@ -220,7 +220,7 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 				return err
 			}
 		}
-		return t.trim(tx)
+		return nil
 	})
 	t.w.taken()
 	if err != nil {

@@ -46,10 +46,14 @@ func (in *Inbox) Wake() { in.wake.ring() }
 // C receives after Wake. It has one reader and is never closed.
 func (in *Inbox) C() <-chan struct{} { return in.wake }
 
-// Waiting returns up to limit waiting messages whose Seq is above after, in their order.
-func (in *Inbox) Waiting(q store.Queryer, after int64, limit int) ([]Received, error) {
+// ReadLimit is how many rows [Inbox.Waiting] and [Outbox.Open] return at most. It stands in the statements:
+// SQLite compiles one anew each time its LIMIT is a parameter.
+const ReadLimit = 256
+
+// Waiting returns up to [ReadLimit] waiting messages whose Seq is above after, in their order.
+func (in *Inbox) Waiting(q store.Queryer, after int64) ([]Received, error) {
 	return in.query(q, "SELECT id, body, received_ms FROM inbox "+
-		"WHERE state = 'waiting' AND id > $1 ORDER BY id LIMIT $2", after, limit)
+		"WHERE state = 'waiting' AND id > $1 ORDER BY id LIMIT 256", after)
 }
 
 // TakenBy returns the messages that a turn has taken, in their order.

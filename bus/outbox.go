@@ -70,11 +70,11 @@ func (out *Outbox) C() <-chan struct{} { return out.wake }
 
 const deliveryColumns = "id, state, body, parts, ids, attempts, uncertain, error, created_ms"
 
-// Open returns up to limit deliveries that are waiting or sending and whose id
+// Open returns up to [ReadLimit] deliveries that are waiting or sending and whose id
 // is above after, in their order.
-func (out *Outbox) Open(q store.Queryer, after int64, limit int) ([]Delivery, error) {
+func (out *Outbox) Open(q store.Queryer, after int64) ([]Delivery, error) {
 	return out.query(q, "SELECT "+deliveryColumns+" FROM outbox "+
-		"WHERE state IN ('waiting', 'sending') AND id > $1 ORDER BY id LIMIT $2", after, limit)
+		"WHERE state IN ('waiting', 'sending') AND id > $1 ORDER BY id LIMIT 256", after)
 }
 
 // OpenIDs returns the ids of all deliveries that are waiting or sending, in their order.

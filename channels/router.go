@@ -92,7 +92,6 @@ const (
 	rescanInterval = 2 * time.Second
 	// flushTime is how long messages that can go at once may still take at the end.
 	flushTime = 10 * time.Second
-	readBatch = 256
 )
 
 // Run delivers until ctx ends. What can go then without waiting still goes; the rest stays in
@@ -140,7 +139,7 @@ func (r *Router) route(ctx, work context.Context) (err error) {
 // takeNew hands out the deliveries that came since the last call.
 func (r *Router) takeNew(ctx, work context.Context) error {
 	for {
-		list, err := r.outbox.Open(r.db.Read(work), r.last, readBatch)
+		list, err := r.outbox.Open(r.db.Read(work), r.last)
 		if err != nil {
 			return err
 		}
@@ -148,7 +147,7 @@ func (r *Router) takeNew(ctx, work context.Context) error {
 			r.handOut(ctx, work, &list[i])
 			r.last = list[i].ID
 		}
-		if len(list) < readBatch {
+		if len(list) < bus.ReadLimit {
 			return nil
 		}
 	}
@@ -167,11 +166,11 @@ func (r *Router) rescan(ctx, work context.Context) error {
 		if known || id > r.last {
 			continue
 		}
-		list, err := r.outbox.Open(r.db.Read(work), id-1, 1)
+		list, err := r.outbox.Open(r.db.Read(work), id-1)
 		if err != nil {
 			return err
 		}
-		if len(list) == 1 && list[0].ID == id {
+		if len(list) > 0 && list[0].ID == id {
 			r.handOut(ctx, work, &list[0])
 		}
 	}

@@ -26,6 +26,7 @@ CREATE TABLE sessions (
 	thread     TEXT NOT NULL,
 	title      TEXT NOT NULL,
 	queue_mode TEXT NOT NULL DEFAULT '', -- '' is the configured one
+	turns      BIGINT NOT NULL DEFAULT 0, -- begun so far
 	start      BIGINT NOT NULL DEFAULT 0, -- the prompt holds the messages above this id
 	input      BIGINT NOT NULL DEFAULT 0, -- tokens, as all counts of usage
 	output     BIGINT NOT NULL DEFAULT 0,

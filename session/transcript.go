@@ -1,8 +1,10 @@
 package session
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -15,43 +17,65 @@ type Entry struct {
 	ID      int64
 	Turn    int64
 	Time    time.Time
+	Size    int // bytes that it takes in the database
 	Message llm.Message
 }
 
-// Transcript returns the messages of a session that its prompt holds, in their order.
-//
-// No more than size bytes of them are read, counted from the newest; what is older is left out.
-// truncated reports that something was.
-func (Store) Transcript(q store.Queryer, key Key, size int) (list []Entry, truncated bool, err error) {
-	rows, err := q.Query(`SELECT id, turn, body, created_ms FROM messages WHERE session = $1
-		AND id > COALESCE((SELECT start FROM sessions WHERE key = $1), 0)
-		ORDER BY id DESC`, string(key))
+// A Transcript is what the prompt of a session holds of it.
+type Transcript struct {
+	Entries   []Entry // in their order
+	Start     int64   // the prompt holds messages above this id
+	Truncated bool    // older messages were left out
+}
+
+// Transcript reads no more than size bytes of a session's transcript, counted from the newest message.
+func (Store) Transcript(q store.Queryer, key Key, size int) (*Transcript, error) {
+	t, err := read(q, key, size, `SELECT s.start, m.id, m.turn, m.body, m.created_ms
+		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > s.start
+		WHERE s.key = $1 ORDER BY m.id DESC`, string(key))
+	if err == nil {
+		slices.Reverse(t.Entries)
+	}
+	return t, err
+}
+
+// TranscriptAfter reads what came after the message with the given id.
+func (Store) TranscriptAfter(q store.Queryer, key Key, id int64) (*Transcript, error) {
+	return read(q, key, math.MaxInt, `SELECT s.start, m.id, m.turn, m.body, m.created_ms
+		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > $2
+		WHERE s.key = $1 ORDER BY m.id`, string(key), id)
+}
+
+func read(q store.Queryer, key Key, size int, query string, args ...any) (*Transcript, error) {
+	rows, err := q.Query(query, args...)
 	if err != nil {
-		return nil, false, fmt.Errorf("session: read transcript of %s: %w", key, err)
+		return nil, fmt.Errorf("session: read transcript of %s: %w", key, err)
 	}
 	defer rows.Close()
+	t := new(Transcript)
 	for rows.Next() {
-		var e Entry
+		var id, turn, at sql.NullInt64
 		var body []byte
-		var at int64
-		if err := rows.Scan(&e.ID, &e.Turn, &body, &at); err != nil {
-			return nil, false, fmt.Errorf("session: read transcript of %s: %w", key, err)
+		if err := rows.Scan(&t.Start, &id, &turn, &body, &at); err != nil {
+			return nil, fmt.Errorf("session: read transcript of %s: %w", key, err)
 		}
-		if size -= len(body); size < 0 && len(list) > 0 {
-			truncated = true
+		if !id.Valid {
+			break // nothing new
+		}
+		if size -= len(body); size < 0 && len(t.Entries) > 0 {
+			t.Truncated = true
 			break
 		}
+		e := Entry{ID: id.Int64, Turn: turn.Int64, Size: len(body), Time: time.UnixMilli(at.Int64)}
 		if err := json.Unmarshal(body, &e.Message); err != nil {
-			return nil, false, fmt.Errorf("session: read message %d of %s: %w", e.ID, key, err)
+			return nil, fmt.Errorf("session: read message %d of %s: %w", e.ID, key, err)
 		}
-		e.Time = time.UnixMilli(at)
-		list = append(list, e)
+		t.Entries = append(t.Entries, e)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, false, fmt.Errorf("session: read transcript of %s: %w", key, err)
+		return nil, fmt.Errorf("session: read transcript of %s: %w", key, err)
 	}
-	slices.Reverse(list)
-	return list, truncated, nil
+	return t, nil
 }
 
 // TurnMessages returns what a turn has written, in its order.

@@ -34,9 +34,10 @@ type Turn struct {
 	Epoch    int64  // of the lease under which it runs
 	Attempts int    // how often it was begun or resumed
 	Answers  int    // messages that it has sent
+	First    bool   // it is the first turn of its session; known from Begin on
 }
 
-// Begin starts a turn under a lease with its first messages, and sets t.ID and t.Epoch.
+// Begin starts a turn under a lease with its first messages, and sets t.ID, t.Epoch and t.First.
 func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.Time,
 	first ...llm.Message,
 ) error {
@@ -44,15 +45,18 @@ func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now
 	if err != nil {
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
-	_, err = tx.Exec(`INSERT INTO sessions
-			(key, account, chat, thread, title, created_ms, updated_ms)
-		VALUES ($1, $2, $3, $4, $5, $6, $6)
-		ON CONFLICT (key) DO UPDATE SET title = excluded.title, updated_ms = excluded.updated_ms`,
-		string(t.Session), t.Address.Account, t.Address.Chat, t.Address.Thread, title, now.UnixMilli())
+	var turns int
+	err = tx.QueryRow(`INSERT INTO sessions
+			(key, account, chat, thread, title, turns, created_ms, updated_ms)
+		VALUES ($1, $2, $3, $4, $5, 1, $6, $6)
+		ON CONFLICT (key) DO UPDATE SET title = excluded.title, turns = sessions.turns + 1,
+			updated_ms = excluded.updated_ms
+		RETURNING turns`, string(t.Session), t.Address.Account, t.Address.Chat, t.Address.Thread,
+		title, now.UnixMilli()).Scan(&turns)
 	if err != nil {
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
-	t.Epoch, t.Attempts = lease.Epoch, 1
+	t.Epoch, t.Attempts, t.First = lease.Epoch, 1, turns == 1
 	err = tx.QueryRow(`INSERT INTO turns
 			(session, state, owner, epoch, reply_to, address, created_ms, updated_ms)
 		VALUES ($1, 'running', $2, $3, $4, $5, $6, $6) RETURNING id`,

@@ -55,15 +55,15 @@ func sessionsShowCommand(load loader) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := session.Key(args[0])
 			return withData(cmd.Context(), load, func(db *store.DB) error {
-				list, _, err := session.Store{}.Transcript(db.Read(cmd.Context()), key, maxShown)
+				t, err := session.Store{}.Transcript(db.Read(cmd.Context()), key, maxShown)
 				if err != nil {
 					return err
 				}
-				if len(list) == 0 {
+				if len(t.Entries) == 0 {
 					return usageError{fmt.Errorf(
 						"there is no conversation %q; see gateway sessions list", key)}
 				}
-				for _, e := range list {
+				for _, e := range t.Entries {
 					printEntry(cmd, e)
 				}
 				return nil
