@@ -28,7 +28,8 @@ func (p *platform) Deliver(text string) {
 	id := fmt.Sprint(p.n)
 	p.mu.Unlock()
 	p.Full.Deliver(bus.InboundMessage{
-		ID: id, From: chat, Sender: bus.Sender{ID: "1"}, Text: text, Time: time.Now(), Addressed: true,
+		ID: id, From: chat, Sender: bus.Sender{ID: "1"},
+		Text: text, Time: time.Now(), Addressed: true,
 	})
 }
 

@@ -23,7 +23,7 @@ type renderer struct {
 	visible bool // something but white space was written
 
 	gap    int            // line breaks owed before the next thing that is written
-	marked bool           // a list marker was written: its item's first block follows on the same line
+	marked bool           // a list marker was written: its item's first block follows on its line
 	indent string         // what begins each line, inside lists and plain quotations
 	open   map[string]int // tags that are open, by name
 }

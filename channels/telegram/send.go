@@ -40,7 +40,8 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 		ID int64 `json:"message_id"`
 	}
 	if err := json.Unmarshal(result, &sent); err != nil {
-		return "", fmt.Errorf("telegram: send to %s: %w: garbled answer", part.To, channels.ErrUncertain)
+		return "", fmt.Errorf("telegram: send to %s: %w: garbled answer",
+			part.To, channels.ErrUncertain)
 	}
 	return strconv.FormatInt(sent.ID, 10), nil
 }

@@ -73,7 +73,8 @@ func TestSend(t *testing.T) {
 func TestSendOfMoreHTMLThanTelegramParses(t *testing.T) {
 	api, c, _ := start(t)
 	_, err := c.Send(t.Context(), bus.Part{To: ada, Text: strings.Repeat("||a|| ", 2000)})
-	if h := api.History(42); err != nil || len(h) != 1 || !strings.HasPrefix(h[0].Source, "a a a") {
+	h := api.History(42)
+	if err != nil || len(h) != 1 || !strings.HasPrefix(h[0].Source, "a a a") {
 		t.Errorf("Send = %v, %d messages arrived", err, len(h))
 	}
 }

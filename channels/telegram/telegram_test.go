@@ -40,7 +40,7 @@ func (l *logBuffer) String() string {
 }
 
 // start returns a fake Bot API with the person 42, a Channel that uses it, and its log.
-func start(t *testing.T) (*telegramtest.Server, *telegram.Channel, *logBuffer) {
+func start(t testing.TB) (*telegramtest.Server, *telegram.Channel, *logBuffer) {
 	t.Helper()
 	api := telegramtest.New(token, nil)
 	url, err := api.Start(t.Context())
@@ -140,7 +140,9 @@ func TestRunRefused(t *testing.T) {
 		{"malformed token", func(s *telegramtest.Server) {
 			s.Inject(telegramtest.Fault{Method: "getUpdates", Code: 404, Text: "Not Found"})
 		}, "@BotFather", true},
-		{"webhook", func(s *telegramtest.Server) { s.SetWebhook("https://x.y") }, "webhook", false},
+		{"webhook", func(s *telegramtest.Server) {
+			s.SetWebhook("https://x.y")
+		}, "webhook", false},
 		{"rate limit", func(s *telegramtest.Server) {
 			s.Inject(telegramtest.Fault{RetryAfter: 3})
 		}, "3s", false},
@@ -194,7 +196,8 @@ func TestBatches(t *testing.T) {
 	if got, want := texts(receive(t, api, c)), "one two three"; got != want {
 		t.Errorf("received %s, want %s", got, want)
 	}
-	if l := log.String(); !strings.Contains(l, "update skipped") || strings.Contains(l, "PRIVATE") {
+	l := log.String()
+	if !strings.Contains(l, "update skipped") || strings.Contains(l, "PRIVATE") {
 		t.Errorf("the log does not say which update was skipped, or says too much:\n%s", l)
 	}
 }
@@ -245,5 +248,51 @@ func TestUnreachable(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "SECRET") {
 		t.Errorf("the log shows the token: %s", log)
+	}
+}
+
+// BenchmarkEcho measures a message's way in and an answer's way out, fake server included.
+func BenchmarkEcho(b *testing.B) {
+	api, c, _ := start(b)
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx, echo{c}) }()
+	b.ReportAllocs()
+	const chats = 1000
+	for i := range b.N { // not b.Loop, whose clock stops before the answers have come
+		api.Say(0, int64(1+i%chats), "Hello there, how are you today?")
+	}
+	sent := func() bool { return api.Calls("sendMessage") >= b.N && api.Pending() == 0 }
+	if err := api.Wait(ctx, sent); err != nil {
+		b.Error(err)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msgs/s")
+	cancel()
+	<-done
+}
+
+// An echo is an intake that answers each message with its own text.
+type echo struct{ c *telegram.Channel }
+
+func (echo) Cursor(context.Context) (string, error) { return "", nil }
+
+func (e echo) Publish(ctx context.Context, b channels.Batch) error {
+	var wg sync.WaitGroup
+	for _, m := range b.Messages {
+		wg.Go(func() {
+			_, _ = e.c.Send(ctx, bus.Part{To: m.From, Text: m.Text}) // the server counts
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+func BenchmarkSend(b *testing.B) {
+	_, c, _ := start(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Send(b.Context(), bus.Part{To: ada, Text: "Hello there"}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

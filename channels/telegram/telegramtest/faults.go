@@ -57,7 +57,7 @@ func (s *Server) Hits(e Effect, chatID int64) int {
 }
 
 // take returns the fault that c meets, if any, and counts it. The caller holds s.mu.
-func (s *Server) take(c call) *Fault {
+func (s *Server) take(c call) (Fault, bool) {
 	for i, f := range s.faults {
 		if f.Method != "" && f.Method != c.method || f.Chat != 0 && f.Chat != c.chat() ||
 			f.When != nil && !f.When(c.params.Get("text")) {
@@ -68,9 +68,9 @@ func (s *Server) take(c call) *Fault {
 			s.faults = slices.Delete(s.faults, i, i+1)
 		}
 		f.Times--
-		return f
+		return *f, true
 	}
-	return nil
+	return Fault{}, false
 }
 
 // fail answers c as f says.

@@ -78,10 +78,12 @@ func (p *htmlParser) parse() error {
 		}
 	}
 	if len(p.open) > 0 {
-		return syntaxErrorf("Can't find end tag corresponding to start tag %q", p.open[len(p.open)-1])
+		return syntaxErrorf("Can't find end tag corresponding to start tag %q",
+			p.open[len(p.open)-1])
 	}
 	if !utf8.ValidString(p.text.String()) {
-		return syntaxErrorf("Text contains invalid Unicode characters after decoding HTML entities")
+		return syntaxErrorf("Text contains invalid Unicode characters after decoding " +
+			"HTML entities")
 	}
 	return nil
 }
@@ -151,8 +153,8 @@ func (p *htmlParser) endTag() error {
 	name := strings.ToLower(strings.TrimRight(p.src[begin+2:begin+end], " \t\r\n"))
 	expected := p.open[len(p.open)-1]
 	if name != expected && (name != "" || p.strict) {
-		return syntaxErrorf("Unmatched end tag at byte offset %d, expected \"</%s>\", found \"</%s>\"",
-			begin, expected, name)
+		return syntaxErrorf("Unmatched end tag at byte offset %d, "+
+			"expected \"</%s>\", found \"</%s>\"", begin, expected, name)
 	}
 	p.open = p.open[:len(p.open)-1]
 	p.pos = begin + end + 1
@@ -205,7 +207,8 @@ func (p *htmlParser) attribute(tag string, begin int) (key, value string, err er
 	case eq < 0:
 		return "", "", syntaxErrorf("Unclosed start tag %q at byte offset %d", tag, begin)
 	case eq == 0:
-		return "", "", syntaxErrorf("Empty attribute name in the tag %q at byte offset %d", tag, begin)
+		return "", "", syntaxErrorf("Empty attribute name in the tag %q at byte offset %d",
+			tag, begin)
 	}
 	key = rest[:eq]
 	rest, ok := strings.CutPrefix(strings.TrimLeft(rest[eq:], " \t\r\n"), "=")

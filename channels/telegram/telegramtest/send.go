@@ -74,9 +74,9 @@ func (s *Server) editMessageText(c call) reply {
 	case m.from != s.bot.ID:
 		return refuse(http.StatusBadRequest, "Bad Request: message can't be edited")
 	case m.sent.Text == text && m.sent.Source == c.params.Get("text"):
-		return refuse(http.StatusBadRequest, "Bad Request: message is not modified: specified new "+
-			"message content and reply markup are exactly the same as a current content and "+
-			"reply markup of the message")
+		return refuse(http.StatusBadRequest, "Bad Request: message is not modified: "+
+			"specified new message content and reply markup are exactly the same as a "+
+			"current content and reply markup of the message")
 	}
 	m.sent.Text, m.sent.Source = text, c.params.Get("text")
 	m.sent.Edits++

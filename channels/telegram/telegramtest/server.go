@@ -201,11 +201,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := call{method: method, params: r.Form, at: time.Now()}
 	s.mu.Lock()
 	s.calls[method]++
-	fault := s.take(c)
+	fault, failing := s.take(c)
 	s.change()
 	s.mu.Unlock()
-	if fault != nil {
-		s.fail(w, r, c, *fault)
+	if failing {
+		s.fail(w, r, c, fault)
 		return
 	}
 	if answer, ok := s.execute(r.Context(), c); ok {
@@ -222,9 +222,10 @@ type call struct {
 
 // parameters lists, for each method, the parameters that the server understands.
 var parameters = map[string]string{
-	"getMe":       "",
-	"getUpdates":  "offset limit timeout allowed_updates",
-	"sendMessage": "chat_id text parse_mode message_thread_id reply_parameters link_preview_options",
+	"getMe":      "",
+	"getUpdates": "offset limit timeout allowed_updates",
+	"sendMessage": "chat_id text parse_mode message_thread_id reply_parameters " +
+		"link_preview_options",
 	"editMessageText": "chat_id message_id text parse_mode " +
 		"link_preview_options",
 	"sendChatAction": "chat_id action message_thread_id",
