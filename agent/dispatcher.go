@@ -36,7 +36,7 @@ type Dispatcher struct {
 	workers map[session.Key]*worker // a key is present while its worker runs
 	modes   map[session.Key]Mode    // of the sessions that have one of their own
 	memory  histories
-	wg      sync.WaitGroup          // of the workers
+	wg      sync.WaitGroup // of the workers
 }
 
 // NewDispatcher returns a Dispatcher. A nil opts means the defaults.
