@@ -175,6 +175,7 @@ func TestTelegram(t *testing.T) {
 		{"hostile language", "```\"><b>\na\n```", `<pre><code class="language-b">a</code></pre>`},
 		{"absurd nesting", strings.Repeat("> ", 99) + "x", strings.Repeat("&gt; ", 99) + "x"},
 		{"nothing visible", "[r]: http://x", "[r]: http://x"},
+		{"nothing but a blank", "&nbsp;", "&amp;nbsp;"},
 		{"nested quote", "> a\n> > b", "<blockquote>a\n&gt; b</blockquote>"},
 		{"control characters", "a\x00b\x1b[1mc*d*", "ab[1mc<i>d</i>"},
 		{"break in table", "|a|\n|-|\n|b<br>c|", "<pre>a\n---\nb c</pre>"},

@@ -328,31 +328,23 @@ func (r *renderer) text(s string) {
 
 // put writes visible text, escaped and counted. Control characters have no place in a message.
 func (r *renderer) put(s string) {
+	r.visible = r.visible || strings.ContainsFunc(s, isVisible)
 	start := 0
 	for i := range len(s) {
 		c := s[i]
 		r.units += unitsOf(c)
 		escaped := ""
 		switch {
-		case c > ' ' && c != '&' && c != '<' && c != '>' && c != 0x7f:
-			r.visible = true
-			continue
-		case c == ' ' || c == '\n' || c == '\t':
-			continue
-		case c == '&':
+		case c == '&' && r.html:
 			escaped = "&amp;"
-		case c == '<':
+		case c == '<' && r.html:
 			escaped = "&lt;"
-		case c == '>':
+		case c == '>' && r.html:
 			escaped = "&gt;"
-		default:
+		case c < ' ' && c != '\n' && c != '\t' || c == 0x7f:
 			r.units-- // dropped
-		}
-		if escaped != "" {
-			r.visible = true
-			if !r.html {
-				continue
-			}
+		default:
+			continue
 		}
 		r.out.WriteString(s[start:i])
 		r.out.WriteString(escaped)
@@ -360,6 +352,8 @@ func (r *renderer) put(s string) {
 	}
 	r.out.WriteString(s[start:])
 }
+
+func isVisible(c rune) bool { return !unicode.IsSpace(c) && !unicode.IsControl(c) }
 
 // unescape resolves backslash escapes and character references, each in one go: what
 // comes out of one is not looked at again.
