@@ -71,8 +71,8 @@ func (t *turn) request() llm.Request {
 	return req
 }
 
-// Progress is shown from showAfter on: a model that answers at once needs no preview. An answer that has
-// not begun after typingAfter is announced without text.
+// Progress is shown from showAfter on: a model that answers at once needs no preview. An answer
+// that has not begun after typingAfter is announced without text.
 const (
 	showAfter   = 100 * time.Millisecond
 	showEvery   = 50 * time.Millisecond

@@ -293,8 +293,8 @@ func quoted(m bus.InboundMessage) string {
 	return ""
 }
 
-// errInterrupted is why a turn's context ends when a newer message takes its place, and errHalted when
-// a person stops it.
+// errInterrupted is why a turn's context ends when a newer message takes its place, and
+// errHalted when a person stops it.
 var (
 	errInterrupted = errors.New("interrupted by a newer message")
 	errHalted      = errors.New("stopped by a person")

@@ -27,7 +27,8 @@ func (d *Dispatcher) contextBudget() int {
 	return d.opts.ContextWindow - cmp.Or(d.opts.MaxOutput, min(answer, d.opts.ContextWindow/4))
 }
 
-// restore reads the transcript, in which the turn's own messages are by now, and builds the system prompt.
+// restore reads the transcript, in which the turn's own messages are by now, and builds the
+// system prompt.
 func (t *turn) restore(ctx context.Context) error {
 	t.system = t.d.systemPrompt(t.Address)
 	if t.First {

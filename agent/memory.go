@@ -11,8 +11,9 @@ import (
 // maxMemory bounds what is remembered of transcripts, in bytes of their messages.
 const maxMemory = 16 << 20
 
-// histories remember the transcripts that were read last, so that a turn reads only what is new in its
-// own. What they hold is always checked against the database. The zero value is ready for use.
+// histories remember the transcripts that were read last, so that a turn reads only what is new
+// in its own. What they hold is always checked against the database. The zero value is ready
+// for use.
 type histories struct {
 	mu    sync.Mutex
 	known map[session.Key]*list.Element // of *history

@@ -18,8 +18,9 @@ const maxDocument = 32 << 10
 // separator stands between the parts of the system prompt.
 const separator = "\n\n---\n\n"
 
-// systemPrompt returns the system prompt for a conversation. It holds nothing that changes from turn to
-// turn, so that providers can take it from their prompt cache: the time is in the messages.
+// systemPrompt returns the system prompt for a conversation. It holds nothing that changes from
+// turn to turn, so that providers can take it from their prompt cache: the time is in the
+// messages.
 func (d *Dispatcher) systemPrompt(a bus.Address) string {
 	parts := []string{d.identity(a)}
 	for _, file := range documents {

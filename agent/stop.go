@@ -87,7 +87,8 @@ func (d *Dispatcher) halt(c *call) (stopped bool, discarded int, err error) {
 	return t != nil, discarded, nil
 }
 
-// endStopped ends t with a result for each of its tool calls. From now on its own writes are refused.
+// endStopped ends t with a result for each of its tool calls. From now on its own writes are
+// refused.
 func (d *Dispatcher) endStopped(c *call, t *session.Turn) error {
 	messages, err := d.sessions.TurnMessages(c.tx, t)
 	if err != nil {

@@ -46,8 +46,8 @@ func (in *Inbox) Wake() { in.wake.ring() }
 // C receives after Wake. It has one reader and is never closed.
 func (in *Inbox) C() <-chan struct{} { return in.wake }
 
-// ReadLimit is how many rows [Inbox.Waiting] and [Outbox.Open] return at most. It stands in the statements:
-// SQLite compiles one anew each time its LIMIT is a parameter.
+// ReadLimit is how many rows [Inbox.Waiting] and [Outbox.Open] return at most. It stands in the
+// statements: SQLite compiles one anew each time its LIMIT is a parameter.
 const ReadLimit = 256
 
 // Waiting returns up to [ReadLimit] waiting messages whose Seq is above after, in their order.

@@ -40,7 +40,7 @@ type Quote struct {
 //
 // The adapter fills everything but Role, which is set at admission.
 type InboundMessage struct {
-	ID        string    `json:"id"` // platform's message id, unique within the account and chat
+	ID        string    `json:"id"` // platform's, unique within the account and chat
 	From      Address   `json:"from"`
 	Sender    Sender    `json:"sender"`
 	Role      string    `json:"role,omitempty"` // "owner" or "user"
@@ -48,7 +48,7 @@ type InboundMessage struct {
 	Time      time.Time `json:"time"`                 // when it was sent, by the platform's clock
 	Group     bool      `json:"group,omitempty"`      // more people than the sender read the chat
 	ChatTitle string    `json:"chat_title,omitempty"` // of a group
-	Addressed bool      `json:"addressed,omitempty"`  // meant for the bot: direct, mention, reply or command
+	Addressed bool      `json:"addressed,omitempty"`  // direct, or a mention, reply or command
 	ReplyTo   *Quote    `json:"reply_to,omitempty"`
 	Forwarded string    `json:"forwarded,omitempty"` // original author's name, if it was forwarded
 }

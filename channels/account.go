@@ -24,8 +24,8 @@ type account struct {
 	chats  map[string]*rate.Limiter // by chat, all its threads together
 }
 
-// maxTyping bounds how many typing indicators of an account are being set at once. More are left out:
-// they are worth less than the answers.
+// maxTyping bounds how many typing indicators of an account are being set at once. More are
+// left out: they are worth less than the answers.
 const maxTyping = 8
 
 func newAccount(a Account) *account {

@@ -189,8 +189,8 @@ func (c *chat) part(d *bus.Delivery) (part bus.Part, last bool) {
 	return part, n+1 >= len(d.Parts)
 }
 
-// save writes how far d has come. ok is false if that can't be or need not be continued: when wait is 0,
-// a person has dropped d; else the store failed.
+// save writes how far d has come. ok is false if that can't be or need not be continued: when
+// wait is 0, a person has dropped d; else the store failed.
 func (c *chat) save(ctx context.Context, d *bus.Delivery) (ok bool, wait time.Duration) {
 	err := c.r.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
 		ok, err = c.r.outbox.Save(tx, d, c.r.now())
@@ -206,7 +206,8 @@ func (c *chat) save(ctx context.Context, d *bus.Delivery) (ok bool, wait time.Du
 	return ok, 0
 }
 
-// failed notes a failed try of d and sets when the next one may be. over reports that there is none.
+// failed notes a failed try of d and sets when the next one may be. over reports that there is
+// none.
 func (c *chat) failed(ctx context.Context, d *bus.Delivery, err error, editing bool) (over bool) {
 	now := c.r.now()
 	refused := errors.Is(err, ErrRefused)

@@ -12,8 +12,9 @@ import (
 	"gateway/store"
 )
 
-// A preview shows an answer while it grows: as the message that will hold it in the end, and, once it is
-// longer than a message may be, as several. It may fail at any point; the answer comes anyway.
+// A preview shows an answer while it grows: as the message that will hold it in the end, and,
+// once it is longer than a message may be, as several. It may fail at any point; the answer
+// comes anyway.
 type preview struct {
 	stream  string
 	replyTo string
@@ -175,14 +176,16 @@ func withStatus(pieces []string, status string, l Limits) []string {
 	return append(pieces[:last:last], text)
 }
 
-// savePreview notes which messages show the stream, so that the answer finds them also after a restart.
+// savePreview notes which messages show the stream, so that the answer finds them also after a
+// restart.
 func (c *chat) savePreview(ctx context.Context) error {
 	return c.r.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		return c.r.outbox.SavePreview(tx, c.preview.stream, c.preview.ids)
 	})
 }
 
-// editing reports whether the next part of d takes the place of a message of the preview, and its id.
+// editing reports whether the next part of d takes the place of a message of the preview, and
+// its id.
 func (c *chat) editing(d *bus.Delivery) (bool, string) {
 	s := d.Message.Stream
 	if s == "" || c.a.editor == nil {

@@ -26,8 +26,8 @@ type Account struct {
 }
 
 // A Router brings what is in the outbox to the platforms: in order within a conversation,
-// conversations side by side. A conversation has a worker while there is something for it, so that a
-// rate limit or an outage delays nobody else.
+// conversations side by side. A conversation has a worker while there is something for it, so
+// that a rate limit or an outage delays nobody else.
 type Router struct {
 	db       *store.DB
 	outbox   *bus.Outbox

@@ -28,7 +28,8 @@ type Transcript struct {
 	Truncated bool    // older messages were left out
 }
 
-// Transcript reads no more than size bytes of a session's transcript, counted from the newest message.
+// Transcript reads no more than size bytes of a session's transcript, counted from the newest
+// message.
 func (Store) Transcript(q store.Queryer, key Key, size int) (*Transcript, error) {
 	t, err := read(q, key, size, `SELECT s.start, m.id, m.turn, m.body, m.created_ms
 		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > s.start

@@ -23,7 +23,8 @@ type Lease struct {
 	Epoch int64
 }
 
-// Acquire takes the lease called name until now+ttl. It reports [ErrHeld] while another owner has it.
+// Acquire takes the lease called name until now+ttl. It reports [ErrHeld] while another owner
+// has it.
 func Acquire(tx *Tx, name, owner string, now time.Time, ttl time.Duration) (Lease, error) {
 	l := Lease{Name: name, Owner: owner}
 	err := tx.QueryRow(`INSERT INTO leases (name, owner, epoch, until_ms) VALUES ($1, $2, 1, $3)

@@ -154,7 +154,7 @@ type Queryer interface {
 func (db *DB) Read(ctx context.Context) Queryer { return reader{ctx, db} }
 
 type reader struct {
-	ctx context.Context
+	ctx context.Context // of this call
 	db  *DB
 }
 

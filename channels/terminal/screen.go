@@ -97,8 +97,8 @@ func (s *Screen) print(text string) error {
 	}
 }
 
-// cutRow cuts the first row off text: up to a newline, or the words that fit into width columns. ok is false
-// while the row may still grow.
+// cutRow cuts the first row off text: up to a newline, or the words that fit into width
+// columns. ok is false while the row may still grow.
 func cutRow(text string, width int) (row, rest string, ok bool) {
 	line, rest, ok := strings.Cut(text, "\n")
 	columns, space := 0, 0

@@ -18,7 +18,8 @@ type homeError struct {
 func (e *homeError) Error() string { return fmt.Sprintf("home %s: %v", e.home, e.err) }
 func (e *homeError) Unwrap() error { return e.err }
 
-// plain returns what a person is told of an error that ends the gateway: what happened and what to do.
+// plain returns what a person is told of an error that ends the gateway: what happened and what
+// to do.
 func plain(err error) string {
 	home, ok := errors.AsType[*homeError](err)
 	if !ok {

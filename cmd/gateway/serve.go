@@ -29,7 +29,8 @@ func migrations() []store.Migration {
 	return []store.Migration{bus.Migration, session.Migration, channels.Migration}
 }
 
-// serve runs the gateway until ctx ends, or, if chat is set, until the person at the terminal leaves.
+// serve runs the gateway until ctx ends, or, if chat is set, until the person at the terminal
+// leaves.
 func serve(ctx context.Context, cfg *config.Config, chat bool) error {
 	root, err := openWorkspace(cfg)
 	if err != nil {
@@ -127,8 +128,8 @@ func assemble(
 
 // formatHints tell the model what its answers look like, by the type of the channel.
 var formatHints = map[string]string{
-	"telegram": "Your answers are shown in Telegram. Use simple Markdown: bold, italics, lists, links " +
-		"and code blocks. Wide tables are hard to read there.",
+	"telegram": "Your answers are shown in Telegram. Use simple Markdown: bold, italics, lists, " +
+		"links and code blocks. Wide tables are hard to read there.",
 	"terminal": "Your answers are shown in a terminal, as they are. Write plain text with little " +
 		"formatting, and no headings or tables.",
 }

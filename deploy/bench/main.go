@@ -3,9 +3,9 @@
 //
 //	go run ./deploy/bench
 //
-// It builds the gateway, runs it as a process of its own with every step durable, and plays Telegram
-// and the model to it over loopback. It prints one JSON object. The figures hold for the
-// machine that they were measured on, which has both sides of the wire to run.
+// It builds the gateway, runs it as a process of its own with every step durable, and plays
+// Telegram and the model to it over loopback. It prints one JSON object. The figures hold for
+// the machine that they were measured on, which has both sides of the wire to run.
 package main
 
 import (

@@ -1,0 +1,68 @@
+// The gateway command connects chat channels to an AI agent: people write to it on Telegram or
+// in the terminal, a language model with tools answers.
+//
+// This page is the architecture.
+//
+// # The way of a message
+//
+//	platform                                                                     platform
+//	   │ update                                                                      ▲ send, edit
+//	   ▼                                                                             │
+//	channels/telegram ─ Run ─▶ channels.Gate ─▶ bus.Inbox    bus.Outbox ─▶ channels.Router ─ Send
+//	channels/terminal          who may speak    (durable)    (durable)     a worker per chat:
+//	                                               │             ▲         split, retry, resume
+//	                                               ▼             │
+//	                                      agent.Dispatcher ─▶ turn ──┐ one transaction:
+//	                                      a worker per        model  │ transcript + outbox
+//	                                      busy session        ⇄ tools│ + inbox done
+//	                                                          each step journaled
+//
+// It goes straight through, with no way back: channels and agent never import each other; they
+// share bus.
+//
+// # The promise
+//
+// A message that the platform was told we have is answered exactly once, through kill -9, power
+// loss, restart and outage; and an answer that was produced is delivered, in order, or lies in the
+// dead letters, where the owner sees it (gateway outbox list). Each step is one transaction:
+//
+//	accept  inbox row, unique by account, chat and message id, with the platform's cursor;
+//	        only then the platform is acknowledged
+//	begin   turn row with the lease's epoch, its inbox rows taken, the user's message
+//	step    the model's message with its tool calls before the first of them runs, each
+//	        result as soon as it is there, each message that steers the turn
+//	finish  the answer in the transcript and in the outbox, inbox rows done, turn done, usage
+//	send    the part is marked before the call and again, with the platform's id, after it
+//
+// A turn that is found running at start is resumed from its transcript, at most three times. A
+// tool call with an intent and no result is run again if its effect allows that (see
+// agent/tool); else the model is told that its outcome is unknown. A part that was on its way
+// is sent again under the same key. Telegram takes no key: there, and only in the time of one
+// call per chat, a message may come twice. It never gets lost. The window is counted (the
+// column uncertain of the outbox).
+//
+// # Goroutines
+//
+// What lives long is a Run(ctx) error. They run in one group; the end of any of them is the end
+// of the process, but for the channels, which a supervisor starts again. At the end the order
+// is that of a message: channels, dispatcher, router, store.
+//
+// A session has a worker while it has work, and so has each conversation that something is to
+// be sent to. A bounded number of model calls run at once; commands wait for nothing.
+//
+// # Packages
+//
+// Imports go down only. The table is in imports_test.go, and each package's comment says what
+// it owns.
+//
+//	store, store/fault    database, leases; ends the process at chosen points, in test builds
+//	agent/llm             what a model is; below it openai, demo, failover
+//	bus                   messages, inbox, outbox, live progress
+//	session               transcripts and turns
+//	agent/tool            what a tool is; agent/tools has them
+//	agent                 dispatcher, turn, prompt, commands
+//	channels              what a channel is; gate, router, supervisor, people
+//	channels/markup       Markdown for each platform, and splitting
+//	channels/telegram     and channels/terminal: a platform each
+//	cmd/gateway           command line, configuration, wiring
+package main

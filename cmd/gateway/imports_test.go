@@ -1,0 +1,125 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// imports is the whole import graph of the module, tests left out, from the ground up.
+var imports = map[string]string{
+	"store":           "",
+	"store/fault":     "",
+	"agent/llm":       "",
+	"channels/markup": "",
+
+	"bus":                "store",
+	"agent/llm/openai":   "agent/llm",
+	"agent/llm/failover": "agent/llm",
+	"agent/llm/llmtest":  "agent/llm",
+
+	"session":                     "store bus agent/llm",
+	"agent/llm/demo":              "agent/llm/openai",
+	"agent/llm/openai/openaitest": "",
+	"agent/tool":                  "bus agent/llm",
+	"channels":                    "store store/fault bus channels/markup",
+
+	"agent/tools/clock":              "agent/tool",
+	"agent/tools/files":              "agent/tool",
+	"channels/telegram":              "bus channels channels/markup",
+	"channels/telegram/telegramtest": "",
+	"channels/terminal":              "bus channels",
+	"channels/channeltest":           "bus channels",
+
+	"agent": "store store/fault bus session agent/llm agent/tool",
+
+	"cmd/gateway/internal/config": "",
+	"cmd/gateway": "store bus session agent agent/llm agent/llm/demo agent/llm/failover " +
+		"agent/llm/openai agent/tool agent/tools/clock agent/tools/files channels " +
+		"channels/telegram channels/terminal cmd/gateway/internal/config",
+
+	"deploy/bench": "agent/llm/openai/openaitest channels/telegram/telegramtest",
+}
+
+const repository = "../.."
+
+// TestImports holds the import graph to the table: exact edges, so that one that is not needed
+// any more goes too.
+func TestImports(t *testing.T) {
+	found := make(map[string][]string)
+	for file := range sources(t) {
+		pkg, _ := filepath.Rel(repository, filepath.Dir(file))
+		pkg = filepath.ToSlash(pkg)
+		if found[pkg] == nil {
+			found[pkg] = []string{}
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range f.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if dep, ours := strings.CutPrefix(name, "gateway/"); ours {
+				found[pkg] = append(found[pkg], dep)
+			}
+		}
+	}
+	for pkg, deps := range found {
+		allowed, ok := imports[pkg]
+		if !ok {
+			t.Errorf("%s has no line in the table", pkg)
+			continue
+		}
+		slices.Sort(deps)
+		deps = slices.Compact(deps)
+		want := strings.Fields(allowed)
+		slices.Sort(want)
+		if !slices.Equal(deps, want) {
+			t.Errorf("%s imports %q, the table says %q", pkg, deps, want)
+		}
+	}
+	for pkg := range imports {
+		if _, ok := found[pkg]; !ok {
+			t.Errorf("%s is in the table and has no files", pkg)
+		}
+	}
+}
+
+// sources returns the module's files, tests left out, with their content.
+func sources(t *testing.T) map[string]string {
+	t.Helper()
+	return goFiles(t, func(name string) bool { return !strings.HasSuffix(name, "_test.go") })
+}
+
+func goFiles(t *testing.T, want func(name string) bool) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	err := filepath.WalkDir(repository, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && d.Name() != ".." && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(file, ".go") && want(file) {
+			text, err := readFile(file)
+			if err != nil {
+				return err
+			}
+			files[file] = text
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
