@@ -87,6 +87,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("agent: dispatch: %w", err)
 	}
+	if d.lease.Epoch == 0 {
+		return nil // ctx ended before there was one
+	}
 	// Given back at once, another process need not wait for its end.
 	if err := d.DB.Tx(context.WithoutCancel(ctx), d.lease.Release); err != nil {
 		return fmt.Errorf("agent: dispatch: %w", err)
@@ -108,7 +111,7 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 	if err != nil {
 		return err
 	}
-	modes, err := d.sessions.QueueModes(d.DB.Read(ctx))
+	modes, err := d.sessions.QueueModes(d.DB.Read(work))
 	if err != nil {
 		return err
 	}
@@ -157,7 +160,7 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 		case <-d.Inbox.C():
 		case <-poll.C:
 		case <-renew.C:
-			err := d.DB.Tx(ctx, func(tx *store.Tx) error {
+			err := d.DB.Tx(work, func(tx *store.Tx) error {
 				return d.lease.Renew(tx, d.opts.Now(), leaseTerm)
 			})
 			if err != nil {
@@ -170,7 +173,7 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 // ingest hands out the messages that are new in the inbox.
 func (d *Dispatcher) ingest(ctx, work context.Context) error {
 	for {
-		list, err := d.Inbox.Waiting(d.DB.Read(ctx), d.last)
+		list, err := d.Inbox.Waiting(d.DB.Read(work), d.last)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 
 	"gateway/agent/llm"
@@ -68,9 +67,4 @@ func sayError(err error) string {
 		return "The language model's provider refuses to answer this."
 	}
 	return sayFailed
-}
-
-// isCanceled reports whether err comes from a context that has ended.
-func isCanceled(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -113,7 +113,7 @@ func (r *Router) Run(ctx context.Context) error {
 }
 
 func (r *Router) route(ctx, work context.Context) (err error) {
-	if r.previews, err = r.outbox.Previews(r.db.Read(ctx)); err != nil {
+	if r.previews, err = r.outbox.Previews(r.db.Read(work)); err != nil {
 		return err
 	}
 	tick := time.NewTicker(rescanInterval)

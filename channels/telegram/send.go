@@ -102,7 +102,7 @@ func (c *Channel) Limits(to bus.Address) channels.Limits {
 		Measure:      markup.TelegramLen,
 		EditInterval: time.Second,
 		Chat:         channels.Rate{Every: time.Second, Burst: 3},
-		Account:      c.account,
+		Account:      channels.Rate{Every: time.Second / 30, Burst: 30},
 	}
 	if strings.HasPrefix(to.Chat, "-") { // ids of groups are negative
 		l.EditInterval = 3 * time.Second

@@ -47,7 +47,6 @@ type Channel struct {
 	transport   http.RoundTripper
 	log         *slog.Logger
 	pollTimeout time.Duration
-	account     channels.Rate
 }
 
 // Options are the optional settings of a [Channel]. The zero value is ready for use.
@@ -56,10 +55,6 @@ type Options struct {
 	Transport   http.RoundTripper // default [NewTransport]
 	Logger      *slog.Logger      // default discards
 	PollTimeout time.Duration     // how long getUpdates waits; whole seconds, default 50s
-
-	// AccountRate bounds the messages of the bot in all chats; default 30 per second, which
-	// is what Telegram grants to bots that don't pay for more.
-	AccountRate channels.Rate
 }
 
 // New returns a Channel for the bot with the given token, known to the gateway as name. A nil
@@ -75,7 +70,6 @@ func New(name, token string, opts *Options) *Channel {
 		transport:   o.Transport,
 		log:         cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		pollTimeout: cmp.Or(o.PollTimeout, 50*time.Second),
-		account:     cmp.Or(o.AccountRate, channels.Rate{Every: time.Second / 30, Burst: 30}),
 	}
 	if c.transport == nil {
 		c.transport = NewTransport()
