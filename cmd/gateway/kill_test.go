@@ -1,0 +1,291 @@
+//go:build unix
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"gateway/channels/telegram/telegramtest"
+	"gateway/store"
+)
+
+var killFor = flag.Duration("kill.for", 32*time.Second,
+	"how long TestKill ends the gateway at random moments")
+
+// TestKill ends the gateway at random moments and between any two steps of a message, starts it
+// again, and holds it to its promise: each message is answered, in order, and once, but for the
+// sends whose outcome a dead process can't know.
+func TestKill(t *testing.T) {
+	t.Run("random", func(t *testing.T) {
+		tr := newTrial(t, 200)
+		for begin := time.Now(); time.Since(begin) < *killFor/2; {
+			tr.say(20 + tr.rand.IntN(40))
+			p := tr.start()
+			p.ready()
+			tr.say(20 + tr.rand.IntN(40))
+			tr.killAfter(p, time.Duration(tr.rand.IntN(700))*time.Millisecond)
+		}
+		tr.settle()
+	})
+	t.Run("outage", func(t *testing.T) {
+		tr := newTrial(t, 60)
+		tr.disturb()
+		for begin := time.Now(); time.Since(begin) < *killFor/4; {
+			tr.say(20)
+			p := tr.start()
+			p.ready()
+			tr.say(10)
+			tr.killAfter(p, time.Duration(tr.rand.IntN(500))*time.Millisecond)
+		}
+		tr.settle()
+	})
+	t.Run("drain", func(t *testing.T) {
+		tr := newTrial(t, 200)
+		for begin := time.Now(); time.Since(begin) < *killFor/4; {
+			tr.say(40)
+			p := tr.start()
+			p.ready()
+			tr.say(20)
+			tr.rest(p)
+			tr.pause(p, time.Duration(tr.rand.IntN(400))*time.Millisecond)
+			tr.stop(p)
+			if n := tr.autopsy(); n > 0 {
+				t.Errorf("%d sends were under way when the gateway had stopped by itself", n)
+			}
+		}
+		tr.settle()
+		if tr.doubled > 0 {
+			t.Errorf("%d answers came twice though nothing was killed", tr.doubled)
+		}
+	})
+	for _, point := range []string{
+		"accepted", "begun", "intended", "stepped", "finished", "sending", "sent", "delivered",
+	} {
+		for _, n := range []int{1, 2, 31} {
+			t.Run(fmt.Sprintf("%s/%d", point, n), func(t *testing.T) {
+				t.Parallel()
+				atPoint(t, point, n)
+			})
+		}
+	}
+}
+
+// atPoint ends two processes when they come to a fault point for the nth time.
+func atPoint(t *testing.T, point string, n int) {
+	tr := newTrial(t, 25)
+	for range 2 {
+		p := tr.start(fmt.Sprintf("GATEWAY_FAULT=%s:%d", point, n))
+		p.ready()
+		for range 50 { // in pieces, as "accepted" counts batches
+			select {
+			case <-p.done:
+			default:
+				answered, _, _ := tr.ledger.state()
+				tr.say(1)
+				tr.ledger.await(t, answered+1, p.done)
+			}
+		}
+		select {
+		case <-p.done:
+		default:
+			t.Fatalf("the gateway never came to %s:%d", point, n)
+		}
+		if code := p.exited(patience); code != -1 {
+			t.Fatalf("the gateway ended with code %d\n%s", code, p.newest())
+		}
+		tr.kills++
+		tr.autopsy()
+	}
+	tr.settle()
+	// Other chats' sends may be caught as well, but that of the point itself must be.
+	if caught := total(tr.caught); caught < 2 && (point == "sending" || point == "sent") {
+		t.Errorf("two kills at %s have caught %d sends", point, caught)
+	}
+	if point == "sent" && tr.doubled < 2 {
+		t.Errorf("%d answers came twice after two kills at %s", tr.doubled, point)
+	}
+}
+
+func total(counts map[string]int) (sum int) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+// A trial is a gateway that is ended again and again while people talk to it.
+type trial struct {
+	*world
+	t      *testing.T
+	ledger *ledger
+	rand   *rand.Rand
+	chats  int
+
+	kills   int
+	tired   bool           // one more kill could make a turn give up
+	caught  map[string]int // how often a dead process left a send of this text under way
+	doubled int            // answers that came more than once; set by settle
+}
+
+func newTrial(t *testing.T, chats int) *trial {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	l := newLedger()
+	tr := &trial{
+		t: t, ledger: l, chats: chats, caught: make(map[string]int),
+		world: newWorld(t, worldOptions{answer: l.answer, onSend: l.onSend}),
+		rand:  rand.New(rand.NewPCG(seed, 0)),
+	}
+	notes := filepath.Join(tr.home, "workspace", "notes.txt")
+	if err := os.Mkdir(filepath.Dir(notes), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(notes, []byte("buy milk\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// say lets people write n messages, sometimes several in a row.
+func (tr *trial) say(n int) {
+	var list []telegramtest.Message
+	for len(list) < n {
+		chat := int64(1 + tr.rand.IntN(tr.chats))
+		for range 1 + tr.rand.IntN(3) {
+			list = append(list, tr.ledger.message(chat, tr.rand.IntN(4)))
+		}
+	}
+	tr.telegram.Deliver(list...)
+}
+
+// pause waits for a time, or for the end of p.
+func (tr *trial) pause(p *process, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.done:
+		tr.t.Fatalf("the gateway has ended by itself\n%s", p.newest())
+	}
+}
+
+// rest lets p answer everything if one more end could make a turn give up. That it does so when
+// it was interrupted too often is not what is tried here.
+func (tr *trial) rest(p *process) {
+	tr.t.Helper()
+	if tr.tired {
+		tr.ledger.await(tr.t, 0, p.done)
+	}
+}
+
+// killAfter kills p after a time.
+func (tr *trial) killAfter(p *process, d time.Duration) {
+	tr.t.Helper()
+	tr.rest(p)
+	tr.pause(p, d)
+	p.kill()
+	tr.kills++
+	tr.autopsy()
+}
+
+// stop ends p as systemd does.
+func (tr *trial) stop(p *process) {
+	tr.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		tr.t.Fatal(err)
+	}
+	if code := p.exited(patience); code != 0 {
+		tr.t.Fatalf("exit code %d after SIGTERM\n%s", code, p.newest())
+	}
+}
+
+// autopsy looks at what a dead process has left: the sends under way, of which it returns the
+// number, and turns that were interrupted often.
+func (tr *trial) autopsy() (sending int) {
+	tr.t.Helper()
+	tr.look(func(db *store.DB) {
+		var body []byte
+		for range tr.query(db, []any{&body}, "SELECT body FROM outbox WHERE state = 'sending'") {
+			tr.caught[message(tr.t, body).Text]++
+			sending++
+		}
+		tr.tired = tr.count(db, "turns WHERE state = 'running' AND attempts >= 3") > 0
+	})
+	return sending
+}
+
+// disturb makes one send in five fail, in all the ways in which Telegram fails.
+func (tr *trial) disturb() {
+	faults := []telegramtest.Fault{
+		{RetryAfter: 1},
+		{Effect: telegramtest.Answer, Code: http.StatusInternalServerError},
+		{Effect: telegramtest.Page},
+		{Effect: telegramtest.Drop},
+		{Effect: telegramtest.Lose},
+	}
+	for _, f := range faults {
+		f.Method = "sendMessage"
+		f.When = func(text string) bool { // called by one call at a time
+			hit := rand.N(25) == 0
+			if hit && f.RetryAfter == 0 {
+				tr.ledger.hide(text)
+			}
+			return hit
+		}
+		tr.telegram.Inject(f)
+	}
+}
+
+// settle runs a last process until all is quiet, stops it, and checks what has become of
+// everything.
+func (tr *trial) settle() {
+	tr.t.Helper()
+	p := tr.start()
+	p.ready()
+	tr.ledger.await(tr.t, 0, p.done)
+	tr.look(func(db *store.DB) {
+		err := p.wait(tr.t.Context(), func() bool {
+			return tr.count(db, "outbox WHERE state IN ('waiting', 'sending')") == 0 &&
+				tr.count(db, "turns WHERE state = 'running'") == 0
+		})
+		if err != nil {
+			tr.t.Fatalf("never quiet: %v\n%s", err, p.newest())
+		}
+	})
+	tr.stop(p)
+	tr.check()
+}
+
+// executions returns how often Telegram has executed each answer, and their order by chat.
+func (tr *trial) executions() (times map[string]int, order map[int64][]string) {
+	times, order = make(map[string]int), make(map[int64][]string)
+	for chat := range tr.ledger.said {
+		for _, text := range tr.texts(chat) {
+			list := order[chat]
+			// One that comes again comes before anything else does.
+			if times[text]++; len(list) == 0 || list[len(list)-1] != text {
+				order[chat] = append(list, text)
+			}
+		}
+	}
+	return times, order
+}
+
+// report logs the figures of a trial.
+func (tr *trial) report(deliveries int, uncertain int) {
+	tr.t.Logf("%d messages, %d answers, %d model calls, %d kills; %d sends caught by a kill, "+
+		"%d hidden by Telegram; %d uncertain, %d doubled", tr.ledger.answered, deliveries,
+		tr.ledger.calls, tr.kills, total(tr.caught), total(tr.ledger.lost), uncertain, tr.doubled)
+}
+
+// number returns the place of a mark among those of its chat.
+func number(m string) string { return strings.SplitN(m[1:], "r", 2)[0] }

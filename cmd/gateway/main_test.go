@@ -1,0 +1,21 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain lets scripts run this program as "gateway".
+func TestMain(m *testing.M) {
+	testscript.Main(tidy{m}, map[string]func(){"gateway": func() { os.Exit(run()) }})
+}
+
+// tidy removes what [buildBinary] has made when all tests are over.
+type tidy struct{ *testing.M }
+
+func (m tidy) Run() int {
+	defer os.RemoveAll(buildDir)
+	return m.M.Run()
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"gateway/agent/llm/openai/openaitest"
+	"gateway/bus"
+	"gateway/channels/telegram/telegramtest"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/store"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 60 * time.Second
+
+// A world is what a gateway lives in: a home with a configuration, and the two servers that it
+// talks to, Telegram and the provider of the model, both fakes with a state of their own.
+type world struct {
+	t        testing.TB
+	home     string
+	telegram *telegramtest.Server
+	model    *openaitest.Server
+}
+
+const testToken = "123456:TEST-TOKEN"
+
+// worldOptions are the optional settings of a [world].
+type worldOptions struct {
+	answer   openaitest.Answer       // of the model; default openaitest.Echo
+	onSend   func(telegramtest.Sent) // as in telegramtest.Options
+	agent    string                  // more lines of [agent]
+	channel  string                  // lines of [channels.telegram]; default quiet
+	keepBody bool                    // keep the model's requests
+}
+
+// quiet is a Telegram account that everybody may use at any rate, without previews.
+const quiet = "access = \"open\"\nrate_limit = \"off\"\nstreaming = false"
+
+// streaming is one with previews that come often.
+const streaming = "access = \"open\"\nrate_limit = \"off\"\nedit_interval = \"20ms\""
+
+func newWorld(t testing.TB, o worldOptions) *world {
+	t.Helper()
+	w := &world{
+		t: t, home: t.TempDir(),
+		telegram: telegramtest.New(testToken, &telegramtest.Options{OnSend: o.onSend}),
+		model:    openaitest.Start(o.answer),
+	}
+	t.Cleanup(w.model.Close)
+	t.Cleanup(w.telegram.Close)
+	if !o.keepBody {
+		w.model.Keep(0)
+	}
+	url, err := w.telegram.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf(`[log]
+format = "json"
+[agent]
+model = "fake"
+%s
+[models.fake]
+model = "fake-model"
+base_url = %q
+[channels.telegram]
+token = %q
+api_url = %q
+%s
+`, o.agent, w.model.URL, testToken, url, cmp.Or(o.channel, quiet))
+	if err := os.WriteFile(filepath.Join(w.home, "config.toml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// environ is the environment of a gateway in w: nothing of the machine's own settings.
+func (w *world) environ() []string {
+	return []string{"GATEWAY_HOME=" + w.home, "HOME=" + w.home, "PATH=" + os.Getenv("PATH")}
+}
+
+// run runs a gateway in this process until the test ends or stop is called. Both wait for its end.
+func (w *world) run() (stop func()) {
+	w.t.Helper()
+	cfg, err := config.Load("", w.environ())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	root, err := openWorkspace(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	db, err := store.Open(w.t.Context(), cfg.Store.Path(), migrations(), nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	log := slog.New(slog.NewJSONHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	g, err := assemble(cfg, db, root, log)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- g.run(ctx, nil) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		for _, err := range []error{<-ended, db.Close(), root.Close()} {
+			if err != nil {
+				w.t.Errorf("gateway ended: %v", err)
+			}
+		}
+	}
+	w.t.Cleanup(stop)
+	return stop
+}
+
+// look opens the gateway's data beside it and closes it when fn returns.
+func (w *world) look(fn func(db *store.DB)) {
+	w.t.Helper()
+	path := filepath.Join(w.home, "gateway.db")
+	db, err := store.Open(w.t.Context(), path, migrations(), &store.Options{Shared: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer db.Close()
+	fn(db)
+}
+
+// query runs a query, and yields once for each row, after it has put the columns where into points.
+func (w *world) query(db *store.DB, into []any, query string, args ...any) iter.Seq[struct{}] {
+	return func(yield func(struct{}) bool) {
+		rows, err := db.Read(w.t.Context()).Query(query, args...)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := rows.Scan(into...); err != nil {
+				w.t.Fatal(err)
+			}
+			if !yield(struct{}{}) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// count returns how many rows there are, named by table and condition.
+func (w *world) count(db *store.DB, rows string) (n int) {
+	for range w.query(db, []any{&n}, "SELECT count(*) FROM "+rows) {
+	}
+	return n
+}
+
+// message decodes a message of the outbox.
+func message(t testing.TB, body []byte) (m bus.OutboundMessage) {
+	if err := json.Unmarshal(body, &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// await waits until cond is true, which it looks at whenever something happens at Telegram.
+func (w *world) await(what string, cond func() bool) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	if err := w.telegram.Wait(ctx, cond); err != nil {
+		w.t.Fatalf("waited for %s: %v", what, err)
+	}
+}
+
+// texts returns what the bot has said in a chat, as it stands now.
+func (w *world) texts(chat int64) []string {
+	var list []string
+	for _, m := range w.telegram.History(chat) {
+		if !m.Deleted {
+			list = append(list, m.Text)
+		}
+	}
+	return list
+}
+
+// until waits until something is closed or sent.
+func until[T any](t testing.TB, what string, c <-chan T) {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-c:
+	case <-timer.C:
+		t.Fatalf("waited for %s", what)
+	}
+}
