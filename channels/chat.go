@@ -194,7 +194,7 @@ func (c *chat) part(d *bus.Delivery) (part bus.Part, last bool) {
 func (c *chat) save(ctx context.Context, d *bus.Delivery) (ok bool, wait time.Duration) {
 	err := c.r.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
 		ok, err = c.r.outbox.Save(tx, d, c.r.now())
-		if err == nil && d.Message.Stream != "" && (d.State == bus.Sent || d.State == bus.Dead) {
+		if err == nil && c.noted(d) && (d.State == bus.Sent || d.State == bus.Dead) {
 			err = c.r.outbox.ForgetPreview(tx, d.Message.Stream)
 		}
 		return err

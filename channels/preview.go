@@ -29,6 +29,7 @@ type preview struct {
 	edited time.Time // when it was last changed
 	typed  time.Time // when the typing indicator was last set
 	failed bool      // nothing more is shown
+	noted  bool      // the database knows of it
 }
 
 // showDelay is how long an answer must grow before it is shown, on platforms where each edit
@@ -41,7 +42,8 @@ const (
 // update takes in news. Messages that an earlier process has shown are in noted, by stream.
 func (p *preview) update(news *bus.Progress, now time.Time, noted map[string][]string) {
 	if p.stream != news.Stream {
-		*p = preview{stream: news.Stream, began: now, ids: noted[news.Stream]}
+		ids := noted[news.Stream]
+		*p = preview{stream: news.Stream, began: now, ids: ids, noted: len(ids) > 0}
 		p.shown = make([]string, len(p.ids))
 	}
 	p.replyTo, p.ended, p.void = news.ReplyTo, news.Ended, news.Void
@@ -143,6 +145,7 @@ func (c *chat) showText(ctx context.Context, limits Limits) error {
 				return err
 			}
 			p.ids, p.shown = append(p.ids, id), append(p.shown, text)
+			p.noted = true
 			if err := c.savePreview(ctx); err != nil {
 				return err
 			}
@@ -184,6 +187,11 @@ func (c *chat) savePreview(ctx context.Context) error {
 	})
 }
 
+// noted reports whether the database knows of a preview of d.
+func (c *chat) noted(d *bus.Delivery) bool {
+	return d.Message.Stream != "" && c.preview.stream == d.Message.Stream && c.preview.noted
+}
+
 // editing reports whether the next part of d takes the place of a message of the preview, and
 // its id.
 func (c *chat) editing(d *bus.Delivery) (bool, string) {
@@ -195,7 +203,8 @@ func (c *chat) editing(d *bus.Delivery) (bool, string) {
 		c.r.mu.Lock()
 		noted := c.r.previews[s]
 		c.r.mu.Unlock()
-		c.preview = preview{stream: s, ended: true, ids: noted, shown: make([]string, len(noted))}
+		c.preview = preview{stream: s, ended: true, ids: noted, noted: len(noted) > 0,
+			shown: make([]string, len(noted))}
 	}
 	if n := len(d.IDs); n < len(c.preview.ids) {
 		return true, c.preview.ids[n]

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,9 +30,12 @@ const (
 type bench struct {
 	binary, dir string
 	model       *openaitest.Server
+	modelServer *httptest.Server
 	delay       atomic.Int64 // of the model, in nanoseconds
+	modelTime   atomic.Int64 // that the newest call took within the model, in nanoseconds
 	telegram    *telegramtest.Server
 	telegramURL string
+	cpu         time.Duration // that the last gateway used in all
 
 	mu   sync.Mutex
 	sent []telegramtest.Sent // since the last reset
@@ -39,11 +44,12 @@ type bench struct {
 
 func newBench(ctx context.Context, binary, dir string) (*bench, error) {
 	b := &bench{binary: binary, dir: dir, more: make(chan struct{}, 1)}
-	b.model = openaitest.Start(func(openaitest.Request) openaitest.Reply {
+	b.model = openaitest.New(func(openaitest.Request) openaitest.Reply {
 		return openaitest.Reply{First: time.Duration(b.delay.Load()), Text: []string{
 			"This is the answer to your message, ", "in two pieces."}}
 	})
 	b.model.Keep(0)
+	b.modelServer = httptest.NewServer(http.HandlerFunc(b.serveModel))
 	b.telegram = telegramtest.New(token, &telegramtest.Options{Keep: 4, OnSend: b.onSend})
 	var err error
 	b.telegramURL, err = b.telegram.Start(ctx)
@@ -53,6 +59,14 @@ func newBench(ctx context.Context, binary, dir string) (*bench, error) {
 func (b *bench) close() {
 	b.telegram.Close()
 	b.model.Close()
+	b.modelServer.Close()
+}
+
+// serveModel answers as the model and notes how long that took.
+func (b *bench) serveModel(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	b.model.ServeHTTP(w, r)
+	b.modelTime.Store(int64(time.Since(began)))
 }
 
 func (b *bench) onSend(s telegramtest.Sent) {
@@ -90,7 +104,7 @@ func (b *bench) start(ctx context.Context, home string) (*process, time.Duration
 		"GATEWAY_CHANNELS__TELEGRAM__API_URL="+b.telegramURL,
 		"GATEWAY_CHANNELS__TELEGRAM__ACCESS=open",
 		"GATEWAY_CHANNELS__TELEGRAM__RATE_LIMIT=off",
-		"OPENAI_API_KEY=bench", "OPENAI_BASE_URL="+b.model.URL,
+		"OPENAI_API_KEY=bench", "OPENAI_BASE_URL="+b.modelServer.URL+"/v1",
 		"GATEWAY_AGENT__SLOTS=6000", "GATEWAY_LOG__LEVEL=warn",
 	)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
@@ -139,7 +153,9 @@ func (b *bench) with(ctx context.Context, home string, fn func(*process) error) 
 	if err != nil {
 		return err
 	}
-	return errors.Join(fn(p), p.stop())
+	err = errors.Join(fn(p), p.stop())
+	b.cpu = p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+	return err
 }
 
 func (b *bench) ready(ctx context.Context, runs int) (ready, error) {
@@ -193,7 +209,8 @@ func (b *bench) latency(ctx context.Context, n int) (l latency, err error) {
 			if err != nil {
 				return err
 			}
-			took = append(took, sent[0].Received.Sub(sent[0].Served))
+			model := time.Duration(b.modelTime.Load())
+			took = append(took, sent[0].Received.Sub(sent[0].Served)-model)
 		}
 		return nil
 	})
@@ -254,5 +271,6 @@ func (b *bench) burst(ctx context.Context, chats int, model time.Duration) (r re
 		r.Last, r.Rate = ms(last), float64(len(answered))/last.Seconds()
 		return nil
 	})
+	r.CPU = ms(b.cpu) / float64(chats)
 	return r, err
 }

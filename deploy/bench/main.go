@@ -44,8 +44,8 @@ type memory struct {
 	Anonymous float64 `json:"anonymous_mb"` // the rest is the binary's own pages
 }
 
-// latency is the time from an update being served to sendMessage being received, for one chat in
-// sequence and a model that answers at once.
+// latency is the time from an update being served to sendMessage being received, less the time
+// that the model had its request, for one chat in sequence.
 type latency struct {
 	Messages int     `json:"messages"`
 	P50      float64 `json:"p50_ms"`
@@ -59,6 +59,7 @@ type result struct {
 	Model   float64 `json:"model_ms"`
 	Last    float64 `json:"last_answer_ms"` // from the burst to the last answer
 	Rate    float64 `json:"messages_per_s"`
+	CPU     float64 `json:"cpu_ms_per_message"` // of the gateway alone, its start included
 	PeakRSS float64 `json:"peak_rss_mb"`
 	Lost    int     `json:"lost"`
 	Doubled int     `json:"doubled"`
@@ -67,7 +68,7 @@ type result struct {
 func main() {
 	binary := flag.String("gateway", "", "binary to measure (default: it is built)")
 	runs := flag.Int("runs", 10, "warm starts")
-	messages := flag.Int("messages", 1000, "messages of the latency measurement")
+	messages := flag.Int("messages", 300, "messages of the latency measurement")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
