@@ -20,13 +20,21 @@ func (t *turn) ask(ctx context.Context) (*llm.Response, error) {
 		return nil, errDraining
 	}
 	defer func() { <-d.slots }()
+	switch { // a slot may have been free all the same
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case d.isDraining():
+		return nil, errDraining
+	}
 	if err := d.opts.Budget.Allow(t.Session); err != nil {
 		return nil, err
 	}
+	req := t.request()
 	var text strings.Builder
 	text.WriteString(t.partial)
-	for ev, err := range d.Model.Stream(ctx, t.request()) {
+	for ev, err := range d.Model.Stream(ctx, req) {
 		if err != nil {
+			t.spendBroken(ctx, req, text.Len()-len(t.partial))
 			return nil, err
 		}
 		if ev.Reset {
@@ -38,7 +46,8 @@ func (t *turn) ask(ctx context.Context) (*llm.Response, error) {
 			t.show(text.String(), "")
 		}
 		if ev.Response != nil {
-			t.spend(ev.Response)
+			t.bill.Context = ev.Response.Usage.Input
+			t.spend(ev.Response.Model, ev.Response.Usage)
 			return ev.Response, nil
 		}
 	}
@@ -46,11 +55,21 @@ func (t *turn) ask(ctx context.Context) (*llm.Response, error) {
 	return nil, &llm.Error{Kind: llm.Unavailable, Model: d.opts.ModelName}
 }
 
-func (t *turn) spend(resp *llm.Response) {
-	t.bill.Usage.Add(resp.Usage)
-	t.bill.Cost += t.d.opts.Cost(resp.Model, resp.Usage)
-	t.bill.Context = resp.Usage.Input
-	t.d.opts.Budget.Spent(t.Session, resp.Model, resp.Usage)
+func (t *turn) spend(model string, u llm.Usage) {
+	t.bill.Usage.Add(u)
+	t.bill.Cost += t.d.opts.Cost(model, u)
+	t.d.opts.Budget.Spent(t.Session, model, u)
+}
+
+// spendBroken counts a call that ended after so many bytes of the answer, before the model could
+// say what it has used: by the length of both. A call that was refused has used nothing.
+func (t *turn) spendBroken(ctx context.Context, req llm.Request, answer int) {
+	if answer == 0 && ctx.Err() == nil {
+		return
+	}
+	t.spend(t.d.opts.ModelName, llm.Usage{
+		Input: textSize(req.Messages) / bytesPerToken, Output: answer / bytesPerToken,
+	})
 }
 
 // request is what the model is asked now.
@@ -79,41 +98,58 @@ const (
 	typingAfter = 700 * time.Millisecond
 )
 
-// live is the state of a turn's preview.
+// live is the state of a turn's preview. The turn's mu guards it.
 type live struct {
-	typing *time.Timer
-	shown  time.Time // of the newest progress
-	any    bool      // something was shown
+	typing *time.Timer // set while the announcement is still to come
+	shown  time.Time   // of the newest progress
+	any    bool        // something was shown
 }
 
 // showBegin announces the answer if it does not come soon.
 func (t *turn) showBegin() {
 	p := t.progress()
-	t.live = live{}
-	t.live.typing = time.AfterFunc(typingAfter, func() { t.d.Live.Publish(p) })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var typing *time.Timer
+	typing = time.AfterFunc(typingAfter, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.live.typing == typing { // else it comes too late
+			t.live.typing, t.live.any = nil, true
+			t.d.Live.Publish(p)
+		}
+	})
+	t.live = live{typing: typing}
 }
 
 // show shows the answer so far and what is being done.
 func (t *turn) show(text, status string) {
 	now := t.d.opts.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if status == "" && (now.Sub(t.began) < showAfter || now.Sub(t.live.shown) < showEvery) {
 		return
 	}
-	if t.live.typing != nil {
-		t.live.typing.Stop()
-	}
+	t.live.stop()
 	t.live.shown, t.live.any = now, true
 	p := t.progress()
 	p.Text, p.Status = text, status
 	t.d.Live.Publish(p)
 }
 
-// hideTyping keeps the announcement from coming any more, and reports whether a preview was shown.
-func (t *turn) hideTyping() bool {
-	if t.live.typing != nil && !t.live.typing.Stop() {
-		t.live.any = true // it has come, or show has taken its place
+// stop keeps the announcement from coming any more.
+func (l *live) stop() {
+	if l.typing != nil {
+		l.typing.Stop()
+		l.typing = nil
 	}
-	t.live.typing = nil
+}
+
+// hideTyping keeps the announcement from coming any more, and reports whether anything was shown.
+func (t *turn) hideTyping() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.live.stop()
 	return t.live.any
 }
 
@@ -125,6 +161,8 @@ func (t *turn) showEnd(void bool) {
 	p := t.progress()
 	p.Ended, p.Void = true, void
 	t.d.Live.Publish(p)
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.live = live{}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -112,7 +113,7 @@ func (d *Dispatcher) unknown(c *call) (string, error) {
 	for _, known := range Commands() {
 		names = append(names, known.Name)
 	}
-	if near := nearest(c.name, names); near != "" {
+	if near := tool.Nearest(c.name, names); near != "" {
 		return fmt.Sprintf("I don't know `/%s`. Did you mean `/%s`? See `/help`.", c.name, near), nil
 	}
 	return fmt.Sprintf("I don't know `/%s`. See `/help` for the commands that I know.", c.name), nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"strconv"
 	"sync"
@@ -148,10 +149,12 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 	defer poll.Stop()
 	renew := time.NewTicker(leaseTerm / 3)
 	defer renew.Stop()
+	bound := math.MaxInt // what an earlier process has accepted is never dropped
 	for {
-		if err := d.ingest(ctx, work); err != nil {
+		if err := d.ingest(ctx, work, bound); err != nil {
 			return err
 		}
+		bound = d.opts.Waiting
 		select {
 		case <-ctx.Done():
 			return nil
@@ -170,8 +173,9 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 	}
 }
 
-// ingest hands out the messages that are new in the inbox.
-func (d *Dispatcher) ingest(ctx, work context.Context) error {
+// ingest hands out the messages that are new in the inbox. No more than bound may wait in
+// a session.
+func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 	for {
 		list, err := d.Inbox.Waiting(d.DB.Read(work), d.last)
 		if err != nil {
@@ -183,7 +187,7 @@ func (d *Dispatcher) ingest(ctx, work context.Context) error {
 			if name, args := parseCommand(r.Message.Text); name != "" {
 				err = d.command(ctx, r, name, args)
 			} else {
-				err = d.enqueue(ctx, work, r)
+				err = d.enqueue(ctx, work, r, bound)
 			}
 			if err != nil {
 				return err
@@ -196,8 +200,9 @@ func (d *Dispatcher) ingest(ctx, work context.Context) error {
 	}
 }
 
-// enqueue gives r to the worker of its session, which it starts if there is none.
-func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received) error {
+// enqueue gives r to the worker of its session, which it starts if there is none. If bound
+// messages wait there already, r is dropped.
+func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound int) error {
 	key := session.KeyOf(r.Message.From)
 	d.mu.Lock()
 	w, ok := d.workers[key]
@@ -206,7 +211,7 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received) error {
 		d.mu.Unlock()
 		return nil
 	}
-	if len(w.waiting) < d.opts.Waiting {
+	if len(w.waiting) < bound {
 		w.waiting = append(w.waiting, r)
 		w.arrived = d.opts.Now()
 		w.told = false

@@ -39,12 +39,16 @@ func (t *turn) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if h.Truncated {
-		// Half is left out at once, so that the prompt's beginning stays the same for many turns.
-		return t.keepNewer(ctx, h.Entries)
+	switch {
+	case !h.Truncated:
+		t.setHistory(h.Entries)
+		return nil
+	case h.Entries[0].Turn == t.ID: // it is too long by itself, but its question must not be missing
+		t.history, err = t.d.sessions.TurnMessages(read, &t.Turn)
+		return err
 	}
-	t.setHistory(h.Entries)
-	return nil
+	// Half is left out at once, so that the prompt's beginning stays the same for many turns.
+	return t.keepNewer(ctx, h.Entries)
 }
 
 func (t *turn) setHistory(entries []session.Entry) {
@@ -56,17 +60,22 @@ func (t *turn) setHistory(entries []session.Entry) {
 
 // keepNewer leaves the older half of entries out of this prompt and all later ones.
 func (t *turn) keepNewer(ctx context.Context, entries []session.Entry) error {
-	entries = newerHalf(entries)
+	entries = newerHalf(entries, t.ID)
 	t.setHistory(entries)
 	return t.d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		return t.d.sessions.Trim(tx, t.Session, entries[0].ID)
 	})
 }
 
-// newerHalf returns the newer half of entries, beginning with a message of the user. It
-// returns all of them if no such message is there.
-func newerHalf(entries []session.Entry) []session.Entry {
-	for i := len(entries) / 2; i < len(entries); i++ {
+// newerHalf returns the newer half of entries, beginning with a message of the user, and with it
+// all of the given turn. It returns all entries if no such message is there.
+func newerHalf(entries []session.Entry, turn int64) []session.Entry {
+	i := len(entries) / 2
+	own := slices.IndexFunc(entries, func(e session.Entry) bool { return e.Turn == turn })
+	if own >= 0 {
+		i = min(i, own)
+	}
+	for ; i < len(entries); i++ {
 		if entries[i].Message.Role == llm.User {
 			return entries[i:]
 		}
@@ -82,7 +91,7 @@ func (t *turn) shorten(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(newerHalf(h.Entries)) < len(h.Entries) {
+	if len(newerHalf(h.Entries, t.ID)) < len(h.Entries) {
 		return t.keepNewer(ctx, h.Entries)
 	}
 	shrinkAll(t.history)

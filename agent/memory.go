@@ -50,9 +50,9 @@ func (h *histories) read(
 	}
 	t.Entries = t.Entries[n:]
 	h.remember(key, t.Entries)
-	size := 0
-	for i := len(t.Entries) - 1; i > 0; i-- {
-		if size += t.Entries[i].Size; size > limit {
+	newest := len(t.Entries) - 1 // it stays, whatever its size
+	for i, room := newest, limit; i >= 0; i-- {
+		if room -= t.Entries[i].Size; room < 0 && i < newest {
 			t.Entries, t.Truncated = t.Entries[i+1:], true
 			break
 		}

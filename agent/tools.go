@@ -37,6 +37,9 @@ func (t *turn) useTools(ctx context.Context, m llm.Message) error {
 // boundary is between two steps, when all calls have their results: what the person has said
 // meanwhile is taken in, and a turn that shall end does.
 func (t *turn) boundary(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return nil // shows at the next model call
+	}
 	if batch := t.w.steered(); len(batch) > 0 {
 		messages := t.userMessages(batch)
 		err := t.d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
@@ -52,7 +55,7 @@ func (t *turn) boundary(ctx context.Context) error {
 	if t.d.isDraining() {
 		return errDraining
 	}
-	return nil // an ended ctx shows at the next model call
+	return nil
 }
 
 // write adds messages to the transcript.
@@ -69,6 +72,7 @@ func (t *turn) write(ctx context.Context, messages ...llm.Message) error {
 }
 
 // runCalls runs calls and writes their results: side by side if all are pure, else in their order.
+// Once ctx has ended no further call begins.
 func (t *turn) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	names := make([]string, len(calls))
 	pure := true
@@ -82,7 +86,9 @@ func (t *turn) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 			if i > 0 && t.w.hasNews() {
 				return t.write(ctx, closeCalls(t.history, resultSkipped)...)
 			}
-			if err := t.write(ctx, t.call(ctx, c)); err != nil {
+			if m, ok := t.call(ctx, c); !ok {
+				return nil
+			} else if err := t.write(ctx, m); err != nil {
 				return err
 			}
 		}
@@ -95,21 +101,24 @@ func (t *turn) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 const maxParallel = 8
 
 func (t *turn) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
-	done := make(chan llm.Message, len(calls))
+	done := make(chan *llm.Message, len(calls)) // nil for a call that was given up
 	slots := make(chan struct{}, maxParallel)
 	var wg sync.WaitGroup
 	for _, c := range calls {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			done <- t.call(ctx, c)
+			if m, ok := t.call(ctx, c); ok {
+				done <- &m
+			} else {
+				done <- nil
+			}
 		})
 	}
 	var err error
 	for range calls {
-		m := <-done
-		if err == nil {
-			err = t.write(ctx, m)
+		if m := <-done; m != nil && err == nil {
+			err = t.write(ctx, *m)
 		}
 	}
 	wg.Wait()
@@ -145,10 +154,18 @@ func (t *turn) resumeTools(ctx context.Context) error {
 	return t.runCalls(ctx, again)
 }
 
-// call runs one tool and returns its result for the model, whatever happens.
-func (t *turn) call(ctx context.Context, c llm.ToolCall) llm.Message {
+// call runs one tool and returns its result for the model. There is none if ctx had ended
+// before, and if the process ends before the tool does: what becomes of such a call is up
+// to the next process.
+func (t *turn) call(ctx context.Context, c llm.ToolCall) (m llm.Message, ok bool) {
+	if ctx.Err() != nil {
+		return llm.Message{}, false
+	}
 	start := t.d.opts.Now()
 	text, err := t.runTool(ctx, c)
+	if err != nil && context.Cause(ctx) == context.Canceled {
+		return llm.Message{}, false
+	}
 	log := t.d.logger(&t.Turn).With("tool", c.Name, "took", t.d.opts.Now().Sub(start))
 	if err != nil {
 		log.InfoContext(ctx, "tool failed", "err", err)
@@ -156,7 +173,7 @@ func (t *turn) call(ctx context.Context, c llm.ToolCall) llm.Message {
 	} else {
 		log.DebugContext(ctx, "tool done")
 	}
-	return toolResult(c, t.capped(text))
+	return toolResult(c, t.capped(text)), true
 }
 
 func (t *turn) runTool(ctx context.Context, c llm.ToolCall) (text string, err error) {

@@ -35,11 +35,11 @@ type turn struct {
 	sender bus.Sender // who wrote the newest message
 	role   string
 
-	mu      sync.Mutex // tools may run side by side
-	results int        // tool results stored in the workspace
-
 	bill session.Bill // of all calls
-	live live
+
+	mu      sync.Mutex // against tools that run side by side, and the timer of live
+	results int        // tool results stored in the workspace
+	live    live
 }
 
 var (
@@ -64,6 +64,10 @@ func (t *turn) run(ctx context.Context, batch []bus.Received) error {
 		return err
 	}
 	if batch == nil {
+		// A turn that was stopped before its worker ran is refused here.
+		if err := t.write(ctx); err != nil {
+			return err
+		}
 		if t.Attempts > maxAttempts {
 			return t.fail(ctx, sayGaveUp)
 		}
@@ -201,13 +205,16 @@ func (t *turn) fail(ctx context.Context, say string) error {
 	}
 	last := append(closeCalls(t.history, resultFailed),
 		llm.Message{Role: llm.Assistant, Text: markFailed})
-	defer t.showEnd(false)
-	return d.tx(ctx, func(tx *store.Tx) error {
+	err := d.tx(ctx, func(tx *store.Tx) error {
 		if err := d.Outbox.Put(tx, out, d.opts.Now()); err != nil {
 			return err
 		}
 		return t.end(tx, &t.Turn, session.Failed, last...)
 	})
+	if err == nil {
+		t.showEnd(false)
+	}
+	return err
 }
 
 // failed decides what becomes of the turn after a model call has failed. done
@@ -236,12 +243,15 @@ func (t *turn) failed(ctx context.Context, err error) (done bool, _ error) {
 
 // interrupted ends the turn in favour of a newer message.
 func (t *turn) interrupted(ctx context.Context) error {
-	defer t.showEnd(true)
 	last := append(closeCalls(t.history, resultStopped),
 		llm.Message{Role: llm.Assistant, Text: markInterrupted})
-	return t.d.tx(ctx, func(tx *store.Tx) error {
+	err := t.d.tx(ctx, func(tx *store.Tx) error {
 		return t.end(tx, &t.Turn, session.Stopped, last...)
 	})
+	if err == nil {
+		t.showEnd(true)
+	}
+	return err
 }
 
 // stream names the preview of the answer under way.

@@ -157,15 +157,18 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	err := t.guarded(ctx, batch)
 	t.hideTyping()
 	switch {
-	case errors.Is(err, errDraining), errors.Is(err, errGone):
-		return nil // left to the next process, or dropped before it began
-	case errors.Is(err, session.ErrEnded): // by /stop, which knows nothing of the usage
+	case errors.Is(err, errGone):
+		return nil // dropped before it began
+	case errors.Is(err, errDraining): // left to the next process
+	case errors.Is(err, session.ErrEnded): // by /stop
 		t.showEnd(true)
-		return d.tx(ctx, func(tx *store.Tx) error {
-			return d.sessions.Spend(tx, t.Session, t.bill)
-		})
+	default:
+		return err
 	}
-	return err
+	// Nobody else knows what it has used.
+	return d.tx(ctx, func(tx *store.Tx) error {
+		return d.sessions.Spend(tx, t.Session, t.bill)
+	})
 }
 
 // guarded runs t. A panic ends this turn and nothing else; it is the only one that is recovered

@@ -113,6 +113,14 @@ func (r *Registry) lookup(name string) (entry, error) {
 // suggest returns `; did you mean "x"?` for the known name nearest to name,
 // or "" if none is near.
 func suggest(name string, known []string) string {
+	if near := Nearest(name, known); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ""
+}
+
+// Nearest returns which of the known names was probably meant by name, or "" if none is near.
+func Nearest(name string, known []string) string {
 	best, least := "", min(len(name)/2, 3)
 	for _, k := range known {
 		d := distance(strings.ToLower(name), strings.ToLower(k))
@@ -120,10 +128,7 @@ func suggest(name string, known []string) string {
 			best, least = k, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
+	return best
 }
 
 // distance returns the Levenshtein distance of a and b in bytes.

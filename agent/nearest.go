@@ -1,3 +1,0 @@
-package agent
-
-func nearest(string, []string) string { return "" }
