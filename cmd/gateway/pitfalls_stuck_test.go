@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm/openai/openaitest"
+	"gateway/channels/telegram/telegramtest"
+	"gateway/store"
+)
+
+// The tests of pitfalls_test.go that are about chats which stand in each other's way.
+
+func TestHelpWhileAllSlotsAreBusy(t *testing.T) {
+	t.Parallel()
+	h := newHold()
+	defer h.release()
+	w := newWorld(t, worldOptions{agent: "slots = 1",
+		answer: func(r openaitest.Request) openaitest.Reply {
+			h.wait()
+			return repeat(r)
+		}})
+	w.run()
+	w.telegram.Say(1, 1, "one")
+	until(t, "the model to be asked", h.reached)
+	w.telegram.Say(2, 2, "two")
+	for _, chat := range []int64{1, 2, 3} {
+		w.telegram.Say(chat, chat, "/help")
+		w.await("/help in a busy gateway", func() bool {
+			texts := w.texts(chat)
+			return len(texts) == 1 && strings.Contains(texts[0], "/status")
+		})
+	}
+	h.release()
+	for chat, want := range map[int64]string{1: "you said one", 2: "you said two"} {
+		w.await(want, func() bool {
+			texts := w.texts(chat)
+			return len(texts) == 2 && texts[1] == want
+		})
+	}
+}
+
+func TestFiveThousandChats(t *testing.T) {
+	const chats = 5000
+	l := newLedger()
+	w := newWorld(t, worldOptions{agent: "slots = 5000", onSend: l.onSend,
+		answer: func(r openaitest.Request) openaitest.Reply {
+			reply := l.answer(r)
+			reply.First = 100 * time.Millisecond
+			return reply
+		}})
+	var list []telegramtest.Message
+	for chat := range int64(chats) {
+		list = append(list, l.message(chat+1, 0))
+	}
+	w.telegram.Deliver(list...)
+	p := w.start()
+	l.await(t, 0, p.done)
+	for chat := range int64(chats) {
+		if n := len(w.texts(chat + 1)); n != 1 {
+			t.Errorf("chat %d has %d answers", chat+1, n)
+		}
+	}
+}
+
+func TestSlowTypingDelaysNoAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{channel: streaming,
+		answer: func(r openaitest.Request) openaitest.Reply {
+			reply := repeat(r)
+			reply.First = time.Second
+			return reply
+		}})
+	w.telegram.Inject(telegramtest.Fault{
+		Method: "sendChatAction", Effect: telegramtest.Hang})
+	w.run()
+	const chats = 20
+	for chat := range int64(chats) {
+		w.telegram.Say(chat+1, chat+1, "hello")
+	}
+	hanging := 0
+	for chat := range int64(chats) {
+		w.expect(chat+1, "you said hello")
+		hanging += w.telegram.Hits(telegramtest.Hang, chat+1)
+		// The indicator is given up after five seconds.
+		m := w.telegram.History(chat + 1)[0]
+		if took := m.Received.Sub(m.Served); took > 4*time.Second {
+			t.Errorf("chat %d was answered after %s", chat+1, took)
+		}
+	}
+	if hanging == 0 {
+		t.Error("no typing indicator was set")
+	}
+}
+
+func TestBlockedChatStallsNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat})
+	const blocked, chats = 1, 20
+	w.telegram.AddUser(telegramtest.User{ID: blocked, First: "A"})
+	w.telegram.Refuse(blocked, "bot was blocked by the user")
+	stop := w.run()
+	for range 3 {
+		w.telegram.Say(blocked, blocked, "hello")
+	}
+	for chat := range int64(chats) {
+		w.telegram.Say(chat+2, chat+2, fmt.Sprintf("hello from %d", chat+2))
+	}
+	for chat := range int64(chats) {
+		w.expect(chat+2, fmt.Sprintf("you said hello from %d", chat+2))
+	}
+	stop()
+	w.look(func(db *store.DB) {
+		if n := w.count(db, "outbox WHERE state = 'dead'"); n == 0 {
+			t.Error("what could not be delivered does not lie in the dead letters")
+		}
+		if n := w.count(db, "outbox WHERE state NOT IN ('dead', 'sent')"); n > 0 {
+			t.Errorf("%d messages still wait", n)
+		}
+	})
+}
