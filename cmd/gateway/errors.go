@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"syscall"
 
 	"gateway/store"
@@ -33,7 +34,9 @@ func plain(err error) string {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Sprintf("%s can't be written. Give its folder to this user, %s.",
 			home.home, elsewhere)
-	case errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
+		return fmt.Sprintf("%s is no folder. Move what is there away, %s.", home.home, elsewhere)
+	case errors.Is(err, syscall.ENOSPC), strings.Contains(err.Error(), "disk is full"): // SQLite's
 		return fmt.Sprintf("the disk of %s is full. Make room, %s.", home.home, elsewhere)
 	case errors.Is(err, store.ErrNewer):
 		return fmt.Sprintf("the data in %s was written by a newer gateway. Upgrade this one, %s.",

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // zones by name also where the system has none
 )
 
 func main() { os.Exit(run()) }
