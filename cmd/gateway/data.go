@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -21,6 +22,9 @@ func withData(ctx context.Context, load loader, fn func(*store.DB) error) error 
 		return err
 	}
 	db, err := store.Open(ctx, cfg.Store.Path(), migrations(), &store.Options{Shared: true})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errNoData
+	}
 	if err != nil {
 		return &homeError{cfg.Gateway.Home, err}
 	}

@@ -19,6 +19,9 @@ type homeError struct {
 func (e *homeError) Error() string { return fmt.Sprintf("home %s: %v", e.home, e.err) }
 func (e *homeError) Unwrap() error { return e.err }
 
+// errNoData reports a home in which no gateway has run yet.
+var errNoData = errors.New("no data")
+
 // plain returns what a person is told of an error that ends the gateway: what happened and what
 // to do.
 func plain(err error) string {
@@ -31,7 +34,11 @@ func plain(err error) string {
 	case errors.Is(err, store.ErrLocked):
 		return fmt.Sprintf("a gateway is running in %s already. Talk to it with \"gateway chat\", "+
 			"stop it, %s.", home.home, elsewhere)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+	case errors.Is(err, errNoData):
+		return fmt.Sprintf("there is no gateway's data in %s. Start the gateway once, %s.",
+			home.home, elsewhere)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS),
+		errors.Is(err, fs.ErrNotExist):
 		return fmt.Sprintf("%s can't be written. Give its folder to this user, %s.",
 			home.home, elsewhere)
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
@@ -40,9 +47,6 @@ func plain(err error) string {
 		return fmt.Sprintf("the disk of %s is full. Make room, %s.", home.home, elsewhere)
 	case errors.Is(err, store.ErrNewer):
 		return fmt.Sprintf("the data in %s was written by a newer gateway. Upgrade this one, %s.",
-			home.home, elsewhere)
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Sprintf("there is no gateway's data in %s. Start the gateway once, %s.",
 			home.home, elsewhere)
 	}
 	return err.Error()

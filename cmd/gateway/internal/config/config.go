@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -107,7 +108,9 @@ func Load(path string, environ []string) (*Config, error) {
 		path = defaultPath(vars)
 	}
 	src, err := os.ReadFile(path)
-	if err != nil && !(optional && errors.Is(err, fs.ErrNotExist)) {
+	// A home that is no folder is reported by whoever opens it.
+	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+	if err != nil && !(optional && missing) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	return parse(path, src, vars)
