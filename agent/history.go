@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"gateway/agent/llm"
 	"gateway/session"
@@ -94,16 +95,23 @@ func (t *turn) shorten(ctx context.Context) error {
 	if len(newerHalf(h.Entries, t.ID)) < len(h.Entries) {
 		return t.keepNewer(ctx, h.Entries)
 	}
-	shrinkAll(t.history)
+	shrinkAll(t.history, shrunkResult)
 	return nil
 }
 
-// shrunkResult is how many characters stay of an old tool result where room is needed.
-const shrunkResult = 1000
+// shrunkResult is how many bytes stay of an old tool result where room is needed, and
+// leastResult where even that is too much.
+const (
+	shrunkResult = 1000
+	leastResult  = 100
+)
 
-func shrink(m *llm.Message) {
-	if m.Role == llm.ToolRole && len(m.Text) > shrunkResult {
-		m.Text = clip(m.Text, shrunkResult) + resultShrunk
+// shrinkAll cuts the tool results in list that have more than n bytes, mark included.
+func shrinkAll(list []llm.Message, n int) {
+	for i := range list {
+		if m := &list[i]; m.Role == llm.ToolRole && len(m.Text) > n {
+			m.Text = clip(strings.TrimSuffix(m.Text, resultShrunk), n-len(resultShrunk)) + resultShrunk
+		}
 	}
 }
 
@@ -133,10 +141,13 @@ func prepare(history []llm.Message, size int) []llm.Message {
 		}
 	}
 	if textSize(list) > size {
-		shrinkAll(list[:lastUser(list)])
+		shrinkAll(list[:lastUser(list)], shrunkResult)
 	}
-	if textSize(list) > size { // one giant turn: its newest results stay whole
-		shrinkAll(list[:max(len(list)-keptResults, 0)])
+	old := list[:max(len(list)-keptResults, 0)]
+	for _, n := range []int{shrunkResult, leastResult} { // one giant turn
+		if textSize(list) > size {
+			shrinkAll(old, n)
+		}
 	}
 	return list
 }
@@ -149,12 +160,6 @@ func textSize(list []llm.Message) (n int) {
 		n += len(m.Text)
 	}
 	return n
-}
-
-func shrinkAll(list []llm.Message) {
-	for i := range list {
-		shrink(&list[i])
-	}
 }
 
 // results returns the result of each call, in the order of the calls.

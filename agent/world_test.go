@@ -99,6 +99,9 @@ func (w *world) stop() error {
 	return <-w.ended
 }
 
+// expireLeases does what opening the store does after a dispatcher has failed.
+func (w *world) expireLeases() { w.exec("UPDATE leases SET until_ms = 0") }
+
 // settle waits until nothing more happens by itself.
 func (w *world) settle() { synctest.Wait() }
 
@@ -130,6 +133,29 @@ func (w *world) count(query string, args ...any) (n int) {
 	w.t.Helper()
 	w.must(w.read().QueryRow(query, args...).Scan(&n))
 	return n
+}
+
+// What column is asked for.
+const (
+	turnStates = "SELECT id || ' ' || state || ' ' || epoch || ' ' || attempts " +
+		"FROM turns ORDER BY id"
+	transcriptBodies = "SELECT turn || ' ' || body FROM messages ORDER BY id"
+	inboxStates      = "SELECT id || ' ' || state FROM inbox ORDER BY id"
+)
+
+// column returns the strings that a query yields.
+func (w *world) column(query string) (list []string) {
+	w.t.Helper()
+	rows, err := w.read().Query(query)
+	w.must(err)
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		w.must(rows.Scan(&s))
+		list = append(list, s)
+	}
+	w.must(rows.Err())
+	return list
 }
 
 // messageTime is when all messages in tests were sent, and stamp what their envelope makes of it.

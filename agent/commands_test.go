@@ -1,0 +1,153 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/tool"
+)
+
+func TestParseCommand(t *testing.T) {
+	for _, test := range []struct{ text, name, args string }{
+		{"/help", "help", ""},
+		{"  /HeLP \n", "help", ""},
+		{"/queue steer", "queue", "steer"},
+		{"/queue\tsteer", "queue", "steer"},
+		{"/note first line\nsecond line\n", "note", "first line\nsecond line"},
+		{"/note\nonly below", "note", "only below"},
+		{"/dream-log 3", "dream-log", "3"},
+		{"/etc/hosts", "", ""},
+		{"/etc/hosts is what?", "", ""},
+		{"/help@otherbot", "", ""},
+		{"/", "", ""},
+		{"/ help", "", ""},
+		{"//", "", ""},
+		{"/übersetze das", "", ""},
+		{"help", "", ""},
+		{"what is /help?", "", ""},
+		{"", "", ""},
+	} {
+		name, args := parseCommand(test.text)
+		if name != test.name || name != "" && args != test.args {
+			t.Errorf("parseCommand(%q) = %q, %q, want %q, %q",
+				test.text, name, args, test.name, test.args)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.opts.Name = "Robin"
+		w.start()
+		w.say("a", "/help", "/START", "/help me\nplease")
+		const want = "I am Robin. Write to me and I answer; these commands I know:\n\n" +
+			"- `/help`: what I can do\n" +
+			"- `/status`: model, usage, queue and channels\n" +
+			"- `/stop`: end the running answer and discard what waits\n" +
+			"- `/new`: begin a new conversation\n" +
+			"- `/queue`: what happens to messages during an answer: " +
+			"steer, followup, collect or interrupt\n"
+		w.wantAnswers("a", want, want, want)
+		w.wantQuiet()
+	})
+}
+
+func TestUnknownCommand(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.say("a", "/stauts", "/frobnicate now")
+		w.wantQuiet()
+		w.wantAnswers("a", "I don't know `/stauts`. Did you mean `/status`? See `/help`.",
+			"I don't know `/frobnicate`. See `/help` for the commands that I know.")
+		if n := len(w.model.Requests()); n != 0 {
+			t.Errorf("commands were sent to the model %d times", n)
+		}
+	})
+}
+
+func TestPathIsNoCommand(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.model.Queue(llmtest.Say("a file"))
+		w.start()
+		w.say("a", "/etc/hosts is what?")
+		w.wantQuiet()
+		w.wantAsked(1, "user: /etc/hosts is what?")
+		w.wantAnswers("a", "a file")
+	})
+}
+
+func TestStatus(t *testing.T) {
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		step := llmtest.Say("one")
+		step.Usage = llm.Usage{Input: 1200, Output: 34, Cached: 1000}
+		w.model.Queue(step, held(llmtest.Say("two"), release))
+		w.opts.Name, w.opts.Version, w.opts.ModelName = "Robin", "v1.2.3", "clever"
+		w.opts.QueueMode, w.opts.ContextWindow, w.opts.MaxOutput = Followup, 10_000, 2_000
+		w.opts.Cost = func(model string, u llm.Usage) float64 { return float64(u.Output) / 100 }
+		w.opts.Channels = func() []string { return []string{"telegram: ready", "test: asleep"} }
+		w.start()
+		w.say("a", "hello")
+		w.sleep(90 * time.Second)
+		w.say("a", "again", "and more", "/status")
+		const want = "- Gateway: Robin v1.2.3, up 1m30s\n- Model: clever\n" +
+			"- Tokens: 1200 in (1000 cached), 34 out\n- Cost: $0.3400\n" +
+			"- Context: 1200 of 8000 tokens\n- Queue: followup, 1 waiting\n" +
+			"- Load: one conversation busy, 1 of 64 model calls\n" +
+			"- Channel: telegram: ready\n- Channel: test: asleep\n"
+		w.wantAnswers("a", "one", want)
+		w.say("b", "/status")
+		got := w.outbox("b")[0].Text
+		if line := "- Tokens: 0 in (0 cached), 0 out\n- Context: 0 of"; !strings.Contains(got, line) {
+			t.Errorf("/status of a new conversation is %q, want it to contain %q", got, line)
+		}
+		w.model.Queue(llmtest.Say("three"))
+		close(release)
+		w.wantQuiet()
+	})
+}
+
+// After /new the prompt begins with the next message. The transcript stays.
+func TestNew(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.model.Queue(llmtest.Say("one"), held(llmtest.Say("never"), make(chan struct{})),
+			llmtest.Say("two"), llmtest.Say("three"))
+		w.start()
+		w.say("a", "/new", "hello", "again", "and", "more", "/new", "afresh", "and on")
+		w.wantQuiet()
+		w.wantAsked(3, "user: afresh")
+		w.wantAsked(4, "user: afresh", "assistant: two", "user: and on")
+		w.wantAnswers("a", "A new conversation begins.", "one",
+			"A new conversation begins. I have discarded 2 waiting messages.", "two", "three")
+		w.wantTranscript("a", "user: hello", "assistant: one", "user: again",
+			"assistant: "+markStopped, "user: afresh", "assistant: two", "user: and on",
+			"assistant: three")
+	})
+}
+
+// A command that can't be answered changes nothing: it is one transaction.
+func TestCommandIsOneTransaction(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.opts.QueueMode = Followup
+		w.tools(act("look", tool.Pure, until(make(chan struct{}), "")))
+		w.model.Queue(uses("look"))
+		w.start()
+		w.say("a", "hello", "again")
+		turns, transcript := w.column(turnStates), w.column(transcriptBodies)
+		w.exec(`CREATE TRIGGER full BEFORE INSERT ON outbox
+			BEGIN SELECT RAISE(ABORT, 'disk full'); END`)
+		w.say("a", "/stop")
+		if err := w.stop(); err == nil || !strings.Contains(err.Error(), "disk full") {
+			t.Errorf("Run = %v, want the error of the store", err)
+		}
+		wantLines(t, "turns after a /stop that failed", w.column(turnStates), turns)
+		wantLines(t, "transcript after it", w.column(transcriptBodies), transcript)
+		w.exec("DROP TRIGGER full")
+		w.expireLeases()
+		w.start()
+		w.wantAnswers("a", "Stopped, and discarded one waiting message.")
+	})
+}

@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/tool"
+)
+
+func TestNothingToStop(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.model.Queue(llmtest.Say("hi"), llmtest.Say("again"))
+		w.start()
+		w.say("a", "/stop", "hello", "/stop", "hello")
+		w.wantQuiet()
+		w.wantAnswers("a", "There is nothing to stop.", "hi", "There is nothing to stop.", "again")
+	})
+}
+
+// Pitfall: "/stop drops completed rounds from the transcript, and the queued messages run anyway".
+func TestStopDuringModelCall(t *testing.T) {
+	inWorld(t, func(w *world) {
+		round := uses("look")
+		round.Usage = llm.Usage{Input: 100, Output: 10, Cached: 50}
+		w.tools(act("look", tool.Once, always("seen")))
+		w.model.Queue(round, held(llmtest.Say("never"), make(chan struct{})))
+		w.opts.QueueMode = Followup
+		w.start()
+		w.say("a", "hello", "two", "three", "/stop")
+		w.wantQuiet()
+		w.wantAnswers("a", "Stopped, and discarded 2 waiting messages.")
+		w.wantTranscript("a", "user: hello", "assistant:  look({})", "tool: seen",
+			"assistant: "+markStopped)
+		wantLines(t, "turns", w.column(turnStates), []string{"1 stopped 1 1"})
+		wantLines(t, "inbox", w.column(inboxStates),
+			[]string{"1 done", "2 dropped", "3 dropped", "4 done"})
+		if u := w.info("a").Usage; u.Input < 100 || u.Output != 10 || u.Cached != 50 {
+			t.Errorf("usage of the session is %+v, want that of the round at least", u)
+		}
+		w.model.Queue(llmtest.Say("fresh"))
+		w.say("a", "four")
+		w.wantQuiet()
+		w.wantAsked(3, "user: hello", "assistant:  look({})", "tool: seen",
+			"assistant: "+markStopped, "user: four")
+		w.wantAnswers("a", "Stopped, and discarded 2 waiting messages.", "fresh")
+	})
+}
+
+// Each call that has not ended gets a result, and what the tool says later is not written.
+func TestStopDuringTools(t *testing.T) {
+	for _, effect := range []tool.Effect{tool.Once, tool.Pure} {
+		t.Run(effect.String(), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				release := make(chan struct{})
+				late := 0
+				w.tools(act("quick", effect, always("done")),
+					act("stubborn", effect, func(context.Context) (string, error) {
+						<-release // whatever becomes of the turn
+						return "too late", nil
+					}),
+					act("last", tool.Once, func(context.Context) (string, error) {
+						late++
+						return "", nil
+					}))
+				calls := []string{"quick", "stubborn"}
+				want := []string{"user: hello", "assistant:  quick({}) stubborn({})",
+					"tool: done", "tool: " + resultStopped}
+				if effect == tool.Once {
+					calls = append(calls, "last")
+					want[1] += " last({})"
+					want = append(want, "tool: "+resultStopped)
+				}
+				w.model.Queue(uses(calls...))
+				w.start()
+				w.say("a", "hello", "/stop")
+				close(release)
+				w.wantQuiet()
+				w.wantAnswers("a", "Stopped.")
+				w.wantTranscript("a", append(want, "assistant: "+markStopped)...)
+				if late != 0 {
+					t.Error("a tool began after the stop")
+				}
+			})
+		})
+	}
+}
+
+// Messages that are still being gathered are discarded as well, and so is what waits for a slot.
+func TestStopBeforeTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		w.model.Queue(held(llmtest.Say("other"), release), llmtest.Say("late"))
+		w.opts.Slots = 1
+		w.start()
+		w.say("b", "hello")
+		w.say("a", "/queue collect", "one", "two", "/stop")
+		w.say("c", "one", "/stop")
+		w.sleep(time.Minute)
+		close(release)
+		w.say("a", "three")
+		w.wantQuiet()
+		w.wantAsked(2, "user: three")
+		w.wantAnswers("c", "Stopped.")
+		if told := w.outbox("a"); told[1].Text != "Stopped, and discarded 2 waiting messages." {
+			t.Errorf("chat a was told %q", told[1].Text)
+		}
+	})
+}
+
+// /stop ends one conversation and no other, and a message behind it is answered.
+func TestStopIsOfOneSession(t *testing.T) {
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		w.model.Queue(held(llmtest.Say("other"), release),
+			held(llmtest.Say("never"), make(chan struct{})), llmtest.Say("after"))
+		w.start()
+		w.say("b", "hello")
+		w.say("a", "hello")
+		w.put(w.message("a", "/stop"), w.message("a", "go on"))
+		close(release)
+		w.wantQuiet()
+		w.wantAnswers("a", "Stopped.", "after")
+		w.wantAnswers("b", "other")
+	})
+}
