@@ -35,6 +35,7 @@ func newCommand() *cobra.Command {
 			return serve(cmd.Context(), cfg, terminal.IsTerminal(os.Stdin, os.Stdout))
 		},
 	}
+	root.SetOut(os.Stdout) // else what commands print goes to standard error
 	root.PersistentFlags().StringVarP(&file, "config", "c", "",
 		"configuration file (default config.toml in the gateway's home)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
