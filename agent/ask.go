@@ -90,8 +90,8 @@ func (t *turn) request() llm.Request {
 	return req
 }
 
-// Progress is shown from showAfter on: a model that answers at once needs no preview. An answer
-// that has not begun after typingAfter is announced without text.
+// Text is shown once it has been growing for showAfter: an answer that comes at once needs no
+// preview. One that has not begun after typingAfter is announced without text.
 const (
 	showAfter   = 100 * time.Millisecond
 	showEvery   = 50 * time.Millisecond
@@ -101,6 +101,7 @@ const (
 // live is the state of a turn's preview. The turn's mu guards it.
 type live struct {
 	typing *time.Timer // set while the announcement is still to come
+	grows  time.Time   // when the first text came
 	shown  time.Time   // of the newest progress
 	any    bool        // something was shown
 }
@@ -127,7 +128,10 @@ func (t *turn) show(text, status string) {
 	now := t.d.opts.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if status == "" && (now.Sub(t.began) < showAfter || now.Sub(t.live.shown) < showEvery) {
+	if t.live.grows.IsZero() && status == "" {
+		t.live.grows = now
+	}
+	if status == "" && (now.Sub(t.live.grows) < showAfter || now.Sub(t.live.shown) < showEvery) {
 		return
 	}
 	t.live.stop()

@@ -1,0 +1,207 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/tool"
+	"gateway/bus"
+)
+
+// Pure tools of one round overlap: each of these ends only once the next one has. Their
+// results come in the order of the calls all the same.
+func TestPureToolsOverlap(t *testing.T) {
+	inWorld(t, func(w *world) {
+		two, three := make(chan struct{}), make(chan struct{})
+		w.tools(act("one", tool.Pure, until(two, "1")),
+			act("two", tool.Pure, func(ctx context.Context) (string, error) {
+				defer close(two)
+				return until(three, "2")(ctx)
+			}),
+			act("three", tool.Pure, func(context.Context) (string, error) {
+				defer close(three)
+				return "3", nil
+			}))
+		w.model.Queue(uses("one", "two", "three"), llmtest.Say("done"))
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		w.wantAsked(2, "user: hello", "assistant:  one({}) two({}) three({})",
+			"tool: 1", "tool: 2", "tool: 3")
+	})
+}
+
+// One tool that changes something makes the whole round run in the order of its calls.
+func TestOtherToolsRunInOrder(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var log []string
+		run := func(name string) func(context.Context) (string, error) {
+			return func(context.Context) (string, error) {
+				log = append(log, "begin "+name)
+				time.Sleep(time.Second)
+				log = append(log, "end "+name)
+				return name, nil
+			}
+		}
+		w.tools(act("look", tool.Pure, run("look")), act("set", tool.Idempotent, run("set")))
+		w.model.Queue(uses("look", "set", "look"), llmtest.Say("done"))
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		wantLines(t, "order", log, []string{"begin look", "end look", "begin set", "end set",
+			"begin look", "end look"})
+	})
+}
+
+// Whatever a tool does is a result that the model can go on with.
+func TestToolTrouble(t *testing.T) {
+	const tryAnother = "\nFind out what went wrong and try another way."
+	type args struct {
+		Count int `json:"count"`
+	}
+	tools := []tool.Tool{
+		act("fails", tool.Once, func(context.Context) (string, error) {
+			return "", errors.New("the disk is gone")
+		}),
+		act("panics", tool.Once, func(context.Context) (string, error) { panic("oh") }),
+		act("panics_too", tool.Pure, func(context.Context) (string, error) { panic("oh") }),
+		act("hangs", tool.Once, until(nil, "")),
+		act("silent", tool.Once, always("")),
+		tool.New("counts", "Counts.", tool.Once,
+			func(_ context.Context, _ tool.Call, a args) (tool.Result, error) {
+				return tool.Result{Text: strings.Repeat("x", a.Count)}, nil
+			}),
+	}
+	for _, test := range []struct{ call, args, want string }{
+		{"fails", "{}", "Error: the disk is gone" + tryAnother},
+		{"panics", "{}", "Error: the tool crashed" + tryAnother},
+		{"panics_too", "{}", "Error: the tool crashed" + tryAnother},
+		{"hangs", "{}", "Error: hangs took longer than 2m0s" + tryAnother},
+		{"silent", "{}", "(no output)"},
+		{"silnet", "{}", `Error: there is no tool "silnet"; did you mean "silent"?; the tools are: ` +
+			"counts, fails, hangs, panics, panics_too, silent" + tryAnother},
+		{"counts", `{"count":"3"}`, "xxx"},
+		{"counts", `{}`, `Error: argument "count" is missing`},
+		{"counts", `{"count":`, "Error: "},
+	} {
+		t.Run(test.call+test.args, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.tools(tools...)
+				w.model.Queue(llmtest.Call(test.call, test.args), llmtest.Say("done"))
+				w.start()
+				w.say("a", "hello")
+				w.sleep(5 * time.Minute)
+				w.wantAnswers("a", "done")
+				got := w.request(2).Messages
+				last := got[len(got)-1]
+				if last.Role != llm.ToolRole || !strings.HasPrefix(last.Text, test.want) {
+					t.Errorf("result is %s: %q, want %q", last.Role, last.Text, test.want)
+				}
+				if strings.HasPrefix(test.want, "Error") && !strings.HasSuffix(last.Text, tryAnother) {
+					t.Errorf("result is %q, want the advice to try another way", last.Text)
+				}
+			})
+		})
+	}
+}
+
+// A tool learns where it is from its call: two chats cannot mix.
+func TestCallSaysWhereItIs(t *testing.T) {
+	inWorld(t, func(w *world) {
+		calls := make(map[string]tool.Call)
+		where := act("where", tool.Once, nil)
+		where.Run = func(_ context.Context, c tool.Call) (tool.Result, error) {
+			calls[c.Session] = c
+			return tool.Result{Text: "here"}, nil
+		}
+		w.tools(where)
+		for range 2 {
+			w.model.Queue(llmtest.Call("where", ""), llmtest.Say("done"))
+		}
+		w.start()
+		w.say("a", "hello")
+		topic := w.message("b", "hello")
+		topic.From.Thread, topic.Group = "5", true
+		topic.Sender, topic.Role = bus.Sender{ID: "9", Name: "Bob"}, "user"
+		w.put(topic)
+		w.wantQuiet()
+		for key, want := range map[string]tool.Call{
+			"test/a": {ID: "call_1", Args: json.RawMessage("{}"), Address: at("a"), Session: "test/a",
+				Sender: bus.Sender{ID: "7", Name: "Ada"}, Role: "owner", Turn: 1},
+			"test/b/5": {ID: "call_2", Args: json.RawMessage("{}"), Address: topic.From,
+				Session: "test/b/5", Sender: topic.Sender, Role: "user", Turn: 2},
+		} {
+			got, err := json.Marshal(calls[key])
+			w.must(err)
+			wanted, err := json.Marshal(want)
+			w.must(err)
+			if string(got) != string(wanted) {
+				t.Errorf("call in %s is %s, want %s", key, got, wanted)
+			}
+		}
+	})
+}
+
+// A long result is stored whole in the workspace; the model sees head, tail and path.
+func TestLongResult(t *testing.T) {
+	inWorld(t, func(w *world) {
+		whole := "head" + strings.Repeat("é", 12_000) + "tail" // 24,008 bytes
+		w.tools(act("look", tool.Pure, always(whole)), act("brief", tool.Pure,
+			always(strings.Repeat("x", maxResult))))
+		w.model.Queue(uses("look", "look", "brief"), llmtest.Say("done"))
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		asked := w.request(2).Messages
+		if got := asked[5].Text; len(got) != maxResult {
+			t.Errorf("a result of %d bytes was cut to %d", maxResult, len(got))
+		}
+		for _, m := range asked[3:5] {
+			if !strings.HasPrefix(m.Text, "headé") || !strings.HasSuffix(m.Text, "étail") ||
+				!utf8.ValidString(m.Text) || len(m.Text) > headResult+tailResult+200 {
+				t.Errorf("result of %d bytes is not head and tail: %.20q…", len(m.Text), m.Text)
+			}
+		}
+		var paths []string
+		for _, m := range asked[3:5] {
+			_, rest, _ := strings.Cut(m.Text, "[… 24008 characters in all; the whole is in ")
+			path, _, ok := strings.Cut(rest, " …]")
+			if !ok {
+				t.Fatalf("result does not say where the whole is: %q", m.Text[headResult-10:])
+			}
+			stored, err := os.ReadFile(filepath.Join(filepath.Dir(w.path), filepath.FromSlash(path)))
+			if err != nil || string(stored) != whole {
+				t.Errorf("%s holds %d bytes, %v, want the whole of %d", path, len(stored), err, len(whole))
+			}
+			paths = append(paths, path)
+		}
+		if paths[0] == paths[1] {
+			t.Errorf("two results are in one file %s", paths[0])
+		}
+	})
+}
+
+func TestLongResultWithoutWorkspace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.opts.Workspace = nil
+		w.tools(act("look", tool.Pure, always(strings.Repeat("x", maxResult+1))))
+		w.model.Queue(uses("look"), llmtest.Say("done"))
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		got := w.request(2).Messages[3].Text
+		const want = "[… 16001 characters in all; the rest could not be stored …]"
+		if !strings.Contains(got, want) {
+			t.Errorf("result of %d bytes does not contain %q", len(got), want)
+		}
+	})
+}

@@ -1,0 +1,373 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/tool"
+	"gateway/session"
+)
+
+// A blank answer is asked for again silently, then without tools, and then there is an apology.
+func TestBlankAnswers(t *testing.T) {
+	blank := llmtest.Say(" \n")
+	for _, test := range []struct {
+		name   string
+		steps  []llmtest.Step
+		want   string
+		second []string // what the model is asked the last time after the question
+	}{
+		{"once", []llmtest.Step{blank, llmtest.Say("hi")}, "hi", nil},
+		{"twice", []llmtest.Step{blank, blank, llmtest.Say("hi")}, "hi", []string{askAnswer}},
+		{"always", []llmtest.Step{blank, blank, blank}, sayBlank, []string{askAnswer}},
+		{"tools instead", []llmtest.Step{blank, blank, uses("look")}, sayBlank, []string{askAnswer}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.tools(act("look", tool.Pure, always("seen")))
+				w.model.Queue(test.steps...)
+				w.start()
+				w.say("a", "hello")
+				w.wantQuiet()
+				w.wantAnswers("a", test.want)
+				want := strings.Join(append([]string{"user: hello"}, test.second...), "\n\n")
+				w.wantAsked(len(test.steps), want)
+				for i, r := range w.model.Requests() {
+					if free := len(r.Tools) > 0; free != (i < 2) {
+						t.Errorf("request %d offers tools: %v, want %v", i+1, free, i < 2)
+					}
+				}
+			})
+		})
+	}
+}
+
+// An answer that is cut off by its limit is continued in the same message, three times.
+func TestContinuation(t *testing.T) {
+	cut := func(text string) llmtest.Step {
+		s := llmtest.Say(text)
+		s.Finish = llm.FinishLength
+		return s
+	}
+	inWorld(t, func(w *world) {
+		w.model.Queue(cut("one "), cut("two "), cut("three "), cut("four "), llmtest.Say("next"))
+		w.start()
+		w.say("a", "hello")
+		w.sleep(time.Minute)
+		w.wantAnswers("a", "one two three four ")
+		w.wantAsked(4, "user: hello", "assistant: one two three ", "user: "+askContinue)
+		w.say("a", "again")
+		w.wantQuiet()
+		w.wantAsked(5, "user: hello", "assistant: one two three four ", "user: again")
+	})
+}
+
+// What was said before a cut-off tool call stands before it in the transcript.
+func TestContinuationWithTool(t *testing.T) {
+	inWorld(t, func(w *world) {
+		cut := llmtest.Say("I look")
+		cut.Finish = llm.FinishLength
+		call := uses("look")
+		call.Text = []string{" it up."}
+		w.tools(act("look", tool.Pure, always("seen")))
+		w.model.Queue(cut, call, llmtest.Say("found"))
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		w.wantAsked(3, "user: hello", "assistant: I look it up. look({})", "tool: seen")
+		w.wantAnswers("a", "found")
+	})
+}
+
+// At the limit of rounds the model must sum up, without tools.
+func TestRoundLimit(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.tools(act("look", tool.Pure, always("seen")))
+		w.model.Queue(uses("look"), uses("look"), llmtest.Say("so far"))
+		w.opts.MaxRounds = 2
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		w.wantAnswers("a", "so far")
+		w.wantAsked(3, "user: hello", "assistant:  look({})", "tool: seen",
+			"assistant:  look({})", "tool: seen", "user: "+askSumUp)
+		if n := len(w.request(3).Tools); n != 0 {
+			t.Errorf("the last request offers %d tools", n)
+		}
+	})
+}
+
+// People get one plain sentence for each kind of error, never its text.
+func TestModelErrors(t *testing.T) {
+	const later, unreachable = "too many requests right now", "cannot be reached right now"
+	for kind, want := range map[llm.Kind]string{
+		llm.RateLimited: later, llm.Overloaded: later,
+		llm.Unavailable: unreachable, llm.TimedOut: unreachable,
+		llm.Unauthorized:   "refuses the gateway's key",
+		llm.OutOfQuota:     "has no credit left",
+		llm.ContextTooLong: "has become too long",
+		llm.ContentRefused: "refuses to answer this",
+		llm.BadRequest:     sayFailed,
+		"":                 sayFailed, // not an *llm.Error
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				const secret = "sk-1234567890"
+				var err error = &llm.Error{Kind: kind, Err: errors.New("https://api/?key=" + secret)}
+				if kind == "" {
+					err = errors.New("key " + secret)
+				}
+				fail := llmtest.Step{Err: err}
+				w.model.Queue(fail)
+				if kind == llm.ContextTooLong {
+					w.model.Queue(fail) // it is tried once more
+				}
+				w.model.Queue(llmtest.Say("better"))
+				w.start()
+				w.say("a", "hello")
+				told := w.outbox("a")
+				if len(told) != 1 || !strings.Contains(told[0].Text, want) ||
+					strings.Contains(told[0].Text, secret) || strings.Contains(told[0].Text, "llm:") {
+					t.Fatalf("chat was told %+v, want one sentence with %q", told, want)
+				}
+				w.say("a", "again")
+				w.wantQuiet()
+				w.wantTranscript("a", "user: hello", "assistant: "+markFailed, "user: again",
+					"assistant: better")
+			})
+		})
+	}
+}
+
+// An error after a part of the answer keeps what was shown.
+func TestModelErrorAfterText(t *testing.T) {
+	inWorld(t, func(w *world) {
+		cut := llmtest.Say("The beginning")
+		cut.Finish = llm.FinishLength
+		w.model.Queue(cut, llmtest.Fail(llm.Overloaded))
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		w.wantAnswers("a", "The beginning\n\n"+sayError(&llm.Error{Kind: llm.Overloaded}))
+	})
+}
+
+// A conversation that the model finds too long is shortened at a message of the user.
+func TestContextTooLong(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.opts.QueueMode = Followup
+		for i := range 4 {
+			w.model.Queue(llmtest.Say(fmt.Sprint("answer ", i)))
+		}
+		w.model.Queue(llmtest.Fail(llm.ContextTooLong), llmtest.Say("after all"),
+			llmtest.Say("and on"))
+		w.start()
+		w.say("a", "0", "1", "2", "3", "too much", "next")
+		w.wantQuiet()
+		w.wantAsked(6, "user: 2", "assistant: answer 2", "user: 3", "assistant: answer 3",
+			"user: too much")
+		w.wantAsked(7, "user: 2", "assistant: answer 2", "user: 3", "assistant: answer 3",
+			"user: too much", "assistant: after all", "user: next")
+		told := w.outbox("a")
+		if got := told[4].Text; got != "after all" {
+			t.Errorf("the long conversation was answered with %q", got)
+		}
+	})
+}
+
+// Where there is nothing older to leave out, the results of the turn are cut.
+func TestContextTooLongByResults(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.tools(act("look", tool.Pure, always(strings.Repeat("x", 5000))))
+		w.model.Queue(uses("look"), llmtest.Fail(llm.ContextTooLong), llmtest.Say("after all"))
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		got := w.request(3).Messages
+		if len(got) != 4 || len(got[3].Text) > shrunkResult || got[1].Text != stamp+"hello" {
+			t.Errorf("the model was asked again with %d messages, a result of %d bytes",
+				len(got), len(got[3].Text))
+		}
+		w.wantAnswers("a", "after all")
+	})
+}
+
+// The wall limit of a turn ends a model call and a tool. No further tool begins.
+func TestTurnTimeout(t *testing.T) {
+	for _, name := range []string{"model", "tool"} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				never := make(chan struct{})
+				w.tools(act("hangs", tool.Once, until(never, "")))
+				step := held(llmtest.Say("unused"), never)
+				if name == "tool" {
+					step = uses("hangs", "hangs")
+				}
+				w.model.Queue(step)
+				w.opts.TurnTimeout, w.opts.ToolTimeout = time.Minute, time.Hour
+				w.start()
+				w.say("a", "hello")
+				w.sleep(time.Minute - time.Second)
+				w.wantAnswers("a")
+				w.sleep(time.Second)
+				w.wantAnswers("a", sayTimeout)
+				if name == "tool" {
+					w.wantTranscript("a", "user: hello", "assistant:  hangs({}) hangs({})",
+						"tool: Error: context deadline exceeded\nFind out what went wrong and try another way.",
+						"tool: "+resultFailed, "assistant: "+markFailed)
+				}
+			})
+		})
+	}
+}
+
+// A turn that gets no slot in its time ends, too, and leaves the slot alone.
+func TestTurnTimeoutWithoutSlot(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.model.Queue(llmtest.Say("fine"))
+		w.opts.TurnTimeout, w.opts.Slots = time.Minute, 1
+		w.start()
+		w.d.slots <- struct{}{} // somebody else's
+		w.say("a", "hello")
+		w.sleep(2 * time.Minute)
+		w.wantAnswers("a", sayTimeout)
+		<-w.d.slots
+		w.say("a", "again")
+		w.wantQuiet()
+		w.wantAnswers("a", sayTimeout, "fine")
+	})
+}
+
+// A panicking is a model that panics.
+type panicking struct{}
+
+func (panicking) Stream(context.Context, llm.Request) iter.Seq2[llm.Event, error] {
+	return func(func(llm.Event, error) bool) { panic("a bug in a provider") }
+}
+
+// Pitfall: "one unexpected panic ends delivery for all".
+func TestPanicInTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.deps.Model = byChat{"bad": panicking{}, "": w.model}
+		w.model.Queue(llmtest.Say("fine"))
+		w.start()
+		w.say("a", "bad", "bad again")
+		w.say("b", "good")
+		w.wantQuiet()
+		w.wantAnswers("a", sayPanic, sayPanic)
+		w.wantAnswers("b", "fine")
+		if n := w.d.panics.Load(); n != 2 {
+			t.Errorf("%d panics are counted, want 2", n)
+		}
+		w.wantTranscript("a", "user: bad", "assistant: "+markFailed,
+			"user: bad again", "assistant: "+markFailed)
+	})
+}
+
+// A panic before the turn has begun is told as well, and its message is not tried for ever.
+func TestPanicBeforeTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.opts.Location = nil
+		w.start()
+		w.d.opts.Location = nil // makes the envelope panic
+		w.say("a", "hello")
+		w.wantQuiet()
+		w.wantAnswers("a", sayPanic)
+	})
+}
+
+// byChat is a model for the messages that contain a word, and one for all others under "".
+type byChat map[string]llm.Model
+
+func (m byChat) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
+	last := r.Messages[len(r.Messages)-1].Text
+	for word, model := range m {
+		if word != "" && strings.Contains(last, word) {
+			return model.Stream(ctx, r)
+		}
+	}
+	return m[""].Stream(ctx, r)
+}
+
+// A ledger is a budget that refuses calls once there are so many tokens.
+type ledger struct {
+	most int
+
+	mu    sync.Mutex
+	usage llm.Usage
+	spent []string // "session model"
+}
+
+func (l *ledger) Allow(session.Key) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.usage.Input+l.usage.Output >= l.most {
+		return fmt.Errorf("ledger: %w: account 4711", ErrBudget)
+	}
+	return nil
+}
+
+func (l *ledger) Spent(key session.Key, model string, u llm.Usage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.usage.Add(u)
+	l.spent = append(l.spent, string(key)+" "+model)
+}
+
+// Pitfall: "background work had no budget": each call is asked for and told.
+func TestBudget(t *testing.T) {
+	inWorld(t, func(w *world) {
+		step := uses("look")
+		step.Usage = llm.Usage{Input: 60, Output: 10}
+		w.tools(act("look", tool.Pure, always("seen")))
+		w.model.Queue(step, step)
+		budget := &ledger{most: 100}
+		w.opts.Budget = budget
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		w.wantAnswers("a", sayError(ErrBudget))
+		if strings.Contains(sayError(ErrBudget), sayFailed) {
+			t.Error("a spent budget is told like any failure")
+		}
+		wantLines(t, "spent", budget.spent, []string{"test/a scripted", "test/a scripted"})
+		if u := w.info("a").Usage; u != budget.usage || u.Input != 120 {
+			t.Errorf("usage of the session is %+v, that of the budget %+v", u, budget.usage)
+		}
+	})
+}
+
+// A call that is broken off counts by its length: nobody can use the model for free
+// by stopping it.
+func TestBrokenCallsCount(t *testing.T) {
+	inWorld(t, func(w *world) {
+		long := llmtest.Say(strings.Repeat("word ", 300))
+		long.Between = time.Second
+		w.model.Queue(long, llmtest.Fail(llm.RateLimited))
+		budget := &ledger{most: 1 << 30}
+		w.opts.Budget, w.opts.ModelName = budget, "clever"
+		w.start()
+		w.say("a", "hello")
+		w.sleep(time.Minute)
+		w.say("a", "/stop")
+		w.settle()
+		wantLines(t, "spent", budget.spent, []string{"test/a clever"})
+		if budget.usage.Input < 100 || budget.usage.Output < 60 {
+			t.Errorf("usage is %+v, want about that of the prompt and 60 words", budget.usage)
+		}
+		if got := w.info("a").Usage; got != budget.usage {
+			t.Errorf("usage of the session is %+v, want %+v", got, budget.usage)
+		}
+		w.say("a", "refused at once")
+		w.wantQuiet()
+		wantLines(t, "spent after a refusal", budget.spent, []string{"test/a clever"})
+	})
+}
