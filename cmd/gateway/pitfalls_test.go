@@ -6,7 +6,7 @@ package main
 // Lost
 //
 //	A kill loses messages, answers and tool rounds           TestKill
-//	The platform's cursor moves before the update is stored  TestKill/accepted
+//	The platform's cursor moves before the update is stored  TestOffsetFollowsStore
 //	Nothing resumes after a restart                          TestRestartResumesByItself
 //	A follow-up makes the first answer vanish                TestFollowUpDuringTurnKeepsFirstAnswer
 //	The first delta is longer than a message may be          TestFirstDeltaOverTheLimit
@@ -121,6 +121,33 @@ func TestRestartResumesByItself(t *testing.T) {
 	w.expect(1, "you said hello")
 }
 
+func TestOffsetFollowsStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat})
+	p := w.start()
+	p.ready()
+	w.await("the gateway to poll", w.telegram.Polling)
+	w.look(func(db *store.DB) {
+		err := db.Tx(t.Context(), func(*store.Tx) error { // nothing else can be stored meanwhile
+			w.telegram.Say(1, 1, "hello")
+			// What is confirmed without need for the store is confirmed at once.
+			confirmed := time.NewTimer(300 * time.Millisecond)
+			defer confirmed.Stop()
+			<-confirmed.C
+			if w.telegram.Pending() != 1 {
+				t.Error("the message is confirmed but not stored")
+			}
+			p.kill()
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	w.start()
+	w.expect(1, "you said hello")
+}
+
 func TestFollowUpDuringTurnKeepsFirstAnswer(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"steer", "followup"} {
@@ -135,9 +162,12 @@ func TestFollowUpDuringTurnKeepsFirstAnswer(t *testing.T) {
 		w.telegram.Say(1, 1, "one")
 		until(t, "the model to be asked", h.reached)
 		w.telegram.Say(1, 1, "two")
-		w.received()
+		w.telegram.Say(1, 1, "/queue") // is answered when the worker has what came before
+		mode := fmt.Sprintf("The queue mode is %s. Change it with /queue steer, /queue followup, "+
+			"/queue collect or /queue interrupt.", mode)
+		w.expect(1, mode)
 		h.release()
-		w.expect(1, "you said one", "you said two")
+		w.expect(1, mode, "you said one", "you said two")
 	}
 }
 
