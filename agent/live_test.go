@@ -1,0 +1,200 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/tool"
+	"gateway/bus"
+)
+
+// watch returns a function that yields what the live stream has carried for a chat so far. It reads
+// at once what is published, as the router does.
+func (w *world) watch(chat string) func() []bus.Progress {
+	var seen []bus.Progress
+	stop := make(chan struct{})
+	w.t.Cleanup(func() { close(stop) })
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-w.deps.Live.C():
+			}
+			if p, ok := w.deps.Live.Take()[at(chat)]; ok {
+				seen = append(seen, p)
+			}
+		}
+	}()
+	return func() []bus.Progress {
+		w.settle()
+		return seen
+	}
+}
+
+// slowly returns a step whose words come with a pause between them.
+func slowly(text string, pause time.Duration) llmtest.Step {
+	s := llmtest.Say(text)
+	s.Between = pause
+	return s
+}
+
+func wantProgress(t *testing.T, got, want []bus.Progress) {
+	t.Helper()
+	for i := range max(len(got), len(want)) {
+		var g, w bus.Progress
+		if i < len(got) {
+			g = got[i]
+		}
+		if i < len(want) {
+			w = want[i]
+		}
+		if g != w {
+			t.Errorf("progress %d is %+v, want %+v", i, g, w)
+		}
+	}
+}
+
+// An answer that takes a while is announced before it has a text, and then shown while it grows.
+func TestProgress(t *testing.T) {
+	inWorld(t, func(w *world) {
+		seen := w.watch("a")
+		step := slowly("one two three", time.Second)
+		step.Delay = 2 * time.Second
+		w.model.Queue(step)
+		w.start()
+		m := w.message("a", "hello")
+		m.Group = true
+		w.put(m)
+		w.wantQuiet()
+		p := bus.Progress{To: at("a"), Stream: "1.0", ReplyTo: m.ID}
+		want := []bus.Progress{p, p, p, p}
+		want[1].Text, want[2].Text, want[3].Ended = "one two ", "one two three", true
+		wantProgress(t, seen(), want)
+		if got := w.outbox("a")[0].Stream; got != p.Stream {
+			t.Errorf("the answer ends the preview %q, want %q", got, p.Stream)
+		}
+	})
+}
+
+// An answer that comes at once needs no preview and names none.
+func TestNoProgressOfQuickAnswer(t *testing.T) {
+	inWorld(t, func(w *world) {
+		seen := w.watch("a")
+		w.model.Queue(llmtest.Say("one two three"))
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		wantProgress(t, seen(), nil)
+		if got := w.outbox("a")[0].Stream; got != "" {
+			t.Errorf("the answer ends the preview %q that never was", got)
+		}
+	})
+}
+
+// Deltas are bundled: a fast model does not make an update of each word.
+func TestProgressIsThrottled(t *testing.T) {
+	inWorld(t, func(w *world) {
+		seen := w.watch("a")
+		w.model.Queue(slowly("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20", 10*time.Millisecond))
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		var texts []string
+		for _, p := range seen() {
+			texts = append(texts, p.Text)
+		}
+		wantLines(t, "progress", texts, []string{
+			"1 2 3 4 5 6 7 8 9 10 11 ", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 ", ""})
+	})
+}
+
+// The use of tools shows as a status line, with what was said before it.
+func TestStatusLine(t *testing.T) {
+	inWorld(t, func(w *world) {
+		seen := w.watch("a")
+		w.tools(act("look", tool.Pure, always("seen")), act("set", tool.Once, always("done")))
+		w.model.Queue(uses("look", "set"), llmtest.Say("answer"))
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		status := bus.Progress{To: at("a"), Stream: "1.0", Status: "Using look, set …"}
+		wantProgress(t, seen(), []bus.Progress{status, {To: at("a"), Stream: "1.0", Ended: true}})
+		if got := w.outbox("a")[0].Stream; got != "1.0" {
+			t.Errorf("the answer ends the preview %q, want that with the status line", got)
+		}
+	})
+}
+
+// Each answer of a turn has a preview of its own.
+func TestProgressOfFollowup(t *testing.T) {
+	inWorld(t, func(w *world) {
+		seen := w.watch("a")
+		w.model.Queue(slowly("first answer", time.Second), slowly("second answer", time.Second))
+		w.start()
+		w.say("a", "hello", "and more")
+		w.wantQuiet()
+		p, q := bus.Progress{To: at("a"), Stream: "1.0"}, bus.Progress{To: at("a"), Stream: "1.1"}
+		want := []bus.Progress{p, p, p, q, q, q}
+		want[1].Text, want[2].Ended = "first answer", true
+		want[4].Text, want[5].Ended = "second answer", true
+		wantProgress(t, seen(), want)
+		for i, m := range w.outbox("a") {
+			if m.Stream != want[3*i].Stream {
+				t.Errorf("answer %d ends the preview %q, want %q", i, m.Stream, want[3*i].Stream)
+			}
+		}
+	})
+}
+
+// What was shown of an answer that will not come is void; where a sentence takes its
+// place, it is not.
+func TestProgressEnds(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		mode   Mode
+		say    string // meanwhile
+		fault  error  // of the model, at the end
+		voided bool
+	}{
+		{name: "stop", mode: Steer, say: "/stop", voided: true},
+		{name: "interrupt", mode: Interrupt, say: "new", voided: true},
+		{name: "error", mode: Steer, fault: &llm.Error{Kind: llm.Overloaded}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				seen := w.watch("a")
+				step := slowly("one two three", time.Minute)
+				step.Err = test.fault
+				w.model.Queue(step, llmtest.Say("new answer"))
+				w.opts.QueueMode = test.mode
+				w.start()
+				w.say("a", "hello")
+				w.sleep(90 * time.Second)
+				if test.say != "" {
+					w.say("a", test.say)
+				}
+				w.sleep(time.Hour)
+				all := seen()
+				var last bus.Progress
+				for _, p := range all {
+					if p.Stream == "1.0" {
+						last = p
+					}
+				}
+				if !last.Ended || last.Void != test.voided {
+					t.Errorf("the preview ends with %+v, want it ended and void: %v", last, test.voided)
+				}
+				answered := false
+				for _, m := range w.outbox("a") {
+					answered = answered || m.Stream == "1.0"
+				}
+				if answered == test.voided {
+					t.Errorf("a message takes its place: %v, want %v", answered, !test.voided)
+				}
+			})
+		})
+	}
+}
