@@ -14,14 +14,17 @@ import (
 // An account is an Account with the clocks that bound what it sends.
 type account struct {
 	Account
-	editor Editor // nil if there is none, or previews are off
-	typer  Typer  // nil if there is none
-	typing chan struct{}
-	total  *rate.Limiter // nil until the first message
+	editor   Editor   // nil if there is none, or previews are off
+	remover  Remover  // nil if there is none
+	finisher Finisher // nil if there is none
+	typer    Typer    // nil if there is none
+	typing   chan struct{}
 
-	mu     sync.Mutex
-	paused time.Time                // nothing goes before
-	chats  map[string]*rate.Limiter // by chat, all its threads together
+	mu    sync.Mutex
+	all   clock
+	chats map[string]*clock // by chat, all its threads together
+	most  int               // how many chats there may be before those that rest are forgotten
+	round int               // how often all was paused
 }
 
 // maxTyping bounds how many typing indicators of an account are being set at once. More are
@@ -30,7 +33,9 @@ const maxTyping = 8
 
 func newAccount(a Account) *account {
 	acc := &account{Account: a, typing: make(chan struct{}, maxTyping),
-		chats: make(map[string]*rate.Limiter)}
+		chats: make(map[string]*clock), most: maxClocks}
+	acc.remover, _ = a.Channel.(Remover)
+	acc.finisher, _ = a.Channel.(Finisher)
 	acc.typer, _ = a.Channel.(Typer)
 	if a.Streaming {
 		acc.editor, _ = a.Channel.(Editor)
@@ -51,76 +56,118 @@ func (a *account) limits(to bus.Address) Limits {
 	return l
 }
 
+// A clock says when the next message may go.
+type clock struct {
+	limiter *rate.Limiter // nil until the first message
+	until   time.Time     // the platform asked to wait till then
+}
+
+// next takes the next place in line and returns its time.
+func (c *clock) next(r Rate, now time.Time) time.Time {
+	if r == (Rate{}) {
+		return now
+	}
+	if c.limiter == nil {
+		c.limiter = rate.NewLimiter(rate.Every(r.Every), max(r.Burst, 1))
+	}
+	return now.Add(c.limiter.ReserveN(now, 1).DelayFrom(now))
+}
+
+// rests reports whether c is as good as new.
+func (c *clock) rests(now time.Time) bool {
+	return !c.until.After(now) &&
+		(c.limiter == nil || c.limiter.TokensAt(now) >= float64(c.limiter.Burst()))
+}
+
+// A pass is the right to send one message. It gets in line at the chat's clock and then at
+// the account's, and keeps its place until it is used.
+type pass struct {
+	clocks int       // that it was in line at
+	at     time.Time // when its turn comes at the last of them
+	round  int       // of the account
+}
+
 // reserve returns how long to wait before the next message may go to a conversation. If that
-// is 0, the message is counted.
-func (a *account) reserve(to bus.Address, l Limits, now time.Time) time.Duration {
+// is 0, p is used up.
+func (a *account) reserve(p *pass, to bus.Address, l Limits, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if wait := a.paused.Sub(now); wait > 0 {
+	if wait := a.pausedFor(to.Chat, now); wait > 0 {
 		return wait
 	}
-	var taken []*rate.Reservation
-	for _, limiter := range []*rate.Limiter{a.limiter(to.Chat, l.Chat), a.all(l.Account)} {
-		if limiter == nil {
-			continue
-		}
-		res := limiter.ReserveN(now, 1)
-		taken = append(taken, res)
-		if wait := res.DelayFrom(now); wait > 0 {
-			for _, res := range taken {
-				res.CancelAt(now)
-			}
+	if p.round != a.round { // else all who waited would go at once when a pause ends
+		*p = pass{round: a.round}
+	}
+	for {
+		if wait := p.at.Sub(now); wait > 0 {
 			return wait
 		}
+		switch p.clocks {
+		case 0:
+			if l.Chat != (Rate{}) {
+				p.at = a.clock(to.Chat, now).next(l.Chat, now)
+			}
+		case 1:
+			p.at = a.all.next(l.Account, now)
+		default:
+			*p = pass{round: a.round}
+			return 0
+		}
+		p.clocks++
 	}
-	return 0
 }
 
-// all returns the limiter of the account, nil if it has none. a.mu is held.
-func (a *account) all(r Rate) *rate.Limiter {
-	if r == (Rate{}) {
-		return nil
-	}
-	if a.total == nil {
-		a.total = r.limiter()
-	}
-	return a.total
+// wait returns how long the platform wants nothing for a chat.
+func (a *account) wait(chat string, now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pausedFor(chat, now)
 }
 
-// maxLimiters is how many chats are remembered before those that rest are forgotten.
-const maxLimiters = 4096
+// pausedFor is wait for those who hold a.mu.
+func (a *account) pausedFor(chat string, now time.Time) time.Duration {
+	until := a.all.until
+	if c, ok := a.chats[chat]; ok && c.until.After(until) {
+		until = c.until
+	}
+	return max(until.Sub(now), 0)
+}
 
-// limiter returns the limiter of a chat, nil if it has none. a.mu is held.
-func (a *account) limiter(chat string, r Rate) *rate.Limiter {
-	if r == (Rate{}) {
-		return nil
+// pause does what the platform asks for when it refuses something for a chat.
+func (a *account) pause(e *RateError, chat string, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	until := now.Add(e.After)
+	switch {
+	case !e.Account:
+		if c := a.clock(chat, now); until.After(c.until) {
+			c.until = until
+		}
+	case until.After(a.all.until):
+		a.all = clock{until: until}
+		a.round++
 	}
-	if l, ok := a.chats[chat]; ok {
-		return l
+}
+
+// maxClocks is how many chats are remembered before those that rest are forgotten.
+const maxClocks = 4096
+
+// clock returns the clock of a chat. a.mu is held.
+func (a *account) clock(chat string, now time.Time) *clock {
+	if c, ok := a.chats[chat]; ok {
+		return c
 	}
-	if len(a.chats) >= maxLimiters {
-		for chat, l := range a.chats {
-			if l.Tokens() >= float64(l.Burst()) { // as good as new
+	if len(a.chats) >= a.most {
+		for chat, c := range a.chats {
+			if c.rests(now) {
 				delete(a.chats, chat)
 			}
 		}
+		a.most = max(maxClocks, 2*len(a.chats)) // so that few look at all of them
 	}
-	l := r.limiter()
-	a.chats[chat] = l
-	return l
-}
-
-func (r Rate) limiter() *rate.Limiter {
-	return rate.NewLimiter(rate.Every(r.Every), max(r.Burst, 1))
-}
-
-// pause keeps the whole account from sending for a time.
-func (a *account) pause(until time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if until.After(a.paused) {
-		a.paused = until
-	}
+	c := new(clock)
+	a.chats[chat] = c
+	return c
 }
 
 // showTyping sets the typing indicator, unless that many are being set that it would be late.

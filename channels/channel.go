@@ -52,6 +52,21 @@ type Editor interface {
 	Edit(ctx context.Context, to bus.Address, id, text string) error
 }
 
+// A Remover is a [Channel] that can take back a message it sent.
+type Remover interface {
+	// Remove makes the message that Send named id disappear. It reports ErrRefused when that can't
+	// be done (any more), *RateError or any other error like Send.
+	Remove(ctx context.Context, to bus.Address, id string) error
+}
+
+// A Finisher is a [Channel] on which people see when a message is complete.
+type Finisher interface {
+	// Finish says that a message is delivered, the last part of which Send named id: nothing will
+	// be added to it. It is called once at most, and before anything else is sent to the
+	// conversation.
+	Finish(ctx context.Context, to bus.Address, id string)
+}
+
 // A Typer is a [Channel] that can show that an answer is on its way.
 type Typer interface {
 	// Type shows the indicator for some seconds; the caller repeats it every four.

@@ -16,6 +16,7 @@ import (
 // once it is longer than a message may be, as several. It may fail at any point; the answer
 // comes anyway.
 type preview struct {
+	messages
 	stream  string
 	replyTo string
 	text    string // newest
@@ -23,14 +24,30 @@ type preview struct {
 	ended   bool
 	void    bool // ended, and no answer takes its place
 
-	ids    []string  // platform's ids of the messages that show it
-	shown  []string  // their texts
 	began  time.Time // when the first progress came
 	edited time.Time // when it was last changed
 	typed  time.Time // when the typing indicator was last set
 	failed bool      // nothing more is shown
-	noted  bool      // the database knows of it
 }
+
+// messages are those that show a preview.
+type messages struct {
+	ids    []string // platform's
+	texts  []string // what they say; "" if an earlier process wrote it
+	usable int      // the answer can take the place of that many, the first ones
+}
+
+func noted(ids []string) messages {
+	return messages{ids: ids, texts: make([]string, len(ids)), usable: len(ids)}
+}
+
+func (m *messages) add(id, text string) {
+	m.ids, m.texts = append(m.ids, id), append(m.texts, text)
+	m.usable = len(m.ids)
+}
+
+// cut notes that message n is gone. Those after it are of no use then: the answer goes on below.
+func (m *messages) cut(n int) { m.usable = n }
 
 // showDelay is how long an answer must grow before it is shown, on platforms where each edit
 // costs; typeEvery is how often the typing indicator is renewed.
@@ -39,12 +56,22 @@ const (
 	typeEvery = 4 * time.Second
 )
 
-// update takes in news. Messages that an earlier process has shown are in noted, by stream.
-func (p *preview) update(news *bus.Progress, now time.Time, noted map[string][]string) {
+// open reports whether there may be something to do for p.
+func (p *preview) open() bool { return p.stream != "" && (!p.ended || p.void) }
+
+// take takes in news. r.mu is held.
+func (c *chat) take(news *bus.Progress) {
+	p := &c.preview
+	if !news.Ended && c.r.over.has(news.Stream) {
+		return // it is late: its message is being delivered
+	}
 	if p.stream != news.Stream {
-		ids := noted[news.Stream]
-		*p = preview{stream: news.Stream, began: now, ids: ids, noted: len(ids) > 0}
-		p.shown = make([]string, len(p.ids))
+		if news.Ended {
+			return // nothing is shown
+		}
+		c.keep()
+		*p = preview{stream: news.Stream, began: c.r.now(), messages: c.r.kept[news.Stream]}
+		delete(c.r.kept, news.Stream)
 	}
 	p.replyTo, p.ended, p.void = news.ReplyTo, news.Ended, news.Void
 	if !news.Ended {
@@ -52,65 +79,105 @@ func (p *preview) update(news *bus.Progress, now time.Time, noted map[string][]s
 	}
 }
 
-// open reports whether there may be something to do for p.
-func (p *preview) open() bool { return p.stream != "" && (!p.ended || p.void) }
-
-// drop forgets the message that shows the part with the given index, and those after it.
-func (p *preview) drop(part int) {
-	if part < len(p.ids) {
-		p.ids, p.shown = p.ids[:part], p.shown[:part]
+// keep ends the preview, and keeps its messages for the answer that is to take their place.
+// r.mu is held.
+func (c *chat) keep() {
+	if len(c.preview.ids) > 0 {
+		c.r.kept[c.preview.stream] = c.preview.messages
 	}
+	c.preview = preview{}
 }
 
-// show brings the preview up to date if it is time, and returns when to look again.
-func (c *chat) show(ctx context.Context) time.Duration {
-	p := &c.preview
-	if p.void {
-		return c.abandon(ctx)
+// takeOver ends the preview of a stream and returns its messages.
+func (c *chat) takeOver(stream string) messages {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	if c.preview.stream == stream {
+		c.keep()
+	}
+	m := c.r.kept[stream]
+	delete(c.r.kept, stream)
+	return m
+}
+
+// show brings the preview up to date if it is time, and returns when to look again. work is for
+// what is not to be broken off.
+func (c *chat) show(ctx, work context.Context) time.Duration {
+	if c.preview.void {
+		return c.abandon(work)
 	}
 	now := c.r.now()
-	if c.a.typer != nil && len(p.ids) == 0 && now.Sub(p.typed) >= typeEvery {
-		p.typed = now
-		c.a.showTyping(ctx, c.to, &c.r.wg)
-	}
+	wait := c.showTyping(ctx, now)
+	p := &c.preview
 	if c.a.editor == nil || p.failed || p.text == "" && p.status == "" {
-		return typeEvery
+		return wait
 	}
 	limits := c.a.limits(c.to)
 	due := p.edited.Add(limits.EditInterval)
 	if p.edited.IsZero() {
 		due = p.began.Add(min(showDelay, limits.EditInterval))
 	}
-	if wait := due.Sub(now); wait > 0 {
+	if early := due.Sub(now); early > 0 {
+		return min(wait, early)
+	}
+	n, text := p.stale(p.pieces(limits))
+	if n < 0 {
 		return wait
 	}
-	wait := c.notBefore.Sub(now)
-	if len(p.ids) == 0 && wait <= 0 { // a first message counts like any other
-		wait = c.a.reserve(c.to, limits, now)
+	early := c.a.wait(c.to.Chat, now)
+	if n == len(p.ids) { // a new message counts like any other
+		early = c.a.reserve(&c.pass, c.to, limits, now)
 	}
-	if wait > 0 {
-		return wait
+	if early > 0 {
+		return min(wait, early)
+	}
+	if err := c.showText(work, n, text); err != nil {
+		c.showFailed(ctx, err)
 	}
 	p.edited = now
-	if err := c.showText(ctx, limits); err != nil {
-		if limit, ok := errors.AsType[*RateError](err); ok {
-			c.notBefore = now.Add(limit.After)
-			return limit.After
-		}
-		p.failed = true
-		c.r.log.InfoContext(ctx, "preview given up", "to", c.to.String(), "err", err)
-	}
-	return max(limits.EditInterval, time.Millisecond)
+	return max(min(wait, limits.EditInterval), time.Millisecond)
 }
 
-// abandon leaves the preview of an answer that was stopped as it is, without its status line.
+// showTyping renews the typing indicator until there is text, and returns when to look again.
+func (c *chat) showTyping(ctx context.Context, now time.Time) time.Duration {
+	p := &c.preview
+	if c.a.typer == nil || len(p.ids) > 0 {
+		return typeEvery
+	}
+	if wait := p.typed.Add(typeEvery).Sub(now); wait > 0 {
+		return wait
+	}
+	p.typed = now
+	if c.a.wait(c.to.Chat, now) == 0 {
+		c.a.showTyping(ctx, c.to, &c.r.wg)
+	}
+	return typeEvery
+}
+
+func (c *chat) showFailed(ctx context.Context, err error) {
+	if limit, ok := errors.AsType[*RateError](err); ok && limit.After > 0 {
+		c.a.pause(limit, c.to.Chat, c.r.now())
+		return
+	}
+	c.preview.failed = true
+	c.r.log.InfoContext(ctx, "preview given up", "to", c.to.String(), "err", err)
+}
+
+// abandon ends the preview of an answer that was stopped: its messages stay, without the status
+// line. It returns when to look again.
 func (c *chat) abandon(ctx context.Context) time.Duration {
 	p := &c.preview
-	if p.status != "" && len(p.ids) > 0 && !p.failed {
-		p.status = ""
-		p.text = cmp.Or(p.text, "…")
-		if err := c.showText(ctx, c.a.limits(c.to)); err != nil {
-			c.r.log.InfoContext(ctx, "preview given up", "to", c.to.String(), "err", err)
+	p.text, p.status = cmp.Or(p.text, "…"), ""
+	for {
+		n, text := p.stale(p.pieces(c.a.limits(c.to)))
+		if n < 0 || n == len(p.ids) || p.failed {
+			break
+		}
+		if wait := c.a.wait(c.to.Chat, c.r.now()); wait > 0 {
+			return wait
+		}
+		if err := c.showText(ctx, n, text); err != nil {
+			c.showFailed(ctx, err)
 		}
 	}
 	if len(p.ids) > 0 {
@@ -121,105 +188,90 @@ func (c *chat) abandon(ctx context.Context) time.Duration {
 			c.r.log.ErrorContext(ctx, "outbox not written", "to", c.to.String(), "err", err)
 		}
 	}
-	c.preview = preview{}
+	*p = preview{}
 	return time.Millisecond
 }
 
-// showText makes the platform's messages show the newest text.
-func (c *chat) showText(ctx context.Context, limits Limits) error {
-	p := &c.preview
+// pieces returns what the messages of p shall say.
+func (p *preview) pieces(l Limits) []string {
 	pieces := []string{p.text}
-	if limits.Text > 0 {
-		pieces = markup.Split(p.text, limits.Text, limits.Measure)
+	if l.Text > 0 {
+		pieces = markup.Split(p.text, l.Text, l.Measure)
 	}
-	if p.status != "" {
-		pieces = withStatus(pieces, p.status, limits)
+	if p.status == "" {
+		return pieces
 	}
-	for i, text := range pieces {
-		switch {
-		case i == len(p.ids):
-			id, err := c.a.Channel.Send(ctx, bus.Part{
-				Key: fmt.Sprintf("gwp%s-%d", p.stream, i), To: c.to, Text: text, ReplyTo: p.reply(i),
-			})
-			if err != nil {
-				return err
-			}
-			p.ids, p.shown = append(p.ids, id), append(p.shown, text)
-			p.noted = true
-			if err := c.savePreview(ctx); err != nil {
-				return err
-			}
-		case p.shown[i] != text:
-			if err := c.a.editor.Edit(ctx, c.to, p.ids[i], text); err != nil {
-				return err
-			}
-			p.shown[i] = text
-		}
-	}
-	return nil
-}
-
-func (p *preview) reply(part int) string {
-	if part == 0 {
-		return p.replyTo
-	}
-	return ""
-}
-
-// withStatus adds the status line below the text, if there is room.
-func withStatus(pieces []string, status string, l Limits) []string {
+	status := "_" + p.status + "_"
 	if len(pieces) == 0 || pieces[0] == "" {
-		return []string{"_" + status + "_"}
+		return []string{status}
 	}
 	last := len(pieces) - 1
-	text := pieces[last] + "\n\n_" + status + "_"
+	text := pieces[last] + "\n\n" + status
 	if l.Text > 0 && l.Measure(text) > l.Text {
-		return pieces
+		return pieces // there is no room
 	}
 	return append(pieces[:last:last], text)
 }
 
-// savePreview notes which messages show the stream, so that the answer finds them also after a
-// restart.
-func (c *chat) savePreview(ctx context.Context) error {
+// stale returns the first message that does not say what it shall, and what that is. n is the
+// number of messages if it is a new one, and -1 if there is none.
+func (p *preview) stale(pieces []string) (n int, text string) {
+	for i, text := range pieces {
+		if i == len(p.ids) || p.texts[i] != text {
+			return i, text
+		}
+	}
+	return -1, ""
+}
+
+// showText makes the message with index n say text.
+func (c *chat) showText(ctx context.Context, n int, text string) error {
+	p := &c.preview
+	if n < len(p.ids) {
+		err := c.a.editor.Edit(ctx, c.to, p.ids[n], text)
+		if err == nil {
+			p.texts[n] = text
+		}
+		return err
+	}
+	part := bus.Part{Key: fmt.Sprintf("gwp%s-%d", p.stream, n), To: c.to, Text: text}
+	if n == 0 {
+		part.ReplyTo = p.replyTo
+	}
+	id, err := c.a.Channel.Send(ctx, part)
+	if err != nil {
+		return err
+	}
+	p.add(id, text)
+	// Noted, so that the answer finds them also after a restart.
 	return c.r.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		return c.r.outbox.SavePreview(tx, c.preview.stream, c.preview.ids)
+		return c.r.outbox.SavePreview(tx, p.stream, p.ids)
 	})
 }
 
-// noted reports whether the database knows of a preview of d.
-func (c *chat) noted(d *bus.Delivery) bool {
-	return d.Message.Stream != "" && c.preview.stream == d.Message.Stream && c.preview.noted
+// recent is a set of the newest streams that were added to it. It forgets the others.
+type recent struct {
+	set  map[string]bool
+	ring []string
+	next int
 }
 
-// editing reports whether the next part of d takes the place of a message of the preview, and
-// its id.
-func (c *chat) editing(d *bus.Delivery) (bool, string) {
-	s := d.Message.Stream
-	if s == "" || c.a.editor == nil {
-		return false, ""
-	}
-	if c.preview.stream != s {
-		c.r.mu.Lock()
-		noted := c.r.previews[s]
-		c.r.mu.Unlock()
-		c.preview = preview{stream: s, ended: true, ids: noted, noted: len(noted) > 0,
-			shown: make([]string, len(noted))}
-	}
-	if n := len(d.IDs); n < len(c.preview.ids) {
-		return true, c.preview.ids[n]
-	}
-	return false, ""
-}
+// maxRecent is how many streams a recent keeps. It is needed for a moment only: until news
+// that were published before the end of a stream have come.
+const maxRecent = 4096
 
-// edit makes a message of the preview the given part of the answer.
-func (c *chat) edit(ctx context.Context, part bus.Part, id string, n int) error {
-	if c.preview.shown[n] == part.Text {
-		return nil
+func (r *recent) has(stream string) bool { return r.set[stream] }
+
+func (r *recent) add(stream string) {
+	if stream == "" || r.set[stream] {
+		return
 	}
-	err := c.a.editor.Edit(ctx, c.to, id, part.Text)
-	if err == nil {
-		c.preview.shown[n] = part.Text
+	if len(r.ring) < maxRecent {
+		r.ring = append(r.ring, stream)
+	} else {
+		delete(r.set, r.ring[r.next])
+		r.ring[r.next] = stream
+		r.next = (r.next + 1) % maxRecent
 	}
-	return err
+	r.set[stream] = true
 }

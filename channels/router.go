@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,12 +40,19 @@ type Router struct {
 	last  int64 // newest delivery that was handed out; used by Run only
 	stats Stats
 
-	mu       sync.Mutex
-	chats    map[bus.Address]*chat // a key is present while its worker runs
-	open     map[int64]bool        // deliveries that were handed out and are not over
-	previews map[string][]string   // ids that an earlier process has noted, by stream
-	finished map[string]bool       // streams whose message is delivered and whose end is yet to come
-	wg       sync.WaitGroup        // of the workers and of what they start
+	mu    sync.Mutex
+	chats map[bus.Address]*chat // a key is present while its worker runs
+	open  map[int64]handed      // deliveries that were handed out and are not over
+	kept  map[string]messages   // of previews that no worker looks after, by stream
+	over  recent                // streams whose end or whose message was handed out
+
+	wg sync.WaitGroup // of the workers and of what they start
+}
+
+// handed is a delivery that was handed out.
+type handed struct {
+	chat   *chat // nil if its account is not configured
+	stream string
 }
 
 // Stats count what a router has done since it began.
@@ -62,8 +70,9 @@ func NewRouter(
 		db: db, outbox: outbox, live: live, now: time.Now, log: log,
 		accounts: make(map[string]*account),
 		chats:    make(map[bus.Address]*chat),
-		open:     make(map[int64]bool),
-		finished: make(map[string]bool),
+		open:     make(map[int64]handed),
+		kept:     make(map[string]messages),
+		over:     recent{set: make(map[string]bool)},
 	}
 	for _, a := range accounts {
 		r.accounts[a.Name] = newAccount(a)
@@ -99,12 +108,15 @@ const (
 func (r *Router) Run(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	err := r.route(ctx, work)
 	if err != nil {
 		cancel()
 	}
-	stop := time.AfterFunc(flushTime, cancel)
-	defer stop.Stop()
+	stop() // the workers, also if the store failed
+	timer := time.AfterFunc(flushTime, cancel)
+	defer timer.Stop()
 	r.wg.Wait()
 	if err != nil {
 		return fmt.Errorf("channels: route: %w", err)
@@ -112,9 +124,13 @@ func (r *Router) Run(ctx context.Context) error {
 	return nil
 }
 
-func (r *Router) route(ctx, work context.Context) (err error) {
-	if r.previews, err = r.outbox.Previews(r.db.Read(work)); err != nil {
+func (r *Router) route(ctx, work context.Context) error {
+	previews, err := r.outbox.Previews(r.db.Read(work))
+	if err != nil {
 		return err
+	}
+	for stream, ids := range previews {
+		r.kept[stream] = noted(ids)
 	}
 	tick := time.NewTicker(rescanInterval)
 	defer tick.Stop()
@@ -153,28 +169,70 @@ func (r *Router) takeNew(ctx, work context.Context) error {
 	}
 }
 
-// rescan hands out older deliveries that a person has put back into the queue.
+// rescan hands out older deliveries that a person has put back into the queue, and takes back
+// those that a person has dropped.
 func (r *Router) rescan(ctx, work context.Context) error {
 	ids, err := r.outbox.OpenIDs(r.db.Read(work))
 	if err != nil {
 		return err
 	}
-	for _, id := range ids {
-		r.mu.Lock()
-		known := r.open[id]
-		r.mu.Unlock()
-		if known || id > r.last {
-			continue
-		}
-		list, err := r.outbox.Open(r.db.Read(work), id-1)
-		if err != nil {
+	back, streams := r.compare(ids)
+	if len(streams) > 0 {
+		if err := r.forget(work, streams); err != nil {
 			return err
 		}
-		if len(list) > 0 && list[0].ID == id {
-			r.handOut(ctx, work, &list[0])
+	}
+	for len(back) > 0 {
+		list, err := r.outbox.Open(r.db.Read(work), back[0]-1)
+		if err != nil || len(list) == 0 {
+			return err
 		}
+		for i := range list {
+			if _, ok := slices.BinarySearch(back, list[i].ID); ok {
+				r.handOut(ctx, work, &list[i])
+			}
+		}
+		back = slices.DeleteFunc(back, func(id int64) bool { return id <= list[len(list)-1].ID })
 	}
 	return nil
+}
+
+// compare tells the workers which of their deliveries are not among the open ones. It returns the
+// streams of those, and the ids of older ones that no worker has.
+func (r *Router) compare(open []int64) (back []int64, streams []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range open {
+		if _, ok := r.open[id]; !ok && id <= r.last {
+			back = append(back, id)
+		}
+	}
+	for id, h := range r.open {
+		if _, ok := slices.BinarySearch(open, id); ok {
+			continue
+		}
+		if h.stream != "" {
+			streams = append(streams, h.stream)
+		}
+		delete(r.open, id)
+		if h.chat != nil {
+			h.chat.dropped = append(h.chat.dropped, id)
+			h.chat.ring()
+		}
+	}
+	return back, streams
+}
+
+// forget removes what is noted of the previews of streams that no message ends.
+func (r *Router) forget(ctx context.Context, streams []string) error {
+	return r.db.Tx(ctx, func(tx *store.Tx) error {
+		for _, s := range streams {
+			if err := r.outbox.ForgetPreview(tx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (r *Router) handOut(ctx, work context.Context, d *bus.Delivery) {
@@ -188,14 +246,16 @@ func (r *Router) handOut(ctx, work context.Context, d *bus.Delivery) {
 		r.uncertain(ctx, d)
 		d.State = bus.Waiting
 	}
+	h := handed{stream: d.Message.Stream}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.open[d.ID] = true
+	r.over.add(h.stream)
 	if ok {
-		c := r.chat(ctx, work, a, d.Message.To)
-		c.queue = append(c.queue, d)
-		c.ring()
+		h.chat = r.chat(ctx, work, a, d.Message.To)
+		h.chat.queue = append(h.chat.queue, d)
+		h.chat.ring()
 	}
+	r.open[d.ID] = h
 }
 
 // uncertain counts a try of d whose outcome is not known.
@@ -214,14 +274,11 @@ func (r *Router) takeLive(ctx, work context.Context) {
 			continue
 		}
 		r.mu.Lock()
-		if r.finished[p.Stream] {
-			if p.Ended {
-				delete(r.finished, p.Stream)
-			}
-		} else if _, ok := r.chats[to]; ok || !p.Ended {
-			c := r.chat(ctx, work, a, to)
-			c.news = &p
-			c.ring()
+		if _, ok := r.chats[to]; !r.over.has(p.Stream) && (ok || !p.Ended) {
+			r.chat(ctx, work, a, to).tell(p)
+		}
+		if p.Ended {
+			r.over.add(p.Stream)
 		}
 		r.mu.Unlock()
 	}

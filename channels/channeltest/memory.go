@@ -16,6 +16,7 @@ import (
 var (
 	_ channels.Channel = (*Memory)(nil)
 	_ channels.Editor  = (*Full)(nil)
+	_ channels.Remover = (*Full)(nil)
 	_ channels.Typer   = (*Full)(nil)
 	_ channels.Limiter = (*Full)(nil)
 )
@@ -41,16 +42,16 @@ type Sent struct {
 	Deleted bool
 }
 
-// A failure is what one call of Send or Edit returns.
+// A failure is what one call of Send, Edit or Remove returns.
 type failure struct {
 	err  error
-	lost bool // the message is taken all the same
+	lost bool // it is done all the same
 }
 
-// Fail makes the next n calls of Send and Edit return err without taking the message.
+// Fail makes the next n calls of Send, Edit and Remove return err without taking the message.
 func (m *Memory) Fail(n int, err error) { m.fail(n, failure{err: err}) }
 
-// Lose makes the next n calls of Send and Edit take the message and report
+// Lose makes the next n calls of Send, Edit and Remove do what they are asked for and report
 // [channels.ErrUncertain].
 func (m *Memory) Lose(n int) { m.fail(n, failure{channels.ErrUncertain, true}) }
 
@@ -60,7 +61,7 @@ func (m *Memory) fail(n int, f failure) {
 	m.failures = append(m.failures, slices.Repeat([]failure{f}, n)...)
 }
 
-// Block makes Send and Edit wait until release is called.
+// Block makes Send, Edit and Remove wait until release is called.
 func (m *Memory) Block() (release func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -239,7 +240,7 @@ func (m *Memory) find(id string) *Sent {
 	return nil
 }
 
-// A Full is a [Memory] that is also an Editor, a Typer and a Limiter.
+// A Full is a [Memory] that is also an Editor, a Remover, a Typer and a Limiter.
 type Full struct{ Memory }
 
 // Edit implements [channels.Editor].
@@ -262,6 +263,26 @@ func (f *Full) Edit(ctx context.Context, to bus.Address, id, text string) error 
 		s.Edits++
 		f.change()
 	}
+	return fail.err
+}
+
+// Remove implements [channels.Remover].
+func (f *Full) Remove(ctx context.Context, to bus.Address, id string) error {
+	fail, err := f.enter(ctx)
+	if err != nil {
+		return err
+	}
+	if fail.err != nil && !fail.lost {
+		return fail.err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.find(id)
+	if s == nil || s.Part.To != to {
+		return fmt.Errorf("channeltest: remove %s in %s: %w", id, to, channels.ErrRefused)
+	}
+	s.Deleted = true
+	f.change()
 	return fail.err
 }
 

@@ -1,0 +1,230 @@
+package channels
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels/markup"
+	"gateway/store"
+	"gateway/store/fault"
+)
+
+// How long a message is tried.
+const (
+	maxAge     = 24 * time.Hour
+	firstRetry = time.Second
+	lastRetry  = 5 * time.Minute
+)
+
+// deliver makes the next try of d and of the parts after it, and returns how long to wait before
+// it is to be called again: 0 when d is over.
+func (c *chat) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
+	limits := c.a.limits(c.to)
+	if c.current != d.ID {
+		c.begin(d, limits)
+	}
+	for {
+		if wait := c.mustWait(d, limits); wait > 0 {
+			return wait
+		}
+		if over := c.try(ctx, d); over {
+			return 0
+		}
+	}
+}
+
+// begin splits d and takes over the preview that it ends.
+func (c *chat) begin(d *bus.Delivery, limits Limits) {
+	c.current, c.old, c.retryAt = d.ID, messages{}, time.Time{}
+	// No unit is smaller than a quarter of a byte, so that most texts need not be measured.
+	if len(d.Parts) == 0 && limits.Text > 0 && len(d.Message.Text) > limits.Text/4 {
+		parts := markup.Split(d.Message.Text, limits.Text, limits.Measure)
+		if len(parts) > 1 {
+			d.Parts = parts
+		}
+	}
+	if s := d.Message.Stream; s != "" {
+		if shown := c.takeOver(s); c.a.editor != nil {
+			c.old = shown
+		}
+	}
+}
+
+// mustWait returns how long to wait before the next try of d.
+func (c *chat) mustWait(d *bus.Delivery, limits Limits) time.Duration {
+	now := c.r.now()
+	if wait := c.retryAt.Sub(now); wait > 0 {
+		return wait
+	}
+	if n := len(d.IDs); n == partCount(d) || n < c.old.usable {
+		return c.a.wait(c.to.Chat, now) // no new message will be sent
+	}
+	return c.a.reserve(&c.pass, c.to, limits, now)
+}
+
+// try makes the next try of d. over reports that it needs no other.
+func (c *chat) try(ctx context.Context, d *bus.Delivery) (over bool) {
+	start := c.r.now()
+	n := len(d.IDs)
+	if n == partCount(d) { // but that could not be written
+		return c.finish(ctx, d, start)
+	}
+	d.State = bus.Sending
+	if ok, err := c.save(ctx, d); !ok {
+		return err == nil
+	}
+	fault.Point("sending")
+	id, err := c.put(ctx, d, n)
+	if errors.Is(err, errGone) {
+		c.old.cut(n)
+		return false
+	}
+	if err != nil {
+		return c.failed(ctx, d, err)
+	}
+	fault.Point("sent")
+	d.IDs = append(d.IDs, id)
+	d.Attempts, d.Error = 0, ""
+	if n+1 < partCount(d) {
+		return false
+	}
+	return c.finish(ctx, d, start)
+}
+
+func partCount(d *bus.Delivery) int { return max(len(d.Parts), 1) }
+
+// errGone reports that a message of a preview can't be edited.
+var errGone = errors.New("message of the preview is gone")
+
+// put makes people see the part of d with index n: in place of the preview's message, if there
+// is one, else as a new message.
+func (c *chat) put(ctx context.Context, d *bus.Delivery, n int) (id string, err error) {
+	part := bus.Part{Key: d.Key(n), To: c.to, Text: d.Message.Text}
+	if n == 0 {
+		part.ReplyTo = d.Message.ReplyTo
+	}
+	if len(d.Parts) > 0 {
+		part.Text = d.Parts[n]
+	}
+	if n >= c.old.usable {
+		return c.a.Channel.Send(ctx, part)
+	}
+	id = c.old.ids[n]
+	if c.old.texts[n] == part.Text {
+		return id, nil
+	}
+	err = c.a.editor.Edit(ctx, c.to, id, part.Text)
+	if errors.Is(err, ErrRefused) {
+		return "", errGone
+	}
+	if err == nil {
+		c.old.texts[n] = part.Text
+	}
+	return id, err
+}
+
+// finish ends d, all parts of which are sent.
+func (c *chat) finish(ctx context.Context, d *bus.Delivery, start time.Time) (over bool) {
+	if err := c.removeRest(ctx, d.IDs); err != nil {
+		return c.failed(ctx, d, err)
+	}
+	d.State = bus.Sent
+	if _, err := c.save(ctx, d); err != nil {
+		return false
+	}
+	fault.Point("delivered")
+	id := d.IDs[len(d.IDs)-1]
+	if c.a.finisher != nil {
+		c.a.finisher.Finish(ctx, c.to, id)
+	}
+	c.r.stats.Sent.Add(1)
+	c.r.log.InfoContext(ctx, "message sent", "to", c.to.String(), "id", id,
+		"took", c.r.now().Sub(start))
+	return true
+}
+
+// removeRest removes the messages of the preview that the answer does not fill: it came out
+// shorter. It reports an error only if that must be tried again.
+func (c *chat) removeRest(ctx context.Context, used []string) error {
+	for _, id := range c.old.ids {
+		if c.a.remover == nil || slices.Contains(used, id) {
+			continue
+		}
+		err := c.a.remover.Remove(ctx, c.to, id)
+		if _, ok := errors.AsType[*RateError](err); ok {
+			return err
+		}
+		if err != nil && !errors.Is(err, ErrRefused) {
+			c.r.log.WarnContext(ctx, "rest of a preview stays", "to", c.to.String(), "id", id,
+				"err", err)
+		}
+	}
+	return nil
+}
+
+// save writes how far d has come. ok is false if that failed, and d is to be tried again, or if
+// a person has dropped d.
+func (c *chat) save(ctx context.Context, d *bus.Delivery) (ok bool, err error) {
+	err = c.r.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
+		ok, err = c.r.outbox.Save(tx, d, c.r.now())
+		over := !ok || d.State == bus.Sent || d.State == bus.Dead
+		if err == nil && over && d.Message.Stream != "" {
+			err = c.r.outbox.ForgetPreview(tx, d.Message.Stream)
+		}
+		return err
+	})
+	if err != nil {
+		c.r.log.ErrorContext(ctx, "outbox not written", "to", c.to.String(), "id", d.ID, "err", err)
+		c.retryAt = c.r.now().Add(firstRetry)
+		return false, err
+	}
+	return ok, nil
+}
+
+// failed notes a failed try of d and sets when the next one may be. over reports that there is
+// none.
+func (c *chat) failed(ctx context.Context, d *bus.Delivery, err error) (over bool) {
+	now := c.r.now()
+	wait := time.Duration(0)
+	d.State, d.Error = bus.Waiting, err.Error()
+	if limit, ok := errors.AsType[*RateError](err); ok && limit.After > 0 {
+		wait = limit.After
+		c.a.pause(limit, c.to.Chat, now)
+	} else {
+		if errors.Is(err, ErrUncertain) {
+			c.r.uncertain(ctx, d)
+		}
+		d.Attempts++
+		wait = backoff(d.Attempts)
+		c.retryAt = now.Add(wait)
+	}
+	if errors.Is(err, ErrRefused) || now.Sub(d.Created) > maxAge {
+		d.State = bus.Dead
+	}
+	ok, failed := c.save(ctx, d)
+	switch {
+	case failed != nil:
+		return false
+	case !ok: // dropped by a person
+		return true
+	case d.State == bus.Dead:
+		c.r.stats.Dead.Add(1)
+		c.r.log.ErrorContext(ctx, "message given up: see gateway outbox list",
+			"to", c.to.String(), "id", d.ID, "err", err)
+		return true
+	}
+	c.r.log.WarnContext(ctx, "message not sent yet", "to", c.to.String(), "id", d.ID,
+		"attempts", d.Attempts, "retry", wait, "err", err)
+	return false
+}
+
+// backoff returns how long to wait after so many failed tries: twice as long each time, and up to a
+// quarter more or less, so that chats which failed together don't come back together.
+func backoff(attempts int) time.Duration {
+	d := min(firstRetry<<min(attempts-1, 20), lastRetry)
+	return d*3/4 + rand.N(d/2)
+}

@@ -1,0 +1,695 @@
+package channels_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+var shows = []string{"send", "edit", "remove"} // the calls that people see
+
+// ended says that nothing more comes of a stream.
+func (w *world) ended(to bus.Address, stream string, void bool) {
+	w.progress(bus.Progress{To: to, Stream: stream, Ended: true, Void: void})
+}
+
+// An answer is shown after a second, or the edit interval if that is shorter; not before, and one
+// that is ready by then was never shown.
+func TestPreviewBegins(t *testing.T) {
+	for _, tt := range []struct {
+		interval time.Duration
+		want     string
+	}{
+		{3 * time.Second, `send "two" at 1s`},
+		{40 * time.Millisecond, `send "one" at 40ms`},
+	} {
+		inWorld(t, func(w *world) {
+			w.start(func(a *channels.Account) { a.EditInterval = tt.interval })
+			w.show(chatA, "s", "one")
+			w.sleep(40 * time.Millisecond)
+			w.show(chatA, "s", "two")
+			w.sleep(960 * time.Millisecond)
+			if got := w.said("send"); len(got) != 1 || got[0] != tt.want {
+				t.Errorf("interval %v: shown %q, want %s", tt.interval, got, tt.want)
+			}
+			quick := thread("quick", "")
+			w.show(quick, "q", "hel")
+			w.sleep(39 * time.Millisecond)
+			w.answer(quick, "hello", "q")
+			w.ended(quick, "q", false)
+			w.sleep(time.Hour)
+			w.wantRead(quick, "hello")
+		})
+	}
+}
+
+// At most one edit per interval and conversation, and the last text is the answer's.
+func TestPreviewInterval(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.SetLimits(channels.Limits{Text: 50, Measure: small.Measure, EditInterval: time.Second})
+		w.start()
+		var text string
+		for i := range 50 { // a message and then some
+			text += fmt.Sprintf("%02d ", i)
+			w.show(chatA, "s", text)
+			w.sleep(100 * time.Millisecond)
+		}
+		calls := w.asked(shows...)
+		for i := 1; i < len(calls); i++ {
+			if gap := calls[i].at - calls[i-1].at; gap < time.Second {
+				t.Errorf("two edits within %v", gap)
+			}
+		}
+		if len(calls) < 5 {
+			t.Errorf("%d calls in 5 s", len(calls))
+		}
+		w.answer(chatA, text, "s")
+		if got := strings.Join(w.read(chatA), " "); got != strings.TrimSpace(text) {
+			t.Errorf("people read %q, want %q", got, text)
+		}
+		if n := len(w.Sent()); n != 4 {
+			t.Errorf("%d messages, want 4", n)
+		}
+	})
+}
+
+// Over the limit a new message is begun; the answer takes the place of all, and goes on.
+func TestPreviewOfSeveralMessages(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.SetLimits(small)
+		w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", ReplyTo: "7", Text: "the first\n\nseco"})
+		w.sleep(2 * time.Second)
+		w.wantRead(chatA, "the first", "seco")
+		w.answer(chatA, "the first\n\nsecond\n\nand a\nthird", "s")
+		w.wantRead(chatA, "the first", "second", "and a", "third")
+		w.wantCalls(shows, `send "the first" at 1s`, `send "seco" at 2s`,
+			`edit "second" at 2s`, `send "and a" at 2s`, `send "third" at 2s`)
+		for i, s := range w.Sent() {
+			if want := map[int]string{0: "7"}[i]; s.Part.ReplyTo != want {
+				t.Errorf("message %d quotes %q, want %q", i, s.Part.ReplyTo, want)
+			}
+		}
+	})
+}
+
+// The first message of a preview counts for the rate like any other, and so do those after it.
+func TestPreviewKeepsRate(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := small
+		l.Chat = channels.Rate{Every: time.Minute, Burst: 2}
+		w.SetLimits(l)
+		w.start()
+		w.put(chatA, "before")
+		w.show(chatA, "s", "the first\n\nsecond")
+		w.sleep(time.Minute)
+		w.answer(chatA, "the first\n\nsecond.", "s")
+		w.wantCalls(shows, `send "before" at 0s`, `send "the first" at 1s`,
+			`send "second" at 1m0s`, `edit "second." at 1m0s`)
+	})
+}
+
+// What is there already is not written again.
+func TestPreviewSaysItAll(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		for range 5 {
+			w.show(chatA, "s", "hello")
+			w.sleep(2 * time.Second)
+		}
+		id := w.answer(chatA, "hello", "s")
+		w.wantCalls(shows, `send "hello" at 1s`)
+		w.wantState(id, bus.Sent)
+		if n := w.rows("previews"); n != 0 {
+			t.Errorf("%d previews are noted after the end", n)
+		}
+	})
+}
+
+// Lost: the final text arrives exactly once, also when every preview failed.
+func TestPreviewFails(t *testing.T) {
+	for name, err := range map[string]error{
+		"rate limit": &channels.RateError{After: time.Minute}, "refused": channels.ErrRefused,
+		"network": errDown, "uncertain": channels.ErrUncertain,
+	} {
+		for _, first := range []string{"send", "edit"} {
+			t.Run(name+" of "+first, func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					final := false
+					w.fail = func(_ context.Context, c call) error {
+						if !final && c.kind == first {
+							return err
+						}
+						return nil
+					}
+					w.start()
+					for i := range 10 {
+						w.show(chatA, "s", strings.Repeat("x", i+1))
+						w.sleep(time.Second)
+					}
+					if n := len(w.asked(first)); n != 1 {
+						t.Errorf("%d tries of the preview, want no second one yet", n)
+					}
+					final = true
+					w.answer(chatA, "hello", "s")
+					w.ended(chatA, "s", false)
+					w.sleep(time.Minute)
+					w.wantRead(chatA, "hello")
+				})
+			})
+		}
+	}
+}
+
+// Lost: a 429 on the final edit.
+func TestFinalEditFails(t *testing.T) {
+	for name, err := range map[string]error{
+		"rate limit": &channels.RateError{After: time.Minute}, "network": errDown,
+		"account's rate limit": &channels.RateError{After: time.Minute, Account: true},
+		"uncertain":            channels.ErrUncertain,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.start()
+				w.show(chatA, "s", "hel")
+				w.sleep(time.Second)
+				w.wantRead(chatA, "hel")
+				w.Fail(3, err)
+				id := w.answer(chatA, "hello", "s")
+				w.ended(chatA, "s", false)
+				next := w.put(chatA, "next")
+				w.sleep(3 * time.Minute)
+				w.wantRead(chatA, "hello", "next")
+				w.wantState(id, bus.Sent)
+				w.wantState(next, bus.Sent)
+				calls := w.asked("edit")
+				if gap := calls[1].at - calls[0].at; len(calls) != 4 || gap < time.Second/2 {
+					t.Errorf("final edits %v, want 4 with pauses", calls)
+				}
+			})
+		})
+	}
+}
+
+// A paused account sends no edits either.
+func TestPreviewWhilePaused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.show(chatA, "s", "hel")
+		w.sleep(time.Second)
+		w.Fail(1, &channels.RateError{After: time.Minute, Account: true})
+		w.put(thread("b", ""), "other")
+		w.show(chatA, "s", "hell")
+		w.sleep(10 * time.Second)
+		w.answer(chatA, "hello", "s")
+		w.sleep(49 * time.Second)
+		w.wantRead(chatA, "hel")
+		w.sleep(time.Second)
+		w.wantRead(chatA, "hello")
+	})
+}
+
+// The preview was deleted by a person: the answer comes as a new message, and what is left of the
+// preview goes.
+func TestPreviewDeleted(t *testing.T) {
+	for deleted, want := range map[int][]string{
+		0: {"the first", "second!"}, 1: {"the first", "second!"},
+	} {
+		inWorld(t, func(w *world) {
+			w.SetLimits(small)
+			w.start()
+			w.show(chatA, "s", "the firs\n\nsecond")
+			w.sleep(2 * time.Second)
+			w.Full.Delete(w.Sent()[deleted].ID)
+			id := w.answer(chatA, "the first\n\nsecond!", "s")
+			w.wantRead(chatA, want...)
+			w.wantState(id, bus.Sent)
+		})
+	}
+}
+
+// A preview that came out longer than the answer: no stale text stays.
+func TestAnswerIsShorter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.SetLimits(small)
+		w.start()
+		w.show(chatA, "s", "the first\n\nsecond\n\nthird")
+		w.sleep(4 * time.Second)
+		w.wantRead(chatA, "the first", "second", "third")
+		w.fail = func(_ context.Context, c call) error {
+			if c.kind == "remove" && len(w.asked("remove")) == 1 {
+				return &channels.RateError{After: time.Minute}
+			}
+			return nil
+		}
+		id := w.answer(chatA, "sorry", "s")
+		w.put(chatA, "next")
+		w.sleep(time.Minute)
+		w.wantRead(chatA, "sorry", "next")
+		w.wantState(id, bus.Sent)
+		if n := len(w.asked("edit")); n != 1 {
+			t.Errorf("%d edits, want 1", n)
+		}
+	})
+}
+
+// What can't be removed stays, and holds nothing up.
+func TestAnswerIsShorterButRestStays(t *testing.T) {
+	for _, err := range []error{channels.ErrRefused, channels.ErrUncertain, errDown} {
+		inWorld(t, func(w *world) {
+			w.SetLimits(small)
+			w.fail = func(_ context.Context, c call) error {
+				if c.kind == "remove" {
+					return err
+				}
+				return nil
+			}
+			w.start()
+			w.show(chatA, "s", "the first\n\nsecond")
+			w.sleep(2 * time.Second)
+			w.answer(chatA, "sorry", "s")
+			w.put(chatA, "next")
+			w.wantRead(chatA, "sorry", "second", "next")
+		})
+	}
+}
+
+// A status line stands below the text and is replaced by the answer.
+func TestStatus(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Status: "reads notes"})
+		w.sleep(time.Second)
+		w.wantRead(chatA, "_reads notes_")
+		w.progress(bus.Progress{To: chatA, Stream: "s", Text: "I see.", Status: "counts"})
+		w.sleep(time.Second)
+		w.wantRead(chatA, "I see.\n\n_counts_")
+		w.answer(chatA, "I see. Three.", "s")
+		w.wantRead(chatA, "I see. Three.")
+	})
+}
+
+// There is no room for a status line in a full message: the text goes first.
+func TestStatusWithoutRoom(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.SetLimits(small)
+		w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Text: "the first", Status: "counts"})
+		w.sleep(time.Second)
+		w.wantRead(chatA, "the first")
+	})
+}
+
+// An answer that was stopped keeps its text, loses its status line, and is forgotten.
+func TestStopped(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		text, status string // shown
+		last         string // the newest status, too late to be shown
+		want         string
+	}{
+		{"text and status", "I see.", "counts", "counts", "I see."},
+		{"status only", "", "counts", "counts", "…"},
+		{"status gone, but still shown", "I see.", "counts", "", "I see."},
+		{"text only", "I see.", "", "", "I see."},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.start()
+				w.progress(bus.Progress{To: chatA, Stream: "s", Text: tt.text, Status: tt.status})
+				w.sleep(time.Second)
+				w.progress(bus.Progress{To: chatA, Stream: "s", Text: tt.text, Status: tt.last})
+				w.ended(chatA, "s", true)
+				w.put(chatA, "Stopped.")
+				w.wantRead(chatA, tt.want, "Stopped.")
+				w.show(chatA, "s", "late")
+				w.sleep(time.Hour)
+				w.wantRead(chatA, tt.want, "Stopped.")
+				if n := w.rows("previews"); n != 0 {
+					t.Errorf("%d previews are noted after the end", n)
+				}
+			})
+		})
+	}
+}
+
+// The status line of a stopped answer goes also when the platform wants a pause first, and when
+// the next answer has begun meanwhile.
+func TestStoppedWhileLimited(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Text: "I see.", Status: "counts"})
+		w.sleep(2 * time.Second)
+		w.Fail(2, &channels.RateError{After: time.Minute})
+		w.ended(chatA, "s", true)
+		w.show(chatA, "next", "And")
+		w.sleep(10 * time.Second)
+		w.show(chatA, "next", "And then")
+		w.sleep(3 * time.Minute)
+		w.wantRead(chatA, "I see.", "And then")
+		w.answer(chatA, "And then?", "next")
+		w.wantRead(chatA, "I see.", "And then?")
+	})
+}
+
+// The preview of a stopped answer that can't be edited is left alone.
+func TestStoppedButRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Status: "counts"})
+		w.sleep(2 * time.Second)
+		w.Fail(1, channels.ErrRefused)
+		w.ended(chatA, "s", true)
+		w.sleep(time.Hour)
+		if n := len(w.asked("edit")); n != 1 {
+			t.Errorf("%d tries, want 1", n)
+		}
+		if n := w.rows("previews"); n != 0 {
+			t.Errorf("%d previews are noted after the end", n)
+		}
+	})
+}
+
+// Lost: two topics streaming at once shred each other.
+func TestTopicsStreamAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		var text [3]string
+		for i := range 50 {
+			for n := range text {
+				text[n] += fmt.Sprintf("topic %d word %d. ", n, i)
+				w.show(thread("a", fmt.Sprint(n)), fmt.Sprint("s", n), text[n])
+			}
+			w.sleep(200 * time.Millisecond)
+		}
+		for n := range text {
+			to := thread("a", fmt.Sprint(n))
+			for _, c := range w.asked("send", "edit") {
+				if c.to == to && !strings.HasPrefix(text[n], c.text) {
+					t.Fatalf("topic %d shows %q", n, c.text)
+				}
+			}
+			w.answer(to, text[n], fmt.Sprint("s", n))
+			w.wantRead(to, text[n])
+		}
+	})
+}
+
+// Progress that comes after the answer was handed out, or after the end of the stream, resurrects
+// nothing.
+func TestLateProgress(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.show(chatA, "s", "hel")
+		w.sleep(time.Second)
+		w.answer(chatA, "hello", "s")
+		for range 3 {
+			w.show(chatA, "s", "hell")
+			w.sleep(10 * time.Second)
+			w.ended(chatA, "s", false)
+		}
+		w.show(chatA, "s", "")
+		calls := len(w.asked("send", "edit", "type"))
+		w.sleep(time.Hour)
+		if n := len(w.asked("send", "edit", "type")); n != calls {
+			t.Errorf("%d calls after the end", n-calls)
+		}
+		w.wantRead(chatA, "hello")
+	})
+}
+
+// The end of a stream may be seen before its answer is: the preview waits for it.
+func TestEndBeforeAnswer(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.show(chatA, "s", "hel")
+		w.sleep(time.Second)
+		w.ended(chatA, "s", false)
+		w.sleep(time.Second)
+		w.answer(chatA, "hello", "s")
+		w.wantRead(chatA, "hello")
+	})
+}
+
+// The next answer begins to grow while the one before can't be delivered yet.
+func TestNextAnswerBegins(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.show(chatA, "one", "fir")
+		w.sleep(time.Second)
+		w.Fail(1, &channels.RateError{After: time.Minute})
+		w.answer(chatA, "first", "one")
+		w.show(chatA, "two", "sec")
+		w.sleep(10 * time.Second)
+		w.show(chatA, "two", "seco")
+		w.sleep(51 * time.Second)
+		w.wantRead(chatA, "first", "seco")
+		w.answer(chatA, "second", "two")
+		w.wantRead(chatA, "first", "second")
+	})
+}
+
+// A message that has nothing to do with the stream comes between.
+func TestMessageDuringStream(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.show(chatA, "s", "hel")
+		w.sleep(time.Second)
+		w.put(chatA, "status: fine")
+		w.show(chatA, "s", "hell")
+		w.sleep(time.Second)
+		w.wantRead(chatA, "hell", "status: fine")
+		w.answer(chatA, "hello", "s")
+		w.wantRead(chatA, "hello", "status: fine")
+	})
+}
+
+// Channels that can't edit get only the answer, and so do those for which streaming is off.
+func TestNoPreviews(t *testing.T) {
+	inWorld(t, func(w *world) {
+		memory := bus.Address{Account: "memory", Chat: "a"}
+		w.startWith(channels.Account{Name: "memory", Channel: &w.Memory, Streaming: true},
+			channels.Account{Name: "full", Channel: w.platform})
+		for _, to := range []bus.Address{memory, chatA} {
+			w.show(to, "s"+to.Account, "hel")
+			w.sleep(10 * time.Second)
+			w.wantRead(to)
+			w.answer(to, "hello", "s"+to.Account)
+			w.wantRead(to, "hello")
+		}
+		if n := len(w.asked("edit")); n != 0 {
+			t.Errorf("%d edits", n)
+		}
+	})
+}
+
+// A restart between a preview and its answer: the answer goes into the preview.
+func TestRestartDuringStream(t *testing.T) {
+	for _, resumed := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			w.SetLimits(small)
+			stop := w.start()
+			w.show(chatA, "s", "the first\n\nsec")
+			w.sleep(2 * time.Second)
+			stop()
+			w.start()
+			if resumed { // it grows once more
+				w.show(chatA, "s", "the firs")
+				w.sleep(2 * time.Second)
+				w.wantRead(chatA, "the firs", "sec")
+			}
+			w.answer(chatA, "the first\n\nsecond", "s")
+			w.wantRead(chatA, "the first", "second")
+			if n := w.rows("previews"); n != 0 {
+				t.Errorf("%d previews are noted after the end", n)
+			}
+		})
+	}
+}
+
+// A process that is killed at any call of an answer that was streamed. Only a new message can
+// come twice.
+func TestKilledDuringStream(t *testing.T) {
+	for nth := 1; nth <= 4; nth++ { // the preview, then an edit and two more messages
+		for _, executed := range []bool{false, true} {
+			t.Run(fmt.Sprint("call ", nth, " executed ", executed), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					w.SetLimits(small)
+					dir := w.kill(nth, executed)
+					final := "the first\n\nsecond\n\nextra"
+					id := w.store(bus.OutboundMessage{To: chatA, Text: final, Stream: "s"})
+					w.exec("UPDATE outbox SET state = 'hidden'") // until it grew
+					stop := w.start()
+					w.show(chatA, "s", "the fi")
+					w.sleep(time.Second)
+					w.exec("UPDATE outbox SET state = 'waiting'")
+					w.outbox.Wake()
+					w.sleep(time.Second)
+					stop()
+					w.revive(dir)
+					w.exec("UPDATE outbox SET state = 'waiting' WHERE state = 'hidden'")
+					w.start()
+					want := []string{"the first", "second", "extra"}
+					switch {
+					case nth == 1 && executed: // its id was never known
+						want = append([]string{"the fi"}, want...)
+					case nth > 2 && executed:
+						want = slices.Insert(want, nth-1, want[nth-2])
+					}
+					w.wantRead(chatA, want...)
+					w.wantState(id, bus.Sent)
+				})
+			})
+		}
+	}
+}
+
+// A process that is killed at the edit or the removal of an answer that came out shorter.
+func TestKilledWhileRemoving(t *testing.T) {
+	for nth := 3; nth <= 4; nth++ {
+		for _, executed := range []bool{false, true} {
+			inWorld(t, func(w *world) {
+				w.SetLimits(small)
+				dir := w.kill(nth, executed)
+				stop := w.start()
+				w.show(chatA, "s", "the first\n\nsecond")
+				w.sleep(2 * time.Second)
+				id := w.answer(chatA, "sorry", "s")
+				stop()
+				w.revive(dir)
+				w.start()
+				w.wantRead(chatA, "sorry")
+				w.wantState(id, bus.Sent)
+			})
+		}
+	}
+}
+
+// The answer comes in the last moment before the end: it still takes the preview's place.
+func TestStopDuringStream(t *testing.T) {
+	inWorld(t, func(w *world) {
+		stop := w.start()
+		for i := range 20 {
+			w.show(thread(fmt.Sprint(i), ""), fmt.Sprint("s", i), "hel")
+		}
+		w.sleep(time.Second)
+		for i := range 20 {
+			w.store(bus.OutboundMessage{
+				To: thread(fmt.Sprint(i), ""), Text: "hello", Stream: fmt.Sprint("s", i)})
+		}
+		stop()
+		for i := range 20 {
+			w.wantRead(thread(fmt.Sprint(i), ""), "hello")
+		}
+	})
+}
+
+// The preview of a message that a person drops is forgotten.
+func TestDropForgetsPreview(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.show(chatA, "s", "hel")
+		w.sleep(time.Second)
+		w.Fail(1, errDown)
+		id := w.answer(chatA, "hello", "s")
+		w.person(w.outbox.Drop, id)
+		if n := w.rows("previews"); n != 0 {
+			t.Errorf("%d previews are noted", n)
+		}
+	})
+}
+
+// The typing indicator is set at once and every four seconds until there is text to read.
+func TestTyping(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.show(chatA, "s", "")
+		w.sleep(5 * time.Second)
+		w.show(chatA, "s", "") // news are no reason to type sooner, or later
+		w.sleep(4 * time.Second)
+		w.show(chatA, "s", "hel")
+		w.sleep(10 * time.Second)
+		w.answer(chatA, "hello", "s")
+		w.wantCalls([]string{"type", "send", "edit"}, `type "" at 0s`, `type "" at 4s`,
+			`type "" at 8s`, `send "hel" at 9s`, `edit "hello" at 19s`)
+	})
+}
+
+// Stuck: the typing indicator on the critical path. Where it hangs, few at once do, and answers
+// don't wait for it.
+func TestTypingHangs(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.fail = func(ctx context.Context, c call) error {
+			if c.kind == "type" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}
+		stop := w.start()
+		for i := range 20 {
+			w.show(thread(fmt.Sprint(i), ""), fmt.Sprint("s", i), "")
+		}
+		if n := len(w.asked("type")); n != 8 {
+			t.Errorf("%d indicators are being set at once, want 8", n)
+		}
+		for i := range 20 {
+			w.answer(thread(fmt.Sprint(i), ""), "hello", fmt.Sprint("s", i))
+			w.wantRead(thread(fmt.Sprint(i), ""), "hello")
+		}
+		w.sleep(5 * time.Second) // then they are given up
+		w.show(chatA, "next", "")
+		if n := len(w.asked("type")); n != 9 {
+			t.Errorf("%d indicators were set, want one more", n)
+		}
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("a typing indicator kept Run from ending for %v", took)
+		}
+	})
+}
+
+// A failing indicator is nothing.
+func TestTypingFails(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.fail = func(_ context.Context, c call) error {
+			if c.kind == "type" {
+				return channels.ErrRefused
+			}
+			return nil
+		}
+		w.start()
+		w.show(chatA, "s", "")
+		w.answer(chatA, "hello", "s")
+		w.wantRead(chatA, "hello")
+	})
+}
+
+// A Finisher is told of the end of each message, after it and before the next one.
+type finisher struct{ *platform }
+
+func (f finisher) Finish(_ context.Context, to bus.Address, id string) {
+	_ = f.enter(context.Background(), call{"finish", id, to, id, 0}) // it can't fail
+}
+
+func TestFinish(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.SetLimits(small)
+		w.startWith(channels.Account{Name: "full", Channel: finisher{w.platform}, Streaming: true})
+		w.show(chatA, "s", "hel")
+		w.sleep(time.Second)
+		w.Fail(1, channels.ErrRefused) // then as a new message
+		w.answer(chatA, "hello", "s")
+		w.put(chatA, "the first\n\nsecond")
+		w.wantCalls([]string{"send", "edit", "finish"}, `send "hel" at 1s`, `edit "hello" at 1s`,
+			`send "hello" at 1s`, `finish "2" at 1s`,
+			`send "the first" at 1s`, `send "second" at 1s`, `finish "4" at 1s`)
+	})
+}
