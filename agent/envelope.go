@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -55,9 +56,13 @@ func envelope(m bus.InboundMessage, zone *time.Location) string {
 		}
 		fmt.Fprintf(&b, "[in reply to %s: %q] ", author, clip(q.Text, maxQuote))
 	}
-	b.WriteString(m.Text)
+	b.WriteString(envelopeLike.ReplaceAllString(m.Text, "($1)"))
 	return b.String()
 }
+
+// envelopeLike is what could pass for the envelope of another message in the text of this one.
+// It loses its brackets.
+var envelopeLike = regexp.MustCompile(`\[\s*([A-Za-z]+day\s+\d{4}-\d\d-\d\d[^\]]*)\]`)
 
 // maxQuote is how much of a quoted message is repeated, in bytes.
 const maxQuote = 500

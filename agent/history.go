@@ -185,14 +185,14 @@ func lastUser(list []llm.Message) int {
 	return 0
 }
 
-// merge joins consecutive messages of the user, and of the assistant unless it calls tools.
+// merge joins consecutive messages of the user, and of the assistant.
 func merge(list []llm.Message) []llm.Message {
 	var out []llm.Message
 	for _, m := range list {
 		if n := len(out) - 1; n >= 0 && out[n].Role == m.Role &&
-			(m.Role == llm.User || m.Role == llm.Assistant) &&
-			len(out[n].ToolCalls)+len(m.ToolCalls) == 0 {
-			out[n].Text += "\n\n" + m.Text
+			(m.Role == llm.User || m.Role == llm.Assistant) {
+			m.Text = strings.Trim(out[n].Text+"\n\n"+m.Text, "\n")
+			out[n] = m
 			continue
 		}
 		out = append(out, m)

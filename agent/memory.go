@@ -34,7 +34,7 @@ func (h *histories) read(
 	entries := h.recall(key)
 	if len(entries) == 0 {
 		t, err := s.Transcript(q, key, limit)
-		if err == nil {
+		if err == nil && !t.Truncated { // else it is not what later turns begin with
 			h.remember(key, t.Entries)
 		}
 		return t, err

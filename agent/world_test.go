@@ -56,7 +56,7 @@ func newWorld(t testing.TB) *world {
 	w.must(err)
 	t.Cleanup(func() { w.must(root.Close()) })
 	w.deps = Deps{DB: db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(), Live: bus.NewLive(),
-		Model: w.model}
+		Model: checked{w.model, t}}
 	w.opts = Options{Workspace: root}
 	w.tools()
 	t.Cleanup(func() {

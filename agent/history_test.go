@@ -1,0 +1,189 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"gateway/agent/llm"
+)
+
+// sentProblem says what the strictest provider would refuse of messages, "" if nothing.
+func sentProblem(messages []llm.Message) string {
+	var open []string // calls whose results come next
+	before := llm.Role("")
+	for i, m := range messages {
+		switch {
+		case (i == 0) != (m.Role == llm.System):
+			return fmt.Sprintf("message %d is of role %s", i, m.Role)
+		case i == 1 && m.Role != llm.User:
+			return fmt.Sprintf("the conversation begins with role %s", m.Role)
+		case m.Role == llm.ToolRole && (len(open) == 0 || open[0] != m.ToolCallID):
+			return fmt.Sprintf("message %d is the result of %q, want of %q", i, m.ToolCallID, open)
+		case m.Role == llm.ToolRole:
+			open = open[1:]
+		case len(open) > 0:
+			return fmt.Sprintf("message %d comes before the results of %q", i, open)
+		case m.Role == before:
+			return fmt.Sprintf("messages %d and %d are both of role %s", i-1, i, m.Role)
+		}
+		for _, c := range m.ToolCalls {
+			open = append(open, c.ID)
+		}
+		before = m.Role
+	}
+	if len(open) > 0 || before == llm.Assistant {
+		return fmt.Sprintf("the last message is of role %s, calls %q are open", before, open)
+	}
+	return ""
+}
+
+// randomTranscript returns what no gateway should have written, but some has: calls with some
+// results, in any order, results of nothing, and several messages of a role in a row.
+func randomTranscript(r *rand.Rand) (list []llm.Message) {
+	text := func() string {
+		return strings.Repeat("x", r.IntN(2)*r.IntN(5000)) + fmt.Sprint(len(list))
+	}
+	for range r.IntN(30) {
+		switch r.IntN(5) {
+		case 0, 1:
+			list = append(list, llm.Message{Role: llm.User, Text: text()})
+		case 2:
+			list = append(list, llm.Message{Role: llm.Assistant, Text: text()})
+		case 3:
+			list = append(list, llm.Message{Role: llm.ToolRole, ToolCallID: "orphan", Text: text()})
+		case 4:
+			m := llm.Message{Role: llm.Assistant}
+			var found []llm.Message
+			for i := range 1 + r.IntN(4) {
+				c := llm.ToolCall{ID: fmt.Sprintf("c%d_%d", len(list), i), Name: "look"}
+				m.ToolCalls = append(m.ToolCalls, c)
+				if r.IntN(3) > 0 {
+					found = append(found, toolResult(c, text()))
+				}
+			}
+			r.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
+			list = append(append(list, m), found...)
+		}
+	}
+	return append(list, llm.Message{Role: llm.User, Text: "the question"})
+}
+
+// Pitfalls: "tool-call history with orphans (HTTP 400)", "compaction that cuts tool pairs apart".
+func FuzzPrepare(f *testing.F) {
+	for seed := range uint64(50) {
+		f.Add(seed, 1<<20)
+		f.Add(seed, 8000)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, size int) {
+		transcript := randomTranscript(rand.New(rand.NewPCG(seed, 1)))
+		before, err := json.Marshal(transcript)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := prepare(transcript, size)
+		sent := merge(append([]llm.Message{{Role: llm.System}}, list...))
+		if problem := sentProblem(sent); problem != "" {
+			t.Errorf("%s in %q", problem, lines(sent))
+		}
+		if got, want := userText(sent), userText(transcript); got != want {
+			t.Errorf("the user said %q, the model is told %q", want, got)
+		}
+		least := 0 // what is left when all is shrunk that may be
+		for i, m := range list {
+			if m.Role == llm.ToolRole && i < len(list)-keptResults {
+				least += min(len(m.Text), leastResult)
+			} else {
+				least += len(m.Text)
+			}
+		}
+		if got := textSize(list); got > max(size, least) {
+			t.Errorf("%d bytes are sent, want %d at most", got, max(size, least))
+		}
+		if after, err := json.Marshal(transcript); err != nil || string(after) != string(before) {
+			t.Errorf("the transcript was changed, %v", err)
+		}
+	})
+}
+
+// userText returns all that the user has said.
+func userText(list []llm.Message) string {
+	var said []string
+	for _, m := range list {
+		if m.Role == llm.User {
+			said = append(said, m.Text)
+		}
+	}
+	return strings.Join(said, "\n\n")
+}
+
+func TestPrepare(t *testing.T) {
+	user := func(text string) llm.Message { return llm.Message{Role: llm.User, Text: text} }
+	said := func(text string) llm.Message { return llm.Message{Role: llm.Assistant, Text: text} }
+	big := strings.Repeat("x", 3000)
+	cut := "tool: " + big[:shrunkResult-len(resultShrunk)] + resultShrunk
+	for _, test := range []struct {
+		name string
+		size int
+		in   []llm.Message
+		want []string
+	}{
+		{"nothing from the user", 100, []llm.Message{said("a"), intent("look")}, nil},
+		{"begins with the user", 100, []llm.Message{result(0, "r"), said("a"), user("b")},
+			[]string{"user: b"}},
+		{"missing result", 100, []llm.Message{user("a"), intent("look"), user("b")},
+			[]string{"user: a", "assistant:  look()", "tool: " + resultMissing, "user: b"}},
+		{"missing result at the end", 100, []llm.Message{user("a"), intent("look")},
+			[]string{"user: a", "assistant:  look()", "tool: " + resultMissing}},
+		{"results in the order of the calls", 100,
+			[]llm.Message{user("a"), intent("one", "two"), result(1, "2"), result(0, "1")},
+			[]string{"user: a", "assistant:  one() two()", "tool: 1", "tool: 2"}},
+		{"fits", 4000, []llm.Message{user("a"), intent("look"), result(0, big), user("b")},
+			[]string{"user: a", "assistant:  look()", "tool: " + big, "user: b"}},
+		{"older results are shrunk", 4000, []llm.Message{user("a"), intent("look"), result(0, big),
+			user("b"), intent("look"), result(0, big)},
+			[]string{"user: a", "assistant:  look()", cut, "user: b", "assistant:  look()",
+				"tool: " + big}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := lines(prepare(test.in, test.size))
+			for i := range got {
+				got[i] = strings.ReplaceAll(got[i], "({})", "()")
+			}
+			wantLines(t, "history", got, test.want)
+		})
+	}
+}
+
+func TestMerge(t *testing.T) {
+	call := intent("look")
+	call.Text, call.Reasoning = "now", "hm"
+	got := merge([]llm.Message{
+		{Role: llm.System, Text: "s"}, {Role: llm.User, Text: "a"}, {Role: llm.User, Text: "b"},
+		{Role: llm.Assistant, Text: "c"}, {Role: llm.Assistant, Text: ""}, call,
+		result(0, "1"), result(1, "2"),
+	})
+	wantLines(t, "messages", lines(got), []string{"system: s", "user: a\n\nb",
+		"assistant: c\n\nnow look({})", "tool: 1", "tool: 2"})
+	if got[2].Reasoning != "hm" {
+		t.Errorf("the reasoning of the tool call is %q, want it kept", got[2].Reasoning)
+	}
+}
+
+func TestShrinkAll(t *testing.T) {
+	list := []llm.Message{result(0, strings.Repeat("é", 600)), {Role: llm.User, Text: "é"},
+		result(1, "short")}
+	for _, n := range []int{shrunkResult, shrunkResult, leastResult} {
+		shrinkAll(list, n)
+		text, marked := strings.CutSuffix(list[0].Text, resultShrunk)
+		if len(list[0].Text) > n || len(list[0].Text) < n-3 || !marked || strings.Trim(text, "é") != "" {
+			t.Errorf("shrunk to %d bytes, want about %d: %q", len(list[0].Text), n, list[0].Text)
+		}
+	}
+	if got := lines(list[1:]); !slices.Equal(got, []string{"user: é", "tool: short"}) {
+		t.Errorf("the others are %q, want them untouched", got)
+	}
+}

@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/session"
+	"gateway/store"
+)
+
+// A scribe writes random turns into a session.
+type scribe struct {
+	w    *world
+	r    *rand.Rand
+	chat string
+	big  int // most bytes of a message
+}
+
+// act does one of the things that happen to a transcript.
+func (s *scribe) act() {
+	key := session.KeyOf(at(s.chat))
+	var st session.Store
+	s.w.tx(func(tx *store.Tx) error {
+		switch s.r.IntN(8) {
+		case 0: // /new
+			return st.Reset(tx, key, time.Now())
+		case 1: // a trim, which never goes back
+			n := 0
+			err := tx.QueryRow("SELECT COALESCE(max(id), 0) FROM messages WHERE session = $1",
+				string(key)).Scan(&n)
+			if err != nil {
+				return err
+			}
+			return st.Trim(tx, key, int64(s.r.IntN(n+1)))
+		}
+		turn, err := st.RunningTurn(tx, key)
+		if err != nil {
+			return err
+		}
+		if turn == nil {
+			turn = &session.Turn{Session: key, Address: at(s.chat)}
+			return st.Begin(tx, turn, "", store.Lease{}, time.Now(), s.message())
+		}
+		if s.r.IntN(2) == 0 { // a step
+			return st.Append(tx, turn, time.Now(), s.message(), s.message())
+		}
+		states := []session.State{session.Done, session.Failed, session.Stopped}
+		return st.End(tx, turn, states[s.r.IntN(3)], time.Now(), s.message())
+	})
+}
+
+func (s *scribe) message() llm.Message {
+	roles := []llm.Role{llm.User, llm.Assistant, llm.ToolRole}
+	return llm.Message{Role: roles[s.r.IntN(3)], Text: strings.Repeat("x", s.r.IntN(s.big))}
+}
+
+// What is remembered of a transcript is what a fresh read finds, whatever has happened to it and
+// however much of it fits into a prompt.
+func TestMemoryEqualsFreshRead(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w := newWorld(t)
+			r := rand.New(rand.NewPCG(seed, 2))
+			s := &scribe{w: w, r: r, chat: "a", big: 400}
+			limits := []int{100, 1000, 5000, 1 << 20}
+			limit := limits[seed%4]
+			var memory histories
+			for step := range 80 {
+				s.act()
+				if r.IntN(3) > 0 {
+					continue // a turn reads not after each step
+				}
+				compareRead(t, &memory, w.read(), "a", limit)
+				if t.Failed() {
+					t.Fatalf("after %d steps, with a limit of %d", step, limit)
+				}
+			}
+		})
+	}
+}
+
+func compareRead(t *testing.T, h *histories, q store.Queryer, chat string, limit int) {
+	t.Helper()
+	key := session.KeyOf(at(chat))
+	got, err := h.read(q, session.Store{}, key, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := session.Store{}.Transcript(q, key, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := func(entries []session.Entry) (list []string) {
+		for _, e := range entries {
+			list = append(list, fmt.Sprint(e.ID, e.Turn, e.Size, e.Message.Role, len(e.Message.Text)))
+		}
+		return list
+	}
+	wantLines(t, "history", ids(got.Entries), ids(want.Entries))
+	if got.Truncated != want.Truncated || got.Start != want.Start {
+		t.Errorf("truncated %v from %d on, want %v from %d on",
+			got.Truncated, got.Start, want.Truncated, want.Start)
+	}
+}
+
+// The memory has a bound. What was forgotten is read again.
+func TestMemoryIsBounded(t *testing.T) {
+	w := newWorld(t)
+	var memory histories
+	const chats, size = 8, maxMemory / 4
+	for c := range chats {
+		turn := &session.Turn{Session: session.KeyOf(at(fmt.Sprint(c)))}
+		turn.Address = at(fmt.Sprint(c))
+		w.tx(func(tx *store.Tx) error {
+			return session.Store{}.Begin(tx, turn, "", store.Lease{}, time.Now(),
+				llm.Message{Role: llm.User, Text: strings.Repeat("x", size)})
+		})
+	}
+	for range 2 {
+		for c := range chats {
+			compareRead(t, &memory, w.read(), fmt.Sprint(c), 2*size)
+			if memory.size > maxMemory || len(memory.known) != memory.used.Len() {
+				t.Fatalf("%d bytes of %d and %d sessions are remembered, want %d bytes at most",
+					memory.size, len(memory.known), memory.used.Len(), maxMemory)
+			}
+		}
+	}
+	if n := len(memory.known); n != 3 {
+		t.Errorf("%d sessions are remembered, want the 3 that fit", n)
+	}
+}

@@ -1,0 +1,138 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/tool"
+)
+
+// document writes a file into the workspace.
+func (w *world) document(name, text string) {
+	w.t.Helper()
+	w.must(os.WriteFile(filepath.Join(filepath.Dir(w.path), name), []byte(text), 0o600))
+}
+
+func TestSystemPromptParts(t *testing.T) {
+	w := newWorld(t)
+	w.tools(act("set", tool.Once, always("")), act("look", tool.Pure, always("")))
+	w.opts.Name, w.opts.WorkspacePath = "Robin", "/srv/robin"
+	w.opts.Location = time.FixedZone("Somewhere", 3600)
+	w.opts.FormatHint = func(account string) string { return "Hint for " + account + "." }
+	for i, name := range []string{"IDENTITY.md", "USER.md", "AGENTS.md", "SOUL.md"} {
+		w.document(name, fmt.Sprintf("\n text %d \n\n", i))
+	}
+	w.document("SOUL.md", " \n")                      // empty
+	w.document("OTHER.md", "is none of the prompt's") // unknown
+	w.must(os.Mkdir(filepath.Join(filepath.Dir(w.path), "TOOLS.md"), 0o700))
+
+	prompt := NewDispatcher(w.deps, &w.opts).systemPrompt(at("a"))
+	parts := strings.Split(prompt, "\n\n---\n\n")
+	identity := "# Robin\n\nYou are Robin, a helpful assistant that people reach by chat.\n\n" +
+		"## Workspace\n\nYour files are in /srv/robin. Paths given to tools are relative to it.\n\n" +
+		"## Format\n\nHint for test.\n" + rules
+	runtime := "## Runtime Context\n\nChannel: test\nTools: look, set\nTime zone: Somewhere\n" +
+		"Platform: " + platform
+	wantLines(t, "prompt", parts, []string{identity, "## AGENTS.md\n\ntext 2",
+		"## USER.md\n\ntext 1", "## IDENTITY.md\n\ntext 0", runtime})
+}
+
+// A document that is too long is cut, and one that is no text can't break the request.
+func TestSystemPromptOfOddDocuments(t *testing.T) {
+	w := newWorld(t)
+	w.document("AGENTS.md", strings.Repeat("é", maxDocument))
+	w.document("USER.md", "a\xff\xfeb")
+	prompt := NewDispatcher(w.deps, &w.opts).systemPrompt(at("a"))
+	cut := "\n[… the rest of AGENTS.md is left out: it is too long]\n\n---"
+	if !strings.Contains(prompt, cut) || len(prompt) > maxDocument+8000 {
+		t.Errorf("prompt of %d bytes does not say that AGENTS.md is cut", len(prompt))
+	}
+	if want := "## USER.md\n\na\uFFFDb"; !strings.Contains(prompt, want) {
+		t.Errorf("the prompt does not contain %q", want)
+	}
+}
+
+// Pitfall: "a time in the system prompt defeats the provider's prompt cache on every turn".
+func TestSystemPromptStaysTheSame(t *testing.T) {
+	inWorld(t, func(w *world) {
+		m := llmtest.Func("echo", echo)
+		w.deps.Model = m
+		w.document("AGENTS.md", "Be kind.")
+		days := 0
+		w.opts.Now = func() time.Time { return time.Now().AddDate(0, 0, days) }
+		w.start()
+		for i := range 10 {
+			w.say("a", fmt.Sprint("message ", i))
+			w.sleep(time.Minute)
+			days++
+			if i == 4 {
+				w.must(w.stop())
+				w.start()
+			}
+		}
+		w.document("AGENTS.md", "Be brief.")
+		w.say("a", "the last one")
+		w.sleep(time.Minute)
+		requests := m.Requests()
+		first := requests[0].Messages[0]
+		for i, r := range requests[:10] {
+			if got := r.Messages[0]; got.Text != first.Text || got.Role != llm.System {
+				t.Errorf("the system prompt of turn %d differs from the first", i+1)
+			}
+		}
+		last := requests[10].Messages[0].Text
+		if last != strings.Replace(first.Text, "Be kind.", "Be brief.", 1) || last == first.Text {
+			t.Error("the system prompt does not follow a change of AGENTS.md, or of that alone")
+		}
+	})
+}
+
+// Requests of a session begin with what the one before has sent, so that the provider's cache
+// hits. When the transcript is too long, half of it goes at once, so that this stays so for
+// many turns.
+func TestPromptBeginsStaySame(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const turns = 120
+		m := llmtest.Func("long", func(r llm.Request) llmtest.Step {
+			if r.Messages[len(r.Messages)-1].Role == llm.User && len(r.Messages)%3 == 0 {
+				return uses("look")
+			}
+			return llmtest.Say(strings.Repeat("answer ", 20))
+		})
+		w.deps.Model = checked{m, t}
+		w.tools(act("look", tool.Pure, always(strings.Repeat("seen ", 40))))
+		w.opts.ContextWindow, w.opts.MaxOutput = 8192, 1024
+		w.start()
+		for i := range turns {
+			w.say("a", fmt.Sprint("message ", i))
+		}
+		var before []llm.Message
+		trims := 0
+		for i, r := range m.Requests() {
+			sent := r.Messages[1:]
+			if n := len(before); len(sent) < n || !slices.Equal(lines(sent[:n]), lines(before)) {
+				if trims++; sent[0].Role != llm.User {
+					t.Errorf("request %d begins with role %s", i+1, sent[0].Role)
+				}
+			}
+			if size := textSize(sent); size > w.d.historySize() {
+				t.Errorf("request %d has a history of %d bytes, want %d at most",
+					i+1, size, w.d.historySize())
+			}
+			before = sent
+		}
+		if trims < 2 || trims > turns/10 {
+			t.Errorf("the begin of the prompt has changed %d times in %d turns", trims, turns)
+		}
+		if n := w.info("a").Messages; n < 2*turns {
+			t.Errorf("the transcript holds %d messages, want all of %d turns", n, turns)
+		}
+	})
+}
