@@ -1,0 +1,86 @@
+package session
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/bus"
+	"gateway/store"
+)
+
+func TestInfo(t *testing.T) {
+	f := newFixture(t)
+	none, err := f.Info(f.read(), "test/none")
+	if err != nil || none != (Info{Key: "test/none"}) {
+		t.Errorf("Info of no session = %+v, %v", none, err)
+	}
+	created := f.now
+	turn := f.begin(chat, "one")
+	f.must(f.end(turn, Done, "two"))
+	bills := []Bill{
+		{Usage: llm.Usage{Input: 10, Output: 2, Cached: 5}, Cost: 0.25, Context: 10},
+		{Usage: llm.Usage{Input: 20, Output: 3}, Cost: 0.5}, // of unknown context
+	}
+	for _, b := range bills {
+		f.must(f.tx(func(tx *store.Tx) error { return f.Spend(tx, KeyOf(chat), b) }))
+	}
+	f.now = f.now.Add(time.Hour)
+	f.begin(chat, "three")
+	got, err := f.Info(f.read(), KeyOf(chat))
+	f.must(err)
+	want := Info{Key: "test/a", Title: "Title", Usage: llm.Usage{Input: 30, Output: 5, Cached: 5},
+		Cost: 0.75, Context: 10, Messages: 3, Created: created, Updated: f.now}
+	if got != want {
+		t.Errorf("Info = %+v, want %+v", got, want)
+	}
+}
+
+func TestList(t *testing.T) {
+	f := newFixture(t)
+	for _, name := range []string{"a", "b", "c", "a"} {
+		f.begin(bus.Address{Account: "test", Chat: name}, "hello")
+		f.now = f.now.Add(time.Minute)
+	}
+	for limit, want := range map[int]string{0: "", 2: "test/a test/c ", 9: "test/a test/c test/b "} {
+		list, err := f.List(f.read(), limit)
+		f.must(err)
+		got := ""
+		for _, i := range list {
+			got += string(i.Key) + " "
+		}
+		if got != want {
+			t.Errorf("List(%d) = %q, want %q", limit, got, want)
+		}
+	}
+}
+
+func TestQueueModes(t *testing.T) {
+	f := newFixture(t)
+	other := bus.Address{Account: "test", Chat: "b"}
+	set := func(a bus.Address, mode string) {
+		f.must(f.tx(func(tx *store.Tx) error { return f.SetQueueMode(tx, a, mode, f.now) }))
+	}
+	f.begin(chat, "hello")
+	set(chat, "followup")
+	set(other, "steer") // before its first turn
+	set(other, "collect")
+	if !f.begin(other, "hello").First {
+		t.Error("a session that has only a mode has had a turn")
+	}
+	modes, err := f.QueueModes(f.read())
+	f.must(err)
+	if want := map[Key]string{"test/a": "followup", "test/b": "collect"}; !maps.Equal(modes, want) {
+		t.Errorf("QueueModes = %v, want %v", modes, want)
+	}
+	set(chat, "")
+	modes, err = f.QueueModes(f.read())
+	f.must(err)
+	if want := map[Key]string{"test/b": "collect"}; !maps.Equal(modes, want) {
+		t.Errorf("QueueModes = %v, want %v", modes, want)
+	}
+	if info, err := f.Info(f.read(), "test/b"); err != nil || info.QueueMode != "collect" {
+		t.Errorf("Info = %+v, %v, want the queue mode in it", info, err)
+	}
+}

@@ -1,0 +1,356 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/bus"
+	"gateway/store"
+)
+
+// A fixture is a database with a session in it, or none yet.
+type fixture struct {
+	t   *testing.T
+	db  *store.DB
+	now time.Time
+	Store
+}
+
+var (
+	chat  = bus.Address{Account: "test", Chat: "a"}
+	lease = store.Lease{Owner: "me", Epoch: 3}
+)
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"),
+		[]store.Migration{Migration}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &fixture{t: t, db: db, now: time.UnixMilli(1_000_000)}
+}
+
+// tx runs fn in a transaction and returns its error.
+func (f *fixture) tx(fn func(tx *store.Tx) error) error { return f.db.Tx(f.t.Context(), fn) }
+
+func (f *fixture) must(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) read() store.Queryer { return f.db.Read(f.t.Context()) }
+
+// begin starts a turn at a with a message of the user.
+func (f *fixture) begin(a bus.Address, text string) *Turn {
+	f.t.Helper()
+	turn := &Turn{Session: KeyOf(a), Address: a, ReplyTo: "9"}
+	f.must(f.tx(func(tx *store.Tx) error {
+		return f.Begin(tx, turn, "Title", lease, f.now, said(text))
+	}))
+	return turn
+}
+
+func (f *fixture) append(turn *Turn, texts ...string) error {
+	return f.tx(func(tx *store.Tx) error { return f.Append(tx, turn, f.now, said(texts...)) })
+}
+
+func (f *fixture) end(turn *Turn, s State, text string) error {
+	return f.tx(func(tx *store.Tx) error { return f.End(tx, turn, s, f.now, said(text)) })
+}
+
+// said is one message of the user with these lines.
+func said(lines ...string) llm.Message {
+	return llm.Message{Role: llm.User, Text: strings.Join(lines, "\n")}
+}
+
+// texts returns what a transcript holds.
+func texts(entries []Entry) (list []string) {
+	for _, e := range entries {
+		list = append(list, e.Message.Text)
+	}
+	return list
+}
+
+// wantTranscript checks what the prompt of a session holds.
+func (f *fixture) wantTranscript(a bus.Address, want ...string) *Transcript {
+	f.t.Helper()
+	got, err := f.Transcript(f.read(), KeyOf(a), 1<<20)
+	f.must(err)
+	if !slices.Equal(texts(got.Entries), want) || got.Truncated {
+		f.t.Errorf("transcript of %s is %q, truncated %v, want %q",
+			a, texts(got.Entries), got.Truncated, want)
+	}
+	return got
+}
+
+func (f *fixture) wantRunning(want ...int64) {
+	f.t.Helper()
+	list, err := f.RunningTurns(f.read())
+	f.must(err)
+	var got []int64
+	for _, turn := range list {
+		got = append(got, turn.ID)
+	}
+	if !slices.Equal(got, want) {
+		f.t.Errorf("turns %v are running, want %v", got, want)
+	}
+}
+
+func TestKeyOf(t *testing.T) {
+	for want, a := range map[Key]bus.Address{
+		"tg/42":   {Account: "tg", Chat: "42"},
+		"tg/42/7": {Account: "tg", Chat: "42", Thread: "7"},
+	} {
+		if got := KeyOf(a); got != want {
+			t.Errorf("KeyOf(%+v) = %q, want %q", a, got, want)
+		}
+	}
+}
+
+func TestTurn(t *testing.T) {
+	f := newFixture(t)
+	turn := f.begin(chat, "one")
+	if turn.ID == 0 || !turn.First || turn.Epoch != lease.Epoch || turn.Attempts != 1 {
+		t.Errorf("Begin made it %+v", turn)
+	}
+	f.wantRunning(turn.ID)
+	f.must(f.append(turn, "two"))
+	f.must(f.tx(func(tx *store.Tx) error { // with nothing, it only asks whether it may
+		return f.Append(tx, turn, f.now)
+	}))
+	turn.Answers = 1
+	f.must(f.end(turn, Done, "three"))
+	f.wantRunning()
+	got := f.wantTranscript(chat, "one", "two", "three")
+	for i, e := range got.Entries {
+		if e.Turn != turn.ID || !e.Time.Equal(f.now) || e.Size == 0 ||
+			i > 0 && e.ID <= got.Entries[i-1].ID {
+			t.Errorf("entry %d is %+v", i, e)
+		}
+	}
+	second := f.begin(chat, "four")
+	if second.First || second.ID <= turn.ID {
+		t.Errorf("the second turn is %+v", second)
+	}
+	other := f.begin(bus.Address{Account: "test", Chat: "a", Thread: "1"}, "elsewhere")
+	if !other.First {
+		t.Error("the first turn of a thread is not the first of its session")
+	}
+	f.wantTranscript(chat, "one", "two", "three", "four")
+	f.wantRunning(second.ID, other.ID)
+	messages, err := f.TurnMessages(f.read(), turn)
+	f.must(err)
+	if len(messages) != 3 || messages[0].Text != "one" || messages[2].Text != "three" {
+		t.Errorf("TurnMessages = %v, want those of the first turn", messages)
+	}
+}
+
+// All fields of a message come back as they were.
+func TestMessageIsKeptWhole(t *testing.T) {
+	f := newFixture(t)
+	turn := f.begin(chat, "one")
+	m := llm.Message{Role: llm.Assistant, Text: "a\x00b <&> \u2028 🎉", Reasoning: "hm",
+		ToolCalls: []llm.ToolCall{{ID: "1", Name: "look", Arguments: "not json"}}}
+	f.must(f.tx(func(tx *store.Tx) error { return f.Append(tx, turn, f.now, m) }))
+	got, err := f.Transcript(f.read(), KeyOf(chat), 1<<20)
+	f.must(err)
+	if got := fmt.Sprintf("%+v", got.Entries[1].Message); got != fmt.Sprintf("%+v", m) {
+		t.Errorf("message is %s, want %+v", got, m)
+	}
+}
+
+// After its end, and after it was taken over, a turn writes nothing.
+func TestEndedTurnIsRefused(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		over func(f *fixture, turn *Turn) error
+	}{
+		{"done", func(f *fixture, turn *Turn) error { return f.end(turn, Done, "end") }},
+		{"failed", func(f *fixture, turn *Turn) error { return f.end(turn, Failed, "end") }},
+		{"stopped", func(f *fixture, turn *Turn) error {
+			running, err := f.RunningTurn(f.read(), turn.Session)
+			f.must(err)
+			return f.end(running, Stopped, "end")
+		}},
+		{"taken over", func(f *fixture, turn *Turn) error {
+			return f.tx(func(tx *store.Tx) error {
+				taken := *turn
+				next := store.Lease{Owner: "other", Epoch: lease.Epoch + 1}
+				if err := f.TakeOver(tx, &taken, next, f.now); err != nil {
+					return err
+				}
+				taken.Epoch = next.Epoch
+				return f.Append(tx, &taken, f.now, said("end"))
+			})
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t)
+			turn := f.begin(chat, "one")
+			f.must(test.over(f, turn))
+			for name, err := range map[string]error{
+				"Append": f.append(turn, "late"),
+				"End":    f.end(turn, Done, "late"),
+				"TakeOver": f.tx(func(tx *store.Tx) error {
+					return f.TakeOver(tx, turn, store.Lease{Epoch: 9}, f.now)
+				}),
+			} {
+				if !errors.Is(err, ErrEnded) {
+					t.Errorf("%s = %v, want %v", name, err, ErrEnded)
+				}
+			}
+			f.wantTranscript(chat, "one", "end")
+		})
+	}
+}
+
+func TestTakeOver(t *testing.T) {
+	f := newFixture(t)
+	turn := f.begin(chat, "one")
+	f.must(f.append(turn, "two"))
+	turn.Answers = 2
+	f.must(f.append(turn, "three"))
+	next := store.Lease{Owner: "other", Epoch: 4}
+	f.must(f.tx(func(tx *store.Tx) error { return f.TakeOver(tx, turn, next, f.now) }))
+	list, err := f.RunningTurns(f.read())
+	f.must(err)
+	want := Turn{ID: turn.ID, Session: KeyOf(chat), Address: chat, ReplyTo: "9", Epoch: 4,
+		Attempts: 2, Answers: 2}
+	if len(list) != 1 || list[0] != want {
+		t.Errorf("RunningTurns = %+v, want %+v", list, want)
+	}
+	if one, err := f.RunningTurn(f.read(), KeyOf(chat)); err != nil || *one != want {
+		t.Errorf("RunningTurn = %+v, %v, want %+v", one, err, want)
+	}
+	if none, err := f.RunningTurn(f.read(), "test/b"); none != nil || err != nil {
+		t.Errorf("RunningTurn of another session = %+v, %v", none, err)
+	}
+}
+
+// Two turns that run in one session are an older gateway's fault; the first counts.
+func TestRunningTurnIsTheFirst(t *testing.T) {
+	f := newFixture(t)
+	first, _ := f.begin(chat, "one"), f.begin(chat, "two")
+	if got, err := f.RunningTurn(f.read(), KeyOf(chat)); err != nil || got.ID != first.ID {
+		t.Errorf("RunningTurn = %+v, %v, want turn %d", got, err, first.ID)
+	}
+}
+
+func TestTranscriptSize(t *testing.T) {
+	f := newFixture(t)
+	turn := f.begin(chat, "0")
+	for i := 1; i < 10; i++ {
+		f.must(f.append(turn, fmt.Sprint(i)))
+	}
+	all := f.wantTranscript(chat, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
+	size := all.Entries[0].Size // of each
+	for _, test := range []struct {
+		limit int
+		want  int
+	}{
+		{0, 1}, {size - 1, 1}, {size, 1}, {2*size - 1, 1}, {2 * size, 2}, {9 * size, 9},
+		{10*size - 1, 9}, {10 * size, 10},
+	} {
+		got, err := f.Transcript(f.read(), KeyOf(chat), test.limit)
+		f.must(err)
+		want := texts(all.Entries[10-test.want:])
+		if !slices.Equal(texts(got.Entries), want) || got.Truncated != (test.want < 10) {
+			t.Errorf("Transcript of %d bytes = %q, truncated %v, want %q",
+				test.limit, texts(got.Entries), got.Truncated, want)
+		}
+	}
+}
+
+func TestTranscriptAfter(t *testing.T) {
+	f := newFixture(t)
+	none, err := f.TranscriptAfter(f.read(), KeyOf(chat), 0)
+	if err != nil || len(none.Entries) != 0 || none.Start != 0 {
+		t.Errorf("TranscriptAfter of no session = %+v, %v", none, err)
+	}
+	turn := f.begin(chat, "0")
+	f.begin(bus.Address{Account: "test", Chat: "b"}, "elsewhere")
+	f.must(f.append(turn, "1"))
+	f.must(f.append(turn, "2"))
+	all := f.wantTranscript(chat, "0", "1", "2")
+	for n := range 4 {
+		after := int64(0)
+		if n > 0 {
+			after = all.Entries[n-1].ID
+		}
+		got, err := f.TranscriptAfter(f.read(), KeyOf(chat), after)
+		f.must(err)
+		if want := texts(all.Entries[n:]); !slices.Equal(texts(got.Entries), want) {
+			t.Errorf("TranscriptAfter %d = %q, want %q", after, texts(got.Entries), want)
+		}
+	}
+}
+
+// Reset and Trim move where the prompt begins. Nothing is deleted, and no way leads back.
+func TestResetAndTrim(t *testing.T) {
+	f := newFixture(t)
+	reset := func() { f.must(f.tx(func(tx *store.Tx) error { return f.Reset(tx, KeyOf(chat), f.now) })) }
+	trim := func(first int64) {
+		f.must(f.tx(func(tx *store.Tx) error { return f.Trim(tx, KeyOf(chat), first) }))
+	}
+	reset() // of no session
+	turn := f.begin(chat, "0")
+	f.must(f.append(turn, "1"))
+	f.must(f.append(turn, "2"))
+	all := f.wantTranscript(chat, "0", "1", "2")
+	trim(all.Entries[1].ID)
+	got := f.wantTranscript(chat, "1", "2")
+	if got.Start != all.Entries[0].ID {
+		t.Errorf("the prompt begins after %d, want %d", got.Start, all.Entries[0].ID)
+	}
+	trim(all.Entries[0].ID)
+	f.wantTranscript(chat, "1", "2")
+	f.must(f.tx(func(tx *store.Tx) error {
+		return f.Spend(tx, KeyOf(chat), Bill{Context: 77})
+	}))
+	reset()
+	f.wantTranscript(chat)
+	reset()
+	f.must(f.append(turn, "3"))
+	f.wantTranscript(chat, "3")
+	info, err := f.Info(f.read(), KeyOf(chat))
+	f.must(err)
+	if info.Messages != 4 || info.Context != 0 {
+		t.Errorf("after a reset there are %d messages and a context of %d, want 4 and 0",
+			info.Messages, info.Context)
+	}
+}
+
+// A transaction that fails leaves nothing of a turn.
+func TestBeginIsAllOrNothing(t *testing.T) {
+	f := newFixture(t)
+	errMine := errors.New("mine")
+	err := f.tx(func(tx *store.Tx) error {
+		turn := &Turn{Session: KeyOf(chat), Address: chat}
+		if err := f.Begin(tx, turn, "", lease, f.now, said("one")); err != nil {
+			return err
+		}
+		return errMine
+	})
+	if !errors.Is(err, errMine) {
+		t.Fatalf("Tx = %v", err)
+	}
+	f.wantRunning()
+	f.wantTranscript(chat)
+	if turn := f.begin(chat, "again"); !turn.First {
+		t.Error("the turn that was undone counts")
+	}
+}
