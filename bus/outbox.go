@@ -232,8 +232,10 @@ func (out *Outbox) Previews(q store.Queryer) (map[string][]string, error) {
 		if err := rows.Scan(&stream, &text); err != nil {
 			return nil, fmt.Errorf("bus: read previews: %w", err)
 		}
-		if err := json.Unmarshal(text, &ids); err != nil {
-			return nil, fmt.Errorf("bus: read preview %s: %w", stream, err)
+		if len(text) > 0 { // else there are none
+			if err := json.Unmarshal(text, &ids); err != nil {
+				return nil, fmt.Errorf("bus: read preview %s: %w", stream, err)
+			}
 		}
 		previews[stream] = ids
 	}

@@ -1,0 +1,191 @@
+package bus
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"gateway/store"
+)
+
+// An inboxFixture is an inbox with helpers that return what it says.
+type inboxFixture struct {
+	*fixture
+	*Inbox
+}
+
+func newInboxFixture(t *testing.T) *inboxFixture { return &inboxFixture{newFixture(t), NewInbox()} }
+
+// put adds a message and reports whether it is new.
+func (f *inboxFixture) put(a Address, id, text string) (fresh bool) {
+	f.t.Helper()
+	f.tx(func(tx *store.Tx) (err error) {
+		fresh, err = f.Put(tx, InboundMessage{ID: id, From: a, Text: text}, f.now)
+		return err
+	})
+	return fresh
+}
+
+// ask runs one of the inbox's methods that say yes or no.
+func (f *inboxFixture) ask(method func(tx *store.Tx) (bool, error)) (yes bool) {
+	f.t.Helper()
+	f.tx(func(tx *store.Tx) (err error) {
+		yes, err = method(tx)
+		return err
+	})
+	return yes
+}
+
+func (f *inboxFixture) take(seq, turn int64) bool {
+	return f.ask(func(tx *store.Tx) (bool, error) { return f.Take(tx, seq, turn) })
+}
+
+func (f *inboxFixture) drop(seq int64) bool {
+	return f.ask(func(tx *store.Tx) (bool, error) { return f.Drop(tx, seq) })
+}
+
+func (f *inboxFixture) answer(seq int64) bool {
+	return f.ask(func(tx *store.Tx) (bool, error) { return f.Answer(tx, seq) })
+}
+
+func (f *inboxFixture) finish(turn int64) {
+	f.t.Helper()
+	f.tx(func(tx *store.Tx) error { return f.Finish(tx, turn) })
+}
+
+// waiting returns the texts that wait after a place.
+func (f *inboxFixture) waiting(after int64) []string {
+	f.t.Helper()
+	list, err := f.Waiting(f.read(), after)
+	f.must(err)
+	return received(list)
+}
+
+func (f *inboxFixture) takenBy(turn int64) []string {
+	f.t.Helper()
+	list, err := f.TakenBy(f.read(), turn)
+	f.must(err)
+	return received(list)
+}
+
+func received(list []Received) (texts []string) {
+	for _, r := range list {
+		texts = append(texts, r.Message.Text)
+	}
+	return texts
+}
+
+func want(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// Pitfall: "no de-duplication of platform ids, or only in memory".
+func TestInboxPutsOnce(t *testing.T) {
+	f := newInboxFixture(t)
+	other := Address{Account: "test", Chat: "b"}
+	second := Address{Account: "second", Chat: "a"}
+	for i, test := range []struct {
+		to    Address
+		id    string
+		fresh bool
+	}{
+		{chat, "1", true}, {chat, "1", false}, {chat, "2", true},
+		{other, "1", true}, {second, "1", true}, {second, "1", false},
+		// Platforms count messages in a chat, not in its threads.
+		{Address{Account: "test", Chat: "a", Thread: "5"}, "1", false},
+	} {
+		if got := f.put(test.to, test.id, fmt.Sprint(i)); got != test.fresh {
+			t.Errorf("Put %d of %s %s = %v, want %v", i, test.to, test.id, got, test.fresh)
+		}
+	}
+	want(t, "waiting", f.waiting(0), "0", "2", "3", "4")
+	f.take(1, 7)
+	f.finish(7)
+	if f.put(chat, "1", "again") {
+		t.Error("a message that is done was put again")
+	}
+	want(t, "waiting", f.waiting(0), "2", "3", "4")
+}
+
+func TestInboxKeepsMessageWhole(t *testing.T) {
+	f := newInboxFixture(t)
+	m := InboundMessage{
+		ID: "1", From: Address{Account: "test", Chat: "a", Thread: "5"},
+		Sender: Sender{ID: "7", Name: "Ada <&> \u2028", Username: "ada"}, Role: "owner",
+		Text: "a\x00b\n🎉", Time: time.Date(2026, 2, 16, 12, 51, 7, 0, time.UTC),
+		Group: true, ChatTitle: "Friends", Addressed: true, Forwarded: "Eve",
+		ReplyTo: &Quote{ID: "0", Sender: "Bob", Text: "what?", Ours: true},
+	}
+	f.tx(func(tx *store.Tx) error {
+		_, err := f.Put(tx, m, f.now)
+		return err
+	})
+	list, err := f.Waiting(f.read(), 0)
+	f.must(err)
+	got := list[0]
+	if *got.Message.ReplyTo != *m.ReplyTo {
+		t.Errorf("quote is %+v, want %+v", *got.Message.ReplyTo, *m.ReplyTo)
+	}
+	got.Message.ReplyTo = m.ReplyTo
+	if got.Message != m || !got.At.Equal(f.now) || got.Seq != 1 {
+		t.Errorf("Waiting = %+v, want %+v at %v", got, m, f.now)
+	}
+}
+
+// A message waits, is taken by one turn and then done; or is dropped or answered. Nothing
+// else is possible.
+func TestInboxStates(t *testing.T) {
+	f := newInboxFixture(t)
+	for i := 1; i <= 5; i++ {
+		f.put(chat, fmt.Sprint(i), fmt.Sprint(i))
+	}
+	if !f.take(3, 7) || !f.take(1, 7) || !f.take(2, 8) || !f.drop(4) || !f.answer(5) {
+		t.Fatal("a message that waits could not be taken, dropped or answered")
+	}
+	for seq := int64(1); seq <= 6; seq++ { // there is no sixth
+		if f.take(seq, 9) || f.drop(seq) || f.answer(seq) {
+			t.Errorf("message %d waits no more and was taken, dropped or answered", seq)
+		}
+	}
+	want(t, "waiting", f.waiting(0))
+	want(t, "taken by 7", f.takenBy(7), "1", "3")
+	want(t, "taken by 9", f.takenBy(9))
+	f.finish(7)
+	f.finish(7)
+	want(t, "taken by 7 in the end", f.takenBy(7))
+	want(t, "taken by 8", f.takenBy(8), "2")
+}
+
+// Waiting comes in pages, in the order of arrival.
+func TestInboxWaitingInPages(t *testing.T) {
+	f := newInboxFixture(t)
+	const n = ReadLimit + 10
+	f.tx(func(tx *store.Tx) error {
+		for i := range n {
+			m := InboundMessage{ID: fmt.Sprint(i), From: chat, Text: fmt.Sprint(i)}
+			if _, err := f.Put(tx, m, f.now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	first, err := f.Waiting(f.read(), 0)
+	f.must(err)
+	if len(first) != ReadLimit {
+		t.Fatalf("the first page has %d messages, want %d", len(first), ReadLimit)
+	}
+	second, err := f.Waiting(f.read(), first[ReadLimit-1].Seq)
+	f.must(err)
+	for i, r := range append(first, second...) {
+		if r.Message.Text != fmt.Sprint(i) {
+			t.Fatalf("message %d is %q", i, r.Message.Text)
+		}
+	}
+	if len(second) != 10 {
+		t.Errorf("the second page has %d messages, want 10", len(second))
+	}
+}

@@ -1,0 +1,257 @@
+package bus
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"gateway/store"
+)
+
+type outboxFixture struct {
+	*fixture
+	*Outbox
+}
+
+func newOutboxFixture(t *testing.T) *outboxFixture {
+	return &outboxFixture{newFixture(t), NewOutbox()}
+}
+
+func (f *outboxFixture) put(texts ...string) {
+	f.t.Helper()
+	f.tx(func(tx *store.Tx) error {
+		for _, text := range texts {
+			if err := f.Put(tx, OutboundMessage{To: chat, Text: text}, f.now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (f *outboxFixture) save(d *Delivery) (saved bool) {
+	f.t.Helper()
+	f.tx(func(tx *store.Tx) (err error) {
+		saved, err = f.Save(tx, d, f.now)
+		return err
+	})
+	return saved
+}
+
+// open returns the deliveries that are to be made.
+func (f *outboxFixture) open(after int64) []Delivery {
+	f.t.Helper()
+	list, err := f.Open(f.read(), after)
+	f.must(err)
+	return list
+}
+
+// states returns all messages with how far they have come.
+func (f *outboxFixture) states() (all []string) {
+	f.t.Helper()
+	for _, s := range []DeliveryState{Waiting, Sending, Sent, Dead, Dropped} {
+		list, err := f.List(f.read(), s, 100)
+		f.must(err)
+		n, err := f.Count(f.read(), s)
+		f.must(err)
+		if n != len(list) {
+			f.t.Errorf("Count of %s = %d, want %d", s, n, len(list))
+		}
+		for _, d := range list {
+			all = append(all, fmt.Sprint(d.Message.Text, " ", s))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// reach puts a delivery of each state into the outbox: 1 waiting, 2 sending, 3 sent,
+// 4 and 5 dead, 6 dropped.
+func (f *outboxFixture) reach() {
+	f.t.Helper()
+	f.put("1", "2", "3", "4", "5", "6")
+	states := []DeliveryState{Waiting, Sending, Sent, Dead, Dead, Dropped}
+	for i, d := range f.open(0) {
+		d.State, d.Attempts = states[i], 3
+		f.save(&d)
+	}
+}
+
+func TestOutboxDelivery(t *testing.T) {
+	f := newOutboxFixture(t)
+	m := OutboundMessage{To: Address{Account: "test", Chat: "a", Thread: "5"}, ReplyTo: "9",
+		Text: "a\x00b <&> 🎉", Stream: "1.0"}
+	f.tx(func(tx *store.Tx) error { return f.Put(tx, m, f.now) })
+	d := f.open(0)[0]
+	if d.ID != 1 || d.Message != m || d.State != Waiting || !d.Created.Equal(f.now) ||
+		len(d.Parts)+len(d.IDs)+d.Attempts+d.Uncertain != 0 || d.Error != "" {
+		t.Errorf("a new delivery is %+v", d)
+	}
+	d.State, d.Parts, d.IDs = Sending, []string{"one", "two, \"three\""}, []string{"77"}
+	d.Attempts, d.Uncertain, d.Error = 2, 1, "no connection"
+	if !f.save(&d) {
+		t.Fatal("Save = false")
+	}
+	if got := f.open(0)[0]; fmt.Sprint(got) != fmt.Sprint(d) {
+		t.Errorf("after Save it is %+v, want %+v", got, d)
+	}
+	d.State, d.IDs = Sent, append(d.IDs, "78")
+	if !f.save(&d) || len(f.open(0)) != 0 {
+		t.Error("a delivery that was sent is still open")
+	}
+	if f.save(&d) {
+		t.Error("a delivery that was sent could be saved once more")
+	}
+}
+
+// Each part has a key of its own, the same at each try.
+func TestOutboxKeys(t *testing.T) {
+	seen := make(map[string]bool)
+	for id := range int64(50) {
+		for part := range 20 {
+			d := Delivery{ID: id}
+			key := d.Key(part)
+			if seen[key] || key != d.Key(part) || len(key) > 25 { // Discord's limit
+				t.Errorf("key %q of part %d of %d", key, part, id)
+			}
+			seen[key] = true
+		}
+	}
+}
+
+func TestOutboxOpen(t *testing.T) {
+	f := newOutboxFixture(t)
+	f.reach()
+	for after, wanted := range map[int64][]int64{0: {1, 2}, 1: {2}, 2: nil} {
+		var got []int64
+		for _, d := range f.open(after) {
+			got = append(got, d.ID)
+		}
+		if !slices.Equal(got, wanted) {
+			t.Errorf("Open after %d = %v, want %v", after, got, wanted)
+		}
+	}
+	if ids, err := f.OpenIDs(f.read()); err != nil || !slices.Equal(ids, []int64{1, 2}) {
+		t.Errorf("OpenIDs = %v, %v, want 1 and 2", ids, err)
+	}
+	if list, err := f.List(f.read(), Dead, 1); err != nil || len(list) != 1 || list[0].ID != 5 {
+		t.Errorf("List = %+v, %v, want the newest dead one", list, err)
+	}
+}
+
+func TestOutboxOpenInPages(t *testing.T) {
+	f := newOutboxFixture(t)
+	f.put(make([]string, ReadLimit+1)...)
+	if n := len(f.open(0)); n != ReadLimit {
+		t.Errorf("a page has %d deliveries, want %d", n, ReadLimit)
+	}
+	if n := len(f.open(ReadLimit)); n != 1 {
+		t.Errorf("the next page has %d deliveries, want one", n)
+	}
+}
+
+func TestOutboxRetryAndDrop(t *testing.T) {
+	retry := func(f *outboxFixture, id int64) (n int64) {
+		f.tx(func(tx *store.Tx) (err error) { n, err = f.Retry(tx, id, f.now); return err })
+		return n
+	}
+	drop := func(f *outboxFixture, id int64) (n int64) {
+		f.tx(func(tx *store.Tx) (err error) { n, err = f.Drop(tx, id, f.now); return err })
+		return n
+	}
+	before := []string{"1 waiting", "2 sending", "3 sent", "4 dead", "5 dead", "6 dropped"}
+	for _, test := range []struct {
+		name    string
+		do      func(f *outboxFixture, id int64) int64
+		id      int64
+		changed map[int]string
+	}{
+		{"retry", retry, 4, map[int]string{3: "4 waiting"}},
+		{"retry", retry, 0, map[int]string{3: "4 waiting", 4: "5 waiting"}},
+		{"retry", retry, 1, nil}, {"retry", retry, 2, nil}, {"retry", retry, 3, nil},
+		{"retry", retry, 6, nil}, {"retry", retry, 99, nil},
+		{"drop", drop, 4, map[int]string{3: "4 dropped"}},
+		{"drop", drop, 0, map[int]string{3: "4 dropped", 4: "5 dropped"}},
+		{"drop", drop, 1, map[int]string{0: "1 dropped"}},
+		{"drop", drop, 2, map[int]string{1: "2 dropped"}},
+		{"drop", drop, 3, nil}, {"drop", drop, 6, nil}, {"drop", drop, 99, nil},
+	} {
+		t.Run(fmt.Sprint(test.name, test.id), func(t *testing.T) {
+			f := newOutboxFixture(t)
+			f.reach()
+			if n := test.do(f, test.id); n != int64(len(test.changed)) {
+				t.Errorf("%d deliveries were changed, want %d", n, len(test.changed))
+			}
+			wanted := slices.Clone(before)
+			for i, s := range test.changed {
+				wanted[i] = s
+			}
+			want(t, "states", f.states(), wanted...)
+		})
+	}
+}
+
+// A retry begins anew in time and attempts, but sends no part twice.
+func TestOutboxRetryKeepsParts(t *testing.T) {
+	f := newOutboxFixture(t)
+	f.put("long")
+	d := f.open(0)[0]
+	d.State, d.Parts, d.IDs, d.Attempts = Dead, []string{"lo", "ng"}, []string{"77"}, 12
+	f.save(&d)
+	f.now = f.now.Add(24 * time.Hour)
+	f.tx(func(tx *store.Tx) error { _, err := f.Retry(tx, d.ID, f.now); return err })
+	got := f.open(0)[0]
+	if got.Attempts != 0 || !got.Created.Equal(f.now) || !slices.Equal(got.IDs, d.IDs) ||
+		!slices.Equal(got.Parts, d.Parts) || got.Key(1) != d.Key(1) {
+		t.Errorf("after a retry it is %+v", got)
+	}
+}
+
+// What a person has dropped meanwhile stays so, whatever the sender of it says.
+func TestOutboxSaveAfterDrop(t *testing.T) {
+	f := newOutboxFixture(t)
+	f.put("one")
+	d := f.open(0)[0]
+	f.tx(func(tx *store.Tx) error { _, err := f.Drop(tx, d.ID, f.now); return err })
+	d.State = Sent
+	if f.save(&d) {
+		t.Error("Save of a dropped delivery = true")
+	}
+	want(t, "states", f.states(), "one dropped")
+}
+
+func TestOutboxPreviews(t *testing.T) {
+	f := newOutboxFixture(t)
+	check := func(wanted map[string][]string) {
+		t.Helper()
+		got, err := f.Previews(f.read())
+		f.must(err)
+		if !maps.EqualFunc(got, wanted, slices.Equal) {
+			t.Errorf("Previews = %v, want %v", got, wanted)
+		}
+	}
+	save := func(stream string, ids ...string) {
+		f.tx(func(tx *store.Tx) error { return f.SavePreview(tx, stream, ids) })
+	}
+	check(nil)
+	save("1.0", "7")
+	save("1.0", "7", "8")
+	save("2.0", "9")
+	check(map[string][]string{"1.0": {"7", "8"}, "2.0": {"9"}})
+	for range 2 {
+		f.tx(func(tx *store.Tx) error { return f.ForgetPreview(tx, "1.0") })
+	}
+	check(map[string][]string{"2.0": {"9"}})
+}
+
+// A preview without a message is one; reading it must not fail for ever.
+func TestOutboxEmptyPreview(t *testing.T) {
+	f := newOutboxFixture(t)
+	f.tx(func(tx *store.Tx) error { return f.SavePreview(tx, "1.0", nil) })
+	got, err := f.Previews(f.read())
+	if err != nil || len(got) != 1 || len(got["1.0"]) != 0 {
+		t.Errorf("Previews = %v, %v, want one without ids", got, err)
+	}
+}
