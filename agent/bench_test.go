@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/bus"
+	"gateway/store"
+)
+
+// instant is a model that answers at once and remembers nothing.
+type instant struct{}
+
+func (instant) Stream(context.Context, llm.Request) iter.Seq2[llm.Event, error] {
+	return func(yield func(llm.Event, error) bool) {
+		m := llm.Message{Role: llm.Assistant, Text: "hi"}
+		_ = yield(llm.Event{Text: m.Text}, nil) &&
+			yield(llm.Event{Response: &llm.Response{Message: m, Finish: llm.FinishStop}}, nil)
+	}
+}
+
+// A bench is a running dispatcher whose answers are handed to whom they belong.
+type bench struct {
+	w    *world
+	done map[bus.Address]chan struct{}
+	ids  atomic.Int64
+}
+
+// benchChats is how many chats take turns, so that their transcripts stay as short as usual.
+const benchChats = 256
+
+// newBench starts a dispatcher with a model that answers at once.
+func newBench(b *testing.B) *bench {
+	w := newWorld(b)
+	w.deps.Model = instant{}
+	w.opts.Slots = benchChats
+	bench := &bench{w: w, done: make(map[bus.Address]chan struct{}, benchChats)}
+	for c := range benchChats {
+		bench.done[at(fmt.Sprint(c))] = make(chan struct{}, 1)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() { ended <- NewDispatcher(w.deps, &w.opts).Run(ctx) }()
+	go func() { ended <- bench.deliver(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		for range 2 {
+			if err := <-ended; err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	return bench
+}
+
+// deliver reads the outbox, as a router does that needs no time, until ctx ends.
+func (bench *bench) deliver(ctx context.Context) error {
+	out, last := bench.w.deps.Outbox, int64(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-out.C():
+		}
+		list, err := out.Open(bench.w.read(), last)
+		if err != nil {
+			return err
+		}
+		for _, d := range list {
+			bench.done[d.Message.To] <- struct{}{}
+			last = d.ID
+		}
+		if len(list) == bus.ReadLimit {
+			out.Wake()
+		}
+	}
+}
+
+// turn puts a message into a chat and waits for its answer.
+func (bench *bench) turn(b *testing.B, chat bus.Address) {
+	m := bus.InboundMessage{ID: fmt.Sprint(bench.ids.Add(1)), From: chat, Text: "hello",
+		Time: messageTime, Sender: bus.Sender{ID: "7"}}
+	err := bench.w.deps.DB.Tx(context.Background(), func(tx *store.Tx) error {
+		_, err := bench.w.deps.Inbox.Put(tx, m, time.Now())
+		return err
+	})
+	if err != nil {
+		b.Error(err)
+	}
+	bench.w.deps.Inbox.Wake()
+	<-bench.done[chat]
+}
+
+// BenchmarkTurn is one turn after the other, each from the inbox to the outbox: three commits.
+func BenchmarkTurn(b *testing.B) {
+	bench := newBench(b)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		bench.turn(b, at(fmt.Sprint(i%benchChats)))
+	}
+}
+
+// BenchmarkTurnsParallel is the same in all chats at once, which share commits.
+func BenchmarkTurnsParallel(b *testing.B) {
+	bench := newBench(b)
+	var next atomic.Int64
+	b.ReportAllocs()
+	b.SetParallelism(max(benchChats/runtime.GOMAXPROCS(0), 1)) // each has a chat of its own
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		chat := at(fmt.Sprint((next.Add(1) - 1) % benchChats))
+		for pb.Next() {
+			bench.turn(b, chat)
+		}
+	})
+}
