@@ -98,15 +98,21 @@ func (in *intake) Publish(ctx context.Context, b Batch) error {
 			g.log.DebugContext(ctx, "message not admitted", "from", m.From.String(), "id", m.ID)
 		}
 	}
+	var offered []bus.InboundMessage
 	err = g.db.Tx(ctx, func(tx *store.Tx) error {
+		offered = nil
 		for _, m := range admitted {
 			if _, err := g.inbox.Put(tx, m, now); err != nil {
 				return err
 			}
 		}
 		for _, m := range strangers {
-			if err := g.offer(ctx, tx, m, now); err != nil {
+			ok, err := g.offer(tx, m, now)
+			if err != nil {
 				return err
+			}
+			if ok {
+				offered = append(offered, m)
 			}
 		}
 		return in.saveCursor(tx, b.Cursor)
@@ -118,7 +124,9 @@ func (in *intake) Publish(ctx context.Context, b Batch) error {
 	if len(admitted) > 0 {
 		g.inbox.Wake()
 	}
-	if len(strangers) > 0 {
+	for _, m := range offered {
+		g.log.WarnContext(ctx, "somebody asks to be let in: see gateway people list",
+			"account", m.From.Account, "sender", m.Sender.ID)
 		g.outbox.Wake()
 	}
 	return nil
@@ -157,15 +165,13 @@ func (p *Policy) role(m bus.InboundMessage, known map[identity]Role) (role Role,
 	return role, ok
 }
 
-// offer gives the sender of m a pairing code, if they may have one.
-func (g *Gate) offer(ctx context.Context, tx *store.Tx, m bus.InboundMessage, now time.Time) error {
+// offer gives the sender of m a pairing code, and reports whether they may have one.
+func (g *Gate) offer(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, error) {
 	code, err := g.people.request(tx, m, now)
 	if err != nil || code == "" {
-		return err
+		return false, err
 	}
-	g.log.WarnContext(ctx, "somebody asks to be let in: see gateway people",
-		"account", m.From.Account, "sender", m.Sender.ID)
-	return g.outbox.Put(tx, bus.OutboundMessage{To: m.From, Text: fmt.Sprintf(
+	return true, g.outbox.Put(tx, bus.OutboundMessage{To: m.From, Text: fmt.Sprintf(
 		"I don't know you yet. Your pairing code is `%s`, for ten minutes.\n\n"+
 			"Whoever runs this gateway can let you in with\n\n`gateway people approve %s`",
 		code, code)}, now)

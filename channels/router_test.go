@@ -293,7 +293,7 @@ func TestUnknownAccount(t *testing.T) {
 		id := w.store(bus.OutboundMessage{To: other, Text: "hello"})
 		stop := w.start()
 		w.progress(bus.Progress{To: other, Stream: "s", Text: "hel"})
-		w.sleep(25 * time.Hour)
+		w.sleep(time.Hour)
 		w.put(chatA, "mine")
 		w.wantRead(chatA, "mine")
 		w.wantState(id, bus.Waiting)

@@ -59,6 +59,7 @@ func (s *Supervisor) setState(state string) {
 func (s *Supervisor) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer s.setState("stopped")
 	if c, ok := s.channel.(Commander); ok {
 		wg.Go(func() { s.setCommands(ctx, c) })
 	}
@@ -68,7 +69,6 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		s.setState("running")
 		err := s.channel.Run(ctx, s.intake)
 		if ctx.Err() != nil {
-			s.setState("stopped")
 			return nil
 		}
 		if time.Since(began) > steadyTime {

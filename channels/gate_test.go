@@ -1,0 +1,331 @@
+package channels_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/store"
+)
+
+// A door is a gate with its store.
+type door struct {
+	t      *testing.T
+	db     *store.DB
+	inbox  *bus.Inbox
+	outbox *bus.Outbox
+	gate   *channels.Gate
+}
+
+// atDoor runs test in a bubble.
+func atDoor(t *testing.T, test func(d *door)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := &door{t: t, db: openStore(t, t.TempDir()), inbox: bus.NewInbox(),
+			outbox: bus.NewOutbox()}
+		d.gate = channels.NewGate(d.db, d.inbox, d.outbox, discard)
+		test(d)
+	})
+}
+
+func message(id, sender, text string) bus.InboundMessage {
+	return bus.InboundMessage{
+		ID: id, From: bus.Address{Account: "tg", Chat: "chat of " + sender},
+		Sender: bus.Sender{ID: sender, Name: "Name of " + sender, Username: "boss"},
+		Text:   text, Time: time.Now(), Addressed: true,
+	}
+}
+
+// inGroup makes m a message in a group.
+func inGroup(group string, addressed bool, m bus.InboundMessage) bus.InboundMessage {
+	m.From.Chat, m.Group, m.Addressed = group, true, addressed
+	return m
+}
+
+// claim makes m say that its sender is an owner.
+func claim(m bus.InboundMessage) bus.InboundMessage {
+	m.Role = string(channels.Owner)
+	return m
+}
+
+func (d *door) publish(p channels.Policy, messages ...bus.InboundMessage) {
+	d.t.Helper()
+	b := channels.Batch{Messages: messages}
+	if err := d.gate.Intake("tg", p).Publish(d.t.Context(), b); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// inboxed returns what is in the inbox, each as role and text.
+func (d *door) inboxed() (list []string) {
+	d.t.Helper()
+	received, err := d.inbox.Waiting(d.db.Read(d.t.Context()), 0)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, r := range received {
+		list = append(list, r.Message.Role+" "+r.Message.Text)
+	}
+	return list
+}
+
+func (d *door) wantInbox(want ...string) {
+	d.t.Helper()
+	if got := d.inboxed(); !slices.Equal(got, want) {
+		d.t.Errorf("inbox has %q, want %q", got, want)
+	}
+}
+
+func (d *door) cursor() string {
+	d.t.Helper()
+	c, err := d.gate.Intake("tg", channels.Policy{}).Cursor(d.t.Context())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return c
+}
+
+func (d *door) exec(query string, args ...any) {
+	d.t.Helper()
+	err := d.db.Tx(d.t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Exec(query, args...)
+		return err
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+var open = channels.Policy{Access: channels.Open}
+
+// Twice: no de-duplication of platform ids.
+func TestRedelivery(t *testing.T) {
+	atDoor(t, func(d *door) {
+		in := d.gate.Intake("tg", open)
+		batch := channels.Batch{Cursor: "2",
+			Messages: []bus.InboundMessage{message("1", "ann", "one"), message("2", "ann", "two")}}
+		later := channels.Batch{Cursor: "3", Messages: []bus.InboundMessage{
+			message("2", "ann", "two"), message("3", "ann", "three"), message("1", "bob", "other")}}
+		for _, b := range []channels.Batch{batch, batch, later} {
+			if err := in.Publish(d.t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.wantInbox("user one", "user two", "user three", "user other")
+		d.exec("UPDATE inbox SET state = 'done'") // also after they were answered
+		if err := in.Publish(d.t.Context(), later); err != nil {
+			t.Fatal(err)
+		}
+		d.wantInbox()
+		if c := d.cursor(); c != "3" {
+			t.Errorf("cursor is %q, want 3", c)
+		}
+	})
+}
+
+// Lost: the platform's cursor is advanced before the update is stored.
+func TestCursorWithMessages(t *testing.T) {
+	atDoor(t, func(d *door) {
+		in := d.gate.Intake("tg", open)
+		if c := d.cursor(); c != "" {
+			t.Errorf("cursor is %q at the beginning", c)
+		}
+		if err := in.Publish(d.t.Context(), channels.Batch{Cursor: "1"}); err != nil {
+			t.Fatal(err)
+		}
+		d.exec(`CREATE TRIGGER broken BEFORE INSERT ON inbox WHEN NEW.message = '3'
+			BEGIN SELECT RAISE(ABORT, 'disk full'); END`)
+		b := channels.Batch{Cursor: "2",
+			Messages: []bus.InboundMessage{message("2", "ann", "two"), message("3", "ann", "three")}}
+		if err := in.Publish(d.t.Context(), b); err == nil {
+			t.Error("Publish = nil, want an error")
+		}
+		d.wantInbox()
+		if c := d.cursor(); c != "1" {
+			t.Errorf("cursor is %q after a failure, want 1", c)
+		}
+		select {
+		case <-d.inbox.C():
+			t.Error("the reader of the inbox was woken for nothing")
+		default:
+		}
+		d.exec("DROP TRIGGER broken")
+		if err := in.Publish(d.t.Context(), b); err != nil {
+			t.Error(err)
+		}
+		d.wantInbox("user two", "user three")
+		if c := d.cursor(); c != "2" {
+			t.Errorf("cursor is %q, want 2", c)
+		}
+		select {
+		case <-d.inbox.C():
+		default:
+			t.Error("the reader of the inbox was not woken")
+		}
+		b = channels.Batch{Messages: []bus.InboundMessage{message("4", "ann", "four")}}
+		if err := in.Publish(d.t.Context(), b); err != nil { // without a cursor
+			t.Error(err)
+		}
+		if c := d.cursor(); c != "2" {
+			t.Errorf("cursor is %q, want 2", c)
+		}
+	})
+}
+
+// A cursor that can't be written takes its messages with it.
+func TestMessagesWithCursor(t *testing.T) {
+	atDoor(t, func(d *door) {
+		d.exec(`CREATE TRIGGER broken BEFORE INSERT ON cursors
+			BEGIN SELECT RAISE(ABORT, 'disk full'); END`)
+		err := d.gate.Intake("tg", open).Publish(d.t.Context(), channels.Batch{Cursor: "1",
+			Messages: []bus.InboundMessage{message("1", "ann", "one")}})
+		if err == nil {
+			t.Error("Publish = nil, want an error")
+		}
+		d.wantInbox()
+	})
+}
+
+func TestAdmission(t *testing.T) {
+	allow := channels.Policy{Access: channels.ByList, Allow: []string{"ann"},
+		Owners: []string{"olga"}, Groups: []string{"listed"}}
+	pairing := allow
+	pairing.Access = channels.ByPairing
+	openListed := channels.Policy{Access: channels.Open, Groups: []string{"listed"}}
+	ann, eve := message("1", "ann", "hello"), message("1", "eve", "hello")
+	olga := message("1", "olga", "hello")
+	for _, tt := range []struct {
+		name   string
+		policy channels.Policy
+		m      bus.InboundMessage
+		want   string // role, or "" if it is not admitted
+	}{
+		{"open", open, eve, "user"},
+		{"open, owner", channels.Policy{Access: channels.Open, Owners: []string{"eve"}}, eve, "owner"},
+		{"open, any group", open, inGroup("g", true, eve), "user"},
+		{"open, any group, not addressed", open, inGroup("g", false, eve), ""},
+		{"open, listed group", openListed, inGroup("listed", true, eve), "user"},
+		{"open, another group", openListed, inGroup("g", true, eve), ""},
+		{"listed", allow, ann, "user"},
+		{"owner", allow, olga, "owner"},
+		{"stranger", allow, eve, ""},
+		{"stranger in a listed group", allow, inGroup("listed", true, eve), "user"},
+		{"listed group, not addressed", allow, inGroup("listed", false, ann), ""},
+		{"listed in another group", allow, inGroup("g", true, ann), ""},
+		{"owner in another group", allow, inGroup("g", true, olga), ""},
+		{"owner in a listed group", allow, inGroup("listed", true, olga), "owner"},
+		{"pairing, listed", pairing, ann, "user"},
+		{"pairing, owner", pairing, olga, "owner"},
+		{"pairing, stranger", pairing, eve, ""},
+		{"pairing, listed group", pairing, inGroup("listed", true, eve), "user"},
+		{"pairing, another group", pairing, inGroup("g", true, eve), ""},
+		{"nothing set", channels.Policy{}, eve, ""},
+		{"nothing set, group", channels.Policy{}, inGroup("g", true, eve), ""},
+		{"unknown access", channels.Policy{Access: "Open"}, eve, ""},
+		// Names are the person's own choice.
+		{"listed by username", channels.Policy{Access: channels.ByList,
+			Allow: []string{"boss"}, Owners: []string{"boss"}}, eve, ""},
+		{"listed by name", channels.Policy{Access: channels.ByList,
+			Allow: []string{"Name of eve"}, Owners: []string{"Name of eve"}}, eve, ""},
+		{"chat listed as a sender", channels.Policy{Access: channels.ByList,
+			Allow: []string{eve.From.Chat}}, eve, ""},
+		{"claims a role", allow, claim(eve), ""},
+		{"claims a role in a group", allow, claim(inGroup("listed", true, eve)), "user"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			atDoor(t, func(d *door) {
+				d.publish(tt.policy, tt.m)
+				if tt.want == "" {
+					d.wantInbox()
+				} else {
+					d.wantInbox(tt.want + " hello")
+				}
+			})
+		})
+	}
+}
+
+// Who is not admitted leaves no trace, but the cursor moves on and the others get in.
+func TestStrangersAmongOthers(t *testing.T) {
+	atDoor(t, func(d *door) {
+		p := channels.Policy{Access: channels.ByList, Allow: []string{"ann"}}
+		err := d.gate.Intake("tg", p).Publish(d.t.Context(), channels.Batch{Cursor: "9",
+			Messages: []bus.InboundMessage{message("1", "eve", "x"), message("2", "ann", "hello"),
+				message("3", "eve", "y")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.wantInbox("user hello")
+		if c := d.cursor(); c != "9" {
+			t.Errorf("cursor is %q, want 9", c)
+		}
+		for _, table := range []string{"outbox", "people", "identities", "pairings"} {
+			var n int
+			err := d.db.Read(d.t.Context()).QueryRow("SELECT count(*) FROM " + table).Scan(&n)
+			if err != nil || n != 0 {
+				t.Errorf("%d rows in %s, %v", n, table, err)
+			}
+		}
+	})
+}
+
+// Accounts publish side by side, each with its own cursor and order.
+func TestPublishConcurrently(t *testing.T) {
+	atDoor(t, func(d *door) {
+		const accounts, batches = 8, 20
+		var wg sync.WaitGroup
+		for a := range accounts {
+			in := d.gate.Intake(fmt.Sprint(a), open)
+			wg.Go(func() {
+				for i := range batches {
+					m := message(fmt.Sprint(i), "ann", fmt.Sprintf("%d %02d", a, i))
+					m.From.Account = fmt.Sprint(a)
+					b := channels.Batch{Messages: []bus.InboundMessage{m}, Cursor: fmt.Sprint(i + 1)}
+					if err := in.Publish(d.t.Context(), b); err != nil {
+						t.Errorf("Publish = %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		got := d.inboxed()
+		for a := range accounts {
+			var own []string
+			for _, m := range got {
+				if strings.HasPrefix(m, fmt.Sprintf("user %d ", a)) {
+					own = append(own, m)
+				}
+			}
+			if len(own) != batches || !slices.IsSorted(own) {
+				t.Errorf("account %d published %q", a, own)
+			}
+			c, err := d.gate.Intake(fmt.Sprint(a), open).Cursor(d.t.Context())
+			if err != nil || c != fmt.Sprint(batches) {
+				t.Errorf("cursor of account %d is %q, %v", a, c, err)
+			}
+		}
+	})
+}
+
+// A broken store is no reason to let anybody in, nor to acknowledge anything.
+func TestStoreClosed(t *testing.T) {
+	atDoor(t, func(d *door) {
+		in := d.gate.Intake("tg", open)
+		if err := d.db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b := channels.Batch{Messages: []bus.InboundMessage{message("1", "ann", "one")}}
+		if err := in.Publish(d.t.Context(), b); err == nil {
+			t.Error("Publish = nil, want an error")
+		}
+		if _, err := in.Cursor(d.t.Context()); err == nil {
+			t.Error("Cursor = nil, want an error")
+		}
+	})
+}

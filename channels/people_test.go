@@ -1,0 +1,273 @@
+package channels_test
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/store"
+)
+
+var pairing = channels.Policy{Access: channels.ByPairing, Groups: []string{"listed"}}
+
+var people channels.People
+
+// offers returns the codes that strangers were given, in the order of the outbox.
+func (d *door) offers() (codes []string) {
+	d.t.Helper()
+	list, err := d.outbox.Open(d.db.Read(d.t.Context()), 0)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, o := range list {
+		code := regexp.MustCompile("`([A-Z2-7]{8})`").FindStringSubmatch(o.Message.Text)
+		if code == nil || !strings.HasPrefix(o.Message.To.Chat, "chat of ") {
+			d.t.Fatalf("outbox has %q for %v", o.Message.Text, o.Message.To)
+		}
+		codes = append(codes, code[1])
+	}
+	return codes
+}
+
+// ask makes a stranger write and returns the code that they are given.
+func (d *door) ask(sender string) string {
+	d.t.Helper()
+	d.publish(pairing, message("ask "+sender, sender, "let me in"))
+	codes := d.offers()
+	if len(codes) == 0 {
+		d.t.Fatalf("%s was given no code", sender)
+	}
+	return codes[len(codes)-1]
+}
+
+func (d *door) approve(code string) (p channels.Person, to bus.Address, err error) {
+	err = d.db.Tx(d.t.Context(), func(tx *store.Tx) error {
+		p, to, err = people.Approve(tx, code, time.Now())
+		return err
+	})
+	return p, to, err
+}
+
+func (d *door) wantOffers(n int) {
+	d.t.Helper()
+	if got := len(d.offers()); got != n {
+		d.t.Errorf("%d codes were offered, want %d", got, n)
+	}
+}
+
+// From a stranger's first word to their first question; the first one becomes the owner.
+func TestPairing(t *testing.T) {
+	atDoor(t, func(d *door) {
+		for i, want := range []channels.Role{channels.Owner, channels.User, channels.User} {
+			who := fmt.Sprint("person", i)
+			code := d.ask(who)
+			p, to, err := d.approve(code)
+			if err != nil || p.Role != want || p.Sender != who || p.Account != "tg" ||
+				p.Name != "Name of "+who || to != message("", who, "").From {
+				t.Errorf("Approve = %+v, %v, %v, want %s %s", p, to, err, want, who)
+			}
+			time.Sleep(time.Second) // until another process' change is noticed
+			d.publish(pairing, message("hi "+who, who, who))
+			if got := d.inboxed(); !slices.Contains(got, string(want)+" "+who) {
+				t.Errorf("inbox has %q, want what %s says", got, who)
+			}
+		}
+		d.wantOffers(3)
+		if got := d.inboxed(); len(got) != 3 {
+			t.Errorf("inbox has %q, want nothing that was said before", got)
+		}
+		list, err := people.List(d.db.Read(d.t.Context()))
+		if err != nil || len(list) != 3 || list[0].Role != channels.Owner ||
+			list[1].Sender != "person1" {
+			t.Errorf("List = %+v, %v", list, err)
+		}
+	})
+}
+
+// An approval by another process opens the door within a second.
+func TestApprovalIsNoticed(t *testing.T) {
+	atDoor(t, func(d *door) {
+		code := d.ask("ann")
+		d.publish(pairing, message("1", "ann", "now"))
+		if _, _, err := d.approve(code); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		d.publish(pairing, message("2", "ann", "then"))
+		d.wantInbox("owner then")
+	})
+}
+
+// A code has ten minutes, in any case of letters, and lets in once.
+func TestCode(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		after time.Duration
+		enter func(code string) string
+		ok    bool
+	}{
+		{"as given", 0, strings.Clone, true},
+		{"in lower case", 0, strings.ToLower, true},
+		{"with blanks", 0, func(c string) string { return " " + c + "\n" }, true},
+		{"in the last moment", 10*time.Minute - time.Millisecond, strings.Clone, true},
+		{"too late", 10 * time.Minute, strings.Clone, false},
+		{"wrong", 0, func(c string) string { return "AAAAAAAA" }, false},
+		{"beginning", 0, func(c string) string { return c[:7] }, false},
+		{"empty", 0, func(string) string { return "" }, false},
+		{"pattern", 0, func(string) string { return "%" }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			atDoor(t, func(d *door) {
+				code := d.ask("ann")
+				time.Sleep(tt.after)
+				_, _, err := d.approve(tt.enter(code))
+				if tt.ok != (err == nil) || !tt.ok && !errors.Is(err, channels.ErrNoPairing) {
+					t.Errorf("Approve = %v, want ok %v", err, tt.ok)
+				}
+				if _, _, err := d.approve(code); tt.ok && !errors.Is(err, channels.ErrNoPairing) {
+					t.Errorf("second Approve = %v, want %v", err, channels.ErrNoPairing)
+				}
+				list, err := people.List(d.db.Read(d.t.Context()))
+				if want := map[bool]int{true: 1}[tt.ok || tt.after == 0]; err != nil || len(list) != want {
+					t.Errorf("List = %+v, %v, want %d", list, err, want)
+				}
+			})
+		})
+	}
+}
+
+// One code for each sender, however often they write and however often that is delivered.
+func TestOneCode(t *testing.T) {
+	atDoor(t, func(d *door) {
+		first := d.ask("ann")
+		d.publish(pairing, message("ask ann", "ann", "let me in")) // again
+		d.publish(pairing, message("2", "ann", "hello?"), message("3", "ann", "hello?"))
+		d.wantOffers(1)
+		time.Sleep(10 * time.Minute)
+		if second := d.ask("ann"); second == first {
+			t.Error("an expired code was given again")
+		}
+		d.wantOffers(2)
+		d.wantInbox()
+	})
+}
+
+// Three strangers of an account wait at most, so that nobody can flood the owner.
+func TestThreePending(t *testing.T) {
+	atDoor(t, func(d *door) {
+		var batch []bus.InboundMessage
+		for i := range 10 {
+			batch = append(batch, message(fmt.Sprint(i), fmt.Sprint("stranger", i), "hello"))
+		}
+		d.publish(pairing, batch...)
+		d.wantOffers(3)
+		other := message("1", "ann", "hello")
+		other.From.Account = "other"
+		d.publish(pairing, other)
+		d.wantOffers(4)
+		pending, err := people.Pending(d.db.Read(d.t.Context()), time.Now())
+		if err != nil || len(pending) != 4 || pending[0].Sender != "stranger0" ||
+			!pending[0].Expires.Equal(time.Now().Add(10*time.Minute)) {
+			t.Errorf("Pending = %+v, %v", pending, err)
+		}
+		if _, _, err := d.approve(pending[0].Code); err != nil {
+			t.Error(err)
+		}
+		d.publish(pairing, batch[9]) // there is room again
+		d.wantOffers(5)
+		time.Sleep(10 * time.Minute)
+		if pending, err = people.Pending(d.db.Read(d.t.Context()), time.Now()); len(pending) != 0 {
+			t.Errorf("Pending = %+v, %v, want none", pending, err)
+		}
+		d.publish(pairing, batch[7:]...)
+		d.wantOffers(8)
+	})
+}
+
+// No codes are offered in groups, nor where pairing is not on.
+func TestNoOffer(t *testing.T) {
+	atDoor(t, func(d *door) {
+		d.publish(pairing, inGroup("g", true, message("1", "ann", "hello")),
+			inGroup("g", false, message("2", "ann", "hello")))
+		d.publish(channels.Policy{Access: channels.ByList}, message("3", "ann", "hello"))
+		d.wantOffers(0)
+		select {
+		case <-d.outbox.C():
+			t.Error("the router was woken for nothing")
+		default:
+		}
+	})
+}
+
+// Broken into: a pairing in a direct chat that is trusted in a room.
+func TestPairingGrantsNothingInGroups(t *testing.T) {
+	atDoor(t, func(d *door) {
+		if _, _, err := d.approve(d.ask("ann")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		d.publish(pairing, inGroup("g", true, message("1", "ann", "unlisted")))
+		d.publish(channels.Policy{Access: channels.ByList}, message("2", "ann", "direct"))
+		d.wantInbox("owner direct")
+		d.publish(pairing, inGroup("listed", true, message("3", "ann", "listed")))
+		d.wantInbox("owner direct", "owner listed")
+	})
+}
+
+// A pairing holds for its account only.
+func TestPairingHoldsForItsAccount(t *testing.T) {
+	atDoor(t, func(d *door) {
+		if _, _, err := d.approve(d.ask("ann")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		m := message("1", "ann", "hello")
+		m.From.Account = "other"
+		d.publish(channels.Policy{Access: channels.ByList}, m)
+		d.wantInbox()
+	})
+}
+
+// Presence taken for validity: a damaged row opens no door, and the others stay open.
+func TestDamagedRole(t *testing.T) {
+	for _, role := range []string{"", "admin", "Owner", "user ", "\x00"} {
+		atDoor(t, func(d *door) {
+			for _, who := range []string{"ann", "bob"} {
+				if _, _, err := d.approve(d.ask(who)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d.exec("UPDATE people SET role = $1 WHERE role = 'owner'", role)
+			time.Sleep(time.Second)
+			list := channels.Policy{Access: channels.ByList, Groups: []string{"g"}}
+			d.publish(list, message("1", "ann", "hello"), message("1", "bob", "hello"),
+				inGroup("g", true, message("2", "ann", "in the group")))
+			d.wantInbox("user hello", "user in the group")
+		})
+	}
+}
+
+// Who asks again after their row was damaged can be let in again.
+func TestPairAgain(t *testing.T) {
+	atDoor(t, func(d *door) {
+		if _, _, err := d.approve(d.ask("ann")); err != nil {
+			t.Fatal(err)
+		}
+		d.exec("UPDATE people SET role = 'broken'")
+		time.Sleep(time.Second)
+		d.publish(pairing, message("again", "ann", "hello?"))
+		codes := d.offers()
+		if _, _, err := d.approve(codes[len(codes)-1]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		d.publish(pairing, message("2", "ann", "hello"))
+		d.wantInbox("owner hello")
+	})
+}

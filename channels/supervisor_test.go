@@ -1,0 +1,227 @@
+package channels_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gateway/channels"
+	"gateway/channels/channeltest"
+)
+
+// A fickle is a channel whose Run ends as a test wants.
+type fickle struct {
+	channeltest.Memory
+	run         func(ctx context.Context, n int) error // n counts from 1
+	setCommands func(n int) error
+
+	mu      sync.Mutex
+	began   []time.Time // calls of Run
+	menus   []time.Time // calls of SetCommands
+	command []channels.Command
+}
+
+func (f *fickle) Run(ctx context.Context, _ channels.Intake) error {
+	f.mu.Lock()
+	f.began = append(f.began, time.Now())
+	n := len(f.began)
+	f.mu.Unlock()
+	return f.run(ctx, n)
+}
+
+func (f *fickle) SetCommands(_ context.Context, commands []channels.Command) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.menus = append(f.menus, time.Now())
+	f.command = commands
+	if f.setCommands == nil {
+		return nil
+	}
+	return f.setCommands(len(f.menus))
+}
+
+// supervise runs f for a time, and returns how long it was down before each start but the first.
+func supervise(t *testing.T, f *fickle, d time.Duration) (s *channels.Supervisor, stop func()) {
+	t.Helper()
+	menu := []channels.Command{{Name: "help", Description: "shows this"}}
+	s = channels.NewSupervisor("acc", f, new(channeltest.Inbox), menu, discard)
+	if state, _ := s.State(); state != "not started" || s.Name() != "acc" {
+		t.Errorf("at first %s is %q", s.Name(), state)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		if state, _ := s.State(); state != "stopped" {
+			t.Errorf("at last the channel is %q", state)
+		}
+	})
+	t.Cleanup(stop)
+	time.Sleep(d)
+	synctest.Wait()
+	return s, stop
+}
+
+// gaps returns the times between the calls.
+func gaps(times []time.Time) (list []time.Duration) {
+	for i := 1; i < len(times); i++ {
+		list = append(list, times[i].Sub(times[i-1]))
+	}
+	return list
+}
+
+// A platform that is down: the channel is started again after 1 s, doubling, up to 5 min.
+func TestRestartBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fickle{run: func(context.Context, int) error { return errDown }}
+		s, _ := supervise(t, f, time.Hour)
+		want, even := time.Second, true
+		list := gaps(f.began)
+		for i, gap := range list {
+			if gap < want*3/4 || gap > want*5/4 {
+				t.Errorf("start %d came after %v, want %v ± a quarter", i+2, gap, want)
+			}
+			even = even && gap == want
+			want = min(2*want, 5*time.Minute)
+		}
+		if even || len(list) < 15 {
+			t.Errorf("started after %v, want some 19 times with jitter", list)
+		}
+		state, since := s.State()
+		if !strings.Contains(state, "connection refused") || !since.Equal(f.began[len(list)]) {
+			t.Errorf("state is %q since %v", state, since)
+		}
+	})
+}
+
+// A channel that ran well for more than a minute is started again at once, one that didn't is not.
+func TestRestartAfterSteadyRun(t *testing.T) {
+	for _, tt := range []struct {
+		ran  time.Duration
+		want time.Duration // longest wait
+	}{{61 * time.Second, 1250 * time.Millisecond}, {59 * time.Second, 80 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fickle{run: func(_ context.Context, n int) error {
+				if n > 6 { // when the wait has grown to 64 s
+					time.Sleep(tt.ran)
+				}
+				return errDown
+			}}
+			supervise(t, f, 5*time.Minute)
+			down := gaps(f.began)[6] - tt.ran
+			if down < tt.want/2 || down > tt.want {
+				t.Errorf("after %v of running it was down for %v, want up to %v", tt.ran, down, tt.want)
+			}
+		})
+	}
+}
+
+// Only a person can help: the channel waits long, and says why.
+func TestAccountRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fickle{run: func(ctx context.Context, n int) error {
+			if n == 1 {
+				return errors.Join(&channels.AccountError{Reason: "The token is wrong."})
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		s, _ := supervise(t, f, time.Minute)
+		if state, _ := s.State(); state != "The token is wrong." {
+			t.Errorf("state is %q", state)
+		}
+		time.Sleep(6 * time.Minute)
+		synctest.Wait()
+		if state, _ := s.State(); state != "running" {
+			t.Errorf("state is %q", state)
+		}
+		if gap := gaps(f.began)[0]; gap < 225*time.Second || gap > 375*time.Second {
+			t.Errorf("started again after %v, want 5m ± a quarter", gap)
+		}
+	})
+}
+
+// The supervisor ends with its context, also between two runs and while the menu can't be set.
+func TestSuperviseEnds(t *testing.T) {
+	for name, run := range map[string]func(context.Context, int) error{
+		"running": func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() },
+		"waiting": func(context.Context, int) error { return errDown },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fickle{run: run, setCommands: func(int) error { return errDown }}
+				_, stop := supervise(t, f, time.Hour)
+				began := time.Now()
+				stop()
+				if took := time.Since(began); took > 0 {
+					t.Errorf("Run took %v to end", took)
+				}
+			})
+		})
+	}
+}
+
+// The menu is set once, with tries as long as that can help.
+func TestCommands(t *testing.T) {
+	wait := func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }
+	for name, tt := range map[string]struct {
+		err  error // of the first three calls
+		want int   // calls
+	}{
+		"at once":   {nil, 1},
+		"later":     {errDown, 4},
+		"limited":   {&channels.RateError{After: time.Second}, 4},
+		"refused":   {channels.ErrRefused, 1},
+		"bad token": {&channels.AccountError{Reason: "no such bot"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fickle{run: wait, setCommands: func(n int) error {
+					if n > 3 {
+						return nil
+					}
+					return tt.err
+				}}
+				supervise(t, f, time.Hour)
+				if len(f.menus) != tt.want || len(f.command) != 1 || f.command[0].Name != "help" {
+					t.Errorf("%d calls, the last with %v, want %d", len(f.menus), f.command, tt.want)
+				}
+				for i, gap := range gaps(f.menus) {
+					if want := time.Second << i; gap != want {
+						t.Errorf("try %d came after %v, want %v", i+2, gap, want)
+					}
+				}
+				if len(f.began) != 1 {
+					t.Errorf("the channel was started %d times", len(f.began))
+				}
+			})
+		})
+	}
+}
+
+// A channel without a menu has none to set.
+func TestNoCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(channeltest.Memory)
+		s := channels.NewSupervisor("acc", m, new(channeltest.Inbox), nil, discard)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		synctest.Wait()
+		if state, _ := s.State(); state != "running" {
+			t.Errorf("state is %q", state)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}
