@@ -3,12 +3,15 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,7 +21,7 @@ import (
 	"gateway/store"
 )
 
-var killFor = flag.Duration("kill.for", 32*time.Second,
+var killFor = flag.Duration("kill.for", 24*time.Second,
 	"how long TestKill ends the gateway at random moments")
 
 // TestKill ends the gateway at random moments and between any two steps of a message, starts it
@@ -66,6 +69,18 @@ func TestKill(t *testing.T) {
 		if tr.doubled > 0 {
 			t.Errorf("%d answers came twice though nothing was killed", tr.doubled)
 		}
+	})
+	t.Run("stream", func(t *testing.T) {
+		tr := newTrial(t, 40)
+		tr.stream()
+		for begin := time.Now(); time.Since(begin) < *killFor/4; {
+			tr.say(20)
+			p := tr.start()
+			p.ready()
+			tr.say(10)
+			tr.killAfter(p, time.Duration(tr.rand.IntN(700))*time.Millisecond)
+		}
+		tr.settle()
 	})
 	for _, point := range []string{
 		"accepted", "begun", "intended", "stepped", "finished", "sending", "sent", "delivered",
@@ -133,7 +148,9 @@ type trial struct {
 	kills   int
 	tired   bool           // one more kill could make a turn give up
 	caught  map[string]int // how often a dead process left a send of this text under way
-	doubled int            // answers that came more than once; set by settle
+	growing map[string]int // how often a dead process left an answer under way, by chat
+	doubled int            // answers that came more than once; set by check
+	orphans int            // previews that nothing has replaced; set by check
 }
 
 func newTrial(t *testing.T, chats int) *trial {
@@ -141,7 +158,8 @@ func newTrial(t *testing.T, chats int) *trial {
 	t.Logf("seed %d", seed)
 	l := newLedger()
 	tr := &trial{
-		t: t, ledger: l, chats: chats, caught: make(map[string]int),
+		t: t, ledger: l, chats: chats,
+		caught: make(map[string]int), growing: make(map[string]int),
 		world: newWorld(t, worldOptions{answer: l.answer, onSend: l.onSend}),
 		rand:  rand.New(rand.NewPCG(seed, 0)),
 	}
@@ -183,7 +201,7 @@ func (tr *trial) pause(p *process, d time.Duration) {
 func (tr *trial) rest(p *process) {
 	tr.t.Helper()
 	if tr.tired {
-		tr.ledger.await(tr.t, 0, p.done)
+		tr.quiet(p)
 	}
 }
 
@@ -218,6 +236,11 @@ func (tr *trial) autopsy() (sending int) {
 			tr.caught[message(tr.t, body).Text]++
 			sending++
 		}
+		var chat string
+		for range tr.query(db, []any{&chat}, "SELECT chat FROM sessions JOIN turns ON session = key "+
+			"WHERE state = 'running' UNION SELECT chat FROM outbox WHERE state = 'waiting'") {
+			tr.growing[chat]++
+		}
 		tr.tired = tr.count(db, "turns WHERE state = 'running' AND attempts >= 3") > 0
 	})
 	return sending
@@ -245,46 +268,76 @@ func (tr *trial) disturb() {
 	}
 }
 
+// stream lets answers be shown while they grow.
+func (tr *trial) stream() {
+	tr.ledger.slow = true
+	tr.configure(streaming)
+}
+
+// quiet waits until p has nothing left to do.
+func (tr *trial) quiet(p *process) {
+	tr.t.Helper()
+	tr.ledger.mu.Lock()
+	said := tr.said()
+	tr.ledger.mu.Unlock()
+	tr.look(func(db *store.DB) {
+		ctx, cancel := context.WithTimeout(tr.t.Context(), patience)
+		defer cancel()
+		err := p.wait(ctx, func() bool {
+			return tr.count(db, "outbox WHERE state IN ('waiting', 'sending')") == 0 &&
+				tr.count(db, "turns WHERE state = 'running'") == 0 &&
+				tr.count(db, "inbox WHERE state NOT IN ('waiting', 'taken')") == said
+		})
+		if err != nil {
+			tr.t.Fatalf("never quiet: %v\n%s", err, p.newest())
+		}
+	})
+}
+
 // settle runs a last process until all is quiet, stops it, and checks what has become of
 // everything.
 func (tr *trial) settle() {
 	tr.t.Helper()
 	p := tr.start()
 	p.ready()
-	tr.ledger.await(tr.t, 0, p.done)
-	tr.look(func(db *store.DB) {
-		err := p.wait(tr.t.Context(), func() bool {
-			return tr.count(db, "outbox WHERE state IN ('waiting', 'sending')") == 0 &&
-				tr.count(db, "turns WHERE state = 'running'") == 0
-		})
-		if err != nil {
-			tr.t.Fatalf("never quiet: %v\n%s", err, p.newest())
-		}
-	})
+	tr.quiet(p)
 	tr.stop(p)
 	tr.check()
 }
 
-// executions returns how often Telegram has executed each answer, and their order by chat.
-func (tr *trial) executions() (times map[string]int, order map[int64][]string) {
-	times, order = make(map[string]int), make(map[int64][]string)
-	for chat := range tr.ledger.said {
-		for _, text := range tr.texts(chat) {
-			list := order[chat]
-			// One that comes again comes before anything else does.
-			if times[text]++; len(list) == 0 || list[len(list)-1] != text {
-				order[chat] = append(list, text)
-			}
+// executions returns how often a chat shows each of the answers that were promised, and in which
+// order.
+func (tr *trial) executions(chat int64, promised []string) (times map[string]int, order []string) {
+	times = make(map[string]int)
+	for _, text := range tr.texts(chat) {
+		if !slices.Contains(promised, text) {
+			tr.orphan(chat, text)
+			continue
+		}
+		// One that comes again comes before anything else does.
+		if times[text]++; len(order) == 0 || order[len(order)-1] != text {
+			order = append(order, text)
 		}
 	}
 	return times, order
 }
 
+// orphan notes a preview that a process has sent when it died before it noted that. It is possible
+// once for each time that the chat's answer was cut off by a kill.
+func (tr *trial) orphan(chat int64, text string) {
+	tr.orphans++
+	tr.growing[strconv.FormatInt(chat, 10)]--
+	if tr.growing[strconv.FormatInt(chat, 10)] < 0 || !tr.ledger.slow {
+		tr.t.Errorf("chat %d shows %q, which is no answer", chat, text)
+	}
+}
+
 // report logs the figures of a trial.
 func (tr *trial) report(deliveries int, uncertain int) {
 	tr.t.Logf("%d messages, %d answers, %d model calls, %d kills; %d sends caught by a kill, "+
-		"%d hidden by Telegram; %d uncertain, %d doubled", tr.ledger.answered, deliveries,
-		tr.ledger.calls, tr.kills, total(tr.caught), total(tr.ledger.lost), uncertain, tr.doubled)
+		"%d hidden by Telegram; %d uncertain, %d doubled, %d orphaned previews",
+		tr.said(), deliveries, tr.ledger.calls, tr.kills, total(tr.caught),
+		total(tr.ledger.lost), uncertain, tr.doubled, tr.orphans)
 }
 
 // number returns the place of a mark among those of its chat.

@@ -24,6 +24,8 @@ func marks(text string) []string { return mark.FindAllString(text, -1) }
 // A ledger keeps account of what was said to the gateway and what came back. It plays the
 // model, too, which names in each answer the messages that it answers.
 type ledger struct {
+	slow bool // the model answers bit by bit
+
 	mu       sync.Mutex
 	said     map[int64]int   // messages, by chat
 	open     map[string]bool // marks of messages that have no answer
@@ -108,7 +110,12 @@ func (l *ledger) answer(r openaitest.Request) openaitest.Reply {
 		rounds = max(rounds, n)
 	}
 	if done >= rounds {
-		return openaitest.Reply{Text: []string{"answer to ", strings.Join(asked, " ")}}
+		text := "answer to " + strings.Join(asked, " ")
+		if !l.slow {
+			return say(text)
+		}
+		return openaitest.Reply{Text: strings.SplitAfter(text+" bit by bit until the end", " "),
+			First: 100 * time.Millisecond, Between: 15 * time.Millisecond}
 	}
 	calls := []openaitest.ToolCall{{Name: "time", Arguments: "{}"}}
 	if done%2 == 1 {

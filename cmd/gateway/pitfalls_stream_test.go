@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -78,17 +80,31 @@ func TestStreamedLongAnswerArrives(t *testing.T) {
 func TestFirstDeltaOverTheLimit(t *testing.T) {
 	t.Parallel()
 	text := words("long", 6000)
-	w := newWorld(t, worldOptions{channel: streaming,
-		answer: func(openaitest.Request) openaitest.Reply {
-			return openaitest.Reply{Text: []string{text, " end"},
-				First: 150 * time.Millisecond, Between: 300 * time.Millisecond}
-		}})
+	h := newHold()
+	model := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Type", "text/event-stream")
+		for _, delta := range []string{text, " more", " end"} {
+			if delta == " end" {
+				h.wait()
+			}
+			fmt.Fprintf(rw, "data: {\"choices\":[{\"delta\":{\"content\":%q}}]}\n\n", delta)
+			_ = http.NewResponseController(rw).Flush() // nobody is left to tell of an error
+			<-time.After(150 * time.Millisecond)       // what is whole at once is not shown before
+		}
+		fmt.Fprint(rw, `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
+	}))
+	defer model.Close()
+	defer h.release()
+	w := newWorld(t, worldOptions{})
+	w.config = strings.Replace(w.config, w.model.URL, model.URL, 1)
+	w.configure(streaming)
 	stop := w.run()
 	w.telegram.Say(1, 1, "hello")
-	w.expectWords(1, text)
-	w.expectWords(1, text+" end")
+	w.expectWords(1, text+" more")
+	h.release()
+	w.expectWords(1, text+" more end")
 	stop()
-	w.expectWords(1, text+" end")
+	w.expectWords(1, text+" more end")
 }
 
 func TestStreamDuringOutage(t *testing.T) {

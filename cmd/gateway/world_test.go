@@ -27,6 +27,7 @@ const patience = 60 * time.Second
 type world struct {
 	t        testing.TB
 	home     string
+	config   string // what is common to all configurations
 	telegram *telegramtest.Server
 	model    *openaitest.Server
 }
@@ -35,11 +36,10 @@ const testToken = "123456:TEST-TOKEN"
 
 // worldOptions are the optional settings of a [world].
 type worldOptions struct {
-	answer   openaitest.Answer       // of the model; default openaitest.Echo
-	onSend   func(telegramtest.Sent) // as in telegramtest.Options
-	agent    string                  // more lines of [agent]
-	channel  string                  // lines of [channels.telegram]; default quiet
-	keepBody bool                    // keep the model's requests
+	answer  openaitest.Answer       // of the model; default openaitest.Echo
+	onSend  func(telegramtest.Sent) // as in telegramtest.Options
+	agent   string                  // more lines of [agent]
+	channel string                  // lines of [channels.telegram]; default quiet
 }
 
 // quiet is a Telegram account that everybody may use at any rate, without previews.
@@ -57,14 +57,12 @@ func newWorld(t testing.TB, o worldOptions) *world {
 	}
 	t.Cleanup(w.model.Close)
 	t.Cleanup(w.telegram.Close)
-	if !o.keepBody {
-		w.model.Keep(0)
-	}
+	w.model.Keep(0)
 	url, err := w.telegram.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf(`[log]
+	w.config = fmt.Sprintf(`[log]
 format = "json"
 [agent]
 model = "fake"
@@ -75,12 +73,18 @@ base_url = %q
 [channels.telegram]
 token = %q
 api_url = %q
-%s
-`, o.agent, w.model.URL, testToken, url, cmp.Or(o.channel, quiet))
-	if err := os.WriteFile(filepath.Join(w.home, "config.toml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`, o.agent, w.model.URL, testToken, url)
+	w.configure(cmp.Or(o.channel, quiet))
 	return w
+}
+
+// configure writes the configuration file, with the given lines for the Telegram account.
+func (w *world) configure(channel string) {
+	w.t.Helper()
+	file := filepath.Join(w.home, "config.toml")
+	if err := os.WriteFile(file, []byte(w.config+channel+"\n"), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // environ is the environment of a gateway in w: nothing of the machine's own settings.
