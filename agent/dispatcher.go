@@ -32,6 +32,7 @@ type Dispatcher struct {
 	fatal    chan error    // the first error that ends Run
 	panics   atomic.Int64
 	dropped  atomic.Int64
+	listing  listing
 
 	mu      sync.Mutex
 	workers map[session.Key]*worker // a key is present while its worker runs

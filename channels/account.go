@@ -19,6 +19,7 @@ type account struct {
 	finisher Finisher // nil if there is none
 	typer    Typer    // nil if there is none
 	typing   chan struct{}
+	typed    *rate.Limiter
 
 	mu    sync.Mutex
 	all   clock
@@ -27,12 +28,17 @@ type account struct {
 	round int               // how often all was paused
 }
 
-// maxTyping bounds how many typing indicators of an account are being set at once. More are
-// left out: they are worth less than the answers.
-const maxTyping = 8
+// maxTyping bounds how many typing indicators of an account are being set at once, typingRate
+// how many in a second. More are left out: they are worth less than the answers, and needed
+// least when there are many of them.
+const (
+	maxTyping  = 8
+	typingRate = 30
+)
 
 func newAccount(a Account) *account {
 	acc := &account{Account: a, typing: make(chan struct{}, maxTyping),
+		typed: rate.NewLimiter(typingRate, typingRate),
 		chats: make(map[string]*clock), most: maxClocks}
 	acc.remover, _ = a.Channel.(Remover)
 	acc.finisher, _ = a.Channel.(Finisher)
@@ -172,6 +178,9 @@ func (a *account) clock(chat string, now time.Time) *clock {
 
 // showTyping sets the typing indicator, unless that many are being set that it would be late.
 func (a *account) showTyping(ctx context.Context, to bus.Address, wg *sync.WaitGroup) {
+	if !a.typed.Allow() {
+		return
+	}
 	select {
 	case a.typing <- struct{}{}:
 	default:
