@@ -98,82 +98,93 @@ const (
 	typingAfter = 700 * time.Millisecond
 )
 
-// live is the state of a turn's preview. The turn's mu guards it.
+// live is the preview of the answer under way. The turn's mu guards it.
 type live struct {
-	typing *time.Timer // set while the announcement is still to come
+	newest bus.Progress
+	timer  *time.Timer // publishes newest when it is due
+	due    bool        // the timer runs for a text, not for the announcement
 	grows  time.Time   // when the first text came
-	shown  time.Time   // of the newest progress
-	any    bool        // something was shown
+	shown  time.Time   // of the newest that was published
+	any    bool        // something was published
 }
 
-// showBegin announces the answer if it does not come soon.
+// showBegin begins a preview, which announces the answer if it does not come soon.
 func (t *turn) showBegin() {
-	p := t.progress()
+	l := &live{newest: t.progress()}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var typing *time.Timer
-	typing = time.AfterFunc(typingAfter, func() {
+	l.timer = time.AfterFunc(typingAfter, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if t.live.typing == typing { // else it comes too late
-			t.live.typing, t.live.any = nil, true
-			t.d.Live.Publish(p)
+		if t.live == l && (l.due || !l.any) { // else it comes too late
+			t.publish(t.d.opts.Now())
 		}
 	})
-	t.live = live{typing: typing}
+	t.live = l
 }
 
-// show shows the answer so far and what is being done.
+// show shows the answer so far and what is being done: at once, or, if that is too soon, when it
+// is time.
 func (t *turn) show(text, status string) {
 	now := t.d.opts.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.live.grows.IsZero() && status == "" {
-		t.live.grows = now
-	}
-	if status == "" && (now.Sub(t.live.grows) < showAfter || now.Sub(t.live.shown) < showEvery) {
+	l := t.live
+	if l == nil {
 		return
 	}
-	t.live.stop()
-	t.live.shown, t.live.any = now, true
-	p := t.progress()
-	p.Text, p.Status = text, status
-	t.d.Live.Publish(p)
-}
-
-// stop keeps the announcement from coming any more.
-func (l *live) stop() {
-	if l.typing != nil {
-		l.typing.Stop()
-		l.typing = nil
+	l.newest.Text, l.newest.Status = text, status
+	if status != "" {
+		t.publish(now)
+		return
+	}
+	if l.grows.IsZero() {
+		l.grows = now
+	}
+	wait := max(l.grows.Add(showAfter).Sub(now), l.shown.Add(showEvery).Sub(now))
+	switch {
+	case wait <= 0:
+		t.publish(now)
+	case !l.due:
+		l.due = true
+		l.timer.Reset(wait)
 	}
 }
 
-// hideTyping keeps the announcement from coming any more, and reports whether anything was shown.
-func (t *turn) hideTyping() bool {
+// publish shows the newest of the preview. t.mu is held.
+func (t *turn) publish(now time.Time) {
+	t.live.timer.Stop()
+	t.live.due, t.live.shown, t.live.any = false, now, true
+	t.d.Live.Publish(t.live.newest)
+}
+
+// hide keeps more of the preview from coming, and reports whether anything of it was shown.
+func (t *turn) hide() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.live.stop()
+	if t.live == nil {
+		return false
+	}
+	t.live.timer.Stop()
 	return t.live.any
 }
 
-// showEnd says that what was shown is over. void says that no message takes its place.
+// showEnd ends the preview. void says that no message takes its place.
 func (t *turn) showEnd(void bool) {
-	if !t.hideTyping() {
-		return
+	if t.hide() {
+		p := t.progress()
+		p.Ended, p.Void = true, void
+		t.d.Live.Publish(p)
 	}
-	p := t.progress()
-	p.Ended, p.Void = true, void
-	t.d.Live.Publish(p)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.live = live{}
+	t.live = nil
 }
 
 // outbound returns the message with the given text that ends the preview, if there is one.
 func (t *turn) outbound(text string) bus.OutboundMessage {
 	out := bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo, Text: text}
-	if t.hideTyping() || t.Attempts > 1 { // an earlier process may have shown one
+	if t.hide() || t.Attempts > 1 { // an earlier process may have shown one
 		out.Stream = t.stream()
 	}
 	return out

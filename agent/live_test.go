@@ -34,9 +34,10 @@ func (w *world) watch(chat string) func() []bus.Progress {
 	}
 }
 
-// slowly returns a step whose words come with a pause between them.
+// slowly returns a step whose words come with a pause after each.
 func slowly(text string, pause time.Duration) llmtest.Step {
 	s := llmtest.Say(text)
+	s.Text = append(s.Text, "")
 	s.Between = pause
 	return s
 }
@@ -70,8 +71,9 @@ func TestProgress(t *testing.T) {
 		w.put(m)
 		w.wantQuiet()
 		p := bus.Progress{To: at("a"), Stream: "1.0", ReplyTo: m.ID}
-		want := []bus.Progress{p, p, p, p}
-		want[1].Text, want[2].Text, want[3].Ended = "one two ", "one two three", true
+		want := []bus.Progress{p, p, p, p, p}
+		want[1].Text, want[2].Text = "one ", "one two " // also where the model pauses
+		want[3].Text, want[4].Ended = "one two three", true
 		wantProgress(t, seen(), want)
 		if got := w.outbox("a")[0].Stream; got != p.Stream {
 			t.Errorf("the answer ends the preview %q, want %q", got, p.Stream)
@@ -98,7 +100,7 @@ func TestNoProgressOfQuickAnswer(t *testing.T) {
 func TestProgressIsThrottled(t *testing.T) {
 	inWorld(t, func(w *world) {
 		seen := w.watch("a")
-		w.model.Queue(slowly("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20", 10*time.Millisecond))
+		w.model.Queue(slowly("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20", 11*time.Millisecond))
 		w.start()
 		w.say("a", "hello")
 		w.wantQuiet()
@@ -107,7 +109,8 @@ func TestProgressIsThrottled(t *testing.T) {
 			texts = append(texts, p.Text)
 		}
 		wantLines(t, "progress", texts, []string{
-			"1 2 3 4 5 6 7 8 9 10 11 ", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 ", ""})
+			"1 2 3 4 5 6 7 8 9 10 ", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 ",
+			"1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 ", ""})
 	})
 }
 
@@ -138,8 +141,8 @@ func TestProgressOfFollowup(t *testing.T) {
 		w.wantQuiet()
 		p, q := bus.Progress{To: at("a"), Stream: "1.0"}, bus.Progress{To: at("a"), Stream: "1.1"}
 		want := []bus.Progress{p, p, p, q, q, q}
-		want[1].Text, want[2].Ended = "first answer", true
-		want[4].Text, want[5].Ended = "second answer", true
+		want[0].Text, want[1].Text, want[2].Ended = "first ", "first answer", true
+		want[3].Text, want[4].Text, want[5].Ended = "second ", "second answer", true
 		wantProgress(t, seen(), want)
 		for i, m := range w.outbox("a") {
 			if m.Stream != want[3*i].Stream {

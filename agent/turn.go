@@ -39,7 +39,7 @@ type turn struct {
 
 	mu      sync.Mutex // against tools that run side by side, and the timer of live
 	results int        // tool results stored in the workspace
-	live    live
+	live    *live      // nil if there is none; mu guards it
 }
 
 var (
@@ -47,7 +47,8 @@ var (
 	errTurnTimeout = errors.New("the turn takes too long")
 )
 
-// maxAttempts is how often a turn may be begun or resumed before it is given up.
+// maxAttempts is how often a turn may be begun or resumed before it is given up. Attempts that a
+// stopping process has ended do not count: they say nothing against the turn.
 const maxAttempts = 4
 
 // run begins the turn with batch, or resumes it if batch is nil, and brings it to its end.
@@ -68,8 +69,11 @@ func (t *turn) run(ctx context.Context, batch []bus.Received) error {
 		if err := t.write(ctx); err != nil {
 			return err
 		}
-		if t.Attempts > maxAttempts {
+		if t.Attempts-t.Handed > maxAttempts {
 			return t.fail(ctx, sayGaveUp)
+		}
+		if err := t.countRounds(ctx); err != nil {
+			return err
 		}
 		if err := t.resumeTools(ctx); err != nil {
 			return err
@@ -101,6 +105,24 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 	}
 	m := batch[len(batch)-1].Message
 	t.sender, t.role = m.Sender, m.Role
+	return nil
+}
+
+// countRounds counts what earlier attempts have used of the rounds.
+func (t *turn) countRounds(ctx context.Context) error {
+	read := t.d.DB.Read(context.WithoutCancel(ctx))
+	messages, err := t.d.sessions.TurnMessages(read, &t.Turn)
+	if err != nil {
+		return err
+	}
+	for _, m := range messages {
+		if len(m.ToolCalls) > 0 {
+			t.rounds++
+		}
+	}
+	if t.rounds >= t.d.opts.MaxRounds {
+		t.closing = askSumUp
+	}
 	return nil
 }
 

@@ -155,7 +155,7 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 
 	t := &turn{Turn: *st, d: d, w: w, began: d.opts.Now()}
 	err := t.guarded(ctx, batch)
-	t.hideTyping()
+	t.hide()
 	switch {
 	case errors.Is(err, errGone):
 		return nil // dropped before it began
@@ -165,8 +165,13 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	default:
 		return err
 	}
-	// Nobody else knows what it has used.
 	return d.tx(ctx, func(tx *store.Tx) error {
+		if errors.Is(err, errDraining) {
+			if err := d.sessions.HandOver(tx, &t.Turn); err != nil {
+				return err
+			}
+		}
+		// Nobody else knows what it has used.
 		return d.sessions.Spend(tx, t.Session, t.bill)
 	})
 }

@@ -3,7 +3,9 @@ package channels
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -78,7 +80,7 @@ func (c *chat) try(ctx context.Context, d *bus.Delivery) (over bool) {
 		return err == nil
 	}
 	fault.Point("sending")
-	id, err := c.put(ctx, d, n)
+	id, err := c.guarded(ctx, d, n)
 	if errors.Is(err, errGone) {
 		c.old.cut(n)
 		return false
@@ -99,6 +101,19 @@ func partCount(d *bus.Delivery) int { return max(len(d.Parts), 1) }
 
 // errGone reports that a message of a preview can't be edited.
 var errGone = errors.New("message of the preview is gone")
+
+// guarded is put. A message that some channel's code can't stand is given up like one that the
+// platform refuses: else it would end the process, and each one after it, for ever.
+func (c *chat) guarded(ctx context.Context, d *bus.Delivery, n int) (id string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.r.log.ErrorContext(ctx, "delivery panicked", "to", c.to.String(), "id", d.ID,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: the gateway has a bug: %v", ErrRefused, p)
+		}
+	}()
+	return c.put(ctx, d, n)
+}
 
 // put makes people see the part of d with index n: in place of the preview's message, if there
 // is one, else as a new message.

@@ -44,6 +44,7 @@ CREATE TABLE turns (
 	owner      TEXT NOT NULL,
 	epoch      BIGINT NOT NULL,
 	attempts   INTEGER NOT NULL DEFAULT 1, -- how often it was begun or resumed
+	handovers  INTEGER NOT NULL DEFAULT 0, -- how often a process that was stopping left it
 	answers    INTEGER NOT NULL DEFAULT 0, -- messages that it has sent
 	reply_to   TEXT NOT NULL,
 	address    TEXT NOT NULL, -- bus.Address

@@ -33,6 +33,7 @@ type Turn struct {
 	ReplyTo  string // platform's id of the message that it answers, for quoting
 	Epoch    int64  // of the lease under which it runs
 	Attempts int    // how often it was begun or resumed
+	Handed   int    // how often a process that was stopping left it to the next
 	Answers  int    // messages that it has sent
 	First    bool   // it is the first turn of its session; known from Begin on
 }
@@ -129,7 +130,7 @@ func (Store) Spend(tx *store.Tx, key Key, b Bill) error {
 	return nil
 }
 
-const turnColumns = "id, session, address, reply_to, epoch, attempts, answers"
+const turnColumns = "id, session, address, reply_to, epoch, attempts, handovers, answers"
 
 // RunningTurns returns the turns that have not ended, in their order.
 func (Store) RunningTurns(q store.Queryer) ([]Turn, error) {
@@ -156,7 +157,8 @@ func turns(q store.Queryer, query string, args ...any) ([]Turn, error) {
 	for rows.Next() {
 		var t Turn
 		var address []byte
-		err := rows.Scan(&t.ID, &t.Session, &address, &t.ReplyTo, &t.Epoch, &t.Attempts, &t.Answers)
+		err := rows.Scan(&t.ID, &t.Session, &address, &t.ReplyTo, &t.Epoch, &t.Attempts, &t.Handed,
+			&t.Answers)
 		if err == nil {
 			err = json.Unmarshal(address, &t.Address)
 		}
@@ -169,6 +171,16 @@ func turns(q store.Queryer, query string, args ...any) ([]Turn, error) {
 		return nil, fmt.Errorf("session: read turns: %w", err)
 	}
 	return list, nil
+}
+
+// HandOver notes that t is left to the next process, because this one stops.
+func (Store) HandOver(tx *store.Tx, t *Turn) error {
+	_, err := tx.Exec("UPDATE turns SET handovers = handovers + 1 "+
+		"WHERE id = $1 AND state = 'running' AND epoch = $2", t.ID, t.Epoch)
+	if err != nil {
+		return fmt.Errorf("session: hand over turn %d of %s: %w", t.ID, t.Session, err)
+	}
+	return nil
 }
 
 // TakeOver puts t under a lease, counts an attempt, and from then on refuses writes
