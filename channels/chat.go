@@ -18,8 +18,8 @@ type chat struct {
 
 	// Guarded by r.mu:
 	queue   []*bus.Delivery
-	dropped []int64        // deliveries of the queue that a person has dropped
-	news    []bus.Progress // not looked at yet: the newest of each stream
+	dropped []*bus.Delivery // of the queue, by a person
+	news    []bus.Progress  // not looked at yet: the newest of each stream
 
 	// The worker's own:
 	pass    pass
@@ -92,13 +92,9 @@ func (c *chat) next(stopping bool) (d *bus.Delivery, ok bool) {
 		c.news = c.news[1:]
 		c.take(&p)
 	}
-	for _, id := range c.dropped {
-		if id == c.current {
-			c.retryAt = time.Time{}
-		}
-		c.queue = slices.DeleteFunc(c.queue, func(d *bus.Delivery) bool { return d.ID == id })
-		delete(c.r.open, id)
-	}
+	c.queue = slices.DeleteFunc(c.queue, func(d *bus.Delivery) bool {
+		return slices.Contains(c.dropped, d)
+	})
 	c.dropped = nil
 	switch {
 	case len(c.queue) > 0:
@@ -116,6 +112,8 @@ func (c *chat) done(d *bus.Delivery) {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
 	c.queue = c.queue[1:]
-	delete(c.r.open, d.ID)
+	if c.r.open[d.ID].d == d {
+		delete(c.r.open, d.ID)
+	}
 	c.retryAt, c.old = time.Time{}, messages{}
 }

@@ -146,6 +146,11 @@ func TestCode(t *testing.T) {
 func TestOneCode(t *testing.T) {
 	atDoor(t, func(d *door) {
 		first := d.ask("ann")
+		select {
+		case <-d.outbox.C():
+		default:
+			t.Error("the router was not woken")
+		}
 		d.publish(pairing, message("ask ann", "ann", "let me in")) // again
 		d.publish(pairing, message("2", "ann", "hello?"), message("3", "ann", "hello?"))
 		d.wantOffers(1)

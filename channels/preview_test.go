@@ -359,6 +359,34 @@ func TestNextAnswerBegins(t *testing.T) {
 	})
 }
 
+// The next answer is seen to grow before the one before it is seen to end.
+func TestNextAnswerSeenFirst(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.show(chatA, "one", "fir")
+		w.sleep(time.Second)
+		w.show(chatA, "two", "sec")
+		w.answer(chatA, "first", "one")
+		w.sleep(time.Second)
+		w.wantRead(chatA, "first", "sec")
+	})
+}
+
+// An answer that was given up and is put back comes as a new message: nobody would see the old
+// one change.
+func TestRetryOfStream(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.show(chatA, "s", "hel")
+		w.sleep(time.Second)
+		w.Fail(2, channels.ErrRefused) // the edit and the new message
+		id := w.answer(chatA, "hello", "s")
+		w.wantState(id, bus.Dead)
+		w.person(w.outbox.Retry, id)
+		w.wantRead(chatA, "hel", "hello")
+	})
+}
+
 // A message that has nothing to do with the stream comes between.
 func TestMessageDuringStream(t *testing.T) {
 	inWorld(t, func(w *world) {

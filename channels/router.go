@@ -51,8 +51,8 @@ type Router struct {
 
 // handed is a delivery that was handed out.
 type handed struct {
-	chat   *chat // nil if its account is not configured
-	stream string
+	d    *bus.Delivery
+	chat *chat // nil if its account is not configured
 }
 
 // Stats count what a router has done since it began.
@@ -211,12 +211,12 @@ func (r *Router) compare(open []int64) (back []int64, streams []string) {
 		if _, ok := slices.BinarySearch(open, id); ok {
 			continue
 		}
-		if h.stream != "" {
-			streams = append(streams, h.stream)
+		if s := h.d.Message.Stream; s != "" {
+			streams = append(streams, s)
 		}
 		delete(r.open, id)
 		if h.chat != nil {
-			h.chat.dropped = append(h.chat.dropped, id)
+			h.chat.dropped = append(h.chat.dropped, h.d)
 			h.chat.ring()
 		}
 	}
@@ -244,12 +244,11 @@ func (r *Router) handOut(ctx, work context.Context, d *bus.Delivery) {
 	}
 	if d.State == bus.Sending { // an earlier process ended during this try
 		r.uncertain(ctx, d)
-		d.State = bus.Waiting
 	}
-	h := handed{stream: d.Message.Stream}
+	h := handed{d: d}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.over.add(h.stream)
+	r.over.add(d.Message.Stream)
 	if ok {
 		h.chat = r.chat(ctx, work, a, d.Message.To)
 		h.chat.queue = append(h.chat.queue, d)

@@ -108,7 +108,8 @@ func TestPartFails(t *testing.T) {
 			return nil
 		}
 		w.start()
-		id := w.put(chatA, "the first\n\nsecond\n\nthird")
+		id := w.store(bus.OutboundMessage{
+			To: chatA, Text: "the first\n\nsecond\n\nthird", ReplyTo: "7"})
 		w.put(chatA, "next")
 		w.wantRead(chatA, "the first")
 		w.sleep(time.Minute)
@@ -126,6 +127,11 @@ func TestPartFails(t *testing.T) {
 		slices.Sort(keys)
 		if n := len(slices.Compact(keys)); n != 4 {
 			t.Errorf("4 parts have %d keys", n)
+		}
+		for i, s := range w.Sent() {
+			if want := map[int]string{0: "7"}[i]; s.Part.ReplyTo != want {
+				t.Errorf("part %d quotes %q, want %q", i, s.Part.ReplyTo, want)
+			}
 		}
 	})
 }

@@ -88,6 +88,58 @@ func TestStoppedWhileLimited(t *testing.T) {
 	})
 }
 
+// The answer that began meanwhile is over before the status line can go.
+func TestStoppedAndAnsweredWhileLimited(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Text: "I see.", Status: "counts"})
+		w.sleep(2 * time.Second)
+		w.Fail(1, &channels.RateError{After: time.Minute})
+		w.ended(chatA, "s", true)
+		w.show(chatA, "next", "And")
+		w.answer(chatA, "And then?", "next")
+		w.sleep(2 * time.Minute)
+		w.wantRead(chatA, "I see.", "And then?")
+		w.wantCalls([]string{"send"}, `send "I see.\n\n_counts_" at 1s`, `send "And then?" at 1m2s`)
+	})
+}
+
+// The end comes while an edit takes long, and the next answer begins before that is over.
+func TestStoppedWhileSlow(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.fail = func(_ context.Context, c call) error {
+			if c.kind == "edit" {
+				time.Sleep(10 * time.Second)
+			}
+			return nil
+		}
+		w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Text: "I", Status: "counts"})
+		w.sleep(2 * time.Second)
+		w.progress(bus.Progress{To: chatA, Stream: "s", Text: "I see.", Status: "counts"})
+		w.sleep(time.Second)
+		w.ended(chatA, "s", true)
+		w.show(chatA, "next", "And")
+		w.sleep(time.Minute)
+		w.wantRead(chatA, "I see.", "And")
+	})
+}
+
+// A status line that may not be removed yet doesn't keep the gateway from stopping.
+func TestStopAfterStopped(t *testing.T) {
+	inWorld(t, func(w *world) {
+		stop := w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Status: "counts"})
+		w.sleep(2 * time.Second)
+		w.Fail(1, &channels.RateError{After: time.Minute})
+		w.ended(chatA, "s", true)
+		stop()
+		if took := time.Since(w.began); took != 2*time.Second {
+			t.Errorf("Run took %v to end", took-2*time.Second)
+		}
+	})
+}
+
 // The preview of a stopped answer that can't be edited is left alone.
 func TestStoppedButRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
