@@ -107,29 +107,25 @@ func compareRead(t *testing.T, h *histories, q store.Queryer, chat string, limit
 	}
 }
 
-// The memory has a bound. What was forgotten is read again.
+// The memory has a bound: what was not used for longest is forgotten.
 func TestMemoryIsBounded(t *testing.T) {
-	w := newWorld(t)
 	var memory histories
-	const chats, size = 8, maxMemory / 4
-	for c := range chats {
-		turn := &session.Turn{Session: session.KeyOf(at(fmt.Sprint(c)))}
-		turn.Address = at(fmt.Sprint(c))
-		w.tx(func(tx *store.Tx) error {
-			return session.Store{}.Begin(tx, turn, "", store.Lease{}, time.Now(),
-				llm.Message{Role: llm.User, Text: strings.Repeat("x", size)})
-		})
-	}
-	for range 2 {
-		for c := range chats {
-			compareRead(t, &memory, w.read(), fmt.Sprint(c), 2*size)
-			if memory.size > maxMemory || len(memory.known) != memory.used.Len() {
-				t.Fatalf("%d bytes of %d and %d sessions are remembered, want %d bytes at most",
-					memory.size, len(memory.known), memory.used.Len(), maxMemory)
-			}
+	entries := []session.Entry{{ID: 1, Size: maxMemory / 4}}
+	for _, chat := range []string{"a", "b", "c", "d", "b", "e"} {
+		memory.remember(session.Key(chat), entries)
+		if memory.size > maxMemory || len(memory.known) != memory.used.Len() {
+			t.Fatalf("%d bytes of %d sessions are remembered, %d in order of use",
+				memory.size, len(memory.known), memory.used.Len())
 		}
 	}
-	if n := len(memory.known); n != 3 {
-		t.Errorf("%d sessions are remembered, want the 3 that fit", n)
+	for chat, want := range map[string]bool{"a": false, "c": false, "d": true, "b": true, "e": true} {
+		if got := memory.recall(session.Key(chat)) != nil; got != want {
+			t.Errorf("%s is remembered: %v, want %v", chat, got, want)
+		}
+	}
+	memory.remember("huge", []session.Entry{{ID: 1, Size: 2 * maxMemory}})
+	memory.remember("d", nil)
+	if memory.recall("d") != nil || memory.recall("b") != nil {
+		t.Error("what is empty, or older than one that takes all, is remembered")
 	}
 }

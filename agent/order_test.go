@@ -150,7 +150,7 @@ func TestLongInboxAndLostWakeUp(t *testing.T) {
 		w.deps.Inbox = bus.NewInbox() // from now on put wakes nobody
 		w.wantAnswers("599", "re: hi")
 		w.put(w.message("0", "again"))
-		w.sleep(time.Minute)
+		w.sleep(3 * pollInterval)
 		w.wantAnswers("0", "re: hi", "re: again")
 		if n := w.count("SELECT count(*) FROM outbox"); n != chats+1 {
 			t.Errorf("%d answers, want %d", n, chats+1)

@@ -197,6 +197,9 @@ func TestResumeOfGiantTurn(t *testing.T) {
 		w.start()
 		w.wantQuiet()
 		asked := w.request(1).Messages
+		if len(asked) < 2 {
+			t.Fatal("the model was asked nothing")
+		}
 		if got := asked[1].Text; got != stamp+"find it" {
 			t.Errorf("the conversation begins with %.60q, want the question", got)
 		}
@@ -205,6 +208,24 @@ func TestResumeOfGiantTurn(t *testing.T) {
 		}
 		if size := textSize(asked[1:]); size > w.d.historySize() {
 			t.Errorf("history of %d bytes, want %d at most", size, w.d.historySize())
+		}
+	})
+}
+
+// A turn that was stopped before its worker came to run asks the model nothing.
+func TestResumeOfStoppedTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		turn := w.leave("a", "hello", 1)
+		stopped := turn
+		w.tx(func(tx *store.Tx) error {
+			return session.Store{}.End(tx, &stopped, session.Stopped, time.Now())
+		})
+		d := NewDispatcher(w.deps, &w.opts)
+		late := &worker{d: d, key: turn.Session, wake: make(chan struct{}, 1)}
+		w.must(late.turn(context.Background(), &turn, nil))
+		w.wantAnswers("a")
+		if n := len(w.model.Requests()); n != 0 {
+			t.Errorf("the model was asked %d times", n)
 		}
 	})
 }

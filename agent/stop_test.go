@@ -2,12 +2,14 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
+	"gateway/bus"
 )
 
 func TestNothingToStop(t *testing.T) {
@@ -125,4 +127,26 @@ func TestStopIsOfOneSession(t *testing.T) {
 		w.wantAnswers("a", "Stopped.", "after")
 		w.wantAnswers("b", "other")
 	})
+}
+
+// Messages that a worker has taken, but not yet in a transaction, can be discarded as well.
+func TestPending(t *testing.T) {
+	d := NewDispatcher(Deps{}, nil)
+	w := &worker{waiting: make([]bus.Received, 3), wake: make(chan struct{}, 1), d: d, key: "test/a"}
+	for i := range w.waiting {
+		w.waiting[i].Seq = int64(i + 1)
+	}
+	d.workers[w.key] = w
+	w.take()
+	var got []int64
+	for _, r := range d.pending(w.key) {
+		got = append(got, r.Seq)
+	}
+	if !slices.Equal(got, []int64{1, 2, 3}) {
+		t.Errorf("messages %v are pending, want all three", got)
+	}
+	w.taken()
+	if n := len(d.pending(w.key)); n != 2 {
+		t.Errorf("%d messages are pending after the first was written, want 2", n)
+	}
 }

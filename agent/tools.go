@@ -35,7 +35,7 @@ func (t *turn) useTools(ctx context.Context, m llm.Message) error {
 }
 
 // boundary is between two steps, when all calls have their results: what the person has said
-// meanwhile is taken in, and a turn that shall end does.
+// meanwhile is taken in.
 func (t *turn) boundary(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // shows at the next model call
@@ -51,9 +51,6 @@ func (t *turn) boundary(ctx context.Context) error {
 		}
 		t.history = append(t.history, messages...)
 		t.ReplyTo = quoted(batch[len(batch)-1].Message)
-	}
-	if t.d.isDraining() {
-		return errDraining
 	}
 	return nil
 }

@@ -229,6 +229,20 @@ func TestTurnTimeout(t *testing.T) {
 	}
 }
 
+// What was said to a turn that has timed out is not lost with it.
+func TestTurnTimeoutLeavesNews(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.tools(act("hangs", tool.Once, until(make(chan struct{}), "")))
+		w.model.Queue(uses("hangs"), llmtest.Say("here I am"))
+		w.opts.TurnTimeout, w.opts.ToolTimeout = time.Minute, time.Hour
+		w.start()
+		w.say("a", "hello", "still there?")
+		w.sleep(2 * time.Minute)
+		w.wantQuiet()
+		w.wantAnswers("a", sayTimeout, "here I am")
+	})
+}
+
 // A turn that gets no slot in its time ends, too, and leaves the slot alone.
 func TestTurnTimeoutWithoutSlot(t *testing.T) {
 	inWorld(t, func(w *world) {

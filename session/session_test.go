@@ -302,7 +302,9 @@ func TestTranscriptAfter(t *testing.T) {
 // Reset and Trim move where the prompt begins. Nothing is deleted, and no way leads back.
 func TestResetAndTrim(t *testing.T) {
 	f := newFixture(t)
-	reset := func() { f.must(f.tx(func(tx *store.Tx) error { return f.Reset(tx, KeyOf(chat), f.now) })) }
+	reset := func() {
+		f.must(f.tx(func(tx *store.Tx) error { return f.Reset(tx, KeyOf(chat), f.now) }))
+	}
 	trim := func(first int64) {
 		f.must(f.tx(func(tx *store.Tx) error { return f.Trim(tx, KeyOf(chat), first) }))
 	}
