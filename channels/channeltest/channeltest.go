@@ -60,6 +60,7 @@ func Run(t *testing.T, fixture func(t *testing.T) Fixture) {
 		{"reports refusals", testRefusal},
 		{"survives an outage", testOutage},
 		{"edits", testEdit},
+		{"removes", testRemove},
 		{"types", testType},
 		{"takes its longest text", testLongest},
 		{"ends promptly", testCancel},
@@ -263,6 +264,29 @@ func testEdit(t *testing.T, f Fixture) {
 	f.Platform.Delete(id)
 	if err := e.Edit(t.Context(), f.Chat, id, "three"); !errors.Is(err, channels.ErrRefused) {
 		t.Errorf("Edit of a deleted message = %v, want %v", err, channels.ErrRefused)
+	}
+}
+
+func testRemove(t *testing.T, f Fixture) {
+	r, ok := f.Channel.(channels.Remover)
+	if !ok {
+		return // the channel does not have this power
+	}
+	id, err := f.send(t, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.send(t, "two"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Remove(t.Context(), f.Chat, id); err != nil {
+		t.Errorf("Remove = %v", err)
+	}
+	if got := f.Platform.Texts(); !slices.Equal(got, []string{"two"}) {
+		t.Errorf("people read %q, want two", got)
+	}
+	if err := r.Remove(t.Context(), f.Chat, id); !errors.Is(err, channels.ErrRefused) {
+		t.Errorf("second Remove = %v, want %v", err, channels.ErrRefused)
 	}
 }
 

@@ -35,7 +35,9 @@ func (p *platform) Deliver(text string) {
 
 func (p *platform) Texts() (texts []string) {
 	for _, s := range p.Sent() {
-		texts = append(texts, s.Part.Text)
+		if !s.Deleted {
+			texts = append(texts, s.Part.Text)
+		}
 	}
 	return texts
 }

@@ -62,6 +62,15 @@ func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) err
 	return fmt.Errorf("telegram: edit %s in %s: %w", id, to, verdict(err, true))
 }
 
+// Remove implements [channels.Remover]. Telegram lets a bot delete its messages for two days.
+func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
+	p := tgbotapi.Params{"chat_id": to.Chat, "message_id": id}
+	if _, err := c.call(ctx, callTimeout, "deleteMessage", p); err != nil {
+		return fmt.Errorf("telegram: remove %s in %s: %w", id, to, verdict(err, true))
+	}
+	return nil
+}
+
 // Type implements [channels.Typer]. Telegram shows it for five seconds.
 func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 	p := tgbotapi.Params{"chat_id": to.Chat, "action": "typing"}

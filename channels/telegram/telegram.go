@@ -34,6 +34,7 @@ import (
 var (
 	_ channels.Channel   = (*Channel)(nil)
 	_ channels.Editor    = (*Channel)(nil)
+	_ channels.Remover   = (*Channel)(nil)
 	_ channels.Typer     = (*Channel)(nil)
 	_ channels.Commander = (*Channel)(nil)
 	_ channels.Limiter   = (*Channel)(nil)

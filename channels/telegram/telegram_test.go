@@ -87,7 +87,9 @@ func (p *platform) Deliver(text string) { p.Say(42, 42, text) }
 
 func (p *platform) Texts() (texts []string) {
 	for _, s := range p.History(42) {
-		texts = append(texts, s.Text)
+		if !s.Deleted {
+			texts = append(texts, s.Text)
+		}
 	}
 	return texts
 }

@@ -84,6 +84,23 @@ func (s *Server) editMessageText(c call) reply {
 	return reply{result: s.wire(ch, m.sent)}
 }
 
+// deleteMessage deletes a message of the bot. The caller holds s.mu.
+func (s *Server) deleteMessage(c call) reply {
+	ch, refused := s.target(c)
+	if refused.code != 0 {
+		return refused
+	}
+	m := ch.find(c.int("message_id"))
+	switch {
+	case m == nil:
+		return refuse(http.StatusBadRequest, "Bad Request: message to delete not found")
+	case m.from != s.bot.ID:
+		return refuse(http.StatusBadRequest, "Bad Request: message can't be deleted")
+	}
+	m.sent.Deleted = true
+	return reply{result: true}
+}
+
 // sendChatAction counts one. The caller holds s.mu.
 func (s *Server) sendChatAction(c call) reply {
 	ch, refused := s.target(c)

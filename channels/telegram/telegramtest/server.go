@@ -228,6 +228,7 @@ var parameters = map[string]string{
 		"link_preview_options",
 	"editMessageText": "chat_id message_id text parse_mode " +
 		"link_preview_options",
+	"deleteMessage":  "chat_id message_id",
 	"sendChatAction": "chat_id action message_thread_id",
 	"setMyCommands":  "commands",
 	"getWebhookInfo": "",
@@ -257,6 +258,8 @@ func (s *Server) execute(ctx context.Context, c call) (reply, bool) {
 	defer s.mu.Unlock()
 	defer s.change()
 	switch c.method {
+	case "deleteMessage":
+		return s.deleteMessage(c), true
 	case "sendChatAction":
 		return s.sendChatAction(c), true
 	case "setMyCommands":

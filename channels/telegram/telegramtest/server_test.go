@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,26 @@ func TestEditMessageText(t *testing.T) {
 	s.Delete(42, 1)
 	if a := edit("1", "c"); !strings.Contains(a.Description, "message to edit not found") {
 		t.Errorf("edit of a deleted message is answered with %+v", a)
+	}
+}
+
+func TestDeleteMessage(t *testing.T) {
+	s, api := start(t)
+	s.AddUser(telegramtest.User{ID: 42, First: "Ada"})
+	theirs := s.Say(42, 42, "question")
+	call(t, api+"sendMessage", "chat_id", "42", "text", "a")
+	remove := func(id int) answer {
+		return call(t, api+"deleteMessage", "chat_id", "42", "message_id", strconv.Itoa(id))
+	}
+	ours := s.History(42)[0].ID
+	if a := remove(ours); !a.OK || !s.History(42)[0].Deleted {
+		t.Errorf("deletion is answered with %+v", a)
+	}
+	if a := remove(ours); !strings.Contains(a.Description, "message to delete not found") {
+		t.Errorf("the same deletion is answered with %+v", a)
+	}
+	if a := remove(theirs); !strings.Contains(a.Description, "message can't be deleted") {
+		t.Errorf("deletion of a person's message is answered with %+v", a)
 	}
 }
 
