@@ -31,7 +31,7 @@ func (d *Dispatcher) contextBudget() int {
 // restore reads the transcript, in which the turn's own messages are by now, and builds the
 // system prompt.
 func (t *turn) restore(ctx context.Context) error {
-	t.system = t.d.systemPrompt(t.Address)
+	t.system = t.d.systemPrompt(t.Address, t.title)
 	if t.First {
 		return nil // there is nothing but what begin has written
 	}

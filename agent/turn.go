@@ -34,6 +34,7 @@ type turn struct {
 
 	sender bus.Sender // who wrote the newest message
 	role   string
+	title  string // of the group, "" in a direct chat
 
 	bill session.Bill // of all calls
 
@@ -105,6 +106,9 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 	}
 	m := batch[len(batch)-1].Message
 	t.sender, t.role = m.Sender, m.Role
+	if m.Group {
+		t.title = name(m.ChatTitle, "without a title")
+	}
 	return nil
 }
 
