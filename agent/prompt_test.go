@@ -38,7 +38,8 @@ func TestSystemPromptParts(t *testing.T) {
 	identity := "# Robin\n\nYou are Robin, a helpful assistant that people reach by chat.\n\n" +
 		"## Workspace\n\nYour files are in /srv/robin. Paths given to tools are relative to it.\n\n" +
 		"## Format\n\nHint for test.\n" + rules
-	runtime := "## Runtime Context\n\nChannel: test\nChat: direct\nTools: look, set\nTime zone: Somewhere\n" +
+	runtime := "## Runtime Context\n\nChannel: test\nChat: direct\nTools: look, set\n" +
+		"Time zone: Somewhere\n" +
 		"Platform: " + platform
 	wantLines(t, "prompt", parts, []string{identity, "## AGENTS.md\n\ntext 2",
 		"## USER.md\n\ntext 1", "## IDENTITY.md\n\ntext 0", runtime})
