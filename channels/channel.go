@@ -61,9 +61,9 @@ type Remover interface {
 
 // A Finisher is a [Channel] on which people see when a message is complete.
 type Finisher interface {
-	// Finish says that a message is delivered, the last part of which Send named id: nothing will
-	// be added to it. It is called once at most, and before anything else is sent to the
-	// conversation.
+	// Finish says that a message is complete, the last part of which Send named id: it was
+	// delivered, or its answer was stopped. It is called once at most; if the message was delivered,
+	// before anything else is sent to the conversation.
 	Finish(ctx context.Context, to bus.Address, id string)
 }
 

@@ -180,7 +180,10 @@ func (c *chat) abandon(ctx context.Context) time.Duration {
 			c.showFailed(ctx, err)
 		}
 	}
-	if len(p.ids) > 0 {
+	if last := len(p.ids) - 1; last >= 0 {
+		if c.a.finisher != nil {
+			c.a.finisher.Finish(ctx, c.to, p.ids[last])
+		}
 		err := c.r.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 			return c.r.outbox.ForgetPreview(tx, p.stream)
 		})

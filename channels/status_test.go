@@ -246,3 +246,14 @@ func TestFinish(t *testing.T) {
 			`send "the first" at 1s`, `send "second" at 1s`, `finish "4" at 1s`)
 	})
 }
+
+// An answer that was stopped is complete, too.
+func TestFinishStopped(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.startWith(channels.Account{Name: "full", Channel: finisher{w.platform}, Streaming: true})
+		w.show(chatA, "s", "hel")
+		w.sleep(time.Second)
+		w.ended(chatA, "s", true)
+		w.wantCalls([]string{"send", "edit", "finish"}, `send "hel" at 1s`, `finish "1" at 1s`)
+	})
+}

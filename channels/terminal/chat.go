@@ -7,94 +7,71 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
-	"time"
+	"sync"
 )
 
-func newLines(conn net.Conn) *bufio.Scanner {
-	lines := bufio.NewScanner(conn)
-	lines.Buffer(nil, 2*maxLine)
-	return lines
-}
-
-// ErrLost reports that the gateway ended the connection.
-var ErrLost = errors.New("the gateway has stopped")
-
-// pause is how long an answer must rest before its line is ended, and farewell how long
-// it must after the end of the input.
-const (
-	pause    = 300 * time.Millisecond
-	farewell = 1500 * time.Millisecond
-)
+// ErrLost reports that the connection to the gateway ended.
+var ErrLost = errors.New("the gateway has stopped, or ended the connection")
 
 // Chat talks to the gateway at the other end of conn for the person at s, until the input
-// ends, ctx ends, or the connection is lost (ErrLost). After the end of an input that is not
-// typed it stays until what was asked is answered.
+// ends, ctx ends, or the connection is lost (ErrLost). It closes conn. An input that is not typed
+// is read line by line, each when the one before it is answered.
 func Chat(ctx context.Context, conn net.Conn, s *Screen) error {
 	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer conn.Close()
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	frames, lines := make(chan frame), make(chan string)
-	said, lost := make(chan frame), make(chan error, 1)
-	go readFrames(ctx, conn, frames)                     // ends with conn
-	go func() { lost <- writeFrames(ctx, conn, said) }() // ends with ctx
-	go readInput(ctx, s, lines)                          // ends with the input, which may outlive us
-	c := &conversation{screen: s, own: make(map[string]bool)}
-	defer s.endLine()
-	quiet := time.NewTimer(time.Hour)
-	defer quiet.Stop()
+	frames, lines, said := make(chan frame), make(chan string), make(chan frame)
+	wg.Go(func() { readFrames(ctx, conn, frames) })
+	wg.Go(func() { writeFrames(ctx, conn, said) })
+	go readInput(ctx, s, lines) // ends with the input, which may outlive us
+	c := &conversation{screen: s, own: make(map[string]bool), growing: make(map[string]string)}
 	for {
 		out, first := c.outgoing(said)
 		next := lines
-		if !s.typed && c.busy { // a script's lines are answered one after another
+		if !s.typed && c.waits() {
 			next = nil
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-lost:
-			return ErrLost
 		case out <- first:
 			c.queue = c.queue[1:]
 		case f, ok := <-frames:
 			if !ok {
-				return ErrLost
+				return c.lost(ctx)
 			}
-			if err := c.show(f); err != nil {
+			if err := c.take(f); err != nil {
 				return fmt.Errorf("terminal: %w", err)
 			}
-			quiet.Reset(c.rest())
 		case line, ok := <-next:
 			if !ok {
-				if s.typed || !c.busy {
-					return nil
-				}
-				c.leaving, lines = true, nil
-				break
+				return nil
+			}
+			if len(line) > maxText {
+				return fmt.Errorf("terminal: a line of %d bytes is too long; %d is the most",
+					len(line), maxText)
 			}
 			c.say(line)
-		case <-s.interrupts:
-			if !c.waits() {
+		case typed := <-s.interrupts:
+			switch {
+			case c.waits():
+				c.say("/stop")
+			case !typed:
 				return nil
 			}
-			c.say("/stop")
-		case <-quiet.C:
-			if c.waits() {
-				break
-			}
-			if c.busy = false; c.leaving {
-				return nil
-			}
-			s.endLine()
 		}
 	}
 }
 
+// readFrames passes on what the gateway writes, and closes frames when the connection ends.
 func readFrames(ctx context.Context, conn net.Conn, frames chan<- frame) {
 	defer close(frames)
-	lines := newLines(conn)
-	for lines.Scan() {
+	for lines := newLines(conn); lines.Scan(); {
 		var f frame
 		if json.Unmarshal(lines.Bytes(), &f) != nil {
 			return
@@ -107,15 +84,17 @@ func readFrames(ctx context.Context, conn net.Conn, frames chan<- frame) {
 	}
 }
 
-func writeFrames(ctx context.Context, conn net.Conn, frames <-chan frame) error {
+// writeFrames writes what is said. If it can't, it ends the connection.
+func writeFrames(ctx context.Context, conn net.Conn, said <-chan frame) {
 	for {
 		select {
-		case f := <-frames:
-			if err := write(conn, f); err != nil {
-				return err
+		case f := <-said:
+			if write(conn, f) != nil {
+				conn.Close()
+				return
 			}
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
 }
@@ -124,7 +103,7 @@ func readInput(ctx context.Context, s *Screen, lines chan<- string) {
 	defer close(lines)
 	for {
 		line, err := s.readLine()
-		if line = strings.TrimSpace(line); line != "" {
+		if line != "" {
 			select {
 			case lines <- line:
 			case <-ctx.Done():
@@ -137,28 +116,24 @@ func readInput(ctx context.Context, s *Screen, lines chan<- string) {
 	}
 }
 
+func newLines(conn net.Conn) *bufio.Scanner {
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(nil, maxLine)
+	return lines
+}
+
 // A conversation is what one screen knows of it.
 type conversation struct {
 	screen  *Screen
-	queue   []frame         // to be written
-	own     map[string]bool // messages said that are not known to be taken
-	asked   bool            // something was said since the last answer
-	busy    bool            // the last answer may go on
-	leaving bool            // the input has ended
-
-	id, text string // the message that is shown, and as much of it as is
+	queue   []frame           // to be written
+	own     map[string]bool   // messages said that are not known to be taken
+	asked   bool              // something was said, or an answer grows: none is complete since
+	growing map[string]string // what messages say that are not complete, by id
+	shown   string            // id of the message that was shown last
 }
 
 // waits reports whether something said has no answer yet.
 func (c *conversation) waits() bool { return c.asked || len(c.own) > 0 }
-
-// rest returns how long nothing must come before the answer is taken to be complete.
-func (c *conversation) rest() time.Duration {
-	if c.leaving {
-		return farewell
-	}
-	return pause
-}
 
 // outgoing returns said and what to write there, or nil if there is nothing to write.
 func (c *conversation) outgoing(said chan<- frame) (chan<- frame, frame) {
@@ -170,33 +145,57 @@ func (c *conversation) outgoing(said chan<- frame) (chan<- frame, frame) {
 
 func (c *conversation) say(line string) {
 	id := rand.Text()
-	c.own[id], c.asked, c.busy = true, true, true
-	c.id, c.text = "", ""
+	c.own[id], c.asked = true, true
 	c.queue = append(c.queue, frame{ID: id, Text: line})
 }
 
-// show prints what f adds to what is there. Of a text that became another one, the part
-// that differs is printed on a new line.
-func (c *conversation) show(f frame) error {
-	if f.Taken {
-		delete(c.own, f.ID)
+// lost returns what the end of the connection means.
+func (c *conversation) lost(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
 		return nil
+	case len(c.own) > 0:
+		return fmt.Errorf("%w; it may not have taken your last message", ErrLost)
 	}
-	c.asked = false
-	if f.ID != c.id {
-		c.screen.endLine()
-		c.id, c.text = f.ID, ""
+	return ErrLost
+}
+
+// take shows what f says.
+func (c *conversation) take(f frame) error {
+	text, known := c.growing[f.ID]
+	switch {
+	case f.Taken:
+		delete(c.own, f.ID)
+	case f.Said && c.screen.typed:
+		c.screen.end()
+		_, err := fmt.Fprintln(c.screen, promptText+clean(f.Text))
+		return err
+	case f.Said:
+	case !f.Done:
+		c.asked = true
+		return c.show(f.ID, text, strings.TrimRight(clean(f.Text), " \n"))
+	case known:
+		c.asked = false
+		delete(c.growing, f.ID)
+		if c.screen.typed {
+			c.screen.end()
+		} else {
+			_, err := io.WriteString(c.screen, text+"\n")
+			return err
+		}
 	}
-	n := 0
-	for n < len(c.text) && n < len(f.Text) && c.text[n] == f.Text[n] {
-		n++
+	return nil
+}
+
+// show makes the screen show what the message called id says now.
+func (c *conversation) show(id, before, now string) error {
+	c.growing[id] = now
+	if !c.screen.typed {
+		return nil // until it is complete
 	}
-	if n < len(c.text) {
-		c.screen.endLine()
+	if c.shown != id {
+		c.shown = id
+		c.screen.begin(before)
 	}
-	for n > 0 && n < len(f.Text) && f.Text[n]&0xC0 == 0x80 { // not within a rune
-		n--
-	}
-	c.text = f.Text
-	return c.screen.print(f.Text[n:])
+	return c.screen.show(now)
 }

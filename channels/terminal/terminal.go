@@ -16,9 +16,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gateway/bus"
@@ -33,16 +36,24 @@ const (
 
 // A frame is what goes over a connection, a line of JSON each.
 type frame struct {
-	// From a screen: a message. To it: what was written is durable.
+	// ID names a message: the screen's own ones by the screen, ours by us.
 	ID string `json:"id"`
 	// From a screen: the message. To it: the text that the message called ID has now.
 	Text string `json:"text,omitempty"`
 	// To a screen: the message of its own called ID is in the inbox.
 	Taken bool `json:"taken,omitempty"`
+	// To a screen: the message called ID is complete.
+	Done bool `json:"done,omitempty"`
+	// To a screen: Text is what was said at another one.
+	Said bool `json:"said,omitempty"`
 }
 
-// maxLine is the longest message from a screen, in bytes.
-const maxLine = 1 << 20
+// maxText is the longest message from a screen, and maxLine the longest frame, in bytes. JSON may
+// need six bytes for one.
+const (
+	maxText = 1 << 20
+	maxLine = 8 * maxText
+)
 
 // errNobody reports that no screen is there any more, because the gateway stops.
 var errNobody = errors.New("no terminal is attached")
@@ -61,9 +72,10 @@ type Channel struct {
 }
 
 var (
-	_ channels.Channel = (*Channel)(nil)
-	_ channels.Editor  = (*Channel)(nil)
-	_ channels.Limiter = (*Channel)(nil)
+	_ channels.Channel  = (*Channel)(nil)
+	_ channels.Editor   = (*Channel)(nil)
+	_ channels.Finisher = (*Channel)(nil)
+	_ channels.Limiter  = (*Channel)(nil)
 )
 
 // Options are the optional settings of a [Channel]. The zero value is ready for use.
@@ -101,41 +113,50 @@ func (c *Channel) Dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// Run implements [channels.Channel]. It is called once: the gateway stops with it.
+// Run implements [channels.Channel]. It ends only with ctx, and is called once: the gateway stops
+// with it. A socket that can't be opened is no reason to end the chat of the gateway itself.
 func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer cancel()
 	defer c.end()
 	serve := func(conn net.Conn) { wg.Go(func() { c.serve(ctx, in, conn) }) }
-	failed := make(chan error, 1)
 	if c.socket != "" {
 		l, err := listen(ctx, c.socket)
 		if err != nil {
-			return fmt.Errorf("terminal: %w", err)
+			c.log.ErrorContext(ctx, "gateway chat can't reach this gateway", "err", err)
+		} else {
+			defer l.Close()
+			wg.Go(func() { c.accept(ctx, l, serve) })
 		}
-		defer l.Close()
-		wg.Go(func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					failed <- err
-					return
-				}
-				serve(conn)
-			}
-		})
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case err := <-failed:
-			return fmt.Errorf("terminal: accept: %w", err)
 		case conn := <-c.local:
 			serve(conn)
+		}
+	}
+}
+
+// acceptPause is how long a shortage, such as of file descriptors, is given to pass.
+const acceptPause = time.Second
+
+// accept takes the screens that come through l until ctx ends.
+func (c *Channel) accept(ctx context.Context, l net.Listener, serve func(net.Conn)) {
+	for {
+		conn, err := l.Accept()
+		if err == nil {
+			serve(conn)
+			continue
+		}
+		if ctx.Err() == nil {
+			c.log.ErrorContext(ctx, "no screen accepted", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(acceptPause):
 		}
 	}
 }
@@ -167,25 +188,32 @@ func (c *Channel) end() {
 	}
 }
 
-// serve takes the messages of one screen until it goes, or ctx ends.
-func (c *Channel) serve(ctx context.Context, in channels.Intake, conn net.Conn) {
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
+// attach adds a screen.
+func (c *Channel) attach(conn net.Conn) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.screens[conn] = true
 	close(c.changed)
 	c.changed = make(chan struct{})
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.screens, conn)
-		conn.Close()
-	}()
+}
+
+func (c *Channel) detach(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.screens, conn)
+	conn.Close()
+}
+
+// serve takes the messages of one screen until it goes, or ctx ends.
+func (c *Channel) serve(ctx context.Context, in channels.Intake, conn net.Conn) {
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	c.attach(conn)
+	defer c.detach(conn)
 	lines := newLines(conn)
 	for lines.Scan() {
 		var f frame
-		if err := json.Unmarshal(lines.Bytes(), &f); err != nil || f.ID == "" || f.Text == "" {
+		err := json.Unmarshal(lines.Bytes(), &f)
+		if err != nil || f.ID == "" || f.Text == "" || len(f.Text) > maxText {
 			c.log.WarnContext(ctx, "terminal sent a line that is no message", "err", err)
 			return
 		}
@@ -193,7 +221,7 @@ func (c *Channel) serve(ctx context.Context, in channels.Intake, conn net.Conn) 
 			ID: f.ID, From: bus.Address{Account: c.name, Chat: MainChat},
 			Sender: bus.Sender{ID: Sender}, Text: f.Text, Time: time.Now(), Addressed: true,
 		}
-		err := in.Publish(ctx, channels.Batch{Messages: []bus.InboundMessage{m}})
+		err = in.Publish(ctx, channels.Batch{Messages: []bus.InboundMessage{m}})
 		if err != nil {
 			c.log.ErrorContext(ctx, "message not taken", "err", err)
 			return // the screen sees that it was not taken
@@ -201,6 +229,7 @@ func (c *Channel) serve(ctx context.Context, in channels.Intake, conn net.Conn) 
 		if err := write(conn, frame{ID: f.ID, Taken: true}); err != nil {
 			return
 		}
+		c.show(frame{ID: f.ID, Text: f.Text, Said: true}, conn)
 	}
 }
 
@@ -225,7 +254,7 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 		c.mu.Lock()
 		changed := c.changed
 		c.mu.Unlock()
-		if c.show(frame{ID: part.Key, Text: part.Text}) {
+		if c.show(frame{ID: part.Key, Text: part.Text}, nil) {
 			return part.Key, nil
 		}
 		select {
@@ -240,30 +269,40 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 
 // Edit implements [channels.Editor].
 func (c *Channel) Edit(_ context.Context, _ bus.Address, id, text string) error {
-	if !c.show(frame{ID: id, Text: text}) {
+	if !c.show(frame{ID: id, Text: text}, nil) {
 		// The screen that showed the beginning is gone: the text goes to the next one, whole.
 		return fmt.Errorf("terminal: edit: %w: %w", channels.ErrRefused, errNobody)
 	}
 	return nil
 }
 
-// show writes f to all screens and reports whether one of them has it.
-func (c *Channel) show(f frame) bool {
+// Finish implements [channels.Finisher].
+func (c *Channel) Finish(_ context.Context, _ bus.Address, id string) {
+	c.show(frame{ID: id, Done: true}, nil)
+}
+
+// show writes f to all screens but one and reports whether some screen has it. One that is slow
+// keeps no other waiting for it.
+func (c *Channel) show(f frame, but net.Conn) bool {
 	c.mu.Lock()
-	screens := make([]net.Conn, 0, len(c.screens))
-	for conn := range c.screens {
-		screens = append(screens, conn)
-	}
+	screens := slices.Collect(maps.Keys(c.screens))
 	c.mu.Unlock()
-	shown := false
+	var shown atomic.Bool
+	var wg sync.WaitGroup
 	for _, conn := range screens {
-		if err := write(conn, f); err != nil {
-			conn.Close() // its reader ends with it
+		if conn == but {
 			continue
 		}
-		shown = true
+		wg.Go(func() {
+			if err := write(conn, f); err != nil {
+				conn.Close() // its reader ends with it
+				return
+			}
+			shown.Store(true)
+		})
 	}
-	return shown
+	wg.Wait()
+	return shown.Load()
 }
 
 // editInterval lets an answer flow without a write for each of its words.

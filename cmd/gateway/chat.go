@@ -59,8 +59,8 @@ func dial(ctx context.Context, cfg *config.Config) (net.Conn, error) {
 }
 
 // greeting is the first thing that a person at the terminal sees.
-const greeting = "Talk to %s. /help shows the commands; Ctrl-C stops an answer, and leaves when " +
-	"there is none.\n"
+const greeting = "Talk to %s. /help shows the commands.\n" +
+	"Ctrl-C stops an answer, or leaves if there is none.\n"
 
 // chat lets the person at the screen talk to this gateway.
 func (g *gateway) chat(ctx context.Context, screen *terminal.Screen) error {
@@ -73,5 +73,6 @@ func (g *gateway) chat(ctx context.Context, screen *terminal.Screen) error {
 		return nil // the gateway is being stopped
 	}
 	fmt.Fprintf(screen, greeting, g.name)
+	defer screen.Close() // while turns come to their end, Ctrl-C is a signal again
 	return terminal.Chat(ctx, conn, screen)
 }

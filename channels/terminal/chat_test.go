@@ -1,0 +1,367 @@
+package terminal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A desk is Chat under test: a screen, and the gateway's end of its connection in the hands of the
+// test.
+type desk struct {
+	*person // nil if it is not typed
+	t       *testing.T
+	conn    net.Conn
+	heard   []frame         // what the gateway got
+	out     strings.Builder // of a screen that is not typed
+	ended   bool
+	err     error // of Chat
+	cancel  context.CancelFunc
+}
+
+// atDesk runs Chat with input that is not typed, or with a person, in a bubble in which no
+// goroutine may be left.
+func atDesk(t *testing.T, input io.Reader, test func(d *desk)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{t: t}
+		screen := newPipe(input, &d.out)
+		if input == nil {
+			d.person = sit(t, 40, 20)
+			screen = d.Screen
+		}
+		var here net.Conn
+		here, d.conn = net.Pipe()
+		var ctx context.Context
+		ctx, d.cancel = context.WithCancel(t.Context())
+		go func() {
+			d.err = Chat(ctx, here, screen)
+			d.ended = true
+		}()
+		go func() {
+			for lines := newLines(d.conn); lines.Scan(); {
+				var f frame
+				if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
+					t.Error(err)
+				}
+				d.heard = append(d.heard, f)
+			}
+			d.conn.Close()
+		}()
+		t.Cleanup(func() {
+			d.cancel()
+			if d.person != nil {
+				d.keys.Close()
+			}
+		})
+		synctest.Wait()
+		test(d)
+	})
+}
+
+// writes makes the gateway write frames.
+func (d *desk) writes(frames ...frame) {
+	d.t.Helper()
+	for _, f := range frames {
+		if err := write(d.conn, f); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	synctest.Wait()
+}
+
+// said returns what the gateway heard.
+func (d *desk) said() string {
+	synctest.Wait()
+	var texts []string
+	for _, f := range d.heard {
+		texts = append(texts, f.Text)
+	}
+	return strings.Join(texts, "|")
+}
+
+func (d *desk) wantSaid(want string) {
+	d.t.Helper()
+	if got := d.said(); got != want {
+		d.t.Errorf("the gateway heard %q, want %q", got, want)
+	}
+}
+
+// takes makes the gateway take all it heard.
+func (d *desk) takes() {
+	d.t.Helper()
+	for _, f := range d.heard {
+		d.writes(frame{ID: f.ID, Taken: true})
+	}
+}
+
+// answers makes the gateway take all it heard, and answer.
+func (d *desk) answers(id, text string) {
+	d.t.Helper()
+	d.takes()
+	d.writes(frame{ID: id, Text: text}, frame{ID: id, Done: true})
+}
+
+func (d *desk) wantEnd(want error) {
+	d.t.Helper()
+	synctest.Wait()
+	if !d.ended || !errors.Is(d.err, want) {
+		d.t.Errorf("Chat has ended: %v, with %v; want the end with %v", d.ended, d.err, want)
+	}
+}
+
+func (d *desk) wantGoesOn() {
+	d.t.Helper()
+	if synctest.Wait(); d.ended {
+		d.t.Fatalf("Chat has ended with %v", d.err)
+	}
+}
+
+// A script's lines are answered one after another, and the last answer is waited for, however long
+// it takes. Only what is complete is printed.
+func TestScript(t *testing.T) {
+	input := "one\n\n  two  \r\nlast without an end"
+	atDesk(t, strings.NewReader(input), func(d *desk) {
+		d.wantSaid("one")
+		d.takes()
+		d.writes(frame{ID: "a", Text: "_reads_"})
+		time.Sleep(time.Hour)
+		d.wantSaid("one")
+		d.writes(frame{ID: "a", Text: "first\n\tanswer"}, frame{ID: "a", Done: true})
+		d.wantSaid("one|two")
+		d.answers("b", "second\x1b[2J")
+		d.wantSaid("one|two|last without an end")
+		d.takes()
+		time.Sleep(time.Hour)
+		d.wantGoesOn()
+		d.writes(frame{ID: "c", Text: "third"})
+		d.answers("c", "third.")
+		d.wantEnd(nil)
+		if got, want := d.out.String(), "first\n    answer\nsecond[2J\nthird.\n"; got != want {
+			t.Errorf("printed %q, want %q", got, want)
+		}
+		ids := map[string]bool{d.heard[0].ID: true, d.heard[1].ID: true, d.heard[2].ID: true}
+		if len(ids) != 3 || ids[""] {
+			t.Errorf("three messages have ids %v", ids)
+		}
+	})
+}
+
+func TestScriptIsEmpty(t *testing.T) {
+	for _, input := range []string{"", "\n", " \n\n"} {
+		atDesk(t, strings.NewReader(input), func(d *desk) {
+			d.wantEnd(nil)
+			d.wantSaid("")
+		})
+	}
+}
+
+// What others say and are told at the same conversation doesn't end a script, and neither does the
+// last change of an answer that somebody has stopped.
+func TestScriptAmongOthers(t *testing.T) {
+	atDesk(t, strings.NewReader("one\n"), func(d *desk) {
+		d.takes()
+		d.writes(frame{ID: "x", Text: "other", Said: true}, frame{ID: "unknown", Done: true})
+		d.writes(frame{ID: "a", Text: "half\n\n_reads_"})
+		d.wantGoesOn()
+		d.writes(frame{ID: "b", Text: "Stopped."}, frame{ID: "b", Done: true})
+		d.wantEnd(nil)
+		if got := d.out.String(); got != "Stopped.\n" {
+			t.Errorf("printed %q", got)
+		}
+	})
+	atDesk(t, strings.NewReader("one\ntwo\n"), func(d *desk) {
+		d.takes()
+		d.writes(frame{ID: "a", Text: "half\n\n_reads_"}, frame{ID: "b", Text: "Stopped."},
+			frame{ID: "b", Done: true}, frame{ID: "a", Text: "half"})
+		d.answers("c", "second")
+		d.wantEnd(nil)
+	})
+}
+
+func TestScriptLineTooLong(t *testing.T) {
+	longest := strings.Repeat("<", maxText) // which JSON makes six times as long
+	atDesk(t, strings.NewReader(longest+"\n"+longest+"x\n"), func(d *desk) {
+		d.wantSaid(longest)
+		d.answers("a", "ok")
+		if synctest.Wait(); !d.ended || d.err == nil || !strings.Contains(d.err.Error(), "too long") {
+			t.Errorf("Chat = %v", d.err)
+		}
+		d.wantSaid(longest)
+	})
+}
+
+// The gateway goes away: the person is told, also that a message may not have been taken.
+func TestConnectionLost(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		do   func(d *desk)
+		want bool // the last message may be lost
+	}{
+		{"before it was taken", func(d *desk) {}, true},
+		{"after it was taken", func(d *desk) { d.takes() }, false},
+		{"garbage", func(d *desk) {
+			d.takes()
+			if _, err := io.WriteString(d.conn, "garbage\n"); err != nil {
+				d.t.Error(err)
+			}
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			atDesk(t, strings.NewReader("one\n"), func(d *desk) {
+				d.wantSaid("one")
+				tt.do(d)
+				d.conn.Close()
+				d.wantEnd(ErrLost)
+				if got := strings.Contains(d.err.Error(), "may not have taken"); got != tt.want {
+					t.Errorf("Chat = %v", d.err)
+				}
+			})
+		})
+	}
+}
+
+// A gateway that reads nothing is given up.
+func TestConnectionHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer there.Close()
+		err := Chat(t.Context(), here, newPipe(strings.NewReader("one\n"), io.Discard))
+		if !errors.Is(err, ErrLost) {
+			t.Errorf("Chat = %v, want %v", err, ErrLost)
+		}
+	})
+}
+
+// The end of the context is no error, whatever goes on.
+func TestChatCancelled(t *testing.T) {
+	atDesk(t, strings.NewReader("one\n"), func(d *desk) {
+		d.cancel()
+		d.wantEnd(nil)
+	})
+}
+
+// The gateway ends the connection because the same context has ended.
+func TestChatCancelledAtBothEnds(t *testing.T) {
+	for range 20 { // either may be seen first
+		synctest.Test(t, func(t *testing.T) {
+			here, there := net.Pipe()
+			printed, out := io.Pipe()
+			input, keys := io.Pipe()
+			defer keys.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- Chat(ctx, here, newPipe(input, out)) }()
+			for _, f := range []frame{{ID: "a", Text: "x"}, {ID: "a", Done: true}} {
+				if err := write(there, f); err != nil {
+					t.Error(err)
+				}
+			}
+			synctest.Wait() // Chat prints
+			there.Close()
+			synctest.Wait()
+			cancel()
+			if _, err := io.ReadAtLeast(printed, make([]byte, 2), 2); err != nil {
+				t.Error(err)
+			}
+			if err := <-ended; err != nil {
+				t.Errorf("Chat = %v", err)
+			}
+		})
+	}
+}
+
+// Ctrl-C stops an answer as long as there is one, else it takes back what is typed, else it leaves.
+func TestCtrlC(t *testing.T) {
+	const ctrlC = "\x03"
+	atDesk(t, nil, func(d *desk) {
+		d.types("hello\r")
+		d.types(ctrlC)
+		d.wantSaid("hello|/stop")
+		d.answers("a", "Stopped.")
+		d.types("next\r")
+		d.takes()
+		d.writes(frame{ID: "b", Text: "It gro"})
+		d.types("typed" + ctrlC) // while it streams
+		d.wantSaid("hello|/stop|next|/stop")
+		d.takes()
+		d.writes(frame{ID: "c", Text: "Stopped."}, frame{ID: "c", Done: true})
+		d.types("typed")
+		d.types(ctrlC)
+		d.wantGoesOn()
+		d.types("other\r")
+		d.wantSaid("hello|/stop|next|/stop|other")
+		d.answers("d", "ok")
+		d.types(ctrlC)
+		d.wantEnd(nil)
+		d.want("> hello", "Stopped.", "> next", "It gro", "Stopped.", "> other", "ok")
+	})
+	atDesk(t, nil, func(d *desk) { // also an answer to somebody at another screen
+		d.writes(frame{ID: "a", Text: "It gro"})
+		d.types(ctrlC)
+		d.wantSaid("/stop")
+	})
+}
+
+func TestCtrlD(t *testing.T) {
+	atDesk(t, nil, func(d *desk) {
+		d.types("hello\r")
+		d.takes()
+		d.writes(frame{ID: "a", Text: "It gro"})
+		d.types("\x04")
+		d.wantEnd(nil)
+	})
+}
+
+// A conversation as it looks.
+func TestConversation(t *testing.T) {
+	atDesk(t, nil, func(d *desk) {
+		d.types("hello\r")
+		d.takes()
+		d.writes(frame{ID: "a", Text: "_reads_"}, frame{ID: "a", Text: "I am\n\n_counts_"})
+		d.types("and\r") // while it grows
+		d.writes(frame{ID: "a", Text: "I am the gateway.\n"}, frame{ID: "a", Done: true})
+		d.writes(frame{ID: "x", Text: "from\x1b[2J elsewhere", Said: true})
+		d.answers("b", "second\n\n")
+		d.types("third\r")
+		d.answers("c", "3")
+		d.want("> hello", "I am", "", "_counts_", "> and", "the gateway.",
+			"> from[2J elsewhere", "second", "> third", "3")
+	})
+}
+
+// Somebody at another screen says something while an answer grows, which goes on below.
+func TestSaidElsewhere(t *testing.T) {
+	atDesk(t, nil, func(d *desk) {
+		d.writes(frame{ID: "a", Text: "It gro"}, frame{ID: "x", Text: "why?", Said: true},
+			frame{ID: "a", Text: "It grows."})
+		d.want("It gro", "> why?", "ws.")
+	})
+}
+
+// A command is answered while an answer grows, which then goes on.
+func TestCommandBetween(t *testing.T) {
+	atDesk(t, nil, func(d *desk) {
+		d.types("hello\r")
+		d.takes()
+		d.writes(frame{ID: "a", Text: "It gro"})
+		d.types("/status\r")
+		d.writes(frame{ID: "b", Text: "fine"}, frame{ID: "b", Done: true})
+		d.writes(frame{ID: "a", Text: "It grows."}, frame{ID: "a", Done: true})
+		d.want("> hello", "It gro", "> /status", "fine", "ws.")
+	})
+}
+
+// A pasted text of several lines is as many messages.
+func TestPaste(t *testing.T) {
+	atDesk(t, nil, func(d *desk) {
+		d.types("one\rtwo\r\x1b[200~three\rfour\x1b[201~\r")
+		d.wantSaid("one|two|three|four")
+	})
+}

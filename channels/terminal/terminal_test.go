@@ -1,0 +1,486 @@
+package terminal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/channeltest"
+)
+
+// The conformance suite doesn't fit this channel, which has no platform behind it: nothing is
+// delivered again, a failure ends a screen and not Run, and nobody refuses or limits anything.
+// These tests hold the same contract.
+
+var mainChat = bus.Address{Account: "term", Chat: MainChat}
+
+// A room is a channel that runs in a bubble.
+type room struct {
+	*Channel
+	t     *testing.T
+	inbox channeltest.Inbox
+	log   strings.Builder
+	stop  func()
+}
+
+func inRoom(t *testing.T, test func(r *room)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &room{t: t}
+		r.Channel = New("term", &Options{Logger: slog.New(slog.NewTextHandler(&r.log, nil))})
+		r.stop = run(t, r.Channel, &r.inbox)
+		test(r)
+	})
+}
+
+// run runs c until the test ends or stop is called, and checks how it ends.
+func run(t *testing.T, c *Channel, in channels.Intake) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx, in) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v, want context.Canceled", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// A client is the other end of a screen.
+type client struct {
+	t    *testing.T
+	conn net.Conn
+
+	mu   sync.Mutex
+	got  []frame
+	over bool // the connection has ended
+}
+
+func (r *room) dial() *client {
+	r.t.Helper()
+	conn, err := r.Dial(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { conn.Close() })
+	return &client{t: r.t, conn: conn}
+}
+
+// screen attaches a client that reads what comes.
+func (r *room) screen() *client {
+	r.t.Helper()
+	c := r.dial()
+	go c.read()
+	synctest.Wait()
+	return c
+}
+
+func (c *client) read() {
+	for lines := newLines(c.conn); lines.Scan(); {
+		var f frame
+		if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
+			c.t.Error(err)
+		}
+		c.mu.Lock()
+		c.got = append(c.got, f)
+		c.mu.Unlock()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+}
+
+func (c *client) says(line string) {
+	c.t.Helper()
+	if _, err := c.conn.Write([]byte(line + "\n")); err != nil {
+		c.t.Error(err)
+	}
+	synctest.Wait()
+}
+
+func (c *client) wantFrames(want ...frame) {
+	c.t.Helper()
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Equal(c.got, want) {
+		c.t.Errorf("the screen got %+v, want %+v", c.got, want)
+	}
+}
+
+func (c *client) wantOver(want bool) {
+	c.t.Helper()
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over != want {
+		c.t.Errorf("the connection has ended: %v, want %v", c.over, want)
+	}
+}
+
+func TestReceive(t *testing.T) {
+	inRoom(t, func(r *room) {
+		s := r.screen()
+		s.says(`{"id":"1","text":"hello"}`)
+		s.says(`{"id":"2","text":"again\nand again"}`)
+		s.says(`{"id":"2","text":"again\nand again"}`) // is stored once, and taken again
+		s.wantFrames(frame{ID: "1", Taken: true}, frame{ID: "2", Taken: true},
+			frame{ID: "2", Taken: true})
+		got := r.inbox.Messages()
+		if len(got) != 2 || got[1].Text != "again\nand again" {
+			t.Fatalf("received %+v", got)
+		}
+		m, want := got[0], bus.InboundMessage{ID: "1", From: mainChat,
+			Sender: bus.Sender{ID: Sender}, Text: "hello", Time: time.Now(), Addressed: true}
+		if m != want {
+			t.Errorf("received %+v, want %+v", m, want)
+		}
+	})
+}
+
+// Lost: a message is acknowledged only when it is stored.
+func TestTakenWhenStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		in := &channeltest.Inbox{OnPublish: func() error { <-release; return nil }}
+		r := &room{Channel: New("term", nil), t: t}
+		run(t, r.Channel, in)
+		s, other := r.screen(), r.screen()
+		s.says(`{"id":"1","text":"hello"}`)
+		s.wantFrames()
+		other.wantFrames()
+		close(release)
+		s.wantFrames(frame{ID: "1", Taken: true})
+		other.wantFrames(frame{ID: "1", Text: "hello", Said: true})
+	})
+}
+
+// What could not be stored is not taken: its screen sees that, and the others go on.
+func TestNotStored(t *testing.T) {
+	inRoom(t, func(r *room) {
+		full := errors.New("disk full")
+		r.inbox.OnPublish = func() error { return full }
+		s, other := r.screen(), r.screen()
+		s.says(`{"id":"1","text":"hello"}`)
+		s.wantFrames()
+		s.wantOver(true)
+		other.wantOver(false)
+		if !strings.Contains(r.log.String(), "disk full") {
+			t.Errorf("log is %q", r.log.String())
+		}
+		r.inbox.OnPublish = nil
+		other.says(`{"id":"1","text":"hello"}`)
+		other.wantFrames(frame{ID: "1", Taken: true})
+	})
+}
+
+// A client that makes no sense loses its connection, and nobody else does.
+func TestGarbage(t *testing.T) {
+	long := strings.Repeat("x", maxText)
+	for name, line := range map[string]string{
+		"no JSON": "hello", "another type": `{"id":7}`, "list": "[]", "no id": `{"text":"hello"}`,
+		"no text": `{"id":"1"}`, "empty": "", "text too long": `{"id":"1","text":"x` + long + `"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRoom(t, func(r *room) {
+				s, other := r.screen(), r.screen()
+				s.says(line)
+				s.wantOver(true)
+				s.wantFrames()
+				if !strings.Contains(r.log.String(), "no message") {
+					t.Errorf("log is %q", r.log.String())
+				}
+				other.says(`{"id":"2","text":"` + long + `"}`) // the longest
+				other.wantFrames(frame{ID: "2", Taken: true})
+			})
+		})
+	}
+}
+
+// A line without an end is not read for ever.
+func TestEndlessLine(t *testing.T) {
+	inRoom(t, func(r *room) {
+		s := r.screen()
+		written := 0
+		for written < 2*maxLine {
+			n, err := s.conn.Write(make([]byte, 1<<16))
+			written += n
+			if err != nil {
+				break
+			}
+		}
+		s.wantOver(true)
+		if written > maxLine+1<<16 {
+			t.Errorf("%d bytes were taken, want %d at most", written, maxLine)
+		}
+	})
+}
+
+// All screens show the same; one that leaves is missed by nobody.
+func TestSeveralScreens(t *testing.T) {
+	inRoom(t, func(r *room) {
+		a, b := r.screen(), r.screen()
+		ctx := r.t.Context()
+		id, err := r.Send(ctx, bus.Part{Key: "k", To: mainChat, Text: "hel"})
+		if err != nil || id != "k" {
+			t.Errorf("Send = %q, %v", id, err)
+		}
+		if err := r.Edit(ctx, mainChat, id, "hello"); err != nil {
+			t.Errorf("Edit = %v", err)
+		}
+		r.Finish(ctx, mainChat, id)
+		want := []frame{{ID: "k", Text: "hel"}, {ID: "k", Text: "hello"}, {ID: "k", Done: true}}
+		a.wantFrames(want...)
+		b.wantFrames(want...)
+		a.conn.Close()
+		synctest.Wait()
+		if _, err := r.Send(ctx, bus.Part{Key: "l", To: mainChat, Text: "next"}); err != nil {
+			t.Errorf("Send = %v", err)
+		}
+		b.wantFrames(append(want, frame{ID: "l", Text: "next"})...)
+	})
+}
+
+// A screen that takes nothing keeps no other from showing, and is given up.
+func TestSlowScreen(t *testing.T) {
+	inRoom(t, func(r *room) {
+		for range 5 {
+			r.dial() // reads nothing
+		}
+		s := r.screen()
+		began := time.Now()
+		sent := make(chan error, 1)
+		go func() {
+			_, err := r.Send(r.t.Context(), bus.Part{Key: "k", To: mainChat, Text: "hello"})
+			sent <- err
+		}()
+		s.wantFrames(frame{ID: "k", Text: "hello"})
+		if err := <-sent; err != nil || time.Since(began) != writeTime {
+			t.Errorf("Send = %v after %v", err, time.Since(began))
+		}
+		synctest.Wait()
+		began = time.Now()
+		if _, err := r.Send(r.t.Context(), bus.Part{Key: "l", To: mainChat}); err != nil {
+			t.Errorf("Send = %v", err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the slow screen still delays others, by %v", took)
+		}
+	})
+}
+
+// Without a screen a message waits for one, as long as there is hope.
+func TestSendWaits(t *testing.T) {
+	inRoom(t, func(r *room) {
+		sent := make(chan error, 1)
+		go func() {
+			_, err := r.Send(r.t.Context(), bus.Part{Key: "k", To: mainChat, Text: "hello"})
+			sent <- err
+		}()
+		time.Sleep(time.Hour)
+		select {
+		case err := <-sent:
+			t.Fatalf("Send = %v without a screen", err)
+		default:
+		}
+		s := r.screen()
+		s.wantFrames(frame{ID: "k", Text: "hello"})
+		if err := <-sent; err != nil {
+			t.Errorf("Send = %v", err)
+		}
+	})
+}
+
+func TestSendEnds(t *testing.T) {
+	for name, end := range map[string]func(r *room, cancel func()){
+		"with its context": func(_ *room, cancel func()) { cancel() },
+		"with the channel": func(r *room, _ func()) { r.stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRoom(t, func(r *room) {
+				ctx, cancel := context.WithCancel(r.t.Context())
+				defer cancel()
+				sent := make(chan error, 1)
+				go func() {
+					_, err := r.Send(ctx, bus.Part{Key: "k", To: mainChat, Text: "hello"})
+					sent <- err
+				}()
+				synctest.Wait()
+				end(r, cancel)
+				if err := <-sent; err == nil || errors.Is(err, channels.ErrRefused) {
+					t.Errorf("Send = %v, want an error that may be tried again", err)
+				}
+			})
+		})
+	}
+}
+
+// Without a screen there is nothing to edit: the text goes to the next screen, whole.
+func TestEditWithoutScreen(t *testing.T) {
+	inRoom(t, func(r *room) {
+		if err := r.Edit(r.t.Context(), mainChat, "k", "x"); !errors.Is(err, channels.ErrRefused) {
+			t.Errorf("Edit = %v, want %v", err, channels.ErrRefused)
+		}
+		r.Finish(r.t.Context(), mainChat, "k")
+	})
+}
+
+// The end of the channel is the end of its screens, and of whoever wants to be one.
+func TestEnd(t *testing.T) {
+	inRoom(t, func(r *room) {
+		s := r.screen()
+		r.stop()
+		s.wantOver(true)
+		if _, err := r.Dial(r.t.Context()); !errors.Is(err, errNobody) {
+			t.Errorf("Dial after the end = %v, want %v", err, errNobody)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := New("term", nil).Dial(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Dial before the beginning = %v", err)
+		}
+	})
+}
+
+func TestLimits(t *testing.T) {
+	if l := New("term", nil).Limits(mainChat); l.Text != 0 || l.EditInterval > 100*time.Millisecond {
+		t.Errorf("Limits = %+v, want any length, and a text that flows", l)
+	}
+}
+
+// socketPath returns a path that is short enough for a socket.
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return filepath.Join(dir, "s")
+}
+
+// talkOver says something over the socket, and wants it taken.
+func talkOver(t *testing.T, path string) {
+	t.Helper()
+	conn, err := net.Dial("unix", path)
+	for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
+		conn, err = net.Dial("unix", path) // it is being opened
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := write(conn, frame{ID: "1", Text: "hello"}); err != nil {
+		t.Fatal(err)
+	}
+	lines := newLines(conn)
+	if !lines.Scan() || lines.Text() != `{"id":"1","taken":true}` {
+		t.Errorf("the screen got %q", lines.Text())
+	}
+}
+
+// The socket is the owner's alone, replaces one that was left behind, and goes with the channel.
+func TestSocket(t *testing.T) {
+	path := socketPath(t)
+	left, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := left.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := New("term", &Options{Socket: path})
+	stop := run(t, c, new(channeltest.Inbox))
+	talkOver(t, path)
+	st, err := os.Stat(path)
+	if err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("Stat = %v, %v, want a mode of 0600", st, err)
+	}
+	stop()
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after the end Stat = %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+// Where no socket can be, the gateway's own chat goes on.
+func TestNoSocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &room{t: t}
+		r.Channel = New("term", &Options{Socket: filepath.Join(t.TempDir(), "no", "such", "folder"),
+			Logger: slog.New(slog.NewTextHandler(&r.log, nil))})
+		run(t, r.Channel, &r.inbox)
+		s := r.screen()
+		s.says(`{"id":"1","text":"hello"}`)
+		s.wantFrames(frame{ID: "1", Taken: true})
+		if !strings.Contains(r.log.String(), "level=ERROR") {
+			t.Errorf("log is %q", r.log.String())
+		}
+	})
+}
+
+// A scarce is a listener that has no file descriptors for a while.
+type scarce struct {
+	failures int
+	conns    chan net.Conn
+}
+
+func (l *scarce) Accept() (net.Conn, error) {
+	if l.failures--; l.failures >= 0 {
+		return nil, errors.New("too many open files")
+	}
+	if conn, ok := <-l.conns; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l *scarce) Close() error   { close(l.conns); return nil }
+func (l *scarce) Addr() net.Addr { return nil }
+
+// A shortage passes, and screens are accepted again.
+func TestAcceptFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := &scarce{failures: 3, conns: make(chan net.Conn, 1)}
+		here, there := net.Pipe()
+		defer here.Close()
+		l.conns <- there
+		accepted := make(chan net.Conn, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			New("term", nil).accept(ctx, l, func(c net.Conn) { accepted <- c })
+			close(done)
+		}()
+		if c := <-accepted; c != there || time.Since(began) != 3*acceptPause {
+			t.Errorf("accepted %v after %v", c, time.Since(began))
+		}
+		cancel()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		<-done
+	})
+}
