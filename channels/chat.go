@@ -23,9 +23,9 @@ type chat struct {
 
 	// The worker's own:
 	pass    pass
-	retryAt time.Time // the delivery under way failed and is not tried before
-	current int64     // delivery under way
-	old     messages  // that showed its answer growing
+	retryAt time.Time     // the delivery under way failed and is not tried before
+	current *bus.Delivery // under way
+	old     messages      // that showed its answer growing
 	preview preview
 }
 
@@ -115,5 +115,4 @@ func (c *chat) done(d *bus.Delivery) {
 	if c.r.open[d.ID].d == d {
 		delete(c.r.open, d.ID)
 	}
-	c.retryAt, c.old = time.Time{}, messages{}
 }

@@ -26,8 +26,8 @@ const (
 // it is to be called again: 0 when d is over.
 func (c *chat) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 	limits := c.a.limits(c.to)
-	if c.current != d.ID {
-		c.begin(d, limits)
+	if c.current != d {
+		c.begin(ctx, d, limits)
 	}
 	for {
 		if wait := c.mustWait(d, limits); wait > 0 {
@@ -40,12 +40,16 @@ func (c *chat) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 }
 
 // begin splits d and takes over the preview that it ends.
-func (c *chat) begin(d *bus.Delivery, limits Limits) {
-	c.current, c.old, c.retryAt = d.ID, messages{}, time.Time{}
-	// No unit is smaller than a quarter of a byte, so that most texts need not be measured.
+func (c *chat) begin(ctx context.Context, d *bus.Delivery, limits Limits) {
+	c.current, c.old, c.retryAt = d, messages{}, time.Time{}
+	// No byte counts for more than four units, so that most texts need not be measured.
 	if len(d.Parts) == 0 && limits.Text > 0 && len(d.Message.Text) > limits.Text/4 {
-		parts := markup.Split(d.Message.Text, limits.Text, limits.Measure)
-		if len(parts) > 1 {
+		var parts []string
+		err := c.guard(ctx, func() error {
+			parts = markup.Split(d.Message.Text, limits.Text, limits.Measure)
+			return nil
+		})
+		if err == nil && len(parts) > 1 { // else the platform may refuse it
 			d.Parts = parts
 		}
 	}
@@ -80,7 +84,11 @@ func (c *chat) try(ctx context.Context, d *bus.Delivery) (over bool) {
 		return err == nil
 	}
 	fault.Point("sending")
-	id, err := c.guarded(ctx, d, n)
+	var id string
+	err := c.guard(ctx, func() (err error) {
+		id, err = c.put(ctx, d, n)
+		return err
+	})
 	if errors.Is(err, errGone) {
 		c.old.cut(n)
 		return false
@@ -102,17 +110,17 @@ func partCount(d *bus.Delivery) int { return max(len(d.Parts), 1) }
 // errGone reports that a message of a preview can't be edited.
 var errGone = errors.New("message of the preview is gone")
 
-// guarded is put. A message that some channel's code can't stand is given up like one that the
-// platform refuses: else it would end the process, and each one after it, for ever.
-func (c *chat) guarded(ctx context.Context, d *bus.Delivery, n int) (id string, err error) {
+// guard calls f, which works with a message. One that some channel's code can't stand counts as
+// refused by the platform: else it would end the process, and each one after it, for ever.
+func (c *chat) guard(ctx context.Context, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.r.log.ErrorContext(ctx, "delivery panicked", "to", c.to.String(), "id", d.ID,
+			c.r.log.ErrorContext(ctx, "delivery panicked", "to", c.to.String(),
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = fmt.Errorf("%w: the gateway has a bug: %v", ErrRefused, p)
 		}
 	}()
-	return c.put(ctx, d, n)
+	return f()
 }
 
 // put makes people see the part of d with index n: in place of the preview's message, if there

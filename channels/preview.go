@@ -120,7 +120,7 @@ func (c *chat) show(ctx, work context.Context) time.Duration {
 	if early := due.Sub(now); early > 0 {
 		return min(wait, early)
 	}
-	n, text := p.stale(p.pieces(limits))
+	n, text := c.stale(work, limits)
 	if n < 0 {
 		return wait
 	}
@@ -131,9 +131,7 @@ func (c *chat) show(ctx, work context.Context) time.Duration {
 	if early > 0 {
 		return min(wait, early)
 	}
-	if err := c.showText(work, n, text); err != nil {
-		c.showFailed(ctx, err)
-	}
+	c.showText(work, n, text)
 	p.edited = now
 	return max(min(wait, limits.EditInterval), time.Millisecond)
 }
@@ -154,31 +152,20 @@ func (c *chat) showTyping(ctx context.Context, now time.Time) time.Duration {
 	return typeEvery
 }
 
-func (c *chat) showFailed(ctx context.Context, err error) {
-	if limit, ok := errors.AsType[*RateError](err); ok && limit.After > 0 {
-		c.a.pause(limit, c.to.Chat, c.r.now())
-		return
-	}
-	c.preview.failed = true
-	c.r.log.InfoContext(ctx, "preview given up", "to", c.to.String(), "err", err)
-}
-
 // abandon ends the preview of an answer that was stopped: its messages stay, without the status
 // line. It returns when to look again.
 func (c *chat) abandon(ctx context.Context) time.Duration {
 	p := &c.preview
 	p.text, p.status = cmp.Or(p.text, "…"), ""
 	for {
-		n, text := p.stale(p.pieces(c.a.limits(c.to)))
+		n, text := c.stale(ctx, c.a.limits(c.to))
 		if n < 0 || n == len(p.ids) || p.failed {
 			break
 		}
 		if wait := c.a.wait(c.to.Chat, c.r.now()); wait > 0 {
 			return wait
 		}
-		if err := c.showText(ctx, n, text); err != nil {
-			c.showFailed(ctx, err)
-		}
+		c.showText(ctx, n, text)
 	}
 	if last := len(p.ids) - 1; last >= 0 {
 		if c.a.finisher != nil {
@@ -218,7 +205,11 @@ func (p *preview) pieces(l Limits) []string {
 
 // stale returns the first message that does not say what it shall, and what that is. n is the
 // number of messages if it is a new one, and -1 if there is none.
-func (p *preview) stale(pieces []string) (n int, text string) {
+func (c *chat) stale(ctx context.Context, limits Limits) (n int, text string) {
+	p := &c.preview
+	var pieces []string
+	err := c.guard(ctx, func() error { pieces = p.pieces(limits); return nil })
+	p.failed = p.failed || err != nil
 	for i, text := range pieces {
 		if i == len(p.ids) || p.texts[i] != text {
 			return i, text
@@ -227,8 +218,20 @@ func (p *preview) stale(pieces []string) (n int, text string) {
 	return -1, ""
 }
 
-// showText makes the message with index n say text.
-func (c *chat) showText(ctx context.Context, n int, text string) error {
+// showText makes the message with index n say text. After a failure that waiting does not help
+// against, nothing more is shown.
+func (c *chat) showText(ctx context.Context, n int, text string) {
+	err := c.guard(ctx, func() error { return c.putText(ctx, n, text) })
+	if limit, ok := errors.AsType[*RateError](err); ok && limit.After > 0 {
+		c.a.pause(limit, c.to.Chat, c.r.now())
+	} else if err != nil {
+		c.preview.failed = true
+		c.r.log.InfoContext(ctx, "preview given up", "to", c.to.String(), "err", err)
+	}
+}
+
+// putText is the call of showText.
+func (c *chat) putText(ctx context.Context, n int, text string) error {
 	p := &c.preview
 	if n < len(p.ids) {
 		err := c.a.editor.Edit(ctx, c.to, p.ids[n], text)
