@@ -176,8 +176,7 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	})
 }
 
-// guarded runs t. A panic ends this turn and nothing else; it is the only one that is recovered
-// from (those in store travel on to their callers).
+// guarded runs t. A panic ends this turn and nothing else.
 func (t *turn) guarded(ctx context.Context, batch []bus.Received) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

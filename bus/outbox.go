@@ -104,15 +104,6 @@ func (out *Outbox) List(q store.Queryer, state DeliveryState, limit int) ([]Deli
 		"WHERE state = $1 ORDER BY id DESC LIMIT $2", string(state), limit)
 }
 
-// Count returns how many deliveries are in a state.
-func (out *Outbox) Count(q store.Queryer, state DeliveryState) (n int, err error) {
-	err = q.QueryRow("SELECT count(*) FROM outbox WHERE state = $1", string(state)).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("bus: read outbox: %w", err)
-	}
-	return n, nil
-}
-
 func (out *Outbox) query(q store.Queryer, query string, args ...any) ([]Delivery, error) {
 	rows, err := q.Query(query, args...)
 	if err != nil {

@@ -179,7 +179,9 @@ func (g *gateway) channelStates() []string {
 		lines = append(lines, fmt.Sprintf("%s, %s for %s, %d to send", s.Name(), state,
 			time.Since(since).Truncate(time.Second), g.router.Open(s.Name())))
 	}
-	return lines
+	n := g.router.Stats()
+	return append(lines, fmt.Sprintf("all, %d sent since the start, %d tries that may come twice, "+
+		"%d given up", n.Sent.Load(), n.Uncertain.Load(), n.Dead.Load()))
 }
 
 // run runs everything until ctx ends or a part fails. The order of stopping is that of a message:
