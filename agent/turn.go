@@ -33,7 +33,7 @@ type turn struct {
 	shortened bool   // the history was cut because the model found it too long
 
 	sender bus.Sender // who wrote the newest message
-	role   string
+	role   bus.Role
 	title  string // of the group, "" in a direct chat
 
 	bill session.Bill // of all calls

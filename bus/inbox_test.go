@@ -2,6 +2,7 @@ package bus
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -118,7 +119,10 @@ func TestInboxKeepsMessageWhole(t *testing.T) {
 		Sender: Sender{ID: "7", Name: "Ada <&> \u2028", Username: "ada"}, Role: "owner",
 		Text: "a\x00b\n🎉", Time: time.Date(2026, 2, 16, 12, 51, 7, 0, time.UTC),
 		Group: true, ChatTitle: "Friends", Addressed: true, Forwarded: "Eve",
-		ReplyTo: &Quote{ID: "0", Sender: "Bob", Text: "what?", Ours: true},
+		ReplyTo: &Quote{ID: "0", Sender: "Bob", Text: "what?", Ours: true,
+			Attachments: []Attachment{{Kind: Voice, Ref: "v"}}},
+		Attachments: []Attachment{{Kind: Photo, Name: "a.jpg", Type: "image/jpeg", Size: 7, Ref: "r"}},
+		Album:       "al", Edits: "6", Person: 3,
 	}
 	f.tx(func(tx *store.Tx) error {
 		_, err := f.Put(tx, m, f.now)
@@ -127,11 +131,7 @@ func TestInboxKeepsMessageWhole(t *testing.T) {
 	list, err := f.Waiting(f.read(), 0)
 	f.must(err)
 	got := list[0]
-	if *got.Message.ReplyTo != *m.ReplyTo {
-		t.Errorf("quote is %+v, want %+v", *got.Message.ReplyTo, *m.ReplyTo)
-	}
-	got.Message.ReplyTo = m.ReplyTo
-	if got.Message != m || !got.At.Equal(f.now) || got.Seq != 1 {
+	if !reflect.DeepEqual(got.Message, m) || !got.At.Equal(f.now) || got.Seq != 1 {
 		t.Errorf("Waiting = %+v, want %+v at %v", got, m, f.now)
 	}
 }

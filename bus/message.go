@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"io"
 	"time"
 )
 
@@ -34,23 +35,63 @@ type Quote struct {
 	Sender string `json:"sender,omitempty"` // display name of its author
 	Text   string `json:"text,omitempty"`
 	Ours   bool   `json:"ours,omitempty"` // it was written by this gateway
+
+	Attachments []Attachment `json:"attachments,omitempty"`
 }
 
 // An InboundMessage is a message from a person to the agent.
 //
-// The adapter fills everything but Role, which is set at admission.
+// The adapter fills everything but Person and Role, which are set at admission.
 type InboundMessage struct {
 	ID        string    `json:"id"` // platform's, unique within the account and chat
 	From      Address   `json:"from"`
 	Sender    Sender    `json:"sender"`
-	Role      string    `json:"role,omitempty"` // "owner" or "user"
-	Text      string    `json:"text"`
+	Person    int64     `json:"person,omitempty"` // who that is, over all platforms; 0: unknown
+	Role      Role      `json:"role,omitempty"`
+	Text      string    `json:"text"`                 // a caption, if there are attachments
 	Time      time.Time `json:"time"`                 // when it was sent, by the platform's clock
 	Group     bool      `json:"group,omitempty"`      // more people than the sender read the chat
 	ChatTitle string    `json:"chat_title,omitempty"` // of a group
-	Addressed bool      `json:"addressed,omitempty"`  // direct, or a mention, reply or command
+	Addressed bool      `json:"addressed,omitempty"`  // direct, or a mention, reply, command or button
 	ReplyTo   *Quote    `json:"reply_to,omitempty"`
 	Forwarded string    `json:"forwarded,omitempty"` // original author's name, if it was forwarded
+
+	Attachments []Attachment `json:"attachments,omitempty"`
+
+	// Album is the same for messages that people see as one, such as photos sent at once; or "".
+	Album string `json:"album,omitempty"`
+
+	// Edits is the ID of an earlier message of which this is the new wording, or "".
+	Edits string `json:"edits,omitempty"`
+}
+
+// A Kind says what an [Attachment] is to people.
+type Kind string
+
+// The kinds of attachments.
+const (
+	Photo     Kind = "photo"
+	Sticker   Kind = "sticker"
+	Animation Kind = "animation"
+	Video     Kind = "video"
+	Voice     Kind = "voice" // recorded for this message; its transcript stands for it
+	Audio     Kind = "audio"
+	Document  Kind = "document" // any other file
+)
+
+// An Attachment is a file that a message carries. Its Name is foreign text.
+//
+// A channel that receives one fills Ref, with which the file can be fetched once the message is
+// admitted. From then on Path says where it is, or Problem why it is not there.
+type Attachment struct {
+	Kind    Kind   `json:"kind"`
+	Name    string `json:"name,omitempty"`    // of the file, or ""
+	Type    string `json:"type,omitempty"`    // MIME type: as the platform says, later by content
+	Size    int64  `json:"size,omitempty"`    // bytes; 0 if unknown
+	Seconds int    `json:"seconds,omitempty"` // of sound or video; 0 if unknown
+	Ref     string `json:"ref,omitempty"`     // in the channel's own form
+	Path    string `json:"path,omitempty"`    // slash-separated, below the media directory
+	Problem string `json:"problem,omitempty"` // a few words
 }
 
 // An OutboundMessage is a message from the agent to a conversation.
@@ -59,17 +100,39 @@ type OutboundMessage struct {
 	ReplyTo string  `json:"reply_to,omitempty"` // platform's id of the message to quote, or ""
 	Text    string  `json:"text"`               // Markdown; each channel converts it
 
+	Attachments []Attachment `json:"attachments,omitempty"` // with Path
+	Buttons     []Button     `json:"buttons,omitempty"`     // below the text
+
+	// Answers are the platform's ids of the messages in the conversation that are answered by it.
+	Answers []string `json:"answers,omitempty"`
+
 	// Stream names the live preview that becomes this message, or is "". See [Progress].
 	Stream string `json:"stream,omitempty"`
 }
 
-// A Part is what a channel delivers at once: an outbound message, or the piece
-// of a longer one that fits the platform's limit.
+// A Button is below a message. Pressing it is like sending its Text.
+type Button struct {
+	Label string `json:"label"` // one line
+	Text  string `json:"text"`  // 64 bytes at most
+}
+
+// A Part is what a channel delivers at once: an outbound message, the piece of a longer one that
+// fits the platform's limit, or one of its files.
 type Part struct {
 	// Key is the same each time this part is tried and different for any other
 	// part: platforms that take an idempotency key get it.
 	Key     string
 	To      Address
-	ReplyTo string // platform's message id, or ""
-	Text    string // Markdown
+	ReplyTo string   // platform's message id, or ""
+	Text    string   // Markdown; the caption if there is a File, or ""
+	File    *File    // or nil
+	Buttons []Button // only on channels whose limits allow them
+}
+
+// A File is an [Attachment] that is to be sent.
+type File struct {
+	Attachment
+
+	// Open returns the content. It may be called more than once.
+	Open func() (io.ReadSeekCloser, error)
 }

@@ -3,6 +3,7 @@ package channels
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"gateway/bus"
@@ -26,12 +27,22 @@ type Channel interface {
 
 // An Intake takes what one channel receives. Its methods may be called concurrently.
 type Intake interface {
-	// Cursor returns the cursor of the last batch that was stored, or "".
-	Cursor(ctx context.Context) (string, error)
+	Publisher
+
+	// Report says in a few words how the connection is, for the people who run the gateway: for
+	// example "connected as @bot". It ends with Run.
+	Report(state string)
+}
+
+// A Publisher stores what channels receive. Its methods may be called concurrently.
+type Publisher interface {
+	// Cursors returns the cursors that were stored, by place.
+	Cursors(ctx context.Context) (map[string]string, error)
 
 	// Publish stores a batch in one transaction. Only when it has returned nil
 	// may the channel acknowledge the batch to the platform. A batch that was
-	// stored before is taken again without effect.
+	// stored before is taken again without effect. Of a batch with nothing in it for this gateway
+	// the cursor may be left out, too.
 	Publish(ctx context.Context, b Batch) error
 }
 
@@ -39,9 +50,11 @@ type Intake interface {
 type Batch struct {
 	Messages []bus.InboundMessage // in the platform's order; may be empty
 
-	// Cursor is the channel's place in the platform's stream after this batch,
-	// in a form of its own; "" leaves the stored one as it is.
+	// Cursor says how far the channel has read the platform's stream with this batch, in a form
+	// of its own; "" leaves the stored one as it is. Place names the stream where the platform has
+	// several, such as one a chat.
 	Cursor string
+	Place  string
 }
 
 // An Editor is a [Channel] that can replace the text of a message it sent.
@@ -50,6 +63,15 @@ type Editor interface {
 	// Setting the text it already has is no error. It reports ErrRefused when the message
 	// can't be edited (any more), *RateError or any other error like Send.
 	Edit(ctx context.Context, to bus.Address, id, text string) error
+}
+
+// A Drafter is a [Channel] that can show an answer while it is written, without sending it.
+type Drafter interface {
+	// Draft shows text (Markdown, within the limits of a part) as being written in the conversation,
+	// in place of what the same stream has shown. It goes by itself when the answer is sent. It
+	// reports ErrRefused where that is not possible (edits are used there), *RateError or any
+	// other error like Send.
+	Draft(ctx context.Context, to bus.Address, stream, text string) error
 }
 
 // A Remover is a [Channel] that can take back a message it sent.
@@ -71,6 +93,42 @@ type Finisher interface {
 type Typer interface {
 	// Type shows the indicator for some seconds; the caller repeats it every four.
 	Type(ctx context.Context, to bus.Address) error
+}
+
+// A Fetcher is a [Channel] whose messages may have attachments.
+type Fetcher interface {
+	// Fetch writes the file that an attachment's Ref names to w. It reports ErrRefused when the
+	// platform does not have it (any more); any other error may pass.
+	Fetch(ctx context.Context, ref string, w io.Writer) error
+}
+
+// A Reactor is a [Channel] that can put an emoji on a message of a person.
+type Reactor interface {
+	// React puts an emoji on the message that the platform names id, in place of an earlier one;
+	// "" takes it away.
+	React(ctx context.Context, to bus.Address, id, emoji string) error
+}
+
+// A Reader is a [Channel] on which people see what was read.
+type Reader interface {
+	// MarkRead shows the senders of messages, all of one conversation, that they were read.
+	MarkRead(ctx context.Context, to bus.Address, ids []string) error
+}
+
+// A Pairer is a [Channel] whose account is linked by a person with a phone.
+type Pairer interface {
+	// Pair links the account and returns when that is done, or with an error that says why not.
+	// It must not be called while Run runs. With a phone number (digits with the country's code)
+	// the person types a code into the phone, else the phone reads a QR code; show is called with
+	// each one, as the old ones expire.
+	Pair(ctx context.Context, phone string, show func(PairingCode)) error
+}
+
+// A PairingCode links an account. It has one of QR and Phone.
+type PairingCode struct {
+	QR      string // content of the QR code
+	Phone   string // what is to be typed into the phone
+	Expires time.Time
 }
 
 // A Commander is a [Channel] that shows a native menu of commands.
@@ -95,6 +153,10 @@ type Limits struct {
 	// Text is the longest text of one part in the units of Measure; 0 means any length.
 	Text    int
 	Measure func(markdown string) int
+
+	Caption int   // like Text, for the text of a part with a file; 0: such a part has no text
+	File    int64 // largest file that can be sent, in bytes; 0: none can
+	Buttons int   // most buttons of a message; 0: it has none
 
 	// EditInterval is the shortest time between two edits of a message that is being streamed.
 	EditInterval time.Duration

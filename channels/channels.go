@@ -5,7 +5,7 @@
 // gets into the inbox, a [Router] brings the outbox to the platforms in order and exactly
 // once, a [Supervisor] keeps a channel running.
 //
-// Tables: cursors, people, identities, pairings.
+// Tables: places, people, identities, pairings.
 package channels
 
 import "gateway/store"
@@ -39,4 +39,12 @@ CREATE TABLE pairings (
 	chat       TEXT NOT NULL,
 	expires_ms BIGINT NOT NULL,
 	UNIQUE (account, sender)
-);`}}
+);`, `
+CREATE TABLE places (
+	account TEXT NOT NULL,
+	place   TEXT NOT NULL, -- of the platform's streams, '' if there is one
+	cursor  TEXT NOT NULL,
+	PRIMARY KEY (account, place)
+);
+INSERT INTO places (account, place, cursor) SELECT account, '', cursor FROM cursors;
+DROP TABLE cursors;`}}

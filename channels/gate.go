@@ -2,8 +2,6 @@ package channels
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -44,7 +42,7 @@ type Gate struct {
 	log    *slog.Logger
 
 	mu    sync.Mutex
-	known map[identity]Role // of the table; reloaded when it is older than rolesAge
+	known map[identity]bus.Role // of the table; reloaded when it is older than rolesAge
 	read  time.Time
 }
 
@@ -59,7 +57,7 @@ func NewGate(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logge
 }
 
 // Intake returns what the channel of an account publishes to.
-func (g *Gate) Intake(account string, p Policy) Intake { return &intake{g, account, p} }
+func (g *Gate) Intake(account string, p Policy) Publisher { return &intake{g, account, p} }
 
 type intake struct {
 	gate    *Gate
@@ -67,17 +65,32 @@ type intake struct {
 	policy  Policy
 }
 
-// Cursor implements [Intake].
-func (in *intake) Cursor(ctx context.Context) (cursor string, err error) {
-	err = in.gate.db.Read(ctx).QueryRow("SELECT cursor FROM cursors WHERE account = $1",
-		in.account).Scan(&cursor)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", fmt.Errorf("channels: cursor of %s: %w", in.account, err)
+// Cursors implements [Publisher].
+func (in *intake) Cursors(ctx context.Context) (map[string]string, error) {
+	fail := func(err error) (map[string]string, error) {
+		return nil, fmt.Errorf("channels: cursors of %s: %w", in.account, err)
 	}
-	return cursor, nil
+	rows, err := in.gate.db.Read(ctx).Query("SELECT place, cursor FROM places WHERE account = $1",
+		in.account)
+	if err != nil {
+		return fail(err)
+	}
+	defer rows.Close()
+	cursors := make(map[string]string)
+	for rows.Next() {
+		var place, cursor string
+		if err := rows.Scan(&place, &cursor); err != nil {
+			return fail(err)
+		}
+		cursors[place] = cursor
+	}
+	if err := rows.Err(); err != nil {
+		return fail(err)
+	}
+	return cursors, nil
 }
 
-// Publish implements [Intake].
+// Publish implements [Publisher].
 func (in *intake) Publish(ctx context.Context, b Batch) error {
 	g := in.gate
 	known, err := g.roles(ctx)
@@ -90,7 +103,7 @@ func (in *intake) Publish(ctx context.Context, b Batch) error {
 		role, ok := in.policy.role(m, known)
 		switch {
 		case ok:
-			m.Role = string(role)
+			m.Role = role
 			admitted = append(admitted, m)
 		case in.policy.Access == ByPairing && !m.Group:
 			strangers = append(strangers, m)
@@ -115,7 +128,7 @@ func (in *intake) Publish(ctx context.Context, b Batch) error {
 				offered = append(offered, m)
 			}
 		}
-		return in.saveCursor(tx, b.Cursor)
+		return in.saveCursor(tx, b.Place, b.Cursor)
 	})
 	if err != nil {
 		return err
@@ -132,12 +145,13 @@ func (in *intake) Publish(ctx context.Context, b Batch) error {
 	return nil
 }
 
-func (in *intake) saveCursor(tx *store.Tx, cursor string) error {
+func (in *intake) saveCursor(tx *store.Tx, place, cursor string) error {
 	if cursor == "" {
 		return nil
 	}
-	_, err := tx.Exec("INSERT INTO cursors (account, cursor) VALUES ($1, $2) "+
-		"ON CONFLICT (account) DO UPDATE SET cursor = excluded.cursor", in.account, cursor)
+	_, err := tx.Exec(`INSERT INTO places (account, place, cursor) VALUES ($1, $2, $3)
+		ON CONFLICT (account, place) DO UPDATE SET cursor = excluded.cursor`,
+		in.account, place, cursor)
 	if err != nil {
 		return fmt.Errorf("channels: cursor of %s: %w", in.account, err)
 	}
@@ -145,21 +159,21 @@ func (in *intake) saveCursor(tx *store.Tx, cursor string) error {
 }
 
 // role returns the role of m's sender. ok reports whether m gets in.
-func (p *Policy) role(m bus.InboundMessage, known map[identity]Role) (role Role, ok bool) {
+func (p *Policy) role(m bus.InboundMessage, known map[identity]bus.Role) (role bus.Role, ok bool) {
 	role, ok = known[identity{m.From.Account, m.Sender.ID}]
 	switch {
 	case slices.Contains(p.Owners, m.Sender.ID):
-		role, ok = Owner, true
+		role, ok = bus.Owner, true
 	case ok:
 	case slices.Contains(p.Allow, m.Sender.ID), p.Access == Open:
-		role, ok = User, true
+		role, ok = bus.User, true
 	}
 	if m.Group {
 		// What a person may in direct chats grants nothing in a room that others read.
 		listed := slices.Contains(p.Groups, m.From.Chat)
 		ok = m.Addressed && (listed || p.Access == Open && len(p.Groups) == 0)
 		if role == "" {
-			role = User
+			role = bus.User
 		}
 	}
 	return role, ok
@@ -178,7 +192,7 @@ func (g *Gate) offer(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, e
 }
 
 // roles returns the roles of all known people.
-func (g *Gate) roles(ctx context.Context) (map[identity]Role, error) {
+func (g *Gate) roles(ctx context.Context) (map[identity]bus.Role, error) {
 	g.mu.Lock()
 	known, age := g.known, g.now().Sub(g.read)
 	g.mu.Unlock()
@@ -189,12 +203,11 @@ func (g *Gate) roles(ctx context.Context) (map[identity]Role, error) {
 	if err != nil {
 		return nil, err
 	}
-	known = make(map[identity]Role, len(list))
+	known = make(map[identity]bus.Role, len(list))
 	for _, p := range list {
-		switch p.Role {
-		case Owner, User:
+		if p.Role.Valid() {
 			known[identity{p.Account, p.Sender}] = p.Role
-		default: // a damaged row opens no door
+		} else { // a damaged row opens no door
 			g.log.ErrorContext(ctx, "person has an unknown role and is not admitted",
 				"person", p.ID, "role", string(p.Role))
 		}

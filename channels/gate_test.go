@@ -50,7 +50,7 @@ func inGroup(group string, addressed bool, m bus.InboundMessage) bus.InboundMess
 
 // claim makes m say that its sender is an owner.
 func claim(m bus.InboundMessage) bus.InboundMessage {
-	m.Role = string(channels.Owner)
+	m.Role = bus.Owner
 	return m
 }
 
@@ -70,7 +70,7 @@ func (d *door) inboxed() (list []string) {
 		d.t.Fatal(err)
 	}
 	for _, r := range received {
-		list = append(list, r.Message.Role+" "+r.Message.Text)
+		list = append(list, string(r.Message.Role)+" "+r.Message.Text)
 	}
 	return list
 }
@@ -84,11 +84,11 @@ func (d *door) wantInbox(want ...string) {
 
 func (d *door) cursor() string {
 	d.t.Helper()
-	c, err := d.gate.Intake("tg", channels.Policy{}).Cursor(d.t.Context())
+	c, err := d.gate.Intake("tg", channels.Policy{}).Cursors(d.t.Context())
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return c
+	return c[""]
 }
 
 func (d *door) exec(query string, args ...any) {
@@ -181,7 +181,7 @@ func TestCursorWithMessages(t *testing.T) {
 // A cursor that can't be written takes its messages with it.
 func TestMessagesWithCursor(t *testing.T) {
 	atDoor(t, func(d *door) {
-		d.exec(`CREATE TRIGGER broken BEFORE INSERT ON cursors
+		d.exec(`CREATE TRIGGER broken BEFORE INSERT ON places
 			BEGIN SELECT RAISE(ABORT, 'disk full'); END`)
 		err := d.gate.Intake("tg", open).Publish(d.t.Context(), channels.Batch{Cursor: "1",
 			Messages: []bus.InboundMessage{message("1", "ann", "one")}})
@@ -305,8 +305,8 @@ func TestPublishConcurrently(t *testing.T) {
 			if len(own) != batches || !slices.IsSorted(own) {
 				t.Errorf("account %d published %q", a, own)
 			}
-			c, err := d.gate.Intake(fmt.Sprint(a), open).Cursor(d.t.Context())
-			if err != nil || c != fmt.Sprint(batches) {
+			c, err := d.gate.Intake(fmt.Sprint(a), open).Cursors(d.t.Context())
+			if err != nil || c[""] != fmt.Sprint(batches) {
 				t.Errorf("cursor of account %d is %q, %v", a, c, err)
 			}
 		}
@@ -324,8 +324,8 @@ func TestStoreClosed(t *testing.T) {
 		if err := in.Publish(d.t.Context(), b); err == nil {
 			t.Error("Publish = nil, want an error")
 		}
-		if _, err := in.Cursor(d.t.Context()); err == nil {
-			t.Error("Cursor = nil, want an error")
+		if _, err := in.Cursors(d.t.Context()); err == nil {
+			t.Error("Cursors = nil, want an error")
 		}
 	})
 }

@@ -12,15 +12,6 @@ import (
 	"gateway/store"
 )
 
-// A Role says what a person may do.
-type Role string
-
-// The roles.
-const (
-	Owner Role = "owner"
-	User  Role = "user"
-)
-
 // People keeps who is known, and who asks to be. It has no state of its own.
 type People struct{}
 
@@ -28,7 +19,7 @@ type People struct{}
 type Person struct {
 	ID      int64
 	Name    string
-	Role    Role
+	Role    bus.Role
 	Account string
 	Sender  string // platform's user id
 }
@@ -135,7 +126,7 @@ func (People) Approve(tx *store.Tx, code string, now time.Time) (Person, bus.Add
 	fail := func(err error) (Person, bus.Address, error) {
 		return Person{}, bus.Address{}, fmt.Errorf("channels: approve: %w", err)
 	}
-	p := Person{Role: User}
+	p := Person{Role: bus.User}
 	var chat string
 	err := tx.QueryRow(`DELETE FROM pairings WHERE code = $1 AND expires_ms > $2
 		RETURNING account, sender, name, chat`, strings.ToUpper(strings.TrimSpace(code)),
@@ -147,12 +138,12 @@ func (People) Approve(tx *store.Tx, code string, now time.Time) (Person, bus.Add
 		return fail(err)
 	}
 	var owners int
-	err = tx.QueryRow("SELECT count(*) FROM people WHERE role = $1", string(Owner)).Scan(&owners)
+	err = tx.QueryRow("SELECT count(*) FROM people WHERE role = $1", string(bus.Owner)).Scan(&owners)
 	if err != nil {
 		return fail(err)
 	}
 	if owners == 0 {
-		p.Role = Owner
+		p.Role = bus.Owner
 	}
 	err = tx.QueryRow("INSERT INTO people (name, role, created_ms) VALUES ($1, $2, $3) RETURNING id",
 		p.Name, string(p.Role), now.UnixMilli()).Scan(&p.ID)

@@ -64,7 +64,7 @@ func (d *door) wantOffers(n int) {
 // From a stranger's first word to their first question; the first one becomes the owner.
 func TestPairing(t *testing.T) {
 	atDoor(t, func(d *door) {
-		for i, want := range []channels.Role{channels.Owner, channels.User, channels.User} {
+		for i, want := range []bus.Role{bus.Owner, bus.User, bus.User} {
 			who := fmt.Sprint("person", i)
 			code := d.ask(who)
 			p, to, err := d.approve(code)
@@ -83,7 +83,7 @@ func TestPairing(t *testing.T) {
 			t.Errorf("inbox has %q, want nothing that was said before", got)
 		}
 		list, err := people.List(d.db.Read(d.t.Context()))
-		if err != nil || len(list) != 3 || list[0].Role != channels.Owner ||
+		if err != nil || len(list) != 3 || list[0].Role != bus.Owner ||
 			list[1].Sender != "person1" {
 			t.Errorf("List = %+v, %v", list, err)
 		}
@@ -241,7 +241,7 @@ func TestPairingHoldsForItsAccount(t *testing.T) {
 
 // Presence taken for validity: a damaged row opens no door, and the others stay open.
 func TestDamagedRole(t *testing.T) {
-	for _, role := range []string{"", "admin", "Owner", "user ", "\x00"} {
+	for _, role := range []string{"", "boss", "Owner", "user ", "\x00"} {
 		atDoor(t, func(d *door) {
 			for _, who := range []string{"ann", "bob"} {
 				if _, _, err := d.approve(d.ask(who)); err != nil {

@@ -15,7 +15,7 @@ import (
 type Supervisor struct {
 	name     string
 	channel  Channel
-	intake   Intake
+	intake   Publisher
 	commands []Command
 	log      *slog.Logger
 
@@ -33,7 +33,7 @@ const (
 
 // NewSupervisor returns a Supervisor. The commands are shown in the platform's menu, if it has one.
 func NewSupervisor(
-	name string, ch Channel, in Intake, commands []Command, log *slog.Logger,
+	name string, ch Channel, in Publisher, commands []Command, log *slog.Logger,
 ) *Supervisor {
 	return &Supervisor{name: name, channel: ch, intake: in, commands: commands,
 		log: log.With("account", name), state: "not started"}
@@ -48,6 +48,15 @@ func (s *Supervisor) State() (state string, since time.Time) {
 	defer s.mu.Unlock()
 	return s.state, s.since
 }
+
+// supervised is the intake of a supervisor's channel.
+type supervised struct {
+	Publisher
+	s *Supervisor
+}
+
+// Report implements [Intake].
+func (in supervised) Report(state string) { in.s.setState(state) }
 
 func (s *Supervisor) setState(state string) {
 	s.mu.Lock()
@@ -66,8 +75,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	wait := firstRestart
 	for {
 		began := time.Now()
-		s.setState("running")
-		err := s.channel.Run(ctx, s.intake)
+		s.setState("connecting")
+		err := s.channel.Run(ctx, supervised{s.intake, s})
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -140,7 +140,7 @@ func TestAccountRefused(t *testing.T) {
 		}
 		time.Sleep(6 * time.Minute)
 		synctest.Wait()
-		if state, _ := s.State(); state != "running" {
+		if state, _ := s.State(); state != "connecting" {
 			t.Errorf("state is %q", state)
 		}
 		if gap := gaps(f.began)[0]; gap < 225*time.Second || gap > 375*time.Second {
@@ -216,7 +216,7 @@ func TestNoCommands(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx) }()
 		synctest.Wait()
-		if state, _ := s.State(); state != "running" {
+		if state, _ := s.State(); state != "connected" {
 			t.Errorf("state is %q", state)
 		}
 		cancel()

@@ -73,7 +73,7 @@ type Call struct {
 	Address bus.Address     // the conversation that the turn answers
 	Session string          // its session key
 	Sender  bus.Sender      // who started the turn
-	Role    string          // the sender's role
+	Role    bus.Role        // the sender's
 	Turn    int64
 }
 

@@ -2,6 +2,7 @@ package channeltest
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -19,17 +20,32 @@ type Inbox struct {
 	mu       sync.Mutex
 	messages []bus.InboundMessage
 	seen     map[[2]string]bool // chat and id
-	cursor   string
+	cursors  map[string]string  // by place
+	states   []string
 }
 
-// Cursor implements [channels.Intake].
-func (in *Inbox) Cursor(context.Context) (string, error) {
+// Cursors implements [channels.Publisher].
+func (in *Inbox) Cursors(context.Context) (map[string]string, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.cursor, nil
+	return maps.Clone(in.cursors), nil
 }
 
-// Publish implements [channels.Intake].
+// Report implements [channels.Intake].
+func (in *Inbox) Report(state string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.states = append(in.states, state)
+}
+
+// States returns what was reported of the connection, oldest first.
+func (in *Inbox) States() []string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Clone(in.states)
+}
+
+// Publish implements [channels.Publisher].
 func (in *Inbox) Publish(_ context.Context, b channels.Batch) error {
 	if in.OnPublish != nil {
 		if err := in.OnPublish(); err != nil {
@@ -40,6 +56,7 @@ func (in *Inbox) Publish(_ context.Context, b channels.Batch) error {
 	defer in.mu.Unlock()
 	if in.seen == nil {
 		in.seen = make(map[[2]string]bool)
+		in.cursors = make(map[string]string)
 	}
 	for _, m := range b.Messages {
 		key := [2]string{m.From.Chat, m.ID}
@@ -49,7 +66,7 @@ func (in *Inbox) Publish(_ context.Context, b channels.Batch) error {
 		}
 	}
 	if b.Cursor != "" {
-		in.cursor = b.Cursor
+		in.cursors[b.Place] = b.Cursor
 	}
 	return nil
 }

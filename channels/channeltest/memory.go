@@ -148,11 +148,12 @@ func (m *Memory) change() {
 
 // Run implements [channels.Channel]. Its cursor is the number of batches that were published.
 func (m *Memory) Run(ctx context.Context, in channels.Intake) error {
-	cursor, err := in.Cursor(ctx)
+	cursors, err := in.Cursors(ctx)
 	if err != nil {
 		return err
 	}
-	next, _ := strconv.Atoi(cursor) // "" is the beginning
+	in.Report("connected")
+	next, _ := strconv.Atoi(cursors[""]) // "" is the beginning
 	for {
 		changed := m.next()
 		if batch, ok := m.batch(next); ok {

@@ -109,10 +109,12 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	if err != nil {
 		return fmt.Errorf("telegram: get own account: %w", err)
 	}
-	cursor, err := in.Cursor(ctx)
+	cursors, err := in.Cursors(ctx)
 	if err != nil {
 		return fmt.Errorf("telegram: read cursor: %w", err)
 	}
+	cursor := cursors[""]
+	in.Report("connected as @" + me.Username)
 	c.log.InfoContext(ctx, "telegram connected", "account", c.name, "username", me.Username)
 	for {
 		updates, err := c.getUpdates(ctx, cursor)

@@ -276,7 +276,9 @@ func BenchmarkEcho(b *testing.B) {
 // An echo is an intake that answers each message with its own text.
 type echo struct{ c *telegram.Channel }
 
-func (echo) Cursor(context.Context) (string, error) { return "", nil }
+func (echo) Cursors(context.Context) (map[string]string, error) { return nil, nil }
+
+func (echo) Report(string) {}
 
 func (e echo) Publish(ctx context.Context, b channels.Batch) error {
 	var wg sync.WaitGroup

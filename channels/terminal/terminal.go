@@ -119,6 +119,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer c.end()
+	in.Report("listening")
 	serve := func(conn net.Conn) { wg.Go(func() { c.serve(ctx, in, conn) }) }
 	if c.socket != "" {
 		l, err := listen(ctx, c.socket)

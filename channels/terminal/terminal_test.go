@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -147,7 +148,7 @@ func TestReceive(t *testing.T) {
 		}
 		m, want := got[0], bus.InboundMessage{ID: "1", From: mainChat,
 			Sender: bus.Sender{ID: Sender}, Text: "hello", Time: time.Now(), Addressed: true}
-		if m != want {
+		if !reflect.DeepEqual(m, want) {
 			t.Errorf("received %+v, want %+v", m, want)
 		}
 	})

@@ -137,7 +137,7 @@ var formatHints = map[string]string{
 // channel returns the channel of an account and where it puts what it receives.
 func (g *gateway) channel(
 	cfg *config.Config, name string, c config.Channel, gate *channels.Gate,
-) (channels.Channel, channels.Intake) {
+) (channels.Channel, channels.Publisher) {
 	policy := channels.Policy{Access: channels.Access(c.Access),
 		Allow: c.Allow, Owners: c.Owners, Groups: c.Groups}
 	if c.Type == "terminal" {
