@@ -19,7 +19,7 @@ CREATE TABLE inbox (
 	account     TEXT NOT NULL,
 	chat        TEXT NOT NULL,
 	message     TEXT NOT NULL, -- platform's id
-	state       TEXT NOT NULL, -- waiting, taken, done or dropped
+	state       TEXT NOT NULL, -- waiting, taken, done, dropped or heard
 	turn        BIGINT NOT NULL DEFAULT 0,
 	body        TEXT NOT NULL, -- InboundMessage
 	received_ms BIGINT NOT NULL,
@@ -47,7 +47,9 @@ CREATE INDEX outbox_open ON outbox (id) WHERE state IN ('waiting', 'sending');
 CREATE TABLE previews (
 	stream TEXT PRIMARY KEY, -- OutboundMessage.Stream
 	ids    TEXT NOT NULL     -- JSON list of the platform's ids of the messages that show it
-);`}}
+);`, `
+ALTER TABLE inbox ADD COLUMN thread TEXT NOT NULL DEFAULT '';
+CREATE INDEX inbox_heard ON inbox (account, chat, thread, id) WHERE state = 'heard';`}}
 
 // A signal wakes one reader. Ringing it while it is set does nothing.
 type signal chan struct{}

@@ -27,13 +27,19 @@ type Received struct {
 // Put adds m, and reports whether it is new: a message that was put before is left alone.
 // After the commit, [Inbox.Wake] must be called.
 func (in *Inbox) Put(tx *store.Tx, m InboundMessage, now time.Time) (bool, error) {
+	return in.insert(tx, m, "waiting", now)
+}
+
+func (in *Inbox) insert(
+	tx *store.Tx, m InboundMessage, state string, now time.Time,
+) (bool, error) {
 	body, err := json.Marshal(m)
 	if err != nil {
 		return false, fmt.Errorf("bus: put %s in inbox: %w", m.From, err)
 	}
-	n, err := tx.Exec(`INSERT INTO inbox (account, chat, message, state, body, received_ms)
-		VALUES ($1, $2, $3, 'waiting', $4, $5) ON CONFLICT (account, chat, message) DO NOTHING`,
-		m.From.Account, m.From.Chat, m.ID, string(body), now.UnixMilli())
+	n, err := tx.Exec(`INSERT INTO inbox (account, chat, thread, message, state, body, received_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (account, chat, message) DO NOTHING`,
+		m.From.Account, m.From.Chat, m.From.Thread, m.ID, state, string(body), now.UnixMilli())
 	if err != nil {
 		return false, fmt.Errorf("bus: put %s in inbox: %w", m.From, err)
 	}

@@ -5,7 +5,7 @@
 // gets into the inbox, a [Router] brings the outbox to the platforms in order and exactly
 // once, a [Supervisor] keeps a channel running.
 //
-// Tables: places, people, identities, pairings.
+// Tables: places, people, identities, pairings, accounts.
 package channels
 
 import "gateway/store"
@@ -47,4 +47,12 @@ CREATE TABLE places (
 	PRIMARY KEY (account, place)
 );
 INSERT INTO places (account, place, cursor) SELECT account, '', cursor FROM cursors;
-DROP TABLE cursors;`}}
+DROP TABLE cursors;
+ALTER TABLE identities ADD COLUMN chat TEXT NOT NULL DEFAULT ''; -- direct one, if it is known
+
+CREATE TABLE accounts (
+	account  TEXT PRIMARY KEY,
+	state    TEXT NOT NULL,
+	since_ms BIGINT NOT NULL,
+	event_ms BIGINT NOT NULL -- when the platform was last heard of, 0 for never
+);`}}

@@ -1,35 +1,19 @@
 package channels
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gateway/bus"
 	"gateway/store"
 	"gateway/store/fault"
 )
-
-// An Access says who may write to an account in direct chats.
-type Access string
-
-// The kinds of access.
-const (
-	Open      Access = "open"    // everybody
-	ByList    Access = "allow"   // who is listed, and whom an owner has let in before
-	ByPairing Access = "pairing" // like allow; strangers get a code that an owner can approve
-)
-
-// A Policy says who may write to one account.
-type Policy struct {
-	Access Access
-	Allow  []string // platform's user ids
-	Owners []string // platform's user ids
-	Groups []string // platform's ids of chats in which everybody may write
-}
 
 // A Gate decides what gets into the inbox. Nobody who is not admitted leaves a trace there, and
 // nothing is done for them but to offer a pairing code.
@@ -41,8 +25,15 @@ type Gate struct {
 	now    func() time.Time
 	log    *slog.Logger
 
+	// Admitted is told of messages that are new in the inbox, for what people shall see of that.
+	// It must not wait for anything.
+	Admitted func([]bus.InboundMessage)
+
+	pace    pace
+	dropped atomic.Int64
+
 	mu    sync.Mutex
-	known map[identity]bus.Role // of the table; reloaded when it is older than rolesAge
+	known map[identity]known // of the table; reloaded when it is older than rolesAge
 	read  time.Time
 }
 
@@ -53,7 +44,8 @@ const rolesAge = time.Second
 
 // NewGate returns a Gate.
 func NewGate(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logger) *Gate {
-	return &Gate{db: db, inbox: inbox, outbox: outbox, now: time.Now, log: log}
+	return &Gate{db: db, inbox: inbox, outbox: outbox, now: time.Now, log: log,
+		Admitted: func([]bus.InboundMessage) {}}
 }
 
 // Intake returns what the channel of an account publishes to.
@@ -93,40 +85,19 @@ func (in *intake) Cursors(ctx context.Context) (map[string]string, error) {
 // Publish implements [Publisher].
 func (in *intake) Publish(ctx context.Context, b Batch) error {
 	g := in.gate
-	known, err := g.roles(ctx)
+	sorted, err := in.sort(ctx, b.Messages)
 	if err != nil {
 		return err
 	}
-	now := g.now()
-	var admitted, strangers []bus.InboundMessage
-	for _, m := range b.Messages {
-		role, ok := in.policy.role(m, known)
-		switch {
-		case ok:
-			m.Role = role
-			admitted = append(admitted, m)
-		case in.policy.Access == ByPairing && !m.Group:
-			strangers = append(strangers, m)
-		default:
-			g.log.DebugContext(ctx, "message not admitted", "from", m.From.String(), "id", m.ID)
-		}
+	if sorted.empty() {
+		return nil // the cursor is only for what is stored
 	}
-	var offered []bus.InboundMessage
+	now := g.now()
+	var fresh, asking []bus.InboundMessage
 	err = g.db.Tx(ctx, func(tx *store.Tx) error {
-		offered = nil
-		for _, m := range admitted {
-			if _, err := g.inbox.Put(tx, m, now); err != nil {
-				return err
-			}
-		}
-		for _, m := range strangers {
-			ok, err := g.offer(tx, m, now)
-			if err != nil {
-				return err
-			}
-			if ok {
-				offered = append(offered, m)
-			}
+		var err error
+		if fresh, asking, err = g.take(tx, sorted, now); err != nil {
+			return err
 		}
 		return in.saveCursor(tx, b.Place, b.Cursor)
 	})
@@ -134,16 +105,114 @@ func (in *intake) Publish(ctx context.Context, b Batch) error {
 		return err
 	}
 	fault.Point("accepted")
-	if len(admitted) > 0 {
+	if len(fresh) > 0 {
 		g.inbox.Wake()
+		g.Admitted(fresh)
 	}
-	for _, m := range offered {
+	for _, m := range asking {
 		g.log.WarnContext(ctx, "somebody asks to be let in: see gateway people list",
 			"account", m.From.Account, "sender", m.Sender.ID)
+	}
+	if len(asking)+len(sorted.hasty) > 0 {
 		g.outbox.Wake()
 	}
 	return nil
 }
+
+// A sorting is a batch by what becomes of its messages.
+type sorting struct {
+	admitted, heard, strangers []bus.InboundMessage
+
+	hasty []bus.InboundMessage // dropped, and the sender is to be told
+}
+
+func (s *sorting) empty() bool {
+	return len(s.admitted)+len(s.heard)+len(s.strangers)+len(s.hasty) == 0
+}
+
+// sort decides what becomes of messages.
+func (in *intake) sort(ctx context.Context, messages []bus.InboundMessage) (*sorting, error) {
+	g, s := in.gate, new(sorting)
+	if len(messages) == 0 {
+		return s, nil
+	}
+	people, err := g.roles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		v := in.policy.judge(&m, people[identity{m.From.Account, m.Sender.ID}])
+		if v == admitted {
+			if ok, tell := g.pace.allow(m, in.policy.PerMinute); !ok {
+				g.log.WarnContext(ctx, "message dropped: its sender writes too fast",
+					"from", m.From.String(), "id", m.ID, "dropped", g.dropped.Add(1))
+				if tell {
+					s.hasty = append(s.hasty, m)
+				}
+				continue
+			}
+		}
+		switch v {
+		case admitted:
+			s.admitted = append(s.admitted, m)
+		case heard:
+			s.heard = append(s.heard, m)
+		case stranger:
+			s.strangers = append(s.strangers, m)
+		default:
+			g.log.DebugContext(ctx, "message not admitted", "from", m.From.String(), "id", m.ID)
+		}
+	}
+	return s, nil
+}
+
+// take stores what is to be kept of a batch. It returns the messages that are new in the inbox and
+// those whose senders got a pairing code.
+func (g *Gate) take(
+	tx *store.Tx, s *sorting, now time.Time,
+) (fresh, asking []bus.InboundMessage, err error) {
+	for _, m := range s.admitted {
+		if m.Role == bus.Owner && !m.Group {
+			if m.Person, err = g.people.meet(tx, m, now); err != nil {
+				return nil, nil, err
+			}
+		}
+		added, err := g.inbox.Put(tx, m, now)
+		if err != nil {
+			return nil, nil, err
+		}
+		if added {
+			fresh = append(fresh, m)
+		}
+	}
+	for _, m := range s.heard {
+		if _, err := g.inbox.Overhear(tx, m, now); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, m := range s.strangers {
+		ok, err := g.offer(tx, m, now)
+		if err != nil {
+			return nil, nil, err
+		}
+		if ok {
+			asking = append(asking, m)
+		}
+	}
+	for _, m := range s.hasty {
+		out := bus.OutboundMessage{To: m.From, Text: sayHasty}
+		if m.Group {
+			out.ReplyTo = m.ID
+		}
+		if err := g.outbox.Put(tx, out, now); err != nil {
+			return nil, nil, err
+		}
+	}
+	return fresh, asking, nil
+}
+
+const sayHasty = "You write faster than I can take it in: this message and those that follow " +
+	"within the next minute may be lost. Please wait a moment and send it again."
 
 func (in *intake) saveCursor(tx *store.Tx, place, cursor string) error {
 	if cursor == "" {
@@ -158,55 +227,87 @@ func (in *intake) saveCursor(tx *store.Tx, place, cursor string) error {
 	return nil
 }
 
-// role returns the role of m's sender. ok reports whether m gets in.
-func (p *Policy) role(m bus.InboundMessage, known map[identity]bus.Role) (role bus.Role, ok bool) {
-	role, ok = known[identity{m.From.Account, m.Sender.ID}]
-	switch {
-	case slices.Contains(p.Owners, m.Sender.ID):
-		role, ok = bus.Owner, true
-	case ok:
-	case slices.Contains(p.Allow, m.Sender.ID), p.Access == Open:
-		role, ok = bus.User, true
-	}
-	if m.Group {
-		// What a person may in direct chats grants nothing in a room that others read.
-		listed := slices.Contains(p.Groups, m.From.Chat)
-		ok = m.Addressed && (listed || p.Access == Open && len(p.Groups) == 0)
-		if role == "" {
-			role = bus.User
-		}
-	}
-	return role, ok
-}
-
-// offer gives the sender of m a pairing code, and reports whether they may have one.
+// offer gives the sender of m a pairing code, and reports whether they may have one. The owners
+// whose direct chats with the account are known are told.
 func (g *Gate) offer(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, error) {
 	code, err := g.people.request(tx, m, now)
 	if err != nil || code == "" {
 		return false, err
 	}
-	return true, g.outbox.Put(tx, bus.OutboundMessage{To: m.From, Text: fmt.Sprintf(
+	err = g.outbox.Put(tx, bus.OutboundMessage{To: m.From, Text: fmt.Sprintf(
 		"I don't know you yet. Your pairing code is `%s`, for ten minutes.\n\n"+
-			"Whoever runs this gateway can let you in with\n\n`gateway people approve %s`",
-		code, code)}, now)
+			"Whoever runs this gateway can let you in: the owner by sending me `/pair %s`, "+
+			"or on the machine with\n\n`gateway people approve %s`", code, code, code)}, now)
+	if err != nil {
+		return false, err
+	}
+	owners, err := g.people.chats(tx, m.From.Account, bus.Owner)
+	if err != nil {
+		return false, err
+	}
+	for _, chat := range owners {
+		err := g.outbox.Put(tx, bus.OutboundMessage{
+			To: bus.Address{Account: m.From.Account, Chat: chat},
+			Text: fmt.Sprintf("%s (id `%s`) asks to be let in, with the code `%s`.",
+				literal(oneLine(m.Sender)), m.Sender.ID, code),
+			Buttons: []bus.Button{{Label: "Let in", Text: "/pair " + code},
+				{Label: "Deny", Text: "/pair deny " + code}},
+		}, now)
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
-// roles returns the roles of all known people.
-func (g *Gate) roles(ctx context.Context) (map[identity]bus.Role, error) {
+// oneLine names a sender for a person to read.
+func oneLine(s bus.Sender) string {
+	name := strings.Join(strings.Fields(s.Name), " ")
+	return cmp.Or(clip(name, 64), "Somebody without a name")
+}
+
+// literal returns Markdown that shows s as it is.
+func literal(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r < 0x80 && !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == ' ') {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// clip returns the beginning of s, of at most n runes.
+func clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+// A known is what the gate knows of a person.
+type known struct {
+	person int64
+	role   bus.Role
+}
+
+// roles returns all known people.
+func (g *Gate) roles(ctx context.Context) (map[identity]known, error) {
 	g.mu.Lock()
-	known, age := g.known, g.now().Sub(g.read)
+	people, age := g.known, g.now().Sub(g.read)
 	g.mu.Unlock()
-	if known != nil && age < rolesAge {
-		return known, nil
+	if people != nil && age < rolesAge {
+		return people, nil
 	}
 	list, err := g.people.List(g.db.Read(ctx))
 	if err != nil {
 		return nil, err
 	}
-	known = make(map[identity]bus.Role, len(list))
+	people = make(map[identity]known, len(list))
 	for _, p := range list {
 		if p.Role.Valid() {
-			known[identity{p.Account, p.Sender}] = p.Role
+			people[identity{p.Account, p.Sender}] = known{p.ID, p.Role}
 		} else { // a damaged row opens no door
 			g.log.ErrorContext(ctx, "person has an unknown role and is not admitted",
 				"person", p.ID, "role", string(p.Role))
@@ -214,6 +315,6 @@ func (g *Gate) roles(ctx context.Context) (map[identity]bus.Role, error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.known, g.read = known, g.now()
-	return known, nil
+	g.known, g.read = people, g.now()
+	return people, nil
 }

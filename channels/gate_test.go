@@ -136,9 +136,13 @@ func TestCursorWithMessages(t *testing.T) {
 		if c := d.cursor(); c != "" {
 			t.Errorf("cursor is %q at the beginning", c)
 		}
-		if err := in.Publish(d.t.Context(), channels.Batch{Cursor: "1"}); err != nil {
+		first := channels.Batch{Cursor: "1",
+			Messages: []bus.InboundMessage{message("1", "ann", "one")}}
+		if err := in.Publish(d.t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
+		<-d.inbox.C()
+		d.exec("DELETE FROM inbox")
 		d.exec(`CREATE TRIGGER broken BEFORE INSERT ON inbox WHEN NEW.message = '3'
 			BEGIN SELECT RAISE(ABORT, 'disk full'); END`)
 		b := channels.Batch{Cursor: "2",
@@ -192,12 +196,23 @@ func TestMessagesWithCursor(t *testing.T) {
 	})
 }
 
+func withName(m bus.InboundMessage, username string) bus.InboundMessage {
+	m.Sender.Username = username
+	return m
+}
+
 func TestAdmission(t *testing.T) {
 	allow := channels.Policy{Access: channels.ByList, Allow: []string{"ann"},
 		Owners: []string{"olga"}, Groups: []string{"listed"}}
 	pairing := allow
 	pairing.Access = channels.ByPairing
 	openListed := channels.Policy{Access: channels.Open, Groups: []string{"listed"}}
+	always := allow
+	always.Always = true
+	noPhones := channels.Policy{Access: channels.ByList, Owners: []string{"+4912345"},
+		Allow: []string{"+4954321"}}
+	phones := noPhones
+	phones.Phones = true
 	ann, eve := message("1", "ann", "hello"), message("1", "eve", "hello")
 	olga := message("1", "olga", "hello")
 	for _, tt := range []struct {
@@ -215,15 +230,21 @@ func TestAdmission(t *testing.T) {
 		{"listed", allow, ann, "user"},
 		{"owner", allow, olga, "owner"},
 		{"stranger", allow, eve, ""},
-		{"stranger in a listed group", allow, inGroup("listed", true, eve), "user"},
+		{"stranger in a listed group", allow, inGroup("listed", true, eve), "guest"},
 		{"listed group, not addressed", allow, inGroup("listed", false, ann), ""},
 		{"listed in another group", allow, inGroup("g", true, ann), ""},
+		{"always, listed group, not addressed", always, inGroup("listed", false, ann), "user"},
+		{"always, another group", always, inGroup("g", false, ann), ""},
+		{"owner by phone", phones, withName(eve, "+4912345"), "owner"},
+		{"listed by phone", phones, withName(eve, "+4954321"), "user"},
+		{"phone without a plus", phones, withName(eve, "4912345"), ""},
+		{"a username like a phone", noPhones, withName(eve, "+4912345"), ""},
 		{"owner in another group", allow, inGroup("g", true, olga), ""},
 		{"owner in a listed group", allow, inGroup("listed", true, olga), "owner"},
 		{"pairing, listed", pairing, ann, "user"},
 		{"pairing, owner", pairing, olga, "owner"},
 		{"pairing, stranger", pairing, eve, ""},
-		{"pairing, listed group", pairing, inGroup("listed", true, eve), "user"},
+		{"pairing, listed group", pairing, inGroup("listed", true, eve), "guest"},
 		{"pairing, another group", pairing, inGroup("g", true, eve), ""},
 		{"nothing set", channels.Policy{}, eve, ""},
 		{"nothing set, group", channels.Policy{}, inGroup("g", true, eve), ""},
@@ -236,7 +257,7 @@ func TestAdmission(t *testing.T) {
 		{"chat listed as a sender", channels.Policy{Access: channels.ByList,
 			Allow: []string{eve.From.Chat}}, eve, ""},
 		{"claims a role", allow, claim(eve), ""},
-		{"claims a role in a group", allow, claim(inGroup("listed", true, eve)), "user"},
+		{"claims a role in a group", allow, claim(inGroup("listed", true, eve)), "guest"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			atDoor(t, func(d *door) {

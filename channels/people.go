@@ -15,7 +15,8 @@ import (
 // People keeps who is known, and who asks to be. It has no state of its own.
 type People struct{}
 
-// A Person is somebody whom an owner has let in.
+// A Person is somebody whom an owner has let in, on one account. Who is known on several has as
+// many entries, with the same ID.
 type Person struct {
 	ID      int64
 	Name    string
@@ -43,6 +44,9 @@ const (
 
 // ErrNoPairing reports a code that nobody has, or that has expired.
 var ErrNoPairing = errors.New("no such pairing code, or it has expired")
+
+// ErrNobody reports an ID that no person has.
+var ErrNobody = errors.New("there is no person with this number")
 
 // List returns the known people, the first one first.
 func (People) List(q store.Queryer) ([]Person, error) {
@@ -122,39 +126,101 @@ func (People) request(tx *store.Tx, m bus.InboundMessage, now time.Time) (string
 
 // Approve lets the stranger with the given code in and returns the new person and their chat. The
 // first person of all becomes the owner. It reports [ErrNoPairing].
-func (People) Approve(tx *store.Tx, code string, now time.Time) (Person, bus.Address, error) {
+func (p People) Approve(tx *store.Tx, code string, now time.Time) (Person, bus.Address, error) {
 	fail := func(err error) (Person, bus.Address, error) {
 		return Person{}, bus.Address{}, fmt.Errorf("channels: approve: %w", err)
 	}
-	p := Person{Role: bus.User}
-	var chat string
-	err := tx.QueryRow(`DELETE FROM pairings WHERE code = $1 AND expires_ms > $2
-		RETURNING account, sender, name, chat`, strings.ToUpper(strings.TrimSpace(code)),
-		now.UnixMilli()).Scan(&p.Account, &p.Sender, &p.Name, &chat)
-	if errors.Is(err, sql.ErrNoRows) {
-		return fail(ErrNoPairing)
-	}
+	asks, err := p.answer(tx, code, now)
 	if err != nil {
 		return fail(err)
 	}
+	person := Person{Role: bus.User, Account: asks.Account, Sender: asks.Sender, Name: asks.Name}
 	var owners int
 	err = tx.QueryRow("SELECT count(*) FROM people WHERE role = $1", string(bus.Owner)).Scan(&owners)
 	if err != nil {
 		return fail(err)
 	}
 	if owners == 0 {
-		p.Role = bus.Owner
+		person.Role = bus.Owner
 	}
-	err = tx.QueryRow("INSERT INTO people (name, role, created_ms) VALUES ($1, $2, $3) RETURNING id",
+	if err := p.add(tx, &person, asks.Chat, now); err != nil {
+		return fail(err)
+	}
+	return person, bus.Address{Account: asks.Account, Chat: asks.Chat}, nil
+}
+
+// Deny turns the stranger with the given code away and returns who it was. Whoever was turned away
+// may ask again later. It reports [ErrNoPairing].
+func (p People) Deny(tx *store.Tx, code string, now time.Time) (Pairing, error) {
+	asks, err := p.answer(tx, code, now)
+	if err != nil {
+		return asks, fmt.Errorf("channels: deny: %w", err)
+	}
+	return asks, nil
+}
+
+// answer removes the pairing with the given code and returns it.
+func (People) answer(tx *store.Tx, code string, now time.Time) (asks Pairing, err error) {
+	asks.Code = strings.ToUpper(strings.TrimSpace(code))
+	err = tx.QueryRow(`DELETE FROM pairings WHERE code = $1 AND expires_ms > $2
+		RETURNING account, sender, name, chat`, asks.Code,
+		now.UnixMilli()).Scan(&asks.Account, &asks.Sender, &asks.Name, &asks.Chat)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNoPairing
+	}
+	return asks, err
+}
+
+// add stores a new person with an identity, and sets the ID.
+func (People) add(tx *store.Tx, p *Person, chat string, now time.Time) error {
+	err := tx.QueryRow("INSERT INTO people (name, role, created_ms) VALUES ($1, $2, $3) RETURNING id",
 		p.Name, string(p.Role), now.UnixMilli()).Scan(&p.ID)
 	if err != nil {
-		return fail(err)
+		return err
 	}
-	_, err = tx.Exec(`INSERT INTO identities (account, sender, person) VALUES ($1, $2, $3)
-		ON CONFLICT (account, sender) DO UPDATE SET person = excluded.person`,
-		p.Account, p.Sender, p.ID)
+	_, err = tx.Exec(`INSERT INTO identities (account, sender, person, chat) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (account, sender) DO UPDATE SET person = excluded.person, chat = excluded.chat`,
+		p.Account, p.Sender, p.ID, chat)
+	return err
+}
+
+// meet returns the person who wrote m in a direct chat: an owner, who may be one only by the
+// configuration and is then noted as a user, so that this ends with it. The chat is remembered.
+func (p People) meet(tx *store.Tx, m bus.InboundMessage, now time.Time) (id int64, err error) {
+	var chat string
+	err = tx.QueryRow("SELECT person, chat FROM identities WHERE account = $1 AND sender = $2",
+		m.From.Account, m.Sender.ID).Scan(&id, &chat)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		person := Person{Name: m.Sender.Name, Role: bus.User,
+			Account: m.From.Account, Sender: m.Sender.ID}
+		err = p.add(tx, &person, m.From.Chat, now)
+		id = person.ID
+	case err == nil && chat != m.From.Chat:
+		_, err = tx.Exec("UPDATE identities SET chat = $3 WHERE account = $1 AND sender = $2",
+			m.From.Account, m.Sender.ID, m.From.Chat)
+	}
 	if err != nil {
-		return fail(err)
+		return 0, fmt.Errorf("channels: meet %s: %w", m.From, err)
 	}
-	return p, bus.Address{Account: p.Account, Chat: chat}, nil
+	return id, nil
+}
+
+// chats returns the direct chats, as far as they are known, of those with a role.
+func (People) chats(tx *store.Tx, account string, role bus.Role) ([]string, error) {
+	rows, err := tx.Query(`SELECT i.chat FROM identities i JOIN people p ON p.id = i.person
+		WHERE i.account = $1 AND p.role = $2 AND i.chat <> '' ORDER BY p.id`, account, string(role))
+	if err != nil {
+		return nil, fmt.Errorf("channels: read people: %w", err)
+	}
+	defer rows.Close()
+	var list []string
+	for rows.Next() {
+		var chat string
+		if err := rows.Scan(&chat); err != nil {
+			return nil, fmt.Errorf("channels: read people: %w", err)
+		}
+		list = append(list, chat)
+	}
+	return list, rows.Err()
 }

@@ -1,0 +1,89 @@
+package bus
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"gateway/store"
+)
+
+func (f *inboxFixture) overhear(a Address, id, text string) bool {
+	return f.ask(func(tx *store.Tx) (bool, error) {
+		return f.Overhear(tx, InboundMessage{ID: id, From: a, Text: text}, f.now)
+	})
+}
+
+// heard returns the texts that were heard before a place.
+func (f *inboxFixture) heard(a Address, before int64) (texts []string) {
+	f.t.Helper()
+	list, err := f.Heard(f.read(), a, before, f.now)
+	f.must(err)
+	for _, r := range list {
+		texts = append(texts, r.Message.Text)
+	}
+	return texts
+}
+
+const newest = 1 << 40
+
+// What is heard is kept by conversation, waits for nobody, and is forgotten by number and age.
+func TestHeard(t *testing.T) {
+	f := newInboxFixture(t)
+	room := Address{Account: "test", Chat: "g"}
+	topic := Address{Account: "test", Chat: "g", Thread: "5"}
+	if !f.overhear(room, "1", "one") || f.overhear(room, "1", "one again") {
+		t.Error("Overhear does not tell new messages from old ones")
+	}
+	f.overhear(topic, "2", "in the topic")
+	f.put(room, "3", "to the bot")
+	f.overhear(room, "4", "after it")
+	if got := f.heard(room, 3); !slices.Equal(got, []string{"one"}) {
+		t.Errorf("heard %q before the message", got)
+	}
+	if got := f.waiting(0); !slices.Equal(got, []string{"to the bot"}) {
+		t.Errorf("%q wait", got)
+	}
+	f.tx(func(tx *store.Tx) error { return f.ForgetHeard(tx, room, 3) })
+	if got := f.heard(room, newest); !slices.Equal(got, []string{"after it"}) {
+		t.Errorf("heard %q after the answer", got)
+	}
+	if got := f.heard(topic, newest); !slices.Equal(got, []string{"in the topic"}) {
+		t.Errorf("heard %q in the topic", got)
+	}
+	var want []string
+	for i := range MaxHeard + 7 {
+		f.overhear(topic, fmt.Sprint("m", i), fmt.Sprint(i))
+		want = append(want, fmt.Sprint(i))
+	}
+	if got := f.heard(topic, newest); !slices.Equal(got, want[7:]) {
+		t.Errorf("heard %q, want the newest %d", got, MaxHeard)
+	}
+	f.now = f.now.Add(HeardAge + time.Second)
+	if got := f.heard(topic, newest); len(got) != 0 {
+		t.Errorf("heard %q a day later", got)
+	}
+	f.overhear(topic, "new", "new")
+	var rows int
+	f.must(f.read().QueryRow("SELECT count(*) FROM inbox WHERE thread = '5'").Scan(&rows))
+	if rows != 1 {
+		t.Errorf("%d rows are left, want 1", rows)
+	}
+}
+
+func TestRoles(t *testing.T) {
+	order := []Role{Guest, User, Admin, Owner}
+	for i, r := range order {
+		for j, least := range order {
+			if got := r.AtLeast(least); got != (i >= j) {
+				t.Errorf("%s.AtLeast(%s) = %v", r, least, got)
+			}
+		}
+	}
+	for _, r := range []Role{"", "boss", "Owner"} {
+		if r.Valid() || r.AtLeast(Guest) {
+			t.Errorf("%q passes for a role", r)
+		}
+	}
+}
