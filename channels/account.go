@@ -15,9 +15,11 @@ import (
 type account struct {
 	Account
 	editor   Editor   // nil if there is none, or previews are off
+	drafter  Drafter  // nil if there is none, or previews are off
 	remover  Remover  // nil if there is none
 	finisher Finisher // nil if there is none
 	typer    Typer    // nil if there is none
+	marks    *marks
 	typing   chan struct{}
 	typed    *rate.Limiter
 
@@ -36,15 +38,17 @@ const (
 	typingRate = 30
 )
 
-func newAccount(a Account) *account {
+func newAccount(a Account, now time.Time) *account {
 	acc := &account{Account: a, typing: make(chan struct{}, maxTyping),
 		typed: rate.NewLimiter(typingRate, typingRate),
+		marks: newMarks(a, now),
 		chats: make(map[string]*clock), most: maxClocks}
 	acc.remover, _ = a.Channel.(Remover)
 	acc.finisher, _ = a.Channel.(Finisher)
 	acc.typer, _ = a.Channel.(Typer)
 	if a.Streaming {
 		acc.editor, _ = a.Channel.(Editor)
+		acc.drafter, _ = a.Channel.(Drafter)
 	}
 	return acc
 }

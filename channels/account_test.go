@@ -16,7 +16,7 @@ func reserve(a *account, p *pass, chat string, l Limits, now time.Time) time.Dur
 // Chats that rest are forgotten, so that the memory of a busy account does not grow without end;
 // those that don't are not.
 func TestClocksAreBounded(t *testing.T) {
-	a := newAccount(Account{})
+	a := newAccount(Account{}, time.Now())
 	l := Limits{Chat: Rate{Every: time.Minute, Burst: 2}}
 	now := time.Now()
 	paused := now.Add(time.Hour)
@@ -45,7 +45,7 @@ func TestClocksAreBounded(t *testing.T) {
 
 // Without rates nothing is remembered.
 func TestNoClocks(t *testing.T) {
-	a := newAccount(Account{Unlimited: true})
+	a := newAccount(Account{Unlimited: true}, time.Now())
 	for i := range 100 {
 		to := bus.Address{Chat: fmt.Sprint(i)}
 		if wait := a.reserve(new(pass), to, a.limits(to), time.Now()); wait > 0 {
@@ -59,7 +59,7 @@ func TestNoClocks(t *testing.T) {
 
 // Who has a place in line keeps it, and no one else's turn is used up by asking again.
 func TestPassKeepsItsPlace(t *testing.T) {
-	a := newAccount(Account{})
+	a := newAccount(Account{}, time.Now())
 	l := Limits{Account: Rate{Every: time.Second, Burst: 1}}
 	now := time.Now()
 	var first, second, third pass
@@ -92,7 +92,7 @@ func TestPassKeepsItsPlace(t *testing.T) {
 func TestLongestPauseHolds(t *testing.T) {
 	now := time.Now()
 	for _, account := range []bool{false, true} {
-		a := newAccount(Account{})
+		a := newAccount(Account{}, time.Now())
 		a.pause(&RateError{After: time.Minute, Account: account}, "c", now)
 		a.pause(&RateError{After: time.Second, Account: account}, "c", now)
 		if wait := a.wait("c", now); wait != time.Minute {
@@ -108,7 +108,7 @@ func TestLongestPauseHolds(t *testing.T) {
 }
 
 func TestReserveConcurrently(t *testing.T) {
-	a := newAccount(Account{})
+	a := newAccount(Account{}, time.Now())
 	l := Limits{Chat: Rate{Every: time.Hour, Burst: 5}, Account: Rate{Every: time.Hour, Burst: 20}}
 	now := time.Now()
 	var wg sync.WaitGroup

@@ -25,6 +25,7 @@ type chat struct {
 	pass    pass
 	retryAt time.Time     // the delivery under way failed and is not tried before
 	current *bus.Delivery // under way
+	parts   []part        // of it
 	old     messages      // that showed its answer growing
 	preview preview
 }

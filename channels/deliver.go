@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
 	"time"
 
 	"gateway/bus"
-	"gateway/channels/markup"
 	"gateway/store"
 	"gateway/store/fault"
 )
@@ -42,20 +42,15 @@ func (c *chat) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 // begin splits d and takes over the preview that it ends.
 func (c *chat) begin(ctx context.Context, d *bus.Delivery, limits Limits) {
 	c.current, c.old, c.retryAt = d, messages{}, time.Time{}
-	// No byte counts for more than four units, so that most texts need not be measured.
-	if len(d.Parts) == 0 && limits.Text > 0 && len(d.Message.Text) > limits.Text/4 {
-		var parts []string
-		err := c.guard(ctx, func() error {
-			parts = markup.Split(d.Message.Text, limits.Text, limits.Measure)
-			return nil
-		})
-		if err == nil && len(parts) > 1 { // else the platform may refuse it
-			d.Parts = parts
-		}
-	}
+	c.parts = c.plan(ctx, d, limits)
 	if s := d.Message.Stream; s != "" {
 		if shown := c.takeOver(s); c.a.editor != nil {
 			c.old = shown
+		}
+		for i, p := range c.parts { // what is more than text is no edit
+			if p.file != nil || len(p.buttons) > 0 {
+				c.old.usable = min(c.old.usable, i)
+			}
 		}
 	}
 }
@@ -66,7 +61,7 @@ func (c *chat) mustWait(d *bus.Delivery, limits Limits) time.Duration {
 	if wait := c.retryAt.Sub(now); wait > 0 {
 		return wait
 	}
-	if n := len(d.IDs); n == partCount(d) || n < c.old.usable {
+	if n := len(d.IDs); n == len(c.parts) || n < c.old.usable {
 		return c.a.wait(c.to.Chat, now) // no new message will be sent
 	}
 	return c.a.reserve(&c.pass, c.to, limits, now)
@@ -76,7 +71,7 @@ func (c *chat) mustWait(d *bus.Delivery, limits Limits) time.Duration {
 func (c *chat) try(ctx context.Context, d *bus.Delivery) (over bool) {
 	start := c.r.now()
 	n := len(d.IDs)
-	if n == partCount(d) { // but that could not be written
+	if n == len(c.parts) { // but that could not be written
 		return c.finish(ctx, d, start)
 	}
 	d.State = bus.Sending
@@ -99,13 +94,11 @@ func (c *chat) try(ctx context.Context, d *bus.Delivery) (over bool) {
 	fault.Point("sent")
 	d.IDs = append(d.IDs, id)
 	d.Attempts, d.Error = 0, ""
-	if n+1 < partCount(d) {
+	if n+1 < len(c.parts) {
 		return false
 	}
 	return c.finish(ctx, d, start)
 }
-
-func partCount(d *bus.Delivery) int { return max(len(d.Parts), 1) }
 
 // errGone reports that a message of a preview can't be edited.
 var errGone = errors.New("message of the preview is gone")
@@ -126,12 +119,15 @@ func (c *chat) guard(ctx context.Context, f func() error) (err error) {
 // put makes people see the part of d with index n: in place of the preview's message, if there
 // is one, else as a new message.
 func (c *chat) put(ctx context.Context, d *bus.Delivery, n int) (id string, err error) {
-	part := bus.Part{Key: d.Key(n), To: c.to, Text: d.Message.Text}
+	planned := c.parts[n]
+	part := bus.Part{Key: d.Key(n), To: c.to, Text: planned.text, Buttons: planned.buttons}
 	if n == 0 {
 		part.ReplyTo = d.Message.ReplyTo
 	}
-	if len(d.Parts) > 0 {
-		part.Text = d.Parts[n]
+	if f := planned.file; f != nil {
+		part.File = &bus.File{Attachment: *f, Open: func() (io.ReadSeekCloser, error) {
+			return c.r.media.Open(f.Path)
+		}}
 	}
 	if n >= c.old.usable {
 		return c.a.Channel.Send(ctx, part)
@@ -164,6 +160,7 @@ func (c *chat) finish(ctx context.Context, d *bus.Delivery, start time.Time) (ov
 	if c.a.finisher != nil {
 		c.a.finisher.Finish(ctx, c.to, id)
 	}
+	c.a.marks.answered(c.to, d.Message.Answers, c.r.now())
 	c.r.stats.Sent.Add(1)
 	c.r.log.InfoContext(ctx, "message sent", "to", c.to.String(), "id", id,
 		"took", c.r.now().Sub(start))

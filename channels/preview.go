@@ -24,10 +24,12 @@ type preview struct {
 	ended   bool
 	void    bool // ended, and no answer takes its place
 
-	began  time.Time // when the first progress came
-	edited time.Time // when it was last changed
-	typed  time.Time // when the typing indicator was last set
-	failed bool      // nothing more is shown
+	began   time.Time // when the first progress came
+	edited  time.Time // when it was last changed
+	typed   time.Time // when the typing indicator was last set
+	failed  bool      // nothing more is shown
+	draft   string    // what is shown as being written, where that is possible
+	noDraft bool      // it is not
 }
 
 // messages are those that show a preview.
@@ -109,7 +111,7 @@ func (c *chat) show(ctx, work context.Context) time.Duration {
 	now := c.r.now()
 	wait := c.showTyping(ctx, now)
 	p := &c.preview
-	if c.a.editor == nil || p.failed || p.text == "" && p.status == "" {
+	if c.a.editor == nil && c.a.drafter == nil || p.failed || p.text == "" && p.status == "" {
 		return wait
 	}
 	limits := c.a.limits(c.to)
@@ -120,8 +122,12 @@ func (c *chat) show(ctx, work context.Context) time.Duration {
 	if early := due.Sub(now); early > 0 {
 		return min(wait, early)
 	}
+	if c.showDraft(work, limits) {
+		p.edited = now
+		return max(min(wait, limits.EditInterval), time.Millisecond)
+	}
 	n, text := c.stale(work, limits)
-	if n < 0 {
+	if n < 0 || c.a.editor == nil {
 		return wait
 	}
 	early := c.a.wait(c.to.Chat, now)
@@ -134,6 +140,37 @@ func (c *chat) show(ctx, work context.Context) time.Duration {
 	c.showText(work, n, text)
 	p.edited = now
 	return max(min(wait, limits.EditInterval), time.Millisecond)
+}
+
+// showDraft shows the end of the answer as being written, and reports whether that is possible.
+func (c *chat) showDraft(ctx context.Context, limits Limits) bool {
+	p := &c.preview
+	if c.a.drafter == nil || p.noDraft || len(p.ids) > 0 {
+		return false
+	}
+	var pieces []string
+	err := c.guard(ctx, func() error { pieces = p.pieces(limits); return nil })
+	if err != nil || len(pieces) == 0 {
+		p.failed = p.failed || err != nil
+		return true
+	}
+	text := pieces[len(pieces)-1]
+	if text == p.draft || c.a.wait(c.to.Chat, c.r.now()) > 0 {
+		return true
+	}
+	err = c.guard(ctx, func() error { return c.a.drafter.Draft(ctx, c.to, p.stream, text) })
+	if errors.Is(err, ErrRefused) {
+		p.noDraft = true
+		return false
+	}
+	if limit, ok := errors.AsType[*RateError](err); ok && limit.After > 0 {
+		c.a.pause(limit, c.to.Chat, c.r.now())
+	} else if err != nil {
+		p.failed = true
+		c.r.log.InfoContext(ctx, "preview given up", "to", c.to.String(), "err", err)
+	}
+	p.draft = text
+	return true
 }
 
 // showTyping renews the typing indicator until there is text, and returns when to look again.

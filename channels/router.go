@@ -21,6 +21,9 @@ type Account struct {
 
 	// EditInterval is the shortest time between two edits of a preview; 0 is the channel's own.
 	EditInterval time.Duration
+	// Reaction is the emoji that messages have from their admission to their answer, if the channel
+	// is a Reactor; "" for none.
+	Reaction string
 	// Unlimited sends without regard to the documented rates. What the platform asks for when it
 	// refuses is honoured in any case.
 	Unlimited bool
@@ -33,6 +36,7 @@ type Router struct {
 	db       *store.DB
 	outbox   *bus.Outbox
 	live     *bus.Live
+	media    *Media
 	accounts map[string]*account
 	now      func() time.Time
 	log      *slog.Logger
@@ -62,12 +66,13 @@ type Stats struct {
 	Dead      atomic.Int64 // messages given up
 }
 
-// NewRouter returns a Router for accounts.
+// NewRouter returns a Router for accounts. The files that it sends are in media.
 func NewRouter(
-	db *store.DB, outbox *bus.Outbox, live *bus.Live, accounts []Account, log *slog.Logger,
+	db *store.DB, outbox *bus.Outbox, live *bus.Live, media *Media, accounts []Account,
+	log *slog.Logger,
 ) *Router {
 	r := &Router{
-		db: db, outbox: outbox, live: live, now: time.Now, log: log,
+		db: db, outbox: outbox, live: live, media: media, now: time.Now, log: log,
 		accounts: make(map[string]*account),
 		chats:    make(map[bus.Address]*chat),
 		open:     make(map[int64]handed),
@@ -75,7 +80,7 @@ func NewRouter(
 		over:     recent{set: make(map[string]bool)},
 	}
 	for _, a := range accounts {
-		r.accounts[a.Name] = newAccount(a)
+		r.accounts[a.Name] = newAccount(a, r.now())
 	}
 	return r
 }
@@ -110,6 +115,9 @@ func (r *Router) Run(ctx context.Context) error {
 	defer cancel()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	for _, a := range r.accounts {
+		r.wg.Go(func() { r.mark(ctx, a) })
+	}
 	err := r.route(ctx, work)
 	if err != nil {
 		cancel()

@@ -398,7 +398,7 @@ func TestStoreGone(t *testing.T) {
 		live: bus.NewLive()}
 	w.Block()
 	w.store(bus.OutboundMessage{To: chatA, Text: "hello"})
-	r := channels.NewRouter(db, w.outbox, w.live,
+	r := channels.NewRouter(db, w.outbox, w.live, nil,
 		[]channels.Account{{Name: "full", Channel: w.platform}}, discard)
 	done := make(chan error, 1)
 	go func() { done <- r.Run(t.Context()) }()
@@ -423,7 +423,7 @@ func TestRunLeavesNothing(t *testing.T) {
 	outbox, live := bus.NewOutbox(), bus.NewLive()
 	before := goleak.IgnoreCurrent()
 	p := new(channeltest.Full)
-	r := channels.NewRouter(db, outbox, live,
+	r := channels.NewRouter(db, outbox, live, nil,
 		[]channels.Account{{Name: "full", Channel: p, Streaming: true}}, discard)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -133,6 +133,7 @@ type world struct {
 	db     *store.DB
 	outbox *bus.Outbox
 	live   *bus.Live
+	media  *channels.Media // nil but for tests of files
 	router *channels.Router
 }
 
@@ -159,7 +160,7 @@ func (w *world) start(change ...func(*channels.Account)) (stop func()) {
 
 func (w *world) startWith(accounts ...channels.Account) (stop func()) {
 	w.t.Helper()
-	w.router = channels.NewRouter(w.db, w.outbox, w.live, accounts, discard)
+	w.router = channels.NewRouter(w.db, w.outbox, w.live, w.media, accounts, discard)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.router.Run(ctx) }()

@@ -1,0 +1,270 @@
+package channels
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/gabriel-vasile/mimetype"
+
+	"gateway/bus"
+)
+
+// Media are the files that people send and get, in one folder, by chat. What people send is
+// fetched after it was admitted, when somebody asks for it.
+type Media struct {
+	root    *os.Root
+	sources map[string]Fetcher // by account
+	opts    MediaOptions
+	slots   chan struct{} // a fetch holds one
+}
+
+// MediaOptions are the optional settings of [Media]. The zero value is ready for use.
+type MediaOptions struct {
+	MaxFile   int64         // largest file that is fetched, in bytes; default 20 MiB
+	MaxTotal  int64         // of all files, in bytes; the oldest go first; default 5 GiB
+	Retention time.Duration // how long a file is kept; default 30 days
+
+	Logger *slog.Logger // default discards
+}
+
+const (
+	maxFetches   = 8             // at once
+	fetchTime    = time.Minute   // for one file, all tries together
+	fetchTries   = 4             // of one file
+	sniffedBytes = 3072          // of which a file's type shows
+	partSuffix   = ".part"       // of files that are not complete
+	staleTime    = 2 * time.Hour // when such a file is nobody's any more
+	sweepEvery   = 1 * time.Hour // how often old files are removed
+	folderMode   = fs.FileMode(0o700)
+)
+
+// NewMedia returns the Media in a folder, whose root is closed by the caller. The sources are the
+// channels by account.
+func NewMedia(root *os.Root, sources map[string]Channel, opts *MediaOptions) *Media {
+	m := &Media{root: root, sources: make(map[string]Fetcher), slots: make(chan struct{}, maxFetches)}
+	if opts != nil {
+		m.opts = *opts
+	}
+	m.opts.MaxFile = cmp.Or(m.opts.MaxFile, 20<<20)
+	m.opts.MaxTotal = cmp.Or(m.opts.MaxTotal, 5<<30)
+	m.opts.Retention = cmp.Or(m.opts.Retention, 30*24*time.Hour)
+	m.opts.Logger = cmp.Or(m.opts.Logger, slog.New(slog.DiscardHandler))
+	for name, ch := range sources {
+		if f, ok := ch.(Fetcher); ok {
+			m.sources[name] = f
+		}
+	}
+	return m
+}
+
+// Fetch fetches the files that msg and the message it quotes carry: each gets a Path, or a Problem.
+// A message that was fetched before is not fetched again.
+func (m *Media) Fetch(ctx context.Context, msg *bus.InboundMessage) {
+	msg.Attachments = m.fetchAll(ctx, msg, msg.ID, msg.Attachments)
+	if q := msg.ReplyTo; q != nil && len(q.Attachments) > 0 {
+		quote := *q // the original is shared
+		quote.Attachments = m.fetchAll(ctx, msg, q.ID, q.Attachments)
+		msg.ReplyTo = &quote
+	}
+}
+
+func (m *Media) fetchAll(
+	ctx context.Context, msg *bus.InboundMessage, id string, list []bus.Attachment,
+) []bus.Attachment {
+	fetched := make([]bus.Attachment, len(list))
+	for i, a := range list {
+		name := fmt.Sprintf("%s\x00%s\x00%d", msg.From.Chat, id, i)
+		if err := m.fetch(ctx, msg.From, name, &a); err != nil {
+			m.opts.Logger.WarnContext(ctx, "file not fetched", "from", msg.From.String(),
+				"id", msg.ID, "kind", string(a.Kind), "err", err)
+			a.Problem = problem(err)
+		}
+		fetched[i] = a
+	}
+	return fetched
+}
+
+// errTooLarge reports a file that is larger than MaxFile.
+var errTooLarge = errors.New("file is too large")
+
+// problem says for the model why a file is not there.
+func problem(err error) string {
+	switch {
+	case errors.Is(err, errTooLarge):
+		return "too large to be fetched"
+	case errors.Is(err, ErrRefused):
+		return "the platform does not have it any more"
+	}
+	return "it could not be fetched"
+}
+
+// fetch fetches one file, unless it is there already.
+func (m *Media) fetch(ctx context.Context, from bus.Address, name string, a *bus.Attachment) error {
+	if a.Path != "" || a.Problem != "" {
+		return nil
+	}
+	source, ok := m.sources[from.Account]
+	switch {
+	case !ok || a.Ref == "":
+		return fmt.Errorf("%w: nothing to fetch", ErrRefused)
+	case a.Size > m.opts.MaxFile:
+		return errTooLarge
+	}
+	select {
+	case m.slots <- struct{}{}:
+		defer func() { <-m.slots }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	sum := sha256.Sum256([]byte(name))
+	base := path.Join(from.Folder(), hex.EncodeToString(sum[:8]))
+	wait := time.Second
+	for try := 1; ; try++ {
+		err := m.store(base, a, func(w io.Writer) error { return source.Fetch(ctx, a.Ref, w) })
+		if err == nil || try == fetchTries || ctx.Err() != nil ||
+			errors.Is(err, ErrRefused) || errors.Is(err, errTooLarge) {
+			return err
+		}
+		if limit, ok := errors.AsType[*RateError](err); ok {
+			wait = max(wait, limit.After)
+		}
+		if !sleep(ctx, wait) {
+			return err
+		}
+		wait *= 2
+	}
+}
+
+// store writes a file whose name begins with base, and sets what is known of it by its content.
+func (m *Media) store(base string, a *bus.Attachment, fill func(io.Writer) error) error {
+	if err := m.root.MkdirAll(path.Dir(base), folderMode); err != nil {
+		return err
+	}
+	part := base + "." + rand.Text()[:8] + partSuffix
+	f, err := m.root.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	w := &capped{w: f, left: m.opts.MaxFile}
+	if err := fill(w); err != nil {
+		if w.full {
+			err = errTooLarge // and not what the source makes of that
+		}
+		return errors.Join(err, f.Close(), m.root.Remove(part))
+	}
+	head := make([]byte, sniffedBytes)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return errors.Join(err, f.Close(), m.root.Remove(part))
+	}
+	if err := f.Close(); err != nil {
+		return errors.Join(err, m.root.Remove(part))
+	}
+	found := mimetype.Detect(head[:n])
+	name := base + extension(a.Name, found)
+	if err := m.root.Rename(part, name); err != nil {
+		return errors.Join(err, m.root.Remove(part))
+	}
+	a.Path, a.Size = name, m.opts.MaxFile-w.left
+	describe(a, found)
+	return nil
+}
+
+// describe sets type and kind of a by its content, since what a sender says of it may be wrong.
+func describe(a *bus.Attachment, found *mimetype.MIME) {
+	class, _, _ := strings.Cut(a.Type, "/")
+	general := found.Is("application/octet-stream") || found.Is("application/zip") ||
+		found.Is("text/plain") && (class == "text" || class == "application")
+	if !general || class == "" || class == "image" {
+		a.Type, _, _ = strings.Cut(found.String(), ";")
+		class, _, _ = strings.Cut(a.Type, "/")
+	}
+	switch a.Kind {
+	case bus.Photo, bus.Sticker:
+		if class != "image" {
+			a.Kind = bus.Document
+		}
+	case bus.Voice, bus.Audio: // sound without pictures is found as video in some containers
+		if class != "audio" && class != "video" && a.Type != "application/ogg" {
+			a.Kind = bus.Document
+		}
+	case bus.Video, bus.Animation:
+		if class != "video" && class != "image" {
+			a.Kind = bus.Document
+		}
+	}
+}
+
+// extension returns that of the file's name if it is a plain one, else that of its type.
+func extension(name string, found *mimetype.MIME) string {
+	ext := strings.ToLower(path.Ext(name))
+	if len(ext) > 1 && len(ext) <= 8 && strings.Trim(ext[1:], "abcdefghijklmnopqrstuvwxyz0123456789") == "" {
+		return ext
+	}
+	return found.Extension()
+}
+
+// A capped writer takes so many bytes.
+type capped struct {
+	w    io.Writer
+	left int64
+	full bool
+}
+
+// Write implements [io.Writer].
+func (c *capped) Write(p []byte) (int, error) {
+	if int64(len(p)) > c.left {
+		c.full = true
+		return 0, errTooLarge
+	}
+	n, err := c.w.Write(p)
+	c.left -= int64(n)
+	return n, err
+}
+
+// Open opens the file at a Path. It reports ErrRefused if it is not there any more.
+func (m *Media) Open(name string) (*os.File, error) {
+	f, err := m.root.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: file %s is not there any more", ErrRefused, path.Base(name))
+	}
+	return f, err
+}
+
+// Put stores a file that is to be sent to a chat and returns it as an attachment.
+func (m *Media) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error) {
+	a := bus.Attachment{Kind: bus.Document, Name: name}
+	base := path.Join(to.Folder(), strings.ToLower(rand.Text()[:16]))
+	err := m.store(base, &a, func(w io.Writer) error {
+		_, err := io.Copy(w, r)
+		return err
+	})
+	if err != nil {
+		return a, fmt.Errorf("channels: store file %s: %w", name, err)
+	}
+	switch class, kind, _ := strings.Cut(a.Type, "/"); {
+	case class == "image" && kind == "gif":
+		a.Kind = bus.Animation
+	case class == "image" && (kind == "jpeg" || kind == "png" || kind == "webp"):
+		a.Kind = bus.Photo
+	case class == "video":
+		a.Kind = bus.Video
+	case class == "audio":
+		a.Kind = bus.Audio
+	}
+	return a, nil
+}

@@ -1,0 +1,114 @@
+package channels
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"gateway/bus"
+	"gateway/channels/markup"
+)
+
+// A part is what people see of a delivery as one message.
+type part struct {
+	text    string
+	file    *bus.Attachment // or nil
+	buttons []bus.Button
+}
+
+// plan returns the parts of d: its text, split if it is too long, and then its files. A short text
+// becomes the first file's caption. A plan depends on nothing but the message and the limits, so
+// that a later process makes the same; only how a text was split is noted, for it might come out
+// otherwise in another version.
+func (c *chat) plan(ctx context.Context, d *bus.Delivery, limits Limits) []part {
+	m := &d.Message
+	text, buttons := m.Text, m.Buttons
+	if len(buttons) > limits.Buttons {
+		text, buttons = withButtons(text, buttons), nil
+	}
+	files := m.Attachments
+	if captions(m, text, files, limits) {
+		rest := fileParts(files[1:], limits)
+		return append([]part{{text: text, file: &files[0], buttons: buttons}}, rest...)
+	}
+	var parts []part
+	for _, t := range c.texts(ctx, d, text, limits) {
+		parts = append(parts, part{text: t})
+	}
+	if n := len(parts); n > 0 {
+		parts[n-1].buttons = buttons
+	}
+	return append(parts, fileParts(files, limits)...)
+}
+
+// captions reports whether text goes with the first file.
+func captions(
+	m *bus.OutboundMessage, text string, files []bus.Attachment, limits Limits,
+) bool {
+	return len(files) > 0 && text != "" && m.Stream == "" && fits(&files[0], limits) &&
+		limits.Caption > 0 && limits.Measure(text) <= limits.Caption
+}
+
+// texts splits text if it is too long.
+func (c *chat) texts(
+	ctx context.Context, d *bus.Delivery, text string, limits Limits,
+) []string {
+	if text == "" && len(d.Message.Attachments) > 0 {
+		return nil
+	}
+	// No byte counts for more than four units, so that most texts need not be measured.
+	if len(d.Parts) == 0 && limits.Text > 0 && len(text) > limits.Text/4 {
+		var parts []string
+		err := c.guard(ctx, func() error {
+			parts = markup.Split(text, limits.Text, limits.Measure)
+			return nil
+		})
+		if err == nil && len(parts) > 1 { // else the platform may refuse it
+			d.Parts = parts
+		}
+	}
+	if len(d.Parts) > 0 {
+		return d.Parts
+	}
+	return []string{text}
+}
+
+// fits reports whether a file can be sent.
+func fits(f *bus.Attachment, limits Limits) bool {
+	return limits.File > 0 && f.Size <= limits.File
+}
+
+func fileParts(files []bus.Attachment, limits Limits) []part {
+	var parts []part
+	for i := range files {
+		if f := &files[i]; fits(f, limits) {
+			parts = append(parts, part{file: f})
+		} else {
+			parts = append(parts, part{text: notSent(f, limits)})
+		}
+	}
+	return parts
+}
+
+// notSent stands for a file that the channel can't send.
+func notSent(f *bus.Attachment, limits Limits) string {
+	name := literal(clip(strings.Join(strings.Fields(f.Name), " "), 100))
+	if limits.File == 0 {
+		return fmt.Sprintf("[%s %s: files can't be sent here]", f.Kind, name)
+	}
+	const mb = 1 << 20
+	return fmt.Sprintf("[%s %s: %.1f MB are more than the %d MB that can be sent here]",
+		f.Kind, name, float64(f.Size)/mb, limits.File/mb)
+}
+
+// withButtons returns text with what its buttons would do.
+func withButtons(text string, buttons []bus.Button) string {
+	var b strings.Builder
+	b.WriteString(text)
+	b.WriteString("\n\n")
+	for _, button := range buttons {
+		fmt.Fprintf(&b, "- %s: send `%s`\n", literal(button.Label),
+			strings.ReplaceAll(button.Text, "`", "'"))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
