@@ -1,7 +1,9 @@
 // Package markup turns Markdown, which models write, into what chat platforms understand, and
 // splits it into pieces that fit their limits.
 //
-// [Telegram] and [Plain] render, [TelegramLen] measures, [Split] cuts. All are pure functions.
+// [Telegram], [Discord], [WhatsApp] and [Plain] render, [TelegramLen], [DiscordLen] and
+// [WhatsAppLen] measure, [Split] cuts. All are pure functions.
+//
 // Markdown is CommonMark with tables, ~~strikethrough~~, bare links and ||spoilers||; raw HTML is
 // shown as it is written. What a platform can't show becomes text that reads well: headings are
 // bold, tables are aligned, images are links.
@@ -18,34 +20,6 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// Telegram returns md as HTML in Telegram's own small dialect, which is described at
-// https://core.telegram.org/bots/api#html-style. The result always obeys its grammar. Markdown
-// that shows nothing at all, such as a link definition, and absurdly nested Markdown is shown
-// as it is written.
-func Telegram(md string) string {
-	if isPlain(md) {
-		return md
-	}
-	return render(md, true).out.String()
-}
-
-// TelegramLen returns the length of Telegram(md) as Telegram's limit counts it: UTF-16 units
-// of the visible text, tags and references resolved.
-func TelegramLen(md string) int {
-	if isPlain(md) {
-		return units(md)
-	}
-	return render(md, true).units
-}
-
-// Plain returns md as text without markup. Links keep their address in parentheses.
-func Plain(md string) string {
-	if isPlain(md) {
-		return md
-	}
-	return render(md, false).out.String()
-}
-
 // markdown parses the dialect of this package. It may be used concurrently.
 var markdown = parser.NewParser(
 	parser.WithBlockParsers(parser.DefaultBlockParsers()...),
@@ -61,18 +35,19 @@ var markdown = parser.NewParser(
 	parser.WithASTTransformers(util.Prioritized(extension.NewTableASTTransformer(), 0)),
 )
 
-// render renders md as Telegram's HTML or as plain text.
-func render(md string, html bool) *renderer {
+// render renders md in a dialect.
+func render(md string, d *dialect) *renderer {
 	md = strings.ToValidUTF8(md, "\uFFFD")
-	r := &renderer{src: []byte(md), html: html}
+	r := newRenderer([]byte(md), d)
 	r.out.Grow(len(md) + len(md)/4)
 	if !isAbsurd(md) {
 		r.blocks(markdown.Parse(text.NewReader(r.src)))
 	}
 	if !r.visible && strings.TrimSpace(md) != "" {
-		r = &renderer{html: html}
+		r = newRenderer(nil, d)
 		r.text(strings.TrimSpace(md))
 	}
+	r.finish()
 	return r
 }
 

@@ -57,6 +57,8 @@ func TestRenderGolden(t *testing.T) {
 		return []txtar.File{
 			{Name: "telegram.html", Data: []byte(markup.Telegram(md) + "\n")},
 			{Name: "plain.txt", Data: []byte(markup.Plain(md) + "\n")},
+			{Name: "discord.md", Data: []byte(markup.Discord(md) + "\n")},
+			{Name: "whatsapp.txt", Data: []byte(markup.WhatsApp(md) + "\n")},
 		}
 	})
 }

@@ -13,19 +13,22 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// A renderer writes a Markdown tree as Telegram's HTML or as plain text.
+// A renderer writes a Markdown tree in a dialect.
 type renderer struct {
-	src  []byte
-	html bool
+	src []byte
+	d   *dialect
 
 	out     strings.Builder
-	units   int  // length of the visible text in UTF-16 units
+	units   int  // length of the visible text in UTF-16 units, counted by dialects that need it
 	visible bool // something but white space was written
 
-	gap    int            // line breaks owed before the next thing that is written
-	marked bool           // a list marker was written: its item's first block follows on its line
-	indent string         // what begins each line, inside lists and plain quotations
-	open   map[string]int // tags that are open, by name
+	gap    int         // line breaks owed before the next thing that is written
+	marked bool        // a list marker was written: its item's first block follows on its line
+	indent string      // what begins each line, inside lists and quotations
+	depth  int         // of the list that is written
+	open   [styles]int // how often each style applies
+
+	*lazy // set in dialects whose marks are written only around text
 }
 
 // blocks renders the children of n, which are blocks. They keep their distance in the
@@ -51,7 +54,7 @@ func (r *renderer) separate(n ast.Node) {
 func (r *renderer) block(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.Heading:
-		r.wrap("b", n)
+		r.heading(n)
 	case *ast.ThematicBreak:
 		r.text("———")
 	case *ast.CodeBlock:
@@ -69,7 +72,7 @@ func (r *renderer) block(n ast.Node) {
 	case *ast.List:
 		r.list(n)
 	case *extast.Table:
-		r.pre(table(n, r.src))
+		r.pre("", r.table(n))
 	default:
 		if c := n.FirstChild(); c != nil && c.Type() == ast.TypeBlock {
 			r.blocks(n)
@@ -79,37 +82,52 @@ func (r *renderer) block(n ast.Node) {
 	}
 }
 
-// quote renders a quotation. Telegram has none inside another: that one, like any in
-// plain text, gets a mark on each line.
+// heading renders a heading by the dialect's own mark, or in bold.
+func (r *renderer) heading(n *ast.Heading) {
+	if n.Level > len(r.d.headings) {
+		r.wrap(bold, n)
+		return
+	}
+	r.marker(r.d.headings[n.Level-1])
+	r.begin(heading)
+	r.inlines(n)
+	r.end(heading)
+}
+
+// quote renders a quotation. Where a dialect encloses it in marks, it has none inside another:
+// that one, like any in other dialects, gets a mark on each line.
 func (r *renderer) quote(n ast.Node) {
-	if r.html && r.open["blockquote"] == 0 {
-		r.begin("blockquote", "")
+	if r.d.marks[quoted].open != "" && r.open[quoted] == 0 {
+		r.begin(quoted)
 		r.marked = true
 		r.blocks(n)
-		r.end("blockquote")
+		r.end(quoted)
 		r.marked = false
 		return
 	}
 	before := r.indent
-	r.text("> ")
-	r.indent += "> "
+	r.marker(r.d.quote)
+	r.indent += r.d.quote
+	r.open[quoted]++
 	r.marked = true
 	r.blocks(n)
 	r.marked = false
+	r.open[quoted]--
 	r.indent = before
 }
 
 func (r *renderer) list(n *ast.List) {
 	number := n.Start
 	r.marked = true // the first item stands where the list stands
+	r.depth++
 	for item := n.FirstChild(); item != nil; item = item.NextSibling() {
 		r.separate(item)
-		marker := "• "
+		marker := r.d.bullets[min(r.depth, len(r.d.bullets))-1]
 		if n.IsOrdered() {
 			marker = strconv.Itoa(number) + ". "
 			number++
 		}
-		r.text(marker)
+		r.marker(marker)
 		before := r.indent
 		r.indent += strings.Repeat(" ", utf8.RuneCountInString(marker))
 		r.marked = true
@@ -117,6 +135,7 @@ func (r *renderer) list(n *ast.List) {
 		r.marked = false
 		r.indent = before
 	}
+	r.depth--
 }
 
 // code renders a code block in the given language, or in none.
@@ -128,35 +147,14 @@ func (r *renderer) code(language string, lines []byte) {
 		}
 		return -1
 	}, language)
-	if language == "" || code == "" {
-		r.pre(code)
-		return
-	}
-	r.begin("pre", "")
-	r.begin("code", ` class="language-`+language+`"`)
-	r.verbatim(code)
-	r.end("code")
-	r.end("pre")
+	r.pre(language, code)
 }
 
 // pre renders text whose columns and line breaks matter.
-func (r *renderer) pre(s string) {
-	if s == "" {
-		return
+func (r *renderer) pre(language, s string) {
+	if s != "" {
+		r.d.pre(r, language, s)
 	}
-	r.begin("pre", "")
-	r.verbatim(s)
-	r.end("pre")
-}
-
-// verbatim writes s without indenting its lines where the block itself shows what it is.
-func (r *renderer) verbatim(s string) {
-	before := r.indent
-	if r.html {
-		r.indent = ""
-	}
-	r.text(s)
-	r.indent = before
 }
 
 func (r *renderer) inlines(n ast.Node) {
@@ -178,20 +176,20 @@ func (r *renderer) inline(n ast.Node) {
 		r.codeSpan(n)
 	case *ast.Emphasis:
 		if n.Level == 1 {
-			r.wrap("i", n)
+			r.wrap(italic, n)
 		} else {
-			r.wrap("b", n)
+			r.wrap(bold, n)
 		}
 	case *extast.Strikethrough:
-		r.wrap("s", n)
+		r.wrap(strike, n)
 	case *spoiler:
-		r.wrap("tg-spoiler", n)
+		r.wrap(hidden, n)
 	case *ast.Link:
-		r.link(n, n.Destination, "")
+		r.d.link(r, n, r.target(n.Destination), "")
 	case *ast.Image:
-		r.link(n, n.Destination, "image")
+		r.d.link(r, n, r.target(n.Destination), "image")
 	case *ast.AutoLink:
-		r.text(string(n.Label(r.src))) // Telegram makes it a link by itself
+		r.d.bareLink(r, n)
 	case *ast.RawHTML:
 		r.rawHTML(string(n.Segments.Value(r.src)))
 	default:
@@ -199,6 +197,7 @@ func (r *renderer) inline(n ast.Node) {
 	}
 }
 
+// codeSpan renders code within a line. In links it is text, because Telegram has none there.
 func (r *renderer) codeSpan(n ast.Node) {
 	var code strings.Builder
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
@@ -206,49 +205,12 @@ func (r *renderer) codeSpan(n ast.Node) {
 			code.Write(t.Segment.Value(r.src))
 		}
 	}
-	if r.open["a"] > 0 { // Telegram has no code in a link
-		r.text(strings.ReplaceAll(code.String(), "\n", " "))
+	s := strings.ReplaceAll(code.String(), "\n", " ")
+	if r.open[link] > 0 {
+		r.text(s)
 		return
 	}
-	r.begin("code", "")
-	r.text(strings.ReplaceAll(code.String(), "\n", " "))
-	r.end("code")
-}
-
-// link renders a link or an image. An address that Telegram does not take, or
-// that could do harm, is no link: only its label is shown, with the address if it is harmless.
-func (r *renderer) link(n ast.Node, destination []byte, label string) {
-	address := string(util.URLEscape(destination, true))
-	scheme, _, hasScheme := strings.Cut(strings.ToLower(address), ":")
-	web := hasScheme && (scheme == "http" || scheme == "https")
-	harmless := web || scheme == "mailto" || scheme == "tel" || !strings.Contains(address, ":")
-	nested := r.open["a"] > 0 // an image in a link: the link's address counts
-	if r.html && web && !nested {
-		r.begin("a", ` href="`+html.EscapeString(address)+`"`)
-		r.label(n, label, address)
-		r.end("a")
-		return
-	}
-	r.count("a", 1)
-	shown := r.label(n, label, address)
-	r.count("a", -1)
-	if harmless && address != "" && shown != address && !nested {
-		r.text(" (" + address + ")")
-	}
-}
-
-// label renders the children of n or, if they show nothing, what stands for them, and
-// returns what was written.
-func (r *renderer) label(n ast.Node, instead, address string) string {
-	start, units := r.out.Len(), r.units
-	r.inlines(n)
-	if r.units == units {
-		if instead == "" {
-			instead = address
-		}
-		r.text(instead)
-	}
-	return r.out.String()[start:]
+	r.d.code(r, s)
 }
 
 // rawHTML shows a tag as it is written, but for the one that models use within tables.
@@ -260,38 +222,31 @@ func (r *renderer) rawHTML(tag string) {
 	r.text(tag)
 }
 
-// wrap renders the children of n inside a tag, unless they are inside such a tag already.
-func (r *renderer) wrap(tag string, n ast.Node) {
-	if r.open[tag] > 0 {
+// wrap renders the children of n in a style, unless it applies already or can't be written here.
+func (r *renderer) wrap(s style, n ast.Node) {
+	if r.open[s] > 0 || r.d.fits != nil && !r.d.fits(r, s, n) {
 		r.inlines(n)
 		return
 	}
-	r.begin(tag, "")
+	r.begin(s)
 	r.inlines(n)
-	r.end(tag)
+	r.end(s)
 }
 
-// begin opens a tag and end closes it. In plain text both only keep count.
-func (r *renderer) begin(tag, attributes string) {
-	r.breakLines()
-	r.count(tag, 1)
-	if r.html {
-		r.out.WriteString("<" + tag + attributes + ">")
+// begin and end enclose what a style applies to.
+func (r *renderer) begin(s style) {
+	r.open[s]++
+	if r.lazy == nil {
+		r.breakLines()
+		r.out.WriteString(r.d.marks[s].open)
 	}
 }
 
-func (r *renderer) end(tag string) {
-	r.count(tag, -1)
-	if r.html {
-		r.out.WriteString("</" + tag + ">")
+func (r *renderer) end(s style) {
+	r.open[s]--
+	if r.lazy == nil {
+		r.out.WriteString(r.d.marks[s].close)
 	}
-}
-
-func (r *renderer) count(tag string, n int) {
-	if r.open == nil {
-		r.open = make(map[string]int)
-	}
-	r.open[tag] += n
 }
 
 // breakLines writes the line breaks that are owed; at the beginning of the text none are.
@@ -300,6 +255,10 @@ func (r *renderer) breakLines() {
 		r.gap = 0
 	}
 	if r.gap == 0 {
+		return
+	}
+	if r.lazy != nil {
+		r.endLine()
 		return
 	}
 	blank := strings.TrimRight(r.indent, " ")
@@ -312,6 +271,9 @@ func (r *renderer) breakLines() {
 
 // text writes visible text, each of its lines indented.
 func (r *renderer) text(s string) {
+	if r.lazy != nil && (r.open[link] > 0 || r.open[heading] > 0) {
+		s = strings.ReplaceAll(s, "\n", " ") // there are no lines in them
+	}
 	for {
 		line, rest, more := strings.Cut(s, "\n")
 		if line != "" {
@@ -326,31 +288,26 @@ func (r *renderer) text(s string) {
 	}
 }
 
-// put writes visible text, escaped and counted. Control characters have no place in a message.
+// marker writes what begins a line by the dialect's grammar.
+func (r *renderer) marker(s string) {
+	if r.lazy == nil {
+		r.text(s)
+		return
+	}
+	r.breakLines()
+	r.out.WriteString(s)
+	r.fresh, r.bulleted = true, s != r.d.quote
+	r.visible = r.visible || strings.ContainsFunc(s, isVisible)
+}
+
+// put writes visible text of one line.
 func (r *renderer) put(s string) {
 	r.visible = r.visible || strings.ContainsFunc(s, isVisible)
-	start := 0
-	for i := range len(s) {
-		c := s[i]
-		r.units += unitsOf(c)
-		escaped := ""
-		switch {
-		case c == '&' && r.html:
-			escaped = "&amp;"
-		case c == '<' && r.html:
-			escaped = "&lt;"
-		case c == '>' && r.html:
-			escaped = "&gt;"
-		case c < ' ' && c != '\n' && c != '\t' || c == 0x7f:
-			r.units-- // dropped
-		default:
-			continue
-		}
-		r.out.WriteString(s[start:i])
-		r.out.WriteString(escaped)
-		start = i + 1
+	if r.lazy == nil {
+		r.d.escape(r, s)
+		return
 	}
-	r.out.WriteString(s[start:])
+	r.putLazily(s)
 }
 
 func isVisible(c rune) bool { return !unicode.IsSpace(c) && !unicode.IsControl(c) }

@@ -93,7 +93,7 @@ func FuzzIsPlain(f *testing.F) {
 		if !isPlain(md) {
 			return
 		}
-		if got := render(md, true); got.out.String() != md || got.units != units(md) {
+		if got := render(md, &telegram); got.out.String() != md || got.units != units(md) {
 			t.Errorf("%q renders as %q with %d units", md, got.out.String(), got.units)
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/rivo/uniseg"
-	"github.com/yuin/goldmark/ast"
 	extast "github.com/yuin/goldmark/extension/ast"
 )
 
@@ -13,7 +12,7 @@ import (
 const maxColumn = 40
 
 // table returns a table as text with aligned columns.
-func table(t *extast.Table, src []byte) string {
+func (r *renderer) table(t *extast.Table) string {
 	var rows [][]string
 	widths := make([]int, len(t.Alignments))
 	for row := t.FirstChild(); row != nil; row = row.NextSibling() {
@@ -23,7 +22,7 @@ func table(t *extast.Table, src []byte) string {
 			if i == len(widths) {
 				break
 			}
-			cells = append(cells, cellText(cell, src))
+			cells = append(cells, strings.Join(strings.Fields(r.plainText(cell)), " "))
 			widths[i] = max(widths[i], min(uniseg.StringWidth(cells[i]), maxColumn))
 		}
 		rows = append(rows, cells)
@@ -43,13 +42,6 @@ func table(t *extast.Table, src []byte) string {
 		}
 	}
 	return strings.TrimSuffix(b.String(), "\n")
-}
-
-// cellText returns a cell's content as one line of plain text.
-func cellText(cell ast.Node, src []byte) string {
-	r := &renderer{src: src}
-	r.inlines(cell)
-	return strings.Join(strings.Fields(r.out.String()), " ")
 }
 
 func pad(b *strings.Builder, s string, width int, a extast.Alignment) {

@@ -1,0 +1,270 @@
+package markup
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/yuin/goldmark/ast"
+	extast "github.com/yuin/goldmark/extension/ast"
+)
+
+// Discord returns md in Discord's dialect of Markdown, which is described at
+// https://support.discord.com/hc/en-us/articles/210298617. Characters that Discord would take for
+// markup are escaped, and nothing in md becomes a mention, a timestamp or a custom emoji.
+func Discord(md string) string {
+	if isPlain(md) && strings.IndexByte(md, '@') < 0 {
+		return md
+	}
+	return render(md, &discord).out.String()
+}
+
+// DiscordLen returns the length of Discord(md) as Discord's limit counts it: in code points,
+// those of the markup too.
+func DiscordLen(md string) int { return utf8.RuneCountInString(Discord(md)) }
+
+var discord = dialect{
+	marks: [styles]mark{
+		bold:   {"**", "**"},
+		italic: {"*", "*"},
+		strike: {"~~", "~~"},
+		hidden: {"||", "||"},
+	},
+	headings: []string{"# ", "## ", "### "},
+	bullets:  []string{"- "},
+	quote:    "> ",
+	lazy:     true,
+	plain:    &plain,
+	between:  discordBetween,
+	escape:   escapeDiscord,
+	pre:      discordPre,
+	code:     discordCode,
+	link:     discordLink,
+	bareLink: discordBareLink,
+	fits:     discordFits,
+}
+
+// noSpace is a character that shows nothing and is no part of any markup.
+const noSpace = "\u200b"
+
+// discordBetween keeps two marks apart that together would be another, as in **a***b*.
+func discordBetween(r *renderer, next string) string {
+	if r.closed && strings.ContainsAny(next[:1], "*_~|") {
+		return noSpace
+	}
+	return ""
+}
+
+// discordFits chooses how italics are written: with * within words, where _ is no mark, and
+// else with _, which does not add up with the asterisks of bold text.
+func discordFits(r *renderer, s style, n ast.Node) bool {
+	if s != italic {
+		return true
+	}
+	var struck bool
+	var code string
+	walk(n, func(n ast.Node) {
+		switch n := n.(type) {
+		case *extast.Strikethrough:
+			struck = true // ~~ before _ is no mark
+		case *ast.CodeSpan:
+			code += r.plainText(n)
+		}
+	})
+	before, after := neighbours(n, r.src)
+	r.italic = mark{"_", "_"}
+	if struck || isWord(before) || isWord(after) || strings.Contains(code, "_") {
+		r.italic = mark{"*", "*"}
+	}
+	return !strings.Contains(code, r.italic.open)
+}
+
+func escapeDiscord(r *renderer, s string) {
+	start := 0
+	for i := 0; i < len(s); i++ {
+		c, escaped := s[i], ""
+		switch c {
+		case '\\', '*', '_', '`':
+			escaped = `\` + s[i:i+1]
+		case '~', '|':
+			escaped = `\` + s[i:i+1]
+			if r.open[strike] > 0 || r.open[hidden] > 0 {
+				escaped += noSpace // Discord finds the end of these styles before the escapes
+			}
+		case '[':
+			escaped = `\[`
+			if r.open[link] > 0 {
+				escaped = "(" // there it is no matter of escapes
+			}
+		case ']':
+			if r.open[link] > 0 {
+				escaped = ")"
+			}
+		case '<':
+			if isReference(s[i:]) {
+				escaped = `\<`
+			}
+		case '@':
+			if isMention(s, i) {
+				escaped = "@" + noSpace
+			}
+		case 'h':
+			if n := webAddress(s[i:]); n > 0 {
+				r.out.WriteString(s[start:i])
+				r.out.WriteString(discordAddress(r, s[i:i+n]))
+				start, i = i+n, i+n-1
+				continue
+			}
+		case '#':
+			if i == 0 && r.fresh || r.open[heading] > 0 {
+				escaped = `\#`
+			}
+		case '>', '-', '+':
+			if i == 0 && r.fresh {
+				escaped = `\` + s[i:i+1]
+			}
+		case '.':
+			if r.fresh && i > 0 && strings.Trim(s[:i], "0123456789") == "" {
+				escaped = `\.`
+			}
+		}
+		if escaped == "" {
+			continue
+		}
+		r.out.WriteString(s[start:i])
+		r.out.WriteString(escaped)
+		start = i + 1
+	}
+	r.out.WriteString(s[start:])
+}
+
+// isMention reports whether the @ at s[i] could begin a mention.
+func isMention(s string, i int) bool {
+	rest := s[i+1:]
+	return rest == "" || strings.HasPrefix(rest, "everyone") || strings.HasPrefix(rest, "here") ||
+		i > 0 && s[i-1] == '<'
+}
+
+// isReference reports whether s, which begins with <, begins with a reference to a channel, a
+// command, a time, an emoji or a place in the server.
+func isReference(s string) bool {
+	inner, _, ok := strings.Cut(s[1:], ">")
+	kind, _, sorted := strings.Cut(inner, ":")
+	return ok && (strings.HasPrefix(inner, "#") || sorted && (kind == "" || kind[0] == '/' ||
+		kind == "t" || kind == "a" || kind == "id"))
+}
+
+// webAddress returns the length of the address of a web page that s begins with, or 0.
+func webAddress(s string) int {
+	if !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") {
+		return 0
+	}
+	n := strings.IndexFunc(s, func(c rune) bool { return isBlank(c) || c == '<' })
+	if n < 0 {
+		n = len(s)
+	}
+	return n
+}
+
+// discordAddress returns an address in which nothing ends what is around it.
+func discordAddress(r *renderer, address string) string {
+	encoded := []string{"@everyone", "%40everyone", "@here", "%40here", `\`, "%5C", "`", "%60"}
+	if r.styled() {
+		encoded = append(encoded, "*", "%2A", "_", "%5F", "~", "%7E", "|", "%7C")
+	}
+	return strings.NewReplacer(encoded...).Replace(address)
+}
+
+// styled reports whether any style applies that is written with marks.
+func (r *renderer) styled() bool {
+	for s := range heading {
+		if r.open[s] > 0 && r.d.marks[s].open != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// discordLink writes a masked link. Discord takes none whose label looks like an address.
+func discordLink(r *renderer, n ast.Node, t target, instead string) {
+	shown := r.plainText(n)
+	if !t.web || r.open[link] > 0 || strings.Contains(shown, "://") ||
+		shown == "" && instead == "" {
+		linkAsText(r, n, t, instead)
+		return
+	}
+	r.solid("[")
+	r.label(n, t, instead)
+	address := strings.NewReplacer("(", "%28", ")", "%29", "<", "%3C", ">", "%3E").Replace(t.address)
+	r.solid("](" + discordAddress(r, address) + ")")
+}
+
+// discordBareLink writes an address, in angle brackets where Discord would not see its end.
+func discordBareLink(r *renderer, n *ast.AutoLink) {
+	address := cleaned(string(n.Label(r.src)))
+	if webAddress(address) != len(address) || r.open[link] > 0 {
+		r.text(address)
+		return
+	}
+	address = discordAddress(r, address)
+	if _, after := neighbours(n, r.src); after != 0 && !isBlank(after) {
+		address = "<" + address + ">"
+	}
+	r.solid(address)
+}
+
+func discordPre(r *renderer, language, s string) {
+	language = strings.Map(func(c rune) rune {
+		if c >= utf8.RuneSelf {
+			return -1
+		}
+		return c
+	}, language)
+	s = strings.ReplaceAll(cleaned(s), "```", "`"+noSpace+"`"+noSpace+"`")
+	lines := append([]string{"```" + language}, strings.Split(s, "\n")...)
+	r.lines(append(lines, "```")...)
+}
+
+// discordCode writes code between one or two backquotes.
+func discordCode(r *renderer, s string) {
+	s = cleaned(s)
+	if strings.TrimFunc(s, isBlank) == "" {
+		r.text(s)
+		return
+	}
+	for _, style := range []style{bold, strike, hidden} {
+		if m := r.d.marks[style].close; r.open[style] > 0 {
+			s = strings.ReplaceAll(s, m, m[:1]+noSpace+m[1:])
+		}
+	}
+	fence := "`"
+	if hasRun(s, 1) {
+		fence = "``"
+		if hasRun(s, 2) {
+			s = strings.ReplaceAll(s, "`", "`"+noSpace)
+			fence = "``"
+		}
+	}
+	if s[0] == '`' {
+		s = " " + s
+	}
+	if s[len(s)-1] == '`' {
+		s += " "
+	}
+	r.solid(fence + s + fence)
+}
+
+// hasRun reports whether s has a run of exactly n backquotes.
+func hasRun(s string, n int) bool {
+	for s != "" {
+		i := strings.IndexByte(s, '`')
+		if i < 0 {
+			return false
+		}
+		rest := strings.TrimLeft(s[i:], "`")
+		if len(s)-i-len(rest) == n {
+			return true
+		}
+		s = rest
+	}
+	return false
+}

@@ -1,0 +1,164 @@
+package markup
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A lazy is the state of a renderer whose dialect writes marks in pairs around text: those marks
+// are written when the text is, and closed after it, before the blanks that follow.
+type lazy struct {
+	written  []written // marks that are open in the text, outermost first
+	held     string    // blanks that are written if more follows on the line
+	fresh    bool      // nothing is on the line yet but what the dialect put there
+	bulleted bool      // that is the marker of a list's item
+	closed   bool      // the last thing written was a closing mark
+	italic   mark      // how the italics that apply are written, if the dialect has several ways
+}
+
+// A written is a mark that was opened.
+type written struct {
+	style style
+	close string
+}
+
+// putLazily writes visible text of one line.
+func (r *renderer) putLazily(s string) {
+	s = cleaned(s)
+	body := strings.TrimLeftFunc(s, isBlank)
+	if !r.fresh {
+		r.held += s[:len(s)-len(body)]
+	}
+	if body == "" {
+		return
+	}
+	trimmed := strings.TrimRightFunc(body, isBlank)
+	r.sync(trimmed)
+	r.d.escape(r, trimmed)
+	r.fresh, r.bulleted, r.closed = false, false, false
+	r.held = body[len(trimmed):]
+}
+
+// solid writes s as it is, as a thing that styles apply to.
+func (r *renderer) solid(s string) {
+	r.breakLines()
+	r.sync(s)
+	r.out.WriteString(s)
+	r.visible = true
+	r.fresh, r.bulleted, r.closed = false, false, false
+}
+
+// sync closes the marks that do not apply to next, writes the blanks that were held, and
+// opens the marks that apply.
+func (r *renderer) sync(next string) {
+	keep := 0
+	for keep < len(r.written) && r.open[r.written[keep].style] > 0 {
+		keep++
+	}
+	r.closeMarks(keep)
+	if r.held != "" {
+		r.out.WriteString(r.held)
+		r.held, r.closed = "", false
+	}
+	for s := range heading {
+		m := r.d.marks[s]
+		if s == italic && r.italic.open != "" {
+			m = r.italic
+		}
+		if m.open == "" || r.open[s] == 0 || r.isWritten(s) {
+			continue
+		}
+		if r.d.between != nil {
+			r.out.WriteString(r.d.between(r, m.open))
+		}
+		r.out.WriteString(m.open)
+		r.closed = false
+		r.written = append(r.written, written{s, m.close})
+	}
+	if r.closed && r.d.between != nil {
+		r.out.WriteString(r.d.between(r, next))
+	}
+}
+
+func (r *renderer) isWritten(s style) bool {
+	for _, w := range r.written {
+		if w.style == s {
+			return true
+		}
+	}
+	return false
+}
+
+// closeMarks closes the marks inside of the first keep.
+func (r *renderer) closeMarks(keep int) {
+	for i := len(r.written) - 1; i >= keep; i-- {
+		r.out.WriteString(r.written[i].close)
+		r.closed = true
+	}
+	r.written = r.written[:keep]
+}
+
+// endLine writes the line breaks that are owed.
+func (r *renderer) endLine() {
+	r.closeMarks(0)
+	blank := strings.TrimRight(r.indent, " ")
+	if blank != "" {
+		blank += " " // without it the line does not belong to the quotation
+	}
+	if blank != "" && r.d.tight {
+		r.gap = 1
+	}
+	for ; r.gap > 1; r.gap-- {
+		r.out.WriteString("\n" + blank)
+	}
+	r.gap = 0
+	r.out.WriteString("\n" + r.indent)
+	r.held, r.fresh, r.bulleted, r.closed = "", true, false, false
+}
+
+// finish closes what is open at the end of the text.
+func (r *renderer) finish() {
+	if r.lazy != nil {
+		r.closeMarks(0)
+	}
+}
+
+// lines writes lines as they are, below a quotation's mark but not a list's indentation: a
+// fence stands at the beginning of its line.
+func (r *renderer) lines(lines ...string) {
+	before := r.indent
+	r.indent = r.indent[:strings.LastIndexByte(r.indent, '>')+1]
+	if r.indent != "" {
+		r.indent += " "
+	}
+	if r.bulleted {
+		r.gap = max(r.gap, 1)
+	}
+	for i, line := range lines {
+		if i > 0 {
+			r.gap = 1
+		}
+		r.breakLines()
+		r.closeMarks(0)
+		r.held = ""
+		r.out.WriteString(line)
+		r.fresh, r.bulleted, r.closed = false, false, false
+	}
+	r.visible = true
+	r.indent = before
+}
+
+// lastRune returns the last character of the text, 0 at its beginning.
+func (r *renderer) lastRune() rune {
+	s := r.out.String()
+	if s == "" {
+		return 0
+	}
+	c, _ := utf8.DecodeLastRuneInString(s)
+	return c
+}
+
+// isBlank reports whether c is white space, also by the definition of JavaScript, whose regular
+// expressions several platforms read text with.
+func isBlank(c rune) bool { return unicode.IsSpace(c) || c == '\uFEFF' }

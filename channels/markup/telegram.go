@@ -1,0 +1,150 @@
+package markup
+
+import (
+	"cmp"
+	"html"
+	"strings"
+
+	"github.com/yuin/goldmark/ast"
+)
+
+// Telegram returns md as HTML in Telegram's own small dialect, which is described at
+// https://core.telegram.org/bots/api#html-style. The result always obeys its grammar. Markdown
+// that shows nothing at all, such as a link definition, and absurdly nested Markdown is shown
+// as it is written.
+func Telegram(md string) string {
+	if isPlain(md) {
+		return md
+	}
+	return render(md, &telegram).out.String()
+}
+
+// TelegramLen returns the length of Telegram(md) as Telegram's limit counts it: UTF-16 units
+// of the visible text, tags and references resolved.
+func TelegramLen(md string) int {
+	if isPlain(md) {
+		return units(md)
+	}
+	return render(md, &telegram).units
+}
+
+// Plain returns md as text without markup. Links keep their address in parentheses.
+func Plain(md string) string {
+	if isPlain(md) {
+		return md
+	}
+	return render(md, &plain).out.String()
+}
+
+var telegram = dialect{
+	marks: [styles]mark{
+		bold:   {"<b>", "</b>"},
+		italic: {"<i>", "</i>"},
+		strike: {"<s>", "</s>"},
+		hidden: {"<tg-spoiler>", "</tg-spoiler>"},
+		quoted: {"<blockquote>", "</blockquote>"},
+	},
+	bullets:  []string{"• "},
+	quote:    "> ",
+	escape:   escapeHTML,
+	pre:      telegramPre,
+	code:     telegramCode,
+	link:     telegramLink,
+	bareLink: bareLinkAsText, // Telegram makes it a link by itself
+	plain:    &plain,
+}
+
+var plain = dialect{
+	bullets:  []string{"• "},
+	quote:    "> ",
+	escape:   escapeNothing,
+	pre:      plainPre,
+	code:     (*renderer).text,
+	link:     linkAsText,
+	bareLink: bareLinkAsText,
+}
+
+func telegramPre(r *renderer, language, s string) {
+	r.breakLines()
+	open, end := "<pre>", "</pre>"
+	if language != "" {
+		open, end = `<pre><code class="language-`+language+`">`, "</code></pre>"
+	}
+	before := r.indent
+	r.indent = "" // the block itself shows what it is
+	r.out.WriteString(open)
+	r.text(s)
+	r.out.WriteString(end)
+	r.indent = before
+}
+
+func plainPre(r *renderer, _, s string) { r.text(s) }
+
+func telegramCode(r *renderer, s string) {
+	r.breakLines()
+	r.out.WriteString("<code>")
+	r.text(s)
+	r.out.WriteString("</code>")
+}
+
+// telegramLink renders a link or an image. An address that Telegram does not take, or that could
+// do harm, is no link: only its label is shown, with the address if it is harmless.
+func telegramLink(r *renderer, n ast.Node, t target, instead string) {
+	if !t.web || r.open[link] > 0 {
+		linkAsText(r, n, t, instead)
+		return
+	}
+	r.breakLines()
+	r.out.WriteString(`<a href="` + html.EscapeString(t.address) + `">`)
+	r.open[link]++
+	units := r.units
+	r.inlines(n)
+	if r.units == units {
+		r.text(cmp.Or(instead, t.address))
+	}
+	r.open[link]--
+	r.out.WriteString("</a>")
+}
+
+func bareLinkAsText(r *renderer, n *ast.AutoLink) { r.text(string(n.Label(r.src))) }
+
+// escapeHTML writes s, escaped and counted. Control characters have no place in a message.
+func escapeHTML(r *renderer, s string) {
+	start := 0
+	for i := range len(s) {
+		c := s[i]
+		r.units += unitsOf(c)
+		escaped := ""
+		switch {
+		case c == '&':
+			escaped = "&amp;"
+		case c == '<':
+			escaped = "&lt;"
+		case c == '>':
+			escaped = "&gt;"
+		case c < ' ' && c != '\n' && c != '\t' || c == 0x7f:
+			r.units-- // dropped
+		default:
+			continue
+		}
+		r.out.WriteString(s[start:i])
+		r.out.WriteString(escaped)
+		start = i + 1
+	}
+	r.out.WriteString(s[start:])
+}
+
+func escapeNothing(r *renderer, s string) { r.out.WriteString(cleaned(s)) }
+
+// cleaned returns s without control characters.
+func cleaned(s string) string {
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c == '\n' || c == '\t':
+			return c
+		case c < ' ' || c >= 0x7f && c < 0xa0:
+			return -1
+		}
+		return c
+	}, s)
+}

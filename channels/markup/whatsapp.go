@@ -1,0 +1,122 @@
+package markup
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/yuin/goldmark/ast"
+)
+
+// WhatsApp returns md in WhatsApp's small dialect, which is described at
+// https://faq.whatsapp.com/539178204879377. It has no escapes: characters that WhatsApp would take
+// for markup get an invisible neighbour that makes them part of a word.
+func WhatsApp(md string) string {
+	if isPlain(md) {
+		return md
+	}
+	return render(md, &whatsApp).out.String()
+}
+
+// WhatsAppLen returns the length of WhatsApp(md) in code points, those of the markup too.
+// WhatsApp documents no unit; its limit is far above what people read.
+func WhatsAppLen(md string) int { return utf8.RuneCountInString(WhatsApp(md)) }
+
+var whatsApp = dialect{
+	marks: [styles]mark{
+		bold:   {"*", "*"},
+		italic: {"_", "_"},
+		strike: {"~", "~"},
+		hidden: {"(hidden: ", ")"},
+	},
+	bullets:  []string{"- "},
+	quote:    "> ",
+	lazy:     true,
+	tight:    true,
+	plain:    &plain,
+	between:  whatsAppBetween,
+	escape:   escapeWhatsApp,
+	pre:      whatsAppPre,
+	code:     whatsAppCode,
+	link:     linkAsText,
+	bareLink: whatsAppBareLink,
+	fits:     whatsAppFits,
+}
+
+// joint is an invisible character that regular expressions count among those of words.
+const joint = "\u200c"
+
+// whatsAppBetween keeps a mark from what would make it part of a word.
+func whatsAppBetween(r *renderer, next string) string {
+	if strings.HasSuffix(r.out.String(), joint) || r.closed && strings.IndexByte("*_~", next[0]) >= 0 {
+		return noSpace
+	}
+	return ""
+}
+
+// whatsAppFits reports that n stands apart from words: within them WhatsApp has no styles.
+func whatsAppFits(r *renderer, s style, n ast.Node) bool {
+	before, after := neighbours(n, r.src)
+	return s == hidden || !isWord(before) && !isWord(after)
+}
+
+var whatsAppStyle = map[byte]style{'*': bold, '_': italic, '~': strike}
+
+func escapeWhatsApp(r *renderer, s string) {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		style, special := whatsAppStyle[c]
+		switch {
+		case c == '`':
+			r.out.WriteString("ˋ") // no neighbour stops it from being code
+			continue
+		case special:
+			if !isWord(r.lastRune()) {
+				r.out.WriteString(joint)
+			}
+			r.out.WriteByte(c)
+			if next, _ := utf8.DecodeRuneInString(s[i+1:]); r.open[style] > 0 && !isWord(next) {
+				r.out.WriteString(joint)
+			}
+			continue
+		case i == 0 && r.fresh && isLineMarker(s):
+			r.out.WriteString(joint)
+		}
+		r.out.WriteByte(c)
+	}
+}
+
+// isLineMarker reports whether s begins as a quotation or an item of a list does.
+func isLineMarker(s string) bool {
+	digits := strings.TrimLeft(s, "0123456789")
+	return strings.IndexByte(">-*", s[0]) >= 0 || digits != s && strings.HasPrefix(digits, ".")
+}
+
+func whatsAppBareLink(r *renderer, n *ast.AutoLink) { r.text(string(n.Label(r.src))) }
+
+func whatsAppPre(r *renderer, _, s string) {
+	s = strings.ReplaceAll(cleaned(s), "```", "`"+noSpace+"`"+noSpace+"`")
+	lines := strings.Split(s, "\n")
+	if r.open[quoted] == 0 {
+		r.lines(append(append([]string{"```"}, lines...), "```")...)
+		return
+	}
+	var quoted []string // line by line: a fence does not reach over the lines of a quotation
+	for _, line := range lines {
+		if strings.TrimFunc(line, isBlank) != "" {
+			quoted = append(quoted, "```"+line+"```")
+		}
+	}
+	r.lines(quoted...)
+}
+
+func whatsAppCode(r *renderer, s string) {
+	s = cleaned(s)
+	switch {
+	case strings.TrimFunc(s, isBlank) == "":
+		r.text(s)
+	case strings.Contains(s, "`"):
+		r.solid("```" + strings.ReplaceAll(s, "`", "`"+noSpace) + "```")
+	default:
+		r.solid("`" + s + "`")
+	}
+}
