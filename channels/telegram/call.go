@@ -36,12 +36,18 @@ func (c *Channel) call(
 ) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	// Until there is a connection, nothing can have reached Telegram. From then on any failure
+	// leaves the outcome open.
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
 	api := c.api // tgbotapi knows no contexts: each call has a copy with a client of its own
 	var sent bool
 	var lost error
 	api.Client = doer(func(r *http.Request) (resp *http.Response, err error) {
 		sent = true
-		resp, lost = c.exchange(ctx, r)
+		resp, lost = c.exchange(r.WithContext(ctx), &connected)
 		return resp, lost
 	})
 	resp, err := api.MakeRequest(method, p)
@@ -61,17 +67,12 @@ func (c *Channel) call(
 }
 
 // exchange sends r and reads the whole answer, so that the connection can be used again. An
-// answer that is not JSON becomes an error here, while its status is still known.
-func (c *Channel) exchange(ctx context.Context, r *http.Request) (*http.Response, error) {
-	// Until there is a connection, nothing can have reached Telegram. From then on any failure
-	// leaves the outcome open.
-	var connected atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	})
-	resp, err := c.transport.RoundTrip(r.WithContext(ctx))
+// answer that is not JSON becomes an error here, while its status is still known. From when on
+// begun is set, Telegram may execute r.
+func (c *Channel) exchange(r *http.Request, begun *atomic.Bool) (*http.Response, error) {
+	resp, err := c.transport.RoundTrip(r)
 	if err != nil {
-		if connected.Load() {
+		if begun.Load() {
 			return nil, fmt.Errorf("%w: %w", channels.ErrUncertain, c.redact(err))
 		}
 		return nil, c.redact(err)
@@ -94,6 +95,9 @@ func (c *Channel) exchange(ctx context.Context, r *http.Request) (*http.Response
 // statusError returns the error for an answer that says nothing but its status. A proxy in front
 // of Telegram gives such; only with 503 and below 500 the call surely was not executed.
 func statusError(code int) error {
+	if code == http.StatusRequestEntityTooLarge {
+		return fmt.Errorf("%w: the file is too large for the server", channels.ErrRefused)
+	}
 	if code == http.StatusServiceUnavailable || code >= 300 && code < 500 {
 		return fmt.Errorf("status %d %s", code, http.StatusText(code))
 	}
@@ -130,7 +134,7 @@ func verdict(err error, inChat bool) error {
 		if answer.Message == "Not Found" { // else an unknown method, of an old server
 			return badToken
 		}
-	case http.StatusBadRequest, http.StatusForbidden:
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge:
 		return fmt.Errorf("%w: %s", channels.ErrRefused, reason)
 	case http.StatusConflict:
 		return conflict(answer.Message)

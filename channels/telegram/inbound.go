@@ -11,8 +11,7 @@ import (
 // inbound translates m. It reports false for what no person wrote to the bot: posts of
 // channels and bots, anonymous administrators, service messages, commands for another bot.
 func (c *Channel) inbound(me user, m *message) (bus.InboundMessage, bool) {
-	group := m.Chat.Type == "group" || m.Chat.Type == "supergroup"
-	if !group && m.Chat.Type != "private" || m.From == nil || m.From.Bot || m.SenderChat != nil {
+	if !m.Chat.read() || m.From == nil || m.From.Bot || m.SenderChat != nil {
 		return bus.InboundMessage{}, false
 	}
 	text, ok := m.content()
@@ -20,27 +19,60 @@ func (c *Channel) inbound(me user, m *message) (bus.InboundMessage, bool) {
 		return bus.InboundMessage{}, false
 	}
 	said := me.read(text, m.entities())
-	if group && said.forOther {
+	in := c.envelope(m)
+	if in.Group && said.forOther {
 		return bus.InboundMessage{}, false
 	}
+	in.ID = strconv.FormatInt(m.ID, 10)
+	in.Sender = m.From.sender()
+	in.Text = said.text
+	in.Time = time.Unix(m.Date, 0).UTC()
+	in.Forwarded = m.Origin.name()
+	in.ReplyTo = m.quoted(me)
+	in.Album = m.Album
+	in.Attachments = m.attachments()
+	if in.Attachments == nil {
+		in.Text = m.label(said.text)
+	}
+	in.Addressed = !in.Group || said.forUs || in.ReplyTo != nil && in.ReplyTo.Ours
+	return in, true
+}
+
+// edited translates the new wording of a message. It reports false if that has none: a place
+// that moves is edited, too. A file that took the place of another is not looked at.
+func (c *Channel) edited(me user, m *message) (bus.InboundMessage, bool) {
+	if m.EditDate == 0 || m.Text == "" && m.Caption == "" {
+		return bus.InboundMessage{}, false
+	}
+	in, ok := c.inbound(me, m)
+	if !ok {
+		return bus.InboundMessage{}, false
+	}
+	in.Edits = in.ID
+	in.ID += ":e" + strconv.FormatInt(m.EditDate, 10)
+	in.Time = time.Unix(m.EditDate, 0).UTC()
+	in.Album, in.Attachments = "", nil
+	return in, true
+}
+
+// envelope returns a message with the conversation that m is in.
+func (c *Channel) envelope(m *message) bus.InboundMessage {
 	in := bus.InboundMessage{
-		ID:        strconv.FormatInt(m.ID, 10),
-		From:      bus.Address{Account: c.name, Chat: strconv.FormatInt(m.Chat.ID, 10)},
-		Sender:    m.From.sender(),
-		Text:      m.label(said.text),
-		Time:      time.Unix(m.Date, 0).UTC(),
-		Group:     group,
-		Forwarded: m.Origin.name(),
-		ReplyTo:   m.quoted(me),
+		From:  bus.Address{Account: c.name, Chat: strconv.FormatInt(m.Chat.ID, 10)},
+		Group: m.Chat.Type != "private",
 	}
 	if m.InTopic && m.Thread != 0 { // the id alone also marks mere chains of replies
 		in.From.Thread = strconv.FormatInt(m.Thread, 10)
 	}
-	if group {
+	if in.Group {
 		in.ChatTitle = clean(m.Chat.Title, maxName)
 	}
-	in.Addressed = !group || said.forUs || in.ReplyTo != nil && in.ReplyTo.Ours
-	return in, true
+	return in
+}
+
+// read reports whether the gateway reads what is written in c. Nobody talks in a channel.
+func (c *chat) read() bool {
+	return c.Type == "private" || c.Type == "group" || c.Type == "supergroup"
 }
 
 func (u *user) sender() bus.Sender {
@@ -72,24 +104,17 @@ func (o *origin) name() string {
 func (m *message) quoted(me user) *bus.Quote {
 	r := m.ReplyTo
 	if r == nil {
-		if m.External == nil || m.Quote == nil {
-			return nil
-		}
-		return &bus.Quote{ // of a message in another chat
-			ID:     strconv.FormatInt(m.External.ID, 10),
-			Sender: m.External.Origin.name(), Text: m.Quote.Text,
-		}
+		return m.quotedElsewhere()
 	}
 	if r.TopicCreated != nil || m.InTopic && r.ID == m.Thread {
 		return nil // every message of a topic that is no reply points to the topic's beginning
 	}
-	q := &bus.Quote{ID: strconv.FormatInt(r.ID, 10)}
-	if text, ok := r.content(); ok {
-		q.Text = r.label(text)
-	}
+	q := &bus.Quote{ID: strconv.FormatInt(r.ID, 10), Attachments: r.attachments()}
+	text, _ := r.content() // of a service message: nothing
 	if m.Quote != nil {
-		q.Text = m.Quote.Text // the part that the person chose
+		text = m.Quote.Text // the part that the person chose
 	}
+	q.Text = r.label(text)
 	switch {
 	case r.SenderChat != nil:
 		q.Sender = clean(r.SenderChat.Title, maxName)
@@ -97,6 +122,22 @@ func (m *message) quoted(me user) *bus.Quote {
 		q.Sender = r.From.name()
 		q.Ours = r.From.ID == me.ID
 	}
+	return q
+}
+
+// quotedElsewhere returns what is known of a message in another chat, or nil.
+func (m *message) quotedElsewhere() *bus.Quote {
+	e := m.External
+	if e == nil || m.Quote == nil && e.name() == "" {
+		return nil
+	}
+	q := &bus.Quote{
+		ID: strconv.FormatInt(e.ID, 10), Sender: e.Origin.name(), Attachments: e.attachments(),
+	}
+	if m.Quote != nil {
+		q.Text = m.Quote.Text
+	}
+	q.Text = e.label(q.Text)
 	return q
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -16,23 +17,27 @@ import (
 	"gateway/channels/markup"
 )
 
-// maxSource is the longest HTML in bytes that Telegram parses; the visible text is bounded apart.
-const maxSource = 1 << 15
+// Bounds of the Bot API.
+const (
+	maxText      = 4096    // UTF-16 units of a message, after parsing
+	maxCaption   = 1024    // the same of a caption
+	maxSource    = 1 << 15 // bytes of HTML that are parsed at all
+	maxButtons   = 24      // our own: Telegram takes 100, which nobody reads
+	maxFile      = 50 << 20
+	maxLocalFile = 2000 << 20 // on a server of one's own
+)
 
-// Send implements [channels.Channel]. Three refusals are answered within the call, because what
-// Telegram asks for is known: HTML that it can't parse goes as plain text, an unknown topic
-// is left out, and a group that became a supergroup is followed to its new id.
+// Send implements [channels.Channel]. Some refusals are answered within the call, because what
+// Telegram asks for is known: see [outgoing.amend].
 func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
-	p := textParams(part.To, part.Text)
-	p.AddNonEmpty("message_thread_id", part.To.Thread)
-	if id, err := strconv.ParseInt(part.ReplyTo, 10, 64); err == nil {
-		p["reply_parameters"] = `{"message_id":` + strconv.FormatInt(id, 10) +
+	o := c.outgoing(part)
+	o.params.AddNonEmpty("message_thread_id", part.To.Thread)
+	o.params.AddNonEmpty("reply_markup", keyboard(part.Buttons))
+	if id, ok := messageID(part.ReplyTo); ok {
+		o.params["reply_parameters"] = `{"message_id":` + id +
 			`,"allow_sending_without_reply":true}`
 	}
-	result, err := c.call(ctx, callTimeout, "sendMessage", p)
-	for err != nil && c.amend(ctx, p, part.To, part.Text, err) {
-		result, err = c.call(ctx, callTimeout, "sendMessage", p)
-	}
+	result, err := c.deliver(ctx, o)
 	if err != nil {
 		return "", fmt.Errorf("telegram: send to %s: %w", part.To, verdict(err, true))
 	}
@@ -47,19 +52,15 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 }
 
 // Edit implements [channels.Editor]. A message of a group that became a supergroup can't be
-// edited any more.
+// edited any more. Buttons below the message go.
 func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) error {
-	p := textParams(to, text)
-	p["message_id"] = id
-	_, err := c.call(ctx, callTimeout, "editMessageText", p)
-	if refusedHTML(p, err) {
-		plain(p, text)
-		_, err = c.call(ctx, callTimeout, "editMessageText", p)
+	o := &outgoing{to: to, method: "editMessageText", field: "text", text: text, stays: true}
+	c.setText(o)
+	o.params["message_id"] = id
+	if _, err := c.deliver(ctx, o); err != nil && !said(err, "message is not modified") {
+		return fmt.Errorf("telegram: edit %s in %s: %w", id, to, verdict(err, true))
 	}
-	if err == nil || said(err, "message is not modified") {
-		return nil
-	}
-	return fmt.Errorf("telegram: edit %s in %s: %w", id, to, verdict(err, true))
+	return nil
 }
 
 // Remove implements [channels.Remover]. Telegram lets a bot delete its messages for two days.
@@ -102,75 +103,192 @@ func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) 
 	return nil
 }
 
+// React implements [channels.Reactor]. Telegram has a list of emoji that bots may use, and groups
+// may shorten it.
+func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) error {
+	message, ok := messageID(id)
+	if !ok {
+		return fmt.Errorf("telegram: react to %s in %s: %w: it is no message",
+			id, to, channels.ErrRefused)
+	}
+	type reaction struct {
+		Type  string `json:"type"`
+		Emoji string `json:"emoji"`
+	}
+	list := []reaction{}
+	if emoji != "" { // Telegram's list has them without the selector of the colourful form
+		list = append(list, reaction{"emoji", strings.ReplaceAll(emoji, "\ufe0f", "")})
+	}
+	p := tgbotapi.Params{"chat_id": to.Chat, "message_id": message}
+	err := p.AddInterface("reaction", list)
+	if err == nil {
+		_, err = c.call(ctx, callTimeout, "setMessageReaction", p)
+	}
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("telegram: react to %s in %s: %w", id, to, optional(err))
+}
+
 // Limits implements [channels.Limiter]. The rates are those of
 // https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this; short bursts
-// are tolerated there, and 4096 UTF-16 units after parsing is the bound of sendMessage.
+// are tolerated there. They are the same for rich messages, so that those can go as HTML.
 func (c *Channel) Limits(to bus.Address) channels.Limits {
 	l := channels.Limits{
-		Text:         4096,
+		Text:         maxText,
 		Measure:      markup.TelegramLen,
+		Caption:      maxCaption,
+		File:         maxFile,
+		Buttons:      maxButtons,
 		EditInterval: time.Second,
 		Chat:         channels.Rate{Every: time.Second, Burst: 3},
 		Account:      channels.Rate{Every: time.Second / 30, Burst: 30},
 	}
-	if strings.HasPrefix(to.Chat, "-") { // ids of groups are negative
+	if c.localFiles != "" {
+		l.File = maxLocalFile
+	}
+	if isGroup(to) {
 		l.EditInterval = 3 * time.Second
 		l.Chat = channels.Rate{Every: time.Minute / 20, Burst: 5}
 	}
 	return l
 }
 
-// textParams returns what sendMessage and editMessageText have in common.
-func textParams(to bus.Address, text string) tgbotapi.Params {
-	p := tgbotapi.Params{
-		"chat_id":              to.Chat,
-		"text":                 markup.Telegram(text),
-		"parse_mode":           "HTML",
-		"link_preview_options": `{"is_disabled":true}`,
-	}
-	if len(p["text"]) > maxSource {
-		plain(p, text)
-	}
-	return p
+// isGroup reports whether to is a group, whose ids are negative.
+func isGroup(to bus.Address) bool { return strings.HasPrefix(to.Chat, "-") }
+
+// An outgoing is a message as a method takes it. It is changed when Telegram refuses it so.
+type outgoing struct {
+	to     bus.Address
+	method string
+	params tgbotapi.Params
+	field  string    // the parameter that has the text
+	text   string    // Markdown
+	file   *attached // or nil
+	stays  bool      // it belongs to this chat and thread alone
 }
 
-// plain makes p carry text without formatting.
-func plain(p tgbotapi.Params, text string) {
-	delete(p, "parse_mode")
-	p["text"] = markup.Plain(text)
+// outgoing returns what part is in Telegram's terms.
+func (c *Channel) outgoing(part bus.Part) *outgoing {
+	o := &outgoing{to: part.To, text: part.Text, method: "sendMessage", field: "text"}
+	if part.File == nil {
+		c.setText(o)
+		return o
+	}
+	o.field = "caption"
+	o.params = tgbotapi.Params{"chat_id": part.To.Chat}
+	o.setFile(part.File)
+	if part.Text != "" {
+		o.setHTML()
+	}
+	return o
 }
 
-// amend changes p to meet Telegram's refusal err and reports whether that is worth another try.
-// Each change can be made once, so trying ends.
-func (c *Channel) amend(
-	ctx context.Context, p tgbotapi.Params, to bus.Address, text string, err error,
-) bool {
-	change := ""
+// setText makes o a text.
+func (c *Channel) setText(o *outgoing) {
+	o.params = tgbotapi.Params{"chat_id": o.to.Chat}
+	if c.rich && !c.noRich.Load() && o.setRich() {
+		return
+	}
+	o.setHTML()
+}
+
+// setHTML makes the text HTML, or plain text if it is too long for Telegram to parse.
+func (o *outgoing) setHTML() {
+	o.params[o.field] = markup.Telegram(o.text)
+	o.params["parse_mode"] = "HTML"
+	if o.field == "text" {
+		o.params["link_preview_options"] = `{"is_disabled":true}`
+	}
+	if len(o.params[o.field]) > maxSource {
+		o.setPlain()
+	}
+}
+
+// setPlain makes the text one without formatting.
+func (o *outgoing) setPlain() {
+	delete(o.params, "parse_mode")
+	o.params[o.field] = markup.Plain(o.text)
+}
+
+// deliver calls o's method until Telegram takes it or gives a reason that can't be met. The error
+// is that of call.
+func (c *Channel) deliver(ctx context.Context, o *outgoing) (json.RawMessage, error) {
+	for {
+		result, err := c.post(ctx, o)
+		if err == nil {
+			return result, nil
+		}
+		change := o.amend(err)
+		if change == "" {
+			return nil, err
+		}
+		if change == withoutRich && isUnknownMethod(err) {
+			c.noRich.Store(true)
+		}
+		c.log.WarnContext(ctx, "message is sent again", "to", o.to, "how", change)
+	}
+}
+
+func (c *Channel) post(ctx context.Context, o *outgoing) (json.RawMessage, error) {
+	if o.file != nil {
+		return c.upload(ctx, o.method, o.params, *o.file)
+	}
+	return c.call(ctx, callTimeout, o.method, o.params)
+}
+
+// amend changes o to meet Telegram's refusal err and says how, or returns "" if nothing can be
+// done: an unknown topic is left out, a group that became a supergroup is followed to its new
+// id, rich text goes as HTML, HTML that can't be parsed as plain text, and what is no photo or
+// voice to Telegram as a document. Each change can be made once, so trying ends.
+func (o *outgoing) amend(err error) string {
+	p := o.params
 	switch {
-	case refusedHTML(p, err):
-		plain(p, text)
-		change = "without formatting"
 	case p["message_thread_id"] != "" && said(err, "message thread not found"):
 		delete(p, "message_thread_id")
-		change = "without topic"
-	case p["chat_id"] == to.Chat && migration(err) != 0:
+		return "without topic"
+	case !o.stays && p["chat_id"] == o.to.Chat && migration(err) != 0:
 		p["chat_id"] = strconv.FormatInt(migration(err), 10)
-		change = "to the supergroup"
-	default:
-		return false
+		return "to the supergroup"
+	case p["rich_message"] != "" && refusedRich(err):
+		if o.method == "sendRichMessage" {
+			o.method = "sendMessage"
+		}
+		delete(p, "rich_message")
+		o.setHTML()
+		return withoutRich
+	case p["parse_mode"] != "" && said(err, "can't parse entities"):
+		o.setPlain()
+		return "without formatting"
+	case o.file != nil && o.method != "sendDocument" && isBadRequest(err) && refusedMedia(err):
+		o.setDocument()
+		return "as a document"
 	}
-	c.log.WarnContext(ctx, "message is sent again", "to", to, "how", change)
-	return true
-}
-
-func refusedHTML(p tgbotapi.Params, err error) bool {
-	return p["parse_mode"] != "" && said(err, "can't parse entities")
+	return ""
 }
 
 // said reports whether err is an answer of Telegram with the given words.
 func said(err error, words string) bool {
 	answer, ok := errors.AsType[*tgbotapi.Error](err)
 	return ok && strings.Contains(answer.Message, words)
+}
+
+func hasCode(err error, code int) bool {
+	answer, ok := errors.AsType[*tgbotapi.Error](err)
+	return ok && answer.Code == code
+}
+
+func isBadRequest(err error) bool { return hasCode(err, http.StatusBadRequest) }
+
+// isUnknownMethod reports whether the server is too old for a method, whose token it knows.
+func isUnknownMethod(err error) bool { return hasCode(err, http.StatusNotFound) }
+
+// optional is verdict for a method without which the gateway gets on.
+func optional(err error) error {
+	if isUnknownMethod(err) {
+		return fmt.Errorf("%w: the Bot API server is too old", channels.ErrRefused)
+	}
+	return verdict(err, true)
 }
 
 // migration returns the id of the supergroup that a group became, or 0.

@@ -1,9 +1,7 @@
 package telegram
 
 import (
-	"cmp"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -12,8 +10,11 @@ import (
 // The types below are the parts of the Bot API's objects that the gateway reads.
 type (
 	update struct {
-		ID      int64    `json:"update_id"`
-		Message *message `json:"message"`
+		ID       int64     `json:"update_id"`
+		Message  *message  `json:"message"`
+		Edited   *message  `json:"edited_message"`
+		Callback *callback `json:"callback_query"`
+		Member   *member   `json:"my_chat_member"`
 	}
 
 	message struct {
@@ -24,6 +25,7 @@ type (
 		SenderChat      *chat           `json:"sender_chat"`
 		Chat            chat            `json:"chat"`
 		Date            int64           `json:"date"`
+		EditDate        int64           `json:"edit_date"`
 		Text            string          `json:"text"`
 		TextEntities    []entity        `json:"entities"`
 		Caption         string          `json:"caption"`
@@ -32,7 +34,10 @@ type (
 		External        *external       `json:"external_reply"`
 		Quote           *quote          `json:"quote"`
 		Origin          *origin         `json:"forward_origin"`
+		Album           string          `json:"media_group_id"`
 		TopicCreated    json.RawMessage `json:"forum_topic_created"`
+		MigrateTo       int64           `json:"migrate_to_chat_id"`
+		MigrateFrom     int64           `json:"migrate_from_chat_id"`
 		media
 	}
 
@@ -64,6 +69,21 @@ type (
 	external struct {
 		ID     int64   `json:"message_id"`
 		Origin *origin `json:"origin"`
+		media
+	}
+
+	callback struct {
+		ID      string   `json:"id"`
+		From    user     `json:"from"`
+		Message *message `json:"message"` // of which an old one has only chat and id
+		Data    string   `json:"data"`
+	}
+
+	member struct {
+		Chat chat `json:"chat"`
+		New  struct {
+			Status string `json:"status"`
+		} `json:"new_chat_member"`
 	}
 
 	origin struct {
@@ -72,59 +92,6 @@ type (
 		SenderChat *chat  `json:"sender_chat"`
 		Chat       *chat  `json:"chat"`
 	}
-
-	// media is everything that a message may carry besides text. What is only
-	// looked at for being there stays undecoded, so that no change to it can do harm.
-	media struct {
-		Animation json.RawMessage `json:"animation"`
-		Audio     *file           `json:"audio"`
-		Document  *file           `json:"document"`
-		Photo     json.RawMessage `json:"photo"`
-		Sticker   *symbol         `json:"sticker"`
-		Story     json.RawMessage `json:"story"`
-		Video     json.RawMessage `json:"video"`
-		VideoNote json.RawMessage `json:"video_note"`
-		Voice     json.RawMessage `json:"voice"`
-		Contact   *contact        `json:"contact"`
-		Dice      *symbol         `json:"dice"`
-		Game      json.RawMessage `json:"game"`
-		Poll      *poll           `json:"poll"`
-		Venue     *venue          `json:"venue"`
-		Location  *location       `json:"location"`
-		PaidMedia json.RawMessage `json:"paid_media"`
-		Checklist json.RawMessage `json:"checklist"`
-	}
-
-	file struct {
-		Name      string `json:"file_name"`
-		Title     string `json:"title"`
-		Performer string `json:"performer"`
-	}
-
-	symbol struct {
-		Emoji string `json:"emoji"`
-		Value int    `json:"value"`
-	}
-
-	contact struct {
-		Phone string `json:"phone_number"`
-		First string `json:"first_name"`
-		Last  string `json:"last_name"`
-	}
-
-	poll struct {
-		Question string `json:"question"`
-	}
-
-	venue struct {
-		Title   string `json:"title"`
-		Address string `json:"address"`
-	}
-
-	location struct {
-		Latitude  float64 `json:"latitude"`
-		Longitude float64 `json:"longitude"`
-	}
 )
 
 // content returns m's text or caption, and false if m is a service message.
@@ -132,7 +99,7 @@ func (m *message) content() (string, bool) {
 	if m.Text != "" {
 		return m.Text, true
 	}
-	return m.Caption, m.Caption != "" || m.media.label() != ""
+	return m.Caption, m.Caption != "" || m.media.name() != ""
 }
 
 // entities returns what marks parts of the content.
@@ -141,72 +108,6 @@ func (m *message) entities() []entity {
 		return m.TextEntities
 	}
 	return m.CaptionEntities
-}
-
-// label puts the name of what m carries in front of text: "[photo] at the lake".
-func (m *message) label(text string) string {
-	return strings.TrimSpace(m.media.label() + " " + text)
-}
-
-// label names the media, or returns "" if there are none.
-func (m *media) label() string { return cmp.Or(m.fileLabel(), m.objectLabel()) }
-
-// fileLabel names a file. The order matters: an animation is a document as well.
-func (m *media) fileLabel() string {
-	switch {
-	case m.Photo != nil:
-		return "[photo]"
-	case m.Animation != nil:
-		return "[animation]"
-	case m.Audio != nil:
-		return bracket("audio", m.Audio.Performer+" "+m.Audio.Title)
-	case m.Document != nil:
-		return bracket("document", m.Document.Name)
-	case m.Sticker != nil:
-		return bracket("sticker", m.Sticker.Emoji)
-	case m.Story != nil:
-		return "[story]"
-	case m.Video != nil:
-		return "[video]"
-	case m.VideoNote != nil:
-		return "[video note]"
-	case m.Voice != nil:
-		return "[voice]"
-	}
-	return ""
-}
-
-// objectLabel names what is no file. The order matters: a venue has a location.
-func (m *media) objectLabel() string {
-	switch {
-	case m.Contact != nil:
-		c := m.Contact
-		return bracket("contact", c.First+" "+c.Last+" "+c.Phone)
-	case m.Dice != nil:
-		return bracket("dice", fmt.Sprint(m.Dice.Emoji, " ", m.Dice.Value))
-	case m.Game != nil:
-		return "[game]"
-	case m.Poll != nil:
-		return bracket("poll", m.Poll.Question)
-	case m.Venue != nil:
-		return bracket("venue", m.Venue.Title+", "+m.Venue.Address)
-	case m.Location != nil:
-		return fmt.Sprintf("[location: %g, %g]", m.Location.Latitude, m.Location.Longitude)
-	case m.PaidMedia != nil:
-		return "[paid media]"
-	case m.Checklist != nil:
-		return "[checklist]"
-	}
-	return ""
-}
-
-// bracket returns "[kind: detail]". The detail is foreign text and can't end the bracket.
-func bracket(kind, detail string) string {
-	detail = strings.NewReplacer("[", "(", "]", ")").Replace(clean(detail, 200))
-	if detail == "" {
-		return "[" + kind + "]"
-	}
-	return "[" + kind + ": " + detail + "]"
 }
 
 // maxName is the longest name of a person or chat that is passed on, in runes.

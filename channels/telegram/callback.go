@@ -1,0 +1,103 @@
+package telegram
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+
+	"gateway/bus"
+)
+
+const (
+	answerTimeout = 5 * time.Second // for telling Telegram that a press was noticed
+	maxData       = 64              // bytes that a button carries
+	maxLabel      = 64              // runes of its label, more of which no client shows
+)
+
+// pressed translates the press of a button. It reports false if that says nothing: the button
+// is not below a message of ours, or belongs to a game.
+func (c *Channel) pressed(q *callback) (bus.InboundMessage, bool) {
+	m := q.Message
+	if m == nil || q.Data == "" || q.ID == "" || q.From.Bot || q.From.ID == 0 || !m.Chat.read() {
+		return bus.InboundMessage{}, false
+	}
+	in := c.envelope(m)
+	in.ID = "cb" + q.ID
+	in.Sender = q.From.sender()
+	in.Text = q.Data
+	in.Addressed = true
+	in.Time = time.Now().UTC() // Telegram doesn't say when it was
+	return in, true
+}
+
+// answerPresses ends the progress that people see on buttons they pressed, until ctx ends.
+func (r *receiver) answerPresses(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case id := <-r.presses:
+			p := tgbotapi.Params{"callback_query_id": id}
+			if _, err := r.call(ctx, answerTimeout, "answerCallbackQuery", p); err != nil {
+				r.log.DebugContext(ctx, "button not answered", "account", r.name,
+					"err", verdict(err, true))
+			}
+		}
+	}
+}
+
+// keyboard returns buttons as Telegram takes them, or "" if there are none. One that Telegram
+// would refuse the message for is left out.
+func keyboard(buttons []bus.Button) string {
+	type key struct {
+		Label string `json:"text"`
+		Data  string `json:"callback_data"`
+	}
+	var rows [][]key
+	width := 0 // of the labels in the last row
+	for _, b := range buttons {
+		k := key{clean(b.Label, maxLabel), b.Text}
+		if k.Label == "" {
+			k.Label = clean(b.Text, maxLabel)
+		}
+		if k.Label == "" || len(b.Text) > maxData || !utf8.ValidString(b.Text) {
+			continue
+		}
+		n := utf8.RuneCountInString(k.Label)
+		if last := len(rows) - 1; last >= 0 && fitsRow(len(rows[last]), width, n) {
+			rows[last] = append(rows[last], k)
+			width += n
+		} else {
+			rows = append(rows, []key{k})
+			width = n
+		}
+	}
+	if rows == nil {
+		return ""
+	}
+	markup, err := json.Marshal(map[string]any{"inline_keyboard": rows})
+	if err != nil {
+		return "" // strings always marshal
+	}
+	return string(markup)
+}
+
+// fitsRow reports whether a label of n runes can stand beside count others, together width runes
+// wide, on the screen of a telephone. All buttons of a row are as wide as the widest needs.
+func fitsRow(count, width, n int) bool {
+	const perRow, wide = 3, 27
+	return count < perRow && n <= wide/(count+1) && width <= wide*count/(count+1)
+}
+
+// messageID returns Telegram's id of the message that id names in the gateway. An edited message
+// has an id of its own that begins with it; the press of a button is no message.
+func messageID(id string) (string, bool) {
+	id, _, _ = strings.Cut(id, ":")
+	n, err := strconv.ParseInt(id, 10, 64)
+	return strconv.FormatInt(n, 10), err == nil
+}

@@ -1,0 +1,45 @@
+package telegram
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+// Draft implements [channels.Drafter] for direct chats: elsewhere Telegram has no drafts. One is
+// seen for half a minute after its last change, or until a message is sent.
+func (c *Channel) Draft(ctx context.Context, to bus.Address, stream, text string) error {
+	switch {
+	case !c.drafts:
+		return fmt.Errorf("telegram: draft to %s: %w: drafts are off", to, channels.ErrRefused)
+	case isGroup(to):
+		return fmt.Errorf("telegram: draft to %s: %w: it is a group", to, channels.ErrRefused)
+	case c.noDrafts.Load():
+		return fmt.Errorf("telegram: draft to %s: %w: the Bot API server is too old",
+			to, channels.ErrRefused)
+	}
+	o := &outgoing{to: to, method: "sendMessageDraft", field: "text", text: text}
+	o.params = map[string]string{"chat_id": to.Chat, "draft_id": draftID(stream)}
+	o.setHTML()
+	delete(o.params, "link_preview_options")
+	o.params.AddNonEmpty("message_thread_id", to.Thread)
+	_, err := c.deliver(ctx, o)
+	if err == nil {
+		return nil
+	}
+	if isUnknownMethod(err) {
+		c.noDrafts.Store(true)
+	}
+	return fmt.Errorf("telegram: draft to %s: %w", to, optional(err))
+}
+
+// draftID returns the same number for the same stream, which is positive.
+func draftID(stream string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(stream)) // never fails
+	return strconv.FormatUint(uint64(h.Sum32()>>1)|1, 10)
+}

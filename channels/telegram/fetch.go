@@ -1,0 +1,146 @@
+package telegram
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+
+	"gateway/channels"
+)
+
+// Fetch implements [channels.Fetcher]. A ref is a file_id, which holds for this bot only.
+// Telegram lets bots fetch files of up to 20 MB; a server of one's own has no such bound.
+func (c *Channel) Fetch(ctx context.Context, ref string, w io.Writer) error {
+	if err := c.fetch(ctx, ref, w); err != nil {
+		return fmt.Errorf("telegram: fetch file: %w", err)
+	}
+	return nil
+}
+
+func (c *Channel) fetch(ctx context.Context, ref string, w io.Writer) error {
+	result, err := c.call(ctx, callTimeout, "getFile", tgbotapi.Params{"file_id": ref})
+	if err != nil {
+		return verdict(err, true)
+	}
+	var f struct {
+		Path string `json:"file_path"`
+	}
+	if err := json.Unmarshal(result, &f); err != nil {
+		return errors.New("garbled answer")
+	}
+	if f.Path == "" {
+		return fmt.Errorf("%w: Telegram does not hand it out", channels.ErrRefused)
+	}
+	if filepath.IsAbs(f.Path) || strings.HasPrefix(f.Path, "/") {
+		return c.fetchLocal(ctx, f.Path, w)
+	}
+	ctx, tick, stop := c.progress(ctx)
+	defer stop()
+	return stalled(ctx, c.download(ctx, f.Path, ticking{w, tick}))
+}
+
+// download copies the file at a path that getFile gave to w. Such a path holds for an hour.
+func (c *Channel) download(ctx context.Context, path string, w io.Writer) error {
+	address := c.base + "/file/bot" + c.api.Token + "/" + (&url.URL{Path: path}).EscapedPath()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return errors.New("api_url is no valid address") // err shows it with the token
+	}
+	resp, err := c.transport.RoundTrip(r)
+	if err != nil {
+		return c.redact(err)
+	}
+	defer resp.Body.Close()
+	switch code := resp.StatusCode; code {
+	case http.StatusOK:
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusGone:
+		return fmt.Errorf("%w: the file is not there any more (%d)", channels.ErrRefused, code)
+	case http.StatusUnauthorized:
+		return badToken
+	case http.StatusTooManyRequests:
+		return &channels.RateError{After: callTimeout}
+	default:
+		return fmt.Errorf("status %d %s", code, http.StatusText(code))
+	}
+	if _, err := io.Copy(w, resp.Body); err != nil {
+		return c.redact(err)
+	}
+	return nil
+}
+
+// fetchLocal copies a file that the Bot API server, run with --local, keeps at path. Nothing
+// is read from outside the configured folder, whatever a server says.
+func (c *Channel) fetchLocal(ctx context.Context, path string, w io.Writer) error {
+	if c.localFiles == "" {
+		return fmt.Errorf("%w: the Bot API server keeps files locally; tell the gateway in which "+
+			"folder", channels.ErrRefused)
+	}
+	folder, err := filepath.Abs(c.localFiles)
+	if err != nil {
+		return err
+	}
+	name, err := filepath.Rel(folder, path)
+	if err != nil || !filepath.IsLocal(name) {
+		return fmt.Errorf("%w: the file is not in the folder of the Bot API server",
+			channels.ErrRefused)
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return c.redact(err)
+	}
+	defer root.Close()
+	return c.copyLocal(ctx, root, name, w)
+}
+
+func (c *Channel) copyLocal(ctx context.Context, root *os.Root, name string, w io.Writer) error {
+	info, err := root.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: the file is not there any more", channels.ErrRefused)
+	case err != nil: // such as a link that leads out of the folder
+		return fmt.Errorf("%w: %w", channels.ErrRefused, c.redact(err))
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%w: no regular file", channels.ErrRefused)
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return c.redact(err)
+	}
+	defer f.Close()
+	_, err = io.Copy(w, cancelable{ctx, f})
+	return err
+}
+
+// ticking is a writer that calls tick with each write.
+type ticking struct {
+	io.Writer
+	tick func()
+}
+
+func (t ticking) Write(p []byte) (int, error) {
+	t.tick()
+	return t.Writer.Write(p)
+}
+
+// cancelable is a reader that ends with the context.
+type cancelable struct {
+	ctx context.Context // of this call
+	io.Reader
+}
+
+func (r cancelable) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}

@@ -1,0 +1,168 @@
+package telegram
+
+import (
+	"image"
+	_ "image/jpeg" // for the sizes of photos
+	_ "image/png"
+	"io"
+	"mime"
+	"path"
+	"strconv"
+	"strings"
+
+	"gateway/bus"
+)
+
+// Bounds of sendPhoto.
+const (
+	maxPhoto      = 10 << 20 // bytes
+	maxPhotoSides = 10_000   // pixels, width and height together
+	maxPhotoRatio = 20       // of the longer to the shorter side
+)
+
+// setFile chooses the method for f. What Telegram would not take as what it is goes as a document.
+func (o *outgoing) setFile(f *bus.File) {
+	kind := sendAs(f)
+	name := fileName(strings.Map(noSlash, f.Name))
+	if name == "" {
+		name = string(kind) + extension(f.Type)
+	}
+	o.file = &attached{field: string(kind), name: name, file: f}
+	switch kind {
+	case bus.Photo:
+		o.method = "sendPhoto"
+	case bus.Video:
+		o.method = "sendVideo"
+		o.params["supports_streaming"] = "true"
+	case bus.Animation:
+		o.method = "sendAnimation"
+	case bus.Voice:
+		o.method = "sendVoice"
+	case bus.Audio:
+		o.method = "sendAudio"
+	default:
+		o.setDocument()
+		return
+	}
+	if f.Seconds > 0 && kind != bus.Photo {
+		o.params["duration"] = strconv.Itoa(f.Seconds)
+	}
+}
+
+func (o *outgoing) setDocument() {
+	o.method, o.file.field = "sendDocument", string(bus.Document)
+	delete(o.params, "duration")
+	delete(o.params, "supports_streaming")
+}
+
+func noSlash(r rune) rune {
+	if r == '/' || r == '\\' {
+		return '_'
+	}
+	return r
+}
+
+// extension returns the usual extension of a type, or "".
+func extension(mimeType string) string {
+	switch mimeType { // for which the system's list has several or none
+	case "image/jpeg":
+		return ".jpg"
+	case "audio/ogg":
+		return ".ogg"
+	case "audio/mpeg":
+		return ".mp3"
+	case "audio/mp4":
+		return ".m4a"
+	case "video/mp4":
+		return ".mp4"
+	case "text/plain":
+		return ".txt"
+	}
+	if all, err := mime.ExtensionsByType(mimeType); err == nil && len(all) > 0 {
+		return all[0]
+	}
+	return ""
+}
+
+// sendAs returns as what Telegram takes f best: by what its sender says it is, and otherwise by
+// its type.
+func sendAs(f *bus.File) bus.Kind {
+	t := mimeType(f.Type, mimeType(mime.TypeByExtension(path.Ext(f.Name)), ""))
+	kind := f.Kind
+	if kind == "" || kind == bus.Sticker {
+		class, _, _ := strings.Cut(t, "/")
+		switch class {
+		case "image":
+			kind = bus.Photo
+		case "video":
+			kind = bus.Video
+		case "audio":
+			kind = bus.Audio
+		}
+	}
+	if t == "image/gif" && kind != bus.Document {
+		return bus.Animation
+	}
+	if takes(kind, t) && (kind != bus.Photo || isPhoto(f)) {
+		return kind
+	}
+	return bus.Document
+}
+
+// takes reports whether Telegram shows a file of the type as the kind.
+func takes(kind bus.Kind, mimeType string) bool {
+	switch kind {
+	case bus.Photo:
+		return mimeType == "image/jpeg" || mimeType == "image/png" || mimeType == "image/webp"
+	case bus.Video, bus.Animation:
+		return mimeType == "video/mp4"
+	case bus.Voice:
+		switch mimeType {
+		case "audio/ogg", "audio/opus", "application/ogg":
+			return true
+		}
+		return takes(bus.Audio, mimeType)
+	case bus.Audio:
+		switch mimeType {
+		case "audio/mpeg", "audio/mp3", "audio/mp4", "audio/x-m4a", "audio/m4a":
+			return true
+		}
+	}
+	return false
+}
+
+// isPhoto reports whether f is within the bounds of photos, as far as that can be seen.
+func isPhoto(f *bus.File) bool {
+	content, err := f.Open()
+	if err != nil {
+		return true // sending it will tell
+	}
+	defer content.Close()
+	size, err := content.Seek(0, io.SeekEnd)
+	if err != nil || size > maxPhoto {
+		return false
+	}
+	if _, err := content.Seek(0, io.SeekStart); err != nil {
+		return false
+	}
+	c, _, err := image.DecodeConfig(content)
+	if err != nil {
+		return true // WebP, or damaged: Telegram decides
+	}
+	long, short := max(c.Width, c.Height), min(c.Width, c.Height)
+	return short > 0 && long+short <= maxPhotoSides && long <= short*maxPhotoRatio
+}
+
+// refusedMedia reports whether Telegram can't make of a file what it was to be: a photo it does
+// not understand, or a voice to somebody who wants none.
+func refusedMedia(err error) bool {
+	for _, words := range []string{
+		"PHOTO_", "IMAGE_PROCESS_FAILED", "VOICE_MESSAGES_FORBIDDEN",
+		"restricted receiving of voice messages",
+	} {
+		if said(err, words) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,240 @@
+package telegram
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"gateway/bus"
+)
+
+type (
+	// media is everything that a message may carry besides text. Files stay undecoded at first:
+	// what can't be read of one is no reason to lose the message.
+	media struct {
+		Animation json.RawMessage `json:"animation"`
+		Audio     json.RawMessage `json:"audio"`
+		Document  json.RawMessage `json:"document"`
+		Photo     json.RawMessage `json:"photo"`
+		Sticker   *symbol         `json:"sticker"`
+		Story     json.RawMessage `json:"story"`
+		Video     json.RawMessage `json:"video"`
+		VideoNote json.RawMessage `json:"video_note"`
+		Voice     json.RawMessage `json:"voice"`
+		Contact   *contact        `json:"contact"`
+		Dice      *symbol         `json:"dice"`
+		Game      json.RawMessage `json:"game"`
+		Poll      *poll           `json:"poll"`
+		Venue     *venue          `json:"venue"`
+		Location  *location       `json:"location"`
+		PaidMedia json.RawMessage `json:"paid_media"`
+		Checklist json.RawMessage `json:"checklist"`
+	}
+
+	// file is what the Bot API's kinds of files have in common, and more.
+	file struct {
+		ID        string `json:"file_id"`
+		Size      int64  `json:"file_size"`
+		Name      string `json:"file_name"`
+		Type      string `json:"mime_type"`
+		Duration  int    `json:"duration"` // seconds
+		Title     string `json:"title"`
+		Performer string `json:"performer"`
+		Width     int64  `json:"width"` // pixels
+		Height    int64  `json:"height"`
+	}
+
+	symbol struct {
+		Emoji string `json:"emoji"`
+		Value int    `json:"value"`
+	}
+
+	contact struct {
+		Phone string `json:"phone_number"`
+		First string `json:"first_name"`
+		Last  string `json:"last_name"`
+	}
+
+	poll struct {
+		Question string `json:"question"`
+	}
+
+	venue struct {
+		Title   string `json:"title"`
+		Address string `json:"address"`
+	}
+
+	location struct {
+		Latitude  float64 `json:"latitude"`
+		Longitude float64 `json:"longitude"`
+	}
+)
+
+// attachments returns the file that m is, or nil if it is none that can be fetched.
+func (m *media) attachments() []bus.Attachment {
+	kind, raw, standard := m.file()
+	if raw == nil {
+		return nil
+	}
+	f, ok := largest(raw)
+	if !ok {
+		return nil
+	}
+	a := bus.Attachment{
+		Kind:    kind,
+		Name:    fileName(f.Name),
+		Type:    mimeType(f.Type, standard),
+		Size:    max(f.Size, 0),
+		Seconds: max(f.Duration, 0),
+		Ref:     f.ID,
+	}
+	if kind == bus.Audio && a.Name == "" {
+		a.Name = fileName(f.performance())
+	}
+	return []bus.Attachment{a}
+}
+
+// file returns the file that m is, undecoded, and the type it has if nothing else is said. An
+// animation is a document as well, for clients that don't know animations.
+func (m *media) file() (kind bus.Kind, raw json.RawMessage, standard string) {
+	switch {
+	case m.Photo != nil:
+		return bus.Photo, m.Photo, "image/jpeg"
+	case m.Animation != nil:
+		return bus.Animation, m.Animation, "video/mp4"
+	case m.Audio != nil:
+		return bus.Audio, m.Audio, ""
+	case m.Document != nil:
+		return bus.Document, m.Document, ""
+	case m.Video != nil:
+		return bus.Video, m.Video, "video/mp4"
+	case m.VideoNote != nil:
+		return bus.Video, m.VideoNote, "video/mp4"
+	case m.Voice != nil:
+		return bus.Voice, m.Voice, "audio/ogg"
+	}
+	return "", nil, ""
+}
+
+// largest decodes a file, or of a photo's sizes the largest. It reports false if there is
+// nothing that could be fetched.
+func largest(raw json.RawMessage) (file, bool) {
+	var best file
+	if raw[0] != '[' {
+		err := json.Unmarshal(raw, &best)
+		return best, err == nil && best.ID != ""
+	}
+	var sizes []file
+	if err := json.Unmarshal(raw, &sizes); err != nil {
+		return file{}, false
+	}
+	for _, f := range sizes {
+		if f.ID != "" && (best.ID == "" || f.Width*f.Height >= best.Width*best.Height) {
+			best = f
+		}
+	}
+	return best, best.ID != ""
+}
+
+func (f *file) performance() string {
+	if f.Performer == "" || f.Title == "" {
+		return f.Performer + f.Title
+	}
+	return f.Performer + " - " + f.Title
+}
+
+// mimeType returns the type that a sender's program gave a file, without parameters. What is no
+// type becomes standard.
+func mimeType(s, standard string) string {
+	t, _, err := mime.ParseMediaType(s)
+	if err != nil || !strings.Contains(t, "/") || len(t) > maxName {
+		return standard
+	}
+	return t
+}
+
+// fileName makes one line of the name of a file. If it is too long, the end of the stem goes.
+func fileName(s string) string {
+	const longest = 1024 // bytes that are looked at
+	if len(s) > longest {
+		s = s[:longest/2] + s[len(s)-longest/2:]
+	}
+	s = clean(strings.ToValidUTF8(s, ""), longest)
+	excess := utf8.RuneCountInString(s) - maxName
+	if excess <= 0 {
+		return s
+	}
+	ext := path.Ext(s)
+	if utf8.RuneCountInString(ext) > 16 {
+		ext = ""
+	}
+	stem := []rune(strings.TrimSuffix(s, ext))
+	return string(stem[:len(stem)-excess]) + ext
+}
+
+// label puts the name of what m carries in front of text: "[photo] at the lake".
+func (m *media) label(text string) string {
+	return strings.TrimSpace(m.name() + " " + text)
+}
+
+// name names what m carries in brackets, or returns "".
+func (m *media) name() string { return cmp.Or(m.fileLabel(), m.objectLabel()) }
+
+// fileLabel names a file. The order matters: an animation is a document as well.
+func (m *media) fileLabel() string {
+	switch {
+	case m.Audio != nil:
+		f, _ := largest(m.Audio) // of which nothing is known, the kind stays
+		return bracket("audio", f.performance())
+	case m.Document != nil && m.Animation == nil:
+		f, _ := largest(m.Document)
+		return bracket("document", f.Name)
+	case m.VideoNote != nil:
+		return "[video note]"
+	case m.Sticker != nil:
+		return bracket("sticker", m.Sticker.Emoji)
+	case m.Story != nil:
+		return "[story]"
+	}
+	if kind, _, _ := m.file(); kind != "" {
+		return bracket(string(kind), "")
+	}
+	return ""
+}
+
+// objectLabel names what is no file. The order matters: a venue has a location.
+func (m *media) objectLabel() string {
+	switch {
+	case m.Contact != nil:
+		c := m.Contact
+		return bracket("contact", c.First+" "+c.Last+" "+c.Phone)
+	case m.Dice != nil:
+		return bracket("dice", fmt.Sprint(m.Dice.Emoji, " ", m.Dice.Value))
+	case m.Game != nil:
+		return "[game]"
+	case m.Poll != nil:
+		return bracket("poll", m.Poll.Question)
+	case m.Venue != nil:
+		return bracket("venue", m.Venue.Title+", "+m.Venue.Address)
+	case m.Location != nil:
+		return fmt.Sprintf("[location: %g, %g]", m.Location.Latitude, m.Location.Longitude)
+	case m.PaidMedia != nil:
+		return "[paid media]"
+	case m.Checklist != nil:
+		return "[checklist]"
+	}
+	return ""
+}
+
+// bracket returns "[kind: detail]". The detail is foreign text and can't end the bracket.
+func bracket(kind, detail string) string {
+	detail = strings.NewReplacer("[", "(", "]", ")").Replace(clean(detail, 200))
+	if detail == "" {
+		return "[" + kind + "]"
+	}
+	return "[" + kind + ": " + detail + "]"
+}

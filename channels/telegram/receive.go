@@ -1,0 +1,193 @@
+package telegram
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+// allowedUpdates are the kinds of updates that the gateway reads.
+const allowedUpdates = `["message","edited_message","callback_query","my_chat_member"]`
+
+// A receiver is what one call of Run knows.
+type receiver struct {
+	*Channel
+	me      user
+	in      channels.Intake
+	albums  albums
+	presses chan string // ids of callback queries that are stored; what finds no room is dropped
+}
+
+func newReceiver(c *Channel, me user, in channels.Intake) *receiver {
+	return &receiver{Channel: c, me: me, in: in, presses: make(chan string, 64)}
+}
+
+// poll asks for updates until ctx ends or something fails.
+func (r *receiver) poll(ctx context.Context) error {
+	cursors, err := r.in.Cursors(ctx)
+	if err != nil {
+		return fmt.Errorf("read cursor: %w", err)
+	}
+	cursor := cursors[""]
+	r.connected(ctx, "")
+	for {
+		updates, err := r.getUpdates(ctx, cursor)
+		if err != nil {
+			return fmt.Errorf("get updates: %w", err)
+		}
+		if len(updates) == 0 {
+			continue // nobody wrote while the poll waited
+		}
+		batch, presses := r.translate(ctx, updates)
+		if batch.Cursor == "" {
+			return errors.New("get updates: there is none with an id, which could be acknowledged")
+		}
+		if err := r.store(ctx, batch, presses); err != nil {
+			return err
+		}
+		cursor = batch.Cursor // the next getUpdates acknowledges what is stored now
+	}
+}
+
+func (r *receiver) connected(ctx context.Context, how string) {
+	r.in.Report("connected as @" + r.me.Username + how)
+	r.log.InfoContext(ctx, "telegram connected", "account", r.name, "username", r.me.Username)
+}
+
+// getUpdates waits for updates from cursor on and returns them undecoded.
+func (c *Channel) getUpdates(ctx context.Context, cursor string) ([]json.RawMessage, error) {
+	seconds := int(c.pollTimeout / time.Second)
+	p := tgbotapi.Params{
+		"timeout":         strconv.Itoa(seconds),
+		"allowed_updates": allowedUpdates,
+	}
+	p.AddNonEmpty("offset", cursor)
+	result, err := c.call(ctx, c.pollTimeout+15*time.Second, "getUpdates", p)
+	if err != nil {
+		return nil, verdict(err, false)
+	}
+	var updates []json.RawMessage
+	if err := json.Unmarshal(result, &updates); err != nil {
+		return nil, errors.New("the answer is no list of updates")
+	}
+	return updates, nil
+}
+
+// store publishes b. Only then are the buttons released that were pressed.
+func (r *receiver) store(ctx context.Context, b channels.Batch, presses []string) error {
+	if err := r.in.Publish(ctx, b); err != nil {
+		return fmt.Errorf("store %d messages: %w", len(b.Messages), err)
+	}
+	for _, id := range presses {
+		select {
+		case r.presses <- id:
+		default: // nothing depends on it
+		}
+	}
+	return nil
+}
+
+// translate returns updates as a batch, and the callback queries among them. The batch's cursor
+// follows the last update, whatever the ids before it: after a week without messages Telegram may
+// begin again with lower ones.
+func (r *receiver) translate(
+	ctx context.Context, updates []json.RawMessage,
+) (b channels.Batch, presses []string) {
+	b.Messages = make([]bus.InboundMessage, 0, len(updates))
+	for _, raw := range updates {
+		var u update
+		err := json.Unmarshal(raw, &u)
+		if u.ID != 0 {
+			b.Cursor = strconv.FormatInt(u.ID+1, 10)
+		}
+		if err != nil {
+			// Error would show a value of the update, which is a person's text.
+			r.log.WarnContext(ctx, "update skipped: not understood", "account", r.name, "id", u.ID)
+			continue
+		}
+		if u.Callback != nil {
+			presses = append(presses, u.Callback.ID)
+		}
+		if m, ok := r.read(ctx, &u); ok {
+			b.Messages = append(b.Messages, m)
+		}
+	}
+	r.albums.address(b.Messages)
+	return b, presses
+}
+
+// read returns the message that u brings. It reports false if there is none.
+func (r *receiver) read(ctx context.Context, u *update) (bus.InboundMessage, bool) {
+	switch {
+	case u.Message != nil:
+		r.noteMigration(ctx, u.Message)
+		return r.inbound(r.me, u.Message)
+	case u.Edited != nil:
+		return r.edited(r.me, u.Edited)
+	case u.Callback != nil:
+		return r.pressed(u.Callback)
+	case u.Member != nil:
+		r.noteMembership(ctx, u.Member)
+	}
+	return bus.InboundMessage{}, false
+}
+
+// noteMigration logs that a group became a supergroup, which has another id. Messages to the old
+// one are sent on when Telegram says so.
+func (r *receiver) noteMigration(ctx context.Context, m *message) {
+	from, to := m.MigrateFrom, m.Chat.ID
+	if m.MigrateTo != 0 {
+		from, to = m.Chat.ID, m.MigrateTo
+	}
+	if from != 0 {
+		r.log.InfoContext(ctx, "group became a supergroup", "account", r.name,
+			"from", from, "to", to)
+	}
+}
+
+// noteMembership logs that the bot was blocked, added to a group, or removed from it.
+func (r *receiver) noteMembership(ctx context.Context, m *member) {
+	r.log.InfoContext(ctx, "membership changed", "account", r.name,
+		"chat", m.Chat.ID, "status", clean(m.New.Status, maxName))
+}
+
+// albums remembers which albums were addressed to the bot. Telegram delivers an album as single
+// messages, only one of which has the caption that says for whom all of them are.
+type albums struct{ recent []string }
+
+// maxAlbums is how many are remembered: an album's items arrive within seconds.
+const maxAlbums = 64
+
+// address makes messages addressed whose albums are.
+func (a *albums) address(messages []bus.InboundMessage) {
+	for i := range messages {
+		m := &messages[i]
+		if m.Album == "" || !m.Group || !m.Addressed || slices.Contains(a.recent, albumKey(m)) {
+			continue
+		}
+		a.recent = append(a.recent, albumKey(m))
+		if n := len(a.recent) - maxAlbums; n > 0 {
+			a.recent = slices.Delete(a.recent, 0, n)
+		}
+	}
+	for i := range messages {
+		m := &messages[i]
+		if m.Album != "" && m.Group && slices.Contains(a.recent, albumKey(m)) {
+			m.Addressed = true
+		}
+	}
+}
+
+func albumKey(m *bus.InboundMessage) string {
+	return strings.Join([]string{m.From.Chat, m.Sender.ID, m.Album}, " ")
+}

@@ -1,0 +1,203 @@
+package telegram
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+
+	"gateway/channels"
+)
+
+// A Webhook is where Telegram calls the gateway. It stays set when the gateway ends, so that
+// messages wait; the bot can be polled again after deleteWebhook.
+type Webhook struct {
+	// Listen is the address to listen on; default 127.0.0.1:8443. It speaks plain HTTP, for a
+	// proxy in front of it that has the certificate.
+	Listen string
+
+	// URL is the address that Telegram calls. Its path is the only one that is served.
+	URL string
+
+	// Secret is what Telegram shows with each call: 1 to 256 letters, digits, "_" and "-".
+	Secret string
+}
+
+const (
+	maxUpdate     = 4 << 20 // bytes; a message is far smaller
+	maxSecret     = 256
+	secretHeader  = "X-Telegram-Bot-Api-Secret-Token"
+	defaultListen = "127.0.0.1:8443"
+	closeTimeout  = time.Second / 2 // for calls under way at the end
+)
+
+// check returns an error that says what a person must change. A nil Webhook is right.
+func (h *Webhook) check() error {
+	if h == nil {
+		return nil
+	}
+	u, err := url.Parse(h.URL)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		return &channels.AccountError{Reason: "The URL of the Telegram webhook is no https address."}
+	case h.Secret == "":
+		return &channels.AccountError{Reason: "The Telegram webhook has no secret, so anybody " +
+			"could write in the name of others. Set one, for example with \"openssl rand -hex 32\"."}
+	case len(h.Secret) > maxSecret || strings.IndexFunc(h.Secret, notInSecret) >= 0:
+		return &channels.AccountError{Reason: "The secret of the Telegram webhook must have at " +
+			"most 256 letters, digits, \"_\" and \"-\"."}
+	}
+	return nil
+}
+
+func notInSecret(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+		r != '_' && r != '-'
+}
+
+// listen sets the webhook and serves it until ctx ends or something can't be stored.
+func (r *receiver) listen(ctx context.Context, hook *Webhook) error {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", cmp.Or(hook.Listen, defaultListen))
+	if err != nil {
+		return fmt.Errorf("webhook: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h := newHook(r, hook)
+	srv := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			h.serve(ctx, w, q)
+		}),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       callTimeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- srv.Serve(ln)
+		cancel()
+	}()
+	if err = r.setWebhook(ctx, hook); err == nil {
+		r.connected(ctx, " by webhook")
+		select {
+		case err = <-h.failed:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	cancel()
+	h.close(ctx, srv)
+	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+		err = fmt.Errorf("webhook: %w", served) // which is why the rest ended
+	}
+	return err
+}
+
+// setWebhook makes Telegram call hook, one update at a time so that their order stays.
+func (r *receiver) setWebhook(ctx context.Context, hook *Webhook) error {
+	_, err := r.call(ctx, callTimeout, "setWebhook", tgbotapi.Params{
+		"url":             hook.URL,
+		"secret_token":    hook.Secret,
+		"allowed_updates": allowedUpdates,
+		"max_connections": "1",
+	})
+	if err != nil {
+		return fmt.Errorf("set webhook: %w", verdict(err, false))
+	}
+	return nil
+}
+
+// A hook serves the calls of a webhook.
+type hook struct {
+	*receiver
+	path   string
+	secret []byte
+	turn   chan struct{} // held by the call that is stored, so that they are stored one by one
+	failed chan error    // why one could not be stored
+}
+
+func newHook(r *receiver, w *Webhook) *hook {
+	h := &hook{receiver: r, path: "/", secret: []byte(w.Secret),
+		turn: make(chan struct{}, 1), failed: make(chan error, 1)}
+	if u, err := url.Parse(w.URL); err == nil && u.Path != "" { // check has seen it
+		h.path = u.Path
+	}
+	return h
+}
+
+// serve answers one call: 200 once the update is stored, else something that makes Telegram
+// repeat it. It ends with ctx, which is that of Run.
+func (h *hook) serve(ctx context.Context, w http.ResponseWriter, q *http.Request) {
+	switch {
+	case q.URL.Path != h.path:
+		http.Error(w, "not found", http.StatusNotFound)
+		return
+	case subtle.ConstantTimeCompare([]byte(q.Header.Get(secretHeader)), h.secret) != 1:
+		http.Error(w, "wrong secret", http.StatusUnauthorized)
+		return
+	case q.Method != http.MethodPost:
+		http.Error(w, "POST only", http.StatusMethodNotAllowed)
+		return
+	}
+	update, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxUpdate))
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+		return
+	}
+	if err != nil {
+		http.Error(w, "incomplete", http.StatusBadRequest)
+		return
+	}
+	if err := h.take(ctx, update); err != nil {
+		http.Error(w, "not stored", http.StatusServiceUnavailable)
+	}
+}
+
+// take stores one update. After a failure the next one waits for Run to be called again.
+func (h *hook) take(ctx context.Context, update json.RawMessage) error {
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	batch, presses := h.translate(ctx, []json.RawMessage{update})
+	if batch.Cursor == "" {
+		return nil // it is no update, and the next time it would not be one either
+	}
+	err := h.store(ctx, batch, presses)
+	if err != nil {
+		select {
+		case h.failed <- err:
+		default: // one reason is enough
+		}
+	}
+	return err
+}
+
+// close ends srv and waits for the call that is being stored.
+func (h *hook) close(ctx context.Context, srv *http.Server) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := srv.Shutdown(ctx); err != nil {
+		h.log.DebugContext(ctx, "webhook: calls under way are cut off", "err", err)
+		_ = srv.Close() // the listener is closed already, and there is nothing to do about the rest
+	}
+	h.turn <- struct{}{} // for good
+}
