@@ -50,16 +50,45 @@ func (d *Delivery) Key(part int) string {
 
 // Put adds m. After the commit, [Outbox.Wake] must be called.
 func (out *Outbox) Put(tx *store.Tx, m OutboundMessage, now time.Time) error {
+	_, err := out.Add(tx, m, now)
+	return err
+}
+
+// Add is Put for those who want to know the delivery's ID.
+func (*Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64, err error) {
 	body, err := json.Marshal(m)
 	if err == nil {
-		_, err = tx.Exec(`INSERT INTO outbox (account, chat, state, body, created_ms, updated_ms)
-			VALUES ($1, $2, 'waiting', $3, $4, $4)`,
-			m.To.Account, m.To.Chat, string(body), now.UnixMilli())
+		err = tx.QueryRow(`INSERT INTO outbox (account, chat, state, body, created_ms, updated_ms)
+			VALUES ($1, $2, 'waiting', $3, $4, $4) RETURNING id`,
+			m.To.Account, m.To.Chat, string(body), now.UnixMilli()).Scan(&id)
 	}
 	if err != nil {
-		return fmt.Errorf("bus: put %s in outbox: %w", m.To, err)
+		return 0, fmt.Errorf("bus: put %s in outbox: %w", m.To, err)
 	}
-	return nil
+	return id, nil
+}
+
+// OpenByAccount returns how many deliveries are waiting or sending, by account.
+func (*Outbox) OpenByAccount(q store.Queryer) (map[string]int, error) {
+	rows, err := q.Query("SELECT account, count(*) FROM outbox " +
+		"WHERE state IN ('waiting', 'sending') GROUP BY account")
+	if err != nil {
+		return nil, fmt.Errorf("bus: read outbox: %w", err)
+	}
+	defer rows.Close()
+	open := make(map[string]int)
+	for rows.Next() {
+		var account string
+		var n int
+		if err := rows.Scan(&account, &n); err != nil {
+			return nil, fmt.Errorf("bus: read outbox: %w", err)
+		}
+		open[account] = n
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("bus: read outbox: %w", err)
+	}
+	return open, nil
 }
 
 // Wake tells the reader of [Outbox.C] that there may be new messages.

@@ -8,11 +8,14 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"gateway/store"
 )
 
 // A Supervisor keeps the channel of one account running. An outage of a platform is not
 // our crash: the channel is started again, at longer and longer intervals.
 type Supervisor struct {
+	db       *store.DB
 	name     string
 	channel  Channel
 	intake   Publisher
@@ -22,6 +25,7 @@ type Supervisor struct {
 	mu    sync.Mutex
 	state string
 	since time.Time
+	event time.Time // when something was published
 }
 
 // How soon a channel is started again. One that ran for steadyTime is taken to have been well.
@@ -33,9 +37,9 @@ const (
 
 // NewSupervisor returns a Supervisor. The commands are shown in the platform's menu, if it has one.
 func NewSupervisor(
-	name string, ch Channel, in Publisher, commands []Command, log *slog.Logger,
+	db *store.DB, name string, ch Channel, in Publisher, commands []Command, log *slog.Logger,
 ) *Supervisor {
-	return &Supervisor{name: name, channel: ch, intake: in, commands: commands,
+	return &Supervisor{db: db, name: name, channel: ch, intake: in, commands: commands,
 		log: log.With("account", name), state: "not started"}
 }
 
@@ -55,6 +59,14 @@ type supervised struct {
 	s *Supervisor
 }
 
+// Publish implements [Publisher].
+func (in supervised) Publish(ctx context.Context, b Batch) error {
+	in.s.mu.Lock()
+	in.s.event = time.Now()
+	in.s.mu.Unlock()
+	return in.Publisher.Publish(ctx, b)
+}
+
 // Report implements [Intake].
 func (in supervised) Report(state string) { in.s.setState(state) }
 
@@ -68,6 +80,9 @@ func (s *Supervisor) setState(state string) {
 func (s *Supervisor) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	ended, end := context.WithCancel(context.WithoutCancel(ctx))
+	wg.Go(func() { s.note(ended) })
+	defer end()
 	defer s.setState("stopped")
 	if c, ok := s.channel.(Commander); ok {
 		wg.Go(func() { s.setCommands(ctx, c) })

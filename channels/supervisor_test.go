@@ -48,7 +48,7 @@ func (f *fickle) SetCommands(_ context.Context, commands []channels.Command) err
 func supervise(t *testing.T, f *fickle, d time.Duration) (s *channels.Supervisor, stop func()) {
 	t.Helper()
 	menu := []channels.Command{{Name: "help", Description: "shows this"}}
-	s = channels.NewSupervisor("acc", f, new(channeltest.Inbox), menu, discard)
+	s = channels.NewSupervisor(openStore(t, t.TempDir()), "acc", f, new(channeltest.Inbox), menu, discard)
 	if state, _ := s.State(); state != "not started" || s.Name() != "acc" {
 		t.Errorf("at first %s is %q", s.Name(), state)
 	}
@@ -211,7 +211,7 @@ func TestCommands(t *testing.T) {
 func TestNoCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(channeltest.Memory)
-		s := channels.NewSupervisor("acc", m, new(channeltest.Inbox), nil, discard)
+		s := channels.NewSupervisor(openStore(t, t.TempDir()), "acc", m, new(channeltest.Inbox), nil, discard)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx) }()
@@ -222,6 +222,42 @@ func TestNoCommands(t *testing.T) {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run = %v", err)
+		}
+	})
+}
+
+// What the channel reports is noted for those who look from outside, and when it was last heard of.
+func TestStateIsNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openStore(t, t.TempDir())
+		m := new(channeltest.Memory)
+		s := channels.NewSupervisor(db, "acc", m, new(channeltest.Inbox), nil, discard)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		state := func() channels.AccountState {
+			states, err := channels.States(db.Read(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return states["acc"]
+		}
+		began := time.Now()
+		time.Sleep(3 * time.Second)
+		if got := state(); got.State != "connected" || !got.Since.Equal(began) || !got.Event.IsZero() {
+			t.Errorf("state is %+v", got)
+		}
+		m.Deliver(message("1", "ann", "hello"))
+		time.Sleep(3 * time.Second)
+		if got := state(); !got.Event.Equal(began.Add(3 * time.Second)) {
+			t.Errorf("last event is %v", got.Event)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if got := state(); got.State != "stopped" {
+			t.Errorf("state is %+v", got)
 		}
 	})
 }

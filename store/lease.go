@@ -41,6 +41,16 @@ func Acquire(tx *Tx, name, owner string, now time.Time, ttl time.Duration) (Leas
 	return l, nil
 }
 
+// Held reports whether somebody has the lease called name.
+func Held(q Queryer, name string, now time.Time) (bool, error) {
+	var until int64
+	err := q.QueryRow("SELECT until_ms FROM leases WHERE name = $1", name).Scan(&until)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return false, fmt.Errorf("store: lease %s: %w", name, err)
+	}
+	return until > now.UnixMilli(), nil
+}
+
 // Renew prolongs the lease until now+ttl. It reports [ErrFenced] if somebody else has taken it.
 func (l Lease) Renew(tx *Tx, now time.Time, ttl time.Duration) error {
 	return l.set(tx, now.Add(ttl).UnixMilli())
