@@ -196,3 +196,21 @@ func TestCircle(t *testing.T) {
 		d.wantInbox("admin hi", "admin hi")
 	})
 }
+
+// A group that goes on under another id stays the one that is listed.
+func TestMovedGroup(t *testing.T) {
+	atDoor(t, func(d *door) {
+		p := channels.Policy{Access: channels.ByList, Groups: []string{"old"}}
+		d.publish(p, inGroup("new", true, message("1", "eve", "too early")))
+		err := d.gate.Intake("tg", p).Publish(d.t.Context(),
+			channels.Batch{Moved: map[string]string{"new": "old"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := message("3", "eve", "elsewhere")
+		other.From.Account = "other"
+		d.publish(p, inGroup("new", true, message("2", "eve", "hello")),
+			inGroup("third", true, message("2", "eve", "no")), inGroup("new", true, other))
+		d.wantInbox("guest hello")
+	})
+}

@@ -55,6 +55,9 @@ type Batch struct {
 	// several, such as one a chat.
 	Cursor string
 	Place  string
+
+	// Moved names the groups that go on under another id: the old one by the new one.
+	Moved map[string]string
 }
 
 // An Editor is a [Channel] that can replace the text of a message it sent.

@@ -5,7 +5,8 @@
 // gets into the inbox, a [Router] brings the outbox to the platforms in order and exactly
 // once, a [Supervisor] keeps a channel running.
 //
-// Tables: places, people, identities, pairings, accounts.
+// Tables: places, people, identities, pairings, moves,
+// accounts.
 package channels
 
 import "gateway/store"
@@ -49,6 +50,13 @@ CREATE TABLE places (
 INSERT INTO places (account, place, cursor) SELECT account, '', cursor FROM cursors;
 DROP TABLE cursors;
 ALTER TABLE identities ADD COLUMN chat TEXT NOT NULL DEFAULT ''; -- direct one, if it is known
+
+CREATE TABLE moves (
+	account TEXT NOT NULL,
+	chat    TEXT NOT NULL,
+	before  TEXT NOT NULL, -- its id before
+	PRIMARY KEY (account, chat)
+);
 
 CREATE TABLE accounts (
 	account  TEXT PRIMARY KEY,

@@ -33,11 +33,12 @@ type Gate struct {
 	dropped atomic.Int64
 
 	mu    sync.Mutex
-	known map[identity]known // of the table; reloaded when it is older than rolesAge
+	known *knowledge // of the tables; reloaded when it is older than rolesAge
 	read  time.Time
 }
 
-type identity struct{ account, sender string }
+// An identity is a person, or a group, on an account.
+type identity struct{ account, id string }
 
 // rolesAge is how long a change that another process made to people may go unnoticed.
 const rolesAge = time.Second
@@ -89,7 +90,7 @@ func (in *intake) Publish(ctx context.Context, b Batch) error {
 	if err != nil {
 		return err
 	}
-	if sorted.empty() {
+	if sorted.empty() && len(b.Moved) == 0 {
 		return nil // the cursor is only for what is stored
 	}
 	now := g.now()
@@ -99,12 +100,18 @@ func (in *intake) Publish(ctx context.Context, b Batch) error {
 		if fresh, asking, err = g.take(tx, sorted, now); err != nil {
 			return err
 		}
+		if err := in.saveMoves(tx, b.Moved); err != nil {
+			return err
+		}
 		return in.saveCursor(tx, b.Place, b.Cursor)
 	})
 	if err != nil {
 		return err
 	}
 	fault.Point("accepted")
+	if len(b.Moved) > 0 {
+		g.forget()
+	}
 	if len(fresh) > 0 {
 		g.inbox.Wake()
 		g.Admitted(fresh)
@@ -136,12 +143,13 @@ func (in *intake) sort(ctx context.Context, messages []bus.InboundMessage) (*sor
 	if len(messages) == 0 {
 		return s, nil
 	}
-	people, err := g.roles(ctx)
+	ks, err := g.look(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range messages {
-		v := in.policy.judge(&m, people[identity{m.From.Account, m.Sender.ID}])
+		v := in.policy.judge(&m, ks.people[identity{m.From.Account, m.Sender.ID}],
+			ks.moves[identity{m.From.Account, m.From.Chat}])
 		if v == admitted {
 			if ok, tell := g.pace.allow(m, in.policy.PerMinute); !ok {
 				g.log.WarnContext(ctx, "message dropped: its sender writes too fast",
@@ -213,6 +221,17 @@ func (g *Gate) take(
 
 const sayHasty = "You write faster than I can take it in: this message and those that follow " +
 	"within the next minute may be lost. Please wait a moment and send it again."
+
+func (in *intake) saveMoves(tx *store.Tx, moved map[string]string) error {
+	for chat, before := range moved {
+		_, err := tx.Exec(`INSERT INTO moves (account, chat, before) VALUES ($1, $2, $3)
+			ON CONFLICT (account, chat) DO NOTHING`, in.account, chat, before)
+		if err != nil {
+			return fmt.Errorf("channels: group of %s that moved: %w", in.account, err)
+		}
+	}
+	return nil
+}
 
 func (in *intake) saveCursor(tx *store.Tx, place, cursor string) error {
 	if cursor == "" {
@@ -292,29 +311,67 @@ type known struct {
 	role   bus.Role
 }
 
-// roles returns all known people.
-func (g *Gate) roles(ctx context.Context) (map[identity]known, error) {
+// A knowledge is what the gate knows of people and groups.
+type knowledge struct {
+	people map[identity]known
+	moves  map[identity]string // earlier ids of groups
+}
+
+// look returns what the gate knows.
+func (g *Gate) look(ctx context.Context) (*knowledge, error) {
 	g.mu.Lock()
-	people, age := g.known, g.now().Sub(g.read)
+	ks, age := g.known, g.now().Sub(g.read)
 	g.mu.Unlock()
-	if people != nil && age < rolesAge {
-		return people, nil
+	if ks != nil && age < rolesAge {
+		return ks, nil
 	}
 	list, err := g.people.List(g.db.Read(ctx))
 	if err != nil {
 		return nil, err
 	}
-	people = make(map[identity]known, len(list))
+	ks = &knowledge{people: make(map[identity]known, len(list))}
 	for _, p := range list {
 		if p.Role.Valid() {
-			people[identity{p.Account, p.Sender}] = known{p.ID, p.Role}
+			ks.people[identity{p.Account, p.Sender}] = known{p.ID, p.Role}
 		} else { // a damaged row opens no door
 			g.log.ErrorContext(ctx, "person has an unknown role and is not admitted",
 				"person", p.ID, "role", string(p.Role))
 		}
 	}
+	if ks.moves, err = moves(g.db.Read(ctx)); err != nil {
+		return nil, err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.known, g.read = people, g.now()
-	return people, nil
+	g.known, g.read = ks, g.now()
+	return ks, nil
+}
+
+// forget makes the gate look again.
+func (g *Gate) forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.known = nil
+}
+
+// moves returns the earlier ids of groups.
+func moves(q store.Queryer) (map[identity]string, error) {
+	rows, err := q.Query("SELECT account, chat, before FROM moves")
+	if err != nil {
+		return nil, fmt.Errorf("channels: read moves: %w", err)
+	}
+	defer rows.Close()
+	list := make(map[identity]string)
+	for rows.Next() {
+		var id identity
+		var before string
+		if err := rows.Scan(&id.account, &id.id, &before); err != nil {
+			return nil, fmt.Errorf("channels: read moves: %w", err)
+		}
+		list[id] = before
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("channels: read moves: %w", err)
+	}
+	return list, nil
 }

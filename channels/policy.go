@@ -44,8 +44,9 @@ const (
 	admitted
 )
 
-// judge decides on m, whose sender is known as p (or not, if p is zero), and sets its Role.
-func (p *Policy) judge(m *bus.InboundMessage, who known) verdict {
+// judge decides on m, whose sender is who (a stranger, if that is zero), and sets its Role. A group
+// may have had another id before.
+func (p *Policy) judge(m *bus.InboundMessage, who known, before string) verdict {
 	m.Person, m.Role = who.person, who.role
 	let := who.role != ""
 	switch {
@@ -59,7 +60,7 @@ func (p *Policy) judge(m *bus.InboundMessage, who known) verdict {
 	}
 	switch {
 	case m.Group:
-		return p.judgeGroup(m)
+		return p.judgeGroup(m, before)
 	case let:
 		return admitted
 	case p.Access == ByPairing:
@@ -70,8 +71,10 @@ func (p *Policy) judge(m *bus.InboundMessage, who known) verdict {
 
 // judgeGroup decides on a message that others read, too. What a person may in direct chats opens
 // no room.
-func (p *Policy) judgeGroup(m *bus.InboundMessage) verdict {
-	switch listed := slices.Contains(p.Groups, m.From.Chat); {
+func (p *Policy) judgeGroup(m *bus.InboundMessage, before string) verdict {
+	listed := slices.Contains(p.Groups, m.From.Chat) ||
+		before != "" && slices.Contains(p.Groups, before)
+	switch {
 	case !listed && (p.Access != Open || len(p.Groups) > 0):
 		return ignored
 	case m.Addressed || p.Always && m.Edits == "":
