@@ -1,0 +1,208 @@
+package discordtest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Message is what a person writes.
+type Message struct {
+	Channel string
+	User    string
+	Text    string // in the form that Discord has on the wire: a mention is <@id>
+	ReplyTo string // id of a message in the same channel, or ""
+	Files   []File
+
+	// Extra holds further fields of Discord's message object, such as "sticker_items".
+	Extra map[string]any
+}
+
+// Say makes a person write to a channel and returns the message's id. It panics if the channel is
+// not known.
+func (s *Server) Say(channelID, userID, text string) string {
+	return s.Deliver(Message{Channel: channelID, User: userID, Text: text})[0]
+}
+
+// Reply makes a person reply to a message of the channel.
+func (s *Server) Reply(channelID, userID, text, messageID string) string {
+	return s.Deliver(Message{Channel: channelID, User: userID, Text: text, ReplyTo: messageID})[0]
+}
+
+// SayFile makes a person send files.
+func (s *Server) SayFile(channelID, userID, text string, files ...File) string {
+	return s.Deliver(Message{Channel: channelID, User: userID, Text: text, Files: files})[0]
+}
+
+// Deliver makes people write messages, with nothing between them, and returns their ids.
+func (s *Server) Deliver(messages ...Message) []string {
+	ids := make([]string, 0, len(messages))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, in := range messages {
+		ch := s.must(in.Channel)
+		m := &message{author: s.user(in.User).ID, extra: in.Extra}
+		m.sent.Text, m.sent.Received = in.Text, time.Now()
+		if ch.find(in.ReplyTo) != nil {
+			m.sent.ReplyTo, m.kind = in.ReplyTo, 19
+		}
+		for _, f := range in.Files {
+			m.files = append(m.files, storedFile{File: f, id: s.nextID(), channel: ch.id})
+		}
+		s.add(ch, m)
+		ids = append(ids, m.sent.ID)
+		s.dispatchMessage("MESSAGE_CREATE", ch, m)
+	}
+	return ids
+}
+
+// EditSay makes the author of a message change its text.
+func (s *Server) EditSay(channelID, messageID, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ch := s.must(channelID)
+	if m := ch.find(messageID); m != nil {
+		m.sent.Text, m.edited = text, time.Now()
+		s.dispatchMessage("MESSAGE_UPDATE", ch, m)
+	}
+}
+
+// Embed lets Discord add the preview of a link to a message, which the bot is told as an update.
+func (s *Server) Embed(channelID, messageID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ch := s.must(channelID)
+	if m := ch.find(messageID); m != nil {
+		m.extra = maps.Clone(m.extra)
+		if m.extra == nil {
+			m.extra = make(map[string]any)
+		}
+		m.extra["embeds"] = []any{map[string]any{"type": "link", "title": "A page"}}
+		s.dispatchMessage("MESSAGE_UPDATE", ch, m)
+	}
+}
+
+// Delete makes a message disappear.
+func (s *Server) Delete(channelID, messageID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ch := s.channels[channelID]; ch != nil {
+		if m := ch.find(messageID); m != nil {
+			m.sent.Deleted = true
+			s.change()
+		}
+	}
+}
+
+// wire returns a message as the REST API shows it. The caller holds s.mu.
+func (s *Server) wire(ch *channel, m *message) map[string]any {
+	w := map[string]any{
+		"id": m.sent.ID, "channel_id": ch.id, "type": m.kind, "content": m.sent.Text,
+		"author": s.users[m.author], "timestamp": madeAt(m.sent.ID), "edited_timestamp": nil,
+		"tts": false, "mention_everyone": false, "mention_roles": []string{}, "pinned": false,
+		"embeds": []any{}, "flags": m.sent.Flags, "components": wireButtons(m.sent.Buttons),
+	}
+	if !m.edited.IsZero() {
+		w["edited_timestamp"] = m.edited.UTC()
+	}
+	mentions := []User{}
+	for _, found := range mention.FindAllStringSubmatch(m.sent.Text, -1) {
+		if u, ok := s.users[found[2]]; ok && found[1] != "&" && !slices.Contains(mentions, u) {
+			mentions = append(mentions, u)
+		}
+	}
+	if m.sent.ReplyTo != "" {
+		w["message_reference"] = map[string]any{
+			"type": 0, "message_id": m.sent.ReplyTo, "channel_id": ch.id}
+		w["referenced_message"] = nil
+		if r := ch.find(m.sent.ReplyTo); r != nil {
+			quoted := *r
+			quoted.sent.ReplyTo = "" // Discord shows one level
+			w["referenced_message"] = s.wire(ch, &quoted)
+			if u := s.users[r.author]; !slices.Contains(mentions, u) {
+				mentions = append(mentions, u)
+			}
+		}
+	}
+	w["mentions"] = mentions
+	files := []any{}
+	for _, f := range m.files {
+		files = append(files, s.wireFile(f))
+	}
+	w["attachments"] = files
+	w["reactions"] = s.wireReactions(m)
+	maps.Copy(w, m.extra)
+	if s.opts.NoContent && !s.shown(ch, m) {
+		hide(w)
+	}
+	return w
+}
+
+// shown reports whether the bot sees a message's content without being allowed to see all.
+func (s *Server) shown(ch *channel, m *message) bool {
+	return ch.guild == nil || m.author == s.bot.ID ||
+		strings.Contains(m.sent.Text, "<@"+s.bot.ID+">") ||
+		strings.Contains(m.sent.Text, "<@!"+s.bot.ID+">")
+}
+
+// hide takes out what needs the Message Content Intent.
+func hide(w map[string]any) {
+	w["content"] = ""
+	for _, field := range []string{"embeds", "attachments", "components"} {
+		w[field] = []any{}
+	}
+}
+
+func (s *Server) wireReactions(m *message) []any {
+	list := []any{}
+	for _, emoji := range slices.Sorted(maps.Keys(m.reactions)) {
+		if users := m.reactions[emoji]; len(users) > 0 {
+			list = append(list, map[string]any{
+				"count": len(users), "me": users[s.bot.ID],
+				"emoji": map[string]any{"id": nil, "name": emoji},
+			})
+		}
+	}
+	return list
+}
+
+func wireButtons(buttons []Button) []component {
+	rows := []component{}
+	for row := range slices.Chunk(buttons, 5) {
+		r := component{Type: 1}
+		for _, b := range row {
+			r.Components = append(r.Components,
+				component{Type: 2, Style: 2, Label: b.Label, ID: b.ID})
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// dispatchMessage tells the gateway of a message. The caller holds s.mu.
+func (s *Server) dispatchMessage(event string, ch *channel, m *message) {
+	intent := intentDirectMessages
+	w := s.wire(ch, m)
+	if ch.guild != nil {
+		intent = intentGuildMessages
+		w["guild_id"] = ch.guild.id
+		member := map[string]any{"roles": []string{}}
+		if nick := ch.guild.nicks[m.author]; nick != "" {
+			member["nick"] = nick
+		}
+		w["member"] = member
+	}
+	hidden := w
+	if !s.shown(ch, m) {
+		hidden = maps.Clone(w)
+		hide(hidden)
+	}
+	ch.served = time.Now()
+	s.dispatch(event, ch.guild, intent, func(intents int) any {
+		if intents&intentContent == 0 {
+			return hidden
+		}
+		return w
+	})
+}

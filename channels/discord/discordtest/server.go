@@ -1,0 +1,224 @@
+// Package discordtest is a Discord that keeps its state in memory: the REST API, the websocket
+// gateway and the file host, for one bot.
+//
+// A [Server] is as strict about what the gateway uses as Discord is: tokens, intents, lengths,
+// components, nonces, sessions and their sequence, interactions and their three seconds, links
+// that expire. People write with [Server.Say] and press with [Server.Press]; what the bot wrote is
+// in [Server.History], and [Server.Wait] waits for it. [Server.Inject] makes calls fail, and
+// [Server.Drop] and its like disturb the gateway.
+//
+// It speaks version 9 of the API in JSON, uncompressed. It is stricter than Discord in one thing:
+// a field that it does not know is an error, so a misspelt one shows. It limits no rates of its
+// own accord.
+package discordtest
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// Options are the optional settings of a [Server]. The zero value is ready for use.
+type Options struct {
+	// Bot is the bot's own account, whose ID is that of the application, too; default "Gateway".
+	Bot User
+
+	// NoContent says that the Message Content Intent is switched off in the developer portal.
+	NoContent bool
+
+	// Heartbeat is the interval that the bot is told; default 41.25 s.
+	Heartbeat time.Duration
+
+	// LinkTime is how long a link to a file is valid; default 24 h.
+	LinkTime time.Duration
+
+	// NonceTime is how long a nonce is remembered; default 5 min.
+	NonceTime time.Duration
+
+	// Keep is how many messages of each channel are remembered; default all.
+	Keep int
+
+	// OnSend is called with each message of the bot that was accepted, before the bot gets its
+	// answer. It may be called concurrently and must be quick.
+	OnSend func(Sent)
+}
+
+// A Server is a Discord for one bot. Its methods may be called concurrently.
+type Server struct {
+	token  string
+	opts   Options
+	secret []byte // signs links
+	base   string // set by Start
+
+	http    *http.Server
+	up      websocket.Upgrader
+	closing chan struct{} // closed by Close
+	close   sync.Once
+	serving sync.WaitGroup
+
+	mu           sync.Mutex
+	bot          User
+	lastID       uint64
+	users        map[string]User
+	guilds       map[string]*guild
+	channels     map[string]*channel
+	nonces       map[string]nonce
+	interactions map[string]*Interaction
+	commands     []Command
+	sessions     map[string]*session
+	conns        map[*conn]bool
+	gateway      gatewayFaults
+	faults       []*Fault
+	hits         map[hit]int
+	calls        map[string]int
+	changed      chan struct{} // closed at the next change; nil if nobody waits
+}
+
+// New returns a Server for the bot with the given token. A nil opts means the defaults.
+func New(token string, opts *Options) *Server {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	o.Bot.ID = cmp.Or(o.Bot.ID, "900000000000000001")
+	o.Bot.Username = cmp.Or(o.Bot.Username, "gateway")
+	o.Bot.Name = cmp.Or(o.Bot.Name, "Gateway")
+	o.Bot.Bot = true
+	o.Heartbeat = cmp.Or(o.Heartbeat, 41250*time.Millisecond)
+	o.LinkTime = cmp.Or(o.LinkTime, 24*time.Hour)
+	o.NonceTime = cmp.Or(o.NonceTime, 5*time.Minute)
+	s := &Server{
+		token:        token,
+		opts:         o,
+		secret:       []byte(rand.Text()),
+		closing:      make(chan struct{}),
+		bot:          o.Bot,
+		users:        map[string]User{o.Bot.ID: o.Bot},
+		guilds:       make(map[string]*guild),
+		channels:     make(map[string]*channel),
+		nonces:       make(map[string]nonce),
+		interactions: make(map[string]*Interaction),
+		sessions:     make(map[string]*session),
+		conns:        make(map[*conn]bool),
+		hits:         make(map[hit]int),
+		calls:        make(map[string]int),
+	}
+	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	return s
+}
+
+// Start listens on a free loopback port and serves until Close. It returns the base URL, which
+// is what an adapter takes instead of https://discord.com and the hosts of files.
+func (s *Server) Start(ctx context.Context) (baseURL string, err error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	s.base = "http://" + ln.Addr().String()
+	s.serving.Go(func() {
+		_ = s.http.Serve(ln) // it ends with ErrServerClosed, at Close
+	})
+	return s.base, nil
+}
+
+// Close ends every call and every gateway connection and stops listening.
+func (s *Server) Close() {
+	s.close.Do(func() { close(s.closing) })
+	_ = s.http.Close() // nothing to do about a listener that is gone already
+	s.Drop()
+	s.serving.Wait()
+}
+
+// Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond
+// at once and after every change of the server's state.
+func (s *Server) Wait(ctx context.Context, cond func() bool) error {
+	for {
+		s.mu.Lock()
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		if cond() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// change wakes those who Wait. The caller holds s.mu.
+func (s *Server) change() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// Calls returns how often something was called, failures included: one of the methods that
+// [Fault] lists.
+func (s *Server) Calls(method string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[method]
+}
+
+// Commands returns the bot's global commands.
+func (s *Server) Commands() []Command {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.commands
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := s.route(r)
+	s.mu.Lock()
+	s.calls[c.method]++
+	token := s.token
+	s.change()
+	s.mu.Unlock()
+	switch {
+	case c.method == "":
+		write(w, refuse(http.StatusNotFound, 0, "404: Not Found"))
+		return
+	case !c.open() && r.Header.Get("Authorization") != "Bot "+token:
+		write(w, refuse(http.StatusUnauthorized, 0, "401: Unauthorized"))
+		return
+	case c.method != "file" && c.method != "gateway" &&
+		!strings.HasPrefix(r.Header.Get("User-Agent"), "DiscordBot ("):
+		write(w, refuse(http.StatusForbidden, 40333, "internal network error: no user agent"))
+		return
+	}
+	if refused := c.read(r); refused.status != 0 {
+		write(w, refused)
+		return
+	}
+	s.mu.Lock()
+	fault, failing := s.take(c)
+	s.change()
+	s.mu.Unlock()
+	if failing {
+		s.fail(w, r, c, fault)
+		return
+	}
+	switch c.method {
+	case "gateway":
+		s.serveGateway(w, r)
+	case "file":
+		s.serveFile(w, r)
+	default:
+		write(w, s.execute(c))
+	}
+}

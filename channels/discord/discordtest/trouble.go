@@ -1,0 +1,97 @@
+package discordtest
+
+import "slices"
+
+// Connected returns how many sessions are connected to the gateway.
+func (s *Server) Connected() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, se := range s.sessions {
+		if se.conn != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// each calls do for every connection to the gateway.
+func (s *Server) each(do func(*conn)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		do(c)
+	}
+	s.change()
+}
+
+// Drop cuts every connection to the gateway without a word. The sessions can be resumed.
+func (s *Server) Drop() { s.each(func(c *conn) { s.end(c, 0) }) }
+
+// CloseGateway closes every connection to the gateway with one of Discord's codes.
+func (s *Server) CloseGateway(code int) { s.each(func(c *conn) { s.end(c, code) }) }
+
+// Reconnect asks every bot that is connected to reconnect and resume (operation 7).
+func (s *Server) Reconnect() { s.each(func(c *conn) { s.send(c, opReconnect, nil) }) }
+
+// InvalidSession tells every bot that is connected that its session is over (operation 9). If it
+// is resumable, the bot may as well resume it on a new connection.
+func (s *Server) InvalidSession(resumable bool) {
+	s.each(func(c *conn) {
+		if c.session != nil {
+			if !resumable {
+				delete(s.sessions, c.session.id)
+			}
+			c.session.conn = nil
+			c.session = nil // the bot may identify on the same connection
+		}
+		s.send(c, opInvalidSession, resumable)
+	})
+}
+
+// Mute says whether heartbeats go without acknowledgement.
+func (s *Server) Mute(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gateway.mute = on
+}
+
+// Freeze says whether the gateway sends nothing at all, while connections stay open.
+func (s *Server) Freeze(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gateway.frozen = on
+}
+
+// RefuseIdentify closes the next connections that identify, with these codes.
+func (s *Server) RefuseIdentify(codes ...int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gateway.refuse = slices.Clone(codes)
+}
+
+// RefuseResume tells the next n bots that resume that their session is over.
+func (s *Server) RefuseResume(n int) { s.onResume(opInvalidSession, n) }
+
+// ReconnectOnResume asks the next n bots that resume to reconnect, before anything else.
+func (s *Server) ReconnectOnResume(n int) { s.onResume(opReconnect, n) }
+
+func (s *Server) onResume(op, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gateway.onResume = slices.Repeat([]int{op}, n)
+}
+
+// SetContent switches the Message Content Intent on or off in the developer portal.
+func (s *Server) SetContent(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opts.NoContent = !on
+}
+
+// SetToken makes another token the right one, as after a reset in the developer portal.
+func (s *Server) SetToken(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.token = token
+}

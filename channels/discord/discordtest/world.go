@@ -1,0 +1,277 @@
+package discordtest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// A User is a person or a bot.
+type User struct {
+	ID       string `json:"id"`
+	Username string `json:"username"`
+	Name     string `json:"global_name,omitempty"` // shown instead of Username
+	Bot      bool   `json:"bot,omitempty"`
+}
+
+// A File is a file that is attached to a message.
+type File struct {
+	Name    string
+	Type    string // MIME type
+	Content []byte
+}
+
+// A Button is below a message.
+type Button struct {
+	Label string
+	ID    string // custom_id
+}
+
+// A Sent is a message that the bot sent, as it stands now.
+type Sent struct {
+	Channel string
+	ID      string
+	ReplyTo string
+	Text    string // as the bot sent it
+	Nonce   string
+	Flags   int
+	Buttons []Button
+	Files   []File
+	Pings   []string // whom it notified: ids of users and roles, or "everyone"
+	Edits   int
+	Deleted bool
+
+	// Received is when the server had read the call, and Served when it last gave the bot a
+	// message of this channel before that: their difference is what the bot took.
+	Received, Served time.Time
+}
+
+// The kinds of channels, as Discord numbers them.
+const (
+	kindText   = 0
+	kindDM     = 1
+	kindThread = 11
+	kindForum  = 15
+)
+
+type guild struct {
+	id, name string
+	nicks    map[string]string // by user
+}
+
+// A channel is one conversation. Its messages are in the order of their ids.
+type channel struct {
+	id, name  string
+	kind      int
+	guild     *guild   // nil for a direct chat
+	parent    *channel // of a thread
+	person    string   // of a direct chat
+	refusal   reply    // why the bot may not use it, if its status is set
+	served    time.Time
+	typing    int
+	messages  []*message
+	sentCount int
+}
+
+// A message is one entry of a channel, written by a person or by the bot.
+type message struct {
+	author    string
+	sent      Sent
+	kind      int // 0, or 19 for a reply
+	edited    time.Time
+	files     []storedFile
+	mentions  []string
+	extra     map[string]any
+	reactions map[string]map[string]bool // users by emoji
+}
+
+type nonce struct {
+	message *message
+	at      time.Time
+}
+
+func (ch *channel) find(id string) *message {
+	i, ok := slices.BinarySearchFunc(ch.messages, number(id), func(m *message, n uint64) int {
+		return compare(number(m.sent.ID), n)
+	})
+	if !ok || ch.messages[i].sent.Deleted {
+		return nil
+	}
+	return ch.messages[i]
+}
+
+// add stores m under the next id and forgets the oldest beyond what is kept.
+func (s *Server) add(ch *channel, m *message) {
+	m.sent.Channel, m.sent.ID = ch.id, s.nextID()
+	ch.messages = append(ch.messages, m)
+	if n := len(ch.messages) - s.opts.Keep; s.opts.Keep > 0 && n > 0 {
+		clear(ch.messages[:n])
+		ch.messages = ch.messages[n:]
+	}
+	s.change()
+}
+
+// epoch is when Discord's ids begin, in ms.
+const epoch = 1420070400000
+
+// nextID returns a new id, larger than all before. The caller holds s.mu.
+func (s *Server) nextID() string {
+	s.lastID = max(s.lastID+1, uint64(time.Now().UnixMilli()-epoch)<<22)
+	return strconv.FormatUint(s.lastID, 10)
+}
+
+// madeAt returns when an id was made.
+func madeAt(id string) time.Time {
+	return time.UnixMilli(int64(number(id)>>22) + epoch).UTC()
+}
+
+// number returns an id as a number, or 0.
+func number(id string) uint64 {
+	n, _ := strconv.ParseUint(id, 10, 64) // no number: no such object
+	return n
+}
+
+func compare(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// AddUser makes a person or a bot known, or changes one.
+func (s *Server) AddUser(u User) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users[u.ID] = u
+}
+
+// user returns a person, who is made up if not known. The caller holds s.mu.
+func (s *Server) user(id string) User {
+	u, ok := s.users[id]
+	if !ok {
+		u = User{ID: id, Username: "user" + id}
+		s.users[id] = u
+	}
+	return u
+}
+
+// AddGuild makes a guild that the bot is in.
+func (s *Server) AddGuild(id, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guilds[id] = &guild{id: id, name: name, nicks: make(map[string]string)}
+}
+
+// SetNick gives a person another name in a guild.
+func (s *Server) SetNick(guildID, userID, nick string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guilds[guildID].nicks[userID] = nick
+}
+
+// AddChannel makes a text channel in a guild. It panics if the guild is not known.
+func (s *Server) AddChannel(guildID, id, name string) { s.addChannel(guildID, id, name, kindText) }
+
+// AddForum makes a forum in a guild, the posts of which are threads.
+func (s *Server) AddForum(guildID, id, name string) { s.addChannel(guildID, id, name, kindForum) }
+
+func (s *Server) addChannel(guildID, id, name string, kind int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.guilds[guildID]
+	if g == nil {
+		panic(fmt.Sprintf("discordtest: no guild %s", guildID))
+	}
+	s.channels[id] = &channel{id: id, name: name, kind: kind, guild: g}
+}
+
+// AddThread makes a thread in a text channel, or a post in a forum.
+func (s *Server) AddThread(parentID, id, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.must(parentID)
+	s.channels[id] = &channel{id: id, name: name, kind: kindThread, guild: p.guild, parent: p}
+}
+
+// AddDM makes the direct chat with a person.
+func (s *Server) AddDM(userID, id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.user(userID)
+	s.channels[id] = &channel{id: id, kind: kindDM, person: userID}
+}
+
+// must returns a channel. The caller holds s.mu.
+func (s *Server) must(id string) *channel {
+	ch := s.channels[id]
+	if ch == nil {
+		panic(fmt.Sprintf("discordtest: no channel %s", id))
+	}
+	return ch
+}
+
+// Refuse makes every call about a channel fail with 403 and one of Discord's codes, such as
+// 50013 for a missing permission; 0 lets the bot in again.
+func (s *Server) Refuse(channelID string, code int, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ch := s.must(channelID)
+	ch.refusal = reply{}
+	if code != 0 {
+		ch.refusal = refuse(403, code, reason)
+	}
+}
+
+// History returns what the bot sent to a channel, oldest first, deleted messages too.
+func (s *Server) History(channelID string) []Sent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ch := s.channels[channelID]
+	if ch == nil {
+		return nil
+	}
+	var sent []Sent
+	for _, m := range ch.messages {
+		if m.author == s.bot.ID {
+			sent = append(sent, m.sent)
+		}
+	}
+	return sent
+}
+
+// SentCount returns how many messages the bot sent to a channel, forgotten ones too.
+func (s *Server) SentCount(channelID string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ch := s.channels[channelID]; ch != nil {
+		return ch.sentCount
+	}
+	return 0
+}
+
+// Typing returns how often the bot showed in a channel that it is typing.
+func (s *Server) Typing(channelID string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.must(channelID).typing
+}
+
+// Reactions returns the emoji that the bot has put on a message, sorted.
+func (s *Server) Reactions(channelID, messageID string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var emoji []string
+	if m := s.must(channelID).find(messageID); m != nil {
+		for e, users := range m.reactions {
+			if users[s.bot.ID] {
+				emoji = append(emoji, e)
+			}
+		}
+	}
+	slices.Sort(emoji)
+	return emoji
+}

@@ -1,0 +1,202 @@
+package discord
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"path"
+	"strings"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+// A fileRef names an attachment. Its link expires after a day; the message has a new one then.
+type fileRef struct {
+	Channel string `json:"c"`
+	Message string `json:"m"`
+	ID      string `json:"a"`
+	URL     string `json:"u"`
+}
+
+func (r fileRef) String() string {
+	raw, _ := json.Marshal(r) // strings always marshal
+	return string(raw)
+}
+
+// errExpired reports that a link does not lead to a file any more.
+var errExpired = fmt.Errorf("%w: the file is gone", channels.ErrRefused)
+
+// Fetch implements [channels.Fetcher].
+func (c *Channel) Fetch(ctx context.Context, ref string, w io.Writer) error {
+	var r fileRef
+	if json.Unmarshal([]byte(ref), &r) != nil || number(r.Message) == 0 {
+		return fmt.Errorf("discord: fetch a file: %w: not a file of Discord", channels.ErrRefused)
+	}
+	err := c.download(ctx, r.URL, w)
+	if errors.Is(err, errExpired) {
+		if r.URL, err = c.link(ctx, r); err == nil {
+			err = c.download(ctx, r.URL, w)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("discord: fetch file %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// link reads a message again for a new link to its file.
+func (c *Channel) link(ctx context.Context, r fileRef) (string, error) {
+	var m message
+	to := bus.Address{Chat: r.Channel}
+	if err := c.ask(ctx, http.MethodGet, c.message(to, r.Message), nil, &m); err != nil {
+		return "", err
+	}
+	lists := [][]attachment{m.Attachments}
+	for _, s := range m.Snapshots {
+		lists = append(lists, s.Message.Attachments)
+	}
+	for _, list := range lists {
+		for _, a := range list {
+			if a.ID == r.ID {
+				return a.URL, nil
+			}
+		}
+	}
+	return "", errExpired
+}
+
+// download writes what a link leads to.
+func (c *Channel) download(ctx context.Context, link string, w io.Writer) error {
+	u, err := url.Parse(link)
+	if err != nil || !c.web.ours(u) {
+		return fmt.Errorf("%w: not a file of Discord", channels.ErrRefused)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, link, nil)
+	if err != nil {
+		return c.verdict(err)
+	}
+	resp, err := c.rest.Client.Do(req)
+	if err != nil {
+		return c.verdict(err)
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusForbidden, http.StatusNotFound, http.StatusGone:
+		return errExpired
+	default:
+		return statusError(resp.StatusCode)
+	}
+	_, err = io.Copy(w, resp.Body)
+	return err
+}
+
+// upload sends a message with a file. The file is not read into memory, as the library would.
+func (c *Channel) upload(
+	ctx context.Context, address string, f *bus.File, body fields,
+) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, uploadTimeout)
+	defer cancel()
+	name := fileName(f)
+	body["attachments"] = []fields{{"id": 0, "filename": name}}
+	before, after, form, err := envelope(name, f.Type, body)
+	if err != nil {
+		return nil, err
+	}
+	file, err := f.Open()
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	size, err := file.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		_ = file.Close() // it was only read
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(before), io.LimitReader(file, size),
+		bytes.NewReader(after)), file})
+	if err != nil {
+		_ = file.Close() // it was only read
+		return nil, err
+	}
+	req.ContentLength = int64(len(before)) + size + int64(len(after))
+	req.Header.Set("Content-Type", form)
+	req.Header.Set("Authorization", c.rest.Token)
+	req.Header.Set("User-Agent", c.rest.UserAgent)
+	resp, err := c.rest.Client.Do(req) // it closes the file
+	if err != nil {
+		return nil, c.verdict(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err == nil && resp.StatusCode >= 300 {
+		err = refusal(resp.StatusCode, answer)
+	}
+	return answer, err
+}
+
+// envelope returns what stands before and after a file in a form, and the form's type.
+func envelope(name, kind string, body fields) (before, after []byte, form string, err error) {
+	payload, err := json.Marshal(body)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	if _, _, err := mime.ParseMediaType(kind); err != nil {
+		kind = "application/octet-stream"
+	}
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	parts := []textproto.MIMEHeader{{
+		"Content-Disposition": {`form-data; name="payload_json"`},
+		"Content-Type":        {"application/json"},
+	}, {
+		"Content-Disposition": {multipart.FileContentDisposition("files[0]", name)},
+		"Content-Type":        {kind},
+	}}
+	for i, header := range parts {
+		p, err := w.CreatePart(header)
+		if err == nil && i == 0 {
+			_, err = p.Write(payload)
+		}
+		if err != nil {
+			return nil, nil, "", err
+		}
+	}
+	n := b.Len()
+	if err := w.Close(); err != nil {
+		return nil, nil, "", err
+	}
+	return b.Bytes()[:n], b.Bytes()[n:], w.FormDataContentType(), nil
+}
+
+// fileName returns a name for f that any computer takes.
+func fileName(f *bus.File) string {
+	name := strings.Map(func(r rune) rune {
+		if strings.ContainsRune(`/\:*?"<>|`, r) {
+			return '_'
+		}
+		return r
+	}, clean(f.Name, 200))
+	if ext := path.Ext(name); len([]rune(name)) > 100 {
+		runes := []rune(strings.TrimSuffix(name, ext))
+		name = string(runes[:min(len(runes), max(100-len([]rune(ext)), 1))]) + ext
+	}
+	if strings.Trim(name, ". ") == "" {
+		return "file"
+	}
+	return name
+}

@@ -1,0 +1,245 @@
+package discord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bwmarrin/discordgo"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+// maxEditAge is how old an edit may be to be taken for one. Discord reports other changes of a
+// message, such as its being pinned, with the time of the last edit.
+const maxEditAge = time.Hour
+
+// inbound translates m. It reports false for what no person wrote to be read: messages of bots,
+// webhooks and Discord itself, and updates that change no text.
+func (f *feed) inbound(
+	ctx context.Context, m *message, edit bool,
+) (bus.InboundMessage, bool, error) {
+	if m.ID == "" || m.Author.ID == "" || m.Author.Bot || m.Webhook != "" ||
+		m.Type != plainMessage && m.Type != replyMessage ||
+		edit && (m.Edited == nil || time.Since(*m.Edited) > maxEditAge) {
+		return bus.InboundMessage{}, false, nil
+	}
+	where, err := f.where(ctx, m.Channel, m.Guild, m.live)
+	if err != nil {
+		return bus.InboundMessage{}, false, err
+	}
+	in := where.message(f.c.name)
+	in.ID, in.Time = m.ID, madeAt(m.ID)
+	in.Sender = bus.Sender{ID: m.Author.ID, Name: m.Member.name(&m.Author),
+		Username: clean(m.Author.Username, maxName)}
+	if news := f.isNews(m); edit {
+		if !news {
+			return bus.InboundMessage{}, false, nil
+		}
+		in.Edits, in.Time = m.ID, m.Edited.UTC()
+		in.ID = m.ID + ":e" + strconv.FormatInt(m.Edited.UnixMilli(), 10)
+	}
+	said := m.content
+	if m.Reference != nil && m.Reference.Type == forwarded && len(m.Snapshots) > 0 {
+		said = m.Snapshots[0].Message
+		in.Forwarded = "somebody" // Discord doesn't say who
+	}
+	in.Text = said.label(f.vocabulary(where, &said, f.me.ID).read(said.Content))
+	in.Attachments = said.files(m)
+	in.ReplyTo = f.quote(where, m.Quoted)
+	in.Addressed = !in.Group || said.mentions(f.me.ID) || in.ReplyTo != nil && in.ReplyTo.Ours
+	return in, true, nil
+}
+
+func (c *content) mentions(id string) bool {
+	for i := range c.Mentions {
+		if c.Mentions[i].ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// vocabulary returns the names that c mentions.
+func (f *feed) vocabulary(where place, c *content, me string) *vocabulary {
+	v := &vocabulary{users: map[string]string{f.me.ID: f.me.name()}}
+	for i := range c.Mentions {
+		m := &c.Mentions[i]
+		v.users[m.ID] = m.Member.name(&m.user)
+		if m.ID == me {
+			v.me = me
+		}
+	}
+	if g, ok := f.guilds.get(where.Guild); ok {
+		v.roles = g.roles
+	}
+	v.channels = func(id string) string {
+		p, _ := f.places.get(id) // its name is "" if it is not known
+		return clean(p.Name, maxName)
+	}
+	return v
+}
+
+// quote translates the message that another one replies to, or nil.
+func (f *feed) quote(where place, m *message) *bus.Quote {
+	if m == nil {
+		return nil
+	}
+	return &bus.Quote{
+		ID: m.ID, Sender: m.Author.name(), Ours: m.Author.ID == f.me.ID,
+		Text:        m.label(f.vocabulary(where, &m.content, "").read(m.Content)),
+		Attachments: m.files(m),
+	}
+}
+
+// files returns the attachments of c, which m contains.
+func (c *content) files(m *message) []bus.Attachment {
+	var files []bus.Attachment
+	for i := range c.Attachments {
+		a := &c.Attachments[i]
+		kind, _, _ := strings.Cut(a.Type, ";")
+		files = append(files, bus.Attachment{
+			Kind: a.kind(m.Flags), Name: clean(a.Name, maxName), Type: clean(kind, maxName),
+			Size: a.Size, Seconds: int(a.Seconds + 0.5),
+			Ref: fileRef{Channel: m.Channel, Message: m.ID, ID: a.ID, URL: a.URL}.String(),
+		})
+	}
+	return files
+}
+
+func (a *attachment) kind(flags int) bus.Kind {
+	major, minor, _ := strings.Cut(a.Type, "/")
+	switch {
+	case flags&voiceFlag != 0 && major == "audio":
+		return bus.Voice
+	case major == "image" && minor == "gif":
+		return bus.Animation
+	case major == "image":
+		return bus.Photo
+	case major == "video":
+		return bus.Video
+	case major == "audio":
+		return bus.Audio
+	}
+	return bus.Document
+}
+
+// A place is a channel, and what else the gateway knows of it.
+type place struct {
+	ID     string `json:"id"`
+	Type   int    `json:"type"`
+	Guild  string `json:"guild_id"` // "" for a direct chat
+	Name   string `json:"name"`
+	Parent string `json:"parent_id"` // of a thread; of others it is their category
+
+	title string // of the chat
+	at    time.Time
+}
+
+// isThread reports whether p is a thread, or a post in a forum.
+func (p *place) isThread() bool { return p.Type >= 10 && p.Type <= 12 }
+
+// message returns a message from p, to be filled in.
+func (p *place) message(account string) bus.InboundMessage {
+	m := bus.InboundMessage{From: bus.Address{Account: account, Chat: p.ID}}
+	if p.isThread() && p.Parent != "" {
+		m.From.Chat, m.From.Thread = p.Parent, p.ID
+	}
+	m.Group, m.ChatTitle = p.Guild != "", p.title
+	return m
+}
+
+// A guild is what the gateway knows of one.
+type guild struct {
+	name  string
+	roles map[string]string
+}
+
+// titleTime is how long the names of channels and guilds are trusted.
+const titleTime = time.Hour
+
+// where returns the place that a channel is. Of what comes live from a direct chat, Discord says so
+// by naming no guild.
+func (f *feed) where(ctx context.Context, id, guild string, live bool) (place, error) {
+	if live && guild == "" {
+		return place{ID: id}, nil
+	}
+	known, ok := f.places.get(id)
+	if ok && time.Since(known.at) < titleTime {
+		return known, nil
+	}
+	p, err := f.look(ctx, id)
+	switch {
+	case err == nil:
+	case ok && ctx.Err() == nil:
+		return known, nil // the name may have changed, the rest can't
+	case errors.Is(err, channels.ErrRefused):
+		p = place{ID: id, Guild: guild} // the bot was thrown out since
+	default:
+		return place{}, err
+	}
+	p.at = time.Now()
+	f.places.put(id, p)
+	return p, nil
+}
+
+// look asks Discord for a channel and what its title is made of.
+func (f *feed) look(ctx context.Context, id string) (place, error) {
+	var p place
+	err := f.patient(ctx, func() error {
+		address := discordgo.EndpointChannel(url.PathEscape(id))
+		return f.c.ask(ctx, http.MethodGet, address, nil, &p)
+	})
+	if err != nil {
+		return p, fmt.Errorf("look up channel %s: %w", id, err)
+	}
+	if p.Guild == "" {
+		return p, nil
+	}
+	g, err := f.guild(ctx, p.Guild)
+	if err != nil {
+		return p, err
+	}
+	name := p.Name
+	if p.isThread() && p.Parent != "" {
+		parent, err := f.where(ctx, p.Parent, p.Guild, false)
+		if err != nil {
+			return p, err
+		}
+		name = parent.Name
+	}
+	p.title = clean(strings.TrimPrefix(g.name+" / #"+name, " / "), maxName)
+	return p, nil
+}
+
+// guild returns what is known of a guild; if it can't be seen, nothing.
+func (f *feed) guild(ctx context.Context, id string) (guild, error) {
+	if g, ok := f.guilds.get(id); ok {
+		return g, nil
+	}
+	var answer struct {
+		Name  string `json:"name"`
+		Roles []struct {
+			ID   string `json:"id"`
+			Name string `json:"name"`
+		} `json:"roles"`
+	}
+	err := f.patient(ctx, func() error {
+		return f.c.ask(ctx, http.MethodGet, discordgo.EndpointGuild(url.PathEscape(id)), nil, &answer)
+	})
+	if err != nil && !errors.Is(err, channels.ErrRefused) {
+		return guild{}, fmt.Errorf("look up guild %s: %w", id, err)
+	}
+	g := guild{name: clean(answer.Name, maxName), roles: make(map[string]string)}
+	for _, r := range answer.Roles {
+		g.roles[r.ID] = clean(strings.TrimPrefix(r.Name, "@"), maxName)
+	}
+	f.guilds.put(id, g)
+	return g, nil
+}

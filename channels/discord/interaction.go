@@ -1,0 +1,80 @@
+package discord
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/bwmarrin/discordgo"
+
+	"gateway/bus"
+)
+
+// pressed translates the use of a command or the press of a button.
+func (f *feed) pressed(
+	ctx context.Context, i *interaction,
+) (bus.InboundMessage, bool, error) {
+	who := i.User
+	if i.Member != nil && i.Member.User != nil {
+		who = i.Member.User
+	}
+	text := i.text()
+	if i.ID == "" || who == nil || who.Bot || text == "" {
+		return bus.InboundMessage{}, false, nil
+	}
+	where, err := f.where(ctx, i.Channel, i.Guild, true)
+	if err != nil {
+		return bus.InboundMessage{}, false, err
+	}
+	in := where.message(f.c.name)
+	in.ID, in.Time, in.Text, in.Addressed = "i"+i.ID, madeAt(i.ID), text, true
+	in.Sender = bus.Sender{ID: who.ID, Name: i.Member.name(who),
+		Username: clean(who.Username, maxName)}
+	return in, true, nil
+}
+
+// text returns what the person would have written instead, or "".
+func (i *interaction) text() string {
+	switch i.Type {
+	case buttonPressed:
+		return i.Data.ID
+	case commandUsed:
+		text := "/" + i.Data.Name
+		for _, o := range i.Data.Options {
+			if o.Value != nil {
+				text += " " + fmt.Sprint(o.Value)
+			}
+		}
+		return strings.TrimSpace(text)
+	}
+	return ""
+}
+
+// ackTime is how long Discord waits for the answer to an interaction.
+const ackTime = 3 * time.Second
+
+// acknowledge answers an interaction that is stored. The real answer comes as a message, so
+// people should see nothing of this one: to a button there is an answer for that, and to a
+// command only they see that we think, for as long as it takes to take that back.
+func (c *Channel) acknowledge(ctx context.Context, i *interaction) {
+	ctx, cancel := context.WithTimeout(ctx, ackTime)
+	defer cancel()
+	type data map[string]any
+	body := data{"type": discordgo.InteractionResponseDeferredMessageUpdate}
+	if i.Type == commandUsed {
+		body = data{"type": discordgo.InteractionResponseDeferredChannelMessageWithSource,
+			"data": data{"flags": discordgo.MessageFlagsEphemeral}}
+	}
+	address := discordgo.EndpointInteractionResponse(i.ID, i.Token)
+	_, err := c.call(ctx, http.MethodPost, address, body)
+	if err == nil && i.Type == commandUsed {
+		address = discordgo.EndpointWebhookMessage(i.Application, i.Token, "@original")
+		_, err = c.call(ctx, http.MethodDelete, address, nil)
+	}
+	if err != nil { // it is stored and will be obeyed, whatever Discord tells the person
+		c.log.WarnContext(ctx, "interaction not acknowledged", "account", c.name,
+			"id", i.ID, "err", err)
+	}
+}

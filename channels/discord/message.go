@@ -1,0 +1,184 @@
+package discord
+
+import (
+	"cmp"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// The types below are the parts of Discord's objects that the gateway reads. The library's own are
+// not used for that: one component that it doesn't know makes a whole message illegible for it.
+type (
+	user struct {
+		ID       string `json:"id"`
+		Username string `json:"username"`
+		Global   string `json:"global_name"`
+		Bot      bool   `json:"bot"`
+	}
+
+	member struct {
+		Nick string `json:"nick"`
+		User *user  `json:"user"`
+	}
+
+	message struct {
+		ID        string     `json:"id"`
+		Channel   string     `json:"channel_id"`
+		Guild     string     `json:"guild_id"` // only from the gateway
+		Author    user       `json:"author"`
+		Member    *member    `json:"member"` // only from the gateway
+		Webhook   string     `json:"webhook_id"`
+		Type      int        `json:"type"`
+		Flags     int        `json:"flags"`
+		Edited    *time.Time `json:"edited_timestamp"`
+		Reference *reference `json:"message_reference"`
+		Quoted    *message   `json:"referenced_message"`
+		Snapshots []struct {
+			Message content `json:"message"`
+		} `json:"message_snapshots"`
+		Reactions []reaction `json:"reactions"`
+		content
+
+		live bool // it came by the gateway
+	}
+
+	// content is what a message says, be it its own or that of a forwarded one.
+	content struct {
+		Content     string       `json:"content"`
+		Mentions    []mentioned  `json:"mentions"`
+		Attachments []attachment `json:"attachments"`
+		Stickers    []struct {
+			Name string `json:"name"`
+		} `json:"sticker_items"`
+		Poll *struct {
+			Question struct {
+				Text string `json:"text"`
+			} `json:"question"`
+		} `json:"poll"`
+	}
+
+	mentioned struct {
+		user
+		Member *member `json:"member"`
+	}
+
+	reference struct {
+		Type int `json:"type"` // 1: forwarded
+	}
+
+	reaction struct {
+		Mine  bool `json:"me"`
+		Emoji struct {
+			ID   string `json:"id"`
+			Name string `json:"name"`
+		} `json:"emoji"`
+	}
+
+	attachment struct {
+		ID      string  `json:"id"`
+		Name    string  `json:"filename"`
+		Type    string  `json:"content_type"`
+		Size    int64   `json:"size"`
+		URL     string  `json:"url"`
+		Seconds float64 `json:"duration_secs"`
+	}
+
+	interaction struct {
+		ID          string  `json:"id"`
+		Application string  `json:"application_id"`
+		Type        int     `json:"type"`
+		Token       string  `json:"token"`
+		Channel     string  `json:"channel_id"`
+		Guild       string  `json:"guild_id"`
+		Member      *member `json:"member"`
+		User        *user   `json:"user"`
+		Data        struct {
+			Name    string   `json:"name"`
+			ID      string   `json:"custom_id"`
+			Options []option `json:"options"`
+		} `json:"data"`
+	}
+
+	option struct {
+		Value any `json:"value"`
+	}
+)
+
+// The types of messages that people write.
+const (
+	plainMessage = 0
+	replyMessage = 19
+)
+
+// The types of interactions.
+const (
+	commandUsed   = 2
+	buttonPressed = 3
+)
+
+const (
+	forwarded = 1       // type of a reference
+	voiceFlag = 1 << 13 // of a message
+)
+
+// epoch is when Discord's ids begin, in ms.
+const epoch = 1420070400000
+
+// madeAt returns when an id was made.
+func madeAt(id string) time.Time {
+	return time.UnixMilli(int64(number(id)>>22) + epoch).UTC()
+}
+
+func (u *user) name() string { return clean(cmp.Or(u.Global, u.Username), maxName) }
+
+// name returns how the person of u is called in the guild of m.
+func (m *member) name(u *user) string {
+	if m != nil && m.Nick != "" {
+		return clean(m.Nick, maxName)
+	}
+	return u.name()
+}
+
+// label puts the names of what is no text and no file in front of text.
+func (c *content) label(text string) string {
+	var labels []string
+	for _, s := range c.Stickers {
+		labels = append(labels, bracket("sticker", s.Name))
+	}
+	if c.Poll != nil {
+		labels = append(labels, bracket("poll", c.Poll.Question.Text))
+	}
+	return strings.TrimSpace(strings.Join(labels, " ") + " " + text)
+}
+
+// bracket returns "[kind: detail]". The detail is foreign text and can't end the bracket.
+func bracket(kind, detail string) string {
+	detail = strings.NewReplacer("[", "(", "]", ")").Replace(clean(detail, 200))
+	if detail == "" {
+		return "[" + kind + "]"
+	}
+	return "[" + kind + ": " + detail + "]"
+}
+
+// maxName is the longest name of a person or channel that is passed on, in runes.
+const maxName = 128
+
+// clean makes one line, limit runes at most, of a name that a stranger chose: blanks for line
+// breaks and control characters, nothing for marks that are invisible or turn the direction of
+// writing. Joiners stay for the scripts and emoji that need them.
+func clean(name string, limit int) string {
+	name = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r), unicode.IsControl(r), unicode.In(r, unicode.Zl, unicode.Zp):
+			return ' '
+		case r == '\u200c' || r == '\u200d':
+			return r
+		case unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, name)
+	runes := []rune(strings.Join(strings.Fields(name), " "))
+	return strings.TrimSpace(string(runes[:min(limit, len(runes))]))
+}

@@ -1,0 +1,200 @@
+package discord
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bwmarrin/discordgo"
+
+	"gateway/channels"
+)
+
+const (
+	callTimeout   = 30 * time.Second // for any call that carries no file
+	uploadTimeout = 3 * time.Minute
+	maxAnswer     = 16 << 20 // bytes; 100 messages are far smaller
+)
+
+// A transport sends what is meant for Discord to another server, if there is one, and turns
+// answers that are no verdict on a call into errors.
+type transport struct {
+	base *url.URL // or nil
+	next http.RoundTripper
+}
+
+// ours reports whether u is on a host of Discord, or on the server that stands for it.
+func (t *transport) ours(u *url.URL) bool {
+	switch u.Host {
+	case "discord.com", "cdn.discordapp.com", "media.discordapp.net":
+		return u.Scheme == "https"
+	}
+	return t.base != nil && u.Scheme == t.base.Scheme && u.Host == t.base.Host
+}
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !t.ours(r.URL) {
+		return nil, errors.New("not a host of Discord")
+	}
+	if t.base != nil && r.URL.Host != t.base.Host {
+		u, moved := *r.URL, *r
+		u.Scheme, u.Host = t.base.Scheme, t.base.Host
+		u.Path = t.base.Path + u.Path
+		if u.RawPath != "" {
+			u.RawPath = t.base.EscapedPath() + u.RawPath
+		}
+		moved.URL, moved.Host = &u, ""
+		r = &moved
+	}
+	resp, err := t.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
+		defer resp.Body.Close()
+		if resp.StatusCode >= 500 {
+			return nil, statusError(resp.StatusCode)
+		}
+		return nil, rateError(resp)
+	}
+	return resp, nil
+}
+
+func statusError(code int) error { return fmt.Errorf("status %d %s", code, http.StatusText(code)) }
+
+// rateError returns how long a 429 asks to wait. One without JSON comes from the servers in front
+// of Discord and is meant for everything that this address does.
+func rateError(resp *http.Response) *channels.RateError {
+	limit := &channels.RateError{After: time.Second, Account: true}
+	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
+		limit.After = time.Duration(s) * time.Second
+	}
+	var body struct {
+		After  float64 `json:"retry_after"` // seconds, more exact than the header
+		Global bool    `json:"global"`
+	}
+	if json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&body) == nil {
+		limit.Account = body.Global || resp.Header.Get("X-RateLimit-Scope") == "global"
+		if body.After > 0 {
+			limit.After = time.Duration(body.After * float64(time.Second))
+		}
+	}
+	return limit
+}
+
+// call makes a call of the REST API and returns the answer's JSON, or an error of the channel
+// contract. Body is sent as JSON, unless it is nil.
+func (c *Channel) call(ctx context.Context, method, address string, body any) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var raw []byte
+	if body != nil {
+		var err error
+		if raw, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	// The library's own rate limiter sleeps without looking at ctx: each call gets a new one,
+	// which knows no reason to wait.
+	bucket := discordgo.NewRatelimiter().LockBucket("")
+	answer, err := c.rest.RequestWithLockedBucket(method, address, "application/json", raw,
+		bucket, 0, discordgo.WithContext(ctx), discordgo.WithRetryOnRatelimit(false),
+		discordgo.WithRestRetries(0))
+	if err != nil {
+		return nil, c.verdict(err)
+	}
+	return answer, nil
+}
+
+// ask makes a call and decodes the answer into v.
+func (c *Channel) ask(ctx context.Context, method, address string, body, v any) error {
+	answer, err := c.call(ctx, method, address, body)
+	if err != nil {
+		return err
+	}
+	if json.Unmarshal(answer, v) != nil {
+		return errors.New("garbled answer") // the error may show a person's text
+	}
+	return nil
+}
+
+// verdict turns an error of the library into one of the channel contract, without addresses,
+// which may contain the token of an interaction, and without the bot's token.
+func (c *Channel) verdict(err error) error {
+	if answer, ok := errors.AsType[*discordgo.RESTError](err); ok {
+		return refusal(answer.Response.StatusCode, answer.ResponseBody)
+	}
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err
+	}
+	if c.token != "" && strings.Contains(err.Error(), c.token) {
+		return errors.New(strings.ReplaceAll(err.Error(), c.token, "[token]"))
+	}
+	return err
+}
+
+// badToken is the verdict when Discord doesn't know the token.
+var badToken = &channels.AccountError{
+	Reason: "Discord does not accept the bot token. Reset it in the Discord developer portal " +
+		"under Bot and configure the new one.",
+}
+
+// overloaded is Discord's code for a refusal that passes.
+const overloaded = 130000
+
+// refusal returns the error for an answer with a status below 500.
+func refusal(status int, body []byte) error {
+	var answer struct {
+		Code    int             `json:"code"`
+		Message string          `json:"message"`
+		Errors  json.RawMessage `json:"errors"`
+	}
+	if status == http.StatusUnauthorized {
+		return badToken
+	}
+	known := json.Unmarshal(body, &answer) == nil && answer.Message != ""
+	if !known || answer.Code == overloaded {
+		return statusError(status) // no answer of the API itself, or not its last word
+	}
+	reason := clean(answer.Message, 200)
+	if detail := firstError(answer.Errors); detail != "" {
+		reason += ": " + detail
+	}
+	switch status {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound,
+		http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge:
+		return fmt.Errorf("%w: %s (%d)", channels.ErrRefused, reason,
+			cmp.Or(answer.Code, status))
+	}
+	return fmt.Errorf("%s (%d)", reason, status)
+}
+
+// firstError finds the first message in Discord's tree of errors by field.
+func firstError(raw json.RawMessage) string {
+	var leaf struct {
+		Errors []struct {
+			Message string `json:"message"`
+		} `json:"_errors"`
+	}
+	if json.Unmarshal(raw, &leaf) == nil && len(leaf.Errors) > 0 {
+		return clean(leaf.Errors[0].Message, 200)
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return ""
+	}
+	for name, field := range fields {
+		if detail := firstError(field); detail != "" {
+			return clean(name, 40) + ": " + detail
+		}
+	}
+	return ""
+}

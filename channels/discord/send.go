@@ -1,0 +1,259 @@
+package discord
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bwmarrin/discordgo"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/markup"
+)
+
+// The bounds of messages.
+const (
+	maxText    = 2000 // code points
+	maxNonce   = 25
+	maxFile    = 10 << 20
+	maxButtons = 25
+	rowButtons = 5
+	maxLabel   = 80
+	maxMenu    = 100 // runes of a command's description
+)
+
+// fields is an object of the REST API.
+type fields map[string]any
+
+// silent keeps text from notifying anybody, whatever it mentions.
+func silent(replied bool) fields {
+	return fields{"parse": []string{}, "replied_user": replied}
+}
+
+// Send implements [channels.Channel]. The part's key is the nonce: for some minutes Discord answers a
+// second message that has it with the first one, so that an answer which was lost leaves nothing
+// uncertain. Only of a part without a key ErrUncertain is reported.
+func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
+	body := fields{
+		"allowed_mentions": silent(false),
+		"flags":            discordgo.MessageFlagsSuppressEmbeds,
+	}
+	if text := markup.Discord(part.Text); text != "" {
+		body["content"] = text
+	}
+	if part.Key != "" {
+		body["nonce"], body["enforce_nonce"] = nonce(part.Key), true
+	}
+	if id, ok := messageID(part.ReplyTo); ok {
+		body["message_reference"] = fields{"message_id": id, "fail_if_not_exists": false}
+		body["allowed_mentions"] = silent(true)
+	}
+	if len(part.Buttons) > 0 {
+		body["components"] = rows(part.Buttons)
+	}
+	answer, err := c.post(ctx, part, body)
+	var sent struct {
+		ID string `json:"id"`
+	}
+	if err == nil && (json.Unmarshal(answer, &sent) != nil || sent.ID == "") {
+		err = errors.New("garbled answer")
+	}
+	if err != nil {
+		if part.Key == "" && !isVerdict(err) {
+			err = fmt.Errorf("%w: %w", channels.ErrUncertain, err)
+		}
+		return "", fmt.Errorf("discord: send to %s: %w", part.To, err)
+	}
+	return sent.ID, nil
+}
+
+func (c *Channel) post(ctx context.Context, part bus.Part, body fields) ([]byte, error) {
+	address := discordgo.EndpointChannelMessages(channelOf(part.To))
+	if part.File != nil {
+		return c.upload(ctx, address, part.File, body)
+	}
+	return c.call(ctx, http.MethodPost, address, body)
+}
+
+// isVerdict reports whether err says for sure that nothing was done.
+func isVerdict(err error) bool {
+	_, limit := errors.AsType[*channels.RateError](err)
+	_, account := errors.AsType[*channels.AccountError](err)
+	return limit || account || errors.Is(err, channels.ErrRefused)
+}
+
+// nonce returns what Discord knows a part by.
+func nonce(key string) string {
+	if utf8.RuneCountInString(key) <= maxNonce && clean(key, maxNonce) == key {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:maxNonce/2])
+}
+
+// channelOf returns the id of the channel that an address names, for use in a path.
+func channelOf(to bus.Address) string {
+	if to.Thread != "" {
+		return url.PathEscape(to.Thread)
+	}
+	return url.PathEscape(to.Chat)
+}
+
+// messageID returns the message that an id of ours is about: an edit's is that of the message with
+// something behind it, and an interaction is none.
+func messageID(id string) (string, bool) {
+	id, _, _ = strings.Cut(id, ":")
+	return id, number(id) > 0
+}
+
+// rows arranges buttons. Of two that say the same the second is left out, as Discord wants it.
+func rows(buttons []bus.Button) []fields {
+	seen := make(map[string]bool)
+	var row, all []fields
+	for _, b := range buttons[:min(maxButtons, len(buttons))] {
+		if seen[b.Text] {
+			continue
+		}
+		seen[b.Text] = true
+		label := clean(b.Label, maxLabel)
+		if label == "" {
+			label = clean(b.Text, maxLabel)
+		}
+		row = append(row, fields{"type": discordgo.ButtonComponent,
+			"style": discordgo.SecondaryButton, "label": label, "custom_id": b.Text})
+	}
+	for part := range slices.Chunk(row, rowButtons) {
+		all = append(all, fields{"type": discordgo.ActionsRowComponent, "components": part})
+	}
+	return all
+}
+
+// Edit implements [channels.Editor].
+func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) error {
+	_, err := c.call(ctx, http.MethodPatch, c.message(to, id), fields{
+		"content":          markup.Discord(text),
+		"allowed_mentions": silent(false),
+		"flags":            discordgo.MessageFlagsSuppressEmbeds,
+	})
+	if err != nil {
+		return fmt.Errorf("discord: edit %s in %s: %w", id, to, err)
+	}
+	return nil
+}
+
+// message returns the address of a message.
+func (c *Channel) message(to bus.Address, id string) string {
+	return discordgo.EndpointChannelMessages(channelOf(to)) + "/" + url.PathEscape(id)
+}
+
+// Remove implements [channels.Remover].
+func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
+	if _, err := c.call(ctx, http.MethodDelete, c.message(to, id), nil); err != nil {
+		return fmt.Errorf("discord: remove %s in %s: %w", id, to, err)
+	}
+	return nil
+}
+
+// Type implements [channels.Typer]. Discord shows it for ten seconds.
+func (c *Channel) Type(ctx context.Context, to bus.Address) error {
+	address := discordgo.EndpointChannelTyping(channelOf(to))
+	if _, err := c.call(ctx, http.MethodPost, address, nil); err != nil {
+		return fmt.Errorf("discord: type to %s: %w", to, err)
+	}
+	return nil
+}
+
+// React implements [channels.Reactor]. What we have put on the message before is seen on the message,
+// so that an earlier process may have done it. A command or a button's press is no message
+// and gets nothing.
+func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) error {
+	id, ok := messageID(id)
+	if !ok {
+		return nil
+	}
+	if err := c.react(ctx, to, id, emoji); err != nil {
+		return fmt.Errorf("discord: react to %s in %s: %w", id, to, err)
+	}
+	return nil
+}
+
+func (c *Channel) react(ctx context.Context, to bus.Address, id, emoji string) error {
+	var m message
+	if err := c.ask(ctx, http.MethodGet, c.message(to, id), nil, &m); err != nil {
+		return err
+	}
+	set := func(method, name string) error {
+		address := c.message(to, id) + "/reactions/" + url.PathEscape(name) + "/@me"
+		_, err := c.call(ctx, method, address, nil)
+		return err
+	}
+	there := false
+	for _, r := range m.Reactions {
+		name := r.Emoji.Name
+		if r.Emoji.ID != "" {
+			name += ":" + r.Emoji.ID
+		}
+		if !r.Mine || name == emoji {
+			there = there || r.Mine
+			continue
+		}
+		if err := set(http.MethodDelete, name); err != nil {
+			return err
+		}
+	}
+	if emoji == "" || there {
+		return nil
+	}
+	return set(http.MethodPut, emoji)
+}
+
+// SetCommands implements [channels.Commander]. Every command takes a text, which it may ignore.
+// New commands appear at once, in all servers and direct chats.
+func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) error {
+	var app struct {
+		ID string `json:"id"`
+	}
+	address := discordgo.EndpointOAuth2Application("@me")
+	if err := c.ask(ctx, http.MethodGet, address, nil, &app); err != nil {
+		return fmt.Errorf("discord: get own application: %w", err)
+	}
+	menu := make([]fields, len(commands))
+	for i, cmd := range commands {
+		menu[i] = fields{
+			"name": cmd.Name, "type": discordgo.ChatApplicationCommand,
+			"description": clean(cmd.Description, maxMenu),
+			"options": []fields{{"name": "input", "description": "what follows the command",
+				"type": discordgo.ApplicationCommandOptionString, "required": false}},
+		}
+	}
+	address = discordgo.EndpointApplicationGlobalCommands(app.ID)
+	if _, err := c.call(ctx, http.MethodPut, address, menu); err != nil {
+		return fmt.Errorf("discord: set commands: %w", err)
+	}
+	return nil
+}
+
+// Limits implements [channels.Limiter]. Discord publishes no rates but the global one; those of a
+// channel are what its answers have said for years.
+func (c *Channel) Limits(bus.Address) channels.Limits {
+	return channels.Limits{
+		Text:         maxText,
+		Measure:      markup.DiscordLen,
+		Caption:      maxText,
+		File:         maxFile,
+		Buttons:      maxButtons,
+		EditInterval: 1200 * time.Millisecond,
+		Chat:         channels.Rate{Every: time.Second, Burst: 5},
+		Account:      channels.Rate{Every: time.Second / 50, Burst: 50},
+	}
+}

@@ -1,0 +1,189 @@
+package discord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/bwmarrin/discordgo"
+	"github.com/gorilla/websocket"
+
+	"gateway/channels"
+)
+
+// A shard is one connection to the gateway, and the library's Session that it belongs to. It is
+// used for one run.
+type shard struct {
+	c       *Channel
+	id      int
+	feed    *feed
+	dg      *discordgo.Session
+	wire    atomic.Pointer[wire] // the latest
+	dropped chan struct{}        // has a token when the library has noticed that it is not connected
+
+	// alive says that the session was begun or resumed since it was last opened.
+	alive atomic.Bool
+}
+
+// resumeWaits are the pauses before the attempts to resume a session. Discord keeps one for a few
+// minutes; but what is missed in a longer outage can be read again.
+var resumeWaits = [...]time.Duration{0, time.Second, 3 * time.Second, 10 * time.Second}
+
+// endTime is how long the library gets to end its goroutines. It sleeps for a second as it closes.
+const endTime = 1500 * time.Millisecond
+
+var errStuck = errors.New("no answer from the gateway")
+
+func newShard(c *Channel, f *feed, id int) *shard {
+	return &shard{c: c, id: id, feed: f, dropped: make(chan struct{}, 1)}
+}
+
+// run connects and stays connected for as long as the session can be resumed.
+func (s *shard) run(ctx context.Context) error {
+	s.dg = s.c.library()
+	s.dg.ShardID, s.dg.ShardCount = s.id, s.c.opts.Shards
+	s.dg.Dialer = s.dialer(ctx)
+	s.dg.Client = &http.Client{
+		Timeout:   s.c.opts.OpenTimeout,
+		Transport: during(ctx, s.c.web), // the library gives no context when it asks for the gateway
+	}
+	s.dg.AddHandler(func(_ *discordgo.Session, e *discordgo.Event) { s.event(e) })
+	s.dg.AddHandler(func(*discordgo.Session, *discordgo.Disconnect) {
+		select {
+		case s.dropped <- struct{}{}:
+		default: // nobody has noticed the last time yet
+		}
+	})
+	err := s.open(ctx)
+	for err == nil {
+		if err = s.watch(ctx); err != nil {
+			s.end()
+			break
+		}
+		if !s.alive.Load() {
+			return errors.New("the session could not be resumed")
+		}
+		s.c.log.InfoContext(ctx, "connection lost", "account", s.c.name, "shard", s.id)
+		s.feed.in.Report("connection lost")
+		err = s.resume(ctx)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// event takes an event of the library, in the goroutine that reads from the gateway.
+func (s *shard) event(e *discordgo.Event) {
+	if e.Type == "READY" || e.Type == "RESUMED" {
+		s.alive.Store(true)
+	}
+	s.feed.put(e.Type, e.RawData)
+}
+
+// resume opens the session again. Only an answer that leaves no hope ends it early.
+func (s *shard) resume(ctx context.Context) error {
+	var err error
+	for _, wait := range resumeWaits {
+		if !sleep(ctx, wait) {
+			return ctx.Err()
+		}
+		err = s.open(ctx)
+		_, final := errors.AsType[*channels.AccountError](err)
+		_, closed := errors.AsType[*websocket.CloseError](err)
+		if err == nil || final || closed || errors.Is(err, errStuck) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// open makes the library connect, and begin or resume the session. It gives up when that takes too
+// long: told to reconnect within Open, the library waits for a lock that it holds itself. Its
+// goroutine stays then, with a connection that is closed.
+func (s *shard) open(ctx context.Context) error {
+	s.alive.Store(false)
+	done := make(chan struct{})
+	err := errStuck
+	go func() {
+		defer close(done)
+		err = s.dg.Open()
+	}()
+	timeout := time.NewTimer(s.c.opts.OpenTimeout)
+	defer timeout.Stop()
+	select {
+	case <-done:
+		if err == nil {
+			s.settle()
+		}
+		return s.verdict(err)
+	case <-ctx.Done():
+	case <-timeout.C:
+	}
+	s.kill()
+	select {
+	case <-done:
+		if err == nil { // just in time
+			s.settle()
+			s.end()
+		}
+	case <-time.After(endTime):
+		s.c.log.WarnContext(ctx, "session abandoned: the library is stuck", "account", s.c.name)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errStuck
+}
+
+// verdict turns what the library says on opening into an error of the channel contract.
+func (s *shard) verdict(err error) error {
+	if err == nil {
+		return nil
+	}
+	closed, ok := errors.AsType[*websocket.CloseError](err)
+	if !ok {
+		return fmt.Errorf("connect to the gateway: %w", s.c.verdict(err))
+	}
+	const portal = "Discord developer portal"
+	switch closed.Code {
+	case 4004:
+		return badToken
+	case 4010, 4011:
+		return &channels.AccountError{Reason: "Discord refuses the number of shards. " +
+			"Configure more of them if the bot is in more than 2,500 servers for each."}
+	case 4012:
+		return &channels.AccountError{Reason: "Discord has switched off the version of its " +
+			"interface that this gateway speaks. Update the gateway."}
+	case 4013:
+		return &channels.AccountError{Reason: "Discord does not know what the gateway wants to " +
+			"be told of. Update the gateway."}
+	case 4014:
+		return &channels.AccountError{Reason: "The bot may not read messages. In the " + portal +
+			", under Bot, Privileged Gateway Intents, switch on the Message Content Intent."}
+	}
+	return fmt.Errorf("connect to the gateway: %w", err)
+}
+
+// watch waits until the connection drops, and returns an error when it is dead without having
+// dropped.
+func (s *shard) watch(ctx context.Context) error {
+	tick := time.NewTicker(max(s.c.opts.Silence/10, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.dropped:
+			return nil
+		case <-tick.C:
+			if quiet := s.wire.Load().quiet(); quiet > s.c.opts.Silence {
+				return fmt.Errorf("no sign of life from the gateway for %v",
+					quiet.Round(time.Millisecond))
+			}
+		}
+	}
+}

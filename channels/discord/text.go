@@ -1,0 +1,120 @@
+package discord
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A vocabulary knows the names of what text mentions.
+type vocabulary struct {
+	me       string // our user id, mentions of which are removed; or ""
+	users    map[string]string
+	roles    map[string]string
+	channels func(id string) string
+}
+
+// maxMention is the longest mention, custom emoji or date in bytes.
+const maxMention = 128
+
+// read makes text readable: mentions, custom emoji and dates, which Discord has as "<@id>" and
+// the like, become what people see. Mentions of us are removed, unless nothing else is there.
+func (v *vocabulary) read(text string) string {
+	if strings.IndexByte(text, '<') < 0 {
+		return text
+	}
+	rest := text
+	var read []byte
+	for {
+		before, after, found := strings.Cut(rest, "<")
+		read = append(read, before...)
+		if !found {
+			break
+		}
+		word, _, closed := strings.Cut(after[:min(len(after), maxMention)], ">")
+		seen, ok := "", false
+		if closed {
+			seen, ok = v.word(word)
+		}
+		if !ok {
+			read, rest = append(read, '<'), after
+			continue
+		}
+		rest = after[len(word)+1:]
+		if v.isMe(word) {
+			read, rest = without(read, rest)
+		} else {
+			read = append(read, seen...)
+		}
+	}
+	if len(read) == 0 && v.me != "" {
+		all := *v
+		all.me = ""
+		return all.read(text)
+	}
+	return string(read)
+}
+
+func (v *vocabulary) isMe(word string) bool {
+	return v.me != "" && (word == "@"+v.me || word == "@!"+v.me)
+}
+
+// word returns what people see instead of "<word>", and false if that is what they see.
+func (v *vocabulary) word(word string) (string, bool) {
+	switch {
+	case strings.HasPrefix(word, "@&"):
+		name, ok := v.roles[word[2:]]
+		return "@" + name, ok
+	case strings.HasPrefix(word, "@"):
+		id := strings.TrimPrefix(word[1:], "!")
+		name, ok := v.users[id]
+		return "@" + name, ok || id == v.me && id != ""
+	case strings.HasPrefix(word, "#"):
+		name := ""
+		if v.channels != nil {
+			name = v.channels(word[1:])
+		}
+		return "#" + name, name != ""
+	case strings.HasPrefix(word, "t:"):
+		return date(word[2:])
+	}
+	kind, rest, _ := strings.Cut(word, ":")
+	name, id, ok := strings.Cut(rest, ":")
+	switch {
+	case ok && (kind == "" || kind == "a") && isID(id) && name != "":
+		return ":" + name + ":", true
+	case strings.HasPrefix(kind, "/") && len(kind) > 1 && isID(rest):
+		return kind, true
+	}
+	return "", false
+}
+
+func isID(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 64)
+	return err == nil
+}
+
+// date returns a date that people see in their own zone and style: "1700000000:R".
+func date(word string) (string, bool) {
+	word, _, _ = strings.Cut(word, ":")
+	seconds, err := strconv.ParseInt(word, 10, 64)
+	if err != nil || seconds < -1<<40 || seconds > 1<<40 {
+		return "", false
+	}
+	return time.Unix(seconds, 0).UTC().Format("2006-01-02 15:04 UTC"), true
+}
+
+// without returns what is left of a mention and right of it, without the blanks and the comma
+// around it.
+func without(left []byte, right string) ([]byte, string) {
+	if strings.TrimSpace(string(left)) == "" {
+		return nil, strings.TrimLeft(right, " \t\n,:;")
+	}
+	if left[len(left)-1] == '\n' {
+		return left, strings.TrimLeft(right, " ")
+	}
+	for left[len(left)-1] == ' ' {
+		left = left[:len(left)-1]
+	}
+	return left, right
+}

@@ -1,0 +1,134 @@
+package discord
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// A wire is the network connection below a connection to the gateway. With it a session can be
+// ended when the library would not, or would take too long.
+type wire struct {
+	net.Conn
+	heard  atomic.Int64 // when something was last read, in ns
+	killed atomic.Bool
+	once   sync.Once
+	ended  chan struct{} // closed when a goroutine of the library was ended by Write
+}
+
+func newWire(conn net.Conn) *wire {
+	w := &wire{Conn: conn, ended: make(chan struct{})}
+	w.heard.Store(time.Now().UnixNano())
+	return w
+}
+
+// Read implements [net.Conn].
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if n > 0 {
+		w.heard.Store(time.Now().UnixNano())
+	}
+	return n, err
+}
+
+// Write implements [net.Conn]. Once the wire was killed it ends the goroutine that calls it. That
+// is the one of the library that reads: it sees the connection fail, tells the other one to end,
+// writes a farewell and would sleep for a second, all for a session that nobody uses any more.
+func (w *wire) Write(p []byte) (int, error) {
+	if w.killed.Load() {
+		w.once.Do(func() { close(w.ended) })
+		runtime.Goexit()
+	}
+	return w.Conn.Write(p)
+}
+
+// quiet returns for how long nothing was read.
+func (w *wire) quiet() time.Duration { return time.Since(time.Unix(0, w.heard.Load())) }
+
+// kill closes the connection under the library.
+func (s *shard) kill() {
+	if w := s.wire.Load(); w != nil {
+		w.killed.Store(true)
+		_ = w.Close() // it may be closed already
+	}
+}
+
+// end ends an open session and waits for the library's goroutines.
+func (s *shard) end() {
+	s.kill()
+	timeout := time.NewTimer(endTime)
+	defer timeout.Stop()
+	select {
+	case <-s.wire.Load().ended:
+	case <-s.dropped: // it was closing anyway
+	case <-timeout.C:
+	}
+}
+
+// settle waits until the library has sent its first heartbeat after Open. It holds a lock for that,
+// which would stay locked if the session were ended just then.
+func (s *shard) settle() {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(endTime); time.Now().Before(deadline); <-tick.C {
+		s.dg.RLock()
+		ready := s.dg.DataReady // until it is disconnected
+		s.dg.RUnlock()
+		if ready || len(s.dropped) > 0 {
+			return
+		}
+	}
+}
+
+// dialer returns what the library connects to the gateway with: by the same proxy and dialer as
+// the transport, if it has such, and only until ctx ends.
+func (s *shard) dialer(ctx context.Context) *websocket.Dialer {
+	d := &websocket.Dialer{HandshakeTimeout: s.c.opts.OpenTimeout}
+	dial := (&net.Dialer{}).DialContext
+	if t, ok := s.c.opts.Transport.(*http.Transport); ok {
+		d.Proxy = t.Proxy
+		if t.DialContext != nil {
+			dial = t.DialContext
+		}
+		if t.TLSClientConfig != nil {
+			d.TLSClientConfig = t.TLSClientConfig.Clone()
+			d.TLSClientConfig.NextProtos = nil // a websocket needs HTTP/1.1
+		}
+	}
+	d.NetDialContext = func(call context.Context, network, address string) (net.Conn, error) {
+		call, cancel := context.WithCancel(call)
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		conn, err := dial(call, network, address)
+		if err != nil {
+			return nil, err
+		}
+		w := newWire(conn)
+		s.wire.Store(w)
+		if ctx.Err() != nil {
+			s.kill()
+		}
+		return w, nil
+	}
+	return d
+}
+
+// during returns a transport whose requests end with ctx, at the latest.
+func during(ctx context.Context, next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		call, cancel := context.WithCancel(r.Context())
+		context.AfterFunc(ctx, cancel) // not before: the answer's body is read later
+		return next.RoundTrip(r.WithContext(call))
+	})
+}
+
+// A roundTripper is a function that is an [http.RoundTripper].
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
