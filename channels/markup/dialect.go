@@ -30,6 +30,7 @@ type dialect struct {
 	marks    [styles]mark
 	headings []string // what begins a heading, by level; deeper ones are bold
 	bullets  []string // what begins an item, by depth; the last is for all that are deeper
+	number   string   // what follows the number of an item
 	quote    string   // what begins each line of a quotation that no marks enclose
 
 	// lazy says that marks are only written around text, so never around nothing, around blanks or

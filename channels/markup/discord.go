@@ -1,6 +1,7 @@
 package markup
 
 import (
+	"cmp"
 	"strings"
 	"unicode/utf8"
 
@@ -12,7 +13,7 @@ import (
 // https://support.discord.com/hc/en-us/articles/210298617. Characters that Discord would take for
 // markup are escaped, and nothing in md becomes a mention, a timestamp or a custom emoji.
 func Discord(md string) string {
-	if isPlain(md) && strings.IndexByte(md, '@') < 0 {
+	if isPlain(md) && strings.IndexByte(md, '@') < 0 && !mayControl(md) {
 		return md
 	}
 	return render(md, &discord).out.String()
@@ -28,9 +29,11 @@ var discord = dialect{
 		italic: {"*", "*"},
 		strike: {"~~", "~~"},
 		hidden: {"||", "||"},
+		link:   {"[", ")"},
 	},
 	headings: []string{"# ", "## ", "### "},
 	bullets:  []string{"- "},
+	number:   ". ",
 	quote:    "> ",
 	lazy:     true,
 	plain:    &plain,
@@ -70,13 +73,15 @@ func discordFits(r *renderer, s style, n ast.Node) bool {
 			code += r.plainText(n)
 		}
 	})
-	before, after := neighbours(n, r.src)
+	before, after := r.neighbours(n)
 	r.italic = mark{"_", "_"}
-	if struck || isWord(before) || isWord(after) || strings.Contains(code, "_") {
+	if struck || isDiscordWord(before) || isDiscordWord(after) || strings.Contains(code, "_") {
 		r.italic = mark{"*", "*"}
 	}
 	return !strings.Contains(code, r.italic.open)
 }
+
+func isDiscordWord(c rune) bool { return c == '_' || isWord(c) }
 
 func escapeDiscord(r *renderer, s string) {
 	start := 0
@@ -110,7 +115,7 @@ func escapeDiscord(r *renderer, s string) {
 		case 'h':
 			if n := webAddress(s[i:]); n > 0 {
 				r.out.WriteString(s[start:i])
-				r.out.WriteString(discordAddress(r, s[i:i+n]))
+				r.out.WriteString(discordText(r, s[i:i+n], i+n < len(s) && s[i+n] == '<' || i+n == len(s) && r.follows))
 				start, i = i+n, i+n-1
 				continue
 			}
@@ -156,13 +161,32 @@ func isReference(s string) bool {
 // webAddress returns the length of the address of a web page that s begins with, or 0.
 func webAddress(s string) int {
 	if !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") {
-		return 0
+		return 0 // schemes in capitals are none to Discord
 	}
 	n := strings.IndexFunc(s, func(c rune) bool { return isBlank(c) || c == '<' })
 	if n < 0 {
 		n = len(s)
 	}
 	return n
+}
+
+func isWebAddress(s string) bool {
+	_, rest, _ := strings.Cut(s, "://")
+	return rest != "" && webAddress(s) == len(s)
+}
+
+// discordText returns an address that Markdown does not know as one but Discord does, so that
+// it ends where it should, also before markup.
+func discordText(r *renderer, address string, last bool) string {
+	scheme, rest, _ := strings.Cut(address, "://")
+	rest = discordAddress(r, rest)
+	switch {
+	case strings.Trim(rest, `.,:;"')]`) == "":
+		return scheme + `:\/\/` + rest
+	case last && !strings.Contains(rest, ">"):
+		return "<" + scheme + "://" + rest + ">"
+	}
+	return scheme + "://" + rest
 }
 
 // discordAddress returns an address in which nothing ends what is around it.
@@ -176,7 +200,7 @@ func discordAddress(r *renderer, address string) string {
 
 // styled reports whether any style applies that is written with marks.
 func (r *renderer) styled() bool {
-	for s := range heading {
+	for s := range link {
 		if r.open[s] > 0 && r.d.marks[s].open != "" {
 			return true
 		}
@@ -186,30 +210,55 @@ func (r *renderer) styled() bool {
 
 // discordLink writes a masked link. Discord takes none whose label looks like an address.
 func discordLink(r *renderer, n ast.Node, t target, instead string) {
-	shown := r.plainText(n)
-	if !t.web || r.open[link] > 0 || strings.Contains(shown, "://") ||
-		shown == "" && instead == "" {
+	shown := cmp.Or(r.plainText(n), instead)
+	isURL := strings.Contains(shown, "://")
+	switch {
+	case !isWebAddress(t.address) || r.open[link] > 0:
 		linkAsText(r, n, t, instead)
-		return
+	case !strings.ContainsFunc(shown, isVisible), isURL && shown == t.address:
+		r.discordURL(t.address, n)
+	case isURL:
+		r.label(n, t, instead)
+		r.text(" ")
+		r.discordURL(t.address, n)
+	default:
+		r.solid(r.d.marks[link].open)
+		r.label(n, t, instead)
+		address := strings.NewReplacer("(", "%28", ")", "%29", "<", "%3C", ">", "%3E").Replace(t.address)
+		r.solid("](" + discordAddress(r, address) + r.d.marks[link].close)
 	}
-	r.solid("[")
-	r.label(n, t, instead)
-	address := strings.NewReplacer("(", "%28", ")", "%29", "<", "%3C", ">", "%3E").Replace(t.address)
-	r.solid("](" + discordAddress(r, address) + ")")
 }
 
-// discordBareLink writes an address, in angle brackets where Discord would not see its end.
-func discordBareLink(r *renderer, n *ast.AutoLink) {
-	address := cleaned(string(n.Label(r.src)))
-	if webAddress(address) != len(address) || r.open[link] > 0 {
-		r.text(address)
-		return
-	}
+// discordURL writes the address that n is or has, in angle brackets where Discord would not see
+// its end.
+func (r *renderer) discordURL(address string, n ast.Node) {
 	address = discordAddress(r, address)
-	if _, after := neighbours(n, r.src); after != 0 && !isBlank(after) {
+	if !endsLink(n.NextSibling(), r.src) && !strings.Contains(address, ">") {
 		address = "<" + address + ">"
 	}
 	r.solid(address)
+}
+
+// discordBareLink writes an address that stands for itself.
+func discordBareLink(r *renderer, n *ast.AutoLink) {
+	address := cleaned(string(n.Label(r.src)))
+	if !isWebAddress(address) || r.open[link] > 0 {
+		r.text(address)
+		return
+	}
+	r.discordURL(address, n)
+}
+
+// endsLink reports whether Discord sees that the address before n ends there. It reads the inside
+// of a style by itself, so that the style's end is one too.
+func endsLink(n ast.Node, src []byte) bool {
+	t, ok := n.(*ast.Text)
+	if !ok {
+		return n == nil
+	}
+	s := strings.TrimLeft(string(t.Segment.Value(src)), `.,:;"')]`)
+	return strings.TrimLeftFunc(s, isBlank) != s || s == "" &&
+		(t.SoftLineBreak() || t.HardLineBreak() || t.NextSibling() == nil)
 }
 
 func discordPre(r *renderer, language, s string) {
@@ -219,7 +268,7 @@ func discordPre(r *renderer, language, s string) {
 		}
 		return c
 	}, language)
-	s = strings.ReplaceAll(cleaned(s), "```", "`"+noSpace+"`"+noSpace+"`")
+	s = unfenced(cleaned(s))
 	lines := append([]string{"```" + language}, strings.Split(s, "\n")...)
 	r.lines(append(lines, "```")...)
 }

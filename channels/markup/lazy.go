@@ -14,6 +14,7 @@ type lazy struct {
 	fresh    bool      // nothing is on the line yet but what the dialect put there
 	bulleted bool      // that is the marker of a list's item
 	closed   bool      // the last thing written was a closing mark
+	follows  bool      // markup follows the text that is written
 	italic   mark      // how the italics that apply are written, if the dialect has several ways
 }
 
@@ -61,7 +62,7 @@ func (r *renderer) sync(next string) {
 		r.out.WriteString(r.held)
 		r.held, r.closed = "", false
 	}
-	for s := range heading {
+	for s := range link {
 		m := r.d.marks[s]
 		if s == italic && r.italic.open != "" {
 			m = r.italic
@@ -128,9 +129,11 @@ func (r *renderer) finish() {
 // fence stands at the beginning of its line.
 func (r *renderer) lines(lines ...string) {
 	before := r.indent
-	r.indent = r.indent[:strings.LastIndexByte(r.indent, '>')+1]
-	if r.indent != "" {
-		r.indent += " "
+	quote := strings.Index(r.indent, r.d.quote)
+	if quote >= 0 {
+		r.indent = r.indent[:quote+len(r.d.quote)]
+	} else {
+		r.indent = ""
 	}
 	if r.bulleted {
 		r.gap = max(r.gap, 1)
@@ -149,6 +152,14 @@ func (r *renderer) lines(lines ...string) {
 	r.indent = before
 }
 
+// unfenced returns code in which nothing is taken for the end of its fence.
+func unfenced(s string) string {
+	if !strings.Contains(s, "```") {
+		return s
+	}
+	return strings.ReplaceAll(s, "``", "`"+noSpace+"`")
+}
+
 // lastRune returns the last character of the text, 0 at its beginning.
 func (r *renderer) lastRune() rune {
 	s := r.out.String()
@@ -162,3 +173,7 @@ func (r *renderer) lastRune() rune {
 // isBlank reports whether c is white space, also by the definition of JavaScript, whose regular
 // expressions several platforms read text with.
 func isBlank(c rune) bool { return unicode.IsSpace(c) || c == '\uFEFF' }
+
+// mayControl reports whether s may have control characters beyond ASCII, all of which begin with
+// the same byte.
+func mayControl(s string) bool { return strings.IndexByte(s, 0xC2) >= 0 }

@@ -1,6 +1,7 @@
 package markup
 
 import (
+	"cmp"
 	"unicode"
 	"unicode/utf8"
 
@@ -9,43 +10,42 @@ import (
 
 // neighbours returns the characters on both sides of n, an inline: 0 for the edge of a
 // block, a punctuation mark for what is no text.
-func neighbours(n ast.Node, src []byte) (before, after rune) {
-	return neighbour(n, src, ast.Node.PreviousSibling, utf8.DecodeLastRune),
-		neighbour(n, src, ast.Node.NextSibling, utf8.DecodeRune)
+func (r *renderer) neighbours(n ast.Node) (before, after rune) {
+	return r.neighbour(n, ast.Node.PreviousSibling, utf8.DecodeLastRuneInString),
+		r.neighbour(n, ast.Node.NextSibling, utf8.DecodeRuneInString)
 }
 
-func neighbour(n ast.Node, src []byte, next func(ast.Node) ast.Node,
-	decode func([]byte) (rune, int),
+func (r *renderer) neighbour(n ast.Node, next func(ast.Node) ast.Node,
+	decode func(string) (rune, int),
 ) rune {
 	for ; n != nil && n.Type() == ast.TypeInline; n = n.Parent() {
-		switch s := next(n).(type) {
-		case nil:
-			if n.Parent() != nil && n.Parent().Type() == ast.TypeInline {
-				if k := n.Parent().Kind(); k == ast.KindLink || k == ast.KindImage {
-					return ')'
-				}
-			}
+		s := next(n)
+		if s == nil {
 			continue
+		}
+		shown := "x" // if in doubt a letter, which is the harder case
+		switch s := s.(type) {
 		case *ast.Text:
 			if n.PreviousSibling() == s && (s.SoftLineBreak() || s.HardLineBreak()) {
 				return '\n'
 			}
-			c, _ := decode([]byte(unescape(string(s.Segment.Value(src)))))
-			if c == utf8.RuneError {
+			shown = cmp.Or(cleaned(unescape(string(s.Segment.Value(r.src)))), shown)
+		case *ast.CodeSpan, *ast.RawHTML:
+			if r.open[link] == 0 {
 				return '-'
 			}
-			return c
-		case *ast.AutoLink:
-			return 'x'
+		case *ast.AutoLink, *ast.Link, *ast.Image:
 		default:
-			return '-'
+			shown = cmp.Or(r.plainText(s), shown)
 		}
+		c, _ := decode(shown)
+		return c
 	}
 	return 0
 }
 
 // isWord reports whether c is part of a word.
-func isWord(c rune) bool { return c == '_' || unicode.IsLetter(c) || unicode.IsDigit(c) }
+func isWord(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }
 
 // walk calls f for each node below n.
 func walk(n ast.Node, f func(ast.Node)) {

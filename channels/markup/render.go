@@ -84,8 +84,11 @@ func (r *renderer) block(n ast.Node) {
 
 // heading renders a heading by the dialect's own mark, or in bold.
 func (r *renderer) heading(n *ast.Heading) {
-	if n.Level > len(r.d.headings) {
+	if n.Level > len(r.d.headings) || r.open[quoted] > 1 {
 		r.wrap(bold, n)
+		return
+	}
+	if !strings.ContainsFunc(r.plainText(n), isVisible) {
 		return
 	}
 	r.marker(r.d.headings[n.Level-1])
@@ -124,7 +127,7 @@ func (r *renderer) list(n *ast.List) {
 		r.separate(item)
 		marker := r.d.bullets[min(r.depth, len(r.d.bullets))-1]
 		if n.IsOrdered() {
-			marker = strconv.Itoa(number) + ". "
+			marker = strconv.Itoa(number) + r.d.number
 			number++
 		}
 		r.marker(marker)
@@ -152,15 +155,41 @@ func (r *renderer) code(language string, lines []byte) {
 
 // pre renders text whose columns and line breaks matter.
 func (r *renderer) pre(language, s string) {
-	if s != "" {
-		r.d.pre(r, language, s)
+	if s == "" || r.lazy != nil && !strings.ContainsFunc(s, isVisible) {
+		return
 	}
+	r.d.pre(r, language, s)
 }
 
 func (r *renderer) inlines(n ast.Node) {
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+		if t, ok := c.(*ast.Text); ok && r.lazy != nil {
+			c = r.run(t)
+			continue
+		}
 		r.inline(c)
 	}
+}
+
+// run renders the texts that begin with t, as one: what is markup may be spread over them. It
+// returns the last one.
+func (r *renderer) run(t *ast.Text) ast.Node {
+	var b strings.Builder
+	for {
+		b.WriteString(unescape(string(t.Segment.Value(r.src))))
+		if t.SoftLineBreak() || t.HardLineBreak() {
+			b.WriteByte('\n')
+		}
+		next, ok := t.NextSibling().(*ast.Text)
+		if !ok {
+			break
+		}
+		t = next
+	}
+	r.follows = t.NextSibling() != nil
+	r.text(b.String())
+	r.follows = false
+	return t
 }
 
 func (r *renderer) inline(n ast.Node) {
@@ -297,7 +326,6 @@ func (r *renderer) marker(s string) {
 	r.breakLines()
 	r.out.WriteString(s)
 	r.fresh, r.bulleted = true, s != r.d.quote
-	r.visible = r.visible || strings.ContainsFunc(s, isVisible)
 }
 
 // put writes visible text of one line.

@@ -45,6 +45,7 @@ var telegram = dialect{
 		quoted: {"<blockquote>", "</blockquote>"},
 	},
 	bullets:  []string{"• "},
+	number:   ". ",
 	quote:    "> ",
 	escape:   escapeHTML,
 	pre:      telegramPre,
@@ -56,6 +57,7 @@ var telegram = dialect{
 
 var plain = dialect{
 	bullets:  []string{"• "},
+	number:   ". ",
 	quote:    "> ",
 	escape:   escapeNothing,
 	pre:      plainPre,

@@ -11,7 +11,7 @@ import (
 // https://faq.whatsapp.com/539178204879377. It has no escapes: characters that WhatsApp would take
 // for markup get an invisible neighbour that makes them part of a word.
 func WhatsApp(md string) string {
-	if isPlain(md) {
+	if isPlain(md) && !mayControl(md) {
 		return md
 	}
 	return render(md, &whatsApp).out.String()
@@ -29,6 +29,7 @@ var whatsApp = dialect{
 		hidden: {"(hidden: ", ")"},
 	},
 	bullets:  []string{"- "},
+	number:   ". ",
 	quote:    "> ",
 	lazy:     true,
 	tight:    true,
@@ -55,7 +56,7 @@ func whatsAppBetween(r *renderer, next string) string {
 
 // whatsAppFits reports that n stands apart from words: within them WhatsApp has no styles.
 func whatsAppFits(r *renderer, s style, n ast.Node) bool {
-	before, after := neighbours(n, r.src)
+	before, after := r.neighbours(n)
 	return s == hidden || !isWord(before) && !isWord(after)
 }
 
@@ -67,7 +68,7 @@ func escapeWhatsApp(r *renderer, s string) {
 		style, special := whatsAppStyle[c]
 		switch {
 		case c == '`':
-			r.out.WriteString("ˋ") // no neighbour stops it from being code
+			r.out.WriteString("‵") // no neighbour stops it from being code
 			continue
 		case special:
 			if !isWord(r.lastRune()) {
@@ -94,16 +95,15 @@ func isLineMarker(s string) bool {
 func whatsAppBareLink(r *renderer, n *ast.AutoLink) { r.text(string(n.Label(r.src))) }
 
 func whatsAppPre(r *renderer, _, s string) {
-	s = strings.ReplaceAll(cleaned(s), "```", "`"+noSpace+"`"+noSpace+"`")
-	lines := strings.Split(s, "\n")
+	s = cleaned(s)
 	if r.open[quoted] == 0 {
-		r.lines(append(append([]string{"```"}, lines...), "```")...)
+		r.lines(append(append([]string{"```"}, strings.Split(unfenced(s), "\n")...), "```")...)
 		return
 	}
 	var quoted []string // line by line: a fence does not reach over the lines of a quotation
-	for _, line := range lines {
+	for line := range strings.SplitSeq(s, "\n") {
 		if strings.TrimFunc(line, isBlank) != "" {
-			quoted = append(quoted, "```"+line+"```")
+			quoted = append(quoted, monospaced(line))
 		}
 	}
 	r.lines(quoted...)
@@ -111,12 +111,22 @@ func whatsAppPre(r *renderer, _, s string) {
 
 func whatsAppCode(r *renderer, s string) {
 	s = cleaned(s)
+	for c, style := range whatsAppStyle {
+		if r.open[style] > 0 {
+			s = strings.ReplaceAll(s, string(c), string(c)+joint)
+		}
+	}
 	switch {
 	case strings.TrimFunc(s, isBlank) == "":
 		r.text(s)
 	case strings.Contains(s, "`"):
-		r.solid("```" + strings.ReplaceAll(s, "`", "`"+noSpace) + "```")
+		r.solid(monospaced(s))
 	default:
 		r.solid("`" + s + "`")
 	}
+}
+
+// monospaced encloses one line in the marks that may be around backquotes.
+func monospaced(s string) string {
+	return "```" + strings.ReplaceAll(s, "`", noSpace+"`"+noSpace) + "```"
 }
