@@ -1,0 +1,181 @@
+package whatsapp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	_ "image/jpeg" // for the sizes of pictures
+	_ "image/png"
+	"io"
+	"strings"
+
+	"go.mau.fi/whatsmeow"
+	"go.mau.fi/whatsmeow/proto/waE2E"
+	"go.mau.fi/whatsmeow/types"
+	"google.golang.org/protobuf/proto"
+
+	"gateway/bus"
+	"gateway/channels/markup"
+)
+
+// compose returns the message for a part; a file is uploaded for it.
+func (s *session) compose(
+	ctx context.Context, to types.JID, part bus.Part,
+) (*waE2E.Message, error) {
+	info := s.quoting(to, part.ReplyTo)
+	text := markup.WhatsApp(part.Text)
+	if part.File != nil {
+		return s.composeFile(ctx, part.File, text, info)
+	}
+	if info == nil {
+		return &waE2E.Message{Conversation: &text}, nil
+	}
+	return &waE2E.Message{ExtendedTextMessage: &waE2E.ExtendedTextMessage{
+		Text: &text, ContextInfo: info,
+	}}, nil
+}
+
+// quoting returns what makes a message a reply to the one with an id, or nil for "". Phones show
+// the quoted message as the reply has it with it.
+func (s *session) quoting(to types.JID, id string) *waE2E.ContextInfo {
+	if id == "" {
+		return nil
+	}
+	author, stanza := splitID(to, id)
+	known, found := s.c.recent.find(to.String(), bare(id))
+	if author.IsEmpty() || found && known.ours {
+		author = s.ownLID
+		if author.IsEmpty() {
+			author = s.own
+		}
+	}
+	quoted := known.message
+	if quoted == nil {
+		quoted = &waE2E.Message{Conversation: proto.String(known.text)}
+	}
+	return &waE2E.ContextInfo{
+		StanzaID:      &stanza,
+		Participant:   proto.String(author.ToNonAD().String()),
+		QuotedMessage: quoted,
+	}
+}
+
+// composeFile uploads a file and returns the message with it: what phones can show as a
+// picture, video or sound as that, the rest as a document.
+func (s *session) composeFile(
+	ctx context.Context, f *bus.File, caption string, info *waE2E.ContextInfo,
+) (*waE2E.Message, error) {
+	r, err := f.Open()
+	if err != nil {
+		return nil, fmt.Errorf("open the file: %w", err)
+	}
+	defer func() { _ = r.Close() }() // it was only read
+	head := make([]byte, 512)
+	n, err := io.ReadFull(r, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the file: %w", err)
+	}
+	shape := shapeOf(f.Attachment, head[:n])
+	if caption != "" && (shape == "voice" || shape == "audio" || shape == "sticker") {
+		shape = "document" // the others have no caption
+	}
+	var size image.Config
+	if shape == "image" {
+		if _, err := r.Seek(0, io.SeekStart); err != nil {
+			return nil, fmt.Errorf("read the file: %w", err)
+		}
+		size, _, _ = image.DecodeConfig(r) // without it phones show it at first without its shape
+	}
+	if _, err := r.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("read the file: %w", err)
+	}
+	if !s.enter() {
+		return nil, errOffline
+	}
+	defer s.working.Done()
+	up, err := s.client.UploadReader(ctx, r, nil, mediaTypes[cmp.Or(media[shape], shape)])
+	if err != nil {
+		return nil, fmt.Errorf("upload: %w", verdict(err))
+	}
+	return fileMessage(shape, f.Attachment, caption, size, up, info), nil
+}
+
+// media are the shapes whose keys are of another kind than their name says.
+var media = map[string]string{"sticker": "image", "voice": "audio"}
+
+// shapeOf returns what a file is shown as: image, video, audio, voice, sticker or document. A
+// voice message that is not Opus in Ogg can't be played on all phones, a picture that is not
+// JPEG or PNG not be seen.
+func shapeOf(a bus.Attachment, head []byte) string {
+	kind, _, _ := strings.Cut(a.Type, ";")
+	opus := bytes.HasPrefix(head, []byte("OggS")) && bytes.Contains(head, []byte("OpusHead"))
+	picture := kind == "image/jpeg" || kind == "image/png"
+	switch {
+	case a.Kind == bus.Document:
+		return "document"
+	case a.Kind == bus.Sticker && kind == "image/webp":
+		return "sticker"
+	case picture:
+		return "image"
+	case kind == "video/mp4":
+		return "video"
+	case a.Kind == bus.Voice && opus:
+		return "voice"
+	case strings.HasPrefix(kind, "audio/"):
+		return "audio"
+	}
+	return "document"
+}
+
+// fileMessage returns the message with an uploaded file.
+func fileMessage(
+	shape string, a bus.Attachment, caption string, size image.Config,
+	up whatsmeow.UploadResponse, info *waE2E.ContextInfo,
+) *waE2E.Message {
+	said := &caption
+	if caption == "" {
+		said = nil
+	}
+	seconds := proto.Uint32(uint32(max(0, a.Seconds)))
+	kind := cmp.Or(a.Type, "application/octet-stream")
+	switch shape {
+	case "image":
+		return &waE2E.Message{ImageMessage: &waE2E.ImageMessage{
+			Caption: said, Mimetype: &kind, ContextInfo: info,
+			Width: proto.Uint32(uint32(size.Width)), Height: proto.Uint32(uint32(size.Height)),
+			URL: &up.URL, DirectPath: &up.DirectPath, MediaKey: up.MediaKey,
+			FileEncSHA256: up.FileEncSHA256, FileSHA256: up.FileSHA256, FileLength: &up.FileLength,
+		}}
+	case "sticker":
+		return &waE2E.Message{StickerMessage: &waE2E.StickerMessage{
+			Mimetype: &kind, ContextInfo: info,
+			URL: &up.URL, DirectPath: &up.DirectPath, MediaKey: up.MediaKey,
+			FileEncSHA256: up.FileEncSHA256, FileSHA256: up.FileSHA256, FileLength: &up.FileLength,
+		}}
+	case "video":
+		return &waE2E.Message{VideoMessage: &waE2E.VideoMessage{
+			Caption: said, Mimetype: &kind, ContextInfo: info, Seconds: seconds,
+			GifPlayback: proto.Bool(a.Kind == bus.Animation),
+			URL:         &up.URL, DirectPath: &up.DirectPath, MediaKey: up.MediaKey,
+			FileEncSHA256: up.FileEncSHA256, FileSHA256: up.FileSHA256, FileLength: &up.FileLength,
+		}}
+	case "audio", "voice":
+		if shape == "voice" {
+			kind = "audio/ogg; codecs=opus"
+		}
+		return &waE2E.Message{AudioMessage: &waE2E.AudioMessage{
+			Mimetype: &kind, ContextInfo: info, Seconds: seconds, PTT: proto.Bool(shape == "voice"),
+			URL: &up.URL, DirectPath: &up.DirectPath, MediaKey: up.MediaKey,
+			FileEncSHA256: up.FileEncSHA256, FileSHA256: up.FileSHA256, FileLength: &up.FileLength,
+		}}
+	}
+	name := cmp.Or(a.Name, "file")
+	return &waE2E.Message{DocumentMessage: &waE2E.DocumentMessage{
+		Caption: said, Mimetype: &kind, ContextInfo: info, FileName: &name, Title: &name,
+		URL: &up.URL, DirectPath: &up.DirectPath, MediaKey: up.MediaKey,
+		FileEncSHA256: up.FileEncSHA256, FileSHA256: up.FileSHA256, FileLength: &up.FileLength,
+	}}
+}

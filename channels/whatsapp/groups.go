@@ -1,0 +1,70 @@
+package whatsapp
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.mau.fi/whatsmeow/types"
+)
+
+// How long titles of groups are good for, how soon a failed question is asked again, and how
+// long a message waits for the answer.
+const (
+	titleLife  = time.Hour
+	titleRetry = time.Minute
+	titleWait  = 2 * time.Second
+)
+
+// titles remembers what groups are called. Its methods may be called concurrently.
+type titles struct {
+	mu   sync.Mutex
+	byID map[types.JID]title
+}
+
+type title struct {
+	text  string
+	until time.Time
+}
+
+func newTitles() *titles { return &titles{byID: make(map[types.JID]title)} }
+
+func (t *titles) set(group types.JID, text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.byID[group] = title{text, time.Now().Add(titleLife)}
+}
+
+// get returns a title and whether it need not be asked for.
+func (t *titles) get(group types.JID) (string, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.byID[group]
+	return known.text, time.Now().Before(known.until)
+}
+
+// later keeps an old title, or none, for a while.
+func (t *titles) later(group types.JID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.byID[group] = title{t.byID[group].text, time.Now().Add(titleRetry)}
+}
+
+// title returns what a group is called, as far as that is known.
+func (s *session) title(ctx context.Context, group types.JID) string {
+	text, fresh := s.c.titles.get(group)
+	if fresh {
+		return text
+	}
+	ctx, cancel := context.WithTimeout(ctx, titleWait)
+	defer cancel()
+	info, err := s.client.GetGroupInfo(ctx, group)
+	if err != nil {
+		s.c.log.InfoContext(ctx, "title of a group not known", "err", err)
+		s.c.titles.later(group)
+		return text
+	}
+	text = clean(info.Name, maxName)
+	s.c.titles.set(group, text)
+	return text
+}

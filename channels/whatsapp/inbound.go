@@ -1,0 +1,323 @@
+package whatsapp
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.mau.fi/whatsmeow/proto/waE2E"
+	"go.mau.fi/whatsmeow/types"
+	"go.mau.fi/whatsmeow/types/events"
+
+	"gateway/bus"
+)
+
+// lookupWait bounds the question for the hidden id of somebody who is known by phone only.
+const lookupWait = 3 * time.Second
+
+// inbound translates a message. It reports false for what no person wrote to the account: keys,
+// reactions, deletions, statuses, channels, and what the account wrote itself on the phone.
+func (s *session) inbound(ctx context.Context, e *events.Message) (bus.InboundMessage, bool) {
+	info := &e.Info
+	if e.Message == nil || !talk(info) {
+		return bus.InboundMessage{}, false
+	}
+	m := unwrap(e.Message)
+	if info.IsFromMe {
+		s.noteOwn(info.Chat, m)
+		return bus.InboundMessage{}, false
+	}
+	m, edits, stamp := s.edited(ctx, e, m)
+	said, ok := read(m)
+	if !ok {
+		return bus.InboundMessage{}, false
+	}
+	from := s.person(ctx, info.Sender, info.SenderAlt)
+	in := bus.InboundMessage{
+		From:        bus.Address{Account: s.c.name, Chat: from.id.String()},
+		Sender:      bus.Sender{ID: from.id.String(), Name: s.nameOf(ctx, info, from)},
+		Time:        info.Timestamp.UTC(),
+		Group:       info.IsGroup,
+		Attachments: said.files,
+		Album:       album(m),
+	}
+	if from.phone != "" {
+		in.Sender.Username = "+" + from.phone
+	}
+	if info.IsGroup {
+		in.From.Chat = info.Chat.String()
+		in.ChatTitle = s.title(ctx, info.Chat)
+	}
+	in.ID = s.messageID(info, info.ID)
+	if edits != "" {
+		in.Edits = s.messageID(info, edits)
+		in.ID = in.Edits + editMark + stamp
+	}
+	s.address(ctx, &in, said)
+	s.c.recent.add(in.From.Chat, bare(in.ID), remembered{
+		message: quotable(m), text: in.Text, name: in.Sender.Name, sent: in.Time,
+	})
+	return in, true
+}
+
+// talk reports whether a message is part of a conversation with people.
+func talk(info *types.MessageInfo) bool {
+	if info.ID == "" || info.Sender.IsBot() {
+		return false
+	}
+	switch info.Chat.Server {
+	case types.GroupServer, types.HiddenUserServer, types.DefaultUserServer:
+		return true
+	}
+	return false
+}
+
+// noteOwn takes a message that the account's owner sent with the phone: that one of ours was
+// deleted there matters.
+func (s *session) noteOwn(chat types.JID, m *waE2E.Message) {
+	p := m.GetProtocolMessage()
+	if p.GetType() == waE2E.ProtocolMessage_REVOKE && p.GetKey().GetFromMe() {
+		s.c.recent.remove(chat.ToNonAD().String(), p.GetKey().GetID())
+	}
+}
+
+// edited returns the new wording, the id of the message that has it and the time of the change,
+// if m is an edit; else m alone.
+func (s *session) edited(
+	ctx context.Context, e *events.Message, m *waE2E.Message,
+) (_ *waE2E.Message, id, stamp string) {
+	p := m.GetProtocolMessage()
+	stamp = strconv.FormatInt(e.Info.Timestamp.UnixMilli(), 10)
+	if secret := m.GetSecretEncryptedMessage(); secret != nil &&
+		secret.GetSecretEncType() == waE2E.SecretEncryptedMessage_MESSAGE_EDIT {
+		plain, err := s.client.DecryptSecretEncryptedMessage(ctx, e)
+		if err != nil {
+			s.c.log.WarnContext(ctx, "edit can't be decrypted", "id", e.Info.ID, "err", err)
+			return m, "", ""
+		}
+		inner := unwrap(plain)
+		if p = inner.GetProtocolMessage(); p == nil {
+			return inner, secret.GetTargetMessageKey().GetID(), stamp
+		}
+	}
+	if p.GetType() != waE2E.ProtocolMessage_MESSAGE_EDIT || p.GetEditedMessage() == nil {
+		return m, "", ""
+	}
+	if p.GetTimestampMS() != 0 {
+		stamp = strconv.FormatInt(p.GetTimestampMS(), 10)
+	}
+	return unwrap(p.GetEditedMessage()), p.GetKey().GetID(), stamp
+}
+
+// editMark stands between the id of a message and the time of an edit of it.
+const editMark = ":e"
+
+// bare returns the id of a message without the time of its edit.
+func bare(id string) string {
+	id, _, _ = strings.Cut(id, editMark)
+	return id
+}
+
+// messageID returns the id under which the gateway knows a message of somebody else.
+func (s *session) messageID(info *types.MessageInfo, id string) string {
+	if info.IsGroup {
+		return info.Sender.ToNonAD().String() + "/" + id
+	}
+	return id
+}
+
+// splitID returns the sender and the id of a message in a chat, as WhatsApp knows them. The
+// sender is empty for a message of ours in a group.
+func splitID(chat types.JID, id string) (types.JID, types.MessageID) {
+	sender, rest, ok := strings.Cut(bare(id), "/")
+	if !ok {
+		if chat.Server == types.GroupServer {
+			return types.EmptyJID, sender
+		}
+		return chat, sender
+	}
+	j, err := types.ParseJID(sender)
+	if err != nil {
+		return types.EmptyJID, rest
+	}
+	return j, rest
+}
+
+// A person is how somebody is known.
+type person struct {
+	id    types.JID // hidden, or that of the phone
+	phone string    // digits, or ""
+}
+
+// person finds out who stands behind one or two addresses.
+func (s *session) person(ctx context.Context, j, other types.JID) person {
+	j, other = j.ToNonAD(), other.ToNonAD()
+	if j.Server == types.DefaultUserServer {
+		p := person{id: j, phone: j.User}
+		if other.Server != types.HiddenUserServer {
+			other = s.hiddenID(ctx, j)
+		}
+		if other.Server == types.HiddenUserServer {
+			p.id = other
+		}
+		return p
+	}
+	p := person{id: j}
+	if other.Server != types.DefaultUserServer && j.Server == types.HiddenUserServer {
+		other, _ = s.lids.GetPNForLID(ctx, j) // without it the number is not known
+	}
+	if other.Server == types.DefaultUserServer {
+		p.phone = other.User
+	}
+	return p
+}
+
+// hiddenID returns the hidden id behind a phone number, from the store or from WhatsApp, or the
+// zero JID.
+func (s *session) hiddenID(ctx context.Context, phone types.JID) types.JID {
+	lid, err := s.lids.GetLIDForPN(ctx, phone)
+	if err == nil && !lid.IsEmpty() {
+		return lid.ToNonAD()
+	}
+	s.mu.Lock()
+	asked := s.phoneOnly[phone]
+	s.mu.Unlock()
+	if asked {
+		return types.EmptyJID
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupWait)
+	defer cancel()
+	users, err := s.client.GetUserInfo(ctx, []types.JID{phone})
+	if err != nil {
+		s.c.log.InfoContext(ctx, "hidden id not known", "err", err)
+		return types.EmptyJID
+	}
+	lid = users[phone].LID.ToNonAD()
+	if lid.IsEmpty() {
+		s.mu.Lock()
+		s.phoneOnly[phone] = true
+		s.mu.Unlock()
+	}
+	return lid
+}
+
+// nameOf returns what the sender of a message calls themselves, or what the phone calls them.
+func (s *session) nameOf(ctx context.Context, info *types.MessageInfo, p person) string {
+	if name := clean(info.PushName, maxName); name != "" && name != "-" {
+		return name
+	}
+	return s.contact(ctx, p.id)
+}
+
+// contact returns the name of a user from the store, or "".
+func (s *session) contact(ctx context.Context, j types.JID) string {
+	known, err := s.contacts.GetContact(ctx, j.ToNonAD())
+	if err != nil {
+		return ""
+	}
+	for _, name := range []string{known.PushName, known.FullName, known.BusinessName} {
+		if name = clean(name, maxName); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// isOwn reports whether j is the account itself.
+func (s *session) isOwn(j types.JID) bool {
+	return j.User != "" && (j.Server == types.DefaultUserServer && j.User == s.own.User ||
+		j.Server == types.HiddenUserServer && j.User == s.ownLID.User)
+}
+
+// address fills in the text of a message and for whom it is meant.
+func (s *session) address(ctx context.Context, in *bus.InboundMessage, said content) {
+	text, mentioned := s.mentions(ctx, said.text, said.context.GetMentionedJID())
+	in.Text = text
+	in.ReplyTo = s.quote(ctx, in, said.context)
+	if said.context.GetIsForwarded() {
+		in.Forwarded = "somebody" // WhatsApp does not say who
+	}
+	in.Addressed = !in.Group || mentioned || strings.HasPrefix(strings.TrimSpace(text), "/") ||
+		in.ReplyTo != nil && in.ReplyTo.Ours
+}
+
+// mentions puts names in the place of the numbers that WhatsApp writes into the text, takes out
+// our own, and reports whether it was there.
+func (s *session) mentions(
+	ctx context.Context, text string, users []string,
+) (_ string, ours bool) {
+	for _, u := range users {
+		j, err := types.ParseJID(u)
+		if err != nil || j.User == "" {
+			continue
+		}
+		at := "@" + j.User
+		if s.isOwn(j) {
+			ours = true
+			if i := strings.Index(text, at); i >= 0 {
+				if rest := without(text, i, i+len(at)); rest != "" {
+					text = rest
+				}
+			}
+			continue
+		}
+		if name := s.contact(ctx, j); name != "" {
+			text = strings.ReplaceAll(text, at, "@"+name)
+		}
+	}
+	return text, ours
+}
+
+// quote returns the message that in replies to, or nil.
+func (s *session) quote(
+	ctx context.Context, in *bus.InboundMessage, info *waE2E.ContextInfo,
+) *bus.Quote {
+	id := info.GetStanzaID()
+	if id == "" {
+		return nil
+	}
+	q := &bus.Quote{ID: id}
+	author, err := types.ParseJID(info.GetParticipant())
+	author = author.ToNonAD()
+	known, found := s.c.recent.find(in.From.Chat, id)
+	q.Ours = err == nil && s.isOwn(author) || found && known.ours
+	switch {
+	case q.Ours:
+	case in.Group:
+		q.ID = author.String() + "/" + id
+		known, found = s.c.recent.find(in.From.Chat, q.ID)
+		q.Sender = s.contact(ctx, author)
+	default:
+		q.Sender = in.Sender.Name
+	}
+	said, ok := read(info.GetQuotedMessage())
+	q.Text, q.Attachments = said.text, said.files
+	if found {
+		if known.name != "" {
+			q.Sender = known.name
+		}
+		if !ok || q.Text == "" && len(q.Attachments) == 0 {
+			q.Text = known.text
+		}
+	}
+	return q
+}
+
+// album returns what the photos and videos that were sent at once have in common, or "".
+func album(m *waE2E.Message) string {
+	a := m.GetMessageContextInfo().GetMessageAssociation()
+	if a.GetAssociationType() != waE2E.MessageAssociation_MEDIA_ALBUM {
+		return ""
+	}
+	return a.GetParentMessageKey().GetID()
+}
+
+// quotable returns m as it is sent along with an answer: without what it answers itself.
+func quotable(m *waE2E.Message) *waE2E.Message {
+	if e := m.GetExtendedTextMessage(); e != nil {
+		text := e.GetText()
+		return &waE2E.Message{Conversation: &text}
+	}
+	return m
+}

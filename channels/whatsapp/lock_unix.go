@@ -1,0 +1,25 @@
+//go:build unix
+
+package whatsapp
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// lock takes the lock file at path, which the kernel gives back when the process ends.
+func lock(path string) (unlock func() error, err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = errLocked
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f.Close, nil
+}

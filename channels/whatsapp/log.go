@@ -1,0 +1,69 @@
+package whatsapp
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"go.mau.fi/libsignal/logger"
+	waBinary "go.mau.fi/whatsmeow/binary"
+	waLog "go.mau.fi/whatsmeow/util/log"
+)
+
+// A clientLog writes the client's log to ours. The client's debug messages are whole stanzas and
+// are left out; where another one quotes a stanza, its tag stands for it.
+type clientLog struct {
+	log    *slog.Logger
+	module string
+}
+
+func newLog(log *slog.Logger, module string) waLog.Logger { return &clientLog{log, module} }
+
+func (l *clientLog) Sub(module string) waLog.Logger {
+	return &clientLog{l.log, l.module + "/" + module}
+}
+
+func (l *clientLog) Debugf(string, ...any) {}
+
+func (l *clientLog) Infof(format string, args ...any) {
+	l.log.Debug("whatsapp client", "module", l.module, "said", said(format, args))
+}
+
+// Warnf writes at Info: what the client warns of passes or is the other side's fault.
+func (l *clientLog) Warnf(format string, args ...any) {
+	l.log.Info("whatsapp client", "module", l.module, "said", said(format, args))
+}
+
+func (l *clientLog) Errorf(format string, args ...any) {
+	l.log.Warn("whatsapp client", "module", l.module, "said", said(format, args))
+}
+
+// said returns a message of the client as one line.
+func said(format string, args []any) string {
+	for i, a := range args {
+		switch n := a.(type) {
+		case *waBinary.Node:
+			args[i] = "<" + n.Tag + ">"
+		case waBinary.Node:
+			args[i] = "<" + n.Tag + ">"
+		}
+	}
+	return clean(fmt.Sprintf(format, args...), 300)
+}
+
+// quietSignal makes the Signal library, which prints to standard output unless told otherwise,
+// silent. Its logger is one for the whole process, hence once; it says nothing that the client
+// does not say, too.
+var quietSignal = sync.OnceFunc(func() {
+	var l logger.Loggable = silent{}
+	logger.Setup(&l)
+})
+
+// silent is a log that nobody reads.
+type silent struct{}
+
+func (silent) Debug(string, string)   {}
+func (silent) Info(string, string)    {}
+func (silent) Warning(string, string) {}
+func (silent) Error(string, string)   {}
+func (silent) Configure(string)       {}

@@ -1,0 +1,136 @@
+package whatsapp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"go.mau.fi/whatsmeow"
+	"go.mau.fi/whatsmeow/proto/waE2E"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+// maxFile is the largest file that is fetched, in bytes: the most that WhatsApp takes.
+const maxFile = 2 << 30
+
+// A ref is an attachment's Ref: where its file is and how to decrypt and check it.
+type ref struct {
+	Media  string `json:"media"` // image, video, audio or document; the keys depend on it
+	Path   string `json:"path"`  // on WhatsApp's media servers
+	Key    []byte `json:"key"`
+	Hash   []byte `json:"hash"` // SHA-256 of the file
+	Sealed []byte `json:"sealed"`
+	Size   uint64 `json:"size"`
+}
+
+// mediaTypes are the kinds of keys, by the name in a ref.
+var mediaTypes = map[string]whatsmeow.MediaType{
+	"image":    whatsmeow.MediaImage, // and stickers
+	"video":    whatsmeow.MediaVideo,
+	"audio":    whatsmeow.MediaAudio,
+	"document": whatsmeow.MediaDocument,
+}
+
+// A stored file is the part that messages with files have in common.
+type stored interface {
+	GetDirectPath() string
+	GetMediaKey() []byte
+	GetFileSHA256() []byte
+	GetFileEncSHA256() []byte
+	GetFileLength() uint64
+	GetMimetype() string
+}
+
+// file returns the content of a message that is a file.
+func file(
+	a bus.Attachment, media string, f stored, caption string, info *waE2E.ContextInfo,
+) (content, bool) {
+	a.Type, _, _ = strings.Cut(clean(f.GetMimetype(), 100), ";")
+	a.Size = int64(min(f.GetFileLength(), maxFile))
+	r, _ := json.Marshal(ref{ // plain bytes and strings always marshal
+		Media: media, Path: f.GetDirectPath(), Key: f.GetMediaKey(),
+		Hash: f.GetFileSHA256(), Sealed: f.GetFileEncSHA256(), Size: f.GetFileLength(),
+	})
+	a.Ref = string(r)
+	return content{text: caption, files: []bus.Attachment{a}, context: info}, true
+}
+
+// Fetch implements [channels.Fetcher]. The file goes through a temporary one: it is known to be
+// what was sent only when all of it was checked.
+func (c *Channel) Fetch(ctx context.Context, name string, w io.Writer) (err error) {
+	var r ref
+	if err := json.Unmarshal([]byte(name), &r); err != nil || mediaTypes[r.Media] == "" ||
+		!strings.HasPrefix(r.Path, "/") || len(r.Key) == 0 || len(r.Hash) != 32 {
+		return fmt.Errorf("whatsapp: fetch: %w: no file of a message", channels.ErrRefused)
+	}
+	s, err := c.online(ctx)
+	if err != nil {
+		return fmt.Errorf("whatsapp: fetch: %w", err)
+	}
+	if !s.enter() {
+		return fmt.Errorf("whatsapp: fetch: %w", errOffline)
+	}
+	defer s.working.Done()
+	tmp, err := os.CreateTemp("", "whatsapp-*")
+	if err != nil {
+		return fmt.Errorf("whatsapp: fetch: %w", err)
+	}
+	defer func() { err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name())) }()
+	into := &bounded{File: tmp, left: int64(min(r.Size, maxFile)) + sealing}
+	if err := s.client.DownloadMediaWithPathToFile(ctx, r.Path, r.Sealed, r.Hash, r.Key,
+		mediaTypes[r.Media], "", false, into); err != nil {
+		return fmt.Errorf("whatsapp: fetch: %w", fetchVerdict(err))
+	}
+	if _, err := tmp.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("whatsapp: fetch: %w", err)
+	}
+	if _, err := io.Copy(w, tmp); err != nil {
+		return fmt.Errorf("whatsapp: fetch: %w", err)
+	}
+	return nil
+}
+
+// sealing is how many bytes encryption adds to a file at most: padding and a checksum.
+const sealing = 16 + 10
+
+// A bounded file takes so much and no more. That it is no *os.File also keeps the library from
+// reserving as much as a server claims to send.
+type bounded struct {
+	*os.File
+	left int64
+}
+
+var errTooLong = errors.New("the file is longer than its message says")
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.left -= int64(len(p)); b.left < 0 {
+		return 0, errTooLong
+	}
+	return b.File.Write(p)
+}
+
+// ReadFrom hides that of the file, which would go past Write.
+func (b *bounded) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{b}, r)
+}
+
+// fetchVerdict turns an error of a download into one of the channel contract.
+func fetchVerdict(err error) error {
+	switch {
+	case errors.Is(err, whatsmeow.ErrMediaDownloadFailedWith403),
+		errors.Is(err, whatsmeow.ErrMediaDownloadFailedWith404),
+		errors.Is(err, whatsmeow.ErrMediaDownloadFailedWith410):
+		return fmt.Errorf("%w: WhatsApp does not have the file any more", channels.ErrRefused)
+	case errors.Is(err, whatsmeow.ErrInvalidMediaHMAC), errors.Is(err, errTooLong),
+		errors.Is(err, whatsmeow.ErrInvalidMediaEncSHA256), errors.Is(err, whatsmeow.ErrTooShortFile),
+		errors.Is(err, whatsmeow.ErrInvalidMediaSHA256):
+		return fmt.Errorf("%w: the file is not the one that was sent", channels.ErrRefused)
+	}
+	return verdict(err)
+}

@@ -1,0 +1,71 @@
+package whatsapp
+
+import (
+	"sync"
+	"time"
+
+	"go.mau.fi/whatsmeow/proto/waE2E"
+	"google.golang.org/protobuf/proto"
+)
+
+// How much is remembered of messages: enough to quote what is talked about.
+const (
+	maxRecent = 512
+	maxQuoted = 8 << 10 // bytes of a message that is kept whole, with its preview
+)
+
+// recent remembers the last messages of all chats. Its methods may be called concurrently.
+type recent struct {
+	mu    sync.Mutex
+	byKey map[[2]string]*remembered // by chat and id
+	order [maxRecent][2]string      // a ring
+	next  int
+}
+
+// A remembered message was received or sent a short while ago.
+type remembered struct {
+	message *waE2E.Message // for a quote
+	text    string
+	name    string // of its author, or "" if that is us
+	ours    bool
+	sent    time.Time
+	removed bool
+}
+
+func newRecent() *recent { return &recent{byKey: make(map[[2]string]*remembered)} }
+
+// add remembers a message in place of the oldest one.
+func (r *recent) add(chat, id string, m remembered) {
+	if m.message != nil && proto.Size(m.message) > maxQuoted {
+		m.message = &waE2E.Message{Conversation: &m.text}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := [2]string{chat, id}
+	if r.byKey[key] == nil {
+		delete(r.byKey, r.order[r.next])
+		r.order[r.next] = key
+		r.next = (r.next + 1) % maxRecent
+	}
+	r.byKey[key] = &m
+}
+
+// find returns a message, and false if it is not remembered.
+func (r *recent) find(chat, id string) (remembered, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.byKey[[2]string{chat, id}]
+	if m == nil {
+		return remembered{}, false
+	}
+	return *m, true
+}
+
+// remove notes that a message does not exist any more.
+func (r *recent) remove(chat, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.byKey[[2]string{chat, id}]; m != nil {
+		m.removed = true
+	}
+}

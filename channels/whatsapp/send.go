@@ -1,0 +1,226 @@
+package whatsapp
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.mau.fi/whatsmeow"
+	"go.mau.fi/whatsmeow/proto/waE2E"
+	"go.mau.fi/whatsmeow/types"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/markup"
+)
+
+// Send implements [channels.Channel]. The id of the message is made from the part's key, and
+// phones show a message once that comes twice with one id. So a part may be sent again whatever
+// became of it, and no error is [channels.ErrUncertain].
+func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
+	id := c.messageKey(part.Key)
+	err := c.with(ctx, part.To, func(s *session, to types.JID) error {
+		m, err := s.compose(ctx, to, part)
+		if err != nil {
+			return err
+		}
+		if err := s.send(ctx, to, id, m); err != nil {
+			return err
+		}
+		c.recent.add(to.String(), id, remembered{
+			message: quotable(m), text: part.Text, ours: true, sent: time.Now(),
+		})
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("whatsapp: send to %s: %w", part.To, c.rated(err))
+	}
+	return id, nil
+}
+
+// Edit implements [channels.Editor]. WhatsApp allows it for 20 minutes.
+func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) error {
+	err := c.with(ctx, to, func(s *session, chat types.JID) error {
+		known, found := c.recent.find(chat.String(), id)
+		switch {
+		case found && known.removed:
+			return fmt.Errorf("%w: the message was deleted", channels.ErrRefused)
+		case found && time.Since(known.sent) > c.opts.EditWindow:
+			return fmt.Errorf("%w: WhatsApp lets nobody edit a message that is older than %v",
+				channels.ErrRefused, c.opts.EditWindow)
+		}
+		formatted := markup.WhatsApp(text)
+		m := s.client.BuildEdit(chat, id, &waE2E.Message{Conversation: &formatted})
+		if err := s.send(ctx, chat, c.messageKey(""), m); err != nil {
+			return err
+		}
+		if found {
+			known.text, known.message = text, &waE2E.Message{Conversation: &formatted}
+			c.recent.add(chat.String(), id, known)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("whatsapp: edit %s in %s: %w", id, to, c.rated(err))
+	}
+	return nil
+}
+
+// Remove implements [channels.Remover].
+func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
+	err := c.with(ctx, to, func(s *session, chat types.JID) error {
+		if known, found := c.recent.find(chat.String(), id); found && known.removed {
+			return fmt.Errorf("%w: the message was deleted", channels.ErrRefused)
+		}
+		m := s.client.BuildRevoke(chat, types.EmptyJID, id)
+		if err := s.send(ctx, chat, c.messageKey(""), m); err != nil {
+			return err
+		}
+		c.recent.remove(chat.String(), id)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("whatsapp: remove %s in %s: %w", id, to, c.rated(err))
+	}
+	return nil
+}
+
+// React implements [channels.Reactor].
+func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) error {
+	err := c.with(ctx, to, func(s *session, chat types.JID) error {
+		sender, bareID := splitID(chat, id)
+		m := s.client.BuildReaction(chat, sender, bareID, emoji)
+		return s.send(ctx, chat, c.messageKey(""), m)
+	})
+	if err != nil {
+		return fmt.Errorf("whatsapp: react to %s in %s: %w", id, to, c.rated(err))
+	}
+	return nil
+}
+
+// MarkRead implements [channels.Reader].
+func (c *Channel) MarkRead(ctx context.Context, to bus.Address, ids []string) error {
+	err := c.with(ctx, to, func(s *session, chat types.JID) error {
+		var senders []types.JID
+		bySender := make(map[types.JID][]types.MessageID)
+		for _, id := range ids {
+			sender, bareID := splitID(chat, id)
+			if bySender[sender] == nil {
+				senders = append(senders, sender)
+			}
+			bySender[sender] = append(bySender[sender], bareID)
+		}
+		return s.do(ctx, func() error {
+			for _, sender := range senders {
+				err := s.client.MarkRead(ctx, bySender[sender], time.Now(), chat, sender)
+				if err != nil {
+					return verdict(err)
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("whatsapp: mark read in %s: %w", to, c.rated(err))
+	}
+	return nil
+}
+
+// Type implements [channels.Typer]. WhatsApp shows it for some 25 seconds, or until a message
+// comes.
+func (c *Channel) Type(ctx context.Context, to bus.Address) error {
+	err := c.with(ctx, to, func(s *session, chat types.JID) error {
+		return s.do(ctx, func() error {
+			return verdict(s.client.SendChatPresence(ctx, chat, types.ChatPresenceComposing,
+				types.ChatPresenceMediaText))
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("whatsapp: type to %s: %w", to, c.rated(err))
+	}
+	return nil
+}
+
+// with calls f with the session and the chat that to names.
+func (c *Channel) with(
+	ctx context.Context, to bus.Address, f func(*session, types.JID) error,
+) error {
+	chat, err := parseChat(to.Chat)
+	if err != nil {
+		return err
+	}
+	s, err := c.online(ctx)
+	if err != nil {
+		return err
+	}
+	return f(s, chat)
+}
+
+// parseChat returns the chat that an address names.
+func parseChat(chat string) (types.JID, error) {
+	j, err := types.ParseJID(chat)
+	if err == nil && j == j.ToNonAD() && j.User != "" && strings.Trim(j.User, "0123456789-") == "" {
+		switch j.Server {
+		case types.GroupServer, types.HiddenUserServer, types.DefaultUserServer:
+			return j, nil
+		}
+	}
+	return types.EmptyJID, fmt.Errorf("%w: no WhatsApp chat has this address", channels.ErrRefused)
+}
+
+// messageKey returns the id for the message with a key, the same each time; or a new one if key
+// is "".
+func (c *Channel) messageKey(key string) types.MessageID {
+	if key == "" {
+		key = rand.Text()
+	}
+	sum := sha256.Sum256([]byte(c.name + "\x00" + key))
+	return whatsmeow.WebMessageIDPrefix + strings.ToUpper(hex.EncodeToString(sum[:9]))
+}
+
+// send sends a message and waits until WhatsApp has taken it.
+func (s *session) send(
+	ctx context.Context, to types.JID, id types.MessageID, m *waE2E.Message,
+) error {
+	return s.do(ctx, func() error {
+		select {
+		case s.turn <- struct{}{}: // the client's own lock does not look at ctx
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		defer func() { <-s.turn }()
+		_, err := s.client.SendMessage(ctx, to, m,
+			whatsmeow.SendRequestExtra{ID: id, Timeout: s.c.opts.AckWait})
+		if err != nil {
+			return verdict(err)
+		}
+		return s.encrypted(ctx, to)
+	})
+}
+
+// encrypted reports whether a message can have been encrypted for the person behind a direct
+// chat. The client leaves out devices whose keys it did not get, if need be all of them, and
+// WhatsApp takes a message for nobody.
+func (s *session) encrypted(ctx context.Context, to types.JID) error {
+	if to.Server != types.HiddenUserServer {
+		return nil
+	}
+	devices, err := s.client.GetUserDevices(ctx, []types.JID{to}) // as the client has them
+	if err != nil {
+		return err
+	}
+	for _, d := range devices {
+		if ok, err := s.sessions.HasSession(ctx, d.SignalAddress().String()); ok || err != nil {
+			return err
+		}
+	}
+	if len(devices) == 0 {
+		return fmt.Errorf("%w: this account has no devices any more", channels.ErrRefused)
+	}
+	return errors.New("the keys of the receiver are not to be had")
+}

@@ -1,0 +1,104 @@
+package whatsapp
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"go.mau.fi/whatsmeow/store"
+	"go.mau.fi/whatsmeow/store/sqlstore"
+	"go.mau.fi/whatsmeow/types"
+	_ "modernc.org/sqlite" // the driver named sqlite
+)
+
+// errLocked reports that a store is in use.
+var errLocked = errors.New("another gateway or gateway pair uses this WhatsApp account")
+
+// A storage is the open store of one account: its keys, sessions and names.
+type storage struct {
+	db        *sql.DB
+	container *sqlstore.Container
+	unlock    func() error
+}
+
+// openStore opens the store at path, which it creates, and locks it against everybody else.
+func openStore(ctx context.Context, path string, log *slog.Logger) (_ *storage, err error) {
+	st := &storage{}
+	if st.unlock, err = lock(path + ".lock"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, st.close())
+		}
+	}()
+	// SQLite makes a file that others may read; the keys are nobody else's business.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(f.Chmod(0o600), f.Close()); err != nil {
+		return nil, err
+	}
+	st.db, err = sql.Open("sqlite", dsn(path, "busy_timeout(10000)", "foreign_keys(1)",
+		"journal_mode(WAL)", "synchronous(FULL)"))
+	if err != nil {
+		return nil, err
+	}
+	st.db.SetMaxOpenConns(1) // a second writer could find it busy, and lose a message by that
+	st.container = sqlstore.NewWithDB(st.db, "sqlite", newLog(log, "store"))
+	if err := st.container.Upgrade(ctx); err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// dsn returns the address of a database file for the driver.
+func dsn(path string, pragmas ...string) string {
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
+	u.RawQuery = url.Values{"_pragma": pragmas, "_txlock": {"immediate"}}.Encode()
+	return u.String()
+}
+
+// device returns the linked device, or nil if there is none.
+func (st *storage) device(ctx context.Context) (*store.Device, error) {
+	all, err := st.container.GetAllDevices(ctx)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// forget deletes a device that was logged out. The client does that, too, but nobody can wait
+// for it.
+func (st *storage) forget(ctx context.Context, own types.JID) error {
+	return st.container.DeleteDevice(context.WithoutCancel(ctx), &store.Device{ID: &own})
+}
+
+// close closes the store and lets others have it.
+func (st *storage) close() error {
+	var err error
+	if st.db != nil {
+		err = st.db.Close()
+	}
+	return errors.Join(err, st.unlock())
+}
+
+// linked reports whether the store at path has a linked device. It does not lock it.
+func linked(ctx context.Context, path string) bool {
+	if _, err := os.Stat(path); err != nil {
+		return false
+	}
+	db, err := sql.Open("sqlite", dsn(path, "busy_timeout(1000)", "query_only(1)"))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = db.Close() }() // nothing was written
+	var n int
+	err = db.QueryRowContext(ctx, "SELECT count(*) FROM whatsmeow_device").Scan(&n)
+	return err == nil && n > 0
+}

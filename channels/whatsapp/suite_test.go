@@ -1,0 +1,134 @@
+package whatsapp_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/channeltest"
+	"gateway/channels/whatsapp"
+)
+
+// TestConformance runs the suite for channels.
+func TestConformance(t *testing.T) {
+	channeltest.Run(t, func(t *testing.T) channeltest.Fixture {
+		w := startWith(t, whatsapp.Options{RateWait: 7 * time.Second, ConnectWait: 3 * time.Second})
+		ch := &alwaysRunning{Channel: w.ch, t: t}
+		t.Cleanup(ch.pause)
+		return channeltest.Fixture{
+			Channel: ch, Platform: &platform{world: w}, Chat: w.adas(), Log: w.log.String,
+		}
+	})
+}
+
+// alwaysRunning is a channel for tests that send without running it, as bots with an HTTP API
+// can. It runs by itself from the first call until Run is called.
+type alwaysRunning struct {
+	*whatsapp.Channel
+	t testing.TB
+
+	mu    sync.Mutex
+	taken bool // by Run
+	stop  context.CancelFunc
+	done  chan struct{}
+}
+
+// nobody is an intake that takes no messages.
+type nobody struct{ channeltest.Inbox }
+
+func (n *nobody) Publish(context.Context, channels.Batch) error { return context.Canceled }
+
+func (a *alwaysRunning) awake() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.taken || a.stop != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(a.t.Context())
+	done := make(chan struct{})
+	a.stop, a.done = cancel, done
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			_ = a.Channel.Run(ctx, new(nobody)) // the platform may be down
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+}
+
+// pause ends what awake began.
+func (a *alwaysRunning) pause() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stop != nil {
+		a.stop()
+		<-a.done
+		a.stop = nil
+	}
+}
+
+func (a *alwaysRunning) Run(ctx context.Context, in channels.Intake) error {
+	a.pause()
+	a.mu.Lock()
+	a.taken = true
+	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.taken = false
+	}()
+	return a.Channel.Run(ctx, in)
+}
+
+func (a *alwaysRunning) Send(ctx context.Context, part bus.Part) (string, error) {
+	a.awake()
+	return a.Channel.Send(ctx, part)
+}
+
+func (a *alwaysRunning) Type(ctx context.Context, to bus.Address) error {
+	a.awake()
+	return a.Channel.Type(ctx, to)
+}
+
+// A platform is the fake WhatsApp as the suite sees it.
+type platform struct{ *world }
+
+func (p *platform) Deliver(text string) {
+	if _, err := p.ada.Say(p.t.Context(), text); err != nil {
+		p.t.Error(err)
+	}
+}
+
+func (p *platform) Pending() int { return p.server.Pending() }
+
+func (p *platform) Texts() []string { return p.seen() }
+
+// Delete deletes a message as the account's owner can, with the phone.
+func (p *platform) Delete(id string) {
+	owner, err := p.server.Owner(p.t.Context())
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	if err := owner.Revoke(p.t.Context(), p.ada.Chat(), id); err != nil {
+		p.t.Error(err)
+	}
+	p.wait("the bot knows that it is deleted", func() bool { return p.server.Pending() == 0 })
+}
+
+func (p *platform) RateLimit(time.Duration) { p.server.RefuseSends(429) }
+
+func (p *platform) Refuse() { p.server.RefuseAllSends(463) }
+
+func (p *platform) Hang() { p.server.SetHang(true) }
+
+func (p *platform) SetOutage(on bool) { p.server.SetOutage(on) }
+
+var _ channeltest.Platform = (*platform)(nil)
+

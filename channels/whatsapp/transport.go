@@ -1,0 +1,166 @@
+package whatsapp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// A wire is the transport of one session. It sends everything to another base URL if it has
+// one, and it can be cut.
+//
+// Cutting is how a session ends: a client that hangs up by itself stops to take what its reader
+// hands on, and when a frame comes in at that moment the reader is stuck for ever. When the
+// connection breaks under the reader, it ends by itself.
+type wire struct {
+	next http.RoundTripper
+	base *url.URL // or nil
+
+	once sync.Once // cutting
+
+	mu      sync.Mutex
+	stopped bool
+	calls   map[*context.CancelFunc]struct{} // to end what has no answer yet
+	open    map[*upgraded]struct{}
+}
+
+// newWire returns a wire over next; base may be "".
+func newWire(next http.RoundTripper, base string) (*wire, error) {
+	w := &wire{next: next, calls: make(map[*context.CancelFunc]struct{}),
+		open: make(map[*upgraded]struct{})}
+	if base == "" {
+		return w, nil
+	}
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("whatsapp: api_url is no valid address")
+	}
+	w.base = u
+	return w, nil
+}
+
+var errCut = errors.New("the session has ended")
+
+// RoundTrip implements [http.RoundTripper].
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	w.mu.Lock()
+	stopped := w.stopped
+	w.calls[&cancel] = struct{}{}
+	w.mu.Unlock()
+	ended := func() {
+		w.mu.Lock()
+		delete(w.calls, &cancel)
+		w.mu.Unlock()
+		cancel()
+	}
+	if stopped {
+		ended()
+		return nil, errCut
+	}
+	r = r.Clone(ctx)
+	if w.base != nil {
+		r.URL.Scheme, r.URL.Host, r.Host = w.base.Scheme, w.base.Host, w.base.Host
+	}
+	resp, err := w.next.RoundTrip(r)
+	if err != nil {
+		ended()
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		resp.Body = &body{resp.Body, ended}
+		return resp, nil
+	}
+	socket, ok := resp.Body.(io.ReadWriteCloser)
+	if !ok {
+		ended()
+		return nil, errors.Join(fmt.Errorf("websocket body is a %T", resp.Body), resp.Body.Close())
+	}
+	u := &upgraded{ReadWriteCloser: socket, over: make(chan struct{})}
+	u.closed = func() {
+		w.mu.Lock()
+		delete(w.open, u)
+		w.mu.Unlock()
+		cancel()
+	}
+	resp.Body = u
+	w.mu.Lock()
+	delete(w.calls, &cancel) // the context of a websocket's request must not end before it
+	stopped = w.stopped
+	if !stopped {
+		w.open[u] = struct{}{}
+	}
+	w.mu.Unlock()
+	if stopped {
+		return nil, errors.Join(errCut, u.Close())
+	}
+	return resp, nil
+}
+
+// A body is that of an answer, with what is to be done at its end.
+type body struct {
+	io.ReadCloser
+	ended func()
+}
+
+func (b *body) Close() error {
+	defer b.ended()
+	return b.ReadCloser.Close()
+}
+
+// An upgraded connection is a websocket's.
+type upgraded struct {
+	io.ReadWriteCloser
+	over   chan struct{} // closed when a read has failed
+	once   sync.Once
+	closed func()
+}
+
+func (u *upgraded) Close() error {
+	defer u.closed()
+	return u.ReadWriteCloser.Close()
+}
+
+func (u *upgraded) Read(p []byte) (int, error) {
+	n, err := u.ReadWriteCloser.Read(p)
+	if err != nil {
+		u.once.Do(func() { close(u.over) })
+	}
+	return n, err
+}
+
+// cut ends every connection, refuses new ones, and waits until the readers have noticed.
+func (w *wire) cut() { w.once.Do(w.cutAll) }
+
+func (w *wire) cutAll() {
+	w.mu.Lock()
+	w.stopped = true
+	for cancel := range w.calls {
+		(*cancel)()
+	}
+	open := maps.Clone(w.open)
+	w.mu.Unlock()
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	for u := range open {
+		_ = u.Close() // it may be closed already
+		select {
+		case <-u.over:
+		case <-timer.C: // it was closed before anybody read, or nobody reads any more
+			return
+		}
+	}
+}
+
+// isCut reports whether cut was called.
+func (w *wire) isCut() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stopped
+}

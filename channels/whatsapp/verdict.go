@@ -1,0 +1,68 @@
+package whatsapp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.mau.fi/whatsmeow"
+
+	"gateway/channels"
+)
+
+// errSlower reports that WhatsApp wants fewer messages. It does not say for how long.
+var errSlower = errors.New("too many messages")
+
+// verdict turns an error of the client into one of the channel contract. What it does not know
+// may pass.
+func verdict(err error) error {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, whatsmeow.ErrServerReturnedError):
+		return codeVerdict(err)
+	case errors.Is(err, whatsmeow.ErrIQRateOverLimit):
+		return errSlower
+	case errors.Is(err, whatsmeow.ErrNotInGroup), errors.Is(err, whatsmeow.ErrGroupNotFound):
+		return fmt.Errorf("%w: this account is not a member of the group (any more)",
+			channels.ErrRefused)
+	case errors.Is(err, whatsmeow.ErrNotConnected), errors.Is(err, whatsmeow.ErrNotLoggedIn):
+		return errOffline
+	case errors.Is(err, whatsmeow.ErrMessageTimedOut), errors.Is(err, whatsmeow.ErrIQTimedOut):
+		return errors.New("WhatsApp did not answer in time")
+	}
+	if strings.Contains(err.Error(), "no LID found") { // the library has no name for it
+		return fmt.Errorf("%w: this number is not on WhatsApp, or can't be written to",
+			channels.ErrRefused)
+	}
+	return errors.New(clean(err.Error(), 300))
+}
+
+// codeVerdict is verdict for the code with which a message was not taken. The codes are not
+// documented; the meanings are those that the library's users have found out.
+func codeVerdict(err error) error {
+	text := err.Error()
+	code, _ := strconv.Atoi(text[strings.LastIndexByte(text, ' ')+1:]) // 0 is no code we know
+	switch code {
+	case 429:
+		return errSlower
+	case 401, 403, 404, 405, 406:
+		return fmt.Errorf("%w: this account may not write to the chat (%d)", channels.ErrRefused, code)
+	case 463:
+		return fmt.Errorf("%w: WhatsApp lets this account write to this person only after they "+
+			"have written to it (%d)", channels.ErrRefused, code)
+	case 479:
+		return fmt.Errorf("%w: WhatsApp does not accept the address (%d)", channels.ErrRefused, code)
+	}
+	return fmt.Errorf("WhatsApp did not take the message (%d)", code)
+}
+
+// rated puts the time to wait into an error that asks us to slow down.
+func (c *Channel) rated(err error) error {
+	if errors.Is(err, errSlower) {
+		return &channels.RateError{After: c.opts.RateWait, Account: true}
+	}
+	return err
+}

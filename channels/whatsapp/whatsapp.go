@@ -1,0 +1,246 @@
+// Package whatsapp connects the gateway to WhatsApp as a linked device of a person's account.
+//
+// A [Channel] is one account. [Channel.Pair] links it by QR code or by a code that is typed into
+// the phone; from then on [Channel.Run] holds the connection. A message is acknowledged only
+// once the gateway has stored it: until then WhatsApp delivers it again, and its plaintext, which
+// can be decrypted only once, waits in the store. The protocol is that of the whatsmeow package.
+//
+// People are known by their hidden id (LID), which is the same in every chat: Sender.ID and the
+// address of a direct chat are "<digits>@lid". Sender.Username is "+" and the phone number
+// wherever that is known. The phone number stands in ("<digits>@s.whatsapp.net") only for people
+// of whom WhatsApp tells no hidden id. In groups, "<digits>@g.us", the id of a message begins with
+// the address of its sender, because receipts, reactions and quotes need it.
+//
+// Limits: history from before linking, calls, channels, statuses and broadcast lists are left
+// out; polls, contacts and locations come in as a label such as "[poll: Where?]". There are no
+// buttons. WhatsApp may ban accounts that write to strangers.
+//
+// A Channel owns the SQLite file it is given, a lock file beside it and nothing else.
+package whatsapp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/markup"
+)
+
+var (
+	_ channels.Channel = (*Channel)(nil)
+	_ channels.Editor  = (*Channel)(nil)
+	_ channels.Remover = (*Channel)(nil)
+	_ channels.Typer   = (*Channel)(nil)
+	_ channels.Fetcher = (*Channel)(nil)
+	_ channels.Reactor = (*Channel)(nil)
+	_ channels.Reader  = (*Channel)(nil)
+	_ channels.Pairer  = (*Channel)(nil)
+	_ channels.Limiter = (*Channel)(nil)
+)
+
+// A Channel is one WhatsApp account.
+type Channel struct {
+	name   string
+	path   string // of the store
+	opts   Options
+	log    *slog.Logger
+	recent *recent
+	titles *titles
+
+	mu      sync.Mutex
+	session *session      // of the Run that is connected, or nil
+	changed chan struct{} // closed when session changes
+}
+
+// Options are the optional settings of a [Channel]. The zero value is ready for use.
+type Options struct {
+	BaseURL    string            // where WhatsApp's servers are; default their own addresses
+	Transport  http.RoundTripper // default [NewTransport]
+	Logger     *slog.Logger      // default discards
+	DeviceName string            // in the phone's list of linked devices; default "gateway"
+
+	PollLink    time.Duration // how often an account that is not linked is looked at; default 2s
+	ConnectWait time.Duration // how long sending waits for a connection; default 5s
+	AckWait     time.Duration // how long a message may take to be taken; default 30s
+	RateWait    time.Duration // how long to wait when told to slow down; default 1m
+	Reconnect   time.Duration // how long a lost connection is tried again before Run ends; default 1m
+	EditWindow  time.Duration // how long a message can be edited; default 20m
+}
+
+// New returns a Channel for the account whose keys are in the SQLite file storePath, known to the
+// gateway as name. A nil opts means the defaults.
+func New(name, storePath string, opts *Options) *Channel {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.Transport == nil {
+		o.Transport = NewTransport()
+	}
+	o.DeviceName = cmp.Or(o.DeviceName, "gateway")
+	o.PollLink = cmp.Or(o.PollLink, 2*time.Second)
+	o.ConnectWait = cmp.Or(o.ConnectWait, 5*time.Second)
+	o.AckWait = cmp.Or(o.AckWait, 30*time.Second)
+	o.RateWait = cmp.Or(o.RateWait, time.Minute)
+	o.Reconnect = cmp.Or(o.Reconnect, time.Minute)
+	o.EditWindow = cmp.Or(o.EditWindow, 20*time.Minute)
+	return &Channel{
+		name: name, path: storePath, opts: o,
+		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("account", name),
+		recent:  newRecent(),
+		titles:  newTitles(),
+		changed: make(chan struct{}),
+	}
+}
+
+// NewTransport returns the transport that a [Channel] uses by default.
+func NewTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           dialer.DialContext,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: time.Minute,
+		IdleConnTimeout:       55 * time.Second,
+	}
+}
+
+// Run implements [channels.Channel]. While the account is not linked it waits for [Channel.Pair],
+// in this process or another, with the store closed.
+func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
+	quietSignal()
+	waiting := false
+	for {
+		err := c.connected(ctx, in)
+		unlinked, ok := errors.AsType[*unlinkedError](err)
+		switch {
+		case ok:
+			in.Report(unlinked.Error() + ": run gateway pair " + c.name)
+			c.log.WarnContext(ctx, "whatsapp account not linked", "reason", unlinked.Error())
+		case waiting && errors.Is(err, errLocked):
+			// It is being linked just now.
+		default:
+			return err
+		}
+		waiting = true
+		if err := c.awaitLink(ctx); err != nil {
+			return err
+		}
+		in.Report("connecting")
+	}
+}
+
+// awaitLink waits until the store has a linked device.
+func (c *Channel) awaitLink(ctx context.Context) error {
+	tick := time.NewTicker(c.opts.PollLink)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		if linked(ctx, c.path) {
+			return nil
+		}
+	}
+}
+
+// connected holds the connection of a linked account until ctx ends, WhatsApp refuses the
+// account or something breaks.
+func (c *Channel) connected(ctx context.Context, in channels.Intake) (err error) {
+	st, err := openStore(ctx, c.path, c.log)
+	if err != nil {
+		return fmt.Errorf("whatsapp: open store: %w", err)
+	}
+	defer func() { err = errors.Join(err, st.close()) }()
+	device, err := st.device(ctx)
+	if err != nil {
+		return fmt.Errorf("whatsapp: read store: %w", err)
+	}
+	if device == nil {
+		return &unlinkedError{"not linked"}
+	}
+	s := c.newSession(device, in)
+	err = s.run(ctx)
+	if _, ok := errors.AsType[*unlinkedError](err); ok {
+		if err := st.forget(ctx, s.own); err != nil {
+			return fmt.Errorf("whatsapp: delete keys after logout: %w", err)
+		}
+	}
+	return err
+}
+
+// An unlinkedError reports that the store has no linked device, or had none any more.
+type unlinkedError struct{ reason string }
+
+func (e *unlinkedError) Error() string { return e.reason }
+
+// setSession makes s the session through which is sent; nil means none.
+func (c *Channel) setSession(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != s {
+		c.session = s
+		close(c.changed)
+		c.changed = make(chan struct{})
+	}
+}
+
+// dropSession takes s out of use for sending.
+func (c *Channel) dropSession(s *session) {
+	c.mu.Lock()
+	mine := c.session == s
+	c.mu.Unlock()
+	if mine {
+		c.setSession(nil)
+	}
+}
+
+// errOffline reports that there is no connection to send through.
+var errOffline = errors.New("not connected to WhatsApp")
+
+// online returns the session through which to send; it waits a little for one.
+func (c *Channel) online(ctx context.Context) (*session, error) {
+	timer := time.NewTimer(c.opts.ConnectWait)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		s, changed := c.session, c.changed
+		c.mu.Unlock()
+		if s != nil {
+			return s, nil
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return nil, errOffline
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Limits implements [channels.Limiter]. WhatsApp documents no limits for linked devices. Phones
+// take texts of 65,536 characters but fold what is longer than some 4,000, and documents of 2 GB;
+// the rates are what a quick person does, and one account sends one message at a time anyway,
+// each of which takes a round trip.
+func (c *Channel) Limits(bus.Address) channels.Limits {
+	return channels.Limits{
+		Text:         4000,
+		Measure:      markup.WhatsAppLen,
+		Caption:      1024,
+		File:         64 << 20,
+		EditInterval: 2 * time.Second,
+		Chat:         channels.Rate{Every: time.Second, Burst: 5},
+		Account:      channels.Rate{Every: time.Second / 20, Burst: 20},
+	}
+}

@@ -1,0 +1,235 @@
+package whatsapptest
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// faults are what goes wrong for the bot's clients. All of it is guarded by Server.mu.
+type faults struct {
+	outage       bool
+	hanging      bool
+	silent       bool // pings get no answer
+	refusals     []int
+	refuseAll    int
+	swallow      int
+	ackDelay     time.Duration
+	failKeys     int
+	loginFailure *LoginFailure
+	mediaStatus  int
+	sends        int
+	groupQueries int
+}
+
+// A LoginFailure is why a client may not log in.
+type LoginFailure struct {
+	Reason  int  // such as 402 (banned for a time), 405 (client too old) or 503
+	Code    int  // why an account is banned
+	Expire  int  // seconds until the ban ends
+	Pairing bool // for clients that want to be linked, not for those that are
+	Times   int  // how many logins fail; default one
+}
+
+// open reports whether the servers can be reached, and answers w if not.
+func (s *Server) open(w http.ResponseWriter, r *http.Request) bool {
+	s.mu.Lock()
+	outage, hanging := s.outage, s.hanging
+	s.mu.Unlock()
+	if hanging {
+		select {
+		case <-r.Context().Done():
+		case <-s.closing:
+		}
+		return false
+	}
+	if outage {
+		http.Error(w, "service unavailable", http.StatusServiceUnavailable)
+		return false
+	}
+	return true
+}
+
+// deaf reports whether nothing that a client sends is heard.
+func (s *Server) deaf(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hanging && (c.device == nil || c.device.of == s.bot)
+}
+
+// SetOutage says whether WhatsApp is down for everybody. It ends the bot's connections.
+func (s *Server) SetOutage(on bool) {
+	s.mu.Lock()
+	s.outage = on
+	s.mu.Unlock()
+	if on {
+		s.Drop()
+	}
+}
+
+// SetHang says whether the servers take what the bot sends and never answer.
+func (s *Server) SetHang(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hanging = on
+}
+
+// SetSilent says whether the bot's pings get no answer.
+func (s *Server) SetSilent(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = on
+}
+
+// Drop cuts the bot's connections, those that wait to be linked too.
+func (s *Server) Drop() {
+	s.each(func(c *conn) { c.close() })
+}
+
+// each calls f for every connection of the gateway's clients.
+func (s *Server) each(f func(*conn)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		if c.device == nil || c.device.of == s.bot && !s.owned(c.device) {
+			f(c)
+		}
+	}
+}
+
+// Replace does what another program with the bot's keys does: it takes the connection over.
+func (s *Server) Replace() {
+	s.each(func(c *conn) { c.finish(conflict("replaced")) })
+}
+
+// Restart makes the bot's clients connect again, with the given code: 515 after linking, 503
+// when a server goes down.
+func (s *Server) Restart(code int) {
+	s.each(func(c *conn) {
+		c.finish(node{Tag: "stream:error", Attrs: attrs{"code": strconv.Itoa(code)}})
+	})
+}
+
+// LogOut is the bot's owner removing the gateway from the phone's list of devices.
+func (s *Server) LogOut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, d := range s.bot.devices {
+		if s.owned(d) {
+			continue
+		}
+		delete(s.byNoise, d.noise)
+		delete(s.bot.devices, id)
+		if d.conn != nil {
+			d.conn.finish(conflict("device_removed"))
+		}
+	}
+	s.announce(s.bot)
+	s.change()
+}
+
+// FailLogin makes logins of the gateway fail.
+func (s *Server) FailLogin(f LoginFailure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.Times = max(1, f.Times)
+	s.loginFailure = &f
+}
+
+// takeLoginFailure counts a failed login and returns the stanza that says why. The caller
+// holds s.mu.
+func (s *Server) takeLoginFailure() node {
+	f := s.loginFailure
+	if f.Times--; f.Times == 0 {
+		s.loginFailure = nil
+	}
+	a := attrs{"reason": strconv.Itoa(f.Reason), "location": "test"}
+	if f.Code != 0 {
+		a["code"], a["expire"] = strconv.Itoa(f.Code), strconv.Itoa(f.Expire)
+	}
+	return node{Tag: "failure", Attrs: a}
+}
+
+// RefuseSends makes the bot's next messages fail, each with one of the codes: 429 for too many,
+// 463 for a stranger, 479 for a bad address.
+func (s *Server) RefuseSends(codes ...int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusals = append(s.refusals, codes...)
+}
+
+// RefuseAllSends makes all of the bot's messages fail with a code; 0 ends it.
+func (s *Server) RefuseAllSends(code int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuseAll = code
+}
+
+// SwallowAcks makes the bot's next n messages arrive without the bot being told.
+func (s *Server) SwallowAcks(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.swallow = n
+}
+
+// DelayAcks makes the bot's messages be acknowledged only after a time.
+func (s *Server) DelayAcks(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ackDelay = d
+}
+
+// FailKeys makes the bot's next n questions for people's keys fail.
+func (s *Server) FailKeys(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failKeys = n
+}
+
+// Sends returns how many messages of all clients were relayed.
+func (s *Server) Sends() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sends
+}
+
+// GroupQueries returns how often clients asked about groups.
+func (s *Server) GroupQueries() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.groupQueries
+}
+
+// refusal returns the code with which a message of c is refused, or 0. The caller holds s.mu.
+func (c *conn) refusal(g *group) int {
+	s := c.s
+	if g != nil && !slices.Contains(g.members, c.device.of) {
+		return 403
+	}
+	if c.device.of != s.bot || s.owned(c.device) {
+		return 0
+	}
+	if len(s.refusals) > 0 {
+		code := s.refusals[0]
+		s.refusals = s.refusals[1:]
+		return code
+	}
+	return s.refuseAll
+}
+
+// acknowledge sends the answer to a message of c, as far as the faults let it. The caller
+// holds s.mu.
+func (c *conn) acknowledge(ack node) {
+	s := c.s
+	switch {
+	case c.device.of != s.bot || s.owned(c.device):
+		c.send(ack)
+	case s.swallow > 0:
+		s.swallow--
+	case s.ackDelay > 0:
+		time.AfterFunc(s.ackDelay, func() { c.send(ack) })
+	default:
+		c.send(ack)
+	}
+}

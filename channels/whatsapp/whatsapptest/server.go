@@ -1,0 +1,386 @@
+// Package whatsapptest is a WhatsApp server that keeps its state in memory.
+//
+// A [Server] speaks the protocol of linked devices with real clients: it pairs them by QR code
+// and by phone code, relays their end-to-end encrypted messages, receipts and typing, keeps what
+// is not acknowledged, and stores media. It can't read a message, so people are clients
+// themselves: a [Person] writes to the bot and sees what the bot wrote. [Server.Wait] waits for
+// any of it. The faults are methods such as [Server.SetOutage] and [Server.RefuseSends].
+//
+// It knows one account of the gateway, the bot, with its owner's phone. It is stricter than
+// WhatsApp in one thing: a stanza that it does not know is noted in [Server.Violations]. History
+// sync, app state and calls are missing. Persons keep their keys in files below Options.Dir.
+package whatsapptest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.mau.fi/whatsmeow/types"
+	"go.mau.fi/whatsmeow/util/keys"
+)
+
+// Options are the optional settings of a [Server]. The zero value is ready for use.
+type Options struct {
+	Phone string // of the bot, digits; default 15550000001
+	LID   string // hidden id of the bot, digits; default 100000000000001
+	Name  string // of the bot, as people see it; default Gateway
+
+	Dir string       // for the stores of persons; default a temporary one, removed by Close
+	Log func(string) // called with each stanza; default nothing
+}
+
+// A Server is a WhatsApp server for one bot. Its methods may be called concurrently.
+type Server struct {
+	static *keys.KeyPair
+	cert   []byte
+	dir    string
+	tidy   bool // dir is removed by Close
+	log    func(string)
+
+	http    *http.Server
+	base    string
+	serving sync.WaitGroup
+	closing chan struct{} // closed by Close
+	closer  sync.Once
+
+	mu         sync.Mutex
+	closed     bool
+	bot        *account
+	accounts   map[types.JID]*account // by phone and by hidden id
+	byNoise    map[[32]byte]*device
+	unpaired   map[[32]byte]*conn
+	codes      map[string]*phonePairing // by ref
+	conns      map[*conn]bool
+	groups     map[types.JID]*group
+	persons    []*Person
+	media      map[string][]byte // by path
+	violations []string
+	props      string        // name of the last device that asked to be linked
+	lastUser   int           // of a person
+	changed    chan struct{} // closed at the next change; nil if nobody waits
+	faults
+}
+
+// An account is one phone number with its linked devices.
+type account struct {
+	pn, lid types.JID
+	name    string
+	primary *keys.KeyPair
+	devices map[uint16]*device
+	next    uint16
+
+	byPhone bool // its stanzas name it by phone number and say nothing of the hidden id
+	hidden  bool // nobody is told its hidden id
+}
+
+// A device is a linked client of an account.
+type device struct {
+	of           *account
+	id           uint16
+	noise        [32]byte
+	registration []byte
+	identity     []byte
+	signedKey    node
+	preKeys      []node
+	logins       int
+	available    bool
+	conn         *conn
+	queue        []*waiting // not acknowledged, oldest first
+}
+
+// A waiting stanza is delivered until it is acknowledged.
+type waiting struct {
+	class, id string
+	n         node
+	sent      bool
+}
+
+// A group is a group chat.
+type group struct {
+	jid     types.JID
+	title   string
+	members []*account
+	byPhone bool // its members are named by phone number
+}
+
+func (d *device) pn() types.JID  { return at(d.of.pn, d.id) }
+func (d *device) lid() types.JID { return at(d.of.lid, d.id) }
+
+func at(j types.JID, device uint16) types.JID {
+	j.Device = device
+	return j
+}
+
+// New returns a Server. A nil opts means the defaults.
+func New(opts *Options) *Server {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	s := &Server{
+		static:   keys.NewKeyPair(),
+		dir:      o.Dir,
+		log:      o.Log,
+		closing:  make(chan struct{}),
+		accounts: make(map[types.JID]*account),
+		byNoise:  make(map[[32]byte]*device),
+		unpaired: make(map[[32]byte]*conn),
+		codes:    make(map[string]*phonePairing),
+		conns:    make(map[*conn]bool),
+		groups:   make(map[types.JID]*group),
+		media:    make(map[string][]byte),
+		lastUser: 1,
+	}
+	s.bot = s.addAccount(cmp.Or(o.Phone, "15550000001"), cmp.Or(o.LID, "100000000000001"),
+		cmp.Or(o.Name, "Gateway"))
+	return s
+}
+
+func (s *Server) addAccount(phone, lid, name string) *account {
+	a := &account{
+		pn:      types.NewJID(phone, types.DefaultUserServer),
+		lid:     types.NewJID(lid, types.HiddenUserServer),
+		name:    name,
+		primary: keys.NewKeyPair(),
+		devices: make(map[uint16]*device),
+		next:    1,
+	}
+	s.accounts[a.pn], s.accounts[a.lid] = a, a
+	return a
+}
+
+// Start listens on a free loopback port and serves until Close. It returns the base URL, which
+// is what an adapter takes instead of WhatsApp's own servers.
+func (s *Server) Start(ctx context.Context) (baseURL string, err error) {
+	if s.cert, err = certificate(s.static); err != nil {
+		return "", err
+	}
+	if s.dir == "" {
+		s.tidy = true
+		if s.dir, err = os.MkdirTemp("", "whatsapptest-*"); err != nil {
+			return "", err
+		}
+	}
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ws/chat", s.serveSocket)
+	mux.HandleFunc("POST /mms/{kind}/{token}", s.upload)
+	mux.HandleFunc("GET /v/{name}", s.download)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.violation("unknown request %s %s", r.Method, r.URL.Path)
+		http.NotFound(w, r)
+	})
+	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	s.base = "http://" + ln.Addr().String()
+	s.serving.Go(func() {
+		_ = s.http.Serve(ln) // it ends with ErrServerClosed, at Close
+	})
+	return s.base, nil
+}
+
+// Close sends the persons home, closes every connection and stops listening.
+func (s *Server) Close() {
+	s.closer.Do(func() { close(s.closing) })
+	s.mu.Lock()
+	persons := slices.Clone(s.persons)
+	s.mu.Unlock()
+	for _, p := range persons {
+		p.leave()
+	}
+	s.mu.Lock()
+	s.closed = true
+	for c := range s.conns {
+		c.close()
+	}
+	s.mu.Unlock()
+	if s.http != nil {
+		_ = s.http.Close() // nothing to do about a listener that is gone already
+	}
+	s.serving.Wait()
+	if s.tidy {
+		_ = os.RemoveAll(s.dir) // it is in the system's directory for temporary files
+	}
+}
+
+// Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond
+// at once and after every change of the server's state, or of what a person sees.
+func (s *Server) Wait(ctx context.Context, cond func() bool) error {
+	for {
+		s.mu.Lock()
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		if cond() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// change wakes those who Wait. The caller holds s.mu.
+func (s *Server) change() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+func (s *Server) logf(format string, args ...any) {
+	if s.log != nil {
+		s.log(fmt.Sprintf(format, args...))
+	}
+}
+
+// Violations returns what clients did that the server does not know or allow.
+func (s *Server) Violations() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.violations)
+}
+
+func (s *Server) violation(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.violate(format, args...)
+}
+
+// violate notes a violation. The caller holds s.mu.
+func (s *Server) violate(format string, args ...any) {
+	v := fmt.Sprintf(format, args...)
+	s.logf("violation: %s", v)
+	s.violations = append(s.violations, v)
+}
+
+// Connected reports whether a linked device of the bot is connected and ready for messages.
+func (s *Server) Connected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.bot.devices {
+		if d.conn != nil && d.conn.active && !s.owned(d) {
+			return true
+		}
+	}
+	return false
+}
+
+// owned reports whether d is a Person's client, not the gateway's. The caller holds s.mu.
+func (s *Server) owned(d *device) bool {
+	return slices.ContainsFunc(s.persons, func(p *Person) bool { return p.device == d })
+}
+
+// Devices returns how many devices of the bot are linked.
+func (s *Server) Devices() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.bot.devices)
+}
+
+// Logins returns how often the bot's devices that are linked now have logged in.
+func (s *Server) Logins() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, d := range s.bot.devices {
+		n += d.logins
+	}
+	return n
+}
+
+// Available reports whether the bot is shown as online.
+func (s *Server) Available() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.bot.devices {
+		if d.available {
+			return true
+		}
+	}
+	return false
+}
+
+// DeviceName returns what the phone shows for the device that asked last to be linked.
+func (s *Server) DeviceName() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.props
+}
+
+// Pending returns how many messages to the bot it has not acknowledged.
+func (s *Server) Pending() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, d := range s.bot.devices {
+		if !s.owned(d) {
+			n += d.unread()
+		}
+	}
+	return n
+}
+
+// BotPhone returns the bot's phone number, digits.
+func (s *Server) BotPhone() string { return s.bot.pn.User }
+
+// BotLID returns the bot's hidden id, digits.
+func (s *Server) BotLID() string { return s.bot.lid.User }
+
+// AddGroup makes a group of the bot and the persons and returns its chat address. If byPhone is
+// set, its members are named by phone number, as in groups that have not moved to hidden ids.
+func (s *Server) AddGroup(title string, byPhone bool, members ...*Person) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := &group{
+		jid:     types.NewJID("12036300000000"+strconv.Itoa(1000+len(s.groups)), types.GroupServer),
+		title:   title,
+		members: []*account{s.bot},
+		byPhone: byPhone,
+	}
+	for _, p := range members {
+		g.members = append(g.members, p.of)
+	}
+	s.groups[g.jid] = g
+	return g.jid.String()
+}
+
+// Expel removes the bot from a group.
+func (s *Server) Expel(chat string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[jid(chat)]
+	if g == nil {
+		return errors.New("whatsapptest: no group " + chat)
+	}
+	g.members = slices.DeleteFunc(g.members, func(a *account) bool { return a == s.bot })
+	return nil
+}
+
+// jid parses an address that was made here.
+func jid(s string) types.JID {
+	j, _ := types.ParseJID(s) // the zero JID is nobody's
+	return j
+}
+
+// personFile returns a new path for the store of a person.
+func (s *Server) personFile(n int) string {
+	return filepath.Join(s.dir, "person-"+strconv.Itoa(n)+".db")
+}
