@@ -1,12 +1,9 @@
 package telegramtest
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf16"
 )
 
 // A User is a person or a bot.
@@ -22,9 +19,11 @@ type User struct {
 type Message struct {
 	Chat    int64 // 0 means the direct chat with User
 	User    int64
-	Thread  int    // topic of a forum, or 0
-	Text    string // mentions and commands in it become entities
+	Thread  int    // topic of a forum or of a direct chat, or 0
+	Text    string // the caption if there is a File; mentions and commands become entities
 	ReplyTo int    // id of a message in the same chat, or 0
+	File    *File  // or nil
+	Album   string // the same for files that are sent at once, or ""
 
 	// Extra holds further fields of the Bot API's Message, such as "photo" or "caption".
 	Extra map[string]any
@@ -36,8 +35,10 @@ type Sent struct {
 	ID      int
 	Thread  int
 	ReplyTo int
-	Text    string // what people read: after parsing
+	Text    string // what people read: after parsing; the caption if there is a File
 	Source  string // as the bot sent it: HTML if it asked for that
+	Rich    bool   // it is a rich message, whose Text is its Markdown
+	File    *File  // or nil
 	Edits   int
 	Deleted bool
 
@@ -57,6 +58,9 @@ type chat struct {
 	migrated  int64  // id of the supergroup it became, or 0
 	served    time.Time
 	typing    map[int]int // by topic
+	reactions []string    // that are allowed; nil means all
+	drafts    []Draft     // all of them
+	drafting  bool        // the last one is seen
 	first     int
 	messages  []message
 	sentCount int
@@ -64,8 +68,13 @@ type chat struct {
 
 // A message is one entry of a chat, written by a person or by the bot.
 type message struct {
-	from int64
-	sent Sent
+	from     int64
+	sent     Sent
+	file     any // as the Bot API describes it, or nil
+	keyboard keyboard
+	reaction string   // the bot's
+	said     *Message // what a person wrote, or nil
+	edited   int64    // when, in seconds since 1970, or 0
 }
 
 func (c *chat) find(id int) *message {
@@ -120,22 +129,17 @@ func (s *Server) AddGroup(id int64, title string, topics ...int) {
 	s.chats[id] = c
 }
 
-// Migrate turns a group into the supergroup with the given id: sending to the old one is
-// refused with a pointer to the new one.
-func (s *Server) Migrate(group, supergroup int64) {
-	s.mu.Lock()
-	title := s.chats[group].title
-	s.chats[group].migrated = supergroup
-	s.mu.Unlock()
-	s.AddGroup(supergroup, title)
-}
-
-// Refuse makes Telegram answer 403 with reason, such as "bot was blocked by the user", to
-// whatever the bot sends to the chat; "" takes it back.
-func (s *Server) Refuse(chatID int64, reason string) {
+// AddTopics gives a chat topics. A direct chat has some if its bot is so configured.
+func (s *Server) AddTopics(chatID int64, topics ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.chats[chatID].refusal = reason
+	c := s.chats[chatID]
+	if c.topics == nil {
+		c.topics = make(map[int]bool)
+	}
+	for _, t := range topics {
+		c.topics[t] = true
+	}
 }
 
 // Delete deletes a message of the bot, as a person can.
@@ -166,50 +170,36 @@ func (s *Server) Deliver(messages ...Message) []int {
 	return ids
 }
 
-func (s *Server) deliver(m Message) int {
-	u, ok := s.users[m.User]
+// user returns a person, who is added if need be. The caller holds s.mu.
+func (s *Server) user(id int64) User {
+	u, ok := s.users[id]
 	if !ok {
-		u = User{ID: m.User, First: "User " + strconv.FormatInt(m.User, 10)}
+		u = User{ID: id, First: "User " + strconv.FormatInt(id, 10)}
 		s.addUser(u)
 	}
-	if m.Chat == 0 {
-		m.Chat = m.User
-	}
-	c := s.chats[m.Chat]
-	if c == nil {
-		panic(fmt.Sprintf("telegramtest: no chat %d", m.Chat))
-	}
-	now := time.Now()
-	id := c.add(message{from: m.User, sent: Sent{
-		Chat: m.Chat, Thread: m.Thread, Text: m.Text, Received: now,
-	}}, s.keep)
-	w := wireMessage{
-		ID: id, From: &u, Chat: c.wire(), Date: now.Unix(),
-		Text: m.Text, Entities: entities(m.Text), Thread: m.Thread, Topic: m.Thread != 0,
-	}
-	if r := c.find(m.ReplyTo); r != nil {
-		from := s.users[r.from]
-		w.ReplyTo = &wireMessage{
-			ID: m.ReplyTo, From: &from, Chat: c.wire(), Date: r.sent.Received.Unix(),
-			Text: r.sent.Text,
-		}
-	}
-	s.enqueue(append([]byte(`"message":`), marshal(w, m.Extra)...), c, id)
-	return id
+	return u
 }
 
-// marshal returns w as JSON with further fields added.
-func marshal(w wireMessage, extra map[string]any) []byte {
-	b, err := json.Marshal(w)
-	if err == nil && len(extra) > 0 {
-		var more []byte
-		more, err = json.Marshal(extra)
-		b = append(append(b[:len(b)-1], ','), more[min(1, len(more)):]...)
+func (s *Server) deliver(said Message) int {
+	s.user(said.User)
+	if said.Chat == 0 {
+		said.Chat = said.User
 	}
-	if err != nil {
-		panic(err) // the test put something into Extra that is no JSON
+	c := s.chats[said.Chat]
+	if c == nil {
+		panic(fmt.Sprintf("telegramtest: no chat %d", said.Chat))
 	}
-	return b
+	m := message{from: said.User, said: &said, sent: Sent{
+		Chat: said.Chat, Thread: said.Thread, ReplyTo: said.ReplyTo, Text: said.Text,
+		Received: time.Now(), File: said.File,
+	}}
+	if said.File != nil {
+		m.file = s.keepFile(said.File)
+	}
+	id := c.add(m, s.opts.Keep)
+	m.sent.ID = id
+	s.enqueue("message", s.wire(c, &m), c, id)
+	return id
 }
 
 // History returns what the bot sent to a chat, oldest first, deleted messages too.
@@ -244,65 +234,4 @@ func (s *Server) Typing(chatID int64, thread int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.chats[chatID].typing[thread]
-}
-
-// wireMessage and those below are the parts of the Bot API's objects that the server sends.
-type wireMessage struct {
-	ID       int          `json:"message_id"`
-	Thread   int          `json:"message_thread_id,omitempty"`
-	Topic    bool         `json:"is_topic_message,omitempty"`
-	From     *User        `json:"from,omitempty"`
-	Chat     wireChat     `json:"chat"`
-	Date     int64        `json:"date"`
-	ReplyTo  *wireMessage `json:"reply_to_message,omitempty"`
-	Text     string       `json:"text,omitempty"`
-	Entities []wireEntity `json:"entities,omitempty"`
-}
-
-type wireChat struct {
-	ID    int64  `json:"id"`
-	Type  string `json:"type"`
-	Title string `json:"title,omitempty"`
-	Forum bool   `json:"is_forum,omitempty"`
-}
-
-type wireEntity struct {
-	Type   string `json:"type"`
-	Offset int    `json:"offset"` // UTF-16 units
-	Length int    `json:"length"`
-}
-
-func (c *chat) wire() wireChat {
-	return wireChat{ID: c.id, Type: c.kind, Title: c.title, Forum: c.forum}
-}
-
-// entities finds the mentions and commands in text: words that begin with "@" or "/".
-func entities(text string) []wireEntity {
-	if !strings.ContainsAny(text, "@/") {
-		return nil
-	}
-	var found []wireEntity
-	units := 0
-	for word := range strings.FieldsSeq(text) {
-		at := strings.Index(text, word)
-		units += utf16Len(text[:at])
-		text = text[at+len(word):]
-		name := strings.TrimRight(word, ",.:;!?")
-		switch {
-		case len(name) > 1 && name[0] == '@':
-			found = append(found, wireEntity{"mention", units, utf16Len(name)})
-		case len(name) > 1 && name[0] == '/':
-			found = append(found, wireEntity{"bot_command", units, utf16Len(name)})
-		}
-		units += utf16Len(word)
-	}
-	return found
-}
-
-func utf16Len(s string) int {
-	n := 0
-	for _, r := range s {
-		n += max(1, utf16.RuneLen(r))
-	}
-	return n
 }

@@ -15,11 +15,12 @@ const (
 	Drop                 // the connection is closed before anything is executed
 	Lose                 // the call is executed, then the connection is closed
 	Hang                 // nothing happens until the client or the server gives up
+	Cut                  // the connection is closed before the call was read; goes by Method alone
 )
 
 // A Fault makes calls fail. Those of its conditions that are set must all hold.
 type Fault struct {
-	Method string                 // default any
+	Method string                 // default any; "file" is the download of one
 	Chat   int64                  // default any
 	When   func(text string) bool // decides by the text parameter; must not call the Server
 	Times  int                    // how many calls fail; default all until it is removed
@@ -59,18 +60,37 @@ func (s *Server) Hits(e Effect, chatID int64) int {
 // take returns the fault that c meets, if any, and counts it. The caller holds s.mu.
 func (s *Server) take(c call) (Fault, bool) {
 	for i, f := range s.faults {
-		if f.Method != "" && f.Method != c.method || f.Chat != 0 && f.Chat != c.chat() ||
+		if f.Effect == Cut || f.Method != "" && f.Method != c.method || f.Chat != 0 && f.Chat != c.chat() ||
 			f.When != nil && !f.When(c.params.Get("text")) {
 			continue
 		}
-		s.hits[hit{f.Effect, c.chat()}]++
-		if f.Times == 1 {
-			s.faults = slices.Delete(s.faults, i, i+1)
-		}
-		f.Times--
-		return *f, true
+		return s.use(i, c.chat()), true
 	}
 	return Fault{}, false
+}
+
+// use returns the fault at i and counts it. The caller holds s.mu.
+func (s *Server) use(i int, chatID int64) Fault {
+	f := s.faults[i]
+	s.hits[hit{f.Effect, chatID}]++
+	if f.Times == 1 {
+		s.faults = slices.Delete(s.faults, i, i+1)
+	}
+	f.Times--
+	return *f
+}
+
+// cut ends a call that has not been read, if a fault says so.
+func (s *Server) cut(method string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, f := range s.faults {
+		if f.Effect == Cut && (f.Method == "" || f.Method == method) {
+			s.use(i, 0)
+			s.change()
+			panic(http.ErrAbortHandler) // net/http's way to close the connection
+		}
+	}
 }
 
 // fail answers c as f says.

@@ -5,29 +5,49 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
-// maxText is the longest text in UTF-16 units after parsing, and maxSource the most bytes that
-// Telegram parses at all.
+// maxText is the longest text in UTF-16 units after parsing, maxSource the most bytes that
+// Telegram parses at all, and maxRich the longest rich message in characters.
 const (
 	maxText   = 4096
 	maxSource = 1 << 15
+	maxRich   = 32_768
 )
 
-// sendMessage stores a message of the bot.
-func (s *Server) sendMessage(c call) reply {
-	text, refused := visible(c)
+// send stores a message of the bot: a text, a rich message or a file.
+func (s *Server) send(c call) reply {
+	m := message{from: s.bot.ID}
+	var refused reply
+	switch c.method {
+	case "sendMessage":
+		m.sent.Source = c.params.Get("text")
+		m.sent.Text, refused = visible(c, "text", maxText)
+	case "sendRichMessage":
+		m.sent.Rich = true
+		m.sent.Text, refused = richText(c)
+		m.sent.Source = m.sent.Text
+	default:
+		m.sent.Source = c.params.Get("caption")
+		if m.sent.Text, refused = visible(c, "caption", maxCaption); refused.code == 0 {
+			m.sent.File, refused = c.uploaded()
+		}
+	}
+	if refused.code == 0 {
+		m.keyboard, refused = c.keyboard()
+	}
 	if refused.code != 0 {
 		return refused
 	}
-	answer, sent := s.store(c, text)
-	if answer.code == 0 && s.onSend != nil {
-		s.onSend(sent)
+	answer, sent := s.store(c, m)
+	if answer.code == 0 && s.opts.OnSend != nil {
+		s.opts.OnSend(sent)
 	}
 	return answer
 }
 
-func (s *Server) store(c call, text string) (reply, Sent) {
+func (s *Server) store(c call, m message) (reply, Sent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ch, refused := s.target(c)
@@ -38,31 +58,33 @@ func (s *Server) store(c call, text string) (reply, Sent) {
 	if refused.code != 0 {
 		return refused, Sent{}
 	}
-	m := message{from: s.bot.ID, sent: Sent{
-		Chat: ch.id, Thread: c.int("message_thread_id"), ReplyTo: replyTo,
-		Text: text, Source: c.params.Get("text"), Received: c.at, Served: ch.served,
-	}}
-	m.sent.ID = ch.add(m, s.keep)
-	ch.sentCount++
-	s.change()
-	return reply{result: s.wire(ch, m.sent)}, m.sent
-}
-
-func (s *Server) wire(ch *chat, m Sent) wireMessage {
-	return wireMessage{
-		ID: m.ID, Thread: m.Thread, Topic: m.Thread != 0, From: &s.bot, Chat: ch.wire(),
-		Date: m.Received.Unix(), Text: m.Text,
+	m.sent.Chat, m.sent.Thread, m.sent.ReplyTo = ch.id, c.int("message_thread_id"), replyTo
+	m.sent.Received, m.sent.Served = c.at, ch.served
+	if m.sent.File != nil {
+		m.file = s.keepFile(m.sent.File)
 	}
+	m.sent.ID = ch.add(m, s.opts.Keep)
+	ch.sentCount++
+	ch.drafting = false
+	s.change()
+	return reply{result: json.RawMessage(s.wire(ch, &m))}, m.sent
 }
 
-// editMessageText replaces the text of a message of the bot.
+// editMessageText replaces the text of a message of the bot, whose buttons go. The caller holds
+// s.mu.
 func (s *Server) editMessageText(c call) reply {
-	text, refused := visible(c)
+	source, rich := c.params.Get("text"), c.params.Has("rich_message")
+	var text string
+	var refused reply
+	if rich {
+		text, refused = richText(c)
+		source = text
+	} else {
+		text, refused = visible(c, "text", maxText)
+	}
 	if refused.code != 0 {
 		return refused
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	ch, refused := s.target(c)
 	if refused.code != 0 {
 		return refused
@@ -73,15 +95,16 @@ func (s *Server) editMessageText(c call) reply {
 		return refuse(http.StatusBadRequest, "Bad Request: message to edit not found")
 	case m.from != s.bot.ID:
 		return refuse(http.StatusBadRequest, "Bad Request: message can't be edited")
-	case m.sent.Text == text && m.sent.Source == c.params.Get("text"):
+	case m.sent.File != nil:
+		return refuse(http.StatusBadRequest, "Bad Request: there is no text in the message to edit")
+	case m.sent.Text == text && m.sent.Source == source && m.sent.Rich == rich && m.keyboard == nil:
 		return refuse(http.StatusBadRequest, "Bad Request: message is not modified: "+
 			"specified new message content and reply markup are exactly the same as a "+
 			"current content and reply markup of the message")
 	}
-	m.sent.Text, m.sent.Source = text, c.params.Get("text")
+	m.sent.Text, m.sent.Source, m.sent.Rich, m.keyboard = text, source, rich, nil
 	m.sent.Edits++
-	s.change()
-	return reply{result: s.wire(ch, m.sent)}
+	return reply{result: json.RawMessage(s.wire(ch, m))}
 }
 
 // deleteMessage deletes a message of the bot. The caller holds s.mu.
@@ -161,18 +184,23 @@ func (ch *chat) replyTarget(c call) (int, reply) {
 	return 0, refuse(http.StatusBadRequest, "Bad Request: message to be replied not found")
 }
 
-// visible parses a call's text and holds it to Telegram's bounds.
-func visible(c call) (string, reply) {
-	text := c.params.Get("text")
+// visible parses the text that a call has in field and holds it to Telegram's bounds: it is longest
+// UTF-16 units long at most. Only a caption may be empty.
+func visible(c call, field string, longest int) (string, reply) {
+	text := c.params.Get(field)
 	if !json.Valid([]byte(orNull(c.params.Get("link_preview_options")))) {
 		return "", refuse(http.StatusBadRequest,
 			"Bad Request: can't parse link preview options JSON object")
+	}
+	tooLong := refuse(http.StatusBadRequest, "Bad Request: message is too long")
+	if field == "caption" {
+		tooLong.description = "Bad Request: message caption is too long"
 	}
 	switch mode := c.params.Get("parse_mode"); {
 	case strings.ToValidUTF8(text, "") != text:
 		return "", refuse(http.StatusBadRequest, "Bad Request: strings must be encoded in UTF-8")
 	case len(text) > maxSource:
-		return "", refuse(http.StatusBadRequest, "Bad Request: message is too long")
+		return "", tooLong
 	case mode == "HTML":
 		parsed, err := ParseHTML(text)
 		if err != nil {
@@ -185,10 +213,30 @@ func visible(c call) (string, reply) {
 	}
 	text = strings.TrimSpace(text)
 	switch {
-	case text == "":
+	case text == "" && field == "text":
 		return "", refuse(http.StatusBadRequest, "Bad Request: message text is empty")
-	case len(text) > maxText && utf16Len(text) > maxText:
-		return "", refuse(http.StatusBadRequest, "Bad Request: message is too long")
+	case len(text) > longest && utf16Len(text) > longest:
+		return "", tooLong
+	}
+	return text, reply{}
+}
+
+// richText returns the Markdown of a rich message. What Telegram makes of it is not known here.
+func richText(c call) (string, reply) {
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(c.params.Get("rich_message")), &m); err != nil {
+		return "", refuse(http.StatusBadRequest, "Bad Request: can't parse rich message JSON object")
+	}
+	var text string
+	if err := json.Unmarshal(m["markdown"], &text); err != nil || len(m) != 1 {
+		return "", refuse(http.StatusBadRequest,
+			"Bad Request: rich message must have exactly one of html, markdown and blocks")
+	}
+	switch {
+	case strings.TrimSpace(text) == "":
+		return "", refuse(http.StatusBadRequest, "Bad Request: rich message is empty")
+	case utf8.RuneCountInString(text) > maxRich:
+		return "", refuse(http.StatusBadRequest, "Bad Request: rich message is too long")
 	}
 	return text, reply{}
 }

@@ -1,13 +1,14 @@
 // Package telegramtest is a Telegram Bot API server that keeps its state in memory.
 //
 // A [Server] answers the methods that the gateway uses, and is as strict about them as
-// api.telegram.org: token, parameters, HTML, lengths, chats, topics, offsets and the single
-// long poll. People write with [Server.Say]; what the bot wrote is in [Server.History], and
-// [Server.Wait] waits for it. [Server.Inject] makes calls fail.
+// api.telegram.org: token, parameters, HTML, lengths, files, keyboards, chats, topics, offsets
+// and the single long poll. People write with [Server.Say] and its kin, and press buttons with
+// [Server.Press]; what the bot wrote is in [Server.History], and [Server.Wait] waits for it.
+// [Server.Inject] makes calls fail. A webhook that the bot sets is called.
 //
 // It knows one bot, keeps message ids per chat (as Telegram does in supergroups) and accepts
 // parameters as a form only. It is stricter than Telegram in one thing: a parameter that it
-// does not know is an error, so a misspelt one shows.
+// does not know is an error, so a misspelt one shows. Of rich messages it checks no Markdown.
 package telegramtest
 
 import (
@@ -17,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,17 +34,23 @@ type Options struct {
 	// bot can't edit and nobody can quote a message that is forgotten.
 	Keep int
 
-	// OnSend is called with each message that sendMessage has accepted, before the
-	// bot gets its answer. It may be called concurrently and must be quick.
+	// OnSend is called with each message that was accepted, before the bot gets its answer. It
+	// may be called concurrently and must be quick.
 	OnSend func(Sent)
+
+	// Missing are methods that the server does not know, as an old one does not.
+	Missing []string
+
+	// LocalFiles is the folder of a server that runs with --local: it keeps files there and
+	// names them by their path. They may be as large as they like.
+	LocalFiles string
 }
 
 // A Server is a Bot API server for one bot. Its methods may be called concurrently.
 type Server struct {
-	token  string
-	bot    User
-	keep   int
-	onSend func(Sent)
+	token string
+	bot   User
+	opts  Options
 
 	http    *http.Server
 	closing chan struct{} // closed by Close
@@ -56,7 +64,11 @@ type Server struct {
 	lastUpdate int64
 	restarted  bool // update ids started again and none of the new ones was served
 	poll       *poll
-	webhook    string
+	hook       *hook           // nil if no webhook is set
+	allowed    map[string]bool // kinds of updates; nil means all
+	presses    map[string]bool // ids of callback queries, and whether they were answered
+	pressOrder []string
+	files      map[string]*stored // by id
 	commands   []Command
 	faults     []*Fault
 	hits       map[hit]int
@@ -79,11 +91,12 @@ func New(token string, opts *Options) *Server {
 	s := &Server{
 		token:      token,
 		bot:        cmp.Or(o.Bot, User{ID: 7000000001, First: "Gateway", Username: "gateway_bot"}),
-		keep:       o.Keep,
-		onSend:     o.OnSend,
+		opts:       o,
 		closing:    make(chan struct{}),
 		users:      make(map[int64]User),
 		chats:      make(map[int64]*chat),
+		presses:    make(map[string]bool),
+		files:      make(map[string]*stored),
 		lastUpdate: 100_000,
 		hits:       make(map[hit]int),
 		calls:      make(map[string]int),
@@ -110,7 +123,12 @@ func (s *Server) Start(ctx context.Context) (baseURL string, err error) {
 
 // Close ends every call under way, hanging ones too, and stops listening.
 func (s *Server) Close() {
-	s.close.Do(func() { close(s.closing) })
+	s.close.Do(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		close(s.closing)
+		s.setHook(nil)
+	})
 	_ = s.http.Close() // nothing to do about a listener that is gone already
 	s.serving.Wait()
 }
@@ -158,17 +176,6 @@ func (s *Server) Commands() []Command {
 	return s.commands
 }
 
-// SetWebhook registers a webhook, so that getUpdates is refused; "" removes it.
-func (s *Server) SetWebhook(address string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.webhook = address
-	if address != "" && s.poll != nil {
-		s.poll.end("Conflict: terminated by setWebhook request")
-		s.poll = nil
-	}
-}
-
 // A reply is the answer to a call: a result or a failure.
 type reply struct {
 	result any // a json.RawMessage is written as it is
@@ -185,8 +192,9 @@ func refuse(code int, description string) reply {
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	token, method, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/bot"), "/")
-	if !ok || !strings.HasPrefix(r.URL.Path, "/bot") || !strings.Contains(token, ":") {
+	path, download := strings.CutPrefix(r.URL.Path, "/file")
+	token, method, ok := strings.Cut(strings.TrimPrefix(path, "/bot"), "/")
+	if !ok || !strings.HasPrefix(path, "/bot") || !strings.Contains(token, ":") {
 		write(w, refuse(http.StatusNotFound, "Not Found"))
 		return
 	}
@@ -194,22 +202,30 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		write(w, refuse(http.StatusUnauthorized, "Unauthorized"))
 		return
 	}
-	if err := r.ParseForm(); err != nil {
-		write(w, refuse(http.StatusBadRequest, "Bad Request: "+err.Error()))
-		return
+	c := call{method: method, at: time.Now()}
+	if download {
+		c = call{method: "file", params: url.Values{"path": {method}}, at: time.Now()}
+	} else {
+		s.cut(method)
+		if refused := s.parse(w, r, &c); refused.code != 0 {
+			write(w, refused)
+			return
+		}
 	}
-	c := call{method: method, params: r.Form, at: time.Now()}
 	s.mu.Lock()
-	s.calls[method]++
+	s.calls[c.method]++
 	fault, failing := s.take(c)
 	s.change()
 	s.mu.Unlock()
-	if failing {
+	switch {
+	case failing:
 		s.fail(w, r, c, fault)
-		return
-	}
-	if answer, ok := s.execute(r.Context(), c); ok {
-		write(w, answer)
+	case download:
+		s.serveFile(w, c)
+	default:
+		if answer, ok := s.execute(r.Context(), c); ok {
+			write(w, answer)
+		}
 	}
 }
 
@@ -217,28 +233,42 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type call struct {
 	method string
 	params url.Values
+	upload *File     // or nil
 	at     time.Time // when it had been read
 }
 
+// common are the parameters of all methods that send.
+const common = "chat_id message_thread_id reply_parameters reply_markup "
+
 // parameters lists, for each method, the parameters that the server understands.
 var parameters = map[string]string{
-	"getMe":      "",
-	"getUpdates": "offset limit timeout allowed_updates",
-	"sendMessage": "chat_id text parse_mode message_thread_id reply_parameters " +
-		"link_preview_options",
-	"editMessageText": "chat_id message_id text parse_mode " +
-		"link_preview_options",
-	"deleteMessage":  "chat_id message_id",
-	"sendChatAction": "chat_id action message_thread_id",
-	"setMyCommands":  "commands",
-	"getWebhookInfo": "",
-	"deleteWebhook":  "drop_pending_updates",
+	"getMe":               "",
+	"getUpdates":          "offset limit timeout allowed_updates",
+	"getFile":             "file_id",
+	"sendMessage":         common + "text parse_mode link_preview_options",
+	"sendPhoto":           common + "photo caption parse_mode",
+	"sendVideo":           common + "video caption parse_mode duration supports_streaming",
+	"sendAnimation":       common + "animation caption parse_mode duration",
+	"sendVoice":           common + "voice caption parse_mode duration",
+	"sendAudio":           common + "audio caption parse_mode duration",
+	"sendDocument":        common + "document caption parse_mode",
+	"sendRichMessage":     common + "rich_message",
+	"sendMessageDraft":    "chat_id message_thread_id draft_id text parse_mode",
+	"editMessageText":     "chat_id message_id text parse_mode link_preview_options rich_message",
+	"deleteMessage":       "chat_id message_id",
+	"sendChatAction":      "chat_id action message_thread_id",
+	"setMessageReaction":  "chat_id message_id reaction is_big",
+	"answerCallbackQuery": "callback_query_id text show_alert",
+	"setMyCommands":       "commands",
+	"setWebhook":          "url secret_token allowed_updates max_connections drop_pending_updates",
+	"getWebhookInfo":      "",
+	"deleteWebhook":       "drop_pending_updates",
 }
 
 // execute carries out c. It reports false if the client went away meanwhile.
 func (s *Server) execute(ctx context.Context, c call) (reply, bool) {
 	known, ok := parameters[c.method]
-	if !ok {
+	if !ok || slices.Contains(s.opts.Missing, c.method) {
 		return refuse(http.StatusNotFound, "Not Found: method not found"), true
 	}
 	for name := range c.params {
@@ -249,30 +279,47 @@ func (s *Server) execute(ctx context.Context, c call) (reply, bool) {
 	switch c.method {
 	case "getUpdates":
 		return s.getUpdates(ctx, c)
-	case "sendMessage":
-		return s.sendMessage(c), true
-	case "editMessageText":
-		return s.editMessageText(c), true
+	case "sendMessage", "sendRichMessage", "sendPhoto", "sendVideo", "sendAnimation", "sendVoice",
+		"sendAudio", "sendDocument":
+		return s.send(c), true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.change()
+	return s.executeLocked(ctx, c), true
+}
+
+// executeLocked carries out the methods that need no time. The caller holds s.mu.
+func (s *Server) executeLocked(ctx context.Context, c call) reply {
 	switch c.method {
+	case "editMessageText":
+		return s.editMessageText(c)
 	case "deleteMessage":
-		return s.deleteMessage(c), true
+		return s.deleteMessage(c)
+	case "sendMessageDraft":
+		return s.sendMessageDraft(c)
 	case "sendChatAction":
-		return s.sendChatAction(c), true
+		return s.sendChatAction(c)
+	case "setMessageReaction":
+		return s.setMessageReaction(c)
+	case "answerCallbackQuery":
+		return s.answerCallbackQuery(c)
+	case "getFile":
+		return s.getFile(c)
 	case "setMyCommands":
-		return s.setMyCommands(c), true
+		return s.setMyCommands(c)
+	case "setWebhook":
+		return s.setWebhook(ctx, c)
 	case "getWebhookInfo":
-		return reply{result: map[string]any{
-			"url": s.webhook, "pending_update_count": len(s.queue),
-		}}, true
+		return reply{result: s.webhookInfo()}
 	case "deleteWebhook":
-		s.webhook = ""
-		return reply{result: true}, true
+		s.setHook(nil)
+		if c.params.Get("drop_pending_updates") == "true" {
+			s.queue = nil
+		}
+		return reply{result: true}
 	}
-	return reply{result: s.bot}, true // getMe
+	return reply{result: s.bot} // getMe
 }
 
 // setMyCommands holds the menu to the documented bounds. The caller holds s.mu.

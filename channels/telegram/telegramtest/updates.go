@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -37,7 +38,7 @@ func (s *Server) getUpdates(ctx context.Context, c call) (reply, bool) {
 	defer timeout.Stop()
 
 	p := &poll{wake: make(chan struct{}, 1), ended: make(chan string, 1)}
-	if refused, ok := s.beginPoll(p, offset); !ok {
+	if refused, ok := s.beginPoll(p, offset, c); !ok {
 		return refused, true
 	}
 	defer s.endPoll(p)
@@ -59,10 +60,13 @@ func (s *Server) getUpdates(ctx context.Context, c call) (reply, bool) {
 	}
 }
 
-func (s *Server) beginPoll(p *poll, offset int64) (refused reply, ok bool) {
+func (s *Server) beginPoll(p *poll, offset int64, c call) (refused reply, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.webhook != "" {
+	if refused := s.allow(c); refused.code != 0 {
+		return refused, false
+	}
+	if s.hook != nil {
 		return refuse(http.StatusConflict, "Conflict: can't use getUpdates method while "+
 			"webhook is active; use deleteWebhook to delete the webhook first"), false
 	}
@@ -98,7 +102,7 @@ func (s *Server) serve(limit int) []queued {
 	}
 	s.restarted = false
 	now := time.Now()
-	batch := s.queue[:min(limit, len(s.queue))]
+	batch := slices.Clone(s.queue[:min(limit, len(s.queue))])
 	for _, u := range batch {
 		if u.chat != nil {
 			u.chat.served = now
@@ -118,17 +122,51 @@ func batchJSON(batch []queued) json.RawMessage {
 	return append(b, ']')
 }
 
-// enqueue adds an update whose JSON is given without its braces and id. The caller holds s.mu.
-func (s *Server) enqueue(fields []byte, ch *chat, msg int) {
+// allow notes which kinds of updates a call wants from now on. The caller holds s.mu.
+func (s *Server) allow(c call) reply {
+	if !c.params.Has("allowed_updates") {
+		return reply{} // as it was
+	}
+	var kinds []string
+	if err := json.Unmarshal([]byte(c.params.Get("allowed_updates")), &kinds); err != nil {
+		return refuse(http.StatusBadRequest, "Bad Request: can't parse allowed updates list")
+	}
+	s.allowed = nil // an empty list means all
+	for _, kind := range kinds {
+		if s.allowed == nil {
+			s.allowed = make(map[string]bool)
+		}
+		s.allowed[kind] = true
+	}
+	return reply{}
+}
+
+// enqueue adds an update of a kind, given its JSON, unless the bot does not want such. The caller
+// holds s.mu.
+func (s *Server) enqueue(kind string, object []byte, ch *chat, msg int) {
+	if s.allowed != nil && !s.allowed[kind] {
+		return
+	}
+	fields := append(strconv.AppendQuote(nil, kind), ':')
+	s.enqueueRaw(append(fields, object...), ch, msg)
+}
+
+// enqueueRaw adds an update whose JSON is given without its braces and id. The caller holds s.mu.
+func (s *Server) enqueueRaw(fields []byte, ch *chat, msg int) {
 	s.lastUpdate++
 	b := strconv.AppendInt([]byte(`{"update_id":`), s.lastUpdate, 10)
 	b = append(append(append(b, ','), fields...), '}')
 	s.queue = append(s.queue, queued{id: s.lastUpdate, json: b, chat: ch, msg: msg})
-	if s.poll != nil {
-		select {
-		case s.poll.wake <- struct{}{}:
-		default: // it is awake already
-		}
+	var wake chan struct{}
+	switch {
+	case s.poll != nil:
+		wake = s.poll.wake
+	case s.hook != nil:
+		wake = s.hook.wake
+	}
+	select {
+	case wake <- struct{}{}:
+	default: // it is awake already, or there is none
 	}
 }
 
@@ -137,7 +175,7 @@ func (s *Server) enqueue(fields []byte, ch *chat, msg int) {
 func (s *Server) DeliverRaw(fields string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.enqueue([]byte(fields), nil, 0)
+	s.enqueueRaw([]byte(fields), nil, 0)
 	s.change()
 }
 

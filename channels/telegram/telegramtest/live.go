@@ -1,0 +1,112 @@
+package telegramtest
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// reactions are the emoji that https://core.telegram.org/bots/api#reactiontypeemoji lists.
+const reactions = " 👍 👎 ❤ 🔥 🥰 👏 😁 🤔 🤯 😱 🤬 😢 🎉 🤩 🤮 💩 🙏 👌 🕊 🤡 🥱 🥴 😍 🐳 ❤‍🔥 🌚 🌭 💯 🤣 ⚡ 🍌 🏆 " +
+	"💔 🤨 😐 🍓 🍾 💋 🖕 😈 😴 😭 🤓 👻 👨‍💻 👀 🎃 🙈 😇 😨 🤝 ✍ 🤗 🫡 🎅 🎄 ☃ 💅 🤪 🗿 🆒 💘 🙉 🦄 😘 💊 " +
+	"🙊 😎 👾 🤷‍♂ 🤷 🤷‍♀ 😡 "
+
+// SetReactions makes a chat allow only some reactions, or none at all.
+func (s *Server) SetReactions(chatID int64, emoji ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.chats[chatID].reactions = append([]string{}, emoji...)
+}
+
+// Reaction returns the bot's reaction to a message, or "".
+func (s *Server) Reaction(chatID int64, id int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.chats[chatID].find(id); m != nil {
+		return m.reaction
+	}
+	return ""
+}
+
+// setMessageReaction replaces the bot's reaction to a message. The caller holds s.mu.
+func (s *Server) setMessageReaction(c call) reply {
+	ch, refused := s.target(c)
+	if refused.code != 0 {
+		return refused
+	}
+	var list []struct {
+		Type  string `json:"type"`
+		Emoji string `json:"emoji"`
+	}
+	source := c.params.Get("reaction")
+	if err := json.Unmarshal([]byte(orNull(source)), &list); err != nil {
+		return refuse(http.StatusBadRequest, "Bad Request: can't parse reaction types JSON object")
+	}
+	m := ch.find(c.int("message_id"))
+	emoji := ""
+	switch {
+	case m == nil:
+		return refuse(http.StatusBadRequest, "Bad Request: message to react not found")
+	case len(list) > 1:
+		return refuse(http.StatusBadRequest, "Bad Request: REACTIONS_TOO_MANY")
+	case len(list) == 1:
+		emoji = list[0].Emoji
+		if list[0].Type != "emoji" || emoji == "" || !strings.Contains(reactions, " "+emoji+" ") ||
+			ch.reactions != nil && !slices.Contains(ch.reactions, emoji) {
+			return refuse(http.StatusBadRequest, "Bad Request: REACTION_INVALID")
+		}
+	}
+	m.reaction = emoji
+	return reply{result: true}
+}
+
+// A Draft is a message as it was shown while the bot wrote it.
+type Draft struct {
+	ID     int64 // the same for changes of one draft
+	Thread int
+	Text   string // after parsing
+	Source string // as the bot sent it
+}
+
+// Drafts returns all that was shown as being written in a direct chat, oldest first.
+func (s *Server) Drafts(chatID int64) []Draft {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.chats[chatID].drafts)
+}
+
+// Drafting returns what is shown as being written now, or "". It ends when a message is sent.
+func (s *Server) Drafting(chatID int64) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.chats[chatID]; c.drafting {
+		return c.drafts[len(c.drafts)-1].Text
+	}
+	return ""
+}
+
+// sendMessageDraft shows a text as being written. The caller holds s.mu.
+func (s *Server) sendMessageDraft(c call) reply {
+	text, refused := visible(c, "text", maxText)
+	if refused.code != 0 {
+		return refused
+	}
+	ch, refused := s.target(c)
+	if refused.code != 0 {
+		return refused
+	}
+	id, err := strconv.ParseInt(c.params.Get("draft_id"), 10, 64)
+	switch {
+	case err != nil || id == 0:
+		return refuse(http.StatusBadRequest, "Bad Request: invalid draft identifier specified")
+	case ch.kind != "private":
+		return refuse(http.StatusBadRequest, "Bad Request: TEXTDRAFT_PEER_INVALID")
+	}
+	ch.drafts = append(ch.drafts, Draft{
+		ID: id, Thread: c.int("message_thread_id"), Text: text, Source: c.params.Get("text"),
+	})
+	ch.drafting = true
+	return reply{result: true}
+}

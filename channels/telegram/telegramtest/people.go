@@ -1,0 +1,122 @@
+package telegramtest
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// SayPhoto makes user send a photo with a caption, and returns the message's id.
+func (s *Server) SayPhoto(chatID, user int64, caption string, photo []byte) int {
+	return s.SayFile(chatID, user, caption, File{Kind: "photo", Data: photo})
+}
+
+// SayVoice makes user send a voice message.
+func (s *Server) SayVoice(chatID, user int64, voice []byte, seconds int) int {
+	return s.SayFile(chatID, user, "",
+		File{Kind: "voice", Type: "audio/ogg", Data: voice, Seconds: seconds})
+}
+
+// SayDocument makes user send a file of any kind.
+func (s *Server) SayDocument(
+	chatID, user int64, caption, name, mimeType string, data []byte,
+) int {
+	return s.SayFile(chatID, user, caption,
+		File{Kind: "document", Name: name, Type: mimeType, Data: data})
+}
+
+// SayFile makes user send f with a caption.
+func (s *Server) SayFile(chatID, user int64, caption string, f File) int {
+	return s.Deliver(Message{Chat: chatID, User: user, Text: caption, File: &f})[0]
+}
+
+// SayAlbum makes user send photos at once, the first of which has the caption, and returns the
+// messages' ids.
+func (s *Server) SayAlbum(chatID, user int64, caption string, photos ...[]byte) []int {
+	var items []Message
+	album := strconv.FormatInt(time.Now().UnixNano(), 10)
+	for i, photo := range photos {
+		m := Message{Chat: chatID, User: user, Album: album, File: &File{Kind: "photo", Data: photo}}
+		if i == 0 {
+			m.Text = caption
+		}
+		items = append(items, m)
+	}
+	return s.Deliver(items...)
+}
+
+// EditSay makes the sender of a message change its text or caption. It panics if there is no
+// such message of a person.
+func (s *Server) EditSay(chatID int64, id int, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.chats[chatID]
+	m := c.find(id)
+	if m == nil || m.said == nil {
+		panic(fmt.Sprintf("telegramtest: no message %d of a person in chat %d", id, chatID))
+	}
+	m.sent.Text = text
+	m.edited = max(time.Now().Unix(), m.edited+1)
+	s.enqueue("edited_message", s.wire(c, m), c, id)
+	s.change()
+}
+
+// Migrate turns a group into the supergroup with the given id: both chats tell so, and sending
+// to the old one is refused with a pointer to the new one.
+func (s *Server) Migrate(group, supergroup int64) {
+	s.mu.Lock()
+	old := s.chats[group]
+	old.migrated = supergroup
+	s.announce(old, map[string]any{"migrate_to_chat_id": supergroup})
+	s.mu.Unlock()
+	s.AddGroup(supergroup, old.title)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.announce(s.chats[supergroup], map[string]any{"migrate_from_chat_id": group})
+	s.change()
+}
+
+// announce delivers a service message. The caller holds s.mu.
+func (s *Server) announce(c *chat, fields map[string]any) {
+	m := message{
+		sent: Sent{Chat: c.id, Received: time.Now()}, said: &Message{Chat: c.id, Extra: fields},
+	}
+	m.sent.ID = c.add(m, s.opts.Keep)
+	s.enqueue("message", s.wire(c, &m), c, m.sent.ID)
+}
+
+// Refuse makes Telegram answer 403 with reason, such as "bot was blocked by the user", to
+// whatever the bot sends to the chat; "" takes it back.
+func (s *Server) Refuse(chatID int64, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.chats[chatID].refusal = reason
+}
+
+// SetMember makes user give the bot another place in a chat: "kicked" blocks it in a direct chat
+// and throws it out of a group, "left" is a group without it, "member" takes it back.
+func (s *Server) SetMember(chatID, user int64, status string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.chats[chatID]
+	old := "member"
+	if c.refusal != "" {
+		old = "kicked"
+	}
+	switch {
+	case status == "member":
+		c.refusal = ""
+	case c.kind == "private":
+		c.refusal = "bot was blocked by the user"
+	case status == "left":
+		c.refusal = "bot is not a member of the " + c.kind + " chat"
+	default:
+		c.refusal = "bot was kicked from the " + c.kind + " chat"
+	}
+	s.enqueue("my_chat_member", marshal(map[string]any{
+		"chat": c.wire(), "from": s.user(user), "date": time.Now().Unix(),
+		"old_chat_member": map[string]any{"user": s.bot, "status": old},
+		"new_chat_member": map[string]any{"user": s.bot, "status": status},
+	}, nil), nil, 0)
+	s.change()
+}
