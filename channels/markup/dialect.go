@@ -17,6 +17,7 @@ const (
 	strike
 	hidden
 	link    // inside a link's label
+	masked  // the same where the whole link has marks
 	quoted  // inside a quotation
 	heading // inside a heading that has a mark of its own
 	styles  // how many there are
@@ -36,6 +37,7 @@ type dialect struct {
 	// lazy says that marks are only written around text, so never around nothing, around blanks or
 	// over the end of a line: a grammar of marks in pairs needs that, one of tags does not.
 	lazy  bool
+	wraps bool // lines are made to fit a width; needs lazy
 	tight bool // no blank lines in a quotation
 
 	// plain renders what this dialect has no marks in, such as the cells of a table; nil in the

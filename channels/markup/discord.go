@@ -29,7 +29,7 @@ var discord = dialect{
 		italic: {"*", "*"},
 		strike: {"~~", "~~"},
 		hidden: {"||", "||"},
-		link:   {"[", ")"},
+		masked: {"[", ")"},
 	},
 	headings: []string{"# ", "## ", "### "},
 	bullets:  []string{"- "},
@@ -222,10 +222,10 @@ func discordLink(r *renderer, n ast.Node, t target, instead string) {
 		r.text(" ")
 		r.discordURL(t.address, n)
 	default:
-		r.solid(r.d.marks[link].open)
+		r.solid(r.d.marks[masked].open)
 		r.label(n, t, instead)
 		address := strings.NewReplacer("(", "%28", ")", "%29", "<", "%3C", ">", "%3E").Replace(t.address)
-		r.solid("](" + discordAddress(r, address) + r.d.marks[link].close)
+		r.solid("](" + discordAddress(r, address) + r.d.marks[masked].close)
 	}
 }
 

@@ -118,9 +118,9 @@ func discordInline(r *reader, s string, i int) int {
 		return len(m)
 	}
 	if m := discordMask.FindStringSubmatch(s); m != nil {
-		r.out.WriteString(shadowMark(link).open)
+		r.out.WriteString(shadowMark(masked).open)
 		r.text(m[1])
-		r.out.WriteString("](" + m[2] + shadowMark(link).close)
+		r.out.WriteString("](" + m[2] + shadowMark(masked).close)
 		return len(m[0])
 	}
 	return discordStyle(r, s)

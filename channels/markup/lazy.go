@@ -26,7 +26,9 @@ type written struct {
 
 // putLazily writes visible text of one line.
 func (r *renderer) putLazily(s string) {
-	s = cleaned(s)
+	if s = cleaned(s); r.d.wraps {
+		s = displayed(s)
+	}
 	body := strings.TrimLeftFunc(s, isBlank)
 	if !r.fresh {
 		r.held += s[:len(s)-len(body)]
@@ -62,7 +64,7 @@ func (r *renderer) sync(next string) {
 		r.out.WriteString(r.held)
 		r.held, r.closed = "", false
 	}
-	for s := range link {
+	for s := range masked {
 		m := r.d.marks[s]
 		if s == italic && r.italic.open != "" {
 			m = r.italic

@@ -1,7 +1,7 @@
 // Package markup turns Markdown, which models write, into what chat platforms understand, and
 // splits it into pieces that fit their limits.
 //
-// [Telegram], [Discord], [WhatsApp] and [Plain] render, [TelegramLen], [DiscordLen] and
+// [Telegram], [Discord], [WhatsApp], [ANSI] and [Plain] render, [TelegramLen], [DiscordLen] and
 // [WhatsAppLen] measure, [Split] cuts. All are pure functions.
 //
 // Markdown is CommonMark with tables, ~~strikethrough~~, bare links and ||spoilers||; raw HTML is
@@ -36,16 +36,21 @@ var markdown = parser.NewParser(
 )
 
 // render renders md in a dialect.
-func render(md string, d *dialect) *renderer {
+func render(md string, d *dialect) *renderer { return renderIn(md, d, 0) }
+
+// renderIn renders md in a dialect, wrapped to width if the dialect wraps and width is not 0.
+func renderIn(md string, d *dialect, width int) *renderer {
 	md = strings.ToValidUTF8(md, "\uFFFD")
 	r := newRenderer([]byte(md), d)
+	r.width = width
 	r.out.Grow(len(md) + len(md)/4)
 	if !isAbsurd(md) {
 		r.blocks(markdown.Parse(text.NewReader(r.src)))
 	}
 	if !r.visible && strings.TrimSpace(md) != "" {
 		r = newRenderer(nil, d)
-		r.text(strings.TrimSpace(md))
+		r.width = width
+		r.flow(func(r *renderer) { r.text(strings.TrimSpace(md)) })
 	}
 	r.finish()
 	return r

@@ -58,10 +58,14 @@ func TestRenderGolden(t *testing.T) {
 			{Name: "telegram.html", Data: []byte(markup.Telegram(md) + "\n")},
 			{Name: "plain.txt", Data: []byte(markup.Plain(md) + "\n")},
 			{Name: "discord.md", Data: []byte(markup.Discord(md) + "\n")},
+			{Name: "terminal.txt", Data: []byte(visible(markup.ANSI(md, 60)) + "\n")},
 			{Name: "whatsapp.txt", Data: []byte(markup.WhatsApp(md) + "\n")},
 		}
 	})
 }
+
+// visible returns s with names for the escape sequences of a terminal.
+func visible(s string) string { return strings.ReplaceAll(s, "\x1b", "␛") }
 
 func TestSplitGolden(t *testing.T) {
 	golden(t, "split", func(t *testing.T, comment, md string) []txtar.File {

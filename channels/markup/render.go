@@ -15,8 +15,9 @@ import (
 
 // A renderer writes a Markdown tree in a dialect.
 type renderer struct {
-	src []byte
-	d   *dialect
+	src   []byte
+	d     *dialect
+	width int // in columns, of dialects that wrap; 0 is no limit
 
 	out     strings.Builder
 	units   int  // length of the visible text in UTF-16 units, counted by dialects that need it
@@ -56,7 +57,7 @@ func (r *renderer) block(n ast.Node) {
 	case *ast.Heading:
 		r.heading(n)
 	case *ast.ThematicBreak:
-		r.text("———")
+		r.flow(func(r *renderer) { r.text("———") })
 	case *ast.CodeBlock:
 		r.code("", n.Lines().Value(r.src))
 	case *ast.FencedCodeBlock:
@@ -66,18 +67,18 @@ func (r *renderer) block(n ast.Node) {
 		if n.HasClosure() {
 			lines = append(bytes.Clone(lines), n.ClosureLine.Value(r.src)...)
 		}
-		r.text(strings.TrimRight(string(lines), "\n"))
+		r.flow(func(r *renderer) { r.text(strings.TrimRight(string(lines), "\n")) })
 	case *ast.Blockquote:
 		r.quote(n)
 	case *ast.List:
 		r.list(n)
 	case *extast.Table:
-		r.pre("", r.table(n))
+		r.grid(n)
 	default:
 		if c := n.FirstChild(); c != nil && c.Type() == ast.TypeBlock {
 			r.blocks(n)
 		} else {
-			r.inlines(n) // Paragraph, TextBlock
+			r.flow(func(r *renderer) { r.inlines(n) }) // Paragraph, TextBlock
 		}
 	}
 }
@@ -85,7 +86,7 @@ func (r *renderer) block(n ast.Node) {
 // heading renders a heading by the dialect's own mark, or in bold.
 func (r *renderer) heading(n *ast.Heading) {
 	if n.Level > len(r.d.headings) || r.open[quoted] > 1 {
-		r.wrap(bold, n)
+		r.flow(func(r *renderer) { r.wrap(bold, n) })
 		return
 	}
 	if !strings.ContainsFunc(r.plainText(n), isVisible) {
@@ -110,7 +111,7 @@ func (r *renderer) quote(n ast.Node) {
 	}
 	before := r.indent
 	r.marker(r.d.quote)
-	r.indent += r.d.quote
+	r.indentBy(r.d.quote)
 	r.open[quoted]++
 	r.marked = true
 	r.blocks(n)
@@ -132,7 +133,7 @@ func (r *renderer) list(n *ast.List) {
 		}
 		r.marker(marker)
 		before := r.indent
-		r.indent += strings.Repeat(" ", utf8.RuneCountInString(marker))
+		r.indentBy(strings.Repeat(" ", utf8.RuneCountInString(marker)))
 		r.marked = true
 		r.blocks(item)
 		r.marked = false
@@ -322,6 +323,9 @@ func (r *renderer) marker(s string) {
 	if r.lazy == nil {
 		r.text(s)
 		return
+	}
+	if r.d.wraps {
+		r.room(true) // or another line, for the markers of many lists may share one
 	}
 	r.breakLines()
 	r.out.WriteString(s)

@@ -1,6 +1,7 @@
 package markup
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/rivo/uniseg"
@@ -11,37 +12,127 @@ import (
 // cell sticks out, because padding each row to its width would help nobody.
 const maxColumn = 40
 
-// table returns a table as text with aligned columns.
-func (r *renderer) table(t *extast.Table) string {
-	var rows [][]string
-	widths := make([]int, len(t.Alignments))
+// grid renders a table, in a dialect that wraps without taking more room than there is.
+func (r *renderer) grid(t *extast.Table) {
+	rows := r.rows(t)
+	if !r.d.wraps {
+		r.pre("", grid(rows, widths(rows, maxColumn), t.Alignments, false))
+		return
+	}
+	room := r.room(true)
+	columns := widths(rows, max(room, maxColumn))
+	if room > 0 && !shrink(columns, room) {
+		r.records(rows)
+		return
+	}
+	for i, line := range strings.Split(grid(rows, columns, t.Alignments, true), "\n") {
+		r.line(line, i == 0)
+	}
+}
+
+// rows returns the cells of a table as text of one line each.
+func (r *renderer) rows(t *extast.Table) (rows [][]string) {
 	for row := t.FirstChild(); row != nil; row = row.NextSibling() {
 		var cells []string
-		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
-			i := len(cells)
-			if i == len(widths) {
-				break
+		for cell := row.FirstChild(); cell != nil && len(cells) < len(t.Alignments); {
+			s := strings.Join(strings.Fields(r.plainText(cell)), " ")
+			if r.d.wraps {
+				s = displayed(s)
 			}
-			cells = append(cells, strings.Join(strings.Fields(r.plainText(cell)), " "))
-			widths[i] = max(widths[i], min(uniseg.StringWidth(cells[i]), maxColumn))
+			cells = append(cells, s)
+			cell = cell.NextSibling()
 		}
 		rows = append(rows, cells)
 	}
+	return rows
+}
+
+// widths returns how wide the columns are, at most widest each.
+func widths(rows [][]string, widest int) []int {
+	var columns []int
+	for _, cells := range rows {
+		for i, s := range cells {
+			if i == len(columns) {
+				columns = append(columns, 0)
+			}
+			columns[i] = max(columns[i], min(uniseg.StringWidth(s), widest))
+		}
+	}
+	return columns
+}
+
+// shrink makes the widest columns narrower until all fit into room, or reports that they can't.
+func shrink(columns []int, room int) bool {
+	const least = 6
+	sum := 3 * (len(columns) - 1)
+	for _, w := range columns {
+		sum += w
+	}
+	for sum > room {
+		widest := slices.Index(columns, slices.Max(columns))
+		if columns[widest] <= least {
+			return false
+		}
+		columns[widest]--
+		sum--
+	}
+	return true
+}
+
+// grid returns a table as text with aligned columns. A cell that is wider than its column is
+// broken over lines, or sticks out.
+func grid(rows [][]string, columns []int, alignments []extast.Alignment, broken bool) string {
 	var b strings.Builder
 	for i, cells := range rows {
-		var line strings.Builder
-		for column, s := range cells {
-			if column > 0 {
-				line.WriteString(" | ")
+		lines := make([][]string, len(cells))
+		height := 1
+		for c, s := range cells {
+			lines[c] = []string{s}
+			if broken {
+				lines[c] = wrap(s, columns[c], columns[c], false)
 			}
-			pad(&line, s, widths[column], t.Alignments[column])
+			height = max(height, len(lines[c]))
 		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		for row := range height {
+			var line strings.Builder
+			for c := range cells {
+				s := ""
+				if row < len(lines[c]) {
+					s = lines[c][row]
+				}
+				if c > 0 {
+					line.WriteString(" | ")
+				}
+				pad(&line, s, columns[c], alignments[c])
+			}
+			b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		}
 		if i == 0 {
-			b.WriteString(rule(widths) + "\n")
+			b.WriteString(rule(columns) + "\n")
 		}
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// records renders a table that is too wide for its columns to stand side by side: each row as
+// lines of a header and a cell.
+func (r *renderer) records(rows [][]string) {
+	first := true
+	for i, cells := range rows[1:] {
+		if i > 0 {
+			r.gap = 2
+		}
+		for c, s := range cells {
+			if s == "" {
+				continue
+			}
+			if !first {
+				r.gap = max(r.gap, 1)
+			}
+			first = false
+			r.flow(func(r *renderer) { r.text(rows[0][c] + ": " + s) })
+		}
+	}
 }
 
 func pad(b *strings.Builder, s string, width int, a extast.Alignment) {

@@ -1,0 +1,145 @@
+package markup
+
+import (
+	"strings"
+
+	"github.com/rivo/uniseg"
+	"github.com/yuin/goldmark/ast"
+)
+
+// ANSI returns md for a terminal of the given width in columns; 0 or less means that lines are
+// not wrapped. Styles are written as escape sequences of ECMA-48, each closed on its own
+// line. No control character of md is among them.
+func ANSI(md string, width int) string {
+	return renderIn(md, &ansi, max(0, width)).out.String()
+}
+
+// leastRoom is what a line needs at least for text, whatever its indentation, in columns.
+const leastRoom = 16
+
+const (
+	ansiCode    = "\x1b[36m"
+	ansiCodeEnd = "\x1b[39m"
+)
+
+var ansi = dialect{
+	marks: [styles]mark{
+		bold:   {"\x1b[1m", "\x1b[22m"},
+		italic: {"\x1b[3m", "\x1b[23m"},
+		strike: {"\x1b[9m", "\x1b[29m"},
+		hidden: {"||", "||"}, // a terminal could not show it again
+		link:   {"\x1b[4m", "\x1b[24m"},
+	},
+	bullets:  []string{"• "},
+	number:   ". ",
+	quote:    "│ ",
+	lazy:     true,
+	wraps:    true,
+	plain:    &plain,
+	escape:   escapeANSI,
+	pre:      ansiPre,
+	code:     ansiCodeSpan,
+	link:     linkAsText,
+	bareLink: ansiBareLink,
+}
+
+func escapeANSI(r *renderer, s string) { r.out.WriteString(s) } // it is displayed already
+
+// displayed returns s without what a terminal would obey instead of showing it: control characters,
+// and those that turn the direction of text around. A tab is four columns wide.
+func displayed(s string) string {
+	s = strings.ReplaceAll(cleaned(s), "\t", "    ")
+	return strings.Map(func(c rune) rune {
+		if c >= '\u202a' && c <= '\u202e' || c >= '\u2066' && c <= '\u2069' || c == '\u061c' ||
+			c == '\u2028' || c == '\u2029' {
+			return -1
+		}
+		return c
+	}, s)
+}
+
+func ansiPre(r *renderer, _, s string) {
+	first := true
+	for line := range strings.SplitSeq(displayed(s), "\n") {
+		for _, piece := range wrap(line, r.room(first), r.room(false), true) {
+			r.line(ansiCode+piece+ansiCodeEnd, first)
+			first = false
+		}
+	}
+}
+
+func ansiCodeSpan(r *renderer, s string) {
+	s = strings.TrimRight(displayed(s), " ")
+	if strings.TrimFunc(s, isBlank) == "" {
+		r.text(s)
+		return
+	}
+	r.solid(ansiCode + s + ansiCodeEnd)
+}
+
+func ansiBareLink(r *renderer, n *ast.AutoLink) {
+	r.open[link]++
+	r.text(string(n.Label(r.src)))
+	r.open[link]--
+}
+
+// flow calls write with a renderer for one paragraph, wraps what it wrote and writes that. In
+// dialects that don't wrap it calls write with r.
+func (r *renderer) flow(write func(*renderer)) {
+	if !r.d.wraps {
+		write(r)
+		return
+	}
+	sub := newRenderer(r.src, r.d)
+	write(sub)
+	sub.finish()
+	if sub.out.Len() == 0 {
+		return
+	}
+	for i, line := range wrap(sub.out.String(), r.room(true), r.room(false), false) {
+		r.line(line, i == 0)
+	}
+	r.visible = r.visible || sub.visible
+}
+
+// line writes one line of a paragraph or of code.
+func (r *renderer) line(s string, first bool) {
+	if !first {
+		r.gap = 1
+	}
+	r.breakLines()
+	r.out.WriteString(s)
+	r.visible = r.visible || strings.ContainsFunc(s, isVisible)
+	r.fresh, r.bulleted = false, false
+}
+
+// room returns the columns that the indentation leaves, on the line that was begun or on one
+// that follows; 0 if there is no limit. It begins another line if too few are left.
+func (r *renderer) room(first bool) int {
+	if r.width == 0 {
+		return 0
+	}
+	if !first || r.gap > 0 {
+		return max(1, r.width-uniseg.StringWidth(r.indent))
+	}
+	column := r.column()
+	if r.width-column < leastRoom/2 {
+		r.gap = 1
+		return r.room(false)
+	}
+	return r.width - column
+}
+
+// column returns how wide the last line is that was written.
+func (r *renderer) column() int {
+	s := r.out.String()
+	s = s[strings.LastIndexByte(s, '\n')+1:]
+	return uniseg.StringWidth(sequence.ReplaceAllString(s, ""))
+}
+
+// indentBy lengthens the indentation, if enough room is left for text.
+func (r *renderer) indentBy(s string) {
+	if r.width == 0 || uniseg.StringWidth(r.indent+s) <= r.width-leastRoom {
+		r.indent += s
+	}
+}
