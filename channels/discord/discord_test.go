@@ -2,7 +2,6 @@ package discord_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"go.uber.org/goleak"
 
 	"gateway/bus"
-	"gateway/channels"
 	"gateway/channels/channeltest"
 	"gateway/channels/discord"
 	"gateway/channels/discord/discordtest"
@@ -216,6 +214,3 @@ func TestConformance(t *testing.T) {
 		}
 	})
 }
-
-var _ channels.Channel = (*discord.Channel)(nil)
-var _ = errors.Is

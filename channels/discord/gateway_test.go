@@ -1,0 +1,386 @@
+package discord_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/channeltest"
+	"gateway/channels/discord"
+	"gateway/channels/discord/discordtest"
+)
+
+// quick makes what takes long on Discord short.
+var quick = &discord.Options{OpenTimeout: 500 * time.Millisecond, Silence: 2 * time.Second}
+
+// beating is a gateway that wants many heartbeats, so that it is not taken to be silent.
+var beating = &discordtest.Options{Heartbeat: 100 * time.Millisecond}
+
+// in returns the texts that came from one place, in the order of their arrival.
+func in(messages []bus.InboundMessage, place string) []string {
+	var texts []string
+	for _, m := range messages {
+		if m.From.Thread == place || m.From.Thread == "" && m.From.Chat == place {
+			texts = append(texts, m.Text)
+		}
+	}
+	return texts
+}
+
+func TestTrouble(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		opts  *discord.Options
+		upset func(*world)
+		after func(*world) // when the second message was written; may be nil
+		check func(*world) string
+	}{
+		{name: "drop", upset: func(w *world) { w.Drop() }, check: resumed},
+		{name: "op 7", upset: func(w *world) { w.Reconnect() }, check: resumed},
+		{name: "unknown error", upset: func(w *world) { w.CloseGateway(4000) }, check: resumed},
+		{name: "session timed out", upset: func(w *world) { w.CloseGateway(4009) },
+			check: identified},
+		{name: "op 9", upset: func(w *world) { w.InvalidSession(false) }, check: identified},
+		{name: "op 9 that may be resumed", upset: func(w *world) { w.InvalidSession(true) },
+			check: identified},
+		{name: "op 9 to a resume", upset: func(w *world) {
+			w.RefuseResume(1)
+			w.Drop()
+		}, check: identified},
+		{name: "op 7 first after a resume", upset: func(w *world) {
+			w.ReconnectOnResume(1)
+			w.Drop()
+		}, check: func(w *world) string {
+			if s := identified(w); s != "" || strings.Contains(w.log.String(), "stuck") {
+				return s
+			}
+			return "the library was not stuck"
+		}},
+		{name: "silence", upset: func(w *world) { w.Freeze(true) },
+			after: func(w *world) {
+				w.Drop()
+				time.Sleep(time.Second)
+				w.Freeze(false)
+			}, check: nil},
+		{name: "zombie", opts: &discord.Options{
+			OpenTimeout: 500 * time.Millisecond, Silence: 500 * time.Millisecond,
+		}, upset: func(w *world) { w.Freeze(true) },
+			after: func(w *world) {
+				for !strings.Contains(strings.Join(w.in.States(), "\n"), "no sign of life") {
+					time.Sleep(time.Millisecond)
+				}
+				w.Freeze(false)
+			}, check: identified},
+		{name: "outage", upset: func(w *world) { w.SetOutage(true) }, after: func(w *world) {
+			time.Sleep(1500 * time.Millisecond)
+			w.SetOutage(false)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := start(t, beating, quick)
+			if tt.opts != nil {
+				w = start(t, nil, tt.opts) // without heartbeats, by which the library would notice
+			}
+			w.run(t)
+			w.Say(direct, person, "one")
+			w.Say(room, other, "in the room")
+			w.received(t, 2)
+			tt.upset(w)
+			w.Say(direct, person, "two")
+			w.Say(direct, person, "three")
+			if tt.after != nil {
+				tt.after(w)
+			}
+			w.received(t, 4)
+			w.Say(direct, person, "four")
+			got := in(w.received(t, 5), direct)
+			if want := []string{"one", "two", "three", "four"}; !slices.Equal(got, want) {
+				t.Errorf("received %q, want %q", got, want)
+			}
+			if tt.check != nil {
+				if wrong := tt.check(w); wrong != "" {
+					t.Errorf("%s; states %q\n%s", wrong, w.in.States(), w.log)
+				}
+			}
+		})
+	}
+}
+
+// resumed checks that nothing had to be read again.
+func resumed(w *world) string {
+	if r, i, l := w.Calls("resume"), w.Calls("identify"), w.Calls("listMessages"); r == 0 || i != 1 ||
+		l != 0 {
+		return fmt.Sprintf("resumed %d times, identified %d, listed messages %d", r, i, l)
+	}
+	return ""
+}
+
+// identified checks that there was a new session, after which the channels were read.
+func identified(w *world) string {
+	if i, l := w.Calls("identify"), w.Calls("listMessages"); i != 2 || l == 0 {
+		return fmt.Sprintf("identified %d times, listed messages %d", i, l)
+	}
+	return ""
+}
+
+func TestNoGoroutineIsLeft(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		upset func(*world)
+	}{
+		{"drop", func(w *world) { w.Drop() }},
+		{"op 7", func(w *world) { w.Reconnect() }},
+		{"just connected", func(w *world) {}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := goleak.IgnoreCurrent()
+			w := start(t, nil, nil)
+			stop := w.run(t)
+			tt.upset(w)
+			stop()
+			w.Close()
+			if err := goleak.Find(before); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestGap(t *testing.T) {
+	w := start(t, nil, nil)
+	stop := w.run(t)
+	places := []string{direct, room, lobby, talk, post}
+	for _, p := range places {
+		w.Say(p, person, "0")
+	}
+	w.received(t, len(places))
+	stop()
+	want := map[string][]string{}
+	for _, p := range places {
+		want[p] = []string{"0"}
+	}
+	say := func(p string) {
+		text := fmt.Sprint(len(want[p]))
+		want[p] = append(want[p], text)
+		w.Say(p, person, text)
+	}
+	for i := range 250 {
+		say(direct)
+		if i%50 == 0 {
+			for _, p := range places[1:] {
+				say(p)
+			}
+		}
+	}
+	w.Refuse(lobby, 50001, "Missing Access")
+	gone := len(want[lobby]) - 1
+	w.run(t)
+	for range 20 { // while the gap is being filled
+		for _, p := range places {
+			if p != lobby {
+				say(p)
+			}
+		}
+	}
+	total := -gone
+	for _, texts := range want {
+		total += len(texts)
+	}
+	got := w.received(t, total)
+	for _, p := range places {
+		if p != lobby && !slices.Equal(in(got, p), want[p]) {
+			t.Errorf("received %q in %s, want %q", in(got, p), p, want[p])
+		}
+	}
+	w.wait(t, "log", func() bool {
+		return strings.Contains(w.log.String(), "can't be read after a gap")
+	})
+	cursors, _ := w.in.Cursors(t.Context())
+	if len(cursors) != len(places) || cursors[""] != "" {
+		t.Errorf("the cursors are %v", cursors)
+	}
+}
+
+func TestGapThatIsTooLong(t *testing.T) {
+	w := start(t, nil, nil)
+	stop := w.run(t)
+	w.Say(direct, person, "first")
+	w.received(t, 1)
+	stop()
+	for i := range 1010 {
+		w.Say(direct, person, fmt.Sprint(i))
+	}
+	w.run(t)
+	w.wait(t, "log", func() bool { return strings.Contains(w.log.String(), "too many messages") })
+	if n := len(w.in.Messages()); n != 1001 {
+		t.Errorf("received %d messages, want 1001", n)
+	}
+}
+
+func TestGapWithRateLimit(t *testing.T) {
+	w := start(t, nil, nil)
+	stop := w.run(t)
+	w.Say(direct, person, "one")
+	w.received(t, 1)
+	stop()
+	w.Say(direct, person, "two")
+	w.Inject(discordtest.Fault{Method: "listMessages", Times: 2, RetryAfter: 50 * time.Millisecond})
+	w.run(t)
+	if got := texts(w.received(t, 2)); got != "one two" {
+		t.Errorf("received %s", got)
+	}
+	if n := w.Calls("getMe"); n != 2 {
+		t.Errorf("Run began %d times, want 2", n)
+	}
+}
+
+func TestOverflow(t *testing.T) {
+	w := start(t, nil, &discord.Options{Queue: 4})
+	var mu sync.Mutex
+	blocked, release := false, make(chan struct{})
+	w.in.OnPublish = func() error {
+		mu.Lock()
+		wait := blocked
+		mu.Unlock()
+		if wait {
+			<-release
+		}
+		return nil
+	}
+	w.run(t)
+	w.Say(direct, person, "0")
+	w.received(t, 1)
+	mu.Lock()
+	blocked = true
+	mu.Unlock()
+	want := []string{"0"}
+	for i := range 50 {
+		want = append(want, fmt.Sprint(i+1))
+		w.Say(direct, person, want[i+1])
+	}
+	time.Sleep(50 * time.Millisecond) // the events arrive
+	mu.Lock()
+	blocked = false
+	close(release)
+	mu.Unlock()
+	if got := in(w.received(t, len(want)), direct); !slices.Equal(got, want) {
+		t.Errorf("received %q, want %q", got, want)
+	}
+	if !strings.Contains(strings.Join(w.in.States(), "\n"), "too many events") {
+		t.Errorf("the states are %q: the queue was never full", w.in.States())
+	}
+}
+
+func TestShards(t *testing.T) {
+	w := start(t, nil, &discord.Options{Shards: 3, IdentifyEvery: time.Millisecond})
+	w.run(t)
+	w.wait(t, "shards", func() bool { return w.Connected() == 3 })
+	guilds := []string{"6100000000000000001", "6100000000004194305", "6100000000008388609"}
+	for i, g := range guilds[1:] {
+		w.AddGuild(g, fmt.Sprint("Guild ", i))
+		w.AddChannel(g, g[:18]+"9", "general")
+	}
+	w.Say(room, person, "a")
+	w.Say(guilds[1][:18]+"9", person, "b")
+	w.Say(guilds[2][:18]+"9", person, "c")
+	w.Say(direct, person, "d")
+	got := w.received(t, 4)
+	var all []string
+	for _, m := range got {
+		all = append(all, m.Text)
+	}
+	slices.Sort(all)
+	if !slices.Equal(all, []string{"a", "b", "c", "d"}) {
+		t.Errorf("received %q", all)
+	}
+}
+
+func TestRunRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		set   func(*world)
+		words string
+		final bool
+	}{
+		{"bad token", func(w *world) { w.SetToken("other") }, "Discord developer portal", true},
+		{"bad token for the gateway", func(w *world) { w.RefuseIdentify(4004) }, "bot token", true},
+		{"intent", func(w *world) { w.SetContent(false) },
+			"switch on the Message Content Intent", true},
+		{"shards", func(w *world) { w.RefuseIdentify(4011) }, "number of shards", true},
+		{"version", func(w *world) { w.RefuseIdentify(4012) }, "Update the gateway", true},
+		{"intents", func(w *world) { w.RefuseIdentify(4013) }, "Update the gateway", true},
+		{"unknown", func(w *world) { w.RefuseIdentify(4000) }, "4000", false},
+		{"rate limit", func(w *world) {
+			w.Inject(discordtest.Fault{RetryAfter: 3 * time.Second})
+		}, "3s", false},
+		{"no gateway", func(w *world) {
+			w.Inject(discordtest.Fault{Method: "gateway", Effect: discordtest.Page})
+		}, "bad handshake", false},
+		{"hanging gateway", func(w *world) {
+			w.Inject(discordtest.Fault{Method: "gateway", Effect: discordtest.Hang})
+		}, "gateway", false},
+		{"page", func(w *world) {
+			w.Inject(discordtest.Fault{Method: "getMe", Effect: discordtest.Page, Status: 503})
+		}, "503", false},
+		{"no JSON", func(w *world) {
+			w.Inject(discordtest.Fault{Method: "getMe", Effect: discordtest.Page, Status: 200})
+		}, "garbled", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := start(t, nil, quick)
+			tt.set(w)
+			err := w.c.Run(t.Context(), w.in)
+			if err == nil || !strings.Contains(err.Error(), tt.words) ||
+				strings.Contains(err.Error(), "SECRET") {
+				t.Errorf("Run = %v, want an error about %s", err, tt.words)
+			}
+			if _, final := errors.AsType[*channels.AccountError](err); final != tt.final {
+				t.Errorf("Run = %v: an AccountError is %v, want %v", err, final, tt.final)
+			}
+		})
+	}
+}
+
+func TestTokenIsReset(t *testing.T) {
+	w := start(t, nil, nil)
+	done := make(chan error, 1)
+	go func() { done <- w.c.Run(t.Context(), w.in) }()
+	w.wait(t, "connection", func() bool { return len(w.in.States()) > 0 })
+	w.SetToken("other")
+	w.CloseGateway(4004)
+	select {
+	case err := <-done:
+		if _, ok := errors.AsType[*channels.AccountError](err); !ok {
+			t.Errorf("Run = %v, want an AccountError", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("Run did not return")
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	for _, base := range []string{
+		"http://127.0.0.1:1", "http://bad host", "http://[::1", ":", "ftp://SECRET@x",
+	} {
+		c := discord.New("dc", token, &discord.Options{BaseURL: base})
+		_, err := c.Send(t.Context(), bus.Part{Key: "k", To: ada, Text: "hi"})
+		if err == nil || errors.Is(err, channels.ErrUncertain) ||
+			errors.Is(err, channels.ErrRefused) || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("Send to %s = %v, want an error that says: not delivered", base, err)
+		}
+		err = c.Run(t.Context(), new(channeltest.Inbox))
+		if err == nil || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("Run with %s = %v, want an error without the token", base, err)
+		}
+	}
+}
