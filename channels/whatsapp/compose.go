@@ -92,7 +92,7 @@ func (s *session) composeFile(
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("read the file: %w", err)
 	}
-	if !s.enter() {
+	if !s.enter(&s.working) {
 		return nil, errOffline
 	}
 	defer s.working.Done()

@@ -73,7 +73,7 @@ func (c *Channel) Fetch(ctx context.Context, name string, w io.Writer) (err erro
 	if err != nil {
 		return fmt.Errorf("whatsapp: fetch: %w", err)
 	}
-	if !s.enter() {
+	if !s.enter(&s.working) {
 		return fmt.Errorf("whatsapp: fetch: %w", errOffline)
 	}
 	defer s.working.Done()

@@ -41,7 +41,10 @@ type session struct {
 
 	mu        sync.Mutex
 	closed    bool
-	working   sync.WaitGroup     // event handlers and calls; grows only while closed is false
+	handling  sync.WaitGroup     // event handlers; grows only while closed is false
+	working   sync.WaitGroup     // calls, likewise
+	stored    bool               // a message was stored, and
+	writes    uint64             // so much had been written then
 	phoneOnly map[types.JID]bool // of whom WhatsApp has told no hidden id
 }
 
@@ -51,8 +54,8 @@ func (c *Channel) newSession(device *store.Device, in channels.Intake) *session 
 		own: device.GetJID(), ownLID: device.GetLID(), name: clean(device.PushName, maxName),
 		lids: device.LIDs, contacts: device.Contacts, sessions: device.Sessions,
 		phoneOnly: make(map[types.JID]bool),
-		ended: make(chan error, 1),
-		turn:  make(chan struct{}, 1),
+		ended:     make(chan error, 1),
+		turn:      make(chan struct{}, 1),
 	}
 	s.watch = time.AfterFunc(c.opts.Reconnect, func() {
 		s.end(errors.New("whatsapp: no connection for " + c.opts.Reconnect.String()))
@@ -138,6 +141,12 @@ func (s *session) close(kill context.CancelFunc) {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	s.handling.Wait()
+	if s.stored {
+		// The client acknowledges a message after the handler, without telling. If that is lost,
+		// the message comes again, which is right but not nice.
+		s.wire.awaitWrite(s.writes)
+	}
 	s.wire.cut()
 	s.client.Disconnect()
 	idle := make(chan struct{})
@@ -171,21 +180,21 @@ func (s *session) end(err error) {
 }
 
 // enter counts somebody who works for the session, and reports false if it is over. Who enters
-// calls s.working.Done.
-func (s *session) enter() bool {
+// calls Done of the same group.
+func (s *session) enter(group *sync.WaitGroup) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
-	s.working.Add(1)
+	group.Add(1)
 	return true
 }
 
 // do calls f and returns its error, or ctx's if that ends first. The client's methods don't all
 // look at a context: f may go on until the session ends, which waits for it.
 func (s *session) do(ctx context.Context, f func() error) error {
-	if !s.enter() {
+	if !s.enter(&s.working) {
 		return errOffline
 	}
 	done := make(chan error, 1)
@@ -204,10 +213,10 @@ func (s *session) do(ctx context.Context, f func() error) error {
 // handle takes an event of the client. For messages, false means that WhatsApp has to deliver it
 // again. The client takes a panic for success, so it must not see one.
 func (s *session) handle(ctx context.Context, evt any) (ok bool) {
-	if !s.enter() {
+	if !s.enter(&s.handling) {
 		return false
 	}
-	defer s.working.Done()
+	defer s.handling.Done()
 	defer func() {
 		if r := recover(); r != nil {
 			s.c.log.ErrorContext(ctx, "whatsapp event not handled", "event", fmt.Sprintf("%T", evt),
@@ -243,6 +252,9 @@ func (s *session) message(ctx context.Context, e *events.Message) bool {
 		s.end(fmt.Errorf("whatsapp: store message %s: %w", m.ID, err))
 		return false
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stored, s.writes = true, s.wire.writes.Load()
 	return true
 }
 

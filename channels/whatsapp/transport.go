@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,7 +23,8 @@ type wire struct {
 	next http.RoundTripper
 	base *url.URL // or nil
 
-	once sync.Once // cutting
+	once   sync.Once     // cutting
+	writes atomic.Uint64 // to websockets, so far
 
 	mu      sync.Mutex
 	stopped bool
@@ -82,7 +84,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		ended()
 		return nil, errors.Join(fmt.Errorf("websocket body is a %T", resp.Body), resp.Body.Close())
 	}
-	u := &upgraded{ReadWriteCloser: socket, over: make(chan struct{})}
+	u := &upgraded{ReadWriteCloser: socket, writes: &w.writes, over: make(chan struct{})}
 	u.closed = func() {
 		w.mu.Lock()
 		delete(w.open, u)
@@ -117,6 +119,7 @@ func (b *body) Close() error {
 // An upgraded connection is a websocket's.
 type upgraded struct {
 	io.ReadWriteCloser
+	writes *atomic.Uint64
 	over   chan struct{} // closed when a read has failed
 	once   sync.Once
 	closed func()
@@ -133,6 +136,26 @@ func (u *upgraded) Read(p []byte) (int, error) {
 		u.once.Do(func() { close(u.over) })
 	}
 	return n, err
+}
+
+func (u *upgraded) Write(p []byte) (int, error) {
+	n, err := u.ReadWriteCloser.Write(p)
+	u.writes.Add(1)
+	return n, err
+}
+
+// awaitWrite waits until more than n writes were made, but not for long.
+func (w *wire) awaitWrite(n uint64) {
+	timer, tick := time.NewTimer(200*time.Millisecond), time.NewTicker(time.Millisecond)
+	defer timer.Stop()
+	defer tick.Stop()
+	for w.writes.Load() <= n {
+		select {
+		case <-tick.C:
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 // cut ends every connection, refuses new ones, and waits until the readers have noticed.

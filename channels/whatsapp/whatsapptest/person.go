@@ -265,4 +265,3 @@ func (p *Person) Texts() []string {
 	}
 	return all
 }
-

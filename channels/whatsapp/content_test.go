@@ -1,0 +1,218 @@
+package whatsapp
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"go.mau.fi/whatsmeow/proto/waE2E"
+	"go.mau.fi/whatsmeow/types"
+	"google.golang.org/protobuf/proto"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+func text(s string) *waE2E.Message { return &waE2E.Message{Conversation: &s} }
+
+func wrapped(m *waE2E.Message) *waE2E.FutureProofMessage {
+	return &waE2E.FutureProofMessage{Message: m}
+}
+
+func TestRead(t *testing.T) {
+	str := proto.String
+	for _, tt := range []struct {
+		name string
+		m    *waE2E.Message
+		want string
+	}{
+		{"nothing", nil, ""},
+		{"keys", &waE2E.Message{SenderKeyDistributionMessage: &waE2E.SenderKeyDistributionMessage{}}, ""},
+		{"reaction", &waE2E.Message{ReactionMessage: &waE2E.ReactionMessage{Text: str("x")}}, ""},
+		{"text", text("hi"), "hi"},
+		{"for a time", &waE2E.Message{EphemeralMessage: wrapped(text("hi"))}, "hi"},
+		{"once", &waE2E.Message{ViewOnceMessageV2: wrapped(text("hi"))}, "hi"},
+		{"twice wrapped", &waE2E.Message{EphemeralMessage: wrapped(
+			&waE2E.Message{ViewOnceMessage: wrapped(text("hi"))})}, "hi"},
+		{"location", &waE2E.Message{LocationMessage: &waE2E.LocationMessage{
+			DegreesLatitude: proto.Float64(52.5), DegreesLongitude: proto.Float64(13.25),
+			Name: str("Café"), Address: str("Main] Street")}},
+			"[location: 52.5, 13.25 Café Main) Street]"},
+		{"live location", &waE2E.Message{LiveLocationMessage: &waE2E.LiveLocationMessage{}},
+			"[location: 0, 0]"},
+		{"contact", &waE2E.Message{ContactMessage: &waE2E.ContactMessage{DisplayName: str("Bob\n"),
+			Vcard: str("BEGIN:VCARD\r\nitem1.TEL;waid=1:+1 555\r\nTEL:+2\r\nEND:VCARD")}},
+			"[contact: Bob +1 555 +2]"},
+		{"contacts", &waE2E.Message{ContactsArrayMessage: &waE2E.ContactsArrayMessage{
+			Contacts: []*waE2E.ContactMessage{{DisplayName: str("A")}, {DisplayName: str("B")}}}},
+			"[contact: A]\n[contact: B]"},
+		{"poll", &waE2E.Message{PollCreationMessageV3: &waE2E.PollCreationMessage{Name: str("Where?")}},
+			"[poll: Where?]"},
+		{"wrapped poll", &waE2E.Message{PollCreationMessageV4: wrapped(&waE2E.Message{
+			PollCreationMessage: &waE2E.PollCreationMessage{Name: str("When?")}})}, "[poll: When?]"},
+		{"event", &waE2E.Message{EventMessage: &waE2E.EventMessage{Name: str("Party")}},
+			"[event: Party]"},
+		{"invitation", &waE2E.Message{GroupInviteMessage: &waE2E.GroupInviteMessage{
+			GroupName: str("Friends")}}, "[invitation to a group: Friends]"},
+		{"list", &waE2E.Message{ListResponseMessage: &waE2E.ListResponseMessage{Title: str("One")}},
+			"One"},
+		{"button", &waE2E.Message{ButtonsResponseMessage: &waE2E.ButtonsResponseMessage{
+			Response: &waE2E.ButtonsResponseMessage_SelectedDisplayText{SelectedDisplayText: "Yes"}}},
+			"Yes"},
+		{"template", &waE2E.Message{TemplateButtonReplyMessage: &waE2E.TemplateButtonReplyMessage{
+			SelectedDisplayText: str("No")}}, "No"},
+		{"album", &waE2E.Message{AlbumMessage: &waE2E.AlbumMessage{}}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, ok := read(tt.m)
+			if got.text != tt.want || ok != (tt.want != "") {
+				t.Errorf("read = %q, %v, want %q", got.text, ok, tt.want)
+			}
+		})
+	}
+}
+
+func TestReadFile(t *testing.T) {
+	for _, tt := range []struct {
+		m    *waE2E.Message
+		want bus.Kind
+	}{
+		{&waE2E.Message{ImageMessage: &waE2E.ImageMessage{}}, bus.Photo},
+		{&waE2E.Message{VideoMessage: &waE2E.VideoMessage{}}, bus.Video},
+		{&waE2E.Message{VideoMessage: &waE2E.VideoMessage{GifPlayback: proto.Bool(true)}}, bus.Animation},
+		{&waE2E.Message{PtvMessage: &waE2E.VideoMessage{}}, bus.Video},
+		{&waE2E.Message{AudioMessage: &waE2E.AudioMessage{}}, bus.Audio},
+		{&waE2E.Message{AudioMessage: &waE2E.AudioMessage{PTT: proto.Bool(true)}}, bus.Voice},
+		{&waE2E.Message{LottieStickerMessage: wrapped(&waE2E.Message{
+			StickerMessage: &waE2E.StickerMessage{}})}, bus.Sticker},
+		{&waE2E.Message{DocumentWithCaptionMessage: wrapped(&waE2E.Message{
+			DocumentMessage: &waE2E.DocumentMessage{Caption: proto.String("x")}})}, bus.Document},
+	} {
+		c, ok := read(tt.m)
+		if !ok || len(c.files) != 1 || c.files[0].Kind != tt.want || c.files[0].Ref == "" {
+			t.Errorf("read(%v) = %+v, %v, want a %s", tt.m, c, ok, tt.want)
+		}
+	}
+}
+
+func TestClean(t *testing.T) {
+	for in, want := range map[string]string{
+		" a \n\t b ":                 "a b",
+		"a\u202eb\u200bc":            "abc",
+		"\U0001f469\u200d\U0001f4bb": "\U0001f469\u200d\U0001f4bb",
+		"abcdefghij":                 "abcdefgh",
+		"\xffa":                      "a",
+	} {
+		if got := clean(in, 8); got != want {
+			t.Errorf("clean(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestSplitID(t *testing.T) {
+	group := types.NewJID("120363", types.GroupServer)
+	direct := types.NewJID("1", types.HiddenUserServer)
+	for _, tt := range []struct {
+		chat       types.JID
+		id, of, as string
+	}{
+		{direct, "ABC", "1@lid", "ABC"},
+		{direct, "ABC:e1700", "1@lid", "ABC"},
+		{group, "ABC", "", "ABC"},
+		{group, "2@lid/ABC", "2@lid", "ABC"},
+		{group, "2@lid/ABC:e1700", "2@lid", "ABC"},
+	} {
+		if of, as := splitID(tt.chat, tt.id); of.String() != tt.of || as != tt.as {
+			t.Errorf("splitID(%v, %s) = %v, %s, want %s, %s", tt.chat, tt.id, of, as, tt.of, tt.as)
+		}
+	}
+}
+
+func TestMessageKey(t *testing.T) {
+	a, b := New("a", "x.db", nil), New("b", "x.db", nil)
+	if id := a.messageKey("1/2"); id != a.messageKey("1/2") || id == b.messageKey("1/2") ||
+		id == a.messageKey("1/3") || !strings.HasPrefix(id, "3EB0") || len(id) != 22 {
+		t.Errorf("the id is %s", id)
+	}
+	if a.messageKey("") == a.messageKey("") {
+		t.Error("messages without a key have one id")
+	}
+}
+
+func TestRecent(t *testing.T) {
+	r := newRecent()
+	long := strings.Repeat("x", maxQuoted)
+	r.add("c", "long", remembered{message: &waE2E.Message{ImageMessage: &waE2E.ImageMessage{
+		JPEGThumbnail: []byte(long)}}, text: "look"})
+	if m, ok := r.find("c", "long"); !ok || m.message.GetConversation() != "look" {
+		t.Errorf("a long message is remembered as %v", m.message)
+	}
+	for i := range maxRecent {
+		r.add("c", strings.Repeat("y", i+1), remembered{})
+	}
+	if _, ok := r.find("c", "long"); ok || len(r.byKey) != maxRecent {
+		t.Errorf("%d messages are remembered, want %d", len(r.byKey), maxRecent)
+	}
+	r.remove("c", "y")
+	if m, ok := r.find("c", "y"); !ok || !m.removed {
+		t.Errorf("a removed message is %+v", m)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	if err := verdict(nil); err != nil {
+		t.Errorf("verdict(nil) = %v", err)
+	}
+	c := New("a", "x.db", nil)
+	if err := c.rated(channels.ErrRefused); err != channels.ErrRefused {
+		t.Errorf("rated = %v", err)
+	}
+}
+
+// FuzzRead checks that whatever arrives can be translated, and that labels and names stay what
+// they are.
+func FuzzRead(f *testing.F) {
+	for _, m := range []*waE2E.Message{
+		text("hi"),
+		{ImageMessage: &waE2E.ImageMessage{Caption: proto.String("x")}},
+		{ContactMessage: &waE2E.ContactMessage{DisplayName: proto.String("a]b"),
+			Vcard: proto.String("TEL:1\nTEL;x")}},
+		{EphemeralMessage: wrapped(&waE2E.Message{ExtendedTextMessage: &waE2E.ExtendedTextMessage{
+			Text: proto.String("hi"), ContextInfo: &waE2E.ContextInfo{StanzaID: proto.String("1"),
+				QuotedMessage: text("old")}}})},
+		{PollCreationMessageV4: wrapped(&waE2E.Message{
+			PollCreationMessage: &waE2E.PollCreationMessage{Name: proto.String("[")}})},
+	} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var m waE2E.Message
+		if proto.Unmarshal(b, &m) != nil {
+			return
+		}
+		c, ok := read(&m)
+		if ok && c.text == "" && len(c.files) == 0 {
+			t.Error("a message without content")
+		}
+		for _, a := range c.files {
+			if a.Ref == "" || strings.ContainsAny(a.Name+a.Type, "\n\r") || a.Size < 0 {
+				t.Errorf("a bad attachment: %+v", a)
+			}
+		}
+		album(&m)
+		quotable(&m)
+		inner := unwrap(&m)
+		if inner.GetContactMessage() != nil && inner.Conversation == nil &&
+			inner.ExtendedTextMessage == nil && len(c.files) == 0 &&
+			strings.HasPrefix(c.text, "[contact") && strings.Count(c.text, "]") != 1 {
+			t.Errorf("a label that ends early: %q", c.text)
+		}
+		if !utf8.ValidString(c.text) {
+			t.Errorf("text is no UTF-8: %q", c.text)
+		}
+	})
+}

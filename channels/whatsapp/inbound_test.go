@@ -1,0 +1,272 @@
+package whatsapp_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"go.mau.fi/whatsmeow/proto/waE2E"
+	"go.mau.fi/whatsmeow/types"
+	"google.golang.org/protobuf/proto"
+
+	"gateway/bus"
+	"gateway/channels/whatsapp/whatsapptest"
+)
+
+func TestDirectMessage(t *testing.T) {
+	w := start(t)
+	w.run()
+	id := w.say("hello")
+	m := w.receive(1)[0]
+	if m.ID != id || m.From != w.adas() || m.Text != "hello" || m.Group || !m.Addressed {
+		t.Errorf("received %+v", m)
+	}
+	want := bus.Sender{ID: w.ada.LID() + "@lid", Name: "Ada", Username: "+" + w.ada.Phone()}
+	if m.Sender != want {
+		t.Errorf("the sender is %+v, want %+v", m.Sender, want)
+	}
+	w.wait("Ada sees that it arrived", func() bool { return w.ada.Delivered(id) })
+	if w.ada.Read(id) {
+		t.Error("it is shown as read although nobody said so")
+	}
+	if err := w.ch.MarkRead(t.Context(), w.adas(), []string{id}); err != nil {
+		t.Fatal(err)
+	}
+	w.wait("Ada sees that it was read", func() bool { return w.ada.Read(id) })
+}
+
+// TestOneConversation checks that somebody who is named by phone number at first and by hidden id
+// later is one person in one chat.
+func TestOneConversation(t *testing.T) {
+	w := start(t)
+	bob := w.person("Bob", whatsapptest.ByPhone)
+	w.run()
+	for i, as := range []whatsapptest.Identity{
+		whatsapptest.ByPhone, whatsapptest.Known, whatsapptest.ByPhone,
+	} {
+		bob.SetIdentity(as)
+		if _, err := bob.Say(t.Context(), "hello"); err != nil {
+			t.Fatal(err)
+		}
+		m := w.receive(i + 1)[i]
+		if m.From.Chat != bob.LID()+"@lid" || m.Sender.ID != m.From.Chat ||
+			m.Sender.Username != "+"+bob.Phone() {
+			t.Errorf("message %d is from %+v in %v", i, m.Sender, m.From)
+		}
+	}
+}
+
+func TestNoHiddenID(t *testing.T) {
+	w := start(t)
+	bob := w.person("Bob", whatsapptest.NoLID)
+	w.run()
+	for i := range 2 {
+		if _, err := bob.Say(t.Context(), "hello"); err != nil {
+			t.Fatal(err)
+		}
+		m := w.receive(i + 1)[i]
+		want := bob.Phone() + "@s.whatsapp.net"
+		if m.From.Chat != want || m.Sender.ID != want || m.Sender.Username != "+"+bob.Phone() {
+			t.Errorf("the message is from %+v in %v", m.Sender, m.From)
+		}
+	}
+}
+
+func TestGroup(t *testing.T) {
+	for _, byPhone := range []bool{false, true} {
+		w := start(t)
+		bob := w.person("Bob", whatsapptest.Known)
+		group := w.server.AddGroup("Friends\u202e [x]", byPhone, w.ada, bob)
+		w.run()
+		at := bus.Address{Account: "wa", Chat: group}
+		say := func(p *whatsapptest.Person, text string, users ...types.JID) bus.InboundMessage {
+			t.Helper()
+			n := len(w.in.Messages())
+			if _, err := p.Mention(t.Context(), group, text, users...); err != nil {
+				t.Fatal(err)
+			}
+			return w.receive(n + 1)[n]
+		}
+		m := say(w.ada, "hello all")
+		if m.From != at || !m.Group || m.Addressed || m.ChatTitle != "Friends [x]" ||
+			m.Sender.ID != w.ada.LID()+"@lid" || m.Sender.Username != "+"+w.ada.Phone() {
+			t.Errorf("received %+v", m)
+		}
+		if m := say(bob, "/help"); !m.Addressed || m.Sender.Name != "Bob" {
+			t.Errorf("a command is %+v", m)
+		}
+		lid := types.NewJID(w.server.BotLID(), types.HiddenUserServer)
+		if m := say(bob, "@"+lid.User+", hi", lid); !m.Addressed || m.Text != "hi" {
+			t.Errorf("a mention is %+v", m)
+		}
+		phone := types.NewJID(w.server.BotPhone(), types.DefaultUserServer)
+		if m := say(bob, "hi @"+phone.User, phone); !m.Addressed || m.Text != "hi" {
+			t.Errorf("a mention by phone is %+v", m)
+		}
+		adas := types.NewJID(w.ada.LID(), types.HiddenUserServer)
+		if m := say(bob, "hi @"+adas.User, adas); m.Addressed || m.Text != "hi @Ada" {
+			t.Errorf("a mention of Ada is %+v", m)
+		}
+		id, err := w.ch.Send(t.Context(), bus.Part{Key: "1", To: at, Text: "hello", ReplyTo: m.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wait("Ada sees the answer", func() bool { return len(w.ada.Messages(group)) == 6 })
+		seen := w.ada.Messages(group)[5]
+		if seen.Text != "hello" || !strings.HasSuffix(m.ID, "/"+seen.Quote) ||
+			!strings.HasPrefix(m.ID, seen.QuotedOf) || seen.Quoted != "hello all" {
+			t.Errorf("Ada sees %+v, want an answer to %s", seen, m.ID)
+		}
+		if _, err := w.ada.Reply(t.Context(), group, id, "thanks"); err != nil {
+			t.Fatal(err)
+		}
+		all := w.in.Messages()
+		w.wait("the reply", func() bool { all = w.in.Messages(); return len(all) == 6 })
+		q := all[5].ReplyTo
+		if !all[5].Addressed || q == nil || q.ID != id || !q.Ours || q.Text != "hello" {
+			t.Errorf("the reply is %+v to %+v", all[5], q)
+		}
+		var ids []string
+		for _, m := range all {
+			ids = append(ids, m.ID)
+		}
+		if err := w.ch.MarkRead(t.Context(), at, ids); err != nil {
+			t.Fatal(err)
+		}
+		_, first, _ := strings.Cut(ids[0], "/")
+		_, second, _ := strings.Cut(ids[1], "/")
+		w.wait("they see that it was read", func() bool { return w.ada.Read(first) && bob.Read(second) })
+		if err := w.ch.React(t.Context(), at, ids[0], "👍"); err != nil {
+			t.Fatal(err)
+		}
+		w.wait("Ada sees the emoji", func() bool { return w.ada.Reaction(first) == "👍" })
+		if err := w.ch.Type(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+		w.wait("they see typing", func() bool { return w.ada.Typing() > 0 && bob.Typing() > 0 })
+		if n := w.server.GroupQueries(); n > 8 { // of three clients
+			t.Errorf("%d questions about one group", n)
+		}
+	}
+}
+
+func TestReplies(t *testing.T) {
+	w := start(t)
+	w.run()
+	question := w.say("question")
+	w.receive(1)
+	answer := w.send("answer")
+	w.seen()
+	for i, tt := range []struct {
+		id   string
+		want bus.Quote
+	}{
+		{answer, bus.Quote{ID: answer, Text: "answer", Ours: true}},
+		{question, bus.Quote{ID: question, Text: "question", Sender: "Ada"}},
+	} {
+		if _, err := w.ada.Reply(t.Context(), "", tt.id, "reply"); err != nil {
+			t.Fatal(err)
+		}
+		m := w.receive(2 + i)[1+i]
+		if m.ReplyTo == nil || m.ReplyTo.ID != tt.want.ID || m.ReplyTo.Text != tt.want.Text ||
+			m.ReplyTo.Ours != tt.want.Ours || m.ReplyTo.Sender != tt.want.Sender {
+			t.Errorf("the message replies to %+v, want %+v", m.ReplyTo, tt.want)
+		}
+	}
+}
+
+func TestEditsOfPeople(t *testing.T) {
+	w := start(t)
+	group := w.server.AddGroup("Friends", false, w.ada)
+	w.run()
+	for i, chat := range []string{"", group} {
+		text := "one"
+		id, err := w.ada.Send(t.Context(), chat, &waE2E.Message{Conversation: &text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.ada.Edit(t.Context(), chat, id, "two"); err != nil {
+			t.Fatal(err)
+		}
+		all := w.receive(2 * (i + 1))
+		first, edit := all[2*i], all[2*i+1]
+		if edit.Text != "two" || edit.Edits != first.ID || !strings.HasPrefix(edit.ID, first.ID+":e") {
+			t.Errorf("the edit is %+v, of %s", edit, first.ID)
+		}
+		if err := w.ch.React(t.Context(), edit.From, edit.ID, "👍"); err != nil {
+			t.Fatal(err)
+		}
+		w.wait("Ada sees the emoji", func() bool { return w.ada.Reaction(id) == "👍" })
+	}
+}
+
+// TestIgnored checks what is no message to the gateway: it is acknowledged and that is all.
+func TestIgnored(t *testing.T) {
+	w := start(t)
+	w.run()
+	w.receiveNothing(func() {
+		id := w.send("hello")
+		w.seen()
+		if err := w.ada.React(t.Context(), "", id, "👍"); err != nil {
+			t.Error(err)
+		}
+		mine := w.ada.Messages("")
+		if err := w.ada.Revoke(t.Context(), "", mine[0].ID); err != nil {
+			t.Error(err)
+		}
+		_, err := w.ada.Send(t.Context(), "", &waE2E.Message{
+			AlbumMessage: &waE2E.AlbumMessage{ExpectedImageCount: proto.Uint32(2)},
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		owner, err := w.server.Owner(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := "written on the phone"
+		if _, err := owner.Send(t.Context(), w.ada.Chat(),
+			&waE2E.Message{Conversation: &text}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// receiveNothing checks that nothing of what f makes is published.
+func (w *world) receiveNothing(f func()) {
+	w.t.Helper()
+	f()
+	w.wait("all is acknowledged", func() bool { return w.server.Pending() == 0 })
+	w.say("last")
+	if all := w.receive(1); len(all) != 1 || all[0].Text != "last" {
+		w.t.Errorf("received %+v, want the last message alone", all)
+	}
+}
+
+// TestWhileAway checks that what people write while the gateway is away comes in order.
+func TestWhileAway(t *testing.T) {
+	w := start(t)
+	group := w.server.AddGroup("Friends", false, w.ada)
+	var want []string
+	for i := range 20 {
+		text := strings.Repeat("x", i+1)
+		want = append(want, text)
+		var err error
+		if i%2 == 0 {
+			_, err = w.ada.Say(t.Context(), text)
+		} else {
+			_, err = w.ada.SayGroup(t.Context(), group, text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.run()
+	var got []string
+	for _, m := range w.receive(20) {
+		got = append(got, m.Text)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("received %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,177 @@
+package whatsapp_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/channels"
+	"gateway/channels/whatsapp"
+	"gateway/channels/whatsapp/whatsapptest"
+)
+
+// pair links the world's channel and returns Pair's error. It scans or types in what is shown.
+func (w *world) pair(phone string) error {
+	ctx, cancel := contextWithPatience(w.t)
+	defer cancel()
+	return w.ch.Pair(ctx, phone, func(code channels.PairingCode) {
+		if code.Expires.Before(time.Now().Add(10 * time.Second)) {
+			w.t.Errorf("a code expires at %v", code.Expires)
+		}
+		if (code.QR != "") == (code.Phone != "") {
+			w.t.Errorf("a code is %+v, want one of QR and phone", code)
+		}
+		var err error
+		if code.QR != "" {
+			err = w.server.Scan(code.QR)
+		} else {
+			err = w.server.EnterCode(code.Phone)
+		}
+		if err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+// accountError fails the test unless err is an AccountError with words.
+func accountError(t *testing.T, err error, words string) {
+	t.Helper()
+	refused, ok := errors.AsType[*channels.AccountError](err)
+	if !ok || !strings.Contains(refused.Reason, words) {
+		t.Errorf("error is %v, want an AccountError with %q", err, words)
+	}
+}
+
+func TestPairByQR(t *testing.T) {
+	w := unlinked(t, whatsapp.Options{DeviceName: "my gateway"})
+	if err := w.pair(""); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.server.DeviceName(); got != "my gateway" {
+		t.Errorf("the phone shows %q, want my gateway", got)
+	}
+	if runtime.GOOS != "windows" {
+		info, err := os.Stat(w.path)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the store has mode %v, %v, want 0600", info.Mode(), err)
+		}
+	}
+	w.ada = w.person("Ada", whatsapptest.Known)
+	w.run()
+	w.reported("connected as +15550000001")
+	w.say("hello")
+	if got := w.receive(1)[0].Text; got != "hello" {
+		t.Errorf("received %q", got)
+	}
+	accountError(t, w.channel(whatsapp.Options{}).Pair(t.Context(), "", nil), "connected")
+}
+
+func TestPairByPhoneCode(t *testing.T) {
+	w := unlinked(t, whatsapp.Options{})
+	if err := w.pair("+1 (555) 000-0001"); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.server.Devices(); n != 1 {
+		t.Errorf("%d devices are linked, want 1", n)
+	}
+	accountError(t, w.pair(""), "already linked, as +15550000001")
+}
+
+func TestPairRefused(t *testing.T) {
+	w := unlinked(t, whatsapp.Options{})
+	accountError(t, w.pair("0555"), "country's code")
+	accountError(t, w.pair("0155500000001"), "country's code")
+	accountError(t, w.pair("4915112345678"), "does not accept this phone number")
+	w.server.FailLogin(whatsapptest.LoginFailure{Reason: 405, Pairing: true})
+	accountError(t, w.pair(""), "newer one")
+	w.server.FailLogin(whatsapptest.LoginFailure{Reason: 402, Code: 101, Expire: 3600, Pairing: true})
+	accountError(t, w.pair(""), "banned this account for 1h0m0s: it wrote to too many people")
+	w.server.SetOutage(true)
+	if err := w.pair(""); err == nil {
+		t.Error("Pair during an outage succeeds")
+	}
+}
+
+func TestPairTimeout(t *testing.T) {
+	w := unlinked(t, whatsapp.Options{})
+	err := w.ch.Pair(t.Context(), "", func(channels.PairingCode) { w.server.Drop() })
+	accountError(t, err, "in time")
+}
+
+func TestPairCancelled(t *testing.T) {
+	w := unlinked(t, whatsapp.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	err := w.ch.Pair(ctx, "", func(channels.PairingCode) { cancel() })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Pair = %v, want context.Canceled", err)
+	}
+	if err := w.pair(""); err != nil {
+		t.Errorf("the next Pair = %v", err)
+	}
+}
+
+// TestPairMeanwhile links the account with another process while the gateway waits for that.
+func TestPairMeanwhile(t *testing.T) {
+	w := unlinked(t, whatsapp.Options{})
+	w.run()
+	w.reported("not linked: run gateway pair wa")
+	if err := w.server.PairFile(t.Context(), w.path); err != nil {
+		t.Fatal(err)
+	}
+	w.reported("connected as +15550000001")
+}
+
+func TestStoreInUse(t *testing.T) {
+	w := start(t)
+	w.run()
+	w.reported("connected as")
+	other := w.channel(whatsapp.Options{})
+	if err := other.Run(t.Context(), w.in); err == nil || !strings.Contains(err.Error(), "another gateway") {
+		t.Errorf("a second Run = %v, want an error about another gateway", err)
+	}
+	accountError(t, other.Pair(t.Context(), "", nil), "Stop that first")
+}
+
+// TestOnline checks that the account is shown as online once its name is known.
+func TestOnline(t *testing.T) {
+	w := start(t)
+	w.change("UPDATE whatsmeow_device SET push_name = 'Robot'")
+	w.run()
+	w.reported("connected as +15550000001 (Robot)")
+	w.wait("the bot is online", w.server.Available)
+}
+
+// change changes the store while nobody uses it.
+func (w *world) change(query string) {
+	w.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+w.path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := db.ExecContext(w.t.Context(), query); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	for _, base := range []string{"http://127.0.0.1:1", "http://bad host", "http://[::1", ":"} {
+		w := start(t)
+		w.url = base
+		ch := w.channel(whatsapp.Options{})
+		err := ch.Run(t.Context(), w.in)
+		if err == nil {
+			t.Errorf("Run with %s succeeds", base)
+		}
+		if _, ok := errors.AsType[*channels.AccountError](err); ok {
+			t.Errorf("Run with %s = %v, which blames the account", base, err)
+		}
+	}
+}

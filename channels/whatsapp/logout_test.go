@@ -1,0 +1,50 @@
+//go:build !race
+
+package whatsapp_test
+
+import (
+	"testing"
+
+	"gateway/channels/whatsapp"
+)
+
+// TestLoggedOut removes the gateway from the phone's list while it is connected and while it is
+// not, and links it anew. The client empties its device while others read it, which the race
+// detector sees; nothing of ours is in that, so this test alone runs without it.
+func TestLoggedOut(t *testing.T) {
+	w := start(t)
+	stop := w.run()
+	w.say("one")
+	w.receive(1)
+	w.server.LogOut()
+	w.reported("logged out on the phone: run gateway pair wa")
+	if err := w.server.PairFile(t.Context(), w.path); err != nil {
+		t.Fatal(err)
+	}
+	w.wait("the bot is connected again", w.server.Connected)
+	w.say("two")
+	if got := w.receive(2)[1].Text; got != "two" {
+		t.Errorf("received %q, want two", got)
+	}
+	w.send("three")
+	if got := w.seen(); len(got) != 1 || got[0] != "three" {
+		t.Errorf("Ada sees %q, want three", got)
+	}
+	_ = stop() // its error is context.Canceled
+	w.server.LogOut()
+	ch := w.channel(whatsapp.Options{})
+	w.runTo(ch, w.in)
+	w.wait("the store is empty", func() bool {
+		n := 0
+		for _, s := range w.in.States() {
+			if s == "logged out on the phone: run gateway pair wa" {
+				n++
+			}
+		}
+		return n == 2
+	})
+	if err := w.server.PairFile(t.Context(), w.path); err != nil {
+		t.Fatal(err)
+	}
+	w.wait("the bot is connected again", w.server.Connected)
+}

@@ -1,0 +1,99 @@
+package whatsapp_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/whatsapp"
+)
+
+func TestSend(t *testing.T) {
+	w := start(t)
+	w.run()
+	asked := w.say("question")
+	w.receive(1)
+	id, err := w.ch.Send(t.Context(), bus.Part{
+		Key: "1", To: w.adas(), Text: "**bold** answer", ReplyTo: asked,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.wait("Ada sees it", func() bool { return len(w.ada.Messages("")) == 2 })
+	m := w.ada.Messages("")[1]
+	if m.ID != id || m.Text != "*bold* answer" || m.Quote != asked || m.Quoted != "question" ||
+		m.QuotedOf != w.ada.Chat() {
+		t.Errorf("Ada sees %+v", m)
+	}
+	_, err = w.ch.Send(t.Context(), bus.Part{Key: "2", To: w.adas(), Text: "a", ReplyTo: "UNKNOWN"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.wait("Ada sees it", func() bool { return len(w.ada.Messages("")) == 3 })
+	if m := w.ada.Messages("")[2]; m.Quote != "UNKNOWN" {
+		t.Errorf("Ada sees %+v", m)
+	}
+}
+
+func TestEdit(t *testing.T) {
+	w := startWith(t, whatsapp.Options{EditWindow: 500 * time.Millisecond})
+	w.run()
+	id := w.send("one")
+	if err := w.ch.Edit(t.Context(), w.adas(), id, "**two**"); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.seen(); !slices.Equal(got, []string{"*two*"}) {
+		t.Errorf("Ada sees %q", got)
+	}
+	w.wait("it is too late", func() bool {
+		return errors.Is(w.ch.Edit(t.Context(), w.adas(), id, "three"), channels.ErrRefused)
+	})
+}
+
+func TestRemove(t *testing.T) {
+	w := start(t)
+	group := w.server.AddGroup("Friends", false, w.ada)
+	w.run()
+	for chat, to := range map[string]bus.Address{
+		"": w.adas(), group: {Account: "wa", Chat: group},
+	} {
+		id, err := w.ch.Send(t.Context(), bus.Part{Key: "one" + chat, To: to, Text: "one"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.ch.Remove(t.Context(), to, id); err != nil {
+			t.Fatal(err)
+		}
+		w.wait("it is gone", func() bool {
+			seen := w.ada.Messages(chat)
+			return len(seen) == 1 && seen[0].Deleted
+		})
+	}
+}
+
+func TestReactAndType(t *testing.T) {
+	w := start(t)
+	w.run()
+	id := w.say("hello")
+	w.receive(1)
+	for _, emoji := range []string{"👀", "👍", ""} {
+		if err := w.ch.React(t.Context(), w.adas(), id, emoji); err != nil {
+			t.Fatal(err)
+		}
+		w.wait("Ada sees the emoji", func() bool { return w.ada.Reaction(id) == emoji })
+	}
+	if err := w.ch.Type(t.Context(), w.adas()); err != nil {
+		t.Fatal(err)
+	}
+	w.wait("Ada sees typing", func() bool { return w.ada.Typing() == 1 })
+}
+
+func TestLimits(t *testing.T) {
+	l := whatsapp.New("wa", "x.db", nil).Limits(bus.Address{})
+	if l.Text != 4000 || l.Measure("**😀**") != 3 || l.Buttons != 0 || l.Caption != 1024 {
+		t.Errorf("limits are %+v, an emoji in bold measures %d", l, l.Measure("**😀**"))
+	}
+}

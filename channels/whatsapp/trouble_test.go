@@ -1,0 +1,338 @@
+package whatsapp_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mau.fi/whatsmeow/proto/waE2E"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/channeltest"
+	"gateway/channels/whatsapp"
+	"gateway/channels/whatsapp/whatsapptest"
+)
+
+// end waits until Run has ended by itself and returns its error.
+func end(t *testing.T, w *world) (err error) {
+	t.Helper()
+	ctx, cancel := contextWithPatience(t)
+	defer cancel()
+	return w.ch.Run(ctx, w.in)
+}
+
+func TestReplaced(t *testing.T) {
+	w := start(t)
+	go func() {
+		_ = w.server.Wait(t.Context(), w.server.Connected) // else the test's patience ends
+		w.server.Replace()
+	}()
+	accountError(t, end(t, w), "Another program")
+	if n := w.server.Logins(); n != 2 { // of pairing and of Run
+		t.Errorf("the bot has logged in %d times, want 2: it fights", n)
+	}
+}
+
+func TestLoginRefused(t *testing.T) {
+	w := start(t)
+	w.server.FailLogin(whatsapptest.LoginFailure{Reason: 402, Code: 104, Expire: 7200})
+	accountError(t, end(t, w), "for 2h0m0s: it sent the same message too often")
+	w.server.FailLogin(whatsapptest.LoginFailure{Reason: 405})
+	accountError(t, end(t, w), "newer one")
+	w.server.FailLogin(whatsapptest.LoginFailure{Reason: 400})
+	err := end(t, w)
+	if _, ok := errors.AsType[*channels.AccountError](err); ok || err == nil {
+		t.Errorf("Run = %v, want an error that may pass", err)
+	}
+}
+
+// TestServerRestarts checks that the connection comes back after each kind of interruption.
+func TestServerRestarts(t *testing.T) {
+	w := start(t)
+	w.run()
+	w.reported("connected as")
+	for i, interrupt := range []func(){
+		func() { w.server.Restart(503) },
+		func() { w.server.Restart(515) },
+		func() { w.server.Drop() },
+		func() {
+			w.server.FailLogin(whatsapptest.LoginFailure{Reason: 503})
+			w.server.Drop()
+		},
+	} {
+		before := w.server.Logins()
+		interrupt()
+		w.wait("the bot has logged in again", func() bool { return w.server.Logins() > before })
+		w.say("hello")
+		if got := w.receive(i + 1)[i].Text; got != "hello" {
+			t.Errorf("received %q", got)
+		}
+	}
+	w.reported("connection to WhatsApp lost")
+	w.send("hello")
+	if got := w.seen(); len(got) != 1 {
+		t.Errorf("Ada has seen %q", got)
+	}
+}
+
+// TestGivesUp checks that Run ends with an error when the connection does not come back.
+func TestGivesUp(t *testing.T) {
+	w := startWith(t, whatsapp.Options{Reconnect: 300 * time.Millisecond})
+	go func() {
+		_ = w.server.Wait(t.Context(), w.server.Connected) // else the test's patience ends
+		w.server.SetOutage(true)
+	}()
+	err := end(t, w)
+	if err == nil || !strings.Contains(err.Error(), "no connection for") {
+		t.Errorf("Run = %v, want an error about the connection", err)
+	}
+}
+
+func TestSilence(t *testing.T) {
+	w := start(t)
+	w.run()
+	w.reported("connected as")
+	w.server.SetSilent(true)
+	w.reported("does not answer since")
+	w.server.SetSilent(false)
+	w.wait("connected again", func() bool {
+		states := w.in.States()
+		return strings.Contains(states[len(states)-1], "connected as")
+	})
+}
+
+// TestPanic checks that a message whose storing fails badly is delivered again.
+func TestPanic(t *testing.T) {
+	w := start(t)
+	var calls atomic.Int32
+	w.in.OnPublish = func() error {
+		if calls.Add(1) == 1 {
+			panic("broken PRIVATE")
+		}
+		return nil
+	}
+	w.run()
+	w.say("hello")
+	w.wait("the panic", func() bool { return strings.Contains(w.log.String(), "event not handled") })
+	if n := w.server.Pending(); n != 1 {
+		t.Errorf("%d messages are pending after a panic, want 1", n)
+	}
+	w.server.Drop()
+	if got := w.receive(1)[0].Text; got != "hello" {
+		t.Errorf("received %q", got)
+	}
+	w.wait("the message is acknowledged", func() bool { return w.server.Pending() == 0 })
+	if strings.Contains(w.log.String(), "PRIVATE") {
+		t.Error("the log shows what the panic said")
+	}
+}
+
+// TestKeysLost checks that a message that can't be decrypted is asked for again.
+func TestKeysLost(t *testing.T) {
+	w := start(t)
+	stop := w.run()
+	w.say("one")
+	w.receive(1)
+	if err := stop(); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	w.change("DELETE FROM whatsmeow_sessions")
+	w.run()
+	w.say("two")
+	if got := w.receive(2)[1].Text; got != "two" {
+		t.Errorf("received %q, want two", got)
+	}
+}
+
+// TestSwallowedAck checks that a message whose acknowledgement is lost is shown once, however
+// often it is sent.
+func TestSwallowedAck(t *testing.T) {
+	w := startWith(t, whatsapp.Options{AckWait: 100 * time.Millisecond})
+	w.run()
+	w.server.SwallowAcks(2)
+	part := bus.Part{Key: "7/1", To: w.adas(), Text: "hello"}
+	for i := range 3 {
+		id, err := w.ch.Send(t.Context(), part)
+		switch {
+		case i == 2 && (err != nil || id == ""):
+			t.Errorf("third Send = %q, %v", id, err)
+		case i < 2 && (err == nil || errors.Is(err, channels.ErrRefused) ||
+			errors.Is(err, channels.ErrUncertain)):
+			t.Errorf("Send without an answer = %v, want an error that may be tried again", err)
+		}
+	}
+	if got := w.seen(); !slices.Equal(got, []string{"hello"}) {
+		t.Errorf("Ada sees %q, want hello", got)
+	}
+	if m := w.ada.Messages("")[0]; m.Copies != 3 {
+		t.Errorf("the message came %d times, want 3", m.Copies)
+	}
+}
+
+// TestSlowAcks checks that who has waited long enough is not held up by others.
+func TestSlowAcks(t *testing.T) {
+	w := start(t)
+	w.run()
+	w.send("warm up")
+	w.server.DelayAcks(500 * time.Millisecond)
+	first := make(chan error, 1)
+	go func() {
+		_, err := w.ch.Send(t.Context(), bus.Part{Key: "a", To: w.adas(), Text: "a"})
+		first <- err
+	}()
+	w.wait("the first is under way", func() bool { return w.server.Sends() >= 2 })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err := w.ch.Send(ctx, bus.Part{Key: "b", To: w.adas(), Text: "b"})
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 400*time.Millisecond {
+		t.Errorf("Send = %v after %v", err, time.Since(began))
+	}
+	if err := <-first; err != nil {
+		t.Errorf("the slow Send = %v", err)
+	}
+}
+
+// TestSendWhileStopping checks that Run ends although a message is under way.
+func TestSendWhileStopping(t *testing.T) {
+	w := start(t)
+	stop := w.run()
+	w.send("warm up")
+	w.server.SwallowAcks(1)
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.ch.Send(t.Context(), bus.Part{Key: "a", To: w.adas(), Text: "a"})
+		done <- err
+	}()
+	w.wait("it is under way", func() bool { return w.server.Sends() >= 2 })
+	began := time.Now()
+	if err := stop(); !errors.Is(err, context.Canceled) || time.Since(began) > 2*time.Second {
+		t.Errorf("Run = %v after %v", err, time.Since(began))
+	}
+	if err := <-done; err == nil || errors.Is(err, channels.ErrRefused) {
+		t.Errorf("Send = %v, want an error that may be tried again", err)
+	}
+}
+
+// TestKeysNotToBeHad checks that a message that was encrypted for nobody is not taken for sent.
+func TestKeysNotToBeHad(t *testing.T) {
+	w := start(t)
+	w.run()
+	w.server.FailKeys(1)
+	part := bus.Part{Key: "1", To: w.adas(), Text: "hello"}
+	if _, err := w.ch.Send(t.Context(), part); err == nil || errors.Is(err, channels.ErrRefused) {
+		t.Errorf("Send without keys = %v, want an error that may be tried again", err)
+	}
+	if _, err := w.ch.Send(t.Context(), part); err != nil {
+		t.Errorf("second Send = %v", err)
+	}
+	if got := w.seen(); !slices.Equal(got, []string{"hello"}) {
+		t.Errorf("Ada sees %q, want hello", got)
+	}
+}
+
+func TestSendErrors(t *testing.T) {
+	refused := func(err error) bool { return errors.Is(err, channels.ErrRefused) }
+	again := func(err error) bool {
+		return err != nil && !refused(err) && !errors.Is(err, channels.ErrUncertain)
+	}
+	w := startWith(t, whatsapp.Options{RateWait: 7 * time.Second})
+	stranger := w.person("Stranger", whatsapptest.NoLID)
+	group := w.server.AddGroup("Friends", false, w.ada)
+	left := w.server.AddGroup("Left", false, w.ada)
+	if err := w.server.Expel(left); err != nil {
+		t.Fatal(err)
+	}
+	w.run()
+	for _, tt := range []struct {
+		name, chat string
+		code       int
+		check      func(error) bool
+	}{
+		{"a stranger", w.ada.Chat(), 463, refused},
+		{"a bad address", w.ada.Chat(), 479, refused},
+		{"a server's trouble", w.ada.Chat(), 500, again},
+		{"an unknown code", w.ada.Chat(), 499, again},
+		{"no hidden id", stranger.Chat(), 0, refused},
+		{"nobody", "15559999999@s.whatsapp.net", 0, refused},
+		{"a group that was left", left, 0, refused},
+		{"no group", "120363@g.us", 0, refused},
+		{"a group that refuses", group, 403, refused},
+		{"no address", "Ada", 0, refused},
+		{"a channel", "1234@newsletter", 0, refused},
+		{"a device", w.ada.LID() + ":1@lid", 0, refused},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.code != 0 {
+				w.server.RefuseSends(tt.code)
+			}
+			to := bus.Address{Account: "wa", Chat: tt.chat}
+			if _, err := w.ch.Send(t.Context(), bus.Part{To: to, Text: "hi"}); !tt.check(err) {
+				t.Errorf("Send = %v", err)
+			}
+		})
+	}
+	w.server.RefuseSends(429, 429)
+	for range 2 {
+		err := w.ch.React(t.Context(), w.adas(), "ABC", "👍")
+		if limit, ok := errors.AsType[*channels.RateError](err); !ok || limit.After != 7*time.Second {
+			t.Errorf("React = %v, want a RateError of 7s", err)
+		}
+	}
+}
+
+func TestNotConnected(t *testing.T) {
+	w := startWith(t, whatsapp.Options{ConnectWait: 10 * time.Millisecond})
+	for name, err := range map[string]error{
+		"Send":     second(w.ch.Send(t.Context(), bus.Part{To: w.adas(), Text: "hi"})),
+		"Edit":     w.ch.Edit(t.Context(), w.adas(), "ABC", "hi"),
+		"Remove":   w.ch.Remove(t.Context(), w.adas(), "ABC"),
+		"React":    w.ch.React(t.Context(), w.adas(), "ABC", "👍"),
+		"MarkRead": w.ch.MarkRead(t.Context(), w.adas(), []string{"ABC"}),
+		"Type":     w.ch.Type(t.Context(), w.adas()),
+	} {
+		if err == nil || errors.Is(err, channels.ErrRefused) || errors.Is(err, channels.ErrUncertain) {
+			t.Errorf("%s = %v, want an error that may be tried again", name, err)
+		}
+	}
+}
+
+func second(_ string, err error) error { return err }
+
+// TestSameIDTwice checks that a message that comes twice has one id.
+func TestSameIDTwice(t *testing.T) {
+	w := start(t)
+	var ids []string
+	record := &recorder{publish: func(b channels.Batch) { ids = append(ids, b.Messages[0].ID) }}
+	stop := w.runTo(w.ch, record)
+	id := w.say("hello")
+	text := "hello"
+	if err := w.ada.SendAgain(t.Context(), "", id, &waE2E.Message{Conversation: &text}); err != nil {
+		t.Fatal(err)
+	}
+	w.wait("both are stored", func() bool { return record.count.Load() == 2 })
+	if err := stop(); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if !slices.Equal(ids, []string{id, id}) {
+		t.Errorf("ids are %q, want %q twice", ids, id)
+	}
+}
+
+// A recorder is an intake that shows each batch to a function.
+type recorder struct {
+	channeltest.Inbox
+	publish func(channels.Batch)
+	count   atomic.Int32
+}
+
+func (r *recorder) Publish(_ context.Context, b channels.Batch) error {
+	r.publish(b)
+	r.count.Add(1)
+	return nil
+}
