@@ -65,7 +65,7 @@ func keyboard(buttons []bus.Button) string {
 		if k.Label == "" {
 			k.Label = clean(b.Text, maxLabel)
 		}
-		if k.Label == "" || len(b.Text) > maxData || !utf8.ValidString(b.Text) {
+		if b.Text == "" || k.Label == "" || len(b.Text) > maxData || !utf8.ValidString(b.Text) {
 			continue
 		}
 		n := utf8.RuneCountInString(k.Label)

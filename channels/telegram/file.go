@@ -25,7 +25,7 @@ func (o *outgoing) setFile(f *bus.File) {
 	kind := sendAs(f)
 	name := fileName(strings.Map(noSlash, f.Name))
 	if name == "" {
-		name = string(kind) + extension(f.Type)
+		name = string(kind) + extension(mimeType(f.Type, ""))
 	}
 	o.file = &attached{field: string(kind), name: name, file: f}
 	switch kind {
@@ -75,6 +75,8 @@ func extension(mimeType string) string {
 		return ".m4a"
 	case "video/mp4":
 		return ".mp4"
+	case "video/webm":
+		return ".webm"
 	case "text/plain":
 		return ".txt"
 	}

@@ -3,7 +3,9 @@ package telegram_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,7 +44,15 @@ func (l *logBuffer) String() string {
 // start returns a fake Bot API with the person 42, a Channel that uses it, and its log.
 func start(t testing.TB) (*telegramtest.Server, *telegram.Channel, *logBuffer) {
 	t.Helper()
-	api := telegramtest.New(token, nil)
+	return startWith(t, nil, telegram.Options{})
+}
+
+// startWith is start with options.
+func startWith(
+	t testing.TB, server *telegramtest.Options, o telegram.Options,
+) (*telegramtest.Server, *telegram.Channel, *logBuffer) {
+	t.Helper()
+	api := telegramtest.New(token, server)
 	url, err := api.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -52,10 +62,12 @@ func start(t testing.TB) (*telegramtest.Server, *telegram.Channel, *logBuffer) {
 	transport := telegram.NewTransport()
 	t.Cleanup(transport.CloseIdleConnections)
 	log := new(logBuffer)
-	return api, telegram.New("tg", token, &telegram.Options{
-		BaseURL: url, Transport: transport,
-		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	}), log
+	o.BaseURL = url
+	if o.Transport == nil {
+		o.Transport = transport
+	}
+	o.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return api, telegram.New("tg", token, &o), log
 }
 
 // receive runs c until every update is confirmed, and returns what was published.
@@ -74,6 +86,52 @@ func receive(t *testing.T, api *telegramtest.Server, c *telegram.Channel) []bus.
 		t.Errorf("Run = %v, want context.Canceled", err)
 	}
 	return in.Messages()
+}
+
+// An answering is a transport that gives every call the same result.
+type answering struct{ result string }
+
+func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return nil, err
+		}
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r,
+		Body: io.NopCloser(strings.NewReader(`{"ok":true,"result":` + a.result + `}`))}, nil
+}
+
+// run runs c until stop is called.
+func run(t *testing.T, c *telegram.Channel) (in *channeltest.Inbox, stop func()) {
+	t.Helper()
+	in = new(channeltest.Inbox)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx, in) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v, want context.Canceled", err)
+		}
+	})
+	t.Cleanup(stop)
+	return in, stop
+}
+
+// receiveOne waits until every update is confirmed.
+func receiveOne(t *testing.T, api *telegramtest.Server) {
+	t.Helper()
+	await(t, api, func() bool { return api.Pending() == 0 })
+}
+
+// await waits until cond holds, which depends on the server's state.
+func await(t *testing.T, api *telegramtest.Server, cond func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := api.Wait(ctx, cond); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A platform shows the conformance suite the chat of person 42.
