@@ -37,7 +37,7 @@ func checkANSI(t *testing.T, md string, width int) {
 			t.Errorf("ANSI(%q, %d) has a line %q of %d columns", md, width, shown, w)
 		}
 	}
-	if utf8.ValidString(md) && width > 0 && !strings.Contains(md, "|") {
+	if utf8.ValidString(md) && width > 0 && !strings.ContainsAny(md, "|:") {
 		bare := func(s string) string {
 			s = strings.ReplaceAll(sequence.ReplaceAllString(s, ""), "│", "")
 			return strings.Map(func(r rune) rune {

@@ -191,12 +191,20 @@ func discordText(r *renderer, address string, last bool) string {
 
 // discordAddress returns an address in which nothing ends what is around it.
 func discordAddress(r *renderer, address string) string {
-	encoded := []string{"@everyone", "%40everyone", "@here", "%40here", `\`, "%5C", "`", "%60"}
 	if r.styled() {
-		encoded = append(encoded, "*", "%2A", "_", "%5F", "~", "%7E", "|", "%7C")
+		return styledAddress.Replace(address)
 	}
-	return strings.NewReplacer(encoded...).Replace(address)
+	return plainAddress.Replace(address)
 }
+
+var (
+	plainAddress  = strings.NewReplacer(encoded...)
+	styledAddress = strings.NewReplacer(
+		append(encoded, "*", "%2A", "_", "%5F", "~", "%7E", "|", "%7C")...)
+	maskedAddress = strings.NewReplacer("(", "%28", ")", "%29", "<", "%3C", ">", "%3E")
+)
+
+var encoded = []string{"@everyone", "%40everyone", "@here", "%40here", `\`, "%5C", "`", "%60"}
 
 // styled reports whether any style applies that is written with marks.
 func (r *renderer) styled() bool {
@@ -224,8 +232,8 @@ func discordLink(r *renderer, n ast.Node, t target, instead string) {
 	default:
 		r.solid(r.d.marks[masked].open)
 		r.label(n, t, instead)
-		address := strings.NewReplacer("(", "%28", ")", "%29", "<", "%3C", ">", "%3E").Replace(t.address)
-		r.solid("](" + discordAddress(r, address) + r.d.marks[masked].close)
+		address := discordAddress(r, maskedAddress.Replace(t.address))
+		r.solid("](" + address + r.d.marks[masked].close)
 	}
 }
 

@@ -266,7 +266,7 @@ func checkDiscord(t *testing.T, md string) {
 	d.pre = func(r *renderer, language, s string) {
 		r.lines(strings.Split(shadowPre+language+"\n"+cleaned(s)+shadowPre, "\n")...)
 	}
-	checkMeaning(t, "Discord", md, got, readDiscord(got), d)
+	checkMeaning(t, "Discord", md, got, readDiscord(got), d, strings.NewReplacer())
 	if n := DiscordLen(md); n != len([]rune(got)) {
 		t.Errorf("DiscordLen(%q) = %d, but %q has %d", md, n, got, len([]rune(got)))
 	}

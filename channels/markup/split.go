@@ -172,7 +172,8 @@ func (s *splitter) piece(pos, end int) string {
 }
 
 // cut returns the best place in src[pos:end] to cut, the end if nothing is left to cut off. A
-// better kind of place is not taken if it lies in the first quarter.
+// better kind of place is not taken if it lies in the first quarter. Line breaks and the end of
+// a sentence right after the end count too, since white space there would be dropped.
 func (s *splitter) cut(pos, end int) int {
 	if end == len(s.src) {
 		return end
@@ -183,7 +184,7 @@ func (s *splitter) cut(pos, end int) int {
 		at = s.line(floor, end)
 	}
 	if at <= floor && s.inside(end) == nil {
-		at = floor + sentence(s.src[floor:end])
+		at = floor + sentence(s.src[floor:end+1])
 	}
 	if at <= floor {
 		at = floor + 1 + strings.LastIndexAny(s.src[floor+1:end], " \t")
@@ -213,7 +214,7 @@ func (s *splitter) paragraph(floor, end int) int {
 	for end > floor {
 		f := s.around(end)
 		if f == nil {
-			i := strings.LastIndex(s.src[floor:end], "\n\n")
+			i := strings.LastIndex(s.src[floor:min(end+2, len(s.src))], "\n\n")
 			if g := s.before(end); g != nil && g.end > floor+i {
 				return max(best, g.end) // the end of a fence comes later than the blank line
 			}
@@ -229,15 +230,16 @@ func (s *splitter) paragraph(floor, end int) int {
 
 // line returns the end of the last line in src[floor:end], or floor.
 func (s *splitter) line(floor, end int) int {
-	return max(floor, floor+strings.LastIndexByte(s.src[floor:end], '\n'))
+	return max(floor, floor+strings.LastIndexByte(s.src[floor:end+1], '\n'))
 }
 
-// sentence returns the end of the last sentence in s, or 0.
+// sentence returns the end of the last sentence in s, or 0. The last byte only tells what follows.
 func sentence(s string) int {
 	for i := len(s) - 1; i > 0; i-- {
 		switch c := s[i]; {
 		case c == ' ' && strings.IndexByte(".!?", s[i-1]) >= 0:
 			return i
+		case i == len(s)-1:
 		case c == 0x82 || c == 0x81 || c == 0x9f: // how 。！？ end
 			if strings.HasSuffix(s[:i+1], "。") || strings.HasSuffix(s[:i+1], "！") ||
 				strings.HasSuffix(s[:i+1], "？") {

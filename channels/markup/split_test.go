@@ -77,7 +77,9 @@ func FuzzSplit(f *testing.F) {
 		if len(src) > 1<<12 {
 			return // long texts are the business of TestSplitIsFast
 		}
-		checkSplit(t, src, limit, TelegramLen)
+		for _, measure := range []func(string) int{TelegramLen, DiscordLen, WhatsAppLen} {
+			checkSplit(t, src, limit, measure)
+		}
 		checkSplit(t, src, limit, func(s string) int { return len(s) })
 	})
 }
@@ -137,6 +139,10 @@ func TestSplitPrefers(t *testing.T) {
 		{"word", "abc def ghi jklmnopqr", "abc def ghi"},
 		{"character", "abcdefghijklmnopqrstuvw", "abcdefghijklmno"},
 		{"fence's edge", "a b c\n```\nd e f\ng h i\n```", "a b c"},
+		{"paragraph at the limit", "a b. c d\n e f.\n\ng h i j k l", "a b. c d\n e f."},
+		{"line at the limit", "a b. c d. e f g\nh i j k l", "a b. c d. e f g"},
+		{"sentence at the limit", "a b. c d e fgh. i j k l", "a b. c d e fgh."},
+		{"CJK sentence at the limit", "一二三四五六七八九十一二三四。五六七", "一二三四五六七八九十一二三四。"},
 		{"late place", "a\n\nbcdefghi jklmno pqr", "a\n\nbcdefghi"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -211,6 +217,25 @@ func BenchmarkSplit(b *testing.B) {
 			b.SetBytes(int64(len(src)))
 			for b.Loop() {
 				Split(src, 4096, TelegramLen)
+			}
+		})
+	}
+}
+
+func BenchmarkRender(b *testing.B) {
+	src := strings.Repeat("Use **two** of `them`:\n\n- a [link](https://go.dev/x)\n- *more*\n\n", 30)
+	for _, bm := range []struct {
+		name   string
+		render func(string) string
+	}{
+		{"telegram", Telegram}, {"discord", Discord}, {"whatsapp", WhatsApp}, {"plain", Plain},
+		{"ansi", func(md string) string { return ANSI(md, 80) }},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			b.SetBytes(int64(len(src)))
+			b.ReportAllocs()
+			for b.Loop() {
+				bm.render(src)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package markup
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -67,6 +68,11 @@ func escapeWhatsApp(r *renderer, s string) {
 		c := s[i]
 		style, special := whatsAppStyle[c]
 		switch {
+		case c == 'h' && webAddress(s[i:]) > 0:
+			n := webAddress(s[i:])
+			r.out.WriteString(whatsAppAddress(r, s[i:i+n]))
+			i += n - 1
+			continue
 		case c == '`':
 			r.out.WriteString("‵") // no neighbour stops it from being code
 			continue
@@ -84,6 +90,22 @@ func escapeWhatsApp(r *renderer, s string) {
 		}
 		r.out.WriteByte(c)
 	}
+}
+
+// whatsAppAddress returns an address that is no markup, and still leads where it did.
+func whatsAppAddress(r *renderer, address string) string {
+	var b strings.Builder
+	for i := range len(address) {
+		c := address[i]
+		before, _ := utf8.DecodeLastRuneInString(address[:i])
+		style, special := whatsAppStyle[c]
+		if special && (r.open[style] > 0 || !isWord(before)) || c == '`' {
+			fmt.Fprintf(&b, "%%%02X", c)
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
 }
 
 // isLineMarker reports whether s begins as a quotation or an item of a list does.
