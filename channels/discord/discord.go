@@ -54,6 +54,8 @@ type Channel struct {
 	web   *transport
 	rest  *discordgo.Session // makes REST calls only
 	bad   error              // of the options, or nil
+
+	missed missed
 }
 
 // Options are the optional settings of a [Channel]. The zero value is ready for use.
@@ -154,7 +156,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 		return fmt.Errorf("discord: read cursors: %w", err)
 	}
 	f := newFeed(c, in, me, cursors)
-	defer f.acks.Wait()
+	defer f.end()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return f.run(ctx) })
 	for i := range c.opts.Shards {

@@ -41,6 +41,7 @@ type feed struct {
 	acks   sync.WaitGroup
 
 	cursors map[string]uint64 // last message stored, by channel
+	assumed map[string]uint64 // message that was missed, by channel, if its cursor is not stored
 	stale   []string          // channels that may have a gap, the one to be read next at the end
 	gaps    map[string]bool   // the same as a set
 	places  *cache[place]
@@ -67,6 +68,7 @@ func newFeed(c *Channel, in channels.Intake, me user, cursors map[string]string)
 		queue:   make(chan event, c.opts.Queue),
 		full:    make(chan struct{}),
 		cursors: make(map[string]uint64, len(cursors)),
+		assumed: make(map[string]uint64),
 		gaps:    make(map[string]bool),
 		places:  newCache[place](2000),
 		guilds:  newCache[guild](500),
@@ -75,6 +77,11 @@ func newFeed(c *Channel, in channels.Intake, me user, cursors map[string]string)
 	for place, cursor := range cursors {
 		if n := number(cursor); n > 0 && place != "" {
 			f.cursors[place] = n
+		}
+	}
+	for place, id := range c.missed.take() {
+		if f.cursors[place] == 0 {
+			f.cursors[place], f.assumed[place] = id-1, id
 		}
 	}
 	return f
@@ -87,14 +94,33 @@ func (f *feed) put(kind string, data json.RawMessage) {
 	default:
 		return
 	}
+	e := event{kind, data}
 	if f.isFull.Load() {
+		f.c.missed.add(e)
 		return
 	}
 	select {
-	case f.queue <- event{kind, data}:
+	case f.queue <- e:
 	default:
+		f.c.missed.add(e)
 		if f.isFull.CompareAndSwap(false, true) {
 			close(f.full)
+		}
+	}
+}
+
+// end notes what was not stored. No shard is left then.
+func (f *feed) end() {
+	f.acks.Wait()
+	for {
+		select {
+		case e := <-f.queue:
+			f.c.missed.add(e)
+		default:
+			for place, id := range f.assumed {
+				f.c.missed.put(place, id)
+			}
+			return
 		}
 	}
 }
@@ -109,6 +135,11 @@ func (f *feed) run(ctx context.Context) error {
 			err = f.store(ctx, events)
 		default:
 			err = f.fill(ctx, f.stale[len(f.stale)-1])
+		}
+		if err != nil {
+			for _, e := range events {
+				f.c.missed.add(e)
+			}
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -260,6 +291,7 @@ func (f *feed) fill(ctx context.Context, place string) error {
 
 func (f *feed) filled(place string) {
 	delete(f.gaps, place)
+	delete(f.assumed, place)
 	f.stale = slices.DeleteFunc(f.stale, func(p string) bool { return p == place })
 }
 

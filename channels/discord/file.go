@@ -183,6 +183,9 @@ func envelope(name, kind string, body fields) (before, after []byte, form string
 	return b.Bytes()[:n], b.Bytes()[n:], w.FormDataContentType(), nil
 }
 
+// maxFileName is the longest name in runes that a file is sent with.
+const maxFileName = 100
+
 // fileName returns a name for f that any computer takes.
 func fileName(f *bus.File) string {
 	name := strings.Map(func(r rune) rune {
@@ -190,10 +193,13 @@ func fileName(f *bus.File) string {
 			return '_'
 		}
 		return r
-	}, clean(f.Name, 200))
-	if ext := path.Ext(name); len([]rune(name)) > 100 {
-		runes := []rune(strings.TrimSuffix(name, ext))
-		name = string(runes[:min(len(runes), max(100-len([]rune(ext)), 1))]) + ext
+	}, clean(f.Name, 1000))
+	if runes := []rune(name); len(runes) > maxFileName {
+		ext := []rune(path.Ext(name))
+		if len(ext) > maxFileName/2 {
+			ext = nil
+		}
+		name = string(runes[:maxFileName-len(ext)]) + string(ext)
 	}
 	if strings.Trim(name, ". ") == "" {
 		return "file"

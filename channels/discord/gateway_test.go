@@ -384,3 +384,34 @@ func TestUnreachable(t *testing.T) {
 		}
 	}
 }
+
+// TestFirstMessageNotStored checks that no cursor is needed to read again what could not be stored.
+func TestFirstMessageNotStored(t *testing.T) {
+	for _, opts := range []*discord.Options{nil, {Queue: 1}} {
+		w := start(t, nil, opts)
+		full := make(chan struct{})
+		w.in.OnPublish = func() error {
+			select {
+			case <-full:
+				return nil
+			case <-time.After(20 * time.Millisecond):
+				return errors.New("disk full")
+			}
+		}
+		w.run(t)
+		w.Say(direct, person, "one")
+		w.Say(direct, person, "two")
+		w.Say(room, person, "one")
+		w.Say(room, person, "two")
+		for len(w.in.States()) < 6 {
+			time.Sleep(time.Millisecond)
+		}
+		close(full)
+		got := w.received(t, 4)
+		for _, p := range []string{direct, room} {
+			if !slices.Equal(in(got, p), []string{"one", "two"}) {
+				t.Errorf("received %q", in(got, p))
+			}
+		}
+	}
+}

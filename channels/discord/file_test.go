@@ -1,0 +1,187 @@
+package discord_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/discord/discordtest"
+)
+
+// nopCloser is a file in memory.
+type nopCloser struct{ *strings.Reader }
+
+func (nopCloser) Close() error { return nil }
+
+func fileOf(name, kind, content string) *bus.File {
+	return &bus.File{
+		Attachment: bus.Attachment{Kind: bus.Document, Name: name, Type: kind,
+			Size: int64(len(content))},
+		Open: func() (io.ReadSeekCloser, error) { return nopCloser{strings.NewReader(content)}, nil },
+	}
+}
+
+func TestUpload(t *testing.T) {
+	w := start(t, nil, nil)
+	big := strings.Repeat("0123456789", 300_000)
+	for _, tt := range []struct{ name, kind, content, wantName, wantKind string }{
+		{"a.txt", "text/plain", "content", "a.txt", "text/plain"},
+		{"größe \u202e\n.pdf", "application/pdf", big, "größe .pdf", "application/pdf"},
+		{`../a"b\c/d.png`, "image/png", "x", ".._a_b_c_d.png", "image/png"},
+		{"", "no type at all", "", "file", "application/octet-stream"},
+		{strings.Repeat("n", 300) + ".ogg", "audio/ogg; codecs=opus", "x",
+			strings.Repeat("n", 96) + ".ogg", "audio/ogg; codecs=opus"},
+	} {
+		part := bus.Part{To: ada, Text: "see", File: fileOf(tt.name, tt.kind, tt.content),
+			Buttons: []bus.Button{{Label: "b", Text: "b"}}}
+		id, err := w.c.Send(t.Context(), part)
+		if err != nil {
+			t.Errorf("Send of %q = %v", tt.name, err)
+			continue
+		}
+		h := w.History(direct)
+		sent := h[len(h)-1]
+		if len(sent.Files) != 1 || sent.ID != id || sent.Text != "see" || len(sent.Buttons) != 1 {
+			t.Fatalf("sent %+v, want one file", sent)
+		}
+		f := sent.Files[0]
+		if f.Name != tt.wantName || f.Type != tt.wantKind || string(f.Content) != tt.content {
+			t.Errorf("sent %q of type %q with %d bytes, want %q, %q, %d", f.Name, f.Type,
+				len(f.Content), tt.wantName, tt.wantKind, len(tt.content))
+		}
+	}
+	part := bus.Part{To: ada, File: &bus.File{Open: func() (io.ReadSeekCloser, error) {
+		return nil, errors.New("no such file")
+	}}}
+	if _, err := w.c.Send(t.Context(), part); err == nil {
+		t.Error("Send of a file that can't be opened = nil")
+	}
+}
+
+func TestAttachments(t *testing.T) {
+	w := start(t, nil, nil)
+	w.run(t)
+	picture := discordtest.File{Name: "a/b\u202e.png", Type: "image/png", Content: []byte("PNG")}
+	files := []discordtest.File{
+		picture,
+		{Name: "x.gif", Type: "image/gif", Content: []byte("GIF")},
+		{Name: "x.mp4", Type: "video/mp4", Content: []byte("MP4")},
+		{Name: "x.mp3", Type: "audio/mpeg", Content: []byte("MP3")},
+		{Name: "x.txt", Type: "text/plain; charset=utf-8", Content: []byte("text")},
+	}
+	first := w.SayFile(direct, person, "look", files...)
+	w.Deliver(discordtest.Message{Channel: direct, User: person, Extra: fields{"flags": 1 << 13},
+		Files: []discordtest.File{{Name: "voice.ogg", Type: "audio/ogg", Content: []byte("OGG")}}})
+	w.Reply(direct, person, "what is it?", first)
+	got := w.received(t, 3)
+	var kinds []string
+	for i, a := range got[0].Attachments {
+		kinds = append(kinds, string(a.Kind))
+		if a.Size != int64(len(files[i].Content)) || a.Ref == "" ||
+			!strings.HasPrefix(files[i].Type, a.Type) {
+			t.Errorf("attachment %d is %+v", i, a)
+		}
+	}
+	if s := strings.Join(kinds, " "); s != "photo animation video audio document" {
+		t.Errorf("the kinds are %s", s)
+	}
+	if a := got[0].Attachments[0]; a.Name != "a/b.png" || got[0].Text != "look" {
+		t.Errorf("received %+v", got[0])
+	}
+	if a := got[1].Attachments; len(a) != 1 || a[0].Kind != bus.Voice || got[1].Text != "" {
+		t.Errorf("received %+v, want a voice message", got[1])
+	}
+	if q := got[2].ReplyTo; q == nil || len(q.Attachments) != len(files) {
+		t.Errorf("received %+v, want a quote with files", got[2])
+	}
+	ref := got[2].ReplyTo.Attachments[0].Ref
+	for _, expired := range []bool{false, true} {
+		if expired {
+			w.ExpireLinks()
+		}
+		var b bytes.Buffer
+		if err := w.c.Fetch(t.Context(), ref, &b); err != nil || b.String() != "PNG" {
+			t.Errorf("Fetch = %v, %q", err, b.String())
+		}
+	}
+	w.ExpireLinks()
+	w.Delete(direct, first)
+	if err := w.c.Fetch(t.Context(), ref, io.Discard); !errors.Is(err, channels.ErrRefused) {
+		t.Errorf("Fetch of a file that is gone = %v, want %v", err, channels.ErrRefused)
+	}
+}
+
+// TestFetchElsewhere checks that nothing is fetched from, or shown to, anybody but Discord.
+func TestFetchElsewhere(t *testing.T) {
+	w := start(t, nil, nil)
+	w.Say(direct, person, "hi")
+	for _, link := range []string{
+		"http://169.254.169.254/latest", "https://example.com/a", "file:///etc/passwd",
+		"http://cdn.discordapp.com/a", "https://cdn.discordapp.com@example.com/", "://", "",
+	} {
+		raw, _ := json.Marshal(map[string]string{"c": direct, "m": "1", "a": "2", "u": link})
+		err := w.c.Fetch(t.Context(), string(raw), io.Discard)
+		if !errors.Is(err, channels.ErrRefused) {
+			t.Errorf("Fetch of %s = %v, want %v", link, err, channels.ErrRefused)
+		}
+	}
+	if err := w.c.Fetch(t.Context(), "nonsense", io.Discard); !errors.Is(err, channels.ErrRefused) {
+		t.Errorf("Fetch of nonsense = %v", err)
+	}
+}
+
+func TestFetchFails(t *testing.T) {
+	w := start(t, nil, nil)
+	w.run(t)
+	w.SayFile(direct, person, "", discordtest.File{Name: "a", Type: "image/png",
+		Content: []byte("PNG")})
+	ref := w.received(t, 1)[0].Attachments[0].Ref
+	for _, f := range []discordtest.Fault{
+		{Method: "file", Times: 1, Effect: discordtest.Page},
+		{Method: "file", Times: 1, Effect: discordtest.Drop},
+		{Method: "file", Times: 1, RetryAfter: 1e9},
+		{Method: "file", Times: 1, Effect: discordtest.Page, Status: 302},
+	} {
+		w.Inject(f)
+		err := w.c.Fetch(t.Context(), ref, io.Discard)
+		if err == nil || errors.Is(err, channels.ErrRefused) {
+			t.Errorf("Fetch = %v, want an error that may pass", err)
+		}
+	}
+	w.Hang()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.c.Fetch(ctx, ref, io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("Fetch = %v, want context.Canceled", err)
+	}
+}
+
+func TestForwardedFile(t *testing.T) {
+	w := start(t, nil, nil)
+	w.run(t)
+	w.SayFile(direct, person, "mine", discordtest.File{Name: "a.png", Type: "image/png",
+		Content: []byte("PNG")})
+	ref := w.received(t, 1)[0].Attachments[0].Ref
+	var r struct{ U, A string }
+	if err := json.Unmarshal([]byte(ref), &r); err != nil {
+		t.Fatal(err)
+	}
+	w.Deliver(discordtest.Message{Channel: direct, User: person, Extra: fields{
+		"message_reference": fields{"type": 1, "message_id": "5"},
+		"message_snapshots": []fields{{"message": fields{"content": "", "attachments": []fields{
+			{"id": r.A, "filename": "a.png", "content_type": "image/png", "size": 3, "url": r.U}}}}}}})
+	got := w.received(t, 2)[1]
+	if got.Forwarded != "somebody" || len(got.Attachments) != 1 {
+		t.Fatalf("received %+v, want a forwarded file", got)
+	}
+	var b bytes.Buffer
+	if err := w.c.Fetch(t.Context(), got.Attachments[0].Ref, &b); err != nil || b.Len() != 3 {
+		t.Errorf("Fetch = %v, %d bytes", err, b.Len())
+	}
+}

@@ -1,0 +1,260 @@
+package discord_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels/discord"
+	"gateway/channels/discord/discordtest"
+)
+
+type fields = map[string]any
+
+// at returns the address of a channel, or of a thread in it.
+func at(chat, thread string) bus.Address {
+	return bus.Address{Account: "dc", Chat: chat, Thread: thread}
+}
+
+// an inboundCase is a message, and what it is to become.
+type inboundCase struct {
+	name string
+	in   discordtest.Message
+	want func(*bus.InboundMessage) // changes what a plain message would be; nil: ignored
+}
+
+func inboundCases(ours string) []inboundCase {
+	text := func(s string, addressed bool) func(*bus.InboundMessage) {
+		return func(m *bus.InboundMessage) { m.Text, m.Addressed = s, addressed }
+	}
+	const me, hers = "<@" + bot + ">", "<@" + other + ">"
+	return []inboundCase{
+		{"direct", discordtest.Message{Text: "hello"}, text("hello", true)},
+		{"direct with a mention", discordtest.Message{Text: me + ", hello"}, text("hello", true)},
+		{"chatter", discordtest.Message{Channel: room, Text: "hello"}, text("hello", false)},
+		{"mention", discordtest.Message{Channel: room, Text: me + ", hello"}, text("hello", true)},
+		{"mention of old form", discordtest.Message{Channel: room, Text: "hey <@!" + bot + "> !"},
+			text("hey !", true)},
+		{"mention alone", discordtest.Message{Channel: room, Text: me}, text("@Gateway", true)},
+		{"mention on its own line", discordtest.Message{Channel: room, Text: "a\n" + me + " b"},
+			text("a\nb", true)},
+		{"mention of another", discordtest.Message{Channel: room, Text: hers + " hello"},
+			text("@bob hello", false)},
+		{"everybody", discordtest.Message{Channel: room, Text: "@everyone look"},
+			text("@everyone look", false)},
+		{"no mention", discordtest.Message{Channel: room, Text: "<@77> <#88> <@&99> a < b <"},
+			text("<@77> <#88> <@&99> a < b <", false)},
+		{"channel", discordtest.Message{Channel: room, Text: "see <#" + room + ">"},
+			text("see #general", false)},
+		{"emoji", discordtest.Message{Channel: room, Text: "<:party:123><a:dance:456> </help:7>"},
+			text(":party::dance: /help", false)},
+		{"date", discordtest.Message{Channel: room, Text: "at <t:1700000000:R>"},
+			text("at 2023-11-14 22:13 UTC", false)},
+		{"sticker", discordtest.Message{Extra: fields{"sticker_items": []fields{
+			{"id": "1", "name": "Wave]\u202e", "format_type": 1}}}}, text("[sticker: Wave)]", true)},
+		{"poll", discordtest.Message{Extra: fields{"poll": fields{
+			"question": fields{"text": "Tea?"}, "answers": []fields{}}}}, text("[poll: Tea?]", true)},
+		{"reply to us", discordtest.Message{Channel: room, Text: "yes", ReplyTo: ours},
+			func(m *bus.InboundMessage) {
+				m.Text, m.Addressed = "yes", true
+				m.ReplyTo = &bus.Quote{ID: ours, Sender: "Gateway", Text: "**Shall** I?", Ours: true}
+			}},
+		{"reply to what is gone", discordtest.Message{Text: "yes", Extra: fields{
+			"type": 19, "message_reference": fields{"message_id": "5"}, "referenced_message": nil}},
+			text("yes", true)},
+		{"reply to components of an unknown kind", discordtest.Message{Text: "yes", Extra: fields{
+			"type": 19, "referenced_message": fields{"id": "5", "content": "x", "author": fields{
+				"id": "6", "username": "bot", "bot": true},
+				"components": []fields{{"type": 99, "accent": []int{1}}}}}},
+			func(m *bus.InboundMessage) {
+				m.Text, m.ReplyTo = "yes", &bus.Quote{ID: "5", Sender: "bot", Text: "x"}
+			}},
+		{"forwarded", discordtest.Message{Extra: fields{
+			"message_reference": fields{"type": 1, "message_id": "5"},
+			"message_snapshots": []fields{{"message": fields{"content": "news"}}}}},
+			func(m *bus.InboundMessage) { m.Text, m.Forwarded = "news", "somebody" }},
+		{"thread", discordtest.Message{Channel: talk, Text: "hi"}, func(m *bus.InboundMessage) {
+			m.Text, m.From = "hi", at(room, talk)
+		}},
+		{"forum", discordtest.Message{Channel: post, Text: "hi"}, func(m *bus.InboundMessage) {
+			m.Text, m.From, m.ChatTitle = "hi", at(forum, post), "Club / #questions"
+		}},
+		{"nick", discordtest.Message{Channel: room, User: "4200000000000000066", Text: "hi"},
+			func(m *bus.InboundMessage) {
+				m.Text = "hi"
+				m.Sender = bus.Sender{ID: "4200000000000000066", Name: "Mal [Owner] 👩‍👧",
+					Username: "mal"}
+			}},
+		{"bot", discordtest.Message{User: "4200000000000000099", Text: "beep"}, nil},
+		{"webhook", discordtest.Message{Text: "x", Extra: fields{"webhook_id": "3"}}, nil},
+		{"somebody joined", discordtest.Message{Channel: room, Extra: fields{"type": 7}}, nil},
+		{"thread was made", discordtest.Message{Channel: room, Text: "t", Extra: fields{
+			"type": 18}}, nil},
+		{"not understood", discordtest.Message{Text: "PRIVATE", Extra: fields{"flags": "PRIVATE"}},
+			nil},
+	}
+}
+
+// plainMessage is what a message of tt would be if nothing were special about it.
+func plainMessage(m discordtest.Message) bus.InboundMessage {
+	want := bus.InboundMessage{
+		From:      ada,
+		Sender:    bus.Sender{ID: person, Name: "Ada Lovelace", Username: "ada"},
+		Addressed: true,
+	}
+	if m.Channel != direct {
+		want.From.Chat, want.Addressed = m.Channel, false
+		want.Group, want.ChatTitle = true, "Club / #general"
+	}
+	return want
+}
+
+// TestInbound sends every message live, and lets it be read after a gap.
+func TestInbound(t *testing.T) {
+	w := start(t, nil, nil)
+	w.AddUser(discordtest.User{ID: "4200000000000000099", Username: "other", Bot: true})
+	w.AddUser(discordtest.User{ID: "4200000000000000066", Username: "mal"})
+	w.SetNick(club, "4200000000000000066", "\u202eMal\r\n \x00[Owner]\u200b 👩‍👧")
+	ours, err := w.c.Send(t.Context(), bus.Part{To: at(room, ""), Text: "**Shall** I?"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := w.run(t)
+	cases := inboundCases(ours)
+	for _, gap := range []bool{false, true} {
+		if gap {
+			stop()
+		}
+		before := len(w.in.Messages())
+		var ids []string
+		n := 0
+		for i := range cases {
+			m := &cases[i].in
+			if m.User == "" {
+				m.User = person
+			}
+			if m.Channel == "" {
+				m.Channel = direct
+			}
+			ids = append(ids, w.Deliver(*m)[0])
+			if cases[i].want != nil {
+				n++
+			}
+		}
+		if gap {
+			w.run(t)
+		}
+		got := w.received(t, before+n)[before:]
+		for i, tt := range cases {
+			name := tt.name
+			if gap {
+				name += " after a gap"
+			}
+			t.Run(name, func(t *testing.T) { checkInbound(t, tt, ids[i], gap, got) })
+		}
+	}
+	if l := w.log.String(); !strings.Contains(l, "skipped") || strings.Contains(l, "PRIVATE") {
+		t.Errorf("the log does not say that something was skipped, or says too much:\n%s", l)
+	}
+}
+
+func checkInbound(
+	t *testing.T, tt inboundCase, id string, gap bool, all []bus.InboundMessage,
+) {
+	var got []bus.InboundMessage
+	for _, m := range all {
+		if m.ID == id {
+			got = append(got, m)
+		}
+	}
+	if tt.want == nil {
+		if len(got) != 0 {
+			t.Errorf("received %+v, want nothing", got)
+		}
+		return
+	}
+	if len(got) != 1 {
+		t.Fatalf("received %d messages, want one", len(got))
+	}
+	if age := time.Since(got[0].Time); age < -time.Minute || age > time.Minute {
+		t.Errorf("the message is dated %v", got[0].Time)
+	}
+	want := plainMessage(tt.in)
+	tt.want(&want)
+	want.ID, want.Time = id, got[0].Time
+	if gap && want.Sender.Username == "mal" {
+		want.Sender.Name = "mal" // Discord doesn't tell the nick then
+	}
+	if !reflect.DeepEqual(got[0], want) {
+		t.Errorf("received %+v\nwant %+v", got[0], want)
+	}
+}
+
+func TestEdits(t *testing.T) {
+	w := start(t, nil, nil)
+	w.run(t)
+	id := w.Say(direct, person, "https://example.com")
+	w.Embed(direct, id) // is no edit
+	w.EditSay(direct, id, "https://example.org")
+	w.Embed(direct, id)
+	time.Sleep(2 * time.Millisecond)
+	w.EditSay(direct, id, "the same again")
+	w.EditSay(direct, id, "the same again")
+	w.Say(direct, person, "end")
+	got := w.received(t, 4)
+	if texts(got) != "https://example.com https://example.org the same again end" {
+		t.Errorf("received %s", texts(got))
+	}
+	for i, m := range got[1:3] {
+		if m.Edits != id || m.ID == id || !strings.HasPrefix(m.ID, id+":e") || m.From != ada {
+			t.Errorf("edit %d is %+v", i, m)
+		}
+	}
+	if cursors, _ := w.in.Cursors(t.Context()); cursors[direct] != got[3].ID {
+		t.Errorf("the cursor is %s, want %s", cursors[direct], got[3].ID)
+	}
+}
+
+func TestTitles(t *testing.T) {
+	w := start(t, nil, nil)
+	w.Inject(discordtest.Fault{Method: "getGuild", Status: 403, Code: 50001, Text: "Missing Access"})
+	w.Inject(discordtest.Fault{Method: "getChannel", Times: 1, RetryAfter: 10 * time.Millisecond})
+	w.run(t)
+	w.Say(room, person, "one")
+	w.Say(room, person, "two")
+	for _, m := range w.received(t, 2) {
+		if m.ChatTitle != "#general" || m.From != at(room, "") {
+			t.Errorf("received %+v, want it from #general", m)
+		}
+	}
+	if n := w.Calls("getChannel"); n != 2 {
+		t.Errorf("the channel was looked up %d times, want 2", n)
+	}
+}
+
+// TestLookupFails checks that a message isn't stored with a wrong address.
+func TestLookupFails(t *testing.T) {
+	w := start(t, nil, nil)
+	w.run(t)
+	w.Say(post, person, "zero")
+	w.received(t, 1)
+	w.Inject(discordtest.Fault{Method: "getChannel", Times: 2, Status: 500})
+	w.Say(talk, person, "one") // the first of its thread, so that there is no cursor
+	w.Say(post, person, "two")
+	for _, m := range w.received(t, 3) {
+		if m.From != at(forum, post) && m.From != at(room, talk) {
+			t.Errorf("received %+v from the wrong place", m)
+		}
+	}
+}
+
+func TestContentIntent(t *testing.T) {
+	w := start(t, nil, &discord.Options{})
+	w.run(t)
+	id := w.Say(room, person, "secret <@"+bot+">")
+	if m := w.received(t, 1)[0]; m.ID != id || m.Text != "secret" {
+		t.Errorf("received %+v", m)
+	}
+}

@@ -1,0 +1,62 @@
+package discord
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// nested finds what looks like one mention in another.
+var nested = regexp.MustCompile(`<[^>]*<`)
+
+// FuzzRead checks that text stays text: valid, one piece, with nothing of its words lost.
+func FuzzRead(f *testing.F) {
+	for _, seed := range []string{
+		"hello", "<@1>, hello", "a <@!2> b", "<@&3> <#4> <a:x:5> </x:6> <t:7:R>", "<", "<<<@1>>>",
+		"<@1><@1><@1>", "\n<@1> \n", "<@\xff>", "<@1", "<t:99999999999999999999>", "<::>", "</:1>",
+	} {
+		f.Add(seed)
+	}
+	v := &vocabulary{me: "1", users: map[string]string{"1": "Us", "2": "Two"},
+		roles: map[string]string{"3": "Three"}, channels: func(id string) string {
+			return map[string]string{"4": "four"}[id]
+		}}
+	quoting := *v
+	quoting.me = ""
+	f.Fuzz(func(t *testing.T, text string) {
+		got := v.read(text)
+		if utf8.ValidString(text) && !utf8.ValidString(got) {
+			t.Errorf("%q became %q, which is not valid", text, got)
+		}
+		if strings.TrimSpace(text) != "" && got == "" {
+			t.Errorf("%q became nothing", text)
+		}
+		if !strings.Contains(text, "<") && got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+		if strings.Contains(got, "<@1>") && !nested.MatchString(text) {
+			t.Errorf("%q became %q: we are still mentioned", text, got)
+		}
+		if n := strings.Count(text, "@"); strings.Count(quoting.read(text), "@") != n &&
+			!strings.Contains(text, ":") {
+			t.Errorf("%q became %q: a mention is lost", text, quoting.read(text))
+		}
+		if name := clean(text, 20); utf8.RuneCountInString(name) > 20 ||
+			strings.ContainsAny(name, "\n\r\t\u202e\x00") || clean(name, 20) != name {
+			t.Errorf("%q became the name %q", text, name)
+		}
+	})
+}
+
+// FuzzFirstError checks that no answer of Discord is too deep or odd to be told.
+func FuzzFirstError(f *testing.F) {
+	f.Add(`{"a":{"b":{"_errors":[{"code":"X","message":"too long"}]}}}`)
+	f.Add(`{"_errors":[{}]}`)
+	f.Add(`[]`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		if s := firstError([]byte(raw)); strings.Contains(s, "\n") {
+			t.Errorf("%q became %q", raw, s)
+		}
+	})
+}
