@@ -157,16 +157,19 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request, c *call) reply {
 	if s.opts.LocalFiles != "" {
 		limit = maxLocalUpload
 	}
+	tooLarge := refuse(http.StatusRequestEntityTooLarge, "Request Entity Too Large")
+	if r.ContentLength > limit+1<<20 {
+		return tooLarge
+	}
 	r.Body = http.MaxBytesReader(w, r.Body, limit+1<<20)
 	err := r.ParseForm()
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {
 		err = r.ParseMultipartForm(1 << 20)
 	}
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return refuse(http.StatusRequestEntityTooLarge, "Request Entity Too Large")
-	case err != nil:
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge
+	}
+	if err != nil {
 		return refuse(http.StatusBadRequest, "Bad Request: "+err.Error())
 	}
 	c.params = r.Form
@@ -184,7 +187,7 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request, c *call) reply {
 			return refuse(http.StatusInternalServerError, "Internal Server Error: "+err.Error())
 		}
 		if int64(len(data)) > limit {
-			return refuse(http.StatusRequestEntityTooLarge, "Request Entity Too Large")
+			return tooLarge
 		}
 		c.params.Set(field, "attach")
 		c.upload = &File{
