@@ -17,6 +17,7 @@ const (
 	Unauthorized   Kind = "unauthorized"     // the key is missing, wrong or lacks the right
 	OutOfQuota     Kind = "out of quota"     // the account has no money left
 	ContextTooLong Kind = "context too long" // the conversation exceeds the model's window
+	NoImages       Kind = "no images"        // the model takes none, or not these: ask without Data
 	ContentRefused Kind = "content refused"  // the provider's filter stopped it
 	BadRequest     Kind = "bad request"      // the provider does not understand the request
 )

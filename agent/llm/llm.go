@@ -29,10 +29,21 @@ type Message struct {
 	Reasoning  string     `json:"reasoning,omitempty"`    // what the model thought; never shown
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`   // of an Assistant message
 	ToolCallID string     `json:"tool_call_id,omitempty"` // the call that is answered
+	Images     []Image    `json:"images,omitempty"`       // of a User message; shown before its text
 
 	// Extra holds fields of an Assistant message that only its provider
 	// understands and wants back unchanged, such as reasoning_details.
 	Extra map[string]json.RawMessage `json:"extra,omitempty"`
+}
+
+// An Image is a picture that belongs to a [Message].
+type Image struct {
+	Path string `json:"path"` // where it is kept
+	Type string `json:"type"` // its MIME type
+
+	// Data is the picture itself. It is loaded for one call only: a transcript keeps the path.
+	// Without it the model is told the path.
+	Data []byte `json:"-"`
 }
 
 // A ToolCall is the model's wish to use a tool.

@@ -42,8 +42,8 @@ type Options struct {
 // A Chain is a list of models, the preferred one first. It implements [llm.Model]:
 //
 // Kinds of errors for which [llm.Kind.Passing] holds are retried on the same model, any
-// other but [llm.ContextTooLong] goes to the next model at once. ContextTooLong is
-// returned to the caller, who alone can make the conversation shorter. The error
+// other goes to the next model at once, but for [llm.ContextTooLong] and [llm.NoImages]:
+// these are returned to the caller, who alone can change the conversation. The error
 // returned is that of the last model.
 type Chain struct {
 	links []*link
@@ -79,7 +79,7 @@ func (c *Chain) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 		var err error
 		for _, l := range c.order() {
 			err = c.ask(ctx, l, req, t)
-			if err == nil || t.broken || ctx.Err() != nil || kindOf(err) == llm.ContextTooLong {
+			if err == nil || t.broken || ctx.Err() != nil || forCaller(kindOf(err)) {
 				break
 			}
 		}
@@ -87,6 +87,11 @@ func (c *Chain) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 			yield(llm.Event{}, err)
 		}
 	}
+}
+
+// forCaller reports whether the caller has to change the conversation.
+func forCaller(kind llm.Kind) bool {
+	return kind == llm.ContextTooLong || kind == llm.NoImages
 }
 
 // order returns the models to try: those that are not cooling down, or, while

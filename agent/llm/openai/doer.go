@@ -23,6 +23,9 @@ const (
 	keepAlives = 30 * time.Second
 )
 
+// errNotOurs reports a call that go-openai makes by itself.
+var errNotOurs = errors.New("not a call of this package")
+
 var errIdle = errors.New("no byte for too long")
 
 // defaultClient returns a client for many calls at once to few hosts.
@@ -58,7 +61,7 @@ type doer struct{ client *http.Client }
 func (d doer) Do(req *http.Request) (*http.Response, error) {
 	c, ok := req.Context().Value(callKey{}).(*call)
 	if !ok {
-		return nil, errors.New("not called by Stream")
+		return nil, errNotOurs
 	}
 	req.ContentLength = int64(len(c.body))
 	req.GetBody = func() (io.ReadCloser, error) { // to send it again on a new connection

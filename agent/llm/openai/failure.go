@@ -181,6 +181,15 @@ var (
 		"content exists risk", "data_inspection_failed", "considered high risk", "flagged",
 		"safety system",
 	}
+	// imageWords name images, noImageWords say that they are not taken.
+	imageWords   = []string{"image", "vision", "multimodal", "multi-modal"}
+	noImageWords = []string{
+		"not support", "n't support", "unsupported", "only supported by", "no endpoints found",
+		"not accept", "n't accept", "unknown variant", "text only", "text-only", "only text",
+		"not a multimodal", "not multimodal", "not a vision", "no vision", "not allowed",
+		"not enabled", "not a valid image", "invalid image", "could not process image",
+		"cannot process image", "unable to process",
+	}
 	keyWords = []string{
 		"api key not valid", "api_key_invalid", "invalid_api_key", "invalid api key",
 		"incorrect api key", "authentication_error",
@@ -204,8 +213,20 @@ func (f *failure) kind() llm.Kind {
 		return llm.Unauthorized
 	case strings.Contains(words, "overloaded"):
 		return llm.Overloaded
+	case f.noImages(words):
+		return llm.NoImages
 	}
 	return f.kindByStatus(words)
+}
+
+// noImages reports whether the provider takes no images, or not those of this request.
+func (f *failure) noImages(words string) bool {
+	switch f.status {
+	case 0, http.StatusBadRequest, http.StatusNotFound, http.StatusUnsupportedMediaType,
+		http.StatusUnprocessableEntity:
+		return containsAny(words, imageWords...) && containsAny(words, noImageWords...)
+	}
+	return false
 }
 
 // quota reports whether the account has run dry. Gemini words its limit per

@@ -5,8 +5,9 @@
 // It stands on go-openai, whose view of the protocol is narrower than what providers
 // send: see doer for what passes by it on the way out, and frameReader for the way in.
 //
-// A Model makes one attempt; it neither retries nor waits. It takes text only and
-// asks for one answer at a time. The package owns no tables.
+// A Model makes one attempt; it neither retries nor waits. It takes text and images and
+// asks for one answer at a time. A [Transcriber] writes down speech. The package owns no
+// tables.
 package openai
 
 import (
@@ -19,10 +20,8 @@ import (
 	"iter"
 	"log/slog"
 	"math"
-	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	openai "github.com/sashabaranov/go-openai"
@@ -76,12 +75,10 @@ type Options struct {
 
 // A Model is one model of one provider. It implements [llm.Model].
 type Model struct {
-	name   string // as configured
+	caller
 	id     string // as the provider calls it
 	origin string // the provider's host
-	key    string
 	client *openai.Client
-	idle   time.Duration
 	quirks quirks
 	fields map[string]json.RawMessage
 	log    *slog.Logger
@@ -110,9 +107,9 @@ func New(name, id string, opts *Options) *Model {
 	config.HTTPClient = doer{cmp.Or(o.HTTP, defaultClient())}
 	config.EmptyMessagesLimit = math.MaxInt32 // the frameReader bounds the stream
 	return &Model{
-		name: name, id: id, origin: origin, key: o.Key,
+		caller: caller{name, o.Key, cmp.Or(o.IdleTimeout, defaultIdle)},
+		id:     id, origin: origin,
 		client: openai.NewClientWithConfig(config),
-		idle:   cmp.Or(o.IdleTimeout, defaultIdle),
 		quirks: q,
 		fields: o.Fields,
 		log:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
@@ -130,13 +127,22 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 		switch {
 		case errors.Is(err, errBroken):
 		case err != nil:
-			yield(llm.Event{}, err)
+			yield(llm.Event{}, withoutImages(err, req))
 		default:
 			m.log.DebugContext(ctx, "model answered", "model", m.name, "took", time.Since(start),
 				"in", a.Usage.Input, "out", a.Usage.Output, "cached", a.Usage.Cached)
 			yield(llm.Event{Response: a}, nil)
 		}
 	}
+}
+
+// withoutImages returns err, but of another kind if it blames images and req has none.
+func withoutImages(err error, req llm.Request) error {
+	var e *llm.Error
+	if errors.As(err, &e) && e.Kind == llm.NoImages && !hasImages(req) {
+		e.Kind = llm.BadRequest
+	}
+	return err
 }
 
 // errBroken reports that the consumer has broken out of the loop.
@@ -211,34 +217,4 @@ func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, 
 		c.watch.limit(afterIdle) // only the usage is still to come
 	}
 	return event, nil
-}
-
-// failed returns the error to report for err: that of ctx once it has ended, else
-// an *llm.Error without URL and key.
-func (m *Model) failed(ctx, callCtx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	e := &llm.Error{Kind: llm.Unavailable, Model: m.name, Err: err}
-	var urlErr *url.Error
-	if errors.As(err, &urlErr) {
-		e.Err = urlErr.Err // its text has the URL
-		if urlErr.Op == "parse" {
-			e.Kind = llm.BadRequest
-		}
-	}
-	var netErr net.Error
-	f := asFailure(err)
-	switch {
-	case context.Cause(callCtx) == errIdle:
-		e.Kind, e.Err = llm.TimedOut, fmt.Errorf("%w (%v)", errIdle, m.idle)
-	case f != nil:
-		if m.key != "" {
-			f.message = strings.ReplaceAll(f.message, m.key, "[key]")
-		}
-		e.Kind, e.After = f.kind(), f.after
-	case errors.As(err, &netErr) && netErr.Timeout():
-		e.Kind = llm.TimedOut
-	}
-	return e
 }

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"path"
@@ -28,10 +29,21 @@ type wireRequest struct {
 
 type wireMessage struct {
 	Role       llm.Role `json:"role"`
-	Content    string   `json:"content"`
+	Content    any      `json:"content"` // a string, or parts
 	Reasoning  string   `json:"reasoning_content,omitempty"`
 	ToolCalls  []any    `json:"tool_calls,omitempty"`
 	ToolCallID string   `json:"tool_call_id,omitempty"`
+}
+
+// A wirePart is a part of a message that has images.
+type wirePart struct {
+	Type     string    `json:"type"`
+	Text     string    `json:"text,omitempty"`
+	ImageURL *imageURL `json:"image_url,omitempty"`
+}
+
+type imageURL struct {
+	URL string `json:"url"`
 }
 
 type wireCall struct {
@@ -96,7 +108,7 @@ func (m *Model) body(req llm.Request) ([]byte, error) {
 // message returns msg as it stands in the request.
 func (m *Model) message(msg llm.Message) (any, error) {
 	own := m.ownExtra(msg)
-	w := wireMessage{Role: msg.Role, Content: msg.Text, ToolCallID: msg.ToolCallID}
+	w := wireMessage{Role: msg.Role, Content: contentOf(msg), ToolCallID: msg.ToolCallID}
 	for _, c := range msg.ToolCalls {
 		call := wireCall{ID: c.ID, Type: "function", Function: wireFunction{c.Name, c.Arguments}}
 		var extra map[string]json.RawMessage
@@ -121,6 +133,38 @@ func (m *Model) message(msg llm.Message) (any, error) {
 		return w, nil
 	}
 	return orWithFields(w, msg.Extra)
+}
+
+// contentOf returns the text of msg, and before it the images: those of the user that are loaded
+// as data, in parts; the others by their path, in the text.
+func contentOf(msg llm.Message) any {
+	var parts []wirePart
+	text := msg.Text
+	for _, im := range slices.Backward(msg.Images) {
+		if len(im.Data) == 0 || msg.Role != llm.User {
+			text = strings.TrimSuffix("[image: "+im.Path+"]\n"+text, "\n")
+			continue
+		}
+		url := "data:" + im.Type + ";base64," + base64.StdEncoding.EncodeToString(im.Data)
+		parts = append(parts, wirePart{Type: "image_url", ImageURL: &imageURL{url}})
+	}
+	if len(parts) == 0 {
+		return text
+	}
+	slices.Reverse(parts)
+	if text != "" { // an empty part is an error to some
+		parts = append(parts, wirePart{Type: "text", Text: text})
+	}
+	return parts
+}
+
+// hasImages reports whether images are sent with req.
+func hasImages(req llm.Request) bool {
+	return slices.ContainsFunc(req.Messages, func(m llm.Message) bool {
+		return m.Role == llm.User && slices.ContainsFunc(m.Images, func(im llm.Image) bool {
+			return len(im.Data) > 0
+		})
+	})
 }
 
 // ownExtra reports whether this model's provider is the one that understands

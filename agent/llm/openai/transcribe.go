@@ -1,0 +1,165 @@
+package openai
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	openai "github.com/sashabaranov/go-openai"
+)
+
+const (
+	transcribeIdle = 2 * time.Minute // a long recording takes its time
+	maxTranscript  = 4 << 20         // of an answer, in bytes
+)
+
+// A Transcriber turns speech into text through any API that has OpenAI's audio/transcriptions.
+// It may be used concurrently.
+type Transcriber struct {
+	caller
+	client *openai.Client
+	fields map[string]json.RawMessage
+	log    *slog.Logger
+}
+
+// NewTranscriber returns a transcriber with the model that the provider calls so, such as whisper-1.
+// The options are those of a [Model], but Fields are only looked at for language, a code of two
+// letters, and prompt. The provider may keep silent for 2 minutes by default.
+func NewTranscriber(model string, opts *Options) *Transcriber {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	idle := cmp.Or(o.IdleTimeout, transcribeIdle)
+	config := openai.DefaultConfig(o.Key)
+	config.BaseURL = cmp.Or(o.BaseURL, DefaultBaseURL)
+	config.HTTPClient = uploader{cmp.Or(o.HTTP, defaultClient())}
+	return &Transcriber{
+		caller: caller{model, o.Key, idle},
+		client: openai.NewClientWithConfig(config),
+		fields: o.Fields,
+		log:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+	}
+}
+
+// Transcribe returns what is said in the recording r, which is held in memory meanwhile. Its
+// format is told by the ending of name. The text is empty if nothing is said. The error
+// is an [*llm.Error], or ctx's once that has ended, or that of r.
+func (t *Transcriber) Transcribe(ctx context.Context, name string, r io.Reader) (string, error) {
+	start := time.Now()
+	callCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	src := &source{r: r}
+	watch := newWatchdog(t.idle, cancel)
+	defer watch.stop()
+	callCtx = context.WithValue(callCtx, uploadKey{}, watch)
+	answer, err := t.client.CreateTranscription(callCtx, openai.AudioRequest{
+		Model:    t.name,
+		FilePath: fileName(name),
+		Reader:   src,
+		Language: t.field("language"),
+		Prompt:   t.field("prompt"),
+	})
+	if src.err != nil {
+		return "", src.err
+	}
+	if err != nil {
+		return "", t.failed(ctx, callCtx, err)
+	}
+	t.log.DebugContext(ctx, "speech transcribed", "model", t.name, "took", time.Since(start))
+	return strings.TrimSpace(answer.Text), nil
+}
+
+// field returns a field of the options that is a string.
+func (t *Transcriber) field(name string) string {
+	if raw := t.fields[name]; !empty(raw) {
+		return string(textOf(raw))
+	}
+	return ""
+}
+
+// fileName returns the name to send: without folders, and with an ending that providers know.
+func fileName(name string) string {
+	name = path.Base(strings.ReplaceAll(name, `\`, "/"))
+	switch ext := path.Ext(name); strings.ToLower(ext) {
+	case ".opus", ".spx": // Opus stands in Ogg files, and so do voice messages
+		return strings.TrimSuffix(name, ext) + ".ogg"
+	case "":
+		return name + ".ogg"
+	}
+	return name
+}
+
+// A source remembers the error of its reader, which go-openai would wrap beyond recognition.
+type source struct {
+	r   io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+type uploadKey struct{}
+
+// An uploader stands between go-openai and the HTTP client, as a doer does, for calls that are
+// answered as a whole.
+type uploader struct{ client *http.Client }
+
+// Do sends req. Any answer but one of the protocol is an error, a *failure if the provider said it.
+func (u uploader) Do(req *http.Request) (*http.Response, error) {
+	watch, ok := req.Context().Value(uploadKey{}).(*watchdog)
+	if !ok {
+		return nil, errNotOurs
+	}
+	if body := req.Body; body != nil {
+		req.Body = plainBody{progress{body, watch}, body}
+	}
+	req.Header.Set("Accept", "application/json")
+	watch.start()
+	defer watch.stop()
+	resp, err := u.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return nil, readFailure(resp)
+	}
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
+		// What is wrong is known; an error of Close changes nothing.
+		_ = resp.Body.Close()
+		return nil, &failure{message: "a page of HTML"}
+	}
+	limited := io.LimitReader(resp.Body, maxTranscript)
+	resp.Body = plainBody{watchedReader{limited, watch}, resp.Body}
+	return resp, nil
+}
+
+// A plainBody is a body that is read through something.
+type plainBody struct {
+	io.Reader
+	io.Closer
+}
+
+// A progress tells the watchdog that something was sent. It does not stop it, since an
+// answer is awaited too.
+type progress struct {
+	src   io.Reader
+	watch *watchdog
+}
+
+func (p progress) Read(b []byte) (int, error) {
+	n, err := p.src.Read(b)
+	p.watch.start()
+	return n, err
+}
