@@ -81,7 +81,6 @@ type message struct {
 	kind      int // 0, or 19 for a reply
 	edited    time.Time
 	files     []storedFile
-	mentions  []string
 	extra     map[string]any
 	reactions map[string]map[string]bool // users by emoji
 }
