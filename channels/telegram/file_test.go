@@ -284,3 +284,17 @@ func TestUploadIsStreamed(t *testing.T) {
 		t.Errorf("%d bytes were allocated for a file of %d", n, size)
 	}
 }
+
+// BenchmarkSendFile measures what a file of 1 MB costs, without a server.
+func BenchmarkSendFile(b *testing.B) {
+	_, c, _ := startWith(b, nil, telegram.Options{Transport: answering{`{"message_id":5}`}})
+	const size = 1 << 20
+	file := &bus.File{Open: func() (io.ReadSeekCloser, error) { return &zeros{size: size}, nil }}
+	b.SetBytes(size)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Send(b.Context(), bus.Part{To: ada, File: file}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

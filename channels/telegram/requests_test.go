@@ -75,8 +75,8 @@ func readForm(form *multipart.Reader, params map[string]string) error {
 	}
 }
 
-// TestRequests compares what is sent with testdata/requests.txt, as https://core.telegram.org/bots/api
-// describes it.
+// TestRequests compares what is sent with testdata/requests.txt, whose names and forms are meant
+// to be those of https://core.telegram.org/bots/api.
 func TestRequests(t *testing.T) {
 	rec := &recorder{answering: answering{`{"message_id":1}`}}
 	channel := func(rich bool) *telegram.Channel {

@@ -98,7 +98,7 @@ func New(name, token string, opts *Options) *Channel {
 		transport:   o.Transport,
 		log:         cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		pollTimeout: cmp.Or(o.PollTimeout, 50*time.Second),
-		stall:       callTimeout,
+		stall:       stallTimeout,
 		webhook:     o.Webhook,
 		localFiles:  o.LocalFiles,
 		drafts:      o.Drafts,

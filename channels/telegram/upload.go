@@ -21,6 +21,10 @@ import (
 	"gateway/channels"
 )
 
+// stallTimeout is how long a transfer may stand still. It is long because of what cannot be seen
+// from here: the end of an upload on its way through buffers, and Telegram at work on a video.
+const stallTimeout = 2 * time.Minute
+
 // An attached is a file that goes with a call.
 type attached struct {
 	field string // the method's parameter

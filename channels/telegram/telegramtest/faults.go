@@ -60,8 +60,8 @@ func (s *Server) Hits(e Effect, chatID int64) int {
 // take returns the fault that c meets, if any, and counts it. The caller holds s.mu.
 func (s *Server) take(c call) (Fault, bool) {
 	for i, f := range s.faults {
-		if f.Effect == Cut || f.Method != "" && f.Method != c.method || f.Chat != 0 && f.Chat != c.chat() ||
-			f.When != nil && !f.When(c.params.Get("text")) {
+		if f.Effect == Cut || f.Method != "" && f.Method != c.method ||
+			f.Chat != 0 && f.Chat != c.chat() || f.When != nil && !f.When(c.params.Get("text")) {
 			continue
 		}
 		return s.use(i, c.chat()), true
