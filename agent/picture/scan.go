@@ -1,0 +1,108 @@
+package picture
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// scanJPEG reads the segments before the picture itself: it returns the orientation that EXIF
+// tells, 0 if none, and whether the picture is stored in several passes.
+func scanJPEG(file []byte) (orientation int, progressive bool) {
+	const app1, sos, firstSOF, lastSOF = 0xe1, 0xda, 0xc0, 0xcf
+	for pos := 2; pos+4 <= len(file) && file[pos] == 0xff; {
+		marker := file[pos+1]
+		if marker == 0xff { // padding
+			pos++
+			continue
+		}
+		size := int(binary.BigEndian.Uint16(file[pos+2:]))
+		end := pos + 2 + size
+		if marker == sos || size < 2 || end > len(file) {
+			break
+		}
+		switch body := file[pos+4 : end]; {
+		case marker == app1 && orientation == 0:
+			orientation = exifOrientation(body)
+		case marker >= firstSOF && marker <= lastSOF && marker%4 == 2: // SOF2, 6, 10, 14
+			progressive = true
+		}
+		pos = end
+	}
+	return orientation, progressive
+}
+
+// exifOrientation returns the orientation in an APP1 segment, 0 if it has none. The format is
+// that of a TIFF file: a byte order, and a list of entries of 12 bytes.
+func exifOrientation(segment []byte) int {
+	const tagOrientation, entrySize = 0x0112, 12
+	tiff, ok := bytes.CutPrefix(segment, []byte("Exif\x00\x00"))
+	if !ok || len(tiff) < 8 {
+		return 0
+	}
+	var order binary.ByteOrder = binary.BigEndian
+	if string(tiff[:2]) == "II" {
+		order = binary.LittleEndian
+	}
+	first := order.Uint32(tiff[4:])
+	if uint64(first)+2 > uint64(len(tiff)) {
+		return 0
+	}
+	list := tiff[first:]
+	count := int(order.Uint16(list))
+	for list = list[2:]; count > 0 && len(list) >= entrySize; count-- {
+		if order.Uint16(list) == tagOrientation {
+			if v := int(order.Uint16(list[8:])); v <= 8 {
+				return v
+			}
+			return 0
+		}
+		list = list[entrySize:]
+	}
+	return 0
+}
+
+// isAnimated reports whether a GIF file has more than one frame, going by its blocks.
+func isAnimated(file []byte) bool {
+	const header, trailer, extension, descriptor = 13, 0x3b, 0x21, 0x2c
+	if len(file) < header {
+		return false
+	}
+	pos := header + colorTable(file[10])
+	for frames := 0; pos < len(file); {
+		switch file[pos] {
+		case extension:
+			pos = skipBlocks(file, pos+2)
+		case descriptor:
+			if frames++; frames > 1 {
+				return true
+			}
+			if pos+10 > len(file) {
+				return false
+			}
+			pos = skipBlocks(file, pos+10+colorTable(file[pos+9])+1)
+		default: // trailer, or nonsense
+			return false
+		}
+	}
+	return false
+}
+
+// colorTable returns the length of the table that the flags announce, in bytes.
+func colorTable(flags byte) int {
+	if flags&0x80 == 0 {
+		return 0
+	}
+	return 3 << (flags&7 + 1)
+}
+
+// skipBlocks returns the position after the data blocks at pos.
+func skipBlocks(file []byte, pos int) int {
+	for pos < len(file) {
+		n := int(file[pos])
+		pos += n + 1
+		if n == 0 {
+			break
+		}
+	}
+	return pos
+}
