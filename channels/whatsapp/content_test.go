@@ -130,11 +130,12 @@ func TestSplitID(t *testing.T) {
 
 func TestMessageKey(t *testing.T) {
 	a, b := New("a", "x.db", nil), New("b", "x.db", nil)
-	if id := a.messageKey("1/2"); id != a.messageKey("1/2") || id == b.messageKey("1/2") ||
+	again := a.messageKey("1/2")
+	if id := a.messageKey("1/2"); id != again || id == b.messageKey("1/2") ||
 		id == a.messageKey("1/3") || !strings.HasPrefix(id, "3EB0") || len(id) != 22 {
 		t.Errorf("the id is %s", id)
 	}
-	if a.messageKey("") == a.messageKey("") {
+	if one, two := a.messageKey(""), a.messageKey(""); one == two {
 		t.Error("messages without a key have one id")
 	}
 }

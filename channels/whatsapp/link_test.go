@@ -149,7 +149,7 @@ func TestOnline(t *testing.T) {
 // change changes the store while nobody uses it.
 func (w *world) change(query string) {
 	w.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+w.path)
+	db, err := sql.Open("sqlite", "file:"+w.path+"?_pragma=busy_timeout(0)")
 	if err != nil {
 		w.t.Fatal(err)
 	}

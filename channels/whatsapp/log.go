@@ -15,12 +15,15 @@ import (
 type clientLog struct {
 	log    *slog.Logger
 	module string
+	over   func() bool // the client is being ended, and complains about that
 }
 
-func newLog(log *slog.Logger, module string) waLog.Logger { return &clientLog{log, module} }
+func newLog(log *slog.Logger, module string, over func() bool) waLog.Logger {
+	return &clientLog{log, module, over}
+}
 
 func (l *clientLog) Sub(module string) waLog.Logger {
-	return &clientLog{l.log, l.module + "/" + module}
+	return &clientLog{l.log, l.module + "/" + module, l.over}
 }
 
 func (l *clientLog) Debugf(string, ...any) {}
@@ -31,11 +34,15 @@ func (l *clientLog) Infof(format string, args ...any) {
 
 // Warnf writes at Info: what the client warns of passes or is the other side's fault.
 func (l *clientLog) Warnf(format string, args ...any) {
-	l.log.Info("whatsapp client", "module", l.module, "said", said(format, args))
+	if !l.over() {
+		l.log.Info("whatsapp client", "module", l.module, "said", said(format, args))
+	}
 }
 
 func (l *clientLog) Errorf(format string, args ...any) {
-	l.log.Warn("whatsapp client", "module", l.module, "said", said(format, args))
+	if !l.over() {
+		l.log.Warn("whatsapp client", "module", l.module, "said", said(format, args))
+	}
 }
 
 // said returns a message of the client as one line.

@@ -65,7 +65,7 @@ func (c *Channel) newSession(device *store.Device, in channels.Intake) *session 
 
 // newClient returns a client for a device, set as our promises need it.
 func (c *Channel) newClient(ctx context.Context, d *store.Device, w *wire) *whatsmeow.Client {
-	cli := whatsmeow.NewClient(d, newLog(c.log, "client"))
+	cli := whatsmeow.NewClient(d, newLog(c.log, "client", w.isCut))
 	to := &http.Client{Transport: w}
 	cli.SetPreLoginHTTPClient(to)
 	cli.SetWebsocketHTTPClient(to)

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 
 	"go.mau.fi/whatsmeow/store"
 	"go.mau.fi/whatsmeow/store/sqlstore"
@@ -50,12 +51,14 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *storage, 
 		return nil, err
 	}
 	st.db.SetMaxOpenConns(1) // a second writer could find it busy, and lose a message by that
-	st.container = sqlstore.NewWithDB(st.db, "sqlite", newLog(log, "store"))
+	st.container = sqlstore.NewWithDB(st.db, "sqlite", newLog(log, "store", never))
 	if err := st.container.Upgrade(ctx); err != nil {
 		return nil, err
 	}
 	return st, nil
 }
+
+func never() bool { return false }
 
 // dsn returns the address of a database file for the driver.
 func dsn(path string, pragmas ...string) string {
@@ -79,14 +82,28 @@ func (st *storage) forget(ctx context.Context, own types.JID) error {
 	return st.container.DeleteDevice(context.WithoutCancel(ctx), &store.Device{ID: &own})
 }
 
-// close closes the store and lets others have it.
+// close closes the store and lets others have it. The client may be in the middle of a
+// query, for which the database does not wait by itself.
 func (st *storage) close() error {
-	var err error
-	if st.db != nil {
-		err = st.db.Close()
+	if st.db == nil {
+		return st.unlock()
+	}
+	err := st.db.Close()
+	timer, tick := time.NewTimer(closeWait), time.NewTicker(time.Millisecond)
+	defer timer.Stop()
+	defer tick.Stop()
+	for st.db.Stats().OpenConnections > 0 {
+		select {
+		case <-tick.C:
+		case <-timer.C:
+			return errors.Join(err, errors.New("whatsapp: the store is still in use"), st.unlock())
+		}
 	}
 	return errors.Join(err, st.unlock())
 }
+
+// closeWait bounds how long close waits for queries.
+const closeWait = 10 * time.Second
 
 // linked reports whether the store at path has a linked device. It does not lock it.
 func linked(ctx context.Context, path string) bool {

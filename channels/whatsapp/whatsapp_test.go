@@ -67,7 +67,7 @@ func newServer(t testing.TB) (*whatsapptest.Server, string) {
 	t.Helper()
 	opts := &whatsapptest.Options{Dir: t.TempDir()}
 	if os.Getenv("WHATSAPP_TRACE") != "" {
-		opts.Log = func(s string) { t.Log(s) }
+		opts.Log = func(s string) { t.Log(time.Now().Format("05.000"), s) }
 	}
 	s := whatsapptest.New(opts)
 	url, err := s.Start(t.Context())
@@ -88,6 +88,9 @@ func unlinked(t testing.TB, opts whatsapp.Options) *world {
 	t.Helper()
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "wa.db"), log: new(logBuffer),
 		in: new(channeltest.Inbox)}
+	if os.Getenv("WHATSAPP_TRACE") != "" {
+		t.Cleanup(func() { t.Log(w.log) })
+	}
 	w.server, w.url = newServer(t)
 	w.ch = w.channel(opts)
 	return w

@@ -187,7 +187,15 @@ func (p *Person) Media(ctx context.Context, m Media) (*waE2E.Message, error) {
 
 // Fetch downloads the file of a message that the person has seen.
 func (p *Person) Fetch(ctx context.Context, m Message) ([]byte, error) {
-	return p.client.DownloadAny(ctx, m.raw)
+	for _, f := range []whatsmeow.DownloadableMessage{
+		m.raw.GetImageMessage(), m.raw.GetVideoMessage(), m.raw.GetAudioMessage(),
+		m.raw.GetStickerMessage(), m.raw.GetDocumentMessage(),
+	} {
+		if f.GetDirectPath() != "" {
+			return p.client.Download(ctx, f)
+		}
+	}
+	return nil, errors.New("whatsapptest: a message without a file")
 }
 
 // find returns what the person knows of a message, or nil.
