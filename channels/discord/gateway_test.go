@@ -142,14 +142,16 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		{"just connected", func(w *world) {}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			before := goleak.IgnoreCurrent()
-			w := start(t, nil, nil)
-			stop := w.run(t)
-			tt.upset(w)
-			stop()
-			w.Close()
-			if err := goleak.Find(before); err != nil {
-				t.Error(err)
+			for range 4 {
+				before := goleak.IgnoreCurrent()
+				w := start(t, nil, nil)
+				stop := w.run(t)
+				tt.upset(w)
+				stop()
+				w.Close()
+				if err := goleak.Find(before); err != nil {
+					t.Fatal(err)
+				}
 			}
 		})
 	}

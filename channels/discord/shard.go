@@ -57,6 +57,7 @@ func (s *shard) run(ctx context.Context) error {
 		default: // nobody has noticed the last time yet
 		}
 	})
+	defer s.kill()
 	err := s.open(ctx)
 	for err == nil {
 		if err = s.watch(ctx); err != nil {
@@ -106,8 +107,12 @@ func (s *shard) resume(ctx context.Context) error {
 // goroutine stays then, with a connection that is closed.
 func (s *shard) open(ctx context.Context) error {
 	s.alive.Store(false)
+	select {
+	case <-s.dropped: // said twice
+	default:
+	}
 	done := make(chan struct{})
-	err := errStuck
+	var err error
 	go func() {
 		defer close(done)
 		err = s.dg.Open()
@@ -116,6 +121,9 @@ func (s *shard) open(ctx context.Context) error {
 	defer timeout.Stop()
 	select {
 	case <-done:
+		if errors.Is(err, discordgo.ErrWSAlreadyOpen) {
+			err = nil // what we were told was about the connection before
+		}
 		if err == nil {
 			s.settle()
 		}
@@ -123,12 +131,11 @@ func (s *shard) open(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-timeout.C:
 	}
-	s.kill()
+	s.cut()
 	select {
 	case <-done:
 		if err == nil { // just in time
-			s.settle()
-			s.end()
+			s.await()
 		}
 	case <-time.After(endTime):
 		s.c.log.WarnContext(ctx, "session abandoned: the library is stuck", "account", s.c.name)

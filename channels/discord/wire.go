@@ -39,7 +39,8 @@ func (w *wire) Read(p []byte) (int, error) {
 
 // Write implements [net.Conn]. Once the wire was killed it ends the goroutine that calls it. That
 // is the one of the library that reads: it sees the connection fail, tells the other one to end,
-// writes a farewell and would sleep for a second, all for a session that nobody uses any more.
+// writes a farewell and would sleep for a second, all for a session that nobody uses any more. Its
+// locks stay locked, so that the other one is stuck if it sends a heartbeat in that very moment.
 func (w *wire) Write(p []byte) (int, error) {
 	if w.killed.Load() {
 		w.once.Do(func() { close(w.ended) })
@@ -51,17 +52,29 @@ func (w *wire) Write(p []byte) (int, error) {
 // quiet returns for how long nothing was read.
 func (w *wire) quiet() time.Duration { return time.Since(time.Unix(0, w.heard.Load())) }
 
-// kill closes the connection under the library.
-func (s *shard) kill() {
+// cut closes the connection under the library, which notices by and by.
+func (s *shard) cut() {
 	if w := s.wire.Load(); w != nil {
-		w.killed.Store(true)
 		_ = w.Close() // it may be closed already
 	}
 }
 
-// end ends an open session and waits for the library's goroutines.
+// kill closes the connection, and ends the library's goroutines when they notice.
+func (s *shard) kill() {
+	if w := s.wire.Load(); w != nil {
+		w.killed.Store(true)
+	}
+	s.cut()
+}
+
+// end ends an open session that has settled, and waits for the library's goroutines.
 func (s *shard) end() {
 	s.kill()
+	s.await()
+}
+
+// await waits until the library's goroutines have ended, or are about to.
+func (s *shard) await() {
 	timeout := time.NewTimer(endTime)
 	defer timeout.Stop()
 	select {
@@ -72,14 +85,16 @@ func (s *shard) end() {
 }
 
 // settle waits until the library has sent its first heartbeat after Open. It holds a lock for that,
-// which would stay locked if the session were ended just then.
+// which would stay locked if the goroutine were ended just then.
 func (s *shard) settle() {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(endTime); time.Now().Before(deadline); <-tick.C {
-		s.dg.RLock()
-		ready := s.dg.DataReady // until it is disconnected
-		s.dg.RUnlock()
+		ready := false
+		if s.dg.TryRLock() {
+			ready = s.dg.DataReady // until it is disconnected
+			s.dg.RUnlock()
+		}
 		if ready || len(s.dropped) > 0 {
 			return
 		}
@@ -112,7 +127,7 @@ func (s *shard) dialer(ctx context.Context) *websocket.Dialer {
 		w := newWire(conn)
 		s.wire.Store(w)
 		if ctx.Err() != nil {
-			s.kill()
+			s.cut()
 		}
 		return w, nil
 	}
