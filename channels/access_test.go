@@ -127,6 +127,18 @@ func TestOwnerIsTold(t *testing.T) {
 		if !slices.Equal(known, []string{"first owner", "eve user", "olga user"}) {
 			t.Errorf("people are %q", known)
 		}
+		// She is told from now on, and no more once the configuration does not name her.
+		d.publish(p, message("4", "mallory", "hello"))
+		if told := d.outboxed("chat of olga"); len(told) != 1 {
+			t.Errorf("the owner by the configuration was told %+v", told)
+		}
+		time.Sleep(10 * time.Minute)
+		p.Owners = nil
+		d.publish(p, message("5", "olga", "hi"))
+		d.publish(p, message("6", "trudy", "hello"))
+		if told := d.outboxed("chat of olga"); len(told) != 1 {
+			t.Errorf("who is no owner any more was told %+v", told)
+		}
 	})
 }
 
@@ -212,5 +224,15 @@ func TestMovedGroup(t *testing.T) {
 		d.publish(p, inGroup("new", true, message("2", "eve", "hello")),
 			inGroup("third", true, message("2", "eve", "no")), inGroup("new", true, other))
 		d.wantInbox("guest hello")
+	})
+}
+
+// Where the configuration names an owner, nobody becomes one by being the first.
+func TestOwnedGateway(t *testing.T) {
+	atDoor(t, func(d *door) {
+		d.owned = true
+		if p, _, err := d.approve(d.ask("ann")); err != nil || p.Role != bus.User {
+			t.Errorf("Approve = %+v, %v, want a user", p, err)
+		}
 	})
 }

@@ -49,7 +49,7 @@ CREATE TABLE places (
 );
 INSERT INTO places (account, place, cursor) SELECT account, '', cursor FROM cursors;
 DROP TABLE cursors;
-ALTER TABLE identities ADD COLUMN chat TEXT NOT NULL DEFAULT ''; -- direct one, if it is known
+ALTER TABLE identities ADD COLUMN chat TEXT NOT NULL DEFAULT ''; -- direct one of an owner
 
 CREATE TABLE moves (
 	account TEXT NOT NULL,

@@ -137,8 +137,11 @@ func (c *chat) put(ctx context.Context, d *bus.Delivery, n int) (id string, err 
 		return id, nil
 	}
 	err = c.a.editor.Edit(ctx, c.to, id, part.Text)
-	if errors.Is(err, ErrRefused) {
+	switch {
+	case errors.Is(err, ErrRefused):
 		return "", errGone
+	case errors.Is(err, ErrUncertain):
+		return "", errors.New(err.Error()) // an edit that is made twice shows once
 	}
 	if err == nil {
 		c.old.texts[n] = part.Text

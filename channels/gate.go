@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"gateway/bus"
 	"gateway/store"
@@ -90,14 +91,15 @@ func (in *intake) Publish(ctx context.Context, b Batch) error {
 	if err != nil {
 		return err
 	}
-	if sorted.empty() && len(b.Moved) == 0 {
+	if len(sorted) == 0 && len(b.Moved) == 0 {
 		return nil // the cursor is only for what is stored
 	}
 	now := g.now()
-	var fresh, asking []bus.InboundMessage
+	var fresh []bus.InboundMessage
+	var told int
 	err = g.db.Tx(ctx, func(tx *store.Tx) error {
 		var err error
-		if fresh, asking, err = g.take(tx, sorted, now); err != nil {
+		if fresh, told, err = g.take(tx, sorted, now); err != nil {
 			return err
 		}
 		if err := in.saveMoves(tx, b.Moved); err != nil {
@@ -116,107 +118,100 @@ func (in *intake) Publish(ctx context.Context, b Batch) error {
 		g.inbox.Wake()
 		g.Admitted(fresh)
 	}
-	for _, m := range asking {
-		g.log.WarnContext(ctx, "somebody asks to be let in: see gateway people list",
-			"account", m.From.Account, "sender", m.Sender.ID)
-	}
-	if len(asking)+len(sorted.hasty) > 0 {
+	if told > 0 {
 		g.outbox.Wake()
+		g.log.InfoContext(ctx, "strangers, or people who write too fast, were told so: "+
+			"see gateway people list", "account", in.account, "messages", told)
 	}
 	return nil
 }
 
-// A sorting is a batch by what becomes of its messages.
-type sorting struct {
-	admitted, heard, strangers []bus.InboundMessage
-
-	hasty []bus.InboundMessage // dropped, and the sender is to be told
+// A judged message is one with what becomes of it.
+type judged struct {
+	bus.InboundMessage
+	verdict verdict
+	demoted bool // its sender was an owner once
 }
 
-func (s *sorting) empty() bool {
-	return len(s.admitted)+len(s.heard)+len(s.strangers)+len(s.hasty) == 0
-}
-
-// sort decides what becomes of messages.
-func (in *intake) sort(ctx context.Context, messages []bus.InboundMessage) (*sorting, error) {
-	g, s := in.gate, new(sorting)
+// sort decides what becomes of messages. It returns those of which something is to be stored, in
+// their order.
+func (in *intake) sort(ctx context.Context, messages []bus.InboundMessage) ([]judged, error) {
 	if len(messages) == 0 {
-		return s, nil
+		return nil, nil
 	}
+	g := in.gate
 	ks, err := g.look(ctx)
 	if err != nil {
 		return nil, err
 	}
+	var kept []judged
 	for _, m := range messages {
-		v := in.policy.judge(&m, ks.people[identity{m.From.Account, m.Sender.ID}],
-			ks.moves[identity{m.From.Account, m.From.Chat}])
+		who := ks.people[identity{m.From.Account, m.Sender.ID}]
+		v := in.policy.judge(&m, who, ks.moves[identity{m.From.Account, m.From.Chat}])
 		if v == admitted {
 			if ok, tell := g.pace.allow(m, in.policy.PerMinute); !ok {
 				g.log.WarnContext(ctx, "message dropped: its sender writes too fast",
 					"from", m.From.String(), "id", m.ID, "dropped", g.dropped.Add(1))
-				if tell {
-					s.hasty = append(s.hasty, m)
+				if !tell {
+					continue
 				}
-				continue
+				v = hasty
 			}
 		}
-		switch v {
-		case admitted:
-			s.admitted = append(s.admitted, m)
-		case heard:
-			s.heard = append(s.heard, m)
-		case stranger:
-			s.strangers = append(s.strangers, m)
-		default:
+		if v == ignored {
 			g.log.DebugContext(ctx, "message not admitted", "from", m.From.String(), "id", m.ID)
+			continue
 		}
+		kept = append(kept, judged{m, v, who.chat != "" && m.Role != bus.Owner})
 	}
-	return s, nil
+	return kept, nil
 }
 
-// take stores what is to be kept of a batch. It returns the messages that are new in the inbox and
-// those whose senders got a pairing code.
+// take stores what is to be kept of a batch. It returns the messages that are new in the inbox, and
+// how many messages are in the outbox now because of it.
 func (g *Gate) take(
-	tx *store.Tx, s *sorting, now time.Time,
-) (fresh, asking []bus.InboundMessage, err error) {
-	for _, m := range s.admitted {
-		if m.Role == bus.Owner && !m.Group {
-			if m.Person, err = g.people.meet(tx, m, now); err != nil {
-				return nil, nil, err
+	tx *store.Tx, list []judged, now time.Time,
+) (fresh []bus.InboundMessage, told int, err error) {
+	for _, j := range list {
+		m, done := j.InboundMessage, false
+		switch j.verdict {
+		case heard:
+			_, err = g.inbox.Overhear(tx, m, now)
+		case stranger:
+			if done, err = g.offer(tx, m, now); done {
+				told++
+			}
+		case hasty:
+			told++
+			err = g.outbox.Put(tx, hastyAnswer(m), now)
+		default:
+			switch {
+			case m.Role == bus.Owner && !m.Group:
+				m.Person, err = g.people.meet(tx, m, now)
+			case j.demoted:
+				err = g.people.demote(tx, m.From.Account, m.Sender.ID)
+			}
+			if err != nil {
+				return nil, 0, err
+			}
+			if done, err = g.inbox.Put(tx, m, now); done {
+				fresh = append(fresh, m)
 			}
 		}
-		added, err := g.inbox.Put(tx, m, now)
 		if err != nil {
-			return nil, nil, err
-		}
-		if added {
-			fresh = append(fresh, m)
+			return nil, 0, err
 		}
 	}
-	for _, m := range s.heard {
-		if _, err := g.inbox.Overhear(tx, m, now); err != nil {
-			return nil, nil, err
-		}
+	return fresh, told, nil
+}
+
+// hastyAnswer is what somebody is told who writes too fast.
+func hastyAnswer(m bus.InboundMessage) bus.OutboundMessage {
+	out := bus.OutboundMessage{To: m.From, Text: sayHasty}
+	if m.Group {
+		out.ReplyTo = m.ID
 	}
-	for _, m := range s.strangers {
-		ok, err := g.offer(tx, m, now)
-		if err != nil {
-			return nil, nil, err
-		}
-		if ok {
-			asking = append(asking, m)
-		}
-	}
-	for _, m := range s.hasty {
-		out := bus.OutboundMessage{To: m.From, Text: sayHasty}
-		if m.Group {
-			out.ReplyTo = m.ID
-		}
-		if err := g.outbox.Put(tx, out, now); err != nil {
-			return nil, nil, err
-		}
-	}
-	return fresh, asking, nil
+	return out
 }
 
 const sayHasty = "You write faster than I can take it in: this message and those that follow " +
@@ -260,7 +255,7 @@ func (g *Gate) offer(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, e
 	if err != nil {
 		return false, err
 	}
-	owners, err := g.people.chats(tx, m.From.Account, bus.Owner)
+	owners, err := g.people.owners(tx, m.From.Account)
 	if err != nil {
 		return false, err
 	}
@@ -289,7 +284,7 @@ func oneLine(s bus.Sender) string {
 func literal(s string) string {
 	var b strings.Builder
 	for _, r := range s {
-		if r < 0x80 && !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == ' ') {
+		if r < 0x80 && r != ' ' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
 			b.WriteByte('\\')
 		}
 		b.WriteRune(r)
@@ -309,6 +304,7 @@ func clip(s string, n int) string {
 type known struct {
 	person int64
 	role   bus.Role
+	chat   string // direct one, if it is that of an owner
 }
 
 // A knowledge is what the gate knows of people and groups.
@@ -332,7 +328,7 @@ func (g *Gate) look(ctx context.Context) (*knowledge, error) {
 	ks = &knowledge{people: make(map[identity]known, len(list))}
 	for _, p := range list {
 		if p.Role.Valid() {
-			ks.people[identity{p.Account, p.Sender}] = known{p.ID, p.Role}
+			ks.people[identity{p.Account, p.Sender}] = known{p.ID, p.Role, p.chat}
 		} else { // a damaged row opens no door
 			g.log.ErrorContext(ctx, "person has an unknown role and is not admitted",
 				"person", p.ID, "role", string(p.Role))

@@ -16,6 +16,7 @@ import (
 
 // A door is a gate with its store.
 type door struct {
+	owned  bool // the configuration names an owner
 	t      *testing.T
 	db     *store.DB
 	inbox  *bus.Inbox

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 
@@ -209,10 +210,12 @@ func describe(a *bus.Attachment, found *mimetype.MIME) {
 	}
 }
 
+var plainExtension = regexp.MustCompile(`^\.[a-z0-9]{1,7}$`)
+
 // extension returns that of the file's name if it is a plain one, else that of its type.
 func extension(name string, found *mimetype.MIME) string {
 	ext := strings.ToLower(path.Ext(name))
-	if len(ext) > 1 && len(ext) <= 8 && strings.Trim(ext[1:], "abcdefghijklmnopqrstuvwxyz0123456789") == "" {
+	if plainExtension.MatchString(ext) {
 		return ext
 	}
 	return found.Extension()

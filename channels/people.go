@@ -23,6 +23,8 @@ type Person struct {
 	Role    bus.Role
 	Account string
 	Sender  string // platform's user id
+
+	chat string // direct one, of an owner
 }
 
 // A Pairing is a stranger's wish to be let in.
@@ -50,7 +52,7 @@ var ErrNobody = errors.New("there is no person with this number")
 
 // List returns the known people, the first one first.
 func (People) List(q store.Queryer) ([]Person, error) {
-	rows, err := q.Query(`SELECT p.id, p.name, p.role, i.account, i.sender
+	rows, err := q.Query(`SELECT p.id, p.name, p.role, i.account, i.sender, i.chat
 		FROM people p JOIN identities i ON i.person = p.id ORDER BY p.id`)
 	if err != nil {
 		return nil, fmt.Errorf("channels: read people: %w", err)
@@ -59,7 +61,7 @@ func (People) List(q store.Queryer) ([]Person, error) {
 	var list []Person
 	for rows.Next() {
 		var p Person
-		if err := rows.Scan(&p.ID, &p.Name, &p.Role, &p.Account, &p.Sender); err != nil {
+		if err := rows.Scan(&p.ID, &p.Name, &p.Role, &p.Account, &p.Sender, &p.chat); err != nil {
 			return nil, fmt.Errorf("channels: read people: %w", err)
 		}
 		list = append(list, p)
@@ -124,9 +126,12 @@ func (People) request(tx *store.Tx, m bus.InboundMessage, now time.Time) (string
 	return code, nil
 }
 
-// Approve lets the stranger with the given code in and returns the new person and their chat. The
-// first person of all becomes the owner. It reports [ErrNoPairing].
-func (p People) Approve(tx *store.Tx, code string, now time.Time) (Person, bus.Address, error) {
+// Approve lets the stranger with the given code in and returns the new person and their chat. If the
+// gateway is not owned, by somebody whom the configuration names, its first person becomes the owner.
+// It reports [ErrNoPairing].
+func (p People) Approve(
+	tx *store.Tx, code string, owned bool, now time.Time,
+) (Person, bus.Address, error) {
 	fail := func(err error) (Person, bus.Address, error) {
 		return Person{}, bus.Address{}, fmt.Errorf("channels: approve: %w", err)
 	}
@@ -140,10 +145,14 @@ func (p People) Approve(tx *store.Tx, code string, now time.Time) (Person, bus.A
 	if err != nil {
 		return fail(err)
 	}
-	if owners == 0 {
+	if owners == 0 && !owned {
 		person.Role = bus.Owner
 	}
-	if err := p.add(tx, &person, asks.Chat, now); err != nil {
+	chat := "" // only that of an owner matters
+	if person.Role == bus.Owner {
+		chat = asks.Chat
+	}
+	if err := p.add(tx, &person, chat, now); err != nil {
 		return fail(err)
 	}
 	return person, bus.Address{Account: asks.Account, Chat: asks.Chat}, nil
@@ -206,10 +215,20 @@ func (p People) meet(tx *store.Tx, m bus.InboundMessage, now time.Time) (id int6
 	return id, nil
 }
 
-// chats returns the direct chats, as far as they are known, of those with a role.
-func (People) chats(tx *store.Tx, account string, role bus.Role) ([]string, error) {
-	rows, err := tx.Query(`SELECT i.chat FROM identities i JOIN people p ON p.id = i.person
-		WHERE i.account = $1 AND p.role = $2 AND i.chat <> '' ORDER BY p.id`, account, string(role))
+// demote forgets that somebody's chat with an account is that of an owner.
+func (People) demote(tx *store.Tx, account, sender string) error {
+	_, err := tx.Exec("UPDATE identities SET chat = '' WHERE account = $1 AND sender = $2",
+		account, sender)
+	if err != nil {
+		return fmt.Errorf("channels: demote %s on %s: %w", sender, account, err)
+	}
+	return nil
+}
+
+// owners returns the direct chats of owners with an account, as far as they are known.
+func (People) owners(tx *store.Tx, account string) ([]string, error) {
+	rows, err := tx.Query("SELECT chat FROM identities WHERE account = $1 AND chat <> '' "+
+		"ORDER BY person", account)
 	if err != nil {
 		return nil, fmt.Errorf("channels: read people: %w", err)
 	}

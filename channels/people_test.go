@@ -51,7 +51,7 @@ func (d *door) ask(sender string) string {
 
 func (d *door) approve(code string) (p channels.Person, to bus.Address, err error) {
 	err = d.db.Tx(d.t.Context(), func(tx *store.Tx) error {
-		p, to, err = people.Approve(tx, code, time.Now())
+		p, to, err = people.Approve(tx, code, d.owned, time.Now())
 		return err
 	})
 	return p, to, err

@@ -41,6 +41,7 @@ const (
 	ignored  verdict = iota // it leaves no trace
 	stranger                // its sender may ask to be let in
 	heard                   // it is context for a later message of its group
+	hasty                   // it is dropped, and its sender told
 	admitted
 )
 

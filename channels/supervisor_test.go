@@ -48,7 +48,8 @@ func (f *fickle) SetCommands(_ context.Context, commands []channels.Command) err
 func supervise(t *testing.T, f *fickle, d time.Duration) (s *channels.Supervisor, stop func()) {
 	t.Helper()
 	menu := []channels.Command{{Name: "help", Description: "shows this"}}
-	s = channels.NewSupervisor(openStore(t, t.TempDir()), "acc", f, new(channeltest.Inbox), menu, discard)
+	s = channels.NewSupervisor(openStore(t, t.TempDir()), "acc", f, new(channeltest.Inbox), menu,
+		discard)
 	if state, _ := s.State(); state != "not started" || s.Name() != "acc" {
 		t.Errorf("at first %s is %q", s.Name(), state)
 	}
@@ -211,7 +212,8 @@ func TestCommands(t *testing.T) {
 func TestNoCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(channeltest.Memory)
-		s := channels.NewSupervisor(openStore(t, t.TempDir()), "acc", m, new(channeltest.Inbox), nil, discard)
+		s := channels.NewSupervisor(openStore(t, t.TempDir()), "acc", m, new(channeltest.Inbox), nil,
+			discard)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx) }()
