@@ -12,14 +12,17 @@
 //
 // Objects, limits and codes are described at https://discord.com/developers/docs.
 //
-// Limits: up to 1,000 messages of each channel are read after a gap, edits and presses in a gap that
-// could not be resumed are lost, and so is the first message ever of a person who wrote then: a bot
-// can't list its direct chats. Stickers and polls come as a label, embeds don't come at all.
+// Limits: up to 1,000 messages of each channel are read after a gap. Edits and presses in a gap
+// that could not be resumed are lost, and so is what came then from a channel that nobody had
+// written to before: a bot can't list its direct chats. Stickers and polls come as a label, embeds
+// not at all. Discord remembers a nonce for a few minutes; a part that is tried again later may
+// come twice.
 package discord
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -104,7 +107,7 @@ func New(name, token string, opts *Options) *Channel {
 func parseBase(base string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(base, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return &url.URL{Scheme: "http", Host: "invalid."}, fmt.Errorf("api_url is no valid address")
+		return &url.URL{Scheme: "http", Host: "invalid."}, errors.New("api_url is no valid address")
 	}
 	return u, nil
 }

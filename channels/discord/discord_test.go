@@ -157,7 +157,7 @@ type platform struct {
 	seen bool
 }
 
-// Deliver makes Ada write. A bot that was never there can't know of the chat, so until then she waits.
+// Deliver makes Ada write. A bot that was never there can't know of the chat: until then she waits.
 func (p *platform) Deliver(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

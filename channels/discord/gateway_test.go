@@ -1,8 +1,11 @@
 package discord_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -415,5 +418,41 @@ func TestFirstMessageNotStored(t *testing.T) {
 				t.Errorf("received %q", in(got, p))
 			}
 		}
+	}
+}
+
+// TestTLS checks that a session ends as well when it is encrypted.
+func TestTLS(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	w := start(t, nil, nil)
+	var server *httptest.Server
+	server = httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v9/gateway" {
+			url := "wss" + strings.TrimPrefix(server.URL, "https") + "/gateway"
+			_ = json.NewEncoder(rw).Encode(map[string]string{"url": url}) // the client may be gone
+			return
+		}
+		w.ServeHTTP(rw, r)
+	}))
+	transport := discord.NewTransport()
+	transport.TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig
+	w.c = discord.New("dc", token, &discord.Options{BaseURL: server.URL, Transport: transport})
+	stop := w.run(t)
+	w.Say(direct, person, "one")
+	w.received(t, 1)
+	w.Drop()
+	w.Say(direct, person, "two")
+	if got := texts(w.received(t, 2)); got != "one two" {
+		t.Errorf("received %s", got)
+	}
+	began := time.Now()
+	stop()
+	if took := time.Since(began); took > 500*time.Millisecond {
+		t.Errorf("Run took %v to end", took)
+	}
+	server.Close()
+	w.Close()
+	if err := goleak.Find(before); err != nil {
+		t.Error(err)
 	}
 }

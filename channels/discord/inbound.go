@@ -105,7 +105,7 @@ func (c *content) files(m *message) []bus.Attachment {
 		a := &c.Attachments[i]
 		kind, _, _ := strings.Cut(a.Type, ";")
 		files = append(files, bus.Attachment{
-			Kind: a.kind(m.Flags), Name: clean(a.Name, maxName), Type: clean(kind, maxName),
+			Kind: a.kind(c.Flags), Name: clean(a.Name, maxName), Type: clean(kind, maxName),
 			Size: a.Size, Seconds: int(a.Seconds + 0.5),
 			Ref: fileRef{Channel: m.Channel, Message: m.ID, ID: a.ID, URL: a.URL}.String(),
 		})

@@ -30,7 +30,6 @@ type (
 		Member    *member    `json:"member"` // only from the gateway
 		Webhook   string     `json:"webhook_id"`
 		Type      int        `json:"type"`
-		Flags     int        `json:"flags"`
 		Edited    *time.Time `json:"edited_timestamp"`
 		Reference *reference `json:"message_reference"`
 		Quoted    *message   `json:"referenced_message"`
@@ -46,6 +45,7 @@ type (
 	// content is what a message says, be it its own or that of a forwarded one.
 	content struct {
 		Content     string       `json:"content"`
+		Flags       int          `json:"flags"`
 		Mentions    []mentioned  `json:"mentions"`
 		Attachments []attachment `json:"attachments"`
 		Stickers    []struct {

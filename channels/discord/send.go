@@ -40,9 +40,9 @@ func silent(replied bool) fields {
 	return fields{"parse": []string{}, "replied_user": replied}
 }
 
-// Send implements [channels.Channel]. The part's key is the nonce: for some minutes Discord answers a
-// second message that has it with the first one, so that an answer which was lost leaves nothing
-// uncertain. Only of a part without a key ErrUncertain is reported.
+// Send implements [channels.Channel]. The part's key is the nonce: for some minutes Discord answers
+// a second message that has it with the first one, so that an answer which was lost leaves nothing
+// uncertain if the part is tried again soon. Only of a part without a key ErrUncertain is reported.
 func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	body := fields{
 		"allowed_mentions": silent(false),
@@ -173,7 +173,7 @@ func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 	return nil
 }
 
-// React implements [channels.Reactor]. What we have put on the message before is seen on the message,
+// React implements [channels.Reactor]. What we have put there before is seen on the message itself,
 // so that an earlier process may have done it. A command or a button's press is no message
 // and gets nothing.
 func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) error {

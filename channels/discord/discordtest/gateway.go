@@ -206,7 +206,9 @@ func (s *Server) obey(c *conn, op int, data json.RawMessage) int {
 	return 4001
 }
 
-func (s *Server) authentic(token string) bool { return strings.TrimPrefix(token, "Bot ") == s.token }
+func (s *Server) authentic(token string) bool {
+	return strings.TrimPrefix(token, "Bot ") == s.token
+}
 
 // identify begins a session.
 func (s *Server) identify(c *conn, data json.RawMessage) int {
