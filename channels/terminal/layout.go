@@ -29,6 +29,10 @@ func cutRow(text string, width int) (row, rest string, ok bool) {
 	line, rest, ok := strings.Cut(text, "\n")
 	columns, space := 0, 0 // space is the last one between words
 	for pos, state := 0, -1; pos < len(line); {
+		if n := styleLen(line[pos:]); n > 0 {
+			pos += n
+			continue
+		}
 		var cluster string
 		var w int
 		cluster, _, w, state = uniseg.FirstGraphemeClusterInString(line[pos:], state)
@@ -49,6 +53,15 @@ func cutRow(text string, width int) (row, rest string, ok bool) {
 	return line, rest, ok
 }
 
+// styleLen returns the length of the escape sequence for a style that s begins with, or 0. It takes
+// no room.
+func styleLen(s string) int {
+	if !strings.HasPrefix(s, "\x1b[") {
+		return 0
+	}
+	return strings.IndexByte(s, 'm') + 1
+}
+
 // clean returns text without what could change a terminal: models repeat what strangers wrote.
 func clean(text string) string {
 	text = strings.ReplaceAll(text, "\t", "    ")
@@ -60,8 +73,8 @@ func clean(text string) string {
 	}, text)
 }
 
-// common returns the length of what a and b begin with in common, in whole code points. Both are
-// valid UTF-8.
+// common returns the length of what a and b begin with in common, in whole code points, and in
+// whole lines where these have styles. Both are valid UTF-8.
 func common(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -69,6 +82,10 @@ func common(a, b string) int {
 	}
 	for n < len(b) && !utf8.RuneStart(b[n]) {
 		n--
+	}
+	line := strings.LastIndexByte(b[:n], '\n') + 1
+	if end := strings.IndexByte(b[line:]+"\n", '\n'); strings.Contains(b[line:line+end], "\x1b") {
+		return line
 	}
 	return n
 }

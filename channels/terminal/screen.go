@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/term"
+
+	"gateway/channels/markup"
 )
 
 // A Screen is what a person types into and reads from. Log lines may be written to it
@@ -18,6 +20,7 @@ type Screen struct {
 	typed   bool   // by a person at a terminal, not read from a pipe
 	restore func() // gives the terminal back
 	size    func() (width, height int, err error)
+	render  func(markdown string, width int) string // nil: Markdown is shown as it is
 
 	// interrupts receives when Ctrl-C was typed: true if that took back what was typed of a line.
 	interrupts chan bool
@@ -57,6 +60,7 @@ func NewScreen(in, out *os.File) (*Screen, error) {
 		return nil, err
 	}
 	s := newTyped(in, out, func() (int, int, error) { return term.GetSize(int(out.Fd())) })
+	s.render = markup.ANSI
 	s.restore = func() { _ = term.Restore(int(in.Fd()), state) } // nothing is left to be done
 	return s, nil
 }
@@ -135,8 +139,26 @@ func (s *Screen) settle(n int) { s.base, s.rows = n, nil }
 func (s *Screen) begin(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.text = text
-	s.settle(len(text))
+	width, _ := s.measure()
+	s.text = s.rendered(text, width)
+	s.settle(len(s.text))
+}
+
+// measure returns the size of the screen.
+func (s *Screen) measure() (width, height int) {
+	width, height, err := s.size()
+	if err != nil || width < 2 || height < 2 {
+		return 80, 24
+	}
+	return width, height
+}
+
+// rendered returns what is shown of Markdown.
+func (s *Screen) rendered(markdown string, width int) string {
+	if s.render == nil {
+		return markdown
+	}
+	return strings.TrimRight(s.render(markdown, width), "\n")
 }
 
 // end leaves the message as it is: what comes now comes below.
@@ -151,13 +173,11 @@ func (s *Screen) end() {
 func (s *Screen) show(text string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	width, height, err := s.size()
-	if err != nil || width < 2 || height < 2 {
-		width, height = 80, 24
-	}
+	width, height := s.measure()
 	if err := s.term.SetSize(width, height); err != nil {
 		return err
 	}
+	text = s.rendered(text, width)
 	if width != s.wide { // nobody knows how the terminal has wrapped what was there
 		s.settle(len(s.text))
 	}

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 
 	"github.com/rivo/uniseg"
+
+	"gateway/channels/markup"
 )
 
 // A person sits at a screen of a vt.
@@ -341,4 +343,28 @@ func TestCommon(t *testing.T) {
 			t.Errorf("common(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
 		}
 	}
+}
+
+// Markdown becomes styles, also where it is complete only later.
+func TestShowRendered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := sit(t, 30, 20)
+		p.render = markup.ANSI
+		p.prompt()
+		const whole = "Here is **a bold word** and `code`\n\n- one\n- two\n\n" +
+			"| a | b |\n|---|---|\n| 日本 | 2 |"
+		for n := range len(whole) {
+			p.shows(strings.ToValidUTF8(whole[:n+1], ""))
+		}
+		p.want("Here is a bold word and code", "", "• one", "• two", "", "a    | b", "-----+--", "日本 | 2")
+		if _, err := p.Write([]byte("a line of the log\n")); err != nil {
+			t.Fatal(err)
+		}
+		p.end()
+		p.begin("")
+		p.shows("# Next\n\n[a link](https://example.org) \x1b[2Jand a text that is longer than a row")
+		p.want("Here is a bold word and code", "", "• one", "• two", "", "a    | b", "-----+--",
+			"a line of the log", "日本 | 2", "Next", "", "a link (https://example.org)",
+			"[2Jand a text that is longer", "than a row")
+	})
 }

@@ -104,6 +104,7 @@ func (v *vt) control(op string, n int) {
 	case op == "J" && n == 0:
 		v.rows[v.y] = v.rows[v.y][:min(v.x, len(v.rows[v.y]))]
 		v.rows = v.rows[:v.y+1]
+	case op == "m": // a style
 	default:
 		v.t.Errorf("escape sequence %d%s is not known here", n, op)
 	}
