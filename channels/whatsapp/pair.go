@@ -12,9 +12,13 @@ import (
 	"gateway/channels"
 )
 
-// phoneCodeLife is how long a code may be typed in: WhatsApp hangs up when the QR codes, of
-// which one lasts a minute and five last 20 seconds each, are used up.
-const phoneCodeLife = 160 * time.Second
+// How long the first QR code and the others are shown, as WhatsApp's own clients do, and how long
+// WhatsApp may take to give them.
+const (
+	firstCode  = time.Minute
+	laterCode  = 20 * time.Second
+	answerWait = 30 * time.Second
+)
 
 // restartWait bounds how long a new device waits for its first real connection, and nudge is when
 // it tries itself: the client forgets to, if it was hung up on too early. It is linked before
@@ -48,8 +52,7 @@ func (c *Channel) Pair(
 			device.GetJID().User + ". To link another one, remove it on the phone first " +
 			"(Settings, Linked devices)."}
 	}
-	p := &pairing{c: c, phone: phone, show: show,
-		connected: make(chan struct{}, 1), over: make(chan error, 1)}
+	p := &pairing{c: c, phone: phone, show: show, events: make(chan any, 16)}
 	if p.wire, err = newWire(c.opts.Transport, c.opts.BaseURL); err != nil {
 		return err
 	}
@@ -58,8 +61,7 @@ func (c *Channel) Pair(
 	p.client = c.newClient(life, st.container.NewDevice(), p.wire)
 	p.client.AutoReconnectHook = func(error) bool { return !p.wire.isCut() }
 	p.client.AddEventHandlerWithSuccessStatus(p.handle)
-	defer p.client.Disconnect()
-	defer p.wire.cut()
+	defer hangUp(life, p.client, p.wire)
 	stop := context.AfterFunc(ctx, p.wire.cut) // connecting does not look at ctx
 	defer stop()
 	return p.run(ctx, life)
@@ -72,26 +74,21 @@ type pairing struct {
 	show   func(channels.PairingCode)
 	wire   *wire
 	client *whatsmeow.Client
-
-	connected chan struct{}
-	over      chan error // has the reason why it can't succeed any more
+	events chan any // of the client, those that say how it goes
 }
 
 // handle takes an event of the client. Messages are left for Run: what is not acknowledged
 // comes again.
 func (p *pairing) handle(evt any) bool {
-	switch e := evt.(type) {
-	case *events.Connected:
-		select {
-		case p.connected <- struct{}{}:
-		default:
-		}
+	switch evt.(type) {
 	case *events.Message:
 		return false
-	case events.PermanentDisconnect:
+	case *events.QR, *events.PairSuccess, *events.PairError, *events.Connected,
+		*events.Disconnected, *events.QRScannedWithoutMultidevice, *events.PairPasskeyRequest,
+		*events.PairPasskeyConfirmation, *events.PairPasskeyError, events.PermanentDisconnect:
 		select {
-		case p.over <- verdictOn(e):
-		default:
+		case p.events <- evt:
+		default: // far more than there is in any pairing
 		}
 	}
 	return true
@@ -99,45 +96,67 @@ func (p *pairing) handle(evt any) bool {
 
 // run links the account. The client lives as long as life.
 func (p *pairing) run(ctx, life context.Context) error {
-	items, err := p.client.GetQRChannel(life)
-	if err != nil {
-		return fmt.Errorf("whatsapp: pair: %w", err)
-	}
 	if err := p.client.ConnectContext(life); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		return fmt.Errorf("whatsapp: pair: connect: %w", err)
 	}
-	for shown := false; ; {
-		var item whatsmeow.QRChannelItem
+	var codes []string
+	next := time.NewTimer(answerWait)
+	defer next.Stop()
+	for {
 		select {
-		case item = <-items:
 		case <-ctx.Done():
 			return ctx.Err()
-		}
-		if item.Event == whatsmeow.QRChannelSuccess.Event {
-			return p.awaitRestart(ctx, life)
-		}
-		if err := p.failure(item); err != nil {
-			return err
-		}
-		if !shown || p.phone == "" {
-			if err := p.present(ctx, item); err != nil {
-				return err
+		case <-next.C:
+			if len(codes) == 0 {
+				return tooLate()
 			}
-			shown = true
+			p.showQR(&codes, next, laterCode)
+		case evt := <-p.events:
+			switch e := evt.(type) {
+			case *events.QR:
+				codes = e.Codes
+				if err := p.begin(ctx, &codes, next); err != nil {
+					return err
+				}
+			case *events.PairSuccess:
+				return p.awaitRestart(ctx, life)
+			default:
+				return failure(evt)
+			}
 		}
 	}
 }
 
-// present shows a QR code, or asks for a phone code and shows that.
-func (p *pairing) present(ctx context.Context, item whatsmeow.QRChannelItem) error {
+// begin shows the first code. For a phone code there is one only; how long it is good for is how
+// long all QR codes are.
+func (p *pairing) begin(ctx context.Context, codes *[]string, next *time.Timer) error {
 	if p.phone == "" {
-		p.show(channels.PairingCode{QR: item.Code, Expires: time.Now().Add(item.Timeout)})
+		p.showQR(codes, next, firstCode)
 		return nil
 	}
-	expires := time.Now().Add(phoneCodeLife)
+	life := firstCode + time.Duration(max(0, len(*codes)-1))*laterCode
+	*codes = nil
+	next.Reset(life)
+	return p.showPhone(ctx, time.Now().Add(life))
+}
+
+// showQR shows the next QR code for a time.
+func (p *pairing) showQR(codes *[]string, next *time.Timer, life time.Duration) {
+	if len(*codes) == 0 {
+		next.Reset(0)
+		return
+	}
+	code := (*codes)[0]
+	*codes = (*codes)[1:]
+	next.Reset(life)
+	p.show(channels.PairingCode{QR: code, Expires: time.Now().Add(life)})
+}
+
+// showPhone asks for a phone code and shows it.
+func (p *pairing) showPhone(ctx context.Context, expires time.Time) error {
 	// WhatsApp knows a few browsers and systems by name and refuses all others.
 	code, err := p.client.PairPhone(ctx, p.phone, true, whatsmeow.PairClientChrome, "Chrome (Linux)")
 	switch {
@@ -158,46 +177,42 @@ func (p *pairing) present(ctx context.Context, item whatsmeow.QRChannelItem) err
 	return fmt.Errorf("whatsapp: pair: ask for a phone code: %w", err)
 }
 
-// failure returns why pairing has failed, or nil for a code.
-func (p *pairing) failure(item whatsmeow.QRChannelItem) error {
-	reason := ""
-	switch item.Event {
-	case whatsmeow.QRChannelEventCode:
-		return nil
-	case whatsmeow.QRChannelTimeout.Event:
-		reason = "Nobody has linked the account in time. Try again."
-	case whatsmeow.QRChannelClientOutdated.Event:
-		return verdictOn(&events.ClientOutdated{})
-	case whatsmeow.QRChannelScannedWithoutMultidevice.Event:
-		reason = "WhatsApp on the phone is too old to link devices. Update it, then try again."
-	case whatsmeow.QRChannelEventPasskeyRequest, whatsmeow.QRChannelEventPasskeyResponse:
-		reason = "WhatsApp asks for a passkey, which the gateway has not. Turn passkeys off on " +
-			"the phone while you link it, or use the other way of linking (QR or phone code)."
-	case whatsmeow.QRChannelEventError:
-		return fmt.Errorf("whatsapp: pair: %w", item.Error)
-	default:
-		select {
-		case err := <-p.over:
-			return err
-		case <-time.After(time.Second):
-		}
-		reason = "WhatsApp has refused to link the account. Try again later."
+// failure returns why an event has ended the pairing.
+func failure(evt any) error {
+	switch e := evt.(type) {
+	case *events.QRScannedWithoutMultidevice:
+		return &channels.AccountError{Reason: "WhatsApp on the phone is too old to link devices. " +
+			"Update it, then try again."}
+	case *events.PairPasskeyRequest, *events.PairPasskeyConfirmation, *events.PairPasskeyError:
+		return &channels.AccountError{Reason: "WhatsApp asks for a passkey, which the gateway " +
+			"has not. Link it the other way: by phone code instead of QR code, or the reverse."}
+	case *events.PairError:
+		return fmt.Errorf("whatsapp: pair: %w", e.Error)
+	case events.PermanentDisconnect:
+		return verdictOn(e)
 	}
-	return &channels.AccountError{Reason: reason}
+	return tooLate() // WhatsApp hangs up on who does not come to an end
+}
+
+func tooLate() error {
+	return &channels.AccountError{Reason: "Nobody has linked the account in time. Try again."}
 }
 
 // awaitRestart waits until the new device is connected for the first time, for which WhatsApp
-// makes it come again. Without that it would have no keys to write to it yet.
+// makes it come again. Without that nobody would have keys to write to it yet.
 func (p *pairing) awaitRestart(ctx, life context.Context) error {
 	timer, early := time.NewTimer(restartWait), time.NewTimer(nudge)
 	defer timer.Stop()
 	defer early.Stop()
 	for {
 		select {
-		case <-p.connected:
-			return nil
-		case err := <-p.over:
-			return err
+		case evt := <-p.events:
+			switch e := evt.(type) {
+			case *events.Connected:
+				return nil
+			case events.PermanentDisconnect:
+				return verdictOn(e)
+			}
 		case <-early.C:
 			err := p.client.ConnectContext(life)
 			if err != nil && !errors.Is(err, whatsmeow.ErrAlreadyConnected) {

@@ -121,14 +121,14 @@ func (s *session) run(ctx context.Context) error {
 	cut := context.AfterFunc(ctx, s.wire.cut) // connecting does not look at ctx
 	defer cut()
 	if err := s.client.ConnectContext(life); err != nil {
-		s.close(kill)
+		s.close(life, kill)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		return fmt.Errorf("whatsapp: connect: %w", err)
 	}
 	err = <-s.ended
-	s.close(kill)
+	s.close(life, kill)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -136,7 +136,7 @@ func (s *session) run(ctx context.Context) error {
 }
 
 // close ends the client and waits for everything that runs on behalf of the session.
-func (s *session) close(kill context.CancelFunc) {
+func (s *session) close(life context.Context, kill context.CancelFunc) {
 	s.c.dropSession(s)
 	s.mu.Lock()
 	s.closed = true
@@ -147,8 +147,7 @@ func (s *session) close(kill context.CancelFunc) {
 		// the message comes again, which is right but not nice.
 		s.wire.awaitWrite(s.writes)
 	}
-	s.wire.cut()
-	s.client.Disconnect()
+	hangUp(life, s.client, s.wire)
 	idle := make(chan struct{})
 	go func() {
 		s.working.Wait()
@@ -169,6 +168,28 @@ func (s *session) close(kill context.CancelFunc) {
 	if t, ok := s.c.opts.Transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
+}
+
+// hangUp ends a client's connection for good: it is cut, and only when the client has noticed is
+// it told to hang up, so that both don't happen at once.
+func hangUp(life context.Context, client *whatsmeow.Client, w *wire) {
+	w.cut()
+	timer, tick := time.NewTimer(time.Second), time.NewTicker(time.Millisecond)
+	defer timer.Stop()
+	defer tick.Stop()
+	for waiting := true; waiting; {
+		// Nothing can be sent any more. The error says whether the client knows that.
+		err := client.SendChatPresence(life, types.ServerJID, types.ChatPresencePaused, "")
+		if errors.Is(err, whatsmeow.ErrNotConnected) {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-timer.C:
+			waiting = false
+		}
+	}
+	client.Disconnect()
 }
 
 // end notes why the session ends; the first reason counts.
