@@ -3,38 +3,36 @@ module gateway
 go 1.26.0
 
 require (
-	github.com/bwmarrin/discordgo v0.29.0
-	github.com/coder/websocket v1.8.15
-	github.com/gabriel-vasile/mimetype v1.4.16
-	github.com/go-telegram-bot-api/telegram-bot-api/v5 v5.5.1
-	github.com/go-viper/mapstructure/v2 v2.4.0
-	github.com/google/jsonschema-go v0.4.3
-	github.com/gorilla/websocket v1.5.3
-	github.com/knadh/koanf/parsers/toml/v2 v2.1.0
-	github.com/knadh/koanf/providers/env/v2 v2.0.2
-	github.com/knadh/koanf/v2 v2.4.1
-	github.com/ledongthuc/pdf v0.0.0-20260907135840-6c8c28e0e8a0
-	github.com/lmittmann/tint v1.2.1
-	github.com/pelletier/go-toml/v2 v2.4.3
-	github.com/rivo/uniseg v0.4.7
-	github.com/rogpeppe/go-internal v1.16.0
-	github.com/sashabaranov/go-openai v1.43.0
-	github.com/spf13/cobra v1.10.2
-	github.com/yuin/goldmark v1.8.7
-	go.mau.fi/libsignal v0.2.2
-	go.mau.fi/util v0.10.1-0.20260820140024-eb612d936fde
-	go.mau.fi/whatsmeow v0.0.0-20260821141805-33cfac511629
-	go.uber.org/goleak v1.3.0
-	golang.org/x/crypto v0.57.0
-	golang.org/x/image v0.47.0
-	golang.org/x/sync v0.24.0
-	golang.org/x/sys v0.49.0
-	golang.org/x/term v0.47.0
-	golang.org/x/time v0.16.0
-	google.golang.org/protobuf v1.36.12
-	modernc.org/sqlite v1.60.1
-	pgregory.net/rapid v1.3.0
-	rsc.io/qr v0.2.0
+	github.com/bwmarrin/discordgo v0.29.0 // Discord's gateway and REST API
+	github.com/coder/websocket v1.8.15 // fake WhatsApp of the tests; whatsmeow brings it
+	github.com/gabriel-vasile/mimetype v1.4.16 // types of files by content
+	github.com/go-telegram-bot-api/telegram-bot-api/v5 v5.5.1 // transport of the Bot API; it ends at version 5.5
+	github.com/go-viper/mapstructure/v2 v2.4.0 // strict decoding of the configuration
+	github.com/google/jsonschema-go v0.4.3 // schemas of tools and their checking
+	github.com/gorilla/websocket v1.5.3 // discordgo's; lifted to a version with its fixes
+	github.com/knadh/koanf/parsers/toml/v2 v2.1.0 // configuration file
+	github.com/knadh/koanf/providers/env/v2 v2.0.2 // configuration variables
+	github.com/knadh/koanf/v2 v2.4.1 // merging of configuration sources
+	github.com/ledongthuc/pdf v0.0.0-20260907135840-6c8c28e0e8a0 // text of PDF files
+	github.com/lmittmann/tint v1.2.1 // log for people
+	github.com/pelletier/go-toml/v2 v2.4.3 // lines and columns of mistakes in the configuration
+	github.com/rivo/uniseg v0.4.7 // characters as people see them, and their width
+	github.com/rogpeppe/go-internal v1.16.0 // tests: scripts and golden files
+	github.com/sashabaranov/go-openai v1.43.0 // OpenAI-compatible models
+	github.com/spf13/cobra v1.10.2 // command line
+	github.com/yuin/goldmark v1.8.7 // Markdown syntax trees
+	go.mau.fi/libsignal v0.2.2 // its log, and the fake WhatsApp's signatures
+	go.mau.fi/whatsmeow v0.0.0-20260821141805-33cfac511629 // WhatsApp as a linked device; only this form of version downloads
+	go.uber.org/goleak v1.3.0 // tests: goroutines that are left
+	golang.org/x/crypto v0.57.0 // fake WhatsApp of the tests
+	golang.org/x/image v0.47.0 // scaling of images, WebP
+	golang.org/x/sync v0.24.0 // groups of goroutines
+	golang.org/x/sys v0.49.0 // file locks
+	golang.org/x/term v0.47.0 // line editor of the terminal
+	golang.org/x/time v0.16.0 // rate limits
+	google.golang.org/protobuf v1.36.12 // WhatsApp's messages
+	modernc.org/sqlite v1.60.1 // database, without C; 1.61 breaks go mod tidy
+	rsc.io/qr v0.2.0 // QR codes for pairing
 )
 
 require (
@@ -55,6 +53,7 @@ require (
 	github.com/rs/zerolog v1.35.1 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
 	github.com/vektah/gqlparser/v2 v2.5.27 // indirect
+	go.mau.fi/util v0.10.1-0.20260820140024-eb612d936fde // indirect
 	golang.org/x/exp v0.0.0-20260813180055-c1d0aacb2297 // indirect
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
