@@ -36,7 +36,9 @@ func (in *Inbox) Overhear(tx *store.Tx, m InboundMessage, now time.Time) (bool, 
 
 // Heard returns what was said in a conversation before the message with the given Seq and was not
 // for the agent, the oldest first.
-func (in *Inbox) Heard(q store.Queryer, at Address, before int64, now time.Time) ([]Received, error) {
+func (in *Inbox) Heard(
+	q store.Queryer, at Address, before int64, now time.Time,
+) ([]Received, error) {
 	return in.query(q, `SELECT id, body, received_ms FROM inbox
 		WHERE account = $1 AND chat = $2 AND thread = $3 AND state = 'heard' AND id < $4
 			AND received_ms >= $5 ORDER BY id`,

@@ -13,22 +13,28 @@ type Progress struct {
 	Void    bool   // with Ended: and no OutboundMessage either, it was stopped
 }
 
-// Live passes on the newest [Progress] of each conversation. Publishing never
-// waits: what the reader has not taken yet is replaced.
+// Live passes on the newest [Progress] of each stream. Publishing never waits: what the reader
+// has not taken yet of a stream is replaced.
 type Live struct {
 	wake signal
 
 	mu     sync.Mutex
-	newest map[Address]Progress
+	newest map[string]int // index in queue, by stream
+	queue  []Progress
 }
 
 // NewLive returns a Live.
-func NewLive() *Live { return &Live{wake: newSignal(), newest: make(map[Address]Progress)} }
+func NewLive() *Live { return &Live{wake: newSignal(), newest: make(map[string]int)} }
 
 // Publish passes p on.
 func (l *Live) Publish(p Progress) {
 	l.mu.Lock()
-	l.newest[p.To] = p
+	if i, ok := l.newest[p.Stream]; ok {
+		l.queue[i] = p
+	} else {
+		l.newest[p.Stream] = len(l.queue)
+		l.queue = append(l.queue, p)
+	}
 	l.mu.Unlock()
 	l.wake.ring()
 }
@@ -36,11 +42,12 @@ func (l *Live) Publish(p Progress) {
 // C receives after Publish. It has one reader and is never closed.
 func (l *Live) C() <-chan struct{} { return l.wake }
 
-// Take returns what was published since the last call, in no order.
-func (l *Live) Take() map[Address]Progress {
+// Take returns what was published since the last call, in the order in which the streams began.
+func (l *Live) Take() []Progress {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	taken := l.newest
-	l.newest = make(map[Address]Progress)
+	taken := l.queue
+	l.queue = nil
+	clear(l.newest)
 	return taken
 }

@@ -2,25 +2,23 @@ package bus
 
 import (
 	"fmt"
-	"maps"
+	"slices"
 	"sync"
 	"testing"
 )
 
-// The newest progress of each conversation is kept, a thread being one of its own.
+// The newest progress of each stream is kept, also of several in one conversation.
 func TestLive(t *testing.T) {
-	topic := Address{Account: "test", Chat: "a", Thread: "5"}
 	l := NewLive()
 	if got := l.Take(); len(got) != 0 {
 		t.Errorf("Take of nothing = %v", got)
 	}
-	l.Publish(Progress{To: chat, Text: "one"})
-	l.Publish(Progress{To: topic, Text: "two"})
-	l.Publish(Progress{To: chat, Text: "three", Status: "busy"})
-	want := map[Address]Progress{
-		chat: {To: chat, Text: "three", Status: "busy"}, topic: {To: topic, Text: "two"},
-	}
-	if got := l.Take(); !maps.Equal(got, want) {
+	l.Publish(Progress{To: chat, Stream: "a", Text: "one"})
+	l.Publish(Progress{To: chat, Stream: "b", Text: "two"})
+	l.Publish(Progress{To: chat, Stream: "a", Ended: true, Void: true})
+	want := []Progress{{To: chat, Stream: "a", Ended: true, Void: true},
+		{To: chat, Stream: "b", Text: "two"}}
+	if got := l.Take(); !slices.Equal(got, want) {
 		t.Errorf("Take = %v, want %v", got, want)
 	}
 	if got := l.Take(); len(got) != 0 {
@@ -35,19 +33,18 @@ func TestLiveNeverBlocks(t *testing.T) {
 	for c := range 8 {
 		wg.Go(func() {
 			for i := range 1000 {
-				to := Address{Account: "test", Chat: fmt.Sprint(c)}
-				l.Publish(Progress{To: to, Text: fmt.Sprint(i)})
+				l.Publish(Progress{To: chat, Stream: fmt.Sprint(c), Text: fmt.Sprint(i)})
 			}
 		})
 	}
 	wg.Wait()
 	got := l.Take()
-	for to, p := range got {
+	for _, p := range got {
 		if p.Text != "999" {
-			t.Errorf("%s shows %q, want the newest", to, p.Text)
+			t.Errorf("%s shows %q, want the newest", p.Stream, p.Text)
 		}
 	}
 	if len(got) != 8 {
-		t.Errorf("%d conversations, want 8", len(got))
+		t.Errorf("%d streams, want 8", len(got))
 	}
 }

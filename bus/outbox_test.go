@@ -81,7 +81,8 @@ func TestOutboxDelivery(t *testing.T) {
 		Text: "a\x00b <&> 🎉", Stream: "1.0"}
 	f.tx(func(tx *store.Tx) error { return f.Put(tx, m, f.now) })
 	d := f.open(0)[0]
-	if d.ID != 1 || !reflect.DeepEqual(d.Message, m) || d.State != Waiting || !d.Created.Equal(f.now) ||
+	if d.ID != 1 || !reflect.DeepEqual(d.Message, m) ||
+		d.State != Waiting || !d.Created.Equal(f.now) ||
 		len(d.Parts)+len(d.IDs)+d.Attempts+d.Uncertain != 0 || d.Error != "" {
 		t.Errorf("a new delivery is %+v", d)
 	}

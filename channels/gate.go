@@ -145,9 +145,17 @@ func (in *intake) sort(ctx context.Context, messages []bus.InboundMessage) ([]ju
 		return nil, err
 	}
 	var kept []judged
+	fresh := false
 	for _, m := range messages {
-		who := ks.people[identity{m.From.Account, m.Sender.ID}]
-		v := in.policy.judge(&m, who, ks.moves[identity{m.From.Account, m.From.Chat}])
+		who, v := in.judge(&m, ks)
+		if v < heard && !m.Group && !fresh { // perhaps they were let in a moment ago
+			g.forget()
+			if ks, err = g.look(ctx); err != nil {
+				return nil, err
+			}
+			fresh = true
+			who, v = in.judge(&m, ks)
+		}
 		if v == admitted {
 			if ok, tell := g.pace.allow(m, in.policy.PerMinute); !ok {
 				g.log.WarnContext(ctx, "message dropped: its sender writes too fast",
@@ -165,6 +173,12 @@ func (in *intake) sort(ctx context.Context, messages []bus.InboundMessage) ([]ju
 		kept = append(kept, judged{m, v, who.chat != "" && m.Role != bus.Owner})
 	}
 	return kept, nil
+}
+
+// judge decides on m by what is known. It returns what is known of the sender.
+func (in *intake) judge(m *bus.InboundMessage, ks *knowledge) (known, verdict) {
+	who := ks.people[identity{m.From.Account, m.Sender.ID}]
+	return who, in.policy.judge(m, who, ks.moves[identity{m.From.Account, m.From.Chat}])
 }
 
 // take stores what is to be kept of a batch. It returns the messages that are new in the inbox, and

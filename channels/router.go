@@ -275,7 +275,8 @@ func (r *Router) uncertain(ctx context.Context, d *bus.Delivery) {
 
 // takeLive hands out the newest progress of each conversation.
 func (r *Router) takeLive(ctx, work context.Context) {
-	for to, p := range r.live.Take() {
+	for _, p := range r.live.Take() {
+		to := p.To
 		a, ok := r.accounts[to.Account]
 		if !ok {
 			continue
