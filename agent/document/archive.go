@@ -1,0 +1,257 @@
+package document
+
+import (
+	"archive/zip"
+	"encoding/xml"
+	"errors"
+	"io"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bounds of archives, whose formats are all folders of XML files.
+const (
+	maxDirectory = 8 << 20 // bytes that are read for the list of entries
+	maxEntries   = 10_000
+	maxDepth     = 1000    // of XML elements
+	maxToken     = 1 << 20 // bytes of a tag, or of text without tags
+)
+
+// An archive is one that is being read.
+type archive struct {
+	*file
+	entries map[string]*zip.File
+	left    int64 // bytes that may still be unpacked
+}
+
+// archive reads a document that is an archive, by what is in it.
+func (f *file) archive() error {
+	z, err := zip.NewReader(&scarce{f.r, maxDirectory}, f.size)
+	if errors.Is(err, errTooLarge) {
+		return errTooLarge
+	}
+	if err != nil {
+		return errBroken
+	}
+	if len(z.File) > maxEntries {
+		return errTooLarge
+	}
+	if z, err = zip.NewReader(f.r, f.size); err != nil { // whose entries are not scarce
+		return errBroken
+	}
+	a := &archive{file: f, entries: make(map[string]*zip.File), left: maxUnpacked}
+	for _, e := range z.File {
+		a.entries[strings.TrimPrefix(path.Clean("/"+e.Name), "/")] = e
+	}
+	switch {
+	case a.has("EncryptedPackage"):
+		return errors.New("the document is encrypted")
+	case a.has("word/document.xml"):
+		return a.word()
+	case a.has("xl/workbook.xml"):
+		return a.workbook()
+	case a.has("ppt/presentation.xml"):
+		return a.slides()
+	case a.has("content.xml"):
+		return a.openDocument()
+	case a.has("META-INF/container.xml"):
+		return a.book()
+	}
+	return ErrUnsupported
+}
+
+// A scarce reader allows only so many bytes to be read.
+type scarce struct {
+	r    io.ReaderAt
+	left int64
+}
+
+func (s *scarce) ReadAt(p []byte, off int64) (int, error) {
+	if s.left -= int64(len(p)); s.left < 0 {
+		return 0, errTooLarge
+	}
+	return s.r.ReadAt(p, off)
+}
+
+func (a *archive) has(name string) bool { return a.entries[name] != nil }
+
+// numbered returns the names of the entries prefix1suffix, prefix2suffix …, by number.
+func (a *archive) numbered(prefix, suffix string) []string {
+	numbers := make(map[string]int)
+	var names []string
+	for name := range a.entries {
+		rest, ok := strings.CutPrefix(name, prefix)
+		number, ends := strings.CutSuffix(rest, suffix)
+		if n, err := strconv.Atoi(number); ok && ends && err == nil {
+			numbers[name] = n
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return numbers[a] - numbers[b] })
+	return names
+}
+
+// open returns the content of an entry. It ends with an error where a bound is reached.
+func (a *archive) open(name string) (io.ReadCloser, error) {
+	e := a.entries[name]
+	if e == nil {
+		return nil, errBroken
+	}
+	if e.Flags&1 != 0 {
+		return nil, errors.New("the document is encrypted")
+	}
+	r, err := e.Open()
+	if err != nil {
+		return nil, errBroken
+	}
+	return &unpacked{r, a}, nil
+}
+
+// An unpacked entry counts what is read of it.
+type unpacked struct {
+	io.ReadCloser
+	a *archive
+}
+
+func (u *unpacked) Read(p []byte) (int, error) {
+	if err := u.a.late(); err != nil {
+		return 0, err
+	}
+	n, err := u.ReadCloser.Read(p)
+	if u.a.left -= int64(n); u.a.left < 0 {
+		return n, errTooLarge
+	}
+	return n, err
+}
+
+// A handler is called for each beginning and end of an element, and for text: of start, end
+// and text one is set.
+type handler func(start *xml.StartElement, end, text string) error
+
+// xml reads an entry. Names are without their name space, which all documents agree on.
+func (a *archive) xml(name string, handle handler) error {
+	r, err := a.open(name)
+	if err != nil {
+		return err
+	}
+	// What was read was checked; an error of Close changes nothing.
+	defer func() { _ = r.Close() }()
+	return readXML(r, handle)
+}
+
+func readXML(r io.Reader, handle handler) error {
+	d := xml.NewDecoder(&guard{r: r})
+	d.Strict = false
+	d.CharsetReader = func(_ string, input io.Reader) (io.Reader, error) { return input, nil }
+	for depth := 0; ; {
+		token, err := d.RawToken()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, errTooLarge), errors.Is(err, errTooLong):
+			return err
+		case err != nil:
+			return errBroken
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			if depth++; depth > maxDepth {
+				return errTooLarge
+			}
+			err = handle(&t, "", "")
+		case xml.EndElement:
+			depth--
+			err = handle(nil, t.Name.Local, "")
+		case xml.CharData:
+			err = handle(nil, "", string(t))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// A guard keeps from an XML decoder what would make it fill the memory: it holds one token
+// at a time, however long that is. Neither document types, which office documents have none of,
+// nor long tokens pass.
+type guard struct {
+	r      io.Reader
+	tail   [9]byte // the last bytes that were read
+	length int     // since the last < or >, or since the beginning of <!
+	marked bool    // inside of <! … >
+}
+
+func (g *guard) Read(p []byte) (int, error) {
+	n, err := g.r.Read(p)
+	for _, c := range p[:n] {
+		copy(g.tail[:], g.tail[1:])
+		g.tail[8] = c
+		g.length++
+		switch {
+		case g.marked:
+			// A comment or CDATA ends with -- or ]] before the >.
+			end := string(g.tail[6:])
+			g.marked = end != "-->" && end != "]]>"
+		case c == '!' && g.tail[7] == '<':
+			g.marked = true
+		case c == '<' || c == '>':
+			g.length = 0
+		case g.length > maxToken:
+			return 0, errTooLarge
+		}
+		if g.marked && (g.length > maxToken || strings.EqualFold(string(g.tail[:]), "<!DOCTYPE")) {
+			return 0, errTooLarge
+		}
+	}
+	return n, err
+}
+
+// attribute returns an attribute of an element.
+func attribute(e *xml.StartElement, name string) string {
+	for _, a := range e.Attr {
+		if a.Name.Local == name {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+// book reads an EPUB: its pages in the order of their names, which mostly is that of the book.
+func (a *archive) book() error {
+	var names []string
+	for name := range a.entries {
+		switch strings.ToLower(path.Ext(name)) {
+		case ".xhtml", ".html", ".htm":
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		r, err := a.open(name)
+		if err != nil {
+			return err
+		}
+		raw, err := io.ReadAll(io.LimitReader(r, maxToken))
+		// It was read as far as it matters.
+		_ = r.Close()
+		if err != nil {
+			return unpackError(err)
+		}
+		text, _ := decode(raw[:len(raw)-incomplete(raw)])
+		a.out.paragraph()
+		if err := a.page(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unpackError returns err if it is one of this package, else that the file is damaged.
+func unpackError(err error) error {
+	if errors.Is(err, errTooLarge) || errors.Is(err, errTooLong) {
+		return err
+	}
+	return errBroken
+}

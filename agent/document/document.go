@@ -1,0 +1,268 @@
+// Package document gets the text out of files that people send, so that a language model can
+// read them: [Text] reads, [Type] tells what a file is.
+//
+// It knows plain text in several encodings, HTML, notebooks, PDF, the formats of Microsoft Office
+// since 2007, OpenDocument and EPUB. Files come from strangers, so each way of reading has bounds:
+// 64 MiB of file, 256 MiB unpacked, 10 seconds, and more where they belong. The package owns
+// no tables or files.
+package document
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gabriel-vasile/mimetype"
+)
+
+// ErrUnsupported reports that there is no text in a file of this type, or none that can be read.
+var ErrUnsupported = errors.New("there is no text in a file of this type")
+
+var (
+	errTooLarge = errors.New("the file is too large to be read")
+	errTooLong  = errors.New("reading the file takes too long")
+)
+
+const (
+	maxFile     = 64 << 20
+	maxUnpacked = 256 << 20
+	maxTime     = 10 * time.Second
+	headSize    = 3072 // bytes that tell the type
+)
+
+// Text returns the text of the file r of the given size. The MIME type decides only where the
+// content does not. At most limit bytes are returned; where that is less than there is, the
+// text is cut at a character and ends with a note how much is missing.
+//
+// The error is [ErrUnsupported], that of r, or one whose text is a plain clause such as "the PDF
+// is encrypted".
+func Text(r io.ReaderAt, size int64, mime string, limit int) (text string, err error) {
+	if size > maxFile {
+		return "", errTooLarge
+	}
+	head := make([]byte, min(size, headSize))
+	if n, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	} else {
+		head = head[:n]
+	}
+	f := &file{r: r, size: size, out: &sink{limit: max(0, limit)}, until: time.Now().Add(maxTime)}
+	switch err := f.read(Type(head, ""), base(mime)); {
+	case errors.Is(err, errEnough):
+	case err != nil:
+		return "", err
+	}
+	return f.out.text(), nil
+}
+
+// A file is one that is being read.
+type file struct {
+	r     io.ReaderAt
+	size  int64
+	out   *sink
+	until time.Time // when reading is given up
+}
+
+// read reads a file of a type by its content, and by its sender.
+func (f *file) read(kind, claimed string) error {
+	switch {
+	case kind == "application/pdf":
+		return f.pdf()
+	case strings.HasPrefix(kind, "application/") && isZip(kind):
+		return f.archive()
+	case !isText(kind):
+		return ErrUnsupported
+	}
+	if isText(claimed) && kind == "text/plain" {
+		kind = claimed
+	}
+	switch kind {
+	case "text/html", "application/xhtml+xml":
+		return f.html()
+	case "application/x-ipynb+json", "application/json":
+		if err := f.notebook(); !errors.Is(err, errNoNotebook) {
+			return err
+		}
+	case "text/rtf":
+		return ErrUnsupported
+	}
+	return f.plain()
+}
+
+// Type returns the MIME type of a file by how it begins, without parameters. The name only
+// decides between types that look the same, such as kinds of text or of archives. About 3 kB
+// of head are enough.
+func Type(head []byte, name string) string {
+	kind := base(mimetype.Detect(head).String())
+	byName := byExtension[strings.ToLower(path.Ext(name))]
+	switch {
+	case byName == "":
+	case kind == "text/plain" && isText(byName),
+		kind == "application/json" && byName == "application/x-ipynb+json",
+		kind == "application/zip" && isZip(byName),
+		len(head) == 0:
+		return byName
+	}
+	return kind
+}
+
+// base returns a MIME type without its parameters.
+func base(mime string) string {
+	mime, _, _ = strings.Cut(mime, ";")
+	return strings.ToLower(strings.TrimSpace(mime))
+}
+
+// isText reports whether files of the type are text as they are.
+func isText(mime string) bool {
+	return strings.HasPrefix(mime, "text/") || strings.HasSuffix(mime, "+json") ||
+		strings.HasSuffix(mime, "+xml") || slices.Contains(textTypes, mime)
+}
+
+var textTypes = []string{
+	"application/json", "application/xml", "application/javascript", "application/x-ndjson",
+	"application/yaml", "application/toml", "application/sql", "application/x-sh",
+	"application/x-subrip", "application/x-perl", "application/x-python", "application/x-php",
+}
+
+// isZip reports whether files of the type are archives, some of which have text.
+func isZip(mime string) bool {
+	return mime == "application/zip" || mime == "application/epub+zip" ||
+		strings.HasPrefix(mime, "application/vnd.openxmlformats-officedocument.") ||
+		strings.HasPrefix(mime, "application/vnd.oasis.opendocument.")
+}
+
+// byExtension has the types that content alone does not tell for sure.
+var byExtension = map[string]string{
+	".txt": "text/plain", ".log": "text/plain", ".md": "text/markdown",
+	".markdown": "text/markdown", ".csv": "text/csv", ".tsv": "text/tab-separated-values",
+	".html": "text/html", ".htm": "text/html", ".xml": "text/xml", ".svg": "image/svg+xml",
+	".json": "application/json", ".jsonl": "application/x-ndjson", ".yaml": "application/yaml",
+	".yml": "application/yaml", ".toml": "application/toml", ".ipynb": "application/x-ipynb+json",
+	".ini": "text/plain", ".conf": "text/plain", ".sql": "application/sql",
+	".sh": "application/x-sh", ".js": "text/javascript", ".ts": "text/x-typescript",
+	".css": "text/css", ".go": "text/x-go", ".py": "text/x-python", ".rs": "text/x-rust",
+	".java": "text/x-java", ".c": "text/x-c", ".h": "text/x-c", ".cpp": "text/x-c++",
+	".rb": "text/x-ruby", ".php": "text/x-php", ".tex": "text/x-tex", ".srt": "application/x-subrip",
+	".vcf": "text/vcard", ".ics": "text/calendar", ".eml": "message/rfc822",
+	".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+	".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+	".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+	".odt":  "application/vnd.oasis.opendocument.text",
+	".ods":  "application/vnd.oasis.opendocument.spreadsheet",
+	".odp":  "application/vnd.oasis.opendocument.presentation",
+	".epub": "application/epub+zip",
+}
+
+// whole returns the bytes of the file.
+func (f *file) whole() ([]byte, error) {
+	b := make([]byte, f.size)
+	n, err := f.r.ReadAt(b, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return b[:n], nil
+}
+
+// late returns an error once reading has taken too long.
+func (f *file) late() error {
+	if time.Now().After(f.until) {
+		return errTooLong
+	}
+	return nil
+}
+
+// errEnough ends reading when all the text that is wanted, and a lot more, was found.
+var errEnough = errors.New("enough")
+
+// surplus is how much text that is not wanted is counted, in bytes.
+const surplus = 8 << 20
+
+// A sink takes the text that is found, and keeps as much as is wanted.
+type sink struct {
+	limit   int
+	b       bytes.Buffer
+	missing int64 // bytes beyond the limit
+	atLeast bool  // there is more
+	begun   bool  // something but white space was written
+	breaks  int   // line breaks that are owed
+}
+
+// write adds text to the line.
+func (s *sink) write(text string) error {
+	for text != "" && s.missing <= surplus {
+		line, rest, more := strings.Cut(text, "\n")
+		if line != "" {
+			s.flushBreaks()
+			s.add(line)
+			s.begun = true
+		}
+		if more {
+			s.breaks++
+		}
+		text = rest
+	}
+	if s.missing > surplus {
+		s.atLeast = true
+		return errEnough
+	}
+	return nil
+}
+
+// line begins another line, and paragraph leaves one free before it.
+func (s *sink) line()      { s.breaks = max(s.breaks, 1) }
+func (s *sink) paragraph() { s.breaks = max(s.breaks, 2) }
+
+// flushBreaks writes the breaks that are owed: none at the beginning, two at most.
+func (s *sink) flushBreaks() {
+	if s.begun {
+		s.add("\n\n"[:min(s.breaks, 2)])
+	}
+	s.breaks = 0
+}
+
+func (s *sink) add(text string) {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	keep := min(len(text), s.limit-s.b.Len())
+	s.b.WriteString(text[:keep])
+	s.missing += int64(len(text) - keep)
+}
+
+// raw adds text in which all line breaks are kept.
+func (s *sink) raw(text string) { s.add(text) }
+
+// text returns what was kept, with a note if it was cut.
+func (s *sink) text() string {
+	text := s.b.String()
+	if s.missing > 0 {
+		text = strings.ToValidUTF8(text, "") // it ends within a character
+	}
+	if s.missing == 0 && !s.atLeast && len(text) <= s.limit {
+		return text
+	}
+	more := ""
+	if s.atLeast {
+		more = "more than "
+	}
+	missing := s.missing
+	note := func() string { return fmt.Sprintf("\n[cut off here: %s%d bytes are missing]", more, missing) }
+	keep := s.limit - len(note()) - len("00") // the number may become longer
+	if keep < s.limit/2 {                     // no room for a note
+		return cut(text, s.limit)
+	}
+	text = cut(text, keep)
+	missing += int64(s.b.Len() - len(text))
+	return text + note()
+}
+
+// cut returns at most n bytes of text, whole characters.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "")
+}

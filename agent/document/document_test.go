@@ -1,0 +1,421 @@
+package document
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+var update = flag.Bool("update", false, "write what the tests got into testdata")
+
+// zipOf returns an archive of the files.
+func zipOf(t testing.TB, files []txtar.File) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, f := range files {
+		w, err := z.Create(f.Name)
+		if err == nil {
+			_, err = w.Write(f.Data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func read(file []byte, mime string, limit int) (string, error) {
+	return Text(bytes.NewReader(file), int64(len(file)), mime, limit)
+}
+
+// Each archive of testdata is a document: its files, or the one file in.*, and last the text.
+func TestGolden(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no golden files (%v)", err)
+	}
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			a, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var files []txtar.File
+			want := ""
+			for _, f := range a.Files {
+				if f.Name == "text" {
+					want = string(f.Data)
+					continue
+				}
+				files = append(files, f)
+			}
+			file, mime := golden(t, files)
+			got, err := read(file, mime, 100_000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = strings.TrimRight(got, "\n") + "\n"
+			if *update {
+				a.Files = append(files, txtar.File{Name: "text", Data: []byte(got)})
+				if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+		})
+	}
+}
+
+// golden returns the document that the files are, and its type by name.
+func golden(t *testing.T, files []txtar.File) ([]byte, string) {
+	switch name := files[0].Name; {
+	case name == "in.pdf":
+		return pdfOf(string(files[0].Data)), "application/pdf"
+	case strings.HasPrefix(name, "in."):
+		return files[0].Data, Type(files[0].Data, name)
+	}
+	return zipOf(t, files), "application/octet-stream"
+}
+
+func TestPlain(t *testing.T) {
+	for name, tt := range map[string]struct{ file, want string }{
+		"empty":        {"", ""},
+		"ASCII":        {"hello\nworld\n", "hello\nworld\n"},
+		"UTF-8":        {"grüß 日本", "grüß 日本"},
+		"UTF-8 mark":   {"\xef\xbb\xbfgrüß", "grüß"},
+		"UTF-16":       {"\xff\xfeg\x00r\x00\xfc\x00\xdf\x00=\xd8\x00\xde", "grüß😀"},
+		"UTF-16 other": {"\xfe\xff\x00g\x00r\x00\xfc\x00\xdf", "grüß"},
+		"Latin-1":      {"gr\xfc\xdf \x96 \x80 5, and some more of it", "grüß – € 5, and some more of it"},
+		"CSV":          {"a,b\n1,2\n", "a,b\n1,2\n"},
+		"JSON":         {`{"a": [1, 2]}`, `{"a": [1, 2]}`},
+		"XML":          {`<?xml version="1.0"?><a>x</a>`, `<?xml version="1.0"?><a>x</a>`},
+		"program":      {"package main\n\nfunc main() {\n\tprintln(1 < 2)\n}\n", "package main\n\nfunc main() {\n\tprintln(1 < 2)\n}\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := read([]byte(tt.file), "text/plain", 1000); got != tt.want || err != nil {
+				t.Errorf("got %q, %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestLimit(t *testing.T) {
+	long := strings.Repeat("日本語のテキスト。", 1000)
+	for name, file := range map[string][]byte{
+		"plain": []byte(long),
+		"html":  []byte("<html><body><p>" + long + "</p></body></html>"),
+		"word": zipOf(t, []txtar.File{{Name: "word/document.xml",
+			Data: []byte("<document><p><t>" + long + "</t></p></document>")}}),
+	} {
+		for _, limit := range []int{0, 1, 10, 50, 100, 1000, len(long) - 1, len(long), 1 << 20} {
+			got, err := read(file, "", limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got) > limit || !utf8.ValidString(got) {
+				t.Errorf("%s: %d bytes for a limit of %d", name, len(got), limit)
+			}
+			if limit >= len(long) {
+				if got != long {
+					t.Errorf("%s: got %d bytes, want %d", name, len(got), len(long))
+				}
+				continue
+			}
+			kept, note, cut := strings.Cut(got, "\n[cut off here: ")
+			if !strings.HasPrefix(long, kept) || cut != (limit >= 100) {
+				t.Errorf("%s: got %q for a limit of %d", name, got, limit)
+			}
+			if want := fmt.Sprintf("%d bytes are missing]", len(long)-len(kept)); cut && note != want {
+				t.Errorf("%s: %q, want %q", name, note, want)
+			}
+		}
+	}
+}
+
+func TestUnsupported(t *testing.T) {
+	for name, tt := range map[string]struct {
+		file string
+		want error
+	}{
+		"PNG":             {"\x89PNG\r\n\x1a\n", ErrUnsupported},
+		"binary":          {"MZ\x90\x00\x03\x00\x00\x00\x04", ErrUnsupported},
+		"old Word":        {"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + strings.Repeat("\x00", 600), ErrUnsupported},
+		"RTF":             {`{\rtf1 hello}`, ErrUnsupported},
+		"audio":           {"OggS\x00\x02", ErrUnsupported},
+		"plain archive":   {string(zipOf(t, []txtar.File{{Name: "a.txt", Data: []byte("x")}})), ErrUnsupported},
+		"damaged archive": {"PK\x03\x04 and nothing else", errBroken},
+		"damaged PDF":     {"%PDF-1.4\nnothing else", errBadPDF},
+		"damaged Word": {string(zipOf(t, []txtar.File{{Name: "word/document.xml",
+			Data: []byte("<document><p><t>x</p")}})), errBroken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := read([]byte(tt.file), "application/octet-stream", 1000)
+			if !errors.Is(err, tt.want) {
+				t.Errorf("got %q, %v, want %v", got, err, tt.want)
+			}
+		})
+	}
+	broken := errors.New("broken")
+	r := iotest.ErrReader(broken)
+	if _, err := Text(readerAt{r}, 10, "", 10); !errors.Is(err, broken) {
+		t.Errorf("got %v, want %v", err, broken)
+	}
+	if _, err := Text(readerAt{r}, maxFile+1, "", 10); !errors.Is(err, errTooLarge) {
+		t.Errorf("got %v, want %v", err, errTooLarge)
+	}
+}
+
+type readerAt struct{ r io.Reader }
+
+func (r readerAt) ReadAt(p []byte, _ int64) (int, error) { return r.r.Read(p) }
+
+func TestType(t *testing.T) {
+	word := zipOf(t, []txtar.File{{Name: "[Content_Types].xml"}, {Name: "word/document.xml"}})
+	for _, tt := range []struct{ head, name, want string }{
+		{"hello", "", "text/plain"},
+		{"hello", "a.md", "text/markdown"},
+		{"a,b\n1,2\n", "a.CSV", "text/csv"},
+		{"hello", "a.png", "text/plain"},
+		{"", "a.go", "text/x-go"},
+		{"\x89PNG\r\n\x1a\n", "a.txt", "image/png"},
+		{"\xff\xd8\xff\xe0", "", "image/jpeg"},
+		{"%PDF-1.7\n", "a.doc", "application/pdf"},
+		{"OggS\x00\x02\x00\x00", "voice.oga", "application/ogg"},
+		{string(word), "a.bin", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"},
+		{"PK\x03\x04", "a.odt", "application/vnd.oasis.opendocument.text"},
+		{`{"cells": []}`, "a.ipynb", "application/x-ipynb+json"},
+		{"<!DOCTYPE html><p>x", "", "text/html"},
+		{"\x00\x01\x02\x03", "", "application/octet-stream"},
+	} {
+		if got := Type([]byte(tt.head), tt.name); got != tt.want {
+			t.Errorf("Type(%.10q, %q) = %q, want %q", tt.head, tt.name, got, tt.want)
+		}
+	}
+}
+
+// A repeated is text that is made while it is read.
+type repeated struct {
+	begin, middle, end string
+	n                  int
+}
+
+func (r repeated) write(w io.Writer) error {
+	block := strings.Repeat(r.middle, 1000)
+	if _, err := io.WriteString(w, r.begin); err != nil {
+		return err
+	}
+	for range r.n / 1000 {
+		if _, err := io.WriteString(w, block); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, r.end)
+	return err
+}
+
+// bomb returns an archive with one entry, and others.
+func bomb(t testing.TB, name string, r repeated, others ...txtar.File) []byte {
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, f := range others {
+		w, err := z.Create(f.Name)
+		if err == nil {
+			_, err = w.Write(f.Data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := z.Create(name)
+	if err == nil {
+		err = r.write(w)
+	}
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// peak returns the most memory in use while f runs, beyond that before, in bytes.
+func peak(f func()) uint64 {
+	runtime.GC()
+	var before, s runtime.MemStats
+	runtime.ReadMemStats(&before)
+	most := before.HeapAlloc
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	for {
+		select {
+		case <-done:
+			return most - before.HeapAlloc
+		case <-time.After(2 * time.Millisecond):
+			runtime.ReadMemStats(&s)
+			most = max(most, s.HeapAlloc)
+		}
+	}
+}
+
+func TestBombs(t *testing.T) {
+	book := txtar.File{Name: "xl/workbook.xml", Data: []byte(
+		`<workbook><sheets><sheet name="One" r:id="rId1"/></sheets></workbook>`)}
+	const tens = 10_000_000
+	var many []txtar.File
+	for i := range maxEntries + 1 {
+		many = append(many, txtar.File{Name: fmt.Sprint(i)})
+	}
+	for name, tt := range map[string]struct {
+		file []byte
+		want error // nil if it can be read
+	}{
+		"unpacked size": {bomb(t, "word/document.xml",
+			repeated{"<d>", "<p>" + strings.Repeat("not shown ", 100) + "</p>", "</d>", 300_000}),
+			errTooLarge},
+		"text without end": {bomb(t, "word/document.xml",
+			repeated{"<d><p><t>", "aaaaaaaaaa", "</t></p></d>", tens}), errTooLarge},
+		"tag without end": {bomb(t, "word/document.xml",
+			repeated{"<d ", "a='b' c='d' ", "/>", tens}), errTooLarge},
+		"comment": {bomb(t, "word/document.xml",
+			repeated{"<d><!-- ", "<>", " --></d>", tens}), errTooLarge},
+		"CDATA": {bomb(t, "word/document.xml",
+			repeated{"<d><![CDATA[ ", "<>", " ]]></d>", tens}), errTooLarge},
+		"depth": {bomb(t, "word/document.xml", repeated{"", "<p>", "", tens / 10}), errTooLarge},
+		"entities": {bomb(t, "word/document.xml", repeated{
+			`<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;">]><d>`,
+			"<p><t>&b;</t></p>", "</d>", 1000}), errTooLarge},
+		"entries": {zipOf(t, many), errTooLarge},
+		"shared strings": {bomb(t, "xl/sharedStrings.xml",
+			repeated{"<sst>", "<si><t>a</t></si>", "</sst>", tens / 5}, book), errTooLarge},
+		"styles": {bomb(t, "xl/styles.xml", repeated{"<styleSheet><cellXfs>",
+			"<xf numFmtId='1'/>", "</cellXfs></styleSheet>", tens / 10}, book), nil},
+		"rows": {bomb(t, "xl/worksheets/sheet1.xml", repeated{"<worksheet><sheetData>",
+			"<row><c r='XFD1'><v>1</v></c></row>", "</sheetData></worksheet>", tens / 5}, book), nil},
+		"repeated cells": {bomb(t, "content.xml", repeated{"<d><table>",
+			"<table-row><table-cell number-columns-repeated='9999999'><p>x</p></table-cell></table-row>",
+			"</table></d>", tens / 100}), nil},
+		"HTML": {[]byte("<html>" + strings.Repeat("<div>", tens/10)), nil},
+		"HTML quotes": {[]byte("<html>" + strings.Repeat(`<a "`, tens/10)), nil},
+		"JSON":        {[]byte(strings.Repeat("[", tens/10)), nil},
+		"notebook":    {[]byte(`{"cells":` + strings.Repeat("[", tens/10)), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			var text string
+			var err error
+			used := peak(func() { text, err = read(tt.file, "application/x-ipynb+json", 10_000) })
+			if (err == nil) != (tt.want == nil) || err != nil && !errors.Is(err, tt.want) {
+				t.Errorf("got %d bytes, %v, want %v", len(text), err, tt.want)
+			}
+			if took := time.Since(start); took > 15*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if used > 160<<20 {
+				t.Errorf("%d MB were in use", used>>20)
+			}
+		})
+	}
+}
+
+func FuzzText(f *testing.F) {
+	for _, path := range []string{"testdata/*.txtar"} {
+		paths, err := filepath.Glob(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, path := range paths {
+			a, err := txtar.ParseFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			if name := a.Files[0].Name; name == "in.pdf" {
+				f.Add(pdfOf(string(a.Files[0].Data)), 100)
+			} else if strings.HasPrefix(name, "in.") {
+				f.Add(a.Files[0].Data, 1000)
+			} else {
+				f.Add(zipOf(f, a.Files), 1000)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, file []byte, limit int) {
+		limit = int(uint(limit) % 10_000)
+		start := time.Now()
+		text, err := read(file, "text/html", limit)
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("took %v", took)
+		}
+		if len(text) > limit || !utf8.ValidString(text) || err != nil && text != "" {
+			t.Errorf("%d bytes for a limit of %d, %v", len(text), limit, err)
+		}
+	})
+}
+
+// FuzzParts puts the same XML into each kind of archive.
+func FuzzParts(f *testing.F) {
+	names := []string{
+		"word/document.xml", "xl/workbook.xml", "ppt/presentation.xml", "content.xml",
+		"META-INF/container.xml",
+	}
+	f.Add("<d><p><t>x</t></p><list><list-item><p>y</p></list-item></list></d>")
+	f.Add("<w><sheet name='a'/><row><c t='s' s='1'><v>0</v></c></row><si><t>z</t></si></w>")
+	f.Fuzz(func(t *testing.T, xml string) {
+		for _, name := range names {
+			var files []txtar.File
+			for _, n := range []string{
+				name, "xl/sharedStrings.xml", "xl/styles.xml", "xl/worksheets/sheet1.xml",
+				"ppt/slides/slide1.xml", "ppt/slides/_rels/slide1.xml.rels", "a.html",
+			} {
+				files = append(files, txtar.File{Name: n, Data: []byte(xml)})
+			}
+			if text, err := read(zipOf(t, files), "", 1000); len(text) > 1000 {
+				t.Errorf("%d bytes, %v", len(text), err)
+			}
+		}
+	})
+}
+
+func BenchmarkWorkbook(b *testing.B) {
+	book := txtar.File{Name: "xl/workbook.xml", Data: []byte(
+		`<workbook><sheets><sheet name="One" r:id="rId1"/></sheets></workbook>`)}
+	file := bomb(b, "xl/worksheets/sheet1.xml", repeated{"<worksheet><sheetData>",
+		`<row r="1"><c r="A1" t="inlineStr"><is><t>some text</t></is></c><c r="B1"><v>12.5</v></c>` +
+			`<c r="C1"><v>3</v></c></row>`, "</sheetData></worksheet>", 100_000}, book)
+	for _, limit := range []int{32 << 10, 64 << 20} {
+		b.Run(fmt.Sprintf("limit=%dk", limit>>10), func(b *testing.B) {
+			b.ReportAllocs()
+			var used uint64
+			for b.Loop() {
+				used = max(used, peak(func() {
+					if _, err := read(file, "", limit); err != nil {
+						b.Error(err)
+					}
+				}))
+			}
+			b.ReportMetric(float64(used)/(1<<20), "peak-MB")
+		})
+	}
+}

@@ -1,0 +1,144 @@
+package document
+
+import (
+	"encoding/xml"
+	"strconv"
+	"strings"
+)
+
+// openDocument reads a text, a spreadsheet or a presentation of LibreOffice and others.
+func (a *archive) openDocument() error {
+	return a.xml("content.xml", (&openText{sink: a.out}).handle)
+}
+
+// An openText writes paragraphs as they come.
+type openText struct {
+	*sink
+	texts  int // depth of paragraphs and headings
+	lists  int
+	tables int
+	gap    int // empty cells that are shown if another follows
+	repeat int // how often this cell stands there
+	cell   strings.Builder
+	skip   int // depth of what is no text of the document
+}
+
+func (o *openText) handle(start *xml.StartElement, end, text string) error {
+	switch {
+	case start != nil:
+		return o.start(start)
+	case end != "":
+		return o.end(end)
+	case o.texts > 0 && o.skip == 0:
+		return o.put(text)
+	}
+	return nil
+}
+
+func (o *openText) start(e *xml.StartElement) error {
+	switch e.Name.Local {
+	case "annotation", "tracked-changes", "forms":
+		o.skip++
+	case "h":
+		o.texts++
+		level, err := strconv.Atoi(attribute(e, "outline-level"))
+		if err != nil || level < 1 || level > 6 {
+			level = 1
+		}
+		return o.put(strings.Repeat("#", level) + " ")
+	case "p":
+		o.texts++
+	case "list":
+		o.lists++
+	case "list-item":
+		return o.put(strings.Repeat("  ", max(0, min(o.lists, 10)-1)) + "- ")
+	case "tab":
+		return o.put("\t")
+	case "line-break":
+		return o.put("\n")
+	case "s":
+		n, err := strconv.Atoi(attribute(e, "c"))
+		if err != nil || n < 1 || n > maxGap {
+			n = 1
+		}
+		return o.put(strings.Repeat(" ", n))
+	case "table":
+		o.tables++
+		o.paragraph()
+		if name := attribute(e, "name"); name != "" && o.tables == 1 {
+			if err := o.write("# " + name); err != nil {
+				return err
+			}
+			o.line()
+		}
+	case "table-row":
+		o.gap = -1
+	case "table-cell", "covered-table-cell":
+		n, err := strconv.Atoi(attribute(e, "number-columns-repeated"))
+		if err != nil || n < 1 {
+			n = 1
+		}
+		o.repeat = n
+		o.cell.Reset()
+	case "page":
+		o.paragraph()
+		return o.write("# " + attribute(e, "name") + "\n")
+	}
+	return nil
+}
+
+func (o *openText) end(name string) error {
+	switch name {
+	case "annotation", "tracked-changes", "forms":
+		o.skip--
+	case "h", "p":
+		o.texts--
+		switch {
+		case o.tables > 0:
+			return o.put(" ")
+		case o.lists > 0:
+			o.line()
+		default:
+			o.paragraph()
+		}
+	case "list":
+		if o.lists--; o.lists == 0 {
+			o.paragraph()
+		}
+	case "table":
+		o.tables--
+		o.paragraph()
+	case "table-row":
+		o.line()
+	case "table-cell", "covered-table-cell":
+		return o.endCell()
+	}
+	return nil
+}
+
+// endCell writes a cell, as often as it is repeated. Empty ones are only written before others.
+func (o *openText) endCell() error {
+	text := strings.Join(strings.Fields(o.cell.String()), " ")
+	if text == "" {
+		o.gap = min(o.gap+o.repeat, maxGap)
+		return nil
+	}
+	for range min(o.repeat, maxGap) {
+		if err := o.write(strings.Repeat("\t", max(0, o.gap+1)) + text); err != nil {
+			return err
+		}
+		o.gap = 0
+	}
+	return nil
+}
+
+// put writes text, or keeps it for the cell.
+func (o *openText) put(text string) error {
+	if o.tables == 0 {
+		return o.write(text)
+	}
+	if o.cell.Len() < maxToken {
+		o.cell.WriteString(text)
+	}
+	return nil
+}

@@ -1,0 +1,341 @@
+package document
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/ledongthuc/pdf"
+)
+
+// Bounds of PDF files.
+const (
+	maxPages   = 500
+	maxContent = 4 << 20 // bytes of a page's content, unpacked
+	maxMap     = 1 << 20 // bytes of a font's map to Unicode, unpacked
+	maxForms   = 5       // depth of forms in forms
+	maxKerned  = 1 << 16 // pieces of one line
+)
+
+var (
+	errEncrypted = errors.New("the PDF is encrypted")
+	errScanned   = errors.New("the PDF has no text in it; it may be scanned")
+	errBadPDF    = errors.New("the PDF is damaged")
+)
+
+// pdf reads the pages of a PDF file. The package that parses it panics where a file is not as it
+// should be, and takes sizes in the file for granted: so the file is checked before, and a panic
+// is the end of reading.
+func (f *file) pdf() (err error) {
+	raw, err := f.whole()
+	if err != nil {
+		return err
+	}
+	// The parser insists on a version that it knows, and on the end.
+	if end := bytes.LastIndex(raw, []byte("%%EOF")); end > 0 {
+		raw = raw[:end+len("%%EOF")]
+	}
+	if !bytes.HasPrefix(raw, []byte("%PDF-")) || len(raw) < 100 {
+		return errBadPDF
+	}
+	copy(raw, "%PDF-1.7\n")
+	if err := checkPDF(raw); err != nil {
+		return err
+	}
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case stop:
+			err = p.error
+		default:
+			err = errBadPDF
+		}
+	}()
+	r, err := pdf.NewReader(&deadline{bytes.NewReader(raw), f.until}, int64(len(raw)))
+	if err != nil {
+		return errBadPDF
+	}
+	if err := checkObjects(r); err != nil {
+		return err
+	}
+	pages := min(r.NumPage(), maxPages)
+	read, broken := 0, 0
+	for n := 1; n <= pages; n++ {
+		before := f.out.b.Len() + int(f.out.missing)
+		err := f.pdfPage(r, n, pages)
+		if errors.Is(err, errBadPDF) {
+			broken++
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if f.out.b.Len()+int(f.out.missing) > before {
+			read++
+		}
+	}
+	f.out.atLeast = f.out.atLeast || r.NumPage() > maxPages
+	switch {
+	case read > 0:
+		return nil
+	case broken > 0:
+		return errBadPDF
+	}
+	return errScanned
+}
+
+// A stop is a panic of this package through the one that parses.
+type stop struct{ error }
+
+// A deadline is a file that can be read until a certain time. All loops of the parser that a file
+// could make endless read from it.
+type deadline struct {
+	r     io.ReaderAt
+	until time.Time
+}
+
+func (d *deadline) ReadAt(p []byte, off int64) (int, error) {
+	if time.Now().After(d.until) {
+		panic(stop{errTooLong})
+	}
+	return d.r.ReadAt(p, off)
+}
+
+// pdfPage reads one page. If it can't be read, the next one may be.
+func (f *file) pdfPage(r *pdf.Reader, n, pages int) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case stop:
+			err = p.error
+		default:
+			err = errBadPDF
+		}
+	}()
+	page := r.Page(n)
+	if page.V.IsNull() {
+		return nil
+	}
+	p := &pdfText{file: f, encoders: make(map[string]pdf.TextEncoding)}
+	if pages > 1 {
+		p.heading = fmt.Sprintf("[page %d]\n", n)
+	}
+	p.out.paragraph()
+	p.content(page.V.Key("Contents"), page.Resources(), 0)
+	return nil
+}
+
+// A pdfText follows the operators of a page as far as they place text.
+type pdfText struct {
+	*file
+	heading   string // before the first text
+	encoder   pdf.TextEncoding
+	encoders  map[string]pdf.TextEncoding // by name of the font
+	resources pdf.Value
+	depth     int
+	size      float64 // of the font
+	leading   float64
+	x, y      float64 // where the line begins
+	moved     bool    // other text was shown elsewhere on the line
+}
+
+// content follows a content stream, or several that are one.
+func (t *pdfText) content(streams, resources pdf.Value, depth int) {
+	before, outer := t.resources, t.depth
+	t.resources, t.depth = resources, depth
+	if unpackedSize(streams, maxContent) <= maxContent {
+		pdf.Interpret(streams, t.do)
+	}
+	t.resources, t.depth = before, outer
+}
+
+// unpackedSize returns the size of a stream, or of all streams in an array, or more than most.
+func unpackedSize(v pdf.Value, most int64) int64 {
+	streams := []pdf.Value{v}
+	if v.Kind() == pdf.Array {
+		streams = nil
+		for i := 0; i < v.Len() && i <= maxKerned; i++ {
+			streams = append(streams, v.Index(i))
+		}
+	}
+	size := int64(0)
+	for _, s := range streams {
+		if s.Key("Filter").Len() > maxForms {
+			return most + 1
+		}
+		n, err := io.Copy(io.Discard, io.LimitReader(s.Reader(), most+1-size))
+		if size += n; size > most {
+			return size
+		}
+		if err != nil && n == 0 {
+			continue // the parser finds out
+		}
+	}
+	return size
+}
+
+// do follows one operator.
+func (t *pdfText) do(stack *pdf.Stack, op string) {
+	args := make([]pdf.Value, min(stack.Len(), maxKerned))
+	for i := len(args) - 1; i >= 0; i-- {
+		args[i] = stack.Pop()
+	}
+	number := func(i int) float64 {
+		if i >= len(args) {
+			return 0
+		}
+		return args[i].Float64()
+	}
+	switch op {
+	case "BT":
+		t.moved = true
+	case "Tf":
+		if len(args) == 2 {
+			t.encoder, t.size = t.font(args[0].Name()), math.Abs(number(1))
+		}
+	case "TL":
+		t.leading = number(0)
+	case "Td", "TD":
+		t.move(t.x+number(0), t.y+number(1))
+	case "Tm":
+		t.move(number(4), number(5))
+	case "T*":
+		t.out.line()
+	case "'", "\"":
+		t.out.line()
+		fallthrough
+	case "Tj":
+		if len(args) > 0 {
+			t.show(args[len(args)-1].RawString())
+		}
+	case "TJ":
+		if len(args) > 0 {
+			t.showKerned(args[0])
+		}
+	case "Do":
+		if len(args) > 0 && t.depth < maxForms {
+			t.form(t.resources.Key("XObject").Key(args[0].Name()))
+		}
+	}
+}
+
+// move notes that the next text stands elsewhere: on another line or farther on in this one.
+func (t *pdfText) move(x, y float64) {
+	if math.Abs(y-t.y) > 0.1 {
+		t.out.line()
+		if t.size > 0 && math.Abs(y-t.y) > 1.8*t.size && math.Abs(y-t.y) < 20*t.size {
+			t.out.paragraph()
+		}
+	} else if x != t.x {
+		t.moved = true
+	}
+	t.x, t.y = x, y
+}
+
+// form follows a form, which is content with a name.
+func (t *pdfText) form(object pdf.Value) {
+	if object.Key("Subtype").Name() != "Form" {
+		return
+	}
+	resources := object.Key("Resources")
+	if resources.IsNull() {
+		resources = t.resources
+	}
+	encoders := t.encoders
+	t.encoders = make(map[string]pdf.TextEncoding)
+	t.content(object, resources, t.depth+1)
+	t.encoders = encoders
+}
+
+// font returns the encoding of a font.
+func (t *pdfText) font(name string) pdf.TextEncoding {
+	if e, ok := t.encoders[name]; ok {
+		return e
+	}
+	v := t.resources.Key("Font").Key(name)
+	var e pdf.TextEncoding
+	switch cmap := v.Key("ToUnicode"); {
+	case v.IsNull(), !isModestMap(cmap), v.Key("Encoding").Key("Differences").Len() > 2000:
+	default:
+		e = (&pdf.Font{V: v}).Encoder()
+	}
+	t.encoders[name] = e
+	return e
+}
+
+// isModestMap reports whether a font's map to Unicode does not ask for more than it holds.
+func isModestMap(v pdf.Value) bool {
+	if v.Kind() != pdf.Stream {
+		return true
+	}
+	if unpackedSize(v, maxMap) > maxMap {
+		return false
+	}
+	b, err := io.ReadAll(io.LimitReader(v.Reader(), maxMap))
+	return err == nil && !longNumber.Match(b)
+}
+
+// showKerned shows the strings of an array, with blanks where a number leaves room for one.
+func (t *pdfText) showKerned(v pdf.Value) {
+	const blank = -180 // thousandths of the font's size
+	for i := 0; i < v.Len() && i < maxKerned; i++ {
+		switch x := v.Index(i); x.Kind() {
+		case pdf.String:
+			t.show(x.RawString())
+		case pdf.Integer, pdf.Real:
+			if x.Float64() < blank {
+				t.moved = true
+			}
+		}
+	}
+}
+
+// show writes a string of the font's codes.
+func (t *pdfText) show(raw string) {
+	const step = 256 // decoding takes time by the length and by the size of the font's map
+	for raw != "" {
+		if err := t.late(); err != nil {
+			panic(stop{err})
+		}
+		n := min(step, len(raw))
+		text := raw[:n]
+		if t.encoder != nil {
+			text = t.encoder.Decode(text)
+		}
+		raw = raw[n:]
+		t.put(cleaned(text))
+	}
+}
+
+func (t *pdfText) put(text string) {
+	if strings.TrimSpace(text) == "" {
+		t.moved = t.moved || text != ""
+		return
+	}
+	text = t.heading + strings.Repeat(" ", btoi(t.moved && t.out.breaks == 0 && t.heading == "")) + text
+	t.heading, t.moved = "", false
+	if err := t.out.write(text); err != nil {
+		panic(stop{err})
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// cleaned returns text without control characters and what no font maps to anything.
+func cleaned(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c >= 0x7f && c < 0xa0 || c == 0xfffd {
+			return -1
+		}
+		return c
+	}, s)
+}

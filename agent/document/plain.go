@@ -1,0 +1,104 @@
+package document
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// plain reads text as it is.
+func (f *file) plain() error {
+	// A character of UTF-16 takes at least two thirds of its bytes in UTF-8.
+	want := min(f.size, 2*int64(f.out.limit)+headSize)
+	raw, err := io.ReadAll(io.NewSectionReader(f.r, 0, want))
+	if err != nil {
+		return err
+	}
+	if want < f.size {
+		raw = raw[:len(raw)-incomplete(raw)]
+	}
+	text, ok := decode(raw)
+	if !ok {
+		return ErrUnsupported
+	}
+	f.out.raw(text)
+	f.out.missing += f.size - int64(len(raw))
+	return nil
+}
+
+// incomplete returns how many bytes at the end of raw begin a character of UTF-8 that goes on.
+func incomplete(raw []byte) int {
+	for i := 1; i < utf8.UTFMax && i <= len(raw); i++ {
+		if utf8.RuneStart(raw[len(raw)-i]) {
+			if utf8.FullRune(raw[len(raw)-i:]) {
+				return 0
+			}
+			return i
+		}
+	}
+	return 0
+}
+
+// decode returns raw as UTF-8, or that it is no text.
+func decode(raw []byte) (string, bool) {
+	switch {
+	case bytes.HasPrefix(raw, []byte("\xef\xbb\xbf")):
+		raw = raw[3:]
+	case bytes.HasPrefix(raw, []byte("\xff\xfe")):
+		return decodeUTF16(raw[2:], binary.LittleEndian), true
+	case bytes.HasPrefix(raw, []byte("\xfe\xff")):
+		return decodeUTF16(raw[2:], binary.BigEndian), true
+	}
+	if isBinary(raw) {
+		return "", false
+	}
+	if utf8.Valid(raw) {
+		return string(raw), true
+	}
+	return latin1(raw), true
+}
+
+// isBinary reports whether raw has control characters that no text has.
+func isBinary(raw []byte) bool {
+	control := 0
+	for _, c := range raw {
+		switch {
+		case c == 0:
+			return true
+		case c < ' ' && c != '\t' && c != '\n' && c != '\r' && c != '\f' && c != 0x1b && c != '\b':
+			control++
+		}
+	}
+	return control > len(raw)/100
+}
+
+func decodeUTF16(raw []byte, order binary.ByteOrder) string {
+	units := make([]uint16, len(raw)/2)
+	for i := range units {
+		units[i] = order.Uint16(raw[2*i:])
+	}
+	return string(utf16.Decode(units))
+}
+
+// latin1 decodes what is probably Windows-1252, the superset of Latin-1 that most such text is in.
+func latin1(raw []byte) string {
+	var b strings.Builder
+	b.Grow(len(raw) + len(raw)/8)
+	for _, c := range raw {
+		if c >= 0x80 && c < 0xa0 {
+			b.WriteRune(windows1252[c-0x80])
+			continue
+		}
+		b.WriteRune(rune(c))
+	}
+	return b.String()
+}
+
+// windows1252 has the characters from 0x80 on.
+var windows1252 = [32]rune{
+	'€', 0xfffd, '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', 0xfffd, 'Ž', 0xfffd,
+	0xfffd, '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', 0xfffd, 'ž', 'Ÿ',
+}

@@ -1,0 +1,276 @@
+package document
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of workbooks.
+const (
+	maxShared      = 1_000_000 // strings
+	maxSharedBytes = 64 << 20
+	maxGap         = 64 // empty cells in a row that are shown
+	maxStyles      = 100_000
+	maxSheets      = 1000
+)
+
+// A relation leads from one entry to another.
+type relation struct{ id, kind, target string }
+
+// relations returns those of an entry; none if they can't be read.
+func (a *archive) relations(name string) (all []relation) {
+	folder, file := path.Split(name)
+	rels := folder + "_rels/" + file + ".rels"
+	if !a.has(rels) {
+		return nil
+	}
+	// What can't be read is left out: there is no text in it.
+	_ = a.xml(rels, func(e *xml.StartElement, _, _ string) error {
+		if e == nil || e.Name.Local != "Relationship" || len(all) >= maxEntries {
+			return nil
+		}
+		target := attribute(e, "Target")
+		if !strings.HasPrefix(target, "/") {
+			target = path.Join(folder, target)
+		}
+		all = append(all, relation{
+			attribute(e, "Id"), attribute(e, "Type"), strings.TrimPrefix(target, "/"),
+		})
+		return nil
+	})
+	return all
+}
+
+// A workbook is one of Microsoft Excel that is being read.
+type workbook struct {
+	*archive
+	shared []string // texts that cells refer to
+	dates  []bool   // by style: numbers are dates
+	early  bool     // days are counted from 1904 instead of 1900
+}
+
+// workbook reads the sheets as lines of cells with tabs between them.
+func (a *archive) workbook() error {
+	w := &workbook{archive: a}
+	type sheet struct{ name, id string }
+	var sheets []sheet
+	err := a.xml("xl/workbook.xml", func(e *xml.StartElement, _, _ string) error {
+		switch {
+		case e == nil:
+		case e.Name.Local == "sheet" && len(sheets) < maxSheets:
+			sheets = append(sheets, sheet{attribute(e, "name"), attribute(e, "id")})
+		case e.Name.Local == "workbookPr":
+			w.early = attribute(e, "date1904") == "1" || attribute(e, "date1904") == "true"
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(w.readShared(), w.readStyles()); err != nil {
+		return err
+	}
+	targets := make(map[string]string)
+	for _, r := range a.relations("xl/workbook.xml") {
+		targets[r.id] = r.target
+	}
+	for i, s := range sheets {
+		name := targets[s.id]
+		if !a.has(name) {
+			name = fmt.Sprintf("xl/worksheets/sheet%d.xml", i+1)
+		}
+		if !a.has(name) {
+			continue // a chart
+		}
+		a.out.paragraph()
+		if err := a.out.write("# " + s.name); err != nil {
+			return err
+		}
+		a.out.line()
+		if err := a.xml(name, (&sheetText{workbook: w}).handle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readShared reads the texts that cells share.
+func (w *workbook) readShared() error {
+	const name = "xl/sharedStrings.xml"
+	if !w.has(name) {
+		return nil
+	}
+	var text strings.Builder
+	inText, phonetic, size := false, false, 0
+	return w.xml(name, func(start *xml.StartElement, end, s string) error {
+		switch {
+		case start != nil:
+			inText = start.Name.Local == "t"
+			phonetic = phonetic || start.Name.Local == "rPh"
+		case end == "rPh":
+			phonetic = false
+		case end == "t":
+			inText = false
+		case end == "si":
+			if len(w.shared) == maxShared {
+				return errTooLarge
+			}
+			w.shared = append(w.shared, text.String())
+			text.Reset()
+		case end == "" && inText && !phonetic:
+			if size += len(s); size > maxSharedBytes {
+				return errTooLarge
+			}
+			text.WriteString(s)
+		}
+		return nil
+	})
+}
+
+// readStyles reads which styles show numbers as dates.
+func (w *workbook) readStyles() error {
+	const name = "xl/styles.xml"
+	if !w.has(name) {
+		return nil
+	}
+	formats := make(map[string]bool)
+	cells := false
+	return w.xml(name, func(e *xml.StartElement, end, _ string) error {
+		switch {
+		case end == "cellXfs":
+			cells = false
+		case e == nil || len(formats) > maxStyles || len(w.dates) > maxStyles:
+		case e.Name.Local == "cellXfs":
+			cells = true
+		case e.Name.Local == "numFmt":
+			formats[attribute(e, "numFmtId")] = isDateFormat(attribute(e, "formatCode"))
+		case e.Name.Local == "xf" && cells:
+			id := attribute(e, "numFmtId")
+			n, err := strconv.Atoi(id)
+			builtIn := err == nil && (n >= 14 && n <= 22 || n >= 45 && n <= 47)
+			w.dates = append(w.dates, builtIn || formats[id])
+		}
+		return nil
+	})
+}
+
+// notFormat matches what is shown as it is, or is a color or a condition.
+var notFormat = regexp.MustCompile(`"[^"]*"?|[\\_*].|\[[^\]]*[^\]hms][^\]]*\]`)
+
+// isDateFormat reports whether a format shows a date or a time.
+func isDateFormat(code string) bool {
+	code = notFormat.ReplaceAllString(strings.ToLower(code), "")
+	return code != "general" && strings.ContainsAny(code, "ydhs")
+}
+
+// date returns a number of days as a date, a time or both.
+func (w *workbook) date(number string) string {
+	days, err := strconv.ParseFloat(number, 64)
+	if err != nil || days < 0 || days > 3_000_000 {
+		return number
+	}
+	epoch := time.Date(1899, 12, 30, 0, 0, 0, 0, time.UTC)
+	if w.early {
+		epoch = time.Date(1904, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	t := epoch.AddDate(0, 0, int(days)).
+		Add(time.Duration((days - float64(int(days))) * float64(24*time.Hour))).Round(time.Second)
+	switch {
+	case days < 1:
+		return t.Format("15:04:05")
+	case t.Hour() == 0 && t.Minute() == 0 && t.Second() == 0:
+		return t.Format("2006-01-02")
+	}
+	return t.Format("2006-01-02 15:04:05")
+}
+
+// A sheetText writes the rows of one sheet.
+type sheetText struct {
+	*workbook
+	column int    // of the last cell that was written, from 1
+	at     int    // column of this cell
+	kind   string // of this cell: s is a shared text
+	style  int
+	value  strings.Builder
+	inside bool // in a value
+}
+
+func (s *sheetText) handle(start *xml.StartElement, end, text string) error {
+	switch {
+	case start != nil:
+		switch start.Name.Local {
+		case "row":
+			s.column, s.at = 0, 0
+		case "c":
+			s.begin(start)
+		case "v", "t":
+			s.inside = true
+		}
+	case end == "v" || end == "t":
+		s.inside = false
+	case end == "c":
+		return s.cell()
+	case end == "row":
+		s.out.line()
+	case s.inside:
+		s.value.WriteString(text)
+	}
+	return nil
+}
+
+func (s *sheetText) begin(e *xml.StartElement) {
+	s.at++
+	if column := columnOf(attribute(e, "r")); column > 0 {
+		s.at = column
+	}
+	s.kind = attribute(e, "t")
+	style, err := strconv.Atoi(attribute(e, "s"))
+	if err != nil {
+		style = -1
+	}
+	s.style = style
+	s.value.Reset()
+}
+
+// cell writes the cell that ended.
+func (s *sheetText) cell() error {
+	value := s.value.String()
+	switch s.kind {
+	case "s":
+		i, err := strconv.Atoi(value)
+		if err != nil || i < 0 || i >= len(s.shared) {
+			return nil
+		}
+		value = s.shared[i]
+	case "b":
+		value = map[string]string{"0": "FALSE", "1": "TRUE"}[value]
+	case "", "n":
+		if s.style >= 0 && s.style < len(s.dates) && s.dates[s.style] {
+			value = s.date(value)
+		}
+	}
+	if value == "" {
+		return nil
+	}
+	gap := max(0, s.at-max(s.column, 1))
+	s.column = s.at
+	value = strings.Join(strings.FieldsFunc(value, func(c rune) bool {
+		return c == '\n' || c == '\r' || c == '\t'
+	}), " ")
+	return s.out.write(strings.Repeat("\t", min(gap, maxGap)) + value)
+}
+
+// columnOf returns the number of the column in a reference such as AB12, 0 if it is none.
+func columnOf(ref string) int {
+	n := 0
+	for i := 0; i < len(ref) && i < 3 && ref[i] >= 'A' && ref[i] <= 'Z'; i++ {
+		n = 26*n + int(ref[i]-'A') + 1
+	}
+	return n
+}

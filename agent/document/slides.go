@@ -1,0 +1,85 @@
+package document
+
+import (
+	"encoding/xml"
+	"fmt"
+	"strings"
+)
+
+// slides reads a presentation of Microsoft PowerPoint, with the speaker's notes.
+func (a *archive) slides() error {
+	for i, name := range a.numbered("ppt/slides/slide", ".xml") {
+		a.out.paragraph()
+		if err := a.out.write(fmt.Sprintf("# Slide %d", i+1)); err != nil {
+			return err
+		}
+		a.out.line()
+		if err := a.xml(name, (&slideText{sink: a.out}).handle); err != nil {
+			return err
+		}
+		notes := a.related(name, "notesSlide")
+		if !a.has(notes) {
+			continue
+		}
+		a.out.line()
+		if err := a.xml(notes, (&slideText{sink: a.out, title: "Notes: "}).handle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// related returns the name of the first entry to which name has a relation of the kind.
+func (a *archive) related(name, kind string) string {
+	for _, r := range a.relations(name) {
+		if strings.HasSuffix(r.kind, "/"+kind) {
+			return r.target
+		}
+	}
+	return ""
+}
+
+// A slideText writes paragraphs as lines.
+type slideText struct {
+	*sink
+	title  string // before the first text
+	inText bool
+	cells  int
+	tables int
+	field  bool // a field, such as the slide's number
+}
+
+func (s *slideText) handle(start *xml.StartElement, end, text string) error {
+	switch {
+	case start != nil:
+		switch start.Name.Local {
+		case "t":
+			s.inText = true
+		case "br":
+			s.line()
+		case "fld":
+			s.field = attribute(start, "type") == "slidenum"
+		case "tbl":
+			s.tables++
+		case "tr":
+			s.cells = 0
+		case "tc":
+			if s.cells++; s.cells > 1 {
+				return s.write(" | ")
+			}
+		}
+	case end == "t":
+		s.inText = false
+	case end == "fld":
+		s.field = false
+	case end == "tbl":
+		s.tables--
+	case end == "p" && s.tables == 0, end == "tr":
+		s.line()
+	case s.inText && !s.field:
+		title := s.title
+		s.title = ""
+		return s.write(title + text)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package document
+
+import (
+	"encoding/xml"
+	"strconv"
+	"strings"
+)
+
+// word reads a document of Microsoft Word, and its notes.
+func (a *archive) word() error {
+	if err := a.xml("word/document.xml", (&wordText{sink: a.out}).handle); err != nil {
+		return err
+	}
+	for _, notes := range []string{"word/footnotes.xml", "word/endnotes.xml", "word/comments.xml"} {
+		if !a.has(notes) {
+			continue
+		}
+		a.out.paragraph()
+		if err := a.xml(notes, (&wordText{sink: a.out}).handle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A wordText writes paragraphs as they come.
+type wordText struct {
+	*sink
+	prefix  string // of the paragraph: a heading's or an item's
+	begun   bool   // the paragraph has text
+	inText  bool
+	tables  int // depth
+	cells   int // of the row
+	inCell  bool
+	deleted int // depth of what was deleted
+}
+
+func (w *wordText) handle(start *xml.StartElement, end, text string) error {
+	switch {
+	case start != nil:
+		return w.start(start)
+	case end != "":
+		w.end(end)
+		return nil
+	case w.inText && w.deleted == 0:
+		return w.put(text)
+	}
+	return nil
+}
+
+func (w *wordText) start(e *xml.StartElement) error {
+	switch e.Name.Local {
+	case "p":
+		w.prefix, w.begun = "", false
+	case "pStyle":
+		w.prefix = headingPrefix(attribute(e, "val"))
+	case "ilvl":
+		level, err := strconv.Atoi(attribute(e, "val"))
+		if err == nil && level < 10 && w.prefix == "" {
+			w.prefix = strings.Repeat("  ", max(0, level)) + "- "
+		}
+	case "t":
+		w.inText = true
+	case "tab":
+		if w.begun {
+			return w.put("\t")
+		}
+	case "br", "cr":
+		return w.put("\n")
+	case "noBreakHyphen":
+		return w.put("-")
+	case "del", "moveFrom", "Fallback": // a Fallback repeats what was there
+		w.deleted++
+	case "tbl":
+		w.tables++
+		w.paragraph()
+	case "tr":
+		w.cells = 0
+	case "tc":
+		if w.cells++; w.cells > 1 {
+			return w.write(" | ")
+		}
+	case "footnoteReference", "endnoteReference":
+		return w.put("[" + attribute(e, "id") + "]")
+	case "footnote", "endnote":
+		w.line()
+		if id := attribute(e, "id"); id != "-1" && id != "0" {
+			return w.write("[" + id + "] ")
+		}
+	}
+	return nil
+}
+
+func (w *wordText) end(name string) {
+	switch name {
+	case "t":
+		w.inText = false
+	case "p":
+		switch {
+		case w.tables > 0:
+			if w.begun {
+				w.begun = false
+				// The next paragraph of the cell is apart from this one.
+				w.prefix = ""
+			}
+		case w.begun:
+			w.paragraph()
+			if strings.HasSuffix(w.prefix, "- ") {
+				w.breaks = 1
+			}
+		}
+	case "del", "moveFrom", "Fallback":
+		w.deleted--
+	case "tr":
+		w.line()
+	case "tbl":
+		w.tables--
+		w.paragraph()
+	}
+}
+
+// put writes text of a paragraph.
+func (w *wordText) put(text string) error {
+	if w.deleted > 0 {
+		return nil
+	}
+	if !w.begun {
+		w.begun = true
+		if w.tables == 0 {
+			text = w.prefix + text
+		}
+	}
+	if w.tables > 0 {
+		text = strings.ReplaceAll(text, "\n", " ")
+	}
+	return w.write(text)
+}
+
+// headingPrefix returns the mark of a heading by the name of its style, in English or German.
+func headingPrefix(style string) string {
+	lower := strings.ToLower(style)
+	for _, name := range []string{"heading", "berschrift", "title"} {
+		_, level, ok := strings.Cut(lower, name)
+		if n, err := strconv.Atoi(level); ok && err == nil && n >= 1 && n <= 9 {
+			return strings.Repeat("#", min(n, 6)) + " "
+		}
+	}
+	if lower == "title" || lower == "titel" {
+		return "# "
+	}
+	return ""
+}
