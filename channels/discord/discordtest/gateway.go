@@ -172,11 +172,11 @@ func (s *Server) readFrames(c *conn) {
 	}
 }
 
-// lost notes that a connection has ended. One that the bot closes for good takes its session
-// with it. The caller holds s.mu.
+// lost notes that a connection has ended. One that the bot was the first to close, for good, takes
+// its session with it. The caller holds s.mu.
 func (s *Server) lost(c *conn, err error) {
 	closed, ok := errors.AsType[*websocket.CloseError](err)
-	if ok && (closed.Code == 1000 || closed.Code == 1001) && c.session != nil {
+	if ok && !c.over && (closed.Code == 1000 || closed.Code == 1001) && c.session != nil {
 		delete(s.sessions, c.session.id)
 	}
 }
