@@ -78,7 +78,7 @@ func (t *turn) request() llm.Request {
 	messages = append([]llm.Message{{Role: llm.System, Text: t.system}}, messages...)
 	req := llm.Request{MaxOutput: t.d.opts.MaxOutput}
 	if t.closing == "" {
-		req.Tools = t.d.Tools.Specs()
+		req.Tools = t.tools.Specs()
 	}
 	if t.partial != "" {
 		messages = append(messages, llm.Message{Role: llm.Assistant, Text: t.partial},
@@ -86,7 +86,7 @@ func (t *turn) request() llm.Request {
 	} else if t.closing != "" {
 		messages = append(messages, llm.Message{Role: llm.User, Text: t.closing})
 	}
-	req.Messages = merge(messages)
+	req.Messages = t.withImages(merge(messages))
 	return req
 }
 
@@ -183,7 +183,7 @@ func (t *turn) showEnd(void bool) {
 
 // outbound returns the message with the given text that ends the preview, if there is one.
 func (t *turn) outbound(text string) bus.OutboundMessage {
-	out := bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo, Text: text}
+	out := bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo, Text: text, Answers: t.answers}
 	if t.hide() || t.Attempts > 1 { // an earlier process may have shown one
 		out.Stream = t.stream()
 	}

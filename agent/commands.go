@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"gateway/agent/tool"
@@ -13,20 +14,33 @@ import (
 
 // A Command is one that people may send to the agent.
 type Command struct {
-	Name string // without "/"
-	Help string // one line
-	run  func(d *Dispatcher, c *call) (say string, err error)
+	Name  string   // without "/"
+	Help  string   // one line
+	Least bus.Role // who may use it: this role and those above
+
+	// Answer runs it in a transaction, which may be tried more than once.
+	Answer func(tx *store.Tx, m bus.InboundMessage, args string) (Say, error)
+
+	run func(d *Dispatcher, c *call) (Say, error) // instead of Answer
 }
 
-// Commands returns the commands in the order of /help.
+// A Say is what a command answers.
+type Say struct {
+	Text    string // Markdown
+	Buttons []bus.Button
+}
+
+// Commands returns the dispatcher's own commands in the order of /help.
 func Commands() []Command {
 	return []Command{
-		{"help", "what I can do", (*Dispatcher).help},
-		{"status", "model, usage, queue and channels", (*Dispatcher).status},
-		{"stop", "end the running answer and discard what waits", (*Dispatcher).stop},
-		{"new", "begin a new conversation", (*Dispatcher).reset},
-		{"queue", "what happens to messages during an answer: " +
-			"steer, followup, collect or interrupt", (*Dispatcher).queue},
+		{Name: "help", Help: "what I can do", Least: bus.Guest, run: (*Dispatcher).help},
+		{Name: "status", Help: "model, usage, queue and channels", Least: bus.User,
+			run: (*Dispatcher).status},
+		{Name: "stop", Help: "end the running answer and discard what waits", Least: bus.Guest,
+			run: (*Dispatcher).stop},
+		{Name: "new", Help: "begin a new conversation", Least: bus.User, run: (*Dispatcher).reset},
+		{Name: "queue", Help: "what happens to messages during an answer: " +
+			"steer, followup, collect or interrupt", Least: bus.User, run: (*Dispatcher).queue},
 	}
 }
 
@@ -37,6 +51,7 @@ type call struct {
 	key        session.Key
 	waiting    []bus.Received // messages of the session that no turn has taken yet
 	tx         *store.Tx
+	stopped    []string // platform's ids of the messages that it leaves without another answer
 
 	// after is what is to be done once the transaction is committed; it may
 	// be tried more than once, so that it must not do such things itself.
@@ -64,12 +79,7 @@ func parseCommand(text string) (name, args string) {
 // command answers r in one transaction. It runs in the order of the messages, and waits
 // for neither a turn nor a slot.
 func (d *Dispatcher) command(ctx context.Context, r bus.Received, name, args string) error {
-	run := (*Dispatcher).unknown
-	for _, known := range Commands() {
-		if known.Name == name || known.Name == "help" && name == startCommand {
-			run = known.run
-		}
-	}
+	run := d.lookup(name, r.Message.Role)
 	key := session.KeyOf(r.Message.From)
 	waiting := d.pending(key)
 	var after func()
@@ -85,7 +95,10 @@ func (d *Dispatcher) command(ctx context.Context, r bus.Received, name, args str
 			return err
 		}
 		after = c.after
-		return d.Outbox.Put(tx, reply(r.Message, say), d.opts.Now())
+		out := reply(r.Message, say.Text)
+		out.Buttons = say.Buttons
+		out.Answers = append(out.Answers, c.stopped...)
+		return d.Outbox.Put(tx, out, d.opts.Now())
 	})
 	if err != nil {
 		return fmt.Errorf("command %s: %w", name, err)
@@ -96,48 +109,88 @@ func (d *Dispatcher) command(ctx context.Context, r bus.Received, name, args str
 	return nil
 }
 
+// lookup returns what runs the command with a name for somebody of a role.
+func (d *Dispatcher) lookup(name string, role bus.Role) func(*Dispatcher, *call) (Say, error) {
+	if name == startCommand {
+		name = "help"
+	}
+	i := slices.IndexFunc(d.commands, func(c Command) bool { return c.Name == name })
+	switch {
+	case i < 0:
+		return (*Dispatcher).unknown
+	case !role.AtLeast(d.commands[i].Least):
+		least := d.commands[i].Least
+		return func(*Dispatcher, *call) (Say, error) {
+			return Say{Text: fmt.Sprintf("Only who is %s or more may use `/%s`.", article(least), name)}, nil
+		}
+	case d.commands[i].run != nil:
+		return d.commands[i].run
+	}
+	answer := d.commands[i].Answer
+	return func(_ *Dispatcher, c *call) (Say, error) { return answer(c.tx, c.message, c.args) }
+}
+
+// article returns a role with its article.
+func article(r bus.Role) string {
+	if r == bus.Admin || r == bus.Owner {
+		return "an " + string(r)
+	}
+	return "a " + string(r)
+}
+
 // startCommand is what Telegram sends when a person opens the chat for the first time.
 const startCommand = "start"
 
-func (d *Dispatcher) help(c *call) (string, error) {
+func (d *Dispatcher) help(c *call) (Say, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "I am %s. Write to me and I answer; these commands I know:\n\n", d.opts.Name)
-	for _, known := range Commands() {
-		fmt.Fprintf(&b, "- `/%s`: %s\n", known.Name, known.Help)
+	for _, known := range d.commands {
+		if c.message.Role.AtLeast(known.Least) {
+			fmt.Fprintf(&b, "- `/%s`: %s\n", known.Name, known.Help)
+		}
 	}
-	return b.String(), nil
+	return Say{Text: b.String()}, nil
 }
 
-func (d *Dispatcher) unknown(c *call) (string, error) {
+func (d *Dispatcher) unknown(c *call) (Say, error) {
 	var names []string
-	for _, known := range Commands() {
+	for _, known := range d.commands {
 		names = append(names, known.Name)
 	}
 	if near := tool.Nearest(c.name, names); near != "" {
-		return fmt.Sprintf("I don't know `/%s`. Did you mean `/%s`? See `/help`.", c.name, near), nil
+		return Say{Text: fmt.Sprintf("I don't know `/%s`. Did you mean `/%s`? See `/help`.",
+			c.name, near)}, nil
 	}
-	return fmt.Sprintf("I don't know `/%s`. See `/help` for the commands that I know.", c.name), nil
+	return Say{Text: fmt.Sprintf("I don't know `/%s`. See `/help` for the commands that I know.",
+		c.name)}, nil
 }
 
-func (d *Dispatcher) queue(c *call) (string, error) {
+// queueButtons change the queue mode.
+var queueButtons = []bus.Button{
+	{Label: "Steer", Text: "/queue steer"}, {Label: "Follow up", Text: "/queue followup"},
+	{Label: "Collect", Text: "/queue collect"}, {Label: "Interrupt", Text: "/queue interrupt"},
+}
+
+func (d *Dispatcher) queue(c *call) (Say, error) {
 	if c.args == "" {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return fmt.Sprintf("The queue mode is %s. Change it with `/queue steer`, `/queue followup`, "+
-			"`/queue collect` or `/queue interrupt`.", d.mode(c.key)), nil
+		return Say{Text: fmt.Sprintf("What comes while I answer is handled by the queue mode, "+
+			"which is %s now. Change it:", d.mode(c.key)), Buttons: queueButtons}, nil
 	}
 	mode, err := ParseMode(c.args)
 	if err != nil {
-		return "There is no such queue mode. Use `steer`, `followup`, `collect` or `interrupt`.", nil
+		return Say{Text: "There is no such queue mode. Use `steer`, `followup`, `collect` or " +
+			"`interrupt`."}, nil
 	}
 	err = d.sessions.SetQueueMode(c.tx, c.message.From, string(mode), d.opts.Now())
 	if err != nil {
-		return "", err
+		return Say{}, err
 	}
 	c.after = func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.modes[c.key] = mode
 	}
-	return fmt.Sprintf("The queue mode of this conversation is now %s.", mode), nil
+	return Say{Text: fmt.Sprintf("The queue mode of this conversation is now %s.", mode)}, nil
 }

@@ -22,6 +22,7 @@ import (
 type Dispatcher struct {
 	Deps
 	opts     Options
+	commands []Command
 	sessions session.Store
 	slots    chan struct{} // a model call holds one
 	started  time.Time
@@ -49,7 +50,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	}
 	o.setDefaults()
 	return &Dispatcher{
-		Deps: deps, opts: o,
+		Deps: deps, opts: o, commands: append(Commands(), o.Commands...),
 		slots:    make(chan struct{}, o.Slots),
 		started:  o.Now(),
 		draining: make(chan struct{}),
@@ -292,7 +293,7 @@ func (d *Dispatcher) logger(t *session.Turn) *slog.Logger {
 
 // reply returns an answer with the given text to m, quoting it where others read along.
 func reply(m bus.InboundMessage, text string) bus.OutboundMessage {
-	return bus.OutboundMessage{To: m.From, ReplyTo: quoted(m), Text: text}
+	return bus.OutboundMessage{To: m.From, ReplyTo: quoted(m), Text: text, Answers: []string{m.ID}}
 }
 
 func quoted(m bus.InboundMessage) string {

@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -15,36 +17,105 @@ import (
 // envelopeTime is the form of the time that each message of a person begins with.
 const envelopeTime = "Monday 2006-01-02 15:04 -07:00"
 
-// userMessages returns what the model sees of batch. Messages that were collected become one,
-// numbered; so do the pieces of one that was sent in parts.
-func (t *turn) userMessages(batch []bus.Received) []llm.Message {
+// userMessages returns what the model sees of batch, once its files are there. Messages that were
+// collected become one, numbered; so do the pieces of one that was sent in parts.
+func (t *turn) userMessages(ctx context.Context, batch []bus.Received) []llm.Message {
 	if len(batch) == 0 {
 		return nil
 	}
 	t.d.mu.Lock()
 	mode := t.d.mode(t.Session)
 	t.d.mu.Unlock()
-	if len(batch) > 1 && mode == Collect {
-		var b strings.Builder
-		for i, r := range batch {
-			fmt.Fprintf(&b, "%d. %s\n", i+1, envelope(r.Message, t.d.opts.Location))
-		}
-		return []llm.Message{{Role: llm.User, Text: strings.TrimSuffix(b.String(), "\n")}}
+	list := t.overheard(ctx, batch[0])
+	var seen []llm.Message
+	for _, m := range joinParts(batch) {
+		t.d.fetch(ctx, &m)
+		seen = append(seen, t.d.userMessage(ctx, m))
 	}
-	var list []llm.Message
+	if len(seen) == 1 || mode != Collect {
+		return append(list, seen...)
+	}
+	all := llm.Message{Role: llm.User}
+	for i, m := range seen {
+		all.Text += fmt.Sprintf("%d. %s\n", i+1, m.Text)
+		all.Images = append(all.Images, m.Images...)
+	}
+	all.Text = strings.TrimSuffix(all.Text, "\n")
+	return append(list, all)
+}
+
+// joinParts returns the messages of batch as people see them: the parts of an album are one, and
+// a new wording stands in the place of the old one, if that is there.
+func joinParts(batch []bus.Received) []bus.InboundMessage {
+	var list []bus.InboundMessage
 	for _, r := range batch {
-		list = append(list, llm.Message{Role: llm.User, Text: envelope(r.Message, t.d.opts.Location)})
+		m := r.Message
+		last := len(list) - 1
+		i := slices.IndexFunc(list, func(o bus.InboundMessage) bool {
+			return m.Edits != "" && o.ID == m.Edits
+		})
+		switch {
+		case i >= 0:
+			list[i].Text = m.Text
+			if len(m.Attachments) > 0 {
+				list[i].Attachments = m.Attachments
+			}
+		case last >= 0 && m.Album != "" && list[last].Album == m.Album:
+			list[last].Text = strings.TrimSpace(list[last].Text + "\n" + m.Text)
+			list[last].Attachments = slices.Concat(list[last].Attachments, m.Attachments)
+		default:
+			list = append(list, m)
+		}
 	}
 	return list
 }
 
-// envelope returns the text of m with what the model must know of it: when it was sent, who
-// wrote it where several people do, and what it quotes.
+// overheard returns what was said in the group before r, and not to the agent.
+func (t *turn) overheard(ctx context.Context, r bus.Received) []llm.Message {
+	if !r.Message.Group {
+		return nil
+	}
+	heard, err := t.d.Inbox.Heard(t.d.DB.Read(context.WithoutCancel(ctx)),
+		r.Message.From, r.Seq, t.d.opts.Now())
+	if err != nil || len(heard) == 0 {
+		if err != nil {
+			t.d.logger(&t.Turn).WarnContext(ctx, "what was said in the group is not known", "err", err)
+		}
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString("[What was said in the group before, and not to you. It is context only.]\n")
+	for _, h := range heard {
+		m := h.Message
+		for i := range m.Attachments {
+			m.Attachments[i].Problem = notLooked
+		}
+		if q := m.ReplyTo; q != nil {
+			q.Attachments = nil
+		}
+		b.WriteString(clip(t.d.userMessage(ctx, m).Text, maxHeardText) + "\n")
+	}
+	b.WriteString("[End of what was said before.]")
+	return []llm.Message{{Role: llm.User, Text: b.String()}}
+}
+
+// maxHeardText is how much of a message that was not for the agent is shown, in bytes.
+const maxHeardText = 600
+
+// envelope returns what stands before the text of m, so that the model knows what it must: when
+// it was sent, who wrote it where several people do, and what it quotes.
 func envelope(m bus.InboundMessage, zone *time.Location) string {
 	var b strings.Builder
 	b.WriteString("[" + m.Time.In(zone).Format(envelopeTime) + "] ")
 	if m.Group {
-		b.WriteString(name(m.Sender.Name, m.Sender.ID) + ": ")
+		b.WriteString(name(m.Sender.Name, m.Sender.ID))
+		if m.Role.Valid() {
+			b.WriteString(" (" + string(m.Role) + ")")
+		}
+		b.WriteString(": ")
+	}
+	if m.Edits != "" {
+		b.WriteString("[new wording of an earlier message] ")
 	}
 	if m.Forwarded != "" {
 		b.WriteString("[forwarded, written by " + name(m.Forwarded, "somebody") + "] ")
@@ -56,13 +127,17 @@ func envelope(m bus.InboundMessage, zone *time.Location) string {
 		}
 		fmt.Fprintf(&b, "[in reply to %s: %q] ", author, clip(q.Text, maxQuote))
 	}
-	b.WriteString(envelopeLike.ReplaceAllString(m.Text, "($1)"))
 	return b.String()
 }
 
-// envelopeLike is what could pass for the envelope of another message in the text of this one.
-// It loses its brackets.
-var envelopeLike = regexp.MustCompile(`\[\s*([A-Za-z]+day\s+\d{4}-\d\d-\d\d[^\]]*)\]`)
+// spoken returns text in a form that cannot pass for a part of an envelope.
+func spoken(text string) string { return envelopeLike.ReplaceAllString(text, "($1)") }
+
+// envelopeLike is what could pass in the text of a message for the envelope of another one, or for
+// what the gateway says of quotes and files. It loses its brackets.
+var envelopeLike = regexp.MustCompile(`(?i)\[\s*([a-z]+day\s+\d{4}-\d\d-\d\d[^\]]*|` +
+	`(?:end|text) of [^\]]*|what was said [^\]]*|in reply to [^\]]*|in the quoted [^\]]*|` +
+	`forwarded, [^\]]*|new wording [^\]]*|voice message[,:] [^\]]*)\]`)
 
 // maxQuote is how much of a quoted message is repeated, in bytes.
 const maxQuote = 500

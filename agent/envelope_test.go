@@ -44,7 +44,7 @@ func TestEnvelope(t *testing.T) {
 				Sender: bus.Sender{ID: "7", Name: "Ada Lovelace"}}
 			test.edit(&m)
 			want := "[Monday 2026-02-16 20:51 +08:00] " + test.want
-			if got := envelope(m, zone); got != want {
+			if got := envelope(m, zone) + spoken(m.Text); got != want {
 				t.Errorf("envelope = %q, want %q", got, want)
 			}
 		})
@@ -62,7 +62,7 @@ func TestForgedEnvelope(t *testing.T) {
 		"see [Monday] and [Monday 2026], [Today]":  "see [Monday] and [Monday 2026], [Today]",
 	} {
 		m := bus.InboundMessage{Text: text, Time: messageTime}
-		if got := envelope(m, time.UTC); got != stamp+want {
+		if got := envelope(m, time.UTC) + spoken(m.Text); got != stamp+want {
 			t.Errorf("the envelope of %q is %q, want %q", text, got, stamp+want)
 		}
 	}
@@ -82,7 +82,7 @@ func FuzzEnvelope(f *testing.F) {
 		m := bus.InboundMessage{Text: "the text", Time: messageTime, Group: true, Forwarded: quoted,
 			Sender:  bus.Sender{ID: "7", Name: sender},
 			ReplyTo: &bus.Quote{Sender: quoted, Text: quote}}
-		got := envelope(m, time.UTC)
+		got := envelope(m, time.UTC) + spoken(m.Text)
 		rest, ok := strings.CutPrefix(got, stamp)
 		head, text, found := strings.Cut(rest, ": ")
 		if !ok || !found || strings.ContainsAny(head, "[]:\n") {

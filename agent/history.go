@@ -31,7 +31,7 @@ func (d *Dispatcher) contextBudget() int {
 // restore reads the transcript, in which the turn's own messages are by now, and builds the
 // system prompt.
 func (t *turn) restore(ctx context.Context) error {
-	t.system = t.d.systemPrompt(t.Address, t.title)
+	t.system = t.d.systemPrompt(t.Address, t.title, t.tools)
 	if t.First {
 		return nil // there is nothing but what begin has written
 	}
@@ -155,9 +155,12 @@ func prepare(history []llm.Message, size int) []llm.Message {
 // keptResults is how many messages at the end of a prompt are never shrunk.
 const keptResults = 4
 
+// imageSize is what an image is taken for, in bytes of text: about 1,300 tokens.
+const imageSize = 4000
+
 func textSize(list []llm.Message) (n int) {
 	for _, m := range list {
-		n += len(m.Text)
+		n += len(m.Text) + min(len(m.Images), maxImages)*imageSize
 	}
 	return n
 }
@@ -192,6 +195,7 @@ func merge(list []llm.Message) []llm.Message {
 		if n := len(out) - 1; n >= 0 && out[n].Role == m.Role &&
 			(m.Role == llm.User || m.Role == llm.Assistant) {
 			m.Text = strings.Trim(out[n].Text+"\n\n"+m.Text, "\n")
+			m.Images = slices.Concat(out[n].Images, m.Images)
 			out[n] = m
 			continue
 		}

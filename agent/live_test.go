@@ -23,8 +23,10 @@ func (w *world) watch(chat string) func() []bus.Progress {
 				return
 			case <-w.deps.Live.C():
 			}
-			if p, ok := w.deps.Live.Take()[at(chat)]; ok {
-				seen = append(seen, p)
+			for _, p := range w.deps.Live.Take() {
+				if p.To == at(chat) {
+					seen = append(seen, p)
+				}
 			}
 		}
 	}()

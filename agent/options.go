@@ -2,8 +2,10 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"runtime"
@@ -57,7 +59,8 @@ type Budget interface {
 	Spent(key session.Key, model string, usage llm.Usage)
 }
 
-// Deps are what a [Dispatcher] works with. All are required.
+// Deps are what a [Dispatcher] works with. All are required but Media, without which files that
+// people send are only mentioned.
 type Deps struct {
 	DB     *store.DB
 	Inbox  *bus.Inbox
@@ -65,6 +68,22 @@ type Deps struct {
 	Live   *bus.Live
 	Model  llm.Model
 	Tools  *tool.Registry
+	Media  Media
+}
+
+// Media are the files that people send. It is used concurrently.
+type Media interface {
+	// Fetch makes sure that the files of m and of the message that it quotes are there: each
+	// attachment has a Path then, or a Problem.
+	Fetch(ctx context.Context, m *bus.InboundMessage)
+
+	// Open opens the file at an attachment's Path.
+	Open(path string) (*os.File, error)
+}
+
+// A Transcriber writes down what is said in a sound file. It is used concurrently.
+type Transcriber interface {
+	Transcribe(ctx context.Context, name string, r io.Reader) (string, error)
 }
 
 // Options are the optional settings of a [Dispatcher]. The zero value is ready for use.
@@ -93,6 +112,13 @@ type Options struct {
 	Debounce func(account string) time.Duration
 	// FormatHint tells the model what its answers look like on an account; default nothing.
 	FormatHint func(account string) string
+	// Commands are what people may send besides the dispatcher's own commands.
+	Commands []Command
+	// Transcriber turns voice messages into text; default nobody does.
+	Transcriber Transcriber
+	// NoImages says that the model does not understand images.
+	NoImages bool
+
 	// Channels describes the state of the accounts, a line each, for /status.
 	Channels func() []string
 	// Cost returns what a usage cost, in dollars; default nothing.

@@ -33,7 +33,7 @@ func TestSystemPromptParts(t *testing.T) {
 	w.document("OTHER.md", "is none of the prompt's") // unknown
 	w.must(os.Mkdir(filepath.Join(filepath.Dir(w.path), "TOOLS.md"), 0o700))
 
-	prompt := NewDispatcher(w.deps, &w.opts).systemPrompt(at("a"), "")
+	prompt := NewDispatcher(w.deps, &w.opts).systemPrompt(at("a"), "", w.deps.Tools)
 	parts := strings.Split(prompt, "\n\n---\n\n")
 	identity := "# Robin\n\nYou are Robin, a helpful assistant that people reach by chat.\n\n" +
 		"## Workspace\n\nYour files are in /srv/robin. Paths given to tools are relative to it.\n\n" +
@@ -50,7 +50,7 @@ func TestSystemPromptOfOddDocuments(t *testing.T) {
 	w := newWorld(t)
 	w.document("AGENTS.md", strings.Repeat("é", maxDocument))
 	w.document("USER.md", "a\xff\xfeb")
-	prompt := NewDispatcher(w.deps, &w.opts).systemPrompt(at("a"), "")
+	prompt := NewDispatcher(w.deps, &w.opts).systemPrompt(at("a"), "", w.deps.Tools)
 	cut := "\n[… the rest of AGENTS.md is left out: it is too long]\n\n---"
 	if !strings.Contains(prompt, cut) || len(prompt) > maxDocument+8000 {
 		t.Errorf("prompt of %d bytes does not say that AGENTS.md is cut", len(prompt))

@@ -180,8 +180,8 @@ func TestInterruptDuringTools(t *testing.T) {
 
 func TestQueueCommand(t *testing.T) {
 	inWorld(t, func(w *world) {
-		const which = "The queue mode is %s. Change it with `/queue steer`, `/queue followup`, " +
-			"`/queue collect` or `/queue interrupt`."
+		const which = "What comes while I answer is handled by the queue mode, which is %s now. " +
+			"Change it:"
 		release := make(chan struct{})
 		w.model.Queue(held(llmtest.Say("one"), release), llmtest.Say("two"), llmtest.Say("three"))
 		w.start()

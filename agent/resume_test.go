@@ -32,7 +32,7 @@ func (w *world) leave(chat, question string, attempts int, rest ...llm.Message) 
 	w.must(err)
 	seq := received[len(received)-1].Seq
 	w.tx(func(tx *store.Tx) error {
-		first := llm.Message{Role: llm.User, Text: envelope(m, time.UTC)}
+		first := llm.Message{Role: llm.User, Text: envelope(m, time.UTC) + spoken(m.Text)}
 		lease := store.Lease{Owner: "killed", Epoch: 0}
 		err := session.Store{}.Begin(tx, &turn, "", lease, time.Now(), first)
 		if err == nil {

@@ -7,10 +7,10 @@ import (
 )
 
 // status answers /status.
-func (d *Dispatcher) status(c *call) (string, error) {
+func (d *Dispatcher) status(c *call) (Say, error) {
 	info, err := d.sessions.Info(c.tx, c.key)
 	if err != nil {
-		return "", err
+		return Say{}, err
 	}
 	d.mu.Lock()
 	mode, busy := d.mode(c.key), len(d.workers)
@@ -33,5 +33,5 @@ func (d *Dispatcher) status(c *call) (string, error) {
 	for _, channel := range d.opts.Channels() {
 		line("Channel", "%s", channel)
 	}
-	return b.String(), nil
+	return Say{Text: b.String()}, nil
 }

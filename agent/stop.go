@@ -23,33 +23,34 @@ func (d *Dispatcher) pending(key session.Key) []bus.Received {
 
 // stop answers /stop: in one transaction the running turn ends with what it has completed,
 // and what waits is discarded. Nothing of either runs later.
-func (d *Dispatcher) stop(c *call) (string, error) {
+func (d *Dispatcher) stop(c *call) (Say, error) {
 	stopped, discarded, err := d.halt(c)
 	switch {
 	case err != nil:
-		return "", err
+		return Say{}, err
 	case !stopped && discarded == 0:
-		return "There is nothing to stop.", nil
+		return Say{Text: "There is nothing to stop."}, nil
 	case discarded == 0:
-		return "Stopped.", nil
+		return Say{Text: "Stopped."}, nil
 	}
-	return fmt.Sprintf("Stopped, and discarded %s.", count(discarded, "waiting message")), nil
+	return Say{Text: fmt.Sprintf("Stopped, and discarded %s.",
+		count(discarded, "waiting message"))}, nil
 }
 
 // reset answers /new: it stops what runs, and the next prompt begins with the next message.
-func (d *Dispatcher) reset(c *call) (string, error) {
+func (d *Dispatcher) reset(c *call) (Say, error) {
 	_, discarded, err := d.halt(c)
 	if err != nil {
-		return "", err
+		return Say{}, err
 	}
 	if err := d.sessions.Reset(c.tx, c.key, d.opts.Now()); err != nil {
-		return "", err
+		return Say{}, err
 	}
 	say := "A new conversation begins."
 	if discarded > 0 {
 		say += fmt.Sprintf(" I have discarded %s.", count(discarded, "waiting message"))
 	}
-	return say, nil
+	return Say{Text: say}, nil
 }
 
 // halt ends the running turn of the session and discards what waits there.
@@ -61,6 +62,7 @@ func (d *Dispatcher) halt(c *call) (stopped bool, discarded int, err error) {
 		}
 		if ok {
 			discarded++
+			c.stopped = append(c.stopped, r.Message.ID)
 		}
 	}
 	t, err := d.sessions.RunningTurn(c.tx, c.key)
@@ -90,6 +92,13 @@ func (d *Dispatcher) halt(c *call) (stopped bool, discarded int, err error) {
 // endStopped ends t with a result for each of its tool calls. From now on its own writes are
 // refused.
 func (d *Dispatcher) endStopped(c *call, t *session.Turn) error {
+	taken, err := d.Inbox.TakenBy(c.tx, t.ID)
+	if err != nil {
+		return err
+	}
+	for _, r := range taken {
+		c.stopped = append(c.stopped, r.Message.ID)
+	}
 	messages, err := d.sessions.TurnMessages(c.tx, t)
 	if err != nil {
 		return err

@@ -40,8 +40,8 @@ func (t *turn) boundary(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // shows at the next model call
 	}
-	if batch := t.w.steered(); len(batch) > 0 {
-		messages := t.userMessages(batch)
+	if batch := t.w.steered(true); len(batch) > 0 {
+		messages := t.userMessages(ctx, batch)
 		err := t.d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 			return t.append(tx, &t.Turn, batch, messages)
 		})
@@ -50,6 +50,7 @@ func (t *turn) boundary(ctx context.Context) error {
 			return err
 		}
 		t.history = append(t.history, messages...)
+		t.hear(batch)
 		t.ReplyTo = quoted(batch[len(batch)-1].Message)
 	}
 	return nil
@@ -124,7 +125,7 @@ func (t *turn) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
 
 // effect returns what a resumed turn may do with c. An unknown tool does nothing.
 func (t *turn) effect(c llm.ToolCall) tool.Effect {
-	found, err := t.d.Tools.Lookup(c.Name)
+	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
 		return tool.Pure
 	}
@@ -174,11 +175,11 @@ func (t *turn) call(ctx context.Context, c llm.ToolCall) (m llm.Message, ok bool
 }
 
 func (t *turn) runTool(ctx context.Context, c llm.ToolCall) (text string, err error) {
-	found, err := t.d.Tools.Lookup(c.Name)
+	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
 		return "", err
 	}
-	args, err := t.d.Tools.Arguments(c.Name, c.Arguments)
+	args, err := t.tools.Arguments(c.Name, c.Arguments)
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gateway/agent/llm"
+	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -32,9 +33,14 @@ type turn struct {
 	blanks    int    // answers without text
 	shortened bool   // the history was cut because the model found it too long
 
-	sender bus.Sender // who wrote the newest message
-	role   bus.Role
-	title  string // of the group, "" in a direct chat
+	sender  bus.Sender     // who wrote the newest message
+	role    bus.Role       // the least of those who wrote
+	tools   *tool.Registry // that may be used in that role
+	title   string         // of the group, "" in a direct chat
+	answers []string       // platform's ids of the messages that the next answer is for
+
+	noImages bool                 // the model has refused one
+	images   map[string]llm.Image // that were loaded for this turn, by path
 
 	bill session.Bill // of all calls
 
@@ -104,12 +110,23 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 			return err
 		}
 	}
-	m := batch[len(batch)-1].Message
-	t.sender, t.role = m.Sender, m.Role
-	if m.Group {
+	t.hear(batch)
+	if m := batch[len(batch)-1].Message; m.Group {
 		t.title = name(m.ChatTitle, "without a title")
 	}
 	return nil
+}
+
+// hear notes who wrote batch, which the turn takes. What one of them may not do, it may not do.
+func (t *turn) hear(batch []bus.Received) {
+	for _, r := range batch {
+		if t.tools == nil || !r.Message.Role.AtLeast(t.role) {
+			t.role = r.Message.Role
+			t.tools = t.d.Tools.For(t.role)
+		}
+		t.sender = r.Message.Sender
+		t.answers = append(t.answers, r.Message.ID)
+	}
 }
 
 // countRounds counts what earlier attempts have used of the rounds.
@@ -160,8 +177,8 @@ const maxContinued = 3
 // answer sends m. If the person has said more meanwhile, the turn goes on with that.
 func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error) {
 	d := t.d
-	batch := t.w.steered()
-	more := t.userMessages(batch)
+	batch := t.w.steered(false)
+	more := t.userMessages(ctx, batch)
 	out := t.outbound(m.Text)
 	ended := t.Turn
 	ended.Answers++
@@ -188,6 +205,8 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 		return true, nil
 	}
 	t.history = append(append(t.history, m), more...)
+	t.answers = nil
+	t.hear(batch)
 	t.ReplyTo = quoted(batch[len(batch)-1].Message)
 	t.partial, t.closing, t.continued, t.blanks = "", "", 0, 0
 	t.showBegin()
@@ -199,6 +218,11 @@ func (t *turn) append(tx *store.Tx, st *session.Turn, batch []bus.Received, m []
 	if err := t.d.sessions.Append(tx, st, t.d.opts.Now(), m...); err != nil {
 		return err
 	}
+	return t.take(tx, st, batch)
+}
+
+// take takes batch, and what was heard before it, out of the inbox.
+func (t *turn) take(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
 	for _, r := range batch {
 		ok, err := t.d.Inbox.Take(tx, r.Seq, st.ID)
 		if err == nil && !ok {
@@ -207,6 +231,9 @@ func (t *turn) append(tx *store.Tx, st *session.Turn, batch []bus.Received, m []
 		if err != nil {
 			return err
 		}
+	}
+	if len(batch) > 0 && batch[0].Message.Group {
+		return t.d.Inbox.ForgetHeard(tx, batch[0].Message.From, batch[0].Seq)
 	}
 	return nil
 }
@@ -259,6 +286,10 @@ func (t *turn) failed(ctx context.Context, err error) (done bool, _ error) {
 		return true, errDraining
 	}
 	e, ok := errors.AsType[*llm.Error](err)
+	if ok && e.Kind == llm.NoImages && !t.noImages {
+		t.noImages = true
+		return false, nil
+	}
 	if ok && e.Kind == llm.ContextTooLong && !t.shortened {
 		t.shortened = true
 		return false, t.shorten(ctx)
@@ -275,6 +306,7 @@ func (t *turn) interrupted(ctx context.Context) error {
 		return t.end(tx, &t.Turn, session.Stopped, last...)
 	})
 	if err == nil {
+		t.w.unanswered = append(t.w.unanswered, t.answers...)
 		t.showEnd(true)
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"gateway/bus"
@@ -22,10 +23,13 @@ type worker struct {
 
 	// Guarded by d.mu:
 	waiting []bus.Received
-	taking  []bus.Received          // taken from waiting, and not yet in a transaction
-	arrived time.Time               // when the newest of waiting came
-	told    bool                    // the sender knows that waiting is full
-	cancel  context.CancelCauseFunc // ends the running turn; nil if there is none
+	taking  []bus.Received // taken from waiting, and not yet in a transaction
+	arrived time.Time      // when the newest of waiting came
+	told    bool           // the sender knows that waiting is full
+
+	// The worker's own:
+	unanswered []string                // platform's ids of messages that an interrupted turn has left
+	cancel     context.CancelCauseFunc // ends the running turn; nil if there is none
 }
 
 func (w *worker) ring() {
@@ -89,6 +93,9 @@ func (w *worker) quiet() time.Duration {
 	if w.d.mode(w.key) == Collect {
 		return collectQuiet
 	}
+	if w.waiting[0].Message.Album != "" {
+		return albumQuiet
+	}
 	return w.d.opts.Debounce(w.waiting[0].Message.From.Account)
 }
 
@@ -99,11 +106,7 @@ func (w *worker) take() []bus.Received {
 	case Collect, Interrupt:
 		n = len(w.waiting)
 	default:
-		// A text that was sent in pieces is one message.
-		pause := w.d.opts.Debounce(w.waiting[0].Message.From.Account)
-		for n < len(w.waiting) && pause > 0 &&
-			w.waiting[n].Message.Sender.ID == w.waiting[0].Message.Sender.ID &&
-			w.waiting[n].At.Sub(w.waiting[n-1].At) <= pause {
+		for n < len(w.waiting) && w.joined(n) {
 			n++
 		}
 	}
@@ -111,11 +114,35 @@ func (w *worker) take() []bus.Received {
 	return w.taking
 }
 
-// steered returns what the running turn shall see now, and removes it from waiting.
-func (w *worker) steered() []bus.Received {
+// joined reports whether people see the waiting message n and the one before it as one: parts of
+// an album, a new wording, or a text that was sent in pieces. d.mu is held.
+func (w *worker) joined(n int) bool {
+	a, b := &w.waiting[n-1], &w.waiting[n]
+	if a.Message.Sender.ID != b.Message.Sender.ID {
+		return false
+	}
+	if a.Message.Album != "" || b.Message.Album != "" {
+		return a.Message.Album == b.Message.Album
+	}
+	if b.Message.Edits != "" {
+		return slices.ContainsFunc(w.waiting[:n], func(r bus.Received) bool {
+			return r.Message.ID == b.Message.Edits
+		})
+	}
+	pause := w.d.opts.Debounce(b.Message.From.Account)
+	return pause > 0 && b.At.Sub(a.At) <= pause &&
+		len(a.Message.Attachments)+len(b.Message.Attachments) == 0
+}
+
+// albumQuiet is how long no further part of an album must have come before it is complete.
+const albumQuiet = 700 * time.Millisecond
+
+// steered returns what the running turn shall see now, and removes it from waiting. Without files
+// that is nothing if there are any: fetching them would hold up what is ready.
+func (w *worker) steered(files bool) []bus.Received {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
-	if w.d.mode(w.key) != Steer {
+	if w.d.mode(w.key) != Steer || !files && slices.ContainsFunc(w.waiting, hasFiles) {
 		return nil
 	}
 	w.taking, w.waiting = w.waiting, nil
@@ -210,7 +237,8 @@ var errGone = errors.New("message waits no more")
 // begin writes the turn's first step: it takes its messages and puts them into the transcript.
 func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 	d := t.d
-	messages := t.userMessages(batch)
+	messages := t.userMessages(ctx, batch)
+	t.answers, t.w.unanswered = append(t.w.unanswered, t.answers...), nil
 	now := d.opts.Now()
 	err := d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		title := batch[0].Message.ChatTitle
@@ -218,16 +246,7 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 		if err != nil {
 			return err
 		}
-		for _, r := range batch {
-			ok, err := d.Inbox.Take(tx, r.Seq, t.ID)
-			if err == nil && !ok {
-				err = errGone
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return t.take(tx, &t.Turn, batch)
 	})
 	t.w.taken()
 	if err != nil {

@@ -23,7 +23,6 @@ const (
 type archive struct {
 	*file
 	entries map[string]*zip.File
-	left    int64 // bytes that may still be unpacked
 }
 
 // archive reads a document that is an archive, by what is in it.
@@ -41,7 +40,7 @@ func (f *file) archive() error {
 	if z, err = zip.NewReader(f.r, f.size); err != nil { // whose entries are not scarce
 		return errBroken
 	}
-	a := &archive{file: f, entries: make(map[string]*zip.File), left: maxUnpacked}
+	a := &archive{file: f, entries: make(map[string]*zip.File)}
 	for _, e := range z.File {
 		a.entries[strings.TrimPrefix(path.Clean("/"+e.Name), "/")] = e
 	}
@@ -120,7 +119,7 @@ func (u *unpacked) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := u.ReadCloser.Read(p)
-	if u.a.left -= int64(n); u.a.left < 0 {
+	if u.a.unpacked -= int64(n); u.a.unpacked < 0 {
 		return n, errTooLarge
 	}
 	return n, err

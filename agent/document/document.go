@@ -42,6 +42,16 @@ const (
 // The error is [ErrUnsupported], that of r, or one whose text is a plain clause such as "the PDF
 // is encrypted".
 func Text(r io.ReaderAt, size int64, mime string, limit int) (text string, err error) {
+	return bounds{maxTime, maxUnpacked}.text(r, size, mime, limit)
+}
+
+// bounds are those that the tests make narrower.
+type bounds struct {
+	time     time.Duration
+	unpacked int64
+}
+
+func (b bounds) text(r io.ReaderAt, size int64, mime string, limit int) (string, error) {
 	if size > maxFile {
 		return "", errTooLarge
 	}
@@ -51,7 +61,10 @@ func Text(r io.ReaderAt, size int64, mime string, limit int) (text string, err e
 	} else {
 		head = head[:n]
 	}
-	f := &file{r: r, size: size, out: &sink{limit: max(0, limit)}, until: time.Now().Add(maxTime)}
+	f := &file{
+		r: r, size: size, out: &sink{limit: max(0, limit)},
+		until: time.Now().Add(b.time), unpacked: b.unpacked,
+	}
 	switch err := f.read(Type(head, ""), base(mime)); {
 	case errors.Is(err, errEnough):
 	case err != nil:
@@ -66,6 +79,8 @@ type file struct {
 	size  int64
 	out   *sink
 	until time.Time // when reading is given up
+
+	unpacked int64 // bytes that may still be unpacked
 }
 
 // read reads a file of a type by its content, and by its sender.

@@ -80,7 +80,7 @@ func pdfOf(contents string) []byte {
 func objectStreams(count, first string) []byte {
 	var p pdfFile
 	p.object("<</Type /Catalog /Pages 3 0 R>>") // 1, in plain sight
-	held := "3 0 4 52 "                       // numbers and places of the objects
+	held := "3 0 4 52 "                         // numbers and places of the objects
 	objects := fmt.Sprintf("%-52s%s", "<</Type /Pages /Count 1 /Kids [4 0 R]>>",
 		"<</Type /Page /Parent 3 0 R /Contents 5 0 R>>")
 	p.stream(fmt.Sprintf("/Type /ObjStm /N %s /First %s /Filter /FlateDecode", count, first),
@@ -155,34 +155,33 @@ func TestPDFBombs(t *testing.T) {
 		"type away":      {strings.Replace(packed, "/Type /ObjStm", "/Type 5 0 R", 1), errBadPDF},
 		"held by itself": {strings.Replace(packed, "\x02\x00\x02\x00", "\x02\x00\x03\x00", 1), errBadPDF},
 		"objects":        {replace("xref\n0 9", "xref\n9999999999 9"), errBadPDF},
-		"later objects": {replace("trailer", "9999999999 1\n0000000000 00000 n \ntrailer"), errBadPDF},
+		"later objects":  {replace("trailer", "9999999999 1\n0000000000 00000 n \ntrailer"), errBadPDF},
 		"columns": {replace("/Filter /FlateDecode",
 			"/DecodeParms <</Predictor 12 /Columns 9999999999>> /Filter /FlateDecode"), errBadPDF},
 		"columns away": {replace("/Filter /FlateDecode",
 			"/DecodeParms 9 0 R /Filter /FlateDecode"), errBadPDF},
-		"pages in pages":  {replace("/Kids [7 0 R ]", "/Kids [2 0 R ]"), nil},
+		"pages in pages":  {replace("/Kids [7 0 R ]", "/Kids [2 0 R ]"), errTooLong},
 		"nested arrays":   {string(pdfOf(strings.Repeat("[", 3_000_000))), nil},
 		"nested in sight": {replace("/Kids [7 0 R ]", "/Kids "+strings.Repeat("[", 3_000_000)), nil},
-		"operands":        {string(pdfOf(strings.Repeat("1 ", 50_000_000))), nil},
+		"operands":        {string(pdfOf(strings.Repeat("1 ", 10_000_000))), nil},
 		"text":            {string(pdfOf("BT " + strings.Repeat("(aaaaaaaaaaaaaaaaaaa) Tj ", 150_000))), nil},
-		"pages":           {string(pdfOf(strings.Repeat("BT (x) Tj ET\n---\n", 2000))), nil},
+		"pages":           {string(pdfOf(strings.Repeat("BT (x) Tj ET\n---\n", 600))), nil},
 		"forms in forms": {strings.Replace(replace("BT /F1 10 Tf (in a form) Tj ET", "/X1 Do                        "),
 			"/Subtype /Form", "/Subtype /Form", 1), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
 			var err error
-			used := peak(func() { _, err = read([]byte(tt.file), "", 1000) })
+			used := peak(func() { _, err = narrow([]byte(tt.file), "", 1000) })
 			if tt.want != nil && !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
-			if took := time.Since(start); took > maxTime+10*time.Second {
+			if took := time.Since(start); took > 15*time.Second {
 				t.Errorf("took %v", took)
 			}
 			if used > 512<<20 {
 				t.Errorf("%d MB were in use", used>>20)
 			}
-			t.Logf("%d bytes: %v, %v, %d MB", len(tt.file), err, time.Since(start).Round(time.Millisecond), used>>20)
 		})
 	}
 }
@@ -193,9 +192,8 @@ func TestPDFHugeMap(t *testing.T) {
 	file := bytes.Replace(pdfOf("BT /F2 10 Tf <00010002> Tj ET"), []byte(deflated(toUnicode)),
 		[]byte(fmt.Sprintf("%-*s", len(deflated(toUnicode)), deflated(cmap))), 1)
 	got, err := read(file, "", 1000)
-	t.Logf("%q, %v", got, err)
-	if strings.Contains(got, "日") {
-		t.Errorf("got %q", got)
+	if strings.Contains(got, "日") || err == nil && got == "" {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"gateway/agent/llm"
+	"gateway/bus"
 )
 
 // A Registry is a fixed set of tools. It may be used concurrently.
@@ -47,6 +48,18 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	}
 	slices.SortFunc(r.specs, func(a, b llm.ToolSpec) int { return cmp.Compare(a.Name, b.Name) })
 	return r, nil
+}
+
+// For returns the registry of those tools that somebody of a role may use.
+func (r *Registry) For(role bus.Role) *Registry {
+	allowed := &Registry{tools: make(map[string]entry, len(r.tools))}
+	for _, spec := range r.specs {
+		if e := r.tools[spec.Name]; e.tool.Least == "" || role.AtLeast(e.tool.Least) {
+			allowed.tools[spec.Name] = e
+			allowed.specs = append(allowed.specs, spec)
+		}
+	}
+	return allowed
 }
 
 func validate(t Tool) (*jsonschema.Resolved, error) {

@@ -59,6 +59,7 @@ type Tool struct {
 	Description string          // for the model: when to use it and when not
 	Schema      json.RawMessage // JSON Schema of the arguments, an object
 	Effect      Effect
+	Least       bus.Role // who may make the agent use it; "" is everybody
 
 	// Run does it. It may be called concurrently. An error becomes the call's
 	// result: it is for the model to read, and no reason to end the turn.

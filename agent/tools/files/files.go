@@ -15,38 +15,55 @@ import (
 	"strings"
 
 	"gateway/agent/tool"
+	"gateway/bus"
 )
 
 // A workspace is the tree that the tools reach.
 type workspace struct {
-	root *os.Root
-	path string // absolute, as the model knows it
+	root  *os.Root
+	path  string   // absolute, as the model knows it
+	media *os.Root // or nil
 }
 
 // Tools returns the tools for the tree root, whose absolute path is shown to the
-// model as path. The caller closes root when no tool runs any more.
-func Tools(root *os.Root, path string) []tool.Tool {
-	w := &workspace{root: root, path: filepath.Clean(path)}
-	return []tool.Tool{
+// model as path. In the place of its folder "media" they show, of the tree media, what belongs to
+// the conversation; nil means nothing. The caller closes both when no tool runs any more.
+func Tools(root *os.Root, path string, media *os.Root) []tool.Tool {
+	w := &workspace{root: root, path: filepath.Clean(path), media: media}
+	tools := []tool.Tool{
 		tool.New("read_file", readDescription, tool.Pure, w.readFile),
 		tool.New("list_dir", listDescription, tool.Pure, w.listDir),
 	}
+	for i := range tools {
+		tools[i].Least = bus.User // guests have no hands
+	}
+	return tools
 }
 
-// local returns the path in the tree that a model means by name: a relative path,
-// or an absolute one within the workspace.
-func (w *workspace) local(name string) (string, error) {
+// A place is a path within a tree.
+type place struct {
+	root *os.Root
+	path string
+}
+
+// local returns the place that a model means by name: a relative path, or an absolute one within
+// the workspace.
+func (w *workspace) local(c tool.Call, name string) (place, error) {
 	rel := filepath.Clean(name) // "." for ""
 	if filepath.IsAbs(rel) {
 		var err error
 		if rel, err = filepath.Rel(w.path, rel); err != nil {
-			return "", w.outside(name)
+			return place{}, w.outside(name)
 		}
 	}
 	if !filepath.IsLocal(rel) {
-		return "", w.outside(name)
+		return place{}, w.outside(name)
 	}
-	return rel, nil
+	if first, rest, _ := strings.Cut(filepath.ToSlash(rel), "/"); first == "media" && w.media != nil {
+		// Of the files that people send, each conversation sees its own.
+		return place{w.media, filepath.Join(filepath.FromSlash(c.Address.Folder()), rest)}, nil
+	}
+	return place{w.root, rel}, nil
 }
 
 func (w *workspace) outside(name string) error {

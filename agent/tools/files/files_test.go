@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"gateway/agent/tool"
+	"gateway/bus"
 )
 
 // A fixture is a workspace with the tools on it.
@@ -26,7 +27,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = root.Close() })
-	reg, err := tool.NewRegistry(Tools(root, dir)...)
+	reg, err := tool.NewRegistry(Tools(root, dir, nil)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,5 +272,60 @@ func TestListDirCap(t *testing.T) {
 	want := "0499  0\n\n(the first 500 of 501 entries)"
 	if err != nil || !strings.HasPrefix(got, "0000  0\n0001  0\n") || !strings.HasSuffix(got, want) {
 		t.Errorf("list ends in %q, %v; want %q", got[len(got)-60:], err, want)
+	}
+}
+
+// Each conversation sees the files that were sent in it, and no other's.
+func TestMedia(t *testing.T) {
+	dirs := []string{t.TempDir(), t.TempDir()}
+	var roots []*os.Root
+	for _, dir := range dirs {
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = root.Close() })
+		roots = append(roots, root)
+	}
+	ours := bus.Address{Account: "tg", Chat: "1", Thread: "7"}
+	theirs := bus.Address{Account: "tg", Chat: "2"}
+	for _, a := range []bus.Address{ours, theirs} {
+		dir := filepath.Join(dirs[1], a.Folder())
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(dir, "of-"+a.Chat+".txt")
+		if err := os.WriteFile(name, []byte("secret of "+a.Chat), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reg, err := tool.NewRegistry(Tools(roots[0], dirs[0], roots[1])...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := func(name, path string) string {
+		tl, err := reg.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := tl.Run(t.Context(), tool.Call{Address: ours,
+			Args: json.RawMessage(fmt.Sprintf(`{"path":%q}`, path))})
+		return result.Text + fmt.Sprint(err)
+	}
+	if got := use("read_file", "media/of-1.txt"); !strings.Contains(got, "secret of 1") {
+		t.Errorf("our own file reads as %q", got)
+	}
+	if got := use("list_dir", "media"); !strings.Contains(got, "of-1.txt") {
+		t.Errorf("our own folder is %q", got)
+	}
+	for _, path := range []string{"media/../2/of-2.txt", "media/../../tg/2/of-2.txt", "media/of-2.txt",
+		"media/./../2", filepath.Join(dirs[0], "media", "..", "..", "tg", "2", "of-2.txt"), "media//2",
+		filepath.Join(dirs[1], theirs.Folder(), "of-2.txt")} {
+		for _, name := range []string{"read_file", "list_dir"} {
+			got := use(name, path)
+			if strings.Contains(got, "secret") || strings.Contains(got, "of-2.txt ") {
+				t.Errorf("%s of %s shows %q", name, path, got)
+			}
+		}
 	}
 }

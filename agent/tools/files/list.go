@@ -28,8 +28,8 @@ type listArgs struct {
 	Path string `json:"path,omitempty" jsonschema:"path within the workspace; by default all of it"`
 }
 
-func (w *workspace) listDir(ctx context.Context, _ tool.Call, a listArgs) (tool.Result, error) {
-	dir, err := w.local(a.Path)
+func (w *workspace) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Result, error) {
+	dir, err := w.local(c, a.Path)
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -57,17 +57,17 @@ func (w *workspace) listDir(ctx context.Context, _ tool.Call, a listArgs) (tool.
 	return tool.Result{Text: strings.TrimSuffix(text.String(), "\n")}, nil
 }
 
-// readDir returns the entries of the directory at path, which a model calls
+// readDir returns the entries of a directory, which a model calls
 // name, by name.
-func (w *workspace) readDir(name, path string) ([]fs.DirEntry, error) {
-	info, err := w.root.Stat(path)
+func (w *workspace) readDir(name string, at place) ([]fs.DirEntry, error) {
+	info, err := at.root.Stat(at.path)
 	if err != nil {
 		return nil, w.explain(name, err)
 	}
 	if k := cmp.Or(kind(info.Mode()), "file"); k != "directory" {
 		return nil, fmt.Errorf("%q is a %s, not a directory", name, k)
 	}
-	f, err := w.root.Open(path)
+	f, err := at.root.Open(at.path)
 	if err != nil {
 		return nil, w.explain(name, err)
 	}
@@ -80,20 +80,20 @@ func (w *workspace) readDir(name, path string) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// line describes an entry of the directory at path.
-func (w *workspace) line(path string, e fs.DirEntry) string {
+// line describes an entry of the directory at a place.
+func (*workspace) line(at place, e fs.DirEntry) string {
 	name := printable(e.Name())
 	switch k := kind(e.Type()); k {
 	case "directory":
 		return name + "/"
 	case "symbolic link":
-		target, err := w.root.Readlink(filepath.Join(path, e.Name()))
+		target, err := at.root.Readlink(filepath.Join(at.path, e.Name()))
 		if err != nil {
 			return name + " (symbolic link)"
 		}
 		return name + " -> " + printable(target)
 	case "":
-		info, err := w.root.Lstat(filepath.Join(path, e.Name()))
+		info, err := at.root.Lstat(filepath.Join(at.path, e.Name()))
 		if err != nil {
 			return name // gone meanwhile
 		}

@@ -35,11 +35,11 @@ type readArgs struct {
 	Limit  int    `json:"limit,omitempty" jsonschema:"lines to read; by default and at most 2000"`
 }
 
-func (w *workspace) readFile(ctx context.Context, _ tool.Call, a readArgs) (tool.Result, error) {
+func (w *workspace) readFile(ctx context.Context, c tool.Call, a readArgs) (tool.Result, error) {
 	if a.Offset < 0 || a.Limit < 0 {
 		return tool.Result{}, errors.New("offset and limit can't be negative")
 	}
-	f, err := w.openText(a.Path)
+	f, err := w.openText(c, a.Path)
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -56,12 +56,12 @@ func (w *workspace) readFile(ctx context.Context, _ tool.Call, a readArgs) (tool
 }
 
 // openText opens the file that a model calls name, if it is a regular file and looks like text.
-func (w *workspace) openText(name string) (*os.File, error) {
-	path, err := w.local(name)
+func (w *workspace) openText(c tool.Call, name string) (*os.File, error) {
+	at, err := w.local(c, name)
 	if err != nil {
 		return nil, err
 	}
-	info, err := w.root.Stat(path) // before opening, which has an effect on some devices
+	info, err := at.root.Stat(at.path) // before opening, which has an effect on some devices
 	if err != nil {
 		return nil, w.explain(name, err)
 	}
@@ -69,7 +69,7 @@ func (w *workspace) openText(name string) (*os.File, error) {
 		return nil, err
 	}
 	// The file may have become a pipe meanwhile: without O_NONBLOCK that would hang.
-	f, err := w.root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := at.root.OpenFile(at.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, w.explain(name, err)
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"gateway/agent/tool"
 )
 
 // TestSpecialFiles would hang if the pipe were opened for reading.
@@ -41,6 +43,6 @@ func TestDevice(t *testing.T) {
 	}
 	defer root.Close()
 	w := &workspace{root: root, path: "/dev"}
-	_, err = w.openText("zero")
+	_, err = w.openText(tool.Call{}, "zero")
 	wantError(t, err, "is a device")
 }
