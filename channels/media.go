@@ -194,13 +194,16 @@ func describe(a *bus.Attachment, found *mimetype.MIME) {
 		a.Type, _, _ = strings.Cut(found.String(), ";")
 		class, _, _ = strings.Cut(a.Type, "/")
 	}
+	if a.Type == "application/ogg" && (a.Kind == bus.Voice || a.Kind == bus.Audio) {
+		a.Type, class = "audio/ogg", "audio" // the container alone does not tell
+	}
 	switch a.Kind {
 	case bus.Photo, bus.Sticker:
 		if class != "image" {
 			a.Kind = bus.Document
 		}
 	case bus.Voice, bus.Audio: // sound without pictures is found as video in some containers
-		if class != "audio" && class != "video" && a.Type != "application/ogg" {
+		if class != "audio" && class != "video" {
 			a.Kind = bus.Document
 		}
 	case bus.Video, bus.Animation:

@@ -126,9 +126,9 @@ func (People) request(tx *store.Tx, m bus.InboundMessage, now time.Time) (string
 	return code, nil
 }
 
-// Approve lets the stranger with the given code in and returns the new person and their chat. If the
-// gateway is not owned, by somebody whom the configuration names, its first person becomes the owner.
-// It reports [ErrNoPairing].
+// Approve lets the stranger with the given code in and returns the new person and their chat. If
+// the gateway is not owned, by somebody whom the configuration names, its first person becomes the
+// owner. It reports [ErrNoPairing].
 func (p People) Approve(
 	tx *store.Tx, code string, owned bool, now time.Time,
 ) (Person, bus.Address, error) {

@@ -121,6 +121,12 @@ func (r *receiver) translate(
 		if m, ok := r.read(ctx, &u); ok {
 			b.Messages = append(b.Messages, m)
 		}
+		if from, to := u.Message.migration(); from != 0 {
+			if b.Moved == nil {
+				b.Moved = make(map[string]string)
+			}
+			b.Moved[strconv.FormatInt(to, 10)] = strconv.FormatInt(from, 10)
+		}
 	}
 	r.albums.address(b.Messages)
 	return b, presses
@@ -130,7 +136,6 @@ func (r *receiver) translate(
 func (r *receiver) read(ctx context.Context, u *update) (bus.InboundMessage, bool) {
 	switch {
 	case u.Message != nil:
-		r.noteMigration(ctx, u.Message)
 		return r.inbound(r.me, u.Message)
 	case u.Edited != nil:
 		return r.edited(r.me, u.Edited)
@@ -142,17 +147,16 @@ func (r *receiver) read(ctx context.Context, u *update) (bus.InboundMessage, boo
 	return bus.InboundMessage{}, false
 }
 
-// noteMigration logs that a group became a supergroup, which has another id. Messages to the old
-// one are sent on when Telegram says so.
-func (r *receiver) noteMigration(ctx context.Context, m *message) {
-	from, to := m.MigrateFrom, m.Chat.ID
-	if m.MigrateTo != 0 {
-		from, to = m.Chat.ID, m.MigrateTo
+// migration returns the old and the new id of a group that became a supergroup, or 0 if that is
+// not what m says. Messages to the old one are sent on when Telegram says so.
+func (m *message) migration() (from, to int64) {
+	switch {
+	case m == nil:
+		return 0, 0
+	case m.MigrateTo != 0:
+		return m.Chat.ID, m.MigrateTo
 	}
-	if from != 0 {
-		r.log.InfoContext(ctx, "group became a supergroup", "account", r.name,
-			"from", from, "to", to)
-	}
+	return m.MigrateFrom, m.Chat.ID
 }
 
 // noteMembership logs that the bot was blocked, added to a group, or removed from it.
