@@ -21,7 +21,7 @@ func newCommand() *cobra.Command {
 	}
 	root := &cobra.Command{
 		Use:   "gateway",
-		Short: "Talk to an AI agent on Telegram and in the terminal",
+		Short: "Talk to an AI agent on Telegram, Discord, WhatsApp and in the terminal",
 		Long: "gateway connects chat channels to an AI agent. Without a command it runs until it is " +
 			"stopped;\non a terminal it also begins a chat there.",
 		Args:          cobra.NoArgs,
@@ -41,6 +41,7 @@ func newCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		chatCommand(load), outboxCommand(load), sessionsCommand(load), peopleCommand(load),
+		channelsCommand(load), pairCommand(load), sendCommand(load),
 		configCommand(load), versionCommand(),
 	)
 	return root

@@ -16,6 +16,8 @@ var imports = map[string]string{
 	"store":           "",
 	"store/fault":     "",
 	"agent/llm":       "",
+	"agent/document":  "",
+	"agent/picture":   "",
 	"channels/markup": "",
 
 	"bus":                "store",
@@ -30,18 +32,23 @@ var imports = map[string]string{
 	"channels":                    "store store/fault bus channels/markup",
 
 	"agent/tools/clock":              "agent/tool",
-	"agent/tools/files":              "agent/tool",
+	"agent/tools/files":              "bus agent/tool",
 	"channels/telegram":              "bus channels channels/markup",
 	"channels/telegram/telegramtest": "",
-	"channels/terminal":              "bus channels",
+	"channels/discord":               "bus channels channels/markup",
+	"channels/discord/discordtest":   "",
+	"channels/whatsapp":              "bus channels channels/markup",
+	"channels/whatsapp/whatsapptest": "channels channels/whatsapp",
+	"channels/terminal":              "bus channels channels/markup",
 	"channels/channeltest":           "bus channels",
 
-	"agent": "store store/fault bus session agent/llm agent/tool",
+	"agent": "store store/fault bus session agent/document agent/llm agent/picture agent/tool",
 
 	"cmd/gateway/internal/config": "",
 	"cmd/gateway": "store bus session agent agent/llm agent/llm/demo agent/llm/failover " +
 		"agent/llm/openai agent/tool agent/tools/clock agent/tools/files channels " +
-		"channels/telegram channels/terminal cmd/gateway/internal/config",
+		"channels/discord channels/telegram channels/terminal channels/whatsapp " +
+		"cmd/gateway/internal/config",
 
 	"deploy/bench": "agent/llm/openai/openaitest channels/telegram/telegramtest",
 }

@@ -19,6 +19,7 @@ const (
 )
 
 func run() int {
+	prepare()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once

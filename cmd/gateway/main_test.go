@@ -5,10 +5,14 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.mau.fi/whatsmeow"
+
+	"gateway/channels/whatsapp/whatsapptest"
 )
 
-// TestMain lets scripts run this program as "gateway".
+// TestMain lets scripts run this program as "gateway", for which the fake WhatsApp is the real one.
 func TestMain(m *testing.M) {
+	whatsmeow.WACertPubKey = whatsapptest.RootKey
 	testscript.Main(tidy{m}, map[string]func(){"gateway": func() { os.Exit(run()) }})
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"gateway/agent"
 	"gateway/agent/llm"
 	"gateway/agent/llm/demo"
 	"gateway/agent/llm/failover"
@@ -29,6 +30,15 @@ func newModel(cfg *config.Config, log *slog.Logger) llm.Model {
 		entries = append(entries, failover.Entry{Name: name, Model: model})
 	}
 	return failover.New(entries, &failover.Options{Logger: log})
+}
+
+// newTranscriber returns what turns voice messages into text, or nil if nothing does.
+func newTranscriber(cfg *config.Config, log *slog.Logger) agent.Transcriber {
+	if cfg.Transcription.Model == "" {
+		return nil
+	}
+	return openai.NewTranscriber(cfg.Transcription.Model, &openai.Options{
+		BaseURL: cfg.Transcription.BaseURL, Key: cfg.Transcription.Key.Reveal(), Logger: log})
 }
 
 // chain returns the names of the configured model and its fallbacks, and theirs, each once.

@@ -1,18 +1,24 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
 )
 
 func peopleCommand(load loader) *cobra.Command {
-	return group("people", "Let people in", peopleListCommand(load), peopleApproveCommand(load))
+	return group("people", "Let people in, and say what they may do",
+		peopleListCommand(load), peopleApproveCommand(load), peopleDenyCommand(load),
+		peopleRevokeCommand(load), peopleRoleCommand(load), peopleLinkCommand(load))
 }
 
 func peopleListCommand(load loader) *cobra.Command {
@@ -32,43 +38,132 @@ func peopleListCommand(load loader) *cobra.Command {
 				}
 				var rows [][]string
 				for _, p := range pending {
-					rows = append(rows, []string{oneLine(p.Name), p.Account, p.Sender,
+					rows = append(rows, []string{"", oneLine(p.Name), p.Account, p.Sender,
 						"asks, code " + p.Code})
 				}
 				for _, p := range known {
-					rows = append(rows, []string{oneLine(p.Name), p.Account, p.Sender, string(p.Role)})
+					rows = append(rows, []string{strconv.FormatInt(p.ID, 10), oneLine(p.Name),
+						p.Account, p.Sender, string(p.Role)})
 				}
 				return table(cmd.OutOrStdout(), "Nobody was let in yet, and nobody asks to be.",
-					[]string{"NAME", "ACCOUNT", "ID", "ROLE"}, rows)
+					[]string{"PERSON", "NAME", "ACCOUNT", "ID", "ROLE"}, rows)
 			})
 		},
 	}
 }
 
 func peopleApproveCommand(load loader) *cobra.Command {
-	return &cobra.Command{
-		Use:   "approve CODE",
-		Short: "Let in who was given this pairing code; the first one becomes the owner",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var p channels.Person
-			err := withData(cmd.Context(), load, func(db *store.DB) error {
-				return db.Tx(cmd.Context(), func(tx *store.Tx) error {
-					var chat bus.Address
-					var err error
-					p, chat, err = channels.People{}.Approve(tx, args[0], time.Now())
-					if err != nil {
-						return err
-					}
-					return bus.NewOutbox().Put(tx, bus.OutboundMessage{
-						To: chat, Text: "You are let in. What can I do for you?"}, time.Now())
-				})
-			})
+	var p channels.Person
+	return change(load, "approve CODE",
+		"Let in who was given this pairing code; the first one becomes the owner",
+		func(tx *store.Tx, args []string) error {
+			cfg, err := load()
 			if err != nil {
+				return err
+			}
+			var chat bus.Address
+			p, chat, err = channels.People{}.Approve(tx, args[0], isOwned(cfg), time.Now())
+			if err != nil {
+				return err
+			}
+			return bus.NewOutbox().Put(tx, welcome(chat), time.Now())
+		},
+		func([]string) string { return fmt.Sprintf("%s is let in as %s.", oneLine(p.Name), p.Role) })
+}
+
+// isOwned reports whether the configuration names an owner.
+func isOwned(cfg *config.Config) bool {
+	for _, c := range cfg.Channels {
+		if c.Enabled && len(c.Owners) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func peopleDenyCommand(load loader) *cobra.Command {
+	return change(load, "deny CODE", "Turn away who was given this pairing code",
+		func(tx *store.Tx, args []string) error {
+			_, err := channels.People{}.Deny(tx, args[0], time.Now())
+			return err
+		},
+		func(args []string) string { return "Code " + args[0] + " is worth nothing any more." })
+}
+
+func peopleRevokeCommand(load loader) *cobra.Command {
+	return change(load, "revoke PERSON", "Forget a person, who is a stranger again",
+		func(tx *store.Tx, args []string) error {
+			id, err := personNumber(args[0])
+			if err != nil {
+				return err
+			}
+			return channels.People{}.Revoke(tx, id)
+		},
+		func(args []string) string { return "Person " + args[0] + " is a stranger again." })
+}
+
+func peopleRoleCommand(load loader) *cobra.Command {
+	return change(load, "role PERSON ROLE", "Say what a person may do: owner, admin, user or guest",
+		func(tx *store.Tx, args []string) error {
+			id, err := personNumber(args[0])
+			if err != nil {
+				return err
+			}
+			role := bus.Role(args[1])
+			if !role.Valid() {
+				return usageError{fmt.Errorf("%q is no role: want owner, admin, user or guest", args[1])}
+			}
+			return channels.People{}.SetRole(tx, id, role)
+		},
+		func(args []string) string { return fmt.Sprintf("Person %s is %s now.", args[0], args[1]) })
+}
+
+func peopleLinkCommand(load loader) *cobra.Command {
+	return change(load, "link PERSON OTHER", "Make one person of two that are the same human",
+		func(tx *store.Tx, args []string) error {
+			id, err := personNumber(args[0])
+			if err != nil {
+				return err
+			}
+			other, err := personNumber(args[1])
+			if err != nil {
+				return err
+			}
+			return channels.People{}.Link(tx, id, other)
+		},
+		func(args []string) string {
+			return fmt.Sprintf("Person %s is also who person %s was.", args[0], args[1])
+		})
+}
+
+// change returns a command that changes people in a transaction, and says what it did.
+func change(
+	load loader, use, short string,
+	do func(tx *store.Tx, args []string) error, done func(args []string) string,
+) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(strings.Count(use, " ")),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := withData(cmd.Context(), load, func(db *store.DB) error {
+				return db.Tx(cmd.Context(), func(tx *store.Tx) error { return do(tx, args) })
+			})
+			if errors.Is(err, channels.ErrNoPairing) || errors.Is(err, channels.ErrNobody) {
 				return fmt.Errorf("%w: see gateway people list", err)
 			}
-			cmd.Printf("%s is let in as %s.\n", oneLine(p.Name), p.Role)
+			if err != nil {
+				return err
+			}
+			cmd.Println(done(args))
 			return nil
 		},
 	}
+}
+
+// personNumber returns the number of a person.
+func personNumber(s string) (int64, error) {
+	id, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, usageError{fmt.Errorf("%q is no person's number: see gateway people list", s)}
+	}
+	return id, nil
 }

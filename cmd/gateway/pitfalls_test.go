@@ -163,8 +163,8 @@ func TestFollowUpDuringTurnKeepsFirstAnswer(t *testing.T) {
 		until(t, "the model to be asked", h.reached)
 		w.telegram.Say(1, 1, "two")
 		w.telegram.Say(1, 1, "/queue") // is answered when the worker has what came before
-		mode := fmt.Sprintf("The queue mode is %s. Change it with /queue steer, /queue followup, "+
-			"/queue collect or /queue interrupt.", mode)
+		mode := fmt.Sprintf("What comes while I answer is handled by the queue mode, "+
+			"which is %s now. Change it:", mode)
 		w.expect(1, mode)
 		h.release()
 		w.expect(1, mode, "you said one", "you said two")

@@ -29,6 +29,8 @@ const scriptPatience = 20 * time.Second
 //	refuse CHAT [REASON]  Telegram refuses what the bot sends there, or takes it again
 //	exitcode N PROGRAM…   runs a program that must end with that code
 //	calls METHOD N        waits until the Bot API's method was called so often
+//	file CHAT NAME        waits until the bot has sent a file of that name there
+//	wait_for COMMAND REGEXP  runs a command of the gateway until it prints that
 //	polling               waits until a gateway receives from Telegram
 //	[root]                the tests run as root, for whom no folder is closed
 func TestScript(t *testing.T) {
@@ -37,6 +39,7 @@ func TestScript(t *testing.T) {
 		Setup: setUpScript,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exitcode": scriptExitCode, "say": scriptSay, "hear": scriptHear, "refuse": scriptRefuse,
+			"file": scriptFile, "wait_for": scriptWaitFor,
 			"polling": scriptPolling, "calls": scriptCalls,
 		},
 		Condition: func(cond string) (bool, error) { return cond == "root" && os.Geteuid() == 0, nil },
@@ -139,4 +142,33 @@ func scriptCalls(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[1])
 	ts.Check(err)
 	scriptWait(ts, func() bool { return telegramOf(ts).Calls(args[0]) >= want })
+}
+
+func scriptFile(ts *testscript.TestScript, neg bool, args []string) {
+	chat := firstNumber(ts, neg, args, 2)
+	scriptWait(ts, func() bool {
+		for _, m := range telegramOf(ts).History(chat) {
+			if m.File != nil && m.File.Name == args[1] {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func scriptWaitFor(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("see the comment of TestScript")
+	}
+	pattern, err := regexp.Compile(args[1])
+	ts.Check(err)
+	for deadline := time.Now().Add(scriptPatience); ; time.Sleep(100 * time.Millisecond) {
+		ts.Check(ts.Exec("gateway", args[0]))
+		if pattern.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("gateway %s never printed %s", args[0], args[1])
+		}
+	}
 }

@@ -17,7 +17,6 @@ import (
 	"gateway/agent/tools/files"
 	"gateway/bus"
 	"gateway/channels"
-	"gateway/channels/telegram"
 	"gateway/channels/terminal"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/session"
@@ -49,7 +48,12 @@ func serve(ctx context.Context, cfg *config.Config, chat bool) error {
 		defer screen.Close()
 	}
 	log := newLogger(cfg.Log, screen)
-	g, err := assemble(cfg, db, root, log)
+	media, err := openMedia(cfg)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	defer media.Close()
+	g, err := assemble(cfg, db, root, media, log)
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
@@ -81,29 +85,40 @@ type gateway struct {
 	dispatcher  *agent.Dispatcher
 	router      *channels.Router
 	supervisors []*channels.Supervisor
+	media       *channels.Media
 	terminal    *terminal.Channel // nil if it is not enabled
 }
 
+// assemble puts a gateway together that works in the folders root, the agent's, and media.
 func assemble(
-	cfg *config.Config, db *store.DB, root *os.Root, log *slog.Logger,
+	cfg *config.Config, db *store.DB, root, media *os.Root, log *slog.Logger,
 ) (*gateway, error) {
 	g := &gateway{name: cfg.Gateway.Name, log: log, db: db}
 	inbox, outbox, live := bus.NewInbox(), bus.NewOutbox(), bus.NewLive()
 	gate := channels.NewGate(db, inbox, outbox, log)
 	var accounts []channels.Account
+	sources := make(map[string]channels.Channel)
 	for _, name := range sortedKeys(cfg.Channels) {
-		if c := cfg.Channels[name]; c.Enabled {
-			ch, in := g.channel(cfg, name, c, gate)
-			accounts = append(accounts, channels.Account{
-				Name: name, Channel: ch, Streaming: c.Streaming,
-				EditInterval: c.EditInterval, Unlimited: c.RateLimit == "off",
-			})
-			g.supervisors = append(g.supervisors,
-				channels.NewSupervisor(name, ch, in, menu(), log))
+		c := cfg.Channels[name]
+		if !c.Enabled {
+			continue
 		}
+		ch, policy := newChannel(cfg, name, log)
+		if t, ok := ch.(*terminal.Channel); ok {
+			g.terminal = t
+		}
+		sources[name] = ch
+		accounts = append(accounts, channels.Account{
+			Name: name, Channel: ch, Streaming: c.Streaming, Reaction: c.Reaction,
+			EditInterval: c.EditInterval, Unlimited: c.RateLimit == "off",
+		})
+		g.supervisors = append(g.supervisors,
+			channels.NewSupervisor(db, name, ch, gate.Intake(name, policy), menu(), log))
 	}
-	g.router = channels.NewRouter(db, outbox, live, accounts, log)
-	tools, err := tool.NewRegistry(append(files.Tools(root, cfg.Gateway.Workspace),
+	g.media = channels.NewMedia(media, sources, mediaOptions(cfg, log))
+	g.router = channels.NewRouter(db, outbox, live, g.media, accounts, log)
+	gate.Admitted = g.router.Admitted
+	tools, err := tool.NewRegistry(append(files.Tools(root, cfg.Gateway.Workspace, media),
 		clock.New(time.Now, cfg.Gateway.Location))...)
 	if err != nil {
 		return nil, err
@@ -111,7 +126,7 @@ func assemble(
 	model := cfg.Models[cfg.Agent.Model]
 	g.dispatcher = agent.NewDispatcher(
 		agent.Deps{DB: db, Inbox: inbox, Outbox: outbox, Live: live,
-			Model: newModel(cfg, log), Tools: tools},
+			Model: newModel(cfg, log), Tools: tools, Media: g.media},
 		&agent.Options{
 			Name: cfg.Gateway.Name, Version: buildVersion(), ModelName: modelName(cfg),
 			Workspace: root, WorkspacePath: cfg.Gateway.Workspace, Location: cfg.Gateway.Location,
@@ -122,6 +137,8 @@ func assemble(
 			Debounce:   func(a string) time.Duration { return cfg.Channels[a].Debounce },
 			FormatHint: func(a string) string { return formatHints[cfg.Channels[a].Type] },
 			Channels:   g.channelStates, Cost: costs(cfg), Logger: log,
+			Commands:    accessCommands(),
+			Transcriber: newTranscriber(cfg, log), NoImages: !model.Images,
 		})
 	return g, nil
 }
@@ -130,25 +147,12 @@ func assemble(
 var formatHints = map[string]string{
 	"telegram": "Your answers are shown in Telegram. Use simple Markdown: bold, italics, lists, " +
 		"links and code blocks. Wide tables are hard to read there.",
-	"terminal": "Your answers are shown in a terminal, as they are. Write plain text with little " +
-		"formatting, and no headings or tables.",
-}
-
-// channel returns the channel of an account and where it puts what it receives.
-func (g *gateway) channel(
-	cfg *config.Config, name string, c config.Channel, gate *channels.Gate,
-) (channels.Channel, channels.Publisher) {
-	policy := channels.Policy{Access: channels.Access(c.Access),
-		Allow: c.Allow, Owners: c.Owners, Groups: c.Groups}
-	if c.Type == "terminal" {
-		// Whoever has this process' home has all that it could protect.
-		policy = channels.Policy{Access: channels.Open, Owners: []string{terminal.Sender}}
-		g.terminal = terminal.New(name, &terminal.Options{
-			Socket: socketPath(cfg.Gateway.Home), Logger: g.log})
-		return g.terminal, gate.Intake(name, policy)
-	}
-	ch := telegram.New(name, c.Token.Reveal(), &telegram.Options{BaseURL: c.APIURL, Logger: g.log})
-	return ch, gate.Intake(name, policy)
+	"discord": "Your answers are shown in Discord. Use Markdown: bold, italics, lists, headings, " +
+		"links and code blocks. Wide tables are hard to read there.",
+	"whatsapp": "Your answers are shown in WhatsApp, mostly on a phone. Be brief and use simple " +
+		"Markdown: bold, italics, lists and code. No tables, no headings.",
+	"terminal": "Your answers are shown in a terminal, with their Markdown rendered. Use little of " +
+		"it: bold, lists, code and small tables.",
 }
 
 // maxSocketPath is the longest path that all systems take for a Unix socket.
@@ -165,7 +169,7 @@ func socketPath(home string) string {
 
 func menu() []channels.Command {
 	var list []channels.Command
-	for _, c := range agent.Commands() {
+	for _, c := range append(agent.Commands(), accessCommands()...) {
 		list = append(list, channels.Command{Name: c.Name, Description: c.Help})
 	}
 	return list
@@ -219,6 +223,7 @@ func (g *gateway) runChannels(ctx context.Context, screen *terminal.Screen) erro
 	for _, s := range g.supervisors {
 		group.Go(func() error { return s.Run(ctx) })
 	}
+	group.Go(func() error { return g.media.Run(ctx) })
 	if screen != nil {
 		group.Go(func() error {
 			defer cancel()

@@ -29,6 +29,7 @@ type world struct {
 	home     string
 	config   string // what is common to all configurations
 	telegram *telegramtest.Server
+	url      string // of telegram
 	model    *openaitest.Server
 }
 
@@ -36,6 +37,7 @@ const testToken = "123456:TEST-TOKEN"
 
 // worldOptions are the optional settings of a [world].
 type worldOptions struct {
+	token   string                  // of the bot; default testToken
 	answer  openaitest.Answer       // of the model; default openaitest.Echo
 	onSend  func(telegramtest.Sent) // as in telegramtest.Options
 	agent   string                  // more lines of [agent]
@@ -43,23 +45,26 @@ type worldOptions struct {
 }
 
 // quiet is a Telegram account that everybody may use at any rate, without previews.
-const quiet = "access = \"open\"\nrate_limit = \"off\"\nstreaming = false"
+const quiet = "access = \"open\"\nrate_limit = \"off\"\nstreaming = false\n" +
+	"reaction = \"\"\nsender_rate = 0"
 
 // streaming is one with previews that come often.
-const streaming = "access = \"open\"\nrate_limit = \"off\"\nedit_interval = \"20ms\""
+const streaming = "access = \"open\"\nrate_limit = \"off\"\nedit_interval = \"20ms\"\n" +
+	"sender_rate = 0"
 
 func newWorld(t testing.TB, o worldOptions) *world {
 	t.Helper()
 	w := &world{
 		t: t, home: t.TempDir(),
-		telegram: telegramtest.New(testToken, &telegramtest.Options{OnSend: o.onSend}),
-		model:    openaitest.Start(o.answer),
+		telegram: telegramtest.New(cmp.Or(o.token, testToken),
+			&telegramtest.Options{OnSend: o.onSend}),
+		model: openaitest.Start(o.answer),
 	}
 	t.Cleanup(w.model.Close)
 	t.Cleanup(w.telegram.Close)
 	w.model.Keep(0)
-	url, err := w.telegram.Start(t.Context())
-	if err != nil {
+	var err error
+	if w.url, err = w.telegram.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.config = fmt.Sprintf(`[log]
@@ -73,7 +78,7 @@ base_url = %q
 [channels.telegram]
 token = %q
 api_url = %q
-`, o.agent, w.model.URL, testToken, url)
+`, o.agent, w.model.URL, testToken, w.url)
 	w.configure(cmp.Or(o.channel, quiet))
 	return w
 }
@@ -108,7 +113,11 @@ func (w *world) run() (stop func()) {
 		w.t.Fatal(err)
 	}
 	log := slog.New(slog.NewJSONHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	g, err := assemble(cfg, db, root, log)
+	media, err := openMedia(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	g, err := assemble(cfg, db, root, media, log)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -122,7 +131,7 @@ func (w *world) run() (stop func()) {
 		}
 		stopped = true
 		cancel()
-		for _, err := range []error{<-ended, db.Close(), root.Close()} {
+		for _, err := range []error{<-ended, db.Close(), root.Close(), media.Close()} {
 			if err != nil {
 				w.t.Errorf("gateway ended: %v", err)
 			}

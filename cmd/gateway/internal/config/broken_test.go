@@ -84,10 +84,11 @@ var brokenTests = []struct {
 			`a name has letters, digits, "_", "-" and "." and at most 64 of them`},
 	{name: "type from name", file: "[channels.work]\ntoken = 'hunter2'\n",
 		want: `config.toml:1: channels.work.type: ` +
-			`want telegram or terminal; without a type the name counts, and "work" is none`},
+			`want telegram, discord, whatsapp or terminal; ` +
+			`without a type the name counts, and "work" is none`},
 	{name: "type", file: "[channels.work]\ntype = 'telegrm'\n",
 		want: `config.toml:2: channels.work.type: ` +
-			`want telegram or terminal, not "telegrm"; did you mean "telegram"?`},
+			`want telegram, discord, whatsapp or terminal, not "telegrm"; did you mean "telegram"?`},
 	{name: "second terminal", file: "[channels.tty]\ntype = 'terminal'\naccess = 'open'\n",
 		want: `config.toml:2: channels.tty.type: ` +
 			`the terminal has the name "terminal", and there is only one`},
@@ -99,6 +100,24 @@ var brokenTests = []struct {
 	{name: "same token", file: "[channels]\n" +
 		"telegram = { token = 'hunter2' }\nbot = { type = 'telegram', token = 'hunter2' }\n",
 		want: "config.toml:2: channels.telegram.token: is also that of channels.bot"},
+	{name: "token of WhatsApp", file: "[channels.whatsapp]\ntoken = 'hunter2'\n",
+		want: "config.toml:2: channels.whatsapp.token: " +
+			"WhatsApp has none: link the account with gateway pair whatsapp"},
+	{name: "proxy", file: "[channels.whatsapp]\nproxy = 'ftp://u:hunter2@h'\n",
+		want: "config.toml:2: channels.whatsapp.proxy: " +
+			`want a URL that begins with "http://", "https://" or "socks5://"`},
+	{name: "webhook", file: "[channels.telegram]\ntoken = 't'\nwebhook_url = 'http://h/x'\n" +
+		"webhook_secret = 'hunter2'\nwebhook_listen = 'here'\n",
+		want: "config.toml:3: channels.telegram.webhook_url: " +
+			`want the public URL that begins with "https://"` + "\n" +
+			"config.toml:4: channels.telegram.webhook_secret: want 16 to 256 letters, digits, " +
+			`"_" and "-", which only Telegram and this gateway know` + "\n" +
+			`config.toml:5: channels.telegram.webhook_listen: want an address such as "127.0.0.1:8443"`},
+	{name: "webhook elsewhere", file: "[channels.whatsapp]\nwebhook_url = 'https://h/x'\n" +
+		"webhook_secret = '0123456789abcdef'\n",
+		want: "config.toml:2: channels.whatsapp.webhook_url: is for Telegram only"},
+	{name: "transcription", file: "[transcription]\nmodel = 'w'\nbase_url = 'x'\n",
+		want: "config.toml:3: transcription.base_url: " + wantHTTP},
 	{name: "nobody", file: "[channels.telegram]\ntoken = 'hunter2'\naccess = 'allow'\n",
 		want: "config.toml:1: channels.telegram.allow: " +
 			`nobody may speak; want ids here, or access = "pairing"`},

@@ -25,12 +25,14 @@ import (
 // A Config is everything that can be configured. The tags of its fields are
 // what a source is checked against: the key, the allowed values and the least value.
 type Config struct {
-	Gateway  Gateway            `koanf:"gateway"`
-	Store    Store              `koanf:"store"`
-	Log      Log                `koanf:"log"`
-	Agent    Agent              `koanf:"agent"`
-	Models   map[string]Model   `koanf:"models"`   // by name; always has "demo"
-	Channels map[string]Channel `koanf:"channels"` // by account; always has "terminal"
+	Gateway       Gateway            `koanf:"gateway"`
+	Store         Store              `koanf:"store"`
+	Log           Log                `koanf:"log"`
+	Agent         Agent              `koanf:"agent"`
+	Media         Media              `koanf:"media"`
+	Transcription Transcription      `koanf:"transcription"`
+	Models        map[string]Model   `koanf:"models"`   // by name; always has "demo"
+	Channels      map[string]Channel `koanf:"channels"` // by account; always has "terminal"
 }
 
 // Gateway is about the process as a whole.
@@ -67,6 +69,20 @@ type Agent struct {
 	Waiting     int           `koanf:"waiting" min:"1"` // messages waiting in one session
 }
 
+// Media bounds the files that people send.
+type Media struct {
+	MaxFileMB  int           `koanf:"max_file_mb" min:"1"`  // largest file that is fetched
+	MaxTotalMB int           `koanf:"max_total_mb" min:"1"` // of all files; the oldest go first
+	Retention  time.Duration `koanf:"retention" min:"1h"`   // how long a file is kept
+}
+
+// Transcription is how voice messages become text.
+type Transcription struct {
+	Model   string `koanf:"model"`    // the provider's name for it; "": no transcription
+	BaseURL string `koanf:"base_url"` // of an OpenAI-compatible API
+	Key     Secret `koanf:"key"`      // empty while Model is
+}
+
 // A Model is a language model and how to reach it.
 type Model struct {
 	Provider      string   `koanf:"provider" allowed:"openai demo"`
@@ -77,12 +93,13 @@ type Model struct {
 	MaxOutput     int      `koanf:"max_output" min:"0"`     // tokens; 0: the provider decides
 	PriceIn       float64  `koanf:"price_in" min:"0"`       // dollars per million tokens; 0: unknown
 	PriceOut      float64  `koanf:"price_out" min:"0"`      // likewise
+	Images        bool     `koanf:"images"`                 // it understands images
 	Fallback      []string `koanf:"fallback"`               // models to try next, in this order
 }
 
 // A Channel is an account on a chat platform.
 type Channel struct {
-	Type         string        `koanf:"type" allowed:"telegram terminal"`
+	Type         string        `koanf:"type" allowed:"telegram discord whatsapp terminal"`
 	Enabled      bool          `koanf:"enabled"`
 	Token        Secret        `koanf:"token"`   // empty while Enabled is false
 	APIURL       string        `koanf:"api_url"` // "" is the platform's own
@@ -94,6 +111,25 @@ type Channel struct {
 	EditInterval time.Duration `koanf:"edit_interval" min:"0s"` // 0: the platform's own
 	Debounce     time.Duration `koanf:"debounce" min:"0s"`      // 0: each text is a message
 	RateLimit    string        `koanf:"rate_limit" allowed:"platform off"`
+	// Activation says which messages of groups are answered.
+	Activation string `koanf:"activation" allowed:"mention always"`
+
+	Reaction string `koanf:"reaction"` // an emoji; "": none
+	Proxy    Secret `koanf:"proxy"`    // URL; may have a password
+
+	// SenderRate is how many messages of one sender are taken in a minute; 0: any number.
+	SenderRate int `koanf:"sender_rate" min:"0"`
+
+	// Of Telegram:
+	WebhookURL    string `koanf:"webhook_url"`    // public; "": long polling
+	WebhookListen string `koanf:"webhook_listen"` // host:port behind it
+	WebhookSecret Secret `koanf:"webhook_secret"`
+	Drafts        bool   `koanf:"drafts"`      // stream as drafts in direct chats
+	Rich          bool   `koanf:"rich"`        // send rich messages
+	LocalFiles    string `koanf:"local_files"` // absolute path of a local Bot API server's files
+
+	// Of Discord:
+	Shards int `koanf:"shards" min:"1"`
 }
 
 // Load reads the configuration file at path and the environment, given in the

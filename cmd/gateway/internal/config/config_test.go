@@ -60,10 +60,11 @@ func TestDefaults(t *testing.T) {
 	}
 	want := Channel{
 		Type: "terminal", Enabled: true, Access: "open", Streaming: true, RateLimit: "platform",
-		Allow: []string{}, Owners: []string{}, Groups: []string{},
+		Activation: "mention", SenderRate: 30, Reaction: "👀", WebhookListen: "127.0.0.1:8443",
+		Shards: 1, Allow: []string{}, Owners: []string{}, Groups: []string{},
 	}
 	got := c.Channels["terminal"]
-	got.Token = Secret{}
+	got.Token, got.Proxy, got.WebhookSecret = Secret{}, Secret{}, Secret{}
 	if !reflect.DeepEqual(got, want) || len(c.Channels) != 1 {
 		t.Errorf("channels = %+v, want only %+v", c.Channels, want)
 	}
@@ -185,5 +186,37 @@ func TestTelegramToken(t *testing.T) {
 	c = mustLoad(t, "[channels.telegram]\nenabled=false\ntoken='env:UNSET'\n", environ(t))
 	if got := c.Channels["telegram"].Token.Reveal(); got != "" {
 		t.Errorf("token of a disabled channel = %q, want none", got)
+	}
+}
+
+// A WhatsApp account shows no growing answers unless it is told to: each edit would be marked.
+func TestStreamingByType(t *testing.T) {
+	for file, want := range map[string]bool{
+		"[channels.whatsapp]\n":                                false,
+		"[channels.w]\ntype = 'whatsapp'\n":                    false,
+		"[channels.w]\ntype = 'whatsapp'\nstreaming = true\n":  true,
+		"[channels.w]\ntype = 'telegram'\ntoken = 't'\n":       true,
+		"[channels.whatsapp]\ntype = 'discord'\ntoken = 't'\n": true,
+		"[channels.discord]\nstreaming = false\ntoken = 't'\n": false,
+	} {
+		c := mustLoad(t, file, environ(t))
+		for name, ch := range c.Channels {
+			if name != "terminal" && ch.Streaming != want {
+				t.Errorf("%q: streaming = %v, want %v", file, ch.Streaming, want)
+			}
+		}
+	}
+}
+
+// The usual variables bring a platform up, unless it has an account of its own.
+func TestBotTokens(t *testing.T) {
+	env := environ(t, "TELEGRAM_BOT_TOKEN=t", "DISCORD_BOT_TOKEN=d")
+	c := mustLoad(t, "", env)
+	if c.Channels["telegram"].Token.Reveal() != "t" || c.Channels["discord"].Token.Reveal() != "d" {
+		t.Errorf("channels = %+v", c.Channels)
+	}
+	c = mustLoad(t, "[channels.server]\ntype = 'discord'\ntoken = 'env:DISCORD_BOT_TOKEN'\n", env)
+	if _, ok := c.Channels["discord"]; ok || len(c.Channels) != 3 {
+		t.Errorf("channels = %+v", c.Channels)
 	}
 }

@@ -56,8 +56,10 @@ func (l *loader) read(name string, src []byte) []source {
 
 	for _, s := range []source{file, vars} {
 		l.written = slices.AppendSeq(l.written, maps.Keys(s.table("models")))
-		if ownTelegram(s) {
-			delete(usual.table("channels"), "telegram")
+		for _, platform := range []string{"telegram", "discord"} {
+			if hasOwn(s, platform) {
+				delete(usual.table("channels"), platform)
+			}
 		}
 	}
 	slices.Sort(l.written)
@@ -65,11 +67,11 @@ func (l *loader) read(name string, src []byte) []source {
 	return []source{defaults, usual, file, vars}
 }
 
-// ownTelegram reports whether s has a Telegram account under a name of its
-// own. It may well use the usual variable's token, and a bot can't be polled twice.
-func ownTelegram(s source) bool {
+// hasOwn reports whether s has an account on a platform under a name of its own. It may well use
+// the usual variable's token, and a bot can't be received for twice.
+func hasOwn(s source, platform string) bool {
 	for name, v := range s.table("channels") {
-		if t, ok := v.(map[string]any); ok && t["type"] == "telegram" && name != "telegram" {
+		if t, ok := v.(map[string]any); ok && t["type"] == platform && name != platform {
 			return true
 		}
 	}
@@ -110,12 +112,27 @@ func expandTemplates(sources []source) source {
 		tables := map[string]any{}
 		for _, s := range sources {
 			for name := range s.table(key) {
-				tables[name] = maps.Clone(values)
+				t := maps.Clone(values)
+				if key == "channels" && typeOf(name, sources) == "whatsapp" {
+					t["streaming"] = false // each edit would be marked as one
+				}
+				tables[name] = t
 			}
 		}
 		expanded[key] = tables
 	}
 	return expanded
+}
+
+// typeOf returns the type of the account with the given name.
+func typeOf(name string, sources []source) string {
+	for _, s := range slices.Backward(sources) {
+		t, _ := s.table("channels")[name].(map[string]any)
+		if typ, ok := t["type"].(string); ok && typ != "" {
+			return typ
+		}
+	}
+	return name
 }
 
 // report notes a problem. Only the first one of a key counts: the others follow from it.

@@ -50,8 +50,12 @@ func shorthand(vars map[string]string) map[string]any {
 			models[p.name] = p.table(vars)
 		}
 	}
-	if vars["TELEGRAM_BOT_TOKEN"] != "" {
-		channels["telegram"] = map[string]any{"token": "env:TELEGRAM_BOT_TOKEN"}
+	for platform, name := range map[string]string{
+		"telegram": "TELEGRAM_BOT_TOKEN", "discord": "DISCORD_BOT_TOKEN",
+	} {
+		if vars[name] != "" {
+			channels[platform] = map[string]any{"token": "env:" + name}
+		}
 	}
 	return map[string]any{"models": models, "channels": channels}
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +33,11 @@ func (l *loader) finish(c *Config) {
 	}
 	for name, ch := range c.Channels {
 		c.Channels[name] = l.finishChannel(name, ch, g.Home)
+	}
+	if t := &c.Transcription; t.Model == "" {
+		t.Key = Secret{} // what it refers to need not exist
+	} else {
+		t.Key = l.secret([]string{"transcription", "key"}, t.Key, g.Home)
 	}
 	l.chooseModel(c)
 }
@@ -70,11 +77,22 @@ func (l *loader) finishChannel(name string, ch Channel, home string) Channel {
 	if ch.Type == "" {
 		ch.Type = name
 	}
-	if !ch.Enabled {
-		ch.Token = Secret{} // what it refers to need not exist
-		return ch
+	for key, s := range map[string]*Secret{
+		"token": &ch.Token, "proxy": &ch.Proxy, "webhook_secret": &ch.WebhookSecret,
+	} {
+		if ch.Enabled {
+			*s = l.secret([]string{"channels", name, key}, *s, home)
+		} else {
+			*s = Secret{} // what it refers to need not exist
+		}
 	}
-	ch.Token = l.secret([]string{"channels", name, "token"}, ch.Token, home)
+	if ch.LocalFiles != "" {
+		abs, err := expand(ch.LocalFiles, home, l.vars)
+		if err != nil {
+			l.problem([]string{"channels", name, "local_files"}, err.Error())
+		}
+		ch.LocalFiles = abs
+	}
 	return ch
 }
 
@@ -123,6 +141,9 @@ func (l *loader) validate(c *Config) {
 		l.validateModel(name, c.Models)
 	}
 	l.findCycles(c.Models)
+	if t := c.Transcription; t.Model != "" && !isHTTP(t.BaseURL) {
+		l.problem([]string{"transcription", "base_url"}, wantHTTP)
+	}
 	tokens := make(map[string]string) // account by token
 	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
 		l.validateChannel(name, c.Channels[name], tokens)
@@ -192,9 +213,9 @@ func (l *loader) validateChannel(name string, ch Channel, tokens map[string]stri
 			l.problem(path("access"), "a terminal is always open")
 		}
 		return
-	case "telegram":
+	case "telegram", "discord", "whatsapp":
 	default:
-		l.problem(path("type"), fmt.Sprintf("want telegram or terminal; "+
+		l.problem(path("type"), fmt.Sprintf("want telegram, discord, whatsapp or terminal; "+
 			"without a type the name counts, and %q is none", ch.Type))
 		return
 	}
@@ -204,16 +225,55 @@ func (l *loader) validateChannel(name string, ch Channel, tokens map[string]stri
 	if !ch.Enabled {
 		return
 	}
-	token := ch.Token.Reveal()
-	if token == "" {
+	if token := ch.Token.Reveal(); ch.Type == "whatsapp" {
+		if token != "" {
+			l.problem(path("token"), "WhatsApp has none: link the account with gateway pair "+name)
+		}
+	} else if token == "" {
 		l.problem(path("token"), `want the bot's token, best as "env:NAME" or "file:PATH"`)
 	} else if other, ok := tokens[token]; ok {
 		l.problem(path("token"), "is also that of channels."+other)
+	} else {
+		tokens[token] = name
 	}
-	tokens[token] = name
 	if ch.Access == "allow" && len(ch.Allow)+len(ch.Owners)+len(ch.Groups) == 0 {
 		l.problem(path("allow"), `nobody may speak; want ids here, or access = "pairing"`)
 	}
+	l.validateTransport(path, ch)
+}
+
+// validateTransport checks how the messages of an account come and go.
+func (l *loader) validateTransport(path func(string) []string, ch Channel) {
+	if p := ch.Proxy.Reveal(); p != "" && !isProxy(p) {
+		// The value may hold a password.
+		l.problem(path("proxy"), `want a URL that begins with "http://", "https://" or "socks5://"`)
+	}
+	if ch.WebhookURL == "" {
+		return
+	}
+	switch u, err := url.Parse(ch.WebhookURL); {
+	case ch.Type != "telegram":
+		l.problem(path("webhook_url"), "is for Telegram only")
+	case err != nil || u.Scheme != "https" || u.Host == "":
+		l.problem(path("webhook_url"), `want the public URL that begins with "https://"`)
+	}
+	if !secretToken.MatchString(ch.WebhookSecret.Reveal()) {
+		l.problem(path("webhook_secret"),
+			`want 16 to 256 letters, digits, "_" and "-", which only Telegram and this gateway know`)
+	}
+	if _, _, err := net.SplitHostPort(ch.WebhookListen); err != nil {
+		l.problem(path("webhook_listen"), `want an address such as "127.0.0.1:8443"`)
+	}
+}
+
+// secretToken is what Telegram takes for one, https://core.telegram.org/bots/api#setwebhook,
+// but for secrets that could be guessed.
+var secretToken = regexp.MustCompile(`^[A-Za-z0-9_-]{16,256}$`)
+
+func isProxy(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Host != "" &&
+		(u.Scheme == "http" || u.Scheme == "https" || u.Scheme == "socks5")
 }
 
 const wantHTTP = `want a URL that begins with "https://" or "http://"`

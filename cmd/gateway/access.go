@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"gateway/agent"
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/store"
+)
+
+// accessCommands are the commands about who may speak.
+func accessCommands() []agent.Command {
+	return []agent.Command{
+		{Name: "whoami", Help: "who you are to me", Least: bus.Guest, Answer: whoami},
+		{Name: "pair", Help: "let in who was given a code", Least: bus.Admin, Answer: letIn},
+	}
+}
+
+// whoami answers /whoami.
+func whoami(_ *store.Tx, m bus.InboundMessage, _ string) (agent.Say, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "- Account: `%s`\n- Your id: `%s`\n", m.From.Account, m.Sender.ID)
+	if m.Person != 0 {
+		fmt.Fprintf(&b, "- Person: %d\n", m.Person)
+	}
+	fmt.Fprintf(&b, "- Role: %s\n- This chat: `%s`", m.Role, m.From.Chat)
+	if m.From.Thread != "" {
+		fmt.Fprintf(&b, ", thread `%s`", m.From.Thread)
+	}
+	return agent.Say{Text: b.String()}, nil
+}
+
+// letIn answers /pair.
+func letIn(tx *store.Tx, m bus.InboundMessage, args string) (agent.Say, error) {
+	people, now := channels.People{}, time.Now()
+	word, code, _ := strings.Cut(args, " ")
+	switch {
+	case args == "":
+		return pendingSay(tx, now)
+	case strings.EqualFold(word, "deny"):
+		p, err := people.Deny(tx, code, now)
+		if errors.Is(err, channels.ErrNoPairing) {
+			return agent.Say{Text: sayNoPairing}, nil
+		}
+		return agent.Say{Text: fmt.Sprintf("`%s` was turned away.", p.Sender)}, err
+	}
+	p, chat, err := people.Approve(tx, args, true, now) // by whoever has sent this
+	if errors.Is(err, channels.ErrNoPairing) {
+		return agent.Say{Text: sayNoPairing}, nil
+	}
+	if err == nil {
+		err = bus.NewOutbox().Put(tx, welcome(chat), now)
+	}
+	return agent.Say{Text: fmt.Sprintf("`%s` is let in as %s.", p.Sender, p.Role)}, err
+}
+
+const sayNoPairing = "There is no such pairing code, or it has expired. Send /pair to see who asks."
+
+// pendingSay lists who asks to be let in.
+func pendingSay(tx *store.Tx, now time.Time) (agent.Say, error) {
+	list, err := channels.People{}.Pending(tx, now)
+	if err != nil || len(list) == 0 {
+		return agent.Say{Text: "Nobody asks to be let in."}, err
+	}
+	say := agent.Say{Text: "These ask to be let in:\n\n"}
+	for _, p := range list {
+		say.Text += fmt.Sprintf("- `%s` on %s, code `%s`\n", p.Sender, p.Account, p.Code)
+		say.Buttons = append(say.Buttons,
+			bus.Button{Label: "Let in " + p.Code, Text: "/pair " + p.Code})
+	}
+	return say, nil
+}
+
+// welcome is what somebody is told who was let in.
+func welcome(chat bus.Address) bus.OutboundMessage {
+	return bus.OutboundMessage{To: chat, Text: "You are let in. What can I do for you?"}
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/discord"
+	"gateway/channels/telegram"
+	"gateway/channels/terminal"
+	"gateway/channels/whatsapp"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/store"
+)
+
+// newChannel returns the channel of an account.
+func newChannel(
+	cfg *config.Config, name string, log *slog.Logger,
+) (channels.Channel, channels.Policy) {
+	c := cfg.Channels[name]
+	policy := channels.Policy{
+		Access: channels.Access(c.Access), Allow: c.Allow, Owners: c.Owners, Groups: c.Groups,
+		Always: c.Activation == "always", Phones: c.Type == "whatsapp", PerMinute: c.SenderRate,
+	}
+	switch c.Type {
+	case "terminal":
+		// Whoever has this process' home has all that it could protect.
+		policy = channels.Policy{Access: channels.Open, Owners: []string{terminal.Sender}}
+		return terminal.New(name, &terminal.Options{
+			Socket: socketPath(cfg.Gateway.Home), Logger: log}), policy
+	case "discord":
+		return discord.New(name, c.Token.Reveal(), &discord.Options{
+			BaseURL: c.APIURL, Logger: log, Shards: c.Shards,
+			Transport: withProxy(discord.NewTransport(), c.Proxy),
+		}), policy
+	case "whatsapp":
+		return whatsapp.New(name, whatsappStore(cfg, name), &whatsapp.Options{
+			BaseURL: c.APIURL, Logger: log, DeviceName: cfg.Gateway.Name,
+			Transport: withProxy(whatsapp.NewTransport(), c.Proxy),
+		}), policy
+	}
+	o := &telegram.Options{
+		BaseURL: c.APIURL, Logger: log, LocalFiles: c.LocalFiles, Drafts: c.Drafts, Rich: c.Rich,
+		Transport: withProxy(telegram.NewTransport(), c.Proxy),
+	}
+	if c.WebhookURL != "" {
+		o.Webhook = &telegram.Webhook{URL: c.WebhookURL, Listen: c.WebhookListen,
+			Secret: c.WebhookSecret.Reveal()}
+	}
+	return telegram.New(name, c.Token.Reveal(), o), policy
+}
+
+// withProxy makes t use the proxy, if there is one. The configuration was checked.
+func withProxy(t *http.Transport, proxy config.Secret) *http.Transport {
+	if u, err := url.Parse(proxy.Reveal()); err == nil && u.Host != "" {
+		t.Proxy = http.ProxyURL(u)
+	}
+	return t
+}
+
+// whatsappStore returns the path of the file with the keys of a WhatsApp account.
+func whatsappStore(cfg *config.Config, name string) string {
+	return filepath.Join(cfg.Gateway.Home, "whatsapp-"+name+".db")
+}
+
+// openMedia opens the folder of the files that people send.
+func openMedia(cfg *config.Config) (*os.Root, error) {
+	dir := filepath.Join(cfg.Gateway.Home, "media")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, &homeError{dir, err}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, &homeError{dir, err}
+	}
+	return root, nil
+}
+
+func mediaOptions(cfg *config.Config, log *slog.Logger) *channels.MediaOptions {
+	const mb = 1 << 20
+	return &channels.MediaOptions{
+		MaxFile: int64(cfg.Media.MaxFileMB) * mb, MaxTotal: int64(cfg.Media.MaxTotalMB) * mb,
+		Retention: cfg.Media.Retention, Logger: log,
+	}
+}
+
+func channelsCommand(load loader) *cobra.Command {
+	return &cobra.Command{
+		Use:   "channels",
+		Short: "Show how each channel is, what it has to send, and what is to be done",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			return withData(cmd.Context(), load, func(db *store.DB) error {
+				rows, err := channelRows(cfg, db.Read(cmd.Context()))
+				if err != nil {
+					return err
+				}
+				return table(cmd.OutOrStdout(), "No channel is configured.",
+					[]string{"ACCOUNT", "TYPE", "LAST MESSAGE", "TO SEND", "STATE"}, rows)
+			})
+		},
+	}
+}
+
+// channelRows describes the accounts, a row each.
+func channelRows(cfg *config.Config, q store.Queryer) ([][]string, error) {
+	states, err := channels.States(q)
+	if err != nil {
+		return nil, err
+	}
+	open, err := bus.NewOutbox().OpenByAccount(q)
+	if err != nil {
+		return nil, err
+	}
+	running, err := store.Held(q, "dispatcher", time.Now())
+	if err != nil {
+		return nil, err
+	}
+	var rows [][]string
+	for _, name := range sortedKeys(cfg.Channels) {
+		c := cfg.Channels[name]
+		s, known := states[name]
+		event := "never"
+		if !s.Event.IsZero() {
+			event = ago(s.Event) + " ago"
+		}
+		state := s.State + " for " + ago(s.Since)
+		switch {
+		case !c.Enabled:
+			state = "disabled in the configuration"
+		case !running:
+			state = "the gateway is not running: start it with gateway"
+		case !known:
+			state = "not started: restart the gateway, its configuration has changed"
+		}
+		rows = append(rows, []string{name, c.Type, event, fmt.Sprint(open[name]), lines(state)})
+		delete(open, name)
+	}
+	for _, name := range sortedKeys(open) {
+		rows = append(rows, []string{name, "?", "?", fmt.Sprint(open[name]),
+			"not in the configuration: add it again, or see gateway outbox drop"})
+	}
+	return rows, nil
+}

@@ -1,0 +1,367 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"gateway/agent/llm/openai/openaitest"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// A conversation is one with people on every platform, and the golden file of its name what they
+// read and what the model was asked.
+type conversation struct {
+	name   string
+	config string // further lines of each account
+	play   func(s *scene)
+}
+
+// A scene is a conversation on one platform.
+type scene struct {
+	theatre
+	t    *testing.T
+	name string
+}
+
+// until waits until cond is true.
+func (s *scene) until(what string, cond func() bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), scriptPatience)
+	defer cancel()
+	if err := s.wait(ctx, cond); err != nil {
+		s.t.Errorf("%s: waited for %s: %v; Ann reads %q, Bob reads %q, "+
+			"the group reads %q", s.name, what, err, s.direct(), s.stranger(), s.group())
+		runtime.Goexit()
+	}
+}
+
+// hear waits until Ann reads a message with the given text.
+func (s *scene) hear(text string) {
+	s.t.Helper()
+	s.until(text, func() bool { return has(s.direct(), text) })
+}
+
+// settle gives the gateway time for what can't be seen from here.
+func (*scene) settle() { time.Sleep(1200 * time.Millisecond) }
+
+func has(list []string, text string) bool {
+	return slices.ContainsFunc(list, func(m string) bool { return strings.Contains(m, text) })
+}
+
+// ask says something and waits for an answer with the given text.
+func (s *scene) ask(text, answer string) string {
+	s.t.Helper()
+	id := s.say(text)
+	s.hear(answer)
+	return id
+}
+
+var conversations = []conversation{
+	{name: "direct", play: func(s *scene) {
+		s.ask("hello", "you said hello")
+		s.ask("show me **markup**", "italics")
+	}},
+	{name: "reply", play: func(s *scene) {
+		id := s.ask("the roses are red", "you said the roses")
+		s.reply(id, "are they?")
+		s.hear("you said are they?")
+	}},
+	{name: "edit", play: func(s *scene) {
+		id := s.ask("the roses are blue", "you said the roses are blue")
+		s.edit(id, "the roses are red")
+		s.hear("you said the roses are red")
+	}},
+	{name: "button", play: func(s *scene) {
+		s.ask("/queue", "which is steer now")
+		s.press("Collect")
+		s.hear("is now collect")
+	}},
+	{name: "album", play: func(s *scene) {
+		s.photos("my garden", pixels(300), pixels(400))
+		s.hear("you said my garden")
+		s.ask("which is bigger?", "you said which is bigger?")
+	}},
+	{name: "document", play: func(s *scene) {
+		s.file("plan.txt", "text/plain", []byte("1. dig\n2. plant\n"))
+		s.hear("you said")
+	}},
+	{name: "voice", play: func(s *scene) {
+		s.voice([]byte("OggS\x00\x02 water the roses"))
+		s.hear("you said")
+	}},
+	{name: "hostile file", play: func(s *scene) {
+		s.file("../../etc/\u202egnp.exe", "image/png", []byte("<html>no image</html>"))
+		s.hear("you said")
+	}},
+	{name: "group", play: func(s *scene) {
+		s.sayGroup("who has the shears?", false)
+		s.sayGroup("where are the shears?", true)
+		s.until("an answer", func() bool { return has(s.group(), "you said where are the shears?") })
+		s.replyGroup("and the spade?")
+		s.until("an answer", func() bool { return has(s.group(), "you said and the spade?") })
+		s.sayGroup("/whoami", false)
+		s.until("an answer", func() bool { return has(s.group(), "guest") })
+		s.sayGroup("/new", false)
+		s.until("a refusal", func() bool { return has(s.group(), "Only who is") })
+	}},
+	{name: "stranger", play: func(s *scene) {
+		s.ask("hello", "you said hello") // so that the owner's chat is known
+		s.sayStranger("let me in")
+		s.until("a code", func() bool { return has(s.stranger(), "pairing code") })
+		s.hear("asks to be let in")
+		s.press("Let in")
+		s.until("a welcome", func() bool { return has(s.stranger(), "You are let in") })
+		s.hear("is let in as user")
+		s.settle()
+		s.sayStranger("who am I?")
+		s.until("an answer", func() bool { return has(s.stranger(), "you said who am I?") })
+	}},
+	{name: "blocked", config: "access = \"open\"\nreaction = \"\"\n", play: func(s *scene) {
+		s.refuse(true)
+		s.sayStranger("do you hear me?")
+		s.settle()
+		s.refuse(false)
+		s.ask("and me?", "you said and me?")
+		s.sayStranger("and now?")
+		s.until("an answer", func() bool { return has(s.stranger(), "you said and now?") })
+	}},
+	{name: "long answer", play: func(s *scene) {
+		s.say("a long answer, please")
+		s.until("the end", func() bool { return has(s.direct(), "This is the end.") })
+	}},
+	{name: "threads", config: "streaming = true\nedit_interval = \"30ms\"\n", play: func(s *scene) {
+		s.sayThread(1, "slowly one")
+		s.sayThread(2, "slowly two")
+		for thread, want := range map[int]string{1: "one one", 2: "two two"} {
+			s.until("an answer", func() bool {
+				return s.thread(thread) == nil && s.name == "whatsapp" ||
+					has(s.thread(thread), want) && has(s.thread(thread), "is all")
+			})
+		}
+	}},
+	{name: "outage", config: "streaming = true\nedit_interval = \"30ms\"\n", play: func(s *scene) {
+		s.say("slowly three")
+		s.until("its beginning", func() bool { return s.name == "whatsapp" || len(s.direct()) > 0 })
+		s.outage(true)
+		time.Sleep(2 * time.Second) // the answer ends meanwhile
+		s.outage(false)
+		s.hear("is all")
+		s.ask("still there?", "you said still there?")
+	}},
+}
+
+// TestConversations plays each conversation on each platform.
+func TestConversations(t *testing.T) {
+	for _, c := range conversations {
+		t.Run(c.name, func(t *testing.T) { playAll(t, &c) })
+	}
+}
+
+// playAll plays c on all platforms, which one gateway serves, and compares with the golden file.
+func playAll(t *testing.T, c *conversation) {
+	asked := make(map[string][]string) // what the model was asked, by platform
+	var mu sync.Mutex
+	theatres := openTheatres(t, c.config, func(r openaitest.Request) openaitest.Reply {
+		mu.Lock()
+		asked[platformOf(r)] = append(asked[platformOf(r)], lastUser(r))
+		mu.Unlock()
+		return perform(r)
+	})
+	onAll(t, theatres, c.play)
+	if t.Failed() {
+		return
+	}
+	archive := new(txtar.Archive)
+	for _, name := range slices.Sorted(maps.Keys(theatres)) {
+		var b bytes.Buffer
+		th := theatres[name]
+		section(&b, "Ann reads", th.direct())
+		section(&b, "Bob reads", th.stranger())
+		section(&b, "the group reads", th.group())
+		for thread := 1; thread <= 2; thread++ {
+			section(&b, fmt.Sprint("thread ", thread), th.thread(thread))
+		}
+		slices.Sort(asked[name]) // chats stand side by side
+		section(&b, "the model is asked", asked[name])
+		archive.Files = append(archive.Files, txtar.File{Name: name, Data: b.Bytes()})
+	}
+	name := strings.ReplaceAll(c.name, " ", "-") + ".txtar"
+	compare(t, filepath.Join("testdata", "conversations", name), txtar.Format(archive))
+}
+
+// openTheatres runs a gateway with an account on each platform. The lines of config are for each.
+func openTheatres(t *testing.T, config string, model openaitest.Answer) map[string]theatre {
+	w := newWorld(t, worldOptions{answer: model})
+	theatres := map[string]theatre{
+		"telegram": openTelegram(w.telegram, w.url),
+		"discord":  openDiscord(t),
+		"whatsapp": openWhatsApp(t, w.home),
+	}
+	w.config = w.config[:strings.Index(w.config, "[channels.telegram]")]
+	w.config += fmt.Sprintf("[transcription]\nmodel = \"whisper\"\nbase_url = %q\n", w.model.URL)
+	for name, th := range theatres {
+		w.config += "[channels." + name + "]\n" + th.config() + "rate_limit = \"off\"\n" + config
+		if !strings.Contains(config, "streaming") {
+			w.config += "streaming = false\n"
+		}
+	}
+	w.configure("")
+	w.run()
+	return theatres
+}
+
+// onAll plays on all platforms at once.
+func onAll(t *testing.T, theatres map[string]theatre, play func(s *scene)) {
+	var wg sync.WaitGroup
+	for name, th := range theatres {
+		wg.Go(func() {
+			s := &scene{th, t, name}
+			s.until("the gateway", s.ready)
+			play(s)
+		})
+	}
+	wg.Wait()
+}
+
+// section writes a list of messages, if there are any.
+func section(b *bytes.Buffer, title string, list []string) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "== %s\n", title)
+	for _, m := range list {
+		m = changing.ReplaceAllStringFunc(m, changed)
+		fmt.Fprintf(b, "%s\n", strings.ReplaceAll(m, "\n", "\n\t"))
+	}
+}
+
+// changed returns what stands for s.
+func changed(s string) string {
+	switch s[0] {
+	case '[':
+		return "[time]"
+	case 'm':
+		return "media/FILE"
+	case '@', '1', '-':
+		return "ID"
+	}
+	return "CODE"
+}
+
+// changing is what is another in each run.
+var changing = regexp.MustCompile(`\[[A-Z][a-z]+day \d{4}-\d\d-\d\d \d\d:\d\d [+-]\d\d:\d\d\]|` +
+	`media/[0-9a-f]{16}|\b[A-Z2-7]{8}\b|@\d{12,}|\b1\d{14,}(@lid|@g\.us)?|-100\d{10}`)
+
+func compare(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("the conversation differs from %s (see -update); it is\n%s", file, got)
+	}
+}
+
+var channelLine = regexp.MustCompile(`(?m)^Channel: (\w+)$`)
+
+// platformOf returns the account of the conversation that a request is about.
+func platformOf(r openaitest.Request) string {
+	return channelLine.FindStringSubmatch(r.Messages[0].Content)[1]
+}
+
+// lastUser returns what the user said last, and how many images the model sees with it.
+func lastUser(r openaitest.Request) string {
+	for _, m := range slices.Backward(r.Messages) {
+		if m.Role == "user" {
+			if n := bytes.Count(m.Raw["content"], []byte(`"image_url":{`)); n > 0 {
+				return fmt.Sprintf("%s {%d images}", m.Content, n)
+			}
+			return m.Content
+		}
+	}
+	return ""
+}
+
+// perform is the model of the conversations.
+func perform(r openaitest.Request) openaitest.Reply {
+	text := lastWords(r)
+	switch {
+	case strings.Contains(text, "a long answer"):
+		return say(longAnswer())
+	case strings.Contains(text, "**markup**"):
+		return say("**bold**, _italics_ and `code` with a <tag>, @everyone & " +
+			"[a link](https://example.org/a_b)\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
+	case strings.Contains(text, "slowly "):
+		_, word, _ := strings.Cut(text, "slowly ")
+		var pieces []string
+		for range 40 {
+			pieces = append(pieces, word+" ")
+		}
+		return openaitest.Reply{Text: append(pieces, "is all"), Between: 20 * time.Millisecond}
+	}
+	return say("you said " + text)
+}
+
+// envelopeHead is what stands before a person's words on the last line of a message.
+var envelopeHead = regexp.MustCompile(`^(\[[^\]]*\] |Bob \(guest\): |Ann \(user\): )+`)
+
+// lastWords returns the last line of what the user said, without what the gateway has added.
+func lastWords(r openaitest.Request) string {
+	text := lastText(r)
+	text = text[strings.LastIndexByte(text, '\n')+1:]
+	return envelopeHead.ReplaceAllString(text, "")
+}
+
+// longAnswer returns 30,000 characters with code and tables.
+func longAnswer() string {
+	var b strings.Builder
+	for i := 0; b.Len() < 30_000; i++ {
+		fmt.Fprintf(&b, "## Part %d\n\nSome *words* about **part %d**, which is not the last one. ", i, i)
+		b.WriteString(strings.Repeat("日本語 and more. ", 20) + "\n\n```go\n")
+		for j := range 12 {
+			fmt.Fprintf(&b, "if x[%d] < y && *p > %d {\n\treturn \"<b>&amp;</b>\"\n}\n", j, i)
+		}
+		b.WriteString("```\n\n| column | value |\n|---|---:|\n")
+		for j := range 8 {
+			fmt.Fprintf(&b, "| row %d of %d | %d |\n", j, i, i*j*1000)
+		}
+		b.WriteString("\n- one\n  - nested\n- two\n\n")
+	}
+	b.WriteString("This is the end.")
+	return b.String()
+}
+
+// pixels returns an image with so many pixels in a row.
+func pixels(n int) []byte {
+	img := image.NewGray(image.Rect(0, 0, n, n))
+	img.SetGray(0, 0, color.Gray{Y: 200})
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
+		panic(err) // writing to memory does not fail
+	}
+	return b.Bytes()
+}
