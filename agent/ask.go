@@ -29,7 +29,7 @@ func (t *turn) ask(ctx context.Context) (*llm.Response, error) {
 	if err := d.opts.Budget.Allow(t.Session); err != nil {
 		return nil, err
 	}
-	req := t.request()
+	req := t.request(ctx)
 	var text strings.Builder
 	text.WriteString(t.partial)
 	for ev, err := range d.Model.Stream(ctx, req) {
@@ -73,7 +73,7 @@ func (t *turn) spendBroken(ctx context.Context, req llm.Request, answer int) {
 }
 
 // request is what the model is asked now.
-func (t *turn) request() llm.Request {
+func (t *turn) request(ctx context.Context) llm.Request {
 	messages := prepare(t.history, t.d.historySize())
 	messages = append([]llm.Message{{Role: llm.System, Text: t.system}}, messages...)
 	req := llm.Request{MaxOutput: t.d.opts.MaxOutput}
@@ -86,7 +86,7 @@ func (t *turn) request() llm.Request {
 	} else if t.closing != "" {
 		messages = append(messages, llm.Message{Role: llm.User, Text: t.closing})
 	}
-	req.Messages = t.withImages(merge(messages))
+	req.Messages = t.withImages(ctx, merge(messages))
 	return req
 }
 

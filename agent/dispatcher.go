@@ -25,6 +25,7 @@ type Dispatcher struct {
 	commands []Command
 	sessions session.Store
 	slots    chan struct{} // a model call holds one
+	looks    chan struct{} // reading an image or a document holds one
 	started  time.Time
 
 	lease    store.Lease
@@ -52,6 +53,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	return &Dispatcher{
 		Deps: deps, opts: o, commands: append(Commands(), o.Commands...),
 		slots:    make(chan struct{}, o.Slots),
+		looks:    make(chan struct{}, maxLooks),
 		started:  o.Now(),
 		draining: make(chan struct{}),
 		fatal:    make(chan error, 1),

@@ -17,9 +17,10 @@ import (
 // What the model gets of files.
 const (
 	maxDocumentText = 12_000 // bytes of a document's text in the prompt
-	maxImages       = 8      // the newest in a prompt; the others are only mentioned
+	maxImages       = 6      // the newest in a prompt; the others are only mentioned
 	maxImageSide    = 2048   // pixels
-	maxImageBytes   = 4 << 20
+	maxImageBytes   = 1 << 20
+	maxLooks        = 2 // files that are read at once: an image takes much memory for a moment
 	transcribeTime  = 2 * time.Minute
 
 	notLooked = "not looked at"
@@ -153,6 +154,10 @@ func (d *Dispatcher) read(ctx context.Context, a bus.Attachment, file string) st
 		return ""
 	}
 	defer f.Close()
+	if !d.look(ctx) {
+		return ""
+	}
+	defer d.looked()
 	text, err := document.Text(f, a.Size, a.Type, maxDocumentText)
 	switch {
 	case errors.Is(err, document.ErrUnsupported):
@@ -165,9 +170,21 @@ func (d *Dispatcher) read(ctx context.Context, a bus.Attachment, file string) st
 		"\n[end of " + file + "]"
 }
 
+// look waits until one more file may be read, and reports false if ctx ends first.
+func (d *Dispatcher) look(ctx context.Context) bool {
+	select {
+	case d.looks <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (d *Dispatcher) looked() { <-d.looks }
+
 // withImages returns messages with the images that the model shall see: the newest ones. The
 // others stay without their data, and are mentioned.
-func (t *turn) withImages(messages []llm.Message) []llm.Message {
+func (t *turn) withImages(ctx context.Context, messages []llm.Message) []llm.Message {
 	left := maxImages
 	if t.noImages || t.d.opts.NoImages || t.d.Media == nil {
 		left = 0
@@ -180,7 +197,7 @@ func (t *turn) withImages(messages []llm.Message) []llm.Message {
 		images := make([]llm.Image, len(m.Images)) // the transcript's are shared
 		copy(images, m.Images)
 		for j := len(images) - 1; j >= 0 && left > 0; j-- {
-			images[j] = t.image(images[j])
+			images[j] = t.image(ctx, images[j])
 			left--
 		}
 		m.Images = images
@@ -189,17 +206,21 @@ func (t *turn) withImages(messages []llm.Message) []llm.Message {
 }
 
 // image returns im with its data, in the size that models take, if that is possible.
-func (t *turn) image(im llm.Image) llm.Image {
+func (t *turn) image(ctx context.Context, im llm.Image) llm.Image {
 	if known, ok := t.images[im.Path]; ok {
 		return known
 	}
+	if !t.d.look(ctx) {
+		return im
+	}
+	defer t.d.looked()
 	f, err := t.d.Media.Open(path.Join(t.Address.Folder(), path.Base(im.Path)))
 	if err == nil {
 		im.Data, im.Type, err = picture.Fit(f, maxImageSide, maxImageBytes)
 		f.Close()
 	}
 	if err != nil {
-		t.d.logger(&t.Turn).Info("image not shown to the model", "err", err)
+		t.d.logger(&t.Turn).InfoContext(ctx, "image not shown to the model", "err", err)
 	}
 	if t.images == nil {
 		t.images = make(map[string]llm.Image)

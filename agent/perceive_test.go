@@ -28,7 +28,7 @@ type shelf struct {
 	wait  time.Duration // for each fetch
 }
 
-func (s *shelf) Fetch(_ context.Context, m *bus.InboundMessage) {
+func (s *shelf) Fetch(ctx context.Context, m *bus.InboundMessage) {
 	fetch := func(list []bus.Attachment) {
 		for i := range list {
 			a := &list[i]
@@ -36,7 +36,13 @@ func (s *shelf) Fetch(_ context.Context, m *bus.InboundMessage) {
 				continue
 			}
 			s.asked++
-			time.Sleep(s.wait)
+			timer := time.NewTimer(s.wait)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				a.Problem = "it could not be fetched"
+				continue
+			}
 			content, ok := s.files[a.Ref]
 			if !ok {
 				a.Problem = "the platform does not have it any more"
@@ -188,7 +194,7 @@ func TestImages(t *testing.T) {
 			w.sleep(time.Second)
 		}
 		w.say("a", "and now?")
-		for n, want := range [][2]int{{2, 0}, {4, 0}, {6, 0}, {8, 0}, {8, 2}, {8, 2}} {
+		for n, want := range [][2]int{{2, 0}, {4, 0}, {6, 0}, {6, 2}, {6, 4}, {6, 4}} {
 			loaded, mentioned := images(w.request(n + 1))
 			if loaded != want[0] || mentioned != want[1] {
 				w.t.Errorf("request %d has %d images and mentions %d, want %v", n+1, loaded, mentioned, want)
@@ -397,6 +403,28 @@ func TestCommandRoles(t *testing.T) {
 		if len(out[4].Buttons) != 1 {
 			w.t.Errorf("the answer has buttons %v", out[4].Buttons)
 		}
+		w.wantQuiet()
+	})
+}
+
+// A message whose file is still being fetched when the process ends is left to the next one as it
+// is.
+func TestStopDuringFetch(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.withFiles()
+		s.wait = time.Hour
+		w.model.Queue(llmtest.Say("nice"))
+		w.start()
+		w.put(carrying(w.message("a", "look"), photo("a.png")))
+		w.must(w.stop())
+		if got := w.column(inboxStates); len(got) != 1 || got[0] != "1 waiting" {
+			w.t.Errorf("the inbox is %q", got)
+		}
+		s.wait = time.Second
+		w.start()
+		w.sleep(time.Minute)
+		w.wantAnswers("a", "nice")
+		w.wantAsked(1, "user: [photo, image/png, media/a.png] look")
 		w.wantQuiet()
 	})
 }

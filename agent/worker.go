@@ -231,13 +231,17 @@ func (t *turn) panicked(ctx context.Context, batch []bus.Received) error {
 	})
 }
 
-// errGone reports that a message was dropped before its turn began.
+// errGone reports that a message was dropped before its turn began, or is left to the next process.
 var errGone = errors.New("message waits no more")
 
 // begin writes the turn's first step: it takes its messages and puts them into the transcript.
 func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 	d := t.d
 	messages := t.userMessages(ctx, batch)
+	if ctx.Err() != nil && d.isDraining() { // files may be missing only because of that
+		t.w.taken()
+		return errGone
+	}
 	t.answers, t.w.unanswered = append(t.w.unanswered, t.answers...), nil
 	now := d.opts.Now()
 	err := d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
