@@ -1,5 +1,5 @@
-// The gateway command connects chat channels to an AI agent: people write to it on Telegram or
-// in the terminal, a language model with tools answers.
+// The gateway command connects chat channels to an AI agent: people write to it on Telegram,
+// Discord, WhatsApp or in the terminal, a language model with tools answers.
 //
 // This page is the architecture.
 //
@@ -9,8 +9,9 @@
 //	   │ update                                                                      ▲ send, edit
 //	   ▼                                                                             │
 //	channels/telegram ─ Run ─▶ channels.Gate ─▶ bus.Inbox    bus.Outbox ─▶ channels.Router ─ Send
-//	channels/terminal          who may speak    (durable)    (durable)     a worker per chat:
-//	                                               │             ▲         split, retry, resume
+//	channels/discord           who may speak,   (durable)    (durable)     a worker per chat:
+//	channels/whatsapp          and as whom         │             ▲         split, files, retry,
+//	channels/terminal                              │             │         resume
 //	                                               ▼             │
 //	                                      agent.Dispatcher ─▶ turn ──┐ one transaction:
 //	                                      a worker per        model  │ transcript + outbox
@@ -27,7 +28,8 @@
 // dead letters, where the owner sees it (gateway outbox list). Each step is one transaction:
 //
 //	accept  inbox row, unique by account, chat and message id, with the platform's cursor;
-//	        only then the platform is acknowledged
+//	        only then the platform is acknowledged. Discord knows no acknowledgement: after a gap
+//	        the channel reads what came since its cursors
 //	begin   turn row with the lease's epoch, its inbox rows taken, the user's message
 //	step    the model's message with its tool calls before the first of them runs, each
 //	        result as soon as it is there, each message that steers the turn
@@ -37,9 +39,22 @@
 // A turn that is found running at start is resumed from its transcript, at most three times. A
 // tool call with an intent and no result is run again if its effect allows that (see
 // agent/tool); else the model is told that its outcome is unknown. A part that was on its way
-// is sent again under the same key. Telegram takes no key: there, and only in the time of one
-// call per chat, a message may come twice. It never gets lost. The window is counted (the
-// column uncertain of the outbox).
+// is sent again under the same key, with which Discord and WhatsApp show it once. Telegram takes no
+// key: there, and only in the time of one call per chat, a message may come twice. It never gets
+// lost. The window is counted (the column uncertain of the outbox).
+//
+// # Files
+//
+// What people send besides text is in the inbox as a reference, with which the turn that takes the
+// message has channels.Media fetch it: nothing holds up receiving, nothing is fetched for
+// strangers, and a kill in between costs only a second fetch. Files lie by chat below "media" in
+// the gateway's home, where each conversation's tools see their own. What is sent lies there, too,
+// and goes as a part of its own.
+//
+// # People
+//
+// The gate gives each message a role: owner, admin, user or, in groups, guest. Commands and tools
+// say what role they want at least; a turn has the least one of those who wrote to it.
 //
 // # Goroutines
 //
@@ -48,7 +63,7 @@
 // is that of a message: channels, dispatcher, router, store.
 //
 // A session has a worker while it has work, and so has each conversation that something is to
-// be sent to. A bounded number of model calls run at once; commands wait for nothing.
+// be sent to. Reactions and receipts of an account are made by one more, which nothing waits for. A bounded number of model calls run at once; commands wait for nothing.
 //
 // # Packages
 //
@@ -60,9 +75,10 @@
 //	bus                   messages, inbox, outbox, live progress
 //	session               transcripts and turns
 //	agent/tool            what a tool is; agent/tools has them
+//	agent/document        texts of files; agent/picture makes images fit for a model
 //	agent                 dispatcher, turn, prompt, commands
-//	channels              what a channel is; gate, router, supervisor, people
+//	channels              what a channel is; gate, router, supervisor, people, media
 //	channels/markup       Markdown for each platform, and splitting
-//	channels/telegram     and channels/terminal: a platform each
+//	channels/telegram     and discord, whatsapp, terminal: a platform each
 //	cmd/gateway           command line, configuration, wiring
 package main
