@@ -7,22 +7,20 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"gateway/channels/telegram/telegramtest"
 	"gateway/store"
 )
 
 var killFor = flag.Duration("kill.for", 24*time.Second,
-	"how long TestKill ends the gateway at random moments")
+	"how long TestKill ends the gateway at random moments; TestKillPlatforms does so half as long "+
+		"on each of its platforms")
 
 // TestKill ends the gateway at random moments and between any two steps of a message, starts it
 // again, and holds it to its promise: each message is answered, in order, and once, but for the
@@ -41,7 +39,7 @@ func TestKill(t *testing.T) {
 	})
 	t.Run("outage", func(t *testing.T) {
 		tr := newTrial(t, 60)
-		tr.disturb()
+		tr.venue.disturb(tr.ledger.hide)
 		for begin := time.Now(); time.Since(begin) < *killFor/4; {
 			tr.say(20)
 			p := tr.start()
@@ -98,27 +96,7 @@ func TestKill(t *testing.T) {
 func atPoint(t *testing.T, point string, n int) {
 	tr := newTrial(t, 25)
 	for range 2 {
-		p := tr.start(fmt.Sprintf("GATEWAY_FAULT=%s:%d", point, n))
-		p.ready()
-		for range 50 { // in pieces, as "accepted" counts batches
-			select {
-			case <-p.done:
-			default:
-				answered, _, _ := tr.ledger.state()
-				tr.say(1)
-				tr.ledger.await(t, answered+1, p.done)
-			}
-		}
-		select {
-		case <-p.done:
-		default:
-			t.Fatalf("the gateway never came to %s:%d", point, n)
-		}
-		if code := p.exited(patience); code != -1 {
-			t.Fatalf("the gateway ended with code %d\n%s", code, p.newest())
-		}
-		tr.kills++
-		tr.autopsy()
+		tr.endAt(point, n)
 	}
 	tr.settle()
 	// Other chats' sends may be caught as well, but that of the point itself must be.
@@ -128,6 +106,33 @@ func atPoint(t *testing.T, point string, n int) {
 	if point == "sent" && tr.doubled < 2 {
 		t.Errorf("%d answers came twice after two kills at %s", tr.doubled, point)
 	}
+}
+
+// endAt starts a process and lets people write until it comes to a fault point for the nth time,
+// which is its end.
+func (tr *trial) endAt(point string, n int) {
+	tr.t.Helper()
+	p := tr.start(fmt.Sprintf("GATEWAY_FAULT=%s:%d", point, n))
+	p.ready()
+	for range 50 { // in pieces, as "accepted" counts batches
+		select {
+		case <-p.done:
+		default:
+			answered, _, _ := tr.ledger.state()
+			tr.say(1)
+			tr.ledger.await(tr.t, answered+1, p.done)
+		}
+	}
+	select {
+	case <-p.done:
+	default:
+		tr.t.Fatalf("the gateway never came to %s:%d", point, n)
+	}
+	if code := p.exited(patience); code != -1 {
+		tr.t.Fatalf("the gateway ended with code %d\n%s", code, p.newest())
+	}
+	tr.kills++
+	tr.autopsy()
 }
 
 func total(counts map[string]int) (sum int) {
@@ -142,6 +147,7 @@ type trial struct {
 	*world
 	t      *testing.T
 	ledger *ledger
+	venue  venue
 	rand   *rand.Rand
 	chats  int
 
@@ -153,6 +159,7 @@ type trial struct {
 	orphans int            // previews that nothing has replaced; set by check
 }
 
+// newTrial returns a trial on Telegram.
 func newTrial(t *testing.T, chats int) *trial {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -160,9 +167,11 @@ func newTrial(t *testing.T, chats int) *trial {
 	tr := &trial{
 		t: t, ledger: l, chats: chats,
 		caught: make(map[string]int), growing: make(map[string]int),
-		world: newWorld(t, worldOptions{answer: l.answer, onSend: l.onSend}),
-		rand:  rand.New(rand.NewPCG(seed, 0)),
+		world: newWorld(t, worldOptions{
+			answer: l.answer, onSend: l.onSend, agent: "waiting = 1000"}),
+		rand: rand.New(rand.NewPCG(seed, 0)),
 	}
+	tr.venue = onTelegramVenue{tr.world}
 	notes := filepath.Join(tr.home, "workspace", "notes.txt")
 	if err := os.Mkdir(filepath.Dir(notes), 0o700); err != nil {
 		t.Fatal(err)
@@ -175,14 +184,14 @@ func newTrial(t *testing.T, chats int) *trial {
 
 // say lets people write n messages, sometimes several in a row.
 func (tr *trial) say(n int) {
-	var list []telegramtest.Message
+	var list []saying
 	for len(list) < n {
 		chat := int64(1 + tr.rand.IntN(tr.chats))
 		for range 1 + tr.rand.IntN(3) {
-			list = append(list, tr.ledger.message(chat, tr.rand.IntN(4)))
+			list = append(list, saying{chat, tr.ledger.next(chat, tr.rand.IntN(4))})
 		}
 	}
-	tr.telegram.Deliver(list...)
+	tr.venue.say(list)
 }
 
 // pause waits for a time, or for the end of p.
@@ -236,7 +245,7 @@ func (tr *trial) autopsy() (sending int) {
 			tr.caught[message(tr.t, body).Text]++
 			sending++
 		}
-		var chat string
+		var chat string // address without the account
 		for range tr.query(db, []any{&chat}, "SELECT chat FROM sessions JOIN turns ON session = key "+
 			"WHERE state = 'running' UNION SELECT chat FROM outbox WHERE state = 'waiting'") {
 			tr.growing[chat]++
@@ -246,32 +255,10 @@ func (tr *trial) autopsy() (sending int) {
 	return sending
 }
 
-// disturb makes one send in five fail, in all the ways in which Telegram fails.
-func (tr *trial) disturb() {
-	faults := []telegramtest.Fault{
-		{RetryAfter: 1},
-		{Effect: telegramtest.Answer, Code: http.StatusInternalServerError},
-		{Effect: telegramtest.Page},
-		{Effect: telegramtest.Drop},
-		{Effect: telegramtest.Lose},
-	}
-	for _, f := range faults {
-		f.Method = "sendMessage"
-		f.When = func(text string) bool { // called by one call at a time
-			hit := rand.N(25) == 0
-			if hit && f.RetryAfter == 0 {
-				tr.ledger.hide(text)
-			}
-			return hit
-		}
-		tr.telegram.Inject(f)
-	}
-}
-
 // stream lets answers be shown while they grow.
 func (tr *trial) stream() {
 	tr.ledger.slow = true
-	tr.configure(streaming)
+	tr.configure("streaming = true\n" + streaming)
 }
 
 // quiet waits until p has nothing left to do.
@@ -298,9 +285,14 @@ func (tr *trial) quiet(p *process) {
 // everything.
 func (tr *trial) settle() {
 	tr.t.Helper()
+	tr.venue.calm()
 	p := tr.start()
 	p.ready()
 	tr.quiet(p)
+	if !tr.ledger.slow { // else the newest text of a message is not what the ledger was told
+		tr.ledger.await(tr.t, 0, p.done)
+	}
+	tr.venue.rest()
 	tr.stop(p)
 	tr.check()
 }
@@ -309,7 +301,7 @@ func (tr *trial) settle() {
 // order.
 func (tr *trial) executions(chat int64, promised []string) (times map[string]int, order []string) {
 	times = make(map[string]int)
-	for _, text := range tr.texts(chat) {
+	for _, text := range tr.venue.texts(chat) {
 		if !slices.Contains(promised, text) {
 			tr.orphan(chat, text)
 			continue
@@ -326,8 +318,9 @@ func (tr *trial) executions(chat int64, promised []string) (times map[string]int
 // once for each time that the chat's answer was cut off by a kill.
 func (tr *trial) orphan(chat int64, text string) {
 	tr.orphans++
-	tr.growing[strconv.FormatInt(chat, 10)]--
-	if tr.growing[strconv.FormatInt(chat, 10)] < 0 || !tr.ledger.slow {
+	at := tr.venue.address(chat).Chat
+	tr.growing[at]--
+	if tr.growing[at] < 0 || !tr.ledger.slow {
 		tr.t.Errorf("chat %d shows %q, which is no answer", chat, text)
 	}
 }
@@ -335,7 +328,7 @@ func (tr *trial) orphan(chat int64, text string) {
 // report logs the figures of a trial.
 func (tr *trial) report(deliveries int, uncertain int) {
 	tr.t.Logf("%d messages, %d answers, %d model calls, %d kills; %d sends caught by a kill, "+
-		"%d hidden by Telegram; %d uncertain, %d doubled, %d orphaned previews",
+		"%d hidden by the platform; %d uncertain, %d doubled, %d orphaned previews",
 		tr.said(), deliveries, tr.ledger.calls, tr.kills, total(tr.caught),
 		total(tr.ledger.lost), uncertain, tr.doubled, tr.orphans)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gateway/agent/llm"
@@ -15,7 +14,7 @@ import (
 	"gateway/store"
 )
 
-// check holds what is in the gateway's data, and what Telegram has, against what was said.
+// check holds what is in the gateway's data, and what people see, against what was said.
 func (tr *trial) check() {
 	tr.t.Helper()
 	tr.ledger.mu.Lock()
@@ -69,21 +68,25 @@ type delivery struct {
 // deliveries returns what is in the outbox, by chat.
 func (tr *trial) deliveries(db *store.DB) map[int64][]delivery {
 	list := make(map[int64][]delivery)
+	chats := make(map[bus.Address]int64)
+	for chat := range tr.ledger.said {
+		chats[tr.venue.address(chat)] = chat
+	}
 	var body []byte
 	var tries int
 	for range tr.query(db, []any{&body, &tries}, "SELECT body, uncertain FROM outbox ORDER BY id") {
 		m := message(tr.t, body)
-		chat, err := strconv.ParseInt(m.To.Chat, 10, 64)
-		if err != nil {
-			tr.t.Fatal(err)
+		chat, ok := chats[m.To]
+		if !ok {
+			tr.t.Errorf("%q is for %s, where nobody said anything", m.Text, m.To)
 		}
 		list[chat] = append(list[chat], delivery{m.Text, tries})
 	}
 	return list
 }
 
-// checkDeliveries checks that each message is answered in one delivery, that Telegram shows
-// these in their order, and that none came twice but where its outcome was not known.
+// checkDeliveries checks that each message is answered in one delivery, that people see
+// these in their order, and that none came twice but where its outcome was not known to anybody.
 func (tr *trial) checkDeliveries(db *store.DB) {
 	tr.t.Helper()
 	all := tr.deliveries(db)
@@ -107,6 +110,9 @@ func (tr *trial) checkDeliveries(db *store.DB) {
 			}
 			tr.doubled += max(more, 0)
 			cut := tr.caught[d.text] + tr.ledger.lost[d.text]
+			if more > 0 && tr.venue.remembers() {
+				tr.t.Errorf("%q is seen %d times, want once", d.text, more+1)
+			}
 			if more > d.uncertain || more > cut || d.uncertain > cut {
 				tr.t.Errorf("%q came %d times; of its tries %d were cut off and %d count as uncertain",
 					d.text, more+1, cut, d.uncertain)
@@ -135,7 +141,7 @@ func (tr *trial) checkOrder(chat int64, n int, text string) {
 // checkTranscript checks that the n messages of a chat are in its transcript, each once and in
 // order, and that each tool call is followed by one result.
 func (tr *trial) checkTranscript(db *store.DB, chat int64, n int) {
-	key := session.KeyOf(bus.Address{Account: "telegram", Chat: strconv.FormatInt(chat, 10)})
+	key := session.KeyOf(tr.venue.address(chat))
 	var said []string
 	open := make(map[string]bool) // tool calls without a result
 	var body []byte

@@ -30,7 +30,6 @@ type ledger struct {
 	said     map[int64]int   // messages, by chat
 	open     map[string]bool // marks of messages that have no answer
 	answered int
-	executed map[string]int // answers that Telegram has executed, by text
 	lost     map[string]int // tries whose outcome Telegram has hidden, by text
 	calls    int            // of the model
 	busy     int            // of them under way
@@ -41,26 +40,33 @@ type ledger struct {
 func newLedger() *ledger {
 	return &ledger{
 		said: make(map[int64]int), open: make(map[string]bool),
-		executed: make(map[string]int), lost: make(map[string]int), changed: make(chan struct{}),
+		lost: make(map[string]int), changed: make(chan struct{}),
 	}
 }
 
-// message returns the next message of a chat.
+// message returns the next message of a chat on Telegram.
 func (l *ledger) message(chat int64, rounds int) telegramtest.Message {
+	return telegramtest.Message{User: chat, Text: l.next(chat, rounds)}
+}
+
+// next returns the text of the next message of a chat.
+func (l *ledger) next(chat int64, rounds int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.said[chat]++
 	text := fmt.Sprintf("m%d-%dr%d", chat, l.said[chat], rounds)
 	l.open[text] = true
-	return telegramtest.Message{User: chat, Text: "please look at " + text}
+	return "please look at " + text
 }
 
 // onSend notes an answer that Telegram has executed.
-func (l *ledger) onSend(s telegramtest.Sent) {
+func (l *ledger) onSend(s telegramtest.Sent) { l.heard(s.Text) }
+
+// heard notes an answer that people can see.
+func (l *ledger) heard(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.executed[s.Text]++
-	for _, m := range marks(s.Text) {
+	for _, m := range marks(text) {
 		if l.open[m] {
 			l.answered++
 			delete(l.open, m)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"gateway/channels/whatsapp/whatsapptest"
 )
 
 // buildDir holds the binary while the tests run.
@@ -63,7 +66,9 @@ func (w *world) start(env ...string) *process {
 		t: w.t, cmd: exec.Command(path), done: make(chan struct{}),
 		counts: make(map[string]int), changed: make(chan struct{}),
 	}
-	p.cmd.Env = append(w.environ(), env...)
+	// As in TestMain, WhatsApp is the fake one.
+	p.cmd.Env = append(append(w.environ(),
+		"GATEWAY_WHATSAPP_ROOT="+hex.EncodeToString(whatsapptest.RootKey[:])), env...)
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		w.t.Fatal(err)
