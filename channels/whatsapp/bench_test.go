@@ -39,9 +39,11 @@ func BenchmarkEcho(b *testing.B) {
 		for {
 			select {
 			case m := <-e.work:
-				if _, err := w.ch.Send(ctx, bus.Part{Key: m.ID, To: m.From, Text: m.Text}); err == nil {
-					e.count.Add(1)
+				_, err := w.ch.Send(ctx, bus.Part{Key: m.ID, To: m.From, Text: m.Text})
+				if err != nil {
+					b.Error(err)
 				}
+				e.count.Add(1)
 			case <-ctx.Done():
 				return
 			}

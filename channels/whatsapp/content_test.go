@@ -1,12 +1,17 @@
 package whatsapp
 
 import (
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
+	waBinary "go.mau.fi/whatsmeow/binary"
 	"go.mau.fi/whatsmeow/proto/waE2E"
 	"go.mau.fi/whatsmeow/types"
+	"go.mau.fi/whatsmeow/types/events"
 	"google.golang.org/protobuf/proto"
 
 	"gateway/bus"
@@ -157,6 +162,55 @@ func TestRecent(t *testing.T) {
 	r.remove("c", "y")
 	if m, ok := r.find("c", "y"); !ok || !m.removed {
 		t.Errorf("a removed message is %+v", m)
+	}
+}
+
+// TestQRCodes checks that each QR code is shown in its turn.
+func TestQRCodes(t *testing.T) {
+	var shown []string
+	p := &pairing{show: func(c channels.PairingCode) { shown = append(shown, c.QR) }}
+	codes := []string{"a", "b"}
+	next := time.NewTimer(time.Hour)
+	defer next.Stop()
+	for range 3 {
+		p.showQR(&codes, next, laterCode)
+	}
+	if !slices.Equal(shown, []string{"a", "b"}) || len(codes) != 0 {
+		t.Errorf("shown are %q, left %q", shown, codes)
+	}
+	<-next.C // there are no more: it is over at once
+}
+
+// TestPairFailures checks that each way of failing has a sentence of its own.
+func TestPairFailures(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, evt := range []any{
+		&events.QRScannedWithoutMultidevice{}, &events.PairPasskeyRequest{},
+		&events.PairError{Error: channels.ErrRefused}, &events.ClientOutdated{},
+		&events.TemporaryBan{Code: 101}, &events.ConnectFailure{Reason: 400},
+		&events.CATRefreshError{}, &events.Disconnected{},
+	} {
+		err := failure(evt)
+		if err == nil || seen[err.Error()] {
+			t.Errorf("%T means %v", evt, err)
+			continue
+		}
+		seen[err.Error()] = true
+	}
+}
+
+func TestClientLog(t *testing.T) {
+	var b strings.Builder
+	over := false
+	l := newLog(slog.New(slog.NewTextHandler(&b, nil)), "client", func() bool { return over })
+	n := waBinary.Node{Tag: "message", Content: []byte("PRIVATE")}
+	l.Debugf("PRIVATE")
+	l.Sub("Recv").Warnf("bad %s and %s\nbroken", n, &n)
+	over = true
+	l.Errorf("PRIVATE")
+	if got := b.String(); strings.Contains(got, "PRIVATE") ||
+		!strings.Contains(got, "bad <message> and <message> broken") {
+		t.Errorf("the log says %s", got)
 	}
 }
 

@@ -150,6 +150,40 @@ func TestGroup(t *testing.T) {
 	}
 }
 
+func TestGroupIsRenamed(t *testing.T) {
+	w := start(t)
+	group := w.server.AddGroup("Old", false, w.ada)
+	w.run()
+	for i, title := range []string{"Old", "New"} {
+		if err := w.server.RenameGroup(group, title); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.ada.SayGroup(t.Context(), group, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		if m := w.receive(i + 1)[i]; m.ChatTitle != title {
+			t.Errorf("the title is %q, want %q", m.ChatTitle, title)
+		}
+	}
+}
+
+func TestForwarded(t *testing.T) {
+	w := start(t)
+	w.run()
+	text := "news"
+	_, err := w.ada.Send(t.Context(), "", &waE2E.Message{EphemeralMessage: &waE2E.FutureProofMessage{
+		Message: &waE2E.Message{ExtendedTextMessage: &waE2E.ExtendedTextMessage{
+			Text: &text, ContextInfo: &waE2E.ContextInfo{IsForwarded: proto.Bool(true)},
+		}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := w.receive(1)[0]; m.Text != "news" || m.Forwarded != "somebody" || m.ReplyTo != nil {
+		t.Errorf("received %+v", m)
+	}
+}
+
 func TestReplies(t *testing.T) {
 	w := start(t)
 	w.run()

@@ -131,7 +131,8 @@ func TestStoreInUse(t *testing.T) {
 	w.run()
 	w.reported("connected as")
 	other := w.channel(whatsapp.Options{})
-	if err := other.Run(t.Context(), w.in); err == nil || !strings.Contains(err.Error(), "another gateway") {
+	err := other.Run(t.Context(), w.in)
+	if err == nil || !strings.Contains(err.Error(), "another gateway") {
 		t.Errorf("a second Run = %v, want an error about another gateway", err)
 	}
 	accountError(t, other.Pair(t.Context(), "", nil), "Stop that first")

@@ -194,8 +194,11 @@ func (s *session) send(
 			return ctx.Err()
 		}
 		defer func() { <-s.turn }()
-		_, err := s.client.SendMessage(ctx, to, m,
-			whatsmeow.SendRequestExtra{ID: id, Timeout: s.c.opts.AckWait})
+		err := s.guard.Send(ctx, func(ctx context.Context) error {
+			_, err := s.client.SendMessage(ctx, to, m,
+				whatsmeow.SendRequestExtra{ID: id, Timeout: s.c.opts.AckWait})
+			return err
+		})
 		if err != nil {
 			return verdict(err)
 		}

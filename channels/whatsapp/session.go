@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"gateway/channels"
+	"gateway/channels/whatsapp/internal/ratchet"
 )
 
 // A session is the connection of a linked account, with all that lives as long as it.
@@ -35,6 +36,7 @@ type session struct {
 	contacts    store.ContactStore
 	sessions    store.SessionStore
 
+	guard *ratchet.Guard
 	ended chan error    // has the first reason to end
 	turn  chan struct{} // held by who sends a message: the client sends one at a time
 	watch *time.Timer   // ends a session that does not come back
@@ -53,6 +55,7 @@ func (c *Channel) newSession(device *store.Device, in channels.Intake) *session 
 		c: c, in: in, device: device,
 		own: device.GetJID(), ownLID: device.GetLID(), name: clean(device.PushName, maxName),
 		lids: device.LIDs, contacts: device.Contacts, sessions: device.Sessions,
+		guard:     ratchet.Attach(device),
 		phoneOnly: make(map[types.JID]bool),
 		ended:     make(chan error, 1),
 		turn:      make(chan struct{}, 1),

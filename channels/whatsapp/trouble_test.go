@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -216,6 +217,31 @@ func TestSendWhileStopping(t *testing.T) {
 	}
 	if err := <-done; err == nil || errors.Is(err, channels.ErrRefused) {
 		t.Errorf("Send = %v, want an error that may be tried again", err)
+	}
+}
+
+// TestBothAtOnce checks that nothing is lost when two write to each other at the same time.
+func TestBothAtOnce(t *testing.T) {
+	w := start(t)
+	w.run()
+	w.send("warm up")
+	const n = 60
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range n {
+			if _, err := w.ada.Say(t.Context(), strconv.Itoa(i)); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for i := range n {
+		w.send(strconv.Itoa(i))
+	}
+	<-done
+	w.receive(n)
+	if got := len(w.seen()); got != n+1 {
+		t.Errorf("Ada sees %d messages, want %d", got, n+1)
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"go.mau.fi/whatsmeow/types"
 	"go.mau.fi/whatsmeow/types/events"
 	_ "modernc.org/sqlite" // the driver named sqlite
+
+	"gateway/channels/whatsapp/internal/ratchet"
 )
 
 // A Person is somebody with a phone: a client that writes to the bot and sees what it wrote.
@@ -27,6 +29,7 @@ type Person struct {
 	of     *account
 	device *device
 	client *whatsmeow.Client
+	guard  *ratchet.Guard
 	db     *sql.DB
 	once   sync.Once
 
@@ -107,8 +110,10 @@ func (p *Person) connect(ctx context.Context) error {
 	if err := p.register(ctx, d); err != nil {
 		return err
 	}
+	p.guard = ratchet.Attach(d)
 	p.client = whatsmeow.NewClient(d, nil)
 	p.client.SynchronousAck = true
+	p.client.EnableDecryptedEventBuffer = true // the guard needs it
 	p.client.ManualHistorySyncDownload = true
 	p.client.BackgroundEventCtx = context.WithoutCancel(ctx)
 	to := &http.Client{Transport: redirect(p.s.base)}

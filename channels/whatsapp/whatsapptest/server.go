@@ -362,6 +362,27 @@ func (s *Server) AddGroup(title string, byPhone bool, members ...*Person) string
 	return g.jid.String()
 }
 
+// RenameGroup gives a group another title and tells its members.
+func (s *Server) RenameGroup(chat, title string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.change()
+	g := s.groups[jid(chat)]
+	if g == nil {
+		return errors.New("whatsapptest: no group " + chat)
+	}
+	g.title = title
+	for _, a := range g.members {
+		for _, d := range a.devices {
+			s.deliver(d, node{Tag: "notification", Attrs: attrs{"type": "w:gp2", "from": g.jid,
+				"id": "subject-" + title, "t": unix(time.Now())}, Content: []node{
+				{Tag: "subject", Attrs: attrs{"subject": title, "s_t": unix(time.Now())}},
+			}})
+		}
+	}
+	return nil
+}
+
 // Expel removes the bot from a group.
 func (s *Server) Expel(chat string) error {
 	s.mu.Lock()

@@ -38,7 +38,9 @@ func start(t *testing.T) (*whatsapptest.Server, string, context.Context) {
 	return s, url, ctx
 }
 
-func person(t *testing.T, ctx context.Context, s *whatsapptest.Server, name string) *whatsapptest.Person {
+func person(
+	t *testing.T, ctx context.Context, s *whatsapptest.Server, name string,
+) *whatsapptest.Person {
 	t.Helper()
 	p, err := s.NewPerson(ctx, name, whatsapptest.Known)
 	if err != nil {
@@ -147,7 +149,8 @@ func TestPairFile(t *testing.T) {
 	if _, err := ch.Send(ctx, bus.Part{Key: "1", To: to, Text: "answer"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Wait(ctx, func() bool { return slices.Equal(ada.Texts(), []string{"answer"}) }); err != nil {
+	answered := func() bool { return slices.Equal(ada.Texts(), []string{"answer"}) }
+	if err := s.Wait(ctx, answered); err != nil {
 		t.Errorf("Ada sees %q", ada.Texts())
 	}
 	stop()

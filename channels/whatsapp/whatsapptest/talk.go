@@ -125,8 +125,12 @@ func (p *Person) SendAgain(ctx context.Context, chat, id string, m *waE2E.Messag
 func (p *Person) send(
 	ctx context.Context, chat string, m *waE2E.Message, id string,
 ) (string, error) {
-	r, err := p.client.SendMessage(ctx, p.to(chat), m,
-		whatsmeow.SendRequestExtra{ID: id, Timeout: 10 * time.Second})
+	var r whatsmeow.SendResponse
+	err := p.guard.Send(ctx, func(ctx context.Context) (err error) {
+		r, err = p.client.SendMessage(ctx, p.to(chat), m,
+			whatsmeow.SendRequestExtra{ID: id, Timeout: 10 * time.Second})
+		return err
+	})
 	if err != nil {
 		return "", err
 	}
@@ -307,8 +311,8 @@ func read(m *waE2E.Message) Message {
 		out.Kind, out.Type, info = "sticker", f.GetMimetype(), f.GetContextInfo()
 	case m.DocumentMessage != nil:
 		f := m.DocumentMessage
-		out.Kind, out.Text, out.Type, info = "document", f.GetCaption(), f.GetMimetype(), f.GetContextInfo()
-		out.Name = f.GetFileName()
+		out.Kind, out.Text, out.Type = "document", f.GetCaption(), f.GetMimetype()
+		out.Name, info = f.GetFileName(), f.GetContextInfo()
 	default:
 		out.Text = m.GetConversation()
 	}
