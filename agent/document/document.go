@@ -264,7 +264,9 @@ func (s *sink) text() string {
 		more = "more than "
 	}
 	missing := s.missing
-	note := func() string { return fmt.Sprintf("\n[cut off here: %s%d bytes are missing]", more, missing) }
+	note := func() string {
+		return fmt.Sprintf("\n[cut off here: %s%d bytes are missing]", more, missing)
+	}
 	keep := s.limit - len(note()) - len("00") // the number may become longer
 	if keep < s.limit/2 {                     // no room for a note
 		return cut(text, s.limit)

@@ -316,18 +316,14 @@ func (t *pdfText) put(text string) {
 		t.moved = t.moved || text != ""
 		return
 	}
-	text = t.heading + strings.Repeat(" ", btoi(t.moved && t.out.breaks == 0 && t.heading == "")) + text
+	before := t.heading
+	if before == "" && t.moved && t.out.breaks == 0 {
+		before = " "
+	}
 	t.heading, t.moved = "", false
-	if err := t.out.write(text); err != nil {
+	if err := t.out.write(before + text); err != nil {
 		panic(stop{err})
 	}
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // cleaned returns text without control characters and what no font maps to anything.

@@ -63,8 +63,8 @@ func pdfOf(contents string) []byte {
 	for i := range pages {
 		kids += fmt.Sprintf("%d 0 R ", 7+2*i)
 	}
-	p.object(fmt.Sprintf("<</Type /Pages /Count %d /Kids [%s] /Resources <</Font <</F1 3 0 R /F2 4 0 R>>"+
-		" /XObject <</X1 6 0 R>>>>>>", len(pages), kids))
+	p.object(fmt.Sprintf("<</Type /Pages /Count %d /Kids [%s] /Resources <<"+
+		"/Font <</F1 3 0 R /F2 4 0 R>> /XObject <</X1 6 0 R>>>>>>", len(pages), kids))
 	p.object("<</Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding>>")
 	p.object("<</Type /Font /Subtype /Type0 /Encoding /Identity-H /ToUnicode 5 0 R>>")
 	p.stream("/Filter /FlateDecode", deflated(toUnicode))
@@ -88,13 +88,16 @@ func objectStreams(count, first string) []byte {
 	offsets := p.offsets
 	at5 := p.b.Len()
 	content := "BT (packed) Tj ET"
-	fmt.Fprintf(&p.b, "5 0 obj\n<</Length %d>>\nstream\n%s\nendstream\nendobj\n", len(content), content)
+	fmt.Fprintf(&p.b, "5 0 obj\n<</Length %d>>\nstream\n%s\nendstream\nendobj\n",
+		len(content), content)
 	at := p.b.Len()
-	entry := func(kind, a, b int) string { return string([]byte{byte(kind), byte(a >> 8), byte(a), byte(b)}) }
+	entry := func(kind, a, b int) string {
+		return string([]byte{byte(kind), byte(a >> 8), byte(a), byte(b)})
+	}
 	table := entry(0, 0, 0) + entry(1, offsets[0], 0) + entry(1, offsets[1], 0) +
 		entry(2, 2, 0) + entry(2, 2, 1) + entry(1, at5, 0) + entry(1, at, 0)
-	fmt.Fprintf(&p.b, "6 0 obj\n<</Type /XRef /Size 7 /W [1 2 1] /Root 1 0 R /Length %d>>\nstream\n%s\n"+
-		"endstream\nendobj\nstartxref\n%d\n%%%%EOF\n", len(table), table, at)
+	fmt.Fprintf(&p.b, "6 0 obj\n<</Type /XRef /Size 7 /W [1 2 1] /Root 1 0 R /Length %d>>\n"+
+		"stream\n%s\nendstream\nendobj\nstartxref\n%d\n%%%%EOF\n", len(table), table, at)
 	return p.b.Bytes()
 }
 
@@ -145,10 +148,11 @@ func TestPDFBombs(t *testing.T) {
 		file string
 		want error // nil for any outcome
 	}{
-		"size":           {strings.Replace(packed, "/Size 7", "/Size 9999999999", 1), errBadPDF},
-		"hidden size":    {strings.Replace(packed, "/Size 7", "/S#69ze%x\n 9999999999", 1), errBadPDF},
-		"width":          {strings.Replace(packed, "/W [1 2 1]", "/W [9999999999 2 1]", 1), errBadPDF},
-		"no width":       {strings.Replace(packed, "/W [1 2 1]", "/Index [0 9999999999] /W [0 0 0]", 1), errBadPDF},
+		"size":        {strings.Replace(packed, "/Size 7", "/Size 9999999999", 1), errBadPDF},
+		"hidden size": {strings.Replace(packed, "/Size 7", "/S#69ze%x\n 9999999999", 1), errBadPDF},
+		"width":       {strings.Replace(packed, "/W [1 2 1]", "/W [9999999999 2 1]", 1), errBadPDF},
+		"no width": {
+			strings.Replace(packed, "/W [1 2 1]", "/Index [0 9999999999] /W [0 0 0]", 1), errBadPDF},
 		"count":          {string(objectStreams("999999999999", "9")), errBadPDF},
 		"count away":     {string(objectStreams("5 0 R", "9")), errBadPDF},
 		"count twice":    {string(objectStreams("2 /N 5 0 R", "9")), errBadPDF},
@@ -164,10 +168,12 @@ func TestPDFBombs(t *testing.T) {
 		"nested arrays":   {string(pdfOf(strings.Repeat("[", 3_000_000))), nil},
 		"nested in sight": {replace("/Kids [7 0 R ]", "/Kids "+strings.Repeat("[", 3_000_000)), nil},
 		"operands":        {string(pdfOf(strings.Repeat("1 ", 10_000_000))), nil},
-		"text":            {string(pdfOf("BT " + strings.Repeat("(aaaaaaaaaaaaaaaaaaa) Tj ", 150_000))), nil},
-		"pages":           {string(pdfOf(strings.Repeat("BT (x) Tj ET\n---\n", 600))), nil},
-		"forms in forms": {strings.Replace(replace("BT /F1 10 Tf (in a form) Tj ET", "/X1 Do                        "),
-			"/Subtype /Form", "/Subtype /Form", 1), nil},
+		"text": {
+			string(pdfOf("BT " + strings.Repeat("(aaaaaaaaaaaaaaaaaaa) Tj ", 150_000))), nil},
+		"pages": {string(pdfOf(strings.Repeat("BT (x) Tj ET\n---\n", 600))), nil},
+		"forms in forms": {
+			strings.Replace(replace("BT /F1 10 Tf (in a form) Tj ET", "/X1 Do                        "),
+				"/Subtype /Form", "/Subtype /Form", 1), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()

@@ -31,7 +31,6 @@ type wordText struct {
 	inText  bool
 	tables  int // depth
 	cells   int // of the row
-	inCell  bool
 	deleted int // depth of what was deleted
 }
 

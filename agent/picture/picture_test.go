@@ -282,7 +282,8 @@ func TestRefused(t *testing.T) {
 	if _, _, err := Fit(r, 0, 0); !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
 	}
-	if _, _, err := Fit(bytes.NewReader(pngOf(t, noise(200, 200))), 0, 10); !errors.Is(err, ErrTooLarge) {
+	_, _, err := Fit(bytes.NewReader(pngOf(t, noise(200, 200))), 0, 10)
+	if !errors.Is(err, ErrTooLarge) {
 		t.Errorf("got %v for 10 bytes", err)
 	}
 }

@@ -33,7 +33,8 @@ func checkANSI(t *testing.T, md string, width int) {
 		if strings.ContainsFunc(shown, unicode.IsControl) {
 			t.Errorf("ANSI(%q) = %q has control characters", md, got)
 		}
-		if w := uniseg.StringWidth(shown); width > 0 && w > width && uniseg.GraphemeClusterCount(shown) > 1 {
+		w := uniseg.StringWidth(shown)
+		if width > 0 && w > width && uniseg.GraphemeClusterCount(shown) > 1 {
 			t.Errorf("ANSI(%q, %d) has a line %q of %d columns", md, width, shown, w)
 		}
 	}
@@ -73,20 +74,38 @@ func TestANSI(t *testing.T) {
 		want     string
 	}{
 		{"plain", "It is 5 o'clock.", 0, "It is 5 o'clock."},
-		{"styles", "**a** *b* ~~c~~ `d`", 0, b + "a" + nb + " " + i + "b" + ni + " \x1b[9mc\x1b[29m \x1b[36md\x1b[39m"},
+		{
+			"styles", "**a** *b* ~~c~~ `d`", 0,
+			b + "a" + nb + " " + i + "b" + ni + " \x1b[9mc\x1b[29m \x1b[36md\x1b[39m",
+		},
 		{"heading", "# a *b*", 0, b + "a " + i + "b" + ni + nb},
 		{"link", "[a](http://b)", 0, u + "a" + nu + " (http://b)"},
 		{"bare link", "see http://a.b/c.", 0, "see " + u + "http://a.b/c" + nu + "."},
 		{"wrapped", "one two three four five six", 24, "one two three four five\nsix"},
-		{"wrapped style", "**one two three four five six**", 24, b + "one two three four five" + nb + "\n" + b + "six" + nb},
-		{"word across styles", "one two three four fi**ve** six", 24, "one two three four fi" + b + "ve" + nb + "\nsix"},
+		{
+			"wrapped style", "**one two three four five six**", 24,
+			b + "one two three four five" + nb + "\n" + b + "six" + nb,
+		},
+		{
+			"word across styles", "one two three four fi**ve** six", 24,
+			"one two three four fi" + b + "ve" + nb + "\nsix",
+		},
 		{"list", "- one two three four five six", 24, "• one two three four\n  five six"},
 		{"quote", "> one two three four five six", 24, "│ one two three four\n│ five six"},
-		{"long word", strings.Repeat("x", 30), 24, strings.Repeat("x", 24) + "\n" + strings.Repeat("x", 6)},
+		{
+			"long word", strings.Repeat("x", 30), 24,
+			strings.Repeat("x", 24) + "\n" + strings.Repeat("x", 6),
+		},
 		{"CJK", strings.Repeat("日本語", 5), 24, strings.Repeat("日本語", 4) + "\n日本語"},
 		{"emoji", strings.Repeat("👩‍👩‍👧", 13), 24, strings.Repeat("👩‍👩‍👧", 12) + "\n👩‍👩‍👧"},
-		{"code", "```go\na\tb\n\nc\n```", 0, "\x1b[36ma    b\x1b[39m\n\x1b[36m\x1b[39m\n\x1b[36mc\x1b[39m"},
-		{"long code", "    " + strings.Repeat("ab ", 10), 24, "\x1b[36m" + strings.Repeat("ab ", 8) + "\x1b[39m\n\x1b[36mab ab \x1b[39m"},
+		{
+			"code", "```go\na\tb\n\nc\n```", 0,
+			"\x1b[36ma    b\x1b[39m\n\x1b[36m\x1b[39m\n\x1b[36mc\x1b[39m",
+		},
+		{
+			"long code", "    " + strings.Repeat("ab ", 10), 24,
+			"\x1b[36m" + strings.Repeat("ab ", 8) + "\x1b[39m\n\x1b[36mab ab \x1b[39m",
+		},
 		{"table", "|a|b|\n|-|-|\n|日本|c|", 0, "a    | b\n-----+--\n日本 | c"},
 		{
 			"narrow table", "|name|what it is|\n|-|-|\n|first|one two three four five|", 24,
@@ -97,7 +116,10 @@ func TestANSI(t *testing.T) {
 			"a: one one\nb: two two\nc: three\nd: four four",
 		},
 		{"control characters", "a\x1b[2Jb\u009b1mc\x07\rd\u202e", 0, "a[2Jb1mcd"},
-		{"control characters in code", "`a\x1b[2Jb`\n\n    \x1b]0;x\x07", 0, "\x1b[36ma[2Jb\x1b[39m\n\n\x1b[36m]0;x\x1b[39m"},
+		{
+			"control characters in code", "`a\x1b[2Jb`\n\n    \x1b]0;x\x07", 0,
+			"\x1b[36ma[2Jb\x1b[39m\n\n\x1b[36m]0;x\x1b[39m",
+		},
 		{"control references", "&#27;[2J&#x9b;1m", 0, "[2J›1m"},
 		{"spoiler", "||a||", 0, "||a||"},
 		{"empty", "", 10, ""},

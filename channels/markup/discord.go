@@ -115,7 +115,8 @@ func escapeDiscord(r *renderer, s string) {
 		case 'h':
 			if n := webAddress(s[i:]); n > 0 {
 				r.out.WriteString(s[start:i])
-				r.out.WriteString(discordText(r, s[i:i+n], i+n < len(s) && s[i+n] == '<' || i+n == len(s) && r.follows))
+				follows := i+n < len(s) && s[i+n] == '<' || i+n == len(s) && r.follows
+				r.out.WriteString(discordText(r, s[i:i+n], follows))
 				start, i = i+n, i+n-1
 				continue
 			}
@@ -177,13 +178,13 @@ func isWebAddress(s string) bool {
 
 // discordText returns an address that Markdown does not know as one but Discord does, so that
 // it ends where it should, also before markup.
-func discordText(r *renderer, address string, last bool) string {
+func discordText(r *renderer, address string, follows bool) string {
 	scheme, rest, _ := strings.Cut(address, "://")
 	rest = discordAddress(r, rest)
 	switch {
 	case strings.Trim(rest, `.,:;"')]`) == "":
 		return scheme + `:\/\/` + rest
-	case last && !strings.Contains(rest, ">"):
+	case follows && !strings.Contains(rest, ">"):
 		return "<" + scheme + "://" + rest + ">"
 	}
 	return scheme + "://" + rest

@@ -152,7 +152,10 @@ func TestWhatsApp(t *testing.T) {
 		{"line markers", "\\> a\n\\- b\n1\\. c", "\u200c> a\n\u200c- b\n\u200c1. c"},
 		{"heading", "## a *b*\ntext", "*a _b_*\ntext"},
 		{"spoiler", "it is ||him||.", "it is (hidden: him)."},
-		{"link", "[a](http://b) [mail](mailto:c@d.e) <http://f>", "a (http://b) mail (mailto:c@d.e) http://f"},
+		{
+			"link", "[a](http://b) [mail](mailto:c@d.e) <http://f>",
+			"a (http://b) mail (mailto:c@d.e) http://f",
+		},
 		{"link is its label", "[http://b](http://b)", "http://b"},
 		{"bold link", "**[a](http://b)**", "*a (http://b)*"},
 		{"link with marks", "http://a.b/_c_d", "http://a.b/%5Fc_d"},

@@ -121,6 +121,23 @@ func TestConversation(t *testing.T) {
 	}
 }
 
+func TestImages(t *testing.T) {
+	req := offer("what is this?", "time")
+	im := llm.Image{Path: "a.png", Type: "image/png", Data: make([]byte, 5000)}
+	req.Messages[1].Images = []llm.Image{im}
+	if text := ask(t, quick(), req).Message.Text; !strings.Contains(text, "an image (PNG, 5 KB)") {
+		t.Errorf("got %q", text)
+	}
+	req.Messages[1].Images = []llm.Image{im, im}
+	if text := ask(t, quick(), req).Message.Text; !strings.Contains(text, "2 images (PNG, 5 KB; PNG") {
+		t.Errorf("got %q", text)
+	}
+	req.Messages[1].Images = []llm.Image{{Path: "a.png"}}
+	if text := ask(t, quick(), req).Message.Text; !strings.Contains(text, "You wrote") {
+		t.Errorf("got %q", text)
+	}
+}
+
 func TestLongTextIsClipped(t *testing.T) {
 	text := ask(t, quick(), offer(strings.Repeat("é", 10000))).Message.Text
 	if len(text) > 1000 || !strings.Contains(text, "…") {

@@ -1,7 +1,9 @@
 package demo
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -20,14 +22,53 @@ type Handler struct {
 // request is what the model looks at of a request.
 type request struct {
 	Messages []struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
+		Role    string  `json:"role"`
+		Content content `json:"content"`
 	} `json:"messages"`
 	Tools []struct {
 		Function struct {
 			Name string `json:"name"`
 		} `json:"function"`
 	} `json:"tools"`
+}
+
+// A content is the text of a message, and what its images are.
+type content struct {
+	text   string
+	images []string // such as "PNG, 12 KB"
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]: a content is a string, or a list of parts.
+func (c *content) UnmarshalJSON(b []byte) error {
+	if err := json.Unmarshal(b, &c.text); err == nil {
+		return nil
+	}
+	var parts []struct {
+		Text     string `json:"text"`
+		ImageURL struct {
+			URL string `json:"url"`
+		} `json:"image_url"`
+	}
+	if err := json.Unmarshal(b, &parts); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		c.text += p.Text
+		if p.ImageURL.URL != "" {
+			c.images = append(c.images, describe(p.ImageURL.URL))
+		}
+	}
+	return nil
+}
+
+// describe tells the type and the size of the image in a data URL.
+func describe(url string) string {
+	kind, data, ok := strings.Cut(strings.TrimPrefix(url, "data:image/"), ";base64,")
+	if !ok {
+		return "on the web"
+	}
+	size := base64.StdEncoding.DecodedLen(len(data))
+	return fmt.Sprintf("%s, %d KB", strings.ToUpper(kind), (size+1023)/1024)
 }
 
 // offers reports whether the model may call the tool.
@@ -43,7 +84,7 @@ func (r *request) offers(tool string) bool {
 // answered reports whether the model has said anything yet.
 func (r *request) answered() bool {
 	for _, m := range r.Messages {
-		if m.Role == "assistant" && strings.TrimSpace(m.Content) != "" {
+		if m.Role == "assistant" && strings.TrimSpace(m.Content.text) != "" {
 			return true
 		}
 	}
@@ -51,20 +92,20 @@ func (r *request) answered() bool {
 }
 
 // question returns the last message of the user.
-func (r *request) question() string {
+func (r *request) question() content {
 	for i := len(r.Messages) - 1; i >= 0; i-- {
 		if r.Messages[i].Role == "user" {
 			return r.Messages[i].Content
 		}
 	}
-	return ""
+	return content{}
 }
 
 // results returns what the tools have answered if that is what the request ends with.
 func (r *request) results() string {
 	var results []string
 	for i := len(r.Messages) - 1; i >= 0 && r.Messages[i].Role == "tool"; i-- {
-		text := clip(strings.TrimSpace(r.Messages[i].Content), maxResult)
+		text := clip(strings.TrimSpace(r.Messages[i].Content.text), maxResult)
 		if text == "" {
 			text = "(nothing)"
 		}

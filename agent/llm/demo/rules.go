@@ -57,7 +57,11 @@ func answer(r request) reply {
 	if results := r.results(); results != "" {
 		return say(results)
 	}
-	wishes := readings(r.question())
+	question := r.question()
+	if n := len(question.images); n > 0 {
+		return say(sight(question.images))
+	}
+	wishes := readings(question.text)
 	for _, wish := range wishes {
 		if helpPattern.MatchString(wish) {
 			return say(abilities(r))
@@ -72,6 +76,15 @@ func answer(r request) reply {
 		return say(abilities(r))
 	}
 	return say(fmt.Sprintf("You wrote: %q. %s", clip(wishes[0], maxEcho), abilities(r)))
+}
+
+// sight says what little is known of images.
+func sight(images []string) string {
+	what := "an image (" + images[0] + ")"
+	if n := len(images); n > 1 {
+		what = fmt.Sprintf("%d images (%s)", n, strings.Join(images, "; "))
+	}
+	return "I see " + what + ". What is in it only a real model can tell."
 }
 
 func (r *rule) arguments(match []string) map[string]string {

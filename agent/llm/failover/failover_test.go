@@ -79,6 +79,7 @@ func TestKinds(t *testing.T) {
 		"bad request":      {llm.BadRequest, 0, 1, 0, true},
 		"content refused":  {llm.ContentRefused, 0, 1, 0, true},
 		"context too long": {llm.ContextTooLong, 0, 1, 0, false},
+		"no images":        {llm.NoImages, 0, 1, 0, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -28,9 +28,9 @@ type Transcriber struct {
 	log    *slog.Logger
 }
 
-// NewTranscriber returns a transcriber with the model that the provider calls so, such as whisper-1.
-// The options are those of a [Model], but Fields are only looked at for language, a code of two
-// letters, and prompt. The provider may keep silent for 2 minutes by default.
+// NewTranscriber returns a transcriber with the model that the provider calls so, such as
+// whisper-1. The options are those of a [Model], but Fields are only looked at for language,
+// a code of two letters, and prompt. The provider may keep silent for 2 minutes by default.
 func NewTranscriber(model string, opts *Options) *Transcriber {
 	o := Options{}
 	if opts != nil {

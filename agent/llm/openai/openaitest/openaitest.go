@@ -2,8 +2,8 @@
 //
 // A [Server] checks each request as strictly as the strictest real API does,
 // records it, and answers as a function says: with text, tool calls, pauses, or one of the
-// faults that real providers show. It streams only. It is used by tests and by
-// load generators; the package owns no tables.
+// faults that real providers show. It streams only. It also writes down recordings, as it is
+// told to. It is used by tests and by load generators; the package owns no tables.
 package openaitest
 
 import (
@@ -74,6 +74,8 @@ type Server struct {
 	closed chan struct{}
 
 	mu       sync.Mutex
+	audio    audio
+	blind    *Fault // of requests with images
 	keep     int
 	count    int
 	requests []Request
@@ -125,6 +127,23 @@ func (s *Server) Inject(n int, f Fault) {
 	}
 }
 
+// RefuseImages lets all chat completions with images suffer the fault, such as [NoImages].
+func (s *Server) RefuseImages(f Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blind = &f
+}
+
+// blindness returns what requests with images suffer.
+func (s *Server) blindness() Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.blind == nil {
+		return Fault{}
+	}
+	return *s.blind
+}
+
 // SetModels sets what /models lists.
 func (s *Server) SetModels(ids ...string) {
 	s.mu.Lock()
@@ -153,6 +172,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.listModels(w)
 	case "/chat/completions":
 		s.complete(w, r)
+	case "/audio/transcriptions":
+		s.transcribe(w, r)
 	default:
 		refuse(w, http.StatusNotFound, "unknown_url", "Unknown request URL: "+r.URL.Path)
 	}
@@ -183,6 +204,9 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	}
 	if invalid != nil {
 		refuse(w, http.StatusBadRequest, "invalid_request_error", invalid.Error())
+		return
+	}
+	if req.images() > 0 && s.blindness().before(s, w, r) {
 		return
 	}
 	reply := s.answer(req)

@@ -1,6 +1,9 @@
 package openaitest
 
 import (
+	"bytes"
+	"io"
+	"mime/multipart"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,6 +19,13 @@ func TestStrict(t *testing.T) {
 		result = `{"role":"tool","content":"","tool_call_id":"a"}`
 		schema = `{"type":"object","properties":{}}`
 	)
+	const (
+		textPart = `{"type":"text","text":"x"}`
+		pngPart  = `{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgo="}}`
+	)
+	parts := func(all ...string) string {
+		return `{"role":"user","content":[` + strings.Join(all, ",") + `]}`
+	}
 	messages := func(all ...string) string {
 		return head + `"messages":[` + strings.Join(all, ",") + `]}`
 	}
@@ -44,6 +54,17 @@ func TestStrict(t *testing.T) {
 			messages(user, strings.Replace(call, `,"arguments":""`, "", 1), result), false},
 		"both limits": {strings.Replace(messages(user), `"messages"`,
 			`"max_tokens":1,"max_completion_tokens":1,"messages"`, 1), false},
+
+		"good image":   {messages(parts(textPart, pngPart)), true},
+		"image alone":  {messages(parts(pngPart)), true},
+		"no parts":     {messages(parts()), false},
+		"empty text":   {messages(parts(pngPart, `{"type":"text","text":""}`)), false},
+		"false type":   {messages(parts(strings.Replace(pngPart, "png", "jpeg", 1))), false},
+		"bad base64":   {messages(parts(strings.Replace(pngPart, "iVBOR", "!", 1))), false},
+		"image by URL": {messages(parts(`{"type":"image_url","image_url":{"url":"http://a"}}`)), false},
+		"unknown part": {messages(parts(`{"type":"video"}`)), false},
+		"image of tool": {
+			messages(user, call, strings.Replace(result, `""`, "["+pngPart+"]", 1)), false},
 
 		"good tool":        {tool(`{"name":"f","parameters":` + schema + `}`), true},
 		"bad tool name":    {tool(`{"name":"f g","parameters":` + schema + `}`), false},
@@ -84,5 +105,71 @@ func TestModels(t *testing.T) {
 	n, _ := resp.Body.Read(buf) // the answer is short; an empty one fails below
 	if !strings.Contains(string(buf[:n]), `"a-model"`) {
 		t.Errorf("got %s", buf[:n])
+	}
+}
+
+func TestAudio(t *testing.T) {
+	srv := Start(nil)
+	defer srv.Close()
+	srv.Hear("sound", "hello")
+	file := map[string]string{"model": "m", "file": "sound"}
+	for name, tt := range map[string]struct {
+		fields   map[string]string
+		fileName string
+		status   int
+		want     string
+	}{
+		"good": {file, "a.ogg", http.StatusOK, `{"text":"hello"}`},
+		"unscripted": {map[string]string{"model": "m", "file": "x"}, "a.mp3", http.StatusOK,
+			`{"text":"a.mp3 of 1 bytes"}`},
+		"no model": {map[string]string{"file": "sound"}, "a.ogg", http.StatusBadRequest, "model"},
+		"no file":  {map[string]string{"model": "m"}, "", http.StatusBadRequest, "file"},
+		"empty": {map[string]string{"model": "m", "file": ""}, "a.ogg",
+			http.StatusBadRequest, "short"},
+		"ending":  {file, "a.opus", http.StatusBadRequest, "format"},
+		"no name": {file, "voice", http.StatusBadRequest, "format"},
+		"unknown": {map[string]string{"model": "m", "file": "sound", "stream": "1"}, "a.ogg",
+			http.StatusBadRequest, "stream"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			form := multipart.NewWriter(&b)
+			for field, value := range tt.fields {
+				create := form.CreateFormField
+				if field == "file" {
+					create = func(field string) (io.Writer, error) {
+						return form.CreateFormFile(field, tt.fileName)
+					}
+				}
+				w, err := create(field)
+				if err == nil {
+					_, err = io.WriteString(w, value)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := form.Close(); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.Post(srv.URL+"/audio/transcriptions", form.FormDataContentType(), &b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			got, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != tt.status || !strings.Contains(string(got), tt.want) {
+				t.Errorf("got %d %s, %v", resp.StatusCode, got, err)
+			}
+		})
+	}
+	resp, err := http.Post(srv.URL+"/audio/transcriptions", "application/json",
+		strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("status %d for JSON", resp.StatusCode)
 	}
 }

@@ -1,10 +1,12 @@
 package openaitest
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 )
 
 // A Request is a chat completion that was asked for.
@@ -23,11 +25,18 @@ type Request struct {
 // A Message is one message of a [Request].
 type Message struct {
 	Role       string
-	Content    string
+	Content    string  // the text, of all parts if there are several
+	Images     []Image // of the parts, decoded
 	Reasoning  string
 	ToolCalls  []ToolCall
 	ToolCallID string
 	Raw        map[string]json.RawMessage // all fields
+}
+
+// An Image is an image that was sent as a data URL.
+type Image struct {
+	Type string // MIME type
+	Data []byte
 }
 
 // A ToolCall is a tool call, in a [Request] or a [Reply].
@@ -110,19 +119,18 @@ func parse(body []byte) (Request, error) {
 func parseMessage(raw map[string]json.RawMessage) (Message, error) {
 	m := Message{Raw: raw}
 	for name, to := range map[string]*string{
-		"role": &m.Role, "content": &m.Content, "reasoning_content": &m.Reasoning,
-		"tool_call_id": &m.ToolCallID,
+		"role": &m.Role, "reasoning_content": &m.Reasoning, "tool_call_id": &m.ToolCallID,
 	} {
 		value, has := raw[name]
 		if !has {
-			if name == "content" {
-				return m, errors.New("missing field `content`")
-			}
 			continue
 		}
 		if err := json.Unmarshal(value, to); err != nil {
 			return m, fmt.Errorf("%s: %w", name, err)
 		}
+	}
+	if err := m.parseContent(raw["content"]); err != nil {
+		return m, err
 	}
 	var calls []struct {
 		ID       string `json:"id"`
@@ -147,6 +155,64 @@ func parseMessage(raw map[string]json.RawMessage) (Message, error) {
 		m.ToolCalls = append(m.ToolCalls, ToolCall{c.ID, c.Function.Name, *c.Function.Arguments})
 	}
 	return m, nil
+}
+
+// parseContent takes a text, or the parts of a message with images.
+func (m *Message) parseContent(raw json.RawMessage) error {
+	if raw == nil {
+		return errors.New("missing field `content`")
+	}
+	if json.Unmarshal(raw, &m.Content) == nil {
+		return nil
+	}
+	var parts []struct {
+		Type     string `json:"type"`
+		Text     string `json:"text"`
+		ImageURL *struct {
+			URL string `json:"url"`
+		} `json:"image_url"`
+	}
+	if err := json.Unmarshal(raw, &parts); err != nil || len(parts) == 0 {
+		return errors.New("content: neither a string nor parts")
+	}
+	for i, p := range parts {
+		switch {
+		case p.Type == "text" && p.Text != "" && p.ImageURL == nil:
+			m.Content += p.Text
+		case p.Type == "image_url" && p.Text == "" && p.ImageURL != nil && m.Role == "user":
+			image, err := parseImage(p.ImageURL.URL)
+			if err != nil {
+				return fmt.Errorf("content[%d]: %w", i, err)
+			}
+			m.Images = append(m.Images, image)
+		default:
+			return fmt.Errorf("content[%d]: a part of type %q is malformed or not allowed", i, p.Type)
+		}
+	}
+	return nil
+}
+
+// parseImage takes a data URL of an image whose content is what its type says.
+func parseImage(url string) (Image, error) {
+	kind, encoded, ok := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
+	data, err := base64.StdEncoding.DecodeString(encoded)
+	switch {
+	case !ok || !strings.HasPrefix(url, "data:image/"):
+		return Image{}, errors.New("image_url: this fake takes data URLs of images only")
+	case err != nil:
+		return Image{}, fmt.Errorf("image_url: %w", err)
+	case http.DetectContentType(data) != kind:
+		return Image{}, errors.New("you uploaded an unsupported image: it is not " + kind)
+	}
+	return Image{kind, data}, nil
+}
+
+// images returns how many images the request has.
+func (r Request) images() (n int) {
+	for _, m := range r.Messages {
+		n += len(m.Images)
+	}
+	return n
 }
 
 func checkTools(w wireRequest) error {

@@ -34,6 +34,14 @@ func HTML502() Fault {
 	}
 }
 
+// NoImages is the answer of OpenRouter if the model takes no images.
+func NoImages() Fault {
+	return Fault{
+		Status: http.StatusNotFound,
+		Body:   `{"error":{"message":"No endpoints found that support image input","code":404}}`,
+	}
+}
+
 // before applies what a fault does before the stream, and reports whether that was all.
 func (f Fault) before(s *Server, w http.ResponseWriter, r *http.Request) bool {
 	switch {
