@@ -1,6 +1,7 @@
 package discord
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,33 +118,53 @@ func (s *shard) open(ctx context.Context) error {
 		defer close(done)
 		err = s.dg.Open()
 	}()
+	if !s.opened(ctx, done) {
+		s.cut()
+		if !within(endTime, done) {
+			s.c.log.WarnContext(ctx, "session abandoned: the library is stuck", "account", s.c.name)
+		} else if err == nil { // just in time
+			s.await()
+		}
+		return cmp.Or(ctx.Err(), errStuck)
+	}
+	if errors.Is(err, discordgo.ErrWSAlreadyOpen) {
+		err = nil // what we were told was about the connection before
+	}
+	if err != nil {
+		return s.verdict(err)
+	}
+	s.settle()
+	if ctx.Err() != nil {
+		s.end()
+	}
+	return ctx.Err()
+}
+
+// opened waits for Open to return. When ctx ends it still waits a little: a session that was opened
+// can be ended faster than one that is being opened.
+func (s *shard) opened(ctx context.Context, done <-chan struct{}) bool {
 	timeout := time.NewTimer(s.c.opts.OpenTimeout)
 	defer timeout.Stop()
 	select {
 	case <-done:
-		if errors.Is(err, discordgo.ErrWSAlreadyOpen) {
-			err = nil // what we were told was about the connection before
-		}
-		if err == nil {
-			s.settle()
-		}
-		return s.verdict(err)
-	case <-ctx.Done():
+		return true
 	case <-timeout.C:
+		return false
+	case <-ctx.Done():
+		return within(endTime/20, done)
 	}
-	s.cut()
+}
+
+// within reports whether done is closed in the given time.
+func within(d time.Duration, done <-chan struct{}) bool {
+	timeout := time.NewTimer(d)
+	defer timeout.Stop()
 	select {
 	case <-done:
-		if err == nil { // just in time
-			s.await()
-		}
-	case <-time.After(endTime):
-		s.c.log.WarnContext(ctx, "session abandoned: the library is stuck", "account", s.c.name)
+		return true
+	case <-timeout.C:
+		return false
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return errStuck
 }
 
 // verdict turns what the library says on opening into an error of the channel contract.
