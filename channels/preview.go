@@ -123,7 +123,7 @@ func (c *chat) show(ctx, work context.Context) time.Duration {
 		return min(wait, early)
 	}
 	if c.showDraft(work, limits) {
-		p.edited = now
+		p.edited = c.r.now()
 		return max(min(wait, limits.EditInterval), time.Millisecond)
 	}
 	n, text := c.stale(work, limits)
@@ -138,7 +138,7 @@ func (c *chat) show(ctx, work context.Context) time.Duration {
 		return min(wait, early)
 	}
 	c.showText(work, n, text)
-	p.edited = now
+	p.edited = c.r.now() // by the platform's clock it may have come as late as that
 	return max(min(wait, limits.EditInterval), time.Millisecond)
 }
 

@@ -210,6 +210,7 @@ func (tr *trial) pause(p *process, d time.Duration) {
 func (tr *trial) rest(p *process) {
 	tr.t.Helper()
 	if tr.tired {
+		tr.venue.calm()
 		tr.quiet(p)
 	}
 }
@@ -221,6 +222,7 @@ func (tr *trial) killAfter(p *process, d time.Duration) {
 	tr.pause(p, d)
 	p.kill()
 	tr.kills++
+	tr.venue.calm()
 	tr.autopsy()
 }
 

@@ -266,9 +266,12 @@ func (v *onWhatsAppVenue) shake(r *rand.Rand) {
 		v.Restart(http.StatusServiceUnavailable)
 	case 2:
 		v.DelayAcks(time.Duration(r.IntN(300)) * time.Millisecond)
-	case 3: // nobody waits for what the client waits for: that ends with the connection
+	case 3: // what the client waits for never comes: it waits for long, or until it is cut off
 		v.SwallowAcks(1 + r.IntN(3))
-		time.AfterFunc(time.Duration(r.IntN(400))*time.Millisecond, v.Drop)
+		time.AfterFunc(time.Duration(r.IntN(400))*time.Millisecond, func() {
+			v.SwallowAcks(0)
+			v.Drop()
+		})
 	}
 }
 
