@@ -1,13 +1,17 @@
 package main
 
 import (
+	"archive/zip"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
+	"hash/crc32"
 	"image"
 	"image/color"
 	"image/png"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -74,6 +78,9 @@ func (s *scene) ask(text, answer string) string {
 	return id
 }
 
+// recording is a voice message.
+const recording = "OggS\x00\x02\x00\x00 OpusHead"
+
 var conversations = []conversation{
 	{name: "direct", play: func(s *scene) {
 		s.ask("hello", "you said hello")
@@ -104,8 +111,15 @@ var conversations = []conversation{
 		s.hear("you said")
 	}},
 	{name: "voice", play: func(s *scene) {
-		s.voice([]byte("OggS\x00\x02 water the roses"))
+		s.voice([]byte(recording))
+		s.hear("water the roses")
+	}},
+	{name: "bombs", play: func(s *scene) {
+		s.file("bomb.png", "image/png", imageBomb())
 		s.hear("you said")
+		s.file("bomb.docx", "application/zip", zipBomb())
+		s.until("an answer", func() bool { return len(s.direct()) == 2 })
+		s.ask("still there?", "you said still there?")
 	}},
 	{name: "hostile file", play: func(s *scene) {
 		s.file("../../etc/\u202egnp.exe", "image/png", []byte("<html>no image</html>"))
@@ -224,6 +238,7 @@ func openTheatres(t *testing.T, config string, model openaitest.Answer) map[stri
 		}
 	}
 	w.configure("")
+	w.model.Hear(recording, "water the roses, please")
 	w.run()
 	return theatres
 }
@@ -365,3 +380,39 @@ func pixels(n int) []byte {
 	}
 	return b.Bytes()
 }
+
+// imageBomb returns a small image that claims to have a huge number of pixels.
+func imageBomb() []byte {
+	b := pixels(1)
+	header := b[12:29] // type and content of the first chunk, in front of its checksum
+	binary.BigEndian.PutUint32(header[4:], 1<<20)
+	binary.BigEndian.PutUint32(header[8:], 1<<20)
+	binary.BigEndian.PutUint32(b[29:], crc32.ChecksumIEEE(header))
+	return b
+}
+
+// zipBomb returns a small document that unpacks to more than anybody should.
+var zipBomb = sync.OnceValue(func() []byte {
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, name := range []string{"[Content_Types].xml", "word/document.xml"} {
+		w, err := z.Create(name)
+		if err != nil {
+			panic(err) // writing to memory does not fail
+		}
+		if name == "word/document.xml" {
+			if _, err := io.WriteString(w, "<w:document><w:body><w:p><w:r><w:t>"); err != nil {
+				panic(err)
+			}
+			for range 300 {
+				if _, err := w.Write(bytes.Repeat([]byte("a"), 1<<20)); err != nil {
+					panic(err)
+				}
+			}
+		}
+	}
+	if err := z.Close(); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+})
