@@ -159,7 +159,7 @@ func TestFileRetried(t *testing.T) {
 		}
 		p := &poster{w.platform, posting}
 		stop := w.startWith(channels.Account{Name: "full", Channel: p})
-		id := w.store(m)
+		w.store(m)
 		release := w.Block()
 		w.outbox.Wake()
 		w.sleep(time.Second)
@@ -174,7 +174,7 @@ func TestFileRetried(t *testing.T) {
 		}
 		w.Fail(2, errors.New("no connection"))
 		m.Text = "again"
-		id = w.store(m)
+		id := w.store(m)
 		w.outbox.Wake()
 		w.sleep(time.Minute)
 		want = append(want, "again {document one}", " {document two}")

@@ -63,7 +63,8 @@
 // is that of a message: channels, dispatcher, router, store.
 //
 // A session has a worker while it has work, and so has each conversation that something is to
-// be sent to. Reactions and receipts of an account are made by one more, which nothing waits for. A bounded number of model calls run at once; commands wait for nothing.
+// be sent to. Reactions and receipts of an account are made by one more, which nothing waits for. A
+// bounded number of model calls run at once; commands wait for nothing.
 //
 // # Packages
 //
