@@ -31,14 +31,16 @@ var imports = map[string]string{
 	"agent/tool":                  "bus agent/llm",
 	"channels":                    "store store/fault bus channels/markup",
 
-	"agent/tools/clock":                  "agent/tool",
-	"agent/tools/files":                  "bus agent/tool",
-	"channels/telegram":                  "bus channels channels/markup",
-	"channels/telegram/telegramtest":     "",
-	"channels/discord":                   "bus channels channels/markup",
-	"channels/discord/discordtest":       "",
-	"channels/whatsapp":                  "bus channels channels/markup channels/whatsapp/internal/ratchet",
-	"channels/whatsapp/whatsapptest":     "channels channels/whatsapp channels/whatsapp/internal/ratchet",
+	"agent/tools/clock":              "agent/tool",
+	"agent/tools/files":              "bus agent/tool",
+	"channels/telegram":              "bus channels channels/markup",
+	"channels/telegram/telegramtest": "",
+	"channels/discord":               "bus channels channels/markup",
+	"channels/discord/discordtest":   "",
+	"channels/whatsapp": "bus channels channels/markup " +
+		"channels/whatsapp/internal/ratchet",
+	"channels/whatsapp/whatsapptest": "channels channels/whatsapp " +
+		"channels/whatsapp/internal/ratchet",
 	"channels/whatsapp/internal/ratchet": "",
 	"channels/terminal":                  "bus channels channels/markup",
 	"channels/channeltest":               "bus channels",
@@ -51,7 +53,8 @@ var imports = map[string]string{
 		"channels/discord channels/telegram channels/terminal channels/whatsapp " +
 		"cmd/gateway/internal/config",
 
-	"deploy/bench": "agent/llm/openai/openaitest channels/telegram/telegramtest",
+	"deploy/bench": "agent/llm/openai/openaitest channels/discord/discordtest " +
+		"channels/telegram/telegramtest channels/whatsapp/whatsapptest",
 }
 
 const repository = "../.."
