@@ -48,7 +48,12 @@ func unwrap(m *waE2E.Message) *waE2E.Message {
 
 // read returns what m says, and false if that is nothing: keys, reactions, and what we don't know.
 func read(m *waE2E.Message) (content, bool) {
-	m = unwrap(m)
+	c, ok := readAny(unwrap(m))
+	c.text = strings.ToValidUTF8(c.text, "\uFFFD") // the sender's client may send any bytes
+	return c, ok
+}
+
+func readAny(m *waE2E.Message) (content, bool) {
 	switch {
 	case m == nil:
 		return content{}, false

@@ -35,6 +35,7 @@ func TestRead(t *testing.T) {
 		{"keys", &waE2E.Message{SenderKeyDistributionMessage: &waE2E.SenderKeyDistributionMessage{}}, ""},
 		{"reaction", &waE2E.Message{ReactionMessage: &waE2E.ReactionMessage{Text: str("x")}}, ""},
 		{"text", text("hi"), "hi"},
+		{"no text", text("a\x8ab"), "a\ufffdb"},
 		{"for a time", &waE2E.Message{EphemeralMessage: wrapped(text("hi"))}, "hi"},
 		{"once", &waE2E.Message{ViewOnceMessageV2: wrapped(text("hi"))}, "hi"},
 		{"twice wrapped", &waE2E.Message{EphemeralMessage: wrapped(

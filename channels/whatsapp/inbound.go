@@ -50,7 +50,7 @@ func (s *session) inbound(ctx context.Context, e *events.Message) (bus.InboundMe
 		in.ChatTitle = s.title(ctx, info.Chat)
 	}
 	in.ID = s.messageID(info, info.ID)
-	if edits != "" {
+	if edits = clean(edits, maxID); edits != "" {
 		in.Edits = s.messageID(info, edits)
 		in.ID = in.Edits + editMark + stamp
 	}
@@ -109,6 +109,9 @@ func (s *session) edited(
 	}
 	return unwrap(p.GetEditedMessage()), p.GetKey().GetID(), stamp
 }
+
+// maxID is the longest id of a message that a sender may name, in runes. WhatsApp's have up to 32.
+const maxID = 128
 
 // editMark stands between the id of a message and the time of an edit of it.
 const editMark = ":e"
@@ -273,7 +276,7 @@ func (s *session) mentions(
 func (s *session) quote(
 	ctx context.Context, in *bus.InboundMessage, info *waE2E.ContextInfo,
 ) *bus.Quote {
-	id := info.GetStanzaID()
+	id := clean(info.GetStanzaID(), maxID)
 	if id == "" {
 		return nil
 	}
@@ -285,7 +288,7 @@ func (s *session) quote(
 	switch {
 	case q.Ours:
 	case in.Group:
-		q.ID = author.String() + "/" + id
+		q.ID = clean(author.String(), maxName) + "/" + id
 		known, found = s.c.recent.find(in.From.Chat, q.ID)
 		q.Sender = s.contact(ctx, author)
 	default:
@@ -310,7 +313,7 @@ func album(m *waE2E.Message) string {
 	if a.GetAssociationType() != waE2E.MessageAssociation_MEDIA_ALBUM {
 		return ""
 	}
-	return a.GetParentMessageKey().GetID()
+	return clean(a.GetParentMessageKey().GetID(), maxID)
 }
 
 // quotable returns m as it is sent along with an answer: without what it answers itself.
