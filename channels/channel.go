@@ -192,6 +192,9 @@ func (e *RateError) Error() string { return "rate limited for " + e.After.String
 // An AccountError reports that a platform refuses an account until a person acts.
 type AccountError struct {
 	Reason string // one or two sentences: what happened and what to do
+
+	// Final says that trying again by itself would do harm: only a new start of the gateway does.
+	Final bool
 }
 
 func (e *AccountError) Error() string { return e.Reason }

@@ -103,6 +103,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			wait = lastRestart
 			s.log.ErrorContext(ctx, "channel refused", "reason", refused.Reason)
 			s.setState(refused.Reason)
+			if refused.Final {
+				<-ctx.Done()
+				return nil
+			}
 		} else {
 			s.log.WarnContext(ctx, "channel ended; it is started again", "after", wait, "err", err)
 			s.setState(fmt.Sprintf("not connected: %v", err))

@@ -263,3 +263,16 @@ func TestStateIsNoted(t *testing.T) {
 		}
 	})
 }
+
+// A channel that says that trying again would do harm is left alone.
+func TestFinalRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fickle{run: func(context.Context, int) error {
+			return &channels.AccountError{Reason: "Another program has the account.", Final: true}
+		}}
+		s, _ := supervise(t, f, 24*time.Hour)
+		if state, _ := s.State(); state != "Another program has the account." || len(f.began) != 1 {
+			t.Errorf("state is %q after %d starts", state, len(f.began))
+		}
+	})
+}

@@ -290,6 +290,7 @@ func TestDiscord(t *testing.T) {
 		{"within a word", "un*frigging*believable", "un*frigging*believable"},
 		{"bold in italics", "*a **b***", "_a **b**_"},
 		{"side by side", "**a***b*c", "**a**\u200b*b*c"},
+		{"italics of two kinds", "*a* *b*c", "_a_ *b*c"},
 		{"strike in italics", "*~~a~~*", "*~~a~~*"},
 		{"spoiler", "||a **b**||", "||a **b**||"},
 		{"pipes", "a | b || c", `a \| b \|\| c`},

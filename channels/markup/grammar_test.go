@@ -56,15 +56,12 @@ func shadowOf(d dialect) *dialect {
 		r.out.WriteString(s)
 	}
 	d.code = func(r *renderer, s string) {
-		s = strings.TrimFunc(cleaned(s), isBlank)
-		if s != "" {
-			s = shadowCode + s + shadowCode
-		}
-		if s == "" {
-			r.text(" ")
+		s = cleaned(s)
+		if trimmed := strings.TrimFunc(s, isBlank); trimmed != "" {
+			r.solid(shadowCode + trimmed + shadowCode)
 			return
 		}
-		r.solid(s)
+		r.text(s)
 	}
 	d.bareLink = func(r *renderer, n *ast.AutoLink) {
 		r.text(string(n.Label(r.src)))
@@ -76,6 +73,7 @@ var (
 	preformatted = regexp.MustCompile("\uE031[^\uE031]*\uE031")
 	emptyQuote   = regexp.MustCompile("\uE032[ >]*(\n|$)")
 	enclosed     = regexp.MustCompile(`<(https?://[^\s<>]+)>`)
+	sameItalics  = regexp.MustCompile("\uE003( ?)\uE002")
 	aroundCode   = regexp.MustCompile(" *([\uE030\uE031]) *")
 	manyQuotes   = regexp.MustCompile("(?m)^([^\uE032\n]*\uE032)(.*)$")
 )
@@ -89,6 +87,7 @@ func normal(s string) string {
 	s = enclosed.ReplaceAllString(s, "$1")
 	s = emptyQuote.ReplaceAllString(s, "$1")
 	s = strings.Join(strings.FieldsFunc(s, isBlank), " ")
+	s = sameItalics.ReplaceAllString(s, "$1")
 	return aroundCode.ReplaceAllString(s, "$1")
 }
 

@@ -56,7 +56,7 @@ func (r *renderer) solid(s string) {
 // opens the marks that apply.
 func (r *renderer) sync(next string) {
 	keep := 0
-	for keep < len(r.written) && r.open[r.written[keep].style] > 0 {
+	for keep < len(r.written) && r.applies(r.written[keep]) {
 		keep++
 	}
 	r.closeMarks(keep)
@@ -82,6 +82,12 @@ func (r *renderer) sync(next string) {
 	if r.closed && r.d.between != nil {
 		r.out.WriteString(r.d.between(r, next))
 	}
+}
+
+// applies reports whether a mark is right for what comes next.
+func (r *renderer) applies(w written) bool {
+	other := w.style == italic && r.italic.close != "" && r.italic.close != w.close
+	return r.open[w.style] > 0 && !other
 }
 
 func (r *renderer) isWritten(s style) bool {

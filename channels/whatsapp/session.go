@@ -339,8 +339,10 @@ func verdictOn(e events.PermanentDisconnect) error {
 	case *events.LoggedOut:
 		return &unlinkedError{"logged out on the phone"}
 	case *events.StreamReplaced:
-		return &channels.AccountError{Reason: "Another program has taken over this WhatsApp " +
-			"connection. Stop the other gateway that uses the same account, then restart this one."}
+		// Coming back would take the connection from the other program, and so on for ever.
+		return &channels.AccountError{Final: true, Reason: "Another program has taken over this " +
+			"WhatsApp connection. Stop the other gateway that uses the same account, then restart " +
+			"this one."}
 	case *events.ClientOutdated:
 		return &channels.AccountError{Reason: "WhatsApp does not accept this version of the " +
 			"gateway any more. Install a newer one."}
