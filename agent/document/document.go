@@ -42,13 +42,14 @@ const (
 // The error is [ErrUnsupported], that of r, or one whose text is a plain clause such as "the PDF
 // is encrypted".
 func Text(r io.ReaderAt, size int64, mime string, limit int) (text string, err error) {
-	return bounds{maxTime, maxUnpacked}.text(r, size, mime, limit)
+	return bounds{maxTime, maxUnpacked, maxShared}.text(r, size, mime, limit)
 }
 
 // bounds are those that the tests make narrower.
 type bounds struct {
 	time     time.Duration
 	unpacked int64
+	shared   int // strings of a workbook
 }
 
 func (b bounds) text(r io.ReaderAt, size int64, mime string, limit int) (string, error) {
@@ -63,7 +64,7 @@ func (b bounds) text(r io.ReaderAt, size int64, mime string, limit int) (string,
 	}
 	f := &file{
 		r: r, size: size, out: &sink{limit: max(0, limit)},
-		until: time.Now().Add(b.time), unpacked: b.unpacked,
+		until: time.Now().Add(b.time), unpacked: b.unpacked, shared: b.shared,
 	}
 	switch err := f.read(Type(head, ""), base(mime)); {
 	case errors.Is(err, errEnough):
@@ -81,6 +82,7 @@ type file struct {
 	until time.Time // when reading is given up
 
 	unpacked int64 // bytes that may still be unpacked
+	shared   int   // most strings that the cells of a workbook share
 }
 
 // read reads a file of a type by its content, and by its sender.

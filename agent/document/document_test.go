@@ -47,7 +47,7 @@ func read(file []byte, mime string, limit int) (string, error) {
 
 // narrow reads within bounds that are reached sooner.
 func narrow(file []byte, mime string, limit int) (string, error) {
-	b := bounds{5 * time.Second, 64 << 20}
+	b := bounds{20 * time.Second, 4 << 20, 10_000}
 	return b.text(bytes.NewReader(file), int64(len(file)), mime, limit)
 }
 
@@ -292,7 +292,7 @@ func peak(f func()) uint64 {
 func TestBombs(t *testing.T) {
 	book := txtar.File{Name: "xl/workbook.xml", Data: []byte(
 		`<workbook><sheets><sheet name="One" r:id="rId1"/></sheets></workbook>`)}
-	const tens = 2_000_000
+	const tens = 250_000
 	var many []txtar.File
 	for i := range maxEntries + 1 {
 		many = append(many, txtar.File{Name: fmt.Sprint(i)})
@@ -302,25 +302,25 @@ func TestBombs(t *testing.T) {
 		want error // nil if it can be read
 	}{
 		"unpacked size": {bomb(t, "word/document.xml",
-			repeated{"<d>", "<p>" + strings.Repeat("not shown ", 100) + "</p>", "</d>", 70_000}),
+			repeated{"<d>", "<p>" + strings.Repeat("not shown ", 100) + "</p>", "</d>", 5_000}),
 			errTooLarge},
 		"text without end": {bomb(t, "word/document.xml",
 			repeated{"<d><p><t>", "aaaaaaaaaa", "</t></p></d>", tens}), errTooLarge},
 		"tag without end": {bomb(t, "word/document.xml",
 			repeated{"<d ", "a='b' c='d' ", "/>", tens}), errTooLarge},
 		"comment": {bomb(t, "word/document.xml",
-			repeated{"<d><!-- ", "<>", " --></d>", tens}), errTooLarge},
+			repeated{"<d><!-- ", "<>", " --></d>", 4 * tens}), errTooLarge},
 		"CDATA": {bomb(t, "word/document.xml",
-			repeated{"<d><![CDATA[ ", "<>", " ]]></d>", tens}), errTooLarge},
+			repeated{"<d><![CDATA[ ", "<>", " ]]></d>", 4 * tens}), errTooLarge},
 		"depth": {bomb(t, "word/document.xml", repeated{"", "<p>", "", tens / 10}), errTooLarge},
 		"entities": {bomb(t, "word/document.xml", repeated{
 			`<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;">]><d>`,
 			"<p><t>&b;</t></p>", "</d>", 1000}), errTooLarge},
 		"entries": {zipOf(t, many), errTooLarge},
 		"shared strings": {bomb(t, "xl/sharedStrings.xml",
-			repeated{"<sst>", "<si/>", "</sst>", maxShared + 1000}, book), errTooLarge},
+			repeated{"<sst>", "<si/>", "</sst>", 11_000}, book), errTooLarge},
 		"styles": {bomb(t, "xl/styles.xml", repeated{"<styleSheet><cellXfs>",
-			"<xf numFmtId='1'/>", "</cellXfs></styleSheet>", tens / 10}, book), nil},
+			"<xf numFmtId='1'/>", "</cellXfs></styleSheet>", tens / 2}, book), nil},
 		"rows": {bomb(t, "xl/worksheets/sheet1.xml", repeated{"<worksheet><sheetData>",
 			"<row><c r='XFD1'><v>1</v></c></row>", "</sheetData></worksheet>", tens / 5}, book), nil},
 		"repeated cells": {bomb(t, "content.xml", repeated{"<d><table>",
@@ -339,7 +339,7 @@ func TestBombs(t *testing.T) {
 			if (err == nil) != (tt.want == nil) || err != nil && !errors.Is(err, tt.want) {
 				t.Errorf("got %d bytes, %v, want %v", len(text), err, tt.want)
 			}
-			if took := time.Since(start); took > 15*time.Second {
+			if took := time.Since(start); took > 30*time.Second {
 				t.Errorf("took %v", took)
 			}
 			if used > 160<<20 {

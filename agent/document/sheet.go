@@ -50,9 +50,9 @@ func (a *archive) relations(name string) (all []relation) {
 // A workbook is one of Microsoft Excel that is being read.
 type workbook struct {
 	*archive
-	shared []string // texts that cells refer to
-	dates  []bool   // by style: numbers are dates
-	early  bool     // days are counted from 1904 instead of 1900
+	texts []string // that cells refer to
+	dates []bool   // by style: numbers are dates
+	early bool     // days are counted from 1904 instead of 1900
 }
 
 // workbook reads the sheets as lines of cells with tabs between them.
@@ -118,10 +118,10 @@ func (w *workbook) readShared() error {
 		case end == "t":
 			inText = false
 		case end == "si":
-			if len(w.shared) == maxShared {
+			if len(w.texts) == w.shared {
 				return errTooLarge
 			}
-			w.shared = append(w.shared, text.String())
+			w.texts = append(w.texts, text.String())
 			text.Reset()
 		case end == "" && inText && !phonetic:
 			if size += len(s); size > maxSharedBytes {
@@ -244,10 +244,10 @@ func (s *sheetText) cell() error {
 	switch s.kind {
 	case "s":
 		i, err := strconv.Atoi(value)
-		if err != nil || i < 0 || i >= len(s.shared) {
+		if err != nil || i < 0 || i >= len(s.texts) {
 			return nil
 		}
-		value = s.shared[i]
+		value = s.texts[i]
 	case "b":
 		value = map[string]string{"0": "FALSE", "1": "TRUE"}[value]
 	case "", "n":
