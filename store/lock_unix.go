@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lock takes the lock file at path, which the kernel gives back when the process ends.
-func lock(path string) (unlock func() error, err error) {
+// Lock takes the lock file at path, which the kernel gives back when the process ends.
+func Lock(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err

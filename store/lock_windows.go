@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lock takes the lock file at path, which the system gives back when the process ends.
-func lock(path string) (unlock func() error, err error) {
+// Lock takes the lock file at path, which the system gives back when the process ends.
+func Lock(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ import (
 )
 
 // ErrLocked reports that another process owns the database.
-var ErrLocked = errors.New("another gateway is using this home")
+var ErrLocked = errors.New("another process uses this file")
 
 // Options are the optional settings of [Open].
 type Options struct {
@@ -66,7 +66,7 @@ func Open(ctx context.Context, path string, migrations []Migration, opts *Option
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return nil, fmt.Errorf("store: open %s: %w", path, err)
 		}
-		unlock, err := lock(path + ".lock")
+		unlock, err := Lock(path + ".lock")
 		if err != nil {
 			return nil, fmt.Errorf("store: open %s: %w", path, err)
 		}

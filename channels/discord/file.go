@@ -193,7 +193,7 @@ func fileName(f *bus.File) string {
 			return '_'
 		}
 		return r
-	}, clean(f.Name, 1000))
+	}, channels.Clean(f.Name, 1000))
 	if runes := []rune(name); len(runes) > maxFileName {
 		ext := []rune(path.Ext(name))
 		if len(ext) > maxFileName/2 {

@@ -37,7 +37,7 @@ func (f *feed) inbound(
 	in := where.message(f.c.name)
 	in.ID, in.Time = m.ID, madeAt(m.ID)
 	in.Sender = bus.Sender{ID: m.Author.ID, Name: m.Member.name(&m.Author),
-		Username: clean(m.Author.Username, maxName)}
+		Username: channels.Clean(m.Author.Username, channels.MaxName)}
 	if news := f.isNews(m); edit {
 		if !news {
 			return bus.InboundMessage{}, false, nil
@@ -81,7 +81,7 @@ func (f *feed) vocabulary(where place, c *content, me string) *vocabulary {
 	}
 	v.channels = func(id string) string {
 		p, _ := f.places.get(id) // its name is "" if it is not known
-		return clean(p.Name, maxName)
+		return channels.Clean(p.Name, channels.MaxName)
 	}
 	return v
 }
@@ -105,7 +105,8 @@ func (c *content) files(m *message) []bus.Attachment {
 		a := &c.Attachments[i]
 		kind, _, _ := strings.Cut(a.Type, ";")
 		files = append(files, bus.Attachment{
-			Kind: a.kind(c.Flags), Name: clean(a.Name, maxName), Type: clean(kind, maxName),
+			Kind: a.kind(c.Flags), Name: channels.Clean(a.Name, channels.MaxName),
+			Type: channels.Clean(kind, channels.MaxName),
 			Size: a.Size, Seconds: int(a.Seconds + 0.5),
 			Ref: fileRef{Channel: m.Channel, Message: m.ID, ID: a.ID, URL: a.URL}.String(),
 		})
@@ -214,7 +215,7 @@ func (f *feed) look(ctx context.Context, id string) (place, error) {
 		}
 		name = parent.Name
 	}
-	p.title = clean(strings.TrimPrefix(g.name+" / #"+name, " / "), maxName)
+	p.title = channels.Clean(strings.TrimPrefix(g.name+" / #"+name, " / "), channels.MaxName)
 	return p, nil
 }
 
@@ -236,9 +237,9 @@ func (f *feed) guild(ctx context.Context, id string) (guild, error) {
 	if err != nil && !errors.Is(err, channels.ErrRefused) {
 		return guild{}, fmt.Errorf("look up guild %s: %w", id, err)
 	}
-	g := guild{name: clean(answer.Name, maxName), roles: make(map[string]string)}
+	g := guild{name: channels.Clean(answer.Name, channels.MaxName), roles: make(map[string]string)}
 	for _, r := range answer.Roles {
-		g.roles[r.ID] = clean(strings.TrimPrefix(r.Name, "@"), maxName)
+		g.roles[r.ID] = channels.Clean(strings.TrimPrefix(r.Name, "@"), channels.MaxName)
 	}
 	f.guilds.put(id, g)
 	return g, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/bwmarrin/discordgo"
 
 	"gateway/bus"
+	"gateway/channels"
 )
 
 // pressed translates the use of a command or the press of a button.
@@ -31,7 +32,7 @@ func (f *feed) pressed(
 	in := where.message(f.c.name)
 	in.ID, in.Time, in.Text, in.Addressed = "i"+i.ID, madeAt(i.ID), text, true
 	in.Sender = bus.Sender{ID: who.ID, Name: i.Member.name(who),
-		Username: clean(who.Username, maxName)}
+		Username: channels.Clean(who.Username, channels.MaxName)}
 	return in, true, nil
 }
 

@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"strings"
 	"time"
-	"unicode"
+
+	"gateway/channels"
 )
 
 // The types below are the parts of Discord's objects that the gateway reads. The library's own are
@@ -130,12 +131,14 @@ func madeAt(id string) time.Time {
 	return time.UnixMilli(int64(number(id)>>22) + epoch).UTC()
 }
 
-func (u *user) name() string { return clean(cmp.Or(u.Global, u.Username), maxName) }
+func (u *user) name() string {
+	return channels.Clean(cmp.Or(u.Global, u.Username), channels.MaxName)
+}
 
 // name returns how the person of u is called in the guild of m.
 func (m *member) name(u *user) string {
 	if m != nil && m.Nick != "" {
-		return clean(m.Nick, maxName)
+		return channels.Clean(m.Nick, channels.MaxName)
 	}
 	return u.name()
 }
@@ -144,41 +147,10 @@ func (m *member) name(u *user) string {
 func (c *content) label(text string) string {
 	var labels []string
 	for _, s := range c.Stickers {
-		labels = append(labels, bracket("sticker", s.Name))
+		labels = append(labels, channels.Bracket("sticker", s.Name))
 	}
 	if c.Poll != nil {
-		labels = append(labels, bracket("poll", c.Poll.Question.Text))
+		labels = append(labels, channels.Bracket("poll", c.Poll.Question.Text))
 	}
 	return strings.TrimSpace(strings.Join(labels, " ") + " " + text)
-}
-
-// bracket returns "[kind: detail]". The detail is foreign text and can't end the bracket.
-func bracket(kind, detail string) string {
-	detail = strings.NewReplacer("[", "(", "]", ")").Replace(clean(detail, 200))
-	if detail == "" {
-		return "[" + kind + "]"
-	}
-	return "[" + kind + ": " + detail + "]"
-}
-
-// maxName is the longest name of a person or channel that is passed on, in runes.
-const maxName = 128
-
-// clean makes one line, limit runes at most, of a name that a stranger chose: blanks for line
-// breaks and control characters, nothing for marks that are invisible or turn the direction of
-// writing. Joiners stay for the scripts and emoji that need them.
-func clean(name string, limit int) string {
-	name = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r), unicode.IsControl(r), unicode.In(r, unicode.Zl, unicode.Zp):
-			return ' '
-		case r == '\u200c' || r == '\u200d':
-			return r
-		case unicode.Is(unicode.Cf, r):
-			return -1
-		}
-		return r
-	}, name)
-	runes := []rune(strings.Join(strings.Fields(name), " "))
-	return strings.TrimSpace(string(runes[:min(limit, len(runes))]))
 }

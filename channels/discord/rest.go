@@ -164,7 +164,7 @@ func refusal(status int, body []byte) error {
 	if !known || answer.Code == overloaded {
 		return statusError(status) // no answer of the API itself, or not its last word
 	}
-	reason := clean(answer.Message, 200)
+	reason := channels.Clean(answer.Message, 200)
 	if detail := firstError(answer.Errors); detail != "" {
 		reason += ": " + detail
 	}
@@ -185,7 +185,7 @@ func firstError(raw json.RawMessage) string {
 		} `json:"_errors"`
 	}
 	if json.Unmarshal(raw, &leaf) == nil && len(leaf.Errors) > 0 {
-		return clean(leaf.Errors[0].Message, 200)
+		return channels.Clean(leaf.Errors[0].Message, 200)
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
@@ -193,7 +193,7 @@ func firstError(raw json.RawMessage) string {
 	}
 	for name, field := range fields {
 		if detail := firstError(field); detail != "" {
-			return clean(name, 40) + ": " + detail
+			return channels.Clean(name, 40) + ": " + detail
 		}
 	}
 	return ""

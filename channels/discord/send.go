@@ -94,7 +94,7 @@ func isVerdict(err error) bool {
 
 // nonce returns what Discord knows a part by.
 func nonce(key string) string {
-	if utf8.RuneCountInString(key) <= maxNonce && clean(key, maxNonce) == key {
+	if utf8.RuneCountInString(key) <= maxNonce && channels.Clean(key, maxNonce) == key {
 		return key
 	}
 	sum := sha256.Sum256([]byte(key))
@@ -125,9 +125,9 @@ func rows(buttons []bus.Button) []fields {
 			continue
 		}
 		seen[b.Text] = true
-		label := clean(b.Label, maxLabel)
+		label := channels.Clean(b.Label, maxLabel)
 		if label == "" {
-			label = clean(b.Text, maxLabel)
+			label = channels.Clean(b.Text, maxLabel)
 		}
 		row = append(row, fields{"type": discordgo.ButtonComponent,
 			"style": discordgo.SecondaryButton, "label": label, "custom_id": b.Text})
@@ -231,7 +231,7 @@ func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) 
 	for i, cmd := range commands {
 		menu[i] = fields{
 			"name": cmd.Name, "type": discordgo.ChatApplicationCommand,
-			"description": clean(cmd.Description, maxMenu),
+			"description": channels.Clean(cmd.Description, maxMenu),
 			"options": []fields{{"name": "input", "description": "what follows the command",
 				"type": discordgo.ApplicationCommandOptionString, "required": false}},
 		}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"gateway/channels"
 )
 
 // nested finds what looks like one mention in another.
@@ -42,8 +44,8 @@ func FuzzRead(f *testing.F) {
 			!strings.Contains(text, ":") {
 			t.Errorf("%q became %q: a mention is lost", text, quoting.read(text))
 		}
-		if name := clean(text, 20); utf8.RuneCountInString(name) > 20 ||
-			strings.ContainsAny(name, "\n\r\t\u202e\x00") || clean(name, 20) != name {
+		if name := channels.Clean(text, 20); utf8.RuneCountInString(name) > 20 ||
+			strings.ContainsAny(name, "\n\r\t\u202e\x00") || channels.Clean(name, 20) != name {
 			t.Errorf("%q became the name %q", text, name)
 		}
 	})

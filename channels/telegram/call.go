@@ -120,7 +120,7 @@ func verdict(err error, inChat bool) error {
 		return err
 	}
 	reason := strings.TrimPrefix(answer.Message, "Bad Request: ")
-	reason = clean(strings.TrimPrefix(reason, "Forbidden: "), 200)
+	reason = channels.Clean(strings.TrimPrefix(reason, "Forbidden: "), 200)
 	switch answer.Code {
 	case http.StatusTooManyRequests:
 		// The answer doesn't say which limit was hit. Per chat it is one message a second, or 20

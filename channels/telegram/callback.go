@@ -11,6 +11,7 @@ import (
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
 
 	"gateway/bus"
+	"gateway/channels"
 )
 
 const (
@@ -61,9 +62,9 @@ func keyboard(buttons []bus.Button) string {
 	var rows [][]key
 	width := 0 // of the labels in the last row
 	for _, b := range buttons {
-		k := key{clean(b.Label, maxLabel), b.Text}
+		k := key{channels.Clean(b.Label, maxLabel), b.Text}
 		if k.Label == "" {
-			k.Label = clean(b.Text, maxLabel)
+			k.Label = channels.Clean(b.Text, maxLabel)
 		}
 		if b.Text == "" || k.Label == "" || len(b.Text) > maxData || !utf8.ValidString(b.Text) {
 			continue

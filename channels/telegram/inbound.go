@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gateway/bus"
+	"gateway/channels"
 )
 
 // inbound translates m. It reports false for what no person wrote to the bot: posts of
@@ -65,7 +66,7 @@ func (c *Channel) envelope(m *message) bus.InboundMessage {
 		in.From.Thread = strconv.FormatInt(m.Thread, 10)
 	}
 	if in.Group {
-		in.ChatTitle = clean(m.Chat.Title, maxName)
+		in.ChatTitle = channels.Clean(m.Chat.Title, channels.MaxName)
 	}
 	return in
 }
@@ -79,11 +80,11 @@ func (u *user) sender() bus.Sender {
 	return bus.Sender{
 		ID:       strconv.FormatInt(u.ID, 10),
 		Name:     u.name(),
-		Username: clean(u.Username, maxName),
+		Username: channels.Clean(u.Username, channels.MaxName),
 	}
 }
 
-func (u *user) name() string { return clean(u.First+" "+u.Last, maxName) }
+func (u *user) name() string { return channels.Clean(u.First+" "+u.Last, channels.MaxName) }
 
 // name returns who wrote a forwarded message first, or "" if it is not forwarded.
 func (o *origin) name() string {
@@ -93,11 +94,11 @@ func (o *origin) name() string {
 	case o.User != nil:
 		return o.User.name()
 	case o.SenderChat != nil:
-		return clean(o.SenderChat.Title, maxName)
+		return channels.Clean(o.SenderChat.Title, channels.MaxName)
 	case o.Chat != nil:
-		return clean(o.Chat.Title, maxName)
+		return channels.Clean(o.Chat.Title, channels.MaxName)
 	}
-	return clean(o.UserName, maxName)
+	return channels.Clean(o.UserName, channels.MaxName)
 }
 
 // quoted returns the message that m replies to, or nil.
@@ -117,7 +118,7 @@ func (m *message) quoted(me user) *bus.Quote {
 	q.Text = r.label(text)
 	switch {
 	case r.SenderChat != nil:
-		q.Sender = clean(r.SenderChat.Title, maxName)
+		q.Sender = channels.Clean(r.SenderChat.Title, channels.MaxName)
 	case r.From != nil:
 		q.Sender = r.From.name()
 		q.Ours = r.From.ID == me.ID
@@ -170,23 +171,11 @@ func (u user) read(text string, entities []entity) reading {
 		case e.Type == "mention" && strings.EqualFold(word, "@"+u.Username),
 			e.Type == "text_mention" && e.User != nil && e.User.ID == u.ID:
 			r.forUs = true
-			r.text = without(r.text, start, end)
+			r.text = channels.WithoutMention(r.text, start, end)
 		}
 	}
 	if r.text == "" {
 		r.text = text
 	}
 	return r
-}
-
-// without returns s without the mention s[start:end] and the blanks and comma around it.
-func without(s string, start, end int) string {
-	left, right := s[:start], s[end:]
-	if strings.TrimSpace(left) == "" {
-		return strings.TrimLeft(right, " \t\n,:;")
-	}
-	if strings.HasSuffix(left, "\n") {
-		return left + strings.TrimLeft(right, " ")
-	}
-	return strings.TrimRight(left, " ") + right
 }

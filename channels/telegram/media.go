@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"gateway/bus"
+	"gateway/channels"
 )
 
 type (
@@ -151,7 +152,7 @@ func (f *file) performance() string {
 // type becomes standard.
 func mimeType(s, standard string) string {
 	t, _, err := mime.ParseMediaType(s)
-	if err != nil || !strings.Contains(t, "/") || len(t) > maxName {
+	if err != nil || !strings.Contains(t, "/") || len(t) > channels.MaxName {
 		return standard
 	}
 	return t
@@ -163,8 +164,8 @@ func fileName(s string) string {
 	if len(s) > longest {
 		s = s[:longest/2] + s[len(s)-longest/2:]
 	}
-	s = clean(strings.ToValidUTF8(s, ""), longest)
-	excess := utf8.RuneCountInString(s) - maxName
+	s = channels.Clean(strings.ToValidUTF8(s, ""), longest)
+	excess := utf8.RuneCountInString(s) - channels.MaxName
 	if excess <= 0 {
 		return s
 	}
@@ -189,19 +190,19 @@ func (m *media) fileLabel() string {
 	switch {
 	case m.Audio != nil:
 		f, _ := largest(m.Audio) // of which nothing is known, the kind stays
-		return bracket("audio", f.performance())
+		return channels.Bracket("audio", f.performance())
 	case m.Document != nil && m.Animation == nil:
 		f, _ := largest(m.Document)
-		return bracket("document", f.Name)
+		return channels.Bracket("document", f.Name)
 	case m.VideoNote != nil:
 		return "[video note]"
 	case m.Sticker != nil:
-		return bracket("sticker", m.Sticker.Emoji)
+		return channels.Bracket("sticker", m.Sticker.Emoji)
 	case m.Story != nil:
 		return "[story]"
 	}
 	if kind, _, _ := m.file(); kind != "" {
-		return bracket(string(kind), "")
+		return channels.Bracket(string(kind), "")
 	}
 	return ""
 }
@@ -211,15 +212,15 @@ func (m *media) objectLabel() string {
 	switch {
 	case m.Contact != nil:
 		c := m.Contact
-		return bracket("contact", c.First+" "+c.Last+" "+c.Phone)
+		return channels.Bracket("contact", c.First+" "+c.Last+" "+c.Phone)
 	case m.Dice != nil:
-		return bracket("dice", fmt.Sprint(m.Dice.Emoji, " ", m.Dice.Value))
+		return channels.Bracket("dice", fmt.Sprint(m.Dice.Emoji, " ", m.Dice.Value))
 	case m.Game != nil:
 		return "[game]"
 	case m.Poll != nil:
-		return bracket("poll", m.Poll.Question)
+		return channels.Bracket("poll", m.Poll.Question)
 	case m.Venue != nil:
-		return bracket("venue", m.Venue.Title+", "+m.Venue.Address)
+		return channels.Bracket("venue", m.Venue.Title+", "+m.Venue.Address)
 	case m.Location != nil:
 		return fmt.Sprintf("[location: %g, %g]", m.Location.Latitude, m.Location.Longitude)
 	case m.PaidMedia != nil:
@@ -228,13 +229,4 @@ func (m *media) objectLabel() string {
 		return "[checklist]"
 	}
 	return ""
-}
-
-// bracket returns "[kind: detail]". The detail is foreign text and can't end the bracket.
-func bracket(kind, detail string) string {
-	detail = strings.NewReplacer("[", "(", "]", ")").Replace(clean(detail, 200))
-	if detail == "" {
-		return "[" + kind + "]"
-	}
-	return "[" + kind + ": " + detail + "]"
 }

@@ -162,7 +162,7 @@ func (m *message) migration() (from, to int64) {
 // noteMembership logs that the bot was blocked, added to a group, or removed from it.
 func (r *receiver) noteMembership(ctx context.Context, m *member) {
 	r.log.InfoContext(ctx, "membership changed", "account", r.name,
-		"chat", m.Chat.ID, "status", clean(m.New.Status, maxName))
+		"chat", m.Chat.ID, "status", channels.Clean(m.New.Status, channels.MaxName))
 }
 
 // albums remembers which albums were addressed to the bot. Telegram delivers an album as single

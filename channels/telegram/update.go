@@ -2,8 +2,6 @@ package telegram
 
 import (
 	"encoding/json"
-	"strings"
-	"unicode"
 	"unicode/utf16"
 )
 
@@ -108,37 +106,6 @@ func (m *message) entities() []entity {
 		return m.TextEntities
 	}
 	return m.CaptionEntities
-}
-
-// maxName is the longest name of a person or chat that is passed on, in runes.
-const maxName = 128
-
-// clean makes one line of a name that a stranger chose, at most limit runes long: control
-// characters and line breaks become blanks, marks that are invisible or turn the direction of
-// writing go. The two joiners stay, since scripts and emoji need them.
-func clean(s string, limit int) string {
-	var b strings.Builder
-	blank, n := false, 0
-	for _, r := range s {
-		const joiner, nonJoiner = '\u200d', '\u200c'
-		switch {
-		case unicode.IsSpace(r) || unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp):
-			blank = true
-			continue
-		case unicode.Is(unicode.Cf, r) && r != joiner && r != nonJoiner:
-			continue
-		}
-		if n >= limit {
-			break
-		}
-		if blank && b.Len() > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteRune(r)
-		blank = false
-		n++
-	}
-	return b.String()
 }
 
 // span returns the byte offsets of what lies offset UTF-16 units into s and is length units long.

@@ -7,6 +7,7 @@ import (
 	"go.mau.fi/whatsmeow/proto/waE2E"
 
 	"gateway/bus"
+	"gateway/channels"
 )
 
 // A content is what a message says to people.
@@ -104,7 +105,7 @@ func readFile(m *waE2E.Message) (content, bool) {
 		if name == "" {
 			name = f.GetTitle()
 		}
-		a := bus.Attachment{Kind: bus.Document, Name: clean(name, maxName)}
+		a := bus.Attachment{Kind: bus.Document, Name: channels.Clean(name, channels.MaxName)}
 		return file(a, "document", f, f.GetCaption(), f.GetContextInfo())
 	}
 	return content{}, false
@@ -150,10 +151,10 @@ func readObject(m *waE2E.Message) (content, bool) {
 		c.text = strings.Join(all, "\n")
 		c.context = m.ContactsArrayMessage.GetContextInfo()
 	case m.EventMessage != nil:
-		c.text = bracket("event", m.EventMessage.GetName())
+		c.text = channels.Bracket("event", m.EventMessage.GetName())
 		c.context = m.EventMessage.GetContextInfo()
 	case m.GroupInviteMessage != nil:
-		c.text = bracket("invitation to a group", m.GroupInviteMessage.GetGroupName())
+		c.text = channels.Bracket("invitation to a group", m.GroupInviteMessage.GetGroupName())
 		c.context = m.GroupInviteMessage.GetContextInfo()
 	default:
 		for _, p := range []*waE2E.PollCreationMessage{
@@ -161,7 +162,7 @@ func readObject(m *waE2E.Message) (content, bool) {
 			m.PollCreationMessageV5, m.PollCreationMessageV6,
 		} {
 			if p != nil {
-				c.text, c.context = bracket("poll", p.GetName()), p.GetContextInfo()
+				c.text, c.context = channels.Bracket("poll", p.GetName()), p.GetContextInfo()
 			}
 		}
 	}
@@ -170,7 +171,7 @@ func readObject(m *waE2E.Message) (content, bool) {
 
 // place returns the label of a location.
 func place(latitude, longitude float64, name string) string {
-	return bracket("location", fmt.Sprintf("%g, %g %s", latitude, longitude, name))
+	return channels.Bracket("location", fmt.Sprintf("%g, %g %s", latitude, longitude, name))
 }
 
 // card returns the label of a contact: name and phone numbers.
@@ -186,5 +187,5 @@ func card(c *waE2E.ContactMessage) string {
 			detail += " " + strings.TrimSpace(value)
 		}
 	}
-	return bracket("contact", detail)
+	return channels.Bracket("contact", detail)
 }

@@ -109,8 +109,8 @@ func TestClean(t *testing.T) {
 		"abcdefghij":                 "abcdefgh",
 		"\xffa":                      "a",
 	} {
-		if got := clean(in, 8); got != want {
-			t.Errorf("clean(%q) = %q, want %q", in, got, want)
+		if got := channels.Clean(in, 8); got != want {
+			t.Errorf("channels.Clean(%q) = %q, want %q", in, got, want)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.mau.fi/whatsmeow/types"
+
+	"gateway/channels"
 )
 
 // How long titles of groups are good for, how soon a failed question is asked again, and how
@@ -64,7 +66,7 @@ func (s *session) title(ctx context.Context, group types.JID) string {
 		s.c.titles.later(group)
 		return text
 	}
-	text = clean(info.Name, maxName)
+	text = channels.Clean(info.Name, channels.MaxName)
 	s.c.titles.set(group, text)
 	return text
 }

@@ -11,6 +11,7 @@ import (
 	"go.mau.fi/whatsmeow/types/events"
 
 	"gateway/bus"
+	"gateway/channels"
 )
 
 // lookupWait bounds the question for the hidden id of somebody who is known by phone only.
@@ -50,7 +51,7 @@ func (s *session) inbound(ctx context.Context, e *events.Message) (bus.InboundMe
 		in.ChatTitle = s.title(ctx, info.Chat)
 	}
 	in.ID = s.messageID(info, info.ID)
-	if edits = clean(edits, maxID); edits != "" {
+	if edits = channels.Clean(edits, maxID); edits != "" {
 		in.Edits = s.messageID(info, edits)
 		in.ID = in.Edits + editMark + stamp
 	}
@@ -207,7 +208,7 @@ func (s *session) hiddenID(ctx context.Context, phone types.JID) types.JID {
 
 // nameOf returns what the sender of a message calls themselves, or what the phone calls them.
 func (s *session) nameOf(ctx context.Context, info *types.MessageInfo, p person) string {
-	if name := clean(info.PushName, maxName); name != "" && name != "-" {
+	if name := channels.Clean(info.PushName, channels.MaxName); name != "" && name != "-" {
 		return name
 	}
 	return s.contact(ctx, p.id)
@@ -220,7 +221,7 @@ func (s *session) contact(ctx context.Context, j types.JID) string {
 		return ""
 	}
 	for _, name := range []string{known.PushName, known.FullName, known.BusinessName} {
-		if name = clean(name, maxName); name != "" {
+		if name = channels.Clean(name, channels.MaxName); name != "" {
 			return name
 		}
 	}
@@ -259,7 +260,7 @@ func (s *session) mentions(
 		if s.isOwn(j) {
 			ours = true
 			if i := strings.Index(text, at); i >= 0 {
-				if rest := without(text, i, i+len(at)); rest != "" {
+				if rest := channels.WithoutMention(text, i, i+len(at)); rest != "" {
 					text = rest
 				}
 			}
@@ -276,7 +277,7 @@ func (s *session) mentions(
 func (s *session) quote(
 	ctx context.Context, in *bus.InboundMessage, info *waE2E.ContextInfo,
 ) *bus.Quote {
-	id := clean(info.GetStanzaID(), maxID)
+	id := channels.Clean(info.GetStanzaID(), maxID)
 	if id == "" {
 		return nil
 	}
@@ -288,7 +289,7 @@ func (s *session) quote(
 	switch {
 	case q.Ours:
 	case in.Group:
-		q.ID = clean(author.String(), maxName) + "/" + id
+		q.ID = channels.Clean(author.String(), channels.MaxName) + "/" + id
 		known, found = s.c.recent.find(in.From.Chat, q.ID)
 		q.Sender = s.contact(ctx, author)
 	default:
@@ -313,7 +314,7 @@ func album(m *waE2E.Message) string {
 	if a.GetAssociationType() != waE2E.MessageAssociation_MEDIA_ALBUM {
 		return ""
 	}
-	return clean(a.GetParentMessageKey().GetID(), maxID)
+	return channels.Clean(a.GetParentMessageKey().GetID(), maxID)
 }
 
 // quotable returns m as it is sent along with an answer: without what it answers itself.

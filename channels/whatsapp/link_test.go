@@ -132,8 +132,8 @@ func TestStoreInUse(t *testing.T) {
 	w.reported("connected as")
 	other := w.channel(whatsapp.Options{})
 	err := other.Run(t.Context(), w.in)
-	if err == nil || !strings.Contains(err.Error(), "another gateway") {
-		t.Errorf("a second Run = %v, want an error about another gateway", err)
+	if err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("a second Run = %v, want an error about another process", err)
 	}
 	accountError(t, other.Pair(t.Context(), "", nil), "Stop that first")
 }

@@ -8,6 +8,8 @@ import (
 	"go.mau.fi/libsignal/logger"
 	waBinary "go.mau.fi/whatsmeow/binary"
 	waLog "go.mau.fi/whatsmeow/util/log"
+
+	"gateway/channels"
 )
 
 // A clientLog writes the client's log to ours. The client's debug messages are whole stanzas and
@@ -55,7 +57,7 @@ func said(format string, args []any) string {
 			args[i] = "<" + n.Tag + ">"
 		}
 	}
-	return clean(fmt.Sprintf(format, args...), 300)
+	return channels.Clean(fmt.Sprintf(format, args...), 300)
 }
 
 // quietSignal makes the Signal library, which prints to standard output unless told otherwise,

@@ -51,7 +51,7 @@ type stored interface {
 func file(
 	a bus.Attachment, media string, f stored, caption string, info *waE2E.ContextInfo,
 ) (content, bool) {
-	a.Type, _, _ = strings.Cut(clean(f.GetMimetype(), 100), ";")
+	a.Type, _, _ = strings.Cut(channels.Clean(f.GetMimetype(), 100), ";")
 	a.Size = int64(min(f.GetFileLength(), maxFile))
 	r, _ := json.Marshal(ref{ // plain bytes and strings always marshal
 		Media: media, Path: f.GetDirectPath(), Key: f.GetMediaKey(),

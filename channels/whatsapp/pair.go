@@ -10,6 +10,7 @@ import (
 	"go.mau.fi/whatsmeow/types/events"
 
 	"gateway/channels"
+	"gateway/store"
 )
 
 // How long the first QR code and the others are shown, as WhatsApp's own clients do, and how long
@@ -35,7 +36,7 @@ func (c *Channel) Pair(
 ) (err error) {
 	quietSignal()
 	st, err := openStore(ctx, c.path, c.log)
-	if errors.Is(err, errLocked) {
+	if errors.Is(err, store.ErrLocked) {
 		return &channels.AccountError{Reason: "The gateway is connected with this account just " +
 			"now, or another gateway pair runs. Stop that first."}
 	}

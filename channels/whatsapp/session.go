@@ -53,7 +53,8 @@ type session struct {
 func (c *Channel) newSession(device *store.Device, in channels.Intake) *session {
 	s := &session{
 		c: c, in: in, device: device,
-		own: device.GetJID(), ownLID: device.GetLID(), name: clean(device.PushName, maxName),
+		own: device.GetJID(), ownLID: device.GetLID(),
+		name: channels.Clean(device.PushName, channels.MaxName),
 		lids: device.LIDs, contacts: device.Contacts, sessions: device.Sessions,
 		guard:     ratchet.Attach(device),
 		phoneOnly: make(map[types.JID]bool),
@@ -256,7 +257,7 @@ func (s *session) handle(ctx context.Context, evt any) (ok bool) {
 		s.c.log.WarnContext(ctx, "message can't be decrypted yet", "id", e.Info.ID)
 	case *events.GroupInfo:
 		if e.Name != nil {
-			s.c.titles.set(e.JID, clean(e.Name.Name, maxName))
+			s.c.titles.set(e.JID, channels.Clean(e.Name.Name, channels.MaxName))
 		}
 	default:
 		s.state(ctx, evt)
@@ -351,7 +352,8 @@ func verdictOn(e events.PermanentDisconnect) error {
 	case *events.ConnectFailure:
 		return fmt.Errorf("whatsapp: log in: refused with code %d", int(e.Reason))
 	}
-	return errors.New("whatsapp: connection ended: " + clean(e.PermanentDisconnectDescription(), 200))
+	return errors.New("whatsapp: connection ended: " +
+		channels.Clean(e.PermanentDisconnectDescription(), 200))
 }
 
 // ban says that an account may not be used for a time, and why.

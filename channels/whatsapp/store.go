@@ -10,14 +10,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"go.mau.fi/whatsmeow/store"
+	wastore "go.mau.fi/whatsmeow/store"
 	"go.mau.fi/whatsmeow/store/sqlstore"
 	"go.mau.fi/whatsmeow/types"
 	_ "modernc.org/sqlite" // the driver named sqlite
-)
 
-// errLocked reports that a store is in use.
-var errLocked = errors.New("another gateway or gateway pair uses this WhatsApp account")
+	"gateway/store"
+)
 
 // A storage is the open store of one account: its keys, sessions and names.
 type storage struct {
@@ -29,7 +28,7 @@ type storage struct {
 // openStore opens the store at path, which it creates, and locks it against everybody else.
 func openStore(ctx context.Context, path string, log *slog.Logger) (_ *storage, err error) {
 	st := &storage{}
-	if st.unlock, err = lock(path + ".lock"); err != nil {
+	if st.unlock, err = store.Lock(path + ".lock"); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -68,7 +67,7 @@ func dsn(path string, pragmas ...string) string {
 }
 
 // device returns the linked device, or nil if there is none.
-func (st *storage) device(ctx context.Context) (*store.Device, error) {
+func (st *storage) device(ctx context.Context) (*wastore.Device, error) {
 	all, err := st.container.GetAllDevices(ctx)
 	if err != nil || len(all) == 0 {
 		return nil, err
@@ -79,7 +78,7 @@ func (st *storage) device(ctx context.Context) (*store.Device, error) {
 // forget deletes a device that was logged out. The client does that, too, but nobody can wait
 // for it.
 func (st *storage) forget(ctx context.Context, own types.JID) error {
-	return st.container.DeleteDevice(context.WithoutCancel(ctx), &store.Device{ID: &own})
+	return st.container.DeleteDevice(context.WithoutCancel(ctx), &wastore.Device{ID: &own})
 }
 
 // close closes the store and lets others have it. The client may be in the middle of a

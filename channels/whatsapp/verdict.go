@@ -37,7 +37,7 @@ func verdict(err error) error {
 		return fmt.Errorf("%w: this number is not on WhatsApp, or can't be written to",
 			channels.ErrRefused)
 	}
-	return errors.New(clean(err.Error(), 300))
+	return errors.New(channels.Clean(err.Error(), 300))
 }
 
 // codeVerdict is verdict for the code with which a message was not taken. The codes are not

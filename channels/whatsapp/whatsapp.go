@@ -32,6 +32,7 @@ import (
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/markup"
+	"gateway/store"
 )
 
 var (
@@ -125,7 +126,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 		case ok:
 			in.Report(unlinked.Error() + ": run gateway pair " + c.name)
 			c.log.WarnContext(ctx, "whatsapp account not linked", "reason", unlinked.Error())
-		case waiting && errors.Is(err, errLocked):
+		case waiting && errors.Is(err, store.ErrLocked):
 			// It is being linked just now.
 		default:
 			return err

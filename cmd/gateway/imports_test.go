@@ -37,7 +37,7 @@ var imports = map[string]string{
 	"channels/telegram/telegramtest": "",
 	"channels/discord":               "bus channels channels/markup",
 	"channels/discord/discordtest":   "",
-	"channels/whatsapp": "bus channels channels/markup " +
+	"channels/whatsapp": "store bus channels channels/markup " +
 		"channels/whatsapp/internal/ratchet",
 	"channels/whatsapp/whatsapptest": "channels channels/whatsapp " +
 		"channels/whatsapp/internal/ratchet",
