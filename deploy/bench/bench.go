@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,14 +18,18 @@ import (
 	"time"
 
 	"gateway/agent/llm/openai/openaitest"
-	"gateway/channels/telegram/telegramtest"
 )
 
 const (
-	token = "1234567:bench"
-	// most bounds each part of the measurement.
-	most = 2 * time.Minute
+	// most bounds each part of the measurement, and startTime the start of a gateway.
+	most      = 2 * time.Minute
+	startTime = 30 * time.Second
 )
+
+// workHome is the home of all gateways that answer anybody. It is one for all: what Discord and
+// WhatsApp know a message by is its number in the database, so that they would take the answers from
+// a second database for repetitions.
+const workHome = "work"
 
 // A bench is the two fakes and the gateway between them.
 type bench struct {
@@ -33,31 +38,64 @@ type bench struct {
 	modelServer *httptest.Server
 	delay       atomic.Int64 // of the model, in nanoseconds
 	modelTime   atomic.Int64 // that the newest call took within the model, in nanoseconds
-	telegram    *telegramtest.Server
-	telegramURL string
+	platform    platform
 	cpu         time.Duration // that the last gateway used in all
 
-	mu   sync.Mutex
-	sent []telegramtest.Sent // since the last reset
-	more chan struct{}       // rung by each sent message
+	mu      sync.Mutex
+	answers []answer      // since the last reset
+	more    chan struct{} // rung by each answer
 }
 
-func newBench(ctx context.Context, binary, dir string) (*bench, error) {
+// A platform is one that is played to the gateway. Its people have chats, numbered from 0.
+type platform interface {
+	// prepare gives a home what it needs before the first start, and environ returns what makes
+	// a gateway use the platform.
+	prepare(ctx context.Context, home string) error
+	environ() []string
+
+	// ready waits until the gateway can be sent messages.
+	ready(ctx context.Context) error
+
+	// say makes somebody write in each of the first chats, so many messages one after the other.
+	say(ctx context.Context, size size, text string) error
+	bursts() []size
+	close()
+}
+
+// A size is that of a burst.
+type size struct{ chats, messages int }
+
+// An answer is one that the platform got from the gateway.
+type answer struct {
+	chat int
+	took time.Duration // since the message that it answers, if there is only one
+}
+
+func newBench(ctx context.Context, binary, dir, name string) (*bench, error) {
 	b := &bench{binary: binary, dir: dir, more: make(chan struct{}, 1)}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
 	b.model = openaitest.New(func(openaitest.Request) openaitest.Reply {
 		return openaitest.Reply{First: time.Duration(b.delay.Load()), Text: []string{
 			"This is the answer to your message, ", "in two pieces."}}
 	})
 	b.model.Keep(0)
 	b.modelServer = httptest.NewServer(http.HandlerFunc(b.serveModel))
-	b.telegram = telegramtest.New(token, &telegramtest.Options{Keep: 4, OnSend: b.onSend})
 	var err error
-	b.telegramURL, err = b.telegram.Start(ctx)
+	switch name {
+	case "discord":
+		b.platform, err = newDiscord(ctx, b.heard)
+	case "whatsapp":
+		b.platform, err = newWhatsApp(ctx, b.heard)
+	default:
+		b.platform, err = newTelegram(ctx, b.heard)
+	}
 	return b, err
 }
 
 func (b *bench) close() {
-	b.telegram.Close()
+	b.platform.close()
 	b.model.Close()
 	b.modelServer.Close()
 }
@@ -69,9 +107,10 @@ func (b *bench) serveModel(w http.ResponseWriter, r *http.Request) {
 	b.modelTime.Store(int64(time.Since(began)))
 }
 
-func (b *bench) onSend(s telegramtest.Sent) {
+// heard notes an answer.
+func (b *bench) heard(a answer) {
 	b.mu.Lock()
-	b.sent = append(b.sent, s)
+	b.answers = append(b.answers, a)
 	b.mu.Unlock()
 	select {
 	case b.more <- struct{}{}:
@@ -79,13 +118,13 @@ func (b *bench) onSend(s telegramtest.Sent) {
 	}
 }
 
-// take returns what was sent since the last call.
-func (b *bench) take() []telegramtest.Sent {
+// take returns the answers since the last call.
+func (b *bench) take() []answer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	sent := b.sent
-	b.sent = nil
-	return sent
+	answers := b.answers
+	b.answers = nil
+	return answers
 }
 
 // A process is a running gateway.
@@ -95,27 +134,29 @@ type process struct {
 	began  time.Time
 }
 
-// start runs the gateway on a home and waits until it polls.
+// start runs the gateway on a home and waits until it is there.
 func (b *bench) start(ctx context.Context, home string) (*process, time.Duration, error) {
+	home = filepath.Join(b.dir, home)
+	if _, err := os.Stat(home); err != nil {
+		if err := errors.Join(os.Mkdir(home, 0o700), b.platform.prepare(ctx, home)); err != nil {
+			return nil, 0, err
+		}
+	}
 	p := &process{cmd: exec.CommandContext(ctx, b.binary), output: new(bytes.Buffer)}
-	p.cmd.Env = append(os.Environ(),
-		"GATEWAY_HOME="+filepath.Join(b.dir, home),
-		"TELEGRAM_BOT_TOKEN="+token,
-		"GATEWAY_CHANNELS__TELEGRAM__API_URL="+b.telegramURL,
-		"GATEWAY_CHANNELS__TELEGRAM__ACCESS=open",
-		"GATEWAY_CHANNELS__TELEGRAM__RATE_LIMIT=off",
-		"OPENAI_API_KEY=bench", "OPENAI_BASE_URL="+b.modelServer.URL+"/v1",
+	p.cmd.Env = append([]string{ // and nothing of the settings of this machine
+		"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "GATEWAY_HOME=" + home,
+		"OPENAI_API_KEY=bench", "OPENAI_BASE_URL=" + b.modelServer.URL + "/v1",
 		"GATEWAY_AGENT__SLOTS=6000", "GATEWAY_LOG__LEVEL=warn",
-	)
+	}, b.platform.environ()...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.began = time.Now()
 	if err := p.cmd.Start(); err != nil {
 		return nil, 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	if err := b.telegram.Wait(ctx, b.telegram.Polling); err != nil {
-		return nil, 0, errors.Join(fmt.Errorf("the gateway does not poll: %w", err), p.stop())
+	if err := b.platform.ready(ctx); err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("the gateway does not connect: %w", err), p.stop())
 	}
 	return p, time.Since(p.began), nil
 }
@@ -175,7 +216,7 @@ func (b *bench) ready(ctx context.Context, runs int) (ready, error) {
 			warm = append(warm, took)
 		}
 	}
-	sorted(warm)
+	slices.Sort(warm)
 	r.Median, r.Max = percentile(warm, 50), percentile(warm, 100)
 	return r, nil
 }
@@ -201,30 +242,32 @@ func (b *bench) latency(ctx context.Context, n int) (l latency, err error) {
 	defer cancel()
 	b.delay.Store(0)
 	var took []time.Duration
-	err = b.with(ctx, "latency", func(*process) error {
+	err = b.with(ctx, workHome, func(*process) error {
 		b.take()
 		for i := range n {
-			b.telegram.Say(1, 1, "message "+strconv.Itoa(i))
-			sent, err := b.wait(ctx, 1)
+			err := b.platform.say(ctx, size{1, 1}, "message "+strconv.Itoa(i))
 			if err != nil {
 				return err
 			}
-			model := time.Duration(b.modelTime.Load())
-			took = append(took, sent[0].Received.Sub(sent[0].Served)-model)
+			answers, err := b.wait(ctx, 1)
+			if err != nil {
+				return err
+			}
+			took = append(took, answers[0].took-time.Duration(b.modelTime.Load()))
 		}
 		return nil
 	})
 	if err != nil {
 		return l, err
 	}
-	sorted(took)
+	slices.Sort(took)
 	return latency{Messages: n, P50: percentile(took, 50), P95: percentile(took, 95),
 		P99: percentile(took, 99)}, nil
 }
 
-// wait returns the next n messages.
-func (b *bench) wait(ctx context.Context, n int) ([]telegramtest.Sent, error) {
-	var all []telegramtest.Sent
+// wait returns the next n answers.
+func (b *bench) wait(ctx context.Context, n int) ([]answer, error) {
+	var all []answer
 	for {
 		all = append(all, b.take()...)
 		if len(all) >= n {
@@ -238,21 +281,19 @@ func (b *bench) wait(ctx context.Context, n int) ([]telegramtest.Sent, error) {
 	}
 }
 
-func (b *bench) burst(ctx context.Context, chats int, model time.Duration) (r result, err error) {
+func (b *bench) burst(ctx context.Context, n size, model time.Duration) (r result, err error) {
 	b.delay.Store(int64(model))
-	r = result{Chats: chats, Model: ms(model)}
-	home := fmt.Sprintf("burst-%d-%d", chats, model.Milliseconds())
-	err = b.with(ctx, home, func(p *process) error {
+	all := n.chats * n.messages
+	r = result{Chats: n.chats, Messages: n.messages, Model: ms(model)}
+	err = b.with(ctx, workHome, func(p *process) error {
 		b.take()
-		var burst []telegramtest.Message
-		for i := range chats {
-			burst = append(burst, telegramtest.Message{User: int64(1000 + i), Text: "hello"})
-		}
 		waiting, cancel := context.WithTimeout(ctx, most)
 		defer cancel()
 		began := time.Now()
-		b.telegram.Deliver(burst...)
-		sent, err := b.wait(waiting, chats)
+		if err := b.platform.say(waiting, n, "hello"); err != nil {
+			return err
+		}
+		answers, err := b.wait(waiting, all)
 		if err != nil && ctx.Err() != nil {
 			return err
 		}
@@ -260,17 +301,18 @@ func (b *bench) burst(ctx context.Context, chats int, model time.Duration) (r re
 		if r.PeakRSS, err = p.memory("VmHWM"); err != nil {
 			return err
 		}
-		answered := make(map[int64]bool)
-		for _, s := range sent {
-			if answered[s.Chat] {
-				r.Doubled++
-			}
-			answered[s.Chat] = true
+		answered := make(map[int]int)
+		for _, a := range answers {
+			answered[a.chat]++
 		}
-		r.Lost = chats - len(answered)
-		r.Last, r.Rate = ms(last), float64(len(answered))/last.Seconds()
+		r.Lost = all
+		for _, times := range answered {
+			r.Lost -= min(times, n.messages)
+			r.Doubled += max(times-n.messages, 0)
+		}
+		r.Last, r.Rate = ms(last), float64(all-r.Lost)/last.Seconds()
 		return nil
 	})
-	r.CPU = ms(b.cpu) / float64(chats)
+	r.CPU = ms(b.cpu) / float64(all)
 	return r, err
 }

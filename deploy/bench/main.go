@@ -1,11 +1,13 @@
-// The bench command measures the gateway: how soon it is ready, what memory it takes, what it
-// adds to the time of the model, and how it takes a burst.
+// The bench command measures the gateway on each platform: how soon it is ready, what memory it
+// takes, what it adds to the time of the model, and how it takes a burst.
 //
 //	go run ./deploy/bench
+//	go run ./deploy/bench -platform whatsapp
 //
 // It builds the gateway, runs it as a process of its own with every step durable, and plays
-// Telegram and the model to it over loopback. It prints one JSON object. The figures hold for
-// the machine that they were measured on, which has both sides of the wire to run.
+// the platform and the model to it over loopback. It prints one JSON object with a section for
+// each platform. The figures hold for the machine that they were measured on, which has both
+// sides of the wire to run: on WhatsApp that includes the encryption by everybody's phone.
 package main
 
 import (
@@ -22,30 +24,33 @@ import (
 	"time"
 )
 
-// A report is what is printed. Times are in milliseconds, memory is in MB (10^6 bytes).
-type report struct {
+// A section is what is printed about a platform. Times are in milliseconds, memory is in MB
+// (10^6 bytes).
+type section struct {
 	Ready   ready    `json:"ready"`
 	Idle    memory   `json:"idle"`
 	Latency latency  `json:"latency"`
 	Bursts  []result `json:"bursts"`
 }
 
-// ready is the time from the start of the process to its first getUpdates call.
+// ready is the time from the start of the process until it can be sent messages: to its first
+// getUpdates call on Telegram, to the begin of its session on Discord and WhatsApp.
 type ready struct {
-	Cold   float64 `json:"cold_ms"` // with an empty home
+	Cold   float64 `json:"cold_ms"` // with an empty home; on WhatsApp with nothing but the keys
 	Median float64 `json:"warm_median_ms"`
 	Max    float64 `json:"warm_max_ms"`
 	Runs   int     `json:"warm_runs"`
 }
 
-// memory is that of the gateway's process.
+// memory is that of the gateway's process while it is connected and nobody writes.
 type memory struct {
 	RSS       float64 `json:"rss_mb"`
 	Anonymous float64 `json:"anonymous_mb"` // the rest is the binary's own pages
 }
 
-// latency is the time from an update being served to sendMessage being received, less the time
-// that the model had its request, for one chat in sequence.
+// latency is the time from a message being served to the answer being received, less the time
+// that the model had its request, for one chat in sequence. On WhatsApp it begins when somebody
+// presses the button and ends when they see the answer, since nobody between can read either.
 type latency struct {
 	Messages int     `json:"messages"`
 	P50      float64 `json:"p50_ms"`
@@ -53,39 +58,51 @@ type latency struct {
 	P99      float64 `json:"p99_ms"`
 }
 
-// A result is that of a burst: one message from each of many chats at once.
+// A result is that of a burst: messages from each of many chats at once.
 type result struct {
-	Chats   int     `json:"chats"`
-	Model   float64 `json:"model_ms"`
-	Last    float64 `json:"last_answer_ms"` // from the burst to the last answer
-	Rate    float64 `json:"messages_per_s"`
-	CPU     float64 `json:"cpu_ms_per_message"` // of the gateway alone, its start included
-	PeakRSS float64 `json:"peak_rss_mb"`
-	Lost    int     `json:"lost"`
-	Doubled int     `json:"doubled"`
+	Chats    int     `json:"chats"`
+	Messages int     `json:"messages_per_chat"`
+	Model    float64 `json:"model_ms"`
+	Last     float64 `json:"last_answer_ms"` // from the begin of the burst to the last answer
+	Rate     float64 `json:"messages_per_s"`
+	CPU      float64 `json:"cpu_ms_per_message"` // of the gateway alone, its start included
+	PeakRSS  float64 `json:"peak_rss_mb"`
+	Lost     int     `json:"lost"`
+	Doubled  int     `json:"doubled"`
 }
 
 func main() {
-	binary := flag.String("gateway", "", "binary to measure (default: it is built)")
+	binary := flag.String("gateway", "", "binary to measure (default: it is built); "+
+		"for WhatsApp it must have the build tag faults")
+	only := flag.String("platform", "", "telegram, discord or whatsapp (default: all)")
 	runs := flag.Int("runs", 10, "warm starts")
 	messages := flag.Int("messages", 300, "messages of the latency measurement")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	r, err := measure(ctx, *binary, *runs, *messages)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+	r, err := measureAll(ctx, *binary, *only, *runs, *messages)
+	if err == nil {
+		out := json.NewEncoder(os.Stdout)
+		out.SetIndent("", "  ")
+		err = out.Encode(r)
 	}
-	out := json.NewEncoder(os.Stdout)
-	out.SetIndent("", "  ")
-	if err := out.Encode(r); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func measure(ctx context.Context, binary string, runs, messages int) (r *report, err error) {
+// measureAll measures on all platforms, or only on one.
+func measureAll(
+	ctx context.Context, binary, only string, runs, messages int,
+) (report map[string]*section, err error) {
+	names := []string{"telegram", "discord", "whatsapp"}
+	if only != "" {
+		if !slices.Contains(names, only) {
+			return nil, fmt.Errorf("no platform %q", only)
+		}
+		names = []string{only}
+	}
 	dir, err := os.MkdirTemp("", "gateway-bench")
 	if err != nil {
 		return nil, err
@@ -93,38 +110,62 @@ func measure(ctx context.Context, binary string, runs, messages int) (r *report,
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if binary == "" {
 		binary = filepath.Join(dir, "gateway")
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w",
-			"-o", binary, "./cmd/gateway")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("build (run it in the repository): %w\n%s", err, out)
+		if err := build(ctx, binary); err != nil {
+			return nil, err
 		}
 	}
-	b, err := newBench(ctx, binary, dir)
+	report = make(map[string]*section)
+	for _, name := range names {
+		report[name], err = measure(ctx, binary, filepath.Join(dir, name), name, runs, messages)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return report, nil
+}
+
+// build builds the gateway as it is released, but with the tag "faults", without which it trusts no
+// WhatsApp but the real one. What else the tag brings is a comparison of strings a few
+// times per message.
+func build(ctx context.Context, path string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w",
+		"-tags", "faults", "-o", path, "./cmd/gateway")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build (run it in the repository): %w\n%s", err, out)
+	}
+	return nil
+}
+
+// measure measures on one platform.
+func measure(
+	ctx context.Context, binary, dir, name string, runs, messages int,
+) (s *section, err error) {
+	b, err := newBench(ctx, binary, dir, name)
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
-	r = new(report)
-	if r.Ready, err = b.ready(ctx, runs); err != nil {
+	s = new(section)
+	if s.Ready, err = b.ready(ctx, runs); err != nil {
 		return nil, fmt.Errorf("ready: %w", err)
 	}
-	if r.Idle, err = b.idle(ctx); err != nil {
+	if s.Idle, err = b.idle(ctx); err != nil {
 		return nil, fmt.Errorf("idle: %w", err)
 	}
-	if r.Latency, err = b.latency(ctx, messages); err != nil {
+	if s.Latency, err = b.latency(ctx, messages); err != nil {
 		return nil, fmt.Errorf("latency: %w", err)
 	}
 	for _, model := range []time.Duration{0, 500 * time.Millisecond} {
-		for _, chats := range []int{200, 1000, 5000} {
-			res, err := b.burst(ctx, chats, model)
+		for _, size := range b.platform.bursts() {
+			res, err := b.burst(ctx, size, model)
 			if err != nil {
-				return nil, fmt.Errorf("burst of %d: %w", chats, err)
+				return nil, fmt.Errorf("burst of %d chats: %w", size.chats, err)
 			}
-			r.Bursts = append(r.Bursts, res)
+			s.Bursts = append(s.Bursts, res)
 		}
 	}
-	return r, nil
+	return s, nil
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -132,9 +173,4 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // percentile returns the value that p percent of the sorted list do not exceed.
 func percentile(list []time.Duration, p int) float64 {
 	return ms(list[min(len(list)*p/100, len(list)-1)])
-}
-
-func sorted(list []time.Duration) []time.Duration {
-	slices.Sort(list)
-	return list
 }
