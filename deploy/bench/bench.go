@@ -26,9 +26,9 @@ const (
 	startTime = 30 * time.Second
 )
 
-// workHome is the home of all gateways that answer anybody. It is one for all: what Discord and
-// WhatsApp know a message by is its number in the database, so that they would take the answers from
-// a second database for repetitions.
+// workHome is the home of all gateways that answer anybody. It is one for all: Discord and WhatsApp
+// know a message by its number in the database, so that they would take the answers from a second
+// database for repetitions.
 const workHome = "work"
 
 // A bench is the two fakes and the gateway between them.
