@@ -213,6 +213,9 @@ func playAll(t *testing.T, c *conversation) {
 		for thread := 1; thread <= 2; thread++ {
 			section(&b, fmt.Sprint("thread ", thread), th.thread(thread))
 		}
+		for i, m := range asked[name] {
+			asked[name][i] = changing.ReplaceAllStringFunc(m, changed)
+		}
 		slices.Sort(asked[name]) // chats stand side by side
 		section(&b, "the model is asked", asked[name])
 		archive.Files = append(archive.Files, txtar.File{Name: name, Data: b.Bytes()})
