@@ -151,7 +151,7 @@ func (v onDiscordVenue) disturb(func(text string)) {
 		{Effect: discordtest.Drop},
 		{Effect: discordtest.Lose},
 	}
-	for method, n := range map[string]int{"createMessage": rarely, "listMessages": 40 * rarely} {
+	for method, n := range map[string]int{"createMessage": rarely, "listMessages": 100 * rarely} {
 		for _, f := range faults {
 			f.Method = method
 			f.When = func(string) bool { return rand.N(n) == 0 }
