@@ -7,7 +7,7 @@
 // may be lost, the text of an answer while it grows. Both tables wake their reader and
 // can be read again at any time: a wake-up that is lost costs a moment, not a message.
 //
-// Tables: inbox, outbox, previews.
+// Tables: inbox, outbox, previews, keys.
 package bus
 
 import "gateway/store"
@@ -49,7 +49,10 @@ CREATE TABLE previews (
 	ids    TEXT NOT NULL     -- JSON list of the platform's ids of the messages that show it
 );`, `
 ALTER TABLE inbox ADD COLUMN thread TEXT NOT NULL DEFAULT '';
-CREATE INDEX inbox_heard ON inbox (account, chat, thread, id) WHERE state = 'heard';`}}
+CREATE INDEX inbox_heard ON inbox (account, chat, thread, id) WHERE state = 'heard';
+CREATE TABLE keys (
+	salt TEXT PRIMARY KEY -- one row
+);`}}
 
 // A signal wakes one reader. Ringing it while it is set does nothing.
 type signal chan struct{}

@@ -1,9 +1,13 @@
 package bus
 
 import (
+	"crypto/rand"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"gateway/store"
@@ -43,9 +47,31 @@ type Delivery struct {
 	Created   time.Time
 }
 
-// Key is the idempotency key of the part with the given index.
-func (d *Delivery) Key(part int) string {
-	return "gw" + strconv.FormatInt(d.ID, 36) + "-" + strconv.Itoa(part)
+// Keys make the idempotency keys of what is sent. They are those of one database: a new one begins
+// to count anew, and platforms must not take its messages for those of the old.
+type Keys struct{ salt string }
+
+// Of returns the key of the part of d with the given index, at most 25 bytes.
+func (k Keys) Of(d *Delivery, part int) string {
+	return "g" + k.salt + strconv.FormatInt(d.ID, 36) + "-" + strconv.Itoa(part)
+}
+
+// OfPreview returns the key of the message with the given index that shows a stream.
+func (k Keys) OfPreview(stream string, index int) string {
+	return "p" + k.salt + stream + "-" + strconv.Itoa(index)
+}
+
+// Keys returns the keys of the database.
+func (*Outbox) Keys(tx *store.Tx) (k Keys, err error) {
+	err = tx.QueryRow("SELECT salt FROM keys").Scan(&k.salt)
+	if errors.Is(err, sql.ErrNoRows) {
+		k.salt = strings.ToLower(rand.Text()[:8])
+		_, err = tx.Exec("INSERT INTO keys (salt) VALUES ($1)", k.salt)
+	}
+	if err != nil {
+		return Keys{}, fmt.Errorf("bus: keys of outbox: %w", err)
+	}
+	return k, nil
 }
 
 // Put adds m. After the commit, [Outbox.Wake] must be called.
@@ -219,7 +245,8 @@ func (out *Outbox) Drop(tx *store.Tx, id int64, now time.Time) (int64, error) {
 	return n, nil
 }
 
-// SavePreview notes the platform's ids of the messages that show a stream while it grows.
+// SavePreview notes the platform's ids of the messages that show a stream while it grows. The last
+// one is "" while that message is on its way.
 func (out *Outbox) SavePreview(tx *store.Tx, stream string, ids []string) error {
 	_, err := tx.Exec("INSERT INTO previews (stream, ids) VALUES ($1, $2) "+
 		"ON CONFLICT (stream) DO UPDATE SET ids = excluded.ids", stream, list(ids))

@@ -103,17 +103,35 @@ func TestOutboxDelivery(t *testing.T) {
 	}
 }
 
-// Each part has a key of its own, the same at each try.
+// keys returns the keys of f's database.
+func (f *outboxFixture) keys() (k Keys) {
+	f.tx(func(tx *store.Tx) (err error) {
+		k, err = f.Keys(tx)
+		return err
+	})
+	return k
+}
+
+// Each part and each preview has a key of its own, the same at each try, and another in another
+// database.
 func TestOutboxKeys(t *testing.T) {
 	seen := make(map[string]bool)
-	for id := range int64(50) {
-		for part := range 20 {
-			d := Delivery{ID: id}
-			key := d.Key(part)
-			if seen[key] || key != d.Key(part) || len(key) > 25 { // Discord's limit
-				t.Errorf("key %q of part %d of %d", key, part, id)
+	for range 2 {
+		f := newOutboxFixture(t)
+		k := f.keys()
+		if k != f.keys() {
+			t.Error("the keys of one database differ")
+		}
+		for id := range int64(50) {
+			for part := range 20 {
+				d := Delivery{ID: id}
+				for _, key := range []string{k.Of(&d, part), k.OfPreview(fmt.Sprint(id, ".0"), part)} {
+					if seen[key] || len(key) > 25 { // Discord's limit
+						t.Errorf("key %q of part %d of %d", key, part, id)
+					}
+					seen[key] = true
+				}
 			}
-			seen[key] = true
 		}
 	}
 }
@@ -201,7 +219,7 @@ func TestOutboxRetryKeepsParts(t *testing.T) {
 	f.tx(func(tx *store.Tx) error { _, err := f.Retry(tx, d.ID, f.now); return err })
 	got := f.open(0)[0]
 	if got.Attempts != 0 || !got.Created.Equal(f.now) || !slices.Equal(got.IDs, d.IDs) ||
-		!slices.Equal(got.Parts, d.Parts) || got.Key(1) != d.Key(1) {
+		!slices.Equal(got.Parts, d.Parts) || got.ID != d.ID {
 		t.Errorf("after a retry it is %+v", got)
 	}
 }

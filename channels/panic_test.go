@@ -62,6 +62,6 @@ func TestPanicInPreview(t *testing.T) {
 		w.show(chatA, "s", "point")
 		w.sleep(2 * time.Second)
 		w.answer(chatA, "point", "s")
-		w.wantCalls(shows, `send "poi" at 1s`, `send "point" at 4s`)
+		w.wantCalls(shows, `send "poi" at 1s`, `send "point" at 4s`, `edit "point" at 4s`)
 	})
 }

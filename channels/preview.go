@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"gateway/bus"
@@ -37,10 +37,16 @@ type messages struct {
 	ids    []string // platform's
 	texts  []string // what they say; "" if an earlier process wrote it
 	usable int      // the answer can take the place of that many, the first ones
+	lost   bool     // one more may have been sent, whose id is not known
 }
 
+// noted returns what is noted of a preview. Its last id is "" if that message was on its way.
 func noted(ids []string) messages {
-	return messages{ids: ids, texts: make([]string, len(ids)), usable: len(ids)}
+	lost := len(ids) > 0 && ids[len(ids)-1] == ""
+	if lost {
+		ids = ids[:len(ids)-1]
+	}
+	return messages{ids: ids, texts: make([]string, len(ids)), usable: len(ids), lost: lost}
 }
 
 func (m *messages) add(id, text string) {
@@ -84,7 +90,7 @@ func (c *chat) take(news *bus.Progress) {
 // keep ends the preview, and keeps its messages for the answer that is to take their place.
 // r.mu is held.
 func (c *chat) keep() {
-	if len(c.preview.ids) > 0 {
+	if len(c.preview.ids) > 0 || c.preview.lost {
 		c.r.kept[c.preview.stream] = c.preview.messages
 	}
 	c.preview = preview{}
@@ -277,18 +283,31 @@ func (c *chat) putText(ctx context.Context, n int, text string) error {
 		}
 		return err
 	}
-	part := bus.Part{Key: fmt.Sprintf("gwp%s-%d", p.stream, n), To: c.to, Text: text}
+	part := bus.Part{Key: c.r.keys.OfPreview(p.stream, n), To: c.to, Text: text}
 	if n == 0 {
 		part.ReplyTo = p.replyTo
 	}
+	// Noted before and after, so that the answer finds it also after a restart in between.
+	if err := c.notePreview(ctx, append(slices.Clone(p.ids), "")); err != nil {
+		return err
+	}
+	shows := text
+	if p.lost { // a message that was sent before may have come of it, with what it said then
+		shows = ""
+	}
+	p.lost = true
 	id, err := c.a.Channel.Send(ctx, part)
 	if err != nil {
 		return err
 	}
-	p.add(id, text)
-	// Noted, so that the answer finds them also after a restart.
+	p.add(id, shows)
+	p.lost = false
+	return c.notePreview(ctx, p.ids)
+}
+
+func (c *chat) notePreview(ctx context.Context, ids []string) error {
 	return c.r.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		return c.r.outbox.SavePreview(tx, p.stream, p.ids)
+		return c.r.outbox.SavePreview(tx, c.preview.stream, ids)
 	})
 }
 

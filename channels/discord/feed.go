@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/bwmarrin/discordgo"
 
@@ -336,15 +337,30 @@ func (f *feed) page(ctx context.Context, place string) (int, error) {
 	return len(list), f.publish(ctx, b)
 }
 
-// patient makes calls until Discord asks for no more patience.
+// patience is how often a call is made again that fails in a way that may pass: one hiccup must not
+// end the connection, and with it the reading of all other channels.
+const patience = 4
+
+// patient makes calls until Discord asks for no more patience, or has needed too much of it.
 func (f *feed) patient(ctx context.Context, call func() error) error {
-	for {
+	wait := 250 * time.Millisecond
+	for failures := 0; ; {
 		err := call()
-		limit, ok := errors.AsType[*channels.RateError](err)
-		if !ok {
+		if err == nil || errors.Is(err, channels.ErrRefused) {
 			return err
 		}
-		if !sleep(ctx, limit.After) {
+		if _, ok := errors.AsType[*channels.AccountError](err); ok {
+			return err
+		}
+		pause := wait
+		if limit, ok := errors.AsType[*channels.RateError](err); ok {
+			pause = limit.After
+		} else if failures++; failures > patience {
+			return err
+		} else {
+			wait *= 2
+		}
+		if !sleep(ctx, pause) {
 			return ctx.Err()
 		}
 	}
