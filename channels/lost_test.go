@@ -34,8 +34,8 @@ func (k *keyed) Send(ctx context.Context, part bus.Part) (string, error) {
 	return id, err
 }
 
-// A message of a preview whose id was lost, with the answer to its sending or with the process, holds
-// the answer all the same: nobody sees its beginning twice.
+// A message of a preview whose id was lost, with the answer to its sending or with the process,
+// holds the answer all the same: nobody sees its beginning twice.
 func TestPreviewLost(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		for _, failing := range []int{0, 2} { // tries of the edit that fail

@@ -317,8 +317,8 @@ func (tr *trial) executions(chat int64, promised []string) (times map[string]int
 }
 
 // orphan notes a preview that a process has sent when it died before it noted that. It is possible
-// once for each time that the chat's answer was cut off by a kill, and not at all on a platform that
-// knows again what it was sent.
+// once for each time that the chat's answer was cut off by a kill, and not at all on a platform
+// that knows again what it was sent.
 func (tr *trial) orphan(chat int64, text string) {
 	tr.orphans++
 	at := tr.venue.address(chat).Chat
