@@ -26,6 +26,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"gateway/agent/llm/openai/openaitest"
+	"gateway/store"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -42,7 +43,8 @@ type conversation struct {
 type scene struct {
 	theatre
 	t    *testing.T
-	name string
+	name string // of the platform, and of the account there
+	w    *world // that all platforms are in
 }
 
 // until waits until cond is true.
@@ -63,8 +65,13 @@ func (s *scene) hear(text string) {
 	s.until(text, func() bool { return has(s.direct(), text) })
 }
 
-// settle gives the gateway time for what can't be seen from here.
-func (*scene) settle() { time.Sleep(1200 * time.Millisecond) }
+// rows waits until so many rows are in the gateway's data that belong to the platform's account.
+func (s *scene) rows(n int, what string) {
+	s.t.Helper()
+	s.w.eventually(what, func(db *store.DB) bool {
+		return s.w.count(db, what+" AND account = '"+s.name+"'") == n
+	})
+}
 
 func has(list []string, text string) bool {
 	return slices.ContainsFunc(list, func(m string) bool { return strings.Contains(m, text) })
@@ -144,14 +151,13 @@ var conversations = []conversation{
 		s.press("Let in")
 		s.until("a welcome", func() bool { return has(s.stranger(), "You are let in") })
 		s.hear("is let in as user")
-		s.settle()
 		s.sayStranger("who am I?")
 		s.until("an answer", func() bool { return has(s.stranger(), "you said who am I?") })
 	}},
 	{name: "blocked", config: "access = \"open\"\nreaction = \"\"\n", play: func(s *scene) {
 		s.refuse(true)
 		s.sayStranger("do you hear me?")
-		s.settle()
+		s.rows(1, "outbox WHERE state = 'dead'")
 		s.refuse(false)
 		s.ask("and me?", "you said and me?")
 		s.sayStranger("and now?")
@@ -175,7 +181,7 @@ var conversations = []conversation{
 		s.say("slowly three")
 		s.until("its beginning", func() bool { return s.name == "whatsapp" || len(s.direct()) > 0 })
 		s.outage(true)
-		time.Sleep(2 * time.Second) // the answer ends meanwhile
+		s.rows(1, "outbox WHERE attempts > 0") // the answer is ready, and can't be sent
 		s.outage(false)
 		s.hear("is all")
 		s.ask("still there?", "you said still there?")
@@ -193,13 +199,13 @@ func TestConversations(t *testing.T) {
 func playAll(t *testing.T, c *conversation) {
 	asked := make(map[string][]string) // what the model was asked, by platform
 	var mu sync.Mutex
-	theatres := openTheatres(t, c.config, func(r openaitest.Request) openaitest.Reply {
+	w, theatres := openTheatres(t, c.config, func(r openaitest.Request) openaitest.Reply {
 		mu.Lock()
 		asked[platformOf(r)] = append(asked[platformOf(r)], lastUser(r))
 		mu.Unlock()
 		return perform(r)
 	})
-	onAll(t, theatres, c.play)
+	w.onAll(theatres, c.play)
 	if t.Failed() {
 		return
 	}
@@ -225,7 +231,9 @@ func playAll(t *testing.T, c *conversation) {
 }
 
 // openTheatres runs a gateway with an account on each platform. The lines of config are for each.
-func openTheatres(t *testing.T, config string, model openaitest.Answer) map[string]theatre {
+func openTheatres(
+	t *testing.T, config string, model openaitest.Answer,
+) (*world, map[string]theatre) {
 	w := newWorld(t, worldOptions{answer: model})
 	theatres := map[string]theatre{
 		"telegram": openTelegram(w.telegram, w.url),
@@ -243,15 +251,15 @@ func openTheatres(t *testing.T, config string, model openaitest.Answer) map[stri
 	w.configure("")
 	w.model.Hear(recording, "water the roses, please")
 	w.run()
-	return theatres
+	return w, theatres
 }
 
 // onAll plays on all platforms at once.
-func onAll(t *testing.T, theatres map[string]theatre, play func(s *scene)) {
+func (w *world) onAll(theatres map[string]theatre, play func(s *scene)) {
 	var wg sync.WaitGroup
 	for name, th := range theatres {
 		wg.Go(func() {
-			s := &scene{th, t, name}
+			s := &scene{th, w.t.(*testing.T), name, w}
 			s.until("the gateway", s.ready)
 			play(s)
 		})

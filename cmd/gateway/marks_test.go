@@ -11,12 +11,12 @@ import (
 // stranger is marked at all.
 func TestMarksOnPlatforms(t *testing.T) {
 	holds := map[string]*hold{"telegram": newHold(), "discord": newHold(), "whatsapp": newHold()}
-	theatres := openTheatres(t, "streaming = true\n",
+	w, theatres := openTheatres(t, "streaming = true\n",
 		func(r openaitest.Request) openaitest.Reply {
 			holds[platformOf(r)].wait()
 			return perform(r)
 		})
-	onAll(t, theatres, func(s *scene) {
+	w.onAll(theatres, func(s *scene) {
 		stranger := s.sayStranger("let me in")
 		id := s.say("hello")
 		s.until("marks", func() bool {

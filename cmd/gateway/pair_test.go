@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"gateway/channels"
 	"gateway/channels/whatsapp/whatsapptest"
@@ -134,19 +133,11 @@ func checkPairing(t *testing.T, out, number, file string) {
 // awaitState waits until an account is noted to be in a state.
 func (w *world) awaitState(account, text string) {
 	w.t.Helper()
-	var state string
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		w.look(func(db *store.DB) {
-			states, err := channels.States(db.Read(w.t.Context()))
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			state = states[account].State
-		})
-		if strings.Contains(state, text) {
-			return
+	w.eventually(account+" "+text, func(db *store.DB) bool {
+		states, err := channels.States(db.Read(w.t.Context()))
+		if err != nil {
+			w.t.Fatal(err)
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	w.t.Fatalf("%s is %q, want %q", account, state, text)
+		return strings.Contains(states[account].State, text)
+	})
 }

@@ -162,7 +162,9 @@ func scriptWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	pattern, err := regexp.Compile(args[1])
 	ts.Check(err)
-	for deadline := time.Now().Add(scriptPatience); ; time.Sleep(100 * time.Millisecond) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(scriptPatience); ; <-tick.C {
 		ts.Check(ts.Exec("gateway", args[0]))
 		if pattern.MatchString(ts.ReadFile("stdout")) {
 			return

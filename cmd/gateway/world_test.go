@@ -222,3 +222,20 @@ func until[T any](t testing.TB, what string, c <-chan T) {
 		t.Fatalf("waited for %s", what)
 	}
 }
+
+// eventually waits until cond holds of the gateway's data, which it looks at again and again.
+func (w *world) eventually(what string, cond func(db *store.DB) bool) {
+	w.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		holds := false
+		w.look(func(db *store.DB) { holds = cond(db) })
+		if holds {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("waited for %s", what)
+		}
+	}
+}
