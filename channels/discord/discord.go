@@ -73,6 +73,7 @@ type Options struct {
 	Queue       int           // events that wait to be stored; default 1000
 	OpenTimeout time.Duration // for connecting to the gateway; default 30s
 	Silence     time.Duration // after which a connection is given up; default 103s, 2.5 heartbeats
+	Postpone    time.Duration // until a channel that can't be read is tried again; default 30s
 }
 
 // New returns a Channel for the bot with the given token, known to the gateway as name. A nil
@@ -90,6 +91,7 @@ func New(name, token string, opts *Options) *Channel {
 	o.Queue = cmp.Or(o.Queue, 1000)
 	o.OpenTimeout = cmp.Or(o.OpenTimeout, 30*time.Second)
 	o.Silence = cmp.Or(o.Silence, 103*time.Second)
+	o.Postpone = cmp.Or(o.Postpone, 30*time.Second)
 	c := &Channel{
 		name: name, token: token, opts: o,
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),

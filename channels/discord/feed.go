@@ -28,7 +28,10 @@ const (
 	maxPages = 10  // of a channel, after a gap
 )
 
-var errFull = errors.New("too many events wait to be stored")
+var (
+	errFull   = errors.New("too many events wait to be stored")
+	errUnread = errors.New("messages not read")
+)
 
 // A feed stores what the shards of one run receive: in order for each channel, and what a gap has
 // swallowed before what came after it. All but put is for the goroutine of run.
@@ -41,10 +44,11 @@ type feed struct {
 	isFull atomic.Bool
 	acks   sync.WaitGroup
 
-	cursors map[string]uint64 // last message stored, by channel
-	assumed map[string]uint64 // message that was missed, by channel, if its cursor is not stored
-	stale   []string          // channels that may have a gap, the one to be read next at the end
-	gaps    map[string]bool   // the same as a set
+	cursors map[string]uint64    // last message stored, by channel
+	assumed map[string]uint64    // message that was missed, by channel, if its cursor is not stored
+	stale   []string             // channels that may have a gap, the one to be read next at the end
+	gaps    map[string]bool      // the same as a set
+	later   map[string]time.Time // when those are tried again that could not be read
 	places  *cache[place]
 	guilds  *cache[guild]
 	said    *cache[uint64] // hashes of texts, by message
@@ -71,6 +75,7 @@ func newFeed(c *Channel, in channels.Intake, me user, cursors map[string]string)
 		cursors: make(map[string]uint64, len(cursors)),
 		assumed: make(map[string]uint64),
 		gaps:    make(map[string]bool),
+		later:   make(map[string]time.Time),
 		places:  newCache[place](2000),
 		guilds:  newCache[guild](500),
 		said:    newCache[uint64](5000),
@@ -135,7 +140,9 @@ func (f *feed) run(ctx context.Context) error {
 		case len(events) > 0:
 			err = f.store(ctx, events)
 		default:
-			err = f.fill(ctx, f.stale[len(f.stale)-1])
+			if place, _ := f.next(); place != "" {
+				err = f.fill(ctx, place)
+			}
 		}
 		if err != nil {
 			for _, e := range events {
@@ -151,8 +158,23 @@ func (f *feed) run(ctx context.Context) error {
 	}
 }
 
-// take returns what is queued. If that is nothing it waits, or returns nothing while there are
-// gaps to be filled.
+// next returns the channel with a gap that is to be read now, or how long there is none, if there
+// will be one.
+func (f *feed) next() (place string, wait time.Duration) {
+	for _, p := range slices.Backward(f.stale) {
+		left := time.Until(f.later[p])
+		if left <= 0 {
+			return p, 0
+		}
+		if wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	return "", wait
+}
+
+// take returns what is queued. If that is nothing it waits, or returns nothing when there is a gap
+// to be filled.
 func (f *feed) take(ctx context.Context) ([]event, error) {
 	var events []event
 	select {
@@ -160,10 +182,17 @@ func (f *feed) take(ctx context.Context) ([]event, error) {
 		return nil, errFull
 	default:
 	}
-	if len(f.stale) == 0 {
+	if place, wait := f.next(); place == "" {
+		var due <-chan time.Time // never, without a gap
+		if wait > 0 {
+			timer := time.NewTimer(wait)
+			defer timer.Stop()
+			due = timer.C
+		}
 		select {
 		case e := <-f.queue:
 			events = append(events, e)
+		case <-due:
 		case <-f.full:
 			return nil, errFull
 		case <-ctx.Done():
@@ -242,6 +271,7 @@ func (f *feed) connected(ctx context.Context, gap bool) {
 		return cmp.Compare(f.cursors[a], f.cursors[b]) // where people wrote last comes first
 	})
 	clear(f.gaps)
+	clear(f.later)
 	for _, place := range f.stale {
 		f.gaps[place] = true
 	}
@@ -250,8 +280,13 @@ func (f *feed) connected(ctx context.Context, gap bool) {
 // storeLive stores what came by the gateway, after what is missing before it.
 func (f *feed) storeLive(ctx context.Context, place string, items []item) error {
 	if f.gaps[place] {
-		if err := f.fill(ctx, place); err != nil {
-			return err
+		if time.Until(f.later[place]) <= 0 {
+			if err := f.fill(ctx, place); err != nil {
+				return err
+			}
+		}
+		if f.gaps[place] {
+			return nil // they are read with what is missing before them
 		}
 	}
 	b, err := f.batch(ctx, place, items)
@@ -277,7 +312,7 @@ func (f *feed) fill(ctx context.Context, place string) error {
 			f.c.log.WarnContext(ctx, "channel can't be read after a gap",
 				"account", f.c.name, "chat", place, "err", err)
 		} else if err != nil {
-			return fmt.Errorf("read %s after a gap: %w", place, err)
+			return f.postpone(ctx, place, err)
 		}
 		if n < pageSize {
 			f.filled(place)
@@ -290,7 +325,21 @@ func (f *feed) fill(ctx context.Context, place string) error {
 	return nil
 }
 
+// postpone leaves a channel that can't be read for later, so that it keeps no other from being heard.
+// It returns err if that has nothing to do with the channel.
+func (f *feed) postpone(ctx context.Context, place string, err error) error {
+	_, refused := errors.AsType[*channels.AccountError](err)
+	if refused || ctx.Err() != nil || !errors.Is(err, errUnread) {
+		return fmt.Errorf("read %s after a gap: %w", place, err)
+	}
+	f.c.log.WarnContext(ctx, "channel can't be read after a gap now; it is tried again",
+		"account", f.c.name, "chat", place, "after", f.c.opts.Postpone, "err", err)
+	f.later[place] = time.Now().Add(f.c.opts.Postpone)
+	return nil
+}
+
 func (f *feed) filled(place string) {
+	delete(f.later, place)
 	delete(f.gaps, place)
 	delete(f.assumed, place)
 	f.stale = slices.DeleteFunc(f.stale, func(p string) bool { return p == place })
@@ -308,7 +357,7 @@ func (f *feed) page(ctx context.Context, place string) (int, error) {
 		return f.c.ask(ctx, http.MethodGet, address, nil, &list)
 	})
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	var items []item
 	last := f.cursors[place]
@@ -331,7 +380,7 @@ func (f *feed) page(ctx context.Context, place string) (int, error) {
 	})
 	b, err := f.batch(ctx, place, items)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	b.Cursor = strconv.FormatUint(last, 10)
 	return len(list), f.publish(ctx, b)

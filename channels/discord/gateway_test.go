@@ -231,6 +231,36 @@ func TestGapThatIsTooLong(t *testing.T) {
 	}
 }
 
+// A channel that can't be read keeps no other from being heard, and loses nothing: what is written
+// to it meanwhile comes with what was missed before, in order.
+func TestGapThatCannotBeRead(t *testing.T) {
+	w := start(t, nil, &discord.Options{Postpone: 100 * time.Millisecond})
+	stop := w.run(t)
+	w.Say(direct, person, "one")
+	w.Say(room, person, "room one")
+	w.received(t, 2)
+	stop()
+	w.Say(direct, person, "two")
+	w.Say(room, person, "room two")
+	repair := w.Inject(discordtest.Fault{Method: "listMessages", Channel: direct})
+	w.run(t)
+	w.received(t, 3)
+	w.Say(direct, person, "three")
+	w.Say(room, person, "room three")
+	got := w.received(t, 4)
+	if list := in(got, room); !slices.Equal(list, []string{"room one", "room two", "room three"}) {
+		t.Errorf("received %q in the channel that can be read", list)
+	}
+	repair()
+	got = w.received(t, 6)
+	if list := in(got, direct); !slices.Equal(list, []string{"one", "two", "three"}) {
+		t.Errorf("received %q in the channel that could not be read", list)
+	}
+	if n := w.Calls("getMe"); n != 2 {
+		t.Errorf("Run began %d times, want 2", n)
+	}
+}
+
 func TestGapWithRateLimit(t *testing.T) {
 	w := start(t, nil, nil)
 	stop := w.run(t)
