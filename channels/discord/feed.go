@@ -325,8 +325,8 @@ func (f *feed) fill(ctx context.Context, place string) error {
 	return nil
 }
 
-// postpone leaves a channel that can't be read for later, so that it keeps no other from being heard.
-// It returns err if that has nothing to do with the channel.
+// postpone leaves a channel that can't be read for later, so that it keeps no other from being
+// heard. It returns err if that has nothing to do with the channel.
 func (f *feed) postpone(ctx context.Context, place string, err error) error {
 	_, refused := errors.AsType[*channels.AccountError](err)
 	if refused || ctx.Err() != nil || !errors.Is(err, errUnread) {
