@@ -3,10 +3,11 @@
 // A [Channel] is one account on one platform; its package translates and does
 // nothing else. What is the same for all of them is done here, once: a [Gate] decides what
 // gets into the inbox, a [Router] brings the outbox to the platforms in order and exactly
-// once, a [Supervisor] keeps a channel running.
+// once, a [Supervisor] keeps a channel running, and [Media] are the files that come and go.
 //
-// Tables: places, people, identities, pairings, moves,
-// accounts.
+// Tables: places, people, identities, pairings, moves, accounts.
+//
+// Files: those of the media directory, by account and chat.
 package channels
 
 import "gateway/store"

@@ -1,11 +1,8 @@
 package telegram
 
 import (
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -27,28 +24,4 @@ func NewTransport() *http.Transport {
 			PingTimeout:     10 * time.Second,
 		},
 	}
-}
-
-// NewProxyTransport is like [NewTransport] for a proxy given by its URL, whose scheme is http,
-// https, socks5 or socks5h and which may have a user and a password; "" means the environment's.
-func NewProxyTransport(proxy string) (*http.Transport, error) {
-	t := NewTransport()
-	if proxy == "" {
-		return t, nil
-	}
-	u, err := url.Parse(proxy)
-	if err != nil {
-		return nil, errors.New("telegram: the proxy is no URL") // err shows it with the password
-	}
-	switch u.Scheme {
-	case "http", "https", "socks5", "socks5h":
-	default:
-		return nil, fmt.Errorf("telegram: proxy %s: the scheme is none of http, https, socks5",
-			u.Redacted())
-	}
-	if u.Hostname() == "" {
-		return nil, fmt.Errorf("telegram: proxy %s: no host", u.Redacted())
-	}
-	t.Proxy = http.ProxyURL(u)
-	return t, nil
 }

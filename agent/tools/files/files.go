@@ -1,7 +1,8 @@
 // Package files has the tools that look at files: "read_file" and "list_dir".
 //
-// They reach one directory tree, the workspace, through an [os.Root]: the
-// operating system, not string arithmetic, keeps paths and symbolic links inside.
+// They reach one directory tree, the workspace, and in it, as "media", the files of their own
+// conversation, each through an [os.Root]: the operating system, not string arithmetic, keeps
+// paths and symbolic links inside.
 // Devices, pipes and sockets are never opened. The package owns no state and changes no file.
 package files
 
