@@ -3,6 +3,9 @@ module gateway
 go 1.26.0
 
 require (
+	codeberg.org/readeck/go-readability/v2 v2.1.1 // the readable part of a web page
+	github.com/JohannesKaufmann/html-to-markdown/v2 v2.5.2 // web pages as Markdown
+	github.com/bmatcuk/doublestar/v4 v4.10.4 // patterns of paths, with **
 	github.com/bwmarrin/discordgo v0.29.0 // Discord's gateway and REST API
 	github.com/coder/websocket v1.8.15 // fake WhatsApp of the tests; whatsmeow brings it
 	github.com/gabriel-vasile/mimetype v1.4.16 // types of files by content
@@ -13,8 +16,10 @@ require (
 	github.com/knadh/koanf/parsers/toml/v2 v2.1.0 // configuration file
 	github.com/knadh/koanf/providers/env/v2 v2.0.2 // configuration variables
 	github.com/knadh/koanf/v2 v2.4.1 // merging of configuration sources
+	github.com/landlock-lsm/go-landlock v0.11.0 // sandbox where there is no bubblewrap
 	github.com/ledongthuc/pdf v0.0.0-20260907135840-6c8c28e0e8a0 // text of PDF files
 	github.com/lmittmann/tint v1.2.1 // log for people
+	github.com/modelcontextprotocol/go-sdk v1.8.0 // Model Context Protocol, both sides
 	github.com/pelletier/go-toml/v2 v2.4.3 // lines and columns of mistakes in the configuration
 	github.com/rivo/uniseg v0.4.7 // characters as people see them, and their width
 	github.com/rogpeppe/go-internal v1.16.0 // tests: scripts and golden files
@@ -26,9 +31,11 @@ require (
 	go.uber.org/goleak v1.3.0 // tests: goroutines that are left
 	golang.org/x/crypto v0.57.0 // fake WhatsApp of the tests
 	golang.org/x/image v0.47.0 // scaling of images, WebP
+	golang.org/x/net v0.59.0 // host names, HTML; DNS and BPF of the tests and the sandbox
 	golang.org/x/sync v0.24.0 // groups of goroutines
 	golang.org/x/sys v0.49.0 // file locks
 	golang.org/x/term v0.47.0 // line editor of the terminal
+	golang.org/x/text v0.43.0 // encodings of web pages, forms of Unicode
 	golang.org/x/time v0.16.0 // rate limits
 	google.golang.org/protobuf v1.36.12 // WhatsApp's messages
 	modernc.org/sqlite v1.60.1 // database, without C; 1.61 breaks go mod tidy
@@ -37,9 +44,14 @@ require (
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
+	github.com/JohannesKaufmann/dom v0.3.1 // indirect
+	github.com/andybalholm/cascadia v1.3.4 // indirect
+	github.com/araddon/dateparse v0.0.0-20210429162001-6b43995a97de // indirect
 	github.com/beeper/argo-go v1.1.2 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/elliotchance/orderedmap/v3 v3.1.0 // indirect
+	github.com/go-shiori/dom v0.0.0-20230515143342-73569d674e1c // indirect
+	github.com/gogs/chardet v0.0.0-20211120154057-b7413eaefb8f // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/knadh/koanf/maps v0.1.2 // indirect
@@ -51,13 +63,16 @@ require (
 	github.com/petermattis/goid v0.0.0-20260816044145-ed329add6b1b // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/rs/zerolog v1.35.1 // indirect
+	github.com/segmentio/asm v1.1.3 // indirect
+	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
 	github.com/vektah/gqlparser/v2 v2.5.27 // indirect
+	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
 	go.mau.fi/util v0.10.1-0.20260820140024-eb612d936fde // indirect
 	golang.org/x/exp v0.0.0-20260813180055-c1d0aacb2297 // indirect
-	golang.org/x/net v0.59.0 // indirect
-	golang.org/x/text v0.43.0 // indirect
+	golang.org/x/oauth2 v0.35.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
+	kernel.org/pub/linux/libs/security/libcap/psx v1.2.77 // indirect
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect

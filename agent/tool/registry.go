@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -15,10 +16,12 @@ import (
 	"gateway/bus"
 )
 
-// A Registry is a fixed set of tools. It may be used concurrently.
+// A Registry is a set of tools. It may be used concurrently.
 type Registry struct {
-	tools map[string]entry
-	specs []llm.ToolSpec // sorted by name
+	mu      sync.RWMutex
+	sources map[string][]string // names of the tools that Set has brought
+	tools   map[string]entry
+	specs   []llm.ToolSpec // sorted by name
 }
 
 type entry struct {
@@ -32,34 +35,77 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // NewRegistry returns a registry of tools. It refuses a name that is used
 // twice or that providers would not take, and a schema that is not one of an object.
 func NewRegistry(tools ...Tool) (*Registry, error) {
-	r := &Registry{tools: make(map[string]entry, len(tools))}
+	r := &Registry{tools: make(map[string]entry, len(tools)), sources: make(map[string][]string)}
 	for _, t := range tools {
-		if _, ok := r.tools[t.Name]; ok {
-			return nil, fmt.Errorf("tool: two tools have the name %q", t.Name)
+		if err := r.add(t); err != nil {
+			return nil, err
 		}
-		schema, err := validate(t)
-		if err != nil {
-			return nil, fmt.Errorf("tool: %q: %w", t.Name, err)
-		}
-		r.tools[t.Name] = entry{t, schema}
-		r.specs = append(r.specs, llm.ToolSpec{
-			Name: t.Name, Description: t.Description, Schema: slices.Clone(t.Schema),
-		})
 	}
-	slices.SortFunc(r.specs, func(a, b llm.ToolSpec) int { return cmp.Compare(a.Name, b.Name) })
 	return r, nil
 }
 
-// For returns the registry of those tools that somebody of a role may use.
-func (r *Registry) For(role bus.Role) *Registry {
-	allowed := &Registry{tools: make(map[string]entry, len(r.tools))}
+// add adds t. r.mu is held, or nobody else knows r yet.
+func (r *Registry) add(t Tool) error {
+	if _, ok := r.tools[t.Name]; ok {
+		return fmt.Errorf("tool: two tools have the name %q", t.Name)
+	}
+	schema, err := validate(t)
+	if err != nil {
+		return fmt.Errorf("tool: %q: %w", t.Name, err)
+	}
+	r.tools[t.Name] = entry{t, schema}
+	r.insert(llm.ToolSpec{
+		Name: t.Name, Description: t.Description, Schema: slices.Clone(t.Schema),
+	})
+	return nil
+}
+
+// insert keeps specs sorted.
+func (r *Registry) insert(s llm.ToolSpec) {
+	i, _ := slices.BinarySearchFunc(r.specs, s.Name,
+		func(s llm.ToolSpec, name string) int { return cmp.Compare(s.Name, name) })
+	r.specs = slices.Insert(r.specs, i, s)
+}
+
+// Set replaces the tools that an earlier Set with the same source has brought. A tool that is
+// refused, as by [NewRegistry], is left out; the error names all of these. What [Registry.For] has
+// returned before stays as it is.
+func (r *Registry) Set(source string, tools []Tool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range r.sources[source] {
+		delete(r.tools, name)
+		r.specs = slices.DeleteFunc(r.specs, func(s llm.ToolSpec) bool { return s.Name == name })
+	}
+	r.sources[source] = nil
+	var errs []error
+	for _, t := range tools {
+		if err := r.add(t); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		r.sources[source] = append(r.sources[source], t.Name)
+	}
+	return errors.Join(errs...)
+}
+
+// Select returns the registry of those tools for which keep returns true, as they are now.
+func (r *Registry) Select(keep func(t Tool) bool) *Registry {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	kept := &Registry{tools: make(map[string]entry, len(r.tools)), sources: make(map[string][]string)}
 	for _, spec := range r.specs {
-		if e := r.tools[spec.Name]; e.tool.Least == "" || role.AtLeast(e.tool.Least) {
-			allowed.tools[spec.Name] = e
-			allowed.specs = append(allowed.specs, spec)
+		if e := r.tools[spec.Name]; keep(e.tool) {
+			kept.tools[spec.Name] = e
+			kept.specs = append(kept.specs, spec)
 		}
 	}
-	return allowed
+	return kept
+}
+
+// For returns the registry of those tools that somebody of a role may use, as they are now.
+func (r *Registry) For(role bus.Role) *Registry {
+	return r.Select(func(t Tool) bool { return t.Least == "" || role.AtLeast(t.Least) })
 }
 
 func validate(t Tool) (*jsonschema.Resolved, error) {
@@ -89,7 +135,11 @@ func validate(t Tool) (*jsonschema.Resolved, error) {
 
 // Specs returns what a model is told of the tools, sorted by name: the same
 // bytes each time, so that a provider's prompt cache can hold them.
-func (r *Registry) Specs() []llm.ToolSpec { return slices.Clone(r.specs) }
+func (r *Registry) Specs() []llm.ToolSpec {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return slices.Clone(r.specs)
+}
 
 // Lookup returns the tool with this name. The error, if there is none, is for the model.
 func (r *Registry) Lookup(name string) (Tool, error) {
@@ -109,6 +159,8 @@ func (r *Registry) Arguments(name, written string) (json.RawMessage, error) {
 }
 
 func (r *Registry) lookup(name string) (entry, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	if e, ok := r.tools[name]; ok {
 		return e, nil
 	}

@@ -15,10 +15,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"gateway/bus"
+	"gateway/store"
 )
 
 // An Effect says what a resumed turn may do with a call that was begun and has
@@ -64,6 +66,14 @@ type Tool struct {
 	// Run does it. It may be called concurrently. An error becomes the call's
 	// result: it is for the model to read, and no reason to end the turn.
 	Run func(ctx context.Context, call Call) (Result, error)
+
+	// Argv returns the command that a call with such arguments would run, or nil if it would run
+	// none. Rules about commands look at it, and people who are asked for approval see it. A tool
+	// that runs no commands has none.
+	Argv func(args json.RawMessage) []string
+
+	// Timeout is the longest time of one call; 0 is the usual one of the agent.
+	Timeout time.Duration
 }
 
 // A Call is one use of a tool. It carries all that a tool may know of where it is
@@ -74,13 +84,34 @@ type Call struct {
 	Address bus.Address     // the conversation that the turn answers
 	Session string          // its session key
 	Sender  bus.Sender      // who started the turn
-	Role    bus.Role        // the sender's
+	Person  int64           // who that is, over all platforms; 0: unknown
+	Role    bus.Role        // the least of those who take part in the turn
 	Turn    int64
 }
 
 // A Result is what a tool found or did.
 type Result struct {
 	Text string // for the model
+
+	// Foreign says where Text comes from if others than the people of the conversation may have
+	// written it, such as `the page https://…`; else it is "". The model sees such a text
+	// framed as information.
+	Foreign string
+
+	// Images are shown to the model beside Text.
+	Images []Image
+
+	// Commit, if there is one, does what the tool is for, in the transaction that writes the
+	// result, and returns what the model is told instead of Text. It may be tried more than
+	// once. The effect of such a call and its result are there together or not at all, so that
+	// its tool is [Idempotent].
+	Commit func(tx *store.Tx) (string, error)
+}
+
+// An Image is a picture that a tool has found.
+type Image struct {
+	Name string // of the file, for people and the model; foreign text
+	Data []byte // JPEG, PNG, GIF or WebP
 }
 
 // New returns a tool whose arguments are the JSON form of the struct Args. The

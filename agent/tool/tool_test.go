@@ -168,3 +168,38 @@ func TestUnknownTool(t *testing.T) {
 		t.Error("Lookup in an empty registry succeeded")
 	}
 }
+
+// Set replaces what the same source has brought and nothing else, and leaves alone who has looked
+// before.
+func TestSet(t *testing.T) {
+	r := newRegistry(t, echo("own"))
+	before := r.For("")
+	names := func(r *Registry) (list string) {
+		for _, s := range r.Specs() {
+			list += s.Name + " "
+		}
+		return list
+	}
+	for _, step := range []struct {
+		source string
+		tools  []Tool
+		want   string
+		err    string
+	}{
+		{"a", []Tool{echo("z"), echo("b")}, "b own z ", ""},
+		{"c", []Tool{echo("m"), echo("b"), echo("own")}, "b m own z ", "two tools"},
+		{"a", []Tool{echo("y")}, "m own y ", ""},
+		{"c", nil, "own y ", ""},
+	} {
+		err := r.Set(step.source, step.tools)
+		if (err != nil) != (step.err != "") || err != nil && !strings.Contains(err.Error(), step.err) {
+			t.Errorf("Set(%s) = %v, want an error with %q", step.source, err, step.err)
+		}
+		if got := names(r); got != step.want {
+			t.Errorf("after Set(%s) the tools are %q, want %q", step.source, got, step.want)
+		}
+	}
+	if got := names(before); got != "own " {
+		t.Errorf("an earlier registry has become %q", got)
+	}
+}

@@ -28,7 +28,7 @@ var imports = map[string]string{
 	"session":                     "store bus agent/llm",
 	"agent/llm/demo":              "agent/llm/openai",
 	"agent/llm/openai/openaitest": "",
-	"agent/tool":                  "bus agent/llm",
+	"agent/tool":                  "store bus agent/llm",
 	"channels":                    "store store/fault bus channels/markup",
 
 	"agent/tools/clock":              "agent/tool",
