@@ -109,6 +109,10 @@ func (g *Guard) host(name string) (string, error) {
 // ascii returns a name in lower case and ASCII: the DNS and programs that map full-width signs
 // to plain ones must see the same.
 func ascii(name string) (string, error) {
+	const most = 1000 // bytes; what the mapping of longer ones costs grows fast
+	if len(name) > most {
+		return "", fmt.Errorf("the host %.80q… is too long", name)
+	}
 	written := name
 	for i := range len(name) {
 		if name[i] < 0x80 {
