@@ -1,0 +1,280 @@
+package web
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"gateway/agent/document"
+	"gateway/agent/guard"
+	"gateway/agent/tool"
+)
+
+const fetchDescription = `Fetches a public web page as Markdown, PDF and office documents as ` +
+	`text, images as images. Use it for a known URL, such as one from web_search or from the ` +
+	`user. Not for private addresses, nor for pages that need a login.`
+
+// The characters of a result.
+const (
+	usualChars = 50_000
+	mostChars  = 200_000
+)
+
+type fetchArgs struct {
+	URL      string `json:"url" jsonschema:"beginning with https:// or http://"`
+	MaxChars int    `json:"max_chars,omitempty" jsonschema:"by default 50000, at most 200000"`
+	Raw      bool   `json:"raw,omitempty" jsonschema:"true for the source of the page"`
+}
+
+// A fetcher is the tool web_fetch.
+type fetcher struct {
+	client *http.Client
+	agent  string
+	log    *slog.Logger
+}
+
+// head is how much of a body tells its type, in bytes.
+const head = 3072
+
+func (f *fetcher) fetch(ctx context.Context, _ tool.Call, a fetchArgs) (tool.Result, error) {
+	if a.MaxChars < 0 || a.MaxChars > mostChars {
+		return tool.Result{}, fmt.Errorf("max_chars is %d; want 1 to %d", a.MaxChars, mostChars)
+	}
+	ctx, cancel := context.WithTimeout(ctx, pageTime)
+	defer cancel()
+	start := time.Now()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSpace(a.URL), nil)
+	if err != nil {
+		return tool.Result{}, fmt.Errorf("%.200q is not a valid URL; want one such as "+
+			"https://example.org/page", a.URL)
+	}
+	req.Header.Set("User-Agent", f.agent)
+	req.Header.Set("Accept", "text/html,application/xhtml+xml,text/markdown;q=0.9,"+
+		"application/pdf;q=0.9,text/plain;q=0.9,*/*;q=0.5")
+	resp, err := f.client.Do(req)
+	if err != nil {
+		return tool.Result{}, explain(err)
+	}
+	// What was read was checked; an error of Close changes nothing.
+	defer func() { _ = resp.Body.Close() }()
+	f.log.DebugContext(ctx, "page answered", "status", resp.StatusCode, "took", time.Since(start))
+	if err := statusError(resp); err != nil {
+		return tool.Result{}, err
+	}
+	p, err := load(resp)
+	if err != nil {
+		return tool.Result{}, explain(err)
+	}
+	return p.result(ctx, a)
+}
+
+// A page is what a URL has led to.
+type page struct {
+	url      *url.URL // after redirects
+	kind     string   // MIME type by content
+	declared string   // Content-Type header
+	body     []byte   // nil if it was not loaded
+	size     int64    // bytes; -1 if unknown
+}
+
+// load reads a response, unless it is of a type that nothing can be made of.
+func load(resp *http.Response) (*page, error) {
+	p := &page{
+		url: resp.Request.URL, declared: resp.Header.Get("Content-Type"), size: resp.ContentLength,
+	}
+	// Bodies that are compressed in a way that was not asked for are refused by ReadBody.
+	r := bufio.NewReaderSize(resp.Body, head)
+	first, err := r.Peek(head)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	p.kind = document.Type(first, path.Base(p.url.Path))
+	if len(first) > 0 && !p.readable() && resp.Header.Get("Content-Encoding") == "" {
+		return p, nil
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{r, resp.Body}
+	p.body, err = guard.ReadBody(resp, maxBody)
+	p.size = int64(len(p.body))
+	return p, err
+}
+
+func (p *page) isImage() bool {
+	switch p.kind {
+	case "image/jpeg", "image/png", "image/gif", "image/webp":
+		return true
+	}
+	return false
+}
+
+// isDocument reports whether the page is a file whose text package document may know.
+func (p *page) isDocument() bool {
+	return p.kind == "application/pdf" || p.kind == "application/zip" ||
+		p.kind == "application/epub+zip" ||
+		strings.HasPrefix(p.kind, "application/vnd.openxmlformats-officedocument.") ||
+		strings.HasPrefix(p.kind, "application/vnd.oasis.opendocument.")
+}
+
+func (p *page) isText() bool {
+	if strings.HasPrefix(p.kind, "text/") || strings.HasSuffix(p.kind, "+xml") ||
+		strings.HasSuffix(p.kind, "+json") {
+		return true
+	}
+	switch strings.TrimPrefix(p.kind, "application/") {
+	case "json", "xml", "javascript", "x-ndjson", "yaml", "toml", "sql":
+		return true
+	}
+	// Some encodings of text look like no text.
+	return p.kind == "application/octet-stream" && strings.HasPrefix(p.declared, "text/")
+}
+
+func (p *page) readable() bool { return p.isImage() || p.isDocument() || p.isText() }
+
+// isHTML reports whether the page is one: the server's word counts, except that it may call text
+// HTML only if it is text.
+func (p *page) isHTML() bool {
+	declared, _, err := mime.ParseMediaType(p.declared)
+	if err != nil || declared == "" || declared == "application/octet-stream" {
+		declared = p.kind
+	}
+	return p.isText() && (declared == "text/html" || declared == "application/xhtml+xml")
+}
+
+// result returns the page for the model.
+func (p *page) result(ctx context.Context, a fetchArgs) (tool.Result, error) {
+	address := oneLine(p.url.String(), 500)
+	r := tool.Result{Foreign: "the page " + address}
+	title, text := "", ""
+	var err error
+	switch {
+	case len(p.body) == 0 && p.size <= 0 && p.readable():
+		text = "(the page is empty)"
+	case p.body == nil:
+		text = fmt.Sprintf("(not loaded: %s; only text, web pages, PDF, office documents and "+
+			"images can be read)", p.describe())
+	case p.isImage():
+		name := oneLine(path.Base(p.url.Path), 100)
+		r.Images = []tool.Image{{Name: name, Data: p.body}}
+		text = fmt.Sprintf("(an image, %s)", p.describe())
+	case p.isDocument():
+		text, err = p.document()
+	case p.isHTML() && !a.Raw:
+		title, text, err = markdown(ctx, decode(p.body, p.declared), p.url)
+	default:
+		text = decode(p.body, p.declared)
+	}
+	if err != nil {
+		return tool.Result{}, err
+	}
+	r.Text = "URL: " + address + "\n"
+	if title != "" {
+		r.Text += "Title: " + title + "\n"
+	}
+	r.Text += "\n" + shorten(strings.TrimSpace(visible(text)), a.MaxChars)
+	return r, nil
+}
+
+// describe returns type and size of what is no text.
+func (p *page) describe() string {
+	if p.size < 0 {
+		return p.kind + " of unknown size"
+	}
+	return fmt.Sprintf("%s, %d bytes", p.kind, p.size)
+}
+
+// document returns the text of a PDF or office file.
+func (p *page) document() (string, error) {
+	text, err := document.Text(bytes.NewReader(p.body), p.size, p.kind, mostChars*utf8.UTFMax)
+	switch {
+	case errors.Is(err, document.ErrUnsupported):
+		return fmt.Sprintf("(no text can be read from it: %s)", p.describe()), nil
+	case err != nil:
+		return "", fmt.Errorf("the file can't be read: %w; look for the same content as a web page",
+			err)
+	case strings.TrimSpace(text) == "":
+		return fmt.Sprintf("(there is no text in it, perhaps only pictures: %s)", p.describe()), nil
+	}
+	return text, nil
+}
+
+// shorten cuts a text to the characters that are wanted and says so.
+func shorten(text string, most int) string {
+	if most == 0 {
+		most = usualChars
+	}
+	kept := prefix(text, most)
+	if kept == text {
+		return text
+	}
+	more := utf8.RuneCountInString(text[len(kept):])
+	note := fmt.Sprintf("\n\n[cut off here: %d more characters", more)
+	if most < mostChars {
+		note += fmt.Sprintf("; max_chars can be up to %d", mostChars)
+	}
+	return kept + note + "]"
+}
+
+// statusError returns what a status means for a model, or nil if there is a page.
+func statusError(resp *http.Response) error {
+	code := resp.StatusCode
+	status := strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code)))
+	switch {
+	case code < 300:
+		return nil
+	case code < 400:
+		return fmt.Errorf("the server answered %s without saying where to; try another URL", status)
+	case code == http.StatusNotFound || code == http.StatusGone:
+		return fmt.Errorf("there is no such page (%s); check the URL, or find the page with "+
+			"web_search", status)
+	case code == http.StatusUnauthorized || code == http.StatusForbidden ||
+		code == http.StatusUnavailableForLegalReasons:
+		return fmt.Errorf("the server does not let us read this page (%s): it may need a login or "+
+			"refuse programs; don't try again, use another source", status)
+	case code == http.StatusTooManyRequests:
+		return fmt.Errorf("the server wants fewer requests (%s); use another source, or try "+
+			"again in some minutes", status)
+	case code >= 500:
+		return fmt.Errorf("the server has a problem (%s); try again later or use another source",
+			status)
+	}
+	return fmt.Errorf("the server refused the request (%s); check the URL or use another source",
+		status)
+}
+
+// explain returns an error of the network for a model, without what the library adds.
+func explain(err error) error {
+	var refused *guard.Error
+	var dns *net.DNSError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.Is(err, guard.ErrTooLarge):
+		return fmt.Errorf("the page is too large: more than %d MB; look for a smaller one", maxBody>>20)
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Errorf("the server did not answer completely within %d s; try again later or use "+
+			"another source", int(pageTime.Seconds()))
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return fmt.Errorf("there is no host %.100q; check the URL, or find the page with web_search",
+			dns.Name)
+	}
+	if outer := (*url.Error)(nil); errors.As(err, &outer) {
+		err = outer.Err // without the URL, which the model knows
+	}
+	return fmt.Errorf("the page can't be loaded: %s; check the URL or use another source",
+		oneLine(err.Error(), 300))
+}

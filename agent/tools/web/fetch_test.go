@@ -1,0 +1,255 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"image"
+	"image/png"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+
+	"gateway/agent/guard"
+	"gateway/agent/tool"
+)
+
+// A site is a web server that the tools may reach.
+type site struct {
+	*testing.T
+	mux   *http.ServeMux
+	url   string
+	tools []tool.Tool
+}
+
+func newSite(t *testing.T) *site {
+	s := &site{T: t, mux: http.NewServeMux()}
+	srv := httptest.NewServer(s.mux)
+	t.Cleanup(srv.Close)
+	s.url = srv.URL
+	addr := netip.MustParseAddrPort(srv.Listener.Addr().String())
+	g := guard.New(&guard.Options{
+		Allow: []netip.Prefix{netip.PrefixFrom(addr.Addr(), 32)}, Ports: []int{int(addr.Port())},
+	})
+	var err error
+	if s.tools, err = Tools(Options{Guard: g, UserAgent: "test-agent"}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// serve makes the site answer at a path.
+func (s *site) serve(path, contentType, body string) {
+	s.mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Type"] = nil
+		if contentType != "" {
+			w.Header().Set("Content-Type", contentType)
+		}
+		_, _ = io.WriteString(w, body) // the tool sees what is missing
+	})
+}
+
+// fetch fetches a path of the site, or a URL.
+func (s *site) fetch(url string, more ...any) (tool.Result, error) {
+	s.Helper()
+	if strings.HasPrefix(url, "/") {
+		url = s.url + url
+	}
+	args := map[string]any{"url": url}
+	for i := 0; i < len(more); i += 2 {
+		args[more[i].(string)] = more[i+1]
+	}
+	b, err := json.Marshal(args)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return s.tools[1].Run(s.Context(), tool.Call{Args: b})
+}
+
+func TestFetchText(t *testing.T) {
+	s := newSite(t)
+	s.serve("/page", "text/html", "<title>A\u202e <b>\ntitle</title><p>Hello, <b>you</b>.</p>")
+	s.serve("/unnamed", "", "<!doctype html><html><p>No type</p></html>")
+	s.serve("/xhtml", "application/xhtml+xml; charset=utf-8",
+		`<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><body><p>X</p></body></html>`)
+	s.serve("/json", "application/json", "{\"a\": [1, 2]}\n")
+	s.serve("/xml", "text/xml", `<?xml version="1.0"?><a><b>1</b></a>`)
+	s.serve("/plain", "text/plain", "<p>not HTML</p> \u200b*x*")
+	s.serve("/markdown", "text/markdown", "# Title")
+	s.serve("/latin", "text/plain; charset=iso-8859-1", "gr\xfc\xdfe")
+	s.serve("/empty", "text/html", "")
+	s.mux.Handle("/old", http.RedirectHandler("/page", http.StatusMovedPermanently))
+	for _, tt := range []struct{ path, at, want string }{
+		{"/page", "/page", "Title: A <b> title\n\nHello, **you**."},
+		{"/old", "/page", "Title: A <b> title\n\nHello, **you**."},
+		{"/unnamed", "/unnamed", "\nNo type"},
+		{"/xhtml", "/xhtml", "\nX"},
+		{"/json", "/json", "\n{\"a\": [1, 2]}"},
+		{"/xml", "/xml", "\n<?xml version=\"1.0\"?><a><b>1</b></a>"},
+		{"/plain", "/plain", "\n<p>not HTML</p> *x*"},
+		{"/markdown", "/markdown", "\n# Title"},
+		{"/latin", "/latin", "\ngrüße"},
+		{"/empty", "/empty", "\n(the page is empty)"},
+	} {
+		got, err := s.fetch(tt.path)
+		want := "URL: " + s.url + tt.at + "\n" + tt.want
+		if err != nil || got.Text != want || got.Foreign != "the page "+s.url+tt.at {
+			t.Errorf("fetch %s = %v, foreign %q, %q; want %q", tt.path, err, got.Foreign, got.Text, want)
+		}
+	}
+	got, err := s.fetch("/page", "raw", true)
+	if err != nil || !strings.HasSuffix(got.Text, "\n\n<title>A <b>\ntitle</title><p>Hello, <b>you</b>.</p>") {
+		t.Errorf("raw = %q, %v", got.Text, err)
+	}
+}
+
+func TestFetchLength(t *testing.T) {
+	s := newSite(t)
+	s.serve("/long", "text/plain", strings.Repeat("ä", mostChars+7))
+	for most, want := range map[int]string{
+		10:        strings.Repeat("ä", 10) + "\n\n[cut off here: 199997 more characters; max_chars can be up to 200000]",
+		mostChars: "ä\n\n[cut off here: 7 more characters]",
+		0:         "ä\n\n[cut off here: 150007 more characters; max_chars can be up to 200000]",
+	} {
+		if got, err := s.fetch("/long", "max_chars", most); err != nil || !strings.HasSuffix(got.Text, want) {
+			t.Errorf("max_chars %d = … %q, %v; want %q", most, got.Text[max(0, len(got.Text)-90):], err, want)
+		}
+	}
+	if got, err := s.fetch("/long", "max_chars", mostChars+1); err == nil {
+		t.Errorf("too many characters = %q", got.Text)
+	}
+}
+
+// pdf is a document with the text "Hello PDF", as small as can be.
+func pdf() string {
+	objects := []string{
+		"<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+		"<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 200]/Contents 4 0 R" +
+			"/Resources<</Font<</F1 5 0 R>>>>>>",
+		"<</Length 41>>\nstream\nBT /F1 12 Tf 10 100 Td (Hello PDF) Tj ET \nendstream",
+		"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
+	}
+	b := "%PDF-1.4\n"
+	table := "xref\n0 6\n0000000000 65535 f \n"
+	for i, o := range objects {
+		at := strconv.Itoa(len(b))
+		table += strings.Repeat("0", 10-len(at)) + at + " 00000 n \n"
+		b += strconv.Itoa(i+1) + " 0 obj\n" + o + "\nendobj\n"
+	}
+	return b + table + "trailer<</Size 6/Root 1 0 R>>\nstartxref\n" + strconv.Itoa(len(b)) + "\n%%EOF\n"
+}
+
+func TestFetchFiles(t *testing.T) {
+	s := newSite(t)
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 2, 2))); err != nil {
+		t.Fatal(err)
+	}
+	s.serve("/a%0Ab.png", "text/html", b.String()) // the content decides
+	s.serve("/file", "application/octet-stream", pdf())
+	s.serve("/broken.pdf", "application/pdf", "%PDF-1.4\nnothing")
+	s.serve("/video", "video/mp4", "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom")
+	s.mux.HandleFunc("/stream", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write(append([]byte("\x7fELF\x02\x01\x01"), make([]byte, head)...)) // seen or not
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done() // it never ends: what can't be shown must not be loaded
+	})
+
+	got, err := s.fetch("/a%0Ab.png")
+	if err != nil || len(got.Images) != 1 || got.Images[0].Name != "a b.png" ||
+		!bytes.Equal(got.Images[0].Data, b.Bytes()) || !strings.Contains(got.Text, "(an image, image/png") {
+		t.Errorf("an image = %+v, %v", got, err)
+	}
+	if got, err = s.fetch("/file"); err != nil || !strings.Contains(got.Text, "Hello PDF") {
+		t.Errorf("a PDF = %q, %v", got.Text, err)
+	}
+	if got, err = s.fetch("/broken.pdf"); err == nil || !strings.Contains(err.Error(), "can't be read") {
+		t.Errorf("a broken PDF = %q, %v", got.Text, err)
+	}
+	for path, want := range map[string]string{
+		"/video": "(not loaded: video/mp4, 24 bytes; ", "/stream": "of unknown size; ",
+	} {
+		if got, err = s.fetch(path); err != nil || !strings.Contains(got.Text, want) {
+			t.Errorf("%s = %q, %v; want %q", path, got.Text, err, want)
+		}
+	}
+}
+
+func TestFetchErrors(t *testing.T) {
+	s := newSite(t)
+	s.mux.HandleFunc("/status/{code}", func(w http.ResponseWriter, r *http.Request) {
+		code, _ := strconv.Atoi(r.PathValue("code"))
+		w.WriteHeader(code)
+	})
+	s.mux.HandleFunc("/endless", func(w http.ResponseWriter, _ *http.Request) {
+		for err := error(nil); err == nil; {
+			_, err = io.WriteString(w, strings.Repeat("words ", 1000))
+		}
+	})
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	if _, err := io.WriteString(z, strings.Repeat("<p>boom</p>", 2<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.mux.HandleFunc("/bomb", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(bomb.Bytes()) // the tool sees what is missing
+	})
+	s.mux.HandleFunc("/short", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = io.WriteString(w, "short") // that is the point
+	})
+	s.mux.HandleFunc("/br", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "br")
+		_, _ = io.WriteString(w, "\x00\x01\x02") // the tool sees what is missing
+	})
+	s.mux.Handle("/inside", http.RedirectHandler("http://127.0.0.2/", http.StatusFound))
+	s.mux.Handle("/loop", http.RedirectHandler("/loop", http.StatusFound))
+	for _, tt := range []struct{ url, want string }{
+		{"/status/404", "there is no such page (404 Not Found); check the URL"},
+		{"/status/410", "there is no such page"},
+		{"/status/403", "may need a login"},
+		{"/status/401", "may need a login"},
+		{"/status/429", "fewer requests"},
+		{"/status/418", "refused the request"},
+		{"/status/503", "has a problem (503"},
+		{"/status/304", "without saying where to"},
+		{"/endless", "too large: more than 5 MB"},
+		{"/bomb", "too large: more than 5 MB"},
+		{"/short", "can't be loaded"},
+		{"/br", "compressed"},
+		{"/loop", "redirects more than 5 times"},
+		{"/inside", "refused to connect to http://127.0.0.2/: 127.0.0.2 is a loopback address"},
+		{"http://127.0.0.2/", "127.0.0.2 is a loopback address; only public addresses can be reached"},
+		{"http://127.1/", "looks like a number"},
+		{"file:///etc/passwd", "only http and https"},
+		{"example.org", "no scheme"},
+		{"http://user:secret@example.org/", "leave it out"},
+		{"::", "not a valid URL"},
+		{"http://no-such-host.invalid/", ""},
+	} {
+		got, err := s.fetch(tt.url)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("fetch %s = %.80q, %v; want %q", tt.url, got.Text, err, tt.want)
+		}
+	}
+}
+
+func TestTools(t *testing.T) {
+	s := newSite(t)
+	if _, err := tool.NewRegistry(s.tools...); err != nil {
+		t.Error(err)
+	}
+	for _, got := range s.tools {
+		if got.Effect != tool.Pure || got.Timeout <= pageTime {
+			t.Errorf("%s has effect %v and timeout %v", got.Name, got.Effect, got.Timeout)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	readability "codeberg.org/readeck/go-readability/v2"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/strikethrough"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/charset"
+)
+
+// The bounds of converting a page.
+const (
+	maxTitle    = 300     // characters
+	maxArticle  = 10_000  // nodes in which a readable part is looked for
+	little      = 500     // bytes of a readable part that may be a wrong guess
+	maxBuilding = 400_000 // nodes that the parser may build
+	parseTime   = 3 * time.Second
+)
+
+// decode returns a body as UTF-8, by what the header, a byte order mark or a meta element say.
+// Where nothing does, text that is valid UTF-8 is UTF-8.
+func decode(body []byte, contentType string) string {
+	enc, _, certain := charset.DetermineEncoding(body, contentType)
+	if !certain && utf8.Valid(body) {
+		return strings.TrimPrefix(string(body), "\ufeff")
+	}
+	text, err := enc.NewDecoder().Bytes(body)
+	if err != nil {
+		return strings.ToValidUTF8(string(body), "\ufffd")
+	}
+	return strings.TrimPrefix(string(text), "\ufeff")
+}
+
+// markdown returns the title of a page and its readable part as Markdown, or all of it where
+// there is no such part.
+func markdown(ctx context.Context, source string, at *url.URL) (title, text string, err error) {
+	trimmed := trim(source)
+	r := &limited{r: strings.NewReader(trimmed), until: time.Now().Add(parseTime)}
+	doc, err := html.Parse(r)
+	if err != nil { // elements within elements, 512 times
+		return "", "", errors.New("the page is nested too deeply to be converted; " +
+			"raw: true gives its source")
+	}
+	pr := newPruner(at)
+	pr.prune(doc)
+	if err := ctx.Err(); err != nil {
+		return "", "", explain(err)
+	}
+	title = pr.title
+	content := doc
+	if pr.nodes <= maxArticle {
+		if article, name := readable(doc, at, pr.text); article != nil {
+			content, title = article, name
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return "", "", explain(err)
+	}
+	out, err := newConverter().ConvertNode(content)
+	if err != nil {
+		return "", "", errors.New("the page can't be converted; raw: true gives its source")
+	}
+	text = string(out)
+	if pr.cut || r.late || len(trimmed) < len(source) {
+		text += "\n\n[the page is larger than what can be converted; the rest was left out]"
+	}
+	return oneLine(title, maxTitle), text, nil
+}
+
+// readable returns the readable part of a page with all bytes of text, and its title; nil if
+// there is none, or hardly any.
+func readable(doc *html.Node, at *url.URL, all int) (*html.Node, string) {
+	p := readability.NewParser()
+	p.KeepClasses = true // they tell the language of code
+	p.DisableJSONLD = true
+	article, err := p.ParseDocument(doc, at)
+	if err != nil || article.Node == nil {
+		return nil, ""
+	}
+	if n := textLen(article.Node); n == 0 || n < little && n < all/2 {
+		return nil, ""
+	}
+	return article.Node, article.Title()
+}
+
+// textLen returns how many bytes of text are in a node, white space left out.
+func textLen(n *html.Node) int {
+	size := 0
+	for d := range n.Descendants() {
+		if d.Type == html.TextNode {
+			size += len(strings.TrimSpace(d.Data))
+		}
+	}
+	return size
+}
+
+// newConverter returns one for a single page: it has no state that pages could share. Signs that
+// have a meaning in Markdown stay as they are: a model reads "a_b" better than "a\_b", and
+// escaping takes time that grows with the square of their number.
+func newConverter() *converter.Converter {
+	return converter.NewConverter(converter.WithEscapeMode(converter.EscapeModeDisabled),
+		converter.WithPlugins(
+			base.NewBasePlugin(),
+			commonmark.NewCommonmarkPlugin(
+				commonmark.WithLinkEmptyHrefBehavior(commonmark.LinkBehaviorSkip),
+				commonmark.WithLinkEmptyContentBehavior(commonmark.LinkBehaviorSkip),
+			),
+			strikethrough.NewStrikethroughPlugin(),
+			table.NewTablePlugin(
+				table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal),
+				table.WithSkipEmptyRows(true),
+				table.WithHeaderPromotion(true),
+				table.WithNewlineBehavior(table.NewlineBehaviorPreserve),
+			),
+		))
+}
+
+// A limited reader ends when the time is over: some pages take the parser time that grows with
+// the square of their length.
+type limited struct {
+	r     io.Reader
+	until time.Time
+	late  bool // it has ended so
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	if time.Now().After(l.until) {
+		l.late = true
+		return 0, io.EOF
+	}
+	return l.r.Read(p)
+}
+
+// formatting are the elements that the parser opens again, in each paragraph, until they are
+// closed (HTML, 13.2.4.3): a page can make it build hundreds of nodes with a few bytes.
+var formatting = map[string]bool{
+	"a": true, "b": true, "big": true, "code": true, "em": true, "font": true, "i": true,
+	"nobr": true, "s": true, "small": true, "strike": true, "strong": true, "tt": true, "u": true,
+}
+
+// trim returns the beginning of a page for which the parser builds a bounded number of nodes.
+// Ordinary pages stay whole.
+func trim(source string) string {
+	z := html.NewTokenizer(strings.NewReader(source))
+	open := make(map[string]int)
+	opened, built, read := 0, 0, 0
+	for {
+		kind := z.Next()
+		if kind == html.ErrorToken {
+			return source
+		}
+		size := len(z.Raw())
+		name, _ := z.TagName()
+		if formatting[string(name)] && kind == html.StartTagToken {
+			open[string(name)]++
+			opened++
+		} else if kind == html.EndTagToken && open[string(name)] > 0 {
+			open[string(name)]--
+			opened--
+		}
+		if built += 1 + opened; built > maxBuilding {
+			return source[:read]
+		}
+		read += size
+	}
+}
+
+// outerText returns the text of a node on one line.
+func outerText(n *html.Node) string {
+	var b bytes.Buffer
+	for d := range n.Descendants() {
+		if d.Type == html.TextNode {
+			b.WriteString(d.Data)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,249 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/net/html"
+
+	"gateway/agent/guard"
+	"gateway/agent/tool"
+)
+
+const searchDescription = `Searches the web and gives titles, URLs and short extracts. Use it ` +
+	`for facts that may have changed or that you are not sure of; then read the best results with ` +
+	`web_fetch. Not for a URL that you know already.`
+
+// The bounds of a search.
+const (
+	maxQuery   = 400 // characters: the most that Brave takes
+	usualCount = 5
+	maxSnippet = 500 // characters
+)
+
+type searchArgs struct {
+	Query string `json:"query" jsonschema:"what to search for, as in a search engine"`
+	Count int    `json:"count,omitempty" jsonschema:"number of results; by default 5, at most 10"`
+}
+
+// A hit is one result of a search. All of it is foreign text.
+type hit struct{ title, url, snippet string }
+
+// A service knows how one search service is asked and answers.
+type service interface {
+	// request returns a request for about count results.
+	request(ctx context.Context, query string, count int) (*http.Request, error)
+
+	// hits reads an answer with a status that is no error. An error is for the model.
+	hits(body []byte) ([]hit, error)
+
+	// advice says what a status that is an error means, or "" for what it usually does.
+	advice(status int) string
+}
+
+// A provider is the tool web_search.
+type provider struct {
+	name    string // as people call it
+	service service
+	client  *http.Client
+	agent   string
+	log     *slog.Logger
+}
+
+// newProvider returns a provider that uses client where the operator has not named a host.
+func newProvider(o SearchOptions, client *http.Client) (*provider, error) {
+	p := &provider{client: client}
+	at := strings.TrimRight(o.BaseURL, "/")
+	if at != "" {
+		u, err := url.Parse(at)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+			return nil, errors.New("the base URL must be one such as https://search.example.org")
+		}
+		p.client = trusted()
+	}
+	or := func(usual string) string {
+		if at == "" {
+			return usual
+		}
+		return at
+	}
+	switch o.Provider {
+	case "", "duckduckgo":
+		p.name, p.service = "DuckDuckGo", duckduckgo{or("https://html.duckduckgo.com")}
+	case "brave":
+		p.name, p.service = "Brave", brave{or("https://api.search.brave.com"), o.Key}
+	case "tavily":
+		p.name, p.service = "Tavily", tavily{or("https://api.tavily.com"), o.Key}
+	case "searxng":
+		p.name, p.service = "SearXNG", searxng{at}
+		if at == "" {
+			return nil, errors.New("searxng needs a base URL")
+		}
+	default:
+		return nil, fmt.Errorf("there is no provider %q; known are brave, duckduckgo, searxng, tavily",
+			o.Provider)
+	}
+	if (o.Provider == "brave" || o.Provider == "tavily") && o.Key == "" {
+		return nil, fmt.Errorf("%s needs a key", o.Provider)
+	}
+	return p, nil
+}
+
+func (p *provider) search(ctx context.Context, _ tool.Call, a searchArgs) (tool.Result, error) {
+	query := strings.Join(strings.Fields(a.Query), " ")
+	count := a.Count
+	if count == 0 {
+		count = usualCount
+	}
+	switch {
+	case query == "":
+		return tool.Result{}, errors.New("the query is empty; say what to search for")
+	case utf8.RuneCountInString(query) > maxQuery:
+		return tool.Result{}, fmt.Errorf("the query has more than %d characters; shorten it to "+
+			"what matters", maxQuery)
+	case count < 1 || count > maxResult:
+		return tool.Result{}, fmt.Errorf("count is %d; want 1 to %d", a.Count, maxResult)
+	}
+	ctx, cancel := context.WithTimeout(ctx, pageTime)
+	defer cancel()
+	start := time.Now()
+	body, err := p.ask(ctx, query, count)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	hits, err := p.service.hits(body)
+	if err != nil {
+		return tool.Result{}, fmt.Errorf("%s: %w", p.name, err)
+	}
+	p.log.DebugContext(ctx, "searched", "results", len(hits), "took", time.Since(start))
+	text := list(hits, count)
+	if text == "" {
+		return tool.Result{Text: "Nothing was found. Try fewer or other words."}, nil
+	}
+	return tool.Result{Text: text, Foreign: "search results of " + p.name}, nil
+}
+
+// ask returns the body of an answer.
+func (p *provider) ask(ctx context.Context, query string, count int) ([]byte, error) {
+	req, err := p.service.request(ctx, query, count)
+	if err != nil {
+		return nil, fmt.Errorf("%s can't be asked: %w", p.name, err)
+	}
+	req.Header.Set("User-Agent", p.agent)
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return nil, p.unreachable(err)
+	}
+	body, err := guard.ReadBody(resp, maxBody)
+	if resp.StatusCode >= 300 {
+		return nil, p.statusError(resp.StatusCode)
+	}
+	if err != nil {
+		return nil, p.unreachable(err)
+	}
+	return body, nil
+}
+
+// unreachable returns an error of the network for the model. It does not name the address, which
+// may be one within the operator's network.
+func (p *provider) unreachable(err error) error {
+	why := "there is no connection to it"
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.Is(err, guard.ErrTooLarge):
+		why = "its answer is too large"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		why = "it does not answer"
+	}
+	return fmt.Errorf("%s can't search now: %s; try once more, or web_fetch a page that you know",
+		p.name, why)
+}
+
+// statusError returns what an HTTP status means.
+func (p *provider) statusError(status int) error {
+	advice := p.service.advice(status)
+	switch {
+	case advice != "":
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		advice = "it refuses the configured key; tell the user that the operator has to check it, " +
+			"and use web_fetch with URLs that you know"
+	case status == http.StatusTooManyRequests:
+		advice = "its limit of requests is reached; wait a minute before searching again, or use " +
+			"web_fetch with URLs that you know"
+	case status == http.StatusPaymentRequired:
+		advice = quotaAdvice
+	case status < 400:
+		advice = "it redirects elsewhere, which is not followed; the operator has to correct its " +
+			"address"
+	case status >= 500:
+		advice = "it has a problem of its own; try again later, or use web_fetch with URLs that you know"
+	default:
+		advice = "it does not accept the query; try other words"
+	}
+	return fmt.Errorf("%s can't search (status %d): %s", p.name, status, advice)
+}
+
+const quotaAdvice = "what the configured key may use is used up; tell the user, and use web_fetch " +
+	"with URLs that you know"
+
+// list returns at most count hits, numbered. Those that lead nowhere, or where another does, are
+// left out.
+func list(hits []hit, count int) string {
+	var b strings.Builder
+	seen := make(map[string]bool)
+	for _, h := range hits {
+		u, err := url.Parse(strings.TrimSpace(h.url))
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+			continue
+		}
+		address := visible(u.String())
+		if len(address) > maxAddress || seen[address] || len(seen) == count {
+			continue
+		}
+		seen[address] = true
+		title := oneLine(h.title, maxTitle)
+		if title == "" {
+			title = "(no title)"
+		}
+		fmt.Fprintf(&b, "%d. %s\n   %s\n", len(seen), title, address)
+		if snippet := oneLine(h.snippet, maxSnippet); snippet != "" {
+			fmt.Fprintf(&b, "   %s\n", snippet)
+		}
+	}
+	return b.String()
+}
+
+// untagged returns the text of a bit of HTML.
+func untagged(s string) string {
+	if !strings.ContainsAny(s, "<&") {
+		return s
+	}
+	var b bytes.Buffer
+	z := html.NewTokenizer(strings.NewReader(s))
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
+			return b.String()
+		case html.TextToken:
+			b.Write(z.Text())
+		}
+	}
+}
+
+// getJSON reads an answer.
+func getJSON(body []byte, v any) error {
+	if err := json.Unmarshal(body, v); err != nil {
+		return errors.New("its answer can't be understood; try once more, or web_fetch a page " +
+			"that you know")
+	}
+	return nil
+}
