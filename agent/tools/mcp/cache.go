@@ -1,0 +1,91 @@
+package mcp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// maxCache bounds the file of one server, in bytes.
+const maxCache = 16 << 20
+
+// A kept is the content of a server's file.
+type kept struct {
+	Hash    string  `json:"hash"`             // of the configuration that it was learned with
+	Legacy  bool    `json:"legacy,omitempty"` // the server wants the handshake of old versions
+	Catalog catalog `json:"catalog"`
+}
+
+// hash stands for the parts of a configuration on which a server's tools depend, without secrets.
+func (s Server) hash() string {
+	data, err := json.Marshal([]any{s.Name, s.Command, s.Dir, s.URL, s.Allow,
+		slices.Sorted(maps.Keys(s.Env)), slices.Sorted(maps.Keys(s.Header))})
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func (s *server) cacheFile() string { return filepath.Join(s.opts.Cache, s.Name+".json") }
+
+// recall reads what the server had when it was last seen with this configuration.
+func (s *server) recall() (*kept, error) {
+	if s.opts.Cache == "" {
+		return nil, nil
+	}
+	f, err := os.Open(s.cacheFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mcp: read the cache: %w", err)
+	}
+	defer f.Close()
+	var k kept
+	if err := json.NewDecoder(io.LimitReader(f, maxCache)).Decode(&k); err != nil {
+		return nil, fmt.Errorf("mcp: read the cache: %w", err)
+	}
+	if k.Hash != s.hash() {
+		return nil, nil
+	}
+	return &k, nil
+}
+
+// keep writes k, all of it or nothing.
+func (s *server) keep(k kept) error {
+	if s.opts.Cache == "" {
+		return nil
+	}
+	k.Hash = s.hash()
+	data, err := json.Marshal(k)
+	if err != nil {
+		return fmt.Errorf("mcp: write the cache: %w", err)
+	}
+	if len(data) > maxCache {
+		return fmt.Errorf("mcp: write the cache: %d bytes are too many", len(data))
+	}
+	if err := os.MkdirAll(s.opts.Cache, 0o700); err != nil {
+		return fmt.Errorf("mcp: write the cache: %w", err)
+	}
+	f, err := os.CreateTemp(s.opts.Cache, s.Name+"-*.tmp")
+	if err != nil {
+		return fmt.Errorf("mcp: write the cache: %w", err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), s.cacheFile())
+	}
+	if err != nil {
+		return fmt.Errorf("mcp: write the cache: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}

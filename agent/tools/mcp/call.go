@@ -1,0 +1,276 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"gateway/agent/tool"
+)
+
+// The bounds of one result.
+const (
+	maxImages    = 8
+	maxImage     = 10 << 20 // bytes
+	maxErrorText = 1_500    // characters
+)
+
+// errSlow ends a call that takes longer than the server's time-out.
+var errSlow = errors.New("no answer in time")
+
+// caller returns what runs the tool name, which the server knows as d.
+func (s *server) caller(
+	name string, d definition,
+) func(context.Context, tool.Call) (tool.Result, error) {
+	return func(ctx context.Context, c tool.Call) (tool.Result, error) {
+		var r *sdk.CallToolResult
+		err := s.use(ctx, d.effect(), func(ctx context.Context, session *sdk.ClientSession) error {
+			var err error
+			r, err = session.CallTool(ctx, &sdk.CallToolParams{Name: d.Name, Arguments: c.Args})
+			return err
+		})
+		if err != nil {
+			return tool.Result{Foreign: s.source()}, err
+		}
+		return s.result(name, r)
+	}
+}
+
+// source is how results are marked.
+func (s *server) source() string { return "the MCP server " + s.Name }
+
+// use runs do with a connection, and says for the model what went wrong. A request that has not
+// reached the server is tried once more.
+func (s *server) use(
+	ctx context.Context, effect tool.Effect,
+	do func(ctx context.Context, session *sdk.ClientSession) error,
+) error {
+	for try := 0; ; try++ {
+		wait, cancel := context.WithTimeoutCause(ctx, s.Timeout, errSlow)
+		l, release, err := s.acquire(wait)
+		cancel()
+		if err != nil {
+			return err
+		}
+		err = s.once(ctx, l, do)
+		release()
+		if err == nil {
+			return nil
+		}
+		lost, sent := s.judge(ctx, err)
+		if lost && s.URL == "" {
+			l.awaitEnd() // which says more than err
+		}
+		if lost {
+			l.fail(bare(err))
+		}
+		if !sent && try == 0 && ctx.Err() == nil {
+			continue
+		}
+		return s.explain(ctx, l, err, effect, sent)
+	}
+}
+
+// once runs do with l, no longer than the server's time-out.
+func (s *server) once(
+	ctx context.Context, l *link, do func(ctx context.Context, session *sdk.ClientSession) error,
+) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, errSlow)
+	defer cancel()
+	bound, done := l.bind(ctx)
+	defer done()
+	err := do(bound, l.session)
+	if err != nil && context.Cause(ctx) == errSlow {
+		return errSlow
+	}
+	return err
+}
+
+// judge reports whether err means that the link is of no more use, and whether the request may
+// have reached the server.
+func (s *server) judge(ctx context.Context, err error) (lost, sent bool) {
+	var dial *net.OpError
+	var request *url.Error
+	var answer *jsonrpc.Error
+	switch {
+	case errors.Is(err, errSlow), ctx.Err() != nil:
+		return false, true
+	case errors.Is(err, sdk.ErrSessionMissing), errors.Is(err, sdk.ErrConnectionClosed):
+		return true, false
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return true, false
+	case errors.As(err, &request):
+		return true, true
+	case errors.As(err, &answer):
+		gone := s.URL != "" && sessionGone(err, answer)
+		return gone, !gone
+	}
+	return s.URL == "", true // a process that can't be read from any more
+}
+
+// sessionGone reports whether an endpoint refuses a session that it does not know any more. The
+// protocol's way is status 404; many servers say 400 and put it in words.
+func sessionGone(err error, answer *jsonrpc.Error) bool {
+	return strings.HasSuffix(err.Error(), http.StatusText(http.StatusBadRequest)) &&
+		strings.Contains(strings.ToLower(answer.Message), "session")
+}
+
+// explain returns err for the model.
+func (s *server) explain(
+	ctx context.Context, l *link, err error, effect tool.Effect, sent bool,
+) error {
+	var answer *jsonrpc.Error
+	switch {
+	case !sent:
+		return fmt.Errorf("the MCP server %s can't be reached: %s; nothing was done", s.Name,
+			s.scrub(bare(err).Error()))
+	case errors.Is(err, errSlow):
+		return fmt.Errorf("the MCP server %s has not answered within %s; the call was cancelled%s",
+			s.Name, s.Timeout, outcome(effect))
+	case ctx.Err() != nil:
+		return fmt.Errorf("the call to the MCP server %s was cancelled: %w%s", s.Name,
+			context.Cause(ctx), outcome(effect))
+	case errors.As(err, &answer) && answer.Code != codeRejected:
+		return fmt.Errorf("the MCP server %s refuses the call: %s", s.Name,
+			clip(s.scrub(answer.Message), maxErrorText))
+	case !l.alive():
+		return fmt.Errorf("the connection to the MCP server %s ended during the call: %s%s; "+
+			"it is being made again", s.Name, s.scrub(l.reason().Error()), outcome(effect))
+	}
+	return fmt.Errorf("the call to the MCP server %s failed: %s%s", s.Name,
+		s.scrub(bare(err).Error()), outcome(effect))
+}
+
+// codeRejected is the code with which the library marks requests that its transport could not
+// deliver, such as those that were answered with 503.
+const codeRejected = -32005
+
+// outcome says what is known of a call that got no answer.
+func outcome(effect tool.Effect) string {
+	switch effect {
+	case tool.Pure:
+		return "; the tool only reads, so it can be tried again"
+	case tool.Idempotent:
+		return "; it is not known whether it took effect, but it can be tried again"
+	}
+	return "; it is not known whether it took effect: find out before you try again"
+}
+
+// result returns for the model what a tool has answered.
+func (s *server) result(name string, r *sdk.CallToolResult) (tool.Result, error) {
+	if r.NeedsInput() {
+		return tool.Result{Foreign: s.source()}, fmt.Errorf(
+			"the MCP server %s asks for input, which this agent does not give", s.Name)
+	}
+	b := &builder{name: name, prefix: s.prefix}
+	for _, c := range r.Content {
+		b.content(c)
+	}
+	if r.StructuredContent != nil && !b.texts {
+		if data, err := json.Marshal(r.StructuredContent); err == nil {
+			b.add(string(data))
+		}
+	}
+	if r.IsError {
+		text := tame(b.text(), maxErrorText)
+		if text == "" {
+			text = "it does not say which"
+		}
+		return tool.Result{Foreign: s.source()},
+			fmt.Errorf("the MCP server %s reports an error: %s", s.Name, text)
+	}
+	return tool.Result{Text: b.text(), Foreign: s.source(), Images: b.images}, nil
+}
+
+// A builder collects the parts of a result.
+type builder struct {
+	name, prefix string
+	parts        []string
+	texts        bool // there is a text of the server
+	images       []tool.Image
+}
+
+func (b *builder) add(part string) { b.parts = append(b.parts, plain(part)) }
+
+func (b *builder) text() string { return strings.Join(b.parts, "\n") }
+
+// note adds what is not from the server but about its answer.
+func (b *builder) note(format string, args ...any) {
+	b.add("(" + fmt.Sprintf(format, args...) + ")")
+}
+
+func (b *builder) content(c sdk.Content) {
+	switch c := c.(type) {
+	case *sdk.TextContent:
+		b.texts = true
+		b.add(c.Text)
+	case *sdk.ImageContent:
+		b.image(c.Data, c.MIMEType)
+	case *sdk.AudioContent:
+		b.note("sound, %s, %d bytes: not shown", tame(c.MIMEType, 60), len(c.Data))
+	case *sdk.EmbeddedResource:
+		b.texts = true
+		b.resource(c.Resource)
+	case *sdk.ResourceLink:
+		b.texts = true
+		b.note("resource %s, %s%s; %sresources may read it", tame(c.URI, 500), tame(c.Name, 100),
+			aside(c.Description, c.MIMEType), b.prefix)
+	default:
+		b.note("a part of a kind that is not known: not shown")
+	}
+}
+
+// aside returns ": description (type)" with what there is of it.
+func aside(description, kind string) string {
+	text := ""
+	if description != "" {
+		text = ": " + tame(description, 300)
+	}
+	if kind != "" {
+		text += " (" + tame(kind, 60) + ")"
+	}
+	return text
+}
+
+// image adds a picture, if it is one that models see.
+func (b *builder) image(data []byte, kind string) {
+	switch found := http.DetectContentType(data); {
+	case found != "image/png" && found != "image/jpeg" && found != "image/gif" &&
+		found != "image/webp":
+		b.note("picture, %s, %d bytes: of a kind that can't be shown", tame(kind, 60), len(data))
+	case len(data) > maxImage:
+		b.note("picture of %d bytes: too large to be shown", len(data))
+	case len(b.images) == maxImages:
+		b.note("one more picture: not shown")
+	default:
+		n := len(b.images) + 1
+		name := fmt.Sprintf("%s-%d.%s", b.name, n, strings.TrimPrefix(found, "image/"))
+		b.images = append(b.images, tool.Image{Name: name, Data: data})
+		b.note("picture %d, %s, %d bytes", n, found, len(data))
+	}
+}
+
+// resource adds the content of a resource.
+func (b *builder) resource(r *sdk.ResourceContents) {
+	switch {
+	case r == nil:
+		b.note("a resource without content")
+	case len(r.Blob) > 0 && strings.HasPrefix(http.DetectContentType(r.Blob), "image/"):
+		b.note("resource %s:", tame(r.URI, 500))
+		b.image(r.Blob, r.MIMEType)
+	case len(r.Blob) > 0:
+		b.note("resource %s, %s, %d bytes: not text, not shown", tame(r.URI, 500),
+			tame(r.MIMEType, 60), len(r.Blob))
+	default:
+		b.note("resource %s:", tame(r.URI, 500))
+		b.add(r.Text)
+	}
+}

@@ -1,0 +1,207 @@
+package mcp
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gateway/agent/tool"
+)
+
+// The bounds of what one server may bring.
+const (
+	maxTools   = 128
+	maxSchemas = 256 << 10 // bytes of all schemas and descriptions
+	maxName    = 64        // bytes of a tool's name, as providers have it
+	maxRefused = 20        // refusals that are kept
+)
+
+// A definition is a tool as its server describes it.
+type definition struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	Schema      any    `json:"schema,omitempty"`
+	ReadOnly    bool   `json:"read_only,omitempty"`
+	Idempotent  bool   `json:"idempotent,omitempty"`
+}
+
+// A catalog is what a server has.
+type catalog struct {
+	Tools     []definition `json:"tools,omitempty"`
+	Resources bool         `json:"resources,omitempty"`
+	Prompts   bool         `json:"prompts,omitempty"`
+	More      bool         `json:"more,omitempty"` // tools that were not read any more
+}
+
+// same reports whether two catalogs are.
+func same(a, b *catalog) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// sorted returns c with its tools by name, so that it is the same however the server lists them.
+func (c catalog) sorted() catalog {
+	c.Tools = slices.Clone(c.Tools)
+	slices.SortStableFunc(c.Tools, func(a, b definition) int { return cmp.Compare(a.Name, b.Name) })
+	return c
+}
+
+// effect returns what a resumed turn may do with calls of d. The server's word is taken for it.
+func (d definition) effect() tool.Effect {
+	switch {
+	case d.ReadOnly:
+		return tool.Pure
+	case d.Idempotent:
+		return tool.Idempotent
+	}
+	return tool.Once
+}
+
+// define returns the tools of c, sorted by name, and what was refused of it and why.
+func (s *server) define(c catalog) (tools []tool.Tool, refused []string) {
+	c = c.sorted()
+	refuse := func(name, why string) {
+		if len(refused) < maxRefused {
+			refused = append(refused, fmt.Sprintf("%q: %s", tame(name, 80), why))
+		} else if len(refused) == maxRefused {
+			refused = append(refused, "and more")
+		}
+	}
+	if s.allows("resources") && c.Resources {
+		tools = append(tools, s.resourcesTool())
+	}
+	if s.allows("prompts") && c.Prompts {
+		tools = append(tools, s.promptsTool())
+	}
+	names := s.names(c.Tools)
+	size, seen := 0, make(map[string]bool)
+	for i, d := range c.Tools {
+		if !s.allows(d.Name) {
+			continue
+		}
+		schema, err := mend(d.Schema)
+		description := cmp.Or(tame(d.Description, maxDescription),
+			fmt.Sprintf("A tool of the MCP server %s, which does not describe it.", s.Name))
+		switch {
+		case d.Name == "":
+			refuse(d.Name, "it has no name")
+		case seen[d.Name]:
+			refuse(d.Name, "the server has two tools with this name")
+		case names[i] == "":
+			refuse(d.Name, "its name is taken")
+		case err != nil:
+			refuse(d.Name, err.Error())
+		case len(seen) == maxTools:
+			refuse(d.Name, fmt.Sprintf("the server has more than %d tools", maxTools))
+		case size+len(schema)+len(description) > maxSchemas:
+			refuse(d.Name, fmt.Sprintf("the server's tools take more than %d bytes", maxSchemas))
+		default:
+			seen[d.Name] = true
+			size += len(schema) + len(description)
+			tools = append(tools, s.tool(names[i], description, schema, d))
+		}
+	}
+	if c.More {
+		refuse("…", fmt.Sprintf("the server has more than %d tools", maxListed))
+	}
+	slices.SortFunc(tools, func(a, b tool.Tool) int { return cmp.Compare(a.Name, b.Name) })
+	return tools, refused
+}
+
+// tool returns the tool that calls d.
+func (s *server) tool(name, description string, schema json.RawMessage, d definition) tool.Tool {
+	return tool.Tool{
+		Name: name, Description: description, Schema: schema, Effect: d.effect(), Least: s.Least,
+		Run: s.caller(name, d), Timeout: s.longest(),
+	}
+}
+
+// longest is how long one use of a tool may take: the wait for the connection, and the call.
+func (s *server) longest() time.Duration { return 2*s.Timeout + 5*time.Second }
+
+// names returns the names of the tools, in the same order; "" for one that can't have any. Names
+// depend on nothing but the configured servers and the tools' own names.
+func (s *server) names(tools []definition) []string {
+	first := make(map[string]string) // name to the tool that it is of
+	for _, d := range tools {
+		if name := s.prefix + d.Name; fits(name) && s.ours(name) {
+			first[name] = d.Name
+		}
+	}
+	mended := make(map[string]int)
+	for _, d := range tools {
+		if name := s.mendName(d.Name); first[name] == "" {
+			mended[name]++
+		}
+	}
+	names := make([]string, len(tools))
+	taken := make(map[string]string)
+	for i, d := range tools {
+		name := s.mendName(d.Name)
+		if first[name] != d.Name && (first[name] != "" || mended[name] > 1) || !s.ours(name) {
+			name = s.hashed(d.Name)
+		}
+		if owner, ok := taken[name]; ok && owner != d.Name || !s.ours(name) {
+			continue
+		}
+		taken[name] = d.Name
+		names[i] = name
+	}
+	return names
+}
+
+// ours reports whether name can be one of this server's tools: it is not that of our own tools for
+// the server, and does not begin as those of another server do.
+func (s *server) ours(name string) bool {
+	if name == s.prefix+"resources" || name == s.prefix+"prompts" {
+		return false
+	}
+	return !slices.ContainsFunc(s.others, func(prefix string) bool {
+		return strings.HasPrefix(name, prefix)
+	})
+}
+
+// fits reports whether providers take name.
+func fits(name string) bool { return len(name) <= maxName && name == letters(name) }
+
+// letters returns name with "_" in the place of what providers don't take.
+func letters(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// mendName returns the name for the server's tool, cut and with a mark of what was cut if it is
+// too long.
+func (s *server) mendName(name string) string {
+	full := s.prefix + letters(name)
+	if name == "" || len(full) > maxName {
+		return s.hashed(name)
+	}
+	return full
+}
+
+// hashed returns a name for the server's tool that no other one has.
+func (s *server) hashed(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	mark := hex.EncodeToString(sum[:4])
+	full := s.prefix + letters(name)
+	if !s.ours(full + "_") { // it looks like another server's: the mark comes first
+		full = s.prefix + mark + "_" + letters(name)
+		return full[:min(len(full), maxName)]
+	}
+	return full[:min(len(full), maxName-len(mark)-1)] + "_" + mark
+}

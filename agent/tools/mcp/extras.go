@@ -1,0 +1,180 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"gateway/agent/tool"
+)
+
+// maxPage is how many resources or prompts are listed at once.
+const maxPage = 50
+
+// maxItems bounds how far into a list one can read on.
+const maxItems = 5_000
+
+type resourcesArgs struct {
+	URI    string `json:"uri,omitempty" jsonschema:"of one resource; without it, lists all"`
+	Offset int    `json:"offset,omitempty" jsonschema:"how many to pass over"`
+}
+
+// resourcesTool returns the tool that lists and reads the server's resources.
+func (s *server) resourcesTool() tool.Tool {
+	t := tool.New(s.prefix+"resources", "Lists the resources of the MCP server "+s.Name+
+		", or reads one by its URI.", tool.Pure, s.resources)
+	t.Least, t.Timeout = s.Least, s.longest()
+	return t
+}
+
+func (s *server) resources(
+	ctx context.Context, _ tool.Call, args resourcesArgs,
+) (tool.Result, error) {
+	var result tool.Result
+	err := s.use(ctx, tool.Pure, func(ctx context.Context, session *sdk.ClientSession) error {
+		var err error
+		if args.URI == "" {
+			result.Text, err = listResources(ctx, session, args.Offset)
+			return err
+		}
+		r, err := session.ReadResource(ctx, &sdk.ReadResourceParams{URI: args.URI})
+		if err != nil {
+			return err
+		}
+		b := &builder{name: s.prefix + "resources", prefix: s.prefix}
+		for _, c := range r.Contents {
+			b.resource(c)
+		}
+		if r.NeedsInput() {
+			b.note("the server asks for input, which this agent does not give")
+		}
+		result.Text, result.Images = b.text(), b.images
+		return nil
+	})
+	result.Foreign = s.source()
+	return result, err
+}
+
+func listResources(
+	ctx context.Context, session *sdk.ClientSession, offset int,
+) (string, error) {
+	p := &pager{offset: max(0, offset)}
+	err := collect(p, session.Resources(ctx, nil), func(r *sdk.Resource) string {
+		return tame(r.URI, 500) + "  " + tame(r.Name, 100) + aside(r.Description, r.MIMEType)
+	})
+	if err != nil {
+		return "", err
+	}
+	// Many servers have no templates and know no request for them.
+	_ = collect(p, session.ResourceTemplates(ctx, nil), func(r *sdk.ResourceTemplate) string {
+		return tame(r.URITemplate, 500) + "  " + tame(r.Name, 100) +
+			aside(r.Description, r.MIMEType) + " [template: fill in what is in braces]"
+	})
+	return p.text("resources"), nil
+}
+
+type promptsArgs struct {
+	Name      string            `json:"name,omitempty" jsonschema:"of one; without it, lists all"`
+	Arguments map[string]string `json:"arguments,omitempty" jsonschema:"of the prompt"`
+	Offset    int               `json:"offset,omitempty" jsonschema:"how many to pass over"`
+}
+
+// promptsTool returns the tool that lists the server's prompts and fills one in.
+func (s *server) promptsTool() tool.Tool {
+	t := tool.New(s.prefix+"prompts", "Lists the prompts (texts with blanks) of the MCP server "+
+		s.Name+", or gets one filled in.", tool.Pure, s.prompts)
+	t.Least, t.Timeout = s.Least, s.longest()
+	return t
+}
+
+func (s *server) prompts(
+	ctx context.Context, _ tool.Call, args promptsArgs,
+) (tool.Result, error) {
+	var result tool.Result
+	err := s.use(ctx, tool.Pure, func(ctx context.Context, session *sdk.ClientSession) error {
+		var err error
+		if args.Name == "" {
+			result.Text, err = listPrompts(ctx, session, args.Offset)
+			return err
+		}
+		r, err := session.GetPrompt(ctx,
+			&sdk.GetPromptParams{Name: args.Name, Arguments: args.Arguments})
+		if err != nil {
+			return err
+		}
+		b := &builder{name: s.prefix + "prompts", prefix: s.prefix}
+		for _, m := range r.Messages {
+			if m != nil {
+				b.note("%s:", tame(string(m.Role), 20))
+				b.content(m.Content)
+			}
+		}
+		if r.NeedsInput() {
+			b.note("the server asks for input, which this agent does not give")
+		}
+		result.Text, result.Images = b.text(), b.images
+		return nil
+	})
+	result.Foreign = s.source()
+	return result, err
+}
+
+func listPrompts(ctx context.Context, session *sdk.ClientSession, offset int) (string, error) {
+	p := &pager{offset: max(0, offset)}
+	err := collect(p, session.Prompts(ctx, nil), func(r *sdk.Prompt) string {
+		line := tame(r.Name, 200) + aside(r.Description, "")
+		for _, a := range r.Arguments {
+			if a == nil {
+				continue
+			}
+			line += "\n  " + tame(a.Name, 100)
+			if a.Required {
+				line += " (required)"
+			}
+			line += aside(a.Description, "")
+		}
+		return line
+	})
+	return p.text("prompts"), err
+}
+
+// A pager takes one page out of a list.
+type pager struct {
+	offset, seen int
+	lines        []string
+	more         bool
+}
+
+// collect adds what list yields.
+func collect[T any](p *pager, list iter.Seq2[*T, error], line func(*T) string) error {
+	for item, err := range list {
+		if err != nil {
+			return err
+		}
+		if item == nil {
+			continue
+		}
+		if len(p.lines) == maxPage || p.seen == maxItems {
+			p.more = p.seen < maxItems
+			return nil
+		}
+		if p.seen++; p.seen > p.offset {
+			p.lines = append(p.lines, line(item))
+		}
+	}
+	return nil
+}
+
+func (p *pager) text(what string) string {
+	if len(p.lines) == 0 {
+		return fmt.Sprintf("(there are only %d %s)", p.seen, what)
+	}
+	text := strings.Join(p.lines, "\n")
+	if p.more {
+		text += fmt.Sprintf("\n\n(there are more; read on with offset %d)", p.seen)
+	}
+	return text
+}

@@ -1,0 +1,254 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// An endpoint is a server of streamable HTTP whose process can be exchanged for a new one.
+type endpoint struct {
+	*httptest.Server
+	handler atomic.Pointer[http.Handler]
+	server  *sdk.Server
+	down    atomic.Bool
+	auth    sync.Map // of the headers that came: value to true
+}
+
+// A kind says which version of the protocol an endpoint speaks, and how well.
+type kind string
+
+const (
+	stateless kind = "without sessions"
+	stateful  kind = "with sessions"
+	careless  kind = "with sessions and the wrong status for those it does not know"
+)
+
+func newEndpoint(t *testing.T, k kind) *endpoint {
+	t.Helper()
+	e := &endpoint{}
+	e.restart(t, k)
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e.auth.Store(r.Header.Get("Authorization"), true)
+		if e.down.Load() {
+			http.Error(w, "gone for lunch, "+r.Header.Get("Authorization"), http.StatusBadGateway)
+			return
+		}
+		(*e.handler.Load()).ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		e.CloseClientConnections()
+		e.Close()
+		e.forget()
+	})
+	return e
+}
+
+// forget ends all sessions.
+func (e *endpoint) forget() {
+	for s := range e.server.Sessions() {
+		_ = s.Close() // the client may have
+	}
+}
+
+// restart exchanges the server for a new one.
+func (e *endpoint) restart(t *testing.T, k kind) {
+	server := testServer(t.TempDir())
+	var h http.Handler = sdk.NewStreamableHTTPHandler(
+		func(*http.Request) *sdk.Server { return server }, nil)
+	if k != stateless {
+		inner := h
+		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Mcp-Protocol-Version") > legacyVersion {
+				http.Error(w, "what is that?", http.StatusBadRequest)
+				return
+			}
+			rec := httptest.NewRecorder()
+			if id := r.Header.Get("Mcp-Session-Id"); k == careless && id != "" && r.Method == "POST" {
+				probe := r.Clone(r.Context())
+				probe.Method, probe.Body = http.MethodGet, http.NoBody
+				probe.Header.Set("Accept", "application/json") // which is refused, after the session
+				if inner.ServeHTTP(rec, probe); rec.Code == http.StatusNotFound {
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(http.StatusBadRequest)
+					fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,`+
+						`"message":"Bad Request: No valid session ID provided"}}`)
+					return
+				}
+			}
+			inner.ServeHTTP(w, r)
+		})
+	}
+	e.handler.Store(&h)
+	if e.server != nil {
+		e.forget()
+	}
+	e.server = server
+}
+
+// web returns a client whose connections end with the test.
+func web(t *testing.T) *http.Client {
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: time.Nanosecond} // which is not used
+}
+
+func TestHTTP(t *testing.T) {
+	for _, k := range []kind{stateless, stateful, careless} {
+		t.Run(string(k), func(t *testing.T) {
+			e := newEndpoint(t, k)
+			s := Server{Name: "s", URL: e.URL, Header: map[string]string{"Authorization": "Bearer sesame"},
+				Timeout: 30 * time.Second}
+			c, box := run(t, &Options{HTTP: web(t)}, s)
+			awaitState(t, c, Connected)
+			if got := box.names(); got != allTools {
+				t.Fatalf("tools are %s\nwant %s", got, allTools)
+			}
+			if got, err := box.call(t, "mcp_s_echo", "text", "x"); err != nil || got.Text != "x" {
+				t.Errorf("echo = %q, %v", got.Text, err)
+			}
+			got, err := box.call(t, "mcp_s_big", "n", 1<<20)
+			if err != nil || len(got.Text) < 1_000_000 {
+				t.Errorf("1 MiB is %d bytes, %v", len(got.Text), err)
+			}
+			if _, err := box.call(t, "mcp_s_more"); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "the new tool", func() bool {
+				_, err := box.reg.Lookup("mcp_s_added")
+				return err == nil
+			})
+			e.restart(t, k)
+			if got, err := box.call(t, "mcp_s_echo", "text", "y"); err != nil || got.Text != "y" {
+				t.Errorf("echo after a restart of the server = %q, %v", got.Text, err)
+			}
+			if _, without := e.auth.Load(""); without {
+				t.Error("a request came without its header")
+			}
+		})
+	}
+}
+
+func TestHTTPDown(t *testing.T) {
+	var logged syncBuffer
+	e := newEndpoint(t, stateless)
+	s := Server{Name: "s", URL: e.URL + "/path?token=querysecret", Timeout: 20 * time.Second,
+		Header: map[string]string{"Authorization": "Bearer sesame-open"}}
+	log := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	c, box := run(t, &Options{HTTP: web(t), Logger: log}, s)
+	awaitState(t, c, Connected)
+	e.down.Store(true)
+	_, err := box.call(t, "mcp_s_count")
+	wantError(t, err, "the MCP server s", "Bad Gateway", "can be tried again")
+	e.down.Store(false)
+	if got, err := box.call(t, "mcp_s_echo", "text", "y"); err != nil || got.Text != "y" {
+		t.Errorf("echo = %q, %v", got.Text, err)
+	}
+	e.CloseClientConnections()
+	e.Listener.Close()
+	_, err = box.call(t, "mcp_s_count") // may be in the middle of the end
+	wantError(t, err, "the MCP server s")
+	_, err = box.call(t, "mcp_s_count")
+	wantError(t, err, "the MCP server s is not connected", "refused", "nothing was done")
+	awaitState(t, c, Waiting)
+	for what, text := range map[string]string{"error": err.Error(), "log": logged.String(),
+		"state": fmt.Sprint(c.States())} {
+		if strings.Contains(text, "sesame") || strings.Contains(text, "querysecret") {
+			t.Errorf("the %s shows a secret: %s", what, text)
+		}
+	}
+}
+
+// A redirect to somewhere else gets no secrets.
+func TestRedirect(t *testing.T) {
+	e := newEndpoint(t, stateless)
+	from := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, e.URL, http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(from.Close)
+	c, _ := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: from.URL,
+		Header: map[string]string{"Authorization": "Bearer sesame", "X-Key": "sesame"}})
+	awaitState(t, c, Connected)
+	if _, leaked := e.auth.Load("Bearer sesame"); leaked {
+		t.Error("the header went to another host")
+	}
+}
+
+// An endpoint that answers nothing, or without end, holds up nobody.
+func TestHTTPHang(t *testing.T) {
+	stop := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-stop:
+		case <-r.Context().Done():
+		}
+	}))
+	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for range 40 {
+			if _, err := w.Write(bytes.Repeat([]byte(" "), 1<<20)); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(func() {
+		close(stop)
+		silent.CloseClientConnections()
+		silent.Close()
+		endless.Close()
+	})
+	e := newEndpoint(t, stateless)
+	c, box := run(t, &Options{HTTP: web(t)}, Server{Name: "silent", URL: silent.URL},
+		Server{Name: "endless", URL: endless.URL}, Server{Name: "s", URL: e.URL})
+	await(t, "the server that works", func() bool { return c.States()[2].State == Connected })
+	if got, err := box.call(t, "mcp_s_echo", "text", "x"); err != nil || got.Text != "x" {
+		t.Errorf("echo = %q, %v", got.Text, err)
+	}
+	await(t, "the end of the endless one", func() bool { return c.States()[1].State == Waiting })
+	if got := c.States()[1].Error; !strings.Contains(got, "more than 16777216 bytes") {
+		t.Errorf("the endless one has the error %q", got)
+	}
+}
+
+// A call that hangs is cancelled, and the connection lives on.
+func TestHTTPCallHangs(t *testing.T) {
+	e := newEndpoint(t, stateful)
+	c, box := run(t, &Options{HTTP: web(t)},
+		Server{Name: "s", URL: e.URL, Timeout: 500 * time.Millisecond})
+	awaitState(t, c, Connected)
+	_, err := box.call(t, "mcp_s_sleep")
+	wantError(t, err, "has not answered within 500ms")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if got, err := box.callWith(ctx, t, "mcp_s_echo", "text", "x"); err != nil || got.Text != "x" {
+		t.Errorf("echo = %q, %v", got.Text, err)
+	}
+}
+
+// A syncBuffer may be written to by many.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}

@@ -1,0 +1,222 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	// A process has so long to end after its input has, and then after it was asked to.
+	endTime = 2 * time.Second
+
+	// A server that does not read its input for so long is taken for dead.
+	writeTime = 20 * time.Second
+
+	maxStderr = 4 << 10 // bytes of its last words that are kept
+)
+
+// startProcess starts the command of s. It is given up when life ends.
+func (s *server) startProcess(life context.Context) (*carrier, error) {
+	cmd, err := s.opts.Command(life, s.Server)
+	if err != nil {
+		return nil, fmt.Errorf("its command can't be run: %w", err)
+	}
+	if cmd.Env == nil { // of the gateway's own nothing is given away
+		cmd.Env = Environ(s.Env)
+	}
+	inRead, inWrite, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	outRead, outWrite, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, inRead.Close(), inWrite.Close())
+	}
+	p := &process{cmd: cmd, in: inWrite, out: outRead, gone: make(chan struct{})}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = inRead, outWrite, &p.stderr
+	cmd.WaitDelay = endTime
+	ownGroup(cmd)
+	err = cmd.Start()
+	closed := errors.Join(inRead.Close(), outWrite.Close()) // the process has its own
+	if err = errors.Join(err, closed); err != nil {
+		if cmd.Process != nil {
+			endGroup(cmd.Process, true)
+			_ = cmd.Wait() // it was ended by us
+		}
+		return nil, errors.Join(fmt.Errorf("its command can't be started: %w", err),
+			inWrite.Close(), outRead.Close())
+	}
+	p.wg.Go(p.wait)
+	return &carrier{
+		transport: &sdk.IOTransport{
+			Reader: &lines{r: bufio.NewReaderSize(outRead, 64<<10), c: outRead},
+			Writer: inWriter{inWrite}, MaxLineLength: maxMessage,
+		},
+		end: p.end, why: p.why,
+	}, nil
+}
+
+// A process is a server that we have started.
+type process struct {
+	cmd    *exec.Cmd
+	in     *os.File
+	out    *os.File
+	stderr tail
+	gone   chan struct{} // closed when the process has ended
+	err    error         // of its end, set before
+	once   sync.Once
+	wg     sync.WaitGroup
+}
+
+// wait waits for the end of the process and takes what it has started along.
+func (p *process) wait() {
+	p.err = p.cmd.Wait()
+	endGroup(p.cmd.Process, true)
+	close(p.gone)
+	// Whoever has left the group may still hold the output.
+	if err := p.out.SetReadDeadline(time.Now().Add(endTime)); err != nil {
+		_ = p.out.Close() // so that nobody reads on for ever
+	}
+}
+
+// end ends the process: by the end of its input, then politely, then by force.
+func (p *process) end() {
+	p.once.Do(func() {
+		_ = p.in.Close() // the session may have closed it before
+		for _, force := range []bool{false, true} {
+			timer := time.NewTimer(endTime)
+			select {
+			case <-p.gone:
+			case <-timer.C:
+				endGroup(p.cmd.Process, force)
+			}
+			timer.Stop()
+		}
+	})
+	p.wg.Wait()
+	_ = p.out.Close() // it may be closed already
+}
+
+// errLong ends a session with a server that does not come to the end of a message.
+var errLong = fmt.Errorf("it sent a message of more than %d bytes", maxMessage)
+
+// why adds what the process has left: how it ended, and its last words.
+func (p *process) why(err error) error {
+	if errors.Is(err, errLong) {
+		return errLong
+	}
+	timer := time.NewTimer(endTime / 2) // its output has ended, so it is about to
+	defer timer.Stop()
+	select {
+	case <-p.gone:
+		if p.err != nil {
+			err = fmt.Errorf("its process ended: %w", p.err)
+		} else {
+			err = errors.New("its process ended")
+		}
+	case <-timer.C:
+	}
+	if words := p.stderr.String(); words != "" {
+		err = fmt.Errorf("%w; it said last: %s", err, tame(words, 400))
+	}
+	return err
+}
+
+// inWriter writes to a process that may not read.
+type inWriter struct{ *os.File }
+
+// Write gives up if the process does not read.
+func (w inWriter) Write(p []byte) (int, error) {
+	if err := w.SetWriteDeadline(time.Now().Add(writeTime)); err != nil &&
+		!errors.Is(err, os.ErrNoDeadline) {
+		return 0, err
+	}
+	return w.File.Write(p)
+}
+
+// A tail keeps the last bytes that were written to it.
+type tail struct {
+	mu   sync.Mutex
+	kept []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, p[max(0, len(p)-maxStderr):]...)
+	if n := len(t.kept) - maxStderr; n > 0 {
+		t.kept = append(t.kept[:0], t.kept[n:]...)
+	}
+	return len(p), nil
+}
+
+// String returns the end of what was written: the last lines.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	words := bytes.TrimSpace(t.kept)
+	const most = 400
+	return string(words[max(0, len(words)-most):])
+}
+
+// lines passes on those lines of a server's output that are messages. What programs print besides,
+// such as greetings, would end the session.
+type lines struct {
+	r    *bufio.Reader
+	c    io.Closer
+	left []byte // of a message that is being read
+}
+
+func (l *lines) Close() error { return l.c.Close() }
+
+func (l *lines) Read(p []byte) (int, error) {
+	for len(l.left) == 0 {
+		line, err := l.next()
+		if err != nil {
+			return 0, err
+		}
+		l.left = line
+	}
+	n := copy(p, l.left)
+	l.left = l.left[n:]
+	return n, nil
+}
+
+// next returns the next line if it is a message, else nothing.
+func (l *lines) next() ([]byte, error) {
+	var line []byte
+	message := true
+	for {
+		part, err := l.r.ReadSlice('\n')
+		if len(line) == 0 && message {
+			message = bytes.HasPrefix(bytes.TrimLeft(part, " \t\r"), []byte("{"))
+		}
+		if message {
+			line = append(line, part...)
+		}
+		switch {
+		case len(line) > maxMessage:
+			return nil, errLong
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, os.ErrClosed):
+			return nil, io.EOF
+		case err != nil:
+			return nil, err
+		case !message || !json.Valid(line):
+			return nil, nil
+		}
+		return line, nil
+	}
+}

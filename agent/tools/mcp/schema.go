@@ -1,0 +1,458 @@
+package mcp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// The bounds of what one tool may say of itself.
+const (
+	maxDescription = 1_000    // characters
+	maxSchema      = 32 << 10 // bytes
+	maxExpanded    = 10_000   // schemas that one value is checked against
+	maxDepth       = 64       // of schemas within schemas
+)
+
+// mend returns the schema of a tool's arguments in the form that providers and our own checking
+// know, or why that can't be.
+func mend(schema any) (json.RawMessage, error) {
+	root, err := object(schema)
+	if err != nil {
+		return nil, err
+	}
+	if err := inline(root); err != nil {
+		return nil, err
+	}
+	m := &mender{}
+	m.schema(root, 0)
+	if m.err != nil {
+		return nil, m.err
+	}
+	flatten(root)
+	if root["properties"] == nil {
+		root["properties"] = map[string]any{}
+	}
+	if err := bounded(root); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(root)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxSchema {
+		return nil, fmt.Errorf("its schema has %d bytes, more than %d", len(data), maxSchema)
+	}
+	var s jsonschema.Schema
+	if err := json.Unmarshal(data, &s); err != nil {
+		return nil, fmt.Errorf("its schema is none: %s", tame(err.Error(), 200))
+	}
+	if _, err := s.Resolve(nil); err != nil {
+		return nil, fmt.Errorf("its schema can't be used: %s", tame(err.Error(), 200))
+	}
+	return data, nil
+}
+
+// object returns schema as a copy with the type of an object.
+func object(schema any) (map[string]any, error) {
+	data, err := json.Marshal(schema)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > 4*maxSchema {
+		return nil, fmt.Errorf("its schema has %d bytes, more than %d", len(data), maxSchema)
+	}
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		return nil, err
+	}
+	switch v := v.(type) {
+	case nil:
+		return map[string]any{"type": "object"}, nil
+	case bool:
+		if v {
+			return map[string]any{"type": "object"}, nil
+		}
+		return nil, errors.New("its schema accepts no arguments at all")
+	case map[string]any:
+		return v, nil
+	}
+	return nil, errors.New("its schema is no object")
+}
+
+// inline puts what the root refers to in the root's place: providers want an object there.
+func inline(root map[string]any) error {
+	for range 8 {
+		ref, ok := root["$ref"].(string)
+		if !ok {
+			break
+		}
+		target, ok := follow(root, ref).(map[string]any)
+		if !ok || ref == "#" {
+			return fmt.Errorf("its schema refers to %q, which is not there", tame(ref, 80))
+		}
+		delete(root, "$ref")
+		for k, v := range target {
+			if _, ok := root[k]; !ok {
+				root[k] = duplicate(v)
+			}
+		}
+	}
+	switch t := root["type"].(type) {
+	case nil:
+		root["type"] = "object"
+	case []any:
+		if slices.Contains(t, any("object")) {
+			root["type"] = "object"
+		}
+	}
+	if root["type"] != "object" {
+		return errors.New("its schema is not that of an object")
+	}
+	return nil
+}
+
+// duplicate copies what JSON is made of.
+func duplicate(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		c := make(map[string]any, len(v))
+		for k := range v {
+			c[k] = duplicate(v[k])
+		}
+		return c
+	case []any:
+		c := make([]any, len(v))
+		for i := range v {
+			c[i] = duplicate(v[i])
+		}
+		return c
+	}
+	return v
+}
+
+// follow returns what the reference ref, "#" or "#/…", stands for in root, or nil.
+func follow(root map[string]any, ref string) any {
+	if ref == "#" {
+		return root
+	}
+	rest, ok := strings.CutPrefix(ref, "#/")
+	if !ok {
+		return nil
+	}
+	rest, err := url.PathUnescape(rest)
+	if err != nil {
+		return nil
+	}
+	var at any = root
+	for name := range strings.SplitSeq(rest, "/") {
+		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+		switch v := at.(type) {
+		case map[string]any:
+			at = v[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(v) {
+				return nil
+			}
+			at = v[i]
+		default:
+			return nil
+		}
+	}
+	return at
+}
+
+// A mender goes through a schema and mends what generators of old drafts write.
+type mender struct {
+	err error
+}
+
+// Where schemas are within schemas: by name, in a list, or just one.
+var (
+	inNames = []string{"properties", "patternProperties", "$defs", "definitions",
+		"dependentSchemas"}
+	inLists = []string{"allOf", "anyOf", "oneOf", "prefixItems"}
+	inOne   = []string{"items", "additionalItems", "additionalProperties", "contains", "not", "if",
+		"then", "else", "propertyNames", "unevaluatedItems", "unevaluatedProperties",
+		"contentSchema"}
+)
+
+// schema mends s and what is within it.
+func (m *mender) schema(s map[string]any, depth int) {
+	if depth > maxDepth {
+		m.err = errors.New("its schema is too deep")
+		return
+	}
+	m.keywords(s)
+	for key, value := range s {
+		switch {
+		case slices.Contains(inNames, key):
+			named, ok := value.(map[string]any)
+			if !ok {
+				delete(s, key)
+				continue
+			}
+			for name, sub := range named {
+				named[name] = m.sub(sub, depth)
+			}
+		case slices.Contains(inLists, key), key == "items" && isList(value):
+			list, ok := value.([]any)
+			if !ok || len(list) == 0 {
+				delete(s, key)
+				continue
+			}
+			for i := range list {
+				list[i] = m.sub(list[i], depth)
+			}
+		case slices.Contains(inOne, key):
+			s[key] = m.sub(value, depth)
+		}
+	}
+}
+
+func isList(v any) bool { _, ok := v.([]any); return ok }
+
+// sub mends a schema within another one. Nothing at all stands for any value.
+func (m *mender) sub(v any, depth int) any {
+	switch v := v.(type) {
+	case nil:
+		return map[string]any{}
+	case map[string]any:
+		m.schema(v, depth+1)
+	}
+	return v // a boolean is a schema too, and of the rest the check says that it is none
+}
+
+// keywords mends what stands in s itself.
+func (m *mender) keywords(s map[string]any) {
+	for key, value := range s {
+		if value == nil && key != "const" && key != "default" {
+			delete(s, key)
+		}
+	}
+	for _, key := range []string{"$schema", "$id", "id", "$comment", "$anchor", "$vocabulary",
+		"examples"} {
+		delete(s, key)
+	}
+	for _, key := range []string{"title", "description"} {
+		if text, ok := s[key].(string); ok {
+			s[key] = tame(text, maxDescription)
+		} else {
+			delete(s, key)
+		}
+	}
+	for _, key := range []string{"Minimum", "Maximum"} { // of draft 4
+		if strict, ok := s["exclusive"+key].(bool); ok {
+			delete(s, "exclusive"+key)
+			if bound := strings.ToLower(key); strict && s[bound] != nil {
+				s["exclusive"+key] = s[bound]
+				delete(s, bound)
+			}
+		}
+	}
+	if _, ok := s["required"].(bool); ok { // of draft 3
+		delete(s, "required")
+	}
+	if t, ok := s["type"].(string); ok && t == "any" { // of draft 3
+		delete(s, "type")
+	}
+	if pattern, ok := s["pattern"].(string); ok {
+		if _, err := regexp.Compile(pattern); err != nil {
+			delete(s, "pattern") // of another dialect; the server checks it
+		}
+	}
+	if named, ok := s["patternProperties"].(map[string]any); ok {
+		maps.DeleteFunc(named, func(pattern string, _ any) bool {
+			_, err := regexp.Compile(pattern)
+			return err != nil
+		})
+	}
+	m.refuse(s)
+}
+
+// refuse reports what can't be mended.
+func (m *mender) refuse(s map[string]any) {
+	for _, key := range []string{"$dynamicRef", "$recursiveRef", "$dynamicAnchor", "dependencies"} {
+		if _, ok := s[key]; ok {
+			m.err = fmt.Errorf("its schema has %q, which is not supported", key)
+		}
+	}
+	if ref, ok := s["$ref"]; ok {
+		text, ok := ref.(string)
+		if !ok || text != "#" && !strings.HasPrefix(text, "#/") {
+			m.err = fmt.Errorf("its schema refers to %q, which is not there", tame(fmt.Sprint(ref), 80))
+		}
+	}
+	types, ok := s["type"].([]any)
+	if !ok {
+		types = []any{s["type"]}
+	}
+	for _, t := range types {
+		switch t {
+		case nil, "string", "number", "integer", "boolean", "object", "array", "null":
+		default:
+			m.err = fmt.Errorf("its schema has the type %q, which does not exist",
+				tame(fmt.Sprint(t), 80))
+		}
+	}
+}
+
+// flatten takes alternatives away from the root, where providers refuse them: the model sees all
+// their properties, and which go together is for the server to check.
+func flatten(root map[string]any) {
+	for _, key := range []string{"allOf", "anyOf", "oneOf"} {
+		list, _ := root[key].([]any)
+		for _, branch := range list {
+			b, ok := branch.(map[string]any)
+			if !ok {
+				continue
+			}
+			if ref, ok := b["$ref"].(string); ok {
+				if b, ok = follow(root, ref).(map[string]any); !ok {
+					continue
+				}
+			}
+			merge(root, b, key == "allOf")
+		}
+	}
+	for _, key := range []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum",
+		"const"} {
+		delete(root, key)
+	}
+}
+
+// merge adds the properties of branch to those of root, and what it requires if that holds always.
+func merge(root, branch map[string]any, always bool) {
+	named, _ := branch["properties"].(map[string]any)
+	have, ok := root["properties"].(map[string]any)
+	if !ok {
+		have = map[string]any{}
+		root["properties"] = have
+	}
+	for name, sub := range named {
+		if _, ok := have[name]; !ok {
+			have[name] = duplicate(sub)
+		}
+	}
+	required, _ := branch["required"].([]any)
+	if !always || len(required) == 0 {
+		return
+	}
+	all, _ := root["required"].([]any)
+	for _, name := range required {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	root["required"] = all
+}
+
+// bounded refuses schemas whose checking would not end, or not soon: those that refer in a circle
+// without going into the value, and those that multiply.
+func bounded(root map[string]any) error {
+	b := &bounds{root: root, cost: make(map[string]int)}
+	b.within(root)
+	return b.err
+}
+
+type bounds struct {
+	root map[string]any
+	cost map[string]int // of what references stand for; -1 while it is being counted
+	err  error
+}
+
+// within counts s and everything that is in it.
+func (b *bounds) within(s map[string]any) {
+	if b.count(s) > maxExpanded && b.err == nil {
+		b.err = errors.New("its schema multiplies without bound")
+	}
+	for sub := range subschemas(s) {
+		b.within(sub)
+	}
+}
+
+// count returns how many schemas a value is checked against if it is checked against s.
+func (b *bounds) count(s map[string]any) int {
+	n := 1
+	if ref, ok := s["$ref"].(string); ok {
+		n += b.reference(ref)
+	}
+	for _, key := range []string{"allOf", "anyOf", "oneOf"} {
+		list, _ := s[key].([]any)
+		for _, v := range list {
+			if sub, ok := v.(map[string]any); ok {
+				n = min(n+b.count(sub), maxExpanded+1)
+			}
+		}
+	}
+	for _, key := range []string{"not", "if", "then", "else"} {
+		if sub, ok := s[key].(map[string]any); ok {
+			n = min(n+b.count(sub), maxExpanded+1)
+		}
+	}
+	dependent, _ := s["dependentSchemas"].(map[string]any)
+	for _, v := range dependent {
+		if sub, ok := v.(map[string]any); ok {
+			n = min(n+b.count(sub), maxExpanded+1)
+		}
+	}
+	return n
+}
+
+func (b *bounds) reference(ref string) int {
+	if n, ok := b.cost[ref]; ok {
+		if n < 0 && b.err == nil {
+			b.err = fmt.Errorf("its schema refers in a circle, by %q", tame(ref, 80))
+		}
+		return max(n, 0)
+	}
+	target := follow(b.root, ref)
+	if _, ok := target.(bool); ok {
+		return 1
+	}
+	s, ok := target.(map[string]any)
+	if !ok {
+		if b.err == nil {
+			b.err = fmt.Errorf("its schema refers to %q, which is not there", tame(ref, 80))
+		}
+		return 0
+	}
+	b.cost[ref] = -1
+	b.cost[ref] = b.count(s)
+	return b.cost[ref]
+}
+
+// subschemas yields the schemas directly within s.
+func subschemas(s map[string]any) func(yield func(map[string]any) bool) {
+	return func(yield func(map[string]any) bool) {
+		for key, value := range s {
+			var list []any
+			switch v := value.(type) {
+			case []any:
+				if slices.Contains(inLists, key) || key == "items" {
+					list = v
+				}
+			case map[string]any:
+				if slices.Contains(inNames, key) {
+					list = slices.Collect(maps.Values(v))
+				} else if slices.Contains(inOne, key) {
+					list = []any{v}
+				}
+			}
+			for _, v := range list {
+				if sub, ok := v.(map[string]any); ok && !yield(sub) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"gateway/bus"
+)
+
+// The times of a server's life.
+const (
+	startTimeout = 30 * time.Second // from the start of a process to its list of tools
+	minDelay     = time.Second      // before the next attempt
+	maxDelay     = 5 * time.Minute
+	longLife     = time.Minute // of a connection after which failures are forgotten
+	listDelay    = time.Second // between two lists that the server wants us to read
+
+	// patience is how many failures in a row a call waits through. A server that has failed more
+	// often is down, and the call learns it from the next attempt.
+	patience = 2
+)
+
+// errIdle ends a connection that nobody uses.
+var errIdle = errors.New("not used")
+
+// A server is a configured server with its connection. One goroutine, in run, makes and ends
+// connections; calls use the one that is there.
+type server struct {
+	Server
+	opts    *Options
+	prefix  string   // of the names of its tools
+	others  []string // prefixes of other servers that begin with ours
+	hidden  []string // secrets
+	problem error    // of the configuration
+	first   time.Duration
+
+	wanted chan struct{} // a call waits for a connection
+	stale  chan struct{} // the server says that its tools are others now
+
+	mu      sync.Mutex
+	state   State
+	link    *link         // or nil
+	change  chan struct{} // closed at each change of the fields here, and replaced
+	failed  int           // attempts and connections in a row
+	tries   int           // attempts that have ended
+	busy    int           // calls that use the link
+	used    time.Time
+	catalog *catalog // that the tools were made of
+	legacy  bool     // the handshake of old versions is tried
+	ended   bool     // run has returned
+}
+
+// newServer returns the server of a client whose servers have names.
+func newServer(s Server, o *Options, names []string) *server {
+	s.Timeout = cmp.Or(s.Timeout, 60*time.Second)
+	s.Least = cmp.Or(s.Least, bus.User)
+	one := &server{
+		Server: s, opts: o, prefix: "mcp_" + s.Name + "_", problem: s.Check(), hidden: s.secrets(),
+		first: minDelay, wanted: make(chan struct{}, 1), stale: make(chan struct{}, 1),
+		change: make(chan struct{}), state: State{Name: s.Name, State: Starting, Since: o.Now()},
+	}
+	for _, name := range names {
+		if prefix := "mcp_" + name + "_"; prefix != one.prefix && strings.HasPrefix(prefix, one.prefix) {
+			one.others = append(one.others, prefix)
+		}
+	}
+	return one
+}
+
+// run keeps the server connected until ctx ends.
+func (s *server) run(ctx context.Context) {
+	defer s.update(func() { s.ended = true })
+	if s.problem != nil {
+		s.update(func() { s.turn(Waiting, s.problem.Error()) })
+		<-ctx.Done()
+		return
+	}
+	needed := !s.restore(ctx) || s.URL != ""
+	for ctx.Err() == nil {
+		if !needed {
+			s.update(func() { s.turn(Idle, "") })
+			select {
+			case <-s.wanted:
+			case <-ctx.Done():
+				return
+			}
+		}
+		err := s.connection(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if needed = !errors.Is(err, errIdle); needed && !s.pause(ctx, err) {
+			return
+		}
+	}
+}
+
+// restore brings the tools as they were last seen, and reports whether there are any.
+func (s *server) restore(ctx context.Context) bool {
+	k, err := s.recall()
+	if err != nil {
+		s.opts.Logger.WarnContext(ctx, "mcp cache not read", "server", s.Name, "err", err)
+	}
+	if k == nil {
+		return false
+	}
+	s.update(func() { s.legacy = k.Legacy })
+	s.bring(ctx, k.Catalog)
+	return s.show().Tools > 0
+}
+
+// bring makes c's tools those of the agent.
+func (s *server) bring(ctx context.Context, c catalog) {
+	c = c.sorted()
+	s.mu.Lock()
+	known := same(s.catalog, &c)
+	s.mu.Unlock()
+	if known {
+		return
+	}
+	tools, refused := s.define(c)
+	if s.opts.Set != nil {
+		if err := s.opts.Set("mcp/"+s.Name, tools); err != nil {
+			refused = append(refused, s.scrub(err.Error()))
+		}
+	}
+	for _, why := range refused {
+		s.opts.Logger.WarnContext(ctx, "mcp tool refused", "server", s.Name, "reason", why)
+	}
+	s.update(func() {
+		s.catalog = &c
+		s.state.Tools, s.state.Refused = len(tools), refused
+	})
+}
+
+// connection makes one connection and keeps it until it ends, and returns why it did.
+func (s *server) connection(ctx context.Context) error {
+	select {
+	case <-s.wanted:
+	default:
+	}
+	s.update(func() { s.turn(Starting, "") })
+	begin := s.opts.Now()
+	l, err := s.connect(ctx)
+	if err != nil {
+		s.update(func() {
+			s.tries++
+			s.legacy = !s.legacy
+		})
+		return err
+	}
+	defer l.close()
+	s.update(func() {
+		s.tries++
+		s.link, s.used = l, s.opts.Now()
+		s.turn(Connected, "")
+	})
+	s.opts.Logger.InfoContext(ctx, "mcp server connected", "server", s.Name,
+		"took", s.opts.Now().Sub(begin))
+	err = s.watch(ctx, l)
+	s.update(func() {
+		s.link = nil
+		if s.opts.Now().Sub(begin) > longLife {
+			s.failed = 0
+		}
+	})
+	return err
+}
+
+// watch reads what has changed at the server until the connection ends or nobody uses it.
+func (s *server) watch(ctx context.Context, l *link) error {
+	idle := time.NewTimer(s.opts.Idle)
+	defer idle.Stop()
+	pause := time.NewTimer(0) // until the list may be read again
+	defer pause.Stop()
+	stale := false
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.ended:
+			return l.reason()
+		case <-s.stale:
+			stale = true
+			pause.Reset(listDelay)
+		case <-pause.C:
+			if !stale {
+				continue
+			}
+			stale = false
+			if err := s.learn(ctx, l); err != nil {
+				s.opts.Logger.WarnContext(ctx, "mcp tools not listed", "server", s.Name,
+					"err", s.scrub(err.Error()))
+			}
+		case <-idle.C:
+			left := s.rest()
+			if left <= 0 && s.URL == "" {
+				return errIdle
+			}
+			idle.Reset(max(left, s.opts.Idle/10, time.Millisecond))
+		}
+	}
+}
+
+// rest returns how long the link may still stay unused. At 0 it is taken away from calls.
+func (s *server) rest() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := s.opts.Idle - s.opts.Now().Sub(s.used)
+	if s.busy > 0 {
+		left = s.opts.Idle
+	}
+	if left <= 0 && s.URL == "" {
+		s.link = nil
+		select {
+		case <-s.wanted: // of a call that has had its link
+		default:
+		}
+	}
+	return left
+}
+
+// pause waits before the next attempt, the longer the more have failed. A call that wants the
+// server ends the wait, but not its first second.
+func (s *server) pause(ctx context.Context, err error) bool {
+	why := s.scrub(err.Error())
+	var delay time.Duration
+	s.update(func() {
+		s.turn(Waiting, why)
+		delay = min(s.first<<min(s.failed, 16), maxDelay)
+		s.failed++
+	})
+	delay += rand.N(delay/4 + 1)
+	s.opts.Logger.WarnContext(ctx, "mcp server not connected", "server", s.Name, "err", why,
+		"again", delay)
+	least, timer := time.NewTimer(min(delay, s.first)), time.NewTimer(delay)
+	defer least.Stop()
+	defer timer.Stop()
+	select {
+	case <-least.C:
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case <-timer.C:
+	case <-s.wanted:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// update changes the server's state and tells those who wait for it.
+func (s *server) update(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	close(s.change)
+	s.change = make(chan struct{})
+}
+
+// turn enters a state, within update. While the server is being tried again, the error that led
+// to it stays.
+func (s *server) turn(state, problem string) {
+	if state != s.state.State {
+		s.state.State, s.state.Since = state, s.opts.Now()
+	}
+	if state != Starting {
+		s.state.Error = problem
+	}
+}
+
+func (s *server) show() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.state
+	state.Refused = append([]string(nil), state.Refused...)
+	return state
+}
+
+// acquire returns the link, once there is one. release must be called after its use.
+func (s *server) acquire(ctx context.Context) (l *link, release func(), err error) {
+	s.mu.Lock()
+	tries := s.tries
+	for {
+		switch {
+		case s.link != nil && s.link.alive():
+			l := s.link
+			s.busy++
+			s.mu.Unlock()
+			return l, s.release, nil
+		case s.ended:
+			s.mu.Unlock()
+			return nil, nil, fmt.Errorf("the MCP server %s is stopped; nothing was done", s.Name)
+		case s.tries > tries && s.failed > patience && s.state.State == Waiting:
+			why := s.state.Error
+			s.mu.Unlock()
+			return nil, nil, s.down(why)
+		}
+		change := s.change
+		s.mu.Unlock()
+		select {
+		case s.wanted <- struct{}{}:
+		default:
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return nil, nil, s.down(cmp.Or(s.show().Error, "it is still starting"))
+		}
+		s.mu.Lock()
+	}
+}
+
+func (s *server) down(why string) error {
+	return fmt.Errorf("the MCP server %s is not connected: %s; nothing was done", s.Name, why)
+}
+
+func (s *server) release() {
+	s.update(func() {
+		s.busy--
+		s.used = s.opts.Now()
+	})
+}

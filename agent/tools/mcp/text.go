@@ -1,0 +1,95 @@
+package mcp
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// tame returns foreign text as one line of at most most characters that can't pass for a part of
+// the prompt: without control and invisible signs, and without the brackets that our own marks and
+// those of models have.
+func tame(text string, most int) string {
+	text = strings.ToValidUTF8(text[:min(len(text), 8*most)], "")
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r), unicode.Is(unicode.Variation_Selector, r), r == utf8.RuneError:
+			return -1
+		}
+		return r
+	}, text)
+	text = marks.Replace(strings.Join(strings.Fields(text), " "))
+	return clip(text, most)
+}
+
+var marks = strings.NewReplacer("[", "(", "]", ")", "<", "‹", ">", "›", "```", "'''")
+
+// clip cuts text after most characters.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	n := 0
+	for i := range text {
+		if n == most-1 {
+			return strings.TrimRight(text[:i], " ") + "…"
+		}
+		n++
+	}
+	return text
+}
+
+// plain returns foreign text of a result: valid, and without signs that terminals obey.
+func plain(text string) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// secrets returns what of the configuration must not show in errors and logs, longest first.
+func (s Server) secrets() []string {
+	var list []string
+	for _, v := range s.Header {
+		list = append(list, v)
+		if _, token, ok := strings.Cut(v, " "); ok {
+			list = append(list, token) // without "Bearer"
+		}
+	}
+	for _, v := range s.Env {
+		list = append(list, v)
+	}
+	if u, err := url.Parse(s.URL); err == nil && s.URL != "" {
+		if password, ok := u.User.Password(); ok {
+			list = append(list, password, u.User.String())
+		}
+		list = append(list, u.RawQuery)
+		for _, values := range u.Query() {
+			list = append(list, values...)
+		}
+		if len(u.Path) > 1 { // some endpoints have their token in the path
+			list = append(list, u.Path, u.EscapedPath())
+		}
+	}
+	list = slices.DeleteFunc(list, func(v string) bool { return len(v) < minSecret })
+	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
+	return slices.Compact(list)
+}
+
+// A shorter value than minSecret, such as "1", is part of too many other texts.
+const minSecret = 5
+
+// scrub returns text without the server's secrets, as one line of at most 600 characters.
+func (s *server) scrub(text string) string {
+	for _, secret := range s.hidden {
+		text = strings.ReplaceAll(text, secret, "(hidden)")
+	}
+	return tame(text, 600)
+}

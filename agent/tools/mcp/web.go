@@ -1,0 +1,127 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// headTime is how long the head of an answer may take if the request has no time-out of its own.
+const headTime = 15 * time.Second
+
+// overHTTP returns the way to the endpoint of s. Its requests end with life.
+func (s *server) overHTTP(life context.Context) (*carrier, error) {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return nil, errors.New("its URL is none")
+	}
+	life, cancel := context.WithCancel(life)
+	client := *s.opts.HTTP
+	client.Timeout = 0
+	base := client.Transport
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	client.Transport = doer(func(r *http.Request) (*http.Response, error) {
+		r = r.Clone(r.Context())
+		// A redirect elsewhere gets none of the secrets.
+		if r.URL.Host == u.Host && r.URL.Scheme == u.Scheme {
+			for name, value := range s.Header {
+				r.Header.Set(name, value)
+			}
+		}
+		return roundTrip(life, base, r)
+	})
+	return &carrier{
+		transport: &sdk.StreamableClientTransport{
+			Endpoint: s.URL, HTTPClient: &client, MaxEventSize: maxMessage, MaxRetries: 2,
+		},
+		end: cancel,
+		why: func(err error) error { return bare(err) },
+	}, nil
+}
+
+// A doer is a function as an http.RoundTripper.
+type doer func(r *http.Request) (*http.Response, error)
+
+func (d doer) RoundTrip(r *http.Request) (*http.Response, error) { return d(r) }
+
+// roundTrip does r, which ends with life, and waits only so long for the head of the answer. A
+// stream of notices that does not come is one that the server does not have.
+func roundTrip(
+	life context.Context, base http.RoundTripper, r *http.Request,
+) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	undo := context.AfterFunc(life, cancel)
+	done := func() {
+		undo()
+		cancel()
+	}
+	stop := func() bool { return true }
+	if _, ok := r.Context().Deadline(); !ok {
+		stop = time.AfterFunc(headTime, cancel).Stop
+	}
+	resp, err := base.RoundTrip(r.WithContext(ctx))
+	inTime := stop()
+	if err != nil || !inTime {
+		done()
+		if err == nil {
+			err = errors.Join(errors.New("no answer in time"), resp.Body.Close())
+		}
+		if !inTime && r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") == "" {
+			return &http.Response{
+				StatusCode: http.StatusMethodNotAllowed, Status: "405 no stream", Request: r,
+				Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+				Header: http.Header{}, Body: http.NoBody,
+			}, nil
+		}
+		return nil, err
+	}
+	b := &body{ReadCloser: resp.Body, done: done, left: -1}
+	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t != "text/event-stream" {
+		b.left = maxMessage
+	}
+	resp.Body = b
+	return resp, nil
+}
+
+// A body is the body of an answer, of which only so much is read.
+type body struct {
+	io.ReadCloser
+	done func()
+	left int // bytes; less than 0: no bound
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, fmt.Errorf("the answer has more than %d bytes", maxMessage)
+	}
+	if b.left > 0 {
+		p = p[:min(len(p), b.left)]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left > 0 {
+		b.left -= n
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	defer b.done()
+	return b.ReadCloser.Close()
+}
+
+// bare returns an error of a request without its URL, which may be secret.
+func bare(err error) error {
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
