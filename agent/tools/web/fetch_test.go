@@ -74,8 +74,8 @@ func TestFetchText(t *testing.T) {
 	s := newSite(t)
 	s.serve("/page", "text/html", "<title>A\u202e <b>\ntitle</title><p>Hello, <b>you</b>.</p>")
 	s.serve("/unnamed", "", "<!doctype html><html><p>No type</p></html>")
-	s.serve("/xhtml", "application/xhtml+xml; charset=utf-8",
-		`<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><body><p>X</p></body></html>`)
+	s.serve("/xhtml", "application/xhtml+xml; charset=utf-8", `<?xml version="1.0"?>`+
+		`<html xmlns="http://www.w3.org/1999/xhtml"><body><p>X</p></body></html>`)
 	s.serve("/json", "application/json", "{\"a\": [1, 2]}\n")
 	s.serve("/xml", "text/xml", `<?xml version="1.0"?><a><b>1</b></a>`)
 	s.serve("/plain", "text/plain", "<p>not HTML</p> \u200b*x*")
@@ -98,11 +98,13 @@ func TestFetchText(t *testing.T) {
 		got, err := s.fetch(tt.path)
 		want := "URL: " + s.url + tt.at + "\n" + tt.want
 		if err != nil || got.Text != want || got.Foreign != "the page "+s.url+tt.at {
-			t.Errorf("fetch %s = %v, foreign %q, %q; want %q", tt.path, err, got.Foreign, got.Text, want)
+			t.Errorf("fetch %s = %v, foreign %q, %q; want %q",
+				tt.path, err, got.Foreign, got.Text, want)
 		}
 	}
 	got, err := s.fetch("/page", "raw", true)
-	if err != nil || !strings.HasSuffix(got.Text, "\n\n<title>A <b>\ntitle</title><p>Hello, <b>you</b>.</p>") {
+	const source = "\n\n<title>A <b>\ntitle</title><p>Hello, <b>you</b>.</p>"
+	if err != nil || !strings.HasSuffix(got.Text, source) {
 		t.Errorf("raw = %q, %v", got.Text, err)
 	}
 }
@@ -110,13 +112,16 @@ func TestFetchText(t *testing.T) {
 func TestFetchLength(t *testing.T) {
 	s := newSite(t)
 	s.serve("/long", "text/plain", strings.Repeat("ä", mostChars+7))
+	const upTo = " more characters; max_chars can be up to 200000]"
 	for most, want := range map[int]string{
-		10:        strings.Repeat("ä", 10) + "\n\n[cut off here: 199997 more characters; max_chars can be up to 200000]",
+		10:        "\n" + strings.Repeat("ä", 10) + "\n\n[cut off here: 199997" + upTo,
 		mostChars: "ä\n\n[cut off here: 7 more characters]",
-		0:         "ä\n\n[cut off here: 150007 more characters; max_chars can be up to 200000]",
+		0:         "ä\n\n[cut off here: 150007" + upTo,
 	} {
-		if got, err := s.fetch("/long", "max_chars", most); err != nil || !strings.HasSuffix(got.Text, want) {
-			t.Errorf("max_chars %d = … %q, %v; want %q", most, got.Text[max(0, len(got.Text)-90):], err, want)
+		got, err := s.fetch("/long", "max_chars", most)
+		if err != nil || !strings.HasSuffix(got.Text, want) {
+			t.Errorf("max_chars %d = … %q, %v; want %q",
+				most, got.Text[max(0, len(got.Text)-90):], err, want)
 		}
 	}
 	if got, err := s.fetch("/long", "max_chars", mostChars+1); err == nil {
@@ -140,7 +145,8 @@ func pdf() string {
 		table += strings.Repeat("0", 10-len(at)) + at + " 00000 n \n"
 		b += strconv.Itoa(i+1) + " 0 obj\n" + o + "\nendobj\n"
 	}
-	return b + table + "trailer<</Size 6/Root 1 0 R>>\nstartxref\n" + strconv.Itoa(len(b)) + "\n%%EOF\n"
+	return b + table + "trailer<</Size 6/Root 1 0 R>>\nstartxref\n" + strconv.Itoa(len(b)) +
+		"\n%%EOF\n"
 }
 
 func TestFetchFiles(t *testing.T) {
@@ -161,13 +167,15 @@ func TestFetchFiles(t *testing.T) {
 
 	got, err := s.fetch("/a%0Ab.png")
 	if err != nil || len(got.Images) != 1 || got.Images[0].Name != "a b.png" ||
-		!bytes.Equal(got.Images[0].Data, b.Bytes()) || !strings.Contains(got.Text, "(an image, image/png") {
+		!bytes.Equal(got.Images[0].Data, b.Bytes()) ||
+		!strings.Contains(got.Text, "(an image, image/png") {
 		t.Errorf("an image = %+v, %v", got, err)
 	}
 	if got, err = s.fetch("/file"); err != nil || !strings.Contains(got.Text, "Hello PDF") {
 		t.Errorf("a PDF = %q, %v", got.Text, err)
 	}
-	if got, err = s.fetch("/broken.pdf"); err == nil || !strings.Contains(err.Error(), "can't be read") {
+	got, err = s.fetch("/broken.pdf")
+	if err == nil || !strings.Contains(err.Error(), "can't be read") {
 		t.Errorf("a broken PDF = %q, %v", got.Text, err)
 	}
 	for path, want := range map[string]string{
@@ -236,7 +244,8 @@ func TestFetchErrors(t *testing.T) {
 		{"http://no-such-host.invalid/", ""},
 	} {
 		got, err := s.fetch(tt.url)
-		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+		if err == nil || !strings.Contains(err.Error(), tt.want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("fetch %s = %.80q, %v; want %q", tt.url, got.Text, err, tt.want)
 		}
 	}

@@ -46,10 +46,8 @@ func decode(body []byte, contentType string) string {
 // markdown returns the title of a page and its readable part as Markdown, or all of it where
 // there is no such part.
 func markdown(ctx context.Context, source string, at *url.URL) (title, text string, err error) {
-	trimmed := trim(source)
-	r := &limited{r: strings.NewReader(trimmed), until: time.Now().Add(parseTime)}
-	doc, err := html.Parse(r)
-	if err != nil { // elements within elements, 512 times
+	doc, whole, err := parse(source)
+	if err != nil {
 		return "", "", errors.New("the page is nested too deeply to be converted; " +
 			"raw: true gives its source")
 	}
@@ -73,10 +71,19 @@ func markdown(ctx context.Context, source string, at *url.URL) (title, text stri
 		return "", "", errors.New("the page can't be converted; raw: true gives its source")
 	}
 	text = string(out)
-	if pr.cut || r.late || len(trimmed) < len(source) {
+	if pr.cut || !whole {
 		text += "\n\n[the page is larger than what can be converted; the rest was left out]"
 	}
 	return oneLine(title, maxTitle), text, nil
+}
+
+// parse returns the tree of a page, and whether it has all of it. It fails where elements are
+// within elements 512 times.
+func parse(source string) (doc *html.Node, whole bool, err error) {
+	trimmed := trim(source)
+	r := &limited{r: strings.NewReader(trimmed), until: time.Now().Add(parseTime)}
+	doc, err = html.Parse(r)
+	return doc, !r.late && len(trimmed) == len(source), err
 }
 
 // readable returns the readable part of a page with all bytes of text, and its title; nil if

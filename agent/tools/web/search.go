@@ -192,8 +192,8 @@ func (p *provider) statusError(status int) error {
 	return fmt.Errorf("%s can't search (status %d): %s", p.name, status, advice)
 }
 
-const quotaAdvice = "what the configured key may use is used up; tell the user, and use web_fetch " +
-	"with URLs that you know"
+const quotaAdvice = "what the configured key may use is used up; tell the user, and use " +
+	"web_fetch with URLs that you know"
 
 // list returns at most count hits, numbered. Those that lead nowhere, or where another does, are
 // left out.

@@ -122,21 +122,31 @@ const threeArgs = `{"query":" tide\n times ","count":3}`
 // What each service answers with the same four results.
 var searchAnswers = map[string]string{
 	"brave": `{"type":"search","query":{},"web":{"type":"search","results":[
-		{"title":"A &amp; <strong>B</strong>","url":"https://a.example/?q=1","description":"one <strong>two</strong>\n\u202ethree"},
+		{"title":"A &amp; <strong>B</strong>","url":"https://a.example/?q=1",
+		 "description":"one <strong>two</strong>\n\u202ethree"},
 		{"title":"again","url":"https://a.example/?q=1","description":""},
 		{"title":"bad","url":"javascript:alert(1)","description":"no"},
 		{"title":"\u200b","url":"https://b.example/","description":""},
 		{"title":"C","url":"https://c.example/","description":"three"},
 		{"title":"D","url":"https://d.example/","description":"four"}]}}`,
 	"duckduckgo": `<html><body><div id="links" class="results">
-		<div class="result results_links result--ad"><h2><a class="result__a" href="https://ad.example/">Ad</a></h2></div>
-		<div class="result web-result"><h2><a class="result__a" href="https://duckduckgo.com/y.js?ad_domain=x">Ad</a></h2></div>
-		<div class="result web-result"><h2><a class="result__a" href="//duckduckgo.com/l/?uddg=https%3A%2F%2Fduckduckgo.com%2Fy.js%3Fx&amp;rut=1">Ad</a></h2></div>
-		<div class="result web-result"><h2 class="result__title"><a rel="nofollow" class="result__a" href="//duckduckgo.com/l/?uddg=https%3A%2F%2Fa.example%2F%3Fq%3D1&amp;rut=abc">A &amp; <b>B</b></a></h2>
+		<div class="result results_links result--ad">
+		<h2><a class="result__a" href="https://ad.example/">Ad</a></h2></div>
+		<div class="result web-result"><h2>
+		<a class="result__a" href="https://duckduckgo.com/y.js?ad_domain=x">Ad</a></h2></div>
+		<div class="result web-result"><h2>
+		<a class="result__a"
+		href="//duckduckgo.com/l/?uddg=https%3A%2F%2Fduckduckgo.com%2Fy.js%3Fx&amp;rut=1"
+		>Ad</a></h2></div>
+		<div class="result web-result"><h2 class="result__title">
+		<a rel="nofollow" class="result__a"
+		href="//duckduckgo.com/l/?uddg=https%3A%2F%2Fa.example%2F%3Fq%3D1&amp;rut=abc"
+		>A &amp; <b>B</b></a></h2>
 		<a class="result__snippet" href="//duckduckgo.com/l/?uddg=x">one <b>two</b>
 		three</a></div>
 		<div class="result web-result"><a class="result__a" href="https://b.example/"></a></div>
-		<div class="result web-result"><a class="result__a" href="https://c.example/">C</a><div class="result__snippet">three</div></div>
+		<div class="result web-result"><a class="result__a" href="https://c.example/">C</a>
+		<div class="result__snippet">three</div></div>
 		<div class="result web-result"><a class="result__a" href="https://d.example/">D</a></div>
 		</div></body></html>`,
 }
@@ -176,7 +186,8 @@ func TestSearchErrors(t *testing.T) {
 	}{
 		{"brave", 401, "refuses the configured key"}, {"brave", 403, "refuses the configured key"},
 		{"brave", 422, "refuses the query or the configured key"},
-		{"brave", 429, "limit of requests"}, {"brave", 402, "used up"}, {"brave", 500, "problem of its own"},
+		{"brave", 429, "limit of requests"}, {"brave", 402, "used up"},
+		{"brave", 500, "problem of its own"},
 		{"brave", 302, "redirects elsewhere"}, {"tavily", 307, "redirects elsewhere"},
 		{"tavily", 401, "refuses the configured key"}, {"tavily", 432, "used up"},
 		{"tavily", 433, "used up"}, {"tavily", 400, "try other words"},
@@ -220,7 +231,8 @@ func TestSearchAnswers(t *testing.T) {
 	}
 	gone := newFakeSearch(t, "searxng")
 	gone.Close()
-	if got, err := gone.run(t, threeArgs); err == nil || !strings.Contains(err.Error(), "no connection") {
+	got, err := gone.run(t, threeArgs)
+	if err == nil || !strings.Contains(err.Error(), "no connection") {
 		t.Errorf("a service that is gone = %q, %v", got.Text, err)
 	}
 }

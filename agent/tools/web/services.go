@@ -144,10 +144,11 @@ const personAdvice = "it wants a proof that a person searches, which this tool c
 	"the operator can configure another search provider"
 
 func (s duckduckgo) hits(body []byte) ([]hit, error) {
-	if bytes.Contains(body, []byte("anomaly-modal")) || bytes.Contains(body, []byte("challenge-form")) {
+	if bytes.Contains(body, []byte("anomaly-modal")) ||
+		bytes.Contains(body, []byte("challenge-form")) {
 		return nil, errors.New(personAdvice)
 	}
-	doc, err := html.Parse(strings.NewReader(trim(string(body))))
+	doc, _, err := parse(string(body))
 	if err != nil {
 		return nil, errors.New("its page can't be understood; use web_fetch with URLs that you know")
 	}
