@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gateway/agent/llm"
+	"gateway/agent/usage"
 	"gateway/bus"
 )
 
@@ -26,15 +27,19 @@ func (t *turn) ask(ctx context.Context) (*llm.Response, error) {
 	case d.isDraining():
 		return nil, errDraining
 	}
-	if err := d.opts.Budget.Allow(t.Session); err != nil {
+	if err := d.halted(ctx); err != nil {
 		return nil, err
 	}
 	req := t.request(ctx)
+	hold, err := t.reserve(ctx, req)
+	if err != nil {
+		return nil, err
+	}
 	var text strings.Builder
 	text.WriteString(t.partial)
 	for ev, err := range d.Model.Stream(ctx, req) {
 		if err != nil {
-			t.spendBroken(ctx, req, text.Len()-len(t.partial))
+			t.spendBroken(ctx, hold, req, text.Len()-len(t.partial))
 			return nil, err
 		}
 		if ev.Reset {
@@ -46,35 +51,33 @@ func (t *turn) ask(ctx context.Context) (*llm.Response, error) {
 			t.show(text.String(), "")
 		}
 		if ev.Response != nil {
-			t.bill.Context = ev.Response.Usage.Input
-			t.spend(ev.Response.Model, ev.Response.Usage)
+			t.bill.session.Context = ev.Response.Usage.Input
+			t.spend(hold, ev.Response.Model, ev.Response.Usage)
 			return ev.Response, nil
 		}
 	}
 	// Only a model that breaks its contract ends without a response.
+	hold.Release()
 	return nil, &llm.Error{Kind: llm.Unavailable, Model: d.opts.ModelName}
-}
-
-func (t *turn) spend(model string, u llm.Usage) {
-	t.bill.Usage.Add(u)
-	t.bill.Cost += t.d.opts.Cost(model, u)
-	t.d.opts.Budget.Spent(t.Session, model, u)
 }
 
 // spendBroken counts a call that ended after so many bytes of the answer, before the model could
 // say what it has used: by the length of both. A call that was refused has used nothing.
-func (t *turn) spendBroken(ctx context.Context, req llm.Request, answer int) {
+func (t *turn) spendBroken(
+	ctx context.Context, hold *usage.Hold, req llm.Request, answer int,
+) {
 	if answer == 0 && ctx.Err() == nil {
+		hold.Release()
 		return
 	}
-	t.spend(t.d.opts.ModelName, llm.Usage{
+	t.spend(hold, t.d.opts.ModelID, llm.Usage{
 		Input: textSize(req.Messages) / bytesPerToken, Output: answer / bytesPerToken,
 	})
 }
 
 // request is what the model is asked now.
 func (t *turn) request(ctx context.Context) llm.Request {
-	messages := prepare(t.history, t.d.historySize())
+	messages := withToolImages(prepare(t.history, t.d.historySize()))
 	messages = append([]llm.Message{{Role: llm.System, Text: t.system}}, messages...)
 	req := llm.Request{MaxOutput: t.d.opts.MaxOutput}
 	if t.closing == "" {
@@ -88,6 +91,26 @@ func (t *turn) request(ctx context.Context) llm.Request {
 	}
 	req.Messages = t.withImages(ctx, merge(messages))
 	return req
+}
+
+// withToolImages returns list with the images of tool results in a message of their own behind
+// them: results are text only.
+func withToolImages(list []llm.Message) []llm.Message {
+	var out []llm.Message
+	var images []llm.Image
+	for i, m := range list {
+		if m.Role == llm.ToolRole {
+			images = append(images, m.Images...)
+			m.Images = nil
+		}
+		out = append(out, m)
+		last := i == len(list)-1 || list[i+1].Role != llm.ToolRole
+		if last && len(images) > 0 {
+			out = append(out, llm.Message{Role: llm.User, Text: notToolImages, Images: images})
+			images = nil
+		}
+	}
+	return out
 }
 
 // Text is shown once it has been growing for showAfter: an answer that comes at once needs no
@@ -110,6 +133,9 @@ type live struct {
 
 // showBegin begins a preview, which announces the answer if it does not come soon.
 func (t *turn) showBegin() {
+	if t.task != nil {
+		return // nobody watches a sub-agent
+	}
 	l := &live{newest: t.progress()}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // A Command is one that people may send to the agent.
 type Command struct {
 	Name  string   // without "/"
-	Help  string   // one line
+	Help  string   // one line; "" for a command that only buttons send
 	Least bus.Role // who may use it: this role and those above
 
 	// Answer runs it in a transaction, which may be tried more than once.
@@ -41,6 +41,16 @@ func Commands() []Command {
 		{Name: "new", Help: "begin a new conversation", Least: bus.User, run: (*Dispatcher).reset},
 		{Name: "queue", Help: "what happens to messages during an answer: " +
 			"steer, followup, collect or interrupt", Least: bus.User, run: (*Dispatcher).queue},
+		{Name: "usage", Help: "tokens and money used, and their limits", Least: bus.User,
+			run: (*Dispatcher).usage},
+		{Name: "approve", Help: "let me do what I have asked for", Least: bus.User,
+			run: (*Dispatcher).approve},
+		{Name: "deny", Help: "don't let me do what I have asked for", Least: bus.User,
+			run: (*Dispatcher).deny},
+		{Name: "answer", Least: bus.Guest, run: (*Dispatcher).answer},
+		{Name: "halt", Help: "call no model and use no tool anywhere", Least: bus.Admin,
+			run: (*Dispatcher).haltAll},
+		{Name: "resume", Help: "go on after a halt", Least: bus.Admin, run: (*Dispatcher).resume},
 	}
 }
 
@@ -50,6 +60,7 @@ type call struct {
 	message    bus.InboundMessage
 	key        session.Key
 	waiting    []bus.Received // messages of the session that no turn has taken yet
+	tasks      []bus.Received // likewise, of its sub-agents
 	tx         *store.Tx
 	stopped    []string // platform's ids of the messages that it leaves without another answer
 
@@ -76,12 +87,20 @@ func parseCommand(text string) (name, args string) {
 	return name, args
 }
 
+// commandOf returns the command that m is, or "". What the agent writes to itself is none.
+func commandOf(m bus.InboundMessage) (name, args string) {
+	if m.Note != nil {
+		return "", ""
+	}
+	return parseCommand(m.Text)
+}
+
 // command answers r in one transaction. It runs in the order of the messages, and waits
 // for neither a turn nor a slot.
 func (d *Dispatcher) command(ctx context.Context, r bus.Received, name, args string) error {
 	run := d.lookup(name, r.Message.Role)
 	key := session.KeyOf(r.Message.From)
-	waiting := d.pending(key)
+	waiting, tasks := d.pending(key), d.pendingTasks(key)
 	var after func()
 	err := d.tx(ctx, func(tx *store.Tx) error {
 		after = nil
@@ -89,7 +108,8 @@ func (d *Dispatcher) command(ctx context.Context, r bus.Received, name, args str
 		if err != nil || !ok {
 			return err
 		}
-		c := &call{name: name, args: args, message: r.Message, key: key, waiting: waiting, tx: tx}
+		c := &call{name: name, args: args, message: r.Message, key: key,
+			waiting: waiting, tasks: tasks, tx: tx}
 		say, err := run(d, c)
 		if err != nil {
 			return err
@@ -145,7 +165,7 @@ func (d *Dispatcher) help(c *call) (Say, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "I am %s. Write to me and I answer; these commands I know:\n\n", d.opts.Name)
 	for _, known := range d.commands {
-		if c.message.Role.AtLeast(known.Least) {
+		if c.message.Role.AtLeast(known.Least) && known.Help != "" {
 			fmt.Fprintf(&b, "- `/%s`: %s\n", known.Name, known.Help)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
+	"gateway/agent/usage"
 )
 
 func TestParseCommand(t *testing.T) {
@@ -49,7 +50,12 @@ func TestHelp(t *testing.T) {
 			"- `/stop`: end the running answer and discard what waits\n" +
 			"- `/new`: begin a new conversation\n" +
 			"- `/queue`: what happens to messages during an answer: " +
-			"steer, followup, collect or interrupt\n"
+			"steer, followup, collect or interrupt\n" +
+			"- `/usage`: tokens and money used, and their limits\n" +
+			"- `/approve`: let me do what I have asked for\n" +
+			"- `/deny`: don't let me do what I have asked for\n" +
+			"- `/halt`: call no model and use no tool anywhere\n" +
+			"- `/resume`: go on after a halt\n"
 		w.wantAnswers("a", want, want, want)
 		w.wantQuiet()
 	})
@@ -87,7 +93,9 @@ func TestStatus(t *testing.T) {
 		w.model.Queue(step, held(llmtest.Say("two"), release))
 		w.opts.Name, w.opts.Version, w.opts.ModelName = "Robin", "v1.2.3", "clever"
 		w.opts.QueueMode, w.opts.ContextWindow, w.opts.MaxOutput = Followup, 10_000, 2_000
-		w.opts.Cost = func(model string, u llm.Usage) float64 { return float64(u.Output) / 100 }
+		w.opts.Usage = usage.New(&usage.Options{Price: func(_ string, u llm.Usage) float64 {
+			return float64(u.Output) / 100
+		}})
 		w.opts.Channels = func() []string { return []string{"telegram: ready", "test: asleep"} }
 		w.start()
 		w.say("a", "hello")

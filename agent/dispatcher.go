@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"gateway/agent/question"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -21,24 +23,30 @@ import (
 // side by side. Its methods may be called concurrently.
 type Dispatcher struct {
 	Deps
-	opts     Options
-	commands []Command
-	sessions session.Store
-	slots    chan struct{} // a model call holds one
-	looks    chan struct{} // reading an image or a document holds one
-	started  time.Time
+	opts      Options
+	commands  []Command
+	sessions  session.Store
+	questions question.Store
+	slots     chan struct{} // a model call holds one
+	looks     chan struct{} // reading an image or a document holds one
+	started   time.Time
 
 	lease    store.Lease
 	last     int64         // newest inbox message that was handed out; used by Run only
 	draining chan struct{} // closed when turns should end at their next step
 	fatal    chan error    // the first error that ends Run
+	dueC     chan struct{} // rung when dueKeys grows
 	panics   atomic.Int64
 	dropped  atomic.Int64
 	listing  listing
 
 	mu      sync.Mutex
-	workers map[session.Key]*worker // a key is present while its worker runs
-	modes   map[session.Key]Mode    // of the sessions that have one of their own
+	workers map[session.Key]*worker        // a key is present while its worker runs
+	parked  map[session.Key]*parked        // of the sessions whose turn waits; they have no worker
+	dueKeys []session.Key                  // of parked ones that are to be looked at
+	tasks   map[session.Key]int            // sub-agents that work, by the session that has sent them
+	queued  map[session.Key][]bus.Received // tasks that are held back, likewise
+	modes   map[session.Key]Mode           // of the sessions that have one of their own
 	memory  histories
 	wg      sync.WaitGroup // of the workers
 }
@@ -57,7 +65,11 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 		started:  o.Now(),
 		draining: make(chan struct{}),
 		fatal:    make(chan error, 1),
+		dueC:     make(chan struct{}, 1),
 		workers:  make(map[session.Key]*worker),
+		parked:   make(map[session.Key]*parked),
+		tasks:    make(map[session.Key]int),
+		queued:   make(map[session.Key][]bus.Received),
 		modes:    make(map[session.Key]Mode),
 	}
 }
@@ -125,9 +137,14 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 			d.modes[key] = mode
 		}
 	}
+	waits, err := d.waits(work)
+	if err != nil {
+		return err
+	}
 	var turns []session.Turn
 	err = d.DB.Tx(ctx, func(tx *store.Tx) (err error) {
 		turns, err = d.sessions.RunningTurns(tx)
+		turns = d.parkAgain(turns, waits)
 		for i := 0; i < len(turns) && err == nil; i++ {
 			err = d.sessions.TakeOver(tx, &turns[i], d.lease, d.opts.Now())
 			turns[i].Epoch = d.lease.Epoch
@@ -148,6 +165,31 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 	return nil
 }
 
+// waits returns the open questions by their turn.
+func (d *Dispatcher) waits(ctx context.Context) (map[int64]question.Question, error) {
+	list, err := d.questions.ListOpen(d.DB.Read(ctx))
+	waits := make(map[int64]question.Question, len(list))
+	for _, q := range list {
+		waits[q.Turn] = q
+	}
+	return waits, err
+}
+
+// parkAgain parks the turns that wait, and returns the others.
+func (d *Dispatcher) parkAgain(
+	turns []session.Turn, waits map[int64]question.Question,
+) []session.Turn {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.DeleteFunc(turns, func(t session.Turn) bool {
+		q, ok := waits[t.ID]
+		if ok {
+			d.parked[t.Session] = &parked{turn: t, question: q}
+		}
+		return ok
+	})
+}
+
 func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
@@ -158,6 +200,9 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 		if err := d.ingest(ctx, work, bound); err != nil {
 			return err
 		}
+		if err := d.reviewDue(ctx, work); err != nil {
+			return err
+		}
 		bound = d.opts.Waiting
 		select {
 		case <-ctx.Done():
@@ -165,6 +210,7 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 		case err := <-d.fatal:
 			return err
 		case <-d.Inbox.C():
+		case <-d.dueC:
 		case <-poll.C:
 		case <-renew.C:
 			err := d.DB.Tx(work, func(tx *store.Tx) error {
@@ -188,7 +234,7 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 		for _, r := range list {
 			d.opts.Logger.InfoContext(ctx, "message received",
 				"from", r.Message.From.String(), "id", r.Message.ID)
-			if name, args := parseCommand(r.Message.Text); name != "" {
+			if name, args := commandOf(r.Message); name != "" {
 				err = d.command(ctx, r, name, args)
 			} else {
 				err = d.enqueue(ctx, work, r, bound)
@@ -207,15 +253,30 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 // enqueue gives r to the worker of its session, which it starts if there is none. If bound
 // messages wait there already, r is dropped.
 func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound int) error {
-	key := session.KeyOf(r.Message.From)
+	key := session.Of(r.Message)
 	d.mu.Lock()
+	if p, ok := d.parked[key]; ok {
+		if len(p.waiting) < bound {
+			p.waiting, p.told = append(p.waiting, r), false
+			d.mu.Unlock()
+			return d.review(ctx, work, key)
+		}
+		tell := !p.told
+		p.told = true
+		d.mu.Unlock()
+		return d.overflow(ctx, r, tell)
+	}
 	w, ok := d.workers[key]
+	if !ok && d.holdBack(key, r) {
+		d.mu.Unlock()
+		return nil
+	}
 	if !ok {
 		d.start(work, key, &worker{waiting: []bus.Received{r}, arrived: d.opts.Now()})
 		d.mu.Unlock()
 		return nil
 	}
-	if len(w.waiting) < bound {
+	if len(w.waiting) < bound || r.Message.Note != nil {
 		w.waiting = append(w.waiting, r)
 		w.arrived = d.opts.Now()
 		w.told = false
@@ -250,7 +311,11 @@ func (d *Dispatcher) overflow(ctx context.Context, r bus.Received, tell bool) er
 func (d *Dispatcher) start(work context.Context, key session.Key, w *worker) {
 	w.d, w.key, w.wake = d, key, make(chan struct{}, 1)
 	d.workers[key] = w
+	if parent := key.Parent(); parent != "" {
+		d.tasks[parent]++
+	}
 	d.wg.Go(func() {
+		defer d.taskEnded(work, key)
 		if err := w.run(work); err != nil {
 			select {
 			case d.fatal <- err:
@@ -299,7 +364,7 @@ func reply(m bus.InboundMessage, text string) bus.OutboundMessage {
 }
 
 func quoted(m bus.InboundMessage) string {
-	if m.Group {
+	if m.Group && m.Note == nil {
 		return m.ID
 	}
 	return ""

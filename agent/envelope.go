@@ -29,6 +29,10 @@ func (t *turn) userMessages(ctx context.Context, batch []bus.Received) []llm.Mes
 	list := t.overheard(ctx, batch[0])
 	var seen []llm.Message
 	for _, m := range joinParts(batch) {
+		if m.Note != nil {
+			seen = append(seen, t.d.noteMessage(m))
+			continue
+		}
 		t.d.fetch(ctx, &m)
 		seen = append(seen, t.d.userMessage(ctx, m))
 	}
@@ -151,7 +155,7 @@ func name(s, otherwise string) string {
 			return ' '
 		case unicode.IsSpace(r):
 			return ' '
-		case !unicode.IsPrint(r):
+		case !printable(r):
 			return -1
 		}
 		return r
@@ -162,6 +166,9 @@ func name(s, otherwise string) string {
 	}
 	return s
 }
+
+// printable reports whether r shows by itself, and changes nothing around it.
+func printable(r rune) bool { return unicode.IsPrint(r) }
 
 // clip returns the beginning of s, of at most n bytes, and never a part of a rune.
 func clip(s string, n int) string {

@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,10 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"gateway/agent/approval"
+	"gateway/agent/halt"
 	"gateway/agent/llm"
+	"gateway/agent/question"
 	"gateway/agent/tool"
+	"gateway/agent/usage"
 	"gateway/bus"
-	"gateway/session"
 	"gateway/store"
 )
 
@@ -46,17 +48,9 @@ func ParseMode(name string) (Mode, error) {
 // collectQuiet is how long nothing must come before a collecting session begins its turn.
 const collectQuiet = 500 * time.Millisecond
 
-// ErrBudget is wrapped by the refusals of a [Budget]; its text after it is told to the person.
-var ErrBudget = errors.New("budget spent")
-
-// A Budget may refuse model calls. It is used concurrently.
-type Budget interface {
-	// Allow is asked before each model call of a session. An error ends the turn;
-	// if it wraps ErrBudget the person is told that the budget is spent.
-	Allow(key session.Key) error
-
-	// Spent is told what each model call has used, also of one that was not finished.
-	Spent(key session.Key, model string, usage llm.Usage)
+// Migrations make the tables that the agent needs besides those of package session.
+func Migrations() []store.Migration {
+	return []store.Migration{question.Migration, halt.Migration, usage.Migration}
 }
 
 // Deps are what a [Dispatcher] works with. All are required but Media, without which files that
@@ -79,6 +73,9 @@ type Media interface {
 
 	// Open opens the file at an attachment's Path.
 	Open(path string) (*os.File, error)
+
+	// Put stores a file for a conversation.
+	Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error)
 }
 
 // A Transcriber writes down what is said in a sound file. It is used concurrently.
@@ -91,15 +88,17 @@ type Options struct {
 	Name      string // what the agent calls itself; default "gateway"
 	Version   string // shown by /status
 	ModelName string // shown by /status
+	ModelID   string // of the model that is asked first, as prices know it
 
-	// Workspace is the folder that the agent works in: its documents are part of the prompt, and
-	// long tool results are stored in it. Default none. WorkspacePath is how the model knows it.
+	// Workspace is the folder that the agent works in: its documents are part of the prompt.
+	// Default none. WorkspacePath is how the model knows it.
 	Workspace     *os.Root
 	WorkspacePath string
 
 	Location      *time.Location // of the times in prompts; default UTC
 	Slots         int            // model calls at once; default 64
 	MaxRounds     int            // model calls of a turn that may use tools; default 40
+	MaxTaskRounds int            // likewise, of a sub-agent; default 15
 	TurnTimeout   time.Duration  // longest turn; default 15 min
 	ToolTimeout   time.Duration  // longest tool call; default 2 min
 	Grace         time.Duration  // time for turns to reach a step at the end; default 20 s
@@ -121,9 +120,22 @@ type Options struct {
 
 	// Channels describes the state of the accounts, a line each, for /status.
 	Channels func() []string
-	// Cost returns what a usage cost, in dollars; default nothing.
-	Cost   func(model string, u llm.Usage) float64
-	Budget Budget // default allows everything
+	// Usage counts what models are used for, and bounds it; default counts and bounds nothing.
+	Usage *usage.Ledger
+	// SpeechCost returns what it costs to transcribe so many seconds, in dollars; default nothing.
+	SpeechCost func(seconds int) float64
+
+	// Rules say which tool calls need approval; default none. Who is an Approver or more can give
+	// it, by default an admin, within ApprovalTime, by default 10 minutes.
+	Rules        approval.Rules
+	Approver     bus.Role
+	ApprovalTime time.Duration
+
+	// Owners returns the direct chats of the owners; default none are known.
+	Owners func(q store.Queryer) ([]bus.Address, error)
+	// Stopped is told of each session that /stop or /new has ended, so that what its tools
+	// have left running can end, too.
+	Stopped func(session string)
 
 	Now    func() time.Time // default time.Now
 	Logger *slog.Logger     // default discards
@@ -134,6 +146,9 @@ func (o *Options) setDefaults() {
 	o.Location = cmp.Or(o.Location, time.UTC)
 	o.Slots = cmp.Or(o.Slots, 64)
 	o.MaxRounds = cmp.Or(o.MaxRounds, 40)
+	o.MaxTaskRounds = cmp.Or(o.MaxTaskRounds, 15)
+	o.Approver = cmp.Or(o.Approver, bus.Admin)
+	o.ApprovalTime = cmp.Or(o.ApprovalTime, 10*time.Minute)
 	o.TurnTimeout = cmp.Or(o.TurnTimeout, 15*time.Minute)
 	o.ToolTimeout = cmp.Or(o.ToolTimeout, 2*time.Minute)
 	o.Grace = cmp.Or(o.Grace, 20*time.Second)
@@ -150,21 +165,22 @@ func (o *Options) setDefaults() {
 	if o.Channels == nil {
 		o.Channels = func() []string { return nil }
 	}
-	if o.Cost == nil {
-		o.Cost = func(string, llm.Usage) float64 { return 0 }
+	if o.SpeechCost == nil {
+		o.SpeechCost = func(int) float64 { return 0 }
 	}
-	if o.Budget == nil {
-		o.Budget = noBudget{}
+	if o.Owners == nil {
+		o.Owners = func(store.Queryer) ([]bus.Address, error) { return nil, nil }
+	}
+	if o.Stopped == nil {
+		o.Stopped = func(string) {}
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Usage == nil {
+		o.Usage = usage.New(&usage.Options{Location: o.Location, Now: o.Now})
+	}
 }
-
-type noBudget struct{}
-
-func (noBudget) Allow(session.Key) error              { return nil }
-func (noBudget) Spent(session.Key, string, llm.Usage) {}
 
 // platform names the machine for the prompt; it never changes while the process runs.
 var platform = runtime.GOOS + "/" + runtime.GOARCH

@@ -47,7 +47,7 @@ func (d *Dispatcher) userMessage(ctx context.Context, m bus.InboundMessage) llm.
 	var notes, texts []string
 	look := func(list []bus.Attachment, where string) {
 		for _, a := range list {
-			s := d.perceive(ctx, a)
+			s := d.perceive(ctx, m, a)
 			notes = append(notes, "["+where+s.note+"]")
 			if s.said != "" {
 				notes = append(notes, s.said)
@@ -83,8 +83,8 @@ type sight struct {
 	image *llm.Image
 }
 
-// perceive returns what the model learns of an attachment.
-func (d *Dispatcher) perceive(ctx context.Context, a bus.Attachment) sight {
+// perceive returns what the model learns of an attachment of m, or of what m quotes.
+func (d *Dispatcher) perceive(ctx context.Context, m bus.InboundMessage, a bus.Attachment) sight {
 	note := string(a.Kind)
 	if a.Kind == bus.Voice {
 		note = "voice message"
@@ -103,7 +103,7 @@ func (d *Dispatcher) perceive(ctx context.Context, a bus.Attachment) sight {
 	class, _, _ := strings.Cut(a.Type, "/")
 	switch {
 	case a.Kind == bus.Voice:
-		text, problem := d.transcribe(ctx, a)
+		text, problem := d.transcribe(ctx, m, a)
 		if problem != "" {
 			s.note += ": " + problem
 			return s
@@ -125,7 +125,9 @@ func orUnknown(problem string) string {
 }
 
 // transcribe returns what is said in a voice message, or why that is not known.
-func (d *Dispatcher) transcribe(ctx context.Context, a bus.Attachment) (text, problem string) {
+func (d *Dispatcher) transcribe(
+	ctx context.Context, m bus.InboundMessage, a bus.Attachment,
+) (text, problem string) {
 	if d.opts.Transcriber == nil {
 		return "", "it can't be understood, because no transcription is configured"
 	}
@@ -134,6 +136,13 @@ func (d *Dispatcher) transcribe(ctx context.Context, a bus.Attachment) (text, pr
 		return "", "it is not there any more"
 	}
 	defer f.Close()
+	switch err := d.paySpeech(ctx, m, a); {
+	case isSpent(err):
+		return "", "it was not transcribed, because the budget is spent"
+	case err != nil:
+		d.opts.Logger.WarnContext(ctx, "voice message not transcribed", "err", err)
+		return "", "it could not be transcribed"
+	}
 	ctx, cancel := context.WithTimeout(ctx, transcribeTime)
 	defer cancel()
 	text, err = d.opts.Transcriber.Transcribe(ctx, path.Base(a.Path), f)

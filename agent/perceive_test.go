@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"image"
 	"image/png"
 	"io"
@@ -25,6 +26,7 @@ type shelf struct {
 	dir   string
 	files map[string]string // content by ref
 	asked int
+	put   int
 	wait  time.Duration // for each fetch
 }
 
@@ -65,6 +67,15 @@ func (s *shelf) Fetch(ctx context.Context, m *bus.InboundMessage) {
 
 func (s *shelf) Open(path string) (*os.File, error) {
 	return os.Open(filepath.Join(s.dir, path))
+}
+
+func (s *shelf) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error) {
+	s.put++
+	a := bus.Attachment{Path: fmt.Sprintf("%s/%d-%s", to.Folder(), s.put, name)}
+	file := filepath.Join(s.dir, a.Path)
+	content, err := io.ReadAll(r)
+	return a, errors.Join(err, os.MkdirAll(filepath.Dir(file), 0o700),
+		os.WriteFile(file, content, 0o600))
 }
 
 // An ear hears what is in the file.
@@ -387,8 +398,8 @@ func TestCommandRoles(t *testing.T) {
 				w.t.Errorf("answer %d is %q, want %q", i, out[i].Text, want)
 			}
 		}
-		for i, want := range map[int]string{1: "helpstop", 3: "helpstatusstopnewqueue",
-			5: "helpstatusstopnewqueuepair"} {
+		for i, want := range map[int]string{1: "helpstop", 3: "helpstatusstopnewqueueusageapprovedeny",
+			5: "helpstatusstopnewqueueusageapprovedenyhaltresumepair"} {
 			got := ""
 			for line := range strings.SplitSeq(out[i].Text, "\n") {
 				if rest, ok := strings.CutPrefix(line, "- `/"); ok {

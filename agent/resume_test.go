@@ -189,6 +189,7 @@ func TestResumeOfGiantTurn(t *testing.T) {
 		for i := range 12 {
 			m := intent("look")
 			m.ToolCalls[0].ID = fmt.Sprintf("left_%d", i)
+			m.ToolCalls[0].Arguments = fmt.Sprintf(`{"page":%d}`, i)
 			left = append(left, m, result(i, strings.Repeat("x", 3000)))
 		}
 		w.tools(act("look", tool.Pure, always("seen")))

@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
 	"gateway/agent/llm"
 	"gateway/bus"
 	"gateway/session"
+	"gateway/store"
 )
 
 // pending returns the messages of a session that no turn has taken yet. Only the goroutine that
@@ -14,32 +16,69 @@ import (
 func (d *Dispatcher) pending(key session.Key) []bus.Received {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w, ok := d.workers[key]
-	if !ok {
-		return nil
+	return d.pendingLocked(key)
+}
+
+// pendingLocked is pending while d.mu is held.
+func (d *Dispatcher) pendingLocked(key session.Key) []bus.Received {
+	if p, ok := d.parked[key]; ok {
+		return p.waiting
 	}
-	return slices.Concat(w.taking, w.waiting)
+	if w, ok := d.workers[key]; ok {
+		return slices.Concat(w.taking, w.waiting)
+	}
+	return nil
+}
+
+// pendingTasks returns the tasks of a session's sub-agents that no turn has taken yet.
+func (d *Dispatcher) pendingTasks(key session.Key) []bus.Received {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := slices.Clone(d.queued[key])
+	for _, task := range d.tasksOf(key) {
+		list = append(list, d.pendingLocked(task)...)
+	}
+	return list
+}
+
+// tasksOf returns the sessions of the sub-agents of a session. d.mu is held.
+func (d *Dispatcher) tasksOf(key session.Key) (list []session.Key) {
+	for k := range d.workers {
+		if k.Parent() == key {
+			list = append(list, k)
+		}
+	}
+	for k := range d.parked {
+		if k.Parent() == key {
+			list = append(list, k)
+		}
+	}
+	return list
 }
 
 // stop answers /stop: in one transaction the running turn ends with what it has completed,
 // and what waits is discarded. Nothing of either runs later.
 func (d *Dispatcher) stop(c *call) (Say, error) {
-	stopped, discarded, err := d.halt(c)
+	stopped, discarded, err := d.end(c)
 	switch {
 	case err != nil:
 		return Say{}, err
-	case !stopped && discarded == 0:
+	case stopped == 0 && discarded == 0:
 		return Say{Text: "There is nothing to stop."}, nil
-	case discarded == 0:
-		return Say{Text: "Stopped."}, nil
 	}
-	return Say{Text: fmt.Sprintf("Stopped, and discarded %s.",
-		count(discarded, "waiting message"))}, nil
+	say := "Stopped"
+	if stopped > 1 {
+		say += ", with " + count(stopped-1, "sub-agent")
+	}
+	if discarded > 0 {
+		say += ", and discarded " + count(discarded, "waiting message")
+	}
+	return Say{Text: say + "."}, nil
 }
 
 // reset answers /new: it stops what runs, and the next prompt begins with the next message.
 func (d *Dispatcher) reset(c *call) (Say, error) {
-	_, discarded, err := d.halt(c)
+	_, discarded, err := d.end(c)
 	if err != nil {
 		return Say{}, err
 	}
@@ -53,40 +92,81 @@ func (d *Dispatcher) reset(c *call) (Say, error) {
 	return Say{Text: say}, nil
 }
 
-// halt ends the running turn of the session and discards what waits there.
-func (d *Dispatcher) halt(c *call) (stopped bool, discarded int, err error) {
-	for _, r := range c.waiting {
+// end ends the running turn of the session and those of its sub-agents, and discards what waits
+// there. It returns how many turns and how many messages of people that was.
+func (d *Dispatcher) end(c *call) (stopped, discarded int, err error) {
+	for _, r := range slices.Concat(c.waiting, c.tasks) {
 		ok, err := d.Inbox.Drop(c.tx, r.Seq)
 		if err != nil {
-			return false, 0, err
+			return 0, 0, err
 		}
-		if ok {
+		if ok && r.Message.Note == nil {
 			discarded++
 			c.stopped = append(c.stopped, r.Message.ID)
 		}
 	}
+	turns, err := d.sessions.RunningTasks(c.tx, c.key)
+	if err != nil {
+		return 0, 0, err
+	}
 	t, err := d.sessions.RunningTurn(c.tx, c.key)
 	if err != nil {
-		return false, 0, err
+		return 0, 0, err
 	}
 	if t != nil {
-		if err := d.endStopped(c, t); err != nil {
-			return false, 0, err
+		turns = append(turns, *t)
+	}
+	for i := range turns {
+		if err := d.endStopped(c, &turns[i]); err != nil {
+			return 0, 0, err
 		}
 	}
-	c.after = func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		w, ok := d.workers[c.key]
-		if !ok {
-			return
-		}
-		w.waiting = nil
-		if w.cancel != nil {
-			w.cancel(errHalted)
+	c.after = func() { d.cancelStopped(c.key) }
+	return len(turns), discarded, nil
+}
+
+// cancelStopped ends what still works for a session whose turns have been ended.
+func (d *Dispatcher) cancelStopped(key session.Key) {
+	d.mu.Lock()
+	delete(d.queued, key)
+	for _, k := range append(d.tasksOf(key), key) {
+		delete(d.parked, k)
+		if w, ok := d.workers[k]; ok {
+			w.waiting = nil
+			if w.cancel != nil {
+				w.cancel(errHalted)
+			}
 		}
 	}
-	return t != nil, discarded, nil
+	d.mu.Unlock()
+	d.opts.Stopped(string(key))
+}
+
+// StopTask ends the sub-agent that works in a session, and reports whether there was one.
+func (d *Dispatcher) StopTask(ctx context.Context, key string) (stopped bool, err error) {
+	task := session.Key(key)
+	err = d.tx(ctx, func(tx *store.Tx) error {
+		stopped = false
+		list, err := d.Inbox.Tasks(tx, string(task.Parent()))
+		for i := 0; i < len(list) && err == nil; i++ {
+			if session.Of(list[i].Message) == task && list[i].Waiting {
+				stopped, err = d.Inbox.Drop(tx, list[i].Seq)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		t, err := d.sessions.RunningTurn(tx, task)
+		if err != nil || t == nil {
+			return err
+		}
+		stopped = true
+		return d.endStopped(&call{tx: tx}, t)
+	})
+	if err == nil && stopped {
+		d.cancelStopped(task)
+	}
+	return stopped, err
 }
 
 // endStopped ends t with a result for each of its tool calls. From now on its own writes are
@@ -97,7 +177,12 @@ func (d *Dispatcher) endStopped(c *call, t *session.Turn) error {
 		return err
 	}
 	for _, r := range taken {
-		c.stopped = append(c.stopped, r.Message.ID)
+		if r.Message.Note == nil {
+			c.stopped = append(c.stopped, r.Message.ID)
+		}
+	}
+	if err := d.questions.Void(c.tx, t.ID); err != nil {
+		return err
 	}
 	messages, err := d.sessions.TurnMessages(c.tx, t)
 	if err != nil {

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -11,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"gateway/agent/llm"
+	"gateway/agent/picture"
 	"gateway/agent/tool"
 	"gateway/store"
 	"gateway/store/fault"
@@ -28,7 +31,7 @@ func (t *turn) useTools(ctx context.Context, m llm.Message) error {
 	if err := t.runCalls(ctx, m.ToolCalls); err != nil {
 		return err
 	}
-	if t.rounds++; t.rounds >= t.d.opts.MaxRounds {
+	if t.rounds++; t.rounds >= t.maxRounds() {
 		t.closing = askSumUp
 	}
 	return t.boundary(ctx)
@@ -42,7 +45,7 @@ func (t *turn) boundary(ctx context.Context) error {
 	}
 	if batch := t.w.steered(true); len(batch) > 0 {
 		messages := t.userMessages(ctx, batch)
-		err := t.d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		err := t.tx(ctx, func(tx *store.Tx) error {
 			return t.append(tx, &t.Turn, batch, messages)
 		})
 		t.w.taken()
@@ -58,7 +61,7 @@ func (t *turn) boundary(ctx context.Context) error {
 
 // write adds messages to the transcript.
 func (t *turn) write(ctx context.Context, messages ...llm.Message) error {
-	err := t.d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+	err := t.tx(ctx, func(tx *store.Tx) error {
 		return t.append(tx, &t.Turn, nil, messages)
 	})
 	if err != nil {
@@ -69,24 +72,29 @@ func (t *turn) write(ctx context.Context, messages ...llm.Message) error {
 	return nil
 }
 
-// runCalls runs calls and writes their results: side by side if all are pure, else in their order.
-// Once ctx has ended no further call begins.
+// runCalls runs calls and writes their results: side by side if all are pure and nobody need be
+// asked, else in their order. Once ctx has ended no further call begins.
 func (t *turn) runCalls(ctx context.Context, calls []llm.ToolCall) error {
+	if len(calls) == 0 {
+		return nil
+	}
 	names := make([]string, len(calls))
-	pure := true
+	free := true
 	for i, c := range calls {
 		names[i] = c.Name
-		pure = pure && t.effect(c) == tool.Pure
+		free = free && t.effect(c) == tool.Pure && t.verdict(c).now()
 	}
 	t.show(t.partial, "Using "+strings.Join(names, ", ")+" …")
-	if !pure || len(calls) == 1 {
+	if !free || len(calls) == 1 {
 		for i, c := range calls {
 			if i > 0 && t.w.hasNews() {
 				return t.write(ctx, closeCalls(t.history, resultSkipped)...)
 			}
-			if m, ok := t.call(ctx, c); !ok {
+			done, ok := t.call(ctx, c, false)
+			if !ok {
 				return nil
-			} else if err := t.write(ctx, m); err != nil {
+			}
+			if err := t.conclude(ctx, c, done); err != nil {
 				return err
 			}
 		}
@@ -99,24 +107,26 @@ func (t *turn) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 const maxParallel = 8
 
 func (t *turn) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
-	done := make(chan *llm.Message, len(calls)) // nil for a call that was given up
+	type ended struct {
+		call llm.ToolCall
+		done done
+		ok   bool // false for a call that was given up
+	}
+	results := make(chan ended, len(calls))
 	slots := make(chan struct{}, maxParallel)
 	var wg sync.WaitGroup
 	for _, c := range calls {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			if m, ok := t.call(ctx, c); ok {
-				done <- &m
-			} else {
-				done <- nil
-			}
+			d, ok := t.call(ctx, c, false)
+			results <- ended{c, d, ok}
 		})
 	}
 	var err error
 	for range calls {
-		if m := <-done; m != nil && err == nil {
-			err = t.write(ctx, *m)
+		if e := <-results; e.ok && err == nil {
+			err = t.conclude(ctx, e.call, e.done)
 		}
 	}
 	wg.Wait()
@@ -136,54 +146,70 @@ func (t *turn) effect(c llm.ToolCall) tool.Effect {
 // results: those that may run twice are run, and of the others the outcome is unknown.
 func (t *turn) resumeTools(ctx context.Context) error {
 	open := unanswered(t.history)
+	if len(open) > 0 {
+		if resumed, err := t.resumeWait(ctx, open); resumed || err != nil {
+			return err
+		}
+	}
 	var again []llm.ToolCall
 	for _, c := range open {
 		if t.effect(c) != tool.Once {
 			again = append(again, c)
 			continue
 		}
-		if err := t.write(ctx, toolResult(c, resultUnknown)); err != nil {
+		if err := t.write(ctx, t.result(ctx, c, tool.Result{Text: resultUnknown})); err != nil {
 			return err
 		}
-	}
-	if len(again) == 0 {
-		return nil
 	}
 	return t.runCalls(ctx, again)
 }
 
-// call runs one tool and returns its result for the model. There is none if ctx had ended
-// before, and if the process ends before the tool does: what becomes of such a call is up
-// to the next process.
-func (t *turn) call(ctx context.Context, c llm.ToolCall) (m llm.Message, ok bool) {
-	if ctx.Err() != nil {
-		return llm.Message{}, false
+// A done is what a call has come to: the result that is written, and what is written with it.
+type done struct {
+	result tool.Result
+	asks   *asks // who is to be asked before the call may happen; or nil
+}
+
+// call runs one tool. There is no result if ctx had ended before, if everything is halted, and if
+// the process ends before the tool does: what becomes of such a call is up to the next process.
+func (t *turn) call(ctx context.Context, c llm.ToolCall, granted bool) (d done, ok bool) {
+	if ctx.Err() != nil || t.d.halted(ctx) != nil {
+		return done{}, false
 	}
 	start := t.d.opts.Now()
-	text, err := t.runTool(ctx, c)
+	d, err := t.runTool(ctx, c, granted)
 	if err != nil && context.Cause(ctx) == context.Canceled {
-		return llm.Message{}, false
+		return done{}, false
 	}
 	log := t.d.logger(&t.Turn).With("tool", c.Name, "took", t.d.opts.Now().Sub(start))
 	if err != nil {
 		log.InfoContext(ctx, "tool failed", "err", err)
-		text = "Error: " + err.Error() + "\nFind out what went wrong and try another way."
+		d.result = tool.Result{Text: toolError(err)}
 	} else {
 		log.DebugContext(ctx, "tool done")
 	}
-	return toolResult(c, t.capped(text)), true
+	return d, true
 }
 
-func (t *turn) runTool(ctx context.Context, c llm.ToolCall) (text string, err error) {
+// toolError is what the model is told of a call that has failed.
+func toolError(err error) string {
+	return "Error: " + err.Error() + "\nFind out what went wrong and try another way."
+}
+
+func (t *turn) runTool(ctx context.Context, c llm.ToolCall, granted bool) (d done, err error) {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
-		return "", err
+		return done{}, err
 	}
 	args, err := t.tools.Arguments(c.Name, c.Arguments)
 	if err != nil {
-		return "", err
+		return done{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, t.d.opts.ToolTimeout, errToolTimeout)
+	limit := t.d.opts.ToolTimeout
+	if found.Timeout > 0 {
+		limit = found.Timeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errToolTimeout)
 	defer cancel()
 	// A tool's panic is its result, also on a goroutine of its own, where the worker's
 	// recover does not reach.
@@ -191,39 +217,113 @@ func (t *turn) runTool(ctx context.Context, c llm.ToolCall) (text string, err er
 		if p := recover(); p != nil {
 			t.d.logger(&t.Turn).ErrorContext(ctx, "tool panicked", "tool", c.Name,
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			err = errors.New("the tool crashed")
+			d, err = done{}, errors.New("the tool crashed")
 		}
 	}()
-	result, err := found.Run(ctx, tool.Call{
+	if !granted {
+		if a, err := t.permit(found, args); a != nil || err != nil {
+			return done{asks: a}, err
+		}
+	}
+	d.result, err = found.Run(ctx, tool.Call{
 		ID: c.ID, Args: args, Address: t.Address, Session: string(t.Session),
-		Sender: t.sender, Role: t.role, Turn: t.ID,
+		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID,
+		Group: t.group, Title: t.chatTitle,
 	})
 	if err != nil && context.Cause(ctx) == errToolTimeout {
-		err = fmt.Errorf("%s took longer than %s", c.Name, t.d.opts.ToolTimeout)
+		err = fmt.Errorf("%s took longer than %s", c.Name, limit)
 	}
-	return result.Text, err
+	return d, err
 }
 
 var errToolTimeout = errors.New("the tool takes too long")
 
-// A longer result than maxResult characters is stored in resultsDir of the workspace; the
-// model sees its head and tail.
+// conclude writes what a call has come to. It reports errParked if the turn waits from now on.
+func (t *turn) conclude(ctx context.Context, c llm.ToolCall, d done) error {
+	switch {
+	case d.asks != nil:
+		return t.parkFor(ctx, c, d.asks)
+	case d.result.Wait != nil:
+		return t.parkFor(ctx, c, t.waits(d.result))
+	}
+	r := d.result
+	if r.Commit == nil {
+		return t.write(ctx, t.result(ctx, c, r))
+	}
+	var m llm.Message
+	err := t.tx(ctx, func(tx *store.Tx) error {
+		text, err := r.Commit(tx)
+		if refusal, ok := errors.AsType[*tool.RefusedError](err); ok {
+			text, err = toolError(refusal), nil
+		}
+		if err != nil {
+			return err
+		}
+		m = toolResult(c, t.capped(text))
+		return t.append(tx, &t.Turn, nil, []llm.Message{m})
+	})
+	if err != nil {
+		return err
+	}
+	t.d.Inbox.Wake() // what Commit has put there is not heard of otherwise
+	t.history = append(t.history, m)
+	return nil
+}
+
+// result returns r as the model sees it.
+func (t *turn) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.Message {
+	m := toolResult(c, t.guardLoop(c, t.capped(framed(r))))
+	if len(r.Images) == 0 || !t.d.look(ctx) {
+		return m
+	}
+	defer t.d.looked()
+	for _, im := range r.Images {
+		kept, err := t.keepImage(im)
+		if err != nil {
+			t.d.logger(&t.Turn).Warn("image of a tool not kept", "tool", c.Name, "err", err)
+			m.Text += "\n[an image that can't be shown: " + foreignName(im.Name) + "]"
+			continue
+		}
+		m.Images = append(m.Images, kept)
+		m.Text += "\n[image " + foreignName(im.Name) + " is in " + kept.Path + " and shown below]"
+	}
+	m.Text = strings.TrimPrefix(m.Text, noOutput+"\n")
+	return m
+}
+
+// keepImage stores im among the files of the conversation, in the size that models take.
+func (t *turn) keepImage(im tool.Image) (llm.Image, error) {
+	data, kind, err := picture.Fit(bytes.NewReader(im.Data), maxImageSide, maxImageBytes)
+	if err != nil {
+		return llm.Image{}, err
+	}
+	_, ext, _ := strings.Cut(kind, "/")
+	where, err := t.keep("image."+ext, data)
+	if err != nil {
+		return llm.Image{}, err
+	}
+	return llm.Image{Path: where, Type: kind}, nil
+}
+
+// A longer result than maxResult bytes is stored among the files of the conversation; the model
+// sees its head and tail.
 const (
 	maxResult  = 16_000
 	headResult = 8_000
 	tailResult = 4_000
-	resultsDir = "tool-results"
 )
+
+const noOutput = "(no output)"
 
 func (t *turn) capped(text string) string {
 	if text == "" {
-		return "(no output)"
+		return noOutput
 	}
 	if len(text) <= maxResult {
 		return text
 	}
 	where := "the rest could not be stored"
-	if file, err := t.offload(text); err == nil {
+	if file, err := t.keep("result.txt", []byte(text)); err == nil {
 		where = "the whole is in " + file
 	} else {
 		t.d.logger(&t.Turn).Warn("tool result not stored", "err", err)
@@ -232,23 +332,24 @@ func (t *turn) capped(text string) string {
 	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
 		tail = tail[1:]
 	}
-	return fmt.Sprintf("%s\n\n[… %d characters in all; %s …]\n\n%s",
+	return fmt.Sprintf("%s\n\n[… %d bytes in all; %s …]\n\n%s",
 		clip(text, headResult), len(text), where, tail)
 }
 
-// offload stores text in the workspace and returns its path there.
-func (t *turn) offload(text string) (string, error) {
-	root := t.d.opts.Workspace
-	if root == nil {
-		return "", errors.New("there is no workspace")
+// keep stores data among the files of the conversation, and returns how the model knows it.
+func (t *turn) keep(name string, data []byte) (string, error) {
+	if t.d.Media == nil {
+		return "", errors.New("there is no place for files")
 	}
-	if err := root.MkdirAll(resultsDir, 0o700); err != nil {
-		return "", err
+	a, err := t.d.Media.Put(t.Address, name, bytes.NewReader(data))
+	return path.Join(mediaFolder, path.Base(a.Path)), err
+}
+
+// compact returns arguments in a form in which equal ones are the same.
+func compact(arguments string) string {
+	var b bytes.Buffer
+	if err := json.Compact(&b, []byte(arguments)); err != nil {
+		return arguments
 	}
-	t.mu.Lock()
-	t.results++
-	n := t.results
-	t.mu.Unlock()
-	file := path.Join(resultsDir, fmt.Sprintf("turn-%d-%d-%d.txt", t.ID, t.Attempts, n))
-	return file, root.WriteFile(file, []byte(text), 0o600)
+	return b.String()
 }

@@ -138,7 +138,7 @@ func TestCallSaysWhereItIs(t *testing.T) {
 			"test/a": {ID: "call_1", Args: json.RawMessage("{}"), Address: at("a"), Session: "test/a",
 				Sender: bus.Sender{ID: "7", Name: "Ada"}, Role: "owner", Turn: 1},
 			"test/b/5": {ID: "call_2", Args: json.RawMessage("{}"), Address: topic.From,
-				Session: "test/b/5", Sender: topic.Sender, Role: "user", Turn: 2},
+				Session: "test/b/5", Sender: topic.Sender, Role: "user", Group: true, Turn: 2},
 		} {
 			got, err := json.Marshal(calls[key])
 			w.must(err)
@@ -151,7 +151,8 @@ func TestCallSaysWhereItIs(t *testing.T) {
 	})
 }
 
-// A long result is stored whole in the workspace; the model sees head, tail and path.
+// A long result is stored whole among the files of the conversation; the model sees
+// head, tail and path.
 func TestLongResult(t *testing.T) {
 	inWorld(t, func(w *world) {
 		whole := "head" + strings.Repeat("é", 12_000) + "tail" // 24,008 bytes
@@ -173,12 +174,12 @@ func TestLongResult(t *testing.T) {
 		}
 		var paths []string
 		for _, m := range asked[3:5] {
-			_, rest, _ := strings.Cut(m.Text, "[… 24008 characters in all; the whole is in ")
+			_, rest, _ := strings.Cut(m.Text, "[… 24008 bytes in all; the whole is in media/")
 			path, _, ok := strings.Cut(rest, " …]")
 			if !ok {
 				t.Fatalf("result does not say where the whole is: %q", m.Text[headResult-10:])
 			}
-			stored, err := os.ReadFile(filepath.Join(filepath.Dir(w.path), filepath.FromSlash(path)))
+			stored, err := os.ReadFile(filepath.Join(filepath.Dir(w.path), at("a").Folder(), path))
 			if err != nil || string(stored) != whole {
 				t.Errorf("%s holds %d bytes, %v, want the whole of %d", path, len(stored), err, len(whole))
 			}
@@ -190,16 +191,16 @@ func TestLongResult(t *testing.T) {
 	})
 }
 
-func TestLongResultWithoutWorkspace(t *testing.T) {
+func TestLongResultWithoutMedia(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.opts.Workspace = nil
+		w.deps.Media = nil
 		w.tools(act("look", tool.Pure, always(strings.Repeat("x", maxResult+1))))
 		w.model.Queue(uses("look"), llmtest.Say("done"))
 		w.start()
 		w.say("a", "hello")
 		w.wantQuiet()
 		got := w.request(2).Messages[3].Text
-		const want = "[… 16001 characters in all; the rest could not be stored …]"
+		const want = "[… 16001 bytes in all; the rest could not be stored …]"
 		if !strings.Contains(got, want) {
 			t.Errorf("result of %d bytes does not contain %q", len(got), want)
 		}

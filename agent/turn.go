@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gateway/agent/llm"
+	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/session"
@@ -33,20 +34,26 @@ type turn struct {
 	blanks    int    // answers without text
 	shortened bool   // the history was cut because the model found it too long
 
-	sender  bus.Sender     // who wrote the newest message
-	role    bus.Role       // the least of those who wrote
-	tools   *tool.Registry // that may be used in that role
-	title   string         // of the group, "" in a direct chat
-	answers []string       // platform's ids of the messages that the next answer is for
+	task      *bus.InboundMessage // what a sub-agent is to do; nil in a turn for people
+	asked     question.Question   // what the turn waits for, once it does
+	seen      map[sameness]int    // how often a call has had a result
+	sender    bus.Sender          // who wrote the newest message
+	person    int64               // likewise
+	role      bus.Role            // the least of those who wrote
+	tools     *tool.Registry      // that may be used in that role
+	group     bool                // others read along
+	chatTitle string              // of the group, as the platform says
+	title     string              // of the group, "" in a direct chat
+	answers   []string            // platform's ids of the messages that the next answer is for
 
 	noImages bool                 // the model has refused one
 	images   map[string]llm.Image // that were loaded for this turn, by path
 
-	bill session.Bill // of all calls
+	used llm.Usage // by this attempt
+	bill bill      // what of it is not written yet
 
-	mu      sync.Mutex // against tools that run side by side, and the timer of live
-	results int        // tool results stored in the workspace
-	live    *live      // nil if there is none; mu guards it
+	mu   sync.Mutex // against the timer of live
+	live *live      // nil if there is none; mu guards it
 }
 
 var (
@@ -110,8 +117,12 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 			return err
 		}
 	}
+	if first := batch[0].Message; first.Note != nil && first.Note.Kind == bus.Task {
+		t.task = &first
+	}
 	t.hear(batch)
 	if m := batch[len(batch)-1].Message; m.Group {
+		t.group, t.chatTitle = true, m.ChatTitle
 		t.title = name(m.ChatTitle, "without a title")
 	}
 	return nil
@@ -119,31 +130,27 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 
 // hear notes who wrote batch, which the turn takes. What one of them may not do, it may not do.
 func (t *turn) hear(batch []bus.Received) {
+	t.seen = nil // what was looked at may be worth another look now
 	for _, r := range batch {
 		if t.tools == nil || !r.Message.Role.AtLeast(t.role) {
 			t.role = r.Message.Role
-			t.tools = t.d.Tools.For(t.role)
+			t.tools = t.toolsFor(t.role)
 		}
-		t.sender = r.Message.Sender
-		t.answers = append(t.answers, r.Message.ID)
+		t.sender, t.person = r.Message.Sender, r.Message.Person
+		if r.Message.Note == nil {
+			t.answers = append(t.answers, r.Message.ID)
+		}
 	}
 }
 
-// countRounds counts what earlier attempts have used of the rounds.
+// countRounds counts what earlier attempts have done.
 func (t *turn) countRounds(ctx context.Context) error {
 	read := t.d.DB.Read(context.WithoutCancel(ctx))
 	messages, err := t.d.sessions.TurnMessages(read, &t.Turn)
 	if err != nil {
 		return err
 	}
-	for _, m := range messages {
-		if len(m.ToolCalls) > 0 {
-			t.rounds++
-		}
-	}
-	if t.rounds >= t.d.opts.MaxRounds {
-		t.closing = askSumUp
-	}
+	t.recount(messages)
 	return nil
 }
 
@@ -183,8 +190,8 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 	ended := t.Turn
 	ended.Answers++
 	now := d.opts.Now()
-	err = d.tx(ctx, func(tx *store.Tx) error {
-		if err := d.Outbox.Put(tx, out, now); err != nil {
+	err = t.tx(ctx, func(tx *store.Tx) error {
+		if err := t.deliver(tx, out); err != nil {
 			return err
 		}
 		if len(batch) > 0 {
@@ -198,7 +205,10 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 	}
 	fault.Point("finished")
 	d.logger(&t.Turn).InfoContext(ctx, "answer ready", "took", now.Sub(t.began),
-		"rounds", t.rounds, "input", t.bill.Usage.Input, "output", t.bill.Usage.Output)
+		"rounds", t.rounds, "input", t.used.Input, "output", t.used.Output)
+	if t.task != nil {
+		d.Inbox.Wake() // the outcome is there
+	}
 	t.showEnd(false)
 	t.Turn = ended
 	if len(batch) == 0 {
@@ -243,10 +253,7 @@ func (t *turn) end(tx *store.Tx, st *session.Turn, s session.State, last ...llm.
 	if err := t.d.sessions.End(tx, st, s, t.d.opts.Now(), last...); err != nil {
 		return err
 	}
-	if err := t.d.Inbox.Finish(tx, st.ID); err != nil {
-		return err
-	}
-	return t.d.sessions.Spend(tx, st.Session, t.bill)
+	return t.d.Inbox.Finish(tx, st.ID)
 }
 
 // fail ends the turn with a sentence to the person instead of an answer.
@@ -258,14 +265,15 @@ func (t *turn) fail(ctx context.Context, say string) error {
 	}
 	last := append(closeCalls(t.history, resultFailed),
 		llm.Message{Role: llm.Assistant, Text: markFailed})
-	err := d.tx(ctx, func(tx *store.Tx) error {
-		if err := d.Outbox.Put(tx, out, d.opts.Now()); err != nil {
+	err := t.tx(ctx, func(tx *store.Tx) error {
+		if err := t.deliver(tx, out); err != nil {
 			return err
 		}
 		return t.end(tx, &t.Turn, session.Failed, last...)
 	})
 	if err == nil {
 		t.showEnd(false)
+		d.Inbox.Wake() // for the outcome of a sub-agent
 	}
 	return err
 }
@@ -302,7 +310,7 @@ func (t *turn) failed(ctx context.Context, err error) (done bool, _ error) {
 func (t *turn) interrupted(ctx context.Context) error {
 	last := append(closeCalls(t.history, resultStopped),
 		llm.Message{Role: llm.Assistant, Text: markInterrupted})
-	err := t.d.tx(ctx, func(tx *store.Tx) error {
+	err := t.tx(ctx, func(tx *store.Tx) error {
 		return t.end(tx, &t.Turn, session.Stopped, last...)
 	})
 	if err == nil {

@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
-	"gateway/session"
+	"gateway/agent/usage"
+	"gateway/bus"
+	"gateway/store"
 )
 
 // A blank answer is asked for again silently, then without tools, and then there is an apology.
@@ -311,51 +312,106 @@ func (m byChat) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	return m[""].Stream(ctx, r)
 }
 
-// A ledger is a budget that refuses calls once there are so many tokens.
-type ledger struct {
-	most int
-
-	mu    sync.Mutex
-	usage llm.Usage
-	spent []string // "session model"
+// spent returns what was counted on all days, as "kind key calls input output".
+func (w *world) spent() []string {
+	return w.column("SELECT kind || ' ' || key || ' ' || calls || ' ' || input || ' ' || output " +
+		"FROM usage ORDER BY kind, key")
 }
 
-func (l *ledger) Allow(session.Key) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.usage.Input+l.usage.Output >= l.most {
-		return fmt.Errorf("ledger: %w: account 4711", ErrBudget)
-	}
-	return nil
-}
-
-func (l *ledger) Spent(key session.Key, model string, u llm.Usage) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.usage.Add(u)
-	l.spent = append(l.spent, string(key)+" "+model)
-}
-
-// Pitfall: "background work had no budget": each call is asked for and told.
+// Pitfall: "background work had no budget": each call is asked for and counted.
 func TestBudget(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		opts usage.Options
+	}{
+		{"turn", usage.Options{Turn: usage.Limit{Tokens: 1700}}},
+		{"session", usage.Options{Session: usage.Limit{Tokens: 1700}}},
+		{"day", usage.Options{Day: usage.Limit{Tokens: 1700}}},
+		{"person", usage.Options{Person: usage.Limit{Tokens: 1700}}},
+		{"dollars", usage.Options{Day: usage.Limit{Dollars: 17},
+			Price: func(_ string, u llm.Usage) float64 { return float64(u.Input+u.Output) / 100 }}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				step := uses("look")
+				step.Usage = llm.Usage{Input: 600, Output: 10}
+				w.tools(act("look", tool.Pure, always("seen")))
+				w.model.Queue(step)
+				w.opts.Usage = usage.New(&test.opts)
+				w.start()
+				m := w.message("a", "hello")
+				m.Person = 5
+				w.put(m)
+				w.wantQuiet()
+				w.wantAnswers("a", sayError(usage.ErrSpent))
+				if strings.Contains(sayError(usage.ErrSpent), sayFailed) {
+					t.Error("a spent budget is told like any failure")
+				}
+				wantLines(t, "spent", w.spent(), []string{"day  1 600 10", "model scripted 1 600 10",
+					"person 5 1 600 10", "session test/a 1 600 10"})
+				if u := w.info("a").Usage; u != step.Usage {
+					t.Errorf("usage of the session is %+v, want %+v", u, step.Usage)
+				}
+			})
+		})
+	}
+}
+
+// Calls side by side don't go over a limit together.
+func TestBudgetOfManyAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
-		step := uses("look")
-		step.Usage = llm.Usage{Input: 60, Output: 10}
-		w.tools(act("look", tool.Pure, always("seen")))
-		w.model.Queue(step, step)
-		budget := &ledger{most: 100}
-		w.opts.Budget = budget
+		w.opts.Usage = usage.New(&usage.Options{Day: usage.Limit{Tokens: 3 * 1400}})
+		release := make(chan struct{})
+		for range 3 {
+			step := held(llmtest.Say("done"), release)
+			step.Usage = llm.Usage{Input: 600, Output: 10}
+			w.model.Queue(step)
+		}
 		w.start()
-		w.say("a", "hello")
+		for i := range 10 {
+			w.say(fmt.Sprint(i), "hello")
+		}
+		refused := 0
+		for i := range 10 {
+			for _, m := range w.outbox(fmt.Sprint(i)) {
+				if m.Text == sayError(usage.ErrSpent) {
+					refused++
+				}
+			}
+		}
+		if n := w.model.Running(); n != 3 || refused != 7 {
+			t.Errorf("%d calls are under way and %d refused, want 3 and 7", n, refused)
+		}
+		close(release)
 		w.wantQuiet()
-		w.wantAnswers("a", sayError(ErrBudget))
-		if strings.Contains(sayError(ErrBudget), sayFailed) {
-			t.Error("a spent budget is told like any failure")
+	})
+}
+
+// The owner hears once that a limit is near.
+func TestBudgetIsNear(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.opts.Owners = func(store.Queryer) ([]bus.Address, error) {
+			return []bus.Address{at("owner")}, nil
 		}
-		wantLines(t, "spent", budget.spent, []string{"test/a scripted", "test/a scripted"})
-		if u := w.info("a").Usage; u != budget.usage || u.Input != 120 {
-			t.Errorf("usage of the session is %+v, that of the budget %+v", u, budget.usage)
+		w.opts.Usage = usage.New(&usage.Options{Day: usage.Limit{Tokens: 10_000}})
+		for range 3 {
+			step := llmtest.Say("done")
+			step.Usage = llm.Usage{Input: 3_990, Output: 10}
+			w.model.Queue(step)
 		}
+		w.start()
+		w.say("a", "one")
+		w.wantAnswers("owner")
+		w.say("a", "two")
+		w.wantAnswers("owner", "Today's budget is used up to 80 %: 8000 of 10000 tokens, $0.0000. "+
+			"Beyond it I make no model calls; `[budget]` in the configuration sets it.")
+		w.say("a", "three")
+		w.say("a", "four")
+		if n := len(w.outbox("owner")); n != 1 {
+			t.Errorf("the owner was told %d times, want once", n)
+		}
+		w.wantAnswers("a", "done", "done", "done", sayError(usage.ErrSpent))
+		w.wantQuiet()
 	})
 }
 
@@ -366,22 +422,21 @@ func TestBrokenCallsCount(t *testing.T) {
 		long := llmtest.Say(strings.Repeat("word ", 300))
 		long.Between = time.Second
 		w.model.Queue(long, llmtest.Fail(llm.RateLimited))
-		budget := &ledger{most: 1 << 30}
-		w.opts.Budget, w.opts.ModelName = budget, "clever"
+		w.opts.ModelID = "clever"
 		w.start()
 		w.say("a", "hello")
 		w.sleep(time.Minute)
 		w.say("a", "/stop")
 		w.settle()
-		wantLines(t, "spent", budget.spent, []string{"test/a clever"})
-		if budget.usage.Input < 100 || budget.usage.Output < 60 {
-			t.Errorf("usage is %+v, want about that of the prompt and 60 words", budget.usage)
+		got := w.info("a").Usage
+		if got.Input < 100 || got.Output < 60 {
+			t.Errorf("usage is %+v, want about that of the prompt and 60 words", got)
 		}
-		if got := w.info("a").Usage; got != budget.usage {
-			t.Errorf("usage of the session is %+v, want %+v", got, budget.usage)
-		}
+		counted := fmt.Sprintf("1 %d %d", got.Input, got.Output)
+		want := []string{"day  " + counted, "model clever " + counted, "session test/a " + counted}
+		wantLines(t, "spent", w.spent(), want)
 		w.say("a", "refused at once")
 		w.wantQuiet()
-		wantLines(t, "spent after a refusal", budget.spent, []string{"test/a clever"})
+		wantLines(t, "spent after a refusal", w.spent(), want)
 	})
 }

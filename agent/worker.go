@@ -26,6 +26,7 @@ type worker struct {
 	taking  []bus.Received // taken from waiting, and not yet in a transaction
 	arrived time.Time      // when the newest of waiting came
 	told    bool           // the sender knows that waiting is full
+	parked  bool           // its turn waits, and another worker will go on with it
 
 	// The worker's own:
 	unanswered []string                // platform's ids of messages that an interrupted turn has left
@@ -46,10 +47,10 @@ func (w *worker) run(ctx context.Context) error {
 			return err
 		}
 	}
-	for {
+	for !w.parked {
 		batch := w.next(ctx)
 		if batch == nil {
-			return nil
+			break
 		}
 		m := batch[len(batch)-1].Message
 		t := &session.Turn{Session: w.key, Address: m.From, ReplyTo: quoted(m)}
@@ -57,6 +58,7 @@ func (w *worker) run(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
 }
 
 // next returns what the next turn shall answer. If that is nothing, w is no longer
@@ -186,20 +188,21 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	switch {
 	case errors.Is(err, errGone):
 		return nil // dropped before it began
+	case errors.Is(err, errParked):
+		t.showEnd(true)
+		d.park(w, t)
+		return nil
 	case errors.Is(err, errDraining): // left to the next process
 	case errors.Is(err, session.ErrEnded): // by /stop
 		t.showEnd(true)
 	default:
 		return err
 	}
-	return d.tx(ctx, func(tx *store.Tx) error {
+	return t.tx(ctx, func(tx *store.Tx) error { // also because nobody else knows what it has used
 		if errors.Is(err, errDraining) {
-			if err := d.sessions.HandOver(tx, &t.Turn); err != nil {
-				return err
-			}
+			return d.sessions.HandOver(tx, &t.Turn)
 		}
-		// Nobody else knows what it has used.
-		return d.sessions.Spend(tx, t.Session, t.bill)
+		return nil
 	})
 }
 
@@ -227,7 +230,7 @@ func (t *turn) panicked(ctx context.Context, batch []bus.Received) error {
 				return err
 			}
 		}
-		return t.d.Outbox.Put(tx, t.outbound(sayPanic), t.d.opts.Now())
+		return t.deliver(tx, t.outbound(sayPanic))
 	})
 }
 
@@ -244,8 +247,11 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 	}
 	t.answers, t.w.unanswered = append(t.w.unanswered, t.answers...), nil
 	now := d.opts.Now()
-	err := d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+	err := t.tx(ctx, func(tx *store.Tx) error {
 		title := batch[0].Message.ChatTitle
+		if t.task != nil {
+			title = t.task.Note.Label
+		}
 		err := d.sessions.Begin(tx, &t.Turn, title, d.lease, now, messages...)
 		if err != nil {
 			return err

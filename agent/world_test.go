@@ -47,7 +47,7 @@ func newWorld(t testing.TB) *world {
 	dir := t.TempDir()
 	w := &world{t: t, path: filepath.Join(dir, "gateway.db"), model: llmtest.New("scripted")}
 	db, err := store.Open(t.Context(), w.path,
-		[]store.Migration{bus.Migration, session.Migration}, nil)
+		append(Migrations(), bus.Migration, session.Migration), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func newWorld(t testing.TB) *world {
 	w.must(err)
 	t.Cleanup(func() { w.must(root.Close()) })
 	w.deps = Deps{DB: db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(), Live: bus.NewLive(),
-		Model: checked{w.model, t}}
+		Model: checked{w.model, t}, Media: &shelf{dir: dir}}
 	w.opts = Options{Workspace: root}
 	w.tools()
 	t.Cleanup(func() {

@@ -68,6 +68,31 @@ func (in *Inbox) TakenBy(q store.Queryer, turn int64) ([]Received, error) {
 		"WHERE state = 'taken' AND turn = $1 ORDER BY id", turn)
 }
 
+// A TaskMessage is the task of a sub-agent that has not finished.
+type TaskMessage struct {
+	Received
+	Waiting bool // nobody has begun with it
+}
+
+// Tasks returns the tasks that a session has given and that are not finished, in their order.
+func (in *Inbox) Tasks(q store.Queryer, origin string) ([]TaskMessage, error) {
+	var list []TaskMessage
+	for _, state := range []string{"taken", "waiting"} {
+		found, err := in.query(q, "SELECT id, body, received_ms FROM inbox WHERE state = '"+state+
+			"' AND substr(message, 1, length($1)) = $1 ORDER BY id", TaskID(origin, ""))
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			list = append(list, TaskMessage{r, state == "waiting"})
+		}
+	}
+	return list, nil
+}
+
+// TaskID returns the ID of the message with a task that a session gives.
+func TaskID(origin, id string) string { return "task:" + origin + ":" + id }
+
 func (in *Inbox) query(q store.Queryer, query string, args ...any) ([]Received, error) {
 	rows, err := q.Query(query, args...)
 	if err != nil {

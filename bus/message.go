@@ -63,7 +63,28 @@ type InboundMessage struct {
 
 	// Edits is the ID of an earlier message of which this is the new wording, or "".
 	Edits string `json:"edits,omitempty"`
+
+	// Note is set if no person has written the message, but the agent to itself.
+	Note *Note `json:"note,omitempty"`
 }
+
+// A Note says what a message is that the agent has written to itself.
+type Note struct {
+	Kind    NoteKind `json:"kind"`
+	Label   string   `json:"label"`             // what the work is called
+	Session string   `json:"session,omitempty"` // that it belongs to; "": that of the conversation
+	Origin  string   `json:"origin,omitempty"`  // of a Task: the session that gets the Outcome
+	Wanted  string   `json:"wanted,omitempty"`  // the call of the origin that waits for the Outcome
+}
+
+// A NoteKind says what a [Note] is about.
+type NoteKind string
+
+// The kinds of notes.
+const (
+	Task    NoteKind = "task"    // work for a sub-agent
+	Outcome NoteKind = "outcome" // what has come of it
+)
 
 // A Kind says what an [Attachment] is to people.
 type Kind string
@@ -114,6 +135,9 @@ type OutboundMessage struct {
 type Button struct {
 	Label string `json:"label"` // one line
 	Text  string `json:"text"`  // 64 bytes at most
+
+	// Number, if it is not 0, says that sending it as a message is the same as pressing the button.
+	Number int `json:"number,omitempty"`
 }
 
 // A Part is what a channel delivers at once: an outbound message, the piece of a longer one that

@@ -226,6 +226,30 @@ func (People) demote(tx *store.Tx, account, sender string) error {
 }
 
 // owners returns the direct chats of owners with an account, as far as they are known.
+// OwnerChats returns the direct chat of each owner with the gateway, as far as it is known: one
+// for each, if there are several.
+func (People) OwnerChats(q store.Queryer) ([]bus.Address, error) {
+	rows, err := q.Query("SELECT person, account, chat FROM identities WHERE chat <> '' " +
+		"ORDER BY person, account")
+	if err != nil {
+		return nil, fmt.Errorf("channels: read people: %w", err)
+	}
+	defer rows.Close()
+	var list []bus.Address
+	for last := int64(0); rows.Next(); {
+		var person int64
+		var a bus.Address
+		if err := rows.Scan(&person, &a.Account, &a.Chat); err != nil {
+			return nil, fmt.Errorf("channels: read people: %w", err)
+		}
+		if person != last {
+			list = append(list, a)
+		}
+		last = person
+	}
+	return list, rows.Err()
+}
+
 func (People) owners(tx *store.Tx, account string) ([]string, error) {
 	rows, err := tx.Query("SELECT chat FROM identities WHERE account = $1 AND chat <> '' "+
 		"ORDER BY person", account)

@@ -107,6 +107,10 @@ func withButtons(text string, buttons []bus.Button) string {
 	b.WriteString(text)
 	b.WriteString("\n\n")
 	for _, button := range buttons {
+		if button.Number != 0 {
+			fmt.Fprintf(&b, "%d. %s\n", button.Number, literal(button.Label))
+			continue
+		}
 		fmt.Fprintf(&b, "- %s: send `%s`\n", literal(button.Label),
 			strings.ReplaceAll(button.Text, "`", "'"))
 	}

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,6 +36,19 @@ type Info struct {
 	Messages  int     // in the whole transcript
 	Created   time.Time
 	Updated   time.Time
+}
+
+// Address returns the conversation of a session, and false if there is no such session.
+func (Store) Address(q store.Queryer, key Key) (a bus.Address, ok bool, err error) {
+	err = q.QueryRow("SELECT account, chat, thread FROM sessions WHERE key = $1", string(key)).
+		Scan(&a.Account, &a.Chat, &a.Thread)
+	if errors.Is(err, sql.ErrNoRows) {
+		return a, false, nil
+	}
+	if err != nil {
+		return a, false, fmt.Errorf("session: read %s: %w", key, err)
+	}
+	return a, key.Parent() == "", nil
 }
 
 const infoQuery = `SELECT key, title, queue_mode, input, output, cached, cost, context, created_ms,

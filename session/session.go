@@ -11,6 +11,7 @@ package session
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"gateway/bus"
@@ -60,10 +61,34 @@ CREATE TABLE messages (
 	body       TEXT NOT NULL, -- llm.Message
 	created_ms BIGINT NOT NULL
 );
-CREATE INDEX messages_session ON messages (session, id);`}}
+CREATE INDEX messages_session ON messages (session, id);`, `
+ALTER TABLE turns ADD COLUMN tokens BIGINT NOT NULL DEFAULT 0; -- used so far, of all attempts
+ALTER TABLE turns ADD COLUMN cost DOUBLE PRECISION NOT NULL DEFAULT 0; -- dollars, likewise`}}
 
 // A Key names a session: the address of its conversation, as account/chat[/thread].
 type Key string
+
+// SubKey returns the key of the session in which a sub-agent works for the session key. No address
+// has such a key.
+func SubKey(key Key, id string) Key { return key + subMark + Key(id) }
+
+const subMark = "#"
+
+// Parent returns the session for which the session of a sub-agent works, or "" if k is no such one.
+func (k Key) Parent() Key {
+	if i := strings.LastIndex(string(k), subMark); i >= 0 {
+		return k[:i]
+	}
+	return ""
+}
+
+// Of returns the key of the session that m belongs to.
+func Of(m bus.InboundMessage) Key {
+	if m.Note != nil && m.Note.Session != "" {
+		return Key(m.Note.Session)
+	}
+	return KeyOf(m.From)
+}
 
 // KeyOf returns the key of the session that the conversation at a belongs to.
 func KeyOf(a bus.Address) Key { return Key(a.String()) }

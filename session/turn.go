@@ -30,12 +30,14 @@ type Turn struct {
 	ID       int64
 	Session  Key
 	Address  bus.Address
-	ReplyTo  string // platform's id of the message that it answers, for quoting
-	Epoch    int64  // of the lease under which it runs
-	Attempts int    // how often it was begun or resumed
-	Handed   int    // how often a process that was stopping left it to the next
-	Answers  int    // messages that it has sent
-	First    bool   // it is the first turn of its session; known from Begin on
+	ReplyTo  string  // platform's id of the message that it answers, for quoting
+	Epoch    int64   // of the lease under which it runs
+	Attempts int     // how often it was begun or resumed
+	Handed   int     // how often a process that was stopping left it to the next
+	Answers  int     // messages that it has sent
+	Tokens   int     // that it has used, in all attempts
+	Cost     float64 // of that, dollars
+	First    bool    // it is the first turn of its session; known from Begin on
 }
 
 // Begin starts a turn under a lease with its first messages, and sets t.ID, t.Epoch and t.First.
@@ -71,9 +73,9 @@ func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now
 
 // Append adds messages to the transcript of t, or reports [ErrEnded].
 func (s Store) Append(tx *store.Tx, t *Turn, now time.Time, messages ...llm.Message) error {
-	n, err := tx.Exec("UPDATE turns SET updated_ms = $1, answers = $2 "+
-		"WHERE id = $3 AND state = 'running' AND epoch = $4",
-		now.UnixMilli(), t.Answers, t.ID, t.Epoch)
+	n, err := tx.Exec("UPDATE turns SET updated_ms = $1, answers = $2, tokens = $3, cost = $4 "+
+		"WHERE id = $5 AND state = 'running' AND epoch = $6",
+		now.UnixMilli(), t.Answers, t.Tokens, t.Cost, t.ID, t.Epoch)
 	if err == nil && n == 0 {
 		err = ErrEnded
 	}
@@ -99,9 +101,9 @@ func (Store) insert(tx *store.Tx, t *Turn, now time.Time, messages []llm.Message
 
 // End ends t with its last messages, or reports [ErrEnded] if it has ended before.
 func (s Store) End(tx *store.Tx, t *Turn, state State, now time.Time, last ...llm.Message) error {
-	n, err := tx.Exec("UPDATE turns SET state = $1, updated_ms = $2, answers = $3 "+
-		"WHERE id = $4 AND state = 'running' AND epoch = $5",
-		string(state), now.UnixMilli(), t.Answers, t.ID, t.Epoch)
+	n, err := tx.Exec("UPDATE turns SET state = $1, updated_ms = $2, answers = $3, tokens = $4, "+
+		"cost = $5 WHERE id = $6 AND state = 'running' AND epoch = $7",
+		string(state), now.UnixMilli(), t.Answers, t.Tokens, t.Cost, t.ID, t.Epoch)
 	if err == nil && n == 0 {
 		err = ErrEnded
 	}
@@ -130,7 +132,8 @@ func (Store) Spend(tx *store.Tx, key Key, b Bill) error {
 	return nil
 }
 
-const turnColumns = "id, session, address, reply_to, epoch, attempts, handovers, answers"
+const turnColumns = "id, session, address, reply_to, epoch, attempts, handovers, answers, " +
+	"tokens, cost"
 
 // RunningTurns returns the turns that have not ended, in their order.
 func (Store) RunningTurns(q store.Queryer) ([]Turn, error) {
@@ -147,6 +150,13 @@ func (Store) RunningTurn(q store.Queryer, key Key) (*Turn, error) {
 	return &list[0], nil
 }
 
+// RunningTasks returns the turns of the sub-agents of a session that have not ended, and of theirs.
+func (Store) RunningTasks(q store.Queryer, key Key) ([]Turn, error) {
+	under := string(key) + subMark
+	return turns(q, "SELECT "+turnColumns+" FROM turns WHERE state = 'running' "+
+		"AND substr(session, 1, length($1)) = $1 ORDER BY id", under)
+}
+
 func turns(q store.Queryer, query string, args ...any) ([]Turn, error) {
 	rows, err := q.Query(query, args...)
 	if err != nil {
@@ -158,7 +168,7 @@ func turns(q store.Queryer, query string, args ...any) ([]Turn, error) {
 		var t Turn
 		var address []byte
 		err := rows.Scan(&t.ID, &t.Session, &address, &t.ReplyTo, &t.Epoch, &t.Attempts, &t.Handed,
-			&t.Answers)
+			&t.Answers, &t.Tokens, &t.Cost)
 		if err == nil {
 			err = json.Unmarshal(address, &t.Address)
 		}
@@ -185,10 +195,21 @@ func (Store) HandOver(tx *store.Tx, t *Turn) error {
 
 // TakeOver puts t under a lease, counts an attempt, and from then on refuses writes
 // under its former epoch.
-func (Store) TakeOver(tx *store.Tx, t *Turn, lease store.Lease, now time.Time) error {
-	n, err := tx.Exec(`UPDATE turns SET owner = $1, epoch = $2, attempts = attempts + 1,
-		updated_ms = $3 WHERE id = $4 AND state = 'running' AND epoch = $5`,
-		lease.Owner, lease.Epoch, now.UnixMilli(), t.ID, t.Epoch)
+func (s Store) TakeOver(tx *store.Tx, t *Turn, lease store.Lease, now time.Time) error {
+	return s.takeOver(tx, t, lease, 1, now)
+}
+
+// Wake is TakeOver of a turn that has waited for somebody: it counts as no attempt.
+func (s Store) Wake(tx *store.Tx, t *Turn, lease store.Lease, now time.Time) error {
+	return s.takeOver(tx, t, lease, 0, now)
+}
+
+func (Store) takeOver(
+	tx *store.Tx, t *Turn, lease store.Lease, attempts int, now time.Time,
+) error {
+	n, err := tx.Exec(`UPDATE turns SET owner = $1, epoch = $2, attempts = attempts + $3,
+		updated_ms = $4 WHERE id = $5 AND state = 'running' AND epoch = $6`,
+		lease.Owner, lease.Epoch, attempts, now.UnixMilli(), t.ID, t.Epoch)
 	if err == nil && n == 0 {
 		err = ErrEnded
 	}

@@ -86,6 +86,8 @@ type Call struct {
 	Sender  bus.Sender      // who started the turn
 	Person  int64           // who that is, over all platforms; 0: unknown
 	Role    bus.Role        // the least of those who take part in the turn
+	Group   bool            // more people than the sender read the conversation
+	Title   string          // of the group
 	Turn    int64
 }
 
@@ -106,7 +108,29 @@ type Result struct {
 	// once. The effect of such a call and its result are there together or not at all, so that
 	// its tool is [Idempotent].
 	Commit func(tx *store.Tx) (string, error)
+
+	// Wait, if there is one, lets the turn wait: what comes of that is the call's result, in the
+	// place of Text. Commit is called all the same.
+	Wait *Wait
 }
+
+// A Wait is what a turn waits for. It takes no memory meanwhile, and survives restarts.
+type Wait struct {
+	Text    string        // what the person is asked, Markdown; unused if Outcome is set
+	Options []string      // what the person may choose from; others can be said, too
+	For     time.Duration // after that the model is told that nobody has answered
+
+	// Outcome says that not a person is asked: the turn waits for the outcome of the sub-agent
+	// whose task Commit puts into the inbox.
+	Outcome bool
+}
+
+// A RefusedError is an error of [Result].Commit that is for the model to read. Whatever was written
+// before it stays, so that it must come first. Any other error is one of the database.
+type RefusedError struct{ Reason string }
+
+// Error implements error.
+func (e *RefusedError) Error() string { return e.Reason }
 
 // An Image is a picture that a tool has found.
 type Image struct {

@@ -42,6 +42,7 @@ func newCommand() *cobra.Command {
 	root.AddCommand(
 		chatCommand(load), outboxCommand(load), sessionsCommand(load), peopleCommand(load),
 		channelsCommand(load), pairCommand(load), sendCommand(load),
+		usageCommand(load), haltCommand(load), resumeCommand(load),
 		configCommand(load), versionCommand(),
 	)
 	return root

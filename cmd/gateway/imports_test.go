@@ -31,8 +31,16 @@ var imports = map[string]string{
 	"agent/tool":                  "store bus agent/llm",
 	"channels":                    "store store/fault bus channels/markup",
 
+	"agent/halt":     "store",
+	"agent/approval": "bus",
+	"agent/question": "store bus",
+	"agent/usage":    "store agent/llm",
+
+	"agent/tools/ask":                "agent/tool",
 	"agent/tools/clock":              "agent/tool",
 	"agent/tools/files":              "bus agent/tool",
+	"agent/tools/message":            "store bus session agent/tool",
+	"agent/tools/spawn":              "store bus session agent/tool",
 	"channels/telegram":              "bus channels channels/markup",
 	"channels/telegram/telegramtest": "",
 	"channels/discord":               "bus channels channels/markup",
@@ -45,11 +53,13 @@ var imports = map[string]string{
 	"channels/terminal":                  "bus channels channels/markup",
 	"channels/channeltest":               "bus channels",
 
-	"agent": "store store/fault bus session agent/document agent/llm agent/picture agent/tool",
+	"agent": "store store/fault bus session agent/approval agent/document agent/halt agent/llm " +
+		"agent/picture agent/question agent/tool agent/usage",
 
 	"cmd/gateway/internal/config": "",
-	"cmd/gateway": "store bus session agent agent/llm agent/llm/demo agent/llm/failover " +
-		"agent/llm/openai agent/tool agent/tools/clock agent/tools/files channels " +
+	"cmd/gateway": "store bus session agent agent/approval agent/halt agent/llm agent/llm/demo " +
+		"agent/llm/failover agent/llm/openai agent/tool agent/tools/ask agent/tools/clock " +
+		"agent/tools/files agent/tools/message agent/tools/spawn agent/usage channels " +
 		"channels/discord channels/telegram channels/terminal channels/whatsapp " +
 		"cmd/gateway/internal/config",
 

@@ -244,7 +244,7 @@ func (tr *trial) autopsy() (sending int) {
 	tr.look(func(db *store.DB) {
 		var body []byte
 		for range tr.query(db, []any{&body}, "SELECT body FROM outbox WHERE state = 'sending'") {
-			tr.caught[message(tr.t, body).Text]++
+			tr.caught[outbound(tr.t, body).Text]++
 			sending++
 		}
 		var chat string // address without the account

@@ -75,7 +75,7 @@ func (tr *trial) deliveries(db *store.DB) map[int64][]delivery {
 	var body []byte
 	var tries int
 	for range tr.query(db, []any{&body, &tries}, "SELECT body, uncertain FROM outbox ORDER BY id") {
-		m := message(tr.t, body)
+		m := outbound(tr.t, body)
 		chat, ok := chats[m.To]
 		if !ok {
 			tr.t.Errorf("%q is for %s, where nobody said anything", m.Text, m.To)

@@ -66,12 +66,4 @@ func modelName(cfg *config.Config) string {
 	return strings.Join(list, ", then ")
 }
 
-// costs returns what a usage costs in dollars, by the configured prices per million tokens.
-func costs(cfg *config.Config) func(model string, u llm.Usage) float64 {
-	return func(model string, u llm.Usage) float64 {
-		m := cfg.Models[model]
-		return (float64(u.Input)*m.PriceIn + float64(u.Output)*m.PriceOut) / 1e6
-	}
-}
-
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

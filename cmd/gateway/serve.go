@@ -12,9 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gateway/agent"
-	"gateway/agent/tool"
-	"gateway/agent/tools/clock"
-	"gateway/agent/tools/files"
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/terminal"
@@ -25,7 +22,7 @@ import (
 
 // migrations make the tables of all packages.
 func migrations() []store.Migration {
-	return []store.Migration{bus.Migration, session.Migration, channels.Migration}
+	return append(agent.Migrations(), bus.Migration, session.Migration, channels.Migration)
 }
 
 // serve runs the gateway until ctx ends, or, if chat is set, until the person at the terminal
@@ -118,8 +115,7 @@ func assemble(
 	g.media = channels.NewMedia(media, sources, mediaOptions(cfg, log))
 	g.router = channels.NewRouter(db, outbox, live, g.media, accounts, log)
 	gate.Admitted = g.router.Admitted
-	tools, err := tool.NewRegistry(append(files.Tools(root, cfg.Gateway.Workspace, media),
-		clock.New(time.Now, cfg.Gateway.Location))...)
+	tools, err := g.newTools(cfg, inbox, outbox, root, media)
 	if err != nil {
 		return nil, err
 	}
@@ -128,16 +124,23 @@ func assemble(
 		agent.Deps{DB: db, Inbox: inbox, Outbox: outbox, Live: live,
 			Model: newModel(cfg, log), Tools: tools, Media: g.media},
 		&agent.Options{
-			Name: cfg.Gateway.Name, Version: buildVersion(), ModelName: modelName(cfg),
+			Name: cfg.Gateway.Name, Version: buildVersion(),
+			ModelName: modelName(cfg), ModelID: cfg.Agent.Model,
 			Workspace: root, WorkspacePath: cfg.Gateway.Workspace, Location: cfg.Gateway.Location,
 			Slots: cfg.Agent.Slots, MaxRounds: cfg.Agent.MaxRounds,
-			TurnTimeout: cfg.Agent.TurnTimeout, Waiting: cfg.Agent.Waiting,
+			MaxTaskRounds: cfg.Agent.TaskRounds,
+			TurnTimeout:   cfg.Agent.TurnTimeout, Waiting: cfg.Agent.Waiting,
 			QueueMode:     agent.Mode(cfg.Agent.QueueMode),
 			ContextWindow: model.ContextWindow, MaxOutput: model.MaxOutput,
 			Debounce:   func(a string) time.Duration { return cfg.Channels[a].Debounce },
 			FormatHint: func(a string) string { return formatHints[cfg.Channels[a].Type] },
-			Channels:   g.channelStates, Cost: costs(cfg), Logger: log,
-			Commands:    accessCommands(),
+			Channels:   g.channelStates, Logger: log,
+			Commands:   accessCommands(),
+			Usage:      newBudget(cfg),
+			SpeechCost: func(s int) float64 { return float64(s) / 60 * cfg.Transcription.PriceMinute },
+			Rules:      newRules(cfg),
+			Approver:   bus.Role(cfg.Approvals.Approver), ApprovalTime: cfg.Approvals.Timeout,
+			Owners:      channels.People{}.OwnerChats,
 			Transcriber: newTranscriber(cfg, log), NoImages: !model.Images,
 		})
 	return g, nil
@@ -170,7 +173,9 @@ func socketPath(home string) string {
 func menu() []channels.Command {
 	var list []channels.Command
 	for _, c := range append(agent.Commands(), accessCommands()...) {
-		list = append(list, channels.Command{Name: c.Name, Description: c.Help})
+		if c.Help != "" {
+			list = append(list, channels.Command{Name: c.Name, Description: c.Help})
+		}
 	}
 	return list
 }

@@ -182,8 +182,8 @@ func (w *world) count(db *store.DB, rows string) (n int) {
 	return n
 }
 
-// message decodes a message of the outbox.
-func message(t testing.TB, body []byte) (m bus.OutboundMessage) {
+// outbound decodes a message of the outbox.
+func outbound(t testing.TB, body []byte) (m bus.OutboundMessage) {
 	if err := json.Unmarshal(body, &m); err != nil {
 		t.Fatal(err)
 	}

@@ -19,18 +19,22 @@ import (
 	"gateway/bus"
 )
 
-// A workspace is the tree that the tools reach.
-type workspace struct {
+// Files are what the tools reach. They may be used concurrently.
+type Files struct {
 	root  *os.Root
 	path  string   // absolute, as the model knows it
 	media *os.Root // or nil
 }
 
-// Tools returns the tools for the tree root, whose absolute path is shown to the
+// New returns the Files of the tree root, whose absolute path is shown to the
 // model as path. In the place of its folder "media" they show, of the tree media, what belongs to
 // the conversation; nil means nothing. The caller closes both when no tool runs any more.
-func Tools(root *os.Root, path string, media *os.Root) []tool.Tool {
-	w := &workspace{root: root, path: filepath.Clean(path), media: media}
+func New(root *os.Root, path string, media *os.Root) *Files {
+	return &Files{root: root, path: filepath.Clean(path), media: media}
+}
+
+// Tools returns the tools.
+func (w *Files) Tools() []tool.Tool {
 	tools := []tool.Tool{
 		tool.New("read_file", readDescription, tool.Pure, w.readFile),
 		tool.New("list_dir", listDescription, tool.Pure, w.listDir),
@@ -49,7 +53,7 @@ type place struct {
 
 // local returns the place that a model means by name: a relative path, or an absolute one within
 // the workspace.
-func (w *workspace) local(c tool.Call, name string) (place, error) {
+func (w *Files) local(c tool.Call, name string) (place, error) {
 	rel := filepath.Clean(name) // "." for ""
 	if filepath.IsAbs(rel) {
 		var err error
@@ -67,12 +71,12 @@ func (w *workspace) local(c tool.Call, name string) (place, error) {
 	return place{w.root, rel}, nil
 }
 
-func (w *workspace) outside(name string) error {
+func (w *Files) outside(name string) error {
 	return fmt.Errorf("%q is outside the workspace; only files in %s can be reached", name, w.path)
 }
 
 // explain returns err, from an operation on name, for the model.
-func (w *workspace) explain(name string, err error) error {
+func (w *Files) explain(name string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no %q in %s; list_dir shows what there is", name, w.path)

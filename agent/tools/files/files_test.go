@@ -27,7 +27,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = root.Close() })
-	reg, err := tool.NewRegistry(Tools(root, dir, nil)...)
+	reg, err := tool.NewRegistry(New(root, dir, nil).Tools()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func TestMedia(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reg, err := tool.NewRegistry(Tools(roots[0], dirs[0], roots[1])...)
+	reg, err := tool.NewRegistry(New(roots[0], dirs[0], roots[1]).Tools()...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ type listArgs struct {
 	Path string `json:"path,omitempty" jsonschema:"path within the workspace; by default all of it"`
 }
 
-func (w *workspace) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Result, error) {
+func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Result, error) {
 	dir, err := w.local(c, a.Path)
 	if err != nil {
 		return tool.Result{}, err
@@ -59,7 +59,7 @@ func (w *workspace) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.
 
 // readDir returns the entries of a directory, which a model calls
 // name, by name.
-func (w *workspace) readDir(name string, at place) ([]fs.DirEntry, error) {
+func (w *Files) readDir(name string, at place) ([]fs.DirEntry, error) {
 	info, err := at.root.Stat(at.path)
 	if err != nil {
 		return nil, w.explain(name, err)
@@ -81,7 +81,7 @@ func (w *workspace) readDir(name string, at place) ([]fs.DirEntry, error) {
 }
 
 // line describes an entry of the directory at a place.
-func (*workspace) line(at place, e fs.DirEntry) string {
+func (*Files) line(at place, e fs.DirEntry) string {
 	name := printable(e.Name())
 	switch k := kind(e.Type()); k {
 	case "directory":

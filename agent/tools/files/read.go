@@ -35,7 +35,7 @@ type readArgs struct {
 	Limit  int    `json:"limit,omitempty" jsonschema:"lines to read; by default and at most 2000"`
 }
 
-func (w *workspace) readFile(ctx context.Context, c tool.Call, a readArgs) (tool.Result, error) {
+func (w *Files) readFile(ctx context.Context, c tool.Call, a readArgs) (tool.Result, error) {
 	if a.Offset < 0 || a.Limit < 0 {
 		return tool.Result{}, errors.New("offset and limit can't be negative")
 	}
@@ -55,8 +55,25 @@ func (w *workspace) readFile(ctx context.Context, c tool.Call, a readArgs) (tool
 	return tool.Result{Text: text}, err
 }
 
-// openText opens the file that a model calls name, if it is a regular file and looks like text.
-func (w *workspace) openText(c tool.Call, name string) (*os.File, error) {
+// openText is Open for a file that looks like text.
+func (w *Files) openText(c tool.Call, name string) (*os.File, error) {
+	f, err := w.Open(c, name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		err = wantText(name, f, info.Size())
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return f, nil
+}
+
+// Open opens the file that a model calls name, if it is a regular file. The error is for the model.
+func (w *Files) Open(c tool.Call, name string) (*os.File, error) {
 	at, err := w.local(c, name)
 	if err != nil {
 		return nil, err
@@ -75,9 +92,6 @@ func (w *workspace) openText(c tool.Call, name string) (*os.File, error) {
 	}
 	if info, err = f.Stat(); err == nil {
 		err = wantRegular(name, info)
-	}
-	if err == nil {
-		err = wantText(name, f, info.Size())
 	}
 	if err != nil {
 		_ = f.Close() // nothing was written

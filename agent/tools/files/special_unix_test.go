@@ -42,7 +42,7 @@ func TestDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	w := &workspace{root: root, path: "/dev"}
+	w := &Files{root: root, path: "/dev"}
 	_, err = w.openText(tool.Call{}, "zero")
 	wantError(t, err, "is a device")
 }

@@ -31,8 +31,16 @@ type Config struct {
 	Agent         Agent              `koanf:"agent"`
 	Media         Media              `koanf:"media"`
 	Transcription Transcription      `koanf:"transcription"`
+	Budget        Budget             `koanf:"budget"`
+	Prices        Prices             `koanf:"prices"`
+	Approvals     Approvals          `koanf:"approvals"`
+	Exec          Exec               `koanf:"exec"`
+	Web           Web                `koanf:"web"`
 	Models        map[string]Model   `koanf:"models"`   // by name; always has "demo"
 	Channels      map[string]Channel `koanf:"channels"` // by account; always has "terminal"
+	Tools         map[string]Tool    `koanf:"tools"`    // by the tool's name
+	Roots         map[string]Root    `koanf:"roots"`    // by name
+	MCP           map[string]Server  `koanf:"mcp"`      // by name
 }
 
 // Gateway is about the process as a whole.
@@ -64,6 +72,7 @@ type Agent struct {
 	Model       string        `koanf:"model"`                 // a key of Config.Models
 	Slots       int           `koanf:"slots" min:"1"`         // model calls at once
 	MaxRounds   int           `koanf:"max_rounds" min:"1"`    // model calls in one turn
+	TaskRounds  int           `koanf:"task_rounds" min:"1"`   // likewise, of a sub-agent
 	TurnTimeout time.Duration `koanf:"turn_timeout" min:"1s"` // longest turn
 	QueueMode   string        `koanf:"queue_mode" allowed:"steer followup collect interrupt"`
 	Waiting     int           `koanf:"waiting" min:"1"` // messages waiting in one session
@@ -81,6 +90,8 @@ type Transcription struct {
 	Model   string `koanf:"model"`    // the provider's name for it; "": no transcription
 	BaseURL string `koanf:"base_url"` // of an OpenAI-compatible API
 	Key     Secret `koanf:"key"`      // empty while Model is
+
+	PriceMinute float64 `koanf:"price_minute" min:"0"` // dollars
 }
 
 // A Model is a language model and how to reach it.
@@ -93,6 +104,8 @@ type Model struct {
 	MaxOutput     int      `koanf:"max_output" min:"0"`     // tokens; 0: the provider decides
 	PriceIn       float64  `koanf:"price_in" min:"0"`       // dollars per million tokens; 0: unknown
 	PriceOut      float64  `koanf:"price_out" min:"0"`      // likewise
+	PriceCached   float64  `koanf:"price_cached" min:"0"`   // likewise, of what is cached there
+	Free          bool     `koanf:"free"`                   // it costs nothing
 	Images        bool     `koanf:"images"`                 // it understands images
 	Fallback      []string `koanf:"fallback"`               // models to try next, in this order
 }

@@ -11,7 +11,7 @@ import (
 
 const exampleFile = "../../../../config.toml.example"
 
-var commentedKey = regexp.MustCompile(`(?m)^#([a-z_]+ = |\[)`)
+var commentedKey = regexp.MustCompile(`(?m)^#([A-Za-z_]+ = |\[)`)
 
 // readExample returns the example as it is and with every key switched on.
 func readExample(t *testing.T) (plain, full string) {
@@ -62,16 +62,26 @@ func wantKeys(t *testing.T, m member, path string, table map[string]any) {
 }
 
 // TestExampleShowsDefaults holds that switching every key on changes nothing
-// but what has no default: the model's name and the credentials.
+// but what has no default, such as the model's name and the credentials.
 func TestExampleShowsDefaults(t *testing.T) {
 	plain, full := readExample(t)
-	env := environ(t, "OPENAI_API_KEY=key", "TELEGRAM_BOT_TOKEN=token")
+	env := environ(t, "OPENAI_API_KEY=key", "TELEGRAM_BOT_TOKEN=token",
+		"FILES_API_KEY=key", "FILES_AUTHORIZATION=header")
 	got := mustLoad(t, full, env)
 
 	want := mustLoad(t, plain+`
 [models.main]
 model = "gpt-5.4-mini"
 key = "env:OPENAI_API_KEY"
+[tools.exec]
+[roots.notes]
+path = "/srv/notes"
+[mcp.files]
+command = ["mcp-server-files", "."]
+[mcp.files.env]
+API_KEY = "env:FILES_API_KEY"
+[mcp.files.headers]
+Authorization = "env:FILES_AUTHORIZATION"
 `, env)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("with every key switched on the example is\n%+v\nwant\n%+v", got, want)

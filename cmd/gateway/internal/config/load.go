@@ -12,6 +12,9 @@ import (
 // template names the tables of the defaults that hold for every table beside them.
 const template = "NAME"
 
+// entries are the tables that have an entry for each name.
+var entries = []string{"models", "channels", "tools", "roots", "mcp"}
+
 // A loader turns the sources of one [Load] into a [Config] and collects the problems.
 type loader struct {
 	vars     map[string]string // the environment
@@ -44,7 +47,7 @@ func (l *loader) read(name string, src []byte) []source {
 	file := l.readFile(name, src)
 
 	known := source{}
-	for _, key := range []string{"models", "channels"} {
+	for _, key := range entries {
 		names := map[string]any{}
 		for _, s := range []source{defaults, usual, file} {
 			maps.Copy(names, s.table(key))
@@ -105,7 +108,7 @@ func merge(sources []source) (*Config, error) {
 // and returns a source with a copy for each table that they hold for.
 func expandTemplates(sources []source) source {
 	expanded := source{}
-	for _, key := range []string{"models", "channels"} {
+	for _, key := range entries {
 		defaults := sources[0].table(key)
 		values, _ := defaults[template].(map[string]any)
 		delete(defaults, template)

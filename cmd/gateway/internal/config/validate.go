@@ -39,6 +39,7 @@ func (l *loader) finish(c *Config) {
 	} else {
 		t.Key = l.secret([]string{"transcription", "key"}, t.Key, g.Home)
 	}
+	l.finishHands(c)
 	l.chooseModel(c)
 }
 
@@ -141,6 +142,7 @@ func (l *loader) validate(c *Config) {
 		l.validateModel(name, c.Models)
 	}
 	l.findCycles(c.Models)
+	l.validateHands(c)
 	if t := c.Transcription; t.Model != "" && !isHTTP(t.BaseURL) {
 		l.problem([]string{"transcription", "base_url"}, wantHTTP)
 	}

@@ -1,0 +1,96 @@
+package approval
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxShown is how much of a call a prompt shows, in bytes of its visible form.
+const maxShown = 3000
+
+// Prompt returns what people read of a call that they shall approve, as Markdown: exactly what
+// would happen, with whatever does not show made visible, and never cut without saying so.
+func Prompt(tool string, argv []string, args json.RawMessage) string {
+	if len(argv) > 0 {
+		return fmt.Sprintf("`%s` wants to run:\n%s", tool, block(commandLine(argv)))
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, args, "", "  "); err != nil {
+		pretty.Reset()
+		pretty.Write(args)
+	}
+	return fmt.Sprintf("`%s` wants to run with:\n%s", tool, block(visible(pretty.String(), true)))
+}
+
+// commandLine shows argv a word a line where a word is not plain, else on one line.
+func commandLine(argv []string) string {
+	plain := true
+	for _, word := range argv {
+		plain = plain && word != "" && !strings.ContainsFunc(word, func(r rune) bool {
+			return !strings.ContainsRune(plainSigns, r) && !asciiLetter(r)
+		})
+	}
+	if plain {
+		return strings.Join(argv, " ")
+	}
+	if len(argv) == 3 && argv[1] == "-c" {
+		return "a shell, " + visible(argv[0], false) + ", with the script:\n" + visible(argv[2], true)
+	}
+	lines := make([]string, len(argv))
+	for i, word := range argv {
+		lines[i] = fmt.Sprintf("[%d] %s", i, visible(word, false))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// plainSigns are what a word may consist of, besides letters and digits, to be shown as it is.
+const plainSigns = "%+,-./:=@_^"
+
+func asciiLetter(r rune) bool {
+	return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r))
+}
+
+// visible returns s with everything that does not show, or that changes what is around it, as its
+// number, such as ⟨U+001B⟩. Line feeds stay if lines is set.
+func visible(s string, lines bool) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, "⟨byte %02X⟩", s[i])
+		case r == '\n' && lines, r == ' ', shows(r):
+			b.WriteString(s[i : i+n])
+		default:
+			fmt.Fprintf(&b, "⟨%U⟩", r)
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// shows reports whether people see r as it is, and nothing else changed by it.
+func shows(r rune) bool {
+	return unicode.IsGraphic(r) && !unicode.IsMark(r) && !unicode.IsSpace(r) && r != '⟨' && r != '⟩'
+}
+
+// block returns s as a code block that nothing in s can end, cut if it is long.
+func block(s string) string {
+	note := ""
+	if len(s) > maxShown {
+		head, tail := s[:maxShown*2/3], s[len(s)-maxShown/3:]
+		head, tail = strings.ToValidUTF8(head, ""), strings.ToValidUTF8(tail, "")
+		note = fmt.Sprintf("\n**%d bytes in the middle are not shown.** Deny it if you can't be sure "+
+			"of them.", len(s)-len(head)-len(tail))
+		s = head + "\n[… not shown …]\n" + tail
+	}
+	fence := "```"
+	for strings.Contains(s, fence) {
+		fence += "`"
+	}
+	return fence + "\n" + s + "\n" + fence + note
+}

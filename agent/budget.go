@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"gateway/agent/llm"
+	"gateway/agent/usage"
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// A bill is what a turn has used and not yet written.
+type bill struct {
+	session session.Bill
+	entries []usage.Entry
+	holds   []*usage.Hold
+}
+
+// expectedAnswer is how many tokens an answer is expected to have when the budget is asked.
+const expectedAnswer = 1024
+
+// taskShare is which part of a turn's limit each of its sub-agents has.
+const taskShare = maxTasks
+
+// spender returns on whose account the turn works.
+func (t *turn) spender() usage.Spender {
+	key := t.Session
+	if parent := key.Parent(); parent != "" {
+		key = parent
+	}
+	return usage.Spender{Session: string(key), Person: t.person}
+}
+
+// reserve asks the budgets for a call.
+func (t *turn) reserve(ctx context.Context, req llm.Request) (*usage.Hold, error) {
+	u := llm.Usage{Input: textSize(req.Messages) / bytesPerToken, Output: expectedAnswer}
+	if req.MaxOutput > 0 {
+		u.Output = min(u.Output, req.MaxOutput)
+	}
+	ledger := t.d.opts.Usage
+	amount := usage.Amount{Tokens: u.Input + u.Output, Cost: ledger.Price(t.d.opts.ModelID, u)}
+	limit := ledger.TurnLimit()
+	if t.task != nil {
+		limit = limit.Share(taskShare)
+	}
+	if limit.Exceeded(usage.Amount{Tokens: t.Tokens + amount.Tokens, Cost: t.Cost + amount.Cost}) {
+		return nil, fmt.Errorf("%w: the limit of the turn", usage.ErrSpent)
+	}
+	return ledger.Reserve(t.d.DB.Read(context.WithoutCancel(ctx)), t.spender(), amount)
+}
+
+// spend counts what a call has used. It is written with the turn's next step.
+func (t *turn) spend(hold *usage.Hold, model string, u llm.Usage) {
+	cost := t.d.opts.Usage.Price(model, u)
+	hold.Set(usage.Amount{Tokens: u.Input + u.Output, Cost: cost})
+	t.Tokens += u.Input + u.Output
+	t.Cost += cost
+	t.used.Add(u)
+	t.bill.session.Usage.Add(u)
+	t.bill.session.Cost += cost
+	t.bill.entries = append(t.bill.entries, usage.Entry{Model: model, Calls: 1, Usage: u, Cost: cost})
+	t.bill.holds = append(t.bill.holds, hold)
+}
+
+// tx runs fn in a transaction, writes with it what the turn has used, and then wakes the router.
+// What has begun to matter is finished also while the process ends.
+func (t *turn) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
+	err := t.d.tx(ctx, func(tx *store.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		return t.account(tx)
+	})
+	if err == nil {
+		for _, h := range t.bill.holds {
+			h.Release()
+		}
+		t.bill = bill{}
+	}
+	return err
+}
+
+// account writes what the turn has used.
+func (t *turn) account(tx *store.Tx) error {
+	if len(t.bill.entries) == 0 {
+		return nil
+	}
+	if err := t.d.sessions.Spend(tx, t.Session, t.bill.session); err != nil {
+		return err
+	}
+	for _, e := range t.bill.entries {
+		if err := t.d.count(tx, t.spender(), e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// paySpeech asks the budgets for the transcription of a, and counts it.
+func (d *Dispatcher) paySpeech(ctx context.Context, m bus.InboundMessage, a bus.Attachment) error {
+	who := usage.Spender{Session: string(session.KeyOf(m.From)), Person: m.Person}
+	cost := d.opts.SpeechCost(max(a.Seconds, 1))
+	if err := d.halted(ctx); err != nil {
+		return err
+	}
+	hold, err := d.opts.Usage.Reserve(d.DB.Read(context.WithoutCancel(ctx)), who,
+		usage.Amount{Cost: cost})
+	if err != nil {
+		return err
+	}
+	defer hold.Release()
+	return d.tx(ctx, func(tx *store.Tx) error {
+		return d.count(tx, who, usage.Entry{Model: speechModel, Calls: 1, Cost: cost})
+	})
+}
+
+// speechModel is under what transcription is counted.
+const speechModel = "transcription"
+
+// count writes what was used, and tells the owners of limits that are near.
+func (d *Dispatcher) count(tx *store.Tx, who usage.Spender, e usage.Entry) error {
+	warnings, err := d.opts.Usage.Add(tx, who, e)
+	if err != nil {
+		return err
+	}
+	for _, w := range warnings {
+		err := d.tellOwners(tx, func(to bus.Address) bus.OutboundMessage {
+			return bus.OutboundMessage{To: to, Text: sayNear(w)}
+		}, bus.Address{})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sayNear is what owners are told of a limit.
+func sayNear(w usage.Warning) string {
+	whose := map[string]string{
+		"day": "", "person": " of person " + w.Key, "session": " of the conversation `" + w.Key + "`",
+	}[w.Kind]
+	text := fmt.Sprintf("Today's budget%s is used up to 80 %%: %s.", whose,
+		usedOf(w.Used, w.Limit))
+	if w.Passed {
+		text = fmt.Sprintf("Today's budget%s is spent: %s.", whose, usedOf(w.Used, w.Limit))
+	}
+	return text + " Beyond it I make no model calls; `[budget]` in the configuration sets it."
+}
+
+// usedOf describes how much of a limit is used.
+func usedOf(a usage.Amount, l usage.Limit) string {
+	tokens := strconv.Itoa(a.Tokens)
+	if l.Tokens > 0 {
+		tokens += " of " + strconv.Itoa(l.Tokens)
+	}
+	dollars := fmt.Sprintf("$%.4f", a.Cost)
+	if l.Dollars > 0 {
+		dollars += fmt.Sprintf(" of $%.2f", l.Dollars)
+	}
+	return tokens + " tokens, " + dollars
+}
+
+// isSpent reports whether err says that a budget is spent.
+func isSpent(err error) bool { return errors.Is(err, usage.ErrSpent) }

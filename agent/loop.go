@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"strings"
+
+	"gateway/agent/llm"
+)
+
+// A model that makes the same call again and again, and gets the same result, is told so, and
+// at last ended.
+const (
+	loopTold  = 3
+	loopEnded = 5
+)
+
+// A sameness is a call together with its result.
+type sameness [sha256.Size]byte
+
+func same(c llm.ToolCall, result string) sameness {
+	return sha256.Sum256([]byte(c.Name + "\x00" + compact(c.Arguments) + "\x00" + result))
+}
+
+// guardLoop counts how often the call has had this result since somebody has said something, and
+// returns what the model is told.
+func (t *turn) guardLoop(c llm.ToolCall, result string) string {
+	if t.seen == nil {
+		t.seen = make(map[sameness]int)
+	}
+	key := same(c, result)
+	t.seen[key]++
+	switch n := t.seen[key]; {
+	case n >= loopEnded:
+		t.closing = askLoop
+		return result + noteLoopEnded
+	case n >= loopTold:
+		return result + noteLoop
+	}
+	return result
+}
+
+// recount counts what earlier attempts of the turn have done: rounds of tool calls, and the same
+// call with the same result.
+func (t *turn) recount(messages []llm.Message) {
+	calls := make(map[string]llm.ToolCall)
+	for _, m := range messages {
+		if m.Role == llm.User {
+			t.seen, t.closing = nil, ""
+		}
+		if len(m.ToolCalls) > 0 {
+			t.rounds++
+		}
+		for _, c := range m.ToolCalls {
+			calls[c.ID] = c
+		}
+		if c, ok := calls[m.ToolCallID]; ok && m.Role == llm.ToolRole {
+			text := strings.TrimSuffix(strings.TrimSuffix(m.Text, noteLoop), noteLoopEnded)
+			t.guardLoop(c, text)
+		}
+	}
+	if t.rounds >= t.maxRounds() {
+		t.closing = askSumUp
+	}
+}

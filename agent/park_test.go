@@ -1,0 +1,274 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/approval"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/question"
+	"gateway/agent/tool"
+	"gateway/agent/tools/ask"
+	"gateway/bus"
+	"gateway/store"
+)
+
+// restart ends the dispatcher and starts another one, as a restart of the process does.
+func (w *world) restart() {
+	w.t.Helper()
+	w.must(w.stop())
+	w.start()
+}
+
+// code returns the code of the newest open question.
+func (w *world) code() string {
+	w.t.Helper()
+	list, err := question.Store{}.ListOpen(w.read())
+	w.must(err)
+	if len(list) == 0 {
+		w.t.Fatal("there is no open question")
+	}
+	return list[len(list)-1].Code
+}
+
+// asksFor is a step of the model that asks the person.
+func asksFor(question string, options ...string) llmtest.Step {
+	args, err := json.Marshal(map[string]any{"question": question, "options": options})
+	if err != nil {
+		panic(err)
+	}
+	return llmtest.Call("ask", string(args))
+}
+
+// A question waits in the journal: nothing runs meanwhile, and the answer is the call's result.
+func TestAsk(t *testing.T) {
+	for _, test := range []struct {
+		name, say, want string
+		restart         bool
+	}{
+		{name: "option by number", say: "2", want: "The user chose: blue"},
+		{name: "option by name", say: " Red", want: "The user chose: red"},
+		{name: "own words", say: "green\n[end of x]", want: "The user answered: green\n(end of x)"},
+		{name: "number of nothing", say: "3", want: "The user answered: 3"},
+		{name: "after a restart", say: "1", want: "The user chose: red", restart: true},
+		{name: "button", say: "/answer CODE 2", want: "The user chose: blue"},
+		{name: "button after a restart", say: "/answer CODE 2", want: "The user chose: blue",
+			restart: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.tools(ask.New())
+				w.model.Queue(asksFor("Which?", "red", "blue"), llmtest.Say("fine"))
+				w.start()
+				w.say("a", "paint it")
+				w.wantAnswers("a", "Which?")
+				if b := w.outbox("a")[0].Buttons; len(b) != 2 || b[1].Label != "blue" {
+					t.Errorf("buttons are %+v, want one for each option", b)
+				}
+				if n := len(w.d.workers); n != 0 {
+					t.Errorf("%d workers run while the turn waits, want none", n)
+				}
+				w.sleep(20 * time.Minute)
+				if test.restart {
+					w.restart()
+				}
+				w.say("a", strings.Replace(test.say, "CODE", w.code(), 1))
+				w.wantQuiet()
+				w.wantAsked(2, "user: paint it", `assistant:  ask({"options":["red","blue"],`+
+					`"question":"Which?"})`, "tool: "+test.want)
+				last := w.outbox("a")[len(w.outbox("a"))-1]
+				if last.Text != "fine" {
+					t.Errorf("the answer is %q, want fine", last.Text)
+				}
+			})
+		})
+	}
+}
+
+func TestAskExpires(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			w.tools(ask.New())
+			w.model.Queue(asksFor("Which?"), llmtest.Say("then not"))
+			w.start()
+			w.say("a", "hello")
+			code := w.code()
+			if restart {
+				w.must(w.stop())
+				time.Sleep(2 * time.Hour)
+				w.start()
+			}
+			w.sleep(2 * time.Hour)
+			w.wantAnswers("a", "Which?", "then not")
+			w.wantTranscript("a", "user: hello", `assistant:  ask({"options":null,"question":"Which?"})`,
+				"tool: "+resultNobody, "assistant: then not")
+			w.say("a", "/answer "+code+" x")
+			if out := w.outbox("a"); out[len(out)-1].Text != "That question has expired." {
+				t.Errorf("the late answer is told %q", out[len(out)-1].Text)
+			}
+			w.wantQuiet()
+		})
+	}
+}
+
+// In a group only who was asked answers; what others say waits for its turn.
+func TestAskInGroup(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.tools(ask.New())
+		w.model.Queue(asksFor("Which?"), llmtest.Say("fine"))
+		w.opts.QueueMode = Followup
+		w.start()
+		in := func(sender, text string) bus.InboundMessage {
+			m := w.message("g", text)
+			m.Group, m.Sender = true, bus.Sender{ID: sender, Name: "P" + sender}
+			return m
+		}
+		w.put(in("7", "hello"))
+		w.put(in("8", "me too"))
+		code := w.code()
+		w.put(in("8", "/answer "+code+" mine"))
+		w.wantAnswers("g", "Which?", "I have asked somebody else.")
+		w.model.Queue(llmtest.Say("and you"))
+		w.put(in("7", "this"))
+		w.wantQuiet()
+		w.wantAnswers("g", "Which?", "I have asked somebody else.", "fine", "and you")
+		w.wantAsked(2, "user: P7 (owner): hello",
+			`assistant:  ask({"options":null,"question":"Which?"})`, "tool: The user answered: this")
+	})
+}
+
+// counting returns a tool that needs no arguments, counts its calls and has an argv.
+func counting(name string, effect tool.Effect, calls *int) tool.Tool {
+	x := act(name, effect, func(context.Context) (string, error) {
+		*calls++
+		return fmt.Sprintf("%s %d", name, *calls), nil
+	})
+	x.Argv = func(json.RawMessage) []string { return []string{"rm", "-rf", "a\x1b[2Kb"} }
+	return x
+}
+
+func askFirst(names ...string) approval.Rules {
+	rules := approval.Rules{}
+	for _, n := range names {
+		rules[n] = approval.Rule{Roles: map[bus.Role]approval.Verdict{
+			bus.Owner: approval.Ask, bus.Admin: approval.Ask, bus.User: approval.Ask,
+			bus.Guest: approval.Deny,
+		}}
+	}
+	return rules
+}
+
+func TestApproval(t *testing.T) {
+	const shown = "`exec` wants to run:\n```\n[0] rm\n[1] -rf\n[2] a⟨U+001B⟩[2Kb\n```\n\nShall I?"
+	for _, test := range []struct {
+		name, say string
+		role      bus.Role // of who says it
+		restart   bool
+		calls     int
+		result    string
+		told      string
+	}{
+		{name: "approved", say: "/approve CODE", role: "owner", calls: 1, result: "exec 1",
+			told: "Approved."},
+		{name: "after a restart", say: "/approve CODE", role: "owner", restart: true, calls: 1,
+			result: "exec 1", told: "Approved."},
+		{name: "by an admin, in lower case", say: "/APPROVE code", role: "admin", calls: 1,
+			result: "exec 1", told: "Approved."},
+		{name: "denied", say: "/deny CODE", role: "owner", result: resultDenied, told: "Denied."},
+		{name: "denied after a restart", say: "/deny CODE", role: "owner", restart: true,
+			result: resultDenied, told: "Denied."},
+		{name: "something else", say: "wait, no", role: "owner", result: resultOther},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				calls := 0
+				w.tools(counting("exec", tool.Once, &calls))
+				w.opts.Rules = askFirst("exec")
+				w.model.Queue(uses("exec"), llmtest.Say("done"))
+				w.start()
+				w.say("a", "clean up")
+				if got := w.outbox("a")[0].Text; !strings.HasPrefix(got, shown) {
+					t.Errorf("the person reads %q, want %q", got, shown)
+				}
+				if test.restart {
+					w.restart()
+				}
+				if calls != 0 {
+					t.Fatal("the tool was used before anybody approved")
+				}
+				code := w.code()
+				say := strings.NewReplacer("CODE", code, "code", strings.ToLower(code)).Replace(test.say)
+				m := w.message("a", say)
+				m.Role = test.role
+				w.put(m)
+				w.wantQuiet()
+				if calls != test.calls {
+					t.Errorf("the tool was used %d times, want %d", calls, test.calls)
+				}
+				if got := w.request(2).Messages[3].Text; got != test.result {
+					t.Errorf("the result is %q, want %q", got, test.result)
+				}
+				if got := w.outbox("a")[1].Text; test.told != "" && got != test.told {
+					t.Errorf("the person is told %q, want %q", got, test.told)
+				}
+				w.say("a", "/approve "+code)
+				out := w.outbox("a")
+				if got := out[len(out)-1].Text; got != "That is decided already." || calls != test.calls {
+					t.Errorf("a second approval is told %q, and the tool was used %d times", got, calls)
+				}
+			})
+		})
+	}
+}
+
+// Who may not approve can't, and the owners are asked instead; nobody's answer is no.
+func TestApprovalByOthers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		calls := 0
+		w.tools(counting("exec", tool.Once, &calls))
+		w.opts.Rules = askFirst("exec")
+		w.opts.Owners = owners("boss", "a")
+		w.model.Queue(uses("exec"), llmtest.Say("not done"))
+		w.start()
+		user := func(text string) bus.InboundMessage {
+			m := w.message("a", text)
+			m.Role = bus.User
+			return m
+		}
+		w.put(user("clean up"))
+		w.put(user("/approve " + w.code()))
+		w.put(user("hello?")) // waits
+		if got := w.outbox("a")[1].Text; got != "Only who is an admin or more can decide that." {
+			t.Errorf("the user is told %q", got)
+		}
+		boss := w.outbox("boss")
+		const where = "In `test/a`, where Ada (user) writes, `exec`"
+		if len(boss) != 1 || !strings.Contains(boss[0].Text, where) {
+			t.Fatalf("the owner reads %+v", boss)
+		}
+		w.sleep(11 * time.Minute)
+		if calls != 0 {
+			t.Error("the tool was used without approval")
+		}
+		if got := w.request(2).Messages[3].Text; got != resultNotApproved {
+			t.Errorf("the result is %q, want %q", got, resultNotApproved)
+		}
+		if got := w.request(2).Messages[4].Text; !strings.Contains(got, "hello?") {
+			t.Errorf("what was said meanwhile is not in %q", got)
+		}
+		w.wantQuiet()
+	})
+}
+
+func owners(chats ...string) func(q store.Queryer) ([]bus.Address, error) {
+	return func(store.Queryer) (list []bus.Address, _ error) {
+		for _, c := range chats {
+			list = append(list, at(c))
+		}
+		return list, nil
+	}
+}

@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"gateway/agent/approval"
+	"gateway/agent/halt"
+	"gateway/agent/llm"
+	"gateway/agent/question"
+	"gateway/agent/tool"
+	"gateway/bus"
+)
+
+// errHalt reports that everything is halted.
+var errHalt = errors.New("everything is halted")
+
+// halted returns errHalt if everything is halted, or the error that keeps that from being known:
+// then nothing may happen either.
+func (d *Dispatcher) halted(ctx context.Context) error {
+	h, err := halt.Store{}.Get(d.DB.Read(context.WithoutCancel(ctx)))
+	if err == nil && h != nil {
+		err = errHalt
+	}
+	return err
+}
+
+// asks is what must be asked before a turn goes on.
+type asks struct {
+	question question.Question
+	result   tool.Result // of the call that waits; its Commit happens when the turn begins to wait
+}
+
+// A verdict says what becomes of a call, as far as can be seen before it is made.
+type verdict approval.Verdict
+
+// now reports whether the call can be decided on without asking anybody.
+func (v verdict) now() bool { return approval.Verdict(v) != approval.Ask }
+
+// verdict returns what becomes of c. One that can't be made needs no approval.
+func (t *turn) verdict(c llm.ToolCall) verdict {
+	found, err := t.tools.Lookup(c.Name)
+	if err != nil {
+		return verdict(approval.Allow)
+	}
+	args, err := t.tools.Arguments(c.Name, c.Arguments)
+	if err != nil {
+		return verdict(approval.Allow)
+	}
+	return verdict(t.d.opts.Rules.Decide(t.role, found.Name, argvOf(found, args)))
+}
+
+func argvOf(t tool.Tool, args json.RawMessage) []string {
+	if t.Argv == nil {
+		return nil
+	}
+	return t.Argv(args)
+}
+
+// permit decides whether a call may happen. It returns an error for the model if it may not, and
+// what to ask if somebody must approve.
+func (t *turn) permit(found tool.Tool, args json.RawMessage) (*asks, error) {
+	argv := argvOf(found, args)
+	switch t.d.opts.Rules.Decide(t.role, found.Name, argv) {
+	case approval.Allow:
+		return nil, nil
+	case approval.Ask:
+		q := question.Question{
+			Kind: question.Approve, Least: t.d.opts.Approver,
+			Subject: approval.Subject(found.Name, argv, args),
+			Text:    approval.Prompt(found.Name, argv, args),
+			Expires: t.d.opts.Now().Add(t.d.opts.ApprovalTime),
+		}
+		return &asks{question: q}, nil
+	}
+	return nil, fmt.Errorf("the rules of this gateway do not let somebody of the role %q do this "+
+		"with %s; don't try it in another way, and tell the user", t.role, found.Name)
+}
+
+// approves reports whether the granted question q is about the call c, as it stands now.
+func (t *turn) approves(q *question.Question, c llm.ToolCall) bool {
+	found, err := t.tools.Lookup(c.Name)
+	if err != nil {
+		return false
+	}
+	args, err := t.tools.Arguments(c.Name, c.Arguments)
+	return err == nil && q.Subject == approval.Subject(found.Name, argvOf(found, args), args)
+}
+
+// waits returns what the turn waits for after a tool has said so.
+func (t *turn) waits(r tool.Result) *asks {
+	w := r.Wait
+	q := question.Question{Kind: question.Ask, Sender: t.sender.ID, Text: w.Text, Options: w.Options,
+		Expires: t.d.opts.Now().Add(w.For)}
+	if w.Outcome {
+		q.Kind = question.Await
+	}
+	return &asks{question: q, result: r}
+}
+
+// prompt returns the message that asks q.
+func prompt(q *question.Question) bus.OutboundMessage {
+	out := bus.OutboundMessage{To: q.Address, Text: q.Text}
+	if q.Kind == question.Approve {
+		out.Text += fmt.Sprintf("\n\nShall I? Only who is %s or more can say so (code `%s`).",
+			article(q.Least), q.Code)
+		out.Buttons = []bus.Button{
+			{Label: "Approve", Text: "/approve " + q.Code}, {Label: "Deny", Text: "/deny " + q.Code},
+		}
+		return out
+	}
+	for i, option := range q.Options {
+		out.Buttons = append(out.Buttons, bus.Button{Label: option, Number: i + 1,
+			Text: fmt.Sprintf("/answer %s %d", q.Code, i+1)})
+	}
+	return out
+}

@@ -1,0 +1,204 @@
+// Package question keeps what a turn waits for: an answer to a question, somebody's approval of a
+// tool call, or the outcome of a sub-agent's work.
+//
+// The main type is [Store]. A turn that waits needs no memory: its question is a row, and so
+// survives restarts. Each is decided once, by whoever comes first: a person, the clock or /stop.
+//
+// Tables: questions.
+package question
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"gateway/bus"
+	"gateway/store"
+)
+
+// Migration makes the table of this package.
+var Migration = store.Migration{Package: "question", Steps: []string{`
+CREATE TABLE questions (
+	id         IDENTITY PRIMARY KEY,
+	code       TEXT NOT NULL UNIQUE,
+	state      TEXT NOT NULL, -- open, answered, granted, refused, expired, used or void
+	session    TEXT NOT NULL,
+	turn       BIGINT NOT NULL,
+	call       TEXT NOT NULL, -- id of the tool call whose result it is for
+	body       TEXT NOT NULL, -- Question
+	answer     TEXT NOT NULL DEFAULT '',
+	decided_by TEXT NOT NULL DEFAULT '', -- account/sender
+	expires_ms BIGINT NOT NULL,
+	UNIQUE (turn, call)
+);
+CREATE INDEX questions_open ON questions (session) WHERE state = 'open';`}}
+
+// A Kind says what a turn waits for.
+type Kind string
+
+// The kinds of questions.
+const (
+	Ask     Kind = "ask"     // what somebody says
+	Approve Kind = "approve" // that somebody lets a tool call happen
+	Await   Kind = "await"   // what comes of a sub-agent's work
+)
+
+// A State says how a question stands.
+type State string
+
+// The states of a question. All but Open and Granted are final.
+const (
+	Open     State = "open"
+	Answered State = "answered"
+	Granted  State = "granted" // the call may happen, once
+	Refused  State = "refused"
+	Expired  State = "expired" // nobody has decided in time
+	Used     State = "used"    // the call that was granted has begun
+	Void     State = "void"    // the turn was stopped
+)
+
+// A Question is what a turn waits for.
+type Question struct {
+	ID      int64  `json:"-"`
+	Code    string `json:"-"` // with which people name it
+	State   State  `json:"-"`
+	Session string `json:"-"`
+	Turn    int64  `json:"-"`
+	Call    string `json:"-"` // id of the tool call
+	Answer  string `json:"-"` // once it is decided; for the model
+	By      string `json:"-"` // who has decided, as account/sender; "": the gateway
+
+	Expires time.Time `json:"-"`
+
+	Kind    Kind        `json:"kind"`
+	Address bus.Address `json:"address"`           // the conversation in which it was asked
+	Sender  string      `json:"sender,omitempty"`  // who is asked, platform's id; "": anybody
+	Least   bus.Role    `json:"least,omitempty"`   // the role that may decide, and those above
+	Text    string      `json:"text"`              // what people read
+	Options []string    `json:"options,omitempty"` // of an Ask: what may be chosen
+	Subject string      `json:"subject,omitempty"` // of an Approve: the hash of what is approved
+}
+
+// ErrNone reports a code that no question has.
+var ErrNone = errors.New("no such question")
+
+// Store reads and writes questions. It has no state of its own.
+type Store struct{}
+
+const codeLength = 6 // of 32 letters and digits
+
+// Put adds q as an open question, and sets its ID, Code and State.
+func (Store) Put(tx *store.Tx, q *Question) error {
+	body, err := json.Marshal(q)
+	if err != nil {
+		return fmt.Errorf("question: %w", err)
+	}
+	q.State, q.Code = Open, rand.Text()[:codeLength]
+	err = tx.QueryRow(`INSERT INTO questions (code, state, session, turn, call, body, expires_ms)
+		VALUES ($1, 'open', $2, $3, $4, $5, $6) RETURNING id`,
+		q.Code, q.Session, q.Turn, q.Call, string(body), q.Expires.UnixMilli()).Scan(&q.ID)
+	if err != nil {
+		return fmt.Errorf("question: put for turn %d: %w", q.Turn, err)
+	}
+	return nil
+}
+
+// Decide gives q, if it is still open, its final state and answer, and reports whether it was.
+func (Store) Decide(tx *store.Tx, q *Question, state State, answer, by string) (bool, error) {
+	n, err := tx.Exec("UPDATE questions SET state = $1, answer = $2, decided_by = $3 "+
+		"WHERE id = $4 AND state = 'open'", string(state), answer, by, q.ID)
+	if err != nil {
+		return false, fmt.Errorf("question: decide %d: %w", q.ID, err)
+	}
+	if n == 1 {
+		q.State, q.Answer, q.By = state, answer, by
+	}
+	return n == 1, nil
+}
+
+// Use notes that the call which q allows begins now. It reports false if q does not allow it, or
+// not any more.
+func (Store) Use(tx *store.Tx, q *Question) (bool, error) {
+	n, err := tx.Exec("UPDATE questions SET state = 'used' WHERE id = $1 AND state = 'granted'", q.ID)
+	if err != nil {
+		return false, fmt.Errorf("question: use %d: %w", q.ID, err)
+	}
+	return n == 1, nil
+}
+
+// Void ends the open questions of a turn.
+func (Store) Void(tx *store.Tx, turn int64) error {
+	_, err := tx.Exec("UPDATE questions SET state = 'void' WHERE turn = $1 AND state = 'open'", turn)
+	if err != nil {
+		return fmt.Errorf("question: void those of turn %d: %w", turn, err)
+	}
+	return nil
+}
+
+const columns = "id, code, state, session, turn, call, body, answer, decided_by, expires_ms"
+
+// Get returns the question with an id.
+func (Store) Get(q store.Queryer, id int64) (*Question, error) {
+	return one(q, "id = $1", id)
+}
+
+// ByCode returns the question that people name by code, in any case, or reports [ErrNone].
+func (Store) ByCode(q store.Queryer, code string) (*Question, error) {
+	return one(q, "code = $1", strings.ToUpper(strings.Trim(code, " `")))
+}
+
+// OfCall returns the question that a tool call has asked, or nil.
+func (Store) OfCall(q store.Queryer, turn int64, call string) (*Question, error) {
+	found, err := one(q, "turn = $1 AND call = $2", turn, call)
+	if errors.Is(err, ErrNone) {
+		return nil, nil
+	}
+	return found, err
+}
+
+// ListOpen returns the open questions, the oldest first.
+func (Store) ListOpen(q store.Queryer) ([]Question, error) {
+	return query(q, "state = 'open' ORDER BY id")
+}
+
+func one(q store.Queryer, where string, args ...any) (*Question, error) {
+	list, err := query(q, where, args...)
+	if err == nil && len(list) == 0 {
+		err = ErrNone
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
+func query(q store.Queryer, where string, args ...any) ([]Question, error) {
+	rows, err := q.Query("SELECT "+columns+" FROM questions WHERE "+where, args...)
+	if err != nil {
+		return nil, fmt.Errorf("question: read: %w", err)
+	}
+	defer rows.Close()
+	var list []Question
+	for rows.Next() {
+		var found Question
+		var body []byte
+		var expires int64
+		err := rows.Scan(&found.ID, &found.Code, &found.State, &found.Session, &found.Turn,
+			&found.Call, &body, &found.Answer, &found.By, &expires)
+		if err == nil {
+			err = json.Unmarshal(body, &found)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("question: read: %w", err)
+		}
+		found.Expires = time.UnixMilli(expires)
+		list = append(list, found)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("question: read: %w", err)
+	}
+	return list, nil
+}

@@ -1,0 +1,104 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"gateway/agent/llm"
+	"gateway/agent/tool"
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// Sub-agents work in sessions of their own. Their task is a message in the inbox, and so is its
+// outcome, for the session that has given it: both are as durable as what people write.
+
+// maxTasks is how many sub-agents of one session work at once; the others wait.
+const maxTasks = 4
+
+// notForTasks are the tools that sub-agents don't have: they talk to nobody and have no sub-agents.
+var notForTasks = map[string]bool{"spawn": true, "subagents": true, "message": true, "ask": true}
+
+// toolsFor returns the tools of a turn.
+func (t *turn) toolsFor(role bus.Role) *tool.Registry {
+	if t.task == nil {
+		return t.d.Tools.For(role)
+	}
+	return t.d.Tools.Select(func(x tool.Tool) bool {
+		return !notForTasks[x.Name] && (x.Least == "" || role.AtLeast(x.Least))
+	})
+}
+
+func (t *turn) maxRounds() int {
+	if t.task != nil {
+		return t.d.opts.MaxTaskRounds
+	}
+	return t.d.opts.MaxRounds
+}
+
+// holdBack reports whether the task r has to wait, because enough sub-agents of its session work.
+// d.mu is held.
+func (d *Dispatcher) holdBack(key session.Key, r bus.Received) bool {
+	parent := key.Parent()
+	if parent == "" || d.tasks[parent] < maxTasks {
+		return false
+	}
+	d.queued[parent] = append(d.queued[parent], r)
+	return true
+}
+
+// taskEnded counts that a sub-agent works no more, and lets the next one begin.
+func (d *Dispatcher) taskEnded(work context.Context, key session.Key) {
+	parent := key.Parent()
+	if parent == "" {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.tasks[parent]--; d.tasks[parent] <= 0 {
+		delete(d.tasks, parent)
+	}
+	queue := d.queued[parent]
+	if len(queue) == 0 || d.isDraining() {
+		return
+	}
+	if d.queued[parent] = queue[1:]; len(queue) == 1 {
+		delete(d.queued, parent)
+	}
+	next := queue[0]
+	d.start(work, session.Of(next.Message), &worker{waiting: []bus.Received{next}})
+}
+
+// report puts the outcome of a sub-agent's task into the inbox of the session that has given it.
+func (t *turn) report(tx *store.Tx, text string) error {
+	task := *t.task
+	_, err := t.d.Inbox.Put(tx, bus.InboundMessage{
+		ID: fmt.Sprintf("outcome:%s:%d", t.Session, t.ID), From: task.From, Sender: task.Sender,
+		Person: task.Person, Role: task.Role, Group: task.Group, ChatTitle: task.ChatTitle,
+		Addressed: true, Text: text, Time: t.d.opts.Now(),
+		Note: &bus.Note{Kind: bus.Outcome, Label: task.Note.Label, Session: task.Note.Origin,
+			Wanted: task.Note.Wanted},
+	}, t.d.opts.Now())
+	return err
+}
+
+// deliver writes the answer out: to people, or, if it is that of a sub-agent, to who has given the
+// task.
+func (t *turn) deliver(tx *store.Tx, out bus.OutboundMessage) error {
+	if t.task != nil {
+		return t.report(tx, out.Text)
+	}
+	return t.d.Outbox.Put(tx, out, t.d.opts.Now())
+}
+
+// noteMessage returns what the model sees of a message that the agent has written to itself.
+func (d *Dispatcher) noteMessage(m bus.InboundMessage) llm.Message {
+	when := "[" + m.Time.In(d.opts.Location).Format(envelopeTime) + "] "
+	if m.Note.Kind == bus.Task {
+		return llm.Message{Role: llm.User, Text: when + "[your task] " + m.Text}
+	}
+	label := fmt.Sprintf("the sub-agent %q", name(m.Note.Label, "without a name"))
+	return llm.Message{Role: llm.User, Text: when + "[outcome of " + label +
+		"; tell the user what matters of it]\n" + spoken(m.Text) + "\n[end of outcome of " + label + "]"}
+}

@@ -1,0 +1,64 @@
+// Package ask has the tool "ask", with which the agent asks the person a question and waits for the
+// answer: in the journal, so that hours and restarts do not matter.
+//
+// It owns no state: what waits is kept by package question.
+package ask
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"gateway/agent/tool"
+)
+
+// The bounds of a question.
+const (
+	maxOptions  = 8
+	maxOption   = 40 // characters; buttons are short
+	maxQuestion = 2000
+	defaultWait = time.Hour
+	maxWait     = 7 * 24 * time.Hour
+)
+
+const description = "Asks the user a question and waits for the answer, however long it takes. " +
+	"Use it before you do something that can't be undone, or when you can't go on without a " +
+	"decision. Don't use it for a question that your answer can simply end with."
+
+type arguments struct {
+	Question string   `json:"question" jsonschema:"what to ask, Markdown"`
+	Options  []string `json:"options,omitempty" jsonschema:"up to 8 short answers to choose from"`
+	Minutes  int      `json:"minutes,omitempty" jsonschema:"how long to wait, default 60"`
+}
+
+// New returns the tool.
+func New() tool.Tool {
+	return tool.New("ask", description, tool.Idempotent, run)
+}
+
+func run(_ context.Context, _ tool.Call, a arguments) (tool.Result, error) {
+	wait := tool.Wait{Text: strings.TrimSpace(a.Question), For: defaultWait}
+	switch {
+	case wait.Text == "":
+		return tool.Result{}, errors.New("the question is empty")
+	case len(wait.Text) > maxQuestion:
+		return tool.Result{}, fmt.Errorf("the question is longer than %d bytes; shorten it", maxQuestion)
+	case len(a.Options) > maxOptions:
+		return tool.Result{}, fmt.Errorf("%d options are more than %d", len(a.Options), maxOptions)
+	case a.Minutes < 0:
+		return tool.Result{}, errors.New("minutes must be positive")
+	}
+	if a.Minutes > 0 {
+		wait.For = min(time.Duration(a.Minutes)*time.Minute, maxWait)
+	}
+	for _, option := range a.Options {
+		option = strings.Join(strings.Fields(option), " ")
+		if n := len([]rune(option)); n == 0 || n > maxOption {
+			return tool.Result{}, fmt.Errorf("option %q: want 1 to %d characters", option, maxOption)
+		}
+		wait.Options = append(wait.Options, option)
+	}
+	return tool.Result{Wait: &wait}, nil
+}

@@ -1,0 +1,147 @@
+// Package message has the tool "message", with which the agent sends something besides its answer:
+// a file, an interim result, a message to another conversation.
+//
+// What is sent is written to the outbox in the same transaction as the call's result, so that it is
+// sent once, whatever happens. The package owns no tables.
+package message
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"gateway/agent/tool"
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// Options are what the tool works with. All are required.
+type Options struct {
+	DB     *store.DB
+	Outbox *bus.Outbox
+	Now    func() time.Time
+
+	// Open opens a file that the model names.
+	Open func(c tool.Call, name string) (*os.File, error)
+	// Put stores a file for a conversation.
+	Put func(to bus.Address, name string, r io.Reader) (bus.Attachment, error)
+}
+
+// The bounds of a message.
+const (
+	maxText    = 64 << 10 // bytes
+	maxFiles   = 10
+	maxButtons = 8
+	maxLabel   = 40 // bytes, of a button
+)
+
+const description = "Sends a message at once, besides your answer: to send files, to show " +
+	"an interim result in long work, or to write to another conversation. Your answer is sent by " +
+	"itself; never send it with this tool, and don't repeat in it what you have sent."
+
+type arguments struct {
+	Text    string   `json:"text,omitempty" jsonschema:"Markdown"`
+	To      string   `json:"to,omitempty" jsonschema:"another conversation: account/chat[/thread]"`
+	Files   []string `json:"files,omitempty" jsonschema:"paths of files to send"`
+	Buttons []string `json:"buttons,omitempty" jsonschema:"short answers that the user can press"`
+}
+
+type sender struct{ Options }
+
+// New returns the tool.
+func New(o Options) tool.Tool {
+	t := tool.New("message", description, tool.Idempotent, sender{o}.run)
+	t.Least = bus.User
+	return t
+}
+
+func (s sender) run(ctx context.Context, c tool.Call, a arguments) (tool.Result, error) {
+	out := bus.OutboundMessage{To: c.Address, Text: strings.TrimSpace(a.Text)}
+	switch {
+	case out.Text == "" && len(a.Files) == 0:
+		return tool.Result{}, errors.New("there is neither a text nor a file to send")
+	case len(out.Text) > maxText:
+		return tool.Result{}, fmt.Errorf("the text is longer than %d bytes; send a file", maxText)
+	case len(a.Files) > maxFiles:
+		return tool.Result{}, fmt.Errorf("%d files are more than %d; pack them", len(a.Files), maxFiles)
+	case len(a.Buttons) > maxButtons:
+		return tool.Result{}, fmt.Errorf("%d buttons are more than %d", len(a.Buttons), maxButtons)
+	}
+	for _, label := range a.Buttons {
+		label = strings.Join(strings.Fields(label), " ")
+		if label == "" || len(label) > maxLabel || strings.HasPrefix(label, "/") {
+			return tool.Result{}, fmt.Errorf("button %q: want 1 to %d bytes, and no command",
+				label, maxLabel)
+		}
+		out.Buttons = append(out.Buttons, bus.Button{Label: label, Text: label})
+	}
+	if a.To != "" {
+		to, err := s.permitted(s.DB.Read(ctx), c, a.To)
+		if err != nil {
+			return tool.Result{}, err
+		}
+		out.To = to
+	}
+	for _, name := range a.Files {
+		file, err := s.attach(c, out.To, name)
+		if err != nil {
+			return tool.Result{}, err
+		}
+		out.Attachments = append(out.Attachments, file)
+	}
+	return tool.Result{Commit: func(tx *store.Tx) (string, error) {
+		id, err := s.Outbox.Add(tx, out, s.Now())
+		return fmt.Sprintf("It is on its way to %s, as message %d.", out.To, id), err
+	}}, nil
+}
+
+// permitted returns the conversation that is called name, if the speaker may write there: others
+// than the own one are for admins and owners.
+func (s sender) permitted(q store.Queryer, c tool.Call, name string) (bus.Address, error) {
+	if name == c.Address.String() {
+		return c.Address, nil
+	}
+	if !c.Role.AtLeast(bus.Admin) {
+		return bus.Address{}, fmt.Errorf("only an admin may have you write to another conversation "+
+			"than %s; tell the user", c.Address)
+	}
+	to, ok, err := session.Store{}.Address(q, session.Key(name))
+	switch {
+	case err != nil:
+		return bus.Address{}, err
+	case ok:
+		return to, nil
+	}
+	list, err := session.Store{}.List(q, 20)
+	if err != nil {
+		return bus.Address{}, err
+	}
+	var known []string
+	for _, info := range list {
+		if info.Key.Parent() == "" {
+			known = append(known, string(info.Key))
+		}
+	}
+	return bus.Address{}, fmt.Errorf("there is no conversation %q; those used last are: %s",
+		name, strings.Join(known, ", "))
+}
+
+func (s sender) attach(c tool.Call, to bus.Address, name string) (bus.Attachment, error) {
+	f, err := s.Open(c, name)
+	if err != nil {
+		return bus.Attachment{}, err
+	}
+	defer f.Close()
+	a, err := s.Put(to, path.Base(filepath.ToSlash(name)), f)
+	if err != nil {
+		return a, fmt.Errorf("%q can't be sent: %w", name, err)
+	}
+	return a, nil
+}

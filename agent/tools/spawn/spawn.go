@@ -1,0 +1,186 @@
+// Package spawn has the tools "spawn" and "subagents", with which the agent lets others work for
+// it.
+//
+// A sub-agent's task is a message in the inbox for a session of its own: it is as durable as
+// what people write, and so is its outcome. The package owns no tables.
+package spawn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"gateway/agent/tool"
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// Options are what the tools work with. All are required.
+type Options struct {
+	DB    *store.DB
+	Inbox *bus.Inbox
+	Now   func() time.Time
+
+	// Stop ends one sub-agent, by its session key. It reports false if it does not work any more.
+	Stop func(ctx context.Context, session string) (bool, error)
+}
+
+// maxOpen is how many sub-agents of a session may work or wait for their turn.
+const maxOpen = 32
+
+const (
+	spawnDescription = "Gives a task to a sub-agent, which works on it by itself with your tools " +
+		"(but can't talk to the user) and knows nothing of this conversation but what you write. " +
+		"By default it works in the background and its outcome comes as a message later; with " +
+		"wait you get it as the result. Use it for long or independent work; do small things yourself."
+	listDescription = "Lists the sub-agents of this conversation, or stops one."
+)
+
+type tools struct{ Options }
+
+// Tools returns the tools.
+func Tools(o Options) []tool.Tool {
+	t := tools{o}
+	list := []tool.Tool{
+		// The task is written with the result: there are both or none.
+		tool.New("spawn", spawnDescription, tool.Idempotent, t.spawn),
+		tool.New("subagents", listDescription, tool.Idempotent, t.subagents),
+	}
+	for i := range list {
+		list[i].Least = bus.User
+	}
+	return list
+}
+
+type spawnArguments struct {
+	Task  string `json:"task" jsonschema:"all it needs to know: what to do, with what, what to report"`
+	Label string `json:"label,omitempty" jsonschema:"a few words that name the task"`
+	Wait  bool   `json:"wait,omitempty" jsonschema:"wait for the outcome"`
+}
+
+// Bounds, in bytes.
+const (
+	maxTask  = 32 << 10
+	maxLabel = 60
+)
+
+// waitFor is how long a turn waits for an outcome; a sub-agent's own limits end it before.
+const waitFor = 24 * time.Hour
+
+func (t tools) spawn(
+	ctx context.Context, c tool.Call, a spawnArguments,
+) (tool.Result, error) {
+	task := strings.TrimSpace(a.Task)
+	switch {
+	case task == "":
+		return tool.Result{}, errors.New("the task is empty")
+	case len(task) > maxTask:
+		return tool.Result{}, fmt.Errorf("the task is longer than %d bytes; put what it needs "+
+			"into a file and name that", maxTask)
+	}
+	if open, err := t.open(t.DB.Read(ctx), c.Session); err != nil {
+		return tool.Result{}, err
+	} else if len(open) >= maxOpen {
+		return tool.Result{}, fmt.Errorf("%d sub-agents are open, which is the limit; wait for "+
+			"their outcomes", len(open))
+	}
+	id := fmt.Sprintf("%d-%s", c.Turn, c.ID)
+	m := t.message(c, id, task, label(a))
+	if a.Wait {
+		m.Note.Wanted = c.ID
+	}
+	r := tool.Result{Commit: func(tx *store.Tx) (string, error) {
+		_, err := t.Inbox.Put(tx, m, t.Now())
+		return fmt.Sprintf("The sub-agent %q (id %s) works on it. Its outcome will come as a message; "+
+			"don't wait for it by asking again.", m.Note.Label, id), err
+	}}
+	if a.Wait {
+		r.Wait = &tool.Wait{Outcome: true, For: waitFor}
+	}
+	return r, nil
+}
+
+func label(a spawnArguments) string {
+	s := strings.Join(strings.Fields(a.Label), " ")
+	if s == "" {
+		s = strings.Join(strings.Fields(a.Task), " ")
+	}
+	if runes := []rune(s); len(runes) > maxLabel {
+		s = string(runes[:maxLabel-1]) + "…"
+	}
+	return s
+}
+
+// message returns the task as a message to the sub-agent's session.
+func (t tools) message(c tool.Call, id, task, label string) bus.InboundMessage {
+	return bus.InboundMessage{
+		ID: bus.TaskID(c.Session, id), From: c.Address, Sender: c.Sender, Person: c.Person,
+		Role: c.Role, Group: c.Group, ChatTitle: c.Title, Addressed: true, Text: task, Time: t.Now(),
+		Note: &bus.Note{Kind: bus.Task, Label: label, Origin: c.Session,
+			Session: string(session.SubKey(session.Key(c.Session), id))},
+	}
+}
+
+type listArguments struct {
+	Stop string `json:"stop,omitempty" jsonschema:"id of the sub-agent to stop"`
+}
+
+func (t tools) subagents(
+	ctx context.Context, c tool.Call, a listArguments,
+) (tool.Result, error) {
+	open, err := t.open(t.DB.Read(ctx), c.Session)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if a.Stop != "" {
+		return t.stop(ctx, c, a.Stop, open)
+	}
+	if len(open) == 0 {
+		return tool.Result{Text: "No sub-agent works or waits."}, nil
+	}
+	var b strings.Builder
+	for _, s := range open {
+		fmt.Fprintf(&b, "- %s %q: %s, since %s\n", s.id, s.label, s.state,
+			t.Now().Sub(s.since).Truncate(time.Second))
+	}
+	return tool.Result{Text: b.String()}, nil
+}
+
+func (t tools) stop(
+	ctx context.Context, c tool.Call, id string, open []sub,
+) (tool.Result, error) {
+	key := session.SubKey(session.Key(c.Session), id)
+	ok, err := t.Stop(ctx, string(key))
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if !ok {
+		return tool.Result{}, fmt.Errorf("no sub-agent with the id %q works; %d do", id, len(open))
+	}
+	return tool.Result{Text: "Stopped. No outcome of it will come."}, nil
+}
+
+// A sub is a sub-agent that has not finished.
+type sub struct {
+	id, label, state string
+	since            time.Time
+}
+
+// open returns the sub-agents of a session that have not finished, the oldest first.
+func (t tools) open(q store.Queryer, origin string) ([]sub, error) {
+	tasks, err := t.Inbox.Tasks(q, origin)
+	var list []sub
+	for _, r := range tasks {
+		key := session.Key(r.Message.Note.Session)
+		s := sub{id: strings.TrimPrefix(string(key), string(session.SubKey(key.Parent(), ""))),
+			label: r.Message.Note.Label, state: "works", since: r.At}
+		if r.Waiting {
+			s.state = "waits for its turn"
+		}
+		list = append(list, s)
+	}
+	return list, err
+}

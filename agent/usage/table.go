@@ -1,0 +1,142 @@
+package usage
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"gateway/agent/llm"
+	"gateway/store"
+)
+
+// An Entry is what calls of one model have used.
+type Entry struct {
+	Model string
+	Calls int
+	Usage llm.Usage
+	Cost  float64 // dollars
+}
+
+// A Warning says that a limit of a day is nearly reached.
+type Warning struct {
+	Kind   string // day, person or session
+	Key    string // which of that kind; "" for day
+	Used   Amount
+	Limit  Limit
+	Passed bool // it is reached already
+}
+
+// Add writes what who has used. It returns the limits that are at 80 % now and were not before, on
+// this day.
+func (l *Ledger) Add(tx *store.Tx, who Spender, e Entry) ([]Warning, error) {
+	day := l.day()
+	keys := []key{{day, kindDay, ""}, {day, kindModel, e.Model}, {day, kindSession, who.Session}}
+	if who.Person != 0 {
+		keys = append(keys, key{day, kindPerson, strconv.FormatInt(who.Person, 10)})
+	}
+	limits := l.bounded(day, who)
+	var warnings []Warning
+	for _, k := range keys {
+		used, told, err := add(tx, k, e)
+		if err != nil {
+			return nil, err
+		}
+		limit := limits[k]
+		if told || !limit.near(used) {
+			continue
+		}
+		_, err = tx.Exec("UPDATE usage SET told = 1 WHERE day = $1 AND kind = $2 AND key = $3",
+			k.day, k.kind, k.key)
+		if err != nil {
+			return nil, fmt.Errorf("usage: write: %w", err)
+		}
+		warnings = append(warnings, Warning{k.kind, k.key, used, limit, limit.Exceeded(used)})
+	}
+	return warnings, nil
+}
+
+// add adds e to one account and returns what that has now.
+func add(tx *store.Tx, k key, e Entry) (used Amount, told bool, err error) {
+	var input, output int
+	err = tx.QueryRow(`INSERT INTO usage (day, kind, key, calls, input, output, cached, cost)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT (day, kind, key) DO UPDATE SET calls = usage.calls + excluded.calls,
+			input = usage.input + excluded.input, output = usage.output + excluded.output,
+			cached = usage.cached + excluded.cached, cost = usage.cost + excluded.cost
+		RETURNING input, output, cost, told <> 0`,
+		k.day, k.kind, k.key, e.Calls, e.Usage.Input, e.Usage.Output, e.Usage.Cached, e.Cost,
+	).Scan(&input, &output, &used.Cost, &told)
+	if err != nil {
+		return Amount{}, false, fmt.Errorf("usage: write: %w", err)
+	}
+	used.Tokens = input + output
+	return used, told, nil
+}
+
+// read returns what an account has used.
+func read(q store.Queryer, k key) (a Amount, err error) {
+	err = q.QueryRow("SELECT input + output, cost FROM usage "+
+		"WHERE day = $1 AND kind = $2 AND key = $3", k.day, k.kind, k.key).Scan(&a.Tokens, &a.Cost)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return Amount{}, fmt.Errorf("usage: read: %w", err)
+	}
+	return a, nil
+}
+
+// A Line is what one account has used in one day.
+type Line struct {
+	Day, Kind, Key string
+	Entry          // without Model
+}
+
+// Lines returns what the accounts of a kind (day, model, person or session) have used since a day,
+// as 2006-01-02, the newest day first and of it what cost or used the most.
+func Lines(q store.Queryer, kind, since string, limit int) ([]Line, error) {
+	return lines(q, `SELECT day, kind, key, calls, input, output, cached, cost FROM usage
+		WHERE kind = $1 AND day >= $2 ORDER BY day DESC, cost DESC, input + output DESC, key
+		LIMIT $3`, kind, since, limit)
+}
+
+// Today returns what who has used today: a line for the session, the person and the whole day, as
+// far as there is any.
+func (l *Ledger) Today(q store.Queryer, who Spender) ([]Line, error) {
+	return lines(q, `SELECT day, kind, key, calls, input, output, cached, cost FROM usage
+		WHERE day = $1 AND (kind = 'day' OR kind = 'session' AND key = $2
+			OR kind = 'person' AND key = $3) ORDER BY kind DESC`,
+		l.day(), who.Session, strconv.FormatInt(who.Person, 10))
+}
+
+// Limits returns the limit of each kind, but for those that have none.
+func (l *Ledger) Limits() map[string]Limit {
+	limits := map[string]Limit{kindDay: l.opts.Day, kindPerson: l.opts.Person,
+		kindSession: l.opts.Session, "turn": l.opts.Turn}
+	for kind, limit := range limits {
+		if limit.zero() {
+			delete(limits, kind)
+		}
+	}
+	return limits
+}
+
+func lines(q store.Queryer, query string, args ...any) ([]Line, error) {
+	rows, err := q.Query(query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("usage: read: %w", err)
+	}
+	defer rows.Close()
+	var list []Line
+	for rows.Next() {
+		var n Line
+		err := rows.Scan(&n.Day, &n.Kind, &n.Key, &n.Calls, &n.Usage.Input, &n.Usage.Output,
+			&n.Usage.Cached, &n.Cost)
+		if err != nil {
+			return nil, fmt.Errorf("usage: read: %w", err)
+		}
+		list = append(list, n)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("usage: read: %w", err)
+	}
+	return list, nil
+}

@@ -1,0 +1,206 @@
+// Package usage counts what language models are used for, in tokens and dollars, and refuses what
+// would go over a budget.
+//
+// The main type is [Ledger]. What was used is a row for each day and each of: everything, a model,
+// a person, a session; so that a question costs the same however much was used. What is
+// under way, and what is not written yet, is held in memory and counts too: calls side by side
+// can't go over a limit together.
+//
+// Tables: usage.
+package usage
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/store"
+)
+
+// Migration makes the table of this package.
+var Migration = store.Migration{Package: "usage", Steps: []string{`
+CREATE TABLE usage (
+	day    TEXT NOT NULL, -- in the gateway's time zone, as 2006-01-02
+	kind   TEXT NOT NULL, -- day, model, person or session
+	key    TEXT NOT NULL, -- which of that kind
+	calls  BIGINT NOT NULL,
+	input  BIGINT NOT NULL, -- tokens, as output and cached
+	output BIGINT NOT NULL,
+	cached BIGINT NOT NULL,
+	cost   DOUBLE PRECISION NOT NULL, -- dollars
+	told   INTEGER NOT NULL DEFAULT 0, -- 1: the owner knows that the limit is near
+	PRIMARY KEY (day, kind, key)
+);`}}
+
+// ErrSpent is wrapped by the errors of [Ledger.Reserve].
+var ErrSpent = errors.New("budget spent")
+
+// A Limit bounds what is used. Zero values are no bounds.
+type Limit struct {
+	Tokens  int // input and output together
+	Dollars float64
+}
+
+func (l Limit) zero() bool { return l == Limit{} }
+
+// Share returns one part in n of l.
+func (l Limit) Share(n int) Limit { return Limit{l.Tokens / n, l.Dollars / float64(n)} }
+
+// Exceeded reports whether so much is more than l allows.
+func (l Limit) Exceeded(a Amount) bool {
+	return l.Tokens > 0 && a.Tokens > l.Tokens || l.Dollars > 0 && a.Cost > l.Dollars
+}
+
+// near reports whether so much is at least 80 % of l.
+func (l Limit) near(a Amount) bool {
+	return l.Tokens > 0 && a.Tokens*5 >= l.Tokens*4 || l.Dollars > 0 && a.Cost*5 >= l.Dollars*4
+}
+
+// An Amount is what was used.
+type Amount struct {
+	Tokens int
+	Cost   float64 // dollars
+}
+
+func (a Amount) plus(b Amount) Amount { return Amount{a.Tokens + b.Tokens, a.Cost + b.Cost} }
+
+func (a Amount) minus(b Amount) Amount { return Amount{a.Tokens - b.Tokens, a.Cost - b.Cost} }
+
+// Options are the optional settings of a [Ledger]. The zero value counts and bounds nothing.
+type Options struct {
+	Turn    Limit // of one turn
+	Session Limit // of a conversation in a day, its sub-agents together
+	Person  Limit // of a person in a day, on all platforms together
+	Day     Limit // of the gateway in a day
+
+	// Price returns what a usage of a model costs, in dollars; default nothing.
+	Price func(model string, u llm.Usage) float64
+
+	Location *time.Location   // where a day begins at midnight; default UTC
+	Now      func() time.Time // default time.Now
+}
+
+// A Ledger keeps what was used. It may be used concurrently.
+type Ledger struct {
+	opts Options
+
+	mu   sync.Mutex
+	held map[key]Amount // reserved, or used and not yet written
+}
+
+// New returns a Ledger. A nil opts means the defaults.
+func New(opts *Options) *Ledger {
+	l := &Ledger{held: make(map[key]Amount)}
+	if opts != nil {
+		l.opts = *opts
+	}
+	l.opts.Location = cmp.Or(l.opts.Location, time.UTC)
+	if l.opts.Now == nil {
+		l.opts.Now = time.Now
+	}
+	if l.opts.Price == nil {
+		l.opts.Price = func(string, llm.Usage) float64 { return 0 }
+	}
+	return l
+}
+
+// Price returns what a usage of a model costs, in dollars.
+func (l *Ledger) Price(model string, u llm.Usage) float64 { return l.opts.Price(model, u) }
+
+// TurnLimit returns the limit of one turn.
+func (l *Ledger) TurnLimit() Limit { return l.opts.Turn }
+
+// A Spender is on whose account something is used.
+type Spender struct {
+	Session string // key of the conversation, without its sub-agents
+	Person  int64  // 0: unknown
+}
+
+// A key is one of the accounts that a usage is written to.
+type key struct{ day, kind, key string }
+
+// What kinds of accounts there are.
+const (
+	kindDay     = "day"
+	kindModel   = "model"
+	kindPerson  = "person"
+	kindSession = "session"
+)
+
+func (l *Ledger) day() string { return l.opts.Now().In(l.opts.Location).Format(time.DateOnly) }
+
+// bounded returns the accounts of who that have a limit.
+func (l *Ledger) bounded(day string, who Spender) map[key]Limit {
+	limits := make(map[key]Limit, 3)
+	add := func(kind, k string, limit Limit) {
+		if !limit.zero() {
+			limits[key{day, kind, k}] = limit
+		}
+	}
+	add(kindDay, "", l.opts.Day)
+	add(kindSession, who.Session, l.opts.Session)
+	if who.Person != 0 {
+		add(kindPerson, strconv.FormatInt(who.Person, 10), l.opts.Person)
+	}
+	return limits
+}
+
+// A Hold is an amount that is set aside, or used and not yet written. It is used by one goroutine.
+type Hold struct {
+	l      *Ledger
+	keys   []key
+	amount Amount
+}
+
+// Reserve sets an amount aside for a call that is about to be made, or reports [ErrSpent].
+func (l *Ledger) Reserve(q store.Queryer, who Spender, amount Amount) (*Hold, error) {
+	h := &Hold{l: l, amount: amount}
+	limits := l.bounded(l.day(), who)
+	used := make(map[key]Amount, len(limits))
+	for k := range limits {
+		a, err := read(q, k)
+		if err != nil {
+			return nil, err
+		}
+		used[k] = a
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, limit := range limits {
+		if limit.Exceeded(used[k].plus(l.held[k]).plus(amount)) {
+			return nil, fmt.Errorf("%w: the limit of the %s", ErrSpent, k.kind)
+		}
+	}
+	for k := range limits {
+		h.keys = append(h.keys, k)
+		l.held[k] = l.held[k].plus(amount)
+	}
+	return h, nil
+}
+
+// Set changes the amount to what was really used.
+func (h *Hold) Set(amount Amount) {
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	for _, k := range h.keys {
+		h.l.held[k] = h.l.held[k].minus(h.amount).plus(amount)
+	}
+	h.amount = amount
+}
+
+// Release gives the amount back, or leaves it to the table once it is written there.
+func (h *Hold) Release() {
+	h.Set(Amount{})
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	for _, k := range h.keys {
+		if h.l.held[k].Tokens <= 0 {
+			delete(h.l.held, k) // what is left is the rounding of the cost
+		}
+	}
+	h.keys = nil
+}

@@ -1,0 +1,218 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Budget bounds what language models are used for. A day is one in the gateway's time zone; 0 is no
+// bound.
+type Budget struct {
+	TurnTokens     int     `koanf:"turn_tokens" min:"0"`
+	TurnDollars    float64 `koanf:"turn_dollars" min:"0"`
+	SessionTokens  int     `koanf:"session_tokens" min:"0"` // of a conversation in a day
+	SessionDollars float64 `koanf:"session_dollars" min:"0"`
+	PersonTokens   int     `koanf:"person_tokens" min:"0"` // of a person in a day
+	PersonDollars  float64 `koanf:"person_dollars" min:"0"`
+	DayTokens      int     `koanf:"day_tokens" min:"0"` // of everybody in a day
+	DayDollars     float64 `koanf:"day_dollars" min:"0"`
+}
+
+// Prices are what a model without a price of its own is taken to cost, in dollars per million
+// tokens.
+type Prices struct {
+	CeilingIn  float64 `koanf:"ceiling_in" min:"0"`
+	CeilingOut float64 `koanf:"ceiling_out" min:"0"`
+}
+
+// Approvals are about tool calls that somebody must approve.
+type Approvals struct {
+	Approver string        `koanf:"approver" allowed:"user admin owner"` // and who is more
+	Timeout  time.Duration `koanf:"timeout" min:"1s"`                    // then it counts as denied
+}
+
+// A Tool says who may have the agent use a tool.
+type Tool struct {
+	Owner string `koanf:"owner" allowed:"allow ask deny"`
+	Admin string `koanf:"admin" allowed:"allow ask deny"`
+	User  string `koanf:"user" allowed:"allow ask deny"`
+	Guest string `koanf:"guest" allowed:"allow ask deny"`
+
+	// Patterns of commands, for exec; the first list that has one that fits decides.
+	DenyCommands  []string `koanf:"deny_commands"`
+	AskCommands   []string `koanf:"ask_commands"`
+	AllowCommands []string `koanf:"allow_commands"`
+}
+
+// Exec is how commands are run.
+type Exec struct {
+	Sandbox   string        `koanf:"sandbox" allowed:"auto bubblewrap landlock none off"`
+	Network   bool          `koanf:"network"`
+	Timeout   time.Duration `koanf:"timeout" min:"1s"` // longest time of a command
+	MemoryMB  int           `koanf:"memory_mb" min:"16"`
+	Processes int           `koanf:"processes" min:"1"`
+	DiskMB    int           `koanf:"disk_mb" min:"1"` // that a command may write
+	Env       []string      `koanf:"env"`             // variables of the gateway that commands see
+}
+
+// Web is about tools that reach the internet.
+type Web struct {
+	Search        string   `koanf:"search" allowed:"duckduckgo brave tavily searxng off"`
+	SearchKey     Secret   `koanf:"search_key"`
+	SearchURL     string   `koanf:"search_url"`     // "": the provider's own
+	AllowNetworks []string `koanf:"allow_networks"` // private ones that may be reached
+	Ports         []string `koanf:"ports"`          // besides 80 and 443
+	Proxy         Secret   `koanf:"proxy"`          // URL; "": none
+}
+
+// A Root is a folder besides the workspace that the agent's file tools reach.
+type Root struct {
+	Path  string `koanf:"path"` // absolute
+	Write bool   `koanf:"write"`
+}
+
+// A Server is one of the Model Context Protocol.
+type Server struct {
+	Enabled bool              `koanf:"enabled"`
+	Command []string          `koanf:"command"` // of a server that talks over stdio
+	Env     map[string]Secret `koanf:"env"`     // of the command
+	URL     string            `koanf:"url"`     // of one that talks over HTTP
+	Headers map[string]Secret `koanf:"headers"` // of its requests
+	Allow   []string          `koanf:"allow"`   // its tools, as patterns; empty: all
+	Approve string            `koanf:"approve" allowed:"allow ask deny"`
+	Role    string            `koanf:"role" allowed:"guest user admin owner"` // who may use it
+	Timeout time.Duration     `koanf:"timeout" min:"1s"`                      // of a call
+	Idle    time.Duration     `koanf:"idle" min:"1s"`                         // then the command ends
+	Sandbox bool              `koanf:"sandbox"`
+	Network bool              `koanf:"network"` // inside the sandbox
+}
+
+// finishHands resolves paths and secrets of what the agent works with.
+func (l *loader) finishHands(c *Config) {
+	home := c.Gateway.Home
+	for name, r := range c.Roots {
+		abs, err := expand(r.Path, home, l.vars)
+		if r.Path == "" || err != nil {
+			l.problem([]string{"roots", name, "path"}, "want a path")
+		}
+		r.Path = abs
+		c.Roots[name] = r
+	}
+	if w := &c.Web; w.Search == "off" {
+		w.SearchKey = Secret{} // what it refers to need not exist
+	} else {
+		w.SearchKey = l.secret([]string{"web", "search_key"}, w.SearchKey, home)
+	}
+	c.Web.Proxy = l.secret([]string{"web", "proxy"}, c.Web.Proxy, home)
+	for name, s := range c.MCP {
+		if !s.Enabled {
+			continue
+		}
+		for table, secrets := range map[string]map[string]Secret{"env": s.Env, "headers": s.Headers} {
+			for key, secret := range secrets {
+				secrets[key] = l.secret([]string{"mcp", name, table, key}, secret, home)
+			}
+		}
+	}
+}
+
+// validateHands reports what is wrong with what the agent works with.
+func (l *loader) validateHands(c *Config) {
+	l.validateWeb(&c.Web)
+	for _, name := range slices.Sorted(maps.Keys(c.Roots)) {
+		l.validateRoot(name, c)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.MCP)) {
+		l.validateServer(name, c.MCP[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
+		t := c.Tools[name]
+		for key, list := range map[string][]string{"deny_commands": t.DenyCommands,
+			"ask_commands": t.AskCommands, "allow_commands": t.AllowCommands} {
+			for _, pattern := range list {
+				if !isCommand(pattern) {
+					l.problem([]string{"tools", name, key}, fmt.Sprintf(
+						`%q is no pattern of a command; want one such as "git status *"`, pattern))
+				}
+			}
+		}
+	}
+}
+
+// isCommand reports whether s can be the pattern of a command.
+func isCommand(s string) bool {
+	words := strings.Fields(s)
+	return len(words) > 0 && !slices.ContainsFunc(words, func(w string) bool {
+		_, err := path.Match(w, "")
+		return err != nil
+	})
+}
+
+func (l *loader) validateWeb(w *Web) {
+	for _, s := range w.AllowNetworks {
+		if _, err := netip.ParsePrefix(s); err != nil {
+			l.problem([]string{"web", "allow_networks"}, fmt.Sprintf(
+				`%q is no network; want one such as "192.168.1.0/24" or "127.0.0.1/32"`, s))
+		}
+	}
+	for _, s := range w.Ports {
+		if n, err := strconv.Atoi(s); err != nil || n < 1 || n > 65535 {
+			l.problem([]string{"web", "ports"}, fmt.Sprintf("%q is no port", s))
+		}
+	}
+	switch {
+	case w.SearchURL != "" && !isHTTP(w.SearchURL):
+		l.problem([]string{"web", "search_url"}, wantHTTP)
+	case w.Search == "searxng" && w.SearchURL == "":
+		l.problem([]string{"web", "search_url"}, "want the URL of your SearXNG")
+	case (w.Search == "brave" || w.Search == "tavily") && w.SearchKey.Reveal() == "":
+		l.problem([]string{"web", "search_key"}, `want the key, best as "env:NAME" or "file:PATH"`)
+	}
+	if p := w.Proxy.Reveal(); p != "" && !isHTTP(p) {
+		l.problem([]string{"web", "proxy"}, `want a URL that begins with "http://" or "https://"`)
+	}
+}
+
+// validateRoot keeps what nobody but the gateway may read out of the agent's reach.
+func (l *loader) validateRoot(name string, c *Config) {
+	at := []string{"roots", name, "path"}
+	root := c.Roots[name].Path
+	switch {
+	case !entryNamePlain(name):
+		l.problem([]string{"roots", name}, `"media" and "workspace" mean something already`)
+	case root == string(filepath.Separator):
+		l.problem(at, "this is everything, with the gateway's secrets in it")
+	case within(root, c.Gateway.Home) || within(c.Gateway.Home, root):
+		l.problem(at, "this is, or holds, or lies in the data directory, where the gateway's secrets are")
+	}
+}
+
+func entryNamePlain(name string) bool { return name != "media" && name != "workspace" }
+
+// within reports whether path is dir or below it.
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+func (l *loader) validateServer(name string, s Server) {
+	at := []string{"mcp", name}
+	switch {
+	case !s.Enabled:
+	case len(s.Command) == 0 && s.URL == "":
+		l.problem(at, "want the command of the server, or its url")
+	case len(s.Command) > 0 && s.URL != "":
+		l.problem(at, "want either a command or a url")
+	case s.URL != "" && !isHTTP(s.URL):
+		l.problem(append(at, "url"), wantHTTP)
+	case len(s.Command) > 0 && s.Command[0] == "":
+		l.problem(append(at, "command"), "want a program first")
+	}
+}

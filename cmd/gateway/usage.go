@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/agent/halt"
+	"gateway/agent/llm"
+	"gateway/agent/usage"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/store"
+)
+
+// newBudget returns what counts and bounds what models are used for.
+func newBudget(cfg *config.Config) *usage.Ledger {
+	b := cfg.Budget
+	return usage.New(&usage.Options{
+		Turn:     usage.Limit{Tokens: b.TurnTokens, Dollars: b.TurnDollars},
+		Session:  usage.Limit{Tokens: b.SessionTokens, Dollars: b.SessionDollars},
+		Person:   usage.Limit{Tokens: b.PersonTokens, Dollars: b.PersonDollars},
+		Day:      usage.Limit{Tokens: b.DayTokens, Dollars: b.DayDollars},
+		Price:    prices(cfg),
+		Location: cfg.Gateway.Location,
+	})
+}
+
+// prices returns what a usage costs in dollars, by the configured prices per million tokens. A
+// model without a price costs the most that is thinkable: an unknown price must not open a budget.
+func prices(cfg *config.Config) func(model string, u llm.Usage) float64 {
+	return func(model string, u llm.Usage) float64 {
+		m := cfg.Models[model]
+		if m.Free {
+			return 0
+		}
+		in, out := m.PriceIn, m.PriceOut
+		if in == 0 && out == 0 {
+			in, out = cfg.Prices.CeilingIn, cfg.Prices.CeilingOut
+		}
+		cached := in
+		if m.PriceCached > 0 {
+			cached = m.PriceCached
+		}
+		return (float64(u.Input-u.Cached)*in + float64(u.Cached)*cached + float64(u.Output)*out) / 1e6
+	}
+}
+
+func usageCommand(load loader) *cobra.Command {
+	var by string
+	var days int
+	cmd := &cobra.Command{
+		Use:   "usage",
+		Short: "Show what language models were used for, in tokens and dollars",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			switch by {
+			case "day", "model", "person", "session":
+			default:
+				return usageError{fmt.Errorf("--by: want day, model, person or session, not %q", by)}
+			}
+			since := time.Now().In(cfg.Gateway.Location).AddDate(0, 0, 1-days).Format(time.DateOnly)
+			return withData(cmd.Context(), load, func(db *store.DB) error {
+				list, err := usage.Lines(db.Read(cmd.Context()), by, since, maxUsageLines)
+				if err != nil {
+					return err
+				}
+				return table(cmd.OutOrStdout(), "No model was used in this time.",
+					[]string{"DAY", "WHAT", "CALLS", "TOKENS IN", "CACHED", "OUT", "COST"},
+					usageRows(list))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&by, "by", "day", "sum up by day, model, person or session")
+	cmd.Flags().IntVar(&days, "days", 30, "days to look back, today included")
+	return cmd
+}
+
+// maxUsageLines is how many lines are shown.
+const maxUsageLines = 1000
+
+func usageRows(list []usage.Line) (rows [][]string) {
+	for _, l := range list {
+		what := l.Key
+		if l.Kind == "day" {
+			what = "everything"
+		}
+		rows = append(rows, []string{l.Day, oneLine(what), strconv.Itoa(l.Calls),
+			strconv.Itoa(l.Usage.Input), strconv.Itoa(l.Usage.Cached), strconv.Itoa(l.Usage.Output),
+			fmt.Sprintf("$%.4f", l.Cost)})
+	}
+	return rows
+}
+
+func haltCommand(load loader) *cobra.Command {
+	return switchCommand(load, "halt", "Call no model and use no tool until gateway resume",
+		func(tx *store.Tx) (string, error) {
+			if ok, err := (halt.Store{}).Set(tx, "the command line", time.Now()); err != nil || !ok {
+				return "Everything is halted already.", err
+			}
+			return "Halted: no model is called and no tool is used until gateway resume.", nil
+		})
+}
+
+func resumeCommand(load loader) *cobra.Command {
+	return switchCommand(load, "resume", "Go on after gateway halt or /halt",
+		func(tx *store.Tx) (string, error) {
+			if ok, err := (halt.Store{}).Clear(tx); err != nil || !ok {
+				return "Nothing is halted.", err
+			}
+			return "The gateway goes on.", nil
+		})
+}
+
+func switchCommand(
+	load loader, use, short string, turn func(tx *store.Tx) (string, error),
+) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withData(cmd.Context(), load, func(db *store.DB) error {
+				var say string
+				err := db.Tx(cmd.Context(), func(tx *store.Tx) (err error) {
+					say, err = turn(tx)
+					return err
+				})
+				if err == nil {
+					cmd.Println(say)
+				}
+				return err
+			})
+		},
+	}
+}
