@@ -3,10 +3,12 @@ package web
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"image"
 	"image/png"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -17,6 +19,13 @@ import (
 	"gateway/agent/guard"
 	"gateway/agent/tool"
 )
+
+// noNames is a resolver that knows none.
+type noNames struct{}
+
+func (noNames) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+}
 
 // A site is a web server that the tools may reach.
 type site struct {
@@ -34,6 +43,7 @@ func newSite(t *testing.T) *site {
 	addr := netip.MustParseAddrPort(srv.Listener.Addr().String())
 	g := guard.New(&guard.Options{
 		Allow: []netip.Prefix{netip.PrefixFrom(addr.Addr(), 32)}, Ports: []int{int(addr.Port())},
+		Resolver: noNames{},
 	})
 	var err error
 	if s.tools, err = Tools(Options{Guard: g, UserAgent: "test-agent"}); err != nil {
@@ -241,7 +251,7 @@ func TestFetchErrors(t *testing.T) {
 		{"example.org", "no scheme"},
 		{"http://user:secret@example.org/", "leave it out"},
 		{"::", "not a valid URL"},
-		{"http://no-such-host.invalid/", ""},
+		{"http://no-such-host.example/", `there is no host "no-such-host.example"; check the URL`},
 	} {
 		got, err := s.fetch(tt.url)
 		if err == nil || !strings.Contains(err.Error(), tt.want) ||
