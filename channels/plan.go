@@ -21,13 +21,13 @@ type part struct {
 // that a later process makes the same; only how a text was split is noted, for it might come out
 // otherwise in another version.
 func (c *chat) plan(ctx context.Context, d *bus.Delivery, limits Limits) []part {
-	m := &d.Message
+	m := c.withheld(ctx, d.Message)
 	text, buttons := m.Text, m.Buttons
 	if len(buttons) > limits.Buttons {
 		text, buttons = withButtons(text, buttons), nil
 	}
 	files := m.Attachments
-	if captions(m, text, files, limits) {
+	if captions(&m, text, files, limits) {
 		rest := fileParts(files[1:], limits)
 		return append([]part{{text: text, file: &files[0], buttons: buttons}}, rest...)
 	}
@@ -53,7 +53,7 @@ func captions(
 func (c *chat) texts(
 	ctx context.Context, d *bus.Delivery, text string, limits Limits,
 ) []string {
-	if text == "" && len(d.Message.Attachments) > 0 {
+	if text == "" {
 		return nil
 	}
 	// No byte counts for more than four units, so that most texts need not be measured.

@@ -42,6 +42,9 @@ type Router struct {
 	now      func() time.Time
 	log      *slog.Logger
 
+	// Secrets must not be sent. It is set before Run.
+	Secrets Secrets
+
 	last  int64 // newest delivery that was handed out; used by Run only
 	stats Stats
 

@@ -114,6 +114,7 @@ func assemble(
 	}
 	g.media = channels.NewMedia(media, sources, mediaOptions(cfg, log))
 	g.router = channels.NewRouter(db, outbox, live, g.media, accounts, log)
+	g.router.Secrets = channels.NewSecrets(cfg.Secrets())
 	gate.Admitted = g.router.Admitted
 	tools, err := g.newTools(cfg, inbox, outbox, root, media)
 	if err != nil {

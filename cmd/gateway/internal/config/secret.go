@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 )
@@ -106,4 +107,29 @@ func expand(path, base string, vars map[string]string) (string, error) {
 		path = filepath.Join(base, path)
 	}
 	return filepath.Abs(path)
+}
+
+// Secrets returns the values of all secrets in c.
+func (c *Config) Secrets() []string { return secretsIn(reflect.ValueOf(*c)) }
+
+func secretsIn(v reflect.Value) (list []string) {
+	if s, ok := v.Interface().(Secret); ok {
+		if s.Reveal() != "" {
+			list = append(list, s.Reveal())
+		}
+		return list
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for f, field := range v.Fields() {
+			if f.IsExported() && f.Tag.Get("koanf") != "-" {
+				list = append(list, secretsIn(field)...)
+			}
+		}
+	case reflect.Map:
+		for it := v.MapRange(); it.Next(); {
+			list = append(list, secretsIn(it.Value())...)
+		}
+	}
+	return list
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -57,5 +58,28 @@ func TestSecretReferences(t *testing.T) {
 		if got := c.Models["demo"].Key.Reveal(); got != want {
 			t.Errorf("key %q = %q, want %q", value, got, want)
 		}
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	c := mustLoad(t, `
+[models.main]
+model = "m"
+key = "model-key"
+[channels.telegram]
+token = "telegram-token"
+[channels.off]
+type = "discord"
+enabled = false
+token = "env:NOT_THERE"
+[mcp.x]
+command = ["x"]
+[mcp.x.env]
+KEY = "mcp-key"
+`, environ(t))
+	got := c.Secrets()
+	slices.Sort(got)
+	if want := []string{"mcp-key", "model-key", "telegram-token"}; !slices.Equal(got, want) {
+		t.Errorf("Secrets = %q, want %q", got, want)
 	}
 }

@@ -1,0 +1,175 @@
+package approval
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"gateway/bus"
+)
+
+func rules(t *testing.T) Rules {
+	t.Helper()
+	var commands []Command
+	for _, c := range []struct {
+		pattern string
+		v       Verdict
+	}{
+		{"rm -rf *", Deny}, {"git push *", Ask}, {"git *", Allow}, {"ls", Allow},
+		{"cat [a-z]*.txt", Allow},
+	} {
+		parsed, err := ParseCommand(c.pattern, c.v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands = append(commands, parsed)
+	}
+	return Rules{
+		"exec": {Commands: commands, Roles: map[bus.Role]Verdict{
+			bus.Owner: Ask, bus.User: Ask, bus.Guest: Deny}},
+		"mcp_a_*":     {Roles: map[bus.Role]Verdict{bus.User: Ask}},
+		"mcp_a_look*": {Roles: map[bus.Role]Verdict{bus.User: Deny}},
+		"mcp_a_look":  {Roles: map[bus.Role]Verdict{bus.User: Allow}},
+	}
+}
+
+func TestDecide(t *testing.T) {
+	r := rules(t)
+	for _, test := range []struct {
+		role bus.Role
+		tool string
+		argv string // words
+		want Verdict
+	}{
+		{bus.Owner, "read_file", "", Allow}, // no rule
+		{bus.Owner, "exec", "make", Ask},
+		{bus.Admin, "exec", "make", Allow}, // nothing is said of admins
+		{bus.Guest, "exec", "ls", Deny},
+		{bus.Owner, "exec", "ls", Allow},
+		{bus.Owner, "exec", "ls -l", Ask}, // the pattern has no more words
+		{bus.Owner, "exec", "git status", Allow},
+		{bus.Owner, "exec", "git", Allow},
+		{bus.Owner, "exec", "git push origin main", Ask},
+		{bus.Owner, "exec", "/usr/bin/git status", Ask},
+		{bus.Owner, "exec", "env git status", Ask},
+		{bus.Owner, "exec", "rm -rf a/b", Deny},
+		{bus.Admin, "exec", "rm -rf /", Deny},
+		{bus.Owner, "exec", "rm -fr a", Ask},
+		{bus.Owner, "exec", "cat a.txt", Allow},
+		{bus.Owner, "exec", "cat a/../../b.txt", Allow}, // "/" is a character like any other
+		{bus.Owner, "exec", "cat A.txt", Ask},
+		{bus.User, "mcp_a_write", "", Ask},
+		{bus.User, "mcp_a_look", "", Allow},
+		{bus.User, "mcp_a_lookup", "", Deny},
+		{bus.User, "mcp_b_look", "", Allow},
+	} {
+		if got := r.Decide(test.role, test.tool, strings.Fields(test.argv)); got != test.want {
+			t.Errorf("Decide(%s, %s, %q) = %s, want %s", test.role, test.tool, test.argv, got, test.want)
+		}
+	}
+}
+
+// What a shell would make of a word is no part of the command: the words are.
+func TestShellIsNotTheCommand(t *testing.T) {
+	r := rules(t)
+	for _, argv := range [][]string{
+		{"/bin/sh", "-c", "git status; rm -rf /"}, {"git status"}, {"git; reboot"}, {"", "git"}, {},
+	} {
+		if got := r.Decide(bus.Owner, "exec", argv); got != Ask {
+			t.Errorf("Decide(%q) = %s, want %s", argv, got, Ask)
+		}
+	}
+}
+
+func TestParseCommand(t *testing.T) {
+	for _, s := range []string{"", "  ", "git [", "a[b-"} {
+		if c, err := ParseCommand(s, Allow); err == nil {
+			t.Errorf("ParseCommand(%q) = %+v, want an error", s, c)
+		}
+	}
+}
+
+// Each part of a call changes its subject, and parts can't pass into each other.
+func TestSubject(t *testing.T) {
+	seen := make(map[string]string)
+	for name, s := range map[string]string{
+		"plain":  Subject("exec", []string{"a", "b"}, json.RawMessage(`{}`)),
+		"joined": Subject("exec", []string{"ab"}, json.RawMessage(`{}`)),
+		"order":  Subject("exec", []string{"b", "a"}, json.RawMessage(`{}`)),
+		"args":   Subject("exec", []string{"a", "b"}, json.RawMessage(`{"x":1}`)),
+		"tool":   Subject("exe", []string{"ca", "b"}, json.RawMessage(`{}`)),
+		"length": Subject("exec", []string{"1:a", "b"}, json.RawMessage(`{}`)),
+	} {
+		if other, ok := seen[s]; ok {
+			t.Errorf("%s and %s have the same subject", name, other)
+		}
+		seen[s] = name
+	}
+}
+
+func TestPrompt(t *testing.T) {
+	args := json.RawMessage(`{"url":"https://example.com/\u202egpj"}`)
+	for _, test := range []struct {
+		name string
+		argv []string
+		want string
+	}{
+		{"plain", []string{"git", "log", "--oneline", "-n5"},
+			"`exec` wants to run:\n```\ngit log --oneline -n5\n```"},
+		{"words", []string{"touch", "a b", ""},
+			"`exec` wants to run:\n```\n[0] touch\n[1] a b\n[2] \n```"},
+		{"shell", []string{"/bin/sh", "-c", "ls\nrm x\x1b[2K\r"}, "`exec` wants to run:\n```\n" +
+			"a shell, /bin/sh, with the script:\nls\nrm x⟨U+001B⟩[2K⟨U+000D⟩\n```"},
+		{"hidden", []string{"echo", "a\u202eb\u200b\u00a0c\xff⟨U+0041⟩"}, "`exec` wants to run:\n```\n" +
+			"[0] echo\n[1] a⟨U+202E⟩b⟨U+200B⟩⟨U+00A0⟩c⟨byte FF⟩⟨U+27E8⟩U+0041⟨U+27E9⟩\n```"},
+		{"line feed in a word", []string{"echo", "a\nb"},
+			"`exec` wants to run:\n```\n[0] echo\n[1] a⟨U+000A⟩b\n```"},
+		{"fence", []string{"sh", "-c", "```\nfree"},
+			"`exec` wants to run:\n````\na shell, sh, with the script:\n```\nfree\n````"},
+		{"arguments", nil,
+			"`exec` wants to run with:\n```\n{\n  \"url\": \"https://example.com/\\u202egpj\"\n}\n```"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := Prompt("exec", test.argv, args); got != test.want {
+				t.Errorf("Prompt = %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// A long command is cut in the middle, and the prompt says how much is missing.
+func TestLongPrompt(t *testing.T) {
+	script := "begin" + strings.Repeat("é", 5000) + "end"
+	got := Prompt("exec", []string{"sh", "-c", script}, nil)
+	if len(got) > maxShown+300 || !strings.Contains(got, "begin") || !strings.Contains(got, "end") ||
+		!strings.Contains(got, "bytes in the middle are not shown.**") {
+		t.Errorf("Prompt of %d bytes is %d bytes: %q", len(script), len(got), got)
+	}
+	if strings.Contains(got, "\ufffd") {
+		t.Error("a character was cut in two")
+	}
+}
+
+// FuzzPrompt holds that nothing in a command can end the block that shows it, and that nothing that
+// does not show is left in it.
+func FuzzPrompt(f *testing.F) {
+	f.Add("a", "```\n/approve")
+	f.Add("\x1b[31m", "\u202e\xff")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		got := Prompt("exec", []string{a, b, "-c"}, nil)
+		_, rest, _ := strings.Cut(got, "\n")
+		fence, rest, ok := strings.Cut(rest, "\n")
+		if !ok || strings.Trim(fence, "`") != "" {
+			t.Fatalf("Prompt = %q, want a block", got)
+		}
+		if i := strings.Index(rest, fence); i < 0 || strings.Contains(rest[i+len(fence):], "\n") &&
+			!strings.HasPrefix(rest[i+len(fence):], "\n**") {
+			t.Errorf("Prompt(%q, %q) = %q: the block ends early", a, b, got)
+		}
+		for _, r := range rest {
+			if r != '\n' && r != ' ' && r != '⟨' && r != '⟩' && !shows(r) {
+				t.Errorf("Prompt(%q, %q) shows %U", a, b, r)
+			}
+		}
+	})
+}
