@@ -1,0 +1,78 @@
+package shell
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+)
+
+type execArgs struct {
+	Command string   `json:"command,omitempty" jsonschema:"command line for sh"`
+	Argv    []string `json:"argv,omitempty" jsonschema:"instead of command: program and arguments"`
+	Dir     string   `json:"dir,omitempty" jsonschema:"folder to run in, relative to the workspace"`
+	Timeout int      `json:"timeout,omitempty" jsonschema:"seconds, by default 60, at most 600"`
+
+	Background bool `json:"background,omitempty" jsonschema:"let it go on and return an id"`
+}
+
+// Argv returns the words that "exec" runs for these arguments, byte by byte, or nil if it runs
+// nothing. A command line without anything that a shell would have to do runs without one.
+func Argv(args json.RawMessage) []string {
+	var a execArgs
+	if json.Unmarshal(args, &a) != nil {
+		return nil
+	}
+	argv, err := a.words()
+	if err != nil {
+		return nil
+	}
+	return argv
+}
+
+func (a *execArgs) words() ([]string, error) {
+	switch {
+	case a.Command != "" && len(a.Argv) > 0:
+		return nil, errors.New("give either command or argv, not both")
+	case strings.ContainsRune(a.Command+strings.Join(a.Argv, ""), 0):
+		return nil, errors.New("a command can't contain a zero byte")
+	case len(a.Argv) > 0:
+		if a.Argv[0] == "" {
+			return nil, errors.New("the first of argv must be a program")
+		}
+		return a.Argv, nil
+	case strings.TrimSpace(a.Command) == "":
+		return nil, errors.New("give a command, such as ls -l, or argv")
+	}
+	if words := plainWords(a.Command); words != nil {
+		return words, nil
+	}
+	return []string{"/bin/sh", "-c", a.Command}, nil
+}
+
+// plain are the characters that mean nothing but themselves to a shell.
+const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./,:+@%="
+
+// plainWords returns the words of a command line in which there is nothing for a shell to do, or
+// nil. When in doubt, it is a shell's.
+func plainWords(command string) []string {
+	if strings.Trim(command, plain+" \t") != "" || strings.IndexFunc(command, notPlain) >= 0 {
+		return nil
+	}
+	words := strings.FieldsFunc(command, func(r rune) bool { return r == ' ' || r == '\t' })
+	if len(words) == 0 || strings.Contains(words[0], "=") || shellWord(words[0]) {
+		return nil
+	}
+	return words
+}
+
+func notPlain(r rune) bool { return r != ' ' && r != '\t' && !strings.ContainsRune(plain, r) }
+
+// shellWords are the commands and reserved words of sh, and of bash in case it goes by that name.
+// Many are programs as well, but not quite the same ones.
+const shellWords = ` . : alias bg bind break builtin caller case cd chdir command compgen ` +
+	`complete compopt continue coproc declare dirs disown do done echo elif else enable esac eval exec exit ` +
+	`export false fc fg fi for function getopts hash help history if in jobs kill let local logout ` +
+	`mapfile popd printf pushd pwd read readarray readonly return select set shift shopt source ` +
+	`suspend test then time times trap true type typeset ulimit umask unalias unset until wait while `
+
+func shellWord(word string) bool { return strings.Contains(shellWords, " "+word+" ") }

@@ -1,0 +1,239 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"gateway/agent/tool"
+	"gateway/agent/tools/shell/sandbox"
+)
+
+const (
+	bufferSize = 64 << 10 // bytes of output that are kept for each process
+	settle     = 100 * time.Millisecond
+)
+
+// A process is a command in the background.
+type process struct {
+	id, session, line string
+	started           time.Time
+	cancel            context.CancelFunc
+	stdin             io.WriteCloser
+	done              chan struct{} // closed when it has ended and the fields below are set
+
+	outcome sandbox.Outcome
+	err     error
+	ended   time.Time
+
+	mu      sync.Mutex
+	clean   cleaner
+	buffer  []byte // the output that is not read yet, or its end
+	lost    int64  // characters of it that did not fit
+	changed chan struct{}
+}
+
+func (p *process) running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Write takes output. It always takes all of it: if nobody reads, the oldest is lost.
+func (p *process) Write(piece []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clean.clean(piece, func(r rune) { p.buffer = utf8.AppendRune(p.buffer, r) })
+	if over := len(p.buffer) - bufferSize; over > 0 {
+		for over < len(p.buffer) && !utf8.RuneStart(p.buffer[over]) {
+			over++
+		}
+		p.lost += int64(utf8.RuneCount(p.buffer[:over]))
+		p.buffer = append(p.buffer[:0], p.buffer[over:]...)
+	}
+	close(p.changed)
+	p.changed = make(chan struct{})
+	return len(piece), nil
+}
+
+// news returns the output since the last look, shortened.
+func (p *process) news() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var e excerpt
+	_, _ = e.Write(p.buffer) // always takes all
+	text := e.String()
+	if p.clean.binary() {
+		text = p.clean.describe()
+	} else if p.lost > 0 {
+		text = fmt.Sprintf("[… %d earlier characters are lost …]\n%s", p.lost, text)
+	}
+	p.buffer, p.lost = p.buffer[:0], 0
+	return text
+}
+
+// wait waits until there is output, the process has ended, or the time is over.
+func (p *process) wait(ctx context.Context, most time.Duration) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	p.mu.Lock()
+	changed, there := p.changed, len(p.buffer) > 0
+	p.mu.Unlock()
+	if !there {
+		select {
+		case <-changed:
+		case <-p.done:
+			return
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+	rest := time.NewTimer(settle) // a little more often comes with it
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+	case <-p.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// begin starts a command in the background and waits a little, in case it ends at once.
+func (s *Shell) begin(
+	ctx context.Context, c tool.Call, argv []string, dir string,
+) (tool.Result, error) {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the turn is not its end
+	cmd, err := s.command(own, c, argv, dir)
+	if err != nil {
+		cancel()
+		return tool.Result{}, err
+	}
+	p := &process{
+		session: c.Session, line: strings.Join(argv, " "), started: time.Now(), cancel: cancel,
+		done: make(chan struct{}), changed: make(chan struct{}),
+	}
+	if len(argv) == 3 && argv[0] == "/bin/sh" && argv[1] == "-c" {
+		p.line = argv[2]
+	}
+	if p.stdin, err = cmd.StdinPipe(); err == nil {
+		cmd.Stdout, cmd.Stderr = p, p
+		err = s.start(p, cmd)
+	}
+	if err != nil {
+		cancel()
+		return tool.Result{}, errors.Join(err, cmd.Close())
+	}
+	early := time.NewTimer(earlyEnd)
+	defer early.Stop()
+	select {
+	case <-p.done:
+		return s.early(p)
+	case <-early.C:
+	case <-ctx.Done():
+	}
+	note := fmt.Sprintf("it runs in the background with the id %s; look at it with exec_input", p.id)
+	return tool.Result{Text: frame(p.news(), note), Foreign: foreign}, nil
+}
+
+// early returns the result of a command that ended at once, and forgets it.
+func (s *Shell) early(p *process) (tool.Result, error) {
+	s.mu.Lock()
+	delete(s.processes, p.id)
+	s.mu.Unlock()
+	switch {
+	case p.err != nil:
+		return tool.Result{}, p.err
+	case p.outcome.Err != "":
+		return tool.Result{}, unstarted(p.outcome)
+	}
+	text := frame(p.news(), "it has already ended: "+s.note(p.outcome))
+	return tool.Result{Text: text, Foreign: foreign}, nil
+}
+
+// start starts a process if there may be another, and watches it.
+func (s *Shell) start(p *process, cmd *sandbox.Command) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("the gateway is ending; no command can be started")
+	}
+	s.forget(p.session)
+	all, own := 0, 0
+	for _, other := range s.processes {
+		if other.running() {
+			all++
+			if other.session == p.session {
+				own++
+			}
+		}
+	}
+	if own >= maxRunning {
+		return fmt.Errorf("%d commands run in the background already, which is the limit; end one "+
+			"with exec_input; exec_list shows them", own)
+	}
+	if all >= maxAll {
+		return errors.New("too many commands run in the background of all conversations; try later")
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("the command could not be started: %w", err)
+	}
+	s.last++
+	p.id = fmt.Sprint("p", s.last)
+	s.processes[p.id] = p
+	s.wg.Go(func() { p.finish(cmd) })
+	return nil
+}
+
+// finish waits for the end of the process.
+func (p *process) finish(cmd *sandbox.Command) {
+	err := cmd.Wait()
+	outcome, outcomeErr := cmd.Outcome()
+	if outcomeErr != nil {
+		p.err = fmt.Errorf("its end is not known: %w", errors.Join(err, outcomeErr))
+	}
+	p.outcome, p.ended = outcome, time.Now()
+	p.cancel()
+	close(p.done)
+}
+
+// forget drops what has ended long ago, and of the session all but the last. s.mu is held.
+func (s *Shell) forget(session string) {
+	var ended []*process
+	for id, p := range s.processes {
+		if p.running() {
+			continue
+		}
+		if time.Since(p.ended) > keepEnded {
+			delete(s.processes, id)
+		} else if p.session == session {
+			ended = append(ended, p)
+		}
+	}
+	slices.SortFunc(ended, func(a, b *process) int { return b.ended.Compare(a.ended) })
+	for _, p := range ended[min(maxEnded, len(ended)):] {
+		delete(s.processes, p.id)
+	}
+}
+
+// own returns the processes of a session, oldest first.
+func (s *Shell) own(session string) []*process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(session)
+	list := slices.Collect(maps.Values(s.processes))
+	list = slices.DeleteFunc(list, func(p *process) bool { return p.session != session })
+	slices.SortFunc(list, func(a, b *process) int { return a.started.Compare(b.started) })
+	return list
+}

@@ -1,0 +1,123 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"gateway/agent/tool"
+	"gateway/agent/tools/shell/sandbox"
+)
+
+const (
+	defaultTimeout = 60 * time.Second
+	earlyEnd       = 2 * time.Second // how long a command in the background is waited for
+)
+
+const execDescription = `Runs a command in the workspace, in a sandbox, and gives its output and ` +
+	`exit code. Use it for programs and scripts; to read, find or change files the file tools are ` +
+	`better. There is no terminal: give programs options so that they ask nothing. For servers and ` +
+	`what takes longer than 10 minutes use background, then exec_input and exec_list.`
+
+// foreign is where output comes from, for the model.
+const foreign = "the output of the command"
+
+func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result, error) {
+	argv, err := a.words()
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if a.Timeout < 0 {
+		return tool.Result{}, errors.New("timeout can't be negative; leave it out for 60 seconds")
+	}
+	if a.Background {
+		return s.begin(ctx, c, argv, a.Dir)
+	}
+	timeout := defaultTimeout
+	if a.Timeout > 0 {
+		timeout = time.Duration(min(a.Timeout, int(s.o.MaxTimeout/time.Second))) * time.Second
+	}
+	timeout = min(timeout, s.o.MaxTimeout)
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	cmd, err := s.command(limited, c, argv, a.Dir)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	var out excerpt
+	cmd.Stdout, cmd.Stderr = &out, &out
+	runErr := cmd.Run()
+	outcome, err := cmd.Outcome()
+	if err != nil {
+		return tool.Result{}, ended(ctx, errors.Join(runErr, err))
+	}
+	note := s.note(outcome)
+	switch {
+	case ctx.Err() != nil:
+		note = "it was stopped before it ended"
+	case limited.Err() != nil:
+		note = fmt.Sprintf("it was ended after %d seconds, its timeout. Give a longer timeout, at "+
+			"most %d, or run it with background: true and look at it with exec_input",
+			timeout/time.Second, s.o.MaxTimeout/time.Second)
+	case outcome.Err != "":
+		return tool.Result{}, unstarted(outcome)
+	}
+	return tool.Result{Text: frame(out.String(), note), Foreign: foreign}, nil
+}
+
+// ended returns why nothing is known of a command's end, for the model.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("the command was stopped before it ended: %w", ctx.Err())
+	}
+	return fmt.Errorf("the command's end is not known, it may have done its work or not: %w", err)
+}
+
+func unstarted(o sandbox.Outcome) error {
+	return fmt.Errorf("the command could not be started: %s; programs are looked for in the usual "+
+		"folders of the system, others need their path", shorten(o.Err, 500))
+}
+
+// frame returns an output with a last line of our own about it.
+func frame(output, note string) string {
+	output = strings.TrimRight(output, "\n")
+	if strings.TrimSpace(output) == "" {
+		return "[no output; " + note + "]"
+	}
+	return output + "\n[" + note + "]"
+}
+
+// note returns how a command ended and what can be done about it.
+func (s *Shell) note(o sandbox.Outcome) string {
+	if advice := s.advice(o.Limit); advice != "" {
+		return fmt.Sprintf("it was ended because it exceeded a limit, %s: %s", o.Limit, advice)
+	}
+	switch {
+	case o.Signal > 0:
+		return fmt.Sprintf("ended by signal %d, %s", o.Signal, syscall.Signal(o.Signal))
+	case o.Exit > 128 && o.Exit < 128+65: // as shells say it
+		return fmt.Sprintf("exit code %d, which may mean signal %d, %s", o.Exit, o.Exit-128,
+			syscall.Signal(o.Exit-128))
+	}
+	return fmt.Sprintf("exit code %d", o.Exit)
+}
+
+// advice returns what to do if a command exceeds a limit, or "" for none.
+func (s *Shell) advice(limit string) string {
+	switch limit {
+	case sandbox.LimitMemory:
+		return "work on less at once"
+	case sandbox.LimitProcesses:
+		return "start fewer processes or threads at a time"
+	case sandbox.LimitCPU:
+		return "do less at once"
+	case sandbox.LimitFileSize:
+		return "write smaller files"
+	case sandbox.LimitDisk, sandbox.LimitFiles:
+		return "write less, and remove what is not needed any more"
+	}
+	return ""
+}

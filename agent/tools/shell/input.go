@@ -1,0 +1,141 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"gateway/agent/tool"
+)
+
+const (
+	maxWait     = 60 * time.Second
+	usualWait   = 2 * time.Second // for an answer to what was written
+	writeWait   = 10 * time.Second
+	maxLineShow = 100 // characters of a command in a list
+)
+
+const inputDescription = `Looks at a command that exec started in the background: gives its new ` +
+	`output since the last look and whether it still runs; can write to its input, wait for output, ` +
+	`and end it.`
+
+const listDescription = `Lists the commands of this conversation in the background, running and ` +
+	`recently ended, with their ids.`
+
+type inputArgs struct {
+	ID   string `json:"id" jsonschema:"as exec and exec_list give it"`
+	Text string `json:"text,omitempty" jsonschema:"to write to its input; end a line with \\n"`
+	EOF  bool   `json:"eof,omitempty" jsonschema:"close its input"`
+	Wait int    `json:"wait,omitempty" jsonschema:"seconds to wait for new output, at most 60"`
+	End  bool   `json:"end,omitempty" jsonschema:"end it"`
+}
+
+func (s *Shell) input(ctx context.Context, c tool.Call, a inputArgs) (tool.Result, error) {
+	p, err := s.find(c.Session, a.ID)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if a.Wait < 0 {
+		return tool.Result{}, errors.New("wait can't be negative; leave it out not to wait")
+	}
+	wait := min(time.Duration(min(a.Wait, 60))*time.Second, maxWait)
+	if a.Text != "" || a.EOF {
+		if !p.running() {
+			return s.show(p), nil // which says so
+		}
+		if err := s.write(ctx, p, a.Text, a.EOF); err != nil {
+			return tool.Result{}, err
+		}
+		if a.Wait == 0 {
+			wait = usualWait
+		}
+	}
+	if a.End {
+		p.cancel()
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+		}
+	} else if wait > 0 {
+		p.wait(ctx, wait)
+	}
+	return s.show(p), nil
+}
+
+func (s *Shell) find(session, id string) (*process, error) {
+	var known []string
+	for _, p := range s.own(session) {
+		if p.id == id {
+			return p, nil
+		}
+		known = append(known, p.id)
+	}
+	if len(known) == 0 {
+		return nil, fmt.Errorf("there is no command %q in the background, and no other either", id)
+	}
+	return nil, fmt.Errorf("there is no command %q in the background; there are: %s", id,
+		strings.Join(known, ", "))
+}
+
+// write writes to a process, which may be slow to read.
+func (s *Shell) write(ctx context.Context, p *process, text string, eof bool) error {
+	written := make(chan error, 1)
+	s.wg.Go(func() { // it ends with the process at the latest, whose end closes the pipe
+		_, err := io.WriteString(p.stdin, text)
+		if eof {
+			err = errors.Join(err, p.stdin.Close())
+		}
+		written <- err
+	})
+	timer := time.NewTimer(writeWait)
+	defer timer.Stop()
+	select {
+	case err := <-written:
+		if err != nil && p.running() {
+			return fmt.Errorf("it does not take input: %w", err)
+		}
+		return nil
+	case <-timer.C:
+		return errors.New("it does not read its input; what was written may reach it later")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// show returns the news of a process.
+func (s *Shell) show(p *process) tool.Result {
+	running := p.running() // before the output: what comes between is shown the next time
+	return tool.Result{Text: frame(p.news(), s.state(p, running)), Foreign: foreign}
+}
+
+// state returns how a process is.
+func (s *Shell) state(p *process, running bool) string {
+	switch {
+	case running:
+		return fmt.Sprintf("%s still runs, for %s", p.id, age(time.Since(p.started)))
+	case p.err != nil:
+		return p.id + " has ended: " + shorten(p.err.Error(), 300)
+	case p.outcome.Err != "":
+		return p.id + " has ended: " + unstarted(p.outcome).Error()
+	}
+	return fmt.Sprintf("%s has ended after %s: %s", p.id, age(p.ended.Sub(p.started)),
+		s.note(p.outcome))
+}
+
+func age(d time.Duration) string { return d.Round(time.Second).String() }
+
+type listArgs struct{}
+
+func (s *Shell) list(_ context.Context, c tool.Call, _ listArgs) (tool.Result, error) {
+	var b strings.Builder
+	for _, p := range s.own(c.Session) {
+		fmt.Fprintf(&b, "%s: %s\n", s.state(p, p.running()), shorten(p.line, maxLineShow))
+	}
+	if b.Len() == 0 {
+		return tool.Result{Text: "No commands run in the background."}, nil
+	}
+	return tool.Result{Text: b.String()}, nil
+}

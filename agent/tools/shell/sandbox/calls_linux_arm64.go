@@ -1,0 +1,16 @@
+package sandbox
+
+import (
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+const auditArch = unix.AUDIT_ARCH_AARCH64
+
+// This architecture has none of the older calls.
+var archPrivileged, archChanges, archForks []uintptr
+
+func archModes(map[uintptr][]bpf.Instruction)   {}
+func archCreates(map[uintptr][]bpf.Instruction) {}
+
+var archForms map[int32]form

@@ -1,0 +1,264 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A glutton is a command that takes more than it may.
+type glutton struct {
+	name   string
+	argv   func(w *world) []string
+	limits Limits
+	want   []string // limits of which one ends it; none: it fails by itself
+	max    int64    // bytes that it may have left behind; 0: any
+}
+
+func shell(script string) func(*world) []string {
+	return func(*world) []string { return []string{"/bin/sh", "-c", script} }
+}
+
+func probing(args ...string) func(*world) []string {
+	return func(w *world) []string {
+		argv := []string{w.self, escapeArgument}
+		for _, a := range args {
+			argv = append(argv, strings.ReplaceAll(a, "WS", w.ws))
+		}
+		return argv
+	}
+}
+
+// TestLimits holds that a command which takes too much ends, as a whole, and that what it does is
+// fine as long as it takes no more than it may.
+func TestLimits(t *testing.T) {
+	gluttons := []glutton{
+		{name: "fork bomb", limits: Limits{Processes: 200}, want: []string{LimitProcesses},
+			// It ends at 4,096 processes, should nothing else end it.
+			argv: shell(`b() { test $1 = 12 && sleep 9; b $(($1+1)) & b $(($1+1)) & wait; }; b 1`)},
+		{name: "processes", argv: probing("spawn", "100"),
+			limits: Limits{Memory: -1, Processes: 50}, want: []string{LimitProcesses}},
+		{name: "memory of one process", argv: shell(`head -c 200M /dev/zero | tail`),
+			limits: Limits{Memory: 100 << 20}},
+		{name: "memory of several", want: []string{LimitMemory}, argv: shell(
+			`for i in 1 2 3 4; do (head -c 60M /dev/zero; sleep 1; echo) | tail & done; wait`),
+			limits: Limits{Memory: 100 << 20}},
+		{name: "shared memory", argv: probing("shared", "200000000"),
+			limits: Limits{Memory: 100 << 20}, want: []string{LimitMemory, "exit"}},
+		{name: "a big file", argv: shell(`head -c 20M /dev/zero > big; test $(wc -c < big) = 20971520`),
+			limits: Limits{Memory: -1, FileSize: 1 << 20}, max: 1 << 20},
+		{name: "a big file at once", argv: shell(`exec head -c 20M /dev/zero > big`),
+			limits: Limits{Memory: -1, FileSize: 1 << 20}, max: 1 << 20,
+			want: []string{LimitFileSize}},
+		{name: "files", argv: probing("many", "WS", "60", "1000000"),
+			limits: Limits{Memory: -1, Disk: 20 << 20}, want: []string{LimitDisk}},
+		{name: "small files", argv: probing("many", "WS", "2500", "1"),
+			limits: Limits{Memory: -1, Files: 500}, want: []string{LimitFiles}},
+		{name: "files without names", argv: probing("unlinked", "WS", "60"),
+			limits: Limits{Memory: -1, Disk: 20 << 20}, want: []string{LimitDisk}},
+		{name: "processor", argv: shell(`while :; do n=$((n+1)); test $n -gt 600000 && exit; done`),
+			limits: Limits{CPU: time.Second}, want: []string{LimitCPU}},
+		{name: "temporary files", limits: Limits{Disk: 20 << 20, Temporary: 20 << 20},
+			want: []string{LimitDisk, "exit"},
+			argv: shell(`cd $TMPDIR && for i in 1 2 3 4 5 6; do head -c 10M /dev/zero > f$i || exit 3; ` +
+				`done; sleep 1`)},
+		{name: "open files", limits: Limits{OpenFiles: 20},
+			argv: shell(`exec bash -c 'for i in {1..50}; do exec {f}</dev/null || exit 1; done'`)},
+	}
+	for _, g := range gluttons {
+		t.Run(g.name, func(t *testing.T) {
+			for _, mode := range []string{Bubblewrap, Landlock} {
+				t.Run(mode, func(t *testing.T) { g.starve(t, find(t, mode)) })
+			}
+			t.Run("control", func(t *testing.T) { g.feed(t) })
+		})
+	}
+}
+
+func (g *glutton) spec(w *world) Spec {
+	spec := w.spec()
+	spec.Argv, spec.Limits = g.argv(w), g.limits
+	return spec
+}
+
+// starve runs the glutton with limits.
+func (g *glutton) starve(t *testing.T, s *Sandbox) {
+	t.Helper()
+	w := newWorld(t)
+	said, o := run(t, s, g.spec(w))
+	ok := o.Exit != 0 && o.Limit == "" && (len(g.want) == 0 || slices.Contains(g.want, "exit"))
+	if strings.HasPrefix(said, held) { // the probe found that it may not
+		ok = slices.Contains(g.want, "exit")
+	}
+	if o.Limit != "" {
+		ok = slices.Contains(g.want, o.Limit)
+	}
+	if !ok || o.Err != "" {
+		t.Errorf("it ended with %+v, want one of the limits %q\n%s", o, g.want, said)
+	}
+	if n := size(t, w.ws); g.max > 0 && n > g.max {
+		t.Errorf("it left %d bytes, want %d at most", n, g.max)
+	}
+	if pids := left(w.dir); len(pids) > 0 {
+		t.Errorf("the processes %d are left", pids)
+	}
+}
+
+// feed runs the glutton without limits, if it ever comes to an end.
+func (g *glutton) feed(t *testing.T) {
+	t.Helper()
+	if g.name == "fork bomb" {
+		return // "processes" is the harmless form
+	}
+	w := newWorld(t)
+	spec := g.spec(w)
+	spec.Limits = Limits{Memory: -1, Processes: -1, CPU: -1, FileSize: -1, Disk: -1, Files: -1}
+	said, o := run(t, find(t, None), spec)
+	if o.Exit != 0 || o.Limit != "" || o.Err != "" || strings.HasPrefix(said, held) {
+		t.Errorf("without limits it ended with %+v\n%s", o, said)
+	}
+}
+
+// TestNothingSurvives holds that no process is left when the command has ended, whatever it did to
+// get away.
+func TestNothingSurvives(t *testing.T) {
+	for _, how := range []string{"nohup", "setsid", "double"} {
+		t.Run(how, func(t *testing.T) {
+			for _, mode := range []string{Bubblewrap, Landlock, None} {
+				t.Run(mode, func(t *testing.T) {
+					w := newWorld(t)
+					if got, said := w.probe(t, find(t, mode), "daemon", how, w.in("beat")); !got {
+						t.Fatalf("the daemon did not start: %s", said)
+					}
+					if pids := left(w.dir); len(pids) > 0 {
+						t.Errorf("the processes %d are left", pids)
+					}
+					w.still(t)
+				})
+			}
+			t.Run("control", func(t *testing.T) {
+				w := newWorld(t)
+				c := exec.Command(w.self, escapeArgument, "daemon", how, w.in("beat"))
+				if out, err := c.Output(); err != nil || !strings.HasPrefix(string(out), escaped) {
+					t.Fatalf("the daemon did not start: %s %v", out, err)
+				}
+				pids := left(w.dir)
+				if len(pids) == 0 {
+					t.Error("without a supervisor no process is left either")
+				}
+				signalAll(pids, syscall.SIGKILL)
+			})
+		})
+	}
+}
+
+// still fails if the heart still beats.
+func (w *world) still(t *testing.T) {
+	t.Helper()
+	n := size(t, w.ws)
+	if n == 0 {
+		t.Fatal("the heart never beat")
+	}
+	time.Sleep(100 * time.Millisecond) // ten beats
+	if now := size(t, w.ws); now != n {
+		t.Errorf("the heart still beats: %d bytes, and now %d", n, now)
+	}
+}
+
+// TestGatewayKilled holds that everything ends with the gateway, even if that is killed.
+func TestGatewayKilled(t *testing.T) {
+	for _, mode := range []string{Bubblewrap, Landlock, None} {
+		t.Run(mode, func(t *testing.T) {
+			find(t, mode) // or skip
+			w := newWorld(t)
+			gateway := exec.Command(w.self, escapeArgument, "nest", mode, w.ws)
+			if err := gateway.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = gateway.Wait() }() // it was killed
+			eventually(t, "the heart beats", func() bool { return size(t, w.ws) > 0 })
+			if len(left(w.ws)) < 2 {
+				t.Errorf("the processes are %d, want a shell and a daemon at least", left(w.ws))
+			}
+			if err := gateway.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = gateway.Wait() // it was killed
+			eventually(t, "nothing is left", func() bool { return len(left(w.ws)) == 0 })
+			w.still(t)
+		})
+	}
+}
+
+// TestCancel holds that the end of the context ends everything, and so does closing.
+func TestCancel(t *testing.T) {
+	for _, mode := range []string{Bubblewrap, Landlock, None} {
+		for _, how := range []string{"cancel", "close", "signal"} {
+			t.Run(mode+" "+how, func(t *testing.T) {
+				w, s := newWorld(t), find(t, mode)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				spec := w.spec()
+				spec.Argv = []string{"/bin/sh", "-c", `setsid "$@" & sleep 60; exit 0`, "sh",
+					w.self, escapeArgument, "beat", w.in("beat")}
+				c, err := s.Command(ctx, spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := c.Start(); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the heart beats", func() bool { return size(t, w.ws) > 0 })
+				switch how {
+				case "cancel":
+					cancel()
+				case "close":
+					if err := c.life.Close(); err != nil {
+						t.Error(err)
+					}
+				case "signal":
+					if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := c.Wait(); err == nil {
+					t.Error("Wait returned no error")
+				}
+				if o, err := c.Outcome(); err != nil || o.Exit == 0 {
+					t.Errorf("Outcome = %+v, %v; want a failure", o, err)
+				}
+				if pids := left(w.ws); len(pids) > 0 {
+					t.Errorf("the processes %d are left", pids)
+				}
+				w.still(t)
+			})
+		}
+	}
+}
+
+// TestTemporary holds that nothing is left of a command's temporary files.
+func TestTemporary(t *testing.T) {
+	for _, mode := range []string{Bubblewrap, Landlock, None} {
+		t.Run(mode, func(t *testing.T) {
+			w, s := newWorld(t), find(t, mode)
+			spec := w.spec()
+			spec.Argv = []string{"/bin/sh", "-c", `set -e; cd "$TMPDIR"; mkdir -p a/b; echo x > a/b/c; ` +
+				`chmod 0 a; echo "$TMPDIR"`}
+			said, o := run(t, s, spec)
+			if o.Exit != 0 {
+				t.Fatalf("it ended with %+v: %s", o, said)
+			}
+			tmp := strings.TrimSpace(said)
+			if matches, _ := filepath.Glob(tmp + "/a"); len(matches) > 0 {
+				t.Errorf("%s is left", matches)
+			}
+		})
+	}
+}

@@ -1,0 +1,21 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"os"
+	"testing"
+)
+
+// The test binary is its own supervisor, and the program that tries to break out.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case Argument:
+			os.Exit(Main(os.Args[2:]))
+		case escapeArgument:
+			os.Exit(escape(os.Args[2], os.Args[3:]))
+		}
+	}
+	os.Exit(m.Run())
+}

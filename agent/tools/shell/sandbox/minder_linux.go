@@ -1,0 +1,309 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A minder does what the processes of a job may not do themselves, because the kernel's rules can't
+// say when they may: it changes the mode and times of files, and lets another process begin.
+type minder struct {
+	folders []string // with no symbolic links in their paths
+	most    int      // processes with their threads; negative: any number
+	count   int      // those there were at the last count, and those that began since
+
+	closed atomic.Bool   // nothing may begin any more
+	over   chan struct{} // gets one when there are too many
+}
+
+func newMinder(j *job, tmp string) *minder {
+	m := &minder{most: j.Limits.Processes, over: make(chan struct{}, 1)}
+	for _, folder := range append([]string{tmp}, j.ReadWrite...) {
+		if real, err := filepath.EvalSymlinks(folder); err == nil {
+			m.folders = append(m.folders, real)
+		}
+	}
+	return m
+}
+
+// A plea is a system call that waits for us: struct seccomp_notif of linux/seccomp.h.
+type plea struct {
+	id    uint64
+	pid   uint32
+	flags uint32
+	call  int32
+	arch  uint32
+	ip    uint64
+	args  [6]uint64
+}
+
+// An answer is struct seccomp_notif_resp.
+type answer struct {
+	id    uint64
+	value int64
+	err   int32
+	flags uint32
+}
+
+// A form says in which arguments of a system call what stands, -1 meaning that there is none.
+type form struct {
+	what                    byte // 'm'ode, 'o'wner, 't'imes
+	dir, path, value, flags int
+	noFollow                bool
+	unit                    time.Duration // of the fraction of times, 0: only seconds
+}
+
+// forms are the system calls of [changes].
+var forms = map[int32]form{
+	unix.SYS_FCHMOD:    {what: 'm', dir: 0, path: -1, value: 1, flags: -1},
+	unix.SYS_FCHMODAT:  {what: 'm', dir: 0, path: 1, value: 2, flags: -1},
+	unix.SYS_FCHMODAT2: {what: 'm', dir: 0, path: 1, value: 2, flags: 3},
+	unix.SYS_FCHOWN:    {what: 'o', dir: 0, path: -1, value: 1, flags: -1},
+	unix.SYS_FCHOWNAT:  {what: 'o', dir: 0, path: 1, value: 2, flags: 4},
+	unix.SYS_UTIMENSAT: {
+		what: 't', dir: 0, path: 1, value: 2, flags: 3, unit: time.Nanosecond,
+	},
+}
+
+// serve answers the calls that come from the listener for as long as the supervisor lives.
+func (m *minder) serve(listener int) {
+	for {
+		var p plea
+		_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(listener),
+			unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&p)))
+		switch e {
+		case 0:
+		case unix.EINTR, unix.ENOENT: // who called is gone
+			continue
+		default:
+			return
+		}
+		a := answer{id: p.id}
+		if isFork(p.call) {
+			a.flags = unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE
+			if !m.mayBegin() {
+				a = answer{id: p.id, err: -int32(unix.EAGAIN)}
+			}
+		} else if err := m.do(listener, &p); err != 0 {
+			a.err = -int32(err)
+		}
+		// An error means that who called is gone.
+		_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(listener),
+			unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a)))
+	}
+}
+
+func isFork(call int32) bool {
+	return call == unix.SYS_CLONE || slices.Contains(archForks, uintptr(call))
+}
+
+// mayBegin reports whether there may be one more process or thread.
+func (m *minder) mayBegin() bool {
+	if m.closed.Load() {
+		return false
+	}
+	m.count++
+	if m.most < 0 || m.count <= m.most {
+		return true
+	}
+	m.count = 1
+	for _, pid := range descendants(os.Getpid()) {
+		s, _ := readStatus(pid) // nothing if it has ended
+		m.count += s.threads
+	}
+	if m.count <= m.most {
+		return true
+	}
+	m.closed.Store(true)
+	m.over <- struct{}{} // there is room for the one
+	return false
+}
+
+// do does what was asked for, if it is about a file that the job may write and owns.
+func (m *minder) do(listener int, p *plea) unix.Errno {
+	f, ok := forms[p.call]
+	if !ok {
+		f, ok = archForms[p.call]
+	}
+	if !ok {
+		return unix.ENOSYS
+	}
+	target, e := p.open(f)
+	if e != 0 {
+		return e
+	}
+	defer unix.Close(target)
+	times, e := p.times(f)
+	if e != 0 {
+		return e
+	}
+	// All was read of the process that asked, not of one that came after it.
+	_, _, e = unix.Syscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_ID_VALID,
+		uintptr(unsafe.Pointer(&p.id)))
+	if e != 0 {
+		return unix.ESRCH
+	}
+	name := "/proc/self/fd/" + strconv.Itoa(target)
+	var stat unix.Stat_t
+	if err := unix.Fstat(target, &stat); err != nil {
+		return errno(err)
+	}
+	if path, err := os.Readlink(name); err != nil || !m.owns(path) ||
+		int(stat.Uid) != os.Geteuid() {
+		return unix.EPERM
+	}
+	switch f.what {
+	case 'm':
+		return changeMode(name, stat.Mode, uint32(p.args[f.value]))
+	case 'o':
+		return changeOwner(&stat, uint32(p.args[f.value]), uint32(p.args[f.value+1]))
+	}
+	return errno(unix.UtimesNanoAt(unix.AT_FDCWD, name, times, 0))
+}
+
+func (m *minder) owns(path string) bool {
+	return slices.ContainsFunc(m.folders, func(f string) bool { return within(path, f) })
+}
+
+func changeMode(name string, old, mode uint32) unix.Errno {
+	switch {
+	case old&unix.S_IFMT == unix.S_IFLNK:
+		return unix.EOPNOTSUPP
+	case mode&setID != 0:
+		return unix.EPERM
+	}
+	return errno(unix.Chmod(name, mode&0o7777))
+}
+
+// changeOwner changes nothing: who has no privileges can only give a file to whom it belongs.
+func changeOwner(stat *unix.Stat_t, user, group uint32) unix.Errno {
+	const keep = ^uint32(0)
+	if user != keep && user != stat.Uid || group != keep && group != stat.Gid {
+		return unix.EPERM
+	}
+	return 0
+}
+
+// open opens the file that the call is about, only to name it.
+func (p *plea) open(f form) (fd int, e unix.Errno) {
+	proc := "/proc/" + strconv.Itoa(int(p.pid)) + "/"
+	base := proc + "cwd"
+	if f.dir >= 0 && int32(p.args[f.dir]) != unix.AT_FDCWD {
+		base = proc + "fd/" + strconv.Itoa(int(int32(p.args[f.dir])))
+	}
+	flags := uint64(0)
+	if f.flags >= 0 {
+		flags = p.args[f.flags]
+	}
+	if f.path < 0 || p.args[f.path] == 0 && f.what == 't' {
+		return open(unix.AT_FDCWD, base, 0)
+	}
+	path, e := p.text(p.args[f.path])
+	if e != 0 {
+		return -1, e
+	}
+	if path == "" {
+		if flags&unix.AT_EMPTY_PATH == 0 {
+			return -1, unix.ENOENT
+		}
+		return open(unix.AT_FDCWD, base, 0)
+	}
+	how := 0
+	if f.noFollow || flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
+		how = unix.O_NOFOLLOW
+	}
+	if filepath.IsAbs(path) {
+		// The C library changes modes by it; for us it would be another process.
+		if rest, ok := strings.CutPrefix(path, "/proc/self/"); ok {
+			path = proc + rest
+		}
+		return open(unix.AT_FDCWD, path, how)
+	}
+	dir, e := open(unix.AT_FDCWD, base, unix.O_DIRECTORY)
+	if e != 0 {
+		return -1, e
+	}
+	defer unix.Close(dir)
+	return open(dir, path, how)
+}
+
+func open(dir int, path string, how int) (fd int, e unix.Errno) {
+	fd, err := unix.Openat(dir, path, unix.O_PATH|unix.O_CLOEXEC|how, 0)
+	return fd, errno(err)
+}
+
+// text returns the path at an address of the process that called.
+func (p *plea) text(at uint64) (string, unix.Errno) {
+	b := make([]byte, unix.PathMax)
+	n, e := p.read(b, at)
+	if e != 0 {
+		return "", e
+	}
+	text, _, ok := bytes.Cut(b[:n], []byte{0})
+	if !ok {
+		return "", unix.ENAMETOOLONG
+	}
+	return string(text), 0
+}
+
+// times returns the two times of the call, if it is about times.
+func (p *plea) times(f form) ([]unix.Timespec, unix.Errno) {
+	if f.what != 't' {
+		return nil, 0
+	}
+	if p.args[f.value] == 0 {
+		return []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}, 0
+	}
+	var b [32]byte
+	size := len(b)
+	if f.unit == 0 {
+		size /= 2
+	}
+	if n, e := p.read(b[:size], p.args[f.value]); e != 0 || n < size {
+		return nil, unix.EFAULT
+	}
+	word := func(i int) int64 { return int64(binary.NativeEndian.Uint64(b[8*i:])) }
+	if f.unit == 0 {
+		return []unix.Timespec{{Sec: word(0)}, {Sec: word(1)}}, 0
+	}
+	unit := int64(f.unit)
+	return []unix.Timespec{
+		{Sec: word(0), Nsec: word(1) * unit}, {Sec: word(2), Nsec: word(3) * unit},
+	}, 0
+}
+
+// read reads memory of the process that called, as much as there is.
+func (p *plea) read(b []byte, at uint64) (n int, e unix.Errno) {
+	mem, err := unix.Open("/proc/"+strconv.Itoa(int(p.pid))+"/mem", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, unix.EFAULT
+	}
+	defer unix.Close(mem)
+	n, err = unix.Pread(mem, b, int64(at))
+	if err != nil || n <= 0 {
+		return 0, unix.EFAULT
+	}
+	return n, 0
+}
+
+// errno returns the number of an error of package unix.
+func errno(err error) unix.Errno {
+	var e unix.Errno
+	if err != nil && !errors.As(err, &e) {
+		return unix.EIO
+	}
+	return e
+}

@@ -1,0 +1,27 @@
+//go:build !linux || (!amd64 && !arm64)
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Find reports that there is no sandbox for this system.
+func Find(context.Context, Options) (*Sandbox, error) {
+	return nil, fmt.Errorf("sandbox: %w: it needs Linux on amd64 or arm64", ErrUnavailable)
+}
+
+// Command is never reached: [Find] makes no Sandbox here.
+func (s *Sandbox) Command(context.Context, Spec) (*Command, error) {
+	return nil, fmt.Errorf("sandbox: command: %w", ErrUnavailable)
+}
+
+// Outcome is never reached: there is no [Command] here.
+func (c *Command) Outcome() (Outcome, error) {
+	return Outcome{}, errors.New("sandbox: outcome: no command has run")
+}
+
+// Main is the supervisor, which there is none of here.
+func Main([]string) int { return 1 }

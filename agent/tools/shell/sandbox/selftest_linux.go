@@ -1,0 +1,263 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const testTimeout = 15 * time.Second
+
+// A trial is what a self-test prepares: files in and beside a workspace, and somebody who
+// listens. Without a sandbox the probe could reach all of it.
+type trial struct {
+	dir      string // holds the workspace and, beside it, what must not be reached
+	listener net.Listener
+	secret   string
+}
+
+// A task is what the probe is told to try.
+type task struct {
+	Inside, Outside, Write string // files to read, and one to write
+	Address                string // to connect to
+	Secret                 string // not to be found in its own environment
+}
+
+// A finding is what the probe could do.
+type finding struct {
+	Inside     string // content of the file inside
+	Outside    string // content of the file outside
+	Connect    bool
+	Sockets    []string // kinds that it could make
+	Secret     bool     // found in its own environment
+	Environ    []int    // processes whose environment it could read
+	Caps       bool     // has any capability
+	Privileges bool     // can get new ones
+	Filter     bool     // is under a filter of system calls
+	Files      []int    // open files beside the usual ones
+}
+
+func newTrial() (*trial, error) {
+	dir, err := os.MkdirTemp("", "gateway-sandbox-test-")
+	if err != nil {
+		return nil, err
+	}
+	t := &trial{dir: dir, secret: rand.Text()}
+	err = errors.Join(
+		os.Mkdir(t.path("inside"), 0o700),
+		os.WriteFile(t.path("inside", "file"), []byte(t.secret), 0o600),
+		// Everybody may read it: only the sandbox can be what keeps it.
+		os.WriteFile(t.path("canary"), []byte(t.secret), 0o644),
+		os.Chmod(dir, 0o755),
+	)
+	if err == nil {
+		t.listener, err = net.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	return t, nil
+}
+
+func (t *trial) path(names ...string) string {
+	return filepath.Join(append([]string{t.dir}, names...)...)
+}
+
+func (t *trial) close() error {
+	var err error
+	if t.listener != nil {
+		err = t.listener.Close()
+	}
+	return errors.Join(err, os.RemoveAll(t.dir))
+}
+
+// run runs the probe in the sandbox.
+func (t *trial) run(ctx context.Context, s *Sandbox) (found finding, err error) {
+	program, err := filepath.EvalSymlinks(s.self)
+	if err != nil {
+		return found, fmt.Errorf("the gateway's own file: %w", err)
+	}
+	text, err := json.Marshal(task{
+		Inside: t.path("inside", "file"), Outside: t.path("canary"), Write: t.path("written"),
+		Address: t.listener.Addr().String(), Secret: t.secret,
+	})
+	if err != nil {
+		return found, err
+	}
+	c, err := s.Command(ctx, Spec{
+		Argv:     []string{program, Argument, "probe", string(text)},
+		ReadOnly: []string{program}, ReadWrite: []string{t.path("inside")},
+		// A build that looks for races needs more than can be said. It is a short test.
+		Limits: Limits{Memory: -1},
+	})
+	if err != nil {
+		return found, err
+	}
+	var stdout, stderr bytes.Buffer
+	c.Stdout, c.Stderr = &stdout, &stderr
+	c.Env = append(c.Env, "CANARY="+t.secret) // of the supervisor
+	err = c.Run()
+	o, oerr := c.Outcome()
+	if err != nil || oerr != nil || o.Err != "" {
+		return found, fmt.Errorf("the probe did not run: %s %s", cause(err, oerr, o),
+			strings.TrimSpace(stderr.String()))
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &found); err != nil {
+		return found, fmt.Errorf("the probe says nothing: %w", err)
+	}
+	if found.Inside != t.secret {
+		return found, errors.New("the probe can't read a file in the workspace")
+	}
+	return found, nil
+}
+
+func cause(run, outcome error, o Outcome) string {
+	if o.Err != "" {
+		return o.Err
+	}
+	return errors.Join(run, outcome).Error()
+}
+
+// judge returns what the findings prove, or the ways out that are open.
+func (t *trial) judge(f finding) (passed []string, err error) {
+	if err := t.control(); err != nil {
+		return nil, fmt.Errorf("it can't tell: %w", err)
+	}
+	_, lost := os.Stat(t.path("written"))
+	var open []string
+	for _, c := range []struct {
+		what string
+		ok   bool
+	}{
+		{"a file outside can't be read", f.Outside == ""},
+		{"a file outside can't be written", lost != nil},
+		{"a TCP server can't be reached", !f.Connect},
+		{"no socket can be made", len(f.Sockets) == 0},
+		{"the gateway's environment is not inherited", !f.Secret},
+		{"the environment of other processes can't be read", len(f.Environ) == 0},
+		{"there are no capabilities", !f.Caps},
+		{"there are no new privileges", !f.Privileges},
+		{"system calls are filtered", f.Filter},
+		{"no files are inherited", len(f.Files) == 0},
+	} {
+		if c.ok {
+			passed = append(passed, c.what)
+		} else {
+			open = append(open, c.what)
+		}
+	}
+	if len(open) > 0 {
+		return nil, fmt.Errorf("it does not hold that %s", strings.Join(open, ", that "))
+	}
+	return passed, nil
+}
+
+// control proves that without a sandbox the probe could have had what it was refused.
+func (t *trial) control() error {
+	text, err := os.ReadFile(t.path("canary"))
+	if err != nil || string(text) != t.secret {
+		return fmt.Errorf("the file outside can't be read by anyone: %w", err)
+	}
+	c, err := net.DialTimeout("tcp", t.listener.Addr().String(), testTimeout)
+	if err != nil {
+		return fmt.Errorf("the TCP server can't be reached by anyone: %w", err)
+	}
+	return c.Close()
+}
+
+// probe tries, within a sandbox, what a sandbox must refuse, and writes what it could do.
+func probe(text string) int {
+	var t task
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		fmt.Fprintln(os.Stderr, "gateway: probe:", err)
+		return exitUsage
+	}
+	f := finding{Inside: content(t.Inside), Outside: content(t.Outside)}
+	// With bubblewrap it can be written, but to a folder that is nobody else's.
+	_ = os.WriteFile(t.Write, []byte("probe"), 0o600) // whether it is there is seen from outside
+	if c, err := net.DialTimeout("tcp", t.Address, time.Second); err == nil {
+		f.Connect = true
+		_ = c.Close() // nothing was written
+	}
+	for name, family := range map[string]int{
+		"IPv4": unix.AF_INET, "IPv6": unix.AF_INET6, "UNIX": unix.AF_UNIX,
+		"netlink": unix.AF_NETLINK, "packet": unix.AF_PACKET, "vsock": unix.AF_VSOCK,
+	} {
+		for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_RAW} {
+			if fd, err := unix.Socket(family, kind, 0); err == nil {
+				f.Sockets = append(f.Sockets, name)
+				_ = unix.Close(fd) // nothing was written
+			}
+		}
+	}
+	f.Secret = slices.ContainsFunc(os.Environ(), func(e string) bool {
+		return strings.Contains(e, t.Secret)
+	})
+	f.lookAround(t)
+	if err := json.NewEncoder(os.Stdout).Encode(f); err != nil {
+		return exitTrouble
+	}
+	return 0
+}
+
+func content(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// lookAround notes what the probe is and whom it sees.
+func (f *finding) lookAround(t task) {
+	// The supervisor has it in its environment.
+	pids := []int{os.Getppid()}
+	entries, _ := os.ReadDir("/proc") // none is what a sandbox may show
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	for _, pid := range pids {
+		text := content("/proc/" + strconv.Itoa(pid) + "/environ")
+		if pid != os.Getpid() && strings.Contains(text, t.Secret) {
+			f.Environ = append(f.Environ, pid)
+		}
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	f.Caps = true
+	if unix.Capget(&header, &data[0]) == nil {
+		f.Caps = data != [2]unix.CapUserData{}
+	}
+	none, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
+	f.Privileges = err != nil || none != 1
+	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
+	f.Filter = err == nil && mode == unix.SECCOMP_MODE_FILTER
+	f.Files = inherited()
+}
+
+// inherited returns the open files that are not closed on a start: the runtime's own are.
+func inherited() (files []int) {
+	for fd := 3; fd < 256; fd++ {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err == nil && flags&unix.FD_CLOEXEC == 0 {
+			files = append(files, fd)
+		}
+	}
+	return files
+}

@@ -1,0 +1,258 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit codes of the supervisor itself.
+const (
+	exitUsage   = 2
+	exitTrouble = 125 // the command could not be confined or started
+)
+
+// grace is how long a command that is asked to end may take.
+const grace = 2 * time.Second
+
+// Main is the supervisor of one command, or the probe of a self-test. The program's main calls it
+// before all else, with what follows [Argument], and exits with what it returns.
+func Main(args []string) int {
+	switch {
+	case len(args) == 1 && args[0] == "run":
+		return supervise()
+	case len(args) == 2 && args[0] == "probe":
+		return probe(args[1])
+	}
+	fmt.Fprintln(os.Stderr, "gateway: "+Argument+" is for the gateway's own use")
+	return exitUsage
+}
+
+// supervise runs one job from start to end. When it returns, no process of the job is left.
+func supervise() int {
+	// What may have been inherited must not get to the command.
+	if err := unix.CloseRange(reportFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		fmt.Fprintln(os.Stderr, "gateway: sandbox:", err)
+		return exitTrouble
+	}
+	report := os.NewFile(reportFD, "job")
+	o := attend(report, os.NewFile(lifeFD, "life"))
+	text, err := json.Marshal(o)
+	if err == nil {
+		err = errors.Join(report.Truncate(0), writeAt(report, outcomeMark+"\n"+string(text)))
+	}
+	if err != nil || o.Err != "" {
+		return exitTrouble
+	}
+	return o.Exit
+}
+
+func writeAt(f *os.File, text string) error {
+	_, err := f.WriteAt([]byte(text), 0)
+	return err
+}
+
+// attend does the job that the report file holds.
+func attend(report, life *os.File) Outcome {
+	var j job
+	text, err := io.ReadAll(io.NewSectionReader(report, 0, 1<<30))
+	if err == nil {
+		err = json.Unmarshal(text, &j)
+	}
+	if err != nil {
+		return Outcome{Err: fmt.Sprintf("job: %v", err)}
+	}
+	ended := make(chan struct{})
+	go func() { // ends with the process at the latest
+		_, _ = io.Copy(io.Discard, life) // nothing comes: what counts is the end
+		close(ended)
+	}()
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+
+	// Orphans become our children: so none gets away.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return Outcome{Err: fmt.Sprintf("subreaper: %v", err)}
+	}
+	tmp, err := os.MkdirTemp("", "gateway-sandbox-")
+	if err != nil {
+		return Outcome{Err: fmt.Sprintf("temporary folder: %v", err)}
+	}
+	defer removeAll(tmp)
+	return j.run(tmp, ended, asked)
+}
+
+// run starts the job's command and waits until it and all that came of it has ended.
+func (j *job) run(tmp string, ended <-chan struct{}, asked <-chan os.Signal) Outcome {
+	w := newWatch(j, tmp)
+	m := newMinder(j, tmp)
+	result, done := make(chan started), make(chan struct{})
+	defer close(done)
+	old := preferred()
+	go j.start(tmp, m, result, done)
+	s := <-result
+	debug.SetGCPercent(100) // it was off, see Command
+	restore(old)
+	if s.err != nil {
+		return Outcome{Err: s.err.Error()}
+	}
+	w.limit(s.pid)
+	letGo()
+	exits, empty := make(chan unix.WaitStatus, 1), make(chan struct{})
+	go reap(s.pid, exits, empty)
+
+	o := Outcome{Exit: -1}
+	tick := time.NewTimer(firstLook)
+	defer tick.Stop()
+	var late <-chan time.Time
+	for {
+		select {
+		case status := <-exits:
+			o.set(status)
+			m.endAll(empty)
+			return o
+		case <-ended:
+			m.endAll(empty)
+			o.set(<-exits)
+			return o
+		case <-m.over:
+			o.Limit = LimitProcesses
+			m.endAll(empty)
+			o.set(<-exits)
+			return o
+		case <-asked:
+			j.ask(s.pid)
+			late = time.After(grace)
+		case <-late:
+			m.endAll(empty)
+			o.set(<-exits)
+			return o
+		case <-tick.C:
+			if hit := w.look(); hit != "" {
+				o.Limit = hit
+				m.endAll(empty)
+				o.set(<-exits)
+				return o
+			}
+			tick.Reset(w.pause())
+		}
+	}
+}
+
+// set notes how the command itself ended.
+func (o *Outcome) set(status unix.WaitStatus) {
+	o.Exit = status.ExitStatus()
+	if status.Signaled() {
+		o.Signal = int(status.Signal())
+		o.Exit = 128 + o.Signal
+	}
+	if o.Limit != "" {
+		return
+	}
+	switch o.Exit { // also what a shell or bwrap says of its child
+	case 128 + int(unix.SIGXCPU):
+		o.Limit = LimitCPU
+	case 128 + int(unix.SIGXFSZ):
+		o.Limit = LimitFileSize
+	}
+}
+
+// ask asks the command to end. bwrap itself would not pass it on.
+func (j *job) ask(pid int) {
+	for _, p := range descendants(os.Getpid()) {
+		if j.Mode != Bubblewrap || p != pid {
+			_ = unix.Kill(p, unix.SIGTERM) // it may have ended
+		}
+	}
+}
+
+// reap waits for every process below this one. It sends how main ended, and closes empty when no
+// process is left.
+func reap(main int, exits chan<- unix.WaitStatus, empty chan<- struct{}) {
+	defer close(empty)
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WALL, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return // there are no more
+		}
+		if pid == main && (status.Exited() || status.Signaled()) {
+			exits <- status
+		}
+	}
+}
+
+// endAll kills every process below this one until none is left, and lets no other begin.
+func (m *minder) endAll(empty <-chan struct{}) {
+	m.closed.Store(true)
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for {
+		select {
+		case <-empty:
+			return
+		case <-again.C:
+			killBelow()
+			again.Reset(2 * time.Millisecond)
+		}
+	}
+}
+
+// letGo replaces our three usual files, so that who reads the command's output sees its end and
+// who writes to it too.
+func letGo() {
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return // then they stay open until the end
+	}
+	for fd := range 3 {
+		_ = unix.Dup3(null, fd, unix.O_CLOEXEC) // then it stays open until the end
+	}
+	_ = unix.Close(null) // nothing was written
+}
+
+// preferred makes what is started now the first to go if the machine runs out of memory.
+func preferred() string {
+	const file = "/proc/self/oom_score_adj"
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	_ = os.WriteFile(file, []byte("800"), 0) // a wish
+	return string(old)
+}
+
+func restore(old string) {
+	if old != "" {
+		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(old), 0) // a wish
+	}
+}
+
+// removeAll removes a folder in which a command could do what it liked.
+func removeAll(dir string) {
+	if os.RemoveAll(dir) == nil {
+		return
+	}
+	// There are folders that even their owner may not enter. Nobody changes them any more.
+	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = syscall.Chmod(path, 0o700) // what fails here fails below
+		}
+		return nil
+	})
+	_ = os.RemoveAll(dir) // what can't be removed stays: nobody could be told
+}

@@ -1,0 +1,30 @@
+package sandbox
+
+// systemFolders are what programs are made of.
+var systemFolders = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+}
+
+// systemFiles are the settings that programs need, and no others: there are secrets in /etc.
+var systemFiles = []string{
+	"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
+	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs",
+	"/etc/pki/ca-trust/extracted", "/etc/crypto-policies", "/etc/passwd", "/etc/group",
+	"/etc/nsswitch.conf", "/etc/host.conf", "/etc/hosts", "/etc/gai.conf", "/etc/protocols",
+	"/etc/services", "/etc/localtime", "/etc/timezone", "/etc/locale.alias", "/etc/locale.conf",
+	"/etc/mime.types", "/etc/magic", "/etc/os-release", "/etc/debian_version", "/etc/shells",
+	"/etc/profile", "/etc/bash.bashrc", "/etc/inputrc", "/etc/terminfo", "/etc/fonts",
+	"/etc/python3", "/etc/ImageMagick-6", "/etc/ImageMagick-7", "/etc/papersize",
+}
+
+// networkFiles are needed beside them to find hosts by name.
+var networkFiles = []string{"/etc/resolv.conf"}
+
+// devices are those that can do no harm.
+var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
+
+// kernelFiles tell about the machine and about no process.
+var kernelFiles = []string{
+	"/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat",
+	"/proc/uptime", "/proc/version",
+}

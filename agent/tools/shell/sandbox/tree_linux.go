@@ -1,0 +1,145 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// descendants returns the processes below root, without those that end meanwhile.
+func descendants(root int) []int {
+	if _, err := os.Stat("/proc/thread-self/children"); err != nil {
+		return scan(root)
+	}
+	var found []int
+	queue := []int{root}
+	for len(queue) > 0 {
+		children := childrenOf(queue[0])
+		queue = append(queue[1:], children...)
+		found = append(found, children...)
+	}
+	return found
+}
+
+// childrenOf returns the children of all threads of a process.
+func childrenOf(pid int) []int {
+	tasks := "/proc/" + strconv.Itoa(pid) + "/task"
+	threads, err := os.ReadDir(tasks)
+	if err != nil {
+		return nil // it has ended
+	}
+	var found []int
+	for _, thread := range threads {
+		text, err := os.ReadFile(tasks + "/" + thread.Name() + "/children")
+		if err != nil {
+			continue
+		}
+		for field := range strings.FieldsSeq(string(text)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				found = append(found, child)
+			}
+		}
+	}
+	return found
+}
+
+// scan is descendants for kernels that keep no list of children.
+func scan(root int) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	children := make(map[int][]int)
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if s, ok := readStatus(pid); ok {
+			children[s.parent] = append(children[s.parent], pid)
+		}
+	}
+	var found []int
+	queue := []int{root}
+	for len(queue) > 0 {
+		below := children[queue[0]]
+		queue = append(queue[1:], below...)
+		found = append(found, below...)
+	}
+	return found
+}
+
+// A status is what a process uses.
+type status struct {
+	parent  int
+	threads int
+	memory  int64 // bytes that are its own, or shared and written
+}
+
+func readStatus(pid int) (s status, ok bool) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return s, false
+	}
+	s.parent = int(field(text, "PPid:"))
+	s.threads = int(field(text, "Threads:"))
+	s.memory = (field(text, "RssAnon:") + field(text, "RssShmem:")) << 10
+	return s, true
+}
+
+// shared returns the memory of a process in bytes, with its part of what it shares with others.
+func shared(pid int, otherwise int64) int64 {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
+	if err != nil || !bytes.Contains(text, []byte("Pss_Anon:")) {
+		return otherwise
+	}
+	return (field(text, "Pss_Anon:") + field(text, "Pss_Shmem:")) << 10
+}
+
+// field returns the number after name at the start of a line, or 0.
+func field(text []byte, name string) int64 {
+	for line := range bytes.Lines(text) {
+		if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
+			words := bytes.Fields(rest)
+			if len(words) == 0 {
+				return 0
+			}
+			n, _ := strconv.ParseInt(string(words[0]), 10, 64) // 0 if it is no number
+			return n
+		}
+	}
+	return 0
+}
+
+// signalAll sends a signal to processes. Those that have ended don't matter: their numbers can't
+// be used anew as long as we have not waited for them or their parents have not.
+func signalAll(pids []int, sig unix.Signal) {
+	for _, pid := range pids {
+		_ = unix.Kill(pid, sig) // it may have ended
+	}
+}
+
+// killBelow ends every process below this one that it sees. They are stopped first, so that none
+// can make another while the rest is being looked for.
+func killBelow() {
+	self := os.Getpid()
+	var seen []int
+	for range 20 {
+		pids := descendants(self)
+		fresh := slices.DeleteFunc(slices.Clone(pids), func(p int) bool {
+			return slices.Contains(seen, p)
+		})
+		if len(fresh) == 0 {
+			break
+		}
+		signalAll(fresh, unix.SIGSTOP)
+		seen = pids
+	}
+	signalAll(descendants(self), unix.SIGKILL)
+}

@@ -1,0 +1,176 @@
+// Package shell has the tools that run commands: "exec", "exec_input" and "exec_list".
+//
+// A [Shell] runs them confined by a [sandbox.Sandbox], without which there are no tools. A command
+// is turned into the words that run once, by [Argv], so that what is shown and approved is what
+// runs. Output is text for the model, 10,000 characters of it at most. Commands in the background
+// belong to a session, outlive its turns and end with the gateway: they are kept in memory only.
+// The package owns no tables or files.
+package shell
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"gateway/agent/tool"
+	"gateway/agent/tools/shell/sandbox"
+	"gateway/bus"
+)
+
+// Options say what commands may do.
+type Options struct {
+	Sandbox   *sandbox.Sandbox // nil: there are no tools
+	Workspace string           // absolute; commands run in it and may change it
+
+	// Media returns the folder of the files that were sent to a conversation, which its commands
+	// may read and find in $MEDIA. It may be nil, and what it names may not exist.
+	Media func(bus.Address) string
+
+	ReadOnly, ReadWrite []string // absolute paths of what else they may reach
+	Network             bool
+	Env                 []string       // names of our environment that they may see; by default none
+	Limits              sandbox.Limits // of each command; processor time is an hour by default
+	MaxTimeout          time.Duration  // of one in the foreground; by default 10 minutes
+}
+
+// The bounds of commands in the background.
+const (
+	maxRunning = 8  // per session
+	maxAll     = 64 // of all sessions
+	maxEnded   = 8  // that are remembered, per session
+	keepEnded  = time.Hour
+)
+
+// A Shell runs commands. It is safe for concurrent use.
+type Shell struct {
+	o  Options
+	wg sync.WaitGroup // of commands in the background
+
+	mu        sync.Mutex
+	closed    bool
+	last      int                 // number of the last process
+	processes map[string]*process // by ID
+}
+
+// New returns a Shell. Whoever makes it closes it.
+func New(o Options) *Shell {
+	o.MaxTimeout = cmp.Or(o.MaxTimeout, 10*time.Minute)
+	o.Limits.CPU = cmp.Or(o.Limits.CPU, time.Hour)
+	return &Shell{o: o, processes: make(map[string]*process)}
+}
+
+// Tools returns the tools, or none if there is no sandbox.
+func (s *Shell) Tools() []tool.Tool {
+	if s.o.Sandbox == nil {
+		return nil
+	}
+	exec := tool.New("exec", execDescription, tool.Once, s.exec)
+	exec.Argv = Argv
+	exec.Timeout = s.o.MaxTimeout + 15*time.Second
+	input := tool.New("exec_input", inputDescription, tool.Once, s.input)
+	input.Timeout = maxWait + 15*time.Second
+	tools := []tool.Tool{exec, input, tool.New("exec_list", listDescription, tool.Pure, s.list)}
+	for i := range tools {
+		tools[i].Least = bus.User // guests have no hands
+	}
+	return tools
+}
+
+// Stop ends all commands in the background of a session and of its sub-sessions, whose keys begin
+// with the session's and "#". It returns when they have ended, and how many there were.
+func (s *Shell) Stop(session string) int {
+	return s.end(func(p *process) bool {
+		return p.session == session || strings.HasPrefix(p.session, session+"#")
+	})
+}
+
+// Close ends all commands in the background and waits for them. None can be started any more.
+func (s *Shell) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end(func(*process) bool { return true })
+	s.wg.Wait()
+}
+
+func (s *Shell) end(which func(*process) bool) (n int) {
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.processes))
+	s.mu.Unlock()
+	var ending []*process
+	for _, p := range all {
+		if which(p) && p.running() {
+			p.cancel()
+			ending = append(ending, p)
+		}
+	}
+	for _, p := range ending {
+		<-p.done
+	}
+	return len(ending)
+}
+
+// folder returns the absolute path of a folder of the workspace.
+func (s *Shell) folder(name string) (string, error) {
+	rel := filepath.Clean(name) // "." for ""
+	if filepath.IsAbs(rel) {
+		var err error
+		if rel, err = filepath.Rel(s.o.Workspace, rel); err != nil {
+			rel = ".."
+		}
+	}
+	if !filepath.IsLocal(rel) {
+		return "", fmt.Errorf("dir %q is outside the workspace; want a folder in %s", name,
+			s.o.Workspace)
+	}
+	root, err := os.OpenRoot(s.o.Workspace)
+	if err != nil {
+		return "", errors.New("the workspace can't be opened; the owner must look at it")
+	}
+	defer root.Close()
+	if info, err := root.Stat(rel); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("there is no folder %q in the workspace; list_dir shows what there is",
+			name)
+	}
+	return filepath.Join(s.o.Workspace, rel), nil
+}
+
+// command prepares a command for the conversation of a call.
+func (s *Shell) command(
+	ctx context.Context, c tool.Call, argv []string, dir string,
+) (*sandbox.Command, error) {
+	dir, err := s.folder(dir)
+	if err != nil {
+		return nil, err
+	}
+	spec := sandbox.Spec{
+		Argv: argv, Dir: dir, Network: s.o.Network, Limits: s.o.Limits,
+		ReadOnly:  slices.Clone(s.o.ReadOnly),
+		ReadWrite: append([]string{s.o.Workspace}, s.o.ReadWrite...),
+	}
+	for _, name := range s.o.Env {
+		if value, ok := os.LookupEnv(name); ok {
+			spec.Env = append(spec.Env, name+"="+value)
+		}
+	}
+	if s.o.Media != nil {
+		media := s.o.Media(c.Address)
+		if info, err := os.Stat(media); media != "" && err == nil && info.IsDir() {
+			spec.ReadOnly = append(spec.ReadOnly, media)
+			spec.Env = append(spec.Env, "MEDIA="+media)
+		}
+	}
+	cmd, err := s.o.Sandbox.Command(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("the command can't be run: %w", err)
+	}
+	return cmd, nil
+}

@@ -1,0 +1,420 @@
+//go:build amd64 || arm64
+
+package shell
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"go.uber.org/goleak"
+
+	"gateway/agent/tool"
+	"gateway/agent/tools/shell/sandbox"
+	"gateway/bus"
+)
+
+// The test binary is its own supervisor.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == sandbox.Argument {
+		os.Exit(sandbox.Main(os.Args[2:]))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// A desk is a shell with a workspace.
+type desk struct {
+	t     *testing.T
+	shell *Shell
+	ws    string
+	tools *tool.Registry
+}
+
+func newDesk(t *testing.T, change func(*Options)) *desk {
+	t.Helper()
+	box, err := sandbox.Find(t.Context(), sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws := filepath.Join(t.TempDir(), "workspace")
+	if err := os.Mkdir(ws, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Sandbox: box, Workspace: ws}
+	if change != nil {
+		change(&o)
+	}
+	d := &desk{t: t, shell: New(o), ws: ws}
+	t.Cleanup(d.shell.Close)
+	d.tools, err = tool.NewRegistry(d.shell.Tools()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// use calls a tool in a session and returns its text.
+func (d *desk) use(session, name, args string) (string, error) {
+	d.t.Helper()
+	checked, err := d.tools.Arguments(name, args)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	found, err := d.tools.Lookup(name)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	r, err := found.Run(d.t.Context(), tool.Call{
+		Args: checked, Session: session, Address: bus.Address{Account: "tg", Chat: "1"},
+	})
+	if err == nil && name != "exec_list" && r.Foreign != foreign {
+		d.t.Errorf("%s: Foreign = %q, want %q", name, r.Foreign, foreign)
+	}
+	return r.Text, err
+}
+
+// run runs a command line in the foreground.
+func (d *desk) run(command string) string {
+	d.t.Helper()
+	text, err := d.use("s", "exec", object("command", command))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return text
+}
+
+// begin starts a command in the background and returns its ID.
+func (d *desk) begin(session, command string) string {
+	d.t.Helper()
+	text, err := d.use(session, "exec", object("command", command, "background", true))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	id := regexp.MustCompile(`the id (p\d+);`).FindStringSubmatch(text)
+	if id == nil {
+		d.t.Fatalf("there is no id in %q", text)
+	}
+	return id[1]
+}
+
+func object(pairs ...any) string {
+	m := make(map[string]any)
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i].(string)] = pairs[i+1]
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func TestExec(t *testing.T) {
+	d := newDesk(t, nil)
+	script := filepath.Join(d.ws, "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$1\""), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(d.ws, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ args, want string }{
+		{object("command", "echo hello"), "hello\n[exit code 0]"},
+		{object("command", "printf x; exit 3"), "x\n[exit code 3]"},
+		{object("argv", []string{"/bin/echo", "a  b", "$HOME", ""}), "a  b $HOME \n[exit code 0]"},
+		{object("command", "cat script | head -c 2"), "#!\n[exit code 0]"},
+		{object("command", "./script word"), "word\n[exit code 0]"},
+		{object("command", "true"), "[no output; exit code 0]"},
+		{object("command", "pwd", "dir", "sub"), d.ws + "/sub\n[exit code 0]"},
+		{object("command", "pwd", "dir", d.ws+"/sub"), d.ws + "/sub\n[exit code 0]"},
+		{object("command", "echo 1; echo 2 >&2; echo 3"), "1\n2\n3\n[exit code 0]"},
+		{object("command", "cat"), "[no output; exit code 0]"},
+		{object("command", "sh -c 'kill -SEGV $$'"),
+			"Segmentation fault\n[exit code 139, which may mean signal 11, segmentation fault]"},
+		{object("command", `printf 'a\033[31mred\033[0m \033]0;title\007b\b\r\nc\rd\0'`),
+			"ared b␈\nc\nd␀\n[exit code 0]"},
+	}
+	for _, tt := range tests {
+		if got, err := d.use("s", "exec", tt.args); err != nil || got != tt.want {
+			t.Errorf("exec %s = %q, %v\nwant %q", tt.args, got, err, tt.want)
+		}
+	}
+}
+
+func TestExecRefuses(t *testing.T) {
+	d := newDesk(t, nil)
+	if err := os.Symlink("/etc", filepath.Join(d.ws, "link")); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ args, want string }{
+		{`{}`, "give a command, such as ls -l, or argv"},
+		{`{"command":"  "}`, "give a command, such as ls -l, or argv"},
+		{`{"command":"a","argv":["b"]}`, "give either command or argv, not both"},
+		{`{"argv":[""]}`, "the first of argv must be a program"},
+		{`{"command":"a\u0000b"}`, "zero byte"},
+		{`{"command":"ls","timeout":-1}`, "negative"},
+		{`{"command":"ls","dir":"nothing"}`, `no folder "nothing"`},
+		{`{"command":"ls","dir":"link"}`, `no folder "link"`},
+		{`{"command":"ls","dir":".."}`, "outside the workspace"},
+		{`{"command":"ls","dir":"/etc"}`, "outside the workspace"},
+		{`{"command":"nonexistent-x -y"}`, "nonexistent-x: there is no such program"},
+		{`{"command":"nonexistent-x -y","background":true}`, "no such program"},
+	}
+	for _, tt := range tests {
+		got, err := d.use("s", "exec", tt.args)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("exec %s = %q, %v; want an error with %q", tt.args, got, err, tt.want)
+		}
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	d := newDesk(t, nil)
+	got, err := d.use("s", "exec", `{"command":"echo begun; sleep 60; echo ended","timeout":1}`)
+	want := "begun\n[it was ended after 1 seconds, its timeout. Give a longer timeout, at most 600, " +
+		"or run it with background: true and look at it with exec_input]"
+	if err != nil || got != want {
+		t.Errorf("exec = %q, %v\nwant %q", got, err, want)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	d := newDesk(t, func(o *Options) { o.Limits = sandbox.Limits{FileSize: 1000, Processes: 20} })
+	for command, want := range map[string]string{
+		"exec head -c 5000 /dev/zero > file": "file size: write smaller files]",
+		"for i in $(seq 50); do sleep 9 & done; wait": "processes: start fewer processes or threads " +
+			"at a time]",
+	} {
+		want = "it was ended because it exceeded a limit, " + want
+		if got := d.run(command); !strings.HasSuffix(got, want) {
+			t.Errorf("%q = %q, want …%q", command, got, want)
+		}
+	}
+}
+
+func TestOutputIsBounded(t *testing.T) {
+	d := newDesk(t, nil)
+	got, err := d.use("s", "exec", `{"command":"yes ä","timeout":1}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := utf8.RuneCountInString(got); n < maxChars || n > maxChars+400 {
+		t.Errorf("endless output gave %d characters, want %d and a note", n, maxChars)
+	}
+	if !regexp.MustCompile(`\n\[… \d+ characters are left out here …\]\n`).MatchString(got) {
+		t.Errorf("it is not said that there is more: %.300q", got[len(got)/2-100:])
+	}
+	got = d.run("head -c 3000 /dev/urandom")
+	want := "[binary output, 3000 bytes, it looks like application/octet-stream;"
+	if !strings.HasPrefix(got, want) {
+		t.Errorf("binary output gave %.200q, want %q", got, want)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("GATEWAY_TEST_SHOWN", "yes")
+	t.Setenv("GATEWAY_TEST_HIDDEN", "yes")
+	media := t.TempDir()
+	if err := os.WriteFile(filepath.Join(media, "photo"), []byte("picture"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d := newDesk(t, func(o *Options) {
+		o.Env = []string{"GATEWAY_TEST_SHOWN", "GATEWAY_TEST_NONE"}
+		o.Media = func(a bus.Address) string {
+			if a != (bus.Address{Account: "tg", Chat: "1"}) {
+				t.Errorf("media of %s was asked for", a)
+			}
+			return media
+		}
+	})
+	got := d.run(`echo $GATEWAY_TEST_SHOWN $GATEWAY_TEST_HIDDEN $HOME; cat $MEDIA/photo; ` +
+		`echo x > $MEDIA/new; ls $MEDIA`)
+	if want := "yes " + d.ws + "\npicture"; !strings.HasPrefix(got, want) ||
+		strings.Contains(got, "\nnew") {
+		t.Errorf("got %q, want %q, and no new file", got, want)
+	}
+	if _, err := os.Stat(filepath.Join(media, "new")); err == nil {
+		t.Error("the files that people sent can be changed")
+	}
+	none := newDesk(t, func(o *Options) {
+		o.Media = func(bus.Address) string { return "/nonexistent" }
+	})
+	if got := none.run(`echo "<$MEDIA>"`); got != "<>\n[exit code 0]" {
+		t.Errorf("without files there is the folder %q", got)
+	}
+}
+
+func TestNoSandbox(t *testing.T) {
+	if tools := New(Options{Workspace: t.TempDir()}).Tools(); len(tools) != 0 {
+		t.Errorf("without a sandbox there are %d tools", len(tools))
+	}
+}
+
+func TestTools(t *testing.T) {
+	effects := map[string]tool.Effect{
+		"exec": tool.Once, "exec_input": tool.Once, "exec_list": tool.Pure,
+	}
+	for _, tool := range newDesk(t, nil).shell.Tools() {
+		if want, ok := effects[tool.Name]; !ok || tool.Effect != want || tool.Least != bus.User {
+			t.Errorf("%s is %s for %s", tool.Name, tool.Effect, tool.Least)
+		}
+		if (tool.Argv != nil) != (tool.Name == "exec") {
+			t.Errorf("%s: Argv is %v", tool.Name, tool.Argv != nil)
+		}
+	}
+}
+
+func TestBackground(t *testing.T) {
+	d := newDesk(t, nil)
+	id := d.begin("s", `echo ready; while read l; do echo "got $l"; done; echo bye`)
+	steps := []struct{ args, want string }{
+		{object("id", id, "text", "one\n"), "got one\n[ID still runs, for "},
+		{object("id", id), "[no output; ID still runs, for "},
+		{object("id", id, "text", "two\nthree\n"), "got two\ngot three\n[ID still runs, for "},
+		{object("id", id, "eof", true, "wait", 60), "bye\n[ID "},
+		{object("id", id, "wait", 10), "[no output; ID has ended after "},
+		{object("id", id, "text", "more"), "[no output; ID has ended after "},
+		{object("id", id, "end", true), "[no output; ID has ended after "},
+	}
+	for _, step := range steps {
+		want := strings.ReplaceAll(step.want, "ID", id)
+		if got, err := d.use("s", "exec_input", step.args); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("exec_input %s = %q, %v; want %q…", step.args, got, err, want)
+		}
+	}
+	list, err := d.use("s", "exec_list", `{}`)
+	if err != nil || !strings.Contains(list, id+" has ended") ||
+		!strings.Contains(list, ": echo ready;") {
+		t.Errorf("exec_list = %q, %v", list, err)
+	}
+}
+
+func TestEarlyEnd(t *testing.T) {
+	d := newDesk(t, nil)
+	got, err := d.use("s", "exec", `{"command":"echo no; exit 4","background":true}`)
+	if want := "no\n[it has already ended: exit code 4]"; err != nil || got != want {
+		t.Errorf("exec = %q, %v; want %q", got, err, want)
+	}
+	list, err := d.use("s", "exec_list", `{}`)
+	if err != nil || !strings.HasPrefix(list, "No commands") {
+		t.Errorf("exec_list = %q, %v", list, err)
+	}
+}
+
+// TestSessions holds that sessions don't see each other, and what Stop ends.
+func TestSessions(t *testing.T) {
+	d := newDesk(t, nil)
+	ids := make(map[string]string)
+	for _, session := range []string{"tg/1", "tg/1#sub", "tg/12"} {
+		ids[session] = d.begin(session, "echo x; sleep 600")
+	}
+	for session, id := range ids {
+		for _, other := range []string{"tg/1", "tg/1#sub", "tg/12", "tg/3"} {
+			_, err := d.use(other, "exec_input", object("id", id))
+			list, listErr := d.use(other, "exec_list", `{}`)
+			own := other == session
+			if (err == nil) != own || listErr != nil || strings.Contains(list, id+" ") != own {
+				t.Errorf("%s of %s in %s: %v, list %q", id, session, other, err, list)
+			}
+		}
+	}
+	if n := d.shell.Stop("tg/1"); n != 2 {
+		t.Errorf("Stop ended %d, want 2", n)
+	}
+	for session, want := range map[string]bool{"tg/1": false, "tg/1#sub": false, "tg/12": true} {
+		list, err := d.use(session, "exec_list", `{}`)
+		if err != nil || strings.Contains(list, "still runs") != want {
+			t.Errorf("after Stop, %s has %q, %v", session, list, err)
+		}
+	}
+	if n := d.shell.Stop("tg/1"); n != 0 {
+		t.Errorf("Stop ended %d again", n)
+	}
+	d.shell.Close()
+	if _, err := d.use("tg/1", "exec", `{"command":"sleep 9","background":true}`); err == nil {
+		t.Error("a closed shell starts commands")
+	}
+}
+
+func TestBackgroundLimit(t *testing.T) {
+	d := newDesk(t, nil)
+	done := make(chan string, maxRunning)
+	for range maxRunning {
+		go func() { done <- d.begin("s", "sleep 600") }()
+	}
+	var ids []string
+	for range maxRunning {
+		ids = append(ids, <-done)
+	}
+	if _, err := d.use("s", "exec", `{"command":"sleep 9","background":true}`); err == nil ||
+		!strings.Contains(err.Error(), "8 commands run in the background already") {
+		t.Errorf("the ninth command: %v", err)
+	}
+	if _, err := d.use("s", "exec_input", object("id", ids[0], "end", true)); err != nil {
+		t.Fatal(err)
+	}
+	d.begin("s", "sleep 600")
+	if slices.Sort(ids); len(slices.Compact(ids)) != maxRunning {
+		t.Errorf("the ids are %q", ids)
+	}
+}
+
+// TestBuffer holds that a process whose output nobody reads does not fill memory.
+func TestBuffer(t *testing.T) {
+	p := &process{done: make(chan struct{}), changed: make(chan struct{})}
+	for range 1000 {
+		if n, err := p.Write([]byte(strings.Repeat("ä", 1000))); n != 2000 || err != nil {
+			t.Fatalf("Write = %d, %v", n, err)
+		}
+	}
+	if len(p.buffer) > bufferSize || cap(p.buffer) > 4*bufferSize {
+		t.Errorf("the buffer holds %d bytes of %d", len(p.buffer), cap(p.buffer))
+	}
+	lost := 1_000_000 - bufferSize/2
+	want := fmt.Sprintf("[… %d earlier characters are lost …]\nä", lost)
+	if got := p.news(); !strings.HasPrefix(got, want) {
+		t.Errorf("the news begin with %.100q, want %q", got, want)
+	}
+	if got := p.news(); got != "" {
+		t.Errorf("the news are told again: %.100q", got)
+	}
+}
+
+func BenchmarkExec(b *testing.B) {
+	ws := b.TempDir()
+	bench := func(name string, run func(b *testing.B)) { b.Run(name, run) }
+	bench("plain", func(b *testing.B) {
+		for b.Loop() {
+			if err := exec.Command("/bin/true").Run(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	for _, mode := range []string{sandbox.None, sandbox.Bubblewrap, sandbox.Landlock} {
+		bench(mode, func(b *testing.B) {
+			box, err := sandbox.Find(b.Context(), sandbox.Options{Mode: mode})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				c, err := box.Command(b.Context(), sandbox.Spec{
+					Argv: []string{"/bin/true"}, ReadWrite: []string{ws},
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				runErr := c.Run()
+				if o, err := c.Outcome(); runErr != nil || err != nil || o.Err != "" {
+					b.Fatal(runErr, err, o)
+				}
+			}
+		})
+	}
+}
