@@ -20,7 +20,11 @@ func (g *gateway) newTools(
 	cfg *config.Config, inbox *bus.Inbox, outbox *bus.Outbox, root, media *os.Root,
 ) (*tool.Registry, error) {
 	reach := files.New(root, cfg.Gateway.Workspace, media)
-	list := append(reach.Tools(), clock.New(time.Now, cfg.Gateway.Location), ask.New(),
+	list, err := webTools(cfg, newGuard(cfg), g.log)
+	if err != nil {
+		return nil, err
+	}
+	list = append(append(list, reach.Tools()...), clock.New(time.Now, cfg.Gateway.Location), ask.New(),
 		message.New(message.Options{DB: g.db, Outbox: outbox, Now: time.Now,
 			Open: reach.Open, Put: g.media.Put}))
 	list = append(list, spawn.Tools(spawn.Options{DB: g.db, Inbox: inbox, Now: time.Now,

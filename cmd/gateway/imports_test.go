@@ -31,6 +31,7 @@ var imports = map[string]string{
 	"agent/tool":                  "store bus agent/llm",
 	"channels":                    "store store/fault bus channels/markup",
 
+	"agent/guard":    "",
 	"agent/halt":     "store",
 	"agent/approval": "bus",
 	"agent/question": "store bus",
@@ -41,6 +42,7 @@ var imports = map[string]string{
 	"agent/tools/files":              "bus agent/tool",
 	"agent/tools/message":            "store bus session agent/tool",
 	"agent/tools/spawn":              "store bus session agent/tool",
+	"agent/tools/web":                "agent/document agent/guard agent/tool",
 	"channels/telegram":              "bus channels channels/markup",
 	"channels/telegram/telegramtest": "",
 	"channels/discord":               "bus channels channels/markup",
@@ -57,9 +59,10 @@ var imports = map[string]string{
 		"agent/picture agent/question agent/tool agent/usage",
 
 	"cmd/gateway/internal/config": "",
-	"cmd/gateway": "store bus session agent agent/approval agent/halt agent/llm agent/llm/demo " +
-		"agent/llm/failover agent/llm/openai agent/tool agent/tools/ask agent/tools/clock " +
-		"agent/tools/files agent/tools/message agent/tools/spawn agent/usage channels " +
+	"cmd/gateway": "store bus session agent agent/approval agent/guard agent/halt agent/llm " +
+		"agent/llm/demo agent/llm/failover agent/llm/openai agent/tool agent/tools/ask " +
+		"agent/tools/clock agent/tools/files agent/tools/message agent/tools/spawn " +
+		"agent/tools/web agent/usage channels " +
 		"channels/discord channels/telegram channels/terminal channels/whatsapp " +
 		"cmd/gateway/internal/config",
 

@@ -21,7 +21,7 @@ import (
 const scriptPatience = 20 * time.Second
 
 // TestScript runs the scripts of testdata/script. Each has a Telegram of its own, at $TELEGRAM
-// with the bot token $TOKEN, and a model that repeats what it is told, at $MODEL. $GATEWAY_HOME
+// with the bot token $TOKEN, and a model that obeys whatever it reads (see obey), at $MODEL. $GATEWAY_HOME
 // is not there at the beginning. Besides the commands of package testscript there are:
 //
 //	say CHAT TEXT         somebody writes to the bot; CHAT is their id, too
@@ -56,7 +56,7 @@ func setUpScript(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(telegram.Close)
-	model := openaitest.Start(repeat)
+	model := openaitest.Start(obey)
 	env.Defer(model.Close)
 	env.Values[telegramKey{}] = telegram
 	home := env.WorkDir + "/home"

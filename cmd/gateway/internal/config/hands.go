@@ -69,7 +69,6 @@ type Web struct {
 	SearchURL     string   `koanf:"search_url"`     // "": the provider's own
 	AllowNetworks []string `koanf:"allow_networks"` // private ones that may be reached
 	Ports         []string `koanf:"ports"`          // besides 80 and 443
-	Proxy         Secret   `koanf:"proxy"`          // URL; "": none
 }
 
 // A Root is a folder besides the workspace that the agent's file tools reach.
@@ -110,7 +109,6 @@ func (l *loader) finishHands(c *Config) {
 	} else {
 		w.SearchKey = l.secret([]string{"web", "search_key"}, w.SearchKey, home)
 	}
-	c.Web.Proxy = l.secret([]string{"web", "proxy"}, c.Web.Proxy, home)
 	for name, s := range c.MCP {
 		if !s.Enabled {
 			continue
@@ -174,9 +172,6 @@ func (l *loader) validateWeb(w *Web) {
 		l.problem([]string{"web", "search_url"}, "want the URL of your SearXNG")
 	case (w.Search == "brave" || w.Search == "tavily") && w.SearchKey.Reveal() == "":
 		l.problem([]string{"web", "search_key"}, `want the key, best as "env:NAME" or "file:PATH"`)
-	}
-	if p := w.Proxy.Reveal(); p != "" && !isHTTP(p) {
-		l.problem([]string{"web", "proxy"}, `want a URL that begins with "http://" or "https://"`)
 	}
 }
 

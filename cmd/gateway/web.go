@@ -1,0 +1,45 @@
+package main
+
+import (
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"gateway/agent/guard"
+	"gateway/agent/tool"
+	"gateway/agent/tools/web"
+	"gateway/cmd/gateway/internal/config"
+)
+
+// newGuard returns what connects to hosts that others name. The configuration was checked for what
+// can't be parsed.
+func newGuard(cfg *config.Config) *guard.Guard {
+	var o guard.Options
+	for _, s := range cfg.Web.AllowNetworks {
+		if p, err := netip.ParsePrefix(s); err == nil {
+			o.Allow = append(o.Allow, p)
+		}
+	}
+	for _, s := range cfg.Web.Ports {
+		if n, err := strconv.Atoi(s); err == nil {
+			o.Ports = append(o.Ports, n)
+		}
+	}
+	return guard.New(&o)
+}
+
+// webTools returns the tools that reach the internet.
+func webTools(cfg *config.Config, g *guard.Guard, log *slog.Logger) ([]tool.Tool, error) {
+	w := cfg.Web
+	o := web.Options{Guard: g, Logger: log}
+	if w.Search != "off" {
+		o.Search = web.SearchOptions{
+			Provider: w.Search, Key: w.SearchKey.Reveal(), BaseURL: w.SearchURL}
+	}
+	tools, err := web.Tools(o)
+	if w.Search == "off" {
+		tools = slices.DeleteFunc(tools, func(t tool.Tool) bool { return t.Name == "web_search" })
+	}
+	return tools, err
+}
