@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -113,7 +115,14 @@ func (s *server) judge(ctx context.Context, err error) (lost, sent bool) {
 		gone := s.URL != "" && sessionGone(err, answer)
 		return gone, !gone
 	}
-	return s.URL == "", true // a process that can't be read from any more
+	return s.URL == "" && broken(err), true
+}
+
+// broken reports whether err is one of the pipes to a process, and not of what came through.
+func broken(err error) bool {
+	var file *fs.PathError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errLong) ||
+		errors.As(err, &file)
 }
 
 // sessionGone reports whether an endpoint refuses a session that it does not know any more. The

@@ -11,9 +11,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -24,6 +26,10 @@ func serveMode(mode string) {
 	ctx := context.Background()
 	dir := os.Getenv("MCP_TEST_DIR")
 	count(filepath.Join(dir, "starts"))
+	pid := []byte(strconv.Itoa(os.Getpid()))
+	if err := os.WriteFile(filepath.Join(dir, mode+".pid"), pid, 0o600); err != nil {
+		os.Exit(9)
+	}
 	switch mode {
 	case "noisy":
 		fmt.Println("Welcome to the server!")
@@ -42,8 +48,9 @@ func serveMode(mode string) {
 		fmt.Fprintln(os.Stderr, "waiting for nothing")
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the client goes
 		return
-	case "deaf":
-		time.Sleep(time.Hour) // does not even end with its input
+	case "deaf": // does not even end with its input, or when asked to
+		signal.Ignore(syscall.SIGTERM)
+		time.Sleep(time.Hour)
 	case "slow":
 		time.Sleep(300 * time.Millisecond)
 	case "old": // does not know the newest handshake and takes offence
@@ -54,6 +61,12 @@ func serveMode(mode string) {
 		}
 		serve(ctx, testServer(dir), io.MultiReader(strings.NewReader(line), r))
 		return
+	case "litter": // leaves something behind that does not want to end
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), modeVar+"=deaf")
+		if err := cmd.Start(); err != nil {
+			os.Exit(8)
+		}
 	case "child": // a wrapper that starts the server and leaves it alone
 		exe, err := os.Executable()
 		if err != nil {

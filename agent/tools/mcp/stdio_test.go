@@ -171,15 +171,6 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// A wrapper's children end with it.
-func TestWrapper(t *testing.T) {
-	c, box := run(t, nil, self(t, "s", "child"))
-	awaitState(t, c, Connected)
-	if got, err := box.call(t, "mcp_s_echo", "text", "x"); err != nil || got.Text != "x" {
-		t.Errorf("echo = %q, %v", got.Text, err)
-	}
-}
-
 func TestOldHandshake(t *testing.T) {
 	dir := t.TempDir()
 	s := self(t, "s", "old")

@@ -1,0 +1,56 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// What an error says of the connection and of the request decides what is tried again.
+func TestJudge(t *testing.T) {
+	answer := &jsonrpc.Error{Code: -32000, Message: "Bad Request: No valid session ID provided"}
+	dial := &url.Error{Op: "Post", Err: &net.OpError{Op: "dial", Err: errors.New("refused")}}
+	tests := []struct {
+		name       string
+		err        error
+		http       bool
+		lost, sent bool
+	}{
+		{"answer", &jsonrpc.Error{Code: -32602, Message: "no session of that name"}, true, false, true},
+		{"time", errSlow, false, false, true},
+		{"end", fmt.Errorf("calling: %w", io.EOF), false, true, true},
+		{"too long", fmt.Errorf("calling: %w", errLong), false, true, true},
+		{"write", fmt.Errorf("calling: %w", &fs.PathError{Err: errors.New("x")}), false, true, true},
+		{"unknown content", errors.New("unrecognized content type"), false, false, true},
+		{"closed", fmt.Errorf("%w: x", sdk.ErrConnectionClosed), false, true, false},
+		{"session", fmt.Errorf("x: %w", sdk.ErrSessionMissing), true, true, false},
+		{"session in words", fmt.Errorf("x: %w: Bad Request", answer), true, true, false},
+		{"the same of a process", fmt.Errorf("x: %w: Bad Request", answer), false, false, true},
+		{"dial", fmt.Errorf("x: %w", dial), true, true, false},
+		{"broken off", &url.Error{Op: "Post", Err: io.EOF}, true, true, true},
+	}
+	for _, tt := range tests {
+		s := newServer(Server{Name: "s"}, &Options{Now: time.Now}, nil)
+		if tt.http {
+			s.URL = "http://x"
+		}
+		if lost, sent := s.judge(t.Context(), tt.err); lost != tt.lost || sent != tt.sent {
+			t.Errorf("%s: lost %t, sent %t; want %t and %t", tt.name, lost, sent, tt.lost, tt.sent)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := newServer(Server{Name: "s"}, &Options{Now: time.Now}, nil)
+	if lost, _ := s.judge(ended, io.EOF); lost {
+		t.Error("a call that was cancelled ends the connection")
+	}
+}

@@ -1,0 +1,137 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A raw server answers each method with what stands in its table, whatever that is.
+type raw map[string]string
+
+func (answers raw) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+	}
+	if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&q) != nil || q.ID == nil {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	result, ok := answers[q.Method]
+	if !ok {
+		result = map[string]string{
+			"initialize": `{"protocolVersion":"2025-11-25","serverInfo":{"name":"x","version":"1"},` +
+				`"capabilities":{"tools":{},"resources":{},"prompts":{}}}`,
+			"tools/list":     `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`,
+			"resources/list": `{"resources":[{"uri":"a://b","name":"b"}]}`,
+			"prompts/list":   `{"prompts":[{"name":"p"}]}`,
+		}[q.Method]
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if result == "" {
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, q.ID)
+		return
+	}
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, q.ID, result)
+}
+
+func rawServer(t *testing.T, answers raw) Server {
+	t.Helper()
+	srv := httptest.NewServer(answers)
+	t.Cleanup(srv.Close)
+	return Server{Name: "s", URL: srv.URL, Timeout: 20 * time.Second}
+}
+
+// Whatever a server answers, the worst that comes of it is an error.
+func TestHostileResults(t *testing.T) {
+	deep := strings.Repeat("[", 5<<20)
+	closed := strings.Repeat("[", 1<<20) + strings.Repeat("]", 1<<20)
+	tests := []struct{ name, method, tool, result, want string }{
+		{"null", "tools/call", "t", `null`, ""},
+		{"empty", "tools/call", "t", `{}`, ""},
+		{"list", "tools/call", "t", `[]`, "failed"},
+		{"null content", "tools/call", "t", `{"content":null}`, ""},
+		{"null part", "tools/call", "t", `{"content":[null]}`, ""},
+		{"no type", "tools/call", "t", `{"content":[{"text":"x"}]}`, "failed"},
+		{"new type", "tools/call", "t", `{"content":[{"type":"smell"}]}`, "failed"},
+		{"no resource", "tools/call", "t", `{"content":[{"type":"resource"}]}`, ""},
+		{"null resource", "tools/call", "t", `{"content":[{"type":"resource","resource":null}]}`, ""},
+		{"bad picture", "tools/call", "t", `{"content":[{"type":"image","data":"%%"}]}`, "failed"},
+		{"empty picture", "tools/call", "t", `{"content":[{"type":"image","data":""}]}`, ""},
+		{"error without text", "tools/call", "t", `{"isError":true}`, "does not say which"},
+		{"input", "tools/call", "t", `{"resultType":"input_required","content":[]}`, ""},
+		{"deep", "tools/call", "t", `{"content":[],"structuredContent":` + deep, ""},
+		{"deep and closed", "tools/call", "t", `{"structuredContent":` + closed + `}`, ""},
+		{"resource", "resources/read", "resources", `null`, ""},
+		{"resource part", "resources/read", "resources", `{"contents":[null]}`, ""},
+		{"prompt", "prompts/get", "prompts", `null`, ""},
+		{"prompt part", "prompts/get", "prompts", `{"messages":[null]}`, ""},
+		{"prompt content", "prompts/get", "prompts", `{"messages":[{"role":"user"}]}`, ""},
+		{"prompt null", "prompts/get", "prompts", `{"messages":[{"content":null}]}`, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, box := run(t, &Options{HTTP: web(t)}, rawServer(t, raw{tt.method: tt.result}))
+			awaitState(t, c, Connected)
+			args := map[string][]any{"resources": {"uri", "a://b"}, "prompts": {"name", "p"}}[tt.tool]
+			got, err := box.call(t, "mcp_s_"+tt.tool, args...)
+			if err == nil && tt.want != "" {
+				t.Errorf("got %q, want an error", got.Text)
+			}
+			if err != nil {
+				wantError(t, err, "the MCP server s", tt.want)
+			}
+		})
+	}
+}
+
+func TestHostileLists(t *testing.T) {
+	var many strings.Builder
+	for i := range 5_000 {
+		fmt.Fprintf(&many, `,{"name":"many%d","inputSchema":{}}`, i)
+	}
+	const resources = " mcp_s_prompts mcp_s_resources"
+	tests := []struct{ name, method, result, tools, refused string }{
+		{"null", "tools/list", `{"tools":null}`, resources, ""},
+		{"null tool", "tools/list", `{"tools":[null,{"name":"a","inputSchema":null}]}`,
+			"mcp_s_a" + resources, ""},
+		{"schemas", "tools/list", `{"tools":[{"name":"a","inputSchema":[]},{"name":"b"},
+			{"name":"c","inputSchema":{"type":"object","properties":{"x":{"$ref":"http://x/y"}}}},
+			{"name":"","inputSchema":{}},{"name":"d","inputSchema":` + doubling(40) + `}]}`,
+			"mcp_s_b" + resources, `"": it has no name|"a": its schema is no object|` +
+				`"c": its schema refers to "http://x/y", which is not there|` +
+				`"d": its schema multiplies without bound`},
+		{"clashes", "tools/list", `{"tools":[{"name":"a.b"},{"name":"a b"},{"name":"a.b"}]}`,
+			"mcp_s_a_b_2e7336dc mcp_s_a_b_c8687a08" + resources,
+			`"a.b": the server has two tools with this name`},
+		{"for ever", "tools/list", `{"tools":[{"name":"a"}],"nextCursor":"x"}`,
+			"mcp_s_a" + resources, `"a": the server has two tools with this name`},
+		{"many", "tools/list", `{"tools":[{"name":"a"}` + many.String() + `]}`, "", "more"},
+		{"resources", "resources/list", `{"resources":null}`, "mcp_s_prompts mcp_s_t", ""},
+		{"prompts", "prompts/list", `[]`, "mcp_s_resources mcp_s_t", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, box := run(t, &Options{HTTP: web(t)}, rawServer(t, raw{tt.method: tt.result}))
+			awaitState(t, c, Connected)
+			got := c.States()[0]
+			if tt.name == "many" {
+				if got.Tools != maxTools+2 || len(got.Refused) != maxRefused+1 {
+					t.Errorf("there are %d tools, %d refused", got.Tools, len(got.Refused))
+				}
+				return
+			}
+			if names := box.names(); strings.TrimSpace(tt.tools) != names {
+				t.Errorf("tools are %s\nwant %s", names, tt.tools)
+			}
+			if refused := strings.Join(got.Refused, "|"); refused != tt.refused {
+				t.Errorf("refused are %s\nwant %s", refused, tt.refused)
+			}
+		})
+	}
+}
