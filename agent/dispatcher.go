@@ -90,6 +90,12 @@ const pollInterval = 2 * time.Second
 func (d *Dispatcher) Run(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	if d.opts.Ready != nil {
+		select {
+		case <-d.opts.Ready:
+		case <-ctx.Done():
+		}
+	}
 	err := d.begin(ctx, work)
 	if err == nil {
 		err = d.dispatch(ctx, work)

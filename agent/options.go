@@ -118,8 +118,12 @@ type Options struct {
 	// NoImages says that the model does not understand images.
 	NoImages bool
 
-	// Channels describes the state of the accounts, a line each, for /status.
+	// Channels describes the state of the accounts, a line each, for /status, and Hands that of
+	// what tools need, likewise.
 	Channels func() []string
+	Hands    func() []string
+	// Ready is closed when all tools are known; no turn begins before. Default they are.
+	Ready <-chan struct{}
 	// Usage counts what models are used for, and bounds it; default counts and bounds nothing.
 	Usage *usage.Ledger
 	// SpeechCost returns what it costs to transcribe so many seconds, in dollars; default nothing.
@@ -164,6 +168,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Channels == nil {
 		o.Channels = func() []string { return nil }
+	}
+	if o.Hands == nil {
+		o.Hands = func() []string { return nil }
 	}
 	if o.SpeechCost == nil {
 		o.SpeechCost = func(int) float64 { return 0 }

@@ -30,6 +30,9 @@ func (d *Dispatcher) status(c *call) (Say, error) {
 	line("Queue", "%s, %d waiting", mode, len(c.waiting))
 	line("Load", "%s busy, %d of %d model calls", count(busy, "conversation"),
 		len(d.slots), cap(d.slots))
+	for _, hand := range d.opts.Hands() {
+		b.WriteString("- " + hand + "\n")
+	}
 	for _, channel := range d.opts.Channels() {
 		line("Channel", "%s", channel)
 	}
