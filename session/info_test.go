@@ -84,3 +84,33 @@ func TestQueueModes(t *testing.T) {
 		t.Errorf("Info = %+v, %v, want the queue mode in it", info, err)
 	}
 }
+
+func TestSearch(t *testing.T) {
+	f := newFixture(t)
+	other := bus.Address{Account: "test", Chat: "b"}
+	f.must(f.end(f.begin(chat, "where is the Red spade?"), Done, "the red spade is in the shed"))
+	f.begin(other, "a red rose & a <b>")
+	for _, test := range []struct {
+		query string
+		key   Key
+		limit int
+		want  string
+	}{
+		{"red spade", "", 9, "the red spade is in the shed|where is the Red spade?|"},
+		{"RED", "", 2, "a red rose & a <b>|the red spade is in the shed|"},
+		{"red", KeyOf(other), 9, "a red rose & a <b>|"},
+		{"& <b>", "", 9, "a red rose & a <b>|"},
+		{"%", "", 9, ""},
+		{" ", "", 9, ""},
+	} {
+		list, err := f.Search(f.read(), test.query, test.key, test.limit)
+		f.must(err)
+		got := ""
+		for _, found := range list {
+			got += found.Message.Text + "|"
+		}
+		if got != test.want {
+			t.Errorf("Search(%q, %q, %d) = %q, want %q", test.query, test.key, test.limit, got, test.want)
+		}
+	}
+}

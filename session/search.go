@@ -1,0 +1,67 @@
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/store"
+)
+
+// A Found is a message that was found by its text.
+type Found struct {
+	Session Key
+	Time    time.Time
+	Message llm.Message
+}
+
+// searchLimit is how many messages a search looks at, the newest first.
+const searchLimit = 20_000
+
+// Search returns up to limit messages of people and of the agent that contain all words of query,
+// in any case, the newest first: of one session, or of all if key is "".
+func (Store) Search(q store.Queryer, query string, key Key, limit int) ([]Found, error) {
+	words := strings.Fields(strings.ToLower(query))
+	if len(words) == 0 {
+		return nil, nil
+	}
+	rows, err := q.Query(`SELECT session, body, created_ms FROM messages
+		WHERE $1 = '' OR session = $1 ORDER BY id DESC LIMIT $2`, string(key), searchLimit)
+	if err != nil {
+		return nil, fmt.Errorf("session: search: %w", err)
+	}
+	defer rows.Close()
+	var list []Found
+	for len(list) < limit && rows.Next() {
+		var f Found
+		var body []byte
+		var at int64
+		err := rows.Scan(&f.Session, &body, &at)
+		if err == nil {
+			err = json.Unmarshal(body, &f.Message)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("session: search: %w", err)
+		}
+		f.Time = time.UnixMilli(at)
+		spoken := f.Message.Role == llm.User || f.Message.Role == llm.Assistant
+		if spoken && containsAll(strings.ToLower(f.Message.Text), words) {
+			list = append(list, f)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("session: search: %w", err)
+	}
+	return list, nil
+}
+
+func containsAll(text string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}
