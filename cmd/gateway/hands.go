@@ -19,7 +19,7 @@ import (
 func (g *gateway) newTools(
 	cfg *config.Config, inbox *bus.Inbox, outbox *bus.Outbox, root, media *os.Root,
 ) (*tool.Registry, error) {
-	reach := files.New(root, cfg.Gateway.Workspace, media)
+	reach := files.New(files.Options{Workspace: root, Path: cfg.Gateway.Workspace, Media: media})
 	list, err := webTools(cfg, newGuard(cfg), g.log)
 	if err != nil {
 		return nil, err

@@ -1,9 +1,19 @@
-// Package files has the tools that look at files: "read_file" and "list_dir".
+// Package files has the tools that look at files and change them: "read_file", "write_file",
+// "edit_file", "apply_patch", "notebook_edit", "list_dir", "glob" and "grep". [Files] holds them.
 //
-// They reach one directory tree, the workspace, and in it, as "media", the files of their own
-// conversation, each through an [os.Root]: the operating system, not string arithmetic, keeps
-// paths and symbolic links inside.
-// Devices, pipes and sockets are never opened. The package owns no state and changes no file.
+// They reach the trees of [Options]: the workspace, in it as "media" the files of their own
+// conversation, which can only be read, and further trees by name. Each is an [os.Root]: the
+// operating system, not string arithmetic, keeps paths and symbolic links inside. Devices, pipes,
+// sockets and the files of /proc are never read.
+//
+// A file is written whole, beside its place, and then renamed into it: others see the old content
+// or the new one, and never a part. A link within a tree is followed, and its target is written.
+// Hard links can't be told from other files: reading one shows what it shares with a name
+// outside, writing one leaves that other name the old content.
+//
+// The limits of a call stand at its tool. In memory, and nowhere else, the package holds of some
+// thousand files what they were when a session saw them, so that nobody's changes are undone
+// unseen. It owns no tables.
 package files
 
 import (
@@ -14,23 +24,58 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"gateway/agent/tool"
 	"gateway/bus"
 )
 
-// Files are what the tools reach. They may be used concurrently.
-type Files struct {
-	root  *os.Root
-	path  string   // absolute, as the model knows it
-	media *os.Root // or nil
+// Options are the trees that the tools reach. Who opens them closes them when no tool runs any
+// more.
+type Options struct {
+	Workspace *os.Root // can be read and written
+	Path      string   // of the workspace, absolute, as the model knows it
+
+	// Media has the files of all conversations: of them, "media" shows what belongs to the one
+	// that a call comes from. Nil means nothing.
+	Media *os.Root
+
+	// Roots are further trees. One that lies within the workspace can be reached, and
+	// written, by that way as well.
+	Roots []Root
 }
 
-// New returns the Files of the tree root, whose absolute path is shown to the
-// model as path. In the place of its folder "media" they show, of the tree media, what belongs to
-// the conversation; nil means nothing. The caller closes both when no tool runs any more.
-func New(root *os.Root, path string, media *os.Root) *Files {
-	return &Files{root: root, path: filepath.Clean(path), media: media}
+// A Root is a tree of its own.
+type Root struct {
+	Name  string   // what paths begin with: one element, not "media"
+	Path  string   // absolute, as the model knows it
+	Dir   *os.Root // the tree itself
+	Write bool     // it may be written as well
+}
+
+// Files are what the tools reach. They may be used concurrently.
+type Files struct {
+	workspace *tree
+	media     *tree // or nil
+	roots     []*tree
+	seen      seen
+	writing   chan struct{} // holds a token while a call changes files
+}
+
+// New returns the Files of the given trees.
+func New(o Options) *Files {
+	w := &Files{
+		workspace: &tree{path: filepath.Clean(o.Path), dir: o.Workspace, write: true},
+		writing:   make(chan struct{}, 1),
+	}
+	if o.Media != nil {
+		w.media = &tree{name: "media", dir: o.Media}
+	}
+	for _, r := range o.Roots {
+		w.roots = append(w.roots,
+			&tree{name: r.Name, path: filepath.Clean(r.Path), dir: r.Dir, write: r.Write})
+	}
+	return w
 }
 
 // Tools returns the tools.
@@ -38,6 +83,8 @@ func (w *Files) Tools() []tool.Tool {
 	tools := []tool.Tool{
 		tool.New("read_file", readDescription, tool.Pure, w.readFile),
 		tool.New("list_dir", listDescription, tool.Pure, w.listDir),
+		tool.New("write_file", writeDescription, tool.Idempotent, w.writeFile),
+		tool.New("edit_file", editDescription, tool.Once, w.editFile),
 	}
 	for i := range tools {
 		tools[i].Least = bus.User // guests have no hands
@@ -45,52 +92,45 @@ func (w *Files) Tools() []tool.Tool {
 	return tools
 }
 
-// A place is a path within a tree.
-type place struct {
-	root *os.Root
-	path string
-}
-
-// local returns the place that a model means by name: a relative path, or an absolute one within
-// the workspace.
-func (w *Files) local(c tool.Call, name string) (place, error) {
-	rel := filepath.Clean(name) // "." for ""
-	if filepath.IsAbs(rel) {
-		var err error
-		if rel, err = filepath.Rel(w.path, rel); err != nil {
-			return place{}, w.outside(name)
-		}
-	}
-	if !filepath.IsLocal(rel) {
-		return place{}, w.outside(name)
-	}
-	if first, rest, _ := strings.Cut(filepath.ToSlash(rel), "/"); first == "media" && w.media != nil {
-		// Of the files that people send, each conversation sees its own.
-		return place{w.media, filepath.Join(filepath.FromSlash(c.Address.Folder()), rest)}, nil
-	}
-	return place{w.root, rel}, nil
-}
-
-func (w *Files) outside(name string) error {
-	return fmt.Errorf("%q is outside the workspace; only files in %s can be reached", name, w.path)
-}
-
-// explain returns err, from an operation on name, for the model.
-func (w *Files) explain(name string, err error) error {
+// explain returns err, from an operation on what stands at a place, for the model.
+func (w *Files) explain(at place, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no %q in %s; list_dir shows what there is", name, w.path)
+		return w.missing(at)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%q may not be read: permission denied", name)
-	case strings.HasSuffix(err.Error(), "path escapes from parent"): // os exports no error for it
-		return fmt.Errorf("%q is or contains a symbolic link that leads out of the workspace "+
-			"or is absolute; such links are not followed", name)
+		return fmt.Errorf("%q: permission denied", at.said)
+	case isEscape(err):
+		return fmt.Errorf("%q is or contains a symbolic link that leads out of %s "+
+			"or is absolute; such links are not followed", at.said, at.tree.title())
+	case isTooLong(err):
+		return fmt.Errorf("%q: the name is too long for the file system", short(at.said))
 	}
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 		err = pathErr.Err // without the path as the system sees it
 	}
-	return fmt.Errorf("%q: %w", name, err)
+	if linkErr := (*os.LinkError)(nil); errors.As(err, &linkErr) {
+		err = linkErr.Err
+	}
+	return fmt.Errorf("%q: %w", at.said, err)
 }
+
+// missing is the error of a file that is not there.
+func (w *Files) missing(at place) error {
+	near := ""
+	if names, err := namesIn(at.tree.dir, filepath.Dir(at.path), maxNear); err == nil {
+		if n := tool.Nearest(filepath.Base(at.path), names); n != "" && n != filepath.Base(at.path) {
+			near = fmt.Sprintf("; did you mean %q?", n)
+		}
+	}
+	in := w.workspace.path
+	if at.tree != w.workspace {
+		in = at.tree.title()
+	}
+	return fmt.Errorf("there is no %q in %s%s; list_dir shows what there is", at.said, in, near)
+}
+
+// maxNear is how many entries are looked through for a name that was meant.
+const maxNear = 2_000
 
 // kind returns what a file of this mode is called, or "" for a regular one.
 func kind(mode fs.FileMode) string {
@@ -118,4 +158,18 @@ func printable(name string) string {
 		return quoted
 	}
 	return name
+}
+
+// short returns s, cut if it is long.
+func short(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// hasControl reports whether a name has signs that are not seen.
+func hasControl(name string) bool {
+	return strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }

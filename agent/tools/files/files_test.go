@@ -3,6 +3,7 @@ package files
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,31 +14,52 @@ import (
 	"gateway/bus"
 )
 
-// A fixture is a workspace with the tools on it.
+// A fixture is a workspace with the tools on it, and two trees besides: "docs", which can only be
+// read, and "work".
 type fixture struct {
-	dir string
-	reg *tool.Registry
+	dir, docs, work, media string
+	files                  *Files
+	reg                    *tool.Registry
 }
 
-func newFixture(t *testing.T) *fixture {
+// here is the conversation of all calls.
+var here = bus.Address{Account: "tg", Chat: "1", Thread: "7"}
+
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	dir := t.TempDir()
+	f := &fixture{dir: t.TempDir(), docs: t.TempDir(), work: t.TempDir(), media: t.TempDir()}
+	f.files = New(Options{
+		Workspace: openRoot(t, f.dir), Path: f.dir, Media: openRoot(t, f.media),
+		Roots: []Root{
+			{Name: "docs", Path: f.docs, Dir: openRoot(t, f.docs)},
+			{Name: "work", Path: f.work, Dir: openRoot(t, f.work), Write: true},
+		},
+	})
+	var err error
+	if f.reg, err = tool.NewRegistry(f.files.Tools()...); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func openRoot(t testing.TB, dir string) *os.Root {
+	t.Helper()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = root.Close() })
-	reg, err := tool.NewRegistry(New(root, dir, nil).Tools()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &fixture{dir: dir, reg: reg}
+	return root
 }
 
 // write creates a file in the workspace, and the directories above it.
-func (f *fixture) write(t *testing.T, name, content string) {
+func (f *fixture) write(t testing.TB, name, content string) {
 	t.Helper()
-	path := filepath.Join(f.dir, name)
+	writeFile(t, filepath.Join(f.dir, name), content)
+}
+
+func writeFile(t testing.TB, path, content string) {
+	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +68,38 @@ func (f *fixture) write(t *testing.T, name, content string) {
 	}
 }
 
+// wantFile fails the test unless a file of the workspace has the content.
+func (f *fixture) wantFile(t testing.TB, name, content string) {
+	t.Helper()
+	got, err := os.ReadFile(filepath.Join(f.dir, name))
+	if err != nil || string(got) != content {
+		t.Errorf("%s has %q, %v; want %q", name, got, err, content)
+	}
+}
+
+// wantNoTraces fails the test if a call has left a file of its own.
+func wantNoTraces(t testing.TB, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasPrefix(filepath.Base(path), ".gateway-") {
+			t.Errorf("%s was left", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // call runs a tool as a turn does. args are pairs of name and value.
-func (f *fixture) call(t *testing.T, name string, args ...any) (string, error) {
+func (f *fixture) call(t testing.TB, name string, args ...any) (string, error) {
+	t.Helper()
+	result, err := f.result(t, "session", name, args...)
+	return result.Text, err
+}
+
+// result is call for a session.
+func (f *fixture) result(t testing.TB, session, name string, args ...any) (tool.Result, error) {
 	t.Helper()
 	object := make(map[string]any)
 	for i := 0; i < len(args); i += 2 {
@@ -65,11 +117,10 @@ func (f *fixture) call(t *testing.T, name string, args ...any) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tl.Effect != tool.Pure {
-		t.Errorf("%s is %v, want pure", name, tl.Effect)
+	if tl.Least != bus.User {
+		t.Errorf("%s is for %q, want for users", name, tl.Least)
 	}
-	result, err := tl.Run(t.Context(), tool.Call{Args: checked})
-	return result.Text, err
+	return tl.Run(t.Context(), tool.Call{Args: checked, Address: here, Session: session})
 }
 
 // wantError fails the test unless err's text has every one of parts.
@@ -181,9 +232,9 @@ func TestReadOn(t *testing.T) {
 func TestReadRefused(t *testing.T) {
 	f := newFixture(t)
 	f.write(t, "dir/a.txt", "a")
-	f.write(t, "image.png", "\x89PNG\r\n\x1a\n\x00\x00")
-	f.write(t, "latin1", "caf\xe9 au lait")
 	f.write(t, "nul", "a\x00b")
+	f.write(t, "a.zip", "PK\x03\x04 and so on")
+	f.write(t, "a.pdf", "%PDF-1.7\nnot really")
 	outside := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(outside, []byte("hunter2"), 0o600); err != nil {
 		t.Fatal(err)
@@ -205,9 +256,9 @@ func TestReadRefused(t *testing.T) {
 	}{
 		{"missing", []string{`there is no "missing"`, f.dir, "list_dir"}},
 		{"dir", []string{"is a directory", "list_dir"}},
-		{"image.png", []string{"image/png", "not UTF-8 text", "10 bytes"}},
-		{"latin1", []string{"not UTF-8 text"}},
-		{"nul", []string{"not UTF-8 text"}},
+		{"nul", []string{"is not text but application/octet-stream, 3 bytes", "a command that"}},
+		{"a.zip", []string{"application/zip", "can't be read as text"}},
+		{"a.pdf", []string{"application/pdf", "can't be read as text"}},
 		{outside, []string{"outside the workspace", f.dir}},
 		{rel, []string{"outside the workspace"}},
 		{"dir/../../x", []string{"outside the workspace"}},
@@ -221,7 +272,9 @@ func TestReadRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		got, err := f.call(t, "read_file", "path", tt.path)
-		wantError(t, err, tt.parts...)
+		if wantError(t, err, tt.parts...); t.Failed() {
+			t.Fatalf("read_file %q = %q, %v", tt.path, got, err)
+		}
 		if strings.Contains(got+fmt.Sprint(err), "hunter2") {
 			t.Errorf("read_file %q gives away the file outside", tt.path)
 		}
@@ -269,7 +322,7 @@ func TestListDirCap(t *testing.T) {
 		f.write(t, fmt.Sprintf("%04d", i), "")
 	}
 	got, err := f.call(t, "list_dir")
-	want := "0499  0\n\n(the first 500 of 501 entries)"
+	want := "0499  0\n\n(the first 500 of 501 entries; more with offset 500)"
 	if err != nil || !strings.HasPrefix(got, "0000  0\n0001  0\n") || !strings.HasSuffix(got, want) {
 		t.Errorf("list ends in %q, %v; want %q", got[len(got)-60:], err, want)
 	}
@@ -299,7 +352,8 @@ func TestMedia(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reg, err := tool.NewRegistry(New(roots[0], dirs[0], roots[1]).Tools()...)
+	reg, err := tool.NewRegistry(
+		New(Options{Workspace: roots[0], Path: dirs[0], Media: roots[1]}).Tools()...)
 	if err != nil {
 		t.Fatal(err)
 	}

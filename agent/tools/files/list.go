@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"gateway/agent/tool"
 )
@@ -20,80 +22,107 @@ const (
 	maxRead  = 20_000
 )
 
-const listDescription = `Lists a directory of the workspace by name: directories end in "/", ` +
-	`files come with their size in bytes. It does not descend. Use it before read_file when a ` +
-	`path is not certain.`
+const listDescription = `Lists a directory by name: directories end in "/", files come with ` +
+	`their size in bytes. It does not descend (use glob). Use it before read_file when a path is ` +
+	`not certain.`
 
 type listArgs struct {
-	Path string `json:"path,omitempty" jsonschema:"path within the workspace; by default all of it"`
+	Path  string `json:"path,omitempty" jsonschema:"path of the directory; by default the workspace"`
+	Limit int    `json:"head_limit,omitempty" jsonschema:"entries to show; by default and at most 500"`
+	Skip  int    `json:"offset,omitempty" jsonschema:"entries to leave out before these; by default 0"`
 }
 
 func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Result, error) {
-	dir, err := w.local(c, a.Path)
+	if a.Limit < 0 || a.Skip < 0 {
+		return tool.Result{}, errors.New("offset and head_limit can't be negative")
+	}
+	at, err := w.find(c, a.Path)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	name := cmp.Or(a.Path, ".")
-	entries, err := w.readDir(name, dir)
+	entries, err := w.readDir(at)
 	if err != nil {
 		return tool.Result{}, err
 	}
 	if len(entries) == 0 {
 		return tool.Result{Text: "(the directory is empty)"}, nil
 	}
+	if a.Skip >= len(entries) {
+		return tool.Result{}, fmt.Errorf("%q has only %d entries, so none at offset %d",
+			at.said, len(entries), a.Skip)
+	}
 	var text strings.Builder
-	for _, e := range entries[:min(len(entries), maxShown)] {
+	end := min(len(entries), a.Skip+min(cmp.Or(a.Limit, maxShown), maxShown))
+	for _, e := range entries[a.Skip:end] {
 		if err := ctx.Err(); err != nil {
 			return tool.Result{}, err
 		}
-		text.WriteString(w.line(dir, e) + "\n")
+		text.WriteString(line(at, e) + "\n")
 	}
-	switch {
-	case len(entries) == maxRead:
-		fmt.Fprintf(&text, "\n(the first %d of more than %d entries)\n", maxShown, maxRead)
-	case len(entries) > maxShown:
-		fmt.Fprintf(&text, "\n(the first %d of %d entries)\n", maxShown, len(entries))
+	if a.Skip > 0 || end < len(entries) || len(entries) == maxRead {
+		text.WriteString(listNote(a.Skip, end, len(entries)))
 	}
-	return tool.Result{Text: strings.TrimSuffix(text.String(), "\n")}, nil
+	return tool.Result{
+		Text: strings.TrimSuffix(text.String(), "\n"), Foreign: foreign("directory", at),
+	}, nil
 }
 
-// readDir returns the entries of a directory, which a model calls
-// name, by name.
-func (w *Files) readDir(name string, at place) ([]fs.DirEntry, error) {
-	info, err := at.root.Stat(at.path)
+// listNote says which entries are shown, and how to see others.
+func listNote(skip, end, all int) string {
+	more := ""
+	if all == maxRead {
+		more = "more than "
+	}
+	note := fmt.Sprintf("\n(the first %d of %s%d entries", end, more, all)
+	if skip > 0 {
+		note = fmt.Sprintf("\n(entries %d to %d of %s%d", skip+1, end, more, all)
+	}
+	if end < all {
+		note += fmt.Sprintf("; more with offset %d", end)
+	}
+	return note + ")\n"
+}
+
+// readDir returns the entries of a directory by name.
+func (w *Files) readDir(at place) ([]fs.DirEntry, error) {
+	info, err := at.tree.dir.Stat(at.path)
 	if err != nil {
-		return nil, w.explain(name, err)
+		return nil, w.explain(at, err)
 	}
 	if k := cmp.Or(kind(info.Mode()), "file"); k != "directory" {
-		return nil, fmt.Errorf("%q is a %s, not a directory", name, k)
+		return nil, fmt.Errorf("%q is a %s, not a directory", at.said, k)
 	}
-	f, err := at.root.Open(at.path)
+	f, err := at.tree.dir.OpenFile(at.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, w.explain(name, err)
+		return nil, w.explain(at, err)
 	}
 	defer f.Close()
+	if isPseudo(f) {
+		return nil, fmt.Errorf("%q is a part of the system and can't be listed", at.said)
+	}
 	entries, err := f.ReadDir(maxRead)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, w.explain(name, err)
+		return nil, w.explain(at, err)
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
 	return entries, nil
 }
 
 // line describes an entry of the directory at a place.
-func (*Files) line(at place, e fs.DirEntry) string {
+func line(at place, e fs.DirEntry) string {
 	name := printable(e.Name())
+	root := at.tree.dir
 	switch k := kind(e.Type()); k {
 	case "directory":
 		return name + "/"
 	case "symbolic link":
-		target, err := at.root.Readlink(filepath.Join(at.path, e.Name()))
+		target, err := root.Readlink(filepath.Join(at.path, e.Name()))
 		if err != nil {
 			return name + " (symbolic link)"
 		}
 		return name + " -> " + printable(target)
 	case "":
-		info, err := at.root.Lstat(filepath.Join(at.path, e.Name()))
+		info, err := root.Lstat(filepath.Join(at.path, e.Name()))
 		if err != nil {
 			return name // gone meanwhile
 		}

@@ -4,7 +4,6 @@ package files
 
 import (
 	"net"
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -37,12 +36,9 @@ func TestSpecialFiles(t *testing.T) {
 }
 
 func TestDevice(t *testing.T) {
-	root, err := os.OpenRoot("/dev")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	w := &Files{root: root, path: "/dev"}
-	_, err = w.openText(tool.Call{}, "zero")
+	w := New(Options{Workspace: openRoot(t, "/dev"), Path: "/dev"})
+	_, err := w.Open(tool.Call{}, "zero")
+	wantError(t, err, "is a device")
+	_, err = w.writeFile(t.Context(), tool.Call{}, writeArgs{Path: "null", Content: "x"})
 	wantError(t, err, "is a device")
 }

@@ -1,0 +1,194 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gateway/agent/tool"
+)
+
+const editDescription = `Replaces exact text in a file. old_text must be in it once, with all ` +
+	`its white space and without the line numbers of read_file, or set replace_all. Several edits, ` +
+	`made one after the other, go into edits: all are made or none. Read the file first.`
+
+// maxEdits is how many edits one call may make.
+const maxEdits = 200
+
+type editArgs struct {
+	Path    string  `json:"path" jsonschema:"path of the file, relative to the workspace"`
+	OldText string  `json:"old_text,omitempty" jsonschema:"text to replace"`
+	NewText *string `json:"new_text,omitempty" jsonschema:"text to put in its place; may be empty"`
+	All     bool    `json:"replace_all,omitempty" jsonschema:"replace each occurrence"`
+	Edits   []edit  `json:"edits,omitempty" jsonschema:"edits to make instead of a single one"`
+}
+
+type edit struct {
+	OldText string `json:"old_text" jsonschema:"text to replace"`
+	NewText string `json:"new_text" jsonschema:"text to put in its place; may be empty"`
+	All     bool   `json:"replace_all,omitempty" jsonschema:"replace each occurrence"`
+}
+
+// list returns the edits that the arguments ask for.
+func (a editArgs) list() ([]edit, error) {
+	switch {
+	case len(a.Edits) == 0 && a.NewText == nil:
+		return nil, errors.New(`want old_text and new_text, which may be "", or edits`)
+	case len(a.Edits) == 0:
+		return []edit{{a.OldText, *a.NewText, a.All}}, nil
+	case a.OldText != "" || a.NewText != nil:
+		return nil, errors.New("want either old_text and new_text or edits, not both")
+	case len(a.Edits) > maxEdits:
+		return nil, fmt.Errorf("%d edits at once are too many; at most %d", len(a.Edits), maxEdits)
+	}
+	return a.Edits, nil
+}
+
+func (w *Files) editFile(ctx context.Context, c tool.Call, a editArgs) (tool.Result, error) {
+	edits, err := a.list()
+	if err != nil {
+		return tool.Result{}, err
+	}
+	unlock, err := w.lock(ctx)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	defer unlock()
+	t, err := w.target(c, a.Path)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if t.info == nil {
+		return tool.Result{}, fmt.Errorf("%w; write_file makes new files", w.missing(t.place))
+	}
+	old, t, err := w.wholeText(t)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if err := w.wantUnchanged(c, t); err != nil {
+		return tool.Result{}, err
+	}
+	text, lines, err := applyEdits(ctx, old, edits)
+	if err != nil {
+		return tool.Result{}, fmt.Errorf("%s was not changed: %w", printable(t.name), err)
+	}
+	if text == old {
+		return tool.Result{}, fmt.Errorf("%s was not changed: it is the same after these edits",
+			printable(t.name))
+	}
+	if err := w.save(ctx, c, change{target: t, content: []byte(text)}); err != nil {
+		return tool.Result{}, err
+	}
+	return tool.Result{Text: fmt.Sprintf("%s was changed in %s, and has %d lines now",
+		printable(t.name), lineList(lines), countLines(text))}, nil
+}
+
+// applyEdits returns text after the edits, or an error that names the first that doesn't apply,
+// and the lines that they changed, as they were numbered then.
+func applyEdits(ctx context.Context, text string, edits []edit) (string, []int, error) {
+	var lines []int
+	for i, e := range edits {
+		if err := ctx.Err(); err != nil {
+			return "", nil, err
+		}
+		which := ""
+		if len(edits) > 1 {
+			which = fmt.Sprintf("edit %d of %d: ", i+1, len(edits))
+		}
+		after, at, err := applyEdit(text, e)
+		if err != nil {
+			return "", nil, fmt.Errorf("%s%w", which, err)
+		}
+		text = after
+		if len(text) > maxEdit {
+			return "", nil, fmt.Errorf("%sthe file would have more than %d bytes", which, maxEdit)
+		}
+		lines = append(lines, at...)
+	}
+	return text, lines, nil
+}
+
+// applyEdit returns text after an edit, and the lines where it was made.
+func applyEdit(text string, e edit) (string, []int, error) {
+	switch {
+	case e.OldText == "":
+		return "", nil, errors.New("old_text is empty; to write a whole file use write_file")
+	case e.OldText == e.NewText:
+		return "", nil, errors.New("old_text and new_text are the same")
+	}
+	_, crlf, _ := lineEnds(strings.NewReader(text)) // a string can always be read
+	if crlf && !strings.Contains(e.OldText+e.NewText, "\r") {
+		// The model doesn't see how lines end.
+		e.OldText = strings.ReplaceAll(e.OldText, "\n", "\r\n")
+		e.NewText = strings.ReplaceAll(e.NewText, "\n", "\r\n")
+	}
+	at := occurrences(text, e.OldText, e.All)
+	switch {
+	case len(at) == 0:
+		return "", nil, errors.New("old_text is not in the file" + nearMiss(text, e.OldText))
+	case len(at) > 1 && !e.All:
+		return "", nil, fmt.Errorf("old_text is in the file more than once, in %s; "+
+			"give more of what stands around it, or set replace_all", lineList(linesAt(text, at)))
+	}
+	lines := linesAt(text, at)
+	if e.All {
+		return strings.ReplaceAll(text, e.OldText, e.NewText), lines, nil
+	}
+	return text[:at[0]] + e.NewText + text[at[0]+len(e.OldText):], lines, nil
+}
+
+// maxListed is how many places are told of.
+const maxListed = 20
+
+// occurrences returns where part begins in text, at most a few. Those that overlap count only if
+// each is one that could be meant, and not if all are replaced.
+func occurrences(text, part string, all bool) []int {
+	var at []int
+	for from := 0; len(at) <= maxListed; {
+		i := strings.Index(text[from:], part)
+		if i < 0 {
+			break
+		}
+		at = append(at, from+i)
+		from += i + 1
+		if all {
+			from += len(part) - 1
+		}
+	}
+	return at
+}
+
+// linesAt returns the lines of byte positions in text, from 1, each once.
+func linesAt(text string, at []int) []int {
+	lines := make([]int, len(at))
+	line, from := 1, 0
+	for i, p := range at {
+		line += strings.Count(text[from:p], "\n")
+		from = p
+		lines[i] = line
+	}
+	return slices.Compact(lines)
+}
+
+// lineList returns lines in words.
+func lineList(lines []int) string {
+	lines = slices.Compact(slices.Sorted(slices.Values(lines)))
+	var b strings.Builder
+	b.WriteString("line ")
+	if len(lines) > 1 {
+		b.Reset()
+		b.WriteString("lines ")
+	}
+	for i, n := range lines[:min(len(lines), maxListed)] {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, n)
+	}
+	if len(lines) > maxListed {
+		b.WriteString(" and more")
+	}
+	return b.String()
+}

@@ -1,0 +1,190 @@
+package files
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// The bounds of the search for what was meant.
+const (
+	maxNearLines = 100_000 // of the file
+	maxNearOld   = 40      // lines of the text that was not found
+	maxNearWidth = 200     // bytes of a line that are compared
+	maxNearShown = 3       // lines that are shown
+)
+
+// numbered is a line as read_file shows it.
+var numbered = regexp.MustCompile(`^ *[0-9]+\t`)
+
+// nearMiss says what in text is most like old, which is not in it, and in what it differs. Lines of
+// the file are quoted: they are data, and their white space shall be seen.
+func nearMiss(text, old string) string {
+	lines := splitLines(text, maxNearLines)
+	want := splitLines(old, maxNearOld)
+	if numbered.MatchString(old) && !numbered.MatchString(text) {
+		return "; it seems to have the line numbers of read_file, which are not part of the file"
+	}
+	if blank(want) || len(lines) == 0 {
+		return ""
+	}
+	at, score := nearestBlock(lines, want)
+	if score < 0.5 {
+		return "; nothing in it is much like that. Read the file again"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "; most like it is what begins in line %d", at+1)
+	if d := difference(lines[at:min(at+len(want), len(lines))], want); d != "" {
+		fmt.Fprintf(&b, ", which differs only in %s", d)
+	}
+	shown := 0
+	for i := range want {
+		if at+i >= len(lines) || shown == maxNearShown {
+			break
+		}
+		if lines[at+i] != want[i] {
+			fmt.Fprintf(&b, "\nline %d of the file: %s\nold_text there:    %s",
+				at+i+1, quoted(lines[at+i]), quoted(want[i]))
+			shown++
+		}
+	}
+	return b.String()
+}
+
+// quoted returns a line for people and models to compare.
+func quoted(line string) string {
+	const most = 160
+	if len(line) > most {
+		return strconv.Quote(strings.ToValidUTF8(line[:most], "")) + "…"
+	}
+	return strconv.Quote(line)
+}
+
+// splitLines returns at most n lines of text without "\n", but with "\r".
+func splitLines(text string, n int) []string {
+	lines := strings.SplitN(text, "\n", n+1)
+	if len(lines) > n || len(lines) > 1 && lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
+}
+
+func blank(lines []string) bool { return strings.TrimSpace(strings.Join(lines, "")) == "" }
+
+// nearestBlock returns the index of the line where the block most like want begins, and how alike
+// they are, up to 1.
+func nearestBlock(lines, want []string) (best int, score float64) {
+	plainWant := make([]string, len(want))
+	pairs := make([]map[[2]byte]int, len(want))
+	for i, l := range want {
+		plainWant[i] = plainLine(l)
+		pairs[i] = pairsOf(plainWant[i])
+	}
+	plainLines := make([]string, len(lines))
+	for i, l := range lines {
+		plainLines[i] = plainLine(l)
+	}
+	work := 20_000_000 // bytes that are compared, about
+	for i := range lines {
+		sum := 0.0
+		for j := range want {
+			if i+j >= len(lines) || work < 0 {
+				break
+			}
+			if plainLines[i+j] == plainWant[j] {
+				sum++
+				continue
+			}
+			if j > 0 && sum == 0 && len(want) > 2 && j > len(want)/2 {
+				break // can't become the best any more
+			}
+			work -= len(plainLines[i+j])
+			sum += alike(pairs[j], len(plainWant[j]), plainLines[i+j])
+		}
+		if sum /= float64(len(want)); sum > score {
+			best, score = i, sum
+		}
+	}
+	return best, score
+}
+
+// plainLine returns a line without what is easily mistaken: the width of white space, and kinds
+// of quotes, dashes and letter case.
+func plainLine(s string) string {
+	if len(s) > maxNearWidth {
+		s = strings.ToValidUTF8(s[:maxNearWidth], "")
+	}
+	return strings.Join(strings.Fields(plainSigns.Replace(strings.ToLower(s))), " ")
+}
+
+var plainSigns = strings.NewReplacer("“", `"`, "”", `"`, "„", `"`, "‘", "'", "’", "'", "‚", "'",
+	"–", "-", "—", "-", "−", "-", "\u00a0", " ", "…", "...", "`", "'", `"`, "'")
+
+// pairsOf counts the pairs of neighbouring bytes in s.
+func pairsOf(s string) map[[2]byte]int {
+	pairs := make(map[[2]byte]int, len(s))
+	for i := range len(s) - 1 {
+		pairs[[2]byte{s[i], s[i+1]}]++
+	}
+	return pairs
+}
+
+// alike returns Dice's coefficient of the pairs of two texts, the first of which has n bytes.
+func alike(pairs map[[2]byte]int, n int, s string) float64 {
+	if n < 2 || len(s) < 2 || len(s) > 3*n || n > 3*len(s) {
+		return 0
+	}
+	common := 0
+	left := make(map[[2]byte]int, len(pairs))
+	for i := range len(s) - 1 {
+		p := [2]byte{s[i], s[i+1]}
+		if most := pairs[p]; most > 0 && left[p] < most {
+			left[p]++
+			common++
+		}
+	}
+	return 2 * float64(common) / float64(n+len(s)-2)
+}
+
+// difference names what alone makes two blocks differ, or returns "".
+func difference(got, want []string) string {
+	if len(got) != len(want) {
+		return ""
+	}
+	a, b := strings.Join(got, "\n"), strings.Join(want, "\n")
+	for _, d := range []struct {
+		name  string
+		plain func(string) string
+	}{
+		{"line ends (CRLF)", func(s string) string { return strings.ReplaceAll(s, "\r", "") }},
+		{"white space at the end of lines", trimLines},
+		{"tabs and spaces at the beginning of lines", func(s string) string {
+			return mapLines(trimLines(s), func(l string) string { return strings.TrimLeft(l, " \t") })
+		}},
+		{"white space", func(s string) string { return strings.Join(strings.Fields(s), "") }},
+		{"kinds of quotes or dashes", plainSigns.Replace},
+		{"upper and lower case", strings.ToLower},
+		{"white space, quotes or letter case", func(s string) string {
+			return strings.Join(strings.Fields(plainSigns.Replace(strings.ToLower(s))), "")
+		}},
+	} {
+		if d.plain(a) == d.plain(b) {
+			return d.name
+		}
+	}
+	return ""
+}
+
+// trimLines removes white space at the ends of lines.
+func trimLines(s string) string {
+	return mapLines(s, func(l string) string { return strings.TrimRight(l, " \t\r") })
+}
+
+func mapLines(s string, f func(string) string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = f(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}

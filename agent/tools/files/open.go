@@ -1,0 +1,66 @@
+package files
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"gateway/agent/tool"
+)
+
+// Open opens the file that a model calls name, if it is a regular file. The error is for the model.
+func (w *Files) Open(c tool.Call, name string) (*os.File, error) {
+	at, err := w.find(c, name)
+	if err != nil {
+		return nil, err
+	}
+	f, _, err := w.open(at)
+	return f, err
+}
+
+// open opens the regular file at a place and describes it.
+func (w *Files) open(at place) (*os.File, fs.FileInfo, error) {
+	info, err := at.tree.dir.Stat(at.path) // before opening, which has an effect on some devices
+	if err != nil {
+		return nil, nil, w.explain(at, err)
+	}
+	if err := wantRegular(at.said, info); err != nil {
+		return nil, nil, err
+	}
+	// The file may have become a pipe meanwhile: without O_NONBLOCK that would hang.
+	f, err := at.tree.dir.OpenFile(at.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, w.explain(at, err)
+	}
+	if info, err = f.Stat(); err == nil {
+		err = wantRegular(at.said, info)
+	}
+	if err == nil && isPseudo(f) {
+		err = fmt.Errorf("%q is no file on a disk but a part of the system, and can't be read", at.said)
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+func wantRegular(name string, info fs.FileInfo) error {
+	switch k := kind(info.Mode()); k {
+	case "":
+		return nil
+	case "directory":
+		return fmt.Errorf("%q is a directory; use list_dir", name)
+	default:
+		return fmt.Errorf("%q is a %s and can't be read; only regular files can", name, k)
+	}
+}
+
+// saw remembers for the session of c what the file at a place is now.
+func (w *Files) saw(c tool.Call, at place, info fs.FileInfo) {
+	if real, err := at.resolved(); err == nil {
+		at = real
+	}
+	w.seen.note(c.Session, at, info)
+}

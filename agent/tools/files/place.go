@@ -1,0 +1,244 @@
+package files
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+
+	"gateway/agent/tool"
+)
+
+// A tree is one that the tools reach.
+type tree struct {
+	name  string // what paths within it begin with; "" for the workspace
+	path  string // absolute; "" for media
+	dir   *os.Root
+	write bool
+}
+
+// title returns what the tree is called in a sentence.
+func (t *tree) title() string {
+	switch {
+	case t.name == "":
+		return "the workspace"
+	case t.path == "":
+		return t.name
+	}
+	return fmt.Sprintf("%s (%s)", t.name, t.path)
+}
+
+// A place is a path within a tree.
+type place struct {
+	tree *tree
+	path string // within tree.dir
+	name string // as tools show it and take it, with slashes
+	said string // as the model has called it
+}
+
+// under returns the place of an entry below p. rel has slashes.
+func (p place) under(rel string) place {
+	name := p.name + "/" + rel
+	if p.name == "." {
+		name = rel
+	}
+	return place{p.tree, filepath.Join(p.path, filepath.FromSlash(rel)), name, name}
+}
+
+// maxPath bounds what a model calls a file, in bytes.
+const maxPath = 4096
+
+// find returns the place that a model means by name: a relative path, or an absolute one within
+// a tree. What stands there, if anything does, is not known yet.
+func (w *Files) find(c tool.Call, name string) (place, error) {
+	if err := checkSpelling(name); err != nil {
+		return place{}, err
+	}
+	t, rel := w.workspace, filepath.Clean(name) // "." for ""
+	if filepath.IsAbs(rel) {
+		if t, rel = w.holding(rel); t == nil {
+			return place{}, w.outside(name)
+		}
+	}
+	if !filepath.IsLocal(rel) {
+		return place{}, w.outside(name)
+	}
+	p := place{t, rel, filepath.ToSlash(rel), cmp.Or(name, ".")}
+	if t != w.workspace {
+		p.name = strings.TrimSuffix(t.name+"/"+p.name, "/.")
+		return p.respelled(), nil
+	}
+	first, rest, _ := strings.Cut(p.name, "/")
+	if w.media != nil && first == w.media.name {
+		// Of the files that people send, each conversation sees its own.
+		folder := filepath.FromSlash(c.Address.Folder())
+		p.tree, p.path = w.media, filepath.Join(folder, filepath.FromSlash(rest))
+	}
+	for _, t := range w.roots {
+		if t.name == first {
+			p.tree, p.path = t, filepath.Join(".", filepath.FromSlash(rest))
+		}
+	}
+	return p.respelled(), nil
+}
+
+// checkSpelling refuses what is no path.
+func checkSpelling(name string) error {
+	scheme, rest, isURL := strings.Cut(name, "://")
+	switch {
+	case strings.ContainsRune(name, 0):
+		return fmt.Errorf("%q is invalid: a path can't hold a NUL character", short(name))
+	case len(name) > maxPath:
+		return fmt.Errorf("%q: the path is too long, %d bytes", short(name), len(name))
+	case name == "~" || strings.HasPrefix(name, "~/"):
+		return fmt.Errorf("%q: there is no home directory here; want a path within the workspace", name)
+	case isURL && strings.EqualFold(scheme, "file"):
+		return fmt.Errorf("%q is a URL; want a path, such as %q", short(name), short(rest))
+	case isURL && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")):
+		return fmt.Errorf("%q is a URL and no file; want a path", short(name))
+	}
+	return nil
+}
+
+// holding returns the innermost tree that an absolute path is in, and the path within it.
+func (w *Files) holding(path string) (*tree, string) {
+	var best *tree
+	within := ""
+	for _, t := range slices.Concat([]*tree{w.workspace}, w.roots) {
+		rel, err := filepath.Rel(t.path, path)
+		if err == nil && filepath.IsLocal(rel) && (best == nil || len(t.path) > len(best.path)) {
+			best, within = t, rel
+		}
+	}
+	return best, within
+}
+
+func (w *Files) outside(name string) error {
+	text := fmt.Sprintf("%q is outside the workspace; only files in %s", short(name), w.workspace.path)
+	for _, t := range w.roots {
+		text += ", " + t.title()
+	}
+	return errors.New(text + " can be reached")
+}
+
+// maxSpelled is how many entries of a directory are looked through for another form of a name.
+const maxSpelled = 20_000
+
+// respelled returns p with each element as the tree has it, where that differs only in how
+// accents are written: some systems compose letters with them, and others don't.
+func (p place) respelled() place {
+	if isASCII(p.path) {
+		return p
+	}
+	if _, err := p.tree.dir.Lstat(p.path); !errors.Is(err, fs.ErrNotExist) {
+		return p
+	}
+	done := "."
+	elements := strings.Split(filepath.ToSlash(p.path), "/")
+	for i, e := range elements {
+		if _, err := p.tree.dir.Lstat(filepath.Join(done, e)); errors.Is(err, fs.ErrNotExist) {
+			names, err := namesIn(p.tree.dir, done, maxSpelled)
+			if err != nil {
+				return p
+			}
+			other := func(name string) bool { return norm.NFC.String(name) != norm.NFC.String(e) }
+			if names = slices.DeleteFunc(names, other); len(names) != 1 {
+				break // what follows is not there either
+			}
+			elements[i] = names[0]
+		}
+		done = filepath.Join(done, elements[i])
+	}
+	below := strings.TrimSuffix(p.name, filepath.ToSlash(p.path)) // "" or the tree's name
+	p.path = filepath.Join(filepath.FromSlash(strings.Join(elements, "/")))
+	if below != p.name {
+		p.name = below + filepath.ToSlash(p.path)
+	}
+	return p
+}
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
+}
+
+// namesIn returns names of a directory, at most n.
+func namesIn(root *os.Root, path string, n int) ([]string, error) {
+	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(n)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return names, err
+}
+
+// maxLinks is how many symbolic links a path may lead through.
+const maxLinks = 40
+
+// errEscape reports a link that leads out of its tree, in the words of package os.
+var errEscape = errors.New("path escapes from parent")
+
+// isEscape reports whether a path led out of its tree: os exports no error for it.
+func isEscape(err error) bool { return strings.HasSuffix(err.Error(), errEscape.Error()) }
+
+func isTooLong(err error) bool { return errors.Is(err, syscall.ENAMETOOLONG) }
+
+// resolved returns p without symbolic links, so that what is written there replaces the target of
+// a link and not the link. It is no guard: whoever changes links meanwhile leads a write to
+// another place within the tree, which the tree itself sees to.
+func (p place) resolved() (place, error) {
+	pending := strings.Split(filepath.ToSlash(p.path), "/")
+	var done []string
+	links := 0
+	for len(pending) > 0 {
+		e := pending[0]
+		pending = pending[1:]
+		switch e {
+		case ".", "":
+			continue
+		case "..":
+			if len(done) == 0 {
+				return p, errEscape
+			}
+			done = done[:len(done)-1]
+			continue
+		}
+		path := filepath.Join(append(slices.Clone(done), e)...)
+		info, err := p.tree.dir.Lstat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && !slices.Contains(pending, ".."):
+			p.path = filepath.Join(append([]string{path}, pending...)...)
+			return p, nil
+		case err != nil:
+			return p, err
+		case info.Mode()&fs.ModeSymlink == 0:
+			done = append(done, e)
+			continue
+		}
+		target, err := p.tree.dir.Readlink(path)
+		if err != nil {
+			return p, err
+		}
+		if links++; links > maxLinks {
+			return p, syscall.ELOOP
+		}
+		if filepath.IsAbs(target) || filepath.VolumeName(target) != "" {
+			return p, errEscape
+		}
+		pending = append(strings.Split(filepath.ToSlash(target), "/"), pending...)
+	}
+	p.path = filepath.Join(append([]string{"."}, done...)...)
+	return p, nil
+}

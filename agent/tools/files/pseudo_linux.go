@@ -1,0 +1,32 @@
+package files
+
+import (
+	"os"
+	"syscall"
+)
+
+// isPseudo reports whether f is a file of /proc or its like: these are regular files by their
+// mode, but tell of the gateway's own process, and reading some of them has effects.
+func isPseudo(f *os.File) bool {
+	var st syscall.Statfs_t
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return true
+	}
+	var failed error
+	err = conn.Control(func(fd uintptr) { failed = syscall.Fstatfs(int(fd), &st) })
+	if err != nil || failed != nil {
+		return true
+	}
+	switch uint32(st.Type) { // linux/magic.h
+	case 0x9fa0, // proc
+		0x62656572, // sysfs
+		0x64626720, // debugfs
+		0x74726163, // tracefs
+		0x27e0eb,   // cgroup
+		0x63677270, // cgroup2
+		0x73636673: // securityfs
+		return true
+	}
+	return false
+}

@@ -1,0 +1,230 @@
+package files
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"gateway/agent/tool"
+)
+
+// The modes of what is made, less what the process's umask takes away.
+const (
+	newFile = 0o644
+	newDir  = 0o755
+)
+
+// A change is what becomes of one file.
+type change struct {
+	target
+	content []byte
+	remove  bool
+}
+
+// A staged is a change that is ready to be made: its content lies beside the file.
+type staged struct {
+	change
+	dir    *os.Root // the directory
+	temp   string   // the new content, or ""
+	backup string   // the old file's second name, or ""
+	made   []string // directories that were made for it, the innermost first
+	done   bool
+}
+
+// save makes all changes or none. Nothing is changed before every new content is on the disk; if
+// then one of several can't be put into its place, the others are put back. w.lock is held.
+func (w *Files) save(ctx context.Context, c tool.Call, changes ...change) error {
+	list := make([]*staged, 0, len(changes))
+	err := func() error {
+		for _, ch := range changes {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			s := &staged{change: ch}
+			list = append(list, s)
+			if err := s.prepare(len(changes) > 1); err != nil {
+				return w.explain(ch.place, err)
+			}
+		}
+		for _, s := range list {
+			if err := s.commit(); err != nil {
+				return w.uncommitted(s, err)
+			}
+		}
+		return nil
+	}()
+	if err != nil {
+		for _, s := range slices.Backward(list) {
+			err = errors.Join(err, s.rollback())
+		}
+	}
+	for _, s := range list {
+		if err == nil {
+			w.settle(c, s)
+		}
+		s.clean()
+	}
+	return err
+}
+
+// uncommitted returns why a change could not be made, for the model.
+func (w *Files) uncommitted(s *staged, err error) error {
+	if errors.Is(err, errChanged) {
+		return w.changed(s.place)
+	}
+	return w.explain(s.place, err)
+}
+
+// errChanged reports a file that is another than the one that was read.
+var errChanged = errors.New("changed meanwhile")
+
+// prepare does all but the change itself. keep says that it may have to be undone.
+func (s *staged) prepare(keep bool) error {
+	parent := filepath.Dir(s.path)
+	root := s.tree.dir
+	if !s.remove {
+		for d := parent; d != "."; d = filepath.Dir(d) {
+			if _, err := root.Lstat(d); !errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+			s.made = append(s.made, d)
+		}
+		if err := root.MkdirAll(parent, newDir); err != nil {
+			return err
+		}
+	}
+	var err error
+	if s.dir, err = root.OpenRoot(parent); err != nil {
+		return err
+	}
+	if !s.remove {
+		if err := s.writeTemp(); err != nil {
+			return err
+		}
+	}
+	if keep && s.info != nil {
+		return s.keepOld()
+	}
+	return nil
+}
+
+// tempName returns a name that no file has.
+func tempName() string { return ".gateway-" + rand.Text() + ".tmp" }
+
+// writeTemp writes the new content beside the file, as it shall become.
+func (s *staged) writeTemp() error {
+	name := tempName()
+	f, err := s.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, newFile)
+	if err != nil {
+		return err
+	}
+	s.temp = name
+	_, err = f.Write(s.content)
+	if err == nil && s.info != nil {
+		keepOwner(f, s.info)
+		err = f.Chmod(s.info.Mode().Perm())
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// keepOld gives the old file a second name. Where that can't be, a copy does.
+func (s *staged) keepOld() error {
+	name := tempName()
+	base := filepath.Base(s.path)
+	err := s.dir.Link(base, name)
+	if err == nil {
+		s.backup = name
+		return nil
+	}
+	old, err := s.dir.ReadFile(base)
+	if err != nil {
+		return err
+	}
+	if err := s.dir.WriteFile(name, old, newFile&0o600); err != nil {
+		return err
+	}
+	s.backup = name
+	return s.dir.Chmod(name, s.info.Mode().Perm())
+}
+
+// commit makes the change, if the file is still the one that was read.
+func (s *staged) commit() error {
+	base := filepath.Base(s.path)
+	info, err := s.dir.Lstat(base)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && s.info == nil:
+	case errors.Is(err, fs.ErrNotExist):
+		return errChanged
+	case err != nil:
+		return err
+	case s.info == nil || !same(s.info, info):
+		return errChanged
+	}
+	if s.remove {
+		err = s.dir.Remove(base)
+	} else if err = s.dir.Rename(s.temp, base); err == nil {
+		s.temp = ""
+	}
+	s.done = err == nil
+	return err
+}
+
+// rollback undoes what was done.
+func (s *staged) rollback() error {
+	base := filepath.Base(s.path)
+	var err error
+	switch {
+	case !s.done:
+	case s.backup != "":
+		if err = s.dir.Rename(s.backup, base); err == nil {
+			s.backup = ""
+		}
+	case s.info == nil:
+		err = s.dir.Remove(base)
+	}
+	s.discard()
+	for _, d := range s.made {
+		_ = s.tree.dir.Remove(d) // stays if somebody has put something there
+	}
+	if err != nil {
+		return fmt.Errorf("and %q could not be put back: %w", s.said, err)
+	}
+	return nil
+}
+
+// settle makes a change last, and remembers it as seen by the session.
+func (w *Files) settle(c tool.Call, s *staged) {
+	if d, err := s.dir.Open("."); err == nil {
+		_ = d.Sync() // not all systems can; the file itself is on the disk
+		_ = d.Close()
+	}
+	if info, err := s.dir.Lstat(filepath.Base(s.path)); err == nil && !s.remove {
+		w.seen.note(c.Session, s.place, info)
+	}
+}
+
+// discard removes what is left beside the file.
+func (s *staged) discard() {
+	for _, name := range []*string{&s.temp, &s.backup} {
+		if *name != "" && s.dir != nil {
+			_ = s.dir.Remove(*name) // it is ours, and nobody needs it
+			*name = ""
+		}
+	}
+}
+
+// clean frees what the change has held.
+func (s *staged) clean() {
+	s.discard()
+	if s.dir != nil {
+		_ = s.dir.Close() // nothing was written through it
+	}
+}

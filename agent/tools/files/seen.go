@@ -1,0 +1,65 @@
+package files
+
+import (
+	"container/list"
+	"io/fs"
+	"os"
+	"sync"
+)
+
+// maxSeen is how many files are remembered, over all sessions.
+const maxSeen = 4_096
+
+// A seen remembers what files were when a session last saw them. The ones seen longest ago are
+// forgotten first. Its zero value remembers nothing.
+type seen struct {
+	mu      sync.Mutex
+	entries map[seenKey]*list.Element
+	order   list.List // of seenEntry, the latest in front
+}
+
+type seenKey struct {
+	session string
+	tree    *tree
+	path    string
+}
+
+type seenEntry struct {
+	key  seenKey
+	info fs.FileInfo
+}
+
+// note remembers that session has seen the file at p as info describes it.
+func (s *seen) note(session string, p place, info fs.FileInfo) {
+	k := seenKey{session, p.tree, p.path}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entries == nil {
+		s.entries = make(map[seenKey]*list.Element)
+	}
+	if e, ok := s.entries[k]; ok {
+		e.Value = seenEntry{k, info}
+		s.order.MoveToFront(e)
+		return
+	}
+	s.entries[k] = s.order.PushFront(seenEntry{k, info})
+	if s.order.Len() > maxSeen {
+		oldest := s.order.Back()
+		s.order.Remove(oldest)
+		delete(s.entries, oldest.Value.(seenEntry).key)
+	}
+}
+
+// changed reports whether the file at p, which info describes now, is another than session has
+// seen. What session has not seen, or what is forgotten, counts as unchanged.
+func (s *seen) changed(session string, p place, info fs.FileInfo) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.entries[seenKey{session, p.tree, p.path}]
+	return ok && !same(e.Value.(seenEntry).info, info)
+}
+
+// same reports whether a file was not written between a and b.
+func same(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}

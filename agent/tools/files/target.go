@@ -1,0 +1,105 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"unicode/utf8"
+
+	"gateway/agent/tool"
+)
+
+// maxEdit is how large a file may be whose content is changed, in bytes.
+const maxEdit = 16 << 20
+
+// A target is a file that a call is about to change.
+type target struct {
+	place             // without symbolic links
+	info  fs.FileInfo // of the file that is there, or nil
+}
+
+// lock waits until no other call changes files. What it returns ends that.
+func (w *Files) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case w.writing <- struct{}{}:
+		return func() { <-w.writing }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// target returns the file that a model means by name, if it may be changed.
+func (w *Files) target(c tool.Call, name string) (target, error) {
+	at, err := w.find(c, name)
+	switch {
+	case err != nil:
+		return target{}, err
+	case at.tree == w.media:
+		return target{}, fmt.Errorf("%q was sent by people and can't be changed; "+
+			"write what comes of it to the workspace, outside of media", name)
+	case !at.tree.write:
+		return target{}, fmt.Errorf("%q can't be changed: %s may only be read", name, at.tree.title())
+	case strings.HasSuffix(name, "/") || name == "":
+		return target{}, fmt.Errorf("%q names a directory; want the path of a file", name)
+	}
+	if at, err = at.resolved(); err != nil {
+		return target{}, w.explain(at, err)
+	}
+	info, err := at.tree.dir.Lstat(at.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if hasControl(at.path) {
+			return target{}, fmt.Errorf("no file is made with the name %q: "+
+				"it has characters that can't be seen", name)
+		}
+		return target{at, nil}, nil
+	case err != nil:
+		return target{}, w.explain(at, err)
+	case !info.Mode().IsRegular():
+		return target{}, fmt.Errorf("%q is a %s and can't be written; only regular files can",
+			name, kind(info.Mode()))
+	case info.Mode()&0o222 == 0:
+		return target{}, fmt.Errorf("%q is write-protected (mode %#o); ask before changing that",
+			name, info.Mode().Perm())
+	}
+	return target{at, info}, nil
+}
+
+// wantUnchanged refuses a file that was changed since the session read it.
+func (w *Files) wantUnchanged(c tool.Call, t target) error {
+	if t.info != nil && w.seen.changed(c.Session, t.place, t.info) {
+		return w.changed(t.place)
+	}
+	return nil
+}
+
+func (*Files) changed(at place) error {
+	return fmt.Errorf("%q has changed since you read it, and was left as it is; "+
+		"read it again and then decide", at.said)
+}
+
+// wholeText returns the content of a file of text that is about to be changed, and the target as
+// it was when it was read.
+func (w *Files) wholeText(t target) (string, target, error) {
+	f, info, err := w.open(t.place)
+	if err != nil {
+		return "", t, err
+	}
+	defer f.Close()
+	if info.Size() > maxEdit {
+		return "", t, fmt.Errorf("%q has %d bytes, and only files up to %d can be changed in parts; "+
+			"use a command", t.said, info.Size(), maxEdit)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxEdit+1))
+	if err != nil {
+		return "", t, w.explain(t.place, err)
+	}
+	if !isText(data[:min(len(data), sniffLen)]) || !utf8.Valid(data) {
+		return "", t, fmt.Errorf("%q is not UTF-8 text and can't be changed in parts", t.said)
+	}
+	t.info = info
+	return string(data), t, nil
+}

@@ -1,0 +1,112 @@
+package files
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"gateway/agent/tool"
+)
+
+const writeDescription = `Writes a whole file, and makes the directories above it. What was in ` +
+	`the file is gone: use edit_file to change a part. Refused if the file changed since you read it.`
+
+type writeArgs struct {
+	Path    string `json:"path" jsonschema:"path of the file, relative to the workspace"`
+	Content string `json:"content" jsonschema:"all that shall be in the file"`
+}
+
+func (w *Files) writeFile(ctx context.Context, c tool.Call, a writeArgs) (tool.Result, error) {
+	unlock, err := w.lock(ctx)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	defer unlock()
+	t, err := w.target(c, a.Path)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if err := w.wantUnchanged(c, t); err != nil {
+		return tool.Result{}, err
+	}
+	content, how := a.Content, "made"
+	notes := ""
+	if t.info != nil {
+		how = "replaced"
+		if content, notes, err = w.likeOld(t, content); err != nil {
+			return tool.Result{}, err
+		}
+	}
+	if err := w.save(ctx, c, change{target: t, content: []byte(content)}); err != nil {
+		return tool.Result{}, err
+	}
+	return tool.Result{Text: fmt.Sprintf("%s was %s: %d bytes, %d lines%s",
+		printable(t.name), how, len(content), countLines(content), notes)}, nil
+}
+
+// likeOld returns content with the line ends and the byte order mark of the file that it replaces,
+// which the model does not see, and says so.
+func (w *Files) likeOld(t target, content string) (string, string, error) {
+	f, _, err := w.open(t.place)
+	if err != nil {
+		return "", "", err
+	}
+	defer f.Close()
+	bom, crlf, err := lineEnds(f)
+	if err != nil {
+		return "", "", w.explain(t.place, err)
+	}
+	notes := ""
+	if crlf && strings.Contains(content, "\n") && !strings.Contains(content, "\r") {
+		content = strings.ReplaceAll(content, "\n", "\r\n")
+		notes = ", with CRLF line ends as before"
+	}
+	if bom && !strings.HasPrefix(content, string(byteOrderMark)) {
+		content = string(byteOrderMark) + content
+		notes += ", with the byte order mark as before"
+	}
+	return content, notes, nil
+}
+
+// lineEnds reports whether a text begins with a byte order mark, and whether all its lines, at
+// least one, end in CRLF.
+func lineEnds(r io.Reader) (bom, crlf bool, err error) {
+	b := bufio.NewReaderSize(r, bufferSize)
+	head, err := b.Peek(len(byteOrderMark))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, false, err
+	}
+	bom = bytes.Equal(head, byteOrderMark)
+	var last byte
+	for {
+		chunk, err := b.ReadSlice('\n')
+		if n := len(chunk); n > 1 {
+			last = chunk[n-2]
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			last = chunk[len(chunk)-1]
+		case errors.Is(err, io.EOF):
+			return bom, crlf, nil
+		case err != nil:
+			return false, false, err
+		case last != '\r':
+			return bom, false, nil
+		default:
+			crlf, last = true, 0
+		}
+	}
+}
+
+// countLines returns how many lines a text has.
+func countLines(text string) int {
+	n := strings.Count(text, "\n")
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		n++
+	}
+	return n
+}
