@@ -22,9 +22,6 @@ var archChanges = []uintptr{
 	unix.SYS_FUTIMESAT,
 }
 
-// archForks are older calls that make processes.
-var archForks = []uintptr{unix.SYS_FORK, unix.SYS_VFORK}
-
 // archModes adds the rules for older calls that take a mode.
 func archModes(rules map[uintptr][]bpf.Instruction) {
 	rules[unix.SYS_CHMOD] = without(1, setID, unix.EPERM)

@@ -8,7 +8,7 @@ import (
 const auditArch = unix.AUDIT_ARCH_AARCH64
 
 // This architecture has none of the older calls.
-var archPrivileged, archChanges, archForks []uintptr
+var archPrivileged, archChanges []uintptr
 
 func archModes(map[uintptr][]bpf.Instruction)   {}
 func archCreates(map[uintptr][]bpf.Instruction) {}

@@ -18,8 +18,8 @@ import (
 type filter struct {
 	network bool
 
-	// notify hands calls to the supervisor that change the attributes of files, for which Landlock
-	// has no rules, and those that make processes.
+	// notify hands calls to the supervisor that change the attributes of files: Landlock has no rules
+	// for them.
 	notify bool
 
 	// protect are processes that must get no signal. It is for kernels whose Landlock lets signals
@@ -164,28 +164,11 @@ func (f filter) sockets(rules map[uintptr][]bpf.Instruction) {
 	}
 }
 
-// forks are the rules that have the supervisor asked before there is another process or thread:
-// the kernel's own limit does not hold for root.
-func forks() map[uintptr][]bpf.Instruction {
-	rules := map[uintptr][]bpf.Instruction{
-		unix.SYS_CLONE:  {notify},
-		unix.SYS_CLONE3: {fail(unix.ENOSYS)},
-	}
-	for _, c := range archForks {
-		rules[c] = []bpf.Instruction{notify}
-	}
-	return rules
-}
-
 // modes is about the attributes of files.
 func (f filter) modes(rules map[uintptr][]bpf.Instruction) {
 	if f.notify {
-		for _, c := range slices.Concat(changes, archChanges, archForks) {
+		for _, c := range slices.Concat(changes, archChanges) {
 			rules[c] = []bpf.Instruction{notify}
-		}
-		rules[unix.SYS_CLONE] = []bpf.Instruction{
-			argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaces, SkipTrue: 1}, notify,
-			fail(unix.EPERM),
 		}
 		return
 	}
@@ -267,8 +250,11 @@ func load(rules map[uintptr][]bpf.Instruction) (listener int, err error) {
 		program[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
 	}
 	list := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	fd, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, uintptr(unsafe.Pointer(&list)))
+	// So that a signal does not break off a call that is being answered; from Linux 5.19 on.
+	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER |
+		unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	fd, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags,
+		uintptr(unsafe.Pointer(&list)))
 	if e != 0 {
 		return -1, fmt.Errorf("filter of system calls: %w", e)
 	}

@@ -63,7 +63,7 @@ func TestLimits(t *testing.T) {
 			limits: Limits{Memory: -1, Files: 500}, want: []string{LimitFiles}},
 		{name: "files without names", argv: probing("unlinked", "WS", "60"),
 			limits: Limits{Memory: -1, Disk: 20 << 20}, want: []string{LimitDisk}},
-		{name: "processor", argv: shell(`while :; do n=$((n+1)); test $n -gt 600000 && exit; done`),
+		{name: "processor", argv: shell(`while :; do n=$((n+1)); test $n -gt 2000000 && exit; done`),
 			limits: Limits{CPU: time.Second}, want: []string{LimitCPU}},
 		{name: "temporary files", limits: Limits{Disk: 20 << 20, Temporary: 20 << 20},
 			want: []string{LimitDisk, "exit"},
@@ -153,7 +153,9 @@ func TestNothingSurvives(t *testing.T) {
 				if len(pids) == 0 {
 					t.Error("without a supervisor no process is left either")
 				}
-				signalAll(pids, syscall.SIGKILL)
+				for _, pid := range pids {
+					_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+				}
 			})
 		})
 	}

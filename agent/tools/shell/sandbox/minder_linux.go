@@ -11,26 +11,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// A minder does what the processes of a job may not do themselves, because the kernel's rules can't
-// say when they may: it changes the mode and times of files, and lets another process begin.
+// A minder changes the mode and times of files for the processes of a job, which may not do so
+// themselves: the kernel's rules can't say for which files they may.
 type minder struct {
 	folders []string // with no symbolic links in their paths
-	most    int      // processes with their threads; negative: any number
-	count   int      // those there were at the last count, and those that began since
-
-	closed atomic.Bool   // nothing may begin any more
-	over   chan struct{} // gets one when there are too many
 }
 
 func newMinder(j *job, tmp string) *minder {
-	m := &minder{most: j.Limits.Processes, over: make(chan struct{}, 1)}
+	m := &minder{}
 	for _, folder := range append([]string{tmp}, j.ReadWrite...) {
 		if real, err := filepath.EvalSymlinks(folder); err == nil {
 			m.folders = append(m.folders, real)
@@ -92,44 +86,13 @@ func (m *minder) serve(listener int) {
 			return
 		}
 		a := answer{id: p.id}
-		if isFork(p.call) {
-			a.flags = unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE
-			if !m.mayBegin() {
-				a = answer{id: p.id, err: -int32(unix.EAGAIN)}
-			}
-		} else if err := m.do(listener, &p); err != 0 {
+		if err := m.do(listener, &p); err != 0 {
 			a.err = -int32(err)
 		}
 		// An error means that who called is gone.
 		_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(listener),
 			unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a)))
 	}
-}
-
-func isFork(call int32) bool {
-	return call == unix.SYS_CLONE || slices.Contains(archForks, uintptr(call))
-}
-
-// mayBegin reports whether there may be one more process or thread.
-func (m *minder) mayBegin() bool {
-	if m.closed.Load() {
-		return false
-	}
-	m.count++
-	if m.most < 0 || m.count <= m.most {
-		return true
-	}
-	m.count = 1
-	for _, pid := range descendants(os.Getpid()) {
-		s, _ := readStatus(pid) // nothing if it has ended
-		m.count += s.threads
-	}
-	if m.count <= m.most {
-		return true
-	}
-	m.closed.Store(true)
-	m.over <- struct{}{} // there is room for the one
-	return false
 }
 
 // do does what was asked for, if it is about a file that the job may write and owns.

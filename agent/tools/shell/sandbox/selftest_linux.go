@@ -102,7 +102,7 @@ func (t *trial) run(ctx context.Context, s *Sandbox) (found finding, err error) 
 		Argv:     []string{program, Argument, "probe", string(text)},
 		ReadOnly: []string{program}, ReadWrite: []string{t.path("inside")},
 		// A build that looks for races needs more than can be said. It is a short test.
-		Limits: Limits{Memory: -1},
+		Limits: Limits{Memory: -1}, Env: []string{"GORACE=atexit_sleep_ms=0"},
 	})
 	if err != nil {
 		return found, err

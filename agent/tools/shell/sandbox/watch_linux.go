@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -21,6 +22,9 @@ const (
 	early      = 2 * time.Second
 	diskPeriod = 200 * time.Millisecond
 )
+
+// ownFiles is more than the files that the supervisor writes itself, in bytes.
+const ownFiles = 1 << 20
 
 // A watch measures what the processes of a job use and says which limit is exceeded. The kernel's
 // own limits are per process or don't hold for root.
@@ -39,9 +43,10 @@ type space struct{ bytes, files int64 }
 
 func newWatch(j *job, tmp string) *watch {
 	w := &watch{limits: j.Limits, begun: time.Now(), rlimits: j.Limits.perProcess()}
-	if n := j.Limits.Processes; j.Mode == None && n >= 0 && os.Getuid() != 0 {
-		// With a sandbox it is the minder who counts. This counts all of the user's, ours too.
-		all := uint64(threadsOf(os.Getuid())) + uint64(n)
+	if n := j.Limits.Processes; n >= 0 && os.Getuid() != 0 {
+		// This counts all of the user's, and does not hold for root. It is the wall behind the watch:
+		// the user's other programs must have room to begin something too.
+		all := uint64(threadsOf(os.Getuid())) + 2*uint64(n)
 		w.rlimits[unix.RLIMIT_NPROC] = unix.Rlimit{Cur: all, Max: all}
 	}
 	w.folders = append([]string{tmp}, j.ReadWrite...)
@@ -93,10 +98,40 @@ func threadsOf(uid int) (n int64) {
 	return n
 }
 
+// lend puts this process under the limit for files, so that what it starts has it from its first
+// moment, and returns what takes it off again. The others take longer to exceed.
+func (w *watch) lend() (takeOff func()) {
+	limit, ok := w.rlimits[unix.RLIMIT_FSIZE]
+	var old unix.Rlimit
+	if !ok || unix.Getrlimit(unix.RLIMIT_FSIZE, &old) != nil {
+		return func() {}
+	}
+	lent := unix.Rlimit{Cur: min(old.Max, max(limit.Cur, ownFiles)), Max: old.Max}
+	_ = unix.Setrlimit(unix.RLIMIT_FSIZE, &lent) // limit follows
+	return func() {
+		_ = unix.Setrlimit(unix.RLIMIT_FSIZE, &old) // ownFiles are enough
+	}
+}
+
 // limit gives a process its limits. It may have made others before; look finds them.
 func (w *watch) limit(pid int) {
 	for resource, limit := range w.rlimits {
 		_ = unix.Prlimit(pid, resource, &limit, nil) // it may have ended
+	}
+}
+
+// run looks again and again, sends the limit that is exceeded, and returns. It keeps a thread to
+// itself and sleeps in the kernel, so as not to depend on any other thread when there are many.
+func (w *watch) run(hits chan<- string) {
+	runtime.LockOSThread()
+	for pause := firstLook; ; pause = w.pause() {
+		t := unix.NsecToTimespec(int64(pause))
+		_ = unix.Nanosleep(&t, nil) // to be woken early does no harm
+		if hit := w.look(); hit != "" {
+			hits <- hit
+			killBelow() // at once: others may have to wait for their turn
+			return
+		}
 	}
 }
 

@@ -89,7 +89,8 @@ func (w *world) spec(args ...string) Spec {
 	return Spec{
 		Argv:     append([]string{w.self, escapeArgument}, args...),
 		ReadOnly: []string{w.self}, ReadWrite: []string{w.ws},
-		Limits: Limits{Memory: -1}, // for builds that look for races
+		// For builds that look for races.
+		Limits: Limits{Memory: -1}, Env: []string{"GORACE=atexit_sleep_ms=0"},
 	}
 }
 
