@@ -9,6 +9,7 @@ package question
 
 import (
 	"crypto/rand"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,7 +35,26 @@ CREATE TABLE questions (
 	expires_ms BIGINT NOT NULL,
 	UNIQUE (turn, call)
 );
-CREATE INDEX questions_open ON questions (session) WHERE state = 'open';`}}
+CREATE INDEX questions_open ON questions (session) WHERE state = 'open';`, `
+-- One call may wait twice: for its approval, and then for what it is about.
+ALTER TABLE questions RENAME TO questions_1;
+CREATE TABLE questions (
+	id         IDENTITY PRIMARY KEY,
+	code       TEXT NOT NULL UNIQUE,
+	state      TEXT NOT NULL, -- open, answered, granted, refused, expired, used or void
+	session    TEXT NOT NULL,
+	turn       BIGINT NOT NULL,
+	call       TEXT NOT NULL, -- id of the tool call whose result it is for
+	body       TEXT NOT NULL, -- Question
+	answer     TEXT NOT NULL DEFAULT '',
+	decided_by TEXT NOT NULL DEFAULT '', -- account/sender
+	expires_ms BIGINT NOT NULL
+);
+INSERT INTO questions
+	SELECT id, code, state, session, turn, call, body, answer, decided_by, expires_ms FROM questions_1;
+DROP TABLE questions_1;
+CREATE INDEX questions_open ON questions (session) WHERE state = 'open';
+CREATE INDEX questions_call ON questions (turn, call);`}}
 
 // A Kind says what a turn waits for.
 type Kind string
@@ -73,6 +93,10 @@ type Question struct {
 
 	Expires time.Time `json:"-"`
 
+	// After is the newest message in the inbox when it was asked: one that had come before is no
+	// answer to it.
+	After int64 `json:"after,omitempty"`
+
 	Kind    Kind        `json:"kind"`
 	Address bus.Address `json:"address"`           // the conversation in which it was asked
 	Sender  string      `json:"sender,omitempty"`  // who is asked, platform's id; "": anybody
@@ -96,10 +120,13 @@ func (Store) Put(tx *store.Tx, q *Question) error {
 	if err != nil {
 		return fmt.Errorf("question: %w", err)
 	}
-	q.State, q.Code = Open, rand.Text()[:codeLength]
-	err = tx.QueryRow(`INSERT INTO questions (code, state, session, turn, call, body, expires_ms)
-		VALUES ($1, 'open', $2, $3, $4, $5, $6) RETURNING id`,
-		q.Code, q.Session, q.Turn, q.Call, string(body), q.Expires.UnixMilli()).Scan(&q.ID)
+	q.State = Open
+	for err = sql.ErrNoRows; errors.Is(err, sql.ErrNoRows); { // while the code is another one's
+		q.Code = rand.Text()[:codeLength]
+		err = tx.QueryRow(`INSERT INTO questions (code, state, session, turn, call, body, expires_ms)
+			VALUES ($1, 'open', $2, $3, $4, $5, $6) ON CONFLICT (code) DO NOTHING RETURNING id`,
+			q.Code, q.Session, q.Turn, q.Call, string(body), q.Expires.UnixMilli()).Scan(&q.ID)
+	}
 	if err != nil {
 		return fmt.Errorf("question: put for turn %d: %w", q.Turn, err)
 	}
@@ -150,9 +177,9 @@ func (Store) ByCode(q store.Queryer, code string) (*Question, error) {
 	return one(q, "code = $1", strings.ToUpper(strings.Trim(code, " `")))
 }
 
-// OfCall returns the question that a tool call has asked, or nil.
+// OfCall returns the newest question that a tool call has asked, or nil.
 func (Store) OfCall(q store.Queryer, turn int64, call string) (*Question, error) {
-	found, err := one(q, "turn = $1 AND call = $2", turn, call)
+	found, err := one(q, "turn = $1 AND call = $2 ORDER BY id DESC LIMIT 1", turn, call)
 	if errors.Is(err, ErrNone) {
 		return nil, nil
 	}
