@@ -69,8 +69,8 @@ func notPlain(r rune) bool { return r != ' ' && r != '\t' && !strings.ContainsRu
 
 // shellWords are the commands and reserved words of sh, and of bash in case it goes by that name.
 // Many are programs as well, but not quite the same ones.
-const shellWords = ` . : alias bg bind break builtin caller case cd chdir command compgen complete ` +
-	`compopt continue coproc declare dirs disown do done echo elif else enable esac eval ` +
+const shellWords = ` . : alias bg bind break builtin caller case cd chdir command compgen ` +
+	`complete compopt continue coproc declare dirs disown do done echo elif else enable esac eval ` +
 	`exec exit export false fc fg fi for function getopts hash help history if in jobs ` +
 	`kill let local logout mapfile popd printf pushd pwd read readarray readonly return ` +
 	`select set shift shopt source suspend test then time times trap true type typeset ` +

@@ -27,15 +27,17 @@ const niceness = 5
 // the command inherits the restrictions while the rest of the supervisor stays as it is. So the
 // thread is of no more use: start returns only when done is closed, since the command would
 // end with the thread.
-func (j *job) start(tmp string, m *minder, result chan<- started, done <-chan struct{}) {
+func (j *job) start(
+	tmp string, m *minder, w *watch, result chan<- started, done <-chan struct{},
+) {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	var s started
-	s.pid, s.err = j.launch(tmp, m)
+	s.pid, s.err = j.launch(tmp, m, w)
 	result <- s
 	<-done
 }
 
-func (j *job) launch(tmp string, m *minder) (pid int, err error) {
+func (j *job) launch(tmp string, m *minder, w *watch) (pid int, err error) {
 	argv, dir, env := j.Argv, j.Dir, withEnv(j.Env, "TMPDIR="+tmp)
 	files := []uintptr{0, 1, 2}
 	switch j.Mode {
@@ -69,6 +71,8 @@ func (j *job) launch(tmp string, m *minder) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	takeOff := w.lend()
+	defer takeOff()
 	pid, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{
 		Dir: dir, Env: env, Files: files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},

@@ -101,11 +101,10 @@ func (j *job) run(tmp string, ended <-chan struct{}, asked <-chan os.Signal) Out
 	m := newMinder(j, tmp)
 	result, done := make(chan started), make(chan struct{})
 	defer close(done)
-	old, takeOff := preferred(), w.lend()
-	go j.start(tmp, m, result, done)
+	old := preferred()
+	go j.start(tmp, m, w, result, done)
 	s := <-result
 	restore(old)
-	takeOff()
 	if s.err != nil {
 		return Outcome{Err: s.err.Error()}
 	}

@@ -23,9 +23,6 @@ const (
 	diskPeriod = 200 * time.Millisecond
 )
 
-// ownFiles is more than the files that the supervisor writes itself, in bytes.
-const ownFiles = 1 << 20
-
 // A watch measures what the processes of a job use and says which limit is exceeded. The kernel's
 // own limits are per process or don't hold for root.
 type watch struct {
@@ -99,17 +96,18 @@ func threadsOf(uid int) (n int64) {
 }
 
 // lend puts this process under the limit for files, so that what it starts has it from its first
-// moment, and returns what takes it off again. The others take longer to exceed.
+// moment, and returns what takes it off again. The others take longer to exceed. Meanwhile the
+// supervisor must write nothing.
 func (w *watch) lend() (takeOff func()) {
 	limit, ok := w.rlimits[unix.RLIMIT_FSIZE]
 	var old unix.Rlimit
 	if !ok || unix.Getrlimit(unix.RLIMIT_FSIZE, &old) != nil {
 		return func() {}
 	}
-	lent := unix.Rlimit{Cur: min(old.Max, max(limit.Cur, ownFiles)), Max: old.Max}
+	lent := unix.Rlimit{Cur: min(old.Max, limit.Cur), Max: old.Max}
 	_ = unix.Setrlimit(unix.RLIMIT_FSIZE, &lent) // limit follows
 	return func() {
-		_ = unix.Setrlimit(unix.RLIMIT_FSIZE, &old) // ownFiles are enough
+		_ = unix.Setrlimit(unix.RLIMIT_FSIZE, &old) // it may always be put back
 	}
 }
 
