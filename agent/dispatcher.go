@@ -262,7 +262,7 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 	key := session.Of(r.Message)
 	d.mu.Lock()
 	if p, ok := d.parked[key]; ok {
-		if len(p.waiting) < bound {
+		if len(p.waiting) < bound || r.Message.Note != nil || decides(&p.question, r) {
 			p.waiting, p.told = append(p.waiting, r), false
 			d.mu.Unlock()
 			return d.review(ctx, work, key)
@@ -286,7 +286,7 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 		w.waiting = append(w.waiting, r)
 		w.arrived = d.opts.Now()
 		w.told = false
-		if d.mode(key) == Interrupt && w.cancel != nil {
+		if d.mode(key) == Interrupt && w.cancel != nil && r.Message.Note == nil {
 			w.cancel(errInterrupted)
 		}
 		w.ring()

@@ -54,6 +54,10 @@ func (t *turn) parkFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 		if err := t.append(tx, &t.Turn, nil, nil); err != nil {
 			return err // it was stopped
 		}
+		var err error
+		if q.After, err = t.d.Inbox.Newest(tx); err != nil {
+			return err
+		}
 		if err := t.d.questions.Put(tx, q); err != nil {
 			return err
 		}
@@ -222,18 +226,19 @@ func (d *Dispatcher) decide(
 	return true, err
 }
 
-// decisionOf returns what the messages that came make of q: the first that decides it does.
+// decisionOf returns what the messages that came make of q: the first that decides it does. What
+// was written before somebody was asked says nothing of the question.
 func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 	for i, r := range waiting {
 		m := r.Message
 		by := m.From.Account + "/" + m.Sender.ID
-		asked := m.Note == nil && m.Sender.ID == q.Sender
+		asked := m.Note == nil && m.Sender.ID == q.Sender && r.Seq > q.After
 		switch {
 		case q.Kind == question.Await && m.Note == nil:
 			return decision{question.Refused, resultGoesOn, by, -1}, true
 		case q.Kind == question.Await && m.Note.Kind == bus.Outcome && m.Note.Wanted == q.Call:
-			return decision{question.Answered, m.Text, "", i}, true
-		case q.Kind == question.Ask && asked && hasFiles(r):
+			return decision{question.Answered, spoken(m.Text), "", i}, true
+		case q.Kind == question.Ask && asked && (hasFiles(r) || m.Edits != ""):
 			return decision{question.Refused, resultOther, by, -1}, true
 		case q.Kind == question.Ask && asked:
 			return decision{question.Answered, chosen(q, m.Text), by, i}, true
@@ -242,6 +247,12 @@ func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 		}
 	}
 	return decision{}, false
+}
+
+// decides reports whether r is what q waits for.
+func decides(q *question.Question, r bus.Received) bool {
+	_, ok := decisionOf(q, []bus.Received{r})
+	return ok
 }
 
 // chosen returns the option that text names by its number or its words, else text as the user's

@@ -62,6 +62,14 @@ func (in *Inbox) Waiting(q store.Queryer, after int64) ([]Received, error) {
 		"WHERE state = 'waiting' AND id > $1 ORDER BY id LIMIT 256", after)
 }
 
+// Newest returns the Seq of the newest message, or 0 if there never was one.
+func (in *Inbox) Newest(q store.Queryer) (seq int64, err error) {
+	if err := q.QueryRow("SELECT COALESCE(max(id), 0) FROM inbox").Scan(&seq); err != nil {
+		return 0, fmt.Errorf("bus: read inbox: %w", err)
+	}
+	return seq, nil
+}
+
 // TakenBy returns the messages that a turn has taken, in their order.
 func (in *Inbox) TakenBy(q store.Queryer, turn int64) ([]Received, error) {
 	return in.query(q, "SELECT id, body, received_ms FROM inbox "+
