@@ -60,7 +60,6 @@ type call struct {
 	message    bus.InboundMessage
 	key        session.Key
 	waiting    []bus.Received // messages of the session that no turn has taken yet
-	tasks      []bus.Received // likewise, of its sub-agents
 	tx         *store.Tx
 	stopped    []string // platform's ids of the messages that it leaves without another answer
 
@@ -100,7 +99,7 @@ func commandOf(m bus.InboundMessage) (name, args string) {
 func (d *Dispatcher) command(ctx context.Context, r bus.Received, name, args string) error {
 	run := d.lookup(name, r.Message.Role)
 	key := session.KeyOf(r.Message.From)
-	waiting, tasks := d.pending(key), d.pendingTasks(key)
+	waiting := d.pending(key)
 	var after func()
 	err := d.tx(ctx, func(tx *store.Tx) error {
 		after = nil
@@ -109,7 +108,7 @@ func (d *Dispatcher) command(ctx context.Context, r bus.Received, name, args str
 			return err
 		}
 		c := &call{name: name, args: args, message: r.Message, key: key,
-			waiting: waiting, tasks: tasks, tx: tx}
+			waiting: waiting, tx: tx}
 		say, err := run(d, c)
 		if err != nil {
 			return err

@@ -240,7 +240,8 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 		for _, r := range list {
 			d.opts.Logger.InfoContext(ctx, "message received",
 				"from", r.Message.From.String(), "id", r.Message.ID)
-			if name, args := commandOf(r.Message); name != "" {
+			name, args := commandOf(r.Message)
+			if name != "" {
 				err = d.command(ctx, r, name, args)
 			} else {
 				err = d.enqueue(ctx, work, r, bound)
@@ -249,8 +250,12 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 				return err
 			}
 			d.last = r.Seq
+			if name != "" {
+				break // what follows may wait no more
+			}
 		}
-		if len(list) < bus.ReadLimit {
+		n := len(list)
+		if n == 0 || n < bus.ReadLimit && d.last == list[n-1].Seq {
 			return nil
 		}
 	}

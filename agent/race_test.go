@@ -178,3 +178,46 @@ func TestOutcomeInterruptsNothing(t *testing.T) {
 		w.wantAnswers("a", "sent", "to your question", "it is blue")
 	})
 }
+
+// What a turn or a sub-agent has written to the inbox after /stop, and before that was read, does
+// not run; what the person writes after it does.
+func TestStopOvertaken(t *testing.T) {
+	for _, mode := range []Mode{Steer, Collect, Interrupt} {
+		for _, parked := range []bool{false, true} {
+			t.Run(fmt.Sprint(mode, ", parked ", parked), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					sub := w.spawning(ask.New())
+					w.opts.QueueMode = mode
+					if parked {
+						w.model.Queue(asksFor("Which?"))
+					} else {
+						w.model.Queue(held(llmtest.Say("never"), make(chan struct{})))
+					}
+					w.start()
+					w.say("a", "hello")
+					w.sleep(time.Second)
+					note := func(kind bus.NoteKind, id, session string) bus.InboundMessage {
+						m := w.message("a", "blue")
+						m.ID, m.Note = id, &bus.Note{Kind: kind, Session: session, Origin: "test/a"}
+						return m
+					}
+					w.model.Queue(llmtest.Say("and hello to you"))
+					w.put(w.message("a", "/stop"),
+						note(bus.Task, bus.TaskID("test/a", "1-x"), "test/a#1-x"),
+						note(bus.Outcome, bus.OutcomeID("test/a", "test/a#1-y:1"), "test/a"),
+						w.message("a", "again"))
+					w.wantQuiet()
+					if n := len(sub.Requests()); n != 0 {
+						t.Errorf("a sub-agent was asked %d times after the stop, want never", n)
+					}
+					if got := w.last("a"); got != "and hello to you" {
+						t.Errorf("at last the person was told %q", got)
+					}
+					if n := len(w.model.Requests()); n != 2 {
+						t.Errorf("the model was asked %d times, want for what came before and after", n)
+					}
+				})
+			})
+		}
+	}
+}

@@ -30,17 +30,6 @@ func (d *Dispatcher) pendingLocked(key session.Key) []bus.Received {
 	return nil
 }
 
-// pendingTasks returns the tasks of a session's sub-agents that no turn has taken yet.
-func (d *Dispatcher) pendingTasks(key session.Key) []bus.Received {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	list := slices.Clone(d.queued[key])
-	for _, task := range d.tasksOf(key) {
-		list = append(list, d.pendingLocked(task)...)
-	}
-	return list
-}
-
 // tasksOf returns the sessions of the sub-agents of a session. d.mu is held.
 func (d *Dispatcher) tasksOf(key session.Key) (list []session.Key) {
 	for k := range d.workers {
@@ -59,26 +48,26 @@ func (d *Dispatcher) tasksOf(key session.Key) (list []session.Key) {
 // stop answers /stop: in one transaction the running turn ends with what it has completed,
 // and what waits is discarded. Nothing of either runs later.
 func (d *Dispatcher) stop(c *call) (Say, error) {
-	stopped, discarded, err := d.end(c)
+	e, err := d.end(c)
 	switch {
 	case err != nil:
 		return Say{}, err
-	case stopped == 0 && discarded == 0:
+	case e == ended{}:
 		return Say{Text: "There is nothing to stop."}, nil
 	}
 	say := "Stopped"
-	if stopped > 1 {
-		say += ", with " + count(stopped-1, "sub-agent")
+	if e.tasks > 0 {
+		say += ", with " + count(e.tasks, "sub-agent")
 	}
-	if discarded > 0 {
-		say += ", and discarded " + count(discarded, "waiting message")
+	if e.discarded > 0 {
+		say += ", and discarded " + count(e.discarded, "waiting message")
 	}
 	return Say{Text: say + "."}, nil
 }
 
 // reset answers /new: it stops what runs, and the next prompt begins with the next message.
 func (d *Dispatcher) reset(c *call) (Say, error) {
-	_, discarded, err := d.end(c)
+	e, err := d.end(c)
 	if err != nil {
 		return Say{}, err
 	}
@@ -86,43 +75,81 @@ func (d *Dispatcher) reset(c *call) (Say, error) {
 		return Say{}, err
 	}
 	say := "A new conversation begins."
-	if discarded > 0 {
-		say += fmt.Sprintf(" I have discarded %s.", count(discarded, "waiting message"))
+	if e.discarded > 0 {
+		say += fmt.Sprintf(" I have discarded %s.", count(e.discarded, "waiting message"))
 	}
 	return Say{Text: say}, nil
 }
 
+// An ended is what a person has ended.
+type ended struct {
+	turns     int // of the conversation: one or none
+	tasks     int // of sub-agents, begun or not
+	discarded int // messages of people, and outcomes that they had not heard of
+}
+
 // end ends the running turn of the session and those of its sub-agents, and discards what waits
-// there. It returns how many turns and how many messages of people that was.
-func (d *Dispatcher) end(c *call) (stopped, discarded int, err error) {
-	for _, r := range slices.Concat(c.waiting, c.tasks) {
-		ok, err := d.Inbox.Drop(c.tx, r.Seq)
-		if err != nil {
-			return 0, 0, err
-		}
-		if ok && r.Message.Note == nil {
-			discarded++
-			c.stopped = append(c.stopped, r.Message.ID)
-		}
+// there.
+func (d *Dispatcher) end(c *call) (e ended, err error) {
+	if err := d.discard(c, &e); err != nil {
+		return e, err
 	}
 	turns, err := d.sessions.RunningTasks(c.tx, c.key)
 	if err != nil {
-		return 0, 0, err
+		return e, err
 	}
+	e.tasks += len(turns)
 	t, err := d.sessions.RunningTurn(c.tx, c.key)
 	if err != nil {
-		return 0, 0, err
+		return e, err
 	}
 	if t != nil {
+		e.turns++
 		turns = append(turns, *t)
 	}
 	for i := range turns {
 		if err := d.endStopped(c, &turns[i]); err != nil {
-			return 0, 0, err
+			return e, err
 		}
 	}
 	c.after = func() { d.cancelStopped(c.key) }
-	return len(turns), discarded, nil
+	return e, nil
+}
+
+// discard drops what waits: of people what has come before the command, but of tasks and their
+// outcomes also what a turn or a sub-agent has written since, and nobody has handed out.
+func (d *Dispatcher) discard(c *call, e *ended) error {
+	outcomes, err := d.Inbox.Outcomes(c.tx, string(c.key))
+	if err != nil {
+		return err
+	}
+	tasks, err := d.Inbox.Tasks(c.tx, string(c.key))
+	if err != nil {
+		return err
+	}
+	list := slices.Concat(c.waiting, outcomes)
+	for _, task := range tasks {
+		if task.Waiting {
+			list = append(list, task.Received)
+		}
+	}
+	for _, r := range list {
+		ok, err := d.Inbox.Drop(c.tx, r.Seq)
+		if err != nil {
+			return err
+		}
+		switch note := r.Message.Note; {
+		case !ok: // a turn has it, or it stands in the list twice
+		case note == nil:
+			e.discarded++
+			c.stopped = append(c.stopped, r.Message.ID)
+		case note.Kind == bus.Task:
+			e.tasks++
+		default:
+			e.discarded++
+		}
+	}
+	return nil
 }
 
 // cancelStopped ends what still works for a session whose turns have been ended.

@@ -74,8 +74,9 @@ func (d *Dispatcher) taskEnded(work context.Context, key session.Key) {
 func (t *turn) report(tx *store.Tx, text string) error {
 	task := *t.task
 	_, err := t.d.Inbox.Put(tx, bus.InboundMessage{
-		ID: fmt.Sprintf("outcome:%s:%d", t.Session, t.ID), From: task.From, Sender: task.Sender,
-		Person: task.Person, Role: task.Role, Group: task.Group, ChatTitle: task.ChatTitle,
+		ID:   bus.OutcomeID(task.Note.Origin, fmt.Sprintf("%s:%d", t.Session, t.ID)),
+		From: task.From, Sender: task.Sender, Person: task.Person, Role: task.Role,
+		Group: task.Group, ChatTitle: task.ChatTitle,
 		Addressed: true, Text: text, Time: t.d.opts.Now(),
 		Note: &bus.Note{Kind: bus.Outcome, Label: task.Note.Label, Session: task.Note.Origin,
 			Wanted: task.Note.Wanted},

@@ -208,7 +208,7 @@ func TestStopEndsSubagents(t *testing.T) {
 		w.model.Queue(spawns(false, "1", "2", "3", "4", "5", "6"), llmtest.Say("they work"))
 		w.start()
 		w.say("a", "hello", "/stop")
-		w.wantAnswers("a", "they work", "Stopped, with 3 sub-agents.")
+		w.wantAnswers("a", "they work", "Stopped, with 6 sub-agents.")
 		w.wantQuiet()
 		w.restart()
 		w.wantQuiet()

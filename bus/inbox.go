@@ -3,6 +3,7 @@ package bus
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"gateway/store"
@@ -86,20 +87,43 @@ type TaskMessage struct {
 func (in *Inbox) Tasks(q store.Queryer, origin string) ([]TaskMessage, error) {
 	var list []TaskMessage
 	for _, state := range []string{"taken", "waiting"} {
-		found, err := in.query(q, "SELECT id, body, received_ms FROM inbox WHERE state = '"+state+
-			"' AND substr(message, 1, length($1)) = $1 ORDER BY id", TaskID(origin, ""))
+		found, err := in.notes(q, state, TaskID(origin, ""))
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range found {
-			list = append(list, TaskMessage{r, state == "waiting"})
+			if n := r.Message.Note; n.Kind == Task && n.Origin == origin {
+				list = append(list, TaskMessage{r, state == "waiting"})
+			}
 		}
 	}
 	return list, nil
 }
 
+// Outcomes returns the outcomes for a session that no turn has taken yet, in their order.
+func (in *Inbox) Outcomes(q store.Queryer, origin string) (list []Received, err error) {
+	found, err := in.notes(q, "waiting", OutcomeID(origin, ""))
+	for _, r := range found {
+		if n := r.Message.Note; n.Kind == Outcome && n.Session == origin {
+			list = append(list, r)
+		}
+	}
+	return list, err
+}
+
+// notes returns the notes in a state whose IDs begin with prefix. Platforms may give such IDs to
+// what people write, too: that is left out.
+func (in *Inbox) notes(q store.Queryer, state, prefix string) ([]Received, error) {
+	list, err := in.query(q, "SELECT id, body, received_ms FROM inbox WHERE state = '"+state+
+		"' AND substr(message, 1, length($1)) = $1 ORDER BY id", prefix)
+	return slices.DeleteFunc(list, func(r Received) bool { return r.Message.Note == nil }), err
+}
+
 // TaskID returns the ID of the message with a task that a session gives.
 func TaskID(origin, id string) string { return "task:" + origin + ":" + id }
+
+// OutcomeID returns the ID of the message with the outcome of such a task.
+func OutcomeID(origin, id string) string { return "outcome:" + origin + ":" + id }
 
 func (in *Inbox) query(q store.Queryer, query string, args ...any) ([]Received, error) {
 	rows, err := q.Query(query, args...)
