@@ -83,6 +83,8 @@ func (w *Files) Tools() []tool.Tool {
 	tools := []tool.Tool{
 		tool.New("read_file", readDescription, tool.Pure, w.readFile),
 		tool.New("list_dir", listDescription, tool.Pure, w.listDir),
+		tool.New("glob", globDescription, tool.Pure, w.glob),
+		tool.New("grep", grepDescription, tool.Pure, w.grep),
 		tool.New("write_file", writeDescription, tool.Idempotent, w.writeFile),
 		tool.New("edit_file", editDescription, tool.Once, w.editFile),
 	}

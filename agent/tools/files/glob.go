@@ -1,0 +1,179 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"gateway/agent/tool"
+)
+
+// The bounds of one call of glob.
+const (
+	globShown   = 200     // by default
+	maxGlob     = 2_000   // entries
+	maxFound    = 200_000 // matches that are kept to be sorted
+	maxPattern  = 500     // bytes
+	maxWildcard = 24      // in one pattern
+)
+
+const globDescription = `Finds files by a pattern of their path, such as "**/*.go" or ` +
+	`"src/{a,b}/*_test.py", sorted by name. "*" stays within a directory, "**" does not. ` +
+	`To search what is in files use grep.`
+
+type globArgs struct {
+	Pattern string `json:"pattern" jsonschema:"the pattern"`
+	Path    string `json:"path,omitempty" jsonschema:"directory to search; by default the workspace"`
+	Type    string `json:"entry_type,omitempty" jsonschema:"file (default), dir or any"`
+	Limit   int    `json:"head_limit,omitempty" jsonschema:"results to show; by default 200"`
+	Skip    int    `json:"offset,omitempty" jsonschema:"results to leave out before these"`
+}
+
+func (a globArgs) check() error {
+	switch {
+	case a.Limit < 0 || a.Skip < 0:
+		return errors.New("offset and head_limit can't be negative")
+	case !slices.Contains([]string{"", "file", "dir", "any"}, a.Type):
+		return fmt.Errorf("entry_type %q is unknown; want file, dir or any", short(a.Type))
+	}
+	return checkPattern(a.Pattern)
+}
+
+// checkPattern refuses a pattern that is none, or takes too long to match.
+func checkPattern(pattern string) error {
+	switch {
+	case pattern == "":
+		return errors.New(`the pattern is empty; want one such as "**/*.txt"`)
+	case len(pattern) > maxPattern,
+		strings.Count(pattern, "*")+strings.Count(pattern, "{") > maxWildcard:
+		return errors.New("the pattern is too long; use several calls")
+	case !doublestar.ValidatePattern(pattern):
+		return fmt.Errorf("%q is no valid pattern: see to its brackets and braces", short(pattern))
+	}
+	return nil
+}
+
+func (w *Files) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result, error) {
+	if err := a.check(); err != nil {
+		return tool.Result{}, err
+	}
+	base, pattern := doublestar.SplitPattern(a.Pattern)
+	dir := base
+	if !filepath.IsAbs(base) && a.Path != "" {
+		dir = strings.TrimSuffix(a.Path, "/") + "/" + base
+	}
+	start, err := w.find(c, dir)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if err := w.wantDir(start); err != nil {
+		return tool.Result{}, err
+	}
+	g := globber{start: start, pattern: pattern, want: cmp.Or(a.Type, "file")}
+	k := w.newWalk(start, g.visit)
+	if !strings.Contains(pattern, "**") {
+		k.deep = strings.Count(pattern, "/") + 1
+	}
+	limited, cancel := context.WithTimeout(ctx, maxWalk)
+	defer cancel()
+	if err := k.run(limited); err != nil {
+		if ctx.Err() != nil {
+			return tool.Result{}, ctx.Err()
+		}
+		k.cut = "the search took too long and is not complete; give a narrower path"
+	}
+	text, err := g.text(a, k)
+	return tool.Result{Text: text, Foreign: foreign("directory", start)}, err
+}
+
+// wantDir refuses a place where no directory is.
+func (w *Files) wantDir(at place) error {
+	info, err := at.tree.dir.Stat(at.path)
+	if err != nil {
+		return w.explain(at, err)
+	}
+	if k := cmp.Or(kind(info.Mode()), "file"); k != "directory" {
+		return fmt.Errorf("%q is a %s, not a directory", at.said, k)
+	}
+	return nil
+}
+
+// A globber collects what fits a pattern.
+type globber struct {
+	start   place
+	pattern string
+	want    string // file, dir or any
+
+	mu    sync.Mutex
+	found []string // paths below the start; directories end in "/"
+	full  bool
+}
+
+func (g *globber) visit(dir string, entries []fs.DirEntry) {
+	var found []string
+	for _, e := range entries {
+		rel := path.Join(dir, e.Name())
+		if !doublestar.MatchUnvalidated(g.pattern, rel) {
+			continue
+		}
+		isDir := e.IsDir()
+		if e.Type()&fs.ModeSymlink != 0 {
+			info, err := g.start.tree.dir.Stat(g.start.under(rel).path)
+			if err != nil && g.want != "any" {
+				continue // it leads nowhere, or out
+			}
+			isDir = err == nil && info.IsDir()
+		}
+		switch {
+		case g.want == "file" && isDir, g.want == "dir" && !isDir:
+		case isDir:
+			found = append(found, rel+"/")
+		default:
+			found = append(found, rel)
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.found) < maxFound {
+		g.found = append(g.found, found...)
+		return
+	}
+	g.full = true
+}
+
+// text returns a part of what was found.
+func (g *globber) text(a globArgs, k *walk) (string, error) {
+	notes := k.notes()
+	if g.full {
+		notes = append(notes, fmt.Sprintf("more than %d results; give a narrower pattern", maxFound))
+	}
+	slices.Sort(g.found)
+	if len(g.found) == 0 {
+		return withNotes("(nothing fits the pattern)", notes), nil
+	}
+	if a.Skip >= len(g.found) {
+		return "", fmt.Errorf("there are only %d results, so none at offset %d", len(g.found), a.Skip)
+	}
+	end := min(len(g.found), a.Skip+min(cmp.Or(a.Limit, globShown), maxGlob))
+	var b strings.Builder
+	for _, rel := range g.found[a.Skip:end] {
+		b.WriteString(printable(g.start.under(rel).name) + "\n")
+	}
+	if a.Skip > 0 || end < len(g.found) {
+		note := fmt.Sprintf("results %d to %d of %d", a.Skip+1, end, len(g.found))
+		if end < len(g.found) {
+			note += fmt.Sprintf("; more with offset %d", end)
+		}
+		notes = append([]string{note}, notes...)
+	}
+	return withNotes(strings.TrimSuffix(b.String(), "\n"), notes), nil
+}

@@ -1,0 +1,105 @@
+package files
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// newTree is a fixture with some files to find.
+func newTree(t testing.TB) *fixture {
+	f := newFixture(t)
+	for _, name := range []string{"a.go", "b.txt", "src/main.go",
+		"src/deep/x_test.go", "src/deep/y.md",
+		".git/config.go", "web/node_modules/m/index.go", ".hidden/h.go", "new\nline.go"} {
+		f.write(t, name, "package x // "+name+"\n")
+	}
+	writeFile(t, filepath.Join(f.docs, "manual/d.go"), "package docs\n")
+	writeFile(t, filepath.Join(f.media, here.Folder(), "photo.txt"), "of the conversation\n")
+	writeFile(t, filepath.Join(f.media, "tg/other/secret.go"), "package secret\n")
+	writeFile(t, filepath.Join(f.dir, "media/shadowed.go"), "package shadowed\n")
+	for link, target := range map[string]string{
+		"link.go": "a.go", "out.go": "/etc/passwd", "linkdir": "src", "up": "..",
+	} {
+		if err := os.Symlink(target, filepath.Join(f.dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+func TestGlob(t *testing.T) {
+	const skipped = "not looked into: 1 named .git, unless path leads there"
+	f := newTree(t)
+	tests := []struct{ name, args, want string }{
+		{"deep", `pattern=**/*.go`, ".hidden/h.go\na.go\nlink.go\n\"new\\nline.go\"\n" +
+			"src/deep/x_test.go\nsrc/main.go\n\n(" + skipped +
+			"; not looked into: 1 named node_modules, unless path leads there)"},
+		{"one level", `pattern=*.go`, "a.go\nlink.go\n\"new\\nline.go\"\n\n(" + skipped + ")"},
+		{"base", `pattern=src/**/*.{md,go}`, "src/deep/x_test.go\nsrc/deep/y.md\nsrc/main.go"},
+		{"path", `pattern=*/*.md path=src`, "src/deep/y.md"},
+		{"absolute", `pattern=` + f.dir + `/src/*.go`, "src/main.go"},
+		{"exact", `pattern=src/main.go`, "src/main.go"},
+		{"directories", `pattern=src/* entry_type=dir`, "src/deep/"},
+		{"any", `pattern=src/* entry_type=any`, "src/deep/\nsrc/main.go"},
+		{"other tree", `pattern=docs/**/*.go`, "docs/manual/d.go"},
+		{"other tree by path", `pattern=**/*.go path=` + f.docs, "docs/manual/d.go"},
+		{"media", `pattern=media/*`, "media/photo.txt"},
+		{"named", `pattern=*.go path=.git`, ".git/config.go"},
+		{"paged", `pattern=**/*.go head_limit=2 offset=1 path=src`,
+			"src/main.go\n\n(results 2 to 2 of 2)"},
+		{"first", `pattern=**/*.go head_limit=1 path=src`,
+			"src/deep/x_test.go\n\n(results 1 to 1 of 2; more with offset 1)"},
+		{"nothing", `pattern=*.zzz path=src`, "(nothing fits the pattern)"},
+		{"beyond", `pattern=*.go path=src offset=5`, "there are only 1 results"},
+		{"bad", `pattern=[`, "no valid pattern"},
+		{"empty", `pattern=`, "the pattern is empty"},
+		{"outside", `pattern=../**`, "outside the workspace"},
+		{"outside by link", `pattern=up/*`, "symbolic link that leads out"},
+		{"root", `pattern=/etc/*`, "outside the workspace"},
+		{"missing", `pattern=sorc/*`, `there is no "sorc"`},
+		{"file", `pattern=a.go/*`, "is a file, not a directory"},
+		{"type", `pattern=* entry_type=link`, "want file, dir or any"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := f.call(t, "glob", pairs(tt.args)...)
+			if err != nil {
+				if got = err.Error(); !strings.Contains(got, tt.want) {
+					t.Errorf("glob %s: %v, want %q", tt.args, err, tt.want)
+				}
+			} else if got != tt.want {
+				t.Errorf("glob %s = %q, want %q", tt.args, got, tt.want)
+			}
+		})
+	}
+}
+
+// pairs splits "name=value name=value".
+func pairs(args string) []any {
+	var list []any
+	for _, f := range strings.Fields(args) {
+		name, value, _ := strings.Cut(f, "=")
+		list = append(list, name, value) // the registry makes numbers of them
+	}
+	return list
+}
+
+func TestWalkBounds(t *testing.T) {
+	f := newFixture(t)
+	for i := range 30 {
+		f.write(t, fmt.Sprintf("d%d/f", i), "")
+	}
+	at, err := f.files.find(call, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := globber{start: at, pattern: "**", want: "any"}
+	k := f.files.newWalk(at, g.visit)
+	k.seen = maxEntries - 40
+	if err := k.run(t.Context()); err != nil || k.cut == "" || len(g.found) > 50 {
+		t.Errorf("the walk found %d, %q, %v; want it cut", len(g.found), k.cut, err)
+	}
+}

@@ -1,0 +1,210 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"gateway/agent/tool"
+)
+
+// The bounds of one call of grep.
+const (
+	grepShown  = 200     // results, by default
+	maxGrep    = 1_000   // results
+	maxOffset  = 100_000 // results that are left out
+	maxContext = 20      // lines before and after one
+	maxSearch  = 5 << 20 // bytes; larger files are not searched
+	maxFiles   = 500_000
+)
+
+const grepDescription = `Searches what is in files for a regular expression (RE2) and shows ` +
+	`PATH:LINE:text, sorted by path; with output_mode files_with_matches only paths, with count ` +
+	`the number of lines per file. Use it rather than commands to search. Binary files and files ` +
+	`over 5 MB are left out.`
+
+type grepArgs struct {
+	Pattern   string `json:"pattern" jsonschema:"regular expression"`
+	Path      string `json:"path,omitempty" jsonschema:"directory or file; by default the workspace"`
+	Glob      string `json:"glob,omitempty" jsonschema:"only files that fit, such as *.go or src/**"`
+	Type      string `json:"type,omitempty" jsonschema:"only files of a language, such as go or py"`
+	Mode      string `json:"output_mode,omitempty" jsonschema:"content, files_with_matches or count"`
+	Before    int    `json:"before,omitempty" jsonschema:"lines to show before each result"`
+	After     int    `json:"after,omitempty" jsonschema:"lines to show after each result"`
+	Context   int    `json:"context,omitempty" jsonschema:"lines to show before and after each"`
+	AnyCase   bool   `json:"ignore_case,omitempty" jsonschema:"upper and lower case are the same"`
+	Fixed     bool   `json:"fixed,omitempty" jsonschema:"the pattern is plain text"`
+	Multiline bool   `json:"multiline,omitempty" jsonschema:"results may go over several lines"`
+	Limit     int    `json:"head_limit,omitempty" jsonschema:"results to show; by default 200"`
+	Skip      int    `json:"offset,omitempty" jsonschema:"results to leave out before these"`
+}
+
+// The output modes.
+const (
+	modeContent = "content"
+	modeFiles   = "files_with_matches"
+	modeCount   = "count"
+)
+
+func (a *grepArgs) check() error {
+	if a.Limit < 0 || a.Skip < 0 || a.Before < 0 || a.After < 0 || a.Context < 0 {
+		return errors.New("numbers can't be negative")
+	}
+	if a.Skip > maxOffset {
+		return fmt.Errorf("an offset over %d is too far; use a narrower pattern or path", maxOffset)
+	}
+	a.Limit = min(cmp.Or(a.Limit, grepShown), maxGrep)
+	a.Before = min(max(a.Before, a.Context), maxContext)
+	a.After = min(max(a.After, a.Context), maxContext)
+	a.Mode = cmp.Or(a.Mode, modeContent)
+	if modes := []string{modeContent, modeFiles, modeCount}; !slices.Contains(modes, a.Mode) {
+		return fmt.Errorf("output_mode %q is unknown; want %s", short(a.Mode), strings.Join(modes, ", "))
+	}
+	if a.Type != "" && typePatterns[a.Type] == "" {
+		return fmt.Errorf("type %q is unknown; use glob, or one of %s", short(a.Type),
+			strings.Join(slices.Sorted(maps.Keys(typePatterns)), ", "))
+	}
+	if a.Glob != "" {
+		return checkPattern(a.Glob)
+	}
+	return nil
+}
+
+// typePatterns are the files of a language.
+var typePatterns = map[string]string{
+	"c": "*.{c,h}", "cpp": "*.{cc,cpp,cxx,hh,hpp,hxx,h}", "cs": "*.cs", "css": "*.{css,scss,less}",
+	"csv": "*.{csv,tsv}", "go": "*.go", "html": "*.{html,htm}", "java": "*.java",
+	"js": "*.{js,jsx,mjs,cjs}", "json": "*.{json,jsonl}", "kotlin": "*.{kt,kts}", "lua": "*.lua",
+	"make": "{Makefile,makefile,*.mk}", "md": "*.{md,markdown}", "php": "*.php", "py": "*.{py,pyi}",
+	"rb": "*.rb", "rust": "*.rs", "sh": "*.{sh,bash,zsh}", "sql": "*.sql", "swift": "*.swift",
+	"tex": "*.tex", "toml": "*.toml", "ts": "*.{ts,tsx,mts,cts}", "txt": "*.txt", "xml": "*.xml",
+	"yaml": "*.{yaml,yml}",
+}
+
+func (w *Files) grep(ctx context.Context, c tool.Call, a grepArgs) (tool.Result, error) {
+	if err := a.check(); err != nil {
+		return tool.Result{}, err
+	}
+	q, err := newQuery(a.Pattern, a.Fixed, a.AnyCase, a.Multiline)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	start, err := w.find(c, a.Path)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	limited, cancel := context.WithTimeout(ctx, maxWalk)
+	defer cancel()
+	s := &search{args: a, query: q, start: start}
+	notes, err := w.gather(limited, s)
+	if err == nil {
+		err = s.run(limited)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return tool.Result{}, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		notes = append(notes, "the search took too long and is not complete; give a narrower path")
+	case err != nil:
+		return tool.Result{}, err
+	}
+	text, err := s.text(ctx, notes)
+	return tool.Result{Text: text, Foreign: foreign("files in", start)}, err
+}
+
+// gather lists the files that s searches, and says what it has left out.
+func (w *Files) gather(ctx context.Context, s *search) ([]string, error) {
+	info, err := s.start.tree.dir.Stat(s.start.path)
+	if err != nil {
+		return nil, w.explain(s.start, err)
+	}
+	if !info.IsDir() {
+		f, _, err := w.open(s.start)
+		if err != nil {
+			return nil, err
+		}
+		s.parts = []part{{names: []string{""}}}
+		return nil, f.Close()
+	}
+	g := gatherer{globs: s.args.patterns()}
+	k := w.newWalk(s.start, g.visit)
+	err = k.run(ctx)
+	notes := k.notes()
+	if g.files > maxFiles {
+		notes = append(notes, fmt.Sprintf("only %d files are searched; give a narrower path", maxFiles))
+	}
+	slices.SortFunc(g.parts, func(a, b part) int {
+		return cmp.Or(cmp.Compare(a.dir, b.dir), cmp.Compare(a.names[0], b.names[0]))
+	})
+	s.parts = g.parts
+	return notes, err
+}
+
+// patterns returns what paths must fit, all of them.
+func (a *grepArgs) patterns() []string {
+	var list []string
+	for _, p := range []string{a.Glob, typePatterns[a.Type]} {
+		switch {
+		case p == "":
+		case strings.Contains(p, "/"):
+			list = append(list, strings.TrimPrefix(p, "/"))
+		default:
+			list = append(list, "**/"+p)
+		}
+	}
+	return list
+}
+
+// A part is some files of a directory, to be searched by one worker. A single part with the
+// name "" is the start itself, which is a file.
+type part struct {
+	dir   string // below the start
+	names []string
+}
+
+// partSize is how many files a part has.
+const partSize = 64
+
+// A gatherer collects the files of a walk.
+type gatherer struct {
+	globs []string
+
+	mu    sync.Mutex
+	parts []part
+	files int
+}
+
+func (g *gatherer) visit(dir string, entries []fs.DirEntry) {
+	var names []string
+	for _, e := range entries {
+		if e.Type().IsRegular() && g.wants(path.Join(dir, e.Name())) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for names := range slices.Chunk(names, partSize) {
+		if g.files += len(names); g.files <= maxFiles {
+			g.parts = append(g.parts, part{dir, names})
+		}
+	}
+}
+
+func (g *gatherer) wants(rel string) bool {
+	for _, p := range g.globs {
+		if !doublestar.MatchUnvalidated(p, rel) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,221 @@
+package files
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+)
+
+// maxRegexp bounds a regular expression, in bytes.
+const maxRegexp = 2_000
+
+// A query finds the places in a text that fit an expression.
+type query struct {
+	re      *regexp.Regexp
+	multi   bool   // what fits may go over several lines
+	literal []byte // is in all that fits, if not empty
+	fold    bool   // literal is in lower case, and so must be what it is looked for in
+	whole   bool   // what has the literal in it fits
+	edges   bool   // the expression asks for the beginning or the end of the text
+}
+
+// newQuery returns the query for an expression.
+func newQuery(pattern string, fixed, ignoreCase, multi bool) (*query, error) {
+	switch {
+	case pattern == "":
+		return nil, errors.New("the pattern is empty")
+	case len(pattern) > maxRegexp:
+		return nil, fmt.Errorf("the pattern is longer than %d bytes", maxRegexp)
+	case fixed:
+		pattern = regexp.QuoteMeta(pattern)
+	}
+	flags := "(?m)"
+	if ignoreCase {
+		flags = "(?mi)"
+	}
+	re, err := regexp.Compile(flags + pattern)
+	if err != nil {
+		return nil, notRegexp(err)
+	}
+	tree, err := syntax.Parse(flags+pattern, syntax.Perl)
+	if err != nil {
+		return nil, notRegexp(err)
+	}
+	q := &query{re: re, multi: multi, edges: hasEdges(tree)}
+	text, fold := required(tree)
+	q.literal, q.fold = []byte(text), fold
+	q.whole = tree.Op == syntax.OpLiteral && !fold
+	if strings.Contains(text, "\n") && !multi {
+		return nil, errors.New("the pattern has a line break in it; set multiline")
+	}
+	return q, nil
+}
+
+func notRegexp(err error) error {
+	text := err.Error()
+	if bad := (*syntax.Error)(nil); errors.As(err, &bad) {
+		text = fmt.Sprintf("%s in %q", bad.Code, short(bad.Expr))
+	}
+	return fmt.Errorf("the pattern is no regular expression that can be used: %s; "+
+		"the syntax is RE2 (no look-around, no back references); for plain text set fixed", text)
+}
+
+// required returns a text that is in all that fits an expression, or "", and whether it is in
+// lower case and fits in any case.
+func required(re *syntax.Regexp) (text string, fold bool) {
+	switch re.Op {
+	case syntax.OpLiteral:
+		if re.Flags&syntax.FoldCase == 0 {
+			return string(re.Rune), false
+		}
+		return longestPlain(strings.ToLower(string(re.Rune))), true
+	case syntax.OpCapture, syntax.OpPlus:
+		return required(re.Sub[0])
+	case syntax.OpRepeat:
+		if re.Min > 0 {
+			return required(re.Sub[0])
+		}
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			if t, f := required(sub); len(t) > len(text) {
+				text, fold = t, f
+			}
+		}
+	}
+	return text, fold
+}
+
+// longestPlain returns the longest part of s whose letters have no other forms than two in ASCII.
+func longestPlain(s string) string {
+	best := ""
+	other := func(r rune) bool { return r >= 0x80 || r == 'k' || r == 's' } // K is Kelvin too
+	for _, part := range strings.FieldsFunc(s, other) {
+		if len(part) > len(best) {
+			best = part
+		}
+	}
+	return best
+}
+
+// hasEdges reports whether an expression asks for the beginning or the end of the text.
+func hasEdges(re *syntax.Regexp) bool {
+	if re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText {
+		return true
+	}
+	for _, sub := range re.Sub {
+		if hasEdges(sub) {
+			return true
+		}
+	}
+	return false
+}
+
+// A hit is whole lines of a text that fit, without the last line's end.
+type hit struct{ from, to int }
+
+// A scanner looks through texts, one after the other.
+type scanner struct {
+	query *query
+	lower []byte // the text in lower case, if the query wants it
+}
+
+// hits calls yield for the places in text that fit, until it returns false. Lines end in "\n".
+func (s *scanner) hits(text []byte, yield func(hit) bool) {
+	in := text
+	if s.query.fold && len(s.query.literal) > 0 {
+		s.lower = lowerASCII(s.lower[:0], text)
+		in = s.lower
+	}
+	if len(s.query.literal) > 0 && !bytes.Contains(in, s.query.literal) {
+		return
+	}
+	switch {
+	case s.query.multi:
+		s.manyLines(text, yield)
+	case len(s.query.literal) > 0:
+		s.byLiteral(text, in, yield)
+	default:
+		s.byChunk(text, yield)
+	}
+}
+
+// byLiteral looks only at lines with the literal in them.
+func (s *scanner) byLiteral(text, in []byte, yield func(hit) bool) {
+	for from := 0; from < len(text); {
+		i := bytes.Index(in[from:], s.query.literal)
+		if i < 0 {
+			return
+		}
+		h := lineAround(text, from+i, from+i)
+		if (s.query.whole || s.query.re.Match(text[h.from:h.to])) && !yield(h) {
+			return
+		}
+		from = h.to + 1
+	}
+}
+
+// chunkSize is how much is looked through at once without a literal, in bytes: more than that, and
+// package regexp takes a slower way.
+const chunkSize = 1 << 10
+
+// byChunk looks at some lines at once, and at each of them only if something there fits.
+func (s *scanner) byChunk(text []byte, yield func(hit) bool) {
+	for from := 0; from < len(text); {
+		to := lineAround(text, from, min(from+chunkSize, len(text)-1)).to
+		if !s.query.edges && !s.query.re.Match(text[from:to]) {
+			from = to + 1
+			continue
+		}
+		for from <= to && from < len(text) {
+			h := lineAround(text, from, from)
+			if s.query.re.Match(text[h.from:h.to]) && !yield(h) {
+				return
+			}
+			from = h.to + 1
+		}
+	}
+}
+
+// maxHits is how many places of one file are found that may go over several lines.
+const maxHits = 100_000
+
+// manyLines looks at the text as a whole.
+func (s *scanner) manyLines(text []byte, yield func(hit) bool) {
+	if len(text) == 0 {
+		return
+	}
+	last := hit{to: -1}
+	for _, at := range s.query.re.FindAllIndex(text, maxHits) {
+		first := min(at[0], len(text)-1)
+		h := lineAround(text, first, max(first, at[1]-1))
+		if h.from <= last.to {
+			continue // in the lines of the one before
+		}
+		if last = h; !yield(h) {
+			return
+		}
+	}
+}
+
+// lineAround returns the lines that the bytes from and to are in.
+func lineAround(text []byte, from, to int) hit {
+	h := hit{from: bytes.LastIndexByte(text[:from], '\n') + 1, to: len(text)}
+	if i := bytes.IndexByte(text[to:], '\n'); i >= 0 {
+		h.to = to + i
+	}
+	return h
+}
+
+// lowerASCII appends text to b with the letters of ASCII in lower case.
+func lowerASCII(b, text []byte) []byte {
+	b = append(b, text...)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + ('a' - 'A')
+		}
+	}
+	return b
+}

@@ -1,0 +1,358 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"unicode/utf8"
+)
+
+// A search counts first what fits in which file, and only then reads again the few files whose
+// lines are shown.
+type search struct {
+	args  grepArgs
+	query *query
+	start place
+	parts []part // in the order of results
+
+	mu       sync.Mutex
+	next     int     // part to search
+	counts   [][]int // by part and file: what fits, at most as much as is needed
+	complete int     // parts before which all are counted
+	results  int     // in these
+	binary   int     // files that were left out
+	large    int
+	failed   int
+}
+
+// need is how many results tell all that is to be told: those before, those shown, and one more.
+func (s *search) need() int { return s.args.Skip + s.args.Limit + 1 }
+
+// run counts.
+func (s *search) run(ctx context.Context) error {
+	s.counts = make([][]int, len(s.parts))
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() { s.work(ctx) })
+	}
+	wg.Wait()
+	return ctx.Err()
+}
+
+// work counts in one part after the other, until enough was found.
+func (s *search) work(ctx context.Context) {
+	sc := searcher{scanner: scanner{query: s.query}, tree: s.start.tree}
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		i := s.next
+		if i == len(s.parts) || s.results >= s.need() {
+			s.mu.Unlock()
+			break
+		}
+		s.next++
+		s.mu.Unlock()
+		counts := s.count(&sc, s.parts[i])
+		s.mu.Lock()
+		s.counts[i] = counts
+		for ; s.complete < len(s.parts) && s.counts[s.complete] != nil; s.complete++ {
+			for _, n := range s.counts[s.complete] {
+				s.results += s.worth(n)
+			}
+		}
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.binary, s.large, s.failed = s.binary+sc.binary, s.large+sc.large, s.failed+sc.failed
+}
+
+// worth is how many results a file with n places that fit has.
+func (s *search) worth(n int) int {
+	if s.args.Mode == modeContent {
+		return n
+	}
+	return min(n, 1)
+}
+
+// count returns how often each file of a part fits.
+func (s *search) count(sc *searcher, p part) []int {
+	most := s.need()
+	switch s.args.Mode {
+	case modeFiles:
+		most = 1
+	case modeCount:
+		most = maxEntries
+	}
+	counts := make([]int, len(p.names))
+	dir, err := s.openDir(p.dir)
+	if err != nil {
+		sc.failed += len(p.names)
+		return counts
+	}
+	defer dir.close()
+	for i, name := range p.names {
+		text := sc.read(dir, name)
+		sc.hits(text, func(hit) bool {
+			counts[i]++
+			return counts[i] < most
+		})
+	}
+	return counts
+}
+
+// A folder is a directory whose files are searched.
+type folder struct {
+	root *os.Root
+	file string // what "" means: the start is a file
+	own  bool   // close closes root
+}
+
+// openDir opens a directory below the start.
+func (s *search) openDir(dir string) (folder, error) {
+	if len(s.parts) == 1 && s.parts[0].names[0] == "" {
+		return folder{root: s.start.tree.dir, file: s.start.path}, nil
+	}
+	root, err := s.start.tree.dir.OpenRoot(filepath.Join(s.start.path, filepath.FromSlash(dir)))
+	return folder{root: root, own: true}, err
+}
+
+func (d folder) close() {
+	if d.own {
+		_ = d.root.Close() // nothing was written
+	}
+}
+
+// A searcher is what one worker has: its buffers grow to the largest file.
+type searcher struct {
+	scanner
+	tree   *tree
+	buffer []byte
+	binary int
+	large  int
+	failed int
+}
+
+// read returns the text of a file, with lines that end in "\n", until the next call. It is empty
+// if the file can't be searched.
+func (sc *searcher) read(d folder, name string) []byte {
+	if name == "" {
+		name = d.file
+	}
+	f, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		sc.failed++
+		return nil
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		sc.failed++
+		return nil
+	}
+	if info.Size() > maxSearch {
+		sc.large++
+		return nil
+	}
+	if size := int(info.Size()); cap(sc.buffer) < size {
+		sc.buffer = make([]byte, size+size/2)
+	}
+	text := sc.buffer[:info.Size()]
+	n, err := io.ReadFull(f, text)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		sc.failed++
+		return nil
+	}
+	text = text[:n]
+	if bytes.IndexByte(text[:min(n, sniffLen)], 0) >= 0 {
+		sc.binary++
+		return nil
+	}
+	return withoutCR(text)
+}
+
+// withoutCR makes each "\r\n" in text "\n", in place.
+func withoutCR(text []byte) []byte {
+	i := bytes.Index(text, []byte("\r\n"))
+	if i < 0 {
+		return text
+	}
+	to := i
+	for ; i < len(text); i++ {
+		if text[i] == '\r' && i+1 < len(text) && text[i+1] == '\n' {
+			continue
+		}
+		text[to] = text[i]
+		to++
+	}
+	return text[:to]
+}
+
+// text shows the results that were asked for.
+func (s *search) text(ctx context.Context, notes []string) (string, error) {
+	for _, left := range []struct {
+		n    int
+		what string
+	}{
+		{s.binary, "binary files"}, {s.large, "files over 5 MB"},
+		{s.failed, "files that can't be read"},
+	} {
+		if left.n > 0 {
+			notes = append(notes, fmt.Sprintf("not searched: %d %s", left.n, left.what))
+		}
+	}
+	if s.results == 0 {
+		return withNotes("(nothing fits the pattern)", notes), nil
+	}
+	if s.args.Skip >= s.results {
+		return "", fmt.Errorf("there are only %d results, so none at offset %d", s.results, s.args.Skip)
+	}
+	end := min(s.results, s.args.Skip+s.args.Limit)
+	switch {
+	case end < s.results:
+		notes = append([]string{fmt.Sprintf("results %d to %d; there are more, with offset %d",
+			s.args.Skip+1, end, end)}, notes...)
+	case s.args.Skip > 0:
+		notes = append([]string{fmt.Sprintf("results %d to %d, the last", s.args.Skip+1, end)}, notes...)
+	}
+	v := view{search: s, searcher: searcher{scanner: scanner{query: s.query}, tree: s.start.tree}}
+	v.show(ctx, s.args.Skip, end)
+	return withNotes(strings.TrimSuffix(v.out.String(), "\n"), notes), ctx.Err()
+}
+
+// A view shows results.
+type view struct {
+	*search
+	searcher
+	out strings.Builder
+}
+
+// show writes the results from the one index to the other.
+func (v *view) show(ctx context.Context, from, to int) {
+	seen := 0
+	for i, p := range v.parts[:v.complete] {
+		for j, n := range v.counts[i] {
+			worth := v.worth(n)
+			first, last := max(from-seen, 0), min(to-seen, worth)
+			seen += worth
+			if ctx.Err() != nil || seen-worth >= to || v.out.Len() > maxChars {
+				return
+			}
+			if first < last {
+				v.file(p, j, n, first, last)
+			}
+		}
+	}
+}
+
+// file writes results of the j-th file of a part.
+func (v *view) file(p part, j, n, first, last int) {
+	name := v.start.name
+	if p.names[j] != "" {
+		name = v.start.under(path.Join(p.dir, p.names[j])).name
+	}
+	name = printable(name)
+	switch v.args.Mode {
+	case modeFiles:
+		v.out.WriteString(name + "\n")
+	case modeCount:
+		fmt.Fprintf(&v.out, "%s:%d\n", name, n)
+	default:
+		dir, err := v.openDir(p.dir)
+		if err != nil {
+			return // gone meanwhile
+		}
+		defer dir.close()
+		text := v.read(dir, p.names[j])
+		var hits []hit
+		v.hits(text, func(h hit) bool {
+			hits = append(hits, h)
+			return len(hits) < last
+		})
+		if first < len(hits) {
+			v.lines(name, text, hits[first:])
+		}
+	}
+}
+
+// lines writes places of a text with the lines around them.
+func (v *view) lines(name string, text []byte, hits []hit) {
+	w := lineWriter{name: name, text: text, out: &v.out, gaps: v.args.Before+v.args.After > 0}
+	if w.gaps && v.out.Len() > 0 {
+		v.out.WriteString("--\n")
+	}
+	for i, h := range hits {
+		next := len(text) + 1
+		if i+1 < len(hits) {
+			next = hits[i+1].from
+		}
+		from := h.from
+		for range v.args.Before {
+			if from > w.done {
+				from = bytes.LastIndexByte(text[:from-1], '\n') + 1
+			}
+		}
+		w.write(max(from, w.done), h.from, '-')
+		w.write(h.from, h.to+1, ':')
+		to := h.to
+		for range v.args.After {
+			if to < len(text) {
+				to = lineAround(text, to+1, min(to+1, len(text))).to
+			}
+		}
+		w.write(h.to+1, min(to+1, next), '-')
+	}
+}
+
+// A lineWriter writes lines of a text.
+type lineWriter struct {
+	name string
+	text []byte
+	out  *strings.Builder
+	gaps bool // show where lines are left out
+	done int  // bytes up to here are written, or left out
+	line int  // line breaks up to done
+}
+
+// maxGrepLine is how much of a line is shown, in bytes.
+const maxGrepLine = 500
+
+// write writes the lines from the one byte to the other, with a sign that says what they are.
+func (w *lineWriter) write(from, to int, sign byte) {
+	to = min(to, len(w.text))
+	if from >= to {
+		return
+	}
+	if w.gaps && from > w.done && w.done > 0 {
+		w.out.WriteString("--\n")
+	}
+	w.line += bytes.Count(w.text[w.done:from], []byte{'\n'})
+	for from < to {
+		end := lineAround(w.text, from, from).to
+		w.line++
+		fmt.Fprintf(w.out, "%s%c%d%c%s\n", w.name, sign, w.line, sign, cutLine(w.text[from:end]))
+		from = end + 1
+	}
+	w.done = from
+}
+
+// cutLine returns a line as it is shown.
+func cutLine(line []byte) string {
+	if len(line) <= maxGrepLine {
+		return strings.ToValidUTF8(string(line), "\ufffd")
+	}
+	n := maxGrepLine
+	for n > maxGrepLine-utf8.UTFMax && !utf8.RuneStart(line[n]) {
+		n--
+	}
+	return fmt.Sprintf("%s [line cut, %d bytes more]",
+		strings.ToValidUTF8(string(line[:n]), "\ufffd"), len(line)-n)
+}

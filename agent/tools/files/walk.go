@@ -1,0 +1,176 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// The bounds of a walk.
+const (
+	maxEntries = 1_000_000
+	maxWalk    = 30 * time.Second
+	readAtOnce = 4_096 // entries
+)
+
+// skippedDirs are those that a walk does not descend into: nobody looks for what programs keep
+// there.
+var skippedDirs = []string{".git", ".hg", ".svn", "node_modules"}
+
+// A walk goes through the directories below a place, several at a time. It follows no links.
+type walk struct {
+	start  place
+	hidden []string // entries of the start that stand for other trees
+	deep   int      // how many directories to descend; 0: all
+
+	// visit is called for each directory with what is in it. It may be called concurrently.
+	visit func(dir string, entries []fs.DirEntry)
+
+	mu      sync.Mutex
+	free    sync.Cond // of mu: there is a directory to read, or the walk ends
+	todo    []string  // relative to the start, with slashes; "" is the start
+	busy    int       // workers that may find more
+	seen    int       // entries
+	skipped map[string]int
+	failed  int // directories that could not be read
+	cut     string
+}
+
+// newWalk returns a walk below a place.
+func (w *Files) newWalk(start place, visit func(dir string, entries []fs.DirEntry)) *walk {
+	k := &walk{start: start, visit: visit, todo: []string{""}, skipped: make(map[string]int)}
+	k.free.L = &k.mu
+	if start.tree == w.workspace && start.path == "." {
+		for _, t := range w.roots {
+			k.hidden = append(k.hidden, t.name)
+		}
+		if w.media != nil {
+			k.hidden = append(k.hidden, w.media.name)
+		}
+	}
+	return k
+}
+
+// run walks until all is seen, or the bounds are reached, or ctx ends.
+func (k *walk) run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() { k.work(ctx) })
+	}
+	wg.Wait()
+	return ctx.Err()
+}
+
+// work reads directories until there are none left.
+func (k *walk) work(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for {
+		for len(k.todo) == 0 && k.busy > 0 {
+			k.free.Wait()
+		}
+		if len(k.todo) == 0 || ctx.Err() != nil || k.cut != "" {
+			k.todo = nil
+			k.free.Broadcast()
+			return
+		}
+		dir := k.todo[len(k.todo)-1]
+		k.todo = k.todo[:len(k.todo)-1]
+		k.busy++
+		k.mu.Unlock()
+		err := k.read(ctx, dir)
+		k.mu.Lock()
+		k.busy--
+		if err != nil {
+			k.failed++
+		}
+		k.free.Broadcast()
+	}
+}
+
+// read reads a directory. k.mu is free.
+func (k *walk) read(ctx context.Context, dir string) error {
+	f, err := k.start.tree.dir.OpenFile(filepath.Join(k.start.path, filepath.FromSlash(dir)),
+		os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if dir == "" && isPseudo(f) {
+		return errors.New("a part of the system")
+	}
+	for ctx.Err() == nil {
+		entries, err := f.ReadDir(readAtOnce)
+		if !k.found(dir, entries) || errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// found takes in entries of a directory, and reports whether to go on.
+func (k *walk) found(dir string, entries []fs.DirEntry) bool {
+	if dir == "" && len(k.hidden) > 0 {
+		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+			return slices.Contains(k.hidden, e.Name())
+		})
+	}
+	k.visit(dir, entries)
+	descend := k.deep == 0 || dir == "" || strings.Count(dir, "/")+1 < k.deep
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, e := range entries {
+		switch {
+		case !e.IsDir():
+		case slices.Contains(skippedDirs, e.Name()):
+			k.skipped[e.Name()]++
+		case descend && k.deep != 1:
+			k.todo = append(k.todo, path.Join(dir, e.Name()))
+		}
+	}
+	k.free.Broadcast()
+	if k.seen += len(entries); k.seen > maxEntries {
+		k.cut = fmt.Sprintf("only %d entries were looked at; give a narrower path", maxEntries)
+	}
+	return k.cut == ""
+}
+
+// notes says what the walk has left out.
+func (k *walk) notes() []string {
+	var notes []string
+	if k.cut != "" {
+		notes = append(notes, k.cut)
+	}
+	for _, name := range skippedDirs {
+		if n := k.skipped[name]; n > 0 {
+			notes = append(notes, fmt.Sprintf(
+				"not looked into: %d named %s, unless path leads there", n, name))
+		}
+	}
+	if k.failed > 0 {
+		notes = append(notes, fmt.Sprintf("%d directories could not be read", k.failed))
+	}
+	return notes
+}
+
+// withNotes returns text with notes behind it.
+func withNotes(text string, notes []string) string {
+	if len(notes) == 0 {
+		return text
+	}
+	return strings.TrimLeft(text+"\n\n("+strings.Join(notes, "; ")+")", "\n")
+}
