@@ -55,9 +55,24 @@ func (r *Registry) add(t Tool) error {
 	}
 	r.tools[t.Name] = entry{t, schema}
 	r.insert(llm.ToolSpec{
-		Name: t.Name, Description: t.Description, Schema: slices.Clone(t.Schema),
+		Name: t.Name, Description: t.Description, Schema: withProperties(t.Schema),
 	})
 	return nil
+}
+
+// withProperties returns a copy of schema that says which properties there are, also if there are
+// none: some providers insist on that.
+func withProperties(schema json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	err := json.Unmarshal(schema, &fields)
+	if _, ok := fields["properties"]; ok || err != nil {
+		return slices.Clone(schema)
+	}
+	fields["properties"] = json.RawMessage("{}")
+	if mended, err := json.Marshal(fields); err == nil {
+		return mended
+	}
+	return slices.Clone(schema)
 }
 
 // insert keeps specs sorted.

@@ -203,3 +203,13 @@ func TestSet(t *testing.T) {
 		t.Errorf("an earlier registry has become %q", got)
 	}
 }
+
+// OpenAI refuses an object without properties.
+func TestToolWithoutArguments(t *testing.T) {
+	r := newRegistry(t, New("none", "Needs nothing.", Pure,
+		func(context.Context, Call, struct{}) (Result, error) { return Result{}, nil }))
+	const want = `{"additionalProperties":false,"properties":{},"type":"object"}`
+	if got := string(r.Specs()[0].Schema); got != want {
+		t.Errorf("schema is %s, want %s", got, want)
+	}
+}

@@ -73,7 +73,7 @@ func whatsappStore(cfg *config.Config, name string) string {
 
 // openMedia opens the folder of the files that people send.
 func openMedia(cfg *config.Config) (*os.Root, error) {
-	dir := filepath.Join(cfg.Gateway.Home, "media")
+	dir := mediaFolder(cfg)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, &homeError{dir, err}
 	}
@@ -83,6 +83,9 @@ func openMedia(cfg *config.Config) (*os.Root, error) {
 	}
 	return root, nil
 }
+
+// mediaFolder returns the folder of the files that people send and get.
+func mediaFolder(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "media") }
 
 func mediaOptions(cfg *config.Config, log *slog.Logger) *channels.MediaOptions {
 	const mb = 1 << 20

@@ -42,7 +42,8 @@ func newCommand() *cobra.Command {
 	root.AddCommand(
 		chatCommand(load), outboxCommand(load), sessionsCommand(load), peopleCommand(load),
 		channelsCommand(load), pairCommand(load), sendCommand(load),
-		usageCommand(load), haltCommand(load), resumeCommand(load),
+		usageCommand(load), haltCommand(load), resumeCommand(load), doctorCommand(load),
+		mcpCommand(load),
 		configCommand(load), versionCommand(),
 	)
 	return root

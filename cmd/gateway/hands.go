@@ -2,34 +2,212 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/agent/tools/clock"
 	"gateway/agent/tools/files"
+	"gateway/agent/tools/mcp"
 	"gateway/agent/tools/message"
+	"gateway/agent/tools/shell"
+	"gateway/agent/tools/shell/sandbox"
 	"gateway/agent/tools/spawn"
 	"gateway/bus"
+	"gateway/channels"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/store"
 )
 
-// newTools returns the tools of the agent, which works in the folders root, its own, and media.
-func (g *gateway) newTools(
-	cfg *config.Config, inbox *bus.Inbox, outbox *bus.Outbox, root, media *os.Root,
-) (*tool.Registry, error) {
-	reach := files.New(files.Options{Workspace: root, Path: cfg.Gateway.Workspace, Media: media})
-	list, err := webTools(cfg, newGuard(cfg), g.log)
+// hands are what the agent works with: its tools, and what runs for them.
+type hands struct {
+	cfg   *config.Config
+	log   *slog.Logger
+	tools *tool.Registry
+	mcp   *mcp.Client
+	roots []files.Root
+
+	ready chan struct{} // closed when it is known which commands can be run
+
+	mu      sync.Mutex
+	sandbox *sandbox.Sandbox // nil if there is none, or not yet
+	missing error            // why there is none
+	shell   *shell.Shell     // nil as long as there is no sandbox
+}
+
+// A workplace is what tools work on.
+type workplace struct {
+	db        *store.DB
+	inbox     *bus.Inbox
+	outbox    *bus.Outbox
+	workspace *os.Root
+	mediaRoot *os.Root
+	media     *channels.Media
+	stopTask  func(ctx context.Context, session string) (bool, error)
+}
+
+// newHands returns the hands of the agent. What must be tried first comes with [hands.run].
+func newHands(cfg *config.Config, w workplace, log *slog.Logger) (*hands, error) {
+	h := &hands{cfg: cfg, log: log, ready: make(chan struct{})}
+	list, err := webTools(cfg, newGuard(cfg), log)
 	if err != nil {
 		return nil, err
 	}
-	list = append(append(list, reach.Tools()...), clock.New(time.Now, cfg.Gateway.Location), ask.New(),
-		message.New(message.Options{DB: g.db, Outbox: outbox, Now: time.Now,
-			Open: reach.Open, Put: g.media.Put}))
-	list = append(list, spawn.Tools(spawn.Options{DB: g.db, Inbox: inbox, Now: time.Now,
-		Stop: func(ctx context.Context, session string) (bool, error) {
-			return g.dispatcher.StopTask(ctx, session)
-		}})...)
-	return tool.NewRegistry(list...)
+	if err := h.openRoots(); err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	reach := files.New(files.Options{Workspace: w.workspace, Path: cfg.Gateway.Workspace,
+		Media: w.mediaRoot, Roots: h.roots})
+	list = append(list, reach.Tools()...)
+	list = append(list, clock.New(time.Now, cfg.Gateway.Location), ask.New(),
+		message.New(message.Options{DB: w.db, Outbox: w.outbox, Now: time.Now,
+			Open: reach.Open, Put: w.media.Put}))
+	list = append(list, spawn.Tools(spawn.Options{
+		DB: w.db, Inbox: w.inbox, Now: time.Now, Stop: w.stopTask})...)
+	if h.tools, err = tool.NewRegistry(list...); err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	h.mcp = newMCP(h)
+	return h, nil
+}
+
+// openRoots opens the folders that the agent reaches besides its workspace.
+func (h *hands) openRoots() error {
+	for _, name := range sortedKeys(h.cfg.Roots) {
+		r := h.cfg.Roots[name]
+		dir, err := os.OpenRoot(r.Path)
+		if err != nil {
+			return fmt.Errorf("[roots.%s]: %w; create the folder or remove the entry", name, err)
+		}
+		h.roots = append(h.roots,
+			files.Root{Name: name, Path: r.Path, Dir: dir, Write: r.Write})
+	}
+	return nil
+}
+
+// close closes what newHands has opened.
+func (h *hands) close() error {
+	var errs []error
+	for _, r := range h.roots {
+		errs = append(errs, r.Dir.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// run finds a sandbox, and then runs the servers of tools until ctx ends. When it returns, no
+// process of the hands is left.
+func (h *hands) run(ctx context.Context) error {
+	h.openShell(ctx)
+	close(h.ready)
+	err := h.mcp.Run(ctx)
+	<-ctx.Done() // without servers there was nothing to run
+	h.mu.Lock()
+	s := h.shell
+	h.mu.Unlock()
+	if s != nil {
+		s.Close()
+	}
+	if errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+// openShell offers the tools that run commands if there is a sandbox that has proven itself.
+func (h *hands) openShell(ctx context.Context) {
+	box, err := findSandbox(ctx, h.cfg)
+	h.mu.Lock()
+	h.sandbox, h.missing = box, err
+	h.mu.Unlock()
+	switch {
+	case err != nil && ctx.Err() == nil:
+		h.log.WarnContext(ctx, "commands are not offered: there is no sandbox", "err", err)
+		return
+	case err != nil, box == nil:
+		return
+	}
+	s := shell.New(h.shellOptions(box))
+	if err := h.tools.Set("shell", s.Tools()); err != nil {
+		h.log.ErrorContext(ctx, "commands are not offered", "err", err)
+		return
+	}
+	h.mu.Lock()
+	h.shell = s
+	h.mu.Unlock()
+	h.log.InfoContext(ctx, "sandbox found", "sandbox", box.String())
+}
+
+// findSandbox returns the sandbox for commands, and nil if none are wanted.
+func findSandbox(ctx context.Context, cfg *config.Config) (*sandbox.Sandbox, error) {
+	if cfg.Exec.Sandbox == "off" {
+		return nil, nil
+	}
+	return sandbox.Find(ctx, sandbox.Options{Mode: cfg.Exec.Sandbox})
+}
+
+// shellOptions returns what commands may do.
+func (h *hands) shellOptions(box *sandbox.Sandbox) shell.Options {
+	e := h.cfg.Exec
+	o := shell.Options{
+		Sandbox: box, Workspace: h.cfg.Gateway.Workspace, Network: e.Network, Env: e.Env,
+		Limits: h.limits(), MaxTimeout: e.Timeout,
+		Media: func(a bus.Address) string {
+			return filepath.Join(mediaFolder(h.cfg), filepath.FromSlash(a.Folder()))
+		},
+	}
+	for _, r := range h.roots {
+		if r.Write {
+			o.ReadWrite = append(o.ReadWrite, r.Path)
+		} else {
+			o.ReadOnly = append(o.ReadOnly, r.Path)
+		}
+	}
+	return o
+}
+
+func (h *hands) limits() sandbox.Limits {
+	const mb = 1 << 20
+	e := h.cfg.Exec
+	return sandbox.Limits{Memory: int64(e.MemoryMB) * mb, Processes: e.Processes,
+		Disk: int64(e.DiskMB) * mb, FileSize: int64(e.DiskMB) * mb}
+}
+
+// stop ends what a session's tools have left running.
+func (h *hands) stop(session string) {
+	h.mu.Lock()
+	s := h.shell
+	h.mu.Unlock()
+	if s != nil {
+		s.Stop(session)
+	}
+}
+
+// states describes the hands for /status, a line each.
+func (h *hands) states() []string {
+	h.mu.Lock()
+	box, missing := h.sandbox, h.missing
+	h.mu.Unlock()
+	var lines []string
+	switch {
+	case h.cfg.Exec.Sandbox == "off":
+		lines = append(lines, "Commands: switched off")
+	case missing != nil:
+		lines = append(lines, "Commands: not offered, because no sandbox works (see gateway doctor)")
+	case box == nil:
+		lines = append(lines, "Commands: the sandbox is being tested")
+	default:
+		lines = append(lines, "Commands: in the sandbox "+box.String())
+	}
+	for _, s := range h.mcp.States() {
+		lines = append(lines, strings.TrimSuffix(fmt.Sprintf("MCP server %s: %s, %d tools, %s",
+			s.Name, s.State, s.Tools, s.Error), ", "))
+	}
+	return lines
 }

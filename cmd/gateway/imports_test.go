@@ -39,7 +39,11 @@ var imports = map[string]string{
 
 	"agent/tools/ask":                "agent/tool",
 	"agent/tools/clock":              "agent/tool",
-	"agent/tools/files":              "bus agent/tool",
+	"agent/tools/mcp":                "bus agent/tool",
+	"agent/mcpserver":                "bus session",
+	"agent/tools/shell":              "bus agent/tool agent/tools/shell/sandbox",
+	"agent/tools/shell/sandbox":      "",
+	"agent/tools/files":              "bus agent/document agent/tool",
 	"agent/tools/message":            "store bus session agent/tool",
 	"agent/tools/spawn":              "store bus session agent/tool",
 	"agent/tools/web":                "agent/document agent/guard agent/tool",
@@ -60,8 +64,9 @@ var imports = map[string]string{
 
 	"cmd/gateway/internal/config": "",
 	"cmd/gateway": "store bus session agent agent/approval agent/guard agent/halt agent/llm " +
-		"agent/llm/demo agent/llm/failover agent/llm/openai agent/tool agent/tools/ask " +
-		"agent/tools/clock agent/tools/files agent/tools/message agent/tools/spawn " +
+		"agent/llm/demo agent/llm/failover agent/llm/openai agent/mcpserver agent/tool " +
+		"agent/tools/ask agent/tools/clock agent/tools/files agent/tools/mcp " +
+		"agent/tools/message agent/tools/shell agent/tools/shell/sandbox agent/tools/spawn " +
 		"agent/tools/web agent/usage channels " +
 		"channels/discord channels/telegram channels/terminal channels/whatsapp " +
 		"cmd/gateway/internal/config",

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,9 +52,10 @@ func TestEveryKeyHasAReader(t *testing.T) {
 	}
 }
 
-// isEntry reports whether a section is an entry of a map, which is read through a variable.
+// isEntry reports whether a section is read through a variable, such as an entry of a map.
 func isEntry(section string) bool {
-	return section == "Model" || section == "Channel" || section == "Log"
+	return slices.Contains([]string{"Model", "Channel", "Log", "Tool", "Root", "Server", "Budget",
+		"Exec", "Web"}, section)
 }
 
 // keys returns the keys of a configuration struct, as Section.Field.

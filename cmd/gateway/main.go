@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"syscall"
 	_ "time/tzdata" // zones by name also where the system has none
+
+	"gateway/agent/tools/shell/sandbox"
 )
 
 func main() { os.Exit(run()) }
@@ -19,6 +21,9 @@ const (
 )
 
 func run() int {
+	if len(os.Args) > 1 && os.Args[1] == sandbox.Argument {
+		return sandbox.Main(os.Args[2:]) // as the supervisor of a command
+	}
 	prepare()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -7,11 +7,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.mau.fi/whatsmeow"
 
+	"gateway/agent/tools/shell/sandbox"
 	"gateway/channels/whatsapp/whatsapptest"
 )
 
 // TestMain lets scripts run this program as "gateway", for which the fake WhatsApp is the real one.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == sandbox.Argument {
+		os.Exit(sandbox.Main(os.Args[2:])) // as the supervisor of a command
+	}
 	whatsmeow.WACertPubKey = whatsapptest.RootKey
 	testscript.Main(tidy{m}, map[string]func(){"gateway": func() { os.Exit(run()) }})
 }

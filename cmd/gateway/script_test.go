@@ -21,8 +21,8 @@ import (
 const scriptPatience = 20 * time.Second
 
 // TestScript runs the scripts of testdata/script. Each has a Telegram of its own, at $TELEGRAM
-// with the bot token $TOKEN, and a model that obeys whatever it reads (see obey), at $MODEL. $GATEWAY_HOME
-// is not there at the beginning. Besides the commands of package testscript there are:
+// with the bot token $TOKEN, and a model that does whatever it reads (see obey), at $MODEL.
+// $GATEWAY_HOME is not there at the beginning. Besides the commands of package testscript there are:
 //
 //	say CHAT TEXT         somebody writes to the bot; CHAT is their id, too
 //	hear CHAT REGEXP      waits until the bot says so there; $1 is what the first group matches
@@ -31,6 +31,7 @@ const scriptPatience = 20 * time.Second
 //	calls METHOD N        waits until the Bot API's method was called so often
 //	file CHAT NAME        waits until the bot has sent a file of that name there
 //	wait_for COMMAND REGEXP  runs a command of the gateway until it prints that
+//	wait_file PATH        waits until there is such a file
 //	polling               waits until a gateway receives from Telegram
 //	[root]                the tests run as root, for whom no folder is closed
 func TestScript(t *testing.T) {
@@ -40,7 +41,8 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exitcode": scriptExitCode, "say": scriptSay, "hear": scriptHear, "refuse": scriptRefuse,
 			"file": scriptFile, "wait_for": scriptWaitFor,
-			"polling": scriptPolling, "calls": scriptCalls,
+			"wait_file": scriptWaitFile,
+			"polling":   scriptPolling, "calls": scriptCalls,
 		},
 		Condition: func(cond string) (bool, error) { return cond == "root" && os.Geteuid() == 0, nil },
 	})
@@ -61,7 +63,7 @@ func setUpScript(env *testscript.Env) error {
 	env.Values[telegramKey{}] = telegram
 	home := env.WorkDir + "/home"
 	env.Vars = append(env.Vars, "HOME="+home, "GATEWAY_HOME="+home,
-		"TELEGRAM="+url, "TOKEN="+testToken, "MODEL="+model.URL)
+		"GATEWAY_EXEC__SANDBOX=off", "TELEGRAM="+url, "TOKEN="+testToken, "MODEL="+model.URL)
 	return nil
 }
 
@@ -171,6 +173,22 @@ func scriptWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		if time.Now().After(deadline) {
 			ts.Fatalf("gateway %s never printed %s", args[0], args[1])
+		}
+	}
+}
+
+func scriptWaitFile(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("see the comment of TestScript")
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(scriptPatience); ; <-tick.C {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("there never was a file %s", args[0])
 		}
 	}
 }

@@ -83,6 +83,7 @@ type gateway struct {
 	router      *channels.Router
 	supervisors []*channels.Supervisor
 	media       *channels.Media
+	hands       *hands
 	terminal    *terminal.Channel // nil if it is not enabled
 }
 
@@ -116,14 +117,20 @@ func assemble(
 	g.router = channels.NewRouter(db, outbox, live, g.media, accounts, log)
 	g.router.Secrets = channels.NewSecrets(cfg.Secrets())
 	gate.Admitted = g.router.Admitted
-	tools, err := g.newTools(cfg, inbox, outbox, root, media)
+	var err error
+	g.hands, err = newHands(cfg, workplace{
+		db: db, inbox: inbox, outbox: outbox, workspace: root, mediaRoot: media, media: g.media,
+		stopTask: func(ctx context.Context, session string) (bool, error) {
+			return g.dispatcher.StopTask(ctx, session)
+		},
+	}, log)
 	if err != nil {
 		return nil, err
 	}
 	model := cfg.Models[cfg.Agent.Model]
 	g.dispatcher = agent.NewDispatcher(
 		agent.Deps{DB: db, Inbox: inbox, Outbox: outbox, Live: live,
-			Model: newModel(cfg, log), Tools: tools, Media: g.media},
+			Model: newModel(cfg, log), Tools: g.hands.tools, Media: g.media},
 		&agent.Options{
 			Name: cfg.Gateway.Name, Version: buildVersion(),
 			ModelName: modelName(cfg), ModelID: cfg.Agent.Model,
@@ -142,6 +149,9 @@ func assemble(
 			Rules:      newRules(cfg),
 			Approver:   bus.Role(cfg.Approvals.Approver), ApprovalTime: cfg.Approvals.Timeout,
 			Owners:      channels.People{}.OwnerChats,
+			Stopped:     g.hands.stop,
+			Ready:       g.hands.ready,
+			Hands:       g.hands.states,
 			Transcriber: newTranscriber(cfg, log), NoImages: !model.Images,
 		})
 	return g, nil
@@ -200,7 +210,8 @@ func (g *gateway) run(ctx context.Context, screen *terminal.Screen) error {
 	start := time.Now()
 	intake := func(ctx context.Context) error { return g.runChannels(ctx, screen) }
 	g.log.InfoContext(ctx, "gateway ready", "version", buildVersion(), "pid", os.Getpid())
-	err := inOrder(ctx, intake, g.dispatcher.Run, g.router.Run, g.db.Run)
+	err := inOrder(ctx, intake, g.dispatcher.Run, g.hands.run, g.router.Run, g.db.Run)
+	err = errors.Join(err, g.hands.close())
 	g.log.InfoContext(ctx, "gateway stopped", "uptime", time.Since(start).Truncate(time.Second))
 	return err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 
@@ -12,10 +13,14 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// newGuard returns what connects to hosts that others name. The configuration was checked for what
-// can't be parsed.
+// newGuard returns what connects to hosts that others name.
 func newGuard(cfg *config.Config) *guard.Guard {
-	var o guard.Options
+	o := guardOptions(cfg)
+	return guard.New(&o)
+}
+
+// guardOptions are what the configuration allows. It was checked for what can't be parsed.
+func guardOptions(cfg *config.Config) (o guard.Options) {
 	for _, s := range cfg.Web.AllowNetworks {
 		if p, err := netip.ParsePrefix(s); err == nil {
 			o.Allow = append(o.Allow, p)
@@ -24,6 +29,25 @@ func newGuard(cfg *config.Config) *guard.Guard {
 	for _, s := range cfg.Web.Ports {
 		if n, err := strconv.Atoi(s); err == nil {
 			o.Ports = append(o.Ports, n)
+		}
+	}
+	return o
+}
+
+// newServerGuard returns what connects to MCP servers. The operator has named their hosts: one
+// that stands on this machine, or by its address in a private network, may be reached at its port.
+func newServerGuard(cfg *config.Config) *guard.Guard {
+	o := guardOptions(cfg)
+	for _, s := range cfg.MCP {
+		u, err := url.Parse(s.URL)
+		if err != nil || s.URL == "" || !s.Enabled {
+			continue
+		}
+		if n, err := strconv.Atoi(u.Port()); err == nil {
+			o.Ports = append(o.Ports, n)
+		}
+		if a, err := netip.ParseAddr(u.Hostname()); err == nil {
+			o.Allow = append(o.Allow, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
 	return guard.New(&o)

@@ -42,6 +42,7 @@ type worldOptions struct {
 	onSend  func(telegramtest.Sent) // as in telegramtest.Options
 	agent   string                  // more lines of [agent]
 	channel string                  // lines of [channels.telegram]; default quiet
+	sandbox string                  // for commands; default there are none
 }
 
 // quiet is a Telegram account that everybody may use at any rate, without previews.
@@ -69,6 +70,8 @@ func newWorld(t testing.TB, o worldOptions) *world {
 	}
 	w.config = fmt.Sprintf(`[log]
 format = "json"
+[exec]
+sandbox = %q
 [agent]
 model = "fake"
 %s
@@ -78,7 +81,7 @@ base_url = %q
 [channels.telegram]
 token = %q
 api_url = %q
-`, o.agent, w.model.URL, testToken, w.url)
+`, cmp.Or(o.sandbox, "off"), o.agent, w.model.URL, testToken, w.url)
 	w.configure(cmp.Or(o.channel, quiet))
 	return w
 }

@@ -88,7 +88,6 @@ type Server struct {
 	Approve string            `koanf:"approve" allowed:"allow ask deny"`
 	Role    string            `koanf:"role" allowed:"guest user admin owner"` // who may use it
 	Timeout time.Duration     `koanf:"timeout" min:"1s"`                      // of a call
-	Idle    time.Duration     `koanf:"idle" min:"1s"`                         // then the command ends
 	Sandbox bool              `koanf:"sandbox"`
 	Network bool              `koanf:"network"` // inside the sandbox
 }
