@@ -1,11 +1,19 @@
 package agent
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
+	"gateway/agent/approval"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/question"
+	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
+	"gateway/bus"
+	"gateway/store"
 )
 
 // A call that must be approved, and that then waits itself, waits twice.
@@ -48,6 +56,117 @@ func TestApprovedCallThatWaits(t *testing.T) {
 				w.wantQuiet()
 				if got := w.request(2).Messages[3].Text; got != "The user chose: blue" {
 					t.Errorf("the result is %q, want the answer", got)
+				}
+			})
+		})
+	}
+}
+
+// leaveParked makes what a killed process has left of a turn in chat a that waits for the approval of
+// a call of the tool exec.
+func (w *world) leaveParked(kind question.Kind) *question.Question {
+	w.t.Helper()
+	turn := w.leave("a", "hello", 1, intent("exec"))
+	x, err := w.deps.Tools.Lookup("exec")
+	w.must(err)
+	q := &question.Question{Kind: kind, Session: "test/a", Turn: turn.ID, Call: "left_0",
+		Address: at("a"), Sender: "7", Least: bus.Admin, Text: "Shall I?",
+		Subject: approval.Subject("exec", argvOf(x, nil), json.RawMessage("{}")),
+		Expires: time.Now().Add(10 * time.Minute)}
+	w.tx(func(tx *store.Tx) (err error) {
+		if q.After, err = w.deps.Inbox.Newest(tx); err != nil {
+			return err
+		}
+		return question.Store{}.Put(tx, q)
+	})
+	return q
+}
+
+// decideParked gives q a state behind the dispatcher's back.
+func (w *world) decideParked(q *question.Question, s question.State, answer string) {
+	w.t.Helper()
+	w.tx(func(tx *store.Tx) error {
+		_, err := question.Store{}.Decide(tx, q, s, answer, "test/7")
+		return err
+	})
+}
+
+// Whatever a killed process has left of an approval, the call is made once at most, and the turn ends
+// with an answer.
+func TestKilledWithApproval(t *testing.T) {
+	say := func(text string) func(w *world, q *question.Question) {
+		return func(w *world, q *question.Question) {
+			w.start()
+			w.say("a", strings.Replace(text, "CODE", q.Code, 1))
+		}
+	}
+	state := func(s question.State, answer string) func(w *world, q *question.Question) {
+		return func(w *world, q *question.Question) { w.decideParked(q, s, answer) }
+	}
+	used := func(w *world, q *question.Question) {
+		w.decideParked(q, question.Granted, "")
+		w.tx(func(tx *store.Tx) error {
+			_, err := question.Store{}.Use(tx, q)
+			return err
+		})
+	}
+	for _, test := range []struct {
+		name   string
+		effect tool.Effect
+		do     func(w *world, q *question.Question)
+		away   time.Duration
+		calls  int
+		want   string
+	}{
+		{name: "asked", do: say("/approve CODE"), calls: 1, want: "exec 1"},
+		{name: "asked and denied", do: say("/deny CODE"), want: resultDenied},
+		{name: "asked and spoken", do: say("what for?"), want: resultOther},
+		{name: "granted", do: state(question.Granted, ""), calls: 1, want: "exec 1"},
+		{name: "granted and expired", do: state(question.Granted, ""), away: time.Hour,
+			want: resultLate},
+		{name: "refused", do: state(question.Refused, resultDenied), want: resultDenied},
+		{name: "expired", do: state(question.Expired, resultNotApproved), want: resultNotApproved},
+		{name: "expires while away", do: func(*world, *question.Question) {}, away: time.Hour,
+			want: resultNotApproved},
+		{name: "used", do: used, want: resultUnknown},
+		{name: "used, idempotent", effect: tool.Idempotent, do: used, calls: 1, want: "exec 1"},
+		{name: "another call granted", do: func(w *world, q *question.Question) {
+			w.decideParked(q, question.Granted, "")
+			w.exec(`UPDATE questions SET body = replace(body, '"subject":"', '"subject":"x')`)
+		}, want: resultChanged},
+		{name: "another call used", effect: tool.Idempotent, do: func(w *world, q *question.Question) {
+			used(w, q)
+			w.exec(`UPDATE questions SET body = replace(body, '"subject":"', '"subject":"x')`)
+		}, want: resultUnknown},
+		{name: "granted and denied by the rules since", do: func(w *world, q *question.Question) {
+			w.decideParked(q, question.Granted, "")
+			w.opts.Rules = approval.Rules{"exec": {Roles: map[bus.Role]approval.Verdict{
+				bus.Owner: approval.Deny}}}
+		}, want: resultChanged},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				calls := 0
+				w.tools(counting("exec", test.effect, &calls))
+				w.opts.Rules = askFirst("exec")
+				q := w.leaveParked(question.Approve)
+				w.model.Queue(llmtest.Say("fine"))
+				test.do(w, q)
+				time.Sleep(test.away)
+				if w.cancel == nil {
+					w.start()
+				}
+				w.wantQuiet()
+				w.restart()
+				w.wantQuiet()
+				if calls != test.calls {
+					t.Errorf("the tool was used %d times, want %d", calls, test.calls)
+				}
+				if got := w.request(1).Messages[3].Text; got != test.want {
+					t.Errorf("the result is %q, want %q", got, test.want)
+				}
+				if got := w.last("a"); got != "fine" {
+					t.Errorf("at last the person was told %q, want the answer", got)
 				}
 			})
 		})

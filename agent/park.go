@@ -287,7 +287,7 @@ func (t *turn) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error
 	case question.Granted:
 		err = t.useGrant(ctx, c, q)
 	case question.Used: // killed while the call ran
-		if t.effect(c) == tool.Once {
+		if t.effect(c) == tool.Once || !t.approves(q, c) {
 			err = t.write(ctx, toolResult(c, resultUnknown))
 		} else {
 			err = t.runGranted(ctx, c)
@@ -312,8 +312,13 @@ func (t *turn) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error
 // useGrant makes the call that q allows. That it begins is written before, so that it never
 // begins twice.
 func (t *turn) useGrant(ctx context.Context, c llm.ToolCall, q *question.Question) error {
-	if !t.approves(q, c) {
+	switch {
+	case ctx.Err() != nil:
+		return nil // up to the next process
+	case !t.approves(q, c):
 		return t.write(ctx, toolResult(c, resultChanged))
+	case !t.d.opts.Now().Before(q.Expires):
+		return t.write(ctx, toolResult(c, resultLate))
 	}
 	var ok bool
 	err := t.tx(ctx, func(tx *store.Tx) (err error) {

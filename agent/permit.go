@@ -79,14 +79,16 @@ func (t *turn) permit(found tool.Tool, args json.RawMessage) (*asks, error) {
 		"with %s; don't try it in another way, and tell the user", t.role, found.Name)
 }
 
-// approves reports whether the granted question q is about the call c, as it stands now.
+// approves reports whether the granted question q is about the call c, as it stands now, and the
+// rules have not come to deny that.
 func (t *turn) approves(q *question.Question, c llm.ToolCall) bool {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
 		return false
 	}
 	args, err := t.tools.Arguments(c.Name, c.Arguments)
-	return err == nil && q.Subject == approval.Subject(found.Name, argvOf(found, args), args)
+	return err == nil && t.verdict(c) != verdict(approval.Deny) &&
+		q.Subject == approval.Subject(found.Name, argvOf(found, args), args)
 }
 
 // waits returns what the turn waits for after a tool has said so.
