@@ -74,9 +74,10 @@ func joinParts(batch []bus.Received) []bus.InboundMessage {
 	return list
 }
 
-// overheard returns what was said in the group before r, and not to the agent.
+// overheard returns what was said in the group before r, and not to the agent. It is for the
+// conversation itself, not for a sub-agent.
 func (t *turn) overheard(ctx context.Context, r bus.Received) []llm.Message {
-	if !r.Message.Group {
+	if !r.Message.Group || t.task != nil {
 		return nil
 	}
 	heard, err := t.d.Inbox.Heard(t.d.DB.Read(context.WithoutCancel(ctx)),

@@ -10,6 +10,7 @@ import (
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/bus"
+	"gateway/store"
 )
 
 // inGroup returns m as written by somebody else of a group.
@@ -220,4 +221,30 @@ func TestStopOvertaken(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What a group has said among itself is for its conversation: a sub-agent neither sees it nor takes
+// it away.
+func TestOverheardIsNotForSubagents(t *testing.T) {
+	inWorld(t, func(w *world) {
+		sub := w.spawning()
+		release := make(chan struct{})
+		w.model.Queue(held(spawns(false, "look"), release), llmtest.Say("sent"), llmtest.Say("blue"))
+		sub.Queue(llmtest.Say("it is blue"))
+		w.start()
+		w.put(inGroup(w.message("g", "which colour?"), "7", bus.Owner))
+		w.tx(func(tx *store.Tx) error {
+			_, err := w.deps.Inbox.Overhear(tx, inGroup(w.message("g", "a secret"), "8", bus.User),
+				time.Now())
+			return err
+		})
+		close(release)
+		w.wantQuiet()
+		if got := sub.Requests()[0].Messages; strings.Contains(fmt.Sprint(lines(got[1:])), "secret") {
+			t.Errorf("the sub-agent was told %q", lines(got[1:]))
+		}
+		if got := w.request(3).Messages; !strings.Contains(fmt.Sprint(lines(got[1:])), "secret") {
+			t.Errorf("the conversation was told %q, want what it has said before", lines(got[1:]))
+		}
+	})
 }

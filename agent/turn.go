@@ -242,7 +242,7 @@ func (t *turn) take(tx *store.Tx, st *session.Turn, batch []bus.Received) error 
 			return err
 		}
 	}
-	if len(batch) > 0 && batch[0].Message.Group {
+	if len(batch) > 0 && batch[0].Message.Group && t.task == nil {
 		return t.d.Inbox.ForgetHeard(tx, batch[0].Message.From, batch[0].Seq)
 	}
 	return nil
