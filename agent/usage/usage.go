@@ -47,8 +47,10 @@ type Limit struct {
 
 func (l Limit) zero() bool { return l == Limit{} }
 
-// Share returns one part in n of l.
-func (l Limit) Share(n int) Limit { return Limit{l.Tokens / n, l.Dollars / float64(n)} }
+// Share returns one part in n of l. Of a bound something is left, as none would be no bound.
+func (l Limit) Share(n int) Limit {
+	return Limit{max(l.Tokens/n, min(l.Tokens, 1)), l.Dollars / float64(n)}
+}
 
 // Exceeded reports whether so much is more than l allows.
 func (l Limit) Exceeded(a Amount) bool {
@@ -68,8 +70,6 @@ type Amount struct {
 
 func (a Amount) plus(b Amount) Amount { return Amount{a.Tokens + b.Tokens, a.Cost + b.Cost} }
 
-func (a Amount) minus(b Amount) Amount { return Amount{a.Tokens - b.Tokens, a.Cost - b.Cost} }
-
 // Options are the optional settings of a [Ledger]. The zero value counts and bounds nothing.
 type Options struct {
 	Turn    Limit // of one turn
@@ -88,13 +88,14 @@ type Options struct {
 type Ledger struct {
 	opts Options
 
-	mu   sync.Mutex
-	held map[key]Amount // reserved, or used and not yet written
+	mu       sync.Mutex
+	held     map[key]map[*Hold]struct{} // what is reserved, or used and not yet written
+	released int                        // how many holds were given back or written
 }
 
 // New returns a Ledger. A nil opts means the defaults.
 func New(opts *Options) *Ledger {
-	l := &Ledger{held: make(map[key]Amount)}
+	l := &Ledger{held: make(map[key]map[*Hold]struct{})}
 	if opts != nil {
 		l.opts = *opts
 	}
@@ -153,54 +154,78 @@ func (l *Ledger) bounded(day string, who Spender) map[key]Limit {
 type Hold struct {
 	l      *Ledger
 	keys   []key
-	amount Amount
+	amount Amount // l.mu guards it
 }
 
 // Reserve sets an amount aside for a call that is about to be made, or reports [ErrSpent].
 func (l *Ledger) Reserve(q store.Queryer, who Spender, amount Amount) (*Hold, error) {
-	h := &Hold{l: l, amount: amount}
 	limits := l.bounded(l.day(), who)
-	used := make(map[key]Amount, len(limits))
-	for k := range limits {
-		a, err := read(q, k)
-		if err != nil {
-			return nil, err
+	for {
+		l.mu.Lock()
+		released := l.released
+		l.mu.Unlock()
+		used := make(map[key]Amount, len(limits))
+		for k := range limits {
+			a, err := read(q, k)
+			if err != nil {
+				return nil, err
+			}
+			used[k] = a
 		}
-		used[k] = a
+		h, known, err := l.hold(limits, used, amount, released)
+		if known {
+			return h, err
+		}
 	}
+}
+
+// hold sets an amount aside, if used and what is held leave room for it. It reports false if
+// holds were released since used was read: what was written then is in neither.
+func (l *Ledger) hold(
+	limits map[key]Limit, used map[key]Amount, amount Amount, released int,
+) (h *Hold, known bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.released != released && len(limits) > 0 {
+		return nil, false, nil
+	}
 	for k, limit := range limits {
-		if limit.Exceeded(used[k].plus(l.held[k]).plus(amount)) {
-			return nil, fmt.Errorf("%w: the limit of the %s", ErrSpent, k.kind)
+		sum := used[k].plus(amount)
+		for other := range l.held[k] {
+			sum = sum.plus(other.amount)
+		}
+		if limit.Exceeded(sum) {
+			return nil, true, fmt.Errorf("%w: the limit of the %s", ErrSpent, k.kind)
 		}
 	}
+	h = &Hold{l: l, amount: amount}
 	for k := range limits {
 		h.keys = append(h.keys, k)
-		l.held[k] = l.held[k].plus(amount)
+		if l.held[k] == nil {
+			l.held[k] = make(map[*Hold]struct{})
+		}
+		l.held[k][h] = struct{}{}
 	}
-	return h, nil
+	return h, true, nil
 }
 
 // Set changes the amount to what was really used.
 func (h *Hold) Set(amount Amount) {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
-	for _, k := range h.keys {
-		h.l.held[k] = h.l.held[k].minus(h.amount).plus(amount)
-	}
 	h.amount = amount
 }
 
 // Release gives the amount back, or leaves it to the table once it is written there.
 func (h *Hold) Release() {
-	h.Set(Amount{})
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
 	for _, k := range h.keys {
-		if h.l.held[k].Tokens <= 0 {
-			delete(h.l.held, k) // what is left is the rounding of the cost
+		delete(h.l.held[k], h)
+		if len(h.l.held[k]) == 0 {
+			delete(h.l.held, k)
 		}
 	}
 	h.keys = nil
+	h.l.released++
 }

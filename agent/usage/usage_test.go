@@ -1,0 +1,272 @@
+package usage
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/store"
+)
+
+// A fixture is a ledger over a database of its own, with a clock.
+type fixture struct {
+	*testing.T
+	*Ledger
+	db  *store.DB
+	now time.Time
+}
+
+func newFixture(t *testing.T, o Options) *fixture {
+	t.Helper()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "u.db"),
+		[]store.Migration{Migration}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	f := &fixture{T: t, db: db, now: time.Date(2026, 2, 16, 12, 0, 0, 0, time.UTC)}
+	o.Now = func() time.Time { return f.now }
+	f.Ledger = New(&o)
+	return f
+}
+
+func (f *fixture) read() store.Queryer { return f.db.Read(f.Context()) }
+
+// add writes a usage, and returns what is warned of, as "kind key passed".
+func (f *fixture) add(who Spender, e Entry) (warned []string) {
+	f.Helper()
+	err := f.db.Tx(f.Context(), func(tx *store.Tx) error {
+		list, err := f.Add(tx, who, e)
+		warned = nil
+		for _, w := range list {
+			warned = append(warned, fmt.Sprintf("%s %q %t", w.Kind, w.Key, w.Passed))
+		}
+		return err
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return warned
+}
+
+// reserve sets an amount aside and reports whether there was room.
+func (f *fixture) reserve(who Spender, a Amount) *Hold {
+	f.Helper()
+	h, err := f.Reserve(f.read(), who, a)
+	if err != nil && !errors.Is(err, ErrSpent) {
+		f.Fatal(err)
+	}
+	return h
+}
+
+func tokens(n int) Entry { return Entry{Model: "m", Calls: 1, Usage: llm.Usage{Input: n}} }
+
+func TestReserve(t *testing.T) {
+	ada, bob := Spender{"test/a", 1}, Spender{"test/b", 2}
+	for _, test := range []struct {
+		name  string
+		opts  Options
+		used  Entry // by ada
+		who   Spender
+		want  Amount
+		spent bool
+	}{
+		{name: "no limit", used: tokens(1e9), who: ada, want: Amount{Tokens: 1e9, Cost: 1e9}},
+		{name: "exactly", opts: Options{Day: Limit{Tokens: 100}}, used: tokens(60), who: ada,
+			want: Amount{Tokens: 40}},
+		{name: "one too much", opts: Options{Day: Limit{Tokens: 100}}, used: tokens(60), who: ada,
+			want: Amount{Tokens: 41}, spent: true},
+		{name: "dollars", opts: Options{Day: Limit{Dollars: 1}}, used: Entry{Cost: 0.75}, who: ada,
+			want: Amount{Tokens: 1e9, Cost: 0.5}, spent: true},
+		{name: "the day is everybody's", opts: Options{Day: Limit{Tokens: 100}}, used: tokens(100),
+			who: bob, want: Amount{Tokens: 1}, spent: true},
+		{name: "a session is its own", opts: Options{Session: Limit{Tokens: 100}}, used: tokens(100),
+			who: bob, want: Amount{Tokens: 100}},
+		{name: "of a session", opts: Options{Session: Limit{Tokens: 100}}, used: tokens(100),
+			who: Spender{"test/a", 2}, want: Amount{Tokens: 1}, spent: true},
+		{name: "of a person", opts: Options{Person: Limit{Tokens: 100}}, used: tokens(100),
+			who: Spender{"test/b", 1}, want: Amount{Tokens: 1}, spent: true},
+		{name: "nobody known is no person", opts: Options{Person: Limit{Tokens: 100}},
+			used: tokens(100), who: Spender{"test/b", 0}, want: Amount{Tokens: 101}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, test.opts)
+			f.add(ada, test.used)
+			if h := f.reserve(test.who, test.want); (h == nil) != test.spent {
+				t.Errorf("Reserve gave %v, want that it is spent: %t", h, test.spent)
+			}
+		})
+	}
+}
+
+// What is set aside counts until it is given back or written; then nothing of it is left.
+func TestHolds(t *testing.T) {
+	who := Spender{"test/a", 1}
+	for _, unit := range []Amount{{Tokens: 10}, {Cost: 10}, {Tokens: 10, Cost: 10}} {
+		f := newFixture(t, Options{Day: Limit{Tokens: 35, Dollars: 35}, Session: Limit{Tokens: 1000}})
+		one, two, three := f.reserve(who, unit), f.reserve(who, unit), f.reserve(who, unit)
+		if one == nil || two == nil || three == nil || f.reserve(who, unit) != nil {
+			t.Fatalf("%v: want room for three calls of four", unit)
+		}
+		one.Release()
+		if one = f.reserve(who, unit); one == nil || f.reserve(who, unit) != nil {
+			t.Errorf("%v: want room for one call after one was given back", unit)
+		}
+		two.Set(Amount{Tokens: 15, Cost: 15}) // it was more than was set aside
+		three.Release()
+		if f.reserve(who, unit) == nil {
+			t.Errorf("%v: want room for one call more", unit)
+		}
+		if f.reserve(who, unit) != nil {
+			t.Errorf("%v: want no room for two", unit)
+		}
+		f = newFixture(t, Options{Day: Limit{Tokens: 1}, Session: Limit{Tokens: 1}})
+		if h := f.reserve(who, Amount{Tokens: 1}); h != nil {
+			h.Release()
+			h.Release() // does nothing more
+		}
+		if n := len(f.held); n != 0 {
+			t.Errorf("%v: %d accounts are held after the last call, want none", unit, n)
+		}
+	}
+}
+
+// between is a Queryer that does something after each read, once.
+type between struct {
+	store.Queryer
+	do *sync.Once
+	fn func()
+}
+
+func (b between) QueryRow(query string, args ...any) *sql.Row {
+	row := b.Queryer.QueryRow(query, args...)
+	b.do.Do(b.fn)
+	return row
+}
+
+// A call that is written and given back while another one asks is not overlooked.
+func TestReserveWhileWritten(t *testing.T) {
+	f := newFixture(t, Options{Day: Limit{Tokens: 100}})
+	who := Spender{"test/a", 1}
+	h := f.reserve(who, Amount{Tokens: 90})
+	q := between{f.read(), new(sync.Once), func() {
+		f.add(who, tokens(90))
+		h.Release()
+	}}
+	if _, err := f.Reserve(q, who, Amount{Tokens: 90}); !errors.Is(err, ErrSpent) {
+		t.Errorf("Reserve = %v, want %v", err, ErrSpent)
+	}
+}
+
+// However many calls run side by side, they never go over the limit together.
+func TestReserveSideBySide(t *testing.T) {
+	f := newFixture(t, Options{Day: Limit{Tokens: 100}})
+	var wg sync.WaitGroup
+	for i := range 8 {
+		who := Spender{fmt.Sprint("test/", i), int64(i)}
+		wg.Go(func() {
+			for range 20 {
+				h, err := f.Reserve(f.read(), who, Amount{Tokens: 3})
+				if err != nil {
+					continue
+				}
+				f.add(who, tokens(3))
+				h.Release()
+			}
+		})
+	}
+	wg.Wait()
+	a, err := read(f.read(), key{f.day(), kindDay, ""})
+	if err != nil || a.Tokens != 99 {
+		t.Errorf("%d tokens were used, %v, want 99", a.Tokens, err)
+	}
+}
+
+func TestShare(t *testing.T) {
+	for _, test := range []struct{ limit, want Limit }{
+		{Limit{}, Limit{}},
+		{Limit{Tokens: 100, Dollars: 2}, Limit{25, 0.5}},
+		{Limit{Tokens: 3}, Limit{Tokens: 1}}, // and not unbounded
+	} {
+		if got := test.limit.Share(4); got != test.want {
+			t.Errorf("a fourth of %v is %v, want %v", test.limit, got, test.want)
+		}
+	}
+}
+
+// A limit is warned of once a day, when 80 % are used.
+func TestWarnings(t *testing.T) {
+	f := newFixture(t, Options{Day: Limit{Dollars: 10}, Person: Limit{Tokens: 100},
+		Location: time.FixedZone("east", 2*3600)})
+	who := Spender{"test/a", 7}
+	want := func(what string, got []string, want ...string) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: warned of %q, want %q", what, got, want)
+		}
+	}
+	want("below", f.add(who, tokens(79)))
+	want("near", f.add(who, tokens(1)), `person "7" false`)
+	want("told", f.add(who, tokens(19)))
+	want("at once", f.add(Spender{"test/b", 8}, Entry{Cost: 11}), `day "" true`)
+	f.now = f.now.Add(9*time.Hour + 59*time.Minute) // 23:59 there
+	want("the same day", f.add(who, tokens(50)))
+	f.now = f.now.Add(time.Minute)
+	want("the next day", f.add(who, tokens(50)))
+	want("the next day, near", f.add(who, tokens(30)), `person "7" false`)
+}
+
+func TestLines(t *testing.T) {
+	f := newFixture(t, Options{Session: Limit{Tokens: 1}, Turn: Limit{Dollars: 1}})
+	ada := Spender{"test/a", 1}
+	f.add(ada, Entry{Model: "big", Calls: 1, Cost: 2,
+		Usage: llm.Usage{Input: 100, Output: 10, Cached: 50}})
+	f.add(ada, Entry{Model: "big", Calls: 2, Cost: 1, Usage: llm.Usage{Input: 1, Output: 2}})
+	f.now = f.now.AddDate(0, 0, 1)
+	f.add(Spender{"test/b", 0}, Entry{Model: "small", Calls: 1, Usage: llm.Usage{Input: 5}})
+	f.add(ada, Entry{Model: "big", Calls: 1, Usage: llm.Usage{Input: 7}})
+	show := func(list []Line, err error) (out []string) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range list {
+			out = append(out, fmt.Sprintf("%s %s %q %d: %d %d %d $%g", n.Day, n.Kind, n.Key, n.Calls,
+				n.Usage.Input, n.Usage.Output, n.Usage.Cached, n.Cost))
+		}
+		return out
+	}
+	for _, test := range []struct {
+		what      string
+		got, want []string
+	}{
+		{"models", show(Lines(f.read(), "model", "2026-02-16", 9)), []string{
+			`2026-02-17 model "big" 1: 7 0 0 $0`, `2026-02-17 model "small" 1: 5 0 0 $0`,
+			`2026-02-16 model "big" 3: 101 12 50 $3`}},
+		{"since", show(Lines(f.read(), "day", "2026-02-17", 9)),
+			[]string{`2026-02-17 day "" 2: 12 0 0 $0`}},
+		{"limit", show(Lines(f.read(), "day", "2026-02-16", 1)),
+			[]string{`2026-02-17 day "" 2: 12 0 0 $0`}},
+		{"people", show(Lines(f.read(), "person", "2026-02-17", 9)),
+			[]string{`2026-02-17 person "1" 1: 7 0 0 $0`}},
+		{"today", show(f.Today(f.read(), ada)), []string{`2026-02-17 session "test/a" 1: 7 0 0 $0`,
+			`2026-02-17 person "1" 1: 7 0 0 $0`, `2026-02-17 day "" 2: 12 0 0 $0`}},
+	} {
+		if !slices.Equal(test.got, test.want) {
+			t.Errorf("%s: got %q, want %q", test.what, test.got, test.want)
+		}
+	}
+	if got := f.Limits(); len(got) != 2 || got["session"].Tokens != 1 || got["turn"].Dollars != 1 {
+		t.Errorf("the limits are %v, want those of a session and a turn", got)
+	}
+}
