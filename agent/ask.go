@@ -35,6 +35,7 @@ func (t *turn) ask(ctx context.Context) (*llm.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer t.giveBack(hold)
 	var text strings.Builder
 	text.WriteString(t.partial)
 	for ev, err := range d.Model.Stream(ctx, req) {
@@ -57,7 +58,6 @@ func (t *turn) ask(ctx context.Context) (*llm.Response, error) {
 		}
 	}
 	// Only a model that breaks its contract ends without a response.
-	hold.Release()
 	return nil, &llm.Error{Kind: llm.Unavailable, Model: d.opts.ModelName}
 }
 
@@ -67,7 +67,6 @@ func (t *turn) spendBroken(
 	ctx context.Context, hold *usage.Hold, req llm.Request, answer int,
 ) {
 	if answer == 0 && ctx.Err() == nil {
-		hold.Release()
 		return
 	}
 	t.spend(hold, t.d.opts.ModelID, llm.Usage{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"gateway/agent/llm"
@@ -64,6 +65,13 @@ func (t *turn) spend(hold *usage.Hold, model string, u llm.Usage) {
 	t.bill.session.Cost += cost
 	t.bill.entries = append(t.bill.entries, usage.Entry{Model: model, Calls: 1, Usage: u, Cost: cost})
 	t.bill.holds = append(t.bill.holds, hold)
+}
+
+// giveBack ends a hold of which nothing was spent, also after a panic.
+func (t *turn) giveBack(hold *usage.Hold) {
+	if !slices.Contains(t.bill.holds, hold) {
+		hold.Release()
+	}
 }
 
 // tx runs fn in a transaction, writes with it what the turn has used, and then wakes the router.

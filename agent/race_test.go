@@ -1,14 +1,18 @@
 package agent
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"time"
 
+	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
+	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/store"
 )
@@ -246,5 +250,32 @@ func TestOverheardIsNotForSubagents(t *testing.T) {
 		if got := w.request(3).Messages; !strings.Contains(fmt.Sprint(lines(got[1:])), "secret") {
 			t.Errorf("the conversation was told %q, want what it has said before", lines(got[1:]))
 		}
+	})
+}
+
+// crashing is a model whose first call panics.
+type crashing struct {
+	llm.Model
+	crashed *bool
+}
+
+func (m crashing) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
+	if *m.crashed {
+		return m.Model.Stream(ctx, r)
+	}
+	*m.crashed = true
+	panic("crash")
+}
+
+// What was set aside for a call that has crashed is given back.
+func TestPanicHoldsNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.deps.Model = crashing{w.model, new(bool)}
+		w.opts.Usage = usage.New(&usage.Options{Day: usage.Limit{Tokens: expectedAnswer * 3 / 2}})
+		w.model.Queue(llmtest.Say("hello"))
+		w.start()
+		w.say("a", "hello", "hello again")
+		w.wantQuiet()
+		w.wantAnswers("a", sayPanic, "hello")
 	})
 }
