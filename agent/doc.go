@@ -13,5 +13,8 @@
 // Messages that begin with "/" are commands. They are answered at once, without the
 // model and without waiting for a turn.
 //
-// The package owns no tables.
+// A turn that waits for somebody is parked: its question is a row, and nothing of it runs.
+// Sub-agents are sessions whose messages the agent writes to itself.
+//
+// The package owns no tables; [Migrations] names those of the packages below it that it needs.
 package agent

@@ -56,11 +56,25 @@
 // The gate gives each message a role: owner, admin, user or, in groups, guest. Commands and tools
 // say what role they want at least; a turn has the least one of those who wrote to it.
 //
+// # Hands
+//
+// A tool is a function that gets a call and returns a result; what it may know of where it is is
+// in the call. Before a call happens the turn asks whether everything is halted and what the
+// rules say of it (agent/approval), and before a model call what the budgets say (agent/usage).
+// Commands run in a sandbox (agent/tools/shell/sandbox), connections that others have named go
+// through one guard (agent/guard), and files are reached by os.Root only. What others may have
+// written is framed in the prompt as information.
+//
+// A turn that waits, for an answer, for an approval or for a sub-agent, is a row (agent/question)
+// and has no worker. What decides the question wakes it: a message, a command, the outcome of the
+// sub-agent, or the clock. Sub-agents work in sessions of their own; their tasks and outcomes are
+// messages in the inbox that the agent writes to itself.
+//
 // # Goroutines
 //
 // What lives long is a Run(ctx) error. They run in one group; the end of any of them is the end
 // of the process, but for the channels, which a supervisor starts again. At the end the order
-// is that of a message: channels, dispatcher, router, store.
+// is that of a message: channels, dispatcher, hands, router, store.
 //
 // A session has a worker while it has work, and so has each conversation that something is to
 // be sent to. Reactions and receipts of an account are made by one more, which nothing waits for. A
@@ -76,6 +90,10 @@
 //	bus                   messages, inbox, outbox, live progress
 //	session               transcripts and turns
 //	agent/tool            what a tool is; agent/tools has them
+//	agent/approval        rules about tool calls; agent/question keeps what turns wait for
+//	agent/usage           budgets; agent/halt is the kill switch
+//	agent/guard           connections to hosts that others name
+//	agent/mcpserver       the gateway's own tools for other MCP clients
 //	agent/document        texts of files; agent/picture makes images fit for a model
 //	agent                 dispatcher, turn, prompt, commands
 //	channels              what a channel is; gate, router, supervisor, people, media

@@ -22,7 +22,8 @@ const scriptPatience = 20 * time.Second
 
 // TestScript runs the scripts of testdata/script. Each has a Telegram of its own, at $TELEGRAM
 // with the bot token $TOKEN, and a model that does whatever it reads (see obey), at $MODEL.
-// $GATEWAY_HOME is not there at the beginning. Besides the commands of package testscript there are:
+// $GATEWAY_HOME is not there at the beginning. Besides the commands of package testscript there
+// are:
 //
 //	say CHAT TEXT         somebody writes to the bot; CHAT is their id, too
 //	hear CHAT REGEXP      waits until the bot says so there; $1 is what the first group matches

@@ -23,6 +23,12 @@ var rules = []rule{
 		regexp.MustCompile(`(?i)^ls(?:\s+(\S.*))?$`), []string{"path"}},
 	{"read FILE", "shows a file", "read_file",
 		regexp.MustCompile(`(?i)^read\s+(\S.*)$`), []string{"path"}},
+	{"run COMMAND", "runs a command in a sandbox", "exec",
+		regexp.MustCompile(`(?i)^run\s+(\S.*)$`), []string{"command"}},
+	{"fetch URL", "reads a web page", "web_fetch",
+		regexp.MustCompile(`(?i)^fetch\s+(\S+)$`), []string{"url"}},
+	{"ask me QUESTION", "asks you, and waits for your answer", "ask",
+		regexp.MustCompile(`(?i)^ask me\s+(\S.*)$`), []string{"question"}},
 }
 
 // defaults are the arguments that stand for an empty group.

@@ -244,10 +244,10 @@ func attemptAll(t *testing.T, attempts []attempt) {
 					t.Errorf("it got out: %s", said)
 				}
 			})
+			if a.root && os.Geteuid() != 0 {
+				return // without a sandbox, too, it is only for root
+			}
 			t.Run("control", func(t *testing.T) {
-				if a.root && os.Geteuid() != 0 {
-					t.Skip("without a sandbox, too, it is only for root")
-				}
 				if got, said := a.try(t, find(t, None)); !got {
 					t.Errorf("without a sandbox it did not get out either: %s", said)
 				}
@@ -339,10 +339,10 @@ func TestEscapeTerminal(t *testing.T) {
 			t.Errorf("it got out: %s", said)
 		}
 	})
+	if os.Geteuid() != 0 {
+		return // without a sandbox, too, it is only for root
+	}
 	t.Run("control", func(t *testing.T) {
-		if os.Geteuid() != 0 {
-			t.Skip("without a sandbox, too, it is only for root")
-		}
 		if said := attempt(t, find(t, None)); !strings.HasPrefix(said, escaped) {
 			t.Errorf("without a sandbox it did not get out either: %s", said)
 		}
