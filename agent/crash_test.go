@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gateway/agent/approval"
+	"gateway/agent/halt"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/question"
 	"gateway/agent/tool"
@@ -167,6 +168,106 @@ func TestKilledWithApproval(t *testing.T) {
 				}
 				if got := w.last("a"); got != "fine" {
 					t.Errorf("at last the person was told %q, want the answer", got)
+				}
+			})
+		})
+	}
+}
+
+// leftBehind are what a killed process can have left of a turn that waits for an approval.
+var leftBehind = []struct {
+	name  string
+	leave func(w *world)
+}{
+	{"call intended", func(w *world) { w.leave("a", "hello", 1, intent("exec")) }},
+	{"asked", func(w *world) { w.leaveParked(question.Approve) }},
+	{"granted", func(w *world) {
+		w.decideParked(w.leaveParked(question.Approve), question.Granted, "")
+	}},
+	{"used", func(w *world) {
+		q := w.leaveParked(question.Approve)
+		w.decideParked(q, question.Granted, "")
+		w.exec("UPDATE questions SET state = 'used'")
+	}},
+	{"answered", func(w *world) {
+		w.decideParked(w.leaveParked(question.Ask), question.Answered, "The user answered: x")
+	}},
+	{"expired while away", func(w *world) {
+		w.leaveParked(question.Approve)
+		time.Sleep(time.Hour)
+	}},
+}
+
+// A /stop that came while the gateway was away, or comes at once, ends a turn wherever it was killed.
+// Nothing of it runs then or later.
+func TestKilledAndStopped(t *testing.T) {
+	for _, test := range leftBehind {
+		for _, command := range []string{"/stop", "/new"} {
+			t.Run(test.name+" "+command, func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					calls := 0
+					w.tools(counting("exec", tool.Once, &calls))
+					w.opts.Rules = askFirst("exec")
+					test.leave(w)
+					w.put(w.message("a", "next?"), w.message("a", command))
+					answer := held(llmtest.Say("never"), make(chan struct{}))
+					w.model.Queue(answer) // if the turn gets so far before the command is read
+					w.start()
+					w.sleep(time.Hour)
+					w.restart()
+					w.sleep(time.Hour)
+					if n := w.count("SELECT count(*) FROM inbox WHERE state IN ('waiting', 'taken')"); n != 0 {
+						t.Errorf("%d messages in the inbox are open, want none", n)
+					}
+					if n := w.count("SELECT count(*) FROM turns WHERE state = 'running'"); n != 0 {
+						t.Errorf("%d turns are running, want none", n)
+					}
+					if n := w.count("SELECT count(*) FROM questions WHERE state = 'open'"); n != 0 {
+						t.Errorf("%d questions are open, want none", n)
+					}
+					if n := len(w.d.parked) + len(w.d.workers) + len(w.d.tasks) + len(w.d.queued); n != 0 {
+						t.Errorf("%d sessions are in memory, want none", n)
+					}
+					if calls > 1 || calls == 1 && test.name != "granted" {
+						t.Errorf("the tool was used %d times", calls)
+					}
+					for _, m := range w.outbox("a") {
+						if m.Text == "never" {
+							t.Error("the person was answered after the stop")
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// While everything is halted no tool is used, whatever a killed process has left: the turn ends, and
+// the person is told.
+func TestKilledAndHalted(t *testing.T) {
+	for _, test := range leftBehind {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				calls := 0
+				w.tools(counting("exec", tool.Idempotent, &calls))
+				w.opts.Rules = askFirst("exec")
+				test.leave(w)
+				w.tx(func(tx *store.Tx) error {
+					_, err := halt.Store{}.Set(tx, "the command line", time.Now())
+					return err
+				})
+				w.start()
+				if test.name == "asked" {
+					w.say("a", "/approve "+w.code())
+				}
+				w.wantQuiet()
+				w.say("b", "/resume")
+				w.wantQuiet()
+				if calls != 0 {
+					t.Errorf("the tool was used %d times, want never", calls)
+				}
+				if got := w.last("a"); got != sayHalted {
+					t.Errorf("the person was told %q, want %q", got, sayHalted)
 				}
 			})
 		})
