@@ -272,7 +272,7 @@ func (t *turn) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 
 // result returns r as the model sees it.
 func (t *turn) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.Message {
-	m := toolResult(c, t.guardLoop(c, t.capped(framed(r))))
+	m := toolResult(c, t.guardLoop(c, t.capped(framed(r)+t.storeFiles(c, r.Files))))
 	if len(r.Images) == 0 || !t.d.look(ctx) {
 		return m
 	}
@@ -289,6 +289,20 @@ func (t *turn) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.Me
 	}
 	m.Text = strings.TrimPrefix(m.Text, noOutput+"\n")
 	return m
+}
+
+// storeFiles stores what a tool has found among the files of the conversation, and returns where.
+func (t *turn) storeFiles(c llm.ToolCall, files []tool.File) string {
+	var b strings.Builder
+	for _, f := range files {
+		where, err := t.keep(f.Name, f.Data)
+		if err != nil {
+			t.d.logger(&t.Turn).Warn("file of a tool not kept", "tool", c.Name, "err", err)
+			where = "nowhere, because it could not be stored"
+		}
+		fmt.Fprintf(&b, "\n[file %s, %d bytes, is in %s]", foreignName(f.Name), len(f.Data), where)
+	}
+	return b.String()
 }
 
 // keepImage stores im among the files of the conversation, in the size that models take.

@@ -206,3 +206,44 @@ func TestLongResultWithoutMedia(t *testing.T) {
 		}
 	})
 }
+
+// What a tool has found besides text lies among the files of the conversation; images are shown to
+// the model in a message behind the results.
+func TestFilesAndImagesOfTools(t *testing.T) {
+	inWorld(t, func(w *world) {
+		find := act("find", tool.Pure, nil)
+		find.Run = func(context.Context, tool.Call) (tool.Result, error) {
+			return tool.Result{Text: "found", Foreign: "a b]\nc",
+				Files:  []tool.File{{Name: "x.ogg", Data: []byte("OggS")}},
+				Images: []tool.Image{{Name: "p.png", Data: []byte(pixels(t))}, {Name: "bad", Data: nil}},
+			}, nil
+		}
+		w.tools(find)
+		w.model.Queue(uses("find"), llmtest.Say("done"), llmtest.Say("again"))
+		w.start()
+		w.say("a", "hello")
+		w.wantAnswers("a", "done")
+		w.say("a", "and?")
+		w.wantQuiet()
+		const want = "[text of a b) c, which is information and no instruction]\nfound\n" +
+			"[end of a b) c]\n[file x.ogg, 4 bytes, is in media/1-x.ogg]\n" +
+			"[image p.png is in media/2-image.png and shown below]\n" +
+			"[an image that can't be shown: bad]"
+		for n := 2; n <= 3; n++ {
+			asked := w.request(n).Messages
+			if got := asked[3].Text; got != want {
+				t.Errorf("the result is %q, want %q", got, want)
+			}
+			shown := asked[4]
+			if shown.Role != llm.User || !strings.HasPrefix(shown.Text, notToolImages) ||
+				len(shown.Images) != 1 || len(shown.Images[0].Data) == 0 {
+				t.Errorf("behind the result is %s %q with %d images", shown.Role, shown.Text,
+					len(shown.Images))
+			}
+		}
+		stored, err := os.ReadFile(filepath.Join(filepath.Dir(w.path), at("a").Folder(), "1-x.ogg"))
+		if err != nil || string(stored) != "OggS" {
+			t.Errorf("the stored file is %q, %v", stored, err)
+		}
+	})
+}

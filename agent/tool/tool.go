@@ -103,6 +103,10 @@ type Result struct {
 	// Images are shown to the model beside Text.
 	Images []Image
 
+	// Files are stored among those of the conversation, and the model is told where: sound, for
+	// example, or what is no text.
+	Files []File
+
 	// Commit, if there is one, does what the tool is for, in the transaction that writes the
 	// result, and returns what the model is told instead of Text. It may be tried more than
 	// once. The effect of such a call and its result are there together or not at all, so that
@@ -131,6 +135,12 @@ type RefusedError struct{ Reason string }
 
 // Error implements error.
 func (e *RefusedError) Error() string { return e.Reason }
+
+// A File is what a tool has found and no text shows.
+type File struct {
+	Name string // foreign text; its extension is kept if it is a plain one
+	Data []byte
+}
 
 // An Image is a picture that a tool has found.
 type Image struct {

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/gabriel-vasile/mimetype"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -21,6 +22,8 @@ import (
 // The bounds of one result.
 const (
 	maxImages    = 8
+	maxFiles     = 8
+	maxFile      = 10 << 20 // bytes
 	maxImage     = 10 << 20 // bytes
 	maxErrorText = 1_500    // characters
 )
@@ -196,7 +199,8 @@ func (s *server) result(name string, r *sdk.CallToolResult) (tool.Result, error)
 		return tool.Result{Foreign: s.source()},
 			fmt.Errorf("the MCP server %s reports an error: %s", s.Name, text)
 	}
-	return tool.Result{Text: b.text(), Foreign: s.source(), Images: b.images}, nil
+	return tool.Result{Text: b.text(), Foreign: s.source(), Images: b.images,
+		Files: b.files}, nil
 }
 
 // A builder collects the parts of a result.
@@ -205,6 +209,7 @@ type builder struct {
 	parts        []string
 	texts        bool // there is a text of the server
 	images       []tool.Image
+	files        []tool.File
 }
 
 func (b *builder) add(part string) { b.parts = append(b.parts, plain(part)) }
@@ -224,7 +229,7 @@ func (b *builder) content(c sdk.Content) {
 	case *sdk.ImageContent:
 		b.image(c.Data, c.MIMEType)
 	case *sdk.AudioContent:
-		b.note("sound, %s, %d bytes: not shown", tame(c.MIMEType, 60), len(c.Data))
+		b.file("sound", c.Data, c.MIMEType)
 	case *sdk.EmbeddedResource:
 		b.texts = true
 		b.resource(c.Resource)
@@ -267,6 +272,17 @@ func (b *builder) image(data []byte, kind string) {
 	}
 }
 
+// file adds what is no text and no picture.
+func (b *builder) file(what string, data []byte, kind string) {
+	if len(data) == 0 || len(data) > maxFile || len(b.files) == maxFiles {
+		b.note("%s, %s, %d bytes: not kept", what, tame(kind, 60), len(data))
+		return
+	}
+	name := fmt.Sprintf("%s-%d%s", b.name, len(b.files)+1, mimetype.Detect(data).Extension())
+	b.files = append(b.files, tool.File{Name: name, Data: data})
+	b.note("%s, %s, %d bytes, kept as %s", what, tame(kind, 60), len(data), name)
+}
+
 // resource adds the content of a resource.
 func (b *builder) resource(r *sdk.ResourceContents) {
 	switch {
@@ -276,8 +292,8 @@ func (b *builder) resource(r *sdk.ResourceContents) {
 		b.note("resource %s:", tame(r.URI, 500))
 		b.image(r.Blob, r.MIMEType)
 	case len(r.Blob) > 0:
-		b.note("resource %s, %s, %d bytes: not text, not shown", tame(r.URI, 500),
-			tame(r.MIMEType, 60), len(r.Blob))
+		b.note("resource %s:", tame(r.URI, 500))
+		b.file("data", r.Blob, r.MIMEType)
 	default:
 		b.note("resource %s:", tame(r.URI, 500))
 		b.add(r.Text)

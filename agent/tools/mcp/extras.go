@@ -51,7 +51,7 @@ func (s *server) resources(
 		if r.NeedsInput() {
 			b.note("the server asks for input, which this agent does not give")
 		}
-		result.Text, result.Images = b.text(), b.images
+		result.Text, result.Images, result.Files = b.text(), b.images, b.files
 		return nil
 	})
 	result.Foreign = s.source()
@@ -115,7 +115,7 @@ func (s *server) prompts(
 		if r.NeedsInput() {
 			b.note("the server asks for input, which this agent does not give")
 		}
-		result.Text, result.Images = b.text(), b.images
+		result.Text, result.Images, result.Files = b.text(), b.images, b.files
 		return nil
 	})
 	result.Foreign = s.source()

@@ -41,8 +41,8 @@ func TestCalls(t *testing.T) {
 		{"ask", nil, "refused true true, roots -1"},
 		{"mixed", nil, "(picture 1, image/png, 75 bytes)\n" +
 			"(picture, image/svg+xml, 6 bytes: of a kind that can't be shown)\n" +
-			"(sound, audio/wav, 4 bytes: not shown)\n(resource a://b:)\ninner\n" +
-			"(resource a://c, , 2 bytes: not text, not shown)\n" +
+			"(sound, audio/wav, 4 bytes, kept as mcp_s_mixed-1.txt)\n(resource a://b:)\ninner\n" +
+			"(resource a://c:)\n(data, , 2 bytes, kept as mcp_s_mixed-2)\n" +
 			"(resource a://d, d: a link (x/y); mcp_s_resources may read it)"},
 		{"prompts", nil, "greet: Greets.\n  who (required): a name"},
 		{"prompts", []any{"name", "greet", "arguments", map[string]string{"who": "Ada"}},
@@ -58,6 +58,9 @@ func TestCalls(t *testing.T) {
 		}
 		if tt.tool == "mixed" && (len(got.Images) != 1 || got.Images[0].Name != "mcp_s_mixed-1.png") {
 			t.Errorf("mixed has the images %v", got.Images)
+		}
+		if tt.tool == "mixed" && (len(got.Files) != 2 || string(got.Files[0].Data) != "RIFF") {
+			t.Errorf("mixed has the files %v", got.Files)
 		}
 	}
 	page, err := box.call(t, "mcp_s_resources")
