@@ -12,7 +12,7 @@ type special struct {
 }
 
 // The addresses that are refused, in the order in which they are looked up: those of the IANA
-// IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890; as of 2025-10-09), of the multicast
+// IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890), of the multicast
 // and of the reserved space. Blocks that IANA calls globally reachable but that have no web
 // servers, such as those of AS112, are refused with the others.
 //
