@@ -1,0 +1,208 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/question"
+	"gateway/agent/tool"
+	"gateway/agent/tools/ask"
+	"gateway/agent/tools/spawn"
+	"gateway/agent/usage"
+	"gateway/bus"
+)
+
+// chaosSeeds is how many runs of [TestChaos] there are.
+const chaosSeeds = 4
+
+// chaos is a world in which people, the model and the process do what they like.
+type chaos struct {
+	*world
+	mu         sync.Mutex
+	rand       *rand.Rand
+	interrupts bool           // messages may also interrupt; then those before them have no answer
+	calm       atomic.Bool    // the model uses no more tools
+	made       map[string]int // calls of the tool that must not run twice, by turn and call
+	said       []string       // ids of what people have written, but for commands
+}
+
+func (c *chaos) n(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rand.IntN(n)
+}
+
+// step is what the model does.
+func (c *chaos) step(r llm.Request) llmtest.Step {
+	s := llmtest.Say("well")
+	s.Usage = llm.Usage{Input: 10, Output: 1}
+	s.Delay = time.Duration(c.n(20)) * time.Second
+	task := strings.Contains(r.Messages[1].Text, "[your task] ")
+	if len(r.Tools) == 0 || c.calm.Load() || c.n(3) == 0 {
+		return s
+	}
+	s.Text = nil
+	for range 1 + c.n(3) {
+		call := llm.ToolCall{Name: "exec", Arguments: "{}"}
+		switch n := c.n(6); {
+		case n == 0 || task && n > 3:
+			call.Name = "look"
+		case n == 4:
+			call = llm.ToolCall{Name: "ask", Arguments: `{"question":"Which?","options":["x","y"]}`}
+		case n == 5:
+			call.Name = "spawn"
+			call.Arguments = fmt.Sprintf(`{"task":"work","wait":%t}`, c.n(2) == 0)
+		}
+		s.Calls = append(s.Calls, call)
+	}
+	return s
+}
+
+// exec is a tool that must not be used twice for one call, and takes its time.
+func (c *chaos) exec(ctx context.Context, call tool.Call) (tool.Result, error) {
+	took := time.Duration(c.n(10)) * time.Second
+	c.mu.Lock()
+	c.made[fmt.Sprintf("%d %s", call.Turn, call.ID)]++
+	c.mu.Unlock()
+	select {
+	case <-time.After(took):
+		return tool.Result{Text: "done"}, nil
+	case <-ctx.Done():
+		return tool.Result{}, ctx.Err()
+	}
+}
+
+// act lets something happen.
+func (c *chaos) act() {
+	chat := []string{"a", "b"}[c.n(2)]
+	send := func(text string) {
+		m := c.message(chat, text)
+		if chat == "b" {
+			m = inGroup(m, []string{"7", "8"}[c.n(2)], bus.Owner)
+			if m.Sender.ID == "8" && c.n(2) == 0 {
+				m.Role = bus.User
+			}
+		}
+		if name, _ := commandOf(m); name == "" {
+			c.said = append(c.said, m.ID)
+		}
+		c.put(m)
+	}
+	open, err := question.Store{}.ListOpen(c.read())
+	c.must(err)
+	switch n := c.n(100); {
+	case n < 35:
+		send(fmt.Sprint("message ", n))
+	case n < 65 && len(open) > 0:
+		command := []string{"/approve %s", "/approve %s", "/deny %s", "/answer %s 1"}[c.n(4)]
+		send(fmt.Sprintf(command, open[c.n(len(open))].Code))
+	case n < 70:
+		send("/stop")
+	case n < 72:
+		send("/new")
+	case n < 76:
+		modes := []Mode{Steer, Followup, Collect}
+		if c.interrupts {
+			modes = append(modes, Interrupt)
+		}
+		send("/queue " + string(modes[c.n(len(modes))]))
+	case n < 78:
+		send("/halt")
+		c.sleep(time.Duration(c.n(30)) * time.Second)
+		send("/resume")
+	case n < 86:
+		c.restart()
+	default:
+		c.sleep(time.Duration(c.n(600)) * time.Second)
+	}
+	if c.n(2) == 0 {
+		c.sleep(time.Duration(c.n(20_000)) * time.Millisecond)
+	}
+}
+
+// check holds the world to what was promised, once everything has had its time.
+func (c *chaos) check() {
+	c.t.Helper()
+	c.calm.Store(true)
+	const open = "SELECT (SELECT count(*) FROM inbox WHERE state IN ('waiting', 'taken')) + " +
+		"(SELECT count(*) FROM questions WHERE state = 'open')"
+	for i := 0; i < 12 && c.count(open) > 0; i++ {
+		c.sleep(20 * time.Minute)
+	}
+	c.sleep(time.Minute)
+	for _, query := range []string{
+		"SELECT 'inbox ' || state || ' ' || body FROM inbox WHERE state IN ('waiting', 'taken')",
+		"SELECT 'turn ' || session || ' ' || state FROM turns WHERE state = 'running'",
+		"SELECT 'question ' || session || ' ' || body FROM questions WHERE state = 'open'",
+	} {
+		for _, left := range c.column(query) {
+			c.t.Errorf("left at the end: %s", left)
+		}
+	}
+	d := c.d
+	d.mu.Lock()
+	if n := len(d.parked) + len(d.workers) + len(d.tasks) + len(d.queued); n > 0 {
+		c.t.Errorf("in memory at the end: %d parked, %d workers, tasks of %d sessions, held back of %d",
+			len(d.parked), len(d.workers), len(d.tasks), len(d.queued))
+	}
+	d.mu.Unlock()
+	for call, n := range c.made {
+		if n > 1 {
+			c.t.Errorf("call %s was made %d times, want once", call, n)
+		}
+	}
+	var answered []string
+	for _, chat := range []string{"a", "b"} {
+		for _, m := range c.outbox(chat) {
+			answered = append(answered, m.Answers...)
+		}
+	}
+	for _, id := range c.said {
+		if !c.interrupts && !slices.Contains(answered, id) {
+			c.t.Errorf("message %s was never answered", id)
+		}
+	}
+	calls := c.count("SELECT COALESCE(sum(calls), 0) FROM usage WHERE kind = 'day'")
+	if asked := len(c.model.Requests()); calls > asked {
+		c.t.Errorf("%d model calls were counted of %d", calls, asked)
+	}
+}
+
+// Whatever people, the model and restarts do, and in whatever order: each message is answered, nothing
+// is left over, and no call that must not be made twice is.
+func TestChaos(t *testing.T) {
+	for seed := range uint64(chaosSeeds) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &chaos{world: newWorld(t), rand: rand.New(rand.NewPCG(seed, 1)),
+					made: make(map[string]int), interrupts: seed%2 == 1}
+				c.model = llmtest.Func("chaos", c.step)
+				c.deps.Model = checked{c.model, t}
+				exec := tool.Tool{Name: "exec", Description: "Does it.", Effect: tool.Once, Run: c.exec,
+					Schema: json.RawMessage(`{"type":"object","properties":{}}`)}
+				c.tools(append(spawn.Tools(spawn.Options{DB: c.deps.DB, Inbox: c.deps.Inbox, Now: time.Now,
+					Stop: func(ctx context.Context, key string) (bool, error) {
+						return c.d.StopTask(ctx, key)
+					}}), exec, ask.New(), act("look", tool.Pure, always("seen")))...)
+				c.opts.Rules, c.opts.MaxRounds, c.opts.Grace = askFirst("exec"), 4, 5*time.Second
+				c.opts.Usage = usage.New(&usage.Options{Day: usage.Limit{Tokens: 1e9}})
+				c.start()
+				for range 80 {
+					c.act()
+				}
+				c.check()
+			})
+		})
+	}
+}
