@@ -87,6 +87,8 @@ func (w *Files) Tools() []tool.Tool {
 		tool.New("grep", grepDescription, tool.Pure, w.grep),
 		tool.New("write_file", writeDescription, tool.Idempotent, w.writeFile),
 		tool.New("edit_file", editDescription, tool.Once, w.editFile),
+		tool.New("apply_patch", patchDescription, tool.Once, w.applyPatch),
+		tool.New("notebook_edit", notebookDescription, tool.Once, w.editNotebook),
 	}
 	for i := range tools {
 		tools[i].Least = bus.User // guests have no hands

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 )
 
@@ -15,11 +16,12 @@ const maxRegexp = 2_000
 // A query finds the places in a text that fit an expression.
 type query struct {
 	re      *regexp.Regexp
-	multi   bool   // what fits may go over several lines
-	literal []byte // is in all that fits, if not empty
-	fold    bool   // literal is in lower case, and so must be what it is looked for in
-	whole   bool   // what has the literal in it fits
-	edges   bool   // the expression asks for the beginning or the end of the text
+	multi   bool     // what fits may go over several lines
+	literal []byte   // is in all that fits, if not empty
+	oneOf   [][]byte // one of them is in all that fits, if there are any
+	fold    bool     // these are in lower case, and so must be what they are looked for in
+	whole   bool     // what has the literal in it fits
+	edges   bool     // the expression asks for the beginning or the end of the text
 }
 
 // newQuery returns the query for an expression.
@@ -48,6 +50,9 @@ func newQuery(pattern string, fixed, ignoreCase, multi bool) (*query, error) {
 	text, fold := required(tree)
 	q.literal, q.fold = []byte(text), fold
 	q.whole = tree.Op == syntax.OpLiteral && !fold
+	if text == "" {
+		q.oneOf, q.fold = alternatives(tree)
+	}
 	if strings.Contains(text, "\n") && !multi {
 		return nil, errors.New("the pattern has a line break in it; set multiline")
 	}
@@ -88,6 +93,33 @@ func required(re *syntax.Regexp) (text string, fold bool) {
 	return text, fold
 }
 
+// alternatives returns texts of which one is in all that fits an expression, or nothing, and
+// whether they are in lower case and fit in any case.
+func alternatives(re *syntax.Regexp) (texts [][]byte, fold bool) {
+	for re.Op == syntax.OpCapture {
+		re = re.Sub[0]
+	}
+	if re.Op != syntax.OpAlternate {
+		return nil, false
+	}
+	for i, sub := range re.Sub {
+		text, f := required(sub)
+		if text == "" || i > 0 && f != fold {
+			return nil, false
+		}
+		texts, fold = append(texts, []byte(text)), f
+	}
+	return texts, fold
+}
+
+// may reports whether something in part of a text can fit.
+func (q *query) may(in []byte) bool {
+	if len(q.oneOf) == 0 {
+		return bytes.Contains(in, q.literal)
+	}
+	return slices.ContainsFunc(q.oneOf, func(text []byte) bool { return bytes.Contains(in, text) })
+}
+
 // longestPlain returns the longest part of s whose letters have no other forms than two in ASCII.
 func longestPlain(s string) string {
 	best := ""
@@ -125,11 +157,11 @@ type scanner struct {
 // hits calls yield for the places in text that fit, until it returns false. Lines end in "\n".
 func (s *scanner) hits(text []byte, yield func(hit) bool) {
 	in := text
-	if s.query.fold && len(s.query.literal) > 0 {
+	if s.query.fold {
 		s.lower = lowerASCII(s.lower[:0], text)
 		in = s.lower
 	}
-	if len(s.query.literal) > 0 && !bytes.Contains(in, s.query.literal) {
+	if !s.query.may(in) {
 		return
 	}
 	switch {
@@ -138,7 +170,7 @@ func (s *scanner) hits(text []byte, yield func(hit) bool) {
 	case len(s.query.literal) > 0:
 		s.byLiteral(text, in, yield)
 	default:
-		s.byChunk(text, yield)
+		s.byChunk(text, in, yield)
 	}
 }
 
@@ -162,10 +194,10 @@ func (s *scanner) byLiteral(text, in []byte, yield func(hit) bool) {
 const chunkSize = 1 << 10
 
 // byChunk looks at some lines at once, and at each of them only if something there fits.
-func (s *scanner) byChunk(text []byte, yield func(hit) bool) {
+func (s *scanner) byChunk(text, in []byte, yield func(hit) bool) {
 	for from := 0; from < len(text); {
 		to := lineAround(text, from, min(from+chunkSize, len(text)-1)).to
-		if !s.query.edges && !s.query.re.Match(text[from:to]) {
+		if !s.query.may(in[from:to]) || !s.query.edges && !s.query.re.Match(text[from:to]) {
 			from = to + 1
 			continue
 		}

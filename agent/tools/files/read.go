@@ -87,11 +87,13 @@ func isImage(kind string) bool {
 	return slices.Contains([]string{"image/jpeg", "image/png", "image/gif", "image/webp"}, kind)
 }
 
+const notebookType = "application/x-ipynb+json"
+
 // isDocument reports whether text must be got out of files of the type, even if they look like
 // text themselves.
 func isDocument(kind string) bool {
 	return slices.Contains([]string{
-		"application/pdf", "application/zip", "application/epub+zip", "application/x-ipynb+json",
+		"application/pdf", "application/zip", "application/epub+zip", notebookType,
 	}, kind) || strings.HasPrefix(kind, "application/vnd.")
 }
 
@@ -143,6 +145,15 @@ func documentText(f *os.File, info fs.FileInfo, at place, head []byte) (
 	text, kind string, err error,
 ) {
 	kind = document.Type(head, at.name)
+	if kind == notebookType && info.Size() <= maxEdit {
+		data, err := io.ReadAll(io.LimitReader(f, maxEdit))
+		if err != nil {
+			return "", "", fmt.Errorf("%q can't be read: %w", at.said, err)
+		}
+		if text, err = notebookText(string(data)); err == nil {
+			return text, "a notebook; notebook_edit changes it", nil
+		}
+	}
 	text, err = document.Text(f, info.Size(), kind, maxDocument)
 	switch {
 	case errors.Is(err, document.ErrUnsupported):

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -24,6 +25,7 @@ type change struct {
 	target
 	content []byte
 	remove  bool
+	like    fs.FileInfo // whose owner and mode a new file gets, or nil
 }
 
 // A staged is a change that is ready to be made: its content lies beside the file.
@@ -125,9 +127,9 @@ func (s *staged) writeTemp() error {
 	}
 	s.temp = name
 	_, err = f.Write(s.content)
-	if err == nil && s.info != nil {
-		keepOwner(f, s.info)
-		err = f.Chmod(s.info.Mode().Perm())
+	if like := cmp.Or(s.info, s.like); err == nil && like != nil {
+		keepOwner(f, like)
+		err = f.Chmod(like.Mode().Perm())
 	}
 	if err == nil {
 		err = f.Sync()

@@ -110,8 +110,13 @@ func (k *walk) read(ctx context.Context, dir string) error {
 	if dir == "" && isPseudo(f) {
 		return errors.New("a part of the system")
 	}
+	list, err := withKinds(f)
+	if err != nil {
+		return err
+	}
+	defer list.Close()
 	for ctx.Err() == nil {
-		entries, err := f.ReadDir(readAtOnce)
+		entries, err := list.ReadDir(readAtOnce)
 		if !k.found(dir, entries) || errors.Is(err, io.EOF) {
 			return nil
 		}

@@ -1,0 +1,242 @@
+package files
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gateway/agent/tool"
+)
+
+const notebookDescription = `Changes one cell of a Jupyter notebook (.ipynb): replaces its ` +
+	`source, inserts a cell behind it, or deletes it. Cells are told by their id or number, from 0; ` +
+	`read_file shows both. Replacing a code cell clears what it has printed.`
+
+type notebookArgs struct {
+	Path   string  `json:"path" jsonschema:"path of the notebook"`
+	Cell   string  `json:"cell,omitempty" jsonschema:"its id or number; none inserts at the beginning"`
+	Mode   string  `json:"mode,omitempty" jsonschema:"replace (default), insert or delete"`
+	Type   string  `json:"cell_type,omitempty" jsonschema:"code, markdown or raw"`
+	Source *string `json:"source,omitempty" jsonschema:"the new source, unless it is deleted"`
+}
+
+func (a *notebookArgs) check() error {
+	switch a.Mode {
+	case "":
+		a.Mode = "replace"
+	case "replace", "insert", "delete":
+	default:
+		return fmt.Errorf("mode %q is unknown; want replace, insert or delete", short(a.Mode))
+	}
+	switch {
+	case !slices.Contains([]string{"", "code", "markdown", "raw"}, a.Type):
+		return fmt.Errorf("cell_type %q is unknown; want code, markdown or raw", short(a.Type))
+	case a.Mode == "insert" && a.Type == "":
+		return errors.New("cell_type is missing; want code, markdown or raw")
+	case a.Mode != "delete" && a.Source == nil:
+		return errors.New("source is missing")
+	case a.Mode != "insert" && a.Cell == "":
+		return errors.New("cell is missing; want its id or its number, from 0")
+	}
+	return nil
+}
+
+func (w *Files) editNotebook(
+	ctx context.Context, c tool.Call, a notebookArgs,
+) (tool.Result, error) {
+	if err := a.check(); err != nil {
+		return tool.Result{}, err
+	}
+	unlock, err := w.lock(ctx)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	defer unlock()
+	t, err := w.target(c, a.Path)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if t.info == nil {
+		return tool.Result{}, w.missing(t.place)
+	}
+	old, t, err := w.wholeText(t)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if err := w.wantUnchanged(c, t); err != nil {
+		return tool.Result{}, err
+	}
+	text, told, err := changeNotebook(old, a)
+	if err != nil {
+		return tool.Result{}, fmt.Errorf("%s was not changed: %w", printable(t.name), err)
+	}
+	if err := w.save(ctx, c, change{target: t, content: []byte(text)}); err != nil {
+		return tool.Result{}, err
+	}
+	return tool.Result{Text: printable(t.name) + ": " + told}, nil
+}
+
+// changeNotebook returns the text of a notebook after a change, and what was done. What it does
+// not know stays, in its order.
+func changeNotebook(text string, a notebookArgs) (after, told string, err error) {
+	book, cells, err := parseNotebook(text)
+	if err != nil {
+		return "", "", err
+	}
+	at := -1
+	if a.Cell != "" {
+		if at, err = findCell(cells, a.Cell); err != nil {
+			return "", "", err
+		}
+	}
+	switch a.Mode {
+	case "insert":
+		at++
+		cells = slices.Insert(cells, at, newCell(a, book.withIDs()))
+		told = fmt.Sprintf("cell %d was inserted", at)
+	case "delete":
+		cells = slices.Delete(cells, at, at+1)
+		told = fmt.Sprintf("cell %d was deleted; those behind it have other numbers now", at)
+	default:
+		cells[at].replace(a)
+		told = fmt.Sprintf("cell %d was replaced", at)
+	}
+	raw := make([]json.RawMessage, len(cells))
+	for i, c := range cells {
+		raw[i] = c.marshal()
+	}
+	book.set("cells", raw)
+	after, err = likeJSON(book.marshal(), text)
+	return after, fmt.Sprintf("%s, of %d", told, len(cells)), err
+}
+
+// parseNotebook reads a notebook of the format's version 4.
+func parseNotebook(text string) (object, []object, error) {
+	if !json.Valid([]byte(text)) {
+		return nil, nil, errors.New("it is not valid JSON")
+	}
+	book, err := parseObject([]byte(text))
+	if err != nil {
+		return nil, nil, err
+	}
+	var raw []json.RawMessage
+	if string(book.value("nbformat")) != "4" || json.Unmarshal(book.value("cells"), &raw) != nil {
+		return nil, nil, errors.New("it is no notebook of format 4")
+	}
+	cells := make([]object, len(raw))
+	for i := range raw {
+		if cells[i], err = parseObject(raw[i]); err != nil {
+			return nil, nil, fmt.Errorf("cell %d: %w", i, err)
+		}
+	}
+	return book, cells, nil
+}
+
+// withIDs reports whether cells have ids in the notebook's version, which is 4.5.
+func (o object) withIDs() bool {
+	minor, err := strconv.Atoi(string(o.value("nbformat_minor")))
+	return err == nil && minor >= 5
+}
+
+// findCell returns the index of the cell that a model means.
+func findCell(cells []object, name string) (int, error) {
+	if i := slices.IndexFunc(cells, func(c object) bool { return c.text("id") == name }); i >= 0 {
+		return i, nil
+	}
+	if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(cells) {
+		return i, nil
+	}
+	return 0, fmt.Errorf("there is no cell %s; it has %d, numbered from 0", quoted(name), len(cells))
+}
+
+// newCell returns the cell that the arguments ask for.
+func newCell(a notebookArgs, withID bool) object {
+	var o object
+	o.set("cell_type", a.Type)
+	if a.Type == "code" {
+		o.set("execution_count", nil)
+	}
+	if withID {
+		o.set("id", strings.ToLower(rand.Text()[:8]))
+	}
+	o.set("metadata", struct{}{})
+	if a.Type == "code" {
+		o.set("outputs", []string{})
+	}
+	o.set("source", sourceLines(*a.Source))
+	return o
+}
+
+// replace gives a cell another source, and another type if one is named.
+func (o *object) replace(a notebookArgs) {
+	if a.Type != "" {
+		o.set("cell_type", a.Type)
+	}
+	if raw := o.value("source"); len(raw) > 0 && raw[0] == '"' {
+		o.set("source", *a.Source)
+	} else {
+		o.set("source", sourceLines(*a.Source))
+	}
+	if o.text("cell_type") == "code" {
+		o.set("execution_count", nil)
+		o.set("outputs", []string{})
+		return
+	}
+	o.remove("execution_count")
+	o.remove("outputs")
+}
+
+// sourceLines returns a text as notebooks hold it: a list of lines with their ends.
+func sourceLines(text string) []string {
+	lines := []string{}
+	return slices.AppendSeq(lines, strings.Lines(text))
+}
+
+// notebookText returns what a model reads of a notebook: its cells, with their numbers and ids,
+// and what they have printed.
+func notebookText(text string) (string, error) {
+	_, cells, err := parseNotebook(text)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for i, c := range cells {
+		id := ""
+		if s := c.text("id"); s != "" {
+			id = ", id " + printable(s)
+		}
+		fmt.Fprintf(&b, "--- cell %d, %s%s\n%s\n", i, printable(c.text("cell_type")), id,
+			strings.TrimSuffix(c.text("source"), "\n"))
+		var outputs []json.RawMessage
+		if json.Unmarshal(c.value("outputs"), &outputs) != nil {
+			continue // a cell without
+		}
+		for _, raw := range outputs {
+			if out, err := parseObject(raw); err == nil {
+				writeOutput(&b, out)
+			}
+		}
+	}
+	return b.String(), nil
+}
+
+// writeOutput writes the text that an output of a cell has.
+func writeOutput(b *strings.Builder, out object) {
+	text := out.text("text") + out.text("evalue")
+	if data, err := parseObject(out.value("data")); err == nil {
+		text += data.text("text/plain")
+		for _, m := range data {
+			if strings.HasPrefix(m.name, "image/") {
+				text += "\n(an image)"
+			}
+		}
+	}
+	if text = strings.Trim(text, "\n"); text != "" {
+		b.WriteString("--- printed\n" + text + "\n")
+	}
+}

@@ -1,0 +1,202 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"gateway/agent/tool"
+)
+
+const patchDescription = `Changes, makes, removes and moves several files at once, all or none, ` +
+	`by a unified diff or by "*** Begin Patch", "*** Update File: PATH" (also Add, Delete), "@@" ` +
+	`and lines with " ", "-" or "+" in front, "*** End Patch". Each hunk needs about 3 lines of ` +
+	`context that are in the file. For a single place edit_file is simpler.`
+
+// The bounds of a patch.
+const (
+	maxPatch      = 4 << 20 // bytes
+	maxPatchFiles = 200
+)
+
+type patchArgs struct {
+	Patch string `json:"patch" jsonschema:"the patch; paths are relative to the workspace"`
+}
+
+func (w *Files) applyPatch(ctx context.Context, c tool.Call, a patchArgs) (tool.Result, error) {
+	if len(a.Patch) > maxPatch {
+		return tool.Result{}, fmt.Errorf("the patch has more than %d bytes; use several", maxPatch)
+	}
+	patches, err := parsePatch(a.Patch)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if len(patches) > maxPatchFiles {
+		return tool.Result{}, fmt.Errorf("the patch changes more than %d files; use several",
+			maxPatchFiles)
+	}
+	unlock, err := w.lock(ctx)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	defer unlock()
+	p := patching{w: w, call: c, files: make(map[patchKey]*patched)}
+	for _, f := range patches {
+		if err := ctx.Err(); err != nil {
+			return tool.Result{}, err
+		}
+		if err := p.apply(f); err != nil {
+			return tool.Result{}, fmt.Errorf("nothing was changed: %w", err)
+		}
+	}
+	changes := p.changes()
+	if len(changes) == 0 {
+		return tool.Result{}, errors.New("nothing was changed: the files are the same after the patch")
+	}
+	if err := w.save(ctx, c, changes...); err != nil {
+		return tool.Result{}, fmt.Errorf("nothing was changed: %w", err)
+	}
+	return tool.Result{Text: strings.Join(p.told, "\n")}, nil
+}
+
+// A patching is a patch being applied, all in memory.
+type patching struct {
+	w     *Files
+	call  tool.Call
+	files map[patchKey]*patched
+	order []*patched
+	told  []string // what was done, for the model
+}
+
+type patchKey struct {
+	tree *tree
+	path string
+}
+
+// A patched is a file as it is after what was applied so far.
+type patched struct {
+	target
+	old, text string
+	there     bool
+	loaded    bool
+	like      fs.FileInfo // of the file that it was before a move, or nil
+}
+
+// file returns the file that a patch calls name.
+func (p *patching) file(name string) (*patched, error) {
+	t, err := p.w.target(p.call, name)
+	if err != nil {
+		return nil, err
+	}
+	key := patchKey{t.tree, t.path}
+	if f, ok := p.files[key]; ok {
+		return f, nil
+	}
+	if err := p.w.wantUnchanged(p.call, t); err != nil {
+		return nil, err
+	}
+	f := &patched{target: t, there: t.info != nil}
+	p.files[key] = f
+	p.order = append(p.order, f)
+	return f, nil
+}
+
+// load reads the file, if that has not happened yet.
+func (p *patching) load(f *patched) (err error) {
+	if f.loaded || f.info == nil {
+		return nil
+	}
+	f.old, f.target, err = p.w.wholeText(f.target)
+	f.text, f.loaded = f.old, err == nil
+	return err
+}
+
+// apply applies what a patch does to one file.
+func (p *patching) apply(patch filePatch) error {
+	f, err := p.file(patch.path)
+	switch {
+	case err != nil:
+		return err
+	case patch.add && f.there:
+		return fmt.Errorf("%q is there already; to change it use an update", patch.path)
+	case patch.add:
+		f.text, f.there, f.loaded = "", true, true
+		p.tell("made", f)
+		return p.hunks(patch, f)
+	case !f.there:
+		return p.w.missing(f.place)
+	case patch.remove && len(patch.hunks) == 0:
+		f.there = false
+		p.tell("removed", f)
+		return nil
+	}
+	if err := p.load(f); err != nil {
+		return err
+	}
+	if err := p.hunks(patch, f); err != nil {
+		return err
+	}
+	switch {
+	case patch.remove && f.text != "":
+		return fmt.Errorf("%q is not removed: it has more lines than the patch takes away", patch.path)
+	case patch.remove:
+		f.there = false
+		p.tell("removed", f)
+	case patch.moveTo != "":
+		return p.move(f, patch.moveTo)
+	default:
+		p.tell("changed", f)
+	}
+	return nil
+}
+
+func (p *patching) hunks(patch filePatch, f *patched) error {
+	text, err := applyHunks(f.text, patch.hunks)
+	if err != nil {
+		return fmt.Errorf("%s: %w", printable(f.name), err)
+	}
+	if len(text) > maxEdit {
+		return fmt.Errorf("%s would have more than %d bytes", printable(f.name), maxEdit)
+	}
+	f.text = text
+	return nil
+}
+
+// move gives a file's content to another name.
+func (p *patching) move(f *patched, name string) error {
+	to, err := p.file(name)
+	switch {
+	case err != nil:
+		return err
+	case to == f:
+		p.tell("changed", f)
+		return nil
+	case to.there:
+		return fmt.Errorf("%q can't be moved to %q, which is there already", f.said, name)
+	}
+	to.text, to.there, to.loaded, to.like = f.text, true, true, cmp.Or(f.info, f.like)
+	f.there = false
+	p.told = append(p.told, fmt.Sprintf("%s was moved to %s", printable(f.name), printable(to.name)))
+	return nil
+}
+
+func (p *patching) tell(what string, f *patched) {
+	p.told = append(p.told, fmt.Sprintf("%s was %s", printable(f.name), what))
+}
+
+// changes returns what is to be done.
+func (p *patching) changes() []change {
+	var list []change
+	for _, f := range p.order {
+		switch {
+		case !f.there && f.info != nil:
+			list = append(list, change{target: f.target, remove: true})
+		case f.there && (f.info == nil || f.loaded && f.text != f.old):
+			list = append(list, change{target: f.target, content: []byte(f.text), like: f.like})
+		}
+	}
+	return list
+}

@@ -1,0 +1,249 @@
+package files
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const patchedText = "one\ntwo\nthree\nfour\nfive\nsix\n"
+
+func TestApplyPatch(t *testing.T) {
+	const begin, end = "*** Begin Patch\n", "\n*** End Patch\n"
+	tests := []struct {
+		name, patch string
+		want        map[string]string // "" is a file that is not there
+	}{
+		{"update", begin + "*** Update File: a\n@@\n one\n-two\n+2\n three" + end,
+			map[string]string{"a": "one\n2\nthree\nfour\nfive\nsix\n"}},
+		{"two hunks", begin + "*** Update File: a\n@@\n-one\n+1\n@@\n five\n-six\n+6" + end,
+			map[string]string{"a": "1\ntwo\nthree\nfour\nfive\n6\n"}},
+		{"anchors", begin + "*** Update File: code\n@@ func b() {\n-\treturn 1\n+\treturn 2" + end,
+			map[string]string{"code": "func a() {\n\treturn 1\n}\nfunc b() {\n\treturn 2\n}\n"}},
+		{"anchor in the hunk", begin + "*** Update File: code\n@@ func b() {\n func b() {\n-\treturn 1" +
+			end, map[string]string{"code": "func a() {\n\treturn 1\n}\nfunc b() {\n}\n"}},
+		{"end of file", begin + "*** Update File: twice\n@@\n-x\n+y\n*** End of File" + end,
+			map[string]string{"twice": "x\nz\ny\n"}},
+		{"added at the end", begin + "*** Update File: a\n@@\n+seven" + end,
+			map[string]string{"a": patchedText + "seven\n"}},
+		{"add", begin + "*** Add File: new/b\n+first\n+\n+third" + end,
+			map[string]string{"new/b": "first\n\nthird\n", "a": patchedText}},
+		{"delete", begin + "*** Delete File: a" + end, map[string]string{"a": ""}},
+		{"move", begin + "*** Update File: a\n*** Move to: dir/c\n@@\n-one\n+1" + end,
+			map[string]string{"a": "", "dir/c": "1\ntwo\nthree\nfour\nfive\nsix\n"}},
+		{"all at once", begin + "*** Update File: a\n@@\n-one\n+1\n*** Add File: b\n+b\n" +
+			"*** Delete File: twice\n*** Update File: a\n@@\n-two\n+2" + end,
+			map[string]string{"a": "1\n2\nthree\nfour\nfive\nsix\n", "b": "b\n", "twice": ""}},
+		{"CRLF", begin + "*** Update File: crlf\n@@\n x\n-y\n+1\n+2" + end,
+			map[string]string{"crlf": "x\r\n1\r\n2\r\n"}},
+		{"no end of line", begin + "*** Update File: bare\n@@\n x\n-y\n+z" + end,
+			map[string]string{"bare": "x\nz"}},
+		{"white space", begin + "*** Update File: spaces\n@@\n x\n-y\n+z" + end,
+			map[string]string{"spaces": "x  \nz\n"}},
+		{"unified", "--- a/a\n+++ b/a\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n",
+			map[string]string{"a": "one\n2\nthree\nfour\nfive\nsix\n"}},
+		{"unified, wrong numbers", "--- a\n+++ a\n@@ -70,9 +70,9 @@ somewhere\n one\n-two\n+2\n three\n",
+			map[string]string{"a": "one\n2\nthree\nfour\nfive\nsix\n"}},
+		{"unified, no numbers", "```diff\n--- a/a\n+++ b/a\n@@ ... @@\n one\n-two\n+2\n```",
+			map[string]string{"a": "one\n2\nthree\nfour\nfive\nsix\n"}},
+		{"unified, the right of two", "--- a/twice\n+++ b/twice\n@@ -3 +3 @@\n-x\n+y\n",
+			map[string]string{"twice": "x\nz\ny\n"}},
+		{"unified, insertion", "--- a/a\n+++ b/a\n@@ -2,0 +3,1 @@\n+2.5\n",
+			map[string]string{"a": "one\ntwo\n2.5\nthree\nfour\nfive\nsix\n"}},
+		{"unified, dashes", "--- a/dashes\n+++ b/dashes\n@@ -1,2 +1,2 @@\n--- x\n+++ y\n z\n",
+			map[string]string{"dashes": "++ y\nz\n"}},
+		{"unified, end of line", "--- a/bare\n+++ b/bare\n@@ -1,2 +1,2 @@\n x\n-y\n" +
+			"\\ No newline at end of file\n+y\n", map[string]string{"bare": "x\ny\n"}},
+		{"git", "From 0123\nSubject: x\n\ndiff --git a/b b/b\nnew file mode 100644\nindex 0..1\n" +
+			"--- /dev/null\n+++ b/b\n@@ -0,0 +1,2 @@\n+x\n+y\ndiff --git a/a b/a\n" +
+			"deleted file mode 100644\n" +
+			"--- a/a\n+++ /dev/null\n@@ -1,6 +0,0 @@\n-one\n-two\n-three\n-four\n-five\n-six\n-- \n2.50.0\n",
+			map[string]string{"a": "", "b": "x\ny\n"}},
+		{"git, rename", "diff --git a/a b/c\nsimilarity index 90%\nrename from a\nrename to c\n" +
+			"--- a/a\n+++ b/c\n@@ -1,2 +1,2 @@\n-one\n+1\n two\n",
+			map[string]string{"a": "", "c": "1\ntwo\nthree\nfour\nfive\nsix\n"}},
+		{"git, empty file", "diff --git a/e b/e\nnew file mode 100644\n--- /dev/null\n+++ b/e\n" +
+			"diff --git a/a b/f\nsimilarity index 100%\nrename from a\nrename to f\n",
+			map[string]string{"f": patchedText, "a": ""}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newPatchFixture(t)
+			if _, err := f.call(t, "apply_patch", "patch", tt.patch); err != nil {
+				t.Fatal(err)
+			}
+			for name, want := range tt.want {
+				if want != "" {
+					f.wantFile(t, name, want)
+				} else if _, err := os.Lstat(filepath.Join(f.dir, name)); err == nil {
+					t.Errorf("%s is still there", name)
+				}
+			}
+			wantNoTraces(t, f.dir)
+		})
+	}
+}
+
+func newPatchFixture(t *testing.T) *fixture {
+	f := newFixture(t)
+	for name, text := range map[string]string{
+		"a": patchedText, "twice": "x\nz\nx\n", "crlf": "x\r\ny\r\n", "bare": "x\ny",
+		"spaces": "x  \ny\n", "dashes": "-- x\nz\n",
+		"code": "func a() {\n\treturn 1\n}\nfunc b() {\n\treturn 1\n}\n",
+	} {
+		f.write(t, name, text)
+	}
+	return f
+}
+
+func TestPatchRefused(t *testing.T) {
+	f := newPatchFixture(t)
+	writeFile(t, filepath.Join(f.docs, "d"), "x\n")
+	const first = "*** Begin Patch\n*** Update File: a\n@@\n-one\n+1\n*** Add File: n/new\n+x\n"
+	tests := []struct {
+		name, patch string
+		parts       []string
+	}{
+		{"not there", "*** Update File: twise\n@@\n-x\n+y", []string{`there is no "twise"`, `"twice"`}},
+		{"misfit", "*** Update File: twice\n@@\n x\n-Z\n+y",
+			[]string{"twice: hunk 1 of 1 does not apply", "begins in line 1", "upper and lower case"}},
+		{"second hunk", "*** Update File: code\n@@\n-func a() {\n+func c() {\n@@\n-nothing like it\n+y",
+			[]string{"code: hunk 2 of 2 does not apply"}},
+		{"order", "*** Update File: code\n@@\n-func b() {\n+b\n@@\n-func a() {\n+a",
+			[]string{"hunk 2 of 2 stands before the hunk above it"}},
+		{"twice", "*** Update File: twice\n@@\n-x\n+y", []string{"fits more than once, in lines 1, 3"}},
+		{"anchor", "*** Update File: code\n@@ func z()\n-\treturn 1",
+			[]string{`there is no line "func z()"`}},
+		{"there already", "*** Add File: twice\n+x", []string{"is there already"}},
+		{"move onto", "*** Update File: twice\n*** Move to: bare\n", []string{"which is there already"}},
+		{"outside", "*** Add File: ../x\n+x", []string{"outside the workspace"}},
+		{"absolute", "*** Add File: /etc/x\n+x", []string{"outside the workspace"}},
+		{"read only", "*** Delete File: docs/d", []string{"may only be read"}},
+		{"media", "*** Add File: media/d\n+x", []string{"can't be changed"}},
+		{"moved out", "*** Update File: twice\n*** Move to: docs/e\n", []string{"may only be read"}},
+		{"junk", "*** Update File: twice\n@@\n-x\nno sign\n", []string{"line 11", `not "no sign"`}},
+		{"no path", "*** Update File:\n@@\n-x", []string{"the path is missing"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := f.call(t, "apply_patch", "patch", first+tt.patch+"\n*** End Patch")
+			wantError(t, err, tt.parts...)
+			f.wantFile(t, "a", patchedText)
+			f.wantFile(t, "twice", "x\nz\nx\n")
+			if _, err := os.Lstat(filepath.Join(f.dir, "n")); err == nil {
+				t.Error("a file was made")
+			}
+			wantNoTraces(t, f.dir)
+		})
+	}
+	for patch, part := range map[string]string{
+		"":                                    "there are no changes in the patch",
+		"hello":                               "there are no changes in the patch",
+		"@@ -1 +1 @@\n-x\n+y":                 `lines "--- PATH" and "+++ PATH" are missing`,
+		"--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n": "there are no lines after",
+		"--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-one\ntwo\n":             `not "two"`,
+		"--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-one\n+1\n two\nthree\n": `not "three"`,
+		"--- a/a\n+++ /dev/null\n@@ -1 +0,0 @@\n-one\n":              "has more lines",
+		"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-one\n+one\n":                "are the same",
+		"diff --git a/a b/a\nGIT binary patch\n":                     "binary files",
+	} {
+		_, err := f.call(t, "apply_patch", "patch", patch)
+		wantError(t, err, part)
+		f.wantFile(t, "a", patchedText)
+	}
+}
+
+// A file that moves keeps its mode.
+func TestPatchMoveKeepsMode(t *testing.T) {
+	f := newPatchFixture(t)
+	if err := os.Chmod(filepath.Join(f.dir, "a"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.call(t, "apply_patch", "patch", "*** Update File: a\n*** Move to: b\n@@\n-one\n+1\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(f.dir, "b"))
+	if err != nil || info.Mode() != 0o755 {
+		t.Errorf("the mode is %v, %v; want 0755", info.Mode(), err)
+	}
+}
+
+// FuzzPatch holds that no patch breaks the parser, and that the difference of two texts, applied
+// to the one, makes the other.
+func FuzzPatch(f *testing.F) {
+	f.Add(patchedText, "one\n2\nthree\nfour\nfive\n6", "*** Update File: a\n@@ x\n-one\n+1")
+	f.Add("a\n", "", "--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n\\ No newline")
+	f.Add("x\n\n\nx", "\n-- \n+++ y\n--- z\n@@ -1 +1 @@\n", "diff --git a/a b/a\nnew file mode 1\n@@")
+	f.Fuzz(func(t *testing.T, before, after, junk string) {
+		if patches, err := parsePatch(junk); err == nil {
+			for _, p := range patches {
+				if got, err := applyHunks(before, p.hunks); err != nil && got != "" {
+					t.Errorf("hunks that don't apply make %q", got)
+				}
+			}
+		}
+		before, after = plainText(before), plainText(after)
+		for name, patch := range map[string]string{
+			"close": diff(before, after, 0), "whole": diff(before, after, 1000),
+		} {
+			if patch == "" {
+				continue
+			}
+			patches, err := parsePatch(patch)
+			if err != nil || len(patches) != 1 {
+				t.Fatalf("%s: %q is read as %v, %v", name, patch, patches, err)
+			}
+			got, err := applyHunks(before, patches[0].hunks)
+			if err != nil || got != after {
+				t.Errorf("%s: %q after %q = %q, %v; want %q", name, before, patch, got, err, after)
+			}
+		}
+	})
+}
+
+// plainText is what a unified diff can say all of: it has no "\r", and no mark at its beginning.
+func plainText(s string) string {
+	return strings.TrimLeft(strings.ReplaceAll(s[:min(len(s), 500)], "\r", ""), "\ufeff")
+}
+
+// diff returns a unified diff with some lines of context: one hunk, of what is between the first
+// and the last difference.
+func diff(before, after string, context int) string {
+	a, b := linesOf(before), linesOf(after)
+	head := 0
+	for head < min(len(a), len(b)) && a[head] == b[head] {
+		head++
+	}
+	tail := 0
+	for tail < min(len(a), len(b))-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	if head == len(a) && head == len(b) {
+		return ""
+	}
+	first := max(0, head-context)
+	last := min(tail, context)
+	var body strings.Builder
+	write := func(op string, lines []textLine) {
+		for _, l := range lines {
+			body.WriteString(op + l.text + "\n")
+			if l.end == "" {
+				body.WriteString("\\ No newline at end of file\n")
+			}
+		}
+	}
+	write(" ", a[first:head])
+	write("-", a[head:len(a)-tail])
+	write("+", b[head:len(b)-tail])
+	write(" ", a[len(a)-tail:len(a)-tail+last])
+	old := len(a) - tail + last - first
+	start := first + 1
+	if old == 0 {
+		start--
+	}
+	return fmt.Sprintf("--- a/x\n+++ b/x\n@@ -%d,%d +%d,%d @@\n%s", start, old, start,
+		len(b)-tail+last-first, body.String())
+}

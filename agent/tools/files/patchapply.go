@@ -1,0 +1,212 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A textLine is a line of a file, with how it ends.
+type textLine struct {
+	text string
+	end  string // "\n", "\r\n", or "" for a last one
+}
+
+// linesOf splits a text.
+func linesOf(text string) []textLine {
+	var lines []textLine
+	for l := range strings.Lines(text) {
+		body := strings.TrimSuffix(l, "\n")
+		if body == l {
+			lines = append(lines, textLine{l, ""})
+			continue
+		}
+		bare := strings.TrimSuffix(body, "\r")
+		lines = append(lines, textLine{bare, l[len(bare):]})
+	}
+	return lines
+}
+
+// joined is linesOf the other way round. A line that is not the last any more gets an end.
+func joined(lines []textLine, end string) string {
+	var b strings.Builder
+	for i, l := range lines {
+		b.WriteString(l.text)
+		if l.end == "" && i < len(lines)-1 {
+			l.end = end
+		}
+		b.WriteString(l.end)
+	}
+	return b.String()
+}
+
+// applyHunks returns text after hunks. The error names the first hunk that can't be placed.
+func applyHunks(text string, hunks []hunk) (string, error) {
+	bom := ""
+	if rest, ok := strings.CutPrefix(text, string(byteOrderMark)); ok {
+		bom, text = string(byteOrderMark), rest
+	}
+	lines := linesOf(text)
+	end := "\n"
+	if len(lines) > 0 && lines[0].end == "\r\n" {
+		end = "\r\n"
+	}
+	var out []textLine
+	done := 0  // lines of the file that are in out, or replaced
+	shift := 0 // how far hunks stood from where they said
+	for i, h := range hunks {
+		at, err := h.place(lines, done, shift)
+		if err != nil {
+			return "", fmt.Errorf("hunk %d of %d %w", i+1, len(hunks), err)
+		}
+		if h.start > 0 && !h.after {
+			shift = at - (h.start - 1)
+		}
+		out = append(out, lines[done:at]...)
+		replaced, n := h.replace(lines[at:], end)
+		out = append(out, replaced...)
+		done = at + n
+	}
+	out = append(out, lines[done:]...)
+	return bom + joined(out, end), nil
+}
+
+// replace returns what the hunk makes of the lines at its place, and how many of them. What is
+// context stays as the file has it.
+func (h *hunk) replace(lines []textLine, end string) ([]textLine, int) {
+	var out []textLine
+	n := 0
+	for _, l := range h.lines {
+		switch {
+		case l.op == '-':
+			n++
+		case l.op == ' ':
+			out = append(out, lines[n])
+			n++
+		case l.noEnd:
+			out = append(out, textLine{l.text, ""})
+		default:
+			out = append(out, textLine{l.text, end})
+		}
+	}
+	// The form without numbers doesn't say whether the last line has an end.
+	if last := len(out) - 1; h.start == 0 && n == len(lines) && n > 0 && last >= 0 {
+		if lines[n-1].end == "" {
+			out[last].end = ""
+		}
+	}
+	return out, n
+}
+
+// place returns the index of the line where the hunk belongs, not before the line from.
+func (h *hunk) place(lines []textLine, from, shift int) (int, error) {
+	old := h.old()
+	behind := from
+	for _, a := range h.anchors {
+		i := slices.IndexFunc(lines[behind:], func(l textLine) bool {
+			return strings.TrimSpace(l.text) == strings.TrimSpace(a)
+		})
+		if i < 0 {
+			return 0, fmt.Errorf("does not apply: there is no line %s", quoted(a))
+		}
+		from, behind = behind+i, behind+i+1 // the anchor may be the first line of the hunk as well
+	}
+	if len(old) == 0 {
+		return h.insertion(lines, behind, shift)
+	}
+	if h.start > 0 {
+		at := h.start - 1 + shift
+		if at >= from && (fits(lines, old, at, exact) || fits(lines, old, at, trimmed)) {
+			return at, nil
+		}
+	}
+	for _, equal := range []func(a, b string) bool{exact, trimmed} {
+		var found []int
+		for at := from; at+len(old) <= len(lines); at++ {
+			if h.end && at+len(old) != len(lines) {
+				continue
+			}
+			if fits(lines, old, at, equal) {
+				found = append(found, at)
+			}
+		}
+		switch {
+		case len(found) == 1 || len(found) > 1 && len(h.anchors) > 0:
+			return found[0], nil
+		case len(found) > 1:
+			for i := range found {
+				found[i]++
+			}
+			return 0, fmt.Errorf("fits more than once, in %s; give more lines around it", lineList(found))
+		}
+	}
+	return 0, h.misfit(lines, from)
+}
+
+// insertion returns where a hunk belongs that replaces nothing.
+func (h *hunk) insertion(lines []textLine, from, shift int) (int, error) {
+	at := len(lines)
+	switch {
+	case len(lines) == 0:
+	case len(h.anchors) > 0:
+		at = from
+	case h.after:
+		at = h.start + shift
+	case h.start > 0:
+		at = h.start - 1 + shift
+	}
+	if at < from || at > len(lines) {
+		return 0, fmt.Errorf("does not apply: it stands behind line %d, and the file has %d",
+			at, len(lines))
+	}
+	return at, nil
+}
+
+func exact(a, b string) bool { return a == b }
+
+func trimmed(a, b string) bool {
+	return strings.TrimRight(a, " \t\r") == strings.TrimRight(b, " \t\r")
+}
+
+// fits reports whether the lines from at on are those of old.
+func fits(lines []textLine, old []patchLine, at int, equal func(a, b string) bool) bool {
+	if at+len(old) > len(lines) {
+		return false
+	}
+	for i, l := range old {
+		if !equal(lines[at+i].text, l.text) {
+			return false
+		}
+	}
+	return true
+}
+
+// misfit says why a hunk has no place, and what is most like it.
+func (h *hunk) misfit(lines []textLine, from int) error {
+	text := joined(lines, "\n")
+	var want []string
+	for _, l := range h.old() {
+		want = append(want, l.text)
+	}
+	if from > 0 && placeable(h, lines) {
+		return errors.New("stands before the hunk above it; put hunks in the order of the file")
+	}
+	where := ""
+	if h.start > 0 {
+		where = fmt.Sprintf(" near line %d", h.start)
+	}
+	near := strings.ReplaceAll(nearMiss(text, strings.Join(want, "\n")), "old_text", "the patch")
+	return fmt.Errorf("does not apply%s: its lines are not in the file%s", where, near)
+}
+
+// placeable reports whether the lines of a hunk are somewhere.
+func placeable(h *hunk, lines []textLine) bool {
+	old := h.old()
+	for at := range lines {
+		if fits(lines, old, at, trimmed) {
+			return true
+		}
+	}
+	return false
+}
