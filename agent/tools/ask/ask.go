@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"gateway/agent/tool"
 )
@@ -51,14 +52,25 @@ func run(_ context.Context, _ tool.Call, a arguments) (tool.Result, error) {
 		return tool.Result{}, errors.New("minutes must be positive")
 	}
 	if a.Minutes > 0 {
-		wait.For = min(time.Duration(a.Minutes)*time.Minute, maxWait)
+		wait.For = time.Duration(min(a.Minutes, int(maxWait/time.Minute))) * time.Minute
 	}
 	for _, option := range a.Options {
-		option = strings.Join(strings.Fields(option), " ")
+		option = line(option)
 		if n := len([]rune(option)); n == 0 || n > maxOption {
 			return tool.Result{}, fmt.Errorf("option %q: want 1 to %d characters", option, maxOption)
 		}
 		wait.Options = append(wait.Options, option)
 	}
 	return tool.Result{Wait: &wait}, nil
+}
+
+// line returns s on one line, without what does not show or turns around what is beside it.
+func line(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"gateway/agent/tool"
 	"gateway/bus"
@@ -87,13 +88,16 @@ func (t tools) spawn(
 		return tool.Result{}, fmt.Errorf("%d sub-agents are open, which is the limit; wait for "+
 			"their outcomes", len(open))
 	}
-	id := fmt.Sprintf("%d-%s", c.Turn, c.ID)
+	id := taskID(c)
 	m := t.message(c, id, task, label(a))
 	if a.Wait {
 		m.Note.Wanted = c.ID
 	}
 	r := tool.Result{Commit: func(tx *store.Tx) (string, error) {
-		_, err := t.Inbox.Put(tx, m, t.Now())
+		ok, err := t.Inbox.Put(tx, m, t.Now())
+		if err == nil && !ok {
+			err = &tool.RefusedError{Reason: "this task was given already"}
+		}
 		return fmt.Sprintf("The sub-agent %q (id %s) works on it. Its outcome will come as a message; "+
 			"don't wait for it by asking again.", m.Note.Label, id), err
 	}}
@@ -103,10 +107,21 @@ func (t tools) spawn(
 	return r, nil
 }
 
+// taskID names the task that c gives. What models call their calls goes into it without what has a
+// meaning in the key of a session.
+func taskID(c tool.Call) string {
+	return fmt.Sprintf("%d-%s", c.Turn, strings.Map(func(r rune) rune {
+		if r == '#' || r == '/' || !unicode.IsPrint(r) || unicode.IsSpace(r) {
+			return '_'
+		}
+		return r
+	}, c.ID))
+}
+
 func label(a spawnArguments) string {
-	s := strings.Join(strings.Fields(a.Label), " ")
+	s := line(a.Label)
 	if s == "" {
-		s = strings.Join(strings.Fields(a.Task), " ")
+		s = line(a.Task)
 	}
 	if runes := []rune(s); len(runes) > maxLabel {
 		s = string(runes[:maxLabel-1]) + "…"
@@ -183,4 +198,15 @@ func (t tools) open(q store.Queryer, origin string) ([]sub, error) {
 		list = append(list, s)
 	}
 	return list, err
+}
+
+// line returns s on one line, without what does not show or turns around what is beside it.
+func line(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
 }

@@ -1,0 +1,192 @@
+package spawn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/tool"
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// A fixture has the tools, and a database behind them.
+type fixture struct {
+	*testing.T
+	db      *store.DB
+	in      *bus.Inbox
+	tools   []tool.Tool
+	now     time.Time
+	working map[string]bool // sub-agents that Stop can stop
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "s.db"),
+		[]store.Migration{bus.Migration, session.Migration}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	f := &fixture{T: t, db: db, in: bus.NewInbox(), now: time.UnixMilli(1_000_000),
+		working: make(map[string]bool)}
+	f.tools = Tools(Options{DB: db, Inbox: f.in, Now: func() time.Time { return f.now },
+		Stop: func(_ context.Context, key string) (bool, error) {
+			defer delete(f.working, key)
+			return f.working[key], nil
+		}})
+	return f
+}
+
+// call makes a call with an id and returns what the model is told, and what the turn waits for.
+func (f *fixture) call(name, id, args string) (string, *tool.Wait) {
+	f.Helper()
+	i := 0
+	for f.tools[i].Name != name {
+		i++
+	}
+	r, err := f.tools[i].Run(f.Context(), tool.Call{ID: id, Turn: 3, Args: json.RawMessage(args),
+		Session: "test/a", Address: bus.Address{Account: "test", Chat: "a"}, Role: bus.User,
+		Sender: bus.Sender{ID: "7"}, Person: 5, Group: true, Title: "Club"})
+	if err != nil {
+		return "Error: " + err.Error(), nil
+	}
+	if r.Commit == nil {
+		return r.Text, r.Wait
+	}
+	text := ""
+	err = f.db.Tx(f.Context(), func(tx *store.Tx) (err error) {
+		text, err = r.Commit(tx)
+		return err
+	})
+	if refused := (*tool.RefusedError)(nil); errors.As(err, &refused) {
+		return "Refused: " + refused.Reason, nil
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	return text, r.Wait
+}
+
+func (f *fixture) tasks() []bus.TaskMessage {
+	f.Helper()
+	list, err := f.in.Tasks(f.db.Read(f.Context()), "test/a")
+	if err != nil {
+		f.Fatal(err)
+	}
+	return list
+}
+
+// A task is a message to a session of its own, on the account and in the role of who has asked.
+func TestSpawn(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		f := newFixture(t)
+		text, waits := f.call("spawn", "c1",
+			fmt.Sprintf(`{"task":" look \n","label":"a\u202e\nlook","wait":%t}`, wait))
+		if want := `The sub-agent "a look" (id 3-c1) works on it.`; !strings.HasPrefix(text, want) {
+			t.Errorf("the model is told %q, want %q", text, want)
+		}
+		if (waits != nil) != wait || wait && (!waits.Outcome || waits.For != waitFor) {
+			t.Errorf("the turn waits for %+v, want for the outcome: %t", waits, wait)
+		}
+		list := f.tasks()
+		if len(list) != 1 {
+			t.Fatalf("%d tasks were given, want one", len(list))
+		}
+		m := list[0].Message
+		note := bus.Note{Kind: bus.Task, Label: "a look", Session: "test/a#3-c1", Origin: "test/a"}
+		if wait {
+			note.Wanted = "c1"
+		}
+		if *m.Note != note || m.Text != "look" || m.Person != 5 || m.Role != bus.User || !m.Group ||
+			m.Sender.ID != "7" || session.Of(m).Parent() != "test/a" {
+			t.Errorf("the task is %+v with %+v, want %+v", m, *m.Note, note)
+		}
+	}
+}
+
+func TestSpawnRefuses(t *testing.T) {
+	f := newFixture(t)
+	for _, test := range []struct{ args, want string }{
+		{`{"task":" "}`, "Error: the task is empty"},
+		{`{"task":"` + strings.Repeat("x", maxTask+1) + `"}`, "Error: the task is longer than"},
+	} {
+		if text, _ := f.call("spawn", "c", test.args); !strings.HasPrefix(text, test.want) {
+			t.Errorf("the model is told %q, want %q", text, test.want)
+		}
+	}
+	for i := range maxOpen {
+		if text, _ := f.call("spawn", fmt.Sprint("c", i), `{"task":"x"}`); !strings.Contains(text,
+			"works on it") {
+			t.Fatalf("task %d: %q", i, text)
+		}
+	}
+	if text, _ := f.call("spawn", "more", `{"task":"x"}`); !strings.HasPrefix(text,
+		"Error: 32 sub-agents are open") {
+		t.Errorf("the model is told %q, want that there are too many", text)
+	}
+}
+
+// What a provider calls a call neither leads to another session nor hides a task.
+func TestTaskID(t *testing.T) {
+	for id, want := range map[string]string{
+		"call_1": "3-call_1", "functions.spawn:0": "3-functions.spawn:0", "a#b": "3-a_b",
+		"../x y\n": "3-.._x_y_",
+	} {
+		got := taskID(tool.Call{Turn: 3, ID: id})
+		if key := session.SubKey("test/a", got); got != want || key.Parent() != "test/a" {
+			t.Errorf("the task of call %q is %q of %q, want %q", id, got, key.Parent(), want)
+		}
+	}
+	f := newFixture(t)
+	f.call("spawn", "c1", `{"task":"x"}`)
+	text, waits := f.call("spawn", "c1", `{"task":"y","wait":true}`)
+	if want := "Refused: this task was given already"; text != want || waits != nil {
+		t.Errorf("a second task of a call is told %q and waits for %v, want %q", text, waits, want)
+	}
+}
+
+func TestSubagents(t *testing.T) {
+	f := newFixture(t)
+	if text, _ := f.call("subagents", "l", `{}`); text != "No sub-agent works or waits." {
+		t.Errorf("the empty list is %q", text)
+	}
+	f.call("spawn", "c1", `{"task":"one"}`)
+	f.call("spawn", "c2", `{"task":"two"}`)
+	err := f.db.Tx(t.Context(), func(tx *store.Tx) error {
+		_, err := f.in.Take(tx, f.tasks()[0].Seq, 9)
+		if err == nil { // people and others may use such ids: they are no tasks of this session
+			_, err = f.in.Put(tx, bus.InboundMessage{ID: "task:test/a:1-x"}, f.now)
+		}
+		if err == nil {
+			_, err = f.in.Put(tx, bus.InboundMessage{ID: "task:test/a:b:1-x",
+				Note: &bus.Note{Kind: bus.Task, Origin: "test/a:b"}}, f.now)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.now = f.now.Add(90 * time.Second)
+	want := "- 3-c1 \"one\": works, since 1m30s\n- 3-c2 \"two\": waits for its turn, since 1m30s\n"
+	if text, _ := f.call("subagents", "l", `{}`); text != want {
+		t.Errorf("the list is %q, want %q", text, want)
+	}
+	f.working["test/a#3-c2"] = true
+	for _, want := range []string{"Stopped. No outcome of it will come.",
+		`Error: no sub-agent with the id "3-c2" works; 2 do`} {
+		if text, _ := f.call("subagents", "s", `{"stop":"3-c2"}`); text != want {
+			t.Errorf("the model is told %q, want %q", text, want)
+		}
+	}
+}
