@@ -109,6 +109,7 @@ func TestSubject(t *testing.T) {
 
 func TestPrompt(t *testing.T) {
 	args := json.RawMessage(`{"url":"https://example.com/\u202egpj"}`)
+	command := json.RawMessage(`{"command":"x","dir":"a` + "`" + `\u001b","background":true}`)
 	for _, test := range []struct {
 		name string
 		argv []string
@@ -130,6 +131,12 @@ func TestPrompt(t *testing.T) {
 			"`exec` wants to run with:\n```\n{\n  \"url\": \"https://example.com/\\u202egpj\"\n}\n```"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			args := args
+			if test.argv != nil {
+				args = command
+				test.want = strings.Replace(test.want, " run:", " run, with `background: true`, "+
+					"with `dir: \"a⟨U+0060⟩\\u001b\"`:", 1)
+			}
 			if got := Prompt("exec", test.argv, args); got != test.want {
 				t.Errorf("Prompt = %q, want %q", got, test.want)
 			}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -16,7 +18,7 @@ const maxShown = 3000
 // would happen, with whatever does not show made visible, and never cut without saying so.
 func Prompt(tool string, argv []string, args json.RawMessage) string {
 	if len(argv) > 0 {
-		return fmt.Sprintf("`%s` wants to run:\n%s", tool, block(commandLine(argv)))
+		return fmt.Sprintf("`%s` wants to run%s:\n%s", tool, besides(args), block(commandLine(argv)))
 	}
 	var pretty bytes.Buffer
 	if err := json.Indent(&pretty, args, "", "  "); err != nil {
@@ -24,6 +26,23 @@ func Prompt(tool string, argv []string, args json.RawMessage) string {
 		pretty.Write(args)
 	}
 	return fmt.Sprintf("`%s` wants to run with:\n%s", tool, block(visible(pretty.String(), true)))
+}
+
+// besides shows the arguments of a command's call that are not the command, such as the folder in
+// which it runs.
+func besides(args json.RawMessage) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(args, &fields) != nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if name != "command" && name != "argv" {
+			text := visible(name+": "+string(fields[name]), false)
+			fmt.Fprintf(&b, ", with `%s`", strings.ReplaceAll(text, "`", "⟨U+0060⟩"))
+		}
+	}
+	return b.String()
 }
 
 // commandLine shows argv a word a line where a word is not plain, else on one line.
