@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
 
 	"gateway/agent/tool"
 	"gateway/bus"
@@ -75,7 +76,7 @@ func (s sender) run(ctx context.Context, c tool.Call, a arguments) (tool.Result,
 		return tool.Result{}, fmt.Errorf("%d buttons are more than %d", len(a.Buttons), maxButtons)
 	}
 	for _, label := range a.Buttons {
-		label = strings.Join(strings.Fields(label), " ")
+		label = line(label)
 		if label == "" || len(label) > maxLabel || strings.HasPrefix(label, "/") {
 			return tool.Result{}, fmt.Errorf("button %q: want 1 to %d bytes, and no command",
 				label, maxLabel)
@@ -144,4 +145,15 @@ func (s sender) attach(c tool.Call, to bus.Address, name string) (bus.Attachment
 		return a, fmt.Errorf("%q can't be sent: %w", name, err)
 	}
 	return a, nil
+}
+
+// line returns s on one line, without what does not show or turns around what is beside it.
+func line(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
 }
