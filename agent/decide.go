@@ -49,7 +49,7 @@ func (d *Dispatcher) answer(c *call) (Say, error) {
 	if q == nil {
 		return say, err
 	}
-	if q.Sender != c.message.Sender.ID {
+	if q.Sender != c.message.Sender.ID || q.Address.Account != c.message.From.Account {
 		return Say{Text: "I have asked somebody else."}, nil
 	}
 	if strings.TrimSpace(text) == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,8 +34,8 @@ func (w *world) last(chat string) string {
 	return out[len(out)-1].Text
 }
 
-// What was written before the question was asked is no answer to it: neither to a question nor to an
-// approval, in no mode and not after a restart.
+// What was written before the question was asked is no answer to it: neither to a question nor
+// to an approval, in no mode and not after a restart.
 func TestWrittenBeforeTheQuestion(t *testing.T) {
 	for _, mode := range []Mode{Steer, Followup, Collect} {
 		for _, restart := range []bool{false, true} {
@@ -227,8 +228,8 @@ func TestStopOvertaken(t *testing.T) {
 	}
 }
 
-// What a group has said among itself is for its conversation: a sub-agent neither sees it nor takes
-// it away.
+// What a group has said among itself is for its conversation: a sub-agent neither sees it nor
+// takes it away.
 func TestOverheardIsNotForSubagents(t *testing.T) {
 	inWorld(t, func(w *world) {
 		sub := w.spawning()
@@ -278,4 +279,94 @@ func TestPanicHoldsNothing(t *testing.T) {
 		w.wantQuiet()
 		w.wantAnswers("a", sayPanic, "hello")
 	})
+}
+
+// Who is asked is a person of one platform: the same id on another one is somebody else.
+func TestAnswerFromElsewhere(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.tools(ask.New())
+		w.model.Queue(asksFor("Delete all?", "yes", "no"), llmtest.Say("kept"))
+		w.start()
+		w.say("a", "hello")
+		m := w.message("a", "/answer "+w.code()+" 1")
+		m.From.Account = "other"
+		w.put(m)
+		w.say("a", "/answer "+w.code()+" 2")
+		w.wantQuiet()
+		if got := w.request(2).Messages[3].Text; got != "The user chose: no" {
+			t.Errorf("the result is %q, want that of who was asked", got)
+		}
+	})
+}
+
+// Of two who approve or deny at once the first decides; one who does it when the time is over
+// does not, nor does one whose /stop came before.
+func TestDecisionsAtOnce(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		texts []string // sent at once
+		after time.Duration
+		calls int
+		told  []string
+		left  int // steps of the model
+	}{
+		{name: "two approve", texts: []string{"/approve CODE", "/approve CODE"}, calls: 1,
+			told: []string{"Approved.", "That is decided already."}},
+		{name: "approve and deny", texts: []string{"/approve CODE", "/deny CODE"}, calls: 1,
+			told: []string{"Approved.", "That is decided already."}},
+		{name: "deny and approve", texts: []string{"/deny CODE", "/approve CODE"},
+			told: []string{"Denied.", "That is decided already."}},
+		{name: "stop and approve", texts: []string{"/stop", "/approve CODE"},
+			told: []string{"Stopped.", "That is decided already."}, left: 1},
+		{name: "approve and stop", texts: []string{"/approve CODE", "/stop"}, calls: -1,
+			told: []string{"Approved.", "Stopped."}, left: 1},
+		{name: "just in time", texts: []string{"/approve CODE"}, calls: 1,
+			after: 10*time.Minute - time.Second, told: []string{"Approved."}},
+		{name: "at the last moment", texts: []string{"/approve CODE"}, after: 10 * time.Minute,
+			told: []string{"That question has expired."}},
+		{name: "too late", texts: []string{"/approve CODE"}, after: 11 * time.Minute,
+			told: []string{"That question has expired."}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				calls := 0
+				w.tools(counting("exec", tool.Once, &calls))
+				w.opts.Rules = askFirst("exec")
+				w.model.Queue(uses("exec"), llmtest.Say("done"))
+				w.start()
+				w.say("a", "hello")
+				code := w.code()
+				time.Sleep(test.after)
+				var list []bus.InboundMessage
+				for _, text := range test.texts {
+					list = append(list, w.message("b", strings.Replace(text, "CODE", code, 1)))
+					if text == "/stop" {
+						list[len(list)-1].From = at("a")
+					}
+				}
+				w.put(list...)
+				w.sleep(time.Hour)
+				if calls != test.calls && (test.calls >= 0 || calls > 1) {
+					t.Errorf("the tool was used %d times, want %d", calls, test.calls)
+				}
+				var told []string
+				for _, m := range append(w.outbox("a"), w.outbox("b")...) {
+					if slices.Contains(test.told, m.Text) {
+						told = append(told, m.Text)
+					}
+				}
+				slices.Sort(told)
+				want := slices.Sorted(slices.Values(test.told))
+				if !slices.Equal(told, want) {
+					t.Errorf("people were told %q, want %q", told, want)
+				}
+				if n := w.model.Left(); n != test.left {
+					t.Errorf("%d steps of the model are left, want %d", n, test.left)
+				}
+				if n := len(w.d.parked) + len(w.d.workers); n != 0 {
+					t.Errorf("%d sessions are in memory, want none", n)
+				}
+			})
+		})
+	}
 }
