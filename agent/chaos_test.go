@@ -179,8 +179,8 @@ func (c *chaos) check() {
 	}
 }
 
-// Whatever people, the model and restarts do, and in whatever order: each message is answered, nothing
-// is left over, and no call that must not be made twice is.
+// Whatever people, the model and restarts do, and in whatever order: each message is answered,
+// nothing is left over, and no call that must not be made twice is.
 func TestChaos(t *testing.T) {
 	for seed := range uint64(chaosSeeds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -63,8 +63,8 @@ func TestApprovedCallThatWaits(t *testing.T) {
 	}
 }
 
-// leaveParked makes what a killed process has left of a turn in chat a that waits for the approval of
-// a call of the tool exec.
+// leaveParked makes what a killed process has left of a turn in chat a that waits for the
+// approval of a call of the tool exec.
 func (w *world) leaveParked(kind question.Kind) *question.Question {
 	w.t.Helper()
 	turn := w.leave("a", "hello", 1, intent("exec"))
@@ -92,8 +92,8 @@ func (w *world) decideParked(q *question.Question, s question.State, answer stri
 	})
 }
 
-// Whatever a killed process has left of an approval, the call is made once at most, and the turn ends
-// with an answer.
+// Whatever a killed process has left of an approval, the call is made once at most, and the
+// turn ends with an answer.
 func TestKilledWithApproval(t *testing.T) {
 	say := func(text string) func(w *world, q *question.Question) {
 		return func(w *world, q *question.Question) {
@@ -198,8 +198,8 @@ var leftBehind = []struct {
 	}},
 }
 
-// A /stop that came while the gateway was away, or comes at once, ends a turn wherever it was killed.
-// Nothing of it runs then or later.
+// A /stop that came while the gateway was away, or comes at once, ends a turn wherever it was
+// killed. Nothing of it runs then or later.
 func TestKilledAndStopped(t *testing.T) {
 	for _, test := range leftBehind {
 		for _, command := range []string{"/stop", "/new"} {
@@ -242,8 +242,8 @@ func TestKilledAndStopped(t *testing.T) {
 	}
 }
 
-// While everything is halted no tool is used, whatever a killed process has left: the turn ends, and
-// the person is told.
+// While everything is halted no tool is used, whatever a killed process has left: the turn
+// ends, and the person is told.
 func TestKilledAndHalted(t *testing.T) {
 	for _, test := range leftBehind {
 		t.Run(test.name, func(t *testing.T) {
