@@ -139,10 +139,15 @@ func envelope(m bus.InboundMessage, zone *time.Location) string {
 func spoken(text string) string { return envelopeLike.ReplaceAllString(text, "($1)") }
 
 // envelopeLike is what could pass in the text of a message for the envelope of another one, or for
-// what the gateway says of quotes and files. It loses its brackets.
-var envelopeLike = regexp.MustCompile(`(?i)\[\s*([a-z]+day\s+\d{4}-\d\d-\d\d[^\]]*|` +
-	`(?:end|text) of [^\]]*|what was said [^\]]*|in reply to [^\]]*|in the quoted [^\]]*|` +
-	`forwarded, [^\]]*|new wording [^\]]*|voice message[,:] [^\]]*)\]`)
+// what the gateway says of quotes, files and tasks, whatever stands for its spaces. It loses its
+// brackets, also where the text ends before it does.
+var envelopeLike = regexp.MustCompile(strings.NewReplacer("_+", gap+"+", "_*", gap+"*").Replace(
+	`(?i)\[_*([a-z]+day_+\d{4}-\d\d-\d\d[^\]]*|(?:end|text|outcome)_+of_+[^\]]*|` +
+		`what_+was_+said_+[^\]]*|in_+reply_+to_+[^\]]*|in_+the_+quoted_+[^\]]*|` +
+		`forwarded,_+[^\]]*|new_+wording_+[^\]]*|voice_+message[,:]_+[^\]]*|your_+task_*)(?:\]|\z)`))
+
+// gap is a sign that shows as a space, or not at all.
+const gap = `[\s\p{Z}\p{Cf}]`
 
 // maxQuote is how much of a quoted message is repeated, in bytes.
 const maxQuote = 500
