@@ -29,6 +29,8 @@ type parked struct {
 	question question.Question
 	waiting  []bus.Received // that came meanwhile, and are for the turn or those after it
 	told     bool           // the sender knows that waiting is full
+
+	answers []string // platform's ids of the messages that it was to answer when it began to wait
 }
 
 // parkFor writes what the call c waits for, and reports errParked. A result that can't come about
@@ -118,7 +120,8 @@ func (d *Dispatcher) park(w *worker, t *turn) {
 	defer d.mu.Unlock()
 	delete(d.workers, w.key)
 	t.First = false // there is more in the transcript by now than what it has begun with
-	d.parked[w.key] = &parked{turn: t.Turn, question: t.asked, waiting: w.waiting, told: w.told}
+	d.parked[w.key] = &parked{turn: t.Turn, question: t.asked, waiting: w.waiting, told: w.told,
+		answers: t.answers}
 	w.waiting, w.parked = nil, true
 	d.due(w.key) // its question may be decided by now, or by what waits
 }
@@ -183,7 +186,7 @@ func (d *Dispatcher) review(ctx, work context.Context, key session.Key) error {
 	delete(d.parked, key)
 	w := &worker{waiting: p.waiting, arrived: d.opts.Now(), told: p.told}
 	if !ended {
-		w.resume = &p.turn
+		w.resume, w.unanswered = &p.turn, p.answers
 	}
 	if !ended || len(w.waiting) > 0 {
 		d.start(work, key, w)

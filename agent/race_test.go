@@ -404,3 +404,21 @@ func TestOutcomeForgesNothing(t *testing.T) {
 		})
 	}
 }
+
+// An answer is also for the messages whose turn a newer one has interrupted, if it has waited since.
+func TestInterruptedAndParked(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.tools(ask.New())
+		w.opts.QueueMode = Interrupt
+		w.model.Queue(held(llmtest.Say("never"), make(chan struct{})), asksFor("Which?"),
+			llmtest.Say("fine"))
+		w.start()
+		w.say("a", "hello", "no, this", "x")
+		w.wantQuiet()
+		out := w.outbox("a")
+		got := slices.Sorted(slices.Values(out[len(out)-1].Answers))
+		if want := []string{"1", "2", "3"}; !slices.Equal(got, want) {
+			t.Errorf("the answer is for the messages %q, want %q", got, want)
+		}
+	})
+}

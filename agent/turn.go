@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -110,7 +111,8 @@ func (t *turn) run(ctx context.Context, batch []bus.Received) error {
 
 // identify sets whose turn it is: of a resumed one, by the messages that it took.
 func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
-	if batch == nil {
+	resumed := batch == nil
+	if resumed {
 		var err error
 		batch, err = t.d.Inbox.TakenBy(t.d.DB.Read(context.WithoutCancel(ctx)), t.ID)
 		if err != nil || len(batch) == 0 {
@@ -121,6 +123,14 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 		t.task = &first
 	}
 	t.hear(batch)
+	if resumed { // it may have waited while it was to answer for an interrupted one, too
+		for _, id := range t.w.unanswered {
+			if !slices.Contains(t.answers, id) {
+				t.answers = append(t.answers, id)
+			}
+		}
+		t.w.unanswered = nil
+	}
 	if m := batch[len(batch)-1].Message; m.Group {
 		t.group, t.chatTitle = true, m.ChatTitle
 		t.title = name(m.ChatTitle, "without a title")
