@@ -7,7 +7,8 @@
 // sockets and the files of /proc are never read.
 //
 // A file is written whole, beside its place, and then renamed into it: others see the old content
-// or the new one, and never a part. A link within a tree is followed, and its target is written.
+// or the new one, and never a part. Only a crash in between leaves a ".gateway-*.tmp" behind.
+// A link within a tree is followed, and its target is written.
 // Hard links can't be told from other files: reading one shows what it shares with a name
 // outside, writing one leaves that other name the old content.
 //

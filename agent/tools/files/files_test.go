@@ -328,6 +328,24 @@ func TestListDirCap(t *testing.T) {
 	}
 }
 
+func TestListDirPages(t *testing.T) {
+	f := newFixture(t)
+	for i := range 5 {
+		f.write(t, fmt.Sprint("f", i), "")
+	}
+	for args, want := range map[string]string{
+		"head_limit=2":          "f0  0\nf1  0\n\n(the first 2 of 5 entries; more with offset 2)",
+		"head_limit=2 offset=2": "f2  0\nf3  0\n\n(entries 3 to 4 of 5; more with offset 4)",
+		"offset=4":              "f4  0\n\n(entries 5 to 5 of 5)",
+	} {
+		if got, err := f.call(t, "list_dir", pairs(args)...); err != nil || got != want {
+			t.Errorf("list_dir %s = %q, %v; want %q", args, got, err, want)
+		}
+	}
+	_, err := f.call(t, "list_dir", "offset", 5)
+	wantError(t, err, "only 5 entries")
+}
+
 // Each conversation sees the files that were sent in it, and no other's.
 func TestMedia(t *testing.T) {
 	dirs := []string{t.TempDir(), t.TempDir()}

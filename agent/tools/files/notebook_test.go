@@ -73,7 +73,8 @@ func TestNotebookEdit(t *testing.T) {
 		{"insert", "cell=0 mode=insert cell_type=code source=y", strings.Replace(tidy,
 			"  },\n  {\n   \"cell_type\": \"code\"", "  },\n  {\n   \"cell_type\": \"code\",\n"+
 				"   \"execution_count\": null,\n   \"id\": \"ID\",\n   \"metadata\": {},\n"+
-				"   \"outputs\": [],\n   \"source\": [\n    \"y\"\n   ]\n  },\n  {\n   \"cell_type\": \"code\"", 1)},
+				"   \"outputs\": [],\n   \"source\": [\n    \"y\"\n   ]\n"+
+				"  },\n  {\n   \"cell_type\": \"code\"", 1)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

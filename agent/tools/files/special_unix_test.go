@@ -4,7 +4,10 @@ package files
 
 import (
 	"net"
+	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -41,4 +44,64 @@ func TestDevice(t *testing.T) {
 	wantError(t, err, "is a device")
 	_, err = w.writeFile(t.Context(), tool.Call{}, writeArgs{Path: "null", Content: "x"})
 	wantError(t, err, "is a device")
+}
+
+// A regular file that becomes a pipe between the look and the opening must not hang the call, nor
+// be written.
+func TestBecomesPipe(t *testing.T) {
+	f := newFixture(t)
+	path := filepath.Join(f.dir, "file")
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			spare := filepath.Join(f.dir, "spare")
+			if err := os.WriteFile(spare, []byte("x"), 0o600); err != nil {
+				t.Error(err)
+			}
+			if err := os.Rename(spare, path); err != nil {
+				t.Error(err)
+			}
+			if err := syscall.Mkfifo(spare, 0o600); err != nil {
+				t.Error(err)
+			}
+			if err := os.Rename(spare, path); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 300 {
+		got, err := f.call(t, "read_file", "path", "file")
+		if err == nil && !strings.Contains(got, "\tx") {
+			t.Errorf("read_file = %q", got)
+		}
+		if _, err := f.call(t, "grep", "pattern", "x"); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
+
+func TestSpecialFilesAreNotWritten(t *testing.T) {
+	f := newFixture(t)
+	if err := syscall.Mkfifo(filepath.Join(f.dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range users {
+		if !u.writes {
+			continue
+		}
+		_, err := f.call(t, u.name, append([]any{"path", "pipe"}, u.args...)...)
+		wantError(t, err, "is a pipe and can't be written")
+	}
+	got, err := f.call(t, "grep", "pattern", "x")
+	if err != nil || got != "(nothing fits the pattern)" {
+		t.Errorf("grep = %q, %v", got, err)
+	}
 }
