@@ -9,11 +9,13 @@ import (
 
 	"gateway/agent/approval"
 	"gateway/agent/halt"
+	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/bus"
+	"gateway/session"
 	"gateway/store"
 )
 
@@ -268,6 +270,94 @@ func TestKilledAndHalted(t *testing.T) {
 				}
 				if got := w.last("a"); got != sayHalted {
 					t.Errorf("the person was told %q, want %q", got, sayHalted)
+				}
+			})
+		})
+	}
+}
+
+// Whatever a killed process has left of a task whose outcome a turn waits for, the outcome is the
+// result of the call, once, or a message of its own if it comes too late.
+func TestKilledWhileTaskWorks(t *testing.T) {
+	const sub = "test/a#1-left_0"
+	put := func(w *world, m bus.InboundMessage, id string, note bus.Note) (seq int64) {
+		m.ID, m.Note, m.Text = id, &note, "blue"
+		w.tx(func(tx *store.Tx) error {
+			_, err := w.deps.Inbox.Put(tx, m, time.Now())
+			if err == nil {
+				seq, err = w.deps.Inbox.Newest(tx)
+			}
+			return err
+		})
+		return seq
+	}
+	task := func(w *world) int64 {
+		return put(w, w.message("a", ""), bus.TaskID("test/a", "1-left_0"),
+			bus.Note{Kind: bus.Task, Label: "look", Session: sub, Origin: "test/a", Wanted: "left_0"})
+	}
+	outcome := func(w *world) int64 {
+		return put(w, w.message("a", ""), bus.OutcomeID("test/a", sub+":2"),
+			bus.Note{Kind: bus.Outcome, Label: "look", Session: "test/a", Wanted: "left_0"})
+	}
+	taken := func(w *world, _ *question.Question) {
+		seq := task(w)
+		turn := session.Turn{Session: sub, Address: at("a")}
+		w.tx(func(tx *store.Tx) error {
+			err := session.Store{}.Begin(tx, &turn, "", store.Lease{Owner: "killed"}, time.Now(),
+				llm.Message{Role: llm.User, Text: "[your task] look"})
+			if err == nil {
+				_, err = w.deps.Inbox.Take(tx, seq, turn.ID)
+			}
+			return err
+		})
+	}
+	for _, test := range []struct {
+		name  string
+		leave func(w *world, q *question.Question)
+		steps int // of the sub-agent
+		want  string
+		late  bool // the outcome is a message
+	}{
+		{"task written", func(w *world, _ *question.Question) { task(w) }, 1, "it is blue", false},
+		{"task taken", taken, 1, "it is blue", false},
+		{"outcome written", func(w *world, _ *question.Question) { outcome(w) }, 0, "blue", false},
+		{"outcome taken", func(w *world, q *question.Question) {
+			seq := outcome(w)
+			w.tx(func(tx *store.Tx) error {
+				_, err := question.Store{}.Decide(tx, q, question.Answered, "blue", "")
+				if err == nil {
+					_, err = w.deps.Inbox.Take(tx, seq, q.Turn)
+				}
+				return err
+			})
+		}, 0, "blue", false},
+		{"outcome too late", func(w *world, _ *question.Question) {
+			outcome(w)
+			time.Sleep(time.Hour)
+		}, 0, resultNobody, true},
+		{"no outcome at all", func(*world, *question.Question) {}, 0, resultNobody, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				tasks := w.spawning(counting("exec", tool.Idempotent, new(int)))
+				for range test.steps {
+					tasks.Queue(llmtest.Say("it is blue"))
+				}
+				w.opts.QueueMode = Followup
+				q := w.leaveParked(question.Await)
+				test.leave(w, q)
+				w.model.Queue(llmtest.Say("fine"))
+				if test.late {
+					w.model.Queue(llmtest.Say("told late"))
+				}
+				w.start()
+				w.sleep(11 * time.Minute)
+				w.wantQuiet()
+				if got := w.request(1).Messages[3].Text; got != test.want {
+					t.Errorf("the result is %q, want %q", got, test.want)
+				}
+				if n := len(tasks.Requests()); n != test.steps {
+					t.Errorf("the sub-agent was asked %d times, want %d", n, test.steps)
 				}
 			})
 		})
