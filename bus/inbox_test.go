@@ -189,3 +189,49 @@ func TestInboxWaitingInPages(t *testing.T) {
 		t.Errorf("the second page has %d messages, want 10", len(second))
 	}
 }
+
+// Notes are found by the session that they are about, and what people write is none of them,
+// whatever its ID.
+func TestInboxNotes(t *testing.T) {
+	f := newInboxFixture(t)
+	newest := func() (seq int64) {
+		seq, err := f.Newest(f.db.Read(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seq
+	}
+	if got := newest(); got != 0 {
+		t.Errorf("the newest of none is %d, want 0", got)
+	}
+	put := func(id string, note *Note) int64 {
+		f.tx(func(tx *store.Tx) error {
+			_, err := f.Put(tx, InboundMessage{ID: id, From: Address{Account: "x", Chat: "a"},
+				Note: note}, f.now)
+			return err
+		})
+		return newest()
+	}
+	task := put(TaskID("x/a", "1"), &Note{Kind: Task, Origin: "x/a"})
+	begun := put(TaskID("x/a", "2"), &Note{Kind: Task, Origin: "x/a"})
+	outcome := put(OutcomeID("x/a", "3"), &Note{Kind: Outcome, Session: "x/a"})
+	seen := put(OutcomeID("x/a", "4"), &Note{Kind: Outcome, Session: "x/a"})
+	put(TaskID("x/a:b", "1"), &Note{Kind: Task, Origin: "x/a:b"})
+	put(OutcomeID("x/a:b", "1"), &Note{Kind: Outcome, Session: "x/a:b"})
+	put(TaskID("x/a", "5"), nil)
+	last := put(OutcomeID("x/a", "5"), nil)
+	f.take(begun, 7)
+	f.take(seen, 7)
+	if got := newest(); got != last {
+		t.Errorf("the newest is %d, want %d", got, last)
+	}
+	tasks, err := f.Tasks(f.db.Read(t.Context()), "x/a")
+	if err != nil || len(tasks) != 2 || tasks[0].Seq != begun || tasks[0].Waiting ||
+		tasks[1].Seq != task || !tasks[1].Waiting {
+		t.Errorf("the tasks are %+v, %v, want %d, begun, and %d", tasks, err, begun, task)
+	}
+	outcomes, err := f.Outcomes(f.db.Read(t.Context()), "x/a")
+	if err != nil || len(outcomes) != 1 || outcomes[0].Seq != outcome {
+		t.Errorf("the outcomes are %+v, %v, want %d", outcomes, err, outcome)
+	}
+}
