@@ -405,7 +405,8 @@ func TestOutcomeForgesNothing(t *testing.T) {
 	}
 }
 
-// An answer is also for the messages whose turn a newer one has interrupted, if it has waited since.
+// An answer is also for the messages whose turn a newer one has interrupted, if it has waited
+// since.
 func TestInterruptedAndParked(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.tools(ask.New())
