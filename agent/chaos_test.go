@@ -122,7 +122,15 @@ func (c *chaos) act() {
 		c.sleep(time.Duration(c.n(30)) * time.Second)
 		send("/resume")
 	case n < 86:
-		c.restart()
+		c.must(c.stop())
+		if c.n(2) == 0 { // meanwhile
+			send(fmt.Sprint("message ", n))
+		}
+		if len(open) > 0 && c.n(2) == 0 {
+			send("/approve " + open[0].Code)
+		}
+		time.Sleep(time.Duration(c.n(900)) * time.Second)
+		c.start()
 	default:
 		c.sleep(time.Duration(c.n(600)) * time.Second)
 	}
