@@ -228,11 +228,16 @@ func TestStopOneSubagent(t *testing.T) {
 		sub := w.spawning()
 		never, release := make(chan struct{}), make(chan struct{})
 		sub.Queue(held(llmtest.Say("one"), never), held(llmtest.Say("two"), release))
-		w.model.Queue(spawns(false, "1"), spawns(false, "2"),
-			llmtest.Call("subagents", `{"stop":"1-call_1"}`),
+		later := func(s llmtest.Step) llmtest.Step { // once the sub-agents have asked their model
+			s.Delay = time.Second
+			return s
+		}
+		w.model.Queue(spawns(false, "1"), later(spawns(false, "2")),
+			later(llmtest.Call("subagents", `{"stop":"1-call_1"}`)),
 			llmtest.Call("subagents", `{"stop":"1-call_1"}`), llmtest.Say("stopped"))
 		w.start()
 		w.say("a", "hello")
+		w.sleep(time.Minute)
 		w.wantAnswers("a", "stopped")
 		asked := w.request(5).Messages
 		if got := asked[7].Text; got != "Stopped. No outcome of it will come." {
