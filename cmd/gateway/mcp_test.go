@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A server's program runs in the sandbox: it reaches what lies in the workspace, and the home of the
-// gateway beside it not at all.
+// A server's program runs in the sandbox: it reaches what lies in the workspace, and the home of
+// the gateway beside it not at all.
 func TestServerInSandbox(t *testing.T) {
 	w := newWorld(t, worldOptions{answer: obey, sandbox: "auto"})
 	workspace := filepath.Join(w.home, "workspace")
