@@ -209,7 +209,7 @@ func (t *turn) showEnd(void bool) {
 // outbound returns the message with the given text that ends the preview, if there is one.
 func (t *turn) outbound(text string) bus.OutboundMessage {
 	out := bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo, Text: text, Answers: t.answers}
-	if t.hide() || t.Attempts > 1 { // an earlier process may have shown one
+	if t.hide() || t.Attempts > 1 || t.woken { // an earlier process may have shown one
 		out.Stream = t.stream()
 	}
 	return out

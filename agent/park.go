@@ -84,7 +84,7 @@ func (t *turn) putPrompts(tx *store.Tx, q *question.Question) error {
 	if q.Kind == question.Await {
 		return nil
 	}
-	out := prompt(q)
+	out := prompt(q, !t.group && t.role.AtLeast(q.Least))
 	out.ReplyTo = t.ReplyTo
 	if err := t.d.Outbox.Put(tx, out, t.d.opts.Now()); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (t *turn) putPrompts(tx *store.Tx, q *question.Question) error {
 		return nil
 	}
 	return t.d.tellOwners(tx, func(to bus.Address) bus.OutboundMessage {
-		copied := prompt(q)
+		copied := prompt(q, true)
 		copied.To = to
 		copied.Text = "In `" + q.Address.String() + "`, where " +
 			name(t.sender.Name, t.sender.ID) + " (" + string(t.role) + ") writes, " + copied.Text
@@ -283,6 +283,7 @@ func (t *turn) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error
 	if err != nil || q == nil {
 		return false, err
 	}
+	t.woken = true
 	switch q.State {
 	case question.Open: // of a turn that was killed before it was parked in memory
 		t.asked = *q

@@ -84,6 +84,9 @@ func TestAsk(t *testing.T) {
 				if last.Text != "fine" {
 					t.Errorf("the answer is %q, want fine", last.Text)
 				}
+				if last.Stream == "" {
+					t.Error("the answer does not replace a preview that a killed process may have left")
+				}
 			})
 		})
 	}

@@ -102,12 +102,16 @@ func (t *turn) waits(r tool.Result) *asks {
 	return &asks{question: q, result: r}
 }
 
-// prompt returns the message that asks q.
-func prompt(q *question.Question) bus.OutboundMessage {
+// prompt returns the message that asks q. alone says that who reads it is the only one who can
+// decide, and knows that.
+func prompt(q *question.Question, alone bool) bus.OutboundMessage {
 	out := bus.OutboundMessage{To: q.Address, Text: q.Text}
 	if q.Kind == question.Approve {
-		out.Text += fmt.Sprintf("\n\nShall I? Only who is %s or more can say so (code `%s`).",
-			article(q.Least), q.Code)
+		who := ""
+		if !alone {
+			who = fmt.Sprintf(" Only who is %s or more can say so.", article(q.Least))
+		}
+		out.Text += fmt.Sprintf("\n\nShall I?%s (code `%s`)", who, q.Code)
 		out.Buttons = []bus.Button{
 			{Label: "Approve", Text: "/approve " + q.Code}, {Label: "Deny", Text: "/deny " + q.Code},
 		}

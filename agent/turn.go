@@ -36,6 +36,7 @@ type turn struct {
 	shortened bool   // the history was cut because the model found it too long
 
 	task      *bus.InboundMessage // what a sub-agent is to do; nil in a turn for people
+	woken     bool                // it goes on after it has waited
 	asked     question.Question   // what the turn waits for, once it does
 	seen      map[sameness]int    // how often a call has had a result
 	sender    bus.Sender          // who wrote the newest message

@@ -106,13 +106,15 @@ func withButtons(text string, buttons []bus.Button) string {
 	var b strings.Builder
 	b.WriteString(text)
 	b.WriteString("\n\n")
+	end := ""
 	for _, button := range buttons {
 		if button.Number != 0 {
 			fmt.Fprintf(&b, "%d. %s\n", button.Number, literal(button.Label))
+			end = "\nSend the number, or answer in your own words."
 			continue
 		}
 		fmt.Fprintf(&b, "- %s: send `%s`\n", literal(button.Label),
 			strings.ReplaceAll(button.Text, "`", "'"))
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return strings.TrimSuffix(b.String()+end, "\n")
 }

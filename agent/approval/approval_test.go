@@ -144,6 +144,16 @@ func TestPrompt(t *testing.T) {
 	}
 }
 
+// A text of several lines is shown as it is, and can't end its block.
+func TestPromptOfText(t *testing.T) {
+	args := json.RawMessage(`{"path":"a","content":"one\n` + "```" + `\n\u001b","append":false}`)
+	const want = "`write_file` wants to run with:\n```\n{\n  \"append\": false,\n  \"path\": \"a\"\n}\n```\n" +
+		"and with this as `content`:\n````\none\n```\n⟨U+001B⟩\n````"
+	if got := Prompt("write_file", nil, args); got != want {
+		t.Errorf("Prompt = %q, want %q", got, want)
+	}
+}
+
 // A long command is cut in the middle, and the prompt says how much is missing.
 func TestLongPrompt(t *testing.T) {
 	script := "begin" + strings.Repeat("é", 5000) + "end"

@@ -20,12 +20,47 @@ func Prompt(tool string, argv []string, args json.RawMessage) string {
 	if len(argv) > 0 {
 		return fmt.Sprintf("`%s` wants to run%s:\n%s", tool, besides(args), block(commandLine(argv)))
 	}
-	var pretty bytes.Buffer
-	if err := json.Indent(&pretty, args, "", "  "); err != nil {
-		pretty.Reset()
-		pretty.Write(args)
+	short, long := arguments(args)
+	text := fmt.Sprintf("`%s` wants to run with:\n%s", tool, block(indented(short)))
+	for _, name := range slices.Sorted(maps.Keys(long)) {
+		text += fmt.Sprintf("\nand with this as `%s`:\n%s",
+			strings.ReplaceAll(visible(name, false), "`", "⟨U+0060⟩"), block(visible(long[name], true)))
 	}
-	return fmt.Sprintf("`%s` wants to run with:\n%s", tool, block(visible(pretty.String(), true)))
+	return text
+}
+
+// arguments returns those of a call without the texts of several lines, and these, which are
+// easier to read as they are.
+func arguments(args json.RawMessage) (short json.RawMessage, long map[string]string) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(args, &fields) != nil {
+		return args, nil
+	}
+	long = make(map[string]string)
+	for name, raw := range fields {
+		var text string
+		if json.Unmarshal(raw, &text) == nil && strings.Contains(text, "\n") {
+			long[name] = text
+			delete(fields, name)
+		}
+	}
+	if len(long) == 0 {
+		return args, nil // in its own order
+	}
+	short, err := json.Marshal(fields)
+	if err != nil {
+		return args, nil
+	}
+	return short, long
+}
+
+// indented returns JSON in a form for people.
+func indented(text json.RawMessage) string {
+	var b bytes.Buffer
+	if err := json.Indent(&b, text, "", "  "); err != nil {
+		return visible(string(text), true)
+	}
+	return visible(b.String(), true)
 }
 
 // besides shows the arguments of a command's call that are not the command, such as the folder in

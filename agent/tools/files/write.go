@@ -44,8 +44,8 @@ func (w *Files) writeFile(ctx context.Context, c tool.Call, a writeArgs) (tool.R
 	if err := w.save(ctx, c, change{target: t, content: []byte(content)}); err != nil {
 		return tool.Result{}, err
 	}
-	return tool.Result{Text: fmt.Sprintf("%s was %s: %d bytes, %d lines%s",
-		printable(t.name), how, len(content), countLines(content), notes)}, nil
+	return tool.Result{Text: fmt.Sprintf("%s was %s: %d bytes, %s%s",
+		printable(t.name), how, len(content), lineCount(content), notes)}, nil
 }
 
 // likeOld returns content with the line ends and the byte order mark of the file that it replaces,
@@ -109,4 +109,12 @@ func countLines(text string) int {
 		n++
 	}
 	return n
+}
+
+// lineCount says how many lines text has.
+func lineCount(text string) string {
+	if n := countLines(text); n != 1 {
+		return fmt.Sprintf("%d lines", n)
+	}
+	return "1 line"
 }

@@ -17,7 +17,7 @@ func TestWriteFile(t *testing.T) {
 	tests := []struct{ name, old, content, want, says string }{
 		{"new", "", "a\nb\n", "a\nb\n", "made: 4 bytes, 2 lines"},
 		{"empty", "x", "", "", "replaced: 0 bytes, 0 lines"},
-		{"replaced", "old\n", "new", "new", "replaced: 3 bytes, 1 lines"},
+		{"replaced", "old\n", "new", "new", "replaced: 3 bytes, 1 line"},
 		{"CRLF", "a\r\nb\r\n", "c\nd\n", "c\r\nd\r\n", "CRLF line ends as before"},
 		{"CRLF in the content", "a\r\nb\r\n", "c\r\nd\n", "c\r\nd\n", "5 bytes, 2 lines"},
 		{"mixed", "a\r\nb\n", "c\nd\n", "c\nd\n", "4 bytes, 2 lines"},
