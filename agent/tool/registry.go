@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -26,7 +27,7 @@ type Registry struct {
 
 type entry struct {
 	tool   Tool
-	schema *jsonschema.Resolved
+	schema func() (*jsonschema.Resolved, error)
 }
 
 // toolName is what all providers accept.
@@ -123,7 +124,8 @@ func (r *Registry) For(role bus.Role) *Registry {
 	return r.Select(func(t Tool) bool { return t.Least == "" || role.AtLeast(t.Least) })
 }
 
-func validate(t Tool) (*jsonschema.Resolved, error) {
+// validate returns the schema by which arguments for t are checked.
+func validate(t Tool) (func() (*jsonschema.Resolved, error), error) {
 	switch {
 	case !toolName.MatchString(t.Name):
 		return nil, errors.New(`want a name of at most 64 letters, digits, "_" or "-"`)
@@ -133,6 +135,11 @@ func validate(t Tool) (*jsonschema.Resolved, error) {
 		return nil, fmt.Errorf("there is no %v", t.Effect)
 	case t.Run == nil:
 		return nil, errors.New("want a Run function")
+	case t.made.schema != nil && bytes.Equal(t.made.text, t.Schema):
+		// Later, as it takes a while, and the gateway has many tools when it starts.
+		return sync.OnceValues(func() (*jsonschema.Resolved, error) {
+			return t.made.schema.Resolve(nil)
+		}), nil
 	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(t.Schema, &s); err != nil {
@@ -145,7 +152,7 @@ func validate(t Tool) (*jsonschema.Resolved, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	return resolved, nil
+	return func() (*jsonschema.Resolved, error) { return resolved, nil }, nil
 }
 
 // Specs returns what a model is told of the tools, sorted by name: the same
@@ -170,7 +177,11 @@ func (r *Registry) Arguments(name, written string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return checkArguments(e.schema, written)
+	schema, err := e.schema()
+	if err != nil {
+		return nil, err
+	}
+	return checkArguments(schema, written)
 }
 
 func (r *Registry) lookup(name string) (entry, error) {

@@ -74,6 +74,14 @@ type Tool struct {
 
 	// Timeout is the longest time of one call; 0 is the usual one of the agent.
 	Timeout time.Duration
+
+	made madeSchema // by New; need not be read and checked again while it is Schema
+}
+
+// A madeSchema is the schema of a Go struct.
+type madeSchema struct {
+	text   json.RawMessage
+	schema *jsonschema.Schema
 }
 
 // A Call is one use of a tool. It carries all that a tool may know of where it is
@@ -166,6 +174,7 @@ func New[Args any](
 	}
 	return Tool{
 		Name: name, Description: description, Schema: schema, Effect: effect,
+		made: madeSchema{schema, s},
 		Run: func(ctx context.Context, call Call) (Result, error) {
 			var args Args
 			if err := json.Unmarshal(call.Args, &args); err != nil {
