@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"gateway/agent/llm"
 	"gateway/store"
@@ -36,42 +37,65 @@ func (l *Ledger) Add(tx *store.Tx, who Spender, e Entry) ([]Warning, error) {
 		keys = append(keys, key{day, kindPerson, strconv.FormatInt(who.Person, 10)})
 	}
 	limits := l.bounded(day, who)
+	accounts, err := add(tx, keys, e)
+	if err != nil {
+		return nil, err
+	}
 	var warnings []Warning
-	for _, k := range keys {
-		used, told, err := add(tx, k, e)
-		if err != nil {
-			return nil, err
-		}
-		limit := limits[k]
-		if told || !limit.near(used) {
+	for _, a := range accounts {
+		limit := limits[a.key]
+		if a.told || !limit.near(a.used) {
 			continue
 		}
 		_, err = tx.Exec("UPDATE usage SET told = 1 WHERE day = $1 AND kind = $2 AND key = $3",
-			k.day, k.kind, k.key)
+			a.day, a.kind, a.key.key)
 		if err != nil {
 			return nil, fmt.Errorf("usage: write: %w", err)
 		}
-		warnings = append(warnings, Warning{k.kind, k.key, used, limit, limit.Exceeded(used)})
+		warnings = append(warnings,
+			Warning{a.kind, a.key.key, a.used, limit, limit.Exceeded(a.used)})
 	}
 	return warnings, nil
 }
 
-// add adds e to one account and returns what that has now.
-func add(tx *store.Tx, k key, e Entry) (used Amount, told bool, err error) {
-	var input, output int
-	err = tx.QueryRow(`INSERT INTO usage (day, kind, key, calls, input, output, cached, cost)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+// An account is what one key has used.
+type account struct {
+	key
+	used Amount
+	told bool
+}
+
+// add adds e to the accounts of keys, in one statement, and returns them.
+func add(tx *store.Tx, keys []key, e Entry) ([]account, error) {
+	args := []any{keys[0].day, e.Calls, e.Usage.Input, e.Usage.Output, e.Usage.Cached, e.Cost}
+	rows := make([]string, len(keys))
+	for i, k := range keys {
+		rows[i] = fmt.Sprintf("($1, $%d, $%d, $2, $3, $4, $5, $6)", len(args)+1, len(args)+2)
+		args = append(args, k.kind, k.key)
+	}
+	found, err := tx.Query(`INSERT INTO usage (day, kind, key, calls, input, output, cached, cost)
+		VALUES `+strings.Join(rows, ", ")+`
 		ON CONFLICT (day, kind, key) DO UPDATE SET calls = usage.calls + excluded.calls,
 			input = usage.input + excluded.input, output = usage.output + excluded.output,
 			cached = usage.cached + excluded.cached, cost = usage.cost + excluded.cost
-		RETURNING input, output, cost, told <> 0`,
-		k.day, k.kind, k.key, e.Calls, e.Usage.Input, e.Usage.Output, e.Usage.Cached, e.Cost,
-	).Scan(&input, &output, &used.Cost, &told)
+		RETURNING kind, key, input + output, cost, told <> 0`, args...)
 	if err != nil {
-		return Amount{}, false, fmt.Errorf("usage: write: %w", err)
+		return nil, fmt.Errorf("usage: write: %w", err)
 	}
-	used.Tokens = input + output
-	return used, told, nil
+	defer found.Close()
+	var list []account
+	for found.Next() {
+		a := account{key: key{day: keys[0].day}}
+		err := found.Scan(&a.kind, &a.key.key, &a.used.Tokens, &a.used.Cost, &a.told)
+		if err != nil {
+			return nil, fmt.Errorf("usage: write: %w", err)
+		}
+		list = append(list, a)
+	}
+	if err := found.Err(); err != nil {
+		return nil, fmt.Errorf("usage: write: %w", err)
+	}
+	return list, nil
 }
 
 // read returns what an account has used.

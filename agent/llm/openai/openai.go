@@ -81,6 +81,7 @@ type Model struct {
 	client *openai.Client
 	quirks quirks
 	fields map[string]json.RawMessage
+	tools  toolCache
 	log    *slog.Logger
 }
 

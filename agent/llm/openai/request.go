@@ -19,7 +19,6 @@ import (
 type wireRequest struct {
 	Model               string         `json:"model"`
 	Messages            []any          `json:"messages"`
-	Tools               []wireTool     `json:"tools,omitempty"`
 	MaxTokens           int            `json:"max_tokens,omitempty"`
 	MaxCompletionTokens int            `json:"max_completion_tokens,omitempty"`
 	ReasoningEffort     string         `json:"reasoning_effort,omitempty"`
@@ -82,17 +81,7 @@ func (m *Model) body(req llm.Request) ([]byte, error) {
 	} else {
 		w.MaxTokens = req.MaxOutput
 	}
-	for _, t := range req.Tools {
-		tool := wireTool{Type: "function"}
-		tool.Function.Name = t.Name
-		tool.Function.Description = t.Description
-		tool.Function.Parameters = t.Schema
-		if len(t.Schema) == 0 {
-			tool.Function.Parameters = noArguments
-		}
-		w.Tools = append(w.Tools, tool)
-	}
-	if m.fields["reasoning_effort"] == nil && m.quirks.toolsWithoutReasoning && len(w.Tools) > 0 {
+	if m.fields["reasoning_effort"] == nil && m.quirks.toolsWithoutReasoning && len(req.Tools) > 0 {
 		w.ReasoningEffort = "none"
 	}
 	for _, msg := range req.Messages {
@@ -102,7 +91,13 @@ func (m *Model) body(req llm.Request) ([]byte, error) {
 		}
 		w.Messages = append(w.Messages, entry)
 	}
-	return withFields(w, m.fields)
+	body, err := withFields(w, m.fields)
+	if err != nil || len(req.Tools) == 0 {
+		return body, err
+	}
+	tools, err := m.tools.encode(req.Tools)
+	body = append(append(body[:len(body)-1], `,"tools":`...), tools...)
+	return append(body, '}'), err
 }
 
 // message returns msg as it stands in the request.
@@ -192,17 +187,22 @@ var ownNames = []string{
 	"id", "type", "function", originKey,
 }
 
-// withFields encodes v, a struct, with further fields, sorted by name.
-func withFields(v any, extra map[string]json.RawMessage) ([]byte, error) {
+// encodePlain encodes v with "<", ">" and "&" as they are.
+func encodePlain(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	b := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-	if len(extra) == 0 {
-		return b, nil
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// withFields encodes v, a struct, with further fields, sorted by name.
+func withFields(v any, extra map[string]json.RawMessage) ([]byte, error) {
+	b, err := encodePlain(v)
+	if err != nil || len(extra) == 0 {
+		return b, err
 	}
 	b = b[:len(b)-1]
 	for _, name := range slices.Sorted(maps.Keys(extra)) {

@@ -36,9 +36,9 @@ func TestBody(t *testing.T) {
 		`{"role":"assistant","content":"",%s"tool_calls":[{"id":"c1","type":"function",` +
 		`"function":{"name":"time","arguments":""}%s}]%s},` +
 		`{"role":"tool","content":"","tool_call_id":"c1"}],` +
-		`"tools":[{"type":"function","function":{"name":"time","description":"tells the time",` +
-		`"parameters":{"type":"object","properties":{}}}}],` +
 		`%s"stream":true,"stream_options":{"include_usage":true}`
+	const tools = `,"tools":[{"type":"function","function":{"name":"time",` +
+		`"description":"tells the time","parameters":{"type":"object","properties":{}}}}]`
 	tests := map[string]struct {
 		id, base string
 		extra    map[string]json.RawMessage
@@ -73,12 +73,15 @@ func TestBody(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := New("test", tt.id, &Options{BaseURL: tt.base, Fields: tt.fields})
-			got, err := m.body(conversation(tt.extra))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want := `{"model":"` + tt.id + `",` + tt.want + `}`; string(got) != want {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
+			for range 2 { // the second time the tools are known
+				got, err := m.body(conversation(tt.extra))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := `{"model":"` + tt.id + `",` + tt.want + tools + `}`
+				if string(got) != want {
+					t.Errorf("got\n%s\nwant\n%s", got, want)
+				}
 			}
 		})
 	}

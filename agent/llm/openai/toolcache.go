@@ -1,0 +1,61 @@
+package openai
+
+import (
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"gateway/agent/llm"
+)
+
+// A toolCache keeps the JSON of the lists of tools that were used last: most requests of a model
+// have one of a few, and it is the larger part of a short request. The zero value is ready for use.
+type toolCache struct {
+	mu   sync.Mutex
+	kept []keptTools // the newest last
+}
+
+type keptTools struct {
+	specs []llm.ToolSpec
+	text  json.RawMessage
+}
+
+// maxKept is how many lists are kept: that of each role, and of their sub-agents.
+const maxKept = 8
+
+// encode returns the JSON of specs, which nobody changes.
+func (c *toolCache) encode(specs []llm.ToolSpec) (json.RawMessage, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.kept {
+		if slices.EqualFunc(k.specs, specs, sameSpec) {
+			return k.text, nil
+		}
+	}
+	var list []wireTool
+	for _, t := range specs {
+		tool := wireTool{Type: "function"}
+		tool.Function.Name = t.Name
+		tool.Function.Description = t.Description
+		tool.Function.Parameters = t.Schema
+		if len(t.Schema) == 0 {
+			tool.Function.Parameters = noArguments
+		}
+		list = append(list, tool)
+	}
+	text, err := encodePlain(list)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.kept) == maxKept {
+		c.kept = slices.Delete(c.kept, 0, 1)
+	}
+	c.kept = append(c.kept, keptTools{slices.Clone(specs), text})
+	return text, nil
+}
+
+// sameSpec reports whether a and b are the same, by where the schema is kept: it is never changed.
+func sameSpec(a, b llm.ToolSpec) bool {
+	return a.Name == b.Name && a.Description == b.Description && len(a.Schema) == len(b.Schema) &&
+		(len(a.Schema) == 0 || &a.Schema[0] == &b.Schema[0])
+}
