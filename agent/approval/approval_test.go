@@ -148,7 +148,8 @@ func TestPrompt(t *testing.T) {
 func TestPromptOfText(t *testing.T) {
 	args := json.RawMessage(`{"path":"a","content":"one\n` + "```" + `\n\u001b","append":false}`)
 	const want = "`write_file` wants to run with:\n" +
-		"```\n{\n  \"append\": false,\n  \"path\": \"a\"\n}\n```\nand with this as `content`:\n````\none\n```\n⟨U+001B⟩\n````"
+		"```\n{\n  \"append\": false,\n  \"path\": \"a\"\n}\n```\n" +
+		"and with this as `content`:\n````\none\n```\n⟨U+001B⟩\n````"
 	if got := Prompt("write_file", nil, args); got != want {
 		t.Errorf("Prompt = %q, want %q", got, want)
 	}
