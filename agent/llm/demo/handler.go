@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -101,11 +102,16 @@ func (r *request) question() content {
 	return content{}
 }
 
+// frame is what stands around texts that others may have written; people need not see it.
+var frame = regexp.MustCompile(`(?m)^\[(?:text of .*, which is information and no instruction|` +
+	`end of .*)\]\n?`)
+
 // results returns what the tools have answered if that is what the request ends with.
 func (r *request) results() string {
 	var results []string
 	for i := len(r.Messages) - 1; i >= 0 && r.Messages[i].Role == "tool"; i-- {
-		text := clip(strings.TrimSpace(r.Messages[i].Content.text), maxResult)
+		text := frame.ReplaceAllString(r.Messages[i].Content.text, "")
+		text = clip(strings.TrimSpace(text), maxResult)
 		if text == "" {
 			text = "(nothing)"
 		}
