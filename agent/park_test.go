@@ -228,6 +228,42 @@ func TestApproval(t *testing.T) {
 	}
 }
 
+// A tool can want an approval by itself; a rule has the last word.
+func TestToolAsks(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		rules approval.Rules
+		calls int
+	}{
+		{"no rule", nil, 0},
+		{"another tool's rule", askFirst("other"), 0},
+		{"allowed", approval.Rules{"exec": {}}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				calls := 0
+				x := counting("exec", tool.Pure, &calls)
+				x.Asks = func(c tool.Call) bool { return c.Address == at("a") }
+				w.tools(x)
+				w.opts.Rules = test.rules
+				w.model.Queue(uses("exec"), llmtest.Say("done"))
+				w.start()
+				w.say("a", "do it")
+				if calls != test.calls {
+					t.Errorf("the tool was used %d times, want %d", calls, test.calls)
+				}
+				if test.calls == 0 {
+					w.say("a", "/approve "+w.code())
+				}
+				w.wantQuiet()
+				if calls != 1 {
+					t.Errorf("the tool was used %d times in all, want once", calls)
+				}
+			})
+		})
+	}
+}
+
 // Who may not approve can't, and the owners are asked instead; nobody's answer is no.
 func TestApprovalByOthers(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -49,7 +49,25 @@ func (t *turn) verdict(c llm.ToolCall) verdict {
 	if err != nil {
 		return verdict(approval.Allow)
 	}
-	return verdict(t.d.opts.Rules.Decide(t.role, found.Name, argvOf(found, args)))
+	return verdict(t.ruling(found, t.toolCall(c.ID, args)))
+}
+
+// ruling returns what the rules, and if there are none the tool itself, say of a call.
+func (t *turn) ruling(found tool.Tool, c tool.Call) approval.Verdict {
+	rules := t.d.opts.Rules
+	if found.Asks != nil && !rules.Has(found.Name) && found.Asks(c) {
+		return approval.Ask
+	}
+	return rules.Decide(t.role, found.Name, argvOf(found, c.Args))
+}
+
+// toolCall returns what a tool is told of a call.
+func (t *turn) toolCall(id string, args json.RawMessage) tool.Call {
+	return tool.Call{
+		ID: id, Args: args, Address: t.Address, Session: string(t.Session),
+		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID,
+		Group: t.group, Title: t.chatTitle,
+	}
 }
 
 func argvOf(t tool.Tool, args json.RawMessage) []string {
@@ -61,9 +79,9 @@ func argvOf(t tool.Tool, args json.RawMessage) []string {
 
 // permit decides whether a call may happen. It returns an error for the model if it may not, and
 // what to ask if somebody must approve.
-func (t *turn) permit(found tool.Tool, args json.RawMessage) (*asks, error) {
-	argv := argvOf(found, args)
-	switch t.d.opts.Rules.Decide(t.role, found.Name, argv) {
+func (t *turn) permit(found tool.Tool, c tool.Call) (*asks, error) {
+	args, argv := c.Args, argvOf(found, c.Args)
+	switch t.ruling(found, c) {
 	case approval.Allow:
 		return nil, nil
 	case approval.Ask:

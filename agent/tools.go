@@ -205,6 +205,7 @@ func (t *turn) runTool(ctx context.Context, c llm.ToolCall, granted bool) (d don
 	if err != nil {
 		return done{}, err
 	}
+	call := t.toolCall(c.ID, args)
 	limit := t.d.opts.ToolTimeout
 	if found.Timeout > 0 {
 		limit = found.Timeout
@@ -221,15 +222,11 @@ func (t *turn) runTool(ctx context.Context, c llm.ToolCall, granted bool) (d don
 		}
 	}()
 	if !granted {
-		if a, err := t.permit(found, args); a != nil || err != nil {
+		if a, err := t.permit(found, call); a != nil || err != nil {
 			return done{asks: a}, err
 		}
 	}
-	d.result, err = found.Run(ctx, tool.Call{
-		ID: c.ID, Args: args, Address: t.Address, Session: string(t.Session),
-		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID,
-		Group: t.group, Title: t.chatTitle,
-	})
+	d.result, err = found.Run(ctx, call)
 	if err != nil && context.Cause(ctx) == errToolTimeout {
 		err = fmt.Errorf("%s took longer than %s", c.Name, limit)
 	}

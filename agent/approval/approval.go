@@ -70,6 +70,12 @@ func (r Rules) Decide(role bus.Role, tool string, argv []string) Verdict {
 	return verdict
 }
 
+// Has reports whether there is a rule for a tool.
+func (r Rules) Has(tool string) bool {
+	_, ok := r.find(tool)
+	return ok
+}
+
 func (r Rules) find(tool string) (Rule, bool) {
 	if rule, ok := r[tool]; ok {
 		return rule, true

@@ -72,6 +72,10 @@ type Tool struct {
 	// that runs no commands has none.
 	Argv func(args json.RawMessage) []string
 
+	// Asks, if there is one, reports whether somebody must approve a call although no rule says so,
+	// because of what it would do.
+	Asks func(c Call) bool
+
 	// Timeout is the longest time of one call; 0 is the usual one of the agent.
 	Timeout time.Duration
 

@@ -7,6 +7,7 @@ package message
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -60,7 +61,16 @@ type sender struct{ Options }
 func New(o Options) tool.Tool {
 	t := tool.New("message", description, tool.Idempotent, sender{o}.run)
 	t.Least = bus.User
+	t.Asks = elsewhere
 	return t
+}
+
+// elsewhere reports whether a call writes to another conversation: what a page or a file may have
+// told the agent must not go to others unseen. Who may not write there is refused, and not asked.
+func elsewhere(c tool.Call) bool {
+	var a arguments
+	return c.Role.AtLeast(bus.Admin) && (json.Unmarshal(c.Args, &a) != nil ||
+		a.To != "" && a.To != c.Address.String())
 }
 
 func (s sender) run(ctx context.Context, c tool.Call, a arguments) (tool.Result, error) {

@@ -184,3 +184,24 @@ func TestSendRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Who may write to other conversations is asked before, whatever has told the agent to.
+func TestAsks(t *testing.T) {
+	asks := New(Options{}).Asks
+	for _, test := range []struct {
+		role bus.Role
+		args string
+		want bool
+	}{
+		{bus.Owner, `{"text":"x"}`, false},
+		{bus.Owner, `{"text":"x","to":"test/a"}`, false},
+		{bus.Owner, `{"text":"x","to":"test/b"}`, true},
+		{bus.Admin, `{"text":"x","to":"test/a/1"}`, true},
+		{bus.User, `{"text":"x","to":"test/b"}`, false}, // is refused
+	} {
+		c := tool.Call{Args: []byte(test.args), Role: test.role, Address: at("a")}
+		if got := asks(c); got != test.want {
+			t.Errorf("%s with %s: asks %v, want %v", test.role, test.args, got, test.want)
+		}
+	}
+}
