@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"gateway/bus"
@@ -140,14 +139,4 @@ func Subject(tool string, argv []string, args json.RawMessage) string {
 		fmt.Fprintf(h, "%d:%s", len(part), part) // the length keeps parts from passing into each other
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// Names returns the names that rules exist for, sorted.
-func (r Rules) Names() []string {
-	var names []string
-	for name := range r {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
