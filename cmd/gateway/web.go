@@ -49,6 +49,10 @@ func newServerGuard(cfg *config.Config) *guard.Guard {
 		if a, err := netip.ParseAddr(u.Hostname()); err == nil {
 			o.Allow = append(o.Allow, netip.PrefixFrom(a, a.BitLen()))
 		}
+		if u.Hostname() == "localhost" {
+			o.Allow = append(o.Allow, netip.MustParsePrefix("127.0.0.1/32"),
+				netip.MustParsePrefix("::1/128"))
+		}
 	}
 	return guard.New(&o)
 }
