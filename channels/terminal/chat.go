@@ -29,7 +29,8 @@ func Chat(ctx context.Context, conn net.Conn, s *Screen) error {
 	wg.Go(func() { readFrames(ctx, conn, frames) })
 	wg.Go(func() { writeFrames(ctx, conn, said) })
 	go readInput(ctx, s, lines) // ends with the input, which may outlive us
-	c := &conversation{screen: s, own: make(map[string]bool), growing: make(map[string]string)}
+	c := &conversation{screen: s, own: make(map[string]bool),
+		growing: make(map[string]string), earlier: make(map[string]bool)}
 	for {
 		out, first := c.outgoing(said)
 		next := lines
@@ -129,6 +130,7 @@ type conversation struct {
 	own     map[string]bool   // messages said that are not known to be taken
 	asked   bool              // something was said, or an answer grows: none is complete since
 	growing map[string]string // what messages say that are not complete, by id
+	earlier map[string]bool   // of them, those that grew before something newer was said
 	shown   string            // id of the message that was shown last
 }
 
@@ -146,6 +148,9 @@ func (c *conversation) outgoing(said chan<- frame) (chan<- frame, frame) {
 func (c *conversation) say(line string) {
 	id := rand.Text()
 	c.own[id], c.asked = true, true
+	for id := range c.growing {
+		c.earlier[id] = true
+	}
 	c.queue = append(c.queue, frame{ID: id, Text: line})
 }
 
@@ -172,11 +177,12 @@ func (c *conversation) take(f frame) error {
 		return err
 	case f.Said:
 	case !f.Done:
-		c.asked = true
+		c.asked = c.asked || !c.earlier[f.ID]
 		return c.show(f.ID, text, strings.TrimRight(clean(f.Text), " \n"))
 	case known:
-		c.asked = false
+		c.asked = c.asked && c.earlier[f.ID]
 		delete(c.growing, f.ID)
+		delete(c.earlier, f.ID)
 		if c.screen.typed {
 			c.screen.end()
 		} else {

@@ -179,9 +179,13 @@ func TestScriptAmongOthers(t *testing.T) {
 	atDesk(t, strings.NewReader("one\ntwo\n"), func(d *desk) {
 		d.takes()
 		d.writes(frame{ID: "a", Text: "half\n\n_reads_"}, frame{ID: "b", Text: "Stopped."},
-			frame{ID: "b", Done: true}, frame{ID: "a", Text: "half"})
+			frame{ID: "b", Done: true}, frame{ID: "a", Text: "half"}, frame{ID: "a", Done: true})
+		d.wantGoesOn()
 		d.answers("c", "second")
 		d.wantEnd(nil)
+		if got := d.out.String(); got != "Stopped.\nhalf\nsecond\n" {
+			t.Errorf("printed %q", got)
+		}
 	})
 }
 
