@@ -20,6 +20,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"gateway/bus"
+	"gateway/memory"
 	"gateway/store"
 )
 
@@ -100,6 +101,7 @@ type Call struct {
 	Role    bus.Role        // the least of those who take part in the turn
 	Group   bool            // more people than the sender read the conversation
 	Title   string          // of the group
+	Scope   memory.Scope    // whose memory the turn works with; "": none
 	Turn    int64
 }
 

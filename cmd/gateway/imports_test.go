@@ -21,6 +21,7 @@ var imports = map[string]string{
 	"channels/markup": "",
 
 	"bus":                "store",
+	"memory":             "bus",
 	"agent/llm/openai":   "agent/llm",
 	"agent/llm/failover": "agent/llm",
 	"agent/llm/llmtest":  "agent/llm",
@@ -28,7 +29,7 @@ var imports = map[string]string{
 	"session":                     "store bus agent/llm",
 	"agent/llm/demo":              "agent/llm/openai",
 	"agent/llm/openai/openaitest": "",
-	"agent/tool":                  "store bus agent/llm",
+	"agent/tool":                  "store bus memory agent/llm",
 	"channels":                    "store store/fault bus channels/markup",
 
 	"agent/guard":    "",

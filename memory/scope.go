@@ -1,0 +1,36 @@
+// Package memory keeps what the agent knows for longer than a conversation.
+package memory
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"gateway/bus"
+)
+
+// A Scope is whom a memory belongs to: a person, on all their platforms, or a conversation that
+// several people read. Nothing of one scope is ever seen in another. It is also the name of the
+// scope's folder.
+type Scope string
+
+// OfPerson returns the scope of a person's direct chats.
+func OfPerson(id int64) Scope { return Scope("person-" + strconv.FormatInt(id, 10)) }
+
+// OfChat returns the scope of a conversation that belongs to nobody known, such as a group. Its
+// threads share it.
+func OfChat(a bus.Address) Scope {
+	return Scope("chat-" + strings.ReplaceAll(a.Folder(), "/", "+"))
+}
+
+// scopeName is what [OfPerson] and [OfChat] make.
+var scopeName = regexp.MustCompile(`^(person-[1-9][0-9]{0,18}|chat-[a-z0-9@._+-]{1,130})$`)
+
+// ParseScope returns the scope with the given name.
+func ParseScope(name string) (Scope, error) {
+	if !scopeName.MatchString(name) || strings.HasSuffix(name, ".") {
+		return "", fmt.Errorf("%q names no scope; one looks like person-1 or chat-telegram+-42", name)
+	}
+	return Scope(name), nil
+}
