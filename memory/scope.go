@@ -1,4 +1,3 @@
-// Package memory keeps what the agent knows for longer than a conversation.
 package memory
 
 import (
@@ -16,13 +15,16 @@ import (
 type Scope string
 
 // OfPerson returns the scope of a person's direct chats.
-func OfPerson(id int64) Scope { return Scope("person-" + strconv.FormatInt(id, 10)) }
+func OfPerson(id int64) Scope { return Scope(personPrefix + strconv.FormatInt(id, 10)) }
 
 // OfChat returns the scope of a conversation that belongs to nobody known, such as a group. Its
 // threads share it.
 func OfChat(a bus.Address) Scope {
 	return Scope("chat-" + strings.ReplaceAll(a.Folder(), "/", "+"))
 }
+
+// personPrefix is what the scopes of people begin with.
+const personPrefix = "person-"
 
 // scopeName is what [OfPerson] and [OfChat] make.
 var scopeName = regexp.MustCompile(`^(person-[1-9][0-9]{0,18}|chat-[a-z0-9@._+-]{1,130})$`)
@@ -33,4 +35,17 @@ func ParseScope(name string) (Scope, error) {
 		return "", fmt.Errorf("%q names no scope; one looks like person-1 or chat-telegram+-42", name)
 	}
 	return Scope(name), nil
+}
+
+// Person returns the person whose scope s is, 0 if it is that of a conversation.
+func (s Scope) Person() int64 {
+	number, ok := strings.CutPrefix(string(s), personPrefix)
+	if !ok {
+		return 0
+	}
+	id, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return id
 }
