@@ -1,13 +1,91 @@
+// Package memory keeps what the agent knows for longer than a conversation: facts that it was told
+// to remember, the history of what happened, and the messages that prompts no longer hold. All of
+// it can be searched.
+//
+// The main types are [Memory] and, within it, [Space]: everything belongs to one [Scope], and is
+// read and written through its space only. The words of the index carry the number of their scope,
+// so that a search can't meet another's rows even by mistake.
+//
+// The table of entries is the journal of the history; the file beside it is for people to read and
+// edit. [Memory.Sync] appends to the file what it lacks, [Memory.Rebuild] takes over what people
+// have changed in it.
+//
+// Limits: see [Fact] and [MaxEntry]. A search looks at the newest occurrences only of words that
+// are very common in the scope.
+//
+// Tables: memory_scopes, memory_facts, memory_entries, memory_messages, memory_leftovers,
+// memory_index and what SQLite's FTS5 keeps beside it. Files: history.jsonl in the folder of each
+// scope; [Memory.EraseFiles] removes the whole folder.
 package memory
 
 import (
 	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"os"
 	"time"
 
 	"gateway/store"
 )
+
+// Migration makes the tables of this package.
+//
+// The index is contentless: it holds no text, and a row is taken out of it by its old words, at
+// once and for good (secure-delete).
+var Migration = store.Migration{Package: "memory", Steps: []string{`
+CREATE TABLE memory_scopes (
+	id       IDENTITY PRIMARY KEY,
+	name     TEXT NOT NULL UNIQUE,
+	last     BIGINT NOT NULL DEFAULT 0, -- cursor of the newest entry there ever was
+	synced   BIGINT NOT NULL DEFAULT 0, -- cursor up to which the file has the entries
+	dreamed  BIGINT NOT NULL DEFAULT 0, -- cursor up to which Dream has read them
+	messages BIGINT NOT NULL DEFAULT 0  -- how many are archived
+);
+CREATE TABLE memory_facts (
+	id         IDENTITY PRIMARY KEY,
+	scope      BIGINT NOT NULL,
+	folded     TEXT NOT NULL, -- the key in lower case
+	key        TEXT NOT NULL,
+	value      TEXT NOT NULL,
+	category   TEXT NOT NULL,
+	tags       TEXT NOT NULL, -- JSON
+	importance INTEGER NOT NULL,
+	pinned     INTEGER NOT NULL,
+	created_ms BIGINT NOT NULL,
+	used_ms    BIGINT NOT NULL,
+	UNIQUE (scope, folded)
+);
+CREATE TABLE memory_entries (
+	id      IDENTITY PRIMARY KEY,
+	scope   BIGINT NOT NULL,
+	cursor  BIGINT NOT NULL,
+	time_ms BIGINT NOT NULL,
+	session TEXT NOT NULL,
+	text    TEXT NOT NULL,
+	UNIQUE (scope, cursor)
+);
+CREATE INDEX memory_entries_session ON memory_entries (scope, session, cursor);
+CREATE TABLE memory_messages (
+	id      IDENTITY PRIMARY KEY,
+	scope   BIGINT NOT NULL,
+	message BIGINT NOT NULL, -- its id in the transcript
+	time_ms BIGINT NOT NULL,
+	session TEXT NOT NULL,
+	speaker TEXT NOT NULL,
+	text    TEXT NOT NULL,
+	UNIQUE (scope, message)
+);
+CREATE TABLE memory_leftovers ( -- scopes whose files are still to be removed
+	name   TEXT PRIMARY KEY,
+	merged TEXT NOT NULL -- the scope that has its history now; '': the whole folder goes
+);
+CREATE VIRTUAL TABLE memory_index USING
+	fts5(terms, content='', columnsize=0, detail=none, tokenize='ascii');
+INSERT INTO memory_index (memory_index, rank) VALUES ('secure-delete', 1);`}}
 
 // Options are the optional settings of [New].
 type Options struct {
@@ -21,6 +99,11 @@ type Memory struct {
 	dir *os.Root // has a folder per scope
 	now func() time.Time
 	log *slog.Logger
+
+	// files has a place for each of those who may work on history files at a time; a scope always
+	// uses the same one.
+	files [32]chan struct{}
+	seed  maphash.Seed
 }
 
 // New returns the memory that is in db, and whose files are in dir.
@@ -32,13 +115,29 @@ func New(db *store.DB, dir *os.Root, opts *Options) *Memory {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Memory{
-		db: db, dir: dir, now: o.Now,
+	m := &Memory{
+		db: db, dir: dir, now: o.Now, seed: maphash.MakeSeed(),
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+	}
+	for i := range m.files {
+		m.files[i] = make(chan struct{}, 1)
+	}
+	return m
+}
+
+// lock waits until nobody else works on the files of a scope.
+func (m *Memory) lock(ctx context.Context, s Scope) (unlock func(), err error) {
+	place := m.files[maphash.String(m.seed, string(s))%uint64(len(m.files))]
+	select {
+	case place <- struct{}{}:
+		return func() { <-place }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
 // A Space is what the agent knows of one scope. Nothing of another is seen or changed through it.
+// Its methods fail if the scope's name is none that [ParseScope] takes.
 type Space struct {
 	m     *Memory
 	scope Scope
@@ -47,14 +146,79 @@ type Space struct {
 // In returns the space of a scope. It does no I/O.
 func (m *Memory) In(s Scope) *Space { return &Space{m, s} }
 
+// A state is the row of a scope. Its number is 0 if there is none.
+type state struct {
+	number, last, synced, dreamed, messages int64
+}
+
+// state reads the scope's row.
+func (s *Space) state(q store.Queryer) (st state, err error) {
+	if _, err := ParseScope(string(s.scope)); err != nil {
+		return st, fmt.Errorf("memory: %w", err)
+	}
+	err = q.QueryRow("SELECT id, last, synced, dreamed, messages FROM memory_scopes WHERE name = $1",
+		string(s.scope)).Scan(&st.number, &st.last, &st.synced, &st.dreamed, &st.messages)
+	if errors.Is(err, sql.ErrNoRows) {
+		return state{}, nil
+	}
+	return st, s.wrap("read", err)
+}
+
+// number returns the scope's number, and gives it one if it has none yet.
+func (s *Space) number(tx *store.Tx) (int64, error) {
+	st, err := s.state(tx)
+	if err != nil || st.number != 0 {
+		return st.number, err
+	}
+	err = tx.QueryRow("INSERT INTO memory_scopes (name) VALUES ($1) RETURNING id",
+		string(s.scope)).Scan(&st.number)
+	return st.number, s.wrap("begin", err)
+}
+
+// wrap says of which scope an error is.
+func (s *Space) wrap(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("memory: %s %s: %w", operation, s.scope, err)
+}
+
 // A ScopeInfo says for operators how much there is of a scope.
 type ScopeInfo struct {
-	Scope   Scope
-	Facts   int
-	Last    int64 // cursor of the newest history entry
-	Synced  int64 // cursor up to which the file has them
-	Dreamed int64 // cursor up to which Dream has read them
+	Scope    Scope
+	Facts    int
+	Messages int   // that are archived
+	Last     int64 // cursor of the newest history entry
+	Synced   int64 // cursor up to which the file has them
+	Dreamed  int64 // cursor up to which Dream has read them
 }
 
 // Scopes lists the scopes that there are, by name.
-func (m *Memory) Scopes(q store.Queryer) ([]ScopeInfo, error) { return nil, errMissing }
+func (m *Memory) Scopes(q store.Queryer) ([]ScopeInfo, error) {
+	rows, err := q.Query(`SELECT name, last, synced, dreamed, messages,
+		(SELECT count(*) FROM memory_facts f WHERE f.scope = s.id)
+		FROM memory_scopes s ORDER BY name`)
+	if err != nil {
+		return nil, fmt.Errorf("memory: scopes: %w", err)
+	}
+	return collect(rows, func(scan func(...any) error) (i ScopeInfo, err error) {
+		return i, scan(&i.Scope, &i.Last, &i.Synced, &i.Dreamed, &i.Messages, &i.Facts)
+	})
+}
+
+// collect reads all rows and closes them.
+func collect[T any](rows *sql.Rows, read func(scan func(...any) error) (T, error)) ([]T, error) {
+	defer rows.Close()
+	var list []T
+	for rows.Next() {
+		v, err := read(rows.Scan)
+		if err != nil {
+			return nil, fmt.Errorf("memory: read: %w", err)
+		}
+		list = append(list, v)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("memory: read: %w", err)
+	}
+	return list, nil
+}

@@ -7,7 +7,8 @@
 // configuration or a hook. Git is used as a store of snapshots only: files are read, compared,
 // merged and written here, so that no filter, attribute or setting has a say. Where there is no
 // git, a plain folder of numbered versions does the same; what one of them has written stays
-// readable when the other takes over.
+// readable when the other takes over. A repository that is damaged beyond what a kill can leave
+// is put aside, and a new one begun.
 //
 // A file of up to 1 MB is kept, links and other special files are not. The package owns
 // DIR/NAME.git, DIR/NAME.versions and DIR/NAME.lock.
@@ -19,6 +20,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -50,6 +55,21 @@ func New(dir string, o *Options) *Store {
 		s.opts.Now = time.Now
 	}
 	return s
+}
+
+// git returns the path of the git program, or "".
+func (s *Store) git() string {
+	switch s.opts.Git {
+	case "-":
+		return ""
+	case "":
+		path, err := exec.LookPath("git")
+		if err != nil {
+			return ""
+		}
+		return path
+	}
+	return s.opts.Git
 }
 
 // A Change says who changes something and why.
@@ -100,21 +120,6 @@ func (e *ConflictError) Error() string {
 	return "version: undo " + e.Version + ": changed again since: " + strings.Join(at, ", ")
 }
 
-// A Conflict is a place where two texts differ from their base and from each other.
-type Conflict struct {
-	Line               int // where it begins in ours, from 1
-	Base, Ours, Theirs string
-}
-
-var errMissing = errors.New("version: not there yet")
-
-// Tree returns the history with a name, such as "person-3", of those files in a folder that the
-// function tells: it gets paths with slashes, relative to the folder. Nil stands for all. All
-// trees of one name share the history.
-func (s *Store) Tree(name, folder string, files func(rel string) bool) *Tree {
-	return &Tree{store: s, name: name, folder: folder, files: files}
-}
-
 // A Tree is the history of one folder.
 type Tree struct {
 	store        *Store
@@ -122,37 +127,66 @@ type Tree struct {
 	files        func(rel string) bool
 }
 
+// plainName is what a history may be called: no path leads out of the store.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9@_+-][A-Za-z0-9@._+-]{0,199}$`)
+
+// Tree returns the history with a name, such as "person-3", of those files in a folder that the
+// function tells. It gets paths with slashes, relative to the folder; those of folders end in a
+// slash, and nothing is kept of a folder that it doesn't tell. Nil stands for all. All trees of
+// one name share the history. It panics if the name can't be that of a file.
+func (s *Store) Tree(name, folder string, files func(rel string) bool) *Tree {
+	if !plainName.MatchString(name) {
+		panic(fmt.Sprintf("version: %q can't name a history", name))
+	}
+	return &Tree{store: s, name: name, folder: folder, files: files}
+}
+
+func (t *Tree) path(ending string) string { return filepath.Join(t.store.dir, t.name+ending) }
+
 // Kind returns what keeps new versions: "git" or "plain".
-func (t *Tree) Kind() string { return "plain" }
-
-// Commit records the files as they are. It returns the zero Version if they are as in the newest
-// version, or if the change was made before.
-func (t *Tree) Commit(ctx context.Context, c Change) (Version, error) {
-	return Version{}, errMissing
+func (t *Tree) Kind() string {
+	if t.store.git() == "" {
+		return "plain"
+	}
+	return "git"
 }
 
-// Log returns the newest n versions, the newest first; all if n is 0.
-func (t *Tree) Log(ctx context.Context, n int) ([]Version, error) { return nil, errMissing }
+// A backend keeps versions, each a whole snapshot.
+type backend interface {
+	// prepare heals what a kill has left. The lock is held.
+	prepare(ctx context.Context) error
 
-// Show returns what a version is, why it was made and what it changed, as text.
-func (t *Tree) Show(ctx context.Context, id string) (string, error) { return "", errMissing }
+	// ids returns the names of all versions, the newest first. It need not have any.
+	ids(ctx context.Context) ([]string, error)
 
-// Diff returns what a version changed, as a unified diff.
-func (t *Tree) Diff(ctx context.Context, id string) (string, error) { return "", errMissing }
+	// log returns n versions from the one named on, the newest first; all if n is 0.
+	log(ctx context.Context, from string, n int) ([]Version, error)
 
-// Undo takes back what a version changed, keeps what was changed since, and records that. It
-// returns the zero Version if there is nothing left of the change. If lines were changed again
-// since, nothing is done and the error is a [*ConflictError].
-func (t *Tree) Undo(ctx context.Context, id string, c Change) (Version, error) {
-	return Version{}, errMissing
+	// find returns the version with the ID of a change, or the zero Version.
+	find(ctx context.Context, change string) (Version, error)
+
+	files(ctx context.Context, id string) (snapshot, error)
+
+	// commit adds a version that follows the newest, and returns it with its ID. The lock is held.
+	commit(ctx context.Context, s snapshot, v Version) (Version, error)
 }
 
-// Has reports whether the history has a change with an ID.
-func (t *Tree) Has(ctx context.Context, change string) (bool, error) { return false, errMissing }
+// writer returns the back-end for new versions.
+func (t *Tree) writer(lock *os.File) backend {
+	if path := t.store.git(); path != "" {
+		return &gitStore{git: path, dir: t.path(".git"), lock: lock,
+			logger: t.store.opts.Logger, now: t.store.opts.Now}
+	}
+	return &plainStore{dir: t.path(".versions")}
+}
 
-// Remove deletes the whole history.
-func (t *Tree) Remove() error { return errMissing }
-
-// Merge3 returns base with the changes of both texts, line by line. Where they conflict the
-// result has the lines of ours.
-func Merge3(base, ours, theirs string) (string, []Conflict) { return ours, nil }
+// readers returns the back-ends that may have versions, that of new ones first.
+func (t *Tree) readers() []backend {
+	list := []backend{t.writer(nil)}
+	if t.Kind() == "git" {
+		if _, err := os.Stat(t.path(".versions")); err == nil {
+			list = append(list, &plainStore{dir: t.path(".versions")})
+		}
+	}
+	return list
+}

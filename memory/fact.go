@@ -1,0 +1,339 @@
+package memory
+
+import (
+	"cmp"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"gateway/store"
+)
+
+// The bounds of facts.
+const (
+	MaxFacts    = 2000 // of a scope
+	maxKey      = 100  // bytes; also of a category or tag
+	maxValue    = 2000 // characters
+	maxTags     = 10
+	defaultRank = 3 // the importance of a fact that has none
+)
+
+// A Fact is something that the agent was told to remember. A key has at most 100 bytes on one line,
+// a value 2,000 characters; a scope has [MaxFacts] at most.
+type Fact struct {
+	Key        string    `json:"key"` // unique within the scope, in whatever case
+	Value      string    `json:"value"`
+	Category   string    `json:"category,omitempty"`
+	Tags       []string  `json:"tags,omitempty"`
+	Importance int       `json:"importance"` // 1 to 5; 0 stands for 3
+	Pinned     bool      `json:"pinned,omitempty"`
+	Created    time.Time `json:"created"` // when it was set; zero stands for now
+	Used       time.Time `json:"used"`    // it fades with the time since then; zero stands for now
+}
+
+// A RefusedError says in plain words, for the model to read, why something is not remembered.
+type RefusedError struct{ Reason string }
+
+// Error implements error.
+func (e *RefusedError) Error() string { return e.Reason }
+
+func refuse(format string, args ...any) error {
+	return &RefusedError{fmt.Sprintf(format, args...)}
+}
+
+// Check returns the fact as [Space.Set] keeps it, or a [RefusedError].
+func (f Fact) Check() (Fact, error) {
+	f.Key, f.Category = oneLine(f.Key), oneLine(f.Category)
+	f.Value = strings.TrimSpace(strings.ToValidUTF8(f.Value, "�"))
+	var tags []string
+	for _, t := range f.Tags {
+		if t = oneLine(t); t != "" && !slices.Contains(tags, t) {
+			tags = append(tags, t)
+		}
+	}
+	f.Tags, f.Importance = tags, cmp.Or(f.Importance, defaultRank)
+	n := utf8.RuneCountInString(f.Value)
+	switch {
+	case f.Key == "":
+		return f, refuse("a fact needs a key, such as \"name of the dog\"")
+	case len(f.Key) > maxKey:
+		return f, refuse("the key has %d bytes, more than %d; choose a shorter one", len(f.Key), maxKey)
+	case f.Value == "":
+		return f, refuse("the fact %q has no value; say what is to be remembered", f.Key)
+	case n > maxValue:
+		return f, refuse("the value has %d characters, more than %d; shorten it, or make several "+
+			"facts of it", n, maxValue)
+	case f.Importance < 1 || f.Importance > 5:
+		return f, refuse("importance %d: want 1 (trivial) to 5 (vital)", f.Importance)
+	case len(f.Category) > maxKey:
+		return f, refuse("the category is longer than %d bytes; choose a shorter one", maxKey)
+	case len(f.Tags) > maxTags:
+		return f, refuse("%d tags are more than %d; leave some out", len(f.Tags), maxTags)
+	}
+	for _, t := range f.Tags {
+		if len(t) > maxKey {
+			return f, refuse("a tag is longer than %d bytes; choose a shorter one", maxKey)
+		}
+	}
+	return f, nil
+}
+
+// oneLine returns s on one line, without characters that don't show.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "�"))
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// foldKey returns what two spellings of a key have in common.
+func foldKey(key string) string { return strings.ToLower(oneLine(key)) }
+
+// Set remembers f, in the place of a fact with the same key. It reports a [RefusedError] if f is
+// beyond a limit.
+func (s *Space) Set(tx *store.Tx, f Fact) error {
+	f, err := f.Check()
+	if err != nil {
+		return err
+	}
+	number, err := s.number(tx)
+	if err != nil {
+		return err
+	}
+	now := s.m.now()
+	if f.Created.IsZero() {
+		f.Created = now
+	}
+	if f.Used.IsZero() {
+		f.Used = now
+	}
+	old, err := s.stored(tx, number, f.Key)
+	if err != nil {
+		return err
+	}
+	if old == nil {
+		if err := s.room(tx, number); err != nil {
+			return err
+		}
+		return s.write(tx, number, 0, f)
+	}
+	if err := s.m.unindex(tx, old.id, number, old.doc()); err != nil {
+		return s.wrap("set fact in", err)
+	}
+	return s.write(tx, number, old.id, f)
+}
+
+// room refuses one fact more if there are as many as there may be.
+func (s *Space) room(q store.Queryer, number int64) error {
+	n, err := countFacts(q, number)
+	if err != nil {
+		return s.wrap("set fact in", err)
+	}
+	if n >= MaxFacts {
+		return refuse("there are %d facts already, which is the limit; forget or join some that "+
+			"no longer matter", n)
+	}
+	return nil
+}
+
+// write writes and indexes a fact, over the row with an id unless that is 0.
+func (s *Space) write(tx *store.Tx, number, id int64, f Fact) error {
+	tags, err := json.Marshal(f.Tags)
+	if err != nil {
+		return s.wrap("set fact in", err)
+	}
+	args := []any{number, foldKey(f.Key), f.Key, f.Value, f.Category, string(tags), f.Importance,
+		number01(f.Pinned), f.Created.UnixMilli(), f.Used.UnixMilli()}
+	if id == 0 {
+		err = tx.QueryRow(`INSERT INTO memory_facts (scope, folded, key, value, category, tags,
+				importance, pinned, created_ms, used_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id`, args...).Scan(&id)
+	} else {
+		_, err = tx.Exec(`UPDATE memory_facts SET scope = $1, folded = $2, key = $3, value = $4,
+				category = $5, tags = $6, importance = $7, pinned = $8, created_ms = $9, used_ms = $10
+			WHERE id = $11`, append(args, id)...)
+	}
+	if err == nil {
+		err = s.m.index(tx, id, number, storedFact{Fact: f}.doc())
+	}
+	return s.wrap("set fact in", err)
+}
+
+func number01(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func countFacts(q store.Queryer, number int64) (n int, err error) {
+	err = q.QueryRow("SELECT count(*) FROM memory_facts WHERE scope = $1", number).Scan(&n)
+	return n, err
+}
+
+// A storedFact is a row.
+type storedFact struct {
+	Fact
+	id int64
+}
+
+// doc is what the index knows of a fact.
+func (f storedFact) doc() doc {
+	return doc{kind: KindFact, text: strings.Join(
+		append([]string{f.Key, f.Value, f.Category}, f.Tags...), "\n")}
+}
+
+const factColumns = "id, key, value, category, tags, importance, pinned, created_ms, used_ms"
+
+func scanFact(scan func(...any) error) (f storedFact, err error) {
+	var tags []byte
+	var created, used int64
+	err = scan(&f.id, &f.Key, &f.Value, &f.Category, &tags, &f.Importance, &f.Pinned, &created, &used)
+	if err == nil {
+		err = json.Unmarshal(tags, &f.Tags)
+	}
+	f.Created, f.Used = time.UnixMilli(created), time.UnixMilli(used)
+	return f, err
+}
+
+// stored returns the fact with a key, or nil.
+func (s *Space) stored(q store.Queryer, number int64, key string) (*storedFact, error) {
+	f, err := scanFact(q.QueryRow("SELECT "+factColumns+" FROM memory_facts "+
+		"WHERE scope = $1 AND folded = $2", number, foldKey(key)).Scan)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, s.wrap("read fact of", err)
+	}
+	return &f, nil
+}
+
+// Fact returns the fact with a key, if there is one.
+func (s *Space) Fact(q store.Queryer, key string) (Fact, bool, error) {
+	st, err := s.state(q)
+	if err != nil {
+		return Fact{}, false, err
+	}
+	f, err := s.stored(q, st.number, key)
+	if err != nil || f == nil {
+		return Fact{}, false, err
+	}
+	return f.Fact, true, nil
+}
+
+// Forget removes a fact and reports whether there was one.
+func (s *Space) Forget(tx *store.Tx, key string) (bool, error) {
+	st, err := s.state(tx)
+	if err != nil {
+		return false, err
+	}
+	f, err := s.stored(tx, st.number, key)
+	if err != nil || f == nil {
+		return false, err
+	}
+	if err := s.m.unindex(tx, f.id, st.number, f.doc()); err != nil {
+		return false, s.wrap("forget fact of", err)
+	}
+	_, err = tx.Exec("DELETE FROM memory_facts WHERE id = $1", f.id)
+	return err == nil, s.wrap("forget fact of", err)
+}
+
+// Pin pins a fact or no longer pins it, and reports whether there is one.
+func (s *Space) Pin(tx *store.Tx, key string, pinned bool) (bool, error) {
+	st, err := s.state(tx)
+	if err != nil {
+		return false, err
+	}
+	n, err := tx.Exec("UPDATE memory_facts SET pinned = $1 WHERE scope = $2 AND folded = $3",
+		number01(pinned), st.number, foldKey(key))
+	return n == 1, s.wrap("pin fact of", err)
+}
+
+// Touch notes that facts are used now. Keys that there are not are left out.
+func (s *Space) Touch(tx *store.Tx, keys ...string) error {
+	st, err := s.state(tx)
+	if err != nil {
+		return err
+	}
+	now := s.m.now().UnixMilli()
+	for _, key := range keys {
+		_, err := tx.Exec("UPDATE memory_facts SET used_ms = $1 "+
+			"WHERE scope = $2 AND folded = $3 AND used_ms < $4", now, st.number, foldKey(key), now)
+		if err != nil {
+			return s.wrap("touch fact of", err)
+		}
+	}
+	return nil
+}
+
+// Facts returns up to limit facts of a category, or of all if it is "", those used last first.
+func (s *Space) Facts(q store.Queryer, category string, limit int) ([]Fact, error) {
+	return s.facts(q, `SELECT `+factColumns+` FROM memory_facts
+		WHERE scope = $1 AND ($2 = '' OR lower(category) = lower($3))
+		ORDER BY used_ms DESC, id DESC LIMIT $4`, oneLine(category), oneLine(category), limit)
+}
+
+// Pinned returns the pinned facts, by key.
+func (s *Space) Pinned(q store.Queryer) ([]Fact, error) {
+	return s.facts(q, "SELECT "+factColumns+" FROM memory_facts "+
+		"WHERE scope = $1 AND pinned = 1 ORDER BY folded")
+}
+
+// facts returns what a query finds whose first argument is the scope's number.
+func (s *Space) facts(q store.Queryer, query string, args ...any) ([]Fact, error) {
+	st, err := s.state(q)
+	if err != nil || st.number == 0 {
+		return nil, err
+	}
+	rows, err := q.Query(query, append([]any{st.number}, args...)...)
+	if err != nil {
+		return nil, s.wrap("read facts of", err)
+	}
+	return collect(rows, func(scan func(...any) error) (Fact, error) {
+		f, err := scanFact(scan)
+		return f.Fact, err
+	})
+}
+
+// A Category says how many facts there are of it.
+type Category struct {
+	Name  string // "": none
+	Facts int
+}
+
+// Categories lists the categories of the facts, the largest first.
+func (s *Space) Categories(q store.Queryer) ([]Category, error) {
+	st, err := s.state(q)
+	if err != nil || st.number == 0 {
+		return nil, err
+	}
+	rows, err := q.Query("SELECT min(category), count(*) FROM memory_facts WHERE scope = $1 "+
+		"GROUP BY lower(category) ORDER BY count(*) DESC, lower(category)", st.number)
+	if err != nil {
+		return nil, s.wrap("read categories of", err)
+	}
+	return collect(rows, func(scan func(...any) error) (c Category, err error) {
+		return c, scan(&c.Name, &c.Facts)
+	})
+}
+
+// Known reports whether there are any facts. It costs much less than a search.
+func (s *Space) Known(q store.Queryer) (known bool, err error) {
+	st, err := s.state(q)
+	if err != nil || st.number == 0 {
+		return false, err
+	}
+	err = q.QueryRow("SELECT EXISTS (SELECT 1 FROM memory_facts WHERE scope = $1)",
+		st.number).Scan(&known)
+	return known, s.wrap("read facts of", err)
+}

@@ -1,0 +1,259 @@
+package memory
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"gateway/store"
+)
+
+// What a search reads at most, so that what it costs doesn't depend on how much there is.
+const (
+	maxList       = 1000    // newest rows of a word
+	maxBoth       = 300     // newest rows that have all words
+	maxScan       = 100_000 // occurrences of common words that are compared
+	maxCandidates = 300     // rows whose times are read
+	minPrefix     = 3       // characters
+)
+
+// A list is the rows of a term.
+type list struct {
+	term  term
+	query string
+	ids   []int64 // the newest first
+	whole bool    // these are all
+	count float64 // how many there are, by estimate if they are not all
+}
+
+// A candidate is a row that has some of the terms.
+type candidate struct {
+	id     int64
+	weight float64 // of the terms that it is known to have
+}
+
+// lists asks the index for each term. Terms that nothing has are taken as the beginnings of words,
+// and else left out; total is the weight of all.
+func (m *matcher) lists(terms []term, docs int64) (lists []list, total float64, err error) {
+	limit := maxList
+	if len(terms) > 6 {
+		limit = maxList / 2
+	}
+	for _, t := range terms {
+		l, err := m.list(t, limit)
+		if err != nil {
+			return nil, 0, err
+		}
+		n := max(float64(docs), l.count)
+		l.term.weight = math.Log(1 + (n-l.count+0.5)/(l.count+0.5))
+		total += l.term.weight
+		if len(l.ids) > 0 {
+			lists = append(lists, l)
+		}
+	}
+	// The rarest first: they say most, and the index goes through the rows of the first.
+	slices.SortStableFunc(lists, func(a, b list) int { return cmp.Compare(a.count, b.count) })
+	return lists, total, nil
+}
+
+// list returns the rows of a term, or of the words that are like it if there are none.
+func (m *matcher) list(t term, limit int) (list, error) {
+	size := utf8.RuneCountInString(t.text)
+	query := m.exact(t.word())
+	if t.prefix = t.prefix && size >= minPrefix; t.prefix {
+		query = m.prefix(t.word())
+	}
+	ids, err := m.rows(query, 0, limit)
+	for drop := 0; err == nil && len(ids) == 0 && !t.gram && drop <= 2; drop++ {
+		if size-drop < minPrefix+min(drop, 1) {
+			break
+		}
+		t.prefix = true
+		if drop > 0 { // the ending may be another one: cats, cat; Katzen, Katze
+			_, last := utf8.DecodeLastRuneInString(t.text)
+			t.text = t.text[:len(t.text)-last]
+		}
+		query = m.prefix(t.word())
+		ids, err = m.rows(query, 0, limit)
+	}
+	l := list{term: t, query: query, ids: ids, whole: len(ids) < limit, count: float64(len(ids))}
+	if !l.whole { // as many as if they were as close to each other everywhere
+		newest, oldest := ids[0], ids[len(ids)-1]
+		l.count *= float64(newest) / float64(max(newest-oldest, 1))
+	}
+	return l, err
+}
+
+// candidates returns rows that have the terms, those that have most of them first, and then the
+// newest.
+func (m *matcher) candidates(lists []list) ([]candidate, error) {
+	weights := make(map[int64]float64)
+	sum := 0.0
+	for _, l := range lists {
+		sum += l.term.weight
+		for _, id := range l.ids {
+			weights[id] += l.term.weight
+		}
+	}
+	if i := slices.IndexFunc(lists, func(l list) bool { return !l.whole }); i >= 0 && len(lists) > 1 {
+		ids, err := m.all(lists)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			weights[id] = sum
+		}
+	}
+	found := make([]candidate, 0, len(weights))
+	for id, weight := range weights {
+		found = append(found, candidate{id, weight})
+	}
+	slices.SortFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.id, a.id))
+	})
+	return found[:min(len(found), maxCandidates)], nil
+}
+
+// all returns the newest rows that have all terms. If all terms are common, it looks at the newest
+// rows only, so many that no more than maxScan occurrences are gone through.
+func (m *matcher) all(lists []list) ([]int64, error) {
+	var queries []string
+	var density float64 // occurrences per row
+	var newest int64
+	for _, l := range lists {
+		queries = append(queries, l.query)
+		newest = max(newest, l.ids[0])
+		density += float64(len(l.ids)) / float64(max(l.ids[0]-l.ids[len(l.ids)-1], 1))
+	}
+	above := int64(0)
+	if !lists[0].whole {
+		above = max(0, newest-int64(maxScan/density))
+	}
+	return m.rows(strings.Join(queries, " AND "), above, maxBoth)
+}
+
+// weightOf returns what the terms of a text are worth by BM25, and where they are. A text that is
+// known to have terms worth some weight gets that much at least, for it may not be read to its end.
+func weightOf(text string, lists []list, known float64) (weight float64, at []int) {
+	counts := make([]int, len(lists))
+	length, adjacent, before := 0, 0, -1
+	tokenize(cut(text, maxRead), func(t token) bool {
+		length++
+		found := -1
+		for i := range lists {
+			if lists[i].term.matches(t) {
+				found = i
+				counts[i]++
+				at = append(at, t.start)
+				break
+			}
+		}
+		if found >= 0 && before >= 0 && found != before {
+			adjacent++
+		}
+		if found >= 0 || !t.gram {
+			before = found
+		}
+		return true
+	})
+	has := 0.0
+	for i, n := range counts {
+		if n == 0 {
+			continue
+		}
+		const k, b, usual = 1.2, 0.5, 60 // usual is a length in words
+		tf := float64(n) * (k + 1) / (float64(n) + k*(1-b+b*float64(min(length, 4*usual))/usual))
+		weight += lists[i].term.weight * tf
+		has += lists[i].term.weight
+	}
+	if has < known {
+		weight += (known - has) / 2
+	}
+	return weight * (1 + 0.1*float64(min(adjacent, 3))), at
+}
+
+// maxRead is how much of a long text is looked at to rank it, in bytes.
+const maxRead = 32 << 10
+
+// coverage makes what has all terms better than what has one of them often.
+func coverage(has, total float64) float64 {
+	if total <= 0 {
+		return 1
+	}
+	share := min(has/total, 1)
+	return share * share
+}
+
+// The half-lives of ranking.
+const (
+	fadeFact  = 30 * 24 * time.Hour
+	fadeEntry = 180 * 24 * time.Hour
+)
+
+// fade is the recency of a fact that comes up by itself: halved for each 30 days since it was last
+// used. After half a year it fades no more, so that of what is old the best can still win.
+func fade(age time.Duration) float64 { return decay(age, fadeFact, 6) }
+
+// keepFinding is the recency of a fact that is searched for: old ones are wanted, too.
+func keepFinding(age time.Duration) float64 { return decay(age, fadeFact, 2) }
+
+// decay halves for each half-life, so many times at most.
+func decay(age, halfLife time.Duration, times float64) float64 {
+	return math.Pow(0.5, min(max(float64(age)/float64(halfLife), 0), times))
+}
+
+// findFacts returns the facts that have terms, the best first.
+func (s *Space) findFacts(
+	q store.Queryer, st state, terms []term, limit int, recency func(time.Duration) float64,
+) ([]Hit, error) {
+	m := &matcher{q: q, begin: prefixOf(st.number, KindFact), kind: KindFact}
+	docs, err := countFacts(q, st.number)
+	if err != nil || docs == 0 {
+		return nil, s.wrap("search", err)
+	}
+	lists, total, err := m.lists(terms, int64(docs))
+	if err != nil {
+		return nil, s.wrap("search", err)
+	}
+	found, err := m.candidates(lists)
+	if err != nil || len(found) == 0 {
+		return nil, s.wrap("search", err)
+	}
+	ids, weights, err := split(found)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := q.Query("SELECT "+factColumns+" FROM memory_facts "+
+		"WHERE scope = $1 AND id IN (SELECT value FROM json_each($2))", st.number, ids)
+	if err != nil {
+		return nil, s.wrap("search", err)
+	}
+	facts, err := collect(rows, scanFact)
+	if err != nil {
+		return nil, err
+	}
+	now := s.m.now()
+	var hits []Hit
+	for _, f := range facts {
+		weight, _ := weightOf(f.doc().text, lists, weights[f.id])
+		hits = append(hits, Hit{Kind: KindFact, Fact: f.Fact, Time: f.Created,
+			Score: weight * coverage(weights[f.id], total) *
+				float64(f.Importance) / defaultRank * recency(now.Sub(f.Used))})
+	}
+	return best(hits, limit), nil
+}
+
+// split returns the ids of candidates as JSON, and their weights by id.
+func split(found []candidate) (string, map[int64]float64, error) {
+	ids := make([]int64, len(found))
+	weights := make(map[int64]float64, len(found))
+	for i, c := range found {
+		ids[i], weights[c.id] = c.id, c.weight
+	}
+	text, err := json.Marshal(ids)
+	return string(text), weights, err
+}

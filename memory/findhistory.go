@@ -1,0 +1,174 @@
+package memory
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"gateway/store"
+)
+
+// A table is how a kind of history is read.
+type table struct {
+	times string // id, time and session of rows
+	texts string // of rows: their id, the id that people see, and what else a hit shows
+}
+
+var tables = map[Kind]table{
+	KindEntry: {
+		times: `SELECT id, time_ms, session FROM memory_entries
+			WHERE scope = $1 AND id IN (SELECT value FROM json_each($2))`,
+		texts: `SELECT id, cursor, time_ms, session, '', text FROM memory_entries
+			WHERE scope = $1 AND id IN (SELECT value FROM json_each($2))`,
+	},
+	KindMessage: {
+		times: `SELECT id, time_ms, session FROM memory_messages
+			WHERE scope = $1 AND id IN (SELECT value FROM json_each($2))`,
+		texts: `SELECT id, message, time_ms, session, speaker, text FROM memory_messages
+			WHERE scope = $1 AND id IN (SELECT value FROM json_each($2))`,
+	},
+}
+
+// find returns the entries or messages that have terms, the best first.
+func (s *Space) find(
+	q store.Queryer, st state, kind Kind, terms []term, o HistoryOptions,
+) ([]Hit, error) {
+	m := &matcher{q: q, begin: prefixOf(st.number, kind), kind: kind}
+	m.narrow(o.Since, o.Until, o.Session, s.m.now())
+	docs := st.last
+	if kind == KindMessage {
+		docs = st.messages
+	}
+	if docs == 0 {
+		return nil, nil
+	}
+	lists, total, err := m.lists(terms, docs)
+	if err != nil {
+		return nil, s.wrap("search", err)
+	}
+	found, err := m.candidates(lists)
+	if err != nil {
+		return nil, s.wrap("search", err)
+	}
+	if found, err = s.inTime(q, st, kind, found, total, o); err != nil || len(found) == 0 {
+		return nil, s.wrap("search", err)
+	}
+	ids, weights, err := split(found)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := q.Query(tables[kind].texts, st.number, ids)
+	if err != nil {
+		return nil, s.wrap("search", err)
+	}
+	now := s.m.now()
+	hits, err := collect(rows, func(scan func(...any) error) (h Hit, err error) {
+		var id, ms int64
+		var text string
+		err = scan(&id, &h.ID, &ms, &h.Session, &h.Speaker, &text)
+		h.Kind, h.Time = kind, time.UnixMilli(ms)
+		weight, at := weightOf(text, lists, weights[id])
+		h.Excerpt = excerpt(text, at)
+		h.Score = weight * coverage(weights[id], total) * decay(now.Sub(h.Time), fadeEntry, 3)
+		return h, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return best(hits, o.Limit), nil
+}
+
+// inTime returns the candidates that are within the options, as many as are worth reading whole.
+func (s *Space) inTime(
+	q store.Queryer, st state, kind Kind, found []candidate, total float64, o HistoryOptions,
+) ([]candidate, error) {
+	if len(found) == 0 {
+		return nil, nil
+	}
+	ids, weights, err := split(found)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := q.Query(tables[kind].times, st.number, ids)
+	if err != nil {
+		return nil, err
+	}
+	type row struct {
+		candidate
+		time    time.Time
+		session string
+		score   float64
+	}
+	now := s.m.now()
+	list, err := collect(rows, func(scan func(...any) error) (r row, err error) {
+		var ms int64
+		err = scan(&r.id, &ms, &r.session)
+		r.time, r.weight = time.UnixMilli(ms), weights[r.id]
+		r.score = r.weight * coverage(r.weight, total) * decay(now.Sub(r.time), fadeEntry, 3)
+		return r, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(r row) bool {
+		return !o.Since.IsZero() && r.time.Before(o.Since) ||
+			!o.Until.IsZero() && !r.time.Before(o.Until) || o.Session != "" && r.session != o.Session
+	})
+	slices.SortFunc(list, func(a, b row) int {
+		if o.Newest && a.weight == b.weight {
+			return b.time.Compare(a.time)
+		}
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.id, a.id))
+	})
+	list = list[:min(len(list), max(2*o.Limit, 20))]
+	found = found[:0]
+	for _, r := range list {
+		found = append(found, r.candidate)
+	}
+	return found, nil
+}
+
+// maxExcerpt is the length of an excerpt, in characters.
+const maxExcerpt = 300
+
+// excerpt returns the part of a text in which most matches are, on one line.
+func excerpt(text string, at []int) string {
+	const room = maxExcerpt - 2 // for the dots
+	if utf8.RuneCountInString(text) <= maxExcerpt {
+		return oneLine(text)
+	}
+	start, most := 0, 0
+	for i, first := range at { // most matches within so many bytes, as characters have several
+		n := 1
+		for n < len(at)-i && at[i+n] < first+room*2/3 {
+			n++
+		}
+		if n > most {
+			start, most = first, n
+		}
+	}
+	// Some of what is before the match, from the beginning of a word.
+	for back := 0; start > 0 && back < room/4; back++ {
+		_, size := utf8.DecodeLastRuneInString(text[:start])
+		start -= size
+	}
+	if i := strings.IndexFunc(text[start:], unicode.IsSpace); start > 0 && 0 <= i && i < room/8 {
+		start += i + 1
+	}
+	end := start
+	for n := 0; end < len(text) && n < room; n++ {
+		_, size := utf8.DecodeRuneInString(text[end:])
+		end += size
+	}
+	part := oneLine(text[start:end])
+	if start > 0 {
+		part = "…" + part
+	}
+	if end < len(text) {
+		part += "…"
+	}
+	return part
+}

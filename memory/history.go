@@ -1,0 +1,191 @@
+package memory
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"gateway/store"
+)
+
+// MaxEntry is how long the text of a history entry may be, in bytes.
+const MaxEntry = 256 << 10
+
+// An Entry is a line of the scope's history: something that happened, such as the summary of a
+// part of a conversation.
+type Entry struct {
+	Cursor  int64     // its place in the history, from 1; each is used once
+	Time    time.Time // in milliseconds; zero stands for now
+	Session string
+	Text    string
+}
+
+func (e Entry) doc() doc {
+	return doc{kind: KindEntry, text: e.Text, time: e.Time, session: e.Session}
+}
+
+// clean returns the entry as it is kept.
+func (e Entry) clean(now time.Time) Entry {
+	if e.Time.IsZero() {
+		e.Time = now
+	}
+	e.Time = time.UnixMilli(e.Time.UnixMilli())
+	e.Session = strings.ToValidUTF8(e.Session, "�")
+	e.Text = strings.TrimSpace(strings.ToValidUTF8(e.Text, "�"))
+	return e
+}
+
+// Append adds an entry to the history and returns its cursor, which is greater than those before.
+// The entry's own cursor is not used. It is in the file after the next [Memory.Sync].
+func (s *Space) Append(tx *store.Tx, e Entry) (int64, error) {
+	e = e.clean(s.m.now())
+	switch {
+	case e.Text == "":
+		return 0, refuse("the history entry has no text")
+	case len(e.Text) > MaxEntry:
+		return 0, refuse("the history entry has %d bytes, more than %d", len(e.Text), MaxEntry)
+	}
+	number, err := s.number(tx)
+	if err != nil {
+		return 0, err
+	}
+	err = tx.QueryRow("UPDATE memory_scopes SET last = last + 1 WHERE id = $1 RETURNING last",
+		number).Scan(&e.Cursor)
+	if err == nil {
+		err = s.m.insertEntry(tx, number, e)
+	}
+	return e.Cursor, s.wrap("append to the history of", err)
+}
+
+// insertEntry writes and indexes an entry that has its cursor.
+func (m *Memory) insertEntry(tx *store.Tx, number int64, e Entry) error {
+	var id int64
+	err := tx.QueryRow(`INSERT INTO memory_entries (scope, cursor, time_ms, session, text)
+		VALUES ($1, $2, $3, $4, $5) RETURNING id`,
+		number, e.Cursor, e.Time.UnixMilli(), e.Session, e.Text).Scan(&id)
+	if err != nil {
+		return err
+	}
+	return m.index(tx, id, number, e.doc())
+}
+
+const entryColumns = "cursor, time_ms, session, text"
+
+func scanEntry(scan func(...any) error) (e Entry, err error) {
+	var ms int64
+	err = scan(&e.Cursor, &ms, &e.Session, &e.Text)
+	e.Time = time.UnixMilli(ms)
+	return e, err
+}
+
+// Entries returns up to limit entries after a cursor, the oldest first.
+func (s *Space) Entries(q store.Queryer, after int64, limit int) ([]Entry, error) {
+	return s.entries(q, "SELECT "+entryColumns+" FROM memory_entries "+
+		"WHERE scope = $1 AND cursor > $2 ORDER BY cursor LIMIT $3", after, limit)
+}
+
+// Newest returns the newest entries after a cursor, limit at most, the oldest of them first.
+func (s *Space) Newest(q store.Queryer, after int64, limit int) ([]Entry, error) {
+	list, err := s.entries(q, "SELECT "+entryColumns+" FROM memory_entries "+
+		"WHERE scope = $1 AND cursor > $2 ORDER BY cursor DESC LIMIT $3", after, limit)
+	slices.Reverse(list)
+	return list, err
+}
+
+// OfSession returns the entries of a session after a cursor, the oldest first.
+func (s *Space) OfSession(q store.Queryer, session string, after int64) ([]Entry, error) {
+	return s.entries(q, "SELECT "+entryColumns+" FROM memory_entries "+
+		"WHERE scope = $1 AND session = $2 AND cursor > $3 ORDER BY cursor", session, after)
+}
+
+// entries returns what a query finds whose first argument is the scope's number.
+func (s *Space) entries(q store.Queryer, query string, args ...any) ([]Entry, error) {
+	st, err := s.state(q)
+	if err != nil || st.number == 0 {
+		return nil, err
+	}
+	rows, err := q.Query(query, append([]any{st.number}, args...)...)
+	if err != nil {
+		return nil, s.wrap("read the history of", err)
+	}
+	return collect(rows, scanEntry)
+}
+
+// Last returns the cursor of the newest entry, 0 if there was none yet.
+func (s *Space) Last(q store.Queryer) (int64, error) {
+	st, err := s.state(q)
+	return st.last, err
+}
+
+// Dreamed returns the cursor up to which Dream has read the entries.
+func (s *Space) Dreamed(q store.Queryer) (int64, error) {
+	st, err := s.state(q)
+	return st.dreamed, err
+}
+
+// SetDreamed notes that Dream has read the entries up to a cursor.
+func (s *Space) SetDreamed(tx *store.Tx, cursor int64) error {
+	number, err := s.number(tx)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec("UPDATE memory_scopes SET dreamed = $1 WHERE id = $2", cursor, number)
+	return s.wrap("note what Dream has read of", err)
+}
+
+// A Message is one of the transcript that prompts no longer hold.
+type Message struct {
+	ID      int64     // of the transcript's row
+	Time    time.Time // zero stands for now
+	Session string
+	Speaker string // "user" or "assistant"
+	Text    string
+}
+
+func (m Message) doc() doc {
+	return doc{kind: KindMessage, text: m.Text, time: m.Time, session: m.Session}
+}
+
+// Archive makes messages searchable. Those that are there already are left out, as are empty ones.
+func (s *Space) Archive(tx *store.Tx, list []Message) error {
+	if len(list) == 0 {
+		return nil
+	}
+	number, err := s.number(tx)
+	if err != nil {
+		return err
+	}
+	now, added := s.m.now(), 0
+	for _, msg := range list {
+		msg.Text = strings.TrimSpace(strings.ToValidUTF8(msg.Text, "�"))
+		if msg.Text == "" {
+			continue
+		}
+		if msg.Time.IsZero() {
+			msg.Time = now
+		}
+		ids, err := s.insertMessage(tx, number, msg)
+		if err == nil && len(ids) == 1 {
+			added++
+			err = s.m.index(tx, ids[0], number, msg.doc())
+		}
+		if err != nil {
+			return s.wrap("archive messages of", err)
+		}
+	}
+	_, err = tx.Exec("UPDATE memory_scopes SET messages = messages + $1 WHERE id = $2", added, number)
+	return s.wrap("archive messages of", err)
+}
+
+// insertMessage returns the id of the new row; none if the message is there already.
+func (s *Space) insertMessage(tx *store.Tx, number int64, msg Message) ([]int64, error) {
+	rows, err := tx.Query(`INSERT INTO memory_messages (scope, message, time_ms, session, speaker, text)
+		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (scope, message) DO NOTHING RETURNING id`,
+		number, msg.ID, msg.Time.UnixMilli(), msg.Session, msg.Speaker, msg.Text)
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, func(scan func(...any) error) (id int64, err error) {
+		return id, scan(&id)
+	})
+}

@@ -1,0 +1,167 @@
+package memory
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gateway/store"
+)
+
+// A Kind says what was found.
+type Kind string
+
+// The kinds of what can be found.
+const (
+	KindFact    Kind = "fact"
+	KindEntry   Kind = "entry"
+	KindMessage Kind = "message"
+)
+
+// A doc is what the index knows of a row.
+type doc struct {
+	kind    Kind
+	text    string
+	time    time.Time // unused for facts
+	session string    // unused for facts
+}
+
+// A word of the index is the number of its scope, a letter for the kind of row, one for what it
+// is, and the token: 42ewhello is the word "hello" in a history entry of scope 42. So words of
+// different scopes or kinds are different, and each has its own, short list of rows.
+//
+// Tokens have no ASCII characters but letters and digits, so that the tokenizer of FTS5, which splits
+// at all others, takes them as they are, and none of them can be a part of its query language.
+const (
+	isWord    = "w"
+	isGram    = "g" // of a script without spaces
+	isMonth   = "m" // the month of the row, as 202611
+	isSession = "s" // a hash of the session
+)
+
+// letters are those of the kinds. Their places are in the index's row numbers, too: rows of the
+// tables share one index.
+var letters = map[Kind]string{KindFact: "f", KindEntry: "e", KindMessage: "m"}
+
+var places = map[Kind]int64{KindFact: 1, KindEntry: 2, KindMessage: 3}
+
+const perRow = 4 // more than there are kinds
+
+func rowid(kind Kind, id int64) int64 { return id*perRow + places[kind] }
+
+// space returns what words of a kind begin with in a scope.
+func prefixOf(number int64, kind Kind) string {
+	return strconv.FormatInt(number, 10) + letters[kind]
+}
+
+func monthWord(t time.Time) string { return isMonth + t.UTC().Format("200601") }
+
+func sessionWord(session string) string {
+	sum := sha256.Sum256([]byte(session))
+	return isSession + hex.EncodeToString(sum[:8])
+}
+
+func (t token) word() string {
+	if t.gram {
+		return isGram + t.text
+	}
+	return isWord + t.text
+}
+
+// words returns all words of a row, separated by spaces.
+func (d doc) words(number int64) string {
+	begin := prefixOf(number, d.kind)
+	var b strings.Builder
+	b.Grow(2 * len(d.text))
+	add := func(word string) {
+		b.WriteString(begin)
+		b.WriteString(word)
+		b.WriteByte(' ')
+	}
+	tokenize(d.text, func(t token) bool {
+		add(t.word())
+		return true
+	})
+	if d.kind != KindFact {
+		add(monthWord(d.time))
+		add(sessionWord(d.session))
+	}
+	return b.String()
+}
+
+// index adds a row to the index.
+func (m *Memory) index(tx *store.Tx, id, number int64, d doc) error {
+	_, err := tx.Exec("INSERT INTO memory_index (rowid, terms) VALUES ($1, $2)",
+		rowid(d.kind, id), d.words(number))
+	return err
+}
+
+// unindex takes a row out of the index; d is what it was put in with.
+func (m *Memory) unindex(tx *store.Tx, id, number int64, d doc) error {
+	_, err := tx.Exec("INSERT INTO memory_index (memory_index, rowid, terms) "+
+		"VALUES ('delete', $1, $2)", rowid(d.kind, id), d.words(number))
+	return err
+}
+
+// A matcher asks the index for rows of one kind of one scope.
+type matcher struct {
+	q     store.Queryer
+	begin string // of all words
+	kind  Kind
+	where string // what all rows must match besides; "": nothing
+}
+
+// narrow lets the matcher find only rows of a session, unless it is "", and of the months from since
+// to until. It does nothing for long times: rows are looked at one by one anyhow.
+func (m *matcher) narrow(since, until time.Time, session string, now time.Time) {
+	if session != "" {
+		m.where += " AND " + m.exact(sessionWord(session))
+	}
+	if since.IsZero() {
+		return
+	}
+	if until.IsZero() || until.After(now) {
+		until = now.AddDate(0, 1, 0) // clocks differ
+	}
+	const maxMonths = 24
+	var months []string
+	month := time.Date(since.UTC().Year(), since.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
+	for ; !month.After(until) && len(months) <= maxMonths; month = month.AddDate(0, 1, 0) {
+		months = append(months, m.exact(monthWord(month)))
+	}
+	if 0 < len(months) && len(months) <= maxMonths {
+		m.where += " AND (" + strings.Join(months, " OR ") + ")"
+	}
+}
+
+// exact returns the query for a word.
+func (m *matcher) exact(word string) string { return `"` + m.begin + word + `"` }
+
+// prefix returns the query for all words that begin so.
+func (m *matcher) prefix(word string) string { return m.exact(word) + "*" }
+
+// rows returns the ids of rows that match, those above a row, the newest limit of them, descending.
+func (m *matcher) rows(query string, above int64, limit int) ([]int64, error) {
+	// One row of many numbers costs much less than many rows.
+	var list []byte
+	err := m.q.QueryRow(`SELECT coalesce(group_concat(rowid), '') FROM (SELECT rowid
+		FROM memory_index WHERE memory_index MATCH $1 AND rowid > $2
+		ORDER BY rowid DESC LIMIT $3)`, "("+query+")"+m.where, rowid(m.kind, above), limit).Scan(&list)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	ids := make([]int64, 0, limit)
+	for s := range strings.SplitSeq(string(list), ",") {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, n/perRow)
+	}
+	slices.SortFunc(ids, func(a, b int64) int { return cmp.Compare(b, a) })
+	return ids, nil
+}

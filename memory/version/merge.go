@@ -1,0 +1,228 @@
+package version
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Conflict is a place where two texts differ from their base and from each other.
+type Conflict struct {
+	Line               int // where it begins in ours, from 1
+	Base, Ours, Theirs string
+}
+
+// Merge3 returns base with the changes of both texts, line by line. Changes with no line between
+// them that all three have are one change; where both have made one, and not the same, they
+// conflict, and the result has the lines of ours. Line ends, LF or CRLF, are those of the text
+// that has changed them, or else all stay as they are.
+func Merge3(base, ours, theirs string) (string, []Conflict) {
+	switch {
+	case ours == theirs, theirs == base:
+		return ours, nil
+	case ours == base:
+		return theirs, nil
+	}
+	crlf := changedOf(isCRLF(base), isCRLF(ours), isCRLF(theirs))
+	b, o, t := newLines(base), newLines(ours), newLines(theirs)
+	m := merging{base: b.list, ours: o.list, theirs: t.list}
+	m.run()
+	if len(m.out) == 0 {
+		return "", m.conflicts
+	}
+	text := strings.Join(m.out, "\n")
+	if changedOf(b.ended, o.endedLike(b), t.endedLike(b)) {
+		text += "\n"
+	}
+	if crlf {
+		text = strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	return text, m.conflicts
+}
+
+// changedOf returns what a yes or no becomes.
+func changedOf(base, ours, theirs bool) bool {
+	if ours != base {
+		return ours
+	}
+	return theirs
+}
+
+// isCRLF reports whether all lines of a text end in CRLF.
+func isCRLF(text string) bool {
+	n := strings.Count(text, "\r\n")
+	return n > 0 && n == strings.Count(text, "\n")
+}
+
+// lines are those of a text, without their ends.
+type lines struct {
+	list  []string
+	ended bool // the last line has an end
+}
+
+func newLines(text string) lines {
+	if text == "" {
+		return lines{ended: true}
+	}
+	if isCRLF(text) {
+		text = strings.ReplaceAll(text, "\r\n", "\n")
+	}
+	rest, ended := strings.CutSuffix(text, "\n")
+	return lines{strings.Split(rest, "\n"), ended}
+}
+
+// endedLike returns whether the last line has an end, which a text without lines doesn't say.
+func (l lines) endedLike(base lines) bool {
+	if len(l.list) == 0 {
+		return base.ended
+	}
+	return l.ended
+}
+
+// A merging is a merge under way. The next lines are those at b, o and t.
+type merging struct {
+	base, ours, theirs []string
+	b, o, t            int
+	out                []string
+	conflicts          []Conflict
+}
+
+func (m *merging) run() {
+	toOurs, toTheirs := matches(m.base, m.ours), matches(m.base, m.theirs)
+	for i := range m.base {
+		if toOurs[i] < 0 || toTheirs[i] < 0 {
+			continue
+		}
+		m.chunk(i, toOurs[i], toTheirs[i])
+		m.out = append(m.out, m.base[i])
+		m.b, m.o, m.t = i+1, toOurs[i]+1, toTheirs[i]+1
+	}
+	m.chunk(len(m.base), len(m.ours), len(m.theirs))
+}
+
+// chunk merges what stands before the given lines.
+func (m *merging) chunk(b, o, t int) {
+	base, ours, theirs := m.base[m.b:b], m.ours[m.o:o], m.theirs[m.t:t]
+	switch {
+	case slices.Equal(ours, theirs), slices.Equal(theirs, base):
+		m.out = append(m.out, ours...)
+	case slices.Equal(ours, base):
+		m.out = append(m.out, theirs...)
+	default:
+		m.out = append(m.out, ours...)
+		m.conflicts = append(m.conflicts, Conflict{m.o + 1,
+			strings.Join(base, "\n"), strings.Join(ours, "\n"), strings.Join(theirs, "\n")})
+	}
+}
+
+// maxTable bounds the table by which texts are compared exactly, in cells.
+const maxTable = 1 << 21
+
+// matches returns for each line of a the one of b that it is, or -1. They are in order. Where the
+// texts are long and have little in common it finds fewer than there are.
+func matches(a, b []string) []int {
+	to := make([]int, len(a))
+	for i := range to {
+		to[i] = -1
+	}
+	match(a, b, to, 0)
+	return to
+}
+
+// match fills in to for a, whose lines of b begin at the line from.
+func match(a, b []string, to []int, from int) {
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		to[0] = from
+		a, b, to, from = a[1:], b[1:], to[1:], from+1
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		to[len(a)-1] = from + len(b) - 1
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	if len(a) == 0 || len(b) == 0 {
+		return
+	}
+	if len(a) <= maxTable/len(b) {
+		matchTable(a, b, to, from)
+		return
+	}
+	i, j := 0, 0
+	for _, p := range anchors(a, b) {
+		match(a[i:p.a], b[j:p.b], to[i:p.a], from+j)
+		to[p.a] = from + p.b
+		i, j = p.a+1, p.b+1
+	}
+	if i > 0 { // else nothing is gained by trying again
+		match(a[i:], b[j:], to[i:], from+j)
+	}
+}
+
+// matchTable finds a longest common subsequence.
+func matchTable(a, b []string, to []int, from int) {
+	width := len(b) + 1
+	table := make([]int32, (len(a)+1)*width) // of the lengths for a[i:] and b[j:]
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				table[i*width+j] = table[(i+1)*width+j+1] + 1
+			} else {
+				table[i*width+j] = max(table[(i+1)*width+j], table[i*width+j+1])
+			}
+		}
+	}
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		switch {
+		case a[i] == b[j]:
+			to[i] = from + j
+			i, j = i+1, j+1
+		case table[(i+1)*width+j] >= table[i*width+j+1]:
+			i++
+		default:
+			j++
+		}
+	}
+}
+
+// A pair is a line of two texts.
+type pair struct{ a, b int }
+
+// anchors returns lines that each text has once, in an order that both have.
+func anchors(a, b []string) []pair {
+	type seen struct{ a, b, line int }
+	counts := make(map[string]seen, len(a))
+	for i, s := range a {
+		c := counts[s]
+		counts[s] = seen{c.a + 1, 0, i}
+	}
+	for _, s := range b {
+		if c, ok := counts[s]; ok {
+			c.b++
+			counts[s] = c
+		}
+	}
+	var ends []int // by length, the pair with the least a that such a sequence ends with
+	var pairs []pair
+	var before []int
+	for j, s := range b {
+		c := counts[s]
+		if c.a != 1 || c.b != 1 {
+			continue
+		}
+		n, _ := slices.BinarySearchFunc(ends, c.line, func(p, line int) int { return pairs[p].a - line })
+		pairs = append(pairs, pair{c.line, j})
+		if before = append(before, -1); n > 0 {
+			before[len(before)-1] = ends[n-1]
+		}
+		if n == len(ends) {
+			ends = append(ends, 0)
+		}
+		ends[n] = len(pairs) - 1
+	}
+	var list []pair
+	if len(ends) > 0 {
+		for p := ends[len(ends)-1]; p >= 0; p = before[p] {
+			list = append(list, pairs[p])
+		}
+	}
+	slices.Reverse(list)
+	return list
+}

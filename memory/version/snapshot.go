@@ -1,0 +1,207 @@
+package version
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+)
+
+// A snapshot is the content of files by their names.
+type snapshot map[string]string
+
+// The bounds of a snapshot.
+const (
+	maxFile  = 1 << 20 // bytes
+	maxFiles = 10_000
+	maxDepth = 12 // folders
+)
+
+// read returns what is in the tree's folder. A file that can't be read is as it was before.
+func (t *Tree) read(ctx context.Context, before snapshot) (snapshot, error) {
+	s := make(snapshot)
+	root, err := os.OpenRoot(t.folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("version: read %s: %w", t.name, err)
+	}
+	defer root.Close()
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case name == ".":
+			return err
+		case err != nil, d.IsDir() && (!t.keeps(name+"/") || strings.Count(name, "/") > maxDepth):
+			t.keepBelow(s, before, name, err)
+			return skip(d)
+		case d.IsDir() || !d.Type().IsRegular() || !t.keeps(name):
+			return nil
+		case len(s) == maxFiles:
+			return fmt.Errorf("more than %d files", maxFiles)
+		}
+		text, err := readFile(root, name)
+		switch {
+		case err == nil:
+			s[name] = text
+		case errors.Is(err, fs.ErrNotExist): // gone meanwhile
+		default:
+			t.store.opts.Logger.WarnContext(ctx, "file left out of its history", "file", name, "err", err)
+			t.keepBelow(s, before, name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("version: read %s: %w", t.name, err)
+	}
+	return s, nil
+}
+
+// skip returns what leaves out a folder and all below it.
+func skip(d fs.DirEntry) error {
+	if d != nil && d.IsDir() {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// keepBelow leaves in s what was before at a name that there is and can't be read.
+func (t *Tree) keepBelow(s, before snapshot, name string, err error) {
+	if err == nil {
+		return
+	}
+	for n, text := range before {
+		if n == name || strings.HasPrefix(n, name+"/") {
+			s[n] = text
+		}
+	}
+}
+
+// keeps reports whether a file, or a folder with a slash at its end, belongs to the history.
+func (t *Tree) keeps(name string) bool {
+	for e := range strings.SplitSeq(strings.TrimSuffix(name, "/"), "/") {
+		if strings.EqualFold(e, ".git") || !utf8.ValidString(e) ||
+			strings.HasPrefix(e, ".gateway-") && strings.HasSuffix(e, ".tmp") {
+			return false
+		}
+	}
+	return t.files == nil || t.files(name)
+}
+
+// readFile reads a regular file of bounded size.
+func readFile(root *os.Root, name string) (string, error) {
+	f, err := root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return "", fmt.Errorf("it is no regular file of up to %d bytes", maxFile)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("it is no regular file of up to %d bytes", maxFile)
+	}
+	return string(text), err
+}
+
+// replace makes the files of the folder, which are as in ours, those of s.
+func (t *Tree) replace(ours, s snapshot) error {
+	if err := os.MkdirAll(t.folder, 0o700); err != nil {
+		return fmt.Errorf("version: write %s: %w", t.name, err)
+	}
+	root, err := os.OpenRoot(t.folder)
+	if err != nil {
+		return fmt.Errorf("version: write %s: %w", t.name, err)
+	}
+	defer root.Close()
+	for _, name := range changed(ours, s) {
+		text, there := s[name]
+		old, was := ours[name]
+		now, err := readFile(root, name)
+		if is := err == nil; is != was || now != old {
+			return fmt.Errorf("version: write %s: %w", name, errBusy)
+		}
+		if there {
+			err = writeFile(root, name, text)
+		} else {
+			err = root.Remove(filepath.FromSlash(name))
+			_ = root.Remove(filepath.FromSlash(path.Dir(name))) // stays unless it is empty
+		}
+		if err != nil {
+			return fmt.Errorf("version: write %s: %w", t.name, err)
+		}
+	}
+	return nil
+}
+
+// errBusy reports that somebody writes at the same time.
+var errBusy = errors.New("it is being changed at the same time; try again")
+
+// changed returns the names of the files that are not the same in both.
+func changed(a, b snapshot) []string {
+	var names []string
+	for name, text := range a {
+		if other, ok := b[name]; !ok || other != text {
+			names = append(names, name)
+		}
+	}
+	for name := range b {
+		if _, ok := a[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// writeFile replaces a file as a whole: a reader sees the old text or the new one.
+func writeFile(root *os.Root, name, text string) error {
+	file, mode := filepath.FromSlash(name), fs.FileMode(0o600)
+	if info, err := root.Stat(file); err == nil {
+		mode = info.Mode().Perm()
+	}
+	dir := filepath.Dir(file)
+	if err := root.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	temp := filepath.Join(dir, ".gateway-"+rand.Text()+".tmp")
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, text)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = root.Rename(temp, file)
+	}
+	if err != nil {
+		_ = root.Remove(temp) // the first error counts
+		return err
+	}
+	syncDir(root, dir)
+	return nil
+}
+
+// syncDir makes the names in a folder last.
+func syncDir(root *os.Root, dir string) {
+	if d, err := root.Open(dir); err == nil {
+		_ = d.Sync() // not all systems can; the file itself is on the disk
+		_ = d.Close()
+	}
+}
