@@ -13,7 +13,8 @@ const around = 3
 
 // diff returns what leads from one state to another as a unified diff, "" if they are the same.
 func diff(before, after snapshot) string {
-	names := maps.Clone(before)
+	names := make(snapshot)
+	maps.Copy(names, before)
 	maps.Copy(names, after)
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(names)) {

@@ -53,10 +53,10 @@ func (g *gitStore) create(ctx context.Context) error {
 	if err := os.RemoveAll(fresh.dir); err != nil {
 		return err
 	}
-	if _, err := fresh.run(ctx, "", "init", "--quiet", "--bare", "--template=", fresh.dir); err != nil {
-		return err
+	_, err := fresh.run(ctx, "", "init", "--quiet", "--bare", "--template=", fresh.dir)
+	if err == nil {
+		_, err = fresh.run(ctx, "", "symbolic-ref", "HEAD", branch)
 	}
-	_, err := fresh.run(ctx, "", "symbolic-ref", "HEAD", branch)
 	if err == nil {
 		err = os.Chmod(fresh.dir, 0o700)
 	}

@@ -11,10 +11,10 @@ type Conflict struct {
 	Base, Ours, Theirs string
 }
 
-// Merge3 returns base with the changes of both texts, line by line. Changes with no line between
-// them that all three have are one change; where both have made one, and not the same, they
-// conflict, and the result has the lines of ours. Line ends, LF or CRLF, are those of the text
-// that has changed them, or else all stay as they are.
+// Merge3 returns base with the changes of both texts, line by line. Where both have changed the
+// same lines, or added some at the same place, and not alike, they conflict, and the result has
+// the lines of ours. Line ends, LF or CRLF, are those of the text that has changed them, or else
+// all stay as they are.
 func Merge3(base, ours, theirs string) (string, []Conflict) {
 	switch {
 	case ours == theirs, theirs == base:
@@ -24,13 +24,14 @@ func Merge3(base, ours, theirs string) (string, []Conflict) {
 	}
 	crlf := changedOf(isCRLF(base), isCRLF(ours), isCRLF(theirs))
 	b, o, t := newLines(base), newLines(ours), newLines(theirs)
-	m := merging{base: b.list, ours: o.list, theirs: t.list}
+	m := merging{base: b.list, ours: edits(b.list, o.list), theirs: edits(b.list, t.list)}
 	m.run()
 	if len(m.out) == 0 {
 		return "", m.conflicts
 	}
 	text := strings.Join(m.out, "\n")
-	if changedOf(b.ended, o.endedLike(b), t.endedLike(b)) {
+	blank := m.out[len(m.out)-1] == "" // only its end makes it a line
+	if blank || changedOf(b.ended, o.endedLike(b), t.endedLike(b)) {
 		text += "\n"
 	}
 	if crlf {
@@ -78,40 +79,120 @@ func (l lines) endedLike(base lines) bool {
 	return l.ended
 }
 
-// A merging is a merge under way. The next lines are those at b, o and t.
+// An edit puts lines into the place of those of the base from the one to the other.
+type edit struct {
+	from, to int
+	lines    []string
+	at       int // where they begin in their text
+}
+
+// edits returns what makes a text of the base, in order.
+func edits(base, text []string) []edit {
+	var list []edit
+	from, at := 0, 0
+	upTo := func(b, t int) {
+		if from < b || at < t {
+			list = append(list, edit{from, b, text[at:t], at})
+		}
+		from, at = b+1, t+1
+	}
+	for i, to := range matches(base, text) {
+		if to >= 0 {
+			upTo(i, to)
+		}
+	}
+	upTo(len(base), len(text))
+	return list
+}
+
+// overlaps reports whether e changes something of a range, or adds lines within it.
+func (e edit) overlaps(from, to int) bool {
+	switch {
+	case e.from == e.to && from == to:
+		return e.from == from
+	case e.from == e.to:
+		return from < e.from && e.from < to
+	case from == to:
+		return e.from < from && from < e.to
+	}
+	return max(e.from, from) < min(e.to, to)
+}
+
+// A merging is a merge under way.
 type merging struct {
-	base, ours, theirs []string
-	b, o, t            int
-	out                []string
-	conflicts          []Conflict
+	base         []string
+	ours, theirs []edit // still to be made
+	done         int    // lines of the base that are merged
+	out          []string
+	conflicts    []Conflict
 }
 
 func (m *merging) run() {
-	toOurs, toTheirs := matches(m.base, m.ours), matches(m.base, m.theirs)
-	for i := range m.base {
-		if toOurs[i] < 0 || toTheirs[i] < 0 {
-			continue
+	for len(m.ours)+len(m.theirs) > 0 {
+		from, to := m.next()
+		var ours, theirs []edit
+		for more := true; more; {
+			more = take(&m.ours, &ours, &from, &to) || take(&m.theirs, &theirs, &from, &to)
 		}
-		m.chunk(i, toOurs[i], toTheirs[i])
-		m.out = append(m.out, m.base[i])
-		m.b, m.o, m.t = i+1, toOurs[i]+1, toTheirs[i]+1
+		m.out = append(m.out, m.base[m.done:from]...)
+		m.merge(from, to, ours, theirs)
+		m.done = to
 	}
-	m.chunk(len(m.base), len(m.ours), len(m.theirs))
+	m.out = append(m.out, m.base[m.done:]...)
 }
 
-// chunk merges what stands before the given lines.
-func (m *merging) chunk(b, o, t int) {
-	base, ours, theirs := m.base[m.b:b], m.ours[m.o:o], m.theirs[m.t:t]
-	switch {
-	case slices.Equal(ours, theirs), slices.Equal(theirs, base):
-		m.out = append(m.out, ours...)
-	case slices.Equal(ours, base):
-		m.out = append(m.out, theirs...)
-	default:
-		m.out = append(m.out, ours...)
-		m.conflicts = append(m.conflicts, Conflict{m.o + 1,
-			strings.Join(base, "\n"), strings.Join(ours, "\n"), strings.Join(theirs, "\n")})
+// next returns the range of the edit that comes first. Lines are added before others are changed.
+func (m *merging) next() (from, to int) {
+	if len(m.theirs) == 0 {
+		return m.ours[0].from, m.ours[0].to
 	}
+	e := m.theirs[0]
+	if len(m.ours) > 0 {
+		if o := m.ours[0]; o.from < e.from || o.from == e.from && o.to < e.to {
+			e = o
+		}
+	}
+	return e.from, e.to
+}
+
+// take moves the next edit to those of a range if it belongs there, and widens the range.
+func take(list, taken *[]edit, from, to *int) bool {
+	if len(*list) == 0 {
+		return false
+	}
+	e := (*list)[0]
+	if !e.overlaps(*from, *to) {
+		return false
+	}
+	*from, *to = min(*from, e.from), max(*to, e.to)
+	*list, *taken = (*list)[1:], append(*taken, e)
+	return true
+}
+
+// merge makes the edits of a range.
+func (m *merging) merge(from, to int, ours, theirs []edit) {
+	o, t := m.edited(from, to, ours), m.edited(from, to, theirs)
+	switch {
+	case len(theirs) == 0, slices.Equal(o, t):
+		m.out = append(m.out, o...)
+	case len(ours) == 0:
+		m.out = append(m.out, t...)
+	default:
+		m.out = append(m.out, o...)
+		line := ours[0].at - (ours[0].from - from) + 1
+		m.conflicts = append(m.conflicts, Conflict{line,
+			strings.Join(m.base[from:to], "\n"), strings.Join(o, "\n"), strings.Join(t, "\n")})
+	}
+}
+
+// edited returns lines of the base after edits.
+func (m *merging) edited(from, to int, list []edit) []string {
+	var out []string
+	for _, e := range list {
+		out = append(append(out, m.base[from:e.from]...), e.lines...)
+		from = e.to
+	}
+	return append(out, m.base[from:to]...)
 }
 
 // maxTable bounds the table by which texts are compared exactly, in cells.

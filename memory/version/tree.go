@@ -59,7 +59,7 @@ func (t *Tree) Commit(ctx context.Context, c Change) (Version, error) {
 		return Version{}, err
 	}
 	defer lock.Close()
-	w, err := t.begin(ctx, lock)
+	w, err := t.begin(ctx, lock, v.Time)
 	if err != nil {
 		return Version{}, fmt.Errorf("version: commit %s: %w", t.name, err)
 	}
@@ -107,7 +107,7 @@ const follows = "=follows:"
 
 // begin returns the back-end for new versions. Its newest version is the newest of all that can be
 // read. The lock is held.
-func (t *Tree) begin(ctx context.Context, lock *os.File) (backend, error) {
+func (t *Tree) begin(ctx context.Context, lock *os.File, now time.Time) (backend, error) {
 	w := t.writer(lock)
 	if err := w.prepare(ctx); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (t *Tree) begin(ctx context.Context, lock *os.File) (backend, error) {
 		return w, err
 	}
 	_, err = w.commit(ctx, state, Version{
-		Time: t.store.opts.Now().Truncate(time.Second), Author: "the gateway",
+		Time: now, Author: "the gateway",
 		Reason: "The state before, from the other kind of history.", Change: follows + last})
 	return w, err
 }
@@ -277,7 +277,7 @@ func (t *Tree) Undo(ctx context.Context, id string, c Change) (Version, error) {
 		return Version{}, err
 	}
 	defer lock.Close()
-	w, err := t.begin(ctx, lock)
+	w, err := t.begin(ctx, lock, v.Time)
 	if err != nil {
 		return Version{}, fmt.Errorf("version: undo in %s: %w", t.name, err)
 	}

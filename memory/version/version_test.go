@@ -278,7 +278,8 @@ func TestHostileNames(t *testing.T) {
 				t.Errorf("Commit takes the ID %q", id)
 			}
 		}
-		v, err := h.Commit(t.Context(), Change{Author: "--author=<x>\n\x00y", Reason: "--amend\x00\n\n\x1b[31m"})
+		v, err := h.Commit(t.Context(),
+			Change{Author: "--author=<x>\n\x00y", Reason: "--amend\x00\n\n\x1b[31m"})
 		if err != nil || v.Author != "--author=xy" || v.Reason != "--amend\n\n[31m" {
 			t.Errorf("Commit = %+v, %v", v, err)
 		}
