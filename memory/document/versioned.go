@@ -1,0 +1,16 @@
+package document
+
+import (
+	"path"
+	"strings"
+)
+
+// Versioned reports whether a file of a scope's folder, or of the workspace, is one whose history
+// is kept: a document or a skill. rel is a path with slashes.
+func Versioned(rel string) bool {
+	first, _, below := strings.Cut(rel, "/")
+	if below {
+		return first == "skills"
+	}
+	return path.Ext(rel) == ".md"
+}
