@@ -2,11 +2,17 @@ package skills
 
 import (
 	"cmp"
-	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
+	"path"
+	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -16,17 +22,35 @@ type Options struct {
 	Memory    *os.Root // a folder for each scope, with "skills" in it; nil: there is none
 	Disabled  []string // names of skills that are switched off
 
+	// What skills may require. The answers are remembered for half a minute.
 	LookPath func(program string) bool // default: it is in the PATH
 	Env      func(name string) bool    // default: the variable is set
 	Config   func(key string) bool     // default: no setting is there
 	OS       string                    // default: runtime.GOOS
-	Now      func() time.Time          // default: time.Now
-	Logger   *slog.Logger              // default: none
+
+	Now    func() time.Time // default: time.Now
+	Logger *slog.Logger     // default: none
 }
+
+// The folders of skills, as the model reads them.
+const (
+	workspaceFolder = "skills"
+	builtinFolder   = "builtin-skills"
+	foundFolder     = "memory/skills"
+)
+
+// maxScopes is of how many scopes it is remembered what was found.
+const maxScopes = 64
 
 // A Library knows the skills. It may be used concurrently.
 type Library struct {
-	opts Options
+	opts     Options
+	disabled map[string]bool
+	builtin  func() []*book
+
+	mu      sync.Mutex
+	shelves map[string]*shelf // by scope, "" for the workspace's
+	answers map[question]answer
 }
 
 // New returns a library of the skills that are found when it is asked.
@@ -52,21 +76,158 @@ func New(opts *Options) *Library {
 	}
 	o.OS = cmp.Or(o.OS, runtime.GOOS)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	return &Library{opts: o}
+	l := &Library{opts: o, disabled: make(map[string]bool), builtin: sync.OnceValue(readBuiltin),
+		shelves: make(map[string]*shelf), answers: make(map[question]answer)}
+	for _, name := range o.Disabled {
+		l.disabled[strings.ToLower(name)] = true
+	}
+	return l
 }
 
 // List returns all skills that a scope sees, by name. The scope is the name of its folder, "" for
-// none.
-func (l *Library) List(scope string) []Skill { return nil }
+// none. What is in the skills must not be changed.
+//
+// A skill of the workspace takes the place of the built-in one with its name. One that was found
+// takes nobody's place: it is then listed with a Problem. So are skills that can't be read.
+func (l *Library) List(scope string) []Skill {
+	books := l.list(scope)
+	list := make([]Skill, len(books))
+	for i, b := range books {
+		list[i] = b.skill
+	}
+	return list
+}
 
-// Active returns the text of the skills that are always part of a prompt, "" if there are none.
-func (l *Library) Active(scope string) string { return "" }
+// list returns copies of the books that a scope sees, by name.
+func (l *Library) list(scope string) []book {
+	taken := make(map[string]string) // names in lower case to where the skill is
+	list := l.collect(nil, taken, Workspace, "", l.shelf(""))
+	list = l.collect(list, taken, Builtin, "", l.builtin())
+	if scope != "" {
+		list = l.collect(list, taken, Found, scope, l.shelf(scope))
+	}
+	slices.SortStableFunc(list, func(a, b book) int {
+		return strings.Compare(a.skill.Name, b.skill.Name)
+	})
+	return list
+}
 
-// Summary returns the skills that the model may read, for the prompt, "" if there are none.
-func (l *Library) Summary(scope string) string { return "" }
+// collect adds the skills of a source to list.
+func (l *Library) collect(
+	list []book, taken map[string]string, source Source, scope string, books []*book,
+) []book {
+	first := len(list)
+	for own := range 2 { // those that are called like their folder come first
+		for _, b := range books {
+			if (b.skill.Name == b.skill.Folder) != (own == 0) {
+				continue
+			}
+			c := *b
+			s := &c.skill
+			s.Source, s.Scope = source, scope
+			s.Location = location(source, s.Folder, s.file)
+			key := strings.ToLower(s.Name)
+			if s.Problem == "" {
+				place, ok := taken[key]
+				switch {
+				case ok && source == Builtin:
+					continue // the owner has replaced it
+				case ok:
+					s.Problem = "there is another skill with its name, " + place
+				default:
+					taken[key] = s.Location
+				}
+			}
+			if source == Found && s.Always {
+				s.Always, c.text = false, "" // nobody has decided that
+			}
+			s.Disabled = l.disabled[key]
+			s.Missing = l.missing(s.Requires)
+			list = append(list, c)
+		}
+	}
+	slices.SortStableFunc(list[first:], func(a, b book) int {
+		return strings.Compare(a.skill.Folder, b.skill.Folder)
+	})
+	return list
+}
 
-// Mentioned returns the skills that a message names as $name, at most 5.
-func (l *Library) Mentioned(scope, text string) []Skill { return nil }
+// location returns where the model reads a skill.
+func location(source Source, folder, file string) string {
+	switch source {
+	case Builtin:
+		return path.Join(builtinFolder, folder, file)
+	case Found:
+		return path.Join(foundFolder, folder, file)
+	}
+	return path.Join(workspaceFolder, folder, file)
+}
 
-// Body returns the text of a skill without its front matter.
-func (l *Library) Body(s Skill) (string, error) { return "", errors.New("not there yet") }
+// place returns the root and the folder below it in which the skills of a scope are, those of the
+// workspace for "", and whether there can be any.
+func (l *Library) place(scope string) (*os.Root, string, bool) {
+	if scope == "" {
+		return l.opts.Workspace, workspaceFolder, l.opts.Workspace != nil
+	}
+	ok := l.opts.Memory != nil && filepath.IsLocal(scope) && scope != "." &&
+		!strings.ContainsAny(scope, `/\`)
+	return l.opts.Memory, filepath.Join(scope, workspaceFolder), ok
+}
+
+// shelf returns the skills of a scope, those of the workspace for "", as they are now.
+func (l *Library) shelf(scope string) []*book {
+	root, name, ok := l.place(scope)
+	if !ok {
+		return nil
+	}
+	l.mu.Lock()
+	old := l.shelves[scope]
+	l.mu.Unlock()
+	if old.same() {
+		return old.books
+	}
+	s, err := readShelf(root, name, old, l.opts.Now())
+	if err != nil {
+		l.opts.Logger.Warn("skills can't be read", "folder", name, "err", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s == nil {
+		delete(l.shelves, scope)
+		return nil
+	}
+	if len(l.shelves) > maxScopes {
+		l.forget()
+	}
+	l.shelves[scope] = s
+	return s.books
+}
+
+// forget drops what is remembered of one scope.
+func (l *Library) forget() {
+	for scope := range l.shelves {
+		if scope != "" {
+			delete(l.shelves, scope)
+			return
+		}
+	}
+}
+
+// Scopes returns the scopes that have skills of their own, in order.
+func (l *Library) Scopes() ([]string, error) {
+	if l.opts.Memory == nil {
+		return nil, nil
+	}
+	entries, err := fs.ReadDir(l.opts.Memory.FS(), ".")
+	if err != nil {
+		return nil, fmt.Errorf("skills: list scopes: %w", err)
+	}
+	var scopes []string
+	for _, e := range entries {
+		if info, err := l.opts.Memory.Lstat(filepath.Join(e.Name(), workspaceFolder)); err == nil &&
+			e.IsDir() && info.IsDir() {
+			scopes = append(scopes, e.Name())
+		}
+	}
+	return scopes, nil
+}

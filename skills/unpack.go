@@ -1,4 +1,104 @@
 package skills
 
-// Unpack writes the built-in skills into a folder.
-func Unpack(dir string) error { return nil }
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// manifest is the file in which [Unpack] remembers what it has written, so that it never removes
+// anything else.
+const manifest = ".unpacked"
+
+// Unpack writes the built-in skills into a folder, which it makes, and removes what it has written
+// there before and is none any more. What is the same is left untouched.
+func Unpack(dir string) error {
+	if err := unpack(dir, builtins, "builtin"); err != nil {
+		return fmt.Errorf("skills: unpack: %w", err)
+	}
+	return nil
+}
+
+func unpack(dir string, from fs.FS, top string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	var names []string
+	err = fs.WalkDir(from, top, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(from, name)
+		if err != nil {
+			return err
+		}
+		name = strings.TrimPrefix(name, top+"/")
+		names = append(names, name)
+		if err := root.MkdirAll(filepath.FromSlash(path.Dir(name)), 0o700); err != nil {
+			return err
+		}
+		return update(root, filepath.FromSlash(name), data)
+	})
+	if err != nil {
+		return err
+	}
+	before, err := current(root, manifest)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for old := range strings.Lines(string(before)) {
+		if old = strings.TrimSpace(old); !slices.Contains(names, old) {
+			if err := discard(root, old); err != nil {
+				return err
+			}
+		}
+	}
+	return update(root, manifest, []byte(strings.Join(names, "\n")+"\n"))
+}
+
+// update writes a file unless it has that content.
+func update(root *os.Root, name string, data []byte) error {
+	if was, err := current(root, name); err == nil && bytes.Equal(was, data) {
+		return nil
+	}
+	return writeFile(root, name, data)
+}
+
+// current returns what is in a file that was unpacked.
+func current(root *os.Root, name string) ([]byte, error) {
+	f, err := openFile(root, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile))
+}
+
+// discard removes a file that was unpacked by an older version, and its folders if they are empty.
+func discard(root *os.Root, name string) error {
+	name = filepath.FromSlash(name)
+	if !filepath.IsLocal(name) || name == "." {
+		return nil
+	}
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for dir := filepath.Dir(name); dir != "."; dir = filepath.Dir(dir) {
+		if root.Remove(dir) != nil {
+			break // something else is in it
+		}
+	}
+	return nil
+}

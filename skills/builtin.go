@@ -1,0 +1,32 @@
+package skills
+
+import (
+	"embed"
+	"fmt"
+	"path"
+)
+
+// builtins are the skills that are part of the program.
+//
+//go:embed builtin
+var builtins embed.FS
+
+// readBuiltin reads the built-in skills. What is wrong with one is a bug that the tests find.
+func readBuiltin() []*book {
+	entries, err := builtins.ReadDir("builtin")
+	if err != nil {
+		panic(fmt.Sprintf("skills: %v", err))
+	}
+	var books []*book
+	for _, e := range entries {
+		b := &book{skill: Skill{Name: e.Name(), Folder: e.Name(), file: fileNames[0]}}
+		data, err := builtins.ReadFile(path.Join("builtin", e.Name(), fileNames[0]))
+		if err != nil {
+			b.skill.Problem = reason(err)
+		} else {
+			b.fill(parse(data))
+		}
+		books = append(books, b)
+	}
+	return books
+}

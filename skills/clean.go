@@ -1,0 +1,55 @@
+package skills
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// oneLine returns foreign text on one line, without what does not show or turns around what is
+// beside it.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// clip returns the beginning of s, at most n characters.
+func clip(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return strings.TrimSpace(string([]rune(s)[:n-1])) + "…"
+}
+
+// goodName is a name in the form of agentskills.io.
+var goodName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// ValidName reports whether a name has the form that skills should have: lower-case letters,
+// digits and single hyphens, at most 64 characters.
+func ValidName(name string) bool { return len(name) <= maxName && goodName.MatchString(name) }
+
+// harmless reports whether a name, though it may not have the right form, can be shown and said.
+func harmless(name string) bool {
+	if n := utf8.RuneCountInString(name); n == 0 || n > maxName || !utf8.ValidString(name) {
+		return false
+	}
+	if first, _ := utf8.DecodeRuneInString(name); !unicode.In(first, unicode.L, unicode.N) {
+		return false
+	}
+	return strings.TrimRight(name, ". ") == name &&
+		strings.IndexFunc(name, func(r rune) bool { return r != ' ' && !inName(r) }) < 0
+}
+
+// inName reports whether a character can be part of a name that is said as $name.
+func inName(r rune) bool {
+	return unicode.In(r, unicode.L, unicode.N, unicode.M) || r == '-' || r == '_' || r == '.'
+}

@@ -1,0 +1,203 @@
+package skills
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// The bounds of a skill's files.
+const (
+	maxFiles = 1000
+	maxBytes = 64 << 20
+	maxLevel = 16 // folders in each other
+)
+
+// A File is one of a skill's files.
+type File struct {
+	Name   string // below the skill's folder, with slashes
+	Size   int64  // bytes
+	Script bool   // it can be run, or is made for that
+	Odd    string // what it is if it is no file, such as "a link"; "" otherwise
+
+	run bool // its mode says that it can be run
+}
+
+// A folder is where a skill's files are.
+type folder struct {
+	fs.FS
+	open func(name string) (fs.File, error)
+	link func(name string) (string, error)
+}
+
+// folderOf returns a folder on disk.
+func folderOf(root *os.Root) folder {
+	return folder{root.FS(),
+		func(name string) (fs.File, error) { return openFile(root, filepath.FromSlash(name)) },
+		func(name string) (string, error) { return root.Readlink(filepath.FromSlash(name)) }}
+}
+
+// Files returns the files of a skill of [Library.List], in order, and the hash of all of them:
+// their names, whether they can be run, and what is in them. Links are not followed; where they
+// lead to is part of the hash.
+func (l *Library) Files(s Skill) ([]File, string, error) {
+	if s.Source == Builtin {
+		sub, err := fs.Sub(builtins, path.Join("builtin", s.Folder))
+		if err != nil {
+			return nil, "", fmt.Errorf("skills: files of %s: %w", s.Name, err)
+		}
+		return survey(folder{FS: sub, open: sub.Open})
+	}
+	shelf, err := l.open(s)
+	if err != nil {
+		return nil, "", fmt.Errorf("skills: files of %s: %w", s.Name, err)
+	}
+	defer shelf.Close()
+	root, err := shelf.OpenRoot(s.Folder)
+	if err != nil {
+		return nil, "", fmt.Errorf("skills: files of %s: %w", s.Name, err)
+	}
+	defer root.Close()
+	files, sum, err := survey(folderOf(root))
+	if err != nil {
+		return nil, "", fmt.Errorf("skills: files of %s: %w", s.Name, err)
+	}
+	return files, sum, nil
+}
+
+// survey lists the files of a folder and takes their hash.
+func survey(f folder) ([]File, string, error) {
+	files, err := walk(f)
+	if err != nil {
+		return nil, "", err
+	}
+	sum, left := sha256.New(), int64(maxBytes)
+	for i := range files {
+		if err := files[i].add(sum, f, &left); err != nil {
+			return nil, "", err
+		}
+	}
+	return files, "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// walk lists the files of a folder by name.
+func walk(f folder) ([]File, error) {
+	var files []File
+	err := fs.WalkDir(f, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case strings.Count(name, "/") >= maxLevel:
+			return fmt.Errorf("more than %d folders in each other", maxLevel)
+		case d.IsDir():
+			return nil
+		case len(files) == maxFiles:
+			return fmt.Errorf("more than %d files", maxFiles)
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		files = append(files, File{Name: name, Size: info.Size(), Odd: odd(info.Mode()),
+			run: info.Mode().IsRegular() && info.Mode()&0o111 != 0})
+		return nil
+	})
+	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	return files, err
+}
+
+// odd says what it is that is no file.
+func odd(mode fs.FileMode) string {
+	switch {
+	case mode.IsRegular():
+		return ""
+	case mode&fs.ModeSymlink != 0:
+		return "a link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "something odd"
+}
+
+// add writes a file to a hash, each part behind its length so that no other files have the same.
+func (f *File) add(sum hash.Hash, in folder, left *int64) error {
+	fmt.Fprintf(sum, "%d:%s %t %s\n", len(f.Name), f.Name, f.run, f.Odd)
+	if f.Odd != "" {
+		target := ""
+		if f.Odd == "a link" && in.link != nil {
+			var err error
+			if target, err = in.link(f.Name); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(sum, "%d:%s\n", len(target), target)
+		return nil
+	}
+	file, err := in.open(f.Name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return errors.Join(err, fmt.Errorf("%s is no file any more", f.Name))
+	}
+	content := sha256.New()
+	head := &bytes.Buffer{}
+	n, err := io.Copy(io.MultiWriter(content, &firstBytes{head}), io.LimitReader(file, *left+1))
+	if *left -= n; err == nil && *left < 0 {
+		err = fmt.Errorf("more than %d MB", maxBytes>>20)
+	}
+	f.Size, f.Script = n, f.run || isScript(f.Name, head.Bytes())
+	fmt.Fprintf(sum, "%d:%x\n", n, content.Sum(nil))
+	return err
+}
+
+// firstBytes keeps the first two bytes of what is written to it.
+type firstBytes struct{ *bytes.Buffer }
+
+func (b *firstBytes) Write(p []byte) (int, error) {
+	if n := min(len(p), 2-b.Len()); n > 0 {
+		b.Buffer.Write(p[:n])
+	}
+	return len(p), nil
+}
+
+var scriptEndings = []string{".sh", ".bash", ".zsh", ".fish", ".py", ".js", ".mjs", ".cjs", ".ts",
+	".rb", ".pl", ".php", ".lua", ".ps1", ".bat", ".cmd", ".exe", ".com", ".jar", ".so", ".dll",
+	".dylib", ".wasm", ".awk", ".tcl", ".r"}
+
+// isScript reports whether a file is made to be run.
+func isScript(name string, head []byte) bool {
+	return slices.Contains(scriptEndings, strings.ToLower(path.Ext(name))) ||
+		string(head) == "#!" || string(head) == "MZ" || string(head) == "\x7fE"
+}
+
+// honest reports whether the name of a file below a skill's folder can be shown and written on any
+// system.
+func honest(name string) bool {
+	if !utf8.ValidString(name) || oneLine(name) != name || !filepath.IsLocal(name) {
+		return false
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if len(part) > 200 || strings.ContainsAny(part, `\:*?"<>|`) ||
+			strings.TrimRight(part, ". ") != part {
+			return false
+		}
+	}
+	return true
+}

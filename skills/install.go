@@ -1,0 +1,252 @@
+package skills
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// ErrExists reports that the workspace has a skill of that name already.
+var ErrExists = errors.New("there is such a skill already")
+
+// A Package is a skill that was looked at as a whole.
+type Package struct {
+	Skill Skill
+	Files []File
+	Hash  string // of all files; "" if they can't be read
+
+	// Trouble is what keeps it from being used or installed, in words; nil if there is nothing.
+	Trouble []string
+}
+
+// Check looks at a skill in any folder.
+func (l *Library) Check(dir string) (Package, error) {
+	root, name, err := openFolder(dir)
+	if err != nil {
+		return Package{}, fmt.Errorf("skills: check: %w", err)
+	}
+	defer root.Close()
+	return l.check(root, name, dir), nil
+}
+
+// Inspect looks at a skill of [Library.List].
+func (l *Library) Inspect(s Skill) Package {
+	p := Package{Skill: s}
+	if s.Problem != "" {
+		p.Trouble = append(p.Trouble, s.Problem)
+	}
+	var err error
+	if p.Files, p.Hash, err = l.Files(s); err != nil {
+		p.Trouble = append(p.Trouble, "its files can't be read: "+oneLine(err.Error()))
+	}
+	p.judge()
+	return p
+}
+
+// openFolder opens a folder that somebody names, and returns its own name.
+func openFolder(dir string) (*os.Root, string, error) {
+	full, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	root, err := os.OpenRoot(full)
+	return root, filepath.Base(full), err
+}
+
+// check looks at the skill in root, which is called name.
+func (l *Library) check(root *os.Root, name, dir string) Package {
+	b := readBook(root, ".", name, dir, l.opts.Now())
+	p := Package{Skill: b.skill}
+	p.Skill.Location = filepath.Join(dir, b.skill.file)
+	p.Skill.Missing = l.missing(b.skill.Requires)
+	if b.skill.Problem != "" {
+		p.Trouble = append(p.Trouble, b.skill.Problem)
+	}
+	var err error
+	if p.Files, p.Hash, err = survey(folderOf(root)); err != nil {
+		p.Trouble = append(p.Trouble, "its files can't be read: "+oneLine(err.Error()))
+	}
+	p.judge()
+	return p
+}
+
+// judge says which files a skill must not have.
+func (p *Package) judge() {
+	const most = 20
+	for _, f := range p.Files {
+		switch {
+		case len(p.Trouble) >= most:
+			return
+		case f.Odd != "":
+			p.Trouble = append(p.Trouble, fmt.Sprintf("%s is %s", shownPath(f.Name), f.Odd))
+		case !honest(f.Name):
+			p.Trouble = append(p.Trouble, shownPath(f.Name)+" has a name that no file should have")
+		}
+	}
+}
+
+func shownPath(name string) string { return clip(oneLine(name), 200) }
+
+// Install copies the skill in the folder dir into the workspace, where it replaces one with its
+// name only if force is set. Nothing of it is there before all of it is. If dir is where it would
+// be copied to, it is only checked. An error that wraps [ErrExists] reports that it was not
+// replaced; a skill with any Trouble is returned and not installed.
+func (l *Library) Install(dir string, force bool) (Package, error) {
+	if l.opts.Workspace == nil {
+		return Package{}, errors.New("skills: install: there is no workspace")
+	}
+	from, name, err := openFolder(dir)
+	if err != nil {
+		return Package{}, fmt.Errorf("skills: install: %w", err)
+	}
+	defer from.Close()
+	p := l.check(from, name, dir)
+	if len(p.Trouble) > 0 {
+		return p, nil
+	}
+	if err := l.opts.Workspace.Mkdir(workspaceFolder, 0o700); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
+		return p, fmt.Errorf("skills: install: %w", err)
+	}
+	shelf, _, err := openShelf(l.opts.Workspace, workspaceFolder)
+	if err != nil {
+		return p, fmt.Errorf("skills: install: %w", err)
+	}
+	defer shelf.Close()
+	if p.Skill.Folder = name; ValidName(p.Skill.Name) {
+		p.Skill.Folder = p.Skill.Name
+	}
+	if p, err = l.put(shelf, from, p, force); err != nil {
+		return p, fmt.Errorf("skills: install %s: %w", p.Skill.Name, err)
+	}
+	p.Skill.Source = Workspace
+	p.Skill.Location = location(Workspace, p.Skill.Folder, p.Skill.file)
+	return p, nil
+}
+
+// put copies a skill that was checked onto a shelf. What is checked in the end is the copy.
+func (l *Library) put(shelf, from *os.Root, p Package, force bool) (Package, error) {
+	name := p.Skill.Folder
+	if !harmless(name) || !honest(name) {
+		return p, fmt.Errorf("%q is no name for its folder", shown(name))
+	}
+	there, err := shelf.Lstat(name)
+	if err == nil {
+		here, err := from.Stat(".")
+		if err == nil && os.SameFile(here, there) {
+			return p, nil
+		}
+	}
+	if err == nil && !force {
+		return p, ErrExists
+	}
+	staged := temporary()
+	if err := shelf.Mkdir(staged, 0o700); err != nil {
+		return p, err
+	}
+	done, err := l.stage(shelf, staged, from, p)
+	if err == nil && len(done.Trouble) == 0 {
+		err = exchange(shelf, staged, name)
+	}
+	if err != nil || len(done.Trouble) > 0 {
+		return done, errors.Join(err, shelf.RemoveAll(staged))
+	}
+	return done, nil
+}
+
+// stage copies a skill's files to a folder, and checks the copy.
+func (l *Library) stage(shelf *os.Root, staged string, from *os.Root, p Package) (Package, error) {
+	to, err := shelf.OpenRoot(staged)
+	if err != nil {
+		return p, err
+	}
+	defer to.Close()
+	left := int64(maxBytes)
+	for _, f := range p.Files {
+		if strings.HasPrefix(f.Name, ".git/") {
+			continue // the history of its author, which is none of the skill
+		}
+		if err := copyFile(to, from, f, &left); err != nil {
+			return p, err
+		}
+	}
+	done := l.check(to, p.Skill.Folder, staged)
+	done.Skill.Folder = p.Skill.Folder
+	return done, nil
+}
+
+// copyFile copies a file, at most as many bytes as are left.
+func copyFile(to, from *os.Root, f File, left *int64) error {
+	name := filepath.FromSlash(f.Name)
+	if dir := path.Dir(f.Name); dir != "." {
+		if err := to.MkdirAll(filepath.FromSlash(dir), 0o700); err != nil {
+			return err
+		}
+	}
+	in, err := openFile(from, name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() {
+		return errors.Join(err, fmt.Errorf("%s is no file any more", f.Name))
+	}
+	mode := fs.FileMode(0o600)
+	if f.run {
+		mode = 0o700
+	}
+	out, err := to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(out, io.LimitReader(in, *left+1))
+	if *left -= n; err == nil && *left < 0 {
+		err = fmt.Errorf("more than %d MB", maxBytes>>20)
+	}
+	return errors.Join(err, out.Sync(), out.Close())
+}
+
+// exchange puts a staged folder in the place of another one, if there is one.
+func exchange(shelf *os.Root, staged, name string) error {
+	old := temporary()
+	err := shelf.Rename(name, old)
+	if errors.Is(err, fs.ErrNotExist) {
+		return shelf.Rename(staged, name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := shelf.Rename(staged, name); err != nil {
+		return errors.Join(err, shelf.Rename(old, name))
+	}
+	return shelf.RemoveAll(old)
+}
+
+// temporary returns a name that is no skill's.
+func temporary() string { return ".gateway-" + rand.Text() }
+
+// Remove removes a skill of [Library.List] that is not built in, with all its files.
+func (l *Library) Remove(s Skill) error {
+	if s.Source == Builtin {
+		return fmt.Errorf("skills: remove %s: it is built in", s.Name)
+	}
+	shelf, err := l.open(s)
+	if err != nil {
+		return fmt.Errorf("skills: remove %s: %w", s.Name, err)
+	}
+	defer shelf.Close()
+	old := temporary() // out of the way at once: nobody reads half a skill
+	if err := shelf.Rename(s.Folder, old); err != nil {
+		return fmt.Errorf("skills: remove %s: %w", s.Name, err)
+	}
+	if err := shelf.RemoveAll(old); err != nil {
+		return fmt.Errorf("skills: remove %s: %w", s.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package skills
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// The bounds of a skill's text, in bytes.
+const (
+	maxFile  = 1 << 20  // of a SKILL.md
+	maxFront = 64 << 10 // of its front matter
+	maxBody  = 32 << 10 // of what is shown of its text
+)
+
+// The bounds of the form, in characters.
+const (
+	maxName        = 64
+	maxDescription = 1024
+)
+
+// A document is what stands in a SKILL.md.
+type document struct {
+	name          string // "": not said
+	description   string
+	always        bool
+	manual        bool
+	requires      Requires
+	license       string
+	compatibility string
+	tools         string
+	body          string // without the front matter
+	remarks       []string
+	problem       string
+}
+
+// parse reads a SKILL.md. There is no text that it can't say something about.
+func parse(data []byte) document {
+	var d document
+	text := d.decode(data)
+	if d.problem != "" {
+		return d
+	}
+	front, body, ok := d.split(text)
+	d.body = strings.Trim(body, "\n")
+	switch {
+	case d.problem != "":
+		return d
+	case strings.TrimSpace(text) == "":
+		d.problem = "it is empty"
+		return d
+	case !ok:
+		d.remark("it has no front matter, so that its first paragraph describes it")
+	case len(front) > maxFront:
+		d.problem = fmt.Sprintf("its front matter is larger than %d KB", maxFront>>10)
+		return d
+	default:
+		d.readFront(front)
+	}
+	if d.problem == "" && strings.TrimSpace(d.body) == "" {
+		d.remark("it has no text besides its front matter")
+	}
+	if d.description == "" {
+		d.describe(ok)
+	}
+	if utf8.RuneCountInString(d.description) > maxDescription {
+		d.remark("its description has more than %d characters and is cut", maxDescription)
+	}
+	d.description = clip(d.description, maxDescription)
+	return d
+}
+
+// remark notes something odd, once.
+func (d *document) remark(format string, args ...any) {
+	const most = 20
+	text := fmt.Sprintf(format, args...)
+	for _, r := range d.remarks {
+		if r == text {
+			return
+		}
+	}
+	if len(d.remarks) < most {
+		d.remarks = append(d.remarks, text)
+	}
+}
+
+// describe takes the description from the text.
+func (d *document) describe(front bool) {
+	d.description = firstParagraph(d.body)
+	if front && d.problem == "" {
+		d.remark("it has no description, so that its first paragraph describes it")
+	}
+}
+
+// byteOrderMark is what some editors put before UTF-8.
+var byteOrderMark = []byte("\xEF\xBB\xBF")
+
+// decode returns the text of a file, with "\n" at the ends of its lines.
+func (d *document) decode(data []byte) string {
+	switch {
+	case bytes.HasPrefix(data, []byte{0xFF, 0xFE}), bytes.HasPrefix(data, []byte{0xFE, 0xFF}):
+		d.problem = "it is written in UTF-16: save it as UTF-8"
+		return ""
+	case bytes.IndexByte(data, 0) >= 0:
+		d.problem = "it is no text"
+		return ""
+	}
+	data = bytes.TrimPrefix(data, byteOrderMark)
+	text := string(data)
+	if !utf8.ValidString(text) {
+		d.remark("it is not all UTF-8: what isn't shows as \uFFFD")
+		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	return strings.ReplaceAll(text, "\r", "\n")
+}
+
+// split returns the front matter of a text and what follows it, and whether there is one.
+func (d *document) split(text string) (front, body string, ok bool) {
+	text = strings.TrimLeft(text, " \t\n")
+	first, rest, _ := strings.Cut(text, "\n")
+	if strings.TrimRight(first, " \t") != "---" {
+		return "", text, false
+	}
+	at := 0
+	for line := range strings.Lines(rest) {
+		switch strings.TrimRight(line, " \t\n") {
+		case "---", "...":
+			return rest[:at], rest[at+len(line):], true
+		}
+		at += len(line)
+	}
+	d.problem = "its front matter begins with --- and is never ended by such a line"
+	return "", "", false
+}
+
+// firstParagraph returns the first paragraph of a text that is no heading, or else the first
+// heading.
+func firstParagraph(text string) string {
+	var heading string
+	var lines []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		title := strings.TrimSpace(strings.TrimLeft(line, "#"))
+		switch {
+		case strings.HasPrefix(line, "#") || strings.Trim(line, "-=*_ ") == "":
+			if heading == "" {
+				heading = title
+			}
+			if len(lines) > 0 {
+				return oneLine(strings.Join(lines, " "))
+			}
+		default:
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return oneLine(heading)
+	}
+	return oneLine(strings.Join(lines, " "))
+}
