@@ -117,13 +117,25 @@ func TestDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.write("a", "2\n")
-	h.commit("x", "second")
-	h.wantReasons("second")
+	// What it was before is not known, so that this is no change that could be undone.
+	if v, err := h.Commit(t.Context(), Change{Author: "x"}); err != nil || v != (Version{}) {
+		t.Errorf("Commit = %+v, %v", v, err)
+	}
+	h.write("a", "2\n3\n")
+	h.commit("x", "third")
+	h.wantReasons("third", startReason)
 	aside, err := filepath.Glob(h.path(".git.damaged-*"))
 	if err != nil || len(aside) != 1 {
 		t.Errorf("put aside is %q, %v", aside, err)
 	}
-	h.wantFile("a", "2\n")
+	list, err := h.Log(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := h.Undo(t.Context(), list[1].ID, Change{}); err == nil {
+		t.Errorf("Undo of a beginning = %+v", v)
+	}
+	h.wantFile("a", "2\n3\n")
 }
 
 func TestPlainUnfinished(t *testing.T) {
@@ -156,8 +168,7 @@ func TestKindsChange(t *testing.T) {
 
 	git.write("a", "1\n2\n3\n")
 	third := git.commit("x", "third")
-	const start = "The state before, from the other kind of history."
-	git.wantReasons("third", start, "second", "first")
+	git.wantReasons("third", startReason, "second", "first")
 	got, err := git.Diff(t.Context(), third.ID)
 	if want := "--- a/a\n+++ b/a\n@@ -1,2 +1,3 @@\n 1\n 2\n+3\n"; err != nil || got != want {
 		t.Errorf("Diff = %q, %v; want %q", got, err, want)

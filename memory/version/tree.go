@@ -103,7 +103,10 @@ func (t *Tree) newest(ctx context.Context, w backend) (snapshot, error) {
 
 // follows begins the ID of a version that goes on where the other back-end has ended. Nobody's
 // change can be called so, and such a version can't be undone.
-const follows = "=follows:"
+const (
+	follows     = "=follows:"
+	startReason = "The state with which this history goes on from another one."
+)
 
 // begin returns the back-end for new versions. Its newest version is the newest of all that can be
 // read. The lock is held.
@@ -121,28 +124,25 @@ func (t *Tree) begin(ctx context.Context, lock *os.File, now time.Time) (backend
 		return w, err
 	}
 	_, err = w.commit(ctx, state, Version{
-		Time: now, Author: "the gateway",
-		Reason: "The state before, from the other kind of history.", Change: follows + last})
+		Time: now, Author: "the gateway", Reason: startReason, Change: follows + last})
 	return w, err
 }
 
-// other returns the last version of the back-end that doesn't write now, "" for none, and its
-// files; for a repository, which can't be read without git, those of now.
+// other returns the last version of what doesn't write now, "" for none, and its files; of a
+// repository that can't be read, for want of git or because it is damaged, those of now.
 func (t *Tree) other(ctx context.Context, w backend) (last string, s snapshot, err error) {
 	if t.Kind() == "git" {
 		old := &plainStore{dir: t.path(".versions")}
 		list, err := old.log(ctx, "", 1)
-		if err != nil || len(list) == 0 {
+		if err != nil {
 			return "", nil, err
 		}
-		s, err := old.files(ctx, list[0].ID)
-		return list[0].ID, s, err
+		if len(list) > 0 {
+			s, err := old.files(ctx, list[0].ID)
+			return list[0].ID, s, err
+		}
 	}
-	text, err := os.ReadFile(filepath.Join(t.path(".git"), filepath.FromSlash(branch)))
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil, nil
-	}
-	if err != nil {
+	if last, err = t.unreadable(ctx, w); err != nil || last == "" {
 		return "", nil, err
 	}
 	before, err := t.newest(ctx, w)
@@ -150,7 +150,30 @@ func (t *Tree) other(ctx context.Context, w backend) (last string, s snapshot, e
 		return "", nil, err
 	}
 	s, err = t.read(ctx, before)
-	return strings.TrimSpace(string(text)), s, err
+	return last, s, err
+}
+
+// unreadable returns a name for the repository that went on before and can't be read, or "".
+func (t *Tree) unreadable(ctx context.Context, w backend) (string, error) {
+	if t.Kind() == "git" {
+		ids, err := w.ids(ctx)
+		if err != nil || len(ids) > 0 {
+			return "", err
+		}
+		damaged, err := filepath.Glob(t.path(".git.damaged-*"))
+		if err != nil || len(damaged) == 0 {
+			return "", err
+		}
+		return filepath.Base(damaged[len(damaged)-1]), nil
+	}
+	text, err := os.ReadFile(filepath.Join(t.path(".git"), filepath.FromSlash(branch)))
+	if !errors.Is(err, os.ErrNotExist) {
+		return strings.TrimSpace(string(text)), err
+	}
+	if _, err := os.Stat(t.path(".git")); err == nil {
+		return "packed", nil
+	}
+	return "", nil
 }
 
 // Log returns the newest n versions, the newest first; all if n is 0.
