@@ -1,10 +1,10 @@
 // Package dream turns the history of a memory scope into lasting memory: a [Dreamer] reads what is
 // new in it, and changes the documents of that scope and no other.
 //
-// A run has three phases. One call of the model names what is to change; a second conversation, whose
-// only tools are edits of copies in memory, makes the changes; then the copies take the place of the
-// documents, in one version of the scope's history, and the cursor moves. What each phase has found
-// is saved before the next begins, so that a run which was killed is ended by another process
+// A run has three phases. One call of the model names what is to change; a second conversation,
+// whose only tools are edits of copies in memory, makes the changes; then the copies take the place
+// of the documents, in one version of the scope's history, and the cursor moves. What each phase
+// has found is saved before the next begins, so that a run which was killed is ended by another process
 // without asking or changing anything twice. A document that a person edits meanwhile is merged;
 // where both have changed the same lines, theirs stay.
 //
@@ -142,15 +142,3 @@ func (e *GiveUpError) Error() string {
 }
 
 func (e *GiveUpError) Unwrap() error { return e.Err }
-
-// Run turns the next entries of a scope's history into memory. state is what was saved last by a run
-// of the scope that did not end well, nil if there is none; save makes a new state durable.
-//
-// An error means that the run can be tried again later with the state saved last: nothing was lost,
-// and nothing will be done twice. After a run without an error the state is of no more use.
-func (d *Dreamer) Run(
-	ctx context.Context, scope memory.Scope, state []byte,
-	save func(ctx context.Context, state []byte) error,
-) (Report, error) {
-	return Report{}, fmt.Errorf("dream: %s: not there yet", scope)
-}

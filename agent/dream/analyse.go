@@ -1,0 +1,118 @@
+package dream
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"gateway/agent/llm"
+	"gateway/memory"
+	"gateway/store/fault"
+)
+
+// errNonsense reports an answer without a line that can be used.
+var errNonsense = errors.New("the model's answer holds no line of the form that was asked for")
+
+// again is what the model is told after such an answer.
+const again = "That holds no line that can be used. Answer only with lines that begin with " +
+	"[USER], [MEMORY], [SOUL], [USER-REMOVE], [MEMORY-REMOVE], [SOUL-REMOVE] or [SKILL], or with " +
+	"the one line [SKIP]."
+
+// maxEcho is how much of an answer of no use the model is shown again, in bytes.
+const maxEcho = 2_000
+
+// analyse is the first phase: the model names what is to change.
+func (r *run) analyse(ctx context.Context, from, last int64) error {
+	entries, err := r.nextEntries(ctx, from)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 { // somebody has removed them by hand
+		r.state.Phase, r.state.From, r.state.To = dreamt, from, last
+		return nil
+	}
+	d := r.openDesk(ctx)
+	skills := r.deps.Skills(r.scope)
+	req := llm.Request{Messages: r.analysisPrompt(entries, d, skills)}
+	for range 2 {
+		resp, err := r.ask(ctx, req)
+		if err != nil {
+			return err
+		}
+		a := parse(wholeLines(resp), skills)
+		if a.valid {
+			return r.name(ctx, a, d, from, entries[len(entries)-1].Cursor)
+		}
+		req.Messages = append(req.Messages,
+			llm.Message{Role: llm.Assistant, Text: clip(resp.Message.Text, maxEcho) + " …"},
+			llm.Message{Role: llm.User, Text: again})
+	}
+	return r.fail(ctx, errNonsense)
+}
+
+// name saves what the first phase has found.
+func (r *run) name(ctx context.Context, a analysis, d *desk, from, to int64) error {
+	r.state.Phase, r.state.ID = dreamt, "dream-"+rand.Text()
+	r.state.From, r.state.To = from, to
+	r.state.Findings, r.state.Skipped = nil, a.skipped
+	for _, f := range a.findings {
+		if s := d.sheets[f.Document]; s != nil && s.problem != "" {
+			r.skip("%s: not done, because the document can't be changed: %s", f, s.problem)
+			continue
+		}
+		r.state.Findings = append(r.state.Findings, f)
+	}
+	if err := r.save(ctx); err != nil {
+		return err
+	}
+	fault.Point("dreamt")
+	return nil
+}
+
+// skip notes for the report what was not done.
+func (r *run) skip(format string, args ...any) {
+	r.state.Skipped = append(r.state.Skipped, fmt.Sprintf(format, args...))
+}
+
+// nextEntries returns the entries of this run: fewer after failures, and no more text than the run
+// has room for, but one entry at least.
+func (r *run) nextEntries(ctx context.Context, after int64) ([]memory.Entry, error) {
+	limit := max(1, r.opts.MaxEntries>>min(r.state.Failures, 16))
+	list, err := r.deps.History(r.scope).Entries(r.deps.DB.Read(ctx), after, limit)
+	if err != nil {
+		return nil, err
+	}
+	room := r.entryRoom()
+	for i, e := range list {
+		if room -= len(e.Text); room < 0 && i > 0 {
+			return list[:i], nil
+		}
+	}
+	return list, nil
+}
+
+// readEntries returns the entries that the run has read before.
+func (r *run) readEntries(ctx context.Context) ([]memory.Entry, error) {
+	list, err := r.deps.History(r.scope).Entries(r.deps.DB.Read(ctx), r.state.From, r.opts.MaxEntries)
+	for i, e := range list {
+		if e.Cursor > r.state.To {
+			return list[:i], err
+		}
+	}
+	return list, err
+}
+
+// wholeLines returns the text of an answer, without a last line that was cut off.
+func wholeLines(resp *llm.Response) string {
+	text := resp.Message.Text
+	if resp.Finish != llm.FinishLength && resp.Finish != llm.FinishFiltered {
+		return text
+	}
+	for i := len(text) - 1; i >= 0; i-- {
+		if text[i] == '\n' {
+			return text[:i]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,298 @@
+package dream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// A desk holds the copies of the documents that a run edits. Nothing on it touches a file.
+type desk struct {
+	sheets map[string]*sheet // by the name of the document
+	limit  int               // the size of a document, in bytes
+	day    string            // today
+
+	allowed []string // the skills that the first phase has named
+	exist   []string // the skills that there are
+	drafts  []file   // new skills
+	edited  bool     // something was changed, also if it was changed back
+}
+
+// A sheet is the copy of a document. Its texts have plain line ends.
+type sheet struct {
+	file    file   // as it was read; its New and Text are not set
+	base    string // what it was
+	text    string // what it is now
+	problem string // why it can't be changed, or ""
+	bom     bool
+	crlf    bool // all lines end so
+}
+
+const byteOrderMark = "\uFEFF"
+
+// openDesk reads the documents. One that can't be edited stays as it is, and the model is told so.
+func (r *run) openDesk(ctx context.Context) *desk {
+	d := &desk{sheets: make(map[string]*sheet), limit: r.opts.MaxDocument, day: r.today()}
+	for _, name := range documents {
+		text, hash, err := r.deps.Documents.Read(r.scope, name)
+		s := newSheet(name, text, hash)
+		switch {
+		case err != nil:
+			r.deps.Logger.WarnContext(ctx, "dream can't read a document", "scope", r.scope,
+				"document", name, "err", err)
+			s.problem = "it can't be read"
+		case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
+			s.problem = "it is no text"
+		case len(text) > 2*r.opts.MaxDocument:
+			s.problem = fmt.Sprintf("it has %d bytes, somebody must shorten it by hand", len(text))
+		}
+		d.sheets[name] = s
+	}
+	for _, f := range r.state.Findings {
+		if f.Skill != "" {
+			d.allowed = append(d.allowed, f.Skill)
+		}
+	}
+	d.exist = r.deps.Skills(r.scope)
+	return d
+}
+
+func newSheet(name, text, hash string) *sheet {
+	s := &sheet{file: file{Name: name, Base: text, Hash: hash}}
+	text, s.bom = strings.CutPrefix(text, byteOrderMark)
+	n := strings.Count(text, "\r\n")
+	if s.crlf = n > 0 && n == strings.Count(text, "\n"); s.crlf {
+		text = strings.ReplaceAll(text, "\r\n", "\n")
+	}
+	s.base, s.text = text, text
+	return s
+}
+
+// plan returns what is to be written.
+func (d *desk) plan() []file {
+	var list []file
+	for _, name := range documents {
+		s := d.sheets[name]
+		if s.text == s.base {
+			continue
+		}
+		f := s.file
+		if f.Text = s.text; s.crlf {
+			f.Text = strings.ReplaceAll(f.Text, "\n", "\r\n")
+		}
+		if s.bom {
+			f.Text = byteOrderMark + f.Text
+		}
+		list = append(list, f)
+	}
+	return append(list, d.drafts...)
+}
+
+// editArgs are those of edit_document.
+type editArgs struct {
+	Name string  `json:"name"`
+	Old  *string `json:"old"`
+	New  *string `json:"new"`
+}
+
+// edit replaces a piece of a document, or adds to it. Its error is for the model.
+func (d *desk) edit(a editArgs) error {
+	s := d.sheets[documentName(a.Name)]
+	switch {
+	case s == nil:
+		return fmt.Errorf("there is no document %q: want one of %s", clip(a.Name, 80),
+			strings.Join(documents, ", "))
+	case s.problem != "":
+		return fmt.Errorf("%s can't be changed: %s", s.file.Name, s.problem)
+	case a.Old == nil || a.New == nil:
+		return errors.New(`both "old" and "new" are needed: "old" is "" to add text, ` +
+			`"new" is "" to remove it`)
+	}
+	old, text := unframed(lineEnds.Replace(*a.Old)), unframed(clean(*a.New))
+	if posing(text) {
+		return errors.New("text in brackets that looks like the gateway's own is refused: say it " +
+			"in other words")
+	}
+	var changed string
+	var err error
+	if strings.TrimSpace(old) == "" {
+		changed, err = appended(s.text, text)
+	} else {
+		changed, err = s.replaced(old, lineEnds.Replace(*a.Old), text)
+	}
+	if err == nil {
+		err = s.check(changed, d.limit)
+	}
+	if err != nil {
+		return err
+	}
+	s.text, d.edited = changed, true
+	return nil
+}
+
+// documentName returns the name of a document, also if the model has written a path to it.
+func documentName(s string) string {
+	s = strings.TrimSpace(s)
+	return strings.TrimPrefix(strings.TrimPrefix(s, "./"), "memory/")
+}
+
+// replaced returns the document with text in the place of old, which must be there once. raw is old
+// as the model wrote it: a document may have lines with bars of its own.
+func (s *sheet) replaced(old, raw, text string) (string, error) {
+	if strings.Contains(s.text, raw) {
+		old = raw
+	}
+	switch n := strings.Count(s.text, old); {
+	case n == 0:
+		return "", fmt.Errorf(`"old" does not stand in %s: copy it exactly, without the bars`,
+			s.file.Name)
+	case n > 1:
+		return "", fmt.Errorf(`"old" stands %d times in %s: take more of the text around it`,
+			n, s.file.Name)
+	case old == text:
+		return "", errors.New(`"old" and "new" are the same`)
+	}
+	at := strings.Index(s.text, old)
+	before, after := s.text[:at], s.text[at+len(old):]
+	if text == "" && (before == "" || strings.HasSuffix(before, "\n")) &&
+		!strings.HasSuffix(old, "\n") {
+		after = strings.TrimPrefix(after, "\n") // whole lines go with their end
+	}
+	return before + text + after, nil
+}
+
+// smallRewrite is how many lines may be worded anew in any document.
+const smallRewrite = 3
+
+// check returns why the document may not become text, or nil.
+func (s *sheet) check(text string, limit int) error {
+	switch {
+	case len(text) > limit && len(text) >= len(s.text):
+		return fmt.Errorf("%s may have %d bytes and would have %d: shorten something else first",
+			s.file.Name, limit, len(text))
+	case len(s.base) > limit: // it must become shorter, but not next to nothing
+		if len(text) < limit/4 {
+			return fmt.Errorf("that would leave %d bytes of %s: keep more of it", len(text), s.file.Name)
+		}
+		return nil
+	}
+	base, now := contentLines(s.base), contentLines(text)
+	if 2*len(now) < len(base) {
+		return fmt.Errorf("%s had %d lines and would have %d: no more than half of them may go "+
+			"at a time. Keep what is least out of date", s.file.Name, len(base), len(now))
+	}
+	if lost := len(without(base, now)); lost > max(len(base)/2, smallRewrite) {
+		return fmt.Errorf("%d of the %d lines of %s would be other ones: no document is rewritten, "+
+			"only what has changed", lost, len(base), s.file.Name)
+	}
+	return nil
+}
+
+// contentLines returns the lines of text that say something, without white space around them.
+func contentLines(text string) []string {
+	var list []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// without returns the lines of a that b does not have, each as often as it is missing.
+func without(a, b []string) []string {
+	count := make(map[string]int, len(b))
+	for _, line := range b {
+		count[line]++
+	}
+	var list []string
+	for _, line := range a {
+		if count[line]--; count[line] < 0 {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// skillArgs are those of write_skill.
+type skillArgs struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Body        string `json:"body"`
+}
+
+// The limits of a new skill, in bytes.
+const (
+	maxSkillFile        = 8 << 10
+	maxSkillDescription = 1_024
+)
+
+// write drafts a new skill. Its error is for the model.
+func (d *desk) write(a skillArgs) error {
+	description, body := oneLine(a.Description), withoutMatter(strings.TrimSpace(clean(a.Body)))
+	name := skillPath(a.Name)
+	switch {
+	case !slices.Contains(d.allowed, a.Name):
+		return fmt.Errorf("no [SKILL] %q is among the changes to make", clip(a.Name, 80))
+	case slices.Contains(d.exist, a.Name):
+		return errors.New("there is such a skill already: leave it as it is")
+	case slices.ContainsFunc(d.drafts, func(f file) bool { return f.Name == name }):
+		return errors.New("it is written already")
+	case len(d.drafts) >= maxSkills:
+		return fmt.Errorf("no more than %d new skills at a time", maxSkills)
+	case description == "" || body == "":
+		return errors.New(`both "description" and "body" are needed`)
+	case len(description) > maxSkillDescription:
+		return fmt.Errorf("the description has %d bytes: no more than %d", len(description),
+			maxSkillDescription)
+	case posing(description) || posing(body):
+		return errors.New("text in brackets that looks like the gateway's own is refused: say it " +
+			"in other words")
+	}
+	text := skillText(a.Name, description, body, d.day)
+	if len(text) > maxSkillFile {
+		return fmt.Errorf("the skill has %d bytes: no more than %d", len(text), maxSkillFile)
+	}
+	d.drafts = append(d.drafts, file{Name: name, New: true, Text: text})
+	d.edited = true
+	return nil
+}
+
+// skillPath returns where a new skill is written, relative to the scope's folder.
+func skillPath(name string) string { return "skills/" + name + "/SKILL.md" }
+
+// skillText returns the file of a skill, which says that it was found and not written by a person.
+func skillText(name, description, body, day string) string {
+	return "---\nname: " + name + "\ndescription: " + quote(description) +
+		"\nmetadata:\n  gateway:\n    found: true\n    found_on: " + quote(day) +
+		"\n---\n\n" + body + "\n"
+}
+
+// quote returns s as a string of JSON, which is one of YAML, too.
+func quote(s string) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(s) != nil { // never, for a string
+		return `""`
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// withoutMatter returns the body of a skill without front matter of the model's own.
+func withoutMatter(body string) string {
+	rest, ok := strings.CutPrefix(body, "---\n")
+	if !ok {
+		return body
+	}
+	_, after, ok := strings.Cut(rest, "\n---")
+	if !ok {
+		return body
+	}
+	return strings.TrimSpace(strings.TrimLeft(after, "-"))
+}

@@ -1,0 +1,220 @@
+package dream
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+)
+
+// edit returns a call of edit_document.
+func edit(name, old, text string) llm.ToolCall {
+	args, err := json.Marshal(map[string]string{"name": name, "old": old, "new": text})
+	if err != nil {
+		panic(err)
+	}
+	return llm.ToolCall{Name: toolEdit, Arguments: string(args)}
+}
+
+// skill returns a call of write_skill.
+func skill(name, description, body string) llm.ToolCall {
+	args, err := json.Marshal(skillArgs{name, description, body})
+	if err != nil {
+		panic(err)
+	}
+	return llm.ToolCall{Name: toolSkill, Arguments: string(args)}
+}
+
+var done = llm.ToolCall{Name: toolDone, Arguments: "{}"}
+
+// calls returns a step with tool calls, whose ids are their numbers.
+func calls(list ...llm.ToolCall) llmtest.Step {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].ID = fmt.Sprintf("call_%d", i+1)
+	}
+	return llmtest.Step{Calls: list}
+}
+
+// dreams returns a model that names changes, makes them by calls and is done. Both may be several,
+// for each time that they are asked for.
+func dreams(named string, list ...llm.ToolCall) func(llm.Request) llmtest.Step {
+	return func(req llm.Request) llmtest.Step {
+		if len(req.Tools) == 0 {
+			return llmtest.Step{Text: []string{named}}
+		}
+		if last := req.Messages[len(req.Messages)-1]; last.Role == llm.ToolRole {
+			return calls(done)
+		}
+		return calls(list...)
+	}
+}
+
+// prompt returns all text of a request.
+func prompt(req llm.Request) string {
+	var b strings.Builder
+	for _, m := range req.Messages {
+		b.WriteString(m.Text + "\n")
+		for _, c := range m.ToolCalls {
+			b.WriteString(c.Arguments + "\n")
+		}
+	}
+	return b.String()
+}
+
+func TestRun(t *testing.T) {
+	w := newWorld(t, true, dreams(
+		"[USER] lives in Tokyo, not Osaka\n[MEMORY-REMOVE] the trip to Kyoto: it is over\n"+
+			"[SOUL] answers without greetings\n[SKILL] weekly-report: collects the week's tickets",
+		edit("USER.md", "- lives in Osaka", "- lives in Tokyo"),
+		edit("MEMORY.md", "- 2026-10-01: trip to Kyoto", ""),
+		edit("SOUL.md", "", "- answers without greetings"),
+		skill("weekly-report", `Collects "the week": for Mondays`, "1. Look.\n2. Write."),
+	))
+	w.put(ann, "USER.md", "# User\n\n- called Ann\n- lives in Osaka\n")
+	w.put(ann, "MEMORY.md", "# Memory\n\n- 2026-10-01: trip to Kyoto\n- works on the gateway\n")
+	w.live(ann, "Ann has moved to Tokyo.", "She wants no greetings.")
+	report := w.mustRun(ann)
+
+	w.want(ann, "USER.md", "# User\n\n- called Ann\n- lives in Tokyo\n")
+	w.want(ann, "MEMORY.md", "# Memory\n\n- works on the gateway\n")
+	w.want(ann, "SOUL.md", "- answers without greetings\n")
+	w.want(ann, "skills/weekly-report/SKILL.md", "---\nname: weekly-report\n"+
+		"description: \"Collects \\\"the week\\\": for Mondays\"\nmetadata:\n  gateway:\n"+
+		"    found: true\n    found_on: \"2026-11-21\"\n---\n\n1. Look.\n2. Write.\n")
+	want := []string{`USER.md: removed "lives in Osaka"`, `USER.md: added "lives in Tokyo"`,
+		`MEMORY.md: removed "2026-10-01: trip to Kyoto"`, `SOUL.md: added "answers without greetings"`,
+		"new skill weekly-report"}
+	if !slices.Equal(report.Changes, want) {
+		t.Errorf("changes:\n got %q\nwant %q", report.Changes, want)
+	}
+	if report.Scope != ann || report.From != 0 || report.To != 2 || report.More ||
+		len(report.Skipped) > 0 {
+		t.Errorf("report = %+v", report)
+	}
+	if got := w.dreamed(ann); got != 2 {
+		t.Errorf("cursor = %d, want 2", got)
+	}
+	if got, want := w.commits(ann), []string{person, author}; !slices.Equal(got, want) {
+		t.Errorf("versions by %q, want %q", got, want)
+	}
+	text, err := w.tree(ann).Show(t.Context(), report.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"+- lives in Tokyo", "Dream over the entries 1 to 2",
+		"[MEMORY-REMOVE] the trip to Kyoto: it is over"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the version does not say %q:\n%s", part, text)
+		}
+	}
+	if strings.Contains(text, "+- called Ann") {
+		t.Errorf("the version holds what a person wrote:\n%s", text)
+	}
+
+	again := w.mustRun(ann) // nothing is new
+	if again.From != 2 || again.To != 2 || len(w.model.Requests()) != 3 {
+		t.Errorf("a run without news = %+v, after %d requests", again, len(w.model.Requests()))
+	}
+}
+
+func TestSkip(t *testing.T) {
+	w := newWorld(t, false, dreams("**[SKIP]**"))
+	w.opts.MaxEntries = 2
+	w.live(ann, "It rained.", "It rained again.", "And again.")
+	if r := w.mustRun(ann); !r.More || r.To != 2 || len(r.Changes) > 0 || r.Version != "" {
+		t.Errorf("report = %+v", r)
+	}
+	if r := w.mustRun(ann); r.More || r.From != 2 || r.To != 3 {
+		t.Errorf("second report = %+v", r)
+	}
+	if got := len(w.model.Requests()); got != 2 {
+		t.Errorf("%d requests, want 2: no second phase", got)
+	}
+	if got := w.commits(ann); len(got) > 0 {
+		t.Errorf("versions by %q, want none", got)
+	}
+}
+
+// Other scopes and the shared documents are out of reach, whatever the scope is called.
+func TestScopeName(t *testing.T) {
+	w := newWorld(t, false, dreams("[USER] x", edit("USER.md", "", "x")))
+	for _, s := range []string{"", "..", "person-1/../person-2", "shared", "."} {
+		if _, err := w.run(scope(s)); err == nil {
+			t.Errorf("Run(%q) = nil, want an error", s)
+		}
+	}
+	if got := len(w.model.Requests()); got != 0 {
+		t.Errorf("%d requests, want none", got)
+	}
+}
+
+// Two scopes with secrets of their own never meet, neither in a request nor in a file.
+func TestIsolation(t *testing.T) {
+	w := newWorld(t, true, func(req llm.Request) llmtest.Step {
+		secret := "of-ann"
+		if strings.Contains(prompt(req), "of-bob") {
+			secret = "of-bob"
+		}
+		fact := "- the code name is " + secret
+		return dreams("[USER] "+fact+"\n[MEMORY] "+fact+"\n[SOUL] "+fact+"\n[SKILL] "+secret+": it",
+			edit("USER.md", "", fact), edit("MEMORY.md", "", fact), edit("SOUL.md", "", fact),
+			edit("../person-2/USER.md", "", fact), edit("../person-1/USER.md", "", fact),
+			skill(secret, fact, fact), skill("../../person-2/skills/x", fact, fact))(req)
+	})
+	w.put(ann, "USER.md", "- old secret-of-ann\n")
+	w.put(bob, "USER.md", "- old secret-of-bob\n")
+	w.live(ann, "Ann says: the code name is secret-of-ann")
+	w.live(bob, "Bob says: the code name is secret-of-bob")
+	first := len(w.model.Requests())
+	for _, s := range []struct {
+		scope, other scope
+	}{{ann, bob}, {bob, ann}} {
+		report := w.mustRun(s.scope)
+		theirs := map[scope]string{ann: "of-ann", bob: "of-bob"}[s.other]
+		for _, req := range w.model.Requests()[first:] {
+			if text := prompt(req); strings.Contains(text, theirs) {
+				t.Errorf("a request of %s holds %q:\n%s", s.scope, theirs, text)
+			}
+		}
+		first = len(w.model.Requests())
+		if text := fmt.Sprint(report); strings.Contains(text, theirs) {
+			t.Errorf("the report of %s holds %q: %s", s.scope, theirs, text)
+		}
+	}
+	for s, theirs := range map[scope]string{ann: "of-bob", bob: "of-ann"} {
+		all := w.everything(s)
+		if strings.Contains(all, theirs) {
+			t.Errorf("files of %s hold %q:\n%s", s, theirs, all)
+		}
+		if own := map[scope]string{ann: "of-ann", bob: "of-bob"}[s]; strings.Count(all, own) < 5 {
+			t.Errorf("files of %s lack their own %q:\n%s", s, own, all)
+		}
+	}
+}
+
+// A state of another scope is not used: it holds that scope's texts.
+func TestForeignState(t *testing.T) {
+	w := newWorld(t, false, dreams("[USER] of-ann", edit("USER.md", "", "- of-ann")))
+	w.live(ann, "x")
+	w.mishap.at = 3 // after the first phase is saved
+	if _, err := w.run(ann); !errors.Is(err, errKilled) {
+		t.Fatalf("Run = %v, want %v", err, errKilled)
+	}
+	w.mishap = &mishap{}
+	w.state[bob] = w.state[ann]
+	if r := w.mustRun(bob); r.To != 0 || w.get(bob, "USER.md") != "" {
+		t.Errorf("report = %+v, USER.md %q", r, w.get(bob, "USER.md"))
+	}
+	for _, odd := range []string{"{", "[]", `{"scope":"person-2","phase":"written"}`, "\x00"} {
+		w.state[bob] = []byte(odd)
+		if r := w.mustRun(bob); r.To != 0 {
+			t.Errorf("report of the state %q = %+v", odd, r)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package dream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"gateway/agent/llm"
+	"gateway/memory"
+	"gateway/store/fault"
+)
+
+// The names of the tools of the second phase.
+const (
+	toolEdit  = "edit_document"
+	toolSkill = "write_skill"
+	toolDone  = "done"
+)
+
+// editTools are all tools that the second phase has. They work on a [desk].
+func editTools(skills bool) []llm.ToolSpec {
+	list := []llm.ToolSpec{{
+		Name: toolEdit,
+		Description: "Replaces a piece of a document. Copy the old text exactly; it must stand there " +
+			`once. With old "" the new text is added at the end; if it begins with a heading that the ` +
+			`document has, at the end of that section. With new "" the old text is removed.`,
+		Schema: json.RawMessage(`{"type":"object","properties":{` +
+			`"name":{"type":"string","enum":["USER.md","MEMORY.md","SOUL.md"]},` +
+			`"old":{"type":"string"},"new":{"type":"string"}},"required":["name","old","new"]}`),
+	}, {
+		Name:        toolDone,
+		Description: "Says that all changes are made, or that there is nothing to do.",
+		Schema:      json.RawMessage(`{"type":"object","properties":{}}`),
+	}}
+	if skills {
+		list = append(list, llm.ToolSpec{
+			Name:        toolSkill,
+			Description: "Writes a new skill that a [SKILL] line names.",
+			Schema: json.RawMessage(`{"type":"object","properties":{` +
+				`"name":{"type":"string","description":"as in the [SKILL] line"},` +
+				`"description":{"type":"string","description":"one line: what it does and when to use it"},` +
+				`"body":{"type":"string","description":"Markdown, without front matter"}},` +
+				`"required":["name","description","body"]}`),
+		})
+	}
+	return list
+}
+
+// The limits of one answer.
+const (
+	maxCalls     = 32       // tool calls
+	maxArguments = 64 << 10 // of a call, in bytes
+)
+
+// goOn is what the model is told that has made no call and no change.
+const goOn = "Nothing was changed. Make the changes with the tools; if there is nothing to do, " +
+	"call done."
+
+var (
+	errRounds = errors.New("the model did not come to an end")
+	errNoEdit = errors.New("the model made no change and did not say that it was done")
+)
+
+// edit is the second phase: the model changes copies of the documents.
+func (r *run) edit(ctx context.Context) error {
+	d := r.openDesk(ctx)
+	var entries []memory.Entry
+	if len(d.allowed) > 0 {
+		var err error
+		if entries, err = r.readEntries(ctx); err != nil {
+			return err
+		}
+	}
+	req := llm.Request{
+		Messages: r.editingPrompt(entries, d), Tools: editTools(len(d.allowed) > 0),
+	}
+	nudged := false
+	for range r.opts.MaxRounds {
+		resp, err := r.ask(ctx, req)
+		if err != nil {
+			return err
+		}
+		if err := r.save(ctx); err != nil { // what it has used
+			return err
+		}
+		said := sayable(resp.Message)
+		if len(said.ToolCalls) == 0 {
+			if d.edited && resp.Finish != llm.FinishLength && resp.Finish != llm.FinishFiltered {
+				return r.plan(ctx, d)
+			}
+			if nudged {
+				return r.fail(ctx, errNoEdit)
+			}
+			nudged = true
+			req.Messages = append(req.Messages, said, llm.Message{Role: llm.User, Text: goOn})
+			continue
+		}
+		results, done := d.answer(resp.Message.ToolCalls)
+		if done {
+			return r.plan(ctx, d)
+		}
+		req.Messages = append(append(req.Messages, said), results...)
+	}
+	return r.fail(ctx, fmt.Errorf("%w in %d rounds", errRounds, r.opts.MaxRounds))
+}
+
+// sayable returns an answer in a form that can be shown to the model again: providers refuse
+// arguments that are no JSON, and empty messages.
+func sayable(m llm.Message) llm.Message {
+	m.Role, m.Text = llm.Assistant, clip(m.Text, maxEcho)
+	calls := make([]llm.ToolCall, 0, len(m.ToolCalls))
+	for _, c := range m.ToolCalls {
+		if len(c.Arguments) > maxArguments || !isObject(c.Arguments) {
+			c.Arguments = "{}"
+		}
+		c.Name = clip(c.Name, 64)
+		calls = append(calls, c)
+	}
+	m.ToolCalls = calls
+	if m.Text == "" && len(calls) == 0 {
+		m.Text = "…"
+	}
+	return m
+}
+
+func isObject(s string) bool {
+	return strings.HasPrefix(strings.TrimSpace(s), "{") && json.Valid([]byte(s))
+}
+
+// answer does what the model asks for and returns the results. done says that the model is done,
+// and nothing of this answer failed.
+func (d *desk) answer(calls []llm.ToolCall) (results []llm.Message, done bool) {
+	failed := 0
+	for i, c := range calls {
+		text := "done"
+		var err error
+		switch {
+		case i >= maxCalls:
+			err = fmt.Errorf("no more than %d calls in one answer: call it again", maxCalls)
+		case c.Name == toolDone && failed > 0:
+			err = fmt.Errorf("%d calls of this answer failed: mend them, or call done alone", failed)
+		case c.Name == toolDone:
+			done = true
+		default:
+			done = false // it goes on
+			err = d.call(c)
+		}
+		if err != nil {
+			failed++
+			text, done = "Error: "+err.Error(), false
+		}
+		results = append(results, llm.Message{Role: llm.ToolRole, Text: text, ToolCallID: c.ID})
+	}
+	return results, done
+}
+
+// call makes one change.
+func (d *desk) call(c llm.ToolCall) error {
+	if c.Name != toolEdit && c.Name != toolSkill {
+		return fmt.Errorf("there is no tool %q: want %s, %s or %s", clip(c.Name, 80), toolEdit,
+			toolSkill, toolDone)
+	}
+	if len(c.Arguments) > maxArguments {
+		return fmt.Errorf("the arguments have %d bytes: no more than %d", len(c.Arguments), maxArguments)
+	}
+	if !isObject(c.Arguments) {
+		return errors.New("the arguments are no JSON object: write them again")
+	}
+	var edit editArgs
+	var skill skillArgs
+	args := any(&edit)
+	if c.Name == toolSkill {
+		args = &skill
+	}
+	if err := json.Unmarshal([]byte(c.Arguments), args); err != nil {
+		var bad *json.UnmarshalTypeError
+		if errors.As(err, &bad) {
+			return fmt.Errorf("argument %q must be a string", bad.Field)
+		}
+		return errors.New("the arguments can't be read: write them again")
+	}
+	if c.Name == toolSkill {
+		return d.write(skill)
+	}
+	return d.edit(edit)
+}
+
+// plan saves what is to be written.
+func (r *run) plan(ctx context.Context, d *desk) error {
+	r.state.Phase, r.state.Plan = planned, d.plan()
+	if err := r.save(ctx); err != nil {
+		return err
+	}
+	fault.Point("planned")
+	return nil
+}

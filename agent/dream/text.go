@@ -1,0 +1,82 @@
+package dream
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// lineEnds are the signs that end a line for some reader.
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n",
+	"\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
+
+// clean returns s as plain text: valid, with one sign for the end of a line, and without signs that
+// are not seen or that turn others around.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case unicode.IsControl(r), unicode.Is(hidden, r):
+			return -1
+		}
+		return r
+	}, lineEnds.Replace(strings.ToValidUTF8(s, "\uFFFD")))
+}
+
+// hidden are signs that a text needs in no language, and may hide something with.
+var hidden = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{Lo: 0x200B, Hi: 0x200B, Stride: 1}, // zero width space
+		{Lo: 0x202A, Hi: 0x202E, Stride: 1}, // overrides of direction
+		{Lo: 0x2060, Hi: 0x2069, Stride: 1},
+		{Lo: 0xFEFF, Hi: 0xFEFF, Stride: 1},
+	},
+	R32: []unicode.Range32{{Lo: 0xE0000, Hi: 0xE007F, Stride: 1}},
+}
+
+// oneLine returns s cleaned, on one line.
+func oneLine(s string) string { return strings.Join(strings.Fields(clean(s)), " ") }
+
+// clip returns the beginning of s, of at most n bytes, and never a part of a rune.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// bar begins each line of a frame, so that no line inside can pass for one of those around it.
+const bar = "| "
+
+// framed returns s as data for the model: each line begins with a bar.
+func framed(s string) string {
+	s = strings.TrimRight(clean(s), "\n")
+	return bar + strings.ReplaceAll(s, "\n", "\n"+bar) + "\n"
+}
+
+// unframed returns s without the bars that the model may have copied, if all lines have them.
+func unframed(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		rest, ok := strings.CutPrefix(line, strings.TrimRight(bar, " "))
+		if !ok && line != "" {
+			return s
+		}
+		lines[i] = strings.TrimPrefix(rest, " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// posing reports whether s holds what could pass for something that the gateway says in a prompt:
+// the head of a message, the frame of a file, the summary or the context of a conversation.
+func posing(s string) bool { return envelopeLike.MatchString(s) }
+
+var envelopeLike = regexp.MustCompile(strings.NewReplacer("_", `[\s\p{Z}\p{Cf}]+`).Replace(
+	`(?im)[\[【]\s*(?:[a-z]+day_\d{4}-\d\d-\d\d|(?:end|text|outcome)_of_|what_was_said_|in_reply_to_|` +
+		`in_the_quoted_|forwarded,|new_wording_|voice_message\s*[\],:]|your_task\s*\]|` +
+		`archived_context_summary)|^\s*#+\s*runtime_context\s*$`))
