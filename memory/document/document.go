@@ -5,18 +5,22 @@
 // A document that was read is kept in memory until its file changes, so that reading it again
 // costs a look at the file's times. What can't be read is told of in the prompt, and never ends a
 // turn. A document is replaced whole, by a rename, and only if it still is what the writer has
-// read: what a person wrote meanwhile stays.
+// read: what a person wrote meanwhile stays. Symbolic links are not followed: whoever may write
+// their target could write the document.
 //
 // It owns the files AGENTS.md, SOUL.md, USER.md, TOOLS.md, IDENTITY.md and HEARTBEAT.md in the
-// workspace, the link "memory" there, and in the folder of the scopes ".templates" and, for each
-// scope, its documents and skills.
+// workspace, its folder "skills" and its link "memory", and in the folder of the scopes
+// ".templates" and, for each scope, its documents and skills.
 package document
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +37,9 @@ const (
 	Heartbeat = "HEARTBEAT.md" // what to look after from time to time
 	Memory    = "MEMORY.md"    // what is to remember; of a scope
 )
+
+// SkillsFolder is the folder of skills, in the workspace and in that of a scope.
+const SkillsFolder = "skills"
 
 // PromptOrder are the documents that the workspace may have and the prompt begins with, in its
 // order.
@@ -58,17 +65,17 @@ type Options struct {
 type Documents struct {
 	workspace, scopes *os.Root
 	opts              Options
+	writing           sync.Mutex // held while a document is replaced
 
 	mu    sync.Mutex
-	known map[string]cached
+	known map[key]cached
+	size  int // bytes of their texts
 }
-
-type cached struct{ doc Doc }
 
 // New returns the documents of a workspace, and of the scopes that have a folder each in another.
 // Either may be nil: then there are none.
 func New(workspace, scopes *os.Root, o *Options) *Documents {
-	d := &Documents{workspace: workspace, scopes: scopes}
+	d := &Documents{workspace: workspace, scopes: scopes, known: make(map[key]cached)}
 	if o != nil {
 		d.opts = *o
 	}
@@ -80,23 +87,32 @@ func New(workspace, scopes *os.Root, o *Options) *Documents {
 	return d
 }
 
-// A Doc is a document as the prompt has it. One that isn't there has no text.
+// A Doc is a document as the prompt has it. One that isn't there has neither text nor problem.
 type Doc struct {
 	Name      string
 	Text      string // valid UTF-8 without white space around it; the beginning if it is long
 	Hash      string // of the whole file, as [Hash] makes it; "" if it isn't there or can't be read
-	Template  bool   // nobody has changed it since the gateway made it
+	Template  bool   // it is as the gateway has made it: nobody has filled it in
 	Truncated bool   // Text ends with a notice that says so
 	Problem   string // why it can't be read, for the agent and its people; or ""
 }
 
-// Prompt returns what the prompt says of the document, "" for nothing.
-func (d Doc) Prompt() string { return d.Text }
+// Prompt returns what the prompt has of the document: its text, or a notice if it can't be read.
+// It is "" for an untouched template and for a document that isn't there.
+func (d Doc) Prompt() string {
+	switch {
+	case d.Problem != "":
+		return "[" + d.Problem + "]"
+	case d.Template:
+		return ""
+	}
+	return d.Text
+}
 
 // Shared returns a document that all scopes share.
-func (d *Documents) Shared(name string) Doc { return Doc{Name: name} }
+func (d *Documents) Shared(name string) Doc { return d.doc(key{"", name}) }
 
-// In returns the documents of a scope.
+// In returns the documents of a scope. The scope "" has none.
 func (d *Documents) In(s memory.Scope) Space { return Space{d, s} }
 
 // A Space is the documents of one scope.
@@ -106,30 +122,26 @@ type Space struct {
 }
 
 // Doc returns a document of the scope.
-func (s Space) Doc(name string) Doc { return Doc{Name: name} }
-
-var errMissing = errors.New("document: not there yet")
-
-// Read returns all of a document as it is on the disk and its hash; "" for both if it isn't
-// there. The scope "" stands for the shared documents. name is a path with slashes.
-func (d *Documents) Read(s memory.Scope, name string) (text, hash string, err error) {
-	return "", "", errMissing
+func (s Space) Doc(name string) Doc {
+	if s.scope == "" {
+		return Doc{Name: name}
+	}
+	return s.documents.doc(key{s.scope, name})
 }
 
-// Save replaces a document, if its hash still is base, else the error is [ErrChanged]. A base of
-// "" means that there is none yet. The scope "" stands for the shared documents.
-func (d *Documents) Save(s memory.Scope, name, text, base string) error { return errMissing }
-
-// Create writes a file that isn't there yet, else the error is [ErrExists].
-func (d *Documents) Create(s memory.Scope, name, text string) error { return errMissing }
-
-// WriteTemplates writes the shared documents that are not there, for people to fill in, each once
-// only: one that was deleted isn't written again.
-func (d *Documents) WriteTemplates() error { return errMissing }
-
-// Link makes the link "memory" in the workspace, by which people find the scopes' folders. If
-// something else has that name, or links can't be made, there is none.
-func (d *Documents) Link() error { return errMissing }
-
 // Hash returns the hash of a document's content.
-func Hash(text string) string { return text }
+func Hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// Kept reports whether a file of a scope's folder or of the workspace belongs to its version
+// history: the documents, and all below "skills". The path has slashes; those of folders end in
+// one.
+func Kept(rel string) bool {
+	switch rel {
+	case Agents, Soul, User, Tools, Identity, Heartbeat, Memory:
+		return true
+	}
+	return strings.HasPrefix(rel, SkillsFolder+"/")
+}

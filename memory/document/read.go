@@ -1,0 +1,297 @@
+package document
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/unicode"
+
+	"gateway/memory"
+)
+
+// The bounds of what is read.
+const (
+	maxFile       = 4 << 20  // bytes of a document
+	maxKnown      = 64 << 20 // bytes of all texts in memory
+	maxKnownDocs  = 8_192
+	bytesPerToken = 4
+)
+
+// settleTime is more than the unit in which file systems count time: what was changed longer ago
+// than that can't be changed again without its time showing it.
+const settleTime = 3 * time.Second
+
+// A key names a document; the scope "" is the workspace.
+type key struct {
+	scope memory.Scope
+	name  string
+}
+
+// A cached is a document in memory.
+type cached struct {
+	doc  Doc
+	info fs.FileInfo // of the file that was read
+}
+
+// errNone reports that there is no such folder of documents.
+var errNone = errors.New("there are no documents here")
+
+// place returns where a document lies.
+func (d *Documents) place(k key) (root *os.Root, path string, err error) {
+	root, path = d.workspace, filepath.FromSlash(k.name)
+	if k.scope != "" {
+		if _, err := memory.ParseScope(string(k.scope)); err != nil {
+			return nil, "", err
+		}
+		root, path = d.scopes, filepath.Join(string(k.scope), path)
+	}
+	switch {
+	case root == nil:
+		return nil, "", errNone
+	case !filepath.IsLocal(filepath.FromSlash(k.name)):
+		return nil, "", fmt.Errorf("%q is no document's name", k.name)
+	}
+	return root, path, nil
+}
+
+// doc returns a document, from memory if its file is the one that was read.
+func (d *Documents) doc(k key) Doc {
+	root, path, err := d.place(k)
+	if errors.Is(err, errNone) {
+		return Doc{Name: k.name}
+	}
+	var info fs.FileInfo
+	if err == nil {
+		info, err = root.Lstat(path)
+	}
+	if isNone(err) {
+		d.forget(k)
+		return Doc{Name: k.name}
+	}
+	if err != nil {
+		return d.unreadable(k, err)
+	}
+	if c, ok := d.recall(k); ok && same(c.info, info) {
+		return c.doc
+	}
+	now := d.opts.Now()
+	data, info, err := d.load(k, root, path)
+	switch {
+	case isNone(err):
+		d.forget(k)
+		return Doc{Name: k.name}
+	case err != nil:
+		d.forget(k)
+		return d.unreadable(k, err)
+	}
+	doc := d.parse(k, data)
+	if doc.Problem != "" {
+		d.opts.Logger.Warn("document left out of the prompt", "file", path, "err", doc.Problem)
+	}
+	if now.Sub(info.ModTime()) > settleTime {
+		d.remember(k, cached{doc, info})
+	} else {
+		d.forget(k)
+	}
+	return doc
+}
+
+func isNone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// same reports whether a file was not written between a and b.
+func same(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) &&
+		a.Mode() == b.Mode()
+}
+
+// unreadable returns the document of a file that can't be read.
+func (d *Documents) unreadable(k key, err error) Doc {
+	d.opts.Logger.Warn("document left out of the prompt", "file", k.name, "scope", k.scope, "err", err)
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		err = pathErr.Err // without the path as the system sees it
+	}
+	return Doc{Name: k.name, Problem: fmt.Sprintf("%s can't be read: %v", k.name, err)}
+}
+
+// load reads a file, and tells which one it was.
+func (d *Documents) load(k key, root *os.Root, path string) ([]byte, fs.FileInfo, error) {
+	data, info, err := d.loadOnce(k, root, path)
+	for range maxTries {
+		if !errors.Is(err, errReplaced) {
+			break
+		}
+		data, info, err = d.loadOnce(k, root, path)
+	}
+	return data, info, err
+}
+
+// maxTries is how often a file is tried that is being replaced.
+const maxTries = 20
+
+var errReplaced = errors.New("it is replaced all the time")
+
+func (d *Documents) loadOnce(
+	k key, root *os.Root, path string,
+) ([]byte, fs.FileInfo, error) {
+	if k.scope != "" {
+		// A link to another scope's folder is within the tree, and all the same not ours.
+		if err := wantFolder(root, string(k.scope)); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := wantPlain(root.Lstat(path)); err != nil {
+		return nil, nil, err
+	}
+	// It may have become a pipe meanwhile: without O_NONBLOCK that would hang.
+	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err := wantPlain(info, err); err != nil {
+		return nil, nil, err
+	}
+	if now, err := root.Lstat(path); err != nil || !os.SameFile(now, info) {
+		return nil, nil, errReplaced // or it was a link when it was opened
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = errTooLarge
+	}
+	return data, info, err
+}
+
+var errTooLarge = fmt.Errorf("it is larger than %d bytes", maxFile)
+
+func wantFolder(root *os.Root, name string) error {
+	info, err := root.Lstat(name)
+	if err == nil && !info.IsDir() {
+		return errors.New("the folder of its scope is no folder")
+	}
+	return err
+}
+
+// wantPlain refuses what is no regular file of bounded size.
+func wantPlain(info fs.FileInfo, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		return errors.New("it is a directory")
+	case info.Mode()&fs.ModeSymlink != 0:
+		return errors.New("it is a symbolic link, and these are not followed")
+	case !info.Mode().IsRegular():
+		return errors.New("it is no regular file")
+	case info.Size() > maxFile:
+		return errTooLarge
+	}
+	return nil
+}
+
+// parse returns the document with such a content.
+func (d *Documents) parse(k key, data []byte) Doc {
+	doc := Doc{Name: k.name, Hash: Hash(string(data))}
+	text, ok := decode(data)
+	if !ok {
+		doc.Problem = k.name + " can't be read: it is no text"
+		return doc
+	}
+	doc.Template = isTemplate(text)
+	doc.Text, doc.Truncated = clip(k.name, text, d.opts.MaxTokens*bytesPerToken)
+	return doc
+}
+
+// decode returns a text in UTF-8 with LF at the ends of its lines, and whether it is one.
+func decode(data []byte) (string, bool) {
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		order := unicode.UTF16(unicode.LittleEndian, unicode.ExpectBOM)
+		text, err := order.NewDecoder().Bytes(data)
+		if err != nil {
+			return "", false
+		}
+		data = text
+	}
+	if bytes.IndexByte(data, 0) >= 0 {
+		return "", false
+	}
+	text := strings.TrimPrefix(string(data), "\ufeff")
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	return strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")), true
+}
+
+// clip returns a text that is no longer than most bytes, cut at the end of a line if there is one,
+// and with a notice in addition if it was cut.
+func clip(name, text string, most int) (string, bool) {
+	if len(text) <= most {
+		return text, false
+	}
+	cut := text[:most]
+	for !utf8.RuneStart(text[len(cut)]) {
+		cut = cut[:len(cut)-1]
+	}
+	if i := strings.LastIndexByte(cut, '\n'); i > 0 {
+		cut = cut[:i]
+	}
+	notice := fmt.Sprintf("\n[… %d more bytes of %s are left out: it is too long. "+
+		"Condense it, and keep what matters.]", len(text)-len(cut), name)
+	return strings.TrimRight(cut, " \n") + notice, true
+}
+
+func (d *Documents) recall(k key) (cached, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c, ok := d.known[k]
+	return c, ok
+}
+
+func (d *Documents) remember(k key, c cached) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.size += len(c.doc.Text) - len(d.known[k].doc.Text)
+	d.known[k] = c
+	if d.size > maxKnown || len(d.known) > maxKnownDocs {
+		clear(d.known) // what is needed is read again
+		d.size = 0
+	}
+}
+
+func (d *Documents) forget(k key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.size -= len(d.known[k].doc.Text)
+	delete(d.known, k)
+}
+
+// Read returns all of a document as it is on the disk and its hash; "" for both if it isn't
+// there. What is no UTF-8 text is an error. The scope "" stands for the shared documents. name is
+// a path with slashes.
+func (d *Documents) Read(s memory.Scope, name string) (text, hash string, err error) {
+	k := key{s, name}
+	root, path, err := d.place(k)
+	if err != nil {
+		return "", "", fmt.Errorf("document: read %s: %w", name, err)
+	}
+	data, _, err := d.load(k, root, path)
+	switch {
+	case isNone(err):
+		return "", "", nil
+	case err == nil && (!utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0):
+		err = errors.New("it is no text in UTF-8")
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("document: read %s: %w", name, err)
+	}
+	return string(data), Hash(string(data)), nil
+}

@@ -1,0 +1,150 @@
+package document
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"gateway/memory"
+)
+
+// The modes of what is made.
+const (
+	newFile = 0o600
+	newDir  = 0o700
+)
+
+// maxSave bounds a document that is written, in bytes.
+const maxSave = 1 << 20
+
+// Save replaces a document, if its hash still is base, else the error is [ErrChanged]. A base of
+// "" means that there is none yet. The scope "" stands for the shared documents. name is that of a
+// Markdown file, or a path below [SkillsFolder], with slashes.
+func (d *Documents) Save(s memory.Scope, name, text, base string) error {
+	if err := d.save(key{s, name}, text, base); err != nil {
+		return fmt.Errorf("document: save %s: %w", name, err)
+	}
+	return nil
+}
+
+// Create writes a file that isn't there yet, else the error is [ErrExists].
+func (d *Documents) Create(s memory.Scope, name, text string) error {
+	err := d.Save(s, name, text, "")
+	if errors.Is(err, ErrChanged) {
+		return fmt.Errorf("document: create %s: %w", name, ErrExists)
+	}
+	return err
+}
+
+// checkSave refuses what is no document.
+func checkSave(name, text string) error {
+	elements := strings.Split(name, "/")
+	odd := func(e string) bool { return e == "" || e[0] == '.' || strings.ContainsAny(e, "\\:\x00\n") }
+	switch {
+	case slices.ContainsFunc(elements, odd),
+		len(elements) == 1 && !strings.HasSuffix(name, ".md"),
+		len(elements) > 1 && elements[0] != SkillsFolder:
+		return errors.New("it is no document's name")
+	case len(text) > maxSave:
+		return fmt.Errorf("it has more than %d bytes", maxSave)
+	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
+		return errors.New("it is no text in UTF-8")
+	}
+	return nil
+}
+
+func (d *Documents) save(k key, text, base string) error {
+	if err := checkSave(k.name, text); err != nil {
+		return err
+	}
+	root, path, err := d.place(k)
+	if err != nil {
+		return err
+	}
+	d.writing.Lock()
+	defer d.writing.Unlock()
+	if err := root.MkdirAll(filepath.Dir(path), newDir); err != nil {
+		return err
+	}
+	if k.scope != "" {
+		if err := wantFolder(root, string(k.scope)); err != nil {
+			return err
+		}
+	}
+	folder, err := root.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	file := filepath.Base(path)
+	data, info, err := d.load(key{name: k.name}, folder, file)
+	hash := ""
+	switch {
+	case err == nil:
+		hash = Hash(string(data))
+	case !isNone(err):
+		return err
+	}
+	if hash != base {
+		return ErrChanged
+	}
+	return replace(folder, file, text, info)
+}
+
+// replace writes a file beside its place and then moves it there, if what stands there still is
+// as info says.
+func replace(folder *os.Root, file, text string, info fs.FileInfo) error {
+	temp := ".gateway-" + rand.Text() + ".tmp"
+	mode := fs.FileMode(newFile)
+	if info != nil {
+		mode = info.Mode().Perm()
+	}
+	f, err := folder.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, newFile)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, text)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = put(folder, temp, file, info)
+	}
+	_ = folder.Remove(temp) // it is not there if it was moved
+	if err != nil {
+		return err
+	}
+	if dir, err := folder.Open("."); err == nil {
+		_ = dir.Sync() // not all systems can; the file itself is on the disk
+		_ = dir.Close()
+	}
+	return nil
+}
+
+// put moves a file to its place. What somebody has put there meanwhile stays.
+func put(folder *os.Root, temp, file string, info fs.FileInfo) error {
+	if info == nil {
+		err := folder.Link(temp, file)
+		if errors.Is(err, fs.ErrExist) {
+			return ErrChanged
+		}
+		if err == nil {
+			return nil
+		}
+		// Not all file systems have hard links.
+	}
+	now, err := folder.Lstat(file)
+	switch {
+	case isNone(err) && info == nil:
+	case isNone(err), err == nil && (info == nil || !same(info, now)):
+		return ErrChanged
+	case err != nil:
+		return err
+	}
+	return folder.Rename(temp, file)
+}

@@ -1,0 +1,153 @@
+package document
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+//go:embed templates/*.md
+var templates embed.FS
+
+// templateNames are the documents that there are templates of.
+var templateNames = []string{Agents, Soul, User, Tools, Identity, Heartbeat}
+
+// shipped are the templates of this version and of all before it, as [mark] makes them. One that
+// changes gets a new entry, and the old one stays.
+var shipped = []string{
+	"88dfc3415b00aaf0", "ed5f0ad32147c795", "56e6c3bb1477c8ea", // AGENTS.md, SOUL.md, USER.md
+	"eceea41370a83091", "0c45df0aa0ce11d2", "6f1eb53ab1eea8a4", // TOOLS.md, IDENTITY.md, HEARTBEAT.md
+}
+
+// mark returns what tells a template from another text, whatever its white space.
+func mark(text string) string {
+	sum := sha256.Sum256([]byte(strings.Join(strings.Fields(text), " ")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// isTemplate reports whether a text is one that the gateway has written itself.
+func isTemplate(text string) bool { return slices.Contains(shipped, mark(text)) }
+
+// markerName is the file, in the folder of the scopes, that names what was made in the workspace.
+const markerName = ".templates"
+
+// WriteTemplates writes the shared documents that are not there, for people to fill in, and makes
+// the folder of skills; each once only: what was deleted isn't made again.
+func (d *Documents) WriteTemplates() error {
+	if d.workspace == nil || d.scopes == nil {
+		return nil
+	}
+	marker, err := d.scopes.ReadFile(markerName)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("document: templates: %w", err)
+	}
+	made := strings.Fields(string(marker))
+	var fresh []string
+	for _, name := range append([]string{SkillsFolder}, templateNames...) {
+		if slices.Contains(made, name) {
+			continue
+		}
+		if err := d.writeTemplate(name); err != nil {
+			return fmt.Errorf("document: template of %s: %w", name, err)
+		}
+		fresh = append(fresh, name)
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	list := strings.Join(append(made, fresh...), "\n") + "\n"
+	info, err := d.scopes.Lstat(markerName)
+	if err != nil {
+		info = nil
+	}
+	if err := replace(d.scopes, markerName, list, info); err != nil {
+		return fmt.Errorf("document: templates: %w", err)
+	}
+	return nil
+}
+
+// writeTemplate makes a document or the folder of skills, if nothing has that name.
+func (d *Documents) writeTemplate(name string) error {
+	if _, err := d.workspace.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if name == SkillsFolder {
+		return d.workspace.Mkdir(name, newDir)
+	}
+	text, err := templates.ReadFile("templates/" + name)
+	if err != nil {
+		return err
+	}
+	if err := replace(d.workspace, name, string(text), nil); !errors.Is(err, ErrChanged) {
+		return err
+	}
+	return nil // somebody was faster
+}
+
+// linkName is what the scopes' folders are found by in the workspace.
+const linkName = "memory"
+
+// Link makes the link "memory" in the workspace, by which people find the scopes' folders. If
+// something else has that name, or links can't be made, there is none: that is no error. Nothing
+// that works within the workspace can follow it, for it leads out.
+func (d *Documents) Link() error {
+	if d.workspace == nil || d.scopes == nil {
+		return nil
+	}
+	target, err := linkTarget(d.workspace.Name(), d.scopes.Name())
+	if err != nil {
+		return fmt.Errorf("document: link: %w", err)
+	}
+	if target == "" {
+		d.opts.Logger.Info("no link to the memories: they lie in the workspace")
+		return nil
+	}
+	switch now, err := d.workspace.Readlink(linkName); {
+	case err == nil && now == target:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		d.opts.Logger.Info("no link to the memories: there is something else", "file", linkName)
+		return nil
+	}
+	if err := d.workspace.Symlink(target, linkName); err != nil {
+		d.opts.Logger.Info("no link to the memories", "file", linkName, "err", err)
+	}
+	return nil
+}
+
+// linkTarget returns the path of the scopes from the workspace, "" if they lie in it.
+func linkTarget(workspace, scopes string) (string, error) {
+	from, err := realPath(workspace)
+	if err != nil {
+		return "", err
+	}
+	to, err := realPath(scopes)
+	if err != nil {
+		return "", err
+	}
+	rel, err := filepath.Rel(from, to)
+	switch {
+	case err != nil:
+		return to, nil // on another drive
+	case filepath.IsLocal(rel):
+		return "", nil
+	case strings.HasPrefix(rel, filepath.Join("..", "..")):
+		return to, nil // far away: the workspace moves alone
+	}
+	return rel, nil // beside each other: they move together
+}
+
+// realPath returns an absolute path without links.
+func realPath(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
+}

@@ -1,0 +1,124 @@
+package document
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Each template is known as one, or it would stand in every prompt.
+func TestShipped(t *testing.T) {
+	for _, name := range templateNames {
+		text, err := templates.ReadFile("templates/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(shipped, mark(string(text))) {
+			t.Errorf("add the mark of %s, %s, and leave the old ones there", name, mark(string(text)))
+		}
+		if len(text) > 1500 {
+			t.Errorf("%s has %d bytes", name, len(text))
+		}
+	}
+}
+
+func TestTemplates(t *testing.T) {
+	f := newFixture(t, nil)
+	at := func(name string) string { return filepath.Join(f.workspace, name) }
+	write(t, at(Agents), "Be brief.\n") // from before
+	if err := f.WriteTemplates(); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Shared(Agents); got.Template || got.Prompt() != "Be brief." {
+		t.Errorf("what was there is %+v", got)
+	}
+	for _, name := range templateNames[1:] {
+		if got := f.Shared(name); !got.Template || got.Text == "" || got.Prompt() != "" {
+			t.Errorf("the template is %+v", got)
+		}
+	}
+	if info, err := os.Stat(at(SkillsFolder)); err != nil || !info.IsDir() {
+		t.Errorf("the folder of skills: %v", err)
+	}
+	// An editor changes only how lines end.
+	text, _, err := f.Read("", Soul)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, at(Soul), "\ufeff"+strings.ReplaceAll(text, "\n", "\r\n")+"\r\n\r\n")
+	if got := f.Shared(Soul); !got.Template {
+		t.Errorf("with other line ends the template is %+v", got)
+	}
+	write(t, at(Soul), text+"- Loves owls.\n")
+	if got := f.Shared(Soul); got.Template || !strings.Contains(got.Prompt(), "owls") {
+		t.Errorf("filled in it is %+v", got)
+	}
+	// What the owner has removed stays away, also after a new start.
+	if err := errors.Join(os.Remove(at(Tools)), os.Remove(at(SkillsFolder))); err != nil {
+		t.Fatal(err)
+	}
+	again := New(f.Documents.workspace, f.Documents.scopes, nil)
+	if err := again.WriteTemplates(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{Tools, SkillsFolder} {
+		if _, err := os.Lstat(at(name)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s was made again: %v", name, err)
+		}
+	}
+	if !strings.Contains(f.Shared(Soul).Text, "owls") {
+		t.Error("what was filled in is gone")
+	}
+	wantNoTraces(t, f)
+}
+
+func TestLink(t *testing.T) {
+	f := newFixture(t, nil)
+	link := filepath.Join(f.workspace, "memory")
+	write(t, filepath.Join(f.scopes, string(ann), User), "Ann")
+	for range 2 {
+		if err := f.Link(); err != nil {
+			t.Fatal(err)
+		}
+		target, err := os.Readlink(link)
+		if want := filepath.Join("..", "memory"); err != nil || target != want {
+			t.Errorf("the link leads to %q, %v; want %q", target, err, want)
+		}
+	}
+	got, err := os.ReadFile(filepath.Join(link, string(ann), User))
+	if err != nil || string(got) != "Ann" {
+		t.Errorf("by the link there is %q, %v", got, err)
+	}
+	if got, err := f.Documents.workspace.ReadFile("memory/person-1/USER.md"); err == nil {
+		t.Errorf("within the workspace the link can be followed, to %q", got)
+	}
+	// What somebody has put there stays.
+	if err := errors.Join(os.Remove(link), os.Mkdir(link, 0o700), f.Link()); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Lstat(link); err != nil || !info.IsDir() {
+		t.Errorf("the owner's folder is %v, %v", info, err)
+	}
+	far := New(openRoot(t, filepath.Join(t.TempDir(), "a", "b")), f.Documents.scopes, nil)
+	if err := far.Link(); err != nil {
+		t.Fatal(err)
+	}
+	if target, err := far.workspace.Readlink("memory"); err != nil || !filepath.IsAbs(target) {
+		t.Errorf("from afar the link leads to %q, %v", target, err)
+	}
+}
+
+func TestKept(t *testing.T) {
+	for rel, want := range map[string]bool{
+		User: true, Memory: true, Heartbeat: true, "skills/": true, "skills/x/": true,
+		"skills/x/SKILL.md": true, "history.jsonl": false, "notes/": false, "notes/USER.md": false,
+		"skillset/x": false,
+	} {
+		if got := Kept(rel); got != want {
+			t.Errorf("Kept(%q) = %t, want %t", rel, got, want)
+		}
+	}
+}
