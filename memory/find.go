@@ -198,8 +198,8 @@ const (
 // used. After half a year it fades no more, so that of what is old the best can still win.
 func fade(age time.Duration) float64 { return decay(age, fadeFact, 6) }
 
-// keepFinding is the recency of a fact that is searched for: old ones are wanted, too.
-func keepFinding(age time.Duration) float64 { return decay(age, fadeFact, 2) }
+// patient is the recency of a fact that is searched for: old ones are wanted, too.
+func patient(age time.Duration) float64 { return decay(age, fadeFact, 2) }
 
 // decay halves for each half-life, so many times at most.
 func decay(age, halfLife time.Duration, times float64) float64 {

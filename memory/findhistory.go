@@ -78,7 +78,7 @@ func (s *Space) find(
 	if err != nil {
 		return nil, err
 	}
-	return best(hits, o.Limit), nil
+	return o.order(hits), nil
 }
 
 // inTime returns the candidates that are within the options, as many as are worth reading whole.
@@ -117,9 +117,16 @@ func (s *Space) inTime(
 		return !o.Since.IsZero() && r.time.Before(o.Since) ||
 			!o.Until.IsZero() && !r.time.Before(o.Until) || o.Session != "" && r.session != o.Session
 	})
+	most := 0.0
+	for _, r := range list {
+		most = max(most, r.weight)
+	}
+	if o.Newest {
+		list = slices.DeleteFunc(list, func(r row) bool { return r.weight < 0.999*most })
+	}
 	slices.SortFunc(list, func(a, b row) int {
-		if o.Newest && a.weight == b.weight {
-			return b.time.Compare(a.time)
+		if o.Newest {
+			return cmp.Or(b.time.Compare(a.time), cmp.Compare(b.id, a.id))
 		}
 		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.id, a.id))
 	})

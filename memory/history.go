@@ -179,7 +179,8 @@ func (s *Space) Archive(tx *store.Tx, list []Message) error {
 
 // insertMessage returns the id of the new row; none if the message is there already.
 func (s *Space) insertMessage(tx *store.Tx, number int64, msg Message) ([]int64, error) {
-	rows, err := tx.Query(`INSERT INTO memory_messages (scope, message, time_ms, session, speaker, text)
+	rows, err := tx.Query(`INSERT INTO memory_messages
+			(scope, message, time_ms, session, speaker, text)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (scope, message) DO NOTHING RETURNING id`,
 		number, msg.ID, msg.Time.UnixMilli(), msg.Session, msg.Speaker, msg.Text)
 	if err != nil {

@@ -34,8 +34,8 @@ type doc struct {
 // is, and the token: 42ewhello is the word "hello" in a history entry of scope 42. So words of
 // different scopes or kinds are different, and each has its own, short list of rows.
 //
-// Tokens have no ASCII characters but letters and digits, so that the tokenizer of FTS5, which splits
-// at all others, takes them as they are, and none of them can be a part of its query language.
+// Tokens have no ASCII characters but letters and digits, so that the tokenizer of FTS5, which
+// splits at all others, takes them as they are, and none can be a part of its query language.
 const (
 	isWord    = "w"
 	isGram    = "g" // of a script without spaces
@@ -53,7 +53,7 @@ const perRow = 4 // more than there are kinds
 
 func rowid(kind Kind, id int64) int64 { return id*perRow + places[kind] }
 
-// space returns what words of a kind begin with in a scope.
+// prefixOf returns what words of a kind begin with in a scope.
 func prefixOf(number int64, kind Kind) string {
 	return strconv.FormatInt(number, 10) + letters[kind]
 }
@@ -115,8 +115,8 @@ type matcher struct {
 	where string // what all rows must match besides; "": nothing
 }
 
-// narrow lets the matcher find only rows of a session, unless it is "", and of the months from since
-// to until. It does nothing for long times: rows are looked at one by one anyhow.
+// narrow lets the matcher find only rows of a session, unless it is "", and of the months from
+// since to until. It leaves out long times: rows are looked at one by one anyhow.
 func (m *matcher) narrow(since, until time.Time, session string, now time.Time) {
 	if session != "" {
 		m.where += " AND " + m.exact(sessionWord(session))

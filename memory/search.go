@@ -27,7 +27,7 @@ type HistoryOptions struct {
 	Since, Until time.Time // the first is included, the second not; zero: unbounded
 	Session      string    // "": all
 	Limit        int       // 10 by default, 100 at most
-	Newest       bool      // what matches best is shown by its time, the newest first
+	Newest       bool      // by time, the newest first, of what has the most words of the query
 }
 
 // The bounds of a search.
@@ -47,7 +47,7 @@ func (s *Space) Search(q store.Queryer, query string, limit int) ([]Hit, error) 
 		return nil, err
 	}
 	terms := parse(query)
-	facts, err := s.findFacts(q, st, terms, limit, keepFinding)
+	facts, err := s.findFacts(q, st, terms, limit, patient)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +75,16 @@ func (s *Space) SearchHistory(q store.Queryer, query string, o HistoryOptions) (
 	if err != nil {
 		return nil, err
 	}
-	hits := best(append(entries, messages...), o.Limit)
-	if o.Newest {
-		slices.SortStableFunc(hits, func(a, b Hit) int { return b.Time.Compare(a.Time) })
+	return o.order(append(entries, messages...)), nil
+}
+
+// order returns the hits that are asked for.
+func (o HistoryOptions) order(hits []Hit) []Hit {
+	if !o.Newest {
+		return best(hits, o.Limit)
 	}
-	return hits, nil
+	slices.SortStableFunc(hits, func(a, b Hit) int { return b.Time.Compare(a.Time) })
+	return hits[:min(len(hits), o.Limit)]
 }
 
 // Relevant returns up to n facts, none of them pinned, that have to do with text, the best first.

@@ -170,17 +170,15 @@ var stop = func() map[string]bool {
 a about all also am an and any are as at be been but by can could d did do does for from had has
 have he her here him his how i if in into is it its just ll m me my no not of on or our out please
 re s she so some t that the their them then there these they this to too up us ve was we were what
-when where which who why will with would you your
-aber als am an auch auf aus bei bin bist bitte da das dass dein dem den der des die dir doch du ein
-eine einem einen einer es fur hab habe haben hat ich ihr im in ist ja kann mein meine meinem meinen
-meiner mich mir mit nach nicht noch nur oder sich sie sind so uber um und uns von war was wenn wer
-wie wir wird wo zu zum zur
-al au avec ce ces com como con d de del della des di do dos du e el elle em en es est et eu fue gli
-ha il j je jest ka l la le les lo los lui ma mais me mes mi moi mon na ne nei nie nous o ou para par
-pas per pero por pour qu que qui quel se ses sie son sono su sur ta te ten to tu ty um un una une uno
-vous w y
-в во да для до его ее и из как к ко ли мне мои моя мы на не нет но о об он она они от по с со так
-то ты у что это я
+when where which who why will with would you your aber als am an auch auf aus bei bin bist bitte
+da das dass dein dem den der des die dir doch du ein eine einem einen einer es fur hab habe haben
+hat ich ihr im in ist ja kann mein meine meinem meinen meiner mich mir mit nach nicht noch nur
+oder sich sie sind so uber um und uns von war was wenn wer wie wir wird wo zu zum zur al au avec
+ce ces com como con d de del della des di do dos du e el elle em en es est et eu fue gli ha il j
+je jest ka l la le les lo los lui ma mais me mes mi moi mon na ne nei nie nous o ou para par pas
+per pero por pour qu que qui quel se ses sie son sono su sur ta te ten to tu ty um un una une uno
+vous w y в во да для до его ее и из как к ко ли мне мои моя мы на не нет но о об он она они от по
+с со так то ты у что это я
 `) {
 		words[w] = true
 	}

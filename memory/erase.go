@@ -1,0 +1,386 @@
+package memory
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"time"
+
+	"gateway/store"
+)
+
+// An indexed is a row and what the index knows of it.
+type indexed struct {
+	id  int64
+	doc doc
+}
+
+// scanRow reads the id, time, session and text of an entry or message.
+func scanRow(kind Kind) func(scan func(...any) error) (indexed, error) {
+	return func(scan func(...any) error) (row indexed, err error) {
+		var ms int64
+		row.doc.kind = kind
+		err = scan(&row.id, &ms, &row.doc.session, &row.doc.text)
+		row.doc.time = time.UnixMilli(ms)
+		return row, err
+	}
+}
+
+// rows returns up to pageSize rows of a kind after an id.
+func (s *Space) rows(q store.Queryer, number int64, kind Kind, after int64) ([]indexed, error) {
+	query := "SELECT " + factColumns + " FROM memory_facts "
+	read := func(scan func(...any) error) (indexed, error) {
+		f, err := scanFact(scan)
+		return indexed{f.id, f.doc()}, err
+	}
+	switch kind {
+	case KindEntry:
+		query, read = "SELECT id, time_ms, session, text FROM memory_entries ", scanRow(kind)
+	case KindMessage:
+		query, read = "SELECT id, time_ms, session, text FROM memory_messages ", scanRow(kind)
+	}
+	rows, err := q.Query(query+"WHERE scope = $1 AND id > $2 ORDER BY id LIMIT $3",
+		number, after, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, read)
+}
+
+var kinds = []Kind{KindFact, KindEntry, KindMessage}
+
+// each calls do with the rows of the scope, page by page.
+func (s *Space) each(q store.Queryer, number int64, do func(page []indexed) error) error {
+	for _, kind := range kinds {
+		for after := int64(0); ; {
+			page, err := s.rows(q, number, kind, after)
+			if err != nil {
+				return err
+			}
+			if len(page) == 0 {
+				break
+			}
+			if err := do(page); err != nil {
+				return err
+			}
+			after = page[len(page)-1].id
+		}
+	}
+	return nil
+}
+
+// Erase removes everything of the scope from the tables. Its folder is for [Memory.EraseFiles] to
+// remove; if the process ends before, [Memory.SyncAll] or [Memory.Sync] does it.
+func (s *Space) Erase(tx *store.Tx) error {
+	st, err := s.state(tx)
+	if err == nil && st.number != 0 {
+		err = s.unindexAll(tx, st.number)
+		for _, query := range []string{
+			"DELETE FROM memory_facts WHERE scope = $1",
+			"DELETE FROM memory_entries WHERE scope = $1",
+			"DELETE FROM memory_messages WHERE scope = $1",
+			"DELETE FROM memory_scopes WHERE id = $1",
+		} {
+			if err == nil {
+				_, err = tx.Exec(query, st.number)
+			}
+		}
+	}
+	if err != nil {
+		return s.wrap("erase", err)
+	}
+	return s.wrap("erase", s.leave(tx, ""))
+}
+
+func (s *Space) unindexAll(tx *store.Tx, number int64) error {
+	return s.each(tx, number, func(page []indexed) error {
+		for _, row := range page {
+			if err := s.m.unindex(tx, row.id, number, row.doc); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (m *Memory) indexAll(tx *store.Tx, number int64, page []indexed) error {
+	for _, row := range page {
+		if err := m.index(tx, row.id, number, row.doc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Reindex makes the whole index anew, of all scopes, in one transaction: for operators, when it is
+// damaged. Nobody else can write meanwhile.
+func (m *Memory) Reindex(ctx context.Context) error {
+	scopes, err := m.names(ctx, "SELECT name FROM memory_scopes")
+	if err != nil {
+		return err
+	}
+	err = m.db.Tx(ctx, func(tx *store.Tx) error {
+		_, err := tx.Exec("INSERT INTO memory_index (memory_index) VALUES ('delete-all')")
+		if err != nil {
+			return err
+		}
+		for _, name := range scopes {
+			space := m.In(name)
+			st, err := space.state(tx)
+			if err == nil {
+				err = space.each(tx, st.number, func(page []indexed) error {
+					return m.indexAll(tx, st.number, page)
+				})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("memory: reindex: %w", err)
+	}
+	return nil
+}
+
+// leave notes that files are still to be removed.
+func (s *Space) leave(tx *store.Tx, merged Scope) error {
+	// A folder that is to go goes, also if its history was merged.
+	_, err := tx.Exec(`INSERT INTO memory_leftovers (name, merged) VALUES ($1, $2)
+		ON CONFLICT (name) DO UPDATE SET merged = excluded.merged
+		WHERE memory_leftovers.merged <> ''`, string(s.scope), string(merged))
+	return err
+}
+
+// EraseFiles removes the folder of a scope that [Space.Erase] has emptied. It does nothing if there
+// is nothing left to do.
+func (m *Memory) EraseFiles(ctx context.Context, s Scope) error {
+	unlock, err := m.lock(ctx, s)
+	if err != nil {
+		return m.In(s).wrap("erase the files of", err)
+	}
+	defer unlock()
+	return m.In(s).wrap("erase the files of", m.finish(ctx, s))
+}
+
+// finish removes what [Space.Erase] or [Memory.Merge] has left in a folder. The scope is locked.
+func (m *Memory) finish(ctx context.Context, s Scope) error {
+	if _, err := ParseScope(string(s)); err != nil {
+		return err
+	}
+	rows, err := m.db.Read(ctx).Query("SELECT merged FROM memory_leftovers WHERE name = $1", string(s))
+	if err != nil {
+		return err
+	}
+	merged, err := collect(rows, func(scan func(...any) error) (s Scope, err error) {
+		return s, scan(&s)
+	})
+	if err != nil || len(merged) == 0 {
+		return err
+	}
+	if merged[0] == "" {
+		if err := m.dir.RemoveAll(string(s)); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{historyFile, historyFile + renewing} {
+		err := m.dir.Remove(path.Join(string(s), name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return m.db.Tx(ctx, func(tx *store.Tx) error {
+		_, err := tx.Exec("DELETE FROM memory_leftovers WHERE name = $1", string(s))
+		return err
+	})
+}
+
+// Merge moves everything of one scope into another, because both are of the same person. Of facts
+// with equal keys the newer wins, and the other stays as "KEY (2)". The entries come after those
+// that are there, in the order of their times; Dream reads them again unless it has read all of
+// both. Call [Memory.MergeFiles] once it is committed. Facts beyond [MaxFacts] are kept.
+func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
+	source, target := m.In(from), m.In(to)
+	if from == to {
+		return source.wrap("merge", errors.New("into itself"))
+	}
+	old, err := source.state(tx)
+	if err != nil || old.number == 0 {
+		return err
+	}
+	if _, err := target.number(tx); err != nil {
+		return err
+	}
+	st, err := target.state(tx)
+	if err != nil {
+		return err
+	}
+	err = source.unindexAll(tx, old.number)
+	if err == nil {
+		err = target.takeFacts(tx, source, old.number, st.number)
+	}
+	if err == nil {
+		err = target.takeHistory(tx, old, st)
+	}
+	if err == nil {
+		_, err = tx.Exec("DELETE FROM memory_scopes WHERE id = $1", old.number)
+	}
+	if err == nil {
+		err = source.leave(tx, to)
+	}
+	return source.wrap(fmt.Sprintf("merge into %s", to), err)
+}
+
+// takeFacts moves facts that are not in the index any more.
+func (s *Space) takeFacts(tx *store.Tx, source *Space, from, to int64) error {
+	facts, err := source.allFacts(tx)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec("DELETE FROM memory_facts WHERE scope = $1", from); err != nil {
+		return err
+	}
+	for _, f := range facts {
+		there, err := s.stored(tx, to, f.Key)
+		if err != nil {
+			return err
+		}
+		if there != nil && there.Created.Before(f.Created) {
+			if err := s.m.unindex(tx, there.id, to, there.doc()); err != nil {
+				return err
+			}
+			if err := s.write(tx, to, there.id, f); err != nil {
+				return err
+			}
+			f = there.Fact
+		}
+		if there != nil {
+			if f.Key, err = s.freeKey(tx, to, f.Key); err != nil {
+				return err
+			}
+		}
+		if err := s.write(tx, to, 0, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Space) allFacts(q store.Queryer) ([]Fact, error) {
+	return s.facts(q, "SELECT "+factColumns+" FROM memory_facts WHERE scope = $1 ORDER BY id")
+}
+
+// freeKey returns a key like the given one that no fact has.
+func (s *Space) freeKey(q store.Queryer, number int64, key string) (string, error) {
+	for n := 2; ; n++ {
+		suffix := fmt.Sprintf(" (%d)", n)
+		free := cut(key, maxKey-len(suffix)) + suffix
+		there, err := s.stored(q, number, free)
+		if err != nil || there == nil {
+			return free, err
+		}
+	}
+}
+
+// takeHistory moves the entries and messages of a scope that are not in the index any more.
+func (s *Space) takeHistory(tx *store.Tx, old, st state) error {
+	_, err := tx.Exec(`DELETE FROM memory_messages WHERE scope = $1 AND message IN
+		(SELECT message FROM memory_messages WHERE scope = $2)`, old.number, st.number)
+	if err != nil {
+		return err
+	}
+	err = s.each(tx, old.number, func(page []indexed) error {
+		return s.m.indexAll(tx, st.number, page)
+	})
+	if err != nil {
+		return err
+	}
+	last, err := moveEntries(tx, old.number, st.number, st.last)
+	if err != nil {
+		return err
+	}
+	moved, err := tx.Exec("UPDATE memory_messages SET scope = $1 WHERE scope = $2",
+		st.number, old.number)
+	if err != nil {
+		return err
+	}
+	dreamed := st.dreamed
+	if st.dreamed >= st.last && old.dreamed >= old.last {
+		dreamed = last
+	}
+	_, err = tx.Exec("UPDATE memory_scopes SET last = $1, dreamed = $2, messages = messages + $3 "+
+		"WHERE id = $4", last, dreamed, moved, st.number)
+	return err
+}
+
+// moveEntries gives the entries of a scope to another, after its last, and returns its new last.
+func moveEntries(tx *store.Tx, from, to, last int64) (int64, error) {
+	rows, err := tx.Query("SELECT id FROM memory_entries WHERE scope = $1 "+
+		"ORDER BY time_ms, cursor", from)
+	if err != nil {
+		return 0, err
+	}
+	ids, err := collect(rows, func(scan func(...any) error) (id int64, err error) {
+		return id, scan(&id)
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		last++
+		_, err := tx.Exec("UPDATE memory_entries SET scope = $1, cursor = $2 WHERE id = $3", to, last, id)
+		if err != nil {
+			return 0, err
+		}
+	}
+	return last, nil
+}
+
+// MergeFiles brings the history files to what [Memory.Merge] has made of the tables: the lines of
+// from go on in the file of to, and its own file is removed. [Memory.SyncAll] does the same.
+func (m *Memory) MergeFiles(ctx context.Context, from, to Scope) error {
+	if err := m.Sync(ctx, to); err != nil {
+		return err
+	}
+	return m.Sync(ctx, from) // ends with no file, or with that of what came later
+}
+
+// Export writes the facts and entries of a scope as lines of JSON, after a line that says so.
+func (m *Memory) Export(ctx context.Context, s Scope, w io.Writer) error {
+	space, q := m.In(s), m.db.Read(ctx)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	head := struct {
+		Export string    `json:"export"`
+		Scope  Scope     `json:"scope"`
+		Time   time.Time `json:"time"`
+	}{"memory", s, m.now().UTC()}
+	facts, err := space.allFacts(q)
+	if err == nil {
+		err = enc.Encode(head)
+	}
+	for _, f := range facts {
+		if err == nil {
+			err = enc.Encode(map[string]Fact{"fact": f})
+		}
+	}
+	for at := int64(0); err == nil; {
+		var page []Entry
+		page, err = space.Entries(q, at, pageSize)
+		if err == nil && len(page) == 0 {
+			return nil
+		}
+		for _, e := range page {
+			at = e.Cursor
+			if err == nil {
+				err = enc.Encode(map[string]line{"entry": {at, e.Time.UTC(), s, e.Session, e.Text}})
+			}
+		}
+	}
+	return space.wrap("export", err)
+}

@@ -1,0 +1,323 @@
+package memory
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"time"
+
+	"gateway/store"
+)
+
+// historyFile is the name of the history in the folder of a scope.
+const historyFile = "history.jsonl"
+
+// A line is an entry as people read it.
+type line struct {
+	Cursor  int64     `json:"cursor"`
+	Time    time.Time `json:"time"`
+	Scope   Scope     `json:"scope"`
+	Session string    `json:"session"`
+	Text    string    `json:"text"`
+}
+
+// maxCursor is the greatest cursor that is taken from a file: one that JSON has for certain.
+const maxCursor = 1 << 53
+
+// encode returns the line of an entry, with its end.
+func encode(s Scope, e Entry) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(line{e.Cursor, e.Time.UTC(), s, e.Session, e.Text})
+	return b.Bytes(), err
+}
+
+// decode reads a line; only one without a cursor may lack the time, which then is now. What it
+// reports is for people to read.
+func decode(s Scope, data []byte, now time.Time) (Entry, error) {
+	if data == nil {
+		return Entry{}, fmt.Errorf("longer than %d bytes", maxLine)
+	}
+	var l line
+	if err := json.Unmarshal(data, &l); err != nil {
+		return Entry{}, fmt.Errorf("no JSON object of an entry: %w", err)
+	}
+	e := Entry{l.Cursor, l.Time, l.Session, l.Text}.clean(now)
+	switch {
+	case l.Time.IsZero() && l.Cursor != 0:
+		return e, errors.New("has no time")
+	case l.Scope != "" && l.Scope != s:
+		return e, fmt.Errorf("belongs to %q", l.Scope)
+	case e.Text == "":
+		return e, errors.New("has no text")
+	case len(e.Text) > MaxEntry:
+		return e, fmt.Errorf("has %d bytes of text, more than %d", len(e.Text), MaxEntry)
+	case e.Cursor < 0 || e.Cursor > maxCursor:
+		return e, fmt.Errorf("has the cursor %d", e.Cursor)
+	}
+	return e, nil
+}
+
+// Sync appends to the history file of a scope the entries after its last. It may be called after a
+// kill at any time: what was written in part is written anew. Nothing that a person has written is
+// changed, but for a newline at the end. A file that is missing is made of all entries.
+func (m *Memory) Sync(ctx context.Context, s Scope) error {
+	unlock, err := m.lock(ctx, s)
+	if err != nil {
+		return m.In(s).wrap("write the history of", err)
+	}
+	defer unlock()
+	return m.In(s).wrap("write the history of", m.sync(ctx, s, false))
+}
+
+// sync does what [Memory.Sync] says. If taken is set, entries that the file once had and lacks now
+// have been taken out of it and stay out. The scope is locked.
+func (m *Memory) sync(ctx context.Context, s Scope, taken bool) error {
+	if err := m.finish(ctx, s); err != nil {
+		return err
+	}
+	st, err := m.In(s).state(m.db.Read(ctx))
+	if err != nil || st.last == 0 {
+		return err
+	}
+	if err := m.dir.MkdirAll(string(s), 0o700); err != nil {
+		return err
+	}
+	name := path.Join(string(s), historyFile)
+	f, err := m.dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	at, err := m.resume(ctx, s, f, st)
+	if taken {
+		at = max(at, st.synced)
+	}
+	if err == nil {
+		at, err = m.appendTo(ctx, s, f, at)
+	}
+	if err = errors.Join(err, f.Close()); err != nil || at == st.synced {
+		return err
+	}
+	return m.db.Tx(ctx, func(tx *store.Tx) error {
+		_, err := tx.Exec("UPDATE memory_scopes SET synced = $1 WHERE id = $2", at, st.number)
+		return err
+	})
+}
+
+// appendTo writes the entries after a cursor to f, and returns the cursor of the last.
+func (m *Memory) appendTo(ctx context.Context, s Scope, f *os.File, at int64) (int64, error) {
+	const page = 200
+	for wrote := false; ; wrote = true {
+		entries, err := m.In(s).Entries(m.db.Read(ctx), at, page)
+		if err != nil {
+			return at, err
+		}
+		if len(entries) == 0 {
+			if wrote {
+				err = f.Sync()
+			}
+			return at, err
+		}
+		var b bytes.Buffer
+		for _, e := range entries {
+			data, err := encode(s, e)
+			if err != nil {
+				return at, err
+			}
+			b.Write(data)
+			at = e.Cursor
+		}
+		if _, err := f.Write(b.Bytes()); err != nil {
+			return at, err
+		}
+	}
+}
+
+// resume mends the end of a history file and returns the cursor after which it goes on.
+func (m *Memory) resume(ctx context.Context, s Scope, f *os.File, st state) (int64, error) {
+	last, torn, err := tail(f)
+	if err != nil {
+		return 0, err
+	}
+	_, bad := decode(s, torn, time.Time{})
+	if len(torn) > 0 && bad == nil { // only its end is missing
+		last, torn = torn, nil
+		if _, err := f.Write([]byte("\n")); err != nil {
+			return 0, err
+		}
+	}
+	at := st.synced
+	if e, err := decode(s, last, time.Time{}); err != nil || e.Cursor != at {
+		// The process ended before it could note what it wrote, or a person has edited the file.
+		if at, err = greatest(s, f); err != nil {
+			return 0, err
+		}
+	}
+	if at > st.last {
+		if err := m.ahead(ctx, s, at); err != nil {
+			return 0, err
+		}
+	}
+	if len(torn) > 0 {
+		err = m.mend(ctx, s, f, at, torn)
+	}
+	return at, err
+}
+
+// mend makes whole lines of a file that ends within one: a part of the entry after at goes, as it
+// is written anew; anything else is a person's and stays.
+func (m *Memory) mend(ctx context.Context, s Scope, f *os.File, at int64, torn []byte) error {
+	next, err := m.In(s).Entries(m.db.Read(ctx), at, 1)
+	if err != nil {
+		return err
+	}
+	if len(next) == 1 {
+		whole, err := encode(s, next[0])
+		if err != nil {
+			return err
+		}
+		if bytes.HasPrefix(whole, torn) {
+			info, err := f.Stat()
+			if err != nil {
+				return err
+			}
+			return f.Truncate(info.Size() - int64(len(torn)))
+		}
+	}
+	_, err = f.Write([]byte("\n"))
+	return err
+}
+
+// tail returns the last whole line of a file, and what comes after it. Each is cut at maxLine.
+func tail(f *os.File) (last, torn []byte, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	for n := int64(64 << 10); ; n *= 2 {
+		n = min(n, info.Size())
+		data := make([]byte, n)
+		if _, err := f.ReadAt(data, info.Size()-n); err != nil && !errors.Is(err, io.EOF) {
+			return nil, nil, err
+		}
+		end := bytes.LastIndexByte(data, '\n')
+		begin := bytes.LastIndexByte(data[:max(end, 0)], '\n')
+		if begin >= 0 || n == info.Size() || n > 2*maxLine {
+			return data[begin+1 : max(end, begin+1)], data[end+1:], nil
+		}
+	}
+}
+
+// greatest returns the greatest cursor in a history file.
+func greatest(s Scope, f *os.File) (at int64, err error) {
+	err = readLines(f, func(l fileLine) error {
+		if e, err := decode(s, l.data, time.Time{}); err == nil {
+			at = max(at, e.Cursor)
+		}
+		return nil
+	})
+	return at, err
+}
+
+// ahead makes the history go on after a cursor that the file has and the table has not given out,
+// be it that a person has written it or that the database is an older copy. Entries that the file
+// lacks get new cursors, for theirs may be taken.
+func (m *Memory) ahead(ctx context.Context, s Scope, at int64) error {
+	return m.db.Tx(ctx, func(tx *store.Tx) error {
+		st, err := m.In(s).state(tx)
+		if err != nil || at <= st.last {
+			return err
+		}
+		shift := at - st.synced
+		for _, by := range []int64{maxCursor, shift - maxCursor} { // never through one that is taken
+			_, err := tx.Exec("UPDATE memory_entries SET cursor = cursor + $1 "+
+				"WHERE scope = $2 AND cursor > $3", by, st.number, st.synced)
+			if err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec("UPDATE memory_scopes SET last = last + $1, synced = $2 WHERE id = $3",
+			shift, at, st.number)
+		return err
+	})
+}
+
+// maxLine is the longest line that is read, in bytes: JSON may take six for one.
+const maxLine = 6*MaxEntry + 4096
+
+// A fileLine is a line of a file and where it is.
+type fileLine struct {
+	number   int // from 1
+	at, size int64
+	data     []byte // nil if it is longer than maxLine; valid until the next line
+}
+
+// readLines calls yield with each line of f that is not empty, without the mark that some editors
+// put in front of a file.
+func readLines(f *os.File, yield func(fileLine) error) error {
+	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, 1<<62), 64<<10)
+	l := fileLine{}
+	for {
+		l.number++
+		l.at += l.size
+		l.size, l.data = 0, l.data[:0]
+		long := false
+		for end := false; !end; {
+			part, err := r.ReadSlice('\n')
+			l.size += int64(len(part))
+			if long = long || len(l.data)+len(part) > maxLine; !long {
+				l.data = append(l.data, part...)
+			}
+			switch {
+			case errors.Is(err, bufio.ErrBufferFull):
+				continue
+			case errors.Is(err, io.EOF) && l.size == 0:
+				return nil
+			case err != nil && !errors.Is(err, io.EOF):
+				return err
+			}
+			end = true
+		}
+		line := l
+		if line.data = bytes.TrimSpace(bytes.TrimPrefix(line.data, []byte("\ufeff"))); long {
+			line.data = nil
+		}
+		if long || len(line.data) > 0 {
+			if err := yield(line); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// SyncAll does what [Memory.Sync] does for all scopes whose files lag behind, and removes the files
+// that [Space.Erase] and [Memory.Merge] have left when the process ended.
+func (m *Memory) SyncAll(ctx context.Context) error {
+	scopes, err := m.names(ctx, "SELECT name FROM memory_leftovers UNION "+
+		"SELECT name FROM memory_scopes WHERE synced < last")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range scopes {
+		errs = append(errs, m.Sync(ctx, s)) // one bad folder is no reason to leave the others
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Memory) names(ctx context.Context, query string) ([]Scope, error) {
+	rows, err := m.db.Read(ctx).Query(query)
+	if err != nil {
+		return nil, fmt.Errorf("memory: scopes: %w", err)
+	}
+	return collect(rows, func(scan func(...any) error) (s Scope, err error) {
+		return s, scan(&s)
+	})
+}

@@ -1,0 +1,440 @@
+package memory
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/store"
+)
+
+// start is when the clock of a fixture begins.
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// A fixture is a memory on the disk, with a clock that stands still.
+type fixture struct {
+	testing.TB
+	*Memory
+	db  *store.DB
+	dir string // of the database and the folders
+	now time.Time
+}
+
+func newFixture(t testing.TB) *fixture {
+	t.Helper()
+	f := &fixture{TB: t, dir: t.TempDir(), now: start}
+	db, err := store.Open(t.Context(), filepath.Join(f.dir, "m.db"), []store.Migration{Migration}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Mkdir(filepath.Join(f.dir, "memory"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(filepath.Join(f.dir, "memory"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	f.db = db
+	f.Memory = New(db, root, &Options{Now: func() time.Time { return f.now }})
+	return f
+}
+
+func (f *fixture) q() store.Queryer { return f.db.Read(f.Context()) }
+
+func (f *fixture) ok(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// tx runs a transaction, after one that does the same and is undone.
+func (f *fixture) tx(fn func(tx *store.Tx) error) {
+	f.Helper()
+	undo := errors.New("undo")
+	for _, end := range []error{undo, nil} {
+		err := f.db.Tx(f.Context(), func(tx *store.Tx) error {
+			if err := fn(tx); err != nil {
+				return err
+			}
+			return end
+		})
+		if !errors.Is(err, end) {
+			f.Fatal(err)
+		}
+	}
+}
+
+func (f *fixture) set(s Scope, facts ...Fact) {
+	f.Helper()
+	f.tx(func(tx *store.Tx) error {
+		for _, fact := range facts {
+			if err := f.In(s).Set(tx, fact); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (f *fixture) add(s Scope, texts ...string) {
+	f.Helper()
+	f.tx(func(tx *store.Tx) error {
+		for _, text := range texts {
+			if _, err := f.In(s).Append(tx, Entry{Session: "test/1", Text: text}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (f *fixture) archive(s Scope, list ...Message) {
+	f.Helper()
+	f.tx(func(tx *store.Tx) error { return f.In(s).Archive(tx, list) })
+}
+
+func (f *fixture) entries(s Scope) []Entry {
+	f.Helper()
+	list, err := f.In(s).Entries(f.q(), 0, 1e6)
+	f.ok(err)
+	return list
+}
+
+// texts returns the entries as "cursor text".
+func (f *fixture) texts(s Scope) (list []string) {
+	f.Helper()
+	for _, e := range f.entries(s) {
+		list = append(list, fmt.Sprintf("%d %s", e.Cursor, e.Text))
+	}
+	return list
+}
+
+// found returns what a search finds, as keys of facts and texts of entries.
+func (f *fixture) found(s Scope, query string) (list []string) {
+	f.Helper()
+	hits, err := f.In(s).Search(f.q(), query, 100)
+	f.ok(err)
+	for _, h := range hits {
+		list = append(list, h.Fact.Key+h.Excerpt)
+	}
+	return list
+}
+
+func (f *fixture) file(s Scope) string {
+	f.Helper()
+	data, err := os.ReadFile(f.path(s))
+	f.ok(err)
+	return string(data)
+}
+
+func (f *fixture) path(s Scope) string {
+	return filepath.Join(f.dir, "memory", string(s), historyFile)
+}
+
+func (f *fixture) write(s Scope, text string) {
+	f.Helper()
+	f.ok(os.MkdirAll(filepath.Dir(f.path(s)), 0o700))
+	f.ok(os.WriteFile(f.path(s), []byte(text), 0o600))
+}
+
+// words returns how many words the index has.
+func (f *fixture) words() (n int) {
+	f.Helper()
+	f.tx(func(tx *store.Tx) error {
+		_, err := tx.Exec("CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary " +
+			"USING fts5vocab('main', 'memory_index', 'row')")
+		if err != nil {
+			return err
+		}
+		return tx.QueryRow("SELECT count(*) FROM temp.vocabulary").Scan(&n)
+	})
+	return n
+}
+
+func same(t testing.TB, what string, got, want any) {
+	t.Helper()
+	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		t.Errorf("%s: got %+v\nwant %+v", what, got, want)
+	}
+}
+
+const (
+	anna = Scope("person-1")
+	bert = Scope("person-2")
+	room = Scope("chat-telegram+-42")
+)
+
+// No operation works on a scope whose name nobody gives, above all not on none.
+func TestNoScope(t *testing.T) {
+	f := newFixture(t)
+	for _, s := range []Scope{"", "person-0", "person-1/../person-2", "%", "PERSON-1"} {
+		space, q := f.In(s), f.q()
+		var errs []error
+		add := func(err error) { errs = append(errs, err) }
+		err := f.db.Tx(t.Context(), func(tx *store.Tx) error {
+			add(space.Set(tx, Fact{Key: "a", Value: "b"}))
+			_, err := space.Forget(tx, "a")
+			add(err)
+			_, err = space.Pin(tx, "a", true)
+			add(err)
+			add(space.Touch(tx, "a"))
+			_, err = space.Append(tx, Entry{Text: "a"})
+			add(err)
+			add(space.SetDreamed(tx, 1))
+			add(space.Archive(tx, []Message{{ID: 1, Text: "a"}}))
+			add(space.Erase(tx))
+			add(f.Merge(tx, s, anna))
+			return nil
+		})
+		f.ok(err)
+		_, _, err = space.Fact(q, "a")
+		add(err)
+		_, err = space.Facts(q, "", 1)
+		add(err)
+		_, err = space.Categories(q)
+		add(err)
+		_, err = space.Known(q)
+		add(err)
+		_, err = space.Pinned(q)
+		add(err)
+		_, err = space.Relevant(q, "a", 1, 100)
+		add(err)
+		_, err = space.Search(q, "a", 1)
+		add(err)
+		_, err = space.SearchHistory(q, "a", HistoryOptions{})
+		add(err)
+		_, err = space.Entries(q, 0, 1)
+		add(err)
+		_, err = space.Newest(q, 0, 1)
+		add(err)
+		_, err = space.OfSession(q, "a", 0)
+		add(err)
+		_, err = space.Last(q)
+		add(err)
+		_, err = space.Dreamed(q)
+		add(err)
+		_, err = f.Rebuild(t.Context(), s)
+		add(err)
+		add(f.Sync(t.Context(), s))
+		add(f.EraseFiles(t.Context(), s))
+		add(f.Export(t.Context(), s, new(bytes.Buffer)))
+		for i, err := range errs {
+			if err == nil {
+				t.Errorf("operation %d worked with the scope %q", i, s)
+			}
+		}
+	}
+}
+
+// Three scopes have the same words; none ever shows another's.
+func TestIsolation(t *testing.T) {
+	f := newFixture(t)
+	scopes := []Scope{anna, bert, room}
+	for i, s := range scopes {
+		mark := fmt.Sprintf("mark%d", i)
+		f.set(s, Fact{Key: "code of the door", Value: "door code " + mark, Category: mark, Pinned: true},
+			Fact{Key: "other " + mark, Value: "door " + mark, Category: "c"})
+		f.add(s, "the door code is "+mark, "会议 door "+mark)
+		f.archive(s, Message{ID: int64(i + 1), Speaker: "user", Session: "test/1", Text: "my door " + mark})
+		f.ok(f.Sync(t.Context(), s))
+	}
+	for i, s := range scopes {
+		var all bytes.Buffer
+		show := func(v any, err error) {
+			t.Helper()
+			f.ok(err)
+			text := fmt.Sprintf("%+v", v)
+			if !strings.Contains(text, fmt.Sprintf("mark%d", i)) {
+				t.Errorf("%s: %q lacks what belongs to it", s, text)
+			}
+			all.WriteString(text)
+		}
+		space, q := f.In(s), f.q()
+		fact, _, err := space.Fact(q, "code of the door")
+		show(fact, err)
+		show(space.Facts(q, "", 100))
+		show(space.Categories(q))
+		show(space.Pinned(q))
+		show(space.Relevant(q, "the door code", 10, 2000))
+		for _, query := range []string{"door code", "doo*", "mark0 mark1 mark2 door", "会议", "会"} {
+			show(space.Search(q, query, 100))
+			show(space.SearchHistory(q, query+" door", HistoryOptions{Session: "test/1"}))
+		}
+		show(space.Entries(q, 0, 100))
+		show(space.Newest(q, 0, 100))
+		show(space.OfSession(q, "test/1", 0))
+		var export bytes.Buffer
+		f.ok(f.Export(t.Context(), s, &export))
+		show(export.String(), nil)
+		show(f.file(s), nil)
+		for j := range scopes {
+			if j != i && strings.Contains(all.String(), fmt.Sprintf("mark%d", j)) {
+				t.Errorf("%s shows what belongs to %s:\n%s", s, scopes[j], all.String())
+			}
+		}
+	}
+	infos, err := f.Scopes(f.q())
+	f.ok(err)
+	if len(infos) != 3 || infos[0].Scope != room || infos[1].Facts != 2 || infos[1].Messages != 1 ||
+		infos[1].Last != 2 || infos[1].Synced != 2 {
+		t.Errorf("scopes are %+v", infos)
+	}
+}
+
+// Nothing of an erased scope is left in the tables, the index or the folder; nothing of others goes.
+func TestErase(t *testing.T) {
+	f := newFixture(t)
+	f.ok(f.db.Tx(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Exec("PRAGMA secure_delete = 1") // else free pages keep what was in them
+		return err
+	}))
+	f.set(bert, Fact{Key: "keep", Value: "this"})
+	f.add(bert, "something else")
+	f.ok(f.Sync(t.Context(), bert))
+	words := f.words()
+	secret := []string{"swordfish", "zanzibar", "quetzal"}
+	f.set(anna, Fact{Key: "secret", Value: secret[0]}, Fact{Key: "gone", Value: secret[0]})
+	f.add(anna, "the word "+secret[1])
+	f.archive(anna, Message{ID: 7, Text: "and " + secret[2]})
+	f.ok(f.Sync(t.Context(), anna))
+	f.tx(func(tx *store.Tx) error {
+		_, err := f.In(anna).Forget(tx, "gone")
+		return errors.Join(err, f.In(anna).Erase(tx))
+	})
+	if got := f.words(); got != words {
+		t.Errorf("the index has %d words, want %d as before", got, words)
+	}
+	f.ok(f.EraseFiles(t.Context(), anna))
+	same(t, "of the other", f.found(bert, "keep something"), []string{"keep", "something else"})
+	f.tx(func(tx *store.Tx) error { return f.In(room).Erase(tx) }) // there was none
+	f.ok(f.SyncAll(t.Context()))
+	infos, err := f.Scopes(f.q())
+	f.ok(err)
+	if len(infos) != 1 {
+		t.Errorf("scopes are %+v, want one", infos)
+	}
+	f.ok(f.db.Close()) // moves the log into the database
+	err = filepath.WalkDir(f.dir, func(name string, d os.DirEntry, err error) error {
+		if strings.Contains(name, string(anna)) {
+			t.Errorf("%s is left", name)
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		for _, word := range append(secret, string(anna)) {
+			if bytes.Contains(data, []byte(word)) {
+				t.Errorf("%s contains %s", name, word)
+			}
+		}
+		return err
+	})
+	f.ok(err)
+}
+
+// A process that ends between Erase and EraseFiles leaves nothing in the long run, and nothing of
+// the old file gets into the new life.
+func TestEraseInterrupted(t *testing.T) {
+	for name, end := range map[string]func(f *fixture) error{
+		"start": func(f *fixture) error { return f.SyncAll(f.Context()) },
+		"turn":  func(f *fixture) error { return f.Sync(f.Context(), anna) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.add(anna, "one", "two", "three")
+			f.ok(f.Sync(t.Context(), anna))
+			f.tx(func(tx *store.Tx) error { return f.In(anna).Erase(tx) })
+			f.add(anna, "four")
+			f.ok(end(f))
+			if got := f.file(anna); strings.Count(got, "\n") != 1 || !strings.Contains(got, "four") {
+				t.Errorf("the file is\n%s", got)
+			}
+		})
+	}
+}
+
+func TestMerge(t *testing.T) {
+	f := newFixture(t)
+	at := func(d time.Duration) time.Time { return start.Add(d * time.Second) }
+	f.set(anna, Fact{Key: "dog", Value: "Bello", Created: at(1)}, Fact{Key: "car", Value: "red",
+		Created: at(5)}, Fact{Key: "dog (2)", Value: "Rex"})
+	f.set(bert, Fact{Key: "Dog", Value: "Wuff", Created: at(3)}, Fact{Key: "Car", Value: "blue",
+		Created: at(2)}, Fact{Key: "cat", Value: "Mimi"})
+	f.add(anna, "first of anna")
+	f.tx(func(tx *store.Tx) error {
+		for i, d := range []time.Duration{5, 3, 4} {
+			_, err := f.In(bert).Append(tx, Entry{Time: at(d), Text: fmt.Sprint("of bert ", i)})
+			if err != nil {
+				return err
+			}
+		}
+		return f.In(bert).SetDreamed(tx, 3)
+	})
+	f.archive(anna, Message{ID: 1, Text: "message one"}, Message{ID: 2, Text: "message two"})
+	f.archive(bert, Message{ID: 2, Text: "message two"}, Message{ID: 3, Text: "message three"})
+	f.ok(f.Sync(t.Context(), anna))
+	f.ok(f.Sync(t.Context(), bert))
+	f.tx(func(tx *store.Tx) error { return f.Merge(tx, bert, anna) })
+	f.add(bert, "a new one")
+	f.ok(f.MergeFiles(t.Context(), bert, anna))
+
+	facts, err := f.In(anna).Facts(f.q(), "", 100)
+	f.ok(err)
+	var got []string
+	for _, fact := range facts {
+		got = append(got, fact.Key+"="+fact.Value)
+	}
+	slices.Sort(got)
+	same(t, "facts", got, []string{"Car (2)=blue", "Dog=Wuff", "car=red", "cat=Mimi", "dog (2)=Rex",
+		"dog (3)=Bello"})
+	same(t, "entries", f.texts(anna),
+		[]string{"1 first of anna", "2 of bert 1", "3 of bert 2", "4 of bert 0"})
+	same(t, "lines", strings.Count(f.file(anna), "\n"), 4)
+	same(t, "lines of the other", strings.Count(f.file(bert), "\n"), 1)
+	same(t, "found", f.found(anna, "Wuff"), []string{"Dog"})
+	same(t, "found", f.found(anna, "Bello"), []string{"dog (3)"})
+	same(t, "found in the other", f.found(bert, "Wuff bert new"), []string{"a new one"})
+	hits, err := f.In(anna).SearchHistory(f.q(), "message", HistoryOptions{})
+	f.ok(err)
+	same(t, "messages found", len(hits), 3)
+	dreamed, err := f.In(anna).Dreamed(f.q())
+	f.ok(err)
+	same(t, "dreamed", dreamed, 0)
+	f.tx(func(tx *store.Tx) error {
+		return errors.Join(f.In(anna).SetDreamed(tx, 4), f.In(bert).SetDreamed(tx, 1),
+			f.Merge(tx, bert, anna))
+	})
+	if dreamed, err = f.In(anna).Dreamed(f.q()); err != nil || dreamed != 5 {
+		t.Errorf("after all was dreamed of, it is so up to %d, %v, want 5", dreamed, err)
+	}
+	if err := f.db.Tx(t.Context(), func(tx *store.Tx) error { return f.Merge(tx, anna, anna) }); err == nil {
+		t.Error("a scope was merged into itself")
+	}
+}
+
+func TestExport(t *testing.T) {
+	f := newFixture(t)
+	f.set(anna, Fact{Key: "dog", Value: "<Bello>"})
+	f.add(anna, "one", "two")
+	var b bytes.Buffer
+	f.ok(f.Export(t.Context(), anna, &b))
+	same(t, "export", b.String(), `{"export":"memory","scope":"person-1","time":"2026-03-01T12:00:00Z"}
+{"fact":{"key":"dog","value":"<Bello>","importance":3,"created":"2026-03-01T12:00:00Z",`+
+		`"used":"2026-03-01T12:00:00Z"}}
+{"entry":{"cursor":1,"time":"2026-03-01T12:00:00Z","scope":"person-1","session":"test/1","text":"one"}}
+{"entry":{"cursor":2,"time":"2026-03-01T12:00:00Z","scope":"person-1","session":"test/1","text":"two"}}
+`)
+}
