@@ -20,7 +20,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -133,15 +132,4 @@ func (s Space) Doc(name string) Doc {
 func Hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
-}
-
-// Kept reports whether a file of a scope's folder or of the workspace belongs to its version
-// history: the documents, and all below "skills". The path has slashes; those of folders end in
-// one.
-func Kept(rel string) bool {
-	switch rel {
-	case Agents, Soul, User, Tools, Identity, Heartbeat, Memory:
-		return true
-	}
-	return strings.HasPrefix(rel, SkillsFolder+"/")
 }

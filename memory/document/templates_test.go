@@ -111,14 +111,14 @@ func TestLink(t *testing.T) {
 	}
 }
 
-func TestKept(t *testing.T) {
+func TestVersioned(t *testing.T) {
 	for rel, want := range map[string]bool{
 		User: true, Memory: true, Heartbeat: true, "skills/": true, "skills/x/": true,
 		"skills/x/SKILL.md": true, "history.jsonl": false, "notes/": false, "notes/USER.md": false,
-		"skillset/x": false,
+		"skillset/x": false, "skills": false,
 	} {
-		if got := Kept(rel); got != want {
-			t.Errorf("Kept(%q) = %t, want %t", rel, got, want)
+		if got := Versioned(rel); got != want {
+			t.Errorf("Versioned(%q) = %t, want %t", rel, got, want)
 		}
 	}
 }
