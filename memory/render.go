@@ -29,9 +29,9 @@ func Render(facts []Fact) string {
 
 // String returns the fact as a line of data without a newline, see [Render].
 func (f Fact) String() string {
-	line := "- " + quote(f.Key) + ": " + quote(f.Value)
+	line := "- " + Quote(f.Key) + ": " + Quote(f.Value)
 	if f.Category != "" {
-		line += " (" + quote(f.Category) + ")"
+		line += " (" + Quote(f.Category) + ")"
 	}
 	return line
 }
@@ -51,8 +51,9 @@ var order = regexp.MustCompile(`(?i)\b(always|never|must|should|shall|ignore|dis
 	`ignorez?|oublie|envoie|réponds)\b|всегда|никогда|должен|игнорируй|забудь|отправь|忽略|必须|` +
 	`总是|永远|无视|必ず|常に|無視`)
 
-// quote returns s as it is if it is plain, and else as a JSON string.
-func quote(s string) string {
+// Quote returns s as it is if it is short and plain, and else as a JSON string, for a prompt in which
+// it is data.
+func Quote(s string) string {
 	if utf8.RuneCountInString(s) <= maxPlain && plain.MatchString(s) && !order.MatchString(s) {
 		return s
 	}

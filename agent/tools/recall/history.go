@@ -1,0 +1,81 @@
+package recall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"gateway/agent/tool"
+	"gateway/memory"
+)
+
+type historyArgs struct {
+	Query  string `json:"query" jsonschema:"words to search for; begin* of a word"`
+	Since  string `json:"since,omitempty" jsonschema:"date or RFC 3339 time, such as 2026-02-16"`
+	Until  string `json:"until,omitempty" jsonschema:"like since; that day is included"`
+	Newest bool   `json:"newest,omitempty" jsonschema:"order by time, not by how well it fits"`
+	Limit  int    `json:"limit,omitempty" jsonschema:"default 10, at most 50"`
+}
+
+func (r recaller) history(ctx context.Context, c tool.Call, a historyArgs) (tool.Result, error) {
+	space, err := r.space(c)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if strings.TrimSpace(a.Query) == "" {
+		return tool.Result{}, errors.New("the query is empty; say which words to search for")
+	}
+	o := memory.HistoryOptions{Limit: bound(a.Limit), Newest: a.Newest}
+	if o.Since, err = parseTime("since", a.Since, 0); err != nil {
+		return tool.Result{}, err
+	}
+	if o.Until, err = parseTime("until", a.Until, 1); err != nil {
+		return tool.Result{}, err
+	}
+	if !o.Since.IsZero() && !o.Until.IsZero() && !o.Since.Before(o.Until) {
+		return tool.Result{}, fmt.Errorf("since %s is not before until %s", a.Since, a.Until)
+	}
+	hits, err := space.SearchHistory(r.DB.Read(ctx), a.Query, o)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if len(hits) == 0 {
+		return tool.Result{Text: "Nothing was found. Other or fewer words may find something."}, nil
+	}
+	var found lines
+	for _, h := range hits {
+		found.add(show(h))
+	}
+	return tool.Result{
+		Text:    found.under("What was said and noted, with times in UTC:"),
+		Foreign: "earlier conversations", // several people may have written in them
+	}, nil
+}
+
+// parseTime reads an argument, which may be empty. A date is the beginning of that day in UTC, or
+// of one some days after.
+func parseTime(name, text string, days int) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if t, err := time.Parse(time.DateOnly, text); err == nil {
+		return t.AddDate(0, 0, days), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	return time.Time{}, fmt.Errorf("%s %q is no date; want one such as 2026-02-16 or "+
+		"2026-02-16T12:51:00+08:00", name, text)
+}
+
+// show returns a hit on one line. Its text is a JSON string: it can't look like what is around it.
+func show(h memory.Hit) string {
+	who := "noted"
+	if h.Kind == memory.KindMessage {
+		who = h.Speaker
+	}
+	return fmt.Sprintf("- %s %s: %s", h.Time.UTC().Format("2006-01-02 15:04"), who,
+		memory.Quote(h.Excerpt))
+}
