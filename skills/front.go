@@ -22,11 +22,18 @@ const (
 // that counts most first.
 var gatewayKeys = []string{"gateway", "nanobot", "openclaw", "clawdbot"}
 
+// errBound reports a front matter that is larger than that of any honest skill.
+var errBound = errors.New("too large")
+
 // readFront reads a front matter, mending it if it must.
 func (d *document) readFront(text string) {
 	root, err := readYAML(text)
 	if err != nil {
-		mended, err2 := readYAML(mend(text))
+		var mended *yaml.Node
+		err2 := err
+		if !errors.Is(err, errBound) {
+			mended, err2 = readYAML(mend(text))
+		}
 		if err2 != nil {
 			d.problem = "its front matter can't be read: " + clip(oneLine(err.Error()), 200)
 			return
@@ -239,7 +246,7 @@ func readYAML(text string) (n *yaml.Node, err error) {
 	return root, nil
 }
 
-// measure refuses a tree that is larger than the front matter of any honest skill.
+// measure refuses a tree that is beyond the bounds.
 func measure(n *yaml.Node, depth int, aliases, nodes *int) error {
 	*nodes++
 	if n.Kind == yaml.AliasNode {
@@ -247,11 +254,11 @@ func measure(n *yaml.Node, depth int, aliases, nodes *int) error {
 	}
 	switch {
 	case *aliases > maxAliases:
-		return fmt.Errorf("it has more than %d aliases", maxAliases)
+		return fmt.Errorf("%w: more than %d aliases", errBound, maxAliases)
 	case *nodes > maxNodes:
-		return fmt.Errorf("it has more than %d values", maxNodes)
+		return fmt.Errorf("%w: more than %d values", errBound, maxNodes)
 	case depth > maxDepth:
-		return errors.New("it is nested too deeply")
+		return fmt.Errorf("%w: nested too deeply", errBound)
 	}
 	for _, child := range n.Content {
 		if err := measure(child, depth+1, aliases, nodes); err != nil {

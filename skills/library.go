@@ -50,6 +50,7 @@ type Library struct {
 
 	mu      sync.Mutex
 	shelves map[string]*shelf // by scope, "" for the workspace's
+	views   map[string]*view  // by scope
 	answers map[question]answer
 }
 
@@ -77,7 +78,8 @@ func New(opts *Options) *Library {
 	o.OS = cmp.Or(o.OS, runtime.GOOS)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	l := &Library{opts: o, disabled: make(map[string]bool), builtin: sync.OnceValue(readBuiltin),
-		shelves: make(map[string]*shelf), answers: make(map[question]answer)}
+		shelves: make(map[string]*shelf), views: make(map[string]*view),
+		answers: make(map[question]answer)}
 	for _, name := range o.Disabled {
 		l.disabled[strings.ToLower(name)] = true
 	}
@@ -90,26 +92,52 @@ func New(opts *Options) *Library {
 // A skill of the workspace takes the place of the built-in one with its name. One that was found
 // takes nobody's place: it is then listed with a Problem. So are skills that can't be read.
 func (l *Library) List(scope string) []Skill {
-	books := l.list(scope)
-	list := make([]Skill, len(books))
-	for i, b := range books {
+	v := l.view(scope)
+	list := make([]Skill, len(v.books))
+	for i, b := range v.books {
 		list[i] = b.skill
 	}
 	return list
 }
 
-// list returns copies of the books that a scope sees, by name.
-func (l *Library) list(scope string) []book {
-	taken := make(map[string]string) // names in lower case to where the skill is
-	list := l.collect(nil, taken, Workspace, "", l.shelf(""))
-	list = l.collect(list, taken, Builtin, "", l.builtin())
+// A view is what a scope sees. It doesn't change.
+type view struct {
+	shelf, found *shelf    // what it is made of
+	until        time.Time // then it is looked again whether what the skills require is there
+	books        []book    // by name
+	active       string
+	summary      string
+}
+
+// view returns what a scope sees now.
+func (l *Library) view(scope string) *view {
+	v := &view{shelf: l.shelf("")}
 	if scope != "" {
-		list = l.collect(list, taken, Found, scope, l.shelf(scope))
+		v.found = l.shelf(scope)
 	}
-	slices.SortStableFunc(list, func(a, b book) int {
+	now := l.opts.Now()
+	l.mu.Lock()
+	old := l.views[scope]
+	l.mu.Unlock()
+	if old != nil && old.shelf == v.shelf && old.found == v.found && now.Before(old.until) {
+		return old
+	}
+	v.until = now.Add(answerTime)
+	taken := make(map[string]string) // names in lower case to where the skill is
+	v.books = l.collect(nil, taken, Workspace, "", v.shelf.list())
+	v.books = l.collect(v.books, taken, Builtin, "", l.builtin())
+	v.books = l.collect(v.books, taken, Found, scope, v.found.list())
+	slices.SortStableFunc(v.books, func(a, b book) int {
 		return strings.Compare(a.skill.Name, b.skill.Name)
 	})
-	return list
+	v.active, v.summary = renderActive(v.books), renderSummary(v.books)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.views) > maxScopes {
+		forget(l.views)
+	}
+	l.views[scope] = v
+	return v
 }
 
 // collect adds the skills of a source to list.
@@ -174,8 +202,9 @@ func (l *Library) place(scope string) (*os.Root, string, bool) {
 	return l.opts.Memory, filepath.Join(scope, workspaceFolder), ok
 }
 
-// shelf returns the skills of a scope, those of the workspace for "", as they are now.
-func (l *Library) shelf(scope string) []*book {
+// shelf returns the skills of a scope, those of the workspace for "", as they are now; nil if there
+// are none. As long as nothing changes it is the same one.
+func (l *Library) shelf(scope string) *shelf {
 	root, name, ok := l.place(scope)
 	if !ok {
 		return nil
@@ -184,7 +213,7 @@ func (l *Library) shelf(scope string) []*book {
 	old := l.shelves[scope]
 	l.mu.Unlock()
 	if old.same() {
-		return old.books
+		return old
 	}
 	s, err := readShelf(root, name, old, l.opts.Now())
 	if err != nil {
@@ -197,17 +226,17 @@ func (l *Library) shelf(scope string) []*book {
 		return nil
 	}
 	if len(l.shelves) > maxScopes {
-		l.forget()
+		forget(l.shelves)
 	}
 	l.shelves[scope] = s
-	return s.books
+	return s
 }
 
 // forget drops what is remembered of one scope.
-func (l *Library) forget() {
-	for scope := range l.shelves {
+func forget[T any](remembered map[string]T) {
+	for scope := range remembered {
 		if scope != "" {
-			delete(l.shelves, scope)
+			delete(remembered, scope)
 			return
 		}
 	}

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// answerTime is how long it is remembered whether something is there.
-const answerTime = 30 * time.Second
+// answerTime is how long it is remembered whether something is there, and then, once more, what
+// follows from that.
+const answerTime = 15 * time.Second
 
 // maxAnswers is how many such answers are remembered.
 const maxAnswers = 4096

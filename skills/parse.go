@@ -10,7 +10,7 @@ import (
 // The bounds of a skill's text, in bytes.
 const (
 	maxFile  = 1 << 20  // of a SKILL.md
-	maxFront = 64 << 10 // of its front matter
+	maxFront = 32 << 10 // of its front matter
 	maxBody  = 32 << 10 // of what is shown of its text
 )
 

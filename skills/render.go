@@ -13,43 +13,47 @@ import (
 const (
 	maxActive  = 64 << 10
 	maxSummary = 24 << 10
+	maxNames   = 4 << 10 // of maxSummary
 )
 
 // Active returns the text of the skills that are always part of a prompt, "" if there are none. It
 // is the same text as long as nothing has changed.
-func (l *Library) Active(scope string) string {
+func (l *Library) Active(scope string) string { return l.view(scope).active }
+
+// renderActive marks those whose text is in what it returns.
+func renderActive(books []book) string {
 	var b strings.Builder
 	left := 0
-	for _, k := range l.list(scope) {
-		if !k.active() {
+	for i := range books {
+		k := &books[i]
+		if !k.skill.Always || !k.skill.Available() || k.text == "" {
 			continue
 		}
 		if b.Len()+len(k.text) > maxActive {
 			left++
 			continue
 		}
-		if b.Len() > 0 {
+		if k.inlined = true; b.Len() > 0 {
 			b.WriteString("\n\n")
 		}
 		fmt.Fprintf(&b, "## Skill: %s\n\n%s", k.skill.Name, k.text)
 	}
 	if left > 0 {
-		fmt.Fprintf(&b, "\n\n[%d more skills are meant to be always active and are left out: "+
-			"together they are too long]", left)
+		fmt.Fprintf(&b, "\n\n[%d more skills are meant to be always active. They are only listed "+
+			"below: together they are too long.]", left)
 	}
 	return strings.TrimSpace(b.String())
 }
 
-// active reports whether the skill's text is part of the prompt.
-func (b *book) active() bool { return b.skill.Always && b.skill.Available() && b.text != "" }
-
 // Summary returns the skills that the model may read, as XML for the prompt; "" if there are none.
 // It is the same text as long as nothing has changed, and at most 24 KB: of many skills the
-// descriptions are shortened, and of too many the last ones are left out.
-func (l *Library) Summary(scope string) string {
+// descriptions are shortened, and of too many the last ones are only named.
+func (l *Library) Summary(scope string) string { return l.view(scope).summary }
+
+func renderSummary(books []book) string {
 	var list []Skill
-	for _, b := range l.list(scope) {
-		if !b.active() && !b.skill.Disabled && !b.skill.Manual {
+	for _, b := range books {
+		if !b.inlined && !b.skill.Disabled && !b.skill.Manual {
 			list = append(list, b.skill)
 		}
 	}
@@ -57,34 +61,48 @@ func (l *Library) Summary(scope string) string {
 		return ""
 	}
 	for _, most := range []int{maxDescription, 256} {
-		if text, left := summarize(list, most); left == 0 {
+		if text, left := summarize(list, most, maxSummary); len(left) == 0 {
 			return text
 		}
 	}
-	text, _ := summarize(list, 80)
-	return text
+	text, left := summarize(list, 80, maxSummary-maxNames)
+	if len(left) == 0 {
+		return text
+	}
+	return text + "\n" + nameThem(left)
 }
 
-// summarize lists skills with at most so many characters of description each, and returns how many
-// don't fit.
-func summarize(list []Skill, most int) (text string, left int) {
-	const reserve = 300 // bytes, for what comes last
+// summarize lists skills with at most so many characters of description each, and returns those
+// that don't fit.
+func summarize(list []Skill, most, size int) (text string, left []Skill) {
+	const end = "</skills>"
 	var b strings.Builder
 	b.WriteString("<skills>\n")
 	for i, s := range list {
 		entry := element(s, most)
-		if b.Len()+len(entry) > maxSummary-reserve {
-			left = len(list) - i
+		if b.Len()+len(entry)+len(end) > size {
+			left = list[i:]
 			break
 		}
 		b.WriteString(entry)
 	}
-	b.WriteString("</skills>")
-	if left > 0 {
-		fmt.Fprintf(&b, "\n%d more skills are left out here. list_dir of %s, %s and %s lists all.",
-			left, workspaceFolder, builtinFolder, foundFolder)
-	}
+	b.WriteString(end)
 	return b.String(), left
+}
+
+// nameThem returns the names of skills that have no place in the list.
+func nameThem(left []Skill) string {
+	const reserve = 200 // bytes, for what is around the names
+	var known []string
+	size := reserve
+	for _, s := range left {
+		if size += len(escape(s.Name)) + 2; s.Available() && size <= maxNames {
+			known = append(known, escape(s.Name))
+		}
+	}
+	return fmt.Sprintf("%d more skills are left out. list_dir of %s, %s and %s shows all. "+
+		"Among them: %s.", len(left), workspaceFolder, builtinFolder, foundFolder,
+		strings.Join(known, ", "))
 }
 
 // element returns a skill as XML.

@@ -29,11 +29,12 @@ type shelf struct {
 	books []*book // by the names of their folders
 }
 
-// A book is a skill on a shelf as it was when it was read. It doesn't change.
+// A book is a skill on a shelf as it was when it was read. It doesn't change; a [view] has copies.
 type book struct {
-	skill Skill
-	text  string // what is always part of the prompt; "" otherwise
-	seen  []seen
+	skill   Skill
+	text    string // what is always part of the prompt; "" otherwise
+	inlined bool   // it is part of the prompt, in a view
+	seen    []seen
 }
 
 // A seen is the state of a file or folder, to find out cheaply whether it has changed. It is looked
@@ -180,6 +181,14 @@ func folders(root *os.Root) ([]string, error) {
 // openFile opens a file or folder to read it. A pipe would hang without O_NONBLOCK.
 func openFile(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
+// list returns the skills, none if there is no folder.
+func (s *shelf) list() []*book {
+	if s == nil {
+		return nil
+	}
+	return s.books
 }
 
 // readDir returns what is in a folder, at most [maxEntries].

@@ -1,0 +1,372 @@
+package skills
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+// source writes a folder to install from, with the given files.
+func source(t *testing.T, name string, files map[string]string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), name)
+	for file, text := range files {
+		put(t, text, dir, file)
+	}
+	return dir
+}
+
+// tree returns the files below a folder with their content, and names of empty folders.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		rel, _ := filepath.Rel(dir, name) // it is below dir
+		files[filepath.ToSlash(rel)] = string(text)
+		return err
+	})
+	check(t, err)
+	return files
+}
+
+func TestInstall(t *testing.T) {
+	f := newFixture(t, Options{})
+	dir := source(t, "Some Folder", map[string]string{
+		"SKILL.md": text("tea", "Make tea.", "Boil."), "scripts/boil.sh": "#!/bin/sh\n", "run": "#!/x",
+		"notes/a.txt": "a", ".git/config": "secret", ".git/hooks/x": "y"})
+	check(t, os.Chmod(filepath.Join(dir, "notes", "a.txt"), 0o755))
+	p, err := f.Install(dir, false)
+	if err != nil || len(p.Trouble) > 0 {
+		t.Fatalf("Install: %v, %q", err, p.Trouble)
+	}
+	if s := p.Skill; s.Location != "skills/tea/SKILL.md" || s.Source != Workspace ||
+		s.Folder != "tea" {
+		t.Errorf("installed as %+v", p.Skill)
+	}
+	want := map[string]string{"tea/SKILL.md": text("tea", "Make tea.", "Boil."),
+		"tea/scripts/boil.sh": "#!/bin/sh\n", "tea/run": "#!/x", "tea/notes/a.txt": "a"}
+	if got := tree(t, filepath.Join(f.workspace, "skills")); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	var scripts []string
+	for _, file := range p.Files {
+		if file.Script {
+			scripts = append(scripts, file.Name)
+		}
+	}
+	if !slices.Equal(scripts, []string{"notes/a.txt", "run", "scripts/boil.sh"}) {
+		t.Errorf("scripts %q", scripts)
+	}
+	for name, mode := range map[string]os.FileMode{"": 0o700, "SKILL.md": 0o600,
+		"notes/a.txt": 0o700} {
+		info, err := os.Stat(filepath.Join(f.workspace, "skills", "tea", name))
+		if check(t, err); info.Mode().Perm() != mode && filepath.Separator == '/' {
+			t.Errorf("%q has mode %v, want %v", name, info.Mode().Perm(), mode)
+		}
+	}
+	s := f.one("", Workspace, "tea")
+	if _, sum, err := f.Files(s); err != nil || sum != p.Hash {
+		t.Errorf("hash %s, %v; want that of what was installed, %s", sum, err, p.Hash)
+	}
+
+	// Another one takes its place only by force, and all of it.
+	other := source(t, "other", map[string]string{"skill.md": text("tea", "Other tea.", "b")})
+	if _, err := f.Install(other, false); !errors.Is(err, ErrExists) {
+		t.Errorf("installed over another: %v", err)
+	}
+	if s := f.one("", Workspace, "tea"); s.Description != "Make tea." {
+		t.Errorf("it was replaced: %+v", s)
+	}
+	if p, err = f.Install(other, true); err != nil || len(p.Trouble) > 0 {
+		t.Errorf("not installed by force: %v, %q", err, p.Trouble)
+	}
+	want = map[string]string{"tea/skill.md": text("tea", "Other tea.", "b")}
+	if got := tree(t, filepath.Join(f.workspace, "skills")); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	// What lies there already is only looked at.
+	p, err = f.Install(filepath.Join(f.workspace, "skills", "tea"), false)
+	if err != nil || p.Hash == "" || f.one("", Workspace, "tea").Problem != "" {
+		t.Errorf("in its place: %v, %+v", err, p)
+	}
+	check(t, f.Remove(f.one("", Workspace, "tea")))
+	if got := tree(t, filepath.Join(f.workspace, "skills")); len(got) > 0 {
+		t.Errorf("left after removal: %v", got)
+	}
+	if err := f.Remove(f.one("", Builtin, "tmux")); err == nil {
+		t.Error("a built-in skill was removed")
+	}
+}
+
+// TestInstallRefuses is about folders that nobody should install. Nothing of them is copied.
+func TestInstallRefuses(t *testing.T) {
+	good := text("tea", "Make tea.", "b")
+	tests := []struct {
+		label string
+		files map[string]string
+		spoil func(t *testing.T, dir string)
+		want  string // in the trouble
+	}{
+		{"no file", map[string]string{"a": "b"}, nil, "no SKILL.md"},
+		{"broken", map[string]string{"SKILL.md": "---\n"}, nil, "never ended"},
+		{"link", map[string]string{"SKILL.md": good}, func(t *testing.T, dir string) {
+			check(t, os.Symlink("/etc/passwd", filepath.Join(dir, "passwd")))
+		}, "passwd is a link"},
+		{"link inside", map[string]string{"SKILL.md": good}, func(t *testing.T, dir string) {
+			check(t, os.Symlink("SKILL.md", filepath.Join(dir, "other.md")))
+		}, "a link"},
+		{"link to a folder", map[string]string{"SKILL.md": good}, func(t *testing.T, dir string) {
+			check(t, os.Symlink("/etc", filepath.Join(dir, "etc")))
+		}, "a link"},
+		{"linked file", map[string]string{"x": good}, func(t *testing.T, dir string) {
+			check(t, os.Symlink("x", filepath.Join(dir, "SKILL.md")))
+		}, "a link"},
+		{"pipe", map[string]string{"SKILL.md": good}, func(t *testing.T, dir string) {
+			makePipe(t, filepath.Join(dir, "p"))
+		}, "a pipe"},
+		{"pipe as file", map[string]string{"x": "y"}, func(t *testing.T, dir string) {
+			makePipe(t, filepath.Join(dir, "SKILL.md"))
+		}, "no file"},
+		{"backslash", map[string]string{"SKILL.md": good, `..\x`: "y"}, nil, "name"},
+		{"colon", map[string]string{"SKILL.md": good, "a:b": "y"}, nil, "name"},
+		{"control", map[string]string{"SKILL.md": good, "a\x1b[31mb": "y"}, nil, "name"},
+		{"direction", map[string]string{"SKILL.md": good, "a\u202eb": "y"}, nil, "name"},
+		{"not UTF-8", map[string]string{"SKILL.md": good, "a\xff": "y"}, nil, "name"},
+		{"space behind", map[string]string{"SKILL.md": good, "a ": "y"}, nil, "name"},
+		{"deep", map[string]string{"SKILL.md": good, strings.Repeat("d/", 20) + "x": "y"}, nil,
+			"folders"},
+		{"many", map[string]string{"SKILL.md": good}, func(t *testing.T, dir string) {
+			for i := range maxFiles {
+				put(t, "", dir, "m", fmt.Sprint(i))
+			}
+		}, "more than 1000 files"},
+		{"huge", map[string]string{"SKILL.md": good, "big": ""}, func(t *testing.T, dir string) {
+			check(t, os.Truncate(filepath.Join(dir, "big"), maxBytes)) // a hole
+		}, "more than 64 MB"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.label, func(t *testing.T) {
+			f := newFixture(t, Options{})
+			dir := source(t, "tea", tt.files)
+			if tt.spoil != nil {
+				tt.spoil(t, dir)
+			}
+			p, err := f.Install(dir, true)
+			if err != nil || !strings.Contains(strings.Join(p.Trouble, "; "), tt.want) {
+				t.Errorf("Install: %v, trouble %q; want %q", err, p.Trouble, tt.want)
+			}
+			for _, text := range p.Trouble {
+				if oneLine(text) != text {
+					t.Errorf("trouble %q can't be shown", text)
+				}
+			}
+			if got := tree(t, f.workspace); len(got) > 0 {
+				t.Errorf("copied %v", got)
+			}
+		})
+	}
+	f := newFixture(t, Options{})
+	if _, err := f.Install(filepath.Join(t.TempDir(), "nothing"), false); err == nil {
+		t.Error("nothing was installed")
+	}
+	bad := source(t, "...", map[string]string{"SKILL.md": "no name"})
+	if p, err := f.Install(bad, false); err == nil && len(p.Trouble) == 0 {
+		t.Errorf("installed as %+v", p.Skill)
+	}
+	// The folder of skills leads nowhere else.
+	outside := t.TempDir()
+	check(t, os.Symlink(outside, filepath.Join(f.workspace, "skills")))
+	if _, err := f.Install(source(t, "tea", map[string]string{"SKILL.md": good}), true); err == nil {
+		t.Error("installed through a link")
+	}
+	if got := tree(t, outside); len(got) > 0 {
+		t.Errorf("written outside: %v", got)
+	}
+}
+
+// TestHash holds that the hash is another one whenever anything is different, and the same else.
+func TestHash(t *testing.T) {
+	l := New(nil)
+	hash := func(files map[string]string, change func(dir string)) string {
+		t.Helper()
+		dir := source(t, "x", files)
+		if change != nil {
+			change(dir)
+		}
+		p, err := l.Check(dir)
+		if check(t, err); p.Hash == "" {
+			t.Fatalf("no hash: %q", p.Trouble)
+		}
+		return p.Hash
+	}
+	base := map[string]string{"SKILL.md": "x", "a": "1", "b": "2"}
+	seen := map[string]string{}
+	for label, h := range map[string]string{
+		"base":    hash(base, nil),
+		"content": hash(map[string]string{"SKILL.md": "x", "a": "1", "b": "3"}, nil),
+		"swapped": hash(map[string]string{"SKILL.md": "x", "a": "2", "b": "1"}, nil),
+		"renamed": hash(map[string]string{"SKILL.md": "x", "a": "1", "c": "2"}, nil),
+		"folder":  hash(map[string]string{"SKILL.md": "x", "a/b": "12"}, nil),
+		"joined":  hash(map[string]string{"SKILL.md": "x", "a": "12", "b": ""}, nil),
+		"missing": hash(map[string]string{"SKILL.md": "x", "a": "1"}, nil),
+		"mode":    hash(base, func(dir string) { check(t, os.Chmod(filepath.Join(dir, "a"), 0o755)) }),
+		"link":    hash(base, func(dir string) { check(t, os.Symlink("a", filepath.Join(dir, "l"))) }),
+		"link 2":  hash(base, func(dir string) { check(t, os.Symlink("b", filepath.Join(dir, "l"))) }),
+	} {
+		if other, ok := seen[h]; ok {
+			t.Errorf("%s has the hash of %s", label, other)
+		}
+		seen[h] = label
+	}
+	same := hash(base, func(dir string) {
+		check(t, os.Chtimes(filepath.Join(dir, "a"), time.Now(), time.Now().Add(-time.Hour)))
+		check(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
+		check(t, os.Chmod(filepath.Join(dir, "a"), 0o444))
+	})
+	if seen[same] != "base" {
+		t.Errorf("a time changes the hash")
+	}
+}
+
+func TestPins(t *testing.T) {
+	f := newFixture(t, Options{})
+	file := filepath.Join(t.TempDir(), "home", "skills.json")
+	log := new(bytes.Buffer)
+	pins := NewPins(file, slog.New(slog.NewTextHandler(log, nil)))
+	if got, err := pins.All(); err != nil || len(got) > 0 {
+		t.Errorf("All = %v, %v before there are any", got, err)
+	}
+	for _, name := range []string{"same", "changed", "gone"} {
+		p, err := f.Install(source(t, name, map[string]string{
+			"SKILL.md": text(name, "d", "b"), "x": "y"}), false)
+		check(t, err)
+		check(t, pins.Set(name, Pin{p.Hash, time.Date(2026, 11, 3, 4, 5, 6, 0, time.UTC), "/from"}))
+	}
+	f.skill("own", text("own", "d", "b"))
+	f.skill("changed", text("changed", "d", "other"))
+	check(t, os.RemoveAll(filepath.Join(f.workspace, "skills", "gone")))
+	want := []Review{{"changed", "changed since it was installed on 2026-11-03"}, {"gone", StateGone},
+		{"own", StateUnpinned}, {"same", ""}}
+	if got, err := pins.Review(t.Context(), f.Library); err != nil || !slices.Equal(got, want) {
+		t.Errorf("Review = %v, %v; want %v", got, err, want)
+	}
+	if s := f.one("", Workspace, "changed"); !s.Available() {
+		t.Errorf("a changed skill can't be used: %+v", s)
+	}
+	pins.Warn(t.Context(), f.Library)
+	got := log.String()
+	if strings.Count(got, "level=WARN") != 3 || strings.Contains(got, "skill=same") {
+		t.Errorf("log:\n%s", got)
+	}
+	info, err := os.Stat(file)
+	if check(t, err); info.Mode().Perm() != 0o600 && filepath.Separator == '/' {
+		t.Errorf("the file has mode %v", info.Mode())
+	}
+	check(t, pins.Remove("gone"))
+	if got, err := NewPins(file, nil).All(); err != nil || len(got) != 2 ||
+		got["same"].From != "/from" {
+		t.Errorf("All = %v, %v", got, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := pins.Review(ended, f.Library); !errors.Is(err, context.Canceled) {
+		t.Errorf("Review with an ended context: %v", err)
+	}
+}
+
+// TestDamagedPins holds that a damaged file is reported, kept, and keeps nothing from working.
+func TestDamagedPins(t *testing.T) {
+	for _, damage := range []string{"", "{", `{"skills": 7}`, `[]`, "\x00\x00",
+		`{"skills": {"a": {"hash"`} {
+		f := newFixture(t, Options{})
+		f.skill("a", text("a", "d", "b"))
+		dir := t.TempDir()
+		put(t, damage, dir, "skills.json")
+		pins := NewPins(filepath.Join(dir, "skills.json"), nil)
+		got, err := pins.Review(t.Context(), f.Library)
+		if !errors.Is(err, ErrDamaged) || !slices.Equal(got, []Review{{"a", StateUnpinned}}) {
+			t.Errorf("%q: Review = %v, %v", damage, got, err)
+		}
+		if files := tree(t, dir); len(files) != 1 || files["skills.json"] != damage {
+			t.Errorf("%q: looking has changed %q", damage, files)
+		}
+		check(t, pins.Set("a", Pin{Hash: "h"}))
+		if all, err := pins.All(); err != nil || all["a"].Hash != "h" {
+			t.Errorf("%q: All = %v, %v", damage, all, err)
+		}
+		kept := false
+		for name, text := range tree(t, dir) {
+			kept = kept || name != "skills.json" && text == damage
+		}
+		if !kept {
+			t.Errorf("%q isn't kept", damage)
+		}
+	}
+}
+
+func TestUnpack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "home", "builtin-skills")
+	check(t, Unpack(dir))
+	l := New(nil)
+	for _, s := range l.List("") {
+		got, err := os.ReadFile(filepath.Join(filepath.Dir(dir), filepath.FromSlash(s.Location)))
+		if err != nil || string(got) == "" {
+			t.Errorf("%s: %v", s.Location, err)
+		}
+	}
+	before := tree(t, dir)
+	when := time.Now().Add(-time.Hour).Truncate(time.Second)
+	file := filepath.Join(dir, "weather", "SKILL.md")
+	check(t, os.Chtimes(file, when, when))
+	put(t, "tampered", dir, "tmux", "SKILL.md")
+	check(t, os.Remove(filepath.Join(dir, "github", "SKILL.md")))
+	put(t, "somebody's", dir, "mine", "SKILL.md")
+	check(t, Unpack(dir))
+	after := tree(t, dir)
+	if after["mine/SKILL.md"] == "" {
+		t.Error("what isn't ours was removed")
+	}
+	delete(after, "mine/SKILL.md")
+	if fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Error("what was spoilt is not as it was")
+	}
+	if info, err := os.Stat(file); err != nil || !info.ModTime().Equal(when) {
+		t.Errorf("what is the same was written again: %v", err)
+	}
+}
+
+// TestUnpackOlder holds that what an older version has written goes, and nothing else.
+func TestUnpackOlder(t *testing.T) {
+	dir := t.TempDir()
+	outside := filepath.Join(dir, "outside.md")
+	put(t, "x", outside)
+	dir = filepath.Join(dir, "skills")
+	older := fstest.MapFS{"b/old/SKILL.md": {Data: []byte("old")}, "b/old/x/y": {Data: []byte("y")},
+		"b/kept/SKILL.md": {Data: []byte("1")}, "b/kept/z": {Data: []byte("z")}}
+	check(t, unpack(dir, older, "b"))
+	put(t, "own", dir, "old", "own.md")
+	check(t, unpack(dir, fstest.MapFS{"b/kept/SKILL.md": {Data: []byte("2")}}, "b"))
+	want := map[string]string{"kept/SKILL.md": "2", "old/own.md": "own",
+		".unpacked": "kept/SKILL.md\n"}
+	if got := tree(t, dir); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	put(t, "../outside.md\n/etc/nothing\n.\n\n", dir, manifest)
+	check(t, unpack(dir, fstest.MapFS{"b/kept/SKILL.md": {Data: []byte("2")}}, "b"))
+	if _, err := os.Stat(outside); err != nil {
+		t.Errorf("a file outside: %v", err)
+	}
+}

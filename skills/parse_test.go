@@ -1,0 +1,269 @@
+package skills
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// aliasBomb is a front matter that would be large if its aliases were expanded.
+func aliasBomb() string {
+	var b strings.Builder
+	b.WriteString("---\nname: bomb\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n")
+	for i := range 9 {
+		line := strings.Repeat(fmt.Sprintf("*a%d, ", i), 10)
+		fmt.Fprintf(&b, "a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(line, ", "))
+	}
+	return b.String() + "description: boom\n---\nbody\n"
+}
+
+// oddCorpus are skills as they are found in the wild, and worse. A remark or a problem is given by
+// a part of it; "" means that there is none.
+var oddCorpus = []struct {
+	label, text string
+	want        document // remarks and problem are not compared
+	remark      string
+	problem     string
+}{
+	{"as it should be",
+		"---\nname: pdf\ndescription: Read PDFs.\nlicense: MIT\ncompatibility: Python 3\n" +
+			"allowed-tools: Bash(git:*) Read\n---\n# PDF\n\nDo it.\n",
+		document{name: "pdf", description: "Read PDFs.", license: "MIT", compatibility: "Python 3",
+			tools: "Bash(git:*) Read", body: "# PDF\n\nDo it."}, "", ""},
+	{"byte order mark", "\uFEFF---\nname: a\ndescription: d\n---\nb",
+		document{name: "a", description: "d", body: "b"}, "", ""},
+	{"CRLF", "---\r\nname: a\r\ndescription: d\r\n---\r\n\r\nb\r\nc\r\n",
+		document{name: "a", description: "d", body: "b\nc"}, "", ""},
+	{"old Mac", "---\rname: a\rdescription: d\r---\rb\r",
+		document{name: "a", description: "d", body: "b"}, "", ""},
+	{"spaces behind the lines", "\n\n--- \nname: a\ndescription: d\n---\t\nb",
+		document{name: "a", description: "d", body: "b"}, "", ""},
+	{"ended by dots", "---\nname: a\ndescription: d\n...\nb",
+		document{name: "a", description: "d", body: "b"}, "", ""},
+	{"a line in the text", "---\nname: a\ndescription: d\n---\nb\n\n---\n\nc",
+		document{name: "a", description: "d", body: "b\n\n---\n\nc"}, "", ""},
+	{"no front matter", "# Title\n\nMakes coffee,\nand tea.\n\nMore.",
+		document{description: "Makes coffee, and tea.",
+			body: "# Title\n\nMakes coffee,\nand tea.\n\nMore."},
+		"no front matter", ""},
+	{"a heading only", "# Title", document{description: "Title", body: "# Title"},
+		"no front matter", ""},
+	{"empty front matter", "---\n---\nDoes it.", document{description: "Does it.", body: "Does it."},
+		"no description", ""},
+	{"comments only", "---\n# nothing\n---\nDoes it.",
+		document{description: "Does it.", body: "Does it."}, "no description", ""},
+	{"unclosed", "---\nname: a\ndescription: d\n\nb", document{}, "", "never ended"},
+	{"half written", "---\nname: a\ndescr", document{}, "", "never ended"},
+	{"empty", "", document{}, "", "empty"},
+	{"blank", " \r\n\t\n", document{}, "", "empty"},
+	{"no text", "---\nname: a\ndescription: d\n---\n", document{name: "a", description: "d"},
+		"no text besides", ""},
+	{"one-line JSON", `---
+name: a
+description: d
+metadata: {"nanobot":{"emoji":"x","requires":{"bins":["gh"],"env":["T"]},"always":true}}
+---
+b`, document{name: "a", description: "d", always: true, body: "b",
+		requires: Requires{Bins: []string{"gh"}, Env: []string{"T"}}}, "", ""},
+	{"JSON on several lines, with tabs and a comma too many",
+		"---\nname: a\ndescription: d\nmetadata:\n\t{\n\t\t\"openclaw\": {\n\t\t\t\"os\": [\"darwin\", " +
+			"\"win32\"],\n\t\t\t\"requires\": {\"anyBins\": [\"x\", \"y\",]},\n\t\t},\n\t}\n---\nb",
+		document{name: "a", description: "d", body: "b",
+			requires: Requires{AnyBins: []string{"x", "y"}, OS: []string{"darwin", "windows"}}},
+		"read as it is meant", ""},
+	{"JSON that isn't indented",
+		"---\nname: a\ndescription: d\nmetadata:\n{\n\"openclaw\": {\"always\": true}\n}\n---\nb",
+		document{name: "a", description: "d", always: true, body: "b"}, "*", ""},
+	{"quoted JSON", "---\nname: a\ndescription: d\n" +
+		`metadata: '{"clawdbot":{"requires":{"bins":["jq"]}}}'` + "\n---\nb",
+		document{name: "a", description: "d", body: "b", requires: Requires{Bins: []string{"jq"}}},
+		"", ""},
+	{"twice quoted JSON", "---\nname: a\ndescription: d\n" +
+		`metadata: "{\"gateway\": \"{\\\"always\\\": true}\"}"` + "\n---\nb",
+		document{name: "a", description: "d", body: "b", always: true}, "", ""},
+	{"metadata that is broken JSON",
+		"---\nname: a\ndescription: d\nmetadata: '{\"nanobot\": {'\n---\nb",
+		document{name: "a", description: "d", body: "b"}, "metadata can't be read", ""},
+	{"nested YAML", `---
+name: a
+description: d
+metadata:
+  version: "1.0"
+  nanobot:
+    requires:
+      bins: jq
+      any_bins: a, b
+      env: TOKEN
+      os: macOS
+      config:
+        - channels.slack
+    alwaysLoad: yes
+---
+b`, document{name: "a", description: "d", always: true, body: "b", requires: Requires{
+		Bins: []string{"jq"}, AnyBins: []string{"a", "b"}, Env: []string{"TOKEN"},
+		OS: []string{"darwin"}, Config: []string{"channels.slack"}}}, "", ""},
+	{"the gateway's own key counts most",
+		"---\nname: a\ndescription: d\nmetadata:\n  clawdbot: {always: true, requires: {bins: [x]}}\n" +
+			"  gateway: {always: false, requires: {bins: []}}\n---\nb",
+		document{name: "a", description: "d", body: "b"}, "", ""},
+	{"always at the top", "---\nname: a\ndescription: d\nalways_load: true\n" +
+		"disable-model-invocation: true\n---\nb",
+		document{name: "a", description: "d", always: true, manual: true, body: "b"}, "", ""},
+	{"requires is a list", "---\nname: a\ndescription: d\nmetadata: {nanobot: {requires: []}}\n---\nb",
+		document{name: "a", description: "d", body: "b"}, "", ""},
+	{"requires is a full list", "---\nname: a\ndescription: d\nrequires: [gh]\n---\nb",
+		document{name: "a", description: "d", body: "b"}, "requires has no keys", ""},
+	{"requires is null", "---\nname: a\ndescription: d\nrequires:\nmetadata: ~\n---\nb",
+		document{name: "a", description: "d", body: "b"}, "", ""},
+	{"bins is a mapping", "---\nname: a\ndescription: d\nrequires: {bins: {gh: true}}\n---\nb",
+		document{name: "a", description: "d", body: "b"}, "neither a list nor a text", ""},
+	{"entries that are no text",
+		"---\nname: a\ndescription: d\nrequires: {bins: [gh, [x], 7]}\n---\nb",
+		document{name: "a", description: "d", body: "b",
+			requires: Requires{Bins: []string{"gh", "7"}}}, "no text", ""},
+	{"a colon", "---\nname: a\ndescription: Use when: always, see http://x # no comment\n---\nb",
+		document{name: "a", body: "b",
+			description: "Use when: always, see http://x # no comment"}, "read as it is meant", ""},
+	{"a colon, on two lines",
+		"---\nname: a\ndescription: Use when: it rains\n  or: snows\nlicense: x\n---\nb",
+		document{name: "a", license: "x", body: "b",
+			description: "Use when: it rains or: snows"}, "read as it is meant", ""},
+	{"a bracket", "---\nname: a\ndescription: [强制触发] 当用户需要执行审计时\n---\nb",
+		document{name: "a", body: "b", description: "[强制触发] 当用户需要执行审计时"},
+		"read as it is meant", ""},
+	{"stars and at signs", "---\nname: a\ndescription: '*x*'\nlicense: @me\nversion: *x\n---\nb",
+		document{name: "a", body: "b", description: "*x*", license: "@me"}, "read as it is meant", ""},
+	{"a broken block beside",
+		"---\nname: a\ndescription: |\n  One: two\n  three\nlicense: a: b\n---\nb",
+		document{name: "a", body: "b", description: "One: two three", license: "a: b"},
+		"read as it is meant", ""},
+	{"folded block", "---\nname: a\ndescription: >-\n  one\n  two\n\n  three\n---\nb",
+		document{name: "a", description: "one two three", body: "b"}, "", ""},
+	{"literal block", "---\nname: a\ndescription: |\n  one\n  two\n---\nb",
+		document{name: "a", description: "one two", body: "b"}, "", ""},
+	{"tabs", "---\nname: a\ndescription: d\nmetadata:\n\tnanobot:\n\t\talways: true\n---\nb",
+		document{name: "a", description: "d", always: true, body: "b"}, "read as it is meant", ""},
+	{"duplicate keys", "---\nname: a\ndescription: one\nname: b\ndescription: two\n---\nb",
+		document{name: "b", description: "two", body: "b"}, "twice", ""},
+	{"description is a list", "---\nname: a\ndescription: [one, two]\n---\nb",
+		document{name: "a", description: "one, two", body: "b"}, "", ""},
+	{"description is a mapping", "---\nname: a\ndescription: {one: two}\n---\nText.",
+		document{name: "a", description: "Text.", body: "Text."}, "description is no text", ""},
+	{"name is a number", "---\nname: 007\ndescription: d\n---\nb",
+		document{name: "007", description: "d", body: "b"}, "", ""},
+	{"anchors", "---\nname: &n a\ndescription: *n\n---\nb",
+		document{name: "a", description: "a", body: "b"}, "", ""},
+	{"alias bomb", aliasBomb(), document{}, "", "aliases"},
+	{"an alias of itself", "---\nname: a\nmetadata: &m\n  nanobot: *m\n---\nb",
+		document{name: "a", description: "b", body: "b"}, "no description", ""},
+	{"nested deeply", "---\na: " + strings.Repeat("[", 60) + strings.Repeat("]", 60) + "\n---\nb",
+		document{}, "", "nested too deeply"},
+	{"nested much too deeply", "---\na: " + strings.Repeat("[", 30000) + "\n---\nb",
+		document{}, "", "can't be read"},
+	{"many keys", "---\n" + strings.Repeat("a: b\n", 6000) + "---\nb", document{}, "", "values"},
+	{"huge front matter", "---\nname: " + strings.Repeat("x", 70<<10) + "\n---\nb", document{},
+		"", "larger than"},
+	{"a list", "---\n- a\n- b\n---\nb", document{}, "", "no keys"},
+	{"a text", "---\nhello\n---\nb", document{}, "", "no keys"},
+	{"no YAML at all", "---\n}{ : ]\n\x01\n---\nb", document{}, "", "can't be read"},
+	{"UTF-16", "\xFF\xFE-\x00-\x00-\x00", document{}, "", "UTF-16"},
+	{"NUL", "---\nname: a\x00\n---\n", document{}, "", "no text"},
+	{"Latin-1", "---\nname: a\ndescription: caf\xe9\n---\nb",
+		document{name: "a", description: "caf\uFFFD", body: "b"}, "not all UTF-8", ""},
+	{"what doesn't show", "---\nname: a\ndescription: \"one\\u202Etwo\\u200Bthree\\tfour\\e[31m\\n" +
+		"<skills>\"\n---\nb", document{name: "a", description: "onetwothree four[31m <skills>",
+		body: "b"}, "", ""},
+	{"a long description", "---\nname: a\ndescription: " + strings.Repeat("ü", 2000) + "\n---\nb",
+		document{name: "a", description: strings.Repeat("ü", 1023) + "…", body: "b"}, "1024", ""},
+	{"a long text", "---\nname: a\ndescription: d\n---\n" + strings.Repeat("x", 128<<10),
+		document{name: "a", description: "d", body: strings.Repeat("x", 128<<10)}, "", ""},
+	{"Unicode", "---\nname: 名前\ndescription: 说明 😀\n---\nb",
+		document{name: "名前", description: "说明 😀", body: "b"}, "", ""},
+}
+
+func TestParse(t *testing.T) {
+	for _, tt := range oddCorpus {
+		t.Run(tt.label, func(t *testing.T) {
+			got := parse([]byte(tt.text))
+			if (tt.problem == "") != (got.problem == "") || !strings.Contains(got.problem, tt.problem) {
+				t.Errorf("problem %q, want %q", got.problem, tt.problem)
+			}
+			remarks := strings.Join(got.remarks, "; ")
+			if tt.remark != "*" && ((tt.remark == "") != (remarks == "") ||
+				!strings.Contains(remarks, tt.remark)) && tt.problem == "" {
+				t.Errorf("remarks %q, want %q", remarks, tt.remark)
+			}
+			got.problem, got.remarks = "", nil
+			if tt.problem == "" && !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got  %+v\nwant %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// FuzzParse holds that every text is either a problem, with words, or a description that can be
+// shown on a line, and that all that is taken from it is bounded.
+func FuzzParse(f *testing.F) {
+	for _, tt := range oddCorpus {
+		if len(tt.text) < 8<<10 {
+			f.Add([]byte(tt.text))
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d := parse(data)
+		if d.problem == "" && d.description == "" && strings.TrimSpace(d.body) != "" &&
+			firstParagraph(d.body) != "" {
+			t.Errorf("no description of %q", data)
+		}
+		for _, s := range append([]string{d.problem, d.description, d.name, d.license, d.tools,
+			d.compatibility}, d.remarks...) {
+			if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool {
+				return r != ' ' && !unicode.IsPrint(r)
+			}) {
+				t.Errorf("%q can't be shown, of %q", s, data)
+			}
+		}
+		if n := utf8.RuneCountInString(d.description); n > maxDescription {
+			t.Errorf("a description of %d characters", n)
+		}
+		if n := len(d.remarks); n > 20 {
+			t.Errorf("%d remarks", n)
+		}
+		for _, list := range [][]string{d.requires.Bins, d.requires.AnyBins, d.requires.Env,
+			d.requires.OS, d.requires.Config} {
+			if len(list) > maxList || slices.Contains(list, "") {
+				t.Errorf("requires %q", list)
+			}
+		}
+		if again := parse(data); !reflect.DeepEqual(again, d) {
+			t.Errorf("%+v once, and %+v then", d, again)
+		}
+	})
+}
+
+func TestNames(t *testing.T) {
+	tests := []struct {
+		name            string
+		valid, harmless bool
+	}{
+		{"weather", true, true}, {"a-1", true, true}, {strings.Repeat("a", 64), true, true},
+		{strings.Repeat("a", 65), false, false}, {"", false, false}, {"A", false, true},
+		{"a--b", false, true}, {"-a", false, false}, {"a-", false, true}, {"audit_cw08", false, true},
+		{"名前", false, true}, {"My Skill", false, true}, {"..", false, false}, {".git", false, false},
+		{"a/b", false, false}, {`a\b`, false, false}, {"a\nb", false, false}, {"a.", false, false},
+		{"a\u202eb", false, false}, {"<b>", false, false}, {"a:b", false, false}, {"$x", false, false},
+		{"a\xff", false, false},
+	}
+	for _, tt := range tests {
+		if got := ValidName(tt.name); got != tt.valid {
+			t.Errorf("ValidName(%q) = %v, want %v", tt.name, got, tt.valid)
+		}
+		if got := harmless(tt.name); got != tt.harmless {
+			t.Errorf("harmless(%q) = %v, want %v", tt.name, got, tt.harmless)
+		}
+	}
+}
