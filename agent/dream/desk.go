@@ -113,17 +113,22 @@ func (d *desk) edit(a editArgs) error {
 		return errors.New(`both "old" and "new" are needed: "old" is "" to add text, ` +
 			`"new" is "" to remove it`)
 	}
-	old, text := unframed(lineEnds.Replace(*a.Old)), unframed(clean(*a.New))
+	old, text := lineEnds.Replace(*a.Old), clean(*a.New)
 	if posing(text) {
 		return errors.New("text in brackets that looks like the gateway's own is refused: say it " +
 			"in other words")
 	}
 	var changed string
 	var err error
-	if strings.TrimSpace(old) == "" {
+	switch {
+	case strings.TrimSpace(old) == "" && isTable(text):
 		changed, err = appended(s.text, text)
-	} else {
-		changed, err = s.replaced(old, lineEnds.Replace(*a.Old), text)
+	case strings.TrimSpace(old) == "":
+		changed, err = appended(s.text, unframed(text))
+	case strings.Contains(s.text, old): // a document may have lines with bars of its own
+		changed, err = s.replaced(old, text)
+	default:
+		changed, err = s.replaced(unframed(old), unframed(text))
 	}
 	if err == nil {
 		err = s.check(changed, d.limit)
@@ -141,12 +146,18 @@ func documentName(s string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(s, "./"), "memory/")
 }
 
-// replaced returns the document with text in the place of old, which must be there once. raw is old
-// as the model wrote it: a document may have lines with bars of its own.
-func (s *sheet) replaced(old, raw, text string) (string, error) {
-	if strings.Contains(s.text, raw) {
-		old = raw
+// isTable reports whether all lines of text end with a bar as well as they may begin with one.
+func isTable(text string) bool {
+	for _, line := range contentLines(text) {
+		if !strings.HasSuffix(line, "|") {
+			return false
+		}
 	}
+	return true
+}
+
+// replaced returns the document with text in the place of old, which must be there once.
+func (s *sheet) replaced(old, text string) (string, error) {
 	switch n := strings.Count(s.text, old); {
 	case n == 0:
 		return "", fmt.Errorf(`"old" does not stand in %s: copy it exactly, without the bars`,

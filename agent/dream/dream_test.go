@@ -218,3 +218,20 @@ func TestForeignState(t *testing.T) {
 		}
 	}
 }
+
+// A person who had everything erased is not remembered by what is left of a run.
+func TestErased(t *testing.T) {
+	for at := 2; at <= 6; at++ {
+		w := newWorld(t, false, dreams("[USER] a secret", edit("USER.md", "", "- a secret")))
+		w.live(ann, "x")
+		w.mishap.at, w.mishap.after = at, true
+		if _, err := w.run(ann); !errors.Is(err, errKilled) {
+			t.Fatalf("Run = %v, want %v", err, errKilled)
+		}
+		w.mishap = &mishap{}
+		w.forget(ann)
+		if r := w.mustRun(ann); r.To != 0 || strings.Contains(w.everything(ann), "secret") {
+			t.Errorf("step %d: report = %+v, files %q", at, r, w.everything(ann))
+		}
+	}
+}

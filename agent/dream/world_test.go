@@ -17,6 +17,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/memory"
+	"gateway/memory/document"
 	"gateway/memory/version"
 	"gateway/store"
 )
@@ -32,7 +33,7 @@ type world struct {
 	memory   *memory.Memory
 	dir      string // of the scopes
 	store    *version.Store
-	files    Documents
+	files    *document.Documents
 	skills   []string
 	model    *llmtest.Model
 	opts     Options
@@ -69,7 +70,7 @@ func newWorld(t *testing.T, git bool, answer func(llm.Request) llmtest.Step) *wo
 	clock := func() time.Time { return w.now }
 	w.db = db
 	w.memory = memory.New(db, root, &memory.Options{Now: clock})
-	w.files = folder{w.dir}
+	w.files = document.New(nil, root, &document.Options{Now: clock})
 	w.store = version.New(t.TempDir(), &version.Options{Git: program, Now: clock})
 	w.model = llmtest.Func("test", answer)
 	return w
@@ -81,9 +82,7 @@ func (w *world) tree(s scope) *version.Tree {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	return w.store.Tree(string(s), dir, func(rel string) bool {
-		return slices.Contains(documents, rel) || strings.HasPrefix(rel, "skills/")
-	})
+	return w.store.Tree(string(s), dir, document.Versioned)
 }
 
 // live adds entries to the history of a scope.
@@ -107,6 +106,25 @@ func (w *world) put(s scope, name, text string) {
 	file := filepath.Join(w.dir, string(s), name)
 	err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700),
 		os.WriteFile(file+".swp", []byte(text), 0o600), os.Rename(file+".swp", file))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// erase removes a file of a scope.
+func (w *world) erase(s scope, name string) {
+	w.t.Helper()
+	if err := os.Remove(filepath.Join(w.dir, string(s), name)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// forget removes all that there is of a scope.
+func (w *world) forget(s scope) {
+	w.t.Helper()
+	err := errors.Join(w.db.Tx(w.t.Context(), func(tx *store.Tx) error {
+		return w.memory.In(s).Erase(tx)
+	}), os.RemoveAll(filepath.Join(w.dir, string(s))), w.tree(s).Remove(w.t.Context()))
 	if err != nil {
 		w.t.Fatal(err)
 	}

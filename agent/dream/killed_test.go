@@ -1,0 +1,235 @@
+package dream
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// busy is a world in which a run changes each document and writes a skill.
+func busy(t *testing.T, git bool) *world {
+	t.Helper()
+	w := newWorld(t, git, dreams(
+		"[USER] lives in Tokyo, not Osaka\n[MEMORY] uses Go\n[SOUL] is brief\n[SKILL] report: steps",
+		edit("USER.md", "- lives in Osaka", "- lives in Tokyo"),
+		edit("MEMORY.md", "", "## Work\n- uses Go"),
+		edit("SOUL.md", "", "- is brief"),
+		skill("report", "makes reports", "1. Look."),
+	))
+	w.put(ann, "USER.md", "# User\n\n- called Ann\n- has a cat\n- lives in Osaka\n- 40 years old\n")
+	w.put(ann, "MEMORY.md", "# Memory\n\n## Work\n\n- writes a gateway\n\n## Home\n\n- has a garden\n")
+	w.live(ann, "a", "b", "c")
+	return w
+}
+
+// agree checks that the documents, the versions and the cursor are as after one whole run.
+func agree(t *testing.T, w *world) {
+	t.Helper()
+	w.want(ann, "USER.md", "# User\n\n- called Ann\n- has a cat\n- lives in Tokyo\n- 40 years old\n")
+	w.want(ann, "MEMORY.md",
+		"# Memory\n\n## Work\n\n- writes a gateway\n- uses Go\n\n## Home\n\n- has a garden\n")
+	w.want(ann, "SOUL.md", "- is brief\n")
+	if got := w.get(ann, "skills/report/SKILL.md"); strings.Count(got, "1. Look.") != 1 {
+		t.Errorf("skill = %q", got)
+	}
+	if got, want := w.commits(ann), []string{person, author}; !slices.Equal(got, want) {
+		t.Errorf("versions by %q, want %q", got, want)
+	}
+	if got := w.dreamed(ann); got != 3 {
+		t.Errorf("cursor = %d, want 3", got)
+	}
+}
+
+// kill runs until the given step, before or after which the process ends. It reports false if the
+// run came to its end before.
+func (w *world) kill(at int, after bool) bool {
+	w.t.Helper()
+	w.mishap = &mishap{at: at, after: after}
+	_, err := w.run(ann)
+	if err != nil && !errors.Is(err, errKilled) {
+		w.t.Fatalf("killed at step %d, after %t: Run = %v, want %v", at, after, err, errKilled)
+	}
+	w.mishap = &mishap{}
+	return err != nil
+}
+
+// A run that is killed at any step is ended by the next one: nothing is asked or done twice.
+func TestKilled(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		steps := 0
+		for at := 1; ; at++ {
+			w := busy(t, false)
+			if !w.kill(at, after) {
+				break
+			}
+			steps++
+			asked, known := w.requests, len(w.state[ann]) > 0
+			report := w.mustRun(ann)
+			if known && w.requests != asked {
+				t.Errorf("step %d: analysed again", at)
+			}
+			agree(t, w)
+			if report.Version == "" || report.To != 3 || len(report.Changes) != 5 ||
+				len(report.Skipped) > 0 {
+				t.Errorf("step %d, after %t: report = %+v", at, after, report)
+			}
+			if t.Failed() {
+				t.Fatalf("killed at step %d, after %t", at, after)
+			}
+		}
+		if steps < 15 {
+			t.Errorf("%d steps, want at least 15: something is not tried", steps)
+		}
+	}
+}
+
+// So is one whose second process is killed, too. Every third pair of steps is tried.
+func TestKilledTwice(t *testing.T) {
+	for first := 2; ; first++ {
+		ended := true
+		for second := 1 + first%3; ; second += 3 {
+			w := busy(t, false)
+			if !w.kill(first, first%2 == 0) {
+				break
+			}
+			ended = false
+			if !w.kill(second, second%2 == 1) {
+				break
+			}
+			w.mustRun(ann)
+			agree(t, w)
+			if t.Failed() {
+				t.Fatalf("killed at step %d, then %d", first, second)
+			}
+		}
+		if ended {
+			break
+		}
+	}
+}
+
+// With git, whose commits take several steps of their own, the ends of the run agree as well.
+func TestKilledGit(t *testing.T) {
+	for _, name := range []string{"save", "write USER.md", "create skills/report/SKILL.md", "commit",
+		"cursor"} {
+		w := busy(t, true)
+		ctx := &mishap{}
+		ctx.before = func(_ int, step string) {
+			if step == name {
+				ctx.at, ctx.after = ctx.steps, true
+			}
+		}
+		w.mishap = ctx
+		if _, err := w.run(ann); !errors.Is(err, errKilled) {
+			t.Fatalf("%s: Run = %v, want %v", name, err, errKilled)
+		}
+		w.mishap = &mishap{}
+		w.mustRun(ann)
+		agree(t, w)
+	}
+}
+
+// What a person writes at any moment stays, and what the run has to say of other lines is said.
+func TestEdited(t *testing.T) {
+	for _, kill := range []bool{false, true} {
+		for at := 1; ; at++ {
+			w := busy(t, false)
+			edited := false
+			byHand := func() {
+				edited = true
+				text := w.get(ann, "USER.md")
+				w.put(ann, "USER.md", strings.Replace(text, "called Ann", "called Annie", 1))
+			}
+			if kill {
+				if !w.kill(at, true) {
+					break
+				}
+				byHand()
+			} else {
+				w.mishap.before = func(step int, _ string) {
+					if step == at {
+						byHand()
+					}
+				}
+			}
+			report := w.mustRun(ann)
+			if !edited {
+				break
+			}
+			w.want(ann, "USER.md",
+				"# User\n\n- called Annie\n- has a cat\n- lives in Tokyo\n- 40 years old\n")
+			w.want(ann, "SOUL.md", "- is brief\n")
+			if got := w.dreamed(ann); got != 3 || len(report.Skipped) > 0 {
+				t.Errorf("cursor = %d, want 3; report %+v", got, report)
+			}
+			if got := w.commits(ann); len(got) > 3 || countOf(got, author) != 1 {
+				t.Errorf("versions by %q", got)
+			}
+			if t.Failed() {
+				t.Fatalf("edited at step %d, killed there: %t", at, kill)
+			}
+		}
+	}
+}
+
+func countOf(list []string, s string) int {
+	n := 0
+	for _, v := range list {
+		if v == s {
+			n++
+		}
+	}
+	return n
+}
+
+// A person's edit of the same lines is never overwritten: the report says what was not done.
+func TestConflict(t *testing.T) {
+	byHand := "# User\n\n- called Ann\n- has a cat\n- lives in Kyoto now\n- 40 years old\n"
+	for at := 1; ; at++ {
+		w := busy(t, false)
+		edited, written := false, false
+		w.mishap.before = func(step int, name string) {
+			if step == at {
+				edited = true
+				written = strings.Contains(w.get(ann, "USER.md"), "Tokyo")
+				w.put(ann, "USER.md", byHand)
+			}
+		}
+		report := w.mustRun(ann)
+		if !edited {
+			break
+		}
+		w.want(ann, "USER.md", byHand)
+		w.want(ann, "SOUL.md", "- is brief\n")
+		if got := w.dreamed(ann); got != 3 {
+			t.Errorf("cursor = %d, want 3", got)
+		}
+		skipped := strings.Join(report.Skipped, "\n")
+		// Before the second phase it has read what the person wrote, and can't make its edit.
+		if late := at > 2 && !written; late != strings.Contains(skipped, `added "lives in Tokyo"`) {
+			t.Errorf("skipped = %q", skipped)
+		}
+		if t.Failed() {
+			t.Fatalf("edited at step %d", at)
+		}
+	}
+}
+
+// A person who deletes a document, or makes what the run found, has their way.
+func TestDeletedMeanwhile(t *testing.T) {
+	w := busy(t, false)
+	w.mishap.before = func(_ int, name string) {
+		if name == "has" {
+			w.erase(ann, "USER.md")
+			w.put(ann, "skills/report/SKILL.md", "mine")
+		}
+	}
+	report := w.mustRun(ann)
+	w.want(ann, "USER.md", "")
+	w.want(ann, "skills/report/SKILL.md", "mine")
+	w.want(ann, "SOUL.md", "- is brief\n")
+	if len(report.Skipped) != 3 {
+		t.Errorf("skipped = %q, want the two lines of USER.md and the skill", report.Skipped)
+	}
+}
