@@ -2,9 +2,12 @@
 // "edit_file", "apply_patch", "notebook_edit", "list_dir", "glob" and "grep". [Files] holds them.
 //
 // They reach the trees of [Options]: the workspace, in it as "media" the files of their own
-// conversation, which can only be read, and further trees by name. Each is an [os.Root]: the
-// operating system, not string arithmetic, keeps paths and symbolic links inside. Devices, pipes,
-// sockets and the files of /proc are never read.
+// conversation, which can only be read, and as "memory" the documents of their own scope, and
+// further trees by name. Each is an [os.Root]: the operating system, not string arithmetic, keeps
+// paths and symbolic links inside. Devices, pipes, sockets and the files of /proc are never read.
+//
+// What everybody's prompt is made of, documents at the top of the workspace and skills, is written
+// for admins only.
 //
 // A file is written whole, beside its place, and then renamed into it: others see the old content
 // or the new one, and never a part. Only a crash in between leaves a ".gateway-*.tmp" behind.
@@ -41,6 +44,10 @@ type Options struct {
 	// that a call comes from. Nil means nothing.
 	Media *os.Root
 
+	// Memory has a folder for each scope: of them, "memory" shows the one of a call's own, and
+	// nothing in a conversation without. Nil means nothing.
+	Memory *os.Root
+
 	// Roots are further trees. One that lies within the workspace can be reached, and
 	// written, by that way as well.
 	Roots []Root
@@ -48,7 +55,7 @@ type Options struct {
 
 // A Root is a tree of its own.
 type Root struct {
-	Name  string   // what paths begin with: one element, not "media"
+	Name  string   // what paths begin with: one element, not "media" or "memory"
 	Path  string   // absolute, as the model knows it
 	Dir   *os.Root // the tree itself
 	Write bool     // it may be written as well
@@ -58,6 +65,7 @@ type Root struct {
 type Files struct {
 	workspace *tree
 	media     *tree // or nil
+	memory    *tree // of all scopes, or nil
 	roots     []*tree
 	seen      seen
 	writing   chan struct{} // holds a token while a call changes files
@@ -71,6 +79,12 @@ func New(o Options) *Files {
 	}
 	if o.Media != nil {
 		w.media = &tree{name: "media", dir: o.Media}
+	}
+	if o.Memory != nil {
+		w.memory = &tree{name: "memory", dir: o.Memory, write: true, private: true}
+		if path := o.Memory.Name(); filepath.IsAbs(path) {
+			w.memory.path = filepath.Clean(path)
+		}
 	}
 	for _, r := range o.Roots {
 		w.roots = append(w.roots,
@@ -121,6 +135,9 @@ func (w *Files) explain(at place, err error) error {
 
 // missing is the error of a file that is not there.
 func (w *Files) missing(at place) error {
+	if at.tree == w.memory && filepath.Dir(at.path) == "." { // its neighbours are other scopes
+		return fmt.Errorf("nothing was written into %s yet", w.memory.name)
+	}
 	near := ""
 	if names, err := namesIn(at.tree.dir, filepath.Dir(at.path), maxNear); err == nil {
 		if n := tool.Nearest(filepath.Base(at.path), names); n != "" && n != filepath.Base(at.path) {

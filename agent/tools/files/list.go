@@ -44,6 +44,9 @@ func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Resu
 	if err != nil {
 		return tool.Result{}, err
 	}
+	if w.memory != nil && at.tree == w.workspace && at.path == "." {
+		entries = w.withMemory(c, entries)
+	}
 	if len(entries) == 0 {
 		return tool.Result{Text: "(the directory is empty)"}, nil
 	}
@@ -82,6 +85,30 @@ func listNote(skip, end, all int) string {
 	}
 	return note + ")\n"
 }
+
+// withMemory returns the entries of the workspace with the memory of the call's own scope, if it
+// has one, instead of what goes by that name for people.
+func (w *Files) withMemory(c tool.Call, entries []fs.DirEntry) []fs.DirEntry {
+	byName := func(e fs.DirEntry, name string) int { return cmp.Compare(e.Name(), name) }
+	i, found := slices.BinarySearchFunc(entries, w.memory.name, byName)
+	if found {
+		entries = slices.Delete(entries, i, i+1)
+	}
+	info, err := w.memory.dir.Lstat(string(c.Scope))
+	if c.Scope == "" || err != nil || !info.IsDir() {
+		return entries
+	}
+	return slices.Insert(entries, i, fs.DirEntry(memoryEntry{fs.FileInfoToDirEntry(info), w.memory}))
+}
+
+// A memoryEntry is the folder of a scope, by the name that calls know it by.
+type memoryEntry struct {
+	fs.DirEntry
+	tree *tree
+}
+
+// Name implements fs.DirEntry.
+func (e memoryEntry) Name() string { return e.tree.name }
 
 // readDir returns the entries of a directory by name.
 func (w *Files) readDir(at place) ([]fs.DirEntry, error) {

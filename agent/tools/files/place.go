@@ -20,10 +20,11 @@ import (
 
 // A tree is one that the tools reach.
 type tree struct {
-	name  string // what paths within it begin with; "" for the workspace
-	path  string // absolute; "" for media
-	dir   *os.Root
-	write bool
+	name    string // what paths within it begin with; "" for the workspace
+	path    string // absolute; "" for media
+	dir     *os.Root
+	write   bool
+	private bool // nobody else on the machine may read what is made in it
 }
 
 // title returns what the tree is called in a sentence.
@@ -31,7 +32,7 @@ func (t *tree) title() string {
 	switch {
 	case t.name == "":
 		return "the workspace"
-	case t.path == "":
+	case t.path == "" || t.private:
 		return t.name
 	}
 	return fmt.Sprintf("%s (%s)", t.name, t.path)
@@ -64,6 +65,12 @@ func (w *Files) find(c tool.Call, name string) (place, error) {
 		return place{}, err
 	}
 	t, rel := w.workspace, filepath.Clean(name) // "." for ""
+	if rest, ok := w.ownPath(rel); ok {
+		if !belongsTo(rest, c) {
+			return place{}, w.outside(name)
+		}
+		return w.own(c, rest, name)
+	}
 	if filepath.IsAbs(rel) {
 		if t, rel = w.holding(rel); t == nil {
 			return place{}, w.outside(name)
@@ -82,6 +89,9 @@ func (w *Files) find(c tool.Call, name string) (place, error) {
 		// Of the files that people send, each conversation sees its own.
 		folder := filepath.FromSlash(c.Address.Folder())
 		p.tree, p.path = w.media, filepath.Join(folder, filepath.FromSlash(rest))
+	}
+	if w.memory != nil && first == w.memory.name {
+		return w.own(c, rest, p.said)
 	}
 	for _, t := range w.roots {
 		if t.name == first {

@@ -18,7 +18,23 @@ import (
 const (
 	newFile = 0o644
 	newDir  = 0o755
+
+	onlyOurs = 0o700 // of them, in a private tree
 )
+
+func (t *tree) newFile() fs.FileMode {
+	if t.private {
+		return newFile & onlyOurs
+	}
+	return newFile
+}
+
+func (t *tree) newDir() fs.FileMode {
+	if t.private {
+		return newDir & onlyOurs
+	}
+	return newDir
+}
 
 // A change is what becomes of one file.
 type change struct {
@@ -49,7 +65,7 @@ func (w *Files) save(ctx context.Context, c tool.Call, changes ...change) error 
 			}
 			s := &staged{change: ch}
 			list = append(list, s)
-			if err := s.prepare(len(changes) > 1); err != nil {
+			if err := s.prepare(w, c, len(changes) > 1); err != nil {
 				return w.explain(ch.place, err)
 			}
 		}
@@ -86,22 +102,12 @@ func (w *Files) uncommitted(s *staged, err error) error {
 var errChanged = errors.New("changed meanwhile")
 
 // prepare does all but the change itself. keep says that it may have to be undone.
-func (s *staged) prepare(keep bool) error {
-	parent := filepath.Dir(s.path)
-	root := s.tree.dir
-	if !s.remove {
-		for d := parent; d != "."; d = filepath.Dir(d) {
-			if _, err := root.Lstat(d); !errors.Is(err, fs.ErrNotExist) {
-				break
-			}
-			s.made = append(s.made, d)
-		}
-		if err := root.MkdirAll(parent, newDir); err != nil {
-			return err
-		}
-	}
+func (s *staged) prepare(w *Files, c tool.Call, keep bool) error {
+	d := descent{w: w, call: c, at: s.place, create: !s.remove}
 	var err error
-	if s.dir, err = root.OpenRoot(parent); err != nil {
+	s.dir, err = d.open()
+	s.made = d.made
+	if err != nil {
 		return err
 	}
 	if !s.remove {
@@ -121,7 +127,7 @@ func tempName() string { return ".gateway-" + rand.Text() + ".tmp" }
 // writeTemp writes the new content beside the file, as it shall become.
 func (s *staged) writeTemp() error {
 	name := tempName()
-	f, err := s.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, newFile)
+	f, err := s.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, s.tree.newFile())
 	if err != nil {
 		return err
 	}

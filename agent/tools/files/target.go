@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
@@ -47,6 +48,14 @@ func (w *Files) target(c tool.Call, name string) (target, error) {
 	}
 	if at, err = at.resolved(); err != nil {
 		return target{}, w.explain(at, err)
+	}
+	if at.tree == w.memory {
+		err = at.checkOwn()
+	} else if at.tree == w.workspace && isPrompt(filepath.ToSlash(at.path)) && !mayWritePrompt(c) {
+		err = w.refusePrompt(name)
+	}
+	if err != nil {
+		return target{}, err
 	}
 	info, err := at.tree.dir.Lstat(at.path)
 	switch {

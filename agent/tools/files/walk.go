@@ -55,8 +55,10 @@ func (w *Files) newWalk(start place, visit func(dir string, entries []fs.DirEntr
 		for _, t := range w.roots {
 			k.hidden = append(k.hidden, t.name)
 		}
-		if w.media != nil {
-			k.hidden = append(k.hidden, w.media.name)
+		for _, t := range []*tree{w.media, w.memory} {
+			if t != nil {
+				k.hidden = append(k.hidden, t.name)
+			}
 		}
 	}
 	return k

@@ -1,0 +1,377 @@
+package files
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"gateway/agent/tool"
+	"gateway/bus"
+	"gateway/memory"
+)
+
+// A mind is a workspace with the memories of two people beside it, as a gateway has them.
+type mind struct {
+	t             testing.TB
+	home, ws, mem string
+	reg           *tool.Registry
+}
+
+const (
+	ann = memory.Scope("person-1")
+	bob = memory.Scope("person-2")
+)
+
+// newMind returns a mind, with further trees if there are any.
+func newMind(t testing.TB, more ...func(m *mind) Root) *mind {
+	t.Helper()
+	m := &mind{t: t, home: t.TempDir()}
+	m.ws, m.mem = filepath.Join(m.home, "workspace"), filepath.Join(m.home, "memory")
+	writeFile(t, filepath.Join(m.mem, "person-1/USER.md"), "Ann likes tea\n")
+	writeFile(t, filepath.Join(m.mem, "person-1/history.jsonl"), "{}\n")
+	writeFile(t, filepath.Join(m.mem, "person-2/USER.md"), "hunter2\n")
+	writeFile(t, filepath.Join(m.mem, "person-2/MEMORY.md"), "hunter2\n")
+	writeFile(t, filepath.Join(m.ws, "AGENTS.md"), "old\n")
+	writeFile(t, filepath.Join(m.ws, "skills/x/SKILL.md"), "old\n")
+	writeFile(t, filepath.Join(m.ws, "notes/a.md"), "old\n")
+	m.link("../memory", "memory")
+	builtin := t.TempDir()
+	writeFile(t, filepath.Join(builtin, "weather/SKILL.md"), "old\n")
+	roots := []Root{{Name: "builtin-skills", Path: builtin, Dir: openRoot(t, builtin)}}
+	for _, root := range more {
+		roots = append(roots, root(m))
+	}
+	files := New(Options{Workspace: openRoot(t, m.ws), Path: m.ws, Memory: openRoot(t, m.mem),
+		Roots: roots})
+	var err error
+	if m.reg, err = tool.NewRegistry(files.Tools()...); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *mind) link(target, name string) {
+	m.t.Helper()
+	if err := os.Symlink(target, filepath.Join(m.ws, name)); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// use runs a tool for somebody.
+func (m *mind) use(s memory.Scope, r bus.Role, name string, args ...any) (string, error) {
+	m.t.Helper()
+	object := make(map[string]any)
+	for i := 0; i < len(args); i += 2 {
+		object[args[i].(string)] = args[i+1]
+	}
+	written, err := json.Marshal(object)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	checked, err := m.reg.Arguments(name, string(written))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	tl, err := m.reg.Lookup(name)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	got, err := tl.Run(m.t.Context(), tool.Call{Args: checked, Address: here, Session: "s",
+		Scope: s, Role: r})
+	return got.Text, err
+}
+
+func (m *mind) want(path, content string) {
+	m.t.Helper()
+	got, err := os.ReadFile(filepath.Join(m.home, path))
+	if err != nil || string(got) != content {
+		m.t.Errorf("%s has %q, %v; want %q", path, got, err, content)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	m := newMind(t)
+	for _, path := range []string{"memory/USER.md", "./memory//USER.md", "memory/person-1/USER.md",
+		m.ws + "/memory/USER.md", m.mem + "/person-1/USER.md"} {
+		got, err := m.use(ann, bus.User, "read_file", "path", path)
+		if err != nil || !strings.Contains(got, "Ann likes tea") {
+			t.Errorf("read_file %s = %q, %v", path, got, err)
+		}
+	}
+	if got, err := m.use(ann, bus.User, "list_dir", "path", "memory"); err != nil ||
+		got != "USER.md  14\nhistory.jsonl  3" {
+		t.Errorf("list_dir = %q, %v", got, err)
+	}
+	if got, err := m.use(ann, bus.User, "glob", "pattern", "memory/**"); err != nil ||
+		got != "memory/USER.md\nmemory/history.jsonl" {
+		t.Errorf("glob = %q, %v", got, err)
+	}
+	got, err := m.use(ann, bus.User, "grep", "pattern", "likes", "path", "memory")
+	if err != nil || got != "memory/USER.md:1:Ann likes tea" {
+		t.Errorf("grep = %q, %v", got, err)
+	}
+	for path, content := range map[string]string{
+		"memory/MEMORY.md": "new\n", "memory/skills/tea/SKILL.md": "boil\n",
+		"memory/skills/tea/scripts/boil.sh": "boil\n",
+	} {
+		if _, err := m.use(ann, bus.User, "write_file", "path", path, "content", content); err != nil {
+			t.Error(err)
+		}
+		m.want(strings.Replace(path, "memory/", "memory/person-1/", 1), content)
+	}
+	wantPrivate(t, filepath.Join(m.mem, "person-1"))
+	if _, err := m.use(ann, bus.User, "edit_file", "path", "memory/USER.md",
+		"old_text", "tea", "new_text", "coffee"); err != nil {
+		t.Error(err)
+	}
+	m.want("memory/person-1/USER.md", "Ann likes coffee\n")
+	if _, err := m.use("chat-tg+1", bus.User, "write_file", "path", "memory/MEMORY.md",
+		"content", "x"); err != nil {
+		t.Error(err)
+	}
+	wantPrivate(t, filepath.Join(m.mem, "chat-tg+1"))
+}
+
+// wantPrivate fails the test if others on the machine may read what is in dir.
+func wantPrivate(t *testing.T, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if info, err := d.Info(); err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has the mode %v, %v", path, info.Mode(), err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Memories don't become a dump, and the record of what was said isn't rewritten.
+func TestMemoryRefuses(t *testing.T) {
+	m := newMind(t)
+	before := snapshot(t, m.mem)
+	for _, path := range []string{"memory/history.jsonl", "memory/HISTORY.jsonl", "memory/data.csv",
+		"memory/sub/a.md", "memory/skills/a.md", "memory/skills", "memory/.hidden.md",
+		"memory/skills/x/.git/config", "memory", "memory/", "memory/person-1", "memory/.templates",
+		m.mem + "/person-1/history.jsonl", m.ws + "/memory/history.jsonl"} {
+		for _, call := range [][]any{
+			{"write_file", "path", path, "content", "x"},
+			{"edit_file", "path", path, "old_text", "{}", "new_text", "x"},
+			{"apply_patch", "patch", "*** Begin Patch\n*** Delete File: " + path + "\n*** End Patch"},
+			{"apply_patch", "patch", "*** Begin Patch\n*** Add File: " + path + "\n+x\n*** End Patch"},
+			{"apply_patch", "patch", "*** Begin Patch\n*** Update File: memory/USER.md\n*** Move to: " +
+				path + "\n@@\n-Ann likes tea\n+x\n*** End Patch"},
+		} {
+			if got, err := m.use(ann, bus.Owner, call[0].(string), call[1:]...); err == nil {
+				t.Errorf("%v went well: %s", call, got)
+			}
+		}
+	}
+	if after := snapshot(t, m.mem); after != before {
+		t.Errorf("the memories were %s\nand are %s", before, after)
+	}
+	_, err := m.use("", bus.Owner, "read_file", "path", "memory/USER.md")
+	wantError(t, err, "no memory")
+	_, err = m.use("person-3", bus.Owner, "list_dir", "path", "memory")
+	wantError(t, err, "nothing was written into memory yet")
+	for _, scope := range []memory.Scope{"..", "person-1/..", "person-2/../person-2", "."} {
+		if got, err := m.use(scope, bus.Owner, "read_file", "path", "memory/USER.md"); err == nil {
+			t.Errorf("the scope %q reads %q", scope, got)
+		}
+	}
+}
+
+// No spelling and no link shows one scope what belongs to another, for reading or for writing,
+// not even its name.
+func TestMemoryOfOthers(t *testing.T) {
+	m := newMind(t)
+	for name, target := range map[string]string{
+		"l1": "memory", "l2": "memory/person-2", "l3": "../memory/person-2",
+		"l4": m.mem + "/person-2", "l5": "memory/person-2/USER.md", "notes/l6": "../memory/person-2",
+		"notes/l7": "../l2", "l8": "/proc/self/cwd",
+	} {
+		m.link(target, name)
+	}
+	// A person made them by hand, which is no leave to follow them.
+	for name, target := range map[string]string{
+		"person-1/l.md": "../person-2/USER.md", "person-1/skills": "../person-2", "person-4": "person-2",
+	} {
+		if err := os.Symlink(target, filepath.Join(m.mem, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := snapshot(t, m.mem)
+	var paths []string
+	for _, dir := range []string{"memory/person-2", "memory/../memory/person-2", "memory/../person-2",
+		"memory/./person-2", "memory//person-2", "Memory/person-2", "memory/person-1/../person-2",
+		"memory/person-1/../../person-2", m.mem + "/person-2", m.ws + "/memory/person-2",
+		m.mem + "/person-1/../person-2", m.ws + "/../memory/person-2", "../memory/person-2",
+		"notes/../memory/person-2", "l1/person-2", "l2", "l3", "l4", "notes/l6", "notes/l7",
+		"l8/../memory/person-2", "memory/skills", "/proc/self/cwd/memory/person-2",
+	} {
+		paths = append(paths, dir, dir+"/USER.md", dir+"/new.md")
+	}
+	paths = append(paths, "l5", "memory/l.md", ".", "memory", "..", m.mem, m.home, "memory/..",
+		"person-2")
+	for _, role := range []bus.Role{bus.User, bus.Owner} {
+		for _, path := range paths {
+			for _, call := range [][]any{
+				{"read_file", "path", path}, {"list_dir", "path", path},
+				{"glob", "pattern", "**", "path", path},
+				{"glob", "pattern", "*", "path", path, "entry_type", "any"},
+				{"grep", "pattern", ".", "path", path},
+				{"write_file", "path", path, "content", "new\n"},
+				{"edit_file", "path", path, "old_text", "hunter2", "new_text", "x"},
+				{"apply_patch", "patch", "*** Begin Patch\n*** Delete File: " + path + "\n*** End Patch"},
+			} {
+				// MEMORY.md is a name that only the other scope has.
+				got, err := m.use(ann, role, call[0].(string), call[1:]...)
+				if strings.Contains(got+fmt.Sprint(err), "hunter2") || strings.Contains(got, "MEMORY.md") {
+					t.Errorf("%v shows %q, %v", call, got, err)
+				}
+			}
+		}
+	}
+	if after := snapshot(t, m.mem); after != before {
+		t.Errorf("the memories were %s\nand are %s", before, after)
+	}
+	_, err := m.use("person-4", bus.User, "read_file", "path", "memory/USER.md")
+	wantError(t, err, "link")
+}
+
+// What stands in everybody's prompt is written for admins only, by whatever way.
+func TestPromptFiles(t *testing.T) {
+	m := newMind(t, func(m *mind) Root {
+		return Root{Name: "whole", Path: m.home, Dir: openRoot(t, m.home), Write: true}
+	}, func(m *mind) Root {
+		skills := filepath.Join(m.ws, "skills")
+		return Root{Name: "some", Path: skills, Dir: openRoot(t, skills), Write: true}
+	})
+	m.link("AGENTS.md", "to-agents")
+	m.link("skills", "to-skills")
+	m.link(".", "here")
+	m.link("IDENTITY.md", "to-new")
+	before := snapshot(t, m.ws)
+	paths := []string{"AGENTS.md", "agents.md", "./notes/../AGENTS.md", "SOUL.md", "USER.md",
+		"TOOLS.md", "IDENTITY.md", "HEARTBEAT.md", "to-agents", "to-new", "here/AGENTS.md", "here/here/Soul.MD",
+		"skills/x/SKILL.md", "skills/y/SKILL.md", "Skills/y/SKILL.md", "skills/y", "to-skills/x/SKILL.md",
+		"here/skills/x/SKILL.md", m.ws + "/AGENTS.md", m.ws + "/skills/x/SKILL.md",
+		"whole/workspace/AGENTS.md", "whole/workspace/skills/x/SKILL.md", "whole/workspace/skills/z/a",
+		"some/x/SKILL.md", "some/new/SKILL.md", "some/a", m.home + "/workspace/AGENTS.md", "AGENTS.md.",
+		"AGENTS.md::$DATA", "skills./x/SKILL.md"}
+	for _, role := range []bus.Role{bus.User, bus.Guest, ""} {
+		for _, path := range paths {
+			for _, call := range [][]any{
+				{"write_file", "path", path, "content", "attack\n"},
+				{"edit_file", "path", path, "old_text", "old", "new_text", "attack"},
+				{"notebook_edit", "path", path, "cell", "0", "source", "attack"},
+				{"apply_patch", "patch", "*** Begin Patch\n*** Delete File: " + path + "\n*** End Patch"},
+				{"apply_patch", "patch", "*** Begin Patch\n*** Update File: notes/a.md\n*** Move to: " +
+					path + "\n@@\n-old\n+attack\n*** End Patch"},
+				{"apply_patch", "patch", "*** Begin Patch\n*** Update File: " + path +
+					"\n*** Move to: notes/b.md\n@@\n-old\n+attack\n*** End Patch"},
+			} {
+				if got, err := m.use(ann, role, call[0].(string), call[1:]...); err == nil {
+					t.Errorf("for %q %v went well: %s", role, call, got)
+				}
+			}
+		}
+	}
+	if after := snapshot(t, m.ws); after != before {
+		t.Errorf("the workspace was %s\nand is %s", before, after)
+	}
+	_, err := m.use(ann, bus.User, "write_file", "path", "AGENTS.md", "content", "x")
+	wantError(t, err, "admins only", "memory/USER.md")
+	for _, path := range []string{"notes/AGENTS.md", "notes/skills/x.md", "skills.md", "README.md"} {
+		if _, err := m.use(ann, bus.User, "write_file", "path", path, "content", "x\n"); err != nil {
+			t.Errorf("%s is nobody's prompt: %v", path, err)
+		}
+	}
+	for _, path := range []string{"AGENTS.md", "skills/y/SKILL.md", "to-new"} {
+		if _, err := m.use(ann, bus.Admin, "write_file", "path", path, "content", "new\n"); err != nil {
+			t.Errorf("an admin's %s: %v", path, err)
+		}
+	}
+	m.want("workspace/IDENTITY.md", "new\n")
+	_, err = m.use(ann, bus.Owner, "write_file", "path", "builtin-skills/weather/SKILL.md",
+		"content", "x")
+	wantError(t, err, "may only be read")
+}
+
+// A command that swaps directories and links all the time leads no write of a user into what is
+// everybody's, or another's.
+func TestPromptSwap(t *testing.T) {
+	m := newMind(t)
+	for _, name := range []string{"d/AGENTS.md", "d/x/SKILL.md", "d/USER.md"} {
+		writeFile(t, filepath.Join(m.ws, name), "mine\n")
+	}
+	before := snapshot(t, m.mem)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		at := func(name string) string { return filepath.Join(m.ws, name) }
+		targets := []string{".", "skills", "memory/person-2", "../memory/person-2"}
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			// Where a step fails because a write is in between, the next round goes on.
+			_ = os.Rename(at("d"), at("aside"))
+			_ = os.Symlink(targets[i%len(targets)], at("d"))
+			_ = os.Remove(at("d"))
+			_ = os.RemoveAll(at("d"))
+			_ = os.Rename(at("aside"), at("d"))
+		}
+	})
+	written := 0
+	for range 400 {
+		for _, path := range []string{"d/AGENTS.md", "d/x/SKILL.md", "d/USER.md", "d/y/SKILL.md"} {
+			_, err := m.use(ann, bus.User, "write_file", "path", path, "content", "attack\n")
+			if err == nil {
+				written++
+			}
+		}
+	}
+	close(stop)
+	wg.Wait()
+	m.want("workspace/AGENTS.md", "old\n")
+	m.want("workspace/skills/x/SKILL.md", "old\n")
+	for _, name := range []string{"workspace/USER.md", "workspace/skills/y"} {
+		if _, err := os.Lstat(filepath.Join(m.home, name)); err == nil {
+			t.Errorf("%s was made", name)
+		}
+	}
+	if after := snapshot(t, m.mem); after != before {
+		t.Errorf("the memories were %s\nand are %s", before, after)
+	}
+	if written == 0 {
+		t.Error("nothing was written; the test shows nothing")
+	}
+}
+
+// The workspace's own entry "memory" is what people see; the agent sees its own scope's.
+func TestMemoryInWorkspace(t *testing.T) {
+	m := newMind(t)
+	for scope, want := range map[memory.Scope]string{
+		ann: "AGENTS.md  4\nmemory/\nnotes/\nskills/", bob: "AGENTS.md  4\nmemory/\nnotes/\nskills/",
+		"": "AGENTS.md  4\nnotes/\nskills/", "person-3": "AGENTS.md  4\nnotes/\nskills/",
+	} {
+		if got, err := m.use(scope, bus.User, "list_dir"); err != nil || got != want {
+			t.Errorf("list_dir for %q = %q, %v; want %q", scope, got, err, want)
+		}
+	}
+	got, err := m.use(ann, bus.User, "glob", "pattern", "**", "entry_type", "any")
+	if err != nil || strings.Contains(got, "memory") {
+		t.Errorf("glob = %q, %v", got, err)
+	}
+}

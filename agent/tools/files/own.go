@@ -1,0 +1,80 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gateway/agent/tool"
+	"gateway/memory"
+)
+
+// historyFile is the journal of a scope, which only the gateway writes.
+const historyFile = "history.jsonl"
+
+// own returns the place below the memory of a call's scope, which is all that a call sees of the
+// memories. No link leads from there to anywhere: another scope's folder lies in the same tree.
+func (w *Files) own(c tool.Call, rest, said string) (place, error) {
+	if c.Scope == "" {
+		return place{}, fmt.Errorf("%q: this conversation has no memory", said)
+	}
+	if _, err := memory.ParseScope(string(c.Scope)); err != nil {
+		return place{}, fmt.Errorf("%q: %w", said, err)
+	}
+	rest = filepath.ToSlash(filepath.Join(".", filepath.FromSlash(rest)))
+	// As people name it, who see the folders of all.
+	if first, below, _ := strings.Cut(rest, "/"); first == string(c.Scope) {
+		rest = filepath.ToSlash(filepath.Join(".", filepath.FromSlash(below)))
+	}
+	p := place{
+		tree: w.memory, path: filepath.Join(string(c.Scope), filepath.FromSlash(rest)),
+		name: strings.TrimSuffix(w.memory.name+"/"+rest, "/."), said: said,
+	}
+	p = p.respelled()
+	for at := p.path; at != "."; at = filepath.Dir(at) {
+		if info, err := w.memory.dir.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return place{}, fmt.Errorf("%q is or contains a symbolic link; in memory such links "+
+				"are not followed", said)
+		}
+	}
+	return p, nil
+}
+
+// ownPath reports whether an absolute path lies in the memories, and returns what it is there.
+func (w *Files) ownPath(path string) (rest string, ok bool) {
+	if w.memory == nil || w.memory.path == "" {
+		return "", false
+	}
+	rel, err := filepath.Rel(w.memory.path, path)
+	return filepath.ToSlash(rel), err == nil && filepath.IsLocal(rel)
+}
+
+// belongsTo reports whether what is found by an absolute path is the memory of a call's scope.
+func belongsTo(rest string, c tool.Call) bool {
+	first, _, _ := strings.Cut(rest, "/")
+	return c.Scope != "" && first == string(c.Scope)
+}
+
+// checkOwn refuses to write what doesn't belong into a memory, so that it stays one.
+func (at place) checkOwn() error {
+	elements := strings.Split(filepath.ToSlash(at.path), "/")[1:] // without the scope
+	hidden := func(e string) bool { return strings.HasPrefix(e, ".") }
+	switch {
+	case len(elements) == 1 && strings.EqualFold(elements[0], historyFile):
+		return fmt.Errorf("%q is the record of what was said, and only grows by itself; "+
+			"remember what matters, or write it into memory/MEMORY.md", at.said)
+	case slices.ContainsFunc(elements, hidden):
+	case len(elements) == 1 && filepath.Ext(elements[0]) == ".md":
+		return nil
+	case len(elements) >= 3 && elements[0] == skillsFolder:
+		return nil
+	}
+	return fmt.Errorf("%q: in memory there are only Markdown files, such as memory/MEMORY.md, and "+
+		"skills, such as memory/skills/NAME/SKILL.md; other files belong in the workspace", at.said)
+}
+
+// errMoved reports that a directory was moved, or became a link, while a file in it was written.
+var errMoved = errors.New("a directory of its path is being changed at the same time; try again")
