@@ -182,3 +182,13 @@ func (in *Inbox) set(tx *store.Tx, query string, args ...any) (bool, error) {
 	}
 	return n > 0, nil
 }
+
+// Erase deletes what has come from a chat, all its threads together, up to a message.
+func (in *Inbox) Erase(tx *store.Tx, a Address, upTo int64) error {
+	_, err := tx.Exec("DELETE FROM inbox WHERE account = $1 AND chat = $2 AND id <= $3",
+		a.Account, a.Chat, upTo)
+	if err != nil {
+		return fmt.Errorf("bus: erase %s: %w", a, err)
+	}
+	return nil
+}

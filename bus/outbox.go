@@ -288,3 +288,27 @@ func (out *Outbox) Previews(q store.Queryer) (map[string][]string, error) {
 	}
 	return previews, rows.Err()
 }
+
+// Newest returns the number of the newest delivery, 0 if there never was one.
+func (out *Outbox) Newest(q store.Queryer) (id int64, err error) {
+	if err := q.QueryRow("SELECT COALESCE(max(id), 0) FROM outbox").Scan(&id); err != nil {
+		return 0, fmt.Errorf("bus: read outbox: %w", err)
+	}
+	return id, nil
+}
+
+// Erase deletes what was sent to a chat, all its threads together, up to a delivery, and what will
+// not be sent. It reports false, and deletes nothing, while some of it is still to be sent.
+func (out *Outbox) Erase(tx *store.Tx, a Address, upTo int64) (bool, error) {
+	var open int
+	err := tx.QueryRow(`SELECT count(*) FROM outbox WHERE account = $1 AND chat = $2 AND id <= $3
+		AND state IN ('waiting', 'sending')`, a.Account, a.Chat, upTo).Scan(&open)
+	if err == nil && open == 0 {
+		_, err = tx.Exec("DELETE FROM outbox WHERE account = $1 AND chat = $2 AND id <= $3",
+			a.Account, a.Chat, upTo)
+	}
+	if err != nil {
+		return false, fmt.Errorf("bus: erase %s: %w", a, err)
+	}
+	return open == 0, nil
+}

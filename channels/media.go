@@ -274,3 +274,11 @@ func (m *Media) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, e
 	}
 	return a, nil
 }
+
+// Erase removes all files of a chat.
+func (m *Media) Erase(a bus.Address) error {
+	if err := m.root.RemoveAll(a.Folder()); err != nil {
+		return fmt.Errorf("channels: erase files of %s: %w", a, err)
+	}
+	return nil
+}

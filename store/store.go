@@ -194,6 +194,22 @@ func (db *DB) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	return stmt, nil
 }
 
+// Shred rewrites the database without what was deleted, so that nothing of it is left in the files.
+// It takes the time of copying all of it, and meanwhile nothing can be written.
+func (db *DB) Shred(ctx context.Context) error {
+	pool, err := sql.Open("sqlite", dsn(db.path, "busy_timeout(10000)"))
+	if err != nil {
+		return fmt.Errorf("store: shred: %w", err)
+	}
+	defer pool.Close()
+	for _, statement := range []string{"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"} {
+		if _, err := pool.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("store: shred: %w", err)
+		}
+	}
+	return nil
+}
+
 // checkpointSize is the size of the write-ahead log, in bytes, from which Run empties it.
 const checkpointSize = 4 << 20
 

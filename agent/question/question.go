@@ -167,6 +167,14 @@ func (Store) Void(tx *store.Tx, turn int64) error {
 
 const columns = "id, code, state, session, turn, call, body, answer, decided_by, expires_ms"
 
+// Erase deletes the questions of a session.
+func (Store) Erase(tx *store.Tx, session string) error {
+	if _, err := tx.Exec("DELETE FROM questions WHERE session = $1", session); err != nil {
+		return fmt.Errorf("question: erase those of %s: %w", session, err)
+	}
+	return nil
+}
+
 // Get returns the question with an id.
 func (Store) Get(q store.Queryer, id int64) (*Question, error) {
 	return one(q, "id = $1", id)

@@ -114,6 +114,16 @@ type Line struct {
 	Entry          // without Model
 }
 
+// Erase deletes what was counted for somebody. What it adds up to with that of others stays.
+func (l *Ledger) Erase(tx *store.Tx, who Spender) error {
+	_, err := tx.Exec("DELETE FROM usage WHERE kind = $1 AND key = $2 OR kind = $3 AND key = $4",
+		kindSession, who.Session, kindPerson, strconv.FormatInt(who.Person, 10))
+	if err != nil {
+		return fmt.Errorf("usage: erase: %w", err)
+	}
+	return nil
+}
+
 // Lines returns what the accounts of a kind (day, model, person or session) have used since a day,
 // as 2006-01-02, the newest day first and of it what cost or used the most.
 func Lines(q store.Queryer, kind, since string, limit int) ([]Line, error) {
