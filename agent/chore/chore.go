@@ -1,0 +1,214 @@
+// Package chore keeps the work that nobody waits for, so that it survives the process: notes of
+// what was said, Dream, erasing. [Store] reads and writes it; who does the work asks for what is
+// [Store.Due].
+//
+// Of each [Work] there is one chore at most. A chore that is put again while it is done is not over
+// with that.
+//
+// Tables: chores.
+package chore
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/store"
+)
+
+// Migration makes the tables of this package.
+var Migration = store.Migration{Package: "chore", Steps: []string{`
+CREATE TABLE chores (
+	id       IDENTITY PRIMARY KEY,
+	kind     TEXT NOT NULL,
+	scope    TEXT NOT NULL, -- whose memory it is about
+	session  TEXT NOT NULL, -- or '' if it is about no conversation
+	ref      BIGINT NOT NULL, -- tells works of the same kind apart
+	state    TEXT NOT NULL DEFAULT '', -- how far it has come
+	tell     TEXT NOT NULL DEFAULT '', -- bus.Address of who waits to hear of it, or ''
+	puts     BIGINT NOT NULL DEFAULT 1, -- how often it was put
+	attempts INTEGER NOT NULL DEFAULT 0, -- that have failed
+	due_ms   BIGINT NOT NULL,
+	UNIQUE (kind, scope, session, ref)
+);
+CREATE INDEX chores_due ON chores (due_ms);`}}
+
+// A Kind says what is to be done.
+type Kind string
+
+// The kinds of chores.
+const (
+	Archive Kind = "archive" // notes of the end of a conversation that was left
+	Compact Kind = "compact" // notes of the older part of one
+	Idle    Kind = "idle"    // likewise, because nobody has written for a while
+	Dream   Kind = "dream"   // what the history of a scope says for good
+	Log     Kind = "log"     // what was changed in the documents of a scope
+	Undo    Kind = "undo"    // take a change of theirs back
+	Merge   Kind = "merge"   // the files of a scope go to another one
+	Erase   Kind = "erase"   // the files of a scope, and what is left of deleted rows
+)
+
+// A Work is what a chore is about.
+type Work struct {
+	Kind    Kind
+	Scope   memory.Scope
+	Session string
+	Ref     int64
+}
+
+// A Chore is work that is to be done.
+type Chore struct {
+	Work
+	ID    int64
+	State []byte // what [Store.Save] was given last; nil at first
+
+	// Tell is the message, still without its text, to who waits to hear of it; or nil.
+	Tell *bus.OutboundMessage
+
+	Attempts int // that have failed
+	puts     int64
+}
+
+// Store reads and writes chores. It has no state of its own.
+type Store struct{}
+
+// Put adds a chore that is due at a time. If there is one of the same work already it becomes due
+// then at the latest, with the state that it has, and tells whom it would tell now, if anybody.
+func (Store) Put(tx *store.Tx, c Chore, due time.Time) error {
+	tell := ""
+	if c.Tell != nil {
+		text, err := json.Marshal(c.Tell)
+		if err != nil {
+			return fmt.Errorf("chore: put %s: %w", c.Kind, err)
+		}
+		tell = string(text)
+	}
+	_, err := tx.Exec(`INSERT INTO chores (kind, scope, session, ref, state, tell, due_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (kind, scope, session, ref) DO UPDATE SET puts = chores.puts + 1,
+			due_ms = CASE WHEN excluded.due_ms < chores.due_ms THEN excluded.due_ms
+				ELSE chores.due_ms END,
+			tell = CASE WHEN excluded.tell <> '' THEN excluded.tell ELSE chores.tell END`,
+		string(c.Kind), string(c.Scope), c.Session, c.Ref, string(c.State), tell, due.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("chore: put %s: %w", c.Kind, err)
+	}
+	return nil
+}
+
+// Due returns up to limit chores that are due, the one that is due for longest first.
+func (Store) Due(q store.Queryer, now time.Time, limit int) ([]Chore, error) {
+	rows, err := q.Query(`SELECT id, kind, scope, session, ref, state, tell, puts, attempts
+		FROM chores WHERE due_ms <= $1 ORDER BY due_ms, id LIMIT $2`, now.UnixMilli(), limit)
+	if err != nil {
+		return nil, fmt.Errorf("chore: read: %w", err)
+	}
+	defer rows.Close()
+	var list []Chore
+	for rows.Next() {
+		var c Chore
+		var tell []byte
+		err := rows.Scan(&c.ID, &c.Kind, &c.Scope, &c.Session, &c.Ref, &c.State, &tell, &c.puts,
+			&c.Attempts)
+		if err == nil && len(tell) > 0 {
+			err = json.Unmarshal(tell, &c.Tell)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("chore: read: %w", err)
+		}
+		if len(c.State) == 0 {
+			c.State = nil
+		}
+		list = append(list, c)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("chore: read: %w", err)
+	}
+	return list, nil
+}
+
+// Save notes how far c has come.
+func (Store) Save(tx *store.Tx, c *Chore, state []byte) error {
+	n, err := tx.Exec("UPDATE chores SET state = $2 WHERE id = $1", c.ID, string(state))
+	if err == nil && n == 0 {
+		err = ErrGone
+	}
+	if err != nil {
+		return fmt.Errorf("chore: save %s: %w", c.Kind, err)
+	}
+	return nil
+}
+
+// ErrGone reports a chore that was dropped while it was done.
+var ErrGone = errors.New("it is not to be done any more")
+
+// Exists reports whether c is still to be done.
+func (Store) Exists(tx *store.Tx, c *Chore) error {
+	var id int64
+	err := tx.QueryRow("SELECT id FROM chores WHERE id = $1", c.ID).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrGone
+	}
+	if err != nil {
+		return fmt.Errorf("chore: read %s: %w", c.Kind, err)
+	}
+	return nil
+}
+
+// Done notes that c is done. If it was put again meanwhile it begins anew, at a time.
+func (Store) Done(tx *store.Tx, c *Chore, again time.Time) error {
+	_, err := tx.Exec("DELETE FROM chores WHERE id = $1 AND puts = $2", c.ID, c.puts)
+	if err != nil {
+		return fmt.Errorf("chore: end %s: %w", c.Kind, err)
+	}
+	return Store{}.Again(tx, c, nil, again)
+}
+
+// Again lets c go on at a time, from a state.
+func (Store) Again(tx *store.Tx, c *Chore, state []byte, due time.Time) error {
+	_, err := tx.Exec("UPDATE chores SET state = $2, attempts = 0, due_ms = $3 WHERE id = $1",
+		c.ID, string(state), due.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("chore: go on with %s: %w", c.Kind, err)
+	}
+	return nil
+}
+
+// Later puts c off after it has failed.
+func (Store) Later(tx *store.Tx, c *Chore, due time.Time) error {
+	_, err := tx.Exec("UPDATE chores SET attempts = attempts + 1, due_ms = $2 WHERE id = $1",
+		c.ID, due.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("chore: put off %s: %w", c.Kind, err)
+	}
+	return nil
+}
+
+// Drop removes the chores about a scope.
+func (Store) Drop(tx *store.Tx, s memory.Scope) error {
+	if _, err := tx.Exec("DELETE FROM chores WHERE scope = $1", string(s)); err != nil {
+		return fmt.Errorf("chore: drop those of %s: %w", s, err)
+	}
+	return nil
+}
+
+// Move makes the chores about a scope those of another one, which may have the same already.
+func (Store) Move(tx *store.Tx, from, to memory.Scope) error {
+	_, err := tx.Exec(`DELETE FROM chores WHERE scope = $1 AND EXISTS (SELECT 1 FROM chores o
+		WHERE o.scope = $2 AND o.kind = chores.kind AND o.session = chores.session
+			AND o.ref = chores.ref)`, string(from), string(to))
+	if err == nil {
+		// What a chore about all of a scope has found out holds for that one only.
+		_, err = tx.Exec(`UPDATE chores SET scope = $2,
+			state = CASE WHEN session = '' THEN '' ELSE state END WHERE scope = $1`,
+			string(from), string(to))
+	}
+	if err != nil {
+		return fmt.Errorf("chore: move those of %s: %w", from, err)
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package chore_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"gateway/agent/chore"
+	"gateway/bus"
+	"gateway/store"
+)
+
+// A list is a store of chores under test, with a clock of its own.
+type list struct {
+	t   *testing.T
+	db  *store.DB
+	now time.Time
+	chore.Store
+}
+
+func newList(t *testing.T) *list {
+	t.Helper()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "gateway.db"),
+		[]store.Migration{chore.Migration}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &list{t: t, db: db, now: time.UnixMilli(1_800_000_000_000)}
+}
+
+func (l *list) tx(fn func(tx *store.Tx) error) {
+	l.t.Helper()
+	if err := l.db.Tx(context.Background(), fn); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *list) put(c chore.Chore, in time.Duration) {
+	l.t.Helper()
+	l.tx(func(tx *store.Tx) error { return l.Put(tx, c, l.now.Add(in)) })
+}
+
+// due returns what is due after a time, and wants n chores.
+func (l *list) due(in time.Duration, n int) []chore.Chore {
+	l.t.Helper()
+	found, err := l.Due(l.db.Read(context.Background()), l.now.Add(in), 10)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if len(found) != n {
+		l.t.Fatalf("%d chores are due after %v, want %d: %+v", len(found), in, n, found)
+	}
+	return found
+}
+
+var dream = chore.Work{Kind: chore.Dream, Scope: "person-1"}
+
+// Of a work there is one chore: the earliest time holds, and the state that it has.
+func TestPutAgain(t *testing.T) {
+	l := newList(t)
+	l.put(chore.Chore{Work: dream, State: []byte("begun")}, time.Hour)
+	l.put(chore.Chore{Work: dream, State: []byte("anew")}, 2*time.Hour)
+	l.due(time.Hour-time.Millisecond, 0)
+	if c := l.due(time.Hour, 1)[0]; string(c.State) != "begun" || c.Tell != nil {
+		t.Errorf("the chore is %+v, want the first one", c)
+	}
+	tell := &bus.OutboundMessage{To: bus.Address{Account: "test", Chat: "a"}, ReplyTo: "7"}
+	l.put(chore.Chore{Work: dream, Tell: tell}, 0)
+	l.put(chore.Chore{Work: dream}, 0)
+	if c := l.due(0, 1)[0]; c.Tell == nil || c.Tell.ReplyTo != "7" || c.Tell.To != tell.To {
+		t.Errorf("it tells %+v, want %+v", c.Tell, tell)
+	}
+}
+
+// What is put while it is done is not over with that.
+func TestDone(t *testing.T) {
+	l := newList(t)
+	l.put(chore.Chore{Work: dream}, 0)
+	c := l.due(0, 1)[0]
+	l.tx(func(tx *store.Tx) error { return l.Save(tx, &c, []byte("half")) })
+	l.put(chore.Chore{Work: dream}, time.Hour)
+	l.tx(func(tx *store.Tx) error { return l.Done(tx, &c, l.now.Add(time.Minute)) })
+	l.due(time.Minute-1, 0)
+	c = l.due(time.Minute, 1)[0]
+	if c.State != nil {
+		t.Errorf("it begins from %q, want anew", c.State)
+	}
+	l.tx(func(tx *store.Tx) error { return l.Done(tx, &c, l.now) })
+	l.due(time.Hour, 0)
+	err := l.db.Tx(t.Context(), func(tx *store.Tx) error { return l.Save(tx, &c, nil) })
+	if !errors.Is(err, chore.ErrGone) {
+		t.Errorf("saving one that is done: %v, want %v", err, chore.ErrGone)
+	}
+}
+
+func TestLaterAndAgain(t *testing.T) {
+	l := newList(t)
+	l.put(chore.Chore{Work: dream}, 0)
+	c := l.due(0, 1)[0]
+	l.tx(func(tx *store.Tx) error { return l.Later(tx, &c, l.now.Add(time.Minute)) })
+	l.due(0, 0)
+	if c = l.due(time.Minute, 1)[0]; c.Attempts != 1 {
+		t.Errorf("%d attempts, want 1", c.Attempts)
+	}
+	l.tx(func(tx *store.Tx) error { return l.Again(tx, &c, []byte("on"), l.now.Add(time.Hour)) })
+	if c = l.due(time.Hour, 1)[0]; c.Attempts != 0 || string(c.State) != "on" {
+		t.Errorf("it goes on from %q after %d attempts", c.State, c.Attempts)
+	}
+}
+
+// A scope takes its chores along, but for those that the other one has already.
+func TestMove(t *testing.T) {
+	l := newList(t)
+	archive := chore.Work{Kind: chore.Archive, Scope: "chat-test+a", Session: "test/a", Ref: 3}
+	l.put(chore.Chore{Work: archive, State: []byte("far")}, 0)
+	l.put(chore.Chore{Work: chore.Work{Kind: chore.Dream, Scope: "chat-test+a"}}, 0)
+	l.put(chore.Chore{Work: dream, State: []byte("own")}, 0)
+	l.tx(func(tx *store.Tx) error { return l.Move(tx, "chat-test+a", "person-1") })
+	states := map[chore.Kind]string{}
+	for _, c := range l.due(0, 2) {
+		if c.Scope != "person-1" {
+			t.Errorf("a chore of %s is left", c.Scope)
+		}
+		states[c.Kind] = string(c.State)
+	}
+	if states[chore.Archive] != "far" || states[chore.Dream] != "own" {
+		t.Errorf("states are %v", states)
+	}
+	l.tx(func(tx *store.Tx) error { return l.Drop(tx, "person-1") })
+	l.due(0, 0)
+}
