@@ -52,7 +52,9 @@ func (t *turn) ask(ctx context.Context) (*llm.Response, error) {
 			t.show(text.String(), "")
 		}
 		if ev.Response != nil {
+			d.estimates.learnFrom(req, ev.Response)
 			t.bill.session.Context = ev.Response.Usage.Input
+			t.prompt = ev.Response.Usage.Input + ev.Response.Usage.Output
 			t.spend(hold, ev.Response.Model, ev.Response.Usage)
 			return ev.Response, nil
 		}
@@ -70,13 +72,14 @@ func (t *turn) spendBroken(
 		return
 	}
 	t.spend(hold, t.d.opts.ModelID, llm.Usage{
-		Input: textSize(req.Messages) / bytesPerToken, Output: answer / bytesPerToken,
+		Input:  t.d.estimates.tokens(t.d.opts.ModelID, textSize(req.Messages)+toolsSize(req.Tools)),
+		Output: t.d.estimates.tokens(t.d.opts.ModelID, answer),
 	})
 }
 
 // request is what the model is asked now.
 func (t *turn) request(ctx context.Context) llm.Request {
-	messages := withToolImages(prepare(t.history, t.d.historySize()))
+	messages := withToolImages(prepare(t.history, t.historySize()))
 	messages = append([]llm.Message{{Role: llm.System, Text: t.system}}, messages...)
 	req := llm.Request{MaxOutput: t.d.opts.MaxOutput}
 	if t.closing == "" {

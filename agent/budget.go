@@ -38,7 +38,8 @@ func (t *turn) spender() usage.Spender {
 
 // reserve asks the budgets for a call.
 func (t *turn) reserve(ctx context.Context, req llm.Request) (*usage.Hold, error) {
-	u := llm.Usage{Input: textSize(req.Messages) / bytesPerToken, Output: expectedAnswer}
+	u := llm.Usage{Output: expectedAnswer, Input: t.d.estimates.tokens(t.d.opts.ModelID,
+		textSize(req.Messages)+toolsSize(req.Tools))}
 	if req.MaxOutput > 0 {
 		u.Output = min(u.Output, req.MaxOutput)
 	}

@@ -22,12 +22,18 @@ type Command struct {
 	Answer func(tx *store.Tx, m bus.InboundMessage, args string) (Say, error)
 
 	run func(d *Dispatcher, c *call) (Say, error) // instead of Answer
+
+	// look, if there is one, runs before the transaction, for what is no database work.
+	look func(d *Dispatcher, c *call)
 }
 
 // A Say is what a command answers.
 type Say struct {
 	Text    string // Markdown
 	Buttons []bus.Button
+
+	// Later says that a chore answers, and not the command.
+	Later bool
 }
 
 // Commands returns the dispatcher's own commands in the order of /help.
@@ -41,6 +47,22 @@ func Commands() []Command {
 		{Name: "new", Help: "begin a new conversation", Least: bus.User, run: (*Dispatcher).reset},
 		{Name: "queue", Help: "what happens to messages during an answer: " +
 			"steer, followup, collect or interrupt", Least: bus.User, run: (*Dispatcher).queue},
+		{Name: "compact", Help: "make notes of the older part of this conversation", Least: bus.User,
+			run: (*Dispatcher).compactNow},
+		{Name: "memory", Help: "what I know for longer than this conversation", Least: bus.User,
+			look: (*Dispatcher).lookAtMemory, run: (*Dispatcher).sayMemory},
+		{Name: "history", Help: "my notes of earlier conversations", Least: bus.User,
+			run: (*Dispatcher).sayHistory},
+		{Name: "skills", Help: "what I can follow step by step", Least: bus.User,
+			look: (*Dispatcher).lookAtSkills, run: (*Dispatcher).sayLooked},
+		{Name: "dream", Help: "turn what is new into lasting memory", Least: bus.User,
+			run: (*Dispatcher).dreamNow},
+		{Name: "dream-log", Help: "how my memory has changed", Least: bus.User,
+			run: (*Dispatcher).dreamLog},
+		{Name: "dream-restore", Help: "take a change of my memory back", Least: bus.User,
+			run: (*Dispatcher).dreamRestore},
+		{Name: "forget", Help: "erase what I know of you", Least: bus.User,
+			run: (*Dispatcher).forget},
 		{Name: "usage", Help: "tokens and money used, and their limits", Least: bus.User,
 			run: (*Dispatcher).usage},
 		{Name: "approve", Help: "let me do what I have asked for", Least: bus.User,
@@ -61,6 +83,8 @@ type call struct {
 	key        session.Key
 	waiting    []bus.Received // messages of the session that no turn has taken yet
 	tx         *store.Tx
+	seq        int64    // of the message in the inbox
+	looked     string   // what its look has found
 	stopped    []string // platform's ids of the messages that it leaves without another answer
 
 	// after is what is to be done once the transaction is committed; it may
@@ -97,10 +121,14 @@ func commandOf(m bus.InboundMessage) (name, args string) {
 // command answers r in one transaction. It runs in the order of the messages, and waits
 // for neither a turn nor a slot.
 func (d *Dispatcher) command(ctx context.Context, r bus.Received, name, args string) error {
-	run := d.lookup(name, r.Message.Role)
+	known := d.lookup(name, r.Message.Role)
 	key := session.KeyOf(r.Message.From)
 	waiting := d.pending(key)
 	var after func()
+	looking := call{message: r.Message}
+	if known.look != nil {
+		known.look(d, &looking)
+	}
 	err := d.tx(ctx, func(tx *store.Tx) error {
 		after = nil
 		ok, err := d.Inbox.Answer(tx, r.Seq)
@@ -108,12 +136,15 @@ func (d *Dispatcher) command(ctx context.Context, r bus.Received, name, args str
 			return err
 		}
 		c := &call{name: name, args: args, message: r.Message, key: key,
-			waiting: waiting, tx: tx}
-		say, err := run(d, c)
+			seq: r.Seq, looked: looking.looked, waiting: waiting, tx: tx}
+		say, err := known.run(d, c)
 		if err != nil {
 			return err
 		}
 		after = c.after
+		if say.Later {
+			return nil
+		}
 		out := reply(r.Message, say.Text)
 		out.Buttons = say.Buttons
 		out.Answers = append(out.Answers, c.stopped...)
@@ -128,25 +159,27 @@ func (d *Dispatcher) command(ctx context.Context, r bus.Received, name, args str
 	return nil
 }
 
-// lookup returns what runs the command with a name for somebody of a role.
-func (d *Dispatcher) lookup(name string, role bus.Role) func(*Dispatcher, *call) (Say, error) {
+// lookup returns the command with a name for somebody of a role, as one that has a run.
+func (d *Dispatcher) lookup(name string, role bus.Role) Command {
 	if name == startCommand {
 		name = "help"
 	}
 	i := slices.IndexFunc(d.commands, func(c Command) bool { return c.Name == name })
 	switch {
 	case i < 0:
-		return (*Dispatcher).unknown
+		return Command{run: (*Dispatcher).unknown}
 	case !role.AtLeast(d.commands[i].Least):
 		least := d.commands[i].Least
-		return func(*Dispatcher, *call) (Say, error) {
+		return Command{run: func(*Dispatcher, *call) (Say, error) {
 			return Say{Text: fmt.Sprintf("Only who is %s or more may use `/%s`.", article(least), name)}, nil
-		}
+		}}
 	case d.commands[i].run != nil:
-		return d.commands[i].run
+		return d.commands[i]
 	}
 	answer := d.commands[i].Answer
-	return func(_ *Dispatcher, c *call) (Say, error) { return answer(c.tx, c.message, c.args) }
+	return Command{run: func(_ *Dispatcher, c *call) (Say, error) {
+		return answer(c.tx, c.message, c.args)
+	}}
 }
 
 // article returns a role with its article.

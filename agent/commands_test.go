@@ -51,6 +51,14 @@ func TestHelp(t *testing.T) {
 			"- `/new`: begin a new conversation\n" +
 			"- `/queue`: what happens to messages during an answer: " +
 			"steer, followup, collect or interrupt\n" +
+			"- `/compact`: make notes of the older part of this conversation\n" +
+			"- `/memory`: what I know for longer than this conversation\n" +
+			"- `/history`: my notes of earlier conversations\n" +
+			"- `/skills`: what I can follow step by step\n" +
+			"- `/dream`: turn what is new into lasting memory\n" +
+			"- `/dream-log`: how my memory has changed\n" +
+			"- `/dream-restore`: take a change of my memory back\n" +
+			"- `/forget`: erase what I know of you\n" +
 			"- `/usage`: tokens and money used, and their limits\n" +
 			"- `/approve`: let me do what I have asked for\n" +
 			"- `/deny`: don't let me do what I have asked for\n" +
@@ -103,7 +111,7 @@ func TestStatus(t *testing.T) {
 		w.say("a", "again", "and more", "/status")
 		const want = "- Gateway: Robin v1.2.3, up 1m30s\n- Model: clever\n" +
 			"- Tokens: 1200 in (1000 cached), 34 out\n- Cost: $0.3400\n" +
-			"- Context: 1200 of 8000 tokens\n- Queue: followup, 1 waiting\n" +
+			"- Context: 1200 of 6976 tokens\n- Queue: followup, 1 waiting\n" +
 			"- Load: one conversation busy, 1 of 64 model calls\n" +
 			"- Channel: telegram: ready\n- Channel: test: asleep\n"
 		w.wantAnswers("a", "one", want)

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"gateway/agent/chore"
 	"gateway/agent/question"
 	"gateway/bus"
 	"gateway/session"
@@ -27,6 +28,8 @@ type Dispatcher struct {
 	commands  []Command
 	sessions  session.Store
 	questions question.Store
+	chores    chore.Store
+	estimates estimator
 	slots     chan struct{} // a model call holds one
 	looks     chan struct{} // reading an image or a document holds one
 	started   time.Time
@@ -36,9 +39,9 @@ type Dispatcher struct {
 	draining chan struct{} // closed when turns should end at their next step
 	fatal    chan error    // the first error that ends Run
 	dueC     chan struct{} // rung when dueKeys grows
+	choreC   chan struct{} // rung when chores may be due
 	panics   atomic.Int64
 	dropped  atomic.Int64
-	listing  listing
 
 	mu      sync.Mutex
 	workers map[session.Key]*worker        // a key is present while its worker runs
@@ -47,7 +50,7 @@ type Dispatcher struct {
 	tasks   map[session.Key]int            // sub-agents that work, by the session that has sent them
 	queued  map[session.Key][]bus.Received // tasks that are held back, likewise
 	modes   map[session.Key]Mode           // of the sessions that have one of their own
-	memory  histories
+	recent  histories
 	wg      sync.WaitGroup // of the workers
 }
 
@@ -58,6 +61,9 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 		o = *opts
 	}
 	o.setDefaults()
+	if deps.Notes == nil {
+		deps.Notes = deps.Model
+	}
 	return &Dispatcher{
 		Deps: deps, opts: o, commands: append(Commands(), o.Commands...),
 		slots:    make(chan struct{}, o.Slots),
@@ -66,6 +72,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 		draining: make(chan struct{}),
 		fatal:    make(chan error, 1),
 		dueC:     make(chan struct{}, 1),
+		choreC:   make(chan struct{}, 1),
 		workers:  make(map[session.Key]*worker),
 		parked:   make(map[session.Key]*parked),
 		tasks:    make(map[session.Key]int),
@@ -98,7 +105,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 	err := d.begin(ctx, work)
 	if err == nil {
+		stopChores := d.goChores(ctx)
 		err = d.dispatch(ctx, work)
+		stopChores()
 	}
 	close(d.draining)
 	stop := time.AfterFunc(d.opts.Grace, cancel)

@@ -144,7 +144,8 @@ func spoken(text string) string { return envelopeLike.ReplaceAllString(text, "($
 var envelopeLike = regexp.MustCompile(strings.NewReplacer("_+", gap+"+", "_*", gap+"*").Replace(
 	`(?i)\[_*([a-z]+day_+\d{4}-\d\d-\d\d[^\]]*|(?:end|text|outcome)_+of_+[^\]]*|` +
 		`what_+was_+said_+[^\]]*|in_+reply_+to_+[^\]]*|in_+the_+quoted_+[^\]]*|` +
-		`forwarded,_+[^\]]*|new_+wording_+[^\]]*|voice_+message[,:]_+[^\]]*|your_+task_*)(?:\]|\z)`))
+		`forwarded,_+[^\]]*|new_+wording_+[^\]]*|voice_+message[,:]_+[^\]]*|your_+task_*|` +
+		`what_+you_+remember[^\]]*|the_+skill_+[^\]]*|archived_+context_+[^\]]*)(?:\]|\z)`))
 
 // gap is a sign that shows as a space, or not at all.
 const gap = `[\s\p{Z}\p{Cf}]`

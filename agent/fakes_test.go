@@ -2,7 +2,10 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
+	"strings"
+	"sync"
 	"testing"
 
 	"gateway/agent/llm"
@@ -31,5 +34,43 @@ func (m ending) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	return func(yield func(llm.Event, error) bool) {
 		defer m.ended()
 		m.Model.Stream(ctx, r)(yield)
+	}
+}
+
+// A clerk is a model that makes notes: it repeats what people have said, so that nothing is lost.
+// It holds what it is asked to what package compact says of it.
+type clerk struct {
+	t testing.TB
+
+	mu    sync.Mutex
+	asked []llm.Request
+	fail  error // instead of notes
+}
+
+func (c *clerk) Stream(_ context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, r)
+	if len(r.Messages) != 2 || len(r.Tools) > 0 || r.MaxOutput == 0 {
+		c.t.Errorf("notes are asked with %d messages and %d tools", len(r.Messages), len(r.Tools))
+	}
+	fail, notes := c.fail, ""
+	for line := range strings.Lines(r.Messages[1].Text) {
+		var said struct{ Day, Who, Text string }
+		if err := json.Unmarshal([]byte(line), &said); err != nil {
+			c.t.Errorf("asked for notes of %q: %v", line, err)
+		}
+		if said.Who == "user" {
+			notes += "- " + said.Day + ": " + said.Text + "\n"
+		}
+	}
+	return func(yield func(llm.Event, error) bool) {
+		if fail != nil {
+			yield(llm.Event{}, fail)
+			return
+		}
+		yield(llm.Event{Response: &llm.Response{Model: "clerk", Finish: llm.FinishStop,
+			Message: llm.Message{Role: llm.Assistant, Text: notes},
+			Usage:   llm.Usage{Input: len(r.Messages[1].Text) / 4, Output: len(notes) / 4}}}, nil)
 	}
 }

@@ -8,94 +8,81 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/session"
-	"gateway/store"
 )
 
-// bytesPerToken is how many bytes of JSON a token is taken for. It errs on the safe side: English
-// has about four, Chinese about three.
-const bytesPerToken = 3
-
-// historySize is how many bytes of history fit into a prompt: what the window leaves beside the
-// answer, the system prompt and the tools.
-func (d *Dispatcher) historySize() int {
-	const reserved = 4096 // tokens, of the system prompt and the tools
-	return max(d.contextBudget()-reserved, 1024) * bytesPerToken
-}
-
-// contextBudget is how many tokens a prompt may have, so that there is room for the answer.
+// contextBudget is how many tokens a prompt may have, so that there is room for the answer and for
+// what an estimate is wrong by.
 func (d *Dispatcher) contextBudget() int {
-	const answer = 8192 // tokens, where only the provider knows
-	return d.opts.ContextWindow - cmp.Or(d.opts.MaxOutput, min(answer, d.opts.ContextWindow/4))
+	const (
+		answer = 8192 // where only the provider knows
+		error  = 1024
+	)
+	window := d.opts.ContextWindow
+	return max(window-cmp.Or(d.opts.MaxOutput, min(answer, window/4))-min(error, window/8), 1)
 }
 
-// restore reads the transcript, in which the turn's own messages are by now, and builds the
-// system prompt.
+// historySize is how many bytes the transcript in a prompt may have: what the budget leaves beside
+// the system prompt and the tools.
+func (t *turn) historySize() int {
+	size := t.d.estimates.bytes(t.d.opts.ModelID, t.d.contextBudget())
+	return max(size-len(t.system)-toolsSize(t.tools.Specs()), leastHistory)
+}
+
+// leastHistory is how many bytes of transcript a prompt has at least.
+const leastHistory = 4096
+
+// restore reads the transcript, in which the turn's own messages are by now, builds the system
+// prompt, and makes both fit.
 func (t *turn) restore(ctx context.Context) error {
-	t.system = t.d.systemPrompt(t.Address, t.title, t.tools)
-	if t.First {
-		return nil // there is nothing but what begin has written
+	if err := t.load(ctx); err != nil {
+		return err
 	}
+	return t.fit(ctx, false)
+}
+
+// load reads the transcript and builds the system prompt.
+func (t *turn) load(ctx context.Context) error {
 	read := t.d.DB.Read(context.WithoutCancel(ctx))
-	h, err := t.d.memory.read(read, t.d.sessions, t.Session, t.d.historySize())
+	var summary session.Summary
+	var err error
+	if !t.First { // else there is nothing but what begin has written
+		if summary, err = t.d.sessions.Summary(read, t.Session); err != nil {
+			return err
+		}
+	}
+	if t.system, err = t.systemPrompt(read, summary); err != nil || t.First {
+		return err
+	}
+	limit := 2 * t.d.estimates.bytes(t.d.opts.ModelID, t.d.contextBudget())
+	h, err := t.d.recent.read(read, t.d.sessions, t.Session, limit)
 	if err != nil {
 		return err
 	}
-	switch {
-	case !h.Truncated:
-		t.setHistory(h.Entries)
-		return nil
-	case h.Entries[0].Turn == t.ID: // it is too long by itself, but its question must not be missing
+	t.truncated = h.Truncated
+	if h.Truncated && h.Entries[0].Turn == t.ID {
+		// It is too long by itself, but its question must not be missing.
 		t.history, err = t.d.sessions.TurnMessages(read, &t.Turn)
 		return err
 	}
-	// Half is left out at once, so that the prompt's beginning stays the same for many turns.
-	return t.keepNewer(ctx, h.Entries)
-}
-
-func (t *turn) setHistory(entries []session.Entry) {
-	t.history = make([]llm.Message, 0, len(entries)+8)
-	for _, e := range entries {
+	t.history = make([]llm.Message, 0, len(h.Entries)+8)
+	for _, e := range h.Entries {
 		t.history = append(t.history, e.Message)
 	}
+	return nil
 }
 
-// keepNewer leaves the older half of entries out of this prompt and all later ones.
-func (t *turn) keepNewer(ctx context.Context, entries []session.Entry) error {
-	entries = newerHalf(entries, t.ID)
-	t.setHistory(entries)
-	return t.d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		return t.d.sessions.Trim(tx, t.Session, entries[0].ID)
-	})
-}
-
-// newerHalf returns the newer half of entries, beginning with a message of the user, and with it
-// all of the given turn. It returns all entries if no such message is there.
-func newerHalf(entries []session.Entry, turn int64) []session.Entry {
-	i := len(entries) / 2
-	own := slices.IndexFunc(entries, func(e session.Entry) bool { return e.Turn == turn })
-	if own >= 0 {
-		i = min(i, own)
-	}
-	for ; i < len(entries); i++ {
-		if entries[i].Message.Role == llm.User {
-			return entries[i:]
-		}
-	}
-	return entries
-}
-
-// shorten makes the prompt smaller after the model has found it too long: the older half of the
-// conversation is left out, or, where there is no such half, the tool results are cut.
+// shorten makes the prompt smaller after the model has found it too long: notes take the place of
+// the older half of the conversation, or, where there is no such half, the tool results are cut.
 func (t *turn) shorten(ctx context.Context) error {
-	read := t.d.DB.Read(context.WithoutCancel(ctx))
-	h, err := t.d.sessions.Transcript(read, t.Session, t.d.historySize())
-	if err != nil {
+	t.d.estimates.exceeded(t.d.opts.ModelID, t.d.opts.ContextWindow,
+		len(t.system)+textSize(t.history)+toolsSize(t.tools.Specs()))
+	before := len(t.history)
+	if err := t.fit(ctx, true); err != nil {
 		return err
 	}
-	if len(newerHalf(h.Entries, t.ID)) < len(h.Entries) {
-		return t.keepNewer(ctx, h.Entries)
+	if len(t.history) >= before {
+		shrinkAll(t.history, shrunkResult)
 	}
-	shrinkAll(t.history, shrunkResult)
 	return nil
 }
 
@@ -154,16 +141,6 @@ func prepare(history []llm.Message, size int) []llm.Message {
 
 // keptResults is how many messages at the end of a prompt are never shrunk.
 const keptResults = 4
-
-// imageSize is what an image is taken for, in bytes of text: about 1,300 tokens.
-const imageSize = 4000
-
-func textSize(list []llm.Message) (n int) {
-	for _, m := range list {
-		n += len(m.Text) + min(len(m.Images), maxImages)*imageSize
-	}
-	return n
-}
 
 // results returns the result of each call, in the order of the calls.
 func results(calls []llm.ToolCall, found []llm.Message) []llm.Message {

@@ -7,10 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
 
 	"gateway/agent/llm"
-	"gateway/session"
 )
 
 // sentProblem says what the strictest provider would refuse of messages, "" if nothing.
@@ -97,10 +95,9 @@ func FuzzPrepare(f *testing.F) {
 		least := 0 // what is left when all is shrunk that may be
 		for i, m := range list {
 			if m.Role == llm.ToolRole && i < len(list)-keptResults {
-				least += min(len(m.Text), leastResult)
-			} else {
-				least += len(m.Text)
+				m.Text = m.Text[:min(len(m.Text), leastResult)]
 			}
+			least += textSize([]llm.Message{m})
 		}
 		if got := textSize(list); got > max(size, least) {
 			t.Errorf("%d bytes are sent, want %d at most", got, max(size, least))
@@ -157,31 +154,6 @@ func TestPrepare(t *testing.T) {
 			}
 			wantLines(t, "history", got, test.want)
 		})
-	}
-}
-
-// The newer half begins with the user, and never cuts the turn under way.
-func TestNewerHalf(t *testing.T) {
-	for _, test := range []struct {
-		roles string // of the messages: user, assistant or tool, capital in the turn under way
-		want  int    // how many stay
-	}{
-		{"uauauaU", 3}, {"uatatatataU", 1}, {"uaUATATUAT", 8}, {"UATATUAT", 8}, {"ATATAT", 6},
-		{"uatatata", 8}, {"U", 1}, {"uaU", 1},
-	} {
-		var entries []session.Entry
-		for _, r := range test.roles {
-			e := session.Entry{Turn: 1}
-			e.Message.Role = map[rune]llm.Role{
-				'u': llm.User, 'a': llm.Assistant, 't': llm.ToolRole}[unicode.ToLower(r)]
-			if unicode.IsUpper(r) {
-				e.Turn = 2
-			}
-			entries = append(entries, e)
-		}
-		if got := len(newerHalf(entries, 2)); got != test.want {
-			t.Errorf("of %s the last %d stay, want %d", test.roles, got, test.want)
-		}
 	}
 }
 

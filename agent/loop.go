@@ -18,7 +18,7 @@ const (
 type sameness [sha256.Size]byte
 
 func same(c llm.ToolCall, result string) sameness {
-	return sha256.Sum256([]byte(c.Name + "\x00" + compact(c.Arguments) + "\x00" + result))
+	return sha256.Sum256([]byte(c.Name + "\x00" + compactJSON(c.Arguments) + "\x00" + result))
 }
 
 // guardLoop counts how often the call has had this result since somebody has said something, and

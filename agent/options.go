@@ -12,12 +12,17 @@ import (
 	"time"
 
 	"gateway/agent/approval"
+	"gateway/agent/chore"
 	"gateway/agent/halt"
 	"gateway/agent/llm"
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/agent/usage"
 	"gateway/bus"
+	"gateway/memory"
+	"gateway/memory/document"
+	"gateway/memory/version"
+	"gateway/skills"
 	"gateway/store"
 )
 
@@ -50,19 +55,25 @@ const collectQuiet = 500 * time.Millisecond
 
 // Migrations make the tables that the agent needs besides those of package session.
 func Migrations() []store.Migration {
-	return []store.Migration{question.Migration, halt.Migration, usage.Migration}
+	return []store.Migration{question.Migration, halt.Migration, usage.Migration, chore.Migration}
 }
 
 // Deps are what a [Dispatcher] works with. All are required but Media, without which files that
-// people send are only mentioned.
+// people send are only mentioned, and Documents, Versions and Skills, without which there are none.
 type Deps struct {
 	DB     *store.DB
 	Inbox  *bus.Inbox
 	Outbox *bus.Outbox
 	Live   *bus.Live
 	Model  llm.Model
+	Notes  llm.Model // asked for notes and by Dream; default Model
 	Tools  *tool.Registry
 	Media  Media
+	Memory *memory.Memory
+
+	Documents *document.Documents
+	Versions  *version.Store // with Documents
+	Skills    *skills.Library
 }
 
 // Media are the files that people send. It is used concurrently.
@@ -76,6 +87,9 @@ type Media interface {
 
 	// Put stores a file for a conversation.
 	Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error)
+
+	// Erase removes all files of a conversation.
+	Erase(a bus.Address) error
 }
 
 // A Transcriber writes down what is said in a sound file. It is used concurrently.
@@ -89,11 +103,12 @@ type Options struct {
 	Version   string // shown by /status
 	ModelName string // shown by /status
 	ModelID   string // of the model that is asked first, as prices know it
+	NotesID   string // likewise, of Deps.Notes; default ModelID
 
-	// Workspace is the folder that the agent works in: its documents are part of the prompt.
-	// Default none. WorkspacePath is how the model knows it.
-	Workspace     *os.Root
+	// WorkspacePath is how the model knows the folder that the agent works in; default none.
+	// MemoryPath is the folder with a folder for each scope, in which the documents lie.
 	WorkspacePath string
+	MemoryPath    string
 
 	Location      *time.Location // of the times in prompts; default UTC
 	Slots         int            // model calls at once; default 64
@@ -106,6 +121,11 @@ type Options struct {
 	Waiting       int            // messages that may wait in a session; default 20
 	ContextWindow int            // of the model, in tokens; default 65,536
 	MaxOutput     int            // of an answer, in tokens; default the provider's
+
+	// IdleAfter is after which time without messages the older part of a conversation becomes
+	// notes, and DreamEvery how often Dream looks at what is new; 0 is never, for each.
+	IdleAfter  time.Duration
+	DreamEvery time.Duration
 
 	// Debounce is how long an account waits for more of a message; default not at all.
 	Debounce func(account string) time.Duration
@@ -135,6 +155,10 @@ type Options struct {
 	Approver     bus.Role
 	ApprovalTime time.Duration
 
+	// Forget makes a person a stranger again, in the transaction in which all that is known of them
+	// goes; default nothing is to do.
+	Forget func(tx *store.Tx, person int64) error
+
 	// Owners returns the direct chats of the owners; default none are known.
 	Owners func(q store.Queryer) ([]bus.Address, error)
 	// Stopped is told of each session that /stop or /new has ended, so that what its tools
@@ -147,6 +171,7 @@ type Options struct {
 
 func (o *Options) setDefaults() {
 	o.Name = cmp.Or(o.Name, "gateway")
+	o.NotesID = cmp.Or(o.NotesID, o.ModelID)
 	o.Location = cmp.Or(o.Location, time.UTC)
 	o.Slots = cmp.Or(o.Slots, 64)
 	o.MaxRounds = cmp.Or(o.MaxRounds, 40)
@@ -177,6 +202,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Owners == nil {
 		o.Owners = func(store.Queryer) ([]bus.Address, error) { return nil, nil }
+	}
+	if o.Forget == nil {
+		o.Forget = func(*store.Tx, int64) error { return nil }
 	}
 	if o.Stopped == nil {
 		o.Stopped = func(string) {}

@@ -69,6 +69,10 @@ func (s *shelf) Open(path string) (*os.File, error) {
 	return os.Open(filepath.Join(s.dir, path))
 }
 
+func (s *shelf) Erase(a bus.Address) error {
+	return os.RemoveAll(filepath.Join(s.dir, filepath.FromSlash(a.Folder())))
+}
+
 func (s *shelf) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error) {
 	s.put++
 	a := bus.Attachment{Path: fmt.Sprintf("%s/%d-%s", to.Folder(), s.put, name)}
@@ -398,8 +402,10 @@ func TestCommandRoles(t *testing.T) {
 				w.t.Errorf("answer %d is %q, want %q", i, out[i].Text, want)
 			}
 		}
-		for i, want := range map[int]string{1: "helpstop", 3: "helpstatusstopnewqueueusageapprovedeny",
-			5: "helpstatusstopnewqueueusageapprovedenyhaltresumepair"} {
+		const memory = "compactmemoryhistoryskillsdreamdream-logdream-restoreforget"
+		for i, want := range map[int]string{1: "helpstop",
+			3: "helpstatusstopnewqueue" + memory + "usageapprovedeny",
+			5: "helpstatusstopnewqueue" + memory + "usageapprovedenyhaltresumepair"} {
 			got := ""
 			for line := range strings.SplitSeq(out[i].Text, "\n") {
 				if rest, ok := strings.CutPrefix(line, "- `/"); ok {

@@ -66,7 +66,7 @@ func (t *turn) toolCall(id string, args json.RawMessage) tool.Call {
 	return tool.Call{
 		ID: id, Args: args, Address: t.Address, Session: string(t.Session),
 		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID,
-		Group: t.group, Title: t.chatTitle,
+		Group: t.group, Title: t.chatTitle, Scope: t.Scope,
 	}
 }
 

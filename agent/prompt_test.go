@@ -12,12 +12,24 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
+	"gateway/bus"
+	"gateway/session"
 )
 
 // document writes a file into the workspace.
 func (w *world) document(name, text string) {
 	w.t.Helper()
 	w.must(os.WriteFile(filepath.Join(filepath.Dir(w.path), name), []byte(text), 0o600))
+}
+
+// prompt returns the system prompt of a direct chat without a memory.
+func (w *world) prompt() string {
+	w.t.Helper()
+	t := &turn{d: NewDispatcher(w.deps, &w.opts), tools: w.deps.Tools, role: bus.Owner}
+	t.Address = at("a")
+	prompt, err := t.systemPrompt(w.read(), session.Summary{})
+	w.must(err)
+	return prompt
 }
 
 func TestSystemPromptParts(t *testing.T) {
@@ -33,31 +45,16 @@ func TestSystemPromptParts(t *testing.T) {
 	w.document("OTHER.md", "is none of the prompt's") // unknown
 	w.must(os.Mkdir(filepath.Join(filepath.Dir(w.path), "TOOLS.md"), 0o700))
 
-	prompt := NewDispatcher(w.deps, &w.opts).systemPrompt(at("a"), "", w.deps.Tools)
+	prompt := w.prompt()
 	parts := strings.Split(prompt, "\n\n---\n\n")
 	identity := "# Robin\n\nYou are Robin, a helpful assistant that people reach by chat.\n\n" +
-		"## Workspace\n\nYour files are in /srv/robin. Paths given to tools are relative to it.\n\n" +
-		"## Format\n\nHint for test.\n" + rules
+		"## Format\n\nHint for test.\n" + rules + foreignRules
 	runtime := "## Runtime Context\n\nChannel: test\nChat: direct\nTools: look, set\n" +
 		"Time zone: Somewhere\n" +
 		"Platform: " + platform
 	wantLines(t, "prompt", parts, []string{identity, "## AGENTS.md\n\ntext 2",
-		"## USER.md\n\ntext 1", "## IDENTITY.md\n\ntext 0", runtime})
-}
-
-// A document that is too long is cut, and one that is no text can't break the request.
-func TestSystemPromptOfOddDocuments(t *testing.T) {
-	w := newWorld(t)
-	w.document("AGENTS.md", strings.Repeat("é", maxDocument))
-	w.document("USER.md", "a\xff\xfeb")
-	prompt := NewDispatcher(w.deps, &w.opts).systemPrompt(at("a"), "", w.deps.Tools)
-	cut := "\n[… the rest of AGENTS.md is left out: it is too long]\n\n---"
-	if !strings.Contains(prompt, cut) || len(prompt) > maxDocument+8000 {
-		t.Errorf("prompt of %d bytes does not say that AGENTS.md is cut", len(prompt))
-	}
-	if want := "## USER.md\n\na\uFFFDb"; !strings.Contains(prompt, want) {
-		t.Errorf("the prompt does not contain %q", want)
-	}
+		"## USER.md\n\ntext 1", "## TOOLS.md\n\n[TOOLS.md can't be read: it is a directory]",
+		"## IDENTITY.md\n\ntext 0", runtime})
 }
 
 // Pitfall: "a time in the system prompt defeats the provider's prompt cache on every turn".
@@ -123,9 +120,9 @@ func TestPromptBeginsStaySame(t *testing.T) {
 					t.Errorf("request %d begins with role %s", i+1, sent[0].Role)
 				}
 			}
-			if size := textSize(sent); size > w.d.historySize() {
-				t.Errorf("request %d has a history of %d bytes, want %d at most",
-					i+1, size, w.d.historySize())
+			size := textSize(r.Messages) + toolsSize(r.Tools)
+			if most := (8192 - 1024) * bytesPerToken; size > most {
+				t.Errorf("request %d has %d bytes, want %d at most", i+1, size, most)
 			}
 			before = sent
 		}

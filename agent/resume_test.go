@@ -207,8 +207,8 @@ func TestResumeOfGiantTurn(t *testing.T) {
 		if got, want := len(asked), 2+len(left); got != want {
 			t.Errorf("the model was asked with %d messages, want %d", got, want)
 		}
-		if size := textSize(asked[1:]); size > w.d.historySize() {
-			t.Errorf("history of %d bytes, want %d at most", size, w.d.historySize())
+		if size, most := textSize(asked), w.d.contextBudget()*bytesPerToken; size > most {
+			t.Errorf("a prompt of %d bytes, want %d at most", size, most)
 		}
 	})
 }

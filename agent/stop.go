@@ -71,6 +71,14 @@ func (d *Dispatcher) reset(c *call) (Say, error) {
 	if err != nil {
 		return Say{}, err
 	}
+	if err := d.archiveLater(c.tx, c.key); err != nil {
+		return Say{}, err
+	}
+	stop := c.after
+	c.after = func() {
+		stop()
+		d.ringChores()
+	}
 	if err := d.sessions.Reset(c.tx, c.key, d.opts.Now()); err != nil {
 		return Say{}, err
 	}

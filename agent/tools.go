@@ -44,8 +44,14 @@ func (t *turn) boundary(ctx context.Context) error {
 		return nil // shows at the next model call
 	}
 	if batch := t.w.steered(true); len(batch) > 0 {
-		messages := t.userMessages(ctx, batch)
-		err := t.tx(ctx, func(tx *store.Tx) error {
+		messages, r, err := t.perceive(ctx, batch)
+		if err != nil {
+			return err
+		}
+		err = t.tx(ctx, func(tx *store.Tx) error {
+			if err := r.touch(tx); err != nil {
+				return err
+			}
 			return t.append(tx, &t.Turn, batch, messages)
 		})
 		t.w.taken()
@@ -356,8 +362,8 @@ func (t *turn) keep(name string, data []byte) (string, error) {
 	return path.Join(mediaFolder, path.Base(a.Path)), err
 }
 
-// compact returns arguments in a form in which equal ones are the same.
-func compact(arguments string) string {
+// compactJSON returns arguments in a form in which equal ones are the same.
+func compactJSON(arguments string) string {
 	var b bytes.Buffer
 	if err := json.Compact(&b, []byte(arguments)); err != nil {
 		return arguments

@@ -34,6 +34,7 @@ type turn struct {
 	continued int    // how often it was
 	blanks    int    // answers without text
 	shortened bool   // the history was cut because the model found it too long
+	truncated bool   // there is more of the transcript than was read
 
 	task      *bus.InboundMessage // what a sub-agent is to do; nil in a turn for people
 	woken     bool                // it goes on after it has waited
@@ -51,8 +52,9 @@ type turn struct {
 	noImages bool                 // the model has refused one
 	images   map[string]llm.Image // that were loaded for this turn, by path
 
-	used llm.Usage // by this attempt
-	bill bill      // what of it is not written yet
+	used   llm.Usage // by this attempt
+	prompt int       // tokens of the newest prompt and its answer, as the model says
+	bill   bill      // what of it is not written yet
 
 	mu   sync.Mutex // against the timer of live
 	live *live      // nil if there is none; mu guards it
@@ -120,6 +122,7 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 			return err
 		}
 	}
+	t.Scope = scopeOf(batch[len(batch)-1].Message)
 	if first := batch[0].Message; first.Note != nil && first.Note.Kind == bus.Task {
 		t.task = &first
 	}
@@ -196,7 +199,10 @@ const maxContinued = 3
 func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error) {
 	d := t.d
 	batch := t.w.steered(false)
-	more := t.userMessages(ctx, batch)
+	more, r, err := t.perceive(ctx, batch)
+	if err != nil {
+		return false, err
+	}
 	out := t.outbound(m.Text)
 	ended := t.Turn
 	ended.Answers++
@@ -206,7 +212,13 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 			return err
 		}
 		if len(batch) > 0 {
+			if err := r.touch(tx); err != nil {
+				return err
+			}
 			return t.append(tx, &ended, batch, append([]llm.Message{m}, more...))
+		}
+		if err := t.compactLater(tx); err != nil {
+			return err
 		}
 		return t.end(tx, &ended, session.Done, m)
 	})

@@ -360,7 +360,7 @@ func TestBudget(t *testing.T) {
 // Calls side by side don't go over a limit together.
 func TestBudgetOfManyAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.opts.Usage = usage.New(&usage.Options{Day: usage.Limit{Tokens: 3 * 1400}})
+		w.opts.Usage = usage.New(&usage.Options{Day: usage.Limit{Tokens: 3 * 1600}})
 		release := make(chan struct{})
 		for range 3 {
 			step := held(llmtest.Say("done"), release)

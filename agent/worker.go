@@ -240,19 +240,28 @@ var errGone = errors.New("message waits no more")
 // begin writes the turn's first step: it takes its messages and puts them into the transcript.
 func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 	d := t.d
-	messages := t.userMessages(ctx, batch)
+	messages, r, err := t.perceive(ctx, batch)
+	if err != nil {
+		return err
+	}
 	if ctx.Err() != nil && d.isDraining() { // files may be missing only because of that
 		t.w.taken()
 		return errGone
 	}
 	t.answers, t.w.unanswered = append(t.w.unanswered, t.answers...), nil
 	now := d.opts.Now()
-	err := t.tx(ctx, func(tx *store.Tx) error {
+	err = t.tx(ctx, func(tx *store.Tx) error {
 		title := batch[0].Message.ChatTitle
 		if t.task != nil {
 			title = t.task.Note.Label
 		}
 		err := d.sessions.Begin(tx, &t.Turn, title, d.lease, now, messages...)
+		if err == nil && t.Moved != "" {
+			err = d.moveScope(tx, t.Moved, t.Scope)
+		}
+		if err == nil {
+			err = r.touch(tx)
+		}
 		if err != nil {
 			return err
 		}
@@ -263,6 +272,10 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 		return err
 	}
 	fault.Point("begun")
+	if t.Moved != "" {
+		d.ringChores()
+	}
+	t.settleStyle(ctx)
 	t.history = append(t.history, messages...)
 	return nil
 }

@@ -17,6 +17,9 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
 	"gateway/bus"
+	"gateway/memory"
+	"gateway/memory/document"
+	"gateway/memory/version"
 	"gateway/session"
 	"gateway/store"
 )
@@ -47,7 +50,7 @@ func newWorld(t testing.TB) *world {
 	dir := t.TempDir()
 	w := &world{t: t, path: filepath.Join(dir, "gateway.db"), model: llmtest.New("scripted")}
 	db, err := store.Open(t.Context(), w.path,
-		append(Migrations(), bus.Migration, session.Migration), nil)
+		append(Migrations(), bus.Migration, session.Migration, memory.Migration), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +59,8 @@ func newWorld(t testing.TB) *world {
 	w.must(err)
 	t.Cleanup(func() { w.must(root.Close()) })
 	w.deps = Deps{DB: db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(), Live: bus.NewLive(),
-		Model: checked{w.model, t}, Media: &shelf{dir: dir}}
-	w.opts = Options{Workspace: root}
+		Model: checked{w.model, t}, Notes: &clerk{t: t}, Media: &shelf{dir: dir}}
+	w.scopes(dir, root)
 	w.tools()
 	t.Cleanup(func() {
 		if w.cancel != nil {
@@ -65,6 +68,27 @@ func newWorld(t testing.TB) *world {
 		}
 	})
 	return w
+}
+
+// scopes gives the dispatchers a memory, with documents in the folder of the world.
+func (w *world) scopes(dir string, root *os.Root) {
+	w.opts.MemoryPath = filepath.Join(dir, "memory")
+	w.must(os.Mkdir(w.opts.MemoryPath, 0o700))
+	scopes, err := os.OpenRoot(w.opts.MemoryPath)
+	w.must(err)
+	w.t.Cleanup(func() { w.must(scopes.Close()) })
+	now := func() time.Time { return w.now() }
+	w.deps.Memory = memory.New(w.deps.DB, scopes, &memory.Options{Now: now})
+	w.deps.Documents = document.New(root, scopes, &document.Options{Now: now})
+	w.deps.Versions = version.New(filepath.Join(dir, "versions"), &version.Options{Git: "-", Now: now})
+}
+
+// now is the time of the dispatchers.
+func (w *world) now() time.Time {
+	if w.opts.Now != nil {
+		return w.opts.Now()
+	}
+	return time.Now()
 }
 
 func (w *world) must(err error) {

@@ -4,7 +4,9 @@
 // The main type is [Store]. The transcript is the state of a turn: each step is written before
 // its effects, so that after a crash the turn goes on from what is there. Writes of a
 // turn are refused with [ErrEnded] once it was stopped, or taken over under a newer lease.
-// Nothing is ever deleted here: [Store.Reset] only moves where the prompt begins.
+// The prompt holds what comes after a message, the session's start, and a summary of what was
+// before it: [Store.Compact] and [Store.Reset] move the start. Nothing is deleted but by
+// [Store.Erase].
 //
 // Tables: sessions, turns, messages.
 package session
@@ -63,7 +65,13 @@ CREATE TABLE messages (
 );
 CREATE INDEX messages_session ON messages (session, id);`, `
 ALTER TABLE turns ADD COLUMN tokens BIGINT NOT NULL DEFAULT 0; -- used so far, of all attempts
-ALTER TABLE turns ADD COLUMN cost DOUBLE PRECISION NOT NULL DEFAULT 0; -- dollars, likewise`}}
+ALTER TABLE turns ADD COLUMN cost DOUBLE PRECISION NOT NULL DEFAULT 0; -- dollars, likewise`, `
+ALTER TABLE sessions ADD COLUMN scope TEXT NOT NULL DEFAULT ''; -- whose memory it works with
+ALTER TABLE sessions ADD COLUMN summary TEXT NOT NULL DEFAULT ''; -- notes of what is before start
+ALTER TABLE sessions ADD COLUMN summary_from BIGINT NOT NULL DEFAULT 0; -- first entry in it
+ALTER TABLE sessions ADD COLUMN tidy INTEGER NOT NULL DEFAULT 0; -- 1: compacted since it is idle
+CREATE INDEX sessions_scope ON sessions (scope);
+CREATE INDEX sessions_idle ON sessions (updated_ms) WHERE tidy = 0;`}}
 
 // A Key names a session: the address of its conversation, as account/chat[/thread].
 type Key string
@@ -98,21 +106,12 @@ type Store struct{}
 
 // Reset lets the prompt of a session begin after its newest message: /new.
 func (Store) Reset(tx *store.Tx, key Key, now time.Time) error {
-	_, err := tx.Exec(`UPDATE sessions SET context = 0, updated_ms = $2,
+	_, err := tx.Exec(`UPDATE sessions SET context = 0, updated_ms = $2, summary = '',
+		summary_from = 0,
 		start = COALESCE((SELECT max(id) FROM messages WHERE session = $1), 0)
 		WHERE key = $1`, string(key), now.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("session: reset %s: %w", key, err)
-	}
-	return nil
-}
-
-// Trim lets the prompt of a session begin at the message with the given id.
-func (Store) Trim(tx *store.Tx, key Key, first int64) error {
-	_, err := tx.Exec("UPDATE sessions SET start = $2 WHERE key = $1 AND start < $2",
-		string(key), first-1)
-	if err != nil {
-		return fmt.Errorf("session: trim %s: %w", key, err)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (f *fixture) read() store.Queryer { return f.db.Read(f.t.Context()) }
 // begin starts a turn at a with a message of the user.
 func (f *fixture) begin(a bus.Address, text string) *Turn {
 	f.t.Helper()
-	turn := &Turn{Session: KeyOf(a), Address: a, ReplyTo: "9"}
+	turn := &Turn{Session: KeyOf(a), Address: a, ReplyTo: "9", Scope: "person-1"}
 	f.must(f.tx(func(tx *store.Tx) error {
 		return f.Begin(tx, turn, "Title", lease, f.now, said(text))
 	}))
@@ -299,26 +299,39 @@ func TestTranscriptAfter(t *testing.T) {
 	}
 }
 
-// Reset and Trim move where the prompt begins. Nothing is deleted, and no way leads back.
-func TestResetAndTrim(t *testing.T) {
+// Reset and Compact move where the prompt begins. Nothing is deleted, and no way leads back.
+func TestResetAndCompact(t *testing.T) {
 	f := newFixture(t)
 	reset := func() {
 		f.must(f.tx(func(tx *store.Tx) error { return f.Reset(tx, KeyOf(chat), f.now) }))
 	}
-	trim := func(first int64) {
-		f.must(f.tx(func(tx *store.Tx) error { return f.Trim(tx, KeyOf(chat), first) }))
+	compact := func(before Summary, to int64, want bool) {
+		t.Helper()
+		var moved bool
+		f.must(f.tx(func(tx *store.Tx) (err error) {
+			moved, err = f.Compact(tx, KeyOf(chat), before, to, "notes", 7)
+			return err
+		}))
+		if moved != want {
+			t.Errorf("Compact after %d has moved: %v, want %v", before.Start, moved, want)
+		}
 	}
 	reset() // of no session
 	turn := f.begin(chat, "0")
 	f.must(f.append(turn, "1"))
 	f.must(f.append(turn, "2"))
 	all := f.wantTranscript(chat, "0", "1", "2")
-	trim(all.Entries[1].ID)
+	compact(Summary{}, all.Entries[0].ID, true)
 	got := f.wantTranscript(chat, "1", "2")
 	if got.Start != all.Entries[0].ID {
 		t.Errorf("the prompt begins after %d, want %d", got.Start, all.Entries[0].ID)
 	}
-	trim(all.Entries[0].ID)
+	compact(Summary{}, all.Entries[1].ID, false) // of what is notes already
+	s, err := f.Summary(f.read(), KeyOf(chat))
+	f.must(err)
+	if want := (Summary{"person-1", got.Start, "notes", 7}); s != want {
+		t.Errorf("the summary is %+v, want %+v", s, want)
+	}
 	f.wantTranscript(chat, "1", "2")
 	f.must(f.tx(func(tx *store.Tx) error {
 		return f.Spend(tx, KeyOf(chat), Bill{Context: 77})

@@ -3,6 +3,7 @@ package session
 import (
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -77,6 +78,47 @@ func read(q store.Queryer, key Key, size int, query string, args ...any) (*Trans
 		return nil, fmt.Errorf("session: read transcript of %s: %w", key, err)
 	}
 	return t, nil
+}
+
+// Range returns up to limit messages of a session after the one with the id after, up to the one with
+// the id to.
+func (Store) Range(
+	q store.Queryer, key Key, after, to int64, limit int,
+) (*Transcript, error) {
+	return read(q, key, math.MaxInt, `SELECT s.start, m.id, m.turn, m.body, m.created_ms
+		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > $2 AND m.id <= $3
+		WHERE s.key = $1 ORDER BY m.id LIMIT $4`, string(key), after, to, limit)
+}
+
+// Newest returns the id of the newest message of a session, 0 if there is none.
+func (Store) Newest(q store.Queryer, key Key) (id int64, err error) {
+	err = q.QueryRow("SELECT COALESCE(max(id), 0) FROM messages WHERE session = $1",
+		string(key)).Scan(&id)
+	if err != nil {
+		return 0, fmt.Errorf("session: read %s: %w", key, err)
+	}
+	return id, nil
+}
+
+// TurnStart returns the id of the first message of a turn, which has one at least.
+func (Store) TurnStart(q store.Queryer, t *Turn) (id int64, err error) {
+	err = q.QueryRow("SELECT COALESCE(min(id), 0) FROM messages WHERE session = $1 AND turn = $2",
+		string(t.Session), t.ID).Scan(&id)
+	if err != nil {
+		return 0, fmt.Errorf("session: read turn %d: %w", t.ID, err)
+	}
+	return id, nil
+}
+
+// KeepFrom returns the id of the message with which the newest n of a session begin, 0 if there are
+// fewer.
+func (Store) KeepFrom(q store.Queryer, key Key, n int) (id int64, err error) {
+	err = q.QueryRow("SELECT id FROM messages WHERE session = $1 ORDER BY id DESC LIMIT 1 OFFSET $2",
+		string(key), n-1).Scan(&id)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, fmt.Errorf("session: read %s: %w", key, err)
+	}
+	return id, nil
 }
 
 // TurnMessages returns what a turn has written, in its order.

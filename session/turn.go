@@ -8,6 +8,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/bus"
+	"gateway/memory"
 	"gateway/store"
 )
 
@@ -37,10 +38,15 @@ type Turn struct {
 	Answers  int     // messages that it has sent
 	Tokens   int     // that it has used, in all attempts
 	Cost     float64 // of that, dollars
-	First    bool    // it is the first turn of its session; known from Begin on
+	Number   int     // of it among the turns of its session, from 1; known from Begin on
+	First    bool    // it is the first of them; likewise
+
+	Scope memory.Scope // whose memory it works with; "": none
+	Moved memory.Scope // the scope of the session before this turn; "": the same
 }
 
-// Begin starts a turn under a lease with its first messages, and sets t.ID, t.Epoch and t.First.
+// Begin starts a turn under a lease with its first messages, and sets t.ID, t.Epoch, t.First and
+// t.Moved. A session that has moved to another scope stays so only if the caller moves the rest.
 func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.Time,
 	first ...llm.Message,
 ) error {
@@ -48,18 +54,22 @@ func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now
 	if err != nil {
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
-	var turns int
+	var scope memory.Scope
 	err = tx.QueryRow(`INSERT INTO sessions
-			(key, account, chat, thread, title, turns, created_ms, updated_ms)
-		VALUES ($1, $2, $3, $4, $5, 1, $6, $6)
+			(key, account, chat, thread, title, scope, turns, created_ms, updated_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7)
 		ON CONFLICT (key) DO UPDATE SET title = excluded.title, turns = sessions.turns + 1,
-			updated_ms = excluded.updated_ms
-		RETURNING turns`, string(t.Session), t.Address.Account, t.Address.Chat, t.Address.Thread,
-		title, now.UnixMilli()).Scan(&turns)
+			updated_ms = excluded.updated_ms, tidy = 0,
+			scope = CASE WHEN sessions.scope = '' THEN excluded.scope ELSE sessions.scope END
+		RETURNING turns, scope`, string(t.Session), t.Address.Account, t.Address.Chat,
+		t.Address.Thread, title, string(t.Scope), now.UnixMilli()).Scan(&t.Number, &scope)
 	if err != nil {
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
-	t.Epoch, t.Attempts, t.First = lease.Epoch, 1, turns == 1
+	if t.Moved = ""; scope != t.Scope {
+		t.Moved = scope
+	}
+	t.Epoch, t.Attempts, t.First = lease.Epoch, 1, t.Number == 1
 	err = tx.QueryRow(`INSERT INTO turns
 			(session, state, owner, epoch, reply_to, address, created_ms, updated_ms)
 		VALUES ($1, 'running', $2, $3, $4, $5, $6, $6) RETURNING id`,

@@ -50,6 +50,7 @@ type workplace struct {
 	workspace *os.Root
 	mediaRoot *os.Root
 	media     *channels.Media
+	mind      *mind
 	stopTask  func(ctx context.Context, session string) (bool, error)
 }
 
@@ -64,8 +65,10 @@ func newHands(cfg *config.Config, w workplace, log *slog.Logger) (*hands, error)
 		return nil, errors.Join(err, h.close())
 	}
 	reach := files.New(files.Options{Workspace: w.workspace, Path: cfg.Gateway.Workspace,
-		Media: w.mediaRoot, Roots: h.roots})
-	list = append(list, reach.Tools()...)
+		Media: w.mediaRoot, Memory: w.mind.scopes,
+		Roots: append(h.roots, files.Root{Name: builtinName, Path: builtinFolder(cfg),
+			Dir: w.mind.builtin})})
+	list = append(append(list, reach.Tools()...), w.mind.tools()...)
 	list = append(list, clock.New(time.Now, cfg.Gateway.Location), ask.New(),
 		message.New(message.Options{DB: w.db, Outbox: w.outbox, Now: time.Now,
 			Open: reach.Open, Put: w.media.Put}))

@@ -17,16 +17,19 @@ var imports = map[string]string{
 	"store/fault":     "",
 	"agent/llm":       "",
 	"agent/document":  "",
+	"memory/version":  "",
+	"skills":          "",
 	"agent/picture":   "",
 	"channels/markup": "",
 
 	"bus":                "store",
-	"memory":             "bus",
+	"memory":             "store bus",
+	"memory/document":    "memory",
 	"agent/llm/openai":   "agent/llm",
 	"agent/llm/failover": "agent/llm",
 	"agent/llm/llmtest":  "agent/llm",
 
-	"session":                     "store bus agent/llm",
+	"session":                     "store bus memory agent/llm",
 	"agent/llm/demo":              "agent/llm/openai",
 	"agent/llm/openai/openaitest": "",
 	"agent/tool":                  "store bus memory agent/llm",
@@ -35,6 +38,10 @@ var imports = map[string]string{
 	"agent/guard":    "",
 	"agent/halt":     "store",
 	"agent/approval": "bus",
+	"agent/chore":    "store bus memory",
+	"agent/compact":  "session agent/llm",
+	"agent/dream": "store store/fault memory memory/document memory/version " +
+		"agent/llm",
 	"agent/question": "store bus",
 	"agent/usage":    "store agent/llm",
 
@@ -44,7 +51,8 @@ var imports = map[string]string{
 	"agent/mcpserver":                "bus session",
 	"agent/tools/shell":              "bus agent/tool agent/tools/shell/sandbox",
 	"agent/tools/shell/sandbox":      "",
-	"agent/tools/files":              "bus agent/document agent/tool",
+	"agent/tools/files":              "bus memory agent/document agent/tool",
+	"agent/tools/recall":             "store bus memory agent/tool",
 	"agent/tools/message":            "store bus session agent/tool",
 	"agent/tools/spawn":              "store bus session agent/tool",
 	"agent/tools/web":                "agent/document agent/guard agent/tool",
@@ -60,13 +68,14 @@ var imports = map[string]string{
 	"channels/terminal":                  "bus channels channels/markup",
 	"channels/channeltest":               "bus channels",
 
-	"agent": "store store/fault bus session agent/approval agent/document agent/halt agent/llm " +
+	"agent": "store store/fault bus memory memory/document memory/version skills session " +
+		"agent/approval agent/chore agent/compact agent/document agent/dream agent/halt agent/llm " +
 		"agent/picture agent/question agent/tool agent/usage",
 
 	"cmd/gateway/internal/config": "",
-	"cmd/gateway": "store bus session agent agent/approval agent/guard agent/halt agent/llm " +
+	"cmd/gateway": "store bus memory memory/document memory/version skills session agent agent/approval agent/guard agent/halt agent/llm " +
 		"agent/llm/demo agent/llm/failover agent/llm/openai agent/mcpserver agent/tool " +
-		"agent/tools/ask agent/tools/clock agent/tools/files agent/tools/mcp " +
+		"agent/tools/recall agent/tools/ask agent/tools/clock agent/tools/files agent/tools/mcp " +
 		"agent/tools/message agent/tools/shell agent/tools/shell/sandbox agent/tools/spawn " +
 		"agent/tools/web agent/usage channels " +
 		"channels/discord channels/telegram channels/terminal channels/whatsapp " +

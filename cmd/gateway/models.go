@@ -14,10 +14,10 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// newModel returns the configured model with those that take its place when it fails.
-func newModel(cfg *config.Config, log *slog.Logger) llm.Model {
+// newModel returns the model with a name, with those that take its place when it fails.
+func newModel(cfg *config.Config, name string, log *slog.Logger) llm.Model {
 	var entries []failover.Entry
-	for _, name := range chain(cfg) {
+	for _, name := range chain(cfg, name) {
 		m := cfg.Models[name]
 		var model llm.Model
 		switch m.Provider {
@@ -41,9 +41,9 @@ func newTranscriber(cfg *config.Config, log *slog.Logger) agent.Transcriber {
 		BaseURL: cfg.Transcription.BaseURL, Key: cfg.Transcription.Key.Reveal(), Logger: log})
 }
 
-// chain returns the names of the configured model and its fallbacks, and theirs, each once.
-func chain(cfg *config.Config) []string {
-	names := []string{cfg.Agent.Model}
+// chain returns the names of a model and its fallbacks, and theirs, each once.
+func chain(cfg *config.Config, first string) []string {
+	names := []string{first}
 	for i := 0; i < len(names); i++ {
 		for _, next := range cfg.Models[names[i]].Fallback {
 			if !slices.Contains(names, next) {
@@ -57,7 +57,7 @@ func chain(cfg *config.Config) []string {
 // modelName describes the chain for /status.
 func modelName(cfg *config.Config) string {
 	var list []string
-	for _, name := range chain(cfg) {
+	for _, name := range chain(cfg, cfg.Agent.Model) {
 		if id := cfg.Models[name].Model; id != "" && id != name {
 			name += " (" + id + ")"
 		}

@@ -16,13 +16,15 @@ import (
 	"gateway/channels"
 	"gateway/channels/terminal"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
 )
 
 // migrations make the tables of all packages.
 func migrations() []store.Migration {
-	return append(agent.Migrations(), bus.Migration, session.Migration, channels.Migration)
+	return append(agent.Migrations(), bus.Migration, session.Migration, channels.Migration,
+		memory.Migration)
 }
 
 // serve runs the gateway until ctx ends, or, if chat is set, until the person at the terminal
@@ -50,7 +52,12 @@ func serve(ctx context.Context, cfg *config.Config, chat bool) error {
 		return errors.Join(err, db.Close())
 	}
 	defer media.Close()
-	g, err := assemble(cfg, db, root, media, log)
+	mind, err := openMind(cfg, db, root, log)
+	if err != nil {
+		return errors.Join(&homeError{cfg.Gateway.Home, err}, db.Close())
+	}
+	defer mind.close()
+	g, err := assemble(cfg, places{db, root, media, mind}, log)
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
@@ -84,14 +91,21 @@ type gateway struct {
 	supervisors []*channels.Supervisor
 	media       *channels.Media
 	hands       *hands
+	mind        *mind
 	terminal    *terminal.Channel // nil if it is not enabled
 }
 
-// assemble puts a gateway together that works in the folders root, the agent's, and media.
-func assemble(
-	cfg *config.Config, db *store.DB, root, media *os.Root, log *slog.Logger,
-) (*gateway, error) {
-	g := &gateway{name: cfg.Gateway.Name, log: log, db: db}
+// places are what a gateway works with.
+type places struct {
+	db               *store.DB
+	workspace, media *os.Root
+	mind             *mind
+}
+
+// assemble puts a gateway together.
+func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) {
+	db := p.db
+	g := &gateway{name: cfg.Gateway.Name, log: log, db: db, mind: p.mind}
 	inbox, outbox, live := bus.NewInbox(), bus.NewOutbox(), bus.NewLive()
 	gate := channels.NewGate(db, inbox, outbox, log)
 	var accounts []channels.Account
@@ -113,13 +127,14 @@ func assemble(
 		g.supervisors = append(g.supervisors,
 			channels.NewSupervisor(db, name, ch, gate.Intake(name, policy), menu(), log))
 	}
-	g.media = channels.NewMedia(media, sources, mediaOptions(cfg, log))
+	g.media = channels.NewMedia(p.media, sources, mediaOptions(cfg, log))
 	g.router = channels.NewRouter(db, outbox, live, g.media, accounts, log)
 	g.router.Secrets = channels.NewSecrets(cfg.Secrets())
 	gate.Admitted = g.router.Admitted
 	var err error
 	g.hands, err = newHands(cfg, workplace{
-		db: db, inbox: inbox, outbox: outbox, workspace: root, mediaRoot: media, media: g.media,
+		db: db, inbox: inbox, outbox: outbox, workspace: p.workspace, mediaRoot: p.media,
+		media: g.media, mind: p.mind,
 		stopTask: func(ctx context.Context, session string) (bool, error) {
 			return g.dispatcher.StopTask(ctx, session)
 		},
@@ -128,13 +143,18 @@ func assemble(
 		return nil, err
 	}
 	model := cfg.Models[cfg.Agent.Model]
+	notes, notesID := newNotes(cfg, log)
 	g.dispatcher = agent.NewDispatcher(
 		agent.Deps{DB: db, Inbox: inbox, Outbox: outbox, Live: live,
-			Model: newModel(cfg, log), Tools: g.hands.tools, Media: g.media},
+			Model: newModel(cfg, cfg.Agent.Model, log), Notes: notes,
+			Tools: g.hands.tools, Media: g.media, Memory: p.mind.memory,
+			Documents: p.mind.documents, Versions: p.mind.versions, Skills: p.mind.skills},
 		&agent.Options{
 			Name: cfg.Gateway.Name, Version: buildVersion(),
-			ModelName: modelName(cfg), ModelID: cfg.Agent.Model,
-			Workspace: root, WorkspacePath: cfg.Gateway.Workspace, Location: cfg.Gateway.Location,
+			ModelName: modelName(cfg), ModelID: cfg.Agent.Model, NotesID: notesID,
+			WorkspacePath: cfg.Gateway.Workspace, MemoryPath: memoryFolder(cfg),
+			Location:  cfg.Gateway.Location,
+			IdleAfter: cfg.Memory.Idle, DreamEvery: cfg.Memory.DreamEvery,
 			Slots: cfg.Agent.Slots, MaxRounds: cfg.Agent.MaxRounds,
 			MaxTaskRounds: cfg.Agent.TaskRounds,
 			TurnTimeout:   cfg.Agent.TurnTimeout, Waiting: cfg.Agent.Waiting,
@@ -149,12 +169,22 @@ func assemble(
 			Rules:      newRules(cfg),
 			Approver:   bus.Role(cfg.Approvals.Approver), ApprovalTime: cfg.Approvals.Timeout,
 			Owners:      channels.People{}.OwnerChats,
+			Forget:      forgetPerson,
 			Stopped:     g.hands.stop,
 			Ready:       g.hands.ready,
 			Hands:       g.hands.states,
 			Transcriber: newTranscriber(cfg, log), NoImages: !model.Images,
 		})
 	return g, nil
+}
+
+// forgetPerson makes somebody a stranger, if they are known.
+func forgetPerson(tx *store.Tx, person int64) error {
+	err := channels.People{}.Revoke(tx, person)
+	if errors.Is(err, channels.ErrNobody) {
+		return nil
+	}
+	return err
 }
 
 // formatHints tell the model what its answers look like, by the type of the channel.
@@ -210,7 +240,7 @@ func (g *gateway) run(ctx context.Context, screen *terminal.Screen) error {
 	start := time.Now()
 	intake := func(ctx context.Context) error { return g.runChannels(ctx, screen) }
 	g.log.InfoContext(ctx, "gateway ready", "version", buildVersion(), "pid", os.Getpid())
-	err := inOrder(ctx, intake, g.dispatcher.Run, g.hands.run, g.router.Run, g.db.Run)
+	err := inOrder(ctx, intake, g.dispatcher.Run, g.hands.run, g.mind.run, g.router.Run, g.db.Run)
 	err = errors.Join(err, g.hands.close())
 	g.log.InfoContext(ctx, "gateway stopped", "uptime", time.Since(start).Truncate(time.Second))
 	return err

@@ -120,7 +120,11 @@ func (w *world) run() (stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	g, err := assemble(cfg, db, root, media, log)
+	mind, err := openMind(cfg, db, root, log)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	g, err := assemble(cfg, places{db, root, media, mind}, log)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -134,7 +138,8 @@ func (w *world) run() (stop func()) {
 		}
 		stopped = true
 		cancel()
-		for _, err := range []error{<-ended, db.Close(), root.Close(), media.Close()} {
+		for _, err := range []error{<-ended, db.Close(), root.Close(), media.Close(),
+			mind.close()} {
 			if err != nil {
 				w.t.Errorf("gateway ended: %v", err)
 			}

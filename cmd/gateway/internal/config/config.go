@@ -29,6 +29,8 @@ type Config struct {
 	Store         Store              `koanf:"store"`
 	Log           Log                `koanf:"log"`
 	Agent         Agent              `koanf:"agent"`
+	Memory        Memory             `koanf:"memory"`
+	Skills        Skills             `koanf:"skills"`
 	Media         Media              `koanf:"media"`
 	Transcription Transcription      `koanf:"transcription"`
 	Budget        Budget             `koanf:"budget"`
@@ -76,6 +78,18 @@ type Agent struct {
 	TurnTimeout time.Duration `koanf:"turn_timeout" min:"1s"` // longest turn
 	QueueMode   string        `koanf:"queue_mode" allowed:"steer followup collect interrupt"`
 	Waiting     int           `koanf:"waiting" min:"1"` // messages waiting in one session
+}
+
+// Memory is how conversations become notes, and notes lasting memory.
+type Memory struct {
+	Model      string        `koanf:"model"`                // a key of Config.Models; "": the agent's
+	Idle       time.Duration `koanf:"idle" min:"0s"`        // rest before notes; 0: never
+	DreamEvery time.Duration `koanf:"dream_every" min:"0s"` // 0: only when somebody asks
+}
+
+// Skills are what the agent can follow.
+type Skills struct {
+	Disabled []string `koanf:"disabled"` // their names
 }
 
 // Media bounds the files that people send.

@@ -135,6 +135,9 @@ func (l *loader) validate(c *Config) {
 	if c.Gateway.Name == "" {
 		l.problem([]string{"gateway", "name"}, "want a name")
 	}
+	if c.Memory.Model != "" {
+		l.checkModels([]string{"memory", "model"}, []string{c.Memory.Model}, c.Models)
+	}
 	if c.Agent.Model != "" {
 		l.checkModels([]string{"agent", "model"}, []string{c.Agent.Model}, c.Models)
 	}

@@ -28,14 +28,20 @@ func (s *scribe) act() {
 		switch s.r.IntN(8) {
 		case 0: // /new
 			return st.Reset(tx, key, time.Now())
-		case 1: // a trim, which never goes back
+		case 1: // a compaction, which never goes back
 			n := 0
 			err := tx.QueryRow("SELECT COALESCE(max(id), 0) FROM messages WHERE session = $1",
 				string(key)).Scan(&n)
 			if err != nil {
 				return err
 			}
-			return st.Trim(tx, key, int64(s.r.IntN(n+1)))
+			before, err := st.Summary(tx, key)
+			if err != nil {
+				return err
+			}
+			to := max(before.Start, int64(s.r.IntN(n+1)))
+			_, err = st.Compact(tx, key, before, to, "", 0)
+			return err
 		}
 		turn, err := st.RunningTurn(tx, key)
 		if err != nil {

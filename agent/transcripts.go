@@ -2,6 +2,7 @@ package agent
 
 import (
 	"container/list"
+	"strings"
 	"sync"
 
 	"gateway/session"
@@ -101,4 +102,23 @@ func (h *histories) forget(e *list.Element) {
 	known := h.used.Remove(e).(*history)
 	h.size -= known.size
 	delete(h.known, known.key)
+}
+
+// holds reports whether something of what is remembered of a session has text in it.
+func (h *histories) holds(key session.Key, text string) bool {
+	for _, e := range h.recall(key) {
+		if strings.Contains(e.Message.Text, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// drop forgets a session.
+func (h *histories) drop(key session.Key) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e, ok := h.known[key]; ok {
+		h.forget(e)
+	}
 }

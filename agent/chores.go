@@ -1,0 +1,392 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"gateway/agent/chore"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/session"
+	"gateway/store"
+)
+
+// Chores are done in the background, by at most maxChores goroutines, and of one scope one after
+// another. They are rows: a chore that a process leaves half done goes on in the next.
+const (
+	maxChores  = 2
+	chorePoll  = 5 * time.Second
+	idlePoll   = time.Minute
+	choreRetry = time.Minute // after the first failure; twice as long after each
+	maxRetry   = time.Hour
+
+	// notesRetries is after how many failures the messages themselves stand in for notes of them.
+	notesRetries = 3
+)
+
+// keptMessages is how many messages stay when a conversation is compacted because nobody writes,
+// or because somebody has asked for it.
+const keptMessages = 8
+
+func (d *Dispatcher) ringChores() {
+	select {
+	case d.choreC <- struct{}{}:
+	default:
+	}
+}
+
+// goChores begins to do what is due, until the function that it returns is called: that waits for
+// what is under way.
+func (d *Dispatcher) goChores(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := d.runChores(ctx); err != nil {
+			select {
+			case d.fatal <- err:
+			default: // an earlier error ends Run already
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// runChores does what is due until ctx ends. When it returns nothing of it runs any more.
+func (d *Dispatcher) runChores(ctx context.Context) error {
+	if err := d.Memory.SyncAll(ctx); err != nil && ctx.Err() == nil {
+		d.opts.Logger.WarnContext(ctx, "history not written to its files", "err", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	poll, idle := time.NewTicker(chorePoll), time.NewTicker(idlePoll)
+	defer poll.Stop()
+	defer idle.Stop()
+	ended := make(chan choreEnd)
+	running := make(map[memory.Scope]bool)
+	defer func() {
+		cancel()
+		for range running {
+			<-ended
+		}
+	}()
+	for {
+		if err := d.startChores(ctx, running, ended); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-ended:
+			delete(running, e.scope)
+			if e.err != nil {
+				return e.err
+			}
+		case <-d.choreC:
+		case <-poll.C:
+		case <-idle.C:
+			if err := d.compactIdle(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// A choreEnd tells that the chore of a scope is over. An error is one of the store.
+type choreEnd struct {
+	scope memory.Scope
+	err   error
+}
+
+// startChores begins what is due and has room.
+func (d *Dispatcher) startChores(
+	ctx context.Context, running map[memory.Scope]bool, ended chan<- choreEnd,
+) error {
+	if len(running) >= maxChores || ctx.Err() != nil {
+		return nil
+	}
+	const look = 32 // some may be of a scope that is busy
+	list, err := d.chores.Due(d.DB.Read(context.WithoutCancel(ctx)), d.opts.Now(), look)
+	if err != nil {
+		return err
+	}
+	for _, c := range list {
+		if running[c.Scope] || len(running) >= maxChores {
+			continue
+		}
+		running[c.Scope] = true
+		go func() { ended <- choreEnd{c.Scope, d.doChore(ctx, &c)} }()
+	}
+	return nil
+}
+
+// An outcome is what has come of a chore.
+type outcome struct {
+	said  string    // to who waits for it; "": nothing
+	again time.Time // when it goes on; zero: it is done
+	state []byte    // from where
+}
+
+// doChore does one chore, or puts it off. An error is one of the store.
+func (d *Dispatcher) doChore(ctx context.Context, c *chore.Chore) error {
+	r, err := d.work(ctx, c)
+	switch {
+	case ctx.Err() != nil, errors.Is(err, chore.ErrGone):
+		return nil // up to the next process, or to nobody
+	case err != nil:
+		return d.putOff(ctx, c, err)
+	}
+	return d.tx(ctx, func(tx *store.Tx) error { return d.endChore(tx, c, r) })
+}
+
+// work does what c is about.
+func (d *Dispatcher) work(ctx context.Context, c *chore.Chore) (r outcome, err error) {
+	switch c.Kind {
+	case chore.Archive:
+		err = d.archive(ctx, c)
+	case chore.Compact, chore.Idle:
+		r.said, err = d.compactSession(ctx, c)
+	case chore.Dream:
+		r, err = d.dream(ctx, c)
+	case chore.Log:
+		r.said, err = d.changes(ctx, c)
+	case chore.Undo:
+		r.said, err = d.undo(ctx, c)
+	case chore.Merge:
+		err = d.mergeFiles(ctx, c)
+	case chore.Erase:
+		r, err = d.eraseRest(ctx, c)
+	default:
+		d.opts.Logger.ErrorContext(ctx, "chore of an unknown kind", "kind", c.Kind)
+	}
+	return r, err
+}
+
+func (d *Dispatcher) endChore(tx *store.Tx, c *chore.Chore, r outcome) error {
+	err := d.chores.Exists(tx, c)
+	if errors.Is(err, chore.ErrGone) {
+		return nil
+	}
+	if err == nil && c.Tell != nil && r.said != "" {
+		out := *c.Tell
+		out.Text = r.said
+		err = d.Outbox.Put(tx, out, d.opts.Now())
+	}
+	switch {
+	case err != nil:
+		return err
+	case !r.again.IsZero():
+		return d.chores.Again(tx, c, r.state, r.again)
+	}
+	again := d.opts.Now()
+	if c.Kind == chore.Dream {
+		again = again.Add(d.opts.DreamEvery)
+	}
+	return d.chores.Done(tx, c, again)
+}
+
+// putOff lets c be tried again later. Who waits for it is told once.
+func (d *Dispatcher) putOff(ctx context.Context, c *chore.Chore, cause error) error {
+	wait := min(choreRetry<<min(c.Attempts, 10), maxRetry)
+	d.opts.Logger.WarnContext(ctx, "chore put off", "kind", c.Kind, "scope", c.Scope,
+		"session", c.Session, "attempt", c.Attempts+1, "wait", wait, "err", cause)
+	return d.tx(ctx, func(tx *store.Tx) error {
+		if c.Tell != nil && c.Attempts == 0 {
+			out := *c.Tell
+			out.Text = "That has not worked yet, and I try again later. " + sayError(cause)
+			if err := d.Outbox.Put(tx, out, d.opts.Now()); err != nil {
+				return err
+			}
+		}
+		return d.chores.Later(tx, c, d.opts.Now().Add(wait))
+	})
+}
+
+// compactIdle has the conversations compacted in which nobody has written for a while.
+func (d *Dispatcher) compactIdle(ctx context.Context) error {
+	if d.opts.IdleAfter <= 0 {
+		return nil
+	}
+	const most = 100
+	read := d.DB.Read(context.WithoutCancel(ctx))
+	keys, err := d.sessions.Idle(read, d.opts.Now().Add(-d.opts.IdleAfter), most)
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	err = d.tx(ctx, func(tx *store.Tx) error {
+		for _, key := range keys {
+			if err := d.sessions.Tidy(tx, key); err != nil {
+				return err
+			}
+			s, err := d.sessions.Summary(tx, key)
+			if err != nil {
+				return err
+			}
+			if s.Scope == "" || key.Parent() != "" {
+				continue // of a sub-agent, whose work is over
+			}
+			work := chore.Work{Kind: chore.Idle, Scope: s.Scope, Session: string(key)}
+			if err := d.chores.Put(tx, chore.Chore{Work: work}, d.opts.Now()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	d.ringChores()
+	return err
+}
+
+// compactLater has the conversation of the turn compacted after it if its prompt has become too
+// large, so that the next one need not wait for that.
+func (t *turn) compactLater(tx *store.Tx) error {
+	if max(t.prompt, t.size()) < t.d.contextBudget() || t.Scope == "" || t.task != nil {
+		return nil
+	}
+	work := chore.Work{Kind: chore.Compact, Scope: t.Scope, Session: string(t.Session)}
+	err := t.d.chores.Put(tx, chore.Chore{Work: work}, t.d.opts.Now())
+	t.d.ringChores()
+	return err
+}
+
+// compactSession makes notes of the older part of a conversation: until it has half the budget, or,
+// if somebody has asked for it or nobody writes, until a few messages are left.
+func (d *Dispatcher) compactSession(ctx context.Context, c *chore.Chore) (string, error) {
+	key := session.Key(c.Session)
+	read := d.DB.Read(context.WithoutCancel(ctx))
+	need := math.MaxInt
+	if c.Kind == chore.Compact && c.Tell == nil {
+		info, err := d.sessions.Info(read, key)
+		if err != nil {
+			return "", err
+		}
+		need = d.estimates.bytes(d.opts.ModelID, info.Context-d.contextBudget()/2)
+	}
+	noted := 0
+	for need > 0 {
+		before, err := d.sessions.Summary(read, key)
+		if err != nil {
+			return "", err
+		}
+		to, err := d.keepTo(read, key, c.Kind == chore.Compact && c.Tell == nil)
+		if err != nil {
+			return "", err
+		}
+		entries, err := d.part(read, key, before.Start, to, need)
+		if err != nil {
+			return "", err
+		}
+		if len(entries) == 0 || before.Scope == "" {
+			break
+		}
+		who := spenderOf(before.Scope, key)
+		if _, err := d.compact(ctx, key, before, entries, who, c.Attempts >= notesRetries); err != nil {
+			return "", err
+		}
+		noted += len(entries)
+		for _, e := range entries {
+			need -= e.Size
+		}
+	}
+	if noted == 0 {
+		return "There is nothing to compact: this conversation is short.", nil
+	}
+	return fmt.Sprintf("I have made notes of %s, which take their place. I can still search what "+
+		"was said.", count(noted, "older message")), nil
+}
+
+// keepTo returns the id of the newest message of a session that may become notes. One turn stays at
+// least, and the whole of one that runs; unless little is to be kept, more.
+func (d *Dispatcher) keepTo(q store.Queryer, key session.Key, little bool) (int64, error) {
+	keep := keptMessages
+	if little {
+		keep = 2
+	}
+	first, err := d.sessions.KeepFrom(q, key, keep)
+	if err != nil || first == 0 {
+		return 0, err
+	}
+	t, err := d.sessions.RunningTurn(q, key)
+	if err != nil || t == nil {
+		return first - 1, err
+	}
+	start, err := d.sessions.TurnStart(q, t)
+	if err != nil || start == 0 {
+		return 0, err
+	}
+	return min(first, start) - 1, nil
+}
+
+// archived is how far notes of the end of a conversation have come.
+type archived struct {
+	From int64 `json:"from"` // id of the message before the first that is left
+	To   int64 `json:"to"`   // of the last
+}
+
+// archiveLater has notes made of what a session has after its start, before that moves on.
+func (d *Dispatcher) archiveLater(tx *store.Tx, key session.Key) error {
+	s, err := d.sessions.Summary(tx, key)
+	if err != nil || s.Scope == "" {
+		return err
+	}
+	last, err := d.sessions.Newest(tx, key)
+	if err != nil || last <= s.Start {
+		return err
+	}
+	state, err := json.Marshal(archived{s.Start, last})
+	if err != nil {
+		return fmt.Errorf("agent: archive %s: %w", key, err)
+	}
+	work := chore.Work{Kind: chore.Archive, Scope: s.Scope, Session: string(key), Ref: s.Start}
+	return d.chores.Put(tx, chore.Chore{Work: work, State: state}, d.opts.Now())
+}
+
+// archive makes notes of the end of a conversation that was left. Each part is noted in the
+// transaction that says so.
+func (d *Dispatcher) archive(ctx context.Context, c *chore.Chore) error {
+	var a archived
+	if err := json.Unmarshal(c.State, &a); err != nil {
+		return fmt.Errorf("agent: archive %s: %w", c.Session, err)
+	}
+	key := session.Key(c.Session)
+	for a.From < a.To {
+		read := d.DB.Read(context.WithoutCancel(ctx))
+		entries, err := d.part(read, key, a.From, a.To, math.MaxInt)
+		if err != nil || len(entries) == 0 {
+			return err
+		}
+		notes, err := d.notes(ctx, spenderOf(c.Scope, key), entries, c.Attempts >= notesRetries)
+		if err != nil {
+			return err
+		}
+		next := archived{entries[len(entries)-1].ID, a.To}
+		state, err := json.Marshal(next)
+		if err != nil {
+			return fmt.Errorf("agent: archive %s: %w", c.Session, err)
+		}
+		err = d.tx(ctx, func(tx *store.Tx) error {
+			if err := d.chores.Save(tx, c, state); err != nil {
+				return err
+			}
+			_, err := d.keepNotes(tx, c.Scope, key, notes, entries)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		a = next
+		d.syncHistory(ctx, c.Scope)
+	}
+	return nil
+}
+
+// tellOf returns the message, still without text, that answers m later.
+func tellOf(m bus.InboundMessage) *bus.OutboundMessage {
+	out := reply(m, "")
+	return &out
+}

@@ -1,0 +1,246 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"gateway/agent/chore"
+	"gateway/agent/compact"
+	"gateway/agent/llm"
+	"gateway/agent/usage"
+	"gateway/memory"
+	"gateway/session"
+	"gateway/store"
+	"gateway/store/fault"
+)
+
+// What was said becomes notes when it does not fit into the prompt any more, when a conversation
+// was left, and when somebody asks for it. The notes go into the history of the scope and into the
+// summary of the session; the words themselves stay in the transcript and can be searched. The
+// start of the session moves in the transaction that writes the notes, so that nothing is noted
+// twice, whoever works on the same session.
+
+// maxCompactions is how many parts of a conversation become notes before one turn.
+const maxCompactions = 5
+
+// chunkRead is how many messages are looked at for a part: more than a turn has.
+const chunkRead = 1000
+
+// fit makes the prompt fit: notes take the place of the oldest messages until it has half the
+// budget. It does nothing while there is room, but for force.
+func (t *turn) fit(ctx context.Context, force bool) error {
+	budget := t.d.contextBudget()
+	enough := budget - 1
+	for range maxCompactions {
+		size := t.size()
+		if size <= enough && !t.truncated && !force {
+			return nil
+		}
+		need := t.d.estimates.bytes(t.d.opts.ModelID, size-budget/2)
+		if force {
+			need = max(need, textSize(t.history)/2)
+		}
+		if t.truncated {
+			need = math.MaxInt
+		}
+		moved, err := t.compactOlder(ctx, need)
+		if err != nil || !moved {
+			return err
+		}
+		if err := t.load(ctx); err != nil {
+			return err
+		}
+		enough, force = budget/2, false
+	}
+	return nil
+}
+
+// size estimates how many tokens the next prompt of the turn has.
+func (t *turn) size() int {
+	bytes := len(t.system) + textSize(t.history) + toolsSize(t.tools.Specs())
+	return t.d.estimates.tokens(t.d.opts.ModelID, bytes)
+}
+
+// compactOlder makes notes of the oldest part of the conversation, of about need bytes, and reports
+// whether there was one. Nothing of this turn goes.
+func (t *turn) compactOlder(ctx context.Context, need int) (bool, error) {
+	if t.Scope == "" {
+		return false, nil
+	}
+	read := t.d.DB.Read(context.WithoutCancel(ctx))
+	first, err := t.d.sessions.TurnStart(read, &t.Turn)
+	if err != nil {
+		return false, err
+	}
+	before, err := t.d.sessions.Summary(read, t.Session)
+	if err != nil {
+		return false, err
+	}
+	entries, err := t.d.part(read, t.Session, before.Start, first-1, need)
+	if err != nil || len(entries) == 0 {
+		return false, err
+	}
+	t.show(t.partial, "Making notes …")
+	return t.d.compact(ctx, t.Session, before, entries, t.spender(), true)
+}
+
+// part returns the oldest messages of a session after a message, of about need bytes, that can go
+// at once and none of which is newer than to.
+func (d *Dispatcher) part(
+	q store.Queryer, key session.Key, after, to int64, need int,
+) ([]session.Entry, error) {
+	h, err := d.sessions.Range(q, key, after, to, chunkRead)
+	if err != nil {
+		return nil, err
+	}
+	n := len(h.Entries)
+	if n == chunkRead {
+		n-- // what comes next must be known
+	}
+	return h.Entries[:compact.Pick(h.Entries, n, need)], nil
+}
+
+// errMoved reports that somebody else has made notes of a part.
+var errMoved = errors.New("the start of the session has moved")
+
+// compact makes notes of entries, the oldest of a session, and moves its start behind them. If no
+// model makes notes, dump says that the messages themselves, cut short, take their place. It
+// reports false if nothing has changed.
+func (d *Dispatcher) compact(
+	ctx context.Context, key session.Key, before session.Summary, entries []session.Entry,
+	who usage.Spender, dump bool,
+) (bool, error) {
+	notes, err := d.notes(ctx, who, entries, dump)
+	if err != nil {
+		return false, err
+	}
+	fault.Point("noted")
+	err = d.tx(ctx, func(tx *store.Tx) error {
+		cursor, err := d.keepNotes(tx, before.Scope, key, notes, entries)
+		if err != nil {
+			return err
+		}
+		text, from := before.Text, before.From
+		if notes != "" {
+			text, from = d.joined(before, cursor, notes, entries)
+		}
+		moved, err := d.sessions.Compact(tx, key, before, entries[len(entries)-1].ID, text, from)
+		if err == nil && !moved {
+			err = errMoved
+		}
+		return err
+	})
+	if errors.Is(err, errMoved) {
+		return true, nil // what is to be done next is seen from there
+	}
+	if err != nil {
+		return false, err
+	}
+	fault.Point("compacted")
+	d.opts.Logger.InfoContext(ctx, "conversation compacted", "session", key,
+		"messages", len(entries), "notes", len(notes))
+	d.syncHistory(ctx, before.Scope)
+	return true, nil
+}
+
+// notes asks the model for notes of entries. dump says what to do if it makes none.
+func (d *Dispatcher) notes(
+	ctx context.Context, who usage.Spender, entries []session.Entry, dump bool,
+) (string, error) {
+	size := d.estimates.bytes(d.opts.NotesID, d.contextBudget()*3/4)
+	resp, err := d.consult(ctx, who, compact.Request(entries, d.opts.Location, size))
+	switch {
+	case err == nil && resp.Message.Text != "":
+		return compact.Notes(resp.Message.Text, entries), nil
+	case ctx.Err() != nil, errors.Is(err, errHalt), isSpent(err):
+		return "", err
+	case dump:
+		d.opts.Logger.WarnContext(ctx, "no notes were made", "err", err)
+		return compact.Dump(entries, d.opts.Location), nil
+	case err == nil:
+		err = &llm.Error{Kind: llm.Unavailable, Model: d.opts.ModelName}
+	}
+	return "", err
+}
+
+// keepNotes writes notes of entries into the history of a scope, and makes what they say
+// searchable. It returns the cursor of the notes.
+func (d *Dispatcher) keepNotes(
+	tx *store.Tx, s memory.Scope, key session.Key, notes string, entries []session.Entry,
+) (cursor int64, err error) {
+	space := d.Memory.In(s)
+	if notes != "" {
+		cursor, err = space.Append(tx, memory.Entry{
+			Time: entries[len(entries)-1].Time, Session: string(key), Text: notes})
+		if err == nil {
+			err = d.dreamLater(tx, s)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	var said []memory.Message
+	for _, e := range entries {
+		if r := e.Message.Role; (r == llm.User || r == llm.Assistant) && e.Message.Text != "" {
+			said = append(said, memory.Message{ID: e.ID, Time: e.Time, Session: string(key),
+				Speaker: string(r), Text: e.Message.Text})
+		}
+	}
+	return cursor, space.Archive(tx, said)
+}
+
+// dreamLater lets Dream look at what is new in the history of a scope.
+func (d *Dispatcher) dreamLater(tx *store.Tx, s memory.Scope) error {
+	if d.Documents == nil || d.opts.DreamEvery <= 0 {
+		return nil
+	}
+	return d.chores.Put(tx, chore.Chore{Work: chore.Work{Kind: chore.Dream, Scope: s}},
+		d.opts.Now().Add(d.opts.DreamEvery))
+}
+
+// syncHistory brings the file with the history of a scope up to date. What can't be written now is
+// written the next time.
+func (d *Dispatcher) syncHistory(ctx context.Context, s memory.Scope) {
+	if err := d.Memory.Sync(context.WithoutCancel(ctx), s); err != nil {
+		d.opts.Logger.WarnContext(ctx, "history not written to its file", "scope", s, "err", err)
+	}
+}
+
+// maxSummary is how long the summary of a session may become, in bytes.
+const maxSummary = 6000 * bytesPerToken
+
+// noteHead is what notes in a summary begin with.
+var noteHead = regexp.MustCompile(`(?m)^\[notes (\d+), `)
+
+// joined returns the summary of a session with new notes, which have the given cursor, and the
+// cursor of the oldest notes in it: what has become too old goes.
+func (d *Dispatcher) joined(
+	before session.Summary, cursor int64, notes string, entries []session.Entry,
+) (text string, from int64) {
+	day := func(e session.Entry) string { return e.Time.In(d.opts.Location).Format(time.DateOnly) }
+	first, last := day(entries[0]), day(entries[len(entries)-1])
+	if first != last {
+		first += " to " + last
+	}
+	text = fmt.Sprintf("[notes %d, %s, %s]\n%s", cursor, first, count(len(entries), "message"),
+		noteHead.ReplaceAllString(notes, "(notes $1, "))
+	if before.Text != "" {
+		text = before.Text + "\n\n" + text
+	}
+	heads := noteHead.FindAllStringSubmatchIndex(text, -1)
+	i := 0
+	for i < len(heads)-1 && len(text)-heads[i][0] > maxSummary {
+		i++
+	}
+	from, err := strconv.ParseInt(text[heads[i][2]:heads[i][3]], 10, 64)
+	if err != nil {
+		from = cursor // a cursor is a number that fits
+	}
+	return strings.TrimSpace(text[heads[i][0]:]), from
+}

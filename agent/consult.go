@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"context"
+
+	"gateway/agent/llm"
+	"gateway/agent/usage"
+	"gateway/memory"
+	"gateway/session"
+	"gateway/store"
+)
+
+// consult asks the model for notes something, beside an answer. It takes a slot and counts like any
+// call, and does nothing while everything is halted or the budget is spent.
+func (d *Dispatcher) consult(
+	ctx context.Context, who usage.Spender, req llm.Request,
+) (*llm.Response, error) {
+	select {
+	case d.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-d.slots }()
+	if err := d.halted(ctx); err != nil {
+		return nil, err
+	}
+	ledger := d.opts.Usage
+	expected := llm.Usage{Output: expectedAnswer,
+		Input: d.estimates.tokens(d.opts.NotesID, textSize(req.Messages)+toolsSize(req.Tools))}
+	hold, err := ledger.Reserve(d.DB.Read(context.WithoutCancel(ctx)), who, usage.Amount{
+		Tokens: expected.Input + expected.Output, Cost: ledger.Price(d.opts.NotesID, expected)})
+	if err != nil {
+		return nil, err
+	}
+	defer hold.Release()
+	for ev, err := range d.Notes.Stream(ctx, req) {
+		if err != nil {
+			return nil, err
+		}
+		if resp := ev.Response; resp != nil {
+			d.estimates.learnFrom(req, resp)
+			return resp, d.bill(ctx, who, resp)
+		}
+	}
+	return nil, &llm.Error{Kind: llm.Unavailable, Model: d.opts.ModelName}
+}
+
+// bill writes what a call beside an answer has used.
+func (d *Dispatcher) bill(ctx context.Context, who usage.Spender, resp *llm.Response) error {
+	cost := d.opts.Usage.Price(resp.Model, resp.Usage)
+	return d.tx(ctx, func(tx *store.Tx) error {
+		if who.Session != "" {
+			err := d.sessions.Spend(tx, session.Key(who.Session),
+				session.Bill{Usage: resp.Usage, Cost: cost})
+			if err != nil {
+				return err
+			}
+		}
+		return d.count(tx, who,
+			usage.Entry{Model: resp.Model, Calls: 1, Usage: resp.Usage, Cost: cost})
+	})
+}
+
+// spenderOf returns on whose account work for a scope is done, and for one of its sessions if there
+// is one.
+func spenderOf(s memory.Scope, key session.Key) usage.Spender {
+	if parent := key.Parent(); parent != "" {
+		key = parent
+	}
+	return usage.Spender{Session: string(key), Person: s.Person()}
+}

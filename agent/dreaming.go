@@ -1,0 +1,275 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"gateway/agent/chore"
+	"gateway/agent/dream"
+	"gateway/agent/llm"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/memory/document"
+	"gateway/memory/version"
+	"gateway/store"
+)
+
+// dreamer returns what makes lasting memory out of the history of a scope.
+func (d *Dispatcher) dreamer(of memory.Scope) *dream.Dreamer {
+	return dream.New(dream.Deps{
+		DB:        d.DB,
+		History:   func(s memory.Scope) dream.History { return d.Memory.In(s) },
+		Documents: d.Documents,
+		Versions:  func(s memory.Scope) dream.Versions { return d.tree(s) },
+		Skills:    d.skillNames,
+		Ask: func(ctx context.Context, req llm.Request) (*llm.Response, error) {
+			return d.consult(ctx, spenderOf(of, ""), req)
+		},
+		Now: d.opts.Now, Logger: d.opts.Logger,
+	}, &dream.Options{Zone: d.opts.Location})
+}
+
+// tree returns the versions of a scope's documents.
+func (d *Dispatcher) tree(s memory.Scope) *version.Tree {
+	return d.Versions.Tree(string(s), filepath.Join(d.opts.MemoryPath, string(s)), document.Versioned)
+}
+
+func (d *Dispatcher) skillNames(s memory.Scope) []string {
+	if d.Skills == nil {
+		return nil
+	}
+	var names []string
+	for _, skill := range d.Skills.List(string(s)) {
+		names = append(names, skill.Name)
+	}
+	return names
+}
+
+// dream looks at what is new in the history of a scope.
+func (d *Dispatcher) dream(ctx context.Context, c *chore.Chore) (outcome, error) {
+	if d.Documents == nil {
+		return outcome{said: "There are no documents that I could write to."}, nil
+	}
+	report, err := d.dreamer(c.Scope).Run(ctx, c.Scope, c.State, func(ctx context.Context, state []byte) error {
+		c.State = state
+		return d.tx(ctx, func(tx *store.Tx) error { return d.chores.Save(tx, c, state) })
+	})
+	if gaveUp, ok := errors.AsType[*dream.GiveUpError](err); ok {
+		return d.gaveUp(ctx, c, gaveUp)
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	d.opts.Logger.InfoContext(ctx, "dreamt", "scope", c.Scope, "from", report.From, "to", report.To,
+		"changes", len(report.Changes), "skipped", len(report.Skipped), "version", report.Version)
+	r := outcome{said: sayDream(report)}
+	if report.More {
+		r.again = d.opts.Now().Add(dreamPause)
+	}
+	return r, nil
+}
+
+// dreamPause is between two runs of Dream in one scope, if there is much to look at.
+const dreamPause = time.Minute
+
+// gaveUp tells owners, once, that the model is of no use for Dream, and lets that rest.
+func (d *Dispatcher) gaveUp(
+	ctx context.Context, c *chore.Chore, e *dream.GiveUpError,
+) (outcome, error) {
+	d.opts.Logger.WarnContext(ctx, "dream given up for now", "scope", c.Scope, "err", e)
+	wait := max(d.opts.DreamEvery, maxRetry) << min(max(e.Failures-3, 0), 6)
+	r := outcome{again: d.opts.Now().Add(wait), state: c.State,
+		said: "The language model's answers were of no use, so nothing has changed."}
+	if e.Failures > 3 {
+		return r, nil
+	}
+	return r, d.tx(ctx, func(tx *store.Tx) error {
+		return d.tellOwners(tx, func(to bus.Address) bus.OutboundMessage {
+			return bus.OutboundMessage{To: to, Text: fmt.Sprintf("I could not turn the notes of `%s` "+
+				"into lasting memory: the language model's answers were of no use, %d times in a row. "+
+				"Nothing is lost; I try again later. The log says more.", c.Scope, e.Failures)}
+		}, bus.Address{})
+	})
+}
+
+func sayDream(r dream.Report) string {
+	var b strings.Builder
+	switch {
+	case r.From == r.To:
+		return "There are no new notes since I looked last. Notes are made when a conversation gets " +
+			"long, rests, or ends with `/new`; `/compact` makes them now."
+	case len(r.Changes) == 0 && len(r.Skipped) == 0:
+		return "I have looked at what is new, and there was nothing to keep for good."
+	case r.Version != "":
+		fmt.Fprintf(&b, "I have changed my memory; `/dream-restore %s` takes it back:\n\n",
+			short(r.Version))
+	}
+	for _, line := range r.Changes {
+		b.WriteString("- " + line + "\n")
+	}
+	for _, line := range r.Skipped {
+		b.WriteString("- Not done: " + line + "\n")
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// short returns the beginning of a version's name.
+func short(id string) string { return id[:min(len(id), 8)] }
+
+// The bounds of what /dream-log shows.
+const (
+	maxLog  = 10   // versions
+	maxDiff = 3000 // bytes
+)
+
+// changes answers /dream-log: what was changed in the documents of a scope.
+func (d *Dispatcher) changes(ctx context.Context, c *chore.Chore) (string, error) {
+	if d.Documents == nil {
+		return "There are no documents.", nil
+	}
+	tree, id := d.tree(c.Scope), string(c.State)
+	if id != "" {
+		text, err := tree.Show(ctx, id)
+		if err != nil {
+			return sayVersion(err)
+		}
+		if len(text) > maxDiff {
+			text = clip(text, maxDiff) + "\n…"
+		}
+		return "```diff\n" + strings.ReplaceAll(text, "```", "'''") + "\n```", nil
+	}
+	list, err := tree.Log(ctx, maxLog)
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "My documents about this conversation have not changed yet.", nil
+	}
+	var b strings.Builder
+	for _, v := range list {
+		first, _, _ := strings.Cut(v.Reason, "\n")
+		fmt.Fprintf(&b, "- `%s` %s, %s: %s\n", short(v.ID),
+			v.Time.In(d.opts.Location).Format("2006-01-02 15:04"), v.Author, first)
+	}
+	return b.String() + "\n`/dream-log ID` shows one, `/dream-restore ID` takes it back.", nil
+}
+
+// undo answers /dream-restore: it takes one change back.
+func (d *Dispatcher) undo(ctx context.Context, c *chore.Chore) (string, error) {
+	if d.Documents == nil {
+		return "There are no documents.", nil
+	}
+	id := string(c.State)
+	tree := d.tree(c.Scope)
+	_, err := tree.Commit(ctx, version.Change{Author: "a person", Reason: "Edited by hand."})
+	if err != nil {
+		return "", err
+	}
+	v, err := tree.Undo(ctx, id, version.Change{Author: "a person",
+		Reason: "Takes back " + id + ".", ID: fmt.Sprintf("undo-%d", c.ID)})
+	if err != nil {
+		return sayVersion(err)
+	}
+	if v.ID == "" {
+		return "There is nothing left of that change.", nil
+	}
+	return fmt.Sprintf("I have taken `%s` back; that is `%s` in `/dream-log`.", id, short(v.ID)), nil
+}
+
+// sayVersion returns what people are told of an error that is theirs to mend.
+func sayVersion(err error) (string, error) {
+	if conflict, ok := errors.AsType[*version.ConflictError](err); ok {
+		return "That can't be taken back, as the same lines were changed again since: " +
+			conflict.Error() + ". Nothing has changed.", nil
+	}
+	if errors.Is(err, version.ErrUnknown) || errors.Is(err, version.ErrAmbiguous) {
+		return "I can't find that: " + strings.TrimPrefix(err.Error(), "version: ") +
+			". `/dream-log` lists the changes.", nil
+	}
+	return "", err
+}
+
+// moveScope makes everything of a scope part of another one: both are the same person, as is known
+// now.
+func (d *Dispatcher) moveScope(tx *store.Tx, from, to memory.Scope) error {
+	if err := d.sessions.MoveScope(tx, from, to); err != nil {
+		return err
+	}
+	if err := d.Memory.Merge(tx, from, to); err != nil {
+		return err
+	}
+	if err := d.chores.Move(tx, from, to); err != nil {
+		return err
+	}
+	work := chore.Work{Kind: chore.Merge, Scope: to, Session: string(from)}
+	return d.chores.Put(tx, chore.Chore{Work: work}, d.opts.Now())
+}
+
+// mergeFiles is the part of moveScope that is files. What is there already is not added again.
+func (d *Dispatcher) mergeFiles(ctx context.Context, c *chore.Chore) error {
+	from, err := memory.ParseScope(c.Session)
+	if err != nil {
+		return err
+	}
+	if d.Documents != nil {
+		if err := d.mergeDocuments(ctx, from, c.Scope); err != nil {
+			return err
+		}
+		if err := d.tree(from).Remove(ctx); err != nil {
+			return err
+		}
+	}
+	return d.Memory.MergeFiles(ctx, from, c.Scope)
+}
+
+func (d *Dispatcher) mergeDocuments(ctx context.Context, from, to memory.Scope) error {
+	for _, name := range []string{document.User, document.Memory, document.Soul, document.Heartbeat} {
+		text, _, err := d.Documents.Read(from, name)
+		if text = strings.TrimSpace(text); err != nil || text == "" {
+			continue // what can't be read is nothing that could be added
+		}
+		now, hash, err := d.Documents.Read(to, name)
+		if err != nil || strings.Contains(now, text) {
+			continue
+		}
+		text = strings.TrimSpace(strings.TrimSpace(now)+"\n\n"+text) + "\n"
+		if err := d.Documents.Save(to, name, text, hash); err != nil {
+			return err
+		}
+	}
+	folders, err := os.ReadDir(filepath.Join(d.opts.MemoryPath, string(from), "skills"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("agent: merge %s into %s: %w", from, to, err)
+	}
+	for _, f := range folders {
+		name := path.Join("skills", f.Name(), "SKILL.md")
+		text, _, err := d.Documents.Read(from, name)
+		if err != nil || text == "" {
+			continue
+		}
+		err = d.Documents.Create(to, name, text)
+		if err != nil && !errors.Is(err, document.ErrExists) {
+			return err
+		}
+	}
+	_, err = d.tree(to).Commit(ctx, version.Change{Author: "the gateway",
+		Reason: "Merged with " + string(from) + ", which is the same person.",
+		ID:     "merge-" + string(from)})
+	return err
+}
+
+// jsonOf returns v as JSON; it is for values that always have a form.
+func jsonOf(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("agent: %v", err))
+	}
+	return text
+}

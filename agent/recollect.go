@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"context"
+	"strings"
+
+	"gateway/agent/llm"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/store"
+)
+
+// The bounds of what is remembered for a message.
+const (
+	maxRecollected     = 5
+	maxRecollectedSize = 2000 // characters
+)
+
+// A recollection is what a turn remembers for its newest messages: facts that bear on them, and
+// skills that they name. It becomes part of the transcript with them, so that the prompt of
+// later turns begins in the same way.
+type recollection struct {
+	text  string
+	space *memory.Space
+	keys  []string // of the facts
+}
+
+// recollect returns what is remembered for batch.
+func (t *turn) recollect(ctx context.Context, batch []bus.Received) (r recollection, err error) {
+	if t.task != nil || t.Scope == "" {
+		return r, nil
+	}
+	var words strings.Builder
+	for _, in := range batch {
+		if in.Message.Note == nil {
+			words.WriteString(in.Message.Text + "\n")
+		}
+	}
+	r.text = t.namedSkills(words.String())
+	space, read := t.d.Memory.In(t.Scope), t.d.DB.Read(context.WithoutCancel(ctx))
+	r.space = space
+	known, err := space.Known(read)
+	if err != nil || !known {
+		return r, err
+	}
+	facts, err := space.Relevant(read, words.String(), maxRecollected, maxRecollectedSize)
+	if err != nil {
+		return r, err
+	}
+	var fresh []memory.Fact
+	for _, f := range facts {
+		if !t.d.recent.holds(t.Session, f.String()) {
+			fresh = append(fresh, f)
+			r.keys = append(r.keys, f.Key)
+		}
+	}
+	if len(fresh) > 0 {
+		r.text += "\n\n[what you remember, for this message]\n" +
+			strings.TrimSpace(spoken(memory.Render(fresh))) + "\n[end of what you remember]"
+	}
+	return r, nil
+}
+
+// namedSkills returns the text of the skills that a message names by $name.
+func (t *turn) namedSkills(text string) string {
+	if t.d.Skills == nil || !strings.Contains(text, "$") {
+		return ""
+	}
+	var b strings.Builder
+	for _, s := range t.d.Skills.Mentioned(string(t.Scope), text) {
+		body, err := t.d.Skills.Body(s)
+		if err != nil {
+			body = "It can't be read: " + err.Error()
+		}
+		b.WriteString("\n\n[the skill " + name(s.Name, "without a name") + ", named by the user]\n" +
+			spoken(body) + "\n[end of the skill]")
+	}
+	return b.String()
+}
+
+// perceive returns what the model sees of batch, and what is remembered for it, which is in that.
+func (t *turn) perceive(
+	ctx context.Context, batch []bus.Received,
+) ([]llm.Message, recollection, error) {
+	messages := t.userMessages(ctx, batch)
+	if len(messages) == 0 {
+		return nil, recollection{}, nil
+	}
+	r, err := t.recollect(ctx, batch)
+	messages[len(messages)-1].Text += r.text
+	return messages, r, err
+}
+
+// touch notes that the facts are used.
+func (r *recollection) touch(tx *store.Tx) error {
+	if len(r.keys) == 0 {
+		return nil
+	}
+	return r.space.Touch(tx, r.keys...)
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/tool"
+	"gateway/agent/tools/recall"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/memory"
+	"gateway/memory/document"
+	docversion "gateway/memory/version"
+	"gateway/skills"
+	"gateway/store"
+)
+
+// A mind is what the agent knows for longer than a conversation, and what it can follow.
+type mind struct {
+	db        *store.DB
+	scopes    *os.Root // a folder for each scope
+	builtin   *os.Root // the built-in skills
+	memory    *memory.Memory
+	documents *document.Documents
+	versions  *docversion.Store
+	skills    *skills.Library
+	pins      *skills.Pins
+}
+
+// memoryFolder returns the folder with the documents and the history of each scope.
+func memoryFolder(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "memory") }
+
+// versionsFolder returns the folder with the versions of documents. It is no place that the agent
+// can write to.
+func versionsFolder(cfg *config.Config) string {
+	return filepath.Join(cfg.Gateway.Home, "versions")
+}
+
+// builtinFolder returns the folder into which the built-in skills are written.
+func builtinFolder(cfg *config.Config) string {
+	return filepath.Join(cfg.Gateway.Home, builtinName)
+}
+
+// builtinName is what paths to built-in skills begin with.
+const builtinName = "builtin-skills"
+
+// pinsFile returns the file that knows which skills the operator has installed.
+func pinsFile(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "skills.json") }
+
+// openMind opens what the agent knows, and writes what a new workspace begins with.
+func openMind(
+	cfg *config.Config, db *store.DB, workspace *os.Root, log *slog.Logger,
+) (*mind, error) {
+	m := &mind{db: db}
+	if err := os.MkdirAll(memoryFolder(cfg), 0o700); err != nil {
+		return nil, err
+	}
+	var err error
+	if m.scopes, err = os.OpenRoot(memoryFolder(cfg)); err != nil {
+		return nil, err
+	}
+	if err := skills.Unpack(builtinFolder(cfg)); err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	if m.builtin, err = os.OpenRoot(builtinFolder(cfg)); err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	m.memory = memory.New(db, m.scopes, &memory.Options{Logger: log})
+	m.documents = document.New(workspace, m.scopes, &document.Options{Logger: log})
+	m.versions = docversion.New(versionsFolder(cfg), &docversion.Options{Logger: log})
+	m.skills = newSkills(cfg, workspace, m.scopes, log)
+	m.pins = skills.NewPins(pinsFile(cfg), log)
+	// Without them the agent works all the same.
+	if err := errors.Join(m.documents.WriteTemplates(), m.documents.Link()); err != nil {
+		log.Warn("workspace not prepared", "err", err)
+	}
+	return m, nil
+}
+
+func newSkills(
+	cfg *config.Config, workspace, scopes *os.Root, log *slog.Logger,
+) *skills.Library {
+	return skills.New(&skills.Options{Workspace: workspace, Memory: scopes, Logger: log,
+		Disabled: cfg.Skills.Disabled, Config: cfg.Has,
+		// What a skill needs is needed by its commands, which see few variables.
+		Env: func(name string) bool {
+			return os.Getenv(name) != "" && slices.Contains(cfg.Exec.Env, name)
+		},
+	})
+}
+
+func (m *mind) close() error {
+	var errs []error
+	for _, root := range []*os.Root{m.scopes, m.builtin} {
+		if root != nil {
+			errs = append(errs, root.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tools returns the tools that work with what is remembered.
+func (m *mind) tools() []tool.Tool {
+	return recall.Tools(recall.Options{DB: m.db, Memory: m.memory, Now: time.Now})
+}
+
+// run warns of skills that are not what was installed, beside everything else.
+func (m *mind) run(ctx context.Context) error {
+	m.pins.Warn(ctx, m.skills)
+	<-ctx.Done()
+	return nil
+}
+
+// newNotes returns the model that makes notes, and its name.
+func newNotes(cfg *config.Config, log *slog.Logger) (llm.Model, string) {
+	name := cfg.Memory.Model
+	if name == "" || name == cfg.Agent.Model {
+		return nil, cfg.Agent.Model // the one that answers
+	}
+	return newModel(cfg, name, log), name
+}
