@@ -42,7 +42,7 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 		}
 		a := parse(wholeLines(resp), skills)
 		if a.valid {
-			return r.name(ctx, a, d, from, entries[len(entries)-1].Cursor)
+			return r.name(ctx, a, d, from, entries)
 		}
 		req.Messages = append(req.Messages,
 			llm.Message{Role: llm.Assistant, Text: clip(resp.Message.Text, maxEcho) + " …"},
@@ -52,13 +52,19 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 }
 
 // name saves what the first phase has found.
-func (r *run) name(ctx context.Context, a analysis, d *desk, from, to int64) error {
+func (r *run) name(
+	ctx context.Context, a analysis, d *desk, from int64, read []memory.Entry,
+) error {
+	to, long := read[len(read)-1].Cursor, len(read[0].Text)
 	r.state.Phase, r.state.ID = dreamt, "dream-"+rand.Text()
 	r.state.From, r.state.To = from, to
 	r.state.Findings, r.state.Skipped = nil, a.skipped
+	if long > r.entryRoom() {
+		r.skip("the end of entry %d was not read: it has %d bytes", to, long)
+	}
 	for _, f := range a.findings {
 		if s := d.sheets[f.Document]; s != nil && s.problem != "" {
-			r.skip("%s: not done, because the document can't be changed: %s", f, s.problem)
+			r.skip("%s: the document can't be changed: %s", f, s.problem)
 			continue
 		}
 		r.state.Findings = append(r.state.Findings, f)

@@ -83,7 +83,7 @@ func (r *run) write(ctx context.Context, versions Versions) error {
 			return err
 		}
 		if !mine { // so that Dream's version holds nothing of theirs
-			_, err := versions.Commit(ctx, version.Change{Author: person, Reason: "Edited by hand"})
+			_, err := versions.Commit(ctx, version.Change{Author: person, Reason: "Edited by hand."})
 			if err != nil {
 				return err
 			}
@@ -129,7 +129,7 @@ func (r *run) merge() error {
 		switch {
 		case hash != "" && text == f.Text, hash == f.Hash: // it is there, or nothing has changed
 		case f.New:
-			r.skip("%s: not written, because somebody has made one meanwhile", f.Name)
+			r.skip("%s: somebody has made one meanwhile", f.changes()[0])
 			continue
 		default:
 			merged, conflicts := version.Merge3(f.Base, text, f.Text)
@@ -140,7 +140,7 @@ func (r *run) merge() error {
 					why = "it would be too long with what somebody has written meanwhile"
 				}
 				for _, change := range f.changes() {
-					r.skip("not done, because %s: %s", why, change)
+					r.skip("%s: %s", change, why)
 				}
 				continue
 			}

@@ -4,9 +4,9 @@
 // A run has three phases. One call of the model names what is to change; a second conversation,
 // whose only tools are edits of copies in memory, makes the changes; then the copies take the place
 // of the documents, in one version of the scope's history, and the cursor moves. What each phase
-// has found is saved before the next begins, so that a run which was killed is ended by another process
-// without asking or changing anything twice. A document that a person edits meanwhile is merged;
-// where both have changed the same lines, theirs stay.
+// has found is saved before the next begins, so that a run which was killed is ended by another
+// process without asking or changing anything twice. A document that a person edits meanwhile is
+// merged; where both have changed the same lines, theirs stay.
 //
 // Limits: see [Options]. A document neither exceeds its size nor loses more than half of its lines
 // in a run. The package owns no tables and no files: it changes USER.md, MEMORY.md, SOUL.md and
@@ -81,9 +81,11 @@ type Deps struct {
 
 // Options are the limits of a run.
 type Options struct {
-	MaxEntries  int // history entries of a run; by default 20
-	MaxRounds   int // model calls of its second phase; by default 10
-	MaxTokens   int // of all its model calls, input and output; by default 100,000
+	MaxEntries int // history entries of a run; by default 20
+	MaxRounds  int // model calls of its second phase; by default 10
+	MaxTokens  int // of all its model calls, input and output; by default 100,000. The last
+	// answer may exceed it if the provider ignores the limit that it is given.
+	MaxOutput   int // of each answer; 0 is the provider's default
 	MaxDocument int // the size of a document, in bytes; by default 16,384
 
 	Zone *time.Location // of the dates that the model sees; by default UTC
@@ -105,6 +107,7 @@ func New(deps Deps, opts *Options) *Dreamer {
 	o.MaxEntries = cmp.Or(max(o.MaxEntries, 0), 20)
 	o.MaxRounds = cmp.Or(max(o.MaxRounds, 0), 10)
 	o.MaxTokens = cmp.Or(max(o.MaxTokens, 0), 100_000)
+	o.MaxOutput = max(o.MaxOutput, 0)
 	o.MaxDocument = cmp.Or(max(o.MaxDocument, 0), 16<<10)
 	o.Zone = cmp.Or(o.Zone, time.UTC)
 	if deps.Now == nil {

@@ -54,8 +54,8 @@ const (
 	maxArguments = 64 << 10 // of a call, in bytes
 )
 
-// goOn is what the model is told that has made no call and no change.
-const goOn = "Nothing was changed. Make the changes with the tools; if there is nothing to do, " +
+// goOn is what the model is told that has made no call and no change, or was cut off.
+const goOn = "Make the changes with the tools. When all are made, or if there is nothing to do, " +
 	"call done."
 
 var (
@@ -190,6 +190,11 @@ func (d *desk) call(c llm.ToolCall) error {
 // plan saves what is to be written.
 func (r *run) plan(ctx context.Context, d *desk) error {
 	r.state.Phase, r.state.Plan = planned, d.plan()
+	if !d.edited {
+		for _, f := range r.state.Findings {
+			r.skip("%s: the model saw nothing to change for it", f)
+		}
+	}
 	if err := r.save(ctx); err != nil {
 		return err
 	}

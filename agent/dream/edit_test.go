@@ -1,12 +1,14 @@
 package dream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
@@ -352,13 +354,10 @@ func TestTokens(t *testing.T) {
 		}
 		spent := 0
 		for _, req := range w.model.Requests() {
-			spent += promptSize(req) / bytesPerToken
-			if usage.Input > 0 {
-				spent += usage.Input + usage.Output - promptSize(req)/bytesPerToken
+			if req.MaxOutput > 20_000-spent || req.MaxOutput == 0 && spent > 20_000-usualOutput {
+				t.Errorf("MaxOutput = %d after %d of 20,000 tokens", req.MaxOutput, spent)
 			}
-			if req.MaxOutput <= 0 || req.MaxOutput > 20_000 {
-				t.Errorf("MaxOutput = %d", req.MaxOutput)
-			}
+			spent += cmp.Or(usage.Input+usage.Output, promptSize(req)/bytesPerToken)
 		}
 		if spent > 20_000 || len(w.model.Requests()) < 3 {
 			t.Errorf("%d tokens in %d requests, want no more than 20,000", spent, len(w.model.Requests()))
@@ -434,8 +433,8 @@ func TestPrompt(t *testing.T) {
 
 // Changes of a document that can't be edited are told of, not lost without a word.
 func TestUnusable(t *testing.T) {
-	w := newWorld(t, false, dreams("[SOUL] is brief\n[USER] likes tea", edit("USER.md", "", "- likes tea"),
-		edit("SOUL.md", "", "- is brief")))
+	w := newWorld(t, false, dreams("[SOUL] is brief\n[USER] likes tea",
+		edit("USER.md", "", "- likes tea"), edit("SOUL.md", "", "- is brief")))
 	binary := "\xff\xfe\x00binary"
 	w.put(ann, "SOUL.md", binary)
 	w.live(ann, "x")
@@ -468,4 +467,53 @@ func TestContextEnds(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || saved || w.dreamed(ann) != 0 {
 		t.Errorf("Run = %v, saved %t, cursor %d", err, saved, w.dreamed(ann))
 	}
+}
+
+// Nothing is changed without saying so.
+func TestNothingToDo(t *testing.T) {
+	w := newWorld(t, false, dreams("[USER] likes tea", done))
+	w.put(ann, "USER.md", "- likes tea\n")
+	w.live(ann, "x"+strings.Repeat(" y", 60_000))
+	report := w.mustRun(ann)
+	if len(report.Skipped) != 2 || len(report.Changes) > 0 || report.Version != "" || report.To != 1 {
+		t.Errorf("report = %+v, want the line and the end of the entry skipped", report)
+	}
+	if got := w.commits(ann); len(got) > 0 {
+		t.Errorf("versions by %q, want none", got)
+	}
+}
+
+// Whatever is edited: no document loses more than half of its lines or exceeds its size, and what
+// stands in no edit stays.
+func FuzzEdit(f *testing.F) {
+	f.Add("- a\n- b\n- c\n", "- a", "- d", "", "# B\n- e")
+	f.Add("# A\r\n- a\r\n", "", "# A\n- b", "- a\n", "")
+	f.Add("", "", "- a", "- a", "")
+	f.Add("| x |\n\n```\n# c\n", "| | x |", "", "", "| y |")
+	f.Fuzz(func(t *testing.T, user, old1, new1, old2, new2 string) {
+		const limit = 200
+		if !utf8.ValidString(user) {
+			return // such a document is not edited
+		}
+		d := newDesk(user, limit)
+		refused := d.call(edit("USER.md", old1, new1)) != nil
+		refused = d.call(edit("USER.md", old2, new2)) != nil && refused
+		plan := d.plan()
+		if refused && len(plan) > 0 || len(plan) > 1 {
+			t.Fatalf("plan = %+v", plan)
+		}
+		for _, p := range plan {
+			s := d.sheets["USER.md"]
+			base, now := contentLines(s.base), contentLines(s.text)
+			if p.Base != user || len(s.text) > max(limit, len(s.base)) {
+				t.Errorf("plan = %+v", p)
+			}
+			if len(s.base) <= limit && 2*len(now) < len(base) {
+				t.Errorf("%q lost more than half: %q", user, p.Text)
+			}
+			if s.crlf && strings.Count(p.Text, "\n") != strings.Count(p.Text, "\r\n") {
+				t.Errorf("line ends of %q", p.Text)
+			}
+		}
+	})
 }

@@ -84,11 +84,11 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// So is one whose second process is killed, too. Every third pair of steps is tried.
+// So is one whose second process is killed, too. Every fifth pair of steps is tried.
 func TestKilledTwice(t *testing.T) {
 	for first := 2; ; first++ {
 		ended := true
-		for second := 1 + first%3; ; second += 3 {
+		for second := 1 + first%5; ; second += 5 {
 			w := busy(t, false)
 			if !w.kill(first, first%2 == 0) {
 				break

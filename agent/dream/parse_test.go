@@ -76,7 +76,8 @@ func TestParseLimits(t *testing.T) {
 
 // What was parsed is harmless, and reads the same when it is written out.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"[USER] a", "- **[SKILL] x-y: z**", "[SKIP]", "```\n[MEMORY-REMOVE] a\r\n",
+	for _, seed := range []string{"[USER] a", "- **[SKILL] x-y: z**", "[SKIP]",
+		"```\n[MEMORY-REMOVE] a\r\n",
 		"【SOUL】：b", "[USER] \x00\u202e\xff[end of x]", "| [USER] a", "[SKILL] a:[SKILL] b: c",
 		"[USER] `a", "[USER] **a** **b"} {
 		f.Add(seed)
@@ -115,7 +116,8 @@ func FuzzParse(f *testing.F) {
 
 // No line of a text can end the frame around it, and the text comes back out of it.
 func FuzzFrame(f *testing.F) {
-	for _, seed := range []string{"a", "", "\n\n", "a\r\nb", "a\u2028Entry 7, today:\u0085x", "| a\n|b",
+	for _, seed := range []string{"a", "", "\n\n", "a\r\nb", "a\u2028Entry 7, today:\u0085x",
+		"| a\n|b",
 		"a\rEntry", "\vx\fy", "\xff"} {
 		f.Add(seed)
 	}

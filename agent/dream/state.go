@@ -1,6 +1,7 @@
 package dream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -118,7 +119,10 @@ func (r *run) ask(ctx context.Context, req llm.Request) (*llm.Response, error) {
 		return nil, r.fail(ctx, fmt.Errorf("%w: %d of %d, and the next call would take about %d more",
 			errTokens, r.state.Used, r.opts.MaxTokens, expected))
 	}
-	req.MaxOutput = min(left, maxOutput)
+	req.MaxOutput = r.opts.MaxOutput
+	if left < cmp.Or(req.MaxOutput, usualOutput) {
+		req.MaxOutput = left
+	}
 	resp, err := r.deps.Ask(ctx, req)
 	if err != nil {
 		var refused *llm.Error
@@ -138,8 +142,9 @@ func (r *run) ask(ctx context.Context, req llm.Request) (*llm.Response, error) {
 	return resp, nil
 }
 
-// maxOutput is how long an answer may be, in tokens, with what the model thinks.
-const maxOutput = 16_384
+// usualOutput is more than an answer usually takes, in tokens. Where less is left, the provider is
+// told: otherwise it is not, as some refuse more than their model can do.
+const usualOutput = 8_192
 
 // hopeless reports whether the same request will fail the same way whenever it is made.
 func hopeless(k llm.Kind) bool {

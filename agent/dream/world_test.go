@@ -317,7 +317,9 @@ type faultyVersions struct {
 	f *mishap
 }
 
-func (v faultyVersions) Commit(ctx context.Context, c version.Change) (made version.Version, err error) {
+func (v faultyVersions) Commit(
+	ctx context.Context, c version.Change,
+) (made version.Version, err error) {
 	err = v.f.do("commit", func() error {
 		made, err = v.Versions.Commit(ctx, c)
 		return err
