@@ -27,7 +27,7 @@ var errBound = errors.New("too large")
 
 // readFront reads a front matter, mending it if it must.
 func (d *document) readFront(text string) {
-	root, err := readYAML(text)
+	root, err := readYAML("\n" + text) // so that an error names the line of the file
 	if err != nil {
 		var mended *yaml.Node
 		err2 := err

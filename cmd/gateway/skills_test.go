@@ -37,7 +37,8 @@ func TestSkillsOnATerminal(t *testing.T) {
 	const evil = "\x1b[2J\u202e"
 	cmd, out := &cobra.Command{}, new(bytes.Buffer)
 	cmd.SetOut(out)
-	p := skills.Package{Hash: evil, Trouble: []string{evil}, Files: []skills.File{{Name: evil, Odd: evil}},
+	p := skills.Package{Hash: evil, Trouble: []string{evil},
+		Files: []skills.File{{Name: evil, Odd: evil}},
 		Skill: skills.Skill{Name: evil, Description: evil, Source: skills.Workspace, Folder: evil,
 			Location: evil, Missing: []string{evil}, Remarks: []string{evil}, License: evil,
 			Requires: skills.Requires{Bins: []string{evil}}}}
@@ -45,7 +46,7 @@ func TestSkillsOnATerminal(t *testing.T) {
 	if err := report(cmd, []skills.Package{p}, map[string]string{evil: skills.StateGone}); err == nil {
 		t.Error("report = nil, want an error")
 	}
-	if got := out.String(); strings.ContainsAny(got, evil) || !strings.Contains(got, "[2J") {
+	if got := out.String(); strings.ContainsAny(got, "\x1b\u202e") || !strings.Contains(got, "[2J") {
 		t.Errorf("printed %q", got)
 	}
 }
