@@ -102,6 +102,7 @@ func (m *Memory) sync(ctx context.Context, s Scope, taken bool) error {
 	if err == nil {
 		at, err = m.appendTo(ctx, s, f, at)
 	}
+	at = max(at, st.last) // entries that are no more can't be lacking
 	if err = errors.Join(err, f.Close()); err != nil || at == st.synced {
 		return err
 	}

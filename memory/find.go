@@ -43,11 +43,18 @@ func (m *matcher) lists(terms []term, docs int64) (lists []list, total float64, 
 	if len(terms) > 6 {
 		limit = maxList / 2
 	}
-	for _, t := range terms {
-		l, err := m.list(t, limit)
-		if err != nil {
+	all := make([]list, len(terms))
+	var missing []*list
+	for i, t := range terms {
+		all[i].term = t
+		missing = append(missing, &all[i])
+	}
+	for try := range tries {
+		if missing, err = m.try(try, missing, limit); err != nil {
 			return nil, 0, err
 		}
+	}
+	for _, l := range all {
 		n := max(float64(docs), l.count)
 		l.term.weight = math.Log(1 + (n-l.count+0.5)/(l.count+0.5))
 		total += l.term.weight
@@ -60,32 +67,68 @@ func (m *matcher) lists(terms []term, docs int64) (lists []list, total float64, 
 	return lists, total, nil
 }
 
-// list returns the rows of a term, or of the words that are like it if there are none.
-func (m *matcher) list(t term, limit int) (list, error) {
-	size := utf8.RuneCountInString(t.text)
-	query := m.exact(t.word())
-	if t.prefix = t.prefix && size >= minPrefix; t.prefix {
-		query = m.prefix(t.word())
-	}
-	ids, err := m.rows(query, 0, limit)
-	for drop := 0; err == nil && len(ids) == 0 && !t.gram && drop <= 2; drop++ {
-		if size-drop < minPrefix+min(drop, 1) {
-			break
-		}
-		t.prefix = true
-		if drop > 0 { // the ending may be another one: cats, cat; Katzen, Katze
+// tries is how often a term is sought: as it is, as the beginning of a word, and so without its
+// last one and two characters, for the ending may be another one: cats, cat; Katzen, Katze.
+const tries = 4
+
+// try fills the lists of terms, and returns those that are still empty and worth another try.
+func (m *matcher) try(try int, lists []*list, limit int) (missing []*list, err error) {
+	var queries []string
+	for _, l := range lists {
+		t := &l.term
+		size := utf8.RuneCountInString(t.text)
+		switch {
+		case try == 0:
+			t.prefix = t.prefix && size >= minPrefix
+		case try == 1:
+			t.prefix = true
+		default:
 			_, last := utf8.DecodeLastRuneInString(t.text)
 			t.text = t.text[:len(t.text)-last]
 		}
-		query = m.prefix(t.word())
-		ids, err = m.rows(query, 0, limit)
+		l.query = m.exact(t.word())
+		if t.prefix {
+			l.query += "*"
+		}
+		queries = append(queries, l.query)
 	}
-	l := list{term: t, query: query, ids: ids, whole: len(ids) < limit, count: float64(len(ids))}
+	found, err := m.find(lists, queries, limit)
+	if err != nil {
+		return nil, err
+	}
+	for i, l := range lists {
+		l.fill(found[i], limit)
+		size := utf8.RuneCountInString(l.term.text)
+		if len(l.ids) == 0 && !l.term.gram && size >= minPrefix+min(try, 1)*2 {
+			missing = append(missing, l)
+		}
+	}
+	return missing, nil
+}
+
+// find returns the rows of lists that have these queries.
+func (m *matcher) find(lists []*list, queries []string, limit int) ([][]int64, error) {
+	if m.read == nil {
+		return m.rows(queries, 0, limit)
+	}
+	found := make([][]int64, len(lists))
+	for _, r := range m.read {
+		for i, l := range lists {
+			if slices.ContainsFunc(r.tokens, l.term.matches) {
+				found[i] = append(found[i], r.id)
+			}
+		}
+	}
+	return found, nil
+}
+
+// fill sets the rows of a list, of which there are limit at most.
+func (l *list) fill(ids []int64, limit int) {
+	l.ids, l.whole, l.count = ids, len(ids) < limit, float64(len(ids))
 	if !l.whole { // as many as if they were as close to each other everywhere
 		newest, oldest := ids[0], ids[len(ids)-1]
 		l.count *= float64(newest) / float64(max(newest-oldest, 1))
 	}
-	return l, err
 }
 
 // candidates returns rows that have the terms, those that have most of them first, and then the
@@ -133,7 +176,11 @@ func (m *matcher) all(lists []list) ([]int64, error) {
 	if !lists[0].whole {
 		above = max(0, newest-int64(maxScan/density))
 	}
-	return m.rows(strings.Join(queries, " AND "), above, maxBoth)
+	found, err := m.rows([]string{strings.Join(queries, " AND ")}, above, maxBoth)
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
 }
 
 // weightOf returns what the terms of a text are worth by BM25, and where they are. A text that is
@@ -206,14 +253,26 @@ func decay(age, halfLife time.Duration, times float64) float64 {
 	return math.Pow(0.5, min(max(float64(age)/float64(halfLife), 0), times))
 }
 
+// fewFacts is how many facts are rather read than sought in the index.
+const fewFacts = 200
+
 // findFacts returns the facts that have terms, the best first.
 func (s *Space) findFacts(
 	q store.Queryer, st state, terms []term, limit int, recency func(time.Duration) float64,
 ) ([]Hit, error) {
 	m := &matcher{q: q, begin: prefixOf(st.number, KindFact), kind: KindFact}
 	docs, err := countFacts(q, st.number)
-	if err != nil || docs == 0 {
+	if err != nil || docs == 0 || len(terms) == 0 {
 		return nil, s.wrap("search", err)
+	}
+	var facts []storedFact
+	if docs <= fewFacts {
+		if facts, err = selectFacts(q, "WHERE scope = $1 ORDER BY id DESC", st.number); err != nil {
+			return nil, s.wrap("search", err)
+		}
+		for _, f := range facts {
+			m.read = append(m.read, f.tokens())
+		}
 	}
 	lists, total, err := m.lists(terms, int64(docs))
 	if err != nil {
@@ -224,27 +283,42 @@ func (s *Space) findFacts(
 		return nil, s.wrap("search", err)
 	}
 	ids, weights, err := split(found)
-	if err != nil {
-		return nil, err
+	if err == nil && docs > fewFacts {
+		facts, err = selectFacts(q,
+			"WHERE id IN (SELECT value FROM json_each($1)) AND +scope = $2", ids, st.number)
 	}
-	rows, err := q.Query("SELECT "+factColumns+" FROM memory_facts "+
-		"WHERE scope = $1 AND id IN (SELECT value FROM json_each($2))", st.number, ids)
 	if err != nil {
 		return nil, s.wrap("search", err)
-	}
-	facts, err := collect(rows, scanFact)
-	if err != nil {
-		return nil, err
 	}
 	now := s.m.now()
 	var hits []Hit
 	for _, f := range facts {
+		if weights[f.id] == 0 {
+			continue
+		}
 		weight, _ := weightOf(f.doc().text, lists, weights[f.id])
 		hits = append(hits, Hit{Kind: KindFact, Fact: f.Fact, Time: f.Created,
 			Score: weight * coverage(weights[f.id], total) *
 				float64(f.Importance) / defaultRank * recency(now.Sub(f.Used))})
 	}
 	return best(hits, limit), nil
+}
+
+func selectFacts(q store.Queryer, where string, args ...any) ([]storedFact, error) {
+	rows, err := q.Query("SELECT "+factColumns+" FROM memory_facts "+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, scanFact)
+}
+
+func (f storedFact) tokens() tokens {
+	list := tokens{id: f.id}
+	tokenize(f.doc().text, func(t token) bool {
+		list.tokens = append(list.tokens, t)
+		return true
+	})
+	return list
 }
 
 // split returns the ids of candidates as JSON, and their weights by id.

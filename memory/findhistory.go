@@ -11,7 +11,8 @@ import (
 	"gateway/store"
 )
 
-// A table is how a kind of history is read.
+// A table is how a kind of history is read. The scope is checked although the index has found only
+// rows of it; "+" keeps the database from going through all rows of the scope for that.
 type table struct {
 	times string // id, time and session of rows
 	texts string // of rows: their id, the id that people see, and what else a hit shows
@@ -20,15 +21,15 @@ type table struct {
 var tables = map[Kind]table{
 	KindEntry: {
 		times: `SELECT id, time_ms, session FROM memory_entries
-			WHERE scope = $1 AND id IN (SELECT value FROM json_each($2))`,
+			WHERE id IN (SELECT value FROM json_each($1)) AND +scope = $2`,
 		texts: `SELECT id, cursor, time_ms, session, '', text FROM memory_entries
-			WHERE scope = $1 AND id IN (SELECT value FROM json_each($2))`,
+			WHERE id IN (SELECT value FROM json_each($1)) AND +scope = $2`,
 	},
 	KindMessage: {
 		times: `SELECT id, time_ms, session FROM memory_messages
-			WHERE scope = $1 AND id IN (SELECT value FROM json_each($2))`,
+			WHERE id IN (SELECT value FROM json_each($1)) AND +scope = $2`,
 		texts: `SELECT id, message, time_ms, session, speaker, text FROM memory_messages
-			WHERE scope = $1 AND id IN (SELECT value FROM json_each($2))`,
+			WHERE id IN (SELECT value FROM json_each($1)) AND +scope = $2`,
 	},
 }
 
@@ -60,7 +61,7 @@ func (s *Space) find(
 	if err != nil {
 		return nil, err
 	}
-	rows, err := q.Query(tables[kind].texts, st.number, ids)
+	rows, err := q.Query(tables[kind].texts, ids, st.number)
 	if err != nil {
 		return nil, s.wrap("search", err)
 	}
@@ -92,7 +93,7 @@ func (s *Space) inTime(
 	if err != nil {
 		return nil, err
 	}
-	rows, err := q.Query(tables[kind].times, st.number, ids)
+	rows, err := q.Query(tables[kind].times, ids, st.number)
 	if err != nil {
 		return nil, err
 	}

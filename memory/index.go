@@ -1,9 +1,12 @@
 package memory
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,6 +116,16 @@ type matcher struct {
 	begin string // of all words
 	kind  Kind
 	where string // what all rows must match besides; "": nothing
+
+	// read, unless it is nil, are all rows that there are, the newest first. They are looked at
+	// instead of the index.
+	read []tokens
+}
+
+// A tokens is a row and all its tokens.
+type tokens struct {
+	id     int64
+	tokens []token
 }
 
 // narrow lets the matcher find only rows of a session, unless it is "", and of the months from
@@ -141,22 +154,46 @@ func (m *matcher) narrow(since, until time.Time, session string, now time.Time) 
 // exact returns the query for a word.
 func (m *matcher) exact(word string) string { return `"` + m.begin + word + `"` }
 
-// prefix returns the query for all words that begin so.
-func (m *matcher) prefix(word string) string { return m.exact(word) + "*" }
-
-// rows returns the ids of rows that match, those above a row, the newest limit of them, descending.
-func (m *matcher) rows(query string, above int64, limit int) ([]int64, error) {
-	// One row of many numbers costs much less than many rows.
-	var list []byte
-	err := m.q.QueryRow(`SELECT coalesce(group_concat(rowid), '') FROM (SELECT rowid
-		FROM memory_index WHERE memory_index MATCH $1 AND rowid > $2
-		ORDER BY rowid DESC LIMIT $3)`, "("+query+")"+m.where, rowid(m.kind, above), limit).Scan(&list)
-	if err != nil || len(list) == 0 {
+// rows returns for each query the ids of rows that match, those above a row, the newest limit of
+// them, descending.
+func (m *matcher) rows(queries []string, above int64, limit int) ([][]int64, error) {
+	whole := make([]string, len(queries))
+	for i, query := range queries {
+		whole[i] = "(" + query + ")" + m.where
+	}
+	asked, err := json.Marshal(whole)
+	if err != nil || len(queries) == 0 {
 		return nil, err
 	}
-	ids := make([]int64, 0, limit)
-	for s := range strings.SplitSeq(string(list), ",") {
-		n, err := strconv.ParseInt(s, 10, 64)
+	// A few long rows cost much less than many short ones, and one query less than several.
+	rows, err := m.q.Query(`SELECT asked.key, (SELECT coalesce(group_concat(rowid), '') FROM
+			(SELECT rowid FROM memory_index WHERE memory_index MATCH asked.value AND rowid > $1
+				ORDER BY rowid DESC LIMIT $2))
+		FROM json_each($3) asked`, rowid(m.kind, above), limit, string(asked))
+	if err != nil {
+		return nil, err
+	}
+	found := make([][]int64, len(queries))
+	_, err = collect(rows, func(scan func(...any) error) (none struct{}, err error) {
+		var i int
+		var list sql.RawBytes
+		if err := scan(&i, &list); err != nil {
+			return none, err
+		}
+		found[i], err = parseRows(list)
+		return none, err
+	})
+	return found, err
+}
+
+// parseRows reads row numbers of the index and returns the ids, descending.
+func parseRows(list []byte) ([]int64, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	ids := make([]int64, 0, bytes.Count(list, []byte(","))+1)
+	for s := range bytes.SplitSeq(list, []byte(",")) {
+		n, err := strconv.ParseInt(string(s), 10, 64)
 		if err != nil {
 			return nil, err
 		}

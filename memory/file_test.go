@@ -1,0 +1,320 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"gateway/store"
+)
+
+func TestSync(t *testing.T) {
+	f := newFixture(t)
+	f.ok(f.Sync(t.Context(), anna))
+	if _, err := os.Stat(f.path(anna)); err == nil {
+		t.Error("a scope without entries has a file")
+	}
+	f.add(anna, "one <b>", "two\nlines", "three")
+	f.ok(f.Sync(t.Context(), anna))
+	want := `{"cursor":1,"time":"2026-03-01T12:00:00Z","scope":"person-1","session":"test/1","text":"one <b>"}
+{"cursor":2,"time":"2026-03-01T12:00:00Z","scope":"person-1","session":"test/1","text":"two\nlines"}
+{"cursor":3,"time":"2026-03-01T12:00:00Z","scope":"person-1","session":"test/1","text":"three"}
+`
+	same(t, "file", f.file(anna), want)
+	f.ok(f.Sync(t.Context(), anna))
+	same(t, "file after another sync", f.file(anna), want)
+	f.ok(os.Remove(f.path(anna)))
+	f.ok(f.Sync(t.Context(), anna))
+	same(t, "file after it was lost", f.file(anna), want)
+}
+
+// killed says that the process ended before it noted what it wrote.
+func (f *fixture) killed(s Scope, synced int) {
+	f.Helper()
+	f.tx(func(tx *store.Tx) error {
+		_, err := tx.Exec("UPDATE memory_scopes SET synced = $1 WHERE name = $2", synced, string(s))
+		return err
+	})
+}
+
+// The process is killed at any byte of what it writes: the next sync ends it, with nothing lost,
+// nothing twice, and nothing that was there before changed.
+func TestSyncAfterKillAtEachByte(t *testing.T) {
+	f := newFixture(t)
+	f.add(anna, "first, 会议 and \"quotes\"")
+	f.ok(f.Sync(t.Context(), anna))
+	before := len(f.file(anna))
+	f.add(anna, "second\n\u2028line", "third é", "fourth")
+	f.ok(f.Sync(t.Context(), anna))
+	want := f.file(anna)
+	for n := before; n <= len(want); n++ {
+		for _, synced := range []int{1, 4} { // the machine may have lost what was written, too
+			f.write(anna, want[:n])
+			f.killed(anna, synced)
+			f.ok(f.SyncAll(t.Context()))
+			f.ok(f.Sync(t.Context(), anna))
+			if got := f.file(anna); got != want {
+				t.Fatalf("after a kill at byte %d, noted %d, the file is\n%s\nwant\n%s", n, synced, got, want)
+			}
+		}
+	}
+}
+
+// What a person has left at the end of the file stays, and the entries go on after it.
+func TestSyncAfterHandEdits(t *testing.T) {
+	const line1 = `{"cursor":1,"time":"2026-03-01T12:00:00Z","session":"test/1","text":"one"}`
+	for name, edited := range map[string]string{
+		"no newline at the end": line1,
+		"CRLF":                  line1 + "\r\n",
+		"a note":                line1 + "\n# remember this\n",
+		"half a note":           line1 + "\n# remember thi",
+		"a line without cursor": line1 + "\n" + `{"text":"mine"}` + "\n",
+		"a mark in front":       "\ufeff" + line1 + "\n",
+		"empty lines":           line1 + "\n\n\n",
+		"moved":                 `{"cursor":1,"time":"2026-03-01T12:00:00Z","text":"x"}` + "\n{}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.add(anna, "one")
+			f.ok(f.Sync(t.Context(), anna))
+			f.write(anna+".tmp", edited) // saved as editors do
+			f.ok(os.Rename(f.path(anna+".tmp"), f.path(anna)))
+			f.add(anna, "two")
+			f.ok(f.Sync(t.Context(), anna))
+			if edited[len(edited)-1] != '\n' {
+				edited += "\n"
+			}
+			edited += `{"cursor":2,"time":"2026-03-01T12:00:00Z","scope":"person-1",` +
+				`"session":"test/1","text":"two"}` + "\n"
+			same(t, "file", f.file(anna), edited)
+		})
+	}
+}
+
+// Entries that an editor has overwritten with an older copy come back.
+func TestSyncAfterStaleCopy(t *testing.T) {
+	f := newFixture(t)
+	f.add(anna, "one")
+	f.ok(f.Sync(t.Context(), anna))
+	stale := f.file(anna)
+	f.add(anna, "two", "three")
+	f.ok(f.Sync(t.Context(), anna))
+	want := f.file(anna)
+	f.write(anna, stale)
+	f.ok(f.Sync(t.Context(), anna))
+	same(t, "file", f.file(anna), want)
+}
+
+// A database from a backup is older than the file: nothing of either is lost.
+func TestSyncAheadOfTheDatabase(t *testing.T) {
+	f := newFixture(t)
+	f.add(anna, "one")
+	f.ok(f.Sync(t.Context(), anna))
+	f.write(anna, f.file(anna)+
+		`{"cursor":2,"time":"2026-03-01T12:00:00Z","scope":"person-1","session":"","text":"lost two"}
+{"cursor":3,"time":"2026-03-01T12:00:00Z","scope":"person-1","session":"","text":"lost three"}
+`)
+	f.add(anna, "other two") // before anybody notices
+	f.ok(f.Sync(t.Context(), anna))
+	f.add(anna, "five")
+	f.ok(f.Sync(t.Context(), anna))
+	r, err := f.Rebuild(t.Context(), anna)
+	f.ok(err)
+	same(t, "rebuilt", r, Rebuilt{Entries: 5, Added: 2})
+	same(t, "entries", f.texts(anna),
+		[]string{"1 one", "2 lost two", "3 lost three", "4 other two", "5 five"})
+	same(t, "lines", strings.Count(f.file(anna), "\n"), 5)
+}
+
+func TestSyncConcurrent(t *testing.T) {
+	f := newFixture(t)
+	var wg sync.WaitGroup
+	const writers, each = 4, 25
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				var cursor int64
+				err := f.db.Tx(t.Context(), func(tx *store.Tx) (err error) {
+					cursor, err = f.In(anna).Append(tx, Entry{Text: fmt.Sprintf("entry %d of %d", i, w)})
+					return err
+				})
+				if err = errors.Join(err, f.Sync(t.Context(), anna)); err != nil || cursor == 0 {
+					t.Errorf("writer %d: cursor %d, %v", w, cursor, err)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 5 {
+			if _, err := f.Rebuild(t.Context(), anna); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Wait()
+	var want strings.Builder
+	entries := f.entries(anna)
+	for i, e := range entries {
+		if e.Cursor != int64(i+1) {
+			t.Fatalf("entry %d has the cursor %d", i, e.Cursor)
+		}
+		data, err := encode(anna, e)
+		f.ok(err)
+		want.Write(data)
+	}
+	same(t, "entries", len(entries), writers*each)
+	same(t, "file", f.file(anna), want.String())
+}
+
+func TestRebuild(t *testing.T) {
+	const head = `{"cursor":%d,"time":"2026-03-01T12:00:00Z","scope":"person-1","session":"test/1",`
+	line := func(cursor int, text string) string {
+		return fmt.Sprintf(head+`"text":%q}`, cursor, text) + "\n"
+	}
+	for _, test := range []struct {
+		name, file string // {n} stands for line n
+		want       Rebuilt
+		entries    []string
+	}{
+		{"nothing changed", "{1}{2}{3}", Rebuilt{Entries: 3}, []string{"1 one", "2 two", "3 three"}},
+		{"changed", "{1}" + line(2, "zwei") + "{3}", Rebuilt{Entries: 3, Changed: 1},
+			[]string{"1 one", "2 zwei", "3 three"}},
+		{"removed", "{1}{3}", Rebuilt{Entries: 2, Removed: 1}, []string{"1 one", "3 three"}},
+		{"removed at the end", "{1}{2}", Rebuilt{Entries: 2, Removed: 1}, []string{"1 one", "2 two"}},
+		{"all removed", "", Rebuilt{Removed: 3}, nil},
+		{"added", "{1}{2}{3}" + `{"text":"mine"}` + "\n", Rebuilt{Entries: 4, Added: 1},
+			[]string{"1 one", "2 two", "3 three", "4 mine"}},
+		{"added in between, without an end", `{"text":"a"}` + "\n{1}{2}{3}" + `{"text":"b"}`,
+			Rebuilt{Entries: 5, Added: 2}, []string{"1 one", "2 two", "3 three", "4 a", "5 b"}},
+		{"copied", "{1}{1}{2}{3}", Rebuilt{Entries: 4, Added: 1},
+			[]string{"1 one", "2 two", "3 three", "4 one"}},
+		{"moved", "{3}{1}{2}", Rebuilt{Entries: 3}, []string{"1 one", "2 two", "3 three"}},
+		{"ahead", "{1}{2}{3}" + line(9, "nine"), Rebuilt{Entries: 4, Added: 1},
+			[]string{"1 one", "2 two", "3 three", "9 nine"}},
+		{"CRLF and a mark", "\ufeff" + strings.ReplaceAll(line(1, "one")+line(2, "2"), "\n", "\r\n") + "{3}",
+			Rebuilt{Entries: 3, Changed: 1}, []string{"1 one", "2 2", "3 three"}},
+		{"bad", "{1}" + `{"cursor":2,"time":"2026` + "\n", Rebuilt{Entries: 2, Removed: 1,
+			Bad: []string{"line 2: no JSON object of an entry: unexpected end of JSON input"}},
+			[]string{"1 one", "2 two"}},
+		{"bad and nameless", "{1}nonsense\n", Rebuilt{Entries: 3, Bad: []string{
+			"line 2: no JSON object of an entry: invalid character 'o' in literal null (expecting 'u')"}},
+			[]string{"1 one", "2 two", "3 three"}},
+		{"another's", "{1}{2}{3}" + strings.ReplaceAll(line(4, "x"), "person-1", "person-2"),
+			Rebuilt{Entries: 3, Bad: []string{`line 4: belongs to "person-2"`}},
+			[]string{"1 one", "2 two", "3 three"}},
+		{"no time", "{1}{2}" + `{"cursor":3,"text":"x"}` + "\n",
+			Rebuilt{Entries: 3, Bad: []string{"line 3: has no time"}},
+			[]string{"1 one", "2 two", "3 three"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.add(anna, "one", "two", "three")
+			f.add(bert, "of another")
+			f.ok(f.Sync(t.Context(), anna))
+			text := test.file
+			for i, line := range strings.SplitAfter(f.file(anna), "\n") {
+				text = strings.ReplaceAll(text, fmt.Sprintf("{%d}", i+1), line)
+			}
+			f.write(anna, text)
+			r, err := f.Rebuild(t.Context(), anna)
+			f.ok(err)
+			same(t, "rebuilt", r, test.want)
+			same(t, "entries", f.texts(anna), test.entries)
+			for _, e := range f.entries(anna) {
+				same(t, "found", f.found(anna, e.Text)[0], e.Text)
+			}
+			again, err := f.Rebuild(t.Context(), anna)
+			f.ok(err)
+			same(t, "rebuilt again", again, Rebuilt{Entries: r.Entries, Bad: r.Bad})
+			for _, bad := range strings.SplitAfter(text, "\n")[:min(len(r.Bad), 1)] {
+				if !strings.Contains(f.file(anna), bad) {
+					t.Errorf("the file lacks %q", bad)
+				}
+			}
+			f.add(anna, "later")
+			f.ok(f.Sync(t.Context(), anna))
+			if got := f.file(anna); !strings.HasSuffix(got, "\"later\"}\n") {
+				t.Errorf("the file goes on as\n%s", got)
+			}
+			same(t, "entries of another", f.texts(bert), []string{"1 of another"})
+		})
+	}
+}
+
+// Whatever is appended, edited and rebuilt, the file and the table agree afterwards.
+func TestRebuildAgrees(t *testing.T) {
+	f := newFixture(t)
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		s := OfPerson(int64(n))
+		rt.Repeat(map[string]func(*rapid.T){
+			"append": func(rt *rapid.T) { f.add(s, rapid.StringMatching(`[a-z ü会]{1,9}x`).Draw(rt, "text")) },
+			"sync":   func(rt *rapid.T) { f.ok(f.Sync(t.Context(), s)) },
+			"edit": func(rt *rapid.T) {
+				data, err := os.ReadFile(f.path(s))
+				if err != nil {
+					return
+				}
+				lines := strings.SplitAfter(string(data), "\n")
+				i := rapid.IntRange(0, len(lines)-1).Draw(rt, "line")
+				switch rapid.IntRange(0, 4).Draw(rt, "edit") {
+				case 0:
+					lines[i] = ""
+				case 1:
+					lines[i] += "{\"text\":\"added\"}\n"
+				case 2:
+					lines[i] = strings.Replace(lines[i], "x\"}", "y\"}", 1)
+				case 3:
+					lines[i] += lines[i]
+				case 4:
+					lines[i], lines[0] = lines[0], lines[i]
+				}
+				f.write(s, strings.Join(lines, ""))
+			},
+			"rebuild": func(rt *rapid.T) {
+				if _, err := f.Rebuild(t.Context(), s); err != nil {
+					rt.Fatal(err)
+				}
+			},
+		})
+		if _, err := f.Rebuild(t.Context(), s); err != nil {
+			rt.Fatal(err)
+		}
+		f.agree(rt, s)
+	})
+}
+
+// agree checks that the file of a scope has exactly the entries of the table.
+func (f *fixture) agree(rt *rapid.T, s Scope) {
+	want := make(map[int64]Entry)
+	for _, e := range f.entries(s) {
+		want[e.Cursor] = e
+	}
+	file, err := os.ReadFile(f.path(s))
+	if err != nil && len(want) == 0 {
+		return
+	}
+	for line := range strings.Lines(string(file)) {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		e, err := decode(s, []byte(line), time.Time{})
+		if err != nil {
+			rt.Fatalf("line %q: %v", line, err)
+		}
+		if w := want[e.Cursor]; w.Text != e.Text || !w.Time.Equal(e.Time) {
+			rt.Errorf("the file has %+v, the table %+v", e, w)
+		}
+		delete(want, e.Cursor)
+	}
+	if len(want) > 0 {
+		rt.Errorf("the file lacks %+v", want)
+	}
+}
