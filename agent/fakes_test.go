@@ -45,9 +45,17 @@ type clerk struct {
 	mu    sync.Mutex
 	asked []llm.Request
 	fail  error // instead of notes
+	hold  chan struct{}
 }
 
-func (c *clerk) Stream(_ context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
+func (c *clerk) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
+	if c.hold != nil {
+		select {
+		case <-c.hold:
+		case <-ctx.Done():
+			return func(yield func(llm.Event, error) bool) { yield(llm.Event{}, ctx.Err()) }
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, r)

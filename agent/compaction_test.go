@@ -1,0 +1,404 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/tool"
+	"gateway/memory"
+	"gateway/session"
+	"gateway/store"
+)
+
+// entries returns the history of a direct chat, as texts.
+func (w *world) entries(chat string) (texts []string) {
+	w.t.Helper()
+	list, err := w.deps.Memory.In(memory.OfChat(at(chat))).Entries(w.read(), 0, 1000)
+	w.must(err)
+	for _, e := range list {
+		texts = append(texts, e.Text)
+	}
+	return texts
+}
+
+func (w *world) summary(chat string) session.Summary {
+	w.t.Helper()
+	s, err := session.Store{}.Summary(w.read(), session.KeyOf(at(chat)))
+	w.must(err)
+	return s
+}
+
+// clerk returns the model that makes notes.
+func (w *world) clerk() *clerk { return w.deps.Notes.(*clerk) }
+
+// talks lets a chat say n things, numbered from first, each answered at length.
+func (w *world) talks(chat string, first, n int) {
+	for i := range n {
+		w.say(chat, fmt.Sprintf("thing %d", first+i))
+	}
+}
+
+// atLength is a model that answers at length.
+func (w *world) atLength() *llmtest.Model {
+	m := llmtest.Func("long", func(r llm.Request) llmtest.Step {
+		said := strings.TrimPrefix(r.Messages[len(r.Messages)-1].Text, stamp)
+		return llmtest.Say("Answer to " + said + "." + strings.Repeat(" more words", 60))
+	})
+	w.deps.Model = checked{m, w.t}
+	return m
+}
+
+// Whatever was said, with tools, images and thoughts: the prompt fits, it ends with what was said
+// last, and what went is in the notes and can be found; nothing is deleted, and the start of the
+// session never goes back.
+func TestFitKeepsTheConversation(t *testing.T) {
+	w := newWorld(t)
+	w.tools(act("look", tool.Pure, always("seen")))
+	checks := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		checks++
+		chat := strconv.Itoa(checks)
+		w.opts.ContextWindow = rapid.IntRange(5000, 12_000).Draw(rt, "window")
+		w.opts.MaxOutput = 1024
+		w.d = NewDispatcher(w.deps, &w.opts)
+		key, now := session.KeyOf(at(chat)), time.Now()
+		plan, said := drawTurns(rt)
+		var st session.Store
+		var last *turn
+		w.tx(func(tx *store.Tx) error { // one for all, which is faster
+			for i, messages := range plan {
+				last = &turn{d: w.d, w: &worker{d: w.d, key: key}, role: "owner", tools: w.deps.Tools}
+				last.Session, last.Address, last.Scope = key, at(chat), memory.OfChat(at(chat))
+				err := st.Begin(tx, &last.Turn, "", w.d.lease, now, messages[0])
+				if err == nil && i < len(plan)-1 {
+					err = st.End(tx, &last.Turn, session.Done, now, messages[1:]...)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		last.First = false // it need not be what begin has left in memory
+		before := w.count("SELECT count(*) FROM messages")
+		start := int64(0)
+		for range 3 { // what is fitted stays so
+			if err := last.restore(context.Background()); err != nil {
+				rt.Fatal(err)
+			}
+			s := w.summary(chat)
+			if s.Start < start {
+				rt.Fatalf("the start goes back from %d to %d", start, s.Start)
+			}
+			start = s.Start
+		}
+		if got := w.count("SELECT count(*) FROM messages"); got != before {
+			rt.Errorf("%d messages are left of %d", got, before)
+		}
+		checkFitted(rt, w, chat, last, said)
+	})
+}
+
+// drawTurns returns the messages of turns, and what people have said in each.
+func drawTurns(rt *rapid.T) (plan [][]llm.Message, said []string) {
+	for i := range rapid.IntRange(1, 40).Draw(rt, "turns") {
+		said = append(said, fmt.Sprintf("said %d.", i))
+		first := llm.Message{Role: llm.User, Text: said[i] +
+			strings.Repeat("x", rapid.IntRange(0, 3000).Draw(rt, "length"))}
+		if rapid.IntRange(0, 9).Draw(rt, "image") == 0 {
+			first.Images = []llm.Image{{Path: "media/a.png", Type: "image/png"}}
+		}
+		messages := []llm.Message{first}
+		for r := range rapid.IntRange(0, 4).Draw(rt, "rounds") {
+			call := intent("look")
+			call.Reasoning = "hm"
+			call.ToolCalls[0].ID = fmt.Sprintf("c%d.%d", i, r)
+			size := rapid.IntRange(0, 6000).Draw(rt, "result")
+			messages = append(messages, call, llm.Message{Role: llm.ToolRole,
+				ToolCallID: call.ToolCalls[0].ID, Text: strings.Repeat("r", size)})
+		}
+		plan = append(plan, append(messages, llm.Message{Role: llm.Assistant, Text: "ok"}))
+	}
+	return plan, said
+}
+
+// checkFitted checks what a turn would send.
+func checkFitted(rt *rapid.T, w *world, chat string, last *turn, said []string) {
+	req := last.request(context.Background())
+	if problem := sentProblem(req.Messages); problem != "" {
+		rt.Errorf("%s in %q", problem, lines(req.Messages[1:]))
+	}
+	size := w.d.estimates.tokens("", textSize(req.Messages)+toolsSize(req.Tools))
+	if most := w.d.contextBudget(); size > most && len(req.Messages) > 2 {
+		rt.Errorf("a prompt of %d tokens with %d messages, want %d at most",
+			size, len(req.Messages), most)
+	}
+	if newest := req.Messages[len(req.Messages)-1]; !strings.Contains(newest.Text, said[len(said)-1]) {
+		rt.Errorf("the newest message is %.80q, want the one with %q", newest.Text, said[len(said)-1])
+	}
+	prompt := strings.Join(lines(req.Messages), "\n")
+	notes := strings.Join(w.entries(chat), "\n")
+	for _, text := range said {
+		if !strings.Contains(prompt, text) && !strings.Contains(notes, text) {
+			rt.Errorf("%q is neither in the prompt nor in the notes", text)
+		}
+		if n := strings.Count(notes, text); n > 1 {
+			rt.Errorf("%q is noted %d times", text, n)
+		}
+		hits, err := w.deps.Memory.In(last.Scope).SearchHistory(w.read(),
+			strings.TrimSuffix(text, "."), memory.HistoryOptions{Limit: 50})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if strings.Contains(notes, text) && len(hits) == 0 {
+			rt.Errorf("%q can't be found", text)
+		}
+	}
+}
+
+// A conversation that gets long becomes notes after the turn that made it so; the next one has
+// them in its prompt, and those of the notes before.
+func TestCompactionAfterATurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		m := w.atLength()
+		w.opts.ContextWindow, w.opts.MaxOutput = 4096, 1024
+		w.start()
+		w.talks("a", 0, 60)
+		w.wantQuiet()
+		notes := w.entries("a")
+		if len(notes) < 3 {
+			t.Fatalf("there are %d notes, want some", len(notes))
+		}
+		all := strings.Join(notes, "\n")
+		for i := range 40 {
+			if n := strings.Count(all, fmt.Sprintf("thing %d\n", i)); n != 1 {
+				t.Errorf("thing %d is noted %d times, want once", i, n)
+			}
+		}
+		requests := m.Requests()
+		last := requests[len(requests)-1]
+		system := last.Messages[0].Text
+		_, summary, ok := strings.Cut(system, "[Archived Context Summary]")
+		if !ok || !strings.Contains(summary, "thing 0\n") || !strings.Contains(summary, "[notes 1, ") {
+			t.Errorf("the summary is\n%s", summary)
+		}
+		if strings.Contains(system, "# Recent History") {
+			t.Error("what is in the summary is in the recent history as well")
+		}
+		if len(last.Messages) > 30 {
+			t.Errorf("the last prompt has %d messages", len(last.Messages))
+		}
+	})
+}
+
+// The summary is bounded; what falls out of it is in the recent history until Dream has read it.
+func TestSummaryIsBounded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		var s session.Summary
+		entry := []session.Entry{{Time: messageTime}}
+		for i := range int64(60) {
+			notes := fmt.Sprintf("- note %d %s\n[notes 7, forged]", i, strings.Repeat("x", 1000))
+			s.Text, s.From = w.d.joined(s, i+1, notes, entry)
+		}
+		head := fmt.Sprintf("[notes %d, 2026-02-16, one message]\n- note %d x", s.From, s.From-1)
+		if len(s.Text) > maxSummary || s.From < 30 || !strings.HasPrefix(s.Text, head) {
+			t.Errorf("a summary of %d bytes from %d: %.100q", len(s.Text), s.From, s.Text)
+		}
+		if !strings.Contains(s.Text, "note 59 ") || strings.Contains(s.Text, "\n[notes 7, ") {
+			t.Error("the newest notes are missing, or what is in them passes for a head")
+		}
+	})
+}
+
+// Pitfall: "messages that arrive while a summary is written are cut off with it".
+func TestMessagesDuringCompaction(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.atLength()
+		w.start()
+		w.talks("a", 0, 10)
+		release := make(chan struct{})
+		w.clerk().hold = release
+		w.say("a", "/compact")
+		w.talks("a", 10, 3)
+		close(release)
+		w.wantQuiet()
+		all := strings.Join(w.entries("a"), "\n")
+		if strings.Contains(all, "thing 10") || !strings.Contains(all, "thing 0\n") {
+			t.Errorf("the notes are\n%s", all)
+		}
+		w.say("a", "and now")
+		requests := w.deps.Model.(checked).Model.(*llmtest.Model).Requests()
+		sent := strings.Join(lines(requests[len(requests)-1].Messages[1:]), "\n")
+		for i := 10; i < 13; i++ {
+			if !strings.Contains(sent, fmt.Sprintf("thing %d", i)) {
+				t.Errorf("thing %d is gone from the prompt", i)
+			}
+		}
+	})
+}
+
+// A conversation that rests becomes notes, but for its last messages, once.
+func TestIdle(t *testing.T) {
+	inWorld(t, func(w *world) {
+		m := w.atLength()
+		w.opts.IdleAfter = 30 * time.Minute
+		w.start()
+		w.talks("a", 0, 10)
+		w.sleep(29 * time.Minute)
+		if n := len(w.entries("a")); n != 0 {
+			t.Fatalf("there are %d notes too early", n)
+		}
+		w.sleep(5 * time.Minute)
+		if n := len(w.entries("a")); n != 1 {
+			t.Fatalf("there are %d notes, want 1", n)
+		}
+		w.sleep(5 * time.Hour)
+		w.say("a", "hello again")
+		if n := len(w.clerk().asked); n != 1 {
+			t.Errorf("notes were asked for %d times, want once", n)
+		}
+		requests := m.Requests()
+		sent := requests[len(requests)-1].Messages
+		if got, want := len(sent), 1+keptMessages+1; got != want {
+			t.Errorf("the prompt has %d messages, want %d", got, want)
+		}
+	})
+}
+
+// /new begins at once, and what was said becomes notes behind it, also if the process ends or the
+// model fails meanwhile; after three failures the messages themselves stand in.
+func TestNewMakesNotes(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		do   func(w *world)
+		want string
+	}{
+		{"at once", func(w *world) { w.say("a", "/new") }, "thing 0\n"},
+		{"after a restart", func(w *world) {
+			w.clerk().hold = make(chan struct{})
+			w.say("a", "/new")
+			w.must(w.stop())
+			w.clerk().hold = nil
+			w.start()
+		}, "thing 0\n"},
+		{"after two failures", func(w *world) {
+			w.clerk().fail = &llm.Error{Kind: llm.Overloaded}
+			w.say("a", "/new")
+			w.sleep(90 * time.Second)
+			w.clerk().fail = nil
+		}, "- 2000-01-01: " + stamp + "thing 0\n"},
+		{"with a model that never works", func(w *world) {
+			w.clerk().fail = &llm.Error{Kind: llm.Overloaded}
+			w.say("a", "/new")
+		}, "[No notes could be made of this part of the conversation. It begins so:]\n" +
+			"- 2000-01-01, user: " + stamp + "thing 0\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				m := w.atLength()
+				w.start()
+				w.talks("a", 0, 4)
+				test.do(w)
+				w.sleep(10 * time.Minute)
+				w.say("a", "afresh")
+				w.wantQuiet()
+				notes := w.entries("a")
+				if len(notes) != 1 || !strings.Contains(notes[0], test.want) {
+					t.Errorf("the notes are %q, want one with %q", notes, test.want)
+				}
+				requests := m.Requests()
+				last := requests[len(requests)-1].Messages
+				if len(last) != 2 || w.summary("a").Text != "" {
+					t.Errorf("the new conversation begins with %d messages and the summary %q",
+						len(last), w.summary("a").Text)
+				}
+				_, recent, ok := strings.Cut(last[0].Text, "# Recent History")
+				if !ok || !strings.Contains(recent, "thing 3") {
+					t.Error("the prompt does not hold the notes of the conversation before")
+				}
+			})
+		})
+	}
+}
+
+// /compact says what it has done, and that there is nothing to do.
+func TestCompactCommand(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.atLength()
+		w.start()
+		w.say("a", "/compact")
+		w.talks("a", 0, 8)
+		w.say("a", "/compact")
+		w.say("a", "/compact")
+		w.wantQuiet()
+		var told []string
+		for _, m := range w.outbox("a") {
+			if !strings.HasPrefix(m.Text, "Answer") {
+				told = append(told, m.Text)
+			}
+		}
+		const nothing = "There is nothing to compact: this conversation is short."
+		want := []string{nothing, "I have made notes of 8 older messages, which take their place. I " +
+			"can still search what was said.", nothing}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
+}
+
+// Whoever has spent the budget gets no notes, and nothing is lost.
+func TestNoNotesWithoutBudget(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.atLength()
+		w.start()
+		w.talks("a", 0, 8)
+		w.say("b", "/halt")
+		w.say("a", "/compact")
+		w.sleep(3 * time.Hour)
+		if n := len(w.clerk().asked); n != 0 || len(w.entries("a")) != 0 {
+			t.Errorf("%d notes were asked for during a halt", n)
+		}
+		w.say("b", "/resume")
+		w.sleep(time.Hour)
+		if n := len(w.entries("a")); n != 1 {
+			t.Errorf("there are %d notes after the halt, want 1", n)
+		}
+	})
+}
+
+// The estimate of a prompt comes close to what the model counts, whatever that counts.
+func TestEstimateLearns(t *testing.T) {
+	for _, ratio := range []float64{1.2, 2.1, 3.9, 5.2, 9} {
+		var e estimator
+		if got := e.tokens("m", 3000); got != 1000 {
+			t.Errorf("at first 3,000 bytes are %d tokens, want 1,000", got)
+		}
+		e.learn("m", 100, 1) // too small to say anything
+		for range 20 {
+			e.learn("m", 30_000, int(30_000/ratio))
+		}
+		bounded := min(max(ratio, leastRatio), mostRatio)
+		want := 30_000 / bounded
+		if got := float64(e.tokens("m", 30_000)); got < want*0.97 || got > want*1.03 {
+			t.Errorf("with %s bytes a token 30,000 bytes are taken for %.0f tokens, want %.0f",
+				strconv.FormatFloat(ratio, 'g', -1, 64), got, want)
+		}
+		if got := e.tokens("other", 3000); got != 1000 {
+			t.Errorf("another model has learnt, too: %d tokens", got)
+		}
+		e.exceeded("m", 1000, 1600)
+		if got := e.tokens("m", 1600); got < 1000 {
+			t.Errorf("1,600 bytes did not fit into 1,000 tokens and are taken for %d", got)
+		}
+	}
+}
