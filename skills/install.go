@@ -9,7 +9,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 )
 
 // ErrExists reports that the workspace has a skill of that name already.
@@ -21,7 +23,8 @@ type Package struct {
 	Files []File
 	Hash  string // of all files; "" if they can't be read
 
-	// Trouble is what keeps it from being used or installed, in words; nil if there is nothing.
+	// Trouble is what keeps it from being used, or for [Library.Check] from being installed, in
+	// words; nil if there is nothing.
 	Trouble []string
 }
 
@@ -42,10 +45,8 @@ func (l *Library) Inspect(s Skill) Package {
 		p.Trouble = append(p.Trouble, s.Problem)
 	}
 	var err error
-	if p.Files, p.Hash, err = l.Files(s); err != nil {
-		p.Trouble = append(p.Trouble, "its files can't be read: "+oneLine(err.Error()))
-	}
-	p.judge()
+	p.Files, p.Hash, err = l.Files(s)
+	p.Skill.Remarks = slices.Concat(s.Remarks, judge(p.Files, err))
 	return p
 }
 
@@ -69,33 +70,36 @@ func (l *Library) check(root *os.Root, name, dir string) Package {
 		p.Trouble = append(p.Trouble, b.skill.Problem)
 	}
 	var err error
-	if p.Files, p.Hash, err = survey(folderOf(root)); err != nil {
-		p.Trouble = append(p.Trouble, "its files can't be read: "+oneLine(err.Error()))
-	}
-	p.judge()
+	p.Files, p.Hash, err = survey(folderOf(root))
+	p.Trouble = append(p.Trouble, judge(p.Files, err)...)
 	return p
 }
 
-// judge says which files a skill must not have.
-func (p *Package) judge() {
+// judge says what is wrong with files, which could not all be read because of err if it isn't nil.
+func judge(files []File, err error) []string {
 	const most = 20
-	for _, f := range p.Files {
+	var wrong []string
+	if err != nil {
+		wrong = append(wrong, "its files can't be read: "+oneLine(err.Error()))
+	}
+	for _, f := range files {
 		switch {
-		case len(p.Trouble) >= most:
-			return
+		case len(wrong) >= most:
+			return wrong
 		case f.Odd != "":
-			p.Trouble = append(p.Trouble, fmt.Sprintf("%s is %s", shownPath(f.Name), f.Odd))
+			wrong = append(wrong, fmt.Sprintf("%s is %s", shownPath(f.Name), f.Odd))
 		case !honest(f.Name):
-			p.Trouble = append(p.Trouble, shownPath(f.Name)+" has a name that no file should have")
+			wrong = append(wrong, shownPath(f.Name)+" has a name that no file should have")
 		}
 	}
+	return wrong
 }
 
 func shownPath(name string) string { return clip(oneLine(name), 200) }
 
 // Install copies the skill in the folder dir into the workspace, where it replaces one with its
-// name only if force is set. Nothing of it is there before all of it is. If dir is where it would
-// be copied to, it is only checked. An error that wraps [ErrExists] reports that it was not
+// name only if force is set. Nothing of it is there before all of it is. If dir is one of
+// the workspace's skills already, it is only checked. An error that wraps [ErrExists] reports that it was not
 // replaced; a skill with any Trouble is returned and not installed.
 func (l *Library) Install(dir string, force bool) (Package, error) {
 	if l.opts.Workspace == nil {
@@ -119,7 +123,8 @@ func (l *Library) Install(dir string, force bool) (Package, error) {
 		return p, fmt.Errorf("skills: install: %w", err)
 	}
 	defer shelf.Close()
-	if p.Skill.Folder = name; ValidName(p.Skill.Name) {
+	sweep(shelf, l.opts.Now())
+	if p.Skill.Folder = name; ValidName(p.Skill.Name) && !isIn(shelf, name, from) {
 		p.Skill.Folder = p.Skill.Name
 	}
 	if p, err = l.put(shelf, from, p, force); err != nil {
@@ -136,14 +141,10 @@ func (l *Library) put(shelf, from *os.Root, p Package, force bool) (Package, err
 	if !harmless(name) || !honest(name) {
 		return p, fmt.Errorf("%q is no name for its folder", shown(name))
 	}
-	there, err := shelf.Lstat(name)
-	if err == nil {
-		here, err := from.Stat(".")
-		if err == nil && os.SameFile(here, there) {
-			return p, nil
-		}
+	if isIn(shelf, name, from) {
+		return p, nil
 	}
-	if err == nil && !force {
+	if _, err := shelf.Lstat(name); err == nil && !force {
 		return p, ErrExists
 	}
 	staged := temporary()
@@ -158,6 +159,31 @@ func (l *Library) put(shelf, from *os.Root, p Package, force bool) (Package, err
 		return done, errors.Join(err, shelf.RemoveAll(staged))
 	}
 	return done, nil
+}
+
+// isIn reports whether a folder is the one that is called name on a shelf.
+func isIn(shelf *os.Root, name string, folder *os.Root) bool {
+	here, err := folder.Stat(".")
+	if err != nil {
+		return false
+	}
+	there, err := shelf.Lstat(name)
+	return err == nil && os.SameFile(here, there)
+}
+
+// sweep removes what installations have left that were killed.
+func sweep(shelf *os.Root, now time.Time) {
+	entries, err := readDir(shelf, ".")
+	if err != nil {
+		return // the installation itself says so
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && strings.HasPrefix(e.Name(), temporaryPrefix) &&
+			now.Sub(info.ModTime()) > time.Hour {
+			_ = shelf.RemoveAll(e.Name()) // it disturbs nobody, and is tried again
+		}
+	}
 }
 
 // stage copies a skill's files to a folder, and checks the copy.
@@ -228,8 +254,10 @@ func exchange(shelf *os.Root, staged, name string) error {
 	return shelf.RemoveAll(old)
 }
 
+const temporaryPrefix = ".gateway-"
+
 // temporary returns a name that is no skill's.
-func temporary() string { return ".gateway-" + rand.Text() }
+func temporary() string { return temporaryPrefix + rand.Text() }
 
 // Remove removes a skill of [Library.List] that is not built in, with all its files.
 func (l *Library) Remove(s Skill) error {

@@ -97,6 +97,20 @@ func TestInstall(t *testing.T) {
 	if got := tree(t, filepath.Join(f.workspace, "skills")); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+	// What a killed installation has left goes.
+	left := filepath.Join(f.workspace, "skills", temporary())
+	put(t, "x", left, "x")
+	check(t, os.Chtimes(left, time.Now(), time.Now().Add(-2*time.Hour)))
+	put(t, text("pot", "A pot.", "b"), f.workspace, "skills", "Pot", "SKILL.md")
+	if p, err = f.Install(filepath.Join(f.workspace, "skills", "Pot"), false); err != nil ||
+		p.Skill.Folder != "Pot" {
+		t.Errorf("in its place, which is called otherwise: %v, %+v", err, p.Skill)
+	}
+	want["Pot/SKILL.md"] = text("pot", "A pot.", "b")
+	if got := tree(t, filepath.Join(f.workspace, "skills")); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	check(t, f.Remove(f.one("", Workspace, "Pot")))
 	// What lies there already is only looked at.
 	p, err = f.Install(filepath.Join(f.workspace, "skills", "tea"), false)
 	if err != nil || p.Hash == "" || f.one("", Workspace, "tea").Problem != "" {
@@ -108,6 +122,25 @@ func TestInstall(t *testing.T) {
 	}
 	if err := f.Remove(f.one("", Builtin, "tmux")); err == nil {
 		t.Error("a built-in skill was removed")
+	}
+}
+
+// TestInspect holds that odd files of a skill that works are told, and no more.
+func TestInspect(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.skill("a", "Does it.")
+	check(t, os.Symlink("SKILL.md", filepath.Join(f.workspace, "skills", "a", "l")))
+	s := f.one("", Workspace, "a")
+	for range 2 { // what the library remembers doesn't grow
+		p := f.Inspect(s)
+		if len(p.Trouble) > 0 || len(p.Skill.Remarks) != len(s.Remarks)+1 || p.Hash == "" ||
+			len(p.Files) != 2 {
+			t.Errorf("Inspect = %+v", p)
+		}
+	}
+	f.skill("a", "---")
+	if p := f.Inspect(f.one("", Workspace, "a")); len(p.Trouble) != 1 || p.Hash == "" {
+		t.Errorf("Inspect of a broken skill = %+v", p)
 	}
 }
 

@@ -166,9 +166,6 @@ func (l *Library) collect(
 					taken[key] = s.Location
 				}
 			}
-			if source == Found && s.Always {
-				s.Always, c.text = false, "" // nobody has decided that
-			}
 			s.Disabled = l.disabled[key]
 			s.Missing = l.missing(s.Requires)
 			list = append(list, c)
@@ -217,7 +214,10 @@ func (l *Library) shelf(scope string) *shelf {
 	}
 	s, err := readShelf(root, name, old, l.opts.Now())
 	if err != nil {
-		l.opts.Logger.Warn("skills can't be read", "folder", name, "err", err)
+		s = &shelf{problem: err.Error()}
+		if old == nil || old.problem != s.problem { // it would be said several times in each turn
+			l.opts.Logger.Warn("skills can't be read", "folder", name, "err", err)
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

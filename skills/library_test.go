@@ -392,8 +392,10 @@ func check(t *testing.T, err error) {
 func TestFolderOfSkills(t *testing.T) {
 	f := newFixture(t, Options{})
 	put(t, "x", f.workspace, "skills")
-	if got := len(f.List("")); got != 7 || !strings.Contains(f.log.String(), "no folder") {
-		t.Errorf("%d skills, log %s", got, f.log)
+	for range 3 {
+		if got := len(f.List("")); got != 7 || strings.Count(f.log.String(), "no folder") != 1 {
+			t.Errorf("%d skills, log %s", got, f.log)
+		}
 	}
 	check(t, os.Remove(filepath.Join(f.workspace, "skills")))
 	outside := t.TempDir()

@@ -25,8 +25,9 @@ const settleTime = 3 * time.Second
 
 // A shelf is a folder of skills as it was when it was looked at. It doesn't change.
 type shelf struct {
-	seen  seen
-	books []*book // by the names of their folders
+	seen    seen
+	books   []*book // by the names of their folders
+	problem string  // why none can be read; ""
 }
 
 // A book is a skill on a shelf as it was when it was read. It doesn't change; a [view] has copies.
@@ -48,7 +49,7 @@ type seen struct {
 
 func see(path string, info fs.FileInfo, now time.Time) seen {
 	// A link says nothing about what it leads to.
-	settled := info.Mode()&fs.ModeSymlink == 0 && now.Sub(info.ModTime()) > settleTime
+	settled := info.Mode()&fs.ModeSymlink == 0 && now.Sub(info.ModTime()).Abs() > settleTime
 	return seen{path, info, settled}
 }
 
@@ -132,7 +133,7 @@ func readShelf(root *os.Root, name string, old *shelf, now time.Time) (*shelf, e
 			known[b.skill.Folder] = b
 		}
 	}
-	path := filepath.Join(root.Name(), name)
+	path, private := filepath.Join(root.Name(), name), name != workspaceFolder
 	s := &shelf{seen: see(path, info, now)}
 	names, err := folders(folder)
 	if err != nil {
@@ -147,6 +148,9 @@ func readShelf(root *os.Root, name string, old *shelf, now time.Time) (*shelf, e
 			b.seen = []seen{{path, info, true}}
 		case b == nil || !b.same():
 			b = readBook(folder, name, name, filepath.Join(path, name), now)
+			if private {
+				b.text, b.skill.Always = "", false // nobody has decided that
+			}
 		}
 		s.books = append(s.books, b)
 	}

@@ -197,9 +197,13 @@ func (b bookcase) packages(dirs []string) ([]skills.Package, error) {
 func report(cmd *cobra.Command, list []skills.Package, states map[string]string) error {
 	bad, noted := 0, 0
 	for _, p := range list {
+		file := p.Skill.Location
+		if p.Skill.Source == skills.Found { // as the operator sees it
+			file = strings.Replace(file, "memory/", "memory/"+p.Skill.Scope+"/", 1)
+		}
 		say := func(kind, text string) {
 			noted++
-			cmd.Printf("%s: %s: %s\n", lines(p.Skill.Location), kind, lines(text))
+			cmd.Printf("%s: %s: %s\n", lines(file), kind, lines(text))
 		}
 		if len(p.Trouble) > 0 {
 			bad++
