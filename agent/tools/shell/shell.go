@@ -4,7 +4,11 @@
 // is turned into the words that run once, by [Argv], so that what is shown and approved is what
 // runs. Output is text for the model, 10,000 characters of it at most. Commands in the background
 // belong to a session, outlive its turns and end with the gateway: they are kept in memory only.
-// The package owns no tables or files.
+//
+// A command may read the documents of its own scope, and of the workspace it may change all but
+// what everybody's prompt is made of: that is for admins. With Landlock that can't be kept, and the
+// sandbox's report says so. What is missing of those files is made, empty. The package owns no
+// tables.
 package shell
 
 import (
@@ -23,6 +27,7 @@ import (
 	"gateway/agent/tool"
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
+	"gateway/memory"
 )
 
 // Options say what commands may do.
@@ -33,6 +38,10 @@ type Options struct {
 	// Media returns the folder of the files that were sent to a conversation, which its commands
 	// may read and find in $MEDIA. It may be nil, and what it names may not exist.
 	Media func(bus.Address) string
+
+	// Memory returns the folder of a scope's documents, which its commands may read and find in
+	// $MEMORY. It may be nil, and what it names may not exist.
+	Memory func(memory.Scope) string
 
 	ReadOnly, ReadWrite []string // absolute paths of what else they may reach
 	Network             bool
@@ -143,6 +152,15 @@ func (s *Shell) folder(name string) (string, error) {
 	return filepath.Join(s.o.Workspace, rel), nil
 }
 
+// show lets a command read a folder, if it is there, and find it by a name. No link is followed:
+// it could lead to a folder of somebody else.
+func show(spec *sandbox.Spec, name, folder string) {
+	if info, err := os.Lstat(folder); folder != "" && err == nil && info.IsDir() {
+		spec.ReadOnly = append(spec.ReadOnly, folder)
+		spec.Env = append(spec.Env, name+"="+folder)
+	}
+}
+
 // command prepares a command for the conversation of a call.
 func (s *Shell) command(
 	ctx context.Context, c tool.Call, argv []string, dir string,
@@ -162,11 +180,13 @@ func (s *Shell) command(
 		}
 	}
 	if s.o.Media != nil {
-		media := s.o.Media(c.Address)
-		if info, err := os.Stat(media); media != "" && err == nil && info.IsDir() {
-			spec.ReadOnly = append(spec.ReadOnly, media)
-			spec.Env = append(spec.Env, "MEDIA="+media)
-		}
+		show(&spec, "MEDIA", s.o.Media(c.Address))
+	}
+	if s.o.Memory != nil && c.Scope != "" {
+		show(&spec, "MEMORY", s.o.Memory(c.Scope))
+	}
+	if spec.Protected, err = s.protected(c); err != nil {
+		return nil, err
 	}
 	cmd, err := s.o.Sandbox.Command(ctx, spec)
 	if err != nil {

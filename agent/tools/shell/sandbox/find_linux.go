@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -51,6 +52,9 @@ func try(ctx context.Context, mode, self, bubblewrap string) (*Sandbox, error) {
 			return nil, fmt.Errorf("it is not installed: %w", err)
 		}
 		s.bubblewrap = path
+		if s.protects = bindsFiles(ctx, path); !s.protects {
+			s.report.Weak = []string{weakProtection + " (a newer bubblewrap keeps that)"}
+		}
 	case Landlock:
 		abi, err := ll.LandlockGetABIVersion()
 		if err != nil {
@@ -70,11 +74,23 @@ func try(ctx context.Context, mode, self, bubblewrap string) (*Sandbox, error) {
 
 func (s *Sandbox) setABI(abi int) {
 	s.abi = abi
-	s.report.Weak = []string{"names and attributes of files outside can be seen"}
+	s.report.Weak = []string{"names and attributes of files outside can be seen", weakProtection}
 	if abi < signalABI {
 		s.report.Weak = append(s.report.Weak, "signals to other processes of the same user, but not "+
 			"to the gateway (Linux 6.12 keeps them in)")
 	}
+}
+
+// weakProtection says what is not kept without [Sandbox.Protects].
+const weakProtection = "single files and folders of the workspace can't be kept from being changed"
+
+// bindsFiles reports whether bubblewrap can show an open file at a path: nobody can put another
+// in its place meanwhile.
+func bindsFiles(ctx context.Context, path string) bool {
+	ctx, cancel := context.WithTimeout(ctx, testTimeout)
+	defer cancel()
+	help, err := exec.CommandContext(ctx, path, "--help").CombinedOutput()
+	return err == nil && bytes.Contains(help, []byte("--ro-bind-fd"))
 }
 
 // test proves that commands are confined.

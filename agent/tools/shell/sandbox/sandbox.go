@@ -22,6 +22,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -53,6 +54,7 @@ type Sandbox struct {
 	self       string
 	bubblewrap string
 	abi        int // of Landlock, that is used at most
+	protects   bool
 	report     Report
 }
 
@@ -66,6 +68,10 @@ func (s *Sandbox) String() string {
 	}
 	return s.mode
 }
+
+// Protects reports whether it keeps [Spec].Protected. A rule of Landlock can't take back within a
+// folder what another allows for the whole.
+func (s *Sandbox) Protects() bool { return s.protects }
 
 // Report returns what the self-test found.
 func (s *Sandbox) Report() Report { return s.report }
@@ -87,6 +93,10 @@ type Spec struct {
 	// ReadOnly and ReadWrite are absolute paths of what the command may reach beside the system.
 	// None of ReadOnly may lie within one of ReadWrite, which are folders.
 	ReadOnly, ReadWrite []string
+
+	// Protected are files and folders within ReadWrite that may only be read, not removed and not
+	// renamed, if [Sandbox.Protects]. What is not there, or is a link, is not protected.
+	Protected []string
 
 	Network bool // the machine's network, loopback too; never UNIX sockets
 	Limits  Limits
@@ -155,6 +165,7 @@ type job struct {
 	Env        []string
 	ReadOnly   []string
 	ReadWrite  []string
+	Protected  []string
 	Network    bool
 	Limits     Limits
 	Bubblewrap string
@@ -185,6 +196,12 @@ func (s *Spec) check() error {
 			if within(path, folder) {
 				return fmt.Errorf("sandbox: command: %s can't be read-only within %s", path, folder)
 			}
+		}
+	}
+	for _, path := range s.Protected {
+		inside := func(folder string) bool { return path != folder && within(path, folder) }
+		if strings.ContainsRune(path, 0) || !slices.ContainsFunc(s.ReadWrite, inside) {
+			return fmt.Errorf("sandbox: command: %s is in no folder that can be written", path)
 		}
 	}
 	return nil
