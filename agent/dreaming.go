@@ -57,10 +57,11 @@ func (d *Dispatcher) dream(ctx context.Context, c *chore.Chore) (outcome, error)
 	if d.Documents == nil {
 		return outcome{said: "There are no documents that I could write to."}, nil
 	}
-	report, err := d.dreamer(c.Scope).Run(ctx, c.Scope, c.State, func(ctx context.Context, state []byte) error {
+	save := func(ctx context.Context, state []byte) error {
 		c.State = state
 		return d.tx(ctx, func(tx *store.Tx) error { return d.chores.Save(tx, c, state) })
-	})
+	}
+	report, err := d.dreamer(c.Scope).Run(ctx, c.Scope, c.State, save)
 	if gaveUp, ok := errors.AsType[*dream.GiveUpError](err); ok {
 		return d.gaveUp(ctx, c, gaveUp)
 	}
@@ -212,38 +213,51 @@ func (d *Dispatcher) moveScope(tx *store.Tx, from, to memory.Scope) error {
 	return d.chores.Put(tx, chore.Chore{Work: work}, d.opts.Now())
 }
 
-// mergeFiles is the part of moveScope that is files. What is there already is not added again.
+// mergeFiles is the part of moveScope that is files. What is there already is not added again, and
+// what can't be read stays where it is.
 func (d *Dispatcher) mergeFiles(ctx context.Context, c *chore.Chore) error {
 	from, err := memory.ParseScope(c.Session)
 	if err != nil {
 		return err
 	}
-	if d.Documents != nil {
-		if err := d.mergeDocuments(ctx, from, c.Scope); err != nil {
-			return err
-		}
-		if err := d.tree(from).Remove(ctx); err != nil {
+	if err := d.Memory.MergeFiles(ctx, from, c.Scope); err != nil || d.Documents == nil {
+		return err
+	}
+	for _, name := range []string{document.User, document.Memory, document.Soul, document.Heartbeat} {
+		if err := d.mergeDocument(from, c.Scope, name); err != nil {
 			return err
 		}
 	}
-	return d.Memory.MergeFiles(ctx, from, c.Scope)
+	if err := d.mergeSkills(from, c.Scope); err != nil {
+		return err
+	}
+	_, err = d.tree(c.Scope).Commit(ctx, version.Change{Author: "the gateway",
+		Reason: "Merged with " + string(from) + ", which is the same person.",
+		ID:     "merge-" + string(from)})
+	if err == nil {
+		err = d.tree(from).Remove(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(d.opts.MemoryPath, string(from)))
 }
 
-func (d *Dispatcher) mergeDocuments(ctx context.Context, from, to memory.Scope) error {
-	for _, name := range []string{document.User, document.Memory, document.Soul, document.Heartbeat} {
-		text, _, err := d.Documents.Read(from, name)
-		if text = strings.TrimSpace(text); err != nil || text == "" {
-			continue // what can't be read is nothing that could be added
-		}
-		now, hash, err := d.Documents.Read(to, name)
-		if err != nil || strings.Contains(now, text) {
-			continue
-		}
-		text = strings.TrimSpace(strings.TrimSpace(now)+"\n\n"+text) + "\n"
-		if err := d.Documents.Save(to, name, text, hash); err != nil {
-			return err
-		}
+func (d *Dispatcher) mergeDocument(from, to memory.Scope, name string) error {
+	text, _, err := d.Documents.Read(from, name)
+	if err != nil {
+		return err
 	}
+	now, hash, err := d.Documents.Read(to, name)
+	text = strings.TrimSpace(text)
+	if err != nil || text == "" || strings.Contains(now, text) {
+		return err
+	}
+	text = strings.TrimSpace(strings.TrimSpace(now)+"\n\n"+text) + "\n"
+	return d.Documents.Save(to, name, text, hash)
+}
+
+func (d *Dispatcher) mergeSkills(from, to memory.Scope) error {
 	folders, err := os.ReadDir(filepath.Join(d.opts.MemoryPath, string(from), "skills"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("agent: merge %s into %s: %w", from, to, err)
@@ -251,18 +265,14 @@ func (d *Dispatcher) mergeDocuments(ctx context.Context, from, to memory.Scope) 
 	for _, f := range folders {
 		name := path.Join("skills", f.Name(), "SKILL.md")
 		text, _, err := d.Documents.Read(from, name)
-		if err != nil || text == "" {
-			continue
+		if err == nil && text != "" {
+			err = d.Documents.Create(to, name, text)
 		}
-		err = d.Documents.Create(to, name, text)
 		if err != nil && !errors.Is(err, document.ErrExists) {
 			return err
 		}
 	}
-	_, err = d.tree(to).Commit(ctx, version.Change{Author: "the gateway",
-		Reason: "Merged with " + string(from) + ", which is the same person.",
-		ID:     "merge-" + string(from)})
-	return err
+	return nil
 }
 
 // jsonOf returns v as JSON; it is for values that always have a form.

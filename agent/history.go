@@ -28,6 +28,12 @@ func (t *turn) historySize() int {
 	return max(size-len(t.system)-toolsSize(t.tools.Specs()), leastHistory)
 }
 
+// readLimit is how many bytes of a transcript are read for a prompt. What is more shall become notes
+// first.
+func (d *Dispatcher) readLimit() int {
+	return 2 * d.estimates.bytes(d.opts.ModelID, d.contextBudget())
+}
+
 // leastHistory is how many bytes of transcript a prompt has at least.
 const leastHistory = 4096
 
@@ -53,8 +59,7 @@ func (t *turn) load(ctx context.Context) error {
 	if t.system, err = t.systemPrompt(read, summary); err != nil || t.First {
 		return err
 	}
-	limit := 2 * t.d.estimates.bytes(t.d.opts.ModelID, t.d.contextBudget())
-	h, err := t.d.recent.read(read, t.d.sessions, t.Session, limit)
+	h, err := t.d.recent.read(read, t.d.sessions, t.Session, t.d.readLimit())
 	if err != nil {
 		return err
 	}

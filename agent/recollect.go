@@ -2,11 +2,13 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"gateway/agent/llm"
 	"gateway/bus"
 	"gateway/memory"
+	"gateway/session"
 	"gateway/store"
 )
 
@@ -44,12 +46,18 @@ func (t *turn) recollect(ctx context.Context, batch []bus.Received) (r recollect
 		return r, err
 	}
 	facts, err := space.Relevant(read, words.String(), maxRecollected, maxRecollectedSize)
+	if err != nil || len(facts) == 0 {
+		return r, err
+	}
+	said, err := t.d.recent.read(read, t.d.sessions, t.Session, t.d.readLimit())
 	if err != nil {
 		return r, err
 	}
 	var fresh []memory.Fact
 	for _, f := range facts {
-		if !t.d.recent.holds(t.Session, f.String()) {
+		if line := f.String(); !slices.ContainsFunc(said.Entries, func(e session.Entry) bool {
+			return strings.Contains(e.Message.Text, line)
+		}) {
 			fresh = append(fresh, f)
 			r.keys = append(r.keys, f.Key)
 		}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"container/list"
-	"strings"
 	"sync"
 
 	"gateway/session"
@@ -102,16 +101,6 @@ func (h *histories) forget(e *list.Element) {
 	known := h.used.Remove(e).(*history)
 	h.size -= known.size
 	delete(h.known, known.key)
-}
-
-// holds reports whether something of what is remembered of a session has text in it.
-func (h *histories) holds(key session.Key, text string) bool {
-	for _, e := range h.recall(key) {
-		if strings.Contains(e.Message.Text, text) {
-			return true
-		}
-	}
-	return false
 }
 
 // drop forgets a session.

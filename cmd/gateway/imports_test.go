@@ -73,7 +73,8 @@ var imports = map[string]string{
 		"agent/picture agent/question agent/tool agent/usage",
 
 	"cmd/gateway/internal/config": "",
-	"cmd/gateway": "store bus memory memory/document memory/version skills session agent agent/approval agent/guard agent/halt agent/llm " +
+	"cmd/gateway": "store bus memory memory/document memory/version skills session agent " +
+		"agent/approval agent/guard agent/halt agent/llm " +
 		"agent/llm/demo agent/llm/failover agent/llm/openai agent/mcpserver agent/tool " +
 		"agent/tools/recall agent/tools/ask agent/tools/clock agent/tools/files agent/tools/mcp " +
 		"agent/tools/message agent/tools/shell agent/tools/shell/sandbox agent/tools/spawn " +

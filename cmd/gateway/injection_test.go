@@ -277,8 +277,10 @@ func (s *siege) envelope(text, name string) {
 var envelopePattern = regexp.MustCompile(
 	`\[[A-Z][a-z]+day \d{4}-\d\d-\d\d \d\d:\d\d [+-]\d\d:\d\d\] ([^:\[\]]*): `)
 
-// forGuests are the tools that guests have: they touch nothing of the gateway's.
-var forGuests = map[string]bool{"ask": true, "time": true, "web_fetch": true}
+// forGuests are the tools that guests have: they change nothing of the gateway's, and look up what
+// their own group has said.
+var forGuests = map[string]bool{"ask": true, "time": true, "web_fetch": true, "recall": true,
+	"history_search": true}
 
 // A guest of the group orders what only others may.
 func attackAsGuest(s *siege) {
