@@ -98,9 +98,9 @@ func judge(files []File, err error) []string {
 func shownPath(name string) string { return clip(oneLine(name), 200) }
 
 // Install copies the skill in the folder dir into the workspace, where it replaces one with its
-// name only if force is set. Nothing of it is there before all of it is. If dir is one of
-// the workspace's skills already, it is only checked. An error that wraps [ErrExists] reports that it was not
-// replaced; a skill with any Trouble is returned and not installed.
+// name only if force is set. Nothing of it is there before all of it is. If dir is one of the
+// workspace's skills already, it is only checked. An error that wraps [ErrExists] reports that it
+// was not replaced; a skill with any Trouble is returned and not installed.
 func (l *Library) Install(dir string, force bool) (Package, error) {
 	if l.opts.Workspace == nil {
 		return Package{}, errors.New("skills: install: there is no workspace")

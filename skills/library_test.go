@@ -381,6 +381,53 @@ func TestHandEdits(t *testing.T) {
 	}
 }
 
+// TestOldEdits holds that a library that takes all times for old sees what happens behind links and
+// in one scope only.
+func TestOldEdits(t *testing.T) {
+	f := newFixture(t, Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
+	put(t, "One.", f.workspace, "skills", "a", "text.md")
+	check(t, os.Symlink("text.md", filepath.Join(f.workspace, "skills", "a", "SKILL.md")))
+	put(t, "Two.", f.workspace, "skills", ".b", "SKILL.md")
+	check(t, os.Symlink(".b", filepath.Join(f.workspace, "skills", "b")))
+	f.found("person-1", "c", "Three.")
+	for _, want := range []string{"One. Two. Three.", "One! Two! Three!"} {
+		for range 2 {
+			got := f.one("person-1", Workspace, "a").Description + " " +
+				f.one("person-1", Workspace, "b").Description + " " +
+				f.one("person-1", Found, "c").Description
+			if got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		put(t, "One!", f.workspace, "skills", "a", "text.md")
+		put(t, "Two!", f.workspace, "skills", ".b", "SKILL.md")
+		f.found("person-1", "c", "Three!")
+	}
+	f.found("person-1", "d", "Four.")
+	f.one("person-1", Found, "d")
+}
+
+// TestReplaced holds that another file of the same size and time is seen.
+func TestReplaced(t *testing.T) {
+	f := newFixture(t, Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
+	when := time.Now().Add(-time.Hour).Truncate(time.Second)
+	file := filepath.Join(f.workspace, "skills", "a", "SKILL.md")
+	for _, want := range []string{"One.", "Two."} {
+		put(t, want, file+"~")
+		check(t, os.Chtimes(file+"~", when, when))
+		check(t, os.Rename(file+"~", file))
+		if got := f.one("", Workspace, "a").Description; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	f.found("person-1", "c", "Three.")
+	f.one("person-1", Found, "c")
+	f.found("person-1", "c", "Three, and more.")
+	if got := f.one("person-1", Found, "c").Description; got != "Three, and more." {
+		t.Errorf("got %q of a scope", got)
+	}
+}
+
 func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
