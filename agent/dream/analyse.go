@@ -55,12 +55,12 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 func (r *run) name(
 	ctx context.Context, a analysis, d *desk, from int64, read []memory.Entry,
 ) error {
-	to, long := read[len(read)-1].Cursor, len(read[0].Text)
+	newest, long := read[len(read)-1], len(read[0].Text)
 	r.state.Phase, r.state.ID = dreamt, "dream-"+rand.Text()
-	r.state.From, r.state.To = from, to
+	r.state.From, r.state.To, r.state.Newest = from, newest.Cursor, mark(newest)
 	r.state.Findings, r.state.Skipped = nil, a.skipped
 	if long > r.entryRoom() {
-		r.skip("the end of entry %d was not read: it has %d bytes", to, long)
+		r.skip("the end of entry %d was not read: it has %d bytes", newest.Cursor, long)
 	}
 	for _, f := range a.findings {
 		if s := d.sheets[f.Document]; s != nil && s.problem != "" {

@@ -182,8 +182,8 @@ func (r *run) advance(ctx context.Context) (bool, error) {
 	history := r.deps.History(r.scope)
 	there := false
 	err := r.deps.DB.Tx(ctx, func(tx *store.Tx) error {
-		last, err := history.Last(tx)
-		if there = last >= r.state.To; err != nil || !there {
+		var err error
+		if there, err = r.there(tx); err != nil || !there {
 			return err
 		}
 		dreamed, err := history.Dreamed(tx)

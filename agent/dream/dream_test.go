@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
@@ -208,30 +209,65 @@ func TestForeignState(t *testing.T) {
 	}
 	w.mishap = &mishap{}
 	w.state[bob] = w.state[ann]
-	if r := w.mustRun(bob); r.To != 0 || w.get(bob, "USER.md") != "" {
+	w.live(bob, "x") // an entry that looks the same
+	w.model = llmtest.New("bob's", llmtest.Say("[SKIP]"))
+	if r := w.mustRun(bob); r.To != 1 || w.get(bob, "USER.md") != "" {
 		t.Errorf("report = %+v, USER.md %q", r, w.get(bob, "USER.md"))
 	}
 	for _, odd := range []string{"{", "[]", `{"scope":"person-2","phase":"written"}`, "\x00"} {
 		w.state[bob] = []byte(odd)
-		if r := w.mustRun(bob); r.To != 0 {
+		if r := w.mustRun(bob); r.From != 1 || r.To != 1 {
 			t.Errorf("report of the state %q = %+v", odd, r)
 		}
 	}
 }
 
-// A person who had everything erased is not remembered by what is left of a run.
+// A person who had everything erased is not remembered by what is left of a run, also if the
+// history has begun anew.
 func TestErased(t *testing.T) {
 	for at := 2; at <= 6; at++ {
-		w := newWorld(t, false, dreams("[USER] a secret", edit("USER.md", "", "- a secret")))
-		w.live(ann, "x")
-		w.mishap.at, w.mishap.after = at, true
-		if _, err := w.run(ann); !errors.Is(err, errKilled) {
-			t.Fatalf("Run = %v, want %v", err, errKilled)
+		for _, again := range []bool{false, true} {
+			w := newWorld(t, false, dreams("[USER] a secret", edit("USER.md", "", "- a secret")))
+			w.live(ann, "x")
+			if !w.kill(at, true) {
+				t.Fatalf("step %d was not reached", at)
+			}
+			w.forget(ann)
+			w.model = llmtest.New("later", llmtest.Say("[SKIP]"))
+			if again {
+				w.now = w.now.Add(time.Minute)
+				w.live(ann, "y", "z")
+			}
+			report := w.mustRun(ann)
+			for _, req := range w.model.Requests() {
+				if text := prompt(req); strings.Contains(text, "a secret") {
+					t.Errorf("step %d: a request holds the secret:\n%s", at, text)
+				}
+			}
+			if strings.Contains(w.everything(ann), "secret") || len(report.Changes) > 0 {
+				t.Errorf("step %d: report = %+v, files %q", at, report, w.everything(ann))
+			}
+			if got := w.dreamed(ann); got != report.To || again != (got == 2) {
+				t.Errorf("step %d: cursor = %d, report %+v", at, got, report)
+			}
 		}
-		w.mishap = &mishap{}
-		w.forget(ann)
-		if r := w.mustRun(ann); r.To != 0 || strings.Contains(w.everything(ann), "secret") {
-			t.Errorf("step %d: report = %+v, files %q", at, r, w.everything(ann))
+	}
+}
+
+// So are those that are erased while the model thinks.
+func TestErasedMeanwhile(t *testing.T) {
+	for step := 1; step <= 3; step += 2 { // the calls of the model
+		w := newWorld(t, false, dreams("[USER] a secret", edit("USER.md", "", "- a secret"), done))
+		w.live(ann, "x")
+		w.mishap.before = func(n int, _ string) {
+			if n == step {
+				w.forget(ann)
+			}
+		}
+		report := w.mustRun(ann)
+		if w.dreamed(ann) != 0 || strings.Contains(w.everything(ann), "secret") || report.To != 0 {
+			t.Errorf("step %d: report = %+v, cursor %d, files %q", step, report, w.dreamed(ann),
+				w.everything(ann))
 		}
 	}
 }

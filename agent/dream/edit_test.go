@@ -309,6 +309,11 @@ func TestRecovers(t *testing.T) {
 	if w.requests != 3 {
 		t.Errorf("analysed %d times, want 3", w.requests)
 	}
+	for _, req := range w.model.Requests() {
+		if len(req.Tools) > 0 && strings.Contains(prompt(req), "lives in To") {
+			t.Error("a line that was cut off is used")
+		}
+	}
 	checkRequests(t, w.model.Requests())
 }
 

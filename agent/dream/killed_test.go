@@ -233,3 +233,29 @@ func TestDeletedMeanwhile(t *testing.T) {
 		t.Errorf("skipped = %q, want the two lines of USER.md and the skill", report.Skipped)
 	}
 }
+
+// What a person takes back before the version is made stays away.
+func TestTakenBack(t *testing.T) {
+	w := busy(t, false)
+	user := w.get(ann, "USER.md")
+	commits := 0
+	w.mishap.before = func(step int, name string) {
+		if name == "commit" {
+			commits++
+		}
+		if commits == 2 { // Dream's own
+			w.mishap.at = step
+		}
+	}
+	if _, err := w.run(ann); !errors.Is(err, errKilled) {
+		t.Fatalf("Run = %v, want %v", err, errKilled)
+	}
+	w.mishap = &mishap{}
+	w.put(ann, "USER.md", user)
+	report := w.mustRun(ann)
+	w.want(ann, "USER.md", user)
+	w.want(ann, "SOUL.md", "- is brief\n")
+	if got := w.commits(ann); countOf(got, author) != 1 || report.Version == "" {
+		t.Errorf("versions by %q, report %+v", got, report)
+	}
+}

@@ -38,9 +38,10 @@ func (r *run) all(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if r.state.Phase != begun && (last < r.state.To || dreamed >= r.state.To && !r.ended()) {
-		// The history was erased, or another run has read it: this one is void.
-		r.restart()
+	if there, err := r.there(r.deps.DB.Read(ctx)); err != nil {
+		return Report{}, err
+	} else if !there || r.state.Phase != begun && dreamed >= r.state.To && !r.ended() {
+		r.restart() // the history was erased, or another run has read it: this one is void
 	}
 	if r.state.Phase == begun {
 		if last <= dreamed {
@@ -81,15 +82,15 @@ func (r *run) ended() bool {
 // finish changes the documents and moves the cursor.
 func (r *run) finish(ctx context.Context) (Report, error) {
 	gone := Report{Scope: r.scope, Skipped: []string{"the history was erased meanwhile"}}
-	_, last, err := r.position(ctx)
-	if err != nil || last < r.state.To {
+	there, err := r.there(r.deps.DB.Read(ctx))
+	if err != nil || !there {
 		return gone, err
 	}
 	v, err := r.apply(ctx)
 	if err != nil {
 		return Report{}, err
 	}
-	there, err := r.advance(ctx)
+	there, err = r.advance(ctx)
 	if err != nil || !there {
 		return gone, err
 	}
@@ -97,7 +98,7 @@ func (r *run) finish(ctx context.Context) (Report, error) {
 		Scope: r.scope, From: r.state.From, To: r.state.To,
 		Changes: r.changes(), Version: v.ID, Skipped: r.state.Skipped,
 	}
-	_, last, err = r.position(ctx)
+	_, last, err := r.position(ctx)
 	report.More = last > r.state.To
 	if err != nil { // all is done, and the next run looks again
 		r.deps.Logger.WarnContext(ctx, "end of the history is not known", "scope", r.scope, "err", err)

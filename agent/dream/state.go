@@ -9,6 +9,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/memory"
+	"gateway/store"
 )
 
 // A phase is how far a run has come.
@@ -32,6 +33,7 @@ type state struct {
 	ID       string    `json:"id,omitempty"` // of the change
 	From     int64     `json:"from,omitempty"`
 	To       int64     `json:"to,omitempty"`
+	Newest   string    `json:"newest,omitempty"` // of the entries that were read, see [mark]
 	Findings []finding `json:"findings,omitempty"`
 	Skipped  []string  `json:"skipped,omitempty"`
 	Plan     []file    `json:"plan,omitempty"`
@@ -100,6 +102,20 @@ func (r *run) fail(ctx context.Context, cause error) error {
 		r.restart()
 	}
 	return errors.Join(cause, r.save(ctx))
+}
+
+// mark returns what tells an entry from another one that has got its cursor after an erasure.
+func mark(e memory.Entry) string {
+	return fmt.Sprintf("%d %d %s", e.Cursor, e.Time.UnixMilli(), e.Session)
+}
+
+// there reports whether the history still has what the run has read.
+func (r *run) there(q store.Queryer) (bool, error) {
+	if r.state.Newest == "" { // it has read nothing
+		return true, nil
+	}
+	list, err := r.deps.History(r.scope).Entries(q, r.state.To-1, 1)
+	return len(list) == 1 && mark(list[0]) == r.state.Newest, err
 }
 
 // restart forgets what the run has found.
