@@ -22,10 +22,11 @@ type Options struct {
 	Memory    *os.Root // a folder for each scope, with "skills" in it; nil: there is none
 	Disabled  []string // names of skills that are switched off
 
-	// What skills may require. The answers are remembered for half a minute.
+	// What skills may require. The answers are remembered for half a minute. A setting is asked for
+	// as KEY, which must be there, or as KEY=VALUE.
 	LookPath func(program string) bool // default: it is in the PATH
 	Env      func(name string) bool    // default: the variable is set
-	Config   func(key string) bool     // default: no setting is there
+	Config   func(setting string) bool // default: none is there
 	OS       string                    // default: runtime.GOOS
 
 	Now    func() time.Time // default: time.Now
