@@ -81,12 +81,14 @@ type Deps struct {
 
 // Options are the limits of a run.
 type Options struct {
-	MaxEntries int // history entries of a run; by default 20
-	MaxRounds  int // model calls of its second phase; by default 10
-	MaxTokens  int // of all its model calls, input and output; by default 100,000. The last
-	// answer may exceed it if the provider ignores the limit that it is given.
-	MaxOutput   int // of each answer; 0 is the provider's default
+	MaxEntries  int // history entries of a run; by default 20
+	MaxRounds   int // model calls of its second phase; by default 10
+	MaxOutput   int // tokens of an answer; 0 is the provider's default
 	MaxDocument int // the size of a document, in bytes; by default 16,384
+
+	// MaxTokens is what all model calls of a run may use, input and output; by default 100,000.
+	// The last answer may exceed it if the provider ignores the limit that it is given.
+	MaxTokens int
 
 	Zone *time.Location // of the dates that the model sees; by default UTC
 }

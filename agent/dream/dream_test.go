@@ -214,7 +214,8 @@ func TestForeignState(t *testing.T) {
 	if r := w.mustRun(bob); r.To != 1 || w.get(bob, "USER.md") != "" {
 		t.Errorf("report = %+v, USER.md %q", r, w.get(bob, "USER.md"))
 	}
-	for _, odd := range []string{"{", "[]", `{"scope":"person-2","phase":"written"}`, "\x00"} {
+	for _, odd := range []string{"{", "[]", `{"scope":"person-2","phase":"written"}`,
+		`{"scope":"person-2","phase":"later","id":"a","to":9,"newest":"9"}`, "\x00"} {
 		w.state[bob] = []byte(odd)
 		if r := w.mustRun(bob); r.From != 1 || r.To != 1 {
 			t.Errorf("report of the state %q = %+v", odd, r)

@@ -522,3 +522,19 @@ func FuzzEdit(f *testing.F) {
 		}
 	})
 }
+
+// A model without an answer is one of no use.
+func TestNoResponse(t *testing.T) {
+	w := newWorld(t, false, nil)
+	w.live(ann, "x")
+	d := New(Deps{
+		DB: w.db, Documents: w.files,
+		History:  func(s scope) History { return w.memory.In(s) },
+		Versions: func(s scope) Versions { return w.tree(s) },
+		Ask:      func(context.Context, llm.Request) (*llm.Response, error) { return nil, nil },
+	}, nil)
+	_, err := d.Run(t.Context(), ann, nil, func(context.Context, []byte) error { return nil })
+	if !errors.Is(err, errNonsense) {
+		t.Errorf("Run = %v, want %v", err, errNonsense)
+	}
+}

@@ -68,7 +68,7 @@ func (r *run) load(ctx context.Context, saved []byte) {
 	if err == nil && s.Scope != r.scope {
 		err = errors.New("it is of another scope")
 	}
-	if err == nil && s.Phase != begun && (s.ID == "" || s.To <= s.From) {
+	if err == nil && !s.whole() {
 		err = errors.New("it is not whole")
 	}
 	if err != nil {
@@ -76,6 +76,17 @@ func (r *run) load(ctx context.Context, saved []byte) {
 		return
 	}
 	r.state = s
+}
+
+// whole reports whether s has what its phase needs.
+func (s *state) whole() bool {
+	switch s.Phase {
+	case begun:
+		return s.Newest == ""
+	case dreamt, planned, written:
+		return s.ID != "" && s.To > s.From && s.Newest != ""
+	}
+	return false
 }
 
 func (r *run) save(ctx context.Context) error {
