@@ -23,6 +23,7 @@ import (
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/memory"
 	"gateway/store"
 )
 
@@ -164,6 +165,10 @@ func (h *hands) shellOptions(box *sandbox.Sandbox) shell.Options {
 		Media: func(a bus.Address) string {
 			return filepath.Join(mediaFolder(h.cfg), filepath.FromSlash(a.Folder()))
 		},
+		Memory: func(s memory.Scope) string {
+			return filepath.Join(memoryFolder(h.cfg), string(s))
+		},
+		ReadOnly: []string{builtinFolder(h.cfg)},
 	}
 	for _, r := range h.roots {
 		if r.Write {

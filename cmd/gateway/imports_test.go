@@ -49,7 +49,7 @@ var imports = map[string]string{
 	"agent/tools/clock":              "agent/tool",
 	"agent/tools/mcp":                "bus agent/tool",
 	"agent/mcpserver":                "bus session",
-	"agent/tools/shell":              "bus agent/tool agent/tools/shell/sandbox",
+	"agent/tools/shell":              "bus memory agent/tool agent/tools/shell/sandbox",
 	"agent/tools/shell/sandbox":      "",
 	"agent/tools/files":              "bus memory agent/document agent/tool",
 	"agent/tools/recall":             "store bus memory agent/tool",
