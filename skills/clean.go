@@ -33,9 +33,9 @@ func clip(s string, n int) string {
 // goodName is a name in the form of agentskills.io.
 var goodName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// ValidName reports whether a name has the form that skills should have: lower-case letters,
+// validName reports whether a name has the form that skills should have: lower-case letters,
 // digits and single hyphens, at most 64 characters.
-func ValidName(name string) bool { return len(name) <= maxName && goodName.MatchString(name) }
+func validName(name string) bool { return len(name) <= maxName && goodName.MatchString(name) }
 
 // harmless reports whether a name, though it may not have the right form, can be shown and said.
 func harmless(name string) bool {

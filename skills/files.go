@@ -48,10 +48,10 @@ func folderOf(root *os.Root) folder {
 		func(name string) (string, error) { return root.Readlink(filepath.FromSlash(name)) }}
 }
 
-// Files returns the files of a skill of [Library.List], in order, and the hash of all of them:
+// files returns the files of a skill of [Library.List], in order, and the hash of all of them:
 // their names, whether they can be run, and what is in them. Links are not followed; where they
 // lead to is part of the hash.
-func (l *Library) Files(s Skill) ([]File, string, error) {
+func (l *Library) files(s Skill) ([]File, string, error) {
 	if s.Source == Builtin {
 		sub, err := fs.Sub(builtins, path.Join("builtin", s.Folder))
 		if err != nil {

@@ -45,7 +45,7 @@ func (l *Library) Inspect(s Skill) Package {
 		p.Trouble = append(p.Trouble, s.Problem)
 	}
 	var err error
-	p.Files, p.Hash, err = l.Files(s)
+	p.Files, p.Hash, err = l.files(s)
 	p.Skill.Remarks = slices.Concat(s.Remarks, judge(p.Files, err))
 	return p
 }
@@ -124,7 +124,7 @@ func (l *Library) Install(dir string, force bool) (Package, error) {
 	}
 	defer shelf.Close()
 	sweep(shelf, l.opts.Now())
-	if p.Skill.Folder = name; ValidName(p.Skill.Name) && !isIn(shelf, name, from) {
+	if p.Skill.Folder = name; validName(p.Skill.Name) && !isIn(shelf, name, from) {
 		p.Skill.Folder = p.Skill.Name
 	}
 	if p, err = l.put(shelf, from, p, force); err != nil {

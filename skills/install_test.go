@@ -78,7 +78,7 @@ func TestInstall(t *testing.T) {
 		}
 	}
 	s := f.one("", Workspace, "tea")
-	if _, sum, err := f.Files(s); err != nil || sum != p.Hash {
+	if _, sum, err := f.files(s); err != nil || sum != p.Hash {
 		t.Errorf("hash %s, %v; want that of what was installed, %s", sum, err, p.Hash)
 	}
 
@@ -292,7 +292,7 @@ func TestPins(t *testing.T) {
 	f.skill("changed", text("changed", "d", "other"))
 	check(t, os.RemoveAll(filepath.Join(f.workspace, "skills", "gone")))
 	want := []Review{{"changed", "changed since it was installed on 2026-11-03"}, {"gone", StateGone},
-		{"own", StateUnpinned}, {"same", ""}}
+		{"own", stateUnpinned}, {"same", ""}}
 	if got, err := pins.Review(t.Context(), f.Library); err != nil || !slices.Equal(got, want) {
 		t.Errorf("Review = %v, %v; want %v", got, err, want)
 	}
@@ -330,7 +330,7 @@ func TestDamagedPins(t *testing.T) {
 		put(t, damage, dir, "skills.json")
 		pins := NewPins(filepath.Join(dir, "skills.json"), nil)
 		got, err := pins.Review(t.Context(), f.Library)
-		if !errors.Is(err, ErrDamaged) || !slices.Equal(got, []Review{{"a", StateUnpinned}}) {
+		if !errors.Is(err, ErrDamaged) || !slices.Equal(got, []Review{{"a", stateUnpinned}}) {
 			t.Errorf("%q: Review = %v, %v", damage, got, err)
 		}
 		if files := tree(t, dir); len(files) != 1 || files["skills.json"] != damage {

@@ -259,8 +259,8 @@ func TestNames(t *testing.T) {
 		{"a\xff", false, false},
 	}
 	for _, tt := range tests {
-		if got := ValidName(tt.name); got != tt.valid {
-			t.Errorf("ValidName(%q) = %v, want %v", tt.name, got, tt.valid)
+		if got := validName(tt.name); got != tt.valid {
+			t.Errorf("validName(%q) = %v, want %v", tt.name, got, tt.valid)
 		}
 		if got := harmless(tt.name); got != tt.harmless {
 			t.Errorf("harmless(%q) = %v, want %v", tt.name, got, tt.harmless)

@@ -125,11 +125,10 @@ type Review struct {
 	State  string // in words; "" if it is
 }
 
-// The states of a [Review], besides that it was changed.
-const (
-	StateUnpinned = "not installed by you"
-	StateGone     = "installed, and not there any more"
-)
+// StateGone is the state of a skill that was installed and whose folder is gone.
+const StateGone = "installed, and not there any more"
+
+const stateUnpinned = "not installed by you"
 
 // Review compares the skills of the workspace with the pins, by name. With an error that wraps
 // [ErrDamaged] it holds all the same: nothing is then known to be installed.
@@ -163,10 +162,10 @@ func (p *Pins) Review(ctx context.Context, l *Library) ([]Review, error) {
 // compare says how a skill differs from its pin, "" if it doesn't.
 func (l *Library) compare(s Skill, pin Pin, ok bool) string {
 	if !ok {
-		return StateUnpinned
+		return stateUnpinned
 	}
 	installed := pin.Installed.Format(time.DateOnly)
-	_, sum, err := l.Files(s)
+	_, sum, err := l.files(s)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("installed on %s, and can't be compared: %s", installed,

@@ -315,7 +315,7 @@ func (b *book) fill(d document) {
 	switch {
 	case !harmless(s.Name) && s.Problem == "":
 		s.Problem = "neither it nor its folder has a name that can be said"
-	case !ValidName(s.Name):
+	case !validName(s.Name):
 		s.Remarks = append(s.Remarks, fmt.Sprintf("its name should be at most %d lower-case letters, "+
 			"digits and single hyphens", maxName))
 	case s.Name != s.Folder:
