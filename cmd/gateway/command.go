@@ -43,7 +43,7 @@ func newCommand() *cobra.Command {
 		chatCommand(load), outboxCommand(load), sessionsCommand(load), peopleCommand(load),
 		channelsCommand(load), pairCommand(load), sendCommand(load),
 		usageCommand(load), haltCommand(load), resumeCommand(load), doctorCommand(load),
-		mcpCommand(load), skillsCommand(load),
+		mcpCommand(load), memoryCommand(load), skillsCommand(load),
 		configCommand(load), versionCommand(),
 	)
 	return root

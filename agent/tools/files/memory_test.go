@@ -260,13 +260,16 @@ func TestPromptFiles(t *testing.T) {
 	m.link(".", "here")
 	m.link("IDENTITY.md", "to-new")
 	before := snapshot(t, m.ws)
-	paths := []string{"AGENTS.md", "agents.md", "./notes/../AGENTS.md", "SOUL.md", "USER.md",
-		"TOOLS.md", "IDENTITY.md", "HEARTBEAT.md", "to-agents", "to-new", "here/AGENTS.md", "here/here/Soul.MD",
-		"skills/x/SKILL.md", "skills/y/SKILL.md", "Skills/y/SKILL.md", "skills/y", "to-skills/x/SKILL.md",
-		"here/skills/x/SKILL.md", m.ws + "/AGENTS.md", m.ws + "/skills/x/SKILL.md",
-		"whole/workspace/AGENTS.md", "whole/workspace/skills/x/SKILL.md", "whole/workspace/skills/z/a",
-		"some/x/SKILL.md", "some/new/SKILL.md", "some/a", m.home + "/workspace/AGENTS.md", "AGENTS.md.",
-		"AGENTS.md::$DATA", "skills./x/SKILL.md"}
+	paths := []string{
+		"AGENTS.md", "agents.md", "./notes/../AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md",
+		"IDENTITY.md", "HEARTBEAT.md", "to-agents", "to-new", "here/AGENTS.md", "here/here/Soul.MD",
+		"skills/x/SKILL.md", "skills/y/SKILL.md", "Skills/y/SKILL.md", "skills/y",
+		"to-skills/x/SKILL.md", "here/skills/x/SKILL.md", m.ws + "/AGENTS.md",
+		m.ws + "/skills/x/SKILL.md", "whole/workspace/AGENTS.md",
+		"whole/workspace/skills/x/SKILL.md", "whole/workspace/skills/z/a", "some/x/SKILL.md",
+		"some/new/SKILL.md", "some/a", m.home + "/workspace/AGENTS.md", "AGENTS.md.",
+		"AGENTS.md::$DATA", "skills./x/SKILL.md",
+	}
 	for _, role := range []bus.Role{bus.User, bus.Guest, ""} {
 		for _, path := range paths {
 			for _, call := range [][]any{
