@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,26 @@ func (d *Dispatcher) forgetNow(c *call) (Say, error) {
 	return Say{Text: "I have forgotten you. It takes a moment until the last traces are gone."}, nil
 }
 
+// Forget erases all of a scope, as /forget does for a person. The rows go at once, files and the rest
+// with the chores of whichever gateway runs on the same data.
+func (d *Dispatcher) Forget(ctx context.Context, s memory.Scope) error {
+	return d.tx(ctx, func(tx *store.Tx) error {
+		left := erased{Person: s.Person()}
+		err := d.eraseRows(tx, s, &left)
+		if err == nil {
+			left.Inbox, err = d.Inbox.Newest(tx)
+		}
+		if err == nil {
+			left.Outbox, err = d.Outbox.Newest(tx)
+		}
+		if err != nil {
+			return err
+		}
+		work := chore.Work{Kind: chore.Erase, Scope: s, Ref: left.Inbox}
+		return d.chores.Put(tx, chore.Chore{Work: work, State: jsonOf(left)}, d.opts.Now())
+	})
+}
+
 // forgetAnswers is how many messages the command itself puts into the outbox.
 const forgetAnswers = 1
 
@@ -88,7 +109,7 @@ func (d *Dispatcher) eraseRows(tx *store.Tx, s memory.Scope, left *erased) error
 		if err != nil {
 			return err
 		}
-		if ok && a != left.Chats[0] {
+		if ok && !slices.Contains(left.Chats, a) {
 			left.Chats = append(left.Chats, a)
 		}
 		if err := d.eraseSession(tx, key, left.Person); err != nil {

@@ -23,6 +23,7 @@ type histories struct {
 
 type history struct {
 	key     session.Key
+	created int64           // of the session
 	entries []session.Entry // only appended to, and never changed: turns share them
 	size    int
 }
@@ -31,17 +32,17 @@ type history struct {
 func (h *histories) read(
 	q store.Queryer, s session.Store, key session.Key, limit int,
 ) (*session.Transcript, error) {
-	entries := h.recall(key)
+	entries, created := h.recall(key)
 	if len(entries) == 0 {
-		t, err := s.Transcript(q, key, limit)
-		if err == nil && !t.Truncated { // else it is not what later turns begin with
-			h.remember(key, t.Entries)
-		}
-		return t, err
+		return h.readAnew(q, s, key, limit)
 	}
 	t, err := s.TranscriptAfter(q, key, entries[len(entries)-1].ID)
 	if err != nil {
 		return nil, err
+	}
+	if t.Created != created { // it was erased meanwhile
+		h.drop(key)
+		return h.readAnew(q, s, key, limit)
 	}
 	t.Entries = append(entries, t.Entries...)
 	n := 0
@@ -49,7 +50,7 @@ func (h *histories) read(
 		n++
 	}
 	t.Entries = t.Entries[n:]
-	h.remember(key, t.Entries)
+	h.remember(key, created, t.Entries)
 	newest := len(t.Entries) - 1 // it stays, whatever its size
 	for i, room := newest, limit; i >= 0; i-- {
 		if room -= t.Entries[i].Size; room < 0 && i < newest {
@@ -60,18 +61,29 @@ func (h *histories) read(
 	return t, nil
 }
 
-func (h *histories) recall(key session.Key) []session.Entry {
+func (h *histories) readAnew(
+	q store.Queryer, s session.Store, key session.Key, limit int,
+) (*session.Transcript, error) {
+	t, err := s.Transcript(q, key, limit)
+	if err == nil && !t.Truncated { // else it is not what later turns begin with
+		h.remember(key, t.Created, t.Entries)
+	}
+	return t, err
+}
+
+func (h *histories) recall(key session.Key) (entries []session.Entry, created int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e, ok := h.known[key]
 	if !ok {
-		return nil
+		return nil, 0
 	}
-	return e.Value.(*history).entries
+	known := e.Value.(*history)
+	return known.entries, known.created
 }
 
 // remember replaces what is known of a session, and forgets what was not used for longest.
-func (h *histories) remember(key session.Key, entries []session.Entry) {
+func (h *histories) remember(key session.Key, created int64, entries []session.Entry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e, ok := h.known[key]; ok {
@@ -83,7 +95,7 @@ func (h *histories) remember(key session.Key, entries []session.Entry) {
 	if h.known == nil {
 		h.known = make(map[session.Key]*list.Element)
 	}
-	known := &history{key: key, entries: entries}
+	known := &history{key: key, created: created, entries: entries}
 	for _, e := range entries {
 		known.size += e.Size + entryOverhead
 	}

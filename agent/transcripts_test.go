@@ -118,20 +118,25 @@ func TestMemoryIsBounded(t *testing.T) {
 	var memory histories
 	entries := []session.Entry{{ID: 1, Size: maxMemory / 4}}
 	for _, chat := range []string{"a", "b", "c", "d", "b", "e"} {
-		memory.remember(session.Key(chat), entries)
+		memory.remember(session.Key(chat), 1, entries)
 		if memory.size > maxMemory || len(memory.known) != memory.used.Len() {
 			t.Fatalf("%d bytes of %d sessions are remembered, %d in order of use",
 				memory.size, len(memory.known), memory.used.Len())
 		}
 	}
 	for chat, want := range map[string]bool{"a": false, "c": false, "d": true, "b": true, "e": true} {
-		if got := memory.recall(session.Key(chat)) != nil; got != want {
+		if got := known(&memory, chat); got != want {
 			t.Errorf("%s is remembered: %v, want %v", chat, got, want)
 		}
 	}
-	memory.remember("huge", []session.Entry{{ID: 1, Size: 2 * maxMemory}})
-	memory.remember("d", nil)
-	if memory.recall("d") != nil || memory.recall("b") != nil {
+	memory.remember("huge", 1, []session.Entry{{ID: 1, Size: 2 * maxMemory}})
+	memory.remember("d", 1, nil)
+	if known(&memory, "d") || known(&memory, "b") {
 		t.Error("what is empty, or older than one that takes all, is remembered")
 	}
+}
+
+func known(h *histories, chat string) bool {
+	entries, _ := h.recall(session.Key(chat))
+	return entries != nil
 }

@@ -26,13 +26,14 @@ type Entry struct {
 type Transcript struct {
 	Entries   []Entry // in their order
 	Start     int64   // the prompt holds messages above this id
+	Created   int64   // when the session began, Unix milliseconds; another one if it was erased
 	Truncated bool    // older messages were left out
 }
 
 // Transcript reads no more than size bytes of a session's transcript, counted from the newest
 // message.
 func (Store) Transcript(q store.Queryer, key Key, size int) (*Transcript, error) {
-	t, err := read(q, key, size, `SELECT s.start, m.id, m.turn, m.body, m.created_ms
+	t, err := read(q, key, size, `SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
 		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > s.start
 		WHERE s.key = $1 ORDER BY m.id DESC`, string(key))
 	if err == nil {
@@ -43,7 +44,7 @@ func (Store) Transcript(q store.Queryer, key Key, size int) (*Transcript, error)
 
 // TranscriptAfter reads what came after the message with the given id.
 func (Store) TranscriptAfter(q store.Queryer, key Key, id int64) (*Transcript, error) {
-	return read(q, key, math.MaxInt, `SELECT s.start, m.id, m.turn, m.body, m.created_ms
+	return read(q, key, math.MaxInt, `SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
 		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > $2
 		WHERE s.key = $1 ORDER BY m.id`, string(key), id)
 }
@@ -58,7 +59,7 @@ func read(q store.Queryer, key Key, size int, query string, args ...any) (*Trans
 	for rows.Next() {
 		var id, turn, at sql.NullInt64
 		var body []byte
-		if err := rows.Scan(&t.Start, &id, &turn, &body, &at); err != nil {
+		if err := rows.Scan(&t.Start, &t.Created, &id, &turn, &body, &at); err != nil {
 			return nil, fmt.Errorf("session: read transcript of %s: %w", key, err)
 		}
 		if !id.Valid {
@@ -80,12 +81,12 @@ func read(q store.Queryer, key Key, size int, query string, args ...any) (*Trans
 	return t, nil
 }
 
-// Range returns up to limit messages of a session after the one with the id after, up to the one with
-// the id to.
+// Range returns up to limit messages of a session after the one with the id after, up to the one
+// with the id to.
 func (Store) Range(
 	q store.Queryer, key Key, after, to int64, limit int,
 ) (*Transcript, error) {
-	return read(q, key, math.MaxInt, `SELECT s.start, m.id, m.turn, m.body, m.created_ms
+	return read(q, key, math.MaxInt, `SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
 		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > $2 AND m.id <= $3
 		WHERE s.key = $1 ORDER BY m.id LIMIT $4`, string(key), after, to, limit)
 }
