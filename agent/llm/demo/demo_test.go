@@ -65,6 +65,9 @@ func TestRules(t *testing.T) {
 		"ls path":       {stamp + "ls my docs/a", `list_dir {"path":"my docs/a"}`},
 		"read":          {"Read `notes.md`", `read_file {"path":"notes.md"}`},
 		"read colon":    {stamp + "read C: x.txt", `read_file {"path":"C: x.txt"}`},
+		"remember":      {"remember Dog: is called Rex", `remember {"key":"Dog","value":"is called Rex"}`},
+		"recall":        {"recall my dog", `recall {"query":"my dog"}`},
+		"what is known": {"time\n\n[what you remember, for this message]\n- a: b\n[end]", "time {}"},
 		"no rule":       {"timely", ""},
 		"read nothing":  {"read", ""},
 		"not inside":    {"tell me the time of your life", ""},
@@ -72,7 +75,8 @@ func TestRules(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			resp := ask(t, quick(), offer(tt.question, "time", "list_dir", "read_file"))
+			resp := ask(t, quick(), offer(tt.question, "time", "list_dir", "read_file", "remember",
+				"recall"))
 			got := ""
 			for _, c := range resp.Message.ToolCalls {
 				got += c.Name + " " + c.Arguments
@@ -84,6 +88,26 @@ func TestRules(t *testing.T) {
 				t.Errorf("does not say what it can do: %q", resp.Message.Text)
 			}
 		})
+	}
+}
+
+// What the gateway asks for itself is not taken for a wish of people.
+func TestClerk(t *testing.T) {
+	ask := func(system, text string) string {
+		return ask(t, quick(), llm.Request{Messages: []llm.Message{
+			{Role: llm.System, Text: system}, {Role: llm.User, Text: text}}}).Message.Text
+	}
+	const said = `{"day":"2026-02-16","who":"user","text":"[Monday 2026-02-16 12:51 +08:00] read\nit"}
+{"day":"2026-02-16","who":"assistant","text":"no"}
+`
+	if got, want := ask(notesPrompt+" And so on.", said), "- 2026-02-16: read it\n"; got != want {
+		t.Errorf("the notes are %q, want %q", got, want)
+	}
+	if got := ask(notesPrompt, "nonsense"); got != "(nothing)" {
+		t.Errorf("the notes of nothing are %q", got)
+	}
+	if got := ask(dreamPrompt, "time"); got != "[SKIP]" {
+		t.Errorf("Dream is answered with %q", got)
 	}
 }
 

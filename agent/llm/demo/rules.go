@@ -27,6 +27,10 @@ var rules = []rule{
 		regexp.MustCompile(`(?i)^run\s+(\S.*)$`), []string{"command"}},
 	{"fetch URL", "reads a web page", "web_fetch",
 		regexp.MustCompile(`(?i)^fetch\s+(\S+)$`), []string{"url"}},
+	{"remember KEY: VALUE", "remembers it for later conversations", "remember",
+		regexp.MustCompile(`(?i)^remember\s+([^:\n]+):\s*(\S.*)$`), []string{"key", "value"}},
+	{"recall WORDS", "looks up what I remember", "recall",
+		regexp.MustCompile(`(?i)^recall\s+(\S.*)$`), []string{"query"}},
 	{"ask me QUESTION", "asks you, and waits for your answer", "ask",
 		regexp.MustCompile(`(?i)^ask me\s+(\S.*)$`), []string{"question"}},
 }
@@ -54,6 +58,9 @@ type reply struct {
 
 // answer decides on the reply to a request.
 func answer(r request) reply {
+	if own, ok := clerk(r); ok {
+		return own
+	}
 	say := func(text string) reply {
 		if !r.answered() {
 			text = introduction + "\n\n" + text
@@ -64,6 +71,7 @@ func answer(r request) reply {
 		return say(results)
 	}
 	question := r.question()
+	question.text = remembered.ReplaceAllString(question.text, "")
 	if n := len(question.images); n > 0 {
 		return say(sight(question.images))
 	}
@@ -121,8 +129,11 @@ func abilities(r request) string {
 var (
 	// envelope is the time stamp before a message, such as "[Monday 2026-02-16 12:51 +08:00] ".
 	envelope = regexp.MustCompile(`^\s*\[[^\]\n]*\d{4}-\d{2}-\d{2}[^\]\n]*\]\s*`)
-	speaker  = regexp.MustCompile(`^[^:\n]{1,64}:\s+`)
-	mention  = regexp.MustCompile(`^@\S+\s+`)
+	// remembered is what the gateway adds to a message from its memory.
+	remembered = regexp.MustCompile(`(?s)\n\n\[(?:what you remember|the skill )[^\]]*\].*`)
+
+	speaker = regexp.MustCompile(`^[^:\n]{1,64}:\s+`)
+	mention = regexp.MustCompile(`^@\S+\s+`)
 )
 
 // readings returns in what ways a message may be meant, never none: without its envelope;

@@ -1,0 +1,48 @@
+package demo
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// What the gateway's own requests for notes, and for lasting memory, begin with.
+const (
+	notesPrompt = "You keep the long-term notes of an assistant."
+	dreamPrompt = "You look after the long-term memory of an assistant."
+)
+
+// maxNote is how much of a message the notes repeat, in bytes.
+const maxNote = 300
+
+// clerk answers what the gateway asks for itself: notes are what people have said, and nothing is
+// ever worth changing a document for. It reports false for what people ask.
+func clerk(r request) (reply, bool) {
+	if len(r.Messages) == 0 || r.Messages[0].Role != "system" {
+		return reply{}, false
+	}
+	switch system := r.Messages[0].Content.text; {
+	case strings.HasPrefix(system, notesPrompt):
+		return reply{text: notes(r.question().text)}, true
+	case strings.HasPrefix(system, dreamPrompt):
+		return reply{text: "[SKIP]"}, true
+	}
+	return reply{}, false
+}
+
+// notes returns what people have said in the lines of a conversation.
+func notes(conversation string) string {
+	var b strings.Builder
+	for line := range strings.Lines(conversation) {
+		var said struct{ Day, Who, Text string }
+		if json.Unmarshal([]byte(line), &said) != nil || said.Who != "user" {
+			continue
+		}
+		text := envelope.ReplaceAllString(remembered.ReplaceAllString(said.Text, ""), "")
+		b.WriteString("- " + said.Day + ": " + clip(strings.Join(strings.Fields(text), " "), maxNote) +
+			"\n")
+	}
+	if b.Len() == 0 {
+		return "(nothing)"
+	}
+	return b.String()
+}
