@@ -1,0 +1,103 @@
+package version
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestKilledProcess ends a process that commits, with whatever it has started, at many moments:
+// each change that it has told of is there once, and who comes next goes on.
+func TestKilledProcess(t *testing.T) {
+	if dir := os.Getenv("GATEWAY_TEST_VERSIONS"); dir != "" {
+		commitForever(t, dir, os.Getenv("GATEWAY_TEST_GIT"))
+		return
+	}
+	kinds(t, func(t *testing.T, git string) {
+		dir := t.TempDir()
+		told := 0
+		for i := range 8 {
+			cmd := exec.Command(os.Args[0], "-test.run=^TestKilledProcess$")
+			cmd.Env = append(os.Environ(), "GATEWAY_TEST_VERSIONS="+dir, "GATEWAY_TEST_GIT="+git)
+			var out strings.Builder
+			cmd.Stdout = &out
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			kill := time.AfterFunc(time.Duration(100+53*i)*time.Millisecond, func() {
+				_ = cmd.Process.Kill() // it may have failed before, which shows below
+			})
+			err := cmd.Wait()
+			kill.Stop()
+			if err == nil || strings.Contains(out.String(), "FAIL") {
+				t.Fatalf("the process ended by itself: %v\n%s", err, out.String())
+			}
+			told += strings.Count(out.String(), "committed ")
+			wantAll(t, dir, git, out.String())
+		}
+		if told == 0 {
+			t.Error("nothing was committed before a kill; the test shows nothing")
+		}
+	})
+}
+
+// commitForever commits numbered changes, beginning with the first that is not there.
+func commitForever(t *testing.T, dir, git string) {
+	h := openHistory(t, filepath.Join(dir, "versions"), filepath.Join(dir, "memory"), git)
+	list, err := h.Log(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := len(list); ; n++ {
+		h.write("MEMORY.md", strings.Repeat(fmt.Sprintln("line", n), 50))
+		h.write("skills/x/SKILL.md", fmt.Sprintln("skill", n))
+		v, err := h.Commit(t.Context(), Change{Author: "Dream", ID: fmt.Sprint("c", n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("committed %d %s\n", n, v.ID)
+	}
+}
+
+// wantAll fails the test unless each change is there once, as a whole, those told of among them.
+func wantAll(t *testing.T, dir, git, told string) {
+	t.Helper()
+	h := openHistory(t, filepath.Join(dir, "versions"), filepath.Join(dir, "memory"), git)
+	// As one who begins anew: what was not recorded is recorded now.
+	if _, err := h.Commit(t.Context(), Change{Reason: "after a kill"}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := h.Log(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]bool)
+	for _, v := range list {
+		if v.Change != "" && seen[v.Change] {
+			t.Errorf("%s is there twice", v.Change)
+		}
+		seen[v.Change] = true
+	}
+	for line := range strings.Lines(told) {
+		var n int
+		var id string
+		if _, err := fmt.Sscanf(line, "committed %d %s", &n, &id); err != nil || id == "" {
+			continue
+		}
+		if !seen[fmt.Sprint("c", n)] {
+			t.Errorf("c%d was told of and is gone", n)
+		}
+		f, err := h.find(t.Context(), id)
+		if err != nil || f.after["skills/x/SKILL.md"] != fmt.Sprintln("skill", n) ||
+			f.after["MEMORY.md"] != strings.Repeat(fmt.Sprintln("line", n), 50) {
+			t.Errorf("version %d is %.60q, %v", n, f.after, err)
+		}
+	}
+	if git == "" {
+		wantSound(t, h.path(".git"))
+	}
+}
