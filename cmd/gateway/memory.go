@@ -28,7 +28,7 @@ func memoryCommand(load loader) *cobra.Command {
 	return group("memory", "Look at what is remembered, and take back what was changed",
 		memoryListCommand(load), memoryShowCommand(load), memoryLogCommand(load),
 		memoryDiffCommand(load), memoryRestoreCommand(load), memorySearchCommand(load),
-		memoryExportCommand(load), memoryReindexCommand(load))
+		memoryExportCommand(load), memoryReindexCommand(load), memoryForgetCommand(load))
 }
 
 // sharedScope is what the documents of the workspace go by on the command line.
