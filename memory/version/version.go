@@ -6,9 +6,9 @@
 // is not the one whose history they are: no program that can write the documents can write a
 // configuration or a hook. Git is used as a store of snapshots only: files are read, compared,
 // merged and written here, so that no filter, attribute or setting has a say. Where there is no
-// git, a plain folder of numbered versions does the same; what one of them has written stays
-// readable when the other takes over. A repository that is damaged beyond what a kill can leave
-// is put aside, and a new one begun.
+// git, a plain folder of numbered versions does the same, and stays readable when git comes; as
+// long as git is missing, what it has written can't be read. A repository that is damaged beyond
+// what a kill can leave is put aside, and a new one begun.
 //
 // A file of up to 1 MB is kept, links and other special files are not. The package owns
 // DIR/NAME.git, DIR/NAME.versions and DIR/NAME.lock.
