@@ -70,6 +70,23 @@
 // sub-agent, or the clock. Sub-agents work in sessions of their own; their tasks and outcomes are
 // messages in the inbox that the agent writes to itself.
 //
+// # Memory
+//
+// A turn works with the memory of one scope: the person's in a direct chat, on all their platforms,
+// and the group's in a group. There is no way to another: functions take a Space of one scope,
+// terms of the index carry it, and the folders of scopes lie outside of what tools can reach.
+//
+//	transcript ──▶ notes ───────▶ history ───────▶ documents, skills
+//	session        agent/compact  memory           memory/document, with versions
+//	               when it gets   history.jsonl    agent/dream, every two hours
+//	               long or rests  and an index
+//
+// The transcript is never cut: the prompt holds what comes after the session's start, which moves in
+// the transaction that writes the notes of what is before it. What nobody waits for is a chore
+// (agent/chore), a row that says how far it has come. Facts that the agent was told to keep are rows
+// of their own. The system prompt changes only when a document, a skill, a pinned fact or the notes do;
+// what bears on one message stands with it, in the transcript.
+//
 // # Goroutines
 //
 // What lives long is a Run(ctx) error. They run in one group; the end of any of them is the end
@@ -94,6 +111,11 @@
 //	agent/usage           budgets; agent/halt is the kill switch
 //	agent/guard           connections to hosts that others name
 //	agent/mcpserver       the gateway's own tools for other MCP clients
+//	memory                scopes, facts, history and their index
+//	memory/document       documents that people edit; memory/version keeps their versions
+//	skills                what the agent can follow; some are built in
+//	agent/compact         notes of conversations; agent/dream makes lasting memory of them
+//	agent/chore           work that nobody waits for
 //	agent/document        texts of files; agent/picture makes images fit for a model
 //	agent                 dispatcher, turn, prompt, commands
 //	channels              what a channel is; gate, router, supervisor, people, media
