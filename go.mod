@@ -29,6 +29,7 @@ require (
 	go.mau.fi/libsignal v0.2.2 // its log, and the fake WhatsApp's signatures
 	go.mau.fi/whatsmeow v0.0.0-20260821141805-33cfac511629 // WhatsApp as a linked device; only this form of version downloads
 	go.uber.org/goleak v1.3.0 // tests: goroutines that are left
+	go.yaml.in/yaml/v3 v3.0.5 // front matter of skills
 	golang.org/x/crypto v0.57.0 // fake WhatsApp of the tests
 	golang.org/x/image v0.47.0 // scaling of images, WebP
 	golang.org/x/net v0.59.0 // host names, HTML; DNS and BPF of the tests and the sandbox
@@ -39,6 +40,7 @@ require (
 	golang.org/x/time v0.16.0 // rate limits
 	google.golang.org/protobuf v1.36.12 // WhatsApp's messages
 	modernc.org/sqlite v1.60.1 // database, without C; 1.61 breaks go mod tidy
+	pgregory.net/rapid v1.3.0 // tests: properties
 	rsc.io/qr v0.2.0 // QR codes for pairing
 )
 
@@ -69,7 +71,6 @@ require (
 	github.com/vektah/gqlparser/v2 v2.5.27 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
 	go.mau.fi/util v0.10.1-0.20260820140024-eb612d936fde // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/exp v0.0.0-20260813180055-c1d0aacb2297 // indirect
 	golang.org/x/oauth2 v0.35.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
@@ -77,5 +78,4 @@ require (
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
-	pgregory.net/rapid v1.3.0 // indirect
 )

@@ -1,13 +1,16 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 )
 
-// Has reports whether a setting, named as in the configuration, such as "web.search_key", has a
-// value that is neither empty nor zero nor false.
-func (c *Config) Has(key string) bool {
+// Has reports whether a setting has a value that is neither empty nor zero nor false, or, with "="
+// and a value behind its name, whether it has that. Settings are named as in the configuration, such
+// as "web.search_key" or "exec.sandbox=none".
+func (c *Config) Has(setting string) bool {
+	key, want, exact := strings.Cut(setting, "=")
 	v := reflect.ValueOf(c).Elem()
 	for name := range strings.SplitSeq(key, ".") {
 		switch v.Kind() {
@@ -21,6 +24,9 @@ func (c *Config) Has(key string) bool {
 		if !v.IsValid() {
 			return false
 		}
+	}
+	if exact {
+		return fmt.Sprint(v.Interface()) == want
 	}
 	return !v.IsZero()
 }
