@@ -78,7 +78,7 @@ func (s *Space) each(q store.Queryer, number int64, do func(page []indexed) erro
 func (s *Space) Erase(tx *store.Tx) error {
 	st, err := s.state(tx)
 	if err == nil && st.number != 0 {
-		err = s.unindexAll(tx, st.number)
+		err = s.eraseIndex(tx, st.number)
 		for _, query := range []string{
 			"DELETE FROM memory_facts WHERE scope = $1",
 			"DELETE FROM memory_entries WHERE scope = $1",
@@ -94,6 +94,47 @@ func (s *Space) Erase(tx *store.Tx) error {
 		return s.wrap("erase", err)
 	}
 	return s.wrap("erase", s.leave(tx, ""))
+}
+
+// eraseIndex takes all rows of the scope out of the index, so that nothing of their words is left.
+func (s *Space) eraseIndex(tx *store.Tx, number int64) error {
+	var own, all int64
+	err := tx.QueryRow(`SELECT (SELECT count(*) FROM memory_facts WHERE scope = $1) +
+			(SELECT count(*) FROM memory_entries WHERE scope = $2) +
+			(SELECT count(*) FROM memory_messages WHERE scope = $3),
+		(SELECT count(*) FROM memory_facts) + (SELECT count(*) FROM memory_entries) +
+			(SELECT count(*) FROM memory_messages)`, number, number, number).Scan(&own, &all)
+	if err != nil {
+		return err
+	}
+	// A row that is overwritten at once costs as much as so many that are copied.
+	const copies = 100
+	if own*copies < all || own < copies {
+		return s.unindexAll(tx, number)
+	}
+	if err := s.m.lazily(tx, func() error { return s.unindexAll(tx, number) }); err != nil {
+		return err
+	}
+	_, err = tx.Exec("INSERT INTO memory_index (memory_index) VALUES ('optimize')")
+	return err
+}
+
+// lazily lets the index only note in do which rows are removed. Their words go when the index
+// is next copied, by and by, or all at once by its command "optimize".
+func (m *Memory) lazily(tx *store.Tx, do func() error) error {
+	const mode = "INSERT INTO memory_index (memory_index, rank) VALUES ('secure-delete', $1)"
+	if _, err := tx.Exec(mode, 0); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	// What is noted is written before the mode changes.
+	if _, err := tx.Exec("INSERT INTO memory_index (memory_index) VALUES ('flush')"); err != nil {
+		return err
+	}
+	_, err := tx.Exec(mode, 1)
+	return err
 }
 
 func (s *Space) unindexAll(tx *store.Tx, number int64) error {
@@ -220,7 +261,7 @@ func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 	if err != nil {
 		return err
 	}
-	err = source.unindexAll(tx, old.number)
+	err = source.eraseIndex(tx, old.number)
 	if err == nil {
 		err = target.takeFacts(tx, source, old.number, st.number)
 	}

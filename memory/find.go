@@ -14,11 +14,11 @@ import (
 
 // What a search reads at most, so that what it costs doesn't depend on how much there is.
 const (
-	maxList       = 1000    // newest rows of a word
-	maxBoth       = 300     // newest rows that have all words
-	maxScan       = 100_000 // occurrences of common words that are compared
-	maxCandidates = 300     // rows whose times are read
-	minPrefix     = 3       // characters
+	maxList       = 1000   // newest rows of a word
+	maxScan       = 30_000 // occurrences of common words that are compared
+	maxCandidates = 150    // rows whose times are read; maxList if not any time will do
+	minRead       = 20     // rows whose texts are read at least
+	minPrefix     = 3      // characters
 )
 
 // A list is the rows of a term.
@@ -40,8 +40,8 @@ type candidate struct {
 // and else left out; total is the weight of all.
 func (m *matcher) lists(terms []term, docs int64) (lists []list, total float64, err error) {
 	limit := maxList
-	if len(terms) > 6 {
-		limit = maxList / 2
+	if n := len(terms); n > 2 && !m.timed && m.read == nil {
+		limit = max(2*maxList/n, maxList/8)
 	}
 	all := make([]list, len(terms))
 	var missing []*list
@@ -55,7 +55,8 @@ func (m *matcher) lists(terms []term, docs int64) (lists []list, total float64, 
 		}
 	}
 	for _, l := range all {
-		n := max(float64(docs), l.count)
+		n := float64(docs)
+		l.count = min(l.count, n)
 		l.term.weight = math.Log(1 + (n-l.count+0.5)/(l.count+0.5))
 		total += l.term.weight
 		if len(l.ids) > 0 {
@@ -86,10 +87,7 @@ func (m *matcher) try(try int, lists []*list, limit int) (missing []*list, err e
 			_, last := utf8.DecodeLastRuneInString(t.text)
 			t.text = t.text[:len(t.text)-last]
 		}
-		l.query = m.exact(t.word())
-		if t.prefix {
-			l.query += "*"
-		}
+		l.query = m.query(*t)
 		queries = append(queries, l.query)
 	}
 	found, err := m.find(lists, queries, limit)
@@ -142,7 +140,8 @@ func (m *matcher) candidates(lists []list) ([]candidate, error) {
 			weights[id] += l.term.weight
 		}
 	}
-	if i := slices.IndexFunc(lists, func(l list) bool { return !l.whole }); i >= 0 && len(lists) > 1 {
+	if common := slices.ContainsFunc(lists, func(l list) bool { return !l.whole }); common &&
+		len(lists) > 1 {
 		ids, err := m.all(lists)
 		if err != nil {
 			return nil, err
@@ -158,11 +157,19 @@ func (m *matcher) candidates(lists []list) ([]candidate, error) {
 	slices.SortFunc(found, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.id, a.id))
 	})
-	return found[:min(len(found), maxCandidates)], nil
+	return found[:min(len(found), m.most())], nil
 }
 
-// all returns the newest rows that have all terms. If all terms are common, it looks at the newest
-// rows only, so many that no more than maxScan occurrences are gone through.
+// most returns how many rows the search goes on with.
+func (m *matcher) most() int {
+	if m.timed {
+		return maxList
+	}
+	return maxCandidates
+}
+
+// all returns the newest rows that have all terms. It looks only at the newest rows of the rarest
+// term and, if all are common, at so many that no more than maxScan occurrences are gone through.
 func (m *matcher) all(lists []list) ([]int64, error) {
 	var queries []string
 	var density float64 // occurrences per row
@@ -173,19 +180,22 @@ func (m *matcher) all(lists []list) ([]int64, error) {
 		density += float64(len(l.ids)) / float64(max(l.ids[0]-l.ids[len(l.ids)-1], 1))
 	}
 	above := int64(0)
-	if !lists[0].whole {
+	if rarest := lists[0]; !rarest.whole {
 		above = max(0, newest-int64(maxScan/density))
+	} else if len(rarest.ids) > m.most() {
+		above = rarest.ids[m.most()]
 	}
-	found, err := m.rows([]string{strings.Join(queries, " AND ")}, above, maxBoth)
+	found, err := m.rows([]string{strings.Join(queries, " AND ")}, above, m.most())
 	if err != nil {
 		return nil, err
 	}
 	return found[0], nil
 }
 
-// weightOf returns what the terms of a text are worth by BM25, and where they are. A text that is
-// known to have terms worth some weight gets that much at least, for it may not be read to its end.
-func weightOf(text string, lists []list, known float64) (weight float64, at []int) {
+// weightOf returns what the terms of a text are worth by BM25, the weight of those that it has, and
+// where they are. A text that is known to have terms worth some weight gets that much at least, for
+// it may not be read to its end.
+func weightOf(text string, lists []list, known float64) (weight, has float64, at []int) {
 	counts := make([]int, len(lists))
 	length, adjacent, before := 0, 0, -1
 	tokenize(cut(text, maxRead), func(t token) bool {
@@ -207,7 +217,6 @@ func weightOf(text string, lists []list, known float64) (weight float64, at []in
 		}
 		return true
 	})
-	has := 0.0
 	for i, n := range counts {
 		if n == 0 {
 			continue
@@ -220,7 +229,7 @@ func weightOf(text string, lists []list, known float64) (weight float64, at []in
 	if has < known {
 		weight += (known - has) / 2
 	}
-	return weight * (1 + 0.1*float64(min(adjacent, 3))), at
+	return weight * (1 + 0.1*float64(min(adjacent, 3))), max(has, known), at
 }
 
 // maxRead is how much of a long text is looked at to rank it, in bytes.
@@ -296,9 +305,9 @@ func (s *Space) findFacts(
 		if weights[f.id] == 0 {
 			continue
 		}
-		weight, _ := weightOf(f.doc().text, lists, weights[f.id])
+		weight, has, _ := weightOf(f.doc().text, lists, weights[f.id])
 		hits = append(hits, Hit{Kind: KindFact, Fact: f.Fact, Time: f.Created,
-			Score: weight * coverage(weights[f.id], total) *
+			Score: weight * coverage(has, total) *
 				float64(f.Importance) / defaultRank * recency(now.Sub(f.Used))})
 	}
 	return best(hits, limit), nil

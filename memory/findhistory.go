@@ -71,9 +71,9 @@ func (s *Space) find(
 		var text string
 		err = scan(&id, &h.ID, &ms, &h.Session, &h.Speaker, &text)
 		h.Kind, h.Time = kind, time.UnixMilli(ms)
-		weight, at := weightOf(text, lists, weights[id])
+		weight, has, at := weightOf(text, lists, weights[id])
 		h.Excerpt = excerpt(text, at)
-		h.Score = weight * coverage(weights[id], total) * decay(now.Sub(h.Time), fadeEntry, 3)
+		h.Score = weight * coverage(has, total) * decay(now.Sub(h.Time), fadeEntry, 3)
 		return h, err
 	})
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Space) inTime(
 		}
 		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.id, a.id))
 	})
-	list = list[:min(len(list), max(2*o.Limit, 20))]
+	list = list[:min(len(list), max(2*o.Limit, minRead))]
 	found = found[:0]
 	for _, r := range list {
 		found = append(found, r.candidate)

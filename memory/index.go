@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"gateway/store"
 )
@@ -41,8 +42,10 @@ type doc struct {
 // splits at all others, takes them as they are, and none can be a part of its query language.
 const (
 	isWord    = "w"
+	isBegin   = "b" // the first four characters of a longer word
 	isGram    = "g" // of a script without spaces
-	isMonth   = "m" // the month of the row, as 202611
+	isYear    = "y" // the year of the row
+	isMonth   = "m" // its month, as 202611
 	isSession = "s" // a hash of the session
 )
 
@@ -61,6 +64,8 @@ func prefixOf(number int64, kind Kind) string {
 	return strconv.FormatInt(number, 10) + letters[kind]
 }
 
+func yearWord(t time.Time) string { return isYear + t.UTC().Format("2006") }
+
 func monthWord(t time.Time) string { return isMonth + t.UTC().Format("200601") }
 
 func sessionWord(session string) string {
@@ -75,6 +80,21 @@ func (t token) word() string {
 	return isWord + t.text
 }
 
+// beginSize is how many characters of a word are a word of the index, too. The index finds
+// beginnings by itself, but then it goes through all rows that have words of which there are many.
+const beginSize = 4
+
+// firstRunes returns the first n characters of s.
+func firstRunes(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}
+
 // words returns all words of a row, separated by spaces.
 func (d doc) words(number int64) string {
 	begin := prefixOf(number, d.kind)
@@ -87,9 +107,13 @@ func (d doc) words(number int64) string {
 	}
 	tokenize(d.text, func(t token) bool {
 		add(t.word())
+		if begin := firstRunes(t.text, beginSize); !t.gram && len(begin) < len(t.text) {
+			add(isBegin + begin)
+		}
 		return true
 	})
 	if d.kind != KindFact {
+		add(yearWord(d.time))
 		add(monthWord(d.time))
 		add(sessionWord(d.session))
 	}
@@ -116,6 +140,7 @@ type matcher struct {
 	begin string // of all words
 	kind  Kind
 	where string // what all rows must match besides; "": nothing
+	timed bool   // some of the rows that match may be of the wrong time
 
 	// read, unless it is nil, are all rows that there are, the newest first. They are looked at
 	// instead of the index.
@@ -128,31 +153,54 @@ type tokens struct {
 	tokens []token
 }
 
-// narrow lets the matcher find only rows of a session, unless it is "", and of the months from
-// since to until. It leaves out long times: rows are looked at one by one anyhow.
+// narrow lets the matcher find only rows of a session, unless it is "", and of the months or years
+// from since to until. It is no more exact: rows are looked at one by one anyhow.
 func (m *matcher) narrow(since, until time.Time, session string, now time.Time) {
 	if session != "" {
 		m.where += " AND " + m.exact(sessionWord(session))
 	}
-	if since.IsZero() {
+	if since.IsZero() && until.IsZero() {
 		return
 	}
-	if until.IsZero() || until.After(now) {
-		until = now.AddDate(0, 1, 0) // clocks differ
+	m.timed = true
+	if latest := now.AddDate(1, 0, 0); until.IsZero() || until.After(latest) { // clocks differ
+		until = latest
 	}
-	const maxMonths = 24
-	var months []string
-	month := time.Date(since.UTC().Year(), since.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
-	for ; !month.After(until) && len(months) <= maxMonths; month = month.AddDate(0, 1, 0) {
-		months = append(months, m.exact(monthWord(month)))
+	if since, until = since.UTC(), until.UTC(); since.Year() < until.Year()-maxYears {
+		since = until.AddDate(-maxYears, 0, 0)
 	}
-	if 0 < len(months) && len(months) <= maxMonths {
-		m.where += " AND (" + strings.Join(months, " OR ") + ")"
+	var times []string
+	next := time.Date(since.Year(), since.Month(), 1, 0, 0, 0, 0, time.UTC)
+	for !next.After(until) {
+		if year := next.AddDate(1, 0, 0); next.Month() == time.January && !year.After(until) {
+			times, next = append(times, m.exact(yearWord(next))), year
+			continue
+		}
+		times, next = append(times, m.exact(monthWord(next))), next.AddDate(0, 1, 0)
 	}
+	if len(times) == 0 {
+		times = []string{m.exact(isYear)} // nothing has it
+	}
+	m.where += " AND (" + strings.Join(times, " OR ") + ")"
 }
+
+// maxYears is how far back a search without a beginning looks, if it has an end.
+const maxYears = 30
 
 // exact returns the query for a word.
 func (m *matcher) exact(word string) string { return `"` + m.begin + word + `"` }
+
+// query returns the query for a term.
+func (m *matcher) query(t term) string {
+	query := m.exact(t.word())
+	switch size := utf8.RuneCountInString(t.text); {
+	case !t.prefix:
+		return query
+	case size == beginSize:
+		return "(" + query + " OR " + m.exact(isBegin+t.text) + ")"
+	}
+	return query + "*"
+}
 
 // rows returns for each query the ids of rows that match, those above a row, the newest limit of
 // them, descending.

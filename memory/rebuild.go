@@ -258,7 +258,9 @@ func (r *rebuild) compare(ctx context.Context, f *os.File) error {
 
 // differences returns the cursors of entries that are new or other in the file, and of those that
 // are no more in it.
-func (r *rebuild) differences(ctx context.Context) (differ map[int64]bool, gone []int64, err error) {
+func (r *rebuild) differences(
+	ctx context.Context,
+) (differ map[int64]bool, gone []int64, err error) {
 	q := r.m.db.Read(ctx)
 	st, err := r.space.state(q)
 	if err != nil {

@@ -51,8 +51,8 @@ var order = regexp.MustCompile(`(?i)\b(always|never|must|should|shall|ignore|dis
 	`ignorez?|oublie|envoie|réponds)\b|всегда|никогда|должен|игнорируй|забудь|отправь|忽略|必须|` +
 	`总是|永远|无视|必ず|常に|無視`)
 
-// Quote returns s as it is if it is short and plain, and else as a JSON string, for a prompt in which
-// it is data.
+// Quote returns s as it is if it is short and plain, and else as a JSON string: for a prompt in
+// which it is data.
 func Quote(s string) string {
 	if utf8.RuneCountInString(s) <= maxPlain && plain.MatchString(s) && !order.MatchString(s) {
 		return s

@@ -41,7 +41,7 @@ func classify(r rune) class {
 			return letter
 		}
 		return separator
-	case r >= '\u0e00' && (r == 'ー' || r == 'ｰ' || unicode.In(r, unspaced...)):
+	case r >= '\u0e00' && (unicode.In(r, unspaced...) || strings.ContainsRune("ーｰﾞﾟ", r)):
 		return ideograph
 	case unicode.IsLetter(r), unicode.IsNumber(r):
 		return letter

@@ -131,7 +131,7 @@ func TestActions(t *testing.T) {
 			"- (none): 1\n- pets: 1\n"},
 		{"forget", `{"key":"greeting"}`, "Forgotten."},
 		{"forget", `{"action":"delete","key":"greeting"}`, `Error: there is no fact with the key "gree`},
-		{"recall", `{"action":"get","key":"greeting"}`, `Error: there is no fact with the key "greeting"`},
+		{"recall", `{"action":"get","key":"greeting"}`, `Error: there is no fact with the key "gr`},
 		{"remember", `{"action":"pin","key":"x"}`, `Error: there is no fact with the key "x"`},
 		{"remember", `{"action":"forget","key":"x"}`, `Error: there is no action "forget"; want set or`},
 		{"recall", `{"action":"x"}`, `Error: there is no action "x"; want search, get, list or`},
@@ -205,7 +205,7 @@ func TestHistory(t *testing.T) {
 			`- 2026-02-18 12:00 user: "party!"` + "\n" + oslo},
 		{`{"query":"planned"}`, title + "- 2026-02-16 12:00 noted: planned a party\n"},
 		{`{"query":"party","since":"2027-01-01"}`, "Nothing was found."},
-		{`{"query":"party","since":"yesterday"}`, `Error: since "yesterday" is no date; want one such as`},
+		{`{"query":"party","since":"yesterday"}`, `Error: since "yesterday" is no date; want one such`},
 		{`{"query":"party","since":"2026-02-18","until":"2026-02-17"}`, "Error: since 2026-02-18 is not"},
 		{`{"query":" "}`, "Error: the query is empty"},
 	} {
