@@ -18,7 +18,8 @@ const (
 	maxScan       = 30_000 // occurrences of common words that are compared
 	maxCandidates = 150    // rows whose times are read; maxList if not any time will do
 	minRead       = 20     // rows whose texts are read at least
-	minPrefix     = 3      // characters
+	minPrefix     = 3      // characters; beginSize if there are more than manyRows
+	manyRows      = 100_000
 )
 
 // A list is the rows of a term.
@@ -42,6 +43,9 @@ func (m *matcher) lists(terms []term, docs int64) (lists []list, total float64, 
 	limit := maxList
 	if n := len(terms); n > 2 && !m.timed && m.read == nil {
 		limit = max(2*maxList/n, maxList/8)
+	}
+	if m.least = minPrefix; docs > manyRows {
+		m.least = beginSize
 	}
 	all := make([]list, len(terms))
 	var missing []*list
@@ -80,7 +84,7 @@ func (m *matcher) try(try int, lists []*list, limit int) (missing []*list, err e
 		size := utf8.RuneCountInString(t.text)
 		switch {
 		case try == 0:
-			t.prefix = t.prefix && size >= minPrefix
+			t.prefix = t.prefix && size >= m.least
 		case try == 1:
 			t.prefix = true
 		default:
@@ -97,7 +101,8 @@ func (m *matcher) try(try int, lists []*list, limit int) (missing []*list, err e
 	for i, l := range lists {
 		l.fill(found[i], limit)
 		size := utf8.RuneCountInString(l.term.text)
-		if len(l.ids) == 0 && !l.term.gram && size >= minPrefix+min(try, 1)*2 {
+		again := try == 0 && size >= m.least || size > beginSize
+		if again && len(l.ids) == 0 && !l.term.gram {
 			missing = append(missing, l)
 		}
 	}

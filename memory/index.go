@@ -142,6 +142,8 @@ type matcher struct {
 	where string // what all rows must match besides; "": nothing
 	timed bool   // some of the rows that match may be of the wrong time
 
+	least int // characters of a beginning; set by lists
+
 	// read, unless it is nil, are all rows that there are, the newest first. They are looked at
 	// instead of the index.
 	read []tokens

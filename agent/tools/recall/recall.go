@@ -52,7 +52,7 @@ const (
 	forgetText = "Deletes a remembered fact for good. Use it when asked to or when it is wrong; to " +
 		"correct one, use remember."
 	historyText = "Searches earlier conversations, word for word and as summaries. Use it for who " +
-		"said what and when, and what is no longer in the prompt; for preferences and the like use recall."
+		"said what and when, and what is no longer in the prompt; for facts use recall."
 )
 
 // The bounds of what is shown.
