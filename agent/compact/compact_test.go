@@ -111,7 +111,7 @@ func TestNotes(t *testing.T) {
 	list[0].Message.Text = "[Monday 2026-02-16 12:51 +08:00] My order is AB-1234/7, see " +
 		"https://shop.example/o?id=9 (or ann@example.org), in /srv/data/x.csv; call 5550123. 12 pcs."
 	list[1].Message.Text = "Noted AB-1234/7."
-	const want = "- 2026-03-01: ordered something\n- Also mentioned: AB-1234, " +
+	const want = "- 2026-03-01: ordered something\n- Also mentioned: AB-1234/7, " +
 		"https://shop.example/o?id=9, ann@example.org, /srv/data/x.csv, 5550123"
 	if got := Notes(" - 2026-03-01: ordered something\n", list); got != want {
 		t.Errorf("notes are\n%s\nwant\n%s", got, want)
@@ -126,6 +126,18 @@ func TestNotes(t *testing.T) {
 	}
 	if got := Notes(strings.Repeat("é", maxEntry), list); len(got) > maxEntry+1000 {
 		t.Errorf("notes of %d bytes", len(got))
+	}
+}
+
+// What has several parts is kept whole: half of a number is none.
+func TestNotesKeepNumbersWhole(t *testing.T) {
+	list := entries("u", 10)
+	list[0].Message.Text = "It is 181/815/08155 or 88-4410-K, on 2026-03-01 at 3:52:07, for " +
+		"212,400.50, in v2.14.1. Not 1/2, 7.5."
+	const want = "- a\n- Also mentioned: 181/815/08155, 88-4410-K, 2026-03-01, 3:52:07, " +
+		"212,400.50, v2.14.1"
+	if got := Notes("- a", list); got != want {
+		t.Errorf("notes are\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -13,11 +13,11 @@ import (
 )
 
 // identifier is what must be kept to the letter: links, mail addresses, paths, and words with
-// digits in them, such as codes, versions and long numbers.
+// digits in them, such as codes, versions, times, amounts and numbers of several parts.
 var identifier = regexp.MustCompile(`https?://[^\s<>"'\]})]+|` +
 	`[\w.+-]+@[\w-]+(?:\.[\w-]+)+|` +
 	`(?:~|\.{1,2})?/[\w@.+-]+(?:/[\w@.+-]+)+|` +
-	`\b[\w-]*\d[\w-]*\b`)
+	`\b[\w-]*\d[\w-]*(?:[/.:,][\w-]*\d[\w-]*)*\b`)
 
 // The bounds of what is added to notes.
 const (
@@ -60,10 +60,10 @@ func telling(id string) bool {
 		}
 	}
 	switch {
+	case strings.Trim(id, "0123456789-_/.:,") == "": // a number or a date
+		return digits >= leastDigits
 	case strings.ContainsAny(id, "/@"):
 		return true
-	case strings.Trim(id, "0123456789-_") == "": // a number or a date
-		return digits >= leastDigits
 	}
 	return digits > 0 && len(id) >= leastDigits
 }
