@@ -75,8 +75,8 @@ func (d *Dispatcher) forgetNow(c *call) (Say, error) {
 	return Say{Text: "I have forgotten you. It takes a moment until the last traces are gone."}, nil
 }
 
-// Forget erases all of a scope, as /forget does for a person. The rows go at once, files and the rest
-// with the chores of whichever gateway runs on the same data.
+// Forget erases all of a scope, as /forget does for a person. The rows go at once, files and the
+// rest with the chores of whichever gateway runs on the same data.
 func (d *Dispatcher) Forget(ctx context.Context, s memory.Scope) error {
 	return d.tx(ctx, func(tx *store.Tx) error {
 		left := erased{Person: s.Person()}

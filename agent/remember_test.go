@@ -218,7 +218,8 @@ func TestForgetMe(t *testing.T) {
 		}
 		w.put(person(w.message("b", "zanzibar on another platform"), 5))
 		w.put(person(w.message("c", "mine is timbuktu"), 6))
-		for scope, secret := range map[memory.Scope]string{"person-5": "zanzibar", "person-6": "timbuktu"} {
+		for scope, secret := range map[memory.Scope]string{
+			"person-5": "zanzibar", "person-6": "timbuktu"} {
 			w.remembers(scope, memory.Fact{Key: "secret", Value: secret + " and wonderland"})
 			w.must(w.deps.Documents.Save(scope, document.User, "- Secret: "+secret+"\n", ""))
 		}

@@ -91,7 +91,8 @@ func (db *DB) connect(ctx context.Context) error {
 	// The write-ahead log is moved into the database by Run, beside the writers; a
 	// commit does it itself only if the log has grown to 64 MB.
 	w, err := sql.Open("sqlite", dsn(db.path, "journal_mode(WAL)", "synchronous(FULL)",
-		"busy_timeout(10000)", "foreign_keys(1)", "cache_size(-4096)", "wal_autocheckpoint(16000)"))
+		"busy_timeout(10000)", "foreign_keys(1)", "cache_size(-4096)", "wal_autocheckpoint(16000)",
+		"secure_delete(1)")) // what was deleted is not left in free pages
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"gateway/agent/mcpserver"
 	"gateway/agent/tools/mcp"
+	"gateway/agent/tools/shell"
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/config"
@@ -69,9 +70,16 @@ func (h *hands) serverCommand(ctx context.Context, s mcp.Server) (*exec.Cmd, err
 	}
 	limits := h.limits()
 	limits.CPU = serverTime
+	var protected []string
+	if box.Protects() && s.Dir == h.cfg.Gateway.Workspace {
+		var err error
+		if protected, err = shell.PromptFiles(s.Dir); err != nil {
+			return nil, err
+		}
+	}
 	command, err := box.Command(ctx, sandbox.Spec{
 		Argv: s.Command, Dir: s.Dir, Env: revealed(s.Env), ReadWrite: []string{s.Dir},
-		Network: h.cfg.MCP[s.Name].Network, Limits: limits,
+		Protected: protected, Network: h.cfg.MCP[s.Name].Network, Limits: limits,
 	})
 	if err != nil {
 		return nil, err

@@ -25,7 +25,13 @@ func (s *Shell) protected(c tool.Call) ([]string, error) {
 	if c.Role.AtLeast(bus.Admin) || !s.o.Sandbox.Protects() {
 		return nil, nil
 	}
-	root, err := os.OpenRoot(s.o.Workspace)
+	return PromptFiles(s.o.Workspace)
+}
+
+// PromptFiles returns the paths of what everybody's prompt is made of in a workspace. What is missing
+// is made, empty.
+func PromptFiles(workspace string) ([]string, error) {
+	root, err := os.OpenRoot(workspace)
 	if err != nil {
 		return nil, errors.New("the workspace can't be opened; the owner must look at it")
 	}
@@ -33,9 +39,9 @@ func (s *Shell) protected(c tool.Call) ([]string, error) {
 	var list []string
 	for _, name := range append([]string{skillsFolder}, promptFiles...) {
 		if err := makeEmpty(root, name); err != nil {
-			return nil, fmt.Errorf("the command can't be run: %s can't be protected: %w", name, err)
+			return nil, fmt.Errorf("%s can't be protected from commands: %w", name, err)
 		}
-		list = append(list, filepath.Join(s.o.Workspace, name))
+		list = append(list, filepath.Join(workspace, name))
 	}
 	return list, nil
 }

@@ -180,7 +180,7 @@ func (l *loader) validateRoot(name string, c *Config) {
 	root := c.Roots[name].Path
 	switch {
 	case !entryNamePlain(name):
-		l.problem([]string{"roots", name}, `"media" and "workspace" mean something already`)
+		l.problem([]string{"roots", name}, "the agent has another folder of that name")
 	case root == string(filepath.Separator):
 		l.problem(at, "this is everything, with the gateway's secrets in it")
 	case within(root, c.Gateway.Home) || within(c.Gateway.Home, root):
@@ -188,7 +188,9 @@ func (l *loader) validateRoot(name string, c *Config) {
 	}
 }
 
-func entryNamePlain(name string) bool { return name != "media" && name != "workspace" }
+func entryNamePlain(name string) bool {
+	return !slices.Contains([]string{"media", "workspace", "memory", "builtin-skills"}, name)
+}
 
 // within reports whether path is dir or below it.
 func within(path, dir string) bool {

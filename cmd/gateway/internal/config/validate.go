@@ -21,6 +21,10 @@ func (l *loader) finish(c *Config) {
 	g := &c.Gateway
 	g.Home = l.path("home", g.Home, "")
 	g.Workspace = l.path("workspace", g.Workspace, g.Home)
+	if within(g.Home, g.Workspace) {
+		l.problem([]string{"gateway", "workspace"}, "this is, or holds, the data directory, where the "+
+			"gateway's secrets and everybody's memories are")
+	}
 	l.finishStore(c)
 	var err error
 	if g.Location, err = time.LoadLocation(g.Timezone); err != nil || g.Timezone == "" {
