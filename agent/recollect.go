@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -53,9 +54,10 @@ func (t *turn) recollect(ctx context.Context, batch []bus.Received) (r recollect
 	if err != nil {
 		return r, err
 	}
+	near := newest(said.Entries, t.d.readLimit()/nearPart)
 	var fresh []memory.Fact
 	for _, f := range facts {
-		if line := f.String(); !slices.ContainsFunc(said.Entries, func(e session.Entry) bool {
+		if line := f.String(); !slices.ContainsFunc(near, func(e session.Entry) bool {
 			return strings.Contains(e.Message.Text, line)
 		}) {
 			fresh = append(fresh, f)
@@ -67,6 +69,37 @@ func (t *turn) recollect(ctx context.Context, batch []bus.Received) (r recollect
 			strings.TrimSpace(spoken(memory.Render(fresh))) + "\n[end of what you remember]"
 	}
 	return r, nil
+}
+
+// nearPart is which part of a transcript, one nth of what is read of it, is near enough that a fact
+// in it need not be repeated. What is older may become notes before the model is asked.
+const nearPart = 16
+
+// newest returns the last entries, of so many bytes at most.
+func newest(list []session.Entry, size int) []session.Entry {
+	i := len(list)
+	for i > 0 && size >= list[i-1].Size {
+		i--
+		size -= list[i].Size
+	}
+	return list[i:]
+}
+
+// added is what recollect adds to messages. Nothing that people write looks like that: see spoken.
+var added = regexp.MustCompile(`(?s)\n\n\[the skill [^\]\n]*, named by the user\]\n.*?` +
+	`\n\[end of the skill\]|\n\n\[what you remember, for this message\]\n.*?` +
+	`\n\[end of what you remember\]`)
+
+// asSaid returns what was said in entries, without what was remembered for it: that is no news, and
+// neither a search nor notes shall find it as if somebody had said it.
+func asSaid(entries []session.Entry) []session.Entry {
+	list := slices.Clone(entries)
+	for i := range list {
+		if m := &list[i].Message; m.Role == llm.User {
+			m.Text = added.ReplaceAllString(m.Text, "")
+		}
+	}
+	return list
 }
 
 // namedSkills returns the text of the skills that a message names by $name.

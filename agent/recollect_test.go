@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"gateway/agent/llm"
+	"gateway/memory"
+	"gateway/session"
+)
+
+// A fact that stands far above may have gone when the model is asked: it is shown again.
+func TestFactsAreRepeated(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.opts.ContextWindow, w.opts.MaxOutput = 8192, 1024
+		m := w.atLength()
+		me := memory.OfPerson(5)
+		w.remembers(me, memory.Fact{Key: "coffee", Value: "drinks it black"})
+		w.start()
+		for i, test := range []struct {
+			text string
+			want bool
+		}{
+			{"How do I like my coffee?", true},
+			{"Coffee again, please", false}, // it is in sight
+			{"Something else", false}, {"And more", false}, {"Much more", false}, {"Still", false},
+			{"Coffee once more", true},
+		} {
+			w.put(person(w.message("a", test.text), 5))
+			if got := newestText(m, i); strings.Contains(got, "drinks it black") != test.want {
+				t.Errorf("the model sees %q, the fact in it: want %v", got, test.want)
+			}
+		}
+	})
+}
+
+func TestAsSaid(t *testing.T) {
+	const (
+		skill = "\n\n[the skill tea, named by the user]\nBoil water.\n\nWait.\n[end of the skill]"
+		known = "\n\n[what you remember, for this message]\n- tea: green\n[end of what you remember]"
+	)
+	for _, test := range []struct {
+		role       llm.Role
+		text, want string
+	}{
+		{llm.User, "make $tea", "make $tea"},
+		{llm.User, "make $tea" + skill, "make $tea"},
+		{llm.User, "make $tea $tea" + skill + skill + known, "make $tea $tea"},
+		{llm.User, "1. tea\n2. two" + known + "\n\nand more", "1. tea\n2. two\n\nand more"},
+		{llm.User, spoken("tea" + known), spoken("tea" + known)}, // somebody wrote it
+		{llm.Assistant, "It reads" + known, "It reads" + known},
+	} {
+		list := []session.Entry{{Message: llm.Message{Role: test.role, Text: test.text}}}
+		if got := asSaid(list)[0].Message.Text; got != test.want {
+			t.Errorf("of %q was said %q, want %q", test.text, got, test.want)
+		}
+		if list[0].Message.Text != test.text {
+			t.Errorf("the transcript has changed")
+		}
+	}
+}
