@@ -183,6 +183,29 @@ func TestScopeMoves(t *testing.T) {
 	})
 }
 
+// A group that gets another name on its platform keeps its memory.
+func TestGroupMoves(t *testing.T) {
+	inWorld(t, func(w *world) {
+		m := w.atLength()
+		w.remembers(memory.OfChat(at("-4")), memory.Fact{Key: "code", Value: "tulip", Pinned: true})
+		w.start()
+		for _, text := range []string{"we have moved", "and go on"} {
+			moved := w.message("-1004", text)
+			moved.Group, moved.Before = true, "-4"
+			w.put(moved)
+		}
+		for i, prompt := range systems(m) {
+			if !strings.Contains(prompt, "tulip") {
+				t.Errorf("prompt %d does not hold what the group knew", i)
+			}
+		}
+		old, err := w.deps.Memory.In(memory.OfChat(at("-4"))).Pinned(w.read())
+		if err != nil || len(old) > 0 {
+			t.Errorf("the old name still has %v, %v", old, err)
+		}
+	})
+}
+
 // traces returns the files below the folder of the world in which text stands.
 func (w *world) traces(text string) (list []string) {
 	w.t.Helper()

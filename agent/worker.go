@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gateway/bus"
+	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
 	"gateway/store/fault"
@@ -256,8 +257,8 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 			title = t.task.Note.Label
 		}
 		err := d.sessions.Begin(tx, &t.Turn, title, d.lease, now, messages...)
-		if err == nil && t.Moved != "" {
-			err = d.moveScope(tx, t.Moved, t.Scope)
+		if from := t.movedFrom(batch); err == nil && from != "" {
+			err = d.moveScope(tx, from, t.Scope)
 		}
 		if err == nil {
 			err = r.touch(tx)
@@ -272,10 +273,19 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 		return err
 	}
 	fault.Point("begun")
-	if t.Moved != "" {
+	if t.movedFrom(batch) != "" {
 		d.ringChores()
 	}
 	t.settleStyle(ctx)
 	t.history = append(t.history, messages...)
 	return nil
+}
+
+// movedFrom returns the scope whose memory belongs to that of the turn from now on, "" if there is
+// none: a person was linked with another, or is known since; or a group has another name.
+func (t *turn) movedFrom(batch []bus.Received) memory.Scope {
+	if before := batch[0].Message.Before; t.First && t.group && before != "" {
+		return memory.OfChat(bus.Address{Account: t.Address.Account, Chat: before})
+	}
+	return t.Moved
 }

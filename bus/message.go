@@ -41,7 +41,7 @@ type Quote struct {
 
 // An InboundMessage is a message from a person to the agent.
 //
-// The adapter fills everything but Person and Role, which are set at admission.
+// The adapter fills everything but Person, Role and Before, which are set at admission.
 type InboundMessage struct {
 	ID        string    `json:"id"` // platform's, unique within the account and chat
 	From      Address   `json:"from"`
@@ -53,6 +53,7 @@ type InboundMessage struct {
 	Group     bool      `json:"group,omitempty"`      // more people than the sender read the chat
 	ChatTitle string    `json:"chat_title,omitempty"` // of a group
 	Addressed bool      `json:"addressed,omitempty"`  // direct, or a mention, reply, command or button
+	Before    string    `json:"before,omitempty"`     // Chat of From before it moved, or ""
 	ReplyTo   *Quote    `json:"reply_to,omitempty"`
 	Forwarded string    `json:"forwarded,omitempty"` // original author's name, if it was forwarded
 

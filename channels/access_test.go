@@ -224,6 +224,10 @@ func TestMovedGroup(t *testing.T) {
 		d.publish(p, inGroup("new", true, message("2", "eve", "hello")),
 			inGroup("third", true, message("2", "eve", "no")), inGroup("new", true, other))
 		d.wantInbox("guest hello")
+		list, err := d.inbox.Waiting(d.db.Read(d.t.Context()), 0)
+		if err != nil || len(list) != 1 || list[0].Message.Before != "old" {
+			t.Errorf("the inbox holds %+v, %v, want a message that names the old group", list, err)
+		}
 	})
 }
 

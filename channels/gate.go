@@ -178,7 +178,8 @@ func (in *intake) sort(ctx context.Context, messages []bus.InboundMessage) ([]ju
 // judge decides on m by what is known. It returns what is known of the sender.
 func (in *intake) judge(m *bus.InboundMessage, ks *knowledge) (known, verdict) {
 	who := ks.people[identity{m.From.Account, m.Sender.ID}]
-	return who, in.policy.judge(m, who, ks.moves[identity{m.From.Account, m.From.Chat}])
+	m.Before = ks.moves[identity{m.From.Account, m.From.Chat}]
+	return who, in.policy.judge(m, who)
 }
 
 // take stores what is to be kept of a batch. It returns the messages that are new in the inbox, and

@@ -45,9 +45,8 @@ const (
 	admitted
 )
 
-// judge decides on m, whose sender is who (a stranger, if that is zero), and sets its Role. A group
-// may have had another id before.
-func (p *Policy) judge(m *bus.InboundMessage, who known, before string) verdict {
+// judge decides on m, whose sender is who (a stranger, if that is zero), and sets its Role.
+func (p *Policy) judge(m *bus.InboundMessage, who known) verdict {
 	m.Person, m.Role = who.person, who.role
 	let := who.role != ""
 	switch {
@@ -61,7 +60,7 @@ func (p *Policy) judge(m *bus.InboundMessage, who known, before string) verdict 
 	}
 	switch {
 	case m.Group:
-		return p.judgeGroup(m, before)
+		return p.judgeGroup(m)
 	case let:
 		return admitted
 	case p.Access == ByPairing:
@@ -72,9 +71,9 @@ func (p *Policy) judge(m *bus.InboundMessage, who known, before string) verdict 
 
 // judgeGroup decides on a message that others read, too. What a person may in direct chats opens
 // no room.
-func (p *Policy) judgeGroup(m *bus.InboundMessage, before string) verdict {
+func (p *Policy) judgeGroup(m *bus.InboundMessage) verdict {
 	listed := slices.Contains(p.Groups, m.From.Chat) ||
-		before != "" && slices.Contains(p.Groups, before)
+		m.Before != "" && slices.Contains(p.Groups, m.Before)
 	switch {
 	case !listed && (p.Access != Open || len(p.Groups) > 0):
 		return ignored
