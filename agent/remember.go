@@ -125,9 +125,21 @@ func (d *Dispatcher) lookAtSkills(c *call) {
 		case len(s.Missing) > 0:
 			state = " (lacks " + strings.Join(s.Missing, ", ") + ")"
 		}
-		fmt.Fprintf(&b, "- `$%s`%s: %s\n", s.Name, state, clip(s.Description, 200))
+		fmt.Fprintf(&b, "- `$%s`%s: %s\n", s.Name, state, firstSentence(s.Description))
 	}
 	c.looked = b.String()
+}
+
+// firstSentence returns what a description begins with.
+func firstSentence(s string) string {
+	const most = 200
+	if first, _, ok := strings.Cut(s, ". "); ok {
+		s = first + "."
+	}
+	if len(s) > most {
+		s = clip(s, most) + "…"
+	}
+	return s
 }
 
 // sayLooked answers with what was looked up.

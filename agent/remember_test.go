@@ -73,7 +73,8 @@ func TestFirstContact(t *testing.T) {
 		w.must(w.deps.Documents.Save(memory.OfPerson(6), document.User, "- Style: concise\n", ""))
 		w.put(person(w.message("c", "and on"), 6))
 		last := systems(m)[contactTurns+4]
-		if strings.Contains(last, mark) || !strings.Contains(last, "## memory/USER.md\n\n- Style: concise") {
+		const chosen = "## memory/USER.md\n\n- Style: concise"
+		if strings.Contains(last, mark) || !strings.Contains(last, chosen) {
 			t.Errorf("the prompt after the choice is\n%s", last)
 		}
 	})

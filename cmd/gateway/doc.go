@@ -81,11 +81,11 @@
 //	               when it gets   history.jsonl    agent/dream, every two hours
 //	               long or rests  and an index
 //
-// The transcript is never cut: the prompt holds what comes after the session's start, which moves in
-// the transaction that writes the notes of what is before it. What nobody waits for is a chore
-// (agent/chore), a row that says how far it has come. Facts that the agent was told to keep are rows
-// of their own. The system prompt changes only when a document, a skill, a pinned fact or the notes do;
-// what bears on one message stands with it, in the transcript.
+// The transcript is never cut: the prompt holds what comes after the session's start, which moves
+// in the transaction that writes the notes of what is before it. What nobody waits for is a chore
+// (agent/chore), a row that says how far it has come. Facts that the agent was told to keep are
+// rows of their own. The system prompt changes only when a document, a skill, a pinned fact or the
+// notes do; what bears on one message stands with it, in the transcript.
 //
 // # Goroutines
 //

@@ -65,7 +65,7 @@ func TestRules(t *testing.T) {
 		"ls path":       {stamp + "ls my docs/a", `list_dir {"path":"my docs/a"}`},
 		"read":          {"Read `notes.md`", `read_file {"path":"notes.md"}`},
 		"read colon":    {stamp + "read C: x.txt", `read_file {"path":"C: x.txt"}`},
-		"remember":      {"remember Dog: is called Rex", `remember {"key":"Dog","value":"is called Rex"}`},
+		"remember":      {"remember Dog: is Rex", `remember {"key":"Dog","value":"is Rex"}`},
 		"recall":        {"recall my dog", `recall {"query":"my dog"}`},
 		"what is known": {"time\n\n[what you remember, for this message]\n- a: b\n[end]", "time {}"},
 		"no rule":       {"timely", ""},

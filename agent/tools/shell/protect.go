@@ -28,8 +28,8 @@ func (s *Shell) protected(c tool.Call) ([]string, error) {
 	return PromptFiles(s.o.Workspace)
 }
 
-// PromptFiles returns the paths of what everybody's prompt is made of in a workspace. What is missing
-// is made, empty.
+// PromptFiles returns the paths of what everybody's prompt is made of in a workspace. What is
+// missing is made, empty.
 func PromptFiles(workspace string) ([]string, error) {
 	root, err := os.OpenRoot(workspace)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 )
 
 // Has reports whether a setting has a value that is neither empty nor zero nor false, or, with "="
-// and a value behind its name, whether it has that. Settings are named as in the configuration, such
-// as "web.search_key" or "exec.sandbox=none".
+// and a value behind its name, whether it has that. Settings are named as in the configuration,
+// such as "web.search_key" or "exec.sandbox=none".
 func (c *Config) Has(setting string) bool {
 	key, want, exact := strings.Cut(setting, "=")
 	v := reflect.ValueOf(c).Elem()
