@@ -508,17 +508,18 @@ func TestScopesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestUnreadable is about files that may not be read.
+// TestUnreadable is about files that may not be read, unless it is root who does.
 func TestUnreadable(t *testing.T) {
+	want := "it may not be read"
 	if os.Geteuid() == 0 {
-		t.Skip("root may read everything")
+		want = ""
 	}
 	f := newFixture(t, Options{})
 	f.skill("a", text("a", "d", "b"))
 	file := filepath.Join(f.workspace, "skills", "a", "SKILL.md")
 	check(t, os.Chmod(file, 0))
-	if s := f.one("", Workspace, "a"); s.Problem != "it may not be read" {
-		t.Errorf("problem %q", s.Problem)
+	if s := f.one("", Workspace, "a"); s.Problem != want {
+		t.Errorf("problem %q, want %q", s.Problem, want)
 	}
 	check(t, os.Chmod(file, 0o600))
 	if s := f.one("", Workspace, "a"); s.Problem != "" {
