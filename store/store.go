@@ -196,19 +196,36 @@ func (db *DB) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 }
 
 // Shred rewrites the database without what was deleted, so that nothing of it is left in the files.
-// It takes the time of copying all of it, and meanwhile nothing can be written.
+// It takes the time of copying all of it, and meanwhile writes wait. An error may mean that somebody
+// reads for long: then it is to be tried again.
 func (db *DB) Shred(ctx context.Context) error {
-	pool, err := sql.Open("sqlite", dsn(db.path, "busy_timeout(10000)"))
+	// A writer beside it would wait only as long as the database does for a lock, and then fail.
+	err := db.write.alone(ctx, func(w *sql.DB) error {
+		if _, err := w.ExecContext(ctx, "VACUUM"); err != nil {
+			return err
+		}
+		return db.emptyLog(ctx)
+	})
 	if err != nil {
 		return fmt.Errorf("store: shred: %w", err)
 	}
-	defer pool.Close()
-	for _, statement := range []string{"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"} {
-		if _, err := pool.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("store: shred: %w", err)
-		}
-	}
 	return nil
+}
+
+// emptyLog moves all of the write-ahead log into the database. Nobody writes beside it, so that it
+// does not wait for readers for long.
+func (db *DB) emptyLog(ctx context.Context) error {
+	pool, err := sql.Open("sqlite", dsn(db.path, "busy_timeout(1000)"))
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var busy, frames, moved int
+	err = pool.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved)
+	if err == nil && busy != 0 {
+		err = errors.New("the write-ahead log is still read")
+	}
+	return err
 }
 
 // checkpointSize is the size of the write-ahead log, in bytes, from which Run empties it.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -31,6 +32,7 @@ type writer struct {
 
 type request struct {
 	fn   func(*Tx) error
+	bare bool // fn wants no transaction: it runs by itself
 	err  error
 	pan  any           // what fn panicked with
 	wake chan struct{} // closed when the request is done, sent to when it is to lead
@@ -45,10 +47,19 @@ func newWriter(db *sql.DB) *writer {
 
 // do runs fn with others and returns when it is committed.
 func (w *writer) do(ctx context.Context, fn func(*Tx) error) error {
+	return w.enqueue(ctx, &request{fn: fn})
+}
+
+// alone runs fn on the connection that writes, with no transaction and nobody beside it. Those who
+// come meanwhile wait, however long it takes.
+func (w *writer) alone(ctx context.Context, fn func(db *sql.DB) error) error {
+	return w.enqueue(ctx, &request{bare: true, fn: func(tx *Tx) error { return fn(tx.db) }})
+}
+
+func (w *writer) enqueue(ctx context.Context, r *request) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r := &request{fn: fn}
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -78,6 +89,9 @@ func (w *writer) do(ctx context.Context, fn func(*Tx) error) error {
 func (w *writer) lead() {
 	w.mu.Lock()
 	n := min(len(w.waiting), maxGroup)
+	if i := slices.IndexFunc(w.waiting[:n], func(r *request) bool { return r.bare }); i >= 0 {
+		n = max(i, 1)
+	}
 	group := w.waiting[:n:n]
 	w.waiting = w.waiting[n:]
 	w.mu.Unlock()
@@ -101,6 +115,10 @@ func (w *writer) lead() {
 
 // commit runs the group in one transaction. If one of it fails, each gets a transaction of its own.
 func (w *writer) commit(group []*request) {
+	if group[0].bare {
+		group[0].err = w.run(group[0])
+		return
+	}
 	err := w.transact(group)
 	if len(group) == 1 || err == nil {
 		group[0].err = err
