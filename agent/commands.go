@@ -164,6 +164,7 @@ func (d *Dispatcher) lookup(name string, role bus.Role) Command {
 	if name == startCommand {
 		name = "help"
 	}
+	name = strings.ReplaceAll(name, "_", "-") // for platforms whose commands have no "-"
 	i := slices.IndexFunc(d.commands, func(c Command) bool { return c.Name == name })
 	switch {
 	case i < 0:

@@ -39,6 +39,20 @@ func TestParseCommand(t *testing.T) {
 	}
 }
 
+// Where commands have no "-", people send "_".
+func TestUnderscores(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.say("a", "/dream_restore", "/dream_log")
+		w.wantQuiet()
+		const none = "My documents about this conversation have not changed yet."
+		told := w.outbox("a")
+		if len(told) != 2 || !strings.HasPrefix(told[0].Text, "Say which change") || told[1].Text != none {
+			t.Errorf("told %+v", told)
+		}
+	})
+}
+
 func TestHelp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.opts.Name = "Robin"

@@ -83,7 +83,7 @@ func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 }
 
 // SetCommands implements [channels.Commander]. Telegram takes up to 100 commands with
-// descriptions of up to 256 characters.
+// descriptions of up to 256 characters, and knows no "-" in names: the agent takes "_" for it.
 func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) error {
 	type entry struct {
 		Command     string `json:"command"`
@@ -91,7 +91,7 @@ func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) 
 	}
 	menu := make([]entry, len(commands))
 	for i, cmd := range commands {
-		menu[i] = entry{cmd.Name, cmd.Description}
+		menu[i] = entry{strings.ReplaceAll(cmd.Name, "-", "_"), cmd.Description}
 	}
 	p := tgbotapi.Params{}
 	if err := p.AddInterface("commands", menu); err != nil {

@@ -168,9 +168,11 @@ func TestType(t *testing.T) {
 
 func TestSetCommands(t *testing.T) {
 	api, c, _ := start(t)
-	err := c.SetCommands(t.Context(), []channels.Command{{Name: "new", Description: "Start over"}})
-	if got := api.Commands(); err != nil || len(got) != 1 ||
-		got[0] != (telegramtest.Command{Command: "new", Description: "Start over"}) {
+	err := c.SetCommands(t.Context(), []channels.Command{
+		{Name: "new", Description: "Start over"}, {Name: "dream-log", Description: "Changes"}})
+	if got := api.Commands(); err != nil || len(got) != 2 ||
+		got[0] != (telegramtest.Command{Command: "new", Description: "Start over"}) ||
+		got[1] != (telegramtest.Command{Command: "dream_log", Description: "Changes"}) {
 		t.Errorf("SetCommands = %v, the menu is %+v", err, got)
 	}
 	err = c.SetCommands(t.Context(), []channels.Command{{Name: "BAD", Description: "x"}})
