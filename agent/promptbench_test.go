@@ -1,0 +1,255 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"gateway/agent/llm"
+	"gateway/agent/tool"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/session"
+	"gateway/skills"
+	"gateway/store"
+)
+
+// What prompts are built of here: a person who has been there for years, or not.
+const (
+	benchSkills = 200
+	benchFacts  = 150
+	longChat    = 20_000 // messages
+	shortChat   = 200
+)
+
+// settled returns a world with many skills and a chat, "0", with so many messages, of which those
+// that do not fit into a prompt have become notes.
+func settled(b *testing.B, w *world, messages int) *turn {
+	b.Helper()
+	old := time.Now().Add(-time.Hour)
+	for i := range benchSkills {
+		name := fmt.Sprintf("skill-%d", i)
+		w.must(os.MkdirAll(filepath.Join(filepath.Dir(w.path), "skills", name), 0o700))
+		file := "skills/" + name + "/SKILL.md"
+		w.document(file, "---\nname: "+name+"\ndescription: What number "+
+			fmt.Sprint(i)+" is for, and when to use it rather than another one.\n---\n\nDo it.\n")
+		// What was written just now is read again and again, for it may be written once more.
+		w.must(os.Chtimes(filepath.Join(filepath.Dir(w.path), file), old, old))
+		w.must(os.Chtimes(filepath.Join(filepath.Dir(w.path), filepath.Dir(file)), old, old))
+	}
+	w.must(os.Chtimes(filepath.Join(filepath.Dir(w.path), "skills"), old, old))
+	w.document("AGENTS.md", strings.Repeat("How to work here. ", 100))
+	root, err := os.OpenRoot(filepath.Dir(w.path))
+	w.must(err)
+	b.Cleanup(func() { w.must(root.Close()) })
+	w.deps.Skills = skills.New(&skills.Options{Workspace: root})
+	scope := memory.OfChat(at("0"))
+	for i := range benchFacts {
+		w.remembers(scope, memory.Fact{Key: fmt.Sprint("thing ", i), Pinned: i%10 == 0,
+			Value: fmt.Sprintf("has the number %d and stands in room %d", i*7, i%30)})
+	}
+	w.tools(act("look", tool.Pure, always("seen")), act("read_file", tool.Pure, always("text")))
+	w.opts.ContextWindow = 64_000 // the list of skills alone has 15,000 tokens
+	d := NewDispatcher(w.deps, &w.opts)
+	w.d = d
+	last := w.talked(d, messages)
+	for size := -1; size != last.size(); { // until nothing more goes
+		size = last.size()
+		w.must(last.restore(context.Background()))
+	}
+	return last
+}
+
+// talked writes a conversation into the transcript, and returns its last turn, which has not ended.
+func (w *world) talked(d *Dispatcher, messages int) *turn {
+	var last *turn
+	key, now := session.KeyOf(at("0")), time.Now()
+	w.tx(func(tx *store.Tx) error {
+		for i := range messages / 2 {
+			last = &turn{d: d, w: &worker{d: d, key: key}, role: "owner", tools: w.deps.Tools}
+			last.Session, last.Address, last.Scope = key, at("0"), memory.OfChat(at("0"))
+			err := session.Store{}.Begin(tx, &last.Turn, "", d.lease, now,
+				llm.Message{Role: llm.User, Text: stamp + fmt.Sprintf("Question %d, about thing %d. %s",
+					i, i%benchFacts, strings.Repeat("It goes on. ", i%20))})
+			if err == nil && i < messages/2-1 {
+				err = session.Store{}.End(tx, &last.Turn, session.Done, now, llm.Message{
+					Role: llm.Assistant, Text: "An answer." + strings.Repeat(" More of it.", i%40)})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	last.First = false
+	return last
+}
+
+// BenchmarkPrompt builds the prompt of a turn: it reads what is new in the transcript, the
+// documents, the skills and what is remembered, and makes the request. Everything is warm.
+func BenchmarkPrompt(b *testing.B) {
+	took := make(map[int]time.Duration)
+	for _, messages := range []int{shortChat, longChat} {
+		b.Run(fmt.Sprint("messages=", messages), func(b *testing.B) {
+			t := settled(b, newWorld(b), messages)
+			b.ReportAllocs()
+			bytes := 0
+			for b.Loop() {
+				if err := t.restore(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				r := t.request(b.Context())
+				bytes = textSize(r.Messages) + toolsSize(r.Tools)
+			}
+			took[messages] = b.Elapsed() / time.Duration(b.N)
+			b.ReportMetric(float64(bytes), "prompt-bytes")
+		})
+	}
+	b.Logf("long to short: %.2f", float64(took[longChat])/float64(max(took[shortChat], 1)))
+}
+
+// BenchmarkTurnAfter is a whole turn in a chat with so many messages, from the inbox to the outbox.
+func BenchmarkTurnAfter(b *testing.B) {
+	took := make(map[int]time.Duration)
+	for _, messages := range []int{shortChat, longChat} {
+		b.Run(fmt.Sprint("messages=", messages), func(b *testing.B) {
+			bench := newLongBench(b, messages)
+			b.ReportAllocs()
+			for b.Loop() {
+				bench.turn(b, at("0"))
+			}
+			took[messages] = b.Elapsed() / time.Duration(b.N)
+		})
+	}
+	b.Logf("long to short: %.2f", float64(took[longChat])/float64(max(took[shortChat], 1)))
+}
+
+// newLongBench starts a dispatcher with a settled chat and a model that answers at once.
+func newLongBench(b *testing.B, messages int) *bench {
+	w := newWorld(b)
+	t := settled(b, w, messages)
+	w.tx(func(tx *store.Tx) error {
+		return session.Store{}.End(tx, &t.Turn, session.Done, time.Now(),
+			llm.Message{Role: llm.Assistant, Text: "That was it."})
+	})
+	w.deps.Model = instant{}
+	bench := &bench{w: w, done: map[bus.Address]chan struct{}{at("0"): make(chan struct{}, 1)}}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() { ended <- NewDispatcher(w.deps, &w.opts).Run(ctx) }()
+	go func() { ended <- bench.deliver(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		for range 2 {
+			if err := <-ended; err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	return bench
+}
+
+// An honest model answers, calls a tool now and then, and counts tokens as providers do: neither by
+// bytes nor alike for all texts.
+type honest struct {
+	w      *world
+	calls  int
+	errors []float64 // of the estimate for each prompt, as a part of what it has
+}
+
+// tokenCount counts words by their length, signs by pairs and what is not Latin one by one.
+func tokenCount(s string) (n int) {
+	run, signs := 0, 0
+	for _, r := range s {
+		switch {
+		case r < 0x250 && (unicode.IsLetter(r) || unicode.IsDigit(r)):
+			if run%6 == 0 {
+				n++
+			}
+			run, signs = run+1, 0
+		case r < utf8.RuneSelf:
+			if r > ' ' && signs%2 == 0 {
+				n++
+			}
+			run, signs = 0, signs+1
+		default:
+			n, run = n+1, 0
+		}
+	}
+	return n
+}
+
+func (h *honest) Stream(_ context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
+	tokens := 0
+	for _, m := range r.Messages {
+		tokens += 4 + tokenCount(m.Text)
+		for _, c := range m.ToolCalls {
+			tokens += 8 + tokenCount(c.Arguments)
+		}
+	}
+	for _, t := range r.Tools {
+		tokens += 8 + tokenCount(t.Name+t.Description+string(t.Schema))
+	}
+	estimate := h.w.d.estimates.tokens("m", textSize(r.Messages)+toolsSize(r.Tools))
+	h.errors = append(h.errors, math.Abs(float64(estimate-tokens))/float64(tokens))
+	h.calls++
+	m := llm.Message{Role: llm.Assistant, Text: strings.Repeat("Well said, and so. ", h.calls%30)}
+	finish := llm.FinishStop
+	if len(r.Tools) > 0 && r.Messages[len(r.Messages)-1].Role == llm.User && h.calls%3 == 0 {
+		m.ToolCalls = []llm.ToolCall{{ID: fmt.Sprint("c", h.calls), Name: "look", Arguments: "{}"}}
+		finish = llm.FinishToolCalls
+	}
+	return func(yield func(llm.Event, error) bool) {
+		yield(llm.Event{Response: &llm.Response{Message: m, Finish: finish, Model: "m",
+			Usage: llm.Usage{Input: tokens, Output: tokenCount(m.Text)}}}, nil)
+	}
+}
+
+// TestEstimate measures how much the estimate of a prompt's size is wrong by in a conversation that
+// changes its language and is compacted many times by the same model, and holds it.
+func TestEstimate(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := &honest{w: w}
+		w.deps.Model, w.deps.Notes = h, h
+		w.opts.ModelID, w.opts.NotesID = "m", "m"
+		w.opts.ContextWindow, w.opts.MaxOutput = 16_000, 2048
+		rows := strings.Repeat(`{"id": 17, "name": "oak"}`+"\n", 50)
+		table := act("look", tool.Pure, always(rows))
+		table.Description = strings.Repeat("Looks something up when that is needed. ", 100)
+		w.tools(table)
+		w.start()
+		said := []string{"The weather was fine, and we walked along the river until dinner. ",
+			"Gestern Abend haben wir über die Heizung und die Versicherung gesprochen. ",
+			"昨天我们去了公园，孩子们很高兴。",
+			"func main() { fmt.Println(x[i:j], err != nil) }\n"}
+		const turns = 400
+		for i := range turns {
+			w.say("a", fmt.Sprint(i, strings.Repeat(said[i/25%len(said)], 1+i%12)))
+		}
+		const warm = 3 // calls after which something is known
+		mean, most := 0.0, 0.0
+		for _, e := range h.errors[warm:] {
+			mean += e / float64(len(h.errors)-warm)
+			most = max(most, e)
+		}
+		percent := func(x float64) float64 { return math.Round(x*1000) / 10 }
+		text, err := json.Marshal(map[string]any{"turns": turns, "calls": h.calls,
+			"estimate_error_mean_percent": percent(mean),
+			"estimate_error_max_percent":  percent(most),
+			"estimate_error_first":        percent(h.errors[0])})
+		w.must(err)
+		t.Logf("%s", text)
+		if mean > 0.1 || most > 0.6 {
+			t.Errorf("the estimate is wrong by %.1f %%, at most by %.1f %%", mean*100, most*100)
+		}
+	})
+}
