@@ -32,7 +32,10 @@ type Warning struct {
 // this day.
 func (l *Ledger) Add(tx *store.Tx, who Spender, e Entry) ([]Warning, error) {
 	day := l.day()
-	keys := []key{{day, kindDay, ""}, {day, kindModel, e.Model}, {day, kindSession, who.Session}}
+	keys := []key{{day, kindDay, ""}, {day, kindModel, e.Model}}
+	if who.Session != "" {
+		keys = append(keys, key{day, kindSession, who.Session})
+	}
 	if who.Person != 0 {
 		keys = append(keys, key{day, kindPerson, strconv.FormatInt(who.Person, 10)})
 	}

@@ -117,7 +117,7 @@ func (l *Ledger) TurnLimit() Limit { return l.opts.Turn }
 
 // A Spender is on whose account something is used.
 type Spender struct {
-	Session string // key of the conversation, without its sub-agents
+	Session string // key of the conversation, without its sub-agents; "": none
 	Person  int64  // 0: unknown
 }
 
@@ -143,7 +143,9 @@ func (l *Ledger) bounded(day string, who Spender) map[key]Limit {
 		}
 	}
 	add(kindDay, "", l.opts.Day)
-	add(kindSession, who.Session, l.opts.Session)
+	if who.Session != "" {
+		add(kindSession, who.Session, l.opts.Session)
+	}
 	if who.Person != 0 {
 		add(kindPerson, strconv.FormatInt(who.Person, 10), l.opts.Person)
 	}

@@ -270,3 +270,18 @@ func TestLines(t *testing.T) {
 		t.Errorf("the limits are %v, want those of a session and a turn", got)
 	}
 }
+
+// What is done for no conversation, such as Dream, counts for none: those who have nothing to do
+// with each other share no limit by it.
+func TestNoSession(t *testing.T) {
+	f := newFixture(t, Options{Session: Limit{Tokens: 10}, Person: Limit{Tokens: 10}})
+	if warned := f.add(Spender{Person: 1}, tokens(7)); len(warned) != 0 {
+		t.Errorf("warned of %q", warned)
+	}
+	if f.reserve(Spender{Person: 2}, Amount{Tokens: 7}) == nil {
+		t.Error("there is no room for somebody else")
+	}
+	if f.reserve(Spender{Person: 1}, Amount{Tokens: 7}) != nil {
+		t.Error("there is room beyond the limit of the person")
+	}
+}
