@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime/debug"
+	"slices"
 	"time"
 
 	"gateway/agent/chore"
@@ -13,6 +15,7 @@ import (
 	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/fault"
 )
 
 // Chores are done in the background, by at most maxChores goroutines, and of one scope one after
@@ -69,7 +72,8 @@ func (d *Dispatcher) runChores(ctx context.Context) error {
 	defer poll.Stop()
 	defer idle.Stop()
 	ended := make(chan choreEnd)
-	running := make(map[memory.Scope]bool)
+	busy := make(map[memory.Scope]bool)
+	running := 0
 	defer func() {
 		cancel()
 		for range running {
@@ -77,14 +81,17 @@ func (d *Dispatcher) runChores(ctx context.Context) error {
 		}
 	}()
 	for {
-		if err := d.startChores(ctx, running, ended); err != nil {
+		if err := d.startChores(ctx, &running, busy, ended); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case e := <-ended:
-			delete(running, e.scope)
+			running--
+			for _, scope := range e.scopes {
+				delete(busy, scope)
+			}
 			if e.err != nil {
 				return e.err
 			}
@@ -98,17 +105,17 @@ func (d *Dispatcher) runChores(ctx context.Context) error {
 	}
 }
 
-// A choreEnd tells that the chore of a scope is over. An error is one of the store.
+// A choreEnd tells that a chore is over, and its scopes are free. An error is one of the store.
 type choreEnd struct {
-	scope memory.Scope
-	err   error
+	scopes []memory.Scope
+	err    error
 }
 
 // startChores begins what is due and has room.
 func (d *Dispatcher) startChores(
-	ctx context.Context, running map[memory.Scope]bool, ended chan<- choreEnd,
+	ctx context.Context, running *int, busy map[memory.Scope]bool, ended chan<- choreEnd,
 ) error {
-	if len(running) >= maxChores || ctx.Err() != nil {
+	if *running >= maxChores || ctx.Err() != nil {
 		return nil
 	}
 	const look = 32 // some may be of a scope that is busy
@@ -117,13 +124,33 @@ func (d *Dispatcher) startChores(
 		return err
 	}
 	for _, c := range list {
-		if running[c.Scope] || len(running) >= maxChores {
+		scopes := scopesOf(&c)
+		isBusy := func(s memory.Scope) bool { return busy[s] }
+		if *running >= maxChores || slices.ContainsFunc(scopes, isBusy) {
 			continue
 		}
-		running[c.Scope] = true
-		go func() { ended <- choreEnd{c.Scope, d.doChore(ctx, &c)} }()
+		for _, s := range scopes {
+			busy[s] = true
+		}
+		*running++
+		go func() { ended <- choreEnd{scopes, d.doChore(ctx, &c)} }()
 	}
 	return nil
+}
+
+// scopesOf returns the scopes whose files a chore works with, without another chore beside it.
+func scopesOf(c *chore.Chore) []memory.Scope {
+	list := []memory.Scope{c.Scope}
+	var left erased
+	switch c.Kind {
+	case chore.Merge:
+		list = append(list, memory.Scope(c.Session))
+	case chore.Erase:
+		if json.Unmarshal(c.State, &left) == nil { // else the chore says what is wrong
+			list = left.Scopes
+		}
+	}
+	return list
 }
 
 // An outcome is what has come of a chore.
@@ -135,23 +162,37 @@ type outcome struct {
 
 // doChore does one chore, or puts it off. An error is one of the store.
 func (d *Dispatcher) doChore(ctx context.Context, c *chore.Chore) error {
-	r, err := d.work(ctx, c)
+	r, err := d.guarded(ctx, c)
 	switch {
 	case ctx.Err() != nil, errors.Is(err, chore.ErrGone):
 		return nil // up to the next process, or to nobody
 	case err != nil:
 		return d.putOff(ctx, c, err)
 	}
+	fault.Point("chored")
 	return d.tx(ctx, func(tx *store.Tx) error { return d.endChore(tx, c, r) })
+}
+
+// guarded is work whose panic is a failure like any other: the chore is put off. Else it would come
+// again at each start, and the gateway would never be up for long.
+func (d *Dispatcher) guarded(ctx context.Context, c *chore.Chore) (r outcome, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.opts.Logger.ErrorContext(ctx, "chore panicked", "kind", c.Kind, "scope", c.Scope,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()), "panics", d.panics.Add(1))
+			err = errors.New("agent: it panicked")
+		}
+	}()
+	return d.work(ctx, c)
 }
 
 // work does what c is about.
 func (d *Dispatcher) work(ctx context.Context, c *chore.Chore) (r outcome, err error) {
 	switch c.Kind {
 	case chore.Archive:
-		err = d.archive(ctx, c)
+		r, err = d.archive(ctx, c)
 	case chore.Compact, chore.Idle:
-		r.said, err = d.compactSession(ctx, c)
+		r, err = d.compactSession(ctx, c)
 	case chore.Dream:
 		r, err = d.dream(ctx, c)
 	case chore.Log:
@@ -176,7 +217,9 @@ func (d *Dispatcher) endChore(tx *store.Tx, c *chore.Chore, r outcome) error {
 	if err == nil && c.Tell != nil && r.said != "" {
 		out := *c.Tell
 		out.Text = r.said
-		err = d.Outbox.Put(tx, out, d.opts.Now())
+		if err = d.Outbox.Put(tx, out, d.opts.Now()); err == nil {
+			err = d.chores.Told(tx, c)
+		}
 	}
 	switch {
 	case err != nil:
@@ -245,7 +288,8 @@ func (d *Dispatcher) compactIdle(ctx context.Context) error {
 // compactLater has the conversation of the turn compacted after it if its prompt has become too
 // large, so that the next one need not wait for that.
 func (t *turn) compactLater(tx *store.Tx) error {
-	if max(t.prompt, t.size()) < t.d.contextBudget() || t.Scope == "" || t.task != nil {
+	tooLarge := t.truncated || max(t.prompt, t.size()) >= t.d.contextBudget()
+	if t.task != nil || t.Scope == "" || !tooLarge {
 		return nil
 	}
 	work := chore.Work{Kind: chore.Compact, Scope: t.Scope, Session: string(t.Session)}
@@ -254,50 +298,93 @@ func (t *turn) compactLater(tx *store.Tx) error {
 	return err
 }
 
+// compacted is how far a compaction has come.
+type compacted struct {
+	Noted int `json:"noted"` // messages
+	Need  int `json:"need"`  // bytes that are still to become notes
+}
+
 // compactSession makes notes of the older part of a conversation: until it has half the budget, or,
-// if somebody has asked for it or nobody writes, until a few messages are left.
-func (d *Dispatcher) compactSession(ctx context.Context, c *chore.Chore) (string, error) {
-	key := session.Key(c.Session)
-	read := d.DB.Read(context.WithoutCancel(ctx))
-	need := math.MaxInt
-	if c.Kind == chore.Compact && c.Tell == nil {
-		info, err := d.sessions.Info(read, key)
-		if err != nil {
-			return "", err
+// if somebody has asked for it or nobody writes, until a few messages are left. After some parts it
+// lets other chores have their turn.
+func (d *Dispatcher) compactSession(ctx context.Context, c *chore.Chore) (r outcome, err error) {
+	little := c.Kind == chore.Compact && c.Tell == nil
+	done := compacted{Need: math.MaxInt}
+	switch {
+	case c.State != nil:
+		if err := json.Unmarshal(c.State, &done); err != nil {
+			return r, fmt.Errorf("agent: compact %s: %w", c.Session, err)
 		}
-		need = d.estimates.bytes(d.opts.ModelID, info.Context-d.contextBudget()/2)
+	case little:
+		if done.Need, err = d.excess(ctx, session.Key(c.Session)); err != nil {
+			return r, err
+		}
 	}
-	noted := 0
-	for need > 0 {
-		before, err := d.sessions.Summary(read, key)
+	for range maxCompactions {
+		if done.Need <= 0 {
+			return outcome{said: sayCompacted(done.Noted)}, nil
+		}
+		entries, err := d.compactPart(ctx, c, little, done.Need)
 		if err != nil {
-			return "", err
+			return r, err
 		}
-		to, err := d.keepTo(read, key, c.Kind == chore.Compact && c.Tell == nil)
-		if err != nil {
-			return "", err
+		if len(entries) == 0 {
+			done.Need = 0
 		}
-		entries, err := d.part(read, key, before.Start, to, need)
-		if err != nil {
-			return "", err
-		}
-		if len(entries) == 0 || before.Scope == "" {
-			break
-		}
-		who := spenderOf(before.Scope, key)
-		if _, err := d.compact(ctx, key, before, entries, who, c.Attempts >= notesRetries); err != nil {
-			return "", err
-		}
-		noted += len(entries)
+		done.Noted += len(entries)
 		for _, e := range entries {
-			need -= e.Size
+			done.Need -= e.Size
 		}
 	}
+	return outcome{again: d.opts.Now(), state: jsonOf(done)}, nil
+}
+
+func sayCompacted(noted int) string {
 	if noted == 0 {
-		return "There is nothing to compact: this conversation is short.", nil
+		return "There is nothing to compact: this conversation is short."
 	}
 	return fmt.Sprintf("I have made notes of %s, which take their place. I can still search what "+
-		"was said.", count(noted, "older message")), nil
+		"was said.", count(noted, "older message"))
+}
+
+// excess returns how many bytes of a conversation are to become notes so that its prompt has half
+// the budget: by the size of its newest prompt, as long as that is known and held all of the
+// transcript, else by that of the transcript.
+func (d *Dispatcher) excess(ctx context.Context, key session.Key) (int, error) {
+	half := d.contextBudget() / 2
+	read := d.DB.Read(context.WithoutCancel(ctx))
+	info, err := d.sessions.Info(read, key)
+	if err != nil {
+		return 0, err
+	}
+	size, err := d.sessions.Size(read, key)
+	if err != nil || info.Context == 0 || size > d.readLimit() {
+		return size - d.estimates.bytes(d.opts.ModelID, half), err
+	}
+	return d.estimates.bytes(d.opts.ModelID, info.Context-half), nil
+}
+
+// compactPart makes notes of about need bytes of a conversation and returns what became notes.
+func (d *Dispatcher) compactPart(
+	ctx context.Context, c *chore.Chore, little bool, need int,
+) ([]session.Entry, error) {
+	key := session.Key(c.Session)
+	read := d.DB.Read(context.WithoutCancel(ctx))
+	before, err := d.sessions.Summary(read, key)
+	if err != nil || before.Scope == "" {
+		return nil, err
+	}
+	to, err := d.keepTo(read, key, little)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := d.part(read, key, before.Start, to, need)
+	if err != nil || len(entries) == 0 {
+		return nil, err
+	}
+	who := spenderOf(before.Scope, key)
+	_, err = d.compact(ctx, key, before, entries, who, c.Attempts >= notesRetries)
+	return entries, err
 }
 
 // keepTo returns the id of the newest message of a session that may become notes. One turn stays at
@@ -338,51 +425,45 @@ func (d *Dispatcher) archiveLater(tx *store.Tx, key session.Key) error {
 	if err != nil || last <= s.Start {
 		return err
 	}
-	state, err := json.Marshal(archived{s.Start, last})
-	if err != nil {
-		return fmt.Errorf("agent: archive %s: %w", key, err)
-	}
 	work := chore.Work{Kind: chore.Archive, Scope: s.Scope, Session: string(key), Ref: s.Start}
-	return d.chores.Put(tx, chore.Chore{Work: work, State: state}, d.opts.Now())
+	return d.chores.Put(tx, chore.Chore{Work: work, State: jsonOf(archived{s.Start, last})},
+		d.opts.Now())
 }
 
 // archive makes notes of the end of a conversation that was left. Each part is noted in the
-// transaction that says so.
-func (d *Dispatcher) archive(ctx context.Context, c *chore.Chore) error {
+// transaction that says so. After some parts other chores have their turn.
+func (d *Dispatcher) archive(ctx context.Context, c *chore.Chore) (r outcome, err error) {
 	var a archived
 	if err := json.Unmarshal(c.State, &a); err != nil {
-		return fmt.Errorf("agent: archive %s: %w", c.Session, err)
+		return r, fmt.Errorf("agent: archive %s: %w", c.Session, err)
 	}
 	key := session.Key(c.Session)
-	for a.From < a.To {
+	for range maxCompactions {
 		read := d.DB.Read(context.WithoutCancel(ctx))
 		entries, err := d.part(read, key, a.From, a.To, math.MaxInt)
 		if err != nil || len(entries) == 0 {
-			return err
+			return r, err
 		}
 		notes, err := d.notes(ctx, spenderOf(c.Scope, key), entries, c.Attempts >= notesRetries)
 		if err != nil {
-			return err
+			return r, err
 		}
-		next := archived{entries[len(entries)-1].ID, a.To}
-		state, err := json.Marshal(next)
-		if err != nil {
-			return fmt.Errorf("agent: archive %s: %w", c.Session, err)
-		}
+		a.From = entries[len(entries)-1].ID
+		fault.Point("noted")
 		err = d.tx(ctx, func(tx *store.Tx) error {
-			if err := d.chores.Save(tx, c, state); err != nil {
+			if err := d.chores.Save(tx, c, jsonOf(a)); err != nil {
 				return err
 			}
 			_, err := d.keepNotes(tx, c.Scope, key, notes, entries)
 			return err
 		})
 		if err != nil {
-			return err
+			return r, err
 		}
-		a = next
+		fault.Point("archived")
 		d.syncHistory(ctx, c.Scope)
 	}
-	return nil
+	return outcome{again: d.opts.Now(), state: jsonOf(a)}, nil
 }
 
 // tellOf returns the message, still without text, that answers m later.

@@ -47,7 +47,8 @@ func TestUnderscores(t *testing.T) {
 		w.wantQuiet()
 		const none = "My documents about this conversation have not changed yet."
 		told := w.outbox("a")
-		if len(told) != 2 || !strings.HasPrefix(told[0].Text, "Say which change") || told[1].Text != none {
+		if len(told) != 2 || !strings.HasPrefix(told[0].Text, "Say which change") ||
+			told[1].Text != none {
 			t.Errorf("told %+v", told)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,20 +30,28 @@ import (
 // maxCompactions is how many parts of a conversation become notes before one turn.
 const maxCompactions = 5
 
-// chunkRead is how many messages are looked at for a part: more than a turn has.
+// chunkRead is how many messages are looked at for a part: more than most turns have.
 const chunkRead = 1000
 
 // fit makes the prompt fit: notes take the place of the oldest messages until it has half the
-// budget. It does nothing while there is room, but for force.
+// budget. Where that is not to be had, those are left out. It does nothing while there is room, but
+// for force.
 func (t *turn) fit(ctx context.Context, force bool) error {
-	budget := t.d.contextBudget()
-	enough := budget - 1
+	err := t.makeRoom(ctx, force)
+	t.cut()
+	return err
+}
+
+// makeRoom has notes made until the prompt fits or nothing more can go.
+func (t *turn) makeRoom(ctx context.Context, force bool) error {
+	most, aim := t.room()
+	enough := most
 	for range maxCompactions {
 		size := t.size()
 		if size <= enough && !t.truncated && !force {
 			return nil
 		}
-		need := t.d.estimates.bytes(t.d.opts.ModelID, size-budget/2)
+		need := t.d.estimates.bytes(t.d.opts.ModelID, size-aim)
 		if force {
 			need = max(need, textSize(t.history)/2)
 		}
@@ -56,9 +65,43 @@ func (t *turn) fit(ctx context.Context, force bool) error {
 		if err := t.load(ctx); err != nil {
 			return err
 		}
-		enough, force = budget/2, false
+		enough, force = aim, false
 	}
 	return nil
+}
+
+// room returns how many tokens a prompt may have, and how many it shall have once notes were made:
+// half as many. Where the system prompt and the tools leave little of that, half of what they leave
+// is for the conversation, or notes would be made of it with every message.
+func (t *turn) room() (most, aim int) {
+	budget := t.d.contextBudget()
+	bare := len(t.system) + toolsSize(t.tools.Specs())
+	with := func(n int) int { return t.d.estimates.tokens(t.d.opts.ModelID, bare+n) }
+	most, aim = max(budget-1, with(leastHistory)), budget/2
+	if with(leastHistory/2) > aim {
+		aim = (with(0) + most) / 2
+	}
+	return most, aim
+}
+
+// cut leaves the oldest turns out of a prompt that is too large all the same, because no notes
+// could be made, or not yet of all. They are not lost: the start of the session stays before them.
+func (t *turn) cut() {
+	if most, _ := t.room(); t.size() <= most {
+		return
+	}
+	from, size := t.older, textSize(t.history[t.older:])
+	for i := from - 1; i >= 0; i-- {
+		if size += textSize(t.history[i : i+1]); size > t.historySize() {
+			break
+		}
+		if t.history[i].Role == llm.User {
+			from = i
+		}
+	}
+	if from > 0 {
+		t.history, t.older, t.truncated = t.history[from:], t.older-from, true
+	}
 }
 
 // size estimates how many tokens the next prompt of the turn has.
@@ -87,23 +130,40 @@ func (t *turn) compactOlder(ctx context.Context, need int) (bool, error) {
 		return false, err
 	}
 	t.show(t.partial, "Making notes …")
-	return t.d.compact(ctx, t.Session, before, entries, t.spender(), true)
+	moved, err := t.d.compact(ctx, t.Session, before, entries, t.spender(), true)
+	if ctx.Err() != nil || errors.Is(err, errHalt) || isSpent(err) {
+		return false, nil // shows at the next model call, which ends the turn as is due
+	}
+	return moved, err
 }
 
-// part returns the oldest messages of a session after a message, of about need bytes, that can go
-// at once and none of which is newer than to.
+// part returns the oldest messages of a session after a message, as they were said, of about need
+// bytes, that can go at once and none of which is newer than to.
 func (d *Dispatcher) part(
 	q store.Queryer, key session.Key, after, to int64, need int,
 ) ([]session.Entry, error) {
-	h, err := d.sessions.Range(q, key, after, to, chunkRead)
-	if err != nil {
-		return nil, err
+	for limit := chunkRead; ; limit *= 4 { // until the end of a turn is found
+		list, err := d.sessions.After(q, key, after, limit)
+		if err != nil {
+			return nil, err
+		}
+		n := slices.IndexFunc(list, func(e session.Entry) bool { return e.ID > to })
+		whole := n >= 0 || len(list) < limit
+		if n < 0 {
+			n = len(list)
+		}
+		if !whole {
+			n-- // what comes next must be known
+		}
+		if n = compact.Pick(list, n, need); n > 0 || whole {
+			return compact.Fitting(asSaid(list[:n]), d.opts.Location, d.notesSize()), nil
+		}
 	}
-	n := len(h.Entries)
-	if n == chunkRead {
-		n-- // what comes next must be known
-	}
-	return h.Entries[:compact.Pick(h.Entries, n, need)], nil
+}
+
+// notesSize is how many bytes of a conversation the model for notes is asked about at once.
+func (d *Dispatcher) notesSize() int {
+	return d.estimates.bytes(d.opts.NotesID, d.contextBudget()*3/4)
 }
 
 // errMoved reports that somebody else has made notes of a part.
@@ -153,8 +213,16 @@ func (d *Dispatcher) compact(
 func (d *Dispatcher) notes(
 	ctx context.Context, who usage.Spender, entries []session.Entry, dump bool,
 ) (string, error) {
-	size := d.estimates.bytes(d.opts.NotesID, d.contextBudget()*3/4)
+	size := d.notesSize()
 	resp, err := d.consult(ctx, who, compact.Request(entries, d.opts.Location, size))
+	for range maxHalved { // the window of the model for notes may be smaller
+		e, ok := errors.AsType[*llm.Error](err)
+		if !ok || e.Kind != llm.ContextTooLong {
+			break
+		}
+		size = min(size, textSize(compact.Request(entries, d.opts.Location, size).Messages)) / 2
+		resp, err = d.consult(ctx, who, compact.Request(entries, d.opts.Location, size))
+	}
 	switch {
 	case err == nil && resp.Message.Text != "":
 		return compact.Notes(resp.Message.Text, entries), nil
@@ -168,6 +236,9 @@ func (d *Dispatcher) notes(
 	}
 	return "", err
 }
+
+// maxHalved is how often a model for notes is asked with less, because it was too much for it.
+const maxHalved = 4
 
 // keepNotes writes notes of entries into the history of a scope, and makes what they say
 // searchable. It returns the cursor of the notes.
@@ -215,6 +286,12 @@ func (d *Dispatcher) syncHistory(ctx context.Context, s memory.Scope) {
 // maxSummary is how long the summary of a session may become, in bytes.
 const maxSummary = 6000 * bytesPerToken
 
+// partOf returns so many bytes, or, where the window is small, one nth of a prompt: what stands in
+// the system prompt must leave room for the conversation. It is the same for all prompts.
+func (d *Dispatcher) partOf(n, bytes int) int {
+	return min(bytes, d.contextBudget()*bytesPerToken/n)
+}
+
 // noteHead is what notes in a summary begin with.
 var noteHead = regexp.MustCompile(`(?m)^\[notes (\d+), `)
 
@@ -234,8 +311,8 @@ func (d *Dispatcher) joined(
 		text = before.Text + "\n\n" + text
 	}
 	heads := noteHead.FindAllStringSubmatchIndex(text, -1)
-	i := 0
-	for i < len(heads)-1 && len(text)-heads[i][0] > maxSummary {
+	i, most := 0, d.partOf(4, maxSummary)
+	for i < len(heads)-1 && len(text)-heads[i][0] > most {
 		i++
 	}
 	from, err := strconv.ParseInt(text[heads[i][2]:heads[i][3]], 10, 64)

@@ -170,9 +170,9 @@ func checkFitted(rt *rapid.T, w *world, chat string, last *turn, said []string) 
 func TestCompactionAfterATurn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		m := w.atLength()
-		w.opts.ContextWindow, w.opts.MaxOutput = 4096, 1024
+		w.opts.ContextWindow, w.opts.MaxOutput = 8192, 1024
 		w.start()
-		w.talks("a", 0, 60)
+		w.talks("a", 0, 70)
 		w.wantQuiet()
 		notes := w.entries("a")
 		if len(notes) < 3 {
@@ -194,7 +194,7 @@ func TestCompactionAfterATurn(t *testing.T) {
 		if strings.Contains(system, "# Recent History") {
 			t.Error("what is in the summary is in the recent history as well")
 		}
-		if len(last.Messages) > 30 {
+		if len(last.Messages) > 50 {
 			t.Errorf("the last prompt has %d messages", len(last.Messages))
 		}
 	})

@@ -18,6 +18,7 @@ import (
 	"gateway/memory"
 	"gateway/memory/document"
 	"gateway/memory/version"
+	"gateway/session"
 	"gateway/store"
 )
 
@@ -197,9 +198,15 @@ func sayVersion(err error) (string, error) {
 	return "", err
 }
 
-// moveScope makes everything of a scope part of another one: both are the same person, as is known
-// now.
-func (d *Dispatcher) moveScope(tx *store.Tx, from, to memory.Scope) error {
+// moveScope makes everything of a scope part of another one, if both are of the same people, as is
+// known now. Else only the session goes there.
+func (d *Dispatcher) moveScope(tx *store.Tx, key session.Key, from, to memory.Scope) error {
+	switch follows, err := d.follows(tx, from, to); {
+	case err != nil:
+		return err
+	case !follows:
+		return d.sessions.SetScope(tx, key, to)
+	}
 	if err := d.sessions.MoveScope(tx, from, to); err != nil {
 		return err
 	}
@@ -211,6 +218,19 @@ func (d *Dispatcher) moveScope(tx *store.Tx, from, to memory.Scope) error {
 	}
 	work := chore.Work{Kind: chore.Merge, Scope: to, Session: string(from)}
 	return d.chores.Put(tx, chore.Chore{Work: work}, d.opts.Now())
+}
+
+// follows reports whether the memory of a scope belongs to who has that of another: what is known
+// of a person is never for a chat, where others may read it, and stays with who is known still.
+func (d *Dispatcher) follows(q store.Queryer, from, to memory.Scope) (bool, error) {
+	if from.Person() == 0 {
+		return true, nil
+	}
+	if to.Person() == 0 {
+		return false, nil
+	}
+	known, err := d.opts.Known(q, from.Person())
+	return !known, err
 }
 
 // mergeFiles is the part of moveScope that is files. What is there already is not added again, and

@@ -19,12 +19,14 @@ import (
 // Who asks for it is forgotten: transcripts, memory, files, and who they are. What is rows goes in
 // the command's own transaction, but for what is still to be sent to them; the rest is a chore.
 
-// erased is what is left to be erased of a scope.
+// erased is what is left to be erased of a person or a room.
 type erased struct {
-	Chats  []bus.Address `json:"chats"`
-	Inbox  int64         `json:"inbox"`  // up to here is theirs
-	Outbox int64         `json:"outbox"` // likewise
-	Person int64         `json:"person"`
+	Scopes []memory.Scope `json:"scopes"` // the first is that of the chore
+	Chats  []bus.Address  `json:"chats"`  // without threads
+	Inbox  int64          `json:"inbox"`  // up to here is theirs
+	Outbox int64          `json:"outbox"` // likewise
+	Person int64          `json:"person"`
+	Files  bool           `json:"files"` // are gone
 }
 
 const sayForget = "This erases all that I know of you: our conversations in direct chats, on all " +
@@ -52,11 +54,12 @@ func (d *Dispatcher) forgetNow(c *call) (Say, error) {
 		return Say{}, err
 	}
 	s := scopeOf(c.message)
-	left := erased{Chats: []bus.Address{c.message.From}, Inbox: c.seq, Person: c.message.Person}
-	if err := d.eraseRows(c.tx, s, &left); err != nil {
+	left := erased{Scopes: []memory.Scope{s}, Chats: []bus.Address{chatOf(c.message.From)},
+		Inbox: c.seq, Person: c.message.Person}
+	keys, err := d.eraseRows(c.tx, &left)
+	if err != nil {
 		return Say{}, err
 	}
-	var err error
 	if left.Outbox, err = d.Outbox.Newest(c.tx); err != nil {
 		return Say{}, err
 	}
@@ -69,7 +72,7 @@ func (d *Dispatcher) forgetNow(c *call) (Say, error) {
 	stop := c.after
 	c.after = func() {
 		stop()
-		d.recent.drop(c.key)
+		d.letGo(keys)
 		d.ringChores()
 	}
 	return Say{Text: "I have forgotten you. It takes a moment until the last traces are gone."}, nil
@@ -79,15 +82,15 @@ func (d *Dispatcher) forgetNow(c *call) (Say, error) {
 // rest with the chores of whichever gateway runs on the same data.
 func (d *Dispatcher) Forget(ctx context.Context, s memory.Scope) error {
 	return d.tx(ctx, func(tx *store.Tx) error {
-		left := erased{Person: s.Person()}
-		err := d.eraseRows(tx, s, &left)
-		if err == nil {
-			left.Inbox, err = d.Inbox.Newest(tx)
+		left := erased{Scopes: []memory.Scope{s}, Person: s.Person()}
+		var err error
+		if left.Inbox, err = d.Inbox.Newest(tx); err != nil {
+			return err
 		}
-		if err == nil {
-			left.Outbox, err = d.Outbox.Newest(tx)
+		if left.Outbox, err = d.Outbox.Newest(tx); err != nil {
+			return err
 		}
-		if err != nil {
+		if _, err := d.eraseRows(tx, &left); err != nil {
 			return err
 		}
 		work := chore.Work{Kind: chore.Erase, Scope: s, Ref: left.Inbox}
@@ -98,34 +101,117 @@ func (d *Dispatcher) Forget(ctx context.Context, s memory.Scope) error {
 // forgetAnswers is how many messages the command itself puts into the outbox.
 const forgetAnswers = 1
 
-// eraseRows deletes the rows of a scope, and notes its chats.
-func (d *Dispatcher) eraseRows(tx *store.Tx, s memory.Scope, left *erased) error {
-	keys, err := d.sessions.OfScope(tx, s)
+// eraseRows deletes the rows of a person or a room, and notes where else there is something. It
+// returns the sessions that there were.
+func (d *Dispatcher) eraseRows(tx *store.Tx, left *erased) ([]session.Key, error) {
+	if left.Person != 0 { // there may be chats in which no turn ever ran
+		chats, err := d.Inbox.DirectChats(tx, left.Person)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range chats {
+			left.addChat(a)
+		}
+	}
+	keys, err := d.theirs(tx, left)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		if err := d.eraseSession(tx, key); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range left.Scopes {
+		if err := d.Memory.In(s).Erase(tx); err != nil {
+			return nil, err
+		}
+		if err := d.chores.Drop(tx, s); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range left.Chats { // nothing of that is to be answered any more
+		if err := d.Inbox.DropAll(tx, a, left.Inbox); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.opts.Usage.Erase(tx, usage.Spender{Person: left.Person}); err != nil {
+		return nil, err
+	}
+	return keys, d.opts.Forget(tx, left.Person)
+}
+
+// theirs returns the sessions of left's scopes and chats, and adds what scopes and chats those
+// have.
+func (d *Dispatcher) theirs(tx *store.Tx, left *erased) (keys []session.Key, err error) {
+	add := func(found []session.Key, err error) error {
+		for i := 0; i < len(found) && err == nil; i++ {
+			if !slices.Contains(keys, found[i]) {
+				keys = append(keys, found[i])
+				err = d.addPlaces(tx, found[i], left)
+			}
+		}
+		return err
+	}
+	for scopes, chats := 0, 0; scopes < len(left.Scopes) || chats < len(left.Chats); {
+		if scopes < len(left.Scopes) {
+			s := left.Scopes[scopes]
+			scopes++
+			merging, err := d.chores.Merging(tx, s)
+			if err == nil {
+				left.addScopes(merging...)
+				err = add(d.sessions.OfScope(tx, s))
+			}
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err := add(d.sessions.OfChat(tx, left.Chats[chats])); err != nil {
+			return nil, err
+		}
+		chats++
+	}
+	return keys, nil
+}
+
+// addPlaces adds the chat of a session, and its scope: it may be that of the chat still, from
+// before the person was known, or of another person whom they were linked with.
+func (d *Dispatcher) addPlaces(tx *store.Tx, key session.Key, left *erased) error {
+	a, _, err := d.sessions.Address(tx, key)
 	if err != nil {
 		return err
 	}
-	for _, key := range keys {
-		a, ok, err := d.sessions.Address(tx, key)
-		if err != nil {
-			return err
-		}
-		if ok && !slices.Contains(left.Chats, a) {
-			left.Chats = append(left.Chats, a)
-		}
-		if err := d.eraseSession(tx, key, left.Person); err != nil {
-			return err
-		}
-	}
-	if err := d.Memory.In(s).Erase(tx); err != nil {
+	left.addChat(a)
+	s, err := d.sessions.Summary(tx, key)
+	if err != nil || s.Scope == "" {
 		return err
 	}
-	if err := d.chores.Drop(tx, s); err != nil {
+	if follows, err := d.follows(tx, s.Scope, left.Scopes[0]); err != nil || !follows {
 		return err
 	}
-	return d.opts.Forget(tx, left.Person)
+	left.addScopes(s.Scope)
+	return nil
 }
 
-func (d *Dispatcher) eraseSession(tx *store.Tx, key session.Key, person int64) error {
+func (left *erased) addChat(a bus.Address) {
+	if a = chatOf(a); !slices.Contains(left.Chats, a) {
+		left.Chats = append(left.Chats, a)
+	}
+}
+
+func (left *erased) addScopes(list ...memory.Scope) {
+	for _, s := range list {
+		if !slices.Contains(left.Scopes, s) {
+			left.Scopes = append(left.Scopes, s)
+		}
+	}
+}
+
+// chatOf returns the chat of an address, all its threads together.
+func chatOf(a bus.Address) bus.Address { return bus.Address{Account: a.Account, Chat: a.Chat} }
+
+func (d *Dispatcher) eraseSession(tx *store.Tx, key session.Key) error {
 	t, err := d.sessions.RunningTurn(tx, key)
 	if err != nil {
 		return err
@@ -141,7 +227,18 @@ func (d *Dispatcher) eraseSession(tx *store.Tx, key session.Key, person int64) e
 	if err := d.questions.Erase(tx, string(key)); err != nil {
 		return err
 	}
-	return d.opts.Usage.Erase(tx, usage.Spender{Session: string(key), Person: person})
+	return d.opts.Usage.Erase(tx, usage.Spender{Session: string(key)})
+}
+
+// letGo ends what works for sessions that were erased, and what is known of them in memory.
+func (d *Dispatcher) letGo(keys []session.Key) {
+	for _, key := range keys {
+		d.cancelStopped(key)
+		d.recent.drop(key)
+		d.mu.Lock()
+		delete(d.modes, key)
+		d.mu.Unlock()
+	}
 }
 
 // eraseWait is how soon it is looked again whether the last message was sent.
@@ -154,8 +251,11 @@ func (d *Dispatcher) eraseRest(ctx context.Context, c *chore.Chore) (outcome, er
 	if err := json.Unmarshal(c.State, &left); err != nil {
 		return outcome{}, fmt.Errorf("agent: erase %s: %w", c.Scope, err)
 	}
-	if err := d.eraseFiles(ctx, c.Scope, &left); err != nil {
-		return outcome{}, err
+	if !left.Files { // once: those that come while something is still to be sent are others
+		if err := d.eraseFiles(ctx, &left); err != nil {
+			return outcome{}, err
+		}
+		left.Files = true
 	}
 	done := true
 	err := d.tx(ctx, func(tx *store.Tx) error {
@@ -178,19 +278,24 @@ func (d *Dispatcher) eraseRest(ctx context.Context, c *chore.Chore) (outcome, er
 	case err != nil:
 		return outcome{}, err
 	case !done:
-		return outcome{again: d.opts.Now().Add(eraseWait), state: c.State}, nil
+		return outcome{again: d.opts.Now().Add(eraseWait), state: jsonOf(left)}, nil
 	}
 	return outcome{}, d.DB.Shred(ctx)
 }
 
-func (d *Dispatcher) eraseFiles(ctx context.Context, s memory.Scope, left *erased) error {
-	if d.Documents != nil {
-		if err := d.tree(s).Remove(ctx); err != nil {
+func (d *Dispatcher) eraseFiles(ctx context.Context, left *erased) error {
+	for _, s := range left.Scopes {
+		if d.Documents != nil {
+			if err := d.tree(s).Remove(ctx); err != nil {
+				return err
+			}
+		}
+		if err := d.Memory.EraseFiles(ctx, s); err != nil {
 			return err
 		}
 	}
-	if err := d.Memory.EraseFiles(ctx, s); err != nil || d.Media == nil {
-		return err
+	if d.Media == nil {
+		return nil
 	}
 	for _, a := range left.Chats {
 		if err := d.Media.Erase(a); err != nil {

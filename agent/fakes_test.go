@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"gateway/agent/llm"
 )
@@ -46,6 +47,7 @@ type clerk struct {
 	asked []llm.Request
 	fail  error // instead of notes
 	hold  chan struct{}
+	wait  time.Duration // for each call
 }
 
 func (c *clerk) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
@@ -56,6 +58,7 @@ func (c *clerk) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 			return func(yield func(llm.Event, error) bool) { yield(llm.Event{}, ctx.Err()) }
 		}
 	}
+	time.Sleep(c.wait)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, r)

@@ -63,7 +63,7 @@ func (t *turn) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.truncated = h.Truncated
+	t.truncated, t.older = h.Truncated, 0
 	if h.Truncated && h.Entries[0].Turn == t.ID {
 		// It is too long by itself, but its question must not be missing.
 		t.history, err = t.d.sessions.TurnMessages(read, &t.Turn)
@@ -71,6 +71,9 @@ func (t *turn) load(ctx context.Context) error {
 	}
 	t.history = make([]llm.Message, 0, len(h.Entries)+8)
 	for _, e := range h.Entries {
+		if e.Turn != t.ID {
+			t.older++
+		}
 		t.history = append(t.history, e.Message)
 	}
 	return nil

@@ -159,6 +159,10 @@ type Options struct {
 	// goes; default nothing is to do.
 	Forget func(tx *store.Tx, person int64) error
 
+	// Known reports whether a person is known still; default nobody is. Of who is not, as they were
+	// linked to somebody else, that one gets the memory.
+	Known func(q store.Queryer, person int64) (bool, error)
+
 	// Owners returns the direct chats of the owners; default none are known.
 	Owners func(q store.Queryer) ([]bus.Address, error)
 	// Stopped is told of each session that /stop or /new has ended, so that what its tools
@@ -205,6 +209,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Forget == nil {
 		o.Forget = func(*store.Tx, int64) error { return nil }
+	}
+	if o.Known == nil {
+		o.Known = func(store.Queryer, int64) (bool, error) { return false, nil }
 	}
 	if o.Stopped == nil {
 		o.Stopped = func(string) {}

@@ -165,10 +165,10 @@ func (d *Dispatcher) review(ctx, work context.Context, key session.Key) error {
 		return nil
 	}
 	q, err := d.questions.Get(d.DB.Read(work), p.question.ID)
-	if err != nil {
+	if err != nil && !errors.Is(err, question.ErrNone) { // it was erased with its conversation
 		return err
 	}
-	if q.State == question.Open {
+	if err == nil && q.State == question.Open {
 		if decided, err := d.decide(ctx, p, q); err != nil || !decided {
 			return err
 		}

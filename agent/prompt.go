@@ -195,7 +195,7 @@ func (t *turn) recentPart(q store.Queryer, s session.Summary) (string, error) {
 		return "", err
 	}
 	var list []string
-	room := recentSize
+	room := t.d.partOf(4, recentSize)
 	for _, e := range slices.Backward(entries) {
 		if e.Session == string(t.Session) && s.From > 0 && e.Cursor >= s.From {
 			continue // it is in the summary

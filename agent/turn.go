@@ -27,6 +27,7 @@ type turn struct {
 
 	system  string        // system prompt
 	history []llm.Message // the transcript from where the prompt begins
+	older   int           // how many of them are of earlier turns
 
 	rounds    int    // model calls that used tools
 	closing   string // not "": the model shall answer now, without tools, for this reason
@@ -34,7 +35,7 @@ type turn struct {
 	continued int    // how often it was
 	blanks    int    // answers without text
 	shortened bool   // the history was cut because the model found it too long
-	truncated bool   // there is more of the transcript than was read
+	truncated bool   // there is more of the transcript than the history has
 
 	task      *bus.InboundMessage // what a sub-agent is to do; nil in a turn for people
 	woken     bool                // it goes on after it has waited

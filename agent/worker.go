@@ -258,7 +258,7 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 		}
 		err := d.sessions.Begin(tx, &t.Turn, title, d.lease, now, messages...)
 		if from := t.movedFrom(batch); err == nil && from != "" {
-			err = d.moveScope(tx, from, t.Scope)
+			err = d.moveScope(tx, t.Session, from, t.Scope)
 		}
 		if err == nil {
 			err = r.touch(tx)

@@ -192,3 +192,36 @@ func (in *Inbox) Erase(tx *store.Tx, a Address, upTo int64) error {
 	}
 	return nil
 }
+
+// DirectChats returns the chats in which a person has written alone, as far as the inbox knows.
+func (in *Inbox) DirectChats(q store.Queryer, person int64) ([]Address, error) {
+	// Inside of a text each quote has a backslash, so that the pattern can't stand there.
+	rows, err := q.Query(`SELECT DISTINCT account, chat FROM inbox
+		WHERE body LIKE $1 AND body NOT LIKE '%"group":true%' ORDER BY account, chat`,
+		fmt.Sprintf(`%%"person":%d,%%`, person))
+	if err != nil {
+		return nil, fmt.Errorf("bus: read inbox: %w", err)
+	}
+	defer rows.Close()
+	var list []Address
+	for rows.Next() {
+		var a Address
+		if err := rows.Scan(&a.Account, &a.Chat); err != nil {
+			return nil, fmt.Errorf("bus: read inbox: %w", err)
+		}
+		list = append(list, a)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("bus: read inbox: %w", err)
+	}
+	return list, nil
+}
+
+// DropAll gives up what waits of a chat, all its threads together, up to a message: [Inbox.Erase]
+// follows.
+func (in *Inbox) DropAll(tx *store.Tx, a Address, upTo int64) error {
+	_, err := in.set(tx, `UPDATE inbox SET state = 'dropped'
+		WHERE account = $1 AND chat = $2 AND id <= $3 AND state = 'waiting'`,
+		a.Account, a.Chat, upTo)
+	return err
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"gateway/bus"
 	"gateway/memory"
 	"gateway/store"
 )
@@ -29,12 +30,15 @@ func (Store) Summary(q store.Queryer, key Key) (s Summary, err error) {
 }
 
 // Compact moves the start of a session from before.Start to the message with the id to, and makes
-// now its summary. It reports false, and does nothing, if the start has moved meanwhile.
+// now its summary. It reports false, and does nothing, if the start or the scope has changed
+// meanwhile, or if the session was erased, whether or not it has begun anew.
 func (Store) Compact(
 	tx *store.Tx, key Key, before Summary, to int64, text string, from int64,
 ) (bool, error) {
 	n, err := tx.Exec(`UPDATE sessions SET start = $3, summary = $4, summary_from = $5
-		WHERE key = $1 AND start = $2`, string(key), before.Start, to, text, from)
+		WHERE key = $1 AND start = $2 AND scope = $6
+			AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND session = $1)`,
+		string(key), before.Start, to, text, from, string(before.Scope))
 	if err != nil {
 		return false, fmt.Errorf("session: compact %s: %w", key, err)
 	}
@@ -44,21 +48,28 @@ func (Store) Compact(
 // Idle returns up to limit sessions of people in which nothing has happened since a time, and
 // which were not compacted since.
 func (Store) Idle(q store.Queryer, since time.Time, limit int) ([]Key, error) {
-	rows, err := q.Query(`SELECT key FROM sessions WHERE tidy = 0 AND updated_ms < $1
+	return keys(q, `SELECT key FROM sessions WHERE tidy = 0 AND updated_ms < $1
 		ORDER BY updated_ms LIMIT $2`, since.UnixMilli(), limit)
+}
+
+func keys(q store.Queryer, query string, args ...any) ([]Key, error) {
+	rows, err := q.Query(query, args...)
 	if err != nil {
-		return nil, fmt.Errorf("session: read idle ones: %w", err)
+		return nil, fmt.Errorf("session: read keys: %w", err)
 	}
 	defer rows.Close()
 	var list []Key
 	for rows.Next() {
 		var key Key
 		if err := rows.Scan(&key); err != nil {
-			return nil, fmt.Errorf("session: read idle ones: %w", err)
+			return nil, fmt.Errorf("session: read keys: %w", err)
 		}
 		list = append(list, key)
 	}
-	return list, rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("session: read keys: %w", err)
+	}
+	return list, nil
 }
 
 // Tidy notes that an idle session is taken care of, until its next turn.
@@ -80,20 +91,22 @@ func (Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 
 // OfScope returns the keys of the sessions of a scope, those of sub-agents among them.
 func (Store) OfScope(q store.Queryer, s memory.Scope) ([]Key, error) {
-	rows, err := q.Query("SELECT key FROM sessions WHERE scope = $1 ORDER BY key", string(s))
+	return keys(q, "SELECT key FROM sessions WHERE scope = $1 ORDER BY key", string(s))
+}
+
+// OfChat returns the keys of the sessions of a chat: of its threads, and of their sub-agents.
+func (Store) OfChat(q store.Queryer, a bus.Address) ([]Key, error) {
+	return keys(q, "SELECT key FROM sessions WHERE account = $1 AND chat = $2 ORDER BY key",
+		a.Account, a.Chat)
+}
+
+// SetScope gives a session another scope, and nothing else.
+func (Store) SetScope(tx *store.Tx, key Key, s memory.Scope) error {
+	_, err := tx.Exec("UPDATE sessions SET scope = $2 WHERE key = $1", string(key), string(s))
 	if err != nil {
-		return nil, fmt.Errorf("session: read those of %s: %w", s, err)
+		return fmt.Errorf("session: move %s: %w", key, err)
 	}
-	defer rows.Close()
-	var list []Key
-	for rows.Next() {
-		var key Key
-		if err := rows.Scan(&key); err != nil {
-			return nil, fmt.Errorf("session: read those of %s: %w", s, err)
-		}
-		list = append(list, key)
-	}
-	return list, rows.Err()
+	return nil
 }
 
 // Erase deletes a session with all that was said in it.

@@ -321,12 +321,15 @@ func TestResetAndCompact(t *testing.T) {
 	f.must(f.append(turn, "1"))
 	f.must(f.append(turn, "2"))
 	all := f.wantTranscript(chat, "0", "1", "2")
-	compact(Summary{}, all.Entries[0].ID, true)
+	before := Summary{Scope: "person-1"}
+	compact(Summary{Scope: "person-2"}, all.Entries[0].ID, false) // which it was before
+	compact(before, all.Entries[2].ID+1000, false)                // of one that was erased
+	compact(before, all.Entries[0].ID, true)
 	got := f.wantTranscript(chat, "1", "2")
 	if got.Start != all.Entries[0].ID {
 		t.Errorf("the prompt begins after %d, want %d", got.Start, all.Entries[0].ID)
 	}
-	compact(Summary{}, all.Entries[1].ID, false) // of what is notes already
+	compact(before, all.Entries[1].ID, false) // of what is notes already
 	s, err := f.Summary(f.read(), KeyOf(chat))
 	f.must(err)
 	if want := (Summary{"person-1", got.Start, "notes", 7}); s != want {

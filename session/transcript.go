@@ -81,14 +81,28 @@ func read(q store.Queryer, key Key, size int, query string, args ...any) (*Trans
 	return t, nil
 }
 
-// Range returns up to limit messages of a session after the one with the id after, up to the one
-// with the id to.
-func (Store) Range(
-	q store.Queryer, key Key, after, to int64, limit int,
-) (*Transcript, error) {
-	return read(q, key, math.MaxInt, `SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
-		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > $2 AND m.id <= $3
-		WHERE s.key = $1 ORDER BY m.id LIMIT $4`, string(key), after, to, limit)
+// After returns up to limit messages of a session after the one with an id, the oldest first.
+func (Store) After(q store.Queryer, key Key, id int64, limit int) ([]Entry, error) {
+	t, err := read(q, key, math.MaxInt,
+		`SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
+		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > $2
+		WHERE s.key = $1 ORDER BY m.id LIMIT $3`, string(key), id, limit)
+	if err != nil {
+		return nil, err
+	}
+	return t.Entries, nil
+}
+
+// Size returns how many bytes the messages of a session take above its start, as [Entry.Size]
+// counts.
+func (Store) Size(q store.Queryer, key Key) (size int, err error) {
+	err = q.QueryRow(`SELECT COALESCE(sum(octet_length(m.body)), 0)
+		FROM sessions s JOIN messages m ON m.session = s.key AND m.id > s.start WHERE s.key = $1`,
+		string(key)).Scan(&size)
+	if err != nil {
+		return 0, fmt.Errorf("session: read %s: %w", key, err)
+	}
+	return size, nil
 }
 
 // Newest returns the id of the newest message of a session, 0 if there is none.

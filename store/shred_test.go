@@ -14,7 +14,8 @@ func TestShred(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "g.db")
 	db := open(t, path)
 	for i := range 200 {
-		if err := db.Tx(t.Context(), insert(fmt.Sprint("zanzibar ", i, strings.Repeat("x", 500)))); err != nil {
+		text := fmt.Sprint("zanzibar ", i, strings.Repeat("x", 500))
+		if err := db.Tx(t.Context(), insert(text)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -196,8 +196,8 @@ func (db *DB) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 }
 
 // Shred rewrites the database without what was deleted, so that nothing of it is left in the files.
-// It takes the time of copying all of it, and meanwhile writes wait. An error may mean that somebody
-// reads for long: then it is to be tried again.
+// It takes the time of copying all of it, and meanwhile writes wait. An error may mean that
+// somebody reads for long: then it is to be tried again.
 func (db *DB) Shred(ctx context.Context) error {
 	// A writer beside it would wait only as long as the database does for a lock, and then fail.
 	err := db.write.alone(ctx, func(w *sql.DB) error {

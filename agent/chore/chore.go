@@ -35,7 +35,8 @@ CREATE TABLE chores (
 	due_ms   BIGINT NOT NULL,
 	UNIQUE (kind, scope, session, ref)
 );
-CREATE INDEX chores_due ON chores (due_ms);`}}
+CREATE INDEX chores_due ON chores (due_ms);`, `
+CREATE INDEX chores_scope ON chores (scope, due_ms, id);`}}
 
 // A Kind says what is to be done.
 type Kind string
@@ -71,6 +72,7 @@ type Chore struct {
 
 	Attempts int // that have failed
 	puts     int64
+	tell     string // Tell as it is stored
 }
 
 // Store reads and writes chores. It has no state of its own.
@@ -92,6 +94,7 @@ func (Store) Put(tx *store.Tx, c Chore, due time.Time) error {
 		ON CONFLICT (kind, scope, session, ref) DO UPDATE SET puts = chores.puts + 1,
 			due_ms = CASE WHEN excluded.due_ms < chores.due_ms THEN excluded.due_ms
 				ELSE chores.due_ms END,
+			attempts = CASE WHEN excluded.tell <> '' THEN 0 ELSE chores.attempts END,
 			tell = CASE WHEN excluded.tell <> '' THEN excluded.tell ELSE chores.tell END`,
 		string(c.Kind), string(c.Scope), c.Session, c.Ref, string(c.State), tell, due.UnixMilli())
 	if err != nil {
@@ -100,10 +103,14 @@ func (Store) Put(tx *store.Tx, c Chore, due time.Time) error {
 	return nil
 }
 
-// Due returns up to limit chores that are due, the one that is due for longest first.
+// Due returns the first chore of up to limit scopes that have one that is due, the one that is due
+// for longest first: those of a scope are done one after another, and keep nobody else waiting.
 func (Store) Due(q store.Queryer, now time.Time, limit int) ([]Chore, error) {
 	rows, err := q.Query(`SELECT id, kind, scope, session, ref, state, tell, puts, attempts
-		FROM chores WHERE due_ms <= $1 ORDER BY due_ms, id LIMIT $2`, now.UnixMilli(), limit)
+		FROM chores WHERE due_ms <= $1 AND NOT EXISTS (SELECT 1 FROM chores o
+			WHERE o.scope = chores.scope AND (o.due_ms < chores.due_ms
+				OR o.due_ms = chores.due_ms AND o.id < chores.id))
+		ORDER BY due_ms, id LIMIT $2`, now.UnixMilli(), limit)
 	if err != nil {
 		return nil, fmt.Errorf("chore: read: %w", err)
 	}
@@ -111,11 +118,10 @@ func (Store) Due(q store.Queryer, now time.Time, limit int) ([]Chore, error) {
 	var list []Chore
 	for rows.Next() {
 		var c Chore
-		var tell []byte
-		err := rows.Scan(&c.ID, &c.Kind, &c.Scope, &c.Session, &c.Ref, &c.State, &tell, &c.puts,
+		err := rows.Scan(&c.ID, &c.Kind, &c.Scope, &c.Session, &c.Ref, &c.State, &c.tell, &c.puts,
 			&c.Attempts)
-		if err == nil && len(tell) > 0 {
-			err = json.Unmarshal(tell, &c.Tell)
+		if err == nil && c.tell != "" {
+			err = json.Unmarshal([]byte(c.tell), &c.Tell)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("chore: read: %w", err)
@@ -131,9 +137,10 @@ func (Store) Due(q store.Queryer, now time.Time, limit int) ([]Chore, error) {
 	return list, nil
 }
 
-// Save notes how far c has come.
+// Save notes how far c has come, or reports [ErrGone].
 func (Store) Save(tx *store.Tx, c *Chore, state []byte) error {
-	n, err := tx.Exec("UPDATE chores SET state = $2 WHERE id = $1", c.ID, string(state))
+	n, err := tx.Exec("UPDATE chores SET state = $3 WHERE id = $1 AND scope = $2",
+		c.ID, string(c.Scope), string(state))
 	if err == nil && n == 0 {
 		err = ErrGone
 	}
@@ -143,13 +150,15 @@ func (Store) Save(tx *store.Tx, c *Chore, state []byte) error {
 	return nil
 }
 
-// ErrGone reports a chore that was dropped while it was done.
+// ErrGone reports a chore that was dropped while it was done, or moved to another scope, for which
+// it is to be done anew.
 var ErrGone = errors.New("it is not to be done any more")
 
-// Exists reports whether c is still to be done.
+// Exists reports whether c is still to be done: nil, or [ErrGone].
 func (Store) Exists(tx *store.Tx, c *Chore) error {
 	var id int64
-	err := tx.QueryRow("SELECT id FROM chores WHERE id = $1", c.ID).Scan(&id)
+	err := tx.QueryRow("SELECT id FROM chores WHERE id = $1 AND scope = $2", c.ID, string(c.Scope)).
+		Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrGone
 	}
@@ -159,52 +168,91 @@ func (Store) Exists(tx *store.Tx, c *Chore) error {
 	return nil
 }
 
-// Done notes that c is done. If it was put again meanwhile it begins anew, at a time.
+// Told notes that who waits for c has heard of it. Whoever has come to wait meanwhile has not.
+func (Store) Told(tx *store.Tx, c *Chore) error {
+	_, err := tx.Exec("UPDATE chores SET tell = '' WHERE id = $1 AND tell = $2", c.ID, c.tell)
+	if err != nil {
+		return fmt.Errorf("chore: tell of %s: %w", c.Kind, err)
+	}
+	return nil
+}
+
+// Done notes that c is done. If it was put again meanwhile it begins anew, at a time, or at once if
+// somebody waits for it.
 func (Store) Done(tx *store.Tx, c *Chore, again time.Time) error {
-	_, err := tx.Exec("DELETE FROM chores WHERE id = $1 AND puts = $2", c.ID, c.puts)
+	_, err := tx.Exec("DELETE FROM chores WHERE id = $1 AND scope = $3 AND puts = $2",
+		c.ID, c.puts, string(c.Scope))
 	if err != nil {
 		return fmt.Errorf("chore: end %s: %w", c.Kind, err)
 	}
 	return Store{}.Again(tx, c, nil, again)
 }
 
-// Again lets c go on at a time, from a state.
+// Again lets c go on from a state: at a time, or at once if somebody has come to wait for it.
 func (Store) Again(tx *store.Tx, c *Chore, state []byte, due time.Time) error {
-	_, err := tx.Exec("UPDATE chores SET state = $2, attempts = 0, due_ms = $3 WHERE id = $1",
-		c.ID, string(state), due.UnixMilli())
+	_, err := tx.Exec(`UPDATE chores SET state = $3, attempts = 0,
+		due_ms = CASE WHEN tell IN ('', $5) THEN $4 ELSE due_ms END WHERE id = $1 AND scope = $2`,
+		c.ID, string(c.Scope), string(state), due.UnixMilli(), c.tell)
 	if err != nil {
 		return fmt.Errorf("chore: go on with %s: %w", c.Kind, err)
 	}
 	return nil
 }
 
-// Later puts c off after it has failed.
+// Later puts c off after it has failed, but not for who has come to wait for it meanwhile.
 func (Store) Later(tx *store.Tx, c *Chore, due time.Time) error {
-	_, err := tx.Exec("UPDATE chores SET attempts = attempts + 1, due_ms = $2 WHERE id = $1",
-		c.ID, due.UnixMilli())
+	_, err := tx.Exec(`UPDATE chores SET
+		attempts = CASE WHEN tell IN ('', $4) THEN attempts + 1 ELSE 0 END,
+		due_ms = CASE WHEN tell IN ('', $4) THEN $3 ELSE due_ms END WHERE id = $1 AND scope = $2`,
+		c.ID, string(c.Scope), due.UnixMilli(), c.tell)
 	if err != nil {
 		return fmt.Errorf("chore: put off %s: %w", c.Kind, err)
 	}
 	return nil
 }
 
-// Drop removes the chores about a scope.
+// Drop removes the chores about a scope, but for those that erase.
 func (Store) Drop(tx *store.Tx, s memory.Scope) error {
-	if _, err := tx.Exec("DELETE FROM chores WHERE scope = $1", string(s)); err != nil {
+	_, err := tx.Exec("DELETE FROM chores WHERE scope = $1 AND kind <> 'erase'", string(s))
+	if err != nil {
 		return fmt.Errorf("chore: drop those of %s: %w", s, err)
 	}
 	return nil
 }
 
-// Move makes the chores about a scope those of another one, which may have the same already.
+// Merging returns the scopes whose files are still to go to those of a scope.
+func (Store) Merging(q store.Queryer, s memory.Scope) ([]memory.Scope, error) {
+	rows, err := q.Query("SELECT session FROM chores WHERE kind = 'merge' AND scope = $1",
+		string(s))
+	if err != nil {
+		return nil, fmt.Errorf("chore: read: %w", err)
+	}
+	defer rows.Close()
+	var list []memory.Scope
+	for rows.Next() {
+		var from memory.Scope
+		if err := rows.Scan(&from); err != nil {
+			return nil, fmt.Errorf("chore: read: %w", err)
+		}
+		list = append(list, from)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("chore: read: %w", err)
+	}
+	return list, nil
+}
+
+// Move makes the chores about a scope those of another one, which may have the same already. What
+// erases is about what was, and stays.
 func (Store) Move(tx *store.Tx, from, to memory.Scope) error {
 	_, err := tx.Exec(`DELETE FROM chores WHERE scope = $1 AND EXISTS (SELECT 1 FROM chores o
 		WHERE o.scope = $2 AND o.kind = chores.kind AND o.session = chores.session
-			AND o.ref = chores.ref)`, string(from), string(to))
+			AND o.ref = chores.ref) AND kind <> 'erase'`, string(from), string(to))
 	if err == nil {
 		// What a chore about all of a scope has found out holds for that one only.
 		_, err = tx.Exec(`UPDATE chores SET scope = $2,
-			state = CASE WHEN session = '' THEN '' ELSE state END WHERE scope = $1`,
+			state = CASE WHEN session = '' AND kind = 'dream' THEN '' ELSE state END
+			WHERE scope = $1 AND kind <> 'erase'`,
 			string(from), string(to))
 	}
 	if err != nil {

@@ -124,15 +124,92 @@ func TestMove(t *testing.T) {
 	l.put(chore.Chore{Work: dream, State: []byte("own")}, 0)
 	l.tx(func(tx *store.Tx) error { return l.Move(tx, "chat-test+a", "person-1") })
 	states := map[chore.Kind]string{}
-	for _, c := range l.due(0, 2) {
+	for range 2 {
+		c := l.due(0, 1)[0]
 		if c.Scope != "person-1" {
 			t.Errorf("a chore of %s is left", c.Scope)
 		}
 		states[c.Kind] = string(c.State)
+		l.tx(func(tx *store.Tx) error { return l.Done(tx, &c, l.now) })
 	}
+	l.due(0, 0)
 	if states[chore.Archive] != "far" || states[chore.Dream] != "own" {
 		t.Errorf("states are %v", states)
 	}
+	l.put(chore.Chore{Work: dream}, 0)
 	l.tx(func(tx *store.Tx) error { return l.Drop(tx, "person-1") })
 	l.due(0, 0)
+}
+
+// What is under way when its scope becomes part of another one is not over with what it has done
+// in the old one.
+func TestMoveOfWhatIsUnderWay(t *testing.T) {
+	l := newList(t)
+	archive := chore.Work{Kind: chore.Archive, Scope: "chat-test+a", Session: "test/a", Ref: 3}
+	l.put(chore.Chore{Work: archive}, 0)
+	c := l.due(0, 1)[0]
+	l.tx(func(tx *store.Tx) error { return l.Move(tx, "chat-test+a", "person-1") })
+	for name, do := range map[string]func(tx *store.Tx) error{
+		"Save":   func(tx *store.Tx) error { return l.Save(tx, &c, []byte("far")) },
+		"Exists": func(tx *store.Tx) error { return l.Exists(tx, &c) },
+	} {
+		if err := l.db.Tx(t.Context(), do); !errors.Is(err, chore.ErrGone) {
+			t.Errorf("%s = %v, want %v", name, err, chore.ErrGone)
+		}
+	}
+	l.tx(func(tx *store.Tx) error { return l.Done(tx, &c, l.now) })
+	l.tx(func(tx *store.Tx) error { return l.Later(tx, &c, l.now.Add(time.Hour)) })
+	if c := l.due(0, 1)[0]; c.Scope != "person-1" || c.State != nil || c.Attempts != 0 {
+		t.Errorf("what is to be done is %+v", c)
+	}
+}
+
+// However many chores a scope has, that of another one is seen.
+func TestDueOfManyScopes(t *testing.T) {
+	l := newList(t)
+	for ref := range int64(100) {
+		log := chore.Work{Kind: chore.Log, Scope: "person-1", Ref: ref}
+		l.put(chore.Chore{Work: log}, -time.Hour)
+	}
+	l.put(chore.Chore{Work: chore.Work{Kind: chore.Log, Scope: "person-2"}}, 0)
+	list := l.due(0, 2)
+	if list[0].Ref != 0 || list[1].Scope != "person-2" {
+		t.Errorf("due are %+v", list)
+	}
+}
+
+// Who comes to wait for a chore that is under way hears of the next one, at once; who was told is
+// not told again.
+func TestTellOnce(t *testing.T) {
+	tell := func(id string) *bus.OutboundMessage {
+		return &bus.OutboundMessage{Answers: []string{id}}
+	}
+	ends := map[string]func(l *list, c *chore.Chore, tx *store.Tx) error{
+		"Done": func(l *list, c *chore.Chore, tx *store.Tx) error {
+			return l.Done(tx, c, l.now.Add(time.Hour))
+		},
+		"Again": func(l *list, c *chore.Chore, tx *store.Tx) error {
+			return l.Again(tx, c, nil, l.now.Add(time.Hour))
+		},
+		"Later": func(l *list, c *chore.Chore, tx *store.Tx) error {
+			return l.Later(tx, c, l.now.Add(time.Hour))
+		},
+	}
+	for name, end := range ends {
+		l := newList(t)
+		l.put(chore.Chore{Work: dream}, 0)
+		c := l.due(0, 1)[0]
+		l.put(chore.Chore{Work: dream, Tell: tell("1")}, 0)
+		l.tx(func(tx *store.Tx) error { return end(l, &c, tx) })
+		if c = l.due(0, 1)[0]; c.Tell == nil || c.Attempts != 0 {
+			t.Errorf("%s: who came meanwhile waits for %+v", name, c)
+		}
+		l.put(chore.Chore{Work: dream}, 0) // of the background again
+		l.tx(func(tx *store.Tx) error { return l.Told(tx, &c) })
+		l.tx(func(tx *store.Tx) error { return end(l, &c, tx) })
+		l.due(0, 0)
+		if c := l.due(time.Hour, 1)[0]; c.Tell != nil {
+			t.Errorf("%s: who was told is told again", name)
+		}
+	}
 }

@@ -62,14 +62,18 @@ const maxNotes = 1500
 // results of tools are cut first.
 func Request(entries []session.Entry, zone *time.Location, size int) llm.Request {
 	text := render(entries, zone, longText, longResult)
-	for _, cut := range []struct{ text, result int }{{longText, 200}, {1000, 100}, {300, 60}} {
+	for _, cut := range []struct{ text, result int }{
+		{longText, 200}, {1000, 100}, {leastText, leastResult},
+	} {
 		if len(text) <= size {
 			break
 		}
 		text = render(entries, zone, cut.text, cut.result)
 	}
-	if len(text) > size {
-		text = clip(text, size/2) + "\n…\n" + tail(text, size/2)
+	if len(text) > size { // whole lines, of the beginning and of the end
+		head, end := clip(text, size/2), tail(text, size/2)
+		_, end, _ = strings.Cut(end, "\n")
+		text = head[:strings.LastIndex(head, "\n")+1] + leftOut + end
 	}
 	return llm.Request{MaxOutput: maxNotes, Messages: []llm.Message{
 		{Role: llm.System, Text: system},
@@ -77,11 +81,34 @@ func Request(entries []session.Entry, zone *time.Location, size int) llm.Request
 	}}
 }
 
-// How much of a message and of a tool's result a model sees, in bytes, if there is room.
+// How much of a message and of a tool's result a model sees, in bytes, if there is room, and if
+// there is little.
 const (
-	longText   = 8000
-	longResult = 1500
+	longText    = 8000
+	longResult  = 1500
+	leastText   = 300
+	leastResult = 60
 )
+
+// leftOut stands in the place of lines for which there is no room.
+const leftOut = `{"text":"[… some messages are left out here]"}` + "\n"
+
+// Fitting returns entries, or, if a request of size bytes can't show something of each, as many
+// turns from their beginning as it can; one turn stays in any case.
+func Fitting(entries []session.Entry, zone *time.Location, size int) []session.Entry {
+	for len(entries) > 0 && len(render(entries, zone, leastText, leastResult)) > size {
+		half := 0
+		for _, e := range entries {
+			half += e.Size / 2
+		}
+		n := Pick(entries, len(entries)-1, half)
+		if n == 0 {
+			break
+		}
+		entries = entries[:n]
+	}
+	return entries
+}
 
 // render returns entries as lines, with so many bytes of each message and each tool's result.
 func render(entries []session.Entry, zone *time.Location, text, result int) string {

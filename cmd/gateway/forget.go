@@ -30,7 +30,8 @@ func memoryForgetCommand(load loader) *cobra.Command {
 						"gateway memory export %s saves a copy, and --yes does it", r.scope, r.scope)}
 				}
 				d := agent.NewDispatcher(agent.Deps{DB: r.db, Inbox: bus.NewInbox(),
-					Outbox: bus.NewOutbox(), Memory: r.memory}, &agent.Options{Forget: forgetPerson})
+					Outbox: bus.NewOutbox(), Memory: r.memory},
+					&agent.Options{Forget: forgetPerson, Known: isKnown})
 				if err := d.Forget(cmd.Context(), r.scope); err != nil {
 					return err
 				}

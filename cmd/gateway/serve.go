@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -170,12 +171,19 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 			Approver:   bus.Role(cfg.Approvals.Approver), ApprovalTime: cfg.Approvals.Timeout,
 			Owners:      channels.People{}.OwnerChats,
 			Forget:      forgetPerson,
+			Known:       isKnown,
 			Stopped:     g.hands.stop,
 			Ready:       g.hands.ready,
 			Hands:       g.hands.states,
 			Transcriber: newTranscriber(cfg, log), NoImages: !model.Images,
 		})
 	return g, nil
+}
+
+// isKnown reports whether there is a person with a number.
+func isKnown(q store.Queryer, person int64) (bool, error) {
+	list, err := channels.People{}.List(q)
+	return slices.ContainsFunc(list, func(p channels.Person) bool { return p.ID == person }), err
 }
 
 // forgetPerson makes somebody a stranger, if they are known.

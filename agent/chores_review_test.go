@@ -1,0 +1,177 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/chore"
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/memory/document"
+	"gateway/store"
+)
+
+// stays is a model for notes that keeps what it is asked first waiting until release is closed.
+type stays struct {
+	llm.Model
+	release <-chan struct{}
+	when    func(r llm.Request) bool
+}
+
+func (m stays) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
+	if m.when(r) {
+		select {
+		case <-m.release:
+		case <-ctx.Done():
+		}
+	}
+	return m.Model.Stream(ctx, r)
+}
+
+// What one conversation has to be done, however much and for however long, keeps no other waiting.
+func TestChoresOfOthers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.atLength()
+		release := make(chan struct{})
+		defer close(release)
+		w.deps.Notes = stays{w.clerk(), release, func(r llm.Request) bool {
+			return strings.Contains(r.Messages[1].Text, "thing 0")
+		}}
+		w.start()
+		w.talks("a", 0, 10)
+		w.say("a", "/compact")
+		for range 50 {
+			w.say("a", "/dream-log")
+		}
+		w.say("b", "/dream-log")
+		w.settle()
+		if n := len(w.outbox("b")); n != 1 {
+			t.Errorf("the other conversation has %d answers, want 1", n)
+		}
+	})
+}
+
+// Two conversations that have very much to compact let others have their turn.
+func TestLongCompactionsYield(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.atLength()
+		w.start()
+		for _, chat := range []string{"a", "b"} {
+			w.talks(chat, 0, 1)
+			w.exec(`INSERT INTO messages (session, turn, body, created_ms)
+				WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1999)
+				SELECT $1, 1, '{"role":"user","text":"old"}', 0 FROM n`, "test/"+chat)
+		}
+		const each = 10 * time.Second
+		w.deps.Notes.(*clerk).wait = each
+		w.say("a", "/compact")
+		w.say("b", "/new")
+		w.say("c", "/dream-log")
+		w.sleep((maxCompactions + 2) * each)
+		if n := len(w.outbox("c")); n != 1 {
+			t.Errorf("the other conversation has %d answers, want 1", n)
+		}
+		w.sleep(time.Hour)
+		told := w.outbox("a")
+		const want = "I have made notes of 1994 older messages"
+		if got := told[len(told)-1].Text; !strings.HasPrefix(got, want) {
+			t.Errorf("told %q, want %q", got, want)
+		}
+		if n := w.count("SELECT count(*) FROM chores WHERE kind <> 'dream'"); n != 0 {
+			t.Errorf("%d chores are left", n)
+		}
+	})
+}
+
+// Who asks for Dream while it is under way is answered at once, and once.
+func TestDreamDuringDream(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.atLength()
+		w.opts.DreamEvery = 2 * time.Hour
+		release := make(chan struct{})
+		w.deps.Notes = llmtest.Func("notes", func(r llm.Request) llmtest.Step {
+			if strings.Contains(r.Messages[0].Text, "long-term notes") {
+				return llmtest.Say("- 2026-02-16: Ada has a dog.")
+			}
+			return held(llmtest.Say("[SKIP]"), release)
+		})
+		w.start()
+		w.talks("a", 0, 10)
+		w.say("a", "/compact")
+		w.sleep(time.Minute)
+		w.exec("UPDATE chores SET due_ms = 0")
+		w.sleep(10 * time.Second) // it is under way
+		before := len(w.outbox("a"))
+		w.say("a", "/dream")
+		close(release)
+		w.sleep(5 * time.Minute)
+		w.say("a", "and on", "/new") // something new for Dream, for which nobody waits
+		w.sleep(5 * time.Hour)
+		told := w.outbox("a")[before:]
+		if len(told) != 3 || !strings.HasPrefix(told[0].Text, "There are no new notes") {
+			t.Errorf("told %+v", told)
+		}
+	})
+}
+
+// A chore that panics is put off, and nothing else suffers.
+func TestChorePanics(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.atLength()
+		w.start()
+		w.tx(func(tx *store.Tx) error {
+			return w.d.chores.Put(tx, chore.Chore{
+				Work: chore.Work{Kind: chore.Log, Scope: "person-5"},
+				Tell: &bus.OutboundMessage{To: at("a")}}, time.Now())
+		})
+		w.d.Versions = nil // a caller's mistake
+		w.sleep(time.Minute)
+		w.lived()
+		if n := w.count("SELECT attempts FROM chores"); n == 0 {
+			t.Error("the chore was not put off")
+		}
+		if told := w.outbox("a"); len(told) != 1 || !strings.Contains(told[0].Text, "try again later") {
+			t.Errorf("told %+v", told)
+		}
+	})
+}
+
+// Files of a scope that goes to another one wait until what works with them has ended.
+func TestMergeWaits(t *testing.T) {
+	merge := chore.Chore{Work: chore.Work{Kind: chore.Merge, Scope: "person-5", Session: "chat-a"}}
+	if got := fmt.Sprint(scopesOf(&merge)); got != "[person-5 chat-a]" {
+		t.Errorf("a merge works with %s", got)
+	}
+	erase := chore.Chore{Work: chore.Work{Kind: chore.Erase, Scope: "person-5"},
+		State: jsonOf(erased{Scopes: []memory.Scope{"person-5", "chat-a"}})}
+	if got := fmt.Sprint(scopesOf(&erase)); got != "[person-5 chat-a]" {
+		t.Errorf("erasing works with %s", got)
+	}
+	inWorld(t, func(w *world) {
+		w.atLength()
+		release := make(chan struct{})
+		w.deps.Notes = stays{w.clerk(), release, func(llm.Request) bool { return true }}
+		w.start()
+		w.talks("a", 0, 10)
+		w.must(w.deps.Documents.Save("chat-test+a", document.User, "- Name: Ada\n", ""))
+		w.say("a", "/compact") // works with the scope of the chat
+		w.tells(5, "a", "now you know me")
+		w.sleep(time.Minute)
+		text, _, err := w.deps.Documents.Read("chat-test+a", document.User)
+		if err != nil || text == "" {
+			t.Errorf("the files have moved while something worked with them: %q, %v", text, err)
+		}
+		close(release)
+		w.sleep(time.Minute)
+		text, _, err = w.deps.Documents.Read("person-5", document.User)
+		if err != nil || text == "" {
+			t.Errorf("the files have not moved: %q, %v", text, err)
+		}
+	})
+}

@@ -1,0 +1,271 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/tool"
+	"gateway/agent/usage"
+	"gateway/memory"
+)
+
+// lived checks that the dispatcher goes on.
+func (w *world) lived() {
+	w.t.Helper()
+	select {
+	case err := <-w.ended:
+		w.cancel = nil
+		w.t.Fatalf("the dispatcher has ended: %v", err)
+	default:
+	}
+}
+
+// long has a chat say so much that the next turn must make notes first, by a smaller window.
+func (w *world) long(chat string) *llmtest.Model {
+	w.t.Helper()
+	m := w.atLength()
+	w.start()
+	w.talks(chat, 0, 20)
+	w.must(w.stop())
+	w.opts.ContextWindow, w.opts.MaxOutput = 4096, 1024
+	return m
+}
+
+// Whatever keeps notes from being made before a turn ends that turn at most, and never the gateway.
+func TestNotesThatCannotBeMade(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		set  func(w *world)
+		do   func(w *world, release chan struct{})
+		want string // what is said at the end
+	}{
+		{name: "the budget is spent", set: func(w *world) {
+			w.opts.Usage = usage.New(&usage.Options{Day: usage.Limit{Tokens: 1}})
+		}, want: "the budget is spent"},
+		{name: "stopped", do: func(w *world, _ chan struct{}) { w.say("a", "/stop") },
+			want: "Stopped."},
+		{name: "a new conversation", do: func(w *world, _ chan struct{}) { w.say("a", "/new") },
+			want: "A new conversation begins."},
+		{name: "halted", do: func(w *world, release chan struct{}) {
+			w.say("b", "/halt")
+			w.say("a", "/stop")
+		}, want: "Stopped."},
+		{name: "it takes too long", set: func(w *world) { w.opts.TurnTimeout = time.Minute },
+			do: func(w *world, _ chan struct{}) { w.sleep(2 * time.Minute) }, want: sayTimeout},
+		{name: "interrupted", set: func(w *world) { w.opts.QueueMode = Interrupt },
+			do: func(w *world, release chan struct{}) {
+				w.say("a", "newer")
+				close(release)
+			}, want: "Answer to newer."},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.long("a")
+				release := make(chan struct{})
+				if test.set != nil {
+					test.set(w)
+				}
+				if test.do != nil {
+					w.clerk().hold = release
+				}
+				w.start()
+				w.say("a", "what now")
+				if test.do != nil {
+					test.do(w, release)
+				}
+				w.sleep(time.Second)
+				w.lived()
+				told := w.outbox("a")
+				if last := told[len(told)-1].Text; !strings.Contains(last, test.want) {
+					t.Errorf("told %q at last, want %q", last, test.want)
+				}
+			})
+		})
+	}
+}
+
+// What stays of a conversation begins with a person, however many messages its turns have.
+func TestCompactKeepsTurnsWhole(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.tools(act("look", tool.Pure, always("seen")))
+		m := llmtest.Func("looks", func(r llm.Request) llmtest.Step {
+			newest := r.Messages[len(r.Messages)-1]
+			if newest.Role == llm.User && !strings.Contains(newest.Text, "after") {
+				return uses("look", "look", "look")
+			}
+			return llmtest.Say("done")
+		})
+		w.deps.Model = checked{m, t}
+		w.start()
+		w.talks("a", 0, 4) // of six messages each
+		w.say("a", "/compact")
+		w.sleep(time.Minute)
+		w.say("a", "after")
+		requests := m.Requests()
+		got := lines(requests[len(requests)-1].Messages[1:])
+		if want := 2*6 + 1; len(got) != want || got[0] != "user: thing 2" {
+			t.Errorf("the prompt is %q, want the last two turns", got)
+		}
+	})
+}
+
+// A turn that is larger than what is looked at at once becomes notes like any other.
+func TestNotesOfAHugeTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.atLength()
+		w.start()
+		w.talks("a", 0, 1)
+		turn := w.count("SELECT max(id) FROM turns")
+		w.exec(`INSERT INTO messages (session, turn, body, created_ms)
+			WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
+			SELECT 'test/a', $1, '{"role":"assistant","text":"and"}', 0 FROM n`, turn)
+		w.talks("a", 1, 1)
+		w.say("a", "/new")
+		w.sleep(time.Minute)
+		notes := strings.Join(w.entries("a"), "\n")
+		if !strings.Contains(notes, "thing 0") || !strings.Contains(notes, "thing 1") {
+			t.Errorf("the notes are %q", notes)
+		}
+	})
+}
+
+// A transcript that is much longer than what becomes notes before a turn does not keep people from
+// being answered; the rest becomes notes behind it.
+func TestVeryLongTranscript(t *testing.T) {
+	inWorld(t, func(w *world) {
+		m := w.atLength()
+		w.opts.ContextWindow, w.opts.MaxOutput = 4096, 1024
+		strict := llmtest.Func("strict", func(r llm.Request) llmtest.Step {
+			if n := textSize(r.Messages); n > 4096*bytesPerToken {
+				return llmtest.Fail(llm.ContextTooLong)
+			}
+			return llmtest.Say("ok")
+		})
+		w.start()
+		w.talks("a", 0, 1)
+		w.must(w.stop())
+		w.exec(`INSERT INTO messages (session, turn, body, created_ms)
+			WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 3999)
+			SELECT 'test/a', 1, CASE i % 2
+				WHEN 0 THEN '{"role":"user","text":"old ' || i || ' ' || hex(zeroblob(100)) || '"}'
+				ELSE '{"role":"assistant","text":"yes"}' END, 0 FROM n`)
+		_ = m // the model so far
+		w.deps.Model = checked{strict, t}
+		w.start()
+		w.say("a", "and now")
+		told := w.outbox("a")
+		if got := told[len(told)-1].Text; got != "ok" {
+			t.Fatalf("told %q", got)
+		}
+		w.sleep(10 * time.Minute)
+		notes := strings.Join(w.entries("a"), "\n")
+		for _, want := range []string{"old 0 ", "old 1998 ", "old 3900 "} {
+			if !strings.Contains(notes, want) {
+				t.Errorf("%q is not in the notes", want)
+			}
+		}
+		asked := len(w.clerk().asked)
+		w.say("a", "and then")
+		w.sleep(10 * time.Minute)
+		if n := len(w.clerk().asked); n != asked {
+			t.Errorf("notes were asked for %d times more, want none", n-asked)
+		}
+	})
+}
+
+// Notes that a chore makes of a conversation go where it belongs when they are ready; if it was
+// erased meanwhile, nowhere.
+func TestNotesOfWhatHasMoved(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.atLength()
+		w.start()
+		for _, command := range []string{"/compact", "/new"} {
+			chat := command[1:]
+			w.talks(chat, 0, 10)
+			release := make(chan struct{})
+			w.clerk().hold = release
+			w.say(chat, command)
+			w.put(person(w.message(chat, "now you know me"), 5)) // notes are under way
+			close(release)
+			w.sleep(10 * time.Minute)
+			stray := w.count("SELECT count(*) FROM memory_scopes WHERE name LIKE 'chat-%'")
+			list, err := w.deps.Memory.In("person-5").Newest(w.read(), 0, 100)
+			w.must(err)
+			n := 0
+			for _, e := range list {
+				if e.Session == "test/"+chat {
+					n += strings.Count(e.Text, "thing 3\n")
+				}
+			}
+			if stray != 0 || n != 1 {
+				t.Errorf("%s: %d other scopes have something, and the person has it %d times",
+					command, stray, n)
+			}
+		}
+	})
+	inWorld(t, func(w *world) {
+		w.atLength()
+		w.start()
+		for i := range 10 {
+			w.put(person(w.message("a", fmt.Sprint("zanzibar ", i)), 5))
+		}
+		release := make(chan struct{})
+		w.clerk().hold = release
+		w.put(person(w.message("a", "/compact"), 5))
+		w.put(person(w.message("a", "/forget me now"), 5))
+		w.put(person(w.message("a", "hello"), 5), person(w.message("a", "again"), 5))
+		close(release)
+		w.sleep(time.Minute)
+		w.sends()
+		w.sleep(time.Minute)
+		if left := w.traces("zanzibar"); len(left) > 0 {
+			t.Errorf("traces are left in %q", left)
+		}
+		if s := w.summary("a"); s.Text != "" || s.Start != 0 {
+			t.Errorf("the new conversation begins after %d with %q", s.Start, s.Text)
+		}
+	})
+}
+
+// A model for notes whose window is smaller than that of the others gets less at once.
+func TestNotesModelWithASmallWindow(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.atLength()
+		clerk := w.clerk()
+		w.deps.Notes = narrow{clerk, 3000}
+		w.start()
+		w.talks("a", 0, 10)
+		w.say("a", "/compact")
+		w.sleep(time.Second)
+		var list []string
+		entries, err := w.deps.Memory.In(memory.OfChat(at("a"))).Entries(w.read(), 0, 10)
+		w.must(err)
+		for _, e := range entries {
+			list = append(list, e.Text)
+		}
+		if all := strings.Join(list, "\n"); !strings.Contains(all, "thing 0\n") {
+			t.Errorf("the notes are %q", all)
+		}
+	})
+}
+
+// A narrow model takes so many bytes.
+type narrow struct {
+	llm.Model
+	size int
+}
+
+func (m narrow) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
+	if textSize(r.Messages) > m.size {
+		return func(yield func(llm.Event, error) bool) {
+			yield(llm.Event{}, &llm.Error{Kind: llm.ContextTooLong})
+		}
+	}
+	return m.Model.Stream(ctx, r)
+}

@@ -1,0 +1,214 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/tools/ask"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/memory/document"
+	"gateway/store"
+)
+
+// tells puts texts of a person into a direct chat, at once.
+func (w *world) tells(id int64, chat string, texts ...string) {
+	w.t.Helper()
+	var list []bus.InboundMessage
+	for _, text := range texts {
+		list = append(list, person(w.message(chat, text), id))
+	}
+	w.put(list...)
+}
+
+// wantForgotten checks that no file holds text once all was sent that is to be.
+func (w *world) wantForgotten(text string) {
+	w.t.Helper()
+	w.sleep(time.Minute)
+	w.sends()
+	w.sleep(time.Minute)
+	w.lived()
+	if left := w.traces(text); len(left) > 0 {
+		w.t.Errorf("traces of %q are left in %q", text, left)
+	}
+}
+
+// Whatever the chats of a person are: with turns, with commands only, of an earlier version, from
+// before they were known, in the middle of becoming one with another: nothing is left of them.
+func TestForgetMeInOddPlaces(t *testing.T) {
+	for name, do := range map[string]func(w *world){
+		"only commands": func(w *world) {
+			w.remembers(memory.OfPerson(5), memory.Fact{Key: "secret", Value: "zanzibar"})
+			w.tells(5, "b", "/memory", "/nothing zanzibar")
+		},
+		"before they were known": func(w *world) {
+			w.say("a", "zanzibar")
+			w.remembers(memory.OfChat(at("a")), memory.Fact{Key: "secret", Value: "zanzibar"})
+			w.must(w.deps.Documents.Save(memory.OfChat(at("a")), document.User, "zanzibar", ""))
+		},
+		"an earlier version": func(w *world) {
+			w.put(person(w.message("a", "zanzibar"), 5), person(w.message("b", "zanzibar"), 5))
+			w.exec("UPDATE sessions SET scope = ''")
+		},
+		"files that are still to be merged": func(w *world) {
+			old := memory.OfChat(at("a"))
+			w.say("a", "hello")
+			w.must(w.deps.Documents.Save(old, document.User, "- Name: zanzibar\n", ""))
+			w.must(w.deps.Documents.Save("person-5", document.User, "- Style: concise\n", ""))
+			w.tells(5, "a", "now you know me", "/forget me now")
+		},
+		"a thread": func(w *world) {
+			m := person(w.message("b", "zanzibar"), 5)
+			m.From.Thread = "7"
+			w.put(m)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.atLength()
+				w.start()
+				do(w)
+				w.tells(5, "a", "/forget me now")
+				w.wantForgotten("zanzibar")
+			})
+		})
+	}
+}
+
+// What other conversations of a person are doing ends: a turn that waits, one that runs, and
+// messages that no turn has taken.
+func TestForgetMeElsewhere(t *testing.T) {
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		w.tools(ask.New())
+		var stopped []string
+		w.opts.Stopped = func(key string) { stopped = append(stopped, key) }
+		w.opts.QueueMode = Followup
+		m := llmtest.Func("asks", func(r llm.Request) llmtest.Step {
+			text := r.Messages[len(r.Messages)-1].Text
+			switch {
+			case strings.Contains(text, "question"):
+				return asksFor("Which?")
+			case strings.Contains(text, "slow"):
+				return held(llmtest.Say("zanzibar"), release)
+			}
+			return llmtest.Say("ok")
+		})
+		w.deps.Model = m
+		w.start()
+		w.tells(5, "b", "question zanzibar")
+		w.tells(5, "c", "slow zanzibar", "zanzibar again")
+		w.tells(5, "a", "/forget me now")
+		w.lived()
+		if n := m.Running(); n != 0 {
+			t.Errorf("%d calls of the model go on", n)
+		}
+		for _, key := range []string{"test/a", "test/b", "test/c"} {
+			if !strings.Contains(strings.Join(stopped, " "), key) {
+				t.Errorf("%s has not ended: %q", key, stopped)
+			}
+		}
+		asked := len(m.Requests())
+		w.put(person(w.message("b", "hello"), 9), person(w.message("c", "hello"), 9))
+		w.lived()
+		if n := len(m.Requests()) - asked; n != 2 {
+			t.Errorf("the model was asked %d times, want once for each new message", n)
+		}
+		w.put(person(w.message("b", "and again"), 9), person(w.message("c", "and again"), 9))
+		for _, r := range m.Requests()[asked:] {
+			if strings.Contains(strings.Join(lines(r.Messages), "\n"), "zanzibar") {
+				t.Errorf("the model sees %q", lines(r.Messages[1:]))
+			}
+		}
+		close(release)
+		w.wantForgotten("zanzibar")
+	})
+}
+
+// Somebody outside this process may erase a conversation whose turn waits.
+func TestForgetFromOutside(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.tools(ask.New())
+		w.model.Queue(asksFor("Which?"), llmtest.Say("hello to you"))
+		w.start()
+		w.tells(5, "b", "question")
+		other := NewDispatcher(w.deps, &w.opts)
+		w.must(other.Forget(t.Context(), memory.OfPerson(5)))
+		w.tells(9, "b", "hello")
+		w.lived()
+		told := w.outbox("b")
+		if got := told[len(told)-1].Text; got != "hello to you" {
+			t.Errorf("told %q", got)
+		}
+	})
+}
+
+// Erasing waits for what is still to be sent; what is new meanwhile stays.
+func TestForgetKeepsWhatIsNew(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.atLength()
+		w.start()
+		w.tells(5, "b", "hello") // its answer is not sent for a while
+		w.tells(5, "a", "/forget me now")
+		w.sleep(time.Minute)
+		w.tells(9, "a", "a new life")
+		file, err := w.deps.Media.Put(at("a"), "new.txt", strings.NewReader("new file"))
+		w.must(err)
+		w.sleep(time.Minute)
+		w.sends()
+		w.sleep(time.Minute)
+		if f, err := w.deps.Media.Open(file.Path); err != nil {
+			t.Errorf("the new file is gone: %v", err)
+		} else {
+			w.must(f.Close())
+		}
+		if n := w.count("SELECT count(*) FROM inbox"); n != 1 {
+			t.Errorf("%d messages are left, want the new one", n)
+		}
+		if n := w.count("SELECT count(*) FROM chores"); n != 0 {
+			t.Errorf("%d chores are left", n)
+		}
+	})
+}
+
+// The memory of a person moves only to who they are now: never to a chat, and never away from
+// somebody who is still known.
+func TestScopesThatMustNotMove(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		now  func(m *bus.InboundMessage)
+		want memory.Scope // who knows the secret at the end
+	}{
+		{"not known any more", func(m *bus.InboundMessage) {}, "person-5"},
+		{"somebody else", func(m *bus.InboundMessage) { m.Person = 6 }, "person-5"},
+		{"a group", func(m *bus.InboundMessage) { m.Group = true }, "person-5"},
+		{"linked", func(m *bus.InboundMessage) { m.Person = 9 }, "person-9"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				m := w.atLength()
+				gone := test.name == "linked"
+				w.opts.Known = func(_ store.Queryer, id int64) (bool, error) {
+					return id == 5 && !gone, nil
+				}
+				w.start()
+				w.put(person(w.message("a", "hello"), 5), person(w.message("b", "hello"), 5))
+				w.remembers("person-5", memory.Fact{Key: "code", Value: "tulip", Pinned: true})
+				now := w.message("a", "and now")
+				test.now(&now)
+				w.put(now)
+				last := systems(m)[len(systems(m))-1]
+				if got := strings.Contains(last, "tulip"); got != gone {
+					t.Errorf("the prompt holds what the person knows: %v, want %v", got, gone)
+				}
+				facts, err := w.deps.Memory.In(test.want).Pinned(w.read())
+				if err != nil || len(facts) != 1 {
+					t.Errorf("%s knows %v, %v", test.want, facts, err)
+				}
+			})
+		})
+	}
+}
