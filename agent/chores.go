@@ -13,6 +13,7 @@ import (
 	"gateway/agent/chore"
 	"gateway/bus"
 	"gateway/memory"
+	"gateway/memory/version"
 	"gateway/session"
 	"gateway/store"
 	"gateway/store/fault"
@@ -195,6 +196,9 @@ func (d *Dispatcher) work(ctx context.Context, c *chore.Chore) (r outcome, err e
 		r, err = d.compactSession(ctx, c)
 	case chore.Dream:
 		r, err = d.dream(ctx, c)
+	case chore.Version:
+		_, err = d.tree(c.Scope).Commit(ctx,
+			version.Change{Author: "the agent", Reason: "Written in a conversation."})
 	case chore.Log:
 		r.said, err = d.changes(ctx, c)
 	case chore.Undo:
@@ -285,17 +289,23 @@ func (d *Dispatcher) compactIdle(ctx context.Context) error {
 	return err
 }
 
-// compactLater has the conversation of the turn compacted after it if its prompt has become too
-// large, so that the next one need not wait for that.
-func (t *turn) compactLater(tx *store.Tx) error {
-	tooLarge := t.truncated || max(t.prompt, t.size()) >= t.d.contextBudget()
-	if t.task != nil || t.Scope == "" || !tooLarge {
-		return nil
+// leave writes what is to be done after the turn, when nobody waits any more: a version of what it
+// has written, and notes, if its prompt has become too large, so that the next one need not wait
+// for them. It reports whether there is something.
+func (t *turn) leave(tx *store.Tx) (later bool, err error) {
+	put := func(w chore.Work) {
+		if err == nil {
+			later, err = true, t.d.chores.Put(tx, chore.Chore{Work: w}, t.d.opts.Now())
+		}
 	}
-	work := chore.Work{Kind: chore.Compact, Scope: t.Scope, Session: string(t.Session)}
-	err := t.d.chores.Put(tx, chore.Chore{Work: work}, t.d.opts.Now())
-	t.d.ringChores()
-	return err
+	if t.wrote && t.d.Documents != nil {
+		put(chore.Work{Kind: chore.Version, Scope: t.Scope})
+	}
+	tooLarge := t.truncated || max(t.prompt, t.size()) >= t.d.contextBudget()
+	if t.task == nil && t.Scope != "" && tooLarge {
+		put(chore.Work{Kind: chore.Compact, Scope: t.Scope, Session: string(t.Session)})
+	}
+	return later, err
 }
 
 // compacted is how far a compaction has come.

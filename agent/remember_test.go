@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -180,6 +182,28 @@ func TestScopeMoves(t *testing.T) {
 		skill, _, err := w.deps.Documents.Read(memory.OfPerson(5), "skills/tea/SKILL.md")
 		if err != nil || skill != "tea" {
 			t.Errorf("the skill is %q, %v", skill, err)
+		}
+	})
+}
+
+// What the agent writes into the documents of a scope is a version of its own.
+func TestVersionOfWhatIsWritten(t *testing.T) {
+	inWorld(t, func(w *world) {
+		write := act("write_file", tool.Once, nil)
+		write.Schema = json.RawMessage(`{"type":"object"}`)
+		write.Run = func(_ context.Context, c tool.Call) (tool.Result, error) {
+			err := w.deps.Documents.Save(c.Scope, document.User, "- Name: Ada\n", "")
+			return tool.Result{Text: "written"}, err
+		}
+		w.tools(write)
+		w.model.Queue(llmtest.Call("write_file", `{"path":"memory/USER.md"}`), llmtest.Say("done"))
+		w.start()
+		w.say("a", "I am Ada")
+		w.wantQuiet()
+		log, err := w.d.tree(memory.OfChat(at("a"))).Log(t.Context(), 0)
+		w.must(err)
+		if len(log) != 1 || log[0].Author != "the agent" {
+			t.Errorf("the versions are %+v, want one of the agent's", log)
 		}
 	})
 }

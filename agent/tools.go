@@ -232,6 +232,9 @@ func (t *turn) runTool(ctx context.Context, c llm.ToolCall, granted bool) (d don
 			return done{asks: a}, err
 		}
 	}
+	if found.Effect != tool.Pure && bytes.Contains(args, []byte(memoryFolder+"/")) {
+		t.wrote = true // no other call runs beside one that is not pure
+	}
 	d.result, err = found.Run(ctx, call)
 	if err != nil && context.Cause(ctx) == errToolTimeout {
 		err = fmt.Errorf("%s took longer than %s", c.Name, limit)
@@ -329,6 +332,9 @@ const (
 	headResult = 8_000
 	tailResult = 4_000
 )
+
+// memoryFolder is how tools call the folder of the scope.
+const memoryFolder = "memory"
 
 const noOutput = "(no output)"
 

@@ -50,6 +50,7 @@ type turn struct {
 	title     string              // of the group, "" in a direct chat
 	answers   []string            // platform's ids of the messages that the next answer is for
 
+	wrote    bool                 // a tool may have changed documents of the scope
 	noImages bool                 // the model has refused one
 	images   map[string]llm.Image // that were loaded for this turn, by path
 
@@ -205,7 +206,7 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 		return false, err
 	}
 	out := t.outbound(m.Text)
-	ended := t.Turn
+	ended, later := t.Turn, false
 	ended.Answers++
 	now := d.opts.Now()
 	err = t.tx(ctx, func(tx *store.Tx) error {
@@ -218,7 +219,7 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 			}
 			return t.append(tx, &ended, batch, append([]llm.Message{m}, more...))
 		}
-		if err := t.compactLater(tx); err != nil {
+		if later, err = t.leave(tx); err != nil {
 			return err
 		}
 		return t.end(tx, &ended, session.Done, m)
@@ -235,6 +236,9 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 	}
 	t.showEnd(false)
 	t.Turn = ended
+	if later {
+		d.ringChores()
+	}
 	if len(batch) == 0 {
 		return true, nil
 	}

@@ -47,6 +47,7 @@ const (
 	Compact Kind = "compact" // notes of the older part of one
 	Idle    Kind = "idle"    // likewise, because nobody has written for a while
 	Dream   Kind = "dream"   // what the history of a scope says for good
+	Version Kind = "version" // note what the agent has written into the documents of a scope
 	Log     Kind = "log"     // what was changed in the documents of a scope
 	Undo    Kind = "undo"    // take a change of theirs back
 	Merge   Kind = "merge"   // the files of a scope go to another one
