@@ -3,8 +3,10 @@ package agent
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
 	"gateway/memory"
 	"gateway/session"
 )
@@ -37,7 +39,8 @@ func TestFactsAreRepeated(t *testing.T) {
 func TestAsSaid(t *testing.T) {
 	const (
 		skill = "\n\n[the skill tea, named by the user]\nBoil water.\n\nWait.\n[end of the skill]"
-		known = "\n\n[what you remember, for this message]\n- tea: green\n[end of what you remember]"
+		known = "\n\n[what you remember, for this message]\n- tea: green\n" +
+			"[end of what you remember]"
 	)
 	for _, test := range []struct {
 		role       llm.Role
@@ -58,4 +61,43 @@ func TestAsSaid(t *testing.T) {
 			t.Errorf("the transcript has changed")
 		}
 	}
+}
+
+// What was remembered for a message is neither archived nor noted with it.
+func TestNotesHaveOnlyWhatWasSaid(t *testing.T) {
+	inWorld(t, func(w *world) {
+		m := llmtest.Func("ok", func(llm.Request) llmtest.Step { return llmtest.Say("ok") })
+		w.deps.Model = m
+		me := memory.OfPerson(5)
+		w.remembers(me, memory.Fact{Key: "locker", Value: "its code is K-4711"})
+		w.start()
+		w.put(person(w.message("a", "What about the locker?"), 5))
+		if got := newestText(m, 0); !strings.Contains(got, "K-4711") {
+			t.Fatalf("the model sees %q, without the fact", got)
+		}
+		w.put(person(w.message("a", "/new"), 5))
+		w.sleep(time.Minute)
+		space := w.deps.Memory.In(me)
+		for query, want := range map[string]int{"K-4711": 0, "locker": 1} {
+			hits, err := space.SearchHistory(w.read(), query, memory.HistoryOptions{})
+			w.must(err)
+			archived := 0
+			for _, h := range hits {
+				if h.Kind == memory.KindMessage && h.Speaker == "user" {
+					archived++
+				}
+			}
+			if archived != want {
+				t.Errorf("%d messages of the user are found by %q, want %d: %+v",
+					archived, query, want, hits)
+			}
+		}
+		entries, err := space.Entries(w.read(), 0, 10)
+		w.must(err)
+		for _, e := range entries {
+			if strings.Contains(e.Text, "K-4711") {
+				t.Errorf("noted is %q", e.Text)
+			}
+		}
+	})
 }
