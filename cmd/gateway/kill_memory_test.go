@@ -56,7 +56,7 @@ func TestKillMemory(t *testing.T) {
 		})
 	}
 	for _, point := range []string{
-		"noted", "compacted", "dreamt", "planned", "applied", "committed",
+		"noted", "compacted", "archived", "chored", "dreamt", "planned", "applied", "committed",
 	} {
 		for _, n := range []int{1, 2, 3} {
 			t.Run(fmt.Sprintf("%s/%d", point, n), func(t *testing.T) {
