@@ -55,6 +55,7 @@ func (t *turn) ask(ctx context.Context) (*llm.Response, error) {
 			d.estimates.learnFrom(req, ev.Response)
 			t.bill.session.Context = ev.Response.Usage.Input
 			t.prompt = ev.Response.Usage.Input + ev.Response.Usage.Output
+			t.shortened = false
 			t.spend(hold, ev.Response.Model, ev.Response.Usage)
 			return ev.Response, nil
 		}

@@ -293,19 +293,31 @@ func (d *Dispatcher) compactIdle(ctx context.Context) error {
 // has written, and notes, if its prompt has become too large, so that the next one need not wait
 // for them. It reports whether there is something.
 func (t *turn) leave(tx *store.Tx) (later bool, err error) {
-	put := func(w chore.Work) {
+	put := func(w chore.Work, state []byte) {
 		if err == nil {
-			later, err = true, t.d.chores.Put(tx, chore.Chore{Work: w}, t.d.opts.Now())
+			c := chore.Chore{Work: w, State: state}
+			later, err = true, t.d.chores.Put(tx, c, t.d.opts.Now())
 		}
 	}
 	if t.wrote && t.d.Documents != nil {
-		put(chore.Work{Kind: chore.Version, Scope: t.Scope})
+		put(chore.Work{Kind: chore.Version, Scope: t.Scope}, nil)
 	}
-	tooLarge := t.truncated || max(t.prompt, t.size()) >= t.d.contextBudget()
-	if t.task == nil && t.Scope != "" && tooLarge {
-		put(chore.Work{Kind: chore.Compact, Scope: t.Scope, Session: string(t.Session)})
+	if state, tooLarge := t.excess(); t.task == nil && t.Scope != "" && tooLarge {
+		put(chore.Work{Kind: chore.Compact, Scope: t.Scope, Session: string(t.Session)}, state)
 	}
 	return later, err
+}
+
+// excess reports whether the next prompt of the conversation is too large, and, unless the
+// transcript tells that best, from what state its compaction begins.
+func (t *turn) excess() (state []byte, tooLarge bool) {
+	if t.truncated {
+		return nil, true
+	}
+	size := max(t.prompt, t.size())
+	most, aim := t.room()
+	need := t.d.estimates.bytes(t.d.opts.ModelID, size-aim)
+	return jsonOf(compacted{Need: need}), size > most
 }
 
 // compacted is how far a compaction has come.
@@ -357,21 +369,11 @@ func sayCompacted(noted int) string {
 		"was said.", count(noted, "older message"))
 }
 
-// excess returns how many bytes of a conversation are to become notes so that its prompt has half
-// the budget: by the size of its newest prompt, as long as that is known and held all of the
-// transcript, else by that of the transcript.
+// excess returns how many bytes of a conversation are to become notes so that its transcript takes
+// half the budget.
 func (d *Dispatcher) excess(ctx context.Context, key session.Key) (int, error) {
-	half := d.contextBudget() / 2
-	read := d.DB.Read(context.WithoutCancel(ctx))
-	info, err := d.sessions.Info(read, key)
-	if err != nil {
-		return 0, err
-	}
-	size, err := d.sessions.Size(read, key)
-	if err != nil || info.Context == 0 || size > d.readLimit() {
-		return size - d.estimates.bytes(d.opts.ModelID, half), err
-	}
-	return d.estimates.bytes(d.opts.ModelID, info.Context-half), nil
+	size, err := d.sessions.Size(d.DB.Read(context.WithoutCancel(ctx)), key)
+	return size - d.estimates.bytes(d.opts.ModelID, d.contextBudget()/2), err
 }
 
 // compactPart makes notes of about need bytes of a conversation and returns what became notes.

@@ -136,7 +136,8 @@ func TestChorePanics(t *testing.T) {
 		if n := w.count("SELECT attempts FROM chores"); n == 0 {
 			t.Error("the chore was not put off")
 		}
-		if told := w.outbox("a"); len(told) != 1 || !strings.Contains(told[0].Text, "try again later") {
+		told := w.outbox("a")
+		if len(told) != 1 || !strings.Contains(told[0].Text, "try again later") {
 			t.Errorf("told %+v", told)
 		}
 	})

@@ -269,3 +269,50 @@ func (m narrow) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	}
 	return m.Model.Stream(ctx, r)
 }
+
+// Each call of the model may find the prompt too long once, and is then made with a shorter one.
+func TestTooLongMoreThanOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.tools(act("look", tool.Pure, always(strings.Repeat("seen ", 1000))))
+		tooLong := llmtest.Fail(llm.ContextTooLong)
+		w.model.Queue(uses("look"), tooLong, uses("look"), tooLong, llmtest.Say("ok"),
+			tooLong, tooLong)
+		w.start()
+		w.say("a", "hello")
+		w.wantAnswers("a", "ok")
+		w.say("a", "and again")
+		if told := w.outbox("a"); !strings.Contains(told[len(told)-1].Text, "too long") {
+			t.Errorf("told %q", told[len(told)-1].Text)
+		}
+		w.wantQuiet()
+	})
+}
+
+// However small the window is, what is remembered leaves room for the conversation, and not each
+// message costs notes.
+func TestSmallWindow(t *testing.T) {
+	for _, window := range []int{2048, 8192, 16_384} {
+		inWorld(t, func(w *world) {
+			m := w.atLength()
+			w.opts.ContextWindow, w.opts.MaxOutput = window, 512
+			w.start()
+			for i := range 40 {
+				w.say("a", fmt.Sprint("thing ", i, strings.Repeat(" and more", window/400)))
+			}
+			w.wantQuiet()
+			budget := w.d.contextBudget()
+			asked := len(w.clerk().asked)
+			for i, r := range m.Requests() {
+				bare := textSize(r.Messages[:1])
+				most := max(budget*bytesPerToken, bare+leastHistory) * 101 / 100
+				if textSize(r.Messages) > most {
+					t.Errorf("%d: request %d has %d bytes, want %d at most",
+						window, i, textSize(r.Messages), most)
+				}
+			}
+			if asked > 25 {
+				t.Errorf("%d: notes were asked for %d times for 40 messages", window, asked)
+			}
+		})
+	}
+}

@@ -38,7 +38,8 @@ func (m ending) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	}
 }
 
-// A clerk is a model that makes notes: it repeats what people have said, so that nothing is lost.
+// A clerk is a model that makes notes: it repeats how what people have said begins, so that all of
+// it can be found again.
 // It holds what it is asked to what package compact says of it.
 type clerk struct {
 	t testing.TB
@@ -72,7 +73,7 @@ func (c *clerk) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 			c.t.Errorf("asked for notes of %q: %v", line, err)
 		}
 		if said.Who == "user" {
-			notes += "- " + said.Day + ": " + said.Text + "\n"
+			notes += "- " + said.Day + ": " + clip(said.Text, 200) + "\n" // notes have a bound
 		}
 	}
 	return func(yield func(llm.Event, error) bool) {

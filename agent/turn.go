@@ -34,7 +34,7 @@ type turn struct {
 	partial   string // beginning of the answer, cut off by the output limit
 	continued int    // how often it was
 	blanks    int    // answers without text
-	shortened bool   // the history was cut because the model found it too long
+	shortened bool   // the prompt of this call was, because the model found it too long
 	truncated bool   // there is more of the transcript than the history has
 
 	task      *bus.InboundMessage // what a sub-agent is to do; nil in a turn for people
