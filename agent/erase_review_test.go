@@ -204,7 +204,7 @@ func TestScopesThatMustNotMove(t *testing.T) {
 				if got := strings.Contains(last, "tulip"); got != gone {
 					t.Errorf("the prompt holds what the person knows: %v, want %v", got, gone)
 				}
-				facts, err := w.deps.Memory.In(test.want).Pinned(w.read())
+				facts, _, err := w.deps.Memory.In(test.want).Always(w.read(), 0)
 				if err != nil || len(facts) != 1 {
 					t.Errorf("%s knows %v, %v", test.want, facts, err)
 				}

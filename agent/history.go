@@ -28,8 +28,8 @@ func (t *turn) historySize() int {
 	return max(size-len(t.system)-toolsSize(t.tools.Specs()), leastHistory)
 }
 
-// readLimit is how many bytes of a transcript are read for a prompt. What is more shall become notes
-// first.
+// readLimit is how many bytes of a transcript are read for a prompt. What is more shall become
+// notes first.
 func (d *Dispatcher) readLimit() int {
 	return 2 * d.estimates.bytes(d.opts.ModelID, d.contextBudget())
 }
@@ -47,20 +47,24 @@ func (t *turn) restore(ctx context.Context) error {
 }
 
 // load reads the transcript and builds the system prompt.
-func (t *turn) load(ctx context.Context) error {
+func (t *turn) load(ctx context.Context) (err error) {
 	read := t.d.DB.Read(context.WithoutCancel(ctx))
-	var summary session.Summary
-	var err error
-	if !t.First { // else there is nothing but what begin has written
-		if summary, err = t.d.sessions.Summary(read, t.Session); err != nil {
-			return err
-		}
-	}
-	if t.system, err = t.systemPrompt(read, summary); err != nil || t.First {
+	if t.First { // there is nothing but what begin has written
+		t.system, err = t.systemPrompt(read, session.Summary{})
 		return err
 	}
 	h, err := t.d.recent.read(read, t.d.sessions, t.Session, t.d.readLimit())
 	if err != nil {
+		return err
+	}
+	// Read after the transcript: what becomes notes in between is there twice, and not missing.
+	var summary session.Summary
+	if h.Start > 0 {
+		if summary, err = t.d.sessions.Summary(read, t.Session); err != nil {
+			return err
+		}
+	}
+	if t.system, err = t.systemPrompt(read, summary); err != nil {
 		return err
 	}
 	t.truncated, t.older = h.Truncated, 0

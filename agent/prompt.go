@@ -21,18 +21,18 @@ const separator = "\n\n---\n\n"
 // turn, so that providers can take it from their prompt cache: the time is in the messages, and so
 // is what is remembered for one of them only.
 func (t *turn) systemPrompt(q store.Queryer, s session.Summary) (string, error) {
-	remembered, err := t.memoryPart(q)
-	if err != nil {
-		return "", err
-	}
-	recent, err := t.recentPart(q, s)
-	if err != nil {
-		return "", err
+	var pinned []memory.Fact
+	var news []memory.Entry
+	if t.Scope != "" {
+		var err error
+		if pinned, news, err = t.d.Memory.In(t.Scope).Always(q, recentEntries); err != nil {
+			return "", err
+		}
 	}
 	parts := append([]string{t.identity()}, t.documentParts()...)
-	parts = append(parts, t.firstContact(), remembered)
+	parts = append(parts, t.firstContact(), t.memoryPart(pinned))
 	parts = append(parts, t.skillParts()...)
-	parts = append(parts, recent, summaryPart(s), t.runtimeContext())
+	parts = append(parts, t.recentPart(news, s), summaryPart(s), t.runtimeContext())
 	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 	return strings.Join(parts, separator), nil
 }
@@ -130,27 +130,20 @@ func (t *turn) documentParts() []string {
 var ownDocuments = []string{document.Soul, document.User}
 
 // memoryPart is what is always remembered.
-func (t *turn) memoryPart(q store.Queryer) (string, error) {
-	if t.Scope == "" {
-		return "", nil
-	}
+func (t *turn) memoryPart(pinned []memory.Fact) string {
 	part := ""
-	if t.d.Documents != nil {
+	if t.Scope != "" && t.d.Documents != nil {
 		if text := t.d.Documents.In(t.Scope).Doc(document.Memory).Prompt(); text != "" {
 			part += "\n\n## memory/" + document.Memory + "\n\n" + text
 		}
-	}
-	pinned, err := t.d.Memory.In(t.Scope).Pinned(q)
-	if err != nil {
-		return "", err
 	}
 	if len(pinned) > 0 {
 		part += "\n\n## Pinned facts\n\n" + spoken(memory.Render(pinned))
 	}
 	if part == "" {
-		return "", nil
+		return ""
 	}
-	return "# Memory" + part, nil
+	return "# Memory" + part
 }
 
 // skillParts are the skills whose text is always there, and the list of the others.
@@ -181,18 +174,9 @@ const (
 )
 
 // recentPart are the notes of earlier conversations that are not part of the documents yet.
-func (t *turn) recentPart(q store.Queryer, s session.Summary) (string, error) {
-	if t.Scope == "" || t.task != nil {
-		return "", nil
-	}
-	space := t.d.Memory.In(t.Scope)
-	dreamed, err := space.Dreamed(q)
-	if err != nil {
-		return "", err
-	}
-	entries, err := space.Newest(q, dreamed, recentEntries)
-	if err != nil {
-		return "", err
+func (t *turn) recentPart(entries []memory.Entry, s session.Summary) string {
+	if t.task != nil {
+		return ""
 	}
 	var list []string
 	room := t.d.partOf(4, recentSize)
@@ -207,10 +191,10 @@ func (t *turn) recentPart(q store.Queryer, s session.Summary) (string, error) {
 		list = append(list, line)
 	}
 	if len(list) == 0 {
-		return "", nil
+		return ""
 	}
 	slices.Reverse(list)
-	return "# Recent History\n\nNotes of earlier conversations.\n\n" + strings.Join(list, "\n\n"), nil
+	return "# Recent History\n\nNotes of earlier conversations.\n\n" + strings.Join(list, "\n\n")
 }
 
 // summaryPart are the notes of what was said in this conversation before the messages that follow.

@@ -224,7 +224,7 @@ func TestGroupMoves(t *testing.T) {
 				t.Errorf("prompt %d does not hold what the group knew", i)
 			}
 		}
-		old, err := w.deps.Memory.In(memory.OfChat(at("-4"))).Pinned(w.read())
+		old, _, err := w.deps.Memory.In(memory.OfChat(at("-4"))).Always(w.read(), 0)
 		if err != nil || len(old) > 0 {
 			t.Errorf("the old name still has %v, %v", old, err)
 		}

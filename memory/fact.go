@@ -283,11 +283,8 @@ func (s *Space) Facts(q store.Queryer, category string, limit int) ([]Fact, erro
 		ORDER BY used_ms DESC, id DESC LIMIT $4`, oneLine(category), oneLine(category), limit)
 }
 
-// Pinned returns the pinned facts, by key.
-func (s *Space) Pinned(q store.Queryer) ([]Fact, error) {
-	return s.facts(q, "SELECT "+factColumns+" FROM memory_facts "+
-		"WHERE scope = $1 AND pinned = 1 ORDER BY folded")
-}
+const pinnedQuery = "SELECT " + factColumns + " FROM memory_facts " +
+	"WHERE scope = $1 AND pinned = 1 ORDER BY folded"
 
 // facts returns what a query finds whose first argument is the scope's number.
 func (s *Space) facts(q store.Queryer, query string, args ...any) ([]Fact, error) {
@@ -295,6 +292,10 @@ func (s *Space) facts(q store.Queryer, query string, args ...any) ([]Fact, error
 	if err != nil || st.number == 0 {
 		return nil, err
 	}
+	return s.factsOf(q, st, query, args...)
+}
+
+func (s *Space) factsOf(q store.Queryer, st state, query string, args ...any) ([]Fact, error) {
 	rows, err := q.Query(query, append([]any{st.number}, args...)...)
 	if err != nil {
 		return nil, s.wrap("read facts of", err)

@@ -54,7 +54,7 @@ func TestFacts(t *testing.T) {
 		}
 		return errors.Join(err, err2, space.Touch(tx, "car", "nothing"))
 	})
-	pinned, err := space.Pinned(f.q())
+	pinned, _, err := space.Always(f.q(), 0)
 	f.ok(err)
 	same(t, "pinned", keys(pinned), []string{"cat"})
 	same(t, "facts after a use", list(""), []string{"car", "cat"})

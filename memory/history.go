@@ -86,16 +86,27 @@ func (s *Space) Entries(q store.Queryer, after int64, limit int) ([]Entry, error
 
 // Newest returns the newest entries after a cursor, limit at most, the oldest of them first.
 func (s *Space) Newest(q store.Queryer, after int64, limit int) ([]Entry, error) {
-	list, err := s.entries(q, "SELECT "+entryColumns+" FROM memory_entries "+
-		"WHERE scope = $1 AND cursor > $2 ORDER BY cursor DESC LIMIT $3", after, limit)
+	list, err := s.entries(q, newestQuery, after, limit)
 	slices.Reverse(list)
 	return list, err
 }
 
-// OfSession returns the entries of a session after a cursor, the oldest first.
-func (s *Space) OfSession(q store.Queryer, session string, after int64) ([]Entry, error) {
-	return s.entries(q, "SELECT "+entryColumns+" FROM memory_entries "+
-		"WHERE scope = $1 AND session = $2 AND cursor > $3 ORDER BY cursor", session, after)
+const newestQuery = "SELECT " + entryColumns + " FROM memory_entries " +
+	"WHERE scope = $1 AND cursor > $2 ORDER BY cursor DESC LIMIT $3"
+
+// Always returns what belongs into each prompt of the scope: the pinned facts, and the newest limit
+// entries that Dream has not read, the oldest first.
+func (s *Space) Always(q store.Queryer, limit int) (pinned []Fact, news []Entry, err error) {
+	st, err := s.state(q)
+	if err != nil || st.number == 0 {
+		return nil, nil, err
+	}
+	if pinned, err = s.factsOf(q, st, pinnedQuery); err != nil || st.last <= st.dreamed {
+		return pinned, nil, err
+	}
+	news, err = s.entriesOf(q, st, newestQuery, st.dreamed, limit)
+	slices.Reverse(news)
+	return pinned, news, err
 }
 
 // entries returns what a query finds whose first argument is the scope's number.
@@ -104,6 +115,12 @@ func (s *Space) entries(q store.Queryer, query string, args ...any) ([]Entry, er
 	if err != nil || st.number == 0 {
 		return nil, err
 	}
+	return s.entriesOf(q, st, query, args...)
+}
+
+func (s *Space) entriesOf(
+	q store.Queryer, st state, query string, args ...any,
+) ([]Entry, error) {
 	rows, err := q.Query(query, append([]any{st.number}, args...)...)
 	if err != nil {
 		return nil, s.wrap("read the history of", err)

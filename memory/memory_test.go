@@ -216,7 +216,7 @@ func TestNoScope(t *testing.T) {
 		add(err)
 		_, err = space.Known(q)
 		add(err)
-		_, err = space.Pinned(q)
+		_, _, err = space.Always(q, 1)
 		add(err)
 		_, err = space.Relevant(q, "a", 1, 100)
 		add(err)
@@ -227,8 +227,6 @@ func TestNoScope(t *testing.T) {
 		_, err = space.Entries(q, 0, 1)
 		add(err)
 		_, err = space.Newest(q, 0, 1)
-		add(err)
-		_, err = space.OfSession(q, "a", 0)
 		add(err)
 		_, err = space.Last(q)
 		add(err)
@@ -276,7 +274,9 @@ func TestIsolation(t *testing.T) {
 		show(fact, err)
 		show(space.Facts(q, "", 100))
 		show(space.Categories(q))
-		show(space.Pinned(q))
+		pinned, news, err := space.Always(q, 100)
+		show(pinned, err)
+		show(news, err)
 		show(space.Relevant(q, "the door code", 10, 2000))
 		for _, query := range []string{"door code", "doo*", "mark0 mark1 mark2 door", "会议", "会"} {
 			show(space.Search(q, query, 100))
@@ -284,7 +284,6 @@ func TestIsolation(t *testing.T) {
 		}
 		show(space.Entries(q, 0, 100))
 		show(space.Newest(q, 0, 100))
-		show(space.OfSession(q, "test/1", 0))
 		var export bytes.Buffer
 		f.ok(f.Export(t.Context(), s, &export))
 		show(export.String(), nil)

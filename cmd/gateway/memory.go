@@ -448,8 +448,12 @@ func (r remembrance) export(ctx context.Context, w io.Writer) error {
 }
 
 func memoryReindexCommand(load loader) *cobra.Command {
-	return ofScope(load, "reindex SCOPE", "Read history.jsonl again, after it was edited by hand",
+	return ofScope(load, "reindex SCOPE",
+		"Read history.jsonl again, after it was edited by hand, and make the index anew",
 		cobra.ExactArgs(1), true, func(cmd *cobra.Command, r remembrance, _ []string) error {
+			if err := r.memory.Reindex(cmd.Context()); err != nil {
+				return err
+			}
 			done, err := r.memory.Rebuild(cmd.Context(), r.scope)
 			if err != nil {
 				return err
