@@ -69,7 +69,7 @@ func TestLongCompactionsYield(t *testing.T) {
 				SELECT $1, 1, '{"role":"user","text":"old"}', 0 FROM n`, "test/"+chat)
 		}
 		const each = 10 * time.Second
-		w.deps.Notes.(*clerk).wait = each
+		w.clerk().set(func(c *clerk) { c.wait = each })
 		w.say("a", "/compact")
 		w.say("b", "/new")
 		w.say("c", "/dream-log")
@@ -123,14 +123,13 @@ func TestDreamDuringDream(t *testing.T) {
 // A chore that panics is put off, and nothing else suffers.
 func TestChorePanics(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.atLength()
+		w.deps.Versions = nil // a caller's mistake
 		w.start()
 		w.tx(func(tx *store.Tx) error {
 			return w.d.chores.Put(tx, chore.Chore{
 				Work: chore.Work{Kind: chore.Log, Scope: "person-5"},
 				Tell: &bus.OutboundMessage{To: at("a")}}, time.Now())
 		})
-		w.d.Versions = nil // a caller's mistake
 		w.sleep(time.Minute)
 		w.lived()
 		if n := w.count("SELECT attempts FROM chores"); n == 0 {

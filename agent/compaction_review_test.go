@@ -72,7 +72,7 @@ func TestNotesThatCannotBeMade(t *testing.T) {
 					test.set(w)
 				}
 				if test.do != nil {
-					w.clerk().hold = release
+					w.clerk().set(func(c *clerk) { c.hold = release })
 				}
 				w.start()
 				w.say("a", "what now")
@@ -139,7 +139,7 @@ func TestNotesOfAHugeTurn(t *testing.T) {
 // being answered; the rest becomes notes behind it.
 func TestVeryLongTranscript(t *testing.T) {
 	inWorld(t, func(w *world) {
-		m := w.atLength()
+		w.atLength()
 		w.opts.ContextWindow, w.opts.MaxOutput = 4096, 1024
 		strict := llmtest.Func("strict", func(r llm.Request) llmtest.Step {
 			if n := textSize(r.Messages); n > 4096*bytesPerToken {
@@ -151,11 +151,10 @@ func TestVeryLongTranscript(t *testing.T) {
 		w.talks("a", 0, 1)
 		w.must(w.stop())
 		w.exec(`INSERT INTO messages (session, turn, body, created_ms)
-			WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 3999)
+			WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1499)
 			SELECT 'test/a', 1, CASE i % 2
 				WHEN 0 THEN '{"role":"user","text":"old ' || i || ' ' || hex(zeroblob(100)) || '"}'
 				ELSE '{"role":"assistant","text":"yes"}' END, 0 FROM n`)
-		_ = m // the model so far
 		w.deps.Model = checked{strict, t}
 		w.start()
 		w.say("a", "and now")
@@ -165,7 +164,7 @@ func TestVeryLongTranscript(t *testing.T) {
 		}
 		w.sleep(10 * time.Minute)
 		notes := strings.Join(w.entries("a"), "\n")
-		for _, want := range []string{"old 0 ", "old 1998 ", "old 3900 "} {
+		for _, want := range []string{"old 0 ", "old 748 ", "old 1400 "} {
 			if !strings.Contains(notes, want) {
 				t.Errorf("%q is not in the notes", want)
 			}
@@ -189,7 +188,7 @@ func TestNotesOfWhatHasMoved(t *testing.T) {
 			chat := command[1:]
 			w.talks(chat, 0, 10)
 			release := make(chan struct{})
-			w.clerk().hold = release
+			w.clerk().set(func(c *clerk) { c.hold = release })
 			w.say(chat, command)
 			w.put(person(w.message(chat, "now you know me"), 5)) // notes are under way
 			close(release)
@@ -216,7 +215,7 @@ func TestNotesOfWhatHasMoved(t *testing.T) {
 			w.put(person(w.message("a", fmt.Sprint("zanzibar ", i)), 5))
 		}
 		release := make(chan struct{})
-		w.clerk().hold = release
+		w.clerk().set(func(c *clerk) { c.hold = release })
 		w.put(person(w.message("a", "/compact"), 5))
 		w.put(person(w.message("a", "/forget me now"), 5))
 		w.put(person(w.message("a", "hello"), 5), person(w.message("a", "again"), 5))

@@ -227,7 +227,7 @@ func TestMessagesDuringCompaction(t *testing.T) {
 		w.start()
 		w.talks("a", 0, 10)
 		release := make(chan struct{})
-		w.clerk().hold = release
+		w.clerk().set(func(c *clerk) { c.hold = release })
 		w.say("a", "/compact")
 		w.talks("a", 10, 3)
 		close(release)
@@ -285,20 +285,20 @@ func TestNewMakesNotes(t *testing.T) {
 	}{
 		{"at once", func(w *world) { w.say("a", "/new") }, "thing 0\n"},
 		{"after a restart", func(w *world) {
-			w.clerk().hold = make(chan struct{})
+			w.clerk().set(func(c *clerk) { c.hold = make(chan struct{}) })
 			w.say("a", "/new")
 			w.must(w.stop())
-			w.clerk().hold = nil
+			w.clerk().set(func(c *clerk) { c.hold = nil })
 			w.start()
 		}, "thing 0\n"},
 		{"after two failures", func(w *world) {
-			w.clerk().fail = &llm.Error{Kind: llm.Overloaded}
+			w.clerk().set(func(c *clerk) { c.fail = &llm.Error{Kind: llm.Overloaded} })
 			w.say("a", "/new")
 			w.sleep(90 * time.Second)
-			w.clerk().fail = nil
+			w.clerk().set(func(c *clerk) { c.fail = nil })
 		}, "- 2000-01-01: " + stamp + "thing 0\n"},
 		{"with a model that never works", func(w *world) {
-			w.clerk().fail = &llm.Error{Kind: llm.Overloaded}
+			w.clerk().set(func(c *clerk) { c.fail = &llm.Error{Kind: llm.Overloaded} })
 			w.say("a", "/new")
 		}, "[No notes could be made of this part of the conversation. It begins so:]\n" +
 			"- 2000-01-01, user: " + stamp + "thing 0\n"},

@@ -51,15 +51,25 @@ type clerk struct {
 	wait  time.Duration // for each call
 }
 
+// set changes what the clerk does from now on.
+func (c *clerk) set(change func(c *clerk)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(c)
+}
+
 func (c *clerk) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
-	if c.hold != nil {
+	c.mu.Lock()
+	hold, wait := c.hold, c.wait
+	c.mu.Unlock()
+	if hold != nil {
 		select {
-		case <-c.hold:
+		case <-hold:
 		case <-ctx.Done():
 			return func(yield func(llm.Event, error) bool) { yield(llm.Event{}, ctx.Err()) }
 		}
 	}
-	time.Sleep(c.wait)
+	time.Sleep(wait)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, r)
