@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,7 @@ type watch struct {
 	free    []space   // of folders, at the start or the last count
 	seen    []int     // processes that have their limits
 	rlimits map[int]unix.Rlimit
+	open    int // files that this process has open, before it is confined
 }
 
 // A space is what is free on a file system.
@@ -45,6 +47,9 @@ func newWatch(j *job, tmp string) *watch {
 		// the user's other programs must have room to begin something too.
 		all := uint64(threadsOf(os.Getuid())) + 2*uint64(n)
 		w.rlimits[unix.RLIMIT_NPROC] = unix.Rlimit{Cur: all, Max: all}
+	}
+	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
+		w.open = len(open)
 	}
 	w.folders = append([]string{tmp}, j.ReadWrite...)
 	for _, folder := range w.folders {
@@ -95,19 +100,35 @@ func threadsOf(uid int) (n int64) {
 	return n
 }
 
-// lend puts this process under the limit for files, so that what it starts has it from its first
-// moment, and returns what takes it off again. The others take longer to exceed. Meanwhile the
+// lend puts this process under the limits for files, so that what it starts has them from its first
+// moment, and returns what takes them off again. The others take longer to exceed. Meanwhile the
 // supervisor must write nothing.
 func (w *watch) lend() (takeOff func()) {
-	limit, ok := w.rlimits[unix.RLIMIT_FSIZE]
-	var old unix.Rlimit
-	if !ok || unix.Getrlimit(unix.RLIMIT_FSIZE, &old) != nil {
+	size := lend(unix.RLIMIT_FSIZE, w.rlimits, w.open)
+	files := lend(unix.RLIMIT_NOFILE, w.rlimits, w.open)
+	return func() {
+		size()
+		files()
+	}
+}
+
+// ownFiles is how many files the supervisor may have to open while it starts a command.
+const ownFiles = 16
+
+func lend(resource int, rlimits map[int]unix.Rlimit, open int) (takeOff func()) {
+	limit, ok := rlimits[resource]
+	var old syscall.Rlimit
+	if !ok || syscall.Getrlimit(resource, &old) != nil {
 		return func() {}
 	}
-	lent := unix.Rlimit{Cur: min(old.Max, limit.Cur), Max: old.Max}
-	_ = unix.Setrlimit(unix.RLIMIT_FSIZE, &lent) // limit follows
+	if resource == unix.RLIMIT_NOFILE {
+		limit.Cur = max(limit.Cur, uint64(open+ownFiles))
+	}
+	// Of package syscall, which else gives what it starts the limit from before it has raised its own.
+	lent := syscall.Rlimit{Cur: min(old.Max, limit.Cur), Max: old.Max}
+	_ = syscall.Setrlimit(resource, &lent) // limit follows
 	return func() {
-		_ = unix.Setrlimit(unix.RLIMIT_FSIZE, &old) // it may always be put back
+		_ = syscall.Setrlimit(resource, &old) // it may always be put back
 	}
 }
 
