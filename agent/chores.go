@@ -23,8 +23,7 @@ import (
 // another. They are rows: a chore that a process leaves half done goes on in the next.
 const (
 	maxChores  = 2
-	chorePoll  = 5 * time.Second
-	idlePoll   = time.Minute
+	chorePoll  = time.Minute // for what other processes have put
 	choreRetry = time.Minute // after the first failure; twice as long after each
 	maxRetry   = time.Hour
 
@@ -69,9 +68,9 @@ func (d *Dispatcher) runChores(ctx context.Context) error {
 		d.opts.Logger.WarnContext(ctx, "history not written to its files", "err", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	poll, idle := time.NewTicker(chorePoll), time.NewTicker(idlePoll)
+	poll, due := time.NewTicker(chorePoll), time.NewTimer(chorePoll)
 	defer poll.Stop()
-	defer idle.Stop()
+	defer due.Stop()
 	ended := make(chan choreEnd)
 	busy := make(map[memory.Scope]bool)
 	running := 0
@@ -85,6 +84,11 @@ func (d *Dispatcher) runChores(ctx context.Context) error {
 		if err := d.startChores(ctx, &running, busy, ended); err != nil {
 			return err
 		}
+		wait, err := d.untilDue(ctx)
+		if err != nil {
+			return err
+		}
+		due.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -97,8 +101,8 @@ func (d *Dispatcher) runChores(ctx context.Context) error {
 				return e.err
 			}
 		case <-d.choreC:
+		case <-due.C:
 		case <-poll.C:
-		case <-idle.C:
 			if err := d.compactIdle(ctx); err != nil {
 				return err
 			}
@@ -112,6 +116,16 @@ type choreEnd struct {
 	err    error
 }
 
+// untilDue returns how long to wait for the next chore. One that is due, and was not begun, waits for
+// the end of another.
+func (d *Dispatcher) untilDue(ctx context.Context) (time.Duration, error) {
+	next, ok, err := d.chores.Next(d.DB.Read(context.WithoutCancel(ctx)))
+	if wait := next.Sub(d.opts.Now()); ok && wait > 0 && wait < chorePoll {
+		return wait, err
+	}
+	return chorePoll, err
+}
+
 // startChores begins what is due and has room.
 func (d *Dispatcher) startChores(
 	ctx context.Context, running *int, busy map[memory.Scope]bool, ended chan<- choreEnd,
@@ -119,8 +133,7 @@ func (d *Dispatcher) startChores(
 	if *running >= maxChores || ctx.Err() != nil {
 		return nil
 	}
-	const look = 32 // some may be of a scope that is busy
-	list, err := d.chores.Due(d.DB.Read(context.WithoutCancel(ctx)), d.opts.Now(), look)
+	list, err := d.chores.Due(d.DB.Read(context.WithoutCancel(ctx)), d.opts.Now())
 	if err != nil {
 		return err
 	}

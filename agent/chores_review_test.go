@@ -106,6 +106,7 @@ func TestDreamDuringDream(t *testing.T) {
 		w.say("a", "/compact")
 		w.sleep(time.Minute)
 		w.exec("UPDATE chores SET due_ms = 0")
+		w.d.ringChores()
 		w.sleep(10 * time.Second) // it is under way
 		before := len(w.outbox("a"))
 		w.say("a", "/dream")

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,8 +50,8 @@ func inWorld(t *testing.T, test func(w *world)) {
 func newWorld(t testing.TB) *world {
 	dir := t.TempDir()
 	w := &world{t: t, path: filepath.Join(dir, "gateway.db"), model: llmtest.New("scripted")}
-	db, err := store.Open(t.Context(), w.path,
-		append(Migrations(), bus.Migration, session.Migration, memory.Migration), nil)
+	w.must(os.WriteFile(w.path, emptyDatabase(), 0o600))
+	db, err := store.Open(t.Context(), w.path, allMigrations(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +91,33 @@ func (w *world) now() time.Time {
 	}
 	return time.Now()
 }
+
+func allMigrations() []store.Migration {
+	return append(Migrations(), bus.Migration, session.Migration, memory.Migration)
+}
+
+// emptyDatabase returns a database with all tables: to make them takes longer than most tests do,
+// above all with the race detector.
+var emptyDatabase = sync.OnceValue(func() []byte {
+	dir, err := os.MkdirTemp("", "gateway-agent-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "gateway.db")
+	db, err := store.Open(context.Background(), path, allMigrations(), nil)
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		panic(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		panic(err)
+	}
+	return content
+})
 
 func (w *world) must(err error) {
 	w.t.Helper()

@@ -106,12 +106,12 @@ func (Store) Put(tx *store.Tx, c Chore, due time.Time) error {
 
 // Due returns the first chore of up to limit scopes that have one that is due, the one that is due
 // for longest first: those of a scope are done one after another, and keep nobody else waiting.
-func (Store) Due(q store.Queryer, now time.Time, limit int) ([]Chore, error) {
+func (Store) Due(q store.Queryer, now time.Time) ([]Chore, error) {
 	rows, err := q.Query(`SELECT id, kind, scope, session, ref, state, tell, puts, attempts
 		FROM chores WHERE due_ms <= $1 AND NOT EXISTS (SELECT 1 FROM chores o
 			WHERE o.scope = chores.scope AND (o.due_ms < chores.due_ms
 				OR o.due_ms = chores.due_ms AND o.id < chores.id))
-		ORDER BY due_ms, id LIMIT $2`, now.UnixMilli(), limit)
+		ORDER BY due_ms, id LIMIT 32`, now.UnixMilli())
 	if err != nil {
 		return nil, fmt.Errorf("chore: read: %w", err)
 	}
@@ -136,6 +136,15 @@ func (Store) Due(q store.Queryer, now time.Time, limit int) ([]Chore, error) {
 		return nil, fmt.Errorf("chore: read: %w", err)
 	}
 	return list, nil
+}
+
+// Next returns when the next chore is due; false if there is none.
+func (Store) Next(q store.Queryer) (due time.Time, ok bool, err error) {
+	var at sql.NullInt64
+	if err := q.QueryRow("SELECT min(due_ms) FROM chores").Scan(&at); err != nil {
+		return due, false, fmt.Errorf("chore: read: %w", err)
+	}
+	return time.UnixMilli(at.Int64), at.Valid, nil
 }
 
 // Save notes how far c has come, or reports [ErrGone].

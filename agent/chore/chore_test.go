@@ -50,7 +50,7 @@ func (l *list) put(c chore.Chore, in time.Duration) {
 // due returns what is due after a time, and wants n chores.
 func (l *list) due(in time.Duration, n int) []chore.Chore {
 	l.t.Helper()
-	found, err := l.Due(l.db.Read(context.Background()), l.now.Add(in), 10)
+	found, err := l.Due(l.db.Read(context.Background()), l.now.Add(in))
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -102,7 +102,18 @@ func TestDone(t *testing.T) {
 
 func TestLaterAndAgain(t *testing.T) {
 	l := newList(t)
+	next := func(want time.Duration, there bool) {
+		t.Helper()
+		due, ok, err := l.Next(l.db.Read(t.Context()))
+		if err != nil || ok != there || ok && !due.Equal(l.now.Add(want)) {
+			t.Errorf("the next one is due at %v, %v, %v, want %v after %v", due, ok, err, want, l.now)
+		}
+	}
+	next(0, false)
+	l.put(chore.Chore{Work: dream}, time.Hour)
+	next(time.Hour, true)
 	l.put(chore.Chore{Work: dream}, 0)
+	next(0, true)
 	c := l.due(0, 1)[0]
 	l.tx(func(tx *store.Tx) error { return l.Later(tx, &c, l.now.Add(time.Minute)) })
 	l.due(0, 0)
