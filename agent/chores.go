@@ -116,8 +116,8 @@ type choreEnd struct {
 	err    error
 }
 
-// untilDue returns how long to wait for the next chore. One that is due, and was not begun, waits for
-// the end of another.
+// untilDue returns how long to wait for the next chore. One that is due, and was not begun, waits
+// for the end of another.
 func (d *Dispatcher) untilDue(ctx context.Context) (time.Duration, error) {
 	next, ok, err := d.chores.Next(d.DB.Read(context.WithoutCancel(ctx)))
 	if wait := next.Sub(d.opts.Now()); ok && wait > 0 && wait < chorePoll {
