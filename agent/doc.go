@@ -16,8 +16,8 @@
 // A turn that waits for somebody is parked: its question is a row, and nothing of it runs.
 // Sub-agents are sessions whose messages the agent writes to itself.
 //
-// What does not fit into the prompt becomes notes in the memory of the turn's scope. That, and other
-// work that nobody waits for, is done by chores beside the turns.
+// What does not fit into the prompt becomes notes in the memory of the turn's scope. That, and
+// other work that nobody waits for, is done by chores beside the turns.
 //
 // The package owns no tables; [Migrations] names those of the packages below it that it needs.
 package agent
