@@ -5,12 +5,14 @@ go 1.26.0
 require (
 	codeberg.org/readeck/go-readability/v2 v2.1.1 // the readable part of a web page
 	github.com/JohannesKaufmann/html-to-markdown/v2 v2.5.2 // web pages as Markdown
+	github.com/adhocore/gronx v1.20.4 // syntax of cron
 	github.com/bmatcuk/doublestar/v4 v4.10.4 // patterns of paths, with **
 	github.com/bwmarrin/discordgo v0.29.0 // Discord's gateway and REST API
 	github.com/coder/websocket v1.8.15 // fake WhatsApp of the tests; whatsmeow brings it
+	github.com/fsnotify/fsnotify v1.10.1 // changes of the configuration file
 	github.com/gabriel-vasile/mimetype v1.4.16 // types of files by content
 	github.com/go-telegram-bot-api/telegram-bot-api/v5 v5.5.1 // transport of the Bot API; it ends at version 5.5
-	github.com/go-viper/mapstructure/v2 v2.4.0 // strict decoding of the configuration
+	github.com/go-viper/mapstructure/v2 v2.5.0 // strict decoding of the configuration
 	github.com/google/jsonschema-go v0.4.3 // schemas of tools and their checking
 	github.com/gorilla/websocket v1.5.3 // discordgo's; lifted to a version with its fixes
 	github.com/knadh/koanf/parsers/toml/v2 v2.1.0 // configuration file
@@ -21,6 +23,7 @@ require (
 	github.com/lmittmann/tint v1.2.1 // log for people
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // Model Context Protocol, both sides
 	github.com/pelletier/go-toml/v2 v2.4.3 // lines and columns of mistakes in the configuration
+	github.com/prometheus/client_golang v1.25.0 // metrics
 	github.com/rivo/uniseg v0.4.7 // characters as people see them, and their width
 	github.com/rogpeppe/go-internal v1.16.0 // tests: scripts and golden files
 	github.com/sashabaranov/go-openai v1.43.0 // OpenAI-compatible models
@@ -28,6 +31,9 @@ require (
 	github.com/yuin/goldmark v1.8.7 // Markdown syntax trees
 	go.mau.fi/libsignal v0.2.2 // its log, and the fake WhatsApp's signatures
 	go.mau.fi/whatsmeow v0.0.0-20260821141805-33cfac511629 // WhatsApp as a linked device; only this form of version downloads
+	go.opentelemetry.io/otel v1.47.0 // traces
+	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.47.0 // sends traces, in builds with the tag otlp
+	go.opentelemetry.io/otel/sdk v1.47.0 // traces
 	go.uber.org/goleak v1.3.0 // tests: goroutines that are left
 	go.yaml.in/yaml/v3 v3.0.5 // front matter of skills
 	golang.org/x/crypto v0.57.0 // fake WhatsApp of the tests
@@ -39,6 +45,7 @@ require (
 	golang.org/x/text v0.43.0 // encodings of web pages, forms of Unicode
 	golang.org/x/time v0.16.0 // rate limits
 	google.golang.org/protobuf v1.36.12 // WhatsApp's messages
+	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // log files by size and age
 	modernc.org/sqlite v1.60.1 // database, without C; 1.61 breaks go mod tidy
 	pgregory.net/rapid v1.3.0 // tests: properties
 	rsc.io/qr v0.2.0 // QR codes for pairing
@@ -50,19 +57,30 @@ require (
 	github.com/andybalholm/cascadia v1.3.4 // indirect
 	github.com/araddon/dateparse v0.0.0-20210429162001-6b43995a97de // indirect
 	github.com/beeper/argo-go v1.1.2 // indirect
+	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/elliotchance/orderedmap/v3 v3.1.0 // indirect
+	github.com/go-logr/logr v1.4.4 // indirect
+	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-shiori/dom v0.0.0-20230515143342-73569d674e1c // indirect
 	github.com/gogs/chardet v0.0.0-20211120154057-b7413eaefb8f // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/knadh/koanf/maps v0.1.2 // indirect
+	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/mitchellh/copystructure v1.2.0 // indirect
 	github.com/mitchellh/reflectwalk v1.0.2 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/petermattis/goid v0.0.0-20260816044145-ed329add6b1b // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/rs/zerolog v1.35.1 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
@@ -71,9 +89,18 @@ require (
 	github.com/vektah/gqlparser/v2 v2.5.27 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
 	go.mau.fi/util v0.10.1-0.20260820140024-eb612d936fde // indirect
+	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
+	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.47.0 // indirect
+	go.opentelemetry.io/otel/log v1.47.0 // indirect
+	go.opentelemetry.io/otel/metric v1.47.0 // indirect
+	go.opentelemetry.io/otel/trace v1.47.0 // indirect
+	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	golang.org/x/exp v0.0.0-20260813180055-c1d0aacb2297 // indirect
-	golang.org/x/oauth2 v0.35.0 // indirect
+	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
+	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
+	google.golang.org/grpc v1.83.2 // indirect
 	kernel.org/pub/linux/libs/security/libcap/psx v1.2.77 // indirect
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect

@@ -11,7 +11,7 @@ import (
 )
 
 // ask calls the model once, showing its answer while it grows.
-func (t *turn) ask(ctx context.Context) (*llm.Response, error) {
+func (t *turn) ask(ctx context.Context) (resp *llm.Response, err error) {
 	d := t.d
 	select {
 	case d.slots <- struct{}{}:
@@ -36,9 +36,12 @@ func (t *turn) ask(ctx context.Context) (*llm.Response, error) {
 		return nil, err
 	}
 	defer t.giveBack(hold)
+	ctx, seen := d.watchModel(ctx, ModelBegin{Model: d.opts.ModelID})
+	defer func() { seen.end(resp, err) }()
 	var text strings.Builder
 	text.WriteString(t.partial)
 	for ev, err := range d.Model.Stream(ctx, req) {
+		seen.event()
 		if err != nil {
 			t.spendBroken(ctx, hold, req, text.Len()-len(t.partial))
 			return nil, err

@@ -14,7 +14,7 @@ import (
 // call, and does nothing while everything is halted or the budget is spent.
 func (d *Dispatcher) consult(
 	ctx context.Context, who usage.Spender, req llm.Request,
-) (*llm.Response, error) {
+) (resp *llm.Response, err error) {
 	select {
 	case d.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -33,7 +33,10 @@ func (d *Dispatcher) consult(
 		return nil, err
 	}
 	defer hold.Release()
+	ctx, seen := d.watchModel(ctx, ModelBegin{Model: d.opts.NotesID, Notes: true})
+	defer func() { seen.end(resp, err) }()
 	for ev, err := range d.Notes.Stream(ctx, req) {
+		seen.event()
 		if err != nil {
 			return nil, err
 		}

@@ -142,6 +142,8 @@ type Options struct {
 	// what tools need, likewise.
 	Channels func() []string
 	Hands    func() []string
+	// Observer sees what is done; default nobody does.
+	Observer Observer
 	// Ready is closed when all tools are known; no turn begins before. Default they are.
 	Ready <-chan struct{}
 	// Usage counts what models are used for, and bounds it; default counts and bounds nothing.
@@ -197,6 +199,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Channels == nil {
 		o.Channels = func() []string { return nil }
+	}
+	if o.Observer == nil {
+		o.Observer = unobserved{}
 	}
 	if o.Hands == nil {
 		o.Hands = func() []string { return nil }

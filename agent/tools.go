@@ -183,7 +183,9 @@ func (t *turn) call(ctx context.Context, c llm.ToolCall, granted bool) (d done, 
 		return done{}, false
 	}
 	start := t.d.opts.Now()
+	ctx, ended := t.d.opts.Observer.Tool(ctx, ToolBegin{Name: c.Name, ID: c.ID})
 	d, err := t.runTool(ctx, c, granted)
+	ended(t.toolEnd(c, d, err))
 	if err != nil && context.Cause(ctx) == context.Canceled {
 		return done{}, false
 	}

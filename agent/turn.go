@@ -50,6 +50,7 @@ type turn struct {
 	title     string              // of the group, "" in a direct chat
 	answers   []string            // platform's ids of the messages that the next answer is for
 
+	ended    session.State        // once it has
 	wrote    bool                 // a tool may have changed documents of the scope
 	noImages bool                 // the model has refused one
 	images   map[string]llm.Image // that were loaded for this turn, by path
@@ -281,6 +282,7 @@ func (t *turn) end(tx *store.Tx, st *session.Turn, s session.State, last ...llm.
 	if err := t.d.sessions.End(tx, st, s, t.d.opts.Now(), last...); err != nil {
 		return err
 	}
+	t.ended = s
 	return t.d.Inbox.Finish(tx, st.ID)
 }
 

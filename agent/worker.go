@@ -184,8 +184,10 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	}()
 
 	t := &turn{Turn: *st, d: d, w: w, began: d.opts.Now()}
+	ctx, ended := d.opts.Observer.Turn(ctx, t.beginning(batch))
 	err := t.guarded(ctx, batch)
 	t.hide()
+	ended(t.ending(err))
 	switch {
 	case errors.Is(err, errGone):
 		return nil // dropped before it began

@@ -65,17 +65,18 @@ type InboundMessage struct {
 	// Edits is the ID of an earlier message of which this is the new wording, or "".
 	Edits string `json:"edits,omitempty"`
 
-	// Note is set if no person has written the message, but the agent to itself.
+	// Note is set if no person has written the message: the agent to itself, or another program.
 	Note *Note `json:"note,omitempty"`
 }
 
-// A Note says what a message is that the agent has written to itself.
+// A Note says what a message is that no person has written just now.
 type Note struct {
 	Kind    NoteKind `json:"kind"`
 	Label   string   `json:"label"`             // what the work is called
 	Session string   `json:"session,omitempty"` // that it belongs to; "": that of the conversation
 	Origin  string   `json:"origin,omitempty"`  // of a Task: the session that gets the Outcome
 	Wanted  string   `json:"wanted,omitempty"`  // the call of the origin that waits for the Outcome
+	Run     int64    `json:"run,omitempty"`     // of a Job or a Heartbeat: which run it is
 }
 
 // A NoteKind says what a [Note] is about.
@@ -85,6 +86,10 @@ type NoteKind string
 const (
 	Task    NoteKind = "task"    // work for a sub-agent
 	Outcome NoteKind = "outcome" // what has come of it
+
+	Job       NoteKind = "job"       // what is to be done at this time
+	Heartbeat NoteKind = "heartbeat" // a look at what is to be looked after
+	Hook      NoteKind = "hook"      // what another program has posted
 )
 
 // A Kind says what an [Attachment] is to people.

@@ -103,6 +103,10 @@ type Call struct {
 	Title   string          // of the group
 	Scope   memory.Scope    // whose memory the turn works with; "": none
 	Turn    int64
+
+	// Unasked says that nobody has written just now: a job, a heartbeat or a hook has begun the
+	// turn, or a turn that it has begun.
+	Unasked bool
 }
 
 // A Result is what a tool found or did.

@@ -38,11 +38,17 @@ type Config struct {
 	Approvals     Approvals          `koanf:"approvals"`
 	Exec          Exec               `koanf:"exec"`
 	Web           Web                `koanf:"web"`
+	Schedule      Schedule           `koanf:"schedule"`
+	Heartbeat     Heartbeat          `koanf:"heartbeat"`
+	HTTP          HTTP               `koanf:"http"`
+	Tracing       Tracing            `koanf:"tracing"`
+	Retention     Retention          `koanf:"retention"`
 	Models        map[string]Model   `koanf:"models"`   // by name; always has "demo"
 	Channels      map[string]Channel `koanf:"channels"` // by account; always has "terminal"
 	Tools         map[string]Tool    `koanf:"tools"`    // by the tool's name
 	Roots         map[string]Root    `koanf:"roots"`    // by name
 	MCP           map[string]Server  `koanf:"mcp"`      // by name
+	Hooks         map[string]Hook    `koanf:"hooks"`    // by name, the last part of their URL
 }
 
 // Gateway is about the process as a whole.
@@ -67,6 +73,11 @@ func (s Store) Path() string { return strings.TrimPrefix(s.URL, sqliteScheme) }
 type Log struct {
 	Level  slog.Level `koanf:"level"`
 	Format string     `koanf:"format" allowed:"auto text json"`
+
+	File     string        `koanf:"file"`              // absolute path; "": standard error
+	FileMB   int           `koanf:"file_mb" min:"1"`   // of a file; then the next begins
+	FileKeep int           `koanf:"file_keep" min:"0"` // old files; 0: all within FileAge
+	FileAge  time.Duration `koanf:"file_age" min:"0s"` // of an old file; 0: any
 }
 
 // Agent bounds and directs what the agent does.

@@ -66,7 +66,8 @@ func wantKeys(t *testing.T, m member, path string, table map[string]any) {
 func TestExampleShowsDefaults(t *testing.T) {
 	plain, full := readExample(t)
 	env := environ(t, "OPENAI_API_KEY=key", "TELEGRAM_BOT_TOKEN=token",
-		"FILES_API_KEY=key", "FILES_AUTHORIZATION=header")
+		"FILES_API_KEY=key", "FILES_AUTHORIZATION=header", "DEPLOYS_SECRET=deploys-deploys-",
+		"OTLP_AUTHORIZATION=header")
 	got := mustLoad(t, full, env)
 
 	want := mustLoad(t, plain+`
@@ -82,6 +83,11 @@ command = ["mcp-server-files", "."]
 API_KEY = "env:FILES_API_KEY"
 [mcp.files.headers]
 Authorization = "env:FILES_AUTHORIZATION"
+[hooks.deploys]
+to = "telegram/123456789"
+secret = "env:DEPLOYS_SECRET"
+[tracing.headers]
+Authorization = "env:OTLP_AUTHORIZATION"
 `, env)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("with every key switched on the example is\n%+v\nwant\n%+v", got, want)

@@ -13,7 +13,7 @@ import (
 const template = "NAME"
 
 // entries are the tables that have an entry for each name.
-var entries = []string{"models", "channels", "tools", "roots", "mcp"}
+var entries = []string{"models", "channels", "tools", "roots", "mcp", "hooks"}
 
 // A loader turns the sources of one [Load] into a [Config] and collects the problems.
 type loader struct {

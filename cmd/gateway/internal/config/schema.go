@@ -124,6 +124,9 @@ func (m member) checkNumber(v any) (any, error) {
 	if least, err := strconv.ParseFloat(m.tag.Get("min"), 64); err == nil && n < least {
 		return nil, m.want("at least "+m.tag.Get("min"), v)
 	}
+	if most, err := strconv.ParseFloat(m.tag.Get("max"), 64); err == nil && n > most {
+		return nil, m.want("at most "+m.tag.Get("max"), v)
+	}
 	if m.typ.Kind() == reflect.Float64 {
 		return n, nil
 	}

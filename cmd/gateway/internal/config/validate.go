@@ -44,6 +44,7 @@ func (l *loader) finish(c *Config) {
 		t.Key = l.secret([]string{"transcription", "key"}, t.Key, g.Home)
 	}
 	l.finishHands(c)
+	l.finishOps(c)
 	l.chooseModel(c)
 }
 
@@ -150,6 +151,7 @@ func (l *loader) validate(c *Config) {
 	}
 	l.findCycles(c.Models)
 	l.validateHands(c)
+	l.validateOps(c)
 	if t := c.Transcription; t.Model != "" && !isHTTP(t.BaseURL) {
 		l.problem([]string{"transcription", "base_url"}, wantHTTP)
 	}

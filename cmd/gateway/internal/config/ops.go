@@ -1,0 +1,170 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	texttemplate "text/template"
+	"time"
+)
+
+// Schedule bounds what people have done at set times.
+type Schedule struct {
+	MaxJobs  int           `koanf:"max_jobs" min:"0"`    // of a person, that are not over
+	MinEvery time.Duration `koanf:"min_every" min:"10s"` // between two runs of a job
+}
+
+// Heartbeat is how the agent looks by itself after what its HEARTBEAT.md lists.
+type Heartbeat struct {
+	Every time.Duration `koanf:"every" min:"0s"` // 0: never
+	Model string        `koanf:"model"`          // a key of Config.Models; "": the agent's
+}
+
+// HTTP is the operator's server: health, metrics, profiles and hooks.
+type HTTP struct {
+	Listen string `koanf:"listen"` // host:port; "": there is none
+	Token  Secret `koanf:"token"`  // empty: a new one at each start, in the data directory
+}
+
+// Tracing is where traces go, in builds that can send them.
+type Tracing struct {
+	Endpoint string            `koanf:"endpoint"`               // URL of OTLP over HTTP; "": none
+	Sample   float64           `koanf:"sample" min:"0" max:"1"` // share of the turns that are traced
+	Headers  map[string]Secret `koanf:"headers"`                // of its requests
+	Timeout  time.Duration     `koanf:"timeout" min:"1s"`       // of one of them
+}
+
+// Retention is how long what is over is kept; 0 is for ever.
+type Retention struct {
+	Messages    time.Duration `koanf:"messages" min:"0s"`    // in and out, once they are answered
+	Transcripts time.Duration `koanf:"transcripts" min:"0s"` // of conversations nobody goes on with
+	Offloads    time.Duration `koanf:"offloads" min:"0s"`    // long results of tools
+	Runs        time.Duration `koanf:"runs" min:"0s"`        // of jobs
+	Usage       time.Duration `koanf:"usage" min:"0s"`       // the counts of a day
+	MaxTotalMB  int           `koanf:"max_total_mb" min:"0"` // of the database, before a warning
+}
+
+// A Hook turns what is posted to /hooks/NAME into a message to the agent.
+type Hook struct {
+	Enabled  bool   `koanf:"enabled"`
+	To       string `koanf:"to"`     // account/chat or account/chat/thread that gets the answer
+	Secret   Secret `koanf:"secret"` // empty only while Enabled is false
+	Auth     string `koanf:"auth" allowed:"bearer hmac"`
+	Header   string `koanf:"header"`                                // of an HMAC signature
+	Template string `koanf:"template"`                              // "": what was posted, as it is
+	Role     string `koanf:"role" allowed:"guest user admin owner"` // whose rights it has
+	Session  string `koanf:"session" allowed:"own chat"`
+	Rate     int    `koanf:"rate" min:"1"`   // a minute
+	MaxKB    int    `koanf:"max_kb" min:"1"` // of what is posted
+}
+
+// Address splits To.
+func (h Hook) Address() (account, chat, thread string) {
+	account, rest, _ := strings.Cut(h.To, "/")
+	chat, thread, _ = strings.Cut(rest, "/")
+	return account, chat, thread
+}
+
+// finishOps resolves the secrets of what operators use.
+func (l *loader) finishOps(c *Config) {
+	home := c.Gateway.Home
+	c.HTTP.Token = l.secret([]string{"http", "token"}, c.HTTP.Token, home)
+	for key, secret := range c.Tracing.Headers {
+		c.Tracing.Headers[key] = l.secret([]string{"tracing", "headers", key}, secret, home)
+	}
+	for name, h := range c.Hooks {
+		if h.Enabled {
+			h.Secret = l.secret([]string{"hooks", name, "secret"}, h.Secret, home)
+		} else {
+			h.Secret = Secret{} // what it refers to need not exist
+		}
+		c.Hooks[name] = h
+	}
+	if c.Log.File != "" {
+		abs, err := expand(c.Log.File, home, l.vars)
+		if err != nil {
+			l.problem([]string{"log", "file"}, err.Error())
+		}
+		c.Log.File = abs
+	}
+}
+
+// minSecret is the least length of a secret that opens something from outside, in bytes.
+const minSecret = 16
+
+// validateOps reports what is wrong with what operators use.
+func (l *loader) validateOps(c *Config) {
+	if c.Heartbeat.Model != "" {
+		l.checkModels([]string{"heartbeat", "model"}, []string{c.Heartbeat.Model}, c.Models)
+	}
+	if e := c.Heartbeat.Every; e != 0 && e < time.Minute {
+		l.problem([]string{"heartbeat", "every"}, "want at least 1m, or 0 for never")
+	}
+	l.validateHTTP(c.HTTP)
+	if t := c.Tracing; t.Endpoint != "" && !isHTTP(t.Endpoint) {
+		l.problem([]string{"tracing", "endpoint"}, wantHTTP)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Hooks)) {
+		l.validateHook(name, c)
+	}
+}
+
+func (l *loader) validateHTTP(h HTTP) {
+	token := h.Token.Reveal()
+	if token != "" && len(token) < minSecret {
+		l.problem([]string{"http", "token"}, fmt.Sprintf("want at least %d characters", minSecret))
+	}
+	if h.Listen == "" {
+		return
+	}
+	host, _, err := net.SplitHostPort(h.Listen)
+	if err != nil {
+		l.problem([]string{"http", "listen"}, `want an address such as "127.0.0.1:8790", or ""`)
+		return
+	}
+	if !isLoopback(host) && token == "" {
+		l.problem([]string{"http", "token"}, fmt.Sprintf(
+			"others can reach %s: want a token here, or a listen address on 127.0.0.1", h.Listen))
+	}
+}
+
+// isLoopback reports whether only this machine reaches a host.
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
+}
+
+func (l *loader) validateHook(name string, c *Config) {
+	h := c.Hooks[name]
+	if !h.Enabled {
+		return
+	}
+	path := func(key string) []string { return []string{"hooks", name, key} }
+	account, chat, _ := h.Address()
+	ch, ok := c.Channels[account]
+	switch {
+	case chat == "":
+		l.problem(path("to"), `want the conversation that gets the answer, as "account/chat"`)
+	case !ok:
+		l.problem(path("to"), fmt.Sprintf("there is no [channels.%s]%s", account,
+			suggest(account, slices.Sorted(maps.Keys(c.Channels)))))
+	case !ch.Enabled:
+		l.problem(path("to"), fmt.Sprintf("[channels.%s] is switched off", account))
+	}
+	if len(h.Secret.Reveal()) < minSecret {
+		l.problem(path("secret"), fmt.Sprintf(
+			`want at least %d characters, best as "env:NAME" or "file:PATH"`, minSecret))
+	}
+	if h.Auth == "hmac" && h.Header == "" {
+		l.problem(path("header"), "want the name of the header with the signature")
+	}
+	if _, err := texttemplate.New(name).Parse(h.Template); err != nil {
+		l.problem(path("template"), err.Error())
+	}
+}
