@@ -3,7 +3,8 @@
 // fencing epochs.
 //
 // The main type is [DB]. It stands on SQLite in WAL mode with synchronous=FULL: when
-// [DB.Tx] has returned nil, the write survives a kill and a power loss. One process owns
+// [DB.Tx] has returned nil, the write survives a kill and a power loss. While the disk is full or
+// somebody else locks the file, writes wait (see [DB.Trouble]). One process owns
 // a database at a time; a lock beside the file refuses a second one. Short writes
 // of the command line tools go around that lock (see [Options]).
 //
@@ -72,7 +73,7 @@ func Open(ctx context.Context, path string, migrations []Migration, opts *Option
 		}
 		db.unlock = unlock
 	}
-	if err := db.connect(ctx); err != nil {
+	if err := db.connect(ctx, o.Shared); err != nil {
 		return nil, errors.Join(fmt.Errorf("store: open %s: %w", path, err), db.Close())
 	}
 	var err error
@@ -87,7 +88,7 @@ func Open(ctx context.Context, path string, migrations []Migration, opts *Option
 	return db, nil
 }
 
-func (db *DB) connect(ctx context.Context) error {
+func (db *DB) connect(ctx context.Context, shared bool) error {
 	// The write-ahead log is moved into the database by Run, beside the writers; a
 	// commit does it itself only if the log has grown to 64 MB.
 	w, err := sql.Open("sqlite", dsn(db.path, "journal_mode(WAL)", "synchronous(FULL)",
@@ -98,6 +99,9 @@ func (db *DB) connect(ctx context.Context) error {
 	}
 	w.SetMaxOpenConns(1)
 	db.write = newWriter(w)
+	if !shared {
+		db.write.patience = maxPatience
+	}
 	if err := w.PingContext(ctx); err != nil {
 		return err
 	}
@@ -252,7 +256,7 @@ func (db *DB) Run(ctx context.Context) error {
 			continue
 		}
 		_, err := pool.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
-		if err != nil && ctx.Err() == nil {
+		if err != nil && !isTrouble(err) && ctx.Err() == nil {
 			return fmt.Errorf("store: checkpoint: %w", err)
 		}
 	}

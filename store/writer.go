@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // maxGroup bounds how many transactions share a commit, and so how long the first of them waits.
@@ -23,7 +24,14 @@ var errClosed = errors.New("store: closed")
 type writer struct {
 	tx Tx // used by the leader only
 
+	patience  time.Duration // how long a transaction waits for a database that can't be written
+	hurry     chan struct{} // closed once the process ends
+	hurryOnce sync.Once
+
 	mu      sync.Mutex
+	trouble error     // why writes wait; nil if they don't
+	since   time.Time // since when
+	told    func(error)
 	led     bool // somebody leads
 	closed  bool
 	idle    sync.Cond // signalled when the last leader of a closed writer ends
@@ -40,7 +48,7 @@ type request struct {
 }
 
 func newWriter(db *sql.DB) *writer {
-	w := &writer{tx: Tx{db: db, stmts: make(map[string]*sql.Stmt)}}
+	w := &writer{tx: Tx{db: db, stmts: make(map[string]*sql.Stmt)}, hurry: make(chan struct{})}
 	w.idle.L = &w.mu
 	return w
 }
@@ -119,14 +127,14 @@ func (w *writer) commit(group []*request) {
 		group[0].err = w.run(group[0])
 		return
 	}
-	err := w.transact(group)
+	err := w.persist(func() error { return w.transact(group) })
 	if len(group) == 1 || err == nil {
 		group[0].err = err
 		return
 	}
 	for _, r := range group {
 		r.pan = nil
-		r.err = w.transact([]*request{r})
+		r.err = w.persist(func() error { return w.transact([]*request{r}) })
 	}
 }
 

@@ -246,12 +246,24 @@ func (g *gateway) channelStates() []string {
 // when nothing more comes in, turns reach their next step, then what can go is sent.
 func (g *gateway) run(ctx context.Context, screen *terminal.Screen) error {
 	start := time.Now()
+	g.db.OnTrouble(func(err error) { g.logTrouble(ctx, err) })
+	defer context.AfterFunc(ctx, g.db.Hurry)()
 	intake := func(ctx context.Context) error { return g.runChannels(ctx, screen) }
 	g.log.InfoContext(ctx, "gateway ready", "version", buildVersion(), "pid", os.Getpid())
 	err := inOrder(ctx, intake, g.dispatcher.Run, g.hands.run, g.mind.run, g.router.Run, g.db.Run)
 	err = errors.Join(err, g.hands.close())
 	g.log.InfoContext(ctx, "gateway stopped", "uptime", time.Since(start).Truncate(time.Second))
 	return err
+}
+
+// logTrouble says that writes wait for the database, or go on.
+func (g *gateway) logTrouble(ctx context.Context, err error) {
+	if err == nil {
+		g.log.InfoContext(ctx, "the database can be written again")
+		return
+	}
+	g.log.ErrorContext(ctx, "the database can't be written; everything waits until it can: "+
+		"make room on its disk, or end what locks it", "err", err)
 }
 
 // inOrder runs stages side by side. When ctx ends or one of them fails, they are ended one after

@@ -1,0 +1,96 @@
+package store
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fillUp lets the database grow by no page more.
+func fillUp(t *testing.T, db *DB) {
+	t.Helper()
+	var pages int
+	if err := db.write.tx.db.QueryRow("PRAGMA page_count").Scan(&pages); err != nil {
+		t.Fatal(err)
+	}
+	setPages(t, db, pages)
+}
+
+func setPages(t *testing.T, db *DB, n int) {
+	t.Helper()
+	var got int
+	err := db.write.tx.db.QueryRow("PRAGMA max_page_count = " + strconv.Itoa(n)).Scan(&got)
+	if err != nil || got != n {
+		t.Fatalf("max_page_count = %d, %v; want %d", got, err, n)
+	}
+}
+
+var long = strings.Repeat("x", 64<<10)
+
+// Writes wait while there is no room, are there once when there is, and all is told.
+func TestFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, filepath.Join(t.TempDir(), "full.db"))
+		var told []string
+		db.OnTrouble(func(err error) {
+			if err == nil {
+				told = append(told, "goes on")
+				return
+			}
+			told = append(told, "waits")
+			if got, since := db.Trouble(); got == nil || since != time.Now() {
+				t.Errorf("Trouble = %v, %s", got, since)
+			}
+		})
+		fillUp(t, db)
+		time.AfterFunc(10*time.Minute, func() { setPages(t, db, 1<<20) })
+		if err := db.Tx(t.Context(), insert(long)); err != nil {
+			t.Errorf("Tx = %v after there was room again", err)
+		}
+		if err, _ := db.Trouble(); err != nil {
+			t.Errorf("Trouble = %v when there is none", err)
+		}
+		if n := count(t, db.Read(t.Context())); n != 1 {
+			t.Errorf("the row is there %d times", n)
+		}
+		if got := strings.Join(told, ", "); got != "waits, goes on" {
+			t.Errorf("told: %s", got)
+		}
+	})
+}
+
+// A process that ends waits for seconds only, and one beside another's database not at all.
+func TestFullAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "full.db")
+		db := open(t, path)
+		fillUp(t, db)
+		began := time.Now()
+		time.AfterFunc(time.Minute, func() { db.Hurry(); db.Hurry() })
+		if err := db.Tx(t.Context(), insert(long)); !isTrouble(err) {
+			t.Errorf("Tx = %v without room", err)
+		}
+		if took := time.Since(began); took < time.Minute || took > time.Minute+2*lastPatience {
+			t.Errorf("it was given up after %s", took)
+		}
+		beside, err := Open(t.Context(), path, []Migration{testTables}, &Options{Shared: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer beside.Close()
+		fillUp(t, beside)
+		began = time.Now()
+		if err := beside.Tx(t.Context(), insert(long)); !isTrouble(err) {
+			t.Errorf("Tx = %v without room", err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("a process beside it has waited %s", took)
+		}
+		if n := count(t, db.Read(t.Context())); n != 0 {
+			t.Errorf("%d rows are there", n)
+		}
+	})
+}
