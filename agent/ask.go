@@ -36,11 +36,11 @@ func (t *turn) ask(ctx context.Context) (resp *llm.Response, err error) {
 		return nil, err
 	}
 	defer t.giveBack(hold)
-	ctx, seen := d.watchModel(ctx, ModelBegin{Model: d.opts.ModelID})
+	ctx, seen := d.watchModel(ctx, ModelBegin{Model: t.config().ModelID})
 	defer func() { seen.end(resp, err) }()
 	var text strings.Builder
 	text.WriteString(t.partial)
-	for ev, err := range d.Model.Stream(ctx, req) {
+	for ev, err := range t.config().model.Stream(ctx, req) {
 		seen.event()
 		if err != nil {
 			t.spendBroken(ctx, hold, req, text.Len()-len(t.partial))
@@ -64,7 +64,7 @@ func (t *turn) ask(ctx context.Context) (resp *llm.Response, err error) {
 		}
 	}
 	// Only a model that breaks its contract ends without a response.
-	return nil, &llm.Error{Kind: llm.Unavailable, Model: d.opts.ModelName}
+	return nil, &llm.Error{Kind: llm.Unavailable, Model: t.config().ModelName}
 }
 
 // spendBroken counts a call that ended after so many bytes of the answer, before the model could
@@ -75,9 +75,9 @@ func (t *turn) spendBroken(
 	if answer == 0 && ctx.Err() == nil {
 		return
 	}
-	t.spend(hold, t.d.opts.ModelID, llm.Usage{
-		Input:  t.d.estimates.tokens(t.d.opts.ModelID, textSize(req.Messages)+toolsSize(req.Tools)),
-		Output: t.d.estimates.tokens(t.d.opts.ModelID, answer),
+	t.spend(hold, t.config().ModelID, llm.Usage{
+		Input:  t.d.estimates.tokens(t.config().ModelID, textSize(req.Messages)+toolsSize(req.Tools)),
+		Output: t.d.estimates.tokens(t.config().ModelID, answer),
 	})
 }
 
@@ -85,7 +85,7 @@ func (t *turn) spendBroken(
 func (t *turn) request(ctx context.Context) llm.Request {
 	messages := withToolImages(prepare(t.history, t.historySize()))
 	messages = append([]llm.Message{{Role: llm.System, Text: t.system}}, messages...)
-	req := llm.Request{MaxOutput: t.d.opts.MaxOutput}
+	req := llm.Request{MaxOutput: t.config().MaxOutput}
 	if t.closing == "" {
 		req.Tools = t.tools.Specs()
 	}

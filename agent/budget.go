@@ -38,13 +38,13 @@ func (t *turn) spender() usage.Spender {
 
 // reserve asks the budgets for a call.
 func (t *turn) reserve(ctx context.Context, req llm.Request) (*usage.Hold, error) {
-	u := llm.Usage{Output: expectedAnswer, Input: t.d.estimates.tokens(t.d.opts.ModelID,
+	u := llm.Usage{Output: expectedAnswer, Input: t.d.estimates.tokens(t.config().ModelID,
 		textSize(req.Messages)+toolsSize(req.Tools))}
 	if req.MaxOutput > 0 {
 		u.Output = min(u.Output, req.MaxOutput)
 	}
 	ledger := t.d.opts.Usage
-	amount := usage.Amount{Tokens: u.Input + u.Output, Cost: ledger.Price(t.d.opts.ModelID, u)}
+	amount := usage.Amount{Tokens: u.Input + u.Output, Cost: ledger.Price(t.config().ModelID, u)}
 	limit := ledger.TurnLimit()
 	if t.task != nil {
 		limit = limit.Share(taskShare)
@@ -112,7 +112,7 @@ func (t *turn) account(tx *store.Tx) error {
 // paySpeech asks the budgets for the transcription of a, and counts it.
 func (d *Dispatcher) paySpeech(ctx context.Context, m bus.InboundMessage, a bus.Attachment) error {
 	who := usage.Spender{Session: string(session.KeyOf(m.From)), Person: m.Person}
-	cost := d.opts.SpeechCost(max(a.Seconds, 1))
+	cost := d.config().SpeechCost(max(a.Seconds, 1))
 	if err := d.halted(ctx); err != nil {
 		return err
 	}

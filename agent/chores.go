@@ -246,7 +246,7 @@ func (d *Dispatcher) endChore(tx *store.Tx, c *chore.Chore, r outcome) error {
 	}
 	again := d.opts.Now()
 	if c.Kind == chore.Dream {
-		again = again.Add(d.opts.DreamEvery)
+		again = again.Add(d.config().DreamEvery)
 	}
 	return d.chores.Done(tx, c, again)
 }
@@ -270,12 +270,12 @@ func (d *Dispatcher) putOff(ctx context.Context, c *chore.Chore, cause error) er
 
 // compactIdle has the conversations compacted in which nobody has written for a while.
 func (d *Dispatcher) compactIdle(ctx context.Context) error {
-	if d.opts.IdleAfter <= 0 {
+	if d.config().IdleAfter <= 0 {
 		return nil
 	}
 	const most = 100
 	read := d.DB.Read(context.WithoutCancel(ctx))
-	keys, err := d.sessions.Idle(read, d.opts.Now().Add(-d.opts.IdleAfter), most)
+	keys, err := d.sessions.Idle(read, d.opts.Now().Add(-d.config().IdleAfter), most)
 	if err != nil || len(keys) == 0 {
 		return err
 	}
@@ -329,7 +329,7 @@ func (t *turn) excess() (state []byte, tooLarge bool) {
 	}
 	size := max(t.prompt, t.size())
 	most, aim := t.room()
-	need := t.d.estimates.bytes(t.d.opts.ModelID, size-aim)
+	need := t.d.estimates.bytes(t.config().ModelID, size-aim)
 	return jsonOf(compacted{Need: need}), size > most
 }
 
@@ -386,7 +386,7 @@ func sayCompacted(noted int) string {
 // half the budget.
 func (d *Dispatcher) excess(ctx context.Context, key session.Key) (int, error) {
 	size, err := d.sessions.Size(d.DB.Read(context.WithoutCancel(ctx)), key)
-	return size - d.estimates.bytes(d.opts.ModelID, d.contextBudget()/2), err
+	return size - d.estimates.bytes(d.config().ModelID, d.config().contextBudget()/2), err
 }
 
 // compactPart makes notes of about need bytes of a conversation and returns what became notes.

@@ -51,7 +51,7 @@ func (t *turn) makeRoom(ctx context.Context, force bool) error {
 		if size <= enough && !t.truncated && !force {
 			return nil
 		}
-		need := t.d.estimates.bytes(t.d.opts.ModelID, size-aim)
+		need := t.d.estimates.bytes(t.config().ModelID, size-aim)
 		if force {
 			need = max(need, textSize(t.history)/2)
 		}
@@ -74,9 +74,9 @@ func (t *turn) makeRoom(ctx context.Context, force bool) error {
 // half as many. Where the system prompt and the tools leave little of that, half of what they leave
 // is for the conversation, or notes would be made of it with every message.
 func (t *turn) room() (most, aim int) {
-	budget := t.d.contextBudget()
+	budget := t.config().contextBudget()
 	bare := len(t.system) + toolsSize(t.tools.Specs())
-	with := func(n int) int { return t.d.estimates.tokens(t.d.opts.ModelID, bare+n) }
+	with := func(n int) int { return t.d.estimates.tokens(t.config().ModelID, bare+n) }
 	most, aim = max(budget-1, with(leastHistory)), budget/2
 	if with(leastHistory/2) > aim {
 		aim = (with(0) + most) / 2
@@ -107,7 +107,7 @@ func (t *turn) cut() {
 // size estimates how many tokens the next prompt of the turn has.
 func (t *turn) size() int {
 	bytes := len(t.system) + textSize(t.history) + toolsSize(t.tools.Specs())
-	return t.d.estimates.tokens(t.d.opts.ModelID, bytes)
+	return t.d.estimates.tokens(t.config().ModelID, bytes)
 }
 
 // compactOlder makes notes of the oldest part of the conversation, of about need bytes, and reports
@@ -163,7 +163,7 @@ func (d *Dispatcher) part(
 
 // notesSize is how many bytes of a conversation the model for notes is asked about at once.
 func (d *Dispatcher) notesSize() int {
-	return d.estimates.bytes(d.opts.NotesID, d.contextBudget()*3/4)
+	return d.estimates.bytes(d.config().NotesID, d.config().contextBudget()*3/4)
 }
 
 // errMoved reports that somebody else has made notes of a part.
@@ -232,7 +232,7 @@ func (d *Dispatcher) notes(
 		d.opts.Logger.WarnContext(ctx, "no notes were made", "err", err)
 		return compact.Dump(entries, d.opts.Location), nil
 	case err == nil:
-		err = &llm.Error{Kind: llm.Unavailable, Model: d.opts.ModelName}
+		err = &llm.Error{Kind: llm.Unavailable, Model: d.config().ModelName}
 	}
 	return "", err
 }
@@ -268,11 +268,11 @@ func (d *Dispatcher) keepNotes(
 
 // dreamLater lets Dream look at what is new in the history of a scope.
 func (d *Dispatcher) dreamLater(tx *store.Tx, s memory.Scope) error {
-	if d.Documents == nil || d.opts.DreamEvery <= 0 {
+	if d.Documents == nil || d.config().DreamEvery <= 0 {
 		return nil
 	}
 	return d.chores.Put(tx, chore.Chore{Work: chore.Work{Kind: chore.Dream, Scope: s}},
-		d.opts.Now().Add(d.opts.DreamEvery))
+		d.opts.Now().Add(d.config().DreamEvery))
 }
 
 // syncHistory brings the file with the history of a scope up to date. What can't be written now is
@@ -289,7 +289,7 @@ const maxSummary = 6000 * bytesPerToken
 // partOf returns so many bytes, or, where the window is small, one nth of a prompt: what stands in
 // the system prompt must leave room for the conversation. It is the same for all prompts.
 func (d *Dispatcher) partOf(n, bytes int) int {
-	return min(bytes, d.contextBudget()*bytesPerToken/n)
+	return min(bytes, d.config().contextBudget()*bytesPerToken/n)
 }
 
 // noteHead is what notes in a summary begin with.

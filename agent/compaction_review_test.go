@@ -299,7 +299,7 @@ func TestSmallWindow(t *testing.T) {
 				w.say("a", fmt.Sprint("thing ", i, strings.Repeat(" and more", window/400)))
 			}
 			w.wantQuiet()
-			budget := w.d.contextBudget()
+			budget := w.d.config().contextBudget()
 			asked := len(w.clerk().asked)
 			for i, r := range m.Requests() {
 				bare := textSize(r.Messages[:1])

@@ -138,7 +138,7 @@ func checkFitted(rt *rapid.T, w *world, chat string, last *turn, said []string) 
 		rt.Errorf("%s in %q", problem, lines(req.Messages[1:]))
 	}
 	size := w.d.estimates.tokens("", textSize(req.Messages)+toolsSize(req.Tools))
-	if most := w.d.contextBudget(); size > most && len(req.Messages) > 2 {
+	if most := w.d.config().contextBudget(); size > most && len(req.Messages) > 2 {
 		rt.Errorf("a prompt of %d tokens with %d messages, want %d at most",
 			size, len(req.Messages), most)
 	}

@@ -26,16 +26,16 @@ func (d *Dispatcher) consult(
 	}
 	ledger := d.opts.Usage
 	expected := llm.Usage{Output: expectedAnswer,
-		Input: d.estimates.tokens(d.opts.NotesID, textSize(req.Messages)+toolsSize(req.Tools))}
+		Input: d.estimates.tokens(d.config().NotesID, textSize(req.Messages)+toolsSize(req.Tools))}
 	hold, err := ledger.Reserve(d.DB.Read(context.WithoutCancel(ctx)), who, usage.Amount{
-		Tokens: expected.Input + expected.Output, Cost: ledger.Price(d.opts.NotesID, expected)})
+		Tokens: expected.Input + expected.Output, Cost: ledger.Price(d.config().NotesID, expected)})
 	if err != nil {
 		return nil, err
 	}
 	defer hold.Release()
-	ctx, seen := d.watchModel(ctx, ModelBegin{Model: d.opts.NotesID, Notes: true})
+	ctx, seen := d.watchModel(ctx, ModelBegin{Model: d.config().NotesID, Notes: true})
 	defer func() { seen.end(resp, err) }()
-	for ev, err := range d.Notes.Stream(ctx, req) {
+	for ev, err := range d.config().notes.Stream(ctx, req) {
 		seen.event()
 		if err != nil {
 			return nil, err
@@ -45,7 +45,7 @@ func (d *Dispatcher) consult(
 			return resp, d.bill(ctx, who, resp)
 		}
 	}
-	return nil, &llm.Error{Kind: llm.Unavailable, Model: d.opts.ModelName}
+	return nil, &llm.Error{Kind: llm.Unavailable, Model: d.config().ModelName}
 }
 
 // bill writes what a call beside an answer has used.

@@ -24,7 +24,8 @@ import (
 // side by side. Its methods may be called concurrently.
 type Dispatcher struct {
 	Deps
-	opts      Options
+	opts      Options // of which config has the present ones
+	current   atomic.Pointer[settings]
 	commands  []Command
 	sessions  session.Store
 	questions question.Store
@@ -64,7 +65,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	if deps.Notes == nil {
 		deps.Notes = deps.Model
 	}
-	return &Dispatcher{
+	d := &Dispatcher{
 		Deps: deps, opts: o, commands: append(Commands(), o.Commands...),
 		slots:    make(chan struct{}, o.Slots),
 		looks:    make(chan struct{}, maxLooks),
@@ -79,6 +80,8 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 		queued:   make(map[session.Key][]bus.Received),
 		modes:    make(map[session.Key]Mode),
 	}
+	d.current.Store(&settings{o, deps.Model, deps.Notes})
+	return d
 }
 
 // The dispatcher's lease is renewed three times within its term.
@@ -218,7 +221,7 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 		if err := d.reviewDue(ctx, work); err != nil {
 			return err
 		}
-		bound = d.opts.Waiting
+		bound = d.config().Waiting
 		select {
 		case <-ctx.Done():
 			return nil
@@ -323,7 +326,7 @@ func (d *Dispatcher) overflow(ctx context.Context, r bus.Received, tell bool) er
 		if err != nil || !ok || !tell {
 			return err
 		}
-		return d.Outbox.Put(tx, reply(r.Message, fmt.Sprintf(sayFull, d.opts.Waiting)), d.opts.Now())
+		return d.Outbox.Put(tx, reply(r.Message, fmt.Sprintf(sayFull, d.config().Waiting)), d.opts.Now())
 	})
 }
 
@@ -350,7 +353,7 @@ func (d *Dispatcher) mode(key session.Key) Mode {
 	if m, ok := d.modes[key]; ok {
 		return m
 	}
-	return d.opts.QueueMode
+	return d.config().QueueMode
 }
 
 // tx runs fn in a transaction and then wakes the router. A write that has begun to matter is

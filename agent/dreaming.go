@@ -86,7 +86,7 @@ func (d *Dispatcher) gaveUp(
 	ctx context.Context, c *chore.Chore, e *dream.GiveUpError,
 ) (outcome, error) {
 	d.opts.Logger.WarnContext(ctx, "dream given up for now", "scope", c.Scope, "err", e)
-	wait := max(d.opts.DreamEvery, maxRetry) << min(max(e.Failures-3, 0), 6)
+	wait := max(d.config().DreamEvery, maxRetry) << min(max(e.Failures-3, 0), 6)
 	r := outcome{again: d.opts.Now().Add(wait), state: c.State,
 		said: "The language model's answers were of no use, so nothing has changed."}
 	if e.Failures > 3 {

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -10,28 +9,17 @@ import (
 	"gateway/session"
 )
 
-// contextBudget is how many tokens a prompt may have, so that there is room for the answer and for
-// what an estimate is wrong by.
-func (d *Dispatcher) contextBudget() int {
-	const (
-		answer = 8192 // where only the provider knows
-		error  = 1024
-	)
-	window := d.opts.ContextWindow
-	return max(window-cmp.Or(d.opts.MaxOutput, min(answer, window/4))-min(error, window/8), 1)
-}
-
 // historySize is how many bytes the transcript in a prompt may have: what the budget leaves beside
 // the system prompt and the tools.
 func (t *turn) historySize() int {
-	size := t.d.estimates.bytes(t.d.opts.ModelID, t.d.contextBudget())
+	size := t.d.estimates.bytes(t.config().ModelID, t.config().contextBudget())
 	return max(size-len(t.system)-toolsSize(t.tools.Specs()), leastHistory)
 }
 
 // readLimit is how many bytes of a transcript are read for a prompt. What is more shall become
 // notes first.
 func (d *Dispatcher) readLimit() int {
-	return 2 * d.estimates.bytes(d.opts.ModelID, d.contextBudget())
+	return 2 * d.estimates.bytes(d.config().ModelID, d.config().contextBudget())
 }
 
 // leastHistory is how many bytes of transcript a prompt has at least.
@@ -86,7 +74,7 @@ func (t *turn) load(ctx context.Context) (err error) {
 // shorten makes the prompt smaller after the model has found it too long: notes take the place of
 // the older half of the conversation, or, where there is no such half, the tool results are cut.
 func (t *turn) shorten(ctx context.Context) error {
-	t.d.estimates.exceeded(t.d.opts.ModelID, t.d.opts.ContextWindow,
+	t.d.estimates.exceeded(t.config().ModelID, t.config().ContextWindow,
 		len(t.system)+textSize(t.history)+toolsSize(t.tools.Specs()))
 	before := len(t.history)
 	if err := t.fit(ctx, true); err != nil {

@@ -142,6 +142,8 @@ type Options struct {
 	// what tools need, likewise.
 	Channels func() []string
 	Hands    func() []string
+	// Heartbeat is the model for heartbeats; default the one that answers.
+	Heartbeat *Choice
 	// Observer sees what is done; default nobody does.
 	Observer Observer
 	// Ready is closed when all tools are known; no turn begins before. Default they are.

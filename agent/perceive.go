@@ -195,7 +195,7 @@ func (d *Dispatcher) looked() { <-d.looks }
 // others stay without their data, and are mentioned.
 func (t *turn) withImages(ctx context.Context, messages []llm.Message) []llm.Message {
 	left := maxImages
-	if t.noImages || t.d.opts.NoImages || t.d.Media == nil {
+	if t.noImages || t.config().NoImages || t.d.Media == nil {
 		left = 0
 	}
 	for i := len(messages) - 1; i >= 0 && left > 0; i-- {

@@ -54,7 +54,7 @@ func (t *turn) verdict(c llm.ToolCall) verdict {
 
 // ruling returns what the rules, and if there are none the tool itself, say of a call.
 func (t *turn) ruling(found tool.Tool, c tool.Call) approval.Verdict {
-	rules := t.d.opts.Rules
+	rules := t.config().Rules
 	if found.Asks != nil && !rules.Has(found.Name) && found.Asks(c) {
 		return approval.Ask
 	}
@@ -86,10 +86,10 @@ func (t *turn) permit(found tool.Tool, c tool.Call) (*asks, error) {
 		return nil, nil
 	case approval.Ask:
 		q := question.Question{
-			Kind: question.Approve, Least: t.d.opts.Approver,
+			Kind: question.Approve, Least: t.config().Approver,
 			Subject: approval.Subject(found.Name, argv, args),
 			Text:    approval.Prompt(found.Name, argv, args),
-			Expires: t.d.opts.Now().Add(t.d.opts.ApprovalTime),
+			Expires: t.d.opts.Now().Add(t.config().ApprovalTime),
 		}
 		return &asks{question: q}, nil
 	}

@@ -207,7 +207,7 @@ func TestResumeOfGiantTurn(t *testing.T) {
 		if got, want := len(asked), 2+len(left); got != want {
 			t.Errorf("the model was asked with %d messages, want %d", got, want)
 		}
-		if size, most := textSize(asked), w.d.contextBudget()*bytesPerToken; size > most {
+		if size, most := textSize(asked), w.d.config().contextBudget()*bytesPerToken; size > most {
 			t.Errorf("a prompt of %d bytes, want %d at most", size, most)
 		}
 	})

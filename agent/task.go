@@ -32,9 +32,9 @@ func (t *turn) toolsFor(role bus.Role) *tool.Registry {
 
 func (t *turn) maxRounds() int {
 	if t.task != nil {
-		return t.d.opts.MaxTaskRounds
+		return t.config().MaxTaskRounds
 	}
-	return t.d.opts.MaxRounds
+	return t.config().MaxRounds
 }
 
 // holdBack reports whether the task r has to wait, because enough sub-agents of its session work.

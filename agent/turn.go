@@ -25,9 +25,10 @@ type turn struct {
 	w     *worker
 	began time.Time
 
-	system  string        // system prompt
-	history []llm.Message // the transcript from where the prompt begins
-	older   int           // how many of them are of earlier turns
+	settings *settings     // see config
+	system   string        // system prompt
+	history  []llm.Message // the transcript from where the prompt begins
+	older    int           // how many of them are of earlier turns
 
 	rounds    int    // model calls that used tools
 	closing   string // not "": the model shall answer now, without tools, for this reason

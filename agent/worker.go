@@ -99,7 +99,7 @@ func (w *worker) quiet() time.Duration {
 	if w.waiting[0].Message.Album != "" {
 		return albumQuiet
 	}
-	return w.d.opts.Debounce(w.waiting[0].Message.From.Account)
+	return w.d.config().Debounce(w.waiting[0].Message.From.Account)
 }
 
 // take removes what belongs into one turn from waiting. d.mu is held.
@@ -132,7 +132,7 @@ func (w *worker) joined(n int) bool {
 			return r.Message.ID == b.Message.Edits
 		})
 	}
-	pause := w.d.opts.Debounce(b.Message.From.Account)
+	pause := w.d.config().Debounce(b.Message.From.Account)
 	return pause > 0 && b.At.Sub(a.At) <= pause &&
 		len(a.Message.Attachments)+len(b.Message.Attachments) == 0
 }
@@ -170,7 +170,7 @@ func (w *worker) hasNews() bool {
 // An error is one of the store; everything else is the turn's own affair.
 func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Received) error {
 	d := w.d
-	ctx, cancelTimeout := context.WithTimeoutCause(ctx, d.opts.TurnTimeout, errTurnTimeout)
+	ctx, cancelTimeout := context.WithTimeoutCause(ctx, d.config().TurnTimeout, errTurnTimeout)
 	defer cancelTimeout()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

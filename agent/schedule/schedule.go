@@ -1,0 +1,164 @@
+// Package schedule has the agent do things at set times: reminders, tasks and heartbeats.
+//
+// A [Job] says what and when, a [Run] is one time of it. [Store] reads and writes both, and the
+// main type, [Scheduler], makes runs of what is due: in one transaction the run is written, unique
+// on its job and due time, its message is put into the inbox, and the job's next time is set. Who
+// writes the run is the one that starts it, so that several processes may share a database, and from
+// there on it is as durable as what people write. A turn takes it and says what came of it, with
+// [Store.Begin] and [Store.Done], [Store.Fail] or [Store.Stop].
+//
+// Limits: a name is 64 characters, a text 8,000 bytes, the last year 2100. What was missed more
+// than once runs once. Times are kept by the clock on the wall (see [ParseCron]).
+//
+// Tables: jobs, runs, zones.
+package schedule
+
+import (
+	"errors"
+	"time"
+
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/session"
+	"gateway/store"
+)
+
+// Migration makes the tables of this package.
+var Migration = store.Migration{Package: "schedule", Steps: []string{`
+CREATE TABLE jobs (
+	id         IDENTITY PRIMARY KEY,
+	name       TEXT NOT NULL,
+	kind       TEXT NOT NULL, -- task, reminder or heartbeat
+	text       TEXT NOT NULL,
+	rule       TEXT NOT NULL, -- When
+	account    TEXT NOT NULL,
+	chat       TEXT NOT NULL,
+	thread     TEXT NOT NULL,
+	sender     TEXT NOT NULL, -- bus.Sender
+	person     BIGINT NOT NULL,
+	role       TEXT NOT NULL,
+	in_group   INTEGER NOT NULL, -- 1: more people than the sender read the chat
+	title      TEXT NOT NULL,
+	scope      TEXT NOT NULL,
+	own        INTEGER NOT NULL, -- 1: it has a session of its own
+	state      TEXT NOT NULL, -- active, paused, ended; removed: until its last run is over
+	why        TEXT NOT NULL DEFAULT '', -- it is paused
+	next_ms    BIGINT NOT NULL, -- 0: none
+	created_ms BIGINT NOT NULL
+);
+CREATE INDEX jobs_due ON jobs (next_ms) WHERE state = 'active' AND next_ms > 0;
+CREATE INDEX jobs_scope ON jobs (scope);
+CREATE INDEX jobs_person ON jobs (person);
+CREATE INDEX jobs_chat ON jobs (account, chat);
+CREATE UNIQUE INDEX jobs_heartbeat ON jobs (scope) WHERE kind = 'heartbeat';
+
+CREATE TABLE runs (
+	id         IDENTITY PRIMARY KEY,
+	job        BIGINT NOT NULL,
+	due_ms     BIGINT NOT NULL,
+	state      TEXT NOT NULL, -- waiting, running, done, failed, stopped or skipped
+	attempts   INTEGER NOT NULL DEFAULT 0, -- whose message was put into the inbox
+	try_ms     BIGINT NOT NULL DEFAULT 0, -- when the message of the next one is; 0: it was, or never
+	late       INTEGER NOT NULL DEFAULT 0,
+	missed     INTEGER NOT NULL DEFAULT 0, -- 1: times before it were missed, too
+	started_ms BIGINT NOT NULL DEFAULT 0,
+	ended_ms   BIGINT NOT NULL DEFAULT 0,
+	said       TEXT NOT NULL DEFAULT '',
+	error      TEXT NOT NULL DEFAULT '',
+	UNIQUE (job, due_ms)
+);
+CREATE INDEX runs_try ON runs (try_ms) WHERE state = 'waiting' AND try_ms > 0;
+CREATE INDEX runs_open ON runs (job) WHERE state IN ('waiting', 'running');
+CREATE INDEX runs_over ON runs (ended_ms) WHERE ended_ms > 0;
+
+CREATE TABLE zones (
+	scope TEXT PRIMARY KEY,
+	zone  TEXT NOT NULL -- IANA name
+);`}}
+
+// A Kind says what a job is for.
+type Kind string
+
+// The kinds of jobs.
+const (
+	Task      Kind = "task"     // the agent does something
+	Reminder  Kind = "reminder" // it tells people something
+	Heartbeat Kind = "heartbeat"
+)
+
+// A State says how a job stands.
+type State string
+
+// The states of a job.
+const (
+	Active State = "active"
+	Paused State = "paused"
+	Ended  State = "ended" // it has no further time
+
+	removed State = "removed" // it is gone as soon as what runs of it is over
+)
+
+// A RunState says how a run stands.
+type RunState string
+
+// The states of a run.
+const (
+	Waiting   RunState = "waiting" // for its turn, or for the time of its next attempt
+	Running   RunState = "running"
+	Succeeded RunState = "done"
+	Failed    RunState = "failed" // for good: it was told
+	Stopped   RunState = "stopped"
+	Skipped   RunState = "skipped" // it was never begun; Error says why
+)
+
+// A Job is something that the agent does at set times.
+type Job struct {
+	ID      int64
+	Name    string // one line
+	Kind    Kind
+	Text    string // what is to be done or told
+	When    When
+	To      bus.Address // the conversation that gets what comes of it
+	Sender  bus.Sender  // who has made it
+	Person  int64       // who that is, over all platforms; 0: unknown
+	Role    bus.Role    // of its maker, then
+	Group   bool        // more people than the sender read the conversation
+	Title   string      // of the group
+	Scope   memory.Scope
+	Own     bool // its runs have a session of their own
+	State   State
+	Why     string    // it is paused
+	Next    time.Time // zero if there is none
+	Created time.Time
+}
+
+// Session returns the key of the session of a job's own, and "" if it runs in that of its
+// conversation.
+func (j *Job) Session() session.Key {
+	if !j.Own {
+		return ""
+	}
+	return session.JobKey(session.KeyOf(j.To), j.ID)
+}
+
+// A Run is one time of a job.
+type Run struct {
+	ID       int64
+	Job      int64
+	Due      time.Time
+	State    RunState
+	Attempts int       // begun so far, at most 4
+	Retry    time.Time // when the next attempt begins, if one waits for its time
+	Late     bool      // it came more than two minutes after Due
+	Started  time.Time // the newest attempt; zero if none was
+	Ended    time.Time // zero as long as it is not over
+	Said     string    // the beginning of what came of it
+	Error    string    // of the newest attempt that failed, or why it was skipped
+}
+
+// What can't be done. Their texts are for people.
+var (
+	ErrNone    = errors.New("there is no such job")
+	ErrRunning = errors.New("it is running already")
+	ErrOver    = errors.New("it has no further time; set a new one")
+)
