@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"gateway/agent/llm"
@@ -48,7 +49,7 @@ func (Store) Address(q store.Queryer, key Key) (a bus.Address, ok bool, err erro
 	if err != nil {
 		return a, false, fmt.Errorf("session: read %s: %w", key, err)
 	}
-	return a, key.Parent() == "", nil
+	return a, !strings.Contains(string(key), subMark), nil
 }
 
 const infoQuery = `SELECT key, title, queue_mode, input, output, cached, cost, context, created_ms,

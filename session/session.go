@@ -13,6 +13,7 @@ package session
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -82,12 +83,22 @@ func SubKey(key Key, id string) Key { return key + subMark + Key(id) }
 
 const subMark = "#"
 
+// JobKey returns the key of the session in which a job of the session key runs. No address and no
+// sub-agent of key has such a key. Like those, it begins with key and the mark of what is below it.
+func JobKey(key Key, job int64) Key {
+	return key + subMark + jobMark + Key(strconv.FormatInt(job, 10))
+}
+
+const jobMark = "@job-"
+
 // Parent returns the session for which the session of a sub-agent works, or "" if k is no such one.
+// A job works for nobody, and has sub-agents of its own.
 func (k Key) Parent() Key {
-	if i := strings.LastIndex(string(k), subMark); i >= 0 {
-		return k[:i]
+	i := strings.LastIndex(string(k), subMark)
+	if i < 0 || strings.HasPrefix(string(k[i+len(subMark):]), jobMark) {
+		return ""
 	}
-	return ""
+	return k[:i]
 }
 
 // Of returns the key of the session that m belongs to.

@@ -39,6 +39,7 @@ var imports = map[string]string{
 	"agent/halt":     "store",
 	"agent/approval": "bus",
 	"agent/chore":    "store bus memory",
+	"agent/schedule": "store bus memory session",
 	"agent/compact":  "session agent/llm",
 	"agent/dream": "store store/fault memory memory/document memory/version " +
 		"agent/llm",
