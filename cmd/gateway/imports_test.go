@@ -73,7 +73,9 @@ var imports = map[string]string{
 		"agent/approval agent/chore agent/compact agent/document agent/dream agent/halt agent/llm " +
 		"agent/picture agent/question agent/tool agent/usage",
 
-	"cmd/gateway/internal/config": "",
+	"cmd/gateway/internal/config":    "",
+	"cmd/gateway/internal/backup":    "store",
+	"cmd/gateway/internal/retention": "store",
 	"cmd/gateway": "store bus memory memory/document memory/version skills session agent " +
 		"agent/approval agent/guard agent/halt agent/llm " +
 		"agent/llm/demo agent/llm/failover agent/llm/openai agent/mcpserver agent/tool " +

@@ -1,0 +1,178 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"gateway/store"
+)
+
+// RestoreOptions are the settings of [Restore].
+type RestoreOptions struct {
+	Migrations []store.Migration // that this gateway knows
+	Force      bool              // what is there is moved aside
+	Now        time.Time         // names the folder that gets it
+	// Place says where a part goes: an absolute path, or false for what is no part of a gateway's
+	// data.
+	Place func(name string) (Part, bool)
+	// Home is the data directory. While parts are being replaced it has a file Unfinished.
+	Home string
+}
+
+// Unfinished is the file that is in the data directory while a restore replaces its parts. A
+// gateway must not start there.
+const Unfinished = "restore-unfinished"
+
+// A Restored says what [Restore] has done.
+type Restored struct {
+	Manifest Manifest
+	Aside    []string // folders with what was there before
+}
+
+// Restore puts back what is in the archive that r reads. The caller holds the lock of the database.
+//
+// Nothing is changed before all of the archive was unpacked and every sum is right. What is there
+// already is moved into a folder before-restore-TIME beside it, never deleted. It reports
+// [ErrForeign], [ErrNewer], [store.ErrNewer] or, without Force, [ErrExists].
+func Restore(ctx context.Context, r io.Reader, o RestoreOptions) (*Restored, error) {
+	u := &unpacker{o: o, roots: make(map[string]*part)}
+	err := u.unpack(ctx, r)
+	var done *Restored
+	if err == nil {
+		done, err = u.swap()
+	}
+	if err = errors.Join(err, u.close()); err != nil {
+		return nil, fmt.Errorf("backup: restore: %w", err)
+	}
+	return done, nil
+}
+
+// swap puts each part in its place.
+func (u *unpacker) swap() (*Restored, error) {
+	done := &Restored{Manifest: u.manifest}
+	for _, p := range u.parts {
+		for _, path := range p.files() {
+			if _, err := os.Lstat(path); err == nil && !u.o.Force {
+				return nil, fmt.Errorf("%s: %w", path, ErrExists)
+			}
+		}
+	}
+	if len(u.parts) == 0 || u.parts[0].Kind != Database {
+		return nil, foreign("it has no database")
+	}
+	mark := filepath.Join(u.o.Home, Unfinished)
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		return nil, err
+	}
+	if err := syncDir(u.o.Home); err != nil {
+		return nil, err
+	}
+	for _, p := range u.parts {
+		aside, err := p.moveAside(u.o.Now)
+		if err != nil {
+			return nil, err
+		}
+		if aside != "" && !contains(done.Aside, aside) {
+			done.Aside = append(done.Aside, aside)
+		}
+		if err := os.Rename(filepath.Join(p.stage, p.Name), p.Path); err != nil {
+			return nil, err
+		}
+		if err := syncDir(filepath.Dir(p.Path)); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Remove(mark); err != nil {
+		return nil, err
+	}
+	return done, syncDir(u.o.Home)
+}
+
+func contains(list []string, s string) bool {
+	for _, e := range list {
+		if e == s {
+			return true
+		}
+	}
+	return false
+}
+
+// A part is one that was unpacked.
+type part struct {
+	Part
+	stage string // folder in which it was, on the file system of its place
+	root  *os.Root
+}
+
+// files returns the paths that the part takes. What SQLite keeps beside a database belongs to it: a
+// log that is not this database's own would be written into it.
+func (p *part) files() []string {
+	if p.Kind == Database {
+		return []string{p.Path, p.Path + "-wal", p.Path + "-shm", p.Path + "-journal"}
+	}
+	return []string{p.Path}
+}
+
+// moveAside moves what is in the part's place into a folder beside it, whose name it returns: "" if
+// nothing was there.
+func (p *part) moveAside(now time.Time) (string, error) {
+	dir := filepath.Join(filepath.Dir(p.Path), "before-restore-"+now.UTC().Format("20060102-150405"))
+	moved := ""
+	for _, path := range p.files() {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", err
+		}
+		if err := os.Rename(path, filepath.Join(dir, filepath.Base(path))); err != nil {
+			return "", err
+		}
+		moved = dir
+	}
+	return moved, nil
+}
+
+// close removes what was unpacked and is in no place.
+func (u *unpacker) close() error {
+	var errs []error
+	for _, p := range u.roots {
+		errs = append(errs, p.root.Close(), os.RemoveAll(p.stage))
+	}
+	return errors.Join(errs...)
+}
+
+// open returns the part that a name of the archive belongs to.
+func (u *unpacker) open(name string) (*part, error) {
+	top, _, _ := strings.Cut(name, "/")
+	if p, ok := u.roots[top]; ok {
+		return p, nil
+	}
+	place, ok := u.o.Place(top)
+	if !ok {
+		return nil, foreign("%q is no part of a gateway's data", top)
+	}
+	place.Name = top
+	p := &part{Part: place}
+	dir := filepath.Dir(p.Path)
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		p.stage, err = os.MkdirTemp(dir, ".gateway-restore-*")
+	}
+	if err == nil {
+		p.root, err = os.OpenRoot(p.stage)
+	}
+	if err != nil {
+		return nil, err
+	}
+	u.roots[top] = p
+	u.parts = append(u.parts, p)
+	return p, nil
+}

@@ -1,0 +1,299 @@
+package backup
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"gateway/store"
+)
+
+// A stage is the folder in which the copy of everything is gathered.
+type stage struct {
+	dir      string
+	unlock   func() error
+	names    []string // of the parts that are there
+	manifest Manifest
+}
+
+const (
+	stagePattern = ".gateway-backup-*"
+	treeName     = "tree" // the folder with what becomes the archive
+	lockName     = "lock"
+	staleAge     = time.Minute // from which a folder that nobody has locked is a dead one's
+)
+
+// newStage makes a stage in dir, after it has removed those that a kill has left there.
+func newStage(dir string) (*stage, error) {
+	if err := sweep(dir); err != nil {
+		return nil, err
+	}
+	own, err := os.MkdirTemp(dir, stagePattern)
+	if err != nil {
+		return nil, err
+	}
+	s := &stage{dir: own}
+	if s.unlock, err = store.Lock(filepath.Join(own, lockName)); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(own))
+	}
+	if err := os.Mkdir(filepath.Join(own, treeName), 0o700); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// sweep removes the stages in dir whose owners are gone.
+func sweep(dir string) error {
+	list, err := filepath.Glob(filepath.Join(dir, stagePattern))
+	if err != nil {
+		return err
+	}
+	for _, old := range list {
+		info, err := os.Lstat(old)
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < staleAge {
+			continue
+		}
+		unlock, err := store.Lock(filepath.Join(old, lockName))
+		if err != nil {
+			continue // somebody's, or not ours to remove
+		}
+		if err := errors.Join(unlock(), os.RemoveAll(old)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stage) close() error { return errors.Join(s.unlock(), os.RemoveAll(s.dir)) }
+
+func (s *stage) copyPart(ctx context.Context, p Part) error {
+	to := filepath.Join(s.dir, treeName, p.Name)
+	var err error
+	switch p.Kind {
+	case Database:
+		err = store.Copy(ctx, p.Path, to)
+	case File:
+		err = copyFile(ctx, p.Path, to, nil)
+	case Histories:
+		err = s.copyHistories(ctx, p, to)
+	default:
+		err = s.copyFolder(ctx, p, ".", to)
+	}
+	if err == nil {
+		s.names = append(s.names, p.Name)
+	}
+	return err
+}
+
+// copyFolder copies what is at name below a part's folder to the same place below to.
+func (s *stage) copyFolder(ctx context.Context, p Part, name, to string) error {
+	root, err := os.OpenRoot(p.Path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), name, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist), isTemporary(p.Kind, path.Base(name)):
+			if d != nil && d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil // removed meanwhile, or nobody's
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		target := filepath.Join(to, filepath.FromSlash(name))
+		switch {
+		case d.IsDir():
+			return os.MkdirAll(target, 0o700)
+		case !d.Type().IsRegular():
+			s.skip(path.Join(p.Name, name))
+			return nil
+		}
+		err = s.copyBelow(ctx, p, root, name, target)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+}
+
+// isTemporary reports whether a file or folder is one that is being written, by its name.
+func isTemporary(k Kind, name string) bool {
+	return strings.HasPrefix(name, ".gateway-") ||
+		k == Frozen && strings.HasSuffix(name, ".part")
+}
+
+func (s *stage) skip(name string) {
+	if len(s.manifest.Skipped) < maxSkipped {
+		s.manifest.Skipped = append(s.manifest.Skipped, name)
+	}
+}
+
+func (s *stage) copyBelow(
+	ctx context.Context, p Part, root *os.Root, name, target string,
+) error {
+	from := filepath.Join(p.Path, filepath.FromSlash(name))
+	if p.Kind == Frozen && os.Link(from, target) == nil {
+		return nil // else it is another file system, or one without links
+	}
+	r, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	var filter func(w io.Writer, r io.Reader) error
+	if p.Filter != nil {
+		filter = func(w io.Writer, r io.Reader) error { return p.Filter(name, w, r) }
+	}
+	return copyOpen(ctx, r, target, filter)
+}
+
+func copyFile(
+	ctx context.Context, from, to string, filter func(w io.Writer, r io.Reader) error,
+) error {
+	r, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return copyOpen(ctx, r, to, filter)
+}
+
+// copyOpen copies r, as far as it goes now, to a new file with its times and permissions.
+func copyOpen(
+	ctx context.Context, r *os.File, to string, filter func(w io.Writer, r io.Reader) error,
+) error {
+	info, err := r.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: no regular file", r.Name())
+	}
+	w, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	in := contextReader{ctx, io.LimitReader(r, info.Size())}
+	if filter != nil {
+		err = filter(w, in)
+	} else {
+		_, err = io.Copy(w, in)
+	}
+	return errors.Join(err, w.Chmod(info.Mode().Perm()), w.Close(),
+		os.Chtimes(to, info.ModTime(), info.ModTime()))
+}
+
+// How long Write waits for a history that is being written.
+const (
+	historyWait  = time.Minute
+	historyPause = 20 * time.Millisecond
+)
+
+// history finds the name of a history in that of a folder of it.
+var history = regexp.MustCompile(`^(.+?)\.(git|versions)(\.damaged-[0-9]+)?$`)
+
+// copyHistories copies each history while nobody can write to it.
+func (s *stage) copyHistories(ctx context.Context, p Part, to string) error {
+	entries, err := os.ReadDir(p.Path)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := history.FindStringSubmatch(e.Name())
+		if name == nil {
+			continue // a lock, or something that is being made
+		}
+		err := locked(ctx, filepath.Join(p.Path, name[1]+".lock"), func() error {
+			return s.copyFolder(ctx, p, e.Name(), to)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// locked calls fn while the lock file at path is held.
+func locked(ctx context.Context, path string, fn func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, historyWait)
+	defer cancel()
+	tick := time.NewTicker(historyPause)
+	defer tick.Stop()
+	for {
+		unlock, err := store.Lock(path)
+		if err == nil {
+			return errors.Join(fn(), unlock())
+		}
+		if !errors.Is(err, store.ErrLocked) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("lock %s: %w", path, ctx.Err())
+		}
+	}
+}
+
+// sum lists what was copied.
+func (s *stage) sum(ctx context.Context) error {
+	tree := filepath.Join(s.dir, treeName)
+	for _, name := range s.names {
+		err := filepath.WalkDir(filepath.Join(tree, name),
+			func(file string, d fs.DirEntry, err error) error {
+				if err != nil {
+					return err
+				}
+				rel, err := filepath.Rel(tree, file)
+				if err != nil {
+					return err
+				}
+				e, err := entry(ctx, file, filepath.ToSlash(rel), d)
+				if err == nil && len(s.manifest.Entries) == maxEntries {
+					err = fmt.Errorf("more than %d files", maxEntries)
+				}
+				s.manifest.Entries = append(s.manifest.Entries, e)
+				return err
+			})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func entry(ctx context.Context, file, name string, d fs.DirEntry) (Entry, error) {
+	if d.IsDir() {
+		return Entry{Name: name + "/", Mode: 0o700}, nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return Entry{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return Entry{}, err
+	}
+	h := sha256.New()
+	n, err := io.Copy(h, contextReader{ctx, f})
+	return Entry{Name: name, Size: n, SHA256: hex.EncodeToString(h.Sum(nil)),
+		Mode: uint32(info.Mode().Perm())}, err
+}

@@ -1,0 +1,148 @@
+package backup
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"gateway/store"
+)
+
+// An unpacker unpacks an archive beside the places of its parts.
+type unpacker struct {
+	o        RestoreOptions
+	manifest Manifest
+	roots    map[string]*part // by name
+	parts    []*part          // in the order of the archive
+}
+
+// unpack reads all of the archive, and no more of it than its manifest promises.
+func (u *unpacker) unpack(ctx context.Context, r io.Reader) error {
+	zip, err := gzip.NewReader(contextReader{ctx, r})
+	if err != nil {
+		return ended(ctx, err, "it is not compressed")
+	}
+	in := tar.NewReader(zip)
+	if err := u.readManifest(ctx, in); err != nil {
+		return err
+	}
+	for _, e := range u.manifest.Entries {
+		h, err := in.Next()
+		if err != nil {
+			return ended(ctx, err, "it ends before %s", e.Name)
+		}
+		if err := u.unpackEntry(ctx, in, h, e); err != nil {
+			return err
+		}
+	}
+	if h, err := in.Next(); err == nil {
+		return foreign("%q is not in its manifest", h.Name)
+	} else if !errors.Is(err, io.EOF) {
+		return ended(ctx, err, "it is damaged at its end")
+	}
+	// The sum of the compressed data comes last.
+	if n, err := io.Copy(io.Discard, io.LimitReader(zip, maxPadding)); err != nil || n == maxPadding {
+		return ended(ctx, err, "it is damaged at its end")
+	}
+	return nil
+}
+
+// maxPadding bounds what may follow the end of the tar: it is filled up to a block.
+const maxPadding = 1 << 20
+
+// ended returns ctx's error if it has one, else what is wrong with the archive.
+func ended(ctx context.Context, err error, format string, args ...any) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		format, args = format+": %v", append(args, err)
+	}
+	return foreign(format, args...)
+}
+
+func (u *unpacker) readManifest(ctx context.Context, in *tar.Reader) error {
+	h, err := in.Next()
+	if err != nil {
+		return ended(ctx, err, "it has no manifest")
+	}
+	if h.Name != manifestName || h.Typeflag != tar.TypeReg || h.Size > maxManifest {
+		return foreign("it has no manifest")
+	}
+	m := &u.manifest
+	if err := json.NewDecoder(in).Decode(m); err != nil {
+		return ended(ctx, err, "its manifest is damaged")
+	}
+	switch {
+	case m.Program != program || m.Format < 1:
+		return foreign("its manifest is another program's")
+	case m.Format > Format:
+		return fmt.Errorf("%w (%s): upgrade this one", ErrNewer, m.Version)
+	case len(m.Entries) > maxEntries:
+		return foreign("it names more than %d files", maxEntries)
+	}
+	return store.CheckVersions(m.Schema, u.o.Migrations)
+}
+
+// unpackEntry unpacks a file or folder, which must be the next one of the manifest.
+func (u *unpacker) unpackEntry(
+	ctx context.Context, in io.Reader, h *tar.Header, e Entry,
+) error {
+	name, isDir := strings.CutSuffix(e.Name, "/")
+	kind := byte(tar.TypeReg)
+	if isDir {
+		kind = tar.TypeDir
+	}
+	switch {
+	case h.Name != e.Name || h.Typeflag != kind || h.Size != e.Size || e.Size < 0:
+		return foreign("%q is not what its manifest says", h.Name)
+	case !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "\\\x00"):
+		return foreign("%q is no name of a file", h.Name)
+	}
+	p, err := u.open(name)
+	if err != nil {
+		return err
+	}
+	if isDir {
+		return p.root.MkdirAll(name, 0o700)
+	}
+	if err := p.root.MkdirAll(path.Dir(name), 0o700); err != nil {
+		return err
+	}
+	f, err := p.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return foreign("%q comes twice", h.Name)
+	}
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	_, err = io.Copy(io.MultiWriter(f, sum), in)
+	if err != nil {
+		err = damaged(ctx, err, e.Name)
+	} else if got := hex.EncodeToString(sum.Sum(nil)); got != e.SHA256 {
+		err = foreign("%s is damaged", e.Name)
+	}
+	mode := fs.FileMode(e.Mode) & 0o755 // nobody else writes to it, and it has no privileges
+	return errors.Join(err, f.Chmod(mode|0o600), f.Sync(), f.Close(),
+		p.root.Chtimes(name, h.ModTime, h.ModTime))
+}
+
+// damaged tells an archive that can't be read from a file that can't be written.
+func damaged(ctx context.Context, err error, name string) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return err
+	}
+	return ended(ctx, err, "%s is damaged", name)
+}

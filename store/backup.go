@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Copy writes the SQLite database at from, as it stands at one moment, to the new file at to, and
+// proves that the copy is whole. It may be any such database, not only one of a [DB]. Those who
+// write to it meanwhile do not wait, but its write-ahead log can't become shorter until then.
+func Copy(ctx context.Context, from, to string) error {
+	if _, err := os.Stat(from); err != nil { // else SQLite would make an empty one
+		return fmt.Errorf("store: copy %s: %w", from, err)
+	}
+	err := withFile(ctx, from, func(db *sql.DB) error {
+		_, err := db.ExecContext(ctx, "VACUUM INTO $1", to)
+		return err
+	})
+	if err == nil {
+		err = errors.Join(os.Chmod(to, 0o600), Verify(ctx, to))
+	}
+	if err != nil {
+		return fmt.Errorf("store: copy %s: %w", from, err)
+	}
+	return nil
+}
+
+// Verify reads all of the SQLite database at path and reports what is broken in it.
+func Verify(ctx context.Context, path string) error {
+	return withFile(ctx, path, func(db *sql.DB) error {
+		rows, err := db.QueryContext(ctx, "PRAGMA integrity_check(5)")
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		var found []string
+		for rows.Next() {
+			var line string
+			if err := rows.Scan(&line); err != nil {
+				return err
+			}
+			found = append(found, line)
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		if len(found) != 1 || found[0] != "ok" {
+			return fmt.Errorf("the database is damaged: %s", strings.Join(found, "; "))
+		}
+		return nil
+	})
+}
+
+// Versions returns the version of each package's tables in the database at path.
+func Versions(ctx context.Context, path string) (map[string]int, error) {
+	versions := make(map[string]int)
+	err := withFile(ctx, path, func(db *sql.DB) error {
+		rows, err := db.QueryContext(ctx, "SELECT package, version FROM schema")
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var name string
+			var version int
+			if err := rows.Scan(&name, &version); err != nil {
+				return err
+			}
+			versions[name] = version
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: versions of %s: %w", path, err)
+	}
+	return versions, nil
+}
+
+// CheckVersions reports [ErrNewer] if a database of such versions can't be opened with migrations.
+func CheckVersions(versions map[string]int, migrations []Migration) error {
+	known := map[string]int{own.Package: len(own.Steps)}
+	for _, m := range migrations {
+		known[m.Package] = len(m.Steps)
+	}
+	for name, version := range versions {
+		if version > known[name] {
+			return fmt.Errorf("store: tables of %s: %w", name, ErrNewer)
+		}
+	}
+	return nil
+}
+
+// withFile calls fn with a connection of its own to the database at path.
+func withFile(ctx context.Context, path string, fn func(db *sql.DB) error) error {
+	db, err := sql.Open("sqlite", dsn(path, "busy_timeout(10000)"))
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(1)
+	err = db.PingContext(ctx)
+	if err == nil {
+		err = fn(db)
+	}
+	return errors.Join(err, db.Close())
+}
