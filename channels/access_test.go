@@ -240,3 +240,44 @@ func TestOwnedGateway(t *testing.T) {
 		}
 	})
 }
+
+// A policy that is replaced holds for the next message, and for what somebody has asked for before.
+func TestSetPolicy(t *testing.T) {
+	atDoor(t, func(d *door) {
+		closed := channels.Policy{Access: channels.ByList, Allow: []string{"bob"}}
+		in := d.gate.Intake("tg", open)
+		publish := func(id string) {
+			b := channels.Batch{Messages: []bus.InboundMessage{message(id, "ann", id)}}
+			if err := in.Publish(d.t.Context(), b); err != nil {
+				t.Error(err)
+			}
+		}
+		standing := func(sender string) string {
+			m := message("job", sender, "")
+			m.Person, m.Role = 7, bus.Owner
+			ok, err := d.gate.Standing(d.t.Context(), &m)
+			if err != nil {
+				t.Error(err)
+			}
+			return fmt.Sprintf("%t %s %d", ok, m.Role, m.Person)
+		}
+		publish("1")
+		if got := standing("ann"); got != "true user 0" {
+			t.Errorf("ann's standing is %s", got)
+		}
+		d.gate.SetPolicy("tg", closed)
+		publish("2")
+		if got := standing("ann"); got != "false guest 0" {
+			t.Errorf("ann's standing is %s when only bob may write", got)
+		}
+		if got := standing("bob"); got != "true user 0" {
+			t.Errorf("bob's standing is %s", got)
+		}
+		d.gate.SetPolicy("tg", channels.Policy{Access: channels.ByList, Owners: []string{"ann"}})
+		publish("3")
+		if got := standing("ann"); got != "true owner 0" {
+			t.Errorf("ann's standing is %s as an owner", got)
+		}
+		d.wantInbox("user 1", "owner 3")
+	})
+}

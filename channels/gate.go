@@ -33,9 +33,10 @@ type Gate struct {
 	pace    pace
 	dropped atomic.Int64
 
-	mu    sync.Mutex
-	known *knowledge // of the tables; reloaded when it is older than rolesAge
-	read  time.Time
+	mu       sync.Mutex
+	policies map[string]Policy // by account
+	known    *knowledge        // of the tables; reloaded when it is older than rolesAge
+	read     time.Time
 }
 
 // An identity is a person, or a group, on an account.
@@ -47,16 +48,19 @@ const rolesAge = time.Second
 // NewGate returns a Gate.
 func NewGate(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logger) *Gate {
 	return &Gate{db: db, inbox: inbox, outbox: outbox, now: time.Now, log: log,
-		Admitted: func([]bus.InboundMessage) {}}
+		Admitted: func([]bus.InboundMessage) {}, policies: make(map[string]Policy)}
 }
 
-// Intake returns what the channel of an account publishes to.
-func (g *Gate) Intake(account string, p Policy) Publisher { return &intake{g, account, p} }
+// Intake returns what the channel of an account publishes to. Until [Gate.SetPolicy] says otherwise p
+// says who may write to it.
+func (g *Gate) Intake(account string, p Policy) Publisher {
+	g.SetPolicy(account, p)
+	return &intake{g, account}
+}
 
 type intake struct {
 	gate    *Gate
 	account string
-	policy  Policy
 }
 
 // Cursors implements [Publisher].
@@ -145,19 +149,19 @@ func (in *intake) sort(ctx context.Context, messages []bus.InboundMessage) ([]ju
 		return nil, err
 	}
 	var kept []judged
-	fresh := false
+	fresh, policy := false, g.policy(in.account)
 	for _, m := range messages {
-		who, v := in.judge(&m, ks)
+		who, v := policy.judgeBy(&m, ks)
 		if v < heard && !m.Group && !fresh { // perhaps they were let in a moment ago
 			g.forget()
 			if ks, err = g.look(ctx); err != nil {
 				return nil, err
 			}
 			fresh = true
-			who, v = in.judge(&m, ks)
+			who, v = policy.judgeBy(&m, ks)
 		}
 		if v == admitted {
-			if ok, tell := g.pace.allow(m, in.policy.PerMinute); !ok {
+			if ok, tell := g.pace.allow(m, policy.PerMinute); !ok {
 				g.log.WarnContext(ctx, "message dropped: its sender writes too fast",
 					"from", m.From.String(), "id", m.ID, "dropped", g.dropped.Add(1))
 				if !tell {
@@ -173,13 +177,6 @@ func (in *intake) sort(ctx context.Context, messages []bus.InboundMessage) ([]ju
 		kept = append(kept, judged{m, v, who.chat != "" && m.Role != bus.Owner})
 	}
 	return kept, nil
-}
-
-// judge decides on m by what is known. It returns what is known of the sender.
-func (in *intake) judge(m *bus.InboundMessage, ks *knowledge) (known, verdict) {
-	who := ks.people[identity{m.From.Account, m.Sender.ID}]
-	m.Before = ks.moves[identity{m.From.Account, m.From.Chat}]
-	return who, in.policy.judge(m, who)
 }
 
 // take stores what is to be kept of a batch. It returns the messages that are new in the inbox, and

@@ -85,7 +85,7 @@ func (d *door) wantInbox(want ...string) {
 
 func (d *door) cursor() string {
 	d.t.Helper()
-	c, err := d.gate.Intake("tg", channels.Policy{}).Cursors(d.t.Context())
+	c, err := d.gate.Intake("tg", open).Cursors(d.t.Context())
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func (c *chat) take(news *bus.Progress) {
 	}
 	p.replyTo, p.ended, p.void = news.ReplyTo, news.Ended, news.Void
 	if !news.Ended {
-		p.text, p.status = c.r.Secrets.grown(news.Text), news.Status
+		p.text, p.status = c.r.secrets.Load().grown(news.Text), news.Status
 	}
 }
 

@@ -42,8 +42,7 @@ type Router struct {
 	now      func() time.Time
 	log      *slog.Logger
 
-	// Secrets must not be sent. It is set before Run.
-	Secrets Secrets
+	secrets atomic.Pointer[Secrets] // must not be sent
 
 	last  int64 // newest delivery that was handed out; used by Run only
 	stats Stats
@@ -83,6 +82,7 @@ func NewRouter(
 		kept:     make(map[string]messages),
 		over:     recent{set: make(map[string]bool)},
 	}
+	r.secrets.Store(new(Secrets))
 	for _, a := range accounts {
 		r.accounts[a.Name] = newAccount(a, r.now())
 	}

@@ -28,6 +28,9 @@ func NewSecrets(values []string) Secrets {
 	return s
 }
 
+// SetSecrets says what must not be sent from now on.
+func (r *Router) SetSecrets(s Secrets) { r.secrets.Store(&s) }
+
 // sayWithheld stands for a message that contains a secret.
 const sayWithheld = "[I have withheld this message: it contained a secret of the gateway.]"
 
@@ -83,7 +86,7 @@ func (s Secrets) inFile(r io.Reader) (bool, error) {
 
 // withheld returns m without what must not be sent.
 func (c *chat) withheld(ctx context.Context, m bus.OutboundMessage) bus.OutboundMessage {
-	s := c.r.Secrets
+	s := *c.r.secrets.Load()
 	if len(s) == 0 {
 		return m
 	}
@@ -117,6 +120,6 @@ func (c *chat) secretFile(f bus.Attachment) bool {
 		return false
 	}
 	defer file.Close()
-	found, err := c.r.Secrets.inFile(file)
+	found, err := c.r.secrets.Load().inFile(file)
 	return found || err != nil
 }

@@ -146,8 +146,9 @@ func (l *Ledger) Today(q store.Queryer, who Spender) ([]Line, error) {
 
 // Limits returns the limit of each kind, but for those that have none.
 func (l *Ledger) Limits() map[string]Limit {
-	limits := map[string]Limit{kindDay: l.opts.Day, kindPerson: l.opts.Person,
-		kindSession: l.opts.Session, "turn": l.opts.Turn}
+	o := l.opts.Load()
+	limits := map[string]Limit{kindDay: o.Day, kindPerson: o.Person,
+		kindSession: o.Session, "turn": o.Turn}
 	for kind, limit := range limits {
 		if limit.zero() {
 			delete(limits, kind)

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gateway/agent/llm"
@@ -86,7 +87,7 @@ type Options struct {
 
 // A Ledger keeps what was used. It may be used concurrently.
 type Ledger struct {
-	opts Options
+	opts atomic.Pointer[Options]
 
 	mu       sync.Mutex
 	held     map[key]map[*Hold]struct{} // what is reserved, or used and not yet written
@@ -96,24 +97,31 @@ type Ledger struct {
 // New returns a Ledger. A nil opts means the defaults.
 func New(opts *Options) *Ledger {
 	l := &Ledger{held: make(map[key]map[*Hold]struct{})}
-	if opts != nil {
-		l.opts = *opts
-	}
-	l.opts.Location = cmp.Or(l.opts.Location, time.UTC)
-	if l.opts.Now == nil {
-		l.opts.Now = time.Now
-	}
-	if l.opts.Price == nil {
-		l.opts.Price = func(string, llm.Usage) float64 { return 0 }
-	}
+	l.Configure(opts)
 	return l
 }
 
+// Configure replaces the options. What is reserved stays so, and what was counted stays counted.
+func (l *Ledger) Configure(opts *Options) {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	o.Location = cmp.Or(o.Location, time.UTC)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Price == nil {
+		o.Price = func(string, llm.Usage) float64 { return 0 }
+	}
+	l.opts.Store(&o)
+}
+
 // Price returns what a usage of a model costs, in dollars.
-func (l *Ledger) Price(model string, u llm.Usage) float64 { return l.opts.Price(model, u) }
+func (l *Ledger) Price(model string, u llm.Usage) float64 { return l.opts.Load().Price(model, u) }
 
 // TurnLimit returns the limit of one turn.
-func (l *Ledger) TurnLimit() Limit { return l.opts.Turn }
+func (l *Ledger) TurnLimit() Limit { return l.opts.Load().Turn }
 
 // A Spender is on whose account something is used.
 type Spender struct {
@@ -132,7 +140,10 @@ const (
 	kindSession = "session"
 )
 
-func (l *Ledger) day() string { return l.opts.Now().In(l.opts.Location).Format(time.DateOnly) }
+func (l *Ledger) day() string {
+	o := l.opts.Load()
+	return o.Now().In(o.Location).Format(time.DateOnly)
+}
 
 // bounded returns the accounts of who that have a limit.
 func (l *Ledger) bounded(day string, who Spender) map[key]Limit {
@@ -142,12 +153,13 @@ func (l *Ledger) bounded(day string, who Spender) map[key]Limit {
 			limits[key{day, kind, k}] = limit
 		}
 	}
-	add(kindDay, "", l.opts.Day)
+	o := l.opts.Load()
+	add(kindDay, "", o.Day)
 	if who.Session != "" {
-		add(kindSession, who.Session, l.opts.Session)
+		add(kindSession, who.Session, o.Session)
 	}
 	if who.Person != 0 {
-		add(kindPerson, strconv.FormatInt(who.Person, 10), l.opts.Person)
+		add(kindPerson, strconv.FormatInt(who.Person, 10), o.Person)
 	}
 	return limits
 }

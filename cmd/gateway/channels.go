@@ -21,31 +21,35 @@ import (
 	"gateway/store"
 )
 
-// newChannel returns the channel of an account.
-func newChannel(
-	cfg *config.Config, name string, log *slog.Logger,
-) (channels.Channel, channels.Policy) {
-	c := cfg.Channels[name]
-	policy := channels.Policy{
+// newPolicy returns who may write to an account.
+func newPolicy(c config.Channel) channels.Policy {
+	if c.Type == "terminal" {
+		// Whoever has this process' home has all that it could protect.
+		return channels.Policy{Access: channels.Open, Owners: []string{terminal.Sender}}
+	}
+	return channels.Policy{
 		Access: channels.Access(c.Access), Allow: c.Allow, Owners: c.Owners, Groups: c.Groups,
 		Always: c.Activation == "always", Phones: c.Type == "whatsapp", PerMinute: c.SenderRate,
 	}
+}
+
+// newChannel returns the channel of an account.
+func newChannel(cfg *config.Config, name string, log *slog.Logger) channels.Channel {
+	c := cfg.Channels[name]
 	switch c.Type {
 	case "terminal":
-		// Whoever has this process' home has all that it could protect.
-		policy = channels.Policy{Access: channels.Open, Owners: []string{terminal.Sender}}
 		return terminal.New(name, &terminal.Options{
-			Socket: socketPath(cfg.Gateway.Home), Logger: log}), policy
+			Socket: socketPath(cfg.Gateway.Home), Logger: log})
 	case "discord":
 		return discord.New(name, c.Token.Reveal(), &discord.Options{
 			BaseURL: c.APIURL, Logger: log, Shards: c.Shards,
 			Transport: withProxy(discord.NewTransport(), c.Proxy),
-		}), policy
+		})
 	case "whatsapp":
 		return whatsapp.New(name, whatsappStore(cfg, name), &whatsapp.Options{
 			BaseURL: c.APIURL, Logger: log, DeviceName: cfg.Gateway.Name,
 			Transport: withProxy(whatsapp.NewTransport(), c.Proxy),
-		}), policy
+		})
 	}
 	o := &telegram.Options{
 		BaseURL: c.APIURL, Logger: log, LocalFiles: c.LocalFiles, Drafts: c.Drafts, Rich: c.Rich,
@@ -55,7 +59,7 @@ func newChannel(
 		o.Webhook = &telegram.Webhook{URL: c.WebhookURL, Listen: c.WebhookListen,
 			Secret: c.WebhookSecret.Reveal()}
 	}
-	return telegram.New(name, c.Token.Reveal(), o), policy
+	return telegram.New(name, c.Token.Reveal(), o)
 }
 
 // withProxy makes t use the proxy, if there is one. The configuration was checked.

@@ -54,10 +54,10 @@ func chain(cfg *config.Config, first string) []string {
 	return names
 }
 
-// modelName describes the chain for /status.
-func modelName(cfg *config.Config) string {
+// modelName describes the chain of a model for /status.
+func modelName(cfg *config.Config, first string) string {
 	var list []string
-	for _, name := range chain(cfg, cfg.Agent.Model) {
+	for _, name := range chain(cfg, first) {
 		if id := cfg.Models[name].Model; id != "" && id != name {
 			name += " (" + id + ")"
 		}

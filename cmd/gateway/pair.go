@@ -57,7 +57,7 @@ func pairer(cfg *config.Config, name string) (channels.Pairer, error) {
 		return nil, fmt.Errorf("there is no account %q: add [channels.%s] to the configuration",
 			name, name)
 	}
-	ch, _ := newChannel(cfg, name, slog.New(slog.DiscardHandler))
+	ch := newChannel(cfg, name, slog.New(slog.DiscardHandler))
 	if p, ok := ch.(channels.Pairer); ok {
 		return p, nil
 	}

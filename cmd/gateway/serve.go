@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gateway/agent"
+	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/terminal"
@@ -31,6 +32,9 @@ func migrations() []store.Migration {
 // serve runs the gateway until ctx ends, or, if chat is set, until the person at the terminal
 // leaves.
 func serve(ctx context.Context, cfg *config.Config, chat bool) error {
+	if err := checkRestored(cfg); err != nil {
+		return err
+	}
 	root, err := openWorkspace(cfg)
 	if err != nil {
 		return err
@@ -86,6 +90,8 @@ func openWorkspace(cfg *config.Config) (*os.Root, error) {
 type gateway struct {
 	name        string
 	log         *slog.Logger
+	gate        *channels.Gate
+	usage       *usage.Ledger
 	db          *store.DB
 	dispatcher  *agent.Dispatcher
 	router      *channels.Router
@@ -109,6 +115,7 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 	g := &gateway{name: cfg.Gateway.Name, log: log, db: db, mind: p.mind}
 	inbox, outbox, live := bus.NewInbox(), bus.NewOutbox(), bus.NewLive()
 	gate := channels.NewGate(db, inbox, outbox, log)
+	g.gate, g.usage = gate, usage.New(budget(cfg))
 	var accounts []channels.Account
 	sources := make(map[string]channels.Channel)
 	for _, name := range sortedKeys(cfg.Channels) {
@@ -116,7 +123,7 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 		if !c.Enabled {
 			continue
 		}
-		ch, policy := newChannel(cfg, name, log)
+		ch := newChannel(cfg, name, log)
 		if t, ok := ch.(*terminal.Channel); ok {
 			g.terminal = t
 		}
@@ -126,11 +133,11 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 			EditInterval: c.EditInterval, Unlimited: c.RateLimit == "off",
 		})
 		g.supervisors = append(g.supervisors,
-			channels.NewSupervisor(db, name, ch, gate.Intake(name, policy), menu(), log))
+			channels.NewSupervisor(db, name, ch, gate.Intake(name, newPolicy(c)), menu(), log))
 	}
 	g.media = channels.NewMedia(p.media, sources, mediaOptions(cfg, log))
 	g.router = channels.NewRouter(db, outbox, live, g.media, accounts, log)
-	g.router.Secrets = channels.NewSecrets(cfg.Secrets())
+	g.router.SetSecrets(channels.NewSecrets(cfg.Secrets()))
 	gate.Admitted = g.router.Admitted
 	var err error
 	g.hands, err = newHands(cfg, workplace{
@@ -143,40 +150,13 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 	if err != nil {
 		return nil, err
 	}
-	model := cfg.Models[cfg.Agent.Model]
-	notes, notesID := newNotes(cfg, log)
+	notes, _ := newNotes(cfg, log)
 	g.dispatcher = agent.NewDispatcher(
 		agent.Deps{DB: db, Inbox: inbox, Outbox: outbox, Live: live,
 			Model: newModel(cfg, cfg.Agent.Model, log), Notes: notes,
 			Tools: g.hands.tools, Media: g.media, Memory: p.mind.memory,
 			Documents: p.mind.documents, Versions: p.mind.versions, Skills: p.mind.skills},
-		&agent.Options{
-			Name: cfg.Gateway.Name, Version: buildVersion(),
-			ModelName: modelName(cfg), ModelID: cfg.Agent.Model, NotesID: notesID,
-			WorkspacePath: cfg.Gateway.Workspace, MemoryPath: memoryFolder(cfg),
-			Location:  cfg.Gateway.Location,
-			IdleAfter: cfg.Memory.Idle, DreamEvery: cfg.Memory.DreamEvery,
-			Slots: cfg.Agent.Slots, MaxRounds: cfg.Agent.MaxRounds,
-			MaxTaskRounds: cfg.Agent.TaskRounds,
-			TurnTimeout:   cfg.Agent.TurnTimeout, Waiting: cfg.Agent.Waiting,
-			QueueMode:     agent.Mode(cfg.Agent.QueueMode),
-			ContextWindow: model.ContextWindow, MaxOutput: model.MaxOutput,
-			Debounce:   func(a string) time.Duration { return cfg.Channels[a].Debounce },
-			FormatHint: func(a string) string { return formatHints[cfg.Channels[a].Type] },
-			Channels:   g.channelStates, Logger: log,
-			Commands:   accessCommands(),
-			Usage:      newBudget(cfg),
-			SpeechCost: func(s int) float64 { return float64(s) / 60 * cfg.Transcription.PriceMinute },
-			Rules:      newRules(cfg),
-			Approver:   bus.Role(cfg.Approvals.Approver), ApprovalTime: cfg.Approvals.Timeout,
-			Owners:      channels.People{}.OwnerChats,
-			Forget:      forgetPerson,
-			Known:       isKnown,
-			Stopped:     g.hands.stop,
-			Ready:       g.hands.ready,
-			Hands:       g.hands.states,
-			Transcriber: newTranscriber(cfg, log), NoImages: !model.Images,
-		})
+		g.agentOptions(cfg))
 	return g, nil
 }
 

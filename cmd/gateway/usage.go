@@ -14,17 +14,17 @@ import (
 	"gateway/store"
 )
 
-// newBudget returns what counts and bounds what models are used for.
-func newBudget(cfg *config.Config) *usage.Ledger {
+// budget returns what bounds what models are used for.
+func budget(cfg *config.Config) *usage.Options {
 	b := cfg.Budget
-	return usage.New(&usage.Options{
+	return &usage.Options{
 		Turn:     usage.Limit{Tokens: b.TurnTokens, Dollars: b.TurnDollars},
 		Session:  usage.Limit{Tokens: b.SessionTokens, Dollars: b.SessionDollars},
 		Person:   usage.Limit{Tokens: b.PersonTokens, Dollars: b.PersonDollars},
 		Day:      usage.Limit{Tokens: b.DayTokens, Dollars: b.DayDollars},
 		Price:    prices(cfg),
 		Location: cfg.Gateway.Location,
-	})
+	}
 }
 
 // prices returns what a usage costs in dollars, by the configured prices per million tokens. A

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"time"
+
+	"gateway/agent"
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/cmd/gateway/internal/config"
+)
+
+// agentOptions returns what the configuration says of the agent.
+func (g *gateway) agentOptions(cfg *config.Config) *agent.Options {
+	model := cfg.Models[cfg.Agent.Model]
+	_, notesID := newNotes(cfg, g.log)
+	return &agent.Options{
+		Name: cfg.Gateway.Name, Version: buildVersion(),
+		ModelName: modelName(cfg, cfg.Agent.Model), ModelID: cfg.Agent.Model, NotesID: notesID,
+		Heartbeat:     g.heartbeatModel(cfg),
+		WorkspacePath: cfg.Gateway.Workspace, MemoryPath: memoryFolder(cfg),
+		Location:  cfg.Gateway.Location,
+		IdleAfter: cfg.Memory.Idle, DreamEvery: cfg.Memory.DreamEvery,
+		Slots: cfg.Agent.Slots, MaxRounds: cfg.Agent.MaxRounds,
+		MaxTaskRounds: cfg.Agent.TaskRounds,
+		TurnTimeout:   cfg.Agent.TurnTimeout, Waiting: cfg.Agent.Waiting,
+		QueueMode:     agent.Mode(cfg.Agent.QueueMode),
+		ContextWindow: model.ContextWindow, MaxOutput: model.MaxOutput, NoImages: !model.Images,
+		Debounce:   func(a string) time.Duration { return cfg.Channels[a].Debounce },
+		FormatHint: func(a string) string { return formatHints[cfg.Channels[a].Type] },
+		Channels:   g.channelStates, Logger: g.log,
+		Commands:   accessCommands(),
+		Usage:      g.usage,
+		SpeechCost: func(s int) float64 { return float64(s) / 60 * cfg.Transcription.PriceMinute },
+		Rules:      newRules(cfg),
+		Approver:   bus.Role(cfg.Approvals.Approver), ApprovalTime: cfg.Approvals.Timeout,
+		Owners:      channels.People{}.OwnerChats,
+		Forget:      forgetPerson,
+		Known:       isKnown,
+		Stopped:     g.hands.stop,
+		Ready:       g.hands.ready,
+		Hands:       g.hands.states,
+		Transcriber: newTranscriber(cfg, g.log),
+	}
+}
+
+// heartbeatModel returns the model for heartbeats, nil if it is the one that answers.
+func (g *gateway) heartbeatModel(cfg *config.Config) *agent.Choice {
+	name := cfg.Heartbeat.Model
+	if name == "" || name == cfg.Agent.Model {
+		return nil
+	}
+	m := cfg.Models[name]
+	return &agent.Choice{Model: newModel(cfg, name, g.log), Name: modelName(cfg, name), ID: name,
+		ContextWindow: m.ContextWindow, MaxOutput: m.MaxOutput, NoImages: !m.Images}
+}
+
+// apply makes a changed configuration hold, as far as that can be while the gateway runs.
+func (g *gateway) apply(cfg *config.Config) {
+	g.router.SetSecrets(channels.NewSecrets(cfg.Secrets())) // first: no new one gets out
+	g.usage.Configure(budget(cfg))
+	notes, _ := newNotes(cfg, g.log)
+	g.dispatcher.Configure(newModel(cfg, cfg.Agent.Model, g.log), notes, g.agentOptions(cfg))
+	for name, c := range cfg.Channels {
+		if c.Enabled {
+			g.gate.SetPolicy(name, newPolicy(c))
+		}
+	}
+}
