@@ -91,11 +91,21 @@ func JobKey(key Key, job int64) Key {
 
 const jobMark = "@job-"
 
+// HookKey returns the key of the session in which the agent answers what programs post to a hook,
+// for the conversation of the session key. It is of the same kind as that of a job.
+func HookKey(key Key, hook string) Key { return key + subMark + hookMark + Key(hook) }
+
+const hookMark = "@hook-"
+
 // Parent returns the session for which the session of a sub-agent works, or "" if k is no such one.
-// A job works for nobody, and has sub-agents of its own.
+// A job and a hook work for nobody, and have sub-agents of their own.
 func (k Key) Parent() Key {
 	i := strings.LastIndex(string(k), subMark)
-	if i < 0 || strings.HasPrefix(string(k[i+len(subMark):]), jobMark) {
+	if i < 0 {
+		return ""
+	}
+	last := string(k[i+len(subMark):])
+	if strings.HasPrefix(last, jobMark) || strings.HasPrefix(last, hookMark) {
 		return ""
 	}
 	return k[:i]

@@ -74,6 +74,8 @@ var imports = map[string]string{
 		"agent/picture agent/question agent/tool agent/usage",
 
 	"cmd/gateway/internal/config":    "",
+	"cmd/gateway/internal/hooks":     "store bus session",
+	"cmd/gateway/internal/ops":       "",
 	"cmd/gateway/internal/backup":    "store",
 	"cmd/gateway/internal/retention": "store",
 	"cmd/gateway": "store bus memory memory/document memory/version skills session agent " +

@@ -1,0 +1,286 @@
+// Package hooks turns what other programs post to /hooks/NAME into messages to the agent.
+//
+// The main type is [Handler]. A post is answered with 202 once its message is in the inbox, from
+// where it is as durable as what people write. One that is posted again, by its idempotency key, is
+// not taken twice as long as the inbox remembers it. What is posted is foreign text: the turn shows
+// it to the model as such, and it has the rights that the configuration gives to the hook.
+//
+// Limits: of each hook 32 posts are read at once and further ones wait for at most 10 seconds;
+// a body must arrive within 10 seconds; an idempotency key has 200 characters, a message 64 KiB.
+// The package owns no tables.
+package hooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"text/template"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// A Hook is what is to become of what is posted under its name.
+type Hook struct {
+	Name     string
+	To       bus.Address        // the conversation that gets the answer
+	Secret   string             // "": the hook does not exist
+	Header   string             // with an HMAC-SHA256 of the body; "": the secret itself is sent
+	Template *template.Template // of [ParseTemplate]; nil: the message is what was posted
+	Role     bus.Role           // whose rights the message has
+	Own      bool               // it is answered in a session of the hook, not in that of To
+	Rate     int                // posts in a minute
+	MaxBytes int64              // of a post
+}
+
+// An Outcome says what has become of a post.
+type Outcome string
+
+// The outcomes of a post.
+const (
+	Accepted     Outcome = "accepted"
+	Duplicate    Outcome = "duplicate"    // it was accepted before
+	Ignored      Outcome = "ignored"      // its template has made nothing of it
+	Unauthorized Outcome = "unauthorized" // the secret or the signature is wrong
+	Limited      Outcome = "limited"      // too many posts
+	Refused      Outcome = "refused"      // it can't be a message
+	Failed       Outcome = "failed"       // it could not be stored
+)
+
+// Options are the optional settings of a [Handler].
+type Options struct {
+	// Done is told what has become of each post to a hook that exists; default nobody is.
+	Done func(hook string, o Outcome)
+
+	Patience time.Duration    // with a body, and with a place to read it; default 10 s
+	Now      func() time.Time // default time.Now
+	Logger   *slog.Logger     // default discards
+}
+
+// A Handler serves POST /hooks/{name}.
+type Handler struct {
+	db    *store.DB
+	inbox *bus.Inbox
+	opts  Options
+	hooks map[string]*entry // by name
+}
+
+// An entry is a hook and what is known of its posts.
+type entry struct {
+	Hook
+	reading chan struct{} // a post that is read or stored holds one
+	rate    *rate.Limiter
+}
+
+// maxReading is how many posts of a hook are read at once.
+const maxReading = 32
+
+// New returns a Handler. Hooks without a secret don't exist for it.
+func New(db *store.DB, inbox *bus.Inbox, list []Hook, opts *Options) *Handler {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.Done == nil {
+		o.Done = func(string, Outcome) {}
+	}
+	if o.Patience == 0 {
+		o.Patience = 10 * time.Second
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	h := &Handler{db: db, inbox: inbox, opts: o, hooks: make(map[string]*entry)}
+	for _, hook := range list {
+		if hook.Secret != "" {
+			h.hooks[hook.Name] = &entry{hook, make(chan struct{}, maxReading),
+				rate.NewLimiter(rate.Limit(float64(hook.Rate)/60), hook.Rate)}
+		}
+	}
+	return h
+}
+
+// A refusal is why a post is not taken.
+type refusal struct {
+	code    int // of HTTP
+	outcome Outcome
+	reason  string        // for who has posted
+	after   time.Duration // when it may be tried again; 0: that is no matter of time
+}
+
+func (r *refusal) Error() string { return r.reason }
+
+// An answer is that to a post that was taken.
+type answer struct {
+	ID        string `json:"id,omitempty"` // of the message
+	Duplicate bool   `json:"duplicate,omitempty"`
+	Ignored   bool   `json:"ignored,omitempty"` // there is no message
+
+	outcome Outcome
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e, ok := h.hooks[r.PathValue("name")]
+	if !ok {
+		http.Error(w, "there is no such hook", http.StatusNotFound)
+		return
+	}
+	a, err := h.serve(w, r, e)
+	if err != nil {
+		h.refuse(w, r, e, err)
+		return
+	}
+	h.opts.Done(e.Name, a.outcome)
+	h.opts.Logger.InfoContext(r.Context(), "hook posted", "hook", e.Name, "id", a.ID,
+		"outcome", string(a.outcome))
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusAccepted)
+	_ = json.NewEncoder(w).Encode(a) // who has posted may have gone
+}
+
+// refuse answers a post that was not taken.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e *entry, err error) {
+	no, ok := errors.AsType[*refusal](err)
+	if !ok {
+		h.opts.Logger.ErrorContext(r.Context(), "hook not stored", "hook", e.Name, "err", err)
+		no = &refusal{http.StatusServiceUnavailable, Failed, "the gateway can't store it now",
+			h.opts.Patience}
+	}
+	h.opts.Done(e.Name, no.outcome)
+	h.opts.Logger.WarnContext(r.Context(), "hook refused", "hook", e.Name,
+		"outcome", string(no.outcome), "reason", no.reason)
+	if no.after > 0 {
+		seconds := int((no.after + time.Second - 1) / time.Second)
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
+	if no.outcome == Unauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="hook"`)
+	}
+	w.Header().Set("Connection", "close") // what of the body was not read shall not be
+	http.Error(w, no.reason, no.code)
+}
+
+// serve takes a post.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, e *entry) (answer, error) {
+	if e.Header == "" && !e.knows(r.Header.Get("Authorization")) {
+		return answer{}, unauthorized("want the hook's secret: Authorization: Bearer SECRET")
+	}
+	key, err := idempotencyKey(r.Header)
+	if err != nil {
+		return answer{}, err
+	}
+	timer := time.NewTimer(h.opts.Patience)
+	defer timer.Stop()
+	select {
+	case e.reading <- struct{}{}:
+		defer func() { <-e.reading }()
+	case <-r.Context().Done():
+		return answer{}, r.Context().Err()
+	case <-timer.C:
+		return answer{}, &refusal{http.StatusServiceUnavailable, Limited,
+			"too many posts are under way", h.opts.Patience}
+	}
+	body, err := h.read(w, r, e)
+	if err != nil {
+		return answer{}, err
+	}
+	if e.Header != "" && !e.signed(r.Header.Get(e.Header), body) {
+		return answer{}, unauthorized("want the HMAC-SHA256 of the body in " + e.Header)
+	}
+	if err := e.pace(h.opts.Now()); err != nil {
+		return answer{}, err
+	}
+	text, err := e.text(r.Header.Get("Content-Type"), body)
+	if err != nil {
+		return answer{}, err
+	}
+	if text == "" {
+		return answer{Ignored: true, outcome: Ignored}, nil
+	}
+	return h.put(r.Context(), e, key, text)
+}
+
+func unauthorized(reason string) error {
+	return &refusal{http.StatusUnauthorized, Unauthorized, reason, 0}
+}
+
+// read returns the body of r.
+func (h *Handler) read(w http.ResponseWriter, r *http.Request, e *entry) ([]byte, error) {
+	large := &refusal{http.StatusRequestEntityTooLarge, Refused,
+		fmt.Sprintf("want %d bytes at most", e.MaxBytes), 0}
+	if r.ContentLength > e.MaxBytes {
+		return nil, large
+	}
+	// Writers that know no deadlines are those of tests only.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.opts.Patience))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, e.MaxBytes))
+	if err == nil {
+		return body, nil
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, large
+	}
+	timeout, ok := errors.AsType[net.Error](err)
+	if ok && timeout.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, &refusal{http.StatusRequestTimeout, Refused, "the body takes too long", 0}
+	}
+	return nil, &refusal{http.StatusBadRequest, Refused, "the body has no end", 0}
+}
+
+// pace reports that e was posted to too often.
+func (e *entry) pace(now time.Time) error {
+	r := e.rate.ReserveN(now, 1)
+	if wait := r.DelayFrom(now); wait > 0 {
+		r.CancelAt(now)
+		return &refusal{http.StatusTooManyRequests, Limited,
+			fmt.Sprintf("want %d posts a minute at most", e.Rate), wait}
+	}
+	return nil
+}
+
+// put stores the message of a post.
+func (h *Handler) put(ctx context.Context, e *entry, key, text string) (answer, error) {
+	now := h.opts.Now()
+	m := e.message(key, text, now)
+	fresh := false
+	err := h.db.Tx(ctx, func(tx *store.Tx) (err error) {
+		fresh, err = h.inbox.Put(tx, m, now)
+		return err
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	if !fresh {
+		return answer{ID: m.ID, Duplicate: true, outcome: Duplicate}, nil
+	}
+	h.inbox.Wake()
+	return answer{ID: m.ID, outcome: Accepted}, nil
+}
+
+// message returns what the agent gets.
+func (e *entry) message(key, text string, now time.Time) bus.InboundMessage {
+	name := "hook:" + e.Name
+	m := bus.InboundMessage{
+		ID: name + ":" + key, From: e.To, Sender: bus.Sender{ID: name, Name: e.Name},
+		Role: e.Role, Text: text, Time: now, Addressed: true,
+		Note: &bus.Note{Kind: bus.Hook, Label: e.Name},
+	}
+	if e.Own {
+		m.Note.Session = string(session.HookKey(session.KeyOf(e.To), e.Name))
+	}
+	return m
+}

@@ -1,0 +1,150 @@
+package hooks
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/template"
+	"unicode/utf8"
+)
+
+// maxText is the length of the longest message, in bytes.
+const maxText = 64 << 10
+
+// text returns the message for a body, "" if the template makes none of it.
+func (h Hook) text(contentType string, body []byte) (string, error) {
+	data, plain, err := decode(contentType, body)
+	if err != nil {
+		return "", err
+	}
+	if h.Template == nil {
+		if strings.TrimSpace(plain) == "" {
+			return "", refused("there is nothing in it")
+		}
+		if len(plain) > maxText {
+			return "", &refusal{http.StatusRequestEntityTooLarge, Refused,
+				"that is too long for a message: the hook needs a template", 0}
+		}
+		return plain, nil
+	}
+	out := &bounded{left: maxText}
+	if err := h.Template.Execute(out, data); err != nil {
+		return "", &refusal{http.StatusUnprocessableEntity, Refused,
+			"the hook's template can't be filled with it: " + templateError(err), 0}
+	}
+	return strings.TrimSpace(out.b.String()), nil
+}
+
+// templateError returns what is wrong, without what is known to who reads it anyway.
+func templateError(err error) string {
+	if e, ok := errors.AsType[template.ExecError](err); ok {
+		err = e.Err
+	}
+	return strings.TrimPrefix(err.Error(), "template: ")
+}
+
+// bounded takes so much text.
+type bounded struct {
+	b    strings.Builder
+	left int
+}
+
+// errLong reports that a template makes too much text.
+var errLong = errors.New("the message becomes too long")
+
+func (w *bounded) Write(p []byte) (int, error) {
+	if len(p) > w.left {
+		return 0, errLong
+	}
+	w.left -= len(p)
+	return w.b.Write(p)
+}
+
+// decode returns a body as data for a template, and as text for a message.
+func decode(contentType string, body []byte) (data any, text string, err error) {
+	kind, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		kind = ""
+	}
+	charset := params["charset"]
+	if !utf8.Valid(body) || charset != "" && !strings.EqualFold(charset, "utf-8") &&
+		!strings.EqualFold(charset, "us-ascii") {
+		return nil, "", &refusal{http.StatusUnsupportedMediaType, Refused, "want text in UTF-8", 0}
+	}
+	switch {
+	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
+		if data, err = parseJSON(body); err != nil {
+			return nil, "", refused("want JSON: " + err.Error())
+		}
+		return data, compact(body), nil
+	case kind == "application/x-www-form-urlencoded":
+		values, err := url.ParseQuery(string(body))
+		if err != nil || !utf8.ValidString(joined(values)) {
+			return nil, "", refused("want a form in UTF-8")
+		}
+		fields := make(map[string]any, len(values))
+		for name, list := range values {
+			fields[name] = list[0]
+		}
+		return fields, asJSON(fields), nil
+	}
+	return string(body), string(body), nil
+}
+
+// joined returns all that is in a form.
+func joined(values url.Values) string {
+	var b strings.Builder
+	for name, list := range values {
+		b.WriteString(name + strings.Join(list, ""))
+	}
+	return b.String()
+}
+
+// parseJSON returns one JSON value, with numbers that templates can compare.
+func parseJSON(body []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more behind it")
+	}
+	return withNumbers(v), nil
+}
+
+// withNumbers returns v with each number as an integer or, if it is none, with a fraction.
+func withNumbers(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key := range v {
+			v[key] = withNumbers(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = withNumbers(v[i])
+		}
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return int(n)
+		}
+		if f, err := v.Float64(); err == nil {
+			return f
+		}
+		return v.String() // too large for both
+	}
+	return v
+}
+
+// compact returns JSON, which is known to be right, without spaces.
+func compact(body []byte) string {
+	var b bytes.Buffer
+	_ = json.Compact(&b, body) // can't fail
+	return b.String()
+}

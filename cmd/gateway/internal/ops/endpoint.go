@@ -1,0 +1,59 @@
+package ops
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// An Endpoint says how the command line reaches the server of a gateway that runs.
+type Endpoint struct {
+	Address string `json:"address"` // host:port
+	Token   string `json:"token"`   // of the operator
+	PID     int    `json:"pid"`     // of the gateway
+}
+
+// ReadEndpoint returns the endpoint of the gateway in home. It reports [fs.ErrNotExist] if none
+// runs there, or its server does not listen.
+func ReadEndpoint(home string) (Endpoint, error) {
+	var e Endpoint
+	text, err := os.ReadFile(endpointFile(home))
+	if err == nil {
+		err = json.Unmarshal(text, &e)
+	}
+	if err != nil {
+		return Endpoint{}, fmt.Errorf("ops: read endpoint: %w", err)
+	}
+	return e, nil
+}
+
+// write notes e in home, for this user only, and whole or not at all.
+func (e Endpoint) write(home string) error {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("ops: write endpoint: %w", err)
+	}
+	f, err := os.CreateTemp(home, "http-*.json") // its mode is 0600
+	if err != nil {
+		return fmt.Errorf("ops: write endpoint: %w", err)
+	}
+	_, err = f.Write(append(text, '\n'))
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), endpointFile(home))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("ops: write endpoint: %w", err), os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func removeEndpoint(home string) error {
+	err := os.Remove(endpointFile(home))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("ops: remove endpoint: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package ops
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+)
+
+// handler returns what is served: on a loopback address if local, else on one that others reach.
+func (s *Server) handler(local bool) http.Handler {
+	open := s.private
+	if local {
+		open = s.local
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /healthz", open(http.HandlerFunc(serveAlive)))
+	mux.Handle("GET /readyz", open(http.HandlerFunc(s.serveReady)))
+	if s.opts.Metrics != nil {
+		mux.Handle("GET /metrics", open(s.opts.Metrics))
+	}
+	if s.opts.Hooks != nil {
+		mux.Handle("POST /hooks/{name}", s.opts.Hooks)
+	}
+	// Package pprof also serves on http.DefaultServeMux, which nobody else does here.
+	for pattern, h := range map[string]http.HandlerFunc{
+		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline,
+		"GET /debug/pprof/profile": pprof.Profile, "GET /debug/pprof/symbol": pprof.Symbol,
+		"GET /debug/pprof/trace": pprof.Trace,
+	} {
+		mux.Handle(pattern, s.private(h))
+	}
+	return guarded(mux)
+}
+
+// guarded has no answer be taken for what it is not, nor be kept.
+func guarded(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		h.ServeHTTP(w, r)
+	})
+}
+
+// local serves who calls the machine by a loopback name: a page from elsewhere whose name leads
+// here is refused. A token is not needed, but if there is one it must be right, so that who comes
+// with that of another gateway is not taken in.
+func (s *Server) local(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		configured, _, _ := net.SplitHostPort(s.listen) // the configuration was checked
+		if !isLoopback(strings.Trim(host, "[]")) && host != configured {
+			http.Error(w, "call this server by a loopback address", http.StatusMisdirectedRequest)
+			return
+		}
+		if r.Header.Get("Authorization") != "" && !s.allowed(r) {
+			refuse(w)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// private serves who has the operator's token.
+func (s *Server) private(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.allowed(r) {
+			refuse(w)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func refuse(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="gateway"`)
+	http.Error(w, "want the operator's token: Authorization: Bearer TOKEN", http.StatusUnauthorized)
+}
+
+// allowed reports whether r has the operator's token, in a time that does not depend on it.
+func (s *Server) allowed(r *http.Request) bool {
+	got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
+	want := sha256.Sum256([]byte("Bearer " + s.opts.Token))
+	return subtle.ConstantTimeCompare(got[:], want[:]) == 1
+}
+
+func serveAlive(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("ok\n")) // who asked may have gone
+}
+
+// serveReady says what is well and what is not.
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	report := s.opts.Ready.Report(r.Context())
+	w.Header().Set("Content-Type", "application/json")
+	if !report.Ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(report) // who asked may have gone
+}

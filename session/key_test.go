@@ -1,0 +1,18 @@
+package session
+
+import "testing"
+
+func TestParent(t *testing.T) {
+	const chat = Key("telegram/-5/7")
+	for _, tt := range []struct{ key, want Key }{
+		{chat, ""},
+		{SubKey(chat, "a1"), chat},
+		{JobKey(chat, 3), ""},
+		{HookKey(chat, "deploys"), ""},
+		{SubKey(HookKey(chat, "deploys"), "a1"), HookKey(chat, "deploys")},
+	} {
+		if got := tt.key.Parent(); got != tt.want {
+			t.Errorf("parent of %s = %q, want %q", tt.key, got, tt.want)
+		}
+	}
+}
