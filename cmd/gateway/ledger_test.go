@@ -85,12 +85,17 @@ func (l *ledger) state() (answered, open int, changed <-chan struct{}) {
 }
 
 // await waits until so many messages are answered, or, if n is 0, all of them, or stop is closed.
+// How long that takes is up to the machine; but some answer must come within patience.
 func (l *ledger) await(t testing.TB, n int, stop <-chan struct{}) {
 	t.Helper()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	for {
+	for last := 0; ; {
 		answered, open, changed := l.state()
+		if answered > last {
+			last = answered
+			timer.Reset(patience)
+		}
 		if n > 0 && answered >= n || open == 0 {
 			return
 		}
@@ -99,7 +104,7 @@ func (l *ledger) await(t testing.TB, n int, stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-timer.C:
-			t.Fatalf("%d messages have no answer", open)
+			t.Fatalf("%d messages have no answer, and none came for %s", open, patience)
 		}
 	}
 }
