@@ -23,19 +23,20 @@ import (
 )
 
 // A Config is everything that can be configured. The tags of its fields are
-// what a source is checked against: the key, the allowed values and the least value.
+// what a source is checked against: the key, the allowed values and the least value. What is tagged
+// live, or lies in a table that is, takes effect while the gateway runs: see [Merge].
 type Config struct {
 	Gateway       Gateway            `koanf:"gateway"`
 	Store         Store              `koanf:"store"`
 	Log           Log                `koanf:"log"`
 	Agent         Agent              `koanf:"agent"`
-	Memory        Memory             `koanf:"memory"`
+	Memory        Memory             `koanf:"memory" live:"yes"`
 	Skills        Skills             `koanf:"skills"`
 	Media         Media              `koanf:"media"`
 	Transcription Transcription      `koanf:"transcription"`
-	Budget        Budget             `koanf:"budget"`
-	Prices        Prices             `koanf:"prices"`
-	Approvals     Approvals          `koanf:"approvals"`
+	Budget        Budget             `koanf:"budget" live:"yes"`
+	Prices        Prices             `koanf:"prices" live:"yes"`
+	Approvals     Approvals          `koanf:"approvals" live:"yes"`
 	Exec          Exec               `koanf:"exec"`
 	Web           Web                `koanf:"web"`
 	Schedule      Schedule           `koanf:"schedule"`
@@ -43,12 +44,12 @@ type Config struct {
 	HTTP          HTTP               `koanf:"http"`
 	Tracing       Tracing            `koanf:"tracing"`
 	Retention     Retention          `koanf:"retention"`
-	Models        map[string]Model   `koanf:"models"`   // by name; always has "demo"
-	Channels      map[string]Channel `koanf:"channels"` // by account; always has "terminal"
-	Tools         map[string]Tool    `koanf:"tools"`    // by the tool's name
-	Roots         map[string]Root    `koanf:"roots"`    // by name
-	MCP           map[string]Server  `koanf:"mcp"`      // by name
-	Hooks         map[string]Hook    `koanf:"hooks"`    // by name, the last part of their URL
+	Models        map[string]Model   `koanf:"models" live:"yes"` // by name; always has "demo"
+	Channels      map[string]Channel `koanf:"channels"`          // by account; always has "terminal"
+	Tools         map[string]Tool    `koanf:"tools" live:"yes"`  // by the tool's name
+	Roots         map[string]Root    `koanf:"roots"`             // by name
+	MCP           map[string]Server  `koanf:"mcp"`               // by name
+	Hooks         map[string]Hook    `koanf:"hooks"`             // by name, the last part of their URL
 }
 
 // Gateway is about the process as a whole.
@@ -71,7 +72,7 @@ func (s Store) Path() string { return strings.TrimPrefix(s.URL, sqliteScheme) }
 
 // Log is about the program's log.
 type Log struct {
-	Level  slog.Level `koanf:"level"`
+	Level  slog.Level `koanf:"level" live:"yes"`
 	Format string     `koanf:"format" allowed:"auto text json"`
 
 	File     string        `koanf:"file"`              // absolute path; "": standard error
@@ -82,13 +83,14 @@ type Log struct {
 
 // Agent bounds and directs what the agent does.
 type Agent struct {
-	Model       string        `koanf:"model"`                 // a key of Config.Models
-	Slots       int           `koanf:"slots" min:"1"`         // model calls at once
-	MaxRounds   int           `koanf:"max_rounds" min:"1"`    // model calls in one turn
-	TaskRounds  int           `koanf:"task_rounds" min:"1"`   // likewise, of a sub-agent
-	TurnTimeout time.Duration `koanf:"turn_timeout" min:"1s"` // longest turn
-	QueueMode   string        `koanf:"queue_mode" allowed:"steer followup collect interrupt"`
-	Waiting     int           `koanf:"waiting" min:"1"` // messages waiting in one session
+	Model       string        `koanf:"model" live:"yes"`                 // a key of Config.Models
+	Slots       int           `koanf:"slots" min:"1"`                    // model calls at once
+	MaxRounds   int           `koanf:"max_rounds" min:"1" live:"yes"`    // model calls in one turn
+	TaskRounds  int           `koanf:"task_rounds" min:"1" live:"yes"`   // likewise, of a sub-agent
+	TurnTimeout time.Duration `koanf:"turn_timeout" min:"1s" live:"yes"` // longest turn
+	// QueueMode says what becomes of a message that comes during a turn.
+	QueueMode string `koanf:"queue_mode" allowed:"steer followup collect interrupt" live:"yes"`
+	Waiting   int    `koanf:"waiting" min:"1" live:"yes"` // messages waiting in one session
 }
 
 // Memory is how conversations become notes, and notes lasting memory.
@@ -116,7 +118,7 @@ type Transcription struct {
 	BaseURL string `koanf:"base_url"` // of an OpenAI-compatible API
 	Key     Secret `koanf:"key"`      // empty while Model is
 
-	PriceMinute float64 `koanf:"price_minute" min:"0"` // dollars
+	PriceMinute float64 `koanf:"price_minute" min:"0" live:"yes"` // dollars
 }
 
 // A Model is a language model and how to reach it.
@@ -141,22 +143,22 @@ type Channel struct {
 	Enabled      bool          `koanf:"enabled"`
 	Token        Secret        `koanf:"token"`   // empty while Enabled is false
 	APIURL       string        `koanf:"api_url"` // "" is the platform's own
-	Access       string        `koanf:"access" allowed:"open allow pairing"`
-	Allow        []string      `koanf:"allow"`  // ids of people who may speak
-	Owners       []string      `koanf:"owners"` // ids of people who own the gateway
-	Groups       []string      `koanf:"groups"` // ids of groups it answers in
+	Access       string        `koanf:"access" allowed:"open allow pairing" live:"yes"`
+	Allow        []string      `koanf:"allow" live:"yes"`  // ids of people who may speak
+	Owners       []string      `koanf:"owners" live:"yes"` // ids of people who own the gateway
+	Groups       []string      `koanf:"groups" live:"yes"` // ids of groups it answers in
 	Streaming    bool          `koanf:"streaming"`
-	EditInterval time.Duration `koanf:"edit_interval" min:"0s"` // 0: the platform's own
-	Debounce     time.Duration `koanf:"debounce" min:"0s"`      // 0: each text is a message
+	EditInterval time.Duration `koanf:"edit_interval" min:"0s"`       // 0: the platform's own
+	Debounce     time.Duration `koanf:"debounce" min:"0s" live:"yes"` // 0: each text is a message
 	RateLimit    string        `koanf:"rate_limit" allowed:"platform off"`
 	// Activation says which messages of groups are answered.
-	Activation string `koanf:"activation" allowed:"mention always"`
+	Activation string `koanf:"activation" allowed:"mention always" live:"yes"`
 
 	Reaction string `koanf:"reaction"` // an emoji; "": none
 	Proxy    Secret `koanf:"proxy"`    // URL; may have a password
 
 	// SenderRate is how many messages of one sender are taken in a minute; 0: any number.
-	SenderRate int `koanf:"sender_rate" min:"0"`
+	SenderRate int `koanf:"sender_rate" min:"0" live:"yes"`
 
 	// Of Telegram:
 	WebhookURL    string `koanf:"webhook_url"`    // public; "": long polling

@@ -19,8 +19,8 @@ type Schedule struct {
 
 // Heartbeat is how the agent looks by itself after what its HEARTBEAT.md lists.
 type Heartbeat struct {
-	Every time.Duration `koanf:"every" min:"0s"` // 0: never
-	Model string        `koanf:"model"`          // a key of Config.Models; "": the agent's
+	Every time.Duration `koanf:"every" min:"0s"`   // 0: never
+	Model string        `koanf:"model" live:"yes"` // a key of Config.Models; "": the agent's
 }
 
 // HTTP is the operator's server: health, metrics, profiles and hooks.

@@ -1,0 +1,100 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Merge returns what holds once a gateway that runs with old has taken over what can change of
+// new while it runs. Neither is changed.
+func Merge(old, new *Config) *Config {
+	v := reflect.New(reflect.TypeFor[Config]()).Elem()
+	v.Set(reflect.ValueOf(old).Elem())
+	mergeTable(v, reflect.ValueOf(new).Elem())
+	return v.Addr().Interface().(*Config)
+}
+
+// mergeTable sets what is live in a struct to what it is in from.
+func mergeTable(to, from reflect.Value) {
+	for f, field := range from.Fields() {
+		target := to.FieldByIndex(f.Index)
+		switch {
+		case f.Tag.Get("live") == "yes":
+			target.Set(field)
+		case f.Tag.Get("koanf") == "-":
+		case f.Type.Kind() == reflect.Struct && f.Type != secretType:
+			mergeTable(target, field)
+		case f.Type.Kind() == reflect.Map && f.Type.Elem().Kind() == reflect.Struct:
+			target.Set(mergeEntries(target, field))
+		}
+	}
+}
+
+// mergeEntries returns the entries of old, with what is live in those that new has, too.
+func mergeEntries(old, new reflect.Value) reflect.Value {
+	if old.IsNil() {
+		return old
+	}
+	merged := reflect.MakeMapWithSize(old.Type(), old.Len())
+	for it := old.MapRange(); it.Next(); {
+		entry := reflect.New(old.Type().Elem()).Elem()
+		entry.Set(it.Value())
+		if other := new.MapIndex(it.Key()); other.IsValid() && entry.Type() != secretType {
+			mergeTable(entry, other)
+		}
+		merged.SetMapIndex(it.Key(), entry)
+	}
+	return merged
+}
+
+// Changed returns the keys that differ, sorted, such as "agent.model". Of a table that only one
+// of the two has it is the table's name.
+func Changed(a, b *Config) []string {
+	keys := changed(nil, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), nil)
+	slices.Sort(keys)
+	return keys
+}
+
+func changed(keys []string, a, b reflect.Value, path []string) []string {
+	path = slices.Clip(path)
+	switch m := (member{typ: a.Type()}); {
+	case !m.table():
+		if !equal(a, b) {
+			keys = append(keys, strings.Join(path, "."))
+		}
+	case a.Kind() == reflect.Struct:
+		for f, field := range a.Fields() {
+			if key := f.Tag.Get("koanf"); key != "-" {
+				keys = changed(keys, field, b.FieldByIndex(f.Index), append(path, key))
+			}
+		}
+	default:
+		names := make(map[string]bool)
+		for _, v := range []reflect.Value{a, b} {
+			for it := v.MapRange(); it.Next(); {
+				names[it.Key().String()] = true
+			}
+		}
+		for name := range names {
+			x, y := a.MapIndex(reflect.ValueOf(name)), b.MapIndex(reflect.ValueOf(name))
+			if x.IsValid() && y.IsValid() {
+				keys = changed(keys, x, y, append(path, name))
+			} else {
+				keys = append(keys, strings.Join(append(path, name), "."))
+			}
+		}
+	}
+	return keys
+}
+
+// equal reports whether two values of a key are the same.
+func equal(a, b reflect.Value) bool {
+	if s, ok := a.Interface().(Secret); ok {
+		return s.Reveal() == b.Interface().(Secret).Reveal()
+	}
+	if a.Kind() == reflect.Slice && a.Len() == 0 && b.Len() == 0 {
+		return true
+	}
+	return reflect.DeepEqual(a.Interface(), b.Interface())
+}

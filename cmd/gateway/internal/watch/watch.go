@@ -1,0 +1,215 @@
+// Package watch tells when a file has another content.
+//
+// A [File] is watched by the folders that lead to it, so that it doesn't matter how it is changed:
+// written in place, replaced by another that takes its name, away for a while, behind a link that
+// now leads elsewhere (as Kubernetes does with a ConfigMap), or in a folder that was replaced.
+// Where the system can't tell of changes the file is read from time to time.
+//
+// It looks at the content only: a file with a newer time and the same bytes has not changed. The
+// file has to fit into memory. The package owns no files.
+package watch
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Options are the optional settings of a [File].
+type Options struct {
+	// Settle is how long a file has to rest before it is read; default 200 ms. One that
+	// never rests is read every ten times that.
+	Settle time.Duration
+
+	// Poll is the time between two looks where the system doesn't tell of changes; default 5 s.
+	Poll time.Duration
+
+	Logger *slog.Logger // default none
+}
+
+// A File is a file that is watched.
+type File struct {
+	path         string
+	settle, poll time.Duration
+	log          *slog.Logger
+	open         func() (*fsnotify.Watcher, error)
+}
+
+// New returns the file at an absolute path, which need not be there.
+func New(path string, opts *Options) *File {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	return &File{
+		path:   filepath.Clean(path),
+		settle: cmp.Or(o.Settle, 200*time.Millisecond),
+		poll:   cmp.Or(o.Poll, 5*time.Second),
+		log:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		open:   fsnotify.NewWatcher,
+	}
+}
+
+// Run calls changed whenever the file has another content, until ctx ends, and returns nil then.
+// It calls it once at the beginning if the file is there, since it may have changed after the
+// caller has read it. While the file is away nothing is called.
+func (f *File) Run(ctx context.Context, changed func(context.Context)) error {
+	seen, warned := content{}, false
+	for ctx.Err() == nil {
+		steps := f.steps()
+		w, err := f.watch(steps)
+		if err != nil && !warned {
+			warned = true
+			f.log.WarnContext(ctx, "the system can't tell of changes of the configuration file: "+
+				"it is read from time to time", "every", f.poll, "err", err)
+		}
+		// What has changed since the folders are watched is told of; what was before, is seen here.
+		if now := f.read(); now.there && now != seen {
+			seen = now
+			changed(ctx)
+		}
+		if maps.Equal(steps, f.steps()) {
+			f.wait(ctx, w, steps, err != nil || !reliable)
+		}
+		if w != nil {
+			_ = w.Close() // nothing more is wanted of it
+		}
+	}
+	return nil
+}
+
+// reliable is whether all changes can be watched. Elsewhere than on Linux the folder above that of
+// the file is left alone, since watching one may open every file in it.
+const reliable = runtime.GOOS == "linux"
+
+// A content is what is in a file, or why it can't be read.
+type content struct {
+	there bool
+	sum   [sha256.Size]byte
+}
+
+func (f *File) read() content {
+	b, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return content{}
+	}
+	if err != nil {
+		b = []byte(err.Error())
+	}
+	return content{true, sha256.Sum256(b)}
+}
+
+// maxLinks is how many links lead to a file at most, as on Linux.
+const maxLinks = 40
+
+// steps returns the paths at which a change can mean another content: the file, the links on the
+// way to it, and the folder that it is in, with those above as far as they are missing.
+func (f *File) steps() map[string]bool {
+	steps := make(map[string]bool)
+	path := f.path
+	for range maxLinks {
+		link, next := firstLink(path)
+		if link == "" {
+			break
+		}
+		steps[link] = true
+		path = next
+	}
+	steps[path] = true
+	if !reliable {
+		return steps
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		steps[dir] = true
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			return steps
+		}
+	}
+}
+
+// firstLink returns the first part of path that is a link, and path with what that leads to in its
+// place; "" if there is none.
+func firstLink(path string) (link, next string) {
+	dir := filepath.Dir(path)
+	if dir != path {
+		if link, next = firstLink(dir); link != "" {
+			return link, filepath.Join(next, filepath.Base(path))
+		}
+	}
+	target, err := os.Readlink(path)
+	if err != nil {
+		return "", ""
+	}
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(dir, target)
+	}
+	return path, filepath.Clean(target)
+}
+
+// watch watches the folders of steps. With an error it watches as many of them as it can.
+func (f *File) watch(steps map[string]bool) (*fsnotify.Watcher, error) {
+	w, err := f.open()
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for step := range steps {
+		// A folder that isn't there yet shows in the one above, which is among the steps.
+		if err := w.Add(filepath.Dir(step)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return w, errors.Join(errs...)
+}
+
+// wait returns when one of steps has changed and rests, or when it is time to look, or ctx ends.
+func (f *File) wait(
+	ctx context.Context, w *fsnotify.Watcher, steps map[string]bool, poll bool,
+) {
+	var (
+		events       <-chan fsnotify.Event
+		troubles     <-chan error
+		look         <-chan time.Time
+		rests, tired <-chan time.Time // nil until something has changed
+	)
+	if w != nil {
+		events, troubles = w.Events, w.Errors
+	}
+	if poll {
+		look = time.After(f.poll)
+	}
+	happened := func() {
+		rests = time.After(f.settle)
+		if tired == nil {
+			tired = time.After(10 * f.settle)
+		}
+	}
+	for {
+		select {
+		case e := <-events:
+			if steps[e.Name] {
+				happened()
+			}
+		case <-troubles: // some events may be lost
+			happened()
+		case <-rests:
+			return
+		case <-tired:
+			return
+		case <-look:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}

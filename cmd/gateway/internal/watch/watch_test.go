@@ -1,0 +1,240 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 30 * time.Second
+
+// A watched is a file under watch in a folder of its own.
+type watched struct {
+	t    *testing.T
+	dir  string
+	path string
+	saw  chan string // what the file held at each change
+}
+
+// begin watches the file config/config.toml, and returns after the first look at it.
+func begin(t *testing.T, file func(path string) *File, prepare func(w *watched)) *watched {
+	t.Helper()
+	dir := t.TempDir()
+	w := &watched{t: t, dir: dir, path: filepath.Join(dir, "config", "config.toml"),
+		saw: make(chan string, 1000)}
+	w.mkdir("config")
+	prepare(w)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- file(w.path).Run(ctx, func(context.Context) {
+			b, _ := os.ReadFile(w.path) // what can't be read has other tests
+			w.saw <- string(b)
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+	})
+	return w
+}
+
+// quick is a file that rests soon, and is not looked at unless the system tells of a change.
+func quick(path string) *File {
+	return New(path, &Options{Settle: 20 * time.Millisecond, Poll: time.Hour})
+}
+
+func (w *watched) check(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *watched) mkdir(name string) {
+	w.t.Helper()
+	w.check(os.MkdirAll(filepath.Join(w.dir, name), 0o700))
+}
+
+func (w *watched) write(name, text string) {
+	w.t.Helper()
+	w.check(os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600))
+}
+
+func (w *watched) rename(from, to string) {
+	w.t.Helper()
+	w.check(os.Rename(filepath.Join(w.dir, from), filepath.Join(w.dir, to)))
+}
+
+// replace puts a new file in the place of the watched one, at once.
+func (w *watched) replace(text string) {
+	w.t.Helper()
+	w.write("config/new", text)
+	w.rename("config/new", file)
+}
+
+// link makes name a link to target, in place of what it was, at once.
+func (w *watched) link(target, name string) {
+	w.t.Helper()
+	w.check(os.Symlink(filepath.FromSlash(target), filepath.Join(w.dir, "new-link")))
+	w.rename("new-link", name)
+}
+
+// want waits until the file was seen to hold text.
+func (w *watched) want(text string) {
+	w.t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	var last []string
+	for {
+		select {
+		case got := <-w.saw:
+			if got == text {
+				return
+			}
+			last = append(last, got)
+		case <-timer.C:
+			w.t.Fatalf("saw %q, want %q", last, text)
+		}
+	}
+}
+
+const file = "config/config.toml"
+
+func plainFile(w *watched) { w.write(file, "one") }
+
+// TestWays changes the file in all the ways that editors and deployments have.
+func TestWays(t *testing.T) {
+	configMap := func(w *watched) {
+		w.mkdir("config/..2026_1")
+		w.write("config/..2026_1/config.toml", "one")
+		w.link("..2026_1", "config/..data")
+		w.link("..data/config.toml", file)
+	}
+	tests := []struct {
+		name    string
+		prepare func(*watched)
+		change  func(*watched)
+	}{
+		{"in place", plainFile, func(w *watched) { w.write(file, "two") }},
+		{"vim", plainFile, func(w *watched) {
+			w.rename(file, file+"~")
+			w.write(file, "two")
+			w.check(os.Remove(w.path + "~"))
+		}},
+		{"atomic", plainFile, func(w *watched) {
+			w.write("config/.config.toml.tmp", "two")
+			w.rename("config/.config.toml.tmp", file)
+		}},
+		{"away", plainFile, func(w *watched) {
+			w.check(os.Remove(w.path))
+			w.write(file, "two")
+		}},
+		{"config map", configMap, func(w *watched) {
+			w.mkdir("config/..2026_2")
+			w.write("config/..2026_2/config.toml", "two")
+			w.link("..2026_2", "config/..data")
+			w.check(os.RemoveAll(filepath.Join(w.dir, "config/..2026_1")))
+		}},
+		{"link", func(w *watched) {
+			w.mkdir("etc")
+			w.write("etc/real.toml", "one")
+			w.link("../etc/real.toml", file)
+		}, func(w *watched) { w.write("etc/real.toml", "two") }},
+		{"link's folder replaced", func(w *watched) {
+			w.mkdir("etc")
+			w.write("etc/real.toml", "one")
+			w.link("../etc/real.toml", file)
+		}, func(w *watched) {
+			w.check(os.RemoveAll(filepath.Join(w.dir, "etc")))
+			w.mkdir("etc")
+			w.write("etc/real.toml", "two")
+		}},
+		{"folder replaced", plainFile, func(w *watched) {
+			w.mkdir("config2")
+			w.write("config2/config.toml", "two")
+			w.rename("config", "config.old")
+			w.rename("config2", "config")
+		}},
+		{"folder removed", plainFile, func(w *watched) {
+			w.check(os.RemoveAll(filepath.Join(w.dir, "config")))
+			w.mkdir("config")
+			w.write(file, "two")
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := begin(t, quick, tt.prepare)
+			w.want("one")
+			tt.change(w)
+			w.want("two")
+			w.write(file, "three") // it is still watched
+			w.want("three")
+		})
+	}
+}
+
+// TestAppears holds that a file is seen that wasn't there, nor its folder.
+func TestAppears(t *testing.T) {
+	w := begin(t, quick, func(w *watched) { w.check(os.Remove(filepath.Join(w.dir, "config"))) })
+	w.mkdir("config")
+	w.write(file, "one")
+	w.want("one")
+}
+
+// TestSameContent holds that nothing but another content is told of, and that alone.
+func TestSameContent(t *testing.T) {
+	w := begin(t, quick, plainFile)
+	w.want("one")
+	w.check(os.Chtimes(w.path, time.Now(), time.Now()))
+	w.replace("one")
+	w.check(os.Remove(w.path))
+	w.replace("one")
+	w.write("config/other.toml", "two")
+	w.replace("three")
+	if got := <-w.saw; got != "three" {
+		t.Errorf("saw %q, want %q", got, "three")
+	}
+}
+
+// TestManySaves holds that the last of many saves in a row is seen.
+func TestManySaves(t *testing.T) {
+	w := begin(t, quick, plainFile)
+	for i := range 50 {
+		w.replace(fmt.Sprint(i))
+	}
+	w.want("49")
+}
+
+// TestPoll holds that a file is read from time to time where it can't be watched.
+func TestPoll(t *testing.T) {
+	polled := func(path string) *File {
+		f := New(path, &Options{Poll: 10 * time.Millisecond})
+		f.open = func() (*fsnotify.Watcher, error) { return nil, errors.New("no space left") }
+		return f
+	}
+	w := begin(t, polled, plainFile)
+	w.want("one")
+	w.write(file, "two")
+	w.want("two")
+}
+
+// TestUnreadable holds that a file that can't be read any more is told of, like another content.
+func TestUnreadable(t *testing.T) {
+	w := begin(t, quick, plainFile)
+	w.want("one")
+	w.check(os.Remove(w.path))
+	w.mkdir(file)
+	w.want("") // what a folder can be read as
+}
