@@ -85,7 +85,7 @@ var imports = map[string]string{
 		"agent/tools/message agent/tools/shell agent/tools/shell/sandbox agent/tools/spawn " +
 		"agent/tools/web agent/usage channels " +
 		"channels/discord channels/telegram channels/terminal channels/whatsapp " +
-		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/retention",
+		"cmd/gateway/internal/backup cmd/gateway/internal/config",
 
 	"deploy/bench": "agent/llm/openai/openaitest channels/discord/discordtest " +
 		"channels/telegram/telegramtest channels/whatsapp/whatsapptest",

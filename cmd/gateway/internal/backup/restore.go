@@ -75,12 +75,8 @@ func (u *unpacker) swap() (*Restored, error) {
 		return nil, err
 	}
 	for _, p := range u.parts {
-		aside, err := p.moveAside(u.o.Now)
-		if err != nil {
+		if err := u.moveAside(p, done); err != nil {
 			return nil, err
-		}
-		if aside != "" && !contains(done.Aside, aside) {
-			done.Aside = append(done.Aside, aside)
 		}
 		if err := os.Rename(filepath.Join(p.stage, p.Name), p.Path); err != nil {
 			return nil, err
@@ -93,15 +89,6 @@ func (u *unpacker) swap() (*Restored, error) {
 		return nil, err
 	}
 	return done, syncDir(u.o.Home)
-}
-
-func contains(list []string, s string) bool {
-	for _, e := range list {
-		if e == s {
-			return true
-		}
-	}
-	return false
 }
 
 // A part is one that was unpacked.
@@ -120,24 +107,40 @@ func (p *part) files() []string {
 	return []string{p.Path}
 }
 
-// moveAside moves what is in the part's place into a folder beside it, whose name it returns: "" if
-// nothing was there.
-func (p *part) moveAside(now time.Time) (string, error) {
-	dir := filepath.Join(filepath.Dir(p.Path), "before-restore-"+now.UTC().Format("20060102-150405"))
-	moved := ""
+// moveAside moves what is in the part's place into a folder beside it, and notes that in done.
+func (u *unpacker) moveAside(p *part, done *Restored) error {
 	for _, path := range p.files() {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return "", err
+		dir, err := u.asideFolder(filepath.Dir(path), done)
+		if err != nil {
+			return err
 		}
 		if err := os.Rename(path, filepath.Join(dir, filepath.Base(path))); err != nil {
-			return "", err
+			return err
 		}
-		moved = dir
 	}
-	return moved, nil
+	return nil
+}
+
+// asideFolder returns the folder in dir that gets what was there, which it makes once.
+func (u *unpacker) asideFolder(dir string, done *Restored) (string, error) {
+	for _, known := range done.Aside {
+		if filepath.Dir(known) == dir {
+			return known, nil
+		}
+	}
+	base := filepath.Join(dir, "before-restore-"+u.o.Now.UTC().Format("20060102-150405"))
+	name, err := base, os.Mkdir(base, 0o700)
+	for n := 2; errors.Is(err, fs.ErrExist); n++ {
+		name = fmt.Sprintf("%s-%d", base, n)
+		err = os.Mkdir(name, 0o700)
+	}
+	if err == nil {
+		done.Aside = append(done.Aside, name)
+	}
+	return name, err
 }
 
 // close removes what was unpacked and is in no place.

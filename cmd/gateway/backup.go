@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/cmd/gateway/internal/backup"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/memory"
+	"gateway/store"
+)
+
+// What the parts of a backup are called.
+const (
+	databasePart  = "gateway.db"
+	memoryPart    = "memory"
+	versionsPart  = "versions"
+	workspacePart = "workspace"
+	mediaPart     = "media"
+	skillsPart    = "skills.json"
+	configPart    = "config.toml"
+
+	whatsappPrefix, whatsappSuffix = "whatsapp-", ".db"
+)
+
+// A choice is what of the data a backup holds.
+type choice struct {
+	noMedia, noWorkspace, config bool
+	force                        bool
+}
+
+func backupCommand(load loader) *cobra.Command {
+	var with choice
+	cmd := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Write all that the gateway knows into one file, also while it runs",
+		Long: `Write all that the gateway knows into one .tar.gz file, also while it runs: the database,
+WhatsApp's keys, memory and its versions, files and the workspace. "-" stands for
+standard output. Whoever can read the file can read every conversation: keep it safe.
+
+The configuration is left out unless --config is given, for it may hold tokens in plain text.
+What it refers to by "env:NAME" or "file:PATH" is never in the file.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			return writeBackup(cmd, cfg, args[0], with)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&with.noMedia, "no-media", false, "leave out the files that people have sent and got")
+	f.BoolVar(&with.noWorkspace, "no-workspace", false, "leave out the agent's own files")
+	f.BoolVar(&with.config, "config", false, "add config.toml, with the secrets that are in it")
+	f.BoolVar(&with.force, "force", false, "replace the file if it exists")
+	return cmd
+}
+
+func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choice) error {
+	history := historyFilter{last: make(map[string]int64)}
+	o := backup.WriteOptions{Version: buildVersion(), Force: with.force, Copied: history.learn}
+	if file == "-" {
+		o.Stream, o.Scratch = cmd.OutOrStdout(), cfg.Gateway.Home
+	} else if dir, err := os.Stat(filepath.Dir(file)); err != nil || !dir.IsDir() {
+		return usageError{fmt.Errorf("there is no folder %s", filepath.Dir(file))}
+	}
+	parts, err := backupParts(cfg, with, history.copy)
+	if err != nil {
+		return &homeError{cfg.Gateway.Home, err}
+	}
+	if _, err := os.Stat(parts[0].Path); errors.Is(err, fs.ErrNotExist) {
+		return &homeError{cfg.Gateway.Home, errNoData}
+	}
+	start := time.Now()
+	m, err := backup.Write(cmd.Context(), file, parts, o)
+	if errors.Is(err, backup.ErrExists) {
+		return usageError{fmt.Errorf("%s exists already; choose another name or give --force", file)}
+	}
+	if err != nil {
+		return fmt.Errorf("no backup was made: %w", err)
+	}
+	cmd.PrintErrf("%d files, %d MB, in %s.\n", len(m.Entries), m.Size()>>20,
+		time.Since(start).Round(time.Millisecond))
+	for _, name := range m.Skipped {
+		cmd.PrintErrf("Left out, for it is no regular file: %s\n", lines(name))
+	}
+	return nil
+}
+
+// backupParts returns the parts of a gateway's data, in the order in which they are copied.
+func backupParts(
+	cfg *config.Config, with choice, filter func(name string, w io.Writer, r io.Reader) error,
+) ([]backup.Part, error) {
+	names := []string{databasePart}
+	phones, err := filepath.Glob(filepath.Join(cfg.Gateway.Home, whatsappPrefix+"*"+whatsappSuffix))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range phones {
+		names = append(names, filepath.Base(path))
+	}
+	names = append(names, versionsPart, memoryPart, skillsPart)
+	if !with.noWorkspace {
+		names = append(names, workspacePart)
+	}
+	if !with.noMedia {
+		names = append(names, mediaPart)
+	}
+	if with.config {
+		names = append(names, configPart)
+	}
+	var parts []backup.Part
+	for _, name := range names {
+		p, ok := partOf(cfg, name)
+		if !ok {
+			continue // a WhatsApp account of a strange name
+		}
+		if name == memoryPart {
+			p.Filter = filter
+		}
+		parts = append(parts, p)
+	}
+	return parts, nil
+}
+
+// partOf returns the part of a name, and false if there is none.
+func partOf(cfg *config.Config, name string) (backup.Part, bool) {
+	home := cfg.Gateway.Home
+	switch name {
+	case databasePart:
+		return backup.Part{Name: name, Path: cfg.Store.Path(), Kind: backup.Database}, true
+	case memoryPart:
+		return backup.Part{Name: name, Path: memoryFolder(cfg), Kind: backup.Folder}, true
+	case versionsPart:
+		return backup.Part{Name: name, Path: versionsFolder(cfg), Kind: backup.Histories}, true
+	case workspacePart:
+		return backup.Part{Name: name, Path: cfg.Gateway.Workspace, Kind: backup.Folder}, true
+	case mediaPart:
+		return backup.Part{Name: name, Path: mediaFolder(cfg), Kind: backup.Frozen}, true
+	case skillsPart:
+		return backup.Part{Name: name, Path: pinsFile(cfg), Kind: backup.File}, true
+	case configPart:
+		return backup.Part{Name: name, Path: filepath.Join(home, name), Kind: backup.File}, true
+	}
+	account, prefixed := strings.CutPrefix(name, whatsappPrefix)
+	account, suffixed := strings.CutSuffix(account, whatsappSuffix)
+	if !prefixed || !suffixed || account == "" {
+		return backup.Part{}, false
+	}
+	return backup.Part{Name: name, Path: whatsappStore(cfg, account), Kind: backup.Database}, true
+}
+
+// A historyFilter leaves out of the files of histories what is newer than the copy of the
+// database: there, the next entries will have the same numbers.
+type historyFilter struct{ last map[string]int64 } // cursors by scope
+
+func (f *historyFilter) learn(ctx context.Context, path string) error {
+	db, err := store.Open(ctx, path, migrations(), &store.Options{Shared: true})
+	if err != nil {
+		return err
+	}
+	list, err := memory.New(db, nil, nil).Scopes(db.Read(ctx))
+	for _, s := range list {
+		f.last[string(s.Scope)] = s.Last
+	}
+	return errors.Join(err, db.Close())
+}
+
+func (f *historyFilter) copy(name string, w io.Writer, r io.Reader) error {
+	scope, file, _ := strings.Cut(name, "/")
+	if file != "history.jsonl" {
+		_, err := io.Copy(w, r)
+		return err
+	}
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil // a line without an end is being written
+		}
+		var e struct {
+			Cursor int64 `json:"cursor"`
+		}
+		// What is no entry is a person's, and is kept.
+		if err == nil && (json.Unmarshal(line, &e) != nil || e.Cursor <= f.last[scope]) {
+			_, err = w.Write(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func restoreCommand(load loader) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Put back what a backup holds, while no gateway runs",
+		Long: `Put back what a backup holds, while no gateway runs. All of it is checked before anything
+is changed. What is there already is moved into a folder "before-restore-TIME" beside it,
+and only with --force.
+
+The gateway then goes on as if it had been killed at the moment of the backup: see
+docs/durability.md for what that means for messages that came later.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			return restoreBackup(cmd, cfg, args[0], force)
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "move aside what is there already")
+	return cmd
+}
+
+func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, force bool) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return usageError{fmt.Errorf("the backup can't be read: %w", err)}
+	}
+	defer f.Close()
+	for _, dir := range []string{cfg.Gateway.Home, filepath.Dir(cfg.Store.Path())} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return &homeError{dir, err}
+		}
+	}
+	unlock, err := store.Lock(cfg.Store.Path() + ".lock")
+	if err != nil {
+		return &homeError{cfg.Gateway.Home, err}
+	}
+	done, err := backup.Restore(cmd.Context(), bufio.NewReader(f), backup.RestoreOptions{
+		Migrations: migrations(), Force: force, Now: time.Now(), Home: cfg.Gateway.Home,
+		Place: func(name string) (backup.Part, bool) { return partOf(cfg, name) },
+	})
+	if err = errors.Join(err, unlock()); err != nil {
+		return restoreTrouble(file, err)
+	}
+	for _, dir := range done.Aside {
+		cmd.Printf("What was there before is in %s; delete it once all is well.\n", dir)
+	}
+	m := done.Manifest
+	cmd.Printf("Restored %d files as of %s, made by gateway %s.\n", len(m.Entries),
+		m.Created.Local().Format(time.DateTime), oneLine(m.Version))
+	return nil
+}
+
+// restoreTrouble says what is wrong with a backup, and what to do.
+func restoreTrouble(file string, err error) error {
+	switch {
+	case errors.Is(err, backup.ErrForeign):
+		return usageError{fmt.Errorf("nothing was changed: %s can't be used: %w", file, err)}
+	case errors.Is(err, backup.ErrNewer), errors.Is(err, store.ErrNewer):
+		return usageError{fmt.Errorf("nothing was changed: %s was made by a newer gateway than this "+
+			"one, %s; upgrade this one: %w", file, buildVersion(), err)}
+	case errors.Is(err, backup.ErrExists):
+		return usageError{fmt.Errorf("nothing was changed: %w; give --force to move it aside, or "+
+			"set GATEWAY_HOME to an empty folder", err)}
+	}
+	return fmt.Errorf("the backup was not restored: %w", err)
+}
+
+// checkRestored refuses a home in which a restore has ended half way.
+func checkRestored(cfg *config.Config) error {
+	mark := filepath.Join(cfg.Gateway.Home, backup.Unfinished)
+	if _, err := os.Lstat(mark); err == nil {
+		return fmt.Errorf("a restore into %s has not come to its end; run gateway restore FILE "+
+			"--force once more", cfg.Gateway.Home)
+	}
+	return nil
+}
