@@ -18,6 +18,7 @@ import (
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/fault"
 )
 
 // A Dispatcher answers what is in the inbox: strictly in order within a session, sessions
@@ -42,7 +43,8 @@ type Dispatcher struct {
 	dueC     chan struct{} // rung when dueKeys grows
 	choreC   chan struct{} // rung when chores may be due
 	panics   atomic.Int64
-	dropped  atomic.Int64
+	drops    drops
+	beat     atomic.Int64 // when Run last went round, in nanoseconds; see Stats
 
 	mu      sync.Mutex
 	workers map[session.Key]*worker        // a key is present while its worker runs
@@ -215,6 +217,8 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 	defer renew.Stop()
 	bound := math.MaxInt // what an earlier process has accepted is never dropped
 	for {
+		d.beat.Store(d.opts.Now().UnixNano())
+		fault.Hold(ctx, "dispatch")
 		if err := d.ingest(ctx, work, bound); err != nil {
 			return err
 		}
@@ -251,7 +255,7 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 		}
 		for _, r := range list {
 			d.opts.Logger.InfoContext(ctx, "message received",
-				"from", r.Message.From.String(), "id", r.Message.ID)
+				"from", r.Message.From.String(), "id", r.Message.ID, "seq", r.Seq)
 			name, args := commandOf(r.Message)
 			if name != "" {
 				err = d.command(ctx, r, name, args)
@@ -320,7 +324,8 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 // if that is the first one since there was room.
 func (d *Dispatcher) overflow(ctx context.Context, r bus.Received, tell bool) error {
 	d.opts.Logger.WarnContext(ctx, "message dropped: too many are waiting",
-		"from", r.Message.From.String(), "id", r.Message.ID, "dropped", d.dropped.Add(1))
+		"from", r.Message.From.String(), "id", r.Message.ID,
+		"dropped", d.drops.add(r.Message.From.Account))
 	return d.tx(ctx, func(tx *store.Tx) error {
 		ok, err := d.Inbox.Drop(tx, r.Seq)
 		if err != nil || !ok || !tell {

@@ -217,7 +217,7 @@ func TestWaitingBound(t *testing.T) {
 		w.start()
 		w.say("a", "one", "two", "three", "dropped", "dropped", "dropped")
 		w.wantAnswers("a", full)
-		if n := w.d.dropped.Load(); n != 3 {
+		if n := w.d.Stats().Dropped["test"]; n != 3 {
 			t.Errorf("%d messages are counted as dropped, want 3", n)
 		}
 		close(first)

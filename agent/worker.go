@@ -274,6 +274,8 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 	if err != nil {
 		return err
 	}
+	d.logger(&t.Turn).DebugContext(ctx, "turn begun", "from", t.Address.String(),
+		"seq", batch[0].Seq, "messages", len(batch))
 	fault.Point("begun")
 	if t.movedFrom(batch) != "" {
 		d.ringChores()

@@ -52,7 +52,8 @@ ALTER TABLE inbox ADD COLUMN thread TEXT NOT NULL DEFAULT '';
 CREATE INDEX inbox_heard ON inbox (account, chat, thread, id) WHERE state = 'heard';
 CREATE TABLE keys (
 	salt TEXT PRIMARY KEY -- one row
-);`}}
+);`, `
+CREATE INDEX outbox_dead ON outbox (id) WHERE state = 'dead';`}}
 
 // A signal wakes one reader. Ringing it while it is set does nothing.
 type signal chan struct{}

@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"sync"
+	"time"
+
+	"gateway/session"
+)
+
+// Stats say what a [Dispatcher] does just now, and has done since it began.
+type Stats struct {
+	Beat    time.Time        // when it last looked after new messages; zero before it does at all
+	Slots   int              // model calls that are made at once, at most
+	Used    int              // of them, now
+	Busy    int              // sessions in which it works
+	Parked  int              // sessions whose turn waits for somebody
+	Panics  int64            // turns that were ended by a bug
+	Dropped map[string]int64 // messages for which there was no room, by account
+}
+
+// Stats returns what d does and has done.
+func (d *Dispatcher) Stats() Stats {
+	s := Stats{Slots: cap(d.slots), Used: len(d.slots), Panics: d.panics.Load(),
+		Dropped: d.drops.counts()}
+	if at := d.beat.Load(); at > 0 {
+		s.Beat = time.Unix(0, at)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s.Busy, s.Parked = len(d.workers), len(d.parked)
+	return s
+}
+
+// Serves reports whether d works in a session, or knows why it does not: its turn waits for
+// somebody, or other sub-agents come first.
+func (d *Dispatcher) Serves(key session.Key) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, works := d.workers[key]
+	_, waits := d.parked[key]
+	return works || waits || len(d.queued[key.Parent()]) > 0
+}
+
+// drops count dropped messages by account.
+type drops struct {
+	mu        sync.Mutex
+	byAccount map[string]int64
+	all       int64
+}
+
+// add counts one, and returns how many there were of all accounts.
+func (c *drops) add(account string) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byAccount == nil {
+		c.byAccount = make(map[string]int64)
+	}
+	c.byAccount[account]++
+	c.all++
+	return c.all
+}
+
+func (c *drops) counts() map[string]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counts := make(map[string]int64, len(c.byAccount))
+	for account, n := range c.byAccount {
+		counts[account] = n
+	}
+	return counts
+}
