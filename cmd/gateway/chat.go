@@ -30,7 +30,7 @@ func chatCommand(load loader) *cobra.Command {
 				return err
 			}
 			if conn == nil {
-				return serve(cmd.Context(), cfg, true)
+				return serve(cmd.Context(), cfg, load, true)
 			}
 			screen, err := terminal.NewScreen(os.Stdin, os.Stdout)
 			if err != nil {

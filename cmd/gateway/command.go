@@ -32,7 +32,7 @@ func newCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), cfg, terminal.IsTerminal(os.Stdin, os.Stdout))
+			return serve(cmd.Context(), cfg, load, terminal.IsTerminal(os.Stdin, os.Stdout))
 		},
 	}
 	root.SetOut(os.Stdout) // else what commands print goes to standard error

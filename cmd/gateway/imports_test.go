@@ -78,6 +78,7 @@ var imports = map[string]string{
 	"cmd/gateway/internal/ops":       "",
 	"cmd/gateway/internal/backup":    "store",
 	"cmd/gateway/internal/retention": "store",
+	"cmd/gateway/internal/watch":     "",
 	"cmd/gateway": "store bus memory memory/document memory/version skills session agent " +
 		"agent/approval agent/guard agent/halt agent/llm " +
 		"agent/llm/demo agent/llm/failover agent/llm/openai agent/mcpserver agent/tool " +
@@ -85,7 +86,7 @@ var imports = map[string]string{
 		"agent/tools/message agent/tools/shell agent/tools/shell/sandbox agent/tools/spawn " +
 		"agent/tools/web agent/usage channels " +
 		"channels/discord channels/telegram channels/terminal channels/whatsapp " +
-		"cmd/gateway/internal/backup cmd/gateway/internal/config",
+		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/watch",
 
 	"deploy/bench": "agent/llm/openai/openaitest channels/discord/discordtest " +
 		"channels/telegram/telegramtest channels/whatsapp/whatsapptest",

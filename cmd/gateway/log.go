@@ -14,18 +14,12 @@ import (
 )
 
 // newLogger returns the log: for people on a terminal, JSON for machines. While somebody chats
-// on the terminal, only what needs attention disturbs them, unless they asked for everything.
-func newLogger(cfg config.Log, screen *terminal.Screen) *slog.Logger {
+// on the terminal, only what needs attention disturbs them: see [logLevel].
+func newLogger(cfg config.Log, screen *terminal.Screen, level slog.Leveler) *slog.Logger {
 	var out io.Writer = os.Stderr
-	level := cfg.Level
 	onTerminal := term.IsTerminal(int(os.Stderr.Fd()))
-	if screen != nil {
-		if onTerminal {
-			out = screen
-		}
-		if level > slog.LevelDebug {
-			level = max(level, slog.LevelWarn)
-		}
+	if screen != nil && onTerminal {
+		out = screen
 	}
 	if cfg.Format == "text" || cfg.Format == "auto" && onTerminal {
 		return slog.New(tint.NewTextHandler(out, &tint.Options{
@@ -33,4 +27,13 @@ func newLogger(cfg config.Log, screen *terminal.Screen) *slog.Logger {
 		}))
 	}
 	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level}))
+}
+
+// logLevel returns the level of the log, which is higher while somebody chats, unless they asked
+// for everything.
+func logLevel(cfg config.Log, chat bool) slog.Level {
+	if chat && cfg.Level > slog.LevelDebug {
+		return max(cfg.Level, slog.LevelWarn)
+	}
+	return cfg.Level
 }

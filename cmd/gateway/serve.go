@@ -31,7 +31,9 @@ func migrations() []store.Migration {
 
 // serve runs the gateway until ctx ends, or, if chat is set, until the person at the terminal
 // leaves.
-func serve(ctx context.Context, cfg *config.Config, chat bool) error {
+func serve(ctx context.Context, cfg *config.Config, load loader, chat bool) error {
+	hangup, ignore := watchHangup()
+	defer ignore()
 	if err := checkRestored(cfg); err != nil {
 		return err
 	}
@@ -51,7 +53,9 @@ func serve(ctx context.Context, cfg *config.Config, chat bool) error {
 		}
 		defer screen.Close()
 	}
-	log := newLogger(cfg.Log, screen)
+	level := new(slog.LevelVar)
+	level.Set(logLevel(cfg.Log, chat))
+	log := newLogger(cfg.Log, screen, level)
 	media, err := openMedia(cfg)
 	if err != nil {
 		return errors.Join(err, db.Close())
@@ -66,6 +70,11 @@ func serve(ctx context.Context, cfg *config.Config, chat bool) error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
+	g.reload = &reloader{load: load, hangup: hangup, current: cfg, log: log,
+		apply: func(cfg *config.Config) {
+			level.Set(logLevel(cfg.Log, chat))
+			g.apply(cfg)
+		}}
 	err = g.run(ctx, screen)
 	if err = errors.Join(err, db.Close()); err != nil {
 		return &homeError{cfg.Gateway.Home, err}
@@ -100,6 +109,7 @@ type gateway struct {
 	hands       *hands
 	mind        *mind
 	terminal    *terminal.Channel // nil if it is not enabled
+	reload      *reloader         // nil if the configuration stays as it is
 }
 
 // places are what a gateway works with.
@@ -271,6 +281,9 @@ func (g *gateway) runChannels(ctx context.Context, screen *terminal.Screen) erro
 		group.Go(func() error { return s.Run(ctx) })
 	}
 	group.Go(func() error { return g.media.Run(ctx) })
+	if g.reload != nil {
+		group.Go(func() error { return g.reload.run(ctx) })
+	}
 	if screen != nil {
 		group.Go(func() error {
 			defer cancel()

@@ -12,7 +12,9 @@ func Merge(old, new *Config) *Config {
 	v := reflect.New(reflect.TypeFor[Config]()).Elem()
 	v.Set(reflect.ValueOf(old).Elem())
 	mergeTable(v, reflect.ValueOf(new).Elem())
-	return v.Addr().Interface().(*Config)
+	c := v.Addr().Interface().(*Config)
+	c.Found = new.Found
+	return c
 }
 
 // mergeTable sets what is live in a struct to what it is in from.

@@ -50,6 +50,9 @@ type Config struct {
 	Roots         map[string]Root    `koanf:"roots"`             // by name
 	MCP           map[string]Server  `koanf:"mcp"`               // by name
 	Hooks         map[string]Hook    `koanf:"hooks"`             // by name, the last part of their URL
+
+	File  string `koanf:"-"` // path of the file, as it was given
+	Found bool   `koanf:"-"` // whether that was there; it need not unless it was named
 }
 
 // Gateway is about the process as a whole.
@@ -189,7 +192,11 @@ func Load(path string, environ []string) (*Config, error) {
 	if err != nil && !(optional && missing) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	return parse(path, src, vars)
+	c, err := parse(path, src, vars)
+	if c != nil {
+		c.File, c.Found = path, !missing
+	}
+	return c, err
 }
 
 // defaultPath returns the configuration file in the data directory.
