@@ -20,6 +20,7 @@ type account struct {
 	finisher Finisher // nil if there is none
 	typer    Typer    // nil if there is none
 	marks    *marks
+	stats    Stats
 	typing   chan struct{}
 	typed    *rate.Limiter
 

@@ -30,7 +30,8 @@ type Intake interface {
 	Publisher
 
 	// Report says in a few words how the connection is, for the people who run the gateway: for
-	// example "connected as @bot". It ends with Run.
+	// example "connected as @bot". It begins with "connected" or "listening" if messages come in,
+	// and with anything else if they don't. It ends with Run.
 	Report(state string)
 }
 

@@ -189,9 +189,11 @@ func (c *chat) finish(ctx context.Context, d *bus.Delivery, start time.Time) (ov
 		c.a.finisher.Finish(ctx, c.to, id)
 	}
 	c.a.marks.answered(c.to, d.Message.Answers, c.r.now())
-	c.r.stats.Sent.Add(1)
+	c.r.count(c.to.Account, func(s *Stats) { s.Sent.Add(1) })
+	c.r.Delivered(d.Message)
+	// By answers, the ids of messages received, the lines of a message in and out can be joined.
 	c.r.log.InfoContext(ctx, "message sent", "to", c.to.String(), "id", id,
-		"took", c.r.now().Sub(start))
+		"answers", d.Message.Answers, "took", c.r.now().Sub(start))
 	return true
 }
 
@@ -260,7 +262,7 @@ func (c *chat) failed(ctx context.Context, d *bus.Delivery, err error) (over boo
 	case !ok: // dropped by a person
 		return true
 	case d.State == bus.Dead:
-		c.r.stats.Dead.Add(1)
+		c.r.count(c.to.Account, func(s *Stats) { s.Dead.Add(1) })
 		c.r.log.ErrorContext(ctx, "message given up: see gateway outbox list",
 			"to", c.to.String(), "id", d.ID, "err", err)
 		return true

@@ -35,7 +35,8 @@ type Gate struct {
 
 	mu       sync.Mutex
 	policies map[string]Policy // by account
-	known    *knowledge        // of the tables; reloaded when it is older than rolesAge
+	stats    map[string]*GateStats
+	known    *knowledge // of the tables; reloaded when it is older than rolesAge
 	read     time.Time
 }
 
@@ -48,19 +49,21 @@ const rolesAge = time.Second
 // NewGate returns a Gate.
 func NewGate(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logger) *Gate {
 	return &Gate{db: db, inbox: inbox, outbox: outbox, now: time.Now, log: log,
-		Admitted: func([]bus.InboundMessage) {}, policies: make(map[string]Policy)}
+		Admitted: func([]bus.InboundMessage) {}, policies: make(map[string]Policy),
+		stats: make(map[string]*GateStats)}
 }
 
 // Intake returns what the channel of an account publishes to. Until [Gate.SetPolicy] says otherwise p
 // says who may write to it.
 func (g *Gate) Intake(account string, p Policy) Publisher {
 	g.SetPolicy(account, p)
-	return &intake{g, account}
+	return &intake{g, account, g.Stats(account)}
 }
 
 type intake struct {
 	gate    *Gate
 	account string
+	stats   *GateStats
 }
 
 // Cursors implements [Publisher].
@@ -119,6 +122,7 @@ func (in *intake) Publish(ctx context.Context, b Batch) error {
 		g.forget()
 	}
 	if len(fresh) > 0 {
+		in.stats.Received.Add(int64(len(fresh)))
 		g.inbox.Wake()
 		g.Admitted(fresh)
 	}
@@ -164,11 +168,15 @@ func (in *intake) sort(ctx context.Context, messages []bus.InboundMessage) ([]ju
 			if ok, tell := g.pace.allow(m, policy.PerMinute); !ok {
 				g.log.WarnContext(ctx, "message dropped: its sender writes too fast",
 					"from", m.From.String(), "id", m.ID, "dropped", g.dropped.Add(1))
+				in.stats.Dropped.Add(1)
 				if !tell {
 					continue
 				}
 				v = hasty
 			}
+		}
+		if v == ignored || v == stranger {
+			in.stats.Refused.Add(1)
 		}
 		if v == ignored {
 			g.log.DebugContext(ctx, "message not admitted", "from", m.From.String(), "id", m.ID)

@@ -36,6 +36,7 @@ type MediaOptions struct {
 	MaxFile   int64         // largest file that is fetched, in bytes; default 20 MiB
 	MaxTotal  int64         // of all files, in bytes; the oldest go first; default 5 GiB
 	Retention time.Duration // how long a file is kept; default 30 days
+	Offloads  time.Duration // likewise, one that is called bus.Offload; default Retention
 
 	Logger *slog.Logger // default discards
 }
@@ -49,6 +50,8 @@ const (
 	staleTime    = 2 * time.Hour // when such a file is nobody's any more
 	sweepEvery   = 1 * time.Hour // how often old files are removed
 	folderMode   = fs.FileMode(0o700)
+
+	offloadPrefix = "result-" // of files that are called bus.Offload, and no others
 )
 
 // NewMedia returns the Media in a folder, whose root is closed by the caller. The sources are the
@@ -61,6 +64,7 @@ func NewMedia(root *os.Root, sources map[string]Channel, opts *MediaOptions) *Me
 	m.opts.MaxFile = cmp.Or(m.opts.MaxFile, 20<<20)
 	m.opts.MaxTotal = cmp.Or(m.opts.MaxTotal, 5<<30)
 	m.opts.Retention = cmp.Or(m.opts.Retention, 30*24*time.Hour)
+	m.opts.Offloads = cmp.Or(m.opts.Offloads, m.opts.Retention)
 	m.opts.Logger = cmp.Or(m.opts.Logger, slog.New(slog.DiscardHandler))
 	for name, ch := range sources {
 		if f, ok := ch.(Fetcher); ok {
@@ -254,7 +258,11 @@ func (m *Media) Open(name string) (*os.File, error) {
 // Put stores a file that is to be sent to a chat and returns it as an attachment.
 func (m *Media) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error) {
 	a := bus.Attachment{Kind: bus.Document, Name: name}
-	base := path.Join(to.Folder(), strings.ToLower(rand.Text()[:16]))
+	base := strings.ToLower(rand.Text()[:16])
+	if name == bus.Offload {
+		base = offloadPrefix + base
+	}
+	base = path.Join(to.Folder(), base)
 	err := m.store(base, &a, func(w io.Writer) error {
 		_, err := io.Copy(w, r)
 		return err

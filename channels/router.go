@@ -44,8 +44,13 @@ type Router struct {
 
 	secrets atomic.Pointer[Secrets] // must not be sent
 
+	// Delivered is told of each message that people have now. It is set before Run and must not wait
+	// for anything.
+	Delivered func(bus.OutboundMessage)
+
 	last  int64 // newest delivery that was handed out; used by Run only
 	stats Stats
+	beat  atomic.Int64 // when Run last went round, in nanoseconds
 
 	mu    sync.Mutex
 	chats map[bus.Address]*chat // a key is present while its worker runs
@@ -62,13 +67,6 @@ type handed struct {
 	chat *chat // nil if its account is not configured
 }
 
-// Stats count what a router has done since it began.
-type Stats struct {
-	Sent      atomic.Int64 // messages
-	Uncertain atomic.Int64 // tries whose outcome was never known
-	Dead      atomic.Int64 // messages given up
-}
-
 // NewRouter returns a Router for accounts. The files that it sends are in media.
 func NewRouter(
 	db *store.DB, outbox *bus.Outbox, live *bus.Live, media *Media, accounts []Account,
@@ -81,6 +79,8 @@ func NewRouter(
 		open:     make(map[int64]handed),
 		kept:     make(map[string]messages),
 		over:     recent{set: make(map[string]bool)},
+
+		Delivered: func(bus.OutboundMessage) {},
 	}
 	r.secrets.Store(new(Secrets))
 	for _, a := range accounts {
@@ -88,9 +88,6 @@ func NewRouter(
 	}
 	return r
 }
-
-// Stats returns the router's counters.
-func (r *Router) Stats() *Stats { return &r.stats }
 
 // Open returns how many messages of an account are on their way.
 func (r *Router) Open(name string) int {
@@ -154,6 +151,7 @@ func (r *Router) route(ctx, work context.Context) error {
 	tick := time.NewTicker(rescanInterval)
 	defer tick.Stop()
 	for {
+		r.beat.Store(time.Now().UnixNano())
 		if err := r.takeNew(ctx, work); err != nil {
 			return err
 		}
@@ -279,7 +277,7 @@ func (r *Router) handOut(ctx, work context.Context, d *bus.Delivery) {
 // uncertain counts a try of d whose outcome is not known.
 func (r *Router) uncertain(ctx context.Context, d *bus.Delivery) {
 	d.Uncertain++
-	r.stats.Uncertain.Add(1)
+	r.count(d.Message.To.Account, func(s *Stats) { s.Uncertain.Add(1) })
 	r.log.WarnContext(ctx, "message may have been delivered; sending it again",
 		"to", d.Message.To.String(), "id", d.ID, "part", len(d.IDs))
 }

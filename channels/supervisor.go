@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +27,9 @@ type Supervisor struct {
 	state string
 	since time.Time
 	event time.Time // when something was published
+	lost  time.Time // when messages last ceased to come in; zero if they never came
+
+	restarts int64
 }
 
 // How soon a channel is started again. One that ran for steadyTime is taken to have been well.
@@ -73,7 +77,37 @@ func (in supervised) Report(state string) { in.s.setState(state) }
 func (s *Supervisor) setState(state string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if isUp(s.state) && !isUp(state) {
+		s.lost = time.Now()
+	}
 	s.state, s.since = state, time.Now()
+}
+
+// Up reports whether messages come in.
+func (s *Supervisor) Up() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return isUp(s.state)
+}
+
+// Well reports whether messages come in, or did within a time: connections break, and most are
+// there again at once. A channel that was never connected is not well.
+func (s *Supervisor) Well(within time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return isUp(s.state) || !s.lost.IsZero() && time.Since(s.lost) < within
+}
+
+// Restarts returns how often the channel was started again.
+func (s *Supervisor) Restarts() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.restarts
+}
+
+// isUp reports whether a state says that messages come in: see [Intake].
+func isUp(state string) bool {
+	return strings.HasPrefix(state, "connected") || strings.HasPrefix(state, "listening")
 }
 
 // Run runs the channel until ctx ends.
@@ -114,6 +148,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		if !sleep(ctx, wait*3/4+rand.N(wait/2)) {
 			return nil
 		}
+		s.mu.Lock()
+		s.restarts++
+		s.mu.Unlock()
 		wait = min(wait*2, lastRestart)
 	}
 }

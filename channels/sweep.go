@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -39,8 +40,11 @@ func (m *Media) Sweep(ctx context.Context, now time.Time) error {
 	removed := 0
 	for _, f := range files {
 		age := m.opts.Retention
-		if strings.HasSuffix(f.name, partSuffix) {
+		switch {
+		case strings.HasSuffix(f.name, partSuffix):
 			age = min(age, staleTime)
+		case strings.HasPrefix(path.Base(f.name), offloadPrefix):
+			age = m.opts.Offloads
 		}
 		if total <= m.opts.MaxTotal && now.Sub(f.time) <= age {
 			continue
