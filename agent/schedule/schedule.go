@@ -3,9 +3,9 @@
 // A [Job] says what and when, a [Run] is one time of it. [Store] reads and writes both, and the
 // main type, [Scheduler], makes runs of what is due: in one transaction the run is written, unique
 // on its job and due time, its message is put into the inbox, and the job's next time is set. Who
-// writes the run is the one that starts it, so that several processes may share a database, and from
-// there on it is as durable as what people write. A turn takes it and says what came of it, with
-// [Store.Begin] and [Store.Done], [Store.Fail] or [Store.Stop].
+// writes the run is the one that starts it, so that several processes may share a database, and
+// from there on it is as durable as what people write. A turn takes it and says what came of it,
+// with [Store.Begin] and [Store.Done], [Store.Fail] or [Store.Stop].
 //
 // Limits: a name is 64 characters, a text 8,000 bytes, the last year 2100. What was missed more
 // than once runs once. Times are kept by the clock on the wall (see [ParseCron]).
@@ -58,7 +58,7 @@ CREATE TABLE runs (
 	due_ms     BIGINT NOT NULL,
 	state      TEXT NOT NULL, -- waiting, running, done, failed, stopped or skipped
 	attempts   INTEGER NOT NULL DEFAULT 0, -- whose message was put into the inbox
-	try_ms     BIGINT NOT NULL DEFAULT 0, -- when the message of the next one is; 0: it was, or never
+	try_ms     BIGINT NOT NULL DEFAULT 0, -- of the next one's message; 0: it is there, or never
 	late       INTEGER NOT NULL DEFAULT 0,
 	missed     INTEGER NOT NULL DEFAULT 0, -- 1: times before it were missed, too
 	started_ms BIGINT NOT NULL DEFAULT 0,
@@ -94,8 +94,6 @@ const (
 	Active State = "active"
 	Paused State = "paused"
 	Ended  State = "ended" // it has no further time
-
-	removed State = "removed" // it is gone as soon as what runs of it is over
 )
 
 // A RunState says how a run stands.
@@ -154,11 +152,13 @@ type Run struct {
 	Ended    time.Time // zero as long as it is not over
 	Said     string    // the beginning of what came of it
 	Error    string    // of the newest attempt that failed, or why it was skipped
+
+	missed bool // times before it were missed, too
 }
 
 // What can't be done. Their texts are for people.
 var (
 	ErrNone    = errors.New("there is no such job")
 	ErrRunning = errors.New("it is running already")
-	ErrOver    = errors.New("it has no further time; set a new one")
+	ErrOver    = errors.New("it has no further time; give it a new one")
 )

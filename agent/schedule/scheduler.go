@@ -1,13 +1,18 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/store"
+	"gateway/store/fault"
 )
 
 // Options are the optional settings of a [Scheduler].
@@ -28,14 +33,424 @@ type Options struct {
 	Open      func(of memory.Scope) bool
 }
 
-// A Scheduler starts what is due. It has the methods of its [Store].
-type Scheduler struct{ Store }
+const (
+	// poll is how often the tables are looked at without a reason: other processes write to them,
+	// too, and the clock may be changed.
+	poll = 2 * time.Second
 
-// New returns a Scheduler, whose Run starts it.
-func New(db *store.DB, inbox *bus.Inbox, opts *Options) *Scheduler { return &Scheduler{} }
+	// beatsEvery is how often it is asked who wants a heartbeat.
+	beatsEvery = time.Minute
 
-// Run starts what is due until ctx ends.
-func (s *Scheduler) Run(ctx context.Context) error { return errLater }
+	// lateAfter is after which delay a run is late.
+	lateAfter = 2 * time.Minute
+
+	// maxOpen is how many runs of one job may be open: one that works, and one that waits for it or
+	// for its next attempt. What is due beyond that is skipped.
+	maxOpen = 2
+
+	// batch is how many jobs are started in one transaction. It stands in the statements.
+	batch = 256
+)
+
+// A Scheduler starts what is due. It has the methods of its [Store]. Several may work on one
+// database. Its methods but Run may be called concurrently.
+type Scheduler struct {
+	Store
+	db    *store.DB
+	inbox *bus.Inbox
+	opts  Options
+	wake  chan struct{}
+
+	last  time.Time // when it looked last; used by Run alone, as all below
+	asked time.Time // when it was asked last who wants a heartbeat
+}
+
+// New returns a Scheduler.
+func New(db *store.DB, inbox *bus.Inbox, opts *Options) *Scheduler {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Admit == nil {
+		o.Admit = func(_ store.Queryer, j *Job) (bus.Role, bool, error) { return j.Role, true, nil }
+	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	return &Scheduler{Store: o.Store, db: db, inbox: inbox, opts: o, wake: make(chan struct{}, 1)}
+}
 
 // Wake has the scheduler look at once, after a commit that has changed jobs.
-func (s *Scheduler) Wake() {}
+func (s *Scheduler) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run starts what is due until ctx ends.
+func (s *Scheduler) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		case <-timer.C:
+		}
+		pause, err := s.look(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		timer.Reset(pause)
+	}
+}
+
+// look starts all that is due, and returns how long there is nothing to do.
+func (s *Scheduler) look(ctx context.Context) (time.Duration, error) {
+	now := s.opts.Now().Round(0) // by the clock on the wall, also if that is changed
+	if now.Before(s.last) || s.last.IsZero() {
+		if err := s.replan(ctx, now); err != nil {
+			return 0, err
+		}
+		s.asked = time.Time{}
+	}
+	s.last = now
+	if err := s.beats(ctx, now); err != nil {
+		return 0, err
+	}
+	if err := s.startJobs(ctx, now); err != nil {
+		return 0, err
+	}
+	if err := s.startRuns(ctx, now); err != nil {
+		return 0, err
+	}
+	return s.pause(ctx, now)
+}
+
+// pause returns how long nothing will be due.
+func (s *Scheduler) pause(ctx context.Context, now time.Time) (time.Duration, error) {
+	pause := poll
+	for _, query := range []string{
+		"SELECT min(next_ms) FROM jobs WHERE state = 'active' AND next_ms > 0",
+		"SELECT min(try_ms) FROM runs WHERE state = 'waiting' AND try_ms > 0",
+	} {
+		var at sql.NullInt64
+		if err := s.db.Read(ctx).QueryRow(query).Scan(&at); err != nil {
+			return 0, fmt.Errorf("schedule: read what is due: %w", err)
+		}
+		if at.Valid {
+			pause = min(pause, time.UnixMilli(at.Int64).Sub(now))
+		}
+	}
+	return max(pause, 10*time.Millisecond), nil
+}
+
+// replan puts the times of all repeating jobs right: at the start, since rules of zones change with
+// a new version of them, and when the clock was put back. What has run at a time before does not
+// run again at that time.
+func (s *Scheduler) replan(ctx context.Context, now time.Time) error {
+	for after := int64(0); ; {
+		list, err := jobs(s.db.Read(ctx), "SELECT "+jobColumns+` FROM jobs j
+			WHERE j.state = 'active' AND j.next_ms > $1 AND j.id > $2 ORDER BY j.id LIMIT 256`,
+			millis(now), after)
+		if err != nil {
+			return err
+		}
+		moved := make(map[*Job]time.Time)
+		for i := range list {
+			j := &list[i]
+			after = j.ID
+			if next, ok := j.When.Next(now); ok && !j.When.Once() && !next.Equal(j.Next) {
+				moved[j] = next
+			}
+		}
+		if len(moved) > 0 {
+			err := s.db.Tx(ctx, func(tx *store.Tx) error { return move(tx, moved) })
+			if err != nil {
+				return fmt.Errorf("schedule: plan anew: %w", err)
+			}
+			s.opts.Logger.InfoContext(ctx, "jobs planned anew", "jobs", len(moved))
+		}
+		if len(list) < batch {
+			return nil
+		}
+	}
+}
+
+// move gives jobs another next time, unless they have one already.
+func move(tx *store.Tx, to map[*Job]time.Time) error {
+	for j, next := range to {
+		_, err := tx.Exec(`UPDATE jobs SET next_ms = $3
+			WHERE id = $1 AND state = 'active' AND next_ms = $2`,
+			j.ID, millis(j.Next), millis(next))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beats makes sure that who wants a heartbeat has one.
+func (s *Scheduler) beats(ctx context.Context, now time.Time) error {
+	first := s.asked.IsZero()
+	if !first && now.Sub(s.asked) < beatsEvery {
+		return nil
+	}
+	s.asked = now
+	if s.opts.Heartbeat <= 0 {
+		if !first {
+			return nil
+		}
+		return s.db.Tx(ctx, func(tx *store.Tx) error { // of an earlier configuration
+			return s.eraseJobs(tx, "SELECT id FROM jobs WHERE kind = 'heartbeat'")
+		})
+	}
+	list, err := s.opts.Beats(ctx)
+	if err != nil {
+		return fmt.Errorf("schedule: heartbeats: %w", err)
+	}
+	return s.db.Tx(ctx, func(tx *store.Tx) error {
+		for _, b := range list {
+			if err := s.SetHeartbeat(tx, b, s.opts.Heartbeat, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// startJobs makes runs of the jobs that are due.
+func (s *Scheduler) startJobs(ctx context.Context, now time.Time) error {
+	for {
+		due, err := jobs(s.db.Read(ctx), "SELECT "+jobColumns+` FROM jobs j
+			WHERE j.state = 'active' AND j.next_ms > 0 AND j.next_ms <= $1
+			ORDER BY j.next_ms LIMIT 256`, millis(now))
+		if err != nil || len(due) == 0 {
+			return err
+		}
+		wanted := make(map[memory.Scope]bool) // heartbeats, found out outside of the transaction
+		for _, j := range due {
+			if j.Kind == Heartbeat {
+				wanted[j.Scope] = s.opts.Heartbeat > 0 && s.opts.Open(j.Scope)
+			}
+		}
+		err = s.start(ctx, func(tx *store.Tx) (list []started, err error) {
+			for _, j := range due {
+				r, err := s.claim(tx, j.ID, wanted[j.Scope], now)
+				if err != nil {
+					return nil, fmt.Errorf("schedule: start job %d: %w", j.ID, err)
+				}
+				list = append(list, r...)
+			}
+			return list, nil
+		})
+		if err != nil || len(due) < batch {
+			return err
+		}
+	}
+}
+
+// startRuns puts the messages of runs whose next attempt is due, or which somebody wants besides
+// the times of their jobs.
+func (s *Scheduler) startRuns(ctx context.Context, now time.Time) error {
+	for {
+		due, err := dueRuns(s.db.Read(ctx), now)
+		if err != nil || len(due) == 0 {
+			return err
+		}
+		err = s.start(ctx, func(tx *store.Tx) (list []started, err error) {
+			for _, run := range due {
+				r, err := s.retry(tx, run, now)
+				if err != nil {
+					return nil, fmt.Errorf("schedule: start run %d: %w", run, err)
+				}
+				list = append(list, r...)
+			}
+			return list, nil
+		})
+		if err != nil || len(due) < batch {
+			return err
+		}
+	}
+}
+
+func dueRuns(q store.Queryer, now time.Time) ([]int64, error) {
+	rows, err := q.Query(`SELECT id FROM runs WHERE state = 'waiting' AND try_ms > 0
+		AND try_ms <= $1 ORDER BY try_ms LIMIT 256`, millis(now))
+	if err != nil {
+		return nil, fmt.Errorf("schedule: read runs: %w", err)
+	}
+	defer rows.Close()
+	var list []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, fmt.Errorf("schedule: read runs: %w", err)
+		}
+		list = append(list, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("schedule: read runs: %w", err)
+	}
+	return list, nil
+}
+
+// A started is a run whose message was put into the inbox.
+type started struct {
+	job, run int64
+	attempt  int
+	late     bool
+}
+
+// start runs a transaction that starts runs, and tells whom it concerns once it is committed.
+func (s *Scheduler) start(ctx context.Context, do func(*store.Tx) ([]started, error)) error {
+	var list []started
+	err := s.db.Tx(ctx, func(tx *store.Tx) (err error) {
+		list, err = do(tx)
+		return err
+	})
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	fault.Point("scheduled")
+	s.inbox.Wake()
+	for _, r := range list {
+		s.opts.Logger.InfoContext(ctx, "job due", "job", r.job, "run", r.run,
+			"attempt", r.attempt, "late", r.late)
+	}
+	return nil
+}
+
+// claim makes a run of a job, if it is still due, and sets its next time. wanted says whether
+// there is anything for a heartbeat to do.
+func (s *Scheduler) claim(
+	tx *store.Tx, id int64, wanted bool, now time.Time,
+) ([]started, error) {
+	list, err := jobs(tx, "SELECT "+jobColumns+` FROM jobs j
+		WHERE j.id = $1 AND j.state = 'active' AND j.next_ms > 0 AND j.next_ms <= $2`,
+		id, millis(now))
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	j := &list[0]
+	if j.When.IsZero() {
+		return nil, s.Pause(tx, id, "its time can't be read any more; give it a new one", now)
+	}
+	state := Active
+	next, ok := j.When.Next(now)
+	if !ok {
+		state, next = Ended, time.Time{}
+	}
+	if _, err := tx.Exec("UPDATE jobs SET state = $2, next_ms = $3 WHERE id = $1", id,
+		string(state), millis(next)); err != nil {
+		return nil, err
+	}
+	role, admitted, err := s.opts.Admit(tx, j)
+	if err != nil {
+		return nil, err
+	}
+	open, err := openRuns(tx, id)
+	if err != nil {
+		return nil, err
+	}
+	if j.Kind == Heartbeat && (!wanted || !admitted || open > 0) {
+		return nil, nil // another one comes: this one leaves no trace
+	}
+	due := j.When.newest(j.Next, now)
+	r := Run{Job: id, Due: due, State: Waiting, Late: now.Sub(due) > lateAfter,
+		missed: due.After(j.Next)}
+	switch {
+	case !admitted:
+		r.State, r.Error = Skipped, whyRefused
+	case open >= maxOpen:
+		r.State, r.Error = Skipped, "earlier runs of the job were not over"
+	}
+	if ok, err := insertRun(tx, &r, now); err != nil || !ok {
+		return nil, err // if it is there already, it has run before the clock was put back
+	}
+	if !admitted {
+		return nil, s.shutOut(tx, id)
+	}
+	if r.State == Skipped {
+		return nil, nil
+	}
+	return s.put(tx, j, &r, role, now)
+}
+
+// whyRefused is why a job is paused whose maker may have nothing done any more.
+const whyRefused = "who has set it up may not use me any more"
+
+// shutOut pauses a job whose maker may have nothing done any more.
+func (Store) shutOut(tx *store.Tx, id int64) error {
+	_, err := tx.Exec("UPDATE jobs SET state = 'paused', why = $2 WHERE id = $1", id, whyRefused)
+	return err
+}
+
+func openRuns(q store.Queryer, job int64) (n int, err error) {
+	err = q.QueryRow("SELECT count(*) FROM runs WHERE job = $1 AND state IN ('waiting', 'running')",
+		job).Scan(&n)
+	return n, err
+}
+
+// insertRun writes r and sets its ID. It reports false if there is a run of that time already.
+func insertRun(tx *store.Tx, r *Run, now time.Time) (bool, error) {
+	ended := int64(0)
+	if r.State == Skipped {
+		ended = millis(now)
+	}
+	err := tx.QueryRow(`INSERT INTO runs (job, due_ms, state, late, missed, ended_ms, error)
+		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (job, due_ms) DO NOTHING RETURNING id`,
+		r.Job, millis(r.Due), string(r.State), flag(r.Late), flag(r.missed), ended,
+		r.Error).Scan(&r.ID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// retry puts the message of the next attempt of a run, if that is still due.
+func (s *Scheduler) retry(tx *store.Tx, run int64, now time.Time) ([]started, error) {
+	j, r, err := s.RunOf(tx, run)
+	if errors.Is(err, ErrNone) {
+		return nil, nil
+	}
+	if err != nil || r.State != Waiting || r.Retry.IsZero() || r.Retry.After(now) {
+		return nil, err
+	}
+	role, admitted, err := s.opts.Admit(tx, &j)
+	if err != nil {
+		return nil, err
+	}
+	if !admitted {
+		return nil, errors.Join(s.end(tx, run, Skipped, "", whyRefused, now), s.shutOut(tx, j.ID))
+	}
+	if r.Attempts == 0 { // somebody has wanted it, and the gateway was away
+		r.Late = now.Sub(r.Due) > lateAfter
+	}
+	return s.put(tx, &j, &r, role, now)
+}
+
+// put has the next attempt of a run begin, by its message.
+func (s *Scheduler) put(
+	tx *store.Tx, j *Job, r *Run, role bus.Role, now time.Time,
+) ([]started, error) {
+	r.Attempts++
+	if _, err := tx.Exec("UPDATE runs SET attempts = $2, try_ms = 0, late = $3 WHERE id = $1", r.ID,
+		r.Attempts, flag(r.Late)); err != nil {
+		return nil, err
+	}
+	m, err := message(tx, j, r, role, now)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.inbox.Put(tx, m, now); err != nil {
+		return nil, err
+	}
+	return []started{{j.ID, r.ID, r.Attempts, r.Late}}, nil
+}

@@ -1,10 +1,16 @@
 package schedule
 
 import (
+	"cmp"
+	"database/sql"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
-	"gateway/bus"
 	"gateway/memory"
 	"gateway/store"
 )
@@ -17,99 +23,367 @@ type Store struct {
 	Location *time.Location // of who has set no zone; default UTC
 }
 
-var errLater = errors.New("schedule: not there yet")
+// Bounds of a job.
+const (
+	maxName = 64   // characters
+	maxText = 8000 // bytes
+)
 
-// Add writes a new job and sets its ID, State, Next and Created. Its error may be one for people.
-func (s Store) Add(tx *store.Tx, j *Job, now time.Time) error { return errLater }
+// A RefusedError says for people what is wrong with a job.
+type RefusedError struct{ Reason string }
+
+// Error implements error.
+func (e *RefusedError) Error() string { return e.Reason }
+
+func refuse(format string, args ...any) error {
+	return &RefusedError{fmt.Sprintf(format, args...)}
+}
+
+// Least returns the least time between two runs of a job.
+func (s Store) Least() time.Duration { return cmp.Or(s.MinEvery, time.Minute) }
+
+// check refuses a job that must not be written.
+func (s Store) check(j *Job, now time.Time) error {
+	j.Name, j.Text = strings.TrimSpace(j.Name), strings.TrimSpace(j.Text)
+	if j.Name == "" {
+		j.Name = title(j.Text)
+	}
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	switch n := utf8.RuneCountInString(j.Name); {
+	case j.Text == "":
+		return refuse("there is nothing to do: the text is empty")
+	case len(j.Text) > maxText:
+		return refuse("the text has %d bytes, want %d at most; put what it needs into a file and "+
+			"name that", len(j.Text), maxText)
+	case n > maxName:
+		return refuse("the name has %d characters, want %d at most", n, maxName)
+	case strings.ContainsFunc(j.Name, unprintable):
+		return refuse("the name must be one line of plain text")
+	case j.When.IsZero():
+		return refuse("it has no time: want one of at, every and cron")
+	case j.When.tooOften(now, s.Least()):
+		return refuse("that is too often: between two runs want %s at least", span(s.Least()))
+	}
+	if j.When.loc != nil && j.When.loc != time.Local {
+		if _, err := time.LoadLocation(j.When.loc.String()); err != nil {
+			return refuse("the zone %s has no name that can be written down", j.When.loc)
+		}
+	}
+	return nil
+}
+
+// title returns the beginning of a text as a name.
+func title(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return ' '
+		}
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)
+	runes := []rune(strings.Join(strings.Fields(text), " "))
+	if len(runes) > 40 {
+		return strings.TrimSpace(string(runes[:39])) + "…"
+	}
+	return string(runes)
+}
+
+// Add writes a new job and sets its ID, State, Next and Created. A job without a name is called
+// like the beginning of its text. A [RefusedError] says what is wrong with it.
+func (s Store) Add(tx *store.Tx, j *Job, now time.Time) error {
+	if err := s.check(j, now); err != nil {
+		return err
+	}
+	most := cmp.Or(s.MaxJobs, 50)
+	if open, err := s.open(tx, j); err != nil {
+		return err
+	} else if most >= 0 && open >= most {
+		return refuse("there are %d jobs, and more are not allowed; remove one first", open)
+	}
+	next, ok := j.When.Next(now)
+	if !ok {
+		return refuse("%s is over", j.When)
+	}
+	j.State, j.Why, j.Next, j.Created = Active, "", next, now
+	return s.insert(tx, j)
+}
+
+// open counts the jobs that are not over of who has made j: of a person, or of all in a scope whom
+// nobody knows.
+func (Store) open(q store.Queryer, j *Job) (n int, err error) {
+	err = q.QueryRow(`SELECT count(*) FROM jobs WHERE person = $1 AND ($1 > 0 OR scope = $2)
+		AND state IN ('active', 'paused') AND kind <> 'heartbeat'`,
+		j.Person, string(j.Scope)).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("schedule: count jobs: %w", err)
+	}
+	return n, nil
+}
+
+func (Store) insert(tx *store.Tx, j *Job) error {
+	rule, err := j.When.encode()
+	if err != nil {
+		return fmt.Errorf("schedule: add job: %w", err)
+	}
+	sender, err := json.Marshal(j.Sender)
+	if err != nil {
+		return fmt.Errorf("schedule: add job: %w", err)
+	}
+	err = tx.QueryRow(`INSERT INTO jobs (name, kind, text, rule, account, chat, thread, sender,
+			person, role, in_group, title, scope, own, state, why, next_ms, created_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, '', $16, $17)
+		RETURNING id`, j.Name, string(j.Kind), j.Text, rule, j.To.Account, j.To.Chat, j.To.Thread,
+		string(sender), j.Person, string(j.Role), flag(j.Group), j.Title, string(j.Scope),
+		flag(j.Own), string(j.State), millis(j.Next), millis(j.Created)).Scan(&j.ID)
+	if err != nil {
+		return fmt.Errorf("schedule: add job: %w", err)
+	}
+	return nil
+}
+
+// flag is how the database keeps a bool.
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// millis is how the database keeps a time, 0 for the zero one.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// stamp is the reverse of millis.
+func stamp(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+const jobColumns = "j.id, j.name, j.kind, j.text, j.rule, j.account, j.chat, j.thread, j.sender, " +
+	"j.person, j.role, j.in_group, j.title, j.scope, j.own, j.state, j.why, j.next_ms, j.created_ms"
 
 // Get returns a job, or [ErrNone].
-func (s Store) Get(q store.Queryer, id int64) (Job, error) { return Job{}, errLater }
+func (Store) Get(q store.Queryer, id int64) (Job, error) {
+	list, err := jobs(q, "SELECT "+jobColumns+
+		" FROM jobs j WHERE j.id = $1 AND j.state <> 'removed'", id)
+	if err == nil && len(list) == 0 {
+		err = ErrNone
+	}
+	if err != nil {
+		return Job{}, err
+	}
+	return list[0], nil
+}
 
 // A Filter says which jobs are wanted; heartbeats never are. The zero value is all others that are
 // not over.
 type Filter struct {
-	Scope  memory.Scope
-	Person int64
-	Over   bool // also those that have no further time
+	Scope memory.Scope
+	Over  bool // also those that have no further time
 }
 
 // List returns jobs, the one that is due next first, and those that are not due last.
-func (s Store) List(q store.Queryer, f Filter) ([]Job, error) { return nil, errLater }
+func (Store) List(q store.Queryer, f Filter) ([]Job, error) {
+	return jobs(q, "SELECT "+jobColumns+` FROM jobs j
+		WHERE j.kind <> 'heartbeat' AND ($1 = '' OR j.scope = $1)
+			AND (j.state IN ('active', 'paused') OR $2 = 1 AND j.state = 'ended')
+		ORDER BY j.state, j.next_ms, j.id`, string(f.Scope), flag(f.Over))
+}
 
-// Change writes the name, text, time, kind and session of a job anew. What runs goes on as it was.
-func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error { return errLater }
+func jobs(q store.Queryer, query string, args ...any) ([]Job, error) {
+	rows, err := q.Query(query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("schedule: read jobs: %w", err)
+	}
+	defer rows.Close()
+	var list []Job
+	zones := make(zoner)
+	for rows.Next() {
+		j, err := scanJob(rows.Scan, zones)
+		if err != nil {
+			return nil, fmt.Errorf("schedule: read jobs: %w", err)
+		}
+		list = append(list, j)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("schedule: read jobs: %w", err)
+	}
+	return list, nil
+}
+
+// scanJob reads a row of jobColumns, and more.
+func scanJob(scan func(...any) error, zones zoner, more ...any) (j Job, err error) {
+	var rule string
+	var sender []byte
+	var group, own int
+	var next, created int64
+	err = scan(append([]any{&j.ID, &j.Name, &j.Kind, &j.Text, &rule, &j.To.Account, &j.To.Chat,
+		&j.To.Thread, &sender, &j.Person, &j.Role, &group, &j.Title, &j.Scope, &own, &j.State,
+		&j.Why, &next, &created}, more...)...)
+	if err != nil {
+		return j, err
+	}
+	if err := json.Unmarshal(sender, &j.Sender); err != nil {
+		return j, err
+	}
+	j.Group, j.Own = group != 0, own != 0
+	j.Next, j.Created = stamp(next), stamp(created)
+	// A time that can't be read, as its zone is not known any more, is none: the job is paused when
+	// it is due, and keeps nobody from reading the others.
+	if j.When, err = zones.decode(rule); err != nil {
+		j.When = When{}
+	}
+	return j, nil
+}
+
+// Change writes the name, text, time, kind and session of a job anew, and begins one that was over
+// again if it has a further time. What runs goes on as it was.
+func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
+	if err := s.check(j, now); err != nil {
+		return err
+	}
+	old, err := s.Get(tx, j.ID)
+	if err != nil {
+		return err
+	}
+	if j.When == old.When { // that times go by is no change of them
+		j.State, j.Next = old.State, old.Next
+	} else if next, ok := j.When.Next(now); !ok {
+		return refuse("%s is over", j.When)
+	} else if j.State, j.Next = old.State, next; old.State == Ended {
+		j.State = Active
+	}
+	rule, err := j.When.encode()
+	if err == nil {
+		_, err = tx.Exec(`UPDATE jobs SET name = $2, kind = $3, text = $4, rule = $5, own = $6,
+			state = $7, next_ms = $8 WHERE id = $1`, j.ID, j.Name, string(j.Kind), j.Text, rule,
+			flag(j.Own), string(j.State), millis(j.Next))
+	}
+	if err != nil {
+		return fmt.Errorf("schedule: change job %d: %w", j.ID, err)
+	}
+	return nil
+}
 
 // Pause keeps a job from running until [Store.Resume]. What runs goes on; what only waits is
 // skipped.
-func (s Store) Pause(tx *store.Tx, id int64, why string, now time.Time) error { return errLater }
-
-// Resume ends a pause. What was due meanwhile is not made up for.
-func (s Store) Resume(tx *store.Tx, id int64, now time.Time) error { return errLater }
-
-// Remove deletes a job. What runs goes on, and the last of it is deleted with its end.
-func (s Store) Remove(tx *store.Tx, id int64, now time.Time) error { return errLater }
-
-// RunNow makes a job run besides its times, or [ErrRunning]. [Scheduler.Wake] makes it at once.
-func (s Store) RunNow(tx *store.Tx, id int64, now time.Time) error { return errLater }
-
-// Runs returns the runs of a job, the newest first, 100 at most.
-func (s Store) Runs(q store.Queryer, job int64) ([]Run, error) { return nil, errLater }
-
-// RunOf returns a run and its job, or [ErrNone].
-func (s Store) RunOf(q store.Queryer, run int64) (Job, Run, error) { return Job{}, Run{}, errLater }
-
-// Begin notes that a turn works on a run. It reports false if the run must not begin: it was
-// skipped, as its job was paused or removed meanwhile, or erased.
-func (s Store) Begin(tx *store.Tx, run int64, now time.Time) (bool, error) { return false, errLater }
-
-// Done notes that a run has ended well, and the beginning of what was said. A run that is over or
-// erased stays so, here as with Stop and Fail.
-func (s Store) Done(tx *store.Tx, run int64, said string, now time.Time) error { return errLater }
-
-// Stop notes that somebody has stopped a run.
-func (s Store) Stop(tx *store.Tx, run int64, now time.Time) error { return errLater }
-
-// Fail notes that an attempt of a run has failed. The next one comes after 1, 5 and 15 minutes;
-// dead reports that there is none, which the people are to be told. A heartbeat has one attempt
-// only, and nobody need hear of it.
-func (s Store) Fail(tx *store.Tx, run int64, reason string, now time.Time) (dead bool, err error) {
-	return false, errLater
+func (s Store) Pause(tx *store.Tx, id int64, why string, now time.Time) error {
+	j, err := s.Get(tx, id)
+	switch {
+	case err != nil:
+		return err
+	case j.State == Ended:
+		return ErrOver
+	}
+	if _, err := tx.Exec("UPDATE jobs SET state = 'paused', why = $2 WHERE id = $1", id,
+		why); err != nil {
+		return fmt.Errorf("schedule: pause job %d: %w", id, err)
+	}
+	return s.skipWaiting(tx, id, "the job was paused", now)
 }
 
-// Zone returns the zone that the people of a scope have set, nil if none.
-func (s Store) Zone(q store.Queryer, of memory.Scope) (*time.Location, error) { return nil, errLater }
-
-// SetZone sets the zone of a scope, by its IANA name. Jobs keep theirs.
-func (s Store) SetZone(tx *store.Tx, of memory.Scope, name string) error { return errLater }
-
-// MoveScope makes the jobs and the zone of a scope those of another one.
-func (s Store) MoveScope(tx *store.Tx, from, to memory.Scope) error { return errLater }
-
-// EraseScope deletes all jobs of a scope with their runs, and its zone.
-func (s Store) EraseScope(tx *store.Tx, of memory.Scope) error { return errLater }
-
-// EraseChat deletes all jobs whose outcome goes to a chat, all its threads together.
-func (s Store) EraseChat(tx *store.Tx, a bus.Address) error { return errLater }
-
-// MoveChat makes the jobs of a chat, all its threads together, those of another one.
-func (s Store) MoveChat(tx *store.Tx, from, to bus.Address) error { return errLater }
-
-// Prune deletes up to 256 runs that ended before a time, with the jobs that are over, and returns
-// how many.
-func (s Store) Prune(tx *store.Tx, before time.Time) (int, error) { return 0, errLater }
-
-// A Beat is whom a heartbeat is for.
-type Beat struct {
-	Scope  memory.Scope
-	To     bus.Address // gets what it has to say
-	Sender bus.Sender
-	Person int64
-	Role   bus.Role
-	Group  bool
-	Title  string
+// skipWaiting ends the runs of a job that no turn has begun.
+func (Store) skipWaiting(tx *store.Tx, id int64, why string, now time.Time) error {
+	_, err := tx.Exec(`UPDATE runs SET state = 'skipped', try_ms = 0, error = $2, ended_ms = $3
+		WHERE job = $1 AND state = 'waiting'`, id, why, millis(now))
+	if err != nil {
+		return fmt.Errorf("schedule: skip runs of job %d: %w", id, err)
+	}
+	return nil
 }
 
-// SetHeartbeat makes a beat come every so often, from now on if it is new.
-func (s Store) SetHeartbeat(tx *store.Tx, b Beat, every time.Duration, now time.Time) error {
-	return errLater
+// Resume ends a pause. What was due meanwhile is not made up for; a job whose one time has passed
+// is over.
+func (s Store) Resume(tx *store.Tx, id int64, now time.Time) error {
+	j, err := s.Get(tx, id)
+	switch {
+	case err != nil:
+		return err
+	case j.State == Active:
+		return nil
+	}
+	next, ok := j.When.Next(now)
+	if !ok {
+		return ErrOver
+	}
+	if _, err := tx.Exec("UPDATE jobs SET state = 'active', why = '', next_ms = $2 WHERE id = $1",
+		id, millis(next)); err != nil {
+		return fmt.Errorf("schedule: resume job %d: %w", id, err)
+	}
+	return nil
+}
+
+// Remove deletes a job. What runs of it goes on, and the job is gone with its end.
+func (s Store) Remove(tx *store.Tx, id int64, now time.Time) error {
+	if _, err := s.Get(tx, id); err != nil {
+		return err
+	}
+	if err := s.skipWaiting(tx, id, "the job was removed", now); err != nil {
+		return err
+	}
+	_, err := tx.Exec("UPDATE jobs SET state = 'removed', next_ms = 0 WHERE id = $1", id)
+	if err != nil {
+		return fmt.Errorf("schedule: remove job %d: %w", id, err)
+	}
+	return s.bury(tx, id)
+}
+
+// bury deletes a job that was removed, once nothing runs of it.
+func (s Store) bury(tx *store.Tx, id int64) error {
+	n, err := tx.Exec(`DELETE FROM jobs WHERE id = $1 AND state = 'removed' AND NOT EXISTS
+		(SELECT 1 FROM runs WHERE job = $1 AND state IN ('waiting', 'running'))`, id)
+	if err == nil && n > 0 {
+		_, err = tx.Exec("DELETE FROM runs WHERE job = $1", id)
+	}
+	if err != nil {
+		return fmt.Errorf("schedule: remove job %d: %w", id, err)
+	}
+	return nil
+}
+
+// RunNow makes a job run besides its times. One that waits to be tried again is tried at once; else
+// it reports [ErrRunning] if it runs already. [Scheduler.Wake] follows the commit.
+func (s Store) RunNow(tx *store.Tx, id int64, now time.Time) error {
+	if _, err := s.Get(tx, id); err != nil {
+		return err
+	}
+	n, err := tx.Exec(`UPDATE runs SET try_ms = $2 WHERE job = $1 AND state = 'waiting'
+		AND try_ms > 0`, id, millis(now))
+	if err == nil && n == 0 {
+		err = s.addRun(tx, id, now)
+	}
+	if err != nil && !errors.Is(err, ErrRunning) {
+		return fmt.Errorf("schedule: run job %d: %w", id, err)
+	}
+	return err
+}
+
+// addRun writes a run that is due now, unless one is there that is not over.
+func (Store) addRun(tx *store.Tx, id int64, now time.Time) error {
+	var one int
+	err := tx.QueryRow("SELECT 1 FROM runs WHERE job = $1 AND state IN ('waiting', 'running')",
+		id).Scan(&one)
+	if err == nil {
+		return ErrRunning
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	// Of one job there is one run at a time: that of this very moment may be over already.
+	for due := millis(now); ; due++ {
+		n, err := tx.Exec(`INSERT INTO runs (job, due_ms, state, try_ms)
+			VALUES ($1, $2, 'waiting', $3) ON CONFLICT (job, due_ms) DO NOTHING`,
+			id, due, millis(now))
+		if err != nil || n > 0 {
+			return err
+		}
+	}
 }

@@ -1,0 +1,234 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/adhocore/gronx"
+)
+
+// maxCron bounds an expression, in bytes.
+const maxCron = 200
+
+// ParseCron returns the times of a cron expression of 5 fields, or a tag such as @daily, in a zone.
+// Besides lists, ranges, steps and names, a day may be L (the last one of the month) or 15W (the
+// weekday that is nearest to the 15th), and a weekday 5L (the last Friday) or 1#2 (the second
+// Monday).
+//
+// The time on the wall is kept. If the clock is put forward over it, it comes once, at the first
+// moment after the gap; if it comes twice as the clock is put back, the first one counts.
+func ParseCron(expr string, loc *time.Location) (When, error) {
+	expr = strings.Join(strings.Fields(expr), " ")
+	if len(expr) > maxCron {
+		return When{}, fmt.Errorf("a cron expression has %d bytes at most", maxCron)
+	}
+	p, err := compile(expr)
+	if err != nil {
+		return When{}, fmt.Errorf("%q is no cron expression: %w", expr, err)
+	}
+	// All that can come at all comes in the 100 years before the last one.
+	if _, ok := p.next(time.Date(lastYear-100, 1, 1, 0, 0, 0, 0, time.UTC)); !ok {
+		return When{}, fmt.Errorf("%q never comes: there is no such date", expr)
+	}
+	return When{cron: expr, loc: loc}, nil
+}
+
+// A field is what may stand in one field of an expression.
+type field struct {
+	name        string
+	least, most int
+	names       string         // with a space around each
+	special     *regexp.Regexp // forms besides numbers, ranges and steps; or nil
+}
+
+var cronFields = [5]field{
+	{name: "minute", most: 59},
+	{name: "hour", most: 23},
+	{name: "day", least: 1, most: 31, names: " L W ",
+		special: regexp.MustCompile(`^(L|\d{1,2}W)$`)},
+	{name: "month", least: 1, most: 12,
+		names: " JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC "},
+	{name: "weekday", most: 7,
+		names:   " SUN MON TUE WED THU FRI SAT L SUNL MONL TUEL WEDL THUL FRIL SATL ",
+		special: regexp.MustCompile(`^[0-7](L|#[1-5])$`)},
+}
+
+var (
+	cronPart  = regexp.MustCompile(`^(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?$`)
+	cronWords = regexp.MustCompile(`[A-Z]+`)
+)
+
+// A plan is an expression that was read.
+type plan struct {
+	minutes, hours, months uint64   // a bit for each number that is due
+	date                   []string // what [gronx] looks at to tell whether a date is due
+}
+
+// compile reads an expression. What gronx takes in one way at one time and in another at another is
+// refused before, and also what is in all likelihood a mistake.
+func compile(expr string) (*plan, error) {
+	if n := len(strings.Fields(expr)); n != 5 && !strings.HasPrefix(expr, "@") {
+		return nil, fmt.Errorf("want 5 fields (minute hour day month weekday), not %d; there are "+
+			"no seconds and no years", n)
+	}
+	segments, err := gronx.Segments(expr)
+	if err != nil || len(segments) != 6 || segments[0] != "0" {
+		return nil, errors.New("want @yearly, @monthly, @weekly, @daily, @hourly or 5 fields")
+	}
+	if !strings.HasPrefix(expr, "@") {
+		for i, raw := range strings.Fields(strings.ToUpper(expr)) {
+			if err := cronFields[i].check(raw, segments[i+1]); err != nil {
+				return nil, fmt.Errorf("%s %q: %w", cronFields[i].name, clip(raw, 40), err)
+			}
+		}
+	}
+	p := &plan{date: []string{"*", "*", "*", segments[3], "*", segments[5]}}
+	p.minutes, err = bits(segments[1], 1, 60, func(n int) time.Time {
+		return time.Date(2000, 1, 1, 0, n, 0, 0, time.UTC)
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.hours, err = bits(segments[2], 2, 24, func(n int) time.Time {
+		return time.Date(2000, 1, 1, n, 0, 0, 0, time.UTC)
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.months, err = bits(segments[4], 4, 13, func(n int) time.Time {
+		return time.Date(2000, time.Month(max(n, 1)), 1, 0, 0, 0, 0, time.UTC)
+	})
+	return p, err
+}
+
+// check refuses what is wrong in a field as it was written, and with numbers for its names.
+func (f *field) check(raw, segment string) error {
+	for _, word := range cronWords.FindAllString(raw, -1) {
+		if !strings.Contains(f.names, " "+word+" ") {
+			return fmt.Errorf("%s is nothing that may stand there", word)
+		}
+	}
+	if segment == "?" && f.special != nil {
+		return nil
+	}
+	for part := range strings.SplitSeq(segment, ",") {
+		if f.special != nil && f.special.MatchString(part) {
+			part = strings.TrimRight(part, "LW") // the number in it
+			part, _, _ = strings.Cut(part, "#")
+			if part == "" {
+				continue
+			}
+		}
+		m := cronPart.FindStringSubmatch(part)
+		if m == nil {
+			return errors.New("want *, a number, a range such as 1-5, a step such as */2, or a " +
+				"list of these")
+		}
+		if err := f.checkNumbers(m[1], m[2], m[3]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkNumbers refuses numbers out of bounds: of a first and a last one and a step, each may be "".
+func (f *field) checkNumbers(first, last, step string) error {
+	// What is no number is "", and stands for 0.
+	from, _ := strconv.Atoi(first)
+	to, _ := strconv.Atoi(last)
+	width, _ := strconv.Atoi(step)
+	switch {
+	case first != "" && (from < f.least || from > f.most), last != "" && to > f.most:
+		return fmt.Errorf("want numbers from %d to %d", f.least, f.most)
+	case last != "" && to < from && (f.most != 7 || from != 7):
+		return fmt.Errorf("the range %s-%s runs backwards: write two", first, last)
+	case step != "" && (width < 1 || width > f.most-f.least):
+		return fmt.Errorf("want a step from 1 to %d; for an interval use every", f.most-f.least)
+	}
+	return nil
+}
+
+// bits returns which of n numbers a segment means, given times that show them where it stands.
+func bits(segment string, position, n int, at func(int) time.Time) (uint64, error) {
+	if segment == "*" {
+		return 1<<n - 1, nil
+	}
+	var c gronx.SegmentChecker
+	var set uint64
+	for i := range n {
+		c.SetRef(at(i))
+		due, err := c.CheckDue(segment, position)
+		if err != nil {
+			return 0, err
+		}
+		if due {
+			set |= 1 << i
+		}
+	}
+	return set, nil
+}
+
+// after returns the first time of p after t in a zone.
+func (p *plan) after(t time.Time, loc *time.Location) (time.Time, bool) {
+	// Later times on the wall never come earlier, so that none before that of t is left out. Some
+	// after it may have been: when the clock was put back.
+	for wall := floating(t.In(loc)); ; {
+		var ok bool
+		if wall, ok = p.next(wall); !ok {
+			return time.Time{}, false
+		}
+		if due := instant(wall, loc); due.After(t) {
+			return due, true
+		}
+	}
+}
+
+// next returns the first time of p after another one, both as a clock shows them that is never
+// changed.
+func (p *plan) next(after time.Time) (time.Time, bool) {
+	t := after.Truncate(time.Minute).Add(time.Minute)
+	g := gronx.New()
+	for t.Year() <= lastYear {
+		y, m, d := t.Date()
+		if p.months&(1<<m) == 0 {
+			t = time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)
+			continue
+		}
+		g.C.SetRef(t)
+		// An error means that it is not due: the segments were checked.
+		if due, err := g.SegmentsDue(p.date); err == nil && due {
+			if minute, ok := p.minuteOf(t.Hour(), t.Minute()); ok {
+				return time.Date(y, m, d, 0, minute, 0, 0, time.UTC), true
+			}
+		}
+		t = time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
+	}
+	return time.Time{}, false
+}
+
+// minuteOf returns the first minute of a day that is due, at an hour and minute or after it.
+func (p *plan) minuteOf(hour, minute int) (int, bool) {
+	for h := hour; h < 24; h++ {
+		if p.hours&(1<<h) != 0 {
+			for m := minute; m < 60; m++ {
+				if p.minutes&(1<<m) != 0 {
+					return h*60 + m, true
+				}
+			}
+		}
+		minute = 0
+	}
+	return 0, false
+}
+
+// clip cuts text to at most n bytes and the mark of the cut.
+func clip(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
+}

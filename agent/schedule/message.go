@@ -1,0 +1,69 @@
+package schedule
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"gateway/bus"
+	"gateway/store"
+)
+
+// message returns what an attempt of a run says to the agent.
+func message(
+	q store.Queryer, j *Job, r *Run, role bus.Role, now time.Time,
+) (bus.InboundMessage, error) {
+	kind := bus.Job
+	if j.Kind == Heartbeat {
+		kind = bus.Heartbeat
+	}
+	text, err := prompt(q, j, r)
+	return bus.InboundMessage{
+		ID:   fmt.Sprintf("run:%d:%d", r.ID, r.Attempts),
+		From: j.To, Sender: j.Sender, Person: j.Person, Role: role,
+		Group: j.Group, ChatTitle: j.Title, Addressed: true, Text: text, Time: now,
+		Note: &bus.Note{Kind: kind, Label: j.Name, Session: string(j.Session()), Run: r.ID},
+	}, err
+}
+
+// prompt returns all that the agent must know.
+func prompt(q store.Queryer, j *Job, r *Run) (string, error) {
+	var b strings.Builder
+	if j.Kind == Reminder {
+		b.WriteString("Reminder: ")
+	}
+	b.WriteString(j.Text)
+	if r.Late && j.Kind != Heartbeat {
+		fmt.Fprintf(&b, "\n\n[This was due at %s and comes late, because I was not running then. "+
+			"Say so.", r.Due.In(j.When.Location()).Format("Monday 2006-01-02 15:04 -07:00"))
+		if r.missed {
+			b.WriteString(" It was missed at times before that, too; this once stands for all.")
+		}
+		b.WriteString("]")
+	}
+	if !j.Own {
+		return b.String(), nil
+	}
+	said, ended, err := lastSaid(q, j.ID)
+	if err == nil && said != "" {
+		fmt.Fprintf(&b, "\n\n[What you said last time, %s:]\n%s\n[end of what you said last time]",
+			ended.In(j.When.Location()).Format("Monday 2006-01-02 15:04 -07:00"), said)
+	}
+	return b.String(), err
+}
+
+// lastSaid returns what the newest run of a job that went well has said, and when.
+func lastSaid(q store.Queryer, job int64) (said string, ended time.Time, err error) {
+	var at int64
+	err = q.QueryRow(`SELECT said, ended_ms FROM runs WHERE job = $1 AND state = 'done'
+		ORDER BY id DESC LIMIT 1`, job).Scan(&said, &at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", time.Time{}, nil
+	}
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("schedule: read runs of job %d: %w", job, err)
+	}
+	return said, stamp(at), nil
+}

@@ -1,0 +1,245 @@
+package schedule
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxSpan bounds an interval.
+const maxSpan = 10 * 366 * 24 * time.Hour
+
+// Pieces of expressions for what people write, in lower case.
+const (
+	unitPattern = `(?:weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)`
+	spanPattern = `(?:\d{1,9}\s*` + unitPattern + `\s*)+`
+	timePattern = `\d{1,2}(?::\d{2}(?:\s*[ap]m)?|\s*[ap]m)`
+	weekdays    = `(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?`
+	datePattern = `\d{4}-\d{2}-\d{2}`
+	dayPattern  = `(?:today|tomorrow|` + weekdays + `)`
+)
+
+var (
+	spanPart  = regexp.MustCompile(`(\d{1,9})\s*(` + unitPattern + `)`)
+	spanWhole = regexp.MustCompile(`^` + spanPattern + `$`)
+	dayTime   = regexp.MustCompile(`^(?:(` + dayPattern + `)\s+)?(?:at\s+)?(` + timePattern + `)$`)
+	dateTime  = regexp.MustCompile(
+		`^(` + datePattern + `)(?:\s+at\s+|\s*t\s*|\s+)(\d{1,2}:\d{2}(?::\d{2})?)$`)
+	clockTime = regexp.MustCompile(`^(\d{1,2})(?::(\d{2}))?\s*([ap]m)?$`)
+)
+
+var units = map[byte]time.Duration{'w': 7 * 24 * time.Hour, 'd': 24 * time.Hour, 'h': time.Hour,
+	'm': time.Minute, 's': time.Second}
+
+// parseSpan reads a duration such as 90m, "1h 30m" or "2 days".
+func parseSpan(text string) (time.Duration, error) {
+	if !spanWhole.MatchString(text) {
+		return 0, fmt.Errorf("%q is no length of time: want one such as 90m, 1h30m, 1d or 2w",
+			clip(text, 40))
+	}
+	var sum time.Duration
+	for _, m := range spanPart.FindAllStringSubmatch(text, -1) {
+		n, err := strconv.Atoi(m[1])
+		unit := units[m[2][0]]
+		if err != nil || time.Duration(n) > maxSpan/unit {
+			return 0, fmt.Errorf("%q is more than 10 years", clip(text, 40))
+		}
+		if sum += time.Duration(n) * unit; sum > maxSpan {
+			return 0, fmt.Errorf("%q is more than 10 years", clip(text, 40))
+		}
+	}
+	return sum, nil
+}
+
+// ParseEvery returns the interval that text names, such as "90m", "1h30m", "1d" or "2w": each whole
+// number of intervals after anchor. It must not be shorter than least.
+func ParseEvery(text string, anchor time.Time, least time.Duration) (When, error) {
+	d, err := parseSpan(strings.TrimPrefix(strings.ToLower(strings.TrimSpace(text)), "every "))
+	if err != nil {
+		return When{}, err
+	}
+	if d < max(least, time.Second) {
+		return When{}, fmt.Errorf("every %s is too often: want %s at least", span(d),
+			span(max(least, time.Second)))
+	}
+	return When{every: d, anchor: anchor.UnixMilli(), loc: anchor.Location()}, nil
+}
+
+// errAt says how a time is written.
+var errAt = errors.New(`want one such as "in 20m", "09:00", "tomorrow 09:00", "monday 9am", ` +
+	`"2026-11-22 09:00" or "2026-11-22T09:00:00+01:00"`)
+
+// ParseAt returns the one time that text names: RFC 3339, or in the zone loc "2026-11-22 09:00",
+// "09:00" (the next one), "tomorrow 09:00" or "monday 9am", or "in 20m" or "20 minutes". It must be
+// after now. A time on the wall is taken as [ParseCron] does.
+func ParseAt(text string, now time.Time, loc *time.Location) (When, error) {
+	now = now.In(loc)
+	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
+	text = strings.TrimPrefix(strings.TrimPrefix(text, "on "), "at ")
+	t, err := parseTime(text, now)
+	switch {
+	case err != nil:
+		return When{}, fmt.Errorf("%q is no time: %w", clip(text, 60), err)
+	case !t.After(now):
+		return When{}, fmt.Errorf("%s is over: it is %s now", t.In(loc).Format(shown),
+			now.Format(shown))
+	case t.Year() > lastYear:
+		return When{}, fmt.Errorf("%d is too far away: want a year up to %d", t.Year(), lastYear)
+	}
+	return When{at: t.UnixMilli(), loc: loc}, nil
+}
+
+func parseTime(text string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00"} {
+		if t, err := time.Parse(layout, strings.ToUpper(text)); err == nil {
+			return t, nil
+		}
+	}
+	if m := dateTime.FindStringSubmatch(text); m != nil {
+		for _, layout := range []string{"2006-01-02 15:04", "2006-01-02 15:04:05"} {
+			if wall, err := time.Parse(layout, m[1]+" "+m[2]); err == nil {
+				return instant(wall, now.Location()), nil
+			}
+		}
+		return time.Time{}, errors.New("there is no such date or no such time of the day")
+	}
+	if after := strings.TrimPrefix(text, "in "); spanWhole.MatchString(after) {
+		d, err := parseSpan(after)
+		return now.Add(d), err
+	}
+	m := dayTime.FindStringSubmatch(text)
+	if m == nil {
+		return time.Time{}, errAt
+	}
+	return nextTime(m[1], m[2], now)
+}
+
+// nextTime returns the next time of the clock on a day, such as "tomorrow", "monday" or "".
+func nextTime(day, clock string, now time.Time) (time.Time, error) {
+	hour, minute, err := parseClock(clock)
+	if err != nil {
+		return time.Time{}, err
+	}
+	y, m, d := now.Date()
+	for ahead := range 9 {
+		t := instant(time.Date(y, m, d+ahead, hour, minute, 0, 0, time.UTC), now.Location())
+		switch day {
+		case "today":
+			return t, nil // if it is over, the caller says so
+		case "tomorrow":
+			if ahead == 1 {
+				return t, nil
+			}
+		case "":
+			if t.After(now) {
+				return t, nil
+			}
+		default:
+			if t.After(now) && weekdayOf(y, m, d+ahead) == weekday(day) {
+				return t, nil
+			}
+		}
+	}
+	return time.Time{}, errAt // not reached: a week has all weekdays
+}
+
+func weekdayOf(y int, m time.Month, d int) time.Weekday {
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Weekday()
+}
+
+// weekday returns the weekday that begins with the first three letters of name.
+func weekday(name string) time.Weekday {
+	return time.Weekday(slices.Index([]string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"},
+		name[:3]))
+}
+
+// parseClock reads 9:00, 21:30, 9am or 9:30 pm.
+func parseClock(text string) (hour, minute int, err error) {
+	m := clockTime.FindStringSubmatch(text)
+	if m == nil {
+		return 0, 0, errAt
+	}
+	// The pattern has but digits there.
+	hour, _ = strconv.Atoi(m[1])
+	minute, _ = strconv.Atoi(cmp.Or(m[2], "0"))
+	switch {
+	case m[3] != "" && (hour < 1 || hour > 12), hour > 23, minute > 59:
+		return 0, 0, errors.New("there is no such time of the day")
+	case m[3] == "am" && hour == 12:
+		hour = 0
+	case m[3] == "pm" && hour != 12:
+		hour += 12
+	}
+	return hour, minute, nil
+}
+
+// What a wish may begin with, up to what is wished.
+var (
+	everyDay = regexp.MustCompile(`(?i)^every\s+(day|weekday|` + weekdays +
+		`(?:(?:\s*,\s*|\s+and\s+)` + weekdays + `)*)\s+(?:at\s+)?(` + timePattern + `)(?:\s+|$)`)
+	everySpan = regexp.MustCompile(`(?i)^every\s+(` + spanPattern + `|` + unitPattern +
+		`)(?:\s+|$)`)
+	atTime = regexp.MustCompile(`(?i)^((?:in\s+)` + spanPattern + `|` +
+		`(?:on\s+)?` + datePattern + `(?:\s+at\s+|t|\s+)\d{1,2}:\d{2}(?::\d{2})?` +
+		`(?:z|[+-]\d{2}:\d{2})?|` +
+		`(?:on\s+)?(?:` + dayPattern + `\s+)?(?:at\s+)?` + timePattern + `)(?:\s+|$)`)
+	anyDay = regexp.MustCompile(weekdays)
+)
+
+// ParseWish splits what a person wishes into its time and what is to be said then: such as "in 20m
+// to call mum", "tomorrow at 9:00 …", "every 2h …" or "every monday and friday at 8am …".
+func ParseWish(text string, now time.Time, loc *time.Location, least time.Duration) (
+	w When, rest string, err error,
+) {
+	text = strings.TrimSpace(text)
+	if m := everyDay.FindStringSubmatch(text); m != nil {
+		rest = text[len(m[0]):]
+		w, err = parseDays(strings.ToLower(m[1]), strings.ToLower(m[2]), loc)
+	} else if m := everySpan.FindStringSubmatch(text); m != nil {
+		rest = text[len(m[0]):]
+		every := m[1]
+		if every[0] < '0' || every[0] > '9' {
+			every = "1" + every
+		}
+		w, err = ParseEvery(every, now.In(loc), least)
+	} else if m := atTime.FindStringSubmatch(text); m != nil {
+		rest = text[len(m[0]):]
+		w, err = ParseAt(m[1], now, loc)
+	} else {
+		return w, "", errors.New("it does not begin with a time")
+	}
+	rest = strings.TrimSpace(rest)
+	for _, word := range []string{"to ", "that "} {
+		if len(rest) > len(word) && strings.EqualFold(rest[:len(word)], word) {
+			rest = strings.TrimSpace(rest[len(word):])
+			break
+		}
+	}
+	return w, rest, err
+}
+
+// parseDays returns a time on each of some days of the week.
+func parseDays(days, clock string, loc *time.Location) (When, error) {
+	hour, minute, err := parseClock(clock)
+	if err != nil {
+		return When{}, err
+	}
+	on := "*"
+	switch days {
+	case "day":
+	case "weekday":
+		on = "1-5"
+	default:
+		var list []string
+		for _, name := range anyDay.FindAllString(days, -1) {
+			list = append(list, strconv.Itoa(int(weekday(name))))
+		}
+		on = strings.Join(list, ",")
+	}
+	return ParseCron(fmt.Sprintf("%d %d * * %s", minute, hour, on), loc)
+}

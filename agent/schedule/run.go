@@ -1,0 +1,151 @@
+package schedule
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"gateway/store"
+)
+
+// Bounds of what a run keeps, in bytes.
+const (
+	maxSaid  = 2000
+	maxError = 500
+)
+
+// backoff is how long a run waits before it is tried again.
+var backoff = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute}
+
+const runColumns = "r.id, r.job, r.due_ms, r.state, r.attempts, r.try_ms, r.late, r.missed, " +
+	"r.started_ms, r.ended_ms, r.said, r.error"
+
+// runFields returns where the runColumns of a row go, and what makes a run of them.
+func runFields() (into []any, made func() Run) {
+	var r Run
+	var due, try, started, ended int64
+	var late, missed int
+	into = []any{&r.ID, &r.Job, &due, &r.State, &r.Attempts, &try, &late, &missed, &started, &ended,
+		&r.Said, &r.Error}
+	return into, func() Run {
+		r.Due, r.Retry, r.Started, r.Ended = stamp(due), stamp(try), stamp(started), stamp(ended)
+		r.Late, r.missed = late != 0, missed != 0
+		return r
+	}
+}
+
+// Runs returns the runs of a job, the newest first, 100 at most.
+func (Store) Runs(q store.Queryer, job int64) ([]Run, error) {
+	rows, err := q.Query("SELECT "+runColumns+
+		" FROM runs r WHERE r.job = $1 ORDER BY r.id DESC LIMIT 100", job)
+	if err != nil {
+		return nil, fmt.Errorf("schedule: read runs of job %d: %w", job, err)
+	}
+	defer rows.Close()
+	var list []Run
+	for rows.Next() {
+		into, made := runFields()
+		if err := rows.Scan(into...); err != nil {
+			return nil, fmt.Errorf("schedule: read runs of job %d: %w", job, err)
+		}
+		list = append(list, made())
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("schedule: read runs of job %d: %w", job, err)
+	}
+	return list, nil
+}
+
+// RunOf returns a run and its job, or [ErrNone]. A job that was removed is there until the run is
+// over.
+func (Store) RunOf(q store.Queryer, run int64) (Job, Run, error) {
+	into, made := runFields()
+	j, err := scanJob(q.QueryRow("SELECT "+jobColumns+", "+runColumns+
+		" FROM runs r JOIN jobs j ON j.id = r.job WHERE r.id = $1", run).Scan, make(zoner), into...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Job{}, Run{}, ErrNone
+	}
+	if err != nil {
+		return Job{}, Run{}, fmt.Errorf("schedule: read run %d: %w", run, err)
+	}
+	return j, made(), nil
+}
+
+// Begin notes that a turn works on a run. It reports false if the run must not begin: it was
+// skipped, as its job was paused or removed meanwhile, or erased.
+func (Store) Begin(tx *store.Tx, run int64, now time.Time) (bool, error) {
+	n, err := tx.Exec(`UPDATE runs SET state = 'running', started_ms = $2
+		WHERE id = $1 AND state = 'waiting' AND try_ms = 0`, run, millis(now))
+	if err != nil {
+		return false, fmt.Errorf("schedule: begin run %d: %w", run, err)
+	}
+	return n > 0, nil
+}
+
+// Done notes that a run has ended well, and the beginning of what was said. A run that is over or
+// erased stays so, here as with Stop and Fail.
+func (s Store) Done(tx *store.Tx, run int64, said string, now time.Time) error {
+	return s.end(tx, run, Succeeded, clip(strings.TrimSpace(said), maxSaid), "", now)
+}
+
+// Stop notes that somebody has stopped a run.
+func (s Store) Stop(tx *store.Tx, run int64, now time.Time) error {
+	return s.end(tx, run, Stopped, "", "", now)
+}
+
+func (s Store) end(
+	tx *store.Tx, run int64, as RunState, said, reason string, now time.Time,
+) error {
+	var job int64
+	err := tx.QueryRow(`UPDATE runs SET state = $2, said = $3, error = $4, try_ms = 0, ended_ms = $5
+		WHERE id = $1 AND state IN ('waiting', 'running') RETURNING job`,
+		run, string(as), said, reason, millis(now)).Scan(&job)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("schedule: end run %d: %w", run, err)
+	}
+	return s.bury(tx, job)
+}
+
+// Fail notes that an attempt of a run has failed. The next one comes after 1, 5 and 15 minutes;
+// dead reports that there is none, which the people are to be told. A heartbeat has one attempt
+// only, since another one comes, and so has a job that was paused or removed meanwhile.
+func (s Store) Fail(tx *store.Tx, run int64, reason string, now time.Time) (dead bool, err error) {
+	j, r, err := s.RunOf(tx, run)
+	if errors.Is(err, ErrNone) || err == nil && r.State != Waiting && r.State != Running {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	reason = clip(reason, maxError)
+	again := j.Kind != Heartbeat && (j.State == Active || j.State == Ended)
+	if !again || r.Attempts > len(backoff) {
+		return true, s.end(tx, run, Failed, "", reason, now)
+	}
+	at := now.Add(backoff[max(r.Attempts, 1)-1])
+	if _, err := tx.Exec(`UPDATE runs SET state = 'waiting', try_ms = $2, error = $3 WHERE id = $1`,
+		run, millis(at), reason); err != nil {
+		return false, fmt.Errorf("schedule: fail run %d: %w", run, err)
+	}
+	return false, nil
+}
+
+// Prune deletes up to 256 runs that ended before a time, and jobs of which nothing is left to tell,
+// and returns how many runs.
+func (Store) Prune(tx *store.Tx, before time.Time) (int, error) {
+	n, err := tx.Exec(`DELETE FROM runs WHERE id IN (SELECT id FROM runs
+		WHERE ended_ms > 0 AND ended_ms < $1 ORDER BY ended_ms LIMIT 256)`, millis(before))
+	if err == nil && n > 0 {
+		_, err = tx.Exec(`DELETE FROM jobs WHERE state = 'ended' AND NOT EXISTS
+			(SELECT 1 FROM runs WHERE job = jobs.id)`)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("schedule: prune: %w", err)
+	}
+	return int(n), nil
+}

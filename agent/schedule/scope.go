@@ -1,0 +1,168 @@
+package schedule
+
+import (
+	"cmp"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/store"
+)
+
+// Zone returns the zone that the people of a scope have set, nil if none.
+func (Store) Zone(q store.Queryer, of memory.Scope) (*time.Location, error) {
+	var name string
+	err := q.QueryRow("SELECT zone FROM zones WHERE scope = $1", string(of)).Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	var loc *time.Location
+	if err == nil {
+		loc, err = time.LoadLocation(name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("schedule: zone of %s: %w", of, err)
+	}
+	return loc, nil
+}
+
+// ZoneOf returns the zone in which the people of a scope think.
+func (s Store) ZoneOf(q store.Queryer, of memory.Scope) (*time.Location, error) {
+	loc, err := s.Zone(q, of)
+	return cmp.Or(loc, s.Location, time.UTC), err
+}
+
+// SetZone sets the zone of a scope, by its IANA name. Jobs keep theirs.
+func (Store) SetZone(tx *store.Tx, of memory.Scope, name string) error {
+	_, err := tx.Exec(`INSERT INTO zones (scope, zone) VALUES ($1, $2)
+		ON CONFLICT (scope) DO UPDATE SET zone = excluded.zone`, string(of), name)
+	if err != nil {
+		return fmt.Errorf("schedule: set zone of %s: %w", of, err)
+	}
+	return nil
+}
+
+// MoveScope makes the jobs and the zone of a scope those of another one, which keeps its own zone.
+func (s Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
+	// A scope has one heartbeat. If both have, that of to stays.
+	if err := s.eraseJobs(tx, `SELECT id FROM jobs WHERE kind = 'heartbeat' AND scope = $1
+		AND EXISTS (SELECT 1 FROM jobs WHERE kind = 'heartbeat' AND scope = $2)`,
+		string(from), string(to)); err != nil {
+		return err
+	}
+	for _, query := range []string{"UPDATE jobs SET scope = $2 WHERE scope = $1",
+		`UPDATE zones SET scope = $2 WHERE scope = $1
+			AND NOT EXISTS (SELECT 1 FROM zones WHERE scope = $2)`,
+	} {
+		if _, err := tx.Exec(query, string(from), string(to)); err != nil {
+			return fmt.Errorf("schedule: move %s: %w", from, err)
+		}
+	}
+	if from.Person() == 0 || to.Person() == 0 {
+		return nil
+	}
+	// What one has set up in groups is of the other from now on, too.
+	if _, err := tx.Exec("UPDATE jobs SET person = $2 WHERE person = $1", from.Person(),
+		to.Person()); err != nil {
+		return fmt.Errorf("schedule: move %s: %w", from, err)
+	}
+	return nil
+}
+
+// EraseScope deletes all jobs of a scope with their runs, and its zone.
+func (s Store) EraseScope(tx *store.Tx, of memory.Scope) error {
+	if err := s.eraseJobs(tx, "SELECT id FROM jobs WHERE scope = $1", string(of)); err != nil {
+		return err
+	}
+	if _, err := tx.Exec("DELETE FROM zones WHERE scope = $1", string(of)); err != nil {
+		return fmt.Errorf("schedule: erase %s: %w", of, err)
+	}
+	return nil
+}
+
+// EraseChat deletes all jobs whose outcome goes to a chat, all its threads together.
+func (s Store) EraseChat(tx *store.Tx, a bus.Address) error {
+	return s.eraseJobs(tx, "SELECT id FROM jobs WHERE account = $1 AND chat = $2", a.Account,
+		a.Chat)
+}
+
+// eraseJobs deletes the jobs that a query names, with their runs.
+func (Store) eraseJobs(tx *store.Tx, ids string, args ...any) error {
+	for _, query := range []string{
+		"DELETE FROM runs WHERE job IN (" + ids + ")", "DELETE FROM jobs WHERE id IN (" + ids + ")",
+	} {
+		if _, err := tx.Exec(query, args...); err != nil {
+			return fmt.Errorf("schedule: erase jobs: %w", err)
+		}
+	}
+	return nil
+}
+
+// MoveChat makes the jobs of a chat, all its threads together, those of another one.
+func (Store) MoveChat(tx *store.Tx, from, to bus.Address) error {
+	_, err := tx.Exec(`UPDATE jobs SET account = $3, chat = $4 WHERE account = $1 AND chat = $2`,
+		from.Account, from.Chat, to.Account, to.Chat)
+	if err != nil {
+		return fmt.Errorf("schedule: move %s: %w", from, err)
+	}
+	return nil
+}
+
+// A Beat is whom a heartbeat is for.
+type Beat struct {
+	Scope  memory.Scope
+	To     bus.Address // gets what it has to say
+	Sender bus.Sender
+	Person int64
+	Role   bus.Role
+	Group  bool
+	Title  string
+}
+
+// heartbeatText is what a heartbeat asks for.
+const heartbeatText = "This is your heartbeat: nobody has written. Read HEARTBEAT.md and do what " +
+	"is due of it. If there is nothing that somebody must know now, answer HEARTBEAT_OK and " +
+	"nothing else."
+
+// SetHeartbeat makes a beat come every so often, the first time after that if it is new.
+func (s Store) SetHeartbeat(tx *store.Tx, b Beat, every time.Duration, now time.Time) error {
+	j := Job{Name: "heartbeat", Kind: Heartbeat, Text: heartbeatText, To: b.To, Sender: b.Sender,
+		Person: b.Person, Role: b.Role, Group: b.Group, Title: b.Title, Scope: b.Scope, Own: true,
+		When:  When{every: every, anchor: now.UnixMilli(), loc: time.UTC},
+		State: Active, Created: now}
+	j.Next, _ = j.When.Next(now) // an interval has always a further time
+	list, err := jobs(tx, "SELECT "+jobColumns+
+		" FROM jobs j WHERE j.scope = $1 AND j.kind = 'heartbeat'", string(b.Scope))
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return s.insert(tx, &j)
+	}
+	old := list[0]
+	if old.When.every == every {
+		j.When, j.Next = old.When, old.Next
+		if b == (Beat{old.Scope, old.To, old.Sender, old.Person, old.Role, old.Group, old.Title}) {
+			return nil
+		}
+	}
+	rule, err := j.When.encode()
+	if err != nil {
+		return fmt.Errorf("schedule: heartbeat of %s: %w", b.Scope, err)
+	}
+	sender, err := json.Marshal(j.Sender)
+	if err == nil {
+		_, err = tx.Exec(`UPDATE jobs SET rule = $2, account = $3, chat = $4, thread = $5,
+			sender = $6, person = $7, role = $8, in_group = $9, title = $10, next_ms = $11
+			WHERE id = $1`, old.ID, rule, j.To.Account, j.To.Chat, j.To.Thread, string(sender), j.Person,
+			string(j.Role), flag(j.Group), j.Title, millis(j.Next))
+	}
+	if err != nil {
+		return fmt.Errorf("schedule: heartbeat of %s: %w", b.Scope, err)
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package schedule
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"time"
+
+	"gateway/agent/tool"
+)
+
+// zoneNames are the IANA names that people may mean, one a line.
+//
+//go:embed zones.txt
+var zoneNames string
+
+// FindZone returns the zone with a name, in any case; the name of its city alone will do. Its error
+// is for people, and names the nearest one.
+func FindZone(name string) (*time.Location, error) {
+	name = strings.ReplaceAll(strings.TrimSpace(name), " ", "_")
+	var cities []string
+	names := strings.Fields(zoneNames)
+	for _, known := range names {
+		city := known[strings.LastIndex(known, "/")+1:]
+		if strings.EqualFold(known, name) || strings.EqualFold(city, name) {
+			return time.LoadLocation(known)
+		}
+		cities = append(cities, city)
+	}
+	hint := "want one such as Europe/Berlin"
+	if near := tool.Nearest(name, names); near != "" {
+		hint = "did you mean " + near + "?"
+	} else if near := tool.Nearest(name, cities); near != "" {
+		for i, city := range cities {
+			if city == near {
+				hint = "did you mean " + names[i] + "?"
+				break
+			}
+		}
+	}
+	return nil, fmt.Errorf("there is no time zone %q; %s", clip(name, 60), hint)
+}
