@@ -2,114 +2,90 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
-	"os/exec"
 
 	"github.com/spf13/cobra"
 
+	"gateway/agent/tools/shell/sandbox"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/doctor"
 )
 
-// A finding is what the doctor says of one thing.
-type finding struct {
-	what, state string
-	remedy      string // "" if all is well
-}
-
 func doctorCommand(load loader) *cobra.Command {
-	return &cobra.Command{
+	var offline, asJSON bool
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what keeps the gateway from working, and say what to do",
-		Args:  cobra.NoArgs,
+		Long: `Look for what keeps the gateway from working, and say what to do: configuration, data,
+disk, clock, channels, models, sandbox, programs, and how a gateway that runs is. Nothing
+is changed. Channels and models are asked whether they take the credentials; that sends no
+message and costs nothing.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			var list []doctor.Finding
 			cfg, err := load()
 			if err != nil {
-				return err
+				list = []doctor.Finding{{ID: "config", What: "Configuration", State: doctor.Bad,
+					Text: err.Error(), Remedy: "Correct what is named, and look again with " +
+						"gateway config check."}}
+			} else {
+				c := caseOf(cmd, cfg)
+				c.Offline = offline
+				list = doctor.Examine(cmd.Context(), c)
 			}
-			sick := 0
-			for _, f := range examine(cmd.Context(), cfg) {
-				cmd.Printf("%s: %s\n", f.what, lines(f.state))
-				if f.remedy != "" {
-					sick++
-					cmd.Printf("    %s\n", f.remedy)
-				}
-			}
-			if sick > 0 {
-				return fmt.Errorf("%d of these need attention", sick)
-			}
-			cmd.Println("All is well.")
-			return nil
+			return printFindings(cmd, list, asJSON)
 		},
 	}
+	cmd.Flags().BoolVar(&offline, "offline", false, "use no network: leave channels and models out")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
 }
 
-func examine(ctx context.Context, cfg *config.Config) []finding {
-	list := []finding{{what: "Configuration", state: "right"}}
-	list = append(list, examineHome(cfg))
-	list = append(list, examineSandbox(ctx, cfg)...)
-	for _, name := range sortedKeys(cfg.MCP) {
-		if s := cfg.MCP[name]; s.Enabled && len(s.Command) > 0 {
-			list = append(list, examineServer(name, s))
+// caseOf returns what the doctor and the audit look at.
+func caseOf(cmd *cobra.Command, cfg *config.Config) doctor.Case {
+	file := cmd.Flag("config").Value.String()
+	if file == "" {
+		file = config.DefaultPath(os.Environ())
+	}
+	return doctor.Case{
+		Config: cfg, File: file, Migrations: migrations(),
+		Sandbox: func(ctx context.Context) (*sandbox.Sandbox, error) {
+			return findSandbox(ctx, cfg)
+		},
+		WhatsApp: func(account string) string { return whatsappStore(cfg, account) },
+	}
+}
+
+func printFindings(cmd *cobra.Command, list []doctor.Finding, asJSON bool) error {
+	sick := doctor.Sick(list)
+	if asJSON {
+		if err := printJSON(cmd.OutOrStdout(), list); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range list {
+			cmd.Printf("%s: %s\n", f.What, lines(f.Text))
+			if f.State == doctor.Bad {
+				cmd.Printf("    %s\n", lines(f.Remedy))
+			}
 		}
 	}
-	return list
+	if sick > 0 {
+		return fmt.Errorf("%d of these need attention", sick)
+	}
+	if !asJSON {
+		cmd.Println("All is well.")
+	}
+	return nil
 }
 
-// examineHome looks at who can read the data directory.
-func examineHome(cfg *config.Config) finding {
-	f := finding{what: "Data directory", state: cfg.Gateway.Home}
-	info, err := os.Stat(cfg.Gateway.Home)
-	switch {
-	case err != nil:
-		f.state, f.remedy = "not there yet", ""
-	case info.Mode().Perm()&0o077 != 0 && info.Mode()&fs.ModeType == fs.ModeDir:
-		f.state += fmt.Sprintf(", mode %04o", info.Mode().Perm())
-		f.remedy = "Others on this machine can look into it: chmod 700 " + cfg.Gateway.Home
-	}
-	return f
-}
-
-// examineSandbox proves the sandbox by its self-test.
-func examineSandbox(ctx context.Context, cfg *config.Config) []finding {
-	f := finding{what: "Sandbox"}
-	box, err := findSandbox(ctx, cfg)
-	switch {
-	case err != nil:
-		f.state = err.Error()
-		f.remedy = "The agent runs no commands. Install bubblewrap, or use a kernel with Landlock; " +
-			`[exec] sandbox = "none" runs them unconfined.`
-		return []finding{f}
-	case box == nil:
-		f.state = "commands are switched off"
-		return []finding{f}
-	}
-	f.state = box.String()
-	if cfg.Exec.Sandbox == "none" {
-		f.remedy = "Commands can do all that the gateway can; each must be approved unless " +
-			"[tools.exec] says otherwise."
-	}
-	report := box.Report()
-	list := []finding{f}
-	for _, proof := range report.Passed {
-		list = append(list, finding{what: "Sandbox", state: "proven: " + proof})
-	}
-	for _, weak := range report.Weak {
-		list = append(list, finding{what: "Sandbox", state: "can't restrict: " + weak})
-	}
-	for _, other := range report.Others {
-		list = append(list, finding{what: "Sandbox", state: "not used: " + other})
-	}
-	return list
-}
-
-// examineServer looks whether the program of an MCP server is there.
-func examineServer(name string, s config.Server) finding {
-	f := finding{what: "MCP server " + name, state: "its program is there"}
-	if _, err := exec.LookPath(s.Command[0]); err != nil {
-		f.state = err.Error()
-		f.remedy = fmt.Sprintf("Install %s, or set enabled = false in [mcp.%s].", s.Command[0], name)
-	}
-	return f
+// printJSON prints v for programs and people.
+func printJSON(out io.Writer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }

@@ -39,7 +39,7 @@ var imports = map[string]string{
 	"agent/halt":     "store",
 	"agent/approval": "bus",
 	"agent/chore":    "store bus memory",
-	"agent/schedule": "store bus memory session",
+	"agent/schedule": "store store/fault bus memory session agent/tool",
 	"agent/compact":  "session agent/llm",
 	"agent/dream": "store store/fault memory memory/document memory/version " +
 		"agent/llm",
@@ -79,6 +79,8 @@ var imports = map[string]string{
 	"cmd/gateway/internal/backup":    "store",
 	"cmd/gateway/internal/retention": "store",
 	"cmd/gateway/internal/watch":     "",
+	"cmd/gateway/internal/doctor": "store bus skills agent/tools/shell/sandbox channels " +
+		"cmd/gateway/internal/config cmd/gateway/internal/ops",
 	"cmd/gateway": "store bus memory memory/document memory/version skills session agent " +
 		"agent/approval agent/guard agent/halt agent/llm " +
 		"agent/llm/demo agent/llm/failover agent/llm/openai agent/mcpserver agent/tool " +
@@ -86,7 +88,8 @@ var imports = map[string]string{
 		"agent/tools/message agent/tools/shell agent/tools/shell/sandbox agent/tools/spawn " +
 		"agent/tools/web agent/usage channels " +
 		"channels/discord channels/telegram channels/terminal channels/whatsapp " +
-		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/watch",
+		"cmd/gateway/internal/backup cmd/gateway/internal/retention agent/question cmd/gateway/internal/config cmd/gateway/internal/doctor " +
+		"cmd/gateway/internal/watch",
 
 	"deploy/bench": "agent/llm/openai/openaitest channels/discord/discordtest " +
 		"channels/telegram/telegramtest channels/whatsapp/whatsapptest",

@@ -1,0 +1,303 @@
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gateway/store"
+)
+
+// examineFile says where the configuration comes from. That it is right is known before.
+func (c Case) examineFile(context.Context) []Finding {
+	if _, err := os.Stat(c.File); err != nil {
+		return one("config", "Configuration", OK, "right; there is no file "+c.File, "")
+	}
+	return one("config", "Configuration", OK, "right, "+c.File, "")
+}
+
+// examineHome looks at the data directory.
+func (c Case) examineHome(context.Context) []Finding {
+	const id, what = "home", "Data directory"
+	home := c.Config.Gateway.Home
+	info, err := os.Stat(home)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return one(id, what, Note, "not there yet", "")
+	case err != nil:
+		return one(id, what, Bad, err.Error(), "Let this user reach it, or set GATEWAY_HOME to "+
+			"another folder.")
+	case !info.IsDir():
+		return one(id, what, Bad, home+" is no folder",
+			"Move what is there away, or set GATEWAY_HOME to another folder.")
+	case info.Mode().Perm()&0o077 != 0 && modes:
+		return one(id, what, Bad, fmt.Sprintf("%s, mode %04o", home, info.Mode().Perm()),
+			"Others on this machine can look into it: chmod 700 "+home)
+	}
+	if owner, ok := ownerOf(info); ok && owner != os.Geteuid() {
+		return one(id, what, Bad, fmt.Sprintf("%s belongs to user %d, and this is user %d", home,
+			owner, os.Geteuid()), "Run the gateway and its commands as the user who owns it, or "+
+			"give it to this one: chown -R "+strconv.Itoa(os.Geteuid())+" "+home)
+	}
+	if err := tryWrite(home); err != nil {
+		return one(id, what, Bad, home+" can't be written", "Give the folder to this user, or set "+
+			"GATEWAY_HOME to another one.")
+	}
+	return one(id, what, OK, home, "")
+}
+
+// modes reports whether files have modes that mean something here.
+const modes = runtime.GOOS != "windows"
+
+// tryWrite makes a file in a folder and removes it.
+func tryWrite(dir string) error {
+	f, err := os.CreateTemp(dir, ".doctor-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// What a disk must have free.
+const (
+	leastBytes = 100 << 20
+	leastFiles = 1_000
+)
+
+// examineDisk looks at the room for data and for the workspace.
+func (c Case) examineDisk(context.Context) []Finding {
+	var list []Finding
+	g := c.Config.Gateway
+	dirs := []string{g.Home}
+	if !within(g.Workspace, g.Home) {
+		dirs = append(dirs, g.Workspace)
+	}
+	for _, dir := range dirs {
+		s, err := c.Disk(existing(dir))
+		switch {
+		case err != nil:
+			list = append(list,
+				one("disk", "Disk", Note, "can't be looked at: "+err.Error(), "")...)
+		case s.Free < leastBytes:
+			list = append(list, one("disk", "Disk", Bad,
+				fmt.Sprintf("%d MB are free where %s is", s.Free>>20, dir),
+				"Make room, or let less be kept: [media], [retention].")...)
+		case s.Counts && s.Files < leastFiles:
+			list = append(list, one("disk", "Disk", Bad,
+				fmt.Sprintf("only %d files can still be made where %s is", s.Files, dir),
+				"Remove files that are not needed: the disk has room, but no inodes.")...)
+		default:
+			list = append(list, one("disk", "Disk", OK,
+				fmt.Sprintf("%d MB are free where %s is", s.Free>>20, dir), "")...)
+		}
+	}
+	return list
+}
+
+// existing returns dir, or the nearest folder above it that is there.
+func existing(dir string) string {
+	for {
+		if _, err := os.Stat(dir); err == nil {
+			return dir
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			return dir
+		}
+		dir = above
+	}
+}
+
+// within reports whether path is dir or below it.
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// examineFiles looks at who can read the files with secrets.
+func (c Case) examineFiles(context.Context) []Finding {
+	var list []Finding
+	for _, file := range c.privateFiles() {
+		if mode, open := exposed(file, c.Config.Gateway.Home); open {
+			list = append(list, one("files", "File", Bad,
+				fmt.Sprintf("%s has mode %04o", file, mode), "Others on this machine can read it: "+
+					"chmod 600 "+file+", or gateway security --fix")...)
+		}
+	}
+	if len(list) == 0 {
+		return one("files", "Files", OK, "nobody else reads those with secrets", "")
+	}
+	return list
+}
+
+// privateFiles returns the files that are there and that nobody else may read.
+func (c Case) privateFiles() []string {
+	db := c.Config.Store.Path()
+	home := c.Config.Gateway.Home
+	list := []string{c.File, db, db + "-wal", db + "-shm", filepath.Join(home, "http.json"),
+		filepath.Join(home, "skills.json"), c.Config.Log.File}
+	for name, ch := range c.Config.Channels {
+		if ch.Type == "whatsapp" && c.WhatsApp != nil {
+			list = append(list, c.WhatsApp(name))
+		}
+	}
+	list = slices.DeleteFunc(list, func(file string) bool {
+		info, err := os.Stat(file)
+		return err != nil || !info.Mode().IsRegular()
+	})
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// exposed returns the mode of a file, and whether others can read or write it. What lies in the
+// data directory is protected by it, if that is closed.
+func exposed(file, home string) (fs.FileMode, bool) {
+	info, err := os.Stat(file)
+	if err != nil || !modes || info.Mode().Perm()&0o077 == 0 {
+		return 0, false
+	}
+	if dir, err := os.Stat(home); err == nil && within(file, home) && dir.Mode().Perm()&0o077 == 0 {
+		return info.Mode().Perm(), false
+	}
+	return info.Mode().Perm(), true
+}
+
+// examineStore looks at the database.
+func (c Case) examineStore(ctx context.Context) []Finding {
+	const id, what = "store", "Database"
+	path := c.Config.Store.Path()
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return one(id, what, Note, "not there yet", "")
+	}
+	if err != nil {
+		return one(id, what, Bad, err.Error(), "Let this user reach it.")
+	}
+	db, err := store.Open(ctx, path, c.Migrations, &store.Options{Shared: true})
+	switch {
+	case errors.Is(err, store.ErrNewer):
+		return one(id, what, Bad, "written by a newer gateway", "Upgrade this one, or restore a "+
+			"backup of its time.")
+	case err != nil && strings.Contains(err.Error(), "older gateway"):
+		return one(id, what, Note,
+			"written by an older gateway; the next start brings it up to date", "")
+	case err != nil:
+		return one(id, what, Bad, err.Error(), "Stop the gateway and restore a backup: "+
+			"gateway restore FILE")
+	}
+	defer db.Close()
+	text := fmt.Sprintf("%s, %.1f MB", path, float64(info.Size())/(1<<20))
+	if wal, err := os.Stat(path + "-wal"); err == nil {
+		text += fmt.Sprintf(" and %.1f MB of its log", float64(wal.Size())/(1<<20))
+	}
+	list := one(id, what, OK, text, "")
+	list = append(list, c.examineIntegrity(ctx, db)...)
+	return append(list, c.examineOwner(ctx, db)...)
+}
+
+// examineIntegrity reads the whole database, if that doesn't take too long.
+func (c Case) examineIntegrity(ctx context.Context, db *store.DB) []Finding {
+	const id, what = "store.integrity", "Database"
+	limited, cancel := context.WithTimeout(ctx, storeTime)
+	defer cancel()
+	var answer string
+	err := db.Read(limited).QueryRow("PRAGMA quick_check(1)").Scan(&answer)
+	switch {
+	case limited.Err() != nil:
+		return one(id, what, Note, "too large to be checked as a whole in "+storeTime.String(), "")
+	case err != nil || answer != "ok":
+		if err != nil {
+			answer = err.Error()
+		}
+		return one(id, what, Bad, "damaged: "+answer, "Stop the gateway, keep a copy of the "+
+			"files, and restore a backup: gateway restore FILE")
+	}
+	return one(id, what, OK, "undamaged", "")
+}
+
+// examineOwner says whether a gateway runs.
+func (c Case) examineOwner(ctx context.Context, db *store.DB) []Finding {
+	const id, what = "store.owner", "Gateway"
+	running, err := store.Held(db.Read(ctx), "dispatcher", c.Now())
+	if err != nil {
+		return one(id, what, Bad, err.Error(), "Stop the gateway and restore a backup: "+
+			"gateway restore FILE")
+	}
+	pid := lockHolder(c.Config.Store.Path() + ".lock")
+	switch {
+	case pid > 0:
+		return one(id, what, OK, fmt.Sprintf("process %d has the database", pid), "")
+	case running:
+		return one(id, what, OK, "running", "")
+	}
+	return one(id, what, Note, "not running", "")
+}
+
+// lockHolder returns the process that holds the lock of a file, 0 if none does or that can't be
+// known.
+func lockHolder(file string) int {
+	inode, ok := inodeOf(file)
+	if !ok {
+		return 0
+	}
+	f, err := os.Open("/proc/locks")
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	for in := bufio.NewScanner(f); in.Scan(); {
+		// 1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF
+		fields := strings.Fields(in.Text())
+		if len(fields) < 6 || fields[1] != "FLOCK" {
+			continue
+		}
+		if strings.HasSuffix(fields[5], ":"+strconv.FormatUint(inode, 10)) {
+			pid, err := strconv.Atoi(fields[4])
+			if err == nil && pid > 0 {
+				return pid
+			}
+		}
+	}
+	return 0
+}
+
+// clockSlack is by how much clocks may differ.
+const clockSlack = time.Minute
+
+const setClock = "Set the clock, best by NTP: timedatectl set-ntp true"
+
+// examineClock compares the clock with what was written last.
+func (c Case) examineClock(ctx context.Context) []Finding {
+	const id, what = "clock", "Clock"
+	now := c.Now()
+	text := now.In(c.Config.Gateway.Location).Format("2006-01-02 15:04 MST")
+	db, err := store.Open(ctx, c.Config.Store.Path(), c.Migrations, &store.Options{Shared: true})
+	if err != nil { // which the check of the database says
+		return one(id, what, OK, text, "")
+	}
+	defer db.Close()
+	var newest int64
+	for _, query := range []string{
+		"SELECT COALESCE(max(created_ms), 0) FROM messages",
+		"SELECT COALESCE(max(received_ms), 0) FROM inbox",
+	} {
+		var ms int64
+		if err := db.Read(ctx).QueryRow(query).Scan(&ms); err == nil {
+			newest = max(newest, ms)
+		}
+	}
+	if ahead := time.UnixMilli(newest).Sub(now); ahead > clockSlack {
+		return one(id, what, Bad, fmt.Sprintf("%s; the newest message in the database is from %s "+
+			"later", text, ahead.Truncate(time.Second)), setClock)
+	}
+	return one(id, what, OK, text, "")
+}

@@ -1,0 +1,295 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"gateway/cmd/gateway/internal/config"
+)
+
+// examineNetwork tries the credentials of channels and models.
+func (c Case) examineNetwork(ctx context.Context) []Finding {
+	var checks []func(context.Context) []Finding
+	for _, name := range slices.Sorted(maps.Keys(c.Config.Channels)) {
+		if ch := c.Config.Channels[name]; ch.Enabled {
+			checks = append(checks, func(ctx context.Context) []Finding {
+				return c.examineChannel(ctx, name, ch)
+			})
+		}
+	}
+	for _, name := range c.usedModels() {
+		checks = append(checks, func(ctx context.Context) []Finding {
+			return c.examineModel(ctx, name, c.Config.Models[name])
+		})
+	}
+	return all(ctx, checks)
+}
+
+// usedModels returns the models that something uses, with those that take their place.
+func (c Case) usedModels() []string {
+	names := []string{c.Config.Agent.Model}
+	for _, name := range []string{c.Config.Memory.Model, c.Config.Heartbeat.Model} {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for i := 0; i < len(names); i++ {
+		for _, next := range c.Config.Models[names[i]].Fallback {
+			if !slices.Contains(names, next) {
+				names = append(names, next)
+			}
+		}
+	}
+	return names
+}
+
+func (c Case) examineChannel(ctx context.Context, name string, ch config.Channel) []Finding {
+	id, what := "channel."+name, "Channel "+name
+	switch {
+	case ch.Type == "terminal":
+		return nil
+	case ch.Type == "whatsapp":
+		return c.examineWhatsApp(ctx, name)
+	case c.Offline:
+		return one(id, what, Note, "not tried", "")
+	case ch.Type == "telegram":
+		return c.examineTelegram(ctx, name, ch)
+	default:
+		return c.examineDiscord(ctx, name, ch)
+	}
+}
+
+// An answer is what a server has said.
+type answer struct {
+	status int
+	body   []byte
+	date   time.Time // by its clock; zero if it didn't say
+}
+
+// maxAnswer is how much of an answer is read, in bytes.
+const maxAnswer = 1 << 20
+
+// ask makes one request. Its errors have no URL in them, for that may have a token in it.
+func (c Case) ask(ctx context.Context, address, authorization, proxy string) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, networkTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return answer{}, errors.New("its address is none")
+	}
+	if authorization != "" {
+		req.Header.Set("Authorization", authorization)
+	}
+	req.Header.Set("User-Agent", "gateway-doctor")
+	transport := c.Transport
+	if u, err := url.Parse(proxy); err == nil && u.Host != "" {
+		transport = transport.Clone()
+		transport.Proxy = http.ProxyURL(u)
+		defer transport.CloseIdleConnections()
+	}
+	// A redirect would take the credentials along.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, err := (&http.Client{Transport: transport, CheckRedirect: stay}).Do(req)
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("no answer within %s", networkTime)
+		}
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	a := answer{status: resp.StatusCode}
+	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		a.date = date
+	}
+	a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return a, err
+}
+
+// unreachable is the finding about a server that doesn't answer.
+func unreachable(id, what string, err error) []Finding {
+	return one(id, what, Bad, "can't be reached: "+err.Error(),
+		"Look at this machine's network, DNS and proxy; gateway doctor --offline leaves this out.")
+}
+
+// odd is the finding about an answer that nothing is known of.
+func odd(id, what string, status int) []Finding {
+	return one(id, what, Bad, fmt.Sprintf("answers with status %d", status),
+		"Try again later, and look at its status page.")
+}
+
+// clock compares the clock of a server with ours.
+func (c Case) clock(what string, a answer) []Finding {
+	if a.date.IsZero() {
+		return nil
+	}
+	if off := c.Now().Sub(a.date).Abs(); off > clockSlack {
+		return one("clock.network", "Clock", Bad, fmt.Sprintf("%s from that of %s",
+			off.Truncate(time.Second), what), setClock)
+	}
+	return nil
+}
+
+func (c Case) examineTelegram(ctx context.Context, name string, ch config.Channel) []Finding {
+	id, what := "channel."+name, "Channel "+name
+	base := strings.TrimRight(cmp.Or(ch.APIURL, "https://api.telegram.org"), "/")
+	a, err := c.ask(ctx, base+"/bot"+ch.Token.Reveal()+"/getMe", "", ch.Proxy.Reveal())
+	if err != nil {
+		return unreachable(id, what, err)
+	}
+	list := c.clock(what, a)
+	switch a.status {
+	case http.StatusOK:
+		var me struct {
+			Result struct {
+				Username string `json:"username"`
+				Groups   bool   `json:"can_read_all_group_messages"`
+			} `json:"result"`
+		}
+		if json.Unmarshal(a.body, &me) != nil {
+			return append(list, odd(id, what, a.status)...)
+		}
+		list = append(list, one(id, what, OK, "is @"+me.Result.Username, "")...)
+		if ch.Activation == "always" && !me.Result.Groups {
+			list = append(list, one(id+".privacy", what, Bad, "sees only what is said to it in "+
+				`groups, and activation is "always"`, "Send /setprivacy to @BotFather, choose the "+
+				"bot and Disable, and add it to the groups anew.")...)
+		}
+		return list
+	case http.StatusUnauthorized, http.StatusNotFound:
+		return append(list, one(id, what, Bad, "Telegram refuses the token",
+			"Get the token of the bot from @BotFather, and set it in [channels."+name+"].")...)
+	}
+	return append(list, odd(id, what, a.status)...)
+}
+
+func (c Case) examineDiscord(ctx context.Context, name string, ch config.Channel) []Finding {
+	id, what := "channel."+name, "Channel "+name
+	base := strings.TrimRight(cmp.Or(ch.APIURL, "https://discord.com"), "/") + "/api/v9/"
+	ask := func(path string) (answer, error) {
+		return c.ask(ctx, base+path, "Bot "+ch.Token.Reveal(), ch.Proxy.Reveal())
+	}
+	a, err := ask("users/@me")
+	if err != nil {
+		return unreachable(id, what, err)
+	}
+	list := c.clock(what, a)
+	switch a.status {
+	case http.StatusOK:
+	case http.StatusUnauthorized:
+		return append(list, one(id, what, Bad, "Discord refuses the token", "Reset the token "+
+			"under Bot in the developer portal, and set it in [channels."+name+"].")...)
+	default:
+		return append(list, odd(id, what, a.status)...)
+	}
+	var me struct {
+		Username string `json:"username"`
+	}
+	if json.Unmarshal(a.body, &me) != nil {
+		return append(list, odd(id, what, a.status)...)
+	}
+	list = append(list, one(id, what, OK, "is "+me.Username, "")...)
+	a, err = ask("applications/@me")
+	var app struct {
+		Flags *int `json:"flags"`
+	}
+	if err != nil || json.Unmarshal(a.body, &app) != nil || app.Flags == nil {
+		return list
+	}
+	const contents = 1<<18 | 1<<19 // GATEWAY_MESSAGE_CONTENT, and for bots in few servers
+	if *app.Flags&contents == 0 {
+		list = append(list, one(id+".intents", what, Bad, "does not get the text of messages",
+			"In the developer portal, under Bot, Privileged Gateway Intents, switch on the "+
+				"Message Content Intent.")...)
+	}
+	return list
+}
+
+// examineWhatsApp looks whether an account is linked, without connecting.
+func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
+	id, what := "channel."+name, "Channel "+name
+	unlinked := one(id, what, Bad, "is not linked with a phone", "Link it: gateway pair "+name)
+	file := c.WhatsApp(name)
+	if _, err := os.Stat(file); err != nil {
+		return unlinked
+	}
+	uri := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(file)}).EscapedPath(),
+		RawQuery: "mode=ro&_pragma=query_only(1)&_pragma=busy_timeout(2000)"}
+	db, err := sql.Open("sqlite", uri.String())
+	if err != nil {
+		return one(id, what, Note, "can't be looked at: "+err.Error(), "")
+	}
+	defer db.Close()
+	var devices int
+	err = db.QueryRowContext(ctx, "SELECT count(*) FROM whatsmeow_device").Scan(&devices)
+	switch {
+	case err != nil && strings.Contains(err.Error(), "no such table"), err == nil && devices == 0:
+		return unlinked
+	case err != nil:
+		return one(id, what, Bad, "its keys can't be read: "+err.Error(),
+			"Move "+file+" away and link the account again: gateway pair "+name)
+	}
+	return one(id, what, OK, "is linked with a phone", "")
+}
+
+func (c Case) examineModel(ctx context.Context, name string, m config.Model) []Finding {
+	id, what := "model."+name, "Model "+name
+	switch {
+	case m.Provider == "demo":
+		return one(id, what, Note, "is the built-in demo, which is no language model", "")
+	case c.Offline:
+		return one(id, what, Note, "not tried", "")
+	}
+	authorization := ""
+	if key := m.Key.Reveal(); key != "" {
+		authorization = "Bearer " + key
+	}
+	a, err := c.ask(ctx, strings.TrimRight(m.BaseURL, "/")+"/models", authorization, "")
+	if err != nil {
+		return unreachable(id, what, err)
+	}
+	list := c.clock(what, a)
+	switch a.status {
+	case http.StatusOK:
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return append(list, one(id, what, Bad, "its provider refuses the key",
+			"Set a key that is valid in [models."+name+"], or in the variable that it names.")...)
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return append(list, one(id, what, Note, "its provider answers, and lists no models", "")...)
+	case http.StatusTooManyRequests, http.StatusPaymentRequired:
+		return append(list, one(id, what, Bad, "its provider says that the quota is used up",
+			"Look at the account there, or add a fallback to [models."+name+"].")...)
+	default:
+		return append(list, odd(id, what, a.status)...)
+	}
+	var models struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if json.Unmarshal(a.body, &models) != nil || len(models.Data) == 0 {
+		return append(list, one(id, what, OK, "its provider takes the key", "")...)
+	}
+	for _, known := range models.Data {
+		if known.ID == m.Model || known.ID == "models/"+m.Model {
+			return append(list, one(id, what, OK, m.Model+" is there", "")...)
+		}
+	}
+	return append(list, one(id, what, Note,
+		"its provider takes the key, and does not list "+m.Model, "")...)
+}

@@ -1,0 +1,31 @@
+//go:build unix
+
+package doctor
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// ownerOf returns the user that a file belongs to.
+func ownerOf(info fs.FileInfo) (uid int, ok bool) {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(s.Uid), true
+}
+
+// inodeOf returns the number of a file on its disk.
+func inodeOf(file string) (inode uint64, ok bool) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return 0, false
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return uint64(s.Ino), true
+}

@@ -1,0 +1,383 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gateway/cmd/gateway/internal/config"
+)
+
+// openWorkspace is the rule whose files others may read, but not write.
+const openWorkspace = "GS028"
+
+const (
+	readable = "Other users of this machine can read it, and with it conversations or tokens."
+	closeIt  = "Take the rights of others away: gateway security --fix, or chmod go-rwx."
+)
+
+// Rules returns all rules, in the order of their ids.
+func Rules() []Rule {
+	list := slices.Concat(fileRules(), peopleRules(), commandRules(), networkRules(), placeRules())
+	slices.SortFunc(list, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
+	return list
+}
+
+func fileRules() []Rule {
+	return []Rule{
+		{"GS001", High, "The data directory is open", readable, closeIt, true,
+			func(a *auditor) []hit { return a.directory(a.cfg.Gateway.Home, 0o077) }},
+		{"GS002", High, "The database is open", readable, closeIt, true,
+			func(a *auditor) []hit {
+				db := a.cfg.Store.Path()
+				return a.opens(db, db+"-wal", db+"-shm")
+			}},
+		{"GS003", High, "The configuration is open", readable, closeIt, true,
+			func(a *auditor) []hit { return a.open(a.File) }},
+		{"GS004", High, "http.json is open", "It has the operator's token in it.", closeIt, true,
+			func(a *auditor) []hit {
+				return a.open(filepath.Join(a.cfg.Gateway.Home, "http.json"))
+			}},
+		{"GS005", Medium, "The log is open",
+			"Other users of this machine can read who writes when.", closeIt, true,
+			func(a *auditor) []hit { return a.open(a.cfg.Log.File) }},
+		{"GS006", High, "The keys of WhatsApp are open",
+			"Who has them can read and write as that account.", closeIt, true,
+			func(a *auditor) []hit {
+				var list []hit
+				for _, name := range a.accounts() {
+					if a.cfg.Channels[name].Type == "whatsapp" && a.WhatsApp != nil {
+						list = append(list, a.opens(a.WhatsApp(name), a.WhatsApp(name)+"-wal")...)
+					}
+				}
+				return list
+			}},
+		{"GS007", High, "A backup is open", readable, closeIt, true,
+			func(a *auditor) []hit { return a.opens(a.backups()...) }},
+		{"GS008", Medium, "A secret stands in the configuration file",
+			"It goes along wherever the file is copied, backed up or shown.",
+			`Put it into the environment or a file of its own: "env:NAME" or "file:PATH".`,
+			false, plainSecrets},
+		{"GS009", High, "A file with a secret is open", readable, closeIt, true,
+			func(a *auditor) []hit { return a.opens(a.secretFiles()...) }},
+	}
+}
+
+func plainSecrets(a *auditor) (list []hit) {
+	for _, s := range a.secrets() {
+		if !strings.HasPrefix(s.value, "env:") && !strings.HasPrefix(s.value, "file:") {
+			list = append(list, hit{text: s.key + " in " + a.File})
+		}
+	}
+	return list
+}
+
+// directory returns a hit if others have rights in a folder.
+func (a *auditor) directory(dir string, rights os.FileMode) []hit {
+	info, err := os.Stat(dir)
+	if err != nil || !modes || info.Mode().Perm()&rights == 0 {
+		return nil
+	}
+	return []hit{{text: fmt.Sprintf("%s has mode %04o", dir, info.Mode().Perm()), path: dir}}
+}
+
+// accounts returns the enabled accounts on platforms.
+func (a *auditor) accounts() (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(a.cfg.Channels)) {
+		if c := a.cfg.Channels[name]; c.Enabled && c.Type != "terminal" {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// accountsThat returns a hit for each account that a test is true of.
+func (a *auditor) accountsThat(test func(config.Channel) bool, text string) (list []hit) {
+	for _, name := range a.accounts() {
+		if test(a.cfg.Channels[name]) {
+			list = append(list, hit{text: "[channels." + name + "] " + text})
+		}
+	}
+	return list
+}
+
+// mayRun reports whether a role may run commands without being asked. tool gives the setting of
+// the tool for that role.
+func (a *auditor) mayRun(tool func(config.Tool) string, otherwise bool) bool {
+	if a.cfg.Exec.Sandbox == "off" {
+		return false
+	}
+	t, ok := a.cfg.Tools["exec"]
+	if !ok {
+		return otherwise && a.cfg.Exec.Sandbox != "none" // then each command must be approved
+	}
+	return tool(t) == "allow"
+}
+
+func peopleRules() []Rule {
+	everybody := func(c config.Channel) bool { return c.Access == "open" }
+	return []Rule{
+		{"GS010", Medium, "Everybody may write to the bot",
+			"Strangers have the role user: they use its tools, and your model's budget.",
+			`Set access = "pairing", or list people: access = "allow".`, false,
+			func(a *auditor) []hit { return a.accountsThat(everybody, `access = "open"`) }},
+		{"GS011", High, "Everybody may have commands run",
+			"Strangers may write to the bot, and the role user runs commands unasked.",
+			`Set access = "pairing", or user = "deny" in [tools.exec].`, false,
+			func(a *auditor) []hit {
+				if !a.mayRun(func(t config.Tool) string { return t.User }, true) {
+					return nil
+				}
+				return a.accountsThat(everybody, `access = "open", and [tools.exec] lets users`)
+			}},
+		{"GS012", Medium, "The bot answers in every group",
+			"Who adds it to a group has everybody there use it.",
+			"List the groups: groups = [...].", false,
+			func(a *auditor) []hit {
+				return a.accountsThat(func(c config.Channel) bool {
+					return c.Access == "open" && len(c.Groups) == 0
+				}, `access = "open", and no groups are listed`)
+			}},
+		{"GS013", Low, "Nobody is the owner",
+			"The first who is let in becomes the owner, and nobody is told of failures.",
+			"Set owners = [your id] in [channels.NAME], or use gateway people approve.",
+			false, func(a *auditor) []hit {
+				if a.owned || len(a.accounts()) == 0 {
+					return nil
+				}
+				return []hit{{text: "neither the configuration nor gateway people list names one"}}
+			}},
+	}
+}
+
+// secretName is what variables are called that have secrets in them.
+var secretName = regexp.MustCompile(`(?i)(KEY|TOKEN|SECRET|PASSW|CREDENTIAL)`)
+
+func commandRules() []Rule {
+	return []Rule{
+		{"GS014", High, "Commands run without a sandbox",
+			"A command can do all that the gateway can: read its tokens, change its files.",
+			`Set [exec] sandbox = "auto", or "off".`, false,
+			func(a *auditor) []hit {
+				if a.cfg.Exec.Sandbox != "none" {
+					return nil
+				}
+				return []hit{{text: `[exec] sandbox = "none"`}}
+			}},
+		{"GS015", Medium, "Commands reach the network",
+			"What they can read they can send away, also because a page told the model to.",
+			"Set [exec] network = false.", false,
+			func(a *auditor) []hit {
+				if !a.cfg.Exec.Network || a.cfg.Exec.Sandbox == "off" {
+					return nil
+				}
+				return []hit{{text: "[exec] network = true"}}
+			}},
+		{"GS016", Medium, "Commands see a secret", "The model and its tools can read the variable.",
+			"Remove it from [exec] env, or give them a key that can do little.", false,
+			func(a *auditor) (list []hit) {
+				for _, name := range a.cfg.Exec.Env {
+					if secretName.MatchString(name) {
+						list = append(list, hit{text: "[exec] env has " + name})
+					}
+				}
+				return list
+			}},
+		{"GS020", Medium, "Guests may use a tool",
+			"Guests are people in groups whom nobody has let in.",
+			`Set guest = "deny" in [tools.NAME].`, false,
+			func(a *auditor) (list []hit) {
+				for _, name := range slices.Sorted(maps.Keys(a.cfg.Tools)) {
+					if name != "exec" && a.cfg.Tools[name].Guest == "allow" {
+						list = append(list, hit{text: "[tools." + name + `] guest = "allow"`})
+					}
+				}
+				return list
+			}},
+		{"GS021", High, "Guests may have commands run",
+			"Guests are people in groups whom nobody has let in.",
+			`Set guest = "deny" in [tools.exec].`, false,
+			func(a *auditor) []hit {
+				if !a.mayRun(func(t config.Tool) string { return t.Guest }, false) {
+					return nil
+				}
+				return []hit{{text: `[tools.exec] guest = "allow"`}}
+			}},
+		{"GS022", Medium, "An MCP server runs without a sandbox",
+			"It can do all that the gateway can.", "Set sandbox = true in [mcp.NAME].", false,
+			func(a *auditor) []hit {
+				return a.serversThat(func(s config.Server) bool {
+					return len(s.Command) > 0 && !s.Sandbox
+				}, "sandbox = false")
+			}},
+		{"GS025", Medium, "Who asks may approve",
+			"A question before a dangerous command then protects from nobody.",
+			`Set [approvals] approver = "admin", or "owner".`, false,
+			func(a *auditor) []hit {
+				if a.cfg.Approvals.Approver != "user" {
+					return nil
+				}
+				return []hit{{text: `[approvals] approver = "user"`}}
+			}},
+		{"GS029", Medium, "A skill is not what you installed",
+			"The agent follows it like an instruction. It was changed, or came by another way.",
+			"Read it: gateway skills show NAME. Then install it anew, or remove it.", false,
+			func(a *auditor) (list []hit) {
+				for _, r := range a.skills {
+					if r.State != "" {
+						list = append(list, hit{text: "skill " + r.Folder + ": " + r.State})
+					}
+				}
+				return list
+			}},
+	}
+}
+
+// serversThat returns a hit for each enabled MCP server that a test is true of.
+func (a *auditor) serversThat(test func(config.Server) bool, text string) (list []hit) {
+	for _, name := range slices.Sorted(maps.Keys(a.cfg.MCP)) {
+		if s := a.cfg.MCP[name]; s.Enabled && test(s) {
+			list = append(list, hit{text: "[mcp." + name + "] " + text})
+		}
+	}
+	return list
+}
+
+func networkRules() []Rule {
+	return []Rule{
+		{"GS017", High, "Pages may come from too much of the private network",
+			"A page or a message can have the agent look at what only this network reaches.",
+			"Name single hosts in [web] allow_networks, such as 192.168.1.7/32.", false,
+			wideNetworks},
+		{"GS018", Medium, "Others reach the operator's server",
+			"The token is all that is between them and metrics, profiles and hooks.",
+			"Set [http] listen to 127.0.0.1, and put a proxy with TLS before it.", false,
+			func(a *auditor) []hit {
+				host, _, err := net.SplitHostPort(a.cfg.HTTP.Listen)
+				if err != nil || loopback(host) {
+					return nil
+				}
+				return []hit{{text: `[http] listen = "` + a.cfg.HTTP.Listen + `"`}}
+			}},
+		{"GS019", High, "A hook has more rights than a guest",
+			"Who has its secret, or writes what the other program posts, has these rights. A " +
+				"bearer token goes over the network with each request.",
+			`Set role = "guest", or auth = "hmac", in [hooks.NAME].`, false, strongHooks},
+		{"GS023", Medium, "A server is reached without TLS",
+			"Others on the way can read and change what is said, and see its key.",
+			"Use an https address.", false, plainServers},
+	}
+}
+
+// metadata is where clouds tell machines their secrets.
+var metadata = netip.MustParseAddr("169.254.169.254")
+
+func wideNetworks(a *auditor) (list []hit) {
+	const most = 16 // bits of the host
+	for _, text := range a.cfg.Web.AllowNetworks {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			continue // the configuration was checked
+		}
+		if p.Addr().BitLen()-p.Bits() > most || p.Contains(metadata) {
+			list = append(list, hit{text: "[web] allow_networks has " + text})
+		}
+	}
+	return list
+}
+
+// loopback reports whether only this machine reaches a host.
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && addr.IsLoopback()
+}
+
+func strongHooks(a *auditor) (list []hit) {
+	for _, name := range slices.Sorted(maps.Keys(a.cfg.Hooks)) {
+		h := a.cfg.Hooks[name]
+		if !h.Enabled || h.Role == "guest" {
+			continue
+		}
+		found := hit{text: fmt.Sprintf("[hooks.%s] role = %q, auth = %q", name, h.Role, h.Auth)}
+		if h.Role == "user" || h.Auth == "hmac" {
+			found.severity = Medium
+		}
+		list = append(list, found)
+	}
+	return list
+}
+
+func plainServers(a *auditor) (list []hit) {
+	plain := func(address string) bool {
+		u, err := url.Parse(address)
+		return err == nil && u.Scheme == "http" && !loopback(u.Hostname())
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.cfg.Models)) {
+		if m := a.cfg.Models[name]; m.Key.Reveal() != "" && plain(m.BaseURL) {
+			list = append(list, hit{text: "[models." + name + `] base_url = "` + m.BaseURL + `"`})
+		}
+	}
+	list = append(list, a.serversThat(func(s config.Server) bool { return plain(s.URL) },
+		"its url begins with http:")...)
+	return append(list, a.accountsThat(func(c config.Channel) bool { return plain(c.APIURL) },
+		"its api_url begins with http:")...)
+}
+
+func placeRules() []Rule {
+	return []Rule{
+		{"GS024", Low, "The agent may write outside its workspace",
+			"What it writes there, by mistake or because a page told it to, has no versions.",
+			"Set write = false in [roots.NAME], unless it must.", false,
+			func(a *auditor) (list []hit) {
+				for _, name := range slices.Sorted(maps.Keys(a.cfg.Roots)) {
+					if r := a.cfg.Roots[name]; r.Write {
+						list = append(list, hit{text: "[roots." + name + "] " + r.Path})
+					}
+				}
+				return list
+			}},
+		{"GS026", Medium, "The gateway runs as root",
+			"A mistake in it, or in a program that it runs, is one of the whole machine.",
+			"Run it as a user of its own: see deploy/gateway.service.", false,
+			func(a *auditor) []hit {
+				if !a.Root {
+					return nil
+				}
+				return []hit{{text: "this command runs as root, outside of a container"}}
+			}},
+		{"GS027", Low, "The workspace lies in a git checkout",
+			"What the agent and people put there may be committed and pushed.",
+			"Set [gateway] workspace to a folder outside of it.", false,
+			func(a *auditor) []hit {
+				if dir := a.checkout(); dir != "" {
+					return []hit{{text: a.cfg.Gateway.Workspace + " lies in " + dir}}
+				}
+				return nil
+			}},
+		{openWorkspace, High, "Others can write into the workspace",
+			"What they write there the agent follows: AGENTS.md, skills.",
+			"Take that right away: gateway security --fix, or chmod go-w.", true,
+			func(a *auditor) []hit { return a.directory(a.cfg.Gateway.Workspace, 0o022) }},
+		{"GS030", Low, "Everybody may spend without a bound",
+			"Strangers may write to the bot, and no budget ends that.",
+			"Set day_tokens or day_dollars, or those of a person, in [budget].", false,
+			func(a *auditor) []hit {
+				b := a.cfg.Budget
+				if b.DayTokens+b.PersonTokens > 0 || b.DayDollars+b.PersonDollars > 0 {
+					return nil
+				}
+				return a.accountsThat(func(c config.Channel) bool { return c.Access == "open" },
+					`access = "open", and [budget] has no bound`)
+			}},
+	}
+}

@@ -1,0 +1,134 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+
+	"gateway/cmd/gateway/internal/ops"
+)
+
+// examineSandbox proves the sandbox by its self-test.
+func (c Case) examineSandbox(ctx context.Context) []Finding {
+	const id, what = "sandbox", "Sandbox"
+	box, err := c.Sandbox(ctx)
+	switch {
+	case err != nil:
+		return one(id, what, Bad, err.Error(), "The agent runs no commands. Install bubblewrap, "+
+			`or use a kernel with Landlock; [exec] sandbox = "none" runs them unconfined.`)
+	case box == nil:
+		return one(id, what, OK, "commands are switched off", "")
+	}
+	list := one(id, what, OK, box.String(), "")
+	if c.Config.Exec.Sandbox == "none" {
+		list[0].State = Bad
+		list[0].Remedy = "Commands can do all that the gateway can; each must be approved unless " +
+			"[tools.exec] says otherwise."
+	}
+	report := box.Report()
+	for _, proof := range report.Passed {
+		list = append(list, one("sandbox.proof", what, OK, "proven: "+proof, "")...)
+	}
+	for _, weak := range report.Weak {
+		list = append(list, one("sandbox.weak", what, Note, "can't restrict: "+weak, "")...)
+	}
+	for _, other := range report.Others {
+		list = append(list, one("sandbox.other", what, Note, "not used: "+other, "")...)
+	}
+	return list
+}
+
+// examineGit looks for the program that keeps the versions of documents.
+func (c Case) examineGit(context.Context) []Finding {
+	if _, err := c.LookPath("git"); err != nil {
+		return one("git", "Git", Note,
+			"not there: versions of documents are kept in plain folders", "")
+	}
+	return one("git", "Git", OK, "keeps the versions of documents", "")
+}
+
+// examineServers looks whether the programs of MCP servers are there.
+func (c Case) examineServers(context.Context) []Finding {
+	var list []Finding
+	for _, name := range slices.Sorted(maps.Keys(c.Config.MCP)) {
+		s := c.Config.MCP[name]
+		if !s.Enabled || len(s.Command) == 0 {
+			continue
+		}
+		id, what := "mcp."+name, "MCP server "+name
+		if _, err := c.LookPath(s.Command[0]); err != nil {
+			list = append(list, one(id, what, Bad, err.Error(), fmt.Sprintf(
+				"Install %s, or set enabled = false in [mcp.%s].", s.Command[0], name))...)
+			continue
+		}
+		list = append(list, one(id, what, OK, "its program is there", "")...)
+	}
+	return list
+}
+
+// examineListener looks whether the address of the operator's server is free, or ours.
+func (c Case) examineListener(ctx context.Context) []Finding {
+	const id, what = "http", "HTTP"
+	address := c.Config.HTTP.Listen
+	if address == "" {
+		return one(id, what, OK, "switched off", "")
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err == nil {
+		if err := listener.Close(); err != nil {
+			return one(id, what, Note, err.Error(), "")
+		}
+		return one(id, what, OK, address+" is free", "")
+	}
+	end, known := ops.ReadEndpoint(c.Config.Gateway.Home)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE) && known == nil:
+		return one(id, what, OK, "the gateway serves "+end.Address, "")
+	case errors.Is(err, syscall.EADDRINUSE):
+		return one(id, what, Bad, address+" is used by another program",
+			"Stop that, or set another address: [http] listen.")
+	}
+	return one(id, what, Bad, err.Error(), "Set an address of this machine: [http] listen.")
+}
+
+// examineReady asks a gateway that runs how it is.
+func (c Case) examineReady(ctx context.Context) []Finding {
+	const id, what = "ready", "Readiness"
+	end, err := ops.ReadEndpoint(c.Config.Gateway.Home)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return one(id, what, Bad, err.Error(), "Restart the gateway: it writes the file anew.")
+	}
+	a, err := c.ask(ctx, "http://"+end.Address+"/readyz", "Bearer "+end.Token, "")
+	if err != nil {
+		return one(id, what, Note, fmt.Sprintf("process %d does not answer at %s; it may have "+
+			"been killed", end.PID, end.Address), "")
+	}
+	var report ops.Report
+	if json.Unmarshal(a.body, &report) != nil ||
+		a.status != http.StatusOK && a.status != http.StatusServiceUnavailable {
+		return one(id, what, Bad, fmt.Sprintf("another program answers at %s", end.Address),
+			"Stop that, and restart the gateway.")
+	}
+	if report.Ready {
+		return one(id, what, OK, fmt.Sprintf("process %d is ready", end.PID), "")
+	}
+	var list []Finding
+	for _, r := range report.Checks {
+		if !r.OK {
+			list = append(list, one(id+"."+strings.ReplaceAll(r.Name, " ", "-"), what, Bad,
+				r.Name+": "+r.State, "See the log of the gateway, and gateway channels.")...)
+		}
+	}
+	return list
+}
