@@ -139,8 +139,8 @@ type live struct {
 
 // showBegin begins a preview, which announces the answer if it does not come soon.
 func (t *turn) showBegin() {
-	if t.task != nil {
-		return // nobody watches a sub-agent
+	if t.task != nil || t.unasked != nil {
+		return // nobody watches
 	}
 	l := &live{newest: t.progress()}
 	t.mu.Lock()

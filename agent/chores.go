@@ -288,8 +288,12 @@ func (d *Dispatcher) compactIdle(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if s.Scope == "" || key.Parent() != "" {
-				continue // of a sub-agent, whose work is over
+			_, peoples, err := d.sessions.Address(tx, key)
+			if err != nil {
+				return err
+			}
+			if s.Scope == "" || !peoples {
+				continue // of a sub-agent or a job, whose work is over
 			}
 			work := chore.Work{Kind: chore.Idle, Scope: s.Scope, Session: string(key)}
 			if err := d.chores.Put(tx, chore.Chore{Work: work}, d.opts.Now()); err != nil {

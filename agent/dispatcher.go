@@ -179,7 +179,8 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 		d.opts.Logger.InfoContext(ctx, "turn resumed", "session", turns[i].Session,
 			"turn", turns[i].ID, "attempt", turns[i].Attempts)
 		d.mu.Lock()
-		d.start(work, turns[i].Session, &worker{resume: &turns[i]})
+		// Until it is known whether the turn is one by itself it is taken to be one.
+		d.start(work, turns[i].Session, &worker{resume: &turns[i], alone: true})
 		d.mu.Unlock()
 	}
 	return nil
@@ -282,7 +283,10 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound int) error {
 	key := session.Of(r.Message)
 	d.mu.Lock()
-	if p, ok := d.parked[key]; ok {
+	if p, ok := d.parked[key]; ok && r.Message.Note != nil && r.Message.Note.Kind == bus.Job {
+		// What is due does not wait until somebody has answered the question of p.
+		key = session.JobKey(key, r.Message.Note.Run)
+	} else if ok {
 		if len(p.waiting) < bound || r.Message.Note != nil || decides(&p.question, r) {
 			p.waiting, p.told = append(p.waiting, r), false
 			d.mu.Unlock()
@@ -307,7 +311,7 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 		w.waiting = append(w.waiting, r)
 		w.arrived = d.opts.Now()
 		w.told = false
-		if d.mode(key) == Interrupt && w.cancel != nil && r.Message.Note == nil {
+		if d.mode(key) == Interrupt && w.cancel != nil && !w.alone && r.Message.Note == nil {
 			w.cancel(errInterrupted)
 		}
 		w.ring()

@@ -216,6 +216,11 @@ func (d *Dispatcher) moveScope(tx *store.Tx, key session.Key, from, to memory.Sc
 	if err := d.chores.Move(tx, from, to); err != nil {
 		return err
 	}
+	if d.Jobs != nil {
+		if err := d.Jobs.MoveScope(tx, from, to); err != nil {
+			return err
+		}
+	}
 	work := chore.Work{Kind: chore.Merge, Scope: to, Session: string(from)}
 	return d.chores.Put(tx, chore.Chore{Work: work}, d.opts.Now())
 }

@@ -30,11 +30,11 @@ func (t *turn) userMessages(ctx context.Context, batch []bus.Received) []llm.Mes
 	var seen []llm.Message
 	for _, m := range joinParts(batch) {
 		if m.Note != nil {
-			seen = append(seen, t.d.noteMessage(m))
+			seen = append(seen, t.noteMessage(m))
 			continue
 		}
 		t.d.fetch(ctx, &m)
-		seen = append(seen, t.d.userMessage(ctx, m))
+		seen = append(seen, t.d.userMessage(ctx, m, t.zone()))
 	}
 	if len(seen) == 1 || mode != Collect {
 		return append(list, seen...)
@@ -77,7 +77,7 @@ func joinParts(batch []bus.Received) []bus.InboundMessage {
 // overheard returns what was said in the group before r, and not to the agent. It is for the
 // conversation itself, not for a sub-agent.
 func (t *turn) overheard(ctx context.Context, r bus.Received) []llm.Message {
-	if !r.Message.Group || t.task != nil {
+	if !r.Message.Group || t.task != nil || t.unasked != nil {
 		return nil
 	}
 	heard, err := t.d.Inbox.Heard(t.d.DB.Read(context.WithoutCancel(ctx)),
@@ -98,7 +98,7 @@ func (t *turn) overheard(ctx context.Context, r bus.Received) []llm.Message {
 		if q := m.ReplyTo; q != nil {
 			q.Attachments = nil
 		}
-		b.WriteString(clip(t.d.userMessage(ctx, m).Text, maxHeardText) + "\n")
+		b.WriteString(clip(t.d.userMessage(ctx, m, t.zone()).Text, maxHeardText) + "\n")
 	}
 	b.WriteString("[End of what was said before.]")
 	return []llm.Message{{Role: llm.User, Text: b.String()}}

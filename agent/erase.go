@@ -129,9 +129,21 @@ func (d *Dispatcher) eraseRows(tx *store.Tx, left *erased) ([]session.Key, error
 		if err := d.chores.Drop(tx, s); err != nil {
 			return nil, err
 		}
+		if d.Jobs == nil {
+			continue
+		}
+		if err := d.Jobs.EraseScope(tx, s); err != nil {
+			return nil, err
+		}
 	}
 	for _, a := range left.Chats { // nothing of that is to be answered any more
 		if err := d.Inbox.DropAll(tx, a, left.Inbox); err != nil {
+			return nil, err
+		}
+		if d.Jobs == nil {
+			continue
+		}
+		if err := d.Jobs.EraseChat(tx, a); err != nil {
 			return nil, err
 		}
 	}

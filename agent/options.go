@@ -16,6 +16,7 @@ import (
 	"gateway/agent/halt"
 	"gateway/agent/llm"
 	"gateway/agent/question"
+	"gateway/agent/schedule"
 	"gateway/agent/tool"
 	"gateway/agent/usage"
 	"gateway/bus"
@@ -55,11 +56,12 @@ const collectQuiet = 500 * time.Millisecond
 
 // Migrations make the tables that the agent needs besides those of package session.
 func Migrations() []store.Migration {
-	return []store.Migration{question.Migration, halt.Migration, usage.Migration, chore.Migration}
+	return []store.Migration{question.Migration, halt.Migration, usage.Migration, chore.Migration,
+		schedule.Migration}
 }
 
 // Deps are what a [Dispatcher] works with. All are required but Media, without which files that
-// people send are only mentioned, and Documents, Versions and Skills, without which there are none.
+// people send are only mentioned, Jobs, and Documents, Versions and Skills, without which there are none.
 type Deps struct {
 	DB     *store.DB
 	Inbox  *bus.Inbox
@@ -70,6 +72,8 @@ type Deps struct {
 	Tools  *tool.Registry
 	Media  Media
 	Memory *memory.Memory
+
+	Jobs *schedule.Scheduler // what is done at set times; required if there are any
 
 	Documents *document.Documents
 	Versions  *version.Store // with Documents

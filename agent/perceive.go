@@ -41,8 +41,10 @@ func (d *Dispatcher) fetch(ctx context.Context, m *bus.InboundMessage) {
 	}
 }
 
-// userMessage returns what the model sees of m, whose files were fetched.
-func (d *Dispatcher) userMessage(ctx context.Context, m bus.InboundMessage) llm.Message {
+// userMessage returns what the model sees of m, whose files were fetched, with times in a zone.
+func (d *Dispatcher) userMessage(
+	ctx context.Context, m bus.InboundMessage, zone *time.Location,
+) llm.Message {
 	seen := llm.Message{Role: llm.User}
 	var notes, texts []string
 	look := func(list []bus.Attachment, where string) {
@@ -68,7 +70,7 @@ func (d *Dispatcher) userMessage(ctx context.Context, m bus.InboundMessage) llm.
 	if m.Text != "" {
 		parts = append(parts, spoken(m.Text))
 	}
-	seen.Text = envelope(m, d.opts.Location) + strings.Join(parts, " ")
+	seen.Text = envelope(m, zone) + strings.Join(parts, " ")
 	for _, text := range texts {
 		seen.Text += "\n" + text
 	}

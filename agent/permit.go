@@ -67,6 +67,7 @@ func (t *turn) toolCall(id string, args json.RawMessage) tool.Call {
 		ID: id, Args: args, Address: t.Address, Session: string(t.Session),
 		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID,
 		Group: t.group, Title: t.chatTitle, Scope: t.Scope,
+		Unasked: t.unbidden, Zone: t.zone(),
 	}
 }
 

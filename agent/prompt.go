@@ -184,7 +184,7 @@ func (t *turn) recentPart(entries []memory.Entry, s session.Summary) string {
 		if e.Session == string(t.Session) && s.From > 0 && e.Cursor >= s.From {
 			continue // it is in the summary
 		}
-		line := "[" + e.Time.In(t.d.opts.Location).Format(time.DateOnly) + "] " + spoken(e.Text)
+		line := "[" + e.Time.In(t.zone()).Format(time.DateOnly) + "] " + spoken(e.Text)
 		if room -= len(line); room < 0 {
 			break
 		}
@@ -217,7 +217,7 @@ func (t *turn) runtimeContext() string {
 		chat = "the group " + strconv.Quote(t.title)
 	}
 	return fmt.Sprintf("## Runtime Context\n\nChannel: %s\nChat: %s\nTools: %s\nTime zone: %s\n"+
-		"Platform: %s", t.Address.Account, chat, strings.Join(tools, ", "), t.d.opts.Location, platform)
+		"Platform: %s", t.Address.Account, chat, strings.Join(tools, ", "), t.zone(), platform)
 }
 
 // scopeOf returns whose memory a turn that answers m works with: in a direct chat the person's, on

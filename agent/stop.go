@@ -30,16 +30,29 @@ func (d *Dispatcher) pendingLocked(key session.Key) []bus.Received {
 	return nil
 }
 
-// tasksOf returns the sessions of the sub-agents of a session. d.mu is held.
+// tasksOf returns the sessions of the sub-agents and jobs of a session. d.mu is held.
 func (d *Dispatcher) tasksOf(key session.Key) (list []session.Key) {
 	for k := range d.workers {
-		if k.Parent() == key {
+		if k.Below(key) {
 			list = append(list, k)
 		}
 	}
 	for k := range d.parked {
-		if k.Parent() == key {
+		if k.Below(key) {
 			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// pendingRuns returns the messages that wait in sessions of their own for what a session has given
+// to do: jobs, and what was posted to hooks.
+func (d *Dispatcher) pendingRuns(key session.Key) (list []bus.Received) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, k := range d.tasksOf(key) {
+		if k.Unasked() {
+			list = append(list, d.pendingLocked(k)...)
 		}
 	}
 	return list
@@ -58,6 +71,9 @@ func (d *Dispatcher) stop(c *call) (Say, error) {
 	say := "Stopped"
 	if e.tasks > 0 {
 		say += ", with " + count(e.tasks, "sub-agent")
+	}
+	if e.jobs > 0 {
+		say += ", with " + count(e.jobs, "job")
 	}
 	if e.discarded > 0 {
 		say += ", and discarded " + count(e.discarded, "waiting message")
@@ -93,6 +109,7 @@ func (d *Dispatcher) reset(c *call) (Say, error) {
 type ended struct {
 	turns     int // of the conversation: one or none
 	tasks     int // of sub-agents, begun or not
+	jobs      int // in sessions of their own, likewise
 	discarded int // messages of people, and outcomes that they had not heard of
 }
 
@@ -106,7 +123,13 @@ func (d *Dispatcher) end(c *call) (e ended, err error) {
 	if err != nil {
 		return e, err
 	}
-	e.tasks += len(turns)
+	for _, t := range turns {
+		if t.Session.Unasked() {
+			e.jobs++
+		} else {
+			e.tasks++
+		}
+	}
 	t, err := d.sessions.RunningTurn(c.tx, c.key)
 	if err != nil {
 		return e, err
@@ -135,7 +158,7 @@ func (d *Dispatcher) discard(c *call, e *ended) error {
 	if err != nil {
 		return err
 	}
-	list := slices.Concat(c.waiting, outcomes)
+	list := slices.Concat(c.waiting, outcomes, d.pendingRuns(c.key))
 	for _, task := range tasks {
 		if task.Waiting {
 			list = append(list, task.Received)
@@ -153,6 +176,11 @@ func (d *Dispatcher) discard(c *call, e *ended) error {
 			c.stopped = append(c.stopped, r.Message.ID)
 		case note.Kind == bus.Task:
 			e.tasks++
+		case isUnasked(r.Message):
+			e.jobs++
+			if err := d.stopRuns(c.tx, r); err != nil {
+				return err
+			}
 		default:
 			e.discarded++
 		}
@@ -215,6 +243,9 @@ func (d *Dispatcher) endStopped(c *call, t *session.Turn) error {
 		if r.Message.Note == nil {
 			c.stopped = append(c.stopped, r.Message.ID)
 		}
+	}
+	if err := d.stopRuns(c.tx, taken...); err != nil {
+		return err
 	}
 	if err := d.questions.Void(c.tx, t.ID); err != nil {
 		return err

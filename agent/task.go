@@ -22,7 +22,13 @@ var notForTasks = map[string]bool{"spawn": true, "subagents": true, "message": t
 
 // toolsFor returns the tools of a turn.
 func (t *turn) toolsFor(role bus.Role) *tool.Registry {
-	if t.task == nil {
+	switch {
+	case t.task != nil:
+	case t.unasked != nil && t.unasked.Note.Kind == bus.Heartbeat: // it speaks by its answer only
+		return t.d.Tools.Select(func(x tool.Tool) bool {
+			return x.Name != "message" && x.Name != "ask" && (x.Least == "" || role.AtLeast(x.Least))
+		})
+	default:
 		return t.d.Tools.For(role)
 	}
 	return t.d.Tools.Select(func(x tool.Tool) bool {
@@ -79,7 +85,7 @@ func (t *turn) report(tx *store.Tx, text string) error {
 		Group: task.Group, ChatTitle: task.ChatTitle,
 		Addressed: true, Text: text, Time: t.d.opts.Now(),
 		Note: &bus.Note{Kind: bus.Outcome, Label: task.Note.Label, Session: task.Note.Origin,
-			Wanted: task.Note.Wanted},
+			Wanted: task.Note.Wanted, Unasked: task.Note.Unasked},
 	}, t.d.opts.Now())
 	return err
 }
@@ -90,12 +96,18 @@ func (t *turn) deliver(tx *store.Tx, out bus.OutboundMessage) error {
 	if t.task != nil {
 		return t.report(tx, out.Text)
 	}
+	if out.Text = t.said(out.Text); out.Text == "" {
+		return nil
+	}
 	return t.d.Outbox.Put(tx, out, t.d.opts.Now())
 }
 
 // noteMessage returns what the model sees of a message that the agent has written to itself.
-func (d *Dispatcher) noteMessage(m bus.InboundMessage) llm.Message {
-	when := "[" + m.Time.In(d.opts.Location).Format(envelopeTime) + "] "
+func (t *turn) noteMessage(m bus.InboundMessage) llm.Message {
+	when := "[" + m.Time.In(t.zone()).Format(envelopeTime) + "] "
+	if isUnasked(m) {
+		return llm.Message{Role: llm.User, Text: t.unaskedMessage(m, when)}
+	}
 	if m.Note.Kind == bus.Task {
 		return llm.Message{Role: llm.User, Text: when + "[your task] " + m.Text}
 	}

@@ -15,6 +15,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/picture"
 	"gateway/agent/tool"
+	"gateway/bus"
 	"gateway/store"
 	"gateway/store/fault"
 )
@@ -348,7 +349,7 @@ func (t *turn) capped(text string) string {
 		return text
 	}
 	where := "the rest could not be stored"
-	if file, err := t.keep("result.txt", []byte(text)); err == nil {
+	if file, err := t.keep(bus.Offload, []byte(text)); err == nil {
 		where = "the whole is in " + file
 	} else {
 		t.d.logger(&t.Turn).Warn("tool result not stored", "err", err)

@@ -39,6 +39,9 @@ type turn struct {
 	truncated bool   // there is more of the transcript than the history has
 
 	task      *bus.InboundMessage // what a sub-agent is to do; nil in a turn for people
+	unasked   *bus.InboundMessage // what has begun the turn by itself; nil if it is no such one
+	unbidden  bool                // nobody has written just now
+	location  *time.Location      // that they have set; or nil
 	woken     bool                // it goes on after it has waited
 	asked     question.Question   // what the turn waits for, once it does
 	seen      map[sameness]int    // how often a call has had a result
@@ -127,8 +130,17 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 		}
 	}
 	t.Scope = scopeOf(batch[len(batch)-1].Message)
-	if first := batch[0].Message; first.Note != nil && first.Note.Kind == bus.Task {
-		t.task = &first
+	t.know(batch[0].Message)
+	t.d.mu.Lock()
+	t.w.alone = t.unasked != nil // also of one that is resumed
+	t.d.mu.Unlock()
+	if t.unasked != nil {
+		if err := t.keepScope(ctx); err != nil {
+			return err
+		}
+	}
+	if err := t.findZone(ctx); err != nil {
+		return err
 	}
 	t.hear(batch)
 	if resumed { // it may have waited while it was to answer for an interrupted one, too
@@ -144,6 +156,22 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 		t.title = name(m.ChatTitle, "without a title")
 	}
 	return nil
+}
+
+// know notes what turn it is by its first message.
+func (t *turn) know(first bus.InboundMessage) {
+	switch {
+	case first.Note == nil:
+		return
+	case first.Note.Kind == bus.Task:
+		t.task = &first
+	case isUnasked(first):
+		t.unasked = &first
+	}
+	t.unbidden = t.unasked != nil || first.Note.Unasked
+	if h := t.config().Heartbeat; h != nil && first.Note.Kind == bus.Heartbeat {
+		t.settings = t.config().with(h)
+	}
 }
 
 // hear notes who wrote batch, which the turn takes. What one of them may not do, it may not do.
@@ -183,6 +211,9 @@ func (t *turn) step(ctx context.Context, resp *llm.Response) (done bool, err err
 		t.continued++
 		t.partial += m.Text
 		return false, nil
+
+	case strings.TrimSpace(t.partial+m.Text) == "" && t.mayBeQuiet():
+		return t.answer(ctx, llm.Message{Role: llm.Assistant, Text: quiet})
 
 	case strings.TrimSpace(t.partial+m.Text) == "":
 		if t.blanks++; t.blanks == 2 {
@@ -284,6 +315,13 @@ func (t *turn) end(tx *store.Tx, st *session.Turn, s session.State, last ...llm.
 		return err
 	}
 	t.ended = s
+	said := ""
+	if len(last) > 0 {
+		said = last[len(last)-1].Text
+	}
+	if err := t.endRun(tx, s, said); err != nil {
+		return err
+	}
 	return t.d.Inbox.Finish(tx, st.ID)
 }
 
@@ -297,7 +335,7 @@ func (t *turn) fail(ctx context.Context, say string) error {
 	last := append(closeCalls(t.history, resultFailed),
 		llm.Message{Role: llm.Assistant, Text: markFailed})
 	err := t.tx(ctx, func(tx *store.Tx) error {
-		if err := t.deliver(tx, out); err != nil {
+		if err := t.deliverFailure(tx, out); err != nil {
 			return err
 		}
 		return t.end(tx, &t.Turn, session.Failed, last...)

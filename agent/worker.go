@@ -28,6 +28,7 @@ type worker struct {
 	arrived time.Time      // when the newest of waiting came
 	told    bool           // the sender knows that waiting is full
 	parked  bool           // its turn waits, and another worker will go on with it
+	alone   bool           // its turn is one by itself: see unasked.go
 
 	// The worker's own:
 	unanswered []string                // platform's ids of messages that an interrupted turn has left
@@ -93,6 +94,9 @@ func (w *worker) next(ctx context.Context) []bus.Received {
 
 // quiet returns how long nothing must have come before a turn begins. d.mu is held.
 func (w *worker) quiet() time.Duration {
+	if isUnasked(w.waiting[0].Message) {
+		return 0
+	}
 	if w.d.mode(w.key) == Collect {
 		return collectQuiet
 	}
@@ -105,9 +109,11 @@ func (w *worker) quiet() time.Duration {
 // take removes what belongs into one turn from waiting. d.mu is held.
 func (w *worker) take() []bus.Received {
 	n := 1
-	switch w.d.mode(w.key) {
-	case Collect, Interrupt:
-		n = len(w.waiting)
+	w.alone = isUnasked(w.waiting[0].Message)
+	switch mode := w.d.mode(w.key); {
+	case w.alone:
+	case mode == Collect, mode == Interrupt:
+		n = w.asked()
 	default:
 		for n < len(w.waiting) && w.joined(n) {
 			n++
@@ -121,7 +127,7 @@ func (w *worker) take() []bus.Received {
 // an album, a new wording, or a text that was sent in pieces. d.mu is held.
 func (w *worker) joined(n int) bool {
 	a, b := &w.waiting[n-1], &w.waiting[n]
-	if a.Message.Sender.ID != b.Message.Sender.ID {
+	if a.Message.Sender.ID != b.Message.Sender.ID || isUnasked(b.Message) {
 		return false
 	}
 	if a.Message.Album != "" || b.Message.Album != "" {
@@ -145,11 +151,23 @@ const albumQuiet = 700 * time.Millisecond
 func (w *worker) steered(files bool) []bus.Received {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
-	if w.d.mode(w.key) != Steer || !files && slices.ContainsFunc(w.waiting, hasFiles) {
+	n := w.asked()
+	if w.d.mode(w.key) != Steer || w.alone || n == 0 ||
+		!files && slices.ContainsFunc(w.waiting[:n], hasFiles) {
 		return nil
 	}
-	w.taking, w.waiting = w.waiting, nil
+	w.taking, w.waiting = w.waiting[:n:n], w.waiting[n:]
 	return w.taking
+}
+
+// asked returns how many waiting messages come before the first that begins a turn by itself. d.mu
+// is held.
+func (w *worker) asked() int {
+	i := slices.IndexFunc(w.waiting, func(r bus.Received) bool { return isUnasked(r.Message) })
+	if i < 0 {
+		return len(w.waiting)
+	}
+	return i
 }
 
 // taken notes that the transaction with what take or steered returned is over.
@@ -163,7 +181,7 @@ func (w *worker) taken() {
 func (w *worker) hasNews() bool {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
-	return len(w.waiting) > 0 && w.d.mode(w.key) == Steer
+	return w.asked() > 0 && !w.alone && w.d.mode(w.key) == Steer
 }
 
 // turn begins a turn with batch, or resumes st if batch is nil, and runs it to its end.
@@ -233,7 +251,7 @@ func (t *turn) panicked(ctx context.Context, batch []bus.Received) error {
 				return err
 			}
 		}
-		return t.deliver(tx, t.outbound(sayPanic))
+		return t.deliverFailure(tx, t.outbound(sayPanic))
 	})
 }
 
@@ -252,15 +270,30 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 		return errGone
 	}
 	t.answers, t.w.unanswered = append(t.w.unanswered, t.answers...), nil
-	now := d.opts.Now()
+	now, gone := d.opts.Now(), false
 	err = t.tx(ctx, func(tx *store.Tx) error {
+		if ok, err := t.beginRun(tx); err != nil || !ok {
+			gone = true
+			return t.dropAll(tx, batch, err)
+		}
+		gone = false
 		title := batch[0].Message.ChatTitle
-		if t.task != nil {
-			title = t.task.Note.Label
+		if note := batch[0].Message.Note; note != nil && note.Session != "" {
+			title = note.Label
+		}
+		if t.mayBeQuiet() { // each time anew: else its prompt would grow with each
+			if err := d.sessions.Reset(tx, t.Session, now); err != nil {
+				return err
+			}
 		}
 		err := d.sessions.Begin(tx, &t.Turn, title, d.lease, now, messages...)
 		if from := t.movedFrom(batch); err == nil && from != "" {
 			err = d.moveScope(tx, t.Session, from, t.Scope)
+		}
+		if before := batch[0].Message.Before; err == nil && t.First && before != "" && d.Jobs != nil {
+			a := batch[0].Message.From
+			err = d.Jobs.MoveChat(tx, bus.Address{Account: a.Account, Chat: before},
+				bus.Address{Account: a.Account, Chat: a.Chat})
 		}
 		if err == nil {
 			err = r.touch(tx)
@@ -273,6 +306,9 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 	t.w.taken()
 	if err != nil {
 		return err
+	}
+	if gone {
+		return errGone
 	}
 	d.logger(&t.Turn).DebugContext(ctx, "turn begun", "from", t.Address.String(),
 		"seq", batch[0].Seq, "messages", len(batch))

@@ -101,15 +101,24 @@ const hookMark = "@hook-"
 // A job and a hook work for nobody, and have sub-agents of their own.
 func (k Key) Parent() Key {
 	i := strings.LastIndex(string(k), subMark)
-	if i < 0 {
-		return ""
-	}
-	last := string(k[i+len(subMark):])
-	if strings.HasPrefix(last, jobMark) || strings.HasPrefix(last, hookMark) {
+	if i < 0 || k.Unasked() {
 		return ""
 	}
 	return k[:i]
 }
+
+// Unasked reports whether k is the session of a job or a hook.
+func (k Key) Unasked() bool {
+	i := strings.LastIndex(string(k), subMark)
+	if i < 0 {
+		return false
+	}
+	last := string(k[i+len(subMark):])
+	return strings.HasPrefix(last, jobMark) || strings.HasPrefix(last, hookMark)
+}
+
+// Below reports whether k is the session of a sub-agent, a job or a hook of key, or of one of these.
+func (k Key) Below(key Key) bool { return strings.HasPrefix(string(k), string(key)+subMark) }
 
 // Of returns the key of the session that m belongs to.
 func Of(m bus.InboundMessage) Key {

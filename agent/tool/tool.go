@@ -107,6 +107,8 @@ type Call struct {
 	// Unasked says that nobody has written just now: a job, a heartbeat or a hook has begun the
 	// turn, or a turn that it has begun.
 	Unasked bool
+
+	Zone *time.Location // of the people; nil: the gateway's
 }
 
 // A Result is what a tool found or did.

@@ -71,7 +71,7 @@ var imports = map[string]string{
 
 	"agent": "store store/fault bus memory memory/document memory/version skills session " +
 		"agent/approval agent/chore agent/compact agent/document agent/dream agent/halt agent/llm " +
-		"agent/picture agent/question agent/tool agent/usage",
+		"agent/picture agent/question agent/schedule agent/tool agent/usage",
 
 	"cmd/gateway/internal/config":    "",
 	"cmd/gateway/internal/hooks":     "store bus session",
@@ -88,7 +88,8 @@ var imports = map[string]string{
 		"agent/tools/message agent/tools/shell agent/tools/shell/sandbox agent/tools/spawn " +
 		"agent/tools/web agent/usage channels " +
 		"channels/discord channels/telegram channels/terminal channels/whatsapp " +
-		"cmd/gateway/internal/backup cmd/gateway/internal/retention agent/question cmd/gateway/internal/config cmd/gateway/internal/doctor " +
+		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/doctor " +
+		"agent/question cmd/gateway/internal/retention " +
 		"cmd/gateway/internal/watch",
 
 	"deploy/bench": "agent/llm/openai/openaitest channels/discord/discordtest " +

@@ -4,6 +4,7 @@
 package clock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -18,11 +19,11 @@ type timeArgs struct {
 	Zone string `json:"zone,omitempty" jsonschema:"such as Europe/Berlin; by default the user's"`
 }
 
-// New returns the tool. It takes the time from now and shows it in zone unless
-// it is asked for another.
+// New returns the tool. It takes the time from now and shows it in the zone of its caller, else in
+// zone, unless it is asked for another.
 func New(now func() time.Time, zone *time.Location) tool.Tool {
-	run := func(_ context.Context, _ tool.Call, args timeArgs) (tool.Result, error) {
-		in := zone
+	run := func(_ context.Context, c tool.Call, args timeArgs) (tool.Result, error) {
+		in := cmp.Or(c.Zone, zone)
 		if args.Zone != "" {
 			var err error
 			if in, err = time.LoadLocation(args.Zone); err != nil {
