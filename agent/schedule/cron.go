@@ -3,6 +3,7 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"regexp"
 	"strconv"
 	"strings"
@@ -65,7 +66,11 @@ var (
 // A plan is an expression that was read.
 type plan struct {
 	minutes, hours, months uint64   // a bit for each number that is due
-	date                   []string // what [gronx] looks at to tell whether a date is due
+	date                   []string // what gronx looks at to tell whether a date is due
+
+	// days has the days of months that were looked at: by the weekday on which such a month begins,
+	// and how many days it has above 28.
+	days [7][4]uint32
 }
 
 // compile reads an expression. What gronx takes in one way at one time and in another at another is
@@ -87,19 +92,19 @@ func compile(expr string) (*plan, error) {
 		}
 	}
 	p := &plan{date: []string{"*", "*", "*", segments[3], "*", segments[5]}}
-	p.minutes, err = bits(segments[1], 1, 60, func(n int) time.Time {
+	p.minutes, err = due(segments[1], 1, 60, func(n int) time.Time {
 		return time.Date(2000, 1, 1, 0, n, 0, 0, time.UTC)
 	})
 	if err != nil {
 		return nil, err
 	}
-	p.hours, err = bits(segments[2], 2, 24, func(n int) time.Time {
+	p.hours, err = due(segments[2], 2, 24, func(n int) time.Time {
 		return time.Date(2000, 1, 1, n, 0, 0, 0, time.UTC)
 	})
 	if err != nil {
 		return nil, err
 	}
-	p.months, err = bits(segments[4], 4, 13, func(n int) time.Time {
+	p.months, err = due(segments[4], 4, 13, func(n int) time.Time {
 		return time.Date(2000, time.Month(max(n, 1)), 1, 0, 0, 0, 0, time.UTC)
 	})
 	return p, err
@@ -152,8 +157,8 @@ func (f *field) checkNumbers(first, last, step string) error {
 	return nil
 }
 
-// bits returns which of n numbers a segment means, given times that show them where it stands.
-func bits(segment string, position, n int, at func(int) time.Time) (uint64, error) {
+// due returns which of n numbers a segment means, given times that show them where it stands.
+func due(segment string, position, n int, at func(int) time.Time) (uint64, error) {
 	if segment == "*" {
 		return 1<<n - 1, nil
 	}
@@ -161,11 +166,11 @@ func bits(segment string, position, n int, at func(int) time.Time) (uint64, erro
 	var set uint64
 	for i := range n {
 		c.SetRef(at(i))
-		due, err := c.CheckDue(segment, position)
+		ok, err := c.CheckDue(segment, position)
 		if err != nil {
 			return 0, err
 		}
-		if due {
+		if ok {
 			set |= 1 << i
 		}
 	}
@@ -191,23 +196,50 @@ func (p *plan) after(t time.Time, loc *time.Location) (time.Time, bool) {
 // changed.
 func (p *plan) next(after time.Time) (time.Time, bool) {
 	t := after.Truncate(time.Minute).Add(time.Minute)
-	g := gronx.New()
-	for t.Year() <= lastYear {
-		y, m, d := t.Date()
-		if p.months&(1<<m) == 0 {
-			t = time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)
-			continue
-		}
-		g.C.SetRef(t)
-		// An error means that it is not due: the segments were checked.
-		if due, err := g.SegmentsDue(p.date); err == nil && due {
-			if minute, ok := p.minuteOf(t.Hour(), t.Minute()); ok {
-				return time.Date(y, m, d, 0, minute, 0, 0, time.UTC), true
+	first, hour, minute := t.Day(), t.Hour(), t.Minute()
+	for y, m := t.Year(), t.Month(); y <= lastYear; y, m = nextMonth(y, m) {
+		if p.months&(1<<m) != 0 {
+			for days := p.daysOf(y, m) >> first << first; days != 0; days &= days - 1 {
+				day := bits.TrailingZeros32(days)
+				if day > first {
+					hour, minute = 0, 0
+				}
+				if n, ok := p.minuteOf(hour, minute); ok {
+					return time.Date(y, m, day, 0, n, 0, 0, time.UTC), true
+				}
 			}
 		}
-		t = time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
+		first, hour, minute = 0, 0, 0
 	}
 	return time.Time{}, false
+}
+
+func nextMonth(y int, m time.Month) (int, time.Month) {
+	if m == time.December {
+		return y + 1, time.January
+	}
+	return y, m + 1
+}
+
+// daysOf returns the days of a month that are due, a bit for each. They are the same for all months
+// that begin on the same weekday and have as many days.
+func (p *plan) daysOf(y int, m time.Month) uint32 {
+	begin := time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
+	length := time.Date(y, m+1, 0, 0, 0, 0, 0, time.UTC).Day()
+	known := &p.days[begin.Weekday()][length-28]
+	if *known != 0 {
+		return *known &^ 1
+	}
+	*known = 1 // known, also if no day is due
+	g := gronx.New()
+	for day := 1; day <= length; day++ {
+		g.C.SetRef(begin.AddDate(0, 0, day-1))
+		// An error means that it is not due: the segments were checked.
+		if due, err := g.SegmentsDue(p.date); err == nil && due {
+			*known |= 1 << day
+		}
+	}
+	return *known &^ 1
 }
 
 // minuteOf returns the first minute of a day that is due, at an hour and minute or after it.
