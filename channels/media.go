@@ -38,6 +38,8 @@ type MediaOptions struct {
 	Retention time.Duration // how long a file is kept; default 30 days
 	Offloads  time.Duration // likewise, one that is called bus.Offload; default Retention
 
+	Every time.Duration // how often old files are removed; default every hour
+
 	Logger *slog.Logger // default discards
 }
 
@@ -48,7 +50,6 @@ const (
 	sniffedBytes = 3072          // of which a file's type shows
 	partSuffix   = ".part"       // of files that are not complete
 	staleTime    = 2 * time.Hour // when such a file is nobody's any more
-	sweepEvery   = 1 * time.Hour // how often old files are removed
 	folderMode   = fs.FileMode(0o700)
 
 	offloadPrefix = "result-" // of files that are called bus.Offload, and no others
@@ -64,6 +65,7 @@ func NewMedia(root *os.Root, sources map[string]Channel, opts *MediaOptions) *Me
 	m.opts.MaxFile = cmp.Or(m.opts.MaxFile, 20<<20)
 	m.opts.MaxTotal = cmp.Or(m.opts.MaxTotal, 5<<30)
 	m.opts.Retention = cmp.Or(m.opts.Retention, 30*24*time.Hour)
+	m.opts.Every = cmp.Or(m.opts.Every, time.Hour)
 	m.opts.Offloads = cmp.Or(m.opts.Offloads, m.opts.Retention)
 	m.opts.Logger = cmp.Or(m.opts.Logger, slog.New(slog.DiscardHandler))
 	for name, ch := range sources {

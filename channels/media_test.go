@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -167,5 +168,46 @@ func TestSweep(t *testing.T) {
 	}
 	if fmt.Sprint(left) != "[growing.part new third]" || err != nil {
 		t.Errorf("left are %q, %v", left, err)
+	}
+}
+
+// What was too long for a prompt is kept for a time of its own, and nothing else is.
+func TestSweepOffloads(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	media := channels.NewMedia(root, nil,
+		&channels.MediaOptions{Retention: 24 * time.Hour, Offloads: 12 * time.Hour})
+	at := bus.Address{Account: "tg", Chat: "7"}
+	paths := make(map[string]string)
+	for _, name := range []string{bus.Offload, "result.txt"} {
+		a, err := media.Put(at, name, strings.NewReader("text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths[name] = a.Path
+	}
+	for _, test := range []struct {
+		after time.Duration
+		left  []string
+	}{
+		{11 * time.Hour, []string{bus.Offload, "result.txt"}},
+		{13 * time.Hour, []string{"result.txt"}},
+		{25 * time.Hour, nil},
+	} {
+		if err := media.Sweep(t.Context(), time.Now().Add(test.after)); err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for _, name := range []string{bus.Offload, "result.txt"} {
+			if _, err := root.Stat(paths[name]); err == nil {
+				left = append(left, name)
+			}
+		}
+		if !slices.Equal(left, test.left) {
+			t.Errorf("after %s there is %q, want %q", test.after, left, test.left)
+		}
 	}
 }

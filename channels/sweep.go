@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Run removes old files, now and every hour, until ctx ends.
+// Run removes old files, now and every so often, until ctx ends.
 func (m *Media) Run(ctx context.Context) error {
 	for {
 		if err := m.Sweep(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			m.opts.Logger.WarnContext(ctx, "old files not removed", "err", err)
 		}
-		if !sleep(ctx, sweepEvery) {
+		if !sleep(ctx, m.opts.Every) {
 			return nil
 		}
 	}

@@ -95,7 +95,8 @@ func mediaOptions(cfg *config.Config, log *slog.Logger) *channels.MediaOptions {
 	const mb = 1 << 20
 	return &channels.MediaOptions{
 		MaxFile: int64(cfg.Media.MaxFileMB) * mb, MaxTotal: int64(cfg.Media.MaxTotalMB) * mb,
-		Retention: cfg.Media.Retention, Logger: log,
+		Retention: compressed(cfg.Media.Retention), Offloads: compressed(cfg.Retention.Offloads),
+		Every: compressed(time.Hour), Logger: log,
 	}
 }
 

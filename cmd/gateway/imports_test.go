@@ -73,16 +73,18 @@ var imports = map[string]string{
 		"agent/approval agent/chore agent/compact agent/document agent/dream agent/halt agent/llm " +
 		"agent/picture agent/question agent/schedule agent/tool agent/usage",
 
-	"cmd/gateway/internal/config":    "",
+	"cmd/gateway/internal/config":    "cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks":     "store bus session",
 	"cmd/gateway/internal/ops":       "",
+	"cmd/gateway/internal/telemetry": "store bus agent agent/llm cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/backup":    "store",
 	"cmd/gateway/internal/retention": "store",
 	"cmd/gateway/internal/watch":     "",
 	"cmd/gateway/internal/doctor": "store bus skills agent/tools/shell/sandbox channels " +
+		"cmd/gateway/internal/hooks cmd/gateway/internal/ops cmd/gateway/internal/telemetry " +
 		"cmd/gateway/internal/config cmd/gateway/internal/ops",
 	"cmd/gateway": "store bus memory memory/document memory/version skills session agent " +
-		"agent/approval agent/guard agent/halt agent/llm " +
+		"agent/approval agent/chore agent/guard agent/halt agent/llm " +
 		"agent/llm/demo agent/llm/failover agent/llm/openai agent/mcpserver agent/tool " +
 		"agent/tools/recall agent/tools/ask agent/tools/clock agent/tools/files agent/tools/mcp " +
 		"agent/tools/message agent/tools/shell agent/tools/shell/sandbox agent/tools/spawn " +

@@ -7,13 +7,14 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	texttemplate "text/template"
 	"time"
+
+	"gateway/cmd/gateway/internal/hooks"
 )
 
 // Schedule bounds what people have done at set times.
 type Schedule struct {
-	MaxJobs  int           `koanf:"max_jobs" min:"0"`    // of a person, that are not over
+	MaxJobs  int           `koanf:"max_jobs" min:"1"`    // of a person, that are not over
 	MinEvery time.Duration `koanf:"min_every" min:"10s"` // between two runs of a job
 }
 
@@ -103,12 +104,27 @@ func (l *loader) validateOps(c *Config) {
 	if e := c.Heartbeat.Every; e != 0 && e < time.Minute {
 		l.problem([]string{"heartbeat", "every"}, "want at least 1m, or 0 for never")
 	}
+	l.validateRetention(c.Retention)
 	l.validateHTTP(c.HTTP)
 	if t := c.Tracing; t.Endpoint != "" && !isHTTP(t.Endpoint) {
 		l.problem([]string{"tracing", "endpoint"}, wantHTTP)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Hooks)) {
 		l.validateHook(name, c)
+	}
+}
+
+// validateRetention refuses times in which something may still be needed.
+func (l *loader) validateRetention(r Retention) {
+	// Telegram delivers again for 24 hours what it believes we have not got: by the row of a message
+	// it is known that it was answered.
+	if r.Messages != 0 && r.Messages < 48*time.Hour {
+		l.problem([]string{"retention", "messages"}, "want at least 48h, for platforms deliver "+
+			"messages again; or 0 for ever")
+	}
+	// Notes of a conversation are made when it has rested, and then of what others have said first.
+	if r.Transcripts != 0 && r.Transcripts < 24*time.Hour {
+		l.problem([]string{"retention", "transcripts"}, "want at least 24h, or 0 for ever")
 	}
 }
 
@@ -164,7 +180,7 @@ func (l *loader) validateHook(name string, c *Config) {
 	if h.Auth == "hmac" && h.Header == "" {
 		l.problem(path("header"), "want the name of the header with the signature")
 	}
-	if _, err := texttemplate.New(name).Parse(h.Template); err != nil {
+	if _, err := hooks.ParseTemplate(name, h.Template); err != nil {
 		l.problem(path("template"), err.Error())
 	}
 }

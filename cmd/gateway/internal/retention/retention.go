@@ -19,17 +19,27 @@ import (
 	"gateway/store"
 )
 
-// Batch is how many rows a [Rule] removes at once, at most.
-const Batch = 500
-
 // A Rule removes what one owner has of one kind.
 type Rule struct {
 	Name string        // for the log, a plural: "messages in"
 	Keep time.Duration // how long after its end something is kept; 0: for ever
 
-	// Prune removes what ended before a time, [Batch] rows at most, and returns how many. It is
-	// called again until there are none. It may run more than once for one transaction.
-	Prune func(tx *store.Tx, before time.Time) (int, error)
+	// Prune removes some of what ended before a time: of the rows that come next after an id,
+	// as many as a short transaction may have. It returns how many, and the id after which it is
+	// to be called again, 0 at the end. It may run more than once for one transaction.
+	Prune func(tx *store.Tx, before time.Time, after int64) (n int, next int64, err error)
+}
+
+// Repeat makes a Prune of a function that is to be called until it removes nothing.
+func Repeat(prune func(tx *store.Tx, before time.Time) (int, error),
+) func(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
+	return func(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
+		n, err := prune(tx, before)
+		if n == 0 {
+			return 0, 0, err
+		}
+		return n, after + 1, err
+	}
 }
 
 // Options are the optional settings of [New].
@@ -104,19 +114,20 @@ func (s *Sweeper) apply(ctx context.Context, r Rule, now time.Time) (total int, 
 	if r.Keep == 0 {
 		return 0, nil
 	}
-	for {
-		n := 0
+	for after := int64(0); ; {
+		var n int
+		var next int64
 		err := s.db.Tx(ctx, func(tx *store.Tx) (err error) {
-			n, err = r.Prune(tx, now.Add(-r.Keep))
+			n, next, err = r.Prune(tx, now.Add(-r.Keep), after)
 			return err
 		})
 		if err != nil {
 			return total, err
 		}
-		if n == 0 {
+		total += n
+		if after = next; next == 0 {
 			return total, nil
 		}
-		total += n
 		if !sleep(ctx, s.o.Rest) {
 			return total, ctx.Err()
 		}

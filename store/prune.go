@@ -1,0 +1,45 @@
+package store
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Pruning says which rows of a table are over. Its texts stand in the statements.
+type Pruning struct {
+	Table string // with ids that the database counts up
+	Time  string // the column with the time from which a row's age counts, Unix milliseconds
+	Over  string // the condition of rows that may go
+}
+
+// PruneBatch is how many rows [Pruning.Step] looks at.
+const PruneBatch = 500
+
+// Step deletes what is over and was so before a time from the next [PruneBatch] rows after an id.
+// The newest row stays: its id says how far the table has come. It returns how many rows
+// it has deleted, and the id after which to go on, 0 at the end. The end is also where none of the
+// rows is old enough, since a table grows by age.
+func (p Pruning) Step(tx *Tx, before time.Time, after int64) (n int, next int64, err error) {
+	var rows, old int
+	var last int64
+	err = tx.QueryRow("SELECT count(*), COALESCE(sum(CASE WHEN at < $2 THEN 1 ELSE 0 END), 0), "+
+		"COALESCE(max(id), 0) FROM (SELECT id, "+p.Time+" AS at FROM "+p.Table+
+		" WHERE id > $1 ORDER BY id LIMIT 500) AS page", after, before.UnixMilli()).
+		Scan(&rows, &old, &last)
+	if err != nil {
+		return 0, 0, fmt.Errorf("store: prune %s: %w", p.Table, err)
+	}
+	if old == 0 {
+		return 0, 0, nil
+	}
+	deleted, err := tx.Exec("DELETE FROM "+p.Table+" WHERE id > $1 AND id <= $2 AND "+p.Time+
+		" < $3 AND id < (SELECT max(id) FROM "+p.Table+") AND "+p.Over,
+		after, last, before.UnixMilli())
+	if err != nil {
+		return 0, 0, fmt.Errorf("store: prune %s: %w", p.Table, err)
+	}
+	if rows < PruneBatch {
+		last = 0
+	}
+	return int(deleted), last, nil
+}
