@@ -92,8 +92,10 @@ var imports = map[string]string{
 		"channels/discord channels/telegram channels/terminal channels/whatsapp " +
 		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/doctor " +
 		"agent/question cmd/gateway/internal/retention " +
+		"cmd/gateway/internal/hooks cmd/gateway/internal/ops cmd/gateway/internal/telemetry " +
 		"cmd/gateway/internal/watch",
 
+	"deploy/container": "agent/llm/openai/openaitest channels/telegram/telegramtest",
 	"deploy/bench": "agent/llm/openai/openaitest channels/discord/discordtest " +
 		"channels/telegram/telegramtest channels/whatsapp/whatsapptest",
 }
