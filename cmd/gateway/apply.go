@@ -39,6 +39,7 @@ func (g *gateway) agentOptions(cfg *config.Config) *agent.Options {
 		Stopped:     g.hands.stop,
 		Ready:       g.hands.ready,
 		Hands:       g.hands.states,
+		Observer:    g.ops.observer(),
 		Transcriber: newTranscriber(cfg, g.log),
 	}
 }

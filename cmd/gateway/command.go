@@ -43,6 +43,7 @@ func newCommand() *cobra.Command {
 		chatCommand(load), outboxCommand(load), sessionsCommand(load), peopleCommand(load),
 		channelsCommand(load), pairCommand(load), sendCommand(load),
 		usageCommand(load), haltCommand(load), resumeCommand(load), doctorCommand(load),
+		healthCommand(load),
 		securityCommand(load),
 		backupCommand(load), restoreCommand(load),
 		mcpCommand(load), memoryCommand(load), skillsCommand(load),

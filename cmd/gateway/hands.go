@@ -108,10 +108,13 @@ func (h *hands) close() error {
 // run finds a sandbox, and then runs the servers of tools until ctx ends. When it returns, no
 // process of the hands is left.
 func (h *hands) run(ctx context.Context) error {
-	h.openShell(ctx)
+	h.openShell(ctx, slog.LevelWarn)
 	close(h.ready)
+	var wg sync.WaitGroup
+	wg.Go(func() { h.seekShell(ctx) })
 	err := h.mcp.Run(ctx)
 	<-ctx.Done() // without servers there was nothing to run
+	wg.Wait()
 	h.mu.Lock()
 	s := h.shell
 	h.mu.Unlock()
@@ -124,15 +127,54 @@ func (h *hands) run(ctx context.Context) error {
 	return err
 }
 
-// openShell offers the tools that run commands if there is a sandbox that has proven itself.
-func (h *hands) openShell(ctx context.Context) {
+// How soon a sandbox is looked for again while there is none.
+const (
+	firstSeek = 5 * time.Second
+	lastSeek  = 5 * time.Minute
+)
+
+// seekShell looks for a sandbox until there is one: somebody may install it, or let it work.
+func (h *hands) seekShell(ctx context.Context) {
+	for wait := firstSeek; ; wait = min(2*wait, lastSeek) {
+		if _, ok := h.sandboxState(); ok {
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		h.openShell(ctx, slog.LevelDebug)
+	}
+}
+
+// sandboxState says in a few words how the sandbox is, and whether that is well.
+func (h *hands) sandboxState() (state string, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.cfg.Exec.Sandbox == "off":
+		return "switched off", true
+	case h.missing != nil:
+		return h.missing.Error(), false
+	case h.sandbox == nil:
+		return "being tested", false
+	}
+	return h.sandbox.String(), true
+}
+
+// openShell offers the tools that run commands if there is a sandbox that has proven itself. That
+// there is none is logged at a level.
+func (h *hands) openShell(ctx context.Context, level slog.Level) {
 	box, err := findSandbox(ctx, h.cfg)
 	h.mu.Lock()
 	h.sandbox, h.missing = box, err
 	h.mu.Unlock()
 	switch {
 	case err != nil && ctx.Err() == nil:
-		h.log.WarnContext(ctx, "commands are not offered: there is no sandbox", "err", err)
+		h.log.Log(ctx, level, "commands are not offered: there is no sandbox", "err", err)
 		return
 	case err != nil, box == nil:
 		return

@@ -11,6 +11,7 @@ import (
 
 	"gateway/channels/terminal"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/telemetry"
 )
 
 // newLogger returns the log: for people on a terminal, JSON for machines. While somebody chats
@@ -22,11 +23,12 @@ func newLogger(cfg config.Log, screen *terminal.Screen, level slog.Leveler) *slo
 		out = screen
 	}
 	if cfg.Format == "text" || cfg.Format == "auto" && onTerminal {
-		return slog.New(tint.NewTextHandler(out, &tint.Options{
+		return slog.New(telemetry.WithTrace(tint.NewTextHandler(out, &tint.Options{
 			Level: level, TimeFormat: time.TimeOnly, NoColor: !onTerminal,
-		}))
+		})))
 	}
-	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level}))
+	return slog.New(telemetry.WithTrace(slog.NewJSONHandler(out,
+		&slog.HandlerOptions{Level: level})))
 }
 
 // logLevel returns the level of the log, which is higher while somebody chats, unless they asked

@@ -64,7 +64,8 @@ func setUpScript(env *testscript.Env) error {
 	env.Values[telegramKey{}] = telegram
 	home := env.WorkDir + "/home"
 	env.Vars = append(env.Vars, "HOME="+home, "GATEWAY_HOME="+home,
-		"GATEWAY_EXEC__SANDBOX=off", "TELEGRAM="+url, "TOKEN="+testToken, "MODEL="+model.URL)
+		"GATEWAY_HTTP__LISTEN=", "GATEWAY_EXEC__SANDBOX=off", "TELEGRAM="+url,
+		"TOKEN="+testToken, "MODEL="+model.URL)
 	return nil
 }
 

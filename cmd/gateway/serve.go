@@ -18,6 +18,7 @@ import (
 	"gateway/channels"
 	"gateway/channels/terminal"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/telemetry"
 	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
@@ -66,7 +67,12 @@ func serve(ctx context.Context, cfg *config.Config, load loader, chat bool) erro
 		return errors.Join(&homeError{cfg.Gateway.Home, err}, db.Close())
 	}
 	defer mind.close()
-	g, err := assemble(cfg, places{db, root, media, mind}, log)
+	traces, err := openTraces(ctx, cfg, log)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	defer closeTraces(ctx, traces, log)
+	g, err := assemble(cfg, places{db, root, media, mind, traces}, log)
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
@@ -107,6 +113,7 @@ type gateway struct {
 	supervisors []*channels.Supervisor
 	media       *channels.Media
 	hands       *hands
+	ops         *operations
 	mind        *mind
 	terminal    *terminal.Channel // nil if it is not enabled
 	reload      *reloader         // nil if the configuration stays as it is
@@ -117,6 +124,7 @@ type places struct {
 	db               *store.DB
 	workspace, media *os.Root
 	mind             *mind
+	traces           *telemetry.Traces // nil if there are none
 }
 
 // assemble puts a gateway together.
@@ -148,7 +156,12 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 	g.media = channels.NewMedia(p.media, sources, mediaOptions(cfg, log))
 	g.router = channels.NewRouter(db, outbox, live, g.media, accounts, log)
 	g.router.SetSecrets(channels.NewSecrets(cfg.Secrets()))
-	gate.Admitted = g.router.Admitted
+	g.ops = newOperations(cfg, g, p.traces, inbox, outbox)
+	gate.Admitted = func(list []bus.InboundMessage) {
+		g.router.Admitted(list)
+		g.ops.metrics.Accepted(list)
+	}
+	g.router.Delivered = g.ops.metrics.Delivered
 	var err error
 	g.hands, err = newHands(cfg, workplace{
 		db: db, inbox: inbox, outbox: outbox, workspace: p.workspace, mediaRoot: p.media,
@@ -240,7 +253,8 @@ func (g *gateway) run(ctx context.Context, screen *terminal.Screen) error {
 	defer context.AfterFunc(ctx, g.db.Hurry)()
 	intake := func(ctx context.Context) error { return g.runChannels(ctx, screen) }
 	g.log.InfoContext(ctx, "gateway ready", "version", buildVersion(), "pid", os.Getpid())
-	err := inOrder(ctx, intake, g.dispatcher.Run, g.hands.run, g.mind.run, g.router.Run, g.db.Run)
+	err := inOrder(ctx, intake, g.dispatcher.Run, g.hands.run, g.mind.run,
+		g.router.Run, g.ops.probe, g.db.Run)
 	err = errors.Join(err, g.hands.close())
 	g.log.InfoContext(ctx, "gateway stopped", "uptime", time.Since(start).Truncate(time.Second))
 	return err
@@ -281,6 +295,7 @@ func (g *gateway) runChannels(ctx context.Context, screen *terminal.Screen) erro
 		group.Go(func() error { return s.Run(ctx) })
 	}
 	group.Go(func() error { return g.media.Run(ctx) })
+	group.Go(func() error { return g.ops.serve(ctx) })
 	if g.reload != nil {
 		group.Go(func() error { return g.reload.run(ctx) })
 	}

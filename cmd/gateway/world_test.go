@@ -97,7 +97,8 @@ func (w *world) configure(channel string) {
 
 // environ is the environment of a gateway in w: nothing of the machine's own settings.
 func (w *world) environ() []string {
-	return []string{"GATEWAY_HOME=" + w.home, "HOME=" + w.home, "PATH=" + os.Getenv("PATH")}
+	return []string{"GATEWAY_HOME=" + w.home, "HOME=" + w.home, "PATH=" + os.Getenv("PATH"),
+		"GATEWAY_HTTP__LISTEN="} // else all would want the same port
 }
 
 // run runs a gateway in this process until the test ends or stop is called. Both wait for its end.
@@ -124,7 +125,7 @@ func (w *world) run() (stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	g, err := assemble(cfg, places{db, root, media, mind}, log)
+	g, err := assemble(cfg, places{db: db, workspace: root, media: media, mind: mind}, log)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,0 +1,57 @@
+package telemetry
+
+import (
+	"sync"
+	"time"
+
+	"gateway/bus"
+)
+
+// arrivals are the messages that are not answered yet, and when they came. The oldest are forgotten
+// when there are too many: some get no answer at all.
+type arrivals struct {
+	mu    *sync.Mutex
+	at    map[arrival]time.Time
+	order []arrival // the next to be forgotten is at next
+	next  int
+}
+
+// An arrival names a message.
+type arrival struct{ account, chat, id string }
+
+// maxArrivals is how many messages are remembered.
+const maxArrivals = 8192
+
+func newArrivals() arrivals {
+	return arrivals{mu: new(sync.Mutex), at: make(map[arrival]time.Time)}
+}
+
+func (a *arrivals) add(messages []bus.InboundMessage, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, m := range messages {
+		key := arrival{m.From.Account, m.From.Chat, m.ID}
+		if len(a.order) < maxArrivals {
+			a.order = append(a.order, key)
+		} else {
+			delete(a.at, a.order[a.next])
+			a.order[a.next] = key
+			a.next = (a.next + 1) % maxArrivals
+		}
+		a.at[key] = now
+	}
+}
+
+// take returns when the messages came that out answers, and forgets them.
+func (a *arrivals) take(out bus.OutboundMessage) (list []time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range out.Answers {
+		key := arrival{out.To.Account, out.To.Chat, id}
+		if at, ok := a.at[key]; ok {
+			list = append(list, at)
+			delete(a.at, key)
+		}
+	}
+	return list
+}

@@ -1,0 +1,261 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"gateway/agent"
+	"gateway/bus"
+	"gateway/store"
+)
+
+// Sources are asked for what is just now.
+type Sources struct {
+	DB       *store.DB
+	Path     string // of the database
+	Inbox    *bus.Inbox
+	Outbox   *bus.Outbox
+	Agent    func() agent.Stats
+	Accounts []Account
+	DiskFree func() (bytes uint64, err error) // where the database is
+	Counts   []Count
+
+	// Reloads returns how often the configuration was read again, and how often in vain.
+	Reloads func() (done, failed int64)
+}
+
+// An Account is one on a chat platform.
+type Account struct {
+	Name, Platform string
+
+	State func() AccountState
+}
+
+// An AccountState is how an account is, and what has become of its messages since the gateway
+// began.
+type AccountState struct {
+	Up       bool  // messages come in
+	Restarts int64 // of its channel
+
+	Received, Dropped, Refused, Sent, Uncertain, Dead int64
+}
+
+// A Count is a number of rows.
+type Count struct {
+	Name, Help string
+
+	Of func(q store.Queryer, now time.Time) (int, error)
+}
+
+// gauges are the metrics that are found out when they are asked for.
+type gauges struct {
+	from Sources
+
+	mu   sync.Mutex
+	at   time.Time // when rows was counted
+	rows rows
+}
+
+// rows are what is counted in tables.
+type rows struct {
+	err     error
+	waiting bus.Backlog
+	open    map[string]int
+	dead    int
+	counts  []int // of Sources.Counts
+	now     time.Time
+}
+
+var errNotYet = errors.New("not done yet")
+
+// fresh is how long what was counted counts.
+const fresh = time.Second
+
+func newGauges(from Sources) *gauges { return &gauges{from: from, rows: rows{err: errNotYet}} }
+
+// refresh counts rows, if that was not done a moment ago.
+func (g *gauges) refresh(ctx context.Context) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := time.Now(); now.Sub(g.at) >= fresh {
+		g.rows = g.from.count(g.from.DB.Read(ctx), now)
+		g.at = now
+	}
+}
+
+func (s *Sources) count(q store.Queryer, now time.Time) (r rows) {
+	r.now = now
+	if r.waiting, r.err = s.Inbox.Backlog(q); r.err != nil {
+		return r
+	}
+	if r.open, r.err = s.Outbox.OpenByAccount(q); r.err != nil {
+		return r
+	}
+	if r.dead, r.err = s.Outbox.DeadLetters(q); r.err != nil {
+		return r
+	}
+	for _, c := range s.Counts {
+		n, err := c.Of(q, now)
+		if err != nil {
+			return rows{err: err}
+		}
+		r.counts = append(r.counts, n)
+	}
+	return r
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+var (
+	descUp = desc("gateway_channel_up",
+		"Whether messages of an account come in.", "account", "platform")
+	descRestarts = desc("gateway_channel_restarts_total",
+		"How often an account's channel was started again.", "account")
+	descReceived = desc("gateway_messages_received_total",
+		"Messages that were accepted.", "account")
+	descDropped = desc("gateway_messages_dropped_total",
+		"Messages that were not answered, because there were too many.", "account")
+	descRefused = desc("gateway_messages_refused_total",
+		"Messages whose senders are not let in.", "account")
+	descSent = desc("gateway_messages_sent_total",
+		"Messages that the platform has taken.", "account")
+	descUncertain = desc("gateway_messages_uncertain_total",
+		"Tries to send whose outcome was never known.", "account")
+	descDead = desc("gateway_messages_dead_total",
+		"Messages that were given up: see gateway outbox list.", "account")
+
+	descWaiting = desc("gateway_inbox_waiting_messages",
+		"Messages that no turn has taken yet.")
+	descOldest = desc("gateway_inbox_oldest_waiting_seconds",
+		"Age of the oldest one of them; 0 if there is none.")
+	descOpen = desc("gateway_outbox_open_messages",
+		"Messages that are to be sent.", "account")
+	descLetters = desc("gateway_outbox_dead_letters",
+		"Messages that were given up and lie in the outbox.")
+
+	descSlots = desc("gateway_model_slots",
+		"Model calls that are made at once, at most.")
+	descUsed = desc("gateway_model_slots_used",
+		"Model calls that are made now.")
+	descBusy = desc("gateway_sessions_busy",
+		"Sessions in which the agent works.")
+	descParked = desc("gateway_sessions_parked",
+		"Sessions whose turn waits for somebody.")
+	descReloads = desc("gateway_config_reloads_total",
+		"How often the configuration was read again, by what came of it.", "outcome")
+	descPanics = desc("gateway_panics_total",
+		"Turns that were ended by a bug: see the log.")
+
+	descDatabase = desc("gateway_store_database_bytes",
+		"Size of the database.")
+	descLog = desc("gateway_store_wal_bytes",
+		"Size of its write-ahead log.")
+	descDisk = desc("gateway_store_disk_free_bytes",
+		"Room on its disk.")
+	descTrouble = desc("gateway_store_writes_stuck_seconds",
+		"How long writes have been waiting for the database; 0 if they don't.")
+)
+
+// Describe implements [prometheus.Collector]: what is collected depends on the accounts.
+func (g *gauges) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements [prometheus.Collector].
+func (g *gauges) Collect(out chan<- prometheus.Metric) {
+	g.collectAccounts(out)
+	g.collectAgent(out)
+	g.collectRows(out)
+	g.collectStore(out)
+}
+
+func gauge(out chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func total(out chan<- prometheus.Metric, d *prometheus.Desc, n int64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+func (g *gauges) collectAccounts(out chan<- prometheus.Metric) {
+	for _, a := range g.from.Accounts {
+		s := a.State()
+		up := 0.0
+		if s.Up {
+			up = 1
+		}
+		gauge(out, descUp, up, a.Name, a.Platform)
+		total(out, descRestarts, s.Restarts, a.Name)
+		total(out, descReceived, s.Received, a.Name)
+		total(out, descDropped, s.Dropped, a.Name)
+		total(out, descRefused, s.Refused, a.Name)
+		total(out, descSent, s.Sent, a.Name)
+		total(out, descUncertain, s.Uncertain, a.Name)
+		total(out, descDead, s.Dead, a.Name)
+	}
+}
+
+func (g *gauges) collectAgent(out chan<- prometheus.Metric) {
+	s := g.from.Agent()
+	gauge(out, descSlots, float64(s.Slots))
+	gauge(out, descUsed, float64(s.Used))
+	gauge(out, descBusy, float64(s.Busy))
+	gauge(out, descParked, float64(s.Parked))
+	total(out, descPanics, s.Panics)
+	done, vain := g.from.Reloads()
+	total(out, descReloads, done, fine)
+	total(out, descReloads, vain, failed)
+}
+
+func (g *gauges) collectRows(out chan<- prometheus.Metric) {
+	g.mu.Lock()
+	r := g.rows
+	g.mu.Unlock()
+	if r.err != nil {
+		out <- prometheus.NewInvalidMetric(descWaiting, fmt.Errorf("telemetry: count: %w", r.err))
+		return
+	}
+	age := 0.0
+	if r.waiting.Messages > 0 {
+		age = max(0, r.now.Sub(r.waiting.Oldest).Seconds())
+	}
+	gauge(out, descWaiting, float64(r.waiting.Messages))
+	gauge(out, descOldest, age)
+	for _, a := range g.from.Accounts {
+		gauge(out, descOpen, float64(r.open[a.Name]), a.Name)
+	}
+	gauge(out, descLetters, float64(r.dead))
+	for i, c := range g.from.Counts {
+		gauge(out, desc(c.Name, c.Help), float64(r.counts[i]))
+	}
+}
+
+func (g *gauges) collectStore(out chan<- prometheus.Metric) {
+	gauge(out, descDatabase, size(g.from.Path))
+	gauge(out, descLog, size(g.from.Path+"-wal"))
+	if free, err := g.from.DiskFree(); err != nil {
+		out <- prometheus.NewInvalidMetric(descDisk, err)
+	} else {
+		gauge(out, descDisk, float64(free))
+	}
+	stuck := 0.0
+	if err, since := g.from.DB.Trouble(); err != nil {
+		stuck = time.Since(since).Seconds()
+	}
+	gauge(out, descTrouble, stuck)
+}
+
+// size returns the size of a file in bytes, 0 if it is not there.
+func size(path string) float64 {
+	st, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return float64(st.Size())
+}

@@ -1,0 +1,201 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"gateway/agent"
+	"gateway/bus"
+	"gateway/cmd/gateway/internal/hooks"
+)
+
+// Metrics are the numbers of one gateway since it began. Their methods may be called concurrently.
+type Metrics struct {
+	registry *prometheus.Registry
+	gauges   *gauges
+	log      *slog.Logger
+
+	turns, models, tokens, cost, tools, posts               *prometheus.CounterVec
+	turnTime, waitTime, modelTime, firstTime, toolTime, lag *prometheus.HistogramVec
+
+	arrivals arrivals
+
+	mu    sync.Mutex
+	names map[string]bool // of tools that have a label
+}
+
+// maxTools is how many tools have a label of their own: servers of tools choose the names.
+const maxTools = 512
+
+// Seconds that are told apart, from those of a quick tool to those of a long turn.
+var (
+	quick = []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
+	slow  = []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280}
+)
+
+// NewMetrics returns the metrics of a version of the gateway. The sources are asked when the
+// metrics are.
+func NewMetrics(version string, from Sources, log *slog.Logger) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(), gauges: newGauges(from), log: log,
+		arrivals: newArrivals(), names: make(map[string]bool),
+		turns: counter("gateway_turns_total",
+			"Turns that ended, waited or were left to the next process (outcome running).",
+			"kind", "outcome"),
+		models: counter("gateway_model_calls_total",
+			"Calls of models, by what came of them.", "model", "outcome"),
+		tokens: counter("gateway_model_tokens_total",
+			"Tokens of models; those of direction cached are among those of input.",
+			"model", "direction"),
+		cost: counter("gateway_model_cost_dollars_total",
+			"Cost of model calls, as far as prices are known.", "model"),
+		tools: counter("gateway_tool_calls_total",
+			"Calls of tools, by what came of them.", "tool", "outcome"),
+		posts: counter("gateway_hook_posts_total",
+			"Posts to hooks, by what came of them.", "hook", "outcome"),
+		turnTime: histogram("gateway_turn_duration_seconds",
+			"Time from the beginning of a turn to its end.", slow, "kind"),
+		waitTime: histogram("gateway_turn_wait_seconds",
+			"Time from the acceptance of a turn's first message to its beginning.", slow, "kind"),
+		modelTime: histogram("gateway_model_call_duration_seconds",
+			"Time of a model call.", slow, "model"),
+		firstTime: histogram("gateway_model_first_output_seconds",
+			"Time to the first piece of a model's answer.", slow, "model"),
+		toolTime: histogram("gateway_tool_call_duration_seconds",
+			"Time of a tool call.", quick, "tool"),
+		lag: histogram("gateway_answer_latency_seconds",
+			"Time from the acceptance of a message to the delivery of its answer.", slow, "account"),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "gateway_build_info", Help: "Always 1; its labels say what runs.",
+		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
+	})
+	build.Set(1)
+	m.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build, m.gauges,
+		m.turns, m.models, m.tokens, m.cost, m.tools, m.posts,
+		m.turnTime, m.waitTime, m.modelTime, m.firstTime, m.toolTime, m.lag)
+	return m
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func histogram(
+	name, help string, buckets []float64, labels ...string,
+) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(
+		prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+}
+
+// scrapeTime is how long the tables may take to be counted.
+const scrapeTime = 5 * time.Second
+
+// Handler serves the metrics. What can't be found out is left out, and logged.
+func (m *Metrics) Handler() http.Handler {
+	h := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError,
+		ErrorLog:      slog.NewLogLogger(m.log.Handler(), slog.LevelWarn),
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), scrapeTime)
+		defer cancel()
+		m.gauges.refresh(ctx)
+		h.ServeHTTP(w, r)
+	})
+}
+
+// Turn implements [agent.Observer].
+func (m *Metrics) Turn(
+	ctx context.Context, t agent.TurnBegin,
+) (context.Context, func(agent.TurnEnd)) {
+	began, kind := time.Now(), kindOf(t.Kind)
+	if t.Waited > 0 {
+		m.waitTime.WithLabelValues(kind).Observe(t.Waited.Seconds())
+	}
+	return ctx, func(e agent.TurnEnd) {
+		m.turns.WithLabelValues(kind, turnOutcome(e)).Inc()
+		m.turnTime.WithLabelValues(kind).Observe(time.Since(began).Seconds())
+	}
+}
+
+// Model implements [agent.Observer].
+func (m *Metrics) Model(
+	ctx context.Context, b agent.ModelBegin,
+) (context.Context, func(agent.ModelEnd)) {
+	began := time.Now()
+	return ctx, func(e agent.ModelEnd) {
+		model := e.Model
+		if model == "" {
+			model = b.Model
+		}
+		m.models.WithLabelValues(model, outcomeOf(e.Err)).Inc()
+		m.modelTime.WithLabelValues(model).Observe(time.Since(began).Seconds())
+		if e.First > 0 {
+			m.firstTime.WithLabelValues(model).Observe(e.First.Seconds())
+		}
+		m.tokens.WithLabelValues(model, "input").Add(float64(e.Usage.Input))
+		m.tokens.WithLabelValues(model, "cached").Add(float64(e.Usage.Cached))
+		m.tokens.WithLabelValues(model, "output").Add(float64(e.Usage.Output))
+		m.cost.WithLabelValues(model).Add(e.Cost)
+	}
+}
+
+// Tool implements [agent.Observer].
+func (m *Metrics) Tool(
+	ctx context.Context, t agent.ToolBegin,
+) (context.Context, func(agent.ToolEnd)) {
+	began := time.Now()
+	return ctx, func(e agent.ToolEnd) {
+		tool, outcome := unknownTool, outcomeOf(e.Err)
+		if e.Known {
+			tool = m.toolLabel(t.Name)
+		}
+		if e.Waits {
+			outcome = waits
+		}
+		m.tools.WithLabelValues(tool, outcome).Inc()
+		m.toolTime.WithLabelValues(tool).Observe(time.Since(began).Seconds())
+	}
+}
+
+// toolLabel returns a tool's name as a label.
+func (m *Metrics) toolLabel(name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.names[name] {
+		if len(m.names) == maxTools {
+			return "other"
+		}
+		m.names[name] = true
+	}
+	return name
+}
+
+// Posted counts a post to a hook.
+func (m *Metrics) Posted(hook string, o hooks.Outcome) {
+	m.posts.WithLabelValues(hook, string(o)).Inc()
+}
+
+// Accepted notes when messages came in.
+func (m *Metrics) Accepted(messages []bus.InboundMessage) {
+	m.arrivals.add(messages, time.Now())
+}
+
+// Delivered measures how long people have waited for an answer. Those to messages that an earlier
+// process has accepted are not measured.
+func (m *Metrics) Delivered(out bus.OutboundMessage) {
+	now := time.Now()
+	for _, at := range m.arrivals.take(out) {
+		m.lag.WithLabelValues(out.To.Account).Observe(now.Sub(at).Seconds())
+	}
+}

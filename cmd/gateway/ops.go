@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"golang.org/x/sync/errgroup"
+
+	"gateway/agent"
+	"gateway/agent/chore"
+	"gateway/agent/halt"
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/hooks"
+	"gateway/cmd/gateway/internal/ops"
+	"gateway/cmd/gateway/internal/telemetry"
+	"gateway/session"
+	"gateway/store"
+)
+
+// operations are what operators and other programs have of a gateway: whether it is well, its
+// numbers, and hooks.
+type operations struct {
+	server  *ops.Server // nil if it does not listen
+	probes  []*ops.Probe
+	metrics *telemetry.Metrics
+	traces  *telemetry.Traces // nil if there are none
+}
+
+// newOperations returns the operations of g, which need not be whole yet.
+func newOperations(
+	cfg *config.Config, g *gateway, traces *telemetry.Traces, inbox *bus.Inbox, outbox *bus.Outbox,
+) *operations {
+	o := &operations{traces: traces,
+		metrics: telemetry.NewMetrics(buildVersion(), g.sources(cfg, inbox, outbox), g.log)}
+	checks := o.checks(cfg, g, inbox)
+	if cfg.HTTP.Listen == "" {
+		return o
+	}
+	o.server = ops.New(cfg.HTTP.Listen, cfg.Gateway.Home, &ops.Options{
+		Token: cfg.HTTP.Token.Reveal(), Ready: ops.NewHealth(checks...),
+		Metrics: o.metrics.Handler(), Logger: g.log,
+		Hooks: hooks.New(g.db, inbox, newHooks(cfg),
+			&hooks.Options{Done: o.metrics.Posted, Logger: g.log}),
+	})
+	return o
+}
+
+// serve runs the server until ctx ends.
+func (o *operations) serve(ctx context.Context) error {
+	if o.server == nil {
+		return nil
+	}
+	return o.server.Run(ctx)
+}
+
+// probe finds out what takes time until ctx ends.
+func (o *operations) probe(ctx context.Context) error {
+	if o.server == nil {
+		<-ctx.Done() // nobody asks
+		return nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, p := range o.probes {
+		group.Go(func() error { return p.Run(ctx) })
+	}
+	return group.Wait()
+}
+
+// observer returns who is told what the agent does.
+func (o *operations) observer() agent.Observer {
+	if o.traces == nil {
+		return o.metrics
+	}
+	return telemetry.Both(o.traces, o.metrics)
+}
+
+// newHooks returns the hooks that are switched on.
+func newHooks(cfg *config.Config) []hooks.Hook {
+	var list []hooks.Hook
+	for _, name := range sortedKeys(cfg.Hooks) {
+		h := cfg.Hooks[name]
+		if !h.Enabled {
+			continue
+		}
+		account, chat, thread := h.Address()
+		hook := hooks.Hook{
+			Name: name, To: bus.Address{Account: account, Chat: chat, Thread: thread},
+			Secret: h.Secret.Reveal(), Role: bus.Role(h.Role), Own: h.Session == "own",
+			Rate: h.Rate, MaxBytes: int64(h.MaxKB) << 10,
+		}
+		if h.Auth == "hmac" {
+			hook.Header = h.Header
+		}
+		if h.Template != "" {
+			hook.Template, _ = hooks.ParseTemplate(name, h.Template) // the configuration was checked
+		}
+		list = append(list, hook)
+	}
+	return list
+}
+
+// openTraces returns the traces that the configuration wants, nil if it wants none.
+func openTraces(
+	ctx context.Context, cfg *config.Config, log *slog.Logger,
+) (*telemetry.Traces, error) {
+	t := cfg.Tracing
+	if t.Endpoint == "" {
+		return nil, nil
+	}
+	headers := make(map[string]string, len(t.Headers))
+	for name, value := range t.Headers {
+		headers[name] = value.Reveal()
+	}
+	// The library has one place for the errors of all exporters, and prints them otherwise.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.WarnContext(ctx, "traces not sent", "err", err)
+	}))
+	return telemetry.OpenTraces(ctx, telemetry.Target{
+		Endpoint: t.Endpoint, Headers: headers, Timeout: t.Timeout, Sample: t.Sample,
+		Name: cfg.Gateway.Name, Version: buildVersion(),
+	})
+}
+
+// lastTraces is how long the last traces may take to be sent.
+const lastTraces = 5 * time.Second
+
+// closeTraces sends the last traces, if there are any.
+func closeTraces(ctx context.Context, t *telemetry.Traces, log *slog.Logger) {
+	if t == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTraces)
+	defer cancel()
+	if err := t.Close(ctx); err != nil {
+		log.WarnContext(ctx, "last traces not sent", "err", err)
+	}
+}
+
+// sources returns what the metrics are made of.
+func (g *gateway) sources(
+	cfg *config.Config, inbox *bus.Inbox, outbox *bus.Outbox,
+) telemetry.Sources {
+	s := telemetry.Sources{
+		DB: g.db, Path: cfg.Store.Path(), Inbox: inbox, Outbox: outbox,
+		Agent: func() agent.Stats { return g.dispatcher.Stats() },
+		DiskFree: func() (uint64, error) {
+			free, _, err := ops.DiskSpace(cfg.Gateway.Home)
+			return free, err
+		},
+		Reloads: func() (done, failed int64) {
+			if g.reload == nil {
+				return 0, 0
+			}
+			return g.reload.counts()
+		},
+		Counts: []telemetry.Count{{
+			Name: "gateway_chores_due", Help: "Chores of the agent's memory that are due.",
+			Of: chore.Store{}.CountDue,
+		}},
+	}
+	for _, sup := range g.supervisors {
+		s.Accounts = append(s.Accounts, telemetry.Account{
+			Name: sup.Name(), Platform: cfg.Channels[sup.Name()].Type,
+			State: func() telemetry.AccountState { return g.accountState(sup) },
+		})
+	}
+	return s
+}
+
+// accountState returns how an account is.
+func (g *gateway) accountState(s *channels.Supervisor) telemetry.AccountState {
+	in, out := g.gate.Stats(s.Name()), g.router.AccountStats(s.Name())
+	return telemetry.AccountState{
+		Up: s.Up(), Restarts: s.Restarts(),
+		Received: in.Received.Load(), Refused: in.Refused.Load(),
+		Dropped: in.Dropped.Load() + g.dispatcher.Stats().Dropped[s.Name()],
+		Sent:    out.Sent.Load(), Uncertain: out.Uncertain.Load(), Dead: out.Dead.Load(),
+	}
+}
+
+// The bounds of what is well.
+const (
+	lostTime  = 10 * time.Second // a channel may be gone for so long
+	stuckTime = 15 * time.Second // a loop that goes round every two seconds is stuck then
+	probeTime = 2 * time.Second  // a write may take so long
+	probeWait = 5 * time.Second  // between two of them
+	leastDisk = 64 << 20
+	mostDisk  = 1 << 30 // enough, however large the disk is
+)
+
+// checks returns what must be well for the gateway to be ready.
+func (o *operations) checks(cfg *config.Config, g *gateway, inbox *bus.Inbox) []ops.Check {
+	probe := func(
+		try func(ctx context.Context) (string, error),
+	) func(context.Context) (string, bool) {
+		p := ops.NewProbe(probeWait, probeTime, try)
+		o.probes = append(o.probes, p)
+		return p.Test
+	}
+	var list []ops.Check
+	for _, s := range g.supervisors {
+		list = append(list, ops.Check{Name: "channel " + s.Name(),
+			Test: func(context.Context) (string, bool) {
+				state, _ := s.State()
+				return state, s.Well(lostTime)
+			}})
+	}
+	written := probe(func(ctx context.Context) (string, error) {
+		return "writable", g.db.Probe(ctx)
+	})
+	return append(list,
+		ops.Check{Name: "dispatcher", Test: beating(func() time.Time {
+			return g.dispatcher.Stats().Beat
+		})},
+		ops.Check{Name: "router", Test: beating(func() time.Time { return g.router.Beat() })},
+		ops.Check{Name: "store", Test: func(ctx context.Context) (string, bool) {
+			state, ok := written(ctx)
+			if err, _ := g.db.Trouble(); err != nil && !ok {
+				state += ": " + err.Error()
+			}
+			return state, ok
+		}},
+		ops.Check{Name: "disk", Test: probe(func(context.Context) (string, error) {
+			return examineDisk(cfg.Gateway.Home)
+		})},
+		ops.Check{Name: "inbox", Test: probe(func(ctx context.Context) (string, error) {
+			return g.oldest(ctx, inbox, 2*cfg.Agent.TurnTimeout)
+		})},
+		ops.Check{Name: "sandbox", Test: func(context.Context) (string, bool) {
+			return g.hands.sandboxState()
+		}},
+		ops.Check{Name: "configuration", Test: func(context.Context) (string, bool) {
+			if g.reload == nil {
+				return "as at the start", true
+			}
+			if err := g.reload.state(); err != nil {
+				return "not reloaded: " + err.Error(), false
+			}
+			return "holds", true
+		}},
+		ops.Check{Name: "halt", Test: probe(func(ctx context.Context) (string, error) {
+			return halted(g.db.Read(ctx))
+		})})
+}
+
+// beating tests whether a loop goes round.
+func beating(beat func() time.Time) func(context.Context) (string, bool) {
+	return func(context.Context) (string, bool) {
+		at := beat()
+		if at.IsZero() {
+			return "not started", false
+		}
+		if age := time.Since(at); age > stuckTime {
+			return "stuck for " + age.Truncate(time.Second).String(), false
+		}
+		return "works", true
+	}
+}
+
+// examineDisk reports an error if there is little room where path is.
+func examineDisk(path string) (string, error) {
+	free, total, err := ops.DiskSpace(path)
+	if err != nil {
+		return "", err
+	}
+	least := max(leastDisk, min(total/100, mostDisk))
+	state := fmt.Sprintf("%d MB free", free>>20)
+	if free < least {
+		return "", fmt.Errorf("%s, want %d MB: make room on the disk of %s", state, least>>20, path)
+	}
+	return state, nil
+}
+
+// oldest reports an error if a message has waited for longer than a time and nobody works on it.
+func (g *gateway) oldest(
+	ctx context.Context, inbox *bus.Inbox, longest time.Duration,
+) (string, error) {
+	list, err := inbox.WaitingSince(g.db.Read(ctx), time.Now().Add(-longest))
+	if err != nil {
+		return "", err
+	}
+	for _, r := range list {
+		if !g.dispatcher.Serves(session.Of(r.Message)) {
+			return "", fmt.Errorf("message %d has waited for %s, and nobody works on it: "+
+				"restart the gateway", r.Seq, ago(r.At))
+		}
+	}
+	return "nothing waits for too long", nil
+}
+
+// halted says whether everything is halted, which is no trouble: somebody wants it so.
+func halted(q store.Queryer) (string, error) {
+	h, err := halt.Store{}.Get(q)
+	switch {
+	case err != nil:
+		return "", err
+	case h != nil:
+		return fmt.Sprintf("halted by %s for %s", h.By, ago(h.Since)), nil
+	}
+	return "not halted", nil
+}
