@@ -47,30 +47,15 @@ func newCommand() *cobra.Command {
 		securityCommand(load),
 		backupCommand(load), restoreCommand(load),
 		mcpCommand(load), memoryCommand(load), skillsCommand(load),
-		configCommand(load), versionCommand(),
+		configCommand(func() (*config.Explanation, error) {
+			return config.Explain(file, os.Environ())
+		}), versionCommand(),
 	)
 	return root
 }
 
 // A loader reads the configuration that the command line names.
 type loader func() (*config.Config, error)
-
-func configCommand(load loader) *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration"}
-	cmd.AddCommand(&cobra.Command{
-		Use:   "check",
-		Short: "Say whether the configuration is right, without starting anything",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := load(); err != nil {
-				return err
-			}
-			cmd.Println("The configuration is right.")
-			return nil
-		},
-	})
-	return cmd
-}
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{

@@ -190,7 +190,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("[channels.NAME]\n", "GATEWAY___", "a,b")
 	f.Fuzz(func(t *testing.T, file, name, value string) {
 		vars := map[string]string{"HOME": "/h", "TELEGRAM_BOT_TOKEN": "t", name: value}
-		c, err := parse("config.toml", []byte(file), vars)
+		c, err := newLoader(vars).parse("config.toml", []byte(file))
 		if (c == nil) != (err != nil) {
 			t.Errorf("parse = %v, %v", c, err)
 		}

@@ -181,10 +181,14 @@ type Channel struct {
 //
 // A configuration with mistakes is an error whose text has one line for each.
 func Load(path string, environ []string) (*Config, error) {
-	vars := variables(environ)
+	return newLoader(variables(environ)).load(path)
+}
+
+// load is [Load].
+func (l *loader) load(path string) (*Config, error) {
 	optional := path == ""
 	if optional {
-		path = defaultPath(vars)
+		path = defaultPath(l.vars)
 	}
 	src, err := os.ReadFile(path)
 	// A home that is no folder is reported by whoever opens it.
@@ -192,7 +196,7 @@ func Load(path string, environ []string) (*Config, error) {
 	if err != nil && !(optional && missing) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	c, err := parse(path, src, vars)
+	c, err := l.parse(path, src)
 	if c != nil {
 		c.File, c.Found = path, !missing
 	}

@@ -21,17 +21,24 @@ type loader struct {
 	places   map[string]place  // by path, joined with delimiter
 	problems []problem
 	written  []string // models that the file or a GATEWAY_ variable describes
+	usual    source   // what the usual variables stand for
+
+	references map[string]string // secrets that are written as a reference, by path
+}
+
+func newLoader(vars map[string]string) *loader {
+	return &loader{vars: vars, places: make(map[string]place)}
 }
 
 // parse returns the configuration of a file with content src and of the environment.
-func parse(name string, src []byte, vars map[string]string) (*Config, error) {
-	l := &loader{vars: vars, places: make(map[string]place)}
+func (l *loader) parse(name string, src []byte) (*Config, error) {
 	sources := l.read(name, src)
 	c, err := merge(sources)
 	if err != nil {
 		l.report(place{}, "", err.Error()) // checkTable has let something through
 		return nil, joinProblems(l.problems)
 	}
+	l.references = referencesIn(c)
 	l.finish(c)
 	l.validate(c)
 	if len(l.problems) > 0 {
@@ -65,6 +72,7 @@ func (l *loader) read(name string, src []byte) []source {
 			}
 		}
 	}
+	l.usual = usual
 	slices.Sort(l.written)
 	l.written = slices.Compact(l.written)
 	return []source{defaults, usual, file, vars}

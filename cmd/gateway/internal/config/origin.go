@@ -1,0 +1,232 @@
+package config
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// An Explanation is a configuration with where each of its values is from. It holds no credential.
+type Explanation struct {
+	Config *Config `json:"-"`
+	Tables []Table
+
+	Variables []string // of the environment, that have a part in it
+	Ignored   []string // that begin with GATEWAY_ and mean nothing
+	Literal   bool     // whether the file itself has credentials in it
+}
+
+// A Table is one of an [Explanation].
+type Table struct {
+	Path     []string
+	Settings []Setting
+
+	named bool // whether its name was written, which alone means something
+}
+
+// A Setting is one key of a [Table].
+type Setting struct {
+	Key    string
+	Value  any    // a string, a number, a bool or a list of strings; of a secret its reference
+	Hidden bool   // whether there is a value that must not show
+	Origin string // "default", "FILE:LINE", "variable NAME" and the like
+}
+
+// originDefault is the origin of what nobody has written.
+const originDefault = "default"
+
+// Explain reads the configuration as [Load] does.
+func Explain(path string, environ []string) (*Explanation, error) {
+	l := newLoader(variables(environ))
+	c, err := l.load(path)
+	if err != nil {
+		return nil, err
+	}
+	e := &explainer{loader: l, secrets: c.Secrets(), defaults: readDefaults(), config: c,
+		used: make(map[string]bool)}
+	e.table(reflect.ValueOf(*c), nil)
+	for name := range l.vars {
+		if strings.HasPrefix(name, variablePrefix) && !e.used[name] {
+			e.Ignored = append(e.Ignored, name)
+		}
+	}
+	slices.Sort(e.Ignored)
+	e.Config, e.Variables = c, slices.Sorted(maps.Keys(e.used))
+	return &e.Explanation, nil
+}
+
+// An explainer makes an [Explanation].
+type explainer struct {
+	Explanation
+	*loader
+	config   *Config
+	secrets  []string
+	defaults source
+	used     map[string]bool // variables
+}
+
+// table explains the table v at path, and those below it after it.
+func (e *explainer) table(v reflect.Value, path []string) {
+	t := Table{Path: path}
+	var below [][]string
+	values := make(map[string]reflect.Value)
+	add := func(key string, v reflect.Value) {
+		at := append(slices.Clip(path), key)
+		if (member{typ: v.Type()}).table() {
+			below = append(below, at)
+			values[key] = v
+		} else {
+			t.Settings = append(t.Settings, e.setting(at, v))
+		}
+	}
+	if v.Kind() == reflect.Struct {
+		for f, field := range v.Fields() {
+			if key := f.Tag.Get("koanf"); key != "-" {
+				add(key, field)
+			}
+		}
+		if len(path) == 2 && slices.Contains(entries, path[0]) {
+			_, builtin := e.defaults.table(path[0])[path[1]]
+			t.named = !builtin
+		}
+	} else {
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int {
+			return cmp.Compare(a.String(), b.String())
+		})
+		for _, key := range keys {
+			add(key.String(), v.MapIndex(key))
+		}
+	}
+	if len(t.Settings) > 0 || t.named {
+		e.Tables = append(e.Tables, t)
+	}
+	for _, at := range below {
+		e.table(values[at[len(at)-1]], at)
+	}
+}
+
+// setting explains a value.
+func (e *explainer) setting(path []string, v reflect.Value) Setting {
+	joined := strings.Join(path, delimiter)
+	s := Setting{Key: path[len(path)-1], Origin: e.origin(path)}
+	switch value := v.Interface().(type) {
+	case Secret:
+		s.Value = e.references[joined]
+		if name, ok := strings.CutPrefix(e.references[joined], "env:"); ok {
+			e.used[name] = true
+		}
+		s.Hidden = s.Value == "" && value.Reveal() != ""
+		e.Literal = e.Literal || s.Hidden && e.places[joined].file != ""
+		return s
+	case time.Duration:
+		s.Value = shortDuration(value)
+	case slog.Level:
+		s.Value = strings.ToLower(value.String())
+	case []string:
+		s.Value = append([]string{}, value...) // an empty list is one, too
+		s.Hidden = slices.ContainsFunc(value, e.sensitive)
+	case string:
+		s.Value = value
+		s.Hidden = e.sensitive(value)
+	default:
+		s.Value = value
+	}
+	if s.Hidden {
+		s.Value = ""
+	}
+	return s
+}
+
+// origin returns where the value at path was written.
+func (e *explainer) origin(path []string) string {
+	at := e.places[strings.Join(path, delimiter)]
+	switch {
+	case at.variable != "":
+		e.used[at.variable] = true
+		return "variable " + at.variable
+	case at.file != "":
+		return at.String()
+	}
+	if name := e.usualVariable(path); name != "" {
+		e.used[name] = true
+		return "variable " + name
+	}
+	if slices.Equal(path, []string{"agent", "model"}) && e.config.Agent.Model != "demo" {
+		return "chosen, as none is named"
+	}
+	return originDefault
+}
+
+// usualVariable returns the usual variable, such as OPENAI_MODEL, that the value at path is from.
+func (l *loader) usualVariable(path []string) string {
+	if len(path) != 3 {
+		return ""
+	}
+	t, _ := l.usual.table(path[0])[path[1]].(map[string]any)
+	if _, ok := t[path[2]]; !ok {
+		return ""
+	}
+	credential, _ := cmp.Or(t["key"], t["token"]).(string)
+	name := strings.TrimPrefix(credential, "env:")
+	if path[2] == "model" || path[2] == "base_url" {
+		own := strings.TrimSuffix(name, "API_KEY") + strings.ToUpper(path[2])
+		if l.vars[own] != "" {
+			return own
+		}
+	}
+	return name
+}
+
+// leastSecret is the length from which a credential is looked for in other values, in bytes: a
+// shorter one stands in many by chance.
+const leastSecret = 6
+
+// sensitive reports whether a value that is no secret by itself has one in it.
+func (e *explainer) sensitive(s string) bool {
+	for _, secret := range e.secrets {
+		if len(secret) >= leastSecret && strings.Contains(s, secret) {
+			return true
+		}
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.User == nil {
+		return false
+	}
+	_, has := u.User.Password()
+	return has
+}
+
+// referencesIn returns the secrets of c that are written as references, by their paths.
+func referencesIn(c *Config) map[string]string {
+	list := make(map[string]string)
+	var walk func(v reflect.Value, path []string)
+	walk = func(v reflect.Value, path []string) {
+		path = slices.Clip(path)
+		switch {
+		case v.Type() == secretType:
+			text := v.Interface().(Secret).Reveal()
+			name, isVariable := strings.CutPrefix(text, "env:")
+			if isVariable && variableName.MatchString(name) || strings.HasPrefix(text, "file:") {
+				list[strings.Join(path, delimiter)] = text
+			}
+		case v.Kind() == reflect.Struct:
+			for f, field := range v.Fields() {
+				if key := f.Tag.Get("koanf"); key != "" && key != "-" {
+					walk(field, append(path, key))
+				}
+			}
+		case v.Kind() == reflect.Map:
+			for it := v.MapRange(); it.Next(); {
+				walk(it.Value(), append(path, it.Key().String()))
+			}
+		}
+	}
+	walk(reflect.ValueOf(*c), nil)
+	return list
+}

@@ -1,0 +1,216 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// explainText returns the explanation of a configuration file with this content.
+func explainText(t *testing.T, content string, environ []string) *Explanation {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	write(t, "config.toml", content)
+	e, err := Explain("config.toml", environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestExplanation(t *testing.T) {
+	e := explainText(t, `[agent]
+slots = 3
+turn_timeout = "90s"
+
+[models."gpt-5.4"]
+model = "x"
+key = "literal-key"
+base_url = "https://user:password@host/v1"
+
+[channels.bot]
+type = "telegram"
+token = "env:BOT"
+allow = [1, "a\"b"]
+
+[tools.exec]
+
+[mcp.x]
+command = ["x", "--key=literal-key"]
+`, environ(t, "BOT=bot-token", "GATEWAY_AGENT__SLOTS=4", "GATEWAY_PORT=80", "GATEWAY_X=1",
+		"OPENAI_API_KEY=openai-key", "OPENAI_MODEL=m", "UNUSED=1"))
+	want := `[agent]
+model = "gpt-5.4" # chosen, as none is named
+slots = 4 # variable GATEWAY_AGENT__SLOTS
+turn_timeout = "1m30s" # config.toml:3
+
+[models."gpt-5.4"]
+model = "x" # config.toml:6
+# base_url: redacted, from config.toml:8
+# key: redacted, from config.toml:7
+
+[models.openai]
+model = "m" # variable OPENAI_MODEL
+base_url = "https://api.openai.com/v1" # variable OPENAI_API_KEY
+key = "env:OPENAI_API_KEY" # variable OPENAI_API_KEY
+
+[channels.bot]
+type = "telegram" # config.toml:11
+token = "env:BOT" # config.toml:12
+allow = ["1", "a\"b"] # config.toml:13
+
+[tools.exec]
+
+[mcp.x]
+# command: redacted, from config.toml:18
+`
+	if got := e.TOML(false); got != want {
+		t.Errorf("TOML(false) is\n%s\nwant\n%s", got, want)
+	}
+	for _, line := range []string{`queue_mode = "steer" # default`, `idle = "30m" # default`,
+		`sample = 1.0 # default`, `env = [] # default`, `[channels.terminal]`} {
+		if !strings.Contains(e.TOML(true), line+"\n") {
+			t.Errorf("TOML(true) lacks %s:\n%s", line, e.TOML(true))
+		}
+	}
+	wantVars := []string{"BOT", "GATEWAY_AGENT__SLOTS", "OPENAI_API_KEY", "OPENAI_MODEL"}
+	if !slices.Equal(e.Variables, wantVars) {
+		t.Errorf("Variables = %q, want %q", e.Variables, wantVars)
+	}
+	if want := []string{"GATEWAY_PORT", "GATEWAY_X"}; !slices.Equal(e.Ignored, want) {
+		t.Errorf("Ignored = %q, want %q", e.Ignored, want)
+	}
+	if !e.Literal {
+		t.Error("the credential in the file is not noticed")
+	}
+	if e := explainText(t, "[models.demo]\nkey = 'env:K'\n", environ(t, "K=key")); e.Literal {
+		t.Error("a reference counts as a credential in the file")
+	}
+}
+
+// TestExplanationMeansTheSame reads what is printed.
+func TestExplanationMeansTheSame(t *testing.T) {
+	_, full := readExample(t)
+	env := environ(t, "OPENAI_API_KEY=key", "TELEGRAM_BOT_TOKEN=token", "DISCORD_BOT_TOKEN=token2",
+		"FILES_API_KEY=key", "FILES_AUTHORIZATION=header", "DEPLOYS_SECRET=deploys-deploys-",
+		"OTLP_AUTHORIZATION=header", "GATEWAY_AGENT__WAITING=7")
+	for name, file := range map[string]string{
+		"none": "",
+		"full": full,
+		"odd": "[gateway]\nname = \"\\\"quo\\\\ted\\\" \\u0007\\n\\u007f ü\"\n" +
+			"[models.\"gpt-5.4\"]\nmodel = \"m\"\n[models.b]\nmodel = \"m\"\nfallback = [\"gpt-5.4\"]\n" +
+			"[agent]\nmodel = \"b\"\n[log]\nlevel = \"WARN\"\n" +
+			"[channels.w]\ntype = \"whatsapp\"\ndebounce = \"1h0m0.5s\"\n[roots.\"a.b\"]\npath = \"/x\"\n",
+	} {
+		want := mustLoad(t, file, env)
+		for _, all := range []bool{false, true} {
+			text := explainText(t, file, env).TOML(all)
+			got, err := load(t, text, env)
+			if err != nil {
+				t.Fatalf("%s: %v in\n%s", name, err, text)
+			}
+			if keys := Changed(want, got); len(keys) > 0 {
+				t.Errorf("%s: what is printed changes %q:\n%s", name, keys, text)
+			}
+		}
+	}
+}
+
+// kindsOfSecrets is how many kinds of credentials everySecret has, as <1> and so on.
+const kindsOfSecrets = 11
+
+// everySecret is a configuration with every kind of credential.
+const everySecret = `
+[transcription]
+model = "whisper-1"
+key = "<1>"
+[web]
+search = "brave"
+search_key = "<2>"
+[http]
+token = "<3>"
+[tracing.headers]
+X = "<4>"
+[models.main]
+model = "m"
+key = "<5>"
+[channels.telegram]
+token = "<6>"
+proxy = "http://user:<7>@proxy"
+webhook_url = "https://bot.example.org/<6>"
+webhook_secret = "<8>"
+[mcp.x]
+command = ["x", "--key", "<9>"]
+[mcp.x.env]
+KEY = "<9>"
+[mcp.y]
+url = "https://y.example.org"
+[mcp.y.headers]
+KEY = "<10>"
+[hooks.z]
+to = "telegram/1"
+secret = "<11>"
+template = "{{/* <11> */}}"
+`
+
+// TestExplanationHasNoSecret holds that no credential can be printed, of whatever kind.
+func TestExplanationHasNoSecret(t *testing.T) {
+	env := environ(t)
+	t.Chdir(t.TempDir())
+	rapid.Check(t, func(r *rapid.T) {
+		// Some begin like a reference and are none.
+		word := rapid.StringMatching(`(env-|file-|sk_)?[A-Za-z0-9_-]{16,40}`)
+		secrets, file := make([]string, kindsOfSecrets), everySecret
+		for i := range secrets {
+			secrets[i] = word.Draw(r, fmt.Sprint("secret", i+1))
+			file = strings.ReplaceAll(file, fmt.Sprintf("<%d>", i+1), secrets[i])
+		}
+		write(t, "config.toml", file)
+		e, err := Explain("config.toml", env)
+		if err != nil {
+			r.Fatal(err)
+		}
+		asJSON, err := json.Marshal(e.Tables)
+		if err != nil {
+			r.Fatal(err)
+		}
+		shown := e.TOML(true) + string(asJSON)
+		for _, secret := range secrets {
+			if strings.Contains(shown, secret) {
+				r.Fatalf("%s shows in\n%s", secret, shown)
+			}
+		}
+		if n := len(e.Config.Secrets()); n != kindsOfSecrets {
+			r.Fatalf("%d credentials were read, want %d", n, kindsOfSecrets)
+		}
+	})
+}
+
+// TestEverySecretIsTried holds that the test before this one leaves no kind of credential out.
+func TestEverySecretIsTried(t *testing.T) {
+	count := 0
+	var walk func(typ reflect.Type)
+	walk = func(typ reflect.Type) {
+		switch {
+		case typ == secretType:
+			count++
+		case typ.Kind() == reflect.Struct:
+			for f := range typ.Fields() {
+				if f.Tag.Get("koanf") != "" {
+					walk(f.Type)
+				}
+			}
+		case typ.Kind() == reflect.Map:
+			walk(typ.Elem())
+		}
+	}
+	walk(reflect.TypeFor[Config]())
+	if count != kindsOfSecrets {
+		t.Errorf("a configuration has %d kinds of credentials, everySecret %d", count, kindsOfSecrets)
+	}
+}

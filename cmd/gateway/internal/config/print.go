@@ -1,0 +1,136 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// TOML returns the configuration as a file that means the same, with the origin of each value
+// behind it. Credentials are left out unless they are references; a comment says so. Without all
+// it has only what isn't a default.
+func (e *Explanation) TOML(all bool) string {
+	var b strings.Builder
+	for _, t := range e.Tables {
+		var lines []string
+		for _, s := range t.Settings {
+			if all || s.Origin != originDefault {
+				lines = append(lines, s.line())
+			}
+		}
+		if len(lines) == 0 && !t.named {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "[%s]\n", t.Name())
+		for _, line := range lines {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
+
+// Name returns the name of the table as it is written between brackets.
+func (t Table) Name() string {
+	parts := make([]string, len(t.Path))
+	for i, part := range t.Path {
+		parts[i] = quoteKey(part)
+	}
+	return strings.Join(parts, ".")
+}
+
+// MarshalJSON returns the table as an object of its settings.
+func (t Table) MarshalJSON() ([]byte, error) {
+	type value struct {
+		Value  any    `json:"value"`
+		Secret bool   `json:"redacted,omitempty"`
+		Origin string `json:"origin"`
+	}
+	settings := make(map[string]value)
+	for _, s := range t.Settings {
+		settings[s.Key] = value{s.Value, s.Hidden, s.Origin}
+	}
+	return json.Marshal(struct {
+		Table    string           `json:"table"`
+		Settings map[string]value `json:"settings"`
+	}{t.Name(), settings})
+}
+
+// line returns the setting as a line of TOML.
+func (s Setting) line() string {
+	if s.Hidden {
+		return fmt.Sprintf("# %s: redacted, from %s", quoteKey(s.Key), s.Origin)
+	}
+	return fmt.Sprintf("%s = %s # %s", quoteKey(s.Key), literal(s.Value), s.Origin)
+}
+
+// literal returns v in TOML.
+func literal(v any) string {
+	switch v := v.(type) {
+	case string:
+		return quote(v)
+	case []string:
+		list := make([]string, len(v))
+		for i, s := range v {
+			list[i] = quote(s)
+		}
+		return "[" + strings.Join(list, ", ") + "]"
+	case float64:
+		s := strconv.FormatFloat(v, 'f', -1, 64)
+		if !strings.Contains(s, ".") {
+			s += ".0"
+		}
+		return s
+	default: // a whole number or a bool
+		return fmt.Sprint(v)
+	}
+}
+
+// quote returns s as a basic string of TOML.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < ' ' || r >= 0x7f && r < 0xa0:
+			fmt.Fprintf(&b, `\u%04X`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+func quoteKey(s string) string {
+	if bareKey.MatchString(s) {
+		return s
+	}
+	return quote(s)
+}
+
+// shortDuration returns d without the parts at its end that are zero, such as "15m".
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
