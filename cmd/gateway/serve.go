@@ -13,11 +13,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gateway/agent"
+	"gateway/agent/schedule"
 	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/terminal"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/retention"
 	"gateway/cmd/gateway/internal/telemetry"
 	"gateway/memory"
 	"gateway/session"
@@ -56,7 +58,11 @@ func serve(ctx context.Context, cfg *config.Config, load loader, chat bool) erro
 	}
 	level := new(slog.LevelVar)
 	level.Set(logLevel(cfg.Log, chat))
-	log := newLogger(cfg.Log, screen, level)
+	log, closeLog, err := openLog(cfg.Log, screen, level)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	defer func() { _ = closeLog() }() // nobody could be told
 	media, err := openMedia(cfg)
 	if err != nil {
 		return errors.Join(err, db.Close())
@@ -108,6 +114,7 @@ type gateway struct {
 	gate        *channels.Gate
 	usage       *usage.Ledger
 	db          *store.DB
+	scheduler   *schedule.Scheduler
 	dispatcher  *agent.Dispatcher
 	router      *channels.Router
 	supervisors []*channels.Supervisor
@@ -115,6 +122,7 @@ type gateway struct {
 	hands       *hands
 	ops         *operations
 	mind        *mind
+	sweeper     *retention.Sweeper
 	terminal    *terminal.Channel // nil if it is not enabled
 	reload      *reloader         // nil if the configuration stays as it is
 }
@@ -134,6 +142,7 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 	inbox, outbox, live := bus.NewInbox(), bus.NewOutbox(), bus.NewLive()
 	gate := channels.NewGate(db, inbox, outbox, log)
 	g.gate, g.usage = gate, usage.New(budget(cfg))
+	g.sweeper = newSweeper(cfg, db, g.usage, log)
 	var accounts []channels.Account
 	sources := make(map[string]channels.Channel)
 	for _, name := range sortedKeys(cfg.Channels) {
@@ -162,6 +171,7 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 		g.ops.metrics.Accepted(list)
 	}
 	g.router.Delivered = g.ops.metrics.Delivered
+	g.scheduler = g.newScheduler(cfg, inbox)
 	var err error
 	g.hands, err = newHands(cfg, workplace{
 		db: db, inbox: inbox, outbox: outbox, workspace: p.workspace, mediaRoot: p.media,
@@ -178,7 +188,7 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 		agent.Deps{DB: db, Inbox: inbox, Outbox: outbox, Live: live,
 			Model: newModel(cfg, cfg.Agent.Model, log), Notes: notes,
 			Tools: g.hands.tools, Media: g.media, Memory: p.mind.memory,
-			Documents: p.mind.documents, Versions: p.mind.versions, Skills: p.mind.skills},
+			Jobs: g.scheduler, Documents: p.mind.documents, Versions: p.mind.versions, Skills: p.mind.skills},
 		g.agentOptions(cfg))
 	return g, nil
 }
@@ -253,8 +263,9 @@ func (g *gateway) run(ctx context.Context, screen *terminal.Screen) error {
 	defer context.AfterFunc(ctx, g.db.Hurry)()
 	intake := func(ctx context.Context) error { return g.runChannels(ctx, screen) }
 	g.log.InfoContext(ctx, "gateway ready", "version", buildVersion(), "pid", os.Getpid())
-	err := inOrder(ctx, intake, g.dispatcher.Run, g.hands.run, g.mind.run,
-		g.router.Run, g.ops.probe, g.db.Run)
+	err := inOrder(ctx, intake, g.scheduler.Run, g.dispatcher.Run, g.hands.run, g.mind.run,
+		g.router.Run, g.ops.probe,
+		g.sweeper.Run, g.db.Run)
 	err = errors.Join(err, g.hands.close())
 	g.log.InfoContext(ctx, "gateway stopped", "uptime", time.Since(start).Truncate(time.Second))
 	return err

@@ -1,0 +1,396 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/schedule"
+	"gateway/agent/tool"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/session"
+	"gateway/store"
+)
+
+// jobs gives the dispatchers a scheduler, which runs until the end of the test.
+func (w *world) jobs(opts schedule.Options) {
+	w.t.Helper()
+	s := schedule.New(w.deps.DB, w.deps.Inbox, &opts)
+	w.deps.Jobs = s
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	w.t.Cleanup(func() {
+		cancel()
+		w.must(<-ended)
+	})
+}
+
+// job returns a job of a chat, that is due in a minute.
+func (w *world) job(chat string, kind schedule.Kind, text string) *schedule.Job {
+	m := w.message(chat, text)
+	when, err := schedule.ParseAt("1m", time.Now(), time.UTC)
+	w.must(err)
+	return &schedule.Job{Name: "look", Kind: kind, Text: text, When: when, To: m.From,
+		Sender: m.Sender, Role: m.Role, Scope: memory.OfChat(m.From), Own: kind == schedule.Task}
+}
+
+// add adds a job and lets the minute pass until it is due.
+func (w *world) add(j *schedule.Job) {
+	w.t.Helper()
+	w.tx(func(tx *store.Tx) error { return w.deps.Jobs.Add(tx, j, time.Now()) })
+	w.deps.Jobs.Wake()
+	w.sleep(time.Minute + time.Second)
+}
+
+// every makes a job one that comes again and again.
+func every(w *world, j *schedule.Job, text string) *schedule.Job {
+	when, err := schedule.ParseEvery(text, time.Now(), time.Second)
+	w.must(err)
+	j.When = when
+	return j
+}
+
+// wantRuns checks how the runs of a job stand, the first one first.
+func (w *world) wantRuns(j *schedule.Job, want ...string) {
+	w.t.Helper()
+	runs, err := w.deps.Jobs.Runs(w.read(), j.ID)
+	w.must(err)
+	var got []string
+	for i := range runs {
+		r := runs[len(runs)-1-i]
+		got = append(got, fmt.Sprintf("%s %d", r.State, r.Attempts))
+	}
+	wantLines(w.t, "runs of the job", got, want)
+}
+
+// A task works in a session of its own, which begins anew each time and knows what it has said last.
+func TestJobInItsOwnSession(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		w.model.Queue(llmtest.Say("hi"), llmtest.Say("all is green"), llmtest.Say("it is red"),
+			llmtest.Say("yes"))
+		w.start()
+		w.say("a", "hello")
+		j := every(w, w.job("a", schedule.Task, "look at the build"), "1m")
+		w.add(j)
+		w.sleep(time.Minute)
+		w.tx(func(tx *store.Tx) error { return w.deps.Jobs.Pause(tx, j.ID, "", time.Now()) })
+		w.say("a", "are you there?")
+		w.wantQuiet()
+		w.wantAnswers("a", "hi", "all is green", "it is red", "yes")
+		w.wantTranscript("a", "user: hello", "assistant: hi", "user: are you there?", "assistant: yes")
+		w.wantRuns(j, "done 1", "done 1")
+		second := lines(w.request(3).Messages[1:])
+		if len(second) != 1 || !strings.Contains(second[0], `[the job "look", which is due; nobody has `+
+			"written just now]\nlook at the build") || !strings.Contains(second[0], "all is green") ||
+			!strings.Contains(second[0], askQuiet) {
+			t.Errorf("the second run was asked %q", second)
+		}
+		if own := w.count("SELECT count(*) FROM messages WHERE session = $1",
+			string(session.JobKey("test/a", j.ID))); own != 4 {
+			t.Errorf("the session of the job has %d messages, want 4", own)
+		}
+	})
+}
+
+// A reminder is a turn of the conversation, so that people can answer to it.
+func TestReminder(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		w.model.Queue(llmtest.Say("Call your mum!"), llmtest.Say("well done"))
+		w.start()
+		j := w.job("a", schedule.Reminder, "call mum")
+		w.add(j)
+		w.say("a", "I have")
+		w.wantQuiet()
+		w.wantAnswers("a", "Call your mum!", "well done")
+		w.wantRuns(j, "done 1")
+		asked := lines(w.request(2).Messages[1:])
+		if len(asked) != 3 || !strings.HasSuffix(asked[0], "\nReminder: call mum") {
+			t.Errorf("after the reminder the model was asked %q", asked)
+		}
+	})
+}
+
+// What need not be heard is not sent, and what stands beside the mark is.
+func TestSaidInSilence(t *testing.T) {
+	own := &turn{unasked: &bus.InboundMessage{Note: &bus.Note{Kind: bus.Job, Session: "s"}}}
+	chat := &turn{unasked: &bus.InboundMessage{Note: &bus.Note{Kind: bus.Job}}}
+	for text, want := range map[string]string{
+		"HEARTBEAT_OK": "", " HEARTBEAT_OK.\n": "", "**HEARTBEAT_OK**": "", "`HEARTBEAT_OK`": "",
+		"HEARTBEAT_OK\n\nHEARTBEAT_OK": "", "": "",
+		"The door is open.\n\nHEARTBEAT_OK": "The door is open.",
+		"HEARTBEAT_OK The door is open.":    "The door is open.",
+		"I say HEARTBEAT_OK if all is well": "I say HEARTBEAT_OK if all is well",
+	} {
+		if got := own.said(text); got != want {
+			t.Errorf("of %q people hear %q, want %q", text, got, want)
+		}
+		if got := chat.said(text); got != text {
+			t.Errorf("in the conversation people hear %q of %q", got, text)
+		}
+	}
+}
+
+// A job may end in silence, also by an answer without text; its run is done all the same.
+func TestSilentJob(t *testing.T) {
+	for name, step := range map[string]llmtest.Step{
+		"mark": llmtest.Say("HEARTBEAT_OK"), "nothing": llmtest.Say("")} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.jobs(schedule.Options{})
+				w.model.Queue(step)
+				w.start()
+				j := w.job("a", schedule.Task, "look")
+				w.add(j)
+				w.wantQuiet()
+				w.wantAnswers("a")
+				w.wantRuns(j, "done 1")
+			})
+		})
+	}
+}
+
+// A run that fails is tried again after 1, 5 and 15 minutes. Nobody hears of it before it is given
+// up: then its people do, and the owners.
+func TestFailingJob(t *testing.T) {
+	for kind, said := range map[schedule.Kind]string{
+		schedule.Task:     "I have tried several times to do the job “look”, and given up: ",
+		schedule.Reminder: "Reminder: feed the cat",
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.opts.Owners = func(store.Queryer) ([]bus.Address, error) {
+					return []bus.Address{at("boss"), at("a")}, nil
+				}
+				w.jobs(schedule.Options{})
+				for range 4 {
+					w.model.Queue(llmtest.Fail(llm.Unavailable))
+				}
+				w.start()
+				j := w.job("a", kind, "feed the cat")
+				w.add(j)
+				for i, wait := range []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute} {
+					w.sleep(wait - 10*time.Second)
+					if n := len(w.model.Requests()); n != i+1 {
+						t.Errorf("%d attempts before the %d. wait is over, want %d", n, i+1, i+1)
+					}
+					w.wantAnswers("a")
+					w.sleep(12 * time.Second)
+				}
+				w.wantQuiet()
+				w.wantRuns(j, "failed 4")
+				told := w.outbox("a")
+				if len(told) != 1 || !strings.HasPrefix(told[0].Text, said) {
+					t.Errorf("people were told %+v, want %q", told, said)
+				}
+				boss := w.outbox("boss")
+				if len(boss) != 1 || !strings.Contains(boss[0].Text, "was given up") {
+					t.Errorf("the owner was told %+v", boss)
+				}
+			})
+		})
+	}
+}
+
+// An attempt that goes well after one that has failed is all that people hear of.
+func TestJobTriedAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		w.model.Queue(llmtest.Fail(llm.Unavailable), llmtest.Say("fed"))
+		w.start()
+		j := w.job("a", schedule.Task, "feed the cat")
+		w.add(j)
+		w.sleep(2 * time.Minute)
+		w.wantQuiet()
+		w.wantAnswers("a", "fed")
+		w.wantRuns(j, "done 2")
+	})
+}
+
+// What people write while a reminder is on its way waits for its end, in any queue mode; and a
+// reminder is no part of a turn of theirs.
+func TestJobsAreTurnsByThemselves(t *testing.T) {
+	for _, mode := range []Mode{Steer, Followup, Collect, Interrupt} {
+		t.Run(string(mode), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.opts.QueueMode = mode
+				w.jobs(schedule.Options{})
+				release, done := make(chan struct{}), make(chan struct{})
+				w.tools(act("look", tool.Pure, until(done, "seen")))
+				w.model.Queue(held(uses("look"), release), llmtest.Say("Call!"), llmtest.Say("ok"))
+				w.start()
+				j := w.job("a", schedule.Reminder, "call mum")
+				w.add(j)
+				w.say("a", "one")
+				close(release)
+				w.settle()
+				close(done)
+				w.sleep(time.Second)
+				w.wantAnswers("a", "Call!", "ok")
+				w.wantRuns(j, "done 1")
+
+				hold := make(chan struct{})
+				w.model.Queue(held(llmtest.Say("two"), hold), llmtest.Say("Again!"),
+					llmtest.Say("three"))
+				w.say("a", "two")
+				w.sleep(time.Second)
+				second := w.job("a", schedule.Reminder, "call dad")
+				w.add(second)
+				w.say("a", "three")
+				if mode == Interrupt { // the newer message has ended the first one's turn
+					w.model.Queue(llmtest.Say("late"))
+				}
+				close(hold)
+				w.wantQuietly()
+				w.wantRuns(second, "done 1")
+				if mode == Interrupt {
+					return
+				}
+				w.wantAnswers("a", "Call!", "ok", "two", "Again!", "three")
+			})
+		})
+	}
+}
+
+// wantQuietly is wantQuiet for a model that may have steps left.
+func (w *world) wantQuietly() {
+	w.t.Helper()
+	w.sleep(time.Minute)
+	if n := w.count("SELECT count(*) FROM inbox WHERE state IN ('waiting', 'taken')"); n != 0 {
+		w.t.Errorf("%d messages in the inbox are open, want none", n)
+	}
+}
+
+// /stop ends the jobs of the conversation too, those that work and those that wait.
+func TestStopJobs(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		w.opts.Slots = 2
+		never := make(chan struct{})
+		w.model.Queue(held(llmtest.Say("x"), never), held(llmtest.Say("y"), never))
+		w.start()
+		first, second := w.job("a", schedule.Task, "one"), w.job("a", schedule.Reminder, "two")
+		third := w.job("a", schedule.Reminder, "three")
+		for _, j := range []*schedule.Job{first, second, third} {
+			w.tx(func(tx *store.Tx) error { return w.deps.Jobs.Add(tx, j, time.Now()) })
+		}
+		w.deps.Jobs.Wake()
+		w.sleep(time.Minute + time.Second)
+		w.say("a", "/stop")
+		w.model.Queue(llmtest.Say("done"))
+		other := w.job("b", schedule.Task, "four")
+		w.add(other)
+		w.wantQuiet()
+		for _, j := range []*schedule.Job{first, second, third} {
+			w.wantRuns(j, "stopped 1")
+		}
+		w.wantRuns(other, "done 1")
+		w.wantAnswers("b", "done")
+		if told := w.outbox("a"); len(told) != 1 || !strings.HasPrefix(told[0].Text, "Stopped") {
+			t.Errorf("people were told %+v", told)
+		}
+	})
+}
+
+// A question that nobody answers does not hold up what is due.
+func TestReminderWhileTheTurnWaits(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.opts.Rules = askFirst("exec")
+		w.jobs(schedule.Options{})
+		w.tools(act("exec", tool.Once, always("ran")))
+		w.model.Queue(uses("exec"), llmtest.Say("Call!"), llmtest.Say("it ran"))
+		w.start()
+		w.say("a", "run it")
+		j := w.job("a", schedule.Reminder, "call mum")
+		w.add(j)
+		w.wantRuns(j, "done 1")
+		w.say("a", "/approve "+w.code())
+		w.wantQuiet()
+		told := w.outbox("a")
+		if got := told[len(told)-1].Text; got != "it ran" {
+			t.Errorf("at last people were told %q", got)
+		}
+	})
+}
+
+// A job that is removed before its turn has begun does not begin.
+func TestRemovedJob(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		release := make(chan struct{})
+		w.model.Queue(held(llmtest.Say("hi"), release))
+		w.start()
+		w.say("a", "hello")
+		j := w.job("a", schedule.Reminder, "call mum")
+		w.add(j)
+		w.tx(func(tx *store.Tx) error { return w.deps.Jobs.Remove(tx, j.ID, time.Now()) })
+		close(release)
+		w.wantQuiet()
+		w.wantAnswers("a", "hi")
+	})
+}
+
+// Whoever is known by now, or not any more, has what they may have now.
+func TestErasedJobs(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		w.model.Queue(llmtest.Say("hi"))
+		w.start()
+		w.say("a", "hello")
+		j := w.job("a", schedule.Reminder, "call mum")
+		w.tx(func(tx *store.Tx) error {
+			return w.deps.Jobs.SetZone(tx, memory.OfChat(at("a")), "Asia/Tokyo")
+		})
+		w.tx(func(tx *store.Tx) error { return w.deps.Jobs.Add(tx, j, time.Now()) })
+		other := w.job("b", schedule.Reminder, "call dad")
+		w.tx(func(tx *store.Tx) error { return w.deps.Jobs.Add(tx, other, time.Now()) })
+		w.say("a", "/forget me now")
+		w.settle()
+		for table, want := range map[string]int{"jobs": 1, "zones": 0} {
+			if n := w.count("SELECT count(*) FROM " + table); n != want {
+				t.Errorf("%d rows are in %s, want %d", n, table, want)
+			}
+		}
+	})
+}
+
+// Tools know that nobody has asked just now, sub-agents of such a turn too, and what comes of them.
+func TestUnasked(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		var calls []tool.Call
+		where := act("where", tool.Once, nil)
+		where.Run = func(_ context.Context, c tool.Call) (tool.Result, error) {
+			calls = append(calls, c)
+			return tool.Result{Text: "here"}, nil
+		}
+		w.spawning(where).Queue(uses("where"), llmtest.Say("nice"))
+		w.model.Queue(spawns(false, "look around"), llmtest.Say("begun"))
+		w.start()
+		w.tx(func(tx *store.Tx) error {
+			return w.deps.Jobs.SetZone(tx, memory.OfChat(at("a")), "Asia/Tokyo")
+		})
+		w.model.Queue(uses("where"), llmtest.Say("all of it"))
+		w.add(w.job("a", schedule.Task, "go"))
+		w.wantQuiet()
+		w.model.Queue(uses("where"), llmtest.Say("hi"))
+		w.say("a", "hello")
+		w.wantQuiet()
+		var got []string
+		for _, c := range calls {
+			got = append(got, fmt.Sprintf("%t %s", c.Unasked, c.Zone))
+		}
+		wantLines(t, "calls", got, []string{"true Asia/Tokyo", "true Asia/Tokyo", "false Asia/Tokyo"})
+		if asked := w.request(len(w.model.Requests())).Messages; !strings.HasPrefix(
+			asked[1].Text, "[Monday 2026-02-16 21:51 +09:00] ") {
+			t.Errorf("the message begins with %.60q, want the time in Tokyo", asked[1].Text)
+		}
+	})
+}
