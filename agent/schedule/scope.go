@@ -123,15 +123,11 @@ type Beat struct {
 	Title  string
 }
 
-// heartbeatText is what a heartbeat asks for.
-const heartbeatText = "This is your heartbeat: nobody has written. Read HEARTBEAT.md and do what " +
-	"is due of it. If there is nothing that somebody must know now, answer HEARTBEAT_OK and " +
-	"nothing else."
-
 // SetHeartbeat makes a beat come every so often, the first time after that if it is new.
 func (s Store) SetHeartbeat(tx *store.Tx, b Beat, every time.Duration, now time.Time) error {
-	j := Job{Name: "heartbeat", Kind: Heartbeat, Text: heartbeatText, To: b.To, Sender: b.Sender,
-		Person: b.Person, Role: b.Role, Group: b.Group, Title: b.Title, Scope: b.Scope, Own: true,
+	j := Job{Name: "heartbeat", Kind: Heartbeat, Text: "Look after what stands in HEARTBEAT.md.",
+		To: b.To, Sender: b.Sender, Person: b.Person, Role: b.Role, Group: b.Group, Title: b.Title,
+		Scope: b.Scope, Own: true,
 		When:  When{every: every, anchor: now.UnixMilli(), loc: time.UTC},
 		State: Active, Created: now}
 	j.Next, _ = j.When.Next(now) // an interval has always a further time
@@ -158,8 +154,8 @@ func (s Store) SetHeartbeat(tx *store.Tx, b Beat, every time.Duration, now time.
 	if err == nil {
 		_, err = tx.Exec(`UPDATE jobs SET rule = $2, account = $3, chat = $4, thread = $5,
 			sender = $6, person = $7, role = $8, in_group = $9, title = $10, next_ms = $11
-			WHERE id = $1`, old.ID, rule, j.To.Account, j.To.Chat, j.To.Thread, string(sender), j.Person,
-			string(j.Role), flag(j.Group), j.Title, millis(j.Next))
+			WHERE id = $1`, old.ID, rule, j.To.Account, j.To.Chat, j.To.Thread, string(sender),
+			j.Person, string(j.Role), flag(j.Group), j.Title, millis(j.Next))
 	}
 	if err != nil {
 		return fmt.Errorf("schedule: heartbeat of %s: %w", b.Scope, err)

@@ -96,11 +96,14 @@ func (s Store) Add(tx *store.Tx, j *Job, now time.Time) error {
 	if err := s.check(j, now); err != nil {
 		return err
 	}
-	most := cmp.Or(s.MaxJobs, 50)
-	if open, err := s.open(tx, j); err != nil {
-		return err
-	} else if most >= 0 && open >= most {
-		return refuse("there are %d jobs, and more are not allowed; remove one first", open)
+	if most := cmp.Or(s.MaxJobs, 50); most > 0 {
+		open, err := s.open(tx, j)
+		if err != nil {
+			return err
+		}
+		if open >= most {
+			return refuse("there are %d jobs, and more are not allowed; remove one first", open)
+		}
 	}
 	next, ok := j.When.Next(now)
 	if !ok {

@@ -237,13 +237,15 @@ func TestEvery(t *testing.T) {
 		"90m": "1h30m", "1d": "1d", "2w": "14d", "90 minutes": "1h30m", "2 hours": "2h",
 		"1h30m": "1h30m", "3600s": "1h", "EVERY 2 Days": "2d",
 	} {
-		if w, err := ParseEvery(text, anchor, time.Minute); err != nil || w.String() != "every "+want {
+		w, err := ParseEvery(text, anchor, time.Minute)
+		if err != nil || w.String() != "every "+want {
 			t.Errorf("ParseEvery(%q) = %v, %v; want every %s", text, w, err, want)
 		}
 	}
 	for text, want := range map[string]string{
-		"59s": "too often", "0m": "too often", "": "no length", "5": "no length", "1.5h": "no length",
-		"-5m": "no length", "99999w": "10 years", "3650d 3650d": "10 years", "m": "no length",
+		"59s": "too often", "0m": "too often", "": "no length", "5": "no length",
+		"1.5h": "no length",
+		"-5m":  "no length", "99999w": "10 years", "3650d 3650d": "10 years", "m": "no length",
 		"999999999w 999999999w 999999999w": "10 years", "5mm": "no length",
 	} {
 		if w, err := ParseEvery(text, anchor, time.Minute); err == nil ||
@@ -299,7 +301,8 @@ func TestAt(t *testing.T) {
 		"in 0m": "is over", "2101-01-01 00:00": "2101", "in 9999999w": "10 years",
 		"2026-11-22 24:00": "no such date", "1960-01-01 00:00": "is over",
 	} {
-		if w, err := ParseAt(text, now, berlin); err == nil || !strings.Contains(err.Error(), want) {
+		w, err := ParseAt(text, now, berlin)
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ParseAt(%q) = %v, %v; want an error with %q", text, w, err, want)
 		}
 	}
@@ -392,8 +395,8 @@ func TestNewest(t *testing.T) {
 
 func TestFindZone(t *testing.T) {
 	for name, want := range map[string]string{
-		"Europe/Berlin": "Europe/Berlin", "europe/berlin": "Europe/Berlin", "berlin": "Europe/Berlin",
-		"new york": "America/New_York", "UTC": "UTC", " Asia/Kathmandu ": "Asia/Kathmandu",
+		"Europe/Berlin": "Europe/Berlin", "europe/berlin": "Europe/Berlin",
+		"berlin": "Europe/Berlin", "new york": "America/New_York", "UTC": "UTC", " Asia/Kathmandu ": "Asia/Kathmandu",
 	} {
 		if loc, err := FindZone(name); err != nil || loc.String() != want {
 			t.Errorf("FindZone(%q) = %v, %v; want %s", name, loc, err, want)
@@ -401,7 +404,8 @@ func TestFindZone(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"Europe/Berln": "did you mean Europe/Berlin?", "berlni": "did you mean Europe/Berlin?",
-		"Atlantis/Capital": "such as", "": "such as", "Local": "there is no", "../etc/passwd": "no time",
+		"Atlantis/Capital": "such as", "": "such as", "Local": "there is no",
+		"../etc/passwd": "no time",
 	} {
 		if loc, err := FindZone(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("FindZone(%q) = %v, %v; want an error with %q", name, loc, err, want)

@@ -1,0 +1,232 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/store"
+)
+
+// A world is a scheduler on a database of its own, whose clock is set by the test. In the place of
+// the dispatcher stands the test, which reads the inbox.
+type world struct {
+	t     testing.TB
+	path  string
+	db    *store.DB
+	inbox *bus.Inbox
+	opts  Options
+	s     *Scheduler
+	now   time.Time
+}
+
+// morning is when tests begin: a Saturday.
+var morning = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{t: t, path: filepath.Join(t.TempDir(), "gateway.db"), inbox: bus.NewInbox(),
+		now: morning}
+	var err error
+	w.db, err = store.Open(t.Context(), w.path, []store.Migration{bus.Migration, Migration}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.must(w.db.Close()) })
+	w.opts = Options{Store: Store{MaxJobs: -1}, Now: func() time.Time { return w.now }}
+	w.restart()
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// restart replaces the scheduler, as a restart of the gateway does.
+func (w *world) restart() { w.s = New(w.db, w.inbox, &w.opts) }
+
+// look has the scheduler look once, after some time.
+func (w *world) look(after time.Duration) {
+	w.t.Helper()
+	w.now = w.now.Add(after)
+	_, err := w.s.look(w.t.Context())
+	w.must(err)
+}
+
+func (w *world) tx(fn func(tx *store.Tx) error) {
+	w.t.Helper()
+	w.must(w.db.Tx(w.t.Context(), fn))
+}
+
+func (w *world) read() store.Queryer { return w.db.Read(context.WithoutCancel(w.t.Context())) }
+
+// at, every and cron make times.
+func (w *world) at(text string) When {
+	w.t.Helper()
+	when, err := ParseAt(text, w.now, time.UTC)
+	w.must(err)
+	return when
+}
+
+func (w *world) every(text string) When {
+	w.t.Helper()
+	when, err := ParseEvery(text, w.now, time.Second)
+	w.must(err)
+	return when
+}
+
+func (w *world) cron(text string) When {
+	w.t.Helper()
+	when, err := ParseCron(text, time.UTC)
+	w.must(err)
+	return when
+}
+
+var home = bus.Address{Account: "test", Chat: "7"}
+
+// job returns a job of person 1 that is not written yet.
+func job(text string, when When) *Job {
+	return &Job{Name: text, Kind: Task, Text: text, When: when, To: home, Role: bus.User,
+		Sender: bus.Sender{ID: "7", Name: "Ada"}, Person: 1, Scope: memory.OfPerson(1), Own: true}
+}
+
+// add writes a job.
+func (w *world) add(j *Job) *Job {
+	w.t.Helper()
+	w.tx(func(tx *store.Tx) error { return w.s.Add(tx, j, w.now) })
+	return j
+}
+
+// addMany writes jobs that are due at 9.
+func (w *world) addMany(n int) {
+	w.t.Helper()
+	when := w.cron("0 9 * * *")
+	w.tx(func(tx *store.Tx) error {
+		for i := range n {
+			if err := w.s.Add(tx, job(fmt.Sprint("job ", i), when), w.now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// get reads a job again.
+func (w *world) get(j *Job) Job {
+	w.t.Helper()
+	got, err := w.s.Get(w.read(), j.ID)
+	w.must(err)
+	return got
+}
+
+// messages returns all that was ever put into the inbox, in its order.
+func (w *world) messages() (list []bus.InboundMessage) {
+	w.t.Helper()
+	rows, err := w.read().Query("SELECT body FROM inbox ORDER BY id")
+	w.must(err)
+	defer rows.Close()
+	for rows.Next() {
+		var body []byte
+		var m bus.InboundMessage
+		w.must(rows.Scan(&body))
+		w.must(json.Unmarshal(body, &m))
+		list = append(list, m)
+	}
+	w.must(rows.Err())
+	return list
+}
+
+// texts returns what was put into the inbox since it was asked last.
+func (w *world) texts() (list []string) {
+	w.t.Helper()
+	for _, m := range w.messages() {
+		list = append(list, m.Text)
+	}
+	w.tx(func(tx *store.Tx) error {
+		_, err := tx.Exec("DELETE FROM inbox")
+		return err
+	})
+	return list
+}
+
+// want checks what was put into the inbox since that was looked at last.
+func (w *world) want(texts ...string) {
+	w.t.Helper()
+	if got := w.texts(); !slices.Equal(got, texts) {
+		w.t.Errorf("at %s the inbox has got %q, want %q", w.now.Format(time.DateTime), got, texts)
+	}
+}
+
+// newest returns the newest run of a job.
+func (w *world) newest(j *Job) Run {
+	w.t.Helper()
+	runs, err := w.s.Runs(w.read(), j.ID)
+	w.must(err)
+	if len(runs) == 0 {
+		w.t.Fatalf("job %d has no runs", j.ID)
+	}
+	return runs[0]
+}
+
+// wantRuns checks the states of all runs of a job, the newest first.
+func (w *world) wantRuns(j *Job, states ...RunState) {
+	w.t.Helper()
+	runs, err := w.s.Runs(w.read(), j.ID)
+	w.must(err)
+	var got []RunState
+	for _, r := range runs {
+		got = append(got, r.State)
+	}
+	if !slices.Equal(got, states) {
+		w.t.Errorf("runs of job %d are %q, want %q", j.ID, got, states)
+	}
+}
+
+// begin has a turn begin the newest run of a job, and reports whether it may.
+func (w *world) begin(j *Job) (ok bool) {
+	w.t.Helper()
+	w.tx(func(tx *store.Tx) (err error) {
+		ok, err = w.s.Begin(tx, w.newest(j).ID, w.now)
+		return err
+	})
+	return ok
+}
+
+// done ends the newest run of a job.
+func (w *world) done(j *Job, said ...string) {
+	w.t.Helper()
+	said = append(said, "")
+	w.tx(func(tx *store.Tx) error { return w.s.Done(tx, w.newest(j).ID, cmp.Or(said...), w.now) })
+}
+
+// do is a turn that goes well.
+func (w *world) do(j *Job) {
+	w.t.Helper()
+	if !w.begin(j) {
+		w.t.Errorf("the run of job %d can't begin", j.ID)
+	}
+	w.done(j)
+}
+
+// fail is a turn that fails, and reports whether the run is given up.
+func (w *world) fail(j *Job) (dead bool) {
+	w.t.Helper()
+	if !w.begin(j) {
+		w.t.Errorf("the run of job %d can't begin", j.ID)
+	}
+	w.tx(func(tx *store.Tx) (err error) {
+		dead, err = w.s.Fail(tx, w.newest(j).ID, "the model is away", w.now)
+		return err
+	})
+	return dead
+}
