@@ -1,0 +1,219 @@
+package config
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/configuration.md anew")
+
+const referenceFile = "../../../../docs/configuration.md"
+
+// referenceHead is what stands above the tables.
+const referenceHead = `# Configuration
+
+<!-- Made of the program and of config.toml.example, by
+go test ./cmd/gateway/internal/config -run TestReference -update -->
+
+Nothing has to be configured to try the gateway. For the rest there is a file, ` + "`config.toml`" + ` in
+the gateway's home (` + "`~/.gateway`" + `, or ` + "`GATEWAY_HOME`" + `), or any file by ` + "`-c FILE`" + `.
+[config.toml.example](../config.toml.example) is one with every key. A variable of the environment wins
+over the file; lists are written with commas there:
+
+` + "```sh" + `
+export GATEWAY_AGENT__SLOTS=8
+export GATEWAY_CHANNELS__TELEGRAM__ALLOW=123,456
+` + "```" + `
+
+Where the name of an entry has a hyphen or a dot, its variable has "_": ` + "`[models.\"gpt-5.4\"]`" + ` is
+` + "`GATEWAY_MODELS__GPT_5_4__…`" + `.
+
+A secret is best written as ` + "`\"env:NAME\"`" + `, a variable of the environment, or ` + "`\"file:PATH\"`" + `.
+Durations are written like ` + "`\"1m30s\"`" + `, paths may begin with ` + "`~/`" + `, and relative ones begin in the
+gateway's home. Words in capitals, such as NAME, stand for names of your own.
+
+` + "```sh" + `
+gateway config check
+gateway config show
+gateway config show --all
+` + "```" + `
+
+` + "`check`" + ` names each mistake with its file, line, key and remedy. ` + "`show`" + ` prints what holds, with the
+file and line or the variable that each value is from, and no credential.
+
+## While it runs
+
+The gateway reads its file again when that changes, however it is saved, and on SIGHUP, which also reads
+secrets again that lie in files of their own. Keys that are *live* count from the next message on; a
+turn that runs ends with what it began with. The log names the others that have changed: they need a
+restart. A file with mistakes changes nothing: the log has an error that names them, and ` + "`/readyz`" + `
+is red until it is right again. A file that is removed changes nothing either.
+
+Variables of the environment are those that the gateway was started with.
+
+`
+
+// TestReference holds docs/configuration.md to what the program and the example say.
+func TestReference(t *testing.T) {
+	want := referenceHead + strings.Join(describe(t), "")
+	if *update {
+		if err := os.WriteFile(referenceFile, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(referenceFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, []byte(want)) {
+		t.Errorf("docs/configuration.md is not what it should be; write it with -update")
+	}
+}
+
+// describe returns the section of each table of the example.
+func describe(t *testing.T) []string {
+	plain, _ := readExample(t)
+	d := describer{t: t, defaults: readDefaults()}
+	// What stands above the first table is about the file as a whole.
+	_, plain, _ = strings.Cut(plain, "\n\n")
+	for line := range strings.Lines(plain) {
+		d.line(strings.TrimSuffix(line, "\n"))
+	}
+	d.endGroup()
+	return append(d.sections, d.section.String())
+}
+
+// A describer turns the lines of the example into the sections of the reference.
+type describer struct {
+	t        *testing.T
+	defaults source
+	sections []string
+	section  strings.Builder
+	path     []string // of the table
+	table    member
+	live     bool     // whether all of the table is
+	comment  []string // that is not yet said
+	keys     []string // of the group, described
+}
+
+func (d *describer) line(s string) {
+	if commentedKey.MatchString(s) {
+		s = s[1:]
+	}
+	switch name, isTable := strings.CutPrefix(s, "["); {
+	case isTable:
+		d.begin(strings.Split(strings.TrimSuffix(name, "]"), "."))
+	case strings.HasPrefix(s, "# "):
+		if len(d.keys) > 0 {
+			d.endGroup()
+		}
+		d.comment = append(d.comment, s[2:])
+	case s != "":
+		key, _, _ := strings.Cut(s, " = ")
+		d.keys = append(d.keys, d.describeKey(key))
+	}
+}
+
+// begin begins the section of a table, with the comment that stands above it.
+func (d *describer) begin(path []string) {
+	if len(d.keys) > 0 {
+		d.endGroup()
+	}
+	if d.section.Len() > 0 {
+		d.sections = append(d.sections, d.section.String())
+		d.section.Reset()
+	}
+	d.table, d.live = root, false
+	for i, name := range path {
+		if d.table.typ.Kind() == reflect.Map {
+			path[i] = template
+		}
+		next, err := d.table.child(name)
+		if err != nil {
+			d.t.Fatalf("the example has a table %q: %v", path, err)
+		}
+		d.table = next
+		d.live = d.live || next.tag.Get("live") == "yes"
+	}
+	d.path = path
+	fmt.Fprintf(&d.section, "## `[%s]`\n\n", strings.Join(path, "."))
+	if len(d.comment) > 0 {
+		d.section.WriteString(strings.Join(d.comment, "\n") + "\n\n")
+		d.comment = nil
+	}
+}
+
+// endGroup writes the keys that stand together, and the comment that is about them.
+func (d *describer) endGroup() {
+	d.section.WriteString(strings.Join(d.keys, "\n") + "\n")
+	if len(d.comment) > 0 {
+		d.section.WriteString("  " + strings.Join(d.comment, "\n  ") + "\n\n")
+	}
+	d.keys, d.comment = nil, nil
+}
+
+// describeKey says all of a key but what it is for.
+func (d *describer) describeKey(key string) string {
+	m, err := d.table.child(key)
+	if err != nil {
+		d.t.Fatalf("the example has a key %s in %q: %v", key, d.path, err)
+	}
+	facts := []string{kind(m)}
+	if d.table.typ.Kind() == reflect.Map {
+		key = template // in capitals that a variable could not tell
+	} else {
+		path := append(slices.Clip(d.path), key)
+		if v, ok := d.defaultOf(path); ok {
+			facts = append(facts, "default `"+v+"`")
+		}
+		variable := strings.ToUpper(variablePrefix + strings.Join(path, "__"))
+		facts = append(facts, "`"+variable+"`")
+	}
+	if d.live || m.tag.Get("live") == "yes" {
+		facts = append(facts, "live")
+	}
+	return fmt.Sprintf("- **`%s`**: %s\n", key, strings.Join(facts, "; "))
+}
+
+// defaultOf returns what holds for a key that nobody writes, as it is written.
+func (d *describer) defaultOf(path []string) (string, bool) {
+	table := map[string]any(d.defaults)
+	for _, name := range path[:len(path)-1] {
+		table, _ = table[name].(map[string]any)
+	}
+	v, ok := table[path[len(path)-1]]
+	if list, isList := v.([]any); isList && len(list) == 0 {
+		return "[]", ok
+	}
+	return literal(v), ok
+}
+
+// kind says what values a key takes.
+func kind(m member) string {
+	tag := m.tag.Get
+	s := map[reflect.Kind]string{reflect.Int: "whole number", reflect.Float64: "number",
+		reflect.Bool: "`true` or `false`", reflect.Slice: "list", reflect.String: "text"}[m.typ.Kind()]
+	switch {
+	case m.typ == durationType:
+		s = "duration"
+	case m.typ == levelType:
+		s = "`debug`, `info`, `warn` or `error`"
+	case m.typ == secretType:
+		s = "secret"
+	case tag("allowed") != "":
+		s = oneOf(strings.Fields("`" + strings.ReplaceAll(tag("allowed"), " ", "` `") + "`"))
+	}
+	if tag("min") != "" {
+		s += ", at least " + tag("min")
+	}
+	if tag("max") != "" {
+		s += ", at most " + tag("max")
+	}
+	return s
+}
