@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,6 +88,9 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 	m, err := backup.Write(cmd.Context(), file, parts, o)
 	if errors.Is(err, backup.ErrExists) {
 		return usageError{fmt.Errorf("%s exists already; choose another name or give --force", file)}
+	}
+	if errors.Is(err, syscall.ENOSPC) || err != nil && strings.Contains(err.Error(), "disk is full") {
+		return fmt.Errorf("no backup was made: there is no room left where it was written: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("no backup was made: %w", err)

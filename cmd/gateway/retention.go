@@ -18,21 +18,21 @@ import (
 func newSweeper(
 	cfg *config.Config, db *store.DB, used *usage.Ledger, log *slog.Logger,
 ) *retention.Sweeper {
-	r := cfg.Retention
 	var sessions session.Store
 	rules := []retention.Rule{
-		{Name: "messages_in", Keep: r.Messages, Prune: bus.NewInbox().Prune},
-		{Name: "messages_out", Keep: r.Messages, Prune: bus.NewOutbox().Prune},
-		{Name: "questions", Keep: r.Messages, Prune: questions.Store{}.Prune},
-		{Name: "transcript_messages", Keep: r.Transcripts, Prune: sessions.PruneMessages},
-		{Name: "turns", Keep: r.Transcripts, Prune: sessions.PruneTurns}, // after their messages
-		{Name: "usage", Keep: r.Usage, Prune: retention.Repeat(used.Prune)},
+		{Name: "messages_in", Keep: cfg.Retention.Messages, Prune: bus.NewInbox().Prune},
+		{Name: "messages_out", Keep: cfg.Retention.Messages, Prune: bus.NewOutbox().Prune},
+		{Name: "questions", Keep: cfg.Retention.Messages, Prune: questions.Store{}.Prune},
+		{Name: "transcript_messages", Keep: cfg.Retention.Transcripts, Prune: sessions.PruneMessages},
+		// After their messages.
+		{Name: "turns", Keep: cfg.Retention.Transcripts, Prune: sessions.PruneTurns},
+		{Name: "usage", Keep: cfg.Retention.Usage, Prune: retention.Repeat(used.Prune)},
 	}
 	for i := range rules {
 		rules[i].Keep = compressed(rules[i].Keep)
 	}
 	return retention.New(db, rules, &retention.Options{
 		Logger: log, First: compressed(time.Minute), Every: compressed(time.Hour),
-		Most: int64(r.MaxTotalMB) << 20,
+		Most: int64(cfg.Retention.MaxTotalMB) << 20,
 	})
 }
