@@ -44,7 +44,7 @@ func newCommand() *cobra.Command {
 		channelsCommand(load), pairCommand(load), sendCommand(load),
 		usageCommand(load), haltCommand(load), resumeCommand(load), doctorCommand(load),
 		healthCommand(load),
-		securityCommand(load),
+		securityCommand(load), importCommand(load),
 		backupCommand(load), restoreCommand(load),
 		mcpCommand(load), memoryCommand(load), skillsCommand(load),
 		configCommand(func() (*config.Explanation, error) {

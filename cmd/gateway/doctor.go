@@ -19,8 +19,8 @@ func doctorCommand(load loader) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what keeps the gateway from working, and say what to do",
-		Long: `Look for what keeps the gateway from working, and say what to do: configuration, data,
-disk, clock, channels, models, sandbox, programs, and how a gateway that runs is. Nothing
+		Long: `Look for what keeps the gateway from working, and say what to do: configuration,
+data, disk, clock, channels, models, sandbox, programs, and how a gateway that runs is. Nothing
 is changed. Channels and models are asked whether they take the credentials; that sends no
 message and costs nothing.`,
 		Args: cobra.NoArgs,

@@ -54,6 +54,7 @@ var imports = map[string]string{
 	"agent/tools/shell/sandbox":      "",
 	"agent/tools/files":              "bus memory agent/document agent/tool",
 	"agent/tools/recall":             "store bus memory agent/tool",
+	"agent/tools/jobs":               "store bus agent/schedule agent/tool",
 	"agent/tools/message":            "store bus session agent/tool",
 	"agent/tools/spawn":              "store bus session agent/tool",
 	"agent/tools/web":                "agent/document agent/guard agent/tool",
@@ -81,20 +82,23 @@ var imports = map[string]string{
 	"cmd/gateway/internal/retention": "store",
 	"cmd/gateway/internal/watch":     "",
 	"cmd/gateway/internal/doctor": "store bus skills agent/tools/shell/sandbox channels " +
-		"cmd/gateway/internal/hooks cmd/gateway/internal/ops cmd/gateway/internal/telemetry " +
 		"cmd/gateway/internal/config cmd/gateway/internal/ops",
+	"cmd/gateway/internal/moving": "store bus memory memory/document session skills agent/llm " +
+		"agent/schedule channels",
 	"cmd/gateway": "store bus memory memory/document memory/version skills session agent " +
 		"agent/approval agent/chore agent/guard agent/halt agent/llm " +
 		"agent/llm/demo agent/llm/failover agent/llm/openai agent/mcpserver agent/tool " +
 		"agent/tools/recall agent/tools/ask agent/tools/clock agent/tools/files agent/tools/mcp " +
-		"agent/tools/message agent/tools/shell agent/tools/shell/sandbox agent/tools/spawn " +
+		"agent/tools/jobs agent/tools/message agent/tools/shell agent/tools/shell/sandbox agent/tools/spawn " +
 		"agent/tools/web agent/usage channels " +
 		"channels/discord channels/telegram channels/terminal channels/whatsapp " +
 		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/doctor " +
+		"cmd/gateway/internal/moving agent/schedule " +
 		"agent/question cmd/gateway/internal/retention " +
 		"cmd/gateway/internal/hooks cmd/gateway/internal/ops cmd/gateway/internal/telemetry " +
 		"cmd/gateway/internal/watch",
 
+	"deploy/container": "agent/llm/openai/openaitest channels/telegram/telegramtest",
 	"deploy/bench": "agent/llm/openai/openaitest channels/discord/discordtest " +
 		"channels/telegram/telegramtest channels/whatsapp/whatsapptest",
 }

@@ -13,8 +13,9 @@ import (
 )
 
 func sessionsCommand(load loader) *cobra.Command {
-	return group("sessions", "Look at conversations",
-		sessionsListCommand(load), sessionsShowCommand(load))
+	return group("sessions", "Look at conversations, and move them",
+		sessionsListCommand(load), sessionsShowCommand(load), sessionsExportCommand(load),
+		sessionsImportCommand(load))
 }
 
 func sessionsListCommand(load loader) *cobra.Command {
