@@ -99,7 +99,7 @@ func TestIgnore(t *testing.T) {
 	ig := parseIgnore("# only some\n*\n!go.mod\n!cmd\n**/*_test.go\n**/.env\n**/testdata\n")
 	for file, want := range map[string]bool{
 		"go.mod": false, "cmd/a/main.go": false, "README.md": true, ".env": true, "cmd/.env": true,
-		"cmd/a/main_test.go": true, "cmd/testdata/x/y": true, "docs/a.md": true, ".git/config": true,
+		"cmd/a/main_test.go": true, "cmd/testdata/x/y": true, "docs/a.md": true,
 	} {
 		if got := ig.ignores(file); got != want {
 			t.Errorf("%s is left out: %t, want %t", file, got, want)
