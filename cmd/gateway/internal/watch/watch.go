@@ -5,8 +5,9 @@
 // now leads elsewhere (as Kubernetes does with a ConfigMap), or in a folder that was replaced.
 // Where the system can't tell of changes the file is read from time to time.
 //
-// It looks at the content only: a file with a newer time and the same bytes has not changed. The
-// file has to fit into memory. The package owns no files.
+// It looks at the content only: a file with a newer time and the same bytes has not changed. An
+// empty file counts as away, as a file is for a moment while many programs write it, and for
+// longer if its disk is full. The file has to fit into memory. The package owns no files.
 package watch
 
 import (
@@ -61,11 +62,11 @@ func New(path string, opts *Options) *File {
 }
 
 // Run calls changed whenever the file has another content, until ctx ends, and returns nil then.
-// It calls it once at the beginning if the file is there, since it may have changed after the
-// caller has read it. While the file is away nothing is called.
+// It calls it once soon after the beginning if the file is there, since it may have changed after
+// the caller has read it. While the file is away nothing is called.
 func (f *File) Run(ctx context.Context, changed func(context.Context)) error {
 	seen, warned := content{}, false
-	for ctx.Err() == nil {
+	for first := true; ctx.Err() == nil; first = false {
 		steps := f.steps()
 		w, err := f.watch(steps)
 		if err != nil && !warned {
@@ -73,14 +74,13 @@ func (f *File) Run(ctx context.Context, changed func(context.Context)) error {
 			f.log.WarnContext(ctx, "the system can't tell of changes of the configuration file: "+
 				"it is read from time to time", "every", f.poll, "err", err)
 		}
-		// What has changed since the folders are watched is told of; what was before, is seen here.
-		if now := f.read(); now.there && now != seen {
+		// What changes while the folders are watched is told of; what has before is seen here.
+		if now := f.read(); !first && now.there && now != seen {
 			seen = now
 			changed(ctx)
 		}
-		if maps.Equal(steps, f.steps()) {
-			f.wait(ctx, w, steps, err != nil || !reliable)
-		}
+		again := first || !maps.Equal(steps, f.steps())
+		f.wait(ctx, w, steps, again, err != nil || !reliable)
 		if w != nil {
 			_ = w.Close() // nothing more is wanted of it
 		}
@@ -100,7 +100,7 @@ type content struct {
 
 func (f *File) read() content {
 	b, err := os.ReadFile(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(b) == 0 {
 		return content{}
 	}
 	if err != nil {
@@ -172,9 +172,10 @@ func (f *File) watch(steps map[string]bool) (*fsnotify.Watcher, error) {
 	return w, errors.Join(errs...)
 }
 
-// wait returns when one of steps has changed and rests, or when it is time to look, or ctx ends.
+// wait returns when one of steps has changed, or has if changed is set, and rests, or when it is
+// time to look, or ctx ends.
 func (f *File) wait(
-	ctx context.Context, w *fsnotify.Watcher, steps map[string]bool, poll bool,
+	ctx context.Context, w *fsnotify.Watcher, steps map[string]bool, changed, poll bool,
 ) {
 	var (
 		events       <-chan fsnotify.Event
@@ -193,6 +194,9 @@ func (f *File) wait(
 		if tired == nil {
 			tired = time.After(10 * f.settle)
 		}
+	}
+	if changed {
+		happened()
 	}
 	for {
 		select {

@@ -15,7 +15,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 30 * time.Second
+const (
+	patience = 30 * time.Second
+	settle   = 20 * time.Millisecond // of the files in these tests
+)
 
 // A watched is a file under watch in a folder of its own.
 type watched struct {
@@ -52,7 +55,7 @@ func begin(t *testing.T, file func(path string) *File, prepare func(w *watched))
 
 // quick is a file that rests soon, and is not looked at unless the system tells of a change.
 func quick(path string) *File {
-	return New(path, &Options{Settle: 20 * time.Millisecond, Poll: time.Hour})
+	return New(path, &Options{Settle: settle, Poll: time.Hour})
 }
 
 func (w *watched) check(err error) {
@@ -226,6 +229,20 @@ func TestPoll(t *testing.T) {
 	}
 	w := begin(t, polled, plainFile)
 	w.want("one")
+	w.write(file, "two")
+	w.want("two")
+}
+
+// TestEmpty holds that a file that is being written isn't taken for one with nothing in it.
+func TestEmpty(t *testing.T) {
+	w := begin(t, quick, plainFile)
+	w.want("one")
+	w.check(os.Truncate(w.path, 0))
+	select {
+	case got := <-w.saw:
+		t.Errorf("saw %q while the file is written", got)
+	case <-time.After(10 * settle):
+	}
 	w.write(file, "two")
 	w.want("two")
 }
