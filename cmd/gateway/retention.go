@@ -5,6 +5,7 @@ import (
 	"time"
 
 	questions "gateway/agent/question"
+	"gateway/agent/schedule"
 	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/config"
@@ -26,6 +27,7 @@ func newSweeper(
 		{Name: "transcript_messages", Keep: cfg.Retention.Transcripts, Prune: sessions.PruneMessages},
 		// After their messages.
 		{Name: "turns", Keep: cfg.Retention.Transcripts, Prune: sessions.PruneTurns},
+		{Name: "runs", Keep: cfg.Retention.Runs, Prune: retention.Repeat(schedule.Store{}.Prune)},
 		{Name: "usage", Keep: cfg.Retention.Usage, Prune: retention.Repeat(used.Prune)},
 	}
 	for i := range rules {
