@@ -50,7 +50,7 @@ func (d *Dispatcher) forget(c *call) (Say, error) {
 }
 
 func (d *Dispatcher) forgetNow(c *call) (Say, error) {
-	if _, err := d.end(c); err != nil {
+	if _, err := d.end(c, true); err != nil {
 		return Say{}, err
 	}
 	s := scopeOf(c.message)
@@ -245,7 +245,7 @@ func (d *Dispatcher) eraseSession(tx *store.Tx, key session.Key) error {
 // letGo ends what works for sessions that were erased, and what is known of them in memory.
 func (d *Dispatcher) letGo(keys []session.Key) {
 	for _, key := range keys {
-		d.cancelStopped(key)
+		d.cancelStopped(key, true)
 		d.recent.drop(key)
 		d.mu.Lock()
 		delete(d.modes, key)

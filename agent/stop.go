@@ -30,38 +30,49 @@ func (d *Dispatcher) pendingLocked(key session.Key) []bus.Received {
 	return nil
 }
 
-// tasksOf returns the sessions of the sub-agents and jobs of a session. d.mu is held.
-func (d *Dispatcher) tasksOf(key session.Key) (list []session.Key) {
+// below returns the sessions that work for a session: those of its sub-agents and, if jobs is set,
+// those of jobs and hooks. d.mu is held.
+func (d *Dispatcher) below(key session.Key, jobs bool) (list []session.Key) {
+	wanted := func(k session.Key) bool {
+		return k.Below(key) && (jobs || k.Background() == key.Background())
+	}
 	for k := range d.workers {
-		if k.Below(key) {
+		if wanted(k) {
 			list = append(list, k)
 		}
 	}
 	for k := range d.parked {
-		if k.Below(key) {
+		if wanted(k) {
 			list = append(list, k)
 		}
 	}
 	return list
 }
 
-// pendingRuns returns the messages that wait in sessions of their own for what a session has given
-// to do: jobs, and what was posted to hooks.
-func (d *Dispatcher) pendingRuns(key session.Key) (list []bus.Received) {
+// origins returns the sessions that are to be ended with a session and may have sub-agents, itself
+// the first; and what waits in the others of these.
+func (d *Dispatcher) origins(key session.Key, jobs bool) (
+	list []session.Key, waiting []bus.Received,
+) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, k := range d.tasksOf(key) {
+	list = []session.Key{key}
+	if !jobs {
+		return list, nil
+	}
+	for _, k := range d.below(key, jobs) {
 		if k.Unasked() {
-			list = append(list, d.pendingLocked(k)...)
+			list = append(list, k)
+			waiting = append(waiting, d.pendingLocked(k)...)
 		}
 	}
-	return list
+	return list, waiting
 }
 
 // stop answers /stop: in one transaction the running turn ends with what it has completed,
 // and what waits is discarded. Nothing of either runs later.
 func (d *Dispatcher) stop(c *call) (Say, error) {
-	e, err := d.end(c)
+	e, err := d.end(c, true)
 	switch {
 	case err != nil:
 		return Say{}, err
@@ -83,7 +94,7 @@ func (d *Dispatcher) stop(c *call) (Say, error) {
 
 // reset answers /new: it stops what runs, and the next prompt begins with the next message.
 func (d *Dispatcher) reset(c *call) (Say, error) {
-	e, err := d.end(c)
+	e, err := d.end(c, false) // what is done in the background is no part of the conversation
 	if err != nil {
 		return Say{}, err
 	}
@@ -114,15 +125,18 @@ type ended struct {
 }
 
 // end ends the running turn of the session and those of its sub-agents, and discards what waits
-// there.
-func (d *Dispatcher) end(c *call) (e ended, err error) {
-	if err := d.discard(c, &e); err != nil {
+// there; with jobs also those of the jobs and hooks that work in the background.
+func (d *Dispatcher) end(c *call, jobs bool) (e ended, err error) {
+	if err := d.discard(c, &e, jobs); err != nil {
 		return e, err
 	}
 	turns, err := d.sessions.RunningTasks(c.tx, c.key)
 	if err != nil {
 		return e, err
 	}
+	turns = slices.DeleteFunc(turns, func(t session.Turn) bool {
+		return !jobs && t.Session.Background()
+	})
 	for _, t := range turns {
 		if t.Session.Unasked() {
 			e.jobs++
@@ -143,25 +157,30 @@ func (d *Dispatcher) end(c *call) (e ended, err error) {
 			return e, err
 		}
 	}
-	c.after = func() { d.cancelStopped(c.key) }
+	c.after = func() { d.cancelStopped(c.key, jobs) }
 	return e, nil
 }
 
 // discard drops what waits: of people what has come before the command, but of tasks and their
-// outcomes also what a turn or a sub-agent has written since, and nobody has handed out.
-func (d *Dispatcher) discard(c *call, e *ended) error {
-	outcomes, err := d.Inbox.Outcomes(c.tx, string(c.key))
-	if err != nil {
-		return err
-	}
-	tasks, err := d.Inbox.Tasks(c.tx, string(c.key))
-	if err != nil {
-		return err
-	}
-	list := slices.Concat(c.waiting, outcomes, d.pendingRuns(c.key))
-	for _, task := range tasks {
-		if task.Waiting {
-			list = append(list, task.Received)
+// outcomes also what a turn or a sub-agent has written since, and nobody has handed out. A reminder
+// that waits for the turn that is ended comes after it.
+func (d *Dispatcher) discard(c *call, e *ended, jobs bool) error {
+	origins, waiting := d.origins(c.key, jobs)
+	list := append(slices.DeleteFunc(slices.Clone(c.waiting), d.keeps(c.key)), waiting...)
+	for _, origin := range origins {
+		outcomes, err := d.Inbox.Outcomes(c.tx, string(origin))
+		if err != nil {
+			return err
+		}
+		list = append(list, outcomes...)
+		tasks, err := d.Inbox.Tasks(c.tx, string(origin))
+		if err != nil {
+			return err
+		}
+		for _, task := range tasks {
+			if task.Waiting {
+				list = append(list, task.Received)
+			}
 		}
 	}
 	for _, r := range list {
@@ -188,14 +207,27 @@ func (d *Dispatcher) discard(c *call, e *ended) error {
 	return nil
 }
 
-// cancelStopped ends what still works for a session whose turns have been ended.
-func (d *Dispatcher) cancelStopped(key session.Key) {
+// keeps returns what of a session's waiting messages is not discarded when its turn is ended: what
+// begins a turn by itself, unless the session waits for somebody and has no worker for it.
+func (d *Dispatcher) keeps(key session.Key) func(bus.Received) bool {
 	d.mu.Lock()
-	delete(d.queued, key)
-	for _, k := range append(d.tasksOf(key), key) {
+	defer d.mu.Unlock()
+	_, parked := d.parked[key]
+	return func(r bus.Received) bool { return !parked && isUnasked(r.Message) }
+}
+
+// cancelStopped ends what still works for a session whose turns have been ended, and, with jobs, in
+// the background.
+func (d *Dispatcher) cancelStopped(key session.Key, jobs bool) {
+	keeps := d.keeps(key)
+	d.mu.Lock()
+	for _, k := range append(d.below(key, jobs), key) {
+		delete(d.queued, k)
 		delete(d.parked, k)
 		if w, ok := d.workers[k]; ok {
-			w.waiting = nil
+			w.waiting = slices.DeleteFunc(w.waiting, func(r bus.Received) bool {
+				return k != key || !keeps(r)
+			})
 			if w.cancel != nil {
 				w.cancel(errHalted)
 			}
@@ -227,7 +259,7 @@ func (d *Dispatcher) StopTask(ctx context.Context, key string) (stopped bool, er
 		return d.endStopped(&call{tx: tx}, t)
 	})
 	if err == nil && stopped {
-		d.cancelStopped(task)
+		d.cancelStopped(task, true)
 	}
 	return stopped, err
 }

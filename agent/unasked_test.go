@@ -268,13 +268,40 @@ func (w *world) wantQuietly() {
 	}
 }
 
-// /stop ends the jobs of the conversation too, those that work and those that wait.
+// /new leaves alone what is done in the background, which /stop ends; and what is due while a turn
+// is ended comes after that.
+func TestNewLeavesJobs(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		release, never := make(chan struct{}), make(chan struct{})
+		w.model.Queue(held(llmtest.Say("never"), never), held(llmtest.Say("done"), release),
+			llmtest.Say("Call!"))
+		w.start()
+		w.say("a", "hello")
+		task, reminder := w.job("a", schedule.Task, "one"), w.job("a", schedule.Reminder, "two")
+		w.tx(func(tx *store.Tx) error { return w.deps.Jobs.Add(tx, task, time.Now()) })
+		w.add(reminder)
+		w.say("a", "lost", "/new")
+		close(release)
+		w.wantQuiet()
+		w.wantRuns(task, "done 1")
+		w.wantRuns(reminder, "done 1")
+		told := w.outbox("a")
+		if len(told) != 3 || told[0].Text !=
+			"A new conversation begins. I have discarded one waiting message." {
+			t.Errorf("people were told %+v", told)
+		}
+	})
+}
+
+// /stop ends the jobs of the conversation too. A reminder that only waits comes after that.
 func TestStopJobs(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		w.opts.Slots = 2
 		never := make(chan struct{})
-		w.model.Queue(held(llmtest.Say("x"), never), held(llmtest.Say("y"), never))
+		w.model.Queue(held(llmtest.Say("x"), never), held(llmtest.Say("y"), never),
+			llmtest.Say("three!"))
 		w.start()
 		first, second := w.job("a", schedule.Task, "one"), w.job("a", schedule.Reminder, "two")
 		third := w.job("a", schedule.Reminder, "three")
@@ -284,18 +311,11 @@ func TestStopJobs(t *testing.T) {
 		w.deps.Jobs.Wake()
 		w.sleep(time.Minute + time.Second)
 		w.say("a", "/stop")
-		w.model.Queue(llmtest.Say("done"))
-		other := w.job("b", schedule.Task, "four")
-		w.add(other)
 		w.wantQuiet()
-		for _, j := range []*schedule.Job{first, second, third} {
-			w.wantRuns(j, "stopped 1")
-		}
-		w.wantRuns(other, "done 1")
-		w.wantAnswers("b", "done")
-		if told := w.outbox("a"); len(told) != 1 || !strings.HasPrefix(told[0].Text, "Stopped") {
-			t.Errorf("people were told %+v", told)
-		}
+		w.wantRuns(first, "stopped 1")
+		w.wantRuns(second, "stopped 1")
+		w.wantRuns(third, "done 1")
+		w.wantAnswers("a", "Stopped, with one job.", "three!")
 	})
 }
 

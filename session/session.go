@@ -117,6 +117,12 @@ func (k Key) Unasked() bool {
 	return strings.HasPrefix(last, jobMark) || strings.HasPrefix(last, hookMark)
 }
 
+// Background reports whether k is the session of a job or a hook, or of a sub-agent of one.
+func (k Key) Background() bool {
+	return strings.Contains(string(k), subMark+jobMark) ||
+		strings.Contains(string(k), subMark+hookMark)
+}
+
 // Below reports whether k is the session of a sub-agent, a job or a hook of key, or of one of these.
 func (k Key) Below(key Key) bool { return strings.HasPrefix(string(k), string(key)+subMark) }
 
