@@ -139,6 +139,13 @@ func (j *Job) Session() session.Key {
 	return session.JobKey(session.KeyOf(j.To), j.ID)
 }
 
+// MayChange reports whether somebody of a role who writes in a conversation may change j: its
+// maker, and in any case an admin.
+func (j *Job) MayChange(in bus.Address, by bus.Sender, person int64, role bus.Role) bool {
+	return role.AtLeast(bus.Admin) || j.Person != 0 && j.Person == person ||
+		j.To.Account == in.Account && j.Sender.ID == by.ID
+}
+
 // A Run is one time of a job.
 type Run struct {
 	ID       int64

@@ -96,13 +96,13 @@ func (s Store) Add(tx *store.Tx, j *Job, now time.Time) error {
 	if err := s.check(j, now); err != nil {
 		return err
 	}
-	if most := cmp.Or(s.MaxJobs, 50); most > 0 {
-		open, err := s.open(tx, j)
+	if s.MaxJobs >= 0 {
+		n, most, err := s.Count(tx, j)
 		if err != nil {
 			return err
 		}
-		if open >= most {
-			return refuse("there are %d jobs, and more are not allowed; remove one first", open)
+		if n >= most {
+			return refuse("there are %d jobs, and more are not allowed; remove one first", n)
 		}
 	}
 	next, ok := j.When.Next(now)
@@ -113,16 +113,16 @@ func (s Store) Add(tx *store.Tx, j *Job, now time.Time) error {
 	return s.insert(tx, j)
 }
 
-// open counts the jobs that are not over of who has made j: of a person, or of all in a scope whom
-// nobody knows.
-func (Store) open(q store.Queryer, j *Job) (n int, err error) {
+// Count returns how many jobs that are not over who has made j has, a person or all those in a
+// scope whom nobody knows, and how many are allowed, negative for any number.
+func (s Store) Count(q store.Queryer, j *Job) (n, most int, err error) {
 	err = q.QueryRow(`SELECT count(*) FROM jobs WHERE person = $1 AND ($1 > 0 OR scope = $2)
 		AND state IN ('active', 'paused') AND kind <> 'heartbeat'`,
 		j.Person, string(j.Scope)).Scan(&n)
 	if err != nil {
-		return 0, fmt.Errorf("schedule: count jobs: %w", err)
+		return 0, 0, fmt.Errorf("schedule: count jobs: %w", err)
 	}
-	return n, nil
+	return n, cmp.Or(s.MaxJobs, 50), nil
 }
 
 func (Store) insert(tx *store.Tx, j *Job) error {

@@ -30,6 +30,12 @@ func (w When) Once() bool { return w.at != 0 }
 // Location returns the zone in which w was said.
 func (w When) Location() *time.Location { return cmp.Or(w.loc, time.UTC) }
 
+// In returns w with times of the clock in another zone.
+func (w When) In(loc *time.Location) When {
+	w.loc = loc
+	return w
+}
+
 // shown is how times are shown to people.
 const shown = "2006-01-02 15:04"
 

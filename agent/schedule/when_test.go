@@ -396,7 +396,8 @@ func TestNewest(t *testing.T) {
 func TestFindZone(t *testing.T) {
 	for name, want := range map[string]string{
 		"Europe/Berlin": "Europe/Berlin", "europe/berlin": "Europe/Berlin",
-		"berlin": "Europe/Berlin", "new york": "America/New_York", "UTC": "UTC", " Asia/Kathmandu ": "Asia/Kathmandu",
+		"berlin": "Europe/Berlin", "new york": "America/New_York", "UTC": "UTC",
+		" Asia/Kathmandu ": "Asia/Kathmandu",
 	} {
 		if loc, err := FindZone(name); err != nil || loc.String() != want {
 			t.Errorf("FindZone(%q) = %v, %v; want %s", name, loc, err, want)

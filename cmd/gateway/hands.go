@@ -15,6 +15,7 @@ import (
 	"gateway/agent/tools/ask"
 	"gateway/agent/tools/clock"
 	"gateway/agent/tools/files"
+	"gateway/agent/tools/jobs"
 	"gateway/agent/tools/mcp"
 	"gateway/agent/tools/message"
 	"gateway/agent/tools/shell"
@@ -73,6 +74,7 @@ func newHands(cfg *config.Config, w workplace, log *slog.Logger) (*hands, error)
 	list = append(list, clock.New(time.Now, cfg.Gateway.Location), ask.New(),
 		message.New(message.Options{DB: w.db, Outbox: w.outbox, Now: time.Now,
 			Open: reach.Open, Put: w.media.Put}))
+	list = append(list, jobs.New(jobs.Options{DB: w.db, Store: jobStore(cfg), Now: time.Now}))
 	list = append(list, spawn.Tools(spawn.Options{
 		DB: w.db, Inbox: w.inbox, Now: time.Now, Stop: w.stopTask})...)
 	if h.tools, err = tool.NewRegistry(list...); err != nil {

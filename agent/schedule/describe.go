@@ -1,0 +1,42 @@
+package schedule
+
+import (
+	"fmt"
+	"time"
+)
+
+// ShowTime returns a time for people in a zone.
+func ShowTime(t time.Time, loc *time.Location) string {
+	return t.In(loc).Format("Mon 2006-01-02 15:04 MST")
+}
+
+// Status says for people how a job stands, with times in a zone.
+func (j *Job) Status(loc *time.Location) string {
+	switch {
+	case j.State == Paused && j.Why != "":
+		return "paused: " + j.Why
+	case j.State == Paused:
+		return "paused"
+	case j.State == Active:
+		return "next " + ShowTime(j.Next, loc)
+	}
+	return "over"
+}
+
+// Status says for people how a run stands, with times in a zone.
+func (r *Run) Status(loc *time.Location) string {
+	s := fmt.Sprintf("due %s: %s", ShowTime(r.Due, loc), r.State)
+	if r.Late {
+		s += ", late"
+	}
+	if r.Attempts > 1 {
+		s += fmt.Sprintf(", %d attempts", r.Attempts)
+	}
+	if !r.Retry.IsZero() {
+		s += ", again " + ShowTime(r.Retry, loc)
+	}
+	if r.Error != "" {
+		s += ": " + r.Error
+	}
+	return s
+}

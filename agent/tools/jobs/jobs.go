@@ -1,0 +1,364 @@
+// Package jobs has the tool "schedule", with which the agent sets up what it does at set times.
+//
+// A job is written in the same transaction as the call's result, so that it is set up once,
+// whatever happens. A job belongs to the scope of its conversation, and nobody else sees it. The
+// package owns no tables.
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gateway/agent/schedule"
+	"gateway/agent/tool"
+	"gateway/bus"
+	"gateway/store"
+)
+
+// Options are what the tool works with. All are required.
+type Options struct {
+	DB    *store.DB
+	Store schedule.Store
+	Now   func() time.Time
+}
+
+const description = "Sets up what you do at set times: reminders and tasks, once or again and " +
+	"again. Use it whenever the user wants something later or regularly; nothing else wakes you. " +
+	"Not for what can be done now. Actions: add, list, show, change, pause, resume, remove, run " +
+	"(now, besides its times), timezone (of the user: with zone sets it, without tells it). add " +
+	"wants text and one of at, every and cron. When it is due you get the text as a message, so " +
+	"write all you must know then: a task has a session of its own and remembers only what it " +
+	"said last time."
+
+type arguments struct {
+	Action string `json:"action" jsonschema:"one of those above"`
+	ID     int64  `json:"id,omitempty" jsonschema:"of the job"`
+	Text   string `json:"text,omitempty" jsonschema:"what to tell the user, or what to do"`
+	Name   string `json:"name,omitempty" jsonschema:"a few words that name the job"`
+
+	At    string `json:"at,omitempty" jsonschema:"once: in 20m, tomorrow 09:00, 2026-11-22 09:00"`
+	Every string `json:"every,omitempty" jsonschema:"an interval: 90m, 1d, 2w"`
+	Cron  string `json:"cron,omitempty" jsonschema:"minute hour day month weekday: 0 9 * * 1-5"`
+	Zone  string `json:"zone,omitempty" jsonschema:"such as Europe/Berlin; default the user's"`
+
+	Kind    string `json:"kind,omitempty" jsonschema:"reminder (default) or task (do something)"`
+	Session string `json:"session,omitempty" jsonschema:"own, or chat to see this conversation"`
+}
+
+type keeper struct{ Options }
+
+// New returns the tool.
+func New(o Options) tool.Tool {
+	t := tool.New("schedule", description, tool.Idempotent, keeper{o}.run)
+	t.Least = bus.User
+	return t
+}
+
+// An action does one thing in the transaction that writes the result, and returns what the model is
+// told.
+type action struct {
+	do func(k keeper, tx *store.Tx, c tool.Call, a arguments) (string, error)
+
+	asked bool // only if somebody has asked for it just now
+	id    bool // it is about one job
+}
+
+var actions = map[string]action{
+	"add":      {do: keeper.add, asked: true},
+	"list":     {do: keeper.list},
+	"show":     {do: keeper.show, id: true},
+	"change":   {do: keeper.change, asked: true, id: true},
+	"pause":    {do: keeper.pause, id: true},
+	"resume":   {do: keeper.resume, asked: true, id: true},
+	"remove":   {do: keeper.remove, id: true},
+	"run":      {do: keeper.runNow, asked: true, id: true},
+	"timezone": {do: keeper.timezone},
+}
+
+func (k keeper) run(_ context.Context, c tool.Call, a arguments) (tool.Result, error) {
+	act, ok := actions[strings.ToLower(strings.TrimSpace(a.Action))]
+	switch {
+	case !ok:
+		return tool.Result{}, fmt.Errorf("there is no action %q; want add, list, show, change, "+
+			"pause, resume, remove, run or timezone", a.Action)
+	case c.Scope == "":
+		return tool.Result{}, errors.New("this conversation has no memory, and so no jobs")
+	case act.asked && c.Unasked:
+		return tool.Result{}, fmt.Errorf("%s is not possible from inside a scheduled run, where "+
+			"nobody has asked for it: tell the user what you would set up", a.Action)
+	case act.id && a.ID == 0:
+		return tool.Result{}, errors.New("say which job by its id; the action list shows them")
+	}
+	return tool.Result{Commit: func(tx *store.Tx) (string, error) {
+		text, err := act.do(k, tx, c, a)
+		if refused, ok := errors.AsType[*schedule.RefusedError](err); ok {
+			return "", &tool.RefusedError{Reason: refused.Reason}
+		}
+		if slices.ContainsFunc([]error{schedule.ErrNone, schedule.ErrOver, schedule.ErrRunning},
+			func(known error) bool { return errors.Is(err, known) }) {
+			return "", &tool.RefusedError{Reason: fmt.Sprintf("job %d: %v", a.ID, err)}
+		}
+		return text, err
+	}}, nil
+}
+
+// when returns the time that a names, and false if it names none.
+func (k keeper) when(q store.Queryer, c tool.Call, a arguments) (schedule.When, bool, error) {
+	loc, err := k.zone(q, c, a)
+	if err != nil {
+		return schedule.When{}, false, err
+	}
+	var w schedule.When
+	now := k.Now().In(loc)
+	switch given := slices.DeleteFunc([]string{a.At, a.Every, a.Cron},
+		func(s string) bool { return s == "" }); {
+	case len(given) == 0:
+		return w, false, nil
+	case len(given) > 1:
+		return w, false, refuse("want one of at, every and cron, not several")
+	case a.At != "":
+		w, err = schedule.ParseAt(a.At, now, loc)
+	case a.Every != "":
+		w, err = schedule.ParseEvery(a.Every, now, k.Store.Least())
+	default:
+		w, err = schedule.ParseCron(a.Cron, loc)
+	}
+	if err != nil {
+		return w, false, refuse("%v", err)
+	}
+	return w, true, nil
+}
+
+func refuse(format string, args ...any) error {
+	return &tool.RefusedError{Reason: fmt.Sprintf(format, args...)}
+}
+
+// zone returns the zone that a names, or that of the user.
+func (k keeper) zone(q store.Queryer, c tool.Call, a arguments) (*time.Location, error) {
+	if a.Zone == "" {
+		return k.Store.ZoneOf(q, c.Scope)
+	}
+	loc, err := schedule.FindZone(a.Zone)
+	if err != nil {
+		return nil, refuse("%v", err)
+	}
+	return loc, nil
+}
+
+func (k keeper) add(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+	w, ok, err := k.when(tx, c, a)
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		return "", refuse("want one of at, every and cron: when is it to be done?")
+	}
+	j := schedule.Job{Name: a.Name, Text: a.Text, When: w, To: c.Address, Sender: c.Sender,
+		Person: c.Person, Role: c.Role, Group: c.Group, Title: c.Title, Scope: c.Scope,
+		Kind: schedule.Reminder}
+	if err := setKind(&j, a, true); err != nil {
+		return "", err
+	}
+	if err := k.Store.Add(tx, &j, k.Now()); err != nil {
+		return "", err
+	}
+	text, err := k.describe(tx, c, &j)
+	if err != nil {
+		return "", err
+	}
+	n, most, err := k.Store.Count(tx, &j)
+	if most >= 0 {
+		text += fmt.Sprintf(" That makes %d jobs; %d are allowed.", n, most)
+	}
+	return "Set up: " + text, err
+}
+
+// setKind sets what kind of job j is and in which session it runs, as far as a says so.
+func setKind(j *schedule.Job, a arguments, fresh bool) error {
+	switch strings.ToLower(a.Kind) {
+	case "":
+	case "reminder", "task":
+		fresh = fresh || schedule.Kind(strings.ToLower(a.Kind)) != j.Kind
+		j.Kind = schedule.Kind(strings.ToLower(a.Kind))
+	default:
+		return refuse("there is no kind %q; want reminder or task", a.Kind)
+	}
+	switch strings.ToLower(a.Session) {
+	case "":
+		if fresh {
+			j.Own = j.Kind == schedule.Task
+		}
+	case "own":
+		j.Own = true
+	case "chat":
+		j.Own = false
+	default:
+		return refuse("there is no session %q; want own or chat", a.Session)
+	}
+	return nil
+}
+
+// describe says how a job stands, in the zone of the user.
+func (k keeper) describe(q store.Queryer, c tool.Call, j *schedule.Job) (string, error) {
+	loc, err := k.Store.ZoneOf(q, c.Scope)
+	return fmt.Sprintf("job %d %q (%s), %s; %s.", j.ID, j.Name, j.Kind, j.When, j.Status(loc)), err
+}
+
+func (k keeper) list(tx *store.Tx, c tool.Call, _ arguments) (string, error) {
+	list, err := k.Store.List(tx, schedule.Filter{Scope: c.Scope})
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "There are no jobs.", nil
+	}
+	var b strings.Builder
+	for i := range list {
+		line, err := k.describe(tx, c, &list[i])
+		if err != nil {
+			return "", err
+		}
+		b.WriteString("- " + line + "\n")
+	}
+	return b.String(), nil
+}
+
+// maxRuns is how many runs of a job are shown.
+const maxRuns = 5
+
+func (k keeper) show(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+	j, err := k.find(tx, c, a)
+	if err != nil {
+		return "", err
+	}
+	text, err := k.describe(tx, c, &j)
+	if err != nil {
+		return "", err
+	}
+	loc, err := k.Store.ZoneOf(tx, c.Scope)
+	if err != nil {
+		return "", err
+	}
+	runs, err := k.Store.Runs(tx, j.ID)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\nText: %s\n", text, j.Text)
+	for i := range runs[:min(len(runs), maxRuns)] {
+		b.WriteString("- " + runs[i].Status(loc) + "\n")
+	}
+	return b.String(), nil
+}
+
+// find returns the job that a names, if it is one of the conversation's scope.
+func (k keeper) find(q store.Queryer, c tool.Call, a arguments) (schedule.Job, error) {
+	j, err := k.Store.Get(q, a.ID)
+	if err == nil && (j.Scope != c.Scope || j.Kind == schedule.Heartbeat) {
+		err = schedule.ErrNone
+	}
+	return j, err
+}
+
+// own is find of a job that the speaker may change.
+func (k keeper) own(q store.Queryer, c tool.Call, a arguments) (schedule.Job, error) {
+	j, err := k.find(q, c, a)
+	if err == nil && !j.MayChange(c.Address, c.Sender, c.Person, c.Role) {
+		err = refuse("only who has set job %d up, or an admin, may change it; tell the user", a.ID)
+	}
+	return j, err
+}
+
+func (k keeper) change(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+	j, err := k.own(tx, c, a)
+	if err != nil {
+		return "", err
+	}
+	w, ok, err := k.when(tx, c, a)
+	if err != nil {
+		return "", err
+	}
+	if ok {
+		j.When = w
+	} else if a.Zone != "" {
+		loc, err := k.zone(tx, c, a)
+		if err != nil {
+			return "", err
+		}
+		j.When = j.When.In(loc)
+	}
+	if a.Text != "" {
+		j.Text = a.Text
+	}
+	if a.Name != "" {
+		j.Name = a.Name
+	}
+	if err := setKind(&j, a, false); err != nil {
+		return "", err
+	}
+	if err := k.Store.Change(tx, &j, k.Now()); err != nil {
+		return "", err
+	}
+	text, err := k.describe(tx, c, &j)
+	return "Changed: " + text, err
+}
+
+// alter does something with a job that the speaker may change, and says how it stands then.
+func (k keeper) alter(tx *store.Tx, c tool.Call, a arguments, done string,
+	do func(tx *store.Tx, id int64, now time.Time) error,
+) (string, error) {
+	j, err := k.own(tx, c, a)
+	if err != nil {
+		return "", err
+	}
+	if err := do(tx, j.ID, k.Now()); err != nil {
+		return "", err
+	}
+	if j, err = k.find(tx, c, a); err != nil {
+		return "", err
+	}
+	text, err := k.describe(tx, c, &j)
+	return done + text, err
+}
+
+func (k keeper) pause(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+	return k.alter(tx, c, a, "Paused: ", func(tx *store.Tx, id int64, now time.Time) error {
+		return k.Store.Pause(tx, id, "", now)
+	})
+}
+
+func (k keeper) resume(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+	return k.alter(tx, c, a, "Resumed: ", k.Store.Resume)
+}
+
+func (k keeper) runNow(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+	return k.alter(tx, c, a, "It runs in a moment, besides its times: ", k.Store.RunNow)
+}
+
+func (k keeper) remove(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+	j, err := k.own(tx, c, a)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Removed job %d %q.", j.ID, j.Name), k.Store.Remove(tx, j.ID, k.Now())
+}
+
+func (k keeper) timezone(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+	loc, err := k.zone(tx, c, a)
+	if err != nil {
+		return "", err
+	}
+	now := schedule.ShowTime(k.Now(), loc)
+	switch {
+	case a.Zone == "":
+		return fmt.Sprintf("The time zone is %s; it is %s.", loc, now), nil
+	case c.Unasked:
+		return "", refuse("the time zone is not changed from inside a scheduled run")
+	}
+	return fmt.Sprintf("The time zone is %s from now on; it is %s. Jobs that are there keep "+
+		"theirs.", loc, now), k.Store.SetZone(tx, c.Scope, loc.String())
+}
