@@ -1,0 +1,141 @@
+package retention
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gateway/store"
+)
+
+func openDB(t *testing.T) *store.DB {
+	t.Helper()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "g.db"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// A stock is a table that a rule removes things from.
+type stock struct {
+	left   int
+	before []time.Time // of each call
+	fail   error
+}
+
+func (s *stock) prune(_ *store.Tx, before time.Time, after int64) (int, int64, error) {
+	s.before = append(s.before, before)
+	if s.fail != nil {
+		return 0, 0, s.fail
+	}
+	n := min(s.left, 3)
+	if s.left -= n; s.left > 0 {
+		return n, after + 3, nil
+	}
+	return n, 0, nil
+}
+
+// A pass applies each rule to its end, whatever becomes of the others, with the time that the rule
+// says; what is kept for ever is not touched. It says in one line what has gone.
+func TestPass(t *testing.T) {
+	db := openDB(t)
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	var log bytes.Buffer
+	broken := errors.New("broken")
+	first, bad, kept, last := &stock{left: 8}, &stock{fail: broken}, &stock{left: 5}, &stock{left: 2}
+	s := New(db, []Rule{
+		{Name: "first", Keep: time.Hour, Prune: first.prune},
+		{Name: "bad", Keep: time.Hour, Prune: bad.prune},
+		{Name: "kept", Prune: kept.prune},
+		{Name: "last", Keep: 48 * time.Hour, Prune: last.prune},
+	}, &Options{Now: func() time.Time { return now }, Rest: time.Nanosecond, Most: 1,
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err := s.Pass(t.Context()); !errors.Is(err, broken) || !strings.Contains(err.Error(), "bad") {
+		t.Errorf("Pass = %v, want %v of bad", err, broken)
+	}
+	if first.left != 0 || kept.left != 5 || last.left != 0 {
+		t.Errorf("left are %d, %d and %d, want 0, 5 and 0", first.left, kept.left, last.left)
+	}
+	if len(first.before) != 3 || !last.before[0].Equal(now.Add(-48*time.Hour)) {
+		t.Errorf("%d calls, the last rule's before %v", len(first.before), last.before)
+	}
+	for _, want := range []string{"rows.first=8 rows.last=2", "max_total_mb"} {
+		if got := strings.Count(log.String(), want); got != 1 {
+			t.Errorf("the log has %q %d times, want once:\n%s", want, got, &log)
+		}
+	}
+	if err := s.Pass(t.Context()); !errors.Is(err, broken) {
+		t.Errorf("second Pass = %v", err)
+	}
+	if got := strings.Count(log.String(), "old rows removed"); got != 1 {
+		t.Errorf("%d passes have said that they removed something, want 1", got)
+	}
+}
+
+// Repeat calls until there is nothing left.
+func TestRepeat(t *testing.T) {
+	left := 7
+	prune := Repeat(func(*store.Tx, time.Time) (int, error) {
+		n := min(left, 3)
+		left -= n
+		return n, nil
+	})
+	var counts []int
+	for after := int64(0); ; {
+		n, next, err := prune(nil, time.Time{}, after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts = append(counts, n)
+		if after = next; next == 0 {
+			break
+		}
+	}
+	if got := fmt.Sprint(counts); got != "[3 3 1 0]" {
+		t.Errorf("removed %s, want [3 3 1 0]", got)
+	}
+}
+
+// Run begins after a minute and goes on every hour, also after a pass that failed.
+func TestRun(t *testing.T) {
+	db := openDB(t)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls atomic.Int64
+		s := New(db, []Rule{{Name: "bad", Keep: time.Hour,
+			Prune: func(*store.Tx, time.Time, int64) (int, int64, error) {
+				calls.Add(1)
+				return 0, 0, errors.New("broken")
+			}}}, nil)
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx) }()
+		for _, at := range []struct {
+			wait  time.Duration
+			calls int64
+		}{{59 * time.Second, 0}, {2 * time.Second, 1}, {time.Hour, 2}, {time.Hour, 3}} {
+			time.Sleep(at.wait)
+			synctest.Wait()
+			if got := calls.Load(); got != at.calls {
+				t.Errorf("%d calls, want %d", got, at.calls)
+			}
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}
