@@ -24,6 +24,7 @@ require (
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // Model Context Protocol, both sides
 	github.com/pelletier/go-toml/v2 v2.4.3 // lines and columns of mistakes in the configuration
 	github.com/prometheus/client_golang v1.25.0 // metrics
+	github.com/prometheus/common v0.72.0 // tests: the form of metrics
 	github.com/rivo/uniseg v0.4.7 // characters as people see them, and their width
 	github.com/rogpeppe/go-internal v1.16.0 // tests: scripts and golden files
 	github.com/sashabaranov/go-openai v1.43.0 // OpenAI-compatible models
@@ -34,6 +35,7 @@ require (
 	go.opentelemetry.io/otel v1.47.0 // traces
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.47.0 // sends traces, in builds with the tag otlp
 	go.opentelemetry.io/otel/sdk v1.47.0 // traces
+	go.opentelemetry.io/otel/trace v1.47.0 // traces
 	go.uber.org/goleak v1.3.0 // tests: goroutines that are left
 	go.yaml.in/yaml/v3 v3.0.5 // front matter of skills
 	golang.org/x/crypto v0.57.0 // fake WhatsApp of the tests
@@ -79,7 +81,6 @@ require (
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/petermattis/goid v0.0.0-20260816044145-ed329add6b1b // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
-	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/rs/zerolog v1.35.1 // indirect
@@ -93,7 +94,6 @@ require (
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.47.0 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
-	go.opentelemetry.io/otel/trace v1.47.0 // indirect
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	golang.org/x/exp v0.0.0-20260813180055-c1d0aacb2297 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
