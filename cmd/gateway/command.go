@@ -46,7 +46,7 @@ func newCommand() *cobra.Command {
 		healthCommand(load),
 		securityCommand(load), importCommand(load),
 		backupCommand(load), restoreCommand(load),
-		mcpCommand(load), memoryCommand(load), skillsCommand(load),
+		mcpCommand(load), memoryCommand(load), skillsCommand(load), jobsCommand(load),
 		configCommand(func() (*config.Explanation, error) {
 			return config.Explain(file, os.Environ())
 		}), versionCommand(),
