@@ -24,7 +24,8 @@ type bundle struct {
 	caps     []string
 	mounts   []mount
 	tmpfs    []string // paths
-	open     bool     // neither system calls nor /proc are restricted
+	open     bool     // /proc is not restricted, nor are system calls but by filter
+	filter   object   // of system calls, where it is open; nil: none
 	gains    bool     // setuid programs work
 }
 
@@ -79,6 +80,8 @@ func (b *bundle) config() object {
 	if !b.open {
 		linux["maskedPaths"], linux["readonlyPaths"] = hidden, kept
 		linux["seccomp"] = profile()
+	} else if b.filter != nil {
+		linux["seccomp"] = b.filter
 	}
 	return object{
 		"ociVersion": "1.0.0", "hostname": "container", "mounts": mounts, "linux": linux,

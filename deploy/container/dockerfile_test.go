@@ -127,3 +127,15 @@ func TestContext(t *testing.T) {
 		}
 	}
 }
+
+func TestExpandGroups(t *testing.T) {
+	const text = "@default\n    # Always there\n    exit\n\n@a\n    @b\n    read\n\n" +
+		"@b\n    @a\n    write\n    read\n\n# Others\n"
+	got, err := expandGroups([]string{"@default", "@a", "mount"}, text)
+	if want := []string{"exit", "mount", "read", "write"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("expandGroups = %q, %v, want %q", got, err, want)
+	}
+	if got, err := expandGroups([]string{"@none"}, text); err == nil {
+		t.Errorf("a group that is not known became %q", got)
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -31,6 +32,7 @@ type options struct {
 	env      []string
 	hardened bool     // as in compose.yml
 	open     bool     // without the engine's restriction of system calls and of /proc
+	filter   object   // of system calls, if it is open; nil: none
 	args     []string // a command of the gateway; none: it serves
 }
 
@@ -92,7 +94,16 @@ func (d *docker) start(ctx context.Context, o options) (container, error) {
 			"--memory", "2g", "--pids-limit", "1024")
 	}
 	if o.open {
-		args = append(args, "--security-opt", "seccomp=unconfined",
+		filter := "unconfined"
+		if o.filter != nil {
+			file, err := writeFilter(o.filter)
+			if err != nil {
+				return nil, err
+			}
+			defer os.Remove(file)
+			filter = file
+		}
+		args = append(args, "--security-opt", "seccomp="+filter,
 			"--security-opt", "systempaths=unconfined", "--security-opt", "apparmor=unconfined")
 	}
 	out, err := call(ctx, append(append(args, d.image), o.args...)...)
@@ -100,6 +111,18 @@ func (d *docker) start(ctx context.Context, o options) (container, error) {
 		return nil, err
 	}
 	return dockerContainer(strings.TrimSpace(string(out))), nil
+}
+
+// writeFilter writes a filter of system calls where Docker's command line can read it.
+func writeFilter(filter object) (file string, err error) {
+	f, err := os.CreateTemp("", "gateway-filter-*.json")
+	if err != nil {
+		return "", fmt.Errorf("container: %w", err)
+	}
+	if err = errors.Join(json.NewEncoder(f).Encode(filter), f.Close()); err != nil {
+		return "", errors.Join(fmt.Errorf("container: %w", err), os.Remove(f.Name()))
+	}
+	return f.Name(), nil
 }
 
 func (d *docker) close() error {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -119,7 +120,7 @@ func (b *builder) step(ctx context.Context, s step, root string) error {
 	default: // RUN
 		_, err := b.run(ctx, &bundle{root: root, args: []string{"/bin/sh", "-c", s.rest},
 			env: b.image.environ(), dir: b.image.dir, caps: dockerCaps, gains: true,
-			mounts: append(b.golang, mount{"/etc/resolv.conf", "/etc/resolv.conf"})})
+			mounts: slices.Concat(b.golang, []mount{{"/etc/resolv.conf", "/etc/resolv.conf"}})})
 		return err
 	}
 }
@@ -195,9 +196,10 @@ func (b *builder) findGo(ctx context.Context, version string) error {
 }
 
 func (p *plain) start(ctx context.Context, o options) (container, error) {
-	b := &bundle{root: p.root, args: append(p.image.entrypoint, o.args...), dir: p.image.dir,
-		env: append(p.image.env, o.env...), uid: p.image.uid, gid: p.image.gid, open: o.open,
-		mounts: []mount{{p.volume, p.image.volume}}, gains: !o.hardened, readOnly: o.hardened}
+	b := &bundle{root: p.root, readOnly: o.hardened, gains: !o.hardened,
+		args: slices.Concat(p.image.entrypoint, o.args), env: slices.Concat(p.image.env, o.env),
+		dir: p.image.dir, uid: p.image.uid, gid: p.image.gid,
+		mounts: []mount{{p.volume, p.image.volume}}, open: o.open, filter: o.filter}
 	if o.hardened {
 		b.tmpfs = []string{"/tmp"}
 	}
