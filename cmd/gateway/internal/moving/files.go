@@ -40,25 +40,34 @@ func (m *mover) files(ctx context.Context) {
 		if slices.Contains(elsewhere, name) || slices.ContainsFunc(places, isDocument) {
 			continue
 		}
-		var n count
-		err := fs.WalkDir(m.root.FS(), m.in(name), func(p string, d fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case d.IsDir() && d.Name() == ".git":
-				return fs.SkipDir
-			case d.IsDir():
-				return nil
-			case !d.Type().IsRegular():
-				n.left++
-				return nil
-			}
-			return m.file(p, strings.TrimPrefix(p, m.workspace+"/"), &n)
-		})
+		if e.Type()&fs.ModeSymlink != 0 { // which WalkDir would follow
+			m.sayFiles(name, count{left: 1}, nil)
+			continue
+		}
+		n, err := m.below(ctx, m.in(name))
 		m.sayFiles(name, n, err)
 	}
+}
+
+// below moves a file, or all files of a folder.
+func (m *mover) below(ctx context.Context, name string) (n count, err error) {
+	err = fs.WalkDir(m.root.FS(), name, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case d.IsDir() && d.Name() == ".git":
+			return fs.SkipDir
+		case d.IsDir():
+			return nil
+		case !d.Type().IsRegular():
+			n.left++
+			return nil
+		}
+		return m.file(p, strings.TrimPrefix(p, m.workspace+"/"), &n)
+	})
+	return n, err
 }
 
 func (m *mover) sayFiles(name string, n count, err error) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,10 +21,7 @@ import (
 // jobs moves what is to be done at set times.
 func (m *mover) jobs(ctx context.Context) {
 	files := []string{m.in("cron/jobs.json"), "cron/jobs.json"}
-	if m.workspace == "." {
-		files = files[:1]
-	}
-	for _, name := range files {
+	for _, name := range slices.Compact(files) { // they are one in a bare workspace
 		text, err := m.read(name, maxJSON)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

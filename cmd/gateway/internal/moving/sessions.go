@@ -12,6 +12,7 @@ import (
 	"iter"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -263,10 +264,8 @@ func content(raw json.RawMessage, media []string) (string, error) {
 
 // sessions moves the conversations.
 func (m *mover) sessions(ctx context.Context) {
-	for _, dir := range []string{m.in("sessions"), "sessions"} {
-		if dir == "sessions" && m.workspace == "." {
-			continue // it was the first
-		}
+	dirs := []string{m.in("sessions"), "sessions"}
+	for _, dir := range slices.Compact(dirs) { // they are one in a bare workspace
 		entries, err := m.list(dir)
 		if err != nil {
 			m.failed("session", dir, err)
