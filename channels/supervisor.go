@@ -27,7 +27,8 @@ type Supervisor struct {
 	state string
 	since time.Time
 	event time.Time // when something was published
-	lost  time.Time // when messages last ceased to come in; zero if they never came
+	up    time.Time // when messages last began to come in
+	lost  time.Time // when they ceased to, after they had come for settleTime; zero if never
 
 	restarts int64
 }
@@ -77,11 +78,19 @@ func (in supervised) Report(state string) { in.s.setState(state) }
 func (s *Supervisor) setState(state string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if isUp(s.state) && !isUp(state) {
-		s.lost = time.Now()
+	now, was, is := time.Now(), isUp(s.state), isUp(state)
+	switch {
+	case is && !was:
+		s.up = now
+	case was && !is && (s.lost.IsZero() || now.Sub(s.up) >= settleTime):
+		s.lost = now
 	}
-	s.state, s.since = state, time.Now()
+	s.state, s.since = state, now
 }
+
+// settleTime is how long messages must come in until a channel that was lost is well again: some
+// are connected for a moment, again and again.
+const settleTime = 3 * time.Second
 
 // Up reports whether messages come in.
 func (s *Supervisor) Up() bool {
@@ -95,7 +104,10 @@ func (s *Supervisor) Up() bool {
 func (s *Supervisor) Well(within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return isUp(s.state) || !s.lost.IsZero() && time.Since(s.lost) < within
+	if isUp(s.state) && (s.lost.IsZero() || time.Since(s.up) >= settleTime) {
+		return true
+	}
+	return !s.lost.IsZero() && time.Since(s.lost) < within
 }
 
 // Restarts returns how often the channel was started again.
