@@ -90,8 +90,8 @@ func jobsShowCommand(load loader) *cobra.Command {
 					return err
 				}
 				cmd.Printf("Job %d, %s (%s)\nwhen:  %s\nstate: %s\nto:    %s\nof:    %s\n\n%s\n",
-					id, oneLine(j.Name), j.Kind, j.When, oneLine(j.Status(s.Location)), j.To, j.Scope,
-					lines(j.Text))
+					id, oneLine(j.Name), j.Kind, j.When, oneLine(j.Status(s.Location)), j.To,
+					j.Scope, lines(j.Text))
 				for i := range runs {
 					cmd.Printf("\nrun %d, %s\n", runs[i].ID, lines(runs[i].Status(s.Location)))
 					if said := lines(runs[i].Said); said != "" {
@@ -160,8 +160,8 @@ func jobsAddCommand(load loader) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add",
 		Short: "Have something done in a conversation, once or again and again",
-		Long: "Have something done in a conversation, once or again and again. It is done with the " +
-			"rights\nof who has written there last.",
+		Long: "Have something done in a conversation, once or again and again.\n" +
+			"It is done with the rights of who has written there last.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load()
@@ -184,7 +184,7 @@ func jobsAddCommand(load loader) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&n.to, "to", "", "conversation that hears of it: account/chat or account/chat/thread")
+	f.StringVar(&n.to, "to", "", "conversation that hears of it: account/chat[/thread]")
 	f.StringVar(&n.text, "text", "", "what the agent is to do, or to remind of")
 	f.StringVar(&n.name, "name", "", "a few words that name it (default the beginning of the text)")
 	f.StringVar(&n.at, "at", "", `once: "in 20m", "tomorrow 09:00", "2027-01-31 18:30"`)

@@ -68,15 +68,21 @@ func TestRules(t *testing.T) {
 		"remember":      {"remember Dog: is Rex", `remember {"key":"Dog","value":"is Rex"}`},
 		"recall":        {"recall my dog", `recall {"query":"my dog"}`},
 		"what is known": {"time\n\n[what you remember, for this message]\n- a: b\n[end]", "time {}"},
-		"no rule":       {"timely", ""},
-		"read nothing":  {"read", ""},
-		"not inside":    {"tell me the time of your life", ""},
-		"empty":         {"", ""},
+		"remind": {stamp + "Remind me in 1m to call mum.",
+			`schedule {"action":"add","at":"in 1m","text":"call mum."}`},
+		"remind again": {"remind me every 2h to drink",
+			`schedule {"action":"add","every":"2h","text":"drink"}`},
+		"task": {stamp + "[the job \"x\", which is due; nobody has written just now]\ntime\n\n" +
+			"If there is nothing that anybody should hear of, answer HEARTBEAT_OK.", "time {}"},
+		"no rule":      {"timely", ""},
+		"read nothing": {"read", ""},
+		"not inside":   {"tell me the time of your life", ""},
+		"empty":        {"", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			resp := ask(t, quick(), offer(tt.question, "time", "list_dir", "read_file", "remember",
-				"recall"))
+				"recall", "schedule"))
 			got := ""
 			for _, c := range resp.Message.ToolCalls {
 				got += c.Name + " " + c.Arguments
@@ -108,6 +114,21 @@ func TestClerk(t *testing.T) {
 	}
 	if got := ask(dreamPrompt, "time"); got != "[SKIP]" {
 		t.Errorf("Dream is answered with %q", got)
+	}
+}
+
+// What begins by itself is answered without a word of the model about itself.
+func TestUnasked(t *testing.T) {
+	const stamp = "[Monday 2026-02-16 12:51 +08:00] "
+	for question, want := range map[string]string{
+		stamp + "[the job \"mum\", which is due; nobody has written just now]\nReminder: call mum" +
+			"\n\n[This was due before.]": "Reminder: call mum\n\n[This was due before.]",
+		stamp + "[heartbeat; nobody has written] Look after it.\n- [ ] time": "HEARTBEAT_OK",
+	} {
+		resp := ask(t, quick(), offer(question, "time", "schedule"))
+		if got := resp.Message.Text; got != want || len(resp.Message.ToolCalls) > 0 {
+			t.Errorf("%q is answered with %q, want %q", question, got, want)
+		}
 	}
 }
 

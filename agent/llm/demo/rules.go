@@ -13,26 +13,33 @@ type rule struct {
 	tool    string // which must be on offer
 	pattern *regexp.Regexp
 	args    []string // names of the tool's arguments, one for each group of the pattern
+	action  string   // of a tool with several; or ""
 }
 
 // rules are tried in this order.
 var rules = []rule{
 	{"time", "tells the time", "time",
-		regexp.MustCompile(`(?i)^(?:what(?:'s| is) the )?time(?: is it)?$`), nil},
+		regexp.MustCompile(`(?i)^(?:what(?:'s| is) the )?time(?: is it)?$`), nil, ""},
 	{"ls [PATH]", "lists a folder", "list_dir",
-		regexp.MustCompile(`(?i)^ls(?:\s+(\S.*))?$`), []string{"path"}},
+		regexp.MustCompile(`(?i)^ls(?:\s+(\S.*))?$`), []string{"path"}, ""},
 	{"read FILE", "shows a file", "read_file",
-		regexp.MustCompile(`(?i)^read\s+(\S.*)$`), []string{"path"}},
+		regexp.MustCompile(`(?i)^read\s+(\S.*)$`), []string{"path"}, ""},
 	{"run COMMAND", "runs a command in a sandbox", "exec",
-		regexp.MustCompile(`(?i)^run\s+(\S.*)$`), []string{"command"}},
+		regexp.MustCompile(`(?i)^run\s+(\S.*)$`), []string{"command"}, ""},
 	{"fetch URL", "reads a web page", "web_fetch",
-		regexp.MustCompile(`(?i)^fetch\s+(\S+)$`), []string{"url"}},
+		regexp.MustCompile(`(?i)^fetch\s+(\S+)$`), []string{"url"}, ""},
 	{"remember KEY: VALUE", "remembers it for later conversations", "remember",
-		regexp.MustCompile(`(?i)^remember\s+([^:\n]+):\s*(\S.*)$`), []string{"key", "value"}},
+		regexp.MustCompile(`(?i)^remember\s+([^:\n]+):\s*(\S.*)$`), []string{"key", "value"}, ""},
 	{"recall WORDS", "looks up what I remember", "recall",
-		regexp.MustCompile(`(?i)^recall\s+(\S.*)$`), []string{"query"}},
+		regexp.MustCompile(`(?i)^recall\s+(\S.*)$`), []string{"query"}, ""},
 	{"ask me QUESTION", "asks you, and waits for your answer", "ask",
-		regexp.MustCompile(`(?i)^ask me\s+(\S.*)$`), []string{"question"}},
+		regexp.MustCompile(`(?i)^ask me\s+(\S.*)$`), []string{"question"}, ""},
+	{"remind me every 2h to TEXT", "reminds you again and again", "schedule",
+		regexp.MustCompile(`(?i)^remind me every\s+(\S.*?)\s+(?:to|that)\s+(\S.*)$`),
+		[]string{"every", "text"}, "add"},
+	{"remind me in 1m to TEXT", "reminds you, also `at 9:00` or `tomorrow 9:00`", "schedule",
+		regexp.MustCompile(`(?i)^remind me\s+(\S.*?)\s+(?:to|that)\s+(\S.*)$`),
+		[]string{"at", "text"}, "add"},
 }
 
 // defaults are the arguments that stand for an empty group.
@@ -75,6 +82,10 @@ func answer(r request) reply {
 	if n := len(question.images); n > 0 {
 		return say(sight(question.images))
 	}
+	if due, ok := unasked(question.text); ok {
+		return due
+	}
+	question.text = jobFrame.ReplaceAllString(question.text, "")
 	wishes := readings(question.text)
 	for _, wish := range wishes {
 		if helpPattern.MatchString(wish) {
@@ -90,6 +101,28 @@ func answer(r request) reply {
 		return say(abilities(r))
 	}
 	return say(fmt.Sprintf("You wrote: %q. %s", clip(wishes[0], maxEcho), abilities(r)))
+}
+
+var (
+	// jobFrame is what the gateway says around the text of a job that is due.
+	jobFrame = regexp.MustCompile(
+		`(?s)\[the job "[^\n]*\]\n|\n\nIf there is nothing that anybody .*`)
+	// reminder is what a person is to be reminded of, and heartbeat a look that nobody asked for.
+	reminder  = regexp.MustCompile(`(?s)^Reminder: .*`)
+	heartbeat = regexp.MustCompile(`^\[heartbeat; `)
+)
+
+// unasked answers what has begun by itself: a reminder is repeated, and a heartbeat finds nothing.
+// It reports false for all else.
+func unasked(message string) (reply, bool) {
+	message = jobFrame.ReplaceAllString(envelope.ReplaceAllString(message, ""), "")
+	switch {
+	case reminder.MatchString(message):
+		return reply{text: strings.TrimSpace(message)}, true
+	case heartbeat.MatchString(message):
+		return reply{text: "HEARTBEAT_OK"}, true
+	}
+	return reply{}, false
 }
 
 // sight says what little is known of images.
@@ -109,6 +142,9 @@ func (r *rule) arguments(match []string) map[string]string {
 			value = defaults[name]
 		}
 		args[name] = value
+	}
+	if r.action != "" {
+		args["action"] = r.action
 	}
 	return args
 }
