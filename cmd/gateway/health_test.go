@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/halt"
+	"gateway/channels/telegram/telegramtest"
+	"gateway/store"
+)
+
+// While Telegram is down the gateway is not ready, and it is again when Telegram is back.
+func TestReadyChannel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{})
+	o := w.operate()
+	o.healthy(w)
+	up := w.telegram.Inject(telegramtest.Fault{Effect: telegramtest.Drop})
+	w.telegram.Say(1, 1, "are you there?") // which ends the poll under way
+	r := o.turns(w, "channel telegram", false)
+	if !strings.Contains(r.State, "connect") {
+		t.Errorf("state = %q, want how the connection is", r.State)
+	}
+	up()
+	o.healthy(w)
+	w.await("an answer", func() bool { return w.telegram.SentCount(1) == 1 })
+}
+
+// An account that Telegram never let in is not well from the beginning.
+func TestReadyWrongToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{})
+	o := w.operate("GATEWAY_CHANNELS__TELEGRAM__TOKEN=987654:WRONG-TOKEN")
+	w.repeat("the refusal", func() bool {
+		r, _ := o.check("channel telegram")
+		return !r.OK && strings.Contains(r.State, "does not accept the bot token")
+	})
+	if r, _ := o.check("channel terminal"); !r.OK {
+		t.Errorf("another channel: %+v, want it well", r)
+	}
+	if code, _ := o.get("/healthz"); code != 200 {
+		t.Errorf("/healthz = %d, want 200: a restart would help nobody", code)
+	}
+}
+
+// While somebody else holds the database the gateway is not ready; it waits, and goes on.
+func TestReadyStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{})
+	o := w.operate()
+	o.healthy(w)
+	other, err := sql.Open("sqlite", "file:"+filepath.Join(w.home, "gateway.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	conn, err := other.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	execute := func(query string) {
+		t.Helper()
+		if _, err := conn.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute("PRAGMA busy_timeout = 60000")
+	execute("BEGIN EXCLUSIVE")
+	r := o.turns(w, "store", false)
+	if !strings.Contains(r.State, "no answer for") {
+		t.Errorf("state = %q, want how long writes hang", r.State)
+	}
+	if code, body := o.get("/metrics"); code != 200 || !strings.Contains(body, "gateway_inbox_waiting") {
+		t.Errorf("/metrics = %d, want them also while nothing can be written", code)
+	}
+	w.telegram.Say(1, 1, "are you there?")
+	execute("ROLLBACK")
+	o.healthy(w)
+	w.await("an answer", func() bool { return w.telegram.SentCount(1) == 1 })
+}
+
+// A dispatcher that hangs is seen, and nothing is lost by it.
+func TestReadyDispatcher(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{})
+	hold := filepath.Join(t.TempDir(), "hold")
+	o := w.operate("GATEWAY_HOLD=dispatch:" + hold)
+	o.healthy(w)
+	if err := os.WriteFile(hold, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.telegram.Say(1, 1, "are you there?")
+	if r := o.turns(w, "dispatcher", false); !strings.Contains(r.State, "stuck") {
+		t.Errorf("state = %q, want that it is stuck", r.State)
+	}
+	if err := os.Remove(hold); err != nil {
+		t.Fatal(err)
+	}
+	o.healthy(w)
+	w.await("an answer", func() bool { return w.telegram.SentCount(1) == 1 })
+}
+
+// A message on which nobody works for twice as long as a turn may take is seen.
+func TestReadyInbox(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{agent: `turn_timeout = "1s"`})
+	hold := filepath.Join(t.TempDir(), "hold")
+	if err := os.WriteFile(hold, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := w.operate("GATEWAY_HOLD=dispatch:" + hold)
+	o.turns(w, "inbox", true)
+	w.telegram.Say(1, 1, "are you there?")
+	if r := o.turns(w, "inbox", false); !strings.Contains(r.State, "nobody works on it") {
+		t.Errorf("state = %q, want the message that waits", r.State)
+	}
+	if err := os.Remove(hold); err != nil {
+		t.Fatal(err)
+	}
+	o.healthy(w)
+}
+
+// A configuration that can't be reloaded is seen until it can; that everything is halted shows, and
+// is no trouble.
+func TestReadyConfigurationAndHalt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{})
+	o := w.operate()
+	o.healthy(w)
+	w.configure("nonsense = 1")
+	r := o.turns(w, "configuration", false)
+	if !strings.Contains(r.State, "nonsense") {
+		t.Errorf("state = %q, want the mistake", r.State)
+	}
+	w.configure(quiet)
+	o.healthy(w)
+	if r, _ := o.check("halt"); r.State != "not halted" {
+		t.Errorf("halt: %+v", r)
+	}
+	w.look(func(db *store.DB) {
+		err := db.Tx(t.Context(), func(tx *store.Tx) error {
+			_, err := halt.Store{}.Set(tx, "the test", time.Now())
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	w.repeat("the halt to show", func() bool {
+		r, ready := o.check("halt")
+		return ready && r.OK && strings.Contains(r.State, "halted by the test")
+	})
+}
+
+// The command says the same as the server, by its exit code, too.
+func TestHealthCommand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{})
+	health := func(args ...string) (string, error) {
+		path, err := buildBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		cmd := commandIn(ctx, path, w, append([]string{"health"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	fails := func(want string, args ...string) {
+		t.Helper()
+		if out, err := health(args...); err == nil || !strings.Contains(out, want) {
+			t.Errorf("health %v = %q, %v; want a failure with %q", args, out, err, want)
+		}
+	}
+	fails("no gateway runs in " + w.home)
+	hold := filepath.Join(t.TempDir(), "hold")
+	o := w.operate("GATEWAY_HOLD=dispatch:" + hold)
+	o.healthy(w)
+	for _, args := range [][]string{nil, {"--ready"}} {
+		if out, err := health(args...); err != nil {
+			t.Errorf("health %v = %q, %v", args, out, err)
+		}
+	}
+	if err := os.WriteFile(hold, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.turns(w, "dispatcher", false)
+	fails("dispatcher: stuck", "--ready")
+	if out, err := health(); err != nil {
+		t.Errorf("health while it is not ready = %q, %v; it is alive", out, err)
+	}
+	o.kill()
+	fails("no gateway answers at " + o.Address) // its file is still there
+}
