@@ -391,6 +391,31 @@ func TestKubernetesObjects(t *testing.T) {
 	}
 }
 
+// calledThrough is what commands of the gateway are called through in containers and services.
+var calledThrough = regexp.MustCompile(
+	`^(?:docker exec (?:-it )?gateway|kubectl .* --|sudo -u gateway \S+) (gateway .*)$`)
+
+// TestDeployDocs holds that commands exist that are called in a container or as another user.
+// [TestDocs] sees only those at the beginning of a line.
+func TestDeployDocs(t *testing.T) {
+	for file, want := range map[string]int{"docker.md": 4, "operations.md": 3} {
+		text, err := readFile(filepath.Join("../../docs", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for line := range strings.Lines(text) {
+			if m := calledThrough.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+				checkCommand(t, file, m[1])
+				found++
+			}
+		}
+		if found < want {
+			t.Errorf("%s: %d commands, want %d at least", file, found, want)
+		}
+	}
+}
+
 // again reads a part of what was read before into v.
 func again(t *testing.T, part, v any) {
 	t.Helper()
