@@ -14,6 +14,8 @@ var (
 	block     = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 	reference = regexp.MustCompile(`"env:(\w+)"`)
 	plainWord = regexp.MustCompile(`^[a-z][a-z-]*$`)
+
+	inlineCommand = regexp.MustCompile("`(gateway\\s[^`]+)`")
 )
 
 // TestDocs holds that each configuration in the documents is right and each command exists.
@@ -36,6 +38,10 @@ func TestDocs(t *testing.T) {
 					checkCommand(t, file, line)
 				}
 			}
+		}
+		prose := block.ReplaceAllString(string(text), "")
+		for _, span := range inlineCommand.FindAllStringSubmatch(prose, -1) {
+			checkCommand(t, file, span[1])
 		}
 	}
 }

@@ -66,24 +66,24 @@ func (r *reloader) run(ctx context.Context) error {
 	for {
 		select {
 		case <-changed:
-			r.reload(ctx, slog.LevelDebug)
+			r.reload(ctx, false)
 		case <-r.hangup:
-			r.reload(ctx, slog.LevelInfo)
+			r.reload(ctx, true)
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// reload reads the configuration and makes of it hold what can. If it is what holds already that is
-// logged at the level idle.
-func (r *reloader) reload(ctx context.Context, idle slog.Level) {
+// reload reads the configuration and makes of it hold what can. If it is what holds already, that
+// is worth a word only to somebody who has asked.
+func (r *reloader) reload(ctx context.Context, asked bool) {
 	next, err := r.load()
 	if err == nil && r.current.Found && !next.Found {
 		err = errors.New(r.current.File + " is gone; write it again")
 	}
-	r.note(err)
 	if err != nil {
+		r.note(err, true)
 		r.log.ErrorContext(ctx, "configuration not reloaded, what held before still does: "+
 			"correct the file", "err", err)
 		return
@@ -98,18 +98,26 @@ func (r *reloader) reload(ctx context.Context, idle slog.Level) {
 		r.log.WarnContext(ctx, "changes of the configuration need a restart", "keys", restart)
 	}
 	if len(live)+len(restart) == 0 {
-		r.log.Log(ctx, idle, "configuration reloaded, nothing has changed")
+		level := slog.LevelDebug
+		if asked {
+			level = slog.LevelInfo
+		}
+		r.log.Log(ctx, level, "configuration reloaded, nothing has changed")
 	}
 	r.current = merged
+	r.note(nil, asked || len(live)+len(restart) > 0)
 }
 
-func (r *reloader) note(err error) {
+// note keeps how a reload has ended, and counts it.
+func (r *reloader) note(err error, counts bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.trouble = err
-	if err != nil {
+	switch {
+	case !counts:
+	case err != nil:
 		r.failed++
-	} else {
+	default:
 		r.done++
 	}
 }
@@ -122,7 +130,8 @@ func (r *reloader) state() error {
 	return r.trouble
 }
 
-// counts returns how often the configuration was read again, and how often in vain.
+// counts returns how often a changed configuration was taken over, or read because somebody asked
+// for it, and how often one had mistakes.
 func (r *reloader) counts() (done, failed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
