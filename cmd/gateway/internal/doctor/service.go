@@ -103,7 +103,7 @@ func (c Case) examineListener(ctx context.Context) []Finding {
 func (c Case) examineReady(ctx context.Context) []Finding {
 	const id, what = "ready", "Readiness"
 	end, err := ops.ReadEndpoint(c.Config.Gateway.Home)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil
 	}
 	if err != nil {

@@ -1,0 +1,238 @@
+package doctor
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"gateway/skills"
+	"gateway/store"
+)
+
+// audit returns the problems of the patient.
+func (p *patient) audit(change func(*Suspect)) []Problem {
+	p.t.Helper()
+	s := Suspect{Case: p.Case}
+	if change != nil {
+		change(&s)
+	}
+	list, err := Audit(p.t.Context(), s)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return list
+}
+
+// newSafe returns a gateway about which no rule says anything.
+func newSafe(t *testing.T) *patient {
+	t.Helper()
+	p := newPatient(t)
+	p.replace("\n[channels.whatsapp]", "\nowners = [1]\n[channels.whatsapp]")
+	p.replace(`key = "KEY"`, `key = "file:key.txt"`)
+	p.replace(`token = "123:TOKEN"`, `token = "file:token.txt"`)
+	p.replace(`token = "DTOKEN"`, `token = "file:other.txt"`)
+	if err := os.Mkdir(filepath.Join(p.home, "workspace"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// replace changes the configuration.
+func (p *patient) replace(old, new string) {
+	p.t.Helper()
+	for name, text := range map[string]string{"key.txt": "KEY", "token.txt": "123:TOKEN",
+		"other.txt": "DTOKEN"} {
+		p.file(name, text, 0o600)
+	}
+	text, err := os.ReadFile(p.File)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if !strings.Contains(string(text), old) {
+		p.t.Fatalf("there is no %q in\n%s", old, text)
+	}
+	p.configure(strings.Replace(string(text), old, new, 1))
+	p.Case.Config = p.Config
+}
+
+// file writes a file of the home with a mode.
+func (p *patient) file(name, text string, mode os.FileMode) {
+	p.t.Helper()
+	path := filepath.Join(p.home, name)
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// chmod opens a file of the home, and the home.
+func (p *patient) chmod(name string) {
+	p.t.Helper()
+	for path, mode := range map[string]os.FileMode{filepath.Join(p.home, name): 0o644,
+		p.home: 0o755} {
+		if err := os.Chmod(path, mode); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// Each rule finds what it is about, and nothing in a gateway that is safe.
+func TestRules(t *testing.T) {
+	safe := newSafe(t)
+	if list := safe.audit(nil); len(list) > 0 {
+		t.Fatalf("of a safe gateway it is said\n%+v", list)
+	}
+	exec := func(p *patient, more string) {
+		p.replace(`sandbox = "off"`, `sandbox = "auto"`+"\n"+more)
+	}
+	open := func(p *patient) {
+		p.replace("[channels.discord]\n", "[channels.discord]\naccess = \"open\"\n")
+	}
+	cases := map[string]struct {
+		severity Severity
+		damage   func(p *patient)
+		change   func(s *Suspect)
+	}{
+		"GS001": {High, func(p *patient) { p.chmod("") }, nil},
+		"GS002": {High, func(p *patient) { p.chmod("gateway.db") }, nil},
+		"GS003": {High, func(p *patient) { p.chmod("config.toml") }, nil},
+		"GS004": {High, func(p *patient) {
+			p.file("http.json", "{}", 0o600)
+			p.chmod("http.json")
+		}, nil},
+		"GS005": {Medium, func(p *patient) {
+			p.file("log.txt", "", 0o600)
+			p.more("[log]\nfile = \"log.txt\"\n")
+			p.chmod("log.txt")
+		}, nil},
+		"GS006": {High, func(p *patient) { p.chmod("whatsapp-whatsapp.db") }, nil},
+		"GS007": {High, func(p *patient) {
+			p.file("old.tar.gz", "", 0o600)
+			p.chmod("old.tar.gz")
+		}, nil},
+		"GS008": {Medium, func(p *patient) { p.replace("file:key.txt", "KEY") }, nil},
+		"GS009": {High, func(p *patient) { p.chmod("key.txt") }, nil},
+		"GS010": {Medium, open, nil},
+		"GS011": {High, func(p *patient) { open(p); exec(p, "") }, nil},
+		"GS012": {Medium, open, nil},
+		"GS013": {Low, func(p *patient) { p.replace("owners = [1]", "") }, nil},
+		"GS014": {High, func(p *patient) { p.replace(`sandbox = "off"`, `sandbox = "none"`) }, nil},
+		"GS015": {Medium, func(p *patient) { exec(p, "network = true") }, nil},
+		"GS016": {Medium, func(p *patient) { exec(p, `env = ["MY_TOKEN"]`) }, nil},
+		"GS017": {High, func(p *patient) {
+			p.more("[web]\nallow_networks = [\"10.0.0.0/8\"]\n")
+		}, nil},
+		"GS018": {Medium, func(p *patient) {
+			p.replace(`listen = ""`, "listen = \"0.0.0.0:1\"\ntoken = \"file:long.txt\"")
+		}, nil},
+		"GS019": {High, func(p *patient) {
+			p.more("[hooks.x]\nto = \"discord/1\"\nsecret = \"file:long.txt\"\n" +
+				"role = \"owner\"\n")
+		}, nil},
+		"GS020": {Medium, func(p *patient) {
+			p.more("[tools.read_file]\nguest = \"allow\"\n")
+		}, nil},
+		"GS021": {High, func(p *patient) {
+			exec(p, "")
+			p.more("[tools.exec]\nguest = \"allow\"\n")
+		}, nil},
+		"GS022": {Medium, func(p *patient) {
+			p.more("[mcp.x]\ncommand = [\"true\"]\nsandbox = false\n")
+		}, nil},
+		"GS023": {Medium, func(p *patient) {
+			p.more("[mcp.x]\nurl = \"http://example.com/\"\n")
+		}, nil},
+		"GS024": {Low, func(p *patient) {
+			p.more("[roots.x]\npath = \"/srv\"\nwrite = true\n")
+		}, nil},
+		"GS025": {Medium, func(p *patient) { p.more("[approvals]\napprover = \"user\"\n") }, nil},
+		"GS026": {Medium, func(*patient) {}, func(s *Suspect) { s.Root = true }},
+		"GS027": {Low, func(p *patient) { p.file(".git", "", 0o600) }, nil},
+		"GS028": {High, func(p *patient) {
+			if err := os.Chmod(filepath.Join(p.home, "workspace"), 0o777); err != nil {
+				p.t.Fatal(err)
+			}
+		}, nil},
+		"GS029": {Medium, func(*patient) {}, func(s *Suspect) {
+			s.Skills = func(context.Context) ([]skills.Review, error) {
+				return []skills.Review{{Folder: "a"}, {Folder: "b", State: "changed"}}, nil
+			}
+		}},
+		"GS030": {Low, open, nil},
+	}
+	for i, r := range Rules() {
+		t.Run(r.ID, func(t *testing.T) {
+			c, ok := cases[r.ID]
+			if !ok || r.Title == "" || r.Meaning == "" || r.Remedy == "" {
+				t.Fatalf("%+v has no case, or says too little", r)
+			}
+			if i > 0 && Rules()[i-1].ID >= r.ID {
+				t.Errorf("%s is not in order", r.ID)
+			}
+			if r.Fixable && !modes {
+				t.Skip("files have no modes here")
+			}
+			p := newSafe(t)
+			p.file("long.txt", "0123456789abcdef", 0o600)
+			c.damage(p)
+			is := func(f Problem) bool { return f.ID == r.ID }
+			list := p.audit(c.change)
+			at := slices.IndexFunc(list, is)
+			if at < 0 || list[at].Severity != c.severity {
+				t.Fatalf("%s is not found as %s in\n%+v", r.ID, c.severity, list)
+			}
+			if err := Fix(list); err != nil {
+				t.Fatal(err)
+			}
+			fixed := list[at].Fixed != ""
+			left := slices.ContainsFunc(p.audit(c.change), is)
+			if fixed != r.Fixable || left == fixed {
+				t.Errorf("corrected: %v, left: %v; want it corrected: %v", fixed, left, r.Fixable)
+			}
+			if fixed && (Left(list, High) > 0) {
+				t.Errorf("after the correction it is said\n%+v", list)
+			}
+		})
+	}
+	if len(cases) != len(Rules()) {
+		t.Errorf("%d cases for %d rules", len(cases), len(Rules()))
+	}
+}
+
+// A closed data directory protects what is in it.
+func TestProtected(t *testing.T) {
+	if !modes {
+		t.Skip("files have no modes here")
+	}
+	p := newSafe(t)
+	p.chmod("config.toml")
+	if err := os.Chmod(p.home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	list := p.audit(nil)
+	if len(list) != 1 || list[0].ID != "GS003" || list[0].Severity != Low {
+		t.Errorf("it is said\n%+v\nwant GS003, low", list)
+	}
+}
+
+// An owner whom somebody has approved is one.
+func TestApprovedOwner(t *testing.T) {
+	p := newSafe(t)
+	p.replace("owners = [1]", "")
+	p.database(func(tx *store.Tx) error {
+		_, err := tx.Exec("INSERT INTO people (name, role, created_ms) VALUES ('A', 'owner', 0)")
+		if err == nil {
+			_, err = tx.Exec("INSERT INTO identities (account, sender, person, chat) " +
+				"VALUES ('telegram', '1', 1, '')")
+		}
+		return err
+	})
+	if list := p.audit(nil); len(list) > 0 {
+		t.Errorf("it is said\n%+v", list)
+	}
+}

@@ -1,0 +1,360 @@
+package doctor
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/tools/shell/sandbox"
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/session"
+	"gateway/store"
+)
+
+var tables = []store.Migration{bus.Migration, channels.Migration, session.Migration}
+
+// A patient is a gateway that is well.
+type patient struct {
+	t *testing.T
+	Case
+	home   string
+	status map[string]int    // of what the servers answer, by path
+	body   map[string]string // likewise
+	date   time.Time         // of the servers
+}
+
+func newPatient(t *testing.T) *patient {
+	t.Helper()
+	p := &patient{t: t, home: t.TempDir(), status: make(map[string]int), date: time.Now(),
+		body: map[string]string{
+			"/bot123:TOKEN/getMe":      `{"ok":true,"result":{"username":"bello_bot"}}`,
+			"/api/v9/users/@me":        `{"username":"bello"}`,
+			"/api/v9/applications/@me": `{"flags":524288}`,
+			"/v1/models":               `{"data":[{"id":"m1"}]}`,
+		}}
+	if err := os.Chmod(p.home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Date", p.date.UTC().Format(http.TimeFormat))
+		if s := p.status[r.URL.Path]; s != 0 {
+			w.WriteHeader(s)
+		}
+		fmt.Fprint(w, p.body[r.URL.Path])
+	}))
+	t.Cleanup(srv.Close)
+	p.configure(fmt.Sprintf(`[http]
+listen = ""
+[exec]
+sandbox = "off"
+[agent]
+model = "m"
+[models.m]
+model = "m1"
+base_url = "%[1]s/v1"
+key = "KEY"
+[channels.telegram]
+token = "123:TOKEN"
+api_url = %[1]q
+[channels.discord]
+token = "DTOKEN"
+api_url = %[1]q
+[channels.whatsapp]
+`, srv.URL))
+	p.Case = Case{Config: p.Config, File: filepath.Join(p.home, "config.toml"), Migrations: tables,
+		Sandbox:  func(context.Context) (*sandbox.Sandbox, error) { return nil, nil },
+		WhatsApp: func(name string) string { return filepath.Join(p.home, "whatsapp-"+name+".db") },
+		LookPath: func(string) (string, error) { return "/bin/true", nil },
+		Disk:     func(string) (Space, error) { return Space{Free: 1 << 40}, nil },
+	}
+	p.link(1)
+	p.database(func(*store.Tx) error { return nil })
+	return p
+}
+
+// configure writes the configuration file and reads it.
+func (p *patient) configure(text string) {
+	p.t.Helper()
+	file := filepath.Join(p.home, "config.toml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	cfg, err := config.Load(file, []string{"HOME=" + p.home, "GATEWAY_HOME=" + p.home})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.Config = cfg
+}
+
+// more adds lines to the configuration.
+func (p *patient) more(text string) {
+	p.t.Helper()
+	old, err := os.ReadFile(p.File)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.configure(string(old) + text)
+}
+
+// link makes the file of a WhatsApp account with so many devices.
+func (p *patient) link(devices int) {
+	p.t.Helper()
+	db, err := sql.Open("sqlite", p.WhatsApp("whatsapp"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer db.Close()
+	_, err = db.Exec("DROP TABLE IF EXISTS whatsmeow_device; CREATE TABLE whatsmeow_device (jid)")
+	for range devices {
+		_, e := db.Exec("INSERT INTO whatsmeow_device VALUES ('1@s.whatsapp.net')")
+		err = errors.Join(err, e)
+	}
+	if err = errors.Join(err, os.Chmod(p.WhatsApp("whatsapp"), 0o600)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// database opens the database of the patient and closes it.
+func (p *patient) database(fn func(tx *store.Tx) error) {
+	p.t.Helper()
+	db, err := store.Open(p.t.Context(), p.Config.Store.Path(), tables, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	err = errors.Join(db.Tx(p.t.Context(), fn), db.Close())
+	if err = errors.Join(err, os.Chmod(p.Config.Store.Path(), 0o600)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func TestWell(t *testing.T) {
+	p := newPatient(t)
+	list := Examine(t.Context(), p.Case)
+	for _, f := range list {
+		if f.State == Bad || f.Remedy != "" || f.ID == "" || f.Text == "" {
+			t.Errorf("%+v, want all to be well", f)
+		}
+	}
+	for _, id := range []string{"config", "home", "disk", "files", "store", "store.integrity",
+		"store.owner", "clock", "sandbox", "git", "http", "channel.telegram", "channel.discord",
+		"channel.whatsapp", "model.m"} {
+		if !slices.ContainsFunc(list, func(f Finding) bool { return f.ID == id }) {
+			t.Errorf("nothing is said of %s", id)
+		}
+	}
+}
+
+// Each thing that can be wrong is found, alone, and there is a remedy.
+func TestSick(t *testing.T) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name       string
+		hurt       func(p *patient)
+		id, remedy string
+		note       bool // it is only worth knowing
+		unixOnly   bool
+	}{
+		{name: "home is open", hurt: func(p *patient) { must(os.Chmod(p.home, 0o755)) },
+			id: "home", remedy: "chmod 700", unixOnly: true},
+		{name: "home is a file", hurt: func(p *patient) {
+			p.Config.Gateway.Home = p.File
+		}, id: "home", remedy: "Move what is there away"},
+		{name: "no room", hurt: func(p *patient) {
+			p.Disk = func(string) (Space, error) { return Space{Free: 1 << 20}, nil }
+		}, id: "disk", remedy: "Make room"},
+		{name: "no inodes", hurt: func(p *patient) {
+			p.Disk = func(string) (Space, error) {
+				return Space{Free: 1 << 40, Files: 3, Counts: true}, nil
+			}
+		}, id: "disk", remedy: "no inodes"},
+		{name: "file outside is open", hurt: func(p *patient) {
+			p.Config.Log.File = filepath.Join(t.TempDir(), "log")
+			must(os.WriteFile(p.Config.Log.File, nil, 0o600))
+			must(os.Chmod(p.Config.Log.File, 0o644))
+		}, id: "files", remedy: "chmod 600", unixOnly: true},
+		{name: "database is damaged", hurt: func(p *patient) {
+			const page = 4096
+			var root int64 // the page where a table begins
+			p.database(func(tx *store.Tx) error {
+				return tx.QueryRow("SELECT rootpage FROM sqlite_master WHERE name = 'outbox'").
+					Scan(&root)
+			})
+			f, err := os.OpenFile(p.Config.Store.Path(), os.O_WRONLY, 0)
+			must(err)
+			_, err = f.WriteAt([]byte(strings.Repeat("x", page)), (root-1)*page)
+			must(errors.Join(err, f.Close()))
+		}, id: "store.integrity", remedy: "restore a backup"},
+		{name: "database is none", hurt: func(p *patient) {
+			must(os.WriteFile(p.Config.Store.Path(), []byte(strings.Repeat("x", 8192)), 0o600))
+		}, id: "store", remedy: "restore a backup"},
+		{name: "database is newer", hurt: func(p *patient) {
+			p.database(func(tx *store.Tx) error {
+				_, err := tx.Exec("UPDATE schema SET version = 99 WHERE package = 'bus'")
+				return err
+			})
+		}, id: "store", remedy: "Upgrade this one"},
+		{name: "database is older", hurt: func(p *patient) {
+			p.database(func(tx *store.Tx) error {
+				_, err := tx.Exec("UPDATE schema SET version = 0 WHERE package = 'bus'")
+				return err
+			})
+		}, id: "store", note: true},
+		{name: "clock is late", hurt: func(p *patient) {
+			p.database(func(tx *store.Tx) error {
+				_, err := bus.NewInbox().Put(tx, bus.InboundMessage{ID: "1",
+					From: bus.Address{Account: "a", Chat: "b"}}, time.Now().Add(time.Hour))
+				return err
+			})
+		}, id: "clock", remedy: "NTP"},
+		{name: "clock of others", hurt: func(p *patient) { p.date = time.Now().Add(time.Hour) },
+			id: "clock.network", remedy: "NTP"},
+		{name: "no sandbox", hurt: func(p *patient) {
+			p.Sandbox = func(context.Context) (*sandbox.Sandbox, error) {
+				return nil, errors.New("no bwrap")
+			}
+		}, id: "sandbox", remedy: "Install bubblewrap"},
+		{name: "no git", hurt: func(p *patient) {
+			p.LookPath = func(string) (string, error) { return "", errors.New("not found") }
+		}, id: "git", note: true},
+		{name: "no program", hurt: func(p *patient) {
+			p.more("[mcp.tool]\ncommand = [\"nothing-like-it\"]\n")
+			p.LookPath = func(name string) (string, error) {
+				if name == "git" {
+					return name, nil
+				}
+				return "", errors.New("not found")
+			}
+		}, id: "mcp.tool", remedy: "Install nothing-like-it"},
+		{name: "address is used", hurt: func(p *patient) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			must(err)
+			t.Cleanup(func() { l.Close() })
+			p.Config.HTTP.Listen = l.Addr().String()
+		}, id: "http", remedy: "set another address"},
+		{name: "wrong token of Telegram", hurt: func(p *patient) {
+			p.status["/bot123:TOKEN/getMe"] = 401
+		}, id: "channel.telegram", remedy: "@BotFather"},
+		{name: "Telegram is down", hurt: func(p *patient) {
+			p.status["/bot123:TOKEN/getMe"] = 502
+		}, id: "channel.telegram", remedy: "Try again later"},
+		{name: "Telegram hides groups", hurt: func(p *patient) {
+			ch := p.Config.Channels["telegram"]
+			ch.Activation = "always"
+			p.Config.Channels["telegram"] = ch
+		}, id: "channel.telegram.privacy", remedy: "/setprivacy"},
+		{name: "wrong token of Discord", hurt: func(p *patient) {
+			p.status["/api/v9/users/@me"] = 401
+		}, id: "channel.discord", remedy: "developer portal"},
+		{name: "no intents", hurt: func(p *patient) {
+			p.body["/api/v9/applications/@me"] = `{"flags":0}`
+		}, id: "channel.discord.intents", remedy: "Message Content Intent"},
+		{name: "not linked", hurt: func(p *patient) { p.link(0) },
+			id: "channel.whatsapp", remedy: "gateway pair whatsapp"},
+		{name: "never linked", hurt: func(p *patient) { must(os.Remove(p.WhatsApp("whatsapp"))) },
+			id: "channel.whatsapp", remedy: "gateway pair whatsapp"},
+		{name: "wrong key", hurt: func(p *patient) { p.status["/v1/models"] = 401 },
+			id: "model.m", remedy: "Set a key"},
+		{name: "quota", hurt: func(p *patient) { p.status["/v1/models"] = 429 },
+			id: "model.m", remedy: "fallback"},
+		{name: "no list", hurt: func(p *patient) { p.status["/v1/models"] = 404 },
+			id: "model.m", note: true},
+		{name: "unknown model", hurt: func(p *patient) {
+			p.body["/v1/models"] = `{"data":[{"id":"other"}]}`
+		}, id: "model.m", note: true},
+		{name: "nobody answers", hurt: func(p *patient) {
+			m := p.Config.Models["m"]
+			m.BaseURL = "http://127.0.0.1:1/v1"
+			p.Config.Models["m"] = m
+		}, id: "model.m", remedy: "network"},
+		{name: "not ready", hurt: func(p *patient) {
+			endpoint(p, `{"ready":false,"checks":[{"name":"channel tg","state":"down"}]}`, 503)
+		}, id: "ready.channel-tg", remedy: "log"},
+		{name: "somebody else answers", hurt: func(p *patient) { endpoint(p, "hello", 200) },
+			id: "ready", remedy: "restart the gateway"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.unixOnly && !modes {
+				t.Skip("files have no modes here")
+			}
+			p := newPatient(t)
+			c.hurt(p)
+			found := false
+			for _, f := range Examine(t.Context(), p.Case) {
+				if strings.Contains(f.Text+f.Remedy, "TOKEN") || strings.Contains(f.Text, "KEY") {
+					t.Errorf("there is a secret in %+v", f)
+				}
+				switch {
+				case f.ID == c.id && c.note && f.State == Note, f.ID == c.id && f.State == Bad &&
+					!c.note && strings.Contains(f.Remedy, c.remedy):
+					found = true
+				case f.State == Bad:
+					t.Errorf("%+v is found, too", f)
+				}
+			}
+			if !found {
+				t.Errorf("%s with the remedy %q is not found in\n%+v", c.id, c.remedy,
+					Examine(t.Context(), p.Case))
+			}
+		})
+	}
+}
+
+// endpoint lets a server stand for that of a gateway which runs.
+func endpoint(p *patient, body string, status int) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		fmt.Fprint(w, body)
+	}))
+	p.t.Cleanup(srv.Close)
+	text := fmt.Sprintf(`{"address":%q,"token":"TOKEN","pid":7}`, srv.Listener.Addr())
+	err := os.WriteFile(filepath.Join(p.home, "http.json"), []byte(text), 0o600)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Offline nothing is asked.
+func TestOffline(t *testing.T) {
+	p := newPatient(t)
+	p.Offline = true
+	p.status["/v1/models"], p.status["/api/v9/users/@me"] = 401, 401
+	if list := Examine(t.Context(), p.Case); Sick(list) > 0 {
+		t.Errorf("offline the doctor says\n%+v", list)
+	}
+}
+
+// A gateway that has the database is named.
+func TestLockHolder(t *testing.T) {
+	p := newPatient(t)
+	db, err := store.Open(t.Context(), p.Config.Store.Path(), tables, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := os.Stat("/proc/locks"); err != nil {
+		return // only there it is known
+	}
+	want := fmt.Sprintf("process %d has the database", os.Getpid())
+	for _, f := range Examine(t.Context(), p.Case) {
+		if f.ID == "store.owner" && f.Text != want {
+			t.Errorf("the doctor says %q, want %q", f.Text, want)
+		}
+	}
+}
