@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"gateway/bus"
@@ -60,6 +61,7 @@ type Scheduler struct {
 	inbox *bus.Inbox
 	opts  Options
 	wake  chan struct{}
+	beat  atomic.Int64 // when it looked last, as Unix milliseconds
 
 	last  time.Time // when it looked last; used by Run alone, as all below
 	asked time.Time // when it was asked last who wants a heartbeat
@@ -89,6 +91,9 @@ func (s *Scheduler) Wake() {
 	}
 }
 
+// Beat returns when the scheduler has looked last; zero if it never has. It looks every two seconds.
+func (s *Scheduler) Beat() time.Time { return stamp(s.beat.Load()) }
+
 // Run starts what is due until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
@@ -100,6 +105,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		case <-s.wake:
 		case <-timer.C:
 		}
+		s.beat.Store(millis(time.Now()))
 		pause, err := s.look(ctx)
 		if ctx.Err() != nil {
 			return nil

@@ -90,6 +90,23 @@ func (s Store) EraseChat(tx *store.Tx, a bus.Address) error {
 		a.Chat)
 }
 
+// ErasePerson deletes all jobs that a person has set up, also in groups.
+func (s Store) ErasePerson(tx *store.Tx, person int64) error {
+	return s.eraseJobs(tx, "SELECT id FROM jobs WHERE person = $1 AND person <> 0", person)
+}
+
+// CountDue returns how many jobs, and further attempts of their runs, should have begun by now.
+func (Store) CountDue(q store.Queryer, now time.Time) (n int, err error) {
+	err = q.QueryRow(`SELECT (SELECT count(*) FROM jobs
+			WHERE state = 'active' AND next_ms > 0 AND next_ms <= $1)
+		+ (SELECT count(*) FROM runs WHERE state = 'waiting' AND try_ms > 0 AND try_ms <= $1)`,
+		millis(now)).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("schedule: count what is due: %w", err)
+	}
+	return n, nil
+}
+
 // eraseJobs deletes the jobs that a query names, with their runs.
 func (Store) eraseJobs(tx *store.Tx, ids string, args ...any) error {
 	for _, query := range []string{

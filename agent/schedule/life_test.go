@@ -1,0 +1,317 @@
+package schedule
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/store"
+)
+
+// alter does something with a job and returns its error.
+func (w *world) alter(do func(tx *store.Tx, id int64, now time.Time) error, j *Job) error {
+	w.t.Helper()
+	return w.db.Tx(w.t.Context(), func(tx *store.Tx) error { return do(tx, j.ID, w.now) })
+}
+
+func TestChangeWhileItRuns(t *testing.T) {
+	w := newWorld(t)
+	j := w.add(job("x", w.every("1h")))
+	w.look(time.Hour)
+	if !w.begin(j) {
+		t.Fatal("it can't begin")
+	}
+	edited := w.get(j)
+	edited.Text, edited.When = "y", w.cron("0 12 * * *")
+	w.tx(func(tx *store.Tx) error { return w.s.Change(tx, &edited, w.now) })
+	w.look(time.Minute)
+	w.want("x") // what runs is not touched
+	if r := w.newest(j); r.State != Running {
+		t.Errorf("the run is %s, want it running", r.State)
+	}
+	w.done(j, "did x")
+	w.look(2 * time.Hour)
+	w.want() // the old time is none any more
+	w.look(time.Hour)
+	w.want("y\n\n[What you said last time, Saturday 2026-11-21 09:01 +00:00:]\ndid x\n" +
+		"[end of what you said last time]")
+	// A change of the text leaves the time alone, also that of an interval.
+	edited = w.get(j)
+	next := edited.Next
+	edited.Text = "z"
+	w.tx(func(tx *store.Tx) error { return w.s.Change(tx, &edited, w.now) })
+	if got := w.get(j).Next; !got.Equal(next) {
+		t.Errorf("the next time is %v after a change of the text, want %v", got, next)
+	}
+}
+
+func TestPause(t *testing.T) {
+	w := newWorld(t)
+	j := w.add(job("x", w.every("1h")))
+	w.look(time.Hour)
+	if !w.begin(j) {
+		t.Fatal("it can't begin")
+	}
+	w.texts()
+	w.must(w.alter(func(tx *store.Tx, id int64, now time.Time) error {
+		return w.s.Pause(tx, id, "holidays", now)
+	}, j))
+	w.done(j) // what runs goes on
+	w.look(5*time.Hour + 10*time.Minute)
+	w.want()
+	w.must(w.alter(w.s.Resume, j))
+	w.look(0)
+	w.want() // what was due meanwhile is not made up for
+	w.look(50 * time.Minute)
+	w.want("x") // in the old phase
+	w.wantRuns(j, Waiting, Succeeded)
+
+	// What only waits is skipped, and its message begins nothing.
+	w.must(w.alter(func(tx *store.Tx, id int64, now time.Time) error {
+		return w.s.Pause(tx, id, "", now)
+	}, j))
+	if w.begin(j) {
+		t.Error("a run of a paused job begins")
+	}
+	w.wantRuns(j, Skipped, Succeeded)
+	once := w.add(job("once", w.at("in 1h")))
+	w.must(w.alter(func(tx *store.Tx, id int64, now time.Time) error {
+		return w.s.Pause(tx, id, "", now)
+	}, once))
+	w.look(2 * time.Hour)
+	w.want()
+	if err := w.alter(w.s.Resume, once); !errors.Is(err, ErrOver) {
+		t.Errorf("Resume = %v, want %v", err, ErrOver)
+	}
+}
+
+func TestRemoveWhileItRuns(t *testing.T) {
+	w := newWorld(t)
+	j := w.add(job("x", w.every("1h")))
+	w.look(time.Hour)
+	if !w.begin(j) {
+		t.Fatal("it can't begin")
+	}
+	run := w.newest(j).ID
+	w.must(w.alter(w.s.Remove, j))
+	if _, err := w.s.Get(w.read(), j.ID); !errors.Is(err, ErrNone) {
+		t.Errorf("Get = %v, want %v", err, ErrNone)
+	}
+	if _, _, err := w.s.RunOf(w.read(), run); err != nil {
+		t.Errorf("RunOf = %v, want the run that goes on", err)
+	}
+	w.look(3 * time.Hour)
+	w.want("x")
+	w.done(j)
+	if _, _, err := w.s.RunOf(w.read(), run); !errors.Is(err, ErrNone) {
+		t.Errorf("RunOf = %v, want %v", err, ErrNone)
+	}
+	// Nothing runs: it is gone at once. A failing one is given up.
+	j = w.add(job("y", w.every("1h")))
+	w.look(time.Hour)
+	run = w.newest(j).ID
+	w.must(w.alter(w.s.Remove, j))
+	w.tx(func(tx *store.Tx) error {
+		if ok, err := w.s.Begin(tx, run, w.now); ok || err != nil {
+			t.Errorf("Begin = %v, %v; want false", ok, err)
+		}
+		return nil
+	})
+	if err := w.alter(w.s.Remove, j); !errors.Is(err, ErrNone) {
+		t.Errorf("Remove = %v, want %v", err, ErrNone)
+	}
+}
+
+func TestFailAfterRemove(t *testing.T) {
+	w := newWorld(t)
+	j := w.add(job("x", w.every("1h")))
+	w.look(time.Hour)
+	if !w.begin(j) {
+		t.Fatal("it can't begin")
+	}
+	run := w.newest(j).ID
+	w.must(w.alter(w.s.Remove, j))
+	w.tx(func(tx *store.Tx) error {
+		dead, err := w.s.Fail(tx, run, "no", w.now)
+		if !dead {
+			t.Error("a run of a job that was removed is tried again")
+		}
+		return err
+	})
+	if _, _, err := w.s.RunOf(w.read(), run); !errors.Is(err, ErrNone) {
+		t.Errorf("RunOf = %v, want %v", err, ErrNone)
+	}
+}
+
+func TestRunNow(t *testing.T) {
+	w := newWorld(t)
+	j := w.add(job("x", w.every("1h")))
+	w.must(w.alter(w.s.RunNow, j))
+	if err := w.alter(w.s.RunNow, j); err != nil {
+		t.Errorf("RunNow before it has begun = %v, want nil: it is the same wish", err)
+	}
+	w.look(0)
+	w.want("x")
+	if err := w.alter(w.s.RunNow, j); !errors.Is(err, ErrRunning) {
+		t.Errorf("RunNow = %v, want %v", err, ErrRunning)
+	}
+	w.do(j)
+	w.must(w.alter(w.s.RunNow, j)) // again, in the same moment
+	w.look(0)
+	w.want("x")
+	w.do(j)
+	w.wantRuns(j, Succeeded, Succeeded)
+	w.look(time.Hour) // the times of the job are as they were
+	w.want("x")
+	w.fail(j)
+	w.look(10 * time.Second)
+	w.want()
+	w.must(w.alter(w.s.RunNow, j)) // what waits to be tried again is tried at once
+	w.look(0)
+	w.want("x")
+	w.do(j)
+	w.wantRuns(j, Succeeded, Succeeded, Succeeded)
+	once := w.add(job("once", w.at("in 1m")))
+	w.look(time.Minute)
+	w.do(once)
+	w.must(w.alter(w.s.RunNow, once)) // also one that is over
+	w.look(0)
+	w.want("once", "once")
+}
+
+func TestStop(t *testing.T) {
+	w := newWorld(t)
+	j := w.add(job("x", w.every("1h")))
+	w.look(time.Hour)
+	if !w.begin(j) {
+		t.Fatal("it can't begin")
+	}
+	w.tx(func(tx *store.Tx) error { return w.s.Stop(tx, w.newest(j).ID, w.now) })
+	w.look(30 * time.Minute)
+	w.want("x")
+	w.wantRuns(j, Stopped)
+	w.look(30 * time.Minute)
+	w.want("x")
+}
+
+func TestLimits(t *testing.T) {
+	w := newWorld(t)
+	w.s.Store = Store{MaxJobs: 2, MinEvery: time.Hour}
+	try := func(j *Job) error {
+		return w.db.Tx(t.Context(), func(tx *store.Tx) error { return w.s.Add(tx, j, w.now) })
+	}
+	once := w.at("in 1h")
+	for name, test := range map[string]struct {
+		job  *Job
+		want string
+	}{
+		"text":      {job(" \n", once), "the text is empty"},
+		"long text": {job(strings.Repeat("x", maxText+1), once), "8001 bytes"},
+		"no time":   {job("x", When{}), "has no time"},
+		"interval":  {job("x", w.every("59m")), "too often"},
+		"cron":      {job("x", w.cron("0,30 9 * * *")), "too often"},
+		"name":      {&Job{Name: strings.Repeat("ä", 65), Text: "x", When: once}, "65 characters"},
+		"line":      {&Job{Name: "a\nb", Text: "x", When: once}, "one line"},
+		"past":      {job("x", When{at: 1}), "is over"},
+		"zone":      {job("x", once.In(time.FixedZone("Mars", 60))), "has no name"},
+	} {
+		err := try(test.job)
+		_, ok := errors.AsType[*RefusedError](err)
+		if !ok || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: Add = %v, want a refusal with %q", name, err, test.want)
+		}
+	}
+	w.must(try(job("a", once)))
+	w.must(try(job("b", once)))
+	err := try(job("c", once))
+	if err == nil || !strings.Contains(err.Error(), "there are 2 jobs") {
+		t.Errorf("a third job: %v, want a refusal", err)
+	}
+	other := job("c", once)
+	other.Person = 2
+	w.must(try(other)) // the bound is that of a person
+	w.look(2 * time.Hour)
+	w.must(try(job("c", w.at("in 1h")))) // what is over does not count
+	w.now = w.now.Add(24 * time.Hour)
+	w.look(0)
+	unnamed := job("look  after\nthe plants "+strings.Repeat("x", 100), w.at("in 1h"))
+	unnamed.Name = ""
+	w.must(try(unnamed))
+	if name := unnamed.Name; !strings.HasPrefix(name, "look after the plants x") ||
+		len([]rune(name)) != 40 {
+		t.Errorf("a job without a name is called %q", name)
+	}
+}
+
+// TestScopes holds what happens to jobs when people are linked, forgotten, and chats move.
+func TestScopes(t *testing.T) {
+	w := newWorld(t)
+	mine := w.add(job("mine", w.every("1h")))
+	group := job("in a group", w.every("1h"))
+	group.To.Chat, group.Scope = "g", "chat-test+g"
+	w.add(group)
+	w.tx(func(tx *store.Tx) error { return w.s.SetZone(tx, memory.OfPerson(1), "Asia/Kathmandu") })
+	w.tx(func(tx *store.Tx) error {
+		return w.s.MoveScope(tx, memory.OfPerson(1), memory.OfPerson(2))
+	})
+	if a, b := w.get(mine), w.get(group); a.Person != 2 || a.Scope != memory.OfPerson(2) ||
+		b.Person != 2 || b.Scope != "chat-test+g" {
+		t.Errorf("after the link the jobs are %+v and %+v", a, b)
+	}
+	if loc, err := w.s.Zone(w.read(), memory.OfPerson(2)); err != nil ||
+		loc.String() != "Asia/Kathmandu" {
+		t.Errorf("Zone = %v, %v", loc, err)
+	}
+	if loc, err := w.s.Zone(w.read(), memory.OfPerson(1)); err != nil || loc != nil {
+		t.Errorf("Zone of who is gone = %v, %v; want none", loc, err)
+	}
+	from, to := bus.Address{Account: "test", Chat: "g"}, bus.Address{Account: "test", Chat: "h"}
+	w.tx(func(tx *store.Tx) error { return w.s.MoveChat(tx, from, to) })
+	if got := w.get(group).To; got != to {
+		t.Errorf("the group's job goes to %s, want %s", got, to)
+	}
+	w.look(time.Hour)
+	w.tx(func(tx *store.Tx) error { return w.s.EraseChat(tx, to) })
+	w.tx(func(tx *store.Tx) error { return w.s.EraseScope(tx, memory.OfPerson(2)) })
+	for _, table := range []string{"jobs", "runs", "zones"} {
+		var n int
+		w.must(w.read().QueryRow("SELECT count(*) FROM " + table).Scan(&n))
+		if n != 0 {
+			t.Errorf("%d rows are left in %s, want none", n, table)
+		}
+	}
+	w.now = w.now.Add(time.Hour)
+	w.look(0)
+}
+
+func TestPrune(t *testing.T) {
+	w := newWorld(t)
+	once := w.add(job("once", w.at("in 1m")))
+	every := w.add(job("every", w.every("1h")))
+	w.look(time.Hour)
+	w.do(once)
+	w.do(every)
+	w.look(time.Hour)
+	w.do(every)
+	w.look(time.Hour) // this one is not over
+	prune := func(before time.Time) (n int) {
+		w.tx(func(tx *store.Tx) (err error) {
+			n, err = w.s.Prune(tx, before)
+			return err
+		})
+		return n
+	}
+	if n := prune(w.now.Add(-90 * time.Minute)); n != 2 {
+		t.Errorf("Prune = %d, want 2", n)
+	}
+	if _, err := w.s.Get(w.read(), once.ID); !errors.Is(err, ErrNone) {
+		t.Errorf("Get of what is over = %v, want %v", err, ErrNone)
+	}
+	if n := prune(w.now.Add(time.Hour)); n != 1 {
+		t.Errorf("Prune = %d, want 1", n)
+	}
+	w.wantRuns(every, Waiting)
+}
