@@ -285,7 +285,7 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 	d.mu.Lock()
 	if p, ok := d.parked[key]; ok && r.Message.Note != nil && r.Message.Note.Kind == bus.Job {
 		// What is due does not wait until somebody has answered the question of p.
-		key = session.JobKey(key, r.Message.Note.Run)
+		key = session.JobKey(key, -r.Message.Note.Run) // as no job's own
 	} else if ok {
 		if len(p.waiting) < bound || r.Message.Note != nil || decides(&p.question, r) {
 			p.waiting, p.told = append(p.waiting, r), false

@@ -147,6 +147,11 @@ func (d *Dispatcher) eraseRows(tx *store.Tx, left *erased) ([]session.Key, error
 			return nil, err
 		}
 	}
+	if d.Jobs != nil {
+		if err := d.Jobs.ErasePerson(tx, left.Person); err != nil {
+			return nil, err
+		}
+	}
 	if err := d.opts.Usage.Erase(tx, usage.Spender{Person: left.Person}); err != nil {
 		return nil, err
 	}

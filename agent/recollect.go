@@ -35,7 +35,7 @@ func (t *turn) recollect(ctx context.Context, batch []bus.Received) (r recollect
 	}
 	var words strings.Builder
 	for _, in := range batch {
-		if in.Message.Note == nil {
+		if note := in.Message.Note; note == nil || note.Kind == bus.Job {
 			words.WriteString(in.Message.Text + "\n")
 		}
 	}

@@ -357,26 +357,30 @@ func TestRemovedJob(t *testing.T) {
 	})
 }
 
-// Whoever is known by now, or not any more, has what they may have now.
+// /forget me takes all that somebody has set up with it, also in groups, and nothing of others.
 func TestErasedJobs(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		w.model.Queue(llmtest.Say("hi"))
 		w.start()
-		w.say("a", "hello")
-		j := w.job("a", schedule.Reminder, "call mum")
+		w.put(person(w.message("a", "hello"), 5))
+		direct, ingroup := w.job("a", schedule.Reminder, "one"), w.job("g", schedule.Reminder, "two")
+		direct.Person, direct.Scope = 5, memory.OfPerson(5)
+		ingroup.Person, ingroup.Group = 5, true
+		other := w.job("g", schedule.Reminder, "three")
+		other.Person, other.Group = 6, true
 		w.tx(func(tx *store.Tx) error {
-			return w.deps.Jobs.SetZone(tx, memory.OfChat(at("a")), "Asia/Tokyo")
-		})
-		w.tx(func(tx *store.Tx) error { return w.deps.Jobs.Add(tx, j, time.Now()) })
-		other := w.job("b", schedule.Reminder, "call dad")
-		w.tx(func(tx *store.Tx) error { return w.deps.Jobs.Add(tx, other, time.Now()) })
-		w.say("a", "/forget me now")
-		w.settle()
-		for table, want := range map[string]int{"jobs": 1, "zones": 0} {
-			if n := w.count("SELECT count(*) FROM " + table); n != want {
-				t.Errorf("%d rows are in %s, want %d", n, table, want)
+			for _, j := range []*schedule.Job{direct, ingroup, other} {
+				if err := w.deps.Jobs.Add(tx, j, time.Now()); err != nil {
+					return err
+				}
 			}
+			return w.deps.Jobs.SetZone(tx, memory.OfPerson(5), "Asia/Tokyo")
+		})
+		w.put(person(w.message("a", "/forget me now"), 5))
+		wantLines(t, "jobs", w.column("SELECT text FROM jobs"), []string{"three"})
+		if n := w.count("SELECT count(*) FROM zones"); n != 0 {
+			t.Errorf("%d zones are left", n)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"gateway/agent"
 	"gateway/agent/chore"
 	"gateway/agent/halt"
+	"gateway/agent/schedule"
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/cmd/gateway/internal/config"
@@ -161,6 +162,9 @@ func (g *gateway) sources(
 		Counts: []telemetry.Count{{
 			Name: "gateway_chores_due", Help: "Chores of the agent's memory that are due.",
 			Of: chore.Store{}.CountDue,
+		}, {
+			Name: "gateway_jobs_due", Help: "Jobs, and further attempts of their runs, that are due.",
+			Of: schedule.Store{}.CountDue,
 		}},
 	}
 	for _, sup := range g.supervisors {
@@ -217,6 +221,7 @@ func (o *operations) checks(cfg *config.Config, g *gateway, inbox *bus.Inbox) []
 		ops.Check{Name: "dispatcher", Test: beating(func() time.Time {
 			return g.dispatcher.Stats().Beat
 		})},
+		ops.Check{Name: "scheduler", Test: beating(func() time.Time { return g.scheduler.Beat() })},
 		ops.Check{Name: "router", Test: beating(func() time.Time { return g.router.Beat() })},
 		ops.Check{Name: "store", Test: func(ctx context.Context) (string, bool) {
 			state, ok := written(ctx)
