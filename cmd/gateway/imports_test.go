@@ -89,7 +89,8 @@ var imports = map[string]string{
 		"agent/approval agent/chore agent/guard agent/halt agent/llm " +
 		"agent/llm/demo agent/llm/failover agent/llm/openai agent/mcpserver agent/tool " +
 		"agent/tools/recall agent/tools/ask agent/tools/clock agent/tools/files agent/tools/mcp " +
-		"agent/tools/jobs agent/tools/message agent/tools/shell agent/tools/shell/sandbox agent/tools/spawn " +
+		"agent/tools/jobs agent/tools/message agent/tools/shell agent/tools/shell/sandbox " +
+		"agent/tools/spawn " +
 		"agent/tools/web agent/usage channels " +
 		"channels/discord channels/telegram channels/terminal channels/whatsapp " +
 		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/doctor " +
