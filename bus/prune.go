@@ -12,8 +12,8 @@ const Offload = "tool-result.txt"
 
 // Prune deletes messages of people that came before a time, if they were answered, dropped or only
 // overheard: those of the next rows after an id. See [store.Pruning.Step]. Platforms deliver again
-// what they believe we have not got, Telegram for 24 hours, and by its row a message is known again:
-// the time is to be longer ago than that.
+// what they believe we have not got, Telegram for 24 hours, and by its row a message is known
+// again: the time is to be longer ago than that.
 func (in *Inbox) Prune(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	return store.Pruning{Table: "inbox", Time: "received_ms",
 		Over: "state IN ('done', 'dropped', 'heard')"}.Step(tx, before, after)

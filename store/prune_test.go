@@ -9,9 +9,14 @@ import (
 	"time"
 )
 
-// log has rows that end, and some that never do.
+// logTable has rows that end, and some that never do.
 var logTable = Migration{Package: "log", Steps: []string{`
-CREATE TABLE log (id IDENTITY PRIMARY KEY, state TEXT NOT NULL, text TEXT NOT NULL, at_ms BIGINT);`}}
+CREATE TABLE log (
+	id    IDENTITY PRIMARY KEY,
+	state TEXT NOT NULL,
+	text  TEXT NOT NULL,
+	at_ms BIGINT
+);`}}
 
 var logPruning = Pruning{Table: "log", Time: "at_ms", Over: "state = 'done'"}
 

@@ -13,8 +13,8 @@ const shrinkPages = 64
 const spare = 256
 
 // Shrink gives some of the pages that nothing uses back to the file system, and reports whether
-// there are more. Databases that were made before this was possible only use theirs again, until the
-// start after the next [DB.Shred].
+// there are more. Databases that were made before this was possible only use theirs again, until
+// the start after the next [DB.Shred].
 func (db *DB) Shrink(ctx context.Context) (more bool, err error) {
 	var mode, free int
 	read := db.Read(ctx)

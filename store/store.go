@@ -93,8 +93,9 @@ func (db *DB) connect(ctx context.Context, shared bool) error {
 	// commit does it itself only if the log has grown to 64 MB.
 	//
 	// auto_vacuum comes first: a database gets it before its first page, or with the next Shred.
-	w, err := sql.Open("sqlite", dsn(db.path, "auto_vacuum(2)", "journal_mode(WAL)", "synchronous(FULL)",
-		"busy_timeout(10000)", "foreign_keys(1)", "cache_size(-4096)", "wal_autocheckpoint(16000)",
+	w, err := sql.Open("sqlite", dsn(db.path, "auto_vacuum(2)", "journal_mode(WAL)",
+		"synchronous(FULL)", "busy_timeout(10000)", "foreign_keys(1)", "cache_size(-4096)",
+		"wal_autocheckpoint(16000)",
 		"secure_delete(1)")) // what was deleted is not left in free pages
 	if err != nil {
 		return err

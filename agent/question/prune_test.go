@@ -17,8 +17,9 @@ func TestPrune(t *testing.T) {
 		state   State
 		expires time.Time
 	}{
-		{Open, now.Add(-time.Hour)}, {Granted, now.Add(-time.Hour)}, {Answered, now.Add(-time.Hour)},
-		{Used, now.Add(-time.Hour)}, {Refused, now.Add(time.Hour)}, {Void, now.Add(time.Hour)},
+		{Open, now.Add(-time.Hour)}, {Granted, now.Add(-time.Hour)},
+		{Answered, now.Add(-time.Hour)}, {Used, now.Add(-time.Hour)},
+		{Refused, now.Add(time.Hour)}, {Void, now.Add(time.Hour)},
 	} {
 		f.tx(func(tx *store.Tx) error {
 			asked := &Question{Turn: int64(i), Session: "s", Expires: q.expires}

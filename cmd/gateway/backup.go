@@ -35,6 +35,9 @@ const (
 	whatsappPrefix, whatsappSuffix = "whatsapp-", ".db"
 )
 
+// ownLink is a link that the gateway makes at each start.
+const ownLink = "workspace/memory"
+
 // A choice is what of the data a backup holds.
 type choice struct {
 	noMedia, noWorkspace, config bool
@@ -46,8 +49,8 @@ func backupCommand(load loader) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write all that the gateway knows into one file, also while it runs",
-		Long: `Write all that the gateway knows into one .tar.gz file, also while it runs: the database,
-WhatsApp's keys, memory and its versions, files and the workspace. "-" stands for
+		Long: `Write all that the gateway knows into one .tar.gz file, also while it runs: the
+database, WhatsApp's keys, memory and its versions, files and the workspace. "-" stands for
 standard output. Whoever can read the file can read every conversation: keep it safe.
 
 The configuration is left out unless --config is given, for it may hold tokens in plain text.
@@ -84,20 +87,28 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 	if _, err := os.Stat(parts[0].Path); errors.Is(err, fs.ErrNotExist) {
 		return &homeError{cfg.Gateway.Home, errNoData}
 	}
+	if err := stepBack(); err != nil {
+		cmd.PrintErrf("The gateway may be slower meanwhile: %v\n", err)
+	}
 	start := time.Now()
 	m, err := backup.Write(cmd.Context(), file, parts, o)
 	if errors.Is(err, backup.ErrExists) {
-		return usageError{fmt.Errorf("%s exists already; choose another name or give --force", file)}
-	}
-	if errors.Is(err, syscall.ENOSPC) || err != nil && strings.Contains(err.Error(), "disk is full") {
-		return fmt.Errorf("no backup was made: there is no room left where it was written: %w", err)
+		return usageError{
+			fmt.Errorf("%s exists already; choose another name or give --force", file)}
 	}
 	if err != nil {
+		full := strings.Contains(err.Error(), "disk is full") // SQLite's
+		if full || errors.Is(err, syscall.ENOSPC) {
+			err = fmt.Errorf("there is no room left where it was written: %w", err)
+		}
 		return fmt.Errorf("no backup was made: %w", err)
 	}
 	cmd.PrintErrf("%d files, %d MB, in %s.\n", len(m.Entries), m.Size()>>20,
 		time.Since(start).Round(time.Millisecond))
 	for _, name := range m.Skipped {
+		if name == ownLink {
+			continue
+		}
 		cmd.PrintErrf("Left out, for it is no regular file: %s\n", lines(name))
 	}
 	return nil
@@ -212,9 +223,9 @@ func restoreCommand(load loader) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Put back what a backup holds, while no gateway runs",
-		Long: `Put back what a backup holds, while no gateway runs. All of it is checked before anything
-is changed. What is there already is moved into a folder "before-restore-TIME" beside it,
-and only with --force.
+		Long: `Put back what a backup holds, while no gateway runs. All of it is checked before
+anything is changed. What is there already is moved into a folder "before-restore-TIME"
+beside it, and only with --force.
 
 The gateway then goes on as if it had been killed at the moment of the backup: see
 docs/durability.md for what that means for messages that came later.`,
@@ -268,8 +279,8 @@ func restoreTrouble(file string, err error) error {
 	case errors.Is(err, backup.ErrForeign):
 		return usageError{fmt.Errorf("nothing was changed: %s can't be used: %w", file, err)}
 	case errors.Is(err, backup.ErrNewer), errors.Is(err, store.ErrNewer):
-		return usageError{fmt.Errorf("nothing was changed: %s was made by a newer gateway than this "+
-			"one, %s; upgrade this one: %w", file, buildVersion(), err)}
+		return usageError{fmt.Errorf("nothing was changed: %s was made by a newer gateway than "+
+			"this one, %s; upgrade this one: %w", file, buildVersion(), err)}
 	case errors.Is(err, backup.ErrExists):
 		return usageError{fmt.Errorf("nothing was changed: %w; give --force to move it aside, or "+
 			"set GATEWAY_HOME to an empty folder", err)}

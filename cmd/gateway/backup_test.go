@@ -144,8 +144,8 @@ func (tr *trial) checkRestored(
 	var asked, answered, want []string
 	var body []byte
 	at := tr.venue.address(chat)
-	for range tr.query(db, []any{&body},
-		"SELECT body FROM inbox WHERE account = $1 AND chat = $2 ORDER BY id", at.Account, at.Chat) {
+	for range tr.query(db, []any{&body}, "SELECT body FROM inbox "+
+		"WHERE account = $1 AND chat = $2 ORDER BY id", at.Account, at.Chat) {
 		var m bus.InboundMessage
 		if err := json.Unmarshal(body, &m); err != nil {
 			tr.t.Fatal(err)

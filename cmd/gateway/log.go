@@ -31,8 +31,8 @@ func openLog(
 	case cfg.File != "":
 		file, err := openLogFile(cfg)
 		if err != nil {
-			return nil, nil, fmt.Errorf("the log can't be written: %w; change [log] file, or make its "+
-				"folder one that this user can write to", err)
+			return nil, nil, fmt.Errorf("the log can't be written: %w; change [log] file, or "+
+				"make its folder one that this user can write to", err)
 		}
 		out, end, onTerminal = file, file.Close, false
 	case screen != nil && onTerminal:

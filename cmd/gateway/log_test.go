@@ -13,8 +13,8 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// A log file is its owner's alone, also if it was not before, and goes on where it ended; when it is
-// large another one begins, and no more old ones are kept than wanted.
+// A log file is its owner's alone, also if it was not before, and goes on where it ended; when it
+// is large another one begins, and no more old ones are kept than wanted.
 func TestLogFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "logs", "gateway.log")
 	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {

@@ -24,7 +24,7 @@ func newSweeper(
 		{Name: "messages_in", Keep: cfg.Retention.Messages, Prune: bus.NewInbox().Prune},
 		{Name: "messages_out", Keep: cfg.Retention.Messages, Prune: bus.NewOutbox().Prune},
 		{Name: "questions", Keep: cfg.Retention.Messages, Prune: questions.Store{}.Prune},
-		{Name: "transcript_messages", Keep: cfg.Retention.Transcripts, Prune: sessions.PruneMessages},
+		{Name: "transcripts", Keep: cfg.Retention.Transcripts, Prune: sessions.PruneMessages},
 		// After their messages.
 		{Name: "turns", Keep: cfg.Retention.Transcripts, Prune: sessions.PruneTurns},
 		{Name: "runs", Keep: cfg.Retention.Runs, Prune: retention.Repeat(schedule.Store{}.Prune)},

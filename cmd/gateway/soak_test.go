@@ -30,8 +30,8 @@ const (
 	soakVisitors = 160                    // who come again and again
 )
 
-// TestSoak lets people talk to a gateway for some days, of which only the traffic is compressed less
-// than the time after which something old goes, and looks whether anything grows that should not.
+// TestSoak lets people talk to a gateway for some days, and looks whether anything grows that
+// should not. The time after which something old goes is a part of a minute.
 //
 // After a third, everything has been removed at least once: what is kept two days is gone after a
 // sixth. What is measured in the last third must not be more than a quarter above the most of the
@@ -73,10 +73,10 @@ type soak struct {
 func newSoak(t *testing.T) *soak {
 	s := &soak{world: newWorld(t, worldOptions{
 		answer: func(r openaitest.Request) openaitest.Reply {
-			return say(fmt.Sprint("fine, and this is answer ", r.N, strings.Repeat(" and so on", 40)))
+			return say(fmt.Sprint("this is answer ", r.N, strings.Repeat(" and so on", 40)))
 		},
 		agent: "waiting = 1000\n[memory]\nidle = \"0s\"\ndream_every = \"0s\"\n" +
-			"[retention]\nmessages = \"48h\"\ntranscripts = \"48h\"\noffloads = \"48h\"\nusage = \"48h\"\n" +
+			"[retention]\nmessages = \"48h\"\ntranscripts = \"48h\"\nusage = \"48h\"\n" +
 			"[media]\nretention = \"48h\"",
 	})}
 	// The log goes to a file that begins anew often.

@@ -1,7 +1,7 @@
 // Package backup writes all that a gateway knows into one file while it runs, and puts it back.
 //
-// [Write] makes the archive, [Restore] unpacks it; what the parts of a gateway's data are, and where
-// they lie, the caller says by a list of [Part].
+// [Write] makes the archive, [Restore] unpacks it; what the parts of a gateway's data are, and
+// where they lie, the caller says by a list of [Part].
 //
 // The order of copying decides whether the copy is of use. The database comes first, as it stands
 // at one moment; everything else is copied after it. So whatever the database refers to is in the

@@ -105,8 +105,8 @@ func (h home) notes() string {
 	db := h.open()
 	defer db.Close()
 	var all string
-	err := db.Read(h.t.Context()).QueryRow(
-		"SELECT COALESCE(group_concat(text), '') FROM (SELECT text FROM notes ORDER BY id)").Scan(&all)
+	err := db.Read(h.t.Context()).QueryRow("SELECT COALESCE(group_concat(text), '') " +
+		"FROM (SELECT text FROM notes ORDER BY id)").Scan(&all)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -199,7 +199,8 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !a.ModTime().Equal(b.ModTime()) || a.Size() != b.Size() {
-		t.Errorf("photo is of %s, %d bytes; want %s, %d", b.ModTime(), b.Size(), a.ModTime(), a.Size())
+		t.Errorf("photo is of %s, %d bytes; want %s, %d",
+			b.ModTime(), b.Size(), a.ModTime(), a.Size())
 	}
 }
 

@@ -51,7 +51,8 @@ func (u *unpacker) unpack(ctx context.Context, r io.Reader) error {
 		return ended(ctx, err, "it is damaged at its end")
 	}
 	// The sum of the compressed data comes last.
-	if n, err := io.Copy(io.Discard, io.LimitReader(zip, maxPadding)); err != nil || n == maxPadding {
+	n, err := io.Copy(io.Discard, io.LimitReader(zip, maxPadding))
+	if err != nil || n == maxPadding {
 		return ended(ctx, err, "it is damaged at its end")
 	}
 	return nil

@@ -56,7 +56,8 @@ func TestPass(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	var log bytes.Buffer
 	broken := errors.New("broken")
-	first, bad, kept, last := &stock{left: 8}, &stock{fail: broken}, &stock{left: 5}, &stock{left: 2}
+	first, bad := &stock{left: 8}, &stock{fail: broken}
+	kept, last := &stock{left: 5}, &stock{left: 2}
 	s := New(db, []Rule{
 		{Name: "first", Keep: time.Hour, Prune: first.prune},
 		{Name: "bad", Keep: time.Hour, Prune: bad.prune},
@@ -64,7 +65,8 @@ func TestPass(t *testing.T) {
 		{Name: "last", Keep: 48 * time.Hour, Prune: last.prune},
 	}, &Options{Now: func() time.Time { return now }, Rest: time.Nanosecond, Most: 1,
 		Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err := s.Pass(t.Context()); !errors.Is(err, broken) || !strings.Contains(err.Error(), "bad") {
+	err := s.Pass(t.Context())
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "bad") {
 		t.Errorf("Pass = %v, want %v of bad", err, broken)
 	}
 	if first.left != 0 || kept.left != 5 || last.left != 0 {
