@@ -37,8 +37,8 @@ const (
 // sixth. What is measured in the last third must not be more than a quarter above the most of the
 // third before, and a constant. The constants are what noise can be: some pages and parts of a log
 // for files, a few connections for goroutines, and for memory what the collector lets it
-// grow before it looks. What leaks with each message goes beyond them: in a minute there are
-// about 800 messages in the last third, in a day more than a million.
+// grow before it looks. What leaks with each message goes beyond them: in the last third there are
+// some 400 messages by default, and in a day of it nearly a million.
 //
 // Memory is no part of that: what people have said is remembered for ever, so that its tables are
 // taken out of the size of the database.
