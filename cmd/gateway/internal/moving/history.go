@@ -56,16 +56,16 @@ func (m *mover) history(ctx context.Context) {
 	}
 }
 
-// A print is what an entry is known by.
-type print [sha256.Size]byte
+// A fingerprint is what an entry is known by.
+type fingerprint [sha256.Size]byte
 
-func printOf(e memory.Entry) print {
+func fingerprintOf(e memory.Entry) fingerprint {
 	return sha256.Sum256([]byte(strconv.FormatInt(e.Time.UnixMilli(), 10) + "\n" + e.Text))
 }
 
 // known returns what the history of the scope has.
-func (m *mover) known(ctx context.Context) (map[print]bool, error) {
-	known := make(map[print]bool)
+func (m *mover) known(ctx context.Context) (map[fingerprint]bool, error) {
+	known := make(map[fingerprint]bool)
 	space := m.Memory.In(m.Scope)
 	for after := int64(0); ; {
 		const page = 500
@@ -74,7 +74,7 @@ func (m *mover) known(ctx context.Context) (map[print]bool, error) {
 			return nil, err
 		}
 		for _, e := range list {
-			known[printOf(e)] = true
+			known[fingerprintOf(e)] = true
 			after = e.Cursor
 		}
 		if len(list) < page {
@@ -84,13 +84,13 @@ func (m *mover) known(ctx context.Context) (map[print]bool, error) {
 }
 
 // events moves one file. All of it is read before any of it is moved.
-func (m *mover) events(ctx context.Context, name string, known map[print]bool) error {
+func (m *mover) events(ctx context.Context, name string, known map[fingerprint]bool) error {
 	fresh, all := 0, 0
 	for e, err := range m.entries(name) {
 		if err != nil {
 			return err
 		}
-		if all++; !known[printOf(e.Entry)] {
+		if all++; !known[fingerprintOf(e.Entry)] {
 			fresh++
 		}
 	}
@@ -109,7 +109,7 @@ func (m *mover) events(ctx context.Context, name string, known map[print]bool) e
 }
 
 // append adds the entries of a file that are not known.
-func (m *mover) append(ctx context.Context, name string, known map[print]bool) error {
+func (m *mover) append(ctx context.Context, name string, known map[fingerprint]bool) error {
 	var batch []event
 	flush := func() error {
 		err := m.DB.Tx(ctx, func(tx *store.Tx) error { return m.put(tx, batch) })
@@ -120,7 +120,7 @@ func (m *mover) append(ctx context.Context, name string, known map[print]bool) e
 		if err != nil {
 			return err
 		}
-		if p := printOf(e.Entry); !known[p] {
+		if p := fingerprintOf(e.Entry); !known[p] {
 			known[p] = true
 			batch = append(batch, e)
 		}
