@@ -255,7 +255,7 @@ func TestSetPolicy(t *testing.T) {
 		standing := func(sender string) string {
 			m := message("job", sender, "")
 			m.Person, m.Role = 7, bus.Owner
-			ok, err := d.gate.Standing(d.t.Context(), &m)
+			ok, err := d.gate.Standing(d.db.Read(d.t.Context()), &m)
 			if err != nil {
 				t.Error(err)
 			}

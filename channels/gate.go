@@ -148,7 +148,7 @@ func (in *intake) sort(ctx context.Context, messages []bus.InboundMessage) ([]ju
 		return nil, nil
 	}
 	g := in.gate
-	ks, err := g.look(ctx)
+	ks, err := g.look(g.db.Read(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (in *intake) sort(ctx context.Context, messages []bus.InboundMessage) ([]ju
 		who, v := policy.judgeBy(&m, ks)
 		if v < heard && !m.Group && !fresh { // perhaps they were let in a moment ago
 			g.forget()
-			if ks, err = g.look(ctx); err != nil {
+			if ks, err = g.look(g.db.Read(ctx)); err != nil {
 				return nil, err
 			}
 			fresh = true
@@ -334,14 +334,14 @@ type knowledge struct {
 }
 
 // look returns what the gate knows.
-func (g *Gate) look(ctx context.Context) (*knowledge, error) {
+func (g *Gate) look(q store.Queryer) (*knowledge, error) {
 	g.mu.Lock()
 	ks, age := g.known, g.now().Sub(g.read)
 	g.mu.Unlock()
 	if ks != nil && age < rolesAge {
 		return ks, nil
 	}
-	list, err := g.people.List(g.db.Read(ctx))
+	list, err := g.people.List(q)
 	if err != nil {
 		return nil, err
 	}
@@ -350,11 +350,11 @@ func (g *Gate) look(ctx context.Context) (*knowledge, error) {
 		if p.Role.Valid() {
 			ks.people[identity{p.Account, p.Sender}] = known{p.ID, p.Role, p.chat}
 		} else { // a damaged row opens no door
-			g.log.ErrorContext(ctx, "person has an unknown role and is not admitted",
+			g.log.Error("person has an unknown role and is not admitted",
 				"person", p.ID, "role", string(p.Role))
 		}
 	}
-	if ks.moves, err = moves(g.db.Read(ctx)); err != nil {
+	if ks.moves, err = moves(q); err != nil {
 		return nil, err
 	}
 	g.mu.Lock()

@@ -1,9 +1,8 @@
 package channels
 
 import (
-	"context"
-
 	"gateway/bus"
+	"gateway/store"
 )
 
 // SetPolicy says from now on who may write to an account.
@@ -30,8 +29,8 @@ func (p *Policy) judgeBy(m *bus.InboundMessage, ks *knowledge) (known, verdict) 
 // Standing reports whether the sender of m may write to its conversation now, and sets the Person
 // and the Role of m to what they are now: what somebody has asked for may be done later, when they
 // may less, or nothing.
-func (g *Gate) Standing(ctx context.Context, m *bus.InboundMessage) (bool, error) {
-	ks, err := g.look(ctx)
+func (g *Gate) Standing(q store.Queryer, m *bus.InboundMessage) (bool, error) {
+	ks, err := g.look(q)
 	if err != nil {
 		return false, err
 	}

@@ -30,9 +30,9 @@ func (g *gateway) newScheduler(cfg *config.Config, inbox *bus.Inbox) *schedule.S
 
 // admitJob returns the role with which a job runs: that which its maker had, and no more than what
 // they have now.
-func (g *gateway) admitJob(_ store.Queryer, j *schedule.Job) (bus.Role, bool, error) {
+func (g *gateway) admitJob(q store.Queryer, j *schedule.Job) (bus.Role, bool, error) {
 	m := bus.InboundMessage{From: j.To, Sender: j.Sender, Group: j.Group, Text: j.Text}
-	ok, err := g.gate.Standing(context.Background(), &m)
+	ok, err := g.gate.Standing(q, &m)
 	if m.Role.AtLeast(j.Role) {
 		m.Role = j.Role
 	}
