@@ -43,8 +43,9 @@ func (w *world) lookAfter(s memory.Scope, text string) {
 	w.must(w.deps.Documents.Save(s, document.Heartbeat, text, hash))
 }
 
-// A heartbeat is silent if there is nothing to say, and else speaks in the conversation in which its
-// people have written last. It has a model of its own, begins anew each time, and can't send messages.
+// A heartbeat is silent if there is nothing to say, and else speaks in the conversation in which
+// its people have written last. It has a model of its own, begins anew each time, and can't send
+// messages.
 func TestHeartbeat(t *testing.T) {
 	inWorld(t, func(w *world) {
 		cheap := llmtest.New("cheap")
@@ -141,8 +142,8 @@ func (w *world) posted(chat, text string, own bool) bus.InboundMessage {
 	return m
 }
 
-// What is posted to a hook is information for the model. In a session of its own it knows nothing of
-// the people whom its answer is for; in that of the chat it does, and changes nothing about them.
+// What is posted to a hook is information for the model. In a session of its own it knows nothing
+// of the people whom its answer is for; in that of the chat it does, and changes nothing about them.
 func TestHook(t *testing.T) {
 	for name, own := range map[string]bool{"own": true, "chat": false} {
 		t.Run(name, func(t *testing.T) {

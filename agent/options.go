@@ -61,7 +61,8 @@ func Migrations() []store.Migration {
 }
 
 // Deps are what a [Dispatcher] works with. All are required but Media, without which files that
-// people send are only mentioned, Jobs, and Documents, Versions and Skills, without which there are none.
+// people send are only mentioned, Jobs, and Documents, Versions and Skills, without which there are
+// none.
 type Deps struct {
 	DB     *store.DB
 	Inbox  *bus.Inbox

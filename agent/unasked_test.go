@@ -69,7 +69,8 @@ func (w *world) wantRuns(j *schedule.Job, want ...string) {
 	wantLines(w.t, "runs of the job", got, want)
 }
 
-// A task works in a session of its own, which begins anew each time and knows what it has said last.
+// A task works in a session of its own, which begins anew each time and knows what it has said
+// last.
 func TestJobInItsOwnSession(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})

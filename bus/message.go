@@ -77,7 +77,7 @@ type Note struct {
 	Origin  string   `json:"origin,omitempty"`  // of a Task: the session that gets the Outcome
 	Wanted  string   `json:"wanted,omitempty"`  // the call of the origin that waits for the Outcome
 	Run     int64    `json:"run,omitempty"`     // of a Job or a Heartbeat: which run it is
-	Unasked bool     `json:"unasked,omitempty"` // of a Task or an Outcome: of one of the kinds below it
+	Unasked bool     `json:"unasked,omitempty"` // of a Task or an Outcome: of a Job or the like
 }
 
 // A NoteKind says what a [Note] is about.

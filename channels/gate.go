@@ -53,8 +53,8 @@ func NewGate(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logge
 		stats: make(map[string]*GateStats)}
 }
 
-// Intake returns what the channel of an account publishes to. Until [Gate.SetPolicy] says otherwise p
-// says who may write to it.
+// Intake returns what the channel of an account publishes to. Until [Gate.SetPolicy] says otherwise
+// p says who may write to it.
 func (g *Gate) Intake(account string, p Policy) Publisher {
 	g.SetPolicy(account, p)
 	return &intake{g, account, g.Stats(account)}

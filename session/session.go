@@ -123,7 +123,8 @@ func (k Key) Background() bool {
 		strings.Contains(string(k), subMark+hookMark)
 }
 
-// Below reports whether k is the session of a sub-agent, a job or a hook of key, or of one of these.
+// Below reports whether k is the session of a sub-agent, a job or a hook of key, or of one of
+// these.
 func (k Key) Below(key Key) bool { return strings.HasPrefix(string(k), string(key)+subMark) }
 
 // Of returns the key of the session that m belongs to.

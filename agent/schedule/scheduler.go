@@ -91,7 +91,8 @@ func (s *Scheduler) Wake() {
 	}
 }
 
-// Beat returns when the scheduler has looked last; zero if it never has. It looks every two seconds.
+// Beat returns when the scheduler has looked last; zero if it never has. It looks every two
+// seconds.
 func (s *Scheduler) Beat() time.Time { return stamp(s.beat.Load()) }
 
 // Run starts what is due until ctx ends.

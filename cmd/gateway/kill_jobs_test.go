@@ -167,7 +167,8 @@ func (tr *jobTrial) add(tx *store.Tx, i int) error {
 		return err
 	}
 	j := &schedule.Job{Name: tr.mark(i), Kind: schedule.Task, Own: true, Text: "do " + tr.mark(i),
-		When: when, To: tr.chat(i), Sender: bus.Sender{ID: strconv.Itoa(i%tr.people() + 1)}, Role: bus.User,
+		When: when, To: tr.chat(i), Role: bus.User,
+		Sender: bus.Sender{ID: strconv.Itoa(i%tr.people() + 1)},
 		Scope: memory.OfChat(tr.chat(i))}
 	if i%2 == 0 {
 		j.Kind, j.Own = schedule.Reminder, false

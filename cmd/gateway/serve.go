@@ -188,7 +188,8 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 		agent.Deps{DB: db, Inbox: inbox, Outbox: outbox, Live: live,
 			Model: newModel(cfg, cfg.Agent.Model, log), Notes: notes,
 			Tools: g.hands.tools, Media: g.media, Memory: p.mind.memory,
-			Jobs: g.scheduler, Documents: p.mind.documents, Versions: p.mind.versions, Skills: p.mind.skills},
+			Jobs: g.scheduler, Documents: p.mind.documents, Versions: p.mind.versions,
+			Skills: p.mind.skills},
 		g.agentOptions(cfg))
 	return g, nil
 }
@@ -264,8 +265,7 @@ func (g *gateway) run(ctx context.Context, screen *terminal.Screen) error {
 	intake := func(ctx context.Context) error { return g.runChannels(ctx, screen) }
 	g.log.InfoContext(ctx, "gateway ready", "version", buildVersion(), "pid", os.Getpid())
 	err := inOrder(ctx, intake, g.scheduler.Run, g.dispatcher.Run, g.hands.run, g.mind.run,
-		g.router.Run, g.ops.probe,
-		g.sweeper.Run, g.db.Run)
+		g.router.Run, g.ops.probe, g.sweeper.Run, g.db.Run)
 	err = errors.Join(err, g.hands.close())
 	g.log.InfoContext(ctx, "gateway stopped", "uptime", time.Since(start).Truncate(time.Second))
 	return err
