@@ -169,7 +169,7 @@ func (tr *jobTrial) add(tx *store.Tx, i int) error {
 	j := &schedule.Job{Name: tr.mark(i), Kind: schedule.Task, Own: true, Text: "do " + tr.mark(i),
 		When: when, To: tr.chat(i), Role: bus.User,
 		Sender: bus.Sender{ID: strconv.Itoa(i%tr.people() + 1)},
-		Scope: memory.OfChat(tr.chat(i))}
+		Scope:  memory.OfChat(tr.chat(i))}
 	if i%2 == 0 {
 		j.Kind, j.Own = schedule.Reminder, false
 	}
