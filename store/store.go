@@ -72,6 +72,9 @@ func Open(ctx context.Context, path string, migrations []Migration, opts *Option
 			return nil, fmt.Errorf("store: open %s: %w", path, err)
 		}
 		db.unlock = unlock
+		if err := makePrivate(path); err != nil {
+			return nil, errors.Join(fmt.Errorf("store: open %s: %w", path, err), unlock())
+		}
 	}
 	if err := db.connect(ctx, o.Shared); err != nil {
 		return nil, errors.Join(fmt.Errorf("store: open %s: %w", path, err), db.Close())
@@ -86,6 +89,16 @@ func Open(ctx context.Context, path string, migrations []Migration, opts *Option
 		return nil, errors.Join(fmt.Errorf("store: open %s: %w", path, err), db.Close())
 	}
 	return db, nil
+}
+
+// makePrivate makes the file of a new database one that its owner alone reads. What SQLite makes
+// beside it gets the same mode.
+func makePrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 func (db *DB) connect(ctx context.Context, shared bool) error {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,6 +42,24 @@ func insert(k string) func(*Tx) error {
 	return func(tx *Tx) error {
 		_, err := tx.Exec("INSERT INTO t (k) VALUES ($1)", k)
 		return err
+	}
+}
+
+// Nobody else on the machine reads a database that was made here.
+func TestPrivate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "g.db")
+	db := open(t, path)
+	if err := db.Tx(t.Context(), insert("a")); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{path, path + "-wal", path + "-shm"} {
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode != 0o600 {
+			t.Errorf("%s has the mode %o, want 600", filepath.Base(file), mode)
+		}
 	}
 }
 
