@@ -97,6 +97,12 @@
 // be sent to. Reactions and receipts of an account are made by one more, which nothing waits for. A
 // bounded number of model calls run at once; commands wait for nothing.
 //
+// # Configuration
+//
+// One Config is read at the start (cmd/gateway/internal/config). When its file changes
+// (cmd/gateway/internal/watch), and on SIGHUP, a reloader merges what is live of the new one into
+// the one that holds, and hands that to apply. A turn keeps the settings that it began with.
+//
 // # Packages
 //
 // Imports go down only. The table is in imports_test.go, and each package's comment says what
