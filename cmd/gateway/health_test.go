@@ -76,7 +76,8 @@ func TestReadyStore(t *testing.T) {
 	if !strings.Contains(r.State, "no answer for") {
 		t.Errorf("state = %q, want how long writes hang", r.State)
 	}
-	if code, body := o.get("/metrics"); code != 200 || !strings.Contains(body, "gateway_inbox_waiting") {
+	code, body := o.get("/metrics")
+	if code != 200 || !strings.Contains(body, "gateway_inbox_waiting") {
 		t.Errorf("/metrics = %d, want them also while nothing can be written", code)
 	}
 	w.telegram.Say(1, 1, "are you there?")

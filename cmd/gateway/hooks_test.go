@@ -87,7 +87,8 @@ func TestHooks(t *testing.T) {
 	const alert = `{"status":"firing","text":"disk full"}`
 	first := post(o.hook("alerts", "k1", alert), 202)
 	again := post(o.hook("alerts", "k1", alert), 202)
-	if !strings.Contains(first, `"id":"hook:alerts:k1"`) || !strings.Contains(again, `"duplicate":true`) {
+	if !strings.Contains(first, `"id":"hook:alerts:k1"`) ||
+		!strings.Contains(again, `"duplicate":true`) {
 		t.Errorf("answers = %s and %s, want the id, and then a duplicate", first, again)
 	}
 	w.await("an answer", func() bool { return w.telegram.SentCount(1) == 1 })

@@ -85,6 +85,7 @@ func TestMetrics(t *testing.T) {
 		"gateway_tool_call_duration_seconds{tool=unknown}":       1,
 		"gateway_model_slots_used{}":                             0,
 		"gateway_sessions_parked{}":                              0,
+		"gateway_jobs_due{}":                                     0,
 		"gateway_chores_due{}":                                   0,
 		"gateway_inbox_oldest_waiting_seconds{}":                 0,
 		"gateway_config_reloads_total{outcome=ok}":               0,

@@ -155,8 +155,8 @@ func TestLog(t *testing.T) {
 		lines = append(lines, m)
 	}
 	span := spans()["invoke_agent gw"].SpanContext
-	if lines[0]["trace_id"] != span.TraceID().String() || lines[0]["span_id"] != span.SpanID().String() ||
-		lines[0]["session"] != "s" {
+	if lines[0]["trace_id"] != span.TraceID().String() ||
+		lines[0]["span_id"] != span.SpanID().String() || lines[0]["session"] != "s" {
 		t.Errorf("line = %v, want the ids of %v", lines[0], span)
 	}
 	if _, ok := lines[1]["trace_id"]; ok {
