@@ -103,12 +103,12 @@ func makePrivate(path string) error {
 
 func (db *DB) connect(ctx context.Context, shared bool) error {
 	// The write-ahead log is moved into the database by Run, beside the writers; a
-	// commit does it itself only if the log has grown to 64 MB.
+	// commit does it itself only if the log has grown to 64 MB. After that the file is cut to 16 MB.
 	//
 	// auto_vacuum comes first: a database gets it before its first page, or with the next Shred.
 	w, err := sql.Open("sqlite", dsn(db.path, "auto_vacuum(2)", "journal_mode(WAL)",
 		"synchronous(FULL)", "busy_timeout(10000)", "foreign_keys(1)", "cache_size(-4096)",
-		"wal_autocheckpoint(16000)",
+		"wal_autocheckpoint(16000)", "journal_size_limit(16777216)",
 		"secure_delete(1)")) // what was deleted is not left in free pages
 	if err != nil {
 		return err
