@@ -11,6 +11,9 @@ import (
 	"gateway/store"
 )
 
+// ReminderMark begins the text of a reminder.
+const ReminderMark = "Reminder: "
+
 // message returns what an attempt of a run says to the agent.
 func message(
 	q store.Queryer, j *Job, r *Run, role bus.Role, now time.Time,
@@ -32,7 +35,7 @@ func message(
 func prompt(q store.Queryer, j *Job, r *Run) (string, error) {
 	var b strings.Builder
 	if j.Kind == Reminder {
-		b.WriteString("Reminder: ")
+		b.WriteString(ReminderMark)
 	}
 	b.WriteString(j.Text)
 	if r.Late && j.Kind != Heartbeat {

@@ -193,7 +193,7 @@ func checkRuns(r *rapid.T, w *world, j *Job, before time.Time, ran map[string]bo
 	if !ok || due.After(w.now) {
 		return
 	}
-	due = j.When.newest(due, w.now)
+	due = j.When.series().newest(due, w.now)
 	if !ran[fmt.Sprint(j.Name, " ", due.UnixMilli())] {
 		r.Fatalf("%s did not run at %v, between %v and %v\n%s", j.Name, due, before, w.now,
 			strings.Join(w.texts(), "\n"))

@@ -350,7 +350,8 @@ func (s *Scheduler) claim(
 		return nil, s.Pause(tx, id, "its time can't be read any more; give it a new one", now)
 	}
 	state := Active
-	next, ok := j.When.Next(now)
+	following := j.When.series()
+	next, ok := following(now)
 	if !ok {
 		state, next = Ended, time.Time{}
 	}
@@ -369,7 +370,7 @@ func (s *Scheduler) claim(
 	if j.Kind == Heartbeat && (!wanted || !admitted || open > 0) {
 		return nil, nil // another one comes: this one leaves no trace
 	}
-	due := j.When.newest(j.Next, now)
+	due := following.newest(j.Next, now)
 	r := Run{Job: id, Due: due, State: Waiting, Late: now.Sub(due) > lateAfter,
 		missed: due.After(j.Next)}
 	switch {

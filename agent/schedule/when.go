@@ -94,12 +94,8 @@ func (w When) series() series {
 	return func(after time.Time) (time.Time, bool) { return plan.after(after, w.Location()) }
 }
 
-// newest returns the last time of w that is not after now, given one that is not.
-func (w When) newest(known, now time.Time) time.Time {
-	if w.at != 0 {
-		return known
-	}
-	next := w.series()
+// newest returns the last time of a series that is not after now, given one that is not.
+func (next series) newest(known, now time.Time) time.Time {
 	// What comes each minute need not be counted over years: it is enough to begin shortly before
 	// now, if there is a time since then.
 	for _, back := range []time.Duration{2 * time.Hour, 48 * time.Hour, 62 * 24 * time.Hour} {

@@ -386,7 +386,7 @@ func TestNewest(t *testing.T) {
 			for next, ok := after(want); ok && !next.After(now); next, ok = after(want) {
 				want = next
 			}
-			if got := w.newest(first, now); !got.Equal(want) {
+			if got := after.newest(first, now); !got.Equal(want) {
 				t.Errorf("%s: newest at %v = %v, want %v", expr, now, got, want)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -110,14 +109,15 @@ func (w *world) add(j *Job) *Job {
 // addMany writes jobs that are due at 9.
 func (w *world) addMany(n int) {
 	w.t.Helper()
-	when := w.cron("0 9 * * *")
+	w.add(job("job", w.cron("0 9 * * *")))
+	const columns = `name, kind, rule, account, chat, thread, sender, person, role, in_group, title,
+		scope, own, state, next_ms, created_ms`
 	w.tx(func(tx *store.Tx) error {
-		for i := range n {
-			if err := w.s.Add(tx, job(fmt.Sprint("job ", i), when), w.now); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err := tx.Exec(`WITH RECURSIVE numbers (n) AS
+				(SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < $1)
+			INSERT INTO jobs (text, `+columns+`)
+			SELECT 'job ' || n, `+columns+` FROM numbers, jobs`, n-1)
+		return err
 	})
 }
 
