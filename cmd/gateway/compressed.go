@@ -4,5 +4,5 @@ package main
 
 import "time"
 
-// compressed returns a time after which something old goes: d, in this build.
+// compressed returns a time that something takes: d, in this build.
 func compressed(d time.Duration) time.Duration { return d }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// timeScale is GATEWAY_TIME_SCALE: how many hours of keeping old things pass in one.
+// timeScale is GATEWAY_TIME_SCALE: how many hours pass in one, for what is kept and for heartbeats.
 var timeScale = sync.OnceValue(func() time.Duration {
 	n, err := strconv.ParseInt(os.Getenv("GATEWAY_TIME_SCALE"), 10, 64)
 	if err != nil || n < 1 {
@@ -18,6 +18,6 @@ var timeScale = sync.OnceValue(func() time.Duration {
 	return time.Duration(n)
 })
 
-// compressed returns a time after which something old goes: for tests of a day in a minute, only a
+// compressed returns a time that something takes: for tests of a day in a minute, only a
 // part of d.
 func compressed(d time.Duration) time.Duration { return d / timeScale() }

@@ -20,7 +20,7 @@ func jobStore(cfg *config.Config) schedule.Store {
 func (g *gateway) newScheduler(cfg *config.Config, inbox *bus.Inbox) *schedule.Scheduler {
 	return schedule.New(g.db, inbox, &schedule.Options{
 		Store: jobStore(cfg), Logger: g.log, Admit: g.admitJob,
-		Heartbeat: cfg.Heartbeat.Every,
+		Heartbeat: compressed(cfg.Heartbeat.Every),
 		Beats: func(ctx context.Context) ([]schedule.Beat, error) {
 			return g.dispatcher.Heartbeats(ctx)
 		},
