@@ -16,6 +16,9 @@
 // A turn that waits for somebody is parked: its question is a row, and nothing of it runs.
 // Sub-agents are sessions whose messages the agent writes to itself.
 //
+// What nobody has asked for just now, a job that is due, a heartbeat or a post to a hook, is a
+// message, too, and begins a turn by itself.
+//
 // What does not fit into the prompt becomes notes in the memory of the turn's scope. That, and
 // other work that nobody waits for, is done by chores beside the turns.
 //

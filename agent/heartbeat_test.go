@@ -143,7 +143,8 @@ func (w *world) posted(chat, text string, own bool) bus.InboundMessage {
 }
 
 // What is posted to a hook is information for the model. In a session of its own it knows nothing
-// of the people whom its answer is for; in that of the chat it does, and changes nothing about them.
+// of the people whom its answer is for; in that of the chat it does, and changes nothing about
+// them.
 func TestHook(t *testing.T) {
 	for name, own := range map[string]bool{"own": true, "chat": false} {
 		t.Run(name, func(t *testing.T) {

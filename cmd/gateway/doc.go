@@ -70,6 +70,15 @@
 // sub-agent, or the clock. Sub-agents work in sessions of their own; their tasks and outcomes are
 // messages in the inbox that the agent writes to itself.
 //
+// # What nobody has asked for just now
+//
+// A job that is due is a message in the inbox: one transaction writes its run, unique by job and
+// time, puts the message and sets the next time (agent/schedule). From there it is as durable as
+// what people write. A run has a session of its own, which begins anew each time, or is a turn of
+// the conversation by itself; the turn's last step says what came of it, and one that fails is
+// tried again. Heartbeats are jobs, too. What programs post to hooks
+// (cmd/gateway/internal/hooks) is put into the inbox before they are told so.
+//
 // # Memory
 //
 // A turn works with the memory of one scope: the person's in a direct chat, on all their platforms,
@@ -91,7 +100,17 @@
 //
 // What lives long is a Run(ctx) error. They run in one group; the end of any of them is the end
 // of the process, but for the channels, which a supervisor starts again. At the end the order
-// is that of a message: channels, dispatcher, hands, router, store.
+// is that of a message: channels and hooks, scheduler, dispatcher, hands, router, store.
+//
+// A disk that is full, or somebody who locks the database, ends nothing: the write waits, and all
+// behind it with it, platforms included, until there is room (store).
+//
+// # Operations
+//
+// cmd/gateway/internal/ops serves health, metrics and profiles; telemetry counts and traces what
+// the agent tells its Observer. What is over and old goes piece by piece (retention); backup
+// copies the database first and then the files that it knows of; doctor says what is wrong with a
+// home, and moving takes over those of other agents.
 //
 // A session has a worker while it has work, and so has each conversation that something is to
 // be sent to. Reactions and receipts of an account are made by one more, which nothing waits for. A
@@ -121,7 +140,7 @@
 //	memory/document       documents that people edit; memory/version keeps their versions
 //	skills                what the agent can follow; some are built in
 //	agent/compact         notes of conversations; agent/dream makes lasting memory of them
-//	agent/chore           work that nobody waits for
+//	agent/chore           work that nobody waits for; agent/schedule what has a time
 //	agent/document        texts of files; agent/picture makes images fit for a model
 //	agent                 dispatcher, turn, prompt, commands
 //	channels              what a channel is; gate, router, supervisor, people, media
