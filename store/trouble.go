@@ -74,13 +74,13 @@ func (w *writer) setTrouble(err error) {
 	}
 }
 
-// Trouble returns why writes wait, and since when; nil if they don't. They wait as long as the disk
+// Trouble returns since when writes wait, and why; nil if they don't. They wait as long as the disk
 // is full or fails, or somebody else holds the lock: nothing is lost, but nothing goes on.
-func (db *DB) Trouble() (error, time.Time) {
+func (db *DB) Trouble() (since time.Time, err error) {
 	w := db.write
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.trouble, w.since
+	return w.since, w.trouble
 }
 
 // OnTrouble has fn called when writes begin to wait, with the reason, and with nil when they go on.

@@ -41,7 +41,7 @@ func TestFull(t *testing.T) {
 				return
 			}
 			told = append(told, "waits")
-			if got, since := db.Trouble(); got == nil || since != time.Now() {
+			if since, got := db.Trouble(); got == nil || since != time.Now() {
 				t.Errorf("Trouble = %v, %s", got, since)
 			}
 		})
@@ -50,7 +50,7 @@ func TestFull(t *testing.T) {
 		if err := db.Tx(t.Context(), insert(long)); err != nil {
 			t.Errorf("Tx = %v after there was room again", err)
 		}
-		if err, _ := db.Trouble(); err != nil {
+		if _, err := db.Trouble(); err != nil {
 			t.Errorf("Trouble = %v when there is none", err)
 		}
 		if n := count(t, db.Read(t.Context())); n != 1 {

@@ -225,7 +225,7 @@ func (o *operations) checks(cfg *config.Config, g *gateway, inbox *bus.Inbox) []
 		ops.Check{Name: "router", Test: beating(func() time.Time { return g.router.Beat() })},
 		ops.Check{Name: "store", Test: func(ctx context.Context) (string, bool) {
 			state, ok := written(ctx)
-			if err, _ := g.db.Trouble(); err != nil && !ok {
+			if _, err := g.db.Trouble(); err != nil && !ok {
 				state += ": " + err.Error()
 			}
 			return state, ok

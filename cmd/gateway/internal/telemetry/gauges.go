@@ -245,7 +245,7 @@ func (g *gauges) collectStore(out chan<- prometheus.Metric) {
 		gauge(out, descDisk, float64(free))
 	}
 	stuck := 0.0
-	if err, since := g.from.DB.Trouble(); err != nil {
+	if since, err := g.from.DB.Trouble(); err != nil {
 		stuck = time.Since(since).Seconds()
 	}
 	gauge(out, descTrouble, stuck)
