@@ -15,9 +15,10 @@
 // SHA-256 sums. To know those before anything is written, all is copied into a folder beside the
 // archive; files that never change are linked instead, where the file system can.
 //
-// Limits: links, sockets and devices are left out; an archive has at most a million files. The
+// Limits: links, sockets and devices are left out, and in folders what this user may not read or
+// has a name that is no UTF-8; an archive has at most a million files. The
 // package owns no tables. Files: the archive, and .gateway-backup-* and .gateway-restore-* beside
-// what is written while it is written; [Write] removes those that a kill has left.
+// what is written while it is written; [Write] and [Restore] remove those that a kill has left.
 package backup
 
 import (
@@ -74,8 +75,7 @@ type Manifest struct {
 	Schema  map[string]int `json:"schema"`  // version of each package's tables
 	Entries []Entry        `json:"entries"`
 
-	// Skipped are the names of links, sockets and devices that were left out, some of them if there
-	// are many.
+	// Skipped are the names of what was left out, some of them if that is much.
 	Skipped []string `json:"skipped,omitempty"`
 }
 

@@ -232,18 +232,35 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// What a killed backup has left goes with the next one; what another one works on stays.
+// What a killed backup or restore has left goes with the next one; what another one works on
+// stays.
 func TestLeftovers(t *testing.T) {
+	archive := newHome(t).fill().backup()
+	for prefix, again := range map[string]func(h home) error{
+		".gateway-backup-": func(h home) error {
+			_, err := Write(t.Context(), h.path("b"), h.parts(), WriteOptions{})
+			return err
+		},
+		".gateway-restore-": func(h home) error {
+			_, err := h.restore(archive, true)
+			return err
+		},
+	} {
+		t.Run(prefix, func(t *testing.T) { testLeftovers(t, prefix, again) })
+	}
+}
+
+func testLeftovers(t *testing.T, prefix string, again func(h home) error) {
 	h := newHome(t).fill()
-	dir := t.TempDir()
+	dir := h.dir
 	old := time.Now().Add(-time.Hour)
 	for _, name := range []string{"dead", "alive"} {
-		path := filepath.Join(dir, ".gateway-backup-"+name)
+		path := filepath.Join(dir, prefix+name)
 		if err := errors.Join(os.Mkdir(path, 0o700), os.Chtimes(path, old, old)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	alive := filepath.Join(dir, ".gateway-backup-alive")
+	alive := filepath.Join(dir, prefix+"alive")
 	unlock, err := store.Lock(filepath.Join(alive, lockName))
 	if err != nil {
 		t.Fatal(err)
@@ -252,8 +269,7 @@ func TestLeftovers(t *testing.T) {
 	if err := os.Chtimes(alive, old, old); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Write(t.Context(), filepath.Join(dir, "b"), h.parts(), WriteOptions{})
-	if err != nil {
+	if err := again(h); err != nil {
 		t.Fatal(err)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, ".gateway-*"))

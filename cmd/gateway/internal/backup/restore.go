@@ -94,8 +94,9 @@ func (u *unpacker) swap() (*Restored, error) {
 // A part is one that was unpacked.
 type part struct {
 	Part
-	stage string // folder in which it was, on the file system of its place
-	root  *os.Root
+	stage  string // folder in which it was, on the file system of its place
+	unlock func() error
+	root   *os.Root
 }
 
 // files returns the paths that the part takes. What SQLite keeps beside a database belongs to it: a
@@ -147,7 +148,7 @@ func (u *unpacker) asideFolder(dir string, done *Restored) (string, error) {
 func (u *unpacker) close() error {
 	var errs []error
 	for _, p := range u.roots {
-		errs = append(errs, p.root.Close(), os.RemoveAll(p.stage))
+		errs = append(errs, p.root.Close(), p.unlock(), os.RemoveAll(p.stage))
 	}
 	return errors.Join(errs...)
 }
@@ -165,17 +166,31 @@ func (u *unpacker) open(name string) (*part, error) {
 	place.Name = top
 	p := &part{Part: place}
 	dir := filepath.Dir(p.Path)
-	err := os.MkdirAll(dir, 0o700)
-	if err == nil {
-		p.stage, err = os.MkdirTemp(dir, ".gateway-restore-*")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		p.root, err = os.OpenRoot(p.stage)
-	}
-	if err != nil {
+	if err := p.prepare(dir); err != nil {
 		return nil, err
 	}
 	u.roots[top] = p
 	u.parts = append(u.parts, p)
 	return p, nil
+}
+
+// prepare makes the stage of p in dir, after it has removed those that a kill has left there.
+func (p *part) prepare(dir string) error {
+	err := sweep(dir, restorePattern)
+	if err != nil {
+		return err
+	}
+	if p.stage, err = os.MkdirTemp(dir, restorePattern); err != nil {
+		return err
+	}
+	if p.unlock, err = store.Lock(filepath.Join(p.stage, lockName)); err != nil {
+		return errors.Join(err, os.RemoveAll(p.stage))
+	}
+	if p.root, err = os.OpenRoot(p.stage); err != nil {
+		return errors.Join(err, p.unlock(), os.RemoveAll(p.stage))
+	}
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"gateway/store"
 )
@@ -27,15 +28,16 @@ type stage struct {
 }
 
 const (
-	stagePattern = ".gateway-backup-*"
-	treeName     = "tree" // the folder with what becomes the archive
-	lockName     = "lock"
-	staleAge     = time.Minute // from which a folder that nobody has locked is a dead one's
+	stagePattern   = ".gateway-backup-*"
+	restorePattern = ".gateway-restore-*"
+	treeName       = "tree" // the folder with what becomes the archive
+	lockName       = "lock"
+	staleAge       = time.Minute // from which a folder that nobody has locked is a dead one's
 )
 
 // newStage makes a stage in dir, after it has removed those that a kill has left there.
 func newStage(dir string) (*stage, error) {
-	if err := sweep(dir); err != nil {
+	if err := sweep(dir, stagePattern); err != nil {
 		return nil, err
 	}
 	own, err := os.MkdirTemp(dir, stagePattern)
@@ -52,9 +54,9 @@ func newStage(dir string) (*stage, error) {
 	return s, nil
 }
 
-// sweep removes the stages in dir whose owners are gone.
-func sweep(dir string) error {
-	list, err := filepath.Glob(filepath.Join(dir, stagePattern))
+// sweep removes the stages in dir, of those that a pattern matches, whose owners are gone.
+func sweep(dir, pattern string) error {
+	list, err := filepath.Glob(filepath.Join(dir, pattern))
 	if err != nil {
 		return err
 	}
@@ -105,10 +107,10 @@ func (s *stage) copyFolder(ctx context.Context, p Part, name, to string) error {
 	return fs.WalkDir(root.FS(), name, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist), isTemporary(p.Kind, path.Base(name)):
-			if d != nil && d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil // removed meanwhile, or nobody's
+			return leave(d) // removed meanwhile, or nobody's
+		case !utf8.ValidString(name), isClosed(p, err):
+			s.skip(path.Join(p.Name, name))
+			return leave(d)
 		case err != nil:
 			return err
 		case ctx.Err() != nil:
@@ -123,11 +125,29 @@ func (s *stage) copyFolder(ctx context.Context, p Part, name, to string) error {
 			return nil
 		}
 		err = s.copyBelow(ctx, p, root, name, target)
-		if errors.Is(err, fs.ErrNotExist) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case isClosed(p, err):
+			s.skip(path.Join(p.Name, name))
 			return nil
 		}
 		return err
 	})
+}
+
+// leave returns what has a walk go on without d, which is nil if it could not be looked at.
+func leave(d fs.DirEntry) error {
+	if d != nil && d.IsDir() {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// isClosed reports whether an error is that of what this user may not read, in a folder in which
+// others make files: a command that takes its rights from a file must not end all backups.
+func isClosed(p Part, err error) bool {
+	return p.Kind == Folder && errors.Is(err, fs.ErrPermission)
 }
 
 // isTemporary reports whether a file or folder is one that is being written, by its name.
@@ -137,6 +157,7 @@ func isTemporary(k Kind, name string) bool {
 }
 
 func (s *stage) skip(name string) {
+	name = strings.ToValidUTF8(name, "�")
 	if len(s.manifest.Skipped) < maxSkipped {
 		s.manifest.Skipped = append(s.manifest.Skipped, name)
 	}

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"gateway/store"
@@ -107,8 +108,10 @@ func (u *unpacker) unpackEntry(
 	switch {
 	case h.Name != e.Name || h.Typeflag != kind || h.Size != e.Size || e.Size < 0:
 		return foreign("%q is not what its manifest says", h.Name)
-	case !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "\\\x00"):
-		return foreign("%q is no name of a file", h.Name)
+	case !fs.ValidPath(name) || name == "." || strings.Contains(name, "\x00"),
+		// Elsewhere a name may have a backslash.
+		filepath.Separator == '\\' && strings.Contains(name, `\`):
+		return foreign("%q is no name of a file here", h.Name)
 	}
 	p, err := u.open(name)
 	if err != nil {

@@ -1,0 +1,108 @@
+package backup
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Whatever a command calls the files of the workspace, there is a backup of all others, which can
+// be restored.
+func TestStrangeNames(t *testing.T) {
+	from, to := newHome(t).fill(), newHome(t)
+	from.write(`workspace/a\b/c\..\d`, "backslashes")
+	from.write("workspace/new\nline", "a line")
+	want := from.files()
+	delete(want, "media/tg/7/half.part")
+	delete(want, "workspace/.gateway-ABC.tmp")
+	from.write("workspace/\xff.txt", "no UTF-8")
+	from.write("workspace/\xfe/x", "no UTF-8")
+	done, err := to.restore(from.backup(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := to.files(); !maps.Equal(got, want) {
+		t.Errorf("restored\n%v\nwant\n%v", got, want)
+	}
+	skipped := []string{"workspace/\uFFFD", "workspace/\uFFFD.txt"}
+	if got := slices.Sorted(slices.Values(done.Manifest.Skipped)); !slices.Equal(got, skipped) {
+		t.Errorf("left out are %q, want %q", got, skipped)
+	}
+}
+
+// Who takes the rights from a file or a folder, as a command can in the workspace, does not end all
+// backups.
+func TestUnreadable(t *testing.T) {
+	dir, err := os.MkdirTemp(os.TempDir(), "backup-") // one that another user can reach
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // the system's to remove
+	h := home{t, filepath.Join(dir, "home")}
+	for _, name := range []string{"workspace/open", "workspace/shut", "workspace/folder/x",
+		"memory/shut"} {
+		h.write(name, "x")
+	}
+	h.mkdir("scratch")
+	for _, name := range []string{"workspace/shut", "workspace/folder", "memory/shut"} {
+		if err := os.Chmod(h.path(name), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() { _ = os.Chmod(h.path("workspace/folder"), 0o700) }() // so that it can be removed
+	var skipped []string
+	asNobody(t, dir, func() {
+		s, err := newStage(h.path("scratch"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = s.close() }() // the folder goes with all
+		for _, name := range []string{"workspace", "memory"} {
+			p, _ := h.place(name)
+			if err := s.copyPart(t.Context(), p); err != nil {
+				t.Errorf("copy of %s: %v", name, err)
+			}
+		}
+		skipped = s.manifest.Skipped
+	})
+	want := []string{"workspace/folder", "workspace/shut", "memory/shut"}
+	if !slices.Equal(skipped, want) {
+		t.Errorf("left out are %q, want %q", skipped, want)
+	}
+}
+
+// asNobody gives dir to a user without rights and calls fn as that user, if this is root.
+func asNobody(t *testing.T, dir string, fn func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		fn()
+		return
+	}
+	const nobody = 65534
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chown(path, nobody, nobody)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		if err := unix.Setfsuid(nobody); err != nil {
+			t.Error(err)
+			return
+		}
+		fn()
+	}()
+	<-done
+}
