@@ -74,6 +74,9 @@ func TestHelp(t *testing.T) {
 			"- `/dream-log`: how my memory has changed\n" +
 			"- `/dream-restore`: take a change of my memory back\n" +
 			"- `/forget`: erase what I know of you\n" +
+			"- `/jobs`: what I do at set times\n" +
+			"- `/remind`: remind you of something in 20m, tomorrow 9:00, every 2h …\n" +
+			"- `/timezone`: the time zone that I think in\n" +
 			"- `/usage`: tokens and money used, and their limits\n" +
 			"- `/approve`: let me do what I have asked for\n" +
 			"- `/deny`: don't let me do what I have asked for\n" +

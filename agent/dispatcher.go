@@ -283,7 +283,7 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound int) error {
 	key := session.Of(r.Message)
 	d.mu.Lock()
-	if p, ok := d.parked[key]; ok && r.Message.Note != nil && r.Message.Note.Kind == bus.Job {
+	if p, ok := d.parked[key]; ok && runOf(&r.Message) != 0 {
 		// What is due does not wait until somebody has answered the question of p.
 		key = session.JobKey(key, -r.Message.Note.Run) // as no job's own
 	} else if ok {

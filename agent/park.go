@@ -158,11 +158,9 @@ func (d *Dispatcher) reviewDue(ctx, work context.Context) error {
 // review decides the question of a parked turn, if that can be done, and lets the turn go on once
 // it is decided.
 func (d *Dispatcher) review(ctx, work context.Context, key session.Key) error {
-	d.mu.Lock()
-	p, ok := d.parked[key]
-	d.mu.Unlock()
-	if !ok {
-		return nil
+	p, err := d.passJobs(ctx, work, key)
+	if p == nil || err != nil {
+		return err
 	}
 	q, err := d.questions.Get(d.DB.Read(work), p.question.ID)
 	if err != nil && !errors.Is(err, question.ErrNone) { // it was erased with its conversation
@@ -192,6 +190,33 @@ func (d *Dispatcher) review(ctx, work context.Context, key session.Key) error {
 		d.start(work, key, w)
 	}
 	return nil
+}
+
+// passJobs lets what is due begin beside a parked turn, also if it has come before that waited, and
+// returns the place of that; nil if there is none.
+func (d *Dispatcher) passJobs(ctx, work context.Context, key session.Key) (*parked, error) {
+	d.mu.Lock()
+	p, ok := d.parked[key]
+	if !ok {
+		d.mu.Unlock()
+		return nil, nil
+	}
+	var jobs, others []bus.Received
+	for _, r := range p.waiting {
+		if runOf(&r.Message) != 0 {
+			jobs = append(jobs, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	p.waiting = others
+	d.mu.Unlock()
+	for _, r := range jobs {
+		if err := d.enqueue(ctx, work, r, len(jobs)); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
 }
 
 // A decision is what becomes of a question.

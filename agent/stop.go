@@ -166,7 +166,7 @@ func (d *Dispatcher) end(c *call, jobs bool) (e ended, err error) {
 // that waits for the turn that is ended comes after it.
 func (d *Dispatcher) discard(c *call, e *ended, jobs bool) error {
 	origins, waiting := d.origins(c.key, jobs)
-	list := append(slices.DeleteFunc(slices.Clone(c.waiting), d.keeps(c.key)), waiting...)
+	list := append(slices.DeleteFunc(slices.Clone(c.waiting), isKept), waiting...)
 	for _, origin := range origins {
 		outcomes, err := d.Inbox.Outcomes(c.tx, string(origin))
 		if err != nil {
@@ -207,27 +207,25 @@ func (d *Dispatcher) discard(c *call, e *ended, jobs bool) error {
 	return nil
 }
 
-// keeps returns what of a session's waiting messages is not discarded when its turn is ended: what
-// begins a turn by itself, unless the session waits for somebody and has no worker for it.
-func (d *Dispatcher) keeps(key session.Key) func(bus.Received) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, parked := d.parked[key]
-	return func(r bus.Received) bool { return !parked && isUnasked(r.Message) }
-}
+// isKept reports whether r, which waits for the turn that is ended, is answered all the same: it
+// begins a turn by itself.
+func isKept(r bus.Received) bool { return isUnasked(r.Message) }
 
 // cancelStopped ends what still works for a session whose turns have been ended, and, with jobs, in
 // the background.
 func (d *Dispatcher) cancelStopped(key session.Key, jobs bool) {
-	keeps := d.keeps(key)
 	d.mu.Lock()
 	for _, k := range append(d.below(key, jobs), key) {
+		gone := func(r bus.Received) bool { return k != key || !isKept(r) }
 		delete(d.queued, k)
-		delete(d.parked, k)
+		if p, ok := d.parked[k]; ok && k.Parent() == "" {
+			p.waiting = slices.DeleteFunc(slices.Clone(p.waiting), gone)
+			d.due(k) // what is kept gets a worker
+		} else {
+			delete(d.parked, k)
+		}
 		if w, ok := d.workers[k]; ok {
-			w.waiting = slices.DeleteFunc(w.waiting, func(r bus.Received) bool {
-				return k != key || !keeps(r)
-			})
+			w.waiting = slices.DeleteFunc(w.waiting, gone)
 			if w.cancel != nil {
 				w.cancel(errHalted)
 			}

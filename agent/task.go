@@ -17,18 +17,14 @@ import (
 // maxTasks is how many sub-agents of one session work at once; the others wait.
 const maxTasks = 4
 
-// notForTasks are the tools that sub-agents don't have: they talk to nobody and have no sub-agents.
+// notForTasks are the tools that sub-agents don't have, and neither have heartbeats: they talk to
+// nobody and have no sub-agents.
 var notForTasks = map[string]bool{"spawn": true, "subagents": true, "message": true, "ask": true}
 
 // toolsFor returns the tools of a turn.
 func (t *turn) toolsFor(role bus.Role) *tool.Registry {
-	switch {
-	case t.task != nil:
-	case t.unasked != nil && t.unasked.Note.Kind == bus.Heartbeat: // it speaks by its answer only
-		return t.d.Tools.Select(func(x tool.Tool) bool {
-			return x.Name != "message" && x.Name != "ask" && (x.Least == "" || role.AtLeast(x.Least))
-		})
-	default:
+	// A heartbeat speaks by its answer only, too.
+	if t.task == nil && (t.unasked == nil || t.unasked.Note.Kind != bus.Heartbeat) {
 		return t.d.Tools.For(role)
 	}
 	return t.d.Tools.Select(func(x tool.Tool) bool {

@@ -184,6 +184,7 @@ func (t *turn) hear(batch []bus.Received) {
 		}
 		t.sender, t.person = r.Message.Sender, r.Message.Person
 		if r.Message.Note == nil {
+			t.unbidden = false
 			t.answers = append(t.answers, r.Message.ID)
 		}
 	}

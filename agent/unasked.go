@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
 
 	"gateway/agent/schedule"
 	"gateway/bus"
@@ -40,9 +41,26 @@ const quiet = "HEARTBEAT_OK"
 const askQuiet = "If there is nothing that anybody should hear of, answer " + quiet +
 	" and nothing else."
 
-// mayBeQuiet reports whether the turn may end in silence: not if it is in the conversation, where
-// its words would be missing.
-func (t *turn) mayBeQuiet() bool { return t.unasked != nil && t.unasked.Note.Session != "" }
+// isQuiet reports whether a turn that m begins by itself may end in silence: not if it is in the
+// conversation, where its words would be missing, and not if somebody is to be reminded.
+func isQuiet(m *bus.InboundMessage) bool {
+	return m.Note.Session != "" && !strings.HasPrefix(m.Text, schedule.ReminderMark)
+}
+
+// mayBeQuiet reports whether the turn may end in silence. What comes of the sub-agents of a turn
+// that may, may so too.
+func (t *turn) mayBeQuiet() bool {
+	if t.unasked == nil {
+		return t.unbidden && t.Session.Unasked()
+	}
+	return isQuiet(t.unasked)
+}
+
+// quietMark is quiet at the beginning or the end of an answer, as models write it: with what they
+// set it off by.
+var quietMark = regexp.MustCompile("(?i)" +
+	"^[\\s*_~\"'`“]*HEARTBEAT(?:\\\\?_|[ -])OK[*_~\"'`”.!:;,]*(?:\\s+|$)" +
+	"|(?:^|\\s)[*_~\"'`“]*HEARTBEAT(?:\\\\?_|[ -])OK[\\s*_~\"'`”.!]*$")
 
 // said returns what people shall hear of an answer, "" if that is nothing.
 func (t *turn) said(text string) string {
@@ -50,11 +68,12 @@ func (t *turn) said(text string) string {
 		return text
 	}
 	rest := strings.TrimSpace(text)
-	for _, mark := range []string{quiet, "**" + quiet + "**", "`" + quiet + "`"} {
-		rest = strings.TrimSpace(strings.TrimPrefix(rest, mark))
-		rest = strings.TrimSpace(strings.TrimSuffix(rest, mark))
+	marked := quietMark.MatchString(rest)
+	for quietMark.MatchString(rest) {
+		rest = strings.TrimSpace(quietMark.ReplaceAllString(rest, ""))
 	}
-	if strings.Trim(rest, ".!") == "" {
+	isWord := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
+	if marked && !strings.ContainsFunc(rest, isWord) || strings.Trim(rest, ".!") == "" {
 		return ""
 	}
 	return rest
@@ -140,7 +159,7 @@ func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 // about.
 func sayDead(j *schedule.Job, reason string) string {
 	if j.Kind == schedule.Reminder {
-		return fmt.Sprintf("Reminder: %s", j.Text)
+		return schedule.ReminderMark + j.Text
 	}
 	return fmt.Sprintf("I have tried several times to do the job “%s”, and given up: %s\n\n"+
 		"It is done again at its next time, if it has one; `/jobs run %d` does it now.",
@@ -163,7 +182,7 @@ func (t *turn) unaskedMessage(m bus.InboundMessage, when string) string {
 		text = fmt.Sprintf("%s[the job %q, which is due; nobody has written just now]\n%s", when, label,
 			m.Text)
 	}
-	if m.Note.Session != "" {
+	if isQuiet(&m) {
 		text += "\n\n" + askQuiet
 	}
 	return text

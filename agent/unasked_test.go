@@ -125,7 +125,10 @@ func TestSaidInSilence(t *testing.T) {
 	chat := &turn{unasked: &bus.InboundMessage{Note: &bus.Note{Kind: bus.Job}}}
 	for text, want := range map[string]string{
 		"HEARTBEAT_OK": "", " HEARTBEAT_OK.\n": "", "**HEARTBEAT_OK**": "", "`HEARTBEAT_OK`": "",
-		"HEARTBEAT_OK\n\nHEARTBEAT_OK": "", "": "",
+		"HEARTBEAT_OK\n\nHEARTBEAT_OK": "", "": "", "```\nHEARTBEAT_OK\n```": "", "…": "…",
+		"\"Heartbeat_ok\"": "", "_HEARTBEAT\\_OK_!": "", "HEARTBEAT_OK ✅": "", "🎂": "🎂",
+		"**Open.** *HEARTBEAT_OK*":          "**Open.**",
+		"HEARTBEAT_OK: \"open\" and (shut)": "\"open\" and (shut)",
 		"The door is open.\n\nHEARTBEAT_OK": "The door is open.",
 		"HEARTBEAT_OK The door is open.":    "The door is open.",
 		"I say HEARTBEAT_OK if all is well": "I say HEARTBEAT_OK if all is well",

@@ -187,7 +187,7 @@ func (w *worker) hasNews() bool {
 // turn begins a turn with batch, or resumes st if batch is nil, and runs it to its end.
 // An error is one of the store; everything else is the turn's own affair.
 func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Received) error {
-	d := w.d
+	d, outer := w.d, ctx
 	ctx, cancelTimeout := context.WithTimeoutCause(ctx, d.config().TurnTimeout, errTurnTimeout)
 	defer cancelTimeout()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -219,12 +219,20 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	default:
 		return err
 	}
-	return t.tx(ctx, func(tx *store.Tx) error { // also because nobody else knows what it has used
+	var again *session.Turn
+	if err := t.tx(ctx, func(tx *store.Tx) (e error) { // also as nobody else knows what it has used
 		if errors.Is(err, errDraining) {
 			return d.sessions.HandOver(tx, &t.Turn)
 		}
-		return nil
-	})
+		again, e = d.sessions.RunningTurn(tx, t.Session)
+		return e
+	}); err != nil {
+		return err
+	}
+	if again != nil && again.ID == t.ID && again.Epoch == t.Epoch {
+		return w.turn(outer, again, nil) // who was stopped was the turn before it
+	}
+	return nil
 }
 
 // guarded runs t. A panic ends this turn and nothing else.
@@ -269,7 +277,9 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 		t.w.taken()
 		return errGone
 	}
-	t.answers, t.w.unanswered = append(t.w.unanswered, t.answers...), nil
+	if t.unasked == nil {
+		t.answers, t.w.unanswered = append(t.w.unanswered, t.answers...), nil
+	}
 	now, gone := d.opts.Now(), false
 	err = t.tx(ctx, func(tx *store.Tx) error {
 		if ok, err := t.beginRun(tx); err != nil || !ok {
@@ -281,7 +291,7 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 		if note := batch[0].Message.Note; note != nil && note.Session != "" {
 			title = note.Label
 		}
-		if t.mayBeQuiet() { // each time anew: else its prompt would grow with each
+		if t.unasked != nil && t.unasked.Note.Session != "" { // else its prompt grew with each
 			if err := d.sessions.Reset(tx, t.Session, now); err != nil {
 				return err
 			}

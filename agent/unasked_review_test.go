@@ -1,0 +1,156 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/schedule"
+	"gateway/agent/tool"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/session"
+)
+
+// /stop takes effect after its transaction. The reminder that has begun in between goes on.
+func TestStopComesLate(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		never := make(chan struct{})
+		w.model.Queue(held(llmtest.Say("x"), never), llmtest.Say("Call!"), llmtest.Say("hi"))
+		w.start()
+		j := w.job("a", schedule.Reminder, "call mum")
+		w.add(j)
+		w.d.cancelStopped(session.KeyOf(at("a")), true) // of a turn that has ended before
+		w.sleep(time.Second)
+		w.wantRuns(j, "done 1")
+		w.say("a", "hello")
+		w.wantQuiet()
+		w.wantAnswers("a", "Call!", "hi")
+	})
+}
+
+// What is due while a turn works is not held up by the question that it asks then.
+func TestReminderBeforeTheTurnWaits(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.opts.Rules = askFirst("exec")
+		w.jobs(schedule.Options{})
+		w.tools(act("exec", tool.Once, always("ran")))
+		release := make(chan struct{})
+		w.model.Queue(held(uses("exec"), release), llmtest.Say("Call!"), llmtest.Say("it ran"))
+		w.start()
+		w.say("a", "run it")
+		j := w.job("a", schedule.Reminder, "call mum")
+		w.add(j)
+		close(release)
+		w.settle()
+		w.wantRuns(j, "done 1")
+		w.say("a", "/approve "+w.code())
+		w.wantQuiet()
+		told := w.outbox("a")
+		if got := told[len(told)-1].Text; got != "it ran" {
+			t.Errorf("at last people were told %q", got)
+		}
+	})
+}
+
+// /stop discards what people have said to a turn that waits, and not what programs have.
+func TestStopWaitingTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.opts.Rules = askFirst("exec")
+		w.jobs(schedule.Options{})
+		w.tools(act("exec", tool.Once, always("ran")))
+		w.model.Queue(uses("exec"), llmtest.Say("a parcel"))
+		w.start()
+		w.say("a", "run it")
+		m := w.message("a", "the parcel is here")
+		m.Note = &bus.Note{Kind: bus.Hook, Label: "post"}
+		w.put(m)
+		w.say("a", "/stop")
+		w.wantQuiet()
+		told := w.outbox("a")
+		if n := len(told); n != 3 || told[1].Text != "Stopped." || told[2].Text != "a parcel" {
+			t.Errorf("people were told %+v", told)
+		}
+	})
+}
+
+// What comes of the sub-agents of a quiet job may be quiet, too, and nobody sees it being written.
+func TestSilentOutcome(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		w.spawning().Queue(llmtest.Say("nothing new"), llmtest.Say("a leak"))
+		w.model.Queue(spawns(false, "look"), llmtest.Say("HEARTBEAT_OK"),
+			llmtest.Say("HEARTBEAT_OK"))
+		w.start()
+		j := w.job("a", schedule.Task, "go")
+		w.add(j)
+		w.wantQuiet()
+		w.wantRuns(j, "done 1")
+		w.wantAnswers("a")
+
+		w.model.Queue(spawns(false, "look"), llmtest.Say("HEARTBEAT_OK"),
+			llmtest.Say("There is a leak."))
+		w.add(w.job("a", schedule.Task, "go on"))
+		w.wantQuiet()
+		w.wantAnswers("a", "There is a leak.")
+	})
+}
+
+// A heartbeat has no sub-agents: what comes of them would be a turn that may do more.
+func TestHeartbeatAlone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.spawning()
+		w.heartbeats()
+		w.model.Queue(llmtest.Say("hi"), llmtest.Say("HEARTBEAT_OK"))
+		w.say("a", "hello")
+		w.lookAfter(memory.OfChat(at("a")), "- [ ] water the plants\n")
+		w.sleep(40 * time.Minute)
+		w.wantQuiet()
+		for _, x := range w.request(2).Tools {
+			if x.Name == "spawn" {
+				t.Errorf("a heartbeat has the tool %s", x.Name)
+			}
+		}
+	})
+}
+
+// A reminder is said, also from a session of its own.
+func TestReminderInItsOwnSession(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		w.model.Queue(llmtest.Say(""), llmtest.Say("Call!"))
+		w.start()
+		j := w.job("a", schedule.Reminder, "call mum")
+		j.Own = true
+		w.add(j)
+		w.wantQuiet()
+		w.wantAnswers("a", "Call!")
+		if asked := lines(w.request(1).Messages[1:]); strings.Contains(asked[0], askQuiet) {
+			t.Errorf("the model was told that it may be silent: %q", asked)
+		}
+	})
+}
+
+// A reminder that comes between a turn that was interrupted and the message that has done so does
+// not answer for that turn: the message does.
+func TestReminderAfterInterruptedTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.opts.QueueMode = Interrupt
+		w.jobs(schedule.Options{})
+		never := make(chan struct{})
+		w.model.Queue(held(llmtest.Say("x"), never), llmtest.Say("Call!"), llmtest.Say("ok"))
+		w.start()
+		w.say("a", "one")
+		j := w.job("a", schedule.Reminder, "call mum")
+		w.add(j)
+		w.say("a", "two")
+		w.wantQuiet()
+		w.wantAnswers("a", "Call!", "ok")
+		told := w.outbox("a")
+		if len(told[0].Answers) != 0 || strings.Join(told[1].Answers, " ") != "1 3" {
+			t.Errorf("the reminder is for %q, the answer for %q", told[0].Answers, told[1].Answers)
+		}
+	})
+}
