@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -53,7 +54,7 @@ func backupCommand(load loader) *cobra.Command {
 database, WhatsApp's keys, memory and its versions, files and the workspace. "-" stands for
 standard output. Whoever can read the file can read every conversation: keep it safe.
 
-The configuration is left out unless --config is given, for it may hold tokens in plain text.
+The configuration is left out unless --with-config is given, for it may hold tokens in plain text.
 What it refers to by "env:NAME" or "file:PATH" is never in the file.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,7 +68,8 @@ What it refers to by "env:NAME" or "file:PATH" is never in the file.`,
 	f := cmd.Flags()
 	f.BoolVar(&with.noMedia, "no-media", false, "leave out the files that people have sent and got")
 	f.BoolVar(&with.noWorkspace, "no-workspace", false, "leave out the agent's own files")
-	f.BoolVar(&with.config, "config", false, "add config.toml, with the secrets that are in it")
+	f.BoolVar(&with.config, "with-config", false,
+		"add the configuration file, with the secrets that are in it")
 	f.BoolVar(&with.force, "force", false, "replace the file if it exists")
 	return cmd
 }
@@ -83,6 +85,9 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 	parts, err := backupParts(cfg, with, history.copy)
 	if err != nil {
 		return &homeError{cfg.Gateway.Home, err}
+	}
+	if _, err := os.Stat(cfg.File); with.config && err != nil {
+		return usageError{fmt.Errorf("the configuration can't be added: %w", err)}
 	}
 	if _, err := os.Stat(parts[0].Path); errors.Is(err, fs.ErrNotExist) {
 		return &homeError{cfg.Gateway.Home, errNoData}
@@ -109,7 +114,8 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 		if name == ownLink {
 			continue
 		}
-		cmd.PrintErrf("Left out, for it is no regular file: %s\n", lines(name))
+		cmd.PrintErrf("Left out, for it is no regular file, can't be read, or its name is no UTF-8: "+
+			"%s\n", lines(name))
 	}
 	return nil
 }
@@ -142,8 +148,11 @@ func backupParts(
 		if !ok {
 			continue // a WhatsApp account of a strange name
 		}
-		if name == memoryPart {
+		switch name {
+		case memoryPart:
 			p.Filter = filter
+		case configPart:
+			p.Path = cfg.File
 		}
 		parts = append(parts, p)
 	}
@@ -182,7 +191,8 @@ func partOf(cfg *config.Config, name string) (backup.Part, bool) {
 type historyFilter struct{ last map[string]int64 } // cursors by scope
 
 func (f *historyFilter) learn(ctx context.Context, path string) error {
-	db, err := store.Open(ctx, path, migrations(), &store.Options{Shared: true})
+	// Without migrations its age doesn't matter: a backup is made before an upgrade, too.
+	db, err := store.Open(ctx, path, nil, &store.Options{Shared: true})
 	if err != nil {
 		return err
 	}
@@ -268,9 +278,17 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, force bo
 		cmd.Printf("What was there before is in %s; delete it once all is well.\n", dir)
 	}
 	m := done.Manifest
+	if place := filepath.Join(cfg.Gateway.Home, configPart); hasConfig(m) && place != cfg.File {
+		cmd.Printf("The configuration is now in %s, and this gateway reads %s.\n", place, cfg.File)
+	}
 	cmd.Printf("Restored %d files as of %s, made by gateway %s.\n", len(m.Entries),
 		m.Created.Local().Format(time.DateTime), oneLine(m.Version))
 	return nil
+}
+
+// hasConfig reports whether a backup holds the configuration.
+func hasConfig(m backup.Manifest) bool {
+	return slices.ContainsFunc(m.Entries, func(e backup.Entry) bool { return e.Name == configPart })
 }
 
 // restoreTrouble says what is wrong with a backup, and what to do.

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"gateway/agent/schedule"
 	"gateway/bus"
 	"gateway/store"
 )
@@ -238,7 +241,7 @@ func TestBackupMemory(t *testing.T) {
 	git(repository, "-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-m", "empty",
 		"4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 	file := filepath.Join(t.TempDir(), "backup.tar.gz")
-	if out, err := w.gateway("backup", "--config", file); err != nil {
+	if out, err := w.gateway("backup", "--with-config", file); err != nil {
 		t.Fatalf("backup: %v\n%s", err, out)
 	}
 	p.kill()
@@ -256,5 +259,53 @@ func TestBackupMemory(t *testing.T) {
 	w.start().ready()
 	if _, err := os.Stat(filepath.Join(w.home, "config.toml")); err != nil {
 		t.Errorf("no configuration: %v", err)
+	}
+}
+
+// A backup is made before an upgrade, by the new gateway, too; and it has the configuration that
+// was named.
+func TestBackupBeforeUpgrade(t *testing.T) {
+	w := newWorld(t, worldOptions{channel: quiet})
+	p := w.start()
+	p.ready()
+	p.kill()
+	db, err := store.Open(t.Context(), filepath.Join(w.home, "gateway.db"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := func(tx *store.Tx) error {
+		_, err := tx.Exec("UPDATE schema SET version = version - 1 WHERE package = $1",
+			schedule.Migration.Package)
+		return err
+	}
+	if err := errors.Join(db.Tx(t.Context(), older), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	named, file := filepath.Join(t.TempDir(), "named.toml"), filepath.Join(t.TempDir(), "b.tar.gz")
+	if err := os.Rename(filepath.Join(w.home, "config.toml"), named); err != nil {
+		t.Fatal(err)
+	}
+	out, err := w.gateway("backup", "--with-config", "-c", named, file)
+	if err != nil {
+		t.Fatalf("backup: %v\n%s", err, out)
+	}
+	want, err := os.ReadFile(named)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(w.home); err != nil {
+		t.Fatal(err)
+	}
+	if out, err = w.gateway("restore", "-c", named, file); err != nil {
+		t.Fatalf("restore: %v\n%s", err, out)
+	}
+	got, err := os.ReadFile(filepath.Join(w.home, "config.toml"))
+	if err != nil || !bytes.Equal(got, want) || !strings.Contains(out, "this gateway reads") {
+		t.Errorf("the configuration is %q, %v; want %q\n%s", got, err, want, out)
+	}
+	// Of what is not there nobody believes that it is in the backup.
+	out, err = w.gateway("backup", "--with-config", "-c", named+"x", file)
+	if err == nil || !strings.Contains(out, "named.tomlx") {
+		t.Errorf("backup without a configuration: %v\n%s", err, out)
 	}
 }
