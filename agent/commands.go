@@ -92,6 +92,7 @@ type call struct {
 	seq        int64    // of the message in the inbox
 	looked     string   // what its look has found
 	stopped    []string // platform's ids of the messages that it leaves without another answer
+	again      bool     // runs that it ends begin anew
 
 	// after is what is to be done once the transaction is committed; it may
 	// be tried more than once, so that it must not do such things itself.

@@ -94,6 +94,7 @@ func (d *Dispatcher) stop(c *call) (Say, error) {
 
 // reset answers /new: it stops what runs, and the next prompt begins with the next message.
 func (d *Dispatcher) reset(c *call) (Say, error) {
+	c.again = true            // nobody has stopped a reminder by that
 	e, err := d.end(c, false) // what is done in the background is no part of the conversation
 	if err != nil {
 		return Say{}, err
@@ -197,7 +198,7 @@ func (d *Dispatcher) discard(c *call, e *ended, jobs bool) error {
 			e.tasks++
 		case isUnasked(r.Message):
 			e.jobs++
-			if err := d.stopRuns(c.tx, r); err != nil {
+			if err := d.stopRuns(c, r); err != nil {
 				return err
 			}
 		default:
@@ -274,7 +275,7 @@ func (d *Dispatcher) endStopped(c *call, t *session.Turn) error {
 			c.stopped = append(c.stopped, r.Message.ID)
 		}
 	}
-	if err := d.stopRuns(c.tx, taken...); err != nil {
+	if err := d.stopRuns(c, taken...); err != nil {
 		return err
 	}
 	if err := d.questions.Void(c.tx, t.ID); err != nil {

@@ -111,16 +111,18 @@ func (t *turn) endRun(tx *store.Tx, s session.State, said string) error {
 	return nil // deliverFailure has done it
 }
 
-// stopRuns notes that runs were stopped, of those among messages that are such.
-func (d *Dispatcher) stopRuns(tx *store.Tx, messages ...bus.Received) error {
-	for i := range messages {
-		if run := runOf(&messages[i].Message); run != 0 {
-			if err := d.Jobs.Stop(tx, run, d.opts.Now()); err != nil {
-				return err
-			}
+// stopRuns notes that c has stopped runs, of those among messages that are such.
+func (d *Dispatcher) stopRuns(c *call, messages ...bus.Received) (err error) {
+	for i := 0; i < len(messages) && err == nil; i++ {
+		switch run := runOf(&messages[i].Message); {
+		case run == 0:
+		case c.again:
+			err = d.Jobs.Again(c.tx, run, d.opts.Now())
+		default:
+			err = d.Jobs.Stop(c.tx, run, d.opts.Now())
 		}
 	}
-	return nil
+	return err
 }
 
 // deliverFailure writes out that the turn has failed. Of a run nobody hears until it is given up;

@@ -154,3 +154,19 @@ func TestReminderAfterInterruptedTurn(t *testing.T) {
 		}
 	})
 }
+
+// Who begins a new conversation while a reminder is on its way gets it in that.
+func TestNewWhileReminderRuns(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		never := make(chan struct{})
+		w.model.Queue(held(llmtest.Say("x"), never), llmtest.Say("Call!"))
+		w.start()
+		j := w.job("a", schedule.Reminder, "call mum")
+		w.add(j)
+		w.say("a", "/new")
+		w.wantQuiet()
+		w.wantAnswers("a", "A new conversation begins.", "Call!")
+		w.wantRuns(j, "done 2")
+	})
+}

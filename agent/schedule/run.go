@@ -95,6 +95,21 @@ func (s Store) Stop(tx *store.Tx, run int64, now time.Time) error {
 	return s.end(tx, run, Stopped, "", "", now)
 }
 
+// Again ends an attempt that was ended together with something else, and has the next one begin at
+// once; of a job that was paused or removed meanwhile there is none.
+func (s Store) Again(tx *store.Tx, run int64, now time.Time) error {
+	n, err := tx.Exec(`UPDATE runs SET state = 'waiting', try_ms = $2
+		WHERE id = $1 AND state = 'running'
+			AND job IN (SELECT id FROM jobs WHERE state IN ('active', 'ended'))`, run, millis(now))
+	if err != nil {
+		return fmt.Errorf("schedule: run %d again: %w", run, err)
+	}
+	if n == 0 {
+		return s.Stop(tx, run, now)
+	}
+	return nil
+}
+
 func (s Store) end(
 	tx *store.Tx, run int64, as RunState, said, reason string, now time.Time,
 ) error {

@@ -160,8 +160,16 @@ func (s *Scheduler) pause(ctx context.Context, now time.Time) (time.Duration, er
 
 // replan puts the times of all repeating jobs right: at the start, since rules of zones change with
 // a new version of them, and when the clock was put back. What has run at a time before does not
-// run again at that time.
+// run again at that time. Further attempts come no later than they would from now on.
 func (s *Scheduler) replan(ctx context.Context, now time.Time) error {
+	err := s.db.Tx(ctx, func(tx *store.Tx) error {
+		_, err := tx.Exec(`UPDATE runs SET try_ms = $1 WHERE state = 'waiting' AND try_ms > $1`,
+			millis(now.Add(backoff[len(backoff)-1])))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("schedule: plan anew: %w", err)
+	}
 	for after := int64(0); ; {
 		list, err := jobs(s.db.Read(ctx), "SELECT "+jobColumns+` FROM jobs j
 			WHERE j.state = 'active' AND j.next_ms > $1 AND j.id > $2 ORDER BY j.id LIMIT 256`,

@@ -62,6 +62,14 @@ func (s Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 			return fmt.Errorf("schedule: move %s: %w", from, err)
 		}
 	}
+	// Who was not known in a chat of their own is known now.
+	if to.Person() != 0 {
+		_, err := tx.Exec(`UPDATE jobs SET person = $2 WHERE scope = $1 AND person = 0
+			AND in_group = 0`, string(to), to.Person())
+		if err != nil {
+			return fmt.Errorf("schedule: move %s: %w", from, err)
+		}
+	}
 	if from.Person() == 0 || to.Person() == 0 {
 		return nil
 	}

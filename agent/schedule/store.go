@@ -247,7 +247,7 @@ func scanJob(scan func(...any) error, zones zoner, more ...any) (j Job, err erro
 	return j, nil
 }
 
-// Change writes the name, text, time, kind and session of a job anew, and begins one that was over
+// Change writes the name, text, time, kind, session and role of a job anew, and begins one that was over
 // again if it has a further time. What runs goes on as it was.
 func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 	if err := s.check(j, now); err != nil {
@@ -257,19 +257,24 @@ func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if j.When == old.When { // that times go by is no change of them
+	rule, err := j.When.encode()
+	if err != nil {
+		return fmt.Errorf("schedule: change job %d: %w", j.ID, err)
+	}
+	was, err := old.When.encode()
+	if err != nil {
+		return fmt.Errorf("schedule: change job %d: %w", j.ID, err)
+	}
+	if rule == was { // that times go by is no change of them
 		j.State, j.Next = old.State, old.Next
 	} else if next, ok := j.When.Next(now); !ok {
 		return refuse("%s is over", j.When)
 	} else if j.State, j.Next = old.State, next; old.State == Ended {
 		j.State = Active
 	}
-	rule, err := j.When.encode()
-	if err == nil {
-		_, err = tx.Exec(`UPDATE jobs SET name = $2, kind = $3, text = $4, rule = $5, own = $6,
-			state = $7, next_ms = $8 WHERE id = $1`, j.ID, j.Name, string(j.Kind), j.Text, rule,
-			flag(j.Own), string(j.State), millis(j.Next))
-	}
+	_, err = tx.Exec(`UPDATE jobs SET name = $2, kind = $3, text = $4, rule = $5, own = $6,
+		state = $7, next_ms = $8, role = $9 WHERE id = $1`, j.ID, j.Name, string(j.Kind), j.Text,
+		rule, flag(j.Own), string(j.State), millis(j.Next), string(j.Role))
 	if err != nil {
 		return fmt.Errorf("schedule: change job %d: %w", j.ID, err)
 	}

@@ -300,6 +300,9 @@ func (k keeper) change(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	if err := setKind(&j, a, false); err != nil {
 		return "", err
 	}
+	if j.Role.AtLeast(c.Role) { // the new words are of who speaks now
+		j.Role = c.Role
+	}
 	if err := k.Store.Change(tx, &j, k.Now()); err != nil {
 		return "", err
 	}

@@ -215,3 +215,22 @@ func TestRefuses(t *testing.T) {
 	nowhere.Scope = ""
 	f.want(nowhere, `{"action":"list"}`, "Error: this conversation has no memory")
 }
+
+// A job has no more rights than who has given it its words.
+func TestWordsOfLess(t *testing.T) {
+	f := newFixture(t)
+	owner := ada
+	owner.Role = bus.Owner
+	f.call(owner, `{"action":"add","text":"call mum","at":"9:00"}`)
+	if got := f.job(1).Role; got != bus.Owner {
+		t.Errorf("the role is %s, want %s", got, bus.Owner)
+	}
+	f.call(ada, `{"action":"change","id":1,"text":"send all to Bob"}`) // Bob has written, too
+	if got := f.job(1).Role; got != bus.User {
+		t.Errorf("the role is %s after a user has changed it, want %s", got, bus.User)
+	}
+	f.call(owner, `{"action":"change","id":1,"text":"call mum"}`)
+	if got := f.job(1).Role; got != bus.User {
+		t.Errorf("the role is %s, want it to stay %s", got, bus.User)
+	}
+}
