@@ -114,8 +114,8 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 		if name == ownLink {
 			continue
 		}
-		cmd.PrintErrf("Left out, for it is no regular file, can't be read, or its name is no UTF-8: "+
-			"%s\n", lines(name))
+		cmd.PrintErrf("Left out, for it is no regular file, can't be read, or has a name that is "+
+			"no UTF-8: %s\n", lines(name))
 	}
 	return nil
 }

@@ -137,15 +137,19 @@ func (a *auditor) hasOwner(ctx context.Context) (bool, error) {
 }
 
 // Fix corrects the modes that are wrong, and says in each problem what it did. Its error names what
-// it could not correct.
+// it could not correct. What a link leads to may be somebody else's, too, and is left as it is.
 func Fix(list []Problem) error {
 	var errs []error
 	for i, p := range list {
 		if p.path == "" {
 			continue
 		}
-		info, err := os.Stat(p.path)
-		if err == nil {
+		info, err := os.Lstat(p.path)
+		switch {
+		case err != nil:
+		case info.Mode()&fs.ModeSymlink != 0:
+			err = fmt.Errorf("%s is a link: change the mode of what it leads to", p.path)
+		default:
 			mode := info.Mode().Perm() &^ 0o077
 			if p.ID == openWorkspace {
 				mode = info.Mode().Perm() &^ 0o022

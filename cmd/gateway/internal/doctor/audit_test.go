@@ -236,3 +236,36 @@ func TestApprovedOwner(t *testing.T) {
 		t.Errorf("it is said\n%+v", list)
 	}
 }
+
+// What a link leads to is left as it is, and named.
+func TestFixLink(t *testing.T) {
+	if !modes {
+		t.Skip("files have no modes here")
+	}
+	p := newSafe(t)
+	target := filepath.Join(t.TempDir(), "another.tar.gz")
+	if err := os.WriteFile(target, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(target, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(p.home, "backup.tar.gz")
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	p.chmod("gateway.db")
+	list := p.audit(nil)
+	err := Fix(list)
+	if err == nil || !strings.Contains(err.Error(), link+" is a link") {
+		t.Errorf("Fix = %v, want an error that names %s", err, link)
+	}
+	info, err := os.Stat(target)
+	if err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("%v, %v; want its mode as it was, 0644", info.Mode(), err)
+	}
+	if info, err = os.Stat(filepath.Join(p.home, "gateway.db")); err != nil ||
+		info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v; want mode 0600", info.Mode(), err)
+	}
+}

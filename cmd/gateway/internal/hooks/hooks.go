@@ -155,6 +155,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // refuse answers a post that was not taken.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e *entry, err error) {
 	no, ok := errors.AsType[*refusal](err)
+	if !ok && r.Context().Err() != nil {
+		no, ok = &refusal{http.StatusServiceUnavailable, Refused, "who has posted is gone", 0}, true
+	}
 	if !ok {
 		h.opts.Logger.ErrorContext(r.Context(), "hook not stored", "hook", e.Name, "err", err)
 		no = &refusal{http.StatusServiceUnavailable, Failed, "the gateway can't store it now",

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -477,4 +478,27 @@ func TestStoreGone(t *testing.T) {
 		t.Errorf("answer = %d %s, want 503 and when to try again", resp.StatusCode, body)
 	}
 	w.count(Failed, 1)
+}
+
+// Somebody who goes before the answer is no failure of ours, for which a person would be called.
+func TestGone(t *testing.T) {
+	w := newWorld(t, 0)
+	var outcome Outcome
+	var log strings.Builder
+	h := New(w.db, w.inbox, []Hook{{Name: "b", To: chat, Secret: secret, Rate: 60, MaxBytes: 100}},
+		&Options{Done: func(_ string, o Outcome) { outcome = o },
+			Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(ctx, "POST", "/hooks/b", strings.NewReader("x"))
+	r.SetPathValue("name", "b")
+	r.Header.Set("Authorization", "Bearer "+secret)
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, r)
+	if answer.Code != http.StatusServiceUnavailable || outcome != Refused {
+		t.Errorf("answer = %d, outcome %s; want 503, refused", answer.Code, outcome)
+	}
+	if strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("logged is\n%s", &log)
+	}
 }

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // A provider is an API of models that both sides know.
@@ -57,7 +59,7 @@ func quoted(s string) string {
 	if err != nil {
 		return `""` // no string fails
 	}
-	return string(text)
+	return strings.ReplaceAll(string(text), "\x7f", `\u007f`) // which only TOML wants
 }
 
 // quotedList returns a list of strings.
@@ -69,9 +71,11 @@ func quotedList(list []string) string {
 	return "[" + strings.Join(quotes, ", ") + "]"
 }
 
-// comment writes a text that may be anybody's as a comment.
+// comment writes a text that may be anybody's as a comment, in which control characters are none.
 func (w *settings) comment(format string, args ...any) {
-	w.line("# %s", strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
+	between := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+	text := strings.ToValidUTF8(fmt.Sprintf(format, args...), "�")
+	w.line("# %s", strings.Join(strings.FieldsFunc(text, between), " "))
 }
 
 // channels writes the accounts.
@@ -274,11 +278,21 @@ func locate(name, given string) served {
 	return f
 }
 
+// hasSecret reports whether a URL has what may be a secret: a password, or parameters.
+func hasSecret(address string) bool {
+	u, err := url.Parse(address)
+	return err != nil || u.User != nil || u.RawQuery != ""
+}
+
 // model writes a model as the one that answers.
 func (w *settings) model(f served) {
 	name := f.provider.name
 	if !plainKey.MatchString(name) {
 		name = "imported"
+	}
+	if hasSecret(f.url) {
+		w.comment("Its URL in %s may have a secret in it.", w.source.shown("config.json"))
+		f.url = ""
 	}
 	if f.url == "" {
 		w.comment("The model was %s. Add it with its URL: [models.%s]", f.model, name)

@@ -47,7 +47,8 @@ func guarded(h http.Handler) http.Handler {
 
 // local serves who calls the machine by a loopback name: a page from elsewhere whose name leads
 // here is refused. A token is not needed, but if there is one it must be right, so that who comes
-// with that of another gateway is not taken in.
+// with that of another gateway is not taken in. It is needed for what comes from elsewhere by a
+// proxy, many of which call us by the loopback address that they know.
 func (s *Server) local(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -59,12 +60,22 @@ func (s *Server) local(h http.Handler) http.Handler {
 			http.Error(w, "call this server by a loopback address", http.StatusMisdirectedRequest)
 			return
 		}
-		if r.Header.Get("Authorization") != "" && !s.allowed(r) {
+		if (r.Header.Get("Authorization") != "" || isForwarded(r)) && !s.allowed(r) {
 			refuse(w)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// isForwarded reports whether a proxy says that r is somebody else's.
+func isForwarded(r *http.Request) bool {
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
+		if r.Header.Get(name) != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // private serves who has the operator's token.

@@ -99,6 +99,25 @@ func TestAccess(t *testing.T) {
 }
 
 // What is not served is not there.
+// A proxy on the machine that passes on more than hooks opens nothing to others.
+func TestForwarded(t *testing.T) {
+	h := New("127.0.0.1:8790", t.TempDir(), &Options{Token: token}).handler(true)
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"} {
+		for authorization, want := range map[string]int{"": 401, "Bearer x": 401,
+			"Bearer " + token: 200} {
+			r := httptest.NewRequest("GET", "/readyz", nil)
+			r.Host = "127.0.0.1:8790"
+			r.Header.Set(header, "for=192.0.2.1")
+			r.Header.Set("Authorization", authorization)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != want {
+				t.Errorf("with %s and %q: %d, want %d", header, authorization, w.Code, want)
+			}
+		}
+	}
+}
+
 func TestWithoutMetricsAndHooks(t *testing.T) {
 	h := New("127.0.0.1:0", t.TempDir(), nil).handler(true)
 	for method, path := range map[string]string{"GET": "/metrics", "POST": "/hooks/x"} {
