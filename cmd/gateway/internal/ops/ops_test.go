@@ -102,7 +102,8 @@ func TestAccess(t *testing.T) {
 // A proxy on the machine that passes on more than hooks opens nothing to others.
 func TestForwarded(t *testing.T) {
 	h := New("127.0.0.1:8790", t.TempDir(), &Options{Token: token}).handler(true)
-	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"} {
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host",
+		"X-Real-IP"} {
 		for authorization, want := range map[string]int{"": 401, "Bearer x": 401,
 			"Bearer " + token: 200} {
 			r := httptest.NewRequest("GET", "/readyz", nil)
