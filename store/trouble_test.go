@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,28 @@ func TestFull(t *testing.T) {
 		}
 		if got := strings.Join(told, ", "); got != "waits, goes on" {
 			t.Errorf("told: %s", got)
+		}
+	})
+}
+
+// However many writes wait, a process that ends waits for seconds only.
+func TestManyFullAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, filepath.Join(t.TempDir(), "full.db"))
+		fillUp(t, db)
+		began := time.Now()
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				if err := db.Tx(t.Context(), insert(long)); !isTrouble(err) {
+					t.Errorf("Tx = %v without room", err)
+				}
+			})
+		}
+		time.AfterFunc(time.Minute, db.Hurry)
+		wg.Wait()
+		if took := time.Since(began); took > time.Minute+4*lastPatience {
+			t.Errorf("they were given up after %s", took)
 		}
 	})
 }

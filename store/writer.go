@@ -132,9 +132,15 @@ func (w *writer) commit(group []*request) {
 		group[0].err = err
 		return
 	}
+	waited := isTrouble(err) // for all of them
 	for _, r := range group {
 		r.pan = nil
-		r.err = w.persist(func() error { return w.transact([]*request{r}) })
+		try := func() error { return w.transact([]*request{r}) }
+		if waited {
+			r.err = try()
+		} else {
+			r.err = w.persist(try)
+		}
 	}
 }
 
