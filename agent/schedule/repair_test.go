@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -64,4 +66,15 @@ func TestKnownLater(t *testing.T) {
 	if list := w.messages(); len(list) != 1 || list[0].Person != 3 {
 		t.Errorf("the run's messages are %+v, want one of person 3", list)
 	}
+}
+
+// Files that can't be read keep nothing from being done but new heartbeats.
+func TestBeatsUnknown(t *testing.T) {
+	w := newWorld(t)
+	w.opts.Heartbeat, w.opts.Open = time.Hour, func(memory.Scope) bool { return true }
+	w.opts.Beats = func(context.Context) ([]Beat, error) { return nil, errors.New("no such folder") }
+	w.restart()
+	w.add(job("x", w.every("1h")))
+	w.look(time.Hour)
+	w.want("x")
 }

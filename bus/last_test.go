@@ -1,0 +1,35 @@
+package bus
+
+import (
+	"strconv"
+	"testing"
+
+	"gateway/store"
+)
+
+// The last message of a person is found behind any number of those that nobody has written.
+func TestLast(t *testing.T) {
+	f := newInboxFixture(t)
+	here := Address{Account: "test", Chat: "1"}
+	if _, ok, err := f.Last(f.read(), here); ok || err != nil {
+		t.Errorf("Last of nothing = %v, %v; want false", ok, err)
+	}
+	const text = `what is {"note":{"kind":"job"}}?`
+	f.put(here, "1", "before")
+	f.put(here, "2", text)
+	f.put(Address{Account: "test", Chat: "1", Thread: "2"}, "3", "elsewhere")
+	f.tx(func(tx *store.Tx) error {
+		for i := range 60 {
+			m := InboundMessage{ID: "run:" + strconv.Itoa(i), From: here, Text: "look",
+				Note: &Note{Kind: Job}}
+			if _, err := f.Put(tx, m, f.now); err != nil {
+				return err
+			}
+		}
+		_, err := f.Overhear(tx, InboundMessage{ID: "4", From: here, Text: "not to us"}, f.now)
+		return err
+	})
+	if got, ok, err := f.Last(f.read(), here); err != nil || !ok || got.Message.Text != text {
+		t.Errorf("Last = %+v, %v, %v; want %q", got.Message, ok, err, text)
+	}
+}
