@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -168,5 +169,34 @@ func TestNewWhileReminderRuns(t *testing.T) {
 		w.wantQuiet()
 		w.wantAnswers("a", "A new conversation begins.", "Call!")
 		w.wantRuns(j, "done 2")
+	})
+}
+
+// Who writes while the agent tells of what a job's sub-agent has found has asked for what follows.
+func TestAskedMeanwhile(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		var unasked []bool
+		release := make(chan struct{})
+		where := act("where", tool.Once, nil)
+		where.Run = func(_ context.Context, c tool.Call) (tool.Result, error) {
+			unasked = append(unasked, c.Unasked)
+			<-release
+			return tool.Result{Text: "here"}, nil
+		}
+		w.spawning(where).Queue(llmtest.Say("a leak"))
+		w.model.Queue(spawns(false, "look"), llmtest.Say("I look."), uses("where"), uses("where"),
+			llmtest.Say("There is a leak, and I will."))
+		w.start()
+		j := w.job("a", schedule.Task, "go")
+		j.Own = false
+		w.add(j)
+		w.say("a", "remind me of it")
+		close(release)
+		w.wantQuiet()
+		w.wantAnswers("a", "I look.", "There is a leak, and I will.")
+		if len(unasked) != 2 || !unasked[0] || unasked[1] {
+			t.Errorf("the calls were unasked: %v, want the first one only", unasked)
+		}
 	})
 }
