@@ -174,7 +174,25 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e *entry, err e
 		w.Header().Set("WWW-Authenticate", `Bearer realm="hook"`)
 	}
 	w.Header().Set("Connection", "close") // what of the body was not read shall not be
+	drain(w, r)
 	http.Error(w, no.reason, no.code)
+}
+
+// How much of a post that was refused is read, and for how long.
+const (
+	maxDrain  = 1 << 20
+	drainTime = time.Second
+)
+
+// drain reads what the sender of r still writes: to one who writes to a connection that is closed
+// the system may not show the answer that came before.
+func drain(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Expect") != "" {
+		return // it waits for the answer
+	}
+	// Writers that know no deadlines are those of tests only.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
+	_, _ = io.CopyN(io.Discard, r.Body, maxDrain) // who writes more may miss the answer
 }
 
 // serve takes a post.

@@ -502,3 +502,28 @@ func TestGone(t *testing.T) {
 		t.Errorf("logged is\n%s", &log)
 	}
 }
+
+// A refusal reaches who is still writing, also on a connection that is for one post only, as those
+// of many proxies are.
+func TestRefusalArrives(t *testing.T) {
+	w := newWorld(t, 0, Hook{Name: "b", Secret: secret, MaxBytes: 1 << 10})
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for authorization, want := range map[string]int{"Bearer " + secret: 413, "Bearer x": 401} {
+		for range 50 {
+			req, err := http.NewRequestWithContext(t.Context(), "POST", w.url+"/hooks/b",
+				strings.NewReader(strings.Repeat("x", 512<<10)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", authorization)
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Fatalf("answer = %v, want %d", err, want)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != want {
+				t.Fatalf("answer = %d, want %d", resp.StatusCode, want)
+			}
+		}
+	}
+}
