@@ -99,11 +99,8 @@ func Audit(ctx context.Context, s Suspect) ([]Problem, error) {
 
 // look reads what rules look at.
 func (a *auditor) look(ctx context.Context) error {
-	text, err := os.ReadFile(a.File)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := toml.Unmarshal(text, &a.raw); err != nil {
+	var err error
+	if a.raw, err = a.written(); err != nil {
 		return err
 	}
 	if a.owned, err = a.hasOwner(ctx); err != nil {
@@ -191,6 +188,15 @@ func (a *auditor) open(file string) []hit {
 	return []hit{{text: text, path: file, severity: Low}}
 }
 
+// openConfig returns a hit if others can change the configuration, or read secrets that it has.
+func (a *auditor) openConfig() []hit {
+	info, err := os.Stat(a.File)
+	if err != nil || info.Mode().Perm()&0o022 == 0 && !a.literal() {
+		return nil
+	}
+	return a.open(a.File)
+}
+
 // opens is open of several files.
 func (a *auditor) opens(files ...string) (list []hit) {
 	for _, f := range files {
@@ -216,12 +222,29 @@ func (a *auditor) backups() (list []string) {
 // A written is a secret in the configuration file, as it is written there.
 type written struct{ key, value string }
 
-// secrets returns the secrets in the configuration file.
-func (a *auditor) secrets() []written {
-	return secretsIn(reflect.TypeFor[config.Config](), a.raw, "")
+// literal reports whether w is the secret itself, and no place where it is.
+func (w written) literal() bool {
+	return !strings.HasPrefix(w.value, "env:") && !strings.HasPrefix(w.value, "file:")
 }
 
-func secretsIn(t reflect.Type, v any, key string) (list []written) {
+// written returns the configuration file as it is written, nothing if there is none.
+func (c Case) written() (raw map[string]any, err error) {
+	text, err := os.ReadFile(c.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return raw, toml.Unmarshal(text, &raw)
+}
+
+// secretsIn returns the secrets in a configuration file.
+func secretsIn(raw map[string]any) []written {
+	return secretsBelow(reflect.TypeFor[config.Config](), raw, "")
+}
+
+func secretsBelow(t reflect.Type, v any, key string) (list []written) {
 	if t == reflect.TypeFor[config.Secret]() {
 		if s, ok := v.(string); ok && s != "" {
 			return []written{{key, s}}
@@ -244,7 +267,7 @@ func secretsIn(t reflect.Type, v any, key string) (list []written) {
 		default:
 			return list
 		}
-		list = append(list, secretsIn(child, table[name], strings.TrimPrefix(key+"."+name, "."))...)
+		list = append(list, secretsBelow(child, table[name], strings.TrimPrefix(key+"."+name, "."))...)
 	}
 	return list
 }
@@ -261,7 +284,7 @@ func fieldType(t reflect.Type, key string) reflect.Type {
 
 // secretFiles returns the files that secrets are in.
 func (a *auditor) secretFiles() (list []string) {
-	for _, s := range a.secrets() {
+	for _, s := range secretsIn(a.raw) {
 		file, ok := strings.CutPrefix(s.value, "file:")
 		if !ok {
 			continue

@@ -100,7 +100,12 @@ func TestRules(t *testing.T) {
 	}{
 		"GS001": {High, func(p *patient) { p.chmod("") }, nil},
 		"GS002": {High, func(p *patient) { p.chmod("gateway.db") }, nil},
-		"GS003": {High, func(p *patient) { p.chmod("config.toml") }, nil},
+		"GS003": {High, func(p *patient) {
+			p.chmod("config.toml")
+			if err := os.Chmod(p.File, 0o666); err != nil {
+				p.t.Fatal(err)
+			}
+		}, nil},
 		"GS004": {High, func(p *patient) {
 			p.file("http.json", "{}", 0o600)
 			p.chmod("http.json")
@@ -210,13 +215,44 @@ func TestProtected(t *testing.T) {
 		t.Skip("files have no modes here")
 	}
 	p := newSafe(t)
-	p.chmod("config.toml")
+	p.chmod("gateway.db")
 	if err := os.Chmod(p.home, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	list := p.audit(nil)
-	if len(list) != 1 || list[0].ID != "GS003" || list[0].Severity != Low {
-		t.Errorf("it is said\n%+v\nwant GS003, low", list)
+	if len(list) != 1 || list[0].ID != "GS002" || list[0].Severity != Low {
+		t.Errorf("it is said\n%+v\nwant GS002, low", list)
+	}
+}
+
+// A configuration that refers to its secrets may be read by everybody, and one with a secret in it
+// by nobody.
+func TestReadableConfiguration(t *testing.T) {
+	if !modes {
+		t.Skip("files have no modes here")
+	}
+	p := newSafe(t)
+	p.File = filepath.Join(t.TempDir(), "config.toml") // as in /etc, or of a ConfigMap
+	for text, want := range map[string][]string{
+		"[models.m]\nkey = \"env:KEY\"\n": nil,
+		"[models.m]\nkey = \"KEY\"\n":     {"GS003", "GS008"},
+	} {
+		if err := os.WriteFile(p.File, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(p.File, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, problem := range p.audit(nil) {
+			ids = append(ids, problem.ID)
+		}
+		if !slices.Equal(ids, want) {
+			t.Errorf("of %q it is said %v, want %v", text, ids, want)
+		}
+		if sick := Sick(p.examineFiles(t.Context())); (sick > 0) != (want != nil) {
+			t.Errorf("of %q the doctor has %d complaints", text, sick)
+		}
 	}
 }
 
@@ -267,5 +303,32 @@ func TestFixLink(t *testing.T) {
 	if info, err = os.Stat(filepath.Join(p.home, "gateway.db")); err != nil ||
 		info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v; want mode 0600", info.Mode(), err)
+	}
+}
+
+// What root lends to our group is not open, unless it is to more than reading or to more people.
+func TestLent(t *testing.T) {
+	if !modes || os.Geteuid() != 0 {
+		t.Skip("only root can give a file away")
+	}
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for mode, want := range map[os.FileMode]bool{0o440: false, 0o400: false, 0o460: true,
+		0o444: true} {
+		for _, owner := range []int{1, 0} {
+			err := os.Chown(file, owner, os.Getegid())
+			if err == nil {
+				err = os.Chmod(file, mode)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := want || owner == 0 && mode == 0o440
+			if _, got := exposed(file, t.TempDir()); got != want {
+				t.Errorf("of user %d with mode %04o it is open: %t, want %t", owner, mode, got, want)
+			}
+		}
 	}
 }

@@ -43,7 +43,7 @@ func (c Case) examineHome(context.Context) []Finding {
 		return one(id, what, Bad, fmt.Sprintf("%s, mode %04o", home, info.Mode().Perm()),
 			"Others on this machine can look into it: chmod 700 "+home)
 	}
-	if owner, ok := ownerOf(info); ok && owner != os.Geteuid() {
+	if owner, _, ok := ownerOf(info); ok && owner != os.Geteuid() {
 		return one(id, what, Bad, fmt.Sprintf("%s belongs to user %d, and this is user %d", home,
 			owner, os.Geteuid()), "Run the gateway and its commands as the user who owns it, or "+
 			"give it to this one: chown -R "+strconv.Itoa(os.Geteuid())+" "+home)
@@ -143,8 +143,11 @@ func (c Case) examineFiles(context.Context) []Finding {
 func (c Case) privateFiles() []string {
 	db := c.Config.Store.Path()
 	home := c.Config.Gateway.Home
-	list := []string{c.File, db, db + "-wal", db + "-shm", filepath.Join(home, "http.json"),
+	list := []string{db, db + "-wal", db + "-shm", filepath.Join(home, "http.json"),
 		filepath.Join(home, "skills.json"), c.Config.Log.File}
+	if c.literal() {
+		list = append(list, c.File)
+	}
 	for name, ch := range c.Config.Channels {
 		if ch.Type == "whatsapp" && c.WhatsApp != nil {
 			list = append(list, c.WhatsApp(name))
@@ -158,11 +161,26 @@ func (c Case) privateFiles() []string {
 	return slices.Compact(list)
 }
 
+// literal reports whether a secret stands in the configuration file itself: else everybody may read
+// it, as that of a ConfigMap.
+func (c Case) literal() bool {
+	raw, err := c.written()
+	return err != nil || slices.ContainsFunc(secretsIn(raw), written.literal)
+}
+
 // exposed returns the mode of a file, and whether others can read or write it. What lies in the
-// data directory is protected by it, if that is closed.
+// data directory is protected by it, if that is closed. Where root lends a file to our group, as
+// Kubernetes does with secrets, that group may read it.
 func exposed(file, home string) (fs.FileMode, bool) {
 	info, err := os.Stat(file)
-	if err != nil || !modes || info.Mode().Perm()&0o077 == 0 {
+	if err != nil || !modes {
+		return 0, false
+	}
+	others := fs.FileMode(0o077)
+	if owner, group, ok := ownerOf(info); ok && owner != os.Geteuid() && group == os.Getegid() {
+		others = 0o037
+	}
+	if info.Mode().Perm()&others == 0 {
 		return 0, false
 	}
 	if dir, err := os.Stat(home); err == nil && within(file, home) && dir.Mode().Perm()&0o077 == 0 {

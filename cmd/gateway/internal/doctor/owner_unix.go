@@ -8,13 +8,13 @@ import (
 	"syscall"
 )
 
-// ownerOf returns the user that a file belongs to.
-func ownerOf(info fs.FileInfo) (uid int, ok bool) {
+// ownerOf returns the user and the group that a file belongs to.
+func ownerOf(info fs.FileInfo) (uid, gid int, ok bool) {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return 0, false
+		return 0, 0, false
 	}
-	return int(s.Uid), true
+	return int(s.Uid), int(s.Gid), true
 }
 
 // inodeOf returns the number of a file on its disk.

@@ -3,7 +3,7 @@ package doctor
 import "io/fs"
 
 // ownerOf returns nothing: files have no such number here.
-func ownerOf(fs.FileInfo) (uid int, ok bool) { return 0, false }
+func ownerOf(fs.FileInfo) (uid, gid int, ok bool) { return 0, 0, false }
 
 // inodeOf returns nothing, likewise.
 func inodeOf(string) (inode uint64, ok bool) { return 0, false }

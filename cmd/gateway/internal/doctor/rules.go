@@ -40,7 +40,7 @@ func fileRules() []Rule {
 				return a.opens(db, db+"-wal", db+"-shm")
 			}},
 		{"GS003", High, "The configuration is open", readable, closeIt, true,
-			func(a *auditor) []hit { return a.open(a.File) }},
+			func(a *auditor) []hit { return a.openConfig() }},
 		{"GS004", High, "http.json is open", "It has the operator's token in it.", closeIt, true,
 			func(a *auditor) []hit {
 				return a.open(filepath.Join(a.cfg.Gateway.Home, "http.json"))
@@ -71,8 +71,8 @@ func fileRules() []Rule {
 }
 
 func plainSecrets(a *auditor) (list []hit) {
-	for _, s := range a.secrets() {
-		if !strings.HasPrefix(s.value, "env:") && !strings.HasPrefix(s.value, "file:") {
+	for _, s := range secretsIn(a.raw) {
+		if s.literal() {
 			list = append(list, hit{text: s.key + " in " + a.File})
 		}
 	}
