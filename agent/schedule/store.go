@@ -247,8 +247,8 @@ func scanJob(scan func(...any) error, zones zoner, more ...any) (j Job, err erro
 	return j, nil
 }
 
-// Change writes the name, text, time, kind, session and role of a job anew, and begins one that was over
-// again if it has a further time. What runs goes on as it was.
+// Change writes the name, text, time, kind, session and role of a job anew, and begins one that was
+// over again if it has a further time. What runs goes on as it was.
 func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 	if err := s.check(j, now); err != nil {
 		return err
