@@ -19,6 +19,7 @@ import (
 
 	"gateway/cmd/gateway/internal/backup"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/doctor"
 	"gateway/memory"
 	"gateway/store"
 )
@@ -81,6 +82,9 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 		o.Stream, o.Scratch = cmd.OutOrStdout(), cfg.Gateway.Home
 	} else if dir, err := os.Stat(filepath.Dir(file)); err != nil || !dir.IsDir() {
 		return usageError{fmt.Errorf("there is no folder %s", filepath.Dir(file))}
+	}
+	if err := checkRestored(cfg); err != nil {
+		return err
 	}
 	parts, err := backupParts(cfg, with, history.copy)
 	if err != nil {
@@ -258,6 +262,9 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, force bo
 		return usageError{fmt.Errorf("the backup can't be read: %w", err)}
 	}
 	defer f.Close()
+	if err := checkOwner(cfg); err != nil {
+		return err
+	}
 	for _, dir := range []string{cfg.Gateway.Home, filepath.Dir(cfg.Store.Path())} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return &homeError{dir, err}
@@ -283,6 +290,26 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, force bo
 	}
 	cmd.Printf("Restored %d files as of %s, made by gateway %s.\n", len(m.Entries),
 		m.Created.Local().Format(time.DateTime), oneLine(m.Version))
+	return nil
+}
+
+// checkOwner keeps root from putting files into the home of another user, who could not read them.
+// Whose home it is, the database says if there is one.
+func checkOwner(cfg *config.Config) error {
+	path := cfg.Store.Path()
+	info, err := os.Stat(path)
+	if err != nil {
+		path = cfg.Gateway.Home
+		info, err = os.Stat(path)
+	}
+	if err != nil {
+		return nil // it will be made, or the next step says what is wrong
+	}
+	owner, _, ok := doctor.OwnerOf(info)
+	if ok && owner != 0 && os.Geteuid() == 0 {
+		return usageError{fmt.Errorf("nothing was changed: %s belongs to user %d, and this is "+
+			"root; restore as that user: sudo -u '#%d'", path, owner, owner)}
+	}
 	return nil
 }
 

@@ -191,6 +191,10 @@ func TestRestoreRefused(t *testing.T) {
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	out, err = w.gateway("backup", "--force", file+".half")
+	if err == nil || !strings.Contains(out, "restore FILE") {
+		t.Errorf("backup of half a restore: %v\n%s", err, out)
+	}
 	p = w.start()
 	if code := p.exited(patience); code != 1 || !strings.Contains(p.newest(), "restore FILE") {
 		t.Errorf("start after half a restore: code %d\n%s", code, p.newest())
@@ -307,5 +311,37 @@ func TestBackupBeforeUpgrade(t *testing.T) {
 	out, err = w.gateway("backup", "--with-config", "-c", named+"x", file)
 	if err == nil || !strings.Contains(out, "named.tomlx") {
 		t.Errorf("backup without a configuration: %v\n%s", err, out)
+	}
+}
+
+// Root does not fill the home of another user with files that only root can read.
+func TestRestoreOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a folder away")
+	}
+	w := newWorld(t, worldOptions{channel: quiet})
+	p := w.start()
+	p.ready()
+	file := filepath.Join(t.TempDir(), "backup.tar.gz")
+	if out, err := w.gateway("backup", file); err != nil {
+		t.Fatalf("backup: %v\n%s", err, out)
+	}
+	p.kill()
+	database := filepath.Join(w.home, "gateway.db")
+	for _, path := range []string{database, w.home} { // with a database, and without
+		if err := os.Chown(path, 65534, -1); err != nil {
+			t.Fatal(err)
+		}
+		out, err := w.gateway("restore", "--force", file)
+		if err == nil || !strings.Contains(out, path+" belongs to user 65534") {
+			t.Errorf("restore as root: %v\n%s", err, out)
+		}
+		if err := os.Remove(database); err != nil && path == database {
+			t.Fatal(err)
+		}
+	}
+	aside, err := filepath.Glob(filepath.Join(w.home, "*restore*"))
+	if err != nil || len(aside) > 0 {
+		t.Errorf("it has left %q, %v; want nothing", aside, err)
 	}
 }

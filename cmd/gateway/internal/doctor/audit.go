@@ -267,7 +267,8 @@ func secretsBelow(t reflect.Type, v any, key string) (list []written) {
 		default:
 			return list
 		}
-		list = append(list, secretsBelow(child, table[name], strings.TrimPrefix(key+"."+name, "."))...)
+		below := strings.TrimPrefix(key+"."+name, ".")
+		list = append(list, secretsBelow(child, table[name], below)...)
 	}
 	return list
 }

@@ -327,7 +327,7 @@ func TestLent(t *testing.T) {
 			}
 			want := want || owner == 0 && mode == 0o440
 			if _, got := exposed(file, t.TempDir()); got != want {
-				t.Errorf("of user %d with mode %04o it is open: %t, want %t", owner, mode, got, want)
+				t.Errorf("of user %d, mode %04o it is open: %t, want %t", owner, mode, got, want)
 			}
 		}
 	}

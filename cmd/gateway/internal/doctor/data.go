@@ -43,7 +43,7 @@ func (c Case) examineHome(context.Context) []Finding {
 		return one(id, what, Bad, fmt.Sprintf("%s, mode %04o", home, info.Mode().Perm()),
 			"Others on this machine can look into it: chmod 700 "+home)
 	}
-	if owner, _, ok := ownerOf(info); ok && owner != os.Geteuid() {
+	if owner, _, ok := OwnerOf(info); ok && owner != os.Geteuid() {
 		return one(id, what, Bad, fmt.Sprintf("%s belongs to user %d, and this is user %d", home,
 			owner, os.Geteuid()), "Run the gateway and its commands as the user who owns it, or "+
 			"give it to this one: chown -R "+strconv.Itoa(os.Geteuid())+" "+home)
@@ -177,7 +177,7 @@ func exposed(file, home string) (fs.FileMode, bool) {
 		return 0, false
 	}
 	others := fs.FileMode(0o077)
-	if owner, group, ok := ownerOf(info); ok && owner != os.Geteuid() && group == os.Getegid() {
+	if owner, group, ok := OwnerOf(info); ok && owner != os.Geteuid() && group == os.Getegid() {
 		others = 0o037
 	}
 	if info.Mode().Perm()&others == 0 {

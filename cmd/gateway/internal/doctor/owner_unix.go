@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// ownerOf returns the user and the group that a file belongs to.
-func ownerOf(info fs.FileInfo) (uid, gid int, ok bool) {
+// OwnerOf returns the user and the group that a file belongs to.
+func OwnerOf(info fs.FileInfo) (uid, gid int, ok bool) {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return 0, 0, false

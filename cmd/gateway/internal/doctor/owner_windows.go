@@ -2,8 +2,8 @@ package doctor
 
 import "io/fs"
 
-// ownerOf returns nothing: files have no such number here.
-func ownerOf(fs.FileInfo) (uid, gid int, ok bool) { return 0, 0, false }
+// OwnerOf returns nothing: files have no such number here.
+func OwnerOf(fs.FileInfo) (uid, gid int, ok bool) { return 0, 0, false }
 
 // inodeOf returns nothing, likewise.
 func inodeOf(string) (inode uint64, ok bool) { return 0, false }
