@@ -67,7 +67,7 @@ func Open(ctx context.Context, path string, migrations []Migration, opts *Option
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return nil, fmt.Errorf("store: open %s: %w", path, err)
 		}
-		unlock, err := Lock(path + ".lock")
+		unlock, err := lockSoon(ctx, path+".lock")
 		if err != nil {
 			return nil, fmt.Errorf("store: open %s: %w", path, err)
 		}
@@ -89,6 +89,30 @@ func Open(ctx context.Context, path string, migrations []Migration, opts *Option
 		return nil, errors.Join(fmt.Errorf("store: open %s: %w", path, err), db.Close())
 	}
 	return db, nil
+}
+
+// How long Open waits for the lock. A process that was killed is gone at once, but for a moment a
+// program that it was about to start can still have its files.
+const (
+	lockPatience = time.Second
+	lockRetry    = 20 * time.Millisecond
+)
+
+// lockSoon takes the lock, if need be when it is given back.
+func lockSoon(ctx context.Context, path string) (unlock func() error, err error) {
+	for began := time.Now(); ; {
+		unlock, err = Lock(path)
+		if !errors.Is(err, ErrLocked) || time.Since(began) > lockPatience {
+			return unlock, err
+		}
+		timer := time.NewTimer(lockRetry)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // makePrivate makes the file of a new database one that its owner alone reads. What SQLite makes

@@ -48,11 +48,14 @@ func TestKillJobs(t *testing.T) {
 				for range 2 {
 					p := tr.start(fmt.Sprintf("GATEWAY_FAULT=%s:%d", point, n))
 					p.ready()
-					for range 20 { // in pieces, as "scheduled" counts transactions
+					for range 20 { // one after another, as "scheduled" counts transactions
 						if tr.hasEnded(p) {
 							break
 						}
 						tr.plan(1)
+						tr.eventually("the job to begin", func(db *store.DB) bool {
+							return tr.hasEnded(p) || tr.count(db, "jobs WHERE state = 'active'") == 0
+						})
 					}
 					until(t, "the end at "+point, p.done)
 					if code := p.exited(patience); code != -1 {
