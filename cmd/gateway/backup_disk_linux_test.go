@@ -11,6 +11,7 @@ import (
 // A disk that fills up while a backup is written is said to be full, nothing is left on it, and the
 // backup of before is still there.
 func TestBackupDiskFull(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	p := w.start()
 	p.ready()

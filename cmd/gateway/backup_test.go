@@ -36,6 +36,7 @@ func (w *world) gateway(args ...string) (string, error) {
 // home, and holds the gateway that goes on there to its promise: each message that the backup has
 // is answered once and in order, and so is what comes later.
 func TestBackup(t *testing.T) {
+	t.Parallel()
 	for _, when := range []string{"begin", "middle", "again"} {
 		t.Run(when, func(t *testing.T) {
 			tr := newTrial(t, 40)
@@ -172,6 +173,7 @@ func (tr *trial) checkRestored(
 // A home in which a restore has ended half way is no home to start in; one in which a gateway runs
 // is none to restore to.
 func TestRestoreRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	p := w.start()
 	p.ready()
@@ -214,6 +216,7 @@ func TestRestoreRefused(t *testing.T) {
 // What belongs to people comes back: their documents with all versions, as git itself sees them,
 // and the history without what the database does not have.
 func TestBackupMemory(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{channel: quiet + "\nowners = [\"7\"]"})
 	p := w.start()
 	p.ready()
@@ -269,6 +272,7 @@ func TestBackupMemory(t *testing.T) {
 // A backup is made before an upgrade, by the new gateway, too; and it has the configuration that
 // was named.
 func TestBackupBeforeUpgrade(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{channel: quiet})
 	p := w.start()
 	p.ready()
@@ -316,6 +320,7 @@ func TestBackupBeforeUpgrade(t *testing.T) {
 
 // Root does not fill the home of another user with files that only root can read.
 func TestRestoreOwner(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a folder away")
 	}

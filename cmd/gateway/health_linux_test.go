@@ -13,6 +13,7 @@ import (
 // While there is little room on the disk the gateway is not ready, also if writes wait for room;
 // with room all goes on.
 func TestReadyDisk(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	if err := syscall.Mount("tmpfs", w.home, "tmpfs", 0, "size=96m,mode=700"); err != nil {
 		t.Logf("no disk of its own can be made: %v", err) // it takes privileges

@@ -16,6 +16,7 @@ import (
 // A heartbeat whose answer is HEARTBEAT_OK, or nothing, is heard by nobody; one that has something
 // to say is.
 func TestHeartbeat(t *testing.T) {
+	t.Parallel()
 	var beats atomic.Int64
 	w := newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
 		last := r.Messages[len(r.Messages)-1].Content

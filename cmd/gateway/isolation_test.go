@@ -31,6 +31,7 @@ import (
 // others. It looks at each request and message of the whole run. Then two of the scopes turn out
 // to be one person's.
 func TestIsolation(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("the sandbox needs Linux")
 	}

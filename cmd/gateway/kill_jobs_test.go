@@ -24,6 +24,7 @@ import (
 // holds it to its promise: each time of a job runs once, also what was due while nothing ran.
 func TestKillJobs(t *testing.T) {
 	t.Run("random", func(t *testing.T) {
+		t.Parallel()
 		tr := newJobTrial(t)
 		for begin := time.Now(); time.Since(begin) < *killFor/2; {
 			tr.plan(6)

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"flag"
+	"fmt"
 	"os"
+	"runtime"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -25,5 +28,11 @@ type tidy struct{ *testing.M }
 
 func (m tidy) Run() int {
 	defer os.RemoveAll(buildDir)
+	// Most of these tests wait, for times to pass and for processes to start. One that is set by
+	// -parallel is parsed later, and counts.
+	err := flag.Set("test.parallel", fmt.Sprint(2*runtime.GOMAXPROCS(0)))
+	if err != nil {
+		panic(err)
+	}
 	return m.M.Run()
 }

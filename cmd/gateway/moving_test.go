@@ -32,6 +32,7 @@ func recital(words ...string) openaitest.Answer {
 // TestImportedHomeIsUsed moves a home of nanobot to a gateway that has run, and starts it again:
 // the memory is known to its owner and to nobody else, the conversation goes on, the job runs once.
 func TestImportedHomeIsUsed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{answer: recital("Bello", "Coco", "Rome")})
 	w.configure(quiet + "\nowners = [7]")
 	p := w.start()

@@ -22,7 +22,7 @@ import (
 	"gateway/store"
 )
 
-var soakFor = flag.Duration("soak.for", 40*time.Second, "how long TestSoak lets people talk")
+var soakFor = flag.Duration("soak.for", 20*time.Second, "how long TestSoak lets people talk")
 
 const (
 	soakDays     = 12                     // that pass for what is kept
