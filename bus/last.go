@@ -1,6 +1,10 @@
 package bus
 
-import "gateway/store"
+import (
+	"fmt"
+
+	"gateway/store"
+)
 
 // Last returns the newest message of a conversation that a person has written to the agent, as far
 // as the inbox still has one; false if there is none.
@@ -14,4 +18,21 @@ func (in *Inbox) Last(q store.Queryer, a Address) (Received, bool, error) {
 		return Received{}, false, err
 	}
 	return list[0], true, nil
+}
+
+// IsOpen reports whether a message with an ID, of whatever conversation, waits or is worked on.
+func (in *Inbox) IsOpen(q store.Queryer, id string) (bool, error) {
+	for _, query := range []string{ // each has an index of few rows
+		"SELECT count(*) FROM inbox WHERE state = 'waiting' AND message = $1",
+		"SELECT count(*) FROM inbox WHERE state = 'taken' AND message = $1",
+	} {
+		var n int
+		if err := q.QueryRow(query, id).Scan(&n); err != nil {
+			return false, fmt.Errorf("bus: read inbox: %w", err)
+		}
+		if n > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
 }

@@ -24,12 +24,15 @@ func message(
 	}
 	text, err := prompt(q, j, r)
 	return bus.InboundMessage{
-		ID:   fmt.Sprintf("run:%d:%d", r.ID, r.Attempts),
+		ID:   attemptID(r),
 		From: j.To, Sender: j.Sender, Person: j.Person, Role: role,
 		Group: j.Group, ChatTitle: j.Title, Addressed: true, Text: text, Time: now,
 		Note: &bus.Note{Kind: kind, Label: j.Name, Session: string(j.Session()), Run: r.ID},
 	}, err
 }
+
+// attemptID returns the ID of the message of the newest attempt of a run.
+func attemptID(r *Run) string { return fmt.Sprintf("run:%d:%d", r.ID, r.Attempts) }
 
 // prompt returns all that the agent must know.
 func prompt(q store.Queryer, j *Job, r *Run) (string, error) {

@@ -121,6 +121,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 // look starts all that is due, and returns how long there is nothing to do.
 func (s *Scheduler) look(ctx context.Context) (time.Duration, error) {
 	now := s.opts.Now().Round(0) // by the clock on the wall, also if that is changed
+	if s.last.IsZero() {
+		if err := s.repair(ctx, now); err != nil {
+			return 0, err
+		}
+	}
 	if now.Before(s.last) || s.last.IsZero() {
 		if err := s.replan(ctx, now); err != nil {
 			return 0, err

@@ -165,7 +165,7 @@ func TestOthers(t *testing.T) {
 // Nobody has asked for what a run of a job wants.
 func TestUnasked(t *testing.T) {
 	f := newFixture(t)
-	f.call(ada, `{"action":"add","text":"call mum","every":"1h"}`)
+	f.call(ada, `{"action":"add","text":"call mum","every":"1h","kind":"task"}`)
 	run := ada
 	run.Unasked = true
 	for _, args := range []string{`{"action":"add","text":"x","at":"9:00"}`,
@@ -178,6 +178,11 @@ func TestUnasked(t *testing.T) {
 	}
 	f.want(run, `{"action":"timezone","zone":"UTC"}`, "Refused: the time zone is not changed")
 	f.want(run, `{"action":"list"}`, `- job 1`)
+	run.Session = "test/g#@job-2"
+	for _, action := range []string{"remove", "pause"} {
+		f.want(run, `{"action":"`+action+`","id":1}`, "Refused: nobody has asked for that just now")
+	}
+	run.Session = "test/g#@job-1"
 	f.want(run, `{"action":"remove","id":1}`, "Removed job 1") // it may end what it does itself
 }
 

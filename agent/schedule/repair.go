@@ -1,0 +1,62 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gateway/store"
+)
+
+// repair has runs that nobody works on tried again: those that are open, and whose message neither
+// waits nor was taken by a turn. Each end of a turn ends its run in the same transaction, so that
+// there are none but by a hand in the database. One would keep its job from running for ever.
+func (s *Scheduler) repair(ctx context.Context, now time.Time) error {
+	open, err := s.openAttempts(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range open {
+		lost := false
+		err := s.db.Tx(ctx, func(tx *store.Tx) error {
+			open, err := s.inbox.IsOpen(tx, attemptID(&r))
+			if lost = !open; err != nil || open {
+				return err
+			}
+			_, err = tx.Exec(`UPDATE runs SET state = 'waiting', try_ms = $3
+				WHERE id = $1 AND attempts = $2 AND state IN ('waiting', 'running') AND try_ms = 0`,
+				r.ID, r.Attempts, millis(now))
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("schedule: repair run %d: %w", r.ID, err)
+		}
+		if lost {
+			s.opts.Logger.WarnContext(ctx, "run of a job tried again, as nobody works on it",
+				"job", r.Job, "run", r.ID, "attempt", r.Attempts)
+		}
+	}
+	return nil
+}
+
+// openAttempts returns the runs that a turn works on, or should.
+func (s *Scheduler) openAttempts(ctx context.Context) ([]Run, error) {
+	rows, err := s.db.Read(ctx).Query(`SELECT id, job, attempts FROM runs
+		WHERE state IN ('waiting', 'running') AND try_ms = 0 AND attempts > 0`)
+	if err != nil {
+		return nil, fmt.Errorf("schedule: read open runs: %w", err)
+	}
+	defer rows.Close()
+	var list []Run
+	for rows.Next() {
+		var r Run
+		if err := rows.Scan(&r.ID, &r.Job, &r.Attempts); err != nil {
+			return nil, fmt.Errorf("schedule: read open runs: %w", err)
+		}
+		list = append(list, r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("schedule: read open runs: %w", err)
+	}
+	return list, nil
+}
