@@ -1,6 +1,7 @@
 package whatsapp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,10 @@ func (c *Channel) Pair(
 	defer hangUp(life, p.client, p.wire)
 	stop := context.AfterFunc(ctx, p.wire.cut) // connecting does not look at ctx
 	defer stop()
-	return p.run(ctx, life)
+	if err := p.run(ctx, life); err != nil {
+		return cmp.Or(ctx.Err(), err) // its end cuts the connection, which is no other reason
+	}
+	return nil
 }
 
 // A pairing is an account that is being linked.
