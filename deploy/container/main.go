@@ -4,8 +4,8 @@
 //
 // With a Docker engine it uses that. Elsewhere it executes the Dockerfile's instructions, one after
 // another, in a plain root file system that debootstrap makes, and runs the result with runc, with
-// the restrictions that Docker has; that takes root, those two programs and a mirror of Debian. It
-// says which of the two it did.
+// the restrictions that Docker has; that takes root, those two programs and the mirror that
+// debootstrap uses. It says which of the two it did.
 //
 // The gateway then has a fake Telegram and a fake model, and nothing but the two variables that are
 // documented and where those fakes are. It must get healthy, let somebody in, answer, have a

@@ -149,9 +149,6 @@ func (b *builder) copy(s step, root string) error {
 	return nil
 }
 
-// mirror is where debootstrap has Debian from.
-const mirror = "http://deb.debian.org/debian"
-
 // from makes a root for what stands for an image.
 func (b *builder) from(ctx context.Context, image, root string) error {
 	b.golang = nil
@@ -169,7 +166,7 @@ func (b *builder) from(ctx context.Context, image, root string) error {
 	base := filepath.Join(b.dir, suite)
 	if _, err := os.Stat(base); err != nil {
 		began := time.Now()
-		cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", suite, base, mirror)
+		cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", suite, base)
 		if _, err := output(cmd); err != nil {
 			return err
 		}

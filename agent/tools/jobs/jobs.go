@@ -172,7 +172,7 @@ func (k keeper) add(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	}
 	n, most, err := k.Store.Count(tx, &j)
 	if most >= 0 {
-		text += fmt.Sprintf(" That makes %d jobs; %d are allowed.", n, most)
+		text += fmt.Sprintf(" That is job %d of %d that are allowed.", n, most)
 	}
 	return "Set up: " + text, err
 }

@@ -105,7 +105,7 @@ func TestAdd(t *testing.T) {
 	f.want(ada, `{"action":"timezone","zone":"berlin"}`, "The time zone is Europe/Berlin")
 	f.want(ada, `{"action":"add","text":"call mum","at":"tomorrow 9:00"}`,
 		`Set up: job 1 "call mum" (reminder), once, 2026-11-22 09:00 CET; next Sun 2026-11-22 `+
-			"09:00 CET. That makes 1 jobs; 3 are allowed.")
+			"09:00 CET. That is job 1 of 3 that are allowed.")
 	f.want(ada, `{"action":"Add","name":"news","text":"Look up the news.","kind":"task",`+
 		`"cron":"30 8 * * 1-5","zone":"Asia/Kathmandu"}`,
 		`Set up: job 2 "news" (task), at 30 8 * * 1-5 (Asia/Kathmandu); next Mon 2026-11-23 03:45`)
