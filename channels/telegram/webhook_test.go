@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -185,13 +184,10 @@ func TestWebhookEndsInMidCall(t *testing.T) {
 	}
 	api.Say(42, 42, "hi")
 	<-entered
-	begin := time.Now()
 	cancel()
+	// Neither call has ended, and the body of one has not even come.
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("Run = %v, want context.Canceled", err)
-	}
-	if took := time.Since(begin); took > 2*time.Second {
-		t.Errorf("Run took %v to end", took)
 	}
 	writer.Close()
 	<-sent

@@ -182,7 +182,7 @@ func TestSlowAcks(t *testing.T) {
 	w := start(t)
 	w.run()
 	w.send("warm up")
-	w.server.DelayAcks(500 * time.Millisecond)
+	w.server.DelayAcks(3 * time.Second)
 	first := make(chan error, 1)
 	go func() {
 		_, err := w.ch.Send(t.Context(), bus.Part{Key: "a", To: w.adas(), Text: "a"})
@@ -191,12 +191,17 @@ func TestSlowAcks(t *testing.T) {
 	w.wait("the first is under way", func() bool { return w.server.Sends() >= 2 })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	began := time.Now()
 	_, err := w.ch.Send(ctx, bus.Part{Key: "b", To: w.adas(), Text: "b"})
-	if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 400*time.Millisecond {
-		t.Errorf("Send = %v after %v", err, time.Since(began))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Send = %v, want context.DeadlineExceeded", err)
 	}
-	if err := <-first; err != nil {
+	select {
+	case err = <-first:
+		t.Error("it was held up by the slow Send")
+	default:
+		err = <-first
+	}
+	if err != nil {
 		t.Errorf("the slow Send = %v", err)
 	}
 }
@@ -213,12 +218,15 @@ func TestSendWhileStopping(t *testing.T) {
 		done <- err
 	}()
 	w.wait("it is under way", func() bool { return w.server.Sends() >= 2 })
-	began := time.Now()
-	if err := stop(); !errors.Is(err, context.Canceled) || time.Since(began) > 2*time.Second {
-		t.Errorf("Run = %v after %v", err, time.Since(began))
+	if err := stop(); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run = %v, want context.Canceled", err)
 	}
-	if err := <-done; err == nil || errors.Is(err, channels.ErrRefused) {
+	err := <-done
+	if err == nil || errors.Is(err, channels.ErrRefused) {
 		t.Errorf("Send = %v, want an error that may be tried again", err)
+	}
+	if err != nil && strings.Contains(err.Error(), "did not answer in time") {
+		t.Errorf("Send = %v: Run waited for an answer that did not come", err)
 	}
 }
 

@@ -50,7 +50,7 @@ type scene struct {
 // until waits until cond is true.
 func (s *scene) until(what string, cond func() bool) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), scriptPatience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	if err := s.wait(ctx, cond); err != nil {
 		s.t.Errorf("%s: waited for %s: %v; Ann reads %q, Bob reads %q, "+

@@ -80,18 +80,18 @@ func TestSlowTypingDelaysNoAnswer(t *testing.T) {
 	for chat := range int64(chats) {
 		w.telegram.Say(chat+1, chat+1, "hello")
 	}
-	hanging := 0
+	hanging, meanwhile := 0, 0
 	for chat := range int64(chats) {
 		w.expect(chat+1, "you said hello")
 		hanging += w.telegram.Hits(telegramtest.Hang, chat+1)
-		// The indicator is given up after five seconds.
-		m := w.telegram.History(chat + 1)[0]
-		if took := m.Received.Sub(m.Served); took > 4*time.Second {
-			t.Errorf("chat %d was answered after %s", chat+1, took)
-		}
+		meanwhile += w.telegram.History(chat + 1)[0].Hanging
 	}
 	if hanging == 0 {
 		t.Error("no typing indicator was set")
+	}
+	// Where the machine is so slow that the indicator was given up first, nothing can be seen.
+	if meanwhile == 0 {
+		t.Errorf("none of %d answers came while the typing indicator was being set", hanging)
 	}
 }
 

@@ -17,9 +17,6 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// scriptPatience is how long a script waits for what must happen.
-const scriptPatience = 20 * time.Second
-
 // TestScript runs the scripts of testdata/script. Each has a Telegram of its own, at $TELEGRAM
 // with the bot token $TOKEN, and a model that does whatever it reads (see obey), at $MODEL.
 // $GATEWAY_HOME is not there at the beginning. Besides the commands of package testscript there
@@ -134,7 +131,7 @@ func scriptPolling(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func scriptWait(ts *testscript.TestScript, cond func() bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), scriptPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	ts.Check(telegramOf(ts).Wait(ctx, cond))
 }
@@ -168,7 +165,7 @@ func scriptWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(scriptPatience); ; <-tick.C {
+	for deadline := time.Now().Add(patience); ; <-tick.C {
 		ts.Check(ts.Exec("gateway", args[0]))
 		if pattern.MatchString(ts.ReadFile("stdout")) {
 			return
@@ -185,7 +182,7 @@ func scriptWaitFile(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(scriptPatience); ; <-tick.C {
+	for deadline := time.Now().Add(patience); ; <-tick.C {
 		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
 			return
 		}

@@ -45,6 +45,9 @@ type Sent struct {
 	// Received is when the server had read the call, and Served when it last gave the
 	// bot an update of this chat before that: their difference is what the bot took.
 	Received, Served time.Time
+
+	// Hanging is how many calls of this chat hung when this one came.
+	Hanging int
 }
 
 // A chat is one conversation. Its messages have the ids first, first+1, …

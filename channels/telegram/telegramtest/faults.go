@@ -2,6 +2,7 @@ package telegramtest
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"slices"
 )
@@ -93,6 +94,23 @@ func (s *Server) cut(method string) {
 	}
 }
 
+// hang returns when the client or the server has given up.
+func (s *Server) hang(ctx context.Context, chatID int64) {
+	s.count(chatID, 1)
+	defer s.count(chatID, -1)
+	select {
+	case <-ctx.Done():
+	case <-s.closing:
+	}
+}
+
+// count adds n to the calls of a chat that hang.
+func (s *Server) count(chatID int64, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hanging[chatID] += n
+}
+
 // fail answers c as f says.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, c call, f Fault) {
 	switch f.Effect {
@@ -114,10 +132,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, c call, f Fault) {
 	case Lose:
 		s.execute(r.Context(), c)
 	case Hang:
-		select {
-		case <-r.Context().Done():
-		case <-s.closing:
-		}
+		s.hang(r.Context(), c.chat())
 	}
 	panic(http.ErrAbortHandler) // net/http's way to close the connection without an answer
 }

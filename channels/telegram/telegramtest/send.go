@@ -59,7 +59,7 @@ func (s *Server) store(c call, m message) (reply, Sent) {
 		return refused, Sent{}
 	}
 	m.sent.Chat, m.sent.Thread, m.sent.ReplyTo = ch.id, c.int("message_thread_id"), replyTo
-	m.sent.Received, m.sent.Served = c.at, ch.served
+	m.sent.Received, m.sent.Served, m.sent.Hanging = c.at, ch.served, s.hanging[ch.id]
 	if m.sent.File != nil {
 		m.file = s.keepFile(m.sent.File)
 	}

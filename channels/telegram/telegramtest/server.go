@@ -72,6 +72,7 @@ type Server struct {
 	commands   []Command
 	faults     []*Fault
 	hits       map[hit]int
+	hanging    map[int64]int // calls that hang now, by chat
 	calls      map[string]int
 	changed    chan struct{} // closed at the next change; nil if nobody waits
 }
@@ -99,6 +100,7 @@ func New(token string, opts *Options) *Server {
 		files:      make(map[string]*stored),
 		lastUpdate: 100_000,
 		hits:       make(map[hit]int),
+		hanging:    make(map[int64]int),
 		calls:      make(map[string]int),
 	}
 	s.bot.Bot = true
