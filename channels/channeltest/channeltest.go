@@ -50,7 +50,7 @@ type Platform interface {
 }
 
 // patience bounds every wait of the suite. Only failing tests wait that long.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // Run runs the suite. It calls fixture for each test; what that starts ends by t.Cleanup.
 func Run(t *testing.T, fixture func(t *testing.T) Fixture) {

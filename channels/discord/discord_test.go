@@ -31,6 +31,9 @@ const (
 	bot    = "900000000000000001"
 )
 
+// patience bounds every wait. Only failing tests wait that long.
+const patience = time.Minute
+
 var ada = bus.Address{Account: "dc", Chat: direct}
 
 // A logBuffer is a log that may be read while it is written.
@@ -113,7 +116,7 @@ func (w *world) run(t testing.TB) (stop func()) {
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Error("Run did not return")
 		}
 	})
@@ -127,9 +130,9 @@ func (w *world) wait(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(15 * time.Second); !cond(); <-tick.C {
+	for deadline := time.Now().Add(patience); !cond(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 15 s; states %q, log:\n%s", what, w.in.States(), w.log)
+			t.Fatalf("%s: not within %v; states %q, log:\n%s", what, patience, w.in.States(), w.log)
 		}
 	}
 }

@@ -398,7 +398,7 @@ func TestTokenIsReset(t *testing.T) {
 		if _, ok := errors.AsType[*channels.AccountError](err); !ok {
 			t.Errorf("Run = %v, want an AccountError", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("Run did not return")
 	}
 }

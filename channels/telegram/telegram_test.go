@@ -74,7 +74,7 @@ func startWith(
 func receive(t *testing.T, api *telegramtest.Server, c *telegram.Channel) []bus.InboundMessage {
 	t.Helper()
 	in := new(channeltest.Inbox)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx, in) }()
@@ -127,7 +127,7 @@ func receiveOne(t *testing.T, api *telegramtest.Server) {
 // await waits until cond holds, which depends on the server's state.
 func await(t *testing.T, api *telegramtest.Server, cond func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := api.Wait(ctx, cond); err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func texts(messages []bus.InboundMessage) string {
 func TestUpdateIDsBeginAgain(t *testing.T) {
 	api, c, _ := start(t)
 	in := new(channeltest.Inbox)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx, in) }()
 	for _, text := range []string{"one", "two", "three"} {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds every wait. Only failing tests wait that long.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // A logBuffer is a log that may be read while it is written.
 type logBuffer struct {

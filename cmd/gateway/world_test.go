@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // A world is what a gateway lives in: a home with a configuration, and the two servers that it
 // talks to, Telegram and the provider of the model, both fakes with a state of their own.

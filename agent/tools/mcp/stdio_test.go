@@ -130,11 +130,11 @@ func TestDeathInCall(t *testing.T) {
 
 func TestHang(t *testing.T) {
 	s := self(t, "s", "normal")
-	s.Timeout = 500 * time.Millisecond
+	s.Timeout = 2 * time.Second
 	c, box := run(t, nil, s)
 	awaitState(t, c, Connected)
 	_, err := box.call(t, "mcp_s_sleep")
-	wantError(t, err, "has not answered within 500ms", "it can be tried again")
+	wantError(t, err, "has not answered within 2s", "it can be tried again")
 	await(t, "the cancellation", func() bool { return number(t, s, "cancelled") == "1" })
 
 	ctx, cancel := context.WithCancel(t.Context())
