@@ -378,7 +378,11 @@ func perform(r openaitest.Request) openaitest.Reply {
 		for range 40 {
 			pieces = append(pieces, word+" ")
 		}
-		return openaitest.Reply{Text: append(pieces, "is all"), Between: 20 * time.Millisecond}
+		reply := openaitest.Reply{Text: append(pieces, "is all"), Between: 20 * time.Millisecond}
+		if word == "three" {
+			reply.Between = 100 * time.Millisecond // the outage is to begin in the middle of it
+		}
+		return reply
 	}
 	return say("you said " + text)
 }

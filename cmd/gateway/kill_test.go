@@ -114,7 +114,7 @@ func (tr *trial) endAt(point string, n int) {
 	tr.t.Helper()
 	p := tr.start(fmt.Sprintf("GATEWAY_FAULT=%s:%d", point, n))
 	p.ready()
-	for range 50 { // in pieces, as "accepted" counts batches
+	for range 200 { // in pieces, as "accepted" counts batches
 		select {
 		case <-p.done:
 		default:
