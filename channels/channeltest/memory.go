@@ -11,6 +11,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/channeltest/bell"
 )
 
 var (
@@ -31,7 +32,7 @@ type Memory struct {
 	blocked  chan struct{} // closed to release; nil if nothing blocks
 	typed    int
 	limits   channels.Limits
-	changed  chan struct{} // closed at the next change; nil if nobody waits
+	bell     bell.Bell // rung at each change
 }
 
 // A Sent is a message that a Memory took, as it stands now.
@@ -82,7 +83,7 @@ func (m *Memory) Deliver(messages ...bus.InboundMessage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.batches = append(m.batches, messages)
-	m.change()
+	m.bell.Ring()
 }
 
 // Pending returns how many delivered messages were not published.
@@ -115,35 +116,7 @@ func (m *Memory) Delete(id string) {
 // Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond at
 // once and after every change.
 func (m *Memory) Wait(ctx context.Context, cond func() bool) error {
-	for {
-		changed := m.next()
-		if cond() {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// next returns a channel that is closed at the next change.
-func (m *Memory) next() <-chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.changed == nil {
-		m.changed = make(chan struct{})
-	}
-	return m.changed
-}
-
-// change wakes those who wait. The caller holds m.mu.
-func (m *Memory) change() {
-	if m.changed != nil {
-		close(m.changed)
-		m.changed = nil
-	}
+	return m.bell.Wait(ctx, cond)
 }
 
 // Run implements [channels.Channel]. Its cursor is the number of batches that were published.
@@ -155,21 +128,20 @@ func (m *Memory) Run(ctx context.Context, in channels.Intake) error {
 	in.Report("connected")
 	next, _ := strconv.Atoi(cursors[""]) // "" is the beginning
 	for {
-		changed := m.next()
-		if batch, ok := m.batch(next); ok {
-			next++
-			b := channels.Batch{Messages: batch, Cursor: strconv.Itoa(next)}
-			if err := in.Publish(ctx, b); err != nil {
-				return fmt.Errorf("channeltest: publish: %w", err)
-			}
-			m.acknowledge(next)
-			continue
+		var batch []bus.InboundMessage
+		err := m.bell.Wait(ctx, func() (ok bool) {
+			batch, ok = m.batch(next)
+			return ok
+		})
+		if err != nil {
+			return err
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
+		next++
+		b := channels.Batch{Messages: batch, Cursor: strconv.Itoa(next)}
+		if err := in.Publish(ctx, b); err != nil {
+			return fmt.Errorf("channeltest: publish: %w", err)
 		}
+		m.acknowledge(next)
 	}
 }
 
@@ -186,7 +158,7 @@ func (m *Memory) acknowledge(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.acked = max(m.acked, n)
-	m.change()
+	m.bell.Ring()
 }
 
 // Send implements [channels.Channel]. Ids count from 1.
@@ -202,7 +174,7 @@ func (m *Memory) Send(ctx context.Context, part bus.Part) (string, error) {
 	defer m.mu.Unlock()
 	id := strconv.Itoa(len(m.sent) + 1)
 	m.sent = append(m.sent, Sent{ID: id, Part: part})
-	m.change()
+	m.bell.Ring()
 	if f.lost {
 		return "", f.err
 	}
@@ -262,7 +234,7 @@ func (f *Full) Edit(ctx context.Context, to bus.Address, id, text string) error 
 	if s.Part.Text != text {
 		s.Part.Text = text
 		s.Edits++
-		f.change()
+		f.bell.Ring()
 	}
 	return fail.err
 }
@@ -283,7 +255,7 @@ func (f *Full) Remove(ctx context.Context, to bus.Address, id string) error {
 		return fmt.Errorf("channeltest: remove %s in %s: %w", id, to, channels.ErrRefused)
 	}
 	s.Deleted = true
-	f.change()
+	f.bell.Ring()
 	return fail.err
 }
 
@@ -292,7 +264,7 @@ func (f *Full) Type(ctx context.Context, _ bus.Address) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.typed++
-	f.change()
+	f.bell.Ring()
 	return ctx.Err()
 }
 

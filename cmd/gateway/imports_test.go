@@ -59,16 +59,17 @@ var imports = map[string]string{
 	"agent/tools/spawn":              "store bus session agent/tool",
 	"agent/tools/web":                "agent/document agent/guard agent/tool",
 	"channels/telegram":              "bus channels channels/markup",
-	"channels/telegram/telegramtest": "",
+	"channels/telegram/telegramtest": "channels/channeltest/bell",
 	"channels/discord":               "bus channels channels/markup",
-	"channels/discord/discordtest":   "",
+	"channels/discord/discordtest":   "channels/channeltest/bell",
 	"channels/whatsapp": "store bus channels channels/markup " +
 		"channels/whatsapp/internal/ratchet",
-	"channels/whatsapp/whatsapptest": "channels channels/whatsapp " +
+	"channels/whatsapp/whatsapptest": "channels channels/channeltest/bell channels/whatsapp " +
 		"channels/whatsapp/internal/ratchet",
 	"channels/whatsapp/internal/ratchet": "",
 	"channels/terminal":                  "bus channels channels/markup",
-	"channels/channeltest":               "bus channels",
+	"channels/channeltest":               "bus channels channels/channeltest/bell",
+	"channels/channeltest/bell":          "",
 
 	"agent": "store store/fault bus memory memory/document memory/version skills session " +
 		"agent/approval agent/chore agent/compact agent/document agent/dream agent/halt agent/llm " +

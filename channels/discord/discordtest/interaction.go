@@ -120,7 +120,7 @@ func (s *Server) interact(
 			"roles": []string{}, "permissions": "0"}
 	}
 	s.dispatch("INTERACTION_CREATE", ch.guild, 0, func(int) any { return w })
-	s.change()
+	s.bell.Ring()
 	return i.ID
 }
 

@@ -181,7 +181,7 @@ func invalid(field, kind, message string) reply {
 func (s *Server) execute(c *call) reply {
 	s.mu.Lock()
 	answer, sent := s.executeLocked(c)
-	s.change()
+	s.bell.Ring()
 	s.mu.Unlock()
 	if sent != nil && s.opts.OnSend != nil {
 		s.opts.OnSend(*sent)

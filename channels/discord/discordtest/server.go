@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"gateway/channels/channeltest/bell"
 )
 
 // Options are the optional settings of a [Server]. The zero value is ready for use.
@@ -78,7 +80,7 @@ type Server struct {
 	faults       []*Fault
 	hits         map[hit]int
 	calls        map[string]int
-	changed      chan struct{} // closed at the next change; nil if nobody waits
+	bell         bell.Bell // rung at each change
 }
 
 // New returns a Server for the bot with the given token. A nil opts means the defaults.
@@ -140,30 +142,7 @@ func (s *Server) Close() {
 // Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond
 // at once and after every change of the server's state.
 func (s *Server) Wait(ctx context.Context, cond func() bool) error {
-	for {
-		s.mu.Lock()
-		if s.changed == nil {
-			s.changed = make(chan struct{})
-		}
-		changed := s.changed
-		s.mu.Unlock()
-		if cond() {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// change wakes those who Wait. The caller holds s.mu.
-func (s *Server) change() {
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
-	}
+	return s.bell.Wait(ctx, cond)
 }
 
 // Calls returns how often something was called, failures included: one of the methods that
@@ -187,7 +166,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.calls[c.method]++
 	token := s.token
-	s.change()
+	s.bell.Ring()
 	s.mu.Unlock()
 	switch {
 	case c.method == "":
@@ -207,7 +186,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	fault, failing := s.take(c)
-	s.change()
+	s.bell.Ring()
 	s.mu.Unlock()
 	if failing {
 		s.fail(w, r, c, fault)

@@ -108,7 +108,7 @@ func (s *Server) add(ch *channel, m *message) {
 		clear(ch.messages[:n])
 		ch.messages = ch.messages[n:]
 	}
-	s.change()
+	s.bell.Ring()
 }
 
 // epoch is when Discord's ids begin, in ms.

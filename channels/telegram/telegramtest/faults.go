@@ -88,7 +88,7 @@ func (s *Server) cut(method string) {
 	for i, f := range s.faults {
 		if f.Effect == Cut && (f.Method == "" || f.Method == method) {
 			s.use(i, 0)
-			s.change()
+			s.bell.Ring()
 			panic(http.ErrAbortHandler) // net/http's way to close the connection
 		}
 	}

@@ -163,7 +163,7 @@ func (s *Server) pushBatch(
 		}
 		s.queue = slices.DeleteFunc(s.queue, func(q queued) bool { return q.id == u.id })
 	}
-	s.change()
+	s.bell.Ring()
 	return all
 }
 

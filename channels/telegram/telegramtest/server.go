@@ -23,6 +23,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"gateway/channels/channeltest/bell"
 )
 
 // Options are the optional settings of a [Server]. The zero value is ready for use.
@@ -74,7 +76,7 @@ type Server struct {
 	hits       map[hit]int
 	hanging    map[int64]int // calls that hang now, by chat
 	calls      map[string]int
-	changed    chan struct{} // closed at the next change; nil if nobody waits
+	bell       bell.Bell // rung at each change
 }
 
 // A Command is an entry of the bot's menu, as setMyCommands set it.
@@ -138,30 +140,7 @@ func (s *Server) Close() {
 // Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond
 // at once and after every change of the server's state.
 func (s *Server) Wait(ctx context.Context, cond func() bool) error {
-	for {
-		s.mu.Lock()
-		if s.changed == nil {
-			s.changed = make(chan struct{})
-		}
-		changed := s.changed
-		s.mu.Unlock()
-		if cond() {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// change wakes those who Wait. The caller holds s.mu.
-func (s *Server) change() {
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
-	}
+	return s.bell.Wait(ctx, cond)
 }
 
 // Calls returns how often a method was called, failures included.
@@ -217,7 +196,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.calls[c.method]++
 	fault, failing := s.take(c)
-	s.change()
+	s.bell.Ring()
 	s.mu.Unlock()
 	switch {
 	case failing:
@@ -287,7 +266,7 @@ func (s *Server) execute(ctx context.Context, c call) (reply, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.change()
+	defer s.bell.Ring()
 	return s.executeLocked(ctx, c), true
 }
 

@@ -88,7 +88,7 @@ func (s *Server) enter(c *conn) bool {
 		return false
 	}
 	s.conns[c] = true
-	s.change()
+	s.bell.Ring()
 	return true
 }
 
@@ -104,7 +104,7 @@ func (s *Server) leave(c *conn) {
 			w.sent = false
 		}
 	}
-	s.change()
+	s.bell.Ring()
 }
 
 // send queues n; whatever is sent to one client arrives in order.
@@ -216,7 +216,7 @@ func (c *conn) login() bool {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.change()
+	defer s.bell.Ring()
 	if c.payload.GetDevicePairingData() != nil {
 		if s.loginFailure != nil && s.loginFailure.Pairing {
 			c.finish(s.takeLoginFailure())
@@ -265,7 +265,7 @@ func (c *conn) handle(n *node) {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.change()
+	defer s.bell.Ring()
 	if c.device == nil && n.Tag != "iq" {
 		if n.Tag != "ack" && n.Tag != "ib" && s.unpaired[c.noise] != nil {
 			s.violate("a client that is not logged in sends <%s>", n.Tag)

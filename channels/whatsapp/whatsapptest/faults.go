@@ -126,7 +126,7 @@ func (s *Server) LogOut() {
 		}
 	}
 	s.announce(s.bot)
-	s.change()
+	s.bell.Ring()
 }
 
 // FailLogin makes logins of the gateway fail.

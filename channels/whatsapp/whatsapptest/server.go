@@ -27,6 +27,8 @@ import (
 
 	"go.mau.fi/whatsmeow/types"
 	"go.mau.fi/whatsmeow/util/keys"
+
+	"gateway/channels/channeltest/bell"
 )
 
 // Options are the optional settings of a [Server]. The zero value is ready for use.
@@ -65,9 +67,9 @@ type Server struct {
 	persons    []*Person
 	media      map[string][]byte // by path
 	violations []string
-	props      string        // name of the last device that asked to be linked
-	lastUser   int           // of a person
-	changed    chan struct{} // closed at the next change; nil if nobody waits
+	props      string    // name of the last device that asked to be linked
+	lastUser   int       // of a person
+	bell       bell.Bell // rung at each change
 	faults
 }
 
@@ -219,30 +221,7 @@ func (s *Server) Close() {
 // Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond
 // at once and after every change of the server's state, or of what a person sees.
 func (s *Server) Wait(ctx context.Context, cond func() bool) error {
-	for {
-		s.mu.Lock()
-		if s.changed == nil {
-			s.changed = make(chan struct{})
-		}
-		changed := s.changed
-		s.mu.Unlock()
-		if cond() {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// change wakes those who Wait. The caller holds s.mu.
-func (s *Server) change() {
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
-	}
+	return s.bell.Wait(ctx, cond)
 }
 
 func (s *Server) logf(format string, args ...any) {
@@ -366,7 +345,7 @@ func (s *Server) AddGroup(title string, byPhone bool, members ...*Person) string
 func (s *Server) RenameGroup(chat, title string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.change()
+	defer s.bell.Ring()
 	g := s.groups[jid(chat)]
 	if g == nil {
 		return errors.New("whatsapptest: no group " + chat)

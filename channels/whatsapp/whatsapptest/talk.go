@@ -137,7 +137,7 @@ func (p *Person) send(
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	p.note(chat, r.ID, false, m)
-	p.s.change()
+	p.s.bell.Ring()
 	return r.ID, nil
 }
 
@@ -223,7 +223,7 @@ func (p *Person) known(chat, id string) *Message {
 func (p *Person) see(evt any) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	defer p.s.change()
+	defer p.s.bell.Ring()
 	switch e := evt.(type) {
 	case *events.Message:
 		chat := ""

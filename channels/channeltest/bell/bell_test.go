@@ -1,0 +1,67 @@
+package bell_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"gateway/channels/channeltest/bell"
+)
+
+// Each change is seen by all who wait for it, also one that comes between their look and their
+// rest.
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bell.Bell
+		var mu sync.Mutex
+		n := 0
+		reach := func(want int) func() bool {
+			return func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return n >= want
+			}
+		}
+		var wg sync.WaitGroup
+		for want := range 100 {
+			wg.Go(func() {
+				if err := b.Wait(t.Context(), reach(want)); err != nil {
+					t.Errorf("Wait for %d = %v", want, err)
+				}
+			})
+		}
+		for range 100 {
+			wg.Go(func() {
+				mu.Lock()
+				defer mu.Unlock()
+				n++
+				b.Ring()
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bell.Bell
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		looks := 0
+		go func() {
+			done <- b.Wait(ctx, func() bool { looks++; return false })
+		}()
+		synctest.Wait()
+		b.Ring()
+		synctest.Wait()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Wait = %v, want context.Canceled", err)
+		}
+		if looks != 2 {
+			t.Errorf("Wait has looked %d times, want 2", looks)
+		}
+	})
+}
