@@ -135,6 +135,14 @@ type PairingCode struct {
 	Expires time.Time
 }
 
+// An Eraser is a [Channel] that keeps something of its own about people, beside the gateway's data.
+type Eraser interface {
+	// Erase deletes what the channel keeps about chats, and about the people behind direct ones,
+	// from all of its files. Run may run or not. It may be called again. Who writes afterwards is
+	// met anew.
+	Erase(ctx context.Context, chats []string) error
+}
+
 // A Commander is a [Channel] that shows a native menu of commands.
 type Commander interface {
 	SetCommands(ctx context.Context, commands []Command) error

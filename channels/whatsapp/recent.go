@@ -69,3 +69,14 @@ func (r *recent) remove(chat, id string) {
 		m.removed = true
 	}
 }
+
+// drop forgets the messages of a chat.
+func (r *recent) drop(chat string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.byKey { // their places in the ring are used again in their turn
+		if key[0] == chat {
+			delete(r.byKey, key)
+		}
+	}
+}

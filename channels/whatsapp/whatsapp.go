@@ -45,6 +45,7 @@ var (
 	_ channels.Reader  = (*Channel)(nil)
 	_ channels.Pairer  = (*Channel)(nil)
 	_ channels.Limiter = (*Channel)(nil)
+	_ channels.Eraser  = (*Channel)(nil)
 )
 
 // A Channel is one WhatsApp account.
@@ -56,8 +57,11 @@ type Channel struct {
 	recent *recent
 	titles *titles
 
+	opening chan struct{} // held while the store is opened, or is open for a moment only
+
 	mu      sync.Mutex
 	session *session      // of the Run that is connected, or nil
+	open    *held         // the store that Run has open, or nil
 	changed chan struct{} // closed when session changes
 }
 
@@ -98,6 +102,7 @@ func New(name, storePath string, opts *Options) *Channel {
 		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("account", name),
 		recent:  newRecent(),
 		titles:  newTitles(),
+		opening: make(chan struct{}, 1),
 		changed: make(chan struct{}),
 	}
 }
@@ -158,22 +163,14 @@ func (c *Channel) awaitLink(ctx context.Context) error {
 // connected holds the connection of a linked account until ctx ends, WhatsApp refuses the
 // account or something breaks.
 func (c *Channel) connected(ctx context.Context, in channels.Intake) (err error) {
-	st, err := openStore(ctx, c.path, c.log)
+	h, s, err := c.hold(ctx, in)
 	if err != nil {
-		return fmt.Errorf("whatsapp: open store: %w", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, st.close()) }()
-	device, err := st.device(ctx)
-	if err != nil {
-		return fmt.Errorf("whatsapp: read store: %w", err)
-	}
-	if device == nil {
-		return &unlinkedError{"not linked"}
-	}
-	s := c.newSession(device, in)
+	defer func() { err = errors.Join(err, c.release(h)) }()
 	err = s.run(ctx)
 	if _, ok := errors.AsType[*unlinkedError](err); ok {
-		if err := st.forget(ctx, s.own); err != nil {
+		if err := h.st.forget(ctx, s.own); err != nil {
 			return fmt.Errorf("whatsapp: delete keys after logout: %w", err)
 		}
 	}

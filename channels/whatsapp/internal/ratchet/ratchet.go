@@ -90,6 +90,17 @@ func (g *Guard) Send(ctx context.Context, f func(context.Context) error) error {
 	return f(context.WithValue(ctx, stepKey{}, st))
 }
 
+// Alone calls f, which changes sessions behind the client's back, while the client uses none.
+func (g *Guard) Alone(ctx context.Context, f func() error) error {
+	select {
+	case <-g.free:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { g.free <- struct{}{} }()
+	return f()
+}
+
 // begin gets the guard for a step that the client makes by itself.
 func (g *Guard) begin(ctx context.Context) error {
 	select {

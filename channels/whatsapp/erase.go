@@ -1,0 +1,237 @@
+package whatsapp
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.mau.fi/whatsmeow/types"
+
+	"gateway/channels"
+	"gateway/channels/whatsapp/internal/ratchet"
+)
+
+// A held store is the one that Run has open, and what else uses it meanwhile.
+type held struct {
+	st    *storage
+	guard *ratchet.Guard
+	users sync.WaitGroup // grows only while Channel.open is this one
+}
+
+// hold opens the store for a session, and lets Erase use it, too.
+func (c *Channel) hold(ctx context.Context, in channels.Intake) (*held, *session, error) {
+	select {
+	case c.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	defer func() { <-c.opening }()
+	st, err := openStore(ctx, c.path, c.log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("whatsapp: open store: %w", err)
+	}
+	device, err := st.device(ctx)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("whatsapp: read store: %w", err), st.close())
+	}
+	if device == nil {
+		return nil, nil, errors.Join(&unlinkedError{"not linked"}, st.close())
+	}
+	s := c.newSession(device, in)
+	h := &held{st: st, guard: s.guard}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = h
+	return h, s, nil
+}
+
+// release closes what hold has opened, once nobody uses it.
+func (c *Channel) release(h *held) error {
+	c.mu.Lock()
+	c.open = nil
+	c.mu.Unlock()
+	h.users.Wait()
+	return h.st.close()
+}
+
+// Erase implements [channels.Eraser]. The client gets the keys of somebody who writes again from
+// WhatsApp, as it does with anybody new: their phone sends the message once more for that. Our
+// contacts on the phone, and who is in a group with us, may be told to the client again at any
+// time.
+func (c *Channel) Erase(ctx context.Context, chats []string) error {
+	select {
+	case c.opening <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err := c.erase(ctx, chats)
+	if err != nil {
+		return fmt.Errorf("whatsapp: erase people of %s: %w", c.name, err)
+	}
+	return nil
+}
+
+// erase erases from the store of Run, or else opens it. It gives the token of opening back.
+func (c *Channel) erase(ctx context.Context, chats []string) (err error) {
+	for _, chat := range chats {
+		c.recent.drop(chat)
+	}
+	c.mu.Lock()
+	h := c.open
+	if h != nil {
+		h.users.Add(1)
+	}
+	c.mu.Unlock()
+	if h != nil {
+		<-c.opening // Run may end meanwhile, which waits for its users
+		defer h.users.Done()
+		return h.st.erase(ctx, chats, h.guard.Alone)
+	}
+	defer func() { <-c.opening }()
+	if _, err := os.Stat(c.path); errors.Is(err, fs.ErrNotExist) {
+		return nil // it never was linked
+	}
+	st, err := openStore(ctx, c.path, c.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.close()) }()
+	return st.erase(ctx, chats, func(_ context.Context, f func() error) error { return f() })
+}
+
+// erase deletes what the client keeps about chats, while alone keeps it from its sessions, and
+// then rewrites the file, so that nothing is left in its free pages.
+func (st *storage) erase(
+	ctx context.Context, chats []string, alone func(context.Context, func() error) error,
+) error {
+	err := alone(ctx, func() error {
+		tx, err := st.db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		for _, chat := range chats {
+			if err := eraseChat(ctx, tx, chat); err != nil {
+				return errors.Join(err, tx.Rollback())
+			}
+		}
+		return tx.Commit()
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := st.db.ExecContext(ctx, "VACUUM"); err != nil {
+		return err
+	}
+	var busy, frames, moved int
+	err = st.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved)
+	if err == nil && busy != 0 {
+		err = errors.New("the write-ahead log of the store is still read")
+	}
+	return err
+}
+
+// eraseChat deletes the rows about a chat, and about the person behind a direct one; but none
+// about the account itself.
+func eraseChat(ctx context.Context, tx *sql.Tx, chat string) error {
+	j, err := parseChat(chat)
+	if err != nil { // what is no chat of WhatsApp has left nothing there
+		return nil
+	}
+	if j.Server == types.GroupServer {
+		return eraseMarks(ctx, tx, []string{j.String()}, slices.Concat(aboutChats, aboutGroups))
+	}
+	var own int
+	err = tx.QueryRowContext(ctx, "SELECT count(*) FROM whatsmeow_device "+
+		"WHERE jid GLOB $1 || '[:.@]*' OR lid GLOB $1 || '[:.@]*'", j.User).Scan(&own)
+	if err != nil || own > 0 {
+		return err
+	}
+	lid, phone, err := names(ctx, tx, j)
+	if err != nil {
+		return err
+	}
+	addresses := slices.Concat(marks(lid, types.HiddenUserServer, types.HostedLIDServer),
+		marks(phone, types.DefaultUserServer, types.HostedServer, types.LegacyUserServer))
+	keys := slices.Concat(keyMarks(lid, types.HiddenUserServer, types.HostedLIDServer),
+		keyMarks(phone, types.DefaultUserServer, types.HostedServer))
+	err = eraseMarks(ctx, tx, addresses, slices.Concat(aboutChats, aboutPeople))
+	if err == nil {
+		err = eraseMarks(ctx, tx, keys, aboutKeys)
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "DELETE FROM whatsmeow_lid_map WHERE lid = $1 OR pn = $2",
+			lid, phone)
+	}
+	return err
+}
+
+// The columns by which the client's tables say whose a row is, each after its table. Keys
+// are under the addresses of the Signal protocol.
+var (
+	aboutChats = [][2]string{{"chat_settings", "chat_jid"}, {"message_secrets", "chat_jid"},
+		{"retry_buffer", "chat_jid"}}
+	aboutGroups = [][2]string{{"sender_keys", "chat_id"}}
+	aboutPeople = [][2]string{{"message_secrets", "sender_jid"}, {"contacts", "their_jid"},
+		{"privacy_tokens", "their_jid"}}
+	aboutKeys = [][2]string{{"sessions", "their_id"}, {"identity_keys", "their_id"},
+		{"sender_keys", "sender_id"}}
+)
+
+// eraseMarks deletes the rows that have a mark, which is a pattern for GLOB, in one of the columns.
+func eraseMarks(ctx context.Context, tx *sql.Tx, marks []string, columns [][2]string) error {
+	for _, c := range columns {
+		var args []any
+		var where []string
+		for i, mark := range marks { // at once: nothing but this looks for them
+			args = append(args, mark)
+			where = append(where, fmt.Sprintf("%s GLOB $%d", c[1], i+1))
+		}
+		_, err := tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM whatsmeow_%s WHERE %s", c[0],
+			strings.Join(where, " OR ")), args...)
+		if err != nil {
+			return fmt.Errorf("delete from %s: %w", c[0], err)
+		}
+	}
+	return nil
+}
+
+// names returns the hidden id and the phone number of a person, as far as they are known.
+func names(ctx context.Context, tx *sql.Tx, j types.JID) (lid, phone string, err error) {
+	lid = j.User
+	query, other := "SELECT pn FROM whatsmeow_lid_map WHERE lid = $1", &phone
+	if j.Server == types.DefaultUserServer {
+		lid, phone = "", j.User
+		query, other = "SELECT lid FROM whatsmeow_lid_map WHERE pn = $1", &lid
+	}
+	err = tx.QueryRowContext(ctx, query, j.User).Scan(other)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return lid, phone, err
+}
+
+// marks returns how a user of servers is called, on all of their devices.
+func marks(user string, servers ...string) (list []string) {
+	for _, server := range servers {
+		if user != "" {
+			list = append(list, user+"@"+server, user+"[:.]*@"+server)
+		}
+	}
+	return list
+}
+
+// keyMarks returns under what the keys of such a user are.
+func keyMarks(user string, servers ...string) (list []string) {
+	for _, server := range servers {
+		if user != "" {
+			list = append(list, types.NewJID(user, server).SignalAddressUser()+":*")
+		}
+	}
+	return list
+}
