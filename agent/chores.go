@@ -390,7 +390,8 @@ func sayCompacted(noted int) string {
 // half the budget.
 func (d *Dispatcher) excess(ctx context.Context, key session.Key) (int, error) {
 	size, err := d.sessions.Size(d.DB.Read(context.WithoutCancel(ctx)), key)
-	return size - d.estimates.bytes(d.config().ModelID, d.config().contextBudget()/2), err
+	s := d.configOf(key)
+	return size - d.estimates.bytes(s.ModelID, s.contextBudget()/2), err
 }
 
 // compactPart makes notes of about need bytes of a conversation and returns what became notes.

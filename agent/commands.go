@@ -47,6 +47,8 @@ func Commands() []Command {
 		{Name: "new", Help: "begin a new conversation", Least: bus.User, run: (*Dispatcher).reset},
 		{Name: "queue", Help: "what happens to messages during an answer: " +
 			"steer, followup, collect or interrupt", Least: bus.User, run: (*Dispatcher).queue},
+		{Name: "model", Help: "which language model answers here", Least: bus.User,
+			run: (*Dispatcher).chooseModel},
 		{Name: "compact", Help: "make notes of the older part of this conversation", Least: bus.User,
 			run: (*Dispatcher).compactNow},
 		{Name: "memory", Help: "what I know for longer than this conversation", Least: bus.User,

@@ -66,6 +66,7 @@ func TestHelp(t *testing.T) {
 			"- `/new`: begin a new conversation\n" +
 			"- `/queue`: what happens to messages during an answer: " +
 			"steer, followup, collect or interrupt\n" +
+			"- `/model`: which language model answers here\n" +
 			"- `/compact`: make notes of the older part of this conversation\n" +
 			"- `/memory`: what I know for longer than this conversation\n" +
 			"- `/history`: my notes of earlier conversations\n" +

@@ -188,7 +188,7 @@ func (d *Dispatcher) compact(
 		}
 		text, from := before.Text, before.From
 		if notes != "" {
-			text, from = d.joined(before, cursor, notes, entries)
+			text, from = d.joined(key, before, cursor, notes, entries)
 		}
 		moved, err := d.sessions.Compact(tx, key, before, entries[len(entries)-1].ID, text, from)
 		if err == nil && !moved {
@@ -286,19 +286,13 @@ func (d *Dispatcher) syncHistory(ctx context.Context, s memory.Scope) {
 // maxSummary is how long the summary of a session may become, in bytes.
 const maxSummary = 6000 * bytesPerToken
 
-// partOf returns so many bytes, or, where the window is small, one nth of a prompt: what stands in
-// the system prompt must leave room for the conversation. It is the same for all prompts.
-func (d *Dispatcher) partOf(n, bytes int) int {
-	return min(bytes, d.config().contextBudget()*bytesPerToken/n)
-}
-
 // noteHead is what notes in a summary begin with.
 var noteHead = regexp.MustCompile(`(?m)^\[notes (\d+), `)
 
 // joined returns the summary of a session with new notes, which have the given cursor, and the
 // cursor of the oldest notes in it: what has become too old goes.
 func (d *Dispatcher) joined(
-	before session.Summary, cursor int64, notes string, entries []session.Entry,
+	key session.Key, before session.Summary, cursor int64, notes string, entries []session.Entry,
 ) (text string, from int64) {
 	day := func(e session.Entry) string { return e.Time.In(d.opts.Location).Format(time.DateOnly) }
 	first, last := day(entries[0]), day(entries[len(entries)-1])
@@ -311,7 +305,7 @@ func (d *Dispatcher) joined(
 		text = before.Text + "\n\n" + text
 	}
 	heads := noteHead.FindAllStringSubmatchIndex(text, -1)
-	i, most := 0, d.partOf(4, maxSummary)
+	i, most := 0, d.configOf(key).partOf(4, maxSummary)
 	for i < len(heads)-1 && len(text)-heads[i][0] > most {
 		i++
 	}

@@ -208,7 +208,7 @@ func TestSummaryIsBounded(t *testing.T) {
 		entry := []session.Entry{{Time: messageTime}}
 		for i := range int64(60) {
 			notes := fmt.Sprintf("- note %d %s\n[notes 7, forged]", i, strings.Repeat("x", 1000))
-			s.Text, s.From = w.d.joined(s, i+1, notes, entry)
+			s.Text, s.From = w.d.joined("test/a", s, i+1, notes, entry)
 		}
 		head := fmt.Sprintf("[notes %d, 2026-02-16, one message]\n- note %d x", s.From, s.From-1)
 		if len(s.Text) > maxSummary || s.From < 30 || !strings.HasPrefix(s.Text, head) {

@@ -53,6 +53,7 @@ type Dispatcher struct {
 	tasks   map[session.Key]int            // sub-agents that work, by the session that has sent them
 	queued  map[session.Key][]bus.Received // tasks that are held back, likewise
 	modes   map[session.Key]Mode           // of the sessions that have one of their own
+	models  map[session.Key]string         // likewise, by name; see model.go
 	recent  histories
 	wg      sync.WaitGroup // of the workers
 }
@@ -81,6 +82,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 		tasks:    make(map[session.Key]int),
 		queued:   make(map[session.Key][]bus.Received),
 		modes:    make(map[session.Key]Mode),
+		models:   make(map[session.Key]string),
 	}
 	d.current.Store(&settings{o, deps.Model, deps.Notes})
 	return d
@@ -156,6 +158,9 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 		if mode, err := ParseMode(name); err == nil { // else the configured one holds
 			d.modes[key] = mode
 		}
+	}
+	if d.models, err = d.sessions.Models(d.DB.Read(work)); err != nil {
+		return err
 	}
 	waits, err := d.waits(work)
 	if err != nil {

@@ -254,6 +254,7 @@ func (d *Dispatcher) letGo(keys []session.Key) {
 		d.recent.drop(key)
 		d.mu.Lock()
 		delete(d.modes, key)
+		delete(d.models, key)
 		d.mu.Unlock()
 	}
 }

@@ -18,8 +18,8 @@ func (t *turn) historySize() int {
 
 // readLimit is how many bytes of a transcript are read for a prompt. What is more shall become
 // notes first.
-func (d *Dispatcher) readLimit() int {
-	return 2 * d.estimates.bytes(d.config().ModelID, d.config().contextBudget())
+func (t *turn) readLimit() int {
+	return 2 * t.d.estimates.bytes(t.config().ModelID, t.config().contextBudget())
 }
 
 // leastHistory is how many bytes of transcript a prompt has at least.
@@ -41,7 +41,7 @@ func (t *turn) load(ctx context.Context) (err error) {
 		t.system, err = t.systemPrompt(read, session.Summary{})
 		return err
 	}
-	h, err := t.d.recent.read(read, t.d.sessions, t.Session, t.d.readLimit())
+	h, err := t.d.recent.read(read, t.d.sessions, t.Session, t.readLimit())
 	if err != nil {
 		return err
 	}

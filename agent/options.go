@@ -149,6 +149,9 @@ type Options struct {
 	Hands    func() []string
 	// Heartbeat is the model for heartbeats; default the one that answers.
 	Heartbeat *Choice
+	// Choices are the models that a conversation may have instead of the one that answers; default
+	// none.
+	Choices []Choice
 	// Observer sees what is done; default nobody does.
 	Observer Observer
 	// Ready is closed when all tools are known; no turn begins before. Default they are.

@@ -402,7 +402,7 @@ func TestCommandRoles(t *testing.T) {
 				w.t.Errorf("answer %d is %q, want %q", i, out[i].Text, want)
 			}
 		}
-		const memory = "compactmemoryhistoryskillsdreamdream-logdream-restoreforget" +
+		const memory = "modelcompactmemoryhistoryskillsdreamdream-logdream-restoreforget" +
 			"jobsremindtimezone"
 		for i, want := range map[int]string{1: "helpstop",
 			3: "helpstatusstopnewqueue" + memory + "usageapprovedeny",

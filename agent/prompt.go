@@ -179,7 +179,7 @@ func (t *turn) recentPart(entries []memory.Entry, s session.Summary) string {
 		return ""
 	}
 	var list []string
-	room := t.d.partOf(4, recentSize)
+	room := t.config().partOf(4, recentSize)
 	for _, e := range slices.Backward(entries) {
 		if e.Session == string(t.Session) && s.From > 0 && e.Cursor >= s.From {
 			continue // it is in the summary

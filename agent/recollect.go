@@ -50,11 +50,11 @@ func (t *turn) recollect(ctx context.Context, batch []bus.Received) (r recollect
 	if err != nil || len(facts) == 0 {
 		return r, err
 	}
-	said, err := t.d.recent.read(read, t.d.sessions, t.Session, t.d.readLimit())
+	said, err := t.d.recent.read(read, t.d.sessions, t.Session, t.readLimit())
 	if err != nil {
 		return r, err
 	}
-	near := newest(said.Entries, t.d.readLimit()/nearPart)
+	near := newest(said.Entries, t.readLimit()/nearPart)
 	var fresh []memory.Fact
 	for _, f := range facts {
 		if line := f.String(); !slices.ContainsFunc(near, func(e session.Entry) bool {

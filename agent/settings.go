@@ -19,7 +19,7 @@ func (d *Dispatcher) config() *settings { return d.current.Load() }
 // config returns the settings of t. A turn keeps those with which it began.
 func (t *turn) config() *settings {
 	if t.settings == nil {
-		t.settings = t.d.config()
+		t.settings = t.d.configOf(t.modelKey())
 	}
 	return t.settings
 }
@@ -36,7 +36,7 @@ func (d *Dispatcher) Configure(model, notes llm.Model, opts *Options) {
 		s.notes = model
 	}
 	s.ModelName, s.ModelID, s.NotesID = n.ModelName, n.ModelID, n.NotesID
-	s.Heartbeat = n.Heartbeat
+	s.Heartbeat, s.Choices = n.Heartbeat, n.Choices
 	s.ContextWindow, s.MaxOutput, s.NoImages = n.ContextWindow, n.MaxOutput, n.NoImages
 	s.MaxRounds, s.MaxTaskRounds, s.TurnTimeout = n.MaxRounds, n.MaxTaskRounds, n.TurnTimeout
 	s.QueueMode, s.Waiting, s.Debounce = n.QueueMode, n.Waiting, n.Debounce
@@ -63,6 +63,13 @@ func (s settings) with(c *Choice) *settings {
 	s.ContextWindow = cmp.Or(c.ContextWindow, s.ContextWindow)
 	s.MaxOutput, s.NoImages = c.MaxOutput, c.NoImages
 	return &s
+}
+
+// partOf returns so many bytes, or, where the window is small, one nth of a prompt: what stands in
+// the system prompt must leave room for the conversation. It is the same for all prompts with one
+// model.
+func (s *settings) partOf(n, bytes int) int {
+	return min(bytes, s.contextBudget()*bytesPerToken/n)
 }
 
 // contextBudget is how many tokens a prompt may have, so that there is room for the answer and for

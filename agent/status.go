@@ -21,12 +21,13 @@ func (d *Dispatcher) status(c *call) (Say, error) {
 	}
 	line("Gateway", "%s %s, up %s", d.opts.Name, d.opts.Version,
 		d.opts.Now().Sub(d.started).Truncate(time.Second))
-	line("Model", "%s", d.config().ModelName)
+	s := d.configOf(c.key)
+	line("Model", "%s", s.ModelName)
 	line("Tokens", "%d in (%d cached), %d out", info.Usage.Input, info.Usage.Cached, info.Usage.Output)
 	if info.Cost > 0 {
 		line("Cost", "$%.4f", info.Cost)
 	}
-	line("Context", "%d of %d tokens", info.Context, d.config().contextBudget())
+	line("Context", "%d of %d tokens", info.Context, s.contextBudget())
 	line("Queue", "%s, %d waiting", mode, len(c.waiting))
 	line("Load", "%s busy, %d of %d model calls", count(busy, "conversation"),
 		len(d.slots), cap(d.slots))

@@ -39,6 +39,7 @@ type Head struct {
 	Address   bus.Address // of its conversation; a sub-agent has that of its origin
 	Title     string
 	QueueMode string // "" is the configured one
+	Model     string // likewise
 	Scope     memory.Scope
 	Turns     int // begun so far
 	Usage     llm.Usage
@@ -69,6 +70,7 @@ type headJSON struct {
 	Thread    string       `json:"thread,omitempty"`
 	Title     string       `json:"title,omitempty"`
 	QueueMode string       `json:"queue_mode,omitempty"`
+	Model     string       `json:"model,omitempty"`
 	Scope     memory.Scope `json:"scope,omitempty"`
 	Turns     int          `json:"turns"`
 	Usage     llm.Usage    `json:"usage"`
@@ -137,11 +139,11 @@ func (s Store) Export(q store.Queryer, key Key, w io.Writer) error {
 func (s Store) head(q store.Queryer, key Key) (h Head, newest int64, err error) {
 	var created, updated, start int64
 	h.Key = key
-	err = q.QueryRow(`SELECT account, chat, thread, title, queue_mode, scope, turns, input, output,
-			cached, cost, context, created_ms, updated_ms, start, summary, summary_from
+	err = q.QueryRow(`SELECT account, chat, thread, title, queue_mode, model, scope, turns, input,
+			output, cached, cost, context, created_ms, updated_ms, start, summary, summary_from
 		FROM sessions WHERE key = $1`, string(key)).Scan(&h.Address.Account, &h.Address.Chat,
-		&h.Address.Thread, &h.Title, &h.QueueMode, &h.Scope, &h.Turns, &h.Usage.Input,
-		&h.Usage.Output, &h.Usage.Cached, &h.Cost, &h.Context, &created, &updated, &start,
+		&h.Address.Thread, &h.Title, &h.QueueMode, &h.Model, &h.Scope, &h.Turns,
+		&h.Usage.Input, &h.Usage.Output, &h.Usage.Cached, &h.Cost, &h.Context, &created, &updated, &start,
 		&h.Summary, &h.From)
 	if errors.Is(err, sql.ErrNoRows) {
 		return h, 0, ErrNone
@@ -162,7 +164,8 @@ func (h Head) json() headJSON {
 	return headJSON{
 		Format: exportFormat, Version: exportVersion, Key: h.Key, Account: h.Address.Account,
 		Chat: h.Address.Chat, Thread: h.Address.Thread, Title: h.Title, QueueMode: h.QueueMode,
-		Scope: h.Scope, Turns: h.Turns, Usage: h.Usage, Cost: h.Cost, Context: h.Context,
+		Model: h.Model, Scope: h.Scope, Turns: h.Turns, Usage: h.Usage, Cost: h.Cost,
+		Context: h.Context,
 		Created: h.Created.UTC().Format(exportTime), Updated: h.Updated.UTC().Format(exportTime),
 		Messages: h.Messages, Start: h.Start, Summary: h.Summary, From: h.From,
 	}
@@ -275,8 +278,8 @@ func parseHead(text []byte) (h Head, err error) {
 	}
 	h = Head{
 		Key: j.Key, Address: bus.Address{Account: j.Account, Chat: j.Chat, Thread: j.Thread},
-		Title: j.Title, QueueMode: j.QueueMode, Scope: j.Scope, Turns: j.Turns, Usage: j.Usage,
-		Cost: j.Cost, Context: j.Context, Messages: j.Messages, Start: j.Start,
+		Title: j.Title, QueueMode: j.QueueMode, Model: j.Model, Scope: j.Scope, Turns: j.Turns,
+		Usage: j.Usage, Cost: j.Cost, Context: j.Context, Messages: j.Messages, Start: j.Start,
 		Summary: j.Summary, From: j.From,
 	}
 	if h.Created, err = parseTime(j.Created); err != nil {

@@ -61,7 +61,9 @@ func eventful(f *fixture) {
 		if _, err := f.Compact(tx, KeyOf(chat), before, list[1].ID, "notes", 7); err != nil {
 			return err
 		}
-		if err := f.SetQueueMode(tx, chat, "collect", f.now); err != nil {
+		err = errors.Join(f.SetQueueMode(tx, chat, "collect", f.now),
+			f.SetModel(tx, chat, "small", f.now))
+		if err != nil {
 			return err
 		}
 		return f.Spend(tx, KeyOf(chat), Bill{Context: 77, Cost: 0.1,
@@ -78,6 +80,11 @@ func TestExportImportExport(t *testing.T) {
 	f := newFixture(t)
 	eventful(f)
 	want := f.export(KeyOf(chat))
+	for _, setting := range []string{`"queue_mode":"collect"`, `"model":"small"`} {
+		if !strings.Contains(want, setting) {
+			t.Errorf("the file lacks %s:\n%s", setting, want)
+		}
+	}
 	if n := strings.Count(want, "\n"); n != 8 {
 		t.Errorf("the file has %d lines, want 8:\n%s", n, want)
 	}

@@ -137,13 +137,14 @@ type importer struct {
 
 func (w *importer) session() error {
 	h := w.head
-	_, err := w.tx.Exec(`INSERT INTO sessions (key, account, chat, thread, title, queue_mode, scope,
-			turns, input, output, cached, cost, context, created_ms, updated_ms, summary,
+	_, err := w.tx.Exec(`INSERT INTO sessions (key, account, chat, thread, title, queue_mode, model,
+			scope, turns, input, output, cached, cost, context, created_ms, updated_ms, summary,
 			summary_from)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+			$18)`,
 		string(h.Key), h.Address.Account, h.Address.Chat, h.Address.Thread, h.Title, h.QueueMode,
-		string(h.Scope), h.Turns, h.Usage.Input, h.Usage.Output, h.Usage.Cached, h.Cost, h.Context,
-		h.Created.UnixMilli(), h.Updated.UnixMilli(), h.Summary, h.From)
+		h.Model, string(h.Scope), h.Turns, h.Usage.Input, h.Usage.Output, h.Usage.Cached, h.Cost,
+		h.Context, h.Created.UnixMilli(), h.Updated.UnixMilli(), h.Summary, h.From)
 	return err
 }
 

@@ -26,6 +26,19 @@ func (Store) SetQueueMode(tx *store.Tx, a bus.Address, mode string, now time.Tim
 	return nil
 }
 
+// SetModel stores the name of the model that answers in a session; "" is the configured one.
+func (Store) SetModel(tx *store.Tx, a bus.Address, model string, now time.Time) error {
+	_, err := tx.Exec(`INSERT INTO sessions
+			(key, account, chat, thread, title, model, created_ms, updated_ms)
+		VALUES ($1, $2, $3, $4, '', $5, $6, $6)
+		ON CONFLICT (key) DO UPDATE SET model = excluded.model`,
+		string(KeyOf(a)), a.Account, a.Chat, a.Thread, model, now.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("session: model of %s: %w", a, err)
+	}
+	return nil
+}
+
 // An Info describes a session.
 type Info struct {
 	Key       Key
@@ -95,19 +108,32 @@ func infos(q store.Queryer, query string, args ...any) ([]Info, error) {
 
 // QueueModes returns the stored modes of the sessions that have one.
 func (Store) QueueModes(q store.Queryer) (map[Key]string, error) {
-	rows, err := q.Query("SELECT key, queue_mode FROM sessions WHERE queue_mode <> ''")
+	return byKey(q, "SELECT key, queue_mode FROM sessions WHERE queue_mode <> ''")
+}
+
+// Models returns the names of the models of the sessions that have one of their own.
+func (Store) Models(q store.Queryer) (map[Key]string, error) {
+	return byKey(q, "SELECT key, model FROM sessions WHERE model <> ''")
+}
+
+// byKey returns a setting of the sessions that query finds.
+func byKey(q store.Queryer, query string) (map[Key]string, error) {
+	rows, err := q.Query(query)
 	if err != nil {
-		return nil, fmt.Errorf("session: read queue modes: %w", err)
+		return nil, fmt.Errorf("session: read settings: %w", err)
 	}
 	defer rows.Close()
-	modes := make(map[Key]string)
+	found := make(map[Key]string)
 	for rows.Next() {
 		var key Key
-		var mode string
-		if err := rows.Scan(&key, &mode); err != nil {
-			return nil, fmt.Errorf("session: read queue modes: %w", err)
+		var setting string
+		if err := rows.Scan(&key, &setting); err != nil {
+			return nil, fmt.Errorf("session: read settings: %w", err)
 		}
-		modes[key] = mode
+		found[key] = setting
 	}
-	return modes, rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("session: read settings: %w", err)
+	}
+	return found, nil
 }

@@ -85,6 +85,29 @@ func TestQueueModes(t *testing.T) {
 	}
 }
 
+func TestModels(t *testing.T) {
+	f := newFixture(t)
+	other := bus.Address{Account: "test", Chat: "b"}
+	set := func(a bus.Address, model string) {
+		f.must(f.tx(func(tx *store.Tx) error { return f.SetModel(tx, a, model, f.now) }))
+	}
+	f.begin(chat, "hello")
+	set(chat, "small")
+	set(other, "large") // before its first turn
+	f.begin(other, "hello")
+	models, err := f.Models(f.read())
+	f.must(err)
+	if want := map[Key]string{"test/a": "small", "test/b": "large"}; !maps.Equal(models, want) {
+		t.Errorf("Models = %v, want %v", models, want)
+	}
+	set(chat, "")
+	models, err = f.Models(f.read())
+	f.must(err)
+	if want := map[Key]string{"test/b": "large"}; !maps.Equal(models, want) {
+		t.Errorf("Models = %v, want %v", models, want)
+	}
+}
+
 func TestSearch(t *testing.T) {
 	f := newFixture(t)
 	other := bus.Address{Account: "test", Chat: "b"}

@@ -72,7 +72,8 @@ ALTER TABLE sessions ADD COLUMN summary TEXT NOT NULL DEFAULT ''; -- notes of wh
 ALTER TABLE sessions ADD COLUMN summary_from BIGINT NOT NULL DEFAULT 0; -- first entry in it
 ALTER TABLE sessions ADD COLUMN tidy INTEGER NOT NULL DEFAULT 0; -- 1: compacted since it is idle
 CREATE INDEX sessions_scope ON sessions (scope);
-CREATE INDEX sessions_idle ON sessions (updated_ms) WHERE tidy = 0;`}}
+CREATE INDEX sessions_idle ON sessions (updated_ms) WHERE tidy = 0;`, `
+ALTER TABLE sessions ADD COLUMN model TEXT NOT NULL DEFAULT ''; -- '' is the configured one`}}
 
 // A Key names a session: the address of its conversation, as account/chat[/thread].
 type Key string

@@ -16,7 +16,7 @@ func (g *gateway) agentOptions(cfg *config.Config) *agent.Options {
 	return &agent.Options{
 		Name: cfg.Gateway.Name, Version: buildVersion(),
 		ModelName: modelName(cfg, cfg.Agent.Model), ModelID: cfg.Agent.Model, NotesID: notesID,
-		Heartbeat:     g.heartbeatModel(cfg),
+		Heartbeat: g.heartbeatModel(cfg), Choices: g.choices(cfg),
 		WorkspacePath: cfg.Gateway.Workspace, MemoryPath: memoryFolder(cfg),
 		Location:  cfg.Gateway.Location,
 		IdleAfter: cfg.Memory.Idle, DreamEvery: cfg.Memory.DreamEvery,
@@ -50,9 +50,29 @@ func (g *gateway) heartbeatModel(cfg *config.Config) *agent.Choice {
 	if name == "" || name == cfg.Agent.Model {
 		return nil
 	}
+	c := g.choice(cfg, name)
+	return &c
+}
+
+// choice returns the model with a name and what must be known of it.
+func (g *gateway) choice(cfg *config.Config, name string) agent.Choice {
 	m := cfg.Models[name]
-	return &agent.Choice{Model: newModel(cfg, name, g.log), Name: modelName(cfg, name), ID: name,
+	return agent.Choice{Model: newModel(cfg, name, g.log), Name: modelName(cfg, name), ID: name,
 		ContextWindow: m.ContextWindow, MaxOutput: m.MaxOutput, NoImages: !m.Images}
+}
+
+// demoModel is the name under which every configuration has the demo.
+const demoModel = "demo"
+
+// choices returns the models that a conversation may have: all but the demo, which is always there
+// and of use only where there is no other.
+func (g *gateway) choices(cfg *config.Config) (list []agent.Choice) {
+	for _, name := range sortedKeys(cfg.Models) {
+		if name != demoModel || cfg.Agent.Model == demoModel {
+			list = append(list, g.choice(cfg, name))
+		}
+	}
+	return list
 }
 
 // apply makes a changed configuration hold, as far as that can be while the gateway runs.

@@ -1,0 +1,255 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/schedule"
+	"gateway/agent/tool"
+	"gateway/agent/tools/ask"
+	"gateway/bus"
+)
+
+// choose gives the world a second model, "Small", beside "main", and returns it.
+func (w *world) choose() *llmtest.Model {
+	small := llmtest.New("Small")
+	w.opts.ModelID, w.opts.ModelName = "main", "main (big-1), then spare"
+	w.opts.MaxOutput, w.opts.ContextWindow = 4000, 100_000
+	w.opts.Choices = []Choice{
+		{Model: checked{w.model, w.t}, ID: "main", Name: "main (big-1), then spare", MaxOutput: 4000,
+			ContextWindow: 100_000},
+		{Model: checked{small, w.t}, ID: "Small", Name: "Small", MaxOutput: 500, NoImages: true,
+			ContextWindow: 9000},
+	}
+	return small
+}
+
+const (
+	modelList = " These can be chosen with `/model NAME`, by an admin:\n\n" +
+		"- `main` (big-1), then spare\n- `Small`"
+	modelIsMain  = "The model here is `main` (big-1), then spare: the default." + modelList
+	modelIsSmall = "The model here is `Small`: chosen for this conversation; the default is " +
+		"`main`." + modelList
+	modelSet = "From its next answer on this conversation has the model `Small`. `/model default` " +
+		"takes that back."
+)
+
+func TestModelCommand(t *testing.T) {
+	inWorld(t, func(w *world) {
+		small := w.choose()
+		w.start()
+		w.model.Queue(llmtest.Say("one"), llmtest.Say("of b"), llmtest.Say("three"))
+		small.Queue(llmtest.Say("two"))
+		w.say("a", "/model", "hello", "/model small", "/model")
+		told := []string{modelIsMain, "one", modelSet, modelIsSmall}
+		w.wantAnswers("a", told...)
+
+		w.must(w.stop()) // it outlives the process
+		w.start()
+		w.say("b", "another conversation", "/model")
+		w.wantAnswers("b", "of b", modelIsMain)
+		w.say("a", "again", "/model DEFAULT", "/model", "and again")
+		w.wantQuiet()
+		w.wantAnswers("a", append(told, "two", "The model of this conversation is the default again, "+
+			"which is `main` now.", modelIsMain, "three")...)
+		if r := small.Requests()[0]; r.MaxOutput != 500 {
+			t.Errorf("the chosen model may answer with %d tokens, want its own 500", r.MaxOutput)
+		}
+		w.must(w.stop()) // and so does the way back
+		w.start()
+		w.say("a", "/model")
+		w.wantSay("a", "/model", modelIsMain)
+		wantLines(t, "usage by model", w.column("SELECT kind || ' ' || key || ' ' || calls FROM usage "+
+			"WHERE kind = 'model' ORDER BY key"), []string{"model Small 1", "model scripted 3"})
+	})
+}
+
+// Buttons are for those who may press them, and lead to what is not chosen.
+func TestModelButtons(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.choose()
+		long := strings.Repeat("l", maxButtonText)
+		w.opts.Choices = append(w.opts.Choices, Choice{ID: long, Name: long})
+		w.start()
+		buttons := func(role bus.Role) (list []string) {
+			m := w.message("a", "/model")
+			m.Role = role
+			w.put(m)
+			for _, b := range w.lastSay("a").Buttons {
+				list = append(list, b.Label+" sends "+b.Text)
+			}
+			return list
+		}
+		wantLines(t, "buttons for a user", buttons(bus.User), nil)
+		wantLines(t, "buttons for an admin", buttons(bus.Admin), []string{"Small sends /model Small"})
+		w.say("a", "/model Small")
+		wantLines(t, "buttons later", buttons(bus.Owner),
+			[]string{"main sends /model main", "default sends /model default"})
+	})
+}
+
+func TestModelRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.choose()
+		w.start()
+		for role, want := range map[bus.Role]string{
+			bus.Guest: "Only who is a user or more may use `/model`.",
+			bus.User: "Only who is an admin or more may choose the model. `/model` shows which one " +
+				"answers here.",
+			bus.Admin: modelSet,
+		} {
+			m := w.message(string(role), "/model Small")
+			m.Role = role
+			w.put(m)
+			w.wantAnswers(string(role), want)
+		}
+		w.wantSay("a", "/model smal", "I know no model `smal`. Did you mean `Small`?\n\n"+modelIsMain)
+		w.wantSay("a", "/model small main", "I know no model `small main`.\n\n"+modelIsMain)
+	})
+}
+
+// A turn that runs keeps its model, and what waits for it gets the new one.
+func TestModelDuringTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		small := w.choose()
+		w.opts.QueueMode = Followup
+		w.tools(act("look", tool.Pure, always("seen")))
+		release := make(chan struct{})
+		w.model.Queue(held(uses("look"), release), llmtest.Say("main has seen it"))
+		small.Queue(llmtest.Say("I am small"))
+		w.start()
+		w.say("a", "look", "/model Small", "who are you?")
+		close(release)
+		w.wantQuiet()
+		w.wantAnswers("a", modelSet, "main has seen it", "I am small")
+	})
+}
+
+// Without the chosen model in its configuration the conversation has the default, and says so; with
+// it again, it has that.
+func TestModelGone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		small := w.choose()
+		w.start()
+		w.say("a", "/model Small")
+		less := w.opts
+		less.Choices = less.Choices[:1]
+		w.d.Configure(w.model, nil, &less)
+		w.model.Queue(llmtest.Say("main answers"))
+		w.say("a", "hello")
+		gone := "The model here is `main` (big-1), then spare: the default, as `Small`, which was " +
+			"chosen for this conversation, is not configured any more." +
+			strings.TrimSuffix(modelList, "\n- `Small`")
+		w.wantSay("a", "/model", gone)
+		if b := w.lastSay("a").Buttons; len(b) != 1 || b[0].Text != "/model default" {
+			t.Errorf("buttons %v, want the default only", b)
+		}
+		w.d.Configure(w.model, nil, &w.opts)
+		small.Queue(llmtest.Say("here I am again"))
+		w.say("a", "hello")
+		w.wantQuiet()
+		w.wantAnswers("a", modelSet, "main answers", gone, "here I am again")
+	})
+}
+
+// What works for the conversation has its model: sub-agents, and jobs in its session, also while
+// that waits for somebody. A job in a session of its own has the configured one.
+func TestModelBelow(t *testing.T) {
+	inWorld(t, func(w *world) {
+		small := w.choose()
+		sub := w.spawning()
+		w.opts.Choices[1].Model = checked{byTask{small, sub}, t}
+		w.jobs(schedule.Options{})
+		w.start()
+		small.Queue(spawns(true, "dig"), llmtest.Say("dug"), llmtest.Say("Call your mum!"))
+		sub.Queue(llmtest.Say("a hole"))
+		w.model.Queue(llmtest.Say("all is green"))
+		w.say("a", "/model Small", "have it dug")
+		w.add(w.job("a", schedule.Reminder, "call mum"))
+		w.add(w.job("a", schedule.Task, "look at the build"))
+		w.wantQuiet()
+		w.wantAnswers("a", modelSet, "dug", "Call your mum!", "all is green")
+		if n := small.Left() + sub.Left(); n != 0 {
+			t.Errorf("%d steps of the chosen model are left, want none", n)
+		}
+	})
+}
+
+func TestModelBesideParked(t *testing.T) {
+	inWorld(t, func(w *world) {
+		small := w.choose()
+		w.tools(ask.New())
+		w.jobs(schedule.Options{})
+		w.start()
+		small.Queue(asksFor("Which?", "red", "blue"),
+			llmtest.Say("Call your mum!"), llmtest.Say("Blue it is."))
+		w.say("a", "/model Small", "paint it")
+		w.add(w.job("a", schedule.Reminder, "call mum"))
+		if told := w.lastSay("a").Text; told != "Call your mum!" {
+			t.Errorf("told %q, want the reminder by the chosen model", told)
+		}
+		w.say("a", "blue")
+		w.wantQuiet()
+		if told := w.lastSay("a").Text; told != "Blue it is." {
+			t.Errorf("told %q, want the answer of the chosen model", told)
+		}
+	})
+}
+
+// The window of the chosen model holds: what was said with a large one is made to fit a small one.
+func TestModelWindow(t *testing.T) {
+	inWorld(t, func(w *world) {
+		small := w.choose()
+		w.start()
+		for i := range 6 {
+			w.model.Queue(llmtest.Say(strings.Repeat(fmt.Sprintf("answer %d ", i), 1200)))
+			w.say("a", "tell me more")
+		}
+		small.Queue(llmtest.Say("short"))
+		w.say("a", "/model Small", "and now?")
+		w.wantQuiet()
+		budget := w.d.configOf("test/a").contextBudget()
+		requests := small.Requests()
+		if len(requests) != 1 {
+			t.Fatalf("the small model was asked %d times, want once", len(requests))
+		}
+		if n := w.d.estimates.tokens("Small", textSize(requests[0].Messages)); n > budget {
+			t.Errorf("the small model was asked with %d tokens, want %d at most", n, budget)
+		}
+		status := w.ask("a", "/status")
+		for _, want := range []string{"- Model: Small\n", fmt.Sprintf(" of %d tokens\n", budget)} {
+			if !strings.Contains(status, want) {
+				t.Errorf("/status lacks %q:\n%s", want, status)
+			}
+		}
+	})
+}
+
+// ask sends a command and returns its answer.
+func (w *world) ask(chat, command string) string {
+	w.say(chat, command)
+	return w.lastSay(chat).Text
+}
+
+// A model that understands no images gets none.
+func TestModelWithoutImages(t *testing.T) {
+	inWorld(t, func(w *world) {
+		small := w.choose()
+		w.withFiles()
+		w.start()
+		w.model.Queue(llmtest.Say("I see it"))
+		small.Queue(llmtest.Say("no eyes"))
+		w.put(carrying(w.message("a", "look"), photo("a.png")))
+		w.say("a", "/model Small")
+		w.put(carrying(w.message("a", "look"), photo("b.png")))
+		w.wantQuiet()
+		for i, want := range []int{1, 0} {
+			r := append(w.model.Requests(), small.Requests()...)[i]
+			if loaded, _ := images(r); loaded != want {
+				t.Errorf("request %d has %d images, want %d", i+1, loaded, want)
+			}
+		}
+	})
+}
