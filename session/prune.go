@@ -7,17 +7,39 @@ import (
 )
 
 // resting is the condition of conversations in which nothing has happened since $3, and nothing
-// runs. Nobody ever goes on with that of a sub-agent.
+// runs.
 const resting = "s.updated_ms < $3 AND NOT EXISTS " +
 	"(SELECT 1 FROM turns r WHERE r.session = s.key AND r.state = 'running')"
+
+// subs is the condition of the sessions of sub-agents, with which nobody ever goes on: a job and a
+// hook go on with theirs. See [Key.Parent].
+const subs = "s.key LIKE '%" + subMark + "%' AND " +
+	"(s.key NOT LIKE '%" + subMark + jobMark + "%' OR " +
+	"s.key LIKE '%" + subMark + jobMark + "%" + subMark + "%') AND " +
+	"(s.key NOT LIKE '%" + subMark + hookMark + "%' OR " +
+	"s.key LIKE '%" + subMark + hookMark + "%" + subMark + "%')"
 
 // PruneMessages deletes messages from before a time that no prompt holds any more, of conversations
 // that have rested since: those of the next rows after an id. See [store.Pruning.Step]. The time is
 // to be so long ago that notes were made of such conversations.
 func (Store) PruneMessages(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	return store.Pruning{Table: "messages", Time: "created_ms",
-		Over: "session IN (SELECT s.key FROM sessions s WHERE (messages.id <= s.start OR " +
-			"s.key LIKE '%" + subMark + "%') AND " + resting + ")"}.Step(tx, before, after)
+		Over: "EXISTS (SELECT 1 FROM sessions s WHERE s.key = messages.session AND " +
+			"(messages.id <= s.start OR " + subs + ") AND " + resting + ")",
+	}.Step(tx, before, after)
+}
+
+// PruneArchived deletes likewise, but also of conversations that go on: there, what is before the
+// start of the prompt. Messages with ids from below on stay, as notes are still to be made of them.
+func (Store) PruneArchived(
+	tx *store.Tx, below int64, before time.Time, after int64,
+) (int, int64, error) {
+	return store.Pruning{Table: "messages", Time: "created_ms", Below: below,
+		Over: "EXISTS (SELECT 1 FROM sessions s WHERE s.key = messages.session AND " +
+			"(messages.id <= s.start AND NOT EXISTS (SELECT 1 FROM turns r WHERE " +
+			"r.session = s.key AND r.state = 'running' AND r.id = messages.turn) OR " +
+			subs + " AND " + resting + "))",
+	}.Step(tx, before, after)
 }
 
 // PruneTurns deletes turns that ended before a time and of whose messages none is left, likewise.

@@ -88,3 +88,67 @@ func TestPrune(t *testing.T) {
 		t.Errorf("left has %q, want %q", got, want)
 	}
 }
+
+// Where room is needed, what was said before the start of a prompt goes also of conversations that
+// go on; not that of a turn that runs, nor what notes are still to be made of. Jobs and hooks go on
+// with their own conversations, other than sub-agents.
+func TestPruneArchived(t *testing.T) {
+	f := newFixture(t)
+	reset := func(key Key) {
+		t.Helper()
+		f.must(f.tx(func(tx *store.Tx) error { return f.Reset(tx, key, f.now) }))
+	}
+	chat := KeyOf(at("goes on"))
+	f.talk("goes on", "first")
+	reset(chat)
+	f.begin(at("runs"), "first")
+	reset(KeyOf(at("runs")))
+	below := map[Key]bool{
+		JobKey(chat, 1): false, HookKey(chat, "x"): false, SubKey(chat, "1"): true,
+		SubKey(JobKey(chat, 1), "2"): true, SubKey(HookKey(chat, "x"), "3"): true}
+	for key := range below {
+		turn := &Turn{Session: key, Address: at("goes on")}
+		f.must(f.tx(func(tx *store.Tx) error {
+			return f.Begin(tx, turn, "", lease, f.now, said("task"))
+		}))
+		f.must(f.end(turn, Done, "yes"))
+	}
+	f.talk("noted", "first")
+	reset(KeyOf(at("noted")))
+	newest, err := f.Newest(f.read(), KeyOf(at("noted")))
+	f.must(err)
+	f.now = f.now.Add(48 * time.Hour)
+	f.talk("goes on", "second")
+	prune := func(below int64, want int) {
+		t.Helper()
+		f.must(f.tx(func(tx *store.Tx) error {
+			n, _, err := f.PruneArchived(tx, below, f.now.Add(-24*time.Hour), 0)
+			if n != want {
+				t.Errorf("%d messages went, want %d", n, want)
+			}
+			return err
+		}))
+	}
+	prune(newest, 2+3*2+1)
+	prune(newest+1, 1)
+	for key, over := range below {
+		if got := f.left(key); (got == nil) != over {
+			t.Errorf("%s has %q; it goes: %t", key, got, over)
+		}
+	}
+	for name, want := range map[string][]string{
+		"goes on": {"second", "yes"}, "runs": {"first"}, "noted": nil,
+	} {
+		if got := f.left(KeyOf(at(name))); !slices.Equal(got, want) {
+			t.Errorf("%s has %q, want %q", name, got, want)
+		}
+	}
+	// With their age alone they stay as well.
+	f.must(f.tx(func(tx *store.Tx) error {
+		_, _, err := f.PruneMessages(tx, f.now.Add(-24*time.Hour), 0)
+		return err
+	}))
+	if got := f.left(JobKey(chat, 1)); len(got) != 2 {
+		t.Errorf("the job has %q, want what it goes on with", got)
+	}
+}

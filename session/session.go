@@ -6,7 +6,8 @@
 // turn are refused with [ErrEnded] once it was stopped, or taken over under a newer lease.
 // The prompt holds what comes after a message, the session's start, and a summary of what was
 // before it: [Store.Compact] and [Store.Reset] move the start. Nothing is deleted but by
-// [Store.Erase], and with age by [Store.PruneMessages] and [Store.PruneTurns].
+// [Store.Erase], and with age by [Store.PruneMessages], [Store.PruneArchived] and
+// [Store.PruneTurns].
 //
 // Tables: sessions, turns, messages.
 package session

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -10,6 +12,7 @@ type Pruning struct {
 	Table string // with ids that the database counts up
 	Time  string // the column with the time from which a row's age counts, Unix milliseconds
 	Over  string // the condition of rows that may go
+	Below int64  // rows with this id or a larger one stay; 0: none of them
 }
 
 // PruneBatch is how many rows [Pruning.Step] looks at.
@@ -33,8 +36,8 @@ func (p Pruning) Step(tx *Tx, before time.Time, after int64) (n int, next int64,
 		return 0, 0, nil
 	}
 	deleted, err := tx.Exec("DELETE FROM "+p.Table+" WHERE id > $1 AND id <= $2 AND "+p.Time+
-		" < $3 AND id < (SELECT max(id) FROM "+p.Table+") AND "+p.Over,
-		after, last, before.UnixMilli())
+		" < $3 AND id < $4 AND id < (SELECT max(id) FROM "+p.Table+") AND "+p.Over,
+		after, last, before.UnixMilli(), cmp.Or(p.Below, math.MaxInt64))
 	if err != nil {
 		return 0, 0, fmt.Errorf("store: prune %s: %w", p.Table, err)
 	}

@@ -119,6 +119,51 @@ func TestPrune(t *testing.T) {
 	}
 }
 
+// Rows from an id on stay, if that is said.
+func TestPruneBelow(t *testing.T) {
+	db := openLog(t)
+	fill(t, db, 0, 10, "done", "")
+	err := db.Tx(t.Context(), func(tx *Tx) error {
+		p := logPruning
+		p.Below = 4
+		n, _, err := p.Step(tx, time.UnixMilli(5000), 0)
+		if n != 3 {
+			t.Errorf("%d rows went, want 3", n)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What counts as used grows and shrinks with the rows, wherever they are written just now.
+func TestUsed(t *testing.T) {
+	db := openLog(t)
+	used := func() int64 {
+		t.Helper()
+		n, err := db.Used(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	empty := used()
+	fill(t, db, 0, 1000, "done", strings.Repeat("x", 3000))
+	full := used()
+	if grown := full - empty; grown < 3_000_000 || grown > 6_000_000 {
+		t.Errorf("rows of 3 MB take %d bytes", grown)
+	}
+	list, err := db.Largest(t.Context())
+	if err != nil || len(list) == 0 || list[0].Table != "log" || list[0].Bytes < 3_000_000 {
+		t.Errorf("Largest = %v, %v; want log first, with 3 MB", list, err)
+	}
+	prune(t, db, time.UnixMilli(5000))
+	if rest := used() - empty; rest > 100_000 {
+		t.Errorf("%d bytes are used by one row", rest)
+	}
+}
+
 // Room that nothing uses is given back in small steps, but for some that is used next.
 func TestShrink(t *testing.T) {
 	db := openLog(t)

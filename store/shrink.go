@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"os"
 )
 
 // shrinkPages is how many pages [DB.Shrink] moves at once: a transaction of some milliseconds.
@@ -34,17 +33,54 @@ func (db *DB) Shrink(ctx context.Context) (more bool, err error) {
 	return mode == incremental && free > spare+shrinkPages, nil
 }
 
-// Size returns the size of the database with its write-ahead log, in bytes.
-func (db *DB) Size() (int64, error) {
-	var total int64
-	for _, path := range []string{db.path, db.path + "-wal"} {
-		info, err := os.Stat(path)
-		if err != nil && !os.IsNotExist(err) {
+// Used returns how many bytes of the database are in use: neither its free pages count nor its
+// write-ahead log.
+func (db *DB) Used(ctx context.Context) (int64, error) {
+	var sum int64
+	read := db.Read(ctx)
+	for _, part := range []struct {
+		pragma string
+		sign   int64
+	}{{"PRAGMA page_count", 1}, {"PRAGMA freelist_count", -1}} {
+		var pages int64
+		if err := read.QueryRow(part.pragma).Scan(&pages); err != nil {
 			return 0, fmt.Errorf("store: size: %w", err)
 		}
-		if err == nil {
-			total += info.Size()
-		}
+		sum += part.sign * pages
 	}
-	return total, nil
+	var page int64
+	if err := read.QueryRow("PRAGMA page_size").Scan(&page); err != nil {
+		return 0, fmt.Errorf("store: size: %w", err)
+	}
+	return max(sum, 0) * page, nil // somebody may have written in between
+}
+
+// A TableSize is how many bytes a table takes, with its indexes.
+type TableSize struct {
+	Table string
+	Bytes int64
+}
+
+// Largest returns the three largest tables, the largest first. All of the database is read for
+// that, which may take a while.
+func (db *DB) Largest(ctx context.Context) ([]TableSize, error) {
+	rows, err := db.Read(ctx).Query(`SELECT s.tbl_name, sum(d.pgsize)
+		FROM dbstat d JOIN sqlite_schema s ON s.name = d.name WHERE d.aggregate = 1
+		GROUP BY s.tbl_name ORDER BY 2 DESC LIMIT 3`)
+	if err != nil {
+		return nil, fmt.Errorf("store: largest tables: %w", err)
+	}
+	defer rows.Close()
+	var list []TableSize
+	for rows.Next() {
+		var t TableSize
+		if err := rows.Scan(&t.Table, &t.Bytes); err != nil {
+			return nil, fmt.Errorf("store: largest tables: %w", err)
+		}
+		list = append(list, t)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("store: largest tables: %w", err)
+	}
+	return list, nil
 }

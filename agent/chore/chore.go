@@ -147,6 +147,16 @@ func (Store) Next(q store.Queryer) (due time.Time, ok bool, err error) {
 	return time.UnixMilli(at.Int64), at.Valid, nil
 }
 
+// Least returns the least Ref of the chores of a kind; false if there are none.
+func (Store) Least(q store.Queryer, k Kind) (ref int64, ok bool, err error) {
+	var least sql.NullInt64
+	err = q.QueryRow("SELECT min(ref) FROM chores WHERE kind = $1", string(k)).Scan(&least)
+	if err != nil {
+		return 0, false, fmt.Errorf("chore: read: %w", err)
+	}
+	return least.Int64, least.Valid, nil
+}
+
 // Save notes how far c has come, or reports [ErrGone].
 func (Store) Save(tx *store.Tx, c *Chore, state []byte) error {
 	n, err := tx.Exec("UPDATE chores SET state = $3 WHERE id = $1 AND scope = $2",

@@ -224,3 +224,20 @@ func TestTellOnce(t *testing.T) {
 		}
 	}
 }
+
+// The least ref is that of a kind, of all scopes.
+func TestLeast(t *testing.T) {
+	l := newList(t)
+	least := func(want int64, there bool) {
+		t.Helper()
+		got, ok, err := l.Least(l.db.Read(t.Context()), chore.Archive)
+		if got != want || ok != there || err != nil {
+			t.Errorf("Least = %d, %t, %v; want %d, %t", got, ok, err, want, there)
+		}
+	}
+	l.put(chore.Chore{Work: chore.Work{Kind: chore.Compact, Scope: "a", Ref: 1}}, 0)
+	least(0, false)
+	l.put(chore.Chore{Work: chore.Work{Kind: chore.Archive, Scope: "a", Ref: 9}}, 0)
+	l.put(chore.Chore{Work: chore.Work{Kind: chore.Archive, Scope: "b", Ref: 7}}, time.Hour)
+	least(7, true)
+}

@@ -1,9 +1,10 @@
-// Package retention removes what is over and older than it is to be kept, piece by piece, so that
-// nobody who works beside it waits.
+// Package retention removes what is over and older than it is to be kept, and of a database that is
+// too large what is over first, piece by piece, so that nobody who works beside it waits.
 //
 // The main type is [Sweeper]. What is removed and how belongs to the packages that own it: each is
 // a [Rule]. A piece is one transaction of at most [Batch] rows, and after each the sweeper rests
-// for as long as others are likely to need the database.
+// for as long as others are likely to need the database. What a rule does not call over stays, also
+// if the database is too large for it: then the sweeper says what is in the way.
 //
 // The package owns no tables.
 package retention
@@ -14,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"gateway/store"
@@ -49,8 +51,15 @@ type Options struct {
 	First  time.Duration    // from the start to the first pass; default a minute
 	Every  time.Duration    // from the end of a pass to the next; default an hour
 	Rest   time.Duration    // between two pieces; default 20 ms
-	// Most is the size of the database, in bytes, from which a warning is logged; 0: none.
-	Most int64
+
+	// Most is how many bytes the database may use; 0: any number. If it uses more after a pass, the
+	// rules of Tight apply, with what they keep also then: those of a group take turns, the oldest
+	// rows of each first, until there is room or none of them finds anything more. Then comes the
+	// next group.
+	Most  int64
+	Tight [][]Rule
+	// Remains says of tables, by name, what may stay in them and how somebody can make it less.
+	Remains map[string]string
 }
 
 // A Sweeper applies rules, again and again.
@@ -87,7 +96,8 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// Pass applies each rule until nothing is left for it, and then gives the room back.
+// Pass applies each rule until nothing is left for it, makes the database small enough, and then
+// gives the room back.
 func (s *Sweeper) Pass(ctx context.Context) error {
 	start := s.o.Now()
 	var errs []error
@@ -101,13 +111,17 @@ func (s *Sweeper) Pass(ctx context.Context) error {
 			removed = append(removed, slog.Int(r.Name, n))
 		}
 	}
-	errs = append(errs, s.shrink(ctx))
+	s.report(ctx, "old rows removed", removed, start)
+	errs = append(errs, s.tighten(ctx, start), s.shrink(ctx), s.warn(ctx))
+	return errors.Join(errs...)
+}
+
+// report says which rows were removed, if there were any.
+func (s *Sweeper) report(ctx context.Context, message string, removed []any, start time.Time) {
 	if len(removed) > 0 {
-		s.o.Logger.InfoContext(ctx, "old rows removed", slog.Group("rows", removed...),
+		s.o.Logger.InfoContext(ctx, message, slog.Group("rows", removed...),
 			"took", s.o.Now().Sub(start))
 	}
-	s.warn(ctx)
-	return errors.Join(errs...)
 }
 
 func (s *Sweeper) apply(ctx context.Context, r Rule, now time.Time) (total int, err error) {
@@ -115,12 +129,7 @@ func (s *Sweeper) apply(ctx context.Context, r Rule, now time.Time) (total int, 
 		return 0, nil
 	}
 	for after := int64(0); ; {
-		var n int
-		var next int64
-		err := s.db.Tx(ctx, func(tx *store.Tx) (err error) {
-			n, next, err = r.Prune(tx, now.Add(-r.Keep), after)
-			return err
-		})
+		n, next, err := s.piece(ctx, r, now, after)
 		if err != nil {
 			return total, err
 		}
@@ -132,6 +141,84 @@ func (s *Sweeper) apply(ctx context.Context, r Rule, now time.Time) (total int, 
 			return total, ctx.Err()
 		}
 	}
+}
+
+// piece applies a rule to the next rows after an id.
+func (s *Sweeper) piece(
+	ctx context.Context, r Rule, now time.Time, after int64,
+) (n int, next int64, err error) {
+	err = s.db.Tx(ctx, func(tx *store.Tx) (err error) {
+		n, next, err = r.Prune(tx, now.Add(-r.Keep), after)
+		return err
+	})
+	return n, next, err
+}
+
+// excess reports whether the database is too large.
+func (s *Sweeper) excess(ctx context.Context) (used int64, over bool, err error) {
+	if s.o.Most == 0 {
+		return 0, false, nil
+	}
+	used, err = s.db.Used(ctx)
+	return used, used > s.o.Most, err
+}
+
+// tighten removes what is over from a database that is too large.
+func (s *Sweeper) tighten(ctx context.Context, now time.Time) error {
+	removed := make(map[string]int)
+	var names []string
+	var errs []error
+	for _, group := range s.o.Tight {
+		for _, r := range group {
+			if !slices.Contains(names, r.Name) {
+				names = append(names, r.Name)
+			}
+		}
+		errs = append(errs, s.takeTurns(ctx, group, now, removed))
+	}
+	var counts []any
+	for _, name := range names {
+		if removed[name] > 0 {
+			counts = append(counts, slog.Int(name, removed[name]))
+		}
+	}
+	s.report(ctx, "rows removed because the database was too large", counts, now)
+	return errors.Join(errs...)
+}
+
+// takeTurns lets the rules of a group remove a piece each, again and again, until there is room or
+// nothing left to remove. It counts by their names what they have removed.
+func (s *Sweeper) takeTurns(
+	ctx context.Context, group []Rule, now time.Time, removed map[string]int,
+) error {
+	var errs []error
+	after := make(map[int]int64) // of the rules that are not at their end
+	for i := range group {
+		after[i] = 0
+	}
+	for len(after) > 0 {
+		for i, r := range group {
+			from, ok := after[i]
+			if !ok {
+				continue
+			}
+			if _, over, err := s.excess(ctx); err != nil || !over {
+				return errors.Join(append(errs, err)...)
+			}
+			n, next, err := s.piece(ctx, r, now, from)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("retention: %s: %w", r.Name, err))
+			}
+			removed[r.Name] += n
+			if after[i] = next; next == 0 || err != nil {
+				delete(after, i)
+			}
+			if !sleep(ctx, s.o.Rest) {
+				return errors.Join(append(errs, ctx.Err())...)
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // shrink gives free pages back to the file system, some at a time.
@@ -147,13 +234,36 @@ func (s *Sweeper) shrink(ctx context.Context) error {
 	}
 }
 
-func (s *Sweeper) warn(ctx context.Context) {
-	size, err := s.db.Size()
-	if err == nil && s.o.Most > 0 && size > s.o.Most {
-		s.o.Logger.WarnContext(ctx, "the database is larger than [retention] max_total_mb",
-			"bytes", size, "most", s.o.Most)
+// lookTime is how long may be looked for what is in the way.
+const lookTime = 30 * time.Second
+
+// warn says what is in the way if the database is still too large.
+func (s *Sweeper) warn(ctx context.Context) error {
+	used, over, err := s.excess(ctx)
+	if err != nil || !over {
+		return err
 	}
+	look, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	list, err := s.db.Largest(look)
+	if err != nil { // it may be too large to be read in that time
+		s.o.Logger.DebugContext(ctx, "largest tables not known", "err", err)
+	}
+	var way []string
+	for _, t := range list {
+		line := fmt.Sprintf("%s %.1f MB", t.Table, float64(t.Bytes)/mb)
+		if what := s.o.Remains[t.Table]; what != "" {
+			line += ": " + what
+		}
+		way = append(way, line)
+	}
+	s.o.Logger.WarnContext(ctx, "the database is larger than [retention] max_total_mb, and "+
+		"nothing more can go: make what is in the way less, or raise the bound",
+		"mb", used/mb, "most_mb", s.o.Most/mb, "in_the_way", way)
+	return nil
 }
+
+const mb = 1 << 20
 
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)

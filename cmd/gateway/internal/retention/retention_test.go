@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,9 +17,9 @@ import (
 	"gateway/store"
 )
 
-func openDB(t *testing.T) *store.DB {
+func openDB(t *testing.T, migrations ...store.Migration) *store.DB {
 	t.Helper()
-	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "g.db"), nil, nil)
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "g.db"), migrations, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,6 +86,110 @@ func TestPass(t *testing.T) {
 	}
 	if got := strings.Count(log.String(), "old rows removed"); got != 1 {
 		t.Errorf("%d passes have said that they removed something, want 1", got)
+	}
+}
+
+// goods are tables whose newest 100 rows of 2,000 are not over.
+var goods = store.Migration{Package: "goods", Steps: []string{
+	"CREATE TABLE a (id IDENTITY PRIMARY KEY, at_ms BIGINT, text TEXT);" +
+		"CREATE TABLE b (id IDENTITY PRIMARY KEY, at_ms BIGINT, text TEXT);" +
+		"CREATE TABLE c (id IDENTITY PRIMARY KEY, at_ms BIGINT, text TEXT);"}}
+
+// fillGoods fills the tables with rows of a kilobyte and returns the rules for them.
+func fillGoods(t *testing.T, db *store.DB) (a, b, c Rule) {
+	t.Helper()
+	err := db.Tx(t.Context(), func(tx *store.Tx) error {
+		for i := range 2000 {
+			for _, table := range []string{"a", "b", "c"} {
+				_, err := tx.Exec("INSERT INTO "+table+" (at_ms, text) VALUES ($1, $2)",
+					i, strings.Repeat("x", 1000))
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := func(table string) Rule {
+		return Rule{Name: table, Keep: time.Hour,
+			Prune: store.Pruning{Table: table, Time: "at_ms", Over: "id <= 1900"}.Step}
+	}
+	return rule("a"), rule("b"), rule("c")
+}
+
+// left returns how many rows tables have.
+func left(t *testing.T, db *store.DB, tables ...string) (list []int) {
+	t.Helper()
+	for _, table := range tables {
+		var n int
+		err := db.Read(t.Context()).QueryRow("SELECT count(*) FROM " + table).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
+// A database that is too large loses no more than it must, and the rules of a group share that. A
+// group is spared as long as the one before it has something.
+func TestTight(t *testing.T) {
+	db := openDB(t, goods)
+	a, b, c := fillGoods(t, db)
+	used, err := db.Used(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	o := Options{Rest: time.Nanosecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Tight: [][]Rule{{a, b}, {c}}, Remains: map[string]string{"b": "what b is about"}}
+	pass := func(most int64, want ...int) {
+		t.Helper()
+		o.Most = most
+		if err := New(db, nil, &o).Pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := left(t, db, "a", "b", "c"); !slices.Equal(got, want) {
+			t.Errorf("with room for %d of %d bytes %d rows are left, want %d",
+				most, used, got, want)
+		}
+	}
+	pass(used, 2000, 2000, 2000)
+	pass(used-400_000, 1500, 2000, 2000)
+	pass(used-1_400_000, 1000, 1500, 2000)
+	pass(0, 1000, 1500, 2000) // any size will do
+	if strings.Contains(log.String(), "level=WARN") {
+		t.Errorf("it warns though there is room:\n%s", &log)
+	}
+	pass(used-4_200_000, 100, 100, 1500)
+	pass(1, 100, 100, 100)
+	for _, want := range []string{"rows.a=500 rows.b=500", "rows.a=900 rows.b=1400 rows.c=500",
+		"max_total_mb", "b 0.1 MB: what b is about"} {
+		if got := strings.Count(log.String(), want); got != 1 {
+			t.Errorf("the log has %q %d times, want once:\n%s", want, got, &log)
+		}
+	}
+}
+
+// A rule that fails keeps no other from making room.
+func TestTightFails(t *testing.T) {
+	db := openDB(t, goods)
+	a, _, c := fillGoods(t, db)
+	broken := errors.New("broken")
+	bad := &stock{fail: broken}
+	tight := [][]Rule{{{Name: "bad", Keep: time.Hour, Prune: bad.prune}, a}, {c}}
+	err := New(db, nil, &Options{Rest: time.Nanosecond, Most: 1, Tight: tight}).Pass(t.Context())
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "bad") {
+		t.Errorf("Pass = %v, want %v of bad", err, broken)
+	}
+	if got := left(t, db, "a", "b", "c"); !slices.Equal(got, []int{100, 2000, 100}) {
+		t.Errorf("%d rows are left, want all that could go to be gone", got)
+	}
+	if len(bad.before) != 1 {
+		t.Errorf("the rule was called %d times, want once", len(bad.before))
 	}
 }
 
