@@ -3,9 +3,7 @@ package whatsapp
 import (
 	"fmt"
 	"log/slog"
-	"sync"
 
-	"go.mau.fi/libsignal/logger"
 	waBinary "go.mau.fi/whatsmeow/binary"
 	waLog "go.mau.fi/whatsmeow/util/log"
 
@@ -59,20 +57,3 @@ func said(format string, args []any) string {
 	}
 	return channels.Clean(fmt.Sprintf(format, args...), 300)
 }
-
-// quietSignal makes the Signal library, which prints to standard output unless told otherwise,
-// silent. Its logger is one for the whole process, hence once; it says nothing that the client
-// does not say, too.
-var quietSignal = sync.OnceFunc(func() {
-	var l logger.Loggable = silent{}
-	logger.Setup(&l)
-})
-
-// silent is a log that nobody reads.
-type silent struct{}
-
-func (silent) Debug(string, string)   {}
-func (silent) Info(string, string)    {}
-func (silent) Warning(string, string) {}
-func (silent) Error(string, string)   {}
-func (silent) Configure(string)       {}

@@ -11,6 +11,7 @@ import (
 	"go.mau.fi/whatsmeow/types/events"
 
 	"gateway/channels"
+	"gateway/channels/whatsapp/internal/quiet"
 	"gateway/store"
 )
 
@@ -35,7 +36,7 @@ const (
 func (c *Channel) Pair(
 	ctx context.Context, phone string, show func(channels.PairingCode),
 ) (err error) {
-	quietSignal()
+	quiet.Signal()
 	st, err := openStore(ctx, c.path, c.log)
 	if errors.Is(err, store.ErrLocked) {
 		return &channels.AccountError{Reason: "The gateway is connected with this account just " +

@@ -32,6 +32,7 @@ import (
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/markup"
+	"gateway/channels/whatsapp/internal/quiet"
 	"gateway/store"
 )
 
@@ -122,7 +123,7 @@ func NewTransport() *http.Transport {
 // Run implements [channels.Channel]. While the account is not linked it waits for [Channel.Pair],
 // in this process or another, with the store closed.
 func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
-	quietSignal()
+	quiet.Signal()
 	waiting := false
 	for {
 		err := c.connected(ctx, in)

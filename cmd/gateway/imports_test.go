@@ -63,9 +63,10 @@ var imports = map[string]string{
 	"channels/discord":               "bus channels channels/markup",
 	"channels/discord/discordtest":   "channels/channeltest/bell",
 	"channels/whatsapp": "store bus channels channels/markup " +
-		"channels/whatsapp/internal/ratchet",
+		"channels/whatsapp/internal/quiet channels/whatsapp/internal/ratchet",
 	"channels/whatsapp/whatsapptest": "channels channels/channeltest/bell channels/whatsapp " +
-		"channels/whatsapp/internal/ratchet",
+		"channels/whatsapp/internal/quiet channels/whatsapp/internal/ratchet",
+	"channels/whatsapp/internal/quiet":   "",
 	"channels/whatsapp/internal/ratchet": "",
 	"channels/terminal":                  "bus channels channels/markup",
 	"channels/channeltest":               "bus channels channels/channeltest/bell",

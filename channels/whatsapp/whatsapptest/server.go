@@ -29,6 +29,7 @@ import (
 	"go.mau.fi/whatsmeow/util/keys"
 
 	"gateway/channels/channeltest/bell"
+	"gateway/channels/whatsapp/internal/quiet"
 )
 
 // Options are the optional settings of a [Server]. The zero value is ready for use.
@@ -129,6 +130,7 @@ func New(opts *Options) *Server {
 	if opts != nil {
 		o = *opts
 	}
+	quiet.Signal()
 	s := &Server{
 		static:   keys.NewKeyPair(),
 		dir:      o.Dir,
