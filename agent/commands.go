@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"gateway/agent/tool"
+	"gateway/agent/near"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -219,9 +219,9 @@ func (d *Dispatcher) unknown(c *call) (Say, error) {
 	for _, known := range d.commands {
 		names = append(names, known.Name)
 	}
-	if near := tool.Nearest(c.name, names); near != "" {
+	if meant := near.Name(c.name, names); meant != "" {
 		return Say{Text: fmt.Sprintf("I don't know `/%s`. Did you mean `/%s`? See `/help`.",
-			c.name, near)}, nil
+			c.name, meant)}, nil
 	}
 	return Say{Text: fmt.Sprintf("I don't know `/%s`. See `/help` for the commands that I know.",
 		c.name)}, nil

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"gateway/agent/tool"
+	"gateway/agent/near"
 	"gateway/bus"
 	"gateway/session"
 )
@@ -77,11 +77,11 @@ func (d *Dispatcher) chooseModel(c *call) (Say, error) {
 	found := s.choice(c.args)
 	if found == nil {
 		say := d.sayModels(c, s)
-		near := ""
-		if name := tool.Nearest(c.args, s.choiceNames()); name != "" {
-			near = fmt.Sprintf(" Did you mean `%s`?", name)
+		hint := ""
+		if name := near.Name(c.args, s.choiceNames()); name != "" {
+			hint = fmt.Sprintf(" Did you mean `%s`?", name)
 		}
-		say.Text = fmt.Sprintf("I know no model `%s`.%s\n\n%s", clip(c.args, maxEcho), near, say.Text)
+		say.Text = fmt.Sprintf("I know no model `%s`.%s\n\n%s", clip(c.args, maxEcho), hint, say.Text)
 		return say, nil
 	}
 	return d.setModel(c, found.ID, fmt.Sprintf("From its next answer on this conversation has the "+

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"gateway/agent/tool"
+	"gateway/agent/near"
 )
 
 // zoneNames are the IANA names that people may mean, one a line.
@@ -28,11 +28,11 @@ func FindZone(name string) (*time.Location, error) {
 		cities = append(cities, city)
 	}
 	hint := "want one such as Europe/Berlin"
-	if near := tool.Nearest(name, names); near != "" {
-		hint = "did you mean " + near + "?"
-	} else if near := tool.Nearest(name, cities); near != "" {
+	if meant := near.Name(name, names); meant != "" {
+		hint = "did you mean " + meant + "?"
+	} else if meant := near.Name(name, cities); meant != "" {
 		for i, city := range cities {
-			if city == near {
+			if city == meant {
 				hint = "did you mean " + names[i] + "?"
 				break
 			}

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"gateway/agent/near"
 )
 
 // maxSuggestLen bounds names that are compared with known ones, in bytes.
@@ -156,7 +158,7 @@ func unknown(s *jsonschema.Schema, path, name string) string {
 	names := slices.Sorted(maps.Keys(s.Properties))
 	text := fmt.Sprintf("there is no argument %q", join(path, name))
 	if len(name) <= maxSuggestLen {
-		text += suggest(name, names)
+		text += near.Hint(name, names)
 	}
 	if len(names) > 0 {
 		text += "; known are: " + strings.Join(names, ", ")

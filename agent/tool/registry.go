@@ -14,6 +14,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"gateway/agent/llm"
+	"gateway/agent/near"
 	"gateway/bus"
 )
 
@@ -198,47 +199,5 @@ func (r *Registry) lookup(name string) (entry, error) {
 		names[i] = s.Name
 	}
 	return entry{}, fmt.Errorf("there is no tool %q%s; the tools are: %s",
-		name, suggest(name, names), strings.Join(names, ", "))
-}
-
-// suggest returns `; did you mean "x"?` for the known name nearest to name,
-// or "" if none is near.
-func suggest(name string, known []string) string {
-	if near := Nearest(name, known); near != "" {
-		return fmt.Sprintf("; did you mean %q?", near)
-	}
-	return ""
-}
-
-// Nearest returns which of the known names was probably meant by name, or "" if none is near.
-func Nearest(name string, known []string) string {
-	best, least := "", min(len(name)/2, 3)
-	for _, k := range known {
-		d := distance(strings.ToLower(name), strings.ToLower(k))
-		if d <= least && (best == "" || d < least) {
-			best, least = k, d
-		}
-	}
-	return best
-}
-
-// distance returns the Levenshtein distance of a and b in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+		name, near.Hint(name, names), strings.Join(names, ", "))
 }

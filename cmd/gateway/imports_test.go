@@ -32,14 +32,15 @@ var imports = map[string]string{
 	"session":                     "store bus memory agent/llm",
 	"agent/llm/demo":              "agent/llm/openai",
 	"agent/llm/openai/openaitest": "",
-	"agent/tool":                  "store bus memory agent/llm",
+	"agent/near":                  "",
+	"agent/tool":                  "store bus memory agent/llm agent/near",
 	"channels":                    "store store/fault bus channels/markup",
 
 	"agent/guard":    "",
 	"agent/halt":     "store",
 	"agent/approval": "bus",
 	"agent/chore":    "store bus memory",
-	"agent/schedule": "store store/fault bus memory session agent/tool",
+	"agent/schedule": "store store/fault bus memory session agent/near",
 	"agent/compact":  "session agent/llm",
 	"agent/dream": "store store/fault memory memory/document memory/version " +
 		"agent/llm",
@@ -52,7 +53,7 @@ var imports = map[string]string{
 	"agent/mcpserver":                "bus session",
 	"agent/tools/shell":              "bus memory agent/tool agent/tools/shell/sandbox",
 	"agent/tools/shell/sandbox":      "",
-	"agent/tools/files":              "bus memory agent/document agent/tool",
+	"agent/tools/files":              "bus memory agent/document agent/near agent/tool",
 	"agent/tools/recall":             "store bus memory agent/tool",
 	"agent/tools/jobs":               "store bus agent/schedule agent/tool",
 	"agent/tools/message":            "store bus session agent/tool",
@@ -74,9 +75,9 @@ var imports = map[string]string{
 
 	"agent": "store store/fault bus memory memory/document memory/version skills session " +
 		"agent/approval agent/chore agent/compact agent/document agent/dream agent/halt agent/llm " +
-		"agent/picture agent/question agent/schedule agent/tool agent/usage",
+		"agent/near agent/picture agent/question agent/schedule agent/tool agent/usage",
 
-	"cmd/gateway/internal/config":    "cmd/gateway/internal/hooks",
+	"cmd/gateway/internal/config":    "agent/near cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks":     "store bus session",
 	"cmd/gateway/internal/ops":       "",
 	"cmd/gateway/internal/telemetry": "store bus agent agent/llm cmd/gateway/internal/hooks",

@@ -30,6 +30,7 @@ import (
 	"strings"
 	"unicode"
 
+	"gateway/agent/near"
 	"gateway/agent/tool"
 	"gateway/bus"
 )
@@ -138,17 +139,17 @@ func (w *Files) missing(at place) error {
 	if at.tree == w.memory && filepath.Dir(at.path) == "." { // its neighbours are other scopes
 		return fmt.Errorf("nothing was written into %s yet", w.memory.name)
 	}
-	near := ""
+	hint := ""
 	if names, err := namesIn(at.tree.dir, filepath.Dir(at.path), maxNear); err == nil {
-		if n := tool.Nearest(filepath.Base(at.path), names); n != "" && n != filepath.Base(at.path) {
-			near = fmt.Sprintf("; did you mean %q?", n)
+		if n := near.Name(filepath.Base(at.path), names); n != "" && n != filepath.Base(at.path) {
+			hint = fmt.Sprintf("; did you mean %q?", n)
 		}
 	}
 	in := w.workspace.path
 	if at.tree != w.workspace {
 		in = at.tree.title()
 	}
-	return fmt.Errorf("there is no %q in %s%s; list_dir shows what there is", at.said, in, near)
+	return fmt.Errorf("there is no %q in %s%s; list_dir shows what there is", at.said, in, hint)
 }
 
 // maxNear is how many entries are looked through for a name that was meant.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"gateway/agent/near"
 	"gateway/cmd/gateway/internal/hooks"
 )
 
@@ -169,7 +170,7 @@ func (l *loader) validateHook(name string, c *Config) {
 		l.problem(path("to"), `want the conversation that gets the answer, as "account/chat"`)
 	case !ok:
 		l.problem(path("to"), fmt.Sprintf("there is no [channels.%s]%s", account,
-			suggest(account, slices.Sorted(maps.Keys(c.Channels)))))
+			near.Hint(account, slices.Sorted(maps.Keys(c.Channels)))))
 	case !ch.Enabled:
 		l.problem(path("to"), fmt.Sprintf("[channels.%s] is switched off", account))
 	}

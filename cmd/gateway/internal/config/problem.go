@@ -55,39 +55,3 @@ func joinProblems(problems []problem) error {
 	}
 	return errors.Join(errs...)
 }
-
-// suggest returns `; did you mean "x"?` for the known name nearest to name,
-// or "" if none is near.
-func suggest(name string, known []string) string {
-	best, least := "", min(len(name)/2, 3)
-	for _, k := range known {
-		if d := distance(strings.ToLower(name), k); d <= least && (best == "" || d < least) {
-			best, least = k, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
-}
-
-// distance returns the Levenshtein distance of a and b in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}

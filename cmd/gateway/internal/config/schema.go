@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"gateway/agent/near"
 )
 
 // A member is what a key may hold: a field of a struct, or an entry of a map,
@@ -60,7 +62,7 @@ func (m member) child(key string) (member, error) {
 			return member{typ: f.Type, tag: f.Tag}, nil
 		}
 	}
-	return member{}, errors.New("unknown key" + suggest(key, m.keys()))
+	return member{}, errors.New("unknown key" + near.Hint(key, m.keys()))
 }
 
 // check returns v, as a TOML parser or fromText gave it, in the form that m is
@@ -160,7 +162,7 @@ func (m member) checkString(v any) (any, error) {
 	}
 	allowed := strings.Fields(m.tag.Get("allowed"))
 	if len(allowed) > 0 && !slices.Contains(allowed, s) {
-		return nil, errors.New(m.want(oneOf(allowed), v).Error() + suggest(s, allowed))
+		return nil, errors.New(m.want(oneOf(allowed), v).Error() + near.Hint(s, allowed))
 	}
 	return v, nil
 }

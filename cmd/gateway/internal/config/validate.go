@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"gateway/agent/near"
 )
 
 const sqliteScheme = "sqlite:"
@@ -167,7 +169,7 @@ func (l *loader) checkModels(path, names []string, models map[string]Model) {
 	var texts []string
 	for _, name := range names {
 		if _, ok := models[name]; !ok {
-			texts = append(texts, fmt.Sprintf("there is no [models.%s]%s", name, suggest(name, known)))
+			texts = append(texts, fmt.Sprintf("there is no [models.%s]%s", name, near.Hint(name, known)))
 		}
 	}
 	if len(texts) > 0 {
