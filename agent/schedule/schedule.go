@@ -74,7 +74,11 @@ CREATE INDEX runs_over ON runs (ended_ms) WHERE ended_ms > 0;
 CREATE TABLE zones (
 	scope TEXT PRIMARY KEY,
 	zone  TEXT NOT NULL -- IANA name
-);`}}
+);`, `
+ALTER TABLE jobs ADD COLUMN shut_out INTEGER NOT NULL DEFAULT 0; -- 1: until its maker may again
+UPDATE jobs SET shut_out = 1
+	WHERE state = 'paused' AND why = 'who has set it up may not use me any more';
+CREATE INDEX jobs_shut_out ON jobs (id) WHERE shut_out = 1;`}}
 
 // A Kind says what a job is for.
 type Kind string

@@ -23,7 +23,8 @@ type Options struct {
 	Logger *slog.Logger     // default discards
 
 	// Admit returns the role of a job's maker today. If it is not ok, the maker may have nothing
-	// done any more: the job is paused. Default is the role that the job has.
+	// done any more: the job is paused until the maker may again. Default is the role that the job
+	// has.
 	Admit func(q store.Queryer, j *Job) (role bus.Role, ok bool, err error)
 
 	// Heartbeat is how often there is one; default never. Beats returns who wants one, and Open
@@ -65,6 +66,7 @@ type Scheduler struct {
 
 	last  time.Time // when it looked last; used by Run alone, as all below
 	asked time.Time // when it was asked last who wants a heartbeat
+	tried time.Time // when it was asked last whose jobs may go on
 }
 
 // New returns a Scheduler.
@@ -130,10 +132,13 @@ func (s *Scheduler) look(ctx context.Context) (time.Duration, error) {
 		if err := s.replan(ctx, now); err != nil {
 			return 0, err
 		}
-		s.asked = time.Time{}
+		s.asked, s.tried = time.Time{}, time.Time{}
 	}
 	s.last = now
 	if err := s.beats(ctx, now); err != nil {
+		return 0, err
+	}
+	if err := s.readmit(ctx, now); err != nil {
 		return 0, err
 	}
 	if err := s.startJobs(ctx, now); err != nil {
@@ -404,15 +409,6 @@ func (s *Scheduler) claim(
 		return nil, nil
 	}
 	return s.put(tx, j, &r, role, now)
-}
-
-// whyRefused is why a job is paused whose maker may have nothing done any more.
-const whyRefused = "who has set it up may not use me any more"
-
-// shutOut pauses a job whose maker may have nothing done any more.
-func (Store) shutOut(tx *store.Tx, id int64) error {
-	_, err := tx.Exec("UPDATE jobs SET state = 'paused', why = $2 WHERE id = $1", id, whyRefused)
-	return err
 }
 
 func openRuns(q store.Queryer, job int64) (n int, err error) {

@@ -195,6 +195,63 @@ func TestAdmit(t *testing.T) {
 	w.want("x")
 }
 
+// What was paused as its maker was shut out goes on once they are let in again, at its next time
+// and without what was due meanwhile. What somebody has paused stays so.
+func TestReadmit(t *testing.T) {
+	w := newWorld(t)
+	ok := true
+	w.opts.Admit = func(_ store.Queryer, j *Job) (bus.Role, bool, error) { return j.Role, ok, nil }
+	w.restart()
+	often, once := w.add(job("often", w.every("1h"))), w.add(job("once", w.at("90m")))
+	twice := w.add(job("twice", w.every("1h")))
+	mine, asked := w.add(job("mine", w.every("1h"))), w.add(job("asked", w.every("1h")))
+	pause := func(j *Job) {
+		w.tx(func(tx *store.Tx) error { return w.s.Pause(tx, j.ID, "by me", w.now) })
+	}
+	pause(asked)
+	ok = false
+	w.tx(func(tx *store.Tx) error { return w.s.RunNow(tx, asked.ID, w.now) })
+	for range 6 { // they miss times of theirs
+		w.look(30 * time.Minute)
+	}
+	pause(mine)
+	w.restart() // it is known also to the next process
+	w.look(10 * time.Minute)
+	w.want()
+	wantState := func(j *Job, state State, why string) {
+		t.Helper()
+		if got := w.get(j); got.State != state || got.Why != why {
+			t.Errorf("job %s is %s (%s), want %s (%s)", j.Text, got.State, got.Why, state, why)
+		}
+	}
+	wantState(often, Paused, whyRefused)
+	wantState(once, Paused, whyRefused)
+	ok = true
+	w.look(time.Second) // too soon to ask again
+	wantState(often, Paused, whyRefused)
+	w.look(poll)
+	w.want()
+	wantState(often, Active, "")
+	wantState(once, Ended, "")
+	wantState(mine, Paused, "by me")
+	wantState(asked, Paused, "by me")
+	if got, want := w.get(often).Next, morning.Add(4*time.Hour); !got.Equal(want) {
+		t.Errorf("the next time is %s, want %s", got, want)
+	}
+	w.look(w.get(often).Next.Sub(w.now))
+	w.want("often", "twice")
+	w.wantRuns(often, Waiting, Skipped)
+	w.wantRuns(once, Skipped)
+
+	w.do(twice)
+	ok = false // and again
+	w.look(time.Hour)
+	wantState(twice, Paused, whyRefused)
+	ok = true
+	w.look(time.Minute)
+	wantState(twice, Active, "")
+}
+
 func TestZoneGone(t *testing.T) {
 	w := newWorld(t)
 	bad := w.add(job("bad", w.cron("0 9 * * *")))

@@ -291,7 +291,7 @@ func (s Store) Pause(tx *store.Tx, id int64, why string, now time.Time) error {
 	case j.State == Ended:
 		return ErrOver
 	}
-	if _, err := tx.Exec("UPDATE jobs SET state = 'paused', why = $2 WHERE id = $1", id,
+	if _, err := tx.Exec("UPDATE jobs SET state = 'paused', why = $2, shut_out = 0 WHERE id = $1", id,
 		why); err != nil {
 		return fmt.Errorf("schedule: pause job %d: %w", id, err)
 	}
@@ -322,8 +322,8 @@ func (s Store) Resume(tx *store.Tx, id int64, now time.Time) error {
 	if !ok {
 		return ErrOver
 	}
-	if _, err := tx.Exec("UPDATE jobs SET state = 'active', why = '', next_ms = $2 WHERE id = $1",
-		id, millis(next)); err != nil {
+	if _, err := tx.Exec(`UPDATE jobs SET state = 'active', why = '', next_ms = $2, shut_out = 0
+		WHERE id = $1`, id, millis(next)); err != nil {
 		return fmt.Errorf("schedule: resume job %d: %w", id, err)
 	}
 	return nil

@@ -1,0 +1,75 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"gateway/store"
+)
+
+// A job whose maker may have nothing done any more is paused when it is due, and goes on by itself
+// once the maker may again. A pause that somebody has made stays.
+
+// whyRefused is why a job is paused whose maker may have nothing done any more.
+const whyRefused = "who has set it up may not use me any more"
+
+// shutOut pauses a job whose maker may have nothing done any more, unless somebody has paused it.
+func (Store) shutOut(tx *store.Tx, id int64) error {
+	_, err := tx.Exec(`UPDATE jobs SET state = 'paused', why = $2, shut_out = 1
+		WHERE id = $1 AND state IN ('active', 'ended')`, id, whyRefused)
+	return err
+}
+
+// readmit ends the pauses of jobs whose makers may have something done again. What was due
+// meanwhile is not made up for, as with every other pause.
+func (s *Scheduler) readmit(ctx context.Context, now time.Time) error {
+	if !s.tried.IsZero() && now.Sub(s.tried) < poll {
+		return nil
+	}
+	s.tried = now
+	for after := int64(0); ; {
+		list, err := jobs(s.db.Read(ctx), "SELECT "+jobColumns+` FROM jobs j
+			WHERE j.shut_out = 1 AND j.id > $1 ORDER BY j.id LIMIT 256`, after)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			after = list[i].ID
+			if err := s.letGoOn(ctx, &list[i], now); err != nil {
+				return fmt.Errorf("schedule: let job %d go on: %w", after, err)
+			}
+		}
+		if len(list) < batch {
+			return nil
+		}
+	}
+}
+
+// letGoOn ends the pause of j if its maker may have something done again. If its one time has
+// passed, it is over.
+func (s *Scheduler) letGoOn(ctx context.Context, j *Job, now time.Time) error {
+	_, admitted, err := s.opts.Admit(s.db.Read(ctx), j)
+	if err != nil || !admitted {
+		return err
+	}
+	goesOn := false
+	err = s.db.Tx(ctx, func(tx *store.Tx) error {
+		n, err := tx.Exec(`UPDATE jobs SET state = 'ended', why = '', next_ms = 0, shut_out = 0
+			WHERE id = $1 AND state = 'paused' AND shut_out = 1`, j.ID)
+		if goesOn = n > 0; err != nil || !goesOn {
+			return err // somebody else has changed it meanwhile
+		}
+		err = s.Resume(tx, j.ID, now)
+		if errors.Is(err, ErrOver) {
+			goesOn, err = false, nil
+		}
+		return err
+	})
+	if err == nil && goesOn {
+		s.opts.Logger.InfoContext(ctx, "job goes on, as its maker may use the gateway again",
+			"job", j.ID)
+	}
+	return err
+}
