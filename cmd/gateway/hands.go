@@ -36,12 +36,14 @@ type hands struct {
 	mcp   *mcp.Client
 	roots []files.Root
 
-	ready chan struct{} // closed when it is known which commands can be run
+	ready   chan struct{} // closed when it is known which commands can be run
+	broken  chan struct{} // gets a value when the sandbox was found not to work any more
+	proving sync.Mutex    // held while the sandbox is tested
 
 	mu      sync.Mutex
-	sandbox *sandbox.Sandbox // nil if there is none, or not yet
+	sandbox *sandbox.Sandbox // that has proven itself; nil if there is none, or not yet
 	missing error            // why there is none
-	shell   *shell.Shell     // nil as long as there is no sandbox
+	shell   *shell.Shell     // nil until there was a sandbox
 }
 
 // A workplace is what tools work on.
@@ -58,7 +60,8 @@ type workplace struct {
 
 // newHands returns the hands of the agent. What must be tried first comes with [hands.run].
 func newHands(cfg *config.Config, w workplace, log *slog.Logger) (*hands, error) {
-	h := &hands{cfg: cfg, log: log, ready: make(chan struct{})}
+	h := &hands{cfg: cfg, log: log, ready: make(chan struct{}),
+		broken: make(chan struct{}, 1)}
 	list, err := webTools(cfg, newGuard(cfg), log)
 	if err != nil {
 		return nil, err
@@ -107,13 +110,13 @@ func (h *hands) close() error {
 	return errors.Join(errs...)
 }
 
-// run finds a sandbox, and then runs the servers of tools until ctx ends. When it returns, no
-// process of the hands is left.
+// run finds a sandbox, proves it again from time to time, and runs the servers of tools until ctx
+// ends. When it returns, no process of the hands is left.
 func (h *hands) run(ctx context.Context) error {
-	h.openShell(ctx, slog.LevelWarn)
+	h.prove(ctx)
 	close(h.ready)
 	var wg sync.WaitGroup
-	wg.Go(func() { h.seekShell(ctx) })
+	wg.Go(func() { h.keepProving(ctx) })
 	err := h.mcp.Run(ctx)
 	<-ctx.Done() // without servers there was nothing to run
 	wg.Wait()
@@ -129,26 +132,38 @@ func (h *hands) run(ctx context.Context) error {
 	return err
 }
 
-// How soon a sandbox is looked for again while there is none.
+// How soon a sandbox is looked for again while there is none, and proven again while there is one.
 const (
 	firstSeek = 5 * time.Second
 	lastSeek  = 5 * time.Minute
+	proveWait = 10 * time.Minute
 )
 
-// seekShell looks for a sandbox until there is one: somebody may install it, or let it work.
-func (h *hands) seekShell(ctx context.Context) {
-	for wait := firstSeek; ; wait = min(2*wait, lastSeek) {
+// keepProving looks for a sandbox while there is none, for somebody may install it or let it work,
+// and proves the one that there is. It does so also while the gateway is halted: that uses no tool,
+// and what /readyz says must be right.
+func (h *hands) keepProving(ctx context.Context) {
+	if h.cfg.Exec.Sandbox == "off" {
+		return
+	}
+	for seek := firstSeek; ; {
+		wait := seek
 		if _, ok := h.sandboxState(); ok {
-			return
+			seek, wait = firstSeek, compressed(proveWait)
+		} else {
+			seek = min(2*seek, lastSeek)
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
+		case <-h.broken:
+			timer.Stop() // it is looked for again sooner than it was to be proven
+			continue
 		case <-timer.C:
 		}
-		h.openShell(ctx, slog.LevelDebug)
+		h.prove(ctx)
 	}
 }
 
@@ -167,29 +182,74 @@ func (h *hands) sandboxState() (state string, ok bool) {
 	return h.sandbox.String(), true
 }
 
-// openShell offers the tools that run commands if there is a sandbox that has proven itself. That
-// there is none is logged at a level.
-func (h *hands) openShell(ctx context.Context, level slog.Level) {
+// prove looks for a sandbox that proves itself, and lets commands run if there is one. One that did
+// before may fail once: a machine can be too busy for the test.
+func (h *hands) prove(ctx context.Context) {
+	h.proving.Lock()
+	defer h.proving.Unlock()
 	box, err := findSandbox(ctx, h.cfg)
 	h.mu.Lock()
-	h.sandbox, h.missing = box, err
+	before, missing, s := h.sandbox, h.missing, h.shell
 	h.mu.Unlock()
-	switch {
-	case err != nil && ctx.Err() == nil:
-		h.log.Log(ctx, level, "commands are not offered: there is no sandbox", "err", err)
-		return
-	case err != nil, box == nil:
-		return
+	if err != nil && before != nil {
+		box, err = findSandbox(ctx, h.cfg)
 	}
-	s := shell.New(h.shellOptions(box))
-	if err := h.tools.Set("shell", s.Tools()); err != nil {
-		h.log.ErrorContext(ctx, "commands are not offered", "err", err)
-		return
+	if ctx.Err() != nil || err == nil && box == nil {
+		return // nobody wants to know, or none is wanted
+	}
+	if err == nil && s == nil {
+		if s, err = h.openShell(); err != nil {
+			h.log.ErrorContext(ctx, "commands are not offered", "err", err)
+		}
 	}
 	h.mu.Lock()
-	h.shell = s
+	h.sandbox, h.missing, h.shell = box, err, s
 	h.mu.Unlock()
-	h.log.InfoContext(ctx, "sandbox found", "sandbox", box.String())
+	switch {
+	case err == nil && (before == nil || before.String() != box.String()):
+		h.log.InfoContext(ctx, "sandbox found", "sandbox", box.String())
+	case err != nil && before != nil:
+		h.log.ErrorContext(ctx, "the sandbox does not work any more; commands are refused until "+
+			"it does: see gateway doctor", "err", err)
+	case err != nil && missing == nil:
+		h.log.WarnContext(ctx, "commands are not offered: there is no sandbox", "err", err)
+	}
+}
+
+// openShell offers the tools that run commands.
+func (h *hands) openShell() (*shell.Shell, error) {
+	s := shell.New(h.shellOptions())
+	if err := h.tools.Set("shell", s.Tools()); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// errNoSandbox tells the model why it can't run commands.
+var errNoSandbox = errors.New("no command can be run at present, since the sandbox does not " +
+	"work; the owner finds out why with gateway doctor. Do it without commands, or try again later")
+
+// currentSandbox is that of [shell.Options].
+func (h *hands) currentSandbox() (*sandbox.Sandbox, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sandbox == nil {
+		return nil, errNoSandbox
+	}
+	return h.sandbox, nil
+}
+
+// doubt is that of [shell.Options].
+func (h *hands) doubt(ctx context.Context) error {
+	h.prove(ctx)
+	_, err := h.currentSandbox()
+	if err != nil {
+		select {
+		case h.broken <- struct{}{}:
+		default: // one is enough
+		}
+	}
+	return err
 }
 
 // findSandbox returns the sandbox for commands, and nil if none are wanted.
@@ -201,10 +261,11 @@ func findSandbox(ctx context.Context, cfg *config.Config) (*sandbox.Sandbox, err
 }
 
 // shellOptions returns what commands may do.
-func (h *hands) shellOptions(box *sandbox.Sandbox) shell.Options {
+func (h *hands) shellOptions() shell.Options {
 	e := h.cfg.Exec
 	o := shell.Options{
-		Sandbox: box, Workspace: h.cfg.Gateway.Workspace, Network: e.Network, Env: e.Env,
+		Sandbox: h.currentSandbox, Doubt: h.doubt,
+		Workspace: h.cfg.Gateway.Workspace, Network: e.Network, Env: e.Env,
 		Limits: h.limits(), MaxTimeout: e.Timeout,
 		Media: func(a bus.Address) string {
 			return filepath.Join(mediaFolder(h.cfg), filepath.FromSlash(a.Folder()))

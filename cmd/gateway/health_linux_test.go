@@ -3,11 +3,15 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+
+	"gateway/store"
 )
 
 // While there is little room on the disk the gateway is not ready, also if writes wait for room;
@@ -86,4 +90,78 @@ func TestReadySandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.healthy(w)
+}
+
+// A sandbox that stops working is noticed by the command that it fails, or when it is proven again.
+// Commands are refused until it works, and all that is seen.
+func TestSandboxBreaks(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("bwrap")
+	if err != nil {
+		t.Skip("bubblewrap is not installed")
+	}
+	w := newWorld(t, worldOptions{answer: obey, sandbox: "bubblewrap",
+		channel: quiet + "\nowners = [7]"})
+	w.model.Keep(100)
+	bin := t.TempDir()
+	broken := filepath.Join(bin, "broken")
+	script := fmt.Sprintf("#!/bin/sh\n"+
+		"if [ -e %s ]; then echo 'bwrap: no namespaces' >&2; exit 1; fi\n"+
+		"exec %s \"$@\"\n", broken, program)
+	if err := os.WriteFile(filepath.Join(bin, "bwrap"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	change := func(ok bool) {
+		t.Helper()
+		var err error
+		if ok {
+			err = os.Remove(broken)
+		} else {
+			err = os.WriteFile(broken, nil, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := "PATH=" + bin + ":" + os.Getenv("PATH")
+	run := func(want string) {
+		t.Helper()
+		if got := result(w.do(`exec {"command":"echo it runs"}`)); !strings.Contains(got, want) {
+			t.Errorf("the result is %q, want %q", got, want)
+		}
+	}
+	const noticed = "the sandbox does not work any more; commands are refused until it does: " +
+		"see gateway doctor"
+	for _, test := range []struct {
+		name  string
+		env   string
+		fails bool // a command, which so finds out
+	}{
+		{"by a command", "GATEWAY_TIME_SCALE=1", true},
+		{"by itself", "GATEWAY_TIME_SCALE=1200", false}, // ten minutes are half a second
+	} {
+		o := w.operate(path, test.env)
+		o.healthy(w)
+		run("it runs")
+		change(false)
+		if test.fails {
+			run("no command can be run at present")
+		}
+		if r := o.turns(w, "sandbox", false); !strings.Contains(r.State, "no namespaces") &&
+			!strings.Contains(r.State, "self-test") {
+			t.Errorf("%s: the state is %q, want the reason", test.name, r.State)
+		}
+		run("no command can be run at present")
+		if n := o.logged(noticed); n != 1 {
+			t.Errorf("%s: the log says it %d times, want once", test.name, n)
+		}
+		change(true)
+		o.healthy(w)
+		run("it runs")
+		w.eventually("the answers to be noted", func(db *store.DB) bool {
+			return w.count(db, "outbox WHERE state <> 'sent'") == 0 &&
+				w.count(db, "turns WHERE state = 'running'") == 0
+		})
+		o.kill()
+	}
 }

@@ -139,7 +139,7 @@ func (s *Shell) begin(
 	defer early.Stop()
 	select {
 	case <-p.done:
-		return s.early(p)
+		return s.early(ctx, p)
 	case <-early.C:
 	case <-ctx.Done():
 	}
@@ -148,17 +148,23 @@ func (s *Shell) begin(
 }
 
 // early returns the result of a command that ended at once, and forgets it.
-func (s *Shell) early(p *process) (tool.Result, error) {
+func (s *Shell) early(ctx context.Context, p *process) (tool.Result, error) {
 	s.mu.Lock()
 	delete(s.processes, p.id)
 	s.mu.Unlock()
+	news := p.news()
+	if isDoubtful(p.outcome, p.err, news) {
+		if broken := s.doubt(ctx); broken != nil {
+			return tool.Result{}, broken
+		}
+	}
 	switch {
 	case p.err != nil:
 		return tool.Result{}, p.err
 	case p.outcome.Err != "":
 		return tool.Result{}, unstarted(p.outcome)
 	}
-	text := frame(p.news(), "it has already ended: "+s.note(p.outcome))
+	text := frame(news, "it has already ended: "+s.note(p.outcome))
 	return tool.Result{Text: text, Foreign: foreign}, nil
 }
 

@@ -51,6 +51,11 @@ func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result,
 	cmd.Stdout, cmd.Stderr = &out, &out
 	runErr := cmd.Run()
 	outcome, err := cmd.Outcome()
+	if limited.Err() == nil && isDoubtful(outcome, err, out.String()) {
+		if broken := s.doubt(ctx); broken != nil {
+			return tool.Result{}, broken
+		}
+	}
 	if err != nil {
 		return tool.Result{}, ended(ctx, errors.Join(runErr, err))
 	}
@@ -66,6 +71,20 @@ func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result,
 		return tool.Result{}, unstarted(outcome)
 	}
 	return tool.Result{Text: frame(out.String(), note), Foreign: foreign}, nil
+}
+
+// isDoubtful reports whether it looks as if the sandbox had kept a command from being started: its
+// supervisor says so or has ended without a word, or bwrap has spoken in place of the command.
+func isDoubtful(o sandbox.Outcome, err error, output string) bool {
+	return err != nil || o.Err != "" || o.Exit == 1 && strings.HasPrefix(output, "bwrap: ")
+}
+
+// doubt finds out whether the sandbox works, and returns why no command can be run if it doesn't.
+func (s *Shell) doubt(ctx context.Context) error {
+	if s.o.Doubt == nil {
+		return nil
+	}
+	return s.o.Doubt(ctx)
 }
 
 // ended returns why nothing is known of a command's end, for the model.

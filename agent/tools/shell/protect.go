@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"gateway/agent/tool"
+	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
 )
 
@@ -21,8 +22,8 @@ const skillsFolder = "skills"
 // protected returns what a call's commands may only read in the workspace: what everybody's prompt
 // is made of, unless it is an admin who has them run. What is missing is made, empty, or else a
 // command could make it. Where the sandbox can't protect it, there is nothing.
-func (s *Shell) protected(c tool.Call) ([]string, error) {
-	if c.Role.AtLeast(bus.Admin) || !s.o.Sandbox.Protects() {
+func (s *Shell) protected(box *sandbox.Sandbox, c tool.Call) ([]string, error) {
+	if c.Role.AtLeast(bus.Admin) || !box.Protects() {
 		return nil, nil
 	}
 	return PromptFiles(s.o.Workspace)

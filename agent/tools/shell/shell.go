@@ -1,6 +1,6 @@
 // Package shell has the tools that run commands: "exec", "exec_input" and "exec_list".
 //
-// A [Shell] runs them confined by a [sandbox.Sandbox], without which there are no tools. A command
+// A [Shell] runs them confined by a [sandbox.Sandbox], without which it refuses them. A command
 // is turned into the words that run once, by [Argv], so that what is shown and approved is what
 // runs. Output is text for the model, 10,000 characters of it at most. Commands in the background
 // belong to a session, outlive its turns and end with the gateway: they are kept in memory only.
@@ -32,8 +32,15 @@ import (
 
 // Options say what commands may do.
 type Options struct {
-	Sandbox   *sandbox.Sandbox // nil: there are no tools
-	Workspace string           // absolute; commands run in it and may change it
+	// Sandbox returns the one for the next command, or why there is none at present, in words for
+	// the model. It is called concurrently.
+	Sandbox   func() (*sandbox.Sandbox, error)
+	Workspace string // absolute; commands run in it and may change it
+
+	// Doubt is called, concurrently, if it looks as if the sandbox itself had kept a command from
+	// being started. It finds out whether the sandbox works, and returns why no command can be run
+	// if it doesn't, in words for the model. It may be nil.
+	Doubt func(ctx context.Context) error
 
 	// Media returns the folder of the files that were sent to a conversation, which its commands
 	// may read and find in $MEDIA. It may be nil, and what it names may not exist.
@@ -76,11 +83,8 @@ func New(o Options) *Shell {
 	return &Shell{o: o, processes: make(map[string]*process)}
 }
 
-// Tools returns the tools, or none if there is no sandbox.
+// Tools returns the tools.
 func (s *Shell) Tools() []tool.Tool {
-	if s.o.Sandbox == nil {
-		return nil
-	}
 	exec := tool.New("exec", execDescription, tool.Once, s.exec)
 	exec.Argv = Argv
 	exec.Timeout = s.o.MaxTimeout + 15*time.Second
@@ -165,8 +169,11 @@ func show(spec *sandbox.Spec, name, folder string) {
 func (s *Shell) command(
 	ctx context.Context, c tool.Call, argv []string, dir string,
 ) (*sandbox.Command, error) {
-	dir, err := s.folder(dir)
+	box, err := s.o.Sandbox()
 	if err != nil {
+		return nil, err
+	}
+	if dir, err = s.folder(dir); err != nil {
 		return nil, err
 	}
 	spec := sandbox.Spec{
@@ -185,10 +192,10 @@ func (s *Shell) command(
 	if s.o.Memory != nil && c.Scope != "" {
 		show(&spec, "MEMORY", s.o.Memory(c.Scope))
 	}
-	if spec.Protected, err = s.protected(c); err != nil {
+	if spec.Protected, err = s.protected(box, c); err != nil {
 		return nil, err
 	}
-	cmd, err := s.o.Sandbox.Command(ctx, spec)
+	cmd, err := box.Command(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("the command can't be run: %w", err)
 	}

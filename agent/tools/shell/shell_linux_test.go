@@ -3,7 +3,9 @@
 package shell
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -47,7 +49,7 @@ func newDesk(t *testing.T, change func(*Options)) *desk {
 	if err := os.Mkdir(ws, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Sandbox: box, Workspace: ws}
+	o := Options{Sandbox: just(box), Workspace: ws}
 	if change != nil {
 		change(&o)
 	}
@@ -58,6 +60,11 @@ func newDesk(t *testing.T, change func(*Options)) *desk {
 		t.Fatal(err)
 	}
 	return d
+}
+
+// just returns what says that there is this sandbox.
+func just(box *sandbox.Sandbox) func() (*sandbox.Sandbox, error) {
+	return func() (*sandbox.Sandbox, error) { return box, nil }
 }
 
 // use calls a tool in a session and returns its text.
@@ -251,12 +258,6 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestNoSandbox(t *testing.T) {
-	if tools := New(Options{Workspace: t.TempDir()}).Tools(); len(tools) != 0 {
-		t.Errorf("without a sandbox there are %d tools", len(tools))
-	}
-}
-
 func TestTools(t *testing.T) {
 	effects := map[string]tool.Effect{
 		"exec": tool.Once, "exec_input": tool.Once, "exec_list": tool.Pure,
@@ -417,4 +418,43 @@ func BenchmarkExec(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Without a sandbox commands are refused, and one that could not be started makes us doubt it; a
+// command that fails by itself doesn't.
+func TestDoubt(t *testing.T) {
+	var none error
+	doubts := 0
+	d := newDesk(t, func(o *Options) {
+		find := o.Sandbox
+		o.Sandbox = func() (*sandbox.Sandbox, error) {
+			box, _ := find() // there is one
+			return box, none
+		}
+		o.Doubt = func(context.Context) error {
+			doubts++
+			return none
+		}
+	})
+	use := func(command string, background bool, wantDoubts int, want string) {
+		t.Helper()
+		before := doubts
+		text, err := d.use("s", "exec",
+			fmt.Sprintf(`{"command":%q,"background":%t}`, command, background))
+		if err != nil {
+			text = err.Error()
+		}
+		if !strings.Contains(text, want) || doubts-before != wantDoubts {
+			t.Errorf("%q: %q with %d doubts, want %q with %d", command, text, doubts-before, want,
+				wantDoubts)
+		}
+	}
+	for _, background := range []bool{false, true} {
+		use("echo well", background, 0, "well")
+		use("echo no; exit 1", background, 0, "exit code 1")
+		use("echo 'bwrap: no namespaces'; exit 1", background, 1, "exit code 1")
+	}
+	none = errors.New("it is broken")
+	use("echo well", false, 0, "it is broken")
+	use("echo well", true, 0, "it is broken")
 }
