@@ -32,7 +32,7 @@ type Say struct {
 	Text    string // Markdown
 	Buttons []bus.Button
 
-	// Later says that a chore answers, and not the command.
+	// Later says that a chore answers, or that the command has done so itself.
 	Later bool
 }
 

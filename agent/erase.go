@@ -27,12 +27,23 @@ type erased struct {
 	Outbox int64          `json:"outbox"` // likewise
 	Person int64          `json:"person"`
 	Files  bool           `json:"files"` // are gone
+	Sent   bool           `json:"sent"`  // was the last message, and the bus has nothing of them
+}
+
+// A Keeper has something of its own about people, beside the gateway's data. It may be used by
+// several goroutines.
+type Keeper interface {
+	// Erase deletes that about chats, and about the people behind direct ones. It may be called
+	// again.
+	Erase(ctx context.Context, chats []string) error
 }
 
 const sayForget = "This erases all that I know of you: our conversations in direct chats, on all " +
 	"your platforms, your files, what I remember, and who you are to me. What you said in groups " +
 	"stays theirs. It can't be taken back, and afterwards you are a stranger.\n\n" +
 	"To do it, send `/forget me now`. `gateway memory export` can save a copy first."
+
+const sayForgotten = "I have forgotten you. It takes a moment until the last traces are gone."
 
 // forget answers /forget.
 func (d *Dispatcher) forget(c *call) (Say, error) {
@@ -60,10 +71,11 @@ func (d *Dispatcher) forgetNow(c *call) (Say, error) {
 	if err != nil {
 		return Say{}, err
 	}
-	if left.Outbox, err = d.Outbox.Newest(c.tx); err != nil {
+	out := reply(c.message, sayForgotten)
+	out.Answers = append(out.Answers, c.stopped...)
+	if left.Outbox, err = d.Outbox.Add(c.tx, out, d.opts.Now()); err != nil {
 		return Say{}, err
 	}
-	left.Outbox += forgetAnswers
 	work := chore.Work{Kind: chore.Erase, Scope: s, Ref: c.seq}
 	err = d.chores.Put(c.tx, chore.Chore{Work: work, State: jsonOf(left)}, d.opts.Now())
 	if err != nil {
@@ -75,7 +87,7 @@ func (d *Dispatcher) forgetNow(c *call) (Say, error) {
 		d.letGo(keys)
 		d.ringChores()
 	}
-	return Say{Text: "I have forgotten you. It takes a moment until the last traces are gone."}, nil
+	return Say{Later: true}, nil
 }
 
 // Forget erases all of a scope, as /forget does for a person. The rows go at once, files and the
@@ -97,9 +109,6 @@ func (d *Dispatcher) Forget(ctx context.Context, s memory.Scope) error {
 		return d.chores.Put(tx, chore.Chore{Work: work, State: jsonOf(left)}, d.opts.Now())
 	})
 }
-
-// forgetAnswers is how many messages the command itself puts into the outbox.
-const forgetAnswers = 1
 
 // eraseRows deletes the rows of a person or a room, and notes where else there is something. It
 // returns the sessions that there were.
@@ -155,7 +164,7 @@ func (d *Dispatcher) eraseRows(tx *store.Tx, left *erased) ([]session.Key, error
 	if err := d.opts.Usage.Erase(tx, usage.Spender{Person: left.Person}); err != nil {
 		return nil, err
 	}
-	return keys, d.opts.Forget(tx, left.Person)
+	return keys, d.opts.Forget(tx, left.Person, left.Chats)
 }
 
 // theirs returns the sessions of left's scopes and chats, and adds what scopes and chats those
@@ -262,8 +271,8 @@ func (d *Dispatcher) letGo(keys []session.Key) {
 // eraseWait is how soon it is looked again whether the last message was sent.
 const eraseWait = 5 * time.Second
 
-// eraseRest deletes the files of a scope and, once the last message was sent, what the bus has of
-// its chats, and then all that is left of deleted rows.
+// eraseRest deletes the files of a scope and, once the last message was sent, what the bus and the
+// accounts have of its chats, and then all that is left of deleted rows.
 func (d *Dispatcher) eraseRest(ctx context.Context, c *chore.Chore) (outcome, error) {
 	var left erased
 	if err := json.Unmarshal(c.State, &left); err != nil {
@@ -275,8 +284,49 @@ func (d *Dispatcher) eraseRest(ctx context.Context, c *chore.Chore) (outcome, er
 		}
 		left.Files = true
 	}
-	done := true
-	err := d.tx(ctx, func(tx *store.Tx) error {
+	if !left.Sent {
+		var err error
+		if left.Sent, err = d.eraseBus(ctx, &left); err != nil {
+			return outcome{}, err
+		}
+		// An account that has just sent a message works with the keys of who gets it, and takes its
+		// marks from what was answered.
+		if !left.Sent || len(d.keepers(&left)) > 0 {
+			return outcome{again: d.opts.Now().Add(eraseWait), state: jsonOf(left)}, nil
+		}
+	}
+	chats := make(map[string][]string)
+	for _, a := range left.Chats {
+		chats[a.Account] = append(chats[a.Account], a.Chat)
+	}
+	for account, k := range d.keepers(&left) {
+		if err := k.Erase(ctx, chats[account]); err != nil {
+			return outcome{}, err
+		}
+	}
+	left.Chats = nil // else the chore itself would be the last trace
+	err := d.tx(ctx, func(tx *store.Tx) error { return d.chores.Save(tx, c, jsonOf(left)) })
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{}, d.DB.Shred(ctx)
+}
+
+// keepers returns what keeps something of left's chats on their accounts.
+func (d *Dispatcher) keepers(left *erased) map[string]Keeper {
+	list := make(map[string]Keeper)
+	for _, a := range left.Chats {
+		if k := d.opts.Keeper(a.Account); k != nil {
+			list[a.Account] = k
+		}
+	}
+	return list
+}
+
+// eraseBus deletes what the bus has of the chats, and reports whether that is all of it: what is
+// still to be sent stays until it was.
+func (d *Dispatcher) eraseBus(ctx context.Context, left *erased) (done bool, err error) {
+	err = d.tx(ctx, func(tx *store.Tx) error {
 		done = true
 		for _, a := range left.Chats {
 			sent, err := d.Outbox.Erase(tx, a, left.Outbox)
@@ -292,13 +342,7 @@ func (d *Dispatcher) eraseRest(ctx context.Context, c *chore.Chore) (outcome, er
 		}
 		return nil
 	})
-	switch {
-	case err != nil:
-		return outcome{}, err
-	case !done:
-		return outcome{again: d.opts.Now().Add(eraseWait), state: jsonOf(left)}, nil
-	}
-	return outcome{}, d.DB.Shred(ctx)
+	return done, err
 }
 
 func (d *Dispatcher) eraseFiles(ctx context.Context, left *erased) error {

@@ -167,9 +167,12 @@ type Options struct {
 	Approver     bus.Role
 	ApprovalTime time.Duration
 
-	// Forget makes a person a stranger again, in the transaction in which all that is known of them
-	// goes; default nothing is to do.
-	Forget func(tx *store.Tx, person int64) error
+	// Forget makes a person a stranger again, and forgets chats, in the transaction in which all that
+	// is known of them goes; default nothing is to do.
+	Forget func(tx *store.Tx, person int64, chats []bus.Address) error
+	// Keeper returns what keeps something of its own of the people on an account; nil, which is the
+	// default, if nothing does.
+	Keeper func(account string) Keeper
 
 	// Known reports whether a person is known still; default nobody is. Of who is not, as they were
 	// linked to somebody else, that one gets the memory.
@@ -223,7 +226,10 @@ func (o *Options) setDefaults() {
 		o.Owners = func(store.Queryer) ([]bus.Address, error) { return nil, nil }
 	}
 	if o.Forget == nil {
-		o.Forget = func(*store.Tx, int64) error { return nil }
+		o.Forget = func(*store.Tx, int64, []bus.Address) error { return nil }
+	}
+	if o.Keeper == nil {
+		o.Keeper = func(string) Keeper { return nil }
 	}
 	if o.Known == nil {
 		o.Known = func(store.Queryer, int64) (bool, error) { return false, nil }

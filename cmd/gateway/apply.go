@@ -35,6 +35,7 @@ func (g *gateway) agentOptions(cfg *config.Config) *agent.Options {
 		Approver:   bus.Role(cfg.Approvals.Approver), ApprovalTime: cfg.Approvals.Timeout,
 		Owners:      channels.People{}.OwnerChats,
 		Forget:      forgetPerson,
+		Keeper:      func(account string) agent.Keeper { return g.keeper(cfg, account) },
 		Known:       isKnown,
 		Stopped:     g.hands.stop,
 		Ready:       g.hands.ready,

@@ -1,13 +1,43 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"gateway/agent"
 	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/whatsapp"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/session"
+	"gateway/store"
 )
+
+// forgetPerson makes somebody a stranger, if they are known, and their chats unknown.
+func forgetPerson(tx *store.Tx, person int64, chats []bus.Address) error {
+	err := channels.People{}.Revoke(tx, person)
+	if err != nil && !errors.Is(err, channels.ErrNobody) {
+		return err
+	}
+	return channels.Forget(tx, chats)
+}
+
+// keeper returns what keeps something of its own of the people on an account, or nil. An account
+// that is disabled, or is not in the configuration any more, may have left a file.
+func (g *gateway) keeper(cfg *config.Config, account string) agent.Keeper {
+	if e, ok := g.channels[account].(channels.Eraser); ok {
+		return e
+	}
+	path := whatsappStore(cfg, account)
+	if _, err := os.Lstat(path); err != nil || g.channels[account] != nil {
+		return nil
+	}
+	return whatsapp.New(account, path, &whatsapp.Options{Logger: g.log})
+}
 
 // memoryForgetCommand erases a scope beside a running gateway: it does what /forget does.
 func memoryForgetCommand(load loader) *cobra.Command {
@@ -22,7 +52,7 @@ func memoryForgetCommand(load loader) *cobra.Command {
 					return usageError{fmt.Errorf("what is shared is nobody's; delete it in %s",
 						r.cfg.Gateway.Workspace)}
 				}
-				if err := r.want(cmd.Context()); err != nil {
+				if err := wantKnown(cmd.Context(), r); err != nil {
 					return err
 				}
 				if !sure {
@@ -43,4 +73,22 @@ func memoryForgetCommand(load loader) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&sure, "yes", false, "do it")
 	return cmd
+}
+
+// wantKnown refuses a scope of which there is nothing: no memory, no conversation and no person.
+func wantKnown(ctx context.Context, r remembrance) error {
+	nothing := r.want(ctx)
+	if nothing == nil {
+		return nil
+	}
+	q := r.db.Read(ctx)
+	known, err := isKnown(q, r.scope.Person())
+	if err != nil || known {
+		return err
+	}
+	keys, err := session.Store{}.OfScope(q, r.scope)
+	if err != nil || len(keys) > 0 {
+		return err
+	}
+	return nothing
 }

@@ -118,6 +118,7 @@ type gateway struct {
 	dispatcher  *agent.Dispatcher
 	router      *channels.Router
 	supervisors []*channels.Supervisor
+	channels    map[string]channels.Channel // by account
 	media       *channels.Media
 	hands       *hands
 	ops         *operations
@@ -162,6 +163,7 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 		g.supervisors = append(g.supervisors,
 			channels.NewSupervisor(db, name, ch, gate.Intake(name, newPolicy(c)), menu(), log))
 	}
+	g.channels = sources
 	g.media = channels.NewMedia(p.media, sources, mediaOptions(cfg, log))
 	g.router = channels.NewRouter(db, outbox, live, g.media, accounts, log)
 	g.router.SetSecrets(channels.NewSecrets(cfg.Secrets()))
@@ -198,15 +200,6 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 func isKnown(q store.Queryer, person int64) (bool, error) {
 	list, err := channels.People{}.List(q)
 	return slices.ContainsFunc(list, func(p channels.Person) bool { return p.ID == person }), err
-}
-
-// forgetPerson makes somebody a stranger, if they are known.
-func forgetPerson(tx *store.Tx, person int64) error {
-	err := channels.People{}.Revoke(tx, person)
-	if errors.Is(err, channels.ErrNobody) {
-		return nil
-	}
-	return err
 }
 
 // formatHints tell the model what its answers look like, by the type of the channel.

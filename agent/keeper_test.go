@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A drawer keeps something of people. It has trouble to erase that at first.
+type drawer struct {
+	trouble int
+	erased  [][]string
+}
+
+func (s *drawer) Erase(_ context.Context, chats []string) error {
+	if s.trouble > 0 {
+		s.trouble--
+		return errors.New("drawer: it is locked")
+	}
+	s.erased = append(s.erased, chats)
+	return nil
+}
+
+// What an account keeps of somebody is erased after the last message to them was sent, for which it
+// is needed; until that has worked, also by the next process.
+func TestForgetMeKeepers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := &drawer{trouble: 2}
+		w.opts.Keeper = func(account string) Keeper {
+			if account != "test" {
+				t.Errorf("asked for the keeper of %q, want test", account)
+			}
+			return s
+		}
+		w.start()
+		w.tells(5, "b", "hello")
+		w.tells(5, "a", "hello", "/forget me now")
+		w.sleep(time.Minute)
+		if s.trouble != 2 {
+			t.Error("it is erased before the last message was sent")
+		}
+		w.sends()
+		w.sleep(time.Minute)
+		if s.trouble != 1 || len(s.erased) > 0 {
+			t.Errorf("trouble left: %d, want 1; erased: %q", s.trouble, s.erased)
+		}
+		w.restart()
+		w.sleep(time.Hour)
+		if len(s.erased) == 1 {
+			slices.Sort(s.erased[0])
+		}
+		if len(s.erased) != 1 || !slices.Equal(s.erased[0], []string{"a", "b"}) {
+			t.Errorf("erased: %q, want a and b once", s.erased)
+		}
+		if left := w.traces(`"chat":"b"`); len(left) > 0 {
+			t.Errorf("the address is left in %q", left)
+		}
+	})
+}

@@ -1,0 +1,25 @@
+package channels
+
+import (
+	"fmt"
+
+	"gateway/bus"
+	"gateway/store"
+)
+
+// Forget forgets chats that are erased: how far they were read, who has asked there to be let in,
+// and as what a group was known before. It begins anew with the next message.
+func Forget(tx *store.Tx, chats []bus.Address) error {
+	for _, a := range chats {
+		for _, query := range []string{
+			"DELETE FROM places WHERE account = $1 AND place = $2 AND place <> ''",
+			"DELETE FROM pairings WHERE account = $1 AND chat = $2",
+			"DELETE FROM moves WHERE account = $1 AND (chat = $2 OR before = $2)",
+		} {
+			if _, err := tx.Exec(query, a.Account, a.Chat); err != nil {
+				return fmt.Errorf("channels: forget %s: %w", a, err)
+			}
+		}
+	}
+	return nil
+}
