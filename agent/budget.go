@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +34,17 @@ func (t *turn) spender() usage.Spender {
 	if parent := key.Parent(); parent != "" {
 		key = parent
 	}
-	return usage.Spender{Session: string(key), Person: t.person}
+	who := usage.Spender{Session: string(key), Person: t.person, Turn: t.ID}
+	if t.task != nil {
+		who.Turn = t.payer()
+	}
+	return who
 }
+
+// payer returns the turn on whose limit counts what sub-agents of t use. Of one that only tells of
+// an outcome it is the turn that has asked for that: it tells of it within its own limit, but what
+// it gives away counts to what somebody has said. So no chain of sub-agents has a limit for each.
+func (t *turn) payer() int64 { return cmp.Or(t.patron, t.ID) }
 
 // reserve asks the budgets for a call.
 func (t *turn) reserve(ctx context.Context, req llm.Request) (*usage.Hold, error) {

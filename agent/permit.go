@@ -65,7 +65,7 @@ func (t *turn) ruling(found tool.Tool, c tool.Call) approval.Verdict {
 func (t *turn) toolCall(id string, args json.RawMessage) tool.Call {
 	return tool.Call{
 		ID: id, Args: args, Address: t.Address, Session: string(t.Session),
-		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID,
+		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID, Payer: t.payer(),
 		Group: t.group, Title: t.chatTitle, Scope: t.Scope,
 		Unasked: t.unbidden, Zone: t.zone(),
 	}

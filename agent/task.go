@@ -81,7 +81,7 @@ func (t *turn) report(tx *store.Tx, text string) error {
 		Group: task.Group, ChatTitle: task.ChatTitle,
 		Addressed: true, Text: text, Time: t.d.opts.Now(),
 		Note: &bus.Note{Kind: bus.Outcome, Label: task.Note.Label, Session: task.Note.Origin,
-			Wanted: task.Note.Wanted, Unasked: task.Note.Unasked},
+			Wanted: task.Note.Wanted, Unasked: task.Note.Unasked, Payer: task.Note.Payer},
 	}, t.d.opts.Now())
 	return err
 }

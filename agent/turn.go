@@ -41,6 +41,7 @@ type turn struct {
 	task      *bus.InboundMessage // what a sub-agent is to do; nil in a turn for people
 	unasked   *bus.InboundMessage // what has begun the turn by itself; nil if it is no such one
 	unbidden  bool                // nobody has written just now
+	patron    int64               // the turn for which it works, or of whose work it tells; or 0
 	location  *time.Location      // that they have set; or nil
 	woken     bool                // it goes on after it has waited
 	asked     question.Question   // what the turn waits for, once it does
@@ -168,7 +169,7 @@ func (t *turn) know(first bus.InboundMessage) {
 	case isUnasked(first):
 		t.unasked = &first
 	}
-	t.unbidden = t.unasked != nil || first.Note.Unasked
+	t.unbidden, t.patron = t.unasked != nil || first.Note.Unasked, first.Note.Payer
 	if h := t.config().Heartbeat; h != nil && first.Note.Kind == bus.Heartbeat {
 		t.settings = t.config().with(h)
 	}
@@ -184,7 +185,7 @@ func (t *turn) hear(batch []bus.Received) {
 		}
 		t.sender, t.person = r.Message.Sender, r.Message.Person
 		if r.Message.Note == nil {
-			t.unbidden = false
+			t.unbidden, t.patron = false, 0
 			t.answers = append(t.answers, r.Message.ID)
 		}
 	}

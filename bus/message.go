@@ -78,6 +78,7 @@ type Note struct {
 	Wanted  string   `json:"wanted,omitempty"`  // the call of the origin that waits for the Outcome
 	Run     int64    `json:"run,omitempty"`     // of a Job or a Heartbeat: which run it is
 	Unasked bool     `json:"unasked,omitempty"` // of a Task or an Outcome: of a Job or the like
+	Payer   int64    `json:"payer,omitempty"`   // likewise: the turn whose limit it uses
 }
 
 // A NoteKind says what a [Note] is about.

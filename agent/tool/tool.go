@@ -103,6 +103,7 @@ type Call struct {
 	Title   string          // of the group
 	Scope   memory.Scope    // whose memory the turn works with; "": none
 	Turn    int64
+	Payer   int64 // the turn on whose limit counts what sub-agents use for this one
 
 	// Unasked says that nobody has written just now: a job, a heartbeat or a hook has begun the
 	// turn, or a turn that it has begun.

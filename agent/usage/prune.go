@@ -8,11 +8,15 @@ import (
 )
 
 // Prune deletes what was counted on days that were over before a time, at most 500 rows, and
-// returns how many.
+// returns how many. Turns come when there are no such days any more.
 func (l *Ledger) Prune(tx *store.Tx, before time.Time) (int, error) {
+	day := before.In(l.opts.Load().Location).Format(time.DateOnly)
 	n, err := tx.Exec(`DELETE FROM usage WHERE (day, kind, key) IN
-		(SELECT day, kind, key FROM usage WHERE day < $1 ORDER BY day LIMIT 500)`,
-		before.In(l.opts.Load().Location).Format(time.DateOnly))
+		(SELECT day, kind, key FROM usage WHERE day < $1 ORDER BY day LIMIT 500)`, day)
+	if err == nil && n == 0 {
+		n, err = tx.Exec(`DELETE FROM usage_turns WHERE turn IN
+			(SELECT turn FROM usage_turns WHERE day < $1 ORDER BY day LIMIT 500)`, day)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("usage: prune: %w", err)
 	}

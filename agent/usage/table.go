@@ -32,12 +32,16 @@ type Warning struct {
 // this day.
 func (l *Ledger) Add(tx *store.Tx, who Spender, e Entry) ([]Warning, error) {
 	day := l.day()
-	keys := []key{{day, kindDay, ""}, {day, kindModel, e.Model}}
+	keys := []key{{day: day, kind: kindDay}, {day: day, kind: kindModel, key: e.Model}}
 	if who.Session != "" {
-		keys = append(keys, key{day, kindSession, who.Session})
+		keys = append(keys, key{day: day, kind: kindSession, key: who.Session})
 	}
 	if who.Person != 0 {
-		keys = append(keys, key{day, kindPerson, strconv.FormatInt(who.Person, 10)})
+		person := strconv.FormatInt(who.Person, 10)
+		keys = append(keys, key{day: day, kind: kindPerson, key: person})
+	}
+	if err := l.addTurn(tx, day, who, e); err != nil {
+		return nil, err
 	}
 	limits := l.bounded(day, who)
 	accounts, err := add(tx, keys, e)
@@ -103,6 +107,9 @@ func add(tx *store.Tx, keys []key, e Entry) ([]account, error) {
 
 // read returns what an account has used.
 func read(q store.Queryer, k key) (a Amount, err error) {
+	if k.kind == kindTurn {
+		return readTurn(q, k.turn)
+	}
 	err = q.QueryRow("SELECT input + output, cost FROM usage "+
 		"WHERE day = $1 AND kind = $2 AND key = $3", k.day, k.kind, k.key).Scan(&a.Tokens, &a.Cost)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -148,7 +155,7 @@ func (l *Ledger) Today(q store.Queryer, who Spender) ([]Line, error) {
 func (l *Ledger) Limits() map[string]Limit {
 	o := l.opts.Load()
 	limits := map[string]Limit{kindDay: o.Day, kindPerson: o.Person,
-		kindSession: o.Session, "turn": o.Turn}
+		kindSession: o.Session, kindTurn: o.Turn}
 	for kind, limit := range limits {
 		if limit.zero() {
 			delete(limits, kind)

@@ -2,11 +2,11 @@
 // would go over a budget.
 //
 // The main type is [Ledger]. What was used is a row for each day and each of: everything, a model,
-// a person, a session; so that a question costs the same however much was used. What is
-// under way, and what is not written yet, is held in memory and counts too: calls side by side
-// can't go over a limit together.
+// a person, a session; so that a question costs the same however much was used. A turn has a row
+// together with its sub-agents, while turns have a limit. What is under way, and what is not
+// written yet, is held in memory and counts too: calls side by side can't go over a limit together.
 //
-// Tables: usage.
+// Tables: usage, usage_turns.
 package usage
 
 import (
@@ -35,7 +35,14 @@ CREATE TABLE usage (
 	cost   DOUBLE PRECISION NOT NULL, -- dollars
 	told   INTEGER NOT NULL DEFAULT 0, -- 1: the owner knows that the limit is near
 	PRIMARY KEY (day, kind, key)
-);`}}
+);`, `
+CREATE TABLE usage_turns (
+	turn   BIGINT PRIMARY KEY,
+	day    TEXT NOT NULL, -- on which something was added last
+	tokens BIGINT NOT NULL, -- of the turn and its sub-agents, as cost
+	cost   DOUBLE PRECISION NOT NULL -- dollars
+);
+CREATE INDEX usage_turns_day ON usage_turns (day);`}}
 
 // ErrSpent is wrapped by the errors of [Ledger.Reserve].
 var ErrSpent = errors.New("budget spent")
@@ -73,7 +80,7 @@ func (a Amount) plus(b Amount) Amount { return Amount{a.Tokens + b.Tokens, a.Cos
 
 // Options are the optional settings of a [Ledger]. The zero value counts and bounds nothing.
 type Options struct {
-	Turn    Limit // of one turn
+	Turn    Limit // of one turn, its sub-agents together
 	Session Limit // of a conversation in a day, its sub-agents together
 	Person  Limit // of a person in a day, on all platforms together
 	Day     Limit // of the gateway in a day
@@ -120,17 +127,21 @@ func (l *Ledger) Configure(opts *Options) {
 // Price returns what a usage of a model costs, in dollars.
 func (l *Ledger) Price(model string, u llm.Usage) float64 { return l.opts.Load().Price(model, u) }
 
-// TurnLimit returns the limit of one turn.
+// TurnLimit returns the limit of one turn and its sub-agents.
 func (l *Ledger) TurnLimit() Limit { return l.opts.Load().Turn }
 
 // A Spender is on whose account something is used.
 type Spender struct {
 	Session string // key of the conversation, without its sub-agents; "": none
 	Person  int64  // 0: unknown
+	Turn    int64  // the turn that did it, or for which a sub-agent did; 0: none
 }
 
 // A key is one of the accounts that a usage is written to.
-type key struct{ day, kind, key string }
+type key struct {
+	day, kind, key string
+	turn           int64 // of a turn, instead of day and key: midnight gives it nothing back
+}
 
 // What kinds of accounts there are.
 const (
@@ -138,6 +149,7 @@ const (
 	kindModel   = "model"
 	kindPerson  = "person"
 	kindSession = "session"
+	kindTurn    = "turn"
 )
 
 func (l *Ledger) day() string {
@@ -147,10 +159,10 @@ func (l *Ledger) day() string {
 
 // bounded returns the accounts of who that have a limit.
 func (l *Ledger) bounded(day string, who Spender) map[key]Limit {
-	limits := make(map[key]Limit, 3)
+	limits := make(map[key]Limit, 4)
 	add := func(kind, k string, limit Limit) {
 		if !limit.zero() {
-			limits[key{day, kind, k}] = limit
+			limits[key{day: day, kind: kind, key: k}] = limit
 		}
 	}
 	o := l.opts.Load()
@@ -160,6 +172,9 @@ func (l *Ledger) bounded(day string, who Spender) map[key]Limit {
 	}
 	if who.Person != 0 {
 		add(kindPerson, strconv.FormatInt(who.Person, 10), o.Person)
+	}
+	if who.Turn != 0 && !o.Turn.zero() {
+		limits[key{kind: kindTurn, turn: who.Turn}] = o.Turn
 	}
 	return limits
 }

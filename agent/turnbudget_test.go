@@ -1,0 +1,154 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/tool"
+	"gateway/agent/usage"
+)
+
+// costs returns s with so many tokens used.
+func costs(s llmtest.Step, tokens int) llmtest.Step {
+	s.Usage = llm.Usage{Input: tokens - 10, Output: 10}
+	return s
+}
+
+// outcomes returns how many sub-agents have reported, and how many that the budget is spent.
+func (w *world) outcomes() (all, spent int) {
+	w.t.Helper()
+	for _, body := range w.column("SELECT body FROM inbox WHERE message LIKE 'outcome:%'") {
+		if all++; strings.Contains(body, "the budget is spent") {
+			spent++
+		}
+	}
+	return all, spent
+}
+
+// tell answers the outcomes of sub-agents, in however many turns they come.
+func (w *world) tell() {
+	w.t.Helper()
+	for range 20 {
+		w.sleep(time.Minute)
+		if w.count("SELECT count(*) FROM inbox WHERE state IN ('waiting', 'taken')") == 0 {
+			return
+		}
+		w.model.Queue(llmtest.Say("told"))
+	}
+	w.t.Fatal("the outcomes are not told")
+}
+
+// What a turn and its sub-agents use adds up, also when the turn has ended before them, and when
+// another process goes on with them.
+func TestTurnLimitOfAllTogether(t *testing.T) {
+	for _, test := range []struct {
+		limit, refused int
+		restart        bool
+	}{
+		{limit: 32_000, refused: 4},
+		{limit: 32_000, refused: 4, restart: true},
+		{limit: 60_000, refused: 0, restart: true}, // there is room
+	} {
+		t.Run(fmt.Sprint(test), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				asked, release := make(chan struct{}), make(chan struct{})
+				sub := w.spawning(act("look", tool.Pure, until(release, "seen")))
+				limit := usage.Options{Turn: usage.Limit{Tokens: test.limit}}
+				w.opts.Usage, w.opts.Grace = usage.New(&limit), time.Second
+				for range 4 { // side by side
+					sub.Queue(held(costs(uses("look"), 4000), asked))
+				}
+				w.model.Queue(costs(spawns(false, "1", "2", "3", "4"), 16_000), llmtest.Say("they work"))
+				w.start()
+				w.say("a", "hello")
+				w.wantAnswers("a", "they work")
+				if n := len(sub.Requests()); n != 4 {
+					t.Fatalf("the sub-agents have asked %d times, want 4", n)
+				}
+				close(asked)
+				w.settle()
+				if test.restart {
+					w.must(w.stop())
+					w.opts.Usage = usage.New(&limit)
+					w.start()
+				}
+				for range 4 - test.refused {
+					sub.Queue(llmtest.Say("done"))
+				}
+				w.model.Queue(llmtest.Say("told"))
+				close(release)
+				w.tell()
+				if all, spent := w.outcomes(); all != 4 || spent != test.refused {
+					t.Errorf("%d of %d sub-agents were refused, want %d of 4", spent, all, test.refused)
+				}
+			})
+		})
+	}
+}
+
+// The turn that tells of an outcome has a limit of its own, but what it gives away counts to the
+// one that somebody has asked for; and what they say then begins anew.
+func TestTurnLimitOfAChain(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			sub := w.spawning()
+			limit := usage.Options{Turn: usage.Limit{Tokens: 24_000}}
+			w.opts.Usage = usage.New(&limit)
+			sent, release := make(chan struct{}), make(chan struct{})
+			sub.Queue(held(costs(llmtest.Say("one is done"), 5000), sent))
+			w.model.Queue(costs(spawns(false, "one"), 18_000), llmtest.Say("sent"),
+				held(costs(spawns(false, "two"), 3000), release))
+			w.start()
+			w.say("a", "hello")
+			w.wantAnswers("a", "sent")
+			close(sent)
+			w.settle()
+			if restart { // the call is broken off, and made again
+				w.must(w.stop())
+				w.opts.Usage = usage.New(&limit)
+				w.model.Queue(costs(spawns(false, "two"), 3000))
+			}
+			w.model.Queue(llmtest.Say("two is sent"), llmtest.Say("two could not"))
+			if restart {
+				w.start()
+			}
+			close(release)
+			w.wantQuiet()
+			w.wantAnswers("a", "sent", "two is sent", "two could not")
+			if all, spent := w.outcomes(); all != 2 || spent != 1 {
+				t.Errorf("%d of %d sub-agents were refused, want one of 2", spent, all)
+			}
+
+			sub.Queue(llmtest.Say("three is done"))
+			w.model.Queue(spawns(false, "three"), llmtest.Say("three is sent"), llmtest.Say("three!"))
+			w.say("a", "once more")
+			w.wantQuiet()
+			if all, spent := w.outcomes(); all != 3 || spent != 1 {
+				t.Errorf("%d of %d sub-agents were refused, want one of 3", spent, all)
+			}
+		})
+	}
+}
+
+// A turn that waits for its sub-agents has no more than what they leave.
+func TestTurnLimitOfWhoWaits(t *testing.T) {
+	inWorld(t, func(w *world) {
+		sub := w.spawning()
+		w.opts.Usage = usage.New(&usage.Options{Turn: usage.Limit{Tokens: 20_000}})
+		sub.Queue(costs(llmtest.Say("it is blue"), 4000))
+		w.model.Queue(costs(spawns(true, "look"), 15_000))
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		w.wantAnswers("a", sayError(usage.ErrSpent))
+		rows := w.column("SELECT turn || ' ' || tokens FROM usage_turns")
+		if want := []string{"1 19000"}; !slices.Equal(rows, want) {
+			t.Errorf("counted was %q, want %q", rows, want)
+		}
+	})
+}

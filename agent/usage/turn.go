@@ -1,0 +1,35 @@
+package usage
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"gateway/store"
+)
+
+// addTurn adds to the account of the turn for which who works. There are such accounts only while
+// turns have a limit: nobody else asks for them.
+func (l *Ledger) addTurn(tx *store.Tx, day string, who Spender, e Entry) error {
+	if who.Turn == 0 || l.TurnLimit().zero() {
+		return nil
+	}
+	_, err := tx.Exec(`INSERT INTO usage_turns (turn, day, tokens, cost) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (turn) DO UPDATE SET day = excluded.day,
+			tokens = usage_turns.tokens + excluded.tokens, cost = usage_turns.cost + excluded.cost`,
+		who.Turn, day, e.Usage.Input+e.Usage.Output, e.Cost)
+	if err != nil {
+		return fmt.Errorf("usage: write turn %d: %w", who.Turn, err)
+	}
+	return nil
+}
+
+// readTurn returns what a turn and its sub-agents have used.
+func readTurn(q store.Queryer, turn int64) (a Amount, err error) {
+	err = q.QueryRow("SELECT tokens, cost FROM usage_turns WHERE turn = $1", turn).
+		Scan(&a.Tokens, &a.Cost)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return Amount{}, fmt.Errorf("usage: read turn %d: %w", turn, err)
+	}
+	return a, nil
+}
