@@ -81,6 +81,8 @@ func Commands() []Command {
 		{Name: "halt", Help: "call no model and use no tool anywhere", Least: bus.Admin,
 			run: (*Dispatcher).haltAll},
 		{Name: "resume", Help: "go on after a halt", Least: bus.Admin, run: (*Dispatcher).resume},
+		{Name: "restart", Help: "end, and start again", Least: bus.Admin,
+			look: (*Dispatcher).lookAtRestart, run: (*Dispatcher).restart},
 	}
 }
 

@@ -82,7 +82,8 @@ func TestHelp(t *testing.T) {
 			"- `/approve`: let me do what I have asked for\n" +
 			"- `/deny`: don't let me do what I have asked for\n" +
 			"- `/halt`: call no model and use no tool anywhere\n" +
-			"- `/resume`: go on after a halt\n"
+			"- `/resume`: go on after a halt\n" +
+			"- `/restart`: end, and start again\n"
 		w.wantAnswers("a", want, want, want)
 		w.wantQuiet()
 	})

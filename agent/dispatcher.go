@@ -15,6 +15,7 @@ import (
 
 	"gateway/agent/chore"
 	"gateway/agent/question"
+	"gateway/agent/restart"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -31,6 +32,7 @@ type Dispatcher struct {
 	sessions  session.Store
 	questions question.Store
 	chores    chore.Store
+	restarts  restart.Store
 	estimates estimator
 	slots     chan struct{} // a model call holds one
 	looks     chan struct{} // reading an image or a document holds one
@@ -147,6 +149,9 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 		d.lease, err = store.Acquire(tx, leaseName, owner, d.opts.Now(), leaseTerm)
 		return err
 	})
+	if err == nil {
+		err = d.sayBack(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"gateway/agent/halt"
 	"gateway/agent/llm"
 	"gateway/agent/question"
+	"gateway/agent/restart"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
 	"gateway/agent/usage"
@@ -57,7 +58,7 @@ const collectQuiet = 500 * time.Millisecond
 // Migrations make the tables that the agent needs besides those of package session.
 func Migrations() []store.Migration {
 	return []store.Migration{question.Migration, halt.Migration, usage.Migration, chore.Migration,
-		schedule.Migration}
+		schedule.Migration, restart.Migration}
 }
 
 // Deps are what a [Dispatcher] works with. All are required but Media, without which files that
@@ -147,6 +148,8 @@ type Options struct {
 	// what tools need, likewise.
 	Channels func() []string
 	Hands    func() []string
+	// Restart begins the gateway anew; default that is not possible.
+	Restart *Restart
 	// Heartbeat is the model for heartbeats; default the one that answers.
 	Heartbeat *Choice
 	// Choices are the models that a conversation may have instead of the one that answers; default

@@ -38,6 +38,7 @@ func (g *gateway) agentOptions(cfg *config.Config) *agent.Options {
 		Keeper:      func(account string) agent.Keeper { return g.keeper(cfg, account) },
 		Known:       isKnown,
 		Stopped:     g.hands.stop,
+		Restart:     g.restart,
 		Ready:       g.hands.ready,
 		Hands:       g.hands.states,
 		Observer:    g.ops.observer(),

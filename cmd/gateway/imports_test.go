@@ -45,6 +45,7 @@ var imports = map[string]string{
 	"agent/dream": "store store/fault memory memory/document memory/version " +
 		"agent/llm",
 	"agent/question": "store bus",
+	"agent/restart":  "store bus",
 	"agent/usage":    "store agent/llm",
 
 	"agent/tools/ask":                "agent/tool",
@@ -75,7 +76,7 @@ var imports = map[string]string{
 
 	"agent": "store store/fault bus memory memory/document memory/version skills session " +
 		"agent/approval agent/chore agent/compact agent/document agent/dream agent/halt agent/llm " +
-		"agent/near agent/picture agent/question agent/schedule agent/tool agent/usage",
+		"agent/near agent/picture agent/question agent/restart agent/schedule agent/tool agent/usage",
 
 	"cmd/gateway/internal/config":    "agent/near cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks":     "store bus session",

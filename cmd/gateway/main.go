@@ -25,10 +25,31 @@ func run() int {
 		return sandbox.Main(os.Args[2:]) // as the supervisor of a command
 	}
 	prepare()
+	for {
+		err := runCommand()
+		if !errors.Is(err, errRestart) {
+			return exitCode(err)
+		}
+		if err := startAgain(); err != nil { // it goes on as the program that it is
+			fmt.Fprintln(os.Stderr, "gateway:", err)
+		}
+	}
+}
+
+// runCommand does what the command line says, until that is done or a signal ends it.
+func runCommand() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := newCommand().ExecuteContext(ctx)
+	if errors.Is(err, errRestart) && ctx.Err() != nil {
+		return nil // somebody has ended it meanwhile
+	}
+	return err
+}
+
+// exitCode tells what has gone wrong and returns the code of that.
+func exitCode(err error) int {
 	if err == nil {
 		return 0
 	}

@@ -62,6 +62,12 @@ func (w *world) start(env ...string) *process {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return w.startProgram(path, env...)
+}
+
+// startProgram is start with the program at a path.
+func (w *world) startProgram(path string, env ...string) *process {
+	w.t.Helper()
 	p := &process{
 		t: w.t, cmd: exec.Command(path), done: make(chan struct{}),
 		counts: make(map[string]int), changed: make(chan struct{}),

@@ -35,6 +35,8 @@ func migrations() []store.Migration {
 // serve runs the gateway until ctx ends, or, if chat is set, until the person at the terminal
 // leaves.
 func serve(ctx context.Context, cfg *config.Config, load loader, chat bool) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	hangup, ignore := watchHangup()
 	defer ignore()
 	if err := checkRestored(cfg); err != nil {
@@ -78,7 +80,8 @@ func serve(ctx context.Context, cfg *config.Config, load loader, chat bool) erro
 		return errors.Join(err, db.Close())
 	}
 	defer closeTraces(ctx, traces, log)
-	g, err := assemble(cfg, places{db, root, media, mind, traces}, log)
+	g, err := assemble(cfg, places{db, root, media, mind, traces,
+		newRestart(ctx, cfg, end, log)}, log)
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
@@ -88,7 +91,14 @@ func serve(ctx context.Context, cfg *config.Config, load loader, chat bool) erro
 			g.apply(cfg)
 		}}
 	err = g.run(ctx, screen)
-	if err = errors.Join(err, db.Close()); err != nil {
+	err = errors.Join(err, db.Close())
+	if errors.Is(context.Cause(ctx), errRestart) {
+		if err != nil {
+			log.WarnContext(ctx, "the gateway starts again after an error", "err", err)
+		}
+		return errRestart
+	}
+	if err != nil {
 		return &homeError{cfg.Gateway.Home, err}
 	}
 	return nil
@@ -126,6 +136,7 @@ type gateway struct {
 	sweeper     *retention.Sweeper
 	terminal    *terminal.Channel // nil if it is not enabled
 	reload      *reloader         // nil if the configuration stays as it is
+	restart     *agent.Restart    // nil if that is not possible
 }
 
 // places are what a gateway works with.
@@ -134,12 +145,13 @@ type places struct {
 	workspace, media *os.Root
 	mind             *mind
 	traces           *telemetry.Traces // nil if there are none
+	restart          *agent.Restart    // nil if that is not possible
 }
 
 // assemble puts a gateway together.
 func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) {
 	db := p.db
-	g := &gateway{name: cfg.Gateway.Name, log: log, db: db, mind: p.mind}
+	g := &gateway{name: cfg.Gateway.Name, log: log, db: db, mind: p.mind, restart: p.restart}
 	inbox, outbox, live := bus.NewInbox(), bus.NewOutbox(), bus.NewLive()
 	gate := channels.NewGate(db, inbox, outbox, log)
 	g.gate, g.usage = gate, usage.New(budget(cfg))

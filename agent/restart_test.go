@@ -1,0 +1,55 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"gateway/bus"
+)
+
+// Who asks for a restart hears of it and of its end once each, through a kill in between, and a
+// restart leads to no other one.
+func TestRestart(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.opts.Version = "1.2"
+		begun, why := 0, ""
+		w.opts.Restart = &Restart{Check: func() string { return why }, Begin: func() { begun++ }}
+		w.start()
+		w.say("a", "/restart", "/restart")
+		w.say("b", "/restart")
+		if begun != 3 {
+			t.Errorf("a restart was begun %d times, want with each command", begun)
+		}
+		w.sleep(3 * time.Second)
+		w.must(w.stop())
+		const back = "I am back: gateway 1.2, after 3s."
+		for range 2 {
+			w.start()
+			w.wantQuiet()
+			w.wantAnswers("a", sayRestarting, sayRestarting, back)
+			w.wantAnswers("b", sayRestarting, back)
+			w.must(w.stop())
+		}
+		why = "My program is gone."
+		w.start()
+		w.say("b", "/restart")
+		w.must(w.stop())
+		w.start()
+		w.wantAnswers("b", sayRestarting, back, why+" I go on as I am.")
+		if begun != 3 {
+			t.Errorf("a restart was begun %d times, and one was refused", begun)
+		}
+	})
+}
+
+func TestRestartImpossible(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		m := w.message("a", "/restart")
+		m.Role = bus.User
+		w.put(m)
+		w.say("b", "/restart")
+		w.wantAnswers("a", "Only who is an admin or more may use `/restart`.")
+		w.wantAnswers("b", sayNoRestart)
+	})
+}
