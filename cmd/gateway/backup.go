@@ -112,6 +112,10 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 		}
 		return fmt.Errorf("no backup was made: %w", err)
 	}
+	if err := backup.Note(cfg.Gateway.Home, start); err != nil {
+		cmd.PrintErrf("The backup is whole, but alerts and gateway doctor will not know of it: %v\n",
+			err)
+	}
 	cmd.PrintErrf("%d files, %d MB, in %s.\n", len(m.Entries), m.Size()>>20,
 		time.Since(start).Round(time.Millisecond))
 	for _, name := range m.Skipped {

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"gateway/agent/tools/shell/sandbox"
+	"gateway/cmd/gateway/internal/backup"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/doctor"
 )
@@ -55,7 +57,8 @@ func caseOf(cmd *cobra.Command, cfg *config.Config) doctor.Case {
 		Sandbox: func(ctx context.Context) (*sandbox.Sandbox, error) {
 			return findSandbox(ctx, cfg)
 		},
-		WhatsApp: func(account string) string { return whatsappStore(cfg, account) },
+		LastBackup: func() (time.Time, error) { return backup.Last(cfg.Gateway.Home) },
+		WhatsApp:   func(account string) string { return whatsappStore(cfg, account) },
 	}
 }
 

@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/common/expfmt"
@@ -156,5 +158,41 @@ func TestMetricsAreBounded(t *testing.T) {
 		if _, ok := before[key]; !ok && strings.HasPrefix(key, "gateway_") {
 			t.Errorf("%s has come with more chats", key)
 		}
+	}
+}
+
+// How much of a day's budget is used, and when the last backup was made, are in the metrics.
+func TestBudgetAndBackupMetrics(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{agent: "[budget]\nday_tokens = 1000000\nsession_tokens = 500000"})
+	o := w.operate()
+	o.healthy(w)
+	const (
+		day  = "gateway_budget_used_ratio{limit=day}"
+		most = "gateway_budget_used_ratio{limit=session}"
+		made = "gateway_backup_last_timestamp_seconds{}"
+	)
+	before := o.series()
+	for _, key := range []string{day, most, made} {
+		if v, ok := before[key]; !ok || v != 0 {
+			t.Errorf("at first %s = %v, %t; want 0", key, v, ok)
+		}
+	}
+	w.telegram.Say(1, 1, "hello")
+	w.repeat("the budget to be used", func() bool {
+		now := o.series()
+		return now[day] > 0 && now[most] > now[day]
+	})
+	begin := time.Now().Unix()
+	path, err := buildBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "b.tar.gz")
+	if out, err := commandIn(t.Context(), path, w, "backup", file).CombinedOutput(); err != nil {
+		t.Fatalf("backup: %v\n%s", err, out)
+	}
+	if at := o.series()[made]; at < float64(begin) {
+		t.Errorf("the last backup was made at %v, want %v or later", at, begin)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"gateway/agent/schedule"
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/cmd/gateway/internal/backup"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/hooks"
 	"gateway/cmd/gateway/internal/ops"
@@ -153,6 +154,8 @@ func (g *gateway) sources(
 			free, _, err := ops.DiskSpace(cfg.Gateway.Home)
 			return free, err
 		},
+		Budget:     g.usage.Shares,
+		LastBackup: func() (time.Time, error) { return backup.Last(cfg.Gateway.Home) },
 		Reloads: func() (done, failed int64) {
 			if g.reload == nil {
 				return 0, 0

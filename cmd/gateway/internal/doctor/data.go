@@ -242,6 +242,28 @@ func (c Case) examineIntegrity(ctx context.Context, db *store.DB) []Finding {
 	return one(id, what, OK, "undamaged", "")
 }
 
+// staleBackup is how old the last backup may become.
+const staleBackup = 7 * 24 * time.Hour
+
+// examineBackup says how old the last backup is. Who has never made one has other ways, or none.
+func (c Case) examineBackup(context.Context) []Finding {
+	const id, what = "backup", "Backup"
+	at, err := c.LastBackup()
+	switch {
+	case err != nil:
+		return one(id, what, Bad, err.Error(), "Make one, which notes it anew: gateway backup FILE")
+	case at.IsZero():
+		return one(id, what, Note, "none was ever made here by gateway backup", "")
+	}
+	text := "the last one was made " +
+		at.In(c.Config.Gateway.Location).Format("2006-01-02 15:04 MST")
+	if c.Now().Sub(at) > staleBackup {
+		return one(id, what, Bad, text, "Make one, and see why what makes them does not: "+
+			"gateway backup FILE")
+	}
+	return one(id, what, OK, text, "")
+}
+
 // examineOwner says whether a gateway runs.
 func (c Case) examineOwner(ctx context.Context, db *store.DB) []Finding {
 	const id, what = "store.owner", "Gateway"

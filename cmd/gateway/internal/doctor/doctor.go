@@ -49,6 +49,8 @@ type Case struct {
 
 	// Sandbox finds and tests the sandbox for commands; nil is returned if none are wanted.
 	Sandbox func(ctx context.Context) (*sandbox.Sandbox, error)
+	// LastBackup returns when the last backup was made, the zero time if there never was one.
+	LastBackup func() (time.Time, error)
 	// WhatsApp returns the file with the keys of an account.
 	WhatsApp func(account string) string
 
@@ -88,9 +90,9 @@ func Examine(ctx context.Context, c Case) []Finding {
 		defer c.Transport.CloseIdleConnections()
 	}
 	checks := []func(context.Context) []Finding{
-		c.examineFile, c.examineHome, c.examineDisk, c.examineFiles, c.examineStore, c.examineClock,
-		c.examineSandbox, c.examineGit, c.examineServers, c.examineListener, c.examineReady,
-		c.examineNetwork,
+		c.examineFile, c.examineHome, c.examineDisk, c.examineFiles, c.examineStore,
+		c.examineBackup, c.examineClock, c.examineSandbox, c.examineGit, c.examineServers,
+		c.examineListener, c.examineReady, c.examineNetwork,
 	}
 	return all(ctx, checks)
 }

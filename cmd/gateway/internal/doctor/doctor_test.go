@@ -74,8 +74,11 @@ api_url = %[1]q
 [channels.whatsapp]
 `, srv.URL))
 	p.Case = Case{Config: p.Config, File: filepath.Join(p.home, "config.toml"), Migrations: tables,
-		Sandbox:  func(context.Context) (*sandbox.Sandbox, error) { return nil, nil },
-		WhatsApp: func(name string) string { return filepath.Join(p.home, "whatsapp-"+name+".db") },
+		Sandbox:    func(context.Context) (*sandbox.Sandbox, error) { return nil, nil },
+		LastBackup: func() (time.Time, error) { return time.Time{}, nil },
+		WhatsApp: func(name string) string {
+			return filepath.Join(p.home, "whatsapp-"+name+".db")
+		},
 		LookPath: func(string) (string, error) { return "/bin/true", nil },
 		Disk:     func(string) (Space, error) { return Space{Free: 1 << 40}, nil },
 	}
@@ -148,7 +151,8 @@ func TestWell(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"config", "home", "disk", "files", "store", "store.integrity",
-		"store.owner", "clock", "sandbox", "git", "http", "channel.telegram", "channel.discord",
+		"store.owner", "backup", "clock", "sandbox", "git", "http", "channel.telegram",
+		"channel.discord",
 		"channel.whatsapp", "model.m"} {
 		if !slices.ContainsFunc(list, func(f Finding) bool { return f.ID == id }) {
 			t.Errorf("nothing is said of %s", id)
@@ -216,6 +220,14 @@ func TestSick(t *testing.T) {
 				return err
 			})
 		}, id: "store", note: true},
+		{name: "backup is old", hurt: func(p *patient) {
+			p.LastBackup = func() (time.Time, error) {
+				return time.Now().Add(-8 * 24 * time.Hour), nil
+			}
+		}, id: "backup", remedy: "gateway backup"},
+		{name: "backup is not known", hurt: func(p *patient) {
+			p.LastBackup = func() (time.Time, error) { return time.Time{}, errors.New("nonsense") }
+		}, id: "backup", remedy: "gateway backup"},
 		{name: "clock is late", hurt: func(p *patient) {
 			p.database(func(tx *store.Tx) error {
 				_, err := bus.NewInbox().Put(tx, bus.InboundMessage{ID: "1",

@@ -26,6 +26,12 @@ type Sources struct {
 	DiskFree func() (bytes uint64, err error) // where the database is
 	Counts   []Count
 
+	// Budget returns which share of each limit of a day is used.
+	Budget func(q store.Queryer) (map[string]float64, error)
+
+	// LastBackup returns when the last backup was made, the zero time if there never was one.
+	LastBackup func() (time.Time, error)
+
 	// Reloads returns how often the configuration was read again, and how often in vain.
 	Reloads func() (done, failed int64)
 }
@@ -69,6 +75,7 @@ type rows struct {
 	open    map[string]int
 	dead    int
 	counts  []int // of Sources.Counts
+	budget  map[string]float64
 	now     time.Time
 }
 
@@ -98,6 +105,9 @@ func (s *Sources) count(q store.Queryer, now time.Time) (r rows) {
 		return r
 	}
 	if r.dead, r.err = s.Outbox.DeadLetters(q); r.err != nil {
+		return r
+	}
+	if r.budget, r.err = s.Budget(q); r.err != nil {
 		return r
 	}
 	for _, c := range s.Counts {
@@ -153,6 +163,12 @@ var (
 		"How often the configuration was read again, by what came of it.", "outcome")
 	descPanics = desc("gateway_panics_total",
 		"Turns that were ended by a bug: see the log.")
+
+	descBudget = desc("gateway_budget_used_ratio",
+		"Share of a day's budget that is used: of all, and of who has used most of theirs; "+
+			"0 without a limit.", "limit")
+	descBackup = desc("gateway_backup_last_timestamp_seconds",
+		"When the last backup was made; 0 if there never was one.")
 
 	descDatabase = desc("gateway_store_database_bytes",
 		"Size of the database.")
@@ -231,6 +247,9 @@ func (g *gauges) collectRows(out chan<- prometheus.Metric) {
 		gauge(out, descOpen, float64(r.open[a.Name]), a.Name)
 	}
 	gauge(out, descLetters, float64(r.dead))
+	for limit, share := range r.budget {
+		gauge(out, descBudget, share, limit)
+	}
 	for i, c := range g.from.Counts {
 		gauge(out, desc(c.Name, c.Help), float64(r.counts[i]))
 	}
@@ -243,6 +262,13 @@ func (g *gauges) collectStore(out chan<- prometheus.Metric) {
 		out <- prometheus.NewInvalidMetric(descDisk, err)
 	} else {
 		gauge(out, descDisk, float64(free))
+	}
+	if at, err := g.from.LastBackup(); err != nil {
+		out <- prometheus.NewInvalidMetric(descBackup, err)
+	} else if at.IsZero() {
+		gauge(out, descBackup, 0)
+	} else {
+		gauge(out, descBackup, float64(at.Unix()))
 	}
 	stuck := 0.0
 	if since, err := g.from.DB.Trouble(); err != nil {

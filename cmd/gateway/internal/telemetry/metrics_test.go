@@ -37,6 +37,10 @@ func newTestMetrics(t *testing.T) (*Metrics, *Sources) {
 		Agent:    func() agent.Stats { return agent.Stats{Slots: 64, Used: 2, Busy: 3, Parked: 1} },
 		DiskFree: func() (uint64, error) { return 12345, nil },
 		Reloads:  func() (int64, int64) { return 4, 1 },
+		Budget: func(store.Queryer) (map[string]float64, error) {
+			return map[string]float64{"day": .25}, nil
+		},
+		LastBackup: func() (time.Time, error) { return time.Unix(1_800_000_000, 0), nil },
 		Accounts: []Account{{"tg", "telegram", func() AccountState {
 			return AccountState{Up: true, Restarts: 5, Received: 6, Dropped: 7, Refused: 8, Sent: 9,
 				Uncertain: 10, Dead: 11}
@@ -130,6 +134,8 @@ func TestGauges(t *testing.T) {
 		`gateway_config_reloads_total{outcome="ok"} 4`,
 		`gateway_config_reloads_total{outcome="error"} 1`,
 		`gateway_store_disk_free_bytes 12345`,
+		`gateway_budget_used_ratio{limit="day"} 0.25`,
+		`gateway_backup_last_timestamp_seconds 1.8e+09`,
 		`gateway_store_writes_stuck_seconds 0`,
 	)
 	oldest := regexp.MustCompile(`gateway_inbox_oldest_waiting_seconds (3[67]\d\d)\.`)

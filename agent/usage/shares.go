@@ -1,0 +1,41 @@
+package usage
+
+import (
+	"fmt"
+
+	"gateway/store"
+)
+
+// Shares returns which share of each limit of a day is used today, by its kind (day, person or
+// session): of a person's and a session's by who has used most. It is 0 where there is no limit.
+func (l *Ledger) Shares(q store.Queryer) (map[string]float64, error) {
+	o, day := l.opts.Load(), l.day()
+	shares := make(map[string]float64)
+	for kind, limit := range map[string]Limit{
+		kindDay: o.Day, kindPerson: o.Person, kindSession: o.Session,
+	} {
+		shares[kind] = 0
+		if limit.zero() {
+			continue
+		}
+		var most Amount
+		err := q.QueryRow(`SELECT COALESCE(max(input + output), 0), COALESCE(max(cost), 0)
+			FROM usage WHERE day = $1 AND kind = $2`, day, kind).Scan(&most.Tokens, &most.Cost)
+		if err != nil {
+			return nil, fmt.Errorf("usage: read: %w", err)
+		}
+		shares[kind] = limit.share(most)
+	}
+	return shares, nil
+}
+
+// share returns which part of l so much is: of the bound that is nearer.
+func (l Limit) share(a Amount) (part float64) {
+	if l.Tokens > 0 {
+		part = float64(a.Tokens) / float64(l.Tokens)
+	}
+	if l.Dollars > 0 {
+		part = max(part, a.Cost/l.Dollars)
+	}
+	return part
+}
