@@ -2,7 +2,9 @@ package bus
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,17 +50,31 @@ type Delivery struct {
 }
 
 // Keys make the idempotency keys of what is sent. They are those of one database: a new one begins
-// to count anew, and platforms must not take its messages for those of the old.
+// to count anew, and platforms must not take its messages for those of the old. One that was
+// restored counts from the backup again, so that a key is also made of what the message says and
+// answers: the numbers that the old one has used since then belong to other messages.
 type Keys struct{ salt string }
 
 // Of returns the key of the part of d with the given index, at most 25 bytes.
 func (k Keys) Of(d *Delivery, part int) string {
-	return "g" + k.salt + strconv.FormatInt(d.ID, 36) + "-" + strconv.Itoa(part)
+	m := &d.Message
+	words := append([]string{strconv.FormatInt(d.ID, 10), m.ReplyTo, m.Text}, m.Answers...)
+	return "g" + k.sum(m.To, words...) + "-" + strconv.Itoa(part)
 }
 
-// OfPreview returns the key of the message with the given index that shows a stream.
-func (k Keys) OfPreview(stream string, index int) string {
-	return "p" + k.salt + stream + "-" + strconv.Itoa(index)
+// OfPreview returns the key of the message with the given index that shows a stream, in answer to
+// a message; at most 25 bytes.
+func (k Keys) OfPreview(to Address, stream, replyTo string, index int) string {
+	return "p" + k.sum(to, stream, replyTo) + "-" + strconv.Itoa(index)
+}
+
+// sum returns 80 bits of a hash of a message.
+func (k Keys) sum(to Address, words ...string) string {
+	h := sha256.New()
+	for _, w := range append([]string{k.salt, to.Account, to.Chat, to.Thread}, words...) {
+		fmt.Fprintf(h, "%d:%s", len(w), w)
+	}
+	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:10]))
 }
 
 // Keys returns the keys of the database.

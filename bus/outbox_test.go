@@ -125,7 +125,8 @@ func TestOutboxKeys(t *testing.T) {
 		for id := range int64(50) {
 			for part := range 20 {
 				d := Delivery{ID: id}
-				for _, key := range []string{k.Of(&d, part), k.OfPreview(fmt.Sprint(id, ".0"), part)} {
+				for _, key := range []string{k.Of(&d, part),
+					k.OfPreview(Address{}, fmt.Sprint(id, ".0"), "", part)} {
 					if seen[key] || len(key) > 25 { // Discord's limit
 						t.Errorf("key %q of part %d of %d", key, part, id)
 					}
@@ -133,6 +134,43 @@ func TestOutboxKeys(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A restored database gives numbers out again that were used since its backup: another message has
+// another key. A message keeps its key, however often it was tried, and its preview, too.
+func TestOutboxKeysAfterRestore(t *testing.T) {
+	k := Keys{"salt"}
+	key := func(change func(d *Delivery)) string {
+		d := Delivery{ID: 7, Message: OutboundMessage{To: Address{Account: "a", Chat: "b"},
+			Text: "yes", ReplyTo: "1", Answers: []string{"1", "2"}}}
+		change(&d)
+		return k.Of(&d, 0)
+	}
+	same := key(func(d *Delivery) { d.Attempts, d.Uncertain, d.State = 3, 1, Sending })
+	seen := map[string]bool{same: true}
+	if got := key(func(*Delivery) {}); got != same {
+		t.Errorf("a message that was tried has key %s, want %s", same, got)
+	}
+	for i, change := range []func(d *Delivery){
+		func(d *Delivery) { d.Message.Text = "no" },
+		func(d *Delivery) { d.Message.Answers = []string{"12"} },
+		func(d *Delivery) { d.Message.Answers = []string{"3"} },
+		func(d *Delivery) { d.Message.ReplyTo = "2" },
+		func(d *Delivery) { d.Message.To.Chat = "c" },
+		func(d *Delivery) { d.ID = 8 },
+	} {
+		got := key(change)
+		if seen[got] {
+			t.Errorf("change %d gives a key that was there already", i)
+		}
+		seen[got] = true
+	}
+	a, b := Address{Chat: "a"}, Address{Chat: "b"}
+	p := k.OfPreview(a, "1.0", "1", 0)
+	if p == k.OfPreview(b, "1.0", "1", 0) || p == k.OfPreview(a, "1.0", "2", 0) ||
+		p != k.OfPreview(a, "1.0", "1", 0) {
+		t.Error("previews of different turns have one key, or one has two")
 	}
 }
 

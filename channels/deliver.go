@@ -158,7 +158,7 @@ func (c *chat) put(ctx context.Context, d *bus.Delivery, n int) (id string, err 
 func (c *chat) recover(
 	ctx context.Context, d *bus.Delivery, n int, part bus.Part,
 ) (id string, err error) {
-	part.Key = c.r.keys.OfPreview(d.Message.Stream, n)
+	part.Key = c.r.keys.OfPreview(c.to, d.Message.Stream, d.Message.ReplyTo, n)
 	if id, err = c.a.Channel.Send(ctx, part); err != nil {
 		return "", err
 	}

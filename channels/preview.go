@@ -283,7 +283,7 @@ func (c *chat) putText(ctx context.Context, n int, text string) error {
 		}
 		return err
 	}
-	part := bus.Part{Key: c.r.keys.OfPreview(p.stream, n), To: c.to, Text: text}
+	part := bus.Part{Key: c.r.keys.OfPreview(c.to, p.stream, p.replyTo, n), To: c.to, Text: text}
 	if n == 0 {
 		part.ReplyTo = p.replyTo
 	}

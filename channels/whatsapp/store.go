@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -58,6 +59,26 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *storage, 
 }
 
 func never() bool { return false }
+
+// Adopt makes a store fit to go on from that comes from a backup. Meanwhile phones have seen
+// messages whose keys its sessions hold for new ones, and would drop what is encrypted with them
+// without a word. So sessions are begun anew; what comes under an old one is asked for again. A
+// store that a Channel has open is left alone.
+func Adopt(ctx context.Context, path string) (err error) {
+	st, err := openStore(ctx, path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return fmt.Errorf("whatsapp: adopt store: %w", err)
+	}
+	defer func() { err = errors.Join(err, st.close()) }()
+	for _, query := range []string{
+		"DELETE FROM whatsmeow_sessions", "DELETE FROM whatsmeow_sender_keys",
+	} {
+		if _, err := st.db.ExecContext(ctx, query); err != nil {
+			return fmt.Errorf("whatsapp: adopt store: %w", err)
+		}
+	}
+	return nil
+}
 
 // dsn returns the address of a database file for the driver.
 func dsn(path string, pragmas ...string) string {

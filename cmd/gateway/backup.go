@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gateway/channels/whatsapp"
 	"gateway/cmd/gateway/internal/backup"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/doctor"
@@ -281,6 +282,7 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, force bo
 	done, err := backup.Restore(cmd.Context(), bufio.NewReader(f), backup.RestoreOptions{
 		Migrations: migrations(), Force: force, Now: time.Now(), Home: cfg.Gateway.Home,
 		Place: func(name string) (backup.Part, bool) { return partOf(cfg, name) },
+		Adopt: adoptPart,
 	})
 	if err = errors.Join(err, unlock()); err != nil {
 		return restoreTrouble(file, err)
@@ -295,6 +297,14 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, force bo
 	cmd.Printf("Restored %d files as of %s, made by gateway %s.\n", len(m.Entries),
 		m.Created.Local().Format(time.DateTime), oneLine(m.Version))
 	return nil
+}
+
+// adoptPart makes the keys of a WhatsApp account fit to go on.
+func adoptPart(ctx context.Context, name, path string) error {
+	if !strings.HasPrefix(name, whatsappPrefix) {
+		return nil
+	}
+	return whatsapp.Adopt(ctx, path)
 }
 
 // checkOwner keeps root from putting files into the home of another user, who could not read them.

@@ -22,6 +22,9 @@ type RestoreOptions struct {
 	// Place says where a part goes: an absolute path, or false for what is no part of a gateway's
 	// data.
 	Place func(name string) (Part, bool)
+	// Adopt makes a database fit to go on, before anything is changed: name is that of its part, and
+	// path where it was unpacked. May be nil.
+	Adopt func(ctx context.Context, name, path string) error
 	// Home is the data directory. While parts are being replaced it has a file Unfinished.
 	Home string
 }
@@ -46,12 +49,31 @@ func Restore(ctx context.Context, r io.Reader, o RestoreOptions) (*Restored, err
 	err := u.unpack(ctx, r)
 	var done *Restored
 	if err == nil {
+		err = u.adopt(ctx)
+	}
+	if err == nil {
 		done, err = u.swap()
 	}
 	if err = errors.Join(err, u.close()); err != nil {
 		return nil, fmt.Errorf("backup: restore: %w", err)
 	}
 	return done, nil
+}
+
+// adopt lets the caller change databases that were checked.
+func (u *unpacker) adopt(ctx context.Context) error {
+	if u.o.Adopt == nil {
+		return nil
+	}
+	for _, p := range u.parts {
+		if p.Kind != Database {
+			continue
+		}
+		if err := u.o.Adopt(ctx, p.Name, filepath.Join(p.stage, p.Name)); err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
+	}
+	return nil
 }
 
 // swap puts each part in its place.
