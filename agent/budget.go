@@ -20,6 +20,7 @@ type bill struct {
 	session session.Bill
 	entries []usage.Entry
 	holds   []*usage.Hold
+	learnt  lesson // in the transaction that writes it
 }
 
 // expectedAnswer is how many tokens an answer is expected to have when the budget is asked.
@@ -98,6 +99,7 @@ func (t *turn) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 		for _, h := range t.bill.holds {
 			h.Release()
 		}
+		t.d.estimates.keep(t.bill.learnt)
 		t.bill = bill{}
 	}
 	return err
@@ -116,7 +118,9 @@ func (t *turn) account(tx *store.Tx) error {
 			return err
 		}
 	}
-	return nil
+	var err error
+	t.bill.learnt, err = t.d.estimates.write(tx, t.bill.entries[len(t.bill.entries)-1].Model)
+	return err
 }
 
 // paySpeech asks the budgets for the transcription of a, and counts it.

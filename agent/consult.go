@@ -51,7 +51,8 @@ func (d *Dispatcher) consult(
 // bill writes what a call beside an answer has used.
 func (d *Dispatcher) bill(ctx context.Context, who usage.Spender, resp *llm.Response) error {
 	cost := d.opts.Usage.Price(resp.Model, resp.Usage)
-	return d.tx(ctx, func(tx *store.Tx) error {
+	var learnt lesson
+	err := d.tx(ctx, func(tx *store.Tx) (err error) {
 		if who.Session != "" {
 			err := d.sessions.Spend(tx, session.Key(who.Session),
 				session.Bill{Usage: resp.Usage, Cost: cost})
@@ -59,9 +60,16 @@ func (d *Dispatcher) bill(ctx context.Context, who usage.Spender, resp *llm.Resp
 				return err
 			}
 		}
+		if learnt, err = d.estimates.write(tx, resp.Model); err != nil {
+			return err
+		}
 		return d.count(tx, who,
 			usage.Entry{Model: resp.Model, Calls: 1, Usage: resp.Usage, Cost: cost})
 	})
+	if err == nil {
+		d.estimates.keep(learnt)
+	}
+	return err
 }
 
 // spenderOf returns on whose account work for a scope is done, and for one of its sessions if there

@@ -167,6 +167,9 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 	if d.models, err = d.sessions.Models(d.DB.Read(work)); err != nil {
 		return err
 	}
+	if err := d.estimates.restore(d.DB.Read(work)); err != nil {
+		return err
+	}
 	waits, err := d.waits(work)
 	if err != nil {
 		return err

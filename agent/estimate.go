@@ -1,9 +1,13 @@
 package agent
 
 import (
+	"maps"
+	"math"
 	"sync"
 
 	"gateway/agent/llm"
+	"gateway/agent/usage"
+	"gateway/store"
 )
 
 // bytesPerToken is how many bytes a token of an unknown model is taken for. It errs on the safe
@@ -17,15 +21,64 @@ const (
 	ratioWeight = 0.2
 )
 
+// worthWriting is how far a ratio must be from the one that is kept to be written again, as a part
+// of that. It moves with every answer, and a few percent are no reason to write.
+const worthWriting = 0.05
+
 // leastSample is the smallest prompt that says something of a ratio, in tokens: in a smaller one
 // what the provider adds by itself counts too much.
 const leastSample = 500
 
 // An estimator says how many tokens a prompt has, by its bytes. It learns how many bytes a model's
-// token has from what the model reports. The zero value is ready for use.
+// token has from what the model reports, and the next process goes on with that. The zero value is
+// ready for use.
 type estimator struct {
 	mu     sync.Mutex
 	ratios map[string]float64 // bytes per token, by model
+	kept   map[string]float64 // those that are in the database
+}
+
+// restore takes in what an earlier process has learnt.
+func (e *estimator) restore(q store.Queryer) error {
+	kept, err := usage.Ratios(q)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.kept, e.ratios = kept, maps.Clone(kept)
+	return nil
+}
+
+// A lesson is a ratio that was written in a transaction; the zero value is none.
+type lesson struct {
+	model string
+	ratio float64
+}
+
+// write writes the ratio of a model if it has changed enough. Once that is durable, keep must be
+// told.
+func (e *estimator) write(tx *store.Tx, model string) (lesson, error) {
+	e.mu.Lock()
+	ratio, kept := e.ratios[model], e.kept[model] // 0 if there is none
+	e.mu.Unlock()
+	if math.Abs(ratio-kept) <= worthWriting*kept {
+		return lesson{}, nil
+	}
+	return lesson{model, ratio}, usage.SetRatio(tx, model, ratio)
+}
+
+// keep notes what is in the database now.
+func (e *estimator) keep(l lesson) {
+	if l.ratio == 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.kept == nil {
+		e.kept = make(map[string]float64)
+	}
+	e.kept[l.model] = l.ratio
 }
 
 func (e *estimator) ratio(model string) float64 {

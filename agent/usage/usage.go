@@ -6,7 +6,9 @@
 // together with its sub-agents, while turns have a limit. What is under way, and what is not
 // written yet, is held in memory and counts too: calls side by side can't go over a limit together.
 //
-// Tables: usage, usage_turns.
+// What prompts have shown of the size of a model's tokens is kept beside that: see [Ratios].
+//
+// Tables: usage, usage_turns, usage_ratios.
 package usage
 
 import (
@@ -42,7 +44,11 @@ CREATE TABLE usage_turns (
 	tokens BIGINT NOT NULL, -- of the turn and its sub-agents, as cost
 	cost   DOUBLE PRECISION NOT NULL -- dollars
 );
-CREATE INDEX usage_turns_day ON usage_turns (day);`}}
+CREATE INDEX usage_turns_day ON usage_turns (day);`, `
+CREATE TABLE usage_ratios (
+	model TEXT PRIMARY KEY,
+	bytes DOUBLE PRECISION NOT NULL -- that a token of it has, as its prompts have shown
+);`}}
 
 // ErrSpent is wrapped by the errors of [Ledger.Reserve].
 var ErrSpent = errors.New("budget spent")

@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/usage"
+	"gateway/store"
+)
+
+// counted is a step whose prompt has so many tokens, as the model counts.
+func counted(text string, tokens int) llmtest.Step {
+	s := llmtest.Say(text)
+	s.Usage = llm.Usage{Input: tokens, Output: 1}
+	return s
+}
+
+// What was learnt of a model's tokens is there after a restart, at the first prompt.
+func TestEstimateIsKept(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.model.Queue(counted("one", 2000))
+		w.start()
+		w.say("a", strings.Repeat("long ", 2000))
+		learnt := w.d.estimates.ratio("scripted")
+		if learnt == bytesPerToken || learnt < leastRatio {
+			t.Fatalf("the ratio is %g, want one that was learnt", learnt)
+		}
+		w.restart()
+		if got := w.d.estimates.ratio("scripted"); got != learnt {
+			t.Errorf("after a restart the ratio is %g, want %g", got, learnt)
+		}
+		if got := w.d.estimates.ratio("other"); got != bytesPerToken {
+			t.Errorf("that of another model is %g, want %d", got, bytesPerToken)
+		}
+		w.wantQuiet()
+	})
+}
+
+// Notes teach, too.
+func TestEstimateOfNotesIsKept(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.model.Queue(llmtest.Say("hello"))
+		notes := llmtest.New("noted")
+		notes.Queue(counted("- they like roses", 2000))
+		w.deps.Notes = notes
+		w.start()
+		w.say("a", strings.Repeat("roses ", 2000))
+		w.say("a", "/new")
+		w.sleep(time.Hour)
+		if n := len(notes.Requests()); n != 1 {
+			t.Fatalf("the model for notes was asked %d times, want once", n)
+		}
+		learnt := w.d.estimates.ratio("noted")
+		w.restart()
+		if got := w.d.estimates.ratio("noted"); got != learnt || got == bytesPerToken {
+			t.Errorf("after a restart the ratio is %g, want %g, as it was learnt", got, learnt)
+		}
+	})
+}
+
+// A ratio is written when it has changed by enough, not with every answer, and not again if it was
+// written; a transaction that fails has written nothing.
+func TestEstimateIsWrittenRarely(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var e estimator
+		write := func() bool {
+			t.Helper()
+			var l lesson
+			w.tx(func(tx *store.Tx) (err error) {
+				l, err = e.write(tx, "m")
+				return err
+			})
+			e.keep(l)
+			return l != lesson{}
+		}
+		kept := func(want float64) {
+			t.Helper()
+			ratios, err := usage.Ratios(w.read())
+			if err != nil || math.Abs(ratios["m"]-want) > 1e-9 {
+				t.Errorf("kept is %g, %v; want %g", ratios["m"], err, want)
+			}
+		}
+		if write() {
+			t.Error("something was written before anything was learnt")
+		}
+		for i, step := range []struct {
+			bytes int // of 1000 tokens
+			wrote bool
+			kept  float64
+		}{
+			{4000, true, 4},
+			{4000, false, 4},
+			{4400, false, 4}, // 4.08
+			{4400, false, 4}, // 4.144
+			{4400, false, 4}, // 4.1952
+			{4800, true, 4.31616},
+			{1500, true, 3.752928},
+		} {
+			e.learn("m", step.bytes, 1000)
+			if got := write(); got != step.wrote {
+				t.Errorf("answer %d: written is %t, want %t", i, got, step.wrote)
+			}
+			kept(step.kept)
+		}
+		e.learn("m", 6000, 1000)
+		failed := w.deps.DB.Tx(t.Context(), func(tx *store.Tx) error {
+			if _, err := e.write(tx, "m"); err != nil {
+				return err
+			}
+			return fmt.Errorf("it ends otherwise")
+		})
+		if failed == nil || !write() {
+			t.Errorf("after a transaction that failed, %v, nothing was written", failed)
+		}
+		var next estimator
+		if err := next.restore(w.read()); err != nil || next.ratio("m") != e.ratio("m") {
+			t.Errorf("the next process begins with %g, %v; want %g", next.ratio("m"), err, e.ratio("m"))
+		}
+	})
+}
