@@ -111,12 +111,20 @@ func (st *storage) erase(
 	ctx context.Context, chats []string, alone func(context.Context, func() error) error,
 ) error {
 	err := alone(ctx, func() error {
+		var subjects []subject
+		for _, chat := range chats {
+			s, err := st.subject(ctx, chat)
+			if err != nil {
+				return err
+			}
+			subjects = append(subjects, s)
+		}
 		tx, err := st.db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
-		for _, chat := range chats {
-			if err := eraseChat(ctx, tx, chat); err != nil {
+		for _, s := range subjects {
+			if err := s.erase(ctx, tx); err != nil {
 				return errors.Join(err, tx.Rollback())
 			}
 		}
@@ -136,37 +144,55 @@ func (st *storage) erase(
 	return err
 }
 
-// eraseChat deletes the rows about a chat, and about the person behind a direct one; but none
-// about the account itself.
-func eraseChat(ctx context.Context, tx *sql.Tx, chat string) error {
+// A subject is who or what is to be erased: a group, or a person by what is known of their names.
+// The zero subject is nothing.
+type subject struct{ group, lid, phone string }
+
+// subject returns whom a chat is with: nobody if it is no chat of WhatsApp, which has left nothing
+// here, or the account itself. It asks the client's own map, for what was erased from the database
+// the client may know still, and does not write again.
+func (st *storage) subject(ctx context.Context, chat string) (s subject, err error) {
 	j, err := parseChat(chat)
-	if err != nil { // what is no chat of WhatsApp has left nothing there
-		return nil
+	if err != nil {
+		return subject{}, nil
 	}
 	if j.Server == types.GroupServer {
-		return eraseMarks(ctx, tx, []string{j.String()}, slices.Concat(aboutChats, aboutGroups))
+		return subject{group: j.String()}, nil
 	}
 	var own int
-	err = tx.QueryRowContext(ctx, "SELECT count(*) FROM whatsmeow_device "+
+	err = st.db.QueryRowContext(ctx, "SELECT count(*) FROM whatsmeow_device "+
 		"WHERE jid GLOB $1 || '[:.@]*' OR lid GLOB $1 || '[:.@]*'", j.User).Scan(&own)
 	if err != nil || own > 0 {
-		return err
+		return subject{}, err
 	}
-	lid, phone, err := names(ctx, tx, j)
-	if err != nil {
-		return err
+	var other types.JID
+	if j.Server == types.DefaultUserServer {
+		other, err = st.container.LIDMap.GetLIDForPN(ctx, j)
+		return subject{lid: other.User, phone: j.User}, err
 	}
-	addresses := slices.Concat(marks(lid, types.HiddenUserServer, types.HostedLIDServer),
-		marks(phone, types.DefaultUserServer, types.HostedServer, types.LegacyUserServer))
-	keys := slices.Concat(keyMarks(lid, types.HiddenUserServer, types.HostedLIDServer),
-		keyMarks(phone, types.DefaultUserServer, types.HostedServer))
-	err = eraseMarks(ctx, tx, addresses, slices.Concat(aboutChats, aboutPeople))
+	other, err = st.container.LIDMap.GetPNForLID(ctx, j)
+	return subject{lid: j.User, phone: other.User}, err
+}
+
+// erase deletes the rows about the subject.
+func (s subject) erase(ctx context.Context, tx *sql.Tx) error {
+	if s == (subject{}) {
+		return nil
+	}
+	if s.group != "" {
+		return eraseMarks(ctx, tx, []string{s.group}, slices.Concat(aboutChats, aboutGroups))
+	}
+	addresses := slices.Concat(marks(s.lid, types.HiddenUserServer, types.HostedLIDServer),
+		marks(s.phone, types.DefaultUserServer, types.HostedServer, types.LegacyUserServer))
+	keys := slices.Concat(keyMarks(s.lid, types.HiddenUserServer, types.HostedLIDServer),
+		keyMarks(s.phone, types.DefaultUserServer, types.HostedServer))
+	err := eraseMarks(ctx, tx, addresses, slices.Concat(aboutChats, aboutPeople))
 	if err == nil {
 		err = eraseMarks(ctx, tx, keys, aboutKeys)
 	}
 	if err == nil {
 		_, err = tx.ExecContext(ctx, "DELETE FROM whatsmeow_lid_map WHERE lid = $1 OR pn = $2",
-			lid, phone)
+			s.lid, s.phone)
 	}
 	return err
 }
@@ -199,21 +225,6 @@ func eraseMarks(ctx context.Context, tx *sql.Tx, marks []string, columns [][2]st
 		}
 	}
 	return nil
-}
-
-// names returns the hidden id and the phone number of a person, as far as they are known.
-func names(ctx context.Context, tx *sql.Tx, j types.JID) (lid, phone string, err error) {
-	lid = j.User
-	query, other := "SELECT pn FROM whatsmeow_lid_map WHERE lid = $1", &phone
-	if j.Server == types.DefaultUserServer {
-		lid, phone = "", j.User
-		query, other = "SELECT lid FROM whatsmeow_lid_map WHERE pn = $1", &lid
-	}
-	err = tx.QueryRowContext(ctx, query, j.User).Scan(other)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
-	}
-	return lid, phone, err
 }
 
 // marks returns how a user of servers is called, on all of their devices.

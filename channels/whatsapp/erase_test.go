@@ -201,3 +201,41 @@ func TestEraseWhileTalking(t *testing.T) {
 		t.Errorf("Ada sees %q, want bye", got)
 	}
 }
+
+// Who comes again, under another name, is erased again as a whole, though the client has not
+// written a second time which number belongs to which hidden id.
+func TestEraseAgain(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	zoe := w.person("Zoe Zanzibar", whatsapptest.Known)
+	w.run()
+	chat := ""
+	for i, text := range []string{"one", "two"} {
+		if err := zoe.SetName(t.Context(), "Zanzibar "+text); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := zoe.Say(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+		chat = w.receive(i + 1)[i].From.Chat
+		_, err := w.ch.Send(t.Context(), bus.Part{Key: text,
+			To: bus.Address{Account: "wa", Chat: chat}, Text: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wait("Zoe sees it", func() bool {
+			return len(zoe.Messages("")) == 2*(i+1) && zoe.Settled() && w.server.Pending() == 0
+		})
+		w.wait("her contact by phone to be written", func() bool { // two columns of a row
+			return w.has(zoe.Phone() + "@s.whatsapp.net" + "Zanzibar " + text)
+		})
+		if err := w.ch.Erase(t.Context(), []string{chat}); err != nil {
+			t.Fatal(err)
+		}
+		for _, mark := range []string{zoe.Phone(), zoe.LID(), "Zanzibar"} {
+			if w.has(mark) {
+				t.Errorf("the store still has %q", mark)
+			}
+		}
+	}
+}

@@ -79,6 +79,12 @@ func (p *Person) SetIdentity(as Identity) {
 	p.of.byPhone, p.of.hidden = as != Known, as == NoLID
 }
 
+// SetName changes what the person calls themselves from now on.
+func (p *Person) SetName(ctx context.Context, name string) error {
+	p.client.Store.PushName = name
+	return p.client.SendPresence(ctx, types.PresenceAvailable)
+}
+
 func (s *Server) person(ctx context.Context, a *account, n int) (*Person, error) {
 	u := url.URL{Scheme: "file", Opaque: filepath.ToSlash(s.personFile(n))}
 	u.RawQuery = url.Values{"_pragma": {"foreign_keys(1)", "busy_timeout(5000)",
