@@ -7,7 +7,7 @@
 // may be lost, the text of an answer while it grows. Both tables wake their reader and
 // can be read again at any time: a wake-up that is lost costs a moment, not a message.
 //
-// Tables: inbox, outbox, previews, keys.
+// Tables: inbox, outbox, previews.
 package bus
 
 import "gateway/store"
@@ -53,7 +53,11 @@ CREATE INDEX inbox_heard ON inbox (account, chat, thread, id) WHERE state = 'hea
 CREATE TABLE keys (
 	salt TEXT PRIMARY KEY -- one row
 );`, `
-CREATE INDEX outbox_dead ON outbox (id) WHERE state = 'dead';`}}
+CREATE INDEX outbox_dead ON outbox (id) WHERE state = 'dead';`, `
+ALTER TABLE outbox ADD COLUMN key TEXT NOT NULL DEFAULT ''; -- of which those of its parts are made
+UPDATE outbox SET key = COALESCE((SELECT salt FROM keys), '') || id;
+ALTER TABLE previews ADD COLUMN key TEXT NOT NULL DEFAULT ''; -- of a message on its way, or ''
+DROP TABLE keys;`}}
 
 // A signal wakes one reader. Ringing it while it is set does nothing.
 type signal chan struct{}

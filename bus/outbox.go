@@ -2,11 +2,7 @@ package bus
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
-	"database/sql"
-	"encoding/base32"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -47,48 +43,17 @@ type Delivery struct {
 	Uncertain int      // tries whose outcome was never known
 	Error     string   // of the last failed try
 	Created   time.Time
+
+	key string // part of its parts' keys
 }
 
-// Keys make the idempotency keys of what is sent. They are those of one database: a new one begins
-// to count anew, and platforms must not take its messages for those of the old. One that was
-// restored counts from the backup again, so that a key is also made of what the message says and
-// answers: the numbers that the old one has used since then belong to other messages.
-type Keys struct{ salt string }
+// Key returns the idempotency key of the part with the given index, at most 25 bytes.
+func (d *Delivery) Key(part int) string { return d.key + "-" + strconv.Itoa(part) }
 
-// Of returns the key of the part of d with the given index, at most 25 bytes.
-func (k Keys) Of(d *Delivery, part int) string {
-	m := &d.Message
-	words := append([]string{strconv.FormatInt(d.ID, 10), m.ReplyTo, m.Text}, m.Answers...)
-	return "g" + k.sum(m.To, words...) + "-" + strconv.Itoa(part)
-}
-
-// OfPreview returns the key of the message with the given index that shows a stream, in answer to
-// a message; at most 25 bytes.
-func (k Keys) OfPreview(to Address, stream, replyTo string, index int) string {
-	return "p" + k.sum(to, stream, replyTo) + "-" + strconv.Itoa(index)
-}
-
-// sum returns 80 bits of a hash of a message.
-func (k Keys) sum(to Address, words ...string) string {
-	h := sha256.New()
-	for _, w := range append([]string{k.salt, to.Account, to.Chat, to.Thread}, words...) {
-		fmt.Fprintf(h, "%d:%s", len(w), w)
-	}
-	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:10]))
-}
-
-// Keys returns the keys of the database.
-func (*Outbox) Keys(tx *store.Tx) (k Keys, err error) {
-	err = tx.QueryRow("SELECT salt FROM keys").Scan(&k.salt)
-	if errors.Is(err, sql.ErrNoRows) {
-		k.salt = strings.ToLower(rand.Text()[:8])
-		_, err = tx.Exec("INSERT INTO keys (salt) VALUES ($1)", k.salt)
-	}
-	if err != nil {
-		return Keys{}, fmt.Errorf("bus: keys of outbox: %w", err)
-	}
-	return k, nil
-}
+// NewKey returns an idempotency key, of 16 bytes. Keys are random, and kept until they are of no
+// use: what is made of numbers or of words comes again, in another database, in one that was
+// restored, or with the same answer to the same question.
+func NewKey() string { return strings.ToLower(rand.Text()[:16]) }
 
 // Put adds m. After the commit, [Outbox.Wake] must be called.
 func (out *Outbox) Put(tx *store.Tx, m OutboundMessage, now time.Time) error {
@@ -100,9 +65,9 @@ func (out *Outbox) Put(tx *store.Tx, m OutboundMessage, now time.Time) error {
 func (*Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64, err error) {
 	body, err := json.Marshal(m)
 	if err == nil {
-		err = tx.QueryRow(`INSERT INTO outbox (account, chat, state, body, created_ms, updated_ms)
-			VALUES ($1, $2, 'waiting', $3, $4, $4) RETURNING id`,
-			m.To.Account, m.To.Chat, string(body), now.UnixMilli()).Scan(&id)
+		err = tx.QueryRow(`INSERT INTO outbox (account, chat, state, body, key, created_ms,
+			updated_ms) VALUES ($1, $2, 'waiting', $3, $4, $5, $5) RETURNING id`,
+			m.To.Account, m.To.Chat, string(body), NewKey(), now.UnixMilli()).Scan(&id)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("bus: put %s in outbox: %w", m.To, err)
@@ -139,7 +104,8 @@ func (out *Outbox) Wake() { out.wake.ring() }
 // C receives after Wake. It has one reader and is never closed.
 func (out *Outbox) C() <-chan struct{} { return out.wake }
 
-const deliveryColumns = "id, state, body, parts, ids, attempts, uncertain, error, created_ms"
+const deliveryColumns = "id, state, body, parts, ids, attempts, uncertain, error, key, " +
+	"created_ms"
 
 // Open returns up to [ReadLimit] deliveries that are waiting or sending and whose id
 // is above after, in their order.
@@ -187,7 +153,7 @@ func (out *Outbox) query(q store.Queryer, query string, args ...any) ([]Delivery
 		var body, parts, ids []byte
 		var created int64
 		err := rows.Scan(&d.ID, &d.State, &body, &parts, &ids,
-			&d.Attempts, &d.Uncertain, &d.Error, &created)
+			&d.Attempts, &d.Uncertain, &d.Error, &d.key, &created)
 		if err != nil {
 			return nil, fmt.Errorf("bus: read outbox: %w", err)
 		}
@@ -261,11 +227,17 @@ func (out *Outbox) Drop(tx *store.Tx, id int64, now time.Time) (int64, error) {
 	return n, nil
 }
 
-// SavePreview notes the platform's ids of the messages that show a stream while it grows. The last
-// one is "" while that message is on its way.
-func (out *Outbox) SavePreview(tx *store.Tx, stream string, ids []string) error {
-	_, err := tx.Exec("INSERT INTO previews (stream, ids) VALUES ($1, $2) "+
-		"ON CONFLICT (stream) DO UPDATE SET ids = excluded.ids", stream, list(ids))
+// A Preview is what is noted of the messages that show an answer while it grows.
+type Preview struct {
+	IDs []string // platform's
+	Key string   // of one more message that is on its way, or ""
+}
+
+// SavePreview notes what shows a stream.
+func (out *Outbox) SavePreview(tx *store.Tx, stream string, p Preview) error {
+	_, err := tx.Exec("INSERT INTO previews (stream, ids, key) VALUES ($1, $2, $3) "+
+		"ON CONFLICT (stream) DO UPDATE SET ids = excluded.ids, key = excluded.key",
+		stream, list(p.IDs), p.Key)
 	if err != nil {
 		return fmt.Errorf("bus: save preview %s: %w", stream, err)
 	}
@@ -280,27 +252,27 @@ func (out *Outbox) ForgetPreview(tx *store.Tx, stream string) error {
 	return nil
 }
 
-// Previews returns the noted ids by stream.
-func (out *Outbox) Previews(q store.Queryer) (map[string][]string, error) {
-	rows, err := q.Query("SELECT stream, ids FROM previews")
+// Previews returns what is noted, by stream.
+func (out *Outbox) Previews(q store.Queryer) (map[string]Preview, error) {
+	rows, err := q.Query("SELECT stream, ids, key FROM previews")
 	if err != nil {
 		return nil, fmt.Errorf("bus: read previews: %w", err)
 	}
 	defer rows.Close()
-	previews := make(map[string][]string)
+	previews := make(map[string]Preview)
 	for rows.Next() {
 		var stream string
 		var text []byte
-		var ids []string
-		if err := rows.Scan(&stream, &text); err != nil {
+		var p Preview
+		if err := rows.Scan(&stream, &text, &p.Key); err != nil {
 			return nil, fmt.Errorf("bus: read previews: %w", err)
 		}
 		if len(text) > 0 { // else there are none
-			if err := json.Unmarshal(text, &ids); err != nil {
+			if err := json.Unmarshal(text, &p.IDs); err != nil {
 				return nil, fmt.Errorf("bus: read preview %s: %w", stream, err)
 			}
 		}
-		previews[stream] = ids
+		previews[stream] = p
 	}
 	return previews, rows.Err()
 }

@@ -120,7 +120,7 @@ func (c *chat) guard(ctx context.Context, f func() error) (err error) {
 // is one, else as a new message.
 func (c *chat) put(ctx context.Context, d *bus.Delivery, n int) (id string, err error) {
 	planned := c.parts[n]
-	part := bus.Part{Key: c.r.keys.Of(d, n), To: c.to, Text: planned.text, Buttons: planned.buttons}
+	part := bus.Part{Key: d.Key(n), To: c.to, Text: planned.text, Buttons: planned.buttons}
 	if n == 0 {
 		part.ReplyTo = d.Message.ReplyTo
 	}
@@ -129,8 +129,8 @@ func (c *chat) put(ctx context.Context, d *bus.Delivery, n int) (id string, err 
 			return c.r.media.Open(f.Path)
 		}}
 	}
-	if c.old.lost && n == len(c.old.ids) && part.File == nil && len(part.Buttons) == 0 {
-		return c.recover(ctx, d, n, part)
+	if c.old.lost != "" && n == len(c.old.ids) && part.File == nil && len(part.Buttons) == 0 {
+		return c.recover(ctx, part)
 	}
 	if n >= c.old.usable {
 		return c.a.Channel.Send(ctx, part)
@@ -153,16 +153,14 @@ func (c *chat) put(ctx context.Context, d *bus.Delivery, n int) (id string, err 
 }
 
 // recover makes people see a part where the message of the preview may stand already that should
-// hold it, under an id that is not known: it is sent under the preview's key, so that a platform
+// hold it, under an id that is not known: it is sent under that message's key, so that a platform
 // which knows that key names the message that it has, and then made to say what it shall.
-func (c *chat) recover(
-	ctx context.Context, d *bus.Delivery, n int, part bus.Part,
-) (id string, err error) {
-	part.Key = c.r.keys.OfPreview(c.to, d.Message.Stream, d.Message.ReplyTo, n)
+func (c *chat) recover(ctx context.Context, part bus.Part) (id string, err error) {
+	part.Key = c.old.lost
 	if id, err = c.a.Channel.Send(ctx, part); err != nil {
 		return "", err
 	}
-	c.old.lost = false
+	c.old.lost = ""
 	err = c.a.editor.Edit(ctx, c.to, id, part.Text)
 	if err == nil || errors.Is(err, ErrRefused) {
 		return id, nil

@@ -44,14 +44,16 @@ func TestPreviewLost(t *testing.T) {
 				account := channels.Account{Name: "full", Channel: k, Streaming: true}
 				stop := w.startWith(account)
 				w.Lose(1)
-				w.show(chatA, "s", "one two")
+				w.progress(bus.Progress{To: chatA, Stream: "s", ReplyTo: "1", Text: "one two"})
 				w.sleep(2 * time.Second)
 				if restart {
 					stop()
 					w.startWith(account)
 				}
 				w.Fail(failing, context.DeadlineExceeded)
-				w.answer(chatA, "one two three", "s")
+				// What was written meanwhile is what is quoted in the end.
+				w.store(bus.OutboundMessage{To: chatA, Text: "one two three", Stream: "s", ReplyTo: "2"})
+				w.outbox.Wake()
 				w.sleep(time.Minute)
 				if got := w.read(chatA); !slices.Equal(got, []string{"one two three"}) {
 					w.t.Errorf("restart %v, %d failures: people read %q", restart, failing, got)

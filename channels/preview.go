@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"gateway/bus"
@@ -37,16 +36,12 @@ type messages struct {
 	ids    []string // platform's
 	texts  []string // what they say; "" if an earlier process wrote it
 	usable int      // the answer can take the place of that many, the first ones
-	lost   bool     // one more may have been sent, whose id is not known
+	lost   string   // key of one more that may have been sent, whose id is not known; or ""
 }
 
-// noted returns what is noted of a preview. Its last id is "" if that message was on its way.
-func noted(ids []string) messages {
-	lost := len(ids) > 0 && ids[len(ids)-1] == ""
-	if lost {
-		ids = ids[:len(ids)-1]
-	}
-	return messages{ids: ids, texts: make([]string, len(ids)), usable: len(ids), lost: lost}
+// noted returns what is noted of a preview.
+func noted(p bus.Preview) messages {
+	return messages{ids: p.IDs, texts: make([]string, len(p.IDs)), usable: len(p.IDs), lost: p.Key}
 }
 
 func (m *messages) add(id, text string) {
@@ -90,7 +85,7 @@ func (c *chat) take(news *bus.Progress) {
 // keep ends the preview, and keeps its messages for the answer that is to take their place.
 // r.mu is held.
 func (c *chat) keep() {
-	if len(c.preview.ids) > 0 || c.preview.lost {
+	if len(c.preview.ids) > 0 || c.preview.lost != "" {
 		c.r.kept[c.preview.stream] = c.preview.messages
 	}
 	c.preview = preview{}
@@ -283,31 +278,32 @@ func (c *chat) putText(ctx context.Context, n int, text string) error {
 		}
 		return err
 	}
-	part := bus.Part{Key: c.r.keys.OfPreview(c.to, p.stream, p.replyTo, n), To: c.to, Text: text}
+	shows := text
+	if p.lost != "" { // a message that was sent before may have come of it, with what it said then
+		shows = ""
+	}
+	p.lost = cmp.Or(p.lost, bus.NewKey())
+	part := bus.Part{Key: p.lost, To: c.to, Text: text}
 	if n == 0 {
 		part.ReplyTo = p.replyTo
 	}
 	// Noted before and after, so that the answer finds it also after a restart in between.
-	if err := c.notePreview(ctx, append(slices.Clone(p.ids), "")); err != nil {
+	if err := c.notePreview(ctx); err != nil {
 		return err
 	}
-	shows := text
-	if p.lost { // a message that was sent before may have come of it, with what it said then
-		shows = ""
-	}
-	p.lost = true
 	id, err := c.a.Channel.Send(ctx, part)
 	if err != nil {
 		return err
 	}
 	p.add(id, shows)
-	p.lost = false
-	return c.notePreview(ctx, p.ids)
+	p.lost = ""
+	return c.notePreview(ctx)
 }
 
-func (c *chat) notePreview(ctx context.Context, ids []string) error {
+func (c *chat) notePreview(ctx context.Context) error {
+	p := &c.preview
 	return c.r.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		return c.r.outbox.SavePreview(tx, c.preview.stream, ids)
+		return c.r.outbox.SavePreview(tx, p.stream, bus.Preview{IDs: p.ids, Key: p.lost})
 	})
 }
 

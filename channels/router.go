@@ -38,7 +38,6 @@ type Router struct {
 	live     *bus.Live
 	media    *Media
 	accounts map[string]*account
-	keys     bus.Keys // read by Run
 	now      func() time.Time
 	log      *slog.Logger
 
@@ -134,19 +133,12 @@ func (r *Router) Run(ctx context.Context) error {
 }
 
 func (r *Router) route(ctx, work context.Context) error {
-	err := r.db.Tx(work, func(tx *store.Tx) (err error) {
-		r.keys, err = r.outbox.Keys(tx)
-		return err
-	})
-	if err != nil {
-		return err
-	}
 	previews, err := r.outbox.Previews(r.db.Read(work))
 	if err != nil {
 		return err
 	}
-	for stream, ids := range previews {
-		r.kept[stream] = noted(ids)
+	for stream, p := range previews {
+		r.kept[stream] = noted(p)
 	}
 	tick := time.NewTicker(rescanInterval)
 	defer tick.Stop()
