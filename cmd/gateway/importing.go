@@ -21,6 +21,7 @@ import (
 	"gateway/cmd/gateway/internal/moving"
 	"gateway/memory"
 	"gateway/memory/document"
+	docversion "gateway/memory/version"
 	"gateway/skills"
 	"gateway/store"
 )
@@ -251,6 +252,10 @@ func (i importing) withFolders(
 	t.Documents = document.New(workspace, scopes, nil)
 	t.Skills = newSkills(cfg, workspace, scopes, slog.New(slog.DiscardHandler))
 	t.Pins = skills.NewPins(pinsFile(cfg), nil)
+	t.History = func(scope memory.Scope) *docversion.Tree {
+		_, tree := historyOf(cfg, scope)
+		return tree
+	}
 	return fn(t)
 }
 

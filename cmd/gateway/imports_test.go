@@ -87,8 +87,8 @@ var imports = map[string]string{
 	"cmd/gateway/internal/watch":     "",
 	"cmd/gateway/internal/doctor": "store bus skills agent/tools/shell/sandbox channels " +
 		"cmd/gateway/internal/config cmd/gateway/internal/ops",
-	"cmd/gateway/internal/moving": "store bus memory memory/document session skills agent/llm " +
-		"agent/schedule channels",
+	"cmd/gateway/internal/moving": "store bus memory memory/document memory/version session " +
+		"skills agent/llm agent/schedule channels",
 	"cmd/gateway": "store bus memory memory/document memory/version skills session agent " +
 		"agent/approval agent/chore agent/guard agent/halt agent/llm " +
 		"agent/llm/demo agent/llm/failover agent/llm/openai agent/mcpserver agent/tool " +

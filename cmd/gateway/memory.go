@@ -69,14 +69,19 @@ func withMemory(cmd *cobra.Command, load loader, name string, fn func(remembranc
 		defer workspace.Close()
 		r.db, r.memory = db, memory.New(db, scopes, nil)
 		r.documents = document.New(workspace, scopes, nil)
-		r.folder, r.history = cfg.Gateway.Workspace, nil
-		tree := sharedScope
-		if r.scope != "" {
-			r.folder, tree = filepath.Join(memoryFolder(cfg), string(r.scope)), string(r.scope)
-		}
-		r.history = docversion.New(versionsFolder(cfg), nil).Tree(tree, r.folder, document.Versioned)
+		r.folder, r.history = historyOf(cfg, r.scope)
 		return fn(r)
 	})
+}
+
+// historyOf returns the folder with the documents of a scope, of the shared ones for "", and their
+// history.
+func historyOf(cfg *config.Config, scope memory.Scope) (folder string, tree *docversion.Tree) {
+	folder, name := cfg.Gateway.Workspace, sharedScope
+	if scope != "" {
+		folder, name = filepath.Join(memoryFolder(cfg), string(scope)), string(scope)
+	}
+	return folder, docversion.New(versionsFolder(cfg), nil).Tree(name, folder, document.Versioned)
 }
 
 // openFolder opens a folder, and makes it if it isn't there.

@@ -37,7 +37,7 @@ var places = []place{
 }
 
 // documents moves what people and the agent have written down.
-func (m *mover) documents(context.Context) {
+func (m *mover) documents(ctx context.Context) {
 	for _, p := range places {
 		text, err := m.read(m.in(p.from), maxDocument)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -55,16 +55,15 @@ func (m *mover) documents(context.Context) {
 		if p.personal {
 			scope = m.Scope
 		}
-		m.document(m.in(p.from), scope, p.to, string(text))
+		m.document(ctx, m.in(p.from), scope, p.to, string(text))
 	}
 }
 
 // document moves one text to its place, or beside what somebody has written there.
-func (m *mover) document(from string, scope memory.Scope, name, text string) {
-	shown := string(scope)
-	if scope == "" {
-		shown = "shared"
-	}
+func (m *mover) document(
+	ctx context.Context, from string, scope memory.Scope, name, text string,
+) {
+	shown := shownScope(scope)
 	for _, name := range []string{name, strings.TrimSuffix(name, ".md") + ".imported.md"} {
 		now, base, err := m.Documents.Read(scope, name)
 		to := shown + "/" + name
@@ -79,7 +78,11 @@ func (m *mover) document(from string, scope memory.Scope, name, text string) {
 			continue
 		}
 		if !m.dry {
-			if err := m.Documents.Save(scope, name, text, base); err != nil {
+			err := m.begin(ctx, scope)
+			if err == nil {
+				err = m.Documents.Save(scope, name, text, base)
+			}
+			if err != nil {
 				m.failed("document", from, err)
 				return
 			}
@@ -118,12 +121,12 @@ func (m *mover) skills(ctx context.Context) {
 		case e.Type()&fs.ModeSymlink != 0:
 			m.say("skill", name, "", Left, errLink.Error())
 		case e.IsDir():
-			m.skill(name)
+			m.skill(ctx, name)
 		}
 	}
 }
 
-func (m *mover) skill(name string) {
+func (m *mover) skill(ctx context.Context, name string) {
 	p, err := m.Skills.Check(m.shown(name))
 	if err != nil {
 		m.failed("skill", name, err)
@@ -147,7 +150,10 @@ func (m *mover) skill(name string) {
 	}
 	to := "workspace/skills/" + p.Skill.Name
 	if !m.dry {
-		if p, err = m.Skills.Install(m.shown(name), false); err == nil {
+		if err = m.begin(ctx, ""); err == nil {
+			p, err = m.Skills.Install(m.shown(name), false)
+		}
+		if err == nil {
 			to = "workspace/skills/" + p.Skill.Folder
 			err = m.Pins.Set(p.Skill.Folder, skills.Pin{Hash: p.Hash, Installed: m.Now,
 				From: m.shown(name)})

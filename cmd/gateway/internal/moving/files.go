@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"gateway/memory/document"
 )
 
 // elsewhere is what of a workspace is moved in its own way, or is of use there only.
@@ -65,7 +67,7 @@ func (m *mover) below(ctx context.Context, name string) (n count, err error) {
 			n.left++
 			return nil
 		}
-		return m.file(p, strings.TrimPrefix(p, m.workspace+"/"), &n)
+		return m.file(ctx, p, strings.TrimPrefix(p, m.workspace+"/"), &n)
 	})
 	return n, err
 }
@@ -103,7 +105,7 @@ func (m *mover) sayFiles(name string, n count, err error) {
 }
 
 // file copies one file, if nothing of its name is here.
-func (m *mover) file(from, to string, n *count) error {
+func (m *mover) file(ctx context.Context, from, to string, n *count) error {
 	in, err := m.open(from)
 	if err != nil {
 		return fmt.Errorf("%s: %s", from, plain(err))
@@ -113,6 +115,7 @@ func (m *mover) file(from, to string, n *count) error {
 	if err != nil {
 		return err
 	}
+	kept := document.Versioned(to)
 	to = filepath.FromSlash(to)
 	switch _, err := m.Workspace.Lstat(to); {
 	case err == nil && m.equal(in, to):
@@ -127,6 +130,11 @@ func (m *mover) file(from, to string, n *count) error {
 	n.files, n.bytes = n.files+1, n.bytes+info.Size()
 	if m.dry {
 		return nil
+	}
+	if kept {
+		if err := m.begin(ctx, ""); err != nil {
+			return err
+		}
 	}
 	return m.copy(in, to, info.Mode().Perm()&0o700|0o600)
 }

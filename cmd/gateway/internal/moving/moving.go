@@ -33,6 +33,7 @@ import (
 	"gateway/channels"
 	"gateway/memory"
 	"gateway/memory/document"
+	"gateway/memory/version"
 	"gateway/session"
 	"gateway/skills"
 	"gateway/store"
@@ -90,6 +91,9 @@ type Target struct {
 	People    []channels.Person
 	Location  *time.Location // of times that name no zone
 	Now       time.Time
+
+	// History returns the history of the documents of a scope, of the shared ones for "".
+	History func(scope memory.Scope) *version.Tree
 
 	// Account returns the account here that takes the place of a platform there.
 	Account func(platform string) string
@@ -213,13 +217,14 @@ type mover struct {
 	Target
 	dry   bool
 	items []Item
+	begun map[memory.Scope]bool // documents of it are moved; "" for the shared ones
 }
 
 // Move moves everything, or only says what it would move. The error is one that ended it.
 func (s *Source) Move(ctx context.Context, t Target, dry bool) ([]Item, error) {
-	m := &mover{Source: s, Target: t, dry: dry}
+	m := &mover{Source: s, Target: t, dry: dry, begun: make(map[memory.Scope]bool)}
 	for _, step := range []func(context.Context){
-		m.documents, m.history, m.skills, m.sessions, m.jobs, m.files,
+		m.documents, m.history, m.skills, m.sessions, m.jobs, m.files, m.versions,
 	} {
 		step(ctx)
 		if err := ctx.Err(); err != nil {

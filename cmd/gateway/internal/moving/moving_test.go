@@ -14,6 +14,7 @@ import (
 	"gateway/channels"
 	"gateway/memory"
 	"gateway/memory/document"
+	"gateway/memory/version"
 	"gateway/session"
 	"gateway/skills"
 	"gateway/store"
@@ -57,6 +58,14 @@ func newDesk(t *testing.T) *desk {
 		Owner: Owner{Person: 1, Chat: bus.Address{Account: "telegram", Chat: "42"},
 			Sender: bus.Sender{ID: "42", Name: "Anna"}},
 		Account: func(platform string) string { return platform },
+	}
+	versions := version.New(filepath.Join(d.here, "versions"), nil)
+	d.target.History = func(scope memory.Scope) *version.Tree {
+		if scope == "" {
+			return versions.Tree("shared", workspace.Name(), document.Versioned)
+		}
+		return versions.Tree(string(scope), filepath.Join(scopes.Name(), string(scope)),
+			document.Versioned)
 	}
 	return d
 }
