@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -16,7 +17,8 @@ import (
 var errRestart = errors.New("the gateway is to start again")
 
 // checkTime is how long the program may take to look at the configuration, on a slow machine.
-const checkTime = 30 * time.Second
+// Commands are answered one after another, so that others wait meanwhile.
+const checkTime = 10 * time.Second
 
 // newRestart returns what /restart does, nil on systems on which a process can't become another
 // one. The gateway ends by end, and main starts it again.
@@ -33,28 +35,49 @@ func newRestart(
 }
 
 // checkProgram has the program look at the configuration, as it would when it starts: both may have
-// been replaced since this process began. It returns what is wrong, for people.
+// been replaced since this process began. It returns what is wrong, for people. Once ctx has ended,
+// nothing is: the gateway starts again already, or somebody else starts it.
 func checkProgram(ctx context.Context, cfg *config.Config, log *slog.Logger) string {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
 	args := []string{"config", "check"}
 	if cfg.Found {
 		args = append(args, "--config", cfg.File)
 	}
+	var said beginning
 	path, err := os.Executable()
-	var out []byte
 	if err == nil {
-		out, err = exec.CommandContext(ctx, path, args...).CombinedOutput()
+		err = runProgram(ctx, &said, path, args...)
 	}
-	if err == nil {
+	if err == nil || ctx.Err() != nil {
 		return ""
 	}
 	log.ErrorContext(ctx, "no restart: the program or the configuration is not right", "path", path,
-		"err", err, "output", string(out))
+		"err", err, "output", string(said.text))
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if ok && exit.ExitCode() == exitUsage {
 		return "The configuration has mistakes, and I would not come back: `gateway config check` " +
 			"names them."
 	}
 	return "My program can't be started any more; the log says why."
+}
+
+// runProgram runs a program for at most checkTime. It may be any: one that does not end, or leaves
+// others behind that hold on to its output, is not waited for.
+func runProgram(ctx context.Context, out io.Writer, path string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, out, time.Second
+	return cmd.Run()
+}
+
+// maxSaid is how much of the program's output is worth a place in the log, in bytes.
+const maxSaid = 4096
+
+// A beginning keeps the first bytes of what is written to it.
+type beginning struct{ text []byte }
+
+// Write implements [io.Writer]. It takes everything.
+func (b *beginning) Write(p []byte) (int, error) {
+	b.text = append(b.text, p[:min(len(p), maxSaid-len(b.text))]...)
+	return len(p), nil
 }

@@ -58,6 +58,30 @@ func TestRestart(t *testing.T) {
 	tr.stop(p) // it is the process that was started, and no other one
 }
 
+// Several who ask at once all hear of the restart and of its end, and nobody that there is none.
+func TestRestartOfSeveral(t *testing.T) {
+	t.Parallel()
+	people := []int64{annID, bobID, bossID}
+	w := newWorld(t, worldOptions{answer: repeat, channel: quiet +
+		fmt.Sprintf("\nowners = [\"%d\", \"%d\", \"%d\"]", annID, bobID, bossID)})
+	p := w.start()
+	p.ready()
+	for _, id := range people {
+		w.telegram.Say(id, id, "/restart")
+	}
+	for _, id := range people {
+		w.await("the end", func() bool { return len(w.texts(id)) == 2 })
+	}
+	for _, id := range people {
+		w.wantReply(id, "hello", "hello")
+		texts := w.texts(id)
+		if texts[0] != restarting || !strings.HasPrefix(texts[1], backAgain) || len(texts) != 3 {
+			t.Errorf("%d was told %q", id, texts)
+		}
+	}
+	p.stop()
+}
+
 // A gateway that was killed on its way to a restart is back with the next start, and says so once.
 func TestRestartKilled(t *testing.T) {
 	t.Parallel()
@@ -116,6 +140,12 @@ func TestRestartProgram(t *testing.T) {
 	p.ready()
 	install([]byte("no program"))
 	w.wantReply(annID, "/restart", "My program can't be started any more")
+	lingers := filepath.Join(t.TempDir(), "lingers")
+	if err := os.WriteFile(lingers, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	install(fmt.Appendf(nil, "#!/bin/sh\nwhile [ -e %s ]; do sleep 0.1; done &\n", lingers))
+	w.wantReply(annID, "/restart", "My program can't be started any more") // at once
 	w.wantReply(annID, "hello", "hello")
 	install(real)
 	w.configure(quiet + "\nowners = [\"7\"]\nnonsense = 1")
