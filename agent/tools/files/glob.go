@@ -27,13 +27,14 @@ const (
 )
 
 const globDescription = `Finds files by a pattern of their path, such as "**/*.go" or ` +
-	`"src/{a,b}/*_test.py", sorted by name. "*" stays within a directory, "**" does not. ` +
-	`To search what is in files use grep.`
+	`"src/{a,b}/*_test.py", sorted by name. "*" stays within a directory, "**" does not. What ` +
+	`.gitignore and .ignore name is left out. To search what is in files use grep.`
 
 type globArgs struct {
 	Pattern string `json:"pattern" jsonschema:"the pattern"`
 	Path    string `json:"path,omitempty" jsonschema:"directory to search; by default the workspace"`
 	Type    string `json:"entry_type,omitempty" jsonschema:"file (default), dir or any"`
+	Ignored bool   `json:"ignored,omitempty" jsonschema:"also what .gitignore and .ignore name"`
 	Limit   int    `json:"head_limit,omitempty" jsonschema:"results to show; by default 200"`
 	Skip    int    `json:"offset,omitempty" jsonschema:"results to leave out before these"`
 }
@@ -80,6 +81,7 @@ func (w *Files) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result,
 	}
 	g := globber{start: start, pattern: pattern, want: cmp.Or(a.Type, "file")}
 	k := w.newWalk(start, g.visit)
+	k.all = a.Ignored || !strings.ContainsAny(pattern, `*?[{\`) // a path that is named
 	if !strings.Contains(pattern, "**") {
 		k.deep = strings.Count(pattern, "/") + 1
 	}

@@ -29,8 +29,8 @@ const (
 
 const grepDescription = `Searches what is in files for a regular expression (RE2) and shows ` +
 	`PATH:LINE:text, sorted by path; with output_mode files_with_matches only paths, with count ` +
-	`the number of lines per file. Use it rather than commands to search. Binary files and files ` +
-	`over 5 MB are left out.`
+	`the number of lines per file. Use it rather than commands to search. Binary files, files ` +
+	`over 5 MB and what .gitignore and .ignore name are left out.`
 
 type grepArgs struct {
 	Pattern   string `json:"pattern" jsonschema:"regular expression"`
@@ -44,6 +44,7 @@ type grepArgs struct {
 	AnyCase   bool   `json:"ignore_case,omitempty" jsonschema:"upper and lower case are the same"`
 	Fixed     bool   `json:"fixed,omitempty" jsonschema:"the pattern is plain text"`
 	Multiline bool   `json:"multiline,omitempty" jsonschema:"results may go over several lines"`
+	Ignored   bool   `json:"ignored,omitempty" jsonschema:"also what .gitignore and .ignore name"`
 	Limit     int    `json:"head_limit,omitempty" jsonschema:"results to show; by default 200"`
 	Skip      int    `json:"offset,omitempty" jsonschema:"results to leave out before these"`
 }
@@ -137,6 +138,7 @@ func (w *Files) gather(ctx context.Context, s *search) ([]string, error) {
 	}
 	g := gatherer{globs: s.args.patterns()}
 	k := w.newWalk(s.start, g.visit)
+	k.all = s.args.Ignored
 	err = k.run(ctx)
 	notes := k.notes()
 	if g.files > maxFiles {

@@ -33,23 +33,31 @@ type walk struct {
 	start  place
 	hidden []string // entries of the start that stand for other trees
 	deep   int      // how many directories to descend; 0: all
+	all    bool     // also what .gitignore and .ignore leave out
 
 	// visit is called for each directory with what is in it. It may be called concurrently.
 	visit func(dir string, entries []fs.DirEntry)
 
 	mu      sync.Mutex
 	free    sync.Cond // of mu: there is a directory to read, or the walk ends
-	todo    []string  // relative to the start, with slashes; "" is the start
-	busy    int       // workers that may find more
-	seen    int       // entries
+	todo    []step
+	busy    int // workers that may find more
+	seen    int // entries
 	skipped map[string]int
+	ignored int // entries that were left out
 	failed  int // directories that could not be read
 	cut     string
 }
 
+// A step is a directory to read.
+type step struct {
+	dir   string   // relative to the start, with slashes; "" is the start
+	above *ignores // what those above it leave out
+}
+
 // newWalk returns a walk below a place.
 func (w *Files) newWalk(start place, visit func(dir string, entries []fs.DirEntry)) *walk {
-	k := &walk{start: start, visit: visit, todo: []string{""}, skipped: make(map[string]int)}
+	k := &walk{start: start, visit: visit, todo: []step{{}}, skipped: make(map[string]int)}
 	k.free.L = &k.mu
 	if start.tree == w.workspace && start.path == "." {
 		for _, t := range w.roots {
@@ -66,6 +74,9 @@ func (w *Files) newWalk(start place, visit func(dir string, entries []fs.DirEntr
 
 // run walks until all is seen, or the bounds are reached, or ctx ends.
 func (k *walk) run(ctx context.Context) error {
+	if !k.all {
+		k.todo[0].above = ignoresAbove(k.start)
+	}
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() { k.work(ctx) })
@@ -87,11 +98,11 @@ func (k *walk) work(ctx context.Context) {
 			k.free.Broadcast()
 			return
 		}
-		dir := k.todo[len(k.todo)-1]
+		next := k.todo[len(k.todo)-1]
 		k.todo = k.todo[:len(k.todo)-1]
 		k.busy++
 		k.mu.Unlock()
-		err := k.read(ctx, dir)
+		err := k.read(ctx, next)
 		k.mu.Lock()
 		k.busy--
 		if err != nil {
@@ -102,14 +113,14 @@ func (k *walk) work(ctx context.Context) {
 }
 
 // read reads a directory. k.mu is free.
-func (k *walk) read(ctx context.Context, dir string) error {
-	f, err := k.start.tree.dir.OpenFile(filepath.Join(k.start.path, filepath.FromSlash(dir)),
+func (k *walk) read(ctx context.Context, v step) error {
+	f, err := k.start.tree.dir.OpenFile(filepath.Join(k.start.path, filepath.FromSlash(v.dir)),
 		os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if dir == "" && isPseudo(f) {
+	if v.dir == "" && isPseudo(f) {
 		return errors.New("a part of the system")
 	}
 	list, err := withKinds(f)
@@ -117,9 +128,12 @@ func (k *walk) read(ctx context.Context, dir string) error {
 		return err
 	}
 	defer list.Close()
-	for ctx.Err() == nil {
+	for first := true; ctx.Err() == nil; first = false {
 		entries, err := list.ReadDir(readAtOnce)
-		if !k.found(dir, entries) || errors.Is(err, io.EOF) {
+		if first && !k.all {
+			v.above = v.above.below(k.at(v.dir), namesOf(k.at(v.dir), entries))
+		}
+		if !k.found(v, entries) || errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
@@ -129,28 +143,60 @@ func (k *walk) read(ctx context.Context, dir string) error {
 	return nil
 }
 
+// at returns a directory below the start.
+func (k *walk) at(dir string) place {
+	return place{tree: k.start.tree, path: filepath.Join(k.start.path, filepath.FromSlash(dir))}
+}
+
+// namesOf returns what a directory has that matters for what is left out. entries are its first.
+func namesOf(at place, entries []fs.DirEntry) ignoreNames {
+	if len(entries) == readAtOnce {
+		return everyName(at) // which may be among the others
+	}
+	var names ignoreNames
+	for _, e := range entries {
+		names.note(e.Name())
+	}
+	return names
+}
+
+// without returns the entries of a directory that are not left out, and how many are.
+func (k *walk) without(v step, entries []fs.DirEntry) ([]fs.DirEntry, int) {
+	if v.above == nil {
+		return entries, 0
+	}
+	all, dir := len(entries), filepath.ToSlash(k.at(v.dir).path)
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		return v.above.ignored(path.Join(dir, e.Name()), e.IsDir())
+	})
+	return entries, all - len(entries)
+}
+
 // found takes in entries of a directory, and reports whether to go on.
-func (k *walk) found(dir string, entries []fs.DirEntry) bool {
+func (k *walk) found(v step, entries []fs.DirEntry) bool {
+	dir, seen := v.dir, len(entries)
 	if dir == "" && len(k.hidden) > 0 {
 		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
 			return slices.Contains(k.hidden, e.Name())
 		})
 	}
+	entries, ignored := k.without(v, entries)
 	k.visit(dir, entries)
 	descend := k.deep == 0 || dir == "" || strings.Count(dir, "/")+1 < k.deep
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.ignored += ignored
 	for _, e := range entries {
 		switch {
 		case !e.IsDir():
 		case slices.Contains(skippedDirs, e.Name()):
 			k.skipped[e.Name()]++
 		case descend && k.deep != 1:
-			k.todo = append(k.todo, path.Join(dir, e.Name()))
+			k.todo = append(k.todo, step{path.Join(dir, e.Name()), v.above})
 		}
 	}
 	k.free.Broadcast()
-	if k.seen += len(entries); k.seen > maxEntries {
+	if k.seen += seen; k.seen > maxEntries {
 		k.cut = fmt.Sprintf("only %d entries were looked at; give a narrower path", maxEntries)
 	}
 	return k.cut == ""
@@ -167,6 +213,10 @@ func (k *walk) notes() []string {
 			notes = append(notes, fmt.Sprintf(
 				"not looked into: %d named %s, unless path leads there", n, name))
 		}
+	}
+	if k.ignored > 0 {
+		notes = append(notes, fmt.Sprintf(
+			"left out: %d that .gitignore or .ignore name, unless ignored is true", k.ignored))
 	}
 	if k.failed > 0 {
 		notes = append(notes, fmt.Sprintf("%d directories could not be read", k.failed))
