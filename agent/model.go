@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,20 +15,13 @@ import (
 // conversation. Its sub-agents have that, too; jobs, hooks and heartbeats in sessions of their own,
 // notes and Dream have what is configured for them.
 
-// modelKey returns the session whose model answers in the turn: what is due in the conversation,
-// and works beside it only because that waits for somebody, has the model of the conversation.
-func (t *turn) modelKey() session.Key {
-	if t.unasked != nil && t.unasked.Note.Session == "" {
-		return session.KeyOf(t.Address)
-	}
-	return t.Session
-}
-
-// chosen returns the name of the model that was chosen for a session, "" if none was.
+// chosen returns the name of the model that was chosen for a session, "" if none was. What is due
+// in a conversation, and works beside it only because that waits for somebody, has its model.
 func (d *Dispatcher) chosen(key session.Key) string {
 	for parent := key.Parent(); parent != ""; parent = key.Parent() {
 		key = parent
 	}
+	key = cmp.Or(key.Beside(), key)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.models[key]

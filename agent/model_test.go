@@ -177,14 +177,18 @@ func TestModelBelow(t *testing.T) {
 	})
 }
 
+// What is due while the conversation waits has its model, with all that comes of it.
 func TestModelBesideParked(t *testing.T) {
 	inWorld(t, func(w *world) {
 		small := w.choose()
-		w.tools(ask.New())
+		sub := w.spawning(ask.New())
+		w.opts.Choices[1].Model = checked{byTask{small, sub}, t}
 		w.jobs(schedule.Options{})
 		w.start()
-		small.Queue(asksFor("Which?", "red", "blue"),
-			llmtest.Say("Call your mum!"), llmtest.Say("Blue it is."))
+		small.Queue(asksFor("Which?", "red", "blue"), spawns(false, "look her number up"),
+			llmtest.Say("I look her number up."), llmtest.Say("Call your mum!"),
+			llmtest.Say("Blue it is."))
+		sub.Queue(llmtest.Say("it is 5"))
 		w.say("a", "/model Small", "paint it")
 		w.add(w.job("a", schedule.Reminder, "call mum"))
 		if told := w.lastSay("a").Text; told != "Call your mum!" {

@@ -19,7 +19,7 @@ func (d *Dispatcher) config() *settings { return d.current.Load() }
 // config returns the settings of t. A turn keeps those with which it began.
 func (t *turn) config() *settings {
 	if t.settings == nil {
-		t.settings = t.d.configOf(t.modelKey())
+		t.settings = t.d.configOf(t.Session)
 	}
 	return t.settings
 }

@@ -87,6 +87,7 @@ const subMark = "#"
 
 // JobKey returns the key of the session in which a job of the session key runs. No address and no
 // sub-agent of key has such a key. Like those, it begins with key and the mark of what is below it.
+// A negative job is a run of one that works beside key: see [Key.Beside].
 func JobKey(key Key, job int64) Key {
 	return key + subMark + jobMark + Key(strconv.FormatInt(job, 10))
 }
@@ -117,6 +118,16 @@ func (k Key) Unasked() bool {
 	}
 	last := string(k[i+len(subMark):])
 	return strings.HasPrefix(last, jobMark) || strings.HasPrefix(last, hookMark)
+}
+
+// Beside returns the session of the conversation beside which k works, as that waited for somebody
+// when something was due in it, or "" if k is neither such a session nor one below it.
+func (k Key) Beside() Key {
+	key, _, ok := strings.Cut(string(k), subMark+jobMark+"-")
+	if !ok {
+		return ""
+	}
+	return Key(key)
 }
 
 // Background reports whether k is the session of a job or a hook, or of a sub-agent of one.
