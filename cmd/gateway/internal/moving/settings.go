@@ -26,19 +26,18 @@ var providers = []provider{
 	{"moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"},
 }
 
-// Settings returns a configuration in TOML with the channels, the people and the model of the other
-// one; "" if that has none. It has no secrets in it: they are references to the environment, and
-// comments say where each of them is. What can't be taken over is a comment.
+// Settings returns a configuration in TOML with the channels, the people, the model and the MCP
+// servers of the other one; "" if that has none. It has no secrets in it: they are references to
+// the environment, and comments say where each of them is. What can't be taken over is a comment.
 func (s *Source) Settings() (string, error) {
 	if s.config == nil {
 		return "", nil
 	}
-	w := &settings{source: s}
-	if err := w.channels(); err != nil {
-		return "", fmt.Errorf("moving: %s: %w", s.shown("config.json"), err)
-	}
-	if err := w.models(); err != nil {
-		return "", fmt.Errorf("moving: %s: %w", s.shown("config.json"), err)
+	w := &settings{source: s, variables: make(map[string]bool)}
+	for _, write := range []func() error{w.channels, w.models, w.servers} {
+		if err := write(); err != nil {
+			return "", fmt.Errorf("moving: %s: %w", s.shown("config.json"), err)
+		}
 	}
 	return w.String(), nil
 }
@@ -46,7 +45,8 @@ func (s *Source) Settings() (string, error) {
 // settings is a configuration that is being written.
 type settings struct {
 	strings.Builder
-	source *Source
+	source    *Source
+	variables map[string]bool // of the environment, that a server has
 }
 
 func (w *settings) line(format string, args ...any) {
