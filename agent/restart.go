@@ -51,8 +51,9 @@ func (d *Dispatcher) sayBack(ctx context.Context) error {
 		list, err := d.restarts.Take(tx)
 		now := d.opts.Now()
 		for i := 0; i < len(list) && err == nil; i++ {
+			took := max(now.Sub(list[i].Asked), 0) // the clock may have been put back
 			text := fmt.Sprintf("I am back: %s %s, after %s.", d.opts.Name, d.opts.Version,
-				now.Sub(list[i].Asked).Round(time.Second))
+				took.Round(time.Second))
 			err = d.Outbox.Put(tx, bus.OutboundMessage{To: list[i].To, Text: text}, now)
 		}
 		return err

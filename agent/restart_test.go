@@ -12,7 +12,8 @@ import (
 func TestRestart(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.opts.Version = "1.2"
-		begun, why := 0, ""
+		begun, why, back := 0, "", time.Duration(0)
+		w.opts.Now = func() time.Time { return time.Now().Add(-back) }
 		w.opts.Restart = &Restart{Check: func() string { return why }, Begin: func() { begun++ }}
 		w.start()
 		w.say("a", "/restart", "/restart")
@@ -22,12 +23,12 @@ func TestRestart(t *testing.T) {
 		}
 		w.sleep(3 * time.Second)
 		w.must(w.stop())
-		const back = "I am back: gateway 1.2, after 3s."
+		const told = "I am back: gateway 1.2, after 3s."
 		for range 2 {
 			w.start()
 			w.wantQuiet()
-			w.wantAnswers("a", sayRestarting, sayRestarting, back)
-			w.wantAnswers("b", sayRestarting, back)
+			w.wantAnswers("a", sayRestarting, sayRestarting, told)
+			w.wantAnswers("b", sayRestarting, told)
 			w.must(w.stop())
 		}
 		why = "My program is gone."
@@ -35,10 +36,18 @@ func TestRestart(t *testing.T) {
 		w.say("b", "/restart")
 		w.must(w.stop())
 		w.start()
-		w.wantAnswers("b", sayRestarting, back, why+" I go on as I am.")
+		w.wantAnswers("b", sayRestarting, told, why+" I go on as I am.")
 		if begun != 3 {
 			t.Errorf("a restart was begun %d times, and one was refused", begun)
 		}
+
+		why = ""
+		w.say("c", "/restart")
+		w.must(w.stop())
+		back = time.Hour // the clock was put back meanwhile
+		w.start()
+		w.wantQuiet()
+		w.wantAnswers("c", sayRestarting, "I am back: gateway 1.2, after 0s.")
 	})
 }
 
