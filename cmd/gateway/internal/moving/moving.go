@@ -9,7 +9,8 @@
 //
 // The formats are those of nanobot 0.1.0 to 0.2 of 2026 (sessions in the home or in the workspace,
 // with and without a key; HISTORY.md, history.jsonl and notes of days; jobs in camel or snake case)
-// and of PicoClaw 0.1 to 0.2 of 2026 (sessions as JSON, or as JSON lines with a .meta.json).
+// and of PicoClaw 0.1 to 0.2 of 2026 (sessions as JSON, or as JSON lines with a .meta.json, which
+// has the conversation of those whose key is a hash; accounts in channels or in channel_list).
 //
 // Limits: a document has 1 MB, a line of a session 64 MB, other JSON files 16 MB. The package owns
 // no tables and no files.
@@ -215,14 +216,20 @@ func (s *Source) list(name string) ([]fs.DirEntry, error) {
 type mover struct {
 	*Source
 	Target
-	dry   bool
-	items []Item
-	begun map[memory.Scope]bool // documents of it are moved; "" for the shared ones
+	dry      bool
+	accounts []listed
+	items    []Item
+	begun    map[memory.Scope]bool // documents of it are moved; "" for the shared ones
 }
 
 // Move moves everything, or only says what it would move. The error is one that ended it.
 func (s *Source) Move(ctx context.Context, t Target, dry bool) ([]Item, error) {
-	m := &mover{Source: s, Target: t, dry: dry, begun: make(map[memory.Scope]bool)}
+	accounts, err := s.channelList()
+	if err != nil {
+		return nil, fmt.Errorf("moving: %s: %w", s.shown("config.json"), err)
+	}
+	m := &mover{Source: s, Target: t, dry: dry, accounts: accounts,
+		begun: make(map[memory.Scope]bool)}
 	for _, step := range []func(context.Context){
 		m.documents, m.history, m.skills, m.sessions, m.jobs, m.files, m.versions,
 	} {
@@ -260,7 +267,7 @@ func Address(key string, account func(platform string) string) (bus.Address, err
 	if parts[0] == "agent" && len(parts) >= 5 {
 		parts = slices.Delete(parts[2:], 1, 2) // the agent's name; direct or group
 	}
-	if len(parts) < 2 || parts[0] == "agent" || strings.HasPrefix(key, "sk_v1_") {
+	if len(parts) < 2 || parts[0] == "agent" || strings.HasPrefix(key, opaque) {
 		return bus.Address{}, fmt.Errorf("%q names no conversation: gateway sessions import FILE "+
 			"--as SESSION gives it one", key)
 	}
@@ -284,9 +291,6 @@ func Address(key string, account func(platform string) string) (bus.Address, err
 	}
 	return a, nil
 }
-
-// address is Address with the accounts of the target.
-func (m *mover) address(key string) (bus.Address, error) { return Address(key, m.Account) }
 
 // platforms are those that both sides know.
 var platforms = []string{"telegram", "discord", "whatsapp"}

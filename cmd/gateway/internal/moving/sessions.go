@@ -29,6 +29,8 @@ type Foreign struct {
 	Updated time.Time
 	Summary string
 	Start   int // messages that its prompt does not hold any more
+
+	scope *foreignScope // of PicoClaw's newer ones
 }
 
 // ErrForm reports a file that is no session of another agent.
@@ -46,10 +48,12 @@ type foreignHead struct {
 	Skip      int             `json:"skip"`
 	Summary   string          `json:"summary"`
 	Messages  json.RawMessage `json:"messages"`
+	Scope     *foreignScope   `json:"scope"`
 }
 
 func (h foreignHead) parse(loc *time.Location) (f Foreign, err error) {
-	f = Foreign{Key: h.Key, Summary: h.Summary, Start: max(h.Start, h.Skip)}
+	f = Foreign{Key: h.Key, Summary: h.Summary, Start: max(h.Start, h.Skip),
+		scope: h.Scope}
 	if h.Start < 0 || h.Skip < 0 {
 		return f, errors.New("the number of consolidated messages is negative")
 	}
@@ -322,7 +326,7 @@ func (m *mover) survey(name string) (h session.Head, lost int, err error) {
 		return h, 0, err
 	}
 	defer done()
-	a, err := m.address(cmp.Or(f.Key, KeyOfFile(name)))
+	a, err := m.place(f, name)
 	if err != nil {
 		return h, 0, &noPlaceError{err}
 	}
@@ -339,7 +343,11 @@ func (m *mover) survey(name string) (h session.Head, lost int, err error) {
 // KeyOfFile returns the key of a session that older versions have in the name of its file only.
 func KeyOfFile(name string) string {
 	base := path.Base(filepath.ToSlash(name))
-	return strings.Replace(strings.TrimSuffix(base, path.Ext(base)), "_", ":", 1)
+	base = strings.TrimSuffix(base, path.Ext(base))
+	if strings.HasPrefix(base, opaque) {
+		return base
+	}
+	return strings.Replace(base, "_", ":", 1)
 }
 
 // Survey reads all lines of a session: what its head will be here, but for its place, and how many

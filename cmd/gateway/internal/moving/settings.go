@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -53,6 +54,15 @@ func (w *settings) line(format string, args ...any) {
 	fmt.Fprintf(&w.Builder, format+"\n", args...)
 }
 
+// secrets returns the file with a secret. If it isn't in config.json, it may be in the file that
+// PicoClaw has for them, which is never read here.
+func (s *Source) secrets(inConfig bool) string {
+	if !inConfig && s.isFile(".security.yml") {
+		return s.shown(".security.yml")
+	}
+	return s.shown("config.json")
+}
+
 // quoted returns a string of TOML: one of JSON is one.
 func quoted(s string) string {
 	text, err := json.Marshal(s)
@@ -84,24 +94,26 @@ func (w *settings) channels() error {
 	if err != nil {
 		return err
 	}
-	var others []string
+	accounts, err := w.source.channelList()
+	if err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		c, err := all.table(name)
-		if err != nil || !c.flag("enabled", false) {
-			continue // a switch, or switched off
-		}
-		switch name {
-		case "telegram", "discord":
-			w.account(name, strings.ToUpper(name)+"_BOT_TOKEN", c)
-		case "whatsapp":
-			w.account(name, "", c)
-			w.comment("Link it with the phone: gateway pair whatsapp")
-		default:
-			others = append(others, name)
+		again := func(a listed) bool { return a.name == name }
+		if err == nil && !slices.ContainsFunc(accounts, again) { // else a switch, or an older one
+			accounts = append(accounts, listed{name, name, name, c})
 		}
 	}
-	if w.source.config["channel_list"] != nil {
-		w.comment("channel_list is not read: add its accounts by hand.")
+	var others []string
+	for _, a := range accounts {
+		switch {
+		case !a.settings.flag("enabled", false):
+		case slices.Contains(platforms, a.platform):
+			w.account(a)
+		default:
+			others = append(others, a.there)
+		}
 	}
 	if len(others) > 0 {
 		w.comment("There are no such channels here: %s", strings.Join(others, ", "))
@@ -109,15 +121,21 @@ func (w *settings) channels() error {
 	return nil
 }
 
-// account writes one account. variable is where its token is to be; "" if it has none.
-func (w *settings) account(name, variable string, c object) {
-	w.line("[channels.%s]", name)
-	if variable != "" {
-		w.comment("The token is in %s, channels.%s.token: put it into the environment.",
-			w.source.shown("config.json"), name)
-		w.line("token = %s", quoted("env:"+variable))
+// account writes one account.
+func (w *settings) account(a listed) {
+	c := a.settings
+	w.line("[channels.%s]", a.name)
+	if a.name != a.platform {
+		w.line("type = %s", quoted(a.platform))
 	}
-	ids, odd := people(name, c.texts("allowFrom", "allow_from"))
+	if a.platform != "whatsapp" {
+		w.comment("The token is in %s, for the channel %s: put it into the environment.",
+			w.source.secrets(c.text("token") != ""), a.there)
+		w.line("token = %s", quoted("env:"+unique(w.variables, variable(a.name, "bot_token"))))
+	} else {
+		w.comment("Link it with the phone: gateway pair %s", a.name)
+	}
+	ids, odd := people(a.platform, c.texts("allowFrom", "allow_from"))
 	switch {
 	case slices.Contains(odd, "*"):
 		w.comment(`Everybody could write to it. That is access = "open" here; with "pairing" an ` +
@@ -210,7 +228,7 @@ func (w *settings) models() error {
 type served struct {
 	model, url string
 	provider   provider
-	key        string // where the key is, in config.json; "" if it has none
+	file, key  string // where the key is; "" if it has none
 }
 
 // listed looks a model up in PicoClaw's model_list.
@@ -225,7 +243,11 @@ func (w *settings) listed(name string) (f served, ok bool) {
 		}
 		f = locate(o.text("model"), "")
 		f.url = cmp.Or(o.text("api_base"), f.url)
+		f.file = w.source.secrets(o.raw([]string{"api_key", "api_keys"}) != nil)
 		f.key = fmt.Sprintf("model_list[%d].api_key", i)
+		if filepath.Base(f.file) == ".security.yml" {
+			f.key = "model_list." + name + ".api_keys"
+		}
 		return f, true
 	}
 	return f, false
@@ -252,7 +274,7 @@ func (w *settings) provided(name, wanted string) (served, error) {
 		f := locate(name, p)
 		f.url = cmp.Or(t.text("apiBase", "api_base"), f.url)
 		if t.text("apiKey", "api_key") != "" {
-			f.key = "providers." + p + ".apiKey"
+			f.file, f.key = w.source.shown("config.json"), "providers."+p+".apiKey"
 		}
 		return f, nil
 	}
@@ -308,7 +330,7 @@ func (w *settings) model(f served) {
 		variable := cmp.Or(f.provider.variable,
 			strings.ToUpper(strings.ReplaceAll(name, "-", "_"))+"_API_KEY")
 		w.comment("The key is in %s, %s: put it into the environment.",
-			w.source.shown("config.json"), f.key)
+			f.file, f.key)
 		w.line("key = %s", quoted("env:"+variable))
 	}
 }
