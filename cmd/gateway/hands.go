@@ -183,7 +183,8 @@ func (h *hands) sandboxState() (state string, ok bool) {
 }
 
 // prove looks for a sandbox that proves itself, and lets commands run if there is one. One that did
-// before may fail once: a machine can be too busy for the test.
+// before may fail once: a machine can be too busy for the test. It must not be enough to make it
+// so busy to get into a weaker one.
 func (h *hands) prove(ctx context.Context) {
 	h.proving.Lock()
 	defer h.proving.Unlock()
@@ -191,7 +192,7 @@ func (h *hands) prove(ctx context.Context) {
 	h.mu.Lock()
 	before, missing, s := h.sandbox, h.missing, h.shell
 	h.mu.Unlock()
-	if err != nil && before != nil {
+	if before != nil && (err != nil || box.String() != before.String()) {
 		box, err = findSandbox(ctx, h.cfg)
 	}
 	if ctx.Err() != nil || err == nil && box == nil {

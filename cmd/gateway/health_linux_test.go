@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -163,5 +164,43 @@ func TestSandboxBreaks(t *testing.T) {
 				w.count(db, "turns WHERE state = 'running'") == 0
 		})
 		o.kill()
+	}
+}
+
+// A sandbox that fails once, on a busy machine, is not left for a weaker one.
+func TestSandboxFailsOnce(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("bwrap")
+	if err != nil {
+		t.Skip("bubblewrap is not installed")
+	}
+	w := newWorld(t, worldOptions{sandbox: "auto"})
+	bin := t.TempDir()
+	once, runs := filepath.Join(bin, "once"), filepath.Join(bin, "runs")
+	script := fmt.Sprintf("#!/bin/sh\nif rm %s 2>/dev/null; then exit 1; fi\n"+
+		"echo >>%s\nexec %s \"$@\"\n", once, runs, program)
+	if err := os.WriteFile(filepath.Join(bin, "bwrap"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := w.operate("PATH="+bin+":"+os.Getenv("PATH"), "GATEWAY_TIME_SCALE=1200")
+	o.healthy(w)
+	if err := os.WriteFile(once, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.repeat("it to fail", func() bool {
+		_, err := os.Stat(once)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	count := func() int {
+		content, err := os.ReadFile(runs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(content)
+	}
+	begin := count()
+	w.repeat("it to be proven again", func() bool { return count() >= begin+4 }) // 2 runs a proof
+	if n := o.logged("sandbox found"); n != 1 {
+		t.Errorf("a sandbox was found %d times, want once", n)
 	}
 }

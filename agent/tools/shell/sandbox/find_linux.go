@@ -52,7 +52,10 @@ func try(ctx context.Context, mode, self, bubblewrap string) (*Sandbox, error) {
 			return nil, fmt.Errorf("it is not installed: %w", err)
 		}
 		s.bubblewrap = path
-		if s.protects = bindsFiles(ctx, path); !s.protects {
+		if s.protects, err = bindsFiles(ctx, path); err != nil {
+			return nil, err
+		}
+		if !s.protects {
 			s.report.Weak = []string{weakProtection + " (a newer bubblewrap keeps that)"}
 		}
 	case Landlock:
@@ -85,12 +88,17 @@ func (s *Sandbox) setABI(abi int) {
 const weakProtection = "single files and folders of the workspace can't be kept from being changed"
 
 // bindsFiles reports whether bubblewrap can show an open file at a path: nobody can put another
-// in its place meanwhile.
-func bindsFiles(ctx context.Context, path string) bool {
+// in its place meanwhile. One that does not say is none to rely on, for what can't be protected is
+// open to everybody.
+func bindsFiles(ctx context.Context, path string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
 	help, err := exec.CommandContext(ctx, path, "--help").CombinedOutput()
-	return err == nil && bytes.Contains(help, []byte("--ro-bind-fd"))
+	if err != nil {
+		return false, fmt.Errorf("it does not say what it can do: %w: %s", err,
+			bytes.TrimSpace(help))
+	}
+	return bytes.Contains(help, []byte("--ro-bind-fd")), nil
 }
 
 // test proves that commands are confined.

@@ -52,7 +52,13 @@ func TestFindFails(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("Find = %v, want %s", err, want)
 	}
+	mute := filepath.Join(t.TempDir(), "bwrap") // it works, but does not say what it can do
+	script := "#!/bin/sh\n[ \"$1\" = --help ] && exit 1\nexec bwrap \"$@\"\n"
+	if err := os.WriteFile(mute, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, o := range []Options{
+		{Mode: Bubblewrap, Bubblewrap: mute},
 		{Mode: Bubblewrap, Bubblewrap: "/nonexistent/bwrap"},
 		{Mode: Bubblewrap, Bubblewrap: "/bin/false"}, // it does nothing
 		{Mode: Bubblewrap, Bubblewrap: "/bin/true"},  // it does nothing and says that all is well
