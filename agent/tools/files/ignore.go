@@ -43,8 +43,9 @@ type ignoreRule struct {
 	dirs    bool   // only directories
 	base    bool   // the last element of a path is meant, and else the whole path
 	literal string // what that is; or
-	suffix  string // what that ends in; or
-	glob    string // what that fits
+	prefix  string // what that begins with,
+	suffix  string // what that ends in,
+	glob    string // and what that fits; "": anything
 }
 
 // below returns g with what the files of a directory say. names are the entries that it has, as
@@ -135,28 +136,32 @@ func (g *ignores) rel(path string) string {
 
 // decideIgnore returns what the last of the rules that fits says.
 func decideIgnore(rules []ignoreRule, rel string, isDir bool) (out, known bool) {
+	if len(rules) == 0 {
+		return false, false
+	}
+	base := path.Base(rel)
 	for i := len(rules) - 1; i >= 0; i-- {
-		if rules[i].fits(rel, isDir) {
+		if rules[i].fits(rel, base, isDir) {
 			return !rules[i].negated, true
 		}
 	}
 	return false, false
 }
 
-func (r *ignoreRule) fits(rel string, isDir bool) bool {
+// fits reports whether a path with this last element is meant. The glob is looked at last: it takes
+// the most time, and there are many paths.
+func (r *ignoreRule) fits(rel, base string, isDir bool) bool {
 	if r.dirs && !isDir {
 		return false
 	}
 	if r.base {
-		rel = path.Base(rel)
+		rel = base
 	}
-	switch {
-	case r.literal != "":
+	if r.literal != "" {
 		return rel == r.literal
-	case r.suffix != "":
-		return strings.HasSuffix(rel, r.suffix)
 	}
-	return doublestar.MatchUnvalidated(r.glob, rel)
+	return strings.HasPrefix(rel, r.prefix) && strings.HasSuffix(rel, r.suffix) &&
+		(r.glob == "" || doublestar.MatchUnvalidated(r.glob, rel))
 }
 
 // readIgnores reads a file of a directory. One that can't be read leaves out nothing.
@@ -189,6 +194,9 @@ func parseIgnores(text string) []ignoreRule {
 	return rules
 }
 
+// ignoreMeta are the signs that mean more than themselves in a pattern.
+const ignoreMeta = `*?[\`
+
 func parseIgnore(line string) (r ignoreRule, ok bool) {
 	if strings.HasPrefix(line, "#") {
 		return r, false
@@ -201,11 +209,13 @@ func parseIgnore(line string) (r ignoreRule, ok bool) {
 	switch {
 	case line == "", len(line) > maxPattern, strings.Count(line, "*") > maxWildcard:
 		return r, false
-	case !strings.ContainsAny(line, `*?[\`):
+	case !strings.ContainsAny(line, ignoreMeta):
 		r.literal = line
 		return r, true
-	case r.base && len(line) > 1 && line[0] == '*' && !strings.ContainsAny(line[1:], `*?[\`):
-		r.suffix = line[1:]
+	}
+	r.prefix = line[:strings.IndexAny(line, ignoreMeta)]
+	r.suffix = line[strings.LastIndexAny(line, ignoreMeta+"]/")+1:]
+	if r.base && line == "*"+r.suffix {
 		return r, true
 	}
 	if inside, ok := strings.CutSuffix(line, "/**"); ok {

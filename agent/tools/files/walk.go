@@ -165,9 +165,12 @@ func (k *walk) without(v step, entries []fs.DirEntry) ([]fs.DirEntry, int) {
 	if v.above == nil {
 		return entries, 0
 	}
-	all, dir := len(entries), filepath.ToSlash(k.at(v.dir).path)
+	all, dir := len(entries), ""
+	if at := k.at(v.dir).path; at != "." {
+		dir = filepath.ToSlash(at) + "/"
+	}
 	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
-		return v.above.ignored(path.Join(dir, e.Name()), e.IsDir())
+		return v.above.ignored(dir+e.Name(), e.IsDir())
 	})
 	return entries, all - len(entries)
 }
