@@ -90,7 +90,7 @@ func (w *settings) web(address, kind string) (trouble []string) {
 	switch {
 	case !isWeb(address):
 		return []string{"it has neither a command nor a URL with http or https"}
-	case hasSecret(address):
+	case hasSecret(address) || hasToken(address):
 		return []string{"its URL may have a secret in it, and is left out"}
 	}
 	w.line("url = %s", quoted(address))
@@ -184,17 +184,21 @@ var (
 // mayBeSecret reports whether an argument may have a secret in it. It errs on the side of caution:
 // what is left out is easily put in again.
 func mayBeSecret(argument string) bool {
-	if assignment.MatchString(argument) || identifier.MatchString(argument) ||
+	if assignment.MatchString(argument) || hasToken(argument) ||
 		strings.Contains(argument, "://") && hasSecret(argument) {
 		return true
 	}
-	if at := strings.IndexAny(argument, "=: "); at >= 0 && at < len(argument)-1 &&
-		secretWord.MatchString(argument) {
-		return true
-	}
-	return slices.ContainsFunc(random.FindAllString(argument, -1), func(s string) bool {
+	at := strings.IndexAny(argument, "=: ")
+	return at >= 0 && at < len(argument)-1 && secretWord.MatchString(argument)
+}
+
+// hasToken reports whether a text has something in it that looks like a token.
+func hasToken(text string) bool {
+	mixed := func(s string) bool {
 		return strings.ContainsAny(s, "0123456789") && strings.Trim(s, "0123456789") != ""
-	})
+	}
+	return identifier.MatchString(text) ||
+		slices.ContainsFunc(random.FindAllString(text, -1), mixed)
 }
 
 // announcesSecret reports whether a flag may be followed by a secret.

@@ -300,10 +300,10 @@ func locate(name, given string) served {
 	return f
 }
 
-// hasSecret reports whether a URL has what may be a secret: a password, or parameters.
+// hasSecret reports whether a URL has what may be a secret: a password, parameters or a fragment.
 func hasSecret(address string) bool {
 	u, err := url.Parse(address)
-	return err != nil || u.User != nil || u.RawQuery != ""
+	return err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != ""
 }
 
 // model writes a model as the one that answers.
