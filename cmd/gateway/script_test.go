@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -30,6 +31,7 @@ import (
 //	file CHAT NAME        waits until the bot has sent a file of that name there
 //	wait_for COMMAND REGEXP  runs a command of the gateway until it prints that
 //	wait_file PATH        waits until there is such a file
+//	wait_gone PATH TEXT   waits until a file does not have a text
 //	polling               waits until a gateway receives from Telegram
 //	[root]                the tests run as root, for whom no folder is closed
 func TestScript(t *testing.T) {
@@ -39,8 +41,8 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exitcode": scriptExitCode, "say": scriptSay, "hear": scriptHear, "refuse": scriptRefuse,
 			"file": scriptFile, "wait_for": scriptWaitFor,
-			"wait_file": scriptWaitFile,
-			"polling":   scriptPolling, "calls": scriptCalls,
+			"wait_file": scriptWaitFile, "wait_gone": scriptWaitGone,
+			"polling": scriptPolling, "calls": scriptCalls,
 		},
 		Condition: func(cond string) (bool, error) { return cond == "root" && os.Geteuid() == 0, nil },
 	})
@@ -188,6 +190,24 @@ func scriptWaitFile(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		if time.Now().After(deadline) {
 			ts.Fatalf("there never was a file %s", args[0])
+		}
+	}
+}
+
+func scriptWaitGone(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("see the comment of TestScript")
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		content, err := os.ReadFile(ts.MkAbs(args[0]))
+		ts.Check(err)
+		if !bytes.Contains(content, []byte(args[1])) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s still has %s", args[0], args[1])
 		}
 	}
 }
