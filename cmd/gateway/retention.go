@@ -91,8 +91,9 @@ var remains = map[string]string{
 	"inbox": "messages of the last two days, and those that wait",
 	"outbox": "messages of the last two days, those to be sent, and those that were given up, " +
 		"until gateway outbox drop",
-	"messages": "what prompts show, and of two days what was said before; /compact, /new and a " +
-		"smaller context_window make it less",
+	"messages": "what prompts show, of two days what was said before, and what notes are still to " +
+		"be made of (if that fails, the log says so); /compact, /new and a smaller context_window " +
+		"make it less",
 	"turns":             "those with messages, and of the last two days",
 	"memory_messages":   "what was said, for the search; /forget me and gateway memory forget",
 	"memory_entries":    "notes of what was said; /forget me and gateway memory forget",
