@@ -15,26 +15,24 @@ import (
 // SetQueueMode stores how a session treats messages that come during a turn; "" is the
 // configured way.
 func (Store) SetQueueMode(tx *store.Tx, a bus.Address, mode string, now time.Time) error {
-	_, err := tx.Exec(`INSERT INTO sessions
-			(key, account, chat, thread, title, queue_mode, created_ms, updated_ms)
-		VALUES ($1, $2, $3, $4, '', $5, $6, $6)
-		ON CONFLICT (key) DO UPDATE SET queue_mode = excluded.queue_mode`,
-		string(KeyOf(a)), a.Account, a.Chat, a.Thread, mode, now.UnixMilli())
-	if err != nil {
-		return fmt.Errorf("session: queue mode of %s: %w", a, err)
-	}
-	return nil
+	return choose(tx, a, "queue_mode", mode, now)
 }
 
 // SetModel stores the name of the model that answers in a session; "" is the configured one.
 func (Store) SetModel(tx *store.Tx, a bus.Address, model string, now time.Time) error {
+	return choose(tx, a, "model", model, now)
+}
+
+// choose stores what somebody has chosen for a session, which may not have had a turn yet. The
+// column stands in the statement.
+func choose(tx *store.Tx, a bus.Address, column, value string, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO sessions
-			(key, account, chat, thread, title, model, created_ms, updated_ms)
+			(key, account, chat, thread, title, `+column+`, created_ms, updated_ms)
 		VALUES ($1, $2, $3, $4, '', $5, $6, $6)
-		ON CONFLICT (key) DO UPDATE SET model = excluded.model`,
-		string(KeyOf(a)), a.Account, a.Chat, a.Thread, model, now.UnixMilli())
+		ON CONFLICT (key) DO UPDATE SET `+column+` = excluded.`+column,
+		string(KeyOf(a)), a.Account, a.Chat, a.Thread, value, now.UnixMilli())
 	if err != nil {
-		return fmt.Errorf("session: model of %s: %w", a, err)
+		return fmt.Errorf("session: %s of %s: %w", column, a, err)
 	}
 	return nil
 }
