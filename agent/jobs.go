@@ -55,7 +55,7 @@ func (d *Dispatcher) listJobs(c *call) (Say, error) {
 	}
 	var say Say
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, with times in %s:\n\n", count(len(list), "job"), loc)
+	fmt.Fprintf(&b, "%s, with times in %s:\n\n", count(len(list), "job"), schedule.ShowZone(loc))
 	for i := range list[:min(len(list), listed)] {
 		j := &list[i]
 		fmt.Fprintf(&b, "- %d: **%s** (%s), %s; %s\n", j.ID, j.Name, j.Kind, j.When,
@@ -213,7 +213,7 @@ func (d *Dispatcher) timezone(c *call) (Say, error) {
 	if c.args == "" {
 		loc, err := d.Jobs.ZoneOf(c.tx, s)
 		return Say{Text: fmt.Sprintf("The time zone here is %s; it is %s. Change it with "+
-			"`/timezone Europe/Berlin`.", loc, schedule.ShowTime(now, loc))}, err
+			"`/timezone Europe/Berlin`.", schedule.ShowZone(loc), schedule.ShowTime(now, loc))}, err
 	}
 	loc, err := schedule.FindZone(c.args)
 	if err != nil {

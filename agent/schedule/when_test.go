@@ -419,6 +419,17 @@ func TestFindZone(t *testing.T) {
 	}
 }
 
+func TestShowZone(t *testing.T) {
+	for loc, want := range map[*time.Location]string{
+		time.Local: "the zone of this machine", time.UTC: "UTC",
+		zone(t, "Europe/Berlin"): "Europe/Berlin",
+	} {
+		if got := ShowZone(loc); got != want {
+			t.Errorf("ShowZone(%v) = %q, want %q", loc, got, want)
+		}
+	}
+}
+
 // TestStored writes times down and reads them again.
 func TestStored(t *testing.T) {
 	now := time.Date(2026, 11, 21, 14, 30, 0, 123e6, zone(t, "Asia/Kathmandu"))

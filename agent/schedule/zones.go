@@ -40,3 +40,12 @@ func FindZone(name string) (*time.Location, error) {
 	}
 	return nil, fmt.Errorf("there is no time zone %q; %s", clip(name, 60), hint)
 }
+
+// ShowZone returns a zone for people. Where nobody has set one it is that of the machine, whose
+// name programs are not told.
+func ShowZone(loc *time.Location) string {
+	if loc == time.Local {
+		return "the zone of this machine"
+	}
+	return loc.String()
+}
