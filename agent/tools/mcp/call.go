@@ -92,9 +92,14 @@ func (s *server) once(
 	defer cancel()
 	bound, done := l.bind(ctx)
 	defer done()
-	err := do(bound, l.session)
-	if err != nil && context.Cause(ctx) == errSlow {
+	var first post
+	err := do(context.WithValue(bound, postKey{}, &first), l.session)
+	switch {
+	case err != nil && context.Cause(ctx) == errSlow:
 		return errSlow
+	case err != nil && ctx.Err() == nil && bound.Err() != nil && first.unknown.Load():
+		// What says so ended the link, and that may have overtaken the call's own error.
+		return sdk.ErrSessionMissing
 	}
 	return err
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"gateway/agent/tool"
 )
 
 // An endpoint is a server of streamable HTTP whose process can be exchanged for a new one.
@@ -136,6 +138,30 @@ func TestHTTP(t *testing.T) {
 				t.Error("a request came without its header")
 			}
 		})
+	}
+}
+
+// An endpoint that does not know the session has done nothing, also if the end of the connection
+// overtakes the call's own error.
+func TestOvertaken(t *testing.T) {
+	e := newEndpoint(t, stateful)
+	c, _ := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL})
+	awaitState(t, c, Connected)
+	e.restart(t, stateful)
+	calls := 0
+	err := c.servers[0].use(t.Context(), tool.Once, func(
+		ctx context.Context, session *sdk.ClientSession,
+	) error {
+		calls++
+		_, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "count"})
+		if err != nil {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return nil
+	})
+	if err != nil || calls != 2 {
+		t.Errorf("%d calls, %v", calls, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -37,7 +38,14 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 				r.Header.Set(name, value)
 			}
 		}
-		return roundTrip(life, base, r)
+		p, _ := r.Context().Value(postKey{}).(*post)
+		first := p != nil && r.Method == http.MethodPost && !p.begun.Swap(true)
+		resp, err := roundTrip(life, base, r)
+		if first && err == nil {
+			p.unknown.Store(resp.StatusCode == http.StatusNotFound &&
+				r.Header.Get("Mcp-Session-Id") != "")
+		}
+		return resp, err
 	})
 	return &carrier{
 		transport: &sdk.StreamableClientTransport{
@@ -47,6 +55,16 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 		why: func(err error) error { return bare(err) },
 	}, nil
 }
+
+// A post is what becomes of the first request that a call posts; the library may post a notice
+// of its end with the same context.
+type post struct {
+	begun   atomic.Bool
+	unknown atomic.Bool // the endpoint does not know the session, so it has done nothing
+}
+
+// postKey is the key of a call's post in its context.
+type postKey struct{}
 
 // A doer is a function as an http.RoundTripper.
 type doer func(r *http.Request) (*http.Response, error)
