@@ -53,7 +53,8 @@ func (s *server) caller(
 func (s *server) source() string { return "the MCP server " + s.Name }
 
 // use runs do with a connection, and says for the model what went wrong. A request that has not
-// reached the server is tried once more.
+// reached the server is tried once more, and so is one that may be repeated and was under way when
+// the endpoint forgot the session.
 func (s *server) use(
 	ctx context.Context, effect tool.Effect,
 	do func(ctx context.Context, session *sdk.ClientSession) error,
@@ -77,7 +78,8 @@ func (s *server) use(
 		if lost {
 			l.fail(bare(err))
 		}
-		if !sent && try == 0 && ctx.Err() == nil {
+		again := !sent || effect != tool.Once && l.forgotten()
+		if again && try == 0 && ctx.Err() == nil {
 			continue
 		}
 		return s.explain(ctx, l, err, effect, sent)

@@ -165,6 +165,33 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
+// A call that is under way when the endpoint forgets the session is made again if that does no
+// harm: the stream of notices can learn of it first.
+func TestForgottenUnderway(t *testing.T) {
+	for _, tt := range []struct {
+		effect tool.Effect
+		calls  int
+	}{{tool.Once, 1}, {tool.Idempotent, 2}, {tool.Pure, 2}} {
+		e := newEndpoint(t, stateful)
+		c, _ := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL})
+		awaitState(t, c, Connected)
+		calls := 0
+		err := c.servers[0].use(t.Context(), tt.effect, func(
+			ctx context.Context, session *sdk.ClientSession,
+		) error {
+			if calls++; calls == 2 {
+				return nil
+			}
+			e.restart(t, stateful)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if calls != tt.calls || err == nil != (tt.calls == 2) {
+			t.Errorf("%s: %d calls, %v; want %d", tt.effect, calls, err, tt.calls)
+		}
+	}
+}
+
 func TestHTTPDown(t *testing.T) {
 	var logged syncBuffer
 	e := newEndpoint(t, stateless)

@@ -65,6 +65,11 @@ func (l *link) awaitEnd() {
 // reason returns why the link has ended.
 func (l *link) reason() error { return l.err }
 
+// forgotten reports whether the link has ended because the endpoint does not know its session.
+func (l *link) forgotten() bool {
+	return !l.alive() && errors.Is(l.reason(), sdk.ErrSessionMissing)
+}
+
 // close ends the link and waits for its goroutines.
 func (l *link) close() {
 	l.fail(errors.New("closed"))
