@@ -87,6 +87,7 @@ var imports = map[string]string{
 	"cmd/gateway/internal/watch":     "",
 	"cmd/gateway/internal/doctor": "store bus skills agent/tools/shell/sandbox channels " +
 		"cmd/gateway/internal/config cmd/gateway/internal/ops",
+	"cmd/gateway/internal/hooks/template": "",
 	"cmd/gateway/internal/moving": "store bus memory memory/document memory/version session " +
 		"skills agent/llm agent/schedule channels",
 	"cmd/gateway": "store bus memory memory/document memory/version skills session agent " +
