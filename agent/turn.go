@@ -305,7 +305,8 @@ func (t *turn) take(tx *store.Tx, st *session.Turn, batch []bus.Received) error 
 			return err
 		}
 	}
-	if len(batch) > 0 && batch[0].Message.Group && t.task == nil {
+	// A turn that begins by itself does not show what was heard: the next question shall.
+	if len(batch) > 0 && batch[0].Message.Group && t.task == nil && t.unasked == nil {
 		return t.d.Inbox.ForgetHeard(tx, batch[0].Message.From, batch[0].Seq)
 	}
 	return nil

@@ -20,6 +20,19 @@ func (in *Inbox) Last(q store.Queryer, a Address) (Received, bool, error) {
 	return list[0], true, nil
 }
 
+// Room reports whether several people read a chat, and its title then, by the newest message of a
+// person in it that the inbox still has, in whatever thread and to whomever.
+func (in *Inbox) Room(q store.Queryer, a Address) (group bool, title string, err error) {
+	// Inside of a text each quote has a backslash, so that the pattern can't stand there.
+	list, err := in.query(q, `SELECT id, body, received_ms FROM inbox
+		WHERE account = $1 AND chat = $2 AND body NOT LIKE '%"note":{%'
+		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat)
+	if err != nil || len(list) == 0 {
+		return false, "", err
+	}
+	return list[0].Message.Group, list[0].Message.ChatTitle, nil
+}
+
 // IsOpen reports whether a message with an ID, of whatever conversation, waits or is worked on.
 func (in *Inbox) IsOpen(q store.Queryer, id string) (bool, error) {
 	for _, query := range []string{ // each has an index of few rows

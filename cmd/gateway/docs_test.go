@@ -54,7 +54,7 @@ func checkConfig(t *testing.T, file, text string) {
 	}
 	env := []string{"HOME=" + t.TempDir()}
 	for _, name := range reference.FindAllStringSubmatch(text, -1) {
-		env = append(env, name[1]+"=0123456789abcdef")
+		env = append(env, name[1]+"=0123456789abcdef0123456789abcdef")
 	}
 	if _, err := config.Load(path, env); err != nil {
 		t.Errorf("%s: %v in\n%s", file, err, text)

@@ -79,7 +79,7 @@ var imports = map[string]string{
 		"agent/near agent/picture agent/question agent/restart agent/schedule agent/tool agent/usage",
 
 	"cmd/gateway/internal/config":    "agent/near cmd/gateway/internal/hooks",
-	"cmd/gateway/internal/hooks":     "store bus session",
+	"cmd/gateway/internal/hooks":     "store bus session cmd/gateway/internal/hooks/template",
 	"cmd/gateway/internal/ops":       "",
 	"cmd/gateway/internal/telemetry": "store bus agent agent/llm cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/backup":    "store",

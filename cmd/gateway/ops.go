@@ -92,11 +92,9 @@ func newHooks(cfg *config.Config) []hooks.Hook {
 		account, chat, thread := h.Address()
 		hook := hooks.Hook{
 			Name: name, To: bus.Address{Account: account, Chat: chat, Thread: thread},
-			Secret: h.Secret.Reveal(), Role: bus.Role(h.Role), Own: h.Session == "own",
+			Secret: h.Secret.Reveal(), Auth: hooks.Auth(h.Auth), Header: h.Header,
+			Role: bus.Role(h.Role), Own: h.Session == "own",
 			Rate: h.Rate, MaxBytes: int64(h.MaxKB) << 10,
-		}
-		if h.Auth == "hmac" {
-			hook.Header = h.Header
 		}
 		if h.Template != "" {
 			hook.Template, _ = hooks.ParseTemplate(name, h.Template) // the configuration was checked

@@ -19,6 +19,7 @@ import (
 	"gateway/channels"
 	"gateway/channels/terminal"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/hooks"
 	"gateway/cmd/gateway/internal/retention"
 	"gateway/cmd/gateway/internal/telemetry"
 	"gateway/memory"
@@ -29,7 +30,7 @@ import (
 // migrations make the tables of all packages.
 func migrations() []store.Migration {
 	return append(agent.Migrations(), bus.Migration, session.Migration, channels.Migration,
-		memory.Migration)
+		memory.Migration, hooks.Migration)
 }
 
 // serve runs the gateway until ctx ends, or, if chat is set, until the person at the terminal

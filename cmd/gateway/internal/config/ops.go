@@ -54,7 +54,7 @@ type Hook struct {
 	Enabled  bool   `koanf:"enabled"`
 	To       string `koanf:"to"`     // account/chat or account/chat/thread that gets the answer
 	Secret   Secret `koanf:"secret"` // empty only while Enabled is false
-	Auth     string `koanf:"auth" allowed:"bearer hmac"`
+	Auth     string `koanf:"auth" allowed:"bearer hmac standard"`
 	Header   string `koanf:"header"`                                // of an HMAC signature
 	Template string `koanf:"template"`                              // "": what was posted, as it is
 	Role     string `koanf:"role" allowed:"guest user admin owner"` // whose rights it has
@@ -177,6 +177,10 @@ func (l *loader) validateHook(name string, c *Config) {
 	if len(h.Secret.Reveal()) < minSecret {
 		l.problem(path("secret"), fmt.Sprintf(
 			`want at least %d characters, best as "env:NAME" or "file:PATH"`, minSecret))
+	} else if h.Auth == string(hooks.Standard) {
+		if _, err := hooks.ParseKey(h.Secret.Reveal()); err != nil {
+			l.problem(path("secret"), err.Error()+", as the sender of Standard Webhooks shows it")
+		}
 	}
 	if h.Auth == "hmac" && h.Header == "" {
 		l.problem(path("header"), "want the name of the header with the signature")

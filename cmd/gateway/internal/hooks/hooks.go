@@ -2,12 +2,14 @@
 //
 // The main type is [Handler]. A post is answered with 202 once its message is in the inbox, from
 // where it is as durable as what people write. One that is posted again, by its idempotency key, is
-// not taken twice as long as the inbox remembers it. What is posted is foreign text: the turn shows
-// it to the model as such, and it has the rights that the configuration gives to the hook.
+// not taken twice as long as the inbox remembers it, and by an HMAC of its body not for three days
+// if it had a key. What is posted is foreign text: the turn shows it to the model as such, and it
+// has the rights that the configuration gives to the hook.
 //
 // Limits: of each hook 32 posts are read at once and further ones wait for at most 10 seconds;
 // a body must arrive within 10 seconds; an idempotency key has 200 characters, a message 64 KiB.
-// The package owns no tables.
+//
+// Table: hook_signatures.
 package hooks
 
 import (
@@ -21,12 +23,13 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"text/template"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"gateway/bus"
+	"gateway/cmd/gateway/internal/hooks/template"
 	"gateway/session"
 	"gateway/store"
 )
@@ -36,7 +39,8 @@ type Hook struct {
 	Name     string
 	To       bus.Address        // the conversation that gets the answer
 	Secret   string             // "": the hook does not exist
-	Header   string             // with an HMAC-SHA256 of the body; "": the secret itself is sent
+	Auth     Auth               // how who posts shows to know Secret; "": Bearer
+	Header   string             // of HMAC: where the signature stands
 	Template *template.Template // of [ParseTemplate]; nil: the message is what was posted
 	Role     bus.Role           // whose rights the message has
 	Own      bool               // it is answered in a session of the hook, not in that of To
@@ -81,6 +85,9 @@ type entry struct {
 	Hook
 	reading chan struct{} // a post that is read or stored holds one
 	rate    *rate.Limiter
+
+	mu   sync.Mutex
+	room room // who reads To, as was known at some time
 }
 
 // maxReading is how many posts of a hook are read at once.
@@ -107,8 +114,8 @@ func New(db *store.DB, inbox *bus.Inbox, list []Hook, opts *Options) *Handler {
 	h := &Handler{db: db, inbox: inbox, opts: o, hooks: make(map[string]*entry)}
 	for _, hook := range list {
 		if hook.Secret != "" {
-			h.hooks[hook.Name] = &entry{hook, make(chan struct{}, maxReading),
-				rate.NewLimiter(rate.Limit(float64(hook.Rate)/60), hook.Rate)}
+			h.hooks[hook.Name] = &entry{Hook: hook, reading: make(chan struct{}, maxReading),
+				rate: rate.NewLimiter(rate.Limit(float64(hook.Rate)/60), hook.Rate)}
 		}
 	}
 	return h
@@ -197,10 +204,10 @@ func drain(w http.ResponseWriter, r *http.Request) {
 
 // serve takes a post.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, e *entry) (answer, error) {
-	if e.Header == "" && !e.knows(r.Header.Get("Authorization")) {
+	if e.isBearer() && !e.knows(r.Header.Get("Authorization")) {
 		return answer{}, unauthorized("want the hook's secret: Authorization: Bearer SECRET")
 	}
-	key, err := idempotencyKey(r.Header)
+	p, err := e.identify(r.Header)
 	if err != nil {
 		return answer{}, err
 	}
@@ -219,8 +226,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, e *entry) (answe
 	if err != nil {
 		return answer{}, err
 	}
-	if e.Header != "" && !e.signed(r.Header.Get(e.Header), body) {
-		return answer{}, unauthorized("want the HMAC-SHA256 of the body in " + e.Header)
+	if err := e.verify(&p, r.Header, body, h.opts.Now()); err != nil {
+		return answer{}, err
 	}
 	if err := e.pace(h.opts.Now()); err != nil {
 		return answer{}, err
@@ -232,7 +239,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, e *entry) (answe
 	if text == "" {
 		return answer{Ignored: true, outcome: Ignored}, nil
 	}
-	return h.put(r.Context(), e, key, text)
+	return h.put(r.Context(), e, p, text)
 }
 
 func unauthorized(reason string) error {
@@ -274,34 +281,90 @@ func (e *entry) pace(now time.Time) error {
 }
 
 // put stores the message of a post.
-func (h *Handler) put(ctx context.Context, e *entry, key, text string) (answer, error) {
+func (h *Handler) put(ctx context.Context, e *entry, p proof, text string) (answer, error) {
 	now := h.opts.Now()
-	m := e.message(key, text, now)
-	fresh := false
-	err := h.db.Tx(ctx, func(tx *store.Tx) (err error) {
-		fresh, err = h.inbox.Put(tx, m, now)
+	room, err := h.roomOf(ctx, e, now)
+	if err != nil {
+		return answer{}, err
+	}
+	m := e.message(p.key, text, room, now)
+	var known string // the ID of the message that this post was before
+	err = h.db.Tx(ctx, func(tx *store.Tx) (err error) {
+		known, err = h.putNew(tx, e, p, m, now)
 		return err
 	})
 	if err != nil {
 		return answer{}, err
 	}
-	if !fresh {
-		return answer{ID: m.ID, Duplicate: true, outcome: Duplicate}, nil
+	if known != "" {
+		return answer{ID: known, Duplicate: true, outcome: Duplicate}, nil
 	}
 	h.inbox.Wake()
 	return answer{ID: m.ID, outcome: Accepted}, nil
 }
 
+// putNew does so in tx. It returns the ID of the message that the same post has made before, if one
+// has.
+func (h *Handler) putNew(
+	tx *store.Tx, e *entry, p proof, m bus.InboundMessage, now time.Time,
+) (string, error) {
+	known, err := signedBefore(tx, e.Name, p.signature, now)
+	if err != nil || known != "" {
+		return known, err
+	}
+	fresh, err := h.inbox.Put(tx, m, now)
+	switch {
+	case err != nil:
+		return "", err
+	case !fresh:
+		return m.ID, nil
+	case !p.keyed:
+		return "", nil
+	}
+	return "", rememberSignature(tx, e.Name, p.signature, m.ID, now)
+}
+
 // message returns what the agent gets.
-func (e *entry) message(key, text string, now time.Time) bus.InboundMessage {
+func (e *entry) message(key, text string, r room, now time.Time) bus.InboundMessage {
 	name := "hook:" + e.Name
 	m := bus.InboundMessage{
 		ID: name + ":" + key, From: e.To, Sender: bus.Sender{ID: name, Name: e.Name},
-		Role: e.Role, Text: text, Time: now, Addressed: true,
+		Role: e.Role, Text: text, Time: now, Group: r.group, ChatTitle: r.title, Addressed: true,
 		Note: &bus.Note{Kind: bus.Hook, Label: e.Name},
 	}
 	if e.Own {
 		m.Note.Session = string(session.HookKey(session.KeyOf(e.To), e.Name))
 	}
 	return m
+}
+
+// A room is who reads a conversation: in a group there are more people than one.
+type room struct {
+	group bool
+	title string
+	until time.Time // when it is to be looked up again
+}
+
+// roomTime is for how long a room is taken to be what it was. Its title may change, and until
+// somebody has written there nobody knows whether it is a group.
+const roomTime = time.Minute
+
+// roomOf returns who reads the conversation that gets the answer. Platforms say so with what people
+// write there, and a post says nothing of it.
+func (h *Handler) roomOf(ctx context.Context, e *entry, now time.Time) (room, error) {
+	e.mu.Lock()
+	known := e.room
+	e.mu.Unlock()
+	if now.Before(known.until) {
+		return known, nil
+	}
+	group, title, err := h.inbox.Room(h.db.Read(ctx), e.To)
+	if err != nil {
+		return room{}, err
+	}
+	known = room{group, title, now.Add(roomTime)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.room = known
+	return known, nil
 }

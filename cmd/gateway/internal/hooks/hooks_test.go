@@ -44,7 +44,7 @@ type world struct {
 func newWorld(t *testing.T, patience time.Duration, list ...Hook) *world {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "gateway.db")
-	db, err := store.Open(t.Context(), path, []store.Migration{bus.Migration}, nil)
+	db, err := store.Open(t.Context(), path, []store.Migration{bus.Migration, Migration}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,10 +248,38 @@ func TestMessage(t *testing.T) {
 	}
 }
 
+// Posts to a group say so, as soon as somebody has written there, in whatever thread.
+func TestGroup(t *testing.T) {
+	to := bus.Address{Account: "telegram", Chat: "-5", Thread: "9"}
+	w := newWorld(t, 0, Hook{Name: "g", Secret: secret, To: to})
+	w.take(bearer("g", "text/plain", "x"))
+	if m := w.newest(); m.Group || m.ChatTitle != "" {
+		t.Errorf("message = %+v, want none of a group that nobody has heard of", m)
+	}
+	for _, said := range []bus.InboundMessage{
+		{ID: "1", From: bus.Address{Account: "telegram", Chat: "-5"}, Group: true, ChatTitle: "Old"},
+		{ID: "2", From: to, Group: true, ChatTitle: "Garden", Text: `"note":{`},
+		{ID: "3", From: chat}, // is another one
+	} {
+		err := w.db.Tx(t.Context(), func(tx *store.Tx) error {
+			_, err := w.inbox.Put(tx, said, time.Unix(w.now.Load(), 0))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.now.Add(60)
+	w.take(bearer("g", "text/plain", "x"))
+	if m := w.newest(); !m.Group || m.ChatTitle != "Garden" || m.From != to {
+		t.Errorf("message = %+v, want one of the group Garden", m)
+	}
+}
+
 // What is posted again is not taken again, and says so.
 func TestReplay(t *testing.T) {
 	w := newWorld(t, 0, Hook{Name: "b", Secret: secret},
-		Hook{Name: "h", Secret: secret, Header: "X-Signature"})
+		Hook{Name: "h", Secret: secret, Auth: HMAC, Header: "X-Signature"})
 	for _, tt := range []struct {
 		p      post
 		header string
@@ -264,8 +292,13 @@ func TestReplay(t *testing.T) {
 		if first.Duplicate || !again.Duplicate || first.ID != again.ID {
 			t.Errorf("answers = %+v, then %+v; want the second to be a duplicate", first, again)
 		}
-		if other := w.take(p.with(tt.header, "other")); other.Duplicate {
-			t.Errorf("another key: %+v, want it taken", other)
+		// What is signed can't become another post by another key, or without one.
+		isSigned := p.hook == "h"
+		if other := w.take(p.with(tt.header, "other")); other.Duplicate != isSigned {
+			t.Errorf("%s under another key: %+v, want a duplicate: %t", p.hook, other, isSigned)
+		}
+		if bare := w.take(tt.p); bare.Duplicate != isSigned {
+			t.Errorf("%s without a key: %+v, want a duplicate: %t", p.hook, bare, isSigned)
 		}
 	}
 	if one, two := w.take(bearer("b", "", "y")), w.take(bearer("b", "", "y")); one.ID == two.ID {
@@ -274,13 +307,13 @@ func TestReplay(t *testing.T) {
 	if n := len(w.messages()); n != 6 {
 		t.Errorf("%d messages, want 6", n)
 	}
-	w.count(Duplicate, 2)
+	w.count(Duplicate, 4)
 	w.count(Accepted, 6)
 }
 
 func TestRefused(t *testing.T) {
 	w := newWorld(t, 0, Hook{Name: "b", Secret: secret, MaxBytes: 100},
-		Hook{Name: "h", Secret: secret, Header: "X-Signature", MaxBytes: 100},
+		Hook{Name: "h", Secret: secret, Auth: HMAC, Header: "X-Signature", MaxBytes: 100},
 		Hook{Name: "nosecret"}, *parsed(t, "{{.a.b.c}}"))
 	const js = "application/json"
 	good := bearer("b", "text/plain", "x")
@@ -381,7 +414,8 @@ func TestSlowBody(t *testing.T) {
 
 // Slow posts take the places of one hook only, and give them back.
 func TestPlaces(t *testing.T) {
-	w := newWorld(t, 300*time.Millisecond, Hook{Name: "h", Secret: secret, Header: "X-Signature"},
+	w := newWorld(t, 300*time.Millisecond,
+		Hook{Name: "h", Secret: secret, Auth: HMAC, Header: "X-Signature"},
 		Hook{Name: "b", Secret: secret})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

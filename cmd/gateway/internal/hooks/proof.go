@@ -8,7 +8,60 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strings"
+	"time"
 )
+
+// An Auth is how who posts shows to know the secret of a hook.
+type Auth string
+
+// The ways to show it.
+const (
+	Bearer   Auth = "bearer"   // by the secret itself
+	HMAC     Auth = "hmac"     // by a signature of the body
+	Standard Auth = "standard" // by one of id, time and body, see [ParseKey]
+)
+
+// isBearer reports whether the secret itself is sent.
+func (h Hook) isBearer() bool { return h.Auth == "" || h.Auth == Bearer }
+
+// A proof is what tells a post from others.
+type proof struct {
+	key       string // the same each time it is sent
+	keyed     bool   // who has posted has sent that
+	signature []byte // of HMAC: the one of its body; else nil
+}
+
+// identify returns which post it is that has a header.
+func (h Hook) identify(header http.Header) (proof, error) {
+	names := []string{"Idempotency-Key", "X-GitHub-Delivery"}
+	if h.Auth == Standard { // any other key is not signed
+		names = []string{standardID}
+	}
+	for _, name := range names {
+		if key := header.Get(name); key != "" {
+			return proof{key: key, keyed: true}, checkKey(name, key)
+		}
+	}
+	if h.Auth == Standard {
+		return proof{}, refused("want an id in " + standardID)
+	}
+	return proof{key: rand.Text()}, nil
+}
+
+// verify reports an error if p is not signed by who knows the secret.
+func (h Hook) verify(p *proof, header http.Header, body []byte, now time.Time) error {
+	switch h.Auth {
+	case HMAC:
+		if !h.signed(header.Get(h.Header), body) {
+			return unauthorized("want the HMAC-SHA256 of the body in " + h.Header)
+		}
+		mac, _ := parseSignature(header.Get(h.Header)) // as it is one
+		p.signature = mac[:]
+	case Standard:
+		return h.verifyStandard(p.key, header, body, now)
+	}
+	return nil
+}
 
 // knows reports whether a header is that of who knows the secret, in a time that says nothing of
 // the secret.
@@ -39,24 +92,13 @@ func parseSignature(header string) (mac [sha256.Size]byte, ok bool) {
 // maxKey is the greatest length of an idempotency key.
 const maxKey = 200
 
-// idempotencyKey returns what tells a post from others: the same each time it is sent.
-func idempotencyKey(header http.Header) (string, error) {
-	for _, name := range []string{"Idempotency-Key", "X-GitHub-Delivery"} {
-		key := header.Get(name)
-		if key == "" {
-			continue
-		}
-		for _, c := range []byte(key) {
-			if c <= ' ' || c > '~' {
-				key = ""
-			}
-		}
-		if key == "" || len(key) > maxKey {
-			return "", refused("want a key of at most 200 visible characters in " + name)
-		}
-		return key, nil
+// checkKey reports an error if what stands in a header is no key.
+func checkKey(name, key string) error {
+	visible := func(r rune) bool { return r > ' ' && r <= '~' }
+	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return !visible(r) }) {
+		return refused("want a key of at most 200 visible characters in " + name)
 	}
-	return rand.Text(), nil
+	return nil
 }
 
 func refused(reason string) error {

@@ -9,8 +9,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"text/template"
 	"unicode/utf8"
+
+	"gateway/cmd/gateway/internal/hooks/template"
 )
 
 // maxText is the length of the longest message, in bytes.
@@ -35,17 +36,10 @@ func (h Hook) text(contentType string, body []byte) (string, error) {
 	out := &bounded{left: maxText}
 	if err := h.Template.Execute(out, data); err != nil {
 		return "", &refusal{http.StatusUnprocessableEntity, Refused,
-			"the hook's template can't be filled with it: " + templateError(err), 0}
+			"the hook's template can't be filled with it: " +
+				strings.TrimPrefix(err.Error(), "template: "), 0}
 	}
 	return strings.TrimSpace(out.b.String()), nil
-}
-
-// templateError returns what is wrong, without what is known to who reads it anyway.
-func templateError(err error) string {
-	if e, ok := errors.AsType[template.ExecError](err); ok {
-		err = e.Err
-	}
-	return strings.TrimPrefix(err.Error(), "template: ")
 }
 
 // bounded takes so much text.
@@ -91,7 +85,7 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		for name, list := range values {
 			fields[name] = list[0]
 		}
-		return fields, asJSON(fields), nil
+		return fields, template.JSON(fields), nil
 	}
 	return string(body), string(body), nil
 }

@@ -1,0 +1,86 @@
+package hooks
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The headers of https://www.standardwebhooks.com.
+const (
+	standardID        = "Webhook-Id"
+	standardTime      = "Webhook-Timestamp" // Unix seconds
+	standardSignature = "Webhook-Signature" // several are separated by spaces
+)
+
+const (
+	keyPrefix       = "whsec_" // of a secret
+	signatureScheme = "v1,"    // of HMAC-SHA256
+)
+
+// tolerance is how far the clock of who posts may be from ours. For longer than that the inbox
+// remembers the id of a post, so that a signature is of use once.
+const tolerance = 5 * time.Minute
+
+// minKey is the least length of a key, in bytes.
+const minKey = 16
+
+// ParseKey returns the key that the secret of a hook with [Standard] stands for.
+func ParseKey(secret string) ([]byte, error) {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, keyPrefix))
+	if err != nil { // whose text shows a part of the secret
+		return nil, errors.New(`want base64, with or without "whsec_" before it`)
+	}
+	if len(key) < minKey {
+		return nil, errors.New("want the base64 of at least 16 bytes")
+	}
+	return key, nil
+}
+
+// verifyStandard reports an error if a post with an id has no signature, or is not of now.
+func (h Hook) verifyStandard(id string, header http.Header, body []byte, now time.Time) error {
+	key, err := ParseKey(h.Secret)
+	if err != nil {
+		return err // the configuration was checked
+	}
+	if strings.Contains(id, ".") { // the same bytes could be another id and another body
+		return refused("want no full stop in " + standardID)
+	}
+	stamp := header.Get(standardTime)
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(id + "." + stamp + "."))
+	mac.Write(body)
+	if !signs(header.Get(standardSignature), mac.Sum(nil)) {
+		return unauthorized("want a signature of " + standardID + ", " + standardTime +
+			" and the body in " + standardSignature)
+	}
+	seconds, err := strconv.ParseInt(stamp, 10, 64)
+	if err != nil {
+		return unauthorized("want the time in Unix seconds in " + standardTime)
+	}
+	early, late := now.Add(-tolerance).Unix(), now.Add(tolerance).Unix()
+	if seconds < early || seconds > late {
+		return unauthorized(standardTime + " is more than 5 minutes from the time here")
+	}
+	return nil
+}
+
+// signs reports whether one of the signatures in a header is mac, in a time that says nothing of
+// it. There are several while a secret is changed.
+func signs(header string, mac []byte) bool {
+	found := false
+	for text := range strings.FieldsSeq(header) {
+		digits, ok := strings.CutPrefix(text, signatureScheme)
+		if !ok {
+			continue // of another scheme
+		}
+		got, err := base64.StdEncoding.DecodeString(digits)
+		found = hmac.Equal(got, mac) && err == nil || found
+	}
+	return found
+}
