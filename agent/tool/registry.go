@@ -23,7 +23,8 @@ type Registry struct {
 	mu      sync.RWMutex
 	sources map[string][]string // names of the tools that Set has brought
 	tools   map[string]entry
-	specs   []llm.ToolSpec // sorted by name
+	specs   []llm.ToolSpec         // sorted by name; never changed once others can see it
+	roles   map[bus.Role]*Registry // what For has returned since the tools last changed
 }
 
 type entry struct {
@@ -90,6 +91,7 @@ func (r *Registry) insert(s llm.ToolSpec) {
 func (r *Registry) Set(source string, tools []Tool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.specs, r.roles = slices.Clone(r.specs), nil
 	for _, name := range r.sources[source] {
 		delete(r.tools, name)
 		r.specs = slices.DeleteFunc(r.specs, func(s llm.ToolSpec) bool { return s.Name == name })
@@ -110,6 +112,11 @@ func (r *Registry) Set(source string, tools []Tool) error {
 func (r *Registry) Select(keep func(t Tool) bool) *Registry {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	return r.choose(keep)
+}
+
+// choose is Select. r.mu is held.
+func (r *Registry) choose(keep func(t Tool) bool) *Registry {
 	kept := &Registry{tools: make(map[string]entry, len(r.tools)), sources: make(map[string][]string)}
 	for _, spec := range r.specs {
 		if e := r.tools[spec.Name]; keep(e.tool) {
@@ -120,9 +127,26 @@ func (r *Registry) Select(keep func(t Tool) bool) *Registry {
 	return kept
 }
 
-// For returns the registry of those tools that somebody of a role may use, as they are now.
+// For returns the registry of those tools that somebody of a role may use, as they are now. It is
+// the same one until the tools change, and is only to be read.
 func (r *Registry) For(role bus.Role) *Registry {
-	return r.Select(func(t Tool) bool { return t.Least == "" || role.AtLeast(t.Least) })
+	if !role.Valid() {
+		role = "" // of these there may be many
+	}
+	r.mu.RLock()
+	known, ok := r.roles[role]
+	r.mu.RUnlock()
+	if ok {
+		return known
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	chosen := r.choose(func(t Tool) bool { return t.Least == "" || role.AtLeast(t.Least) })
+	if r.roles == nil {
+		r.roles = make(map[bus.Role]*Registry)
+	}
+	r.roles[role] = chosen
+	return chosen
 }
 
 // validate returns the schema by which arguments for t are checked.
@@ -157,11 +181,11 @@ func validate(t Tool) (func() (*jsonschema.Resolved, error), error) {
 }
 
 // Specs returns what a model is told of the tools, sorted by name: the same
-// bytes each time, so that a provider's prompt cache can hold them.
+// bytes each time, so that a provider's prompt cache can hold them. They must not be changed.
 func (r *Registry) Specs() []llm.ToolSpec {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return slices.Clone(r.specs)
+	return slices.Clip(r.specs)
 }
 
 // Lookup returns the tool with this name. The error, if there is none, is for the model.

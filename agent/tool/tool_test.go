@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"gateway/agent/llm"
+	"gateway/bus"
 )
 
 // testArgs has a field of each kind that tools use.
@@ -174,12 +177,13 @@ func TestUnknownTool(t *testing.T) {
 func TestSet(t *testing.T) {
 	r := newRegistry(t, echo("own"))
 	before := r.For("")
-	names := func(r *Registry) (list string) {
-		for _, s := range r.Specs() {
+	join := func(specs []llm.ToolSpec) (list string) {
+		for _, s := range specs {
 			list += s.Name + " "
 		}
 		return list
 	}
+	names := func(r *Registry) string { return join(r.Specs()) }
 	for _, step := range []struct {
 		source string
 		tools  []Tool
@@ -191,6 +195,7 @@ func TestSet(t *testing.T) {
 		{"a", []Tool{echo("y")}, "m own y ", ""},
 		{"c", nil, "own y ", ""},
 	} {
+		specs, had := r.Specs(), names(r)
 		err := r.Set(step.source, step.tools)
 		if (err != nil) != (step.err != "") || err != nil && !strings.Contains(err.Error(), step.err) {
 			t.Errorf("Set(%s) = %v, want an error with %q", step.source, err, step.err)
@@ -198,9 +203,35 @@ func TestSet(t *testing.T) {
 		if got := names(r); got != step.want {
 			t.Errorf("after Set(%s) the tools are %q, want %q", step.source, got, step.want)
 		}
+		if got := names(r.For(bus.User)); got != step.want {
+			t.Errorf("after Set(%s) a user's tools are %q, want %q", step.source, got, step.want)
+		}
+		if got := join(specs); got != had {
+			t.Errorf("by Set(%s) an earlier list has become %q, want %q", step.source, got, had)
+		}
 	}
 	if got := names(before); got != "own " {
 		t.Errorf("an earlier registry has become %q", got)
+	}
+}
+
+// Each role has the tools that are for it, also when another has asked before. One that is none has
+// those that are for everybody.
+func TestFor(t *testing.T) {
+	admins, users := echo("admins"), echo("users")
+	admins.Least, users.Least = bus.Admin, bus.User
+	r := newRegistry(t, admins, users, echo("all"))
+	for range 2 { // the second time they are known
+		for role, want := range map[bus.Role]int{
+			bus.Owner: 3, bus.Admin: 3, bus.User: 2, bus.Guest: 1, "": 1, "nobody": 1,
+		} {
+			if got := len(r.For(role).Specs()); got != want {
+				t.Errorf("the role %q has %d tools, want %d", role, got, want)
+			}
+		}
+	}
+	if first := r.For(bus.User); r.For(bus.User) != first {
+		t.Error("the tools of a role are chosen anew though none has changed")
 	}
 }
 
