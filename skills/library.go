@@ -116,6 +116,9 @@ func (l *Library) view(scope string) *view {
 	if scope != "" {
 		v.found = l.shelf(scope)
 	}
+	if v.found == nil {
+		scope = "" // it sees what everybody does
+	}
 	now := l.opts.Now()
 	l.mu.Lock()
 	old := l.views[scope]

@@ -493,6 +493,33 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
+// Scopes without skills of their own share what is made for all. One that gets a skill sees it with
+// the next look, alone, until it is gone.
+func TestSkillsOfOneScopeComeAndGo(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.skill("steady", text("steady", "Steady.", "b"))
+	all := f.Summary("")
+	for i := range 10 {
+		if got := f.Summary(fmt.Sprintf("person-%d", i+1)); got != all {
+			t.Errorf("person-%d sees\n%s\nwant\n%s", i+1, got, all)
+		}
+	}
+	if got := len(f.views); got != 1 {
+		t.Errorf("%d texts are remembered, want 1", got)
+	}
+	f.found("person-1", "tea", text("tea", "Make tea.", "b"))
+	if got := f.Summary("person-1"); !strings.Contains(got, "<name>tea</name>") {
+		t.Errorf("person-1 doesn't see their new skill:\n%s", got)
+	}
+	if got := f.Summary("person-2"); got != all {
+		t.Errorf("person-2 sees\n%s\nwant\n%s", got, all)
+	}
+	check(t, os.RemoveAll(filepath.Join(f.memory, "person-1", "skills")))
+	if got := f.Summary("person-1"); got != all {
+		t.Errorf("without their skill person-1 sees\n%s\nwant\n%s", got, all)
+	}
+}
+
 // TestScopesAreForgotten holds that what is remembered of scopes is bounded.
 func TestScopesAreForgotten(t *testing.T) {
 	f := newFixture(t, Options{})
