@@ -84,20 +84,28 @@ func (m *Model) body(req llm.Request) ([]byte, error) {
 	if m.fields["reasoning_effort"] == nil && m.quirks.toolsWithoutReasoning && len(req.Tools) > 0 {
 		w.ReasoningEffort = "none"
 	}
+	size := 1 << 10 // about what the body has, so that it is not moved while it grows
 	for _, msg := range req.Messages {
+		size += 64 + len(msg.Text) + len(msg.Text)/16
 		entry, err := m.message(msg)
 		if err != nil {
 			return nil, err
 		}
 		w.Messages = append(w.Messages, entry)
 	}
-	body, err := withFields(w, m.fields)
-	if err != nil || len(req.Tools) == 0 {
-		return body, err
+	if len(req.Tools) == 0 {
+		return withFields(w, m.fields, size)
 	}
 	tools, err := m.tools.encode(req.Tools)
+	if err != nil {
+		return nil, err
+	}
+	body, err := withFields(w, m.fields, size+len(tools))
+	if err != nil {
+		return nil, err
+	}
 	body = append(append(body[:len(body)-1], `,"tools":`...), tools...)
-	return append(body, '}'), err
+	return append(body, '}'), nil
 }
 
 // message returns msg as it stands in the request.
@@ -174,7 +182,7 @@ func orWithFields(v any, extra map[string]json.RawMessage) (any, error) {
 	if len(extra) == 0 {
 		return v, nil
 	}
-	b, err := withFields(v, extra)
+	b, err := withFields(v, extra, 0)
 	return json.RawMessage(b), err
 }
 
@@ -187,9 +195,10 @@ var ownNames = []string{
 	"id", "type", "function", originKey,
 }
 
-// encodePlain encodes v with "<", ">" and "&" as they are.
-func encodePlain(v any) ([]byte, error) {
+// encodePlain encodes v, which has about so many bytes, with "<", ">" and "&" as they are.
+func encodePlain(v any, size int) ([]byte, error) {
 	var buf bytes.Buffer
+	buf.Grow(size)
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
@@ -198,9 +207,9 @@ func encodePlain(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// withFields encodes v, a struct, with further fields, sorted by name.
-func withFields(v any, extra map[string]json.RawMessage) ([]byte, error) {
-	b, err := encodePlain(v)
+// withFields encodes v, a struct of about so many bytes, with further fields, sorted by name.
+func withFields(v any, extra map[string]json.RawMessage, size int) ([]byte, error) {
+	b, err := encodePlain(v, size)
 	if err != nil || len(extra) == 0 {
 		return b, err
 	}

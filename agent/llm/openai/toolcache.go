@@ -43,7 +43,7 @@ func (c *toolCache) encode(specs []llm.ToolSpec) (json.RawMessage, error) {
 		}
 		list = append(list, tool)
 	}
-	text, err := encodePlain(list)
+	text, err := encodePlain(list, 0)
 	if err != nil {
 		return nil, err
 	}
