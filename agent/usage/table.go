@@ -44,6 +44,13 @@ func (l *Ledger) Add(tx *store.Tx, who Spender, e Entry) ([]Warning, error) {
 		return nil, err
 	}
 	limits := l.bounded(day, who)
+	if len(limits) == 0 {
+		query, args := addition(keys, e)
+		if _, err := tx.Exec(query, args...); err != nil {
+			return nil, fmt.Errorf("usage: write: %w", err)
+		}
+		return nil, nil
+	}
 	accounts, err := add(tx, keys, e)
 	if err != nil {
 		return nil, err
@@ -72,20 +79,30 @@ type account struct {
 	told bool
 }
 
-// add adds e to the accounts of keys, in one statement, and returns them.
-func add(tx *store.Tx, keys []key, e Entry) ([]account, error) {
-	args := []any{keys[0].day, e.Calls, e.Usage.Input, e.Usage.Output, e.Usage.Cached, e.Cost}
-	rows := make([]string, len(keys))
-	for i, k := range keys {
-		rows[i] = fmt.Sprintf("($1, $%d, $%d, $2, $3, $4, $5, $6)", len(args)+1, len(args)+2)
+// additionRows are what [addition] has for each key.
+var additionRows = []string{
+	"($1, $7, $8, $2, $3, $4, $5, $6)", "($1, $9, $10, $2, $3, $4, $5, $6)",
+	"($1, $11, $12, $2, $3, $4, $5, $6)", "($1, $13, $14, $2, $3, $4, $5, $6)",
+}
+
+// addition returns the statement that adds e to the accounts of keys, all of one day.
+func addition(keys []key, e Entry) (query string, args []any) {
+	args = append(make([]any, 0, 6+2*len(keys)),
+		keys[0].day, e.Calls, e.Usage.Input, e.Usage.Output, e.Usage.Cached, e.Cost)
+	for _, k := range keys {
 		args = append(args, k.kind, k.key)
 	}
-	found, err := tx.Query(`INSERT INTO usage (day, kind, key, calls, input, output, cached, cost)
-		VALUES `+strings.Join(rows, ", ")+`
+	return `INSERT INTO usage (day, kind, key, calls, input, output, cached, cost)
+		VALUES ` + strings.Join(additionRows[:len(keys)], ", ") + `
 		ON CONFLICT (day, kind, key) DO UPDATE SET calls = usage.calls + excluded.calls,
 			input = usage.input + excluded.input, output = usage.output + excluded.output,
-			cached = usage.cached + excluded.cached, cost = usage.cost + excluded.cost
-		RETURNING kind, key, input + output, cost, told <> 0`, args...)
+			cached = usage.cached + excluded.cached, cost = usage.cost + excluded.cost`, args
+}
+
+// add adds e to the accounts of keys and returns them.
+func add(tx *store.Tx, keys []key, e Entry) ([]account, error) {
+	query, args := addition(keys, e)
+	found, err := tx.Query(query+" RETURNING kind, key, input + output, cost, told <> 0", args...)
 	if err != nil {
 		return nil, fmt.Errorf("usage: write: %w", err)
 	}
