@@ -106,12 +106,18 @@ func (w *writer) lead() {
 
 	w.commit(group)
 
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.pass()
 	for _, r := range group[1:] {
 		r.done = true
 		close(r.wake)
 	}
+}
+
+// pass gives the lead to the first of those who wait, before the others of a group learn that they
+// are done: meanwhile the next one is under way.
+func (w *writer) pass() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if len(w.waiting) > 0 {
 		w.waiting[0].wake <- struct{}{}
 		return
