@@ -264,8 +264,9 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 		return false, err
 	}
 	fault.Point("finished")
-	d.logger(&t.Turn).InfoContext(ctx, "answer ready", "took", now.Sub(t.began),
-		"rounds", t.rounds, "input", t.used.Input, "output", t.used.Output)
+	d.opts.Logger.InfoContext(ctx, "answer ready", "session", t.Session, "turn", t.ID,
+		"took", now.Sub(t.began), "rounds", t.rounds,
+		"input", t.used.Input, "output", t.used.Output)
 	if t.task != nil {
 		d.Inbox.Wake() // the outcome is there
 	}

@@ -281,7 +281,8 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 		t.answers, t.w.unanswered = append(t.w.unanswered, t.answers...), nil
 	}
 	now, gone := d.opts.Now(), false
-	err = t.tx(ctx, func(tx *store.Tx) error {
+	// It has used nothing yet, and there is nothing for the router: t.tx would be for both.
+	err = d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		if ok, err := t.beginRun(tx); err != nil || !ok {
 			gone = true
 			return t.dropAll(tx, batch, err)
@@ -320,8 +321,8 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
 	if gone {
 		return errGone
 	}
-	d.logger(&t.Turn).DebugContext(ctx, "turn begun", "from", t.Address.String(),
-		"seq", batch[0].Seq, "messages", len(batch))
+	d.opts.Logger.DebugContext(ctx, "turn begun", "session", t.Session, "turn", t.ID,
+		"from", t.Address.String(), "seq", batch[0].Seq, "messages", len(batch))
 	fault.Point("begun")
 	if t.movedFrom(batch) != "" {
 		d.ringChores()
