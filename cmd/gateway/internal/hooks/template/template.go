@@ -99,7 +99,7 @@ func plain(v any) any {
 
 // What ends an execution that goes too far.
 var (
-	errNodes = fmt.Errorf("the template takes too long: more than %d steps", maxNodes)
+	errNodes = fmt.Errorf("it takes too long: more than %d steps", maxNodes)
 	errDepth = fmt.Errorf("templates are more than %d deep in each other", maxDepth)
 )
 
@@ -126,15 +126,15 @@ func (e *execution) list(dot any, list *parse.ListNode) error {
 }
 
 // count counts an executed node, and fails for one too many.
-func (e *execution) count(n parse.Node) error {
+func (e *execution) count() error {
 	if e.nodes++; e.nodes > maxNodes {
-		return e.fail(n, "%w", errNodes)
+		return fmt.Errorf("template: %s: %w", e.root.Name, errNodes)
 	}
 	return nil
 }
 
 func (e *execution) node(dot any, n parse.Node) error {
-	if err := e.count(n); err != nil {
+	if err := e.count(); err != nil {
 		return err
 	}
 	switch n := n.(type) {
@@ -199,7 +199,7 @@ func (e *execution) loop(dot any, n *parse.RangeNode) error {
 	outside := len(e.vars)
 	for key, value := range all {
 		empty = false
-		err := e.count(n)
+		err := e.count()
 		if err == nil {
 			err = e.bind(n.Pipe, key, value)
 		}
