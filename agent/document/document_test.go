@@ -45,9 +45,10 @@ func read(file []byte, mime string, limit int) (string, error) {
 	return Text(bytes.NewReader(file), int64(len(file)), mime, limit)
 }
 
-// narrow reads within bounds that are reached sooner.
+// narrow reads within bounds that are reached sooner, but for that of time: how much there is to
+// do must not depend on how fast the machine is.
 func narrow(file []byte, mime string, limit int) (string, error) {
-	b := bounds{20 * time.Second, 4 << 20, 10_000}
+	b := bounds{time.Hour, 4 << 20, 10_000}
 	return b.text(bytes.NewReader(file), int64(len(file)), mime, limit)
 }
 
@@ -332,15 +333,11 @@ func TestBombs(t *testing.T) {
 		"notebook":    {[]byte(`{"cells":` + strings.Repeat("[", tens/10)), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := time.Now()
 			var text string
 			var err error
 			used := peak(func() { text, err = narrow(tt.file, "application/x-ipynb+json", 10_000) })
 			if (err == nil) != (tt.want == nil) || err != nil && !errors.Is(err, tt.want) {
 				t.Errorf("got %d bytes, %v, want %v", len(text), err, tt.want)
-			}
-			if took := time.Since(start); took > 30*time.Second {
-				t.Errorf("took %v", took)
 			}
 			if used > 160<<20 {
 				t.Errorf("%d MB were in use", used>>20)
@@ -371,11 +368,7 @@ func FuzzText(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, file []byte, limit int) {
 		limit = int(uint(limit) % 10_000)
-		start := time.Now()
 		text, err := read(file, "text/html", limit)
-		if took := time.Since(start); took > 10*time.Second {
-			t.Errorf("took %v", took)
-		}
 		if len(text) > limit || !utf8.ValidString(text) || err != nil && text != "" {
 			t.Errorf("%d bytes for a limit of %d, %v", len(text), limit, err)
 		}

@@ -175,14 +175,10 @@ func TestPDFBombs(t *testing.T) {
 				"/Subtype /Form", "/Subtype /Form", 1), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := time.Now()
 			var err error
 			used := peak(func() { _, err = narrow([]byte(tt.file), "", 1000) })
 			if tt.want != nil && !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
-			}
-			if took := time.Since(start); took > 30*time.Second {
-				t.Errorf("took %v", took)
 			}
 			if used > 512<<20 {
 				t.Errorf("%d MB were in use", used>>20)
@@ -216,12 +212,8 @@ func FuzzPDF(f *testing.F) {
 	f.Add(string(pdfOf("BT /F1 10 Tf (x) Tj /F2 5 Tf <0001> Tj ET")))
 	f.Add(string(objectStreams("2", "9")))
 	f.Fuzz(func(t *testing.T, file string) {
-		start := time.Now()
 		if text, err := read([]byte("%PDF-1.4\n"+file), "", 1000); len(text) > 1000 {
 			t.Errorf("%d bytes, %v", len(text), err)
-		}
-		if took := time.Since(start); took > maxTime+5*time.Second {
-			t.Errorf("took %v", took)
 		}
 	})
 }
