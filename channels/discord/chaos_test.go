@@ -11,6 +11,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/discord"
 	"gateway/channels/discord/discordtest"
 )
 
@@ -21,7 +22,8 @@ func TestChaos(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	t.Parallel()
-	w := start(t, beating, quick)
+	w := start(t, &discordtest.Options{Heartbeat: 100 * time.Millisecond},
+		&discord.Options{OpenTimeout: 500 * time.Millisecond, Silence: 2 * time.Second})
 	var troubled atomic.Bool
 	w.in.OnPublish = func() error {
 		if troubled.Load() && rand.N(300) == 0 {
@@ -76,7 +78,7 @@ func TestChaos(t *testing.T) {
 		remove()
 	}
 	total := len(places) * len(want[direct])
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if len(w.in.Messages()) == total {
 			break
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/bwmarrin/discordgo"
 
@@ -53,15 +52,11 @@ func (i *interaction) text() string {
 	return ""
 }
 
-// ackTime is how long Discord waits for the answer to an interaction.
-const ackTime = 3 * time.Second
-
 // acknowledge answers an interaction that is stored. The real answer comes as a message, so
 // people should see nothing of this one: to a button there is an answer for that, and to a
-// command only they see that we think, for as long as it takes to take that back.
+// command only they see that we think, for as long as it takes to take that back. Discord waits
+// three seconds for the answer, but not for taking it back.
 func (c *Channel) acknowledge(ctx context.Context, i *interaction) {
-	ctx, cancel := context.WithTimeout(ctx, ackTime)
-	defer cancel()
 	type data map[string]any
 	body := data{"type": discordgo.InteractionResponseDeferredMessageUpdate}
 	if i.Type == commandUsed {

@@ -282,7 +282,7 @@ func TestSetCommands(t *testing.T) {
 }
 
 func TestInteractions(t *testing.T) {
-	w := start(t, nil, nil)
+	w := start(t, &discordtest.Options{AnswerTime: time.Hour}, nil)
 	stored := false
 	w.in.OnPublish = func() error {
 		stored = stored || w.Unanswered() == 0

@@ -91,9 +91,7 @@ func TestErase(t *testing.T) {
 				marks = append(marks, zoe.LID())
 			}
 			for _, mark := range marks {
-				if !w.has(mark) {
-					t.Errorf("the store does not have %q: it proves nothing", mark)
-				}
+				w.wait("the store has "+mark, func() bool { return w.has(mark) })
 			}
 			if !tt.running {
 				_ = stop() // its error is context.Canceled

@@ -39,7 +39,7 @@ func TestSend(t *testing.T) {
 }
 
 func TestEdit(t *testing.T) {
-	w := startWith(t, whatsapp.Options{EditWindow: 500 * time.Millisecond})
+	w := start(t)
 	w.run()
 	id := w.send("one")
 	if err := w.ch.Edit(t.Context(), w.adas(), id, "**two**"); err != nil {
@@ -48,6 +48,9 @@ func TestEdit(t *testing.T) {
 	if got := w.seen(); !slices.Equal(got, []string{"*two*"}) {
 		t.Errorf("Ada sees %q", got)
 	}
+	w = startWith(t, whatsapp.Options{EditWindow: time.Millisecond})
+	w.run()
+	id = w.send("one")
 	w.wait("it is too late", func() bool {
 		return errors.Is(w.ch.Edit(t.Context(), w.adas(), id, "three"), channels.ErrRefused)
 	})

@@ -15,7 +15,7 @@ import (
 // TestConformance runs the suite for channels.
 func TestConformance(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) channeltest.Fixture {
-		w := startWith(t, whatsapp.Options{RateWait: 7 * time.Second, ConnectWait: time.Second})
+		w := startWith(t, whatsapp.Options{RateWait: 7 * time.Second, ConnectWait: 10 * time.Second})
 		ch := &alwaysRunning{Channel: w.ch, t: t}
 		t.Cleanup(ch.pause)
 		return channeltest.Fixture{

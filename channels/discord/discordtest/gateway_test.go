@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,16 @@ type peer struct {
 // dial connects and reads the greeting.
 func (c *client) dial() *peer {
 	c.t.Helper()
+	p := c.connect()
+	if f := p.read(); f.Op != 10 {
+		c.t.Fatalf("the greeting is %+v", f)
+	}
+	return p
+}
+
+// connect connects.
+func (c *client) connect() *peer {
+	c.t.Helper()
 	address := "ws" + strings.TrimPrefix(c.base, "http") + "/gateway/?v=9&encoding=json"
 	ws, resp, err := websocket.DefaultDialer.DialContext(c.t.Context(), address, nil)
 	if err != nil {
@@ -38,17 +49,16 @@ func (c *client) dial() *peer {
 	}
 	_ = resp.Body.Close() // it is empty
 	c.t.Cleanup(func() { _ = ws.Close() })
-	p := &peer{c.t, ws}
-	if f := p.read(); f.Op != 10 {
-		c.t.Fatalf("the greeting is %+v", f)
-	}
-	return p
+	return &peer{c.t, ws}
 }
+
+// patience bounds every wait. Only failing tests wait that long.
+const patience = time.Minute
 
 func (p *peer) read() frame {
 	p.t.Helper()
 	var f frame
-	_ = p.ws.SetReadDeadline(time.Now().Add(5 * time.Second)) // it never fails
+	_ = p.ws.SetReadDeadline(time.Now().Add(patience)) // it never fails
 	if err := p.ws.ReadJSON(&f); err != nil {
 		p.t.Fatal(err)
 	}
@@ -66,9 +76,12 @@ func (p *peer) write(format string, args ...any) {
 // closed reads until the connection ends and returns the code, or 0 if there was none.
 func (p *peer) closed() int {
 	p.t.Helper()
-	_ = p.ws.SetReadDeadline(time.Now().Add(5 * time.Second)) // it never fails
+	_ = p.ws.SetReadDeadline(time.Now().Add(patience)) // it never fails
 	for {
 		if _, _, err := p.ws.ReadMessage(); err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				p.t.Fatal("the connection was not closed")
+			}
 			e, ok := errors.AsType[*websocket.CloseError](err)
 			if ok && e.Code != websocket.CloseAbnormalClosure {
 				return e.Code
@@ -170,7 +183,7 @@ func TestResume(t *testing.T) {
 }
 
 func TestOrders(t *testing.T) {
-	c := start(t, &discordtest.Options{Heartbeat: 50 * time.Millisecond})
+	c := start(t, nil)
 	p := c.dial()
 	id := p.begin()
 	p.write(`{"op":1,"d":1}`)
@@ -186,9 +199,6 @@ func TestOrders(t *testing.T) {
 	c.InvalidSession(true)
 	if f := p.read(); f.Op != 9 || string(f.Data) != "true" {
 		t.Errorf("received %+v, want op 9", f)
-	}
-	if code := p.closed(); code != 0 {
-		t.Errorf("closed with %d, want silence after no heartbeats", code)
 	}
 	for _, op := range []int{9, 7} {
 		if op == 9 {
@@ -209,16 +219,14 @@ func TestOrders(t *testing.T) {
 		t.Errorf("closed with %d, want 4000", code)
 	}
 	c.Freeze(true)
-	address := "ws" + strings.TrimPrefix(c.base, "http") + "/gateway/?v=9&encoding=json"
-	ws, resp, err := websocket.DefaultDialer.DialContext(t.Context(), address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ws.Close()
-	_ = resp.Body.Close()                                         // it is empty
-	_ = ws.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // it never fails
-	if _, _, err := ws.ReadMessage(); err == nil {
+	p = c.connect()
+	_ = p.ws.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // it never fails
+	if _, _, err := p.ws.ReadMessage(); err == nil {
 		t.Error("a frozen gateway has spoken")
+	}
+	c = start(t, &discordtest.Options{Heartbeat: 50 * time.Millisecond})
+	if code := c.connect().closed(); code != 0 {
+		t.Errorf("closed with %d, want silence after no heartbeats", code)
 	}
 }
 
@@ -245,20 +253,24 @@ func TestShards(t *testing.T) {
 }
 
 func TestLateAnswer(t *testing.T) {
-	t.Parallel()
-	c := start(t, nil)
-	p := c.dial()
-	p.begin()
-	id := c.Slash(room, person, "help")
-	var i struct{ Token string }
-	if err := json.Unmarshal(p.read().Data, &i); err != nil {
-		t.Fatal(err)
+	ask := func(c *client) (id, path string) {
+		p := c.dial()
+		p.begin()
+		id = c.Slash(room, person, "help")
+		var i struct{ Token string }
+		if err := json.Unmarshal(p.read().Data, &i); err != nil {
+			t.Fatal(err)
+		}
+		return id, "interactions/" + id + "/" + i.Token + "/callback"
 	}
-	path := "interactions/" + id + "/" + i.Token + "/callback"
+	c := start(t, nil)
+	_, path := ask(c)
 	if status, answer, _ := c.call("POST", path, `{"type":6}`); status != http.StatusBadRequest {
 		t.Errorf("a command was answered like a button: %d %s", status, answer)
 	}
-	time.Sleep(3100 * time.Millisecond)
+	c = start(t, &discordtest.Options{AnswerTime: time.Millisecond})
+	id, path := ask(c)
+	time.Sleep(2 * time.Millisecond)
 	if status, answer, _ := c.call("POST", path, `{"type":5}`); status != http.StatusNotFound {
 		t.Errorf("a late answer was taken: %d %s", status, answer)
 	}

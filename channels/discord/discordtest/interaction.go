@@ -10,9 +10,6 @@ import (
 	"unicode/utf8"
 )
 
-// answerTime is how long a bot may take to answer an interaction.
-const answerTime = 3 * time.Second
-
 // The types of answers to an interaction.
 const (
 	AnswerMessage  = 4 // a message
@@ -30,7 +27,7 @@ type Interaction struct {
 
 	Answer    int       // type of the answer, or 0
 	Answered  time.Time // zero: not yet
-	Late      bool      // an answer came after three seconds, and was refused
+	Late      bool      // an answer came after the time for it, and was refused
 	Ephemeral bool      // only the user sees the answer
 	Text      string    // of the answer
 	Deleted   bool      // the bot took the answer back
@@ -155,7 +152,7 @@ func (s *Server) callback(c *call) reply {
 		return refuse(404, 10062, "Unknown interaction")
 	case i.Answer != 0:
 		return refuse(400, 40060, "Interaction has already been acknowledged.")
-	case time.Since(i.Made) > answerTime:
+	case time.Since(i.Made) > s.opts.AnswerTime:
 		i.Late = true
 		return refuse(404, 10062, "Unknown interaction")
 	}

@@ -2,7 +2,7 @@
 // gateway and the file host, for one bot.
 //
 // A [Server] is as strict about what the gateway uses as Discord is: tokens, intents, lengths,
-// components, nonces, sessions and their sequence, interactions and their three seconds, links
+// components, nonces, sessions and their sequence, interactions and the time for their answers, links
 // that expire. People write with [Server.Say] and press with [Server.Press]; what the bot wrote is
 // in [Server.History], and [Server.Wait] waits for it. [Server.Inject] makes calls fail, and
 // [Server.Drop] and its like disturb the gateway.
@@ -43,6 +43,9 @@ type Options struct {
 
 	// NonceTime is how long a nonce is remembered; default 5 min.
 	NonceTime time.Duration
+
+	// AnswerTime is how long a bot may take to answer an interaction; default 3 s.
+	AnswerTime time.Duration
 
 	// Keep is how many messages of each channel are remembered; default all.
 	Keep int
@@ -96,6 +99,7 @@ func New(token string, opts *Options) *Server {
 	o.Heartbeat = cmp.Or(o.Heartbeat, 41250*time.Millisecond)
 	o.LinkTime = cmp.Or(o.LinkTime, 24*time.Hour)
 	o.NonceTime = cmp.Or(o.NonceTime, 5*time.Minute)
+	o.AnswerTime = cmp.Or(o.AnswerTime, 3*time.Second)
 	s := &Server{
 		token:        token,
 		opts:         o,

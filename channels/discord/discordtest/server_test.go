@@ -2,6 +2,7 @@ package discordtest_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -33,9 +34,15 @@ type client struct {
 	base string
 }
 
+// start starts a server that leaves a bot all the time for its answers, if opts does not say less.
 func start(t *testing.T, opts *discordtest.Options) *client {
 	t.Helper()
-	s := discordtest.New(token, opts)
+	o := discordtest.Options{}
+	if opts != nil {
+		o = *opts
+	}
+	o.AnswerTime = cmp.Or(o.AnswerTime, time.Hour)
+	s := discordtest.New(token, &o)
 	base, err := s.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +184,7 @@ func TestAuthorization(t *testing.T) {
 }
 
 func TestNonce(t *testing.T) {
-	c := start(t, &discordtest.Options{NonceTime: 100 * time.Millisecond})
+	c := start(t, nil)
 	const body = `{"content":"x","nonce":"n1","enforce_nonce":true}`
 	first := c.send(direct, body)
 	if again := c.send(direct, body); again != first {
@@ -189,7 +196,9 @@ func TestNonce(t *testing.T) {
 	if other := c.send(room, body); other == first {
 		t.Error("the nonce was enforced in another channel")
 	}
-	time.Sleep(150 * time.Millisecond)
+	c = start(t, &discordtest.Options{NonceTime: time.Millisecond})
+	first = c.send(direct, body)
+	time.Sleep(2 * time.Millisecond)
 	if later := c.send(direct, body); later == first {
 		t.Error("the nonce was remembered for too long")
 	}
@@ -297,14 +306,16 @@ func TestPings(t *testing.T) {
 }
 
 func TestFiles(t *testing.T) {
-	c := start(t, &discordtest.Options{LinkTime: 200 * time.Millisecond})
 	content := []byte("PNG")
-	id := c.SayFile(direct, person, "", discordtest.File{Name: "a b.png", Type: "image/png",
-		Content: content})
-	_, answer, _ := c.call("GET", "channels/"+direct+"/messages/"+id, "")
-	var m struct{ Attachments []struct{ URL string } }
-	if err := json.Unmarshal([]byte(answer), &m); err != nil || len(m.Attachments) != 1 {
-		t.Fatalf("the message is %s", answer)
+	say := func(c *client) (link string) {
+		id := c.SayFile(direct, person, "", discordtest.File{Name: "a b.png", Type: "image/png",
+			Content: content})
+		_, answer, _ := c.call("GET", "channels/"+direct+"/messages/"+id, "")
+		var m struct{ Attachments []struct{ URL string } }
+		if err := json.Unmarshal([]byte(answer), &m); err != nil || len(m.Attachments) != 1 {
+			t.Fatalf("the message is %s", answer)
+		}
+		return strings.Replace(m.Attachments[0].URL, "https://cdn.discordapp.com", c.base, 1)
 	}
 	get := func(link string) (int, []byte) {
 		resp, err := http.Get(link)
@@ -315,14 +326,15 @@ func TestFiles(t *testing.T) {
 		b, _ := io.ReadAll(resp.Body)
 		return resp.StatusCode, b
 	}
-	link := strings.Replace(m.Attachments[0].URL, "https://cdn.discordapp.com", c.base, 1)
+	link := say(start(t, nil))
 	if status, b := get(link); status != 200 || !bytes.Equal(b, content) {
 		t.Errorf("the file is %d %q", status, b)
 	}
 	if status, _ := get(strings.Replace(link, "hm=", "hm=0", 1)); status != 404 {
 		t.Errorf("a forged link leads to %d", status)
 	}
-	time.Sleep(250 * time.Millisecond)
+	link = say(start(t, &discordtest.Options{LinkTime: time.Millisecond}))
+	time.Sleep(2 * time.Millisecond)
 	if status, _ := get(link); status != 404 {
 		t.Errorf("an old link leads to %d", status)
 	}

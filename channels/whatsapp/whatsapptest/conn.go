@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,7 +38,7 @@ type conn struct {
 
 	mu   sync.Mutex
 	out  []node
-	last bool // nothing may follow what is in out
+	last time.Duration // not 0: nothing may follow what is in out, and so long after it we hang up
 	wake chan struct{}
 }
 
@@ -73,11 +74,13 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	defer writing.Wait()
 	defer cancel()
 	writing.Go(func() { c.writeAll(ctx) })
-	if !c.login() {
-		writing.Wait() // until the reason was read
+	if c.login() {
+		c.readAll(ctx)
 		return
 	}
-	c.readAll(ctx)
+	for err := error(nil); err == nil; { // until the reason was read
+		_, err = c.frame(ctx)
+	}
 }
 
 // enter notes an open socket, unless the server is closing.
@@ -108,14 +111,28 @@ func (s *Server) leave(c *conn) {
 }
 
 // send queues n; whatever is sent to one client arrives in order.
-func (c *conn) send(n node) { c.enqueue(n, false) }
+func (c *conn) send(n node) { c.enqueue(n, 0) }
+
+// Clients drop what they have not handled yet when they are hung up on.
+const (
+	lastWord = 200 * time.Millisecond // for one that comes back, whether it has read why or not
+	verdict  = 30 * time.Second       // for one that hangs up itself once it has read it
+)
 
 // finish queues n and hangs up behind it.
-func (c *conn) finish(n node) { c.enqueue(n, true) }
+func (c *conn) finish(n node) {
+	hold := verdict
+	for _, key := range []string{"code", "reason"} { // of a server's own trouble
+		if code, _ := n.Attrs[key].(string); strings.HasPrefix(code, "5") {
+			hold = lastWord
+		}
+	}
+	c.enqueue(n, hold)
+}
 
-func (c *conn) enqueue(n node, last bool) {
+func (c *conn) enqueue(n node, last time.Duration) {
 	c.mu.Lock()
-	if !c.last {
+	if c.last == 0 {
 		c.out = append(c.out, n)
 		c.last = last
 	}
@@ -125,9 +142,6 @@ func (c *conn) enqueue(n node, last bool) {
 	default:
 	}
 }
-
-// lastWord is how long a client has to read why it is hung up on.
-const lastWord = 200 * time.Millisecond
 
 // writeAll writes what is queued until ctx or the connection ends.
 func (c *conn) writeAll(ctx context.Context) {
@@ -147,9 +161,8 @@ func (c *conn) writeAll(ctx context.Context) {
 				return
 			}
 		}
-		if last {
-			// Clients drop what they have not handled yet when they are hung up on.
-			timer := time.NewTimer(lastWord)
+		if last > 0 {
+			timer := time.NewTimer(last)
 			defer timer.Stop()
 			select {
 			case <-ctx.Done():

@@ -16,6 +16,8 @@ type faults struct {
 	refuseAll    int
 	swallow      int
 	ackDelay     time.Duration
+	holdAcks     bool
+	heldAcks     []func() // send them
 	failKeys     int
 	loginFailure *LoginFailure
 	mediaStatus  int
@@ -173,6 +175,21 @@ func (s *Server) SwallowAcks(n int) {
 	s.swallow = n
 }
 
+// HoldAcks makes the bot's messages be acknowledged only when release is called.
+func (s *Server) HoldAcks() (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holdAcks = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, send := range s.heldAcks {
+			send()
+		}
+		s.holdAcks, s.heldAcks = false, nil
+	}
+}
+
 // DelayAcks makes the bot's messages be acknowledged only after a time.
 func (s *Server) DelayAcks(d time.Duration) {
 	s.mu.Lock()
@@ -227,6 +244,8 @@ func (c *conn) acknowledge(ack node) {
 		c.send(ack)
 	case s.swallow > 0:
 		s.swallow--
+	case s.holdAcks:
+		s.heldAcks = append(s.heldAcks, func() { c.send(ack) })
 	case s.ackDelay > 0:
 		time.AfterFunc(s.ackDelay, func() { c.send(ack) })
 	default:
