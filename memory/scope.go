@@ -26,12 +26,15 @@ func OfChat(a bus.Address) Scope {
 // personPrefix is what the scopes of people begin with.
 const personPrefix = "person-"
 
-// scopeName is what [OfPerson] and [OfChat] make.
-var scopeName = regexp.MustCompile(`^(person-[1-9][0-9]{0,18}|chat-[a-z0-9@._+-]{1,130})$`)
+// scopeName is what [OfPerson] and [OfChat] make, in maxScope bytes: an expression that counts so
+// far itself would take a hundred times the memory.
+var scopeName = regexp.MustCompile(`^(person-[1-9][0-9]{0,18}|chat-[a-z0-9@._+-]+)$`)
+
+const maxScope = len("chat-") + 130
 
 // ParseScope returns the scope with the given name.
 func ParseScope(name string) (Scope, error) {
-	if !scopeName.MatchString(name) || strings.HasSuffix(name, ".") {
+	if len(name) > maxScope || !scopeName.MatchString(name) || strings.HasSuffix(name, ".") {
 		return "", fmt.Errorf("%q names no scope; one looks like person-1 or chat-telegram+-42", name)
 	}
 	return Scope(name), nil

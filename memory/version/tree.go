@@ -14,15 +14,15 @@ import (
 	"unicode"
 )
 
-// changeID is what a change may be called.
-var changeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/+@-]{0,199}$`)
+// changeID is what a change may be called, in maxName bytes.
+var changeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/+@-]*$`)
 
 // maxReason bounds a reason, in bytes.
 const maxReason = 16 << 10
 
 // version returns the version that a change makes now.
 func (t *Tree) version(c Change) (Version, error) {
-	if c.ID != "" && !changeID.MatchString(c.ID) {
+	if c.ID != "" && (len(c.ID) > maxName || !changeID.MatchString(c.ID)) {
 		return Version{}, fmt.Errorf("version: %q can't be the ID of a change", c.ID)
 	}
 	author := strings.Map(func(r rune) rune {
@@ -198,7 +198,7 @@ func (t *Tree) Log(ctx context.Context, n int) ([]Version, error) {
 
 // Has reports whether the history has a change with an ID.
 func (t *Tree) Has(ctx context.Context, change string) (bool, error) {
-	if !changeID.MatchString(change) {
+	if len(change) > maxName || !changeID.MatchString(change) {
 		return false, nil
 	}
 	for _, b := range t.readers() {

@@ -127,15 +127,19 @@ type Tree struct {
 	files        func(rel string) bool
 }
 
-// plainName is what a history may be called: no path leads out of the store.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9@_+-][A-Za-z0-9@._+-]{0,199}$`)
+// maxName is the length of the longest name of a history and of a change, in bytes. Expressions
+// that count so far themselves would take more memory than all others.
+const maxName = 200
+
+// plainName is what a history may be called, in maxName bytes: no path leads out of the store.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9@_+-][A-Za-z0-9@._+-]*$`)
 
 // Tree returns the history with a name, such as "person-3", of those files in a folder that the
 // function tells. It gets paths with slashes, relative to the folder; those of folders end in a
 // slash, and nothing is kept of a folder that it doesn't tell. Nil stands for all. All trees of
 // one name share the history. It panics if the name can't be that of a file.
 func (s *Store) Tree(name, folder string, files func(rel string) bool) *Tree {
-	if !plainName.MatchString(name) {
+	if len(name) > maxName || !plainName.MatchString(name) {
 		panic(fmt.Sprintf("version: %q can't name a history", name))
 	}
 	return &Tree{store: s, name: name, folder: folder, files: files}

@@ -116,6 +116,10 @@ var brokenTests = []struct {
 			"config.toml:4: channels.telegram.webhook_secret: want 16 to 256 letters, digits, " +
 			`"_" and "-", which only Telegram and this gateway know` + "\n" +
 			`config.toml:5: channels.telegram.webhook_listen: want an address such as "127.0.0.1:8443"`},
+	{name: "long secret", file: "[channels.telegram]\ntoken = 't'\nwebhook_url = 'https://h/x'\n" +
+		"webhook_secret = '" + strings.Repeat("x", 257) + "'\n",
+		want: "config.toml:4: channels.telegram.webhook_secret: want 16 to 256 letters, digits, " +
+			`"_" and "-", which only Telegram and this gateway know`},
 	{name: "webhook elsewhere", file: "[channels.whatsapp]\nwebhook_url = 'https://h/x'\n" +
 		"webhook_secret = '0123456789abcdef'\n",
 		want: "config.toml:2: channels.whatsapp.webhook_url: is for Telegram only"},

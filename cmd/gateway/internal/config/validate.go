@@ -270,7 +270,7 @@ func (l *loader) validateTransport(path func(string) []string, ch Channel) {
 	case err != nil || u.Scheme != "https" || u.Host == "":
 		l.problem(path("webhook_url"), `want the public URL that begins with "https://"`)
 	}
-	if !secretToken.MatchString(ch.WebhookSecret.Reveal()) {
+	if secret := ch.WebhookSecret.Reveal(); len(secret) > 256 || !secretToken.MatchString(secret) {
 		l.problem(path("webhook_secret"),
 			`want 16 to 256 letters, digits, "_" and "-", which only Telegram and this gateway know`)
 	}
@@ -279,9 +279,9 @@ func (l *loader) validateTransport(path func(string) []string, ch Channel) {
 	}
 }
 
-// secretToken is what Telegram takes for one, https://core.telegram.org/bots/api#setwebhook,
-// but for secrets that could be guessed.
-var secretToken = regexp.MustCompile(`^[A-Za-z0-9_-]{16,256}$`)
+// secretToken is what Telegram takes for one, up to 256 bytes, but for secrets that could be
+// guessed: https://core.telegram.org/bots/api#setwebhook.
+var secretToken = regexp.MustCompile(`^[A-Za-z0-9_-]{16,}$`)
 
 func isProxy(s string) bool {
 	u, err := url.Parse(s)
