@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,7 +85,7 @@ func (t *turn) spendBroken(
 // request is what the model is asked now.
 func (t *turn) request(ctx context.Context) llm.Request {
 	messages := withToolImages(prepare(t.history, t.historySize()))
-	messages = append([]llm.Message{{Role: llm.System, Text: t.system}}, messages...)
+	messages = slices.Insert(messages, 0, llm.Message{Role: llm.System, Text: t.system})
 	req := llm.Request{MaxOutput: t.config().MaxOutput}
 	if t.closing == "" {
 		req.Tools = t.tools.Specs()
@@ -102,6 +103,11 @@ func (t *turn) request(ctx context.Context) llm.Request {
 // withToolImages returns list with the images of tool results in a message of their own behind
 // them: results are text only.
 func withToolImages(list []llm.Message) []llm.Message {
+	if !slices.ContainsFunc(list, func(m llm.Message) bool {
+		return m.Role == llm.ToolRole && len(m.Images) > 0
+	}) {
+		return list
+	}
 	var out []llm.Message
 	var images []llm.Image
 	for i, m := range list {

@@ -110,7 +110,7 @@ func prepare(history []llm.Message, size int) []llm.Message {
 	if begin < 0 {
 		return nil
 	}
-	var list []llm.Message
+	list := make([]llm.Message, 0, len(history)-begin+requestMessages)
 	for rest := history[begin:]; len(rest) > 0; {
 		m := rest[0]
 		rest = rest[1:]
@@ -139,6 +139,10 @@ func prepare(history []llm.Message, size int) []llm.Message {
 	return list
 }
 
+// requestMessages is for how many more messages there is room, which a request has at most besides
+// the history.
+const requestMessages = 3
+
 // keptResults is how many messages at the end of a prompt are never shrunk.
 const keptResults = 4
 
@@ -165,9 +169,9 @@ func lastUser(list []llm.Message) int {
 	return 0
 }
 
-// merge joins consecutive messages of the user, and of the assistant.
+// merge joins consecutive messages of the user, and of the assistant, in list's place.
 func merge(list []llm.Message) []llm.Message {
-	var out []llm.Message
+	out := list[:0]
 	for _, m := range list {
 		if n := len(out) - 1; n >= 0 && out[n].Role == m.Role &&
 			(m.Role == llm.User || m.Role == llm.Assistant) {

@@ -152,13 +152,14 @@ func (t *turn) skillParts() []string {
 		return nil
 	}
 	var parts []string
-	if text := t.d.Skills.Active(string(t.Scope)); text != "" {
-		parts = append(parts, "# Active Skills\n\n"+text)
+	active, list := t.d.Skills.Prompt(string(t.Scope))
+	if active != "" {
+		parts = append(parts, "# Active Skills\n\n"+active)
 	}
 	if !t.has("read_file") {
 		return parts // the others could not be read
 	}
-	if list := t.d.Skills.Summary(string(t.Scope)); list != "" {
+	if list != "" {
 		parts = append(parts, "# Skills\n\n"+skillsIntro+"\n\n"+list)
 	}
 	return parts

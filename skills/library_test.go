@@ -166,7 +166,7 @@ func TestPrecedence(t *testing.T) {
 	if s := f.one("", Builtin, "tmux"); !s.Disabled || s.Available() {
 		t.Errorf("a disabled skill: %+v", s)
 	}
-	if text := f.Active("person-1"); text != "" {
+	if text := activeOf(f.Library, "person-1"); text != "" {
 		t.Errorf("what nobody decided is always active: %q", text)
 	}
 }
@@ -191,7 +191,7 @@ func TestScopes(t *testing.T) {
 	for _, scope := range []string{"", "person-1", "person-3", "person-4", ".", "..",
 		"person-1/../person-2", "/person-2", "person-2/", `..\person-2`,
 		"person-5", "person-2/skills/.."} {
-		shown := f.Summary(scope) + f.Active(scope)
+		shown := summaryOf(f.Library, scope) + activeOf(f.Library, scope)
 		for _, s := range f.Mentioned(scope, "$two $one") {
 			shown += s.Name
 		}
@@ -305,7 +305,7 @@ func TestOddFiles(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("not listed: %q", want)
 	}
-	shown := f.Summary("")
+	shown := summaryOf(f.Library, "")
 	if strings.Contains(shown, "secret") || strings.ContainsAny(shown, "\x1b\u202e") {
 		t.Errorf("the list has what it should not:\n%s", shown)
 	}
@@ -473,10 +473,10 @@ func TestConcurrent(t *testing.T) {
 		wg.Go(func() {
 			scope := fmt.Sprintf("person-%d", i%2)
 			for range 50 {
-				if s := f.Active(scope); !strings.Contains(s, "steady") {
+				if s := activeOf(f.Library, scope); !strings.Contains(s, "steady") {
 					t.Errorf("active: %q", s)
 				}
-				if s := f.Summary(scope); !strings.Contains(s, "<name>weather</name>") {
+				if s := summaryOf(f.Library, scope); !strings.Contains(s, "<name>weather</name>") {
 					t.Errorf("summary: %q", s)
 				}
 				f.Mentioned(scope, "$steady $moving")
@@ -498,9 +498,9 @@ func TestConcurrent(t *testing.T) {
 func TestSkillsOfOneScopeComeAndGo(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.skill("steady", text("steady", "Steady.", "b"))
-	all := f.Summary("")
+	all := summaryOf(f.Library, "")
 	for i := range 10 {
-		if got := f.Summary(fmt.Sprintf("person-%d", i+1)); got != all {
+		if got := summaryOf(f.Library, fmt.Sprintf("person-%d", i+1)); got != all {
 			t.Errorf("person-%d sees\n%s\nwant\n%s", i+1, got, all)
 		}
 	}
@@ -508,14 +508,14 @@ func TestSkillsOfOneScopeComeAndGo(t *testing.T) {
 		t.Errorf("%d texts are remembered, want 1", got)
 	}
 	f.found("person-1", "tea", text("tea", "Make tea.", "b"))
-	if got := f.Summary("person-1"); !strings.Contains(got, "<name>tea</name>") {
+	if got := summaryOf(f.Library, "person-1"); !strings.Contains(got, "<name>tea</name>") {
 		t.Errorf("person-1 doesn't see their new skill:\n%s", got)
 	}
-	if got := f.Summary("person-2"); got != all {
+	if got := summaryOf(f.Library, "person-2"); got != all {
 		t.Errorf("person-2 sees\n%s\nwant\n%s", got, all)
 	}
 	check(t, os.RemoveAll(filepath.Join(f.memory, "person-1", "skills")))
-	if got := f.Summary("person-1"); got != all {
+	if got := summaryOf(f.Library, "person-1"); got != all {
 		t.Errorf("without their skill person-1 sees\n%s\nwant\n%s", got, all)
 	}
 }

@@ -16,9 +16,16 @@ const (
 	maxNames   = 4 << 10 // of maxSummary
 )
 
-// Active returns the text of the skills that are always part of a prompt, "" if there are none. It
-// is the same text as long as nothing has changed.
-func (l *Library) Active(scope string) string { return l.view(scope).active }
+// Prompt returns what a prompt has of the skills that a scope sees. Both are the same texts as long
+// as nothing has changed, and "" if there is nothing.
+//
+// active is the text of those that are always part of it. summary lists the others that the model
+// may read, as XML of at most 24 KB: of many skills the descriptions are shortened, and of too many
+// the last ones are only named.
+func (l *Library) Prompt(scope string) (active, summary string) {
+	v := l.view(scope)
+	return v.active, v.summary
+}
 
 // renderActive marks those whose text is in what it returns.
 func renderActive(books []book) string {
@@ -44,11 +51,6 @@ func renderActive(books []book) string {
 	}
 	return strings.TrimSpace(b.String())
 }
-
-// Summary returns the skills that the model may read, as XML for the prompt; "" if there are none.
-// It is the same text as long as nothing has changed, and at most 24 KB: of many skills the
-// descriptions are shortened, and of too many the last ones are only named.
-func (l *Library) Summary(scope string) string { return l.view(scope).summary }
 
 func renderSummary(books []book) string {
 	var list []Skill
