@@ -20,6 +20,7 @@ import (
 	"gateway/memory/version"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/fault"
 )
 
 // dreamer returns what makes lasting memory out of the history of a scope.
@@ -252,19 +253,23 @@ func (d *Dispatcher) mergeFiles(ctx context.Context, c *chore.Chore) error {
 		if err := d.mergeDocument(from, c.Scope, name); err != nil {
 			return err
 		}
+		fault.Point("merging")
 	}
 	if err := d.mergeSkills(from, c.Scope); err != nil {
 		return err
 	}
+	fault.Point("merging")
 	_, err = d.tree(c.Scope).Commit(ctx, version.Change{Author: "the gateway",
 		Reason: "Merged with " + string(from) + ", which is the same person.",
 		ID:     "merge-" + string(from)})
+	fault.Point("merging")
 	if err == nil {
 		err = d.tree(from).Remove(ctx)
 	}
 	if err != nil {
 		return err
 	}
+	fault.Point("merging")
 	return os.RemoveAll(filepath.Join(d.opts.MemoryPath, string(from)))
 }
 
