@@ -42,19 +42,51 @@ const maxPlain = 60
 // plain is what names, dates, numbers and addresses consist of.
 var plain = regexp.MustCompile(`^[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N} .,;/@+%&€$'’_-]*$`)
 
-// order is what a text says that wants to be obeyed, or how a part of a prompt begins.
-var order = regexp.MustCompile(`(?i)\b(always|never|must|should|shall|ignore|disregard|forget|` +
-	`do not|don['’]t|from now on|instead|pretend|act as|reply|respond|answer|send|tell|say|write|` +
-	`run|execute|call|use|obey|follow|instructions?|prompt|system|assistant|` +
-	`immer|nie|niemals|musst|müssen|sollst|ignoriere|vergiss|befolge|sende|schicke|antworte|` +
-	`ab jetzt|anweisung(en)?|siempre|nunca|debes|ignora|olvida|envía|toujours|jamais|dois|devez|` +
-	`ignorez?|oublie|envoie|réponds)\b|всегда|никогда|должен|игнорируй|забудь|отправь|忽略|必须|` +
-	`总是|永远|无视|必ず|常に|無視`)
+// orderWords are what a text says that wants to be obeyed, or how a part of a prompt begins.
+var orderWords = strings.Split("always|never|must|should|shall|ignore|disregard|forget|"+
+	"do not|don't|don’t|from now on|instead|pretend|act as|reply|respond|answer|send|tell|say|write|"+
+	"run|execute|call|use|obey|follow|instruction|instructions|prompt|system|assistant|"+
+	"immer|nie|niemals|musst|müssen|sollst|ignoriere|vergiss|befolge|sende|schicke|antworte|"+
+	"ab jetzt|anweisung|anweisungen|siempre|nunca|debes|ignora|olvida|envía|toujours|jamais|dois|"+
+	"devez|ignorez|oublie|envoie|réponds", "|")
+
+// order finds these words, and those of languages that set no spaces between them.
+var order = regexp.MustCompile(`(?i)\b(` + strings.Join(orderWords, "|") + `)\b|` +
+	`всегда|никогда|должен|игнорируй|забудь|отправь|忽略|必须|总是|永远|无视|必ず|常に|無視`)
+
+// orderStarts are the words with which one in ASCII begins.
+var orderStarts = func() map[string]bool {
+	starts := make(map[string]bool)
+	for _, words := range orderWords {
+		for first := range strings.FieldsFuncSeq(words, isNoWord) {
+			starts[first] = true
+			break
+		}
+	}
+	return starts
+}()
+
+// isNoWord reports whether r ends a word, as regular expressions have it.
+func isNoWord(r rune) bool {
+	return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+}
+
+// isOrder reports whether order finds something. That takes long, and is not needed where all is
+// ASCII and no word is one with which an order begins.
+func isOrder(s string) bool {
+	for word := range strings.FieldsFuncSeq(s, isNoWord) {
+		if orderStarts[strings.ToLower(word)] {
+			return order.MatchString(s)
+		}
+	}
+	return strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII }) &&
+		order.MatchString(s)
+}
 
 // Quote returns s as it is if it is short and plain, and else as a JSON string: for a prompt in
 // which it is data.
 func Quote(s string) string {
-	if utf8.RuneCountInString(s) <= maxPlain && plain.MatchString(s) && !order.MatchString(s) {
+	if utf8.RuneCountInString(s) <= maxPlain && plain.MatchString(s) && !isOrder(s) {
 		return s
 	}
 	var b bytes.Buffer
