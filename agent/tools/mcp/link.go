@@ -54,7 +54,7 @@ func (l *link) alive() bool {
 
 // awaitEnd waits a little for the end of a link that is broken.
 func (l *link) awaitEnd() {
-	timer := time.NewTimer(2 * endTime)
+	timer := time.NewTimer(3 * endTime)
 	defer timer.Stop()
 	select {
 	case <-l.ended:

@@ -144,6 +144,7 @@ func testServer(dir string) *sdk.Server {
 	})
 	add("sleep", func(ctx context.Context, _ *sdk.CallToolRequest, _ textArgs) (
 		*sdk.CallToolResult, error) {
+		count(filepath.Join(dir, "asleep"))
 		<-ctx.Done()
 		count(filepath.Join(dir, "cancelled"))
 		return nil, ctx.Err()

@@ -116,7 +116,7 @@ func (p *process) why(err error) error {
 	if errors.Is(err, errLong) {
 		return errLong
 	}
-	timer := time.NewTimer(endTime / 2) // its output has ended, so it is about to
+	timer := time.NewTimer(2 * endTime) // its output has ended, so it is about to
 	defer timer.Stop()
 	select {
 	case <-p.gone:

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -146,8 +147,9 @@ func TestReferenceEverything(t *testing.T) {
 	t.Setenv("GATEWAY_SECRET_FOR_TEST", "hunter2")
 	file := script(t, "server-everything")
 	r := &recorder{}
-	c, box := run(t, &Options{Command: r.command}, Server{
-		Name: "every", Command: []string{"node", file, "stdio"}, Timeout: 30 * time.Second})
+	said := filepath.Join(t.TempDir(), "said") // what reaches the server
+	c, box := run(t, &Options{Command: r.command}, Server{Name: "every", Command: []string{
+		"sh", "-c", `tee -a "$0" | node "$1" stdio`, said, file}, Timeout: time.Minute})
 	awaitState(t, c, Connected)
 	if refused := c.States()[0].Refused; len(refused) > 0 {
 		t.Errorf("refused are %q", refused)
@@ -164,10 +166,8 @@ func TestReferenceEverything(t *testing.T) {
 		failed <- err
 	}()
 	await(t, "the call", func() bool {
-		s := c.servers[0]
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.busy > 0
+		text, err := os.ReadFile(said)
+		return err == nil && strings.Contains(string(text), `"duration":60`)
 	})
 	r.kill(t)
 	wantError(t, <-failed, "the MCP server every ended during the call", "killed")
@@ -182,19 +182,19 @@ func TestReferenceEverything(t *testing.T) {
 
 // everythingHTTP starts server-everything as an endpoint on the loopback interface, which the
 // server itself can't be told to keep to.
-func everythingHTTP(t *testing.T, file string, port int) (stop func()) {
+func everythingHTTP(t *testing.T, file string, at *net.TCPAddr) (stop func()) {
 	t.Helper()
 	hook := filepath.Join(t.TempDir(), "loopback.cjs")
 	const keep = `const net = require("node:net"), listen = net.Server.prototype.listen;
 net.Server.prototype.listen = function (port, ...rest) {
-	return listen.call(this, { port: Number(port), host: "127.0.0.1" },
+	return listen.call(this, { port: Number(port), host: process.env.HOST },
 		...rest.filter((x) => typeof x === "function"));
 };`
 	if err := os.WriteFile(hook, []byte(keep), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("node", "-r", hook, file, "streamableHttp")
-	cmd.Env = append(Environ(nil), fmt.Sprintf("PORT=%d", port))
+	cmd.Env = append(Environ(nil), fmt.Sprintf("PORT=%d", at.Port), "HOST="+at.IP.String())
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -208,24 +208,29 @@ net.Server.prototype.listen = function (port, ...rest) {
 
 func TestReferenceEverythingHTTP(t *testing.T) {
 	file := script(t, "server-everything")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	host := "127.0.0.1"
+	if runtime.GOOS == "linux" { // a process can have an address whose ports nobody else takes
+		pid := os.Getpid()
+		host = fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&63, pid>>8&255, pid&255)
+	}
+	l, err := net.Listen("tcp", host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
+	address := l.Addr().(*net.TCPAddr)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	stop := everythingHTTP(t, file, port)
+	stop := everythingHTTP(t, file, address)
 	c, box := run(t, &Options{HTTP: web(t)}, Server{Name: "every",
-		URL: fmt.Sprintf("http://127.0.0.1:%d/mcp", port), Timeout: 30 * time.Second})
+		URL: "http://" + address.String() + "/mcp", Timeout: 30 * time.Second})
 	awaitState(t, c, Connected)
 	callEverything(t, box)
 
 	stop()
 	_, err = box.call(t, "mcp_every_echo", "message", "x")
 	wantError(t, err, "the MCP server every")
-	everythingHTTP(t, file, port)
+	everythingHTTP(t, file, address)
 	await(t, "the new session", func() bool {
 		got, err := box.call(t, "mcp_every_echo", "message", "again")
 		return err == nil && got.Text == "Echo: again"

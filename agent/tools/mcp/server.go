@@ -49,7 +49,7 @@ type server struct {
 	change  chan struct{} // closed at each change of the fields here, and replaced
 	failed  int           // attempts and connections in a row
 	tries   int           // attempts that have ended
-	busy    int           // calls that use the link
+	busy    int           // calls that use the link, or wait for it
 	used    time.Time
 	catalog *catalog // that the tools were made of
 	legacy  bool     // the handshake of old versions is tried
@@ -287,12 +287,17 @@ func (s *server) show() State {
 // acquire returns the link, once there is one. release must be called after its use.
 func (s *server) acquire(ctx context.Context) (l *link, release func(), err error) {
 	s.mu.Lock()
+	s.busy++ // from now on, so that a new link is not taken for one that nobody uses
+	defer func() {
+		if err != nil {
+			s.release()
+		}
+	}()
 	tries := s.tries
 	for {
 		switch {
 		case s.link != nil && s.link.alive():
 			l := s.link
-			s.busy++
 			s.mu.Unlock()
 			return l, s.release, nil
 		case s.ended:
