@@ -1,12 +1,15 @@
 package openaitest
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 )
 
 // A Request is a chat completion that was asked for.
@@ -71,49 +74,90 @@ type wireRequest struct {
 	StreamOptions       struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
-	Tools []struct {
-		Type     string `json:"type"`
-		Function struct {
-			Name        string          `json:"name"`
-			Description string          `json:"description"`
-			Parameters  json.RawMessage `json:"parameters"`
-		} `json:"function"`
-	} `json:"tools"`
+	Tools json.RawMessage `json:"tools"`
 }
 
-// parse decodes a body and checks it. What could be decoded is
-// returned with the error too.
-func parse(body []byte) (Request, error) {
+type wireTool struct {
+	Type     string `json:"type"`
+	Function struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+	} `json:"function"`
+}
+
+// A toolbox remembers lists of tools that were right. They are the largest part of a request and
+// the same each time, and to read them again took most of the time of tests that ask much.
+type toolbox struct {
+	mu    sync.Mutex
+	known []offer
+}
+
+// maxOffers is how many lists are remembered: roles and sub-agents have their own.
+const maxOffers = 8
+
+// An offer is a list of tools as it ended a body, and what it says.
+type offer struct {
+	end   []byte
+	tools []Tool
+}
+
+// parse decodes a body and checks it. What could be decoded is returned with the error too.
+func (b *toolbox) parse(body []byte) (Request, error) {
+	b.mu.Lock()
+	i := slices.IndexFunc(b.known, func(o offer) bool { return bytes.HasSuffix(body, o.end) })
+	if i >= 0 {
+		o := b.known[i]
+		b.mu.Unlock()
+		// If this is an object without its end, then it was one with it, and the end is no text.
+		req, _, err := parse(append(bytes.Clone(body[:len(body)-len(o.end)]), '}'))
+		req.Body, req.Tools = body, slices.Clone(o.tools)
+		return req, err
+	}
+	b.mu.Unlock()
+	req, tools, err := parse(body)
+	end := slices.Concat([]byte(`,"tools":`), tools, []byte("}"))
+	if err == nil && len(tools) > 0 && bytes.HasSuffix(body, end) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.known = append(b.known, offer{end, slices.Clone(req.Tools)})
+		b.known = b.known[max(0, len(b.known)-maxOffers):]
+	}
+	return req, err
+}
+
+// parse decodes a body and checks it, and returns its tools also as they stand in it.
+func parse(body []byte) (Request, json.RawMessage, error) {
 	req := Request{Body: body}
+	invalid := func(format string, args ...any) (Request, json.RawMessage, error) {
+		return req, nil, fmt.Errorf(format, args...)
+	}
 	var w wireRequest
 	if err := json.Unmarshal(body, &w); err != nil {
-		return req, fmt.Errorf("could not parse the JSON body: %w", err)
+		return invalid("could not parse the JSON body: %w", err)
 	}
 	req.Model = w.Model
 	req.MaxTokens = max(w.MaxTokens, w.MaxCompletionTokens)
-	for _, t := range w.Tools {
-		req.Tools = append(req.Tools,
-			Tool{t.Function.Name, t.Function.Description, t.Function.Parameters})
-	}
 	for i, raw := range w.Messages {
 		m, err := parseMessage(raw)
 		if err != nil {
-			return req, fmt.Errorf("messages[%d]: %w", i, err)
+			return invalid("messages[%d]: %w", i, err)
 		}
 		req.Messages = append(req.Messages, m)
 	}
+	var err error
+	if req.Tools, err = parseTools(w.Tools); err != nil {
+		return invalid("%w", err)
+	}
 	switch {
 	case w.Model == "":
-		return req, errors.New("you must provide a model parameter")
+		return invalid("you must provide a model parameter")
 	case !w.Stream || !w.StreamOptions.IncludeUsage:
-		return req, errors.New("this fake only streams, and with usage")
+		return invalid("this fake only streams, and with usage")
 	case w.MaxTokens > 0 && w.MaxCompletionTokens > 0:
-		return req, errors.New("max_tokens and max_completion_tokens exclude each other")
+		return invalid("max_tokens and max_completion_tokens exclude each other")
 	}
-	if err := checkTools(w); err != nil {
-		return req, err
-	}
-	return req, checkMessages(req.Messages)
+	return req, w.Tools, checkMessages(req.Messages)
 }
 
 func parseMessage(raw map[string]json.RawMessage) (Message, error) {
@@ -215,8 +259,15 @@ func (r Request) images() (n int) {
 	return n
 }
 
-func checkTools(w wireRequest) error {
-	for i, t := range w.Tools {
+// parseTools returns the tools of a request, up to the first that is wrong.
+func parseTools(raw json.RawMessage) (list []Tool, err error) {
+	var tools []wireTool
+	if raw != nil {
+		if err := json.Unmarshal(raw, &tools); err != nil {
+			return nil, fmt.Errorf("tools: %w", err)
+		}
+	}
+	for i, t := range tools {
 		var schema struct {
 			Type       string                     `json:"type"`
 			Properties map[string]json.RawMessage `json:"properties"`
@@ -224,14 +275,15 @@ func checkTools(w wireRequest) error {
 		err := json.Unmarshal(t.Function.Parameters, &schema)
 		switch {
 		case t.Type != "function" || !validName(t.Function.Name):
-			return fmt.Errorf("tools[%d]: invalid type or name", i)
+			return list, fmt.Errorf("tools[%d]: invalid type or name", i)
 		case err != nil || schema.Type != "object":
-			return fmt.Errorf("tools[%d]: invalid schema: must be of type object", i)
+			return list, fmt.Errorf("tools[%d]: invalid schema: must be of type object", i)
 		case schema.Properties == nil:
-			return fmt.Errorf("tools[%d]: invalid schema: object schema missing properties", i)
+			return list, fmt.Errorf("tools[%d]: invalid schema: object schema missing properties", i)
 		}
+		list = append(list, Tool{t.Function.Name, t.Function.Description, t.Function.Parameters})
 	}
-	return nil
+	return list, nil
 }
 
 // validName reports whether s matches ^[a-zA-Z0-9_-]{1,64}$, as the API wants it.
