@@ -270,6 +270,9 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 		for _, r := range list {
 			d.opts.Logger.InfoContext(ctx, "message received",
 				"from", r.Message.From.String(), "id", r.Message.ID, "seq", r.Seq)
+			if err := d.moveChoices(ctx, r.Message); err != nil {
+				return err
+			}
 			name, args := commandOf(r.Message)
 			if name != "" {
 				err = d.command(ctx, r, name, args)

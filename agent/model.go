@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"gateway/agent/near"
 	"gateway/bus"
 	"gateway/session"
+	"gateway/store"
 )
 
 // The configuration says which model answers, and an admin may choose another one for a
@@ -38,6 +40,41 @@ func (d *Dispatcher) configOf(key session.Key) *settings {
 	return s.with(c)
 }
 
+// moveChoices gives what was chosen for a group to the one that it has become, before anything that
+// comes from there is looked at.
+func (d *Dispatcher) moveChoices(ctx context.Context, m bus.InboundMessage) error {
+	from, to := m.From, m.From
+	from.Chat, from.Thread, to.Thread = m.Before, "", ""
+	before, key := session.KeyOf(from), session.KeyOf(to)
+	d.mu.Lock()
+	_, mode := d.modes[before]
+	_, model := d.models[before]
+	d.mu.Unlock()
+	if m.Before == "" || !mode && !model {
+		return nil
+	}
+	err := d.tx(ctx, func(tx *store.Tx) error {
+		return d.sessions.MoveChoices(tx, from, to, d.opts.Now())
+	})
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	moveKey(d.modes, before, key)
+	moveKey(d.models, before, key)
+	return nil
+}
+
+// moveKey gives the value of a key to another one that has none.
+func moveKey[V any](m map[session.Key]V, from, to session.Key) {
+	v, ok := m[from]
+	if _, has := m[to]; ok && !has {
+		m[to] = v
+	}
+	delete(m, from)
+}
+
 // choice returns the model with a name, in any case if that is needed to find one; nil if there is
 // none.
 func (s *settings) choice(name string) *Choice {
@@ -52,8 +89,15 @@ func (s *settings) choice(name string) *Choice {
 	return nil
 }
 
-// defaultModel is what stands for the model that the configuration names.
-const defaultModel = "default"
+// defaultWord is what stands for the model that the configuration names: "default", unless that is
+// the name of another one.
+func (s *settings) defaultWord() string {
+	word := "default"
+	for c := s.choice(word); c != nil && c.ID != s.ModelID; c = s.choice(word) {
+		word = "the-" + word
+	}
+	return word
+}
 
 // chooseModel answers /model [NAME].
 func (d *Dispatcher) chooseModel(c *call) (Say, error) {
@@ -64,7 +108,7 @@ func (d *Dispatcher) chooseModel(c *call) (Say, error) {
 	case !c.message.Role.AtLeast(bus.Admin):
 		return Say{Text: "Only who is an admin or more may choose the model. `/model` shows which " +
 			"one answers here."}, nil
-	case strings.EqualFold(c.args, defaultModel):
+	case strings.EqualFold(c.args, s.defaultWord()):
 		return d.setModel(c, "", fmt.Sprintf("The model of this conversation is the default again, "+
 			"which is `%s` now.", s.ModelID))
 	}
@@ -79,7 +123,7 @@ func (d *Dispatcher) chooseModel(c *call) (Say, error) {
 		return say, nil
 	}
 	return d.setModel(c, found.ID, fmt.Sprintf("From its next answer on this conversation has the "+
-		"model %s. `/model default` takes that back.", found.shown()))
+		"model %s. `/model %s` takes that back.", found.shown(), s.defaultWord()))
 }
 
 // setModel has a conversation use a model from its next turn on.
@@ -129,7 +173,7 @@ func (d *Dispatcher) sayModels(c *call, s *settings) Say {
 		}
 	}
 	if chosen != "" {
-		offer(defaultModel)
+		offer(s.defaultWord())
 	}
 	say.Text = b.String()
 	return say

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/schedule"
@@ -35,6 +36,67 @@ const (
 	modelSet = "From its next answer on this conversation has the model `Small`. `/model default` " +
 		"takes that back."
 )
+
+// What was chosen for a group counts from the first message on that comes under its new address,
+// also if that is a command, and through a restart.
+func TestChoicesMove(t *testing.T) {
+	for _, first := range []string{"hello", "/model"} {
+		inWorld(t, func(w *world) {
+			small := w.choose()
+			w.start()
+			w.say("a", "/model small", "/queue collect")
+			small.Queue(llmtest.Say("one"), llmtest.Say("two"))
+			moved := func(text string) bus.InboundMessage {
+				m := w.message("b", text)
+				m.Group, m.Before = true, "a"
+				return m
+			}
+			w.put(moved(first))
+			w.sleep(time.Minute)
+			told := []string{map[string]string{"hello": "one", "/model": modelIsSmall}[first]}
+			w.wantAnswers("b", told...)
+			w.must(w.stop())
+			w.start()
+			w.put(moved("/queue"), moved("/model default"), moved("/model"))
+			w.settle()
+			w.wantAnswers("b", append(told, "What comes while I answer is handled by the queue mode, "+
+				"which is collect now. Change it:", "The model of this conversation is the default "+
+				"again, which is `main` now.", modelIsMain)...)
+			w.say("a", "/model")
+			if got := w.lastSay("a").Text; got != modelIsMain {
+				t.Errorf("the old address is told %q, want %q", got, modelIsMain)
+			}
+		})
+	}
+}
+
+// A model that is called as what takes a choice back can be chosen, and taken back.
+func TestModelCalledDefault(t *testing.T) {
+	inWorld(t, func(w *world) {
+		small := w.choose()
+		w.opts.Choices[1].ID, w.opts.Choices[1].Name = "default", "default"
+		w.start()
+		small.Queue(llmtest.Say("one"))
+		w.model.Queue(llmtest.Say("two"))
+		w.say("a", "/model Default", "hello")
+		w.settle()
+		w.wantAnswers("a", "From its next answer on this conversation has the model `default`. "+
+			"`/model the-default` takes that back.", "one")
+		w.say("a", "/model the-default", "hello")
+		w.settle()
+		if got := w.lastSay("a").Text; got != "two" {
+			t.Errorf("the answer is %q, want that of the default model", got)
+		}
+	})
+	inWorld(t, func(w *world) { // as always, if it is the default model
+		w.choose()
+		w.opts.Choices[0].ID, w.opts.ModelID = "default", "default"
+		w.start()
+		w.say("a", "/model small", "/model default")
+		w.wantAnswers("a", modelSet, "The model of this conversation is the default again, which is "+
+			"`default` now.")
+	})
+}
 
 func TestModelCommand(t *testing.T) {
 	inWorld(t, func(w *world) {

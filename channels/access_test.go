@@ -231,6 +231,25 @@ func TestMovedGroup(t *testing.T) {
 	})
 }
 
+// What is written in a group that has moved comes in one batch with the news of that, too: all that
+// came while nobody asked for it does.
+func TestMovedGroupAtOnce(t *testing.T) {
+	atDoor(t, func(d *door) {
+		p := channels.Policy{Access: channels.ByList, Groups: []string{"old"}}
+		batch := channels.Batch{Moved: map[string]string{"new": "old"},
+			Messages: []bus.InboundMessage{message("9", "eve", "alone"),
+				inGroup("new", true, message("1", "eve", "hello"))}}
+		if err := d.gate.Intake("tg", p).Publish(d.t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		d.wantInbox("guest hello")
+		list, err := d.inbox.Waiting(d.db.Read(d.t.Context()), 0)
+		if err != nil || len(list) != 1 || list[0].Message.Before != "old" {
+			t.Errorf("the inbox holds %+v, %v, want a message that names the old group", list, err)
+		}
+	})
+}
+
 // Where the configuration names an owner, nobody becomes one by being the first.
 func TestOwnedGateway(t *testing.T) {
 	atDoor(t, func(d *door) {

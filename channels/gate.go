@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,7 +95,7 @@ func (in *intake) Cursors(ctx context.Context) (map[string]string, error) {
 // Publish implements [Publisher].
 func (in *intake) Publish(ctx context.Context, b Batch) error {
 	g := in.gate
-	sorted, err := in.sort(ctx, b.Messages)
+	sorted, err := in.sort(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -141,24 +142,24 @@ type judged struct {
 	demoted bool // its sender was an owner once
 }
 
-// sort decides what becomes of messages. It returns those of which something is to be stored, in
-// their order.
-func (in *intake) sort(ctx context.Context, messages []bus.InboundMessage) ([]judged, error) {
-	if len(messages) == 0 {
+// sort decides what becomes of the messages of a batch. It returns those of which something is to
+// be stored, in their order.
+func (in *intake) sort(ctx context.Context, b Batch) ([]judged, error) {
+	if len(b.Messages) == 0 {
 		return nil, nil
 	}
 	g := in.gate
-	ks, err := g.look(g.db.Read(ctx))
+	ks, err := in.look(ctx, b.Moved)
 	if err != nil {
 		return nil, err
 	}
 	var kept []judged
 	fresh, policy := false, g.policy(in.account)
-	for _, m := range messages {
+	for _, m := range b.Messages {
 		who, v := policy.judgeBy(&m, ks)
 		if v < heard && !m.Group && !fresh { // perhaps they were let in a moment ago
 			g.forget()
-			if ks, err = g.look(g.db.Read(ctx)); err != nil {
+			if ks, err = in.look(ctx, b.Moved); err != nil {
 				return nil, err
 			}
 			fresh = true
@@ -185,6 +186,22 @@ func (in *intake) sort(ctx context.Context, messages []bus.InboundMessage) ([]ju
 		kept = append(kept, judged{m, v, who.chat != "" && m.Role != bus.Owner})
 	}
 	return kept, nil
+}
+
+// look returns what the gate knows with the groups that have moved, of which it is told just now:
+// what is written in them since comes in the same batch.
+func (in *intake) look(ctx context.Context, moved map[string]string) (*knowledge, error) {
+	ks, err := in.gate.look(in.gate.db.Read(ctx))
+	if err != nil || len(moved) == 0 {
+		return ks, err
+	}
+	all := knowledge{people: ks.people, moves: maps.Clone(ks.moves)}
+	for chat, before := range moved {
+		if id := (identity{in.account, chat}); all.moves[id] == "" {
+			all.moves[id] = before
+		}
+	}
+	return &all, nil
 }
 
 // take stores what is to be kept of a batch. It returns the messages that are new in the inbox, and

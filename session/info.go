@@ -37,6 +37,28 @@ func choose(tx *store.Tx, a bus.Address, column, value string, now time.Time) er
 	return nil
 }
 
+// MoveChoices gives what was chosen for a conversation to the same one under another address. What
+// was chosen there already stays.
+func (Store) MoveChoices(tx *store.Tx, from, to bus.Address, now time.Time) error {
+	_, err := tx.Exec(`INSERT INTO sessions
+			(key, account, chat, thread, title, queue_mode, model, created_ms, updated_ms)
+		SELECT $1, $2, $3, $4, '', queue_mode, model, $5, $6 FROM sessions WHERE key = $7
+		ON CONFLICT (key) DO UPDATE SET
+			queue_mode = CASE WHEN sessions.queue_mode = '' THEN excluded.queue_mode
+				ELSE sessions.queue_mode END,
+			model = CASE WHEN sessions.model = '' THEN excluded.model ELSE sessions.model END`,
+		string(KeyOf(to)), to.Account, to.Chat, to.Thread, now.UnixMilli(), now.UnixMilli(),
+		string(KeyOf(from)))
+	if err == nil {
+		_, err = tx.Exec("UPDATE sessions SET queue_mode = '', model = '' WHERE key = $1",
+			string(KeyOf(from)))
+	}
+	if err != nil {
+		return fmt.Errorf("session: move what was chosen for %s: %w", from, err)
+	}
+	return nil
+}
+
 // An Info describes a session.
 type Info struct {
 	Key       Key

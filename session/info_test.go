@@ -85,6 +85,40 @@ func TestQueueModes(t *testing.T) {
 	}
 }
 
+// What was chosen for a group goes on with it; what was chosen there already counts more.
+func TestMoveChoices(t *testing.T) {
+	f := newFixture(t)
+	fresh, used := bus.Address{Account: "test", Chat: "b"}, bus.Address{Account: "test", Chat: "c"}
+	for range 2 { // the second time there is nothing to move
+		f.must(f.tx(func(tx *store.Tx) error {
+			if err := f.MoveChoices(tx, chat, fresh, f.now); err != nil {
+				return err
+			}
+			if err := f.SetQueueMode(tx, chat, "steer", f.now); err != nil {
+				return err
+			}
+			if err := f.SetModel(tx, chat, "big", f.now); err != nil {
+				return err
+			}
+			return f.SetModel(tx, used, "small", f.now)
+		}))
+		f.must(f.tx(func(tx *store.Tx) error { return f.MoveChoices(tx, chat, used, f.now) }))
+		modes, err := f.QueueModes(f.read())
+		f.must(err)
+		if want := map[Key]string{"test/c": "steer"}; !maps.Equal(modes, want) {
+			t.Errorf("QueueModes = %v, want %v", modes, want)
+		}
+		models, err := f.Models(f.read())
+		f.must(err)
+		if want := map[Key]string{"test/c": "small"}; !maps.Equal(models, want) {
+			t.Errorf("Models = %v, want %v", models, want)
+		}
+	}
+	if !f.begin(used, "hello").First {
+		t.Error("a session that has only what was chosen has had a turn")
+	}
+}
+
 func TestModels(t *testing.T) {
 	f := newFixture(t)
 	other := bus.Address{Account: "test", Chat: "b"}
