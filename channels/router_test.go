@@ -412,7 +412,7 @@ func TestStoreGone(t *testing.T) {
 	if err := <-done; err == nil {
 		t.Error("Run = nil, want an error")
 	}
-	if err := goleak.Find(before); err != nil {
+	if err := channeltest.Leaked(before); err != nil {
 		t.Error(err)
 	}
 }
@@ -443,7 +443,7 @@ func TestRunLeavesNothing(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("Run = %v", err)
 	}
-	if err := goleak.Find(before,
+	if err := channeltest.Leaked(before,
 		// This ends with a statement's context, in its own time.
 		goleak.IgnoreAnyFunction("database/sql.(*Rows).awaitDone"),
 		goleak.IgnoreAnyFunction("database/sql.(*DB).connectionOpener")); err != nil {

@@ -99,12 +99,9 @@ func TestPressIsAnsweredOnceStored(t *testing.T) {
 	}
 	// Nothing depends on the answer, and nothing waits for it.
 	api.Inject(telegramtest.Fault{Method: "answerCallbackQuery", Effect: telegramtest.Hang})
-	begin := time.Now()
+	c.SetAnswer(time.Hour)
 	if got := texts(receive(t, api, c)); got != "yes" {
 		t.Errorf("received %s, want yes", got)
-	}
-	if took := time.Since(begin); took > time.Second {
-		t.Errorf("Run took %v to end", took)
 	}
 }
 

@@ -21,3 +21,9 @@ func (c *Channel) Translate(ctx context.Context, updates ...string) channels.Bat
 	b, _ := newReceiver(c, me, nil).translate(ctx, raw)
 	return b
 }
+
+// SetAnswer sets how long it may take to tell Telegram that a press was noticed.
+func (c *Channel) SetAnswer(d time.Duration) { c.answer = d }
+
+// ErrStalled is the cause when a transfer is given up.
+var ErrStalled = errStalled

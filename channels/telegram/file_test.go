@@ -241,6 +241,10 @@ func TestUploadStalls(t *testing.T) {
 	api.Inject(telegramtest.Fault{Method: "sendDocument", Effect: telegramtest.Hang})
 	c.SetStall(50 * time.Millisecond)
 	_, err := c.Send(t.Context(), bus.Part{To: ada, File: pdf("x")})
+	for errors.Is(err, telegram.ErrStalled) && !errors.Is(err, channels.ErrUncertain) {
+		// A busy machine stood still before anything was sent.
+		_, err = c.Send(t.Context(), bus.Part{To: ada, File: pdf("x")})
+	}
 	if !errors.Is(err, channels.ErrUncertain) || !strings.Contains(err.Error(), "nothing moves") {
 		t.Errorf("Send = %v, want %v for standing still", err, channels.ErrUncertain)
 	}

@@ -54,6 +54,7 @@ type Channel struct {
 	log         *slog.Logger
 	pollTimeout time.Duration
 	stall       time.Duration // after which a transfer without progress is given up
+	answer      time.Duration // that telling Telegram of a noticed press may take
 	webhook     *Webhook
 	localFiles  string
 	drafts      bool
@@ -99,6 +100,7 @@ func New(name, token string, opts *Options) *Channel {
 		log:         cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		pollTimeout: cmp.Or(o.PollTimeout, 50*time.Second),
 		stall:       stallTimeout,
+		answer:      answerTimeout,
 		webhook:     o.Webhook,
 		localFiles:  o.LocalFiles,
 		drafts:      o.Drafts,

@@ -2,7 +2,7 @@
 // gateway and the file host, for one bot.
 //
 // A [Server] is as strict about what the gateway uses as Discord is: tokens, intents, lengths,
-// components, nonces, sessions and their sequence, interactions and the time for their answers, links
+// components, nonces, sessions and their sequence, interactions and the time to answer them, links
 // that expire. People write with [Server.Say] and press with [Server.Press]; what the bot wrote is
 // in [Server.History], and [Server.Wait] waits for it. [Server.Inject] makes calls fail, and
 // [Server.Drop] and its like disturb the gateway.
