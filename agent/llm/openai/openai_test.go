@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -411,20 +412,55 @@ func (b *silentBody) Read(p []byte) (int, error) {
 
 func (b *silentBody) Close() error { return nil }
 
+// A connection is used again if its answer was read to the end, which is waited for a little.
 func TestConnectionIsReused(t *testing.T) {
-	srv, m := start(t, nil)
-	conns := make(map[string]bool)
-	for range 5 {
-		if _, _, err := collect(t.Context(), m, ask("x")); err != nil {
-			t.Fatal(err)
-		}
+	for rest, want := range map[time.Duration]bool{
+		0: true, afterDone - time.Millisecond: true, afterDone + time.Millisecond: false,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			slow := &lastWait{rest: rest}
+			m := New("test", "fake", &Options{HTTP: &http.Client{Transport: slow}})
+			if _, _, err := collect(t.Context(), m, ask("x")); err != nil {
+				t.Fatal(err)
+			}
+			if slow.whole != want || !slow.closed {
+				t.Errorf("with an end after %v: read to it %t, want %t; closed %t",
+					rest, slow.whole, want, slow.closed)
+			}
+		})
 	}
-	for _, r := range srv.Requests() {
-		conns[r.RemoteAddr] = true
+}
+
+// A lastWait is a transport, and the body of its answer, which ends some time after its last frame.
+type lastWait struct {
+	rest          time.Duration
+	left          *strings.Reader
+	ctx           func() <-chan struct{}
+	whole, closed bool
+}
+
+func (l *lastWait) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.left = strings.NewReader(content("a") + "\n\n" + stop + "\n\n" + done + "\n\n")
+	l.ctx = r.Context().Done
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Request: r, Body: l}, nil
+}
+
+func (l *lastWait) Read(p []byte) (int, error) {
+	if l.left.Len() > 0 {
+		return l.left.Read(p)
 	}
-	if len(conns) != 1 {
-		t.Errorf("5 calls took %d connections, want 1", len(conns))
+	select {
+	case <-time.After(l.rest):
+		l.whole = true
+		return 0, io.EOF
+	case <-l.ctx():
+		return 0, context.Canceled
 	}
+}
+
+func (l *lastWait) Close() error {
+	l.closed = true
+	return nil
 }
 
 func BenchmarkStream(b *testing.B) {

@@ -47,8 +47,7 @@ func TestTranscribe(t *testing.T) {
 func TestTranscribeFailures(t *testing.T) {
 	srv := openaitest.Start(nil)
 	defer srv.Close()
-	opts := &Options{BaseURL: srv.URL, Key: "sk-secret", IdleTimeout: 200 * time.Millisecond}
-	tr := NewTranscriber("whisper-1", opts)
+	tr := NewTranscriber("whisper-1", &Options{BaseURL: srv.URL, Key: "sk-secret"})
 	for name, tt := range map[string]struct {
 		fault openaitest.Fault
 		want  llm.Kind
@@ -61,7 +60,6 @@ func TestTranscribeFailures(t *testing.T) {
 		"page as answer": {openaitest.Fault{Status: 200, ContentType: "text/html", Body: "<html>"},
 			llm.Unavailable},
 		"no JSON": {openaitest.Fault{Status: 200, Body: "{"}, llm.Unavailable},
-		"silence": {openaitest.Fault{Hang: true}, llm.TimedOut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv.InjectAudio(1, tt.fault)
@@ -78,6 +76,17 @@ func TestTranscribeFailures(t *testing.T) {
 			}
 		})
 	}
+	t.Run("silence", func(t *testing.T) {
+		mute := openaitest.Start(nil) // its own, because it may be given up before it is asked
+		defer mute.Close()
+		mute.InjectAudio(1, openaitest.Fault{Hang: true})
+		tr := NewTranscriber("m", &Options{BaseURL: mute.URL, IdleTimeout: 20 * time.Millisecond})
+		_, err := tr.Transcribe(t.Context(), "a.ogg", strings.NewReader("x"))
+		var e *llm.Error
+		if !errors.As(err, &e) || e.Kind != llm.TimedOut {
+			t.Errorf("got %v, want %s", err, llm.TimedOut)
+		}
+	})
 	t.Run("bad file", func(t *testing.T) {
 		var e *llm.Error
 		_, err := tr.Transcribe(t.Context(), "a.txt", strings.NewReader("x"))
