@@ -23,15 +23,24 @@ func TestKilledProcess(t *testing.T) {
 		for i := range 8 {
 			cmd := exec.Command(os.Args[0], "-test.run=^TestKilledProcess$")
 			cmd.Env = append(os.Environ(), "GATEWAY_TEST_VERSIONS="+dir, "GATEWAY_TEST_GIT="+git)
-			var out strings.Builder
+			out := teller{told: make(chan struct{})}
 			cmd.Stdout = &out
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			if i%2 == 0 { // else it is killed as it begins, on a busy machine
+				select {
+				case <-out.told:
+				case err := <-ended:
+					t.Fatalf("the process ended by itself: %v\n%s", err, out.String())
+				}
+			}
 			kill := time.AfterFunc(time.Duration(100+53*i)*time.Millisecond, func() {
 				_ = cmd.Process.Kill() // it may have failed before, which shows below
 			})
-			err := cmd.Wait()
+			err := <-ended
 			kill.Stop()
 			if err == nil || strings.Contains(out.String(), "FAIL") {
 				t.Fatalf("the process ended by itself: %v\n%s", err, out.String())
@@ -43,6 +52,19 @@ func TestKilledProcess(t *testing.T) {
 			t.Error("nothing was committed before a kill; the test shows nothing")
 		}
 	})
+}
+
+// A teller keeps what is written to it, and closes told with the first of that.
+type teller struct {
+	strings.Builder
+	told chan struct{}
+}
+
+func (w *teller) Write(p []byte) (int, error) {
+	if w.Len() == 0 {
+		close(w.told)
+	}
+	return w.Builder.Write(p)
 }
 
 // commitForever commits numbered changes, beginning with the first that is not there.

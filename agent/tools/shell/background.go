@@ -135,11 +135,11 @@ func (s *Shell) begin(
 		cancel()
 		return tool.Result{}, errors.Join(err, cmd.Close())
 	}
-	early := time.NewTimer(earlyEnd)
+	early := time.NewTimer(s.early)
 	defer early.Stop()
 	select {
 	case <-p.done:
-		return s.early(ctx, p)
+		return s.endedEarly(ctx, p)
 	case <-early.C:
 	case <-ctx.Done():
 	}
@@ -147,8 +147,8 @@ func (s *Shell) begin(
 	return tool.Result{Text: frame(p.news(), note), Foreign: foreign}, nil
 }
 
-// early returns the result of a command that ended at once, and forgets it.
-func (s *Shell) early(ctx context.Context, p *process) (tool.Result, error) {
+// endedEarly returns the result of a command that ended at once, and forgets it.
+func (s *Shell) endedEarly(ctx context.Context, p *process) (tool.Result, error) {
 	s.mu.Lock()
 	delete(s.processes, p.id)
 	s.mu.Unlock()

@@ -67,8 +67,9 @@ const (
 
 // A Shell runs commands. It is safe for concurrent use.
 type Shell struct {
-	o  Options
-	wg sync.WaitGroup // of commands in the background
+	o     Options
+	early time.Duration  // how long a command in the background is waited for
+	wg    sync.WaitGroup // of commands in the background
 
 	mu        sync.Mutex
 	closed    bool
@@ -80,7 +81,7 @@ type Shell struct {
 func New(o Options) *Shell {
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, 10*time.Minute)
 	o.Limits.CPU = cmp.Or(o.Limits.CPU, time.Hour)
-	return &Shell{o: o, processes: make(map[string]*process)}
+	return &Shell{o: o, early: earlyEnd, processes: make(map[string]*process)}
 }
 
 // Tools returns the tools.

@@ -49,7 +49,7 @@ func TestLimits(t *testing.T) {
 		{name: "memory of one process", argv: shell(`head -c 200M /dev/zero | tail`),
 			limits: Limits{Memory: 100 << 20}, want: []string{LimitMemory, "exit"}},
 		{name: "memory of several", want: []string{LimitMemory}, argv: shell(
-			`for i in 1 2 3 4; do (head -c 60M /dev/zero; sleep 1; echo) | tail & done; wait`),
+			`for i in 1 2 3 4; do (head -c 60M /dev/zero; sleep 5; echo) | tail & done; wait`),
 			limits: Limits{Memory: 100 << 20}},
 		{name: "shared memory", argv: probing("shared", "200000000"),
 			limits: Limits{Memory: 100 << 20}, want: []string{LimitMemory, "exit"}},
@@ -69,7 +69,7 @@ func TestLimits(t *testing.T) {
 		{name: "temporary files", limits: Limits{Disk: 20 << 20, Temporary: 20 << 20},
 			want: []string{LimitDisk, "exit"},
 			argv: shell(`cd $TMPDIR && for i in 1 2 3 4 5 6; do head -c 10M /dev/zero > f$i || exit 3; ` +
-				`done; sleep 1`)},
+				`done; sleep 5`)},
 		{name: "open files", limits: Limits{OpenFiles: 20},
 			argv: shell(`exec bash -c 'for i in {1..50}; do exec {f}</dev/null || exit 1; done'`)},
 	}
@@ -78,7 +78,10 @@ func TestLimits(t *testing.T) {
 			for _, mode := range []string{Bubblewrap, Landlock} {
 				t.Run(mode, func(t *testing.T) { g.starve(t, find(t, mode)) })
 			}
-			t.Run("control", func(t *testing.T) { g.feed(t) })
+			t.Run("control", func(t *testing.T) {
+				t.Parallel() // most of them only wait
+				g.feed(t)
+			})
 		})
 	}
 }

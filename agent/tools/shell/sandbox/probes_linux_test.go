@@ -396,6 +396,9 @@ func beat(args []string) error {
 	return nil
 }
 
+// lookTime is how long what a probe takes stays there to be seen.
+const lookTime = 5 * time.Second
+
 // spawn has so many processes at a time.
 func spawn(args []string) error {
 	var cmds []*exec.Cmd
@@ -412,7 +415,7 @@ func spawn(args []string) error {
 		}
 		cmds = append(cmds, c)
 	}
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(lookTime)
 	return nil
 }
 
@@ -426,7 +429,7 @@ func fillShared(args []string) error {
 	for i := 0; i < len(b); i += 4096 {
 		b[i] = 1
 	}
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(lookTime)
 	return unix.Munmap(b)
 }
 
@@ -438,7 +441,7 @@ func manyFiles(args []string) error {
 			return err
 		}
 	}
-	time.Sleep(time.Second)
+	time.Sleep(lookTime)
 	return nil
 }
 
@@ -458,7 +461,7 @@ func unlinkedFile(args []string) error {
 			return err
 		}
 	}
-	time.Sleep(time.Second)
+	time.Sleep(lookTime)
 	return nil
 }
 
