@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -218,7 +219,12 @@ func TestRun(t *testing.T) {
 
 // A loopback address that is taken keeps nothing from starting, and is taken when it is free.
 func TestTaken(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	host := "127.0.0.1"
+	if runtime.GOOS == "linux" { // a process can have an address whose ports nobody else takes
+		pid := os.Getpid()
+		host = fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&63, pid>>8&255, pid&255)
+	}
+	l, err := net.Listen("tcp", host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
