@@ -141,6 +141,7 @@ type live struct {
 	grows  time.Time   // when the first text came
 	shown  time.Time   // of the newest that was published
 	any    bool        // something was published
+	over   bool        // nothing more of it is published
 }
 
 // showBegin begins a preview, which announces the answer if it does not come soon.
@@ -154,7 +155,7 @@ func (t *turn) showBegin() {
 	l.timer = time.AfterFunc(typingAfter, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if t.live == l && (l.due || !l.any) { // else it comes too late
+		if t.live == l && !l.over && (l.due || !l.any) { // else it comes too late
 			t.publish(t.d.opts.Now())
 		}
 	})
@@ -168,7 +169,7 @@ func (t *turn) show(text, status string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.live
-	if l == nil {
+	if l == nil || l.over {
 		return
 	}
 	l.newest.Text, l.newest.Status = text, status
@@ -196,7 +197,8 @@ func (t *turn) publish(now time.Time) {
 	t.d.Live.Publish(t.live.newest)
 }
 
-// hide keeps more of the preview from coming, and reports whether anything of it was shown.
+// hide keeps more of the preview from coming, also if its timer has fired and waits for the turn's
+// mu, and reports whether anything of it was shown: only then does a message take its place.
 func (t *turn) hide() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,6 +206,7 @@ func (t *turn) hide() bool {
 		return false
 	}
 	t.live.timer.Stop()
+	t.live.over = true
 	return t.live.any
 }
 

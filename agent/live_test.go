@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,10 +11,16 @@ import (
 	"gateway/bus"
 )
 
-// watch returns a function that yields what the live stream has carried for a chat so far. It reads
-// at once what is published, as the router does.
+// watch returns a function that yields what the live stream has carried for a chat so far.
 func (w *world) watch(chat string) func() []bus.Progress {
-	var seen []bus.Progress
+	all := w.watchAll()
+	return func() []bus.Progress { return all()[at(chat)] }
+}
+
+// watchAll returns a function that yields what the live stream has carried so far, by chat. It
+// reads at once what is published, as the router does.
+func (w *world) watchAll() func() map[bus.Address][]bus.Progress {
+	seen := make(map[bus.Address][]bus.Progress)
 	stop := make(chan struct{})
 	w.t.Cleanup(func() { close(stop) })
 	go func() {
@@ -24,13 +31,11 @@ func (w *world) watch(chat string) func() []bus.Progress {
 			case <-w.deps.Live.C():
 			}
 			for _, p := range w.deps.Live.Take() {
-				if p.To == at(chat) {
-					seen = append(seen, p)
-				}
+				seen[p.To] = append(seen[p.To], p)
 			}
 		}
 	}()
-	return func() []bus.Progress {
+	return func() map[bus.Address][]bus.Progress {
 		w.settle()
 		return seen
 	}
@@ -94,6 +99,30 @@ func TestNoProgressOfQuickAnswer(t *testing.T) {
 		wantProgress(t, seen(), nil)
 		if got := w.outbox("a")[0].Stream; got != "" {
 			t.Errorf("the answer ends the preview %q that never was", got)
+		}
+	})
+}
+
+// A preview that becomes due in the moment in which its answer is ready is either shown and ended
+// by the answer, or not shown. Else both would stay.
+func TestProgressAtTheEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const chats = 200
+		seen := w.watchAll()
+		for range chats {
+			w.model.Queue(slowly("one", showAfter))
+		}
+		w.start()
+		for i := range chats {
+			w.say(fmt.Sprint(i), "hello")
+		}
+		w.wantQuiet()
+		for i := range chats {
+			chat := fmt.Sprint(i)
+			shown := len(seen()[at(chat)]) > 0
+			if ended := w.outbox(chat)[0].Stream != ""; shown != ended {
+				t.Errorf("chat %d: shown %t, ended %t", i, shown, ended)
+			}
 		}
 	})
 }
