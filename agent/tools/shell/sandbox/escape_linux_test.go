@@ -214,6 +214,37 @@ func TestEscapeProcesses(t *testing.T) {
 	attemptAll(t, attempts)
 }
 
+// TestEscapeCalls makes each system call that the filter refuses. Without a sandbox only those are
+// made that do nothing with such arguments, each of which a kernel or a container may lack.
+func TestEscapeCalls(t *testing.T) {
+	numbers := func(calls []uintptr) (args []string) {
+		for _, c := range calls {
+			args = append(args, strconv.Itoa(int(c)))
+		}
+		return args
+	}
+	all := slices.Concat(privileged, archPrivileged, absent)
+	all = slices.DeleteFunc(all, func(c uintptr) bool { return c == unix.SYS_VHANGUP }) // takes none
+	sandboxes(t, func(t *testing.T, s *Sandbox) {
+		w := newWorld(t)
+		got, said := w.probe(t, s, append([]string{"calls"}, numbers(all)...)...)
+		if got || !strings.Contains(said, "all are refused") {
+			t.Errorf("it got out: %s", said)
+		}
+	})
+	t.Run("control", func(t *testing.T) {
+		harmless := []uintptr{unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_BPF,
+			unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_KCMP, unix.SYS_IO_URING_SETUP,
+			unix.SYS_MEMFD_CREATE, unix.SYS_OPENAT2, unix.SYS_CLONE3}
+		w := newWorld(t)
+		got, said := w.probe(t, find(t, None), append([]string{"calls"}, numbers(harmless)...)...)
+		if !got {
+			t.Errorf("without a sandbox none got out either: %s", said)
+		}
+		t.Logf("what the machine itself lets through: %s", said)
+	})
+}
+
 // gone reports whether the bystander was ended.
 func gone(t *testing.T, w *world) bool {
 	t.Helper()

@@ -77,6 +77,7 @@ var probes = map[string]func(args []string) error{
 	"many":      manyFiles,
 	"unlinked":  unlinkedFile,
 	"nest":      nest,
+	"calls":     call,
 }
 
 // escape runs a probe and says how it went.
@@ -294,6 +295,28 @@ func typeAhead([]string) error {
 	if e != 0 {
 		return e
 	}
+	return nil
+}
+
+// call makes system calls, given by number, with arguments that no kernel takes. A call that gets
+// as far as to be told so has got out.
+func call(args []string) error {
+	var out []string
+	for _, number := range args {
+		nr, err := strconv.ParseUint(number, 10, 32)
+		if err != nil {
+			panic(err)
+		}
+		none := ^uintptr(0)
+		_, _, e := unix.Syscall6(uintptr(nr), none, none, none, none, none, none)
+		if e != unix.EPERM && e != unix.ENOSYS {
+			out = append(out, fmt.Sprintf("%d: %v", nr, e))
+		}
+	}
+	if len(out) == 0 {
+		return errors.New("all are refused")
+	}
+	fmt.Println(escaped, strings.Join(out, ", "))
 	return nil
 }
 
