@@ -46,6 +46,7 @@ type scene struct {
 	t    *testing.T
 	name string // of the platform, and of the account there
 	w    *world // that all platforms are in
+	hold *hold  // of the model, when it answers "slowly three" and has begun
 }
 
 // until waits until cond is true.
@@ -204,8 +205,10 @@ var conversations = []conversation{
 	}},
 	{name: "outage", config: "streaming = true\nedit_interval = \"30ms\"\n", play: func(s *scene) {
 		s.say("slowly three")
+		until(s.t, "the model to be asked", s.hold.reached)
 		s.until("its beginning", func() bool { return s.name == "whatsapp" || len(s.direct()) > 0 })
 		s.outage(true)
+		s.hold.release()
 		s.rows(1, "outbox WHERE attempts > 0") // the answer is ready, and can't be sent
 		s.outage(false)
 		s.hear("is all")
@@ -224,13 +227,24 @@ func TestConversations(t *testing.T) {
 func playAll(t *testing.T, c *conversation) {
 	asked := make(map[string][]string) // what the model was asked, by platform
 	var mu sync.Mutex
+	holds := map[string]*hold{"telegram": newHold(), "discord": newHold(), "whatsapp": newHold()}
+	for _, h := range holds {
+		defer h.release()
+	}
 	w, theatres := openTheatres(t, c.config, func(r openaitest.Request) openaitest.Reply {
 		mu.Lock()
 		asked[platformOf(r)] = append(asked[platformOf(r)], lastUser(r))
 		mu.Unlock()
-		return perform(r)
+		reply := perform(r)
+		if strings.Contains(lastWords(r), "slowly three") {
+			reply.Hold = func(int) { holds[platformOf(r)].wait() }
+		}
+		return reply
 	})
-	w.onAll(theatres, c.play)
+	w.onAll(theatres, func(s *scene) {
+		s.hold = holds[s.name]
+		c.play(s)
+	})
 	if t.Failed() {
 		return
 	}
@@ -289,7 +303,7 @@ func (w *world) onAll(theatres map[string]theatre, play func(s *scene)) {
 	var wg sync.WaitGroup
 	for name, th := range theatres {
 		wg.Go(func() {
-			s := &scene{th, w.t.(*testing.T), name, w}
+			s := &scene{theatre: th, t: w.t.(*testing.T), name: name, w: w}
 			s.until("the gateway", s.ready)
 			play(s)
 		})
@@ -379,11 +393,7 @@ func perform(r openaitest.Request) openaitest.Reply {
 		for range 40 {
 			pieces = append(pieces, word+" ")
 		}
-		reply := openaitest.Reply{Text: append(pieces, "is all"), Between: 20 * time.Millisecond}
-		if word == "three" {
-			reply.Between = 100 * time.Millisecond // the outage is to begin in the middle of it
-		}
-		return reply
+		return openaitest.Reply{Text: append(pieces, "is all"), Between: 20 * time.Millisecond}
 	}
 	return say("you said " + text)
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +35,24 @@ func stream(text string) openaitest.Reply {
 	return r
 }
 
+// held lets a reply wait after its beginning until a chat shows that.
+func (w *world) held(chat int64, r openaitest.Reply) openaitest.Reply {
+	r.Hold = func(int) {
+		w.holdUntil(fmt.Sprint("an answer to begin in ", chat),
+			func() bool { return len(w.texts(chat)) > 0 })
+	}
+	return r
+}
+
+// holdUntil is await for the model.
+func (w *world) holdUntil(what string, cond func() bool) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	if err := w.telegram.Wait(ctx, cond); err != nil {
+		w.t.Errorf("waited for %s: %v", what, err)
+	}
+}
+
 // expectWords waits until what a chat shows, all its messages together, is text.
 func (w *world) expectWords(chat int64, text string) {
 	w.t.Helper()
@@ -47,6 +67,16 @@ func (w *world) expectWords(chat int64, text string) {
 	})
 }
 
+// chatIn returns the number at the end of what was said last.
+func chatIn(r openaitest.Request) int64 {
+	text := lastText(r)
+	n, err := strconv.ParseInt(text[strings.LastIndexByte(text, ' ')+1:], 10, 64)
+	if err != nil {
+		panic(err) // the test says none
+	}
+	return n
+}
+
 // edits returns how often the messages of a chat were edited.
 func (w *world) edits(chat int64) (n int) {
 	for _, m := range w.telegram.History(chat) {
@@ -58,12 +88,15 @@ func (w *world) edits(chat int64) (n int) {
 func TestStreamedLongAnswerArrives(t *testing.T) {
 	t.Parallel()
 	text := words("long", 6000)
-	w := newWorld(t, worldOptions{channel: streaming,
-		answer: func(openaitest.Request) openaitest.Reply { return stream(text) }})
+	var w *world
+	w = newWorld(t, worldOptions{channel: streaming,
+		answer: func(r openaitest.Request) openaitest.Reply {
+			return w.held(chatIn(r), stream(text))
+		}})
 	stop := w.run()
 	const chats = 20
 	for chat := range int64(chats) {
-		w.telegram.Say(chat+1, chat+1, "hello")
+		w.telegram.Say(chat+1, chat+1, fmt.Sprint("hello from ", chat+1))
 	}
 	for chat := range int64(chats) {
 		w.expectWords(chat+1, text)
@@ -128,8 +161,9 @@ func TestStreamDuringOutage(t *testing.T) {
 func TestRetriedEditDoublesNothing(t *testing.T) {
 	t.Parallel()
 	text := words("edit", 6000)
-	w := newWorld(t, worldOptions{channel: streaming,
-		answer: func(openaitest.Request) openaitest.Reply { return stream(text) }})
+	var w *world
+	w = newWorld(t, worldOptions{channel: streaming,
+		answer: func(openaitest.Request) openaitest.Reply { return w.held(1, stream(text)) }})
 	w.telegram.Inject(telegramtest.Fault{
 		Method: "editMessageText", Times: 3, Effect: telegramtest.Lose})
 	stop := w.run()
@@ -145,8 +179,9 @@ func TestRetriedEditDoublesNothing(t *testing.T) {
 func TestRateLimitOnFinalEdit(t *testing.T) {
 	t.Parallel()
 	text := words("limit", 3000)
-	w := newWorld(t, worldOptions{channel: streaming,
-		answer: func(openaitest.Request) openaitest.Reply { return stream(text) }})
+	var w *world
+	w = newWorld(t, worldOptions{channel: streaming,
+		answer: func(openaitest.Request) openaitest.Reply { return w.held(1, stream(text)) }})
 	w.telegram.Inject(telegramtest.Fault{
 		Method: "editMessageText", Times: 2, RetryAfter: 1,
 		When: func(source string) bool { return strings.HasSuffix(source, text[len(text)-9:]) }})
@@ -170,14 +205,10 @@ func TestTopicsStreamSideBySide(t *testing.T) {
 	for _, topic := range topics {
 		answers[topic] = words(fmt.Sprintf("topic%d-", topic), 6000)
 	}
-	w := newWorld(t, worldOptions{channel: streaming,
+	var w *world
+	w = newWorld(t, worldOptions{channel: streaming,
 		answer: func(r openaitest.Request) openaitest.Reply {
-			var topic int
-			text := lastText(r)
-			if _, err := fmt.Sscanf(text[strings.LastIndex(text, " "):], " %d", &topic); err != nil {
-				t.Errorf("no topic in %q", text)
-			}
-			return stream(answers[topic])
+			return w.held(group, stream(answers[int(chatIn(r))]))
 		}})
 	w.telegram.AddGroup(group, "Forum", topics...)
 	w.run()

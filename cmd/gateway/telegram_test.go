@@ -42,7 +42,17 @@ func heard(w *world, chat int64, text string) bool {
 // Where the account is so configured, an answer in a direct chat grows as a draft, and in a group,
 // where there are none, by edits.
 func TestDrafts(t *testing.T) {
-	w := newWorld(t, worldOptions{answer: perform,
+	var w *world
+	w = newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
+		if strings.HasSuffix(lastText(r), "two") {
+			return w.held(groupID, perform(r))
+		}
+		reply := perform(r)
+		reply.Hold = func(sent int) { // what was sent last is shown
+			w.holdUntil("drafts", func() bool { return len(w.telegram.Drafts(annID)) >= min(sent, 2) })
+		}
+		return reply
+	},
 		channel: "access = \"open\"\nrate_limit = \"off\"\nedit_interval = \"20ms\"\ndrafts = true"})
 	w.telegram.AddGroup(groupID, "Garden")
 	w.run()

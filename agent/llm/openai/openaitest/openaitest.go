@@ -34,6 +34,10 @@ type Reply struct {
 	First   time.Duration // wait before the first byte
 	Between time.Duration // wait before each further frame
 
+	// Hold is called before each piece of the text but the first, with the number of those that
+	// are sent, and may wait; default none.
+	Hold func(sent int)
+
 	// Frames are the frames to send in place of all of the above but the waits: whole
 	// lines without newline, such as "data: {…}" or ": comment".
 	Frames []string

@@ -103,6 +103,9 @@ func (s *streamer) run(ctx context.Context, req Request) {
 		if s.faultAt(ctx, i) || i > 0 && !s.wait(ctx, s.reply.Between) {
 			return
 		}
+		if n := i - len(s.reply.Reasoning); s.reply.Hold != nil && n > 0 && n < len(s.reply.Text) {
+			s.reply.Hold(n)
+		}
 		s.send(frame)
 	}
 	if !s.faultAt(ctx, len(frames)) && s.reply.Frames == nil && !f.NoDone {
