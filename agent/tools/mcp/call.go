@@ -31,6 +31,9 @@ const (
 // errSlow ends a call that takes longer than the server's time-out.
 var errSlow = errors.New("no answer in time")
 
+// errForgotten ends a call during which the endpoint has forgotten the session.
+var errForgotten = fmt.Errorf("%w any more", sdk.ErrSessionMissing)
+
 // caller returns what runs the tool name, which the server knows as d.
 func (s *server) caller(
 	name string, d definition,
@@ -99,9 +102,12 @@ func (s *server) once(
 	switch {
 	case err != nil && context.Cause(ctx) == errSlow:
 		return errSlow
-	case err != nil && ctx.Err() == nil && bound.Err() != nil && first.unknown.Load():
+	case err != nil && ctx.Err() == nil && bound.Err() != nil && first.unknown():
 		// What says so ended the link, and that may have overtaken the call's own error.
 		return sdk.ErrSessionMissing
+	case s.URL != "" && first.taken() && sessionGone(err):
+		// Another request was refused for the session, and its end is that of all calls.
+		return errForgotten
 	}
 	return err
 }
@@ -115,6 +121,8 @@ func (s *server) judge(ctx context.Context, err error) (lost, sent bool) {
 	switch {
 	case errors.Is(err, errSlow), ctx.Err() != nil:
 		return false, true
+	case errors.Is(err, errForgotten):
+		return true, true
 	case errors.Is(err, sdk.ErrSessionMissing), errors.Is(err, sdk.ErrConnectionClosed):
 		return true, false
 	case errors.As(err, &dial) && dial.Op == "dial":
@@ -122,7 +130,7 @@ func (s *server) judge(ctx context.Context, err error) (lost, sent bool) {
 	case errors.As(err, &request):
 		return true, true
 	case errors.As(err, &answer):
-		gone := s.URL != "" && sessionGone(err, answer)
+		gone := s.URL != "" && sessionGone(err)
 		return gone, !gone
 	}
 	return s.URL == "" && broken(err), true
@@ -137,8 +145,13 @@ func broken(err error) bool {
 
 // sessionGone reports whether an endpoint refuses a session that it does not know any more. The
 // protocol's way is status 404; many servers say 400 and put it in words.
-func sessionGone(err error, answer *jsonrpc.Error) bool {
-	return strings.HasSuffix(err.Error(), http.StatusText(http.StatusBadRequest)) &&
+func sessionGone(err error) bool {
+	if errors.Is(err, sdk.ErrSessionMissing) {
+		return true
+	}
+	var answer *jsonrpc.Error
+	return errors.As(err, &answer) &&
+		strings.HasSuffix(err.Error(), http.StatusText(http.StatusBadRequest)) &&
 		strings.Contains(strings.ToLower(answer.Message), "session")
 }
 

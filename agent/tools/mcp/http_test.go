@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -188,6 +189,47 @@ func TestForgottenUnderway(t *testing.T) {
 		})
 		if calls != tt.calls || err == nil != (tt.calls == 2) {
 			t.Errorf("%s: %d calls, %v; want %d", tt.effect, calls, err, tt.calls)
+		}
+	}
+}
+
+// An endpoint that took a call and forgets the session while it answers may have done what was
+// asked, whatever request it is that learns of it.
+func TestForgottenAfterwards(t *testing.T) {
+	for _, tt := range []struct {
+		effect tool.Effect
+		calls  int32
+	}{{tool.Once, 1}, {tool.Idempotent, 2}, {tool.Pure, 2}} {
+		e := newEndpoint(t, stateful)
+		c, _ := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL})
+		awaitState(t, c, Connected)
+		var calls atomic.Int32
+		inner := *e.handler.Load()
+		var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body) // what is cut off is no call
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			switch {
+			case r.Header.Get("Last-Event-Id") != "":
+				http.NotFound(w, r)
+			case bytes.Contains(body, []byte("tools/call")) && calls.Add(1) == 1:
+				w.Header().Set("Content-Type", "text/event-stream")
+				fmt.Fprint(w, "id: 1\nretry: 1\ndata:\n\n") // the answer would come later
+			default:
+				inner.ServeHTTP(w, r)
+			}
+		})
+		e.handler.Store(&h)
+		err := c.servers[0].use(t.Context(), tt.effect, func(
+			ctx context.Context, session *sdk.ClientSession,
+		) error {
+			_, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "count"})
+			return err
+		})
+		if got := calls.Load(); got != tt.calls || err == nil != (tt.calls == 2) {
+			t.Errorf("%s: %d calls, %v; want %d", tt.effect, got, err, tt.calls)
+		}
+		if tt.effect == tool.Once {
+			wantError(t, err, "ended during the call", "not known whether it took effect")
 		}
 	}
 }

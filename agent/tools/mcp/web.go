@@ -41,9 +41,8 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 		p, _ := r.Context().Value(postKey{}).(*post)
 		first := p != nil && r.Method == http.MethodPost && !p.begun.Swap(true)
 		resp, err := roundTrip(life, base, r)
-		if first && err == nil {
-			p.unknown.Store(resp.StatusCode == http.StatusNotFound &&
-				r.Header.Get("Mcp-Session-Id") != "")
+		if first && err == nil && r.Header.Get("Mcp-Session-Id") != "" {
+			p.status.Store(int32(resp.StatusCode))
 		}
 		return resp, err
 	})
@@ -59,8 +58,17 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 // A post is what becomes of the first request that a call posts; the library may post a notice
 // of its end with the same context.
 type post struct {
-	begun   atomic.Bool
-	unknown atomic.Bool // the endpoint does not know the session, so it has done nothing
+	begun  atomic.Bool
+	status atomic.Int32 // of the answer to a request that names a session; 0: there is none
+}
+
+// unknown reports whether the endpoint does not know the session, so that it has done nothing.
+func (p *post) unknown() bool { return p.status.Load() == http.StatusNotFound }
+
+// taken reports whether the endpoint may do what was posted: it has not answered as they do that
+// don't know the session, see [sessionGone].
+func (p *post) taken() bool {
+	return p.begun.Load() && !p.unknown() && p.status.Load() != http.StatusBadRequest
 }
 
 // postKey is the key of a call's post in its context.
