@@ -180,11 +180,17 @@ func (e *execution) call(
 	if piped != (none{}) {
 		args = append(args, piped)
 	}
+	if f.show {
+		args[count-1] = Show(args[count-1])
+		if err := e.countText(args[count-1]); err != nil {
+			return nil, err
+		}
+	}
 	v, err := f.call(args)
 	if err != nil {
 		return nil, e.fail(n, "%s: %w", n.Ident, err)
 	}
-	return v, nil
+	return v, e.countText(v)
 }
 
 // argument returns the value of an argument. Where an integer is wanted, a number of the template

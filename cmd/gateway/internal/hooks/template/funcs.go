@@ -17,6 +17,7 @@ type function struct {
 	args  int            // how many values it takes
 	more  bool           // or more than that
 	whole bool           // the first is an integer
+	show  bool           // the last becomes a text, see [Show]
 	stop  func(any) bool // an argument that is the result, so that no further ones are looked at
 	call  func(args []any) (any, error)
 }
@@ -58,7 +59,7 @@ var functions = map[string]function{
 	}},
 
 	"json":  {args: 1, call: func(args []any) (any, error) { return JSON(args[0]), nil }},
-	"limit": {args: 2, whole: true, call: limit},
+	"limit": {args: 2, whole: true, show: true, call: limit},
 }
 
 // last returns the last of the values.
@@ -299,13 +300,13 @@ func joined(args []any) string {
 	return fmt.Sprint(texts...)
 }
 
-// limit returns the first characters of a value.
+// limit returns the first characters of a text.
 func limit(args []any) (any, error) {
 	n, ok := args[0].(int)
 	if !ok {
 		return nil, fmt.Errorf("want how many characters, and not %s", kind(args[0]))
 	}
-	s := []rune(Show(args[1]))
+	s := []rune(args[1].(string))
 	if n < 0 || len(s) <= n {
 		return string(s), nil
 	}

@@ -142,7 +142,7 @@ func differ(t failer, text string, data any) bool {
 	const room = 1 << 16
 	got, want := &bounded{left: room}, &bounded{left: room}
 	err = ours.Execute(got, data)
-	if errors.Is(err, errNodes) || errors.Is(err, errDepth) {
+	if errors.Is(err, errSteps) || errors.Is(err, errDepth) {
 		return false // text/template may go on for ever
 	}
 	wantErr = theirs.Execute(want, data)

@@ -14,8 +14,9 @@
 //   - slice takes fields as bounds as they are; elsewhere they need parentheses.
 //   - What fails is told in the words of JSON: text, list, object.
 //
-// Limits: templates are 1000 deep in each other at most, and execute a million nodes at most, for
-// what is posted may say how often something is repeated. The package owns no tables and no files.
+// Limits: templates are 1000 deep in each other at most, and take a million steps at most, for what
+// is posted may say how often something is repeated. A step is a node that is executed, or 64 bytes
+// of a text that a function makes. The package owns no tables and no files.
 package template
 
 import (
@@ -31,7 +32,8 @@ import (
 // The bounds of an execution.
 const (
 	maxDepth = 1000      // of templates in templates
-	maxNodes = 1_000_000 // that are executed
+	maxSteps = 1_000_000 // nodes that are executed, and texts
+	stepText = 64        // bytes of a text that are a step
 )
 
 // A Template is a text with gaps to fill. It may be executed by several goroutines at once.
@@ -69,7 +71,7 @@ type execution struct {
 	w     io.Writer
 	vars  []variable // the innermost last
 	depth int        // of templates in templates
-	nodes int        // that were executed
+	steps int
 }
 
 // A variable is what a name such as $x stands for.
@@ -99,7 +101,7 @@ func plain(v any) any {
 
 // What ends an execution that goes too far.
 var (
-	errNodes = fmt.Errorf("it takes too long: more than %d steps", maxNodes)
+	errSteps = fmt.Errorf("it takes too long: more than %d steps", maxSteps)
 	errDepth = fmt.Errorf("templates are more than %d deep in each other", maxDepth)
 )
 
@@ -125,16 +127,22 @@ func (e *execution) list(dot any, list *parse.ListNode) error {
 	return nil
 }
 
-// count counts an executed node, and fails for one too many.
-func (e *execution) count() error {
-	if e.nodes++; e.nodes > maxNodes {
-		return fmt.Errorf("template: %s: %w", e.root.Name, errNodes)
+// count counts steps, and fails for one too many.
+func (e *execution) count(steps int) error {
+	if e.steps += steps; e.steps > maxSteps {
+		return fmt.Errorf("template: %s: %w", e.root.Name, errSteps)
 	}
 	return nil
 }
 
+// countText counts the steps of a text that was made, if v is one.
+func (e *execution) countText(v any) error {
+	s, _ := v.(string)
+	return e.count(len(s) / stepText)
+}
+
 func (e *execution) node(dot any, n parse.Node) error {
-	if err := e.count(); err != nil {
+	if err := e.count(1); err != nil {
 		return err
 	}
 	switch n := n.(type) {
@@ -199,7 +207,7 @@ func (e *execution) loop(dot any, n *parse.RangeNode) error {
 	outside := len(e.vars)
 	for key, value := range all {
 		empty = false
-		err := e.count()
+		err := e.count(1)
 		if err == nil {
 			err = e.bind(n.Pipe, key, value)
 		}

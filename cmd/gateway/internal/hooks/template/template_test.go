@@ -103,8 +103,8 @@ func TestDifferences(t *testing.T) {
 // An execution ends, whatever a template does and however large the numbers are that are posted.
 func TestBounds(t *testing.T) {
 	for text, want := range map[string]error{
-		`{{range .}}{{end}}`: errNodes,
-		`{{range .}}{{range $}}{{if false}}{{end}}{{end}}{{end}}`:   errNodes,
+		`{{range .}}{{end}}`: errSteps,
+		`{{range .}}{{range $}}{{if false}}{{end}}{{end}}{{end}}`:   errSteps,
 		`{{define "a"}}{{template "a" .}}{{end}}{{template "a" .}}`: errDepth,
 		`{{define "a"}}{{template "b"}}{{end}}{{define "b"}}{{template "a"}}{{end}}` +
 			`{{template "a"}}`: errDepth,
@@ -116,6 +116,24 @@ func TestBounds(t *testing.T) {
 		}
 		if err := parsed.Execute(&bounded{left: 1 << 10}, 1<<31-1); !errors.Is(err, want) {
 			t.Errorf("Execute(%s) = %v, want %v", text, err, want)
+		}
+	}
+	list := make([]any, 2000)
+	for i := range list {
+		list[i] = strings.Repeat("x", 50)
+	}
+	for _, text := range []string{ // that become too long, or are made too often
+		`{{$s := "x"}}{{range slice . 0 26}}{{$s = print $s $s}}{{end}}`,
+		`{{$s := ""}}{{range .}}{{range $}}{{$s = print $s "x"}}{{end}}{{end}}`,
+		`{{range .}}{{$s := limit 1 $}}{{end}}`,
+		`{{range .}}{{$n := len (json $)}}{{end}}`,
+	} {
+		parsed, err := Parse("t", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := parsed.Execute(&bounded{}, list); !errors.Is(err, errSteps) {
+			t.Errorf("Execute(%s) = %v, want %v", text, err, errSteps)
 		}
 	}
 	if !differ(t, `{{define "a"}}{{if .}}({{template "a" .list}}){{end}}{{end}}{{template "a" .}}`,
