@@ -55,7 +55,8 @@ func TestHeartbeat(t *testing.T) {
 	p = w.start("GATEWAY_TIME_SCALE=60") // a minute is a second
 	p.ready()
 	w.eventually("six heartbeats", func(db *store.DB) bool {
-		return w.count(db, "runs WHERE state = 'done'") >= 6
+		return w.count(db, "runs WHERE state = 'done'") >= 6 &&
+			w.count(db, "outbox WHERE state <> 'sent'") == 0
 	})
 	p.kill()
 	w.look(func(db *store.DB) {

@@ -220,9 +220,7 @@ func (m *merger) killAfter(p *process, d time.Duration) {
 	p.kill()
 	m.kills++
 	tired := false
-	m.look(func(db *store.DB) {
-		tired = m.count(db, "turns WHERE state = 'running' AND attempts >= 3") > 0
-	})
+	m.look(func(db *store.DB) { tired = m.isTired(db) })
 	if tired {
 		p := m.start()
 		p.ready()

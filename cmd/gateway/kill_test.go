@@ -252,7 +252,7 @@ func (tr *trial) autopsy() (sending int) {
 			"WHERE state = 'running' UNION SELECT chat FROM outbox WHERE state = 'waiting'") {
 			tr.growing[chat]++
 		}
-		tr.tired = tr.count(db, "turns WHERE state = 'running' AND attempts >= 3") > 0
+		tr.tired = tr.isTired(db)
 	})
 	return sending
 }

@@ -88,8 +88,8 @@ func (o *operator) check(name string) (r ops.Result, ready bool) {
 	return r, false
 }
 
-// turns waits until a check has found what is wanted, and says one of states of it if there are any:
-// on a slow machine it may be red for a moment as it takes too long. While it is red so is the whole.
+// turns waits until a check has found what is wanted, and says one of states, if there are any: on
+// a slow machine it may be red for a moment as it takes too long. While it is red so is the whole.
 func (o *operator) turns(w *world, name string, ok bool, states ...string) {
 	o.t.Helper()
 	w.repeat(fmt.Sprintf("%s to be ok: %t, as %q", name, ok, states), func() bool {

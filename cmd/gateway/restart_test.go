@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"gateway/agent/llm/openai/openaitest"
@@ -124,6 +125,10 @@ func TestRestartProgram(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "gateway")
 	install := func(text []byte) {
 		t.Helper()
+		// A process that another test starts would have the file open for writing for a moment, and
+		// the gateway could not run it.
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
 		if err := os.WriteFile(program+".new", text, 0o700); err != nil {
 			t.Fatal(err)
 		}
