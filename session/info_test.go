@@ -157,6 +157,8 @@ func TestSearch(t *testing.T) {
 		{"RED", "", 2, "a red rose & a <b>|the red spade is in the shed|"},
 		{"red", KeyOf(other), 9, "a red rose & a <b>|"},
 		{"& <b>", "", 9, "a red rose & a <b>|"},
+		{"rose &", "", 9, "a red rose & a <b>|"},
+		{"user", "", 9, ""}, // a role
 		{"%", "", 9, ""},
 		{" ", "", 9, ""},
 	} {
@@ -168,6 +170,25 @@ func TestSearch(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("Search(%q, %q, %d) = %q, want %q", test.query, test.key, test.limit, got, test.want)
+		}
+	}
+}
+
+// What is found does not depend on how much was said since.
+func TestSearchFindsTheOldest(t *testing.T) {
+	f := newFixture(t)
+	f.begin(chat, "the red spade")
+	f.tx(func(tx *store.Tx) error {
+		_, err := tx.Exec(`INSERT INTO messages (session, turn, body, created_ms)
+			WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30000)
+			SELECT 'test/z', 1, '{"role":"user","text":"a rose"}', 1 FROM n`)
+		return err
+	})
+	for _, query := range []string{"spade", "red spade", "THE"} {
+		list, err := f.Search(f.read(), query, "", 9)
+		f.must(err)
+		if len(list) != 1 || list[0].Message.Text != "the red spade" {
+			t.Errorf("Search(%q) = %v", query, list)
 		}
 	}
 }

@@ -3,8 +3,10 @@ package session
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"gateway/agent/llm"
 	"gateway/store"
@@ -17,18 +19,21 @@ type Found struct {
 	Message llm.Message
 }
 
-// searchLimit is how many messages a search looks at, the newest first.
-const searchLimit = 20_000
-
 // Search returns up to limit messages of people and of the agent that contain all words of query,
-// in any case, the newest first: of one session, or of all if key is "".
+// in any case, the newest first: of one session, or of all if key is "". It reads all messages for
+// words that are rare.
 func (Store) Search(q store.Queryer, query string, key Key, limit int) ([]Found, error) {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {
 		return nil, nil
 	}
+	plain := slices.DeleteFunc(slices.Clone(words), func(word string) bool { // else JSON may differ
+		return strings.ContainsFunc(word, func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+		})
+	})
 	rows, err := q.Query(`SELECT session, body, created_ms FROM messages
-		WHERE $1 = '' OR session = $1 ORDER BY id DESC LIMIT $2`, string(key), searchLimit)
+		WHERE $1 = '' OR session = $1 ORDER BY id DESC`, string(key))
 	if err != nil {
 		return nil, fmt.Errorf("session: search: %w", err)
 	}
@@ -38,11 +43,13 @@ func (Store) Search(q store.Queryer, query string, key Key, limit int) ([]Found,
 		var f Found
 		var body []byte
 		var at int64
-		err := rows.Scan(&f.Session, &body, &at)
-		if err == nil {
-			err = json.Unmarshal(body, &f.Message)
+		if err := rows.Scan(&f.Session, &body, &at); err != nil {
+			return nil, fmt.Errorf("session: search: %w", err)
 		}
-		if err != nil {
+		if !containsAll(strings.ToLower(string(body)), plain) {
+			continue
+		}
+		if err := json.Unmarshal(body, &f.Message); err != nil {
 			return nil, fmt.Errorf("session: search: %w", err)
 		}
 		f.Time = time.UnixMilli(at)
