@@ -54,20 +54,24 @@ func TestBackup(t *testing.T) {
 				p.ready()
 			}
 			before := p.logged("message received")
+			late := tr.ledger.delay()
+			defer late.release()
 			tr.say(150)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			// Most of them are under way then.
+			// Some of them are under way then, and stay so until the end of p.
 			if err := p.wait(ctx, func() bool {
 				return p.logged("message received") >= before+30
 			}); err != nil {
 				t.Fatal(err)
 			}
+			until(t, "somebody to wait for long", late.reached)
 			file := filepath.Join(t.TempDir(), "backup.tar.gz")
 			if out, err := tr.gateway("backup", file); err != nil {
 				t.Fatalf("backup: %v\n%s", err, out)
 			}
 			p.kill()
+			late.release()
 			tr.moveHome(file)
 			tr.afterRestore()
 		})

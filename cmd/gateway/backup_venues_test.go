@@ -44,6 +44,8 @@ func TestBackupVenues(t *testing.T) {
 			p := tr.start()
 			p.ready()
 			tr.venue.ready()
+			late := tr.ledger.delay()
+			defer late.release()
 			tr.say(60)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
@@ -51,6 +53,7 @@ func TestBackupVenues(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			until(t, "somebody to wait for long", late.reached)
 			file := filepath.Join(t.TempDir(), "backup.tar.gz")
 			if out, err := tr.gateway("backup", file); err != nil {
 				t.Fatalf("backup: %v\n%s", err, out)
@@ -60,6 +63,7 @@ func TestBackupVenues(t *testing.T) {
 			tr.say(30)
 			tr.ledger.await(t, answered+5, p.done)
 			p.kill()
+			late.release()
 			tr.moveHome(file)
 			tr.afterMove(platform.name == "discord")
 		})

@@ -24,7 +24,8 @@ func marks(text string) []string { return mark.FindAllString(text, -1) }
 // A ledger keeps account of what was said to the gateway and what came back. It plays the
 // model, too, which names in each answer the messages that it answers.
 type ledger struct {
-	slow bool // the model answers bit by bit
+	slow bool  // the model answers bit by bit
+	late *hold // the model answers every fourth chat only once it is released; nil: at once
 
 	mu       sync.Mutex
 	said     map[int64]int   // messages, by chat
@@ -42,6 +43,15 @@ func newLedger() *ledger {
 		said: make(map[int64]int), open: make(map[string]bool),
 		lost: make(map[string]int), changed: make(chan struct{}),
 	}
+}
+
+// delay has some people wait for what they ask from now on, until what it returns is released.
+func (l *ledger) delay() *hold {
+	h := newHold()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = h
+	return h
 }
 
 // message returns the next message of a chat on Telegram.
@@ -113,8 +123,12 @@ func (l *ledger) await(t testing.TB, n int, stop <-chan struct{}) {
 func (l *ledger) answer(r openaitest.Request) openaitest.Reply {
 	l.mu.Lock()
 	l.calls++
+	late := l.late
 	l.mu.Unlock()
 	asked, done := question(r.Messages)
+	if late != nil && chatOf(asked[0])%4 == 0 {
+		late.wait()
+	}
 	rounds := 0
 	for _, m := range asked {
 		n, _ := strconv.Atoi(mark.FindStringSubmatch(m)[3]) // the pattern says that it is one
