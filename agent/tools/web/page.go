@@ -27,6 +27,7 @@ const (
 	little      = 500     // bytes of a readable part that may be a wrong guess
 	maxBuilding = 400_000 // nodes that the parser may build
 	parseTime   = 3 * time.Second
+	unhurried   = 64 << 10 // bytes for which the parser needs no limit of time
 )
 
 // decode returns a body as UTF-8, by what the header, a byte order mark or a meta element say.
@@ -139,15 +140,19 @@ func newConverter() *converter.Converter {
 type limited struct {
 	r     io.Reader
 	until time.Time
+	read  int
 	late  bool // it has ended so
 }
 
 func (l *limited) Read(p []byte) (int, error) {
-	if time.Now().After(l.until) {
+	// A short page is read to its end: if that takes long, it is the machine that stands still.
+	if l.read > unhurried && time.Now().After(l.until) {
 		l.late = true
 		return 0, io.EOF
 	}
-	return l.r.Read(p)
+	n, err := l.r.Read(p)
+	l.read += n
+	return n, err
 }
 
 // formatting are the elements that the parser opens again, in each paragraph, until they are

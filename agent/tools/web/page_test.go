@@ -3,11 +3,13 @@ package web
 import (
 	"flag"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/txtar"
@@ -131,6 +133,18 @@ func TestCut(t *testing.T) {
 	if _, _, err = markdown(t.Context(), deep, parseURL(t, "https://a.example/")); err == nil ||
 		!strings.Contains(err.Error(), "too deeply") {
 		t.Errorf("a page that is nested too deeply: %v", err)
+	}
+}
+
+// TestLimited holds that only a long page is cut off because its time is over.
+func TestLimited(t *testing.T) {
+	for size, want := range map[int]bool{unhurried: false, 4 * unhurried: true} {
+		page := strings.NewReader(strings.Repeat("x", size))
+		l := &limited{r: page, until: time.Now().Add(-time.Hour)}
+		n, err := io.Copy(io.Discard, l)
+		if err != nil || l.late != want || (n < int64(size)) != want {
+			t.Errorf("of %d bytes %d are read, late: %t, %v; want late: %t", size, n, l.late, err, want)
+		}
 	}
 }
 
