@@ -91,10 +91,10 @@ func Open(ctx context.Context, path string, migrations []Migration, opts *Option
 	return db, nil
 }
 
-// How long Open waits for the lock. A process that was killed is gone at once, but for a moment a
-// program that it was about to start can still have its files.
+// How long Open waits for the lock. A process that was killed is gone at once, but for a moment, on
+// a busy machine for seconds, a program that it was about to start can still have its files.
 const (
-	lockPatience = time.Second
+	lockPatience = 5 * time.Second
 	lockRetry    = 20 * time.Millisecond
 )
 
