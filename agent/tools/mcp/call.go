@@ -102,10 +102,10 @@ func (s *server) once(
 	switch {
 	case err != nil && context.Cause(ctx) == errSlow:
 		return errSlow
-	case err != nil && ctx.Err() == nil && bound.Err() != nil && first.unknown():
-		// What says so ended the link, and that may have overtaken the call's own error.
-		return sdk.ErrSessionMissing
-	case s.URL != "" && first.taken() && sessionGone(err):
+	case err != nil && ctx.Err() == nil && first.unknown.Load():
+		// It ended the link, and that may have overtaken what the library says of it.
+		return fmt.Errorf("%w: %w", sdk.ErrSessionMissing, err)
+	case s.URL != "" && first.begun.Load() && errors.Is(err, sdk.ErrSessionMissing):
 		// Another request was refused for the session, and its end is that of all calls.
 		return errForgotten
 	}
@@ -130,8 +130,7 @@ func (s *server) judge(ctx context.Context, err error) (lost, sent bool) {
 	case errors.As(err, &request):
 		return true, true
 	case errors.As(err, &answer):
-		gone := s.URL != "" && sessionGone(err)
-		return gone, !gone
+		return false, true
 	}
 	return s.URL == "" && broken(err), true
 }
@@ -141,18 +140,6 @@ func broken(err error) bool {
 	var file *fs.PathError
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errLong) ||
 		errors.As(err, &file)
-}
-
-// sessionGone reports whether an endpoint refuses a session that it does not know any more. The
-// protocol's way is status 404; many servers say 400 and put it in words.
-func sessionGone(err error) bool {
-	if errors.Is(err, sdk.ErrSessionMissing) {
-		return true
-	}
-	var answer *jsonrpc.Error
-	return errors.As(err, &answer) &&
-		strings.HasSuffix(err.Error(), http.StatusText(http.StatusBadRequest)) &&
-		strings.Contains(strings.ToLower(answer.Message), "session")
 }
 
 // explain returns err for the model.

@@ -7,7 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +19,6 @@ import (
 
 // What an error says of the connection and of the request decides what is tried again.
 func TestJudge(t *testing.T) {
-	answer := &jsonrpc.Error{Code: -32000, Message: "Bad Request: No valid session ID provided"}
 	dial := &url.Error{Op: "Post", Err: &net.OpError{Op: "dial", Err: errors.New("refused")}}
 	tests := []struct {
 		name       string
@@ -33,8 +34,7 @@ func TestJudge(t *testing.T) {
 		{"unknown content", errors.New("unrecognized content type"), false, false, true},
 		{"closed", fmt.Errorf("%w: x", sdk.ErrConnectionClosed), false, true, false},
 		{"session", fmt.Errorf("x: %w", sdk.ErrSessionMissing), true, true, false},
-		{"session in words", fmt.Errorf("x: %w: Bad Request", answer), true, true, false},
-		{"the same of a process", fmt.Errorf("x: %w: Bad Request", answer), false, false, true},
+		{"of another request", errForgotten, true, true, true},
 		{"dial", fmt.Errorf("x: %w", dial), true, true, false},
 		{"broken off", &url.Error{Op: "Post", Err: io.EOF}, true, true, true},
 	}
@@ -52,5 +52,26 @@ func TestJudge(t *testing.T) {
 	s := newServer(Server{Name: "s"}, &Options{Now: time.Now}, nil)
 	if lost, _ := s.judge(ended, io.EOF); lost {
 		t.Error("a call that was cancelled ends the connection")
+	}
+}
+
+// What is looked at of an answer is still there for the library.
+func TestRefusesSession(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		body   string
+		want   bool
+	}{
+		{404, "x", true}, {400, "no such Session", true}, {400, "bad arguments", false},
+		{200, "session", false}, {500, "session", false},
+		{400, strings.Repeat("x", maxRefusal) + "session", false},
+	} {
+		resp := &http.Response{StatusCode: tt.status, Body: io.NopCloser(strings.NewReader(tt.body))}
+		if got := refusesSession(resp); got != tt.want {
+			t.Errorf("%d %.20s refuses the session: %t, want %t", tt.status, tt.body, got, tt.want)
+		}
+		if body, err := io.ReadAll(resp.Body); err != nil || string(body) != tt.body {
+			t.Errorf("%d %.20s has become %.20q, %v", tt.status, tt.body, body, err)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -76,18 +77,15 @@ func (e *endpoint) restart(t *testing.T, k kind) {
 				http.Error(w, "what is that?", http.StatusBadRequest)
 				return
 			}
-			rec := httptest.NewRecorder()
-			if id := r.Header.Get("Mcp-Session-Id"); k == careless && id != "" && r.Method == "POST" {
-				probe := r.Clone(r.Context())
-				probe.Method, probe.Body = http.MethodGet, http.NoBody
-				probe.Header.Set("Accept", "application/json") // which is refused, after the session
-				if inner.ServeHTTP(rec, probe); rec.Code == http.StatusNotFound {
-					w.Header().Set("Content-Type", "application/json")
-					w.WriteHeader(http.StatusBadRequest)
-					fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,`+
-						`"message":"Bad Request: No valid session ID provided"}}`)
-					return
-				}
+			id := r.Header.Get("Mcp-Session-Id")
+			known := slices.ContainsFunc(slices.Collect(server.Sessions()),
+				func(s *sdk.ServerSession) bool { return s.ID() == id })
+			if k == careless && id != "" && !known && r.Method == http.MethodPost {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusBadRequest)
+				fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,`+
+					`"message":"Bad Request: No valid session ID provided"}}`)
+				return
 			}
 			inner.ServeHTTP(w, r)
 		})
@@ -163,6 +161,27 @@ func TestOvertaken(t *testing.T) {
 	})
 	if err != nil || calls != 2 {
 		t.Errorf("%d calls, %v", calls, err)
+	}
+}
+
+// A call that was refused for its session is made again, also if it must not happen twice.
+func TestRefusedSession(t *testing.T) {
+	for _, k := range []kind{stateful, careless} {
+		e := newEndpoint(t, k)
+		c, _ := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL})
+		awaitState(t, c, Connected)
+		e.restart(t, k)
+		calls := 0
+		err := c.servers[0].use(t.Context(), tool.Once, func(
+			ctx context.Context, session *sdk.ClientSession,
+		) error {
+			calls++
+			_, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "count"})
+			return err
+		})
+		if err != nil || calls != 2 {
+			t.Errorf("an endpoint %s: %d calls, %v; want 2", k, calls, err)
+		}
 	}
 }
 

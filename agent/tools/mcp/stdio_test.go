@@ -311,6 +311,19 @@ func TestIdle(t *testing.T) {
 	}
 }
 
+// A call that waits for a process keeps it, however soon one that nobody uses is ended.
+func TestIdleAtOnce(t *testing.T) {
+	s := self(t, "s", "normal")
+	s.Timeout = 20 * time.Second
+	c, box := run(t, &Options{Idle: time.Nanosecond}, s)
+	for range 3 {
+		awaitState(t, c, Idle)
+		if got, err := box.call(t, "mcp_s_echo", "text", "x"); err != nil || got.Text != "x" {
+			t.Fatalf("echo = %q, %v", got.Text, err)
+		}
+	}
+}
+
 // With a cache the tools are there before the process is.
 func TestCache(t *testing.T) {
 	dir := t.TempDir()

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 		first := p != nil && r.Method == http.MethodPost && !p.begun.Swap(true)
 		resp, err := roundTrip(life, base, r)
 		if first && err == nil && r.Header.Get("Mcp-Session-Id") != "" {
-			p.status.Store(int32(resp.StatusCode))
+			p.unknown.Store(refusesSession(resp))
 		}
 		return resp, err
 	})
@@ -58,17 +59,25 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 // A post is what becomes of the first request that a call posts; the library may post a notice
 // of its end with the same context.
 type post struct {
-	begun  atomic.Bool
-	status atomic.Int32 // of the answer to a request that names a session; 0: there is none
+	begun   atomic.Bool
+	unknown atomic.Bool // the endpoint does not know the session, so it has done nothing
 }
 
-// unknown reports whether the endpoint does not know the session, so that it has done nothing.
-func (p *post) unknown() bool { return p.status.Load() == http.StatusNotFound }
+// maxRefusal is how much of an answer is looked at for why a request is refused, in bytes.
+const maxRefusal = 64 << 10
 
-// taken reports whether the endpoint may do what was posted: it has not answered as they do that
-// don't know the session, see [sessionGone].
-func (p *post) taken() bool {
-	return p.begun.Load() && !p.unknown() && p.status.Load() != http.StatusBadRequest
+// refusesSession reports whether an endpoint answers that it does not know the session. The
+// protocol's way is status 404; many servers say 400 and put it in words.
+func refusesSession(resp *http.Response) bool {
+	if resp.StatusCode != http.StatusBadRequest {
+		return resp.StatusCode == http.StatusNotFound
+	}
+	head, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
+	return err == nil && bytes.Contains(bytes.ToLower(head), []byte("session"))
 }
 
 // postKey is the key of a call's post in its context.
