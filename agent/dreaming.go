@@ -287,22 +287,40 @@ func (d *Dispatcher) mergeDocument(from, to memory.Scope, name string) error {
 	return d.Documents.Save(to, name, text, hash)
 }
 
+// mergeSkills brings the skills of a scope into another. Where both have one of a name and they
+// differ, that of from has a folder of its own with a number.
 func (d *Dispatcher) mergeSkills(from, to memory.Scope) error {
 	folders, err := os.ReadDir(filepath.Join(d.opts.MemoryPath, string(from), "skills"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("agent: merge %s into %s: %w", from, to, err)
 	}
 	for _, f := range folders {
-		name := path.Join("skills", f.Name(), "SKILL.md")
-		text, _, err := d.Documents.Read(from, name)
+		text, _, err := d.Documents.Read(from, path.Join("skills", f.Name(), "SKILL.md"))
 		if err == nil && text != "" {
-			err = d.Documents.Create(to, name, text)
+			err = d.mergeSkill(to, f.Name(), text)
 		}
-		if err != nil && !errors.Is(err, document.ErrExists) {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (d *Dispatcher) mergeSkill(to memory.Scope, folder, text string) error {
+	for n := 1; ; n++ {
+		name := path.Join("skills", folder, "SKILL.md")
+		if n > 1 {
+			name = path.Join("skills", fmt.Sprintf("%s-%d", folder, n), "SKILL.md")
+		}
+		err := d.Documents.Create(to, name, text)
+		if !errors.Is(err, document.ErrExists) {
+			return err
+		}
+		// It is there if this was begun before the process ended.
+		if there, _, err := d.Documents.Read(to, name); err != nil || there == text {
+			return err
+		}
+	}
 }
 
 // jsonOf returns v as JSON; it is for values that always have a form.

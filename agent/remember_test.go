@@ -153,6 +153,8 @@ func TestScopeMoves(t *testing.T) {
 		w.must(w.deps.Documents.Save(stranger, document.User, "- Name: Ada\n", ""))
 		w.must(w.deps.Documents.Save(memory.OfPerson(5), document.User, "- Style: concise\n", ""))
 		w.must(w.deps.Documents.Create(stranger, "skills/tea/SKILL.md", "tea"))
+		w.must(w.deps.Documents.Create(stranger, "skills/soup/SKILL.md", "soup"))
+		w.must(w.deps.Documents.Create(memory.OfPerson(5), "skills/soup/SKILL.md", "other soup"))
 		w.put(person(w.message("a", "now you know me"), 5))
 		w.put(person(w.message("b", "on another platform"), 5))
 		w.put(person(w.message("c", "somebody else"), 6))
@@ -179,9 +181,13 @@ func TestScopeMoves(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(w.opts.MemoryPath, string(stranger))); !os.IsNotExist(err) {
 			t.Errorf("the old folder is there still: %v", err)
 		}
-		skill, _, err := w.deps.Documents.Read(memory.OfPerson(5), "skills/tea/SKILL.md")
-		if err != nil || skill != "tea" {
-			t.Errorf("the skill is %q, %v", skill, err)
+		for folder, want := range map[string]string{
+			"tea": "tea", "soup": "other soup", "soup-2": "soup",
+		} {
+			skill, _, err := w.deps.Documents.Read(memory.OfPerson(5), "skills/"+folder+"/SKILL.md")
+			if err != nil || skill != want {
+				t.Errorf("the skill %s is %q, %v; want %q", folder, skill, err, want)
+			}
 		}
 	})
 }
