@@ -140,47 +140,32 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// An endpoint that does not know the session has done nothing, also if the end of the connection
-// overtakes the call's own error.
-func TestOvertaken(t *testing.T) {
-	e := newEndpoint(t, stateful)
-	c, _ := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL})
-	awaitState(t, c, Connected)
-	e.restart(t, stateful)
-	calls := 0
-	err := c.servers[0].use(t.Context(), tool.Once, func(
-		ctx context.Context, session *sdk.ClientSession,
-	) error {
-		calls++
-		_, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "count"})
-		if err != nil {
-			<-ctx.Done()
-			return ctx.Err()
-		}
-		return nil
-	})
-	if err != nil || calls != 2 {
-		t.Errorf("%d calls, %v", calls, err)
-	}
-}
-
-// A call that was refused for its session is made again, also if it must not happen twice.
+// A call that was refused for its session is made again, also if it must not happen twice: it has
+// done nothing. That holds too where the end of the connection overtakes the call's own error.
 func TestRefusedSession(t *testing.T) {
-	for _, k := range []kind{stateful, careless} {
-		e := newEndpoint(t, k)
+	for _, tt := range []struct {
+		kind      kind
+		overtaken bool
+	}{{stateful, false}, {stateful, true}, {careless, false}} {
+		e := newEndpoint(t, tt.kind)
 		c, _ := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL})
 		awaitState(t, c, Connected)
-		e.restart(t, k)
+		e.restart(t, tt.kind)
 		calls := 0
 		err := c.servers[0].use(t.Context(), tool.Once, func(
 			ctx context.Context, session *sdk.ClientSession,
 		) error {
 			calls++
 			_, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "count"})
+			if err != nil && tt.overtaken {
+				<-ctx.Done()
+				return ctx.Err()
+			}
 			return err
 		})
 		if err != nil || calls != 2 {
-			t.Errorf("an endpoint %s: %d calls, %v; want 2", k, calls, err)
+			t.Errorf("an endpoint %s, overtaken %t: %d calls, %v; want 2", tt.kind, tt.overtaken,
+				calls, err)
 		}
 	}
 }
