@@ -2,11 +2,12 @@
 // splits it into pieces that fit their limits.
 //
 // [Telegram], [Discord], [WhatsApp], [ANSI] and [Plain] render, [TelegramLen], [DiscordLen] and
-// [WhatsAppLen] measure, [Split] cuts. All are pure functions.
+// [WhatsAppLen] measure, [Split] and [SplitFirst] cut. All are pure functions.
 //
 // Markdown is CommonMark with tables, ~~strikethrough~~, bare links and ||spoilers||; raw HTML is
 // shown as it is written. What a platform can't show becomes text that reads well: headings are
-// bold, tables are aligned, images are links.
+// bold, tables are aligned, images are links. A text that would take far more time or memory than
+// its length lets one expect, such as a table of more than 20,000 cells, is shown as it is.
 package markup
 
 import (
@@ -54,29 +55,6 @@ func renderIn(md string, d *dialect, width int) *renderer {
 	}
 	r.finish()
 	return r
-}
-
-// isAbsurd reports whether parsing md could take time quadratic in its length: a line that begins
-// with dozens of quotation and list markers, or more brackets than any message has.
-func isAbsurd(md string) bool {
-	const mostMarkers, mostBrackets = 32, 256
-	if strings.Count(md, "[") > mostBrackets {
-		return true
-	}
-	markers, start := 0, true
-	for i := range len(md) {
-		switch c := md[i]; {
-		case c == '\n':
-			markers, start = 0, true
-		case start && strings.IndexByte(">-+*.)", c) >= 0:
-			if markers++; markers > mostMarkers {
-				return true
-			}
-		case start && c != ' ' && c != '\t' && (c < '0' || c > '9'):
-			start = false
-		}
-	}
-	return false
 }
 
 // isPlain reports whether md renders as itself. It errs on the side of no: most chat messages

@@ -1,0 +1,5 @@
+//go:build !race
+
+package markup
+
+const overhead = 1

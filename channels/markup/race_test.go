@@ -1,0 +1,7 @@
+//go:build race
+
+package markup
+
+// overhead is how much more memory a text takes with the race detector, which empties pools at
+// random.
+const overhead = 4
