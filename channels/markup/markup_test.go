@@ -129,6 +129,32 @@ func FuzzTelegram(f *testing.F) {
 	})
 }
 
+// A character reference is resolved as a whole or not at all; so are those that do not exist.
+func TestReferences(t *testing.T) {
+	for md, want := range map[string]string{
+		"a &not b; c":          "a &not b; c",
+		"&region=eu;":          "&region=eu;",
+		"&notit;":              "&notit;",
+		"a?x=1&amp=2;":         "a?x=1&amp=2;",
+		"&#x; &#; &#87654321;": "&#x; &#; &#87654321;",
+		"&nosuch; & &;":        "&nosuch; & &;",
+		"&not; &amp; &#59; &semi; &#x41; &#X42; &#0;": "¬ & ; ; A B \uFFFD",
+	} {
+		if got := markup.Plain(md); got != want {
+			t.Errorf("%q shows as %q, want %q", md, got, want)
+		}
+	}
+}
+
+// What would show nothing is shown as it was written.
+func TestNothingToShow(t *testing.T) {
+	for _, md := range []string{"&ZeroWidthSpace;", "&#xFEFF;", "&#x200b;&#x301;"} {
+		if got := markup.Plain(md); got != md {
+			t.Errorf("%q shows as %q", md, got)
+		}
+	}
+}
+
 func TestTelegram(t *testing.T) {
 	for _, tt := range []struct{ name, md, want string }{
 		{"plain", "It is 5 o'clock.", "It is 5 o'clock."},

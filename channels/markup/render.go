@@ -3,6 +3,7 @@ package markup
 import (
 	"bytes"
 	"html"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -357,16 +358,32 @@ func unescape(s string) string {
 			i++
 			b.WriteByte(s[i])
 		case c == '&':
-			end := strings.IndexByte(s[i:min(i+40, len(s))], ';')
-			if end < 0 {
+			n := reference(s[i:])
+			if n == 0 {
 				b.WriteByte(c)
 				continue
 			}
-			b.WriteString(html.UnescapeString(s[i : i+end+1]))
-			i += end
+			b.WriteString(html.UnescapeString(s[i : i+n]))
+			i += n - 1
 		default:
 			b.WriteByte(c)
 		}
 	}
 	return b.String()
+}
+
+// referencePattern is what a character reference looks like in CommonMark: up to seven decimal
+// digits, up to six hexadecimal ones, or a name, which may not exist.
+var referencePattern = regexp.MustCompile(
+	`^&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{0,31});`)
+
+// reference returns how many bytes the character reference has with which s begins, 0 if it does
+// not begin with one.
+func reference(s string) int {
+	found := referencePattern.FindString(s)
+	// Of a name that is known only without the ";", such as "not" in "&notit;", the rest is left.
+	if s := html.UnescapeString(found); len(s) > 1 && strings.HasSuffix(s, ";") {
+		return 0
+	}
+	return len(found)
 }
