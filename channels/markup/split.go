@@ -15,12 +15,27 @@ import (
 // exceptions: a code fence that has to be cut is closed in the one piece and reopened with the
 // same info string in the next. There just one line break is dropped at a cut between lines,
 // and nothing at another; the indentation of a reopened fence goes from the lines that follow.
+// Strong text that has to be cut is closed and opened again likewise, if nothing else is in it.
 // Blank lines before the first piece are dropped, its indentation is not.
 //
 // No piece has more than eight bytes of source per unit of the limit, however little of it
 // measure counts. What can't be cut to fit, because a single character or a fence around it
 // exceeds the limit, is cut between code points, without its fence, and at worst too long.
 func Split(markdown string, limit int, measure func(string) int) []string {
+	return split(markdown, limit, len(markdown), measure)
+}
+
+// SplitFirst returns at most the first n pieces that [Split] would. It takes time by what it
+// returns, however long the text is.
+func SplitFirst(markdown string, limit, n int, measure func(string) int) []string {
+	if limit > 0 && limit <= 1<<20 && n < 1<<10 && len(markdown) > (n+1)*8*limit {
+		markdown = markdown[:(n+1)*8*limit] // more than n pieces can hold
+	}
+	return split(markdown, limit, n, measure)
+}
+
+// split returns the first most pieces.
+func split(markdown string, limit, most int, measure func(string) int) []string {
 	if strings.TrimSpace(markdown) == "" {
 		return nil
 	}
@@ -31,8 +46,9 @@ func Split(markdown string, limit int, measure func(string) int) []string {
 	s := splitter{
 		src: markdown, limit: limit, measure: measure, fences: findFences(markdown), ratio: 1,
 	}
+	s.strongs = findStrong(markdown, s.fences, 8*limit)
 	var pieces []string
-	for pos := s.begin(); pos < len(markdown); {
+	for pos := s.begin(); pos < len(markdown) && len(pieces) < most; {
 		var piece string
 		piece, pos = s.next(pos)
 		pieces = append(pieces, piece)
@@ -47,6 +63,7 @@ type splitter struct {
 	limit   int
 	measure func(string) int
 	fences  []fence
+	strongs []span
 	ratio   float64 // bytes of source per unit in the last piece: a guess for the next
 	bare    bool    // fences are cut without closing and reopening them
 }
@@ -141,6 +158,21 @@ func between(fits, guess, fails int) int {
 
 // piece returns what is sent for src[pos:end].
 func (s *splitter) piece(pos, end int) string {
+	text := s.fenced(pos, end)
+	if s.bare {
+		return text
+	}
+	if s.strong(pos) {
+		text = strongMark + text
+	}
+	if s.strong(end) {
+		text += strongMark
+	}
+	return text
+}
+
+// fenced returns src[pos:end] with the fences that it has to have.
+func (s *splitter) fenced(pos, end int) string {
 	from, to := s.inside(pos), s.inside(end)
 	body := pos
 	if f := s.around(pos); f != nil && pos < f.body && f.quote == "" && f.body < end {

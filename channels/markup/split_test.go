@@ -1,6 +1,7 @@
 package markup
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -29,7 +30,14 @@ func checkSplit(t *testing.T, src string, limit int, measure func(string) int) {
 		}
 		return
 	}
+	for _, n := range []int{1, 3} {
+		first := SplitFirst(src, limit, n, measure)
+		if want := pieces[:min(n, len(pieces))]; !slices.Equal(first, want) {
+			t.Errorf("limit %d: the first %d pieces of %q are %q, want %q", limit, n, src, first, want)
+		}
+	}
 	s := splitter{src: src, limit: limit, measure: measure, fences: findFences(src), ratio: 1}
+	s.strongs = findStrong(src, s.fences, 8*limit)
 	pos := s.begin()
 	for i, piece := range pieces {
 		again, end := s.next(pos)
@@ -67,6 +75,7 @@ func FuzzSplit(f *testing.F) {
 		"[l](http://aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa)\n[r]: http://bbbbbbbbbbbbbbb\n",
 		"\x80\x80\x80\xff",
 		"~~~~\n```\n~~~\n~~~~\n~~~",
+		"**" + strings.Repeat("bold words. ", 20) + "end** and **more\nof it**\n\n**no\n\nend",
 		"```" + strings.Repeat("i", 80) + "\nx\n```", "\n\n    code\n",
 	} {
 		f.Add(src, 10)
@@ -152,6 +161,30 @@ func TestSplitPrefers(t *testing.T) {
 			}
 			checkSplit(t, tt.src, 15, TelegramLen)
 		})
+	}
+}
+
+// Strong text that is cut is strong in each piece, and shows no marks.
+func TestSplitStrong(t *testing.T) {
+	src := "Before **" + strings.Repeat("bold words. ", 20) + "end** after"
+	pieces := Split(src, 60, WhatsAppLen)
+	if len(pieces) < 4 {
+		t.Fatalf("%d pieces, want more", len(pieces))
+	}
+	for i, piece := range pieces {
+		shown := WhatsApp(piece)
+		if strings.Contains(shown, "**") || strings.Count(shown, "*") != 2 {
+			t.Errorf("piece %d shows as %q", i, shown)
+		}
+	}
+	checkSplit(t, src, 60, WhatsAppLen)
+	for _, src := range []string{
+		"`**" + strings.Repeat("code words ", 20) + "**`", "**" + strings.Repeat("no end ", 20),
+		"** " + strings.Repeat("no beginning ", 20) + "**",
+	} {
+		if got := strings.Join(Split(src, 60, WhatsAppLen), " "); stripped(got) != stripped(src) {
+			t.Errorf("Split(%q) adds marks: %q", src, got)
+		}
 	}
 }
 

@@ -1,0 +1,79 @@
+package markup
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const strongMark = "**"
+
+// A span is what stands between the marks of strong text, as byte offsets in the source.
+type span struct{ start, end int }
+
+// findStrong returns the strong text in src that a cut may close and open again. It is sure of
+// what it returns, and leaves out the rest: what is longer than most, holds code, other marks or
+// the beginning of a block. What it tells of a place depends on no more than the next most bytes,
+// so that the beginning of a text is cut like the whole.
+func findStrong(src string, fences []fence, most int) []span {
+	if !strings.Contains(src, strongMark) {
+		return nil
+	}
+	var spans []span
+	open := -1 // where strong text began
+	sure := true
+	for i := 0; i < len(src); {
+		if len(fences) > 0 && i >= fences[0].open {
+			i, open, sure = max(i, fences[0].end), -1, true
+			fences = fences[1:]
+			continue
+		}
+		switch c := src[i]; c {
+		case '\n':
+			next, _ := utf8.DecodeRuneInString(src[i+1:])
+			if !unicode.IsLetter(next) {
+				open = -1
+			}
+			sure = sure || strings.HasPrefix(src[i+1:], "\n")
+		case '\\', '`', '_', '$', '[', '|':
+			open, sure = -1, false
+		case '*':
+			n := len(src[i:]) - len(strings.TrimLeft(src[i:], "*"))
+			switch {
+			case n != len(strongMark):
+				open, sure = -1, false
+			case open >= 0 && isText(src, i-1) && !isWordAt(src, i+n) && i+8-open < most:
+				spans = append(spans, span{open, i})
+				open = -1
+			case open < 0 && sure && isText(src, i+n) && !isText(src, i-1):
+				open = i + n
+			default:
+				open = -1
+			}
+			i += n
+			continue
+		}
+		i++
+	}
+	return spans
+}
+
+// isText reports whether src has something else than white space at i.
+func isText(src string, i int) bool {
+	return i >= 0 && i < len(src) && strings.IndexByte(blanks, src[i]) < 0
+}
+
+// isWordAt reports whether a letter or a digit is at i.
+func isWordAt(src string, i int) bool {
+	r, _ := utf8.DecodeRuneInString(src[i:])
+	return unicode.IsLetter(r) || unicode.IsDigit(r)
+}
+
+// strong reports whether a cut at pos divides strong text.
+func (s *splitter) strong(pos int) bool {
+	i, _ := slices.BinarySearchFunc(s.strongs, pos, func(x span, pos int) int {
+		return x.end - pos
+	})
+	return i < len(s.strongs) && s.strongs[i].start < pos && pos < s.strongs[i].end
+}
