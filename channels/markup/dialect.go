@@ -58,6 +58,8 @@ type dialect struct {
 	bareLink func(r *renderer, n *ast.AutoLink)
 	// fits reports whether the style can be written around n where it stands; nil if it always can.
 	fits func(r *renderer, s style, n ast.Node) bool
+	// literal returns what stands on both sides of n where its style does not fit; nil is nothing.
+	literal func(r *renderer, n ast.Node) string
 }
 
 // A target is where a link leads.

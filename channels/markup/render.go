@@ -255,8 +255,15 @@ func (r *renderer) rawHTML(tag string) {
 
 // wrap renders the children of n in a style, unless it applies already or can't be written here.
 func (r *renderer) wrap(s style, n ast.Node) {
-	if r.open[s] > 0 || r.d.fits != nil && !r.d.fits(r, s, n) {
+	fits := r.d.fits == nil || r.d.fits(r, s, n)
+	if r.open[s] > 0 || !fits {
+		mark := ""
+		if !fits && r.d.literal != nil {
+			mark = r.d.literal(r, n)
+		}
+		r.text(mark)
 		r.inlines(n)
+		r.text(mark)
 		return
 	}
 	r.begin(s)
@@ -343,7 +350,11 @@ func (r *renderer) put(s string) {
 	r.putLazily(s)
 }
 
-func isVisible(c rune) bool { return !unicode.IsSpace(c) && !unicode.IsControl(c) }
+// isVisible reports whether c shows by itself: not a blank, not a control or format character such
+// as U+200B and U+FEFF, and not a mark, which shows on another character only.
+func isVisible(c rune) bool {
+	return !unicode.IsSpace(c) && !unicode.IsMark(c) && unicode.IsGraphic(c)
+}
 
 // unescape resolves backslash escapes and character references, each in one go: what
 // comes out of one is not looked at again.

@@ -42,6 +42,7 @@ var whatsApp = dialect{
 	link:     linkAsText,
 	bareLink: whatsAppBareLink,
 	fits:     whatsAppFits,
+	literal:  whatsAppLiteral,
 }
 
 // joint is an invisible character that regular expressions count among those of words.
