@@ -346,6 +346,26 @@ func TestBombs(t *testing.T) {
 	}
 }
 
+// What is in one cell is bounded, in how many pieces it may come.
+func TestLongCells(t *testing.T) {
+	book := txtar.File{Name: "xl/workbook.xml", Data: []byte(
+		`<workbook><sheets><sheet name="One" r:id="rId1"/></sheets></workbook>`)}
+	sheet := txtar.File{Name: "xl/worksheets/sheet1.xml", Data: []byte(
+		"<worksheet><sheetData><row><c t='s'><v>0</v></c></row></sheetData></worksheet>")}
+	piece := "<b/>" + strings.Repeat("a", 100)
+	for name, file := range map[string][]byte{
+		"value": bomb(t, "xl/worksheets/sheet1.xml", repeated{"<worksheet><sheetData><row><c><v>",
+			piece, "</v></c></row></sheetData></worksheet>", 1000}, book),
+		"shared": bomb(t, "xl/sharedStrings.xml", repeated{"<sst><si>",
+			"<t>" + strings.Repeat("a", 100) + "</t>", "</si></sst>", 1000}, book, sheet),
+	} {
+		text, err := read(file, "application/zip", 1<<20)
+		if n := strings.Count(text, "a"); err != nil || n != maxCell {
+			t.Errorf("%s: %d bytes of the cell are left (%v), want %d", name, n, err, maxCell)
+		}
+	}
+}
+
 func FuzzText(f *testing.F) {
 	for _, path := range []string{"testdata/*.txtar"} {
 		paths, err := filepath.Glob(path)

@@ -13,6 +13,7 @@ import (
 
 // Bounds of workbooks.
 const (
+	maxCell        = 64 << 10  // bytes; more than the 32,767 characters that Excel allows
 	maxShared      = 1_000_000 // strings
 	maxSharedBytes = 64 << 20
 	maxGap         = 64 // empty cells in a row that are shown
@@ -127,7 +128,7 @@ func (w *workbook) readShared() error {
 			if size += len(s); size > maxSharedBytes {
 				return errTooLarge
 			}
-			text.WriteString(s)
+			text.WriteString(s[:min(len(s), maxCell-min(maxCell, text.Len()))])
 		}
 		return nil
 	})
@@ -219,7 +220,7 @@ func (s *sheetText) handle(start *xml.StartElement, end, text string) error {
 	case end == "row":
 		s.out.line()
 	case s.inside:
-		s.value.WriteString(text)
+		s.value.WriteString(text[:min(len(text), maxCell-min(maxCell, s.value.Len()))])
 	}
 	return nil
 }
