@@ -2,7 +2,8 @@
 // them down and encodes them so that they keep a limit.
 //
 // It reads JPEG, PNG, GIF and WebP, told by their content. A picture is refused before it is
-// decoded if that would take more than 256 MiB. The package owns no tables or files.
+// decoded if that would take more than 256 MiB, or more than 100 passes. The package owns no tables
+// or files.
 package picture
 
 import (
@@ -23,9 +24,14 @@ import (
 var ErrUnsupported = errors.New("picture: not a JPEG, PNG, GIF or WebP picture")
 
 // ErrTooLarge reports that a picture is too large to be read, or can't be made small enough.
-var ErrTooLarge = errors.New("picture: too large")
+var ErrTooLarge = errors.New("picture: it is too large")
+
+// ErrTooMany reports that a JPEG is stored in more passes than any encoder makes: a pass of a few
+// bytes takes as long as one over the whole picture.
+var ErrTooMany = fmt.Errorf("picture: it is stored in more than %d passes", maxPasses)
 
 const (
+	maxPasses  = 100      // libjpeg-turbo's advice; usual are 10
 	maxFile    = 64 << 20 // bytes of a file
 	maxPixels  = 50_000_000
 	maxDecoded = 256 << 20 // bytes that decoding may take
@@ -69,14 +75,14 @@ func fit(r io.ReadSeeker, l limits) ([]byte, string, error) {
 		return nil, "", errors.New("picture: it has no pixels")
 	}
 	if w > l.pixels/h || w*h > l.decoded/f.pixelBytes {
-		return nil, "", fmt.Errorf("%w: %d × %d pixels", ErrTooLarge, w, h)
+		return nil, "", fmt.Errorf("%w, with %d × %d pixels", ErrTooLarge, w, h)
 	}
 	if !f.animated && f.orientation <= 1 && fits(max(w, h), l.longest) && fits(len(file), l.bytes) {
 		return file, f.mime, nil
 	}
 	src, err := f.decode(bytes.NewReader(file))
 	if err != nil {
-		return nil, "", fmt.Errorf("picture: %w", err)
+		return nil, "", fmt.Errorf("picture: it is damaged: %w", err)
 	}
 	return shrink(src, f.orientation, l)
 }
@@ -91,7 +97,7 @@ func readFile(r io.ReadSeeker) ([]byte, error) {
 		return nil, fmt.Errorf("picture: %w", err)
 	}
 	if size > maxFile {
-		return nil, fmt.Errorf("%w: %d MB", ErrTooLarge, size>>20)
+		return nil, fmt.Errorf("%w (%d MB)", ErrTooLarge, size>>20)
 	}
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("picture: %w", err)
@@ -130,10 +136,12 @@ func inspect(file []byte) (f format, err error) {
 	case bytes.HasPrefix(file, []byte("\xff\xd8\xff")):
 		f = format{mime: typeJPEG, decode: jpeg.Decode}
 		f.config, err = jpeg.DecodeConfig(r)
-		var progressive bool
-		f.orientation, progressive = scanJPEG(file)
-		f.pixelBytes = 4
-		if progressive {
+		scan := scanJPEG(file)
+		if err == nil && scan.passes > maxPasses {
+			return f, ErrTooMany
+		}
+		f.orientation, f.pixelBytes = scan.orientation, 4
+		if scan.progressive {
 			f.pixelBytes = 16 // coefficients of all components are kept
 		}
 	case bytes.HasPrefix(file, []byte("\x89PNG\r\n\x1a\n")):
@@ -153,7 +161,7 @@ func inspect(file []byte) (f format, err error) {
 		return f, ErrUnsupported
 	}
 	if err != nil {
-		return f, fmt.Errorf("picture: %w", err)
+		return f, fmt.Errorf("picture: it is damaged: %w", err)
 	}
 	return f, nil
 }

@@ -241,6 +241,30 @@ func hugePNG(w, h uint32, depth, colorType byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[12:]))
 }
 
+// progressiveJPEG is the head of one that says so, and as far as [passes] goes.
+func progressiveJPEG(t testing.TB, m image.Image) []byte {
+	file := bytes.Replace(jpegOf(t, m), []byte{0xff, 0xc0}, []byte{0xff, 0xc2}, 1)
+	return file[:bytes.Index(file, []byte{0xff, 0xda})]
+}
+
+// passes adds as many passes to the head of a JPEG, with data that has markers in it which are
+// none.
+func passes(head []byte, n int) []byte {
+	pass := []byte("\xff\xda\x00\x08\x01\x01\x00\x00\x00\x00\x12\xff\x00\xda\xff\xd0\x34")
+	return append(append(bytes.Clone(head), bytes.Repeat(pass, n)...), 0xff, 0xd9)
+}
+
+func TestPasses(t *testing.T) {
+	head := turned(progressiveJPEG(t, corners(40, 20)), binary.BigEndian, 6)
+	for n, want := range map[int]int{0: 0, 1: 1, 100: 100, 5000: 101} {
+		// What follows the picture is none of it.
+		file := append(passes(head, n), passes(head, 200)...)
+		if got := scanJPEG(file); got != (jpegScan{6, true, want}) {
+			t.Errorf("%d passes: got %+v", n, got)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	good := jpegOf(t, corners(40, 20))
 	broken := errors.New("broken")
@@ -258,6 +282,7 @@ func TestRefused(t *testing.T) {
 		"overflow":        {hugePNG(math.MaxInt32, math.MaxInt32, 8, 2), nil},
 		"deep bomb":       {hugePNG(7_000, 7_000, 16, 6), ErrTooLarge},
 		"progressive":     {progressive, ErrTooLarge},
+		"many passes":     {passes(progressiveJPEG(t, corners(40, 20)), 101), ErrTooMany},
 		"large file":      {make([]byte, maxFile+1), ErrTooLarge},
 		"truncated":       {turned(good[:len(good)/2], binary.BigEndian, 6), nil},
 		"cut in a header": {good[:10], nil},

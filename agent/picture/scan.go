@@ -5,10 +5,16 @@ import (
 	"encoding/binary"
 )
 
-// scanJPEG reads the segments before the picture itself: it returns the orientation that EXIF
-// tells, 0 if none, and whether the picture is stored in several passes.
-func scanJPEG(file []byte) (orientation int, progressive bool) {
-	const app1, sos, firstSOF, lastSOF = 0xe1, 0xda, 0xc0, 0xcf
+// A jpegScan is what the segments of a JPEG file tell.
+type jpegScan struct {
+	orientation int  // that EXIF tells, 0 if none
+	progressive bool // the picture is stored in several passes
+	passes      int  // up to one more than maxPasses
+}
+
+// scanJPEG reads the segments of a JPEG file, without decoding what is between them.
+func scanJPEG(file []byte) (s jpegScan) {
+	const app1, sos, eoi, firstSOF, lastSOF = 0xe1, 0xda, 0xd9, 0xc0, 0xcf
 	for pos := 2; pos+4 <= len(file) && file[pos] == 0xff; {
 		marker := file[pos+1]
 		if marker == 0xff { // padding
@@ -17,18 +23,38 @@ func scanJPEG(file []byte) (orientation int, progressive bool) {
 		}
 		size := int(binary.BigEndian.Uint16(file[pos+2:]))
 		end := pos + 2 + size
-		if marker == sos || size < 2 || end > len(file) {
+		if marker == eoi || size < 2 || end > len(file) {
 			break
 		}
 		switch body := file[pos+4 : end]; {
-		case marker == app1 && orientation == 0:
-			orientation = exifOrientation(body)
+		case marker == app1 && s.orientation == 0:
+			s.orientation = exifOrientation(body)
 		case marker >= firstSOF && marker <= lastSOF && marker%4 == 2: // SOF2, 6, 10, 14
-			progressive = true
+			s.progressive = true
+		case marker == sos:
+			if s.passes++; s.passes > maxPasses {
+				return s
+			}
+			end = nextMarker(file, end)
 		}
 		pos = end
 	}
-	return orientation, progressive
+	return s
+}
+
+// nextMarker returns where the data from pos on, which no length is written of, ends.
+func nextMarker(file []byte, pos int) int {
+	for {
+		i := bytes.IndexByte(file[pos:], 0xff)
+		if i < 0 || pos+i+1 >= len(file) {
+			return len(file)
+		}
+		pos += i
+		if next := file[pos+1]; next != 0 && (next < 0xd0 || next > 0xd7) { // restarts
+			return pos
+		}
+		pos += 2
+	}
 }
 
 // exifOrientation returns the orientation in an APP1 segment, 0 if it has none. The format is
