@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"gateway/agent/llm"
@@ -36,8 +35,7 @@ func (l *Ledger) Add(tx *store.Tx, who Spender, e Entry) ([]Warning, error) {
 	if who.Session != "" {
 		keys = append(keys, key{day: day, kind: kindSession, key: who.Session})
 	}
-	if who.Person != 0 {
-		person := strconv.FormatInt(who.Person, 10)
+	if person := who.person(); person != "" {
 		keys = append(keys, key{day: day, kind: kindPerson, key: person})
 	}
 	if err := l.addTurn(tx, day, who, e); err != nil {
@@ -144,7 +142,7 @@ type Line struct {
 // Erase deletes what was counted for somebody. What it adds up to with that of others stays.
 func (l *Ledger) Erase(tx *store.Tx, who Spender) error {
 	_, err := tx.Exec("DELETE FROM usage WHERE kind = $1 AND key = $2 OR kind = $3 AND key = $4",
-		kindSession, who.Session, kindPerson, strconv.FormatInt(who.Person, 10))
+		kindSession, who.Session, kindPerson, who.person())
 	if err != nil {
 		return fmt.Errorf("usage: erase: %w", err)
 	}
@@ -165,7 +163,7 @@ func (l *Ledger) Today(q store.Queryer, who Spender) ([]Line, error) {
 	return lines(q, `SELECT day, kind, key, calls, input, output, cached, cost FROM usage
 		WHERE day = $1 AND (kind = 'day' OR kind = 'session' AND key = $2
 			OR kind = 'person' AND key = $3) ORDER BY kind DESC`,
-		l.day(), who.Session, strconv.FormatInt(who.Person, 10))
+		l.day(), who.Session, who.person())
 }
 
 // Limits returns the limit of each kind, but for those that have none.

@@ -13,6 +13,8 @@ package usage
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -88,7 +90,7 @@ func (a Amount) plus(b Amount) Amount { return Amount{a.Tokens + b.Tokens, a.Cos
 type Options struct {
 	Turn    Limit // of one turn, its sub-agents together
 	Session Limit // of a conversation in a day, its sub-agents together
-	Person  Limit // of a person in a day, on all platforms together
+	Person  Limit // of a person in a day, on all platforms together; of others as each sender
 	Day     Limit // of the gateway in a day
 
 	// Price returns what a usage of a model costs, in dollars; default nothing.
@@ -105,6 +107,8 @@ type Ledger struct {
 	mu       sync.Mutex
 	held     map[key]map[*Hold]struct{} // what is reserved, or used and not yet written
 	released int                        // how many holds were given back or written
+	readers  int                        // who read what is used just now
+	freed    []freed                    // holds that were released while somebody reads
 }
 
 // New returns a Ledger. A nil opts means the defaults.
@@ -140,7 +144,22 @@ func (l *Ledger) TurnLimit() Limit { return l.opts.Load().Turn }
 type Spender struct {
 	Session string // key of the conversation, without its sub-agents; "": none
 	Person  int64  // 0: unknown
+	Sender  string // account and platform's id of who has no Person; "": nobody
 	Turn    int64  // the turn that did it, or for which a sub-agent did; 0: none
+}
+
+// person returns under what the one is counted for whom something is used; "" if nobody is. Of a
+// sender who is no person it is a hash, which tells nobody who it was and outlives their /forget:
+// else that would be a new budget.
+func (s Spender) person() string {
+	switch {
+	case s.Person != 0:
+		return strconv.FormatInt(s.Person, 10)
+	case s.Sender == "":
+		return ""
+	}
+	sum := sha256.Sum256([]byte(s.Sender))
+	return "sender-" + hex.EncodeToString(sum[:8])
 }
 
 // A key is one of the accounts that a usage is written to.
@@ -176,8 +195,8 @@ func (l *Ledger) bounded(day string, who Spender) map[key]Limit {
 	if who.Session != "" {
 		add(kindSession, who.Session, o.Session)
 	}
-	if who.Person != 0 {
-		add(kindPerson, strconv.FormatInt(who.Person, 10), o.Person)
+	if person := who.person(); person != "" {
+		add(kindPerson, person, o.Person)
 	}
 	if who.Turn != 0 && !o.Turn.zero() {
 		limits[key{kind: kindTurn, turn: who.Turn}] = o.Turn
@@ -192,48 +211,72 @@ type Hold struct {
 	amount Amount // l.mu guards it
 }
 
+// A freed is a hold that was released: the nth.
+type freed struct {
+	nth    int
+	keys   []key
+	amount Amount
+}
+
 // Reserve sets an amount aside for a call that is about to be made, or reports [ErrSpent].
 func (l *Ledger) Reserve(q store.Queryer, who Spender, amount Amount) (*Hold, error) {
 	limits := l.bounded(l.day(), who)
-	for {
-		l.mu.Lock()
-		released := l.released
-		l.mu.Unlock()
-		used := make(map[key]Amount, len(limits))
-		for k := range limits {
-			a, err := read(q, k)
-			if err != nil {
-				return nil, err
+	l.mu.Lock()
+	released := l.released
+	l.readers++
+	l.mu.Unlock()
+	used, err := readAll(q, limits)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.readDone()
+	if err == nil {
+		// What was written while this has read is in what it has read, or it is not: that
+		// errs on the side of the limit, by a few calls.
+		for _, f := range l.freed {
+			for _, k := range f.keys {
+				if _, ok := used[k]; ok && f.nth > released {
+					used[k] = used[k].plus(f.amount)
+				}
 			}
-			used[k] = a
 		}
-		h, known, err := l.hold(limits, used, amount, released)
-		if known {
-			return h, err
-		}
+		return l.hold(limits, used, amount)
+	}
+	return nil, err
+}
+
+// readDone forgets what was released if nobody reads any more. l.mu is held.
+func (l *Ledger) readDone() {
+	if l.readers--; l.readers == 0 {
+		l.freed = nil
 	}
 }
 
-// hold sets an amount aside, if used and what is held leave room for it. It reports false if
-// holds were released since used was read: what was written then is in neither.
-func (l *Ledger) hold(
-	limits map[key]Limit, used map[key]Amount, amount Amount, released int,
-) (h *Hold, known bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.released != released && len(limits) > 0 {
-		return nil, false, nil
+func readAll(q store.Queryer, limits map[key]Limit) (map[key]Amount, error) {
+	used := make(map[key]Amount, len(limits))
+	for k := range limits {
+		a, err := read(q, k)
+		if err != nil {
+			return nil, err
+		}
+		used[k] = a
 	}
+	return used, nil
+}
+
+// hold sets an amount aside, if used and what is held leave room for it. l.mu is held.
+func (l *Ledger) hold(
+	limits map[key]Limit, used map[key]Amount, amount Amount,
+) (*Hold, error) {
 	for k, limit := range limits {
 		sum := used[k].plus(amount)
 		for other := range l.held[k] {
 			sum = sum.plus(other.amount)
 		}
 		if limit.Exceeded(sum) {
-			return nil, true, fmt.Errorf("%w: the limit of the %s", ErrSpent, k.kind)
+			return nil, fmt.Errorf("%w: the limit of the %s", ErrSpent, k.kind)
 		}
 	}
-	h = &Hold{l: l, amount: amount}
+	h := &Hold{l: l, amount: amount}
 	for k := range limits {
 		h.keys = append(h.keys, k)
 		if l.held[k] == nil {
@@ -241,7 +284,7 @@ func (l *Ledger) hold(
 		}
 		l.held[k][h] = struct{}{}
 	}
-	return h, true, nil
+	return h, nil
 }
 
 // Set changes the amount to what was really used.
@@ -261,6 +304,9 @@ func (h *Hold) Release() {
 			delete(h.l.held, k)
 		}
 	}
-	h.keys = nil
 	h.l.released++
+	if h.l.readers > 0 {
+		h.l.freed = append(h.l.freed, freed{h.l.released, h.keys, h.amount})
+	}
+	h.keys = nil
 }

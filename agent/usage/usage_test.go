@@ -96,6 +96,11 @@ func TestReserve(t *testing.T) {
 			who: Spender{Session: "test/a", Person: 2}, want: Amount{Tokens: 1}, spent: true},
 		{name: "of a person", opts: Options{Person: Limit{Tokens: 100}}, used: tokens(100),
 			who: Spender{Session: "test/b", Person: 1}, want: Amount{Tokens: 1}, spent: true},
+		{name: "of a sender", opts: Options{Person: Limit{Tokens: 100}}, used: tokens(100),
+			who:  Spender{Session: "test/b", Sender: "test/9"},
+			want: Amount{Tokens: 100}},
+		{name: "of a sender who is no person", opts: Options{Person: Limit{Tokens: 100}},
+			who: Spender{Session: "test/b", Sender: "test/9"}, want: Amount{Tokens: 101}, spent: true},
 		{name: "nobody known is no person", opts: Options{Person: Limit{Tokens: 100}},
 			used: tokens(100), who: Spender{Session: "test/b"}, want: Amount{Tokens: 101}},
 	} {
@@ -284,5 +289,47 @@ func TestNoSession(t *testing.T) {
 	}
 	if f.reserve(Spender{Person: 1}, Amount{Tokens: 7}) != nil {
 		t.Error("there is room beyond the limit of the person")
+	}
+}
+
+// restless is a Queryer beside which others give back what they have reserved.
+type restless struct {
+	store.Queryer
+	meanwhile func()
+}
+
+func (q restless) QueryRow(query string, args ...any) *sql.Row {
+	q.meanwhile()
+	return q.Queryer.QueryRow(query, args...)
+}
+
+// However many others are done meanwhile, who reserves gets an answer, and what they have written
+// meanwhile counts.
+func TestReserveBesideOthers(t *testing.T) {
+	f := newFixture(t, Options{Day: Limit{Tokens: 100}})
+	reads := 0
+	reserve := func(tokens int, meanwhile func()) (*Hold, error) {
+		return f.Reserve(restless{f.read(), func() { reads++; meanwhile() }}, Spender{},
+			Amount{Tokens: tokens})
+	}
+	other := func() {
+		h, err := f.Reserve(f.read(), Spender{}, Amount{Tokens: 30})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Release()
+	}
+	h, err := reserve(20, other)
+	if err != nil || reads != 1 {
+		t.Fatalf("Reserve = %v after %d reads, want nil after one", err, reads)
+	}
+	h.Release()
+	written, err := f.Reserve(f.read(), Spender{}, Amount{Tokens: 90})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It is written after this has read, and before that is over.
+	if _, err := reserve(20, written.Release); !errors.Is(err, ErrSpent) {
+		t.Errorf("Reserve = %v beside 90 of 100, want %v", err, ErrSpent)
 	}
 }
