@@ -18,6 +18,7 @@ func (w *world) alter(do func(tx *store.Tx, id int64, now time.Time) error, j *J
 }
 
 func TestChangeWhileItRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	j := w.add(job("x", w.every("1h")))
 	w.look(time.Hour)
@@ -49,6 +50,7 @@ func TestChangeWhileItRuns(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	j := w.add(job("x", w.every("1h")))
 	w.look(time.Hour)
@@ -89,6 +91,7 @@ func TestPause(t *testing.T) {
 }
 
 func TestRemoveWhileItRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	j := w.add(job("x", w.every("1h")))
 	w.look(time.Hour)
@@ -126,6 +129,7 @@ func TestRemoveWhileItRuns(t *testing.T) {
 }
 
 func TestFailAfterRemove(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	j := w.add(job("x", w.every("1h")))
 	w.look(time.Hour)
@@ -147,6 +151,7 @@ func TestFailAfterRemove(t *testing.T) {
 }
 
 func TestRunNow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	j := w.add(job("x", w.every("1h")))
 	w.must(w.alter(w.s.RunNow, j))
@@ -183,6 +188,7 @@ func TestRunNow(t *testing.T) {
 }
 
 func TestStop(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	j := w.add(job("x", w.every("1h")))
 	w.look(time.Hour)
@@ -198,6 +204,7 @@ func TestStop(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.s.Store = Store{MaxJobs: 2, MinEvery: time.Hour}
 	try := func(j *Job) error {
@@ -248,6 +255,7 @@ func TestLimits(t *testing.T) {
 
 // TestScopes holds what happens to jobs when people are linked, forgotten, and chats move.
 func TestScopes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	mine := w.add(job("mine", w.every("1h")))
 	group := job("in a group", w.every("1h"))
@@ -288,6 +296,7 @@ func TestScopes(t *testing.T) {
 }
 
 func TestPrune(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	once := w.add(job("once", w.at("in 1m")))
 	every := w.add(job("every", w.every("1h")))

@@ -77,6 +77,7 @@ func oracle(begin, end time.Time, loc *time.Location, due func(wall time.Time) b
 // TestCronOracle compares the times of drawn expressions around changes of the clock with those
 // that looking each minute finds.
 func TestCronOracle(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		change := rapid.SampledFrom(changes).Draw(r, "change")
 		loc := zone(t, change.zone)
@@ -124,6 +125,7 @@ func TestCronOracle(t *testing.T) {
 // time of a job runs twice, none that was not one runs, and where the clock goes on as it should
 // each runs.
 func TestClockJumps(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	rapid.Check(t, func(r *rapid.T) {
 		w.tx(func(tx *store.Tx) error {

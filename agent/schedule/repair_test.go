@@ -11,6 +11,7 @@ import (
 // A run whose message is gone without its end is tried again after a restart; one whose message
 // waits, or is with a turn, is left alone.
 func TestRepair(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		change string // of the message of the run
 		want   []string

@@ -15,6 +15,7 @@ import (
 )
 
 func TestAtRunsOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	j := w.add(job("call mum", w.at("in 20m")))
 	w.look(20*time.Minute - time.Millisecond)
@@ -32,6 +33,7 @@ func TestAtRunsOnce(t *testing.T) {
 
 // TestMessage checks all that the agent is told.
 func TestMessage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	own := job("look at the news", w.every("1h"))
 	own.Name, own.Group, own.Title = "news", true, "Family"
@@ -69,6 +71,7 @@ func TestMessage(t *testing.T) {
 }
 
 func TestDowntime(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	at := w.add(job("once", w.at("in 1h")))
 	every := w.add(job("interval", w.every("90m")))
@@ -103,6 +106,7 @@ func TestDowntime(t *testing.T) {
 }
 
 func TestFail(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	j := w.add(job("x", w.at("in 1h")))
 	w.look(time.Hour)
@@ -142,6 +146,7 @@ func TestFail(t *testing.T) {
 }
 
 func TestAttemptIDs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	j := w.add(job("x", w.at("in 1h")))
 	w.look(time.Hour)
@@ -157,6 +162,7 @@ func TestAttemptIDs(t *testing.T) {
 }
 
 func TestOverlap(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	j := w.add(job("long", w.every("10m")))
 	other := w.add(job("other", w.every("10m")))
@@ -170,6 +176,7 @@ func TestOverlap(t *testing.T) {
 }
 
 func TestAdmit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	role, ok := bus.Guest, true
 	w.opts.Admit = func(_ store.Queryer, j *Job) (bus.Role, bool, error) { return role, ok, nil }
@@ -198,6 +205,7 @@ func TestAdmit(t *testing.T) {
 // What was paused as its maker was shut out goes on once they are let in again, at its next time
 // and without what was due meanwhile. What somebody has paused stays so.
 func TestReadmit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ok := true
 	w.opts.Admit = func(_ store.Queryer, j *Job) (bus.Role, bool, error) { return j.Role, ok, nil }
@@ -253,6 +261,7 @@ func TestReadmit(t *testing.T) {
 }
 
 func TestZoneGone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	bad := w.add(job("bad", w.cron("0 9 * * *")))
 	w.add(job("good", w.cron("0 9 * * *")))
@@ -269,6 +278,7 @@ func TestZoneGone(t *testing.T) {
 }
 
 func TestHeartbeat(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	open := true
 	beats := []Beat{{Scope: memory.OfPerson(1), To: home, Role: bus.User, Person: 1}}
@@ -321,6 +331,7 @@ func TestHeartbeat(t *testing.T) {
 }
 
 func TestSchedulersSideBySide(t *testing.T) {
+	t.Parallel()
 	const jobs = 1000
 	w := newWorld(t)
 	w.addMany(jobs)
@@ -354,6 +365,7 @@ func TestSchedulersSideBySide(t *testing.T) {
 }
 
 func TestTenThousand(t *testing.T) {
+	t.Parallel()
 	const jobs = 10_000
 	w := newWorld(t)
 	w.addMany(jobs)
@@ -375,6 +387,7 @@ func TestTenThousand(t *testing.T) {
 
 // TestRun has the loop itself sleep and wake.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.opts.Now = nil

@@ -32,6 +32,7 @@ func times(w When, after time.Time, n int, loc *time.Location) (list []string) {
 
 // TestClockChanges holds the rule for days on which the clock is changed.
 func TestClockChanges(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		zone, cron, after string
 		want              string // separated by "|"
@@ -100,6 +101,7 @@ func TestClockChanges(t *testing.T) {
 
 // TestNextInSecondPass asks from within the hour that comes twice.
 func TestNextInSecondPass(t *testing.T) {
+	t.Parallel()
 	loc := zone(t, "Europe/Berlin")
 	w, err := ParseCron("*/15 2 * * *", loc)
 	if err != nil {
@@ -112,6 +114,7 @@ func TestNextInSecondPass(t *testing.T) {
 }
 
 func TestCronDates(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		cron, after string
 		want        string // separated by "|"
@@ -164,6 +167,7 @@ func TestCronDates(t *testing.T) {
 }
 
 func TestCronRefuses(t *testing.T) {
+	t.Parallel()
 	for expr, want := range map[string]string{
 		"":                                      "want 5 fields",
 		"0 9 * *":                               "not 4",
@@ -212,6 +216,7 @@ func TestCronRefuses(t *testing.T) {
 }
 
 func TestEvery(t *testing.T) {
+	t.Parallel()
 	anchor := time.Date(2026, 3, 28, 12, 7, 3, 500e6, time.UTC)
 	w, err := ParseEvery("every 1h 30m", anchor, time.Minute)
 	if err != nil {
@@ -256,6 +261,7 @@ func TestEvery(t *testing.T) {
 }
 
 func TestAt(t *testing.T) {
+	t.Parallel()
 	berlin := zone(t, "Europe/Berlin")
 	now := time.Date(2026, 11, 21, 14, 30, 0, 0, berlin) // a Saturday
 	for text, want := range map[string]string{
@@ -309,6 +315,7 @@ func TestAt(t *testing.T) {
 }
 
 func TestWish(t *testing.T) {
+	t.Parallel()
 	berlin := zone(t, "Europe/Berlin")
 	now := time.Date(2026, 11, 21, 14, 30, 0, 0, berlin)
 	for text, want := range map[string]string{
@@ -345,6 +352,7 @@ func TestWish(t *testing.T) {
 }
 
 func TestTooOften(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC)
 	for _, test := range []struct {
 		cron  string
@@ -371,6 +379,7 @@ func TestTooOften(t *testing.T) {
 
 // TestNewest compares the last time before now with what counting from the first one gives.
 func TestNewest(t *testing.T) {
+	t.Parallel()
 	loc := zone(t, "Europe/Berlin")
 	known := time.Date(2025, 3, 1, 9, 0, 0, 0, loc)
 	for _, expr := range []string{"0 9 * * *", "*/20 * * * *", "0 9 1 * *", "0 9 1 3 *",
@@ -394,6 +403,7 @@ func TestNewest(t *testing.T) {
 }
 
 func TestFindZone(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]string{
 		"Europe/Berlin": "Europe/Berlin", "europe/berlin": "Europe/Berlin",
 		"berlin": "Europe/Berlin", "new york": "America/New_York", "UTC": "UTC",
@@ -420,6 +430,7 @@ func TestFindZone(t *testing.T) {
 }
 
 func TestShowZone(t *testing.T) {
+	t.Parallel()
 	for loc, want := range map[*time.Location]string{
 		time.Local: "the zone of this machine", time.UTC: "UTC",
 		zone(t, "Europe/Berlin"): "Europe/Berlin",
@@ -432,6 +443,7 @@ func TestShowZone(t *testing.T) {
 
 // TestStored writes times down and reads them again.
 func TestStored(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 11, 21, 14, 30, 0, 123e6, zone(t, "Asia/Kathmandu"))
 	at, err := ParseAt("in 20m", now, now.Location())
 	if err != nil {
