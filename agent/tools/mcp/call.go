@@ -193,7 +193,9 @@ func (s *server) result(name string, r *sdk.CallToolResult) (tool.Result, error)
 	for _, c := range r.Content {
 		b.content(c)
 	}
-	if r.StructuredContent != nil && !b.texts {
+	// Structured content repeats what the parts say. Servers that answer with a picture alone repeat
+	// it in base64.
+	if r.StructuredContent != nil && len(r.Content) == 0 {
 		if data, err := json.Marshal(r.StructuredContent); err == nil {
 			b.add(string(data))
 		}
@@ -214,7 +216,6 @@ func (s *server) result(name string, r *sdk.CallToolResult) (tool.Result, error)
 type builder struct {
 	name, prefix string
 	parts        []string
-	texts        bool // there is a text of the server
 	images       []tool.Image
 	files        []tool.File
 }
@@ -231,17 +232,14 @@ func (b *builder) note(format string, args ...any) {
 func (b *builder) content(c sdk.Content) {
 	switch c := c.(type) {
 	case *sdk.TextContent:
-		b.texts = true
 		b.add(c.Text)
 	case *sdk.ImageContent:
 		b.image(c.Data, c.MIMEType)
 	case *sdk.AudioContent:
 		b.file("sound", c.Data, c.MIMEType)
 	case *sdk.EmbeddedResource:
-		b.texts = true
 		b.resource(c.Resource)
 	case *sdk.ResourceLink:
-		b.texts = true
 		b.note("resource %s, %s%s; %sresources may read it", tame(c.URI, 500), tame(c.Name, 100),
 			aside(c.Description, c.MIMEType), b.prefix)
 	default:

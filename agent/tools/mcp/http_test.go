@@ -347,3 +347,25 @@ func (b *syncBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.b.String()
 }
+
+// What an endpoint wants that this client does not do stands in the state, with what helps.
+func TestHTTPRefusals(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]string{
+		http.StatusUnauthorized: "Unauthorized: it wants a login, and the gateway knows no OAuth",
+		http.StatusNotFound:     "The older transport, HTTP with SSE, is not supported",
+	} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="http://h/.well-known/x"`)
+				http.Error(w, "no", status)
+			}))
+			t.Cleanup(e.Close)
+			c, _ := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL, Timeout: time.Minute})
+			awaitState(t, c, Waiting)
+			if got := c.States()[0].Error; !strings.Contains(got, want) {
+				t.Errorf("the state says %q, want %q", got, want)
+			}
+		})
+	}
+}

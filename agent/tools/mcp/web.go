@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -52,8 +53,23 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 			Endpoint: s.URL, HTTPClient: &client, MaxEventSize: maxMessage, MaxRetries: 2,
 		},
 		end: cancel,
-		why: func(err error) error { return bare(err) },
+		why: refusal,
 	}, nil
+}
+
+// refusal returns err without the URL, and with what a person can do if the endpoint wants what
+// this client does not do.
+func refusal(err error) error {
+	err = bare(err)
+	switch text := err.Error(); {
+	case strings.Contains(text, http.StatusText(http.StatusUnauthorized)):
+		return fmt.Errorf("%w: it wants a login, and the gateway knows no OAuth. Set the header "+
+			"Authorization of this server in the configuration, if it takes a fixed token", err)
+	case strings.Contains(text, http.StatusText(http.StatusNotFound)):
+		return fmt.Errorf("%w: there is no endpoint for streamable HTTP at this URL. The older "+
+			"transport, HTTP with SSE, is not supported", err)
+	}
+	return err
 }
 
 // A post is what becomes of the first request that a call posts; the library may post a notice
