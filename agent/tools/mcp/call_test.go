@@ -19,6 +19,7 @@ import (
 
 // What an error says of the connection and of the request decides what is tried again.
 func TestJudge(t *testing.T) {
+	t.Parallel()
 	dial := &url.Error{Op: "Post", Err: &net.OpError{Op: "dial", Err: errors.New("refused")}}
 	tests := []struct {
 		name       string
@@ -57,6 +58,7 @@ func TestJudge(t *testing.T) {
 
 // What is looked at of an answer is still there for the library.
 func TestRefusesSession(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		status int
 		body   string

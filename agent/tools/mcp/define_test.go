@@ -14,6 +14,7 @@ import (
 )
 
 func TestMend(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, schema, want string }{
 		{"none", `null`, `{"properties":{},"type":"object"}`},
 		{"true", `true`, `{"properties":{},"type":"object"}`},
@@ -79,6 +80,7 @@ func doubling(n int) string {
 }
 
 func TestMendRefuses(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, schema, want string }{
 		{"false", `false`, "accepts no arguments"},
 		{"number", `5`, "no object"},
@@ -152,6 +154,7 @@ func FuzzMend(f *testing.F) {
 }
 
 func TestNames(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("x", 80)
 	tests := []struct {
 		server string
@@ -230,6 +233,7 @@ func FuzzNames(f *testing.F) {
 }
 
 func TestDefine(t *testing.T) {
+	t.Parallel()
 	s := newServer(Server{Name: "s", Allow: []string{"t*", "bad*", "big*", "prompts"}},
 		&Options{Now: time.Now}, []string{"s"})
 	var c catalog
@@ -262,6 +266,7 @@ func TestDefine(t *testing.T) {
 
 // Many large schemas are bounded together.
 func TestDefineSize(t *testing.T) {
+	t.Parallel()
 	s := newServer(Server{Name: "s"}, &Options{Now: time.Now}, []string{"s"})
 	var c catalog
 	for i := range 20 {
@@ -276,6 +281,7 @@ func TestDefineSize(t *testing.T) {
 }
 
 func TestTame(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"plain":                               "plain",
 		"a\r\n\r\n---\r\nb\t\x00c":            "a --- b c",
@@ -304,6 +310,7 @@ func FuzzTame(f *testing.F) {
 }
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	cmd := []string{"x"}
 	for _, tt := range []struct {
 		server Server

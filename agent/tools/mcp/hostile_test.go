@@ -49,6 +49,7 @@ func rawServer(t *testing.T, answers raw) Server {
 
 // Whatever a server answers, the worst that comes of it is an error.
 func TestHostileResults(t *testing.T) {
+	t.Parallel()
 	deep := strings.Repeat("[", 5<<20)
 	closed := strings.Repeat("[", 1<<20) + strings.Repeat("]", 1<<20)
 	tests := []struct{ name, method, tool, result, want string }{
@@ -91,6 +92,7 @@ func TestHostileResults(t *testing.T) {
 }
 
 func TestHostileLists(t *testing.T) {
+	t.Parallel()
 	var many strings.Builder
 	for i := range 5_000 {
 		fmt.Fprintf(&many, `,{"name":"many%d","inputSchema":{}}`, i)

@@ -105,6 +105,7 @@ func web(t *testing.T) *http.Client {
 }
 
 func TestHTTP(t *testing.T) {
+	t.Parallel()
 	for _, k := range []kind{stateless, stateful, careless} {
 		t.Run(string(k), func(t *testing.T) {
 			e := newEndpoint(t, k)
@@ -143,6 +144,7 @@ func TestHTTP(t *testing.T) {
 // A call that was refused for its session is made again, also if it must not happen twice: it has
 // done nothing. That holds too where the end of the connection overtakes the call's own error.
 func TestRefusedSession(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		kind      kind
 		overtaken bool
@@ -173,6 +175,7 @@ func TestRefusedSession(t *testing.T) {
 // A call that is under way when the endpoint forgets the session is made again if that does no
 // harm: the stream of notices can learn of it first.
 func TestForgottenUnderway(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		effect tool.Effect
 		calls  int
@@ -200,6 +203,7 @@ func TestForgottenUnderway(t *testing.T) {
 // An endpoint that took a call and forgets the session while it answers may have done what was
 // asked, whatever request it is that learns of it.
 func TestForgottenAfterwards(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		effect tool.Effect
 		calls  int32
@@ -239,6 +243,7 @@ func TestForgottenAfterwards(t *testing.T) {
 }
 
 func TestHTTPDown(t *testing.T) {
+	t.Parallel()
 	var logged syncBuffer
 	e := newEndpoint(t, stateless)
 	s := Server{Name: "s", URL: e.URL + "/path?token=querysecret", Timeout: 20 * time.Second,
@@ -270,6 +275,7 @@ func TestHTTPDown(t *testing.T) {
 
 // A redirect to somewhere else gets no secrets.
 func TestRedirect(t *testing.T) {
+	t.Parallel()
 	e := newEndpoint(t, stateless)
 	from := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, e.URL, http.StatusTemporaryRedirect)
@@ -285,6 +291,7 @@ func TestRedirect(t *testing.T) {
 
 // An endpoint that answers nothing, or without end, holds up nobody.
 func TestHTTPHang(t *testing.T) {
+	t.Parallel()
 	stop := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -321,6 +328,7 @@ func TestHTTPHang(t *testing.T) {
 
 // A call that hangs is cancelled, and the connection lives on.
 func TestHTTPCallHangs(t *testing.T) {
+	t.Parallel()
 	e := newEndpoint(t, stateful)
 	c, box := run(t, &Options{HTTP: web(t)},
 		Server{Name: "s", URL: e.URL, Timeout: 2 * time.Second})

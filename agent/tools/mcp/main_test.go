@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -23,6 +24,10 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv(modeVar); mode != "" {
 		serveMode(mode)
 		os.Exit(0)
+	}
+	// Most of these tests wait. A number that is set by -parallel is parsed later, and counts.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }

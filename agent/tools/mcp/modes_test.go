@@ -201,6 +201,13 @@ func testServer(dir string) *sdk.Server {
 			return &sdk.CallToolResult{Content: []sdk.Content{},
 				StructuredContent: map[string]any{"answer": 42}}, nil
 		})
+	s.AddTool(&sdk.Tool{Name: "twice", InputSchema: map[string]any{"type": "object"}},
+		func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return &sdk.CallToolResult{
+				Content:           []sdk.Content{&sdk.ImageContent{Data: pixels(), MIMEType: "image/png"}},
+				StructuredContent: map[string]any{"content": []any{map[string]any{"data": pixels()}}},
+			}, nil
+		})
 	addExtras(s)
 	return s
 }

@@ -40,6 +40,7 @@ func zombie(stat string) bool {
 
 // What a server has started ends with it.
 func TestWrapper(t *testing.T) {
+	t.Parallel()
 	s := self(t, "s", "child")
 	c, box := run(t, nil, s)
 	awaitState(t, c, Connected)
@@ -59,6 +60,7 @@ func TestWrapper(t *testing.T) {
 
 // When Run returns nothing is left, also of servers that don't want to end.
 func TestNothingLeft(t *testing.T) {
+	t.Parallel()
 	deaf, good, litter := self(t, "a", "deaf"), self(t, "b", "normal"), self(t, "c", "litter")
 	c := New([]Server{deaf, good, litter}, nil)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -207,6 +207,7 @@ net.Server.prototype.listen = function (port, ...rest) {
 }
 
 func TestReferenceEverythingHTTP(t *testing.T) {
+	t.Parallel()
 	file := script(t, "server-everything")
 	host := "127.0.0.1"
 	if runtime.GOOS == "linux" { // a process can have an address whose ports nobody else takes
@@ -238,6 +239,7 @@ func TestReferenceEverythingHTTP(t *testing.T) {
 }
 
 func TestReferenceFilesystem(t *testing.T) {
+	t.Parallel()
 	file := script(t, "server-filesystem")
 	root, outside := t.TempDir(), t.TempDir()
 	for dir, content := range map[string]string{root: "inside", outside: "hunter2"} {

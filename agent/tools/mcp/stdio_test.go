@@ -14,7 +14,8 @@ import (
 )
 
 const allTools = "mcp_s_ask mcp_s_big mcp_s_count mcp_s_die mcp_s_echo mcp_s_env mcp_s_fail " +
-	"mcp_s_flood mcp_s_mixed mcp_s_more mcp_s_prompts mcp_s_resources mcp_s_sleep mcp_s_structured"
+	"mcp_s_flood mcp_s_mixed mcp_s_more mcp_s_prompts mcp_s_resources mcp_s_sleep mcp_s_structured " +
+	"mcp_s_twice"
 
 func number(t *testing.T, s Server, file string) string {
 	t.Helper()
@@ -26,6 +27,7 @@ func number(t *testing.T, s Server, file string) string {
 }
 
 func TestCalls(t *testing.T) {
+	t.Parallel()
 	c, box := run(t, nil, self(t, "s", "normal"))
 	awaitState(t, c, Connected)
 	if got := box.names(); got != allTools {
@@ -38,6 +40,7 @@ func TestCalls(t *testing.T) {
 	}{
 		{"echo", []any{"text", "hällo\x1b[31m\nworld"}, "hällo[31m\nworld"},
 		{"structured", nil, `{"answer":42}`},
+		{"twice", nil, "(picture 1, image/png, 75 bytes)"},
 		{"ask", nil, "refused true true, roots -1"},
 		{"mixed", nil, "(picture 1, image/png, 75 bytes)\n" +
 			"(picture, image/svg+xml, 6 bytes: of a kind that can't be shown)\n" +
@@ -77,6 +80,7 @@ func TestCalls(t *testing.T) {
 }
 
 func TestEffects(t *testing.T) {
+	t.Parallel()
 	s := self(t, "s", "normal")
 	s.Least, s.Allow = bus.Admin, []string{"ec*", "count", "env", "res*"}
 	c, box := run(t, nil, s)
@@ -110,6 +114,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestDeathInCall(t *testing.T) {
+	t.Parallel()
 	s := self(t, "s", "normal")
 	c, box := run(t, nil, s)
 	awaitState(t, c, Connected)
@@ -129,6 +134,7 @@ func TestDeathInCall(t *testing.T) {
 }
 
 func TestHang(t *testing.T) {
+	t.Parallel()
 	s := self(t, "s", "normal")
 	s.Timeout = time.Second
 	c, box := run(t, nil, s)
@@ -163,6 +169,7 @@ func awaitEcho(t *testing.T, box *toolbox) {
 
 // A call that is given up is cancelled at the server, which goes on.
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	s := self(t, "s", "normal")
 	c, box := run(t, nil, s)
 	awaitState(t, c, Connected)
@@ -185,6 +192,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestHugeOutput(t *testing.T) {
+	t.Parallel()
 	s := self(t, "s", "normal")
 	s.Timeout = 5 * time.Minute
 	c, box := run(t, nil, s)
@@ -201,6 +209,7 @@ func TestHugeOutput(t *testing.T) {
 }
 
 func TestNoise(t *testing.T) {
+	t.Parallel()
 	c, box := run(t, nil, self(t, "s", "noisy"))
 	awaitState(t, c, Connected)
 	if got, err := box.call(t, "mcp_s_echo", "text", "x"); err != nil || got.Text != "x" {
@@ -209,6 +218,7 @@ func TestNoise(t *testing.T) {
 }
 
 func TestOldHandshake(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := self(t, "s", "old")
 	c, box := run(t, &Options{Cache: dir}, s)
@@ -222,6 +232,7 @@ func TestOldHandshake(t *testing.T) {
 }
 
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	s := self(t, "s", "crash")
 	s.Env["KEY"] = "hunter2hunter2"
 	c, _ := run(t, nil, s)
@@ -239,6 +250,7 @@ func TestCrash(t *testing.T) {
 }
 
 func TestNoSuchCommand(t *testing.T) {
+	t.Parallel()
 	c, _ := run(t, nil, Server{Name: "s", Command: []string{"/nonexistent/server"}},
 		Server{Name: "bad name", Command: []string{"x"}}, Server{Name: "s", Command: []string{"x"}},
 		Server{Name: "c", Command: []string{"x"}, Confined: true})
@@ -259,6 +271,7 @@ func TestNoSuchCommand(t *testing.T) {
 
 // A server that never gets ready holds up neither the others nor the end.
 func TestMute(t *testing.T) {
+	t.Parallel()
 	slow := self(t, "slow", "slow")
 	c, box := run(t, nil, self(t, "mute", "mute"), self(t, "deaf", "deaf"), slow)
 	await(t, "the slow server", func() bool { return c.States()[2].State == Connected })
@@ -273,6 +286,7 @@ func TestMute(t *testing.T) {
 }
 
 func TestListChanged(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"new", "legacy"} {
 		t.Run(version, func(t *testing.T) {
 			mode := map[string]string{"new": "normal", "legacy": "old"}[version]
@@ -294,6 +308,7 @@ func TestListChanged(t *testing.T) {
 
 // A process that is not used ends; its tools stay, and start it again.
 func TestIdle(t *testing.T) {
+	t.Parallel()
 	s := self(t, "s", "normal")
 	c, box := run(t, &Options{Idle: 100 * time.Millisecond}, s)
 	awaitState(t, c, Idle)
@@ -313,6 +328,7 @@ func TestIdle(t *testing.T) {
 
 // A call that waits for a process keeps it, however soon one that nobody uses is ended.
 func TestIdleAtOnce(t *testing.T) {
+	t.Parallel()
 	s := self(t, "s", "normal")
 	s.Timeout = 20 * time.Second
 	c, box := run(t, &Options{Idle: time.Nanosecond}, s)
@@ -326,6 +342,7 @@ func TestIdleAtOnce(t *testing.T) {
 
 // With a cache the tools are there before the process is.
 func TestCache(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := self(t, "s", "normal")
 	first, _ := run(t, &Options{Cache: dir}, s)
@@ -367,6 +384,7 @@ func TestCache(t *testing.T) {
 
 // Many calls at once, while the server dies again and again.
 func TestConcurrent(t *testing.T) {
+	t.Parallel()
 	c, box := run(t, nil, self(t, "s", "normal"))
 	awaitState(t, c, Connected)
 	var wg sync.WaitGroup
@@ -391,6 +409,7 @@ func TestConcurrent(t *testing.T) {
 }
 
 func TestAfterRun(t *testing.T) {
+	t.Parallel()
 	box := newToolbox(t)
 	c := New([]Server{self(t, "s", "normal")}, &Options{Set: box.set})
 	ctx, cancel := context.WithCancel(context.Background())
