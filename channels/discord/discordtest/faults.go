@@ -21,9 +21,9 @@ const (
 // A Fault makes calls fail. Those of its conditions that are set must all hold.
 type Fault struct {
 	// Method is one of createMessage, editMessage, deleteMessage, getMessage, listMessages,
-	// typing, putReaction, deleteReaction, getChannel, getGuild, getMe, getApplication,
-	// putCommands, callback, deleteResponse, getGateway, gateway (the websocket's handshake)
-	// and file; default any.
+	// typing, putReaction, deleteReaction, getChannel, getGuild, activeThreads, getMe,
+	// getApplication, putCommands, callback, deleteResponse, getGateway, gateway (the
+	// websocket's handshake) and file; default any.
 	Method  string
 	Channel string                 // default any
 	When    func(text string) bool // decides by the content; must not call the Server

@@ -100,14 +100,18 @@ func (s *Server) wire(ch *channel, m *message) map[string]any {
 	w := map[string]any{
 		"id": m.sent.ID, "channel_id": ch.id, "type": m.kind, "content": m.sent.Text,
 		"author": s.users[m.author], "timestamp": madeAt(m.sent.ID), "edited_timestamp": nil,
-		"tts": false, "mention_everyone": false, "mention_roles": []string{}, "pinned": false,
+		"tts": false, "mention_everyone": false, "pinned": false,
 		"embeds": []any{}, "flags": m.sent.Flags, "components": wireButtons(m.sent.Buttons),
 	}
 	if !m.edited.IsZero() {
 		w["edited_timestamp"] = m.edited.UTC()
 	}
-	mentions := []User{}
+	mentions, roles := []User{}, []string{}
 	for _, found := range mention.FindAllStringSubmatch(m.sent.Text, -1) {
+		if found[1] == "&" && ch.guild != nil && slices.ContainsFunc(ch.guild.roles,
+			func(r role) bool { return r.id == found[2] }) {
+			roles = append(roles, found[2])
+		}
 		if u, ok := s.users[found[2]]; ok && found[1] != "&" && !slices.Contains(mentions, u) {
 			mentions = append(mentions, u)
 		}
@@ -125,7 +129,7 @@ func (s *Server) wire(ch *channel, m *message) map[string]any {
 			}
 		}
 	}
-	w["mentions"] = mentions
+	w["mentions"], w["mention_roles"] = mentions, roles
 	files := []any{}
 	for _, f := range m.files {
 		files = append(files, s.wireFile(f))

@@ -25,6 +25,7 @@ var routes = []struct{ verb, path, method string }{
 	{"POST", "channels/*/typing", "typing"},
 	{"GET", "channels/*", "getChannel"},
 	{"GET", "guilds/*", "getGuild"},
+	{"GET", "guilds/*/threads/active", "activeThreads"},
 	{"GET", "users/@me", "getMe"},
 	{"GET", "oauth2/applications/@me", "getApplication"},
 	{"PUT", "applications/*/commands", "putCommands"},
@@ -200,6 +201,8 @@ func (s *Server) executeLocked(c *call) (answer reply, sent *Sent) {
 		return reply{result: map[string]any{"url": url}}, nil
 	case "getGuild":
 		return s.getGuild(c), nil
+	case "activeThreads":
+		return s.activeThreads(c), nil
 	case "putCommands":
 		return s.putCommands(c), nil
 	case "callback":
@@ -221,9 +224,15 @@ func (s *Server) executeLocked(c *call) (answer reply, sent *Sent) {
 		ch.typing++
 		return reply{}, nil
 	case "listMessages":
+		if ch.denies(ReadMessageHistory) {
+			return reply{result: []any{}}, nil
+		}
 		return s.listMessages(c, ch), nil
 	case "createMessage":
 		return s.createMessage(c, ch)
+	}
+	if c.forbidden(ch) {
+		return refuse(403, 50013, "Missing Permissions"), nil
 	}
 	m := ch.find(c.vars[1])
 	if m == nil {
@@ -244,6 +253,17 @@ func (s *Server) executeLocked(c *call) (answer reply, sent *Sent) {
 	return reply{result: s.wire(ch, m)}, nil // getMessage
 }
 
+// forbidden reports whether the bot lacks a permission that a call about one message of ch needs.
+func (c *call) forbidden(ch *channel) bool {
+	switch c.method {
+	case "getMessage":
+		return ch.denies(ReadMessageHistory)
+	case "putReaction":
+		return ch.denies(ReadMessageHistory) || ch.denies(AddReactions)
+	}
+	return false
+}
+
 func (ch *channel) wire() any {
 	w := map[string]any{"id": ch.id, "type": ch.kind}
 	if ch.name != "" {
@@ -255,6 +275,9 @@ func (ch *channel) wire() any {
 	if ch.parent != nil {
 		w["parent_id"] = ch.parent.id
 	}
+	if n := len(ch.messages); n > 0 {
+		w["last_message_id"] = ch.messages[n-1].sent.ID
+	}
 	return w
 }
 
@@ -263,7 +286,23 @@ func (s *Server) getGuild(c *call) reply {
 	if g == nil {
 		return refuse(404, 10004, "Unknown Guild")
 	}
-	return reply{result: map[string]any{"id": g.id, "name": g.name}}
+	return reply{result: map[string]any{"id": g.id, "name": g.name, "roles": g.wire()}}
+}
+
+// activeThreads returns the threads of a guild that the bot may see.
+func (s *Server) activeThreads(c *call) reply {
+	g := s.guilds[c.vars[0]]
+	if g == nil {
+		return refuse(403, 50001, "Missing Access")
+	}
+	threads := []any{}
+	for _, ch := range s.channels {
+		if ch.kind == kindThread && ch.guild == g && ch.refusal.status == 0 &&
+			ch.parent.refusal.status == 0 {
+			threads = append(threads, ch.wire())
+		}
+	}
+	return reply{result: map[string]any{"threads": threads, "members": []any{}}}
 }
 
 // listMessages returns up to 100 messages, the newest first: the last ones before an id, or the

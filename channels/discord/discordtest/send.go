@@ -95,6 +95,9 @@ func (s *Server) checkTarget(_ *call, ch *channel, _ *draft, _ *message) reply {
 	if ch.kind == kindForum {
 		return refuse(400, 50008, "Cannot send messages in a non-text channel")
 	}
+	if ch.denies(SendMessages) {
+		return refuse(403, 50013, "Missing Permissions")
+	}
 	return reply{}
 }
 
@@ -118,7 +121,14 @@ func (s *Server) checkReference(_ *call, ch *channel, d *draft, m *message) repl
 	if _, err := strconv.ParseUint(d.Reference.Message, 10, 64); err != nil {
 		return invalid("message_reference", "NUMBER_TYPE_COERCE", "Value is not snowflake.")
 	}
+	if ch.denies(ReadMessageHistory) {
+		return refuse(400, 160002, "Cannot reply without permission to read message history")
+	}
 	found := ch.find(d.Reference.Message)
+	if found != nil && found.isSystem() {
+		return invalid("message_reference", "REPLIES_CANNOT_REPLY_TO_SYSTEM_MESSAGE",
+			"Cannot reply to a system message")
+	}
 	if found == nil && (d.Reference.MustFind == nil || *d.Reference.MustFind) {
 		return invalid("message_reference", "REPLIES_UNKNOWN_MESSAGE", "Unknown message")
 	}

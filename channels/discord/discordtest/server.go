@@ -8,8 +8,8 @@
 // [Server.Drop] and its like disturb the gateway.
 //
 // It speaks version 9 of the API in JSON, uncompressed. It is stricter than Discord in one thing:
-// a field that it does not know is an error, so a misspelt one shows. It limits no rates of its
-// own accord.
+// a field that it does not know is an error, so a misspelt one shows. It limits rates only if
+// [Options.Buckets] says so.
 package discordtest
 
 import (
@@ -47,6 +47,9 @@ type Options struct {
 	// AnswerTime is how long a bot may take to answer an interaction; default 3 s.
 	AnswerTime time.Duration
 
+	// Buckets says that calls about a channel are limited, and that answers say how much is left.
+	Buckets bool
+
 	// Keep is how many messages of each channel are remembered; default all.
 	Keep int
 
@@ -83,6 +86,8 @@ type Server struct {
 	faults       []*Fault
 	hits         map[hit]int
 	calls        map[string]int
+	buckets      map[string]*bucket
+	limited      int
 	bell         bell.Bell // rung at each change
 }
 
@@ -115,6 +120,7 @@ func New(token string, opts *Options) *Server {
 		conns:        make(map[*conn]bool),
 		hits:         make(map[hit]int),
 		calls:        make(map[string]int),
+		buckets:      make(map[string]*bucket),
 	}
 	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
 	return s
@@ -190,11 +196,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	fault, failing := s.take(c)
+	limit, ok := s.allow(c)
 	s.bell.Ring()
 	s.mu.Unlock()
 	if failing {
 		s.fail(w, r, c, fault)
 		return
+	}
+	if !ok {
+		answer := refuse(http.StatusTooManyRequests, 0, "You are being rate limited.")
+		answer.retryAfter = limit.after
+		write(w, answer)
+		return
+	}
+	if limit != nil {
+		for name, value := range limit.headers() {
+			w.Header().Set(name, value)
+		}
 	}
 	switch c.method {
 	case "gateway":

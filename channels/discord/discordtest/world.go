@@ -58,6 +58,23 @@ const (
 type guild struct {
 	id, name string
 	nicks    map[string]string // by user
+	roles    []role
+}
+
+// A role is one of a guild. If it has a bot Discord has made it for that.
+type role struct{ id, name, bot string }
+
+// wire returns the roles of g as the REST API shows them.
+func (g *guild) wire() []map[string]any {
+	list := []map[string]any{{"id": g.id, "name": "@everyone", "managed": false}}
+	for _, r := range g.roles {
+		w := map[string]any{"id": r.id, "name": r.name, "managed": r.bot != ""}
+		if r.bot != "" {
+			w["tags"] = map[string]any{"bot_id": r.bot}
+		}
+		list = append(list, w)
+	}
+	return list
 }
 
 // A channel is one conversation. Its messages are in the order of their ids.
@@ -68,6 +85,7 @@ type channel struct {
 	parent    *channel // of a thread
 	person    string   // of a direct chat
 	refusal   reply    // why the bot may not use it, if its status is set
+	denied    map[Permission]bool
 	served    time.Time
 	typing    int
 	messages  []*message
@@ -165,6 +183,14 @@ func (s *Server) AddGuild(id, name string) {
 	s.guilds[id] = &guild{id: id, name: name, nicks: make(map[string]string)}
 }
 
+// AddRole makes a role in a guild. With a bot's id it is the one that Discord makes for that bot.
+func (s *Server) AddRole(guildID, id, name, botID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.guilds[guildID]
+	g.roles = append(g.roles, role{id, name, botID})
+}
+
 // SetNick gives a person another name in a guild.
 func (s *Server) SetNick(guildID, userID, nick string) {
 	s.mu.Lock()
@@ -223,6 +249,37 @@ func (s *Server) Refuse(channelID string, code int, reason string) {
 	if code != 0 {
 		ch.refusal = refuse(403, code, reason)
 	}
+}
+
+// A Permission is something that a bot may do in a channel and the threads of it.
+type Permission int
+
+// The permissions that a [Server] knows. A bot has all of them until one is denied.
+const (
+	SendMessages Permission = iota
+	ReadMessageHistory
+	AddReactions
+)
+
+// Allow says whether the bot has a permission in a channel and the threads of it.
+func (s *Server) Allow(channelID string, p Permission, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ch := s.must(channelID)
+	if ch.denied == nil {
+		ch.denied = make(map[Permission]bool)
+	}
+	ch.denied[p] = !on
+}
+
+func (ch *channel) denies(p Permission) bool {
+	return ch.denied[p] || ch.parent != nil && ch.parent.denies(p)
+}
+
+// isSystem reports whether Discord itself wrote m, for example that somebody has joined.
+func (m *message) isSystem() bool {
+	kind, ok := m.extra["type"].(int)
+	return ok && kind != 0 && kind != 19 && kind != 20 && kind != 23
 }
 
 // History returns what the bot sent to a channel, oldest first, deleted messages too.
