@@ -332,8 +332,8 @@ func (c *conn) chatstate(n *node) {
 		return
 	}
 	a := c.s.accounts[to]
-	if a == nil {
-		c.s.violate("<chatstate> to unknown %s", to)
+	if a == nil || a == c.device.of {
+		c.s.violate("<chatstate> to %s, who is nobody else", to)
 		return
 	}
 	c.s.toAll(a, node{Tag: "chatstate", Attrs: attrs{"from": c.device.of.lid}, Content: n.Content})

@@ -199,6 +199,10 @@ func (c *conn) groupInfo(n *node) {
 				Attrs: attrs{"jid": a.lid, "phone_number": a.pn}})
 		}
 	}
+	if g.timer > 0 {
+		parts = append(parts, node{Tag: "ephemeral",
+			Attrs: attrs{"expiration": strconv.Itoa(g.timer)}})
+	}
 	c.result(n, node{Tag: "group", Attrs: attrs{"id": g.jid.User, "subject": g.title,
 		"creation": "1700000000", "s_t": "1700000000", "addressing_mode": mode}, Content: parts})
 }

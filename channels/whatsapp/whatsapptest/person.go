@@ -194,6 +194,23 @@ func (p *Person) leave() {
 	})
 }
 
+// ViewOnce sends a picture to the bot that is to be seen once, and returns the message's id. Linked
+// devices get nothing but that there is one.
+func (p *Person) ViewOnce() string {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	defer p.s.bell.Ring()
+	n := node{Tag: "message", Attrs: attrs{"id": p.client.GenerateMessageID(), "type": "media"}}
+	for _, d := range p.s.bot.devices {
+		if !p.s.owned(d) {
+			c := &conn{s: p.s, device: p.device}
+			p.s.deliver(d, node{Tag: "message", Attrs: c.head(&n, p.s.bot.lid, nil, d),
+				Content: []node{{Tag: "unavailable", Attrs: attrs{"type": "view_once"}}}})
+		}
+	}
+	return n.Attrs["id"].(string)
+}
+
 // Offline ends the person's connection; what is sent to them waits until Online.
 func (p *Person) Offline() { p.client.Disconnect() }
 

@@ -277,8 +277,8 @@ func (c *conn) receipt(n *node) {
 		return
 	}
 	a := s.accounts[to.ToNonAD()]
-	if a == nil {
-		s.violate("receipt to unknown %s", to)
+	if a == nil || a == c.device.of && kind == "read" {
+		s.violate("receipt %q to %s, who is nobody else", kind, to)
 		return
 	}
 	for _, d := range a.devices {

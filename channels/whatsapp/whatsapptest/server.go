@@ -114,6 +114,7 @@ type group struct {
 	title   string
 	members []*account
 	byPhone bool // its members are named by phone number
+	timer   int  // seconds after which its messages disappear, or 0
 }
 
 func (d *device) pn() types.JID  { return at(d.of.pn, d.id) }
@@ -360,6 +361,28 @@ func (s *Server) RenameGroup(chat, title string) error {
 				{Tag: "subject", Attrs: attrs{"subject": title, "s_t": unix(time.Now())}},
 			}})
 		}
+	}
+	return nil
+}
+
+// SetGroupTimer makes messages of a group disappear after so many seconds, 0 for never, and tells
+// its members if they are not away.
+func (s *Server) SetGroupTimer(chat string, seconds int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.bell.Ring()
+	g := s.groups[jid(chat)]
+	if g == nil {
+		return errors.New("whatsapptest: no group " + chat)
+	}
+	g.timer = seconds
+	change := node{Tag: "not_ephemeral"}
+	if seconds > 0 {
+		change = node{Tag: "ephemeral", Attrs: attrs{"expiration": strconv.Itoa(seconds)}}
+	}
+	for _, a := range g.members {
+		s.toAll(a, node{Tag: "notification", Attrs: attrs{"type": "w:gp2", "from": g.jid,
+			"id": "timer-" + strconv.Itoa(seconds), "t": unix(time.Now())}, Content: []node{change}})
 	}
 	return nil
 }

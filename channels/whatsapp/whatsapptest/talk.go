@@ -28,6 +28,7 @@ type Message struct {
 	Edits    int    // how often it was edited
 	Deleted  bool
 	Copies   int // how often it came; a phone shows it once
+	Expires  int // seconds until it disappears, or 0
 
 	raw *waE2E.Message
 }
@@ -317,6 +318,7 @@ func read(m *waE2E.Message) Message {
 		out.Text = m.GetConversation()
 	}
 	out.Quote, out.QuotedOf = info.GetStanzaID(), info.GetParticipant()
+	out.Expires = int(info.GetExpiration())
 	if q := info.GetQuotedMessage(); q != nil {
 		out.Quoted = read(q).Text
 	}
