@@ -14,7 +14,9 @@ const (
 	Overloaded     Kind = "overloaded"       // the provider has too much to do (503, 529)
 	Unavailable    Kind = "unavailable"      // no connection, 5xx, truncated stream
 	TimedOut       Kind = "timed out"        // no byte for too long
-	Unauthorized   Kind = "unauthorized"     // the key is missing, wrong or lacks the right
+	Unauthorized   Kind = "unauthorized"     // the key is missing or wrong
+	Forbidden      Kind = "forbidden"        // the key is right, but must not do this (403)
+	NotFound       Kind = "not found"        // no such model or address (404)
 	OutOfQuota     Kind = "out of quota"     // the account has no money left
 	ContextTooLong Kind = "context too long" // the conversation exceeds the model's window
 	NoImages       Kind = "no images"        // the model takes none, or not these: ask without Data

@@ -31,6 +31,12 @@ type Message struct {
 	ToolCallID string     `json:"tool_call_id,omitempty"` // the call that is answered
 	Images     []Image    `json:"images,omitempty"`       // of a User message; shown before its text
 
+	// Foreign names whose words stand in Text, or in what Images show, if they are not those of the
+	// people who may give orders: a page, for example. Rights is the least role of those people.
+	// Neither is sent to the provider.
+	Foreign string `json:"foreign,omitempty"`
+	Rights  string `json:"rights,omitempty"`
+
 	// Extra holds fields of an Assistant message that only its provider
 	// understands and wants back unchanged, such as reasoning_details.
 	Extra map[string]json.RawMessage `json:"extra,omitempty"`

@@ -20,7 +20,7 @@ func spanOf(kind llm.Kind) (span, bool) {
 		return span{time.Hour, 24 * time.Hour}, true
 	case llm.Overloaded, llm.Unavailable, llm.TimedOut:
 		return span{30 * time.Second, 5 * time.Minute}, true
-	case llm.Unauthorized:
+	case llm.Unauthorized, llm.Forbidden, llm.NotFound:
 		return span{5 * time.Minute, time.Hour}, true
 	}
 	return span{}, false

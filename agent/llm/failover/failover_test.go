@@ -75,6 +75,8 @@ func TestKinds(t *testing.T) {
 		"asked to wait":    {llm.RateLimited, time.Minute, 4, 3 * time.Minute, true},
 		"asked too much":   {llm.RateLimited, time.Minute + 1, 1, 0, true},
 		"unauthorized":     {llm.Unauthorized, 0, 1, 0, true},
+		"forbidden":        {llm.Forbidden, 0, 1, 0, true},
+		"not found":        {llm.NotFound, 0, 1, 0, true},
 		"out of quota":     {llm.OutOfQuota, 0, 1, 0, true},
 		"bad request":      {llm.BadRequest, 0, 1, 0, true},
 		"content refused":  {llm.ContentRefused, 0, 1, 0, true},
@@ -137,6 +139,8 @@ func TestCoolDown(t *testing.T) {
 		llm.TimedOut:    {m / 2, m, 2 * m, 4 * m, 5 * m, 5 * m},
 
 		llm.Unauthorized:   {5 * m, 10 * m, 20 * m, 40 * m, h, h},
+		llm.Forbidden:      {5 * m, 10 * m, 20 * m, 40 * m, h, h},
+		llm.NotFound:       {5 * m, 10 * m, 20 * m, 40 * m, h, h},
 		llm.BadRequest:     {0, 0},
 		llm.ContentRefused: {0, 0},
 	}

@@ -208,7 +208,7 @@ func (f *failure) kind() llm.Kind {
 	case f.status < 500 && f.status != http.StatusTooManyRequests &&
 		containsAny(words, refusedWords...):
 		return llm.ContentRefused
-	case f.status == http.StatusUnauthorized, f.status == http.StatusForbidden,
+	case f.status == http.StatusUnauthorized,
 		f.status < 500 && containsAny(words, keyWords...):
 		return llm.Unauthorized
 	case strings.Contains(words, "overloaded"):
@@ -240,6 +240,10 @@ func (f *failure) quota(words string) bool {
 
 func (f *failure) kindByStatus(words string) llm.Kind {
 	switch f.status {
+	case http.StatusForbidden:
+		return llm.Forbidden
+	case http.StatusNotFound:
+		return llm.NotFound
 	case http.StatusTooManyRequests:
 		return llm.RateLimited
 	case http.StatusRequestTimeout, http.StatusGatewayTimeout, 524: // 524: Cloudflare

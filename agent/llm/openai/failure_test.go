@@ -20,7 +20,7 @@ func TestStatus(t *testing.T) {
 	}{
 		"no key": {401, `{"error":{"message":"no","code":"invalid_api_key"}}`,
 			llm.Unauthorized},
-		"no right": {403, `{"error":{"message":"not your project"}}`, llm.Unauthorized},
+		"no right": {403, `{"error":{"message":"not your project"}}`, llm.Forbidden},
 		"Gemini's key": {400, `[{"error":{"code":400,"message":"API key not valid."}}]`,
 			llm.Unauthorized},
 		"no money": {402, `{"error":{"message":"Insufficient credits"}}`, llm.OutOfQuota},
@@ -35,7 +35,7 @@ func TestStatus(t *testing.T) {
 		"busy as 429": {429, `{"error":{"type":"engine_overloaded_error","message":"x"}}`,
 			llm.Overloaded},
 		"no model": {404, `{"error":{"message":"no such model","code":"model_not_found"}}`,
-			llm.BadRequest},
+			llm.NotFound},
 		"bad request": {400, `{"error":{"message":"unknown field"}}`, llm.BadRequest},
 		"string":      {400, `{"error":"plain string"}`, llm.BadRequest},
 		"in a proxy's error": {400, `{"error":{"error":{"code":"content_filter"}}}`,
