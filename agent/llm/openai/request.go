@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"maps"
@@ -85,9 +86,10 @@ func (m *Model) body(req llm.Request) ([]byte, error) {
 		w.ReasoningEffort = "none"
 	}
 	size := 1 << 10 // about what the body has, so that it is not moved while it grows
+	ids := make(map[string]string)
 	for _, msg := range req.Messages {
 		size += 64 + len(msg.Text) + len(msg.Text)/16
-		entry, err := m.message(msg)
+		entry, err := m.message(msg, ids)
 		if err != nil {
 			return nil, err
 		}
@@ -108,12 +110,17 @@ func (m *Model) body(req llm.Request) ([]byte, error) {
 	return append(body, '}'), nil
 }
 
-// message returns msg as it stands in the request.
-func (m *Model) message(msg llm.Message) (any, error) {
+// message returns msg as it stands in the request. Tool calls that got another id go into ids,
+// under the one that they had, so that their results find them.
+func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 	own := m.ownExtra(msg)
-	w := wireMessage{Role: msg.Role, Content: contentOf(msg), ToolCallID: msg.ToolCallID}
+	w := wireMessage{Role: msg.Role, Content: contentOf(msg),
+		ToolCallID: cmp.Or(ids[msg.ToolCallID], msg.ToolCallID)}
 	for _, c := range msg.ToolCalls {
-		call := wireCall{ID: c.ID, Type: "function", Function: wireFunction{c.Name, c.Arguments}}
+		call := sentCall(c, own)
+		if call.ID != c.ID {
+			ids[c.ID] = call.ID
+		}
 		var extra map[string]json.RawMessage
 		if own {
 			extra = c.Extra

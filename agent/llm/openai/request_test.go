@@ -34,7 +34,7 @@ func TestBody(t *testing.T) {
 	const messages = `"messages":[{"role":"system","content":"be brief"},` +
 		`{"role":"user","content":"<hi> & you?"},` +
 		`{"role":"assistant","content":"",%s"tool_calls":[{"id":"c1","type":"function",` +
-		`"function":{"name":"time","arguments":""}%s}]%s},` +
+		`"function":{"name":"time","arguments":"{}"}%s}]%s},` +
 		`{"role":"tool","content":"","tool_call_id":"c1"}],` +
 		`%s"stream":true,"stream_options":{"include_usage":true}`
 	const tools = `,"tools":[{"type":"function","function":{"name":"time",` +
@@ -226,5 +226,22 @@ func checkCalls(t *testing.T, calls []llm.ToolCall, want []string) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Ids of calls that mean something to their maker go back to it as they were, and to nobody else.
+func TestIDsThatMeanSomething(t *testing.T) {
+	for _, id := range []string{"functions.time:0", "call_1__thought__c2ln+/="} {
+		for host, want := range map[string]bool{"h": true, "g": false} {
+			req := conversation(map[string]json.RawMessage{originKey: []byte(`"` + host + `"`)})
+			req.Messages[2].ToolCalls[0].ID, req.Messages[3].ToolCallID = id, id
+			body, err := New("test", "m", &Options{BaseURL: "http://h/v1"}).body(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(body), `"`+id+`"`); n != 2 && want || n != 0 && !want {
+				t.Errorf("%s of %s stands %d times in %s", id, host, n, body)
+			}
+		}
 	}
 }

@@ -15,7 +15,7 @@ func TestStrict(t *testing.T) {
 		head = `{"model":"m","stream":true,"stream_options":{"include_usage":true},`
 		user = `{"role":"user","content":"x"}`
 		call = `{"role":"assistant","content":"","tool_calls":[{"id":"a","type":"function",` +
-			`"function":{"name":"f","arguments":""}}]}`
+			`"function":{"name":"f","arguments":"{}"}}]}`
 		result = `{"role":"tool","content":"","tool_call_id":"a"}`
 		schema = `{"type":"object","properties":{}}`
 	)
@@ -50,8 +50,16 @@ func TestStrict(t *testing.T) {
 		"call then user": {messages(user, call, user), false},
 		"result twice":   {messages(user, call, result, result), false},
 		"duplicate id":   {messages(user, call, result, call, result), false},
+		"bad name of a call": {
+			messages(user, strings.Replace(call, `"f"`, `"a.f"`, 1), result), false},
+		"bad id of a call": {messages(user, strings.Replace(call, `"a"`, `"a:0"`, 1),
+			strings.Replace(result, `"a"`, `"a:0"`, 1)), false},
+		"arguments in a list": {
+			messages(user, strings.Replace(call, `"{}"`, `"[]"`, 1), result), false},
+		"empty arguments": {
+			messages(user, strings.Replace(call, `"{}"`, `""`, 1), result), false},
 		"no arguments": {
-			messages(user, strings.Replace(call, `,"arguments":""`, "", 1), result), false},
+			messages(user, strings.Replace(call, `,"arguments":"{}"`, "", 1), result), false},
 		"both limits": {strings.Replace(messages(user), `"messages"`,
 			`"max_tokens":1,"max_completion_tokens":1,"messages"`, 1), false},
 

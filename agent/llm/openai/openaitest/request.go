@@ -195,6 +195,14 @@ func parseMessage(raw map[string]json.RawMessage) (Message, error) {
 			return m, fmt.Errorf("tool_calls[%d]: id, type or name missing", i)
 		case c.Function.Arguments == nil:
 			return m, fmt.Errorf("tool_calls[%d]: missing field `arguments`", i)
+		case !validName(c.Function.Name, 64):
+			return m, fmt.Errorf("tool_calls[%d].function.name: string does not match pattern. "+
+				"Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'", i)
+		case !validName(c.ID, 40):
+			return m, fmt.Errorf("tool_calls[%d].id: string too long or does not match "+
+				"'^[a-zA-Z0-9_-]+$'", i)
+		case !isObject(*c.Function.Arguments):
+			return m, fmt.Errorf("tool_calls[%d].function.arguments: not a JSON object", i)
 		}
 		m.ToolCalls = append(m.ToolCalls, ToolCall{c.ID, c.Function.Name, *c.Function.Arguments})
 	}
@@ -274,7 +282,7 @@ func parseTools(raw json.RawMessage) (list []Tool, err error) {
 		}
 		err := json.Unmarshal(t.Function.Parameters, &schema)
 		switch {
-		case t.Type != "function" || !validName(t.Function.Name):
+		case t.Type != "function" || !validName(t.Function.Name, 64):
 			return list, fmt.Errorf("tools[%d]: invalid type or name", i)
 		case err != nil || schema.Type != "object":
 			return list, fmt.Errorf("tools[%d]: invalid schema: must be of type object", i)
@@ -286,15 +294,22 @@ func parseTools(raw json.RawMessage) (list []Tool, err error) {
 	return list, nil
 }
 
-// validName reports whether s matches ^[a-zA-Z0-9_-]{1,64}$, as the API wants it.
-func validName(s string) bool {
+// isObject reports whether s is a JSON object.
+func isObject(s string) bool {
+	var object map[string]json.RawMessage
+	return json.Unmarshal([]byte(s), &object) == nil && object != nil
+}
+
+// validName reports whether s matches ^[a-zA-Z0-9_-]+$ and has at most so many characters, as the
+// API wants it.
+func validName(s string, most int) bool {
 	for _, c := range s {
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 		if !letter && !('0' <= c && c <= '9') && c != '_' && c != '-' {
 			return false
 		}
 	}
-	return 0 < len(s) && len(s) <= 64
+	return 0 < len(s) && len(s) <= most
 }
 
 // checkMessages holds the rules on the order of messages.
