@@ -47,6 +47,9 @@ type Image struct {
 	Path string `json:"path"` // where it is kept
 	Type string `json:"type"` // its MIME type
 
+	// Ready says that the file is one which models take as it is.
+	Ready bool `json:"ready,omitempty"`
+
 	// Data is the picture itself. It is loaded for one call only: a transcript keeps the path.
 	// Without it the model is told the path.
 	Data []byte `json:"-"`
