@@ -24,6 +24,12 @@ CREATE TABLE leases (
 	owner    TEXT NOT NULL,
 	epoch    BIGINT NOT NULL,
 	until_ms BIGINT NOT NULL
+);`, `
+CREATE TABLE lives (
+	id         IDENTITY PRIMARY KEY,
+	started_ms BIGINT NOT NULL,
+	ended_ms   BIGINT NOT NULL DEFAULT 0, -- in order; 0: not yet, or never
+	suspect    TEXT NOT NULL DEFAULT ''   -- what is tried alone just now, or ''
 );`}}
 
 // identity is what migrations write for a row id that the database counts up.

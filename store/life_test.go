@@ -1,0 +1,71 @@
+package store
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// A life says how the one before it ended, and what that one tried alone.
+func TestLife(t *testing.T) {
+	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "x.db"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	begin := func(crashed bool, suspect string) *Life {
+		t.Helper()
+		l, err := BeginLife(t.Context(), db, time.Now(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Crashed != crashed || l.Suspect != suspect {
+			t.Fatalf("it says crashed %t, suspect %q; want %t, %q",
+				l.Crashed, l.Suspect, crashed, suspect)
+		}
+		return l
+	}
+	l := begin(false, "")
+	if err := l.Try(t.Context(), "message 1", func() {}); err != nil {
+		t.Fatal(err)
+	}
+	l = begin(true, "")
+	if err := l.Try(t.Context(), "message 2", func() { begin(true, "message 2") }); err != nil {
+		t.Fatal(err)
+	}
+	l = begin(true, "")
+	if err := l.End(context.WithoutCancel(t.Context()), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	begin(false, "")
+}
+
+// Nothing is settled before each party has tried what it suspects.
+func TestLifeSettled(t *testing.T) {
+	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "x.db"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	l, err := BeginLife(t.Context(), db, time.Now(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Tried()
+	select {
+	case <-l.Settled():
+		t.Fatal("it is settled while one party still tries")
+	default:
+	}
+	l.Tried()
+	<-l.Settled()
+}
