@@ -172,7 +172,7 @@ func TestShrink(t *testing.T) {
 	size := func() int64 {
 		t.Helper()
 		// What is in the log is moved into the file, which then is cut.
-		if err := db.emptyLog(t.Context()); err != nil {
+		if err := db.checkpoint(t.Context(), "TRUNCATE"); err != nil {
 			t.Fatal(err)
 		}
 		info, err := os.Stat(db.path)

@@ -8,6 +8,9 @@ import (
 // shrinkPages is how many pages [DB.Shrink] moves at once: a transaction of some milliseconds.
 const shrinkPages = 64
 
+// incremental is the mode of auto_vacuum in which a database can shrink in small steps.
+const incremental = 2
+
 // spare is how many free pages a database keeps: what will be written next needs no new ones.
 const spare = 256
 
@@ -21,7 +24,6 @@ func (db *DB) Shrink(ctx context.Context) (more bool, err error) {
 	if err == nil {
 		err = read.QueryRow("PRAGMA freelist_count").Scan(&free)
 	}
-	const incremental = 2
 	if err == nil && mode == incremental && free > spare {
 		err = db.Tx(ctx, func(tx *Tx) error {
 			return tx.script(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", shrinkPages))

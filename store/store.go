@@ -47,6 +47,8 @@ type DB struct {
 	read   *sql.DB
 	closed atomic.Bool
 
+	shredding chan struct{} // held by who shreds
+
 	mu    sync.Mutex
 	stmts map[string]*sql.Stmt // prepared on read
 }
@@ -58,7 +60,8 @@ func Open(ctx context.Context, path string, migrations []Migration, opts *Option
 	if opts != nil {
 		o = *opts
 	}
-	db := &DB{path: path, unlock: func() error { return nil }, stmts: make(map[string]*sql.Stmt)}
+	db := &DB{path: path, unlock: func() error { return nil },
+		stmts: make(map[string]*sql.Stmt), shredding: make(chan struct{}, 1)}
 	if o.Shared {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("store: open %s: %w", path, err)
@@ -239,34 +242,73 @@ func (db *DB) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	return stmt, nil
 }
 
-// Shred rewrites the database without what was deleted, so that nothing of it is left in the files.
-// It takes the time of copying all of it, and meanwhile writes wait. An error may mean that
-// somebody reads for long: then it is to be tried again.
+// Shred sees to it that nothing of what was deleted is left in the files, in small steps, beside
+// those who write. Only for the last of the write-ahead log, some milliseconds, writes wait. A
+// database that was made before small steps were possible is rewritten once, while all wait. An
+// error may mean that somebody reads for long: then it is to be tried again.
 func (db *DB) Shred(ctx context.Context) error {
-	// A writer beside it would wait only as long as the database does for a lock, and then fail.
-	err := db.write.alone(ctx, func(w *sql.DB) error {
-		if _, err := w.ExecContext(ctx, "VACUUM"); err != nil {
-			return err
-		}
-		return db.emptyLog(ctx)
-	})
-	if err != nil {
+	if err := db.shred(ctx); err != nil {
 		return fmt.Errorf("store: shred: %w", err)
 	}
 	return nil
 }
 
-// emptyLog moves all of the write-ahead log into the database. Nobody writes beside it, so that it
-// does not wait for readers for long.
-func (db *DB) emptyLog(ctx context.Context) error {
+// truncateTries is how often the write-ahead log is tried to be emptied, for a second each.
+const truncateTries = 2
+
+func (db *DB) shred(ctx context.Context) error {
+	select { // one at a time: each reads what the other wants to empty
+	case db.shredding <- struct{}{}:
+		defer func() { <-db.shredding }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var mode int
+	if err := db.Read(ctx).QueryRow("PRAGMA auto_vacuum").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != incremental {
+		return db.write.alone(ctx, func(w *sql.DB) error {
+			if _, err := w.ExecContext(ctx, "VACUUM"); err != nil {
+				return err
+			}
+			return db.checkpoint(ctx, "TRUNCATE")
+		})
+	}
+	for more := true; more; {
+		var err error
+		if more, err = db.Shrink(ctx); err != nil {
+			return err
+		}
+	}
+	if err := db.scrub(ctx); err != nil {
+		return err
+	}
+	// Beside the writers at first, so that little is left to do while they wait.
+	if err := db.checkpoint(ctx, "PASSIVE"); err != nil {
+		return err
+	}
+	return db.write.alone(ctx, func(*sql.DB) (err error) {
+		for range truncateTries { // another checkpoint beside it, of Run, is over soon
+			if err = db.checkpoint(ctx, "TRUNCATE"); err == nil {
+				break
+			}
+		}
+		return err
+	})
+}
+
+// checkpoint moves the write-ahead log into the database: as much as goes at once (PASSIVE), or all
+// of it (TRUNCATE), for which nobody may write.
+func (db *DB) checkpoint(ctx context.Context, mode string) error {
 	pool, err := sql.Open("sqlite", dsn(db.path, "busy_timeout(1000)"))
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
 	var busy, frames, moved int
-	err = pool.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved)
-	if err == nil && busy != 0 {
+	err = pool.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &frames, &moved)
+	if err == nil && busy != 0 && mode == "TRUNCATE" {
 		err = errors.New("the write-ahead log is still read")
 	}
 	return err

@@ -1,0 +1,142 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+)
+
+// SQLite overwrites a deleted row where it was (secure_delete), but not the copies of it that have
+// been left in the room between the cells of a page when rows were moved within and between pages.
+// VACUUM gets rid of them, and nobody can write meanwhile; so they are overwritten page by page.
+//
+// The format is that of https://sqlite.org/fileformat2.html, section 1.6.
+
+// scrubPages is how many pages are looked at before those of them that hold something are written:
+// a transaction of some milliseconds.
+const scrubPages = 64
+
+// mostPages is up to how many pages a page of a tree can be told from others by its first byte:
+// those that hold what is too long for a row begin with the number of the next one.
+const mostPages = 1 << 24
+
+// scrub overwrites what is left between the cells of all pages, beside those who write.
+func (db *DB) scrub(ctx context.Context) error {
+	var pages, size int64
+	read := db.Read(ctx)
+	err := read.QueryRow("PRAGMA page_count").Scan(&pages)
+	if err == nil {
+		err = read.QueryRow("PRAGMA page_size").Scan(&size)
+	}
+	if err == nil && pages >= mostPages {
+		err = fmt.Errorf("the database has %d pages, and more than %d can't be cleaned: "+
+			"end the gateway and run VACUUM with sqlite3", pages, mostPages)
+	}
+	if err != nil {
+		return err
+	}
+	for first := int64(1); first <= pages; first += scrubPages {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var found []int64
+		for n := first; n < first+scrubPages && n <= pages; n++ {
+			if _, changed, err := scrubbed(read, n, size); err != nil {
+				return err
+			} else if changed {
+				found = append(found, n)
+			}
+		}
+		if err := db.scrubSome(ctx, found, size); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (db *DB) scrubSome(ctx context.Context, pages []int64, size int64) error {
+	if len(pages) == 0 {
+		return nil
+	}
+	return db.Tx(ctx, func(tx *Tx) error {
+		for _, n := range pages {
+			data, changed, err := scrubbed(tx, n, size) // as it is by now
+			if err == nil && changed {
+				_, err = tx.Exec("UPDATE sqlite_dbpage SET data = $1 WHERE pgno = $2", data, n)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// scrubbed returns a page without what is left in it, and whether there was something.
+func scrubbed(q Queryer, n, size int64) (data []byte, changed bool, err error) {
+	// Every so many pages one says which page belongs to which, from the second on.
+	if every := size/5 + 1; n >= 2 && (n-2)%every == 0 {
+		return nil, false, nil
+	}
+	const lockByte = 1 << 30 // the page with it is never used
+	if n == lockByte/size+1 {
+		return nil, false, nil
+	}
+	rows, err := q.Query("SELECT data FROM sqlite_dbpage WHERE pgno = $1", n)
+	if err != nil {
+		return nil, false, err
+	}
+	defer rows.Close()
+	if !rows.Next() { // the file was cut meanwhile
+		return nil, false, rows.Err()
+	}
+	if err := rows.Scan(&data); err != nil {
+		return nil, false, err
+	}
+	changed = scrubPage(data, n == 1)
+	return data, changed, rows.Err()
+}
+
+// scrubPage overwrites what is between the cells of a page of a tree, and reports whether that was
+// something. What it does not understand it leaves alone.
+func scrubPage(data []byte, first bool) (changed bool) {
+	head := 0
+	if first {
+		head = 100 // the header of the file
+	}
+	if len(data) < head+12 {
+		return false
+	}
+	cells := head + 8
+	switch data[head] {
+	case 2, 5: // inner pages
+		cells += 4
+	case 10, 13: // leaves
+	default:
+		return false
+	}
+	u16 := func(at int) int { return int(binary.BigEndian.Uint16(data[at:])) }
+	begin, end := cells+2*u16(head+3), u16(head+5)
+	if end == 0 {
+		end = 1 << 16
+	}
+	if begin > end || end > len(data) {
+		return false
+	}
+	wipe := func(from, to int) {
+		for i := from; i < to; i++ {
+			changed = changed || data[i] != 0
+			data[i] = 0
+		}
+	}
+	wipe(begin, end)
+	for at, last := u16(head+1), 0; at > last && at >= end && at+4 <= len(data); {
+		size := u16(at + 2)
+		if at+size > len(data) {
+			break
+		}
+		wipe(at+4, at+size)
+		at, last = u16(at), at
+	}
+	return changed
+}
