@@ -13,6 +13,10 @@ type Pruning struct {
 	Time  string // the column with the time from which a row's age counts, Unix milliseconds
 	Over  string // the condition of rows that may go
 	Below int64  // rows with this id or a larger one stay; 0: none of them
+
+	// Changing says that Time changes after a row was made, so that old rows may stand behind any
+	// number of young ones.
+	Changing bool
 }
 
 // PruneBatch is how many rows [Pruning.Step] looks at.
@@ -21,7 +25,7 @@ const PruneBatch = 500
 // Step deletes what is over and was so before a time from the next [PruneBatch] rows after an id.
 // The newest row stays: its id says how far the table has come. It returns how many rows
 // it has deleted, and the id after which to go on, 0 at the end. The end is also where none of the
-// rows is old enough, since a table grows by age.
+// rows is old enough, since a table grows by age, unless its times change.
 func (p Pruning) Step(tx *Tx, before time.Time, after int64) (n int, next int64, err error) {
 	var rows, old int
 	var last int64
@@ -32,7 +36,7 @@ func (p Pruning) Step(tx *Tx, before time.Time, after int64) (n int, next int64,
 	if err != nil {
 		return 0, 0, fmt.Errorf("store: prune %s: %w", p.Table, err)
 	}
-	if old == 0 {
+	if old == 0 && (!p.Changing || rows < PruneBatch) {
 		return 0, 0, nil
 	}
 	deleted, err := tx.Exec("DELETE FROM "+p.Table+" WHERE id > $1 AND id <= $2 AND "+p.Time+

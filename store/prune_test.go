@@ -119,6 +119,30 @@ func TestPrune(t *testing.T) {
 	}
 }
 
+// Where times change, old rows are found behind any number of young ones.
+func TestPruneChanging(t *testing.T) {
+	db := openLog(t)
+	fill(t, db, 9000, 1200, "done", "") // such as many that were tried once more
+	fill(t, db, 0, 10, "done", "")
+	fill(t, db, 9000, 1, "done", "")
+	p := logPruning
+	p.Changing = true
+	removed := 0
+	for after, steps := int64(0), 0; steps == 0 || after > 0; steps++ {
+		err := db.Tx(t.Context(), func(tx *Tx) error {
+			n, next, err := p.Step(tx, time.UnixMilli(5000), after)
+			removed, after = removed+n, next
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if removed != 10 {
+		t.Errorf("%d rows went, want 10", removed)
+	}
+}
+
 // Rows from an id on stay, if that is said.
 func TestPruneBelow(t *testing.T) {
 	db := openLog(t)
