@@ -4,14 +4,14 @@
 //
 // The main type is [DB]. It stands on SQLite in WAL mode with synchronous=FULL: when
 // [DB.Tx] has returned nil, the write survives a kill and a power loss. While the disk is full or
-// somebody else locks the file, writes wait (see [DB.Trouble]). One process owns
+// somebody else locks the file, writes and reads wait (see [DB.Trouble]). One process owns
 // a database at a time; a lock beside the file refuses a second one. Short writes
 // of the command line tools go around that lock (see [Options]).
 //
 // All SQL of the gateway is written in the subset that SQLite and PostgreSQL
 // share: $1 placeholders, ON CONFLICT, RETURNING. Times are Unix milliseconds.
 //
-// Tables: schema, leases.
+// Tables: schema, leases, lives.
 package store
 
 import (
@@ -199,6 +199,7 @@ type Queryer interface {
 }
 
 // Read returns a Queryer beside the writers. Each query sees what was committed when it began.
+// While the database can't be used, a query waits like a transaction does, until ctx ends.
 func (db *DB) Read(ctx context.Context) Queryer { return reader{ctx, db} }
 
 type reader struct {
@@ -206,20 +207,29 @@ type reader struct {
 	db  *DB
 }
 
-func (r reader) Query(query string, args ...any) (*sql.Rows, error) {
-	stmt, err := r.db.prepare(r.ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	return stmt.QueryContext(r.ctx, args...)
+func (r reader) Query(query string, args ...any) (rows *sql.Rows, err error) {
+	err = r.db.write.persist(r.ctx.Done(), func() error {
+		stmt, err := r.db.prepare(r.ctx, query)
+		if err != nil {
+			return err
+		}
+		rows, err = stmt.QueryContext(r.ctx, args...)
+		return err
+	})
+	return rows, err
 }
 
-func (r reader) QueryRow(query string, args ...any) *sql.Row {
-	stmt, err := r.db.prepare(r.ctx, query)
-	if err != nil { // the same error comes again, where Scan can report it
-		return r.db.read.QueryRowContext(r.ctx, query, args...)
-	}
-	return stmt.QueryRowContext(r.ctx, args...)
+func (r reader) QueryRow(query string, args ...any) (row *sql.Row) {
+	_ = r.db.write.persist(r.ctx.Done(), func() error { // Scan reports the error
+		stmt, err := r.db.prepare(r.ctx, query)
+		if err != nil { // the same error comes again
+			row = r.db.read.QueryRowContext(r.ctx, query, args...)
+		} else {
+			row = stmt.QueryRowContext(r.ctx, args...)
+		}
+		return row.Err()
+	})
+	return row
 }
 
 func (db *DB) prepare(ctx context.Context, query string) (*sql.Stmt, error) {

@@ -13,7 +13,12 @@ type Tx struct {
 	// can end costs the driver a goroutine each time.
 	db    *sql.DB
 	stmts map[string]*sql.Stmt
+	after []func() // of the function under way
 }
+
+// After has fn called once the transaction is committed, by the goroutine that has called [DB.Tx].
+// It is not called if the transaction fails.
+func (tx *Tx) After(fn func()) { tx.after = append(tx.after, fn) }
 
 // Exec runs a statement and returns how many rows it changed.
 func (tx *Tx) Exec(query string, args ...any) (int64, error) {

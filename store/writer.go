@@ -24,27 +24,29 @@ var errClosed = errors.New("store: closed")
 type writer struct {
 	tx Tx // used by the leader only
 
-	patience  time.Duration // how long a transaction waits for a database that can't be written
+	patience  time.Duration // how long a transaction waits for a database that can't be used
 	hurry     chan struct{} // closed once the process ends
 	hurryOnce sync.Once
 
-	mu      sync.Mutex
-	trouble error     // why writes wait; nil if they don't
-	since   time.Time // since when
-	told    func(error)
-	led     bool // somebody leads
-	closed  bool
-	idle    sync.Cond // signalled when the last leader of a closed writer ends
-	waiting []*request
+	mu       sync.Mutex
+	trouble  error     // why writes or reads wait; nil if they don't
+	since    time.Time // since when
+	troubled int       // how many of them wait
+	told     func(error)
+	led      bool // somebody leads
+	closed   bool
+	idle     sync.Cond // signalled when the last leader of a closed writer ends
+	waiting  []*request
 }
 
 type request struct {
-	fn   func(*Tx) error
-	bare bool // fn wants no transaction: it runs by itself
-	err  error
-	pan  any           // what fn panicked with
-	wake chan struct{} // closed when the request is done, sent to when it is to lead
-	done bool
+	fn    func(*Tx) error
+	bare  bool // fn wants no transaction: it runs by itself
+	err   error
+	pan   any           // what fn panicked with
+	after []func()      // that fn wants called after the commit
+	wake  chan struct{} // closed when the request is done, sent to when it is to lead
+	done  bool
 }
 
 func newWriter(db *sql.DB) *writer {
@@ -90,6 +92,11 @@ func (w *writer) enqueue(ctx context.Context, r *request) error {
 	if r.pan != nil {
 		panic(r.pan)
 	}
+	if r.err == nil {
+		for _, fn := range r.after {
+			fn()
+		}
+	}
 	return r.err
 }
 
@@ -127,36 +134,45 @@ func (w *writer) pass() {
 	w.idle.Broadcast()
 }
 
-// commit runs the group in one transaction. If one of it fails, each gets a transaction of its own.
+// commit runs the group in one transaction. If a request of it fails, the group runs once more with
+// a savepoint for each request, so that one failure costs one commit and not one for each of 256.
+// Savepoints are left out at first because failures are rare. If the transaction as a whole fails,
+// each request gets one of its own.
 func (w *writer) commit(group []*request) {
 	if group[0].bare {
 		group[0].err = w.run(group[0])
 		return
 	}
-	err := w.persist(func() error { return w.transact(group) })
+	err := w.persist(nil, func() error { return w.transact(group, w.run) })
 	if len(group) == 1 || err == nil {
 		group[0].err = err
 		return
 	}
+	if !isTrouble(err) {
+		err = w.persist(nil, func() error { return w.transact(group, w.runApart) })
+		if err == nil {
+			return
+		}
+	}
 	waited := isTrouble(err) // for all of them
 	for _, r := range group {
-		r.pan = nil
-		try := func() error { return w.transact([]*request{r}) }
+		try := func() error { return w.transact([]*request{r}, w.run) }
 		if waited {
 			r.err = try()
 		} else {
-			r.err = w.persist(try)
+			r.err = w.persist(nil, try)
 		}
 	}
 }
 
-// transact runs the group in one transaction and returns the first error of any of it.
-func (w *writer) transact(group []*request) error {
+// transact has run called with each request of the group, in one transaction, and returns the first
+// error.
+func (w *writer) transact(group []*request, run func(*request) error) error {
 	if _, err := w.tx.Exec("BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("store: begin: %w", err)
 	}
 	for _, r := range group {
-		if err := w.run(r); err != nil {
+		if err := run(r); err != nil {
 			return errors.Join(err, w.rollback())
 		}
 	}
@@ -174,9 +190,32 @@ func (w *writer) rollback() error {
 	return nil
 }
 
+// runApart runs r in a savepoint. An error of r's own is kept in r, and what r has written is
+// undone. It returns an error if the whole transaction is in trouble.
+func (w *writer) runApart(r *request) error {
+	if _, err := w.tx.Exec("SAVEPOINT apart"); err != nil {
+		return fmt.Errorf("store: savepoint: %w", err)
+	}
+	if r.err = w.run(r); r.err != nil {
+		if isTrouble(r.err) {
+			return r.err
+		}
+		// SQLite ends the whole transaction after some errors: then there is no savepoint any more.
+		if _, err := w.tx.Exec("ROLLBACK TO apart"); err != nil {
+			return fmt.Errorf("store: undo: %w", errors.Join(r.err, err))
+		}
+	}
+	if _, err := w.tx.Exec("RELEASE apart"); err != nil {
+		return fmt.Errorf("store: release: %w", err)
+	}
+	return nil
+}
+
 // run calls r.fn. A panic is kept for r's own caller, since this goroutine may be another's.
 func (w *writer) run(r *request) (err error) {
+	r.pan, w.tx.after = nil, nil
 	defer func() {
+		r.after = w.tx.after
 		if p := recover(); p != nil {
 			r.pan = p
 			err = fmt.Errorf("store: transaction panicked: %v", p)
