@@ -70,7 +70,7 @@ func Open(ctx context.Context, path string, migrations []Migration, opts *Option
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return nil, fmt.Errorf("store: open %s: %w", path, err)
 		}
-		unlock, err := lockSoon(ctx, path+".lock")
+		unlock, err := LockSoon(ctx, path+".lock", lockPatience)
 		if err != nil {
 			return nil, fmt.Errorf("store: open %s: %w", path, err)
 		}
@@ -101,11 +101,14 @@ const (
 	lockRetry    = 20 * time.Millisecond
 )
 
-// lockSoon takes the lock, if need be when it is given back.
-func lockSoon(ctx context.Context, path string) (unlock func() error, err error) {
+// LockSoon is [Lock], but waits for a lock that is given back within patience: a program that this
+// process is about to start has its files for a moment.
+func LockSoon(
+	ctx context.Context, path string, patience time.Duration,
+) (unlock func() error, err error) {
 	for began := time.Now(); ; {
 		unlock, err = Lock(path)
-		if !errors.Is(err, ErrLocked) || time.Since(began) > lockPatience {
+		if !errors.Is(err, ErrLocked) || time.Since(began) > patience {
 			return unlock, err
 		}
 		timer := time.NewTimer(lockRetry)
