@@ -105,7 +105,8 @@ func (Store) Put(tx *store.Tx, c Chore, due time.Time) error {
 }
 
 // Due returns the first chore of up to limit scopes that have one that is due, the one that is due
-// for longest first: those of a scope are done one after another, and keep nobody else waiting.
+// for longest first: those of a scope are done one after another, and keep nobody else waiting. Its
+// error has a [store.RowError] for each that can't be read, if nothing else is wrong.
 func (Store) Due(q store.Queryer, now time.Time) ([]Chore, error) {
 	rows, err := q.Query(`SELECT id, kind, scope, session, ref, state, tell, puts, attempts
 		FROM chores WHERE due_ms <= $1 AND NOT EXISTS (SELECT 1 FROM chores o
@@ -117,15 +118,19 @@ func (Store) Due(q store.Queryer, now time.Time) ([]Chore, error) {
 	}
 	defer rows.Close()
 	var list []Chore
+	var bad []error
 	for rows.Next() {
 		var c Chore
 		err := rows.Scan(&c.ID, &c.Kind, &c.Scope, &c.Session, &c.Ref, &c.State, &c.tell, &c.puts,
 			&c.Attempts)
-		if err == nil && c.tell != "" {
-			err = json.Unmarshal([]byte(c.tell), &c.Tell)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("chore: read: %w", err)
+		}
+		if c.tell != "" {
+			if err := json.Unmarshal([]byte(c.tell), &c.Tell); err != nil {
+				bad = append(bad, &store.RowError{Table: "chores", ID: c.ID, Err: err})
+				continue
+			}
 		}
 		if len(c.State) == 0 {
 			c.State = nil
@@ -135,7 +140,16 @@ func (Store) Due(q store.Queryer, now time.Time) ([]Chore, error) {
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("chore: read: %w", err)
 	}
-	return list, nil
+	return list, errors.Join(bad...)
+}
+
+// Mend has nobody told of a chore of which it can't be read who waits for it: it is done all the
+// same.
+func (Store) Mend(tx *store.Tx, id int64) error {
+	if _, err := tx.Exec("UPDATE chores SET tell = '' WHERE id = $1", id); err != nil {
+		return fmt.Errorf("chore: mend %d: %w", id, err)
+	}
+	return nil
 }
 
 // Next returns when the next chore is due; false if there is none.

@@ -194,7 +194,18 @@ func (Store) OfCall(q store.Queryer, turn int64, call string) (*Question, error)
 	return found, err
 }
 
-// ListOpen returns the open questions, the oldest first.
+// SetAside marks an open question that can't be read, so that nobody tries again. Its state is bad
+// from then on.
+func (Store) SetAside(tx *store.Tx, id int64) error {
+	_, err := tx.Exec("UPDATE questions SET state = 'bad' WHERE id = $1 AND state = 'open'", id)
+	if err != nil {
+		return fmt.Errorf("question: set %d aside: %w", id, err)
+	}
+	return nil
+}
+
+// ListOpen returns the open questions, the oldest first. Its error has a [store.RowError] for each
+// that can't be read, if nothing else is wrong.
 func (Store) ListOpen(q store.Queryer) ([]Question, error) {
 	return query(q, "state = 'open' ORDER BY id")
 }
@@ -217,17 +228,19 @@ func query(q store.Queryer, where string, args ...any) ([]Question, error) {
 	}
 	defer rows.Close()
 	var list []Question
+	var bad []error
 	for rows.Next() {
 		var found Question
 		var body []byte
 		var expires int64
 		err := rows.Scan(&found.ID, &found.Code, &found.State, &found.Session, &found.Turn,
 			&found.Call, &body, &found.Answer, &found.By, &expires)
-		if err == nil {
-			err = json.Unmarshal(body, &found)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("question: read: %w", err)
+		}
+		if err := json.Unmarshal(body, &found); err != nil {
+			bad = append(bad, &store.RowError{Table: "questions", ID: found.ID, Err: err})
+			continue
 		}
 		found.Expires = time.UnixMilli(expires)
 		list = append(list, found)
@@ -235,5 +248,5 @@ func query(q store.Queryer, where string, args ...any) ([]Question, error) {
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("question: read: %w", err)
 	}
-	return list, nil
+	return list, errors.Join(bad...)
 }
