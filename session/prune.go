@@ -45,7 +45,7 @@ func (Store) PruneArchived(
 // PruneTurns deletes turns that ended before a time and of whose messages none is left, likewise.
 // The rows of sessions stay.
 func (Store) PruneTurns(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
-	return store.Pruning{Table: "turns", Time: "updated_ms",
+	return store.Pruning{Table: "turns", Time: "updated_ms", Changing: true,
 		Over: "state <> 'running' AND id < COALESCE((SELECT m.turn FROM messages m " +
 			"WHERE m.session = turns.session ORDER BY m.id LIMIT 1), id + 1)",
 	}.Step(tx, before, after)

@@ -145,7 +145,28 @@ func (Store) Spend(tx *store.Tx, key Key, b Bill) error {
 const turnColumns = "id, session, address, reply_to, epoch, attempts, handovers, answers, " +
 	"tokens, cost"
 
-// RunningTurns returns the turns that have not ended, in their order.
+// Mend gives a turn whose address can't be read the one of its session.
+func (Store) Mend(tx *store.Tx, id int64) error {
+	var key Key
+	var a bus.Address
+	err := tx.QueryRow("SELECT key, account, chat, thread FROM sessions "+
+		"WHERE key = (SELECT session FROM turns WHERE id = $1)", id).
+		Scan(&key, &a.Account, &a.Chat, &a.Thread)
+	var address []byte
+	if err == nil {
+		address, err = json.Marshal(a)
+	}
+	if err == nil {
+		_, err = tx.Exec("UPDATE turns SET address = $2 WHERE id = $1", id, string(address))
+	}
+	if err != nil {
+		return fmt.Errorf("session: mend turn %d: %w", id, err)
+	}
+	return nil
+}
+
+// RunningTurns returns the turns that have not ended, in their order. Its error has a
+// [store.RowError] for each that can't be read, if nothing else is wrong: see [Store.Mend].
 func (Store) RunningTurns(q store.Queryer) ([]Turn, error) {
 	return turns(q, "SELECT "+turnColumns+" FROM turns WHERE state = 'running' ORDER BY id")
 }
@@ -174,23 +195,34 @@ func turns(q store.Queryer, query string, args ...any) ([]Turn, error) {
 	}
 	defer rows.Close()
 	var list []Turn
+	var bad []error
 	for rows.Next() {
 		var t Turn
 		var address []byte
 		err := rows.Scan(&t.ID, &t.Session, &address, &t.ReplyTo, &t.Epoch, &t.Attempts, &t.Handed,
 			&t.Answers, &t.Tokens, &t.Cost)
-		if err == nil {
-			err = json.Unmarshal(address, &t.Address)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("session: read turns: %w", err)
+		}
+		if err := json.Unmarshal(address, &t.Address); err != nil {
+			bad = append(bad, &store.RowError{Table: "turns", ID: t.ID, Err: err})
+			continue
 		}
 		list = append(list, t)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("session: read turns: %w", err)
 	}
-	return list, nil
+	return list, errors.Join(bad...)
+}
+
+// Erased reports whether a turn that was begun is erased by now.
+func (Store) Erased(q store.Queryer, id int64) (bool, error) {
+	var n int
+	if err := q.QueryRow("SELECT count(*) FROM turns WHERE id = $1", id).Scan(&n); err != nil {
+		return false, fmt.Errorf("session: read turn %d: %w", id, err)
+	}
+	return id != 0 && n == 0, nil
 }
 
 // HandOver notes that t is left to the next process, because this one stops.
