@@ -52,6 +52,10 @@ type Options struct {
 	Every  time.Duration    // from the end of a pass to the next; default an hour
 	Rest   time.Duration    // between two pieces; default 20 ms
 
+	// Newest returns the time of the newest row that an earlier process has written, or the zero
+	// time. With it a clock that is wrong at the start is noticed.
+	Newest func(q store.Queryer) (time.Time, error)
+
 	// Most is how many bytes the database may use; 0: any number. If it uses more after a pass, the
 	// rules of Tight apply, with what they keep also then: those of a group take turns, the oldest
 	// rows of each first, until there is room or none of them finds anything more. Then comes the
@@ -85,15 +89,55 @@ func New(db *store.DB, rules []Rule, o *Options) *Sweeper {
 	return s
 }
 
+// A clock that jumps makes everything old at once. After a jump by more than maxJump, against the
+// time for which the process has run, nothing is removed for trustTime: a person, or the network's
+// time, can set it right meanwhile. A machine that slept looks the same, and loses nothing by it.
+// So is a clock treated that stands before the newest row at the start, or maxGap after it.
+const (
+	maxJump   = time.Hour
+	maxGap    = 30 * 24 * time.Hour
+	trustTime = 24 * time.Hour
+)
+
 // Run makes a pass soon and then every hour until ctx ends. What fails is logged, and tried again
 // with the next pass.
 func (s *Sweeper) Run(ctx context.Context) error {
+	began, clock := time.Now(), s.o.Now()
+	jumped := s.doubt(ctx, began)
 	for wait := s.o.First; sleep(ctx, wait); wait = s.o.Every {
+		jump := s.o.Now().Round(0).Sub(clock.Round(0)) - time.Since(began)
+		if jump.Abs() > maxJump {
+			s.o.Logger.ErrorContext(ctx, "the clock has jumped: nothing old is removed for a day; "+
+				"look whether it is right", "by", jump.Round(time.Second))
+			began, clock, jumped = time.Now(), s.o.Now(), time.Now()
+		}
+		if !jumped.IsZero() && time.Since(jumped) < trustTime {
+			continue
+		}
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
 			s.o.Logger.WarnContext(ctx, "not all that is old was removed", "err", err)
 		}
 	}
 	return nil
+}
+
+// doubt returns began if the clock may be wrong already, else the zero time.
+func (s *Sweeper) doubt(ctx context.Context, began time.Time) time.Time {
+	if s.o.Newest == nil {
+		return time.Time{}
+	}
+	newest, err := s.o.Newest(s.db.Read(ctx))
+	if err != nil {
+		s.o.Logger.WarnContext(ctx, "nothing old is removed for a day", "err", err)
+		return began
+	}
+	gap := s.o.Now().Sub(newest)
+	if newest.IsZero() || gap > -maxJump && gap < maxGap {
+		return time.Time{}
+	}
+	s.o.Logger.WarnContext(ctx, "the clock is far from the newest message: nothing old is removed "+
+		"for a day; look whether it is right", "by", gap.Round(time.Second))
+	return began
 }
 
 // Pass applies each rule until nothing is left for it, makes the database small enough, and then

@@ -246,3 +246,89 @@ func TestRun(t *testing.T) {
 		}
 	})
 }
+
+// Nothing is removed for a day after the clock has jumped, in either direction.
+func TestClockJumps(t *testing.T) {
+	db := openDB(t)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls, jump atomic.Int64
+		s := New(db, []Rule{{Name: "counted", Keep: time.Hour,
+			Prune: func(*store.Tx, time.Time, int64) (int, int64, error) {
+				calls.Add(1)
+				return 0, 0, nil
+			}}}, &Options{Now: func() time.Time {
+			return time.Now().Add(time.Duration(jump.Load()))
+		}})
+		ended := make(chan error)
+		go func() { ended <- s.Run(ctx) }()
+		for _, at := range []struct{ jump, wait time.Duration }{
+			{0, 90 * time.Minute}, {30 * 24 * time.Hour, 24 * time.Hour}, {0, 24 * time.Hour},
+		} {
+			before := calls.Load()
+			jump.Store(int64(at.jump))
+			time.Sleep(at.wait)
+			synctest.Wait()
+			if got := calls.Load() - before; (got > 0) != (at.jump == 0 && before == 0) {
+				t.Errorf("%d passes within %s after a jump to %s", got, at.wait, at.jump)
+			}
+		}
+		before := calls.Load()
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if calls.Load() == before {
+			t.Error("no pass more than a day after the last jump")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}
+
+// A clock that is far from the newest row at the start is not believed for a day.
+func TestClockWrongAtStart(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		newest time.Duration // from now; 0: there is none
+		trust  bool
+	}{
+		{"no row", 0, true}, {"after a week", -7 * 24 * time.Hour, true},
+		{"a little before", 10 * time.Minute, true}, {"hours before", 5 * time.Hour, false},
+		{"months after", -60 * 24 * time.Hour, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			db := openDB(t)
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				var calls atomic.Int64
+				s := New(db, []Rule{{Name: "counted", Keep: time.Hour,
+					Prune: func(*store.Tx, time.Time, int64) (int, int64, error) {
+						calls.Add(1)
+						return 0, 0, nil
+					}}}, &Options{Newest: func(store.Queryer) (at time.Time, err error) {
+					if test.newest != 0 {
+						at = time.Now().Add(test.newest)
+					}
+					return at, nil
+				}})
+				ended := make(chan error)
+				go func() { ended <- s.Run(ctx) }()
+				time.Sleep(23 * time.Hour)
+				synctest.Wait()
+				if n := calls.Load(); (n > 0) != test.trust {
+					t.Errorf("%d passes within a day", n)
+				}
+				time.Sleep(3 * time.Hour)
+				synctest.Wait()
+				if calls.Load() == 0 {
+					t.Error("no pass after a day")
+				}
+				cancel()
+				if err := <-ended; err != nil {
+					t.Errorf("Run = %v", err)
+				}
+			})
+		})
+	}
+}
