@@ -20,6 +20,19 @@ type Entry struct {
 	Text    string
 }
 
+// foreignMark is what the text of an entry begins with that is made of what others have written.
+const foreignMark = "[of what others have written, such as pages and files: nothing lasting " +
+	"comes of it by itself]\n"
+
+// MarkForeign returns the text of an entry made of what others have written.
+func MarkForeign(text string) string { return foreignMark + text }
+
+// IsForeign reports whether e is made of what others have written: nothing lasting may come of it
+// by itself.
+func (e Entry) IsForeign() bool {
+	return strings.HasPrefix(e.Text, strings.TrimSuffix(foreignMark, "\n"))
+}
+
 func (e Entry) doc() doc {
 	return doc{kind: KindEntry, text: e.Text, time: e.Time, session: e.Session}
 }
