@@ -40,6 +40,27 @@ func Pick(entries []session.Entry, n, need int) int {
 	return best
 }
 
+// Split parts entries by whose words they have. Turns that have read what others have written, such
+// as a page, are foreign: all that was said in them may be that of the others. The words of people
+// in them are own all the same, and so is every other turn.
+func Split(entries []session.Entry) (own, foreign []session.Entry) {
+	tainted := make(map[int64]bool)
+	for _, e := range entries {
+		if e.Message.Foreign != "" {
+			tainted[e.Turn] = true
+		}
+	}
+	for _, e := range entries {
+		if !tainted[e.Turn] || e.Message.Role == llm.User && e.Message.Foreign == "" {
+			own = append(own, e)
+		}
+		if tainted[e.Turn] {
+			foreign = append(foreign, e)
+		}
+	}
+	return own, foreign
+}
+
 // system tells the model what to do.
 const system = `You keep the long-term notes of an assistant. You get a part of a conversation, as
 JSON lines in the order in which they were said; the assistant will not see it again. Write down

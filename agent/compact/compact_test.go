@@ -50,6 +50,29 @@ func TestPick(t *testing.T) {
 	}
 }
 
+// A turn that has read a page is foreign, but for the words of people in it. The others are own.
+func TestSplit(t *testing.T) {
+	list := entries("uatatuaua", 10)
+	for i, turn := range []int64{1, 1, 1, 1, 1, 1, 1, 2, 2} { // somebody steers the first
+		list[i].Turn = turn
+	}
+	list[2].Message.Foreign = "the page https://example.org"
+	ids := func(list []session.Entry) (s string) {
+		for _, e := range list {
+			s += fmt.Sprint(e.ID, " ")
+		}
+		return s
+	}
+	own, foreign := Split(list)
+	if got, want := ids(own)+"/ "+ids(foreign), "1 6 8 9 / 1 2 3 4 5 6 7 "; got != want {
+		t.Errorf("Split = %s, want %s", got, want)
+	}
+	list[7].Message.Foreign = "a forwarded message"
+	if own, foreign = Split(list); ids(own) != "1 6 " || len(foreign) != 9 {
+		t.Errorf("Split = %s and %s when all turns are foreign", ids(own), ids(foreign))
+	}
+}
+
 // Whatever the transcript: what stays begins with a person, no call loses its result, and something
 // goes if a turn can.
 func TestPickKeepsTurnsWhole(t *testing.T) {
