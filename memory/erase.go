@@ -73,22 +73,16 @@ func (s *Space) each(q store.Queryer, number int64, do func(page []indexed) erro
 	return nil
 }
 
-// Erase removes everything of the scope from the tables. Its folder is for [Memory.EraseFiles] to
-// remove; if the process ends before, [Memory.SyncAll] or [Memory.Sync] does it.
+// Erase makes everything of the scope unreachable: from then on nothing finds it. Its rows are for
+// [Memory.Settle] to delete, and its folder for [Memory.EraseFiles]; if the process ends before,
+// the next one does it.
 func (s *Space) Erase(tx *store.Tx) error {
 	st, err := s.state(tx)
+	if err == nil {
+		_, err = tx.Exec("UPDATE memory_rests SET target = '' WHERE target = $1", string(s.scope))
+	}
 	if err == nil && st.number != 0 {
-		err = s.eraseIndex(tx, st.number)
-		for _, query := range []string{
-			"DELETE FROM memory_facts WHERE scope = $1",
-			"DELETE FROM memory_entries WHERE scope = $1",
-			"DELETE FROM memory_messages WHERE scope = $1",
-			"DELETE FROM memory_scopes WHERE id = $1",
-		} {
-			if err == nil {
-				_, err = tx.Exec(query, st.number)
-			}
-		}
+		err = s.part(tx, st, "")
 	}
 	if err != nil {
 		return s.wrap("erase", err)
@@ -96,56 +90,18 @@ func (s *Space) Erase(tx *store.Tx) error {
 	return s.wrap("erase", s.leave(tx, ""))
 }
 
-// eraseIndex takes all rows of the scope out of the index, so that nothing of their words is left.
-func (s *Space) eraseIndex(tx *store.Tx, number int64) error {
-	var own, all int64
-	err := tx.QueryRow(`SELECT (SELECT count(*) FROM memory_facts WHERE scope = $1) +
-			(SELECT count(*) FROM memory_entries WHERE scope = $2) +
-			(SELECT count(*) FROM memory_messages WHERE scope = $3),
-		(SELECT count(*) FROM memory_facts) + (SELECT count(*) FROM memory_entries) +
-			(SELECT count(*) FROM memory_messages)`, number, number, number).Scan(&own, &all)
-	if err != nil {
-		return err
+// part parts the rows of the scope from its name: they go to a target, or, if that is "", away.
+func (s *Space) part(tx *store.Tx, st state, target Scope) error {
+	dreamed := 0
+	if st.dreamed >= st.last {
+		dreamed = 1
 	}
-	// A row that is overwritten at once costs as much as so many that are copied.
-	const copies = 100
-	if own*copies < all || own < copies {
-		return s.unindexAll(tx, number)
+	_, err := tx.Exec("INSERT INTO memory_rests (scope, target, dreamed) VALUES ($1, $2, $3)",
+		st.number, string(target), dreamed)
+	if err == nil {
+		_, err = tx.Exec("DELETE FROM memory_scopes WHERE id = $1", st.number)
 	}
-	if err := s.m.lazily(tx, func() error { return s.unindexAll(tx, number) }); err != nil {
-		return err
-	}
-	_, err = tx.Exec("INSERT INTO memory_index (memory_index) VALUES ('optimize')")
 	return err
-}
-
-// lazily lets the index only note in do which rows are removed. Their words go when the index
-// is next copied, by and by, or all at once by its command "optimize".
-func (m *Memory) lazily(tx *store.Tx, do func() error) error {
-	const mode = "INSERT INTO memory_index (memory_index, rank) VALUES ('secure-delete', $1)"
-	if _, err := tx.Exec(mode, 0); err != nil {
-		return err
-	}
-	if err := do(); err != nil {
-		return err
-	}
-	// What is noted is written before the mode changes.
-	if _, err := tx.Exec("INSERT INTO memory_index (memory_index) VALUES ('flush')"); err != nil {
-		return err
-	}
-	_, err := tx.Exec(mode, 1)
-	return err
-}
-
-func (s *Space) unindexAll(tx *store.Tx, number int64) error {
-	return s.each(tx, number, func(page []indexed) error {
-		for _, row := range page {
-			if err := s.m.unindex(tx, row.id, number, row.doc); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 func (m *Memory) indexAll(tx *store.Tx, number int64, page []indexed) error {
@@ -181,7 +137,7 @@ func (m *Memory) Reindex(ctx context.Context) error {
 				return err
 			}
 		}
-		return nil
+		return m.reindexRests(tx)
 	})
 	if err != nil {
 		return fmt.Errorf("memory: reindex: %w", err)
@@ -241,35 +197,34 @@ func (m *Memory) finish(ctx context.Context, s Scope) error {
 	})
 }
 
-// Merge moves everything of one scope into another, because both are of the same person. Of facts
-// with equal keys the newer wins, and the other stays as "KEY (2)". The entries come after those
-// that are there, in the order of their times; Dream reads them again unless it has read all of
-// both. Call [Memory.MergeFiles] once it is committed. Facts beyond [MaxFacts] are kept.
+// Merge moves everything of one scope into another, because both are of the same person: facts at
+// once, the history with [Memory.Settle]. Of facts with equal keys the newer wins, and the other
+// stays as "KEY (2)". The entries come after those that are there, in the order of their times;
+// Dream reads them again unless it has read all of both. Call [Memory.Settle] and
+// [Memory.MergeFiles] once it is committed. Facts beyond [MaxFacts] are kept.
 func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 	source, target := m.In(from), m.In(to)
 	if from == to {
 		return source.wrap("merge", errors.New("into itself"))
 	}
 	old, err := source.state(tx)
-	if err != nil || old.number == 0 {
-		return err
-	}
-	if _, err := target.number(tx); err != nil {
-		return err
-	}
-	st, err := target.state(tx)
 	if err != nil {
 		return err
 	}
-	err = source.eraseIndex(tx, old.number)
+	_, err = tx.Exec("UPDATE memory_rests SET target = $1 WHERE target = $2", string(to), string(from))
+	if err != nil || old.number == 0 {
+		return source.wrap("merge", err)
+	}
+	number, err := target.number(tx)
 	if err == nil {
-		err = target.takeFacts(tx, source, old.number, st.number)
+		err = target.takeFacts(tx, source, old.number, number)
 	}
 	if err == nil {
-		err = target.takeHistory(tx, old, st)
+		err = source.part(tx, old, to)
 	}
-	if err == nil {
-		_, err = tx.Exec("DELETE FROM memory_scopes WHERE id = $1", old.number)
+	if err == nil { // of most people that is all, and the next prompt has it
+		r := rest{number: old.number, target: to, dreamed: old.dreamed >= old.last}
+		err = m.settlePage(tx, r, time.Second)
 	}
 	if err == nil {
 		err = source.leave(tx, to)
@@ -277,9 +232,21 @@ func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 	return source.wrap(fmt.Sprintf("merge into %s", to), err)
 }
 
-// takeFacts moves facts that are not in the index any more.
+// takeFacts moves the facts of a scope.
 func (s *Space) takeFacts(tx *store.Tx, source *Space, from, to int64) error {
 	facts, err := source.allFacts(tx)
+	if err != nil {
+		return err
+	}
+	page, err := source.rows(tx, from, KindFact, 0)
+	for err == nil && len(page) > 0 {
+		for _, row := range page {
+			if err := s.m.unindex(tx, row.id, from, row.doc); err != nil {
+				return err
+			}
+		}
+		page, err = source.rows(tx, from, KindFact, page[len(page)-1].id)
+	}
 	if err != nil {
 		return err
 	}
@@ -326,60 +293,6 @@ func (s *Space) freeKey(q store.Queryer, number int64, key string) (string, erro
 			return free, err
 		}
 	}
-}
-
-// takeHistory moves the entries and messages of a scope that are not in the index any more.
-func (s *Space) takeHistory(tx *store.Tx, old, st state) error {
-	_, err := tx.Exec(`DELETE FROM memory_messages WHERE scope = $1 AND message IN
-		(SELECT message FROM memory_messages WHERE scope = $2)`, old.number, st.number)
-	if err != nil {
-		return err
-	}
-	err = s.each(tx, old.number, func(page []indexed) error {
-		return s.m.indexAll(tx, st.number, page)
-	})
-	if err != nil {
-		return err
-	}
-	last, err := moveEntries(tx, old.number, st.number, st.last)
-	if err != nil {
-		return err
-	}
-	moved, err := tx.Exec("UPDATE memory_messages SET scope = $1 WHERE scope = $2",
-		st.number, old.number)
-	if err != nil {
-		return err
-	}
-	dreamed := st.dreamed
-	if st.dreamed >= st.last && old.dreamed >= old.last {
-		dreamed = last
-	}
-	_, err = tx.Exec("UPDATE memory_scopes SET last = $1, dreamed = $2, messages = messages + $3 "+
-		"WHERE id = $4", last, dreamed, moved, st.number)
-	return err
-}
-
-// moveEntries gives the entries of a scope to another, after its last, and returns its new last.
-func moveEntries(tx *store.Tx, from, to, last int64) (int64, error) {
-	rows, err := tx.Query("SELECT id FROM memory_entries WHERE scope = $1 "+
-		"ORDER BY time_ms, cursor", from)
-	if err != nil {
-		return 0, err
-	}
-	ids, err := collect(rows, func(scan func(...any) error) (id int64, err error) {
-		return id, scan(&id)
-	})
-	if err != nil {
-		return 0, err
-	}
-	for _, id := range ids {
-		last++
-		_, err := tx.Exec("UPDATE memory_entries SET scope = $1, cursor = $2 WHERE id = $3", to, last, id)
-		if err != nil {
-			return 0, err
-		}
-	}
-	return last, nil
 }
 
 // MergeFiles brings the history files to what [Memory.Merge] has made of the tables: the lines of

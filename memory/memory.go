@@ -14,8 +14,8 @@
 // are very common in the scope.
 //
 // Tables: memory_scopes, memory_facts, memory_entries, memory_messages, memory_leftovers,
-// memory_index and what SQLite's FTS5 keeps beside it. Files: history.jsonl in the folder of each
-// scope; [Memory.EraseFiles] removes the whole folder.
+// memory_rests, memory_index and what SQLite's FTS5 keeps beside it. Files: history.jsonl in the
+// folder of each scope; [Memory.EraseFiles] removes the whole folder.
 package memory
 
 import (
@@ -85,7 +85,12 @@ CREATE TABLE memory_leftovers ( -- scopes whose files are still to be removed
 );
 CREATE VIRTUAL TABLE memory_index USING
 	fts5(terms, content='', columnsize=0, detail=none, tokenize='ascii');
-INSERT INTO memory_index (memory_index, rank) VALUES ('secure-delete', 1);`}}
+INSERT INTO memory_index (memory_index, rank) VALUES ('secure-delete', 1);`, `
+CREATE TABLE memory_rests ( -- numbers of scopes that are gone, and still have rows
+	scope   BIGINT PRIMARY KEY,
+	target  TEXT NOT NULL, -- the scope to which they go; '': they are deleted
+	dreamed INTEGER NOT NULL -- 1: Dream had read all of it
+);`}}
 
 // Options are the optional settings of [New].
 type Options struct {

@@ -1,0 +1,159 @@
+package memory
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"gateway/store"
+)
+
+// settleTime is how long one transaction of [Memory.Settle] works: others write in between.
+const settleTime = 5 * time.Millisecond
+
+// A rest is what has been parted from a scope: rows that nothing finds any more.
+type rest struct {
+	number  int64
+	target  Scope // where they go; "": they are deleted
+	dreamed bool  // Dream had read all of it
+}
+
+// Settle deletes the rows that [Space.Erase] has left, and moves those that [Memory.Merge] has, in
+// many short transactions. It does nothing if there is nothing left to do.
+func (m *Memory) Settle(ctx context.Context) error {
+	for more := true; more; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := m.db.Tx(ctx, func(tx *store.Tx) (err error) {
+			more, err = m.settleSome(tx)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("memory: settle: %w", err)
+		}
+	}
+	return nil
+}
+
+// settleSome works on the first rest for a while, and reports whether there may be more to do.
+func (m *Memory) settleSome(tx *store.Tx) (more bool, err error) {
+	var r rest
+	err = tx.QueryRow("SELECT scope, target, dreamed FROM memory_rests ORDER BY scope LIMIT 1").
+		Scan(&r.number, &r.target, &r.dreamed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, m.settlePage(tx, r, settleTime)
+}
+
+// settlePage works on some rows of a rest for a while.
+func (m *Memory) settlePage(tx *store.Tx, r rest, limit time.Duration) error {
+	target := state{}
+	space := m.In(r.target)
+	if r.target != "" {
+		_, err := space.number(tx)
+		if err == nil {
+			target, err = space.state(tx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	page, err := m.restPage(tx, r.number)
+	if err == nil && len(page) == 0 {
+		_, err = tx.Exec("DELETE FROM memory_rests WHERE scope = $1", r.number)
+	}
+	began := time.Now()
+	for i := 0; i < len(page) && err == nil && time.Since(began) < limit; i++ {
+		row := page[i]
+		if err := m.unindex(tx, row.id, r.number, row.doc); err != nil {
+			return err
+		}
+		if r.target == "" {
+			_, err = tx.Exec("DELETE FROM "+tableOf[row.doc.kind]+" WHERE id = $1", row.id)
+		} else {
+			err = m.moveRow(tx, row, &target, r.dreamed)
+		}
+	}
+	return err
+}
+
+var tableOf = map[Kind]string{
+	KindFact: "memory_facts", KindEntry: "memory_entries", KindMessage: "memory_messages",
+}
+
+// restPage returns some rows of a rest, of one kind: entries in the order of their times.
+func (m *Memory) restPage(tx *store.Tx, number int64) ([]indexed, error) {
+	for _, kind := range kinds {
+		page, err := m.In("").rows(tx, number, kind, 0)
+		if kind == KindEntry && err == nil && len(page) > 0 {
+			var rows *sql.Rows
+			rows, err = tx.Query("SELECT id, time_ms, session, text FROM memory_entries "+
+				"WHERE scope = $1 ORDER BY time_ms, cursor LIMIT 64", number)
+			if err == nil {
+				page, err = collect(rows, scanRow(kind))
+			}
+		}
+		if err != nil || len(page) > 0 {
+			return page, err
+		}
+	}
+	return nil, nil
+}
+
+// moveRow gives a row that is not in the index any more to the scope of st, after its last.
+func (m *Memory) moveRow(tx *store.Tx, row indexed, st *state, dreamed bool) error {
+	if row.doc.kind == KindMessage {
+		n, err := tx.Exec(`DELETE FROM memory_messages WHERE id = $1 AND message IN
+			(SELECT message FROM memory_messages WHERE scope = $2)`, row.id, st.number)
+		if err != nil || n > 0 {
+			return err // it is there already
+		}
+		_, err = tx.Exec("UPDATE memory_messages SET scope = $1 WHERE id = $2", st.number, row.id)
+		if err == nil {
+			_, err = tx.Exec("UPDATE memory_scopes SET messages = messages + 1 WHERE id = $1", st.number)
+		}
+		if err != nil {
+			return err
+		}
+		return m.index(tx, row.id, st.number, row.doc)
+	}
+	dreamed = dreamed && st.dreamed >= st.last
+	st.last++
+	if dreamed {
+		st.dreamed = st.last
+	}
+	_, err := tx.Exec("UPDATE memory_entries SET scope = $1, cursor = $2 WHERE id = $3",
+		st.number, st.last, row.id)
+	if err == nil {
+		_, err = tx.Exec("UPDATE memory_scopes SET last = $1, dreamed = $2 WHERE id = $3",
+			st.last, st.dreamed, st.number)
+	}
+	if err != nil {
+		return err
+	}
+	return m.index(tx, row.id, st.number, row.doc)
+}
+
+// reindexRests indexes what [Memory.Settle] has still to take out of the index.
+func (m *Memory) reindexRests(tx *store.Tx) error {
+	rows, err := tx.Query("SELECT scope FROM memory_rests")
+	if err != nil {
+		return err
+	}
+	numbers, err := collect(rows, func(scan func(...any) error) (n int64, err error) {
+		return n, scan(&n)
+	})
+	for i := 0; i < len(numbers) && err == nil; i++ {
+		err = m.In("").each(tx, numbers[i], func(page []indexed) error {
+			return m.indexAll(tx, numbers[i], page)
+		})
+	}
+	return err
+}
