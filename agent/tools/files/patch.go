@@ -12,7 +12,7 @@ import (
 )
 
 const patchDescription = `Changes, makes, removes and moves several files at once, all or none, ` +
-	`by a unified diff or by "*** Begin Patch", "*** Update File: PATH" (also Add, Delete), "@@" ` +
+	`by "*** Begin Patch", "*** Update File: PATH" (also Add, Delete; "*** Move to: PATH"), "@@" ` +
 	`and lines with " ", "-" or "+" in front, "*** End Patch". Each hunk needs about 3 lines of ` +
 	`context that are in the file. For a single place edit_file is simpler.`
 
@@ -128,7 +128,7 @@ func (p *patching) apply(patch filePatch) error {
 		return p.hunks(patch, f)
 	case !f.there:
 		return p.w.missing(f.place)
-	case patch.remove && len(patch.hunks) == 0:
+	case patch.remove:
 		f.there = false
 		p.tell("removed", f)
 		return nil
@@ -139,17 +139,10 @@ func (p *patching) apply(patch filePatch) error {
 	if err := p.hunks(patch, f); err != nil {
 		return err
 	}
-	switch {
-	case patch.remove && f.text != "":
-		return fmt.Errorf("%q is not removed: it has more lines than the patch takes away", patch.path)
-	case patch.remove:
-		f.there = false
-		p.tell("removed", f)
-	case patch.moveTo != "":
+	if patch.moveTo != "" {
 		return p.move(f, patch.moveTo)
-	default:
-		p.tell("changed", f)
 	}
+	p.tell("changed", f)
 	return nil
 }
 

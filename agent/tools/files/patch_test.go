@@ -1,7 +1,6 @@
 package files
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,31 +41,14 @@ func TestApplyPatch(t *testing.T) {
 			map[string]string{"bare": "x\nz"}},
 		{"white space", begin + "*** Update File: spaces\n@@\n x\n-y\n+z" + end,
 			map[string]string{"spaces": "x  \nz\n"}},
-		{"unified", "--- a/a\n+++ b/a\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n",
+		{"line numbers", begin + "*** Update File: a\n@@ -1,3 +1,3 @@\n one\n-two\n+2" + end,
 			map[string]string{"a": "one\n2\nthree\nfour\nfive\nsix\n"}},
-		{"unified, wrong numbers", "--- a\n+++ a\n@@ -70,9 +70,9 @@ somewhere\n one\n-two\n+2\n three\n",
-			map[string]string{"a": "one\n2\nthree\nfour\nfive\nsix\n"}},
-		{"unified, no numbers", "```diff\n--- a/a\n+++ b/a\n@@ ... @@\n one\n-two\n+2\n```",
-			map[string]string{"a": "one\n2\nthree\nfour\nfive\nsix\n"}},
-		{"unified, the right of two", "--- a/twice\n+++ b/twice\n@@ -3 +3 @@\n-x\n+y\n",
-			map[string]string{"twice": "x\nz\ny\n"}},
-		{"unified, insertion", "--- a/a\n+++ b/a\n@@ -2,0 +3,1 @@\n+2.5\n",
-			map[string]string{"a": "one\ntwo\n2.5\nthree\nfour\nfive\nsix\n"}},
-		{"unified, dashes", "--- a/dashes\n+++ b/dashes\n@@ -1,2 +1,2 @@\n--- x\n+++ y\n z\n",
+		{"no newline", begin + "*** Update File: bare\n@@\n x\n-y\n\\ No newline at end of file\n+z" +
+			end, map[string]string{"bare": "x\nz"}},
+		{"dashes", begin + "*** Update File: dashes\n@@\n--- x\n+++ y\n z" + end,
 			map[string]string{"dashes": "++ y\nz\n"}},
-		{"unified, end of line", "--- a/bare\n+++ b/bare\n@@ -1,2 +1,2 @@\n x\n-y\n" +
-			"\\ No newline at end of file\n+y\n", map[string]string{"bare": "x\ny\n"}},
-		{"git", "From 0123\nSubject: x\n\ndiff --git a/b b/b\nnew file mode 100644\nindex 0..1\n" +
-			"--- /dev/null\n+++ b/b\n@@ -0,0 +1,2 @@\n+x\n+y\ndiff --git a/a b/a\n" +
-			"deleted file mode 100644\n" +
-			"--- a/a\n+++ /dev/null\n@@ -1,6 +0,0 @@\n-one\n-two\n-three\n-four\n-five\n-six\n-- \n2.50.0\n",
-			map[string]string{"a": "", "b": "x\ny\n"}},
-		{"git, rename", "diff --git a/a b/c\nsimilarity index 90%\nrename from a\nrename to c\n" +
-			"--- a/a\n+++ b/c\n@@ -1,2 +1,2 @@\n-one\n+1\n two\n",
-			map[string]string{"a": "", "c": "1\ntwo\nthree\nfour\nfive\nsix\n"}},
-		{"git, empty file", "diff --git a/e b/e\nnew file mode 100644\n--- /dev/null\n+++ b/e\n" +
-			"diff --git a/a b/f\nsimilarity index 100%\nrename from a\nrename to f\n",
-			map[string]string{"f": patchedText, "a": ""}},
+		{"fenced", "```\n" + begin + "*** Update File: a\n@@\n-one\n+1" + end + "```",
+			map[string]string{"a": "1\ntwo\nthree\nfour\nfive\nsix\n"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -139,15 +121,12 @@ func TestPatchRefused(t *testing.T) {
 		})
 	}
 	for patch, part := range map[string]string{
-		"":                                    "there are no changes in the patch",
-		"hello":                               "there are no changes in the patch",
-		"@@ -1 +1 @@\n-x\n+y":                 `lines "--- PATH" and "+++ PATH" are missing`,
-		"--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n": "there are no lines after",
-		"--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-one\ntwo\n":             `not "two"`,
-		"--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-one\n+1\n two\nthree\n": `not "three"`,
-		"--- a/a\n+++ /dev/null\n@@ -1 +0,0 @@\n-one\n":              "has more lines",
-		"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-one\n+one\n":                "are the same",
-		"diff --git a/a b/a\nGIT binary patch\n":                     "binary files",
+		"":      "there are no changes in the patch",
+		"hello": "there are no changes in the patch",
+		"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-one\n+1\n":     "a unified diff is not understood",
+		"*** Update File: a\n@@\n-one\n+one\n":          "are the same",
+		"*** Update File: a\n":                          "there are no changes for",
+		"*** Update File: a\n@@\n-one\n*** Else: b\n+x": "want a line that begins with a space",
 	} {
 		_, err := f.call(t, "apply_patch", "patch", patch)
 		wantError(t, err, part)
@@ -175,8 +154,8 @@ func TestPatchMoveKeepsMode(t *testing.T) {
 // to the one, makes the other.
 func FuzzPatch(f *testing.F) {
 	f.Add(patchedText, "one\n2\nthree\nfour\nfive\n6", "*** Update File: a\n@@ x\n-one\n+1")
-	f.Add("a\n", "", "--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n\\ No newline")
-	f.Add("x\n\n\nx", "\n-- \n+++ y\n--- z\n@@ -1 +1 @@\n", "diff --git a/a b/a\nnew file mode 1\n@@")
+	f.Add("a\n", "", "*** Begin Patch\n*** Update File: a\n*** Move to: b\n*** End of File")
+	f.Add("x\n\n\nx", "\n*** End Patch\n+++ y\n--- z\n@@\n", "*** Add File: a\n+\n@@\n+x")
 	f.Fuzz(func(t *testing.T, before, after, junk string) {
 		if patches, err := parsePatch(junk); err == nil {
 			for _, p := range patches {
@@ -186,32 +165,32 @@ func FuzzPatch(f *testing.F) {
 			}
 		}
 		before, after = plainText(before), plainText(after)
-		for name, patch := range map[string]string{
-			"close": diff(before, after, 0), "whole": diff(before, after, 1000),
-		} {
-			if patch == "" {
-				continue
-			}
-			patches, err := parsePatch(patch)
-			if err != nil || len(patches) != 1 {
-				t.Fatalf("%s: %q is read as %v, %v", name, patch, patches, err)
-			}
-			got, err := applyHunks(before, patches[0].hunks)
-			if err != nil || got != after {
-				t.Errorf("%s: %q after %q = %q, %v; want %q", name, before, patch, got, err, after)
-			}
+		if before == after {
+			return
+		}
+		patch := diff(before, after)
+		patches, err := parsePatch(patch)
+		if err != nil || len(patches) != 1 {
+			t.Fatalf("%q is read as %v, %v", patch, patches, err)
+		}
+		got, err := applyHunks(before, patches[0].hunks)
+		if err != nil || got != after {
+			t.Errorf("%q after %q = %q, %v; want %q", before, patch, got, err, after)
 		}
 	})
 }
 
-// plainText is what a unified diff can say all of: it has no "\r", and no mark at its beginning.
+// plainText is what a patch can say all of: whole lines without "\r", and no mark at its beginning.
 func plainText(s string) string {
-	return strings.TrimLeft(strings.ReplaceAll(s[:min(len(s), 500)], "\r", ""), "\ufeff")
+	s = strings.TrimLeft(strings.ReplaceAll(s[:min(len(s), 500)], "\r", ""), "\ufeff")
+	if s != "" && !strings.HasSuffix(s, "\n") {
+		s += "\n"
+	}
+	return s
 }
 
-// diff returns a unified diff with some lines of context: one hunk, of what is between the first
-// and the last difference.
-func diff(before, after string, context int) string {
+// diff returns a patch with one hunk, which has the whole file as its context.
+func diff(before, after string) string {
 	a, b := linesOf(before), linesOf(after)
 	head := 0
 	for head < min(len(a), len(b)) && a[head] == b[head] {
@@ -221,29 +200,15 @@ func diff(before, after string, context int) string {
 	for tail < min(len(a), len(b))-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
 		tail++
 	}
-	if head == len(a) && head == len(b) {
-		return ""
-	}
-	first := max(0, head-context)
-	last := min(tail, context)
 	var body strings.Builder
 	write := func(op string, lines []textLine) {
 		for _, l := range lines {
 			body.WriteString(op + l.text + "\n")
-			if l.end == "" {
-				body.WriteString("\\ No newline at end of file\n")
-			}
 		}
 	}
-	write(" ", a[first:head])
+	write(" ", a[:head])
 	write("-", a[head:len(a)-tail])
 	write("+", b[head:len(b)-tail])
-	write(" ", a[len(a)-tail:len(a)-tail+last])
-	old := len(a) - tail + last - first
-	start := first + 1
-	if old == 0 {
-		start--
-	}
-	return fmt.Sprintf("--- a/x\n+++ b/x\n@@ -%d,%d +%d,%d @@\n%s", start, old, start,
-		len(b)-tail+last-first, body.String())
+	write(" ", a[len(a)-tail:])
+	return updateFile + " x\n@@\n" + body.String() + endOfFile + "\n"
 }

@@ -53,15 +53,11 @@ func applyHunks(text string, hunks []hunk) (string, error) {
 		end = "\r\n"
 	}
 	var out []textLine
-	done := 0  // lines of the file that are in out, or replaced
-	shift := 0 // how far hunks stood from where they said
+	done := 0 // lines of the file that are in out, or replaced
 	for i, h := range hunks {
-		at, err := h.place(lines, done, shift)
+		at, err := h.place(lines, done)
 		if err != nil {
 			return "", fmt.Errorf("hunk %d of %d %w", i+1, len(hunks), err)
-		}
-		if h.start > 0 && !h.after {
-			shift = at - (h.start - 1)
 		}
 		out = append(out, lines[done:at]...)
 		replaced, n := h.replace(lines[at:], end)
@@ -84,14 +80,12 @@ func (h *hunk) replace(lines []textLine, end string) ([]textLine, int) {
 		case l.op == ' ':
 			out = append(out, lines[n])
 			n++
-		case l.noEnd:
-			out = append(out, textLine{l.text, ""})
 		default:
 			out = append(out, textLine{l.text, end})
 		}
 	}
-	// The form without numbers doesn't say whether the last line has an end.
-	if last := len(out) - 1; h.start == 0 && n == len(lines) && n > 0 && last >= 0 {
+	// A patch does not say whether the last line has an end.
+	if last := len(out) - 1; n == len(lines) && n > 0 && last >= 0 {
 		if lines[n-1].end == "" {
 			out[last].end = ""
 		}
@@ -100,7 +94,7 @@ func (h *hunk) replace(lines []textLine, end string) ([]textLine, int) {
 }
 
 // place returns the index of the line where the hunk belongs, not before the line from.
-func (h *hunk) place(lines []textLine, from, shift int) (int, error) {
+func (h *hunk) place(lines []textLine, from int) (int, error) {
 	old := h.old()
 	behind := from
 	for _, a := range h.anchors {
@@ -113,13 +107,10 @@ func (h *hunk) place(lines []textLine, from, shift int) (int, error) {
 		from, behind = behind+i, behind+i+1 // the anchor may be the first line of the hunk as well
 	}
 	if len(old) == 0 {
-		return h.insertion(lines, behind, shift)
-	}
-	if h.start > 0 {
-		at := h.start - 1 + shift
-		if at >= from && (fits(lines, old, at, exact) || fits(lines, old, at, trimmed)) {
-			return at, nil
+		if len(h.anchors) > 0 {
+			return behind, nil
 		}
+		return len(lines), nil
 	}
 	for _, equal := range []func(a, b string) bool{exact, trimmed} {
 		var found []int
@@ -142,25 +133,6 @@ func (h *hunk) place(lines []textLine, from, shift int) (int, error) {
 		}
 	}
 	return 0, h.misfit(lines, from)
-}
-
-// insertion returns where a hunk belongs that replaces nothing.
-func (h *hunk) insertion(lines []textLine, from, shift int) (int, error) {
-	at := len(lines)
-	switch {
-	case len(lines) == 0:
-	case len(h.anchors) > 0:
-		at = from
-	case h.after:
-		at = h.start + shift
-	case h.start > 0:
-		at = h.start - 1 + shift
-	}
-	if at < from || at > len(lines) {
-		return 0, fmt.Errorf("does not apply: it stands behind line %d, and the file has %d",
-			at, len(lines))
-	}
-	return at, nil
 }
 
 func exact(a, b string) bool { return a == b }
@@ -192,12 +164,8 @@ func (h *hunk) misfit(lines []textLine, from int) error {
 	if from > 0 && placeable(h, lines) {
 		return errors.New("stands before the hunk above it; put hunks in the order of the file")
 	}
-	where := ""
-	if h.start > 0 {
-		where = fmt.Sprintf(" near line %d", h.start)
-	}
 	near := strings.ReplaceAll(nearMiss(text, strings.Join(want, "\n")), "old_text", "the patch")
-	return fmt.Errorf("does not apply%s: its lines are not in the file%s", where, near)
+	return fmt.Errorf("does not apply: its lines are not in the file%s", near)
 }
 
 // placeable reports whether the lines of a hunk are somewhere.
