@@ -81,7 +81,7 @@ func (w *world) scopes(dir string, root *os.Root) {
 	now := func() time.Time { return w.now() }
 	w.deps.Memory = memory.New(w.deps.DB, scopes, &memory.Options{Now: now})
 	w.deps.Documents = document.New(root, scopes, &document.Options{Now: now})
-	w.deps.Versions = version.New(filepath.Join(dir, "versions"), &version.Options{Git: "-", Now: now})
+	w.deps.Versions = version.New(w.deps.DB, &version.Options{Now: now})
 }
 
 // now is the time of the dispatchers.
@@ -93,7 +93,7 @@ func (w *world) now() time.Time {
 }
 
 func allMigrations() []store.Migration {
-	return append(Migrations(), bus.Migration, session.Migration, memory.Migration)
+	return append(Migrations(), bus.Migration, session.Migration, memory.Migration, version.Migration)
 }
 
 // emptyDatabase returns a database with all tables: to make them takes longer than most tests do,

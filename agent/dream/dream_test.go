@@ -69,7 +69,8 @@ func prompt(req llm.Request) string {
 }
 
 func TestRun(t *testing.T) {
-	w := newWorld(t, true, dreams(
+	t.Parallel()
+	w := newWorld(t, dreams(
 		"[USER] lives in Tokyo, not Osaka\n[MEMORY-REMOVE] the trip to Kyoto: it is over\n"+
 			"[SOUL] answers without greetings\n[SKILL] weekly-report: collects the week's tickets",
 		edit("USER.md", "- lives in Osaka", "- lives in Tokyo"),
@@ -125,7 +126,8 @@ func TestRun(t *testing.T) {
 }
 
 func TestSkip(t *testing.T) {
-	w := newWorld(t, false, dreams("**[SKIP]**"))
+	t.Parallel()
+	w := newWorld(t, dreams("**[SKIP]**"))
 	w.opts.MaxEntries = 2
 	w.live(ann, "It rained.", "It rained again.", "And again.")
 	if r := w.mustRun(ann); !r.More || r.To != 2 || len(r.Changes) > 0 || r.Version != "" {
@@ -144,7 +146,8 @@ func TestSkip(t *testing.T) {
 
 // Other scopes and the shared documents are out of reach, whatever the scope is called.
 func TestScopeName(t *testing.T) {
-	w := newWorld(t, false, dreams("[USER] x", edit("USER.md", "", "x")))
+	t.Parallel()
+	w := newWorld(t, dreams("[USER] x", edit("USER.md", "", "x")))
 	for _, s := range []string{"", "..", "person-1/../person-2", "shared", "."} {
 		if _, err := w.run(scope(s)); err == nil {
 			t.Errorf("Run(%q) = nil, want an error", s)
@@ -157,7 +160,8 @@ func TestScopeName(t *testing.T) {
 
 // Two scopes with secrets of their own never meet, neither in a request nor in a file.
 func TestIsolation(t *testing.T) {
-	w := newWorld(t, true, func(req llm.Request) llmtest.Step {
+	t.Parallel()
+	w := newWorld(t, func(req llm.Request) llmtest.Step {
 		secret := "of-ann"
 		if strings.Contains(prompt(req), "of-bob") {
 			secret = "of-bob"
@@ -201,7 +205,8 @@ func TestIsolation(t *testing.T) {
 
 // A state of another scope is not used: it holds that scope's texts.
 func TestForeignState(t *testing.T) {
-	w := newWorld(t, false, dreams("[USER] of-ann", edit("USER.md", "", "- of-ann")))
+	t.Parallel()
+	w := newWorld(t, dreams("[USER] of-ann", edit("USER.md", "", "- of-ann")))
 	w.live(ann, "x")
 	w.mishap.at = 3 // after the first phase is saved
 	if _, err := w.run(ann); !errors.Is(err, errKilled) {
@@ -226,9 +231,10 @@ func TestForeignState(t *testing.T) {
 // A person who had everything erased is not remembered by what is left of a run, also if the
 // history has begun anew.
 func TestErased(t *testing.T) {
+	t.Parallel()
 	for at := 2; at <= 6; at++ {
 		for _, again := range []bool{false, true} {
-			w := newWorld(t, false, dreams("[USER] a secret", edit("USER.md", "", "- a secret")))
+			w := newWorld(t, dreams("[USER] a secret", edit("USER.md", "", "- a secret")))
 			w.live(ann, "x")
 			if !w.kill(at, true) {
 				t.Fatalf("step %d was not reached", at)
@@ -257,8 +263,9 @@ func TestErased(t *testing.T) {
 
 // So are those that are erased while the model thinks.
 func TestErasedMeanwhile(t *testing.T) {
+	t.Parallel()
 	for step := 1; step <= 3; step += 2 { // the calls of the model
-		w := newWorld(t, false, dreams("[USER] a secret", edit("USER.md", "", "- a secret"), done))
+		w := newWorld(t, dreams("[USER] a secret", edit("USER.md", "", "- a secret"), done))
 		w.live(ann, "x")
 		w.mishap.before = func(n int, _ string) {
 			if n == step {

@@ -36,6 +36,7 @@ func numbered(n int, format string) string {
 }
 
 func TestEditDocument(t *testing.T) {
+	t.Parallel()
 	long := numbered(20, "- fact %d")
 	for _, test := range []struct {
 		name, user, old, text string
@@ -105,6 +106,7 @@ func TestEditDocument(t *testing.T) {
 
 // A document that is too long may lose most of its lines, but not nearly all.
 func TestEditTooLong(t *testing.T) {
+	t.Parallel()
 	user := numbered(40, "- a long fact with the number %d")
 	d := newDesk(user, 1000)
 	at := strings.Index(user, "- a long fact with the number 25")
@@ -118,6 +120,7 @@ func TestEditTooLong(t *testing.T) {
 
 // The lines that a run takes away count together.
 func TestEditInSteps(t *testing.T) {
+	t.Parallel()
 	user := numbered(10, "- fact %d")
 	d, refused := newDesk(user, 1000), 0
 	for i := range 10 {
@@ -131,6 +134,7 @@ func TestEditInSteps(t *testing.T) {
 }
 
 func TestBadCalls(t *testing.T) {
+	t.Parallel()
 	user := "- a\n"
 	for _, c := range []llm.ToolCall{
 		edit("AGENTS.md", "", "x"), edit("../SOUL.md", "", "x"), edit("HEARTBEAT.md", "", "x"),
@@ -166,6 +170,7 @@ func TestBadCalls(t *testing.T) {
 }
 
 func TestWriteSkill(t *testing.T) {
+	t.Parallel()
 	d := newDesk("", 1000)
 	for i, c := range []llm.ToolCall{
 		skill("report", "a: b\n# c \"d\" \\", "---\nname: other\nalways: true\n---\n# Steps\n\n1. x\x00"),
@@ -216,6 +221,7 @@ func checkRequests(t *testing.T, list []llm.Request) {
 
 // Whatever a model answers, the documents stay and the cursor too; after three times it is told of.
 func TestNonsense(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("blah ", 100_000)
 	named := llmtest.Step{Text: []string{"[USER] likes tea"}}
 	broken := llm.ToolCall{Name: toolEdit, Arguments: `{"name":"USER.md","old":"- called Ann","new":`}
@@ -238,7 +244,7 @@ func TestNonsense(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			user := "- called Ann\n- 40 years old\n"
-			w := newWorld(t, false, answer)
+			w := newWorld(t, answer)
 			w.put(ann, "USER.md", user)
 			w.live(ann, "x", "y")
 			for i := 1; i <= 4; i++ {
@@ -283,8 +289,9 @@ func second(named llmtest.Step, step func() llmtest.Step) func(llm.Request) llmt
 
 // A model that comes to its senses is used: a failure is no more than one try lost.
 func TestRecovers(t *testing.T) {
+	t.Parallel()
 	n := 0
-	w := newWorld(t, false, func(req llm.Request) llmtest.Step {
+	w := newWorld(t, func(req llm.Request) llmtest.Step {
 		switch n++; n {
 		case 1, 2, 4, 6: // nonsense in both phases, then one more try
 			return llmtest.Say("Hm.")
@@ -319,8 +326,9 @@ func TestRecovers(t *testing.T) {
 
 // Errors that pass are no failures of the model.
 func TestLater(t *testing.T) {
+	t.Parallel()
 	fail := llm.Overloaded
-	w := newWorld(t, false, func(req llm.Request) llmtest.Step {
+	w := newWorld(t, func(req llm.Request) llmtest.Step {
 		if fail != "" {
 			return llmtest.Fail(fail)
 		}
@@ -342,8 +350,9 @@ func TestLater(t *testing.T) {
 
 // A run ends when it has used its tokens, by what the provider says or by what was sent.
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	for _, usage := range []llm.Usage{{}, {Input: 3_000, Output: 500}} {
-		w := newWorld(t, false, func(req llm.Request) llmtest.Step {
+		w := newWorld(t, func(req llm.Request) llmtest.Step {
 			step := llmtest.Say("[USER] likes tea")
 			if len(req.Tools) > 0 {
 				step = calls(edit("USER.md", "nowhere", strings.Repeat("x", 8_000)))
@@ -373,7 +382,8 @@ func TestTokens(t *testing.T) {
 
 // A run whose process ends again and again does not use more than one that goes on.
 func TestTokensOverRestarts(t *testing.T) {
-	w := newWorld(t, false, nil)
+	t.Parallel()
+	w := newWorld(t, nil)
 	w.model = llmtest.Func("test", func(req llm.Request) llmtest.Step {
 		step := llmtest.Say("[USER] likes tea")
 		if len(req.Tools) > 0 {
@@ -403,7 +413,8 @@ func TestTokensOverRestarts(t *testing.T) {
 
 // The prompt holds what it must, and nothing inside a frame can pass for what is outside.
 func TestPrompt(t *testing.T) {
-	w := newWorld(t, false, dreams("[SKIP]"))
+	t.Parallel()
+	w := newWorld(t, dreams("[SKIP]"))
 	w.skills = []string{"known-skill", "odd\n| name"}
 	w.put(ann, "USER.md", "- called Ann\n")
 	w.put(ann, "SOUL.md", "\xff\xfe\x00binary")
@@ -438,7 +449,8 @@ func TestPrompt(t *testing.T) {
 
 // Changes of a document that can't be edited are told of, not lost without a word.
 func TestUnusable(t *testing.T) {
-	w := newWorld(t, false, dreams("[SOUL] is brief\n[USER] likes tea",
+	t.Parallel()
+	w := newWorld(t, dreams("[SOUL] is brief\n[USER] likes tea",
 		edit("USER.md", "", "- likes tea"), edit("SOUL.md", "", "- is brief")))
 	binary := "\xff\xfe\x00binary"
 	w.put(ann, "SOUL.md", binary)
@@ -453,8 +465,9 @@ func TestUnusable(t *testing.T) {
 
 // A context that ends ends the run, and is no failure of the model.
 func TestContextEnds(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	w := newWorld(t, false, func(llm.Request) llmtest.Step {
+	w := newWorld(t, func(llm.Request) llmtest.Step {
 		cancel()
 		return llmtest.Say("[SKIP]")
 	})
@@ -476,7 +489,8 @@ func TestContextEnds(t *testing.T) {
 
 // Nothing is changed without saying so.
 func TestNothingToDo(t *testing.T) {
-	w := newWorld(t, false, dreams("[USER] likes tea", done))
+	t.Parallel()
+	w := newWorld(t, dreams("[USER] likes tea", done))
 	w.put(ann, "USER.md", "- likes tea\n")
 	w.live(ann, "x"+strings.Repeat(" y", 60_000))
 	report := w.mustRun(ann)
@@ -525,7 +539,8 @@ func FuzzEdit(f *testing.F) {
 
 // A model without an answer is one of no use.
 func TestNoResponse(t *testing.T) {
-	w := newWorld(t, false, nil)
+	t.Parallel()
+	w := newWorld(t, nil)
 	w.live(ann, "x")
 	d := New(Deps{
 		DB: w.db, Documents: w.files,

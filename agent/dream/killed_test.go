@@ -8,9 +8,9 @@ import (
 )
 
 // busy is a world in which a run changes each document and writes a skill.
-func busy(t *testing.T, git bool) *world {
+func busy(t *testing.T) *world {
 	t.Helper()
-	w := newWorld(t, git, dreams(
+	w := newWorld(t, dreams(
 		"[USER] lives in Tokyo, not Osaka\n[MEMORY] uses Go\n[SOUL] is brief\n[SKILL] report: steps",
 		edit("USER.md", "- lives in Osaka", "- lives in Tokyo"),
 		edit("MEMORY.md", "", "## Work\n- uses Go"),
@@ -56,10 +56,11 @@ func (w *world) kill(at int, after bool) bool {
 
 // A run that is killed at any step is ended by the next one: nothing is asked or done twice.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	for _, after := range []bool{false, true} {
 		steps := 0
 		for at := 1; ; at++ {
-			w := busy(t, false)
+			w := busy(t)
 			if !w.kill(at, after) {
 				break
 			}
@@ -86,10 +87,11 @@ func TestKilled(t *testing.T) {
 
 // So is one whose second process is killed, too. Every fifth pair of steps is tried.
 func TestKilledTwice(t *testing.T) {
+	t.Parallel()
 	for first := 2; ; first++ {
 		ended := true
 		for second := 1 + first%5; ; second += 5 {
-			w := busy(t, false)
+			w := busy(t)
 			if !w.kill(first, first%2 == 0) {
 				break
 			}
@@ -109,32 +111,12 @@ func TestKilledTwice(t *testing.T) {
 	}
 }
 
-// With git, whose commits take several steps of their own, the ends of the run agree as well.
-func TestKilledGit(t *testing.T) {
-	for _, name := range []string{"save", "write USER.md", "create skills/report/SKILL.md", "commit",
-		"cursor"} {
-		w := busy(t, true)
-		ctx := &mishap{}
-		ctx.before = func(_ int, step string) {
-			if step == name {
-				ctx.at, ctx.after = ctx.steps, true
-			}
-		}
-		w.mishap = ctx
-		if _, err := w.run(ann); !errors.Is(err, errKilled) {
-			t.Fatalf("%s: Run = %v, want %v", name, err, errKilled)
-		}
-		w.mishap = &mishap{}
-		w.mustRun(ann)
-		agree(t, w)
-	}
-}
-
 // What a person writes at any moment stays, and what the run has to say of other lines is said.
 func TestEdited(t *testing.T) {
+	t.Parallel()
 	for _, kill := range []bool{false, true} {
 		for at := 1; ; at++ {
-			w := busy(t, false)
+			w := busy(t)
 			edited := false
 			byHand := func() {
 				edited = true
@@ -185,9 +167,10 @@ func countOf(list []string, s string) int {
 
 // A person's edit of the same lines is never overwritten: the report says what was not done.
 func TestConflict(t *testing.T) {
+	t.Parallel()
 	byHand := "# User\n\n- called Ann\n- has a cat\n- lives in Kyoto now\n- 40 years old\n"
 	for at := 1; ; at++ {
-		w := busy(t, false)
+		w := busy(t)
 		edited, written := false, false
 		w.mishap.before = func(step int, name string) {
 			if step == at {
@@ -218,7 +201,8 @@ func TestConflict(t *testing.T) {
 
 // A person who deletes a document, or makes what the run found, has their way.
 func TestDeletedMeanwhile(t *testing.T) {
-	w := busy(t, false)
+	t.Parallel()
+	w := busy(t)
 	w.mishap.before = func(_ int, name string) {
 		if name == "has" {
 			w.erase(ann, "USER.md")
@@ -236,7 +220,8 @@ func TestDeletedMeanwhile(t *testing.T) {
 
 // What a person takes back before the version is made stays away.
 func TestTakenBack(t *testing.T) {
-	w := busy(t, false)
+	t.Parallel()
+	w := busy(t)
 	user := w.get(ann, "USER.md")
 	commits := 0
 	w.mishap.before = func(step int, name string) {

@@ -9,6 +9,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
+	t.Parallel()
 	user := func(text string) finding { return finding{Document: "USER.md", Text: text} }
 	gone := finding{Document: "MEMORY.md", Remove: true, Text: "the trip: over"}
 	for _, test := range []struct {
@@ -63,6 +64,7 @@ func TestParse(t *testing.T) {
 
 // However much a model writes, a run has an end.
 func TestParseLimits(t *testing.T) {
+	t.Parallel()
 	var b strings.Builder
 	for i := range 1000 {
 		b.WriteString("[USER] fact " + strings.Repeat("x", i%900) + "\n[WHAT] x\n")

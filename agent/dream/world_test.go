@@ -44,12 +44,11 @@ type world struct {
 	mishap *mishap
 }
 
-// newWorld returns a world whose versions are kept by git, or plainly.
-func newWorld(t *testing.T, git bool, answer func(llm.Request) llmtest.Step) *world {
+func newWorld(t *testing.T, answer func(llm.Request) llmtest.Step) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), state: make(map[scope][]byte), mishap: &mishap{},
 		now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
-	migrations := []store.Migration{memory.Migration}
+	migrations := []store.Migration{memory.Migration, version.Migration}
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "g.db"), migrations, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -63,15 +62,11 @@ func newWorld(t *testing.T, git bool, answer func(llm.Request) llmtest.Step) *wo
 			t.Error(err)
 		}
 	})
-	program := "-"
-	if git {
-		program = ""
-	}
 	clock := func() time.Time { return w.now }
 	w.db = db
 	w.memory = memory.New(db, root, &memory.Options{Now: clock})
 	w.files = document.New(nil, root, &document.Options{Now: clock})
-	w.store = version.New(t.TempDir(), &version.Options{Git: program, Now: clock})
+	w.store = version.New(db, &version.Options{Now: clock})
 	w.model = llmtest.Func("test", answer)
 	return w
 }

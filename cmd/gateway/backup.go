@@ -177,7 +177,7 @@ func partOf(cfg *config.Config, name string) (backup.Part, bool) {
 	case memoryPart:
 		return backup.Part{Name: name, Path: memoryFolder(cfg), Kind: backup.Folder}, true
 	case versionsPart:
-		return backup.Part{Name: name, Path: versionsFolder(cfg), Kind: backup.Histories}, true
+		return backup.Part{Name: name, Path: versionsFolder(cfg), Kind: backup.Folder}, true
 	case workspacePart:
 		return backup.Part{Name: name, Path: cfg.Gateway.Workspace, Kind: backup.Folder}, true
 	case mediaPart:

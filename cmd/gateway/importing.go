@@ -253,7 +253,7 @@ func (i importing) withFolders(
 	t.Skills = newSkills(cfg, workspace, scopes, slog.New(slog.DiscardHandler))
 	t.Pins = skills.NewPins(pinsFile(cfg), nil)
 	t.History = func(scope memory.Scope) *docversion.Tree {
-		_, tree := historyOf(cfg, scope)
+		_, tree := historyOf(cfg, t.DB, scope)
 		return tree
 	}
 	return fn(t)

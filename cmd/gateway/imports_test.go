@@ -17,7 +17,7 @@ var imports = map[string]string{
 	"store/fault":     "",
 	"agent/llm":       "",
 	"agent/document":  "",
-	"memory/version":  "",
+	"memory/version":  "store",
 	"skills":          "",
 	"agent/picture":   "",
 	"channels/markup": "",

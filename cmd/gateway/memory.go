@@ -69,19 +69,21 @@ func withMemory(cmd *cobra.Command, load loader, name string, fn func(remembranc
 		defer workspace.Close()
 		r.db, r.memory = db, memory.New(db, scopes, nil)
 		r.documents = document.New(workspace, scopes, nil)
-		r.folder, r.history = historyOf(cfg, r.scope)
+		r.folder, r.history = historyOf(cfg, db, r.scope)
 		return fn(r)
 	})
 }
 
 // historyOf returns the folder with the documents of a scope, of the shared ones for "", and their
 // history.
-func historyOf(cfg *config.Config, scope memory.Scope) (folder string, tree *docversion.Tree) {
+func historyOf(
+	cfg *config.Config, db *store.DB, scope memory.Scope,
+) (folder string, tree *docversion.Tree) {
 	folder, name := cfg.Gateway.Workspace, sharedScope
 	if scope != "" {
 		folder, name = filepath.Join(memoryFolder(cfg), string(scope)), string(scope)
 	}
-	return folder, docversion.New(versionsFolder(cfg), nil).Tree(name, folder, document.Versioned)
+	return folder, newVersions(cfg, db, nil).Tree(name, folder, document.Versioned)
 }
 
 // openFolder opens a folder, and makes it if it isn't there.
@@ -408,11 +410,16 @@ func hitRow(h memory.Hit) []string {
 }
 
 func memoryExportCommand(load loader) *cobra.Command {
-	return ofScope(load, "export SCOPE [FILE]",
+	var git bool
+	cmd := ofScope(load, "export SCOPE [FILE]",
 		"Write what is remembered of a scope as lines of JSON", cobra.RangeArgs(1, 2), true,
 		func(cmd *cobra.Command, r remembrance, args []string) error {
+			export := r.export
+			if git {
+				export = r.history.Export
+			}
 			if len(args) == 0 {
-				return r.export(cmd.Context(), cmd.OutOrStdout())
+				return export(cmd.Context(), cmd.OutOrStdout())
 			}
 			f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 			if errors.Is(err, fs.ErrExist) {
@@ -421,12 +428,15 @@ func memoryExportCommand(load loader) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(r.export(cmd.Context(), f), f.Sync(), f.Close()); err != nil {
+			if err := errors.Join(export(cmd.Context(), f), f.Sync(), f.Close()); err != nil {
 				return err
 			}
 			cmd.Printf("What is remembered of %s is in %s now.\n", r.scope, args[0])
 			return nil
 		})
+	cmd.Flags().BoolVar(&git, "git", false,
+		"write the versions of the documents instead, for git fast-import")
+	return cmd
 }
 
 // export writes facts, history and documents.

@@ -35,8 +35,7 @@ type mind struct {
 // memoryFolder returns the folder with the documents and the history of each scope.
 func memoryFolder(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "memory") }
 
-// versionsFolder returns the folder with the versions of documents. It is no place that the agent
-// can write to.
+// versionsFolder returns the folder in which earlier gateways kept the versions of documents.
 func versionsFolder(cfg *config.Config) string {
 	return filepath.Join(cfg.Gateway.Home, "versions")
 }
@@ -72,7 +71,7 @@ func openMind(
 	}
 	m.memory = memory.New(db, m.scopes, &memory.Options{Logger: log})
 	m.documents = document.New(workspace, m.scopes, &document.Options{Logger: log})
-	m.versions = docversion.New(versionsFolder(cfg), &docversion.Options{Logger: log})
+	m.versions = newVersions(cfg, db, log)
 	m.skills = newSkills(cfg, workspace, m.scopes, log)
 	m.pins = skills.NewPins(pinsFile(cfg), log)
 	// Without them the agent works all the same.
@@ -80,6 +79,10 @@ func openMind(
 		log.Warn("workspace not prepared", "err", err)
 	}
 	return m, nil
+}
+
+func newVersions(cfg *config.Config, db *store.DB, log *slog.Logger) *docversion.Store {
+	return docversion.New(db, &docversion.Options{Before: versionsFolder(cfg), Logger: log})
 }
 
 func newSkills(

@@ -23,6 +23,7 @@ import (
 	"gateway/cmd/gateway/internal/retention"
 	"gateway/cmd/gateway/internal/telemetry"
 	"gateway/memory"
+	docversion "gateway/memory/version"
 	"gateway/session"
 	"gateway/store"
 )
@@ -30,7 +31,7 @@ import (
 // migrations make the tables of all packages.
 func migrations() []store.Migration {
 	return append(agent.Migrations(), bus.Migration, session.Migration, channels.Migration,
-		memory.Migration, hooks.Migration)
+		memory.Migration, docversion.Migration, hooks.Migration)
 }
 
 // serve runs the gateway until ctx ends, or, if chat is set, until the person at the terminal

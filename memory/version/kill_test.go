@@ -14,44 +14,42 @@ import (
 // each change that it has told of is there once, and who comes next goes on.
 func TestKilledProcess(t *testing.T) {
 	if dir := os.Getenv("GATEWAY_TEST_VERSIONS"); dir != "" {
-		commitForever(t, dir, os.Getenv("GATEWAY_TEST_GIT"))
+		commitForever(t, dir)
 		return
 	}
-	kinds(t, func(t *testing.T, git string) {
-		dir := t.TempDir()
-		told := 0
-		for i := range 8 {
-			cmd := exec.Command(os.Args[0], "-test.run=^TestKilledProcess$")
-			cmd.Env = append(os.Environ(), "GATEWAY_TEST_VERSIONS="+dir, "GATEWAY_TEST_GIT="+git)
-			out := teller{told: make(chan struct{})}
-			cmd.Stdout = &out
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan error, 1)
-			go func() { ended <- cmd.Wait() }()
-			if i%2 == 0 { // else it is killed as it begins, on a busy machine
-				select {
-				case <-out.told:
-				case err := <-ended:
-					t.Fatalf("the process ended by itself: %v\n%s", err, out.String())
-				}
-			}
-			kill := time.AfterFunc(time.Duration(100+53*i)*time.Millisecond, func() {
-				_ = cmd.Process.Kill() // it may have failed before, which shows below
-			})
-			err := <-ended
-			kill.Stop()
-			if err == nil || strings.Contains(out.String(), "FAIL") {
+	dir := t.TempDir()
+	told := 0
+	for i := range 8 {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledProcess$")
+		cmd.Env = append(os.Environ(), "GATEWAY_TEST_VERSIONS="+dir)
+		out := teller{told: make(chan struct{})}
+		cmd.Stdout = &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		if i%2 == 0 { // else it is killed as it begins, on a busy machine
+			select {
+			case <-out.told:
+			case err := <-ended:
 				t.Fatalf("the process ended by itself: %v\n%s", err, out.String())
 			}
-			told += strings.Count(out.String(), "committed ")
-			wantAll(t, dir, git, out.String())
 		}
-		if told == 0 {
-			t.Error("nothing was committed before a kill; the test shows nothing")
+		kill := time.AfterFunc(time.Duration(100+53*i)*time.Millisecond, func() {
+			_ = cmd.Process.Kill() // it may have failed before, which shows below
+		})
+		err := <-ended
+		kill.Stop()
+		if err == nil || strings.Contains(out.String(), "FAIL") {
+			t.Fatalf("the process ended by itself: %v\n%s", err, out.String())
 		}
-	})
+		told += strings.Count(out.String(), "committed ")
+		wantAll(t, dir, out.String())
+	}
+	if told == 0 {
+		t.Error("nothing was committed before a kill; the test shows nothing")
+	}
 }
 
 // A teller keeps what is written to it, and closes told with the first of that.
@@ -68,8 +66,8 @@ func (w *teller) Write(p []byte) (int, error) {
 }
 
 // commitForever commits numbered changes, beginning with the first that is not there.
-func commitForever(t *testing.T, dir, git string) {
-	h := openHistory(t, filepath.Join(dir, "versions"), filepath.Join(dir, "memory"), git)
+func commitForever(t *testing.T, dir string) {
+	h := openHistory(t, dir, filepath.Join(dir, "memory"), false)
 	list, err := h.Log(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -86,9 +84,9 @@ func commitForever(t *testing.T, dir, git string) {
 }
 
 // wantAll fails the test unless each change is there once, as a whole, those told of among them.
-func wantAll(t *testing.T, dir, git, told string) {
+func wantAll(t *testing.T, dir, told string) {
 	t.Helper()
-	h := openHistory(t, filepath.Join(dir, "versions"), filepath.Join(dir, "memory"), git)
+	h := openHistory(t, dir, filepath.Join(dir, "memory"), false)
 	// As one who begins anew: what was not recorded is recorded now.
 	if _, err := h.Commit(t.Context(), Change{Reason: "after a kill"}); err != nil {
 		t.Fatal(err)
@@ -119,7 +117,7 @@ func wantAll(t *testing.T, dir, git, told string) {
 			t.Errorf("version %d is %.60q, %v", n, f.after, err)
 		}
 	}
-	if git == "" {
-		wantSound(t, h.path(".git"))
+	if err := h.store.db.Close(); err != nil { // for the next process
+		t.Fatal(err)
 	}
 }

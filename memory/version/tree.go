@@ -1,17 +1,20 @@
 package version
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
+
+	"gateway/store"
 )
 
 // changeID is what a change may be called, in maxName bytes.
@@ -54,163 +57,69 @@ func (t *Tree) Commit(ctx context.Context, c Change) (Version, error) {
 	if err != nil {
 		return Version{}, err
 	}
-	lock, err := t.lock(ctx)
-	if err != nil {
-		return Version{}, err
-	}
-	defer lock.Close()
-	w, err := t.begin(ctx, lock, v.Time)
-	if err != nil {
-		return Version{}, fmt.Errorf("version: commit %s: %w", t.name, err)
-	}
-	if v.Change != "" {
-		if done, err := t.Has(ctx, v.Change); done || err != nil {
-			return Version{}, err
-		}
-	}
-	v, _, err = t.commit(ctx, w, v)
+	v, _, err = t.commit(ctx, v)
 	return v, err
 }
 
-// commit records the files, if they have changed, and returns what they are. The lock is held.
-func (t *Tree) commit(ctx context.Context, w backend, v Version) (Version, snapshot, error) {
-	before, err := t.newest(ctx, w)
-	if err != nil {
-		return Version{}, nil, err
-	}
-	now, err := t.read(ctx, before)
-	if err != nil || maps.Equal(before, now) {
-		return Version{}, now, err
-	}
-	if v, err = w.commit(ctx, now, v); err != nil {
-		return Version{}, nil, fmt.Errorf("version: commit %s: %w", t.name, err)
-	}
-	return v, now, nil
-}
+// maxTries is how often a commit begins anew because another one came first.
+const maxTries = 20
 
-// newest returns the files of the newest version.
-func (t *Tree) newest(ctx context.Context, w backend) (snapshot, error) {
-	list, err := w.log(ctx, "", 1)
-	if err != nil || len(list) == 0 {
-		return snapshot{}, err
-	}
-	s, err := w.files(ctx, list[0].ID)
-	if err != nil {
-		return nil, fmt.Errorf("version: read %s: %w", t.name, err)
-	}
-	return s, nil
-}
-
-// follows begins the ID of a version that goes on where the other back-end has ended. Nobody's
-// change can be called so, and such a version can't be undone.
-const (
-	follows     = "=follows:"
-	startReason = "The state with which this history goes on from another one."
-)
-
-// begin returns the back-end for new versions. Its newest version is the newest of all that can be
-// read. The lock is held.
-func (t *Tree) begin(ctx context.Context, lock *os.File, now time.Time) (backend, error) {
-	w := t.writer(lock)
-	if err := w.prepare(ctx); err != nil {
-		return nil, err
-	}
-	last, state, err := t.other(ctx, w)
-	if err != nil || last == "" {
-		return w, err
-	}
-	known, err := w.find(ctx, follows+last)
-	if err != nil || known.ID != "" {
-		return w, err
-	}
-	_, err = w.commit(ctx, state, Version{
-		Time: now, Author: "the gateway", Reason: startReason, Change: follows + last})
-	return w, err
-}
-
-// other returns the last version of what doesn't write now, "" for none, and its files; of a
-// repository that can't be read, for want of git or because it is damaged, those of now.
-func (t *Tree) other(ctx context.Context, w backend) (last string, s snapshot, err error) {
-	if t.Kind() == "git" {
-		old := &plainStore{dir: t.path(".versions")}
-		list, err := old.log(ctx, "", 1)
+// commit records the files, if they have changed, and returns what they are.
+func (t *Tree) commit(ctx context.Context, v Version) (Version, snapshot, error) {
+	for range maxTries {
+		read := t.store.db.Read(ctx)
+		last, err := t.newest(read)
 		if err != nil {
-			return "", nil, err
+			return Version{}, nil, err
 		}
-		if len(list) > 0 {
-			s, err := old.files(ctx, list[0].ID)
-			return list[0].ID, s, err
+		before, err := t.state(read, last)
+		if err != nil {
+			return Version{}, nil, err
+		}
+		now, err := t.read(ctx, before)
+		if err != nil || maps.Equal(before, now) {
+			return Version{}, now, err
+		}
+		var done Version
+		err = t.store.db.Tx(ctx, func(tx *store.Tx) error {
+			done = Version{}
+			if newest, err := t.newest(tx); err != nil || newest != last {
+				return cmp.Or(err, errBusy)
+			}
+			if v.Change != "" {
+				if made, err := t.has(tx, v.Change); made || err != nil {
+					return err
+				}
+			}
+			done, err = t.insert(tx, last, before, now, v)
+			return err
+		})
+		if !errors.Is(err, errBusy) {
+			return done, now, err
 		}
 	}
-	if last, err = t.unreadable(ctx, w); err != nil || last == "" {
-		return "", nil, err
-	}
-	before, err := t.newest(ctx, w)
-	if err != nil {
-		return "", nil, err
-	}
-	s, err = t.read(ctx, before)
-	return last, s, err
-}
-
-// unreadable returns a name for the repository that went on before and can't be read, or "".
-func (t *Tree) unreadable(ctx context.Context, w backend) (string, error) {
-	if t.Kind() == "git" {
-		ids, err := w.ids(ctx)
-		if err != nil || len(ids) > 0 {
-			return "", err
-		}
-		damaged, err := filepath.Glob(t.path(".git.damaged-*"))
-		if err != nil || len(damaged) == 0 {
-			return "", err
-		}
-		return filepath.Base(damaged[len(damaged)-1]), nil
-	}
-	text, err := os.ReadFile(filepath.Join(t.path(".git"), filepath.FromSlash(branch)))
-	if !errors.Is(err, os.ErrNotExist) {
-		return strings.TrimSpace(string(text)), err
-	}
-	if _, err := os.Stat(t.path(".git")); err == nil {
-		return "packed", nil
-	}
-	return "", nil
+	return Version{}, nil, fmt.Errorf("version: commit %s: %w", t.name, errBusy)
 }
 
 // Log returns the newest n versions, the newest first; all if n is 0.
 func (t *Tree) Log(ctx context.Context, n int) ([]Version, error) {
-	var all []Version
-	readers := t.readers()
-	for _, b := range readers {
-		list, err := b.log(ctx, "", n)
-		if err != nil {
-			return nil, fmt.Errorf("version: log of %s: %w", t.name, err)
-		}
-		all = append(all, list...)
+	if n <= 0 {
+		n = math.MaxInt32
 	}
-	if len(readers) > 1 { // else they are in order, whatever the clock has done
-		slices.SortStableFunc(all, func(a, b Version) int { return b.Time.Compare(a.Time) })
+	rows, err := t.rows(t.store.db.Read(ctx), " ORDER BY id DESC LIMIT $2", n)
+	list := make([]Version, len(rows))
+	for i, r := range rows {
+		list[i] = r.Version
 	}
-	if n > 0 && len(all) > n {
-		all = all[:n]
-	}
-	return all, nil
+	return list, err
 }
 
 // Has reports whether the history has a change with an ID.
 func (t *Tree) Has(ctx context.Context, change string) (bool, error) {
-	if len(change) > maxName || !changeID.MatchString(change) {
+	if change == "" {
 		return false, nil
 	}
-	for _, b := range t.readers() {
-		v, err := b.find(ctx, change)
-		if err != nil {
-			return false, fmt.Errorf("version: look in %s: %w", t.name, err)
-		}
-		if v.ID != "" {
-			return true, nil
-		}
-	}
-	return false, nil
+	return t.has(t.store.db.Read(ctx), change)
 }
 
 // A found is a version with the files before it and after it.
@@ -224,45 +133,25 @@ var hexID = regexp.MustCompile(`^[0-9a-f]{6,64}$`)
 
 // find returns the version that id names.
 func (t *Tree) find(ctx context.Context, id string) (found, error) {
-	if !hexID.MatchString(strings.ToLower(id)) {
+	id = strings.ToLower(id)
+	if !hexID.MatchString(id) {
 		return found{}, fmt.Errorf("version: %q: %w: want six or more of its digits, such as 3f9a01",
 			id, ErrUnknown)
 	}
-	var in backend
-	var full string
-	for _, b := range t.readers() {
-		ids, err := b.ids(ctx)
-		if err != nil {
-			return found{}, fmt.Errorf("version: look in %s: %w", t.name, err)
-		}
-		for _, other := range ids {
-			if !strings.HasPrefix(other, strings.ToLower(id)) {
-				continue
-			}
-			if in != nil {
-				return found{}, fmt.Errorf("version: %q: %w", id, ErrAmbiguous)
-			}
-			in, full = b, other
-		}
-	}
-	if in == nil {
+	read := t.store.db.Read(ctx)
+	// What begins with id lies before id with a digit that is beyond all others.
+	rows, err := t.rows(read, " AND name >= $2 AND name < $3 LIMIT 2", id, id+"g")
+	switch {
+	case err != nil:
+		return found{}, err
+	case len(rows) == 0:
 		return found{}, fmt.Errorf("version: %q: %w", id, ErrUnknown)
+	case len(rows) > 1:
+		return found{}, fmt.Errorf("version: %q: %w", id, ErrAmbiguous)
 	}
-	f, err := load(ctx, in, full)
-	if err != nil {
-		return found{}, fmt.Errorf("version: read %s: %w", full, err)
-	}
-	return f, nil
-}
-
-func load(ctx context.Context, b backend, id string) (f found, err error) {
-	list, err := b.log(ctx, id, 2)
-	if err != nil || len(list) == 0 {
-		return f, errors.Join(err, ErrUnknown)
-	}
-	f.Version = list[0]
-	if f.after, err = b.files(ctx, id); err == nil && len(list) > 1 {
-		f.before, err = b.files(ctx, list[1].ID)
+	f := found{Version: rows[0].Version}
+	if f.before, err = t.state(read, rows[0].id-1); err == nil {
+		f.after, err = t.state(read, rows[0].id)
 	}
 	return f, err
 }
@@ -295,29 +184,15 @@ func (t *Tree) Undo(ctx context.Context, id string, c Change) (Version, error) {
 	if err != nil {
 		return Version{}, err
 	}
-	lock, err := t.lock(ctx)
-	if err != nil {
+	if done, err := t.Has(ctx, v.Change); done || err != nil {
 		return Version{}, err
-	}
-	defer lock.Close()
-	w, err := t.begin(ctx, lock, v.Time)
-	if err != nil {
-		return Version{}, fmt.Errorf("version: undo in %s: %w", t.name, err)
-	}
-	if v.Change != "" {
-		if done, err := t.Has(ctx, v.Change); done || err != nil {
-			return Version{}, err
-		}
 	}
 	f, err := t.find(ctx, id)
 	if err != nil {
 		return Version{}, err
 	}
-	if strings.HasPrefix(f.Change, follows) {
-		return Version{}, fmt.Errorf("version: undo %s: it is a beginning, and changed nothing", f.ID)
-	}
 	byHand := Version{Time: v.Time, Author: "a person", Reason: "Edited by hand."}
-	_, ours, err := t.commit(ctx, w, byHand)
+	_, ours, err := t.commit(ctx, byHand)
 	if err != nil {
 		return Version{}, err
 	}
@@ -328,7 +203,7 @@ func (t *Tree) Undo(ctx context.Context, id string, c Change) (Version, error) {
 	if err := t.replace(ours, s); err != nil {
 		return Version{}, err
 	}
-	v, _, err = t.commit(ctx, w, v)
+	v, _, err = t.commit(ctx, v)
 	return v, err
 }
 
@@ -359,20 +234,28 @@ func (f *found) undone(ours snapshot) (snapshot, error) {
 
 // Remove deletes the whole history.
 func (t *Tree) Remove(ctx context.Context) error {
-	lock, err := t.lock(ctx)
-	if err != nil {
+	err := t.store.db.Tx(ctx, func(tx *store.Tx) error {
+		_, err := tx.Exec("DELETE FROM version_files WHERE tree = $1", t.name)
+		if err == nil {
+			_, err = tx.Exec("DELETE FROM versions WHERE tree = $1", t.name)
+		}
 		return err
+	})
+	if err == nil && t.store.opts.Before != "" {
+		err = t.removeBefore()
 	}
-	damaged, err := filepath.Glob(t.path(".git.damaged-*"))
-	paths := []string{t.path(".git"), t.path(".git.new"), t.path(".versions")}
-	for _, p := range append(paths, damaged...) {
-		err = errors.Join(err, os.RemoveAll(p))
-	}
-	if err == nil {
-		_ = os.Remove(t.path(".lock")) // not on systems where nothing that is open goes; it is empty
-	}
-	if err = errors.Join(err, lock.Close()); err != nil {
+	if err != nil {
 		return fmt.Errorf("version: remove %s: %w", t.name, err)
 	}
 	return nil
+}
+
+// removeBefore deletes what an earlier gateway has kept of the history.
+func (t *Tree) removeBefore() error {
+	base := filepath.Join(t.store.opts.Before, t.name)
+	paths, err := filepath.Glob(base + ".git.damaged-*")
+	for _, p := range append(paths, base+".git", base+".git.new", base+".versions", base+".lock") {
+		err = errors.Join(err, os.RemoveAll(p))
+	}
+	return err
 }

@@ -34,11 +34,10 @@ type Kind int
 
 // The kinds of parts.
 const (
-	Database  Kind = iota // an SQLite file, as it stands at one moment
-	File                  // one file
-	Folder                // all files below a folder, one after another
-	Frozen                // a folder whose files are never changed, only made and removed
-	Histories             // a folder of histories of package memory/version, each as it stands
+	Database Kind = iota // an SQLite file, as it stands at one moment
+	File                 // one file
+	Folder               // all files below a folder, one after another
+	Frozen               // a folder whose files are never changed, only made and removed
 )
 
 // A Part is some of a gateway's data.

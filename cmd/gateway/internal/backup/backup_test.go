@@ -114,7 +114,7 @@ func (h home) notes() string {
 }
 
 var kindsByName = map[string]Kind{"gateway.db": Database, "whatsapp-w.db": Database,
-	"versions": Histories, "memory": Folder, "skills.json": File, "workspace": Folder,
+	"versions": Folder, "memory": Folder, "skills.json": File, "workspace": Folder,
 	"media": Frozen}
 
 func (h home) place(name string) (Part, bool) {

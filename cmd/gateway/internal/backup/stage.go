@@ -11,7 +11,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -86,8 +85,6 @@ func (s *stage) copyPart(ctx context.Context, p Part) error {
 		err = store.Copy(ctx, p.Path, to)
 	case File:
 		err = copyFile(ctx, p.Path, to, nil)
-	case Histories:
-		err = s.copyHistories(ctx, p, to)
 	default:
 		err = s.copyFolder(ctx, p, ".", to)
 	}
@@ -216,61 +213,6 @@ func copyOpen(
 	}
 	return errors.Join(err, w.Chmod(info.Mode().Perm()), w.Close(),
 		os.Chtimes(to, info.ModTime(), info.ModTime()))
-}
-
-// How long Write waits for a history that is being written.
-const (
-	historyWait  = time.Minute
-	historyPause = 20 * time.Millisecond
-)
-
-// history finds the name of a history in that of a folder of it.
-var history = regexp.MustCompile(`^(.+?)\.(git|versions)(\.damaged-[0-9]+)?$`)
-
-// copyHistories copies each history while nobody can write to it.
-func (s *stage) copyHistories(ctx context.Context, p Part, to string) error {
-	entries, err := os.ReadDir(p.Path)
-	if err != nil {
-		return err
-	}
-	if err := os.Mkdir(to, 0o700); err != nil {
-		return err
-	}
-	for _, e := range entries {
-		name := history.FindStringSubmatch(e.Name())
-		if name == nil {
-			continue // a lock, or something that is being made
-		}
-		err := locked(ctx, filepath.Join(p.Path, name[1]+".lock"), func() error {
-			return s.copyFolder(ctx, p, e.Name(), to)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// locked calls fn while the lock file at path is held.
-func locked(ctx context.Context, path string, fn func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, historyWait)
-	defer cancel()
-	tick := time.NewTicker(historyPause)
-	defer tick.Stop()
-	for {
-		unlock, err := store.Lock(path)
-		if err == nil {
-			return errors.Join(fn(), unlock())
-		}
-		if !errors.Is(err, store.ErrLocked) {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("lock %s: %w", path, ctx.Err())
-		}
-	}
 }
 
 // sum lists what was copied.

@@ -91,7 +91,7 @@ func Examine(ctx context.Context, c Case) []Finding {
 	}
 	checks := []func(context.Context) []Finding{
 		c.examineFile, c.examineHome, c.examineDisk, c.examineFiles, c.examineStore,
-		c.examineBackup, c.examineClock, c.examineSandbox, c.examineGit, c.examineServers,
+		c.examineBackup, c.examineClock, c.examineSandbox, c.examineServers,
 		c.examineListener, c.examineReady, c.examineNetwork,
 	}
 	return all(ctx, checks)

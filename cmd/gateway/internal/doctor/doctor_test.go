@@ -151,7 +151,7 @@ func TestWell(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"config", "home", "disk", "files", "store", "store.integrity",
-		"store.owner", "backup", "clock", "sandbox", "git", "http", "channel.telegram",
+		"store.owner", "backup", "clock", "sandbox", "http", "channel.telegram",
 		"channel.discord",
 		"channel.whatsapp", "model.m"} {
 		if !slices.ContainsFunc(list, func(f Finding) bool { return f.ID == id }) {
@@ -242,9 +242,6 @@ func TestSick(t *testing.T) {
 				return nil, errors.New("no bwrap")
 			}
 		}, id: "sandbox", remedy: "Install bubblewrap"},
-		{name: "no git", hurt: func(p *patient) {
-			p.LookPath = func(string) (string, error) { return "", errors.New("not found") }
-		}, id: "git", note: true},
 		{name: "no program", hurt: func(p *patient) {
 			p.more("[mcp.tool]\ncommand = [\"nothing-like-it\"]\n")
 			p.LookPath = func(name string) (string, error) {

@@ -46,15 +46,6 @@ func (c Case) examineSandbox(ctx context.Context) []Finding {
 	return list
 }
 
-// examineGit looks for the program that keeps the versions of documents.
-func (c Case) examineGit(context.Context) []Finding {
-	if _, err := c.LookPath("git"); err != nil {
-		return one("git", "Git", Note,
-			"not there: versions of documents are kept in plain folders", "")
-	}
-	return one("git", "Git", OK, "keeps the versions of documents", "")
-}
-
 // examineServers looks whether the programs of MCP servers are there.
 func (c Case) examineServers(context.Context) []Finding {
 	var list []Finding

@@ -36,7 +36,7 @@ func newDesk(t *testing.T) *desk {
 	d := &desk{t: t, home: t.TempDir(), here: t.TempDir()}
 	db, err := store.Open(t.Context(), filepath.Join(d.here, "gateway.db"), []store.Migration{
 		bus.Migration, session.Migration, channels.Migration, memory.Migration,
-		schedule.Migration}, nil)
+		version.Migration, schedule.Migration}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,10 +59,10 @@ func newDesk(t *testing.T) *desk {
 			Sender: bus.Sender{ID: "42", Name: "Anna"}},
 		Account: func(platform string) string { return platform },
 	}
-	versions := version.New(filepath.Join(d.here, "versions"), nil)
+	versions := version.New(db, nil)
 	d.target.History = func(scope memory.Scope) *version.Tree {
 		if scope == "" {
-			return versions.Tree("shared", workspace.Name(), document.Versioned)
+			return versions.Tree("workspace", workspace.Name(), document.Versioned)
 		}
 		return versions.Tree(string(scope), filepath.Join(scopes.Name(), string(scope)),
 			document.Versioned)

@@ -48,9 +48,7 @@ func (m *mover) versions(ctx context.Context) {
 func (m *mover) written(scope memory.Scope) (names []string) {
 	for _, i := range m.items {
 		folder, name, _ := strings.Cut(i.To, "/")
-		shared := folder == "workspace" || folder == shownScope("")
-		if i.State == New && document.Versioned(name) &&
-			(folder == string(scope) || scope == "" && shared) {
+		if i.State == New && document.Versioned(name) && folder == shownScope(scope) {
 			names = append(names, i.From)
 		}
 	}

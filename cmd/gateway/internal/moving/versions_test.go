@@ -10,6 +10,7 @@ import (
 
 	"gateway/memory"
 	"gateway/memory/version"
+	"gateway/store"
 )
 
 // log returns the versions of a scope's documents, the newest first.
@@ -55,7 +56,7 @@ func TestVersions(t *testing.T) {
 				"workspace/memory/MEMORY.md, workspace/USER.md.", d.home),
 			"gateway import: As it was before the import from nanobot."},
 		"": {fmt.Sprintf("gateway import: Imported from nanobot, %s: workspace/AGENTS.md, "+
-			"workspace/skills/tea, workspace/notes.md.", d.home)},
+			"workspace/skills/tea.", d.home)},
 	}
 	for range 2 {
 		d.move(Nanobot, false)
@@ -93,8 +94,12 @@ func TestNoVersions(t *testing.T) {
 		"workspace/notes.md", "Coco is a parrot.\n",
 		"workspace/skills/tea/SKILL.md",
 		"---\nname: tea\ndescription: Makes tea.\n---\nBoil water.\n")
-	if err := os.WriteFile(filepath.Join(d.here, "versions"), nil, 0o600); err != nil {
-		t.Fatal(err) // where a folder should be
+	err := d.target.DB.Tx(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Exec("DROP TABLE version_files")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	before := d.tree()
 	for _, line := range d.move(Nanobot, false) {

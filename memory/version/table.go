@@ -1,0 +1,144 @@
+package version
+
+import (
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"gateway/store"
+)
+
+// Migration makes the tables of this package.
+var Migration = store.Migration{Package: "version", Steps: []string{`
+CREATE TABLE versions (
+	id      IDENTITY PRIMARY KEY,
+	tree    TEXT NOT NULL,
+	name    TEXT NOT NULL, -- hexadecimal
+	time_ms BIGINT NOT NULL,
+	author  TEXT NOT NULL,
+	reason  TEXT NOT NULL,
+	change  TEXT NOT NULL, -- '' if it has no ID
+	UNIQUE (tree, name)
+);
+CREATE UNIQUE INDEX versions_change ON versions (tree, change) WHERE change <> '';
+CREATE TABLE version_files ( -- the files that a version changed
+	tree    TEXT NOT NULL,
+	file    BLOB NOT NULL,
+	version BIGINT NOT NULL REFERENCES versions (id) ON DELETE CASCADE,
+	text    BLOB, -- NULL: the version removed the file
+	PRIMARY KEY (tree, file, version)
+);
+CREATE INDEX version_files_version ON version_files (version);`}}
+
+// A row is a version with its place in the table.
+type row struct {
+	id int64
+	Version
+}
+
+const columns = "SELECT id, name, time_ms, author, reason, change FROM versions WHERE tree = $1"
+
+// rows returns the versions that a condition chooses.
+func (t *Tree) rows(q store.Queryer, condition string, args ...any) ([]row, error) {
+	list, err := q.Query(columns+condition, append([]any{t.name}, args...)...)
+	if err != nil {
+		return nil, fmt.Errorf("version: read %s: %w", t.name, err)
+	}
+	defer list.Close()
+	var all []row
+	for list.Next() {
+		var r row
+		var ms int64
+		if err := list.Scan(&r.id, &r.ID, &ms, &r.Author, &r.Reason, &r.Change); err != nil {
+			return nil, fmt.Errorf("version: read %s: %w", t.name, err)
+		}
+		r.Time = time.UnixMilli(ms)
+		all = append(all, r)
+	}
+	if err := list.Err(); err != nil {
+		return nil, fmt.Errorf("version: read %s: %w", t.name, err)
+	}
+	return all, nil
+}
+
+// newest returns the place of the newest version, 0 if there is none.
+func (t *Tree) newest(q store.Queryer) (id int64, err error) {
+	var last sql.NullInt64
+	err = q.QueryRow("SELECT max(id) FROM versions WHERE tree = $1", t.name).Scan(&last)
+	if err != nil {
+		return 0, fmt.Errorf("version: read %s: %w", t.name, err)
+	}
+	return last.Int64, nil
+}
+
+// state returns the files as they were after the version at a place.
+func (t *Tree) state(q store.Queryer, id int64) (snapshot, error) {
+	s := make(snapshot)
+	list, err := q.Query("SELECT f.file, f.text FROM (SELECT file, max(version) AS version "+
+		"FROM version_files WHERE tree = $1 AND version <= $2 GROUP BY file) AS last "+
+		"JOIN version_files f ON f.tree = $1 AND f.file = last.file AND f.version = last.version "+
+		"WHERE f.text IS NOT NULL", t.name, id)
+	if err != nil {
+		return nil, fmt.Errorf("version: read %s: %w", t.name, err)
+	}
+	defer list.Close()
+	for list.Next() {
+		var file, text []byte
+		if err := list.Scan(&file, &text); err != nil {
+			return nil, fmt.Errorf("version: read %s: %w", t.name, err)
+		}
+		s[string(file)] = string(text)
+	}
+	if err := list.Err(); err != nil {
+		return nil, fmt.Errorf("version: read %s: %w", t.name, err)
+	}
+	return s, nil
+}
+
+// has reports whether the history has a change with an ID.
+func (t *Tree) has(q store.Queryer, change string) (bool, error) {
+	var id int64
+	err := q.QueryRow("SELECT id FROM versions WHERE tree = $1 AND change = $2",
+		t.name, change).Scan(&id)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("version: look in %s: %w", t.name, err)
+	}
+	return true, nil
+}
+
+// insert adds a version after the one at a place, and returns it with its name.
+func (t *Tree) insert(
+	tx *store.Tx, last int64, before, after snapshot, v Version,
+) (Version, error) {
+	names := changed(before, after)
+	sum := sha256.New()
+	for _, part := range []string{t.name, strconv.FormatInt(last, 10), v.Time.String(), v.Author,
+		v.Reason, v.Change, strings.Join(names, "\x00")} {
+		fmt.Fprintf(sum, "%d\x00%s", len(part), part)
+	}
+	v.ID = hex.EncodeToString(sum.Sum(nil)[:20])
+	var id int64
+	err := tx.QueryRow("INSERT INTO versions (tree, name, time_ms, author, reason, change) "+
+		"VALUES ($1, $2, $3, $4, $5, $6) RETURNING id", t.name, v.ID, v.Time.UnixMilli(), v.Author,
+		v.Reason, v.Change).Scan(&id)
+	for i := 0; i < len(names) && err == nil; i++ {
+		var text []byte // nil: it is gone
+		if now, there := after[names[i]]; there {
+			text = append([]byte{}, now...)
+		}
+		_, err = tx.Exec("INSERT INTO version_files (tree, file, version, text) "+
+			"VALUES ($1, $2, $3, $4)", t.name, []byte(names[i]), id, text)
+	}
+	if err != nil {
+		return Version{}, fmt.Errorf("version: commit %s: %w", t.name, err)
+	}
+	return v, nil
+}
