@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 
 	"gateway/agent/llm"
 	"gateway/memory"
@@ -32,9 +33,14 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 		r.state.Phase, r.state.From, r.state.To = dreamt, from, last
 		return nil
 	}
+	own := ownWords(entries)
+	if len(own) == 0 {
+		r.state.Phase, r.state.From, r.state.To = dreamt, from, entries[len(entries)-1].Cursor
+		return nil
+	}
 	d := r.openDesk(ctx)
 	skills := r.deps.Skills(r.scope)
-	req := llm.Request{Messages: r.analysisPrompt(entries, d, skills)}
+	req := llm.Request{Messages: r.analysisPrompt(own, d, skills)}
 	for range 2 {
 		resp, err := r.ask(ctx, req)
 		if err != nil {
@@ -49,6 +55,12 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 			llm.Message{Role: llm.User, Text: again})
 	}
 	return r.fail(ctx, errNonsense)
+}
+
+// ownWords returns entries without those that are made of what others have written: a page that
+// says what to remember must not become memory.
+func ownWords(entries []memory.Entry) []memory.Entry {
+	return slices.DeleteFunc(slices.Clone(entries), memory.Entry.IsForeign)
 }
 
 // name saves what the first phase has found.
@@ -98,15 +110,15 @@ func (r *run) nextEntries(ctx context.Context, after int64) ([]memory.Entry, err
 	return list, nil
 }
 
-// readEntries returns the entries that the run has read before.
+// readEntries returns the entries that the run has read before, without those of foreign text.
 func (r *run) readEntries(ctx context.Context) ([]memory.Entry, error) {
 	list, err := r.deps.History(r.scope).Entries(r.deps.DB.Read(ctx), r.state.From, r.opts.MaxEntries)
 	for i, e := range list {
 		if e.Cursor > r.state.To {
-			return list[:i], err
+			return ownWords(list[:i]), err
 		}
 	}
-	return list, err
+	return ownWords(list), err
 }
 
 // wholeLines returns the text of an answer, without a last line that was cut off.
