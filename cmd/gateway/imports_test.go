@@ -36,6 +36,7 @@ var imports = map[string]string{
 	"agent/tool":                  "store bus memory agent/llm agent/near",
 	"channels":                    "store store/fault bus channels/markup",
 
+	"agent/extract":  "agent/document agent/picture agent/tools/shell/sandbox",
 	"agent/guard":    "",
 	"agent/halt":     "store",
 	"agent/approval": "bus",

@@ -241,6 +241,14 @@ func (f filter) bytes() ([]byte, error) {
 // load puts the calling thread under rules, for good, and returns the file that the calls come
 // from which are handed to the supervisor.
 func load(rules map[uintptr][]bpf.Instruction) (listener int, err error) {
+	// So that a signal does not break off a call that is being answered; from Linux 5.19 on.
+	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER |
+		unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	return loadFilter(rules, flags)
+}
+
+// loadFilter puts the calling thread under rules, and returns what the kernel does.
+func loadFilter(rules map[uintptr][]bpf.Instruction, flags uintptr) (int, error) {
 	raw, err := assemble(rules)
 	if err != nil {
 		return -1, err
@@ -250,13 +258,10 @@ func load(rules map[uintptr][]bpf.Instruction) (listener int, err error) {
 		program[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
 	}
 	list := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	// So that a signal does not break off a call that is being answered; from Linux 5.19 on.
-	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER |
-		unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
-	fd, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags,
+	n, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags,
 		uintptr(unsafe.Pointer(&list)))
 	if e != 0 {
 		return -1, fmt.Errorf("filter of system calls: %w", e)
 	}
-	return int(fd), nil
+	return int(n), nil
 }

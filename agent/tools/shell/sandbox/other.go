@@ -25,3 +25,6 @@ func (c *Command) Outcome() (Outcome, error) {
 
 // Main is the supervisor, which there is none of here.
 func Main([]string) int { return 1 }
+
+// Seal reports that it can't be done here.
+func Seal() error { return fmt.Errorf("sandbox: seal: %w", ErrUnavailable) }

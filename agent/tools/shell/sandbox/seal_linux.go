@@ -1,0 +1,64 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"fmt"
+	"runtime"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Seal takes from this process, for good, all that a program which only computes does without: it
+// can open no file and no socket, start no process and send no signal to another. It can still
+// use what is open. An error means that the process is as it was.
+func Seal() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("sandbox: seal: no new privileges: %w", err)
+	}
+	// All threads at once, or none. The kernel returns the thread that has rules of its own.
+	switch n, err := loadFilter(sealed(unix.Getpid()), unix.SECCOMP_FILTER_FLAG_TSYNC); {
+	case err != nil:
+		return fmt.Errorf("sandbox: seal: %w", err)
+	case n != 0:
+		return fmt.Errorf("sandbox: seal: thread %d has a filter of its own", n)
+	}
+	return nil
+}
+
+// computing are the system calls that Go's runtime makes when a program only computes, reads and
+// writes.
+var computing = []uintptr{
+	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE,
+	unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_MINCORE,
+	unix.SYS_BRK, unix.SYS_MREMAP,
+	unix.SYS_FUTEX, unix.SYS_SCHED_YIELD, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP,
+	unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY, unix.SYS_RESTART_SYSCALL,
+	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK,
+	unix.SYS_GETTID, unix.SYS_GETPID, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ,
+	unix.SYS_SCHED_GETAFFINITY, unix.SYS_GETRANDOM, unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
+	unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_EVENTFD2,
+	unix.SYS_FCNTL, unix.SYS_FSTAT,
+}
+
+// sealed are the rules of a process that only computes.
+func sealed(self int) map[uintptr][]bpf.Instruction {
+	rules := make(map[uintptr][]bpf.Instruction)
+	for call := range uintptr(lastCall + 1) {
+		rules[call] = []bpf.Instruction{fail(unix.EPERM)}
+	}
+	for _, call := range computing {
+		delete(rules, call)
+	}
+	// Threads, but no processes; and the signals with which Go interrupts its own.
+	rules[unix.SYS_CLONE] = []bpf.Instruction{
+		argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_THREAD, SkipTrue: 1},
+		fail(unix.EPERM), allow,
+	}
+	rules[unix.SYS_CLONE3] = []bpf.Instruction{fail(unix.ENOSYS)} // C libraries take clone then
+	rules[unix.SYS_TGKILL] = among(0, unix.EPERM, uint32(self))
+	return rules
+}
