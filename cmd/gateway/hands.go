@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"gateway/agent/extract"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/agent/tools/clock"
@@ -55,6 +56,7 @@ type workplace struct {
 	mediaRoot *os.Root
 	media     *channels.Media
 	mind      *mind
+	extract   *extract.Extractor
 	stopTask  func(ctx context.Context, session string) (bool, error)
 }
 
@@ -62,7 +64,7 @@ type workplace struct {
 func newHands(cfg *config.Config, w workplace, log *slog.Logger) (*hands, error) {
 	h := &hands{cfg: cfg, log: log, ready: make(chan struct{}),
 		broken: make(chan struct{}, 1)}
-	list, err := webTools(cfg, newGuard(cfg), log)
+	list, err := webTools(cfg, newGuard(cfg), w.extract, log)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ var imports = map[string]string{
 	"agent/tools/jobs":               "store bus agent/schedule agent/tool",
 	"agent/tools/message":            "store bus session agent/tool",
 	"agent/tools/spawn":              "store bus session agent/tool",
-	"agent/tools/web":                "agent/document agent/guard agent/tool",
+	"agent/tools/web":                "agent/document agent/extract agent/guard agent/tool",
 	"channels/telegram":              "bus channels channels/markup",
 	"channels/telegram/telegramtest": "channels/channeltest/bell",
 	"channels/discord":               "bus channels channels/markup",

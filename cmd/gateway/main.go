@@ -9,7 +9,9 @@ import (
 	"syscall"
 	_ "time/tzdata" // zones by name also where the system has none
 
+	"gateway/agent/extract"
 	"gateway/agent/tools/shell/sandbox"
+	"gateway/agent/tools/web"
 )
 
 func main() { os.Exit(run()) }
@@ -21,8 +23,8 @@ const (
 )
 
 func run() int {
-	if len(os.Args) > 1 && os.Args[1] == sandbox.Argument {
-		return sandbox.Main(os.Args[2:]) // as the supervisor of a command
+	if code, ours := runHelper(); ours {
+		return code
 	}
 	prepare()
 	for {
@@ -34,6 +36,20 @@ func run() int {
 			fmt.Fprintln(os.Stderr, "gateway:", err)
 		}
 	}
+}
+
+// runHelper does what this program is started again for by itself, if that is why it runs.
+func runHelper() (code int, ours bool) {
+	if len(os.Args) < 2 {
+		return 0, false
+	}
+	switch os.Args[1] {
+	case sandbox.Argument: // as the supervisor of a command
+		return sandbox.Main(os.Args[2:]), true
+	case extract.Argument: // to decode a file
+		return extract.Main(map[string]extract.Func{web.KindPage: web.Page}), true
+	}
+	return 0, false
 }
 
 // runCommand does what the command line says, until that is done or a signal ends it.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gateway/agent"
+	"gateway/agent/extract"
 	"gateway/agent/schedule"
 	"gateway/agent/usage"
 	"gateway/bus"
@@ -188,10 +189,13 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 	}
 	g.router.Delivered = g.ops.metrics.Delivered
 	g.scheduler = g.newScheduler(cfg, inbox)
-	var err error
+	decoder, err := extract.New(extract.Options{Logger: log})
+	if err != nil {
+		return nil, err
+	}
 	g.hands, err = newHands(cfg, workplace{
 		db: db, inbox: inbox, outbox: outbox, workspace: p.workspace, mediaRoot: p.media,
-		media: g.media, mind: p.mind,
+		media: g.media, mind: p.mind, extract: decoder,
 		stopTask: func(ctx context.Context, session string) (bool, error) {
 			return g.dispatcher.StopTask(ctx, session)
 		},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"gateway/agent/extract"
 	"gateway/agent/guard"
 	"gateway/agent/tool"
 	"gateway/agent/tools/web"
@@ -58,9 +59,11 @@ func newServerGuard(cfg *config.Config) *guard.Guard {
 }
 
 // webTools returns the tools that reach the internet.
-func webTools(cfg *config.Config, g *guard.Guard, log *slog.Logger) ([]tool.Tool, error) {
+func webTools(cfg *config.Config, g *guard.Guard, x *extract.Extractor, log *slog.Logger) (
+	[]tool.Tool, error,
+) {
 	w := cfg.Web
-	o := web.Options{Guard: g, Logger: log}
+	o := web.Options{Extract: x, Guard: g, Logger: log}
 	if w.Search != "off" {
 		o.Search = web.SearchOptions{
 			Provider: w.Search, Key: w.SearchKey.Reveal(), BaseURL: w.SearchURL}

@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"gateway/agent/document"
+	"gateway/agent/extract"
 	"gateway/agent/guard"
 	"gateway/agent/tool"
 )
@@ -40,24 +41,34 @@ type fetchArgs struct {
 
 // A fetcher is the tool web_fetch.
 type fetcher struct {
-	client *http.Client
-	agent  string
-	log    *slog.Logger
+	client  *http.Client
+	extract *extract.Extractor
+	agent   string
+	log     *slog.Logger
 }
 
 // head is how much of a body tells its type, in bytes.
 const head = 3072
 
-func (f *fetcher) fetch(ctx context.Context, _ tool.Call, a fetchArgs) (tool.Result, error) {
+func (f *fetcher) fetch(ctx context.Context, c tool.Call, a fetchArgs) (tool.Result, error) {
 	if a.MaxChars < 0 || a.MaxChars > mostChars {
 		return tool.Result{}, fmt.Errorf("max_chars is %d; want 1 to %d", a.MaxChars, mostChars)
 	}
+	p, err := f.get(ctx, a)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	return f.result(ctx, c, p, a)
+}
+
+// get returns the page that is asked for.
+func (f *fetcher) get(ctx context.Context, a fetchArgs) (*page, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTime)
 	defer cancel()
 	start := time.Now()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSpace(a.URL), nil)
 	if err != nil {
-		return tool.Result{}, fmt.Errorf("%.200q is not a valid URL; want one such as "+
+		return nil, fmt.Errorf("%.200q is not a valid URL; want one such as "+
 			"https://example.org/page", a.URL)
 	}
 	req.Header.Set("User-Agent", f.agent)
@@ -65,19 +76,19 @@ func (f *fetcher) fetch(ctx context.Context, _ tool.Call, a fetchArgs) (tool.Res
 		"application/pdf;q=0.9,text/plain;q=0.9,*/*;q=0.5")
 	resp, err := f.client.Do(req)
 	if err != nil {
-		return tool.Result{}, explain(err)
+		return nil, explain(err)
 	}
 	// What was read was checked; an error of Close changes nothing.
 	defer func() { _ = resp.Body.Close() }()
 	f.log.DebugContext(ctx, "page answered", "status", resp.StatusCode, "took", time.Since(start))
 	if err := statusError(resp); err != nil {
-		return tool.Result{}, err
+		return nil, err
 	}
 	p, err := load(resp)
 	if err != nil {
-		return tool.Result{}, explain(err)
+		return nil, explain(err)
 	}
-	return p.result(ctx, a)
+	return p, nil
 }
 
 // A page is what a URL has led to.
@@ -155,7 +166,9 @@ func (p *page) isHTML() bool {
 }
 
 // result returns the page for the model.
-func (p *page) result(ctx context.Context, a fetchArgs) (tool.Result, error) {
+func (f *fetcher) result(
+	ctx context.Context, c tool.Call, p *page, a fetchArgs,
+) (tool.Result, error) {
 	address := oneLine(p.url.String(), 500)
 	r := tool.Result{Foreign: "the page " + address}
 	title, text := "", ""
@@ -171,9 +184,9 @@ func (p *page) result(ctx context.Context, a fetchArgs) (tool.Result, error) {
 		r.Images = []tool.Image{{Name: name, Data: p.body}}
 		text = fmt.Sprintf("(an image, %s)", p.describe())
 	case p.isDocument():
-		text, err = p.document()
+		text, err = f.document(ctx, c, p)
 	case p.isHTML() && !a.Raw:
-		title, text, err = markdown(ctx, decode(p.body, p.declared), p.url)
+		title, text, err = f.markdown(ctx, c, p)
 	default:
 		text = decode(p.body, p.declared)
 	}
@@ -197,10 +210,11 @@ func (p *page) describe() string {
 }
 
 // document returns the text of a PDF or office file.
-func (p *page) document() (string, error) {
-	text, err := document.Text(bytes.NewReader(p.body), p.size, p.kind, mostChars*utf8.UTFMax)
+func (f *fetcher) document(ctx context.Context, c tool.Call, p *page) (string, error) {
+	text, err := f.extract.Text(ctx, c.Address.String(), bytes.NewReader(p.body), p.size, p.kind,
+		mostChars*utf8.UTFMax)
 	switch {
-	case errors.Is(err, document.ErrUnsupported):
+	case errors.Is(err, extract.ErrUnsupported):
 		return fmt.Sprintf("(no text can be read from it: %s)", p.describe()), nil
 	case err != nil:
 		return "", fmt.Errorf("the file can't be read: %w; look for the same content as a web page",
@@ -209,6 +223,20 @@ func (p *page) document() (string, error) {
 		return fmt.Sprintf("(there is no text in it, perhaps only pictures: %s)", p.describe()), nil
 	}
 	return text, nil
+}
+
+// markdown returns the title of a web page and what can be read in it.
+func (f *fetcher) markdown(ctx context.Context, c tool.Call, p *page) (
+	title, text string, err error,
+) {
+	data, title, err := f.extract.Do(ctx, extract.Job{
+		Kind: KindPage, For: c.Address.String(), Args: pageArgs{p.url.String(), p.declared},
+		File: bytes.NewReader(p.body), Size: int64(len(p.body)), Most: maxMarkdown,
+	})
+	if err != nil {
+		return "", "", fmt.Errorf("the page can't be converted: %w; raw: true gives its source", err)
+	}
+	return title, string(data), nil
 }
 
 // shorten cuts a text to the characters that are wanted and says so.
@@ -255,6 +283,10 @@ func statusError(resp *http.Response) error {
 		status)
 }
 
+// badLocation begins the text of the error that [http.Client] makes of a redirect whose Location is
+// not a URL. The error has no type of its own.
+const badLocation = "failed to parse Location header"
+
 // explain returns an error of the network for a model, without what the library adds.
 func explain(err error) error {
 	var refused *guard.Error
@@ -274,6 +306,10 @@ func explain(err error) error {
 	}
 	if outer := (*url.Error)(nil); errors.As(err, &outer) {
 		err = outer.Err // without the URL, which the model knows
+	}
+	if strings.HasPrefix(err.Error(), badLocation) {
+		return errors.New("the page redirects to an address that can't be read; check the URL or " +
+			"use another source")
 	}
 	return fmt.Errorf("the page can't be loaded: %s; check the URL or use another source",
 		oneLine(err.Error(), 300))

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"gateway/agent/extract"
 	"gateway/agent/guard"
 	"gateway/agent/tool"
 )
@@ -45,8 +46,12 @@ func newSite(t *testing.T) *site {
 		Allow: []netip.Prefix{netip.PrefixFrom(addr.Addr(), 32)}, Ports: []int{int(addr.Port())},
 		Resolver: noNames{},
 	})
-	var err error
-	if s.tools, err = Tools(Options{Guard: g, UserAgent: "test-agent"}); err != nil {
+	x, err := extract.New(extract.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.tools, err = Tools(Options{Extract: x, Guard: g, UserAgent: "test-agent"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -230,7 +235,12 @@ func TestFetchErrors(t *testing.T) {
 	})
 	s.mux.Handle("/inside", http.RedirectHandler("http://127.0.0.2/", http.StatusFound))
 	s.mux.Handle("/loop", http.RedirectHandler("/loop", http.StatusFound))
+	s.mux.HandleFunc("/astray", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "http://[fe80::/%zz")
+		w.WriteHeader(http.StatusFound)
+	})
 	for _, tt := range []struct{ url, want string }{
+		{"/astray", "the page redirects to an address that can't be read; check the URL"},
 		{"/status/404", "there is no such page (404 Not Found); check the URL"},
 		{"/status/410", "there is no such page"},
 		{"/status/403", "may need a login"},

@@ -2,7 +2,7 @@ package web
 
 import (
 	"bytes"
-	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/url"
@@ -23,6 +23,7 @@ import (
 // The bounds of converting a page.
 const (
 	maxTitle    = 300     // characters
+	maxMarkdown = 8 << 20 // bytes
 	maxArticle  = 10_000  // nodes in which a readable part is looked for
 	little      = 500     // bytes of a readable part that may be a wrong guess
 	maxBuilding = 400_000 // nodes that the parser may build
@@ -44,19 +45,38 @@ func decode(body []byte, contentType string) string {
 	return strings.TrimPrefix(string(text), "\ufeff")
 }
 
+// KindPage is the kind of work, for an [extract.Extractor], that [Page] does.
+const KindPage = "page"
+
+type pageArgs struct {
+	URL      string
+	Declared string // Content-Type header
+}
+
+// Page is the work of making Markdown of a web page: it returns the page's readable part, or all of
+// it where there is no such part, and the title.
+func Page(args json.RawMessage, body []byte) (text []byte, title string, err error) {
+	var a pageArgs
+	if err := json.Unmarshal(args, &a); err != nil {
+		return nil, "", err
+	}
+	at, err := url.Parse(a.URL)
+	if err != nil {
+		return nil, "", errors.New("its address is not valid")
+	}
+	title, md, err := markdown(decode(body, a.Declared), at)
+	return []byte(strings.ToValidUTF8(md[:min(len(md), maxMarkdown)], "")), title, err
+}
+
 // markdown returns the title of a page and its readable part as Markdown, or all of it where
 // there is no such part.
-func markdown(ctx context.Context, source string, at *url.URL) (title, text string, err error) {
+func markdown(source string, at *url.URL) (title, text string, err error) {
 	doc, whole, err := parse(source)
 	if err != nil {
-		return "", "", errors.New("the page is nested too deeply to be converted; " +
-			"raw: true gives its source")
+		return "", "", errors.New("it is nested too deeply")
 	}
 	pr := newPruner(at)
 	pr.prune(doc)
-	if err := ctx.Err(); err != nil {
-		return "", "", explain(err)
-	}
 	title = pr.title
 	content := doc
 	if pr.nodes <= maxArticle {
@@ -64,12 +84,9 @@ func markdown(ctx context.Context, source string, at *url.URL) (title, text stri
 			content, title = article, name
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return "", "", explain(err)
-	}
 	out, err := newConverter().ConvertNode(content)
 	if err != nil {
-		return "", "", errors.New("the page can't be converted; raw: true gives its source")
+		return "", "", errors.New("its structure is too odd")
 	}
 	text = string(out)
 	if pr.cut || !whole {

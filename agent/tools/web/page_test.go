@@ -49,7 +49,7 @@ func TestGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			title, text, err := markdown(t.Context(), decode(body, "text/html"),
+			title, text, err := markdown(decode(body, "text/html"),
 				parseURL(t, string(a.Files[0].Data)))
 			if err != nil {
 				t.Fatal(err)
@@ -109,7 +109,7 @@ func TestAdversarial(t *testing.T) {
 	at := parseURL(t, "https://a.example/")
 	for name, page := range pages {
 		t.Run(name, func(t *testing.T) {
-			title, text, err := markdown(t.Context(), page, at)
+			title, text, err := markdown(page, at)
 			if err == nil && (len(text) > 32<<20 || len(title) > maxTitle*utf8.UTFMax) {
 				t.Errorf("the text has %d bytes, the title %d", len(text), len(title))
 			}
@@ -120,17 +120,17 @@ func TestAdversarial(t *testing.T) {
 // TestCut holds that a reader is told where a page was too large.
 func TestCut(t *testing.T) {
 	page := "<p>first</p>" + strings.Repeat("<p>some words</p>", 60_000)
-	_, text, err := markdown(t.Context(), page, parseURL(t, "https://a.example/"))
+	_, text, err := markdown(page, parseURL(t, "https://a.example/"))
 	if err != nil || !strings.HasPrefix(text, "first") || !strings.Contains(text, "was left out]") {
 		t.Errorf("a large page = %.20q … %q, %v", text, text[max(0, len(text)-80):], err)
 	}
 	formats := strings.Repeat("<b>", 400) + strings.Repeat("<p>x", 5000)
-	_, text, err = markdown(t.Context(), formats, parseURL(t, "https://a.example/"))
+	_, text, err = markdown(formats, parseURL(t, "https://a.example/"))
 	if err != nil || !strings.Contains(text, "was left out]") {
 		t.Errorf("a page that the parser would make large = … %q, %v", text[max(0, len(text)-80):], err)
 	}
 	deep := strings.Repeat("<div>", 600)
-	if _, _, err = markdown(t.Context(), deep, parseURL(t, "https://a.example/")); err == nil ||
+	if _, _, err = markdown(deep, parseURL(t, "https://a.example/")); err == nil ||
 		!strings.Contains(err.Error(), "too deeply") {
 		t.Errorf("a page that is nested too deeply: %v", err)
 	}
@@ -200,7 +200,7 @@ func FuzzMarkdown(f *testing.F) {
 	f.Add(`<p><b><i><a href=//x><pre><ul><li><blockquote>`)
 	at := parseURL(f, "https://a.example/b")
 	f.Fuzz(func(t *testing.T, page string) {
-		title, text, err := markdown(t.Context(), decode([]byte(page), "text/html"), at)
+		title, text, err := markdown(decode([]byte(page), "text/html"), at)
 		if err != nil {
 			return
 		}
@@ -212,7 +212,7 @@ func FuzzMarkdown(f *testing.F) {
 			t.Errorf("%d bytes of page give %d bytes of text", len(page), len(text))
 		}
 		hidden := "<script>S3CR3T1</script><div hidden>S3CR3T2</div><!--S3CR3T3-->"
-		_, text, err = markdown(t.Context(), hidden+decode([]byte(page), "text/html"), at)
+		_, text, err = markdown(hidden+decode([]byte(page), "text/html"), at)
 		if err == nil && strings.Contains(text, "S3CR3T") {
 			t.Errorf("hidden text is in %q", text)
 		}
@@ -253,7 +253,7 @@ func BenchmarkMarkdown(b *testing.B) {
 	b.SetBytes(int64(len(page)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, text, err := markdown(b.Context(), page, at); err != nil || len(text) < 10_000 {
+		if _, text, err := markdown(page, at); err != nil || len(text) < 10_000 {
 			b.Fatal(len(text), err)
 		}
 	}

@@ -4,7 +4,8 @@
 // of a page leads into the operator's network. A page becomes Markdown: its readable part if
 // there is one, without scripts and without what people who look at it would not see, such as
 // hidden elements and invisible characters. That is told by attributes; style sheets are not
-// evaluated. PDF, office documents and images are read, too; no third party takes part.
+// evaluated. PDF, office documents and images are read, too; no third party takes part. All of
+// that is decoded in a process of its own (see package extract).
 //
 // Limits: 5 MB, 30 s and five redirects for a page; 2 MiB of its text and 100,000 of its nodes
 // are looked at. The package owns no tables or files.
@@ -17,6 +18,7 @@ import (
 	"net/http"
 	"time"
 
+	"gateway/agent/extract"
 	"gateway/agent/guard"
 	"gateway/agent/tool"
 )
@@ -29,8 +31,11 @@ const (
 	maxResult = 10               // of a search
 )
 
-// Options are what is optional about the tools.
+// Options are what the tools work with, and what is optional about them.
 type Options struct {
+	// Extract decodes what was loaded; its program knows [Page] as [KindPage]. It is required.
+	Extract *extract.Extractor
+
 	Guard     *guard.Guard // of web_fetch and of the public search services; by default a new one
 	Search    SearchOptions
 	UserAgent string       // by default a plain one that names no version
@@ -64,7 +69,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		return nil, fmt.Errorf("web: search: %w", err)
 	}
 	p.agent, p.log = agent, log
-	f := &fetcher{client: client, agent: agent, log: log}
+	f := &fetcher{client: client, extract: o.Extract, agent: agent, log: log}
 	tools := []tool.Tool{
 		tool.New("web_search", searchDescription, tool.Pure, p.search),
 		tool.New("web_fetch", fetchDescription, tool.Pure, f.fetch),
