@@ -11,7 +11,7 @@ import (
 	"gateway/session"
 )
 
-// An Observer sees what the agent does, for metrics and traces. Each method is told that something
+// An Observer sees what the agent does, for metrics. Each method is told that something
 // begins; what it returns is called once, when that has ended. The context that it returns is that
 // of what happens within. It is used concurrently, and holds nobody up.
 type Observer interface {

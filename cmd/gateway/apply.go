@@ -41,7 +41,7 @@ func (g *gateway) agentOptions(cfg *config.Config) *agent.Options {
 		Restart:     g.restart,
 		Ready:       g.hands.ready,
 		Hands:       g.hands.states,
-		Observer:    g.ops.observer(),
+		Observer:    g.ops.metrics,
 		Transcriber: newTranscriber(cfg, g.log),
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"gateway/channels/terminal"
 	"gateway/cmd/gateway/internal/config"
-	"gateway/cmd/gateway/internal/telemetry"
 )
 
 // openLog returns the log, and what ends it: for people on a terminal, JSON for machines and in
@@ -39,12 +38,11 @@ func openLog(
 		out = screen
 	}
 	if cfg.Format == "text" || cfg.Format == "auto" && onTerminal {
-		return slog.New(telemetry.WithTrace(tint.NewTextHandler(out, &tint.Options{
+		return slog.New(tint.NewTextHandler(out, &tint.Options{
 			Level: level, TimeFormat: time.TimeOnly, NoColor: !onTerminal,
-		}))), end, nil
+		})), end, nil
 	}
-	return slog.New(telemetry.WithTrace(slog.NewJSONHandler(out,
-		&slog.HandlerOptions{Level: level}))), end, nil
+	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level})), end, nil
 }
 
 // openLogFile returns the log file, which only its owner can read. That it can be written shows now

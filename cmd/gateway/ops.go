@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"golang.org/x/sync/errgroup"
 
 	"gateway/agent"
@@ -30,14 +28,13 @@ type operations struct {
 	server  *ops.Server // nil if it does not listen
 	probes  []*ops.Probe
 	metrics *telemetry.Metrics
-	traces  *telemetry.Traces // nil if there are none
 }
 
 // newOperations returns the operations of g, which need not be whole yet.
 func newOperations(
-	cfg *config.Config, g *gateway, traces *telemetry.Traces, inbox *bus.Inbox, outbox *bus.Outbox,
+	cfg *config.Config, g *gateway, inbox *bus.Inbox, outbox *bus.Outbox,
 ) *operations {
-	o := &operations{traces: traces,
+	o := &operations{
 		metrics: telemetry.NewMetrics(buildVersion(), g.sources(cfg, inbox, outbox), g.log)}
 	checks := o.checks(cfg, g, inbox)
 	if cfg.HTTP.Listen == "" {
@@ -73,14 +70,6 @@ func (o *operations) probe(ctx context.Context) error {
 	return group.Wait()
 }
 
-// observer returns who is told what the agent does.
-func (o *operations) observer() agent.Observer {
-	if o.traces == nil {
-		return o.metrics
-	}
-	return telemetry.Both(o.traces, o.metrics)
-}
-
 // newHooks returns the hooks that are switched on.
 func newHooks(cfg *config.Config) []hooks.Hook {
 	var list []hooks.Hook
@@ -102,43 +91,6 @@ func newHooks(cfg *config.Config) []hooks.Hook {
 		list = append(list, hook)
 	}
 	return list
-}
-
-// openTraces returns the traces that the configuration wants, nil if it wants none.
-func openTraces(
-	ctx context.Context, cfg *config.Config, log *slog.Logger,
-) (*telemetry.Traces, error) {
-	t := cfg.Tracing
-	if t.Endpoint == "" {
-		return nil, nil
-	}
-	headers := make(map[string]string, len(t.Headers))
-	for name, value := range t.Headers {
-		headers[name] = value.Reveal()
-	}
-	// The library has one place for the errors of all exporters, and prints them otherwise.
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		log.WarnContext(ctx, "traces not sent", "err", err)
-	}))
-	return telemetry.OpenTraces(ctx, telemetry.Target{
-		Endpoint: t.Endpoint, Headers: headers, Timeout: t.Timeout, Sample: t.Sample,
-		Name: cfg.Gateway.Name, Version: buildVersion(),
-	})
-}
-
-// lastTraces is how long the last traces may take to be sent.
-const lastTraces = 5 * time.Second
-
-// closeTraces sends the last traces, if there are any.
-func closeTraces(ctx context.Context, t *telemetry.Traces, log *slog.Logger) {
-	if t == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTraces)
-	defer cancel()
-	if err := t.Close(ctx); err != nil {
-		log.WarnContext(ctx, "last traces not sent", "err", err)
-	}
 }
 
 // sources returns what the metrics are made of.

@@ -22,7 +22,6 @@ import (
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/hooks"
 	"gateway/cmd/gateway/internal/retention"
-	"gateway/cmd/gateway/internal/telemetry"
 	"gateway/memory"
 	docversion "gateway/memory/version"
 	"gateway/session"
@@ -78,12 +77,7 @@ func serve(ctx context.Context, cfg *config.Config, load loader, chat bool) erro
 		return errors.Join(&homeError{cfg.Gateway.Home, err}, db.Close())
 	}
 	defer mind.close()
-	traces, err := openTraces(ctx, cfg, log)
-	if err != nil {
-		return errors.Join(err, db.Close())
-	}
-	defer closeTraces(ctx, traces, log)
-	g, err := assemble(cfg, places{db, root, media, mind, traces,
+	g, err := assemble(cfg, places{db, root, media, mind,
 		newRestart(ctx, cfg, end, log)}, log)
 	if err != nil {
 		return errors.Join(err, db.Close())
@@ -147,8 +141,7 @@ type places struct {
 	db               *store.DB
 	workspace, media *os.Root
 	mind             *mind
-	traces           *telemetry.Traces // nil if there are none
-	restart          *agent.Restart    // nil if that is not possible
+	restart          *agent.Restart // nil if that is not possible
 }
 
 // assemble puts a gateway together.
@@ -182,7 +175,7 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 	g.media = channels.NewMedia(p.media, sources, mediaOptions(cfg, log))
 	g.router = channels.NewRouter(db, outbox, live, g.media, accounts, log)
 	g.router.SetSecrets(channels.NewSecrets(cfg.Secrets()))
-	g.ops = newOperations(cfg, g, p.traces, inbox, outbox)
+	g.ops = newOperations(cfg, g, inbox, outbox)
 	gate.Admitted = func(list []bus.InboundMessage) {
 		g.router.Admitted(list)
 		g.ops.metrics.Accepted(list)

@@ -42,7 +42,6 @@ type Config struct {
 	Schedule      Schedule           `koanf:"schedule"`
 	Heartbeat     Heartbeat          `koanf:"heartbeat"`
 	HTTP          HTTP               `koanf:"http"`
-	Tracing       Tracing            `koanf:"tracing"`
 	Retention     Retention          `koanf:"retention"`
 	Models        map[string]Model   `koanf:"models" live:"yes"` // by name; always has "demo"
 	Channels      map[string]Channel `koanf:"channels"`          // by account; always has "terminal"

@@ -86,8 +86,6 @@ Authorization = "env:FILES_AUTHORIZATION"
 [hooks.deploys]
 to = "telegram/123456789"
 secret = "env:DEPLOYS_SECRET"
-[tracing.headers]
-Authorization = "env:OTLP_AUTHORIZATION"
 `, env)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("with every key switched on the example is\n%+v\nwant\n%+v", got, want)

@@ -31,14 +31,6 @@ type HTTP struct {
 	Token  Secret `koanf:"token"`  // empty: a new one at each start, in the data directory
 }
 
-// Tracing is where traces go, in builds that can send them.
-type Tracing struct {
-	Endpoint string            `koanf:"endpoint"`               // URL of OTLP over HTTP; "": none
-	Sample   float64           `koanf:"sample" min:"0" max:"1"` // share of the turns that are traced
-	Headers  map[string]Secret `koanf:"headers"`                // of its requests
-	Timeout  time.Duration     `koanf:"timeout" min:"1s"`       // of one of them
-}
-
 // Retention is how long what is over is kept; 0 is for ever.
 type Retention struct {
 	Messages    time.Duration `koanf:"messages" min:"0s"`    // in and out, once they are answered
@@ -74,9 +66,6 @@ func (h Hook) Address() (account, chat, thread string) {
 func (l *loader) finishOps(c *Config) {
 	home := c.Gateway.Home
 	c.HTTP.Token = l.secret([]string{"http", "token"}, c.HTTP.Token, home)
-	for key, secret := range c.Tracing.Headers {
-		c.Tracing.Headers[key] = l.secret([]string{"tracing", "headers", key}, secret, home)
-	}
 	for name, h := range c.Hooks {
 		if h.Enabled {
 			h.Secret = l.secret([]string{"hooks", name, "secret"}, h.Secret, home)
@@ -107,9 +96,6 @@ func (l *loader) validateOps(c *Config) {
 	}
 	l.validateRetention(c.Retention)
 	l.validateHTTP(c.HTTP)
-	if t := c.Tracing; t.Endpoint != "" && !isHTTP(t.Endpoint) {
-		l.problem([]string{"tracing", "endpoint"}, wantHTTP)
-	}
 	for _, name := range slices.Sorted(maps.Keys(c.Hooks)) {
 		l.validateHook(name, c)
 	}

@@ -15,7 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"gateway/agent"
+	"gateway/agent/llm"
 	"gateway/bus"
+	"gateway/session"
 	"gateway/store"
 )
 
@@ -234,13 +236,22 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// Two observers both see everything, and the inner one's context is that of what happens within.
-func TestBoth(t *testing.T) {
-	m, _ := newTestMetrics(t)
-	traces, spans := record(t, 1)
-	ctx := aTurn(t.Context(), Both(traces, m))
-	if ctx == t.Context() || len(spans()) < 4 {
-		t.Errorf("spans = %v, want those of a turn", spans())
-	}
-	has(t, scrape(t, m), `gateway_turns_total{kind="hook",outcome="failed"} 1`)
+// aTurn tells an observer of a turn with two model calls and three tool calls. It returns the
+// context within the turn.
+func aTurn(ctx context.Context, o agent.Observer) context.Context {
+	ctx, endTurn := o.Turn(ctx, agent.TurnBegin{Session: "telegram/7", Account: "telegram",
+		Kind: bus.Hook, Waited: 1500 * time.Millisecond})
+	_, endModel := o.Model(ctx, agent.ModelBegin{Model: "main"})
+	endModel(agent.ModelEnd{Model: "spare", First: time.Second, Cost: 0.25,
+		Usage: llm.Usage{Input: 100, Cached: 60, Output: 20}})
+	_, endTool := o.Tool(ctx, agent.ToolBegin{Name: "exec", ID: "c1"})
+	endTool(agent.ToolEnd{Known: true})
+	_, endTool = o.Tool(ctx, agent.ToolBegin{Name: "what the model says", ID: "c2"})
+	endTool(agent.ToolEnd{Err: errors.New("there is no tool of a secret name")})
+	_, endTool = o.Tool(ctx, agent.ToolBegin{Name: "ask", ID: "c3"})
+	endTool(agent.ToolEnd{Known: true, Waits: true})
+	_, endModel = o.Model(ctx, agent.ModelBegin{Model: "main", Notes: true})
+	endModel(agent.ModelEnd{Err: &llm.Error{Kind: llm.Overloaded, Model: "main"}})
+	endTurn(agent.TurnEnd{Turn: 5, State: session.Failed, Rounds: 1})
+	return ctx
 }
