@@ -80,7 +80,7 @@ var imports = map[string]string{
 		"agent/near agent/picture agent/question agent/restart agent/schedule agent/tool agent/usage",
 
 	"cmd/gateway/internal/config":    "agent/near cmd/gateway/internal/hooks",
-	"cmd/gateway/internal/hooks":     "store bus session cmd/gateway/internal/hooks/template",
+	"cmd/gateway/internal/hooks":     "store bus session",
 	"cmd/gateway/internal/ops":       "",
 	"cmd/gateway/internal/telemetry": "store bus agent agent/llm cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/backup":    "store",
@@ -88,7 +88,6 @@ var imports = map[string]string{
 	"cmd/gateway/internal/watch":     "",
 	"cmd/gateway/internal/doctor": "store bus skills agent/tools/shell/sandbox channels " +
 		"cmd/gateway/internal/config cmd/gateway/internal/ops",
-	"cmd/gateway/internal/hooks/template": "",
 	"cmd/gateway/internal/moving": "store bus memory memory/document memory/version session " +
 		"skills agent/llm agent/schedule channels",
 	"cmd/gateway": "store bus memory memory/document memory/version skills session agent " +

@@ -86,7 +86,7 @@ func newHooks(cfg *config.Config) []hooks.Hook {
 			Rate: h.Rate, MaxBytes: int64(h.MaxKB) << 10,
 		}
 		if h.Template != "" {
-			hook.Template, _ = hooks.ParseTemplate(name, h.Template) // the configuration was checked
+			hook.Template, _ = hooks.ParseTemplate(h.Template) // the configuration was checked
 		}
 		list = append(list, hook)
 	}

@@ -171,7 +171,7 @@ func (l *loader) validateHook(name string, c *Config) {
 	if h.Auth == "hmac" && h.Header == "" {
 		l.problem(path("header"), "want the name of the header with the signature")
 	}
-	if _, err := hooks.ParseTemplate(name, h.Template); err != nil {
+	if _, err := hooks.ParseTemplate(h.Template); err != nil {
 		l.problem(path("template"), err.Error())
 	}
 }

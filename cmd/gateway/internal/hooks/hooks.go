@@ -6,8 +6,9 @@
 // if it had a key. What is posted is foreign text: the turn shows it to the model as such, and it
 // has the rights that the configuration gives to the hook.
 //
-// Limits: of each hook 32 posts are read at once and further ones wait for at most 10 seconds;
-// a body must arrive within 10 seconds; an idempotency key has 200 characters, a message 64 KiB.
+// Limits: of each hook 32 posts are read at once and further ones wait for at most 10 seconds, or,
+// where the body is the proof, take the place of the one that is read for longest; a body must
+// arrive within 10 seconds; an idempotency key has 200 characters, a message 64 KiB.
 //
 // Table: hook_signatures.
 package hooks
@@ -29,7 +30,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"gateway/bus"
-	"gateway/cmd/gateway/internal/hooks/template"
 	"gateway/session"
 	"gateway/store"
 )
@@ -37,15 +37,15 @@ import (
 // A Hook is what is to become of what is posted under its name.
 type Hook struct {
 	Name     string
-	To       bus.Address        // the conversation that gets the answer
-	Secret   string             // "": the hook does not exist
-	Auth     Auth               // how who posts shows to know Secret; "": Bearer
-	Header   string             // of HMAC: where the signature stands
-	Template *template.Template // of [ParseTemplate]; nil: the message is what was posted
-	Role     bus.Role           // whose rights the message has
-	Own      bool               // it is answered in a session of the hook, not in that of To
-	Rate     int                // posts in a minute
-	MaxBytes int64              // of a post
+	To       bus.Address // the conversation that gets the answer
+	Secret   string      // "": the hook does not exist
+	Auth     Auth        // how who posts shows to know Secret; "": Bearer
+	Header   string      // of HMAC: where the signature stands
+	Template *Template   // of [ParseTemplate]; nil: the message is what was posted
+	Role     bus.Role    // whose rights the message has
+	Own      bool        // it is answered in a session of the hook, not in that of To
+	Rate     int         // posts in a minute
+	MaxBytes int64       // of a post
 }
 
 // An Outcome says what has become of a post.
@@ -83,15 +83,12 @@ type Handler struct {
 // An entry is a hook and what is known of its posts.
 type entry struct {
 	Hook
-	reading chan struct{} // a post that is read or stored holds one
-	rate    *rate.Limiter
+	places places // a post that is read or stored holds one
+	rate   *rate.Limiter
 
 	mu   sync.Mutex
 	room room // who reads To, as was known at some time
 }
-
-// maxReading is how many posts of a hook are read at once.
-const maxReading = 32
 
 // New returns a Handler. Hooks without a secret don't exist for it.
 func New(db *store.DB, inbox *bus.Inbox, list []Hook, opts *Options) *Handler {
@@ -114,7 +111,7 @@ func New(db *store.DB, inbox *bus.Inbox, list []Hook, opts *Options) *Handler {
 	h := &Handler{db: db, inbox: inbox, opts: o, hooks: make(map[string]*entry)}
 	for _, hook := range list {
 		if hook.Secret != "" {
-			h.hooks[hook.Name] = &entry{Hook: hook, reading: make(chan struct{}, maxReading),
+			h.hooks[hook.Name] = &entry{Hook: hook, places: newPlaces(),
 				rate: rate.NewLimiter(rate.Limit(float64(hook.Rate)/60), hook.Rate)}
 		}
 	}
@@ -211,17 +208,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, e *entry) (answe
 	if err != nil {
 		return answer{}, err
 	}
-	timer := time.NewTimer(h.opts.Patience)
-	defer timer.Stop()
-	select {
-	case e.reading <- struct{}{}:
-		defer func() { <-e.reading }()
-	case <-r.Context().Done():
-		return answer{}, r.Context().Err()
-	case <-timer.C:
-		return answer{}, &refusal{http.StatusServiceUnavailable, Limited,
-			"too many posts are under way", h.opts.Patience}
+	if err := h.enter(r.Context(), e); err != nil {
+		return answer{}, err
 	}
+	defer e.places.leave()
 	body, err := h.read(w, r, e)
 	if err != nil {
 		return answer{}, err
@@ -253,9 +243,14 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, e *entry) ([]byte
 	if r.ContentLength > e.MaxBytes {
 		return nil, large
 	}
+	control := http.NewResponseController(w)
 	// Writers that know no deadlines are those of tests only.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.opts.Patience))
+	_ = control.SetReadDeadline(time.Now().Add(h.opts.Patience))
+	done := e.places.begin(func() { _ = control.SetReadDeadline(time.Unix(1, 0)) })
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, e.MaxBytes))
+	if done() {
+		return nil, h.crowded()
+	}
 	if err == nil {
 		return body, nil
 	}

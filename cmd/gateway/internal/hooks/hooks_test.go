@@ -212,7 +212,7 @@ func (w *world) count(o Outcome, want int) {
 // parsed returns a template.
 func parsed(t testing.TB, text string) *Hook {
 	t.Helper()
-	tmpl, err := ParseTemplate("t", text)
+	tmpl, err := ParseTemplate(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,6 +220,7 @@ func parsed(t testing.TB, text string) *Hook {
 }
 
 func TestMessage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 0,
 		Hook{Name: "own", Secret: secret, Role: bus.User, Own: true,
 			To: bus.Address{Account: "telegram", Chat: "-5", Thread: "9"}},
@@ -250,6 +251,7 @@ func TestMessage(t *testing.T) {
 
 // Posts to a group say so, as soon as somebody has written there, in whatever thread.
 func TestGroup(t *testing.T) {
+	t.Parallel()
 	to := bus.Address{Account: "telegram", Chat: "-5", Thread: "9"}
 	w := newWorld(t, 0, Hook{Name: "g", Secret: secret, To: to})
 	w.take(bearer("g", "text/plain", "x"))
@@ -278,6 +280,7 @@ func TestGroup(t *testing.T) {
 
 // What is posted again is not taken again, and says so.
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "b", Secret: secret},
 		Hook{Name: "h", Secret: secret, Auth: HMAC, Header: "X-Signature"})
 	for _, tt := range []struct {
@@ -312,9 +315,10 @@ func TestReplay(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "b", Secret: secret, MaxBytes: 100},
 		Hook{Name: "h", Secret: secret, Auth: HMAC, Header: "X-Signature", MaxBytes: 100},
-		Hook{Name: "nosecret"}, *parsed(t, "{{.a.b.c}}"))
+		Hook{Name: "nosecret"}, *parsed(t, strings.Repeat("{{ a }}", 1000)))
 	const js = "application/json"
 	good := bearer("b", "text/plain", "x")
 	for _, tt := range []struct {
@@ -351,8 +355,7 @@ func TestRefused(t *testing.T) {
 		{"spaces", bearer("b", "text/plain", " \n"), 400},
 		{"long key", good.with("Idempotency-Key", strings.Repeat("k", 201)), 400},
 		{"key with a space", good.with("Idempotency-Key", "a b"), 400},
-		{"template", bearer("t", js, `{"a":{}}`), 422},
-		{"template of something else", bearer("t", "text/plain", "x"), 422},
+		{"template", bearer("t", js, `{"a":"`+strings.Repeat("x", 70)+`"}`), 422},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w.t = t
@@ -372,6 +375,7 @@ func TestRefused(t *testing.T) {
 
 // A body whose length is not told is cut off where it becomes too large.
 func TestChunked(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "b", Secret: secret, MaxBytes: 1000})
 	body := io.MultiReader(strings.NewReader(strings.Repeat("x", 900)),
 		strings.NewReader(strings.Repeat("y", 101)))
@@ -392,6 +396,7 @@ func TestChunked(t *testing.T) {
 
 // A body that does not come is given up, and takes no message.
 func TestSlowBody(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 50*time.Millisecond, Hook{Name: "b", Secret: secret})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 	if err != nil {
@@ -414,6 +419,7 @@ func TestSlowBody(t *testing.T) {
 
 // Slow posts take the places of one hook only, and give them back.
 func TestPlaces(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 4*time.Second, // in which the good ones must come, too
 		Hook{Name: "h", Secret: secret, Auth: HMAC, Header: "X-Signature"},
 		Hook{Name: "b", Secret: secret})
@@ -443,6 +449,7 @@ func TestPlaces(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "b", Secret: secret, Rate: 3})
 	p := bearer("b", "text/plain", "x")
 	for range 5 { // who is not authorized uses nothing up
@@ -465,6 +472,7 @@ func TestRate(t *testing.T) {
 
 // A thousand posts at once all get an answer, and what was accepted is there, once.
 func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, time.Minute, Hook{Name: "b", Secret: secret})
 	var wg sync.WaitGroup
 	var accepted, duplicate atomic.Int64
@@ -503,6 +511,7 @@ func TestManyAtOnce(t *testing.T) {
 
 // What can't be stored is not accepted.
 func TestStoreGone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "b", Secret: secret})
 	if err := w.db.Close(); err != nil {
 		t.Fatal(err)
@@ -516,6 +525,7 @@ func TestStoreGone(t *testing.T) {
 
 // Somebody who goes before the answer is no failure of ours, for which a person would be called.
 func TestGone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 0)
 	var outcome Outcome
 	var log strings.Builder
@@ -540,6 +550,7 @@ func TestGone(t *testing.T) {
 // A refusal reaches who is still writing, also on a connection that is for one post only, as those
 // of many proxies are.
 func TestRefusalArrives(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "b", Secret: secret, MaxBytes: 1 << 10})
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for authorization, want := range map[string]int{"Bearer " + secret: 413, "Bearer x": 401} {

@@ -37,6 +37,7 @@ func standardMAC(secret, id, stamp, body string) string {
 // The example of https://docs.svix.com/receiving/verifying-payloads/how-manual, which many
 // libraries test themselves with: it was made by none of our code.
 func TestStandardExample(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "s", Secret: standardSecret, Auth: Standard})
 	w.now.Store(1614265330)
 	a := w.take(post{"s", `{"test": 2432232314}`, map[string]string{
@@ -50,6 +51,7 @@ func TestStandardExample(t *testing.T) {
 
 // What is signed is taken once, at its time, as it was signed.
 func TestStandard(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "s", Secret: standardSecret, Auth: Standard})
 	now := w.now.Load()
 	good := standard(standardSecret, "m1", now, `{"n":1}`)
@@ -81,6 +83,7 @@ func TestStandard(t *testing.T) {
 }
 
 func TestStandardRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "s", Secret: standardSecret, Auth: Standard},
 		Hook{Name: "bad", Secret: "no base64 at all", Auth: Standard})
 	now := w.now.Load()
@@ -129,6 +132,7 @@ func TestStandardRefused(t *testing.T) {
 // A signature without a time is of use for three days under one key only; a sender that gives no
 // keys may say the same again.
 func TestSignedReplay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "h", Secret: secret, Auth: HMAC, Header: "X-Signature"},
 		Hook{Name: "other", Secret: secret, Auth: HMAC, Header: "X-Signature"})
 	p := signed("h", `{"up":false}`)

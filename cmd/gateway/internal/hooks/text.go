@@ -10,8 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"unicode/utf8"
-
-	"gateway/cmd/gateway/internal/hooks/template"
 )
 
 // maxText is the length of the longest message, in bytes.
@@ -33,31 +31,16 @@ func (h Hook) text(contentType string, body []byte) (string, error) {
 		}
 		return plain, nil
 	}
-	out := &bounded{left: maxText}
-	if err := h.Template.Execute(out, data); err != nil {
+	text, err := h.Template.fill(data, maxText)
+	if err != nil {
 		return "", &refusal{http.StatusUnprocessableEntity, Refused,
-			"the hook's template can't be filled with it: " +
-				strings.TrimPrefix(err.Error(), "template: "), 0}
+			"the hook's template can't be filled with it: " + err.Error(), 0}
 	}
-	return strings.TrimSpace(out.b.String()), nil
-}
-
-// bounded takes so much text.
-type bounded struct {
-	b    strings.Builder
-	left int
+	return strings.TrimSpace(text), nil
 }
 
 // errLong reports that a template makes too much text.
 var errLong = errors.New("the message becomes too long")
-
-func (w *bounded) Write(p []byte) (int, error) {
-	if len(p) > w.left {
-		return 0, errLong
-	}
-	w.left -= len(p)
-	return w.b.Write(p)
-}
 
 // decode returns a body as data for a template, and as text for a message.
 func decode(contentType string, body []byte) (data any, text string, err error) {
@@ -85,7 +68,7 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		for name, list := range values {
 			fields[name] = list[0]
 		}
-		return fields, template.JSON(fields), nil
+		return fields, toJSON(fields), nil
 	}
 	return string(body), string(body), nil
 }
@@ -99,7 +82,7 @@ func joined(values url.Values) string {
 	return b.String()
 }
 
-// parseJSON returns one JSON value, with numbers that templates can compare.
+// parseJSON returns one JSON value, with numbers as they were written.
 func parseJSON(body []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
@@ -110,30 +93,7 @@ func parseJSON(body []byte) (any, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is more behind it")
 	}
-	return withNumbers(v), nil
-}
-
-// withNumbers returns v with each number as an integer or, if it is none, with a fraction.
-func withNumbers(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for key := range v {
-			v[key] = withNumbers(v[key])
-		}
-	case []any:
-		for i := range v {
-			v[i] = withNumbers(v[i])
-		}
-	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return int(n)
-		}
-		if f, err := v.Float64(); err == nil {
-			return f
-		}
-		return v.String() // too large for both
-	}
-	return v
+	return v, nil
 }
 
 // compact returns JSON, which is known to be right, without spaces.

@@ -10,6 +10,7 @@ import (
 )
 
 func TestText(t *testing.T) {
+	t.Parallel()
 	const js, form = "application/json; charset=utf-8", "application/x-www-form-urlencoded"
 	for _, tt := range []struct{ template, contentType, body, want string }{
 		{"", "text/plain", "as it is\n", "as it is\n"},
@@ -19,28 +20,24 @@ func TestText(t *testing.T) {
 		{"", "application/vnd.api+json", `[ 1 ]`, `[1]`},
 		{"", form, "b=2+3&a=1&a=7", `{"a":"1","b":"2 3"}`},
 
-		{"{{.repository.name}}: {{.status}}", js,
+		{"{{ repository.name }}: {{.status}}", js,
 			`{"repository":{"name":"site"},"status":"failed"}`, "site: failed"},
-		{"{{.missing}}|{{.null}}|{{.list}}|{{.object}}|{{.yes}}", js,
-			`{"null":null,"list":[1,"a"],"object":{"k":1},"yes":true}`, `||[1,"a"]|{"k":1}|true`},
-		{"{{.whole}} {{.real}} {{.large}} {{.huge}}", js,
-			`{"whole":1000000,"real":0.1,"large":1e21,"huge":123456789012345678901234567890}`,
-			"1000000 0.1 1000000000000000000000 123456789012345680000000000000"},
-		{"{{if eq .n 5}}five{{end}}{{if gt .n 4}} more{{end}}", js, `{"n":5}`, "five more"},
-		{`{{if eq .status "firing"}}on fire{{end}}`, js, `{"status":"resolved"}`, ""},
-		{"{{range .alerts}}- {{.labels.name}}\n{{end}}", js,
-			`{"alerts":[{"labels":{"name":"a"}},{"labels":{"name":"b"}}]}`, "- a\n- b"},
-		{"{{range .none}}x{{else}}empty{{end}}", js, `{}`, "empty"},
-		{"{{with .a}}{{.b}}{{end}}ok", js, `{}`, "ok"},
-		{"{{limit 3 .text}} {{.text | limit 9}}", js, `{"text":"äöüß"}`, "äöü… äöüß"},
-		{"{{json .}}", js, `{"b":1,"a":"<x>"}`, `{"a":"<x>","b":1}`},
-		{"{{$x := .a}}{{$x}}{{$x = .b}}{{$x}}", js, `{"a":1,"b":2}`, "12"},
-		{`{{define "p"}}[{{.none}}]{{end}}{{template "p" .}}`, js, `{}`, "[]"},
-		{"{{.}}", "text/plain", "{{.secret}}", "{{.secret}}"},
-		{"{{.a}}", js, `{"a":"<no value> <nil> {{.b}}"}`, "<no value> <nil> {{.b}}"},
-		{"{{.a}} {{.b}}", form, "a=1&b=x%20y", "1 x y"},
-		{"{{index . 1}}", js, `["a","b"]`, "b"},
-		{"{{printf \"%s-%d\" .s .n}}", js, `{"s":"x","n":3}`, "x-3"},
+		{"{{missing}}|{{null}}|{{list}}|{{object}}|{{yes}}", js,
+			`{"null":null,"list":[1,"a"],"object":{"k":"<x>"},"yes":true}`,
+			`||[1,"a"]|{"k":"<x>"}|true`},
+		{"{{whole}} {{real}} {{large}} {{huge}}", js,
+			`{"whole":1000000,"real":2.50,"large":1e21,"huge":123456789012345678901234567890}`,
+			"1000000 2.50 1e21 123456789012345678901234567890"},
+		{`{{ a.b | "none" }} {{ a | "no \"a\"" }} {{ e | "empty" }} {{ x.y | "" }}.`, js,
+			`{"a":{"b":"here"},"e":""}`, `here {"b":"here"} empty .`},
+		{`{{ alerts.1.name }} {{ alerts.2.name | "none" }} {{ alerts.-1.name }}{{ alerts.x }}`, js,
+			`{"alerts":[{"name":"a"},{"name":"b"}]}`, "b none"},
+		{"{{.}}", js, `{"b":1,"a":"<x>"}`, `{"a":"<x>","b":1}`},
+		{"{{ . }}", "text/plain", "{{.secret}}", "{{.secret}}"},
+		{"{{ a }}", "text/plain", "text", ""},
+		{"{{a}}", js, `{"a":"<no value> {{b}}"}`, "<no value> {{b}}"},
+		{"{{a}} {{b}}", form, "a=1&b=x%20y", "1 x y"},
+		{"{{ straße.naïve }} }}", js, `{"straße":{"naïve":"ü"}}`, "ü }}"},
 	} {
 		h := Hook{}
 		if tt.template != "" {
@@ -54,15 +51,13 @@ func TestText(t *testing.T) {
 }
 
 func TestTextRefused(t *testing.T) {
-	long := `{"list":[` + strings.Repeat(`"0123456789abcdef",`, 1000) + `0]}`
+	t.Parallel()
+	long := `"` + strings.Repeat("x", maxText/2) + `"`
 	for _, tt := range []struct {
 		template, body string
 		code           int
 	}{
-		{"{{range .list}}{{range $.list}}{{.}}{{end}}{{end}}", long, 422},
-		{"{{index .list 5000}}", long, 422},
-		{`{{define "a"}}{{template "a" .}}{{end}}{{template "a"}}`, long, 422},
-		{"{{.list.x}}", long, 422},
+		{"{{.}}{{.}}.", long, 422},
 		{"", `"` + strings.Repeat("x", maxText) + `"`, 413},
 	} {
 		h := Hook{}
@@ -78,11 +73,49 @@ func TestTextRefused(t *testing.T) {
 }
 
 func TestParseTemplate(t *testing.T) {
-	for _, text := range []string{"{{", "{{nosuch .}}", "{{if}}", "{{end}}"} {
-		if _, err := ParseTemplate("x", text); err == nil {
-			t.Errorf("ParseTemplate(%q) has no mistake", text)
+	t.Parallel()
+	for text, want := range map[string]string{
+		"{{":                     "line 1: a placeholder begins with {{",
+		"a\n{{ b }} {{ c":        "line 2: a placeholder begins with {{",
+		"{{}}":                   `"{{}}" is not a placeholder`,
+		"{{ if .a }}x{{ end }}":  `"{{ if .a }}" is not a placeholder: write {{ PATH }}`,
+		"\n\n{{ a b }}":          "line 3: ",
+		"{{ limit 3 .text }}":    "is not a placeholder",
+		"{{ a | b }}":            "is not a placeholder",
+		`{{ a | "\z" }}`:         "is not a quoted text",
+		"{{ a..b }}":             "is not a placeholder",
+		"{{/* a remark */}}":     "is not a placeholder",
+		`{{ a }}{{ "text" }}`:    "is not a placeholder",
+		`{{ $x }}`:               "is not a placeholder",
+		`{{ | "only default" }}`: "is not a placeholder",
+	} {
+		if _, err := ParseTemplate(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseTemplate(%q) = %v, want %q", text, err, want)
 		}
 	}
+}
+
+// A template is either refused or gives a text within the bound.
+func FuzzTemplate(f *testing.F) {
+	f.Add(`{{ a.b }} and {{ . | "x" }}`, `{"a":{"b":1}}`)
+	f.Add("{{a.0}}", `{"a":[null]}`)
+	f.Fuzz(func(t *testing.T, text, body string) {
+		tmpl, err := ParseTemplate(text)
+		if err != nil {
+			return
+		}
+		data, err := parseJSON([]byte(body))
+		if err != nil {
+			return
+		}
+		got, err := tmpl.fill(data, 1000)
+		if err == nil && len(got) > 1000 {
+			t.Errorf("%q of %q has %d bytes", text, body, len(got))
+		}
+		if !strings.Contains(text, "{{") && err == nil && got != text {
+			t.Errorf("%q without placeholders becomes %q", text, got)
+		}
+	})
 }
 
 // What is read of a signature is what was written, and nothing else opens a hook.
@@ -116,8 +149,7 @@ func FuzzText(f *testing.F) {
 	f.Add("application/x-www-form-urlencoded", []byte("a=1&list=2&b"))
 	f.Add("text/plain; charset=utf-8", []byte("hello \x00"))
 	f.Add("multipart/form-data; boundary=x", []byte("--x--"))
-	list := []Hook{{}, *parsed(f, "{{.}}"), *parsed(f, "{{.a.b}} {{limit 5 .list}}{{json .}}"),
-		*parsed(f, "{{range .list}}{{.}}{{end}}")}
+	list := []Hook{{}, *parsed(f, "{{.}}"), *parsed(f, "{{.a.b}} {{list}}{{ list.1 }}")}
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
 		for _, h := range list {
 			text, err := h.text(contentType, body)
