@@ -104,7 +104,6 @@ var imports = map[string]string{
 		"cmd/gateway/internal/hooks cmd/gateway/internal/ops cmd/gateway/internal/telemetry " +
 		"cmd/gateway/internal/watch",
 
-	"deploy/container": "agent/llm/openai/openaitest channels/telegram/telegramtest",
 	"deploy/bench": "agent/llm/openai/openaitest channels/discord/discordtest " +
 		"channels/telegram/telegramtest channels/whatsapp/whatsapptest",
 }

@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# Builds the image as the Dockerfile says and tries it:
+#
+#	deploy/container.sh
+#
+# With a Docker engine the script uses that. Otherwise it uses buildah without isolation, as root;
+# debootstrap then makes what stands for the base images, and the Go of this machine stands for
+# the one of golang. The script says which of the two it used.
+#
+# The gateway gets no configuration: it must become ready, run as its own user, answer in the
+# chat, prove its sandbox, end at SIGTERM, and know the conversation after a second start. With
+# Docker the second start has the restrictions of compose.yml.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+tmp=$(mktemp -d)
+name=gateway-try-$$
+engine=
+finish() {
+	local status=$?
+	[ -z "$engine" ] || "${engine}_clean" >/dev/null 2>&1 || true
+	rm -rf "$tmp"
+	exit "$status"
+}
+trap finish EXIT
+
+die() {
+	printf 'container.sh: %s\n' "$*" >&2
+	[ ! -s "$tmp/log" ] || tail -n 40 "$tmp/log" >&2
+	exit 1
+}
+
+# Docker: build, start [hardened], inside COMMAND..., stop, clean.
+docker_build() { docker build --build-arg VERSION=try --tag "$name" .; }
+docker_start() {
+	local options=()
+	[ "${1:-}" != hardened ] || options=(--read-only --cap-drop ALL --init
+		--tmpfs "/tmp:size=512m,mode=1777" --security-opt no-new-privileges
+		--memory 2g --pids-limit 1024)
+	docker run --detach --name "$name" "${options[@]}" --volume "$name:/data" "$name" >/dev/null
+}
+docker_inside() { docker exec --interactive "$name" "$@"; }
+docker_stop() {
+	docker stop --time 30 "$name" >/dev/null
+	docker logs "$name" >"$tmp/log" 2>&1
+	code=$(docker wait "$name")
+	docker rm "$name" >/dev/null
+}
+docker_clean() {
+	docker rm --force "$name"
+	docker volume rm --force "$name"
+	docker rmi --force "$name"
+}
+
+# Buildah: the same. Without isolation a container's processes are processes of this machine.
+b() { buildah --root "$tmp/storage" --runroot "$tmp/run" --storage-driver vfs "$@"; }
+inside_b() {
+	b run --isolation chroot --network host --volume "$tmp/data:/data" "$container" -- "$@"
+}
+
+# base IMAGE FOLDER [ENV...] makes an image of a root file system.
+base() {
+	local made variable env=()
+	for variable in "${@:3}"; do env+=(--env "$variable"); done
+	made=$(b from scratch)
+	b add --quiet "$made" "$2" / >/dev/null
+	b config --cmd /bin/sh "${env[@]}" "$made"
+	b commit --quiet "$made" "$1" >/dev/null
+	b rm "$made" >/dev/null
+}
+
+# authorities adds the certificate authorities that this machine trusts to a root file system:
+# a mirror or a module proxy may be known only here.
+authorities() {
+	mkdir -p "$1/etc/ssl/certs"
+	cp -L "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" \
+		"$1/etc/ssl/certs/ca-certificates.crt"
+}
+
+buildah_build() {
+	local suite go
+	suite=$(sed -n 's/^FROM debian:\([a-z]*\)-slim$/\1/p' Dockerfile)
+	go=$(sed -n 's/^FROM golang:\([0-9.]*\)-.*/\1/p' Dockerfile)
+	case $(go env GOVERSION) in
+	go"$go"*) ;;
+	*) die "the Dockerfile wants Go $go, and this machine has $(go env GOVERSION)" ;;
+	esac
+	debootstrap --variant=minbase "$suite" "$tmp/base" >"$tmp/log" || die "debootstrap failed"
+	authorities "$tmp/base"
+	base "docker.io/library/debian:$suite-slim" "$tmp/base"
+	mkdir -p "$tmp/base/usr/local"
+	cp -a "$(go env GOROOT)" "$tmp/base/usr/local/go"
+	base "docker.io/library/golang:$go-$suite" "$tmp/base" \
+		"PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+		"GOPROXY=$(go env GOPROXY)" "GONOSUMDB=$(go env GONOSUMDB)" "GOSUMDB=$(go env GOSUMDB)"
+	rm -rf "$tmp/base"
+	b build --isolation chroot --network host --pull-never --layers=false \
+		--format docker --build-arg VERSION=try \
+		--volume "$(go env GOMODCACHE):/root/go/pkg/mod" \
+		--volume "$(go env GOCACHE):/root/.cache/go-build" --tag "$name" . >"$tmp/log" 2>&1 ||
+		die "the build failed"
+	container=$(b from --pull-never "localhost/$name")
+	mkdir "$tmp/data"
+	chown 10001:10001 "$tmp/data"
+	chmod 0700 "$tmp/data"
+	chmod 0711 "$tmp"
+}
+buildah_start() {
+	inside_b gateway >"$tmp/log" 2>&1 &
+	started=$!
+}
+buildah_inside() { inside_b "$@"; }
+buildah_stop() {
+	local pid
+	pid=$(sed -n 's/.*"gateway ready".*"pid":\([0-9]*\).*/\1/p' "$tmp/log" | tail -n 1)
+	kill -TERM "$pid"
+	code=0
+	wait "$started" || code=$?
+	started=
+}
+buildah_clean() {
+	[ -z "${started:-}" ] || kill "$started"
+	b rm --all
+	b rmi --all --force
+}
+
+# ready waits until the gateway says that it is ready: at most a minute.
+ready() {
+	local i
+	for ((i = 0; i < 60; i++)); do
+		! "${engine}_inside" gateway health --ready >"$tmp/health" 2>&1 || return 0
+		sleep 1
+	done
+	cat "$tmp/health" >&2
+	die "the gateway is not ready after a minute"
+}
+
+# expect TEXT COMMAND... runs a command in the container, which must print the text.
+expect() {
+	local text=$1
+	shift
+	"${engine}_inside" "$@" >"$tmp/said" 2>&1 || true
+	grep -qF -- "$text" "$tmp/said" && return
+	cat "$tmp/said" >&2
+	die "$*: it does not say \"$text\""
+}
+
+stop() {
+	"${engine}_stop"
+	[ "$code" -eq 0 ] || die "the gateway ended with code $code"
+}
+
+if docker info >/dev/null 2>&1; then
+	engine=docker
+elif [ "$(id -u)" = 0 ] && command -v buildah >/dev/null && command -v debootstrap >/dev/null; then
+	engine=buildah
+else
+	die "install a Docker engine, or run this as root with buildah and debootstrap installed"
+fi
+echo "Tried with: $engine"
+"${engine}_build"
+echo "The image is built after $SECONDS s."
+
+"${engine}_start"
+ready
+expect 10001 id -u
+expect "gateway try" gateway version
+expect "Sandbox: proven: " gateway doctor
+echo "hello" | expect "demo" gateway chat
+stop
+echo "ok: without a configuration, after $SECONDS s"
+
+"${engine}_start" hardened
+ready
+expect "terminal" gateway sessions list
+expect "Sandbox: proven: " gateway doctor
+stop
+echo "ok: a second start with the same volume, after $SECONDS s"
