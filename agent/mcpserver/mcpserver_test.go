@@ -156,8 +156,11 @@ func TestRefused(t *testing.T) {
 		{"send", object{"to": "tg/1", "text": " \n"}, "the text is empty"},
 		{"send", object{"to": "tg/1", "text": strings.Repeat("ä", maxText+1)}, "more than 100000"},
 		{"send", object{"to": "xx/1", "text": "x"}, `there is no account "xx"`},
-		{"send", object{"to": "tg/1"}, "text"},
-		{"send", object{"to": "tg/1", "text": "x", "more": 1}, "more"},
+		{"send", object{"to": "tg/1"}, `argument "text" is missing; want a string`},
+		{"send", object{"to": "tg/1", "text": nil}, `argument "text"`},
+		{"send", object{"to": "tg/1", "text": "x", "more": 1},
+			`there is no argument "more"; known are: text, to`},
+		{"sessions", object{"limit": "many"}, `argument "limit": want a whole number`},
 		{"sessions", object{"limit": -1}, "want 1 to 200"},
 		{"sessions", object{"limit": 1_000}, "want 1 to 200"},
 		{"recall", object{"query": ""}, "want a query"},
@@ -165,7 +168,7 @@ func TestRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		text, _, failed := call(t, s, tt.tool, tt.args)
-		if !failed || !strings.Contains(text, tt.want) {
+		if !failed || !strings.Contains(text, tt.want) || strings.Contains(text, "reflect") {
 			t.Errorf("%s = %q, failed %t; want %q in it", tt.tool, text, failed, tt.want)
 		}
 	}

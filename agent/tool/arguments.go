@@ -19,8 +19,9 @@ import (
 // maxSuggestLen bounds names that are compared with known ones, in bytes.
 const maxSuggestLen = 100
 
-// checkArguments returns written as an object that fits schema.
-func checkArguments(schema *jsonschema.Resolved, written string) (json.RawMessage, error) {
+// CheckArguments returns arguments that were written for a tool as an object that fits its schema.
+// What can be mended without a guess is. The error says for whoever wrote them what is wrong.
+func CheckArguments(schema *jsonschema.Resolved, written string) (json.RawMessage, error) {
 	args, err := readObject(schema.Schema(), written)
 	if err != nil {
 		return nil, err

@@ -114,19 +114,31 @@ func mcpServeCommand(load loader) *cobra.Command {
 		Short: "Offer send, sessions and recall to an MCP client, over standard input and output",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := load()
-			if err != nil {
-				return err
-			}
-			return withData(cmd.Context(), load, func(db *store.DB) error {
-				err := mcpserver.Serve(cmd.Context(), os.Stdin, os.Stdout, backend{cfg, db}, buildVersion())
+			served := false
+			err := withData(cmd.Context(), load, func(db *store.DB) error {
+				cfg, err := load()
+				if err != nil {
+					return err
+				}
+				served = true
+				err = mcpserver.Serve(cmd.Context(), os.Stdin, os.Stdout, backend{cfg, db}, buildVersion())
 				if cmd.Context().Err() != nil {
 					return nil // ended by a signal
 				}
 				return err
 			})
+			if err == nil || served || isDevice(os.Stdin) {
+				return err
+			}
+			return errors.Join(err, mcpserver.Refuse(cmd.Context(), os.Stdin, os.Stdout, plain(err)))
 		},
 	}
+}
+
+// isDevice reports whether f is a device such as a terminal, where no program asks.
+func isDevice(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // A backend does what MCP clients ask for. It implements [mcpserver.Backend].

@@ -1,17 +1,23 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // A server's program runs in the sandbox: it reaches what lies in the workspace, and the home of
 // the gateway beside it not at all.
 func TestServerInSandbox(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{answer: obey, sandbox: "auto"})
 	workspace := filepath.Join(w.home, "workspace")
 	inner := filepath.Join(workspace, "inner")
@@ -38,6 +44,34 @@ func TestServerInSandbox(t *testing.T) {
 	w.await("an answer", func() bool { return has(w.texts(7), "the MCP server inner") })
 	w.telegram.Say(7, 7, "DO mcp_outer_sessions {}")
 	w.await("an answer", func() bool { return has(w.texts(7), `no tool "mcp_outer_sessions"`) })
+}
+
+// A server in a home without data tells its client why it does not serve, and fails.
+func TestServerWithoutData(t *testing.T) {
+	t.Parallel()
+	program, err := buildBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	home := t.TempDir()
+	cmd := exec.CommandContext(ctx, program, "mcp", "serve")
+	cmd.Env = []string{"GATEWAY_HOME=" + home}
+	var errOut bytes.Buffer
+	cmd.Stderr = &errOut
+	_, err = sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).
+		Connect(ctx, &sdk.CommandTransport{Command: cmd}, nil)
+	want := "there is no gateway's data in " + home + ". Start the gateway once"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the client is told %v, want %q", err, want)
+	}
+	if code := cmd.ProcessState.ExitCode(); code != exitFailure {
+		t.Errorf("the server ended with %d, want %d", code, exitFailure)
+	}
+	if !strings.Contains(errOut.String(), want) {
+		t.Errorf("the server wrote %q, want %q", errOut.String(), want)
+	}
 }
 
 // server returns the configuration of one that serves the data in a home.
