@@ -77,6 +77,11 @@ type Tool struct {
 	// because of what it would do.
 	Asks func(c Call) bool
 
+	// Lasts, if there is one, reports whether a call changes what later turns act on by themselves,
+	// such as a document of their prompt or a job. In a turn that has read foreign text somebody
+	// must approve such a call.
+	Lasts func(c Call) bool
+
 	// Timeout is the longest time of one call; 0 is the usual one of the agent.
 	Timeout time.Duration
 
@@ -105,6 +110,9 @@ type Call struct {
 	Turn    int64
 	Payer   int64 // the turn on whose limit counts what sub-agents use for this one
 
+	// Foreign names what others have written into the turn, such as a page; "" if nobody has.
+	Foreign string
+
 	// Unasked says that nobody has written just now: a job, a heartbeat or a hook has begun the
 	// turn, or a turn that it has begun.
 	Unasked bool
@@ -120,6 +128,10 @@ type Result struct {
 	// written it, such as `the page https://…`; else it is "". The model sees such a text
 	// framed as information.
 	Foreign string
+
+	// Kept says that what Foreign names was written by the people of the gateway, or with their
+	// leave: a document of the prompt. The turn is trusted as before.
+	Kept bool
 
 	// Images are shown to the model beside Text.
 	Images []Image

@@ -7,6 +7,7 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -55,7 +56,21 @@ type keeper struct{ Options }
 func New(o Options) tool.Tool {
 	t := tool.New("schedule", description, tool.Idempotent, keeper{o}.run)
 	t.Least = bus.User
+	t.Lasts = lasts
 	return t
+}
+
+// lasts reports whether a call decides what a job does.
+func lasts(c tool.Call) bool {
+	var a arguments
+	if json.Unmarshal(c.Args, &a) != nil {
+		return false // the call will say so
+	}
+	switch strings.ToLower(strings.TrimSpace(a.Action)) {
+	case "add", "change", "resume":
+		return true
+	}
+	return false
 }
 
 // An action does one thing in the transaction that writes the result, and returns what the model is

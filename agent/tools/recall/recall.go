@@ -36,6 +36,7 @@ func Tools(o Options) []tool.Tool {
 		tool.New("forget", forgetText, tool.Idempotent, r.forget),
 		tool.New("history_search", historyText, tool.Pure, r.history),
 	}
+	tools[0].Lasts = func(tool.Call) bool { return true }
 	for i, least := range []bus.Role{bus.User, bus.Guest, bus.User, bus.Guest} {
 		tools[i].Least = least
 	}
