@@ -73,6 +73,7 @@ func newHands(cfg *config.Config, w workplace, log *slog.Logger) (*hands, error)
 	}
 	reach := files.New(files.Options{Workspace: w.workspace, Path: cfg.Gateway.Workspace,
 		Media: w.mediaRoot, Memory: w.mind.scopes,
+		Extract: w.extract,
 		Roots: append(h.roots, files.Root{Name: builtinName, Path: builtinFolder(cfg),
 			Dir: w.mind.builtin})})
 	list = append(append(list, reach.Tools()...), w.mind.tools()...)

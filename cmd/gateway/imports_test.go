@@ -55,7 +55,7 @@ var imports = map[string]string{
 	"agent/mcpserver":                "bus session agent/tool",
 	"agent/tools/shell":              "bus memory agent/tool agent/tools/shell/sandbox",
 	"agent/tools/shell/sandbox":      "",
-	"agent/tools/files":              "bus memory agent/document agent/near agent/tool",
+	"agent/tools/files":              "bus memory agent/document agent/extract agent/near agent/tool",
 	"agent/tools/recall":             "store bus memory agent/tool",
 	"agent/tools/jobs":               "store bus agent/schedule agent/tool",
 	"agent/tools/message":            "store bus session agent/tool",

@@ -30,6 +30,7 @@ import (
 	"strings"
 	"unicode"
 
+	"gateway/agent/extract"
 	"gateway/agent/near"
 	"gateway/agent/tool"
 	"gateway/bus"
@@ -48,6 +49,13 @@ type Options struct {
 	// Memory has a folder for each scope: of them, "memory" shows the one of a call's own, and
 	// nothing in a conversation without. Nil means nothing.
 	Memory *os.Root
+
+	// Extract reads documents. It is required.
+	Extract *extract.Extractor
+
+	// Shared has the documents and the folder "skills" that everybody's prompt is made of. They show
+	// as if they stood at the top of the workspace. Nil means nothing.
+	Shared *os.Root
 
 	// Roots are further trees. One that lies within the workspace can be reached, and
 	// written, by that way as well.
@@ -68,6 +76,7 @@ type Files struct {
 	media     *tree // or nil
 	memory    *tree // of all scopes, or nil
 	roots     []*tree
+	extract   *extract.Extractor
 	seen      seen
 	writing   chan struct{} // holds a token while a call changes files
 }
@@ -76,6 +85,7 @@ type Files struct {
 func New(o Options) *Files {
 	w := &Files{
 		workspace: &tree{path: filepath.Clean(o.Path), dir: o.Workspace, write: true},
+		extract:   o.Extract,
 		writing:   make(chan struct{}, 1),
 	}
 	if o.Media != nil {

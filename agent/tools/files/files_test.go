@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"gateway/agent/extract"
 	"gateway/agent/tool"
 	"gateway/bus"
 )
@@ -28,14 +29,17 @@ var here = bus.Address{Account: "tg", Chat: "1", Thread: "7"}
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	f := &fixture{dir: t.TempDir(), docs: t.TempDir(), work: t.TempDir(), media: t.TempDir()}
+	x, err := extract.New(extract.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	f.files = New(Options{
-		Workspace: openRoot(t, f.dir), Path: f.dir, Media: openRoot(t, f.media),
+		Workspace: openRoot(t, f.dir), Path: f.dir, Media: openRoot(t, f.media), Extract: x,
 		Roots: []Root{
 			{Name: "docs", Path: f.docs, Dir: openRoot(t, f.docs)},
 			{Name: "work", Path: f.work, Dir: openRoot(t, f.work), Write: true},
 		},
 	})
-	var err error
 	if f.reg, err = tool.NewRegistry(f.files.Tools()...); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"gateway/agent/document"
+	"gateway/agent/extract"
 	"gateway/agent/tool"
 )
 
@@ -56,7 +57,7 @@ func (w *Files) readFile(ctx context.Context, c tool.Call, a readArgs) (tool.Res
 		r.Images, err = readImage(f, info, at, kind)
 		r.Text = fmt.Sprintf("(an image, %s, %d bytes)", kind, info.Size())
 	} else {
-		r.Text, err = w.readText(ctx, f, info, at, a, head)
+		r.Text, err = w.readText(ctx, c, f, at, a)
 	}
 	if err != nil {
 		return tool.Result{}, err
@@ -110,9 +111,17 @@ func readImage(f *os.File, info fs.FileInfo, at place, kind string) ([]tool.Imag
 }
 
 // readText returns a page of the text that is in a file.
-func (w *Files) readText(ctx context.Context, f *os.File, info fs.FileInfo, at place, a readArgs,
-	head []byte,
+func (w *Files) readText(
+	ctx context.Context, c tool.Call, f *os.File, at place, a readArgs,
 ) (string, error) {
+	head, err := headOf(f)
+	if err != nil {
+		return "", w.explain(at, err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return "", w.explain(at, err)
+	}
 	p := page{first: max(a.Offset, 1), limit: maxLines}
 	if a.Limit > 0 {
 		p.limit = min(a.Limit, maxLines)
@@ -124,7 +133,7 @@ func (w *Files) readText(ctx context.Context, f *os.File, info fs.FileInfo, at p
 			from = io.NewSectionReader(f, int64(len(byteOrderMark)), info.Size())
 		}
 	} else {
-		text, kind, err := documentText(f, info, at, head)
+		text, kind, err := w.documentText(ctx, c, f, info, at)
 		if err != nil {
 			return "", err
 		}
@@ -141,9 +150,13 @@ func (w *Files) readText(ctx context.Context, f *os.File, info fs.FileInfo, at p
 var byteOrderMark = []byte("\ufeff")
 
 // documentText returns the text of a file that is not simply text, and what it is.
-func documentText(f *os.File, info fs.FileInfo, at place, head []byte) (
-	text, kind string, err error,
-) {
+func (w *Files) documentText(
+	ctx context.Context, c tool.Call, f *os.File, info fs.FileInfo, at place,
+) (text, kind string, err error) {
+	head, err := headOf(f)
+	if err != nil {
+		return "", "", w.explain(at, err)
+	}
 	kind = document.Type(head, at.name)
 	if kind == notebookType && info.Size() <= maxEdit {
 		data, err := io.ReadAll(io.LimitReader(f, maxEdit))
@@ -154,9 +167,9 @@ func documentText(f *os.File, info fs.FileInfo, at place, head []byte) (
 			return text, "a notebook; notebook_edit changes it", nil
 		}
 	}
-	text, err = document.Text(f, info.Size(), kind, maxDocument)
+	text, err = w.extract.Text(ctx, c.Address.String(), f, info.Size(), kind, maxDocument)
 	switch {
-	case errors.Is(err, document.ErrUnsupported):
+	case errors.Is(err, extract.ErrUnsupported):
 		return "", "", fmt.Errorf("%q is not text but %s, %d bytes; use a tool or a command that "+
 			"understands the format, or ask for a text version", at.said, kind, info.Size())
 	case err != nil:
