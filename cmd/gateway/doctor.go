@@ -55,7 +55,7 @@ func caseOf(cmd *cobra.Command, cfg *config.Config) doctor.Case {
 	return doctor.Case{
 		Config: cfg, File: file, Migrations: migrations(),
 		Sandbox: func(ctx context.Context) (*sandbox.Sandbox, error) {
-			return findSandbox(ctx, cfg)
+			return findSandbox(ctx, cfg.Exec.Sandbox)
 		},
 		LastBackup: func() (time.Time, error) { return backup.Last(cfg.Gateway.Home) },
 		WhatsApp:   func(account string) string { return whatsappStore(cfg, account) },

@@ -43,6 +43,7 @@ type hands struct {
 
 	mu      sync.Mutex
 	sandbox *sandbox.Sandbox // that has proven itself; nil if there is none, or not yet
+	mode    string           // of the sandboxes that are looked for
 	missing error            // why there is none
 	shell   *shell.Shell     // nil until there was a sandbox
 }
@@ -62,7 +63,7 @@ type workplace struct {
 
 // newHands returns the hands of the agent. What must be tried first comes with [hands.run].
 func newHands(cfg *config.Config, w workplace, log *slog.Logger) (*hands, error) {
-	h := &hands{cfg: cfg, log: log, ready: make(chan struct{}),
+	h := &hands{cfg: cfg, log: log, mode: cfg.Exec.Sandbox, ready: make(chan struct{}),
 		broken: make(chan struct{}, 1)}
 	list, err := webTools(cfg, newGuard(cfg), w.extract, log)
 	if err != nil {
@@ -116,6 +117,7 @@ func (h *hands) close() error {
 // run finds a sandbox, proves it again from time to time, and runs the servers of tools until ctx
 // ends. When it returns, no process of the hands is left.
 func (h *hands) run(ctx context.Context) error {
+	h.endOrphans() // of a process before this one
 	h.prove(ctx)
 	close(h.ready)
 	var wg sync.WaitGroup
@@ -129,10 +131,18 @@ func (h *hands) run(ctx context.Context) error {
 	if s != nil {
 		s.Close()
 	}
+	h.endOrphans()
 	if errors.Is(err, ctx.Err()) {
 		return nil
 	}
 	return err
+}
+
+// endOrphans ends what commands have left running whose supervisor has died.
+func (h *hands) endOrphans() {
+	if n := sandbox.EndOrphans(); n > 0 {
+		h.log.Warn("processes of commands ended whose supervisor had died", "count", n)
+	}
 }
 
 // How soon a sandbox is looked for again while there is none, and proven again while there is one.
@@ -166,6 +176,7 @@ func (h *hands) keepProving(ctx context.Context) {
 			continue
 		case <-timer.C:
 		}
+		h.endOrphans()
 		h.prove(ctx)
 	}
 }
@@ -191,12 +202,15 @@ func (h *hands) sandboxState() (state string, ok bool) {
 func (h *hands) prove(ctx context.Context) {
 	h.proving.Lock()
 	defer h.proving.Unlock()
-	box, err := findSandbox(ctx, h.cfg)
 	h.mu.Lock()
-	before, missing, s := h.sandbox, h.missing, h.shell
+	before, missing, s, mode := h.sandbox, h.missing, h.shell, h.mode
 	h.mu.Unlock()
+	box, err := findSandbox(ctx, mode)
 	if before != nil && (err != nil || box.String() != before.String()) {
-		box, err = findSandbox(ctx, h.cfg)
+		box, err = findSandbox(ctx, mode)
+	}
+	if err != nil && mode != h.cfg.Exec.Sandbox {
+		err = fmt.Errorf("%w; a weaker one is used only after a restart of the gateway", err)
 	}
 	if ctx.Err() != nil || err == nil && box == nil {
 		return // nobody wants to know, or none is wanted
@@ -208,6 +222,9 @@ func (h *hands) prove(ctx context.Context) {
 	}
 	h.mu.Lock()
 	h.sandbox, h.missing, h.shell = box, err, s
+	if box != nil && box.Name() == sandbox.Bubblewrap {
+		h.mode = sandbox.Bubblewrap
+	}
 	h.mu.Unlock()
 	switch {
 	case err == nil && (before == nil || before.String() != box.String()):
@@ -256,12 +273,12 @@ func (h *hands) doubt(ctx context.Context) error {
 	return err
 }
 
-// findSandbox returns the sandbox for commands, and nil if none are wanted.
-func findSandbox(ctx context.Context, cfg *config.Config) (*sandbox.Sandbox, error) {
-	if cfg.Exec.Sandbox == "off" {
+// findSandbox returns a sandbox of a mode for commands, and nil if none are wanted.
+func findSandbox(ctx context.Context, mode string) (*sandbox.Sandbox, error) {
+	if mode == "off" {
 		return nil, nil
 	}
-	return sandbox.Find(ctx, sandbox.Options{Mode: cfg.Exec.Sandbox})
+	return sandbox.Find(ctx, sandbox.Options{Mode: mode})
 }
 
 // shellOptions returns what commands may do.
@@ -270,7 +287,7 @@ func (h *hands) shellOptions() shell.Options {
 	o := shell.Options{
 		Sandbox: h.currentSandbox, Doubt: h.doubt,
 		Workspace: h.cfg.Gateway.Workspace, Network: e.Network, Env: e.Env,
-		Limits: h.limits(), MaxTimeout: e.Timeout,
+		Limits: h.limits(), Processes: e.ProcessesTotal, MaxTimeout: e.Timeout,
 		Media: func(a bus.Address) string {
 			return filepath.Join(mediaFolder(h.cfg), filepath.FromSlash(a.Folder()))
 		},
@@ -293,7 +310,8 @@ func (h *hands) limits() sandbox.Limits {
 	const mb = 1 << 20
 	e := h.cfg.Exec
 	return sandbox.Limits{Memory: int64(e.MemoryMB) * mb, Processes: e.Processes,
-		Disk: int64(e.DiskMB) * mb, FileSize: int64(e.DiskMB) * mb}
+		KeepFree: int64(e.KeepFreeMB) * mb,
+		Disk:     int64(e.DiskMB) * mb, FileSize: int64(e.DiskMB) * mb}
 }
 
 // stop ends what a session's tools have left running.

@@ -69,7 +69,7 @@ func (h *hands) serverCommand(ctx context.Context, s mcp.Server) (*exec.Cmd, err
 			"sandbox = false for this server if you trust it")
 	}
 	limits := h.limits()
-	limits.CPU = serverTime
+	limits.CPU, limits.KeepFree = serverTime, 0 // others may fill the disk while it lives
 	var protected []string
 	if box.Protects() && s.Dir == h.cfg.Gateway.Workspace {
 		var err error

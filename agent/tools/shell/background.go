@@ -14,6 +14,7 @@ import (
 
 	"gateway/agent/tool"
 	"gateway/agent/tools/shell/sandbox"
+	"gateway/bus"
 )
 
 const (
@@ -24,8 +25,11 @@ const (
 // A process is a command in the background.
 type process struct {
 	id, session, line string
+	argv              []string
+	owner             owner
 	started           time.Time
 	cancel            context.CancelFunc
+	release           func() // the room for its processes
 	stdin             io.WriteCloser
 	done              chan struct{} // closed when it has ended and the fields below are set
 
@@ -38,6 +42,24 @@ type process struct {
 	buffer  []byte // the output that is not read yet, or its end
 	lost    int64  // characters of it that did not fit
 	changed chan struct{}
+}
+
+// An owner is who has started a process.
+type owner struct {
+	account, sender string
+	person          int64 // over all platforms; 0: unknown
+	role            bus.Role
+}
+
+func ownerOf(c tool.Call) owner {
+	return owner{c.Address.Account, c.Sender.ID, c.Person, c.Role}
+}
+
+// yields reports whether by may give a process of o input, or end it.
+func (o owner) yields(by owner) bool {
+	same := o.account == by.account && o.sender == by.sender ||
+		o.person != 0 && o.person == by.person
+	return by.role.AtLeast(o.role) && (same || by.role.AtLeast(bus.Admin))
 }
 
 func (p *process) running() bool {
@@ -114,14 +136,20 @@ func (p *process) wait(ctx context.Context, most time.Duration) {
 func (s *Shell) begin(
 	ctx context.Context, c tool.Call, argv []string, dir string,
 ) (tool.Result, error) {
+	release, err := s.takeRoom(ctx)
+	if err != nil {
+		return tool.Result{}, err
+	}
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the turn is not its end
 	cmd, err := s.command(own, c, argv, dir)
 	if err != nil {
 		cancel()
+		release()
 		return tool.Result{}, err
 	}
 	p := &process{
-		session: c.Session, line: strings.Join(argv, " "), started: time.Now(), cancel: cancel,
+		session: c.Session, line: strings.Join(argv, " "), argv: argv, owner: ownerOf(c),
+		started: time.Now(), cancel: cancel, release: release,
 		done: make(chan struct{}), changed: make(chan struct{}),
 	}
 	if len(argv) == 3 && argv[0] == "/bin/sh" && argv[1] == "-c" {
@@ -133,6 +161,7 @@ func (s *Shell) begin(
 	}
 	if err != nil {
 		cancel()
+		release()
 		return tool.Result{}, errors.Join(err, cmd.Close())
 	}
 	early := time.NewTimer(s.early)
@@ -211,6 +240,7 @@ func (p *process) finish(cmd *sandbox.Command) {
 	}
 	p.outcome, p.ended = outcome, time.Now()
 	p.cancel()
+	p.release()
 	close(p.done)
 }
 

@@ -41,6 +41,11 @@ func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result,
 		timeout = time.Duration(min(a.Timeout, int(s.o.MaxTimeout/time.Second))) * time.Second
 	}
 	timeout = min(timeout, s.o.MaxTimeout)
+	release, err := s.takeRoom(ctx)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	defer release()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	cmd, err := s.command(limited, c, argv, a.Dir)
@@ -135,6 +140,8 @@ func (s *Shell) advice(limit string) string {
 		return "do less at once"
 	case sandbox.LimitFileSize:
 		return "write smaller files"
+	case sandbox.LimitFree:
+		return "the disk is almost full; remove what is not needed any more, or ask the owner to"
 	case sandbox.LimitDisk, sandbox.LimitFiles:
 		return "write less, and remove what is not needed any more"
 	}

@@ -24,6 +24,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"gateway/agent/tool"
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
@@ -54,7 +56,12 @@ type Options struct {
 	Network             bool
 	Env                 []string       // names of our environment that they may see; by default none
 	Limits              sandbox.Limits // of each command; processor time is an hour by default
-	MaxTimeout          time.Duration  // of one in the foreground; by default 10 minutes
+
+	// Processes bounds how many processes all commands together may have, with their threads. A
+	// command counts as many as its limit lets it have: it waits for room, and is refused if there
+	// is none in a while. By default there is no bound.
+	Processes  int
+	MaxTimeout time.Duration // of one in the foreground; by default 10 minutes
 }
 
 // The bounds of commands in the background.
@@ -68,8 +75,10 @@ const (
 // A Shell runs commands. It is safe for concurrent use.
 type Shell struct {
 	o     Options
-	early time.Duration  // how long a command in the background is waited for
-	wg    sync.WaitGroup // of commands in the background
+	early time.Duration       // how long a command in the background is waited for
+	room  *semaphore.Weighted // for processes of all commands; nil: no bound
+	wait  time.Duration       // for room
+	wg    sync.WaitGroup      // of commands in the background
 
 	mu        sync.Mutex
 	closed    bool
@@ -81,14 +90,39 @@ type Shell struct {
 func New(o Options) *Shell {
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, 10*time.Minute)
 	o.Limits.CPU = cmp.Or(o.Limits.CPU, time.Hour)
-	return &Shell{o: o, early: earlyEnd, processes: make(map[string]*process)}
+	s := &Shell{o: o, early: earlyEnd, wait: roomTime, processes: make(map[string]*process)}
+	if o.Processes > 0 && o.Limits.Processes > 0 {
+		s.room = semaphore.NewWeighted(int64(max(o.Processes, o.Limits.Processes)))
+	}
+	return s
+}
+
+// roomTime is how long a command waits for room.
+const roomTime = 20 * time.Second
+
+// takeRoom takes the room for a command's processes, and returns what gives it back.
+func (s *Shell) takeRoom(ctx context.Context) (release func(), err error) {
+	if s.room == nil {
+		return func() {}, nil
+	}
+	n := int64(s.o.Limits.Processes)
+	wait, cancel := context.WithTimeout(ctx, s.wait)
+	defer cancel()
+	if s.room.Acquire(wait, n) == nil {
+		return sync.OnceFunc(func() { s.room.Release(n) }), nil
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return nil, errors.New("the commands of all conversations use as many processes as they may " +
+		"have together; end one that runs in the background, or try again later")
 }
 
 // Tools returns the tools.
 func (s *Shell) Tools() []tool.Tool {
 	exec := tool.New("exec", execDescription, tool.Once, s.exec)
 	exec.Argv = Argv
-	exec.Timeout = s.o.MaxTimeout + 15*time.Second
+	exec.Timeout = s.o.MaxTimeout + roomTime + 15*time.Second
 	input := tool.New("exec_input", inputDescription, tool.Once, s.input)
 	input.Timeout = maxWait + 15*time.Second
 	tools := []tool.Tool{exec, input, tool.New("exec_list", listDescription, tool.Pure, s.list)}

@@ -87,6 +87,7 @@ func (c *Command) Outcome() (Outcome, error) {
 	}
 	mark, text, _ := bytes.Cut(text, []byte("\n"))
 	if string(mark) != outcomeMark {
+		EndOrphans() // nobody else looks after them any more
 		return o, fmt.Errorf("sandbox: outcome: the supervisor ended early: %s", c.ProcessState)
 	}
 	if err := json.Unmarshal(text, &o); err != nil {

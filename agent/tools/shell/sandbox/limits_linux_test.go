@@ -39,7 +39,10 @@ func probing(args ...string) func(*world) []string {
 // TestLimits holds that a command which takes too much ends, as a whole, and that what it does is
 // fine as long as it takes no more than it may.
 func TestLimits(t *testing.T) {
+	free := freeOn(t.TempDir()).bytes
 	gluttons := []glutton{
+		{name: "the last of the disk", argv: probing("many", "WS", "120", "1000000"),
+			limits: Limits{Memory: -1, KeepFree: free - 40<<20}, want: []string{LimitFree}},
 		{name: "fork bomb", limits: Limits{Processes: 200}, want: []string{LimitProcesses},
 			// It ends at 4,096 processes, should nothing else end it.
 			argv: shell(`b() { test $1 = 12 && sleep 9; b $(($1+1)) & b $(($1+1)) & wait; }; b 1`)},
@@ -78,10 +81,12 @@ func TestLimits(t *testing.T) {
 			for _, mode := range []string{Bubblewrap, Landlock} {
 				t.Run(mode, func(t *testing.T) { g.starve(t, find(t, mode)) })
 			}
-			t.Run("control", func(t *testing.T) {
-				t.Parallel() // most of them only wait
-				g.feed(t)
-			})
+		})
+	}
+	for _, g := range gluttons {
+		t.Run(g.name+" control", func(t *testing.T) {
+			t.Parallel() // most of them only wait
+			g.feed(t)
 		})
 	}
 }
@@ -127,6 +132,19 @@ func (g *glutton) feed(t *testing.T) {
 	said, o := run(t, find(t, None), spec)
 	if o.Exit != 0 || o.Limit != "" || o.Err != "" || strings.HasPrefix(said, held) {
 		t.Errorf("without limits it ended with %+v\n%s", o, said)
+	}
+}
+
+// On a disk that is almost full, what writes little or removes files still runs.
+func TestKeepFree(t *testing.T) {
+	w := newWorld(t)
+	spec := w.spec()
+	spec.Limits.KeepFree = 1 << 60
+	spec.Argv = []string{"/bin/sh", "-c", "echo x > a; sleep 0.5; rm a; echo done"}
+	for _, mode := range []string{Bubblewrap, Landlock} {
+		if said, o := run(t, find(t, mode), spec); o.Limit != "" || said != "done\n" {
+			t.Errorf("%s: it ended with %+v: %s", mode, o, said)
+		}
 	}
 }
 
@@ -199,6 +217,52 @@ func TestGatewayKilled(t *testing.T) {
 			_ = gateway.Wait() // it was killed
 			eventually(t, "nothing is left", func() bool { return len(left(w.ws)) == 0 })
 			w.still(t)
+		})
+	}
+}
+
+// TestSupervisorKilled holds that nothing is left of a command whose supervisor dies, once somebody
+// asks how it ended; of another command everything.
+func TestSupervisorKilled(t *testing.T) {
+	for _, mode := range []string{Bubblewrap, Landlock} {
+		t.Run(mode, func(t *testing.T) {
+			s := find(t, mode)
+			start := func() (*world, *Command) {
+				w := newWorld(t)
+				spec := w.spec()
+				spec.Argv = []string{"/bin/sh", "-c", `setsid "$@" & sleep 60; exit 0`, "sh",
+					w.self, escapeArgument, "beat", w.in("beat")}
+				c, err := s.Command(t.Context(), spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := c.Start(); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the heart beats", func() bool { return size(t, w.ws) > 0 })
+				return w, c
+			}
+			w, c := start()
+			other, running := start()
+			if err := c.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.Wait() // it was killed
+			if mode == Landlock && len(left(w.ws)) == 0 {
+				t.Error("nothing is left at once; the test shows nothing")
+			}
+			if o, err := c.Outcome(); err == nil {
+				t.Errorf("Outcome = %+v, want an error", o)
+			}
+			eventually(t, "nothing is left", func() bool { return len(left(w.ws)) == 0 })
+			w.still(t)
+			if EndOrphans() != 0 || len(left(other.ws)) == 0 {
+				t.Error("a command with a supervisor was ended")
+			}
+			if err := running.Close(); err != nil {
+				t.Error(err)
+			}
+			_ = running.Wait() // it was ended
 		})
 	}
 }

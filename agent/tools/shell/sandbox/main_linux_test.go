@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"flag"
 	"os"
 	"testing"
 )
@@ -16,6 +17,10 @@ func TestMain(m *testing.M) {
 		case escapeArgument:
 			os.Exit(escape(os.Args[2], os.Args[3:]))
 		}
+	}
+	// Most of these tests wait. A number that is set by -parallel is parsed later, and counts.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }

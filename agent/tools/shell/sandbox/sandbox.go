@@ -111,6 +111,7 @@ type Limits struct {
 	FileSize  int64         // bytes of one file, 1 GiB
 	Disk      int64         // bytes of the files written, about, 4 GiB
 	Files     int           // files written, about, 200,000
+	KeepFree  int64         // bytes to leave free on the file systems of ReadWrite, about; no limit
 	OpenFiles int           // of one process, 1,024
 	Temporary int64         // bytes of the temporary folder, 256 MiB; with Landlock it is in Disk
 }
@@ -122,6 +123,7 @@ func (l Limits) withDefaults() Limits {
 	l.FileSize = cmp.Or(l.FileSize, 1<<30)
 	l.Disk = cmp.Or(l.Disk, 4<<30)
 	l.Files = cmp.Or(l.Files, 200_000)
+	l.KeepFree = cmp.Or(l.KeepFree, -1)
 	l.OpenFiles = cmp.Or(l.OpenFiles, 1024)
 	l.Temporary = cmp.Or(l.Temporary, 256<<20)
 	return l
@@ -135,6 +137,7 @@ const (
 	LimitFileSize  = "file size"
 	LimitDisk      = "disk space"
 	LimitFiles     = "number of files"
+	LimitFree      = "free disk space"
 )
 
 // An Outcome is how a command ended.

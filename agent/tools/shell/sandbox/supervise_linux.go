@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -52,6 +53,9 @@ func supervise() int {
 		err = errors.Join(report.Truncate(0), writeAt(report, outcomeMark+"\n"+string(text)))
 	}
 	if err != nil || o.Err != "" {
+		if o.Err != "" { // nobody reads the report of a server of MCP, but its last words
+			fmt.Fprintln(os.Stderr, "gateway: sandbox:", o.Err)
+		}
 		return exitTrouble
 	}
 	return o.Exit
@@ -227,7 +231,7 @@ func preferred() string {
 	if err != nil {
 		return ""
 	}
-	_ = os.WriteFile(file, []byte("800"), 0) // a wish
+	_ = os.WriteFile(file, []byte(strconv.Itoa(markOOM)), 0) // a wish
 	return string(old)
 }
 

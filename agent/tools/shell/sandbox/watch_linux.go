@@ -37,8 +37,11 @@ type watch struct {
 	open    int // files that this process has open, before it is confined
 }
 
-// A space is what is free on a file system.
+// A space is what is free on a file system, or used of it.
 type space struct{ bytes, files int64 }
+
+// slack is how much less may be free than at the start without being a command's doing, in bytes.
+const slack = 16 << 20
 
 func newWatch(j *job, tmp string) *watch {
 	w := &watch{limits: j.Limits, begun: time.Now(), rlimits: j.Limits.perProcess()}
@@ -211,6 +214,9 @@ func (w *watch) lookAtDisk(pids []int) string {
 	for i, folder := range w.folders {
 		now := freeOn(folder)
 		d := space{w.free[i].bytes - now.bytes, w.free[i].files - now.files}
+		if now.bytes < w.limits.KeepFree && d.bytes > slack {
+			return LimitFree // what only removes files goes on
+		}
 		if w.limits.Disk >= 0 && d.bytes > w.limits.Disk/4 ||
 			w.limits.Files >= 0 && d.files > int64(w.limits.Files/4) {
 			less = true
@@ -270,5 +276,5 @@ func freeOn(folder string) space {
 	if unix.Statfs(folder, &s) != nil {
 		return space{}
 	}
-	return space{int64(s.Bfree) * s.Bsize, int64(s.Ffree)}
+	return space{int64(s.Bavail) * s.Bsize, int64(s.Ffree)}
 }

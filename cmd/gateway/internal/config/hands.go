@@ -59,7 +59,11 @@ type Exec struct {
 	MemoryMB  int           `koanf:"memory_mb" min:"16"`
 	Processes int           `koanf:"processes" min:"1"`
 	DiskMB    int           `koanf:"disk_mb" min:"1"` // that a command may write
-	Env       []string      `koanf:"env"`             // variables of the gateway that commands see
+
+	ProcessesTotal int `koanf:"processes_total" min:"1"` // of all commands together
+	KeepFreeMB     int `koanf:"keep_free_mb" min:"0"`    // of the disk; 0: commands may fill it
+
+	Env []string `koanf:"env"` // variables of the gateway that commands see
 }
 
 // Web is about tools that reach the internet.
