@@ -105,7 +105,8 @@ func (t *turn) noteMessage(m bus.InboundMessage) llm.Message {
 		return llm.Message{Role: llm.User, Text: t.unaskedMessage(m, when)}
 	}
 	if m.Note.Kind == bus.Task {
-		return llm.Message{Role: llm.User, Text: when + "[your task] " + m.Text}
+		return llm.Message{Role: llm.User, Text: when + "[your task] " + m.Text,
+			Foreign: m.Note.Foreign}
 	}
 	label := fmt.Sprintf("the sub-agent %q", name(m.Note.Label, "without a name"))
 	return llm.Message{Role: llm.User, Text: when + "[outcome of " + label +

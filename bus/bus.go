@@ -7,7 +7,10 @@
 // may be lost, the text of an answer while it grows. Both tables wake their reader and
 // can be read again at any time: a wake-up that is lost costs a moment, not a message.
 //
-// Tables: inbox, outbox, previews.
+// A row that can't be read is left out and set aside with the state bad: one row must not keep all
+// others from being read, in this process and in each one after it.
+//
+// Tables: inbox, outbox, previews, changes.
 package bus
 
 import "gateway/store"
@@ -32,7 +35,7 @@ CREATE TABLE outbox (
 	id         IDENTITY PRIMARY KEY,
 	account    TEXT NOT NULL,
 	chat       TEXT NOT NULL,
-	state      TEXT NOT NULL, -- waiting, sending, sent, dead or dropped
+	state      TEXT NOT NULL, -- waiting, sending, sent, dead, dropped or bad
 	body       TEXT NOT NULL, -- OutboundMessage
 	parts      TEXT NOT NULL DEFAULT '', -- JSON list of texts, once it was split into several
 	ids        TEXT NOT NULL DEFAULT '', -- JSON list of the platform's ids of the parts sent
@@ -57,7 +60,25 @@ CREATE INDEX outbox_dead ON outbox (id) WHERE state = 'dead';`, `
 ALTER TABLE outbox ADD COLUMN key TEXT NOT NULL DEFAULT ''; -- of which those of its parts are made
 UPDATE outbox SET key = COALESCE((SELECT salt FROM keys), '') || id;
 ALTER TABLE previews ADD COLUMN key TEXT NOT NULL DEFAULT ''; -- of a message on its way, or ''
-DROP TABLE keys;`}}
+DROP TABLE keys;`, `
+ALTER TABLE inbox ADD COLUMN handed INTEGER NOT NULL DEFAULT 0; -- 1: its turn is about to begin
+ALTER TABLE inbox ADD COLUMN crashes INTEGER NOT NULL DEFAULT 0; -- processes that ended so`, `
+ALTER TABLE outbox ADD COLUMN thread TEXT NOT NULL DEFAULT '';
+ALTER TABLE outbox ADD COLUMN crashes INTEGER NOT NULL DEFAULT 0; -- tries that ended the process
+ALTER TABLE outbox ADD COLUMN tried_ms BIGINT NOT NULL DEFAULT 0; -- time spent on failed tries
+UPDATE outbox SET thread = COALESCE(json_extract(body, '$.to.thread'), '')
+	WHERE state IN ('waiting', 'sending', 'dead') AND json_valid(body); -- written by SQLite only
+CREATE INDEX outbox_chat ON outbox (account, chat, thread, id)
+	WHERE state IN ('waiting', 'sending');
+CREATE INDEX outbox_bad ON outbox (id) WHERE state = 'bad';
+ALTER TABLE previews ADD COLUMN updated_ms BIGINT NOT NULL DEFAULT 0;
+CREATE TABLE changes (
+	what TEXT PRIMARY KEY, -- outbox
+	n    BIGINT NOT NULL   -- how often a person has changed deliveries in it
+);`, `
+-- the person who has written it in a direct chat; 0: none, -1: of an older gateway, see the body
+ALTER TABLE inbox ADD COLUMN alone BIGINT NOT NULL DEFAULT -1;
+CREATE INDEX inbox_alone ON inbox (alone) WHERE alone <> 0;`}}
 
 // A signal wakes one reader. Ringing it while it is set does nothing.
 type signal chan struct{}

@@ -39,7 +39,7 @@ func (in *Inbox) Overhear(tx *store.Tx, m InboundMessage, now time.Time) (bool, 
 func (in *Inbox) Heard(
 	q store.Queryer, at Address, before int64, now time.Time,
 ) ([]Received, error) {
-	return in.query(q, `SELECT id, body, received_ms FROM inbox
+	return in.query(q, "SELECT "+receivedColumns+` FROM inbox
 		WHERE account = $1 AND chat = $2 AND thread = $3 AND state = 'heard' AND id < $4
 			AND received_ms >= $5 ORDER BY id`,
 		at.Account, at.Chat, at.Thread, before, now.Add(-HeardAge).UnixMilli())

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -23,6 +24,7 @@ type Received struct {
 	Seq     int64 // its place in the order of arrival, over all chats
 	Message InboundMessage
 	At      time.Time // when it was accepted
+	Crashes int       // processes that have ended without a word while they worked on it
 }
 
 // Put adds m, and reports whether it is new: a message that was put before is left alone.
@@ -38,9 +40,14 @@ func (in *Inbox) insert(
 	if err != nil {
 		return false, fmt.Errorf("bus: put %s in inbox: %w", m.From, err)
 	}
-	n, err := tx.Exec(`INSERT INTO inbox (account, chat, thread, message, state, body, received_ms)
-		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (account, chat, message) DO NOTHING`,
-		m.From.Account, m.From.Chat, m.From.Thread, m.ID, state, string(body), now.UnixMilli())
+	alone := m.Person // in a direct chat
+	if m.Group {
+		alone = 0
+	}
+	n, err := tx.Exec(`INSERT INTO inbox
+			(account, chat, thread, message, state, body, received_ms, alone)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (account, chat, message) DO NOTHING`,
+		m.From.Account, m.From.Chat, m.From.Thread, m.ID, state, string(body), now.UnixMilli(), alone)
 	if err != nil {
 		return false, fmt.Errorf("bus: put %s in inbox: %w", m.From, err)
 	}
@@ -57,9 +64,10 @@ func (in *Inbox) C() <-chan struct{} { return in.wake }
 // statements: SQLite compiles one anew each time its LIMIT is a parameter.
 const ReadLimit = 256
 
-// Waiting returns up to [ReadLimit] waiting messages whose Seq is above after, in their order.
+// Waiting returns up to [ReadLimit] waiting messages whose Seq is above after, in their order. Its
+// error has a [store.RowError] for each message that can't be read, if nothing else is wrong.
 func (in *Inbox) Waiting(q store.Queryer, after int64) ([]Received, error) {
-	return in.query(q, "SELECT id, body, received_ms FROM inbox "+
+	return in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'waiting' AND id > $1 ORDER BY id LIMIT 256", after)
 }
 
@@ -73,7 +81,7 @@ func (in *Inbox) Newest(q store.Queryer) (seq int64, err error) {
 
 // TakenBy returns the messages that a turn has taken, in their order.
 func (in *Inbox) TakenBy(q store.Queryer, turn int64) ([]Received, error) {
-	return in.query(q, "SELECT id, body, received_ms FROM inbox "+
+	return in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'taken' AND turn = $1 ORDER BY id", turn)
 }
 
@@ -114,7 +122,7 @@ func (in *Inbox) Outcomes(q store.Queryer, origin string) (list []Received, err 
 // notes returns the notes in a state whose IDs begin with prefix. Platforms may give such IDs to
 // what people write, too: that is left out.
 func (in *Inbox) notes(q store.Queryer, state, prefix string) ([]Received, error) {
-	list, err := in.query(q, "SELECT id, body, received_ms FROM inbox WHERE state = '"+state+
+	list, err := in.query(q, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+
 		"' AND substr(message, 1, length($1)) = $1 ORDER BY id", prefix)
 	return slices.DeleteFunc(list, func(r Received) bool { return r.Message.Note == nil }), err
 }
@@ -125,6 +133,8 @@ func TaskID(origin, id string) string { return "task:" + origin + ":" + id }
 // OutcomeID returns the ID of the message with the outcome of such a task.
 func OutcomeID(origin, id string) string { return "outcome:" + origin + ":" + id }
 
+const receivedColumns = "id, body, received_ms, crashes"
+
 func (in *Inbox) query(q store.Queryer, query string, args ...any) ([]Received, error) {
 	rows, err := q.Query(query, args...)
 	if err != nil {
@@ -132,15 +142,17 @@ func (in *Inbox) query(q store.Queryer, query string, args ...any) ([]Received, 
 	}
 	defer rows.Close()
 	var list []Received
+	var bad []error
 	for rows.Next() {
 		var r Received
 		var body []byte
 		var at int64
-		if err := rows.Scan(&r.Seq, &body, &at); err != nil {
+		if err := rows.Scan(&r.Seq, &body, &at, &r.Crashes); err != nil {
 			return nil, fmt.Errorf("bus: read inbox: %w", err)
 		}
 		if err := json.Unmarshal(body, &r.Message); err != nil {
-			return nil, fmt.Errorf("bus: read inbox: message %d: %w", r.Seq, err)
+			bad = append(bad, &store.RowError{Table: "inbox", ID: r.Seq, Err: err})
+			continue
 		}
 		r.At = time.UnixMilli(at)
 		list = append(list, r)
@@ -148,7 +160,24 @@ func (in *Inbox) query(q store.Queryer, query string, args ...any) ([]Received, 
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("bus: read inbox: %w", err)
 	}
-	return list, nil
+	return list, errors.Join(bad...)
+}
+
+// SetAside marks a waiting message that can't be read, so that nobody tries again. Its state is bad
+// from then on: only people look at it.
+func (in *Inbox) SetAside(tx *store.Tx, seq int64) error {
+	_, err := in.set(tx, "UPDATE inbox SET state = 'bad' WHERE id = $1 AND state = 'waiting'", seq)
+	return err
+}
+
+// Rename gives the messages that came to an account other IDs, so that others may come with the IDs
+// that they had: the account is another one of the platform's from now on. Messages that the agent
+// has written to itself keep theirs.
+func (in *Inbox) Rename(tx *store.Tx, account string, now time.Time) error {
+	// Inside of a text each quote has a backslash, so that the pattern can't stand there.
+	_, err := in.set(tx, `UPDATE inbox SET message = $2 || message WHERE account = $1
+		AND body NOT LIKE '%"note":{%'`, account, fmt.Sprintf("before %d: ", now.UnixMilli()))
+	return err
 }
 
 // Take binds a waiting message to a turn. It reports false if the message waits no more.
@@ -196,9 +225,10 @@ func (in *Inbox) Erase(tx *store.Tx, a Address, upTo int64) error {
 // DirectChats returns the chats in which a person has written alone, as far as the inbox knows.
 func (in *Inbox) DirectChats(q store.Queryer, person int64) ([]Address, error) {
 	// Inside of a text each quote has a backslash, so that the pattern can't stand there.
-	rows, err := q.Query(`SELECT DISTINCT account, chat FROM inbox
-		WHERE body LIKE $1 AND body NOT LIKE '%"group":true%' ORDER BY account, chat`,
-		fmt.Sprintf(`%%"person":%d,%%`, person))
+	rows, err := q.Query(`SELECT account, chat FROM inbox WHERE alone = $1
+		UNION SELECT account, chat FROM inbox
+			WHERE alone = -1 AND body LIKE $2 AND body NOT LIKE '%"group":true%'
+		ORDER BY account, chat`, person, fmt.Sprintf(`%%"person":%d,%%`, person))
 	if err != nil {
 		return nil, fmt.Errorf("bus: read inbox: %w", err)
 	}

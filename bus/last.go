@@ -10,7 +10,7 @@ import (
 // as the inbox still has one; false if there is none.
 func (in *Inbox) Last(q store.Queryer, a Address) (Received, bool, error) {
 	// Inside of a text each quote has a backslash, so that the pattern can't stand there.
-	list, err := in.query(q, `SELECT id, body, received_ms FROM inbox
+	list, err := in.query(q, "SELECT "+receivedColumns+` FROM inbox
 		WHERE account = $1 AND chat = $2 AND thread = $3 AND state <> 'heard'
 			AND body NOT LIKE '%"note":{%'
 		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat, a.Thread)
@@ -20,11 +20,22 @@ func (in *Inbox) Last(q store.Queryer, a Address) (Received, bool, error) {
 	return list[0], true, nil
 }
 
+// Find returns the message of a chat with the platform's id, in whatever thread; false if the inbox
+// does not have it.
+func (in *Inbox) Find(q store.Queryer, a Address, id string) (InboundMessage, bool, error) {
+	list, err := in.query(q, "SELECT "+receivedColumns+` FROM inbox
+		WHERE account = $1 AND chat = $2 AND message = $3`, a.Account, a.Chat, id)
+	if err != nil || len(list) == 0 {
+		return InboundMessage{}, false, err
+	}
+	return list[0].Message, true, nil
+}
+
 // Room reports whether several people read a chat, and its title then, by the newest message of a
 // person in it that the inbox still has, in whatever thread and to whomever.
 func (in *Inbox) Room(q store.Queryer, a Address) (group bool, title string, err error) {
 	// Inside of a text each quote has a backslash, so that the pattern can't stand there.
-	list, err := in.query(q, `SELECT id, body, received_ms FROM inbox
+	list, err := in.query(q, "SELECT "+receivedColumns+` FROM inbox
 		WHERE account = $1 AND chat = $2 AND body NOT LIKE '%"note":{%'
 		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat)
 	if err != nil || len(list) == 0 {

@@ -36,6 +36,10 @@ type Quote struct {
 	Text   string `json:"text,omitempty"`
 	Ours   bool   `json:"ours,omitempty"` // it was written by this gateway
 
+	// Claimed says that nobody but the sender of the reply vouches for what is quoted, nor for who
+	// has written it.
+	Claimed bool `json:"claimed,omitempty"`
+
 	Attachments []Attachment `json:"attachments,omitempty"`
 }
 
@@ -56,6 +60,10 @@ type InboundMessage struct {
 	Before    string    `json:"before,omitempty"`     // Chat of From before it moved, or ""
 	ReplyTo   *Quote    `json:"reply_to,omitempty"`
 	Forwarded string    `json:"forwarded,omitempty"` // original author's name, if it was forwarded
+
+	// Self says that the account itself wrote it, to itself: a person who shares their account with
+	// the gateway.
+	Self bool `json:"self,omitempty"`
 
 	Attachments []Attachment `json:"attachments,omitempty"`
 
@@ -79,6 +87,7 @@ type Note struct {
 	Run     int64    `json:"run,omitempty"`     // of a Job or a Heartbeat: which run it is
 	Unasked bool     `json:"unasked,omitempty"` // of a Task or an Outcome: of a Job or the like
 	Payer   int64    `json:"payer,omitempty"`   // likewise: the turn whose limit it uses
+	Foreign string   `json:"foreign,omitempty"` // of a Task: what others have written into its origin
 }
 
 // A NoteKind says what a [Note] is about.
@@ -135,8 +144,16 @@ type OutboundMessage struct {
 	// Answers are the platform's ids of the messages in the conversation that are answered by it.
 	Answers []string `json:"answers,omitempty"`
 
+	// Notice says that the message is about another one that could not be delivered. If it can't be
+	// delivered itself it is dropped.
+	Notice bool `json:"notice,omitempty"`
+
 	// Stream names the live preview that becomes this message, or is "". See [Progress].
 	Stream string `json:"stream,omitempty"`
+
+	// Stops names the live previews of answers that have been stopped. They change no more once
+	// this message is there.
+	Stops []string `json:"stops,omitempty"`
 }
 
 // A Button is below a message. Pressing it is like sending its Text.

@@ -1,0 +1,45 @@
+package bus
+
+import (
+	"fmt"
+
+	"gateway/store"
+)
+
+// Hand notes that work on messages begins: until their turn has begun, they may be why the process
+// ends.
+func (in *Inbox) Hand(tx *store.Tx, list []Received) error {
+	for _, r := range list {
+		_, err := in.set(tx, "UPDATE inbox SET handed = 1 WHERE id = $1 AND state = 'waiting'", r.Seq)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Handed returns the waiting messages that a process which has ended had begun to work on.
+func (in *Inbox) Handed(q store.Queryer) ([]Received, error) {
+	return in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
+		"WHERE state = 'waiting' AND handed = 1 ORDER BY id")
+}
+
+// HandBack undoes Hand. If the process has ended while it worked on the message, that is counted.
+func (in *Inbox) HandBack(tx *store.Tx, seq int64, crashed bool) error {
+	n := 0
+	if crashed {
+		n = 1
+	}
+	_, err := in.set(tx, "UPDATE inbox SET handed = 0, crashes = crashes + $2 WHERE id = $1", seq, n)
+	return err
+}
+
+// Suspects returns the messages that wait and that so many processes have ended with, or more.
+func (in *Inbox) Suspects(q store.Queryer, crashes int) ([]Received, error) {
+	list, err := in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
+		"WHERE state = 'waiting' AND crashes >= $1 ORDER BY id", crashes)
+	if err != nil {
+		return nil, fmt.Errorf("bus: suspects: %w", err)
+	}
+	return list, nil
+}
