@@ -3,6 +3,7 @@ package channels
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -102,7 +103,8 @@ type Typer interface {
 // A Fetcher is a [Channel] whose messages may have attachments.
 type Fetcher interface {
 	// Fetch writes the file that an attachment's Ref names to w. It reports ErrRefused when the
-	// platform does not have it (any more); any other error may pass.
+	// platform does not have it (any more) and ErrDamaged when it is not the one that was sent; any
+	// other error may pass.
 	Fetch(ctx context.Context, ref string, w io.Writer) error
 }
 
@@ -185,6 +187,9 @@ type Rate struct {
 
 // ErrRefused reports that a platform will never take this message. It is not retried.
 var ErrRefused = errors.New("refused by platform")
+
+// ErrDamaged reports a file that is not the one that was sent. It is not fetched again.
+var ErrDamaged = fmt.Errorf("%w: the file is damaged", ErrRefused)
 
 // ErrUncertain reports that a request was lost after the platform may have
 // executed it. It is tried again with the same [bus.Part.Key] and counted.

@@ -15,6 +15,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gabriel-vasile/mimetype"
@@ -28,7 +29,11 @@ type Media struct {
 	root    *os.Root
 	sources map[string]Fetcher // by account
 	opts    MediaOptions
-	slots   chan struct{} // a fetch holds one
+	slots   chan struct{}        // a fetch holds one
+	sync    func(*os.File) error // makes a file or a folder last
+
+	total atomic.Int64  // bytes of all files, as far as a sweep has counted them
+	full  chan struct{} // rung when they are too many
 }
 
 // MediaOptions are the optional settings of [Media]. The zero value is ready for use.
@@ -58,7 +63,8 @@ const (
 // NewMedia returns the Media in a folder, whose root is closed by the caller. The sources are the
 // channels by account.
 func NewMedia(root *os.Root, sources map[string]Channel, opts *MediaOptions) *Media {
-	m := &Media{root: root, sources: make(map[string]Fetcher), slots: make(chan struct{}, maxFetches)}
+	m := &Media{root: root, sources: make(map[string]Fetcher),
+		slots: make(chan struct{}, maxFetches), sync: (*os.File).Sync, full: make(chan struct{}, 1)}
 	if opts != nil {
 		m.opts = *opts
 	}
@@ -111,6 +117,8 @@ func problem(err error) string {
 	switch {
 	case errors.Is(err, errTooLarge):
 		return "too large to be fetched"
+	case errors.Is(err, ErrDamaged):
+		return "it came damaged"
 	case errors.Is(err, ErrRefused):
 		return "the platform does not have it any more"
 	}
@@ -157,8 +165,9 @@ func (m *Media) fetch(ctx context.Context, from bus.Address, name string, a *bus
 }
 
 // store writes a file whose name begins with base, and sets what is known of it by its content.
+// The file and its name are on the disk when it returns, since a row that names the file follows.
 func (m *Media) store(base string, a *bus.Attachment, fill func(io.Writer) error) error {
-	if err := m.root.MkdirAll(path.Dir(base), folderMode); err != nil {
+	if err := m.folder(path.Dir(base)); err != nil {
 		return err
 	}
 	part := base + "." + rand.Text()[:8] + partSuffix
@@ -178,7 +187,7 @@ func (m *Media) store(base string, a *bus.Attachment, fill func(io.Writer) error
 	if err != nil && !errors.Is(err, io.EOF) {
 		return errors.Join(err, f.Close(), m.root.Remove(part))
 	}
-	if err := f.Close(); err != nil {
+	if err := errors.Join(m.sync(f), f.Close()); err != nil {
 		return errors.Join(err, m.root.Remove(part))
 	}
 	found := mimetype.Detect(head[:n])
@@ -186,9 +195,50 @@ func (m *Media) store(base string, a *bus.Attachment, fill func(io.Writer) error
 	if err := m.root.Rename(part, name); err != nil {
 		return errors.Join(err, m.root.Remove(part))
 	}
+	if err := m.syncFolder(path.Dir(name)); err != nil {
+		return err
+	}
 	a.Path, a.Size = name, m.opts.MaxFile-w.left
 	describe(a, found)
+	m.grow(a.Size)
 	return nil
+}
+
+// folder makes a folder and those above it that are missing.
+func (m *Media) folder(name string) error {
+	if _, err := m.root.Stat(name); err == nil {
+		return nil
+	}
+	if err := m.root.MkdirAll(name, folderMode); err != nil {
+		return err
+	}
+	for above := path.Dir(name); ; above = path.Dir(above) {
+		if err := m.syncFolder(above); err != nil || above == "." {
+			return err
+		}
+	}
+}
+
+// syncFolder makes the names in a folder last, where the system can.
+func (m *Media) syncFolder(name string) error {
+	f, err := m.root.Open(name)
+	if err != nil {
+		return err
+	}
+	_ = m.sync(f) // not all systems can; the file itself is on the disk
+	return f.Close()
+}
+
+// grow counts what was stored, and has old files removed if all of them are too large by a
+// twentieth, so that few files are not worth a look at all.
+func (m *Media) grow(size int64) {
+	if m.total.Add(size) <= m.opts.MaxTotal+m.opts.MaxTotal/20 {
+		return
+	}
+	select {
+	case m.full <- struct{}{}:
+	default:
+	}
 }
 
 // describe sets type and kind of a by its content, since what a sender says of it may be wrong.

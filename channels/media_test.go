@@ -34,6 +34,9 @@ func (l *library) Fetch(_ context.Context, ref string, w io.Writer) error {
 		return errors.Join(errors.New("connection lost"), err)
 	}
 	text, ok := l.files[ref]
+	if text == "damaged" {
+		return channels.ErrDamaged
+	}
 	if !ok {
 		return fmt.Errorf("%w: no such file", channels.ErrRefused)
 	}
@@ -66,6 +69,8 @@ func TestFetch(t *testing.T) {
 			bus.Attachment{Kind: bus.Photo, Problem: "it could not be fetched"}},
 		{"gone", bus.Attachment{Kind: bus.Photo, Ref: "no"}, 0,
 			bus.Attachment{Kind: bus.Photo, Problem: "the platform does not have it any more"}},
+		{"damaged", bus.Attachment{Kind: bus.Photo, Ref: "broken"}, 0,
+			bus.Attachment{Kind: bus.Photo, Problem: "it came damaged"}},
 		{"nothing to fetch", bus.Attachment{Kind: bus.Photo}, 0,
 			bus.Attachment{Kind: bus.Photo, Problem: "the platform does not have it any more"}},
 		{"said to be too large", bus.Attachment{Kind: bus.Photo, Ref: "jpeg", Size: 101}, 0,
@@ -76,7 +81,8 @@ func TestFetch(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &library{fails: tt.fails, files: map[string]string{"jpeg": jpeg,
-					"text": "a,b,c", "big": strings.Repeat("x", 101)}}
+					"broken": "damaged",
+					"text":   "a,b,c", "big": strings.Repeat("x", 101)}}
 				media := openMedia(t, map[string]channels.Channel{"full": l},
 					&channels.MediaOptions{MaxFile: 100})
 				m := bus.InboundMessage{ID: "1", From: chatA, Attachments: []bus.Attachment{tt.a},

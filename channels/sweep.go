@@ -12,21 +12,28 @@ import (
 	"time"
 )
 
-// Run removes old files, now and every so often, until ctx ends.
+// Run removes old files, now, every so often, and when there is too much, until ctx ends.
 func (m *Media) Run(ctx context.Context) error {
 	for {
 		if err := m.Sweep(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			m.opts.Logger.WarnContext(ctx, "old files not removed", "err", err)
 		}
-		if !sleep(ctx, m.opts.Every) {
+		timer := time.NewTimer(m.opts.Every)
+		select {
+		case <-timer.C:
+		case <-m.full:
+		case <-ctx.Done():
+			timer.Stop()
 			return nil
 		}
+		timer.Stop()
 	}
 }
 
 // Sweep removes what is older than the retention, and then the oldest files until the rest is
 // within MaxTotal.
 func (m *Media) Sweep(ctx context.Context, now time.Time) error {
+	counted := m.total.Load()
 	files, err := m.files(ctx)
 	if err != nil {
 		return err
@@ -56,6 +63,7 @@ func (m *Media) Sweep(ctx context.Context, now time.Time) error {
 		total -= f.size
 		removed++
 	}
+	m.total.Add(total - counted)
 	if removed > 0 {
 		m.opts.Logger.InfoContext(ctx, "old files removed", "files", removed, "kept_bytes", total)
 	}
