@@ -3,6 +3,7 @@ package channels_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,27 @@ func TestHeardInGroups(t *testing.T) {
 		if err != nil || rows != 1 {
 			t.Errorf("the inbox has %d rows, %v", rows, err)
 		}
+	})
+}
+
+// What somebody writes to themselves, with the account that the gateway uses, is for the gateway
+// only if they are its owner, whoever else may write to it.
+func TestSelf(t *testing.T) {
+	atDoor(t, func(d *door) {
+		note := func(id string) bus.InboundMessage {
+			m := message(id, "me", "note")
+			m.Self = true
+			return m
+		}
+		d.publish(channels.Policy{Access: channels.Open}, note("1"))
+		d.publish(channels.Policy{Access: channels.ByPairing}, note("2"))
+		d.publish(channels.Policy{Access: channels.ByList, Allow: []string{"me"}}, note("3"))
+		d.wantInbox()
+		if told := d.outboxed(note("2").From.Chat); len(told) > 0 {
+			t.Errorf("somebody is told %+v when they write to themselves", told)
+		}
+		d.publish(channels.Policy{Owners: []string{"me"}}, note("4"))
+		d.wantInbox("owner note")
 	})
 }
 
@@ -158,6 +180,23 @@ func TestDeny(t *testing.T) {
 		if _, _, err := d.approve(code); !errors.Is(err, channels.ErrNoPairing) {
 			t.Errorf("Approve = %v, want %v", err, channels.ErrNoPairing)
 		}
+		time.Sleep(10 * time.Minute) // the gateway remembers
+		d.publish(pairing, message("later", "eve", "let me in"))
+		d.wantOffers(1)
+		denied, err := people.Denied(d.db.Read(d.t.Context()))
+		if err != nil || len(denied) != 1 || denied[0].Account != "tg" || denied[0].Sender != "eve" ||
+			denied[0].Name != "Name of eve" {
+			t.Errorf("Denied = %+v, %v", denied, err)
+		}
+		undeny := func(tx *store.Tx) error { return people.Undeny(tx, "tg", "eve") }
+		if err := d.do(undeny); err != nil {
+			t.Errorf("Undeny = %v", err)
+		}
+		if err := d.do(undeny); !errors.Is(err, channels.ErrNotDenied) {
+			t.Errorf("second Undeny = %v, want %v", err, channels.ErrNotDenied)
+		}
+		d.publish(pairing, message("at last", "eve", "let me in"))
+		d.wantOffers(2)
 	})
 }
 
@@ -298,5 +337,99 @@ func TestSetPolicy(t *testing.T) {
 			t.Errorf("ann's standing is %s as an owner", got)
 		}
 		d.wantInbox("user 1", "owner 3")
+	})
+}
+
+// When too many messages wait, those of owners only are taken in, and each other chat is told once.
+func TestFullInbox(t *testing.T) {
+	t.Parallel()
+	atDoor(t, func(d *door) {
+		p := channels.Policy{Access: channels.Open, Owners: []string{"olga"}}
+		fill := func(n int) {
+			err := d.db.Tx(d.t.Context(), func(tx *store.Tx) error {
+				_, err := tx.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n
+						WHERE i < $1)
+					INSERT INTO inbox (account, chat, thread, message, state, body, received_ms)
+					SELECT 'tg', 'many', '', 'm' || i, 'waiting', '{}', 0 FROM n`, n)
+				return err
+			})
+			if err != nil {
+				d.t.Fatal(err)
+			}
+		}
+		waiting := func() int {
+			b, err := d.inbox.Backlog(d.db.Read(d.t.Context()))
+			if err != nil {
+				d.t.Fatal(err)
+			}
+			return b.Messages
+		}
+		fill(49_998)
+		time.Sleep(time.Minute)
+		for i := range 5 { // two find room
+			d.publish(p, message(fmt.Sprint("a", i), "ann", "hello"))
+		}
+		d.publish(p, message("b", "bob", "hello"), message("c", "olga", "what is it?"))
+		if n := waiting(); n != 50_001 {
+			t.Errorf("%d messages wait, want two of ann's and one of olga's more", n)
+		}
+		if told := d.outboxed("chat of ann"); len(told) != 1 {
+			t.Errorf("ann was told %+v, want one message", told)
+		}
+		if told := d.outboxed("chat of bob"); len(told) != 1 {
+			t.Errorf("bob was told %+v, want one message", told)
+		}
+		if n := d.gate.Stats("tg").Dropped.Load(); n != 4 {
+			t.Errorf("%d messages are counted as dropped, want 4", n)
+		}
+		err := d.db.Tx(d.t.Context(), func(tx *store.Tx) error {
+			_, err := tx.Exec("UPDATE inbox SET state = 'done'")
+			return err
+		})
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		d.publish(p, message("a9", "ann", "hello"))
+		if n := waiting(); n != 1 {
+			t.Errorf("%d messages wait, want ann's", n)
+		}
+	})
+}
+
+// Of a message's sender is asked, and of nobody else: not even of who has a damaged row.
+func TestGateAsksForOne(t *testing.T) {
+	t.Parallel()
+	atDoor(t, func(d *door) {
+		var log strings.Builder
+		d.gate = channels.NewGate(d.db, d.inbox, d.outbox, slog.New(slog.NewTextHandler(&log, nil)))
+		p := channels.Policy{Access: channels.ByPairing, Owners: []string{"olga"}}
+		err := d.db.Tx(d.t.Context(), func(tx *store.Tx) error {
+			for i := range 2 {
+				_, err := tx.Exec("INSERT INTO people (id, name, role, created_ms) "+
+					"VALUES ($1, '', $2, 0)", i+1, []string{"user", "king"}[i])
+				if err == nil {
+					_, err = tx.Exec("INSERT INTO identities (account, sender, person) "+
+						"VALUES ('tg', $1, $2)", []string{"ann", "eve"}[i], i+1)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		d.publish(p, message("1", "ann", "hello"))
+		d.wantInbox("user hello")
+		if log.Len() > 0 {
+			t.Errorf("the log says %s", log.String())
+		}
+		d.publish(p, message("2", "eve", "open"))
+		d.wantInbox("user hello")
+		if !strings.Contains(log.String(), "role=king") {
+			t.Errorf("the log says %q, want that eve's row is damaged", log.String())
+		}
 	})
 }

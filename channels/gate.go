@@ -281,7 +281,7 @@ func (in *intake) saveCursor(tx *store.Tx, place, cursor string) error {
 // offer gives the sender of m a pairing code, and reports whether they may have one. The owners
 // whose direct chats with the account are known are told.
 func (g *Gate) offer(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, error) {
-	code, err := g.people.request(tx, m, now)
+	code, tell, err := g.people.request(tx, m, now)
 	if err != nil || code == "" {
 		return false, err
 	}
@@ -289,8 +289,8 @@ func (g *Gate) offer(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, e
 		"I don't know you yet. Your pairing code is `%s`, for ten minutes.\n\n"+
 			"Whoever runs this gateway can let you in: the owner by sending me `/pair %s`, "+
 			"or on the machine with\n\n`gateway people approve %s`", code, code, code)}, now)
-	if err != nil {
-		return false, err
+	if err != nil || !tell {
+		return err == nil, err
 	}
 	owners, err := g.people.owners(tx, m.From.Account)
 	if err != nil {

@@ -40,8 +40,9 @@ type Pairing struct {
 // What a pairing is bound to, so that codes can be neither guessed nor used to flood the owner.
 const (
 	pairingTerm = 10 * time.Minute
-	maxPairings = 3 // pending ones of an account
-	codeLength  = 8 // of 32 letters and digits: 40 bits
+	maxPairings = 16 // pending ones of an account; a further one takes the place of the oldest
+	maxTold     = 3  // pending ones of an account that its owners are told of by a message
+	codeLength  = 8  // of 32 letters and digits: 40 bits
 )
 
 // ErrNoPairing reports a code that nobody has, or that has expired.
@@ -98,32 +99,44 @@ func (People) Pending(q store.Queryer, now time.Time) ([]Pairing, error) {
 }
 
 // request notes that the sender of m asks to be let in, and returns the code. It returns "" if the
-// sender has one already, or too many people ask.
-func (People) request(tx *store.Tx, m bus.InboundMessage, now time.Time) (string, error) {
-	fail := func(err error) (string, error) {
-		return "", fmt.Errorf("channels: pair %s: %w", m.From, err)
+// sender has one already or was denied. Where too many ask, the oldest request gives way. Tell
+// reports whether the owners are to be told, which only a few pending requests are worth.
+func (People) request(
+	tx *store.Tx, m bus.InboundMessage, now time.Time,
+) (code string, tell bool, err error) {
+	fail := func(err error) (string, bool, error) {
+		return "", false, fmt.Errorf("channels: pair %s: %w", m.From, err)
 	}
-	_, err := tx.Exec("DELETE FROM pairings WHERE expires_ms <= $1", now.UnixMilli())
+	_, err = tx.Exec("DELETE FROM pairings WHERE expires_ms <= $1", now.UnixMilli())
 	if err != nil {
 		return fail(err)
 	}
-	var pending, own int
-	err = tx.QueryRow(`SELECT count(*), count(CASE WHEN sender = $2 THEN 1 END)
-		FROM pairings WHERE account = $1`, m.From.Account, m.Sender.ID).Scan(&pending, &own)
+	var pending, own, denied int
+	err = tx.QueryRow(`SELECT count(*), count(CASE WHEN sender = $2 THEN 1 END),
+			(SELECT count(*) FROM denied WHERE account = $1 AND sender = $2)
+		FROM pairings WHERE account = $1`,
+		m.From.Account, m.Sender.ID).Scan(&pending, &own, &denied)
 	if err != nil {
 		return fail(err)
 	}
-	if own > 0 || pending >= maxPairings {
-		return "", nil
+	if own > 0 || denied > 0 {
+		return "", false, nil
 	}
-	code := rand.Text()[:codeLength]
+	if pending >= maxPairings {
+		_, err = tx.Exec(`DELETE FROM pairings WHERE code = (SELECT code FROM pairings
+			WHERE account = $1 ORDER BY expires_ms, code LIMIT 1)`, m.From.Account)
+		if err != nil {
+			return fail(err)
+		}
+	}
+	code = rand.Text()[:codeLength]
 	_, err = tx.Exec(`INSERT INTO pairings (code, account, sender, name, chat, expires_ms)
 		VALUES ($1, $2, $3, $4, $5, $6)`, code, m.From.Account, m.Sender.ID, m.Sender.Name,
 		m.From.Chat, now.Add(pairingTerm).UnixMilli())
 	if err != nil {
 		return fail(err)
 	}
-	return code, nil
+	return code, pending < maxTold, nil
 }
 
 // Approve lets the stranger with the given code in and returns the new person and their chat. If
@@ -156,16 +169,6 @@ func (p People) Approve(
 		return fail(err)
 	}
 	return person, bus.Address{Account: asks.Account, Chat: asks.Chat}, nil
-}
-
-// Deny turns the stranger with the given code away and returns who it was. Whoever was turned away
-// may ask again later. It reports [ErrNoPairing].
-func (p People) Deny(tx *store.Tx, code string, now time.Time) (Pairing, error) {
-	asks, err := p.answer(tx, code, now)
-	if err != nil {
-		return asks, fmt.Errorf("channels: deny: %w", err)
-	}
-	return asks, nil
 }
 
 // answer removes the pairing with the given code and returns it.
@@ -225,7 +228,18 @@ func (People) demote(tx *store.Tx, account, sender string) error {
 	return nil
 }
 
-// owners returns the direct chats of owners with an account, as far as they are known.
+// ownersBeside returns a direct chat of each owner, as far as it is known, that is not the given
+// one; of another account, if there is one.
+func (People) ownersBeside(q store.Queryer, a bus.Address) ([]bus.Address, error) {
+	rows, err := q.Query(`SELECT person, account, chat FROM identities
+		WHERE chat <> '' AND NOT (account = $1 AND chat = $2)
+		ORDER BY person, CASE WHEN account = $1 THEN 1 ELSE 0 END, account`, a.Account, a.Chat)
+	if err != nil {
+		return nil, fmt.Errorf("channels: read people: %w", err)
+	}
+	return onePerPerson(rows)
+}
+
 // OwnerChats returns the direct chat of each owner with the gateway, as far as it is known: one
 // for each, if there are several.
 func (People) OwnerChats(q store.Queryer) ([]bus.Address, error) {
@@ -234,6 +248,11 @@ func (People) OwnerChats(q store.Queryer) ([]bus.Address, error) {
 	if err != nil {
 		return nil, fmt.Errorf("channels: read people: %w", err)
 	}
+	return onePerPerson(rows)
+}
+
+// onePerPerson reads rows of person, account and chat, and returns the first chat of each person.
+func onePerPerson(rows *sql.Rows) ([]bus.Address, error) {
 	defer rows.Close()
 	var list []bus.Address
 	for last := int64(0); rows.Next(); {
@@ -250,6 +269,7 @@ func (People) OwnerChats(q store.Queryer) ([]bus.Address, error) {
 	return list, rows.Err()
 }
 
+// owners returns the direct chats of owners with an account, as far as they are known.
 func (People) owners(tx *store.Tx, account string) ([]string, error) {
 	rows, err := tx.Query("SELECT chat FROM identities WHERE account = $1 AND chat <> '' "+
 		"ORDER BY person", account)

@@ -107,6 +107,17 @@ func TestApprovalIsNoticed(t *testing.T) {
 	})
 }
 
+// Who was turned away just now and is let in is heard at once.
+func TestApprovalHoldsAtOnce(t *testing.T) {
+	atDoor(t, func(d *door) {
+		if _, _, err := d.approve(d.ask("ann")); err != nil {
+			t.Fatal(err)
+		}
+		d.publish(pairing, message("1", "ann", "hello again"))
+		d.wantInbox("owner hello again")
+	})
+}
+
 // A code has ten minutes, in any case of letters, and lets in once.
 func TestCode(t *testing.T) {
 	for _, tt := range []struct {
@@ -166,41 +177,79 @@ func TestOneCode(t *testing.T) {
 	})
 }
 
-// Three strangers of an account wait at most, so that nobody can flood the owner.
-func TestThreePending(t *testing.T) {
+// Strangers who ask in numbers keep nobody from asking: the oldest of sixteen gives way. The owner
+// is told of three only.
+func TestManyStrangers(t *testing.T) {
 	atDoor(t, func(d *door) {
+		if _, _, err := d.approve(d.ask("olga")); err != nil { // an owner by pairing
+			t.Fatal(err)
+		}
 		var batch []bus.InboundMessage
-		for i := range 10 {
+		for i := range 20 {
 			batch = append(batch, message(fmt.Sprint(i), fmt.Sprint("stranger", i), "hello"))
 		}
 		d.publish(pairing, batch...)
-		d.wantOffers(3)
+		d.wantOffers(21)
+		if told := d.outboxed("chat of olga"); len(told) != 4 { // the first is her own code
+			t.Errorf("the owner was told %+v, want three strangers", told)
+		}
 		other := message("1", "ann", "hello")
 		other.From.Account = "other"
 		d.publish(pairing, other)
-		d.wantOffers(4)
+		d.wantOffers(22)
 		pending, err := people.Pending(d.db.Read(d.t.Context()), time.Now())
-		if err != nil || len(pending) != 4 || pending[0].Sender != "stranger0" ||
+		if err != nil || len(pending) != 17 ||
 			!pending[0].Expires.Equal(time.Now().Add(10*time.Minute)) {
-			t.Errorf("Pending = %+v, %v", pending, err)
+			t.Fatalf("Pending = %+v, %v, want 17", pending, err)
 		}
-		if _, _, err := d.approve(pending[0].Code); err != nil {
-			t.Error(err)
+		time.Sleep(time.Minute)
+		d.publish(pairing, message("late", "late", "hello"))
+		pending, err = people.Pending(d.db.Read(d.t.Context()), time.Now())
+		if err != nil || len(pending) != 17 || pending[16].Sender != "late" {
+			t.Errorf("Pending = %+v, %v, want the last one who asked at the end", pending, err)
 		}
-		d.publish(pairing, batch[9]) // there is room again
-		d.wantOffers(5)
+		if _, _, err := d.approve(pending[16].Code); err != nil {
+			t.Errorf("Approve of the one who gave nobody's place up = %v", err)
+		}
 		time.Sleep(10 * time.Minute)
 		if pending, err = people.Pending(d.db.Read(d.t.Context()), time.Now()); len(pending) != 0 {
 			t.Errorf("Pending = %+v, %v, want none", pending, err)
 		}
-		d.publish(pairing, batch[7:]...)
-		d.wantOffers(8)
 	})
 }
 
-// No codes are offered in groups, nor where pairing is not on.
+// Who takes the place of others asks three times in ten minutes at most, and what they write
+// further is not even looked up.
+func TestKnocks(t *testing.T) {
+	atDoor(t, func(d *door) {
+		crowd := func(round int) {
+			for i := range 17 {
+				m := message(fmt.Sprint(round, "-", i), fmt.Sprint("stranger", i), "hello")
+				d.publish(pairing, m)
+				time.Sleep(time.Millisecond) // else nobody is the oldest
+			}
+		}
+		for round := range 3 { // each takes the place of the next one
+			crowd(round)
+			d.wantOffers(17 * (round + 1))
+		}
+		crowd(3)
+		d.wantOffers(51)
+		d.exec("DROP TABLE denied") // a request that is stored fails from now on
+		crowd(4)
+		time.Sleep(10 * time.Minute)
+		batch := channels.Batch{Messages: []bus.InboundMessage{message("9", "stranger1", "hello")}}
+		if err := d.gate.Intake("tg", pairing).Publish(d.t.Context(), batch); err == nil {
+			t.Error("a request of ten minutes later was not looked at")
+		}
+	})
+}
+
+// No codes are offered in groups, nor where pairing is not on, nor to somebody who asks to be
+// forgotten.
 func TestNoOffer(t *testing.T) {
 	atDoor(t, func(d *door) {
+		d.publish(pairing, message("0", "ann", "/Forget me now"))
 		d.publish(pairing, inGroup("g", true, message("1", "ann", "hello")),
 			inGroup("g", false, message("2", "ann", "hello")))
 		d.publish(channels.Policy{Access: channels.ByList}, message("3", "ann", "hello"))

@@ -17,7 +17,8 @@ import (
 
 func peopleCommand(load loader) *cobra.Command {
 	return group("people", "Let people in, and say what they may do",
-		peopleListCommand(load), peopleApproveCommand(load), peopleDenyCommand(load),
+		peopleListCommand(load), peopleApproveCommand(load),
+		peopleDenyCommand(load), peopleUndenyCommand(load),
 		peopleRevokeCommand(load), peopleRoleCommand(load), peopleLinkCommand(load))
 }
 
@@ -36,6 +37,10 @@ func peopleListCommand(load loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				denied, err := channels.People{}.Denied(db.Read(cmd.Context()))
+				if err != nil {
+					return err
+				}
 				var rows [][]string
 				for _, p := range pending {
 					rows = append(rows, []string{"", oneLine(p.Name), p.Account, p.Sender,
@@ -44,6 +49,10 @@ func peopleListCommand(load loader) *cobra.Command {
 				for _, p := range known {
 					rows = append(rows, []string{strconv.FormatInt(p.ID, 10), oneLine(p.Name),
 						p.Account, p.Sender, string(p.Role)})
+				}
+				for _, d := range denied {
+					rows = append(rows, []string{"", oneLine(d.Name), d.Account, d.Sender,
+						"denied on " + d.Since.Format(time.DateOnly)})
 				}
 				return table(cmd.OutOrStdout(), "Nobody was let in yet, and nobody asks to be.",
 					[]string{"PERSON", "NAME", "ACCOUNT", "ID", "ROLE"}, rows)
@@ -82,12 +91,23 @@ func isOwned(cfg *config.Config) bool {
 }
 
 func peopleDenyCommand(load loader) *cobra.Command {
-	return change(load, "deny CODE", "Turn away who was given this pairing code",
+	return change(load, "deny CODE", "Turn away who was given this pairing code, for good",
 		func(tx *store.Tx, args []string) error {
 			_, err := channels.People{}.Deny(tx, args[0], time.Now())
 			return err
 		},
-		func(args []string) string { return "Code " + args[0] + " is worth nothing any more." })
+		func(args []string) string {
+			return "Code " + args[0] + " is worth nothing any more, and whoever was given it gets no " +
+				"further one: see gateway people undeny."
+		})
+}
+
+func peopleUndenyCommand(load loader) *cobra.Command {
+	return change(load, "undeny ACCOUNT ID", "Let somebody who was turned away ask again",
+		func(tx *store.Tx, args []string) error {
+			return channels.People{}.Undeny(tx, args[0], args[1])
+		},
+		func(args []string) string { return args[1] + " may ask again on " + args[0] + "." })
 }
 
 func peopleRevokeCommand(load loader) *cobra.Command {
@@ -147,7 +167,8 @@ func change(
 			err := withData(cmd.Context(), load, func(db *store.DB) error {
 				return db.Tx(cmd.Context(), func(tx *store.Tx) error { return do(tx, args) })
 			})
-			if errors.Is(err, channels.ErrNoPairing) || errors.Is(err, channels.ErrNobody) {
+			if errors.Is(err, channels.ErrNoPairing) || errors.Is(err, channels.ErrNobody) ||
+				errors.Is(err, channels.ErrNotDenied) {
 				return fmt.Errorf("%w: see gateway people list", err)
 			}
 			if err != nil {
