@@ -68,16 +68,16 @@ func (bench *bench) deliver(ctx context.Context) error {
 			return nil
 		case <-out.C():
 		}
-		list, err := out.Open(bench.w.read(), last)
-		if err != nil {
-			return err
-		}
-		for _, d := range list {
-			bench.done[d.Message.To] <- struct{}{}
-			last = d.ID
-		}
-		if len(list) == bus.ReadLimit {
-			out.Wake()
+		for more := true; more; {
+			list, err := out.Open(bench.w.read(), last)
+			if err != nil {
+				return err
+			}
+			for _, d := range list {
+				bench.done[d.Message.To] <- struct{}{}
+				last = d.ID
+			}
+			more = len(list) == bus.ReadLimit
 		}
 	}
 }

@@ -381,14 +381,10 @@ func (d *Dispatcher) mode(key session.Key) Mode {
 	return d.config().QueueMode
 }
 
-// tx runs fn in a transaction and then wakes the router. A write that has begun to matter is
-// finished also while the process ends.
+// tx runs fn in a transaction. A write that has begun to matter is finished also while the process
+// ends.
 func (d *Dispatcher) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
-	err := d.DB.Tx(context.WithoutCancel(ctx), fn)
-	if err == nil {
-		d.Outbox.Wake()
-	}
-	return err
+	return d.DB.Tx(context.WithoutCancel(ctx), fn)
 }
 
 // isDraining reports whether turns should end at their next step.

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,8 +32,22 @@ func (*Inbox) Backlog(q store.Queryer) (b Backlog, err error) {
 // WaitingSince returns up to [ReadLimit] messages that have waited since a time or longer, in their
 // order.
 func (in *Inbox) WaitingSince(q store.Queryer, at time.Time) ([]Received, error) {
-	return in.query(q, "SELECT id, body, received_ms FROM inbox "+
+	return in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'waiting' AND received_ms <= $1 ORDER BY id LIMIT 256", at.UnixMilli())
+}
+
+// DeadByAccount returns how many messages were given up and wait for a person to retry or drop
+// them, by account.
+func (*Outbox) DeadByAccount(q store.Queryer) (map[string]int, error) {
+	return byAccount(q, "state = 'dead'")
+}
+
+// BadRows returns how many messages can't be read and were set aside.
+func (*Outbox) BadRows(q store.Queryer) (n int, err error) {
+	if err := q.QueryRow("SELECT count(*) FROM outbox WHERE state = 'bad'").Scan(&n); err != nil {
+		return 0, fmt.Errorf("bus: read outbox: %w", err)
+	}
+	return n, nil
 }
 
 // DeadLetters returns how many messages were given up and wait for a person to retry or drop them.
@@ -41,4 +56,17 @@ func (*Outbox) DeadLetters(q store.Queryer) (n int, err error) {
 		return 0, fmt.Errorf("bus: read outbox: %w", err)
 	}
 	return n, nil
+}
+
+// LastAccepted returns when the newest message was accepted, or the zero time if there is none.
+func (*Inbox) LastAccepted(q store.Queryer) (time.Time, error) {
+	var ms int64
+	err := q.QueryRow("SELECT received_ms FROM inbox ORDER BY id DESC LIMIT 1").Scan(&ms)
+	if errors.Is(err, sql.ErrNoRows) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("bus: read inbox: %w", err)
+	}
+	return time.UnixMilli(ms), nil
 }

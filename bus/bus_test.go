@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -76,7 +77,7 @@ func TestWake(t *testing.T) {
 		c    <-chan struct{}
 	}{
 		"inbox":  {in.Wake, in.C()},
-		"outbox": {out.Wake, out.C()},
+		"outbox": {func() { newOutboxPut(t, out) }, out.C()},
 		"live":   {func() { live.Publish(Progress{To: chat}) }, live.C()},
 	} {
 		if rings(s.c) {
@@ -88,5 +89,23 @@ func TestWake(t *testing.T) {
 		if !rings(s.c) || rings(s.c) {
 			t.Errorf("%s: three wake-ups are not one", name)
 		}
+	}
+}
+
+// newOutboxPut puts a message into a new database's outbox.
+func newOutboxPut(t *testing.T, out *Outbox) {
+	f := &outboxFixture{newFixture(t), out}
+	f.put("hello")
+}
+
+// A message that is not committed wakes nobody.
+func TestNoWakeWithoutCommit(t *testing.T) {
+	f := newOutboxFixture(t)
+	mine := errors.New("mine")
+	err := f.db.Tx(t.Context(), func(tx *store.Tx) error {
+		return errors.Join(f.Put(tx, OutboundMessage{To: chat}, f.now), mine)
+	})
+	if !errors.Is(err, mine) || rings(f.C()) {
+		t.Errorf("Tx = %v, and the reader is woken", err)
 	}
 }

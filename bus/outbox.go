@@ -2,7 +2,9 @@ package bus
 
 import (
 	"crypto/rand"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,7 +16,9 @@ import (
 // An Outbox holds the messages that were promised to a chat, until the platform has them.
 //
 // A row is waiting, then sending, then sent; or dead, when it could not be delivered; or dropped
-// by the owner. Its methods may be called concurrently.
+// by the owner; or bad, if it can't be read. Its methods may be called concurrently. Those that
+// read rows return those that can be read, and with them an error that has a [store.RowError] for
+// each of the others, if nothing else is wrong.
 type Outbox struct{ wake signal }
 
 // NewOutbox returns an Outbox.
@@ -41,8 +45,11 @@ type Delivery struct {
 	IDs       []string // platform's ids of the parts that were sent
 	Attempts  int      // failed tries of the part under way
 	Uncertain int      // tries whose outcome was never known
+	Crashes   int      // tries in a row that ended with the process
 	Error     string   // of the last failed try
 	Created   time.Time
+
+	Tried time.Duration // spent on failed tries, with the time between them
 
 	key string // part of its parts' keys
 }
@@ -55,84 +62,147 @@ func (d *Delivery) Key(part int) string { return d.key + "-" + strconv.Itoa(part
 // restored, or with the same answer to the same question.
 func NewKey() string { return strings.ToLower(rand.Text()[:16]) }
 
-// Put adds m. After the commit, [Outbox.Wake] must be called.
+// Put adds m, and wakes the reader of [Outbox.C] after the commit.
 func (out *Outbox) Put(tx *store.Tx, m OutboundMessage, now time.Time) error {
 	_, err := out.Add(tx, m, now)
 	return err
 }
 
 // Add is Put for those who want to know the delivery's ID.
-func (*Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64, err error) {
+func (out *Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64, err error) {
 	body, err := json.Marshal(m)
 	if err == nil {
-		err = tx.QueryRow(`INSERT INTO outbox (account, chat, state, body, key, created_ms,
-			updated_ms) VALUES ($1, $2, 'waiting', $3, $4, $5, $5) RETURNING id`,
-			m.To.Account, m.To.Chat, string(body), NewKey(), now.UnixMilli()).Scan(&id)
+		err = tx.QueryRow(`INSERT INTO outbox (account, chat, thread, state, body, key, created_ms,
+			updated_ms) VALUES ($1, $2, $3, 'waiting', $4, $5, $6, $6) RETURNING id`,
+			m.To.Account, m.To.Chat, m.To.Thread, string(body), NewKey(), now.UnixMilli()).Scan(&id)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("bus: put %s in outbox: %w", m.To, err)
 	}
+	tx.After(out.wake.ring)
 	return id, nil
 }
 
 // OpenByAccount returns how many deliveries are waiting or sending, by account.
 func (*Outbox) OpenByAccount(q store.Queryer) (map[string]int, error) {
-	rows, err := q.Query("SELECT account, count(*) FROM outbox " +
-		"WHERE state IN ('waiting', 'sending') GROUP BY account")
+	return byAccount(q, "state IN ('waiting', 'sending')")
+}
+
+// byAccount counts the deliveries of each account for which a condition holds.
+func byAccount(q store.Queryer, condition string) (map[string]int, error) {
+	rows, err := q.Query("SELECT account, count(*) FROM outbox WHERE " + condition +
+		" GROUP BY account")
 	if err != nil {
 		return nil, fmt.Errorf("bus: read outbox: %w", err)
 	}
 	defer rows.Close()
-	open := make(map[string]int)
+	counts := make(map[string]int)
 	for rows.Next() {
 		var account string
 		var n int
 		if err := rows.Scan(&account, &n); err != nil {
 			return nil, fmt.Errorf("bus: read outbox: %w", err)
 		}
-		open[account] = n
+		counts[account] = n
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("bus: read outbox: %w", err)
 	}
-	return open, nil
+	return counts, nil
 }
 
-// Wake tells the reader of [Outbox.C] that there may be new messages.
-func (out *Outbox) Wake() { out.wake.ring() }
-
-// C receives after Wake. It has one reader and is never closed.
+// C receives after a commit that has added messages. It has one reader and is never closed.
 func (out *Outbox) C() <-chan struct{} { return out.wake }
 
-const deliveryColumns = "id, state, body, parts, ids, attempts, uncertain, error, key, " +
-	"created_ms"
+const (
+	deliveryColumns = "id, account, chat, thread, state, body, parts, ids, attempts, uncertain, " +
+		"crashes, tried_ms, error, key, created_ms"
+
+	isOpen = "state IN ('waiting', 'sending')"
+)
 
 // Open returns up to [ReadLimit] deliveries that are waiting or sending and whose id
 // is above after, in their order.
 func (out *Outbox) Open(q store.Queryer, after int64) ([]Delivery, error) {
-	return out.query(q, "SELECT "+deliveryColumns+" FROM outbox "+
-		"WHERE state IN ('waiting', 'sending') AND id > $1 ORDER BY id LIMIT 256", after)
+	return out.query(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
+		" AND id > $1 ORDER BY id LIMIT 256", after)
 }
 
-// OpenIDs returns the ids of all deliveries that are waiting or sending, in their order.
-func (out *Outbox) OpenIDs(q store.Queryer) ([]int64, error) {
-	rows, err := q.Query("SELECT id FROM outbox WHERE state IN ('waiting', 'sending') ORDER BY id")
-	if err != nil {
-		return nil, fmt.Errorf("bus: read outbox: %w", err)
+// First returns the oldest delivery to a conversation that is waiting or sending, or nil.
+func (out *Outbox) First(q store.Queryer, to Address) (*Delivery, error) {
+	return first(out.query(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
+		" AND account = $1 AND chat = $2 AND thread = $3 ORDER BY id LIMIT 1",
+		to.Account, to.Chat, to.Thread))
+}
+
+// NextFirst returns the oldest delivery to the conversation that comes after another one, by chat
+// and thread, among those of its account for which something is waiting or sending; or nil.
+func (out *Outbox) NextFirst(q store.Queryer, after Address) (*Delivery, error) {
+	return first(out.query(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
+		" AND account = $1 AND (chat, thread) > ($2, $3) ORDER BY chat, thread, id LIMIT 1",
+		after.Account, after.Chat, after.Thread))
+}
+
+func first(list []Delivery, err error) (*Delivery, error) {
+	if len(list) == 0 {
+		return nil, err
 	}
-	defer rows.Close()
-	var ids []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, fmt.Errorf("bus: read outbox: %w", err)
-		}
-		ids = append(ids, id)
+	return &list[0], err
+}
+
+// LastSent returns the platform's ids of what was last sent to the conversation of d before d.
+func (out *Outbox) LastSent(q store.Queryer, d *Delivery) (ids []string, err error) {
+	list, err := out.query(q, "SELECT "+deliveryColumns+" FROM outbox WHERE state = 'sent' "+
+		"AND account = $1 AND chat = $2 AND thread = $3 AND id < $4 ORDER BY id DESC LIMIT 1",
+		d.Message.To.Account, d.Message.To.Chat, d.Message.To.Thread, d.ID)
+	if _, ok := store.RowErrors(err); !ok {
+		return nil, err
 	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("bus: read outbox: %w", err)
+	if len(list) > 0 {
+		ids = list[0].IDs
 	}
 	return ids, nil
+}
+
+// IsOpen reports whether a delivery is still waiting or sending.
+func (out *Outbox) IsOpen(q store.Queryer, id int64) (open bool, err error) {
+	err = q.QueryRow("SELECT EXISTS (SELECT 1 FROM outbox WHERE id = $1 AND "+isOpen+")", id).
+		Scan(&open)
+	if err != nil {
+		return false, fmt.Errorf("bus: read outbox: %w", err)
+	}
+	return open, nil
+}
+
+// CrashedTwice returns how many deliveries are on their way that were so at the end of two
+// processes, of which the last was that before this one.
+func (out *Outbox) CrashedTwice(q store.Queryer) (n int, err error) {
+	err = q.QueryRow("SELECT count(*) FROM outbox WHERE " + isOpen +
+		" AND state = 'sending' AND crashes > 0").Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("bus: read outbox: %w", err)
+	}
+	return n, nil
+}
+
+// Changes returns a number that is another one after [Outbox.Retry] and [Outbox.Drop], whichever
+// process has called them.
+func (out *Outbox) Changes(q store.Queryer) (n int64, err error) {
+	err = q.QueryRow("SELECT COALESCE(sum(n), 0) FROM changes WHERE what = 'outbox'").Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("bus: read changes: %w", err)
+	}
+	return n, nil
+}
+
+// changed counts a change of n deliveries by a person.
+func changed(tx *store.Tx, n int64) error {
+	if n == 0 {
+		return nil
+	}
+	_, err := tx.Exec("INSERT INTO changes (what, n) VALUES ('outbox', 1) " +
+		"ON CONFLICT (what) DO UPDATE SET n = changes.n + 1")
+	return err
 }
 
 // List returns up to limit deliveries in a state, the newest first.
@@ -148,43 +218,66 @@ func (out *Outbox) query(q store.Queryer, query string, args ...any) ([]Delivery
 	}
 	defer rows.Close()
 	var list []Delivery
+	var bad []error
 	for rows.Next() {
 		var d Delivery
-		var body, parts, ids []byte
-		var created int64
-		err := rows.Scan(&d.ID, &d.State, &body, &parts, &ids,
-			&d.Attempts, &d.Uncertain, &d.Error, &d.key, &created)
-		if err != nil {
-			return nil, fmt.Errorf("bus: read outbox: %w", err)
+		if err := d.scan(rows); err != nil {
+			bad = append(bad, &store.RowError{Table: "outbox", ID: d.ID, Err: err})
+			continue
 		}
-		for _, f := range []struct {
-			text []byte
-			to   any
-		}{{body, &d.Message}, {parts, &d.Parts}, {ids, &d.IDs}} {
-			if len(f.text) == 0 {
-				continue
-			}
-			if err := json.Unmarshal(f.text, f.to); err != nil {
-				return nil, fmt.Errorf("bus: read outbox: message %d: %w", d.ID, err)
-			}
-		}
-		d.Created = time.UnixMilli(created)
 		list = append(list, d)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("bus: read outbox: %w", err)
 	}
-	return list, nil
+	return list, errors.Join(bad...)
+}
+
+// scan reads a row of deliveryColumns. If it fails d has its ID all the same, if there is one.
+func (d *Delivery) scan(rows *sql.Rows) error {
+	var body, parts, ids []byte
+	var to Address
+	var tried, created int64
+	err := rows.Scan(&d.ID, &to.Account, &to.Chat, &to.Thread, &d.State, &body, &parts, &ids,
+		&d.Attempts, &d.Uncertain, &d.Crashes, &tried, &d.Error, &d.key, &created)
+	if err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		text []byte
+		to   any
+	}{{body, &d.Message}, {parts, &d.Parts}, {ids, &d.IDs}} {
+		if len(f.text) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(f.text, f.to); err != nil {
+			return err
+		}
+	}
+	d.Message.To = to // by which the row is found
+	d.Tried, d.Created = time.Duration(tried)*time.Millisecond, time.UnixMilli(created)
+	return nil
+}
+
+// SetAside gives a row that can't be read the state bad, with the reason, so that nobody reads it
+// again.
+func (out *Outbox) SetAside(tx *store.Tx, row *store.RowError) error {
+	_, err := tx.Exec("UPDATE outbox SET state = 'bad', error = $2 WHERE id = $1", row.ID,
+		row.Err.Error())
+	if err != nil {
+		return fmt.Errorf("bus: set aside message %d in outbox: %w", row.ID, err)
+	}
+	return nil
 }
 
 // Save writes how far d has come: everything but its message. It reports false, and
 // writes nothing, if a person has dropped d meanwhile.
 func (out *Outbox) Save(tx *store.Tx, d *Delivery, now time.Time) (bool, error) {
 	n, err := tx.Exec(`UPDATE outbox SET state = $1, parts = $2, ids = $3, attempts = $4,
-			uncertain = $5, error = $6, updated_ms = $7
-		WHERE id = $8 AND state IN ('waiting', 'sending')`,
-		string(d.State), list(d.Parts), list(d.IDs), d.Attempts,
-		d.Uncertain, d.Error, now.UnixMilli(), d.ID)
+			uncertain = $5, crashes = $6, tried_ms = $7, error = $8, updated_ms = $9
+		WHERE id = $10 AND state IN ('waiting', 'sending')`,
+		string(d.State), list(d.Parts), list(d.IDs), d.Attempts, d.Uncertain, d.Crashes,
+		d.Tried.Milliseconds(), d.Error, now.UnixMilli(), d.ID)
 	if err != nil {
 		return false, fmt.Errorf("bus: save message %d in outbox: %w", d.ID, err)
 	}
@@ -206,9 +299,13 @@ func list(l []string) string {
 // Retry puts dead deliveries back in the queue, all of them if id is 0, and returns how many.
 // Parts that were sent are not sent again.
 func (out *Outbox) Retry(tx *store.Tx, id int64, now time.Time) (int64, error) {
-	// The age begins anew, or the next failure would end it at once.
-	n, err := tx.Exec(`UPDATE outbox SET state = 'waiting', attempts = 0, created_ms = $2,
-		updated_ms = $2 WHERE state = 'dead' AND ($1 = 0 OR id = $1)`, id, now.UnixMilli())
+	// What was spent on it begins anew, or the next failure would end it at once.
+	n, err := tx.Exec(`UPDATE outbox SET state = 'waiting', attempts = 0, crashes = 0, tried_ms = 0,
+		created_ms = $2, updated_ms = $2 WHERE state = 'dead' AND ($1 = 0 OR id = $1)`,
+		id, now.UnixMilli())
+	if err == nil {
+		err = changed(tx, n)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("bus: retry in outbox: %w", err)
 	}
@@ -221,60 +318,13 @@ func (out *Outbox) Drop(tx *store.Tx, id int64, now time.Time) (int64, error) {
 	n, err := tx.Exec(`UPDATE outbox SET state = 'dropped', updated_ms = $2
 		WHERE ($1 = 0 AND state = 'dead')
 			OR (id = $1 AND state IN ('dead', 'waiting', 'sending'))`, id, now.UnixMilli())
+	if err == nil {
+		err = changed(tx, n)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("bus: drop from outbox: %w", err)
 	}
 	return n, nil
-}
-
-// A Preview is what is noted of the messages that show an answer while it grows.
-type Preview struct {
-	IDs []string // platform's
-	Key string   // of one more message that is on its way, or ""
-}
-
-// SavePreview notes what shows a stream.
-func (out *Outbox) SavePreview(tx *store.Tx, stream string, p Preview) error {
-	_, err := tx.Exec("INSERT INTO previews (stream, ids, key) VALUES ($1, $2, $3) "+
-		"ON CONFLICT (stream) DO UPDATE SET ids = excluded.ids, key = excluded.key",
-		stream, list(p.IDs), p.Key)
-	if err != nil {
-		return fmt.Errorf("bus: save preview %s: %w", stream, err)
-	}
-	return nil
-}
-
-// ForgetPreview removes the note of a stream that has ended.
-func (out *Outbox) ForgetPreview(tx *store.Tx, stream string) error {
-	if _, err := tx.Exec("DELETE FROM previews WHERE stream = $1", stream); err != nil {
-		return fmt.Errorf("bus: forget preview %s: %w", stream, err)
-	}
-	return nil
-}
-
-// Previews returns what is noted, by stream.
-func (out *Outbox) Previews(q store.Queryer) (map[string]Preview, error) {
-	rows, err := q.Query("SELECT stream, ids, key FROM previews")
-	if err != nil {
-		return nil, fmt.Errorf("bus: read previews: %w", err)
-	}
-	defer rows.Close()
-	previews := make(map[string]Preview)
-	for rows.Next() {
-		var stream string
-		var text []byte
-		var p Preview
-		if err := rows.Scan(&stream, &text, &p.Key); err != nil {
-			return nil, fmt.Errorf("bus: read previews: %w", err)
-		}
-		if len(text) > 0 { // else there are none
-			if err := json.Unmarshal(text, &p.IDs); err != nil {
-				return nil, fmt.Errorf("bus: read preview %s: %w", stream, err)
-			}
-		}
-		previews[stream] = p
-	}
-	return previews, rows.Err()
 }
 
 // Newest returns the number of the newest delivery, 0 if there never was one.
@@ -283,6 +333,17 @@ func (out *Outbox) Newest(q store.Queryer) (id int64, err error) {
 		return 0, fmt.Errorf("bus: read outbox: %w", err)
 	}
 	return id, nil
+}
+
+// DropAll gives up what is still to be sent to a chat, all its threads together, up to a delivery:
+// [Outbox.Erase] follows.
+func (out *Outbox) DropAll(tx *store.Tx, a Address, upTo int64) error {
+	_, err := tx.Exec(`UPDATE outbox SET state = 'dropped' WHERE account = $1 AND chat = $2
+		AND id <= $3 AND state IN ('waiting', 'sending')`, a.Account, a.Chat, upTo)
+	if err != nil {
+		return fmt.Errorf("bus: drop what is for %s: %w", a, err)
+	}
+	return nil
 }
 
 // Erase deletes what was sent to a chat, all its threads together, up to a delivery, and what will

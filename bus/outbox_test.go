@@ -139,8 +139,10 @@ func TestOutboxOpen(t *testing.T) {
 			t.Errorf("Open after %d = %v, want %v", after, got, wanted)
 		}
 	}
-	if ids, err := f.OpenIDs(f.read()); err != nil || !slices.Equal(ids, []int64{1, 2}) {
-		t.Errorf("OpenIDs = %v, %v, want 1 and 2", ids, err)
+	for id := int64(1); id <= 6; id++ {
+		if open, err := f.IsOpen(f.read(), id); err != nil || open != (id <= 2) {
+			t.Errorf("IsOpen(%d) = %v, %v", id, open, err)
+		}
 	}
 	if list, err := f.List(f.read(), Dead, 1); err != nil || len(list) != 1 || list[0].ID != 5 {
 		t.Errorf("List = %+v, %v, want the newest dead one", list, err)
@@ -232,14 +234,14 @@ func TestOutboxPreviews(t *testing.T) {
 	f := newOutboxFixture(t)
 	check := func(wanted map[string]Preview) {
 		t.Helper()
-		got, err := f.Previews(f.read())
+		got, _, err := f.Previews(f.read())
 		f.must(err)
 		if !reflect.DeepEqual(got, wanted) {
 			t.Errorf("Previews = %v, want %v", got, wanted)
 		}
 	}
 	save := func(stream, key string, ids ...string) {
-		f.tx(func(tx *store.Tx) error { return f.SavePreview(tx, stream, Preview{ids, key}) })
+		f.tx(func(tx *store.Tx) error { return f.SavePreview(tx, stream, Preview{ids, key}, f.now) })
 	}
 	check(map[string]Preview{})
 	save("1.0", "k", "7")
@@ -256,9 +258,99 @@ func TestOutboxPreviews(t *testing.T) {
 // A preview without a message is one; reading it must not fail for ever.
 func TestOutboxEmptyPreview(t *testing.T) {
 	f := newOutboxFixture(t)
-	f.tx(func(tx *store.Tx) error { return f.SavePreview(tx, "1.0", Preview{}) })
-	got, err := f.Previews(f.read())
+	f.tx(func(tx *store.Tx) error { return f.SavePreview(tx, "1.0", Preview{}, f.now) })
+	got, _, err := f.Previews(f.read())
 	if err != nil || len(got) != 1 || len(got["1.0"].IDs) != 0 {
 		t.Errorf("Previews = %v, %v, want one without ids", got, err)
+	}
+}
+
+// The conversations of which something waits are found one after another, with the oldest of each.
+func TestOutboxFirsts(t *testing.T) {
+	f := newOutboxFixture(t)
+	at := func(chat, thread string) Address { return Address{"a", chat, thread} }
+	f.tx(func(tx *store.Tx) error {
+		for i, to := range []Address{at("2", ""), at("1", "y"), at("1", "x"), at("2", ""), at("1", "x"),
+			{"b", "1", ""}} {
+			m := OutboundMessage{To: to, Text: fmt.Sprint(i + 1)}
+			if err := f.Put(tx, m, f.now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var got []string
+	for after := (Address{Account: "a"}); ; {
+		d, err := f.NextFirst(f.read(), after)
+		f.must(err)
+		if d == nil {
+			break
+		}
+		got = append(got, d.Message.To.String()+" "+d.Message.Text)
+		after = d.Message.To
+	}
+	want(t, "firsts", got, "a/1/x 3", "a/1/y 2", "a/2 1")
+	d, err := f.First(f.read(), at("1", "x"))
+	f.must(err)
+	d.State = Sent
+	f.save(d)
+	if d, err = f.First(f.read(), at("1", "x")); err != nil || d == nil || d.ID != 5 {
+		t.Errorf("First = %+v, %v, want 5", d, err)
+	}
+	if d, err = f.First(f.read(), at("1", "")); err != nil || d != nil {
+		t.Errorf("First where nothing waits = %+v, %v", d, err)
+	}
+}
+
+// A row that can't be read is set aside, and the others are read.
+func TestOutboxBadRow(t *testing.T) {
+	f := newOutboxFixture(t)
+	f.put("one", "two", "three")
+	f.tx(func(tx *store.Tx) error {
+		_, err := tx.Exec("UPDATE outbox SET body = '{' WHERE id = 2")
+		return err
+	})
+	f.tx(func(tx *store.Tx) error {
+		_, err := tx.Exec("UPDATE outbox SET attempts = 'many' WHERE id = 1")
+		return err
+	})
+	list, err := f.Open(f.read(), 0)
+	if len(list) != 1 || list[0].ID != 3 {
+		t.Errorf("Open = %+v, want the third", list)
+	}
+	bad, ok := store.RowErrors(err)
+	if !ok || len(bad) != 2 || bad[0].ID != 1 || bad[1].ID != 2 {
+		t.Fatalf("Open = %v, want errors of the first two", err)
+	}
+	f.tx(func(tx *store.Tx) error { return f.SetAside(tx, bad[0]) })
+	f.tx(func(tx *store.Tx) error { return f.SetAside(tx, bad[1]) })
+	if n, err := f.BadRows(f.read()); err != nil || n != 2 {
+		t.Errorf("BadRows = %d, %v", n, err)
+	}
+	if d, err := f.First(f.read(), chat); err != nil || d == nil || d.ID != 3 {
+		t.Errorf("First = %+v, %v, want the third", d, err)
+	}
+}
+
+// What a person changes shows in a number, and only that does.
+func TestOutboxChanges(t *testing.T) {
+	f := newOutboxFixture(t)
+	f.reach()
+	changes := func() int64 {
+		n, err := f.Changes(f.read())
+		f.must(err)
+		return n
+	}
+	before := changes()
+	f.put("more")
+	f.tx(func(tx *store.Tx) error { _, err := f.Retry(tx, 99, f.now); return err })
+	if n := changes(); n != before {
+		t.Errorf("Changes = %d where nobody changed anything, want %d", n, before)
+	}
+	f.tx(func(tx *store.Tx) error { _, err := f.Retry(tx, 4, f.now); return err })
+	second := changes()
+	f.tx(func(tx *store.Tx) error { _, err := f.Drop(tx, 4, f.now); return err })
+	if third := changes(); second == before || third == second {
+		t.Errorf("Changes = %d, %d, %d, want three numbers", before, second, third)
 	}
 }

@@ -16,12 +16,12 @@ const Offload = "tool-result.txt"
 // again: the time is to be longer ago than that.
 func (in *Inbox) Prune(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	return store.Pruning{Table: "inbox", Time: "received_ms",
-		Over: "state IN ('done', 'dropped', 'heard')"}.Step(tx, before, after)
+		Over: "state IN ('done', 'dropped', 'heard', 'bad')"}.Step(tx, before, after)
 }
 
 // Prune deletes messages to people that were sent or dropped before a time, likewise. Those that
-// could not be delivered stay until a person drops them.
+// could not be delivered stay until a person drops them. Rows that can't be read go, too.
 func (out *Outbox) Prune(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
-	return store.Pruning{Table: "outbox", Time: "updated_ms",
-		Over: "state IN ('sent', 'dropped')"}.Step(tx, before, after)
+	return store.Pruning{Table: "outbox", Time: "updated_ms", Changing: true,
+		Over: "state IN ('sent', 'dropped', 'bad')"}.Step(tx, before, after)
 }

@@ -18,17 +18,26 @@ type account struct {
 	drafter  Drafter  // nil if there is none, or previews are off
 	remover  Remover  // nil if there is none
 	finisher Finisher // nil if there is none
+	finder   Finder   // nil if there is none
 	typer    Typer    // nil if there is none
+	pacer    Pacer    // nil if there is none
+	once     bool     // it is a Deduplicator
 	marks    *marks
 	stats    Stats
 	typing   chan struct{}
 	typed    *rate.Limiter
 
-	mu    sync.Mutex
-	all   clock
-	chats map[string]*clock // by chat, all its threads together
-	most  int               // how many chats there may be before those that rest are forgotten
-	round int               // how often all was paused
+	mu      sync.Mutex
+	all     clock
+	chats   map[string]*clock // by what limited names
+	most    int               // how many chats there may be before those that rest are forgotten
+	round   int               // how often all was paused
+	breaker breaker
+
+	// Guarded by the router's mu:
+	loaded int // conversations that have a worker because something waits for them
+	open   int // messages on their way
+	waits  waits
 }
 
 // maxTyping bounds how many typing indicators of an account are being set at once, typingRate
@@ -46,7 +55,10 @@ func newAccount(a Account, now time.Time) *account {
 		chats: make(map[string]*clock), most: maxClocks}
 	acc.remover, _ = a.Channel.(Remover)
 	acc.finisher, _ = a.Channel.(Finisher)
+	acc.finder, _ = a.Channel.(Finder)
 	acc.typer, _ = a.Channel.(Typer)
+	acc.pacer, _ = a.Channel.(Pacer)
+	_, acc.once = a.Channel.(Deduplicator)
 	if a.Streaming {
 		acc.editor, _ = a.Channel.(Editor)
 		acc.drafter, _ = a.Channel.(Drafter)
@@ -103,8 +115,14 @@ type pass struct {
 func (a *account) reserve(p *pass, to bus.Address, l Limits, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if wait := a.pausedFor(to.Chat, now); wait > 0 {
+	chat := limited(to, l)
+	if wait := a.pausedFor(chat, now); wait > 0 {
 		return wait
+	}
+	if a.pacer != nil {
+		if wait := a.pacer.Wait(to); wait > 0 {
+			return wait
+		}
 	}
 	if p.round != a.round { // else all who waited would go at once when a pause ends
 		*p = pass{round: a.round}
@@ -116,7 +134,7 @@ func (a *account) reserve(p *pass, to bus.Address, l Limits, now time.Time) time
 		switch p.clocks {
 		case 0:
 			if l.Chat != (Rate{}) {
-				p.at = a.clock(to.Chat, now).next(l.Chat, now)
+				p.at = a.clock(chat, now).next(l.Chat, now)
 			}
 		case 1:
 			p.at = a.all.next(l.Account, now)
@@ -128,8 +146,38 @@ func (a *account) reserve(p *pass, to bus.Address, l Limits, now time.Time) time
 	}
 }
 
-// wait returns how long the platform wants nothing for a chat.
-func (a *account) wait(chat string, now time.Time) time.Duration {
+// admit returns how long c must wait before it may try something: see [breaker].
+func (a *account) admit(c *chat, now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.breaker.admit(c, now)
+}
+
+// leave notes that c tries nothing for now.
+func (a *account) leave(c *chat) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.breaker.leave(c)
+}
+
+// broken reports whether the platform can't be reached.
+func (a *account) broken() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.breaker.open
+}
+
+// limited names what of a conversation has limits of its own: the chat, or the thread.
+func limited(to bus.Address, l Limits) string {
+	if l.PerThread && to.Thread != "" {
+		return to.Chat + "/" + to.Thread
+	}
+	return to.Chat
+}
+
+// wait returns how long the platform wants nothing for a conversation.
+func (a *account) wait(to bus.Address, now time.Time) time.Duration {
+	chat := limited(to, a.limits(to))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.pausedFor(chat, now)
@@ -144,8 +192,9 @@ func (a *account) pausedFor(chat string, now time.Time) time.Duration {
 	return max(until.Sub(now), 0)
 }
 
-// pause does what the platform asks for when it refuses something for a chat.
-func (a *account) pause(e *RateError, chat string, now time.Time) {
+// pause does what the platform asks for when it refuses something for a conversation.
+func (a *account) pause(e *RateError, to bus.Address, now time.Time) {
+	chat := limited(to, a.limits(to))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	until := now.Add(e.After)

@@ -20,7 +20,7 @@ func TestClocksAreBounded(t *testing.T) {
 	l := Limits{Chat: Rate{Every: time.Minute, Burst: 2}}
 	now := time.Now()
 	paused := now.Add(time.Hour)
-	a.pause(&RateError{After: time.Hour}, "paused", now)
+	a.pause(&RateError{After: time.Hour}, bus.Address{Chat: "paused"}, now)
 	for i := range 20 * maxClocks {
 		if wait := reserve(a, new(pass), fmt.Sprint(i), l, now); wait > 0 {
 			t.Fatalf("chat %d waits %v", i, wait)
@@ -93,15 +93,15 @@ func TestLongestPauseHolds(t *testing.T) {
 	now := time.Now()
 	for _, account := range []bool{false, true} {
 		a := newAccount(Account{}, time.Now())
-		a.pause(&RateError{After: time.Minute, Account: account}, "c", now)
-		a.pause(&RateError{After: time.Second, Account: account}, "c", now)
-		if wait := a.wait("c", now); wait != time.Minute {
+		a.pause(&RateError{After: time.Minute, Account: account}, bus.Address{Chat: "c"}, now)
+		a.pause(&RateError{After: time.Second, Account: account}, bus.Address{Chat: "c"}, now)
+		if wait := a.wait(bus.Address{Chat: "c"}, now); wait != time.Minute {
 			t.Errorf("account %v: wait is %v, want 1m", account, wait)
 		}
-		if wait := a.wait("other", now); (wait == time.Minute) != account {
+		if wait := a.wait(bus.Address{Chat: "other"}, now); (wait == time.Minute) != account {
 			t.Errorf("account %v: another chat waits %v", account, wait)
 		}
-		if wait := a.wait("c", now.Add(time.Minute)); wait != 0 {
+		if wait := a.wait(bus.Address{Chat: "c"}, now.Add(time.Minute)); wait != 0 {
 			t.Errorf("account %v: wait is %v after the pause", account, wait)
 		}
 	}

@@ -17,6 +17,10 @@ type Channel interface {
 	// platform refuses the account (*AccountError). It returns after every
 	// goroutine that it started has ended. After any other error it is called again,
 	// so a passing outage may simply be returned.
+	//
+	// The end of ctx ends receiving: nothing is published or acknowledged any more. Send must
+	// work until in.Flushed is closed. A channel that can't send without Run keeps its
+	// connection until then; the others return at once.
 	Run(ctx context.Context, in Intake) error
 
 	// Send delivers one part and returns the platform's id for it. It may be
@@ -34,12 +38,30 @@ type Intake interface {
 	// example "connected as @bot". It begins with "connected" or "listening" if messages come in,
 	// and with anything else if they don't. It ends with Run.
 	Report(state string)
+
+	// Refused is Report for a state that only a person can end.
+	Refused(state string)
+
+	// Flushed returns a channel that is closed, after the end of Run's context, when nothing more
+	// is sent.
+	Flushed() <-chan struct{}
 }
 
 // A Publisher stores what channels receive. Its methods may be called concurrently.
 type Publisher interface {
+	// Identify says which of the platform's accounts the channel is, by the platform's id, once it
+	// knows that and before Cursors. If the account was another one before, with another token for
+	// example, its cursor of the place "" is forgotten, and messages may have ids that messages to
+	// the other one had.
+	Identify(ctx context.Context, id string) error
+
 	// Cursors returns the cursors that were stored, by place.
 	Cursors(ctx context.Context) (map[string]string, error)
+
+	// Try calls f, which works with one thing that the platform has delivered. If f panics, that is
+	// logged and counted, and Try reports false: the channel goes on without it. Else it would be
+	// delivered again to each process, and end it.
+	Try(ctx context.Context, f func()) bool
 
 	// Publish stores a batch in one transaction. Only when it has returned nil
 	// may the channel acknowledge the batch to the platform. A batch that was
@@ -58,8 +80,16 @@ type Batch struct {
 	Cursor string
 	Place  string
 
+	// Gone says that the platform has no such Place any more, or none for the account: its stored
+	// cursor is forgotten. Cursor is "" then.
+	Gone bool
+
 	// Moved names the groups that go on under another id: the old one by the new one.
 	Moved map[string]string
+
+	// Unheard, if it is set, is called before Publish returns nil, for each message that nobody
+	// will answer and whose sender is not told so: with its ID and what to say to the sender alone.
+	Unheard func(id, say string)
 }
 
 // An Editor is a [Channel] that can replace the text of a message it sent.
@@ -68,6 +98,16 @@ type Editor interface {
 	// Setting the text it already has is no error. It reports ErrRefused when the message
 	// can't be edited (any more), *RateError or any other error like Send.
 	Edit(ctx context.Context, to bus.Address, id, text string) error
+}
+
+// A Finder is a [Channel] whose platform knows a message by its key only for a time.
+type Finder interface {
+	// Find returns the platform's id of the message that Send has made of part after all messages
+	// whose ids are known, or, if there are none, at a time or later; or "" if there is none.
+	Find(ctx context.Context, part bus.Part, known []string, since time.Time) (id string, err error)
+
+	// KeyTime is how long the platform knows a message by its key, at least.
+	KeyTime() time.Duration
 }
 
 // A Drafter is a [Channel] that can show an answer while it is written, without sending it.
@@ -92,6 +132,20 @@ type Finisher interface {
 	// delivered, or its answer was stopped. It is called once at most; if the message was delivered,
 	// before anything else is sent to the conversation.
 	Finish(ctx context.Context, to bus.Address, id string)
+}
+
+// An Addresser is a [Channel] that knows its addresses by their form.
+type Addresser interface {
+	// Address returns the address of the chat that a person means. An error says what an address
+	// looks like.
+	Address(chat string) (string, error)
+}
+
+// A Deduplicator is a [Channel] on which people see a message once that is sent again with the same
+// [bus.Part.Key], however much later: the outcome of no try matters.
+type Deduplicator interface {
+	// Deduplicates marks the channel. It does nothing.
+	Deduplicates()
 }
 
 // A Typer is a [Channel] that can show that an answer is on its way.
@@ -162,20 +216,33 @@ type Limiter interface {
 	Limits(to bus.Address) Limits
 }
 
+// A Pacer is a [Channel] whose platform says with its answers how much more it takes.
+type Pacer interface {
+	// Wait returns how long the platform takes no new message to a conversation.
+	Wait(to bus.Address) time.Duration
+}
+
 // Limits are what a platform documents for sending to one conversation.
 type Limits struct {
 	// Text is the longest text of one part in the units of Measure; 0 means any length.
 	Text    int
 	Measure func(markdown string) int
 
+	// Render returns what the platform gets for a text. An edit between two texts for which it is
+	// the same changes nothing, and is not made; default the text itself.
+	Render func(markdown string) string
+
 	Caption int   // like Text, for the text of a part with a file; 0: such a part has no text
 	File    int64 // largest file that can be sent, in bytes; 0: none can
 	Buttons int   // most buttons of a message; 0: it has none
 
+	// PerThread says that each thread of a chat has limits of its own.
+	PerThread bool
+
 	// EditInterval is the shortest time between two edits of a message that is being streamed.
 	EditInterval time.Duration
 
-	Chat    Rate // messages to this chat, all threads together
+	Chat    Rate // messages to this chat, all threads together unless PerThread
 	Account Rate // messages of the account, all chats together
 }
 

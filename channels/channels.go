@@ -5,7 +5,7 @@
 // gets into the inbox, a [Router] brings the outbox to the platforms in order and exactly
 // once, a [Supervisor] keeps a channel running, and [Media] are the files that come and go.
 //
-// Tables: places, people, identities, pairings, moves, accounts.
+// Tables: places, people, identities, pairings, denied, moves, accounts, notices, bots.
 //
 // Files: those of the media directory, by account and chat.
 package channels
@@ -64,4 +64,21 @@ CREATE TABLE accounts (
 	state    TEXT NOT NULL,
 	since_ms BIGINT NOT NULL,
 	event_ms BIGINT NOT NULL -- when the platform was last heard of, 0 for never
+);`, `
+CREATE TABLE notices ( -- that messages to a chat were given up
+	account TEXT NOT NULL,
+	chat    TEXT NOT NULL,
+	told_ms BIGINT NOT NULL, -- when owners were told of it
+	PRIMARY KEY (account, chat)
+);`, `
+CREATE TABLE bots (
+	account  TEXT PRIMARY KEY,
+	platform TEXT NOT NULL -- the platform's id of what the account was when it last connected
+);`, `
+CREATE TABLE denied ( -- strangers who get no pairing code
+	account  TEXT NOT NULL,
+	sender   TEXT NOT NULL,
+	name     TEXT NOT NULL,
+	since_ms BIGINT NOT NULL,
+	PRIMARY KEY (account, sender)
 );`}}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"gateway/bus"
@@ -17,7 +18,9 @@ import (
 
 // How long a message is tried.
 const (
-	maxAge     = 24 * time.Hour
+	maxTried   = 24 * time.Hour // spent on tries, with the waits between them
+	maxCounted = time.Hour      // of the wait between two tries, so that there are many of them
+	slackTime  = time.Minute    // that a try may take
 	firstRetry = time.Second
 	lastRetry  = 5 * time.Minute
 )
@@ -25,34 +28,60 @@ const (
 // deliver makes the next try of d and of the parts after it, and returns how long to wait before
 // it is to be called again: 0 when d is over.
 func (c *chat) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
+	defer c.leave()
 	limits := c.a.limits(c.to)
 	if c.current != d {
-		c.begin(ctx, d, limits)
+		if wait := c.stop(ctx, d.Message.Stops); wait > 0 {
+			return wait
+		}
+		if over, wait := c.begin(ctx, d); over || wait > 0 {
+			return wait
+		}
 	}
 	for {
 		if wait := c.mustWait(d, limits); wait > 0 {
+			c.unmark(ctx, d)
 			return wait
 		}
-		if over := c.try(ctx, d); over {
+		if over := c.try(ctx, d, limits); over {
 			return 0
 		}
 	}
 }
 
-// begin splits d and takes over the preview that it ends.
-func (c *chat) begin(ctx context.Context, d *bus.Delivery, limits Limits) {
-	c.current, c.old, c.retryAt = d, messages{}, time.Time{}
-	c.parts = c.plan(ctx, d, limits)
+// begin takes over the preview that d ends. A try of d that an earlier process has ended with is
+// counted, and with the third one in a row d is over. It returns how long to wait if that could not
+// be written.
+func (c *chat) begin(ctx context.Context, d *bus.Delivery) (over bool, wait time.Duration) {
+	c.doubt = time.Time{}
+	if d.State == bus.Sending || d.Attempts > 0 { // by an earlier process, or long ago
+		c.doubt = d.Created
+	}
+	uncertain := d.Uncertain
+	if d.State == bus.Sending {
+		if !c.a.once {
+			c.r.uncertain(ctx, d)
+		}
+		if !c.r.Orderly {
+			d.Crashes++
+		}
+		d.State = bus.Waiting
+	}
+	if d.Crashes >= maxCrashes {
+		if c.giveUp(ctx, d, errors.New("the gateway has ended three times while it sent this")) {
+			return true, 0
+		}
+		d.State, d.Crashes, d.Uncertain = bus.Sending, d.Crashes-1, uncertain
+		return false, firstRetry
+	}
+	c.current, c.old, c.retryAt, c.since = d, messages{}, time.Time{}, time.Time{}
+	c.planned, c.marked, c.parts = false, false, nil
 	if s := d.Message.Stream; s != "" {
 		if shown := c.takeOver(s); c.a.editor != nil {
 			c.old = shown
 		}
-		for i, p := range c.parts { // what is more than text is no edit
-			if p.file != nil || len(p.buttons) > 0 {
-				c.old.usable = min(c.old.usable, i)
-			}
-		}
 	}
+	return false, 0
 }
 
 // mustWait returns how long to wait before the next try of d.
@@ -61,23 +90,74 @@ func (c *chat) mustWait(d *bus.Delivery, limits Limits) time.Duration {
 	if wait := c.retryAt.Sub(now); wait > 0 {
 		return wait
 	}
-	if n := len(d.IDs); n == len(c.parts) || n < c.old.usable {
-		return c.a.wait(c.to.Chat, now) // no new message will be sent
+	if wait := c.admit(d, now); wait > 0 {
+		return wait
 	}
-	return c.a.reserve(&c.pass, c.to, limits, now)
+	if c.reserved || !c.needsPass(d) {
+		return c.a.wait(c.to, now)
+	}
+	wait := c.a.reserve(&c.pass, c.to, limits, now)
+	c.reserved = wait == 0
+	return wait
 }
 
-// try makes the next try of d. over reports that it needs no other.
-func (c *chat) try(ctx context.Context, d *bus.Delivery) (over bool) {
+// needsPass reports whether the next try of d sends a new message, as far as that is known.
+func (c *chat) needsPass(d *bus.Delivery) bool {
+	n := len(d.IDs)
+	return n >= c.old.usable && (!c.planned || n < len(c.parts))
+}
+
+// admit returns how long d must wait for others: while its platform can't be reached, or while
+// something is tried that may end the process.
+func (c *chat) admit(d *bus.Delivery, now time.Time) time.Duration {
+	c.r.mu.Lock()
+	wait := c.r.suspect.admit(c, d, now)
+	c.r.mu.Unlock()
+	if wait > 0 {
+		return wait
+	}
+	return c.a.admit(c, now)
+}
+
+// leave ends what admit has begun.
+func (c *chat) leave() {
+	c.a.leave(c)
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	if c.r.suspect.leave(c) {
+		for _, other := range c.r.chats {
+			other.ring()
+		}
+	}
+}
+
+// try makes the next try of d. over reports that it needs no other. d is marked in the table before
+// anything is done with it: what ends the process must be known to the next one.
+func (c *chat) try(ctx context.Context, d *bus.Delivery, limits Limits) (over bool) {
 	start := c.r.now()
+	if !c.marked && (!c.planned || len(d.IDs) < len(c.parts)) {
+		if ok, err := c.mark(ctx, d); !ok {
+			return err == nil
+		}
+	}
+	if !c.planned {
+		if err := c.split(ctx, d, limits); err != nil {
+			return c.failed(ctx, d, err)
+		}
+		if c.needsPass(d) && !c.reserved {
+			return false
+		}
+	}
 	n := len(d.IDs)
 	if n == len(c.parts) { // but that could not be written
 		return c.finish(ctx, d, start)
 	}
-	d.State = bus.Sending
-	if ok, err := c.save(ctx, d); !ok {
-		return err == nil
+	if !c.marked {
+		if ok, err := c.mark(ctx, d); !ok {
+			return err == nil
+		}
 	}
+	c.reserved = c.reserved && n < c.old.usable
 	fault.Point("sending")
 	var id string
 	err := c.guard(ctx, func() (err error) {
@@ -92,12 +172,85 @@ func (c *chat) try(ctx context.Context, d *bus.Delivery) (over bool) {
 		return c.failed(ctx, d, err)
 	}
 	fault.Point("sent")
+	c.reached(ctx)
+	c.doubt = time.Time{}
 	d.IDs = append(d.IDs, id)
-	d.Attempts, d.Error = 0, ""
+	d.Attempts, d.Crashes, d.Error, c.marked = 0, 0, "", false
 	if n+1 < len(c.parts) {
 		return false
 	}
 	return c.finish(ctx, d, start)
+}
+
+// mark notes in the table that d is on its way. ok is as in save.
+func (c *chat) mark(ctx context.Context, d *bus.Delivery) (ok bool, err error) {
+	d.State = bus.Sending
+	ok, err = c.save(ctx, d)
+	c.marked = ok
+	return ok, err
+}
+
+// unmark notes that d waits after all.
+func (c *chat) unmark(ctx context.Context, d *bus.Delivery) {
+	if !c.marked {
+		return
+	}
+	d.State = bus.Waiting
+	if _, err := c.save(ctx, d); err == nil { // else it counts as a try, should the process end
+		c.marked = false
+	}
+}
+
+// split makes the parts of d.
+func (c *chat) split(ctx context.Context, d *bus.Delivery, limits Limits) error {
+	known := len(d.Parts)
+	err := c.guard(ctx, func() error {
+		c.parts = c.plan(ctx, d, limits)
+		return nil
+	})
+	if err == nil && len(c.parts) == 0 {
+		err = fmt.Errorf("%w: there is nothing in it", ErrRefused)
+	}
+	if err != nil {
+		return err
+	}
+	c.planned = true
+	c.marked = c.marked && len(d.Parts) == known // how a text was split is noted before it is sent
+	for i, p := range c.parts {                  // what is more than text is no edit
+		if p.file != nil || len(p.buttons) > 0 {
+			c.old.usable = min(c.old.usable, i)
+		}
+	}
+	return nil
+}
+
+// reached notes that the platform has answered.
+func (c *chat) reached(ctx context.Context) {
+	c.a.mu.Lock()
+	closed := c.a.breaker.reach()
+	c.a.mu.Unlock()
+	if !closed {
+		return
+	}
+	c.r.log.InfoContext(ctx, "platform is reached again", "account", c.a.Name)
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	for _, other := range c.r.chats {
+		if other.a == c.a {
+			other.ring()
+		}
+	}
+}
+
+// unreached notes that the platform has not answered.
+func (c *chat) unreached(ctx context.Context, err error) {
+	c.a.mu.Lock()
+	opened := c.a.breaker.fail(c, c.r.now())
+	c.a.mu.Unlock()
+	if opened {
+		c.r.log.WarnContext(ctx, "platform can't be reached: one conversation at a time tries, "+
+			"the others wait", "account", c.a.Name, "err", err)
+	}
 }
 
 // errGone reports that a message of a preview can't be edited.
@@ -126,6 +279,9 @@ func (c *chat) put(ctx context.Context, d *bus.Delivery, n int) (id string, err 
 	}
 	if f := planned.file; f != nil {
 		part.File = &bus.File{Attachment: *f, Open: func() (io.ReadSeekCloser, error) {
+			if planned.content != "" {
+				return memoryFile{strings.NewReader(planned.content)}, nil
+			}
 			return c.r.media.Open(f.Path)
 		}}
 	}
@@ -133,7 +289,7 @@ func (c *chat) put(ctx context.Context, d *bus.Delivery, n int) (id string, err 
 		return c.recover(ctx, part)
 	}
 	if n >= c.old.usable {
-		return c.a.Channel.Send(ctx, part)
+		return c.send(ctx, part, d)
 	}
 	id = c.old.ids[n]
 	if c.old.texts[n] == part.Text {
@@ -148,6 +304,33 @@ func (c *chat) put(ctx context.Context, d *bus.Delivery, n int) (id string, err 
 	}
 	if err == nil {
 		c.old.texts[n] = part.Text
+	}
+	return id, err
+}
+
+// A memoryFile is one that needs not be closed.
+type memoryFile struct{ *strings.Reader }
+
+// Close implements [io.Closer].
+func (memoryFile) Close() error { return nil }
+
+// send sends a part as a new message, unless an earlier try has done so whose answer was lost, and
+// the platform may have forgotten its key since.
+func (c *chat) send(ctx context.Context, part bus.Part, d *bus.Delivery) (id string, err error) {
+	now := c.r.now()
+	if f := c.a.finder; f != nil && !c.doubt.IsZero() && now.Sub(c.doubt) >= f.KeyTime() {
+		last, err := c.r.outbox.LastSent(c.r.db.Read(ctx), d)
+		if err == nil {
+			known := slices.Concat(d.IDs, c.old.ids, last)
+			id, err = f.Find(ctx, part, known, c.doubt)
+		}
+		if err != nil || id != "" {
+			return id, err
+		}
+	}
+	id, err = c.a.Channel.Send(ctx, part)
+	if _, limited := errors.AsType[*RateError](err); err != nil && !limited && c.doubt.IsZero() {
+		c.doubt = now
 	}
 	return id, err
 }
@@ -214,12 +397,17 @@ func (c *chat) removeRest(ctx context.Context, used []string) error {
 	return nil
 }
 
-// save writes how far d has come. ok is false if that failed, and d is to be tried again, or if
-// a person has dropped d.
-func (c *chat) save(ctx context.Context, d *bus.Delivery) (ok bool, err error) {
+// save writes how far d has come, and with it what is to be said about that. ok is false if that
+// failed, and d is to be tried again, or if a person has dropped d.
+func (c *chat) save(
+	ctx context.Context, d *bus.Delivery, notices ...bus.OutboundMessage,
+) (ok bool, err error) {
 	err = c.r.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
 		ok, err = c.r.outbox.Save(tx, d, c.r.now())
-		over := !ok || d.State == bus.Sent || d.State == bus.Dead
+		if err == nil && ok {
+			err = c.r.putNotices(tx, c.to, notices)
+		}
+		over := !ok || d.State == bus.Sent || d.State == bus.Dead || d.State == bus.Dropped
 		if err == nil && over && d.Message.Stream != "" {
 			err = c.r.outbox.ForgetPreview(tx, d.Message.Stream)
 		}
@@ -237,11 +425,15 @@ func (c *chat) save(ctx context.Context, d *bus.Delivery) (ok bool, err error) {
 // none.
 func (c *chat) failed(ctx context.Context, d *bus.Delivery, err error) (over bool) {
 	now := c.r.now()
+	if !c.since.IsZero() { // else it was tried for the first time since the start
+		d.Tried += min(now.Sub(c.since), c.waited+slackTime)
+	}
 	wait := time.Duration(0)
-	d.State, d.Error = bus.Waiting, err.Error()
+	d.State, d.Error, d.Crashes, c.marked = bus.Waiting, err.Error(), 0, false
 	if limit, ok := errors.AsType[*RateError](err); ok && limit.After > 0 {
 		wait = limit.After
-		c.a.pause(limit, c.to.Chat, now)
+		c.a.pause(limit, c.to, now)
+		c.reached(ctx)
 	} else {
 		if errors.Is(err, ErrUncertain) {
 			c.r.uncertain(ctx, d)
@@ -249,25 +441,56 @@ func (c *chat) failed(ctx context.Context, d *bus.Delivery, err error) (over boo
 		d.Attempts++
 		wait = backoff(d.Attempts)
 		c.retryAt = now.Add(wait)
+		if errors.Is(err, ErrRefused) {
+			c.reached(ctx)
+		} else {
+			c.unreached(ctx, err)
+		}
 	}
-	if errors.Is(err, ErrRefused) || now.Sub(d.Created) > maxAge {
-		d.State = bus.Dead
+	c.since, c.waited = now, min(wait, maxCounted)
+	if errors.Is(err, ErrRefused) || d.Tried >= maxTried {
+		return c.giveUp(ctx, d, err)
 	}
 	ok, failed := c.save(ctx, d)
-	switch {
-	case failed != nil:
+	if failed != nil {
 		return false
-	case !ok: // dropped by a person
-		return true
-	case d.State == bus.Dead:
-		c.r.count(c.to.Account, func(s *Stats) { s.Dead.Add(1) })
-		c.r.log.ErrorContext(ctx, "message given up: see gateway outbox list",
-			"to", c.to.String(), "id", d.ID, "err", err)
+	}
+	if !ok { // dropped by a person, who is told nothing
 		return true
 	}
 	c.r.log.WarnContext(ctx, "message not sent yet", "to", c.to.String(), "id", d.ID,
 		"attempts", d.Attempts, "retry", wait, "err", err)
 	return false
+}
+
+// giveUp makes d a dead letter because of err: people see no longer that an answer is on its way,
+// and are told that none comes. over reports that this is written.
+func (c *chat) giveUp(ctx context.Context, d *bus.Delivery, err error) (over bool) {
+	d.State, d.Error = bus.Dead, err.Error()
+	var notices []bus.OutboundMessage
+	if d.Message.Notice {
+		d.State = bus.Dropped // nobody needs to look after it
+	} else {
+		var failed error
+		if notices, failed = c.r.notices(ctx, d); failed != nil {
+			c.r.log.ErrorContext(ctx, "nobody is told of a message that was given up",
+				"to", c.to.String(), "id", d.ID, "err", failed)
+		}
+	}
+	ok, failed := c.save(ctx, d, notices...)
+	if failed != nil || !ok {
+		return failed == nil
+	}
+	c.a.marks.answered(c.to, d.Message.Answers, c.r.now())
+	if d.State == bus.Dead {
+		c.r.count(c.to.Account, func(s *Stats) { s.Dead.Add(1) })
+		c.r.log.ErrorContext(ctx, "message given up: see gateway outbox list",
+			"to", c.to.String(), "id", d.ID, "err", err)
+	} else {
+		c.r.log.WarnContext(ctx, "notice of a message that was given up not delivered",
+			"to", c.to.String(), "id", d.ID, "err", err)
+	}
+	return true
 }
 
 // backoff returns how long to wait after so many failed tries: twice as long each time, and up to a

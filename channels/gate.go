@@ -3,9 +3,12 @@ package channels
 import (
 	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,20 +35,29 @@ type Gate struct {
 	Admitted func([]bus.InboundMessage)
 
 	pace    pace
+	knocks  pace // of strangers
+	peeks   pace // for whether they were let in a moment ago
+	level   level
 	dropped atomic.Int64
 
 	mu       sync.Mutex
 	policies map[string]Policy // by account
 	stats    map[string]*GateStats
-	known    *knowledge // of the tables; reloaded when it is older than rolesAge
-	read     time.Time
+	known    map[writer]seen // of the tables; all of it is forgotten every rolesAge
+	read     time.Time       // when it was
+	times    int             // that it was
 }
 
-// An identity is a person, or a group, on an account.
+// An identity is a person, or a chat, on an account.
 type identity struct{ account, id string }
 
-// rolesAge is how long a change that another process made to people may go unnoticed.
-const rolesAge = time.Second
+// rolesAge is how long a change that another process made to people may go unnoticed. Where
+// somebody would be turned away the gate looks at once: perhaps they were let in a moment ago.
+// After three times in ten minutes it is doorAge, so that they make it read 20 times a second.
+const (
+	rolesAge = time.Second
+	doorAge  = 50 * time.Millisecond
+)
 
 // NewGate returns a Gate.
 func NewGate(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logger) *Gate {
@@ -65,6 +77,38 @@ type intake struct {
 	gate    *Gate
 	account string
 	stats   *GateStats
+}
+
+// Identify implements [Publisher].
+func (in *intake) Identify(ctx context.Context, id string) error {
+	g := in.gate
+	var before string
+	err := g.db.Tx(ctx, func(tx *store.Tx) error {
+		before = ""
+		err := tx.QueryRow("SELECT platform FROM bots WHERE account = $1", in.account).Scan(&before)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) || before == id {
+			return err
+		}
+		_, err = tx.Exec(`INSERT INTO bots (account, platform) VALUES ($1, $2)
+			ON CONFLICT (account) DO UPDATE SET platform = excluded.platform`, in.account, id)
+		if err != nil || before == "" {
+			return err
+		}
+		if err := g.inbox.Rename(tx, in.account, g.now()); err != nil {
+			return err
+		}
+		_, err = tx.Exec("DELETE FROM places WHERE account = $1 AND place = ''", in.account)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("channels: identify %s: %w", in.account, err)
+	}
+	if before != "" && before != id {
+		g.log.WarnContext(ctx, "the account is another one of the platform's than before, as with "+
+			"another token: what comes to it is new, and what was to be sent comes from it",
+			"account", in.account, "before", before, "now", id)
+	}
+	return nil
 }
 
 // Cursors implements [Publisher].
@@ -92,14 +136,36 @@ func (in *intake) Cursors(ctx context.Context) (map[string]string, error) {
 	return cursors, nil
 }
 
+// Try implements [Publisher].
+func (in *intake) Try(ctx context.Context, f func()) (ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			in.stats.Skipped.Add(1)
+			in.gate.log.ErrorContext(ctx, "update skipped: the channel panicked",
+				"account", in.account, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			ok = false
+		}
+	}()
+	f()
+	return true
+}
+
 // Publish implements [Publisher].
-func (in *intake) Publish(ctx context.Context, b Batch) error {
+func (in *intake) Publish(ctx context.Context, b Batch) (err error) {
 	g := in.gate
-	sorted, err := in.sort(ctx, b)
+	unheard := make(map[string]string)
+	sorted, err := in.sort(ctx, b, unheard)
 	if err != nil {
 		return err
 	}
-	if len(sorted) == 0 && len(b.Moved) == 0 {
+	defer func() {
+		for id, say := range unheard {
+			if err == nil && b.Unheard != nil {
+				b.Unheard(id, say)
+			}
+		}
+	}()
+	if len(sorted) == 0 && len(b.Moved) == 0 && !b.Gone {
 		return nil // the cursor is only for what is stored
 	}
 	now := g.now()
@@ -107,15 +173,21 @@ func (in *intake) Publish(ctx context.Context, b Batch) error {
 	var told int
 	err = g.db.Tx(ctx, func(tx *store.Tx) error {
 		var err error
-		if fresh, told, err = g.take(tx, sorted, now); err != nil {
+		if fresh, told, err = g.take(tx, sorted, now, unheard); err != nil {
 			return err
 		}
 		if err := in.saveMoves(tx, b.Moved); err != nil {
 			return err
 		}
+		if b.Gone {
+			return in.dropCursor(tx, b.Place)
+		}
 		return in.saveCursor(tx, b.Place, b.Cursor)
 	})
 	if err != nil {
+		for _, j := range sorted { // the batch comes again
+			j.undo()
+		}
 		return err
 	}
 	fault.Point("accepted")
@@ -124,90 +196,129 @@ func (in *intake) Publish(ctx context.Context, b Batch) error {
 	}
 	if len(fresh) > 0 {
 		in.stats.Received.Add(int64(len(fresh)))
+		g.level.add(len(fresh))
 		g.inbox.Wake()
 		g.Admitted(fresh)
 	}
+	in.noteRepeated(ctx, sorted, fresh)
 	if told > 0 {
-		g.outbox.Wake()
-		g.log.InfoContext(ctx, "strangers, or people who write too fast, were told so: "+
+		g.log.InfoContext(ctx, "strangers, or people whose messages were dropped, were told so: "+
 			"see gateway people list", "account", in.account, "messages", told)
 	}
 	return nil
+}
+
+// noteRepeated counts the messages that are in the inbox from before: platforms deliver again what
+// they believe we have not got.
+func (in *intake) noteRepeated(ctx context.Context, list []judged, fresh []bus.InboundMessage) {
+	for _, j := range list {
+		if j.verdict != admitted || slices.ContainsFunc(fresh, func(m bus.InboundMessage) bool {
+			return m.ID == j.ID && m.From == j.From
+		}) {
+			continue
+		}
+		in.stats.Repeated.Add(1)
+		in.gate.log.DebugContext(ctx, "message dropped: it is in the inbox already",
+			"from", j.From.String(), "id", j.ID)
+	}
 }
 
 // A judged message is one with what becomes of it.
 type judged struct {
 	bus.InboundMessage
 	verdict verdict
-	demoted bool // its sender was an owner once
+	demoted bool   // its sender was an owner once
+	undo    func() // takes back that it counts for the rate of its sender
 }
 
 // sort decides what becomes of the messages of a batch. It returns those of which something is to
-// be stored, in their order.
-func (in *intake) sort(ctx context.Context, b Batch) ([]judged, error) {
+// be stored, in their order. In unheard it notes what to say to the senders of others.
+func (in *intake) sort(
+	ctx context.Context, b Batch, unheard map[string]string,
+) ([]judged, error) {
 	if len(b.Messages) == 0 {
 		return nil, nil
 	}
-	g := in.gate
-	ks, err := in.look(ctx, b.Moved)
-	if err != nil {
+	g, read := in.gate, in.gate.db.Read(ctx)
+	var kept []judged
+	fail := func(err error) ([]judged, error) {
+		for _, j := range kept { // the batch comes again
+			j.undo()
+		}
 		return nil, err
 	}
-	var kept []judged
-	fresh, policy := false, g.policy(in.account)
+	policy := g.policy(in.account)
 	for _, m := range b.Messages {
-		who, v := policy.judgeBy(&m, ks)
-		if v < heard && !m.Group && !fresh { // perhaps they were let in a moment ago
-			g.forget()
-			if ks, err = in.look(ctx, b.Moved); err != nil {
-				return nil, err
+		who, v, err := g.judge(read, policy, &m, b.Moved, rolesAge)
+		if err == nil && v < heard && !m.Group {
+			age := doorAge
+			if ok, _ := g.peeks.knock(m, g.now()); ok {
+				age = 0
 			}
-			fresh = true
-			who, v = policy.judgeBy(&m, ks)
+			who, v, err = g.judge(read, policy, &m, b.Moved, age)
+		}
+		if err != nil {
+			return fail(err)
+		}
+		undo := func() {}
+		if v == admitted {
+			if v, err = in.room(ctx, m); err != nil {
+				return fail(err)
+			}
 		}
 		if v == admitted {
-			if ok, tell := g.pace.allow(m, policy.PerMinute); !ok {
+			var ok, tell bool
+			if ok, tell, undo = g.pace.allow(m, policy.PerMinute); !ok {
 				g.log.WarnContext(ctx, "message dropped: its sender writes too fast",
 					"from", m.From.String(), "id", m.ID, "dropped", g.dropped.Add(1))
 				in.stats.Dropped.Add(1)
 				if !tell {
+					unheard[m.ID] = sayHasty
 					continue
 				}
 				v = hasty
 			}
 		}
+		if v == lost {
+			continue
+		}
+		// Nothing is known of a stranger, and a pairing code would change that. The platform may also
+		// repeat what somebody has said who is forgotten by now.
+		if v == stranger && asksToBeForgotten(m.Text) {
+			v = ignored
+		}
 		if v == ignored || v == stranger {
 			in.stats.Refused.Add(1)
 		}
+		if v == stranger {
+			var ok bool
+			if ok, undo = g.knocks.knock(m, g.now()); !ok {
+				v = ignored
+			}
+		}
 		if v == ignored {
+			unheard[m.ID] = sayNotHere
+			if !m.Group {
+				unheard[m.ID] = sayNotYou
+			}
 			g.log.DebugContext(ctx, "message not admitted", "from", m.From.String(), "id", m.ID)
 			continue
 		}
-		kept = append(kept, judged{m, v, who.chat != "" && m.Role != bus.Owner})
+		kept = append(kept, judged{m, v, who.chat != "" && m.Role != bus.Owner, undo})
 	}
 	return kept, nil
 }
 
-// look returns what the gate knows with the groups that have moved, of which it is told just now:
-// what is written in them since comes in the same batch.
-func (in *intake) look(ctx context.Context, moved map[string]string) (*knowledge, error) {
-	ks, err := in.gate.look(in.gate.db.Read(ctx))
-	if err != nil || len(moved) == 0 {
-		return ks, err
-	}
-	all := knowledge{people: ks.people, moves: maps.Clone(ks.moves)}
-	for chat, before := range moved {
-		if id := (identity{in.account, chat}); all.moves[id] == "" {
-			all.moves[id] = before
-		}
-	}
-	return &all, nil
+// asksToBeForgotten reports whether a text is the command to forget its sender.
+func asksToBeForgotten(text string) bool {
+	words := strings.Fields(strings.ToLower(text))
+	return len(words) > 0 && words[0] == "/forget"
 }
 
 // take stores what is to be kept of a batch. It returns the messages that are new in the inbox, and
 // how many messages are in the outbox now because of it.
 func (g *Gate) take(
-	tx *store.Tx, list []judged, now time.Time,
+	tx *store.Tx, list []judged, now time.Time, unheard map[string]string,
 ) (fresh []bus.InboundMessage, told int, err error) {
 	for _, j := range list {
 		m, done := j.InboundMessage, false
@@ -215,12 +326,18 @@ func (g *Gate) take(
 		case heard:
 			_, err = g.inbox.Overhear(tx, m, now)
 		case stranger:
+			delete(unheard, m.ID) // the transaction may have begun before
 			if done, err = g.offer(tx, m, now); done {
 				told++
+			} else {
+				unheard[m.ID] = sayNotYet
 			}
 		case hasty:
 			told++
-			err = g.outbox.Put(tx, hastyAnswer(m), now)
+			err = g.outbox.Put(tx, refusal(m, sayHasty), now)
+		case crowded:
+			told++
+			err = g.outbox.Put(tx, refusal(m, sayFull), now)
 		default:
 			switch {
 			case m.Role == bus.Owner && !m.Group:
@@ -242,17 +359,27 @@ func (g *Gate) take(
 	return fresh, told, nil
 }
 
-// hastyAnswer is what somebody is told who writes too fast.
-func hastyAnswer(m bus.InboundMessage) bus.OutboundMessage {
-	out := bus.OutboundMessage{To: m.From, Text: sayHasty}
+// refusal tells the sender of m that it was not taken in.
+func refusal(m bus.InboundMessage, text string) bus.OutboundMessage {
+	out := bus.OutboundMessage{To: m.From, Text: text}
 	if m.Group {
 		out.ReplyTo = m.ID
 	}
 	return out
 }
 
+// What is said to the sender of a message alone, where the platform can do that.
+const (
+	sayNotHere = "I don't answer in this channel. Whoever runs this gateway can add it to `groups`."
+	sayNotYou  = "I answer only people whom the owner of this gateway has named."
+	sayNotYet  = "You are not let in. Whoever runs this gateway can do that by your pairing code."
+)
+
 const sayHasty = "You write faster than I can take it in: this message and those that follow " +
 	"within the next minute may be lost. Please wait a moment and send it again."
+
+const sayFull = "So many messages wait for me that I can't take in more: this one and those that " +
+	"follow for now are lost. Please try again in an hour."
 
 func (in *intake) saveMoves(tx *store.Tx, moved map[string]string) error {
 	for chat, before := range moved {
@@ -278,8 +405,16 @@ func (in *intake) saveCursor(tx *store.Tx, place, cursor string) error {
 	return nil
 }
 
+func (in *intake) dropCursor(tx *store.Tx, place string) error {
+	_, err := tx.Exec("DELETE FROM places WHERE account = $1 AND place = $2", in.account, place)
+	if err != nil {
+		return fmt.Errorf("channels: forget cursor of %s: %w", in.account, err)
+	}
+	return nil
+}
+
 // offer gives the sender of m a pairing code, and reports whether they may have one. The owners
-// whose direct chats with the account are known are told.
+// whose direct chats with the account are known are told, but not of many who ask at once.
 func (g *Gate) offer(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, error) {
 	code, tell, err := g.people.request(tx, m, now)
 	if err != nil || code == "" {
@@ -300,7 +435,7 @@ func (g *Gate) offer(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, e
 		err := g.outbox.Put(tx, bus.OutboundMessage{
 			To: bus.Address{Account: m.From.Account, Chat: chat},
 			Text: fmt.Sprintf("%s (id `%s`) asks to be let in, with the code `%s`.",
-				literal(oneLine(m.Sender)), m.Sender.ID, code),
+				Literal(oneLine(m.Sender)), m.Sender.ID, code),
 			Buttons: []bus.Button{{Label: "Let in", Text: "/pair " + code},
 				{Label: "Deny", Text: "/pair deny " + code}},
 		}, now)
@@ -317,8 +452,8 @@ func oneLine(s bus.Sender) string {
 	return cmp.Or(clip(name, 64), "Somebody without a name")
 }
 
-// literal returns Markdown that shows s as it is.
-func literal(s string) string {
+// Literal returns Markdown that shows s as it is.
+func Literal(s string) string {
 	var b strings.Builder
 	for _, r := range s {
 		if r < 0x80 && r != ' ' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
@@ -335,76 +470,4 @@ func clip(s string, n int) string {
 		return string(r[:n-1]) + "…"
 	}
 	return s
-}
-
-// A known is what the gate knows of a person.
-type known struct {
-	person int64
-	role   bus.Role
-	chat   string // direct one, if it is that of an owner
-}
-
-// A knowledge is what the gate knows of people and groups.
-type knowledge struct {
-	people map[identity]known
-	moves  map[identity]string // earlier ids of groups
-}
-
-// look returns what the gate knows.
-func (g *Gate) look(q store.Queryer) (*knowledge, error) {
-	g.mu.Lock()
-	ks, age := g.known, g.now().Sub(g.read)
-	g.mu.Unlock()
-	if ks != nil && age < rolesAge {
-		return ks, nil
-	}
-	list, err := g.people.List(q)
-	if err != nil {
-		return nil, err
-	}
-	ks = &knowledge{people: make(map[identity]known, len(list))}
-	for _, p := range list {
-		if p.Role.Valid() {
-			ks.people[identity{p.Account, p.Sender}] = known{p.ID, p.Role, p.chat}
-		} else { // a damaged row opens no door
-			g.log.Error("person has an unknown role and is not admitted",
-				"person", p.ID, "role", string(p.Role))
-		}
-	}
-	if ks.moves, err = moves(q); err != nil {
-		return nil, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.known, g.read = ks, g.now()
-	return ks, nil
-}
-
-// forget makes the gate look again.
-func (g *Gate) forget() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.known = nil
-}
-
-// moves returns the earlier ids of groups.
-func moves(q store.Queryer) (map[identity]string, error) {
-	rows, err := q.Query("SELECT account, chat, before FROM moves")
-	if err != nil {
-		return nil, fmt.Errorf("channels: read moves: %w", err)
-	}
-	defer rows.Close()
-	list := make(map[identity]string)
-	for rows.Next() {
-		var id identity
-		var before string
-		if err := rows.Scan(&id.account, &id.id, &before); err != nil {
-			return nil, fmt.Errorf("channels: read moves: %w", err)
-		}
-		list[id] = before
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("channels: read moves: %w", err)
-	}
-	return list, nil
 }

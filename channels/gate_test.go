@@ -1,7 +1,9 @@
 package channels_test
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -183,6 +185,27 @@ func TestCursorWithMessages(t *testing.T) {
 	})
 }
 
+// The cursor of a place that is gone is forgotten, and no other one is.
+func TestPlaceIsGone(t *testing.T) {
+	atDoor(t, func(d *door) {
+		in := d.gate.Intake("tg", open)
+		for _, b := range []channels.Batch{
+			{Place: "a", Cursor: "1", Messages: []bus.InboundMessage{message("1", "ann", "one")}},
+			{Place: "b", Cursor: "2", Messages: []bus.InboundMessage{message("2", "bob", "two")}},
+			{Place: "a", Gone: true},
+		} {
+			if err := in.Publish(d.t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cursors, err := in.Cursors(d.t.Context())
+		if err != nil || len(cursors) != 1 || cursors["b"] != "2" {
+			t.Errorf("the cursors are %v, %v; want that of b", cursors, err)
+		}
+		d.wantInbox("user one", "user two")
+	})
+}
+
 // A cursor that can't be written takes its messages with it.
 func TestMessagesWithCursor(t *testing.T) {
 	atDoor(t, func(d *door) {
@@ -348,6 +371,157 @@ func TestStoreClosed(t *testing.T) {
 		}
 		if _, err := in.Cursors(d.t.Context()); err == nil {
 			t.Error("Cursors = nil, want an error")
+		}
+	})
+}
+
+// Lost: another bot under the same account's name counts its messages from the beginning, and each
+// of them was taken for one that the other bot had got.
+func TestAnotherBot(t *testing.T) {
+	inWorld(t, func(w *world) {
+		inbox := bus.NewInbox()
+		gate := channels.NewGate(w.db, inbox, w.outbox, discard)
+		in := gate.Intake("full", channels.Policy{Access: channels.Open})
+		ctx := w.t.Context()
+		say := func(text string) {
+			err := in.Publish(ctx, channels.Batch{Cursor: "77", Messages: []bus.InboundMessage{
+				{ID: "1", From: chatA, Sender: bus.Sender{ID: "ann"}, Text: text, Addressed: true}}})
+			if err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		identify := func(id, cursor string) {
+			if err := in.Identify(ctx, id); err != nil {
+				w.t.Fatal(err)
+			}
+			if got, err := in.Cursors(ctx); err != nil || got[""] != cursor {
+				w.t.Errorf("the cursor of %s is %q, %v, want %q", id, got[""], err, cursor)
+			}
+		}
+		identify("first", "")
+		say("to the first")
+		w.exec(`INSERT INTO inbox (account, chat, message, state, body, received_ms)
+			VALUES ('full', 'a', 'task:1', 'waiting', '{"id":"task:1","note":{"kind":"task"}}', 1)`)
+		identify("first", "77")
+		say("to the first again")
+		identify("second", "")
+		say("to the second")
+		identify("first", "")
+		say("to the first as it is back")
+		list, err := inbox.Waiting(w.db.Read(ctx), 0)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		var got []string
+		for _, r := range list {
+			got = append(got, r.Message.Text)
+		}
+		want := []string{"to the first", "", "to the second", "to the first as it is back"}
+		if !slices.Equal(got, want) {
+			w.t.Errorf("in the inbox are %q, want %q", got, want)
+		}
+		var n int
+		err = w.db.Read(ctx).QueryRow("SELECT count(*) FROM inbox WHERE message = 'task:1'").Scan(&n)
+		if err != nil || n != 1 {
+			w.t.Errorf("%d notes have their ID, %v, want one", n, err)
+		}
+	})
+}
+
+// What a channel's code can't stand is skipped, and counted.
+func TestTry(t *testing.T) {
+	inWorld(t, func(w *world) {
+		gate := channels.NewGate(w.db, bus.NewInbox(), w.outbox, discard)
+		in := gate.Intake("full", open)
+		if in.Try(w.t.Context(), func() { panic("a bug") }) {
+			w.t.Error("Try of what panics = true")
+		}
+		done := false
+		if !in.Try(w.t.Context(), func() { done = true }) || !done {
+			w.t.Error("Try of what works = false")
+		}
+		if n := gate.Stats("full").Skipped.Load(); n != 1 {
+			w.t.Errorf("%d were counted, want 1", n)
+		}
+	})
+}
+
+// Who was let in by a transaction that failed is not.
+func TestStandingOfRolledBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		gate := channels.NewGate(w.db, bus.NewInbox(), w.outbox, discard)
+		gate.SetPolicy("full", channels.Policy{Access: channels.ByList})
+		standing := func(q store.Queryer) bool {
+			m := bus.InboundMessage{From: chatA, Sender: bus.Sender{ID: "ann"}}
+			ok, err := gate.Standing(q, &m)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			return ok
+		}
+		mine := errors.New("mine")
+		err := w.db.Tx(w.t.Context(), func(tx *store.Tx) error {
+			_, err := tx.Exec("INSERT INTO people (id, name, role, created_ms) VALUES (1, 'A', 'user', 1)")
+			if err != nil {
+				return err
+			}
+			_, err = tx.Exec("INSERT INTO identities (account, sender, person) VALUES ('full', 'ann', 1)")
+			if err == nil && !standing(tx) {
+				w.t.Error("a transaction does not see whom it has let in")
+			}
+			return errors.Join(err, mine)
+		})
+		if !errors.Is(err, mine) {
+			w.t.Fatal(err)
+		}
+		if standing(w.db.Read(w.t.Context())) {
+			w.t.Error("somebody is let in whom nobody has let in")
+		}
+	})
+}
+
+// A message that could not be stored comes again, and does not count twice for its sender's rate.
+func TestRateAfterFailure(t *testing.T) {
+	inWorld(t, func(w *world) {
+		inbox := bus.NewInbox()
+		p := open
+		p.PerMinute = 1
+		in := channels.NewGate(w.db, inbox, w.outbox, discard).Intake("full", p)
+		batch := channels.Batch{Messages: []bus.InboundMessage{{ID: "1", From: chatA, Text: "hello",
+			Sender: bus.Sender{ID: "ann"}, Addressed: true, Time: time.Now()}}}
+		w.exec(`CREATE TRIGGER broken BEFORE INSERT ON inbox
+			BEGIN SELECT RAISE(ABORT, 'broken'); END`)
+		if err := in.Publish(w.t.Context(), batch); err == nil {
+			w.t.Fatal("Publish = nil where nothing can be stored")
+		}
+		w.exec("DROP TRIGGER broken")
+		if err := in.Publish(w.t.Context(), batch); err != nil {
+			w.t.Fatal(err)
+		}
+		list, err := inbox.Waiting(w.db.Read(w.t.Context()), 0)
+		if err != nil || len(list) != 1 {
+			w.t.Errorf("%d messages are in the inbox, %v, want one", len(list), err)
+		}
+	})
+}
+
+// What the platform delivers again is counted, and named in the log for who looks for it.
+func TestRepeated(t *testing.T) {
+	t.Parallel()
+	atDoor(t, func(d *door) {
+		var log strings.Builder
+		d.gate = channels.NewGate(d.db, d.inbox, d.outbox, slog.New(slog.NewTextHandler(&log,
+			&slog.HandlerOptions{Level: slog.LevelDebug})))
+		p := channels.Policy{Access: channels.Open}
+		d.publish(p, message("1", "ann", "hello"))
+		d.publish(p, message("1", "ann", "hello"), message("2", "ann", "you"))
+		d.wantInbox("user hello", "user you")
+		s := d.gate.Stats("tg")
+		if n, m := s.Received.Load(), s.Repeated.Load(); n != 2 || m != 1 {
+			t.Errorf("%d are counted as received and %d as repeated, want 2 and 1", n, m)
+		}
+		if !strings.Contains(log.String(), `it is in the inbox already" from="tg/chat of ann" id=1`) {
+			t.Errorf("the log says\n%s", log.String())
 		}
 	})
 }

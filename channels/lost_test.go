@@ -53,7 +53,6 @@ func TestPreviewLost(t *testing.T) {
 				w.Fail(failing, context.DeadlineExceeded)
 				// What was written meanwhile is what is quoted in the end.
 				w.store(bus.OutboundMessage{To: chatA, Text: "one two three", Stream: "s", ReplyTo: "2"})
-				w.outbox.Wake()
 				w.sleep(time.Minute)
 				if got := w.read(chatA); !slices.Equal(got, []string{"one two three"}) {
 					w.t.Errorf("restart %v, %d failures: people read %q", restart, failing, got)

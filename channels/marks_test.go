@@ -61,7 +61,6 @@ func (w *world) admit(ids ...string) {
 
 func (w *world) reply(ids ...string) {
 	w.store(bus.OutboundMessage{To: chatA, Text: "hello", Answers: ids})
-	w.outbox.Wake()
 	w.sleep(0)
 }
 
@@ -193,6 +192,93 @@ func TestDraftFails(t *testing.T) {
 		w.wantRead(chatA, "one two three")
 		if n := len(w.asked("draft")); n != 1 {
 			w.t.Errorf("%d drafts were tried, want 1", n)
+		}
+	})
+}
+
+// A reaction that could not be taken away is taken away later, and no message waits for that.
+func TestMarkIsTakenAwayLater(t *testing.T) {
+	socially(t, "👀", func(w *world, s *social) {
+		w.sleep(time.Hour)
+		w.admit("1", "2")
+		failures := []error{&channels.RateError{After: time.Minute, Account: true},
+			&channels.RateError{After: 2 * time.Second}, errors.New("no connection")}
+		s.fail = func(_ context.Context, c call) (err error) {
+			if c.kind == "react" && len(failures) > 0 {
+				err, failures = failures[0], failures[1:]
+			}
+			return err
+		}
+		w.reply("1")
+		w.reply("2")
+		w.wantRead(chatA, "hello", "hello")
+		w.sleep(59 * time.Second)
+		if got := s.marked()[4:]; !slices.Equal(got, []string{"react 1 "}) {
+			w.t.Errorf("within the minute that the platform asked for, marks are %q", got)
+		}
+		w.sleep(time.Minute)
+		got := s.marked()[5:]
+		for _, id := range []string{"react 1 ", "react 2 "} {
+			if n := len(slices.DeleteFunc(slices.Clone(got),
+				func(m string) bool { return m != id })); n < 1 {
+				w.t.Errorf("%q was not tried again: marks are %q", id, got)
+			}
+		}
+		if len(got) != 4 { // both, the one that was limited, and the one without a connection
+			w.t.Errorf("marks are %q", got)
+		}
+	})
+}
+
+// A refused reaction says nothing about messages: those of the chat go on.
+func TestMarkPausesNoMessage(t *testing.T) {
+	socially(t, "👀", func(w *world, s *social) {
+		s.fail = func(_ context.Context, c call) error {
+			if c.kind == "react" {
+				return &channels.RateError{After: time.Minute, Account: true}
+			}
+			return nil
+		}
+		w.admit("1")
+		w.put(chatA, "now")
+		w.wantRead(chatA, "now")
+	})
+}
+
+// What is answered as the process ends is unmarked, too, and so is what an earlier process had
+// answered and had no time to unmark.
+func TestMarksAtTheEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := &social{platform: w.platform}
+		account := channels.Account{Name: "full", Channel: s, Reaction: "👀"}
+		stop := w.startWith(account)
+		w.sleep(time.Hour)
+		w.admit("1")
+		hold := make(chan struct{})
+		s.fail = func(_ context.Context, c call) error {
+			if c.kind == "send" {
+				<-hold
+			}
+			return nil
+		}
+		w.reply("1")
+		go func() {
+			time.Sleep(time.Second)
+			close(hold)
+		}()
+		stop()
+		want := []string{"read [1] ", "react 1 👀", "react 1 "}
+		if got := s.marked(); !slices.Equal(got, want) {
+			w.t.Errorf("after the end marks are %q, want %q", got, want)
+		}
+		w.startWith(account)
+		if got := s.marked(); !slices.Equal(got, append(want, "react 1 ")) {
+			w.t.Errorf("after the next start marks are %q", got)
+		}
+		w.sleep(time.Hour)
+		w.startWith(account)
+		if got := s.marked(); len(got) != 4 {
+			w.t.Errorf("an hour later marks are %q", got)
 		}
 	})
 }

@@ -13,11 +13,23 @@ import (
 type part struct {
 	text    string
 	file    *bus.Attachment // or nil
+	content string          // of the file, if it is not among the media
 	buttons []bus.Button
 }
 
+// maxParts is how many messages a text becomes. One that needs more is most probably a model's that
+// does not find an end: on Telegram 1,500 messages would keep their chat busy for half an hour.
+const maxParts = 20
+
+// What stands after the first maxParts of a text that needs more.
+const (
+	sayWhole = "There is more of this than can be sent as messages. The whole text is in this file."
+	sayRest  = "There is more of this than can be sent as messages. The rest is left out."
+)
+
 // plan returns the parts of d: its text, split if it is too long, and then its files. A short text
-// becomes the first file's caption. A plan depends on nothing but the message and the limits, so
+// becomes the first file's caption. Of a text that needs more than maxParts messages the rest comes
+// as a file. A plan depends on nothing but the message and the limits, so
 // that a later process makes the same; only how a text was split is noted, for it might come out
 // otherwise in another version.
 func (c *chat) plan(ctx context.Context, d *bus.Delivery, limits Limits) []part {
@@ -35,10 +47,24 @@ func (c *chat) plan(ctx context.Context, d *bus.Delivery, limits Limits) []part 
 	for _, t := range c.texts(ctx, d, text, limits) {
 		parts = append(parts, part{text: t})
 	}
+	if len(parts) == maxParts+1 && parts[maxParts].text == sayWhole {
+		parts = withWhole(parts, text, limits)
+	}
 	if n := len(parts); n > 0 {
 		parts[n-1].buttons = buttons
 	}
 	return append(parts, fileParts(files, limits)...)
+}
+
+// withWhole adds the whole text to parts as a file, the last part its caption if it can be.
+func withWhole(parts []part, text string, limits Limits) []part {
+	whole := part{content: text, file: &bus.Attachment{Kind: bus.Document, Name: "whole.md",
+		Type: "text/markdown", Size: int64(len(text))}}
+	if limits.Caption > 0 && limits.Measure(sayWhole) <= limits.Caption {
+		whole.text = sayWhole
+		parts = parts[:maxParts]
+	}
+	return append(parts, whole)
 }
 
 // captions reports whether text goes with the first file.
@@ -60,10 +86,16 @@ func (c *chat) texts(
 	if len(d.Parts) == 0 && limits.Text > 0 && len(text) > limits.Text/4 {
 		var parts []string
 		err := c.guard(ctx, func() error {
-			parts = markup.Split(text, limits.Text, limits.Measure)
+			parts = markup.SplitFirst(text, limits.Text, maxParts+1, limits.Measure)
 			return nil
 		})
 		if err == nil && len(parts) > 1 { // else the platform may refuse it
+			if len(parts) > maxParts {
+				parts[maxParts] = sayRest
+				if int64(len(text)) <= limits.File {
+					parts[maxParts] = sayWhole
+				}
+			}
 			d.Parts = parts
 		}
 	}
@@ -92,7 +124,7 @@ func fileParts(files []bus.Attachment, limits Limits) []part {
 
 // notSent stands for a file that the channel can't send.
 func notSent(f *bus.Attachment, limits Limits) string {
-	name := literal(clip(strings.Join(strings.Fields(f.Name), " "), 100))
+	name := Literal(clip(strings.Join(strings.Fields(f.Name), " "), 100))
 	if limits.File == 0 {
 		return fmt.Sprintf("[%s %s: files can't be sent here]", f.Kind, name)
 	}
@@ -109,11 +141,11 @@ func withButtons(text string, buttons []bus.Button) string {
 	end := ""
 	for _, button := range buttons {
 		if button.Number != 0 {
-			fmt.Fprintf(&b, "%d. %s\n", button.Number, literal(button.Label))
+			fmt.Fprintf(&b, "%d. %s\n", button.Number, Literal(button.Label))
 			end = "\nSend the number, or answer in your own words."
 			continue
 		}
-		fmt.Fprintf(&b, "- %s: send `%s`\n", literal(button.Label),
+		fmt.Fprintf(&b, "- %s: send `%s`\n", Literal(button.Label),
 			strings.ReplaceAll(button.Text, "`", "'"))
 	}
 	return strings.TrimSuffix(b.String()+end, "\n")

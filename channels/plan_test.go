@@ -127,7 +127,6 @@ func TestFilesAndButtons(t *testing.T) {
 				p := &poster{w.platform, tt.limits}
 				w.startWith(channels.Account{Name: "full", Channel: p})
 				id := w.store(m)
-				w.outbox.Wake()
 				w.sleep(time.Minute)
 				if got := p.posts(w.t); !slices.Equal(got, tt.want) {
 					t.Errorf("people see %q, want %q", got, tt.want)
@@ -140,6 +139,43 @@ func TestFilesAndButtons(t *testing.T) {
 				if len(keys) != len(tt.want) {
 					t.Errorf("%d parts have %d keys", len(tt.want), len(keys))
 				}
+			})
+		})
+	}
+}
+
+// The beginning of a text without end comes as messages and the whole as a file, also over a
+// restart.
+func TestTextWithoutEnd(t *testing.T) {
+	const note = "There is more of this than can be sent as messages. "
+	text := strings.TrimSpace(strings.Repeat("one two three four\n\n", 30))
+	whole := " {document " + text + "}"
+	wide, narrow, none := posting, posting, posting
+	wide.Caption, narrow.File, none.File = 100, 50, 0
+	for name, tt := range map[string]struct {
+		limits channels.Limits
+		last   []string
+	}{
+		"caption":   {wide, []string{note + "The whole text is in this file." + whole}},
+		"message":   {posting, []string{note + "The whole text is in this file.", whole}},
+		"too large": {narrow, []string{note + "The rest is left out."}},
+		"no files":  {none, []string{note + "The rest is left out."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				p := &poster{w.platform, tt.limits}
+				stop := w.startWith(channels.Account{Name: "full", Channel: p})
+				w.Fail(2, errors.New("no connection"))
+				id := w.store(bus.OutboundMessage{To: chatA, Text: text})
+				w.sleep(time.Millisecond)
+				stop()
+				w.startWith(channels.Account{Name: "full", Channel: p})
+				w.sleep(time.Hour)
+				want := append(slices.Repeat([]string{"one two three four"}, 20), tt.last...)
+				if got := p.posts(w.t); !slices.Equal(got, want) {
+					t.Errorf("people see %q, want %q", got, want)
+				}
+				w.wantState(id, bus.Sent)
 			})
 		})
 	}
@@ -161,7 +197,6 @@ func TestFileRetried(t *testing.T) {
 		stop := w.startWith(channels.Account{Name: "full", Channel: p})
 		w.store(m)
 		release := w.Block()
-		w.outbox.Wake()
 		w.sleep(time.Second)
 		release()
 		w.sleep(time.Second)
@@ -175,7 +210,6 @@ func TestFileRetried(t *testing.T) {
 		w.Fail(2, errors.New("no connection"))
 		m.Text = "again"
 		id := w.store(m)
-		w.outbox.Wake()
 		w.sleep(time.Minute)
 		want = append(want, "again {document one}", " {document two}")
 		if got := p.posts(w.t); !slices.Equal(got, want) {
@@ -193,7 +227,6 @@ func TestFileGone(t *testing.T) {
 		w.startWith(channels.Account{Name: "full", Channel: opener{p}})
 		id := w.store(bus.OutboundMessage{To: chatA, Attachments: []bus.Attachment{
 			{Kind: bus.Document, Path: "full/a/gone.bin", Size: 3}}})
-		w.outbox.Wake()
 		w.sleep(time.Second)
 		w.wantState(id, bus.Dead)
 		if d := w.delivery(id); !strings.Contains(d.Error, "gone.bin is not there any more") {
@@ -223,7 +256,6 @@ func TestButtonsAfterPreview(t *testing.T) {
 		w.sleep(2 * time.Second)
 		w.store(bus.OutboundMessage{To: chatA, Text: "well?", Stream: "s",
 			Buttons: []bus.Button{{Label: "Yes", Text: "yes"}}})
-		w.outbox.Wake()
 		w.sleep(time.Second)
 		if got := p.posts(w.t); !slices.Equal(got, []string{"well? [Yes]"}) {
 			t.Errorf("people see %q", got)

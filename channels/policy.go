@@ -41,7 +41,9 @@ const (
 	ignored  verdict = iota // it leaves no trace
 	stranger                // its sender may ask to be let in
 	heard                   // it is context for a later message of its group
+	lost                    // it is dropped, as its sender knows
 	hasty                   // it is dropped, and its sender told
+	crowded                 // likewise, as too many others wait
 	admitted
 )
 
@@ -59,6 +61,8 @@ func (p *Policy) judge(m *bus.InboundMessage, who known) verdict {
 		m.Role = bus.Guest
 	}
 	switch {
+	case m.Self && m.Role != bus.Owner:
+		return ignored // notes of somebody who has not asked for answers to them
 	case m.Group:
 		return p.judgeGroup(m)
 	case let:

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"gateway/bus"
@@ -37,11 +39,14 @@ type messages struct {
 	texts  []string // what they say; "" if an earlier process wrote it
 	usable int      // the answer can take the place of that many, the first ones
 	lost   string   // key of one more that may have been sent, whose id is not known; or ""
+
+	since time.Time // when nobody looked after them any more; zero while somebody does
 }
 
 // noted returns what is noted of a preview.
-func noted(p bus.Preview) messages {
-	return messages{ids: p.IDs, texts: make([]string, len(p.IDs)), usable: len(p.IDs), lost: p.Key}
+func noted(p bus.Preview, now time.Time) messages {
+	return messages{ids: p.IDs, texts: make([]string, len(p.IDs)), usable: len(p.IDs), lost: p.Key,
+		since: now}
 }
 
 func (m *messages) add(id, text string) {
@@ -86,6 +91,7 @@ func (c *chat) take(news *bus.Progress) {
 // r.mu is held.
 func (c *chat) keep() {
 	if len(c.preview.ids) > 0 || c.preview.lost != "" {
+		c.preview.since = c.r.now()
 		c.r.kept[c.preview.stream] = c.preview.messages
 	}
 	c.preview = preview{}
@@ -131,7 +137,7 @@ func (c *chat) show(ctx, work context.Context) time.Duration {
 	if n < 0 || c.a.editor == nil {
 		return wait
 	}
-	early := c.a.wait(c.to.Chat, now)
+	early := c.a.wait(c.to, now)
 	if n == len(p.ids) { // a new message counts like any other
 		early = c.a.reserve(&c.pass, c.to, limits, now)
 	}
@@ -156,7 +162,7 @@ func (c *chat) showDraft(ctx context.Context, limits Limits) bool {
 		return true
 	}
 	text := pieces[len(pieces)-1]
-	if text == p.draft || c.a.wait(c.to.Chat, c.r.now()) > 0 {
+	if text == p.draft || c.a.wait(c.to, c.r.now()) > 0 {
 		return true
 	}
 	err = c.guard(ctx, func() error { return c.a.drafter.Draft(ctx, c.to, p.stream, text) })
@@ -165,7 +171,7 @@ func (c *chat) showDraft(ctx context.Context, limits Limits) bool {
 		return false
 	}
 	if limit, ok := errors.AsType[*RateError](err); ok && limit.After > 0 {
-		c.a.pause(limit, c.to.Chat, c.r.now())
+		c.a.pause(limit, c.to, c.r.now())
 	} else if err != nil {
 		p.failed = true
 		c.r.log.InfoContext(ctx, "preview given up", "to", c.to.String(), "err", err)
@@ -184,23 +190,45 @@ func (c *chat) showTyping(ctx context.Context, now time.Time) time.Duration {
 		return wait
 	}
 	p.typed = now
-	if c.a.wait(c.to.Chat, now) == 0 {
+	if c.a.wait(c.to, now) == 0 {
 		c.a.showTyping(ctx, c.to, &c.r.wg)
 	}
 	return typeEvery
 }
 
+// stop ends the preview that was stopped, or is one of those streams, before the next message is
+// sent. It returns how long that has to wait for it.
+func (c *chat) stop(ctx context.Context, streams []string) time.Duration {
+	c.r.mu.Lock()
+	p := &c.preview
+	for _, s := range streams {
+		c.r.over.add(s)
+		p.void = p.void || p.stream == s
+	}
+	p.ended = p.ended || p.void
+	c.r.mu.Unlock()
+	if p.void {
+		if wait := c.abandon(ctx); p.void {
+			return wait
+		}
+	}
+	return 0
+}
+
+// stoppedMark ends what is left of an answer that was stopped.
+const stoppedMark = "… (stopped)"
+
 // abandon ends the preview of an answer that was stopped: its messages stay, without the status
-// line. It returns when to look again.
+// line and with a mark. It returns when to look again.
 func (c *chat) abandon(ctx context.Context) time.Duration {
 	p := &c.preview
-	p.text, p.status = cmp.Or(p.text, "…"), ""
+	p.status = ""
 	for {
 		n, text := c.stale(ctx, c.a.limits(c.to))
 		if n < 0 || n == len(p.ids) || p.failed {
 			break
 		}
-		if wait := c.a.wait(c.to.Chat, c.r.now()); wait > 0 {
+		if wait := c.a.wait(c.to, c.r.now()); wait > 0 {
 			return wait
 		}
 		c.showText(ctx, n, text)
@@ -224,7 +252,10 @@ func (c *chat) abandon(ctx context.Context) time.Duration {
 func (p *preview) pieces(l Limits) []string {
 	pieces := []string{p.text}
 	if l.Text > 0 {
-		pieces = markup.Split(p.text, l.Text, l.Measure)
+		pieces = markup.SplitFirst(p.text, l.Text, maxParts, l.Measure)
+	}
+	if p.void {
+		return p.marked(pieces, l)
 	}
 	if p.status == "" {
 		return pieces
@@ -241,19 +272,57 @@ func (p *preview) pieces(l Limits) []string {
 	return append(pieces[:last:last], text)
 }
 
+// marked returns the pieces that are shown, with a mark at the end of the last.
+func (p *preview) marked(pieces []string, l Limits) []string {
+	pieces = slices.Clone(pieces[:min(len(pieces), len(p.ids))])
+	last := len(pieces) - 1
+	switch {
+	case len(p.ids) == 0:
+		return nil
+	case last < 0: // an earlier process has shown what is not known now
+		return []string{stoppedMark}
+	}
+	mark := " " + stoppedMark
+	if text := pieces[last]; strings.HasSuffix(text, "```") || strings.HasSuffix(text, "~~~") {
+		mark = "\n\n" + stoppedMark // else the fence would be open
+	}
+	if l.Text > 0 && l.Measure(pieces[last]+mark) > l.Text {
+		room := max(1, l.Text-l.Measure(mark)-2) // blanks at its beginning count, too
+		pieces[last] = markup.SplitFirst(pieces[last], room, 1, l.Measure)[0]
+	}
+	pieces[last] += mark
+	return pieces
+}
+
 // stale returns the first message that does not say what it shall, and what that is. n is the
-// number of messages if it is a new one, and -1 if there is none.
+// number of messages if it is a new one, and -1 if there is none. What a cut takes from the last
+// message is shown in a new one first: the next edit may be more than a second away.
 func (c *chat) stale(ctx context.Context, limits Limits) (n int, text string) {
 	p := &c.preview
-	var pieces []string
-	err := c.guard(ctx, func() error { pieces = p.pieces(limits); return nil })
-	p.failed = p.failed || err != nil
-	for i, text := range pieces {
-		if i == len(p.ids) || p.texts[i] != text {
-			return i, text
+	n = -1
+	err := c.guard(ctx, func() error {
+		pieces := p.pieces(limits)
+		for i, piece := range pieces {
+			if i < len(p.ids) && !differ(limits, p.texts[i], piece) {
+				continue
+			}
+			if next := i + 1; next == len(p.ids) && next < len(pieces) &&
+				len(piece) < len(p.texts[i]) {
+				i, piece = next, pieces[next] // shown twice for a moment, rather than not at all
+			}
+			n, text = i, piece
+			return nil
 		}
-	}
-	return -1, ""
+		return nil
+	})
+	p.failed = p.failed || err != nil
+	return n, text
+}
+
+// differ reports whether two texts show differently, as far as rendering tells: blanks at the end
+// of an answer that grows, for example, do not show.
+func differ(l Limits, a, b string) bool {
+	return a != b && (l.Render == nil || a == "" || l.Render(a) != l.Render(b))
 }
 
 // showText makes the message with index n say text. After a failure that waiting does not help
@@ -261,7 +330,7 @@ func (c *chat) stale(ctx context.Context, limits Limits) (n int, text string) {
 func (c *chat) showText(ctx context.Context, n int, text string) {
 	err := c.guard(ctx, func() error { return c.putText(ctx, n, text) })
 	if limit, ok := errors.AsType[*RateError](err); ok && limit.After > 0 {
-		c.a.pause(limit, c.to.Chat, c.r.now())
+		c.a.pause(limit, c.to, c.r.now())
 	} else if err != nil {
 		c.preview.failed = true
 		c.r.log.InfoContext(ctx, "preview given up", "to", c.to.String(), "err", err)
@@ -303,7 +372,7 @@ func (c *chat) putText(ctx context.Context, n int, text string) error {
 func (c *chat) notePreview(ctx context.Context) error {
 	p := &c.preview
 	return c.r.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		return c.r.outbox.SavePreview(tx, p.stream, bus.Preview{IDs: p.ids, Key: p.lost})
+		return c.r.outbox.SavePreview(tx, p.stream, bus.Preview{IDs: p.ids, Key: p.lost}, c.r.now())
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/markup"
 )
 
 var shows = []string{"send", "edit", "remove"} // the calls that people see
@@ -76,6 +77,61 @@ func TestPreviewInterval(t *testing.T) {
 		if n := len(w.Sent()); n != 4 {
 			t.Errorf("%d messages, want 4", n)
 		}
+	})
+}
+
+// What a cut moves from one message to the next is shown all the time: growing past the limit, a
+// message gives back what comes after the last good place to cut only when the next one shows it.
+func TestPreviewLosesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.SetLimits(channels.Limits{Text: 60, Measure: small.Measure, EditInterval: time.Second})
+		w.start()
+		var text string
+		shown := make(map[string]bool)
+		for i := range 70 {
+			if text += fmt.Sprintf("w%02d ", i); i%9 == 8 {
+				text = strings.TrimSpace(text) + "\n\n"
+			}
+			w.show(chatA, "s", text)
+			w.sleep(300 * time.Millisecond)
+			now := strings.Fields(strings.Join(w.read(chatA), " "))
+			for word := range shown {
+				if !slices.Contains(now, word) {
+					t.Fatalf("after %d words %s is shown no more: %q", i, word, w.read(chatA))
+				}
+			}
+			for _, word := range now {
+				shown[word] = true
+			}
+		}
+		w.answer(chatA, text, "s")
+		if got, want := strings.Fields(strings.Join(w.read(chatA), " ")),
+			strings.Fields(text); !slices.Equal(got, want) {
+			t.Errorf("people read %q, want %q", got, want)
+		}
+	})
+}
+
+// What a platform would refuse as not modified is no reason for an edit.
+func TestPreviewThatShowsTheSame(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.SetLimits(channels.Limits{Text: 50, Measure: small.Measure, EditInterval: time.Second,
+			Render: markup.Telegram})
+		w.start()
+		for _, text := range []string{"Hello", "Hello\n", "Hello\n\n"} {
+			w.show(chatA, "s", text)
+			w.sleep(3 * time.Second)
+		}
+		if calls := w.asked("edit"); len(calls) > 0 {
+			t.Errorf("edits that change nothing: %v", calls)
+		}
+		w.show(chatA, "s", "Hello\n\nyou")
+		w.sleep(3 * time.Second)
+		if calls := w.asked("edit"); len(calls) != 1 {
+			t.Errorf("edits %v, want one", calls)
+		}
+		w.answer(chatA, "Hello\n\nyou there", "s")
+		w.wantRead(chatA, "Hello\n\nyou there")
 	})
 }
 
@@ -456,16 +512,14 @@ func TestKilledDuringStream(t *testing.T) {
 					dir := w.kill(nth, executed)
 					final := "the first\n\nsecond\n\nextra"
 					id := w.store(bus.OutboundMessage{To: chatA, Text: final, Stream: "s"})
-					w.exec("UPDATE outbox SET state = 'hidden'") // until it grew
+					w.exec("UPDATE outbox SET state = 'dead'") // until it grew
 					stop := w.start()
 					w.show(chatA, "s", "the fi")
 					w.sleep(time.Second)
-					w.exec("UPDATE outbox SET state = 'waiting'")
-					w.outbox.Wake()
-					w.sleep(time.Second)
+					w.person(w.outbox.Retry, id)
 					stop()
 					w.revive(dir)
-					w.exec("UPDATE outbox SET state = 'waiting' WHERE state = 'hidden'")
+					w.exec("UPDATE outbox SET state = 'waiting' WHERE state = 'dead'")
 					w.start()
 					want := []string{"the first", "second", "extra"}
 					switch {

@@ -68,7 +68,7 @@ func TestBackoffBeginsAnew(t *testing.T) {
 	})
 }
 
-// A message is tried for a day, at least once, and then lies in the dead letters.
+// A message is tried for a day, and then lies in the dead letters.
 func TestGivenUpAfterADay(t *testing.T) {
 	for name, err := range map[string]error{
 		"outage": errDown, "rate limit": &channels.RateError{After: time.Minute},
@@ -77,8 +77,8 @@ func TestGivenUpAfterADay(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.fail = down(err)
 				id := w.store(bus.OutboundMessage{To: chatA, Text: "hello"})
-				w.exec("UPDATE outbox SET created_ms = $1",
-					time.Now().Add(-24*time.Hour+10*time.Minute).UnixMilli())
+				w.exec("UPDATE outbox SET tried_ms = $1",
+					(24*time.Hour - 10*time.Minute).Milliseconds())
 				w.start()
 				next := w.put(chatA, "next")
 				w.sleep(9 * time.Minute)
@@ -97,13 +97,43 @@ func TestGivenUpAfterADay(t *testing.T) {
 	}
 }
 
+// Time in which nobody tried does not count: a laptop that was closed over the weekend, or a
+// restored backup, makes no dead letters of everything with the first failure.
+func TestNotGivenUpAfterStandstill(t *testing.T) {
+	for name, err := range map[string]error{
+		"outage": errDown, "rate limit": &channels.RateError{After: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.Fail(3, err)
+				id := w.store(bus.OutboundMessage{To: chatA, Text: "hello"})
+				w.exec("UPDATE outbox SET created_ms = $1",
+					time.Now().Add(-72*time.Hour).UnixMilli())
+				w.start()
+				w.sleep(10 * time.Minute)
+				w.wantState(id, bus.Sent)
+			})
+		})
+	}
+}
+
+// One long wait that the platform asks for is not a day of trying.
+func TestNotGivenUpAfterOneLongLimit(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.Fail(2, &channels.RateError{After: 30 * time.Hour})
+		w.start()
+		id := w.put(chatA, "hello")
+		w.sleep(61 * time.Hour)
+		w.wantState(id, bus.Sent)
+	})
+}
+
 // A message for which the platform asked to wait is given up, but the wait still holds.
 func TestGivenUpButLimited(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = down(&channels.RateError{After: 7 * time.Minute})
 		w.store(bus.OutboundMessage{To: chatA, Text: "hello"})
-		w.exec("UPDATE outbox SET created_ms = $1",
-			time.Now().Add(-25*time.Hour).UnixMilli())
+		w.exec("UPDATE outbox SET tried_ms = $1", (25 * time.Hour).Milliseconds())
 		w.start()
 		w.put(chatA, "next")
 		w.sleep(7 * time.Minute)
@@ -224,11 +254,11 @@ func TestRetryByPerson(t *testing.T) {
 		w.Fail(2, channels.ErrRefused)
 		w.start()
 		id := w.put(chatA, "hello")
-		w.exec("UPDATE outbox SET created_ms = created_ms - $1", (25 * time.Hour).Milliseconds())
+		w.exec("UPDATE outbox SET tried_ms = tried_ms + $1", (25 * time.Hour).Milliseconds())
 		w.person(w.outbox.Retry, id)
 		w.wantState(id, bus.Dead) // refused once more
 		w.Fail(1, errDown)
-		w.exec("UPDATE outbox SET created_ms = created_ms - $1", (25 * time.Hour).Milliseconds())
+		w.exec("UPDATE outbox SET tried_ms = tried_ms + $1", (25 * time.Hour).Milliseconds())
 		w.person(w.outbox.Retry, id)
 		w.sleep(2 * time.Second)
 		w.wantState(id, bus.Sent)
@@ -419,7 +449,6 @@ func TestRateAfterPause(t *testing.T) {
 		for i := range 4 {
 			w.store(bus.OutboundMessage{To: thread(fmt.Sprint(i), ""), Text: "hello"})
 		}
-		w.outbox.Wake()
 		w.sleep(2 * time.Minute)
 		wantTimes(t, w.times(), 0, 60_000, 61_000, 62_000, 63_000)
 	})

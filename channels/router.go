@@ -2,9 +2,9 @@ package channels
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,11 +32,16 @@ type Account struct {
 // A Router brings what is in the outbox to the platforms: in order within a conversation,
 // conversations side by side. A conversation has a worker while there is something for it, so
 // that a rate limit or an outage delays nobody else.
+//
+// However much waits, it keeps in memory the first message of each conversation only, and of 1,024
+// conversations of an account. The rest stays in the table until its turn comes.
 type Router struct {
 	db       *store.DB
 	outbox   *bus.Outbox
 	live     *bus.Live
 	media    *Media
+	inbox    *bus.Inbox // only read
+	people   People
 	accounts map[string]*account
 	now      func() time.Time
 	log      *slog.Logger
@@ -47,23 +52,25 @@ type Router struct {
 	// for anything.
 	Delivered func(bus.OutboundMessage)
 
-	last  int64 // newest delivery that was handed out; used by Run only
-	stats Stats
-	beat  atomic.Int64 // when Run last went round, in nanoseconds
+	// Orderly says that the process before this one has ended in order, as [store.Life] knows: it is
+	// not counted for what was on its way then. It is set before Run.
+	Orderly bool
 
-	mu    sync.Mutex
-	chats map[bus.Address]*chat // a key is present while its worker runs
-	open  map[int64]handed      // deliveries that were handed out and are not over
-	kept  map[string]messages   // of previews that no worker looks after, by stream
-	over  recent                // streams whose end or whose message was handed out
+	last    int64     // newest delivery that was handed out; used by Run only
+	changes int64     // that persons had made to the outbox when it was last looked at; likewise
+	looked  time.Time // when all that waits was last looked for; likewise
+	stats   Stats
+	beat    atomic.Int64 // when Run last went round, in nanoseconds
+
+	room chan struct{} // rung when a conversation may be loaded that had to wait
+
+	mu      sync.Mutex
+	chats   map[bus.Address]*chat // a key is present while its worker runs
+	kept    map[string]messages   // of previews that no worker looks after, by stream
+	over    recent                // streams whose end or whose message was handed out
+	suspect suspects
 
 	wg sync.WaitGroup // of the workers and of what they start
-}
-
-// handed is a delivery that was handed out.
-type handed struct {
-	d    *bus.Delivery
-	chat *chat // nil if its account is not configured
 }
 
 // NewRouter returns a Router for accounts. The files that it sends are in media.
@@ -72,11 +79,11 @@ func NewRouter(
 	log *slog.Logger,
 ) *Router {
 	r := &Router{
-		db: db, outbox: outbox, live: live, media: media, now: time.Now, log: log,
+		db: db, outbox: outbox, live: live, media: media, inbox: bus.NewInbox(), now: time.Now, log: log,
 		accounts: make(map[string]*account),
 		chats:    make(map[bus.Address]*chat),
-		open:     make(map[int64]handed),
 		kept:     make(map[string]messages),
+		room:     make(chan struct{}, 1),
 		over:     recent{set: make(map[string]bool)},
 
 		Delivered: func(bus.OutboundMessage) {},
@@ -88,17 +95,15 @@ func NewRouter(
 	return r
 }
 
-// Open returns how many messages of an account are on their way.
+// Open returns how many messages of an account are on their way. It may be wrong for as long as it
+// takes to notice what another process has changed.
 func (r *Router) Open(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := 0
-	for to, c := range r.chats {
-		if to.Account == name {
-			n += len(c.queue)
-		}
+	if a, ok := r.accounts[name]; ok {
+		return max(a.open, 0)
 	}
-	return n
+	return 0
 }
 
 const (
@@ -115,8 +120,12 @@ func (r *Router) Run(ctx context.Context) error {
 	defer cancel()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	// Marks end last: what is answered at the end is unmarked, too.
+	marking, endMarks := context.WithCancel(work)
+	defer endMarks()
+	var markers sync.WaitGroup
 	for _, a := range r.accounts {
-		r.wg.Go(func() { r.mark(ctx, a) })
+		markers.Go(func() { r.mark(marking, work, a) })
 	}
 	err := r.route(ctx, work)
 	if err != nil {
@@ -126,6 +135,9 @@ func (r *Router) Run(ctx context.Context) error {
 	timer := time.AfterFunc(flushTime, cancel)
 	defer timer.Stop()
 	r.wg.Wait()
+	endMarks()
+	defer time.AfterFunc(markGrace, cancel).Stop()
+	markers.Wait()
 	if err != nil {
 		return fmt.Errorf("channels: route: %w", err)
 	}
@@ -133,38 +145,68 @@ func (r *Router) Run(ctx context.Context) error {
 }
 
 func (r *Router) route(ctx, work context.Context) error {
-	previews, err := r.outbox.Previews(r.db.Read(work))
-	if err != nil {
+	if err := r.begin(work); err != nil {
 		return err
-	}
-	for stream, p := range previews {
-		r.kept[stream] = noted(p)
 	}
 	tick := time.NewTicker(rescanInterval)
 	defer tick.Stop()
 	for {
 		r.beat.Store(time.Now().UnixNano())
-		if err := r.takeNew(ctx, work); err != nil {
+		err := r.load(ctx, work)
+		if err != nil {
 			return err
 		}
-		r.takeLive(ctx, work)
 		select {
 		case <-ctx.Done():
 			return r.takeNew(ctx, work)
 		case <-r.outbox.C():
+			err = r.takeNew(ctx, work)
 		case <-r.live.C():
+			r.takeLive(ctx, work)
+		case <-r.room:
 		case <-tick.C:
-			if err := r.rescan(ctx, work); err != nil {
-				return err
-			}
+			err = errors.Join(r.takeNew(ctx, work), r.rescan(work))
+		}
+		if err != nil {
+			return err
 		}
 	}
+}
+
+// begin reads how an earlier process left the outbox.
+func (r *Router) begin(ctx context.Context) error {
+	q := r.db.Read(ctx)
+	previews, bad, err := r.outbox.Previews(q)
+	if err != nil {
+		return err
+	}
+	for _, stream := range bad {
+		r.stats.Bad.Add(1)
+		r.log.WarnContext(ctx, "preview can't be read; its messages stay as they are",
+			"stream", stream)
+	}
+	for stream, p := range previews {
+		r.kept[stream] = noted(p, r.now())
+	}
+	n, err := r.outbox.CrashedTwice(q)
+	if err != nil {
+		return err
+	}
+	r.suspect.expect(n, r.now())
+	if r.last, err = r.outbox.Newest(q); err != nil {
+		return err
+	}
+	if r.changes, err = r.outbox.Changes(q); err != nil {
+		return err
+	}
+	return r.lookAgain(q)
 }
 
 // takeNew hands out the deliveries that came since the last call.
 func (r *Router) takeNew(ctx, work context.Context) error {
 	for {
 		list, err := r.outbox.Open(r.db.Read(work), r.last)
+		aside, err := r.setAside(work, err)
 		if err != nil {
 			return err
 		}
@@ -172,98 +214,38 @@ func (r *Router) takeNew(ctx, work context.Context) error {
 			r.handOut(ctx, work, &list[i])
 			r.last = list[i].ID
 		}
-		if len(list) < bus.ReadLimit {
+		if len(list)+aside < bus.ReadLimit {
 			return nil
 		}
 	}
 }
 
-// rescan hands out older deliveries that a person has put back into the queue, and takes back
-// those that a person has dropped.
-func (r *Router) rescan(ctx, work context.Context) error {
-	ids, err := r.outbox.OpenIDs(r.db.Read(work))
-	if err != nil {
-		return err
-	}
-	back, streams := r.compare(ids)
-	if len(streams) > 0 {
-		if err := r.forget(work, streams); err != nil {
-			return err
-		}
-	}
-	for len(back) > 0 {
-		list, err := r.outbox.Open(r.db.Read(work), back[0]-1)
-		if err != nil || len(list) == 0 {
-			return err
-		}
-		for i := range list {
-			if _, ok := slices.BinarySearch(back, list[i].ID); ok {
-				r.handOut(ctx, work, &list[i])
-			}
-		}
-		back = slices.DeleteFunc(back, func(id int64) bool { return id <= list[len(list)-1].ID })
-	}
-	return nil
-}
-
-// compare tells the workers which of their deliveries are not among the open ones. It returns the
-// streams of those, and the ids of older ones that no worker has.
-func (r *Router) compare(open []int64) (back []int64, streams []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, id := range open {
-		if _, ok := r.open[id]; !ok && id <= r.last {
-			back = append(back, id)
-		}
-	}
-	for id, h := range r.open {
-		if _, ok := slices.BinarySearch(open, id); ok {
-			continue
-		}
-		if s := h.d.Message.Stream; s != "" {
-			streams = append(streams, s)
-		}
-		delete(r.open, id)
-		if h.chat != nil {
-			h.chat.dropped = append(h.chat.dropped, h.d)
-			h.chat.ring()
-		}
-	}
-	return back, streams
-}
-
-// forget removes what is noted of the previews of streams that no message ends.
-func (r *Router) forget(ctx context.Context, streams []string) error {
-	return r.db.Tx(ctx, func(tx *store.Tx) error {
-		for _, s := range streams {
-			if err := r.outbox.ForgetPreview(tx, s); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
+// handOut gives d to the worker of its conversation, which it starts if there is none and room for
+// one. Else d stays in the table until its turn comes.
 func (r *Router) handOut(ctx, work context.Context, d *bus.Delivery) {
-	a, ok := r.accounts[d.Message.To.Account]
+	to := d.Message.To
+	a, ok := r.accounts[to.Account]
 	if !ok {
 		// Its account is not configured now. It waits: the owner may bring it back, or drop it.
 		r.log.WarnContext(ctx, "message for an account that is not configured",
-			"to", d.Message.To.String(), "id", d.ID)
+			"to", to.String(), "id", d.ID)
+		return
 	}
-	if d.State == bus.Sending { // an earlier process ended during this try
-		r.uncertain(ctx, d)
-	}
-	h := handed{d: d}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	a.open++
 	r.over.add(d.Message.Stream)
-	if ok {
-		h.chat = r.chat(ctx, work, a, d.Message.To)
-		h.chat.queue = append(h.chat.queue, d)
-		h.chat.ring()
+	c, running := r.chats[to]
+	switch {
+	case running && c.first == nil && !c.more && !c.loading:
+		c.hold(d)
+	case running:
+		c.expect()
+	case a.waits.any || a.loaded >= maxLoaded: // older ones may wait in the table
+		a.waits.add()
+	default:
+		r.chat(ctx, work, a, to).hold(d)
 	}
-	r.open[d.ID] = h
 }
 
 // uncertain counts a try of d whose outcome is not known.
@@ -283,8 +265,14 @@ func (r *Router) takeLive(ctx, work context.Context) {
 			continue
 		}
 		r.mu.Lock()
-		if _, ok := r.chats[to]; !r.over.has(p.Stream) && (ok || !p.Ended) {
-			r.chat(ctx, work, a, to).tell(p)
+		if c, ok := r.chats[to]; !r.over.has(p.Stream) && (ok || !p.Ended) {
+			if !ok {
+				c = r.chat(ctx, work, a, to)
+				if a.waits.any { // perhaps something for this conversation
+					c.expect()
+				}
+			}
+			c.tell(p)
 		}
 		if p.Ended {
 			r.over.add(p.Stream)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -203,8 +204,11 @@ func TestKilled(t *testing.T) {
 					w.SetLimits(small)
 					dir := w.kill(nth, executed)
 					stop := w.start()
-					id := w.store(bus.OutboundMessage{To: chatA, Text: strings.Join(parts, "\n\n")})
-					next := w.put(chatA, "next")
+					next := w.store( // at once: the process ends while the first is sent
+						bus.OutboundMessage{To: chatA, Text: strings.Join(parts, "\n\n")},
+						bus.OutboundMessage{To: chatA, Text: "next"})
+					id := next - 1
+					synctest.Wait()
 					stop()
 					before := len(w.asked("send"))
 					w.revive(dir)
@@ -228,6 +232,28 @@ func TestKilled(t *testing.T) {
 			})
 		}
 	}
+}
+
+// deduplicating is a platform on which what is sent again shows once.
+type deduplicating struct{ *platform }
+
+func (deduplicating) Deduplicates() {}
+
+// Where nothing shows twice no try counts as uncertain.
+func TestKilledDeduplicating(t *testing.T) {
+	inWorld(t, func(w *world) {
+		dir := w.kill(1, true)
+		same := func(a *channels.Account) { a.Channel = deduplicating{w.platform} }
+		stop := w.start(same)
+		id := w.put(chatA, "hello")
+		stop()
+		w.revive(dir)
+		w.start(same)
+		w.wantState(id, bus.Sent)
+		if n, d := w.router.Stats().Uncertain.Load(), w.delivery(id); n != 0 || d.Uncertain != 0 {
+			t.Errorf("%d counted, %d noted as uncertain, want none", n, d.Uncertain)
+		}
+	})
 }
 
 // A router that was stopped, not killed, goes on with the part that failed last.
@@ -313,7 +339,7 @@ func TestUnknownAccount(t *testing.T) {
 func TestWakeUpLost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
-		w.store(bus.OutboundMessage{To: chatA, Text: "one"},
+		w.storeBy(bus.NewOutbox(), bus.OutboundMessage{To: chatA, Text: "one"},
 			bus.OutboundMessage{To: chatA, Text: "two"})
 		synctest.Wait()
 		w.wantRead(chatA)
@@ -403,12 +429,11 @@ func TestStoreGone(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- r.Run(t.Context()) }()
 	for len(w.asked("send")) == 0 {
-		w.outbox.Wake()
+		runtime.Gosched()
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.outbox.Wake()
 	if err := <-done; err == nil {
 		t.Error("Run = nil, want an error")
 	}
@@ -437,7 +462,6 @@ func TestRunLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		outbox.Wake()
 	}
 	cancel()
 	if err := <-done; err != nil {

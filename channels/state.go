@@ -42,15 +42,27 @@ func States(q store.Queryer) (map[string]AccountState, error) {
 	return states, nil
 }
 
-// noteEvery is how soon a change of an account's state is noted.
-const noteEvery = 2 * time.Second
+// noteEvery is how soon it is noted that something came, and notePause how soon a state that
+// follows on another one is.
+const (
+	noteEvery = 2 * time.Second
+	notePause = 100 * time.Millisecond
+)
 
 // note keeps the account's state in the database, for those who look at it from outside, until
 // ctx ends.
 func (s *Supervisor) note(ctx context.Context) {
 	var noted AccountState
+	tick := time.NewTicker(noteEvery)
+	defer tick.Stop()
 	for more := true; more; {
-		more = sleep(ctx, noteEvery)
+		select {
+		case <-s.entered:
+			more = sleep(ctx, notePause)
+		case <-tick.C:
+		case <-ctx.Done():
+			more = false
+		}
 		s.mu.Lock()
 		now := AccountState{s.name, s.state, s.since, s.event}
 		s.mu.Unlock()
@@ -64,7 +76,7 @@ func (s *Supervisor) note(ctx context.Context) {
 		err := s.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 			_, err := tx.Exec(`INSERT INTO accounts (account, state, since_ms, event_ms)
 				VALUES ($1, $2, $3, $4) ON CONFLICT (account) DO UPDATE SET state = excluded.state,
-					since_ms = excluded.since_ms, event_ms = excluded.event_ms`,
+					since_ms = excluded.since_ms, event_ms = max(event_ms, excluded.event_ms)`,
 				s.name, now.State, now.Since.UnixMilli(), event)
 			return err
 		})

@@ -10,6 +10,7 @@ type Stats struct {
 	Sent      atomic.Int64 // messages
 	Uncertain atomic.Int64 // tries whose outcome was never known
 	Dead      atomic.Int64 // messages given up
+	Bad       atomic.Int64 // rows that could not be read, of all accounts together only
 }
 
 // Stats returns the router's counters, of all accounts together.
@@ -41,8 +42,10 @@ func (r *Router) Beat() time.Time {
 // GateStats count what a [Gate] has done with the messages of an account since it began.
 type GateStats struct {
 	Received atomic.Int64 // messages that are in the inbox
-	Dropped  atomic.Int64 // messages whose senders write too fast
+	Dropped  atomic.Int64 // messages whose senders write too fast, or that find the inbox full
 	Refused  atomic.Int64 // messages whose senders are not let in
+	Repeated atomic.Int64 // messages that were in the inbox already
+	Skipped  atomic.Int64 // updates that the channel's code could not stand
 }
 
 // Stats returns the gate's counters of an account.

@@ -3,6 +3,7 @@ package channels_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,10 +45,11 @@ func TestStopped(t *testing.T) {
 		last         string // the newest status, too late to be shown
 		want         string
 	}{
-		{"text and status", "I see.", "counts", "counts", "I see."},
-		{"status only", "", "counts", "counts", "…"},
-		{"status gone, but still shown", "I see.", "counts", "", "I see."},
-		{"text only", "I see.", "", "", "I see."},
+		{"text and status", "I see.", "counts", "counts", "I see. … (stopped)"},
+		{"status only", "", "counts", "counts", "… (stopped)"},
+		{"status gone, but still shown", "I see.", "counts", "", "I see. … (stopped)"},
+		{"text only", "I see.", "", "", "I see. … (stopped)"},
+		{"in code", "```\nls\n```", "", "", "```\nls\n```\n\n… (stopped)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -69,6 +71,26 @@ func TestStopped(t *testing.T) {
 	}
 }
 
+// What says that an answer was stopped comes after its last edit, also if it overtakes the news.
+// The mark fits into the message.
+func TestStoppedBefore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.SetLimits(channels.Limits{Text: 50, Measure: small.Measure, EditInterval: time.Second})
+		w.start()
+		text := strings.Repeat("word ", 8) + "12345678"
+		w.show(chatA, "s", "word")
+		w.sleep(time.Second)
+		w.show(chatA, "s", text)
+		w.store(bus.OutboundMessage{To: chatA, Text: "Stopped.", Stops: []string{"s"}})
+		w.show(chatA, "s", text+" late")
+		w.ended(chatA, "s", true)
+		w.sleep(10 * time.Minute)
+		want := strings.Repeat("word ", 6) + "… (stopped)"
+		w.wantCalls(shows, `send "word" at 1s`, fmt.Sprintf("edit %q at 1s", want),
+			`send "Stopped." at 1s`)
+	})
+}
+
 // The status line of a stopped answer goes also when the platform wants a pause first, and when
 // the next answer has begun meanwhile.
 func TestStoppedWhileLimited(t *testing.T) {
@@ -82,9 +104,9 @@ func TestStoppedWhileLimited(t *testing.T) {
 		w.sleep(10 * time.Second)
 		w.show(chatA, "next", "And then")
 		w.sleep(3 * time.Minute)
-		w.wantRead(chatA, "I see.", "And then")
+		w.wantRead(chatA, "I see. … (stopped)", "And then")
 		w.answer(chatA, "And then?", "next")
-		w.wantRead(chatA, "I see.", "And then?")
+		w.wantRead(chatA, "I see. … (stopped)", "And then?")
 	})
 }
 
@@ -99,7 +121,7 @@ func TestStoppedAndAnsweredWhileLimited(t *testing.T) {
 		w.show(chatA, "next", "And")
 		w.answer(chatA, "And then?", "next")
 		w.sleep(2 * time.Minute)
-		w.wantRead(chatA, "I see.", "And then?")
+		w.wantRead(chatA, "I see. … (stopped)", "And then?")
 		w.wantCalls([]string{"send"}, `send "I see.\n\n_counts_" at 1s`, `send "And then?" at 1m2s`)
 	})
 }
@@ -121,7 +143,7 @@ func TestStoppedWhileSlow(t *testing.T) {
 		w.ended(chatA, "s", true)
 		w.show(chatA, "next", "And")
 		w.sleep(time.Minute)
-		w.wantRead(chatA, "I see.", "And")
+		w.wantRead(chatA, "I see. … (stopped)", "And")
 	})
 }
 
@@ -254,6 +276,7 @@ func TestFinishStopped(t *testing.T) {
 		w.show(chatA, "s", "hel")
 		w.sleep(time.Second)
 		w.ended(chatA, "s", true)
-		w.wantCalls([]string{"send", "edit", "finish"}, `send "hel" at 1s`, `finish "1" at 1s`)
+		w.wantCalls([]string{"send", "edit", "finish"}, `send "hel" at 1s`,
+			`edit "hel … (stopped)" at 1s`, `finish "1" at 1s`)
 	})
 }

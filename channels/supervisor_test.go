@@ -3,6 +3,7 @@ package channels_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -79,7 +80,7 @@ func gaps(times []time.Time) (list []time.Duration) {
 	return list
 }
 
-// A platform that is down: the channel is started again after 1 s, doubling, up to 5 min.
+// A platform that is down: the channel is started again after 1 s, doubling, up to 30 s.
 func TestRestartBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fickle{run: func(context.Context, int) error { return errDown }}
@@ -91,14 +92,29 @@ func TestRestartBacksOff(t *testing.T) {
 				t.Errorf("start %d came after %v, want %v ± a quarter", i+2, gap, want)
 			}
 			even = even && gap == want
-			want = min(2*want, 5*time.Minute)
+			want = min(2*want, 30*time.Second)
 		}
-		if even || len(list) < 15 {
-			t.Errorf("started after %v, want some 19 times with jitter", list)
+		if even || len(list) < 95 {
+			t.Errorf("started after %v, want some 120 times with jitter", list)
 		}
 		state, since := s.State()
 		if !strings.Contains(state, "connection refused") || !since.Equal(f.began[len(list)]) {
 			t.Errorf("state is %q since %v", state, since)
+		}
+	})
+}
+
+// A platform that says how long to wait is left alone for that long.
+func TestRestartAfterRateLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fickle{run: func(context.Context, int) error {
+			return fmt.Errorf("get own account: %w", &channels.RateError{After: 10 * time.Minute})
+		}}
+		supervise(t, f, time.Hour)
+		for _, gap := range gaps(f.began) {
+			if gap < 10*time.Minute {
+				t.Errorf("started again after %v, want 10m", gap)
+			}
 		}
 	})
 }
@@ -108,10 +124,10 @@ func TestRestartAfterSteadyRun(t *testing.T) {
 	for _, tt := range []struct {
 		ran  time.Duration
 		want time.Duration // longest wait
-	}{{61 * time.Second, 1250 * time.Millisecond}, {59 * time.Second, 80 * time.Second}} {
+	}{{61 * time.Second, 1250 * time.Millisecond}, {59 * time.Second, 37500 * time.Millisecond}} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fickle{run: func(_ context.Context, n int) error {
-				if n > 6 { // when the wait has grown to 64 s
+				if n > 6 { // when the wait has grown to 30 s
 					time.Sleep(tt.ran)
 				}
 				return errDown
@@ -265,6 +281,120 @@ func TestStateIsNoted(t *testing.T) {
 }
 
 // A channel that says that trying again would do harm is left alone.
+// Close ends receiving, and what is being published is waited for. The channel goes on until the
+// context of Run ends.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		in := &channeltest.Inbox{OnPublish: func() error { <-release; return nil }}
+		var intake channels.Intake
+		f := &keeper{received: make(chan struct{}), run: func(in channels.Intake) { intake = in }}
+		s := channels.NewSupervisor(openStore(t, t.TempDir()), "acc", f, in, nil, discard)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		synctest.Wait()
+		published := make(chan error, 1)
+		go func() { published <- intake.Publish(t.Context(), channels.Batch{}) }()
+		synctest.Wait()
+		closed := make(chan struct{})
+		go func() {
+			s.Close()
+			close(closed)
+		}()
+		synctest.Wait()
+		select {
+		case <-f.received:
+		default:
+			t.Error("the channel does not know that nothing is to be received any more")
+		}
+		select {
+		case <-closed:
+			t.Error("Close does not wait for what is being published")
+		case <-intake.Flushed():
+			t.Error("everything is said to be sent")
+		default:
+		}
+		close(release)
+		<-closed
+		if err := <-published; err != nil {
+			t.Errorf("Publish that began before Close = %v", err)
+		}
+		if err := intake.Publish(t.Context(), channels.Batch{}); err == nil {
+			t.Error("Publish after Close = nil")
+		}
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Error("Run has ended although the channel has not")
+		default:
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}
+
+// A keeper is a channel that needs its connection for sending.
+type keeper struct {
+	channeltest.Memory
+	run      func(channels.Intake)
+	received chan struct{} // closed when nothing is received any more
+}
+
+func (k *keeper) Run(ctx context.Context, in channels.Intake) error {
+	k.run(in)
+	<-ctx.Done()
+	close(k.received)
+	<-in.Flushed()
+	return ctx.Err()
+}
+
+// How a channel is can be seen from outside at once, and when it delivered something for the last
+// time, also after a restart.
+func TestNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openStore(t, t.TempDir())
+		noted := func() channels.AccountState {
+			t.Helper()
+			states, err := channels.States(db.Read(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return states["acc"]
+		}
+		var event time.Time
+		for _, publishes := range []bool{true, false} {
+			f := &keeper{received: make(chan struct{}), run: func(in channels.Intake) {
+				in.Report("connected as @bot")
+				if publishes {
+					if err := in.Publish(t.Context(), channels.Batch{}); err != nil {
+						t.Error(err)
+					}
+					event = time.Now()
+				}
+			}}
+			s := channels.NewSupervisor(db, "acc", f, new(channeltest.Inbox), nil, discard)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- s.Run(ctx) }()
+			time.Sleep(200 * time.Millisecond)
+			synctest.Wait()
+			if got := noted(); got.State != "connected as @bot" {
+				t.Errorf("%q is noted after a moment", got.State)
+			}
+			time.Sleep(time.Minute)
+			cancel()
+			<-done
+			if got := noted(); got.State != "stopped" || got.Event.UnixMilli() != event.UnixMilli() {
+				t.Errorf("noted %+v, want stopped and the event of %v", got, event)
+			}
+		}
+	})
+}
+
 func TestFinalRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fickle{run: func(context.Context, int) error {

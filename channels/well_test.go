@@ -39,5 +39,11 @@ func TestWell(t *testing.T) {
 		s.setState("connection lost")
 		well(9*time.Second, true)
 		well(time.Second, false)
+		s.setState("connected as @bot")
+		well(3*time.Second, true)
+		s.refuse("banned")
+		well(0, false) // no patience helps
+		s.setState("connected as @bot")
+		well(3*time.Second, true)
 	})
 }

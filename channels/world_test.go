@@ -128,13 +128,14 @@ func thread(chat, thread string) bus.Address {
 // A world is a store with an outbox, and a platform. The router is made anew by start.
 type world struct {
 	*platform
-	t      *testing.T
-	dir    string
-	db     *store.DB
-	outbox *bus.Outbox
-	live   *bus.Live
-	media  *channels.Media // nil but for tests of files
-	router *channels.Router
+	t       *testing.T
+	dir     string
+	db      *store.DB
+	outbox  *bus.Outbox
+	live    *bus.Live
+	media   *channels.Media // nil but for tests of files
+	router  *channels.Router
+	orderly bool // the process before has ended in order
 }
 
 // inWorld runs test in a bubble, where time is fake and no goroutine may be left.
@@ -161,6 +162,7 @@ func (w *world) start(change ...func(*channels.Account)) (stop func()) {
 func (w *world) startWith(accounts ...channels.Account) (stop func()) {
 	w.t.Helper()
 	w.router = channels.NewRouter(w.db, w.outbox, w.live, w.media, accounts, discard)
+	w.router.Orderly = w.orderly
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.router.Run(ctx) }()
@@ -175,7 +177,7 @@ func (w *world) startWith(accounts ...channels.Account) (stop func()) {
 	return stop
 }
 
-// put puts a message into the outbox, tells the router, and waits until it has nothing to do now.
+// put puts a message into the outbox and waits until the router has nothing to do now.
 func (w *world) put(to bus.Address, text string) (id int64) {
 	w.t.Helper()
 	return w.answer(to, text, "")
@@ -185,17 +187,22 @@ func (w *world) put(to bus.Address, text string) (id int64) {
 func (w *world) answer(to bus.Address, text, stream string) (id int64) {
 	w.t.Helper()
 	id = w.store(bus.OutboundMessage{To: to, Text: text, Stream: stream})
-	w.outbox.Wake()
 	synctest.Wait()
 	return id
 }
 
-// store puts messages into the outbox without telling the router, and returns the last one's id.
+// store puts messages into the outbox, and returns the last one's id.
 func (w *world) store(messages ...bus.OutboundMessage) (id int64) {
+	w.t.Helper()
+	return w.storeBy(w.outbox, messages...)
+}
+
+// storeBy is store for an outbox that may be another process's, which can't wake the router.
+func (w *world) storeBy(outbox *bus.Outbox, messages ...bus.OutboundMessage) (id int64) {
 	w.t.Helper()
 	err := w.db.Tx(w.t.Context(), func(tx *store.Tx) error {
 		for _, m := range messages {
-			if err := w.outbox.Put(tx, m, time.Now()); err != nil {
+			if err := outbox.Put(tx, m, time.Now()); err != nil {
 				return err
 			}
 		}

@@ -83,6 +83,7 @@ func Run(t *testing.T, fixture func(t *testing.T) Fixture) {
 		{"removes", testRemove},
 		{"types", testType},
 		{"takes its longest text", testLongest},
+		{"sends until it is flushed", testFlush},
 		{"ends promptly", testCancel},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -348,6 +349,53 @@ func testLongest(t *testing.T, f Fixture) {
 	}
 	if _, err := f.send(t, text); err != nil {
 		t.Errorf("Send of %d bytes = %v", len(text), err)
+	}
+}
+
+func testFlush(t *testing.T, f Fixture) {
+	in := &Inbox{Open: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f.Channel.Run(ctx, in) }()
+	f.Platform.Deliver("hello")
+	in.wait(t, 1)
+	if !f.NoAck {
+		eventually(t, "the message is acknowledged", func() bool { return f.Platform.Pending() == 0 })
+	}
+	cancel()
+	f.Platform.Deliver("late")
+	answers := []string{"one", "two"}
+	for _, text := range answers {
+		if _, err := f.send(t, text); err != nil {
+			t.Errorf("Send after the end of Run's context = %v", err)
+		}
+	}
+	if got := f.Platform.Texts(); !slices.Equal(got, answers) {
+		t.Errorf("people see %q, want %q", got, answers)
+	}
+	if n := len(in.Messages()); n != 1 {
+		t.Errorf("%d messages are published, one of them after the end of Run's context", n)
+	}
+	if !f.NoAck {
+		if n := f.Platform.Pending(); n != 1 {
+			t.Errorf("%d messages are pending after the end of Run's context, want 1", n)
+		}
+	}
+	close(in.Open)
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v, want context.Canceled", err)
+		}
+	case <-time.After(prompt):
+		t.Fatalf("Run has not ended %v after everything was sent", prompt)
+	}
+	in.Open = nil
+	f.start(t, in)
+	in.wait(t, 2)
+	if got := in.Messages(); len(got) != 2 || got[1].Text != "late" {
+		t.Errorf("received %+v, want hello and late", got)
 	}
 }
 

@@ -16,12 +16,42 @@ type Inbox struct {
 	// OnPublish, if set, is called before a batch is stored. Its error is what Publish
 	// returns, and then nothing is stored. It must not be changed while Run runs.
 	OnPublish func() error
+	// Open, if set, is what Flushed returns: something is sent until a test closes it.
+	Open chan struct{}
+
+	// Sturdy has Try survive panics, as the gateway does.
+	Sturdy bool
 
 	mu       sync.Mutex
 	messages []bus.InboundMessage
 	seen     map[[2]string]bool // chat and id
 	cursors  map[string]string  // by place
 	states   []string
+	ids      []string // that channels were identified by
+}
+
+// Identify implements [channels.Publisher].
+func (in *Inbox) Identify(_ context.Context, id string) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.ids = append(in.ids, id)
+	return nil
+}
+
+// Try implements [channels.Publisher]. A panic is one of the test, unless Sturdy is set.
+func (in *Inbox) Try(_ context.Context, f func()) (ok bool) {
+	if in.Sturdy {
+		defer func() { ok = recover() == nil }()
+	}
+	f()
+	return true
+}
+
+// Identified returns what channels have said that they are.
+func (in *Inbox) Identified() []string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Clone(in.ids)
 }
 
 // Cursors implements [channels.Publisher].
@@ -38,6 +68,25 @@ func (in *Inbox) Report(state string) {
 	in.states = append(in.states, state)
 }
 
+// Refused implements [channels.Intake].
+func (in *Inbox) Refused(state string) { in.Report(state) }
+
+// Flushed implements [channels.Intake]. Nothing is sent after the end of Run's context, unless Open
+// says otherwise.
+func (in *Inbox) Flushed() <-chan struct{} {
+	if in.Open != nil {
+		return in.Open
+	}
+	return flushed
+}
+
+// flushed is always closed.
+var flushed = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
 // States returns what was reported of the connection, oldest first.
 func (in *Inbox) States() []string {
 	in.mu.Lock()
@@ -46,7 +95,10 @@ func (in *Inbox) States() []string {
 }
 
 // Publish implements [channels.Publisher].
-func (in *Inbox) Publish(_ context.Context, b channels.Batch) error {
+func (in *Inbox) Publish(ctx context.Context, b channels.Batch) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if in.OnPublish != nil {
 		if err := in.OnPublish(); err != nil {
 			return err
@@ -67,6 +119,9 @@ func (in *Inbox) Publish(_ context.Context, b channels.Batch) error {
 	}
 	if b.Cursor != "" {
 		in.cursors[b.Place] = b.Cursor
+	}
+	if b.Gone {
+		delete(in.cursors, b.Place)
 	}
 	return nil
 }

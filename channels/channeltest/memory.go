@@ -133,6 +133,9 @@ func (m *Memory) Run(ctx context.Context, in channels.Intake) error {
 			batch, ok = m.batch(next)
 			return ok
 		})
+		if err == nil {
+			err = ctx.Err()
+		}
 		if err != nil {
 			return err
 		}

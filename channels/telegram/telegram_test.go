@@ -334,9 +334,17 @@ func BenchmarkEcho(b *testing.B) {
 // An echo is an intake that answers each message with its own text.
 type echo struct{ c *telegram.Channel }
 
+func (echo) Identify(context.Context, string) error { return nil }
+
+func (echo) Try(_ context.Context, f func()) bool { f(); return true }
+
 func (echo) Cursors(context.Context) (map[string]string, error) { return nil, nil }
 
 func (echo) Report(string) {}
+
+func (echo) Refused(string) {}
+
+func (echo) Flushed() <-chan struct{} { return nil }
 
 func (e echo) Publish(ctx context.Context, b channels.Batch) error {
 	var wg sync.WaitGroup
