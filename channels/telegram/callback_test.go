@@ -157,6 +157,24 @@ func TestEdits(t *testing.T) {
 	}
 }
 
+// Two wordings of one second are two, and each is one however often it is delivered.
+func TestEditsOfOneSecond(t *testing.T) {
+	c := channelOf(t)
+	edit := func(update, text string) string {
+		b := c.Translate(t.Context(), `{"update_id":`+update+`,"edited_message":{"message_id":9,`+
+			`"date":1,"edit_date":2,"from":{"id":42},"chat":{"id":42,"type":"private"},`+
+			`"text":"`+text+`"}}`)
+		if len(b.Messages) != 1 || b.Messages[0].Text != text {
+			t.Fatalf("edit %s became %+v", update, b)
+		}
+		return b.Messages[0].ID
+	}
+	first, again, last := edit("7", "helo"), edit("7", "helo"), edit("8", "hello")
+	if first != again || first == last {
+		t.Errorf("the ids are %s, %s and %s, want the last to be another one", first, again, last)
+	}
+}
+
 func TestReact(t *testing.T) {
 	api, c, _ := start(t)
 	id := api.Say(42, 42, "hello")

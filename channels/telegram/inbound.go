@@ -1,6 +1,7 @@
 package telegram
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -41,7 +42,7 @@ func (c *Channel) inbound(me user, m *message) (bus.InboundMessage, bool) {
 
 // edited translates the new wording of a message. It reports false if that has none: a place
 // that moves is edited, too. A file that took the place of another is not looked at.
-func (c *Channel) edited(me user, m *message) (bus.InboundMessage, bool) {
+func (c *Channel) edited(me user, update int64, m *message) (bus.InboundMessage, bool) {
 	if m.EditDate == 0 || m.Text == "" && m.Caption == "" {
 		return bus.InboundMessage{}, false
 	}
@@ -50,7 +51,8 @@ func (c *Channel) edited(me user, m *message) (bus.InboundMessage, bool) {
 		return bus.InboundMessage{}, false
 	}
 	in.Edits = in.ID
-	in.ID += ":e" + strconv.FormatInt(m.EditDate, 10)
+	// There may be several in a second; numbers of updates begin anew after a week of silence.
+	in.ID += ":e" + strconv.FormatInt(m.EditDate, 10) + "." + strconv.FormatInt(update, 10)
 	in.Time = time.Unix(m.EditDate, 0).UTC()
 	in.Album, in.Attachments = "", nil
 	return in, true
@@ -88,17 +90,19 @@ func (u *user) name() string { return channels.Clean(u.First+" "+u.Last, channel
 
 // name returns who wrote a forwarded message first, or "" if it is not forwarded.
 func (o *origin) name() string {
-	switch {
-	case o == nil:
+	if o == nil {
 		return ""
-	case o.User != nil:
-		return o.User.name()
-	case o.SenderChat != nil:
-		return channels.Clean(o.SenderChat.Title, channels.MaxName)
-	case o.Chat != nil:
-		return channels.Clean(o.Chat.Title, channels.MaxName)
 	}
-	return channels.Clean(o.UserName, channels.MaxName)
+	name := channels.Clean(o.UserName, channels.MaxName)
+	switch {
+	case o.User != nil:
+		name = o.User.name()
+	case o.SenderChat != nil:
+		name = channels.Clean(o.SenderChat.Title, channels.MaxName)
+	case o.Chat != nil:
+		name = channels.Clean(o.Chat.Title, channels.MaxName)
+	}
+	return cmp.Or(name, "somebody") // a name of invisible signs is none, the message still forwarded
 }
 
 // quoted returns the message that m replies to, or nil.

@@ -118,7 +118,9 @@ func (r *receiver) translate(
 		if u.Callback != nil {
 			presses = append(presses, u.Callback.ID)
 		}
-		if m, ok := r.read(ctx, &u); ok {
+		var m bus.InboundMessage
+		var is bool
+		if r.in.Try(ctx, func() { m, is = r.read(ctx, &u) }) && is {
 			b.Messages = append(b.Messages, m)
 		}
 		if from, to := u.Message.migration(); from != 0 {
@@ -138,7 +140,7 @@ func (r *receiver) read(ctx context.Context, u *update) (bus.InboundMessage, boo
 	case u.Message != nil:
 		return r.inbound(r.me, u.Message)
 	case u.Edited != nil:
-		return r.edited(r.me, u.Edited)
+		return r.edited(r.me, u.ID, u.Edited)
 	case u.Callback != nil:
 		return r.pressed(u.Callback)
 	case u.Member != nil:

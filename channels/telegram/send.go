@@ -147,6 +147,9 @@ func (c *Channel) Limits(to bus.Address) channels.Limits {
 	if c.localFiles != "" {
 		l.File = maxLocalFile
 	}
+	if !c.rich { // Telegram itself renders a rich message
+		l.Render = markup.Telegram
+	}
 	if isGroup(to) {
 		l.EditInterval = 3 * time.Second
 		l.Chat = channels.Rate{Every: time.Minute / 20, Burst: 5}

@@ -22,6 +22,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -124,6 +125,9 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	me, err := c.getMe(ctx)
 	if err != nil {
 		return fmt.Errorf("telegram: get own account: %w", err)
+	}
+	if err := in.Identify(ctx, strconv.FormatInt(me.ID, 10)); err != nil {
+		return fmt.Errorf("telegram: %w", err)
 	}
 	r := newReceiver(c, me, in)
 	ctx, cancel := context.WithCancel(ctx)

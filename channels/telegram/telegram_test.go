@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,7 +74,13 @@ func startWith(
 // receive runs c until every update is confirmed, and returns what was published.
 func receive(t *testing.T, api *telegramtest.Server, c *telegram.Channel) []bus.InboundMessage {
 	t.Helper()
-	in := new(channeltest.Inbox)
+	return receiveBy(t, api, c, new(channeltest.Inbox))
+}
+
+func receiveBy(
+	t *testing.T, api *telegramtest.Server, c *telegram.Channel, in *channeltest.Inbox,
+) []bus.InboundMessage {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
@@ -84,6 +91,9 @@ func receive(t *testing.T, api *telegramtest.Server, c *telegram.Channel) []bus.
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("Run = %v, want context.Canceled", err)
+	}
+	if ids := in.Identified(); len(ids) != 1 || ids[0] == "0" {
+		t.Errorf("the bot was identified by %q, want its id", ids)
 	}
 	return in.Messages()
 }
@@ -364,5 +374,43 @@ func BenchmarkSend(b *testing.B) {
 		if _, err := c.Send(b.Context(), bus.Part{To: ada, Text: "Hello there"}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// panicky is a log that can't stand what the code logs when the bot is blocked.
+type panicky struct{ slog.Handler }
+
+func (p panicky) Enabled(context.Context, slog.Level) bool { return true }
+
+func (p panicky) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "membership changed" {
+		panic("a bug")
+	}
+	return nil
+}
+
+// An update that the code can't stand is skipped and confirmed, and what follows comes in.
+func TestPanickingUpdate(t *testing.T) {
+	api := telegramtest.New(token, nil)
+	url, err := api.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Close)
+	api.AddUser(telegramtest.User{ID: 42, First: "Ada"})
+	transport := telegram.NewTransport()
+	t.Cleanup(transport.CloseIdleConnections)
+	c := telegram.New("tg", token, &telegram.Options{BaseURL: url, Transport: transport,
+		Logger: slog.New(panicky{slog.DiscardHandler})})
+	api.Say(42, 42, "before")
+	api.SetMember(42, 42, "kicked")
+	api.SetMember(42, 42, "member")
+	api.Say(42, 42, "after")
+	var got []string
+	for _, m := range receiveBy(t, api, c, &channeltest.Inbox{Sturdy: true}) {
+		got = append(got, m.Text)
+	}
+	if !slices.Equal(got, []string{"before", "after"}) {
+		t.Errorf("received %q, want what came before and after", got)
 	}
 }
