@@ -64,7 +64,7 @@ type Channel struct {
 	socket string
 	log    *slog.Logger
 	local  chan net.Conn // screens in this process
-	done   chan struct{} // closed when Run has ended
+	done   chan struct{} // closed when no screen comes any more
 
 	mu      sync.Mutex
 	screens map[net.Conn]bool
@@ -114,11 +114,14 @@ func (c *Channel) Dial(ctx context.Context) (net.Conn, error) {
 }
 
 // Run implements [channels.Channel]. It ends only with ctx, and is called once: the gateway stops
-// with it. A socket that can't be opened is no reason to end the chat of the gateway itself.
+// with it. A socket that can't be opened is no reason to end the chat of the gateway itself. The
+// screens that are there at the end of ctx are shown what still comes.
 func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer c.end()
+	defer func() { <-in.Flushed() }()
+	defer close(c.done)
 	in.Report("listening")
 	serve := func(conn net.Conn) { wg.Go(func() { c.serve(ctx, in, conn) }) }
 	if c.socket != "" {
@@ -179,9 +182,8 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// end lets no Send wait for a screen any more, and closes those that are there.
+// end closes the screens that are there.
 func (c *Channel) end() {
-	close(c.done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for conn := range c.screens {
@@ -205,11 +207,21 @@ func (c *Channel) detach(conn net.Conn) {
 	conn.Close()
 }
 
-// serve takes the messages of one screen until it goes, or ctx ends.
+// serve takes the messages of one screen until it goes, or ctx ends. In that case the screen stays
+// as long as something is sent.
 func (c *Channel) serve(ctx context.Context, in channels.Intake, conn net.Conn) {
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	defer context.AfterFunc(ctx, func() {
+		if conn.SetReadDeadline(time.Now()) != nil {
+			conn.Close()
+		}
+	})()
 	c.attach(conn)
 	defer c.detach(conn)
+	defer func() {
+		if ctx.Err() != nil {
+			<-in.Flushed()
+		}
+	}()
 	lines := newLines(conn)
 	for lines.Scan() {
 		var f frame

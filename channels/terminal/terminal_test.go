@@ -171,6 +171,37 @@ func TestTakenWhenStored(t *testing.T) {
 	})
 }
 
+// A screen that is there when the gateway begins to stop is shown what is still sent. It takes
+// nothing in any more, and nobody waits for another screen.
+func TestFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := &channeltest.Inbox{Open: make(chan struct{})}
+		r := &room{Channel: New("term", nil), t: t}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx, in) }()
+		s, other := r.screen(), r.dial()
+		cancel()
+		synctest.Wait()
+		if _, err := r.Send(t.Context(), bus.Part{Key: "1", To: mainChat, Text: "hi"}); err != nil {
+			t.Errorf("Send = %v", err)
+		}
+		s.wantFrames(frame{ID: "1", Text: "hi"})
+		s.wantOver(false)
+		s.conn.Close()
+		other.conn.Close()
+		_, err := r.Send(t.Context(), bus.Part{Key: "2", To: mainChat, Text: "hi"})
+		if !errors.Is(err, errNobody) {
+			t.Errorf("Send without a screen = %v, want %v", err, errNobody)
+		}
+		close(in.Open)
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v, want context.Canceled", err)
+		}
+	})
+}
+
 // What could not be stored is not taken: its screen sees that, and the others go on.
 func TestNotStored(t *testing.T) {
 	inRoom(t, func(r *room) {
