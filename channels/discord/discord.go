@@ -13,10 +13,11 @@
 // Objects, limits and codes are described at https://discord.com/developers/docs.
 //
 // Limits: up to 1,000 messages of each channel are read after a gap. Edits and presses in a gap
-// that could not be resumed are lost, and so is what came then from a channel that nobody had
-// written to before: a bot can't list its direct chats. Stickers and polls come as a label, embeds
-// not at all. Discord remembers a nonce for a few minutes; a part that is tried again later may
-// come twice.
+// that could not be resumed are lost, and so is what came then from a direct chat that nobody had
+// written to before: a bot can't list those. A thread of a listed channel that began in a gap is
+// found unless it was archived before the gap ended. Stickers and polls come as a label, embeds not
+// at all. Discord remembers a nonce for a few minutes; a part that is tried again later is looked
+// for before, by what it says.
 package discord
 
 import (
@@ -46,6 +47,7 @@ var (
 	_ channels.Reactor   = (*Channel)(nil)
 	_ channels.Commander = (*Channel)(nil)
 	_ channels.Limiter   = (*Channel)(nil)
+	_ channels.Pacer     = (*Channel)(nil)
 )
 
 // A Channel is one Discord bot.
@@ -59,6 +61,7 @@ type Channel struct {
 	bad   error              // of the options, or nil
 
 	missed missed
+	denied denied
 }
 
 // Options are the optional settings of a [Channel]. The zero value is ready for use.
@@ -66,6 +69,11 @@ type Options struct {
 	BaseURL   string            // instead of https://discord.com and the hosts of files
 	Transport http.RoundTripper // default [NewTransport]; its proxy and dialer serve the gateway, too
 	Logger    *slog.Logger      // default discards
+
+	// Groups are the ids of the guild channels that the gateway answers in. After a gap they and
+	// their threads are read although nothing of them was stored before, from where the account's
+	// other channels were last; not at all if nothing was stored yet.
+	Groups []string
 
 	Shards        int           // gateway connections that share the guilds; default 1
 	IdentifyEvery time.Duration // time between two shards that connect; default 5s
@@ -155,6 +163,9 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	var me user
 	if err := c.ask(ctx, http.MethodGet, discordgo.EndpointUser("@me"), nil, &me); err != nil {
 		return fmt.Errorf("discord: get own account: %w", err)
+	}
+	if err := in.Identify(ctx, me.ID); err != nil {
+		return fmt.Errorf("discord: %w", err)
 	}
 	cursors, err := in.Cursors(ctx)
 	if err != nil {

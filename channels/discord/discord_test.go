@@ -2,7 +2,9 @@ package discord_test
 
 import (
 	"context"
+	"flag"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -35,6 +37,14 @@ const (
 const patience = time.Minute
 
 var ada = bus.Address{Account: "dc", Chat: direct}
+
+func TestMain(m *testing.M) {
+	// Most of these tests wait. A number that is set by -parallel is parsed later, and counts.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 // A logBuffer is a log that may be read while it is written.
 type logBuffer struct {

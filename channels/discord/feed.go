@@ -7,51 +7,85 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/bwmarrin/discordgo"
+	"golang.org/x/sync/singleflight"
 
 	"gateway/bus"
 	"gateway/channels"
 )
 
 const (
-	maxBatch = 100 // events that are stored at once
-	pageSize = 100 // the most that Discord lists at once
-	maxPages = 10  // of a channel, after a gap
+	maxBatch   = 100 // messages of a channel that are stored at once
+	maxWriters = 32  // channels whose live messages are stored at the same time
+	maxReaders = 8   // channels that are read after a gap at the same time
 )
 
-var (
-	errFull   = errors.New("too many events wait to be stored")
-	errUnread = errors.New("messages not read")
-)
+var errFull = errors.New("too many events wait to be stored")
 
 // A feed stores what the shards of one run receive: in order for each channel, and what a gap has
-// swallowed before what came after it. All but put is for the goroutine of run.
+// swallowed before what came after it. A worker does that for each channel that has something to be
+// stored or read, so that no channel waits for another one's. What workers store at the same time
+// shares a commit of the store. The fields below the workers are for the goroutine of run.
 type feed struct {
-	c      *Channel
-	in     channels.Intake
-	me     user
-	queue  chan event
-	full   chan struct{} // closed when an event was lost; what follows is lost, too
-	isFull atomic.Bool
-	acks   sync.WaitGroup
+	c       *Channel
+	in      channels.Intake
+	me      user
+	queue   chan event
+	pending atomic.Int64  // events that wait to be stored
+	full    chan struct{} // closed when an event was lost; what follows is lost, too
+	isFull  atomic.Bool
+	acks    sync.WaitGroup
 
-	cursors map[string]uint64    // last message stored, by channel
-	assumed map[string]uint64    // message that was missed, by channel, if its cursor is not stored
-	stale   []string             // channels that may have a gap, the one to be read next at the end
-	gaps    map[string]bool      // the same as a set
-	later   map[string]time.Time // when those are tried again that could not be read
-	places  *cache[place]
-	guilds  *cache[guild]
-	said    *cache[uint64] // hashes of texts, by message
+	looks  singleflight.Group // look-ups of guilds
+	places *cache[place]
+	guilds *cache[guild]
+	hidden *cache[bool]   // channels that the bot can't see, or of other guilds
+	said   *cache[uint64] // hashes of texts, by message
+
+	workers sync.WaitGroup
+	done    chan *job
+	found   chan []place // listed channels and threads in which somebody wrote
+	writing int
+	reading int
+
+	lanes   map[string]*lane // by channel
+	live    []*lane          // with something to be stored, the first comes first
+	stale   []*lane          // with a gap, the last comes first
+	since   uint64           // where listed channels without a cursor are read from; 0: they are not
+	session int              // counts the sessions that began with a gap
+}
+
+// A lane is a channel and what is known of it and waits.
+type lane struct {
+	place   string
+	cursor  uint64 // last message stored
+	assumed uint64 // message that was missed, if the cursor is not stored
+	items   []item // after those that its worker has
+	busy    bool   // it has a worker
+	queued  bool   // it is in live
+	gap     bool   // it is in stale
+	later   time.Time
+}
+
+// A job is what a worker does for a channel.
+type job struct {
+	place   string
+	cursor  uint64
+	assumed uint64
+	since   uint64
+	items   []item
+	reader  bool // it counts as one
+	session int
+
+	gap  bool          // the channel is to be read before the items are stored
+	read bool          // afterwards: it was
+	wait time.Duration // afterwards: when that is to be tried again, if it is not 0
+	err  error
 }
 
 // An event is what the gateway sent, undecoded.
@@ -70,27 +104,37 @@ type item struct {
 func newFeed(c *Channel, in channels.Intake, me user, cursors map[string]string) *feed {
 	f := &feed{
 		c: c, in: in, me: me,
-		queue:   make(chan event, c.opts.Queue),
-		full:    make(chan struct{}),
-		cursors: make(map[string]uint64, len(cursors)),
-		assumed: make(map[string]uint64),
-		gaps:    make(map[string]bool),
-		later:   make(map[string]time.Time),
-		places:  newCache[place](2000),
-		guilds:  newCache[guild](500),
-		said:    newCache[uint64](5000),
+		queue:  make(chan event, c.opts.Queue),
+		full:   make(chan struct{}),
+		places: newCache[place](2000),
+		guilds: newCache[guild](500),
+		hidden: newCache[bool](500),
+		said:   newCache[uint64](5000),
+		done:   make(chan *job),
+		found:  make(chan []place),
+		lanes:  make(map[string]*lane, len(cursors)),
 	}
 	for place, cursor := range cursors {
 		if n := number(cursor); n > 0 && place != "" {
-			f.cursors[place] = n
+			f.lane(place).cursor = n
 		}
 	}
+	f.since = f.newest()
 	for place, id := range c.missed.take() {
-		if f.cursors[place] == 0 {
-			f.cursors[place], f.assumed[place] = id-1, id
+		if l := f.lane(place); l.cursor == 0 {
+			l.cursor, l.assumed = id-1, id
 		}
 	}
 	return f
+}
+
+func (f *feed) lane(place string) *lane {
+	l := f.lanes[place]
+	if l == nil {
+		l = &lane{place: place}
+		f.lanes[place] = l
+	}
+	return l
 }
 
 // put queues an event. It never blocks, since nobody would read heartbeats meanwhile.
@@ -105,146 +149,187 @@ func (f *feed) put(kind string, data json.RawMessage) {
 		f.c.missed.add(e)
 		return
 	}
-	select {
-	case f.queue <- e:
-	default:
+	if f.pending.Add(1) > int64(f.c.opts.Queue) {
 		f.c.missed.add(e)
 		if f.isFull.CompareAndSwap(false, true) {
 			close(f.full)
 		}
+		return
 	}
+	f.queue <- e // there is room: it holds all that is pending
 }
 
-// end notes what was not stored. No shard is left then.
+// end notes what was not stored. No shard and no worker is left then.
 func (f *feed) end() {
 	f.acks.Wait()
 	for {
 		select {
 		case e := <-f.queue:
 			f.c.missed.add(e)
+			continue
 		default:
-			for place, id := range f.assumed {
-				f.c.missed.put(place, id)
+		}
+		break
+	}
+	for place, l := range f.lanes {
+		for _, it := range l.items {
+			if it.message != nil && !it.edit && number(it.message.ID) > 0 {
+				f.c.missed.put(place, number(it.message.ID))
 			}
-			return
+		}
+		if l.assumed > 0 {
+			f.c.missed.put(place, l.assumed)
 		}
 	}
 }
 
 // run stores events until ctx ends, an event was lost or one can't be stored.
 func (f *feed) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	err := f.loop(ctx)
+	cancel()
+	for f.writing+f.reading > 0 {
+		_ = f.finish(<-f.done) // err came first
+	}
+	f.workers.Wait()
+	return err
+}
+
+func (f *feed) loop(ctx context.Context) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
 	for {
-		events, err := f.take(ctx)
-		switch {
-		case err != nil:
-		case len(events) > 0:
-			err = f.store(ctx, events)
-		default:
-			if place, _ := f.next(); place != "" {
-				err = f.fill(ctx, place)
+		timer.Reset(f.begin(ctx))
+		select {
+		case e := <-f.queue:
+			f.hand(ctx, e)
+			for range len(f.queue) {
+				f.hand(ctx, <-f.queue)
 			}
-		}
-		if err != nil {
-			for _, e := range events {
-				f.c.missed.add(e)
+		case j := <-f.done:
+			if err := f.finish(j); err != nil {
+				return err
 			}
-		}
-		if ctx.Err() != nil {
+		case list := <-f.found:
+			f.add(list)
+		case <-timer.C:
+		case <-f.full:
+			return errFull
+		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err != nil {
-			return err
-		}
 	}
 }
 
-// next returns the channel with a gap that is to be read now, or how long there is none, if there
-// will be one.
-func (f *feed) next() (place string, wait time.Duration) {
-	for _, p := range slices.Backward(f.stale) {
-		left := time.Until(f.later[p])
-		if left <= 0 {
-			return p, 0
+// begin starts workers for what waits. It returns when to look again, at the latest.
+func (f *feed) begin(ctx context.Context) time.Duration {
+	wait := time.Hour
+	for _, l := range slices.Backward(f.stale) {
+		if f.reading >= maxReaders {
+			break
 		}
-		if wait == 0 || left < wait {
-			wait = left
+		if left := time.Until(l.later); left > 0 {
+			wait = min(wait, left)
+		} else if !l.busy {
+			f.start(ctx, l, true)
 		}
 	}
-	return "", wait
+	for len(f.live) > 0 && f.writing < maxWriters {
+		l := f.live[0]
+		f.live = f.live[1:]
+		l.queued = false
+		if !l.busy && len(l.items) > 0 && (!l.gap || time.Until(l.later) > 0) {
+			f.start(ctx, l, false)
+		}
+	}
+	return wait
 }
 
-// take returns what is queued. If that is nothing it waits, or returns nothing when there is a gap
-// to be filled.
-func (f *feed) take(ctx context.Context) ([]event, error) {
-	var events []event
-	select {
-	case <-f.full:
-		return nil, errFull
-	default:
+func (f *feed) start(ctx context.Context, l *lane, reader bool) {
+	n := min(len(l.items), maxBatch)
+	j := &job{place: l.place, cursor: l.cursor, assumed: l.assumed, since: f.since,
+		items: l.items[:n:n], reader: reader, session: f.session, gap: reader}
+	l.items, l.busy = l.items[n:], true
+	if l.gap && !reader {
+		j.since = 0 // only what was pressed, for now
 	}
-	if place, wait := f.next(); place == "" {
-		var due <-chan time.Time // never, without a gap
-		if wait > 0 {
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			due = timer.C
-		}
-		select {
-		case e := <-f.queue:
-			events = append(events, e)
-		case <-due:
-		case <-f.full:
-			return nil, errFull
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if reader {
+		f.reading++
+	} else {
+		f.writing++
 	}
-	for len(events) < maxBatch {
-		select {
-		case e := <-f.queue:
-			events = append(events, e)
-		default:
-			return events, nil
-		}
-	}
-	return events, nil
+	f.workers.Go(func() {
+		j.err = f.work(ctx, j)
+		f.done <- j
+	})
 }
 
-// store stores events: those of one channel at once, in their order.
-func (f *feed) store(ctx context.Context, events []event) error {
-	var order []string
-	items := make(map[string][]item)
-	flush := func() error {
-		for _, place := range order {
-			if err := f.storeLive(ctx, place, items[place]); err != nil {
-				return err
-			}
-		}
-		order = nil
-		clear(items)
-		return nil
+// finish notes what a worker has done.
+func (f *feed) finish(j *job) error {
+	l := f.lanes[j.place]
+	l.busy, l.cursor, l.assumed = false, j.cursor, j.assumed
+	if j.reader {
+		f.reading--
+	} else {
+		f.writing--
 	}
-	for _, e := range events {
-		if e.kind == "READY" || e.kind == "RESUMED" {
-			if err := flush(); err != nil {
-				return err
-			}
-			f.connected(ctx, e.kind == "READY")
-			continue
-		}
-		place, it, err := decode(e)
-		if err != nil {
-			// Error would show a value of the event, which may be a person's text.
-			f.c.log.WarnContext(ctx, "event skipped: not understood",
-				"account", f.c.name, "event", e.kind)
-			continue
-		}
-		if items[place] == nil {
-			order = append(order, place)
-		}
-		items[place] = append(items[place], it)
+	if j.err != nil {
+		l.items = slices.Concat(j.items, l.items)
+		return j.err
 	}
-	return flush()
+	f.pending.Add(-int64(len(j.items)))
+	switch {
+	case j.wait > 0:
+		l.later = time.Now().Add(j.wait)
+		if !l.gap {
+			l.gap, f.stale = true, append(f.stale, l)
+		}
+		f.drop(l)
+	case j.reader && j.session == f.session && (j.read || j.cursor == 0):
+		l.gap = false
+		f.stale = slices.DeleteFunc(f.stale, func(s *lane) bool { return s == l })
+	}
+	f.enqueue(l)
+	return nil
+}
+
+// drop forgets the messages that are read with what is missing before them. Presses are not.
+func (f *feed) drop(l *lane) {
+	n := len(l.items)
+	l.items = slices.DeleteFunc(l.items, func(it item) bool { return it.press == nil })
+	f.pending.Add(-int64(n - len(l.items)))
+}
+
+func (f *feed) enqueue(l *lane) {
+	if len(l.items) > 0 && !l.queued {
+		l.queued, f.live = true, append(f.live, l)
+	}
+}
+
+// hand gives an event to the lane that it belongs to.
+func (f *feed) hand(ctx context.Context, e event) {
+	if e.kind == "READY" || e.kind == "RESUMED" {
+		f.pending.Add(-1)
+		f.connected(ctx, e.kind == "READY")
+		return
+	}
+	place, it, err := decode(e)
+	if err != nil {
+		f.pending.Add(-1)
+		// Error would show a value of the event, which may be a person's text.
+		f.c.log.WarnContext(ctx, "event skipped: not understood",
+			"account", f.c.name, "event", e.kind)
+		return
+	}
+	l := f.lane(place)
+	l.items = append(l.items, it)
+	switch {
+	case l.gap && time.Until(l.later) > 0:
+		f.drop(l)
+	case l.gap && !l.busy && f.stale[len(f.stale)-1] != l: // somebody waits for it
+		f.stale = append(slices.DeleteFunc(f.stale, func(s *lane) bool { return s == l }), l)
+	}
+	f.enqueue(l)
 }
 
 func decode(e event) (place string, it item, err error) {
@@ -267,168 +352,74 @@ func (f *feed) connected(ctx context.Context, gap bool) {
 	if !gap {
 		return
 	}
-	f.stale = slices.SortedFunc(maps.Keys(f.cursors), func(a, b string) int {
-		return cmp.Compare(f.cursors[a], f.cursors[b]) // where people wrote last comes first
+	f.session++
+	f.stale = f.stale[:0]
+	for _, l := range f.lanes {
+		l.later = time.Time{}
+		if l.gap = l.cursor > 0 || l.busy || len(l.items) > 0; l.gap {
+			f.stale = append(f.stale, l)
+		}
+	}
+	slices.SortFunc(f.stale, func(a, b *lane) int {
+		return cmp.Compare(a.cursor, b.cursor) // where people wrote last comes first
 	})
-	clear(f.gaps)
-	clear(f.later)
-	for _, place := range f.stale {
-		f.gaps[place] = true
+	f.since = cmp.Or(f.since, f.newest())
+	if since := f.since; since > 0 && len(f.c.opts.Groups) > 0 {
+		f.workers.Go(func() { f.discover(ctx, since) })
 	}
 }
 
-// storeLive stores what came by the gateway, after what is missing before it.
-func (f *feed) storeLive(ctx context.Context, place string, items []item) error {
-	if f.gaps[place] {
-		if time.Until(f.later[place]) <= 0 {
-			if err := f.fill(ctx, place); err != nil {
-				return err
-			}
-		}
-		if f.gaps[place] {
-			return nil // they are read with what is missing before them
+// work does j: it stores what came by the gateway, after what is missing before it.
+func (f *feed) work(ctx context.Context, j *job) error {
+	if err := f.meet(ctx, j); err != nil {
+		return err
+	}
+	if j.gap && j.cursor > 0 {
+		if err := f.fill(ctx, j); err != nil {
+			return err
 		}
 	}
-	b, err := f.batch(ctx, place, items)
+	items := j.items
+	if j.wait > 0 { // messages are read with what is missing before them; presses are not
+		items = slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.press == nil })
+	}
+	b, err := f.batch(ctx, j, items)
 	if err != nil || len(b.Messages) == 0 {
 		return err
 	}
-	if err := f.publish(ctx, b); err != nil {
+	unheard := make(map[string]string)
+	b.Unheard = func(id, say string) { unheard[id] = say }
+	if err := f.publish(ctx, j, b); err != nil {
 		return err
 	}
 	for _, it := range items {
 		if it.press != nil {
-			f.acks.Go(func() { f.c.acknowledge(ctx, it.press) })
+			say := unheard[pressID(it.press)]
+			f.acks.Go(func() { f.c.acknowledge(ctx, it.press, say) })
 		}
 	}
 	return nil
-}
-
-// fill reads what a channel has after its cursor.
-func (f *feed) fill(ctx context.Context, place string) error {
-	for range maxPages {
-		n, err := f.page(ctx, place)
-		if errors.Is(err, channels.ErrRefused) {
-			f.c.log.WarnContext(ctx, "channel can't be read after a gap",
-				"account", f.c.name, "chat", place, "err", err)
-		} else if err != nil {
-			return f.postpone(ctx, place, err)
-		}
-		if n < pageSize {
-			f.filled(place)
-			return nil
-		}
-	}
-	f.c.log.WarnContext(ctx, "too many messages after a gap; the rest is not read",
-		"account", f.c.name, "chat", place, "read", maxPages*pageSize)
-	f.filled(place)
-	return nil
-}
-
-// postpone leaves a channel that can't be read for later, so that it keeps no other from being
-// heard. It returns err if that has nothing to do with the channel.
-func (f *feed) postpone(ctx context.Context, place string, err error) error {
-	_, refused := errors.AsType[*channels.AccountError](err)
-	if refused || ctx.Err() != nil || !errors.Is(err, errUnread) {
-		return fmt.Errorf("read %s after a gap: %w", place, err)
-	}
-	f.c.log.WarnContext(ctx, "channel can't be read after a gap now; it is tried again",
-		"account", f.c.name, "chat", place, "after", f.c.opts.Postpone, "err", err)
-	f.later[place] = time.Now().Add(f.c.opts.Postpone)
-	return nil
-}
-
-func (f *feed) filled(place string) {
-	delete(f.later, place)
-	delete(f.gaps, place)
-	delete(f.assumed, place)
-	f.stale = slices.DeleteFunc(f.stale, func(p string) bool { return p == place })
-}
-
-// page stores the next messages of a channel and returns how many there were.
-func (f *feed) page(ctx context.Context, place string) (int, error) {
-	query := url.Values{
-		"limit": {strconv.Itoa(pageSize)},
-		"after": {strconv.FormatUint(f.cursors[place], 10)},
-	}
-	var list []json.RawMessage // one that is not understood must not spoil the others
-	err := f.patient(ctx, func() error {
-		address := discordgo.EndpointChannelMessages(url.PathEscape(place)) + "?" + query.Encode()
-		return f.c.ask(ctx, http.MethodGet, address, nil, &list)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errUnread, err)
-	}
-	var items []item
-	last := f.cursors[place]
-	for _, raw := range list {
-		m := new(message)
-		err := json.Unmarshal(raw, m)
-		last = max(last, number(m.ID))
-		if err != nil {
-			f.c.log.WarnContext(ctx, "message skipped: not understood",
-				"account", f.c.name, "chat", place, "id", m.ID)
-			continue
-		}
-		items = append(items, item{message: m})
-	}
-	if last == f.cursors[place] {
-		return 0, nil
-	}
-	slices.SortFunc(items, func(a, b item) int { // Discord lists the newest first
-		return cmp.Compare(number(a.message.ID), number(b.message.ID))
-	})
-	b, err := f.batch(ctx, place, items)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errUnread, err)
-	}
-	b.Cursor = strconv.FormatUint(last, 10)
-	return len(list), f.publish(ctx, b)
-}
-
-// patience is how often a call is made again that fails in a way that may pass: one hiccup must not
-// end the connection, and with it the reading of all other channels.
-const patience = 4
-
-// patient makes calls until Discord asks for no more patience, or has needed too much of it.
-func (f *feed) patient(ctx context.Context, call func() error) error {
-	wait := 250 * time.Millisecond
-	for failures := 0; ; {
-		err := call()
-		if err == nil || errors.Is(err, channels.ErrRefused) {
-			return err
-		}
-		if _, ok := errors.AsType[*channels.AccountError](err); ok {
-			return err
-		}
-		pause := wait
-		if limit, ok := errors.AsType[*channels.RateError](err); ok {
-			pause = limit.After
-		} else if failures++; failures > patience {
-			return err
-		} else {
-			wait *= 2
-		}
-		if !sleep(ctx, pause) {
-			return ctx.Err()
-		}
-	}
 }
 
 // batch translates what happened in one channel.
-func (f *feed) batch(ctx context.Context, place string, items []item) (channels.Batch, error) {
-	b := channels.Batch{Place: place}
+func (f *feed) batch(ctx context.Context, j *job, items []item) (channels.Batch, error) {
+	b := channels.Batch{Place: j.place}
 	last := uint64(0)
 	for _, it := range items {
 		var m bus.InboundMessage
 		ok, err := false, error(nil)
-		if it.press != nil {
-			m, ok, err = f.pressed(ctx, it.press)
-		} else {
-			if !it.edit {
-				last = max(last, number(it.message.ID))
+		if it.message != nil && !it.edit {
+			last = max(last, number(it.message.ID))
+		}
+		tried := f.in.Try(ctx, func() {
+			if it.press != nil {
+				m, ok, err = f.pressed(ctx, it.press)
+			} else {
+				m, ok, err = f.inbound(ctx, it.message, it.edit)
 			}
-			m, ok, err = f.inbound(ctx, it.message, it.edit)
+		})
+		if !tried {
+			continue
 		}
 		if err != nil {
 			return b, err
@@ -437,18 +428,18 @@ func (f *feed) batch(ctx context.Context, place string, items []item) (channels.
 			b.Messages = append(b.Messages, m)
 		}
 	}
-	if last > f.cursors[place] { // else it was read after a gap, too
+	if last > j.cursor { // else it was read after a gap, too
 		b.Cursor = strconv.FormatUint(last, 10)
 	}
 	return b, nil
 }
 
-func (f *feed) publish(ctx context.Context, b channels.Batch) error {
+func (f *feed) publish(ctx context.Context, j *job, b channels.Batch) error {
 	if err := f.in.Publish(ctx, b); err != nil {
 		return fmt.Errorf("store %d messages: %w", len(b.Messages), err)
 	}
 	if n := number(b.Cursor); n > 0 {
-		f.cursors[b.Place] = n
+		j.cursor = n
 	}
 	return nil
 }
@@ -467,31 +458,4 @@ func (f *feed) isNews(m *message) bool {
 func number(id string) uint64 {
 	n, _ := strconv.ParseUint(id, 10, 64) // no number: no id
 	return n
-}
-
-// A cache keeps the values that were put last.
-type cache[V any] struct {
-	max    int
-	values map[string]V
-	order  []string // keys, oldest first
-}
-
-func newCache[V any](size int) *cache[V] {
-	return &cache[V]{max: size, values: make(map[string]V)}
-}
-
-func (c *cache[V]) get(key string) (V, bool) {
-	v, ok := c.values[key]
-	return v, ok
-}
-
-func (c *cache[V]) put(key string, v V) {
-	if _, ok := c.values[key]; !ok {
-		if len(c.order) >= c.max {
-			delete(c.values, c.order[0])
-			c.order = c.order[1:]
-		}
-		c.order = append(c.order, key)
-	}
-	c.values[key] = v
 }

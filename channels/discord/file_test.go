@@ -28,6 +28,7 @@ func fileOf(name, kind, content string) *bus.File {
 }
 
 func TestUpload(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	big := strings.Repeat("0123456789", 300_000)
 	for _, tt := range []struct{ name, kind, content, wantName, wantKind string }{
@@ -65,6 +66,7 @@ func TestUpload(t *testing.T) {
 }
 
 func TestAttachments(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	w.run(t)
 	picture := discordtest.File{Name: "a/b\u202e.png", Type: "image/png", Content: []byte("PNG")}
@@ -119,6 +121,7 @@ func TestAttachments(t *testing.T) {
 
 // TestFetchElsewhere checks that nothing is fetched from, or shown to, anybody but Discord.
 func TestFetchElsewhere(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	w.Say(direct, person, "hi")
 	for _, link := range []string{
@@ -137,6 +140,7 @@ func TestFetchElsewhere(t *testing.T) {
 }
 
 func TestFetchFails(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	w.run(t)
 	w.SayFile(direct, person, "", discordtest.File{Name: "a", Type: "image/png",
@@ -163,6 +167,7 @@ func TestFetchFails(t *testing.T) {
 }
 
 func TestForwardedFile(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	w.run(t)
 	w.SayFile(direct, person, "mine", discordtest.File{Name: "a.png", Type: "image/png",

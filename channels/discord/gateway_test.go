@@ -164,6 +164,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 }
 
 func TestGap(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	stop := w.run(t)
 	places := []string{direct, room, lobby, talk, post}
@@ -219,6 +220,7 @@ func TestGap(t *testing.T) {
 }
 
 func TestGapThatIsTooLong(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	stop := w.run(t)
 	w.Say(direct, person, "first")
@@ -237,6 +239,7 @@ func TestGapThatIsTooLong(t *testing.T) {
 // A channel that can't be read keeps no other from being heard, and loses nothing: what is written
 // to it meanwhile comes with what was missed before, in order.
 func TestGapThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, &discord.Options{Postpone: 100 * time.Millisecond})
 	stop := w.run(t)
 	w.Say(direct, person, "one")
@@ -265,6 +268,7 @@ func TestGapThatCannotBeRead(t *testing.T) {
 }
 
 func TestGapWithRateLimit(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	stop := w.run(t)
 	w.Say(direct, person, "one")
@@ -282,6 +286,7 @@ func TestGapWithRateLimit(t *testing.T) {
 }
 
 func TestOverflow(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, &discord.Options{Queue: 4})
 	var mu sync.Mutex
 	blocked, release := false, make(chan struct{})
@@ -319,6 +324,7 @@ func TestOverflow(t *testing.T) {
 }
 
 func TestShards(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, &discord.Options{Shards: 3, IdentifyEvery: time.Millisecond})
 	w.run(t)
 	w.wait(t, "shards", func() bool { return w.Connected() == 3 })
@@ -394,6 +400,7 @@ func TestRunRefused(t *testing.T) {
 }
 
 func TestTokenIsReset(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	done := make(chan error, 1)
 	go func() { done <- w.c.Run(t.Context(), w.in) }()
@@ -411,6 +418,7 @@ func TestTokenIsReset(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	for _, base := range []string{
 		"http://127.0.0.1:1", "http://bad host", "http://[::1", ":", "ftp://SECRET@x",
 	} {
@@ -429,6 +437,7 @@ func TestUnreachable(t *testing.T) {
 
 // TestFirstMessageNotStored checks that no cursor is needed to read again what could not be stored.
 func TestFirstMessageNotStored(t *testing.T) {
+	t.Parallel()
 	for _, opts := range []*discord.Options{nil, {Queue: 1}} {
 		w := start(t, nil, opts)
 		full := make(chan struct{})

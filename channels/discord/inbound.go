@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +47,12 @@ func (f *feed) inbound(
 		in.Edits, in.Time = m.ID, m.Edited.UTC()
 		in.ID = m.ID + ":e" + strconv.FormatInt(m.Edited.UnixMilli(), 10)
 	}
+	if where.Guild != "" {
+		if _, err := f.guild(ctx, where.Guild, m.Roles); err != nil {
+			return bus.InboundMessage{}, false, err
+		}
+	}
+	f.learn(ctx, where, m.Content)
 	said := m.content
 	if m.Reference != nil && m.Reference.Type == forwarded && len(m.Snapshots) > 0 {
 		said = m.Snapshots[0].Message
@@ -53,17 +61,16 @@ func (f *feed) inbound(
 	in.Text = said.label(f.vocabulary(where, &said, f.me.ID).read(said.Content))
 	in.Attachments = said.files(m)
 	in.ReplyTo = f.quote(where, m.Quoted)
-	in.Addressed = !in.Group || said.mentions(f.me.ID) || in.ReplyTo != nil && in.ReplyTo.Ours
+	in.Addressed = !in.Group || f.mentioned(where, &said) || in.ReplyTo != nil && in.ReplyTo.Ours
 	return in, true, nil
 }
 
-func (c *content) mentions(id string) bool {
-	for i := range c.Mentions {
-		if c.Mentions[i].ID == id {
-			return true
-		}
-	}
-	return false
+// mentioned reports whether c mentions the bot, or the role of its name that Discord has made for
+// it and offers beside it.
+func (f *feed) mentioned(where place, c *content) bool {
+	g, _ := f.guilds.get(where.Guild) // the zero guild has no role
+	return slices.ContainsFunc(c.Mentions, func(m mentioned) bool { return m.ID == f.me.ID }) ||
+		g.own != "" && slices.Contains(c.Roles, g.own)
 }
 
 // vocabulary returns the names that c mentions.
@@ -78,12 +85,46 @@ func (f *feed) vocabulary(where place, c *content, me string) *vocabulary {
 	}
 	if g, ok := f.guilds.get(where.Guild); ok {
 		v.roles = g.roles
+		if me != "" && slices.Contains(c.Roles, g.own) {
+			v.role = g.own
+		}
 	}
 	v.channels = func(id string) string {
 		p, _ := f.places.get(id) // its name is "" if it is not known
+		if p.Guild != where.Guild {
+			return "" // of another guild, whose channels are not everybody's business
+		}
 		return channels.Clean(p.Name, channels.MaxName)
 	}
 	return v
+}
+
+// channelMention is how a text names a channel.
+var channelMention = regexp.MustCompile(`<#([0-9]+)>`)
+
+// maxLearned is how many channels are looked up for one message.
+const maxLearned = 5
+
+// learn asks Discord for the channels of a guild that a text names and that are not known. What it
+// does not learn keeps its number.
+func (f *feed) learn(ctx context.Context, where place, text string) {
+	if where.Guild == "" {
+		return
+	}
+	for _, found := range channelMention.FindAllStringSubmatch(text, maxLearned) {
+		id := found[1]
+		_, known := f.places.get(id)
+		if _, hidden := f.hidden.get(id); known || hidden {
+			continue
+		}
+		p := place{ID: id}
+		err := f.c.ask(ctx, http.MethodGet, discordgo.EndpointChannel(id), nil, &p)
+		if err == nil && p.Guild == where.Guild {
+			f.places.put(id, p) // without a time: it is looked up once more if somebody writes there
+		} else {
+			f.hidden.put(id, true)
+		}
+	}
 }
 
 // quote translates the message that another one replies to, or nil.
@@ -138,6 +179,7 @@ type place struct {
 	Guild  string `json:"guild_id"` // "" for a direct chat
 	Name   string `json:"name"`
 	Parent string `json:"parent_id"` // of a thread; of others it is their category
+	Last   string `json:"last_message_id"`
 
 	title string // of the chat
 	at    time.Time
@@ -160,7 +202,12 @@ func (p *place) message(account string) bus.InboundMessage {
 type guild struct {
 	name  string
 	roles map[string]string
+	own   string // the role that Discord has made for the bot, or ""
+	at    time.Time
 }
+
+// guildTime is how long a guild is trusted to have no other roles than those that are known.
+const guildTime = time.Minute
 
 // titleTime is how long the names of channels and guilds are trusted.
 const titleTime = time.Hour
@@ -203,7 +250,7 @@ func (f *feed) look(ctx context.Context, id string) (place, error) {
 	if p.Guild == "" {
 		return p, nil
 	}
-	g, err := f.guild(ctx, p.Guild)
+	g, err := f.guild(ctx, p.Guild, nil)
 	if err != nil {
 		return p, err
 	}
@@ -219,27 +266,50 @@ func (f *feed) look(ctx context.Context, id string) (place, error) {
 	return p, nil
 }
 
-// guild returns what is known of a guild; if it can't be seen, nothing.
-func (f *feed) guild(ctx context.Context, id string) (guild, error) {
-	if g, ok := f.guilds.get(id); ok {
-		return g, nil
+// guild returns what is known of a guild; if it can't be seen, nothing. Of the given roles it knows
+// also those that are new.
+func (f *feed) guild(ctx context.Context, id string, roles []string) (guild, error) {
+	known, ok := f.guilds.get(id)
+	unknown := func(role string) bool { return known.roles[role] == "" }
+	if age := time.Since(known.at); ok && age < titleTime &&
+		(age < guildTime || !slices.ContainsFunc(roles, unknown)) {
+		return known, nil
 	}
+	g, err, _ := f.looks.Do(id, func() (any, error) { return f.lookGuild(ctx, id) })
+	if err != nil {
+		return guild{}, err
+	}
+	return g.(guild), nil
+}
+
+// lookGuild asks Discord for a guild.
+func (f *feed) lookGuild(ctx context.Context, id string) (guild, error) {
 	var answer struct {
 		Name  string `json:"name"`
 		Roles []struct {
 			ID   string `json:"id"`
 			Name string `json:"name"`
+			Tags struct {
+				Bot string `json:"bot_id"`
+			} `json:"tags"`
 		} `json:"roles"`
 	}
 	err := f.patient(ctx, func() error {
 		return f.c.ask(ctx, http.MethodGet, discordgo.EndpointGuild(url.PathEscape(id)), nil, &answer)
 	})
+	if known, ok := f.guilds.get(id); err != nil && ok && ctx.Err() == nil {
+		return known, nil // a name may have changed
+	}
 	if err != nil && !errors.Is(err, channels.ErrRefused) {
 		return guild{}, fmt.Errorf("look up guild %s: %w", id, err)
 	}
-	g := guild{name: channels.Clean(answer.Name, channels.MaxName), roles: make(map[string]string)}
+	g := guild{name: channels.Clean(answer.Name, channels.MaxName), roles: make(map[string]string),
+		at: time.Now()}
 	for _, r := range answer.Roles {
 		g.roles[r.ID] = channels.Clean(strings.TrimPrefix(r.Name, "@"), channels.MaxName)
+		if r.Tags.Bot == f.me.ID {
+			g.own = r.ID
+		}
 	}
 	f.guilds.put(id, g)
 	return g, nil

@@ -40,6 +40,14 @@ func inboundCases(ours string) []inboundCase {
 		{"mention alone", discordtest.Message{Channel: room, Text: me}, text("@Gateway", true)},
 		{"mention on its own line", discordtest.Message{Channel: room, Text: "a\n" + me + " b"},
 			text("a\nb", true)},
+		{"mention of our role", discordtest.Message{Channel: room, Text: "<@&71> hello"},
+			text("hello", true)},
+		{"mention of our role alone", discordtest.Message{Channel: talk, Text: "<@&71>"},
+			func(m *bus.InboundMessage) {
+				m.Text, m.From, m.Addressed = "@Gateway", at(room, talk), true
+			}},
+		{"mention of another role", discordtest.Message{Channel: room, Text: "<@&72><@&73> hello"},
+			text("@other bots@gardeners hello", false)},
 		{"mention of another", discordtest.Message{Channel: room, Text: hers + " hello"},
 			text("@bob hello", false)},
 		{"everybody", discordtest.Message{Channel: room, Text: "@everyone look"},
@@ -48,6 +56,10 @@ func inboundCases(ours string) []inboundCase {
 			text("<@77> <#88> <@&99> a < b <", false)},
 		{"channel", discordtest.Message{Channel: room, Text: "see <#" + room + ">"},
 			text("see #general", false)},
+		{"channel that nobody has written to", discordtest.Message{Channel: room,
+			Text: "see <#" + lobby + ">"}, text("see #lobby", false)},
+		{"channel of another guild", discordtest.Message{Channel: room, Text: "see <#79>"},
+			text("see <#79>", false)},
 		{"emoji", discordtest.Message{Channel: room, Text: "<:party:123><a:dance:456> </help:7>"},
 			text(":party::dance: /help", false)},
 		{"date", discordtest.Message{Channel: room, Text: "at <t:1700000000:R>"},
@@ -113,9 +125,15 @@ func plainMessage(m discordtest.Message) bus.InboundMessage {
 
 // TestInbound sends every message live, and lets it be read after a gap.
 func TestInbound(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	w.AddUser(discordtest.User{ID: "4200000000000000099", Username: "other", Bot: true})
 	w.AddUser(discordtest.User{ID: "4200000000000000066", Username: "mal"})
+	w.AddGuild("78", "Elsewhere")
+	w.AddChannel("78", "79", "secret")
+	w.AddRole(club, "71", "Gateway", bot)
+	w.AddRole(club, "72", "other bots", "4200000000000000099")
+	w.AddRole(club, "73", "gardeners", "")
 	w.SetNick(club, "4200000000000000066", "\u202eMal\r\n \x00[Owner]\u200b 👩‍👧")
 	ours, err := w.c.Send(t.Context(), bus.Part{To: at(room, ""), Text: "**Shall** I?"})
 	if err != nil {
@@ -193,6 +211,7 @@ func checkInbound(
 }
 
 func TestEdits(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	w.run(t)
 	id := w.Say(direct, person, "https://example.com")
@@ -218,6 +237,7 @@ func TestEdits(t *testing.T) {
 }
 
 func TestTitles(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	w.Inject(discordtest.Fault{Method: "getGuild", Status: 403, Code: 50001, Text: "Missing Access"})
 	w.Inject(discordtest.Fault{Method: "getChannel", Times: 1, RetryAfter: 10 * time.Millisecond})
@@ -236,6 +256,7 @@ func TestTitles(t *testing.T) {
 
 // TestLookupFails checks that a message isn't stored with a wrong address.
 func TestLookupFails(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	w.run(t)
 	w.Say(post, person, "zero")
@@ -251,6 +272,7 @@ func TestLookupFails(t *testing.T) {
 }
 
 func TestContentIntent(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, &discord.Options{})
 	w.run(t)
 	id := w.Say(room, person, "secret <@"+bot+">")

@@ -29,11 +29,14 @@ func (f *feed) pressed(
 		return bus.InboundMessage{}, false, err
 	}
 	in := where.message(f.c.name)
-	in.ID, in.Time, in.Text, in.Addressed = "i"+i.ID, madeAt(i.ID), text, true
+	in.ID, in.Time, in.Text, in.Addressed = pressID(i), madeAt(i.ID), text, true
 	in.Sender = bus.Sender{ID: who.ID, Name: i.Member.name(who),
 		Username: channels.Clean(who.Username, channels.MaxName)}
 	return in, true, nil
 }
+
+// pressID returns the ID of the message that an interaction is taken for.
+func pressID(i *interaction) string { return "i" + i.ID }
 
 // text returns what the person would have written instead, or "".
 func (i *interaction) text() string {
@@ -55,17 +58,22 @@ func (i *interaction) text() string {
 // acknowledge answers an interaction that is stored. The real answer comes as a message, so
 // people should see nothing of this one: to a button there is an answer for that, and to a
 // command only they see that we think, for as long as it takes to take that back. Discord waits
-// three seconds for the answer, but not for taking it back.
-func (c *Channel) acknowledge(ctx context.Context, i *interaction) {
+// three seconds for the answer, but not for taking it back. If nothing else will answer, the
+// answer is say, which only they see.
+func (c *Channel) acknowledge(ctx context.Context, i *interaction, say string) {
 	type data map[string]any
 	body := data{"type": discordgo.InteractionResponseDeferredMessageUpdate}
-	if i.Type == commandUsed {
+	switch {
+	case say != "":
+		body = data{"type": discordgo.InteractionResponseChannelMessageWithSource,
+			"data": data{"flags": discordgo.MessageFlagsEphemeral, "content": say}}
+	case i.Type == commandUsed:
 		body = data{"type": discordgo.InteractionResponseDeferredChannelMessageWithSource,
 			"data": data{"flags": discordgo.MessageFlagsEphemeral}}
 	}
 	address := discordgo.EndpointInteractionResponse(i.ID, i.Token)
 	_, err := c.call(ctx, http.MethodPost, address, body)
-	if err == nil && i.Type == commandUsed {
+	if err == nil && i.Type == commandUsed && say == "" {
 		address = discordgo.EndpointWebhookMessage(i.Application, i.Token, "@original")
 		_, err = c.call(ctx, http.MethodDelete, address, nil)
 	}

@@ -48,6 +48,7 @@ type (
 		Content     string       `json:"content"`
 		Flags       int          `json:"flags"`
 		Mentions    []mentioned  `json:"mentions"`
+		Roles       []string     `json:"mention_roles"`
 		Attachments []attachment `json:"attachments"`
 		Stickers    []struct {
 			Name string `json:"name"`

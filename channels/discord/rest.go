@@ -29,6 +29,8 @@ const (
 type transport struct {
 	base *url.URL // or nil
 	next http.RoundTripper
+
+	buckets buckets
 }
 
 // ours reports whether u is on a host of Discord, or on the server that stands for it.
@@ -54,6 +56,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		moved.URL, moved.Host = &u, ""
 		r = &moved
 	}
+	route, channel := routeOf(r.Method, r.URL.Path)
+	if wait := t.buckets.wait(route, channel, time.Now()); wait > 0 {
+		return nil, &channels.RateError{After: wait}
+	}
 	resp, err := t.next.RoundTrip(r)
 	if err != nil {
 		return nil, err
@@ -65,6 +71,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, rateError(resp)
 	}
+	t.buckets.note(route, channel, resp.Header, time.Now())
 	return resp, nil
 }
 
@@ -147,8 +154,35 @@ var badToken = &channels.AccountError{
 		"under Bot and configure the new one.",
 }
 
-// overloaded is Discord's code for a refusal that passes.
-const overloaded = 130000
+// Discord's codes that decide what happens after a refusal.
+const (
+	overloaded  = 130000 // the refusal passes
+	noChannel   = 10003  // unknown channel
+	noSuch      = 10008  // unknown message
+	noAccess    = 50001  // the bot may not see the channel
+	noHistory   = 160002 // a reply needs the permission Read Message History
+	invalidBody = 50035  // the answer names the fields
+)
+
+// A refusedError is an [channels.ErrRefused] that says what Discord objects to.
+type refusedError struct {
+	reason string
+	code   int             // of Discord, or the status if there is none
+	fields map[string]bool // at the top of the body that are invalid
+}
+
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("%v: %s (%d)", channels.ErrRefused, e.reason, e.code)
+}
+
+func (*refusedError) Unwrap() error { return channels.ErrRefused }
+
+// refusesReply reports whether err objects only to the message that a new one replies to.
+func refusesReply(err error) bool {
+	e, ok := errors.AsType[*refusedError](err)
+	return ok && (e.code == noHistory || e.code == noSuch ||
+		e.code == invalidBody && len(e.fields) == 1 && e.fields["message_reference"])
+}
 
 // refusal returns the error for an answer with a status below 500.
 func refusal(status int, body []byte) error {
@@ -171,8 +205,14 @@ func refusal(status int, body []byte) error {
 	switch status {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound,
 		http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge:
-		return fmt.Errorf("%w: %s (%d)", channels.ErrRefused, reason,
-			cmp.Or(answer.Code, status))
+		refused := &refusedError{reason, cmp.Or(answer.Code, status), make(map[string]bool)}
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(answer.Errors, &fields) == nil {
+			for name := range fields {
+				refused.fields[name] = true
+			}
+		}
+		return refused
 	}
 	return fmt.Errorf("%s (%d)", reason, status)
 }

@@ -43,6 +43,7 @@ func silent(replied bool) fields {
 // Send implements [channels.Channel]. The part's key is the nonce: for some minutes Discord answers
 // a second message that has it with the first one, so that an answer which was lost leaves nothing
 // uncertain if the part is tried again soon. Only of a part without a key ErrUncertain is reported.
+// A part that Discord takes, but not as a reply, is sent as a plain message.
 func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	body := fields{
 		"allowed_mentions": silent(false),
@@ -62,6 +63,13 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 		body["components"] = rows(part.Buttons)
 	}
 	answer, err := c.post(ctx, part, body)
+	if body["message_reference"] != nil && refusesReply(err) {
+		c.log.WarnContext(ctx, "not taken as a reply; sent as a plain message",
+			"to", part.To.String(), "replyTo", part.ReplyTo, "err", err)
+		delete(body, "message_reference")
+		body["allowed_mentions"] = silent(false)
+		answer, err = c.post(ctx, part, body)
+	}
 	var sent struct {
 		ID string `json:"id"`
 	}
@@ -244,15 +252,18 @@ func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) 
 }
 
 // Limits implements [channels.Limiter]. Discord publishes no rates but the global one; those of a
-// channel are what its answers have said for years.
+// channel, and a thread is one, are what its answers have said for years. What they say now is in
+// [Channel.Wait].
 func (c *Channel) Limits(bus.Address) channels.Limits {
 	return channels.Limits{
 		Text:         maxText,
 		Measure:      markup.DiscordLen,
+		Render:       markup.Discord,
 		Caption:      maxText,
 		File:         maxFile,
 		Buttons:      maxButtons,
 		EditInterval: 1200 * time.Millisecond,
+		PerThread:    true,
 		Chat:         channels.Rate{Every: time.Second, Burst: 5},
 		Account:      channels.Rate{Every: time.Second / 50, Burst: 50},
 	}

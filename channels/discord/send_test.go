@@ -1,11 +1,13 @@
 package discord_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 )
 
 func TestSend(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	asked := w.Say(direct, person, "question")
 	const suppressed = 4
@@ -74,8 +77,45 @@ func TestSend(t *testing.T) {
 	}
 }
 
+// TestNotAsReply checks that a part which may not be a reply is sent as a plain message, once, and
+// that every other refusal stays one.
+func TestNotAsReply(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, nil)
+	asked := w.Say(room, person, "question")
+	joined := w.Deliver(discordtest.Message{Channel: lobby, User: person,
+		Extra: map[string]any{"type": 7}})[0]
+	w.Allow(room, discordtest.ReadMessageHistory, false)
+	for _, part := range []bus.Part{
+		{Key: "1", To: at(room, ""), Text: "a", ReplyTo: asked},
+		{Key: "2", To: at(room, talk), Text: "a", ReplyTo: asked},
+		{Key: "3", To: at(lobby, ""), Text: "a", ReplyTo: joined},
+		{Key: "4", To: at(lobby, ""), Text: "a", ReplyTo: joined,
+			File: fileOf("a.txt", "text/plain", "content")},
+	} {
+		id, err := w.c.Send(t.Context(), part)
+		if err != nil {
+			t.Errorf("Send of %s = %v", part.Key, err)
+			continue
+		}
+		sent := w.History(cmp.Or(part.To.Thread, part.To.Chat))
+		last := sent[len(sent)-1]
+		if last.ID != id || last.ReplyTo != "" || last.Nonce != part.Key || len(last.Pings) > 0 {
+			t.Errorf("sent %+v, want a plain message", last)
+		}
+	}
+	before := w.Calls("createMessage")
+	w.Allow(lobby, discordtest.SendMessages, false)
+	_, err := w.c.Send(t.Context(), bus.Part{To: at(lobby, ""), Text: "a", ReplyTo: joined})
+	if !errors.Is(err, channels.ErrRefused) || w.Calls("createMessage") != before+1 {
+		t.Errorf("Send without the permission = %v after %d calls", err,
+			w.Calls("createMessage")-before)
+	}
+}
+
 // TestNobodyIsNotified checks that no text can notify anybody, whatever gets past the markup.
 func TestNobodyIsNotified(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	text := "@everyone @here <@" + person + "> <@&7> `@everyone` ```\n<@" + other + ">\n```"
 	id, err := w.c.Send(t.Context(), bus.Part{To: at(room, ""), Text: text})
@@ -91,6 +131,7 @@ func TestNobodyIsNotified(t *testing.T) {
 }
 
 func TestManyButtons(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	var buttons []bus.Button
 	for i := range 30 {
@@ -107,6 +148,7 @@ func TestManyButtons(t *testing.T) {
 
 // TestLostAnswer checks that a part whose answer was lost arrives once.
 func TestLostAnswer(t *testing.T) {
+	t.Parallel()
 	for _, file := range []bool{false, true} {
 		w := start(t, nil, nil)
 		w.Inject(discordtest.Fault{Method: "createMessage", Times: 3, Effect: discordtest.Lose})
@@ -133,6 +175,7 @@ func TestLostAnswer(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
+	t.Parallel()
 	is := func(target error) func(error) bool {
 		return func(err error) bool { return errors.Is(err, target) }
 	}
@@ -208,6 +251,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestUncertainWithoutKey(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	w.Inject(discordtest.Fault{Method: "createMessage", Effect: discordtest.Lose})
 	_, err := w.c.Send(t.Context(), bus.Part{To: ada, Text: "hi"})
@@ -217,6 +261,7 @@ func TestUncertainWithoutKey(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	for _, tt := range []struct {
 		part  bus.Part
@@ -236,6 +281,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestTypeInThread(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	if err := w.c.Type(t.Context(), at(room, talk)); err != nil || w.Typing(talk) != 1 {
 		t.Errorf("Type = %v, typing was shown %d times", err, w.Typing(talk))
@@ -243,6 +289,7 @@ func TestTypeInThread(t *testing.T) {
 }
 
 func TestReact(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	id := w.Say(room, person, "hi")
 	for _, tt := range []struct {
@@ -265,6 +312,7 @@ func TestReact(t *testing.T) {
 }
 
 func TestSetCommands(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	err := w.c.SetCommands(t.Context(), []channels.Command{
 		{Name: "new", Description: "Start over"},
@@ -282,10 +330,13 @@ func TestSetCommands(t *testing.T) {
 }
 
 func TestInteractions(t *testing.T) {
+	t.Parallel()
 	w := start(t, &discordtest.Options{AnswerTime: time.Hour}, nil)
-	stored := false
+	var early atomic.Bool
 	w.in.OnPublish = func() error {
-		stored = stored || w.Unanswered() == 0
+		if w.Unanswered() == 0 {
+			early.Store(true)
+		}
 		return nil
 	}
 	w.run(t)
@@ -324,7 +375,7 @@ func TestInteractions(t *testing.T) {
 	if i := w.Interaction(slash); i.Answer != discordtest.AnswerLater || !i.Ephemeral {
 		t.Errorf("the command was answered with %+v", i)
 	}
-	if stored {
+	if early.Load() {
 		t.Error("an interaction was answered before it was stored")
 	}
 	cursors, _ := w.in.Cursors(t.Context())
@@ -337,6 +388,7 @@ func TestInteractions(t *testing.T) {
 
 // TestInteractionIsNotStored checks that an interaction is answered only if it is stored.
 func TestInteractionIsNotStored(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	full := errors.New("disk full")
 	in := &channeltest.Inbox{OnPublish: func() error { return full }}
@@ -350,6 +402,7 @@ func TestInteractionIsNotStored(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	w := start(t, nil, nil)
 	l := w.c.Limits(ada)
 	if n := l.Measure("😀 **b**"); n != 7 {

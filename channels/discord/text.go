@@ -9,6 +9,7 @@ import (
 // A vocabulary knows the names of what text mentions.
 type vocabulary struct {
 	me       string // our user id, mentions of which are removed; or ""
+	role     string // our role, likewise
 	users    map[string]string
 	roles    map[string]string
 	channels func(id string) string
@@ -47,16 +48,17 @@ func (v *vocabulary) read(text string) string {
 			read = append(read, seen...)
 		}
 	}
-	if len(read) == 0 && v.me != "" {
+	if len(read) == 0 && (v.me != "" || v.role != "") {
 		all := *v
-		all.me = ""
+		all.me, all.role = "", ""
 		return all.read(text)
 	}
 	return string(read)
 }
 
 func (v *vocabulary) isMe(word string) bool {
-	return v.me != "" && (word == "@"+v.me || word == "@!"+v.me)
+	return v.me != "" && (word == "@"+v.me || word == "@!"+v.me) ||
+		v.role != "" && word == "@&"+v.role
 }
 
 // word returns what people see instead of "<word>", and false if that is what they see.

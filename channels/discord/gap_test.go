@@ -1,0 +1,170 @@
+package discord_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels/discord"
+	"gateway/channels/discord/discordtest"
+)
+
+// A channel that Discord wants to be left alone for long after a gap holds up no other channel, and
+// what is pressed in it is heard.
+func TestGapHoldsUpNobody(t *testing.T) {
+	w := start(t, nil, &discord.Options{Postpone: time.Hour})
+	stop := w.run(t)
+	w.Say(room, person, "before")
+	w.received(t, 1)
+	stop()
+	id, err := w.c.Send(t.Context(), bus.Part{To: at(room, ""), Text: "Sure?",
+		Buttons: []bus.Button{{Label: "Yes", Text: "/approve X1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Inject(discordtest.Fault{Method: "listMessages", Channel: room, RetryAfter: time.Hour})
+	w.run(t)
+	w.Say(direct, person, "hello")
+	w.received(t, 2)
+	w.Press(room, id, "/approve X1", person)
+	if got := w.received(t, 3); got[2].Text != "/approve X1" {
+		t.Errorf("received %+v, want the press", got[2])
+	}
+}
+
+// leave ends a run and waits until Discord knows.
+func (w *world) leave(t *testing.T, stop func()) {
+	t.Helper()
+	stop()
+	w.wait(t, "end of the connection", func() bool { return w.Connected() == 0 })
+}
+
+// No channel waits for what is asked of Discord because of another one: neither for its page after
+// a gap nor for its look-up.
+func TestNoChannelWaitsForAnother(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, nil)
+	stop := w.run(t)
+	w.Say(room, person, "before")
+	w.received(t, 1)
+	w.leave(t, stop)
+	w.Say(room, person, "meanwhile")
+	freeRoom := w.Inject(discordtest.Fault{Method: "listMessages", Channel: room,
+		Effect: discordtest.Hang})
+	freeLobby := w.Inject(discordtest.Fault{Method: "getChannel", Channel: lobby,
+		Effect: discordtest.Hang})
+	stop = w.run(t)
+	w.Say(lobby, person, "what is this place?")
+	w.wait(t, "a page and a look-up", func() bool {
+		return w.Hits(discordtest.Hang, room) > 0 && w.Hits(discordtest.Hang, lobby) > 0
+	})
+	for range 3 {
+		w.Say(direct, person, "hello")
+	}
+	w.Say(room, person, "now")
+	w.received(t, 4)
+	freeRoom()
+	freeLobby()
+	w.leave(t, stop) // else the calls that hang are waited for
+	w.run(t)
+	got := w.received(t, 7)
+	if list := in(got, room); !slices.Equal(list, []string{"before", "meanwhile", "now"}) {
+		t.Errorf("received %q in the channel that was read late", list)
+	}
+}
+
+// Listed channels and threads in which people began to write while nobody listened are read, before
+// what is written there later, and others are not.
+func TestUnknownChannelsAfterGap(t *testing.T) {
+	t.Parallel()
+	const old, young, foreign = "6300000000000000002", "6300000000000000003", "6300000000000000004"
+	w := start(t, nil, &discord.Options{Groups: []string{room, forum, "6200000000000000009"}})
+	w.AddThread(room, old, "an old talk")
+	w.AddThread(lobby, foreign, "not for us")
+	w.Say(old, person, "before all")
+	stop := w.run(t)
+	w.Say(direct, person, "hello")
+	w.received(t, 1) // a first start reads nothing that was there
+	if n := w.Calls("activeThreads") + w.Calls("listMessages"); n != 0 {
+		t.Errorf("a first start asked for threads and messages %d times", n)
+	}
+	w.leave(t, stop)
+	w.AddThread(room, young, "a young talk")
+	for _, p := range []string{room, young, post, foreign, lobby} {
+		w.Say(p, person, "meanwhile")
+	}
+	release := w.Inject(discordtest.Fault{Method: "activeThreads", RetryAfter: time.Minute})
+	stop = w.run(t)
+	w.Say(young, person, "now")
+	got := w.received(t, 4) // and the channel itself
+	if list := in(got, young); !slices.Equal(list, []string{"meanwhile", "now"}) {
+		t.Errorf("received %q in a thread that began in the gap", list)
+	}
+	w.leave(t, stop)
+	release()
+	w.run(t)
+	w.wait(t, "what was said meanwhile", func() bool {
+		got := w.in.Messages()
+		return len(in(got, room)) > 0 && len(in(got, post)) > 0
+	})
+	got = nil
+	known := make(map[string]bool)
+	for _, m := range w.in.Messages() {
+		if !known[m.ID] { // what is read twice the gate drops
+			got = append(got, m)
+		}
+		known[m.ID] = true
+	}
+	for place, want := range map[string][]string{room: {"meanwhile"}, post: {"meanwhile"},
+		young: {"meanwhile", "now"}, foreign: nil, lobby: nil} {
+		if list := in(got, place); !slices.Equal(list, want) {
+			t.Errorf("received %q in %s, want %q", list, place, want)
+		}
+	}
+}
+
+// A channel that Discord does not know any more is asked for once, one that is closed to the bot
+// three times, and one that opens again goes on.
+func TestChannelIsGone(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name         string
+		status, code int
+		asked        int
+	}{{"unknown", 404, 10003, 1}, {"closed", 403, 50001, 3}, {"not permitted", 403, 50013, 6}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := start(t, nil, nil)
+			stop := w.run(t)
+			w.Say(direct, person, "hello")
+			w.Say(room, person, "before")
+			w.received(t, 2)
+			w.leave(t, stop)
+			open := w.Inject(discordtest.Fault{Method: "listMessages", Channel: room,
+				Status: tt.status, Code: tt.code, Text: "no"})
+			const starts = 6
+			for i := range starts {
+				before := len(w.in.Messages())
+				w.Say(direct, person, "meanwhile")
+				stop = w.run(t)
+				w.received(t, before+1)
+				w.wait(t, "pages", func() bool {
+					return w.Calls("listMessages") == i+1+min(i+1, tt.asked)
+				})
+				w.wait(t, "cursor", func() bool {
+					cursors, _ := w.in.Cursors(t.Context())
+					return (cursors[room] == "") == (i+1 >= tt.asked && tt.asked < starts)
+				})
+				w.leave(t, stop)
+			}
+			open()
+			w.run(t)
+			w.Say(room, person, "open again")
+			got := w.received(t, 2+starts+1)
+			if list := in(got, room); !slices.Equal(list, []string{"before", "open again"}) {
+				t.Errorf("received %q in the channel", list)
+			}
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package discord
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"gateway/bus"
+)
+
+// buckets are the rate limits that Discord says with its answers: one for each channel, a thread
+// being one, and each group of routes. What a bucket has no room for is not asked, because Discord
+// cuts off for a while whoever makes 10,000 invalid requests in ten minutes:
+// https://discord.com/developers/docs/topics/rate-limits.
+type buckets struct {
+	mu    sync.Mutex
+	names map[string]string    // of buckets, by route
+	full  map[string]time.Time // when there is room again, by bucket and channel
+}
+
+// maxFull is how many buckets are remembered before those that have room are forgotten.
+const maxFull = 1024
+
+// routeOf returns what a request calls, "" if that has no limit that is followed, and the channel
+// that it is about.
+func routeOf(method, path string) (route, channel string) {
+	_, path, _ = strings.Cut(path, "/channels/")
+	parts := strings.Split(path, "/")
+	if len(parts) < 2 {
+		return "", ""
+	}
+	for i := range parts[1:] {
+		if i > 0 && parts[i] == "reactions" {
+			return "reactions", parts[0] // however they are changed
+		}
+		if isID(parts[i+1]) {
+			parts[i+1] = "*"
+		}
+	}
+	return method + " " + strings.Join(parts[1:], "/"), parts[0]
+}
+
+// note notes what an answer says of the bucket of a route.
+func (b *buckets) note(route, channel string, h http.Header, now time.Time) {
+	name := h.Get("X-RateLimit-Bucket")
+	if route == "" || name == "" {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.names == nil {
+		b.names, b.full = make(map[string]string), make(map[string]time.Time)
+	}
+	b.names[route] = name
+	if h.Get("X-RateLimit-Remaining") != "0" {
+		return
+	}
+	after, err := strconv.ParseFloat(h.Get("X-RateLimit-Reset-After"), 64) // seconds
+	if err != nil || after <= 0 || after > 3600 {
+		return
+	}
+	if len(b.full) >= maxFull {
+		for key, until := range b.full {
+			if !until.After(now) {
+				delete(b.full, key)
+			}
+		}
+	}
+	b.full[name+"/"+channel] = now.Add(time.Duration(after * float64(time.Second)))
+}
+
+// wait returns how long the bucket of a route has no room.
+func (b *buckets) wait(route, channel string, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(b.full[b.names[route]+"/"+channel].Sub(now), 0)
+}
+
+// Wait implements [channels.Pacer].
+func (c *Channel) Wait(to bus.Address) time.Duration {
+	return c.web.buckets.wait("POST messages", channelOf(to), time.Now())
+}

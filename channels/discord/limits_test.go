@@ -1,0 +1,56 @@
+package discord_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/discord/discordtest"
+)
+
+// What Discord says of its limits is followed before it has to refuse something, for each channel
+// and thread by itself.
+func TestBuckets(t *testing.T) {
+	w := start(t, &discordtest.Options{Buckets: true}, nil)
+	id := ""
+	for i := range 5 {
+		if wait := w.c.Wait(at(room, "")); wait > 0 {
+			t.Errorf("before message %d Wait = %v", i, wait)
+		}
+		var err error
+		id, err = w.c.Send(t.Context(), bus.Part{Key: fmt.Sprint(i), To: at(room, ""), Text: "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait := w.c.Wait(at(room, ""))
+	if wait <= 0 || wait > 5e9 {
+		t.Errorf("after five messages Wait = %v, want up to 5 s", wait)
+	}
+	_, err := w.c.Send(t.Context(), bus.Part{Key: "5", To: at(room, ""), Text: "x"})
+	if limit, ok := errors.AsType[*channels.RateError](err); !ok || limit.After <= 0 || limit.Account {
+		t.Errorf("the sixth Send = %v, want a RateError of the channel", err)
+	}
+	if wait := w.c.Wait(at(room, talk)); wait > 0 {
+		t.Errorf("Wait for a thread of the channel = %v", wait)
+	}
+	_, err = w.c.Send(t.Context(), bus.Part{Key: "6", To: at(room, talk), Text: "x"})
+	if err != nil {
+		t.Errorf("Send to a thread of the channel = %v", err)
+	}
+	if err := w.c.Edit(t.Context(), at(room, ""), id, "y"); err != nil {
+		t.Errorf("Edit = %v", err)
+	}
+	if err := w.c.React(t.Context(), at(room, ""), id, "\U0001f440"); err != nil {
+		t.Errorf("React = %v", err)
+	}
+	err = w.c.React(t.Context(), at(room, ""), id, "")
+	if _, ok := errors.AsType[*channels.RateError](err); !ok {
+		t.Errorf("React at once = %v, want a RateError", err)
+	}
+	if n := w.Limited(); n > 0 {
+		t.Errorf("Discord had to refuse %d calls", n)
+	}
+}
