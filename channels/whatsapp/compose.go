@@ -25,7 +25,10 @@ import (
 func (s *session) compose(
 	ctx context.Context, to types.JID, part bus.Part,
 ) (*waE2E.Message, error) {
-	info := s.quoting(to, part.ReplyTo)
+	info, err := s.expiring(ctx, to, s.quoting(to, part.ReplyTo))
+	if err != nil {
+		return nil, err
+	}
 	text := markup.WhatsApp(part.Text)
 	if part.File != nil {
 		return s.composeFile(ctx, part.File, text, info)

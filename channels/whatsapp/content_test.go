@@ -25,6 +25,7 @@ func wrapped(m *waE2E.Message) *waE2E.FutureProofMessage {
 }
 
 func TestRead(t *testing.T) {
+	t.Parallel()
 	str := proto.String
 	for _, tt := range []struct {
 		name string
@@ -79,6 +80,7 @@ func TestRead(t *testing.T) {
 }
 
 func TestReadFile(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		m    *waE2E.Message
 		want bus.Kind
@@ -102,6 +104,7 @@ func TestReadFile(t *testing.T) {
 }
 
 func TestClean(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{
 		" a \n\t b ":                 "a b",
 		"a\u202eb\u200bc":            "abc",
@@ -116,6 +119,7 @@ func TestClean(t *testing.T) {
 }
 
 func TestSplitID(t *testing.T) {
+	t.Parallel()
 	group := types.NewJID("120363", types.GroupServer)
 	direct := types.NewJID("1", types.HiddenUserServer)
 	for _, tt := range []struct {
@@ -135,6 +139,7 @@ func TestSplitID(t *testing.T) {
 }
 
 func TestMessageKey(t *testing.T) {
+	t.Parallel()
 	a, b := New("a", "x.db", nil), New("b", "x.db", nil)
 	again := a.messageKey("1/2")
 	if id := a.messageKey("1/2"); id != again || id == b.messageKey("1/2") ||
@@ -147,6 +152,7 @@ func TestMessageKey(t *testing.T) {
 }
 
 func TestRecent(t *testing.T) {
+	t.Parallel()
 	r := newRecent()
 	long := strings.Repeat("x", maxQuoted)
 	r.add("c", "long", remembered{message: &waE2E.Message{ImageMessage: &waE2E.ImageMessage{
@@ -168,6 +174,7 @@ func TestRecent(t *testing.T) {
 
 // TestQRCodes checks that each QR code is shown in its turn.
 func TestQRCodes(t *testing.T) {
+	t.Parallel()
 	var shown []string
 	p := &pairing{show: func(c channels.PairingCode) { shown = append(shown, c.QR) }}
 	codes := []string{"a", "b"}
@@ -184,6 +191,7 @@ func TestQRCodes(t *testing.T) {
 
 // TestPairFailures checks that each way of failing has a sentence of its own.
 func TestPairFailures(t *testing.T) {
+	t.Parallel()
 	seen := make(map[string]bool)
 	for _, evt := range []any{
 		&events.QRScannedWithoutMultidevice{}, &events.PairPasskeyRequest{},
@@ -201,6 +209,7 @@ func TestPairFailures(t *testing.T) {
 }
 
 func TestClientLog(t *testing.T) {
+	t.Parallel()
 	var b strings.Builder
 	over := false
 	l := newLog(slog.New(slog.NewTextHandler(&b, nil)), "client", func() bool { return over })
@@ -216,6 +225,7 @@ func TestClientLog(t *testing.T) {
 }
 
 func TestVerdict(t *testing.T) {
+	t.Parallel()
 	if err := verdict(nil); err != nil {
 		t.Errorf("verdict(nil) = %v", err)
 	}

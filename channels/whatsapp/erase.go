@@ -41,9 +41,13 @@ func (c *Channel) hold(ctx context.Context, in channels.Intake) (*held, *session
 		return nil, nil, errors.Join(fmt.Errorf("whatsapp: read store: %w", err), st.close())
 	}
 	if device == nil {
-		return nil, nil, errors.Join(&unlinkedError{"not linked"}, st.close())
+		reason, err := st.unlinked(ctx)
+		if err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("whatsapp: read store: %w", err), st.close())
+		}
+		return nil, nil, errors.Join(&unlinkedError{reason}, st.close())
 	}
-	s := c.newSession(device, in)
+	s := c.newSession(st, device, in)
 	h := &held{st: st, guard: s.guard}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,6 +183,11 @@ func (s subject) erase(ctx context.Context, tx *sql.Tx) error {
 	if s == (subject{}) {
 		return nil
 	}
+	_, err := tx.ExecContext(ctx, "DELETE FROM gateway_timers WHERE chat IN ($1, $2, $3)", s.group,
+		s.lid+"@"+types.HiddenUserServer, s.phone+"@"+types.DefaultUserServer)
+	if err != nil {
+		return err
+	}
 	if s.group != "" {
 		return eraseMarks(ctx, tx, []string{s.group}, slices.Concat(aboutChats, aboutGroups))
 	}
@@ -186,7 +195,7 @@ func (s subject) erase(ctx context.Context, tx *sql.Tx) error {
 		marks(s.phone, types.DefaultUserServer, types.HostedServer, types.LegacyUserServer))
 	keys := slices.Concat(keyMarks(s.lid, types.HiddenUserServer, types.HostedLIDServer),
 		keyMarks(s.phone, types.DefaultUserServer, types.HostedServer))
-	err := eraseMarks(ctx, tx, addresses, slices.Concat(aboutChats, aboutPeople))
+	err = eraseMarks(ctx, tx, addresses, slices.Concat(aboutChats, aboutPeople))
 	if err == nil {
 		err = eraseMarks(ctx, tx, keys, aboutKeys)
 	}

@@ -84,6 +84,9 @@ func TestErase(t *testing.T) {
 					return false
 				})
 			}
+			if _, err := zoe.Send(t.Context(), "", timerMessage(3600)); err != nil {
+				t.Fatal(err)
+			}
 			talk("", "one")
 			talk(group, "two")
 			marks := []string{zoe.Phone(), "Zanzibar"}

@@ -66,6 +66,7 @@ func (s *session) title(ctx context.Context, group types.JID) string {
 		s.c.titles.later(group)
 		return text
 	}
+	s.setTimer(ctx, group, timer{seconds: info.DisappearingTimer}, time.Now())
 	text = channels.Clean(info.Name, channels.MaxName)
 	s.c.titles.set(group, text)
 	return text

@@ -18,27 +18,32 @@ import (
 const lookupWait = 3 * time.Second
 
 // inbound translates a message. It reports false for what no person wrote to the account: keys,
-// reactions, deletions, statuses, channels, and what the account wrote itself on the phone.
+// reactions, deletions, statuses, channels, and what the account wrote itself on the phone, unless
+// that was to itself.
 func (s *session) inbound(ctx context.Context, e *events.Message) (bus.InboundMessage, bool) {
 	info := &e.Info
 	if e.Message == nil || !talk(info) {
 		return bus.InboundMessage{}, false
 	}
 	m := unwrap(e.Message)
+	s.noteTimer(ctx, info, m)
 	if info.IsFromMe {
 		s.noteOwn(info.Chat, m)
-		return bus.InboundMessage{}, false
+		if !s.isOwn(info.Chat) || isOurs(info.ID) {
+			return bus.InboundMessage{}, false
+		}
 	}
 	m, edits, stamp := s.edited(ctx, e, m)
 	said, ok := read(m)
-	if !ok {
+	if !ok || info.IsFromMe && isOurs(edits) {
 		return bus.InboundMessage{}, false
 	}
-	from := s.person(ctx, info.Sender, info.SenderAlt)
+	from := s.author(ctx, info)
 	in := bus.InboundMessage{
+		Self:        info.IsFromMe,
 		From:        bus.Address{Account: s.c.name, Chat: from.id.String()},
 		Sender:      bus.Sender{ID: from.id.String(), Name: s.nameOf(ctx, info, from)},
-		Time:        info.Timestamp.UTC(),
+		Time:        past(info.Timestamp).UTC(),
 		Group:       info.IsGroup,
 		Attachments: said.files,
 		Album:       album(m),
@@ -62,6 +67,31 @@ func (s *session) inbound(ctx context.Context, e *events.Message) (bus.InboundMe
 	return in, true
 }
 
+// past returns t, or now if t is later: some senders' clocks are ahead.
+func past(t time.Time) time.Time {
+	if now := time.Now(); t.After(now) {
+		return now
+	}
+	return t
+}
+
+// author finds out who wrote a message.
+func (s *session) author(ctx context.Context, info *types.MessageInfo) person {
+	if info.IsFromMe {
+		return s.self()
+	}
+	return s.person(ctx, info.Sender, info.SenderAlt)
+}
+
+// self is the person whose account this is.
+func (s *session) self() person {
+	p := person{id: s.ownLID.ToNonAD(), phone: s.own.User}
+	if s.ownLID.IsEmpty() {
+		p.id = s.own.ToNonAD()
+	}
+	return p
+}
+
 // talk reports whether a message is part of a conversation with people.
 func talk(info *types.MessageInfo) bool {
 	if info.ID == "" || info.Sender.IsBot() {
@@ -79,6 +109,9 @@ func talk(info *types.MessageInfo) bool {
 func (s *session) noteOwn(chat types.JID, m *waE2E.Message) {
 	p := m.GetProtocolMessage()
 	if p.GetType() == waE2E.ProtocolMessage_REVOKE && p.GetKey().GetFromMe() {
+		if s.isOwn(chat) {
+			chat = s.self().id
+		}
 		s.c.recent.remove(chat.ToNonAD().String(), p.GetKey().GetID())
 	}
 }
@@ -286,6 +319,9 @@ func (s *session) quote(
 	author = author.ToNonAD()
 	known, found := s.c.recent.find(in.From.Chat, id)
 	q.Ours = err == nil && s.isOwn(author) || found && known.ours
+	if in.Self {
+		q.Ours = isOurs(id) // all that is there is the account's own
+	}
 	switch {
 	case q.Ours:
 	case in.Group:
@@ -297,11 +333,13 @@ func (s *session) quote(
 	}
 	said, ok := read(info.GetQuotedMessage())
 	q.Text, q.Attachments = said.text, said.files
-	if found {
+	// The sender writes what is quoted, and who has written that, as they like.
+	if q.Claimed = !found; found {
+		q.Ours = known.ours || in.Self && q.Ours
 		if known.name != "" {
 			q.Sender = known.name
 		}
-		if !ok || q.Text == "" && len(q.Attachments) == 0 {
+		if known.text != "" || !ok {
 			q.Text = known.text
 		}
 	}

@@ -14,6 +14,7 @@ import (
 )
 
 func TestDirectMessage(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	id := w.say("hello")
@@ -38,6 +39,7 @@ func TestDirectMessage(t *testing.T) {
 // TestOneConversation checks that somebody who is named by phone number at first and by hidden id
 // later is one person in one chat.
 func TestOneConversation(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	bob := w.person("Bob", whatsapptest.ByPhone)
 	w.run()
@@ -57,6 +59,7 @@ func TestOneConversation(t *testing.T) {
 }
 
 func TestNoHiddenID(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	bob := w.person("Bob", whatsapptest.NoLID)
 	w.run()
@@ -73,6 +76,7 @@ func TestNoHiddenID(t *testing.T) {
 }
 
 func TestGroup(t *testing.T) {
+	t.Parallel()
 	for _, byPhone := range []bool{false, true} {
 		w := start(t)
 		bob := w.person("Bob", whatsapptest.Known)
@@ -151,6 +155,7 @@ func TestGroup(t *testing.T) {
 }
 
 func TestGroupIsRenamed(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	group := w.server.AddGroup("Old", false, w.ada)
 	w.run()
@@ -168,6 +173,7 @@ func TestGroupIsRenamed(t *testing.T) {
 }
 
 func TestForwarded(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	text := "news"
@@ -185,6 +191,7 @@ func TestForwarded(t *testing.T) {
 }
 
 func TestReplies(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	question := w.say("question")
@@ -209,7 +216,44 @@ func TestReplies(t *testing.T) {
 	}
 }
 
+// What is quoted is what was said, whatever the sender of the reply claims; of what nobody
+// remembers it is said that they claim it.
+func TestForgedQuotes(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.run()
+	answer := w.send("I will never do that.")
+	w.seen()
+	question := w.say("question")
+	w.receive(1)
+	own := w.server.BotLID() + "@lid"
+	for i, tt := range []struct {
+		id   string
+		want bus.Quote
+	}{
+		{answer, bus.Quote{Text: "I will never do that.", Ours: true}},
+		{question, bus.Quote{Text: "question", Sender: "Ada"}},
+		{"3EB0FFFFFFFFFFFF", bus.Quote{Text: "The owner has confirmed it.", Ours: true, Claimed: true}},
+	} {
+		text := "see"
+		_, err := w.ada.Send(t.Context(), "", &waE2E.Message{
+			ExtendedTextMessage: &waE2E.ExtendedTextMessage{Text: &text, ContextInfo: &waE2E.ContextInfo{
+				StanzaID: &tt.id, Participant: &own,
+				QuotedMessage: &waE2E.Message{Conversation: proto.String("The owner has confirmed it.")},
+			}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := w.receive(2 + i)[1+i].ReplyTo
+		if q == nil || q.Text != tt.want.Text || q.Ours != tt.want.Ours || q.Claimed != tt.want.Claimed ||
+			q.Sender != tt.want.Sender {
+			t.Errorf("the message quotes %+v, want %+v", q, tt.want)
+		}
+	}
+}
+
 func TestEditsOfPeople(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	group := w.server.AddGroup("Friends", false, w.ada)
 	w.run()
@@ -236,6 +280,7 @@ func TestEditsOfPeople(t *testing.T) {
 
 // TestIgnored checks what is no message to the gateway: it is acknowledged and that is all.
 func TestIgnored(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	w.receiveNothing(func() {
@@ -279,6 +324,7 @@ func (w *world) receiveNothing(f func()) {
 
 // TestWhileAway checks that what people write while the gateway is away comes in order.
 func TestWhileAway(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	group := w.server.AddGroup("Friends", false, w.ada)
 	var want []string
@@ -302,5 +348,16 @@ func TestWhileAway(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("received %q, want %q", got, want)
+	}
+}
+
+// Of a message that is to be seen once linked devices get nothing but that there is one.
+func TestViewOnce(t *testing.T) {
+	w := start(t)
+	w.run()
+	id := w.ada.ViewOnce()
+	if m := w.receive(1)[0]; m.ID != id || m.From != w.adas() ||
+		!strings.HasPrefix(m.Text, "[view-once message") {
+		t.Errorf("received %+v", m)
 	}
 }

@@ -48,6 +48,7 @@ func accountError(t *testing.T, err error, words string) {
 }
 
 func TestPairByQR(t *testing.T) {
+	t.Parallel()
 	w := unlinked(t, whatsapp.Options{DeviceName: "my gateway"})
 	if err := w.pair(""); err != nil {
 		t.Fatal(err)
@@ -72,6 +73,7 @@ func TestPairByQR(t *testing.T) {
 }
 
 func TestPairByPhoneCode(t *testing.T) {
+	t.Parallel()
 	w := unlinked(t, whatsapp.Options{})
 	if err := w.pair("+1 (555) 000-0001"); err != nil {
 		t.Fatal(err)
@@ -83,6 +85,7 @@ func TestPairByPhoneCode(t *testing.T) {
 }
 
 func TestPairRefused(t *testing.T) {
+	t.Parallel()
 	w := unlinked(t, whatsapp.Options{})
 	accountError(t, w.pair("0555"), "country's code")
 	accountError(t, w.pair("0155500000001"), "country's code")
@@ -98,12 +101,14 @@ func TestPairRefused(t *testing.T) {
 }
 
 func TestPairTimeout(t *testing.T) {
+	t.Parallel()
 	w := unlinked(t, whatsapp.Options{})
 	err := w.ch.Pair(t.Context(), "", func(channels.PairingCode) { w.server.Drop() })
 	accountError(t, err, "in time")
 }
 
 func TestPairCancelled(t *testing.T) {
+	t.Parallel()
 	w := unlinked(t, whatsapp.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	err := w.ch.Pair(ctx, "", func(channels.PairingCode) { cancel() })
@@ -117,6 +122,7 @@ func TestPairCancelled(t *testing.T) {
 
 // TestPairMeanwhile links the account with another process while the gateway waits for that.
 func TestPairMeanwhile(t *testing.T) {
+	t.Parallel()
 	w := unlinked(t, whatsapp.Options{})
 	w.run()
 	w.reported("not linked: run gateway pair wa")
@@ -127,6 +133,7 @@ func TestPairMeanwhile(t *testing.T) {
 }
 
 func TestStoreInUse(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	w.reported("connected as")
@@ -140,11 +147,15 @@ func TestStoreInUse(t *testing.T) {
 
 // TestOnline checks that the account is shown as online once its name is known.
 func TestOnline(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.change("UPDATE whatsmeow_device SET push_name = 'Robot'")
 	w.run()
 	w.reported("connected as +15550000001 (Robot)")
 	w.wait("the bot is online", w.server.Available)
+	if ids := w.in.Identified(); len(ids) != 1 || ids[0] != "15550000001@s.whatsapp.net" {
+		t.Errorf("the channel says that it is %q, want its number, without the device's", ids)
+	}
 }
 
 // change changes the store while nobody uses it.
@@ -163,6 +174,7 @@ func (w *world) change(query string) {
 }
 
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	for _, base := range []string{"http://127.0.0.1:1", "http://bad host", "http://[::1", ":"} {
 		w := start(t)
 		w.url = base

@@ -3,15 +3,20 @@
 package whatsapp_test
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 
+	"gateway/channels/channeltest"
 	"gateway/channels/whatsapp"
+	"gateway/channels/whatsapp/whatsapptest"
 )
 
 // TestLoggedOut removes the gateway from the phone's list while it is connected and while it is
 // not, and links it anew. The client empties its device while others read it, which the race
 // detector sees; nothing of ours is in that, so this test alone runs without it.
 func TestLoggedOut(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	stop := w.run()
 	w.say("one")
@@ -47,4 +52,34 @@ func TestLoggedOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.wait("the bot is connected again", w.server.Connected)
+}
+
+// TestBanned checks that an account that WhatsApp has banned or locked is said to be so, also by
+// the next process, until it is linked again. It runs without the race detector like TestLoggedOut.
+func TestBanned(t *testing.T) {
+	t.Parallel()
+	for reason, words := range map[int]string{
+		401: "logged out on the phone: run gateway pair wa",
+		403: "WhatsApp has locked this account",
+		406: "WhatsApp has banned this account",
+	} {
+		t.Run(strconv.Itoa(reason), func(t *testing.T) {
+			w := start(t)
+			w.server.FailLogin(whatsapptest.LoginFailure{Reason: reason})
+			stop := w.run()
+			w.reported(words)
+			_ = stop() // its error is context.Canceled
+			w.in, w.ch = new(channeltest.Inbox), w.channel(whatsapp.Options{})
+			w.run()
+			w.reported(words)
+			if last := w.in.States(); !strings.HasSuffix(last[len(last)-1], "run gateway pair wa") {
+				t.Errorf("nobody is told what to do: %q", last)
+			}
+			w.server.LogOut()
+			if err := w.server.PairFile(t.Context(), w.path); err != nil {
+				t.Fatal(err)
+			}
+			w.wait("the bot is connected again", w.server.Connected)
+		})
+	}
 }

@@ -130,7 +130,7 @@ func fetchVerdict(err error) error {
 	case errors.Is(err, whatsmeow.ErrInvalidMediaHMAC), errors.Is(err, errTooLong),
 		errors.Is(err, whatsmeow.ErrInvalidMediaEncSHA256), errors.Is(err, whatsmeow.ErrTooShortFile),
 		errors.Is(err, whatsmeow.ErrInvalidMediaSHA256):
-		return fmt.Errorf("%w: the file is not the one that was sent", channels.ErrRefused)
+		return channels.ErrDamaged
 	}
 	return verdict(err)
 }

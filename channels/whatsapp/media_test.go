@@ -26,6 +26,7 @@ func (w *world) fetch(a bus.Attachment) ([]byte, error) {
 }
 
 func TestMediaIn(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	for i, tt := range []struct {
@@ -66,6 +67,7 @@ func TestMediaIn(t *testing.T) {
 }
 
 func TestMediaGone(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	data := []byte("picture")
@@ -88,8 +90,9 @@ func TestMediaGone(t *testing.T) {
 	}
 	w.server.SetMediaStatus(0)
 	w.server.SpoilMedia()
-	if got, err := w.fetch(a); !errors.Is(err, channels.ErrRefused) || len(got) != 0 {
-		t.Errorf("Fetch of a changed file = %d bytes, %v, want %v", len(got), err, channels.ErrRefused)
+	if got, err := w.fetch(a); !errors.Is(err, channels.ErrDamaged) ||
+		!errors.Is(err, channels.ErrRefused) || len(got) != 0 {
+		t.Errorf("Fetch of a changed file = %d bytes, %v, want %v", len(got), err, channels.ErrDamaged)
 	}
 	for _, bad := range []string{"", "{}", "x", `{"media":"image","path":"x"}`} {
 		if err := w.ch.Fetch(t.Context(), bad, io.Discard); !errors.Is(err, channels.ErrRefused) {
@@ -100,6 +103,7 @@ func TestMediaGone(t *testing.T) {
 
 // TestMediaTooLong checks that a file can't be longer than its message says.
 func TestMediaTooLong(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	m, err := w.ada.Media(t.Context(), whatsapptest.Media{Kind: "image", Type: "image/png",
@@ -117,6 +121,7 @@ func TestMediaTooLong(t *testing.T) {
 }
 
 func TestAlbum(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	parent, err := w.ada.Send(t.Context(), "", &waE2E.Message{
@@ -152,6 +157,7 @@ type seeker struct{ *bytes.Reader }
 func (seeker) Close() error { return nil }
 
 func TestMediaOut(t *testing.T) {
+	t.Parallel()
 	var picture bytes.Buffer
 	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 30, 20))); err != nil {
 		t.Fatal(err)

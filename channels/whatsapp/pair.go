@@ -106,7 +106,7 @@ func (p *pairing) run(ctx, life context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return fmt.Errorf("whatsapp: pair: connect: %w", err)
+		return unreachable(err)
 	}
 	var codes []string
 	next := time.NewTimer(answerWait)

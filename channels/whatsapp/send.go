@@ -29,7 +29,7 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 		if err != nil {
 			return err
 		}
-		if err := s.send(ctx, to, id, m); err != nil {
+		if err := s.sendAgain(ctx, to, id, m, id); err != nil {
 			return err
 		}
 		c.recent.add(to.String(), id, remembered{
@@ -56,7 +56,7 @@ func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) err
 		}
 		formatted := markup.WhatsApp(text)
 		m := s.client.BuildEdit(chat, id, &waE2E.Message{Conversation: &formatted})
-		if err := s.send(ctx, chat, c.messageKey(""), m); err != nil {
+		if err := s.sendAgain(ctx, chat, c.messageKey(""), m, "edit "+id); err != nil {
 			return err
 		}
 		if found {
@@ -78,7 +78,7 @@ func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
 			return fmt.Errorf("%w: the message was deleted", channels.ErrRefused)
 		}
 		m := s.client.BuildRevoke(chat, types.EmptyJID, id)
-		if err := s.send(ctx, chat, c.messageKey(""), m); err != nil {
+		if err := s.sendAgain(ctx, chat, c.messageKey(""), m, "remove "+id); err != nil {
 			return err
 		}
 		c.recent.remove(chat.String(), id)
@@ -95,7 +95,7 @@ func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) e
 	err := c.with(ctx, to, func(s *session, chat types.JID) error {
 		sender, bareID := splitID(chat, id)
 		m := s.client.BuildReaction(chat, sender, bareID, emoji)
-		return s.send(ctx, chat, c.messageKey(""), m)
+		return s.send(ctx, chat, c.messageKey(""), m, c.opts.MarkWait)
 	})
 	if err != nil {
 		return fmt.Errorf("whatsapp: react to %s in %s: %w", id, to, c.rated(err))
@@ -106,6 +106,9 @@ func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) e
 // MarkRead implements [channels.Reader].
 func (c *Channel) MarkRead(ctx context.Context, to bus.Address, ids []string) error {
 	err := c.with(ctx, to, func(s *session, chat types.JID) error {
+		if s.isOwn(chat) {
+			return nil // nobody else could see it
+		}
 		var senders []types.JID
 		bySender := make(map[types.JID][]types.MessageID)
 		for _, id := range ids {
@@ -135,6 +138,9 @@ func (c *Channel) MarkRead(ctx context.Context, to bus.Address, ids []string) er
 // comes.
 func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 	err := c.with(ctx, to, func(s *session, chat types.JID) error {
+		if s.isOwn(chat) {
+			return nil // nobody else could see it
+		}
 		return s.do(ctx, func() error {
 			return verdict(s.client.SendChatPresence(ctx, chat, types.ChatPresenceComposing,
 				types.ChatPresenceMediaText))
@@ -161,8 +167,28 @@ func (c *Channel) with(
 	return f(s, chat)
 }
 
+// Deduplicates implements [channels.Deduplicator]: the id of a message follows from its key.
+func (c *Channel) Deduplicates() {}
+
+// Address implements [channels.Addresser]. People may be named by their phone numbers.
+func (c *Channel) Address(chat string) (string, error) {
+	j, err := parseChat(chat)
+	if err != nil {
+		return "", fmt.Errorf("%q is not a WhatsApp chat: want a phone number with + and the "+
+			"country's code, or an id that ends with @lid, @s.whatsapp.net or @g.us", chat)
+	}
+	return j.String(), nil
+}
+
+// phoneMarks are what people write between the digits of a phone number.
+var phoneMarks = strings.NewReplacer(" ", "", "-", "", "(", "", ")", "", "/", "", ".", "")
+
 // parseChat returns the chat that an address names.
 func parseChat(chat string) (types.JID, error) {
+	if number, ok := strings.CutPrefix(phoneMarks.Replace(chat), "+"); ok &&
+		len(number) >= 7 && strings.Trim(number, "0123456789") == "" && number[0] != '0' {
+		return types.NewJID(number, types.DefaultUserServer), nil
+	}
 	j, err := types.ParseJID(chat)
 	if err == nil && j == j.ToNonAD() && j.User != "" && strings.Trim(j.User, "0123456789-") == "" {
 		switch j.Server {
@@ -174,18 +200,41 @@ func parseChat(chat string) (types.JID, error) {
 }
 
 // messageKey returns the id for the message with a key, the same each time; or a new one if key
-// is "".
+// is "". It is known as one of a gateway's by isOurs.
 func (c *Channel) messageKey(key string) types.MessageID {
 	if key == "" {
 		key = rand.Text()
 	}
 	sum := sha256.Sum256([]byte(c.name + "\x00" + key))
-	return whatsmeow.WebMessageIDPrefix + strings.ToUpper(hex.EncodeToString(sum[:9]))
+	return sign(strings.ToUpper(hex.EncodeToString(sum[:7])))
 }
 
-// send sends a message and waits until WhatsApp has taken it.
+// sign returns the message id with 14 digits of its own. It has the form of those of WhatsApp Web,
+// 18 digits, but its last four follow from the others.
+func sign(digits string) types.MessageID {
+	sum := sha256.Sum256([]byte("gateway\x00" + digits))
+	return whatsmeow.WebMessageIDPrefix + digits + strings.ToUpper(hex.EncodeToString(sum[:2]))
+}
+
+// isOurs reports whether a gateway has sent the message with an id: this one, at any time, or
+// another one for the same account. One in 65,536 messages of WhatsApp Web looks like it.
+func isOurs(id types.MessageID) bool {
+	digits, ok := strings.CutPrefix(id, whatsmeow.WebMessageIDPrefix)
+	return ok && len(digits) == 18 && sign(digits[:14]) == id
+}
+
+// sendAgain is send for what is tried until it is taken. What is tried is named by key.
+func (s *session) sendAgain(
+	ctx context.Context, to types.JID, id types.MessageID, m *waE2E.Message, key string,
+) error {
+	err := s.send(ctx, to, id, m, s.c.acks.wait(key))
+	s.c.acks.tried(key, err)
+	return err
+}
+
+// send sends a message and waits until WhatsApp has taken it, for at most the given time.
 func (s *session) send(
-	ctx context.Context, to types.JID, id types.MessageID, m *waE2E.Message,
+	ctx context.Context, to types.JID, id types.MessageID, m *waE2E.Message, wait time.Duration,
 ) error {
 	return s.do(ctx, func() error {
 		select {
@@ -196,7 +245,7 @@ func (s *session) send(
 		defer func() { <-s.turn }()
 		err := s.guard.Send(ctx, func(ctx context.Context) error {
 			_, err := s.client.SendMessage(ctx, to, m,
-				whatsmeow.SendRequestExtra{ID: id, Timeout: s.c.opts.AckWait})
+				whatsmeow.SendRequestExtra{ID: id, Timeout: wait})
 			return err
 		})
 		if err != nil {

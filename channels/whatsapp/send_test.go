@@ -12,6 +12,7 @@ import (
 )
 
 func TestSend(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	asked := w.say("question")
@@ -39,6 +40,7 @@ func TestSend(t *testing.T) {
 }
 
 func TestEdit(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	id := w.send("one")
@@ -57,6 +59,7 @@ func TestEdit(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	group := w.server.AddGroup("Friends", false, w.ada)
 	w.run()
@@ -78,6 +81,7 @@ func TestRemove(t *testing.T) {
 }
 
 func TestReactAndType(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	id := w.say("hello")
@@ -95,8 +99,39 @@ func TestReactAndType(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	l := whatsapp.New("wa", "x.db", nil).Limits(bus.Address{})
 	if l.Text != 4000 || l.Measure("**😀**") != 3 || l.Buttons != 0 || l.Caption != 1024 {
 		t.Errorf("limits are %+v, an emoji in bold measures %d", l, l.Measure("**😀**"))
+	}
+}
+
+// People are named by their phone numbers, too, as in the configuration.
+func TestSendToNumber(t *testing.T) {
+	w := start(t)
+	w.run()
+	to := bus.Address{Account: "wa", Chat: "+" + w.ada.Phone()}
+	if _, err := w.ch.Send(t.Context(), bus.Part{Key: "1", To: to, Text: "hello"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.seen(); !slices.Equal(got, []string{"hello"}) {
+		t.Errorf("Ada sees %q", got)
+	}
+}
+
+func TestAddress(t *testing.T) {
+	ch := whatsapp.New("wa", t.TempDir()+"/wa.db", nil)
+	const phone = "4915112345678@s.whatsapp.net"
+	for chat, want := range map[string]string{
+		"+4915112345678": phone, "+49 (151) 123-456.78": phone, phone: phone,
+		"100000000000002@lid":     "100000000000002@lid",
+		"120363041234567890@g.us": "120363041234567890@g.us",
+		"4915112345678":           "", "nonsense": "", "+": "", "+12": "", "+0151123456": "", "": "",
+		"123@newsletter": "", "123:4@lid": "",
+	} {
+		got, err := ch.Address(chat)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("Address(%q) = %q, %v, want %q", chat, got, err, want)
+		}
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
 	"go.mau.fi/whatsmeow"
 	"go.mau.fi/whatsmeow/proto/waCompanionReg"
+	"go.mau.fi/whatsmeow/proto/waE2E"
 	"go.mau.fi/whatsmeow/proto/waWa6"
 	"go.mau.fi/whatsmeow/store"
 	"go.mau.fi/whatsmeow/types"
@@ -25,6 +27,7 @@ import (
 type session struct {
 	c      *Channel
 	in     channels.Intake
+	st     *storage
 	device *store.Device
 	client *whatsmeow.Client
 	wire   *wire
@@ -47,12 +50,15 @@ type session struct {
 	working   sync.WaitGroup     // calls, likewise
 	stored    bool               // a message was stored, and
 	writes    uint64             // so much had been written then
+	shownAs   string             // the name under which the account was shown as online
 	phoneOnly map[types.JID]bool // of whom WhatsApp has told no hidden id
 }
 
-func (c *Channel) newSession(device *store.Device, in channels.Intake) *session {
+func (c *Channel) newSession(
+	st *storage, device *store.Device, in channels.Intake,
+) *session {
 	s := &session{
-		c: c, in: in, device: device,
+		c: c, in: in, st: st, device: device,
 		own: device.GetJID(), ownLID: device.GetLID(),
 		name: channels.Clean(device.PushName, channels.MaxName),
 		lids: device.LIDs, contacts: device.Contacts, sessions: device.Sessions,
@@ -105,42 +111,58 @@ func (c *Channel) payload(d *store.Device) *waWa6.ClientPayload {
 	return p
 }
 
-// run holds the connection until ctx ends or the session does, and returns the reason.
-func (s *session) run(ctx context.Context) error {
+// run holds the connection until life ends or the session does, and returns the reason. Messages
+// are taken in until ctx ends, which is before.
+func (s *session) run(ctx, life context.Context) error {
 	defer s.watch.Stop()
 	var err error
 	if s.wire, err = newWire(s.c.opts.Transport, s.c.opts.BaseURL); err != nil {
 		return err
 	}
-	// The client lives longer than ctx, by the time that it takes to end well.
-	life, kill := context.WithCancel(context.WithoutCancel(ctx))
+	// The client lives longer than life, by the time that it takes to end well.
+	work, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	s.client = s.c.newClient(life, s.device, s.wire)
+	s.client = s.c.newClient(work, s.device, s.wire)
 	// The client connects again at once when it loses the connection, and then after 2, 4, 6
 	// seconds and so on; if that does not help, the gateway's own patience takes over.
 	s.client.AutoReconnectHook = func(error) bool { return !s.wire.isCut() }
-	s.client.AddEventHandlerWithSuccessStatus(func(evt any) bool { return s.handle(ctx, evt) })
-	stop := context.AfterFunc(ctx, func() { s.end(ctx.Err()) })
+	s.client.AddEventHandlerWithSuccessStatus(func(evt any) bool {
+		return s.handle(ctx, life, evt)
+	})
+	stop := context.AfterFunc(life, func() { s.end(ctx.Err()) })
 	defer stop()
-	cut := context.AfterFunc(ctx, s.wire.cut) // connecting does not look at ctx
+	cut := context.AfterFunc(life, s.wire.cut) // connecting does not look at a context
 	defer cut()
-	if err := s.client.ConnectContext(life); err != nil {
-		s.close(life, kill)
+	if err := s.client.ConnectContext(work); err != nil {
+		s.close(work, kill)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return fmt.Errorf("whatsapp: connect: %w", err)
+		return unreachable(err)
 	}
 	err = <-s.ended
-	s.close(life, kill)
+	s.close(work, kill)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err
 }
 
+// unreachable returns what people are told of a connection that could not be made: the cause,
+// without what each library has put before it.
+func unreachable(err error) error {
+	cause := err
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		cause = inner
+	}
+	text := cause.Error()
+	text = text[strings.LastIndex(text, ": ")+1:]
+	return errors.New("WhatsApp can't be reached, perhaps because of the network or the proxy: " +
+		channels.Clean(text, 200))
+}
+
 // close ends the client and waits for everything that runs on behalf of the session.
-func (s *session) close(life context.Context, kill context.CancelFunc) {
+func (s *session) close(work context.Context, kill context.CancelFunc) {
 	s.c.dropSession(s)
 	s.mu.Lock()
 	s.closed = true
@@ -151,7 +173,7 @@ func (s *session) close(life context.Context, kill context.CancelFunc) {
 		// the message comes again, which is right but not nice.
 		s.wire.awaitWrite(s.writes)
 	}
-	hangUp(life, s.client, s.wire)
+	hangUp(work, s.client, s.wire)
 	idle := make(chan struct{})
 	go func() {
 		s.working.Wait()
@@ -176,14 +198,14 @@ func (s *session) close(life context.Context, kill context.CancelFunc) {
 
 // hangUp ends a client's connection for good: it is cut, and only when the client has noticed is
 // it told to hang up, so that both don't happen at once.
-func hangUp(life context.Context, client *whatsmeow.Client, w *wire) {
+func hangUp(ctx context.Context, client *whatsmeow.Client, w *wire) {
 	w.cut()
 	timer, tick := time.NewTimer(time.Second), time.NewTicker(time.Millisecond)
 	defer timer.Stop()
 	defer tick.Stop()
 	for waiting := true; waiting; {
 		// Nothing can be sent any more. The error says whether the client knows that.
-		err := client.SendChatPresence(life, types.ServerJID, types.ChatPresencePaused, "")
+		err := client.SendChatPresence(ctx, types.ServerJID, types.ChatPresencePaused, "")
 		if errors.Is(err, whatsmeow.ErrNotConnected) {
 			break
 		}
@@ -235,9 +257,10 @@ func (s *session) do(ctx context.Context, f func() error) error {
 	}
 }
 
-// handle takes an event of the client. For messages, false means that WhatsApp has to deliver it
-// again. The client takes a panic for success, so it must not see one.
-func (s *session) handle(ctx context.Context, evt any) (ok bool) {
+// handle takes an event of the client, messages until ctx ends and everything else until life
+// does. For messages, false means that WhatsApp has to deliver it again. The client takes a panic
+// for success, so it must not see one.
+func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
 	if !s.enter(&s.handling) {
 		return false
 	}
@@ -251,18 +274,32 @@ func (s *session) handle(ctx context.Context, evt any) (ok bool) {
 	}()
 	switch e := evt.(type) {
 	case *events.Message:
-		return s.message(ctx, e)
+		return ctx.Err() == nil && s.message(ctx, e)
 	case *events.UndecryptableMessage:
+		if e.UnavailableType == events.UnavailableTypeViewOnce {
+			return s.viewOnce(ctx, e)
+		}
 		// Its sender is asked for it again; the client has seen to that.
 		s.c.log.WarnContext(ctx, "message can't be decrypted yet", "id", e.Info.ID)
 	case *events.GroupInfo:
 		if e.Name != nil {
 			s.c.titles.set(e.JID, channels.Clean(e.Name.Name, channels.MaxName))
 		}
+		if g := e.Ephemeral; g != nil {
+			s.setTimer(life, e.JID, timer{seconds: g.DisappearingTimer}, e.Timestamp)
+		}
 	default:
-		s.state(ctx, evt)
+		s.state(life, evt)
 	}
 	return true
+}
+
+// viewOnce stores that a message came which is to be seen once. Linked devices never get those, so
+// all that can be done is to say so.
+func (s *session) viewOnce(ctx context.Context, e *events.UndecryptableMessage) bool {
+	text := "[view-once message: WhatsApp shows it on the phone only, not to linked devices]"
+	return ctx.Err() == nil && s.message(ctx, &events.Message{Info: e.Info,
+		Message: &waE2E.Message{Conversation: &text}})
 }
 
 // message stores a message.
@@ -274,6 +311,9 @@ func (s *session) message(ctx context.Context, e *events.Message) bool {
 	batch := channels.Batch{}
 	batch.Messages = append(batch.Messages, m)
 	if err := s.in.Publish(ctx, batch); err != nil {
+		if ctx.Err() != nil {
+			return false // others may still be sending
+		}
 		s.end(fmt.Errorf("whatsapp: store message %s: %w", m.ID, err))
 		return false
 	}
@@ -288,6 +328,9 @@ func (s *session) state(ctx context.Context, evt any) {
 	switch e := evt.(type) {
 	case *events.Connected:
 		s.watch.Stop()
+		s.mu.Lock()
+		s.shownAs = ""
+		s.mu.Unlock()
 		s.appear(ctx)
 		s.report(ctx, s.whoami())
 		s.c.setSession(s)
@@ -298,6 +341,9 @@ func (s *session) state(ctx context.Context, evt any) {
 	case *events.KeepAliveTimeout:
 		s.report(ctx, "WhatsApp does not answer since "+e.LastSuccess.UTC().Format("15:04:05 UTC")+
 			"; the network may be down")
+		if e.ErrorCount > 1 { // the client itself waits for three minutes
+			s.wire.drop()
+		}
 	case *events.KeepAliveRestored:
 		s.report(ctx, s.whoami())
 	case *events.PushNameSetting:
@@ -328,6 +374,14 @@ func (s *session) whoami() string {
 // appear shows the account as online, without which people don't see that it types. The phone
 // has to tell the account's name first.
 func (s *session) appear(ctx context.Context) {
+	name := s.client.Store.PushName
+	s.mu.Lock()
+	shown := s.shownAs == name && name != ""
+	s.shownAs = name
+	s.mu.Unlock()
+	if shown {
+		return // each sync of the app's state ends with this
+	}
 	err := s.client.SendPresence(ctx, types.PresenceAvailable)
 	if err != nil && !errors.Is(err, whatsmeow.ErrNoPushName) {
 		s.c.log.InfoContext(ctx, "not shown as online", "err", err)
@@ -338,7 +392,13 @@ func (s *session) appear(ctx context.Context) {
 func verdictOn(e events.PermanentDisconnect) error {
 	switch e := e.(type) {
 	case *events.LoggedOut:
-		return &unlinkedError{"logged out on the phone"}
+		switch e.Reason { // as WhatsApp Web calls them; 0 while connected
+		case events.ConnectFailureMainDeviceGone:
+			return &unlinkedError{locked}
+		case events.ConnectFailureUnknownLogout:
+			return &unlinkedError{banned}
+		}
+		return &unlinkedError{loggedOut}
 	case *events.StreamReplaced:
 		// Coming back would take the connection from the other program, and so on for ever.
 		return &channels.AccountError{Final: true, Reason: "Another program has taken over this " +

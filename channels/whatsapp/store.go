@@ -26,10 +26,14 @@ type storage struct {
 	unlock    func() error
 }
 
+// lockPatience is how long openStore waits for another process: a command that this gateway is
+// about to start can have the file for a moment.
+const lockPatience = time.Second
+
 // openStore opens the store at path, which it creates, and locks it against everybody else.
 func openStore(ctx context.Context, path string, log *slog.Logger) (_ *storage, err error) {
 	st := &storage{}
-	if st.unlock, err = store.Lock(path + ".lock"); err != nil {
+	if st.unlock, err = store.LockSoon(ctx, path+".lock", lockPatience); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -54,6 +58,11 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *storage, 
 	st.container = sqlstore.NewWithDB(st.db, "sqlite", newLog(log, "store", never))
 	if err := st.container.Upgrade(ctx); err != nil {
 		return nil, err
+	}
+	for _, query := range []string{timersTable, unlinkedTable} {
+		if _, err := st.db.ExecContext(ctx, query); err != nil {
+			return nil, err
+		}
 	}
 	return st, nil
 }
@@ -96,10 +105,29 @@ func (st *storage) device(ctx context.Context) (*wastore.Device, error) {
 	return all[0], nil
 }
 
-// forget deletes a device that was logged out. The client does that, too, but nobody can wait
-// for it.
-func (st *storage) forget(ctx context.Context, own types.JID) error {
-	return st.container.DeleteDevice(context.WithoutCancel(ctx), &wastore.Device{ID: &own})
+// unlinkedTable has the reason why there is no device any more. It has one row at most.
+const unlinkedTable = "CREATE TABLE IF NOT EXISTS gateway_unlinked (reason INTEGER NOT NULL)"
+
+// forget deletes a device that was logged out, and notes why. The client deletes it, too, but
+// nobody can wait for that.
+func (st *storage) forget(ctx context.Context, own types.JID, reason unlinked) error {
+	ctx = context.WithoutCancel(ctx)
+	for _, query := range []string{"DELETE FROM gateway_unlinked",
+		fmt.Sprintf("INSERT INTO gateway_unlinked (reason) VALUES (%d)", reason)} {
+		if _, err := st.db.ExecContext(ctx, query); err != nil {
+			return err
+		}
+	}
+	return st.container.DeleteDevice(ctx, &wastore.Device{ID: &own})
+}
+
+// unlinked returns why there is no device.
+func (st *storage) unlinked(ctx context.Context) (reason unlinked, err error) {
+	err = st.db.QueryRowContext(ctx, "SELECT reason FROM gateway_unlinked").Scan(&reason)
+	if errors.Is(err, sql.ErrNoRows) {
+		return neverLinked, nil
+	}
+	return reason, err
 }
 
 // close closes the store and lets others have it. The client may be in the middle of a

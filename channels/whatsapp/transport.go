@@ -181,6 +181,16 @@ func (w *wire) cutAll() {
 	}
 }
 
+// drop ends the connections that there are. The client makes a new one.
+func (w *wire) drop() {
+	w.mu.Lock()
+	open := maps.Clone(w.open)
+	w.mu.Unlock()
+	for u := range open {
+		_ = u.Close() // it may be closed already
+	}
+}
+
 // isCut reports whether cut was called.
 func (w *wire) isCut() bool {
 	w.mu.Lock()

@@ -28,6 +28,7 @@ func end(t *testing.T, w *world) (err error) {
 }
 
 func TestReplaced(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	go func() {
 		_ = w.server.Wait(t.Context(), w.server.Connected) // else the test's patience ends
@@ -40,6 +41,7 @@ func TestReplaced(t *testing.T) {
 }
 
 func TestLoginRefused(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.server.FailLogin(whatsapptest.LoginFailure{Reason: 402, Code: 104, Expire: 7200})
 	accountError(t, end(t, w), "for 2h0m0s: it sent the same message too often")
@@ -54,6 +56,7 @@ func TestLoginRefused(t *testing.T) {
 
 // TestServerRestarts checks that the connection comes back after each kind of interruption.
 func TestServerRestarts(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	w.reported("connected as")
@@ -83,6 +86,7 @@ func TestServerRestarts(t *testing.T) {
 
 // TestGivesUp checks that Run ends with an error when the connection does not come back.
 func TestGivesUp(t *testing.T) {
+	t.Parallel()
 	w := startWith(t, whatsapp.Options{Reconnect: 300 * time.Millisecond})
 	connected := make(chan struct{})
 	go func() {
@@ -107,6 +111,7 @@ func TestGivesUp(t *testing.T) {
 }
 
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	w.reported("connected as")
@@ -119,8 +124,33 @@ func TestSilence(t *testing.T) {
 	})
 }
 
+// TestDeadConnection checks that a connection on which nothing comes any more is given up.
+func TestDeadConnection(t *testing.T) {
+	w := start(t)
+	w.run()
+	w.reported("connected as")
+	before := w.server.Logins()
+	w.server.SetSilent(true)
+	w.wait("a new connection", func() bool { return w.server.Logins() > before })
+	w.server.SetSilent(false)
+	w.say("hello")
+	w.receive(1)
+}
+
+// TestUnreachableCause checks that people are told the cause, not what each library says of it.
+func TestUnreachableCause(t *testing.T) {
+	w := start(t)
+	w.server.SetOutage(true)
+	err := end(t, w)
+	if err == nil || !strings.HasPrefix(err.Error(), "WhatsApp can't be reached") ||
+		strings.Contains(err.Error(), "websocket") {
+		t.Errorf("Run = %v", err)
+	}
+}
+
 // TestPanic checks that a message whose storing fails badly is delivered again.
 func TestPanic(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	var calls atomic.Int32
 	w.in.OnPublish = func() error {
@@ -147,6 +177,7 @@ func TestPanic(t *testing.T) {
 
 // TestKeysLost checks that a message that can't be decrypted is asked for again.
 func TestKeysLost(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	stop := w.run()
 	w.say("one")
@@ -165,6 +196,7 @@ func TestKeysLost(t *testing.T) {
 // TestSwallowedAck checks that a message whose acknowledgement is lost is shown once, however
 // often it is sent.
 func TestSwallowedAck(t *testing.T) {
+	t.Parallel()
 	w := startWith(t, whatsapp.Options{AckWait: 100 * time.Millisecond})
 	w.run()
 	w.server.SwallowAcks(2)
@@ -188,8 +220,46 @@ func TestSwallowedAck(t *testing.T) {
 	}
 }
 
+// TestSlowServer checks that a message gets through whose acknowledgement always takes longer than
+// its first try waits.
+func TestSlowServer(t *testing.T) {
+	t.Parallel()
+	w := startWith(t, whatsapp.Options{AckWait: 50 * time.Millisecond})
+	w.run()
+	w.server.DelayAcks(200 * time.Millisecond)
+	tries := 0
+	for err := errors.ErrUnsupported; err != nil; tries++ {
+		if tries == 10 {
+			t.Fatalf("Send = %v at last", err)
+		}
+		_, err = w.ch.Send(t.Context(), bus.Part{Key: "1", To: w.adas(), Text: "hello"})
+	}
+	if got := w.seen(); !slices.Equal(got, []string{"hello"}) || tries < 2 {
+		t.Errorf("Ada sees %q after %d tries, want hello after several", got, tries)
+	}
+}
+
+// TestMarkSwallowed checks that a lost acknowledgement of a reaction costs less than that of a
+// message, for which everybody waits.
+func TestMarkSwallowed(t *testing.T) {
+	t.Parallel()
+	w := startWith(t, whatsapp.Options{AckWait: time.Hour, MarkWait: 20 * time.Millisecond})
+	w.run()
+	id := w.say("hello")
+	w.receive(1)
+	w.server.SwallowAcks(1)
+	ctx, cancel := contextWithPatience(t)
+	defer cancel()
+	err := w.ch.React(ctx, w.adas(), id, "👀")
+	if err == nil || !strings.Contains(err.Error(), "did not answer in time") {
+		t.Errorf("React = %v, want that WhatsApp did not answer in time", err)
+	}
+	w.send("the next")
+}
+
 // TestSlowAcks checks that who has waited long enough is not held up by others.
 func TestSlowAcks(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	w.send("warm up")
@@ -220,6 +290,7 @@ func TestSlowAcks(t *testing.T) {
 
 // TestSendWhileStopping checks that Run ends although a message is under way.
 func TestSendWhileStopping(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	stop := w.run()
 	w.send("warm up")
@@ -244,6 +315,7 @@ func TestSendWhileStopping(t *testing.T) {
 
 // TestBothAtOnce checks that nothing is lost when two write to each other at the same time.
 func TestBothAtOnce(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	w.send("warm up")
@@ -269,6 +341,7 @@ func TestBothAtOnce(t *testing.T) {
 
 // TestKeysNotToBeHad checks that a message that was encrypted for nobody is not taken for sent.
 func TestKeysNotToBeHad(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	w.server.FailKeys(1)
@@ -285,6 +358,7 @@ func TestKeysNotToBeHad(t *testing.T) {
 }
 
 func TestSendErrors(t *testing.T) {
+	t.Parallel()
 	refused := func(err error) bool { return errors.Is(err, channels.ErrRefused) }
 	again := func(err error) bool {
 		return err != nil && !refused(err) && !errors.Is(err, channels.ErrUncertain)
@@ -335,6 +409,7 @@ func TestSendErrors(t *testing.T) {
 }
 
 func TestNotConnected(t *testing.T) {
+	t.Parallel()
 	w := startWith(t, whatsapp.Options{ConnectWait: 10 * time.Millisecond})
 	for name, err := range map[string]error{
 		"Send":     second(w.ch.Send(t.Context(), bus.Part{To: w.adas(), Text: "hi"})),
@@ -354,6 +429,7 @@ func second(_ string, err error) error { return err }
 
 // TestSameIDTwice checks that a message that comes twice has one id.
 func TestSameIDTwice(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	var ids []string
 	record := &recorder{publish: func(b channels.Batch) { ids = append(ids, b.Messages[0].ID) }}

@@ -15,6 +15,9 @@ import (
 // errSlower reports that WhatsApp wants fewer messages. It does not say for how long.
 var errSlower = errors.New("too many messages")
 
+// errLate reports that WhatsApp has not taken something yet.
+var errLate = errors.New("WhatsApp did not answer in time")
+
 // verdict turns an error of the client into one of the channel contract. What it does not know
 // may pass.
 func verdict(err error) error {
@@ -31,7 +34,7 @@ func verdict(err error) error {
 	case errors.Is(err, whatsmeow.ErrNotConnected), errors.Is(err, whatsmeow.ErrNotLoggedIn):
 		return errOffline
 	case errors.Is(err, whatsmeow.ErrMessageTimedOut), errors.Is(err, whatsmeow.ErrIQTimedOut):
-		return errors.New("WhatsApp did not answer in time")
+		return errLate
 	}
 	if strings.Contains(err.Error(), "no LID found") { // the library has no name for it
 		return fmt.Errorf("%w: this number is not on WhatsApp, or can't be written to",

@@ -12,7 +12,8 @@
 // the address of its sender, because receipts, reactions and quotes need it.
 //
 // Limits: history from before linking, calls, channels, statuses and broadcast lists are left
-// out; polls, contacts and locations come in as a label such as "[poll: Where?]". There are no
+// out; polls, contacts and locations come in as a label such as "[poll: Where?]", and so do
+// messages to be viewed once, of which linked devices get nothing else. There are no
 // buttons. WhatsApp may ban accounts that write to strangers.
 //
 // A Channel owns the SQLite file it is given, a lock file beside it and nothing else.
@@ -47,6 +48,9 @@ var (
 	_ channels.Pairer  = (*Channel)(nil)
 	_ channels.Limiter = (*Channel)(nil)
 	_ channels.Eraser  = (*Channel)(nil)
+
+	_ channels.Addresser    = (*Channel)(nil)
+	_ channels.Deduplicator = (*Channel)(nil)
 )
 
 // A Channel is one WhatsApp account.
@@ -57,13 +61,15 @@ type Channel struct {
 	log    *slog.Logger
 	recent *recent
 	titles *titles
+	acks   *acks
 
 	opening chan struct{} // held while the store is opened, or is open for a moment only
 
 	mu      sync.Mutex
 	session *session      // of the Run that is connected, or nil
 	open    *held         // the store that Run has open, or nil
-	changed chan struct{} // closed when session changes
+	ended   bool          // Run has ended with its context
+	changed chan struct{} // closed when session or ended changes
 }
 
 // Options are the optional settings of a [Channel]. The zero value is ready for use.
@@ -75,7 +81,8 @@ type Options struct {
 
 	PollLink    time.Duration // how often an account that is not linked is looked at; default 2s
 	ConnectWait time.Duration // how long sending waits for a connection; default 5s
-	AckWait     time.Duration // how long a message may take to be taken; default 30s
+	AckWait     time.Duration // how long a message may take to be taken; default 4s; see acks
+	MarkWait    time.Duration // the same for a reaction; default 2s
 	RateWait    time.Duration // how long to wait when told to slow down; default 1m
 	Reconnect   time.Duration // how long a lost connection is tried again before Run ends; default 1m
 	EditWindow  time.Duration // how long a message can be edited; default 20m
@@ -94,7 +101,8 @@ func New(name, storePath string, opts *Options) *Channel {
 	o.DeviceName = cmp.Or(o.DeviceName, "gateway")
 	o.PollLink = cmp.Or(o.PollLink, 2*time.Second)
 	o.ConnectWait = cmp.Or(o.ConnectWait, 5*time.Second)
-	o.AckWait = cmp.Or(o.AckWait, 30*time.Second)
+	o.AckWait = cmp.Or(o.AckWait, 4*time.Second)
+	o.MarkWait = cmp.Or(o.MarkWait, 2*time.Second)
 	o.RateWait = cmp.Or(o.RateWait, time.Minute)
 	o.Reconnect = cmp.Or(o.Reconnect, time.Minute)
 	o.EditWindow = cmp.Or(o.EditWindow, 20*time.Minute)
@@ -102,6 +110,7 @@ func New(name, storePath string, opts *Options) *Channel {
 		name: name, path: storePath, opts: o,
 		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("account", name),
 		recent:  newRecent(),
+		acks:    newAcks(o.AckWait),
 		titles:  newTitles(),
 		opening: make(chan struct{}, 1),
 		changed: make(chan struct{}),
@@ -124,13 +133,15 @@ func NewTransport() *http.Transport {
 // in this process or another, with the store closed.
 func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	quiet.Signal()
+	c.setEnded(false)
+	defer func() { c.setEnded(ctx.Err() != nil) }()
 	waiting := false
 	for {
 		err := c.connected(ctx, in)
 		unlinked, ok := errors.AsType[*unlinkedError](err)
 		switch {
 		case ok:
-			in.Report(unlinked.Error() + ": run gateway pair " + c.name)
+			in.Refused(unlinked.state(c.name))
 			c.log.WarnContext(ctx, "whatsapp account not linked", "reason", unlinked.Error())
 		case waiting && errors.Is(err, store.ErrLocked):
 			// It is being linked just now.
@@ -161,27 +172,81 @@ func (c *Channel) awaitLink(ctx context.Context) error {
 	}
 }
 
-// connected holds the connection of a linked account until ctx ends, WhatsApp refuses the
-// account or something breaks.
+// connected holds the connection of a linked account until ctx has ended and everything is sent,
+// WhatsApp refuses the account or something breaks.
 func (c *Channel) connected(ctx context.Context, in channels.Intake) (err error) {
 	h, s, err := c.hold(ctx, in)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.release(h)) }()
-	err = s.run(ctx)
-	if _, ok := errors.AsType[*unlinkedError](err); ok {
-		if err := h.st.forget(ctx, s.own); err != nil {
+	if err := in.Identify(ctx, s.own.ToNonAD().String()); err != nil {
+		return fmt.Errorf("whatsapp: %w", err)
+	}
+	life, end := lingering(ctx, in)
+	defer end()
+	err = s.run(ctx, life)
+	if gone, ok := errors.AsType[*unlinkedError](err); ok {
+		if err := h.st.forget(ctx, s.own, gone.reason); err != nil {
 			return fmt.Errorf("whatsapp: delete keys after logout: %w", err)
 		}
 	}
 	return err
 }
 
-// An unlinkedError reports that the store has no linked device, or had none any more.
-type unlinkedError struct{ reason string }
+// lingering returns a context that ends when ctx has ended and everything is sent.
+func lingering(ctx context.Context, in channels.Intake) (context.Context, func()) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-in.Flushed():
+			end()
+		case <-life.Done():
+		}
+	})
+	return life, func() {
+		stop()
+		end()
+	}
+}
 
-func (e *unlinkedError) Error() string { return e.reason }
+// An unlinkedError reports that the store has no linked device, or had none any more.
+type unlinkedError struct{ reason unlinked }
+
+// unlinked says why an account is not linked. The values are in stores.
+type unlinked int
+
+const (
+	neverLinked unlinked = 0
+	loggedOut   unlinked = 401
+	locked      unlinked = 403
+	banned      unlinked = 406
+)
+
+func (e *unlinkedError) Error() string {
+	switch e.reason {
+	case loggedOut:
+		return "logged out on the phone"
+	case locked:
+		return "WhatsApp has locked this account, or it was moved to another phone"
+	case banned:
+		return "WhatsApp has banned this account"
+	}
+	return "not linked"
+}
+
+// state says what happened to the account called name, and what to do.
+func (e *unlinkedError) state(name string) string {
+	state := e.Error()
+	switch e.reason {
+	case locked:
+		state += ". See what WhatsApp asks for on the phone; when it works there again"
+	case banned:
+		state += ". WhatsApp on the phone says why, and lets you ask for a review; when it works " +
+			"there again"
+	}
+	return state + ": run gateway pair " + name
+}
 
 // setSession makes s the session through which is sent; nil means none.
 func (c *Channel) setSession(s *session) {
@@ -192,6 +257,15 @@ func (c *Channel) setSession(s *session) {
 		close(c.changed)
 		c.changed = make(chan struct{})
 	}
+}
+
+// setEnded notes whether no session is to be expected any more.
+func (c *Channel) setEnded(ended bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = ended
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 // dropSession takes s out of use for sending.
@@ -207,16 +281,19 @@ func (c *Channel) dropSession(s *session) {
 // errOffline reports that there is no connection to send through.
 var errOffline = errors.New("not connected to WhatsApp")
 
-// online returns the session through which to send; it waits a little for one.
+// online returns the session through which to send; it waits a little for one, if one may come.
 func (c *Channel) online(ctx context.Context) (*session, error) {
 	timer := time.NewTimer(c.opts.ConnectWait)
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
-		s, changed := c.session, c.changed
+		s, ended, changed := c.session, c.ended, c.changed
 		c.mu.Unlock()
-		if s != nil {
+		switch {
+		case s != nil:
 			return s, nil
+		case ended:
+			return nil, errOffline
 		}
 		select {
 		case <-changed:
@@ -236,6 +313,7 @@ func (c *Channel) Limits(bus.Address) channels.Limits {
 	return channels.Limits{
 		Text:         4000,
 		Measure:      markup.WhatsAppLen,
+		Render:       markup.WhatsApp,
 		Caption:      1024,
 		File:         64 << 20,
 		EditInterval: 2 * time.Second,

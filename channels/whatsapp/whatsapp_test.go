@@ -3,6 +3,7 @@ package whatsapp_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -26,6 +27,10 @@ func TestMain(m *testing.M) {
 	whatsmeow.KeepAliveIntervalMin = 300 * time.Millisecond
 	whatsmeow.KeepAliveIntervalMax = 400 * time.Millisecond
 	whatsmeow.KeepAliveResponseDeadline = time.Second
+	// Most of these tests wait. A number that is set by -parallel is parsed later, and counts.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 

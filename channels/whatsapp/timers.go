@@ -1,0 +1,112 @@
+package whatsapp
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mau.fi/whatsmeow/proto/waE2E"
+	"go.mau.fi/whatsmeow/types"
+	"google.golang.org/protobuf/proto"
+)
+
+// A timer says after how long the messages of a chat disappear. Phones don't apply it to what
+// others send: each message carries it.
+type timer struct {
+	seconds uint32 // 0: they stay
+	set     int64  // when somebody chose it, in seconds since 1970; 0 if that is not known
+}
+
+// timersTable has the timers of the chats, with the time of the message that each was seen in.
+const timersTable = `CREATE TABLE IF NOT EXISTS gateway_timers (
+	chat TEXT PRIMARY KEY, seconds INTEGER NOT NULL, chosen INTEGER NOT NULL, seen INTEGER NOT NULL)`
+
+// timer returns the timer of a chat.
+func (st *storage) timer(ctx context.Context, chat types.JID) (t timer, err error) {
+	err = st.db.QueryRowContext(ctx, "SELECT seconds, chosen FROM gateway_timers WHERE chat = $1",
+		chat.String()).Scan(&t.seconds, &t.set)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return timer{}, fmt.Errorf("read timer of %s: %w", chat, err)
+	}
+	return t, nil
+}
+
+// setTimer notes the timer of a chat, unless a newer one is known than that seen at a time.
+func (st *storage) setTimer(
+	ctx context.Context, chat types.JID, t timer, seen time.Time,
+) error {
+	known, err := st.timer(ctx, chat)
+	if err != nil || known == t {
+		return err
+	}
+	_, err = st.db.ExecContext(ctx, `INSERT INTO gateway_timers (chat, seconds, chosen, seen)
+		VALUES ($1, $2, $3, $4) ON CONFLICT (chat) DO UPDATE SET seconds = excluded.seconds,
+			chosen = excluded.chosen, seen = excluded.seen WHERE excluded.seen >= seen`,
+		chat.String(), t.seconds, t.set, seen.Unix())
+	if err != nil {
+		return fmt.Errorf("note timer of %s: %w", chat, err)
+	}
+	return nil
+}
+
+// noteTimer takes the timer of a chat from a message. In a direct chat each message of the other
+// side tells it, by the timer that it has itself. A group says when it changes.
+func (s *session) noteTimer(ctx context.Context, info *types.MessageInfo, m *waE2E.Message) {
+	var t timer
+	if p := m.GetProtocolMessage(); p != nil {
+		if p.GetType() != waE2E.ProtocolMessage_EPHEMERAL_SETTING {
+			return
+		}
+		t = timer{p.GetEphemeralExpiration(), info.Timestamp.Unix()}
+	} else {
+		said, ok := read(m)
+		if !ok {
+			return
+		}
+		t = timer{said.context.GetExpiration(), said.context.GetEphemeralSettingTimestamp()}
+		if t.seconds == 0 && (info.IsGroup || info.IsFromMe) {
+			return // some clients leave it out
+		}
+	}
+	chat := info.Chat.ToNonAD()
+	switch {
+	case info.IsGroup:
+	case s.isOwn(chat):
+		chat = s.self().id
+	case info.IsFromMe:
+		chat = s.person(ctx, info.Chat, info.RecipientAlt).id
+	default:
+		chat = s.person(ctx, info.Sender, info.SenderAlt).id
+	}
+	s.setTimer(ctx, chat, t, info.Timestamp)
+}
+
+// setTimer notes the timer of a chat. Messages go without it if that fails.
+func (s *session) setTimer(ctx context.Context, chat types.JID, t timer, seen time.Time) {
+	if t.seconds == 0 {
+		t.set = 0
+	}
+	if err := s.st.setTimer(ctx, chat, t, seen); err != nil {
+		s.c.log.ErrorContext(ctx, "timer of disappearing messages not noted", "err", err)
+	}
+}
+
+// expiring adds the timer of a chat to what is known of a message's context, which may be nil.
+func (s *session) expiring(
+	ctx context.Context, to types.JID, info *waE2E.ContextInfo,
+) (*waE2E.ContextInfo, error) {
+	t, err := s.st.timer(ctx, to)
+	if err != nil || t.seconds == 0 {
+		return info, err
+	}
+	if info == nil {
+		info = new(waE2E.ContextInfo)
+	}
+	info.Expiration = &t.seconds
+	if t.set != 0 {
+		info.EphemeralSettingTimestamp = proto.Int64(t.set)
+	}
+	return info, nil
+}
