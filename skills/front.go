@@ -20,7 +20,11 @@ const (
 
 // gatewayKeys are the names under which skills have settings for programs like this one, the one
 // that counts most first.
-var gatewayKeys = []string{"gateway", "nanobot", "openclaw", "clawdbot"}
+var gatewayKeys = []string{"gateway", "nanobot", "openclaw", "moltbot", "clawdbot", "clawdis"}
+
+// clawKeys are the names that OpenClaw has had. There "always" does not mean that the text is part
+// of each prompt, but that the skill is offered whatever it requires, if the system is right.
+var clawKeys = gatewayKeys[2:]
 
 // errBound reports a front matter that is larger than that of any honest skill.
 var errBound = errors.New("too large")
@@ -60,14 +64,29 @@ func (d *document) readFront(text string) {
 	metadata := d.mapping("metadata", top["metadata"])
 	d.settings(metadata)
 	for _, key := range slices.Backward(gatewayKeys) {
-		d.settings(d.mapping("metadata."+key, metadata[key]))
+		f := d.mapping("metadata."+key, metadata[key])
+		always := d.always
+		d.settings(f)
+		if slices.Contains(clawKeys, key) {
+			if d.always = always; says(f, alwaysKeys) {
+				d.requires = Requires{OS: d.requires.OS}
+			}
+		}
 	}
+}
+
+// alwaysKeys are the spellings of "always".
+var alwaysKeys = []string{"always", "always_load", "alwaysLoad"}
+
+// says reports whether one of keys says yes in f.
+func says(f map[string]*yaml.Node, keys []string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool { return truth(f[key]) })
 }
 
 // settings takes what a mapping says of when the skill is used. It may stand at the top, in the
 // metadata and in a part of it.
 func (d *document) settings(f map[string]*yaml.Node) {
-	for _, key := range []string{"always", "always_load", "alwaysLoad"} {
+	for _, key := range alwaysKeys {
 		if n := f[key]; n != nil {
 			d.always = truth(n)
 		}

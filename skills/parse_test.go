@@ -76,7 +76,7 @@ b`, document{name: "a", description: "d", always: true, body: "b",
 			requires: Requires{AnyBins: []string{"x", "y"}, OS: []string{"darwin", "windows"}}},
 		"read as it is meant", ""},
 	{"JSON that isn't indented",
-		"---\nname: a\ndescription: d\nmetadata:\n{\n\"openclaw\": {\"always\": true}\n}\n---\nb",
+		"---\nname: a\ndescription: d\nmetadata:\n{\n\"nanobot\": {\"always\": true}\n}\n---\nb",
 		document{name: "a", description: "d", always: true, body: "b"}, "*", ""},
 	{"quoted JSON", "---\nname: a\ndescription: d\n" +
 		`metadata: '{"clawdbot":{"requires":{"bins":["jq"]}}}'` + "\n---\nb",
@@ -110,6 +110,23 @@ b`, document{name: "a", description: "d", always: true, body: "b", requires: Req
 		"---\nname: a\ndescription: d\nmetadata:\n  clawdbot: {always: true, requires: {bins: [x]}}\n" +
 			"  gateway: {always: false, requires: {bins: []}}\n---\nb",
 		document{name: "a", description: "d", body: "b"}, "", ""},
+	{"always of OpenClaw", "---\nname: a\ndescription: d\nrequires: {env: [A]}\n" +
+		"metadata: {openclaw: {always: true, os: [linux], requires: {bins: [x], config: [c]}}}\n---\nb",
+		document{name: "a", description: "d", body: "b", requires: Requires{OS: []string{"linux"}}},
+		"", ""},
+	{"always of OpenClaw, and what is required here",
+		"---\nname: a\ndescription: d\nmetadata: {clawdis: {always: true, requires: {bins: [x]}}, " +
+			"nanobot: {always: true, requires: {bins: [y]}}}\n---\nb",
+		document{name: "a", description: "d", always: true, body: "b",
+			requires: Requires{Bins: []string{"y"}}}, "", ""},
+	{"OpenClaw's former name",
+		"---\nname: a\ndescription: d\nmetadata: {moltbot: {requires: {bins: [x]}}}\n---\nb",
+		document{name: "a", description: "d", body: "b", requires: Requires{Bins: []string{"x"}}},
+		"", ""},
+	{"OpenClaw's first name",
+		"---\nname: a\ndescription: d\nmetadata: {clawdis: {requires: {env: [X]}}}\n---\nb",
+		document{name: "a", description: "d", body: "b", requires: Requires{Env: []string{"X"}}},
+		"", ""},
 	{"always at the top", "---\nname: a\ndescription: d\nalways_load: true\n" +
 		"disable-model-invocation: true\n---\nb",
 		document{name: "a", description: "d", always: true, manual: true, body: "b"}, "", ""},
