@@ -51,7 +51,7 @@ func settled(b *testing.B, w *world, messages int) *turn {
 	root, err := os.OpenRoot(filepath.Dir(w.path))
 	w.must(err)
 	b.Cleanup(func() { w.must(root.Close()) })
-	w.deps.Skills = skills.New(&skills.Options{Workspace: root})
+	w.deps.Skills = skills.New(&skills.Options{Shared: root})
 	scope := memory.OfChat(at("0"))
 	for i := range benchFacts {
 		w.remembers(scope, memory.Fact{Key: fmt.Sprint("thing ", i), Pinned: i%10 == 0,

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ErrExists reports that the workspace has a skill of that name already.
+// ErrExists reports that there is a shared skill of that name already.
 var ErrExists = errors.New("there is such a skill already")
 
 // A Package is a skill that was looked at as a whole.
@@ -97,13 +97,13 @@ func judge(files []File, err error) []string {
 
 func shownPath(name string) string { return clip(oneLine(name), 200) }
 
-// Install copies the skill in the folder dir into the workspace, where it replaces one with its
+// Install copies the skill in the folder dir into the shared folder, where it replaces one with its
 // name only if force is set. Nothing of it is there before all of it is. If dir is one of the
-// workspace's skills already, it is only checked. An error that wraps [ErrExists] reports that it
+// shared skills already, it is only checked. An error that wraps [ErrExists] reports that it
 // was not replaced; a skill with any Trouble is returned and not installed.
 func (l *Library) Install(dir string, force bool) (Package, error) {
-	if l.opts.Workspace == nil {
-		return Package{}, errors.New("skills: install: there is no workspace")
+	if l.opts.Shared == nil {
+		return Package{}, errors.New("skills: install: there is no shared folder")
 	}
 	from, name, err := openFolder(dir)
 	if err != nil {
@@ -114,11 +114,11 @@ func (l *Library) Install(dir string, force bool) (Package, error) {
 	if len(p.Trouble) > 0 {
 		return p, nil
 	}
-	if err := l.opts.Workspace.Mkdir(workspaceFolder, 0o700); err != nil &&
+	if err := l.opts.Shared.Mkdir(skillsFolder, 0o700); err != nil &&
 		!errors.Is(err, fs.ErrExist) {
 		return p, fmt.Errorf("skills: install: %w", err)
 	}
-	shelf, _, err := openShelf(l.opts.Workspace, workspaceFolder)
+	shelf, _, err := openShelf(l.opts.Shared, skillsFolder)
 	if err != nil {
 		return p, fmt.Errorf("skills: install: %w", err)
 	}
@@ -130,8 +130,8 @@ func (l *Library) Install(dir string, force bool) (Package, error) {
 	if p, err = l.put(shelf, from, p, force); err != nil {
 		return p, fmt.Errorf("skills: install %s: %w", p.Skill.Name, err)
 	}
-	p.Skill.Source = Workspace
-	p.Skill.Location = location(Workspace, p.Skill.Folder, p.Skill.file)
+	p.Skill.Source = Shared
+	p.Skill.Location = location(Shared, p.Skill.Folder, p.Skill.file)
 	return p, nil
 }
 

@@ -52,7 +52,7 @@ func TestInstall(t *testing.T) {
 	if err != nil || len(p.Trouble) > 0 {
 		t.Fatalf("Install: %v, %q", err, p.Trouble)
 	}
-	if s := p.Skill; s.Location != "skills/tea/SKILL.md" || s.Source != Workspace ||
+	if s := p.Skill; s.Location != "skills/tea/SKILL.md" || s.Source != Shared ||
 		s.Folder != "tea" {
 		t.Errorf("installed as %+v", p.Skill)
 	}
@@ -77,7 +77,7 @@ func TestInstall(t *testing.T) {
 			t.Errorf("%q has mode %v, want %v", name, info.Mode().Perm(), mode)
 		}
 	}
-	s := f.one("", Workspace, "tea")
+	s := f.one("", Shared, "tea")
 	if _, sum, err := f.files(s); err != nil || sum != p.Hash {
 		t.Errorf("hash %s, %v; want that of what was installed, %s", sum, err, p.Hash)
 	}
@@ -87,7 +87,7 @@ func TestInstall(t *testing.T) {
 	if _, err := f.Install(other, false); !errors.Is(err, ErrExists) {
 		t.Errorf("installed over another: %v", err)
 	}
-	if s := f.one("", Workspace, "tea"); s.Description != "Make tea." {
+	if s := f.one("", Shared, "tea"); s.Description != "Make tea." {
 		t.Errorf("it was replaced: %+v", s)
 	}
 	if p, err = f.Install(other, true); err != nil || len(p.Trouble) > 0 {
@@ -110,13 +110,13 @@ func TestInstall(t *testing.T) {
 	if got := tree(t, filepath.Join(f.workspace, "skills")); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	check(t, f.Remove(f.one("", Workspace, "Pot")))
+	check(t, f.Remove(f.one("", Shared, "Pot")))
 	// What lies there already is only looked at.
 	p, err = f.Install(filepath.Join(f.workspace, "skills", "tea"), false)
-	if err != nil || p.Hash == "" || f.one("", Workspace, "tea").Problem != "" {
+	if err != nil || p.Hash == "" || f.one("", Shared, "tea").Problem != "" {
 		t.Errorf("in its place: %v, %+v", err, p)
 	}
-	check(t, f.Remove(f.one("", Workspace, "tea")))
+	check(t, f.Remove(f.one("", Shared, "tea")))
 	if got := tree(t, filepath.Join(f.workspace, "skills")); len(got) > 0 {
 		t.Errorf("left after removal: %v", got)
 	}
@@ -130,7 +130,7 @@ func TestInspect(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.skill("a", "Does it.")
 	check(t, os.Symlink("SKILL.md", filepath.Join(f.workspace, "skills", "a", "l")))
-	s := f.one("", Workspace, "a")
+	s := f.one("", Shared, "a")
 	for range 2 { // what the library remembers doesn't grow
 		p := f.Inspect(s)
 		if len(p.Trouble) > 0 || len(p.Skill.Remarks) != len(s.Remarks)+1 || p.Hash == "" ||
@@ -139,7 +139,7 @@ func TestInspect(t *testing.T) {
 		}
 	}
 	f.skill("a", "---")
-	if p := f.Inspect(f.one("", Workspace, "a")); len(p.Trouble) != 1 || p.Hash == "" {
+	if p := f.Inspect(f.one("", Shared, "a")); len(p.Trouble) != 1 || p.Hash == "" {
 		t.Errorf("Inspect of a broken skill = %+v", p)
 	}
 }
@@ -296,7 +296,7 @@ func TestPins(t *testing.T) {
 	if got, err := pins.Review(t.Context(), f.Library); err != nil || !slices.Equal(got, want) {
 		t.Errorf("Review = %v, %v; want %v", got, err, want)
 	}
-	if s := f.one("", Workspace, "changed"); !s.Available() {
+	if s := f.one("", Shared, "changed"); !s.Available() {
 		t.Errorf("a changed skill can't be used: %+v", s)
 	}
 	pins.Warn(t.Context(), f.Library)

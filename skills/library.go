@@ -18,9 +18,9 @@ import (
 
 // Options say where skills are and what there is for them. The zero value finds what is built in.
 type Options struct {
-	Workspace *os.Root // the folder "skills" is in it; nil: there is none
-	Memory    *os.Root // a folder for each scope, with "skills" in it; nil: there is none
-	Disabled  []string // names of skills that are switched off
+	Shared   *os.Root // the folder "skills" is in it; nil: there is none
+	Memory   *os.Root // a folder for each scope, with "skills" in it; nil: there is none
+	Disabled []string // names of skills that are switched off
 
 	// What skills may require. The answers are remembered for half a minute. A setting is asked for
 	// as KEY, which must be there, or as KEY=VALUE.
@@ -35,9 +35,9 @@ type Options struct {
 
 // The folders of skills, as the model reads them.
 const (
-	workspaceFolder = "skills"
-	builtinFolder   = "builtin-skills"
-	foundFolder     = "memory/skills"
+	skillsFolder  = "skills"
+	builtinFolder = "builtin-skills"
+	foundFolder   = "memory/skills"
 )
 
 // maxScopes is of how many scopes it is remembered what was found.
@@ -50,7 +50,7 @@ type Library struct {
 	builtin  func() []*book
 
 	mu      sync.Mutex
-	shelves map[string]*shelf // by scope, "" for the workspace's
+	shelves map[string]*shelf // by scope, "" for that of the shared ones
 	views   map[string]*view  // by scope
 	answers map[question]answer
 }
@@ -90,7 +90,7 @@ func New(opts *Options) *Library {
 // List returns all skills that a scope sees, by name. The scope is the name of its folder, "" for
 // none. What is in the skills must not be changed.
 //
-// A skill of the workspace takes the place of the built-in one with its name. One that was found
+// A shared skill takes the place of the built-in one with its name. One that was found
 // takes nobody's place: it is then listed with a Problem. So are skills that can't be read.
 func (l *Library) List(scope string) []Skill {
 	v := l.view(scope)
@@ -128,7 +128,7 @@ func (l *Library) view(scope string) *view {
 	}
 	v.until = now.Add(answerTime)
 	taken := make(map[string]string) // names in lower case to where the skill is
-	v.books = l.collect(nil, taken, Workspace, "", v.shelf.list())
+	v.books = l.collect(nil, taken, Shared, "", v.shelf.list())
 	v.books = l.collect(v.books, taken, Builtin, "", l.builtin())
 	v.books = l.collect(v.books, taken, Found, scope, v.found.list())
 	slices.SortStableFunc(v.books, func(a, b book) int {
@@ -189,21 +189,21 @@ func location(source Source, folder, file string) string {
 	case Found:
 		return path.Join(foundFolder, folder, file)
 	}
-	return path.Join(workspaceFolder, folder, file)
+	return path.Join(skillsFolder, folder, file)
 }
 
-// place returns the root and the folder below it in which the skills of a scope are, those of the
-// workspace for "", and whether there can be any.
+// place returns the root and the folder below it in which the skills of a scope are, the shared
+// ones for "", and whether there can be any.
 func (l *Library) place(scope string) (*os.Root, string, bool) {
 	if scope == "" {
-		return l.opts.Workspace, workspaceFolder, l.opts.Workspace != nil
+		return l.opts.Shared, skillsFolder, l.opts.Shared != nil
 	}
 	ok := l.opts.Memory != nil && filepath.IsLocal(scope) && scope != "." &&
 		!strings.ContainsAny(scope, `/\`)
-	return l.opts.Memory, filepath.Join(scope, workspaceFolder), ok
+	return l.opts.Memory, filepath.Join(scope, skillsFolder), ok
 }
 
-// shelf returns the skills of a scope, those of the workspace for "", as they are now; nil if there
+// shelf returns the skills of a scope, the shared ones for "", as they are now; nil if there
 // are none. As long as nothing changes it is the same one.
 func (l *Library) shelf(scope string) *shelf {
 	root, name, ok := l.place(scope)
@@ -257,7 +257,7 @@ func (l *Library) Scopes() ([]string, error) {
 	}
 	var scopes []string
 	for _, e := range entries {
-		if info, err := l.opts.Memory.Lstat(filepath.Join(e.Name(), workspaceFolder)); err == nil &&
+		if info, err := l.opts.Memory.Lstat(filepath.Join(e.Name(), skillsFolder)); err == nil &&
 			e.IsDir() && info.IsDir() {
 			scopes = append(scopes, e.Name())
 		}

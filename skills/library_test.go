@@ -28,7 +28,7 @@ func newFixture(t *testing.T, opts Options) *fixture {
 	t.Helper()
 	f := &fixture{t: t, workspace: t.TempDir(), memory: t.TempDir(),
 		bins: make(map[string]bool), log: new(bytes.Buffer)}
-	opts.Workspace, opts.Memory = openRoot(t, f.workspace), openRoot(t, f.memory)
+	opts.Shared, opts.Memory = openRoot(t, f.workspace), openRoot(t, f.memory)
 	if opts.LookPath == nil {
 		opts.LookPath = func(name string) bool { return f.bins[name] }
 	}
@@ -138,22 +138,22 @@ func TestPrecedence(t *testing.T) {
 	f.found("person-2", "coffee", text("coffee", "secret of two", "c"))
 
 	list := f.List("person-1")
-	want := []string{"workspace/deploy", "workspace/deploy", "workspace/github", "builtin/github",
+	want := []string{"shared/deploy", "shared/deploy", "shared/github", "builtin/github",
 		"builtin/memory", "builtin/schedule", "builtin/skill-creator", "builtin/summarize", "found/tea",
-		"builtin/tmux", "workspace/weather", "found/weather"}
+		"builtin/tmux", "shared/weather", "found/weather"}
 	if got := names(list); !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	if s := f.one("person-1", Workspace, "weather"); s.Description != "mine" || !s.Available() {
+	if s := f.one("person-1", Shared, "weather"); s.Description != "mine" || !s.Available() {
 		t.Errorf("the workspace's weather: %+v", s)
 	}
-	if s := f.one("person-1", Workspace, "github"); !strings.Contains(s.Problem, "never ended") {
+	if s := f.one("person-1", Shared, "github"); !strings.Contains(s.Problem, "never ended") {
 		t.Errorf("a broken skill of the workspace: %+v", s)
 	}
-	if s := f.one("person-1", Workspace, "other"); !strings.Contains(s.Problem, "skills/deploy/") {
+	if s := f.one("person-1", Shared, "other"); !strings.Contains(s.Problem, "skills/deploy/") {
 		t.Errorf("a second skill with that name: %+v", s)
 	}
-	if s := f.one("person-1", Workspace, "deploy"); s.Problem != "" {
+	if s := f.one("person-1", Shared, "deploy"); s.Problem != "" {
 		t.Errorf("the skill that is called like its folder: %+v", s)
 	}
 	if s := f.one("person-1", Found, "weather"); !strings.Contains(s.Problem, "skills/weather/") {
@@ -228,18 +228,18 @@ func TestMissing(t *testing.T) {
 	f.bins["sh"], f.bins["../../bin/sh"] = true, true
 	want := []string{"program gh", "one of the programs a, b", "environment variable TOKEN",
 		"setting x.y", "darwin or windows instead of linux"}
-	if got := f.one("", Workspace, "much").Missing; !slices.Equal(got, want) {
+	if got := f.one("", Shared, "much").Missing; !slices.Equal(got, want) {
 		t.Errorf("missing %q, want %q", got, want)
 	}
-	if got := f.one("", Workspace, "path").Missing; len(got) != 1 {
+	if got := f.one("", Shared, "path").Missing; len(got) != 1 {
 		t.Errorf("a program in a folder: missing %q", got)
 	}
 	f.bins["gh"], f.bins["b"] = true, true
-	if got := f.one("", Workspace, "much").Missing; !slices.Equal(got, want) {
+	if got := f.one("", Shared, "much").Missing; !slices.Equal(got, want) {
 		t.Errorf("at once missing %q, want %q", got, want)
 	}
 	now = now.Add(answerTime)
-	if got := f.one("", Workspace, "much").Missing; !slices.Equal(got, want[2:]) {
+	if got := f.one("", Shared, "much").Missing; !slices.Equal(got, want[2:]) {
 		t.Errorf("later missing %q, want %q", got, want[2:])
 	}
 }
@@ -309,7 +309,7 @@ func TestOddFiles(t *testing.T) {
 	if strings.Contains(shown, "secret") || strings.ContainsAny(shown, "\x1b\u202e") {
 		t.Errorf("the list has what it should not:\n%s", shown)
 	}
-	if s := f.one("", Workspace, "lower"); s.Location != "skills/lower/skill.md" {
+	if s := f.one("", Shared, "lower"); s.Location != "skills/lower/skill.md" {
 		t.Errorf("location %s", s.Location)
 	}
 }
@@ -392,8 +392,8 @@ func TestOldEdits(t *testing.T) {
 	f.found("person-1", "c", "Three.")
 	for _, want := range []string{"One. Two. Three.", "One! Two! Three!"} {
 		for range 2 {
-			got := f.one("person-1", Workspace, "a").Description + " " +
-				f.one("person-1", Workspace, "b").Description + " " +
+			got := f.one("person-1", Shared, "a").Description + " " +
+				f.one("person-1", Shared, "b").Description + " " +
 				f.one("person-1", Found, "c").Description
 			if got != want {
 				t.Errorf("got %q, want %q", got, want)
@@ -416,7 +416,7 @@ func TestReplaced(t *testing.T) {
 		put(t, want, file+"~")
 		check(t, os.Chtimes(file+"~", when, when))
 		check(t, os.Rename(file+"~", file))
-		if got := f.one("", Workspace, "a").Description; got != want {
+		if got := f.one("", Shared, "a").Description; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -459,8 +459,25 @@ func TestFolderOfSkills(t *testing.T) {
 	if got := len(list); got != maxSkills+2+7 {
 		t.Errorf("%d skills are listed", got)
 	}
-	if s := f.one("", Workspace, "s0501"); !strings.Contains(s.Problem, "more than 500") {
+	if s := f.one("", Shared, "s0501"); !strings.Contains(s.Problem, "more than 500") {
 		t.Errorf("one too many: %+v", s)
+	}
+}
+
+// Of more folders than are listed the first by name are, and the last of these says how many more
+// there are. The disk has them in an order of its own.
+func TestFoldersBeyondTheList(t *testing.T) {
+	f := newFixture(t, Options{})
+	const more = 3
+	for i := range maxEntries + more {
+		check(t, os.MkdirAll(filepath.Join(f.workspace, "skills", fmt.Sprintf("s%04d", i)), 0o700))
+	}
+	if got, want := len(f.List("")), maxEntries+7; got != want {
+		t.Errorf("%d skills are listed, want %d", got, want)
+	}
+	last := f.one("", Shared, fmt.Sprintf("s%04d", maxEntries-1))
+	if want := "neither it nor the 3 folders after it"; !strings.Contains(last.Problem, want) {
+		t.Errorf("the last one: %+v, want %q", last, want)
 	}
 }
 
@@ -545,11 +562,11 @@ func TestUnreadable(t *testing.T) {
 	f.skill("a", text("a", "d", "b"))
 	file := filepath.Join(f.workspace, "skills", "a", "SKILL.md")
 	check(t, os.Chmod(file, 0))
-	if s := f.one("", Workspace, "a"); s.Problem != want {
+	if s := f.one("", Shared, "a"); s.Problem != want {
 		t.Errorf("problem %q, want %q", s.Problem, want)
 	}
 	check(t, os.Chmod(file, 0o600))
-	if s := f.one("", Workspace, "a"); s.Problem != "" {
+	if s := f.one("", Shared, "a"); s.Problem != "" {
 		t.Errorf("problem %q", s.Problem)
 	}
 }

@@ -31,7 +31,7 @@ type Pin struct {
 	From      string    `json:"from,omitempty"` // the folder it came from
 }
 
-// Pins remember the skills of the workspace that the owner has installed, by the names of their
+// Pins remember the shared skills that the owner has installed, by the names of their
 // folders, in a JSON file. They may be used concurrently.
 type Pins struct {
 	path string
@@ -119,7 +119,7 @@ func (p *Pins) change(do func(map[string]Pin)) error {
 	return nil
 }
 
-// A Review says whether a skill of the workspace is what the owner has installed.
+// A Review says whether a shared skill is what the owner has installed.
 type Review struct {
 	Folder string
 	State  string // in words; "" if it is
@@ -130,7 +130,7 @@ const StateGone = "installed, and not there any more"
 
 const stateUnpinned = "not installed by you"
 
-// Review compares the skills of the workspace with the pins, by name. With an error that wraps
+// Review compares the shared skills with the pins, by name. With an error that wraps
 // [ErrDamaged] it holds all the same: nothing is then known to be installed.
 func (p *Pins) Review(ctx context.Context, l *Library) ([]Review, error) {
 	pins, pinErr := p.All()
@@ -140,7 +140,7 @@ func (p *Pins) Review(ctx context.Context, l *Library) ([]Review, error) {
 	var list []Review
 	there := make(map[string]bool)
 	for _, s := range l.List("") {
-		if s.Source != Workspace {
+		if s.Source != Shared {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -176,7 +176,7 @@ func (l *Library) compare(s Skill, pin Pin, ok bool) string {
 	return ""
 }
 
-// Warn writes to the log which skills of the workspace are not what the owner has installed. They
+// Warn writes to the log which shared skills are not what the owner has installed. They
 // are used all the same. It is for the start of the gateway, and reads all their files.
 func (p *Pins) Warn(ctx context.Context, l *Library) {
 	list, err := p.Review(ctx, l)

@@ -103,7 +103,7 @@ func nameThem(left []Skill) string {
 		}
 	}
 	return fmt.Sprintf("%d more skills are left out. list_dir of %s, %s and %s shows all. "+
-		"Among them: %s.", len(left), workspaceFolder, builtinFolder, foundFolder,
+		"Among them: %s.", len(left), skillsFolder, builtinFolder, foundFolder,
 		strings.Join(known, ", "))
 }
 

@@ -143,11 +143,11 @@ func TestBody(t *testing.T) {
 		check(t, err)
 		return text
 	}
-	if got := body("", Workspace, "short"); got != "One\ntwo" {
+	if got := body("", Shared, "short"); got != "One\ntwo" {
 		t.Errorf("short: %q", got)
 	}
 	for _, name := range []string{"long", "line"} {
-		got := body("", Workspace, name)
+		got := body("", Shared, name)
 		if len(got) > maxBody+100 || len(got) < maxBody/2 || !utf8.ValidString(got) ||
 			!strings.HasSuffix(got, "it is too long.]") {
 			t.Errorf("%s: %d bytes, …%q", name, len(got), got[len(got)-100:])
@@ -156,10 +156,10 @@ func TestBody(t *testing.T) {
 	if got := body("person-1", Found, "tea"); got != "Tea." {
 		t.Errorf("tea: %q", got)
 	}
-	if got, err := f.Body(f.one("", Workspace, "broken")); err == nil {
+	if got, err := f.Body(f.one("", Shared, "broken")); err == nil {
 		t.Errorf("broken: %q, want an error", got)
 	}
-	s := f.one("", Workspace, "short")
+	s := f.one("", Shared, "short")
 	f.skill("short", text("short", "d", "now"))
 	if got, err := f.Body(s); got != "now" || err != nil {
 		t.Errorf("changed: %q, %v", got, err)
@@ -257,11 +257,11 @@ func BenchmarkSummary(b *testing.B) {
 	defer root.Close()
 	b.Run("cold", func(b *testing.B) {
 		for b.Loop() {
-			summaryOf(New(&Options{Workspace: root}), "")
+			summaryOf(New(&Options{Shared: root}), "")
 		}
 	})
 	b.Run("warm", func(b *testing.B) {
-		l := New(&Options{Workspace: root})
+		l := New(&Options{Shared: root})
 		for b.Loop() {
 			summaryOf(l, "")
 		}

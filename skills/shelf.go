@@ -133,9 +133,9 @@ func readShelf(root *os.Root, name string, old *shelf, now time.Time) (*shelf, e
 			known[b.skill.Folder] = b
 		}
 	}
-	path, private := filepath.Join(root.Name(), name), name != workspaceFolder
+	path, private := filepath.Join(root.Name(), name), name != skillsFolder
 	s := &shelf{seen: see(path, info, now)}
-	names, err := folders(folder)
+	names, left, err := folders(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +145,10 @@ func readShelf(root *os.Root, name string, old *shelf, now time.Time) (*shelf, e
 		case i >= maxSkills:
 			b = &book{skill: Skill{Name: shown(name), Folder: name, file: fileNames[0],
 				Problem: fmt.Sprintf("there are more than %d skills; it isn't looked at", maxSkills)}}
+			if left > 0 && i == len(names)-1 {
+				b.skill.Problem = fmt.Sprintf("there are more than %d skills; neither it nor the %d "+
+					"folders after it are looked at", maxSkills, left)
+			}
 			b.seen = []seen{{path, info, true}}
 		case b == nil || !b.same():
 			b = readBook(folder, name, name, filepath.Join(path, name), now)
@@ -157,29 +161,42 @@ func readShelf(root *os.Root, name string, old *shelf, now time.Time) (*shelf, e
 	return s, nil
 }
 
-// folders returns the names of the folders in a folder, and of links, in order. Those that begin
-// with a dot are no skills.
-func folders(root *os.Root) ([]string, error) {
-	entries, err := readDir(root, ".")
+// folders returns the names of the folders in a folder, and of links, in order: the first
+// [maxEntries], and how many there are besides. Names that begin with a dot are left out.
+func folders(root *os.Root) (names []string, left int, err error) {
+	f, err := openFile(root, ".")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var names []string
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		if e.Type()&fs.ModeSymlink != 0 {
-			if info, err := root.Stat(e.Name()); err == nil && !info.IsDir() {
-				continue // a link to a file
+	defer f.Close()
+	for {
+		// A folder is read in the order of the disk, so that all of it must be seen to know the first.
+		entries, err := f.ReadDir(maxEntries)
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), ".") && isFolder(root, e) {
+				names = append(names, e.Name())
 			}
-		} else if !e.IsDir() {
-			continue
 		}
-		names = append(names, e.Name())
+		slices.Sort(names)
+		if n := len(names) - maxEntries; n > 0 {
+			names, left = names[:maxEntries], left+n
+		}
+		if errors.Is(err, io.EOF) {
+			return names, left, nil
+		}
+		if err != nil {
+			return nil, 0, err
+		}
 	}
-	slices.Sort(names)
-	return names, nil
+}
+
+// isFolder reports whether e is a folder, or a link to one, or to what can't be told.
+func isFolder(root *os.Root, e fs.DirEntry) bool {
+	if e.Type()&fs.ModeSymlink == 0 {
+		return e.IsDir()
+	}
+	info, err := root.Stat(e.Name())
+	return err != nil || info.IsDir()
 }
 
 // openFile opens a file or folder to read it. A pipe would hang without O_NONBLOCK.

@@ -5,9 +5,9 @@ type Source string
 
 // The sources.
 const (
-	Workspace Source = "workspace" // kept by the owner, in skills/NAME
-	Builtin   Source = "builtin"   // part of the gateway
-	Found     Source = "found"     // found in conversations, private to one memory scope
+	Shared  Source = "shared"  // kept by the owner, in skills/NAME
+	Builtin Source = "builtin" // part of the gateway
+	Found   Source = "found"   // found in conversations, private to one memory scope
 )
 
 // A Skill is what is known of a skill without reading all of it.

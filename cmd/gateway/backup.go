@@ -28,6 +28,7 @@ import (
 // What the parts of a backup are called.
 const (
 	databasePart  = "gateway.db"
+	sharedPart    = "shared"
 	memoryPart    = "memory"
 	versionsPart  = "versions"
 	workspacePart = "workspace"
@@ -53,7 +54,8 @@ func backupCommand(load loader) *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Write all that the gateway knows into one file, also while it runs",
 		Long: `Write all that the gateway knows into one .tar.gz file, also while it runs: the
-database, WhatsApp's keys, memory and its versions, files and the workspace. "-" stands for
+database, WhatsApp's keys, shared documents and skills, memory and its versions, files and the
+workspace. "-" stands for
 standard output. Whoever can read the file can read every conversation: keep it safe.
 
 The configuration is left out unless --with-config is given, for it may hold tokens in plain text.
@@ -141,7 +143,7 @@ func backupParts(
 	for _, path := range phones {
 		names = append(names, filepath.Base(path))
 	}
-	names = append(names, versionsPart, memoryPart, skillsPart)
+	names = append(names, versionsPart, sharedPart, memoryPart, skillsPart)
 	if !with.noWorkspace {
 		names = append(names, workspacePart)
 	}
@@ -176,6 +178,8 @@ func partOf(cfg *config.Config, name string) (backup.Part, bool) {
 		return backup.Part{Name: name, Path: cfg.Store.Path(), Kind: backup.Database}, true
 	case memoryPart:
 		return backup.Part{Name: name, Path: memoryFolder(cfg), Kind: backup.Folder}, true
+	case sharedPart:
+		return backup.Part{Name: name, Path: sharedFolder(cfg), Kind: backup.Folder}, true
 	case versionsPart:
 		return backup.Part{Name: name, Path: versionsFolder(cfg), Kind: backup.Folder}, true
 	case workspacePart:
@@ -284,6 +288,9 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, force bo
 		Place: func(name string) (backup.Part, bool) { return partOf(cfg, name) },
 		Adopt: adoptPart,
 	})
+	if err == nil {
+		err = asideShared(cfg, done)
+	}
 	if err = errors.Join(err, unlock()); err != nil {
 		return restoreTrouble(file, err)
 	}
@@ -296,6 +303,29 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, force bo
 	}
 	cmd.Printf("Restored %d files as of %s, made by gateway %s.\n", len(m.Entries),
 		m.Created.Local().Format(time.DateTime), oneLine(m.Version))
+	return nil
+}
+
+// asideShared moves the shared folder aside if the backup is of a version that kept the shared
+// documents in the workspace: the next start makes the folder of them.
+func asideShared(cfg *config.Config, done *backup.Restored) error {
+	holds := func(part string) bool {
+		return slices.ContainsFunc(done.Manifest.Entries, func(e backup.Entry) bool {
+			return strings.HasPrefix(e.Name, part+"/")
+		})
+	}
+	if holds(sharedPart) || !holds(workspacePart) {
+		return nil
+	}
+	for _, dir := range done.Aside {
+		if filepath.Dir(dir) != cfg.Gateway.Home {
+			continue
+		}
+		err := os.Rename(sharedFolder(cfg), filepath.Join(dir, sharedPart))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	return nil
 }
 

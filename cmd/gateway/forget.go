@@ -50,7 +50,7 @@ func memoryForgetCommand(load loader) *cobra.Command {
 			return withMemory(cmd, load, args[0], func(r remembrance) error {
 				if r.scope == "" {
 					return usageError{fmt.Errorf("what is shared is nobody's; delete it in %s",
-						r.cfg.Gateway.Workspace)}
+						sharedFolder(r.cfg))}
 				}
 				if err := wantKnown(cmd.Context(), r); err != nil {
 					return err

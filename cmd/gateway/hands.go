@@ -73,7 +73,7 @@ func newHands(cfg *config.Config, w workplace, log *slog.Logger) (*hands, error)
 		return nil, errors.Join(err, h.close())
 	}
 	reach := files.New(files.Options{Workspace: w.workspace, Path: cfg.Gateway.Workspace,
-		Media: w.mediaRoot, Memory: w.mind.scopes,
+		Shared: w.mind.shared, Media: w.mediaRoot, Memory: w.mind.scopes,
 		Extract: w.extract,
 		Roots: append(h.roots, files.Root{Name: builtinName, Path: builtinFolder(cfg),
 			Dir: w.mind.builtin})})
@@ -294,6 +294,7 @@ func (h *hands) shellOptions() shell.Options {
 		Memory: func(s memory.Scope) string {
 			return filepath.Join(memoryFolder(h.cfg), string(s))
 		},
+		Shared:   sharedFolder(h.cfg),
 		ReadOnly: []string{builtinFolder(h.cfg)},
 	}
 	for _, r := range h.roots {

@@ -248,15 +248,32 @@ func (i importing) withFolders(
 		return &homeError{cfg.Gateway.Home, err}
 	}
 	defer done()
+	shared, done, err := i.shared(cfg)
+	if err != nil {
+		return &homeError{cfg.Gateway.Home, err}
+	}
+	defer done()
 	t.Workspace, t.Memory = workspace, memory.New(t.DB, scopes, nil)
-	t.Documents = document.New(workspace, scopes, nil)
-	t.Skills = newSkills(cfg, workspace, scopes, slog.New(slog.DiscardHandler))
+	t.Documents = document.New(shared, scopes, nil)
+	t.Skills = newSkills(cfg, shared, scopes, slog.New(slog.DiscardHandler))
 	t.Pins = skills.NewPins(pinsFile(cfg), nil)
 	t.History = func(scope memory.Scope) *docversion.Tree {
 		_, tree := historyOf(cfg, t.DB, scope)
 		return tree
 	}
 	return fn(t)
+}
+
+// shared opens the folder of what is shared. A dry run makes none, and moves nothing into it.
+func (i importing) shared(cfg *config.Config) (root *os.Root, done func(), err error) {
+	if !i.dry {
+		if err := prepareShared(cfg); err != nil {
+			return nil, nil, err
+		}
+	} else if _, err := os.Stat(sharedFolder(cfg)); errors.Is(err, fs.ErrNotExist) {
+		return i.folder(cfg.Gateway.Workspace)
+	}
+	return i.folder(sharedFolder(cfg))
 }
 
 // folder opens a folder of the gateway. done closes it.

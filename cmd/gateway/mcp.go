@@ -12,7 +12,6 @@ import (
 
 	"gateway/agent/mcpserver"
 	"gateway/agent/tools/mcp"
-	"gateway/agent/tools/shell"
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/config"
@@ -70,16 +69,9 @@ func (h *hands) serverCommand(ctx context.Context, s mcp.Server) (*exec.Cmd, err
 	}
 	limits := h.limits()
 	limits.CPU, limits.KeepFree = serverTime, 0 // others may fill the disk while it lives
-	var protected []string
-	if box.Protects() && s.Dir == h.cfg.Gateway.Workspace {
-		var err error
-		if protected, err = shell.PromptFiles(s.Dir); err != nil {
-			return nil, err
-		}
-	}
 	command, err := box.Command(ctx, sandbox.Spec{
 		Argv: s.Command, Dir: s.Dir, Env: revealed(s.Env), ReadWrite: []string{s.Dir},
-		Protected: protected, Network: h.cfg.MCP[s.Name].Network, Limits: limits,
+		Network: h.cfg.MCP[s.Name].Network, Limits: limits,
 	})
 	if err != nil {
 		return nil, err

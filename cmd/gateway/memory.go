@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,13 +63,13 @@ func withMemory(cmd *cobra.Command, load loader, name string, fn func(remembranc
 			return &homeError{cfg.Gateway.Home, err}
 		}
 		defer scopes.Close()
-		workspace, err := openFolder(cfg.Gateway.Workspace)
+		shared, err := openShared(cfg, slog.Default())
 		if err != nil {
 			return &homeError{cfg.Gateway.Home, err}
 		}
-		defer workspace.Close()
+		defer shared.Close()
 		r.db, r.memory = db, memory.New(db, scopes, nil)
-		r.documents = document.New(workspace, scopes, nil)
+		r.documents = document.New(shared, scopes, nil)
 		r.folder, r.history = historyOf(cfg, db, r.scope)
 		return fn(r)
 	})
@@ -79,7 +80,7 @@ func withMemory(cmd *cobra.Command, load loader, name string, fn func(remembranc
 func historyOf(
 	cfg *config.Config, db *store.DB, scope memory.Scope,
 ) (folder string, tree *docversion.Tree) {
-	folder, name := cfg.Gateway.Workspace, sharedScope
+	folder, name := sharedFolder(cfg), sharedScope
 	if scope != "" {
 		folder, name = filepath.Join(memoryFolder(cfg), string(scope)), string(scope)
 	}

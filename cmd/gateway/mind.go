@@ -23,6 +23,7 @@ import (
 // A mind is what the agent knows for longer than a conversation, and what it can follow.
 type mind struct {
 	db        *store.DB
+	shared    *os.Root // what everybody's prompt is made of
 	scopes    *os.Root // a folder for each scope
 	builtin   *os.Root // the built-in skills
 	memory    *memory.Memory
@@ -51,7 +52,7 @@ const builtinName = "builtin-skills"
 // pinsFile returns the file that knows which skills the operator has installed.
 func pinsFile(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "skills.json") }
 
-// openMind opens what the agent knows, and writes what a new workspace begins with.
+// openMind opens what the agent knows, and writes what a new home begins with.
 func openMind(
 	cfg *config.Config, db *store.DB, workspace *os.Root, log *slog.Logger,
 ) (*mind, error) {
@@ -60,8 +61,11 @@ func openMind(
 		return nil, err
 	}
 	var err error
-	if m.scopes, err = os.OpenRoot(memoryFolder(cfg)); err != nil {
+	if m.shared, err = openShared(cfg, log); err != nil {
 		return nil, err
+	}
+	if m.scopes, err = os.OpenRoot(memoryFolder(cfg)); err != nil {
+		return nil, errors.Join(err, m.close())
 	}
 	if err := skills.Unpack(builtinFolder(cfg)); err != nil {
 		return nil, errors.Join(err, m.close())
@@ -70,13 +74,13 @@ func openMind(
 		return nil, errors.Join(err, m.close())
 	}
 	m.memory = memory.New(db, m.scopes, &memory.Options{Logger: log})
-	m.documents = document.New(workspace, m.scopes, &document.Options{Logger: log})
+	m.documents = document.New(m.shared, m.scopes, &document.Options{Logger: log})
 	m.versions = newVersions(cfg, db, log)
-	m.skills = newSkills(cfg, workspace, m.scopes, log)
+	m.skills = newSkills(cfg, m.shared, m.scopes, log)
 	m.pins = skills.NewPins(pinsFile(cfg), log)
 	// Without them the agent works all the same.
-	if err := errors.Join(m.documents.WriteTemplates(), m.documents.Link()); err != nil {
-		log.Warn("workspace not prepared", "err", err)
+	if err := errors.Join(m.documents.WriteTemplates(), m.documents.Link(workspace)); err != nil {
+		log.Warn("shared documents not prepared", "err", err)
 	}
 	return m, nil
 }
@@ -86,9 +90,9 @@ func newVersions(cfg *config.Config, db *store.DB, log *slog.Logger) *docversion
 }
 
 func newSkills(
-	cfg *config.Config, workspace, scopes *os.Root, log *slog.Logger,
+	cfg *config.Config, shared, scopes *os.Root, log *slog.Logger,
 ) *skills.Library {
-	return skills.New(&skills.Options{Workspace: workspace, Memory: scopes, Logger: log,
+	return skills.New(&skills.Options{Shared: shared, Memory: scopes, Logger: log,
 		Disabled: cfg.Skills.Disabled, Config: cfg.Has,
 		// What a skill needs is needed by its commands, which see few variables.
 		Env: func(name string) bool {
@@ -99,7 +103,7 @@ func newSkills(
 
 func (m *mind) close() error {
 	var errs []error
-	for _, root := range []*os.Root{m.scopes, m.builtin} {
+	for _, root := range []*os.Root{m.shared, m.scopes, m.builtin} {
 		if root != nil {
 			errs = append(errs, root.Close())
 		}

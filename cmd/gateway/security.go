@@ -60,12 +60,12 @@ func suspectOf(cmd *cobra.Command, cfg *config.Config) doctor.Suspect {
 	return doctor.Suspect{
 		Case: caseOf(cmd, cfg), Root: os.Geteuid() == 0 && !inContainer(),
 		Skills: func(ctx context.Context) (list []skills.Review, err error) {
-			workspace, err := openIfThere(cfg.Gateway.Workspace)
-			if workspace == nil {
+			shared, err := sharedIfThere(cfg)
+			if shared == nil {
 				return nil, err
 			}
-			defer workspace.Close()
-			library := newSkills(cfg, workspace, nil, slog.New(slog.DiscardHandler))
+			defer shared.Close()
+			library := newSkills(cfg, shared, nil, slog.New(slog.DiscardHandler))
 			return skills.NewPins(pinsFile(cfg), nil).Review(ctx, library)
 		},
 	}

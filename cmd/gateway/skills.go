@@ -36,17 +36,17 @@ func withSkills(load loader, fn func(bookcase) error) error {
 	if err != nil {
 		return err
 	}
-	workspace, err := openIfThere(cfg.Gateway.Workspace)
+	shared, err := sharedIfThere(cfg)
 	if err != nil {
 		return &homeError{cfg.Gateway.Home, err}
 	}
-	if workspace != nil {
-		defer workspace.Close()
+	if shared != nil {
+		defer shared.Close()
 	}
-	return withScopes(cfg, workspace, fn)
+	return withScopes(cfg, shared, fn)
 }
 
-func withScopes(cfg *config.Config, workspace *os.Root, fn func(bookcase) error) error {
+func withScopes(cfg *config.Config, shared *os.Root, fn func(bookcase) error) error {
 	scopes, err := openIfThere(memoryFolder(cfg))
 	if err != nil {
 		return &homeError{cfg.Gateway.Home, err}
@@ -55,7 +55,7 @@ func withScopes(cfg *config.Config, workspace *os.Root, fn func(bookcase) error)
 		defer scopes.Close()
 	}
 	// What is wrong is part of what the commands print.
-	return fn(bookcase{newSkills(cfg, workspace, scopes, slog.New(slog.DiscardHandler)),
+	return fn(bookcase{newSkills(cfg, shared, scopes, slog.New(slog.DiscardHandler)),
 		skills.NewPins(pinsFile(cfg), nil)})
 }
 
@@ -109,7 +109,7 @@ func state(s skills.Skill, review string) string {
 	case s.Always:
 		words = "always active"
 	}
-	if s.Source == skills.Workspace && review != "" {
+	if s.Source == skills.Shared && review != "" {
 		words += "; " + review
 	}
 	return words
@@ -142,7 +142,7 @@ func skillsListCommand(load loader) *cobra.Command {
 				}
 				for folder, text := range states {
 					if text == skills.StateGone {
-						rows = append(rows, []string{oneLine(folder), string(skills.Workspace), text, ""})
+						rows = append(rows, []string{oneLine(folder), string(skills.Shared), text, ""})
 					}
 				}
 				slices.SortStableFunc(rows, func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
@@ -219,7 +219,7 @@ func report(cmd *cobra.Command, list []skills.Package, states map[string]string)
 				say("missing", text)
 			}
 		}
-		if text := states[p.Skill.Folder]; text != "" && p.Skill.Source == skills.Workspace {
+		if text := states[p.Skill.Folder]; text != "" && p.Skill.Source == skills.Shared {
 			say("note", text)
 		}
 	}
@@ -353,14 +353,14 @@ func skillsInstallCommand(load loader) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "install DIR",
-		Short: "Copy the skill in a folder into the workspace, and remember what it is",
+		Short: "Copy the skill in a folder to the shared skills, and remember what it is",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load()
 			if err != nil {
 				return err
 			}
-			if err := os.MkdirAll(cfg.Gateway.Workspace, 0o700); err != nil {
+			if err := prepareShared(cfg); err != nil {
 				return &homeError{cfg.Gateway.Home, err}
 			}
 			return withSkills(load, func(b bookcase) error {
@@ -375,7 +375,7 @@ func skillsInstallCommand(load loader) *cobra.Command {
 func install(cmd *cobra.Command, b bookcase, dir string, force bool) error {
 	p, err := b.Install(dir, force)
 	if errors.Is(err, skills.ErrExists) {
-		return fmt.Errorf("there is a skill %s in the workspace already; --force replaces it",
+		return fmt.Errorf("there is a shared skill %s already; --force replaces it",
 			oneLine(p.Skill.Name))
 	}
 	if err != nil {
@@ -421,7 +421,7 @@ func warnOf(cmd *cobra.Command, b bookcase, p skills.Package) error {
 	cmd.Printf("Read it:         gateway skills show %s\n", name)
 	cmd.Printf("Take it away:    gateway skills remove %s\n", name)
 	for _, s := range b.List("") {
-		if s.Source == skills.Workspace && s.Folder == p.Skill.Folder {
+		if s.Source == skills.Shared && s.Folder == p.Skill.Folder {
 			cmd.Printf("State:           %s\n", lines(state(s, "")))
 		}
 	}
@@ -432,7 +432,7 @@ func skillsRemoveCommand(load loader) *cobra.Command {
 	var scope *string
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Remove a skill of the workspace, or one that was found, with its files",
+		Short: "Remove a shared skill, or one that was found, with its files",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withSkills(load, func(b bookcase) error {
@@ -454,7 +454,7 @@ func remove(cmd *cobra.Command, b bookcase, name, scope string) error {
 	gone := err != nil || s.Source == skills.Builtin
 	switch {
 	case gone && pinned && scope == "": // its folder was removed by hand
-		s.Folder, s.Source = name, skills.Workspace
+		s.Folder, s.Source = name, skills.Shared
 	case err != nil:
 		return err
 	case s.Source == skills.Builtin:
@@ -466,7 +466,7 @@ func remove(cmd *cobra.Command, b bookcase, name, scope string) error {
 		}
 		_, pinned = pins[s.Folder]
 	}
-	if s.Source == skills.Workspace && pinned {
+	if s.Source == skills.Shared && pinned {
 		if err := b.pins.Remove(s.Folder); err != nil {
 			return err
 		}

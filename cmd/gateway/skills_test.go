@@ -18,12 +18,12 @@ func TestSkillState(t *testing.T) {
 	}{
 		{skills.Skill{Source: skills.Builtin}, "", "available"},
 		{skills.Skill{Source: skills.Builtin}, "changed", "available"}, // that is another one's
-		{skills.Skill{Source: skills.Workspace}, "changed", "available; changed"},
+		{skills.Skill{Source: skills.Shared}, "changed", "available; changed"},
 		{skills.Skill{Always: true}, "", "always active"},
 		{skills.Skill{Always: true, Missing: []string{"a", "b"}}, "", "missing a, b"},
 		{skills.Skill{Disabled: true, Missing: []string{"a"}}, "", "disabled"},
 		{skills.Skill{Disabled: true, Problem: "bad"}, "", "problem: bad"},
-		{skills.Skill{Source: skills.Workspace, Problem: "bad"}, "changed", "problem: bad; changed"},
+		{skills.Skill{Source: skills.Shared, Problem: "bad"}, "changed", "problem: bad; changed"},
 	}
 	for _, tt := range tests {
 		if got := state(tt.skill, tt.review); got != tt.want {
@@ -39,7 +39,7 @@ func TestSkillsOnATerminal(t *testing.T) {
 	cmd.SetOut(out)
 	p := skills.Package{Hash: evil, Trouble: []string{evil},
 		Files: []skills.File{{Name: evil, Odd: evil}},
-		Skill: skills.Skill{Name: evil, Description: evil, Source: skills.Workspace, Folder: evil,
+		Skill: skills.Skill{Name: evil, Description: evil, Source: skills.Shared, Folder: evil,
 			Location: evil, Missing: []string{evil}, Remarks: []string{evil}, License: evil,
 			Requires: skills.Requires{Bins: []string{evil}}}}
 	showPackage(cmd, p, evil)

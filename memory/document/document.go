@@ -8,9 +8,9 @@
 // read: what a person wrote meanwhile stays. Symbolic links are not followed: whoever may write
 // their target could write the document.
 //
-// It owns the files AGENTS.md, SOUL.md, USER.md, TOOLS.md, IDENTITY.md and HEARTBEAT.md in the
-// workspace, its folder "skills" and its link "memory", and in the folder of the scopes
-// ".templates" and, for each scope, its documents and skills.
+// It owns the files AGENTS.md, SOUL.md, USER.md, TOOLS.md, IDENTITY.md and HEARTBEAT.md and
+// the folder "skills" in the shared folder, the link "memory" in the workspace, and in the folder
+// of the scopes ".templates" and, for each scope, its documents and skills.
 package document
 
 import (
@@ -37,11 +37,10 @@ const (
 	Memory    = "MEMORY.md"    // what is to remember; of a scope
 )
 
-// SkillsFolder is the folder of skills, in the workspace and in that of a scope.
+// SkillsFolder is the folder of skills, in the shared folder and in that of a scope.
 const SkillsFolder = "skills"
 
-// PromptOrder are the documents that the workspace may have and the prompt begins with, in its
-// order.
+// PromptOrder are the shared documents that the prompt begins with, in its order.
 var PromptOrder = []string{Agents, Soul, User, Tools, Identity}
 
 // ErrChanged reports that somebody has changed a document since it was read.
@@ -60,21 +59,21 @@ type Options struct {
 	MaxTokens int
 }
 
-// Documents are those of the workspace and of all scopes. They may be used concurrently.
+// Documents are those that are shared and those of all scopes. They may be used concurrently.
 type Documents struct {
-	workspace, scopes *os.Root
-	opts              Options
-	writing           sync.Mutex // held while a document is replaced
+	shared, scopes *os.Root
+	opts           Options
+	writing        sync.Mutex // held while a document is replaced
 
 	mu    sync.Mutex
 	known map[key]cached
 	size  int // bytes of their texts
 }
 
-// New returns the documents of a workspace, and of the scopes that have a folder each in another.
-// Either may be nil: then there are none.
-func New(workspace, scopes *os.Root, o *Options) *Documents {
-	d := &Documents{workspace: workspace, scopes: scopes, known: make(map[key]cached)}
+// New returns the documents in the shared folder, and those of the scopes that have a folder each
+// in another. Either may be nil: then there are none.
+func New(shared, scopes *os.Root, o *Options) *Documents {
+	d := &Documents{shared: shared, scopes: scopes, known: make(map[key]cached)}
 	if o != nil {
 		d.opts = *o
 	}

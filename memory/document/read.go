@@ -30,7 +30,7 @@ const (
 // than that can't be changed again without its time showing it.
 const settleTime = 3 * time.Second
 
-// A key names a document; the scope "" is the workspace.
+// A key names a document; the scope "" has the shared ones.
 type key struct {
 	scope memory.Scope
 	name  string
@@ -47,7 +47,7 @@ var errNone = errors.New("there are no documents here")
 
 // place returns where a document lies.
 func (d *Documents) place(k key) (root *os.Root, path string, err error) {
-	root, path = d.workspace, filepath.FromSlash(k.name)
+	root, path = d.shared, filepath.FromSlash(k.name)
 	if k.scope != "" {
 		if _, err := memory.ParseScope(string(k.scope)); err != nil {
 			return nil, "", err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,8 +16,8 @@ import (
 //go:embed templates/*.md
 var templates embed.FS
 
-// templateNames are the documents that there are templates of.
-var templateNames = []string{Agents, Soul, User, Tools, Identity, Heartbeat}
+// SharedNames are the documents that are shared, of each of which there is a template.
+var SharedNames = []string{Agents, Soul, User, Tools, Identity, Heartbeat}
 
 // shipped are the templates of this version and of all before it, as [mark] makes them. One that
 // changes gets a new entry, and the old one stays.
@@ -34,13 +35,13 @@ func mark(text string) string {
 // isTemplate reports whether a text is one that the gateway has written itself.
 func isTemplate(text string) bool { return slices.Contains(shipped, mark(text)) }
 
-// markerName is the file, in the folder of the scopes, that names what was made in the workspace.
+// markerName is the file, in the folder of the scopes, that names what was made to be shared.
 const markerName = ".templates"
 
 // WriteTemplates writes the shared documents that are not there, for people to fill in, and makes
 // the folder of skills; each once only: what was deleted isn't made again.
 func (d *Documents) WriteTemplates() error {
-	if d.workspace == nil || d.scopes == nil {
+	if d.shared == nil || d.scopes == nil {
 		return nil
 	}
 	marker, err := d.scopes.ReadFile(markerName)
@@ -49,7 +50,7 @@ func (d *Documents) WriteTemplates() error {
 	}
 	made := strings.Fields(string(marker))
 	var fresh []string
-	for _, name := range append([]string{SkillsFolder}, templateNames...) {
+	for _, name := range append([]string{SkillsFolder}, SharedNames...) {
 		if slices.Contains(made, name) {
 			continue
 		}
@@ -74,17 +75,17 @@ func (d *Documents) WriteTemplates() error {
 
 // writeTemplate makes a document or the folder of skills, if nothing has that name.
 func (d *Documents) writeTemplate(name string) error {
-	if _, err := d.workspace.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := d.shared.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if name == SkillsFolder {
-		return d.workspace.Mkdir(name, newDir)
+		return d.shared.Mkdir(name, newDir)
 	}
 	text, err := templates.ReadFile("templates/" + name)
 	if err != nil {
 		return err
 	}
-	if err := replace(d.workspace, name, string(text), nil); !errors.Is(err, ErrChanged) {
+	if err := replace(d.shared, name, string(text), nil); !errors.Is(err, ErrChanged) {
 		return err
 	}
 	return nil // somebody was faster
@@ -93,14 +94,14 @@ func (d *Documents) writeTemplate(name string) error {
 // linkName is what the scopes' folders are found by in the workspace.
 const linkName = "memory"
 
-// Link makes the link "memory" in the workspace, by which people find the scopes' folders. If
+// Link makes the link "memory" in a workspace, by which people find the scopes' folders. If
 // something else has that name, or links can't be made, there is none: that is no error. Nothing
 // that works within the workspace can follow it, for it leads out.
-func (d *Documents) Link() error {
-	if d.workspace == nil || d.scopes == nil {
+func (d *Documents) Link(workspace *os.Root) error {
+	if d.scopes == nil {
 		return nil
 	}
-	target, err := linkTarget(d.workspace.Name(), d.scopes.Name())
+	target, err := linkTarget(workspace.Name(), d.scopes.Name())
 	if err != nil {
 		return fmt.Errorf("document: link: %w", err)
 	}
@@ -108,14 +109,14 @@ func (d *Documents) Link() error {
 		d.opts.Logger.Info("no link to the memories: they lie in the workspace")
 		return nil
 	}
-	switch now, err := d.workspace.Readlink(linkName); {
+	switch now, err := workspace.Readlink(linkName); {
 	case err == nil && now == target:
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
 		d.opts.Logger.Info("no link to the memories: there is something else", "file", linkName)
 		return nil
 	}
-	if err := d.workspace.Symlink(target, linkName); err != nil {
+	if err := workspace.Symlink(target, linkName); err != nil {
 		d.opts.Logger.Info("no link to the memories", "file", linkName, "err", err)
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 
 // Each template is known as one, or it would stand in every prompt.
 func TestShipped(t *testing.T) {
-	for _, name := range templateNames {
+	for _, name := range SharedNames {
 		text, err := templates.ReadFile("templates/" + name)
 		if err != nil {
 			t.Fatal(err)
@@ -35,7 +35,7 @@ func TestTemplates(t *testing.T) {
 	if got := f.Shared(Agents); got.Template || got.Prompt() != "Be brief." {
 		t.Errorf("what was there is %+v", got)
 	}
-	for _, name := range templateNames[1:] {
+	for _, name := range SharedNames[1:] {
 		if got := f.Shared(name); !got.Template || got.Text == "" || got.Prompt() != "" {
 			t.Errorf("the template is %+v", got)
 		}
@@ -60,7 +60,7 @@ func TestTemplates(t *testing.T) {
 	if err := errors.Join(os.Remove(at(Tools)), os.Remove(at(SkillsFolder))); err != nil {
 		t.Fatal(err)
 	}
-	again := New(f.Documents.workspace, f.Documents.scopes, nil)
+	again := New(f.Documents.shared, f.Documents.scopes, nil)
 	if err := again.WriteTemplates(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestLink(t *testing.T) {
 	link := filepath.Join(f.workspace, "memory")
 	write(t, filepath.Join(f.scopes, string(ann), User), "Ann")
 	for range 2 {
-		if err := f.Link(); err != nil {
+		if err := f.Link(f.shared); err != nil {
 			t.Fatal(err)
 		}
 		target, err := os.Readlink(link)
@@ -92,21 +92,21 @@ func TestLink(t *testing.T) {
 	if err != nil || string(got) != "Ann" {
 		t.Errorf("by the link there is %q, %v", got, err)
 	}
-	if got, err := f.Documents.workspace.ReadFile("memory/person-1/USER.md"); err == nil {
+	if got, err := f.Documents.shared.ReadFile("memory/person-1/USER.md"); err == nil {
 		t.Errorf("within the workspace the link can be followed, to %q", got)
 	}
 	// What somebody has put there stays.
-	if err := errors.Join(os.Remove(link), os.Mkdir(link, 0o700), f.Link()); err != nil {
+	if err := errors.Join(os.Remove(link), os.Mkdir(link, 0o700), f.Link(f.shared)); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Lstat(link); err != nil || !info.IsDir() {
 		t.Errorf("the owner's folder is %v, %v", info, err)
 	}
 	far := New(openRoot(t, filepath.Join(t.TempDir(), "a", "b")), f.Documents.scopes, nil)
-	if err := far.Link(); err != nil {
+	if err := far.Link(far.shared); err != nil {
 		t.Fatal(err)
 	}
-	if target, err := far.workspace.Readlink("memory"); err != nil || !filepath.IsAbs(target) {
+	if target, err := far.shared.Readlink("memory"); err != nil || !filepath.IsAbs(target) {
 		t.Errorf("from afar the link leads to %q, %v", target, err)
 	}
 }

@@ -2,12 +2,13 @@
 // "edit_file", "apply_patch", "notebook_edit", "list_dir", "glob" and "grep". [Files] holds them.
 //
 // They reach the trees of [Options]: the workspace, in it as "media" the files of their own
-// conversation, which can only be read, and as "memory" the documents of their own scope, and
-// further trees by name. Each is an [os.Root]: the operating system, not string arithmetic, keeps
-// paths and symbolic links inside. Devices, pipes, sockets and the files of /proc are never read.
+// conversation, which can only be read, as "memory" the documents of their own scope, as AGENTS.md
+// and so on and "skills" what is shared by all, and further trees by name. Each is an
+// [os.Root]: the operating system, not string arithmetic, keeps paths and symbolic links inside.
+// Devices, pipes, sockets and the files of /proc are never read.
 //
-// What everybody's prompt is made of, documents at the top of the workspace and skills, is written
-// for admins only.
+// What is shared is part of everybody's prompt, and written for admins only. It lies in a tree of
+// its own; what has such a name in the workspace is not reached.
 //
 // A file is written whole, beside its place, and then renamed into it: others see the old content
 // or the new one, and never a part. Only a crash in between leaves a ".gateway-*.tmp" behind.
@@ -75,6 +76,7 @@ type Files struct {
 	workspace *tree
 	media     *tree // or nil
 	memory    *tree // of all scopes, or nil
+	shared    *tree // or nil
 	roots     []*tree
 	extract   *extract.Extractor
 	seen      seen
@@ -95,6 +97,12 @@ func New(o Options) *Files {
 		w.memory = &tree{name: "memory", dir: o.Memory, write: true, private: true}
 		if path := o.Memory.Name(); filepath.IsAbs(path) {
 			w.memory.path = filepath.Clean(path)
+		}
+	}
+	if o.Shared != nil {
+		w.shared = &tree{dir: o.Shared, write: true, private: true}
+		if path := o.Shared.Name(); filepath.IsAbs(path) {
+			w.shared.path = filepath.Clean(path)
 		}
 	}
 	for _, r := range o.Roots {
@@ -118,6 +126,9 @@ func (w *Files) Tools() []tool.Tool {
 	}
 	for i := range tools {
 		tools[i].Least = bus.User // guests have no hands
+		if tools[i].Effect != tool.Pure {
+			tools[i].Lasts = w.lasts
+		}
 	}
 	return tools
 }
@@ -156,7 +167,7 @@ func (w *Files) missing(at place) error {
 		}
 	}
 	in := w.workspace.path
-	if at.tree != w.workspace {
+	if at.tree != w.workspace && at.tree != w.shared {
 		in = at.tree.title()
 	}
 	return fmt.Errorf("there is no %q in %s%s; list_dir shows what there is", at.said, in, hint)

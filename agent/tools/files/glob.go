@@ -94,7 +94,8 @@ func (w *Files) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result,
 		k.cut = "the search took too long and is not complete; give a narrower path"
 	}
 	text, err := g.text(a, k)
-	return tool.Result{Text: text, Foreign: foreign("directory", start)}, err
+	return tool.Result{Text: text, Foreign: foreign("directory", start),
+		Kept: w.isKept(start)}, err
 }
 
 // wantDir refuses a place where no directory is.

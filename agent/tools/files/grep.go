@@ -119,7 +119,8 @@ func (w *Files) grep(ctx context.Context, c tool.Call, a grepArgs) (tool.Result,
 		return tool.Result{}, err
 	}
 	text, err := s.text(ctx, notes)
-	return tool.Result{Text: text, Foreign: foreign("files in", start)}, err
+	return tool.Result{Text: text, Foreign: foreign("files in", start),
+		Kept: w.isKept(start)}, err
 }
 
 // gather lists the files that s searches, and says what it has left out.

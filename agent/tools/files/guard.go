@@ -13,31 +13,31 @@ import (
 	"gateway/bus"
 )
 
-// promptFiles are the documents at the top of the workspace that everybody's prompt has in it.
-var promptFiles = []string{
+// sharedFiles are the documents that everybody's prompt has in it.
+var sharedFiles = []string{
 	"AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "IDENTITY.md", "HEARTBEAT.md",
 }
 
-// skillsFolder holds skills, in the workspace everybody's.
+// skillsFolder holds skills, among what is shared everybody's.
 const skillsFolder = "skills"
 
-// isPrompt reports whether a path, relative to the workspace and with slashes, is or leads to what
-// everybody's prompt is made of. Some systems don't mind the case of letters, nor dots and spaces
-// at the end of a name, and take a colon for the end of it.
-func isPrompt(path string) bool {
-	elements := strings.Split(path, "/")
-	first, _, _ := strings.Cut(elements[0], ":")
-	first = strings.TrimRight(first, ". ")
-	if strings.EqualFold(first, skillsFolder) {
-		return true
-	}
-	return len(elements) == 1 &&
-		slices.ContainsFunc(promptFiles, func(name string) bool { return strings.EqualFold(first, name) })
+// isShared reports whether a path with slashes, relative to the workspace, leads to what is shared.
+func isShared(path string) bool {
+	first, _, below := strings.Cut(path, "/")
+	return first == skillsFolder || !below && slices.Contains(sharedFiles, first)
 }
 
-// mayWritePrompt reports whether a call may change what everybody's prompt is made of. Whoever
-// may has the agent do for everybody what they say there.
-func mayWritePrompt(c tool.Call) bool { return c.Role.AtLeast(bus.Admin) }
+// checkShared refuses what a call must not write among what is shared. Whoever may write there has
+// the agent do for everybody what they say.
+func (w *Files) checkShared(c tool.Call, at place) error {
+	switch {
+	case !c.Role.AtLeast(bus.Admin):
+		return w.refusePrompt(at.said)
+	case !isShared(filepath.ToSlash(at.path)) || at.path == skillsFolder: // it came there by a link
+		return fmt.Errorf("%q leads to no shared document and no skill", at.said)
+	}
+	return nil
+}
 
 // refusePrompt is the error of a call that may not.
 func (w *Files) refusePrompt(said string) error {
@@ -63,17 +63,13 @@ type descent struct {
 
 // open returns the directory of the file.
 func (d *descent) open() (*os.Root, error) {
-	workspace, err := d.w.workspace.dir.Stat(".")
-	if err != nil {
-		return nil, err
-	}
 	dir, err := d.at.tree.dir.OpenRoot(".")
 	if err != nil {
 		return nil, err
 	}
 	elements := strings.Split(filepath.ToSlash(d.at.path), "/")
 	for i := range elements {
-		if err := d.check(dir, workspace, elements[i:]); err != nil {
+		if err := d.check(dir); err != nil {
 			_ = dir.Close() // nothing was written
 			return nil, err
 		}
@@ -90,25 +86,22 @@ func (d *descent) open() (*os.Root, error) {
 	return dir, nil
 }
 
-// check refuses a directory of the workspace's own files to those who may not write them, by
-// whatever tree it was reached, and the memories to a call that came there by another way.
-func (d *descent) check(dir *os.Root, workspace fs.FileInfo, rest []string) error {
+// check refuses a directory of another tree than the one that the path is in: what is shared is
+// written by its own names only, and so are the memories.
+func (d *descent) check(dir *os.Root) error {
 	here, err := dir.Stat(".")
 	if err != nil {
 		return err
 	}
-	if os.SameFile(here, workspace) && isPrompt(strings.Join(rest, "/")) && !mayWritePrompt(d.call) {
+	is := func(root *os.Root, name string) bool {
+		info, err := root.Lstat(name)
+		return err == nil && os.SameFile(here, info)
+	}
+	if t := d.w.shared; t != nil && d.at.tree != t && (is(t.dir, ".") || is(t.dir, skillsFolder)) {
 		return d.w.refusePrompt(d.at.said)
 	}
-	if skills, err := d.w.workspace.dir.Lstat(skillsFolder); err == nil &&
-		os.SameFile(here, skills) && !mayWritePrompt(d.call) {
-		return d.w.refusePrompt(d.at.said)
-	}
-	if d.w.memory != nil && d.at.tree != d.w.memory {
-		memories, err := d.w.memory.dir.Stat(".")
-		if err == nil && os.SameFile(here, memories) {
-			return fmt.Errorf("%q: memories are reached by memory/ only", d.at.said)
-		}
+	if t := d.w.memory; t != nil && d.at.tree != t && is(t.dir, ".") {
+		return fmt.Errorf("%q: memories are reached by memory/ only", d.at.said)
 	}
 	return nil
 }

@@ -44,8 +44,8 @@ func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Resu
 	if err != nil {
 		return tool.Result{}, err
 	}
-	if w.memory != nil && at.tree == w.workspace && at.path == "." {
-		entries = w.withMemory(c, entries)
+	if at.tree == w.workspace && at.path == "." {
+		entries = w.withShared(w.withMemory(c, entries))
 	}
 	if len(entries) == 0 {
 		return tool.Result{Text: "(the directory is empty)"}, nil
@@ -67,6 +67,7 @@ func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Resu
 	}
 	return tool.Result{
 		Text: strings.TrimSuffix(text.String(), "\n"), Foreign: foreign("directory", at),
+		Kept: w.isKept(at),
 	}, nil
 }
 
@@ -89,26 +90,52 @@ func listNote(skip, end, all int) string {
 // withMemory returns the entries of the workspace with the memory of the call's own scope, if it
 // has one, instead of what goes by that name for people.
 func (w *Files) withMemory(c tool.Call, entries []fs.DirEntry) []fs.DirEntry {
-	byName := func(e fs.DirEntry, name string) int { return cmp.Compare(e.Name(), name) }
-	i, found := slices.BinarySearchFunc(entries, w.memory.name, byName)
-	if found {
-		entries = slices.Delete(entries, i, i+1)
+	if w.memory == nil {
+		return entries
 	}
 	info, err := w.memory.dir.Lstat(string(c.Scope))
 	if c.Scope == "" || err != nil || !info.IsDir() {
-		return entries
+		info = nil
 	}
-	return slices.Insert(entries, i, fs.DirEntry(memoryEntry{fs.FileInfoToDirEntry(info), w.memory}))
+	return with(entries, w.memory.name, info)
 }
 
-// A memoryEntry is the folder of a scope, by the name that calls know it by.
-type memoryEntry struct {
+// withShared returns the entries of the workspace with what is shared.
+func (w *Files) withShared(entries []fs.DirEntry) []fs.DirEntry {
+	if w.shared == nil {
+		return entries
+	}
+	for _, name := range append([]string{skillsFolder}, sharedFiles...) {
+		info, err := w.shared.dir.Lstat(name)
+		if err != nil {
+			info = nil
+		}
+		entries = with(entries, name, info)
+	}
+	return entries
+}
+
+// with returns entries with the one of another tree that is shown by name, or none for nil.
+func with(entries []fs.DirEntry, name string, info fs.FileInfo) []fs.DirEntry {
+	byName := func(e fs.DirEntry, name string) int { return cmp.Compare(e.Name(), name) }
+	i, found := slices.BinarySearchFunc(entries, name, byName)
+	if found {
+		entries = slices.Delete(entries, i, i+1)
+	}
+	if info == nil {
+		return entries
+	}
+	return slices.Insert(entries, i, fs.DirEntry(otherEntry{fs.FileInfoToDirEntry(info), name}))
+}
+
+// An otherEntry is one of another tree, by the name that calls know it by.
+type otherEntry struct {
 	fs.DirEntry
-	tree *tree
+	name string
 }
 
 // Name implements fs.DirEntry.
-func (e memoryEntry) Name() string { return e.tree.name }
+func (e otherEntry) Name() string { return e.name }
 
 // readDir returns the entries of a directory by name.
 func (w *Files) readDir(at place) ([]fs.DirEntry, error) {
@@ -150,6 +177,9 @@ func line(at place, e fs.DirEntry) string {
 		return name + " -> " + printable(target)
 	case "":
 		info, err := root.Lstat(filepath.Join(at.path, e.Name()))
+		if other, ok := e.(otherEntry); ok {
+			info, err = other.Info()
+		}
 		if err != nil {
 			return name // gone meanwhile
 		}

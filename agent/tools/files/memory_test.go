@@ -19,6 +19,7 @@ import (
 type mind struct {
 	t             testing.TB
 	home, ws, mem string
+	shared        string
 	reg           *tool.Registry
 }
 
@@ -32,12 +33,13 @@ func newMind(t testing.TB, more ...func(m *mind) Root) *mind {
 	t.Helper()
 	m := &mind{t: t, home: t.TempDir()}
 	m.ws, m.mem = filepath.Join(m.home, "workspace"), filepath.Join(m.home, "memory")
+	m.shared = filepath.Join(m.home, "shared")
 	writeFile(t, filepath.Join(m.mem, "person-1/USER.md"), "Ann likes tea\n")
 	writeFile(t, filepath.Join(m.mem, "person-1/history.jsonl"), "{}\n")
 	writeFile(t, filepath.Join(m.mem, "person-2/USER.md"), "hunter2\n")
 	writeFile(t, filepath.Join(m.mem, "person-2/MEMORY.md"), "hunter2\n")
-	writeFile(t, filepath.Join(m.ws, "AGENTS.md"), "old\n")
-	writeFile(t, filepath.Join(m.ws, "skills/x/SKILL.md"), "old\n")
+	writeFile(t, filepath.Join(m.shared, "AGENTS.md"), "old\n")
+	writeFile(t, filepath.Join(m.shared, "skills/x/SKILL.md"), "old\n")
 	writeFile(t, filepath.Join(m.ws, "notes/a.md"), "old\n")
 	m.link("../memory", "memory")
 	builtin := t.TempDir()
@@ -47,7 +49,7 @@ func newMind(t testing.TB, more ...func(m *mind) Root) *mind {
 		roots = append(roots, root(m))
 	}
 	files := New(Options{Workspace: openRoot(t, m.ws), Path: m.ws, Memory: openRoot(t, m.mem),
-		Roots: roots})
+		Shared: openRoot(t, m.shared), Roots: roots})
 	var err error
 	if m.reg, err = tool.NewRegistry(files.Tools()...); err != nil {
 		t.Fatal(err)
@@ -252,23 +254,24 @@ func TestPromptFiles(t *testing.T) {
 	m := newMind(t, func(m *mind) Root {
 		return Root{Name: "whole", Path: m.home, Dir: openRoot(t, m.home), Write: true}
 	}, func(m *mind) Root {
-		skills := filepath.Join(m.ws, "skills")
+		skills := filepath.Join(m.shared, "skills")
 		return Root{Name: "some", Path: skills, Dir: openRoot(t, skills), Write: true}
 	})
-	m.link("AGENTS.md", "to-agents")
-	m.link("skills", "to-skills")
-	m.link(".", "here")
-	m.link("IDENTITY.md", "to-new")
-	before := snapshot(t, m.ws)
+	const beside = "../" + "shared"
+	m.link(beside+"/AGENTS.md", "to-agents")
+	m.link(beside+"/skills", "to-skills")
+	m.link(beside, "here")
+	m.link(beside+"/IDENTITY.md", "to-new")
+	before := snapshot(t, m.shared) + snapshot(t, m.ws)
 	paths := []string{
-		"AGENTS.md", "agents.md", "./notes/../AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md",
-		"IDENTITY.md", "HEARTBEAT.md", "to-agents", "to-new", "here/AGENTS.md", "here/here/Soul.MD",
-		"skills/x/SKILL.md", "skills/y/SKILL.md", "Skills/y/SKILL.md", "skills/y",
+		"AGENTS.md", "./notes/../AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md",
+		"IDENTITY.md", "HEARTBEAT.md", "to-agents", "to-new", "here/AGENTS.md",
+		"skills/x/SKILL.md", "skills/y/SKILL.md", "skills/y", "skills",
 		"to-skills/x/SKILL.md", "here/skills/x/SKILL.md", m.ws + "/AGENTS.md",
-		m.ws + "/skills/x/SKILL.md", "whole/workspace/AGENTS.md",
-		"whole/workspace/skills/x/SKILL.md", "whole/workspace/skills/z/a", "some/x/SKILL.md",
-		"some/new/SKILL.md", "some/a", m.home + "/workspace/AGENTS.md", "AGENTS.md.",
-		"AGENTS.md::$DATA", "skills./x/SKILL.md",
+		m.ws + "/skills/x/SKILL.md", "whole/shared/AGENTS.md",
+		"whole/shared/skills/x/SKILL.md", "whole/shared/skills/z/a", "some/x/SKILL.md",
+		"some/new/SKILL.md", "some/a", m.home + "/shared/AGENTS.md", m.shared + "/new.md",
+		m.shared + "/skills/x/SKILL.md", beside + "/AGENTS.md",
 	}
 	for _, role := range []bus.Role{bus.User, bus.Guest, ""} {
 		for _, path := range paths {
@@ -288,22 +291,28 @@ func TestPromptFiles(t *testing.T) {
 			}
 		}
 	}
-	if after := snapshot(t, m.ws); after != before {
-		t.Errorf("the workspace was %s\nand is %s", before, after)
+	if after := snapshot(t, m.shared) + snapshot(t, m.ws); after != before {
+		t.Errorf("the files were %s\nand are %s", before, after)
 	}
 	_, err := m.use(ann, bus.User, "write_file", "path", "AGENTS.md", "content", "x")
 	wantError(t, err, "admins only", "memory/USER.md")
-	for _, path := range []string{"notes/AGENTS.md", "notes/skills/x.md", "skills.md", "README.md"} {
+	for _, path := range []string{"notes/AGENTS.md", "notes/skills/x.md", "skills.md", "README.md",
+		"agents.md", "Skills/y/SKILL.md"} {
 		if _, err := m.use(ann, bus.User, "write_file", "path", path, "content", "x\n"); err != nil {
 			t.Errorf("%s is nobody's prompt: %v", path, err)
 		}
 	}
-	for _, path := range []string{"AGENTS.md", "skills/y/SKILL.md", "to-new"} {
+	for _, path := range []string{"AGENTS.md", "skills/y/SKILL.md", m.shared + "/IDENTITY.md"} {
 		if _, err := m.use(ann, bus.Admin, "write_file", "path", path, "content", "new\n"); err != nil {
 			t.Errorf("an admin's %s: %v", path, err)
 		}
 	}
-	m.want("workspace/IDENTITY.md", "new\n")
+	m.want("shared/IDENTITY.md", "new\n")
+	m.want("shared/skills/y/SKILL.md", "new\n")
+	if got, err := m.use(ann, bus.User, "read_file", "path", "AGENTS.md"); err != nil ||
+		!strings.Contains(got, "new") {
+		t.Errorf("a user reads %q, %v", got, err)
+	}
 	_, err = m.use(ann, bus.Owner, "write_file", "path", "builtin-skills/weather/SKILL.md",
 		"content", "x")
 	wantError(t, err, "may only be read")
@@ -316,12 +325,14 @@ func TestPromptSwap(t *testing.T) {
 	for _, name := range []string{"d/AGENTS.md", "d/x/SKILL.md", "d/USER.md"} {
 		writeFile(t, filepath.Join(m.ws, name), "mine\n")
 	}
-	before := snapshot(t, m.mem)
+	before := snapshot(t, m.mem) + snapshot(t, m.shared)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		at := func(name string) string { return filepath.Join(m.ws, name) }
-		targets := []string{".", "skills", "memory/person-2", "../memory/person-2"}
+		beside := filepath.Join("..", filepath.Base(m.shared))
+		targets := []string{beside, beside + "/skills", "memory/person-2", "../memory/person-2",
+			m.shared}
 		for i := 0; ; i++ {
 			select {
 			case <-stop:
@@ -337,7 +348,7 @@ func TestPromptSwap(t *testing.T) {
 		}
 	})
 	written := 0
-	for range 400 {
+	for i := 0; i < 400 || written == 0; i++ {
 		for _, path := range []string{"d/AGENTS.md", "d/x/SKILL.md", "d/USER.md", "d/y/SKILL.md"} {
 			_, err := m.use(ann, bus.User, "write_file", "path", path, "content", "attack\n")
 			if err == nil {
@@ -347,18 +358,35 @@ func TestPromptSwap(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	m.want("workspace/AGENTS.md", "old\n")
-	m.want("workspace/skills/x/SKILL.md", "old\n")
-	for _, name := range []string{"workspace/USER.md", "workspace/skills/y"} {
-		if _, err := os.Lstat(filepath.Join(m.home, name)); err == nil {
-			t.Errorf("%s was made", name)
+	if after := snapshot(t, m.mem) + snapshot(t, m.shared); after != before {
+		t.Errorf("what is not the workspace's was %s\nand is %s", before, after)
+	}
+}
+
+// What stands in the workspace under the name of what is shared shows nowhere.
+func TestSharedNames(t *testing.T) {
+	m := newMind(t)
+	writeFile(t, filepath.Join(m.ws, "AGENTS.md"), "impostor\n")
+	writeFile(t, filepath.Join(m.ws, "skills/evil/SKILL.md"), "impostor\n")
+	for _, call := range [][]any{
+		{"read_file", "path", "AGENTS.md"}, {"read_file", "path", m.ws + "/AGENTS.md"},
+		{"list_dir", "path", "skills"}, {"grep", "pattern", "imposto."},
+		{"grep", "pattern", ".", "path", "skills"}, {"glob", "pattern", "**/*.md"},
+	} {
+		got, _ := m.use(ann, bus.Owner, call[0].(string), call[1:]...) // an error shows nothing
+		if strings.Contains(got, "impostor") || strings.Contains(got, "evil") {
+			t.Errorf("%v shows %q", call, got)
 		}
 	}
-	if after := snapshot(t, m.mem); after != before {
-		t.Errorf("the memories were %s\nand are %s", before, after)
+	for path, want := range map[string]string{"AGENTS.md": "old", "skills/x/SKILL.md": "old"} {
+		if got, err := m.use(ann, bus.User, "read_file", "path", path); err != nil ||
+			!strings.Contains(got, want) {
+			t.Errorf("%s is %q, %v", path, got, err)
+		}
 	}
-	if written == 0 {
-		t.Error("nothing was written; the test shows nothing")
+	if got, err := m.use(ann, bus.User, "grep", "pattern", "old", "path", "skills",
+		"output_mode", "files_with_matches"); err != nil || !strings.Contains(got, "skills/x/SKILL.md") {
+		t.Errorf("grep in skills = %q, %v", got, err)
 	}
 }
 
@@ -376,5 +404,36 @@ func TestMemoryInWorkspace(t *testing.T) {
 	got, err := m.use(ann, bus.User, "glob", "pattern", "**", "entry_type", "any")
 	if err != nil || strings.Contains(got, "memory") {
 		t.Errorf("glob = %q, %v", got, err)
+	}
+}
+
+// What later turns act on is written by calls that say so; to tick an item is none of them.
+func TestLasts(t *testing.T) {
+	m := newMind(t)
+	for _, test := range []struct {
+		tool, args string
+		want       bool
+	}{
+		{"write_file", `{"path":"memory/HEARTBEAT.md","content":"x"}`, true},
+		{"write_file", `{"path":"./memory/skills/a/SKILL.md","content":"x"}`, true},
+		{"write_file", `{"path":"AGENTS.md","content":"x"}`, true},
+		{"write_file", `{"path":"notes/../skills/x/SKILL.md","content":"x"}`, true},
+		{"write_file", `{"path":"plan.md","content":"x"}`, false},
+		{"write_file", `{"path":"memory/MEMORY.md","content":"x","old_text":"a","new_text":"b"}`, true},
+		{"edit_file", `{"path":"memory/MEMORY.md","old_text":"a","new_text":"b"}`, true},
+		{"edit_file", `{"path":"memory/HEARTBEAT.md","old_text":"- [ ] a","new_text":"- [x] a"}`, false},
+		{"edit_file", `{"path":"memory/HEARTBEAT.md","old_text":"- [ ] a","new_text":"- [x] b"}`, true},
+		{"apply_patch", `{"patch":"*** Begin Patch\n*** Add File: memory/a.md\n+x\n*** End Patch"}`,
+			true},
+		{"apply_patch", `{"patch":"*** Begin Patch\n*** Add File: a.md\n+x\n*** End Patch"}`, false},
+	} {
+		found, err := m.reg.Lookup(test.tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := tool.Call{Args: json.RawMessage(test.args), Scope: ann, Role: bus.Admin}
+		if got := found.Lasts(call); got != test.want {
+			t.Errorf("%s %s lasts: %t, want %t", test.tool, test.args, got, test.want)
+		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // A tree is one that the tools reach.
 type tree struct {
-	name    string // what paths within it begin with; "" for the workspace
+	name    string // what paths within it begin with; "" for the workspace and what is shared
 	path    string // absolute; "" for media
 	dir     *os.Root
 	write   bool
@@ -30,6 +30,8 @@ type tree struct {
 // title returns what the tree is called in a sentence.
 func (t *tree) title() string {
 	switch {
+	case t.name == "" && t.private:
+		return "the shared documents and skills"
 	case t.name == "":
 		return "the workspace"
 	case t.path == "" || t.private:
@@ -72,7 +74,9 @@ func (w *Files) find(c tool.Call, name string) (place, error) {
 		return w.own(c, rest, name)
 	}
 	if filepath.IsAbs(rel) {
-		if t, rel = w.holding(rel); t == nil {
+		if p, ok := w.sharedPath(rel); ok {
+			rel = p
+		} else if t, rel = w.holding(rel); t == nil {
 			return place{}, w.outside(name)
 		}
 	}
@@ -80,6 +84,10 @@ func (w *Files) find(c tool.Call, name string) (place, error) {
 		return place{}, w.outside(name)
 	}
 	p := place{t, rel, filepath.ToSlash(rel), cmp.Or(name, ".")}
+	if t == w.workspace && w.shared != nil && isShared(p.name) {
+		p.tree = w.shared
+		return p.respelled(), nil
+	}
 	if t != w.workspace {
 		p.name = strings.TrimSuffix(t.name+"/"+p.name, "/.")
 		return p.respelled(), nil
@@ -99,6 +107,15 @@ func (w *Files) find(c tool.Call, name string) (place, error) {
 		}
 	}
 	return p.respelled(), nil
+}
+
+// sharedPath returns what a path within the shared folder is called.
+func (w *Files) sharedPath(path string) (string, bool) {
+	if w.shared == nil || w.shared.path == "" {
+		return "", false
+	}
+	rel, err := filepath.Rel(w.shared.path, path)
+	return rel, err == nil && isShared(filepath.ToSlash(rel))
 }
 
 // checkSpelling refuses what is no path.

@@ -52,7 +52,7 @@ func (w *Files) readFile(ctx context.Context, c tool.Call, a readArgs) (tool.Res
 	if err != nil {
 		return tool.Result{}, w.explain(at, err)
 	}
-	r := tool.Result{Foreign: foreign("file", at)}
+	r := tool.Result{Foreign: foreign("file", at), Kept: w.isKept(at)}
 	if kind := document.Type(head, at.name); isImage(kind) {
 		r.Images, err = readImage(f, info, at, kind)
 		r.Text = fmt.Sprintf("(an image, %s, %d bytes)", kind, info.Size())

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
@@ -51,8 +50,8 @@ func (w *Files) target(c tool.Call, name string) (target, error) {
 	}
 	if at.tree == w.memory {
 		err = at.checkOwn()
-	} else if at.tree == w.workspace && isPrompt(filepath.ToSlash(at.path)) && !mayWritePrompt(c) {
-		err = w.refusePrompt(name)
+	} else if at.tree == w.shared {
+		err = w.checkShared(c, at)
 	}
 	if err != nil {
 		return target{}, err

@@ -68,6 +68,9 @@ func (w *Files) newWalk(start place, visit func(dir string, entries []fs.DirEntr
 				k.hidden = append(k.hidden, t.name)
 			}
 		}
+		if w.shared != nil {
+			k.hidden = append(append(k.hidden, skillsFolder), sharedFiles...)
+		}
 	}
 	return k
 }

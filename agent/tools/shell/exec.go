@@ -20,7 +20,8 @@ const (
 const execDescription = `Runs a command in the workspace, in a sandbox, and gives its output and ` +
 	`exit code. Use it for programs and scripts; to read, find or change files the file tools are ` +
 	`better. There is no terminal: give programs options so that they ask nothing. For servers and ` +
-	`what takes longer than 10 minutes use background, then exec_input and exec_list.`
+	`what takes longer than 10 minutes use background, then exec_input and exec_list. Shared ` +
+	`skills lie in $SHARED/skills, read-only.`
 
 // foreign is where output comes from, for the model.
 const foreign = "the output of the command"

@@ -4,7 +4,6 @@ package shell
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,6 +33,7 @@ func modes(t *testing.T, test func(t *testing.T, d *desk, mem, mode string)) {
 			d := newDesk(t, func(o *Options) {
 				o.Sandbox = just(box)
 				mem = filepath.Join(filepath.Dir(o.Workspace), "memory")
+				o.Shared = t.TempDir()
 				o.Memory = func(s memory.Scope) string { return filepath.Join(mem, string(s)) }
 			})
 			for name, text := range map[string]string{
@@ -74,6 +74,7 @@ func (d *desk) as(s memory.Scope, r bus.Role, command string) string {
 
 // A command reads the memory of its own scope, and nothing brings it to another's.
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, d *desk, mem, mode string) {
 		got := d.as("person-1", bus.User, `cat $MEMORY/MEMORY.md memory/person-1/MEMORY.md`)
 		if !strings.HasPrefix(got, "Ann likes tea\nAnn likes tea\n") {
@@ -121,6 +122,7 @@ func TestMemory(t *testing.T) {
 
 // The folder of a scope may not be a link to that of another.
 func TestMemoryLink(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, d *desk, mem, _ string) {
 		if err := os.Symlink("person-2", filepath.Join(mem, "person-4")); err != nil {
 			t.Fatal(err)
@@ -131,59 +133,27 @@ func TestMemoryLink(t *testing.T) {
 	})
 }
 
-// What everybody's prompt is made of is changed by commands of admins only.
-func TestPromptFiles(t *testing.T) {
+// What everybody's prompt is made of is found by commands, and changed by none, whoever runs it.
+func TestShared(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, d *desk, _, mode string) {
-		if mode != sandbox.Bubblewrap {
-			if box, err := d.shell.o.Sandbox(); err != nil || box.Protects() {
-				t.Error("it says that it protects")
-			}
-			return
-		}
-		if err := os.WriteFile(filepath.Join(d.ws, "AGENTS.md"), []byte("old\n"), 0o600); err != nil {
+		document := filepath.Join(d.shell.o.Shared, "AGENTS.md")
+		if err := errors.Join(os.Mkdir(filepath.Join(d.shell.o.Shared, "skills"), 0o700),
+			os.WriteFile(document, []byte("old\n"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		const attack = `cat AGENTS.md; for f in AGENTS.md SOUL.md skills/x; do
-			echo attack > $f; rm -rf $f; mv $f y; ln -sf /tmp/z $f; done; mkdir -p skills/x;
-			mv skills s; echo attack > skills/SKILL.md; echo can > can; cat can`
-		for _, role := range []bus.Role{bus.User, ""} {
-			got := d.as("person-1", role, attack)
-			if !strings.HasPrefix(got, "old\n") || !strings.Contains(got, "\ncan\n") {
+		for _, role := range []bus.Role{bus.User, "", bus.Admin, bus.Owner} {
+			got := d.as("person-1", role, `cat $SHARED/AGENTS.md; echo x >> $SHARED/AGENTS.md
+				mkdir $SHARED/skills/x; rm -f $SHARED/AGENTS.md; ls $SHARED/skills; echo can > can; cat can`)
+			if !strings.HasPrefix(got, "old\n") && mode != sandbox.None ||
+				!strings.Contains(got, "can\n") {
 				t.Errorf("the commands said %q", got)
 			}
-			for name, want := range map[string]string{"AGENTS.md": "old\n", "SOUL.md": ""} {
-				text, err := os.ReadFile(filepath.Join(d.ws, name))
-				if err != nil || string(text) != want {
-					t.Errorf("a command of %q has made %s %q, %v", role, name, text, err)
-				}
-			}
-			if entries, err := os.ReadDir(filepath.Join(d.ws, "skills")); err != nil || len(entries) > 0 {
-				t.Errorf("a command of %q has made the skills %v, %v", role, entries, err)
-			}
-		}
-		d.as("person-1", bus.Admin, "echo new > AGENTS.md; mkdir skills/x; echo new > skills/x/SKILL.md")
-		for _, name := range []string{"AGENTS.md", "skills/x/SKILL.md"} {
-			text, err := os.ReadFile(filepath.Join(d.ws, name))
-			if err != nil || string(text) != "new\n" {
-				t.Errorf("a command of an admin has made %s %q, %v", name, text, err)
-			}
-		}
-	})
-}
-
-// A link in the place of a document brings nothing from outside into a command's reach.
-func TestPromptLink(t *testing.T) {
-	modes(t, func(t *testing.T, d *desk, mem, mode string) {
-		for i, target := range []string{mem + "/person-2", "../memory/person-2"} {
-			for name, to := range map[string]string{"skills": target, "TOOLS.md": target + "/MEMORY.md"} {
-				path := filepath.Join(d.ws, name)
-				if err := errors.Join(os.RemoveAll(path), os.Symlink(to, path)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			got := d.as("person-1", bus.User, fmt.Sprintf("cat skills/* TOOLS.md; echo %d", i))
-			if strings.Contains(got, "hunter2") != (mode == sandbox.None) {
-				t.Errorf("a link to %s shows %q", target, got)
+			text, err := os.ReadFile(document)
+			entries, _ := os.ReadDir(filepath.Join(d.shell.o.Shared, "skills")) // none is what it should be
+			if kept := err == nil && string(text) == "old\n" && len(entries) == 0; kept !=
+				(mode != sandbox.None) {
+				t.Errorf("a command of %q left %q, %v, %v", role, text, err, entries)
 			}
 		}
 	})

@@ -52,6 +52,10 @@ type Options struct {
 	// $MEMORY. It may be nil, and what it names may not exist.
 	Memory func(memory.Scope) string
 
+	// Shared is the folder of what everybody's prompt is made of, documents and, in "skills", skills.
+	// Commands may read it and find it in $SHARED. It may be "".
+	Shared string
+
 	ReadOnly, ReadWrite []string // absolute paths of what else they may reach
 	Network             bool
 	Env                 []string       // names of our environment that they may see; by default none
@@ -221,14 +225,12 @@ func (s *Shell) command(
 			spec.Env = append(spec.Env, name+"="+value)
 		}
 	}
+	show(&spec, "SHARED", s.o.Shared)
 	if s.o.Media != nil {
 		show(&spec, "MEDIA", s.o.Media(c.Address))
 	}
 	if s.o.Memory != nil && c.Scope != "" {
 		show(&spec, "MEMORY", s.o.Memory(c.Scope))
-	}
-	if spec.Protected, err = s.protected(box, c); err != nil {
-		return nil, err
 	}
 	cmd, err := box.Command(ctx, spec)
 	if err != nil {

@@ -6,23 +6,19 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // The files that bwrap is given beside the three usual ones.
 const (
 	filterFD    = 3
 	argumentsFD = 4
-	protectedFD = 5 // and those after it
 )
 
-// arguments returns what bwrap is told for the job, with files that are protected.
-func (j *job) arguments(protected []*os.File) []string {
+// arguments returns what bwrap is told for the job.
+func (j *job) arguments() []string {
 	args := []string{
 		"--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
 		"--hostname", "sandbox", "--clearenv",
@@ -42,9 +38,6 @@ func (j *job) arguments(protected []*os.File) []string {
 		"--size", size, "--perms", "1777", "--tmpfs", "/tmp", "--symlink", "/tmp", "/var/tmp")
 	args = append(args, systemMounts(j.Network)...)
 	args = append(args, j.mounts()...)
-	for i, f := range protected {
-		args = append(args, "--ro-bind-fd", strconv.Itoa(protectedFD+i), f.Name())
-	}
 	// The root is a file system in memory: what fills it would not be counted.
 	return append(args, "--remount-ro", "/", "--chdir", j.Dir,
 		"--seccomp", strconv.Itoa(filterFD))
@@ -103,60 +96,12 @@ func (j *job) wrap() (argv []string, files []*os.File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	protected := j.openProtected()
-	list := strings.Join(j.arguments(protected), "\x00") + "\x00"
+	list := strings.Join(j.arguments(), "\x00") + "\x00"
 	arguments, err := memoryFile("arguments", []byte(list))
 	if err != nil {
-		for _, f := range append(protected, rules) {
-			_ = f.Close() // the first error counts
-		}
+		_ = rules.Close() // the first error counts
 		return nil, nil, fmt.Errorf("arguments of bwrap: %w", err)
 	}
 	argv = append([]string{j.Bubblewrap, "--args", strconv.Itoa(argumentsFD), "--"}, j.Argv...)
-	return argv, append([]*os.File{rules, arguments}, protected...), nil
-}
-
-// openProtected opens what is protected, through no link: another command may write around it.
-func (j *job) openProtected() []*os.File {
-	var files []*os.File
-	for _, path := range j.Protected {
-		i := slices.IndexFunc(j.ReadWrite, func(folder string) bool { return within(path, folder) })
-		if i < 0 {
-			continue
-		}
-		rel, err := filepath.Rel(j.ReadWrite[i], path)
-		if err != nil {
-			continue
-		}
-		if fd, err := openBeneath(j.ReadWrite[i], rel); err == nil {
-			files = append(files, os.NewFile(uintptr(fd), path))
-		}
-	}
-	return files
-}
-
-// openBeneath opens a regular file or a folder below another, for its name only.
-func openBeneath(folder, rel string) (fd int, err error) {
-	dir, err := unix.Open(folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(dir)
-	fd, err = unix.Openat2(dir, rel, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-	})
-	if err != nil {
-		return -1, err
-	}
-	var stat unix.Stat_t
-	err = unix.Fstat(fd, &stat)
-	if kind := stat.Mode & unix.S_IFMT; err == nil && kind != unix.S_IFREG && kind != unix.S_IFDIR {
-		err = unix.EINVAL // a link, for one
-	}
-	if err != nil {
-		_ = unix.Close(fd) // nothing was written
-		return -1, err
-	}
-	return fd, nil
+	return argv, []*os.File{rules, arguments}, nil
 }

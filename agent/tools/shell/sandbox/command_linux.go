@@ -38,9 +38,6 @@ func (s *Sandbox) Command(ctx context.Context, spec Spec) (*Command, error) {
 		Limits: spec.Limits.withDefaults(), Bubblewrap: s.bubblewrap, ABI: s.abi,
 		Parent: os.Getpid(),
 	}
-	if s.protects {
-		j.Protected = spec.Protected
-	}
 	if j.Dir == "" {
 		j.Dir = "/"
 		if len(j.ReadWrite) > 0 {

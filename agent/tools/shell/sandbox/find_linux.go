@@ -3,7 +3,6 @@
 package sandbox
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -52,12 +51,6 @@ func try(ctx context.Context, mode, self, bubblewrap string) (*Sandbox, error) {
 			return nil, fmt.Errorf("it is not installed: %w", err)
 		}
 		s.bubblewrap = path
-		if s.protects, err = bindsFiles(ctx, path); err != nil {
-			return nil, err
-		}
-		if !s.protects {
-			s.report.Weak = []string{weakProtection + " (a newer bubblewrap keeps that)"}
-		}
 	case Landlock:
 		abi, err := ll.LandlockGetABIVersion()
 		if err != nil {
@@ -77,28 +70,11 @@ func try(ctx context.Context, mode, self, bubblewrap string) (*Sandbox, error) {
 
 func (s *Sandbox) setABI(abi int) {
 	s.abi = abi
-	s.report.Weak = []string{"names and attributes of files outside can be seen", weakProtection}
+	s.report.Weak = []string{"names and attributes of files outside can be seen"}
 	if abi < signalABI {
 		s.report.Weak = append(s.report.Weak, "signals to other processes of the same user, but not "+
 			"to the gateway (Linux 6.12 keeps them in)")
 	}
-}
-
-// weakProtection says what is not kept without [Sandbox.Protects].
-const weakProtection = "single files and folders of the workspace can't be kept from being changed"
-
-// bindsFiles reports whether bubblewrap can show an open file at a path: nobody can put another
-// in its place meanwhile. One that does not say is none to rely on, for what can't be protected is
-// open to everybody.
-func bindsFiles(ctx context.Context, path string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, testTimeout)
-	defer cancel()
-	help, err := exec.CommandContext(ctx, path, "--help").CombinedOutput()
-	if err != nil {
-		return false, fmt.Errorf("it does not say what it can do: %w: %s", err,
-			bytes.TrimSpace(help))
-	}
-	return bytes.Contains(help, []byte("--ro-bind-fd")), nil
 }
 
 // test proves that commands are confined.

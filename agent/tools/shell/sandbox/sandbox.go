@@ -22,7 +22,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -54,7 +53,6 @@ type Sandbox struct {
 	self       string
 	bubblewrap string
 	abi        int // of Landlock, that is used at most
-	protects   bool
 	report     Report
 }
 
@@ -68,10 +66,6 @@ func (s *Sandbox) String() string {
 	}
 	return s.mode
 }
-
-// Protects reports whether it keeps [Spec].Protected. A rule of Landlock can't take back within a
-// folder what another allows for the whole.
-func (s *Sandbox) Protects() bool { return s.protects }
 
 // Report returns what the self-test found.
 func (s *Sandbox) Report() Report { return s.report }
@@ -91,12 +85,11 @@ type Spec struct {
 	Env  []string // NAME=value, beside a small environment that every command has
 
 	// ReadOnly and ReadWrite are absolute paths of what the command may reach beside the system.
-	// None of ReadOnly may lie within one of ReadWrite, which are folders.
+	// None of ReadOnly may lie within one of ReadWrite, which are folders: a rule of Landlock can't
+	// take back within a folder what another allows for the whole. What must stay as it is belongs
+	// into a folder of ReadOnly and is no file of its own there: the kernel detaches the mount of a
+	// single file when another file is renamed over it, as editors and the gateway do.
 	ReadOnly, ReadWrite []string
-
-	// Protected are files and folders within ReadWrite that may only be read, not removed and not
-	// renamed, if [Sandbox.Protects]. What is not there, or is a link, is not protected.
-	Protected []string
 
 	Network bool // the machine's network, loopback too; never UNIX sockets
 	Limits  Limits
@@ -168,7 +161,6 @@ type job struct {
 	Env        []string
 	ReadOnly   []string
 	ReadWrite  []string
-	Protected  []string
 	Network    bool
 	Limits     Limits
 	Bubblewrap string
@@ -199,12 +191,6 @@ func (s *Spec) check() error {
 			if within(path, folder) {
 				return fmt.Errorf("sandbox: command: %s can't be read-only within %s", path, folder)
 			}
-		}
-	}
-	for _, path := range s.Protected {
-		inside := func(folder string) bool { return path != folder && within(path, folder) }
-		if strings.ContainsRune(path, 0) || !slices.ContainsFunc(s.ReadWrite, inside) {
-			return fmt.Errorf("sandbox: command: %s is in no folder that can be written", path)
 		}
 	}
 	return nil

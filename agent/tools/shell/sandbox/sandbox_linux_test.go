@@ -24,8 +24,8 @@ func TestFind(t *testing.T) {
 	if s.Name() != Bubblewrap && s.Name() != Landlock {
 		t.Errorf("Find chose %s, want a sandbox", s.Name())
 	}
-	if r := s.Report(); r.Mode != s.Name() || len(r.Passed) != 10 {
-		t.Errorf("the report of %s is %+v, want ten proofs", s, r)
+	if r := s.Report(); r.Mode != s.Name() || len(r.Passed) != 11 {
+		t.Errorf("the report of %s is %+v, want eleven proofs", s, r)
 	}
 	if r := find(t, None).Report(); len(r.Passed) != 0 {
 		t.Errorf("without a sandbox the report is %+v, want no proof", r)
@@ -52,13 +52,7 @@ func TestFindFails(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("Find = %v, want %s", err, want)
 	}
-	mute := filepath.Join(t.TempDir(), "bwrap") // it works, but does not say what it can do
-	script := "#!/bin/sh\n[ \"$1\" = --help ] && exit 1\nexec bwrap \"$@\"\n"
-	if err := os.WriteFile(mute, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	for _, o := range []Options{
-		{Mode: Bubblewrap, Bubblewrap: mute},
 		{Mode: Bubblewrap, Bubblewrap: "/nonexistent/bwrap"},
 		{Mode: Bubblewrap, Bubblewrap: "/bin/false"}, // it does nothing
 		{Mode: Bubblewrap, Bubblewrap: "/bin/true"},  // it does nothing and says that all is well
@@ -91,13 +85,22 @@ func TestSelfTest(t *testing.T) {
 	if err == nil {
 		t.Fatal("no sandbox at all passes the self-test")
 	}
-	for _, hole := range []string{"can't be read", "can't be written", "TCP server", "no socket",
-		"new privileges", "filtered"} {
+	for _, hole := range []string{"can't be read", "can't be written", "shared", "TCP server",
+		"no socket", "new privileges", "filtered"} {
 		if !strings.Contains(err.Error(), hole) {
 			t.Errorf("without a sandbox the self-test does not say %q: %v", hole, err)
 		}
 	}
+	write := func(name string) {
+		if err := os.WriteFile(trial.path("shared", name), []byte("evil"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, open := range map[string]func(*finding){
+		"shared document": func(*finding) { write(sharedDocument) },
+		"shared folder":   func(*finding) { write("new") },
+		"shared skills":   func(*finding) { write(sharedSkills + "/new") },
+
 		"read":   func(f *finding) { f.Outside = trial.secret },
 		"tcp":    func(f *finding) { f.Connect = true },
 		"socket": func(f *finding) { f.Sockets = []string{"UNIX"} },
@@ -109,6 +112,11 @@ func TestSelfTest(t *testing.T) {
 		"files":  func(f *finding) { f.Files = []int{7} },
 	} {
 		if err := os.Remove(trial.path("written")); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		shared := trial.path("shared") // without a sandbox nothing of it was left
+		if err := errors.Join(os.RemoveAll(shared), os.MkdirAll(shared+"/"+sharedSkills, 0o700),
+			trial.replace()); err != nil {
 			t.Fatal(err)
 		}
 		f := finding{Inside: trial.secret, Filter: true}

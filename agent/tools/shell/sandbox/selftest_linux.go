@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,8 +23,8 @@ import (
 
 const testTimeout = 15 * time.Second
 
-// A trial is what a self-test prepares: files in and beside a workspace, and somebody who
-// listens. Without a sandbox the probe could reach all of it.
+// A trial is what a self-test prepares: files in and beside a workspace, a folder that may only be
+// read, and somebody who listens. Without a sandbox the probe could reach all of it.
 type trial struct {
 	dir      string // holds the workspace and, beside it, what must not be reached
 	listener net.Listener
@@ -33,6 +34,7 @@ type trial struct {
 // A task is what the probe is told to try.
 type task struct {
 	Inside, Outside, Write string // files to read, and one to write
+	Shared                 string // folder that must not be written
 	Address                string // to connect to
 	Secret                 string // not to be found in its own environment
 }
@@ -40,6 +42,7 @@ type task struct {
 // A finding is what the probe could do.
 type finding struct {
 	Inside     string // content of the file inside
+	Shared     string // content of the shared document, after it was replaced
 	Outside    string // content of the file outside
 	Connect    bool
 	Sockets    []string // kinds that it could make
@@ -60,6 +63,9 @@ func newTrial() (*trial, error) {
 	err = errors.Join(
 		os.Mkdir(t.path("inside"), 0o700),
 		os.WriteFile(t.path("inside", "file"), []byte(t.secret), 0o600),
+		os.Mkdir(t.path("shared"), 0o700),
+		os.Mkdir(t.path("shared", sharedSkills), 0o700),
+		os.WriteFile(t.path("shared", sharedDocument), []byte("old"), 0o600),
 		// Everybody may read it: only the sandbox can be what keeps it.
 		os.WriteFile(t.path("canary"), []byte(t.secret), 0o644),
 		os.Chmod(dir, 0o755),
@@ -93,36 +99,96 @@ func (t *trial) run(ctx context.Context, s *Sandbox) (found finding, err error) 
 	}
 	text, err := json.Marshal(task{
 		Inside: t.path("inside", "file"), Outside: t.path("canary"), Write: t.path("written"),
+		Shared:  t.path("shared"),
 		Address: t.listener.Addr().String(), Secret: t.secret,
 	})
 	if err != nil {
 		return found, err
 	}
 	c, err := s.Command(ctx, Spec{
-		Argv:     []string{program, Argument, "probe", string(text)},
-		ReadOnly: []string{program}, ReadWrite: []string{t.path("inside")},
+		Argv:      []string{program, Argument, "probe", string(text)},
+		ReadOnly:  []string{program, t.path("shared")},
+		ReadWrite: []string{t.path("inside")},
 		// A build that looks for races needs more than can be said. It is a short test.
 		Limits: Limits{Memory: -1}, Env: []string{"GORACE=atexit_sleep_ms=0"},
 	})
 	if err != nil {
 		return found, err
 	}
-	var stdout, stderr bytes.Buffer
-	c.Stdout, c.Stderr = &stdout, &stderr
+	in, more, err := os.Pipe()
+	if err != nil {
+		return found, err
+	}
+	var stderr bytes.Buffer
+	stdout := &replacing{do: func() error {
+		return errors.Join(t.replace(), more.Close())
+	}}
+	c.Stdin, c.Stdout, c.Stderr = in, stdout, &stderr
 	c.Env = append(c.Env, "CANARY="+t.secret) // of the supervisor
 	err = c.Run()
+	_, _ = in.Close(), more.Close() // the latter is closed already if all is well
 	o, oerr := c.Outcome()
 	if err != nil || oerr != nil || o.Err != "" {
 		return found, fmt.Errorf("the probe did not run: %s %s", cause(err, oerr, o),
 			strings.TrimSpace(stderr.String()))
 	}
-	if err := json.Unmarshal(stdout.Bytes(), &found); err != nil {
+	if err := json.Unmarshal(stdout.said.Bytes(), &found); err != nil {
 		return found, fmt.Errorf("the probe says nothing: %w", err)
 	}
-	if found.Inside != t.secret {
-		return found, errors.New("the probe can't read a file in the workspace")
+	if found.Inside != t.secret || found.Shared != t.secret {
+		return found, errors.New("the probe can't read a file in the workspace, or in the shared folder")
 	}
 	return found, nil
+}
+
+// What the shared folder of a trial holds.
+const (
+	sharedDocument = "AGENTS.md"
+	sharedSkills   = "skills"
+)
+
+// replace replaces the shared document as the gateway and editors do: by another file that is
+// renamed over it. The kernel takes the mount of a single file away then.
+func (t *trial) replace() error {
+	fresh := t.path("shared", ".new")
+	return errors.Join(os.WriteFile(fresh, []byte(t.secret), 0o600),
+		os.Rename(fresh, t.path("shared", sharedDocument)))
+}
+
+// untouched reports whether the shared folder is as [trial.replace] has left it.
+func (t *trial) untouched() bool {
+	names := func(dir string) (list []string) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		for _, e := range entries {
+			list = append(list, e.Name())
+		}
+		return list
+	}
+	return content(t.path("shared", sharedDocument)) == t.secret &&
+		slices.Equal(names(t.path("shared")), []string{sharedDocument, sharedSkills}) &&
+		len(names(t.path("shared", sharedSkills))) == 0
+}
+
+// A replacing writer keeps what a probe says, and does something after its first line, with which
+// the probe says that it runs.
+type replacing struct {
+	said bytes.Buffer
+	do   func() error
+	done bool
+}
+
+// Write implements io.Writer.
+func (r *replacing) Write(p []byte) (int, error) {
+	r.said.Write(p)
+	if _, rest, ok := bytes.Cut(r.said.Bytes(), []byte("\n")); ok && !r.done {
+		r.done = true
+		r.said = *bytes.NewBuffer(bytes.Clone(rest))
+		return len(p), r.do()
+	}
+	return len(p), nil
 }
 
 func cause(run, outcome error, o Outcome) string {
@@ -145,6 +211,7 @@ func (t *trial) judge(f finding) (passed []string, err error) {
 	}{
 		{"a file outside can't be read", f.Outside == ""},
 		{"a file outside can't be written", lost != nil},
+		{"the shared documents can't be written, nor once they were replaced", t.untouched()},
 		{"a TCP server can't be reached", !f.Connect},
 		{"no socket can be made", len(f.Sockets) == 0},
 		{"the gateway's environment is not inherited", !f.Secret},
@@ -186,7 +253,12 @@ func probe(text string) int {
 		fmt.Fprintln(os.Stderr, "gateway: probe:", err)
 		return exitUsage
 	}
-	f := finding{Inside: content(t.Inside), Outside: content(t.Outside)}
+	writeShared(t.Shared)
+	fmt.Println("it runs")
+	_, _ = io.Copy(io.Discard, os.Stdin) // ends once the shared document was replaced
+	f := finding{Inside: content(t.Inside), Outside: content(t.Outside),
+		Shared: content(filepath.Join(t.Shared, sharedDocument))}
+	writeShared(t.Shared)
 	// With bubblewrap it can be written, but to a folder that is nobody else's.
 	_ = os.WriteFile(t.Write, []byte("probe"), 0o600) // whether it is there is seen from outside
 	if c, err := net.DialTimeout("tcp", t.Address, time.Second); err == nil {
@@ -212,6 +284,21 @@ func probe(text string) int {
 		return exitTrouble
 	}
 	return 0
+}
+
+// writeShared tries to change the shared folder in every way. What came of it is seen from outside.
+func writeShared(dir string) {
+	document, evil := filepath.Join(dir, sharedDocument), filepath.Join(dir, "evil")
+	if f, err := os.OpenFile(document, os.O_WRONLY|os.O_APPEND, 0); err == nil {
+		_, _ = f.WriteString("probe") // whether it is there is seen from outside
+		_ = f.Close()
+	}
+	_ = os.WriteFile(evil, []byte("probe"), 0o600)
+	_ = os.Rename(evil, document)
+	_ = os.Mkdir(filepath.Join(dir, sharedSkills, "evil"), 0o700)
+	_ = os.Rename(filepath.Join(dir, sharedSkills), filepath.Join(dir, "moved"))
+	_ = os.Truncate(document, 0)
+	_ = os.Remove(document)
 }
 
 func content(path string) string {

@@ -105,7 +105,7 @@ func (m *mover) untouched(scope memory.Scope, name string) bool {
 	return m.Documents.In(scope).Doc(name).Template
 }
 
-// skills moves the skills of the workspace.
+// skills moves the skills of the other workspace.
 func (m *mover) skills(ctx context.Context) {
 	dir := m.in("skills")
 	entries, err := m.list(dir)
@@ -137,10 +137,10 @@ func (m *mover) skill(ctx context.Context, name string) {
 		return
 	}
 	for _, here := range m.Skills.List("") {
-		if here.Source != skills.Workspace || here.Name != p.Skill.Name {
+		if here.Source != skills.Shared || here.Name != p.Skill.Name {
 			continue
 		}
-		to := "workspace/skills/" + here.Folder
+		to := "shared/skills/" + here.Folder
 		if m.Skills.Inspect(here).Hash == p.Hash {
 			m.say("skill", name, to, Same, "")
 		} else {
@@ -148,13 +148,13 @@ func (m *mover) skill(ctx context.Context, name string) {
 		}
 		return
 	}
-	to := "workspace/skills/" + p.Skill.Name
+	to := "shared/skills/" + p.Skill.Name
 	if !m.dry {
 		if err = m.begin(ctx, ""); err == nil {
 			p, err = m.Skills.Install(m.shown(name), false)
 		}
 		if err == nil {
-			to = "workspace/skills/" + p.Skill.Folder
+			to = "shared/skills/" + p.Skill.Folder
 			err = m.Pins.Set(p.Skill.Folder, skills.Pin{Hash: p.Hash, Installed: m.Now,
 				From: m.shown(name)})
 		}

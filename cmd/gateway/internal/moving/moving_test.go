@@ -45,11 +45,11 @@ func newDesk(t *testing.T) *desk {
 			t.Error(err)
 		}
 	})
-	workspace, scopes := d.folder("workspace"), d.folder("memory")
+	workspace, shared, scopes := d.folder("workspace"), d.folder("shared"), d.folder("memory")
 	d.target = Target{
 		DB: db, Memory: memory.New(db, scopes, nil), Workspace: workspace,
-		Documents: document.New(workspace, scopes, nil),
-		Skills:    skills.New(&skills.Options{Workspace: workspace, Memory: scopes}),
+		Documents: document.New(shared, scopes, nil),
+		Skills:    skills.New(&skills.Options{Shared: shared, Memory: scopes}),
 		Pins:      skills.NewPins(filepath.Join(d.here, "skills.json"), nil),
 		Jobs:      schedule.Store{MaxJobs: -1, Location: time.UTC},
 		Scope:     "person-1", Location: time.UTC, Now: now,
@@ -62,7 +62,7 @@ func newDesk(t *testing.T) *desk {
 	versions := version.New(db, nil)
 	d.target.History = func(scope memory.Scope) *version.Tree {
 		if scope == "" {
-			return versions.Tree("workspace", workspace.Name(), document.Versioned)
+			return versions.Tree("shared", shared.Name(), document.Versioned)
 		}
 		return versions.Tree(string(scope), filepath.Join(scopes.Name(), string(scope)),
 			document.Versioned)
@@ -239,7 +239,7 @@ func TestNanobot(t *testing.T) {
 		"new document workspace/AGENTS.md > shared/AGENTS.md: 8 bytes",
 		"left document workspace/SOUL.md > : it is empty",
 		"new history workspace/memory/history.jsonl > person-1/history.jsonl: 2 entries of 2",
-		"new skill workspace/skills/tea > workspace/skills/tea: 1 files; nobody has checked what "+
+		"new skill workspace/skills/tea > shared/skills/tea: 1 files; nobody has checked what "+
 			"it says",
 		"new session workspace/sessions/telegram_42.jsonl > telegram/42: 6 messages, 1 without a "+
 			"place in a conversation are left out",

@@ -1,0 +1,67 @@
+package files
+
+import (
+	"encoding/json"
+	"strings"
+
+	"gateway/agent/tool"
+)
+
+// isKept reports whether what is at a place changes only by people, or with their leave: the memory
+// of a scope, and what everybody's prompt is made of.
+func (w *Files) isKept(at place) bool {
+	if real, err := at.resolved(); err == nil {
+		at = real
+	}
+	return w.memory != nil && at.tree == w.memory || w.shared != nil && at.tree == w.shared
+}
+
+// changes are the arguments of all tools that change files, as far as they say which.
+type changes struct {
+	editArgs
+	Patch   string  `json:"patch"`
+	Content *string `json:"content"`
+	Source  *string `json:"source"`
+}
+
+// lasts reports whether a call changes documents or skills, on which later turns act. To mark in a
+// list that something is done is no such change.
+func (w *Files) lasts(c tool.Call) bool {
+	var a changes
+	if json.Unmarshal(c.Args, &a) != nil {
+		return false // the call will say so
+	}
+	edits, err := a.list()
+	if err == nil && a.Patch == "" && a.Content == nil && a.Source == nil && marksDone(edits) {
+		return false
+	}
+	names := []string{a.Path}
+	if a.Patch != "" {
+		patches, err := parsePatch(a.Patch)
+		if err != nil {
+			return false // the call will say so
+		}
+		for _, p := range patches {
+			names = append(names, p.path, p.moveTo)
+		}
+	}
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		if at, err := w.find(c, name); err == nil && w.isKept(at) {
+			return true
+		}
+	}
+	return false
+}
+
+// marksDone reports whether edits only tick items of lists.
+func marksDone(edits []edit) bool {
+	for _, e := range edits {
+		if e.OldText == e.NewText || strings.ReplaceAll(e.OldText, "- [ ]", "- [x]") != e.NewText {
+			return false
+		}
+	}
+	return true
+}
