@@ -15,7 +15,7 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-func chatCommand(load loader) *cobra.Command {
+func chatCommand(load, all loader) *cobra.Command {
 	return &cobra.Command{
 		Use:   "chat",
 		Short: "Talk to the agent here: to the running gateway, or to one started for it",
@@ -30,7 +30,10 @@ func chatCommand(load loader) *cobra.Command {
 				return err
 			}
 			if conn == nil {
-				return serve(cmd.Context(), cfg, load, true)
+				if cfg, err = all(); err != nil {
+					return err
+				}
+				return serve(cmd.Context(), cfg, all, true)
 			}
 			screen, err := terminal.NewScreen(os.Stdin, os.Stdout)
 			if err != nil {

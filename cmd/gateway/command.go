@@ -12,13 +12,17 @@ import (
 // newCommand returns the command line of the gateway.
 func newCommand() *cobra.Command {
 	var file string
-	load := func() (*config.Config, error) {
-		cfg, err := config.Load(file, os.Environ())
-		if err != nil {
-			return nil, usageError{err}
+	reading := func(read func(string, []string) (*config.Config, error)) loader {
+		return func() (*config.Config, error) {
+			cfg, err := read(file, os.Environ())
+			if err != nil {
+				return nil, usageError{err}
+			}
+			return cfg, nil
 		}
-		return cfg, nil
 	}
+	// Most commands need no credential, and the shell that they are called in may have none.
+	load, all := reading(config.LoadWithoutSecrets), reading(config.Load)
 	root := &cobra.Command{
 		Use:   "gateway",
 		Short: "Talk to an AI agent on Telegram, Discord, WhatsApp and in the terminal",
@@ -28,11 +32,11 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := load()
+			cfg, err := all()
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), cfg, load, terminal.IsTerminal(os.Stdin, os.Stdout))
+			return serve(cmd.Context(), cfg, all, terminal.IsTerminal(os.Stdin, os.Stdout))
 		},
 	}
 	root.SetOut(os.Stdout) // else what commands print goes to standard error
@@ -40,11 +44,11 @@ func newCommand() *cobra.Command {
 		"configuration file (default config.toml in the gateway's home)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
-		chatCommand(load), outboxCommand(load), sessionsCommand(load), peopleCommand(load),
+		chatCommand(load, all), outboxCommand(load), sessionsCommand(load), peopleCommand(load),
 		channelsCommand(load), pairCommand(load), sendCommand(load),
-		usageCommand(load), haltCommand(load), resumeCommand(load), doctorCommand(load),
+		usageCommand(load), haltCommand(load), resumeCommand(load), doctorCommand(all),
 		healthCommand(load),
-		securityCommand(load), importCommand(load),
+		securityCommand(all), importCommand(load),
 		backupCommand(load), restoreCommand(load),
 		mcpCommand(load), memoryCommand(load), skillsCommand(load), jobsCommand(load),
 		configCommand(func() (*config.Explanation, error) {

@@ -25,6 +25,9 @@ func configCheck(read explain) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e, err := read()
+			if err == nil {
+				err = e.Config.Unresolved()
+			}
 			if err != nil {
 				return usageError{err}
 			}

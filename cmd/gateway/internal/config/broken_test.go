@@ -56,6 +56,12 @@ var brokenTests = []struct {
 		want: `config.toml:2: log.level: want debug, info, warn or error, not "loud"`},
 	{name: "one of", file: "[log]\nformat = 'jsno'\n",
 		want: `config.toml:2: log.format: want auto, text or json, not "jsno"; did you mean "json"?`},
+	{name: "Discord token", file: "[channels.discord]\ntoken = 'Bot abc'\n",
+		want: `config.toml:2: channels.discord.token: want the token alone, without "Bot " before it ` +
+			"and without blanks"},
+	{name: "Discord channel", file: "[channels.discord]\ntoken = 'abc'\ngroups = ['general']\n",
+		want: `config.toml:3: channels.discord.groups: want the numbers of channels, not "general": in ` +
+			"Discord's settings switch on Developer Mode, then Copy Channel ID from the channel's menu"},
 	{name: "zone", file: "[gateway]\ntimezone = 'Europe/Nowhere'\n",
 		want: `config.toml:2: gateway.timezone: ` +
 			`want a zone such as "Europe/Berlin", "UTC" or "Local", not "Europe/Nowhere"`},

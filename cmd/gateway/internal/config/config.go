@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -52,6 +53,9 @@ type Config struct {
 
 	File  string `koanf:"-"` // path of the file, as it was given
 	Found bool   `koanf:"-"` // whether that was there; it need not unless it was named
+
+	unresolved []problem `koanf:"-"` // references to secrets that lead nowhere
+	exposed    []string  `koanf:"-"` // secrets that are no [Secret]: of variables and URLs
 }
 
 // Gateway is about the process as a whole.
@@ -180,7 +184,29 @@ type Channel struct {
 //
 // A configuration with mistakes is an error whose text has one line for each.
 func Load(path string, environ []string) (*Config, error) {
+	c, err := LoadWithoutSecrets(path, environ)
+	if err == nil {
+		err = c.Unresolved()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// LoadWithoutSecrets is [Load] for those who need no credential, or only some: that a variable or a
+// file to which one refers is missing is no error. Such a secret is empty.
+func LoadWithoutSecrets(path string, environ []string) (*Config, error) {
 	return newLoader(variables(environ)).load(path)
+}
+
+// Unresolved returns an error that names the references to secrets at or below a key that lead
+// nowhere, or nil if there is none.
+func (c *Config) Unresolved(key ...string) error {
+	prefix := strings.Join(key, ".")
+	return joinProblems(slices.DeleteFunc(slices.Clone(c.unresolved), func(p problem) bool {
+		return prefix != "" && p.key != prefix && !strings.HasPrefix(p.key, prefix+".")
+	}))
 }
 
 // load is [Load].

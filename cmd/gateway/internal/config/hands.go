@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"gateway/agent/near"
 )
 
 // Budget bounds what language models are used for. A day is one in the gateway's time zone; 0 is no
@@ -40,16 +42,30 @@ type Approvals struct {
 
 // A Tool says who may have the agent use a tool.
 type Tool struct {
-	Owner string `koanf:"owner" allowed:"allow ask deny"`
-	Admin string `koanf:"admin" allowed:"allow ask deny"`
-	User  string `koanf:"user" allowed:"allow ask deny"`
-	Guest string `koanf:"guest" allowed:"allow ask deny"`
+	Owner string `koanf:"owner" allowed:"inherit allow ask deny"`
+	Admin string `koanf:"admin" allowed:"inherit allow ask deny"`
+	User  string `koanf:"user" allowed:"inherit allow ask deny"`
+	Guest string `koanf:"guest" allowed:"inherit allow ask deny"`
 
 	// Patterns of commands, for exec; the first list that has one that fits decides.
 	DenyCommands  []string `koanf:"deny_commands"`
 	AskCommands   []string `koanf:"ask_commands"`
 	AllowCommands []string `koanf:"allow_commands"`
 }
+
+// Inherit is what a [Tool] says of a role for which it changes nothing.
+const Inherit = "inherit"
+
+// toolNames are the tools that the gateway has by itself.
+const toolNames = "exec exec_input exec_list read_file list_dir glob grep write_file edit_file " +
+	"apply_patch notebook_edit web_search web_fetch remember recall forget history_search time " +
+	"ask message schedule spawn subagents"
+
+// ToolNames returns the names of the tools that the gateway has by itself.
+func ToolNames() []string { return strings.Fields(toolNames) }
+
+// ToolPrefix returns what the names of the tools of [mcp.NAME] begin with.
+func ToolPrefix(server string) string { return "mcp_" + server + "_" }
 
 // Exec is how commands are run.
 type Exec struct {
@@ -112,6 +128,7 @@ func (l *loader) finishHands(c *Config) {
 	} else {
 		w.SearchKey = l.secret([]string{"web", "search_key"}, w.SearchKey, home)
 	}
+	c.exposed = exposed(c.Exec.Env, l.vars)
 	for name, s := range c.MCP {
 		if !s.Enabled {
 			continue
@@ -119,6 +136,14 @@ func (l *loader) finishHands(c *Config) {
 		for table, secrets := range map[string]map[string]Secret{"env": s.Env, "headers": s.Headers} {
 			for key, secret := range secrets {
 				secrets[key] = l.secret([]string{"mcp", name, table, key}, secret, home)
+			}
+		}
+		if isReference(s.URL) { // then all of it is a secret
+			written := s.URL
+			address := l.secret([]string{"mcp", name, "url"}, Secret{&written}, home).Reveal()
+			if address != "" {
+				s.URL, c.exposed = address, append(c.exposed, address)
+				c.MCP[name] = s
 			}
 		}
 	}
@@ -135,6 +160,11 @@ func (l *loader) validateHands(c *Config) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
 		t := c.Tools[name]
+		if !isTool(c, name) {
+			l.problem([]string{"tools", name}, fmt.Sprintf("there is no tool %q; docs/tools.md lists "+
+				"them, and those of [mcp.SERVER] are called mcp_SERVER_TOOL%s", name,
+				near.Hint(name, ToolNames())))
+		}
 		for key, list := range map[string][]string{"deny_commands": t.DenyCommands,
 			"ask_commands": t.AskCommands, "allow_commands": t.AllowCommands} {
 			for _, pattern := range list {
@@ -145,6 +175,20 @@ func (l *loader) validateHands(c *Config) {
 			}
 		}
 	}
+}
+
+// isTool reports whether name is that of a tool, or can be one of a configured server: which tools
+// that has is known only once it runs, and one that is switched off keeps its rules.
+func isTool(c *Config, name string) bool {
+	if slices.Contains(ToolNames(), name) {
+		return true
+	}
+	for server := range c.MCP {
+		if tool, ok := strings.CutPrefix(name, ToolPrefix(server)); ok && tool != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // isCommand reports whether s can be the pattern of a command.
@@ -193,7 +237,8 @@ func (l *loader) validateRoot(name string, c *Config) {
 }
 
 func entryNamePlain(name string) bool {
-	return !slices.Contains([]string{"media", "workspace", "memory", "builtin-skills"}, name)
+	return !slices.Contains([]string{"media", "workspace", "memory", "builtin-skills",
+		"skills", "shared"}, name)
 }
 
 // within reports whether path is dir or below it.
@@ -210,7 +255,7 @@ func (l *loader) validateServer(name string, s Server) {
 		l.problem(at, "want the command of the server, or its url")
 	case len(s.Command) > 0 && s.URL != "":
 		l.problem(at, "want either a command or a url")
-	case s.URL != "" && !isHTTP(s.URL):
+	case s.URL != "" && !isHTTP(s.URL) && !isReference(s.URL):
 		l.problem(append(at, "url"), wantHTTP)
 	case len(s.Command) > 0 && s.Command[0] == "":
 		l.problem(append(at, "command"), "want a program first")

@@ -35,15 +35,18 @@ func (l *loader) parse(name string, src []byte) (*Config, error) {
 	sources := l.read(name, src)
 	c, err := merge(sources)
 	if err != nil {
-		l.report(place{}, "", err.Error()) // checkTable has let something through
+		l.report(problem{text: err.Error()}) // checkTable has let something through
 		return nil, joinProblems(l.problems)
 	}
 	l.references = referencesIn(c)
 	l.finish(c)
 	l.validate(c)
-	if len(l.problems) > 0 {
-		return nil, joinProblems(l.problems)
+	for _, p := range l.problems {
+		if !p.secret {
+			return nil, joinProblems(l.problems)
+		}
 	}
+	c.unresolved = l.problems
 	return c, nil
 }
 
@@ -147,19 +150,23 @@ func typeOf(name string, sources []source) string {
 }
 
 // report notes a problem. Only the first one of a key counts: the others follow from it.
-func (l *loader) report(at place, key, text string) {
-	same := func(p problem) bool { return key != "" && p.key == key }
+func (l *loader) report(p problem) {
+	same := func(other problem) bool { return p.key != "" && other.key == p.key }
 	if !slices.ContainsFunc(l.problems, same) {
-		l.problems = append(l.problems, problem{at: at, key: key, text: text})
+		l.problems = append(l.problems, p)
 	}
 }
 
 // problem notes a problem of the key at path, or of the nearest table around
 // it that was written somewhere.
 func (l *loader) problem(path []string, text string) {
-	var at place
+	l.report(problem{at: l.place(path), key: strings.Join(path, "."), text: text})
+}
+
+// place returns where the key at path was written, or the nearest table around it.
+func (l *loader) place(path []string) (at place) {
 	for n := len(path); n > 0 && at == (place{}); n-- {
 		at = l.places[strings.Join(path[:n], delimiter)]
 	}
-	l.report(at, strings.Join(path, "."), text)
+	return at
 }

@@ -40,7 +40,7 @@ type Setting struct {
 // originDefault is the origin of what nobody has written.
 const originDefault = "default"
 
-// Explain reads the configuration as [Load] does.
+// Explain reads the configuration as [LoadWithoutSecrets] does.
 func Explain(path string, environ []string) (*Explanation, error) {
 	l := newLoader(variables(environ))
 	c, err := l.load(path)

@@ -28,6 +28,8 @@ type problem struct {
 	at   place
 	key  string // dotted; "" for the file as a whole
 	text string
+
+	secret bool // a reference to a secret leads nowhere, which need not matter here
 }
 
 func (p problem) Error() string {

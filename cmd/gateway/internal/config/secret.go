@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
+	"unicode"
 )
 
 const redacted = "redacted"
@@ -53,14 +55,22 @@ func (s *Secret) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// isReference reports whether a value of a source says where a secret stands.
+func isReference(s string) bool {
+	return strings.HasPrefix(s, "env:") || strings.HasPrefix(s, "file:")
+}
+
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// errNoReference reports a reference that could lead nowhere on any machine.
+var errNoReference = errors.New(`"env:" wants the name of an environment variable after it`)
 
 // follow returns the secret that s refers to, or s if it is no reference. Its
 // errors name the variable or the file and never the content.
 func (s Secret) follow(home string, vars map[string]string) (Secret, error) {
 	if name, ok := strings.CutPrefix(s.Reveal(), "env:"); ok {
 		if !variableName.MatchString(name) {
-			return Secret{}, errors.New(`"env:" wants the name of an environment variable after it`)
+			return Secret{}, errNoReference
 		}
 		v := strings.TrimSpace(vars[name])
 		if v == "" {
@@ -109,8 +119,61 @@ func expand(path, base string, vars map[string]string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// Secrets returns the values of all secrets in c.
-func (c *Config) Secrets() []string { return secretsIn(reflect.ValueOf(*c)) }
+// Secrets returns the values of all secrets in c: also those in the URLs of MCP servers, and the
+// variables that commands see whose names say that they are credentials.
+func (c *Config) Secrets() []string {
+	list := append(secretsIn(reflect.ValueOf(*c)), c.exposed...)
+	for _, s := range c.MCP {
+		list = append(list, urlSecrets(s.URL)...)
+	}
+	return list
+}
+
+// secretName is what variables are called that have secrets in them.
+var secretName = regexp.MustCompile(`(?i)(KEY|TOKEN|SECRET|PASSW|CREDENTIAL)`)
+
+// leastExposed is how long the value of such a variable is at least: a shorter one, such as "true",
+// stands in many texts.
+const leastExposed = 8
+
+// NamesSecret reports whether a variable is called like a credential.
+func NamesSecret(variable string) bool { return secretName.MatchString(variable) }
+
+// exposed returns the values of the variables with the given names that are credentials.
+func exposed(names []string, vars map[string]string) (list []string) {
+	for _, name := range names {
+		if v := strings.TrimSpace(vars[name]); NamesSecret(name) && len(v) >= leastExposed {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// leastToken is how long a part of a URL is at least that can be a token.
+const leastToken = 16
+
+// urlSecrets returns what of a URL is a credential: passwords, and parts of its path and its query
+// that look like tokens, as they are long and have letters and digits.
+func urlSecrets(address string) (list []string) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil
+	}
+	if password, ok := u.User.Password(); ok && password != "" {
+		list = append(list, password)
+	}
+	parts := strings.Split(u.Path, "/")
+	for _, values := range u.Query() {
+		parts = append(parts, values...)
+	}
+	for _, part := range parts {
+		if len(part) >= leastToken && strings.ContainsAny(part, "0123456789") &&
+			strings.ContainsFunc(part, unicode.IsLetter) {
+			list = append(list, part)
+		}
+	}
+	return list
+}
 
 func secretsIn(v reflect.Value) (list []string) {
 	if s, ok := v.Interface().(Secret); ok {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -76,10 +77,54 @@ token = "env:NOT_THERE"
 command = ["x"]
 [mcp.x.env]
 KEY = "mcp-key"
-`, environ(t))
+[mcp.y]
+url = "https://user:pass-word@mcp.example.org/api/s/0123456789abcdefghij/mcp?profile=friendly-name"
+[mcp.z]
+url = "https://mcp.example.org/mcp?token=tok-9876543210fedcba"
+[mcp.hidden]
+url = "env:MCP_URL"
+[exec]
+env = ["GH_TOKEN", "EDITOR", "SHORT_KEY"]
+`, append(environ(t), "GH_TOKEN=gh-token-value", "MCP_URL=https://mcp.example.org/s/short",
+		"EDITOR=/usr/bin/editor", "SHORT_KEY=true"))
 	got := c.Secrets()
 	slices.Sort(got)
-	if want := []string{"mcp-key", "model-key", "telegram-token"}; !slices.Equal(got, want) {
+	if want := []string{"0123456789abcdefghij", "gh-token-value",
+		"https://mcp.example.org/s/short", "mcp-key", "model-key", "pass-word",
+		"telegram-token", "tok-9876543210fedcba"}; !slices.Equal(got, want) {
 		t.Errorf("Secrets = %q, want %q", got, want)
+	}
+	if got := c.MCP["hidden"].URL; got != "https://mcp.example.org/s/short" {
+		t.Errorf("the URL of the server is %q, want what the variable holds", got)
+	}
+}
+
+// A reference that leads nowhere keeps those from the configuration who need the credential.
+func TestUnresolved(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.toml")
+	err := os.WriteFile(file, []byte("[channels.phone]\ntype = \"whatsapp\"\nproxy = \"env:P\"\n"+
+		"[channels.phones]\ntype = \"discord\"\ntoken = \"file:none\"\n"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	environ := []string{"HOME=" + t.TempDir()}
+	if _, err := Load(file, environ); err == nil {
+		t.Error("Load takes references that lead nowhere")
+	}
+	c, err := LoadWithoutSecrets(file, environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Unresolved("channels", "phone"); err == nil ||
+		!strings.Contains(err.Error(), "variable P is not set") ||
+		strings.Contains(err.Error(), "phones") {
+		t.Errorf("Unresolved of one account = %v", err)
+	}
+	if err := c.Unresolved("channels", "terminal"); err != nil {
+		t.Errorf("Unresolved of an account without secrets = %v", err)
+	}
+	_, err = LoadWithoutSecrets(file, append(environ, "GATEWAY_CHANNELS__PHONE__PROXY=env:a b"))
+	if err == nil {
+		t.Error("a reference that can't lead anywhere is taken")
 	}
 }

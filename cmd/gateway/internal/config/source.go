@@ -66,10 +66,11 @@ func (l *loader) readFile(name string, src []byte) source {
 	tables, err := tomlparser.Parser().Unmarshal(src)
 	if syntax := (*toml.DecodeError)(nil); errors.As(err, &syntax) {
 		line, _ := syntax.Position()
-		l.report(place{file: name, line: line}, "", strings.TrimPrefix(err.Error(), "toml: "))
+		l.report(problem{at: place{file: name, line: line},
+			text: strings.TrimPrefix(err.Error(), "toml: ")})
 		return nil
 	} else if err != nil {
-		l.report(place{file: name, line: 1}, "", err.Error())
+		l.report(problem{at: place{file: name, line: 1}, text: err.Error()})
 		return nil
 	}
 	for path, line := range lines(src) {
@@ -167,7 +168,7 @@ func (l *loader) readEnvironment(known source) source {
 	})
 	tables, err := p.Read()
 	if err != nil {
-		l.report(place{}, "", err.Error())
+		l.report(problem{text: err.Error()})
 	}
 	return tables
 }
@@ -190,7 +191,8 @@ func (l *loader) checkVariable(
 			m, err = m.child(path[i])
 		}
 		if err != nil {
-			l.report(place{variable: name}, strings.Join(path[:i+1], "."), err.Error())
+			l.report(problem{at: place{variable: name},
+				key: strings.Join(path[:i+1], "."), text: err.Error()})
 			return "", nil
 		}
 	}

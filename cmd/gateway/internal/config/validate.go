@@ -9,8 +9,10 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"gateway/agent/near"
 )
@@ -111,7 +113,8 @@ func (l *loader) secret(path []string, s Secret, home string) Secret {
 		err = fmt.Errorf("file %s: %w", pathErr.Path, pathErr.Err)
 	}
 	if err != nil {
-		l.problem(path, err.Error())
+		l.report(problem{at: l.place(path), key: strings.Join(path, "."), text: err.Error(),
+			secret: !errors.Is(err, errNoReference)})
 	}
 	return resolved
 }
@@ -249,10 +252,27 @@ func (l *loader) validateChannel(name string, ch Channel, tokens map[string]stri
 	} else {
 		tokens[token] = name
 	}
+	if ch.Type == "discord" {
+		l.validateDiscord(path, ch)
+	}
 	if ch.Access == "allow" && len(ch.Allow)+len(ch.Owners)+len(ch.Groups) == 0 {
 		l.problem(path("allow"), `nobody may speak; want ids here, or access = "pairing"`)
 	}
 	l.validateTransport(path, ch)
+}
+
+// validateDiscord checks what would otherwise only show as an account that hears nothing.
+func (l *loader) validateDiscord(path func(string) []string, ch Channel) {
+	token := ch.Token.Reveal()
+	if strings.HasPrefix(token, "Bot ") || strings.ContainsFunc(token, unicode.IsSpace) {
+		l.problem(path("token"), `want the token alone, without "Bot " before it and without blanks`)
+	}
+	for _, id := range ch.Groups {
+		if _, err := strconv.ParseUint(id, 10, 64); err != nil {
+			l.problem(path("groups"), fmt.Sprintf(`want the numbers of channels, not %q: in Discord's `+
+				"settings switch on Developer Mode, then Copy Channel ID from the channel's menu", id))
+		}
+	}
 }
 
 // validateTransport checks how the messages of an account come and go.
