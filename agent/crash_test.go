@@ -74,7 +74,7 @@ func (w *world) leaveParked(kind question.Kind) *question.Question {
 	w.must(err)
 	q := &question.Question{Kind: kind, Session: "test/a", Turn: turn.ID, Call: "left_0",
 		Address: at("a"), Sender: "7", Least: bus.Admin, Text: "Shall I?",
-		Subject: approval.Subject("exec", argvOf(x, nil), json.RawMessage("{}")),
+		Subject: approvable(x, tool.Call{Args: json.RawMessage("{}")}).Subject(),
 		Expires: time.Now().Add(10 * time.Minute)}
 	w.tx(func(tx *store.Tx) (err error) {
 		if q.After, err = w.deps.Inbox.Newest(tx); err != nil {
@@ -143,8 +143,7 @@ func TestKilledWithApproval(t *testing.T) {
 		}, want: resultUnknown},
 		{name: "granted and denied by the rules since", do: func(w *world, q *question.Question) {
 			w.decideParked(q, question.Granted, "")
-			w.opts.Rules = approval.Rules{"exec": {Roles: map[bus.Role]approval.Verdict{
-				bus.Owner: approval.Deny}}}
+			w.opts.Rules = approval.Rules{ruleFor("exec", approval.Deny, bus.Owner)}
 		}, want: resultChanged},
 	} {
 		t.Run(test.name, func(t *testing.T) {

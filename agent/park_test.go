@@ -150,19 +150,24 @@ func counting(name string, effect tool.Effect, calls *int) tool.Tool {
 		*calls++
 		return fmt.Sprintf("%s %d", name, *calls), nil
 	})
-	x.Argv = func(json.RawMessage) []string { return []string{"rm", "-rf", "a\x1b[2Kb"} }
+	x.Argv = func(tool.Call) []string { return []string{"rm", "-rf", "a\x1b[2Kb"} }
 	return x
 }
 
 func askFirst(names ...string) approval.Rules {
-	rules := approval.Rules{}
+	var rules approval.Rules
 	for _, n := range names {
-		rules[n] = approval.Rule{Roles: map[bus.Role]approval.Verdict{
+		rules = append(rules, approval.Rule{Tool: n, Roles: map[bus.Role]approval.Verdict{
 			bus.Owner: approval.Ask, bus.Admin: approval.Ask, bus.User: approval.Ask,
 			bus.Guest: approval.Deny,
-		}}
+		}})
 	}
 	return rules
+}
+
+// ruleFor is a rule about a tool that says something of one role.
+func ruleFor(name string, v approval.Verdict, role bus.Role) approval.Rule {
+	return approval.Rule{Tool: name, Roles: map[bus.Role]approval.Verdict{role: v}}
 }
 
 func TestApproval(t *testing.T) {
@@ -237,7 +242,8 @@ func TestToolAsks(t *testing.T) {
 	}{
 		{"no rule", nil, 0},
 		{"another tool's rule", askFirst("other"), 0},
-		{"allowed", approval.Rules{"exec": {}}, 1},
+		{"a rule about others", approval.Rules{ruleFor("exec", approval.Allow, bus.User)}, 0},
+		{"allowed", approval.Rules{ruleFor("exec", approval.Allow, bus.Owner)}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {

@@ -52,13 +52,26 @@ func (t *turn) verdict(c llm.ToolCall) verdict {
 	return verdict(t.ruling(found, t.toolCall(c.ID, args)))
 }
 
-// ruling returns what the rules, and if there are none the tool itself, say of a call.
+// ruling returns what becomes of a call: what the rules say, but for one that others than the
+// people of the turn may have wished for.
 func (t *turn) ruling(found tool.Tool, c tool.Call) approval.Verdict {
-	rules := t.config().Rules
-	if found.Asks != nil && !rules.Has(found.Name) && found.Asks(c) {
-		return approval.Ask
+	ruling := t.rule(t.role, found, c)
+	return ruling
+}
+
+// rule returns what the tool itself says of a call for a role, as the rules change that. A call
+// that gives a command input is also judged like the start of that command.
+func (t *turn) rule(role bus.Role, found tool.Tool, c tool.Call) approval.Verdict {
+	rules, argv := t.config().Rules, argvOf(found, c)
+	without := approval.Allow
+	if found.Asks != nil && found.Asks(c) {
+		without = approval.Ask
 	}
-	return rules.Decide(t.role, found.Name, argvOf(found, c.Args))
+	ruling := rules.Decide(role, found.Name, argv, without)
+	if found.Like != "" && argv != nil {
+		ruling = approval.Stricter(ruling, rules.Decide(role, found.Like, argv, without))
+	}
+	return ruling
 }
 
 // toolCall returns what a tool is told of a call.
@@ -71,25 +84,25 @@ func (t *turn) toolCall(id string, args json.RawMessage) tool.Call {
 	}
 }
 
-func argvOf(t tool.Tool, args json.RawMessage) []string {
+func argvOf(t tool.Tool, c tool.Call) []string {
 	if t.Argv == nil {
 		return nil
 	}
-	return t.Argv(args)
+	return t.Argv(c)
 }
 
 // permit decides whether a call may happen. It returns an error for the model if it may not, and
 // what to ask if somebody must approve.
 func (t *turn) permit(found tool.Tool, c tool.Call) (*asks, error) {
-	args, argv := c.Args, argvOf(found, c.Args)
 	switch t.ruling(found, c) {
 	case approval.Allow:
 		return nil, nil
 	case approval.Ask:
+		asked := approvable(found, c)
 		q := question.Question{
 			Kind: question.Approve, Least: t.config().Approver,
-			Subject: approval.Subject(found.Name, argv, args),
-			Text:    approval.Prompt(found.Name, argv, args),
+			Subject: asked.Subject(),
+			Text:    asked.Prompt(),
 			Expires: t.d.opts.Now().Add(t.config().ApprovalTime),
 		}
 		return &asks{question: q}, nil
@@ -107,7 +120,18 @@ func (t *turn) approves(q *question.Question, c llm.ToolCall) bool {
 	}
 	args, err := t.tools.Arguments(c.Name, c.Arguments)
 	return err == nil && t.verdict(c) != verdict(approval.Deny) &&
-		q.Subject == approval.Subject(found.Name, argvOf(found, args), args)
+		q.Subject == approvable(found, t.toolCall(c.ID, args)).Subject()
+}
+
+// approvable returns what somebody approves of a call.
+func approvable(found tool.Tool, c tool.Call) approval.Call {
+	asked := approval.Call{Tool: found.Name, Argv: argvOf(found, c), Args: c.Args}
+	if found.Operands != nil {
+		for _, o := range found.Operands(c) {
+			asked.Files = append(asked.Files, approval.File(o))
+		}
+	}
+	return asked
 }
 
 // waits returns what the turn waits for after a tool has said so.

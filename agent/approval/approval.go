@@ -27,12 +27,16 @@ const (
 	Deny  Verdict = "deny"
 )
 
-// A Rule is about one tool.
+// A Rule is about one tool, or about all whose names begin alike.
 type Rule struct {
-	Roles map[bus.Role]Verdict // what those of a role may do; Allow where nothing is said
+	Tool string // its name; a last "*" stands for any characters
 
-	// Commands are looked at first, in this order: the first pattern that fits decides, for all
-	// roles that are not denied the tool.
+	// Roles says what those of a role may do. Where it says nothing, whatever holds without the rule
+	// goes on to hold; only Allow loosens that.
+	Roles map[bus.Role]Verdict
+
+	// Commands are looked at after Roles, in this order: the first pattern that fits decides, for
+	// all roles that are not denied the tool.
 	Commands []Command
 }
 
@@ -44,50 +48,51 @@ type Command struct {
 	Verdict Verdict
 }
 
-// Rules are the rules by the tools' names. A name may end in "*"; the longest that fits holds.
-type Rules map[string]Rule
+// Rules are applied in their order, each to what those before it have come to. A rule tightens
+// that, unless it says Allow.
+type Rules []Rule
 
 // Decide returns what becomes of a call of a tool for somebody of a role. argv is the command that
-// it would run, or nil.
-func (r Rules) Decide(role bus.Role, tool string, argv []string) Verdict {
-	rule, ok := r.find(tool)
-	if !ok {
-		return Allow
-	}
-	verdict := rule.Roles[role]
-	if verdict == Deny {
-		return Deny
-	}
-	for _, c := range rule.Commands {
-		if c.fits(argv) {
-			return c.Verdict
+// it would run, or nil; without is what becomes of the call if no rule is about it.
+func (r Rules) Decide(role bus.Role, tool string, argv []string, without Verdict) Verdict {
+	verdict := without
+	for _, rule := range r {
+		if rule.isAbout(tool) {
+			verdict = rule.apply(verdict, role, argv)
 		}
-	}
-	if verdict == "" {
-		return Allow
 	}
 	return verdict
 }
 
-// Has reports whether there is a rule for a tool.
-func (r Rules) Has(tool string) bool {
-	_, ok := r.find(tool)
-	return ok
+func (r Rule) isAbout(tool string) bool {
+	prefix, many := strings.CutSuffix(r.Tool, "*")
+	return tool == r.Tool || many && strings.HasPrefix(tool, prefix)
 }
 
-func (r Rules) find(tool string) (Rule, bool) {
-	if rule, ok := r[tool]; ok {
-		return rule, true
+func (r Rule) apply(before Verdict, role bus.Role, argv []string) Verdict {
+	verdict := r.Roles[role]
+	if verdict != Allow {
+		verdict = Stricter(before, verdict)
 	}
-	best := ""
-	for name := range r {
-		prefix, ok := strings.CutSuffix(name, "*")
-		if ok && strings.HasPrefix(tool, prefix) && len(name) > len(best) {
-			best = name
+	if verdict == Deny {
+		return Deny
+	}
+	for _, c := range r.Commands {
+		if c.fits(argv) {
+			return c.Verdict
 		}
 	}
-	rule, ok := r[best]
-	return rule, ok && best != ""
+	return verdict
+}
+
+// Stricter returns the stricter one of two verdicts.
+func Stricter(a, b Verdict) Verdict {
+	for _, v := range []Verdict{Deny, Ask} {
+		if a == v || b == v {
+			return v
+		}
+	}
+	return Allow
 }
 
 // fits reports whether c is about the command argv.
@@ -132,10 +137,29 @@ func ParseCommand(s string, v Verdict) (Command, error) {
 	return Command{words, v}, nil
 }
 
+// A File is one that a call names.
+type File struct {
+	Name string
+	Size int64  // bytes
+	Sum  string // hash of its content; "": not known
+}
+
+// A Call is what somebody approves.
+type Call struct {
+	Tool  string
+	Argv  []string // the command that it would run; or nil
+	Args  json.RawMessage
+	Files []File // that it names
+}
+
 // Subject returns the hash of what a call would do, to which an approval is bound.
-func Subject(tool string, argv []string, args json.RawMessage) string {
+func (c Call) Subject() string {
+	parts := append([]string{c.Tool, string(c.Args), fmt.Sprint(len(c.Argv))}, c.Argv...)
+	for _, f := range c.Files {
+		parts = append(parts, f.Name, fmt.Sprint(f.Size), f.Sum)
+	}
 	h := sha256.New()
-	for _, part := range append([]string{tool, string(args)}, argv...) {
+	for _, part := range parts {
 		fmt.Fprintf(h, "%d:%s", len(part), part) // the length keeps parts from passing into each other
 	}
 	return hex.EncodeToString(h.Sum(nil))

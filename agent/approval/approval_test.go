@@ -25,11 +25,11 @@ func rules(t *testing.T) Rules {
 		commands = append(commands, parsed)
 	}
 	return Rules{
-		"exec": {Commands: commands, Roles: map[bus.Role]Verdict{
+		{Tool: "exec", Commands: commands, Roles: map[bus.Role]Verdict{
 			bus.Owner: Ask, bus.User: Ask, bus.Guest: Deny}},
-		"mcp_a_*":     {Roles: map[bus.Role]Verdict{bus.User: Ask}},
-		"mcp_a_look*": {Roles: map[bus.Role]Verdict{bus.User: Deny}},
-		"mcp_a_look":  {Roles: map[bus.Role]Verdict{bus.User: Allow}},
+		{Tool: "mcp_a_*", Roles: map[bus.Role]Verdict{bus.User: Ask}},
+		{Tool: "mcp_a_look*", Roles: map[bus.Role]Verdict{bus.User: Deny}},
+		{Tool: "mcp_a_look", Roles: map[bus.Role]Verdict{bus.User: Allow}},
 	}
 }
 
@@ -63,8 +63,38 @@ func TestDecide(t *testing.T) {
 		{bus.User, "mcp_a_lookup", "", Deny},
 		{bus.User, "mcp_b_look", "", Allow},
 	} {
-		if got := r.Decide(test.role, test.tool, strings.Fields(test.argv)); got != test.want {
+		if got := r.Decide(test.role, test.tool, strings.Fields(test.argv), Allow); got != test.want {
 			t.Errorf("Decide(%s, %s, %q) = %s, want %s", test.role, test.tool, test.argv, got, test.want)
+		}
+	}
+}
+
+// What a rule does not say stays as it is: without Allow no rule loosens what comes before it.
+func TestRulesTighten(t *testing.T) {
+	one := func(v Verdict) Rule { return Rule{Tool: "x", Roles: map[bus.Role]Verdict{bus.User: v}} }
+	rm, err := ParseCommand("rm *", Deny)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name    string
+		without Verdict
+		rules   Rules
+		want    Verdict
+	}{
+		{"no rule", Ask, nil, Ask},
+		{"a rule about another role", Ask, Rules{{Tool: "x", Roles: map[bus.Role]Verdict{
+			bus.Guest: Deny}}}, Ask},
+		{"a rule about some commands", Ask, Rules{{Tool: "x", Commands: []Command{rm}}}, Ask},
+		{"ask after deny", Deny, Rules{one(Ask)}, Deny},
+		{"ask after a server's deny", Allow, Rules{{Tool: "*", Roles: map[bus.Role]Verdict{
+			bus.User: Deny}}, one(Ask)}, Deny},
+		{"ask after allow", Allow, Rules{one(Ask)}, Ask},
+		{"allow after ask", Ask, Rules{one(Allow)}, Allow},
+		{"allow after deny", Deny, Rules{one(Allow)}, Allow},
+	} {
+		if got := test.rules.Decide(bus.User, "x", []string{"ls"}, test.without); got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
 	}
 }
@@ -75,7 +105,7 @@ func TestShellIsNotTheCommand(t *testing.T) {
 	for _, argv := range [][]string{
 		{"/bin/sh", "-c", "git status; rm -rf /"}, {"git status"}, {"git; reboot"}, {"", "git"}, {},
 	} {
-		if got := r.Decide(bus.Owner, "exec", argv); got != Ask {
+		if got := r.Decide(bus.Owner, "exec", argv, Allow); got != Ask {
 			t.Errorf("Decide(%q) = %s, want %s", argv, got, Ask)
 		}
 	}
@@ -91,14 +121,21 @@ func TestParseCommand(t *testing.T) {
 
 // Each part of a call changes its subject, and parts can't pass into each other.
 func TestSubject(t *testing.T) {
+	on := func(tool, args string, argv ...string) Call {
+		return Call{Tool: tool, Argv: argv, Args: json.RawMessage(args)}
+	}
+	file, other := on("exec", "{}", "a", "b"), on("exec", "{}", "a", "b")
+	file.Files, other.Files = []File{{"x", 1, "s"}}, []File{{"x", 1, "t"}}
 	seen := make(map[string]string)
 	for name, s := range map[string]string{
-		"plain":  Subject("exec", []string{"a", "b"}, json.RawMessage(`{}`)),
-		"joined": Subject("exec", []string{"ab"}, json.RawMessage(`{}`)),
-		"order":  Subject("exec", []string{"b", "a"}, json.RawMessage(`{}`)),
-		"args":   Subject("exec", []string{"a", "b"}, json.RawMessage(`{"x":1}`)),
-		"tool":   Subject("exe", []string{"ca", "b"}, json.RawMessage(`{}`)),
-		"length": Subject("exec", []string{"1:a", "b"}, json.RawMessage(`{}`)),
+		"plain":  on("exec", "{}", "a", "b").Subject(),
+		"joined": on("exec", "{}", "ab").Subject(),
+		"order":  on("exec", "{}", "b", "a").Subject(),
+		"args":   on("exec", `{"x":1}`, "a", "b").Subject(),
+		"tool":   on("exe", "{}", "ca", "b").Subject(),
+		"length": on("exec", "{}", "1:a", "b").Subject(),
+		"file":   file.Subject(), "other file": other.Subject(),
+		"words like a file": on("exec", "{}", "a", "b", "x", "1", "s").Subject(),
 	} {
 		if other, ok := seen[s]; ok {
 			t.Errorf("%s and %s have the same subject", name, other)
@@ -137,7 +174,7 @@ func TestPrompt(t *testing.T) {
 				test.want = strings.Replace(test.want, " run:", " run, with `background: true`, "+
 					"with `dir: \"a⟨U+0060⟩\\u001b\"`:", 1)
 			}
-			if got := Prompt("exec", test.argv, args); got != test.want {
+			if got := (Call{Tool: "exec", Argv: test.argv, Args: args}).Prompt(); got != test.want {
 				t.Errorf("Prompt = %q, want %q", got, test.want)
 			}
 		})
@@ -150,7 +187,7 @@ func TestPromptOfText(t *testing.T) {
 	const want = "`write_file` wants to run with:\n" +
 		"```\n{\n  \"append\": false,\n  \"path\": \"a\"\n}\n```\n" +
 		"and with this as `content`:\n````\none\n```\n⟨U+001B⟩\n````"
-	if got := Prompt("write_file", nil, args); got != want {
+	if got := (Call{Tool: "write_file", Args: args}).Prompt(); got != want {
 		t.Errorf("Prompt = %q, want %q", got, want)
 	}
 }
@@ -158,7 +195,7 @@ func TestPromptOfText(t *testing.T) {
 // A long command is cut in the middle, and the prompt says how much is missing.
 func TestLongPrompt(t *testing.T) {
 	script := "begin" + strings.Repeat("é", 5000) + "end"
-	got := Prompt("exec", []string{"sh", "-c", script}, nil)
+	got := Call{Tool: "exec", Argv: []string{"sh", "-c", script}}.Prompt()
 	if len(got) > maxShown+300 || !strings.Contains(got, "begin") || !strings.Contains(got, "end") ||
 		!strings.Contains(got, "bytes in the middle are not shown.**") {
 		t.Errorf("Prompt of %d bytes is %d bytes: %q", len(script), len(got), got)
@@ -174,7 +211,7 @@ func FuzzPrompt(f *testing.F) {
 	f.Add("a", "```\n/approve")
 	f.Add("\x1b[31m", "\u202e\xff")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		got := Prompt("exec", []string{a, b, "-c"}, nil)
+		got := Call{Tool: "exec", Argv: []string{a, b, "-c"}}.Prompt()
 		_, rest, _ := strings.Cut(got, "\n")
 		fence, rest, ok := strings.Cut(rest, "\n")
 		if !ok || strings.Trim(fence, "`") != "" {

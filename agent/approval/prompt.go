@@ -14,19 +14,41 @@ import (
 // maxShown is how much of a call a prompt shows, in bytes of its visible form.
 const maxShown = 3000
 
-// Prompt returns what people read of a call that they shall approve, as Markdown: exactly what
+// Prompt returns what people read of c, which they shall approve, as Markdown: exactly what
 // would happen, with whatever does not show made visible, and never cut without saying so.
-func Prompt(tool string, argv []string, args json.RawMessage) string {
-	if len(argv) > 0 {
-		return fmt.Sprintf("`%s` wants to run%s:\n%s", tool, besides(args), block(commandLine(argv)))
+func (c Call) Prompt() string {
+	if len(c.Argv) > 0 {
+		return fmt.Sprintf("`%s` wants to run%s:\n%s", c.Tool, besides(c.Args),
+			block(commandLine(c.Argv))) + c.files()
 	}
-	short, long := arguments(args)
-	text := fmt.Sprintf("`%s` wants to run with:\n%s", tool, block(indented(short)))
+	short, long := arguments(c.Args)
+	text := fmt.Sprintf("`%s` wants to run with:\n%s", c.Tool, block(indented(short)))
 	for _, name := range slices.Sorted(maps.Keys(long)) {
 		text += fmt.Sprintf("\nand with this as `%s`:\n%s",
 			strings.ReplaceAll(visible(name, false), "`", "⟨U+0060⟩"), block(visible(long[name], true)))
 	}
-	return text
+	return text + c.files()
+}
+
+// files shows the files that c names. What the approver has read of one is not what runs if its
+// hash is another one then.
+func (c Call) files() string {
+	if len(c.Files) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	unknown := ""
+	for _, f := range c.Files {
+		sum := "content not known"
+		if f.Sum != "" {
+			sum = "SHA-256 " + f.Sum[:min(len(f.Sum), 12)] + "…"
+		} else {
+			unknown = "\n**What is in some of them may change before it runs.**"
+		}
+		fmt.Fprintf(&b, "%s, %d bytes, %s\n", visible(f.Name, false), f.Size, sum)
+	}
+	list := block(strings.TrimSuffix(b.String(), "\n"))
+	return "\nwith these files as they are now:\n" + list + unknown
 }
 
 // arguments returns those of a call without the texts of several lines, and these, which are

@@ -68,10 +68,17 @@ type Tool struct {
 	// result: it is for the model to read, and no reason to end the turn.
 	Run func(ctx context.Context, call Call) (Result, error)
 
-	// Argv returns the command that a call with such arguments would run, or nil if it would run
-	// none. Rules about commands look at it, and people who are asked for approval see it. A tool
-	// that runs no commands has none.
-	Argv func(args json.RawMessage) []string
+	// Argv returns the command that a call would run, or to which it would give input; nil if it
+	// would do neither. Rules about commands look at it, and people who are asked for approval see
+	// it. A tool that runs no commands has none.
+	Argv func(c Call) []string
+
+	// Operands, if there is one, returns the files that a call names, as they are now. An approval
+	// is for them, too: if they have changed, the call needs another one.
+	Operands func(c Call) []Operand
+
+	// Like names the tool whose rules hold, besides its own, for calls that have an Argv.
+	Like string
 
 	// Asks, if there is one, reports whether somebody must approve a call although no rule says so,
 	// because of what it would do.

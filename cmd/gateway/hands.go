@@ -321,7 +321,7 @@ func (h *hands) stop(session string) {
 	s := h.shell
 	h.mu.Unlock()
 	if s != nil {
-		s.Stop(session)
+		s.Stop(session, nil)
 	}
 }
 

@@ -62,6 +62,7 @@ func New(o Options) tool.Tool {
 	t := tool.New("message", description, tool.Idempotent, sender{o}.run)
 	t.Least = bus.User
 	t.Asks = elsewhere
+	t.Operands = sender{o}.operands
 	return t
 }
 
@@ -71,6 +72,30 @@ func elsewhere(c tool.Call) bool {
 	var a arguments
 	return c.Role.AtLeast(bus.Admin) && (json.Unmarshal(c.Args, &a) != nil ||
 		a.To != "" && a.To != c.Address.String())
+}
+
+// maxOperand is how many bytes of each file that goes elsewhere are looked at for an approval.
+const maxOperand = 256 << 20
+
+// operands returns the files that a call sends.
+func (s sender) operands(c tool.Call) (list []tool.Operand) {
+	var a arguments
+	if json.Unmarshal(c.Args, &a) != nil || len(a.Files) > maxFiles {
+		return nil // the call will say so
+	}
+	for _, name := range a.Files {
+		f, err := s.Open(c, name)
+		if err != nil {
+			continue // likewise
+		}
+		o, err := tool.ReadOperand(name, f, maxOperand)
+		if err != nil {
+			o = tool.Operand{Name: name}
+		}
+		_ = f.Close() // nothing was written
+		list = append(list, o)
+	}
+	return list
 }
 
 func (s sender) run(ctx context.Context, c tool.Call, a arguments) (tool.Result, error) {

@@ -9,6 +9,7 @@ import (
 )
 
 func TestArgv(t *testing.T) {
+	t.Parallel()
 	sh := func(command string) []string { return []string{"/bin/sh", "-c", command} }
 	tests := []struct {
 		command string

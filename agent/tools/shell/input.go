@@ -2,6 +2,7 @@ package shell
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -41,6 +42,10 @@ func (s *Shell) input(ctx context.Context, c tool.Call, a inputArgs) (tool.Resul
 	if a.Wait < 0 {
 		return tool.Result{}, errors.New("wait can't be negative; leave it out not to wait")
 	}
+	if (a.Text != "" || a.EOF || a.End) && p.running() && !p.owner.yields(ownerOf(c)) {
+		return tool.Result{}, fmt.Errorf("%s was started by somebody else; only they, or an admin, "+
+			"may have you give it input or end it; tell the user", p.id)
+	}
 	wait := min(time.Duration(min(a.Wait, 60))*time.Second, maxWait)
 	if a.Text != "" || a.EOF {
 		if !p.running() {
@@ -63,6 +68,19 @@ func (s *Shell) input(ctx context.Context, c tool.Call, a inputArgs) (tool.Resul
 		p.wait(ctx, wait)
 	}
 	return s.show(p), nil
+}
+
+// receiver returns the command to which a call gives input, or nil if it gives none.
+func (s *Shell) receiver(c tool.Call) []string {
+	var a inputArgs
+	if json.Unmarshal(c.Args, &a) != nil || a.Text == "" && !a.EOF {
+		return nil
+	}
+	p, err := s.find(c.Session, a.ID)
+	if err != nil {
+		return nil // the call will say so
+	}
+	return p.argv
 }
 
 func (s *Shell) find(session, id string) (*process, error) {

@@ -19,6 +19,7 @@ func cleaned(text string, n int) string {
 }
 
 func TestClean(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ in, want string }{
 		{"plain\n\ttext ä €  😀", "plain\n\ttext ä €  😀"},
 		{"a\x1b[1;31mred\x1b[0m", "ared"},
@@ -44,6 +45,7 @@ func TestClean(t *testing.T) {
 }
 
 func TestExcerpt(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{0, 1, maxChars/2 - 1, maxChars / 2, maxChars - 1, maxChars} {
 		text := strings.Repeat("ä", n)
 		if got := cleaned(text, 999); got != text {

@@ -3,7 +3,9 @@
 // A [Shell] runs them confined by a [sandbox.Sandbox], without which it refuses them. A command
 // is turned into the words that run once, by [Argv], so that what is shown and approved is what
 // runs. Output is text for the model, 10,000 characters of it at most. Commands in the background
-// belong to a session, outlive its turns and end with the gateway: they are kept in memory only.
+// belong to a session and to who has started them, outlive its turns and end with the gateway: they
+// are kept in memory only. Everybody in the conversation may look at them; who has started one,
+// admins and owners may give it input or end it, but nobody with a lesser role than it has.
 //
 // A command may read the documents of its own scope, and of the workspace it may change all but
 // what everybody's prompt is made of: that is for admins. With Landlock that can't be kept, and the
@@ -125,10 +127,12 @@ func (s *Shell) takeRoom(ctx context.Context) (release func(), err error) {
 // Tools returns the tools.
 func (s *Shell) Tools() []tool.Tool {
 	exec := tool.New("exec", execDescription, tool.Once, s.exec)
-	exec.Argv = Argv
+	exec.Argv = func(c tool.Call) []string { return Argv(c.Args) }
+	exec.Operands = s.operands
 	exec.Timeout = s.o.MaxTimeout + roomTime + 15*time.Second
 	input := tool.New("exec_input", inputDescription, tool.Once, s.input)
 	input.Timeout = maxWait + 15*time.Second
+	input.Argv, input.Operands, input.Like = s.receiver, s.typed, "exec"
 	tools := []tool.Tool{exec, input, tool.New("exec_list", listDescription, tool.Pure, s.list)}
 	for i := range tools {
 		tools[i].Least = bus.User // guests have no hands
@@ -136,11 +140,13 @@ func (s *Shell) Tools() []tool.Tool {
 	return tools
 }
 
-// Stop ends all commands in the background of a session and of its sub-sessions, whose keys begin
-// with the session's and "#". It returns when they have ended, and how many there were.
-func (s *Shell) Stop(session string) int {
+// Stop ends the commands in the background of a session and of its sub-sessions, whose keys begin
+// with the session's and "#": those that the writer of m may end, or all if m is nil. It returns
+// when they have ended, and how many there were.
+func (s *Shell) Stop(session string, m *bus.InboundMessage) int {
 	return s.end(func(p *process) bool {
-		return p.session == session || strings.HasPrefix(p.session, session+"#")
+		own := p.session == session || strings.HasPrefix(p.session, session+"#")
+		return own && (m == nil || p.owner.yields(owner{m.From.Account, m.Sender.ID, m.Person, m.Role}))
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,6 +29,10 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == sandbox.Argument {
 		os.Exit(sandbox.Main(os.Args[2:]))
+	}
+	// Most of these tests wait. A number that is set by -parallel is parsed later, and counts.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -81,6 +86,7 @@ func (d *desk) use(session, name, args string) (string, error) {
 	}
 	r, err := found.Run(d.t.Context(), tool.Call{
 		Args: checked, Session: session, Address: bus.Address{Account: "tg", Chat: "1"},
+		Role: bus.User,
 	})
 	if err == nil && name != "exec_list" && r.Foreign != foreign {
 		d.t.Errorf("%s: Foreign = %q, want %q", name, r.Foreign, foreign)
@@ -125,6 +131,7 @@ func object(pairs ...any) string {
 }
 
 func TestExec(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, nil)
 	script := filepath.Join(d.ws, "script")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$1\""), 0o755); err != nil {
@@ -157,6 +164,7 @@ func TestExec(t *testing.T) {
 }
 
 func TestExecRefuses(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, nil)
 	if err := os.Symlink("/etc", filepath.Join(d.ws, "link")); err != nil {
 		t.Fatal(err)
@@ -184,6 +192,7 @@ func TestExecRefuses(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, nil)
 	got, err := d.use("s", "exec", `{"command":"echo begun; sleep 60; echo ended","timeout":5}`)
 	want := "begun\n[it was ended after 5 seconds, its timeout. Give a longer timeout, at most 600, " +
@@ -194,6 +203,7 @@ func TestTimeout(t *testing.T) {
 }
 
 func TestLimit(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, func(o *Options) { o.Limits = sandbox.Limits{FileSize: 1000, Processes: 20} })
 	for command, want := range map[string]string{
 		"exec head -c 5000 /dev/zero > file": "file size: write smaller files]",
@@ -208,6 +218,7 @@ func TestLimit(t *testing.T) {
 }
 
 func TestOutputIsBounded(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, nil)
 	got, err := d.use("s", "exec", `{"command":"yes ä","timeout":5}`)
 	if err != nil {
@@ -260,6 +271,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestTools(t *testing.T) {
+	t.Parallel()
 	effects := map[string]tool.Effect{
 		"exec": tool.Once, "exec_input": tool.Once, "exec_list": tool.Pure,
 	}
@@ -267,13 +279,14 @@ func TestTools(t *testing.T) {
 		if want, ok := effects[tool.Name]; !ok || tool.Effect != want || tool.Least != bus.User {
 			t.Errorf("%s is %s for %s", tool.Name, tool.Effect, tool.Least)
 		}
-		if (tool.Argv != nil) != (tool.Name == "exec") {
+		if (tool.Argv != nil) != (tool.Name != "exec_list") {
 			t.Errorf("%s: Argv is %v", tool.Name, tool.Argv != nil)
 		}
 	}
 }
 
 func TestBackground(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, nil)
 	id := d.begin("s", `while read l; do echo "got $l"; done; echo bye`)
 	steps := []struct{ args, want string }{
@@ -312,7 +325,75 @@ func unfinished(got, want string) bool {
 	return len(output(got)) < len(output(want)) && strings.HasPrefix(want, output(got))
 }
 
+// A command in the background obeys who has started it, and admins, in no lesser role than it has.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, nil)
+	call := func(sender string, person int64, role bus.Role, args string) tool.Call {
+		return tool.Call{Args: json.RawMessage(args), Session: "s", Sender: bus.Sender{ID: sender},
+			Person: person, Role: role, Address: bus.Address{Account: "tg", Chat: "1"}}
+	}
+	use := func(name string, c tool.Call) (string, error) {
+		found, err := d.tools.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := found.Run(t.Context(), c)
+		return r.Text, err
+	}
+	text, err := use("exec", call("7", 1, bus.User, object("command", "cat", "background", true)))
+	if err != nil || !strings.Contains(text, "the id p1;") {
+		t.Fatalf("exec = %q, %v", text, err)
+	}
+	input, err := d.tools.Lookup("exec_input")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		sender string
+		person int64
+		role   bus.Role
+		may    bool
+	}{
+		{"the same", "7", 0, bus.User, true},
+		{"the same on another platform", "70", 1, bus.User, true},
+		{"the same with a guest", "7", 1, bus.Guest, false},
+		{"another user", "8", 2, bus.User, false},
+		{"an admin", "9", 3, bus.Admin, true},
+	} {
+		for _, args := range []string{object("id", "p1", "text", "x\n")} {
+			c2 := call(c.sender, c.person, c.role, args)
+			if _, err := use("exec_input", c2); (err == nil) != c.may {
+				t.Errorf("%s: exec_input %s: %v", c.name, args, err)
+			}
+			if got := input.Argv(c2); !slices.Equal(got, []string{"cat"}) {
+				t.Errorf("it is judged like %q, want cat", got)
+			}
+		}
+		look := call(c.sender, c.person, c.role, object("id", "p1"))
+		if _, err := use("exec_input", look); err != nil || input.Argv(look) != nil {
+			t.Errorf("%s can't look: %v; judged like %q", c.name, err, input.Argv(look))
+		}
+	}
+	message := func(sender string, r bus.Role) *bus.InboundMessage {
+		return &bus.InboundMessage{From: bus.Address{Account: "tg", Chat: "1"},
+			Sender: bus.Sender{ID: sender}, Role: r}
+	}
+	if n := d.shell.Stop("s", message("8", bus.User)); n != 0 {
+		t.Error("another user ended the command")
+	}
+	end := call("8", 2, bus.User, object("id", "p1", "end", true))
+	if _, err := use("exec_input", end); err == nil {
+		t.Error("another user ended the command by exec_input")
+	}
+	if n := d.shell.Stop("s", message("7", bus.User)); n != 1 {
+		t.Errorf("who has started the command ended %d, want 1", n)
+	}
+}
+
 func TestEarlyEnd(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, nil)
 	d.shell.early = time.Minute
 	got, err := d.use("s", "exec", `{"command":"echo no; exit 4","background":true}`)
@@ -327,6 +408,7 @@ func TestEarlyEnd(t *testing.T) {
 
 // TestSessions holds that sessions don't see each other, and what Stop ends.
 func TestSessions(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, nil)
 	ids := make(map[string]string)
 	for _, session := range []string{"tg/1", "tg/1#sub", "tg/12"} {
@@ -342,7 +424,7 @@ func TestSessions(t *testing.T) {
 			}
 		}
 	}
-	if n := d.shell.Stop("tg/1"); n != 2 {
+	if n := d.shell.Stop("tg/1", nil); n != 2 {
 		t.Errorf("Stop ended %d, want 2", n)
 	}
 	for session, want := range map[string]bool{"tg/1": false, "tg/1#sub": false, "tg/12": true} {
@@ -351,7 +433,7 @@ func TestSessions(t *testing.T) {
 			t.Errorf("after Stop, %s has %q, %v", session, list, err)
 		}
 	}
-	if n := d.shell.Stop("tg/1"); n != 0 {
+	if n := d.shell.Stop("tg/1", nil); n != 0 {
 		t.Errorf("Stop ended %d again", n)
 	}
 	d.shell.Close()
@@ -361,6 +443,7 @@ func TestSessions(t *testing.T) {
 }
 
 func TestBackgroundLimit(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, nil)
 	done := make(chan string, maxRunning)
 	for range maxRunning {
@@ -385,6 +468,7 @@ func TestBackgroundLimit(t *testing.T) {
 
 // TestBuffer holds that a process whose output nobody reads does not fill memory.
 func TestBuffer(t *testing.T) {
+	t.Parallel()
 	p := &process{done: make(chan struct{}), changed: make(chan struct{})}
 	for range 1000 {
 		if n, err := p.Write([]byte(strings.Repeat("ä", 1000))); n != 2000 || err != nil {
@@ -439,6 +523,7 @@ func BenchmarkExec(b *testing.B) {
 // Without a sandbox commands are refused, and one that could not be started makes us doubt it; a
 // command that fails by itself doesn't.
 func TestDoubt(t *testing.T) {
+	t.Parallel()
 	var none error
 	doubts := 0
 	d := newDesk(t, func(o *Options) {
@@ -474,4 +559,42 @@ func TestDoubt(t *testing.T) {
 	none = errors.New("it is broken")
 	use("echo well", false, 0, "it is broken")
 	use("echo well", true, 0, "it is broken")
+}
+
+// Commands whose processes would be too many together wait for each other, and one that waits too
+// long is refused.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, func(o *Options) { o.Limits.Processes, o.Processes = 16, 40 })
+	for range 2 {
+		if _, err := d.use("s", "exec", `{"command":"cat","background":true}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const free = `{"command":"echo there is room"}`
+	d.shell.wait = time.Millisecond
+	for _, args := range []string{free, `{"command":"cat","background":true}`} {
+		_, err := d.use("other", "exec", args)
+		if err == nil || !strings.Contains(err.Error(), "as many processes as they may have together") {
+			t.Errorf("a third command: %v", err)
+		}
+	}
+	d.shell.wait = roomTime
+	answered := make(chan string)
+	go func() {
+		text, err := d.use("other", "exec", free)
+		answered <- fmt.Sprint(text, err)
+	}()
+	if _, err := d.use("s", "exec_input", `{"id":"p1","eof":true,"wait":60}`); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-answered; !strings.HasPrefix(got, "there is room") {
+		t.Errorf("a command that has waited said %q", got)
+	}
+	for range 3 { // what has ended gives all of it back
+		if text, err := d.use("other", "exec", free); err != nil ||
+			!strings.HasPrefix(text, "there is room") {
+			t.Errorf("a later command said %q, %v", text, err)
+		}
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -114,11 +113,10 @@ func (a *auditor) mayRun(tool func(config.Tool) string, otherwise bool) bool {
 	if a.cfg.Exec.Sandbox == "off" {
 		return false
 	}
-	t, ok := a.cfg.Tools["exec"]
-	if !ok {
-		return otherwise && a.cfg.Exec.Sandbox != "none" // then each command must be approved
+	if said := tool(a.cfg.Tools["exec"]); said != "" && said != config.Inherit {
+		return said == "allow"
 	}
-	return tool(t) == "allow"
+	return otherwise && a.cfg.Exec.Sandbox != "none" // then each command must be approved
 }
 
 func peopleRules() []Rule {
@@ -157,9 +155,6 @@ func peopleRules() []Rule {
 	}
 }
 
-// secretName is what variables are called that have secrets in them.
-var secretName = regexp.MustCompile(`(?i)(KEY|TOKEN|SECRET|PASSW|CREDENTIAL)`)
-
 func commandRules() []Rule {
 	return []Rule{
 		{"GS014", High, "Commands run without a sandbox",
@@ -184,7 +179,7 @@ func commandRules() []Rule {
 			"Remove it from [exec] env, or give them a key that can do little.", false,
 			func(a *auditor) (list []hit) {
 				for _, name := range a.cfg.Exec.Env {
-					if secretName.MatchString(name) {
+					if config.NamesSecret(name) {
 						list = append(list, hit{text: "[exec] env has " + name})
 					}
 				}
@@ -365,7 +360,7 @@ func placeRules() []Rule {
 				return nil
 			}},
 		{openWorkspace, High, "Others can write into the workspace",
-			"What they write there the agent follows: AGENTS.md, skills.",
+			"What they write there the agent reads and runs.",
 			"Take that right away: gateway security --fix, or chmod go-w.", true,
 			func(a *auditor) []hit { return a.directory(a.cfg.Gateway.Workspace, 0o022) }},
 		{"GS030", Low, "Everybody may spend without a bound",

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"gateway/agent/approval"
+	"gateway/bus"
+	"gateway/cmd/gateway/internal/config"
+)
+
+// What a section does not say stays as it is without it.
+func TestNewRules(t *testing.T) {
+	inherits := config.Tool{Owner: config.Inherit, Admin: config.Inherit, User: config.Inherit,
+		Guest: config.Inherit}
+	with := func(change func(t *config.Tool)) config.Tool {
+		changed := inherits
+		change(&changed)
+		return changed
+	}
+	rules := newRules(&config.Config{
+		Exec: config.Exec{Sandbox: "none"},
+		MCP: map[string]config.Server{"x": {Enabled: true, Approve: "ask"},
+			"x_y": {Enabled: true, Approve: "allow"}, "x_z": {Approve: "allow"}},
+		Tools: map[string]config.Tool{
+			"exec": with(func(t *config.Tool) {
+				t.DenyCommands, t.AllowCommands = []string{"rm *"}, []string{"ls *"}
+			}),
+			"mcp_x_write": with(func(t *config.Tool) { t.User = "deny" }),
+			"mcp_x_read":  with(func(t *config.Tool) { t.User = "allow" }),
+		},
+	})
+	for _, test := range []struct {
+		tool string
+		argv []string
+		role bus.Role
+		want approval.Verdict
+	}{
+		{"exec", []string{"cat", "config.toml"}, bus.Owner, approval.Ask},
+		{"exec", []string{"rm", "x"}, bus.Owner, approval.Deny},
+		{"exec", []string{"ls", "x"}, bus.Owner, approval.Allow},
+		{"mcp_x_write", nil, bus.Owner, approval.Ask},
+		{"mcp_x_write", nil, bus.User, approval.Deny},
+		{"mcp_x_read", nil, bus.User, approval.Allow},
+		{"mcp_x_other", nil, bus.User, approval.Ask},
+		{"mcp_x_y_other", nil, bus.User, approval.Allow},
+		{"mcp_x_z_other", nil, bus.User, approval.Ask}, // server x's: x_z is switched off
+		{"read_file", nil, bus.User, approval.Allow},
+	} {
+		if got := rules.Decide(test.role, test.tool, test.argv, approval.Allow); got != test.want {
+			t.Errorf("%s %q by %s: %s, want %s", test.tool, test.argv, test.role, got, test.want)
+		}
+	}
+}
+
+// A rule can be about each tool that there is, and about no other.
+func TestToolNames(t *testing.T) {
+	s := besiege(t, nil)
+	s.tell(victimID, "what can you do?", "you said what can you do?")
+	var names []string
+	for _, spec := range s.request("what can you do?").Tools {
+		names = append(names, spec.Name)
+	}
+	known := config.ToolNames()
+	off := func(name string) bool { return name == "web_search" }
+	known = slices.DeleteFunc(known, off)
+	slices.Sort(known)
+	slices.Sort(names)
+	if !slices.Equal(names, known) {
+		t.Errorf("the tools are\n%q, and rules can be about\n%q", names, known)
+	}
+}
