@@ -39,6 +39,10 @@ const (
 	whatsappPrefix, whatsappSuffix = "whatsapp-", ".db"
 )
 
+// unusedSuffix is added to the name of a configuration that was restored and is not used: it says
+// what programs run, so whoever can make a backup file must not bring it in unseen.
+const unusedSuffix = ".restored"
+
 // ownLink is a link that the gateway makes at each start.
 const ownLink = "workspace/memory"
 
@@ -242,13 +246,16 @@ func (f *historyFilter) copy(name string, w io.Writer, r io.Reader) error {
 }
 
 func restoreCommand(load loader) *cobra.Command {
-	var force bool
+	var with choice
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Put back what a backup holds, while no gateway runs",
 		Long: `Put back what a backup holds, while no gateway runs. All of it is checked before
 anything is changed. What is there already is moved into a folder "before-restore-TIME"
 beside it, and only with --force.
+
+A configuration that is in the backup says what programs the gateway runs: it is put into the home
+as config.toml.restored, to be looked at, and is used only if --with-config is given.
 
 The gateway then goes on as if it had been killed at the moment of the backup: see
 docs/durability.md for what that means for messages that came later.`,
@@ -258,14 +265,16 @@ docs/durability.md for what that means for messages that came later.`,
 			if err != nil {
 				return err
 			}
-			return restoreBackup(cmd, cfg, args[0], force)
+			return restoreBackup(cmd, cfg, args[0], with)
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "move aside what is there already")
+	f := cmd.Flags()
+	f.BoolVar(&with.force, "force", false, "move aside what is there already")
+	f.BoolVar(&with.config, "with-config", false, "use the configuration that is in the backup")
 	return cmd
 }
 
-func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, force bool) error {
+func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with choice) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return usageError{fmt.Errorf("the backup can't be read: %w", err)}
@@ -284,8 +293,14 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, force bo
 		return &homeError{cfg.Gateway.Home, err}
 	}
 	done, err := backup.Restore(cmd.Context(), bufio.NewReader(f), backup.RestoreOptions{
-		Migrations: migrations(), Force: force, Now: time.Now(), Home: cfg.Gateway.Home,
-		Place: func(name string) (backup.Part, bool) { return partOf(cfg, name) },
+		Migrations: migrations(), Force: with.force, Now: time.Now(), Home: cfg.Gateway.Home,
+		Place: func(name string) (backup.Part, bool) {
+			p, ok := partOf(cfg, name)
+			if name == configPart && !with.config {
+				p.Path += unusedSuffix
+			}
+			return p, ok
+		},
 		Adopt: adoptPart,
 	})
 	if err == nil {
@@ -298,7 +313,12 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, force bo
 		cmd.Printf("What was there before is in %s; delete it once all is well.\n", dir)
 	}
 	m := done.Manifest
-	if place := filepath.Join(cfg.Gateway.Home, configPart); hasConfig(m) && place != cfg.File {
+	place := filepath.Join(cfg.Gateway.Home, configPart)
+	switch {
+	case hasConfig(m) && !with.config:
+		cmd.Printf("The configuration of the backup is in %s and is not used: look at it, and "+
+			"rename it to %s if it is what you want.\n", place+unusedSuffix, configPart)
+	case hasConfig(m) && place != cfg.File:
 		cmd.Printf("The configuration is now in %s, and this gateway reads %s.\n", place, cfg.File)
 	}
 	cmd.Printf("Restored %d files as of %s, made by gateway %s.\n", len(m.Entries),

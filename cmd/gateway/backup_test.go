@@ -259,7 +259,19 @@ func TestBackupMemory(t *testing.T) {
 	if err := os.RemoveAll(w.home); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := w.gateway("restore", file); err != nil {
+	// The configuration says what runs: it comes in only if it was asked for.
+	place := filepath.Join(w.home, "config.toml")
+	out, err := w.gateway("restore", file)
+	if err != nil || !strings.Contains(out, place+".restored and is not used") {
+		t.Fatalf("restore: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(place); err == nil {
+		t.Errorf("the configuration of the backup is used unasked")
+	}
+	if _, err := os.Stat(place + ".restored"); err != nil {
+		t.Errorf("the configuration of the backup is not there to be looked at: %v", err)
+	}
+	if out, err := w.gateway("restore", "--force", "--with-config", file); err != nil {
 		t.Fatalf("restore: %v\n%s", err, out)
 	}
 	got, err := os.ReadFile(history)
@@ -308,7 +320,7 @@ func TestBackupBeforeUpgrade(t *testing.T) {
 	if err := os.RemoveAll(w.home); err != nil {
 		t.Fatal(err)
 	}
-	if out, err = w.gateway("restore", "-c", named, file); err != nil {
+	if out, err = w.gateway("restore", "--with-config", "-c", named, file); err != nil {
 		t.Fatalf("restore: %v\n%s", err, out)
 	}
 	got, err := os.ReadFile(filepath.Join(w.home, "config.toml"))
