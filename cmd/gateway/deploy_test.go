@@ -51,6 +51,7 @@ type composeService struct {
 	EnvFile              []any `yaml:"env_file"`
 	Volumes, Ports       []string
 	Secrets, Tmpfs       []string
+	Environment          map[string]string
 	ReadOnly             bool     `yaml:"read_only"`
 	CapDrop              []string `yaml:"cap_drop"`
 	SecurityOpt          []string `yaml:"security_opt"`
@@ -70,6 +71,10 @@ func TestCompose(t *testing.T) {
 		g.StopGracePeriod != "30s" || g.PidsLimit == 0 ||
 		!slices.Equal(g.Volumes, []string{"data:/data"}) {
 		t.Errorf("the gateway is not confined as promised: %+v", g)
+	}
+	password := c.Services["grafana"].Environment["GF_SECURITY_ADMIN_PASSWORD__FILE"]
+	if password != "/run/secrets/http_token" {
+		t.Errorf("the password of Grafana is in %q", password)
 	}
 	for name, s := range c.Services {
 		if !slices.Equal(s.CapDrop, []string{"ALL"}) || s.MemLimit == "" || s.Logging == nil ||
