@@ -14,20 +14,10 @@ import (
 // ask calls the model once, showing its answer while it grows.
 func (t *turn) ask(ctx context.Context) (resp *llm.Response, err error) {
 	d := t.d
-	select {
-	case d.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-d.draining:
-		return nil, errDraining
+	if err := t.takeSlot(ctx); err != nil {
+		return nil, err
 	}
 	defer func() { <-d.slots }()
-	switch { // a slot may have been free all the same
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case d.isDraining():
-		return nil, errDraining
-	}
 	if err := d.halted(ctx); err != nil {
 		return nil, err
 	}
@@ -212,7 +202,8 @@ func (t *turn) hide() bool {
 
 // showEnd ends the preview. void says that no message takes its place.
 func (t *turn) showEnd(void bool) {
-	if t.hide() {
+	// An earlier process, or the turn before it has waited, may have shown something.
+	if t.hide() || void && t.ID != 0 && (t.Attempts > 1 || t.woken) {
 		p := t.progress()
 		p.Ended, p.Void = true, void
 		t.d.Live.Publish(p)

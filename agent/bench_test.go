@@ -46,6 +46,7 @@ func newBench(b *testing.B) *bench {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
+	w.live()
 	go func() { ended <- NewDispatcher(w.deps, &w.opts).Run(ctx) }()
 	go func() { ended <- bench.deliver(ctx) }()
 	b.Cleanup(func() {

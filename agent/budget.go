@@ -35,7 +35,8 @@ func (t *turn) spender() usage.Spender {
 	if parent := key.Parent(); parent != "" {
 		key = parent
 	}
-	who := usage.Spender{Session: string(key), Person: t.person, Turn: t.ID}
+	who := usage.Spender{Session: string(key), Person: t.person, Turn: t.ID,
+		Sender: t.Address.Account + "/" + t.sender.ID}
 	if t.task != nil {
 		who.Turn = t.payer()
 	}
@@ -101,6 +102,7 @@ func (t *turn) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 		}
 		t.d.estimates.keep(t.bill.learnt)
 		t.bill = bill{}
+		t.w.prove(false)
 	}
 	return err
 }
@@ -110,11 +112,15 @@ func (t *turn) account(tx *store.Tx) error {
 	if len(t.bill.entries) == 0 {
 		return nil
 	}
+	who := t.spender()
+	if t.erased {
+		who = usage.Spender{} // the day's sum has it all the same
+	}
 	if err := t.d.sessions.Spend(tx, t.Session, t.bill.session); err != nil {
 		return err
 	}
 	for _, e := range t.bill.entries {
-		if err := t.d.count(tx, t.spender(), e); err != nil {
+		if err := t.d.count(tx, who, e); err != nil {
 			return err
 		}
 	}
@@ -123,10 +129,14 @@ func (t *turn) account(tx *store.Tx) error {
 	return err
 }
 
+// slowestSpeech is how many bytes a second of sound has at least, for the price: 32 kbit/s is what
+// the apps record. What the sender says of its length may be anything.
+const slowestSpeech = 4 << 10
+
 // paySpeech asks the budgets for the transcription of a, and counts it.
 func (d *Dispatcher) paySpeech(ctx context.Context, m bus.InboundMessage, a bus.Attachment) error {
-	who := usage.Spender{Session: string(session.KeyOf(m.From)), Person: m.Person}
-	cost := d.config().SpeechCost(max(a.Seconds, 1))
+	who := usage.Spender{Session: string(session.KeyOf(m.From)), Person: m.Person, Sender: by(m)}
+	cost := d.config().SpeechCost(max(a.Seconds, int(a.Size/slowestSpeech), 1))
 	if err := d.halted(ctx); err != nil {
 		return err
 	}
@@ -151,6 +161,9 @@ func (d *Dispatcher) count(tx *store.Tx, who usage.Spender, e usage.Entry) error
 		return err
 	}
 	for _, w := range warnings {
+		if w.Kind == "person" && who.Person == 0 {
+			w.Key = who.Sender // that owners know
+		}
 		err := d.tellOwners(tx, func(to bus.Address) bus.OutboundMessage {
 			return bus.OutboundMessage{To: to, Text: sayNear(w)}
 		}, bus.Address{})

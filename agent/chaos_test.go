@@ -191,6 +191,7 @@ func (c *chaos) check() {
 // Whatever people, the model and restarts do, and in whatever order: each message is answered,
 // nothing is left over, and no call that must not be made twice is.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(chaosSeeds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

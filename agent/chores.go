@@ -19,10 +19,12 @@ import (
 	"gateway/store/fault"
 )
 
-// Chores are done in the background, by at most maxChores goroutines, and of one scope one after
-// another. They are rows: a chore that a process leaves half done goes on in the next.
+// Chores are done in the background, one at once for so many slots of models, and of one scope one
+// after another. They are rows: a chore that a process leaves half done goes on in the next.
 const (
-	maxChores  = 2
+	leastChores   = 2
+	slotsPerChore = 16
+
 	chorePoll  = time.Minute // for what other processes have put
 	choreRetry = time.Minute // after the first failure; twice as long after each
 	maxRetry   = time.Hour
@@ -34,6 +36,9 @@ const (
 // keptMessages is how many messages stay when a conversation is compacted because nobody writes,
 // or because somebody has asked for it.
 const keptMessages = 8
+
+// maxChores returns how many chores are done at once, at most.
+func (d *Dispatcher) maxChores() int { return max(leastChores, cap(d.slots)/slotsPerChore) }
 
 func (d *Dispatcher) ringChores() {
 	select {
@@ -64,6 +69,9 @@ func (d *Dispatcher) goChores(ctx context.Context) (stop func()) {
 
 // runChores does what is due until ctx ends. When it returns nothing of it runs any more.
 func (d *Dispatcher) runChores(ctx context.Context) error {
+	if err := d.Memory.Settle(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
 	if err := d.Memory.SyncAll(ctx); err != nil && ctx.Err() == nil {
 		d.opts.Logger.WarnContext(ctx, "history not written to its files", "err", err)
 	}
@@ -97,13 +105,14 @@ func (d *Dispatcher) runChores(ctx context.Context) error {
 			for _, scope := range e.scopes {
 				delete(busy, scope)
 			}
-			if e.err != nil {
-				return e.err
+			if err := d.survive(ctx, "chore not ended", e.err); err != nil {
+				return err
 			}
 		case <-d.choreC:
 		case <-due.C:
 		case <-poll.C:
-			if err := d.compactIdle(ctx); err != nil {
+			err := d.survive(ctx, "idle conversations not compacted", d.compactIdle(ctx))
+			if err != nil {
 				return err
 			}
 		}
@@ -130,17 +139,22 @@ func (d *Dispatcher) untilDue(ctx context.Context) (time.Duration, error) {
 func (d *Dispatcher) startChores(
 	ctx context.Context, running *int, busy map[memory.Scope]bool, ended chan<- choreEnd,
 ) error {
-	if *running >= maxChores || ctx.Err() != nil {
+	if *running >= d.maxChores() || ctx.Err() != nil {
 		return nil
 	}
-	list, err := d.chores.Due(d.DB.Read(context.WithoutCancel(ctx)), d.opts.Now())
+	read := d.DB.Read(context.WithoutCancel(ctx))
+	list, err := d.chores.Due(read, d.opts.Now())
+	n, err := d.mend(context.WithoutCancel(ctx), err, d.chores.Mend)
+	if err == nil && n > 0 {
+		list, err = d.chores.Due(read, d.opts.Now())
+	}
 	if err != nil {
 		return err
 	}
 	for _, c := range list {
 		scopes := scopesOf(&c)
 		isBusy := func(s memory.Scope) bool { return busy[s] }
-		if *running >= maxChores || slices.ContainsFunc(scopes, isBusy) {
+		if *running >= d.maxChores() || slices.ContainsFunc(scopes, isBusy) {
 			continue
 		}
 		for _, s := range scopes {
@@ -212,12 +226,12 @@ func (d *Dispatcher) work(ctx context.Context, c *chore.Chore) (r outcome, err e
 	case chore.Version:
 		_, err = d.tree(c.Scope).Commit(ctx,
 			version.Change{Author: "the agent", Reason: "Written in a conversation."})
-	case chore.Log:
-		r.said, err = d.changes(ctx, c)
+	case chore.Log: // of an earlier gateway
+		r.said, err = d.changes(ctx, c.Scope, string(c.State))
 	case chore.Undo:
 		r.said, err = d.undo(ctx, c)
 	case chore.Merge:
-		err = d.mergeFiles(ctx, c)
+		r, err = d.mergeScope(ctx, c)
 	case chore.Erase:
 		r, err = d.eraseRest(ctx, c)
 	default:

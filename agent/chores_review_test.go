@@ -36,6 +36,7 @@ func (m stays) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, e
 
 // What one conversation has to be done, however much and for however long, keeps no other waiting.
 func TestChoresOfOthers(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.atLength()
 		release := make(chan struct{})
@@ -59,6 +60,7 @@ func TestChoresOfOthers(t *testing.T) {
 
 // Two conversations that have very much to compact let others have their turn.
 func TestLongCompactionsYield(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.atLength()
 		w.start()
@@ -91,6 +93,7 @@ func TestLongCompactionsYield(t *testing.T) {
 
 // Who asks for Dream while it is under way is answered at once, and once.
 func TestDreamDuringDream(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.atLength()
 		w.opts.DreamEvery = 2 * time.Hour
@@ -123,6 +126,7 @@ func TestDreamDuringDream(t *testing.T) {
 
 // A chore that panics is put off, and nothing else suffers.
 func TestChorePanics(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.deps.Versions = nil // a caller's mistake
 		w.start()
@@ -145,6 +149,7 @@ func TestChorePanics(t *testing.T) {
 
 // Files of a scope that goes to another one wait until what works with them has ended.
 func TestMergeWaits(t *testing.T) {
+	t.Parallel()
 	merge := chore.Chore{Work: chore.Work{Kind: chore.Merge, Scope: "person-5", Session: "chat-a"}}
 	if got := fmt.Sprint(scopesOf(&merge)); got != "[person-5 chat-a]" {
 		t.Errorf("a merge works with %s", got)
@@ -173,6 +178,42 @@ func TestMergeWaits(t *testing.T) {
 		text, _, err = w.deps.Documents.Read("person-5", document.User)
 		if err != nil || text == "" {
 			t.Errorf("the files have not moved: %q, %v", text, err)
+		}
+	})
+}
+
+// What a turn of another conversation writes into a scope after that was merged is merged, too.
+func TestMergeOfWhatComesLate(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		w.model.Queue(llmtest.Say("hi"), llmtest.Say("hi"), held(llmtest.Say("done"), release),
+			llmtest.Say("linked"))
+		linked := false
+		w.opts.Known = func(_ store.Queryer, id int64) (bool, error) {
+			return id != 5 || !linked, nil
+		}
+		w.start()
+		w.put(person(w.message("a", "hello"), 5))
+		w.put(person(w.message("b", "hello"), 5))
+		w.put(person(w.message("b", "write it down"), 5)) // is held
+		linked = true
+		w.put(person(w.message("a", "and now"), 9))
+		w.sleep(time.Minute)
+		w.remembers("person-5", memory.Fact{Key: "code", Value: "tulip", Pinned: true})
+		w.must(w.deps.Documents.Save("person-5", document.User, "- Name: Ada\n", ""))
+		close(release)
+		w.sleep(time.Minute)
+		facts, _, err := w.deps.Memory.In("person-9").Always(w.read(), 0)
+		if err != nil || len(facts) != 1 {
+			t.Errorf("person-9 knows %v, %v", facts, err)
+		}
+		text, _, err := w.deps.Documents.Read("person-9", document.User)
+		if err != nil || text == "" {
+			t.Errorf("the document has not moved: %q, %v", text, err)
+		}
+		if n := w.count("SELECT count(*) FROM chores"); n != 0 {
+			t.Errorf("%d chores are left, want none", n)
 		}
 	})
 }

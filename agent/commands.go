@@ -23,8 +23,9 @@ type Command struct {
 
 	run func(d *Dispatcher, c *call) (Say, error) // instead of Answer
 
-	// look, if there is one, runs before the transaction, for what is no database work.
-	look func(d *Dispatcher, c *call)
+	// look, if there is one, runs before the transaction, for what is no database work: files, and
+	// what a mutex guards. Whoever has the mutex may wait for a transaction.
+	look func(d *Dispatcher, ctx context.Context, c *call) error
 }
 
 // A Say is what a command answers.
@@ -41,14 +42,15 @@ func Commands() []Command {
 	return []Command{
 		{Name: "help", Help: "what I can do", Least: bus.Guest, run: (*Dispatcher).help},
 		{Name: "status", Help: "model, usage, queue and channels", Least: bus.User,
-			run: (*Dispatcher).status},
+			look: (*Dispatcher).lookAtStatus, run: (*Dispatcher).sayLooked},
 		{Name: "stop", Help: "end the running answer and discard what waits", Least: bus.Guest,
-			run: (*Dispatcher).stop},
+			look: (*Dispatcher).lookAtWork, run: (*Dispatcher).stop},
 		{Name: "new", Help: "begin a new conversation", Least: bus.User, run: (*Dispatcher).reset},
 		{Name: "queue", Help: "what happens to messages during an answer: " +
-			"steer, followup, collect or interrupt", Least: bus.User, run: (*Dispatcher).queue},
+			"steer, followup, collect or interrupt", Least: bus.User,
+			look: (*Dispatcher).lookAtMode, run: (*Dispatcher).queue},
 		{Name: "model", Help: "which language model answers here", Least: bus.User,
-			run: (*Dispatcher).chooseModel},
+			look: (*Dispatcher).lookAtModel, run: (*Dispatcher).chooseModel},
 		{Name: "compact", Help: "make notes of the older part of this conversation", Least: bus.User,
 			run: (*Dispatcher).compactNow},
 		{Name: "memory", Help: "what I know for longer than this conversation", Least: bus.User,
@@ -56,15 +58,15 @@ func Commands() []Command {
 		{Name: "history", Help: "my notes of earlier conversations", Least: bus.User,
 			run: (*Dispatcher).sayHistory},
 		{Name: "skills", Help: "what I can follow step by step", Least: bus.User,
-			look: (*Dispatcher).lookAtSkills, run: (*Dispatcher).sayLooked},
+			look: (*Dispatcher).lookAtSkills, run: (*Dispatcher).saySkills},
 		{Name: "dream", Help: "turn what is new into lasting memory", Least: bus.User,
 			run: (*Dispatcher).dreamNow},
 		{Name: "dream-log", Help: "how my memory has changed", Least: bus.User,
-			run: (*Dispatcher).dreamLog},
+			look: (*Dispatcher).lookAtChanges, run: (*Dispatcher).sayLooked},
 		{Name: "dream-restore", Help: "take a change of my memory back", Least: bus.User,
 			run: (*Dispatcher).dreamRestore},
 		{Name: "forget", Help: "erase what I know of you", Least: bus.User,
-			run: (*Dispatcher).forget},
+			look: (*Dispatcher).lookAtWork, run: (*Dispatcher).forget},
 		{Name: "jobs", Help: "what I do at set times", Least: bus.User,
 			run: (*Dispatcher).listJobs},
 		{Name: "remind", Help: "remind you of something in 20m, tomorrow 9:00, every 2h …",
@@ -95,7 +97,9 @@ type call struct {
 	tx         *store.Tx
 	seq        int64    // of the message in the inbox
 	looked     string   // what its look has found
+	work       work     // likewise
 	stopped    []string // platform's ids of the messages that it leaves without another answer
+	streams    []string // previews of the answers that it has stopped
 	again      bool     // runs that it ends begin anew
 
 	// after is what is to be done once the transaction is committed; it may
@@ -121,53 +125,13 @@ func parseCommand(text string) (name, args string) {
 	return name, args
 }
 
-// commandOf returns the command that m is, or "". What the agent writes to itself is none.
+// commandOf returns the command that m is, or "". What the agent writes to itself is none, nor is
+// what somebody has forwarded: others have written that.
 func commandOf(m bus.InboundMessage) (name, args string) {
-	if m.Note != nil {
+	if m.Note != nil || m.Forwarded != "" {
 		return "", ""
 	}
 	return parseCommand(m.Text)
-}
-
-// command answers r in one transaction. It runs in the order of the messages, and waits
-// for neither a turn nor a slot.
-func (d *Dispatcher) command(ctx context.Context, r bus.Received, name, args string) error {
-	known := d.lookup(name, r.Message.Role)
-	key := session.KeyOf(r.Message.From)
-	waiting := d.pending(key)
-	var after func()
-	looking := call{message: r.Message}
-	if known.look != nil {
-		known.look(d, &looking)
-	}
-	err := d.tx(ctx, func(tx *store.Tx) error {
-		after = nil
-		ok, err := d.Inbox.Answer(tx, r.Seq)
-		if err != nil || !ok {
-			return err
-		}
-		c := &call{name: name, args: args, message: r.Message, key: key,
-			seq: r.Seq, looked: looking.looked, waiting: waiting, tx: tx}
-		say, err := known.run(d, c)
-		if err != nil {
-			return err
-		}
-		after = c.after
-		if say.Later {
-			return nil
-		}
-		out := reply(r.Message, say.Text)
-		out.Buttons = say.Buttons
-		out.Answers = append(out.Answers, c.stopped...)
-		return d.Outbox.Put(tx, out, d.opts.Now())
-	})
-	if err != nil {
-		return fmt.Errorf("command %s: %w", name, err)
-	}
-	if after != nil {
-		after()
-	}
-	return nil
 }
 
 // lookup returns the command with a name for somebody of a role, as one that has a run.
@@ -235,12 +199,18 @@ var queueButtons = []bus.Button{
 	{Label: "Collect", Text: "/queue collect"}, {Label: "Interrupt", Text: "/queue interrupt"},
 }
 
+// lookAtMode finds out the queue mode of the conversation.
+func (d *Dispatcher) lookAtMode(_ context.Context, c *call) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c.looked = string(d.mode(c.key))
+	return nil
+}
+
 func (d *Dispatcher) queue(c *call) (Say, error) {
 	if c.args == "" {
-		d.mu.Lock()
-		defer d.mu.Unlock()
 		return Say{Text: fmt.Sprintf("What comes while I answer is handled by the queue mode, "+
-			"which is %s now. Change it:", d.mode(c.key)), Buttons: queueButtons}, nil
+			"which is %s now. Change it:", c.looked), Buttons: queueButtons}, nil
 	}
 	mode, err := ParseMode(c.args)
 	if err != nil {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -187,8 +188,8 @@ func (d *Dispatcher) compact(
 			return err
 		}
 		text, from := before.Text, before.From
-		if notes != "" {
-			text, from = d.joined(key, before, cursor, notes, entries)
+		if all := notes.text(); all != "" {
+			text, from = d.joined(key, before, cursor, all, entries)
 		}
 		moved, err := d.sessions.Compact(tx, key, before, entries[len(entries)-1].ID, text, from)
 		if err == nil && !moved {
@@ -204,13 +205,42 @@ func (d *Dispatcher) compact(
 	}
 	fault.Point("compacted")
 	d.opts.Logger.InfoContext(ctx, "conversation compacted", "session", key,
-		"messages", len(entries), "notes", len(notes))
+		"messages", len(entries), "notes", len(notes.text()))
 	d.syncHistory(ctx, before.Scope)
 	return true, nil
 }
 
-// notes asks the model for notes of entries. dump says what to do if it makes none.
+// A noted is what was noted of a part of a conversation, each "" if nothing was.
+type noted struct {
+	own     string // of what was said without reading what others have written
+	foreign string // of the rest, marked
+}
+
+// text returns all of it.
+func (n noted) text() string {
+	return strings.TrimSpace(n.own + "\n" + n.foreign)
+}
+
+// notes asks the model for notes of entries: of what others may have had a say in by themselves, so
+// that nothing lasting comes of it. dump says what to do if it makes none.
 func (d *Dispatcher) notes(
+	ctx context.Context, who usage.Spender, entries []session.Entry, dump bool,
+) (n noted, err error) {
+	own, foreign := compact.Split(entries)
+	if len(own) > 0 {
+		n.own, err = d.notesOf(ctx, who, own, dump)
+	}
+	if err == nil && len(foreign) > 0 {
+		n.foreign, err = d.notesOf(ctx, who, foreign, dump)
+		if n.foreign != "" {
+			n.foreign = memory.MarkForeign(n.foreign)
+		}
+	}
+	return n, err
+}
+
+// notesOf asks the model for notes of entries.
+func (d *Dispatcher) notesOf(
 	ctx context.Context, who usage.Spender, entries []session.Entry, dump bool,
 ) (string, error) {
 	size := d.notesSize()
@@ -241,20 +271,24 @@ func (d *Dispatcher) notes(
 const maxHalved = 4
 
 // keepNotes writes notes of entries into the history of a scope, and makes what they say
-// searchable. It returns the cursor of the notes.
+// searchable. It returns the cursor of the first of the notes.
 func (d *Dispatcher) keepNotes(
-	tx *store.Tx, s memory.Scope, key session.Key, notes string, entries []session.Entry,
+	tx *store.Tx, s memory.Scope, key session.Key, notes noted, entries []session.Entry,
 ) (cursor int64, err error) {
 	space := d.Memory.In(s)
-	if notes != "" {
-		cursor, err = space.Append(tx, memory.Entry{
-			Time: entries[len(entries)-1].Time, Session: string(key), Text: notes})
+	for _, text := range []string{notes.own, notes.foreign} {
+		if text == "" {
+			continue
+		}
+		at, err := space.Append(tx, memory.Entry{
+			Time: entries[len(entries)-1].Time, Session: string(key), Text: text})
 		if err == nil {
 			err = d.dreamLater(tx, s)
 		}
 		if err != nil {
 			return 0, err
 		}
+		cursor = cmp.Or(cursor, at)
 	}
 	var said []memory.Message
 	for _, e := range entries {

@@ -39,6 +39,7 @@ func (w *world) long(chat string) *llmtest.Model {
 
 // Whatever keeps notes from being made before a turn ends that turn at most, and never the gateway.
 func TestNotesThatCannotBeMade(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		set  func(w *world)
@@ -92,6 +93,7 @@ func TestNotesThatCannotBeMade(t *testing.T) {
 
 // What stays of a conversation begins with a person, however many messages its turns have.
 func TestCompactKeepsTurnsWhole(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.tools(act("look", tool.Pure, always("seen")))
 		m := llmtest.Func("looks", func(r llm.Request) llmtest.Step {
@@ -117,6 +119,7 @@ func TestCompactKeepsTurnsWhole(t *testing.T) {
 
 // A turn that is larger than what is looked at at once becomes notes like any other.
 func TestNotesOfAHugeTurn(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.atLength()
 		w.start()
@@ -138,6 +141,7 @@ func TestNotesOfAHugeTurn(t *testing.T) {
 // A transcript that is much longer than what becomes notes before a turn does not keep people from
 // being answered; the rest becomes notes behind it.
 func TestVeryLongTranscript(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.atLength()
 		w.opts.ContextWindow, w.opts.MaxOutput = 4096, 1024
@@ -181,6 +185,7 @@ func TestVeryLongTranscript(t *testing.T) {
 // Notes that a chore makes of a conversation go where it belongs when they are ready; if it was
 // erased meanwhile, nowhere.
 func TestNotesOfWhatHasMoved(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.atLength()
 		w.start()
@@ -234,6 +239,7 @@ func TestNotesOfWhatHasMoved(t *testing.T) {
 
 // A model for notes whose window is smaller than that of the others gets less at once.
 func TestNotesModelWithASmallWindow(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.atLength()
 		clerk := w.clerk()
@@ -271,6 +277,7 @@ func (m narrow) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 
 // Each call of the model may find the prompt too long once, and is then made with a shorter one.
 func TestTooLongMoreThanOnce(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.tools(act("look", tool.Pure, always(strings.Repeat("seen ", 1000))))
 		tooLong := llmtest.Fail(llm.ContextTooLong)
@@ -290,6 +297,7 @@ func TestTooLongMoreThanOnce(t *testing.T) {
 // However small the window is, what is remembered leaves room for the conversation, and not each
 // message costs notes.
 func TestSmallWindow(t *testing.T) {
+	t.Parallel()
 	for _, window := range []int{2048, 8192, 16_384} {
 		inWorld(t, func(w *world) {
 			m := w.atLength()

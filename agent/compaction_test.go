@@ -61,6 +61,7 @@ func (w *world) atLength() *llmtest.Model {
 // last, and what went is in the notes and can be found; nothing is deleted, and the start of the
 // session never goes back.
 func TestFitKeepsTheConversation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.tools(act("look", tool.Pure, always("seen")))
 	checks := 0
@@ -168,6 +169,7 @@ func checkFitted(rt *rapid.T, w *world, chat string, last *turn, said []string) 
 // A conversation that gets long becomes notes after the turn that made it so; the next one has
 // them in its prompt, and those of the notes before.
 func TestCompactionAfterATurn(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		m := w.atLength()
 		w.opts.ContextWindow, w.opts.MaxOutput = 8192, 1024
@@ -202,6 +204,7 @@ func TestCompactionAfterATurn(t *testing.T) {
 
 // The summary is bounded; what falls out of it is in the recent history until Dream has read it.
 func TestSummaryIsBounded(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.start()
 		var s session.Summary
@@ -222,6 +225,7 @@ func TestSummaryIsBounded(t *testing.T) {
 
 // Pitfall: "messages that arrive while a summary is written are cut off with it".
 func TestMessagesDuringCompaction(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.atLength()
 		w.start()
@@ -249,6 +253,7 @@ func TestMessagesDuringCompaction(t *testing.T) {
 
 // A conversation that rests becomes notes, but for its last messages, once.
 func TestIdle(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		m := w.atLength()
 		w.opts.IdleAfter = 30 * time.Minute
@@ -278,6 +283,7 @@ func TestIdle(t *testing.T) {
 // /new begins at once, and what was said becomes notes behind it, also if the process ends or the
 // model fails meanwhile; after three failures the messages themselves stand in.
 func TestNewMakesNotes(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		do   func(w *world)
@@ -333,6 +339,7 @@ func TestNewMakesNotes(t *testing.T) {
 
 // /compact says what it has done, and that there is nothing to do.
 func TestCompactCommand(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.atLength()
 		w.start()
@@ -358,6 +365,7 @@ func TestCompactCommand(t *testing.T) {
 
 // Whoever has spent the budget gets no notes, and nothing is lost.
 func TestNoNotesWithoutBudget(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.atLength()
 		w.start()
@@ -378,6 +386,7 @@ func TestNoNotesWithoutBudget(t *testing.T) {
 
 // The estimate of a prompt comes close to what the model counts, whatever that counts.
 func TestEstimateLearns(t *testing.T) {
+	t.Parallel()
 	for _, ratio := range []float64{1.2, 2.1, 3.9, 5.2, 9} {
 		var e estimator
 		if got := e.tokens("m", 3000); got != 1000 {

@@ -21,6 +21,7 @@ import (
 
 // A call that must be approved, and that then waits itself, waits twice.
 func TestApprovedCallThatWaits(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprint("spawn, restart ", restart), func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -97,6 +98,7 @@ func (w *world) decideParked(q *question.Question, s question.State, answer stri
 // Whatever a killed process has left of an approval, the call is made once at most, and the
 // turn ends with an answer.
 func TestKilledWithApproval(t *testing.T) {
+	t.Parallel()
 	say := func(text string) func(w *world, q *question.Question) {
 		return func(w *world, q *question.Question) {
 			w.start()
@@ -202,6 +204,7 @@ var leftBehind = []struct {
 // A /stop that came while the gateway was away, or comes at once, ends a turn wherever it was
 // killed. Nothing of it runs then or later.
 func TestKilledAndStopped(t *testing.T) {
+	t.Parallel()
 	for _, test := range leftBehind {
 		for _, command := range []string{"/stop", "/new"} {
 			t.Run(test.name+" "+command, func(t *testing.T) {
@@ -246,6 +249,7 @@ func TestKilledAndStopped(t *testing.T) {
 // While everything is halted no tool is used, whatever a killed process has left: the turn
 // ends, and the person is told.
 func TestKilledAndHalted(t *testing.T) {
+	t.Parallel()
 	for _, test := range leftBehind {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -278,6 +282,7 @@ func TestKilledAndHalted(t *testing.T) {
 // Whatever a killed process has left of a task whose outcome a turn waits for, the outcome is the
 // result of the call, once, or a message of its own if it comes too late.
 func TestKilledWhileTaskWorks(t *testing.T) {
+	t.Parallel()
 	const sub = "test/a#1-left_0"
 	put := func(w *world, m bus.InboundMessage, id string, note bus.Note) (seq int64) {
 		m.ID, m.Note, m.Text = id, &note, "blue"

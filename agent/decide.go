@@ -125,7 +125,7 @@ func (d *Dispatcher) usage(c *call) (Say, error) {
 	if err != nil {
 		return Say{}, err
 	}
-	who := usage.Spender{Session: string(c.key), Person: c.message.Person}
+	who := usage.Spender{Session: string(c.key), Person: c.message.Person, Sender: by(c.message)}
 	lines, err := d.opts.Usage.Today(c.tx, who)
 	if err != nil {
 		return Say{}, err

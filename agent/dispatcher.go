@@ -35,21 +35,30 @@ type Dispatcher struct {
 	restarts  restart.Store
 	estimates estimator
 	slots     chan struct{} // a model call holds one
-	looks     chan struct{} // reading an image or a document holds one
 	started   time.Time
 
-	lease    store.Lease
-	last     int64         // newest inbox message that was handed out; used by Run only
-	draining chan struct{} // closed when turns should end at their next step
-	fatal    chan error    // the first error that ends Run
-	dueC     chan struct{} // rung when dueKeys grows
-	choreC   chan struct{} // rung when chores may be due
-	panics   atomic.Int64
-	drops    drops
-	beat     atomic.Int64 // when Run last went round, in nanoseconds; see Stats
+	lease     store.Lease
+	last      int64                 // newest inbox message that was handed out; used by Run only
+	over      []overflowed          // to be dropped; likewise
+	tried     map[int64]bool        // messages that were handed out before; likewise
+	lanes     map[session.Key]*lane // conversations with a command under way; likewise
+	answeredC chan answered         // the commands that are done
+
+	commandSlots chan struct{} // a command holds one
+
+	draining  chan struct{} // closed when turns should end at their next step
+	fatal     chan error    // the first error that ends Run
+	dueC      chan struct{} // rung when dueKeys grows
+	choreC    chan struct{} // rung when chores may be due
+	panics    atomic.Int64
+	abandoned atomic.Int64 // tool calls that nobody waits for, and that go on
+	drops     drops
+	beat      atomic.Int64 // when Run last went round, in nanoseconds; see Stats
 
 	mu      sync.Mutex
-	workers map[session.Key]*worker        // a key is present while its worker runs
+	workers map[session.Key]*worker        // a key is present while its worker runs, or waits to
+	lobby   []*worker                      // those that wait to be admitted, in their order
+	running int                            // workers that are admitted
 	parked  map[session.Key]*parked        // of the sessions whose turn waits; they have no worker
 	dueKeys []session.Key                  // of parked ones that are to be looked at
 	tasks   map[session.Key]int            // sub-agents that work, by the session that has sent them
@@ -73,18 +82,22 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	d := &Dispatcher{
 		Deps: deps, opts: o, commands: append(Commands(), o.Commands...),
 		slots:    make(chan struct{}, o.Slots),
-		looks:    make(chan struct{}, maxLooks),
 		started:  o.Now(),
 		draining: make(chan struct{}),
 		fatal:    make(chan error, 1),
 		dueC:     make(chan struct{}, 1),
 		choreC:   make(chan struct{}, 1),
-		workers:  make(map[session.Key]*worker),
-		parked:   make(map[session.Key]*parked),
-		tasks:    make(map[session.Key]int),
-		queued:   make(map[session.Key][]bus.Received),
-		modes:    make(map[session.Key]Mode),
-		models:   make(map[session.Key]string),
+		lanes:    make(map[session.Key]*lane),
+
+		answeredC:    make(chan answered),
+		commandSlots: make(chan struct{}, maxCommands),
+
+		workers: make(map[session.Key]*worker),
+		parked:  make(map[session.Key]*parked),
+		tasks:   make(map[session.Key]int),
+		queued:  make(map[session.Key][]bus.Received),
+		modes:   make(map[session.Key]Mode),
+		models:  make(map[session.Key]string),
 	}
 	d.current.Store(&settings{o, deps.Model, deps.Notes})
 	return d
@@ -131,6 +144,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if d.lease.Epoch == 0 {
 		return nil // ctx ended before there was one
 	}
+	if err := d.leaveLobby(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf("agent: dispatch: %w", err)
+	}
 	// Given back at once, another process need not wait for its end.
 	if err := d.DB.Tx(context.WithoutCancel(ctx), d.lease.Release); err != nil {
 		return fmt.Errorf("agent: dispatch: %w", err)
@@ -174,17 +190,15 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 	if err != nil {
 		return err
 	}
-	var turns []session.Turn
-	err = d.DB.Tx(ctx, func(tx *store.Tx) (err error) {
-		turns, err = d.sessions.RunningTurns(tx)
-		turns = d.parkAgain(turns, waits)
-		for i := 0; i < len(turns) && err == nil; i++ {
-			err = d.sessions.TakeOver(tx, &turns[i], d.lease, d.opts.Now())
-			turns[i].Epoch = d.lease.Epoch
-			turns[i].Attempts++
-		}
+	turns, err := d.runningTurns(work)
+	if err != nil {
 		return err
-	})
+	}
+	turns = d.parkAgain(turns, waits)
+	err = d.DB.Tx(ctx, func(tx *store.Tx) error { return d.blame(tx, turns) })
+	if err == nil {
+		turns, err = d.tryAlone(ctx, work, turns)
+	}
 	if err != nil {
 		return err
 	}
@@ -199,9 +213,11 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 	return nil
 }
 
-// waits returns the open questions by their turn.
+// waits returns the open questions by their turn. A turn whose question can't be read does not wait
+// any longer: it ends, and says so.
 func (d *Dispatcher) waits(ctx context.Context) (map[int64]question.Question, error) {
 	list, err := d.questions.ListOpen(d.DB.Read(ctx))
+	_, err = d.mend(ctx, err, d.questions.SetAside)
 	waits := make(map[int64]question.Question, len(list))
 	for _, q := range list {
 		waits[q.Turn] = q
@@ -225,10 +241,13 @@ func (d *Dispatcher) parkAgain(
 }
 
 func (d *Dispatcher) dispatch(ctx, work context.Context) error {
+	defer d.leaveLanes()
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	renew := time.NewTicker(leaseTerm / 3)
 	defer renew.Stop()
+	heal := time.NewTicker(healInterval)
+	defer heal.Stop()
 	bound := math.MaxInt // what an earlier process has accepted is never dropped
 	for {
 		d.beat.Store(d.opts.Now().UnixNano())
@@ -246,8 +265,16 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 		case err := <-d.fatal:
 			return err
 		case <-d.Inbox.C():
+		case a := <-d.answeredC:
+			if err := d.leave(ctx, work, a); err != nil {
+				return err
+			}
 		case <-d.dueC:
 		case <-poll.C:
+		case <-heal.C:
+			if err := d.heal(ctx, work); err != nil {
+				return err
+			}
 		case <-renew.C:
 			err := d.DB.Tx(work, func(tx *store.Tx) error {
 				return d.lease.Renew(tx, d.opts.Now(), leaseTerm)
@@ -263,35 +290,52 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 // a session.
 func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 	for {
-		list, err := d.Inbox.Waiting(d.DB.Read(work), d.last)
+		list, err := d.waiting(work, d.last)
 		if err != nil {
 			return err
 		}
 		for _, r := range list {
+			if d.tried[r.Seq] {
+				d.last = r.Seq
+				continue
+			}
 			d.opts.Logger.InfoContext(ctx, "message received",
 				"from", r.Message.From.String(), "id", r.Message.ID, "seq", r.Seq)
-			if err := d.moveChoices(ctx, r.Message); err != nil {
-				return err
-			}
-			name, args := commandOf(r.Message)
-			if name != "" {
-				err = d.command(ctx, r, name, args)
-			} else {
-				err = d.enqueue(ctx, work, r, bound)
-			}
-			if err != nil {
+			if err := d.handOut(ctx, work, r, bound); err != nil {
 				return err
 			}
 			d.last = r.Seq
-			if name != "" {
-				break // what follows may wait no more
-			}
+		}
+		if err := d.survive(ctx, "messages not dropped", d.dropOver(ctx)); err != nil {
+			return err
 		}
 		n := len(list)
 		if n == 0 || n < bus.ReadLimit && d.last == list[n-1].Seq {
 			return nil
 		}
 	}
+}
+
+// handOut has r answered if it is a command, or gives it to its session. What goes wrong with that
+// is told to the sender, and holds nobody else up; an error is the store's loss.
+func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound int) error {
+	key := session.KeyOf(r.Message.From) // also of its sub-agents and jobs
+	if l, ok := d.lanes[key]; ok {
+		l.waiting = append(l.waiting, handed{r, bound})
+		return nil
+	}
+	err := d.moveChoices(ctx, r.Message)
+	if name, args := commandOf(r.Message); err == nil && name != "" {
+		d.enter(ctx, key, r, name, args)
+		return nil
+	}
+	if err == nil {
+		err = d.enqueue(ctx, work, r, bound)
+	}
+	if err == nil || store.IsLost(err) {
+		return err
+	}
+	return d.apologise(ctx, r, err)
 }
 
 // enqueue gives r to the worker of its session, which it starts if there is none. If bound
@@ -323,11 +367,17 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 		d.mu.Unlock()
 		return nil
 	}
+	if r.Message.Note != nil && (w.deferred || len(w.waiting) >= maxNotes) {
+		w.deferred = true // it stays in the inbox, until there is room: see heal
+		d.mu.Unlock()
+		return nil
+	}
 	if len(w.waiting) < bound || r.Message.Note != nil {
 		w.waiting = append(w.waiting, r)
 		w.arrived = d.opts.Now()
 		w.told = false
-		if d.mode(key) == Interrupt && w.cancel != nil && !w.alone && r.Message.Note == nil {
+		if d.mode(key) == Interrupt && w.cancel != nil && !w.alone && r.Message.Note == nil &&
+			!slices.ContainsFunc(w.waiting, w.isOther) { // nobody ends what others have asked for
 			w.cancel(errInterrupted)
 		}
 		w.ring()
@@ -340,36 +390,44 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 	return d.overflow(ctx, r, tell)
 }
 
-// overflow drops a message for which its session has no room, and tells the sender
-// if that is the first one since there was room.
+// maxNotes is how many messages wait in memory when the agent writes one more to itself.
+const maxNotes = 100
+
+// overflow drops a message for which its session has no room, with the others of its round, and
+// tells the sender if that is the first one since there was room.
 func (d *Dispatcher) overflow(ctx context.Context, r bus.Received, tell bool) error {
 	d.opts.Logger.WarnContext(ctx, "message dropped: too many are waiting",
 		"from", r.Message.From.String(), "id", r.Message.ID,
 		"dropped", d.drops.add(r.Message.From.Account))
-	return d.tx(ctx, func(tx *store.Tx) error {
-		ok, err := d.Inbox.Drop(tx, r.Seq)
-		if err != nil || !ok || !tell {
-			return err
-		}
-		return d.Outbox.Put(tx, reply(r.Message, fmt.Sprintf(sayFull, d.config().Waiting)), d.opts.Now())
-	})
+	d.over = append(d.over, overflowed{r, tell})
+	return nil
 }
 
-// start adds w as the worker of key and runs it. d.mu is held.
-func (d *Dispatcher) start(work context.Context, key session.Key, w *worker) {
-	w.d, w.key, w.wake = d, key, make(chan struct{}, 1)
-	d.workers[key] = w
-	if parent := key.Parent(); parent != "" {
-		d.tasks[parent]++
+// An overflowed is a message for which there was no room.
+type overflowed struct {
+	bus.Received
+	tell bool
+}
+
+// dropOver drops what overflow was called with, in one transaction.
+func (d *Dispatcher) dropOver(ctx context.Context) error {
+	if len(d.over) == 0 {
+		return nil
 	}
-	d.wg.Go(func() {
-		defer d.taskEnded(work, key)
-		if err := w.run(work); err != nil {
-			select {
-			case d.fatal <- err:
-			default: // an earlier error ends Run already
+	list := d.over
+	d.over = nil
+	return d.tx(ctx, func(tx *store.Tx) error {
+		for _, o := range list {
+			ok, err := d.Inbox.Drop(tx, o.Seq)
+			if err == nil && ok && o.tell {
+				err = d.Outbox.Put(tx,
+					reply(o.Message, fmt.Sprintf(sayFull, d.config().Waiting)), d.opts.Now())
+			}
+			if err != nil {
+				return err
 			}
 		}
+		return nil
 	})
 }
 

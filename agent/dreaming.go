@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,12 +133,19 @@ const (
 	maxDiff = 3000 // bytes
 )
 
-// changes answers /dream-log: what was changed in the documents of a scope.
-func (d *Dispatcher) changes(ctx context.Context, c *chore.Chore) (string, error) {
+// lookAtChanges reads what was changed in the documents of the scope, for /dream-log [ID].
+func (d *Dispatcher) lookAtChanges(ctx context.Context, c *call) (err error) {
+	c.looked, err = d.changes(ctx, scopeOf(c.message), c.args)
+	return err
+}
+
+func (d *Dispatcher) changes(
+	ctx context.Context, scope memory.Scope, id string,
+) (string, error) {
 	if d.Documents == nil {
 		return "There are no documents.", nil
 	}
-	tree, id := d.tree(c.Scope), string(c.State)
+	tree := d.tree(scope)
 	if id != "" {
 		text, err := tree.Show(ctx, id)
 		if err != nil {
@@ -208,6 +216,10 @@ func (d *Dispatcher) moveScope(tx *store.Tx, key session.Key, from, to memory.Sc
 	case !follows:
 		return d.sessions.SetScope(tx, key, to)
 	}
+	late, err := d.runningIn(tx, from, key)
+	if err != nil {
+		return err
+	}
 	if err := d.sessions.MoveScope(tx, from, to); err != nil {
 		return err
 	}
@@ -223,7 +235,56 @@ func (d *Dispatcher) moveScope(tx *store.Tx, key session.Key, from, to memory.Sc
 		}
 	}
 	work := chore.Work{Kind: chore.Merge, Scope: to, Session: string(from)}
-	return d.chores.Put(tx, chore.Chore{Work: work}, d.opts.Now())
+	return d.chores.Put(tx, chore.Chore{Work: work, State: late}, d.opts.Now())
+}
+
+// A merging is what is known of a merge. Turns are those that worked with the old scope when it was
+// moved, and write there until they end.
+type merging struct {
+	Turns []int64 `json:"turns"`
+}
+
+// runningIn returns the merging of a scope that is about to be moved for the turn of a session, or
+// nil if no other turn works with it.
+func (d *Dispatcher) runningIn(tx *store.Tx, s memory.Scope, key session.Key) ([]byte, error) {
+	keys, err := d.sessions.OfScope(tx, s)
+	var m merging
+	for i := 0; i < len(keys) && err == nil; i++ {
+		var t *session.Turn
+		if t, err = d.sessions.RunningTurn(tx, keys[i]); t != nil && keys[i] != key {
+			m.Turns = append(m.Turns, t.ID)
+		}
+	}
+	if err != nil || m.Turns == nil {
+		return nil, err
+	}
+	return jsonOf(m), nil
+}
+
+// mergeWait is how soon files are merged again while a turn may still write into the old scope.
+const mergeWait = 10 * time.Second
+
+// mergeScope merges the files of a scope into another one, now and until nobody writes into the old
+// scope any more.
+func (d *Dispatcher) mergeScope(ctx context.Context, c *chore.Chore) (r outcome, err error) {
+	var m merging
+	if len(c.State) > 0 {
+		if err := json.Unmarshal(c.State, &m); err != nil {
+			return r, fmt.Errorf("agent: merge into %s: %w", c.Scope, err)
+		}
+	}
+	if len(m.Turns) > 0 {
+		turns, err := d.runningTurns(ctx)
+		if err != nil {
+			return r, err
+		}
+		if slices.ContainsFunc(turns, func(t session.Turn) bool {
+			return slices.Contains(m.Turns, t.ID)
+		}) {
+			r = outcome{again: d.opts.Now().Add(mergeWait), state: c.State}
+		}
+	}
+	return r, d.mergeFiles(ctx, c)
 }
 
 // follows reports whether the memory of a scope belongs to who has that of another: what is known
@@ -246,7 +307,22 @@ func (d *Dispatcher) mergeFiles(ctx context.Context, c *chore.Chore) error {
 	if err != nil {
 		return err
 	}
-	if err := d.Memory.MergeFiles(ctx, from, c.Scope); err != nil || d.Documents == nil {
+	// A turn that had begun before may have written into the old scope since. If that is the one of
+	// a conversation again, what is there now stays.
+	err = d.tx(ctx, func(tx *store.Tx) error {
+		keys, err := d.sessions.OfScope(tx, from)
+		if err != nil || len(keys) > 0 {
+			return err
+		}
+		return d.Memory.Merge(tx, from, c.Scope)
+	})
+	if err == nil {
+		err = d.Memory.Settle(ctx)
+	}
+	if err == nil {
+		err = d.Memory.MergeFiles(ctx, from, c.Scope)
+	}
+	if err != nil || d.Documents == nil {
 		return err
 	}
 	for _, name := range []string{document.User, document.Memory, document.Soul, document.Heartbeat} {

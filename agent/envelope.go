@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -26,9 +27,47 @@ func (t *turn) userMessages(ctx context.Context, batch []bus.Received) []llm.Mes
 	t.d.mu.Lock()
 	mode := t.d.mode(t.Session)
 	t.d.mu.Unlock()
-	list := t.overheard(ctx, batch[0])
-	var seen []llm.Message
-	for _, m := range joinParts(batch) {
+	heard := t.overheard(ctx, batch[len(batch)-1])
+	if mode != Collect {
+		var list []llm.Message
+		for len(batch) > 0 {
+			var context, part []bus.Received
+			context, heard = upTo(heard, batch[0].Seq)
+			part, batch = batch, nil
+			if len(heard) > 0 {
+				part, batch = upTo(part, heard[0].Seq)
+			}
+			list = append(list, t.asContext(ctx, context)...)
+			list = append(list, t.asQuestions(ctx, part)...)
+		}
+		return list
+	}
+	list, seen := t.asContext(ctx, heard), t.asQuestions(ctx, batch)
+	if len(seen) == 1 {
+		return append(list, seen...)
+	}
+	all := llm.Message{Role: llm.User}
+	for i, m := range seen {
+		all.Text += fmt.Sprintf("%d. %s\n", i+1, m.Text)
+		all.Images = append(all.Images, m.Images...)
+		all.Foreign = cmp.Or(all.Foreign, m.Foreign)
+	}
+	all.Text = strings.TrimSuffix(all.Text, "\n")
+	return append(list, all)
+}
+
+// upTo cuts list before the first message that came after the one with the given Seq.
+func upTo(list []bus.Received, seq int64) (before, after []bus.Received) {
+	i := slices.IndexFunc(list, func(r bus.Received) bool { return r.Seq > seq })
+	if i < 0 {
+		return list, nil
+	}
+	return list[:i], list[i:]
+}
+
+// asQuestions returns what the model sees of messages to it.
+func (t *turn) asQuestions(ctx context.Context, list []bus.Received) (seen []llm.Message) {
+	for _, m := range joinParts(list) {
 		if m.Note != nil {
 			seen = append(seen, t.noteMessage(m))
 			continue
@@ -36,16 +75,7 @@ func (t *turn) userMessages(ctx context.Context, batch []bus.Received) []llm.Mes
 		t.d.fetch(ctx, &m)
 		seen = append(seen, t.d.userMessage(ctx, m, t.zone()))
 	}
-	if len(seen) == 1 || mode != Collect {
-		return append(list, seen...)
-	}
-	all := llm.Message{Role: llm.User}
-	for i, m := range seen {
-		all.Text += fmt.Sprintf("%d. %s\n", i+1, m.Text)
-		all.Images = append(all.Images, m.Images...)
-	}
-	all.Text = strings.TrimSuffix(all.Text, "\n")
-	return append(list, all)
+	return seen
 }
 
 // joinParts returns the messages of batch as people see them: the parts of an album are one, and
@@ -76,16 +106,21 @@ func joinParts(batch []bus.Received) []bus.InboundMessage {
 
 // overheard returns what was said in the group before r, and not to the agent. It is for the
 // conversation itself, not for a sub-agent.
-func (t *turn) overheard(ctx context.Context, r bus.Received) []llm.Message {
+func (t *turn) overheard(ctx context.Context, r bus.Received) []bus.Received {
 	if !r.Message.Group || t.task != nil || t.unasked != nil {
 		return nil
 	}
 	heard, err := t.d.Inbox.Heard(t.d.DB.Read(context.WithoutCancel(ctx)),
 		r.Message.From, r.Seq, t.d.opts.Now())
-	if err != nil || len(heard) == 0 {
-		if err != nil {
-			t.d.logger(&t.Turn).WarnContext(ctx, "what was said in the group is not known", "err", err)
-		}
+	if err != nil {
+		t.d.logger(&t.Turn).WarnContext(ctx, "what was said in the group is not known", "err", err)
+	}
+	return heard
+}
+
+// asContext returns what the model sees of what was said to others.
+func (t *turn) asContext(ctx context.Context, heard []bus.Received) []llm.Message {
+	if len(heard) == 0 {
 		return nil
 	}
 	var b strings.Builder
@@ -101,7 +136,8 @@ func (t *turn) overheard(ctx context.Context, r bus.Received) []llm.Message {
 		b.WriteString(clip(t.d.userMessage(ctx, m, t.zone()).Text, maxHeardText) + "\n")
 	}
 	b.WriteString("[End of what was said before.]")
-	return []llm.Message{{Role: llm.User, Text: b.String()}}
+	return []llm.Message{{Role: llm.User, Text: b.String(), Foreign: fromGroup,
+		Rights: string(leastOverheard(heard))}}
 }
 
 // maxHeardText is how much of a message that was not for the agent is shown, in bytes.
@@ -129,6 +165,9 @@ func envelope(m bus.InboundMessage, zone *time.Location) string {
 		author := "you"
 		if !q.Ours {
 			author = name(q.Sender, "somebody")
+		}
+		if q.Claimed {
+			author += ", as the sender quotes it"
 		}
 		fmt.Fprintf(&b, "[in reply to %s: %q] ", author, clip(q.Text, maxQuote))
 	}
@@ -158,7 +197,7 @@ const maxQuote = 500
 func name(s, otherwise string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
-		case r == '[' || r == ']' || r == ':':
+		case strings.ContainsRune("[]:", r), strings.ContainsRune("()（）", r): // the role's brackets
 			return ' '
 		case unicode.IsSpace(r):
 			return ' '

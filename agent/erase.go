@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gateway/agent/chore"
+	"gateway/agent/schedule"
 	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/memory"
@@ -72,7 +73,7 @@ func (d *Dispatcher) forgetNow(c *call) (Say, error) {
 		return Say{}, err
 	}
 	out := reply(c.message, sayForgotten)
-	out.Answers = append(out.Answers, c.stopped...)
+	out.Answers, out.Stops = append(out.Answers, c.stopped...), c.streams
 	if left.Outbox, err = d.Outbox.Add(c.tx, out, d.opts.Now()); err != nil {
 		return Say{}, err
 	}
@@ -122,6 +123,7 @@ func (d *Dispatcher) eraseRows(tx *store.Tx, left *erased) ([]session.Key, error
 			left.addChat(a)
 		}
 	}
+	var jobs schedule.Store // also for the command line, where nothing is scheduled
 	keys, err := d.theirs(tx, left)
 	if err != nil {
 		return nil, err
@@ -138,10 +140,7 @@ func (d *Dispatcher) eraseRows(tx *store.Tx, left *erased) ([]session.Key, error
 		if err := d.chores.Drop(tx, s); err != nil {
 			return nil, err
 		}
-		if d.Jobs == nil {
-			continue
-		}
-		if err := d.Jobs.EraseScope(tx, s); err != nil {
+		if err := jobs.EraseScope(tx, s); err != nil {
 			return nil, err
 		}
 	}
@@ -149,17 +148,12 @@ func (d *Dispatcher) eraseRows(tx *store.Tx, left *erased) ([]session.Key, error
 		if err := d.Inbox.DropAll(tx, a, left.Inbox); err != nil {
 			return nil, err
 		}
-		if d.Jobs == nil {
-			continue
-		}
-		if err := d.Jobs.EraseChat(tx, a); err != nil {
+		if err := jobs.EraseChat(tx, a); err != nil {
 			return nil, err
 		}
 	}
-	if d.Jobs != nil {
-		if err := d.Jobs.ErasePerson(tx, left.Person); err != nil {
-			return nil, err
-		}
+	if err := jobs.ErasePerson(tx, left.Person); err != nil {
+		return nil, err
 	}
 	if err := d.opts.Usage.Erase(tx, usage.Spender{Person: left.Person}); err != nil {
 		return nil, err
@@ -259,7 +253,7 @@ func (d *Dispatcher) eraseSession(tx *store.Tx, key session.Key) error {
 // letGo ends what works for sessions that were erased, and what is known of them in memory.
 func (d *Dispatcher) letGo(keys []session.Key) {
 	for _, key := range keys {
-		d.cancelStopped(key, true)
+		d.cancelStopped(key, true, nil)
 		d.recent.drop(key)
 		d.mu.Lock()
 		delete(d.modes, key)
@@ -277,6 +271,9 @@ func (d *Dispatcher) eraseRest(ctx context.Context, c *chore.Chore) (outcome, er
 	var left erased
 	if err := json.Unmarshal(c.State, &left); err != nil {
 		return outcome{}, fmt.Errorf("agent: erase %s: %w", c.Scope, err)
+	}
+	if err := d.Memory.Settle(ctx); err != nil {
+		return outcome{}, err
 	}
 	if !left.Files { // once: those that come while something is still to be sent are others
 		if err := d.eraseFiles(ctx, &left); err != nil {
@@ -324,11 +321,16 @@ func (d *Dispatcher) keepers(left *erased) map[string]Keeper {
 }
 
 // eraseBus deletes what the bus has of the chats, and reports whether that is all of it: what is
-// still to be sent stays until it was.
+// still to be sent stays until it was, unless nobody will ever send it.
 func (d *Dispatcher) eraseBus(ctx context.Context, left *erased) (done bool, err error) {
 	err = d.tx(ctx, func(tx *store.Tx) error {
 		done = true
 		for _, a := range left.Chats {
+			if !d.opts.Served(a.Account) {
+				if err := d.Outbox.DropAll(tx, a, left.Outbox); err != nil {
+					return err
+				}
+			}
 			sent, err := d.Outbox.Erase(tx, a, left.Outbox)
 			if err != nil {
 				return err

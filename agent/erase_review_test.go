@@ -39,6 +39,7 @@ func (w *world) wantForgotten(text string) {
 // Whatever the chats of a person are: with turns, with commands only, of an earlier version, from
 // before they were known, in the middle of becoming one with another: nothing is left of them.
 func TestForgetMeInOddPlaces(t *testing.T) {
+	t.Parallel()
 	for name, do := range map[string]func(w *world){
 		"only commands": func(w *world) {
 			w.remembers(memory.OfPerson(5), memory.Fact{Key: "secret", Value: "zanzibar"})
@@ -81,11 +82,12 @@ func TestForgetMeInOddPlaces(t *testing.T) {
 // What other conversations of a person are doing ends: a turn that waits, one that runs, and
 // messages that no turn has taken.
 func TestForgetMeElsewhere(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.tools(ask.New())
 		var stopped []string
-		w.opts.Stopped = func(key string) { stopped = append(stopped, key) }
+		w.opts.Stopped = func(key string, _ *bus.InboundMessage) { stopped = append(stopped, key) }
 		w.opts.QueueMode = Followup
 		m := llmtest.Func("asks", func(r llm.Request) llmtest.Step {
 			text := r.Messages[len(r.Messages)-1].Text
@@ -130,6 +132,7 @@ func TestForgetMeElsewhere(t *testing.T) {
 
 // Somebody outside this process may erase a conversation whose turn waits.
 func TestForgetFromOutside(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.tools(ask.New())
 		w.model.Queue(asksFor("Which?"), llmtest.Say("hello to you"))
@@ -148,6 +151,7 @@ func TestForgetFromOutside(t *testing.T) {
 
 // Erasing waits for what is still to be sent; what is new meanwhile stays.
 func TestForgetKeepsWhatIsNew(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.atLength()
 		w.start()
@@ -177,6 +181,7 @@ func TestForgetKeepsWhatIsNew(t *testing.T) {
 // The memory of a person moves only to who they are now: never to a chat, and never away from
 // somebody who is still known.
 func TestScopesThatMustNotMove(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		now  func(m *bus.InboundMessage)
@@ -211,4 +216,47 @@ func TestScopesThatMustNotMove(t *testing.T) {
 			})
 		})
 	}
+}
+
+// From outside everything is erased, too: also the zone of who is forgotten, and what a turn that
+// is ended by it has used is counted for nobody.
+func TestForgetFromOutsideIsWhole(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		step := held(llmtest.Say("never"), release)
+		step.Usage = llm.Usage{Input: 100, Output: 10}
+		w.model.Queue(step)
+		w.exec("INSERT INTO zones (scope, zone) VALUES ('person-5', 'Asia/Tokyo')")
+		w.start()
+		w.tells(5, "b", "question")
+		other := NewDispatcher(Deps{DB: w.deps.DB, Inbox: w.deps.Inbox, Outbox: w.deps.Outbox,
+			Memory: w.deps.Memory}, nil)
+		w.must(other.Forget(t.Context(), memory.OfPerson(5)))
+		close(release)
+		w.sleep(time.Minute)
+		if n := w.count("SELECT count(*) FROM zones"); n != 0 {
+			t.Error("the zone is left")
+		}
+		wantLines(t, "usage", w.column("SELECT kind || ' ' || key || ' ' || input FROM usage "+
+			"WHERE kind <> 'model'"), []string{"day  100"})
+	})
+}
+
+// What is still to be sent to an account that is not there any more keeps nobody's traces.
+func TestForgetOnAccountThatIsGone(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.model.Queue(llmtest.Say("zanzibar"))
+		w.opts.Served = func(account string) bool { return account != "test" }
+		w.start()
+		w.tells(5, "a", "hello", "/forget me now")
+		w.sleep(time.Minute)
+		if n := w.count("SELECT count(*) FROM chores"); n != 0 {
+			t.Errorf("%d chores are left", n)
+		}
+		if left := w.traces("zanzibar"); len(left) > 0 {
+			t.Errorf("traces are left in %q", left)
+		}
+	})
 }

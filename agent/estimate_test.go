@@ -22,6 +22,7 @@ func counted(text string, tokens int) llmtest.Step {
 
 // What was learnt of a model's tokens is there after a restart, at the first prompt.
 func TestEstimateIsKept(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.model.Queue(counted("one", 2000))
 		w.start()
@@ -43,6 +44,7 @@ func TestEstimateIsKept(t *testing.T) {
 
 // Notes teach, too.
 func TestEstimateOfNotesIsKept(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.model.Queue(llmtest.Say("hello"))
 		notes := llmtest.New("noted")
@@ -66,6 +68,7 @@ func TestEstimateOfNotesIsKept(t *testing.T) {
 // A ratio is written when it has changed by enough, not with every answer, and not again if it was
 // written; a transaction that fails has written nothing.
 func TestEstimateIsWrittenRarely(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		var e estimator
 		write := func() bool {

@@ -9,6 +9,7 @@ import (
 
 // Stopping the gateway as often as one likes is no reason to give a turn up.
 func TestGracefulStopsAreNoAttempts(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.model.Queue(held(llmtest.Say("never"), make(chan struct{})))
 		w.start()
@@ -29,6 +30,7 @@ func TestGracefulStopsAreNoAttempts(t *testing.T) {
 
 // The rounds of a turn are counted over all its attempts.
 func TestRoundsAreCountedOverAttempts(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.MaxRounds = 3
 		w.tools(act("look", tool.Pure, always("seen")))

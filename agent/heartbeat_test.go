@@ -47,6 +47,7 @@ func (w *world) lookAfter(s memory.Scope, text string) {
 // its people have written last. It has a model of its own, begins anew each time, and can't send
 // messages.
 func TestHeartbeat(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		cheap := llmtest.New("cheap")
 		w.opts.Heartbeat = &Choice{Model: checked{cheap, t}, Name: "cheap", ID: "cheap"}
@@ -88,6 +89,7 @@ func TestHeartbeat(t *testing.T) {
 
 // What is an open item, and what is none.
 func TestHasHeartbeat(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.start()
 		s := memory.OfChat(at("a"))
@@ -108,6 +110,7 @@ func TestHasHeartbeat(t *testing.T) {
 
 // In a group everybody can write the document, so that nobody's role is lent to it.
 func TestHeartbeatOfGroup(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		var role bus.Role
 		look := act("look", tool.Pure, nil)
@@ -146,6 +149,7 @@ func (w *world) posted(chat, text string, own bool) bus.InboundMessage {
 // of the people whom its answer is for; in that of the chat it does, and changes nothing about
 // them.
 func TestHook(t *testing.T) {
+	t.Parallel()
 	for name, own := range map[string]bool{"own": true, "chat": false} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -185,6 +189,7 @@ func TestHook(t *testing.T) {
 
 // A hook whose turn fails says so in its chat.
 func TestHookFails(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.model.Queue(llmtest.Fail(llm.Unavailable))
 		w.start()
@@ -200,6 +205,7 @@ func TestHookFails(t *testing.T) {
 
 // A group that moves keeps what is to be done in it.
 func TestGroupMovesItsJobs(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		w.model.Queue(llmtest.Say("hi"), llmtest.Say("hi again"), llmtest.Say("Call!"))

@@ -120,6 +120,7 @@ func userText(list []llm.Message) string {
 }
 
 func TestPrepare(t *testing.T) {
+	t.Parallel()
 	user := func(text string) llm.Message { return llm.Message{Role: llm.User, Text: text} }
 	said := func(text string) llm.Message { return llm.Message{Role: llm.Assistant, Text: text} }
 	big := strings.Repeat("x", 3000)
@@ -158,6 +159,7 @@ func TestPrepare(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
+	t.Parallel()
 	call := intent("look")
 	call.Text, call.Reasoning = "now", "hm"
 	got := merge([]llm.Message{
@@ -173,6 +175,7 @@ func TestMerge(t *testing.T) {
 }
 
 func TestShrinkAll(t *testing.T) {
+	t.Parallel()
 	list := []llm.Message{result(0, strings.Repeat("é", 600)), {Role: llm.User, Text: "é"},
 		result(1, "short")}
 	for _, n := range []int{shrunkResult, shrunkResult, leastResult} {

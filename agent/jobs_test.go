@@ -31,6 +31,7 @@ func (w *world) wantSay(chat, command, want string) {
 }
 
 func TestRemind(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		w.start()
@@ -62,6 +63,7 @@ func TestRemind(t *testing.T) {
 }
 
 func TestJobsCommand(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{Store: schedule.Store{MaxJobs: 6}})
 		w.start()
@@ -99,6 +101,7 @@ func TestJobsCommand(t *testing.T) {
 
 // In a group all see the jobs, and each changes their own.
 func TestJobsOfOthers(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		w.start()
@@ -124,6 +127,7 @@ func TestJobsOfOthers(t *testing.T) {
 }
 
 func TestNoJobs(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.start()
 		for _, command := range []string{"/jobs", "/remind in 1m to x", "/timezone"} {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -67,6 +68,7 @@ func wantProgress(t *testing.T, got, want []bus.Progress) {
 
 // An answer that takes a while is announced before it has a text, and then shown while it grows.
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		seen := w.watch("a")
 		step := slowly("one two three", time.Second)
@@ -90,6 +92,7 @@ func TestProgress(t *testing.T) {
 
 // An answer that comes at once needs no preview and names none.
 func TestNoProgressOfQuickAnswer(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		seen := w.watch("a")
 		w.model.Queue(llmtest.Say("one two three"))
@@ -106,6 +109,7 @@ func TestNoProgressOfQuickAnswer(t *testing.T) {
 // A preview that becomes due in the moment in which its answer is ready is either shown and ended
 // by the answer, or not shown. Else both would stay.
 func TestProgressAtTheEnd(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		const chats = 200
 		seen := w.watchAll()
@@ -129,6 +133,7 @@ func TestProgressAtTheEnd(t *testing.T) {
 
 // Deltas are bundled: a fast model does not make an update of each word.
 func TestProgressIsThrottled(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		seen := w.watch("a")
 		w.model.Queue(slowly("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20", 11*time.Millisecond))
@@ -147,9 +152,14 @@ func TestProgressIsThrottled(t *testing.T) {
 
 // The use of tools shows as a status line, with what was said before it.
 func TestStatusLine(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		seen := w.watch("a")
-		w.tools(act("look", tool.Pure, always("seen")), act("set", tool.Once, always("done")))
+		set := func(context.Context) (string, error) {
+			time.Sleep(time.Millisecond) // who watches must see the status before the answer
+			return "done", nil
+		}
+		w.tools(act("look", tool.Pure, always("seen")), act("set", tool.Once, set))
 		w.model.Queue(uses("look", "set"), llmtest.Say("answer"))
 		w.start()
 		w.say("a", "hello")
@@ -164,6 +174,7 @@ func TestStatusLine(t *testing.T) {
 
 // Each answer of a turn has a preview of its own.
 func TestProgressOfFollowup(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		seen := w.watch("a")
 		w.model.Queue(slowly("first answer", time.Second), slowly("second answer", time.Second))
@@ -186,6 +197,7 @@ func TestProgressOfFollowup(t *testing.T) {
 // What was shown of an answer that will not come is void; where a sentence takes its
 // place, it is not.
 func TestProgressEnds(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		mode   Mode

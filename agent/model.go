@@ -99,6 +99,12 @@ func (s *settings) defaultWord() string {
 	return word
 }
 
+// lookAtModel finds out which model was chosen for the conversation.
+func (d *Dispatcher) lookAtModel(_ context.Context, c *call) error {
+	c.looked = d.chosen(c.key)
+	return nil
+}
+
 // chooseModel answers /model [NAME].
 func (d *Dispatcher) chooseModel(c *call) (Say, error) {
 	s := d.config()
@@ -143,7 +149,7 @@ func (d *Dispatcher) setModel(c *call, name, say string) (Say, error) {
 
 // sayModels tells which model answers a conversation, and which others there are.
 func (d *Dispatcher) sayModels(c *call, s *settings) Say {
-	chosen := d.chosen(c.key)
+	chosen := c.looked
 	present, why := Choice{ID: s.ModelID, Name: s.ModelName}, "the default"
 	found := s.choice(chosen)
 	switch {

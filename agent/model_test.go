@@ -40,6 +40,7 @@ const (
 // What was chosen for a group counts from the first message on that comes under its new address,
 // also if that is a command, and through a restart.
 func TestChoicesMove(t *testing.T) {
+	t.Parallel()
 	for _, first := range []string{"hello", "/model"} {
 		inWorld(t, func(w *world) {
 			small := w.choose()
@@ -72,6 +73,7 @@ func TestChoicesMove(t *testing.T) {
 
 // A model that is called as what takes a choice back can be chosen, and taken back.
 func TestModelCalledDefault(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		small := w.choose()
 		w.opts.Choices[1].ID, w.opts.Choices[1].Name = "default", "default"
@@ -99,6 +101,7 @@ func TestModelCalledDefault(t *testing.T) {
 }
 
 func TestModelCommand(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		small := w.choose()
 		w.start()
@@ -130,6 +133,7 @@ func TestModelCommand(t *testing.T) {
 
 // Buttons are for those who may press them, and lead to what is not chosen.
 func TestModelButtons(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.choose()
 		long := strings.Repeat("l", maxButtonText)
@@ -153,6 +157,7 @@ func TestModelButtons(t *testing.T) {
 }
 
 func TestModelRefused(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.choose()
 		w.start()
@@ -174,6 +179,7 @@ func TestModelRefused(t *testing.T) {
 
 // A turn that runs keeps its model, and what waits for it gets the new one.
 func TestModelDuringTurn(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		small := w.choose()
 		w.opts.QueueMode = Followup
@@ -192,6 +198,7 @@ func TestModelDuringTurn(t *testing.T) {
 // Without the chosen model in its configuration the conversation has the default, and says so; with
 // it again, it has that.
 func TestModelGone(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		small := w.choose()
 		w.start()
@@ -219,6 +226,7 @@ func TestModelGone(t *testing.T) {
 // What works for the conversation has its model: sub-agents, and jobs in its session, also while
 // that waits for somebody. A job in a session of its own has the configured one.
 func TestModelBelow(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		small := w.choose()
 		sub := w.spawning()
@@ -241,6 +249,7 @@ func TestModelBelow(t *testing.T) {
 
 // What is due while the conversation waits has its model, with all that comes of it.
 func TestModelBesideParked(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		small := w.choose()
 		sub := w.spawning(ask.New())
@@ -266,6 +275,7 @@ func TestModelBesideParked(t *testing.T) {
 
 // The window of the chosen model holds: what was said with a large one is made to fit a small one.
 func TestModelWindow(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		small := w.choose()
 		w.start()
@@ -301,6 +311,7 @@ func (w *world) ask(chat, command string) string {
 
 // A model that understands no images gets none.
 func TestModelWithoutImages(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		small := w.choose()
 		w.withFiles()

@@ -13,6 +13,7 @@ import (
 
 	"gateway/agent/approval"
 	"gateway/agent/chore"
+	"gateway/agent/extract"
 	"gateway/agent/halt"
 	"gateway/agent/llm"
 	"gateway/agent/question"
@@ -62,10 +63,11 @@ func Migrations() []store.Migration {
 }
 
 // Deps are what a [Dispatcher] works with. All are required but Media, without which files that
-// people send are only mentioned, Jobs, and Documents, Versions and Skills, without which there are
-// none.
+// people send are only mentioned, Extract, which only Media needs, Jobs, and Documents, Versions
+// and Skills, without which there are none.
 type Deps struct {
 	DB     *store.DB
+	Life   *store.Life // of this process
 	Inbox  *bus.Inbox
 	Outbox *bus.Outbox
 	Live   *bus.Live
@@ -74,6 +76,8 @@ type Deps struct {
 	Tools  *tool.Registry
 	Media  Media
 	Memory *memory.Memory
+
+	Extract *extract.Extractor // of what is in files
 
 	Jobs *schedule.Scheduler // what is done at set times; required if there are any
 
@@ -146,7 +150,7 @@ type Options struct {
 
 	// Channels describes the state of the accounts, a line each, for /status, and Hands that of
 	// what tools need, likewise.
-	Channels func() []string
+	Channels func(store.Queryer) ([]string, error)
 	Hands    func() []string
 	// Restart begins the gateway anew; default that is not possible.
 	Restart *Restart
@@ -177,15 +181,19 @@ type Options struct {
 	// default, if nothing does.
 	Keeper func(account string) Keeper
 
+	// Served reports whether messages to an account can be sent: it is configured. Default all are.
+	Served func(account string) bool
+
 	// Known reports whether a person is known still; default nobody is. Of who is not, as they were
 	// linked to somebody else, that one gets the memory.
 	Known func(q store.Queryer, person int64) (bool, error)
 
 	// Owners returns the direct chats of the owners; default none are known.
 	Owners func(q store.Queryer) ([]bus.Address, error)
-	// Stopped is told of each session that /stop or /new has ended, so that what its tools
-	// have left running can end, too.
-	Stopped func(session string)
+	// Stopped is told of each session that has been ended, so that what its tools have left running
+	// can end, too, as far as the writer of the message may end it; nil if no person has ended the
+	// session.
+	Stopped func(session string, by *bus.InboundMessage)
 
 	Now    func() time.Time // default time.Now
 	Logger *slog.Logger     // default discards
@@ -214,7 +222,7 @@ func (o *Options) setDefaults() {
 		o.FormatHint = func(string) string { return "" }
 	}
 	if o.Channels == nil {
-		o.Channels = func() []string { return nil }
+		o.Channels = func(store.Queryer) ([]string, error) { return nil, nil }
 	}
 	if o.Observer == nil {
 		o.Observer = unobserved{}
@@ -234,11 +242,14 @@ func (o *Options) setDefaults() {
 	if o.Keeper == nil {
 		o.Keeper = func(string) Keeper { return nil }
 	}
+	if o.Served == nil {
+		o.Served = func(string) bool { return true }
+	}
 	if o.Known == nil {
 		o.Known = func(store.Queryer, int64) (bool, error) { return false, nil }
 	}
 	if o.Stopped == nil {
-		o.Stopped = func(string) {}
+		o.Stopped = func(string, *bus.InboundMessage) {}
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -27,6 +27,7 @@ func echo(r llm.Request) llmtest.Step {
 
 // Pitfall: "a semaphore without per-chat order: two messages of one chat race".
 func TestOrderWithinAndBesideSessions(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		const chats, each = 20, 8
 		var running, most atomic.Int64
@@ -58,6 +59,7 @@ func TestOrderWithinAndBesideSessions(t *testing.T) {
 // Messages that are accepted together are answered in their order, too, and one that is put
 // twice once.
 func TestOrderOfOneCommit(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.deps.Model = llmtest.Func("echo", echo)
 		w.opts.QueueMode = Followup
@@ -72,6 +74,7 @@ func TestOrderOfOneCommit(t *testing.T) {
 
 // Pitfall: "one slow chat stops all".
 func TestSlowChatDelaysNoOther(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.model.Queue(held(llmtest.Say("slow"), release), llmtest.Say("fast"))
@@ -88,6 +91,7 @@ func TestSlowChatDelaysNoOther(t *testing.T) {
 
 // Pitfall: "/help has no answer while all slots are busy".
 func TestSlots(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		for range 5 {
@@ -121,6 +125,7 @@ func TestSlots(t *testing.T) {
 
 // A tool that takes long holds no slot.
 func TestToolHoldsNoSlot(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.tools(act("look", tool.Pure, until(release, "seen")))
@@ -139,6 +144,7 @@ func TestToolHoldsNoSlot(t *testing.T) {
 // The inbox is read in pages; what stands beyond the first is handed out as well, and a
 // message whose wake-up was lost is found a little later.
 func TestLongInboxAndLostWakeUp(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.deps.Model = llmtest.Func("echo", echo)
 		const chats = 600
@@ -160,6 +166,7 @@ func TestLongInboxAndLostWakeUp(t *testing.T) {
 
 // Group answers quote the message that they answer; direct ones don't.
 func TestQuotesInGroupsOnly(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.deps.Model = llmtest.Func("echo", echo)
 		w.start()

@@ -70,7 +70,7 @@ func (t *turn) parkFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	}
 	t.d.Inbox.Wake() // what Commit has put there is not heard of otherwise
 	if refusal != nil {
-		t.history = append(t.history, toolResult(c, toolError(refusal)))
+		t.recall(toolResult(c, toolError(refusal)))
 		return nil
 	}
 	fault.Point("parked")
@@ -241,17 +241,28 @@ func (d *Dispatcher) decide(
 			return false, nil
 		}
 	}
-	err := d.tx(ctx, func(tx *store.Tx) error {
-		ok, err := d.questions.Decide(tx, q, made.state, made.answer, made.by)
-		if err == nil && ok && made.take >= 0 {
-			_, err = d.Inbox.Take(tx, p.waiting[made.take].Seq, p.turn.ID)
+	decided, gone := false, false
+	err := d.tx(ctx, func(tx *store.Tx) (err error) {
+		gone = false
+		decided, err = d.questions.Decide(tx, q, made.state, made.answer, made.by)
+		if err != nil || !decided || made.take < 0 {
+			return err
+		}
+		ok, err := d.Inbox.Take(tx, p.waiting[made.take].Seq, p.turn.ID)
+		if gone = err == nil && !ok; gone {
+			return errGone // it was dropped: it decides nothing
 		}
 		return err
 	})
-	if err == nil && made.take >= 0 {
-		p.waiting = slices.Delete(slices.Clone(p.waiting), made.take, made.take+1)
+	if gone {
+		err = nil
 	}
-	return true, err
+	if err == nil && made.take >= 0 && (decided || gone) {
+		d.mu.Lock()
+		p.waiting = slices.Delete(slices.Clone(p.waiting), made.take, made.take+1)
+		d.mu.Unlock()
+	}
+	return !gone, err // if somebody else has decided it, the message is for the turn
 }
 
 // decisionOf returns what the messages that came make of q: the first that decides it does. What
@@ -319,10 +330,14 @@ func (t *turn) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error
 		if t.effect(c) == tool.Once || !t.approves(q, c) {
 			err = t.write(ctx, toolResult(c, resultUnknown))
 		} else {
-			err = t.runGranted(ctx, c)
+			err = t.runGranted(ctx, c, q)
 		}
 	default:
-		err = t.write(ctx, toolResult(c, t.capped(q.Answer)))
+		m := toolResult(c, t.capped(q.Answer))
+		if q.Kind == question.Await {
+			m.Foreign = fromTask
+		}
+		err = t.write(ctx, m)
 	}
 	if err != nil || ctx.Err() != nil {
 		return true, err
@@ -364,13 +379,13 @@ func (t *turn) useGrant(ctx context.Context, c llm.ToolCall, q *question.Questio
 		return t.write(ctx, toolResult(c, resultUnknown))
 	}
 	fault.Point("granted")
-	return t.runGranted(ctx, c)
+	return t.runGranted(ctx, c, q)
 }
 
 // runGranted makes a call that somebody has approved.
-func (t *turn) runGranted(ctx context.Context, c llm.ToolCall) error {
+func (t *turn) runGranted(ctx context.Context, c llm.ToolCall, q *question.Question) error {
 	t.show(t.partial, "Using "+c.Name+" …")
-	d, ok := t.call(ctx, c, true)
+	d, ok := t.call(ctx, c, q)
 	if !ok {
 		return nil
 	}

@@ -46,6 +46,7 @@ func asksFor(question string, options ...string) llmtest.Step {
 
 // A question waits in the journal: nothing runs meanwhile, and the answer is the call's result.
 func TestAsk(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, say, want string
 		restart         bool
@@ -93,6 +94,7 @@ func TestAsk(t *testing.T) {
 }
 
 func TestAskExpires(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		inWorld(t, func(w *world) {
 			w.tools(ask.New())
@@ -120,6 +122,7 @@ func TestAskExpires(t *testing.T) {
 
 // In a group only who was asked answers; what others say waits for its turn.
 func TestAskInGroup(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.tools(ask.New())
 		w.model.Queue(asksFor("Which?"), llmtest.Say("fine"))
@@ -171,6 +174,7 @@ func ruleFor(name string, v approval.Verdict, role bus.Role) approval.Rule {
 }
 
 func TestApproval(t *testing.T) {
+	t.Parallel()
 	const shown = "`exec` wants to run:\n```\n[0] rm\n[1] -rf\n[2] a⟨U+001B⟩[2Kb\n```\n\nShall I?"
 	for _, test := range []struct {
 		name, say string
@@ -233,8 +237,9 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// A tool can want an approval by itself; a rule has the last word.
+// A tool can want an approval by itself; only a rule that says allow changes that.
 func TestToolAsks(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		rules approval.Rules
@@ -272,6 +277,7 @@ func TestToolAsks(t *testing.T) {
 
 // Who may not approve can't, and the owners are asked instead; nobody's answer is no.
 func TestApprovalByOthers(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		calls := 0
 		w.tools(counting("exec", tool.Once, &calls))

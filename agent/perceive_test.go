@@ -121,6 +121,7 @@ func photo(ref string) bus.Attachment {
 }
 
 func TestFilesForTheModel(t *testing.T) {
+	t.Parallel()
 	voice := bus.Attachment{Kind: bus.Voice, Type: "audio/ogg", Seconds: 3, Ref: "v.ogg"}
 	noise := voice
 	noise.Ref = "n.ogg"
@@ -198,6 +199,7 @@ func images(r llm.Request) (loaded, mentioned int) {
 
 // The model sees the newest images, also of earlier turns; the transcript keeps none of their data.
 func TestImages(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.withFiles()
 		for range 6 {
@@ -222,8 +224,34 @@ func TestImages(t *testing.T) {
 	})
 }
 
+// A picture is decoded once: later turns show what was made of it. What can't be shown is said.
+func TestImagesAreDecodedOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.withFiles()
+		var b bytes.Buffer
+		w.must(png.Encode(&b, image.NewGray(image.Rect(0, 0, 3000, 2))))
+		s.files["wide.png"], s.files["broken.png"] = b.String(), b.String()[:60]
+		w.model.Queue(llmtest.Say("wide"), llmtest.Say("still wide"))
+		w.start()
+		w.put(carrying(w.message("a", "look"), photo("wide.png"), photo("broken.png")))
+		w.sleep(time.Second)
+		w.must(os.Remove(filepath.Join(s.dir, at("a").Folder(), "wide.png")))
+		w.say("a", "and now?")
+		w.wantQuiet()
+		for n := 1; n <= 2; n++ {
+			if loaded, mentioned := images(w.request(n)); loaded != 1 || mentioned != 0 {
+				w.t.Errorf("request %d has %d images and mentions %d", n, loaded, mentioned)
+			}
+		}
+		w.wantAsked(1, "user: [photo, image/png, media/wide.png] "+
+			"[photo, image/png, media/broken.png: it can't be shown: "+
+			"it is damaged png invalid format not enough pixel data] look")
+	})
+}
+
 // A model that refuses images is asked again without them, in the same turn.
 func TestImagesRefused(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.withFiles()
 		w.model.Queue(llmtest.Step{Err: &llm.Error{Kind: llm.NoImages}}, llmtest.Say("no eyes"))
@@ -239,6 +267,7 @@ func TestImagesRefused(t *testing.T) {
 
 // The parts of an album are one message, however they come.
 func TestAlbum(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.withFiles()
 		w.model.Queue(llmtest.Say("nice"), llmtest.Say("ok"))
@@ -264,6 +293,7 @@ func TestAlbum(t *testing.T) {
 
 // A new wording takes the place of what waits; what is answered already is corrected.
 func TestNewWording(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.opts.QueueMode = Followup
@@ -288,6 +318,7 @@ func TestNewWording(t *testing.T) {
 
 // What was said in a group and not to the agent is context of the next message that is, once.
 func TestOverheard(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.withFiles()
 		w.model.Queue(llmtest.Say("one"), llmtest.Say("two"))
@@ -322,6 +353,7 @@ func TestOverheard(t *testing.T) {
 
 // A turn may do what the least of those who wrote may.
 func TestLeastRole(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		secret := act("secret", tool.Pure, always("42"))
 		secret.Least = bus.User
@@ -358,6 +390,7 @@ func TestLeastRole(t *testing.T) {
 
 // An answer knows which messages it answers, so that what marks them can be taken away.
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.model.Queue(held(uses("look"), release), llmtest.Say("both"), llmtest.Say("one"),
@@ -381,6 +414,7 @@ func TestAnswers(t *testing.T) {
 
 // Commands that a role may not use are refused and not shown.
 func TestCommandRoles(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.Commands = []Command{{Name: "pair", Help: "let somebody in", Least: bus.Admin,
 			Answer: func(_ *store.Tx, m bus.InboundMessage, args string) (Say, error) {
@@ -428,6 +462,7 @@ func TestCommandRoles(t *testing.T) {
 // A message whose file is still being fetched when the process ends is left to the next one as it
 // is.
 func TestStopDuringFetch(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		s := w.withFiles()
 		s.wait = time.Hour

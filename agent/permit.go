@@ -56,6 +56,9 @@ func (t *turn) verdict(c llm.ToolCall) verdict {
 // people of the turn may have wished for.
 func (t *turn) ruling(found tool.Tool, c tool.Call) approval.Verdict {
 	ruling := t.rule(t.role, found, c)
+	if ruling == approval.Allow && t.suspicion(found, c) != "" {
+		return approval.Ask
+	}
 	return ruling
 }
 
@@ -80,7 +83,7 @@ func (t *turn) toolCall(id string, args json.RawMessage) tool.Call {
 		ID: id, Args: args, Address: t.Address, Session: string(t.Session),
 		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID, Payer: t.payer(),
 		Group: t.group, Title: t.chatTitle, Scope: t.Scope,
-		Unasked: t.unbidden, Zone: t.zone(),
+		Unasked: t.unbidden, Zone: t.zone(), Foreign: t.foreign(),
 	}
 }
 
@@ -104,6 +107,9 @@ func (t *turn) permit(found tool.Tool, c tool.Call) (*asks, error) {
 			Subject: asked.Subject(),
 			Text:    asked.Prompt(),
 			Expires: t.d.opts.Now().Add(t.config().ApprovalTime),
+		}
+		if t.rule(t.role, found, c) == approval.Allow { // who speaks may have it done: did they wish it?
+			q.Least, q.Text = t.role, q.Text+"\n\n"+t.suspicion(found, c)
 		}
 		return &asks{question: q}, nil
 	}

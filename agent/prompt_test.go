@@ -33,6 +33,7 @@ func (w *world) prompt() string {
 }
 
 func TestSystemPromptParts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.tools(act("set", tool.Once, always("")), act("look", tool.Pure, always("")))
 	w.opts.Name, w.opts.WorkspacePath = "Robin", "/srv/robin"
@@ -59,6 +60,7 @@ func TestSystemPromptParts(t *testing.T) {
 
 // Pitfall: "a time in the system prompt defeats the provider's prompt cache on every turn".
 func TestSystemPromptStaysTheSame(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		m := llmtest.Func("echo", echo)
 		w.deps.Model = m
@@ -96,6 +98,7 @@ func TestSystemPromptStaysTheSame(t *testing.T) {
 // hits. When the transcript is too long, half of it goes at once, so that this stays so for
 // many turns.
 func TestPromptBeginsStaySame(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		const turns = 120
 		m := llmtest.Func("long", func(r llm.Request) llmtest.Step {

@@ -145,6 +145,7 @@ func newLongBench(b *testing.B, messages int) *bench {
 	bench := &bench{w: w, done: map[bus.Address]chan struct{}{at("0"): make(chan struct{}, 1)}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
+	w.live()
 	go func() { ended <- NewDispatcher(w.deps, &w.opts).Run(ctx) }()
 	go func() { ended <- bench.deliver(ctx) }()
 	b.Cleanup(func() {
@@ -217,6 +218,7 @@ func (h *honest) Stream(_ context.Context, r llm.Request) iter.Seq2[llm.Event, e
 // TestEstimate measures how much the estimate of a prompt's size is wrong by in a conversation that
 // changes its language and is compacted many times by the same model, and holds it.
 func TestEstimate(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		h := &honest{w: w}
 		w.deps.Model, w.deps.Notes = h, h

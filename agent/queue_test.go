@@ -5,15 +5,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
+	"gateway/bus"
 )
 
 // What is said during a tool call is shown to the model with the call's result.
 func TestSteerAfterTools(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.tools(act("look", tool.Pure, until(release, "seen")))
@@ -30,6 +34,7 @@ func TestSteerAfterTools(t *testing.T) {
 
 // Pitfall: "a follow-up that arrives before the first answer makes that answer vanish".
 func TestSteerBeforeAnswer(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.model.Queue(held(llmtest.Say("first"), release), llmtest.Say("second"))
@@ -49,6 +54,7 @@ func TestSteerBeforeAnswer(t *testing.T) {
 
 // Tools of a batch that have not begun give way to what the person has just said.
 func TestSteerSkipsTools(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		ran := 0
@@ -69,6 +75,7 @@ func TestSteerSkipsTools(t *testing.T) {
 }
 
 func TestFollowup(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.tools(act("look", tool.Once, until(release, "seen")))
@@ -91,6 +98,7 @@ func TestFollowup(t *testing.T) {
 
 // All that comes within the quiet period is answered in one turn, numbered.
 func TestCollect(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.model.Queue(llmtest.Say("all three"), llmtest.Say("and one"))
 		w.opts.QueueMode = Collect
@@ -114,6 +122,7 @@ func TestCollect(t *testing.T) {
 
 // Messages that come during a turn are collected behind it; they don't steer it.
 func TestCollectDuringTurn(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.model.Queue(held(llmtest.Say("one"), release), llmtest.Say("two and three"))
@@ -131,6 +140,7 @@ func TestCollectDuringTurn(t *testing.T) {
 }
 
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.model.Queue(held(llmtest.Say("never"), make(chan struct{})), llmtest.Say("new answer"))
 		w.opts.QueueMode = Interrupt
@@ -144,6 +154,7 @@ func TestInterrupt(t *testing.T) {
 
 // An interrupted turn begins no further tool.
 func TestInterruptDuringTools(t *testing.T) {
+	t.Parallel()
 	for _, effect := range []tool.Effect{tool.Once, tool.Pure} {
 		t.Run(effect.String(), func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -179,6 +190,7 @@ func TestInterruptDuringTools(t *testing.T) {
 }
 
 func TestQueueCommand(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		const which = "What comes while I answer is handled by the queue mode, which is %s now. " +
 			"Change it:"
@@ -208,6 +220,7 @@ func TestQueueCommand(t *testing.T) {
 
 // Pitfall: "waiting-queue overflow drops the 11th message, and only the log knows".
 func TestWaitingBound(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		full := fmt.Sprintf(sayFull, 2)
 		first, second := make(chan struct{}), make(chan struct{})
@@ -234,6 +247,7 @@ func TestWaitingBound(t *testing.T) {
 
 // What an earlier process has accepted is never dropped for lack of room.
 func TestWaitingBoundAfterRestart(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.QueueMode, w.opts.Waiting = Followup, 2
 		w.deps.Model = llmtest.Func("echo", echo)
@@ -247,6 +261,7 @@ func TestWaitingBoundAfterRestart(t *testing.T) {
 // Texts that a person sends one right after the other are one message; other people's are
 // not part of it.
 func TestDebounce(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		const pause = 800 * time.Millisecond
 		w.opts.Debounce = func(account string) time.Duration {
@@ -275,5 +290,50 @@ func TestDebounce(t *testing.T) {
 		w.wantAsked(2, "user: one\n\ntwo", "assistant: both", "user: mine")
 		w.wantAnswers("a", "The queue mode of this conversation is now followup.",
 			"both", "Bob's", "late")
+	})
+}
+
+// What programs post to a conversation that is busy stays in the inbox, beyond what is held in
+// memory, and is answered in the end, in its order.
+func TestNotesAreBounded(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		first := true
+		var mu sync.Mutex
+		var order []string
+		w.deps.Model = checked{llmtest.Func("model", func(r llm.Request) llmtest.Step {
+			mu.Lock()
+			defer mu.Unlock()
+			if first {
+				first = false
+				return held(llmtest.Say("hi"), release)
+			}
+			last := r.Messages[len(r.Messages)-1].Text
+			_, rest, _ := strings.Cut(last, "post ")
+			n, _, _ := strings.Cut(rest, "\n")
+			order = append(order, n)
+			return llmtest.Say("ok")
+		}), t}
+		w.start()
+		w.say("a", "hello")
+		const posts = maxNotes + 20
+		var list []bus.InboundMessage
+		var want []string
+		for i := range posts {
+			m := w.message("a", fmt.Sprint("post ", i))
+			m.Note = &bus.Note{Kind: bus.Hook, Label: "post"}
+			list, want = append(list, m), append(want, fmt.Sprint(i))
+		}
+		w.put(list...)
+		w.d.mu.Lock()
+		held := len(w.d.workers["test/a"].waiting)
+		w.d.mu.Unlock()
+		if held != maxNotes {
+			t.Errorf("%d are held in memory, want %d", held, maxNotes)
+		}
+		close(release)
+		w.wantQuiet()
+		wantLines(t, "order", order, want)
 	})
 }

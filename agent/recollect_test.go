@@ -13,6 +13,7 @@ import (
 
 // A fact that stands far above may have gone when the model is asked: it is shown again.
 func TestFactsAreRepeated(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.ContextWindow, w.opts.MaxOutput = 8192, 1024
 		m := w.atLength()
@@ -37,6 +38,7 @@ func TestFactsAreRepeated(t *testing.T) {
 }
 
 func TestAsSaid(t *testing.T) {
+	t.Parallel()
 	const (
 		skill = "\n\n[the skill tea, named by the user]\nBoil water.\n\nWait.\n[end of the skill]"
 		known = "\n\n[what you remember, for this message]\n- tea: green\n" +
@@ -65,6 +67,7 @@ func TestAsSaid(t *testing.T) {
 
 // What was remembered for a message is neither archived nor noted with it.
 func TestNotesHaveOnlyWhatWasSaid(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		m := llmtest.Func("ok", func(llm.Request) llmtest.Step { return llmtest.Say("ok") })
 		w.deps.Model = m

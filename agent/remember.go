@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -32,11 +33,6 @@ func (d *Dispatcher) dreamNow(c *call) (Say, error) {
 	return d.later(c, chore.Work{Kind: chore.Dream, Scope: scopeOf(c.message)}, "")
 }
 
-// dreamLog answers /dream-log [ID].
-func (d *Dispatcher) dreamLog(c *call) (Say, error) {
-	return d.later(c, chore.Work{Kind: chore.Log, Scope: scopeOf(c.message), Ref: c.seq}, c.args)
-}
-
 // dreamRestore answers /dream-restore ID. In a group it changes what all of it have.
 func (d *Dispatcher) dreamRestore(c *call) (Say, error) {
 	switch {
@@ -50,9 +46,9 @@ func (d *Dispatcher) dreamRestore(c *call) (Say, error) {
 }
 
 // lookAtMemory reads the documents of the scope for /memory.
-func (d *Dispatcher) lookAtMemory(c *call) {
+func (d *Dispatcher) lookAtMemory(_ context.Context, c *call) error {
 	if d.Documents == nil {
-		return
+		return nil
 	}
 	var b strings.Builder
 	for _, name := range []string{document.User, document.Memory, document.Soul} {
@@ -62,6 +58,7 @@ func (d *Dispatcher) lookAtMemory(c *call) {
 		}
 	}
 	c.looked = b.String()
+	return nil
 }
 
 // maxShown is how much of a document /memory shows, in bytes.
@@ -110,9 +107,9 @@ func (d *Dispatcher) sayHistory(c *call) (Say, error) {
 }
 
 // lookAtSkills lists the skills for /skills.
-func (d *Dispatcher) lookAtSkills(c *call) {
+func (d *Dispatcher) lookAtSkills(_ context.Context, c *call) error {
 	if d.Skills == nil {
-		return
+		return nil
 	}
 	var b strings.Builder
 	for _, s := range d.Skills.List(string(scopeOf(c.message))) {
@@ -128,6 +125,7 @@ func (d *Dispatcher) lookAtSkills(c *call) {
 		fmt.Fprintf(&b, "- `$%s`%s: %s\n", s.Name, state, firstSentence(s.Description))
 	}
 	c.looked = b.String()
+	return nil
 }
 
 // firstSentence returns what a description begins with.
@@ -143,7 +141,10 @@ func firstSentence(s string) string {
 }
 
 // sayLooked answers with what was looked up.
-func (d *Dispatcher) sayLooked(c *call) (Say, error) {
+func (d *Dispatcher) sayLooked(c *call) (Say, error) { return Say{Text: c.looked}, nil }
+
+// saySkills answers /skills.
+func (d *Dispatcher) saySkills(c *call) (Say, error) {
 	if c.looked == "" {
 		return Say{Text: "There are no skills."}, nil
 	}

@@ -50,6 +50,7 @@ func newestText(m *llmtest.Model, n int) string {
 // Somebody whom the agent does not know is introduced to and asked for a style. Whoever does not
 // choose is not asked for ever; a choice that is written down ends it at once.
 func TestFirstContact(t *testing.T) {
+	t.Parallel()
 	const mark = "## First contact"
 	writer := act("write_file", tool.Once, always("written"))
 	inWorld(t, func(w *world) {
@@ -103,6 +104,7 @@ func TestFirstContact(t *testing.T) {
 // Pinned facts are in the system prompt, and those that bear on a message stand with it: once, as
 // long as they can be seen there.
 func TestFactsInPrompts(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		m := llmtest.Func("ok", func(llm.Request) llmtest.Step { return llmtest.Say("ok") })
 		w.deps.Model = m
@@ -142,6 +144,7 @@ func TestFactsInPrompts(t *testing.T) {
 // A person who was unknown, or known as two, keeps what the agent knows of them; nobody else gets
 // it, and a group never does.
 func TestScopeMoves(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		m := w.atLength()
 		w.start()
@@ -194,6 +197,7 @@ func TestScopeMoves(t *testing.T) {
 
 // What the agent writes into the documents of a scope is a version of its own.
 func TestVersionOfWhatIsWritten(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		write := act("write_file", tool.Once, nil)
 		write.Schema = json.RawMessage(`{"type":"object"}`)
@@ -206,7 +210,7 @@ func TestVersionOfWhatIsWritten(t *testing.T) {
 		w.start()
 		w.say("a", "I am Ada")
 		w.wantQuiet()
-		log, err := w.d.tree(memory.OfChat(at("a"))).Log(t.Context(), 0)
+		log, err := w.d.tree(memory.OfChat(at("a"))).Log(w.t.Context(), 0)
 		w.must(err)
 		if len(log) != 1 || log[0].Author != "the agent" {
 			t.Errorf("the versions are %+v, want one of the agent's", log)
@@ -216,6 +220,7 @@ func TestVersionOfWhatIsWritten(t *testing.T) {
 
 // A group that gets another name on its platform keeps its memory.
 func TestGroupMoves(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		m := w.atLength()
 		w.remembers(memory.OfChat(at("-4")), memory.Fact{Key: "code", Value: "tulip", Pinned: true})
@@ -259,6 +264,7 @@ func (w *world) sends() { w.exec("UPDATE outbox SET state = 'sent'") }
 
 // Who wants to be forgotten leaves no trace in any file, and whoever else there is loses nothing.
 func TestForgetMe(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.atLength()
 		var forgotten []int64
@@ -315,6 +321,7 @@ func TestForgetMe(t *testing.T) {
 
 // A turn that runs when its person is forgotten writes nothing any more.
 func TestForgetDuringATurn(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.model.Queue(held(llmtest.Say("zanzibar it is"), release))

@@ -82,6 +82,7 @@ type lookArgs struct {
 // TestRequests holds the JSON that a provider gets for each kind of turn, indented, in
 // testdata/requests. It is the last request of each play.
 func TestRequests(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name    string
 		replies []openaitest.Reply

@@ -27,12 +27,13 @@ const (
 )
 
 // lookAtRestart finds out whether the gateway would come back.
-func (d *Dispatcher) lookAtRestart(c *call) {
+func (d *Dispatcher) lookAtRestart(_ context.Context, c *call) error {
 	if d.opts.Restart == nil {
 		c.looked = sayNoRestart
 	} else if why := d.opts.Restart.Check(); why != "" {
 		c.looked = why + " I go on as I am."
 	}
+	return nil
 }
 
 // restart answers /restart. That it was asked for is noted with the answer: a restart finds the

@@ -10,6 +10,7 @@ import (
 // Who asks for a restart hears of it and of its end once each, through a kill in between, and a
 // restart leads to no other one.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.Version = "1.2"
 		begun, why, back := 0, "", time.Duration(0)
@@ -52,6 +53,7 @@ func TestRestart(t *testing.T) {
 }
 
 func TestRestartImpossible(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.start()
 		m := w.message("a", "/restart")

@@ -63,6 +63,7 @@ func result(of int, text string) llm.Message {
 
 // Pitfall: "kill -9 loses all but the last tool round".
 func TestResume(t *testing.T) {
+	t.Parallel()
 	user := func(text string) llm.Message { return llm.Message{Role: llm.User, Text: stamp + text} }
 	said := func(text string) llm.Message { return llm.Message{Role: llm.Assistant, Text: text} }
 	for _, test := range []struct {
@@ -137,6 +138,7 @@ func TestResume(t *testing.T) {
 
 // A turn that ends the process each time is given up, and the chat is told.
 func TestResumeIsBounded(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.tools(act("crash", tool.Pure, always("survived")))
 		w.leave("a", "hello", maxAttempts-1, intent("crash"))
@@ -155,6 +157,7 @@ func TestResumeIsBounded(t *testing.T) {
 // The turn that was left is answered before what waits behind it, and as a turn of the
 // person who asked.
 func TestResumeKeepsOrderAndSender(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		var calls []tool.Call
 		look := act("look", tool.Pure, nil)
@@ -183,6 +186,7 @@ func TestResumeKeepsOrderAndSender(t *testing.T) {
 
 // A turn that is too long for the prompt by itself is resumed with its question.
 func TestResumeOfGiantTurn(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.ContextWindow, w.opts.MaxOutput = 8192, 1024
 		var left []llm.Message
@@ -215,6 +219,7 @@ func TestResumeOfGiantTurn(t *testing.T) {
 
 // A turn that was stopped before its worker came to run asks the model nothing.
 func TestResumeOfStoppedTurn(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		turn := w.leave("a", "hello", 1)
 		stopped := turn
@@ -233,6 +238,7 @@ func TestResumeOfStoppedTurn(t *testing.T) {
 
 // Pitfall: "SIGTERM loses the messages in flight".
 func TestDrainDuringModelCall(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		step := uses("look")
 		step.Usage = llm.Usage{Input: 10}
@@ -262,6 +268,7 @@ func TestDrainDuringModelCall(t *testing.T) {
 
 // Within the grace a turn comes to its next step, but not further.
 func TestDrainWithinGrace(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		answer, call := llmtest.Say("just in time"), uses("look")
 		answer.Delay, call.Delay = time.Second, time.Second
@@ -286,6 +293,7 @@ func TestDrainWithinGrace(t *testing.T) {
 
 // A tool that ends because the process does has no result: one that may run twice does.
 func TestDrainDuringTool(t *testing.T) {
+	t.Parallel()
 	for effect, want := range map[tool.Effect]string{
 		tool.Pure: "tool: whole", tool.Once: "tool: " + resultUnknown,
 	} {
@@ -308,6 +316,7 @@ func TestDrainDuringTool(t *testing.T) {
 }
 
 func TestStopDuringStart(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -318,6 +327,7 @@ func TestStopDuringStart(t *testing.T) {
 }
 
 func TestSecondDispatcherIsRefused(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.model.Queue(llmtest.Say("hi"))
 		w.start()
@@ -336,6 +346,7 @@ func TestSecondDispatcherIsRefused(t *testing.T) {
 
 // A dispatcher that has lost its lease ends.
 func TestLostLease(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.start()
 		w.exec("UPDATE leases SET epoch = epoch + 1, owner = 'other'")
@@ -349,6 +360,7 @@ func TestLostLease(t *testing.T) {
 
 // A turn that was taken over by another process writes nothing more, at any of its steps.
 func TestFencing(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		steps []llmtest.Step
@@ -389,19 +401,22 @@ func TestFencing(t *testing.T) {
 
 // If the answer can't be written the turn stays as it was, and the next process answers.
 func TestFinishIsOneTransaction(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.model.Queue(llmtest.Say("lost"), llmtest.Say("kept"))
-		w.exec(`CREATE TRIGGER full BEFORE UPDATE ON inbox WHEN new.state = 'done'
-			BEGIN SELECT RAISE(ABORT, 'disk full'); END`)
+		release := make(chan struct{})
+		w.model.Queue(held(llmtest.Say(strings.Repeat("lost ", 100_000)), release),
+			llmtest.Say("kept"))
 		w.start()
 		w.say("a", "hello")
-		if err := <-w.ended; err == nil || !strings.Contains(err.Error(), "disk full") {
+		w.exec("PRAGMA max_page_count = 1") // what it has, for it can't have less
+		close(release)
+		if err := <-w.ended; err == nil || !strings.Contains(err.Error(), "disk is full") {
 			t.Errorf("Run = %v, want the error of the store", err)
 		}
 		w.cancel = nil
 		w.wantAnswers("a")
 		w.wantTranscript("a", "user: hello")
-		w.exec("DROP TRIGGER full")
+		w.exec("PRAGMA max_page_count = 1000000")
 		w.expireLeases()
 		w.start()
 		w.wantQuiet()

@@ -9,19 +9,21 @@ import (
 
 // Stats say what a [Dispatcher] does just now, and has done since it began.
 type Stats struct {
-	Beat    time.Time        // when it last looked after new messages; zero before it does at all
-	Slots   int              // model calls that are made at once, at most
-	Used    int              // of them, now
-	Busy    int              // sessions in which it works
-	Parked  int              // sessions whose turn waits for somebody
-	Panics  int64            // turns that were ended by a bug
-	Dropped map[string]int64 // messages for which there was no room, by account
+	Beat      time.Time        // when it last looked after new messages; zero before it does at all
+	Slots     int              // model calls that are made at once, at most
+	Used      int              // of them, now
+	Busy      int              // sessions in which it works
+	Parked    int              // sessions whose turn waits for somebody
+	Panics    int64            // turns that were ended by a bug
+	Abandoned int64            // tool calls that go on though they were to end
+	Dropped   map[string]int64 // messages for which there was no room, by account
 }
 
 // Stats returns what d does and has done.
 func (d *Dispatcher) Stats() Stats {
 	s := Stats{Slots: cap(d.slots), Used: len(d.slots), Panics: d.panics.Load(),
-		Dropped: d.drops.counts()}
+		Abandoned: d.abandoned.Load(),
+		Dropped:   d.drops.counts()}
 	if at := d.beat.Load(); at > 0 {
 		s.Beat = time.Unix(0, at)
 	}

@@ -1,16 +1,18 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
 )
 
-// status answers /status.
-func (d *Dispatcher) status(c *call) (Say, error) {
-	info, err := d.sessions.Info(c.tx, c.key)
+// lookAtStatus makes the answer to /status.
+func (d *Dispatcher) lookAtStatus(ctx context.Context, c *call) error {
+	read := d.DB.Read(context.WithoutCancel(ctx))
+	info, err := d.sessions.Info(read, c.key)
 	if err != nil {
-		return Say{}, err
+		return err
 	}
 	d.mu.Lock()
 	mode, busy := d.mode(c.key), len(d.workers)
@@ -34,8 +36,13 @@ func (d *Dispatcher) status(c *call) (Say, error) {
 	for _, hand := range d.opts.Hands() {
 		b.WriteString("- " + hand + "\n")
 	}
-	for _, channel := range d.opts.Channels() {
+	channels, err := d.opts.Channels(read)
+	if err != nil {
+		return err
+	}
+	for _, channel := range channels {
 		line("Channel", "%s", channel)
 	}
-	return Say{Text: b.String()}, nil
+	c.looked = b.String()
+	return nil
 }

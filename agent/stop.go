@@ -49,29 +49,39 @@ func (d *Dispatcher) below(key session.Key, jobs bool) (list []session.Key) {
 	return list
 }
 
-// origins returns the sessions that are to be ended with a session and may have sub-agents, itself
-// the first; and what waits in the others of these.
-func (d *Dispatcher) origins(key session.Key, jobs bool) (
-	list []session.Key, waiting []bus.Received,
-) {
+// work is what memory knows of the work for a session.
+type work struct {
+	jobs     []session.Key  // sessions of jobs and hooks that work for it, which may have sub-agents
+	theirs   []bus.Received // what waits in these
+	waiting  []bus.Received // what waits in the session itself
+	becoming []bus.Received // the batch that becomes a turn now
+}
+
+// lookAtWork finds out what works for the conversation. While the command is under way nothing is
+// handed out that belongs to it, and what a turn takes before the transaction can't be dropped.
+func (d *Dispatcher) lookAtWork(_ context.Context, c *call) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	list = []session.Key{key}
-	if !jobs {
-		return list, nil
-	}
-	for _, k := range d.below(key, jobs) {
+	for _, k := range d.below(c.key, true) {
 		if k.Unasked() {
-			list = append(list, k)
-			waiting = append(waiting, d.pendingLocked(k)...)
+			c.work.jobs = append(c.work.jobs, k)
+			c.work.theirs = append(c.work.theirs, d.pendingLocked(k)...)
 		}
 	}
-	return list, waiting
+	if p, ok := d.parked[c.key]; ok {
+		c.work.waiting = slices.Clone(p.waiting)
+	} else if w, ok := d.workers[c.key]; ok {
+		c.work.waiting, c.work.becoming = slices.Clone(w.waiting), slices.Clone(w.taking)
+	}
+	return nil
 }
 
 // stop answers /stop: in one transaction the running turn ends with what it has completed,
 // and what waits is discarded. Nothing of either runs later.
 func (d *Dispatcher) stop(c *call) (Say, error) {
+	if !c.message.Role.AtLeast(bus.User) {
+		return d.stopOwn(c)
+	}
 	e, err := d.end(c, true)
 	switch {
 	case err != nil:
@@ -158,7 +168,7 @@ func (d *Dispatcher) end(c *call, jobs bool) (e ended, err error) {
 			return e, err
 		}
 	}
-	c.after = func() { d.cancelStopped(c.key, jobs) }
+	c.after = func() { d.cancelStopped(c.key, jobs, &c.message) }
 	return e, nil
 }
 
@@ -166,8 +176,12 @@ func (d *Dispatcher) end(c *call, jobs bool) (e ended, err error) {
 // outcomes also what a turn or a sub-agent has written since, and nobody has handed out. A reminder
 // that waits for the turn that is ended comes after it.
 func (d *Dispatcher) discard(c *call, e *ended, jobs bool) error {
-	origins, waiting := d.origins(c.key, jobs)
-	list := append(slices.DeleteFunc(slices.Clone(c.waiting), isKept), waiting...)
+	origins := []session.Key{c.key}
+	list := slices.DeleteFunc(slices.Clone(c.waiting), isKept)
+	if jobs {
+		origins = append(origins, c.work.jobs...)
+		list = append(list, c.work.theirs...)
+	}
 	for _, origin := range origins {
 		outcomes, err := d.Inbox.Outcomes(c.tx, string(origin))
 		if err != nil {
@@ -213,8 +227,8 @@ func (d *Dispatcher) discard(c *call, e *ended, jobs bool) error {
 func isKept(r bus.Received) bool { return isUnasked(r.Message) }
 
 // cancelStopped ends what still works for a session whose turns have been ended, and, with jobs, in
-// the background.
-func (d *Dispatcher) cancelStopped(key session.Key, jobs bool) {
+// the background. by is the message that has ended them; nil if no person has.
+func (d *Dispatcher) cancelStopped(key session.Key, jobs bool, by *bus.InboundMessage) {
 	d.mu.Lock()
 	for _, k := range append(d.below(key, jobs), key) {
 		gone := func(r bus.Received) bool { return k != key || !isKept(r) }
@@ -233,7 +247,7 @@ func (d *Dispatcher) cancelStopped(key session.Key, jobs bool) {
 		}
 	}
 	d.mu.Unlock()
-	d.opts.Stopped(string(key))
+	d.opts.Stopped(string(key), by)
 }
 
 // StopTask ends the sub-agent that works in a session, and reports whether there was one.
@@ -258,7 +272,7 @@ func (d *Dispatcher) StopTask(ctx context.Context, key string) (stopped bool, er
 		return d.endStopped(&call{tx: tx}, t)
 	})
 	if err == nil && stopped {
-		d.cancelStopped(task, true)
+		d.cancelStopped(task, true, nil)
 	}
 	return stopped, err
 }
@@ -275,6 +289,7 @@ func (d *Dispatcher) endStopped(c *call, t *session.Turn) error {
 			c.stopped = append(c.stopped, r.Message.ID)
 		}
 	}
+	c.streams = append(c.streams, streamOf(t))
 	if err := d.stopRuns(c, taken...); err != nil {
 		return err
 	}

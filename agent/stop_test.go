@@ -13,6 +13,7 @@ import (
 )
 
 func TestNothingToStop(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.model.Queue(llmtest.Say("hi"), llmtest.Say("again"))
 		w.start()
@@ -24,6 +25,7 @@ func TestNothingToStop(t *testing.T) {
 
 // Pitfall: "/stop drops completed rounds from the transcript, and the queued messages run anyway".
 func TestStopDuringModelCall(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		round := uses("look")
 		round.Usage = llm.Usage{Input: 100, Output: 10, Cached: 50}
@@ -53,6 +55,7 @@ func TestStopDuringModelCall(t *testing.T) {
 
 // Each call that has not ended gets a result, and what the tool says later is not written.
 func TestStopDuringTools(t *testing.T) {
+	t.Parallel()
 	for _, effect := range []tool.Effect{tool.Once, tool.Pure} {
 		t.Run(effect.String(), func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -92,6 +95,7 @@ func TestStopDuringTools(t *testing.T) {
 
 // Messages that are still being gathered are discarded as well, and so is what waits for a slot.
 func TestStopBeforeTurn(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.model.Queue(held(llmtest.Say("other"), release), llmtest.Say("late"))
@@ -114,6 +118,7 @@ func TestStopBeforeTurn(t *testing.T) {
 
 // /stop ends one conversation and no other, and a message behind it is answered.
 func TestStopIsOfOneSession(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.model.Queue(held(llmtest.Say("other"), release),
@@ -131,6 +136,7 @@ func TestStopIsOfOneSession(t *testing.T) {
 
 // Messages that a worker has taken, but not yet in a transaction, can be discarded as well.
 func TestPending(t *testing.T) {
+	t.Parallel()
 	d := NewDispatcher(Deps{}, nil)
 	w := &worker{waiting: make([]bus.Received, 3), wake: make(chan struct{}, 1), d: d, key: "test/a"}
 	for i := range w.waiting {
@@ -145,8 +151,48 @@ func TestPending(t *testing.T) {
 	if !slices.Equal(got, []int64{1, 2, 3}) {
 		t.Errorf("messages %v are pending, want all three", got)
 	}
-	w.taken()
+	w.taken(nil)
 	if n := len(d.pending(w.key)); n != 2 {
 		t.Errorf("%d messages are pending after the first was written, want 2", n)
 	}
+}
+
+// A guest ends an answer that is theirs alone, and nothing of what others have asked for.
+func TestStopByGuest(t *testing.T) {
+	t.Parallel()
+	in := func(w *world, sender, text string, r bus.Role) bus.InboundMessage {
+		m := w.message("g", text)
+		m.Group, m.Role, m.Sender = true, r, bus.Sender{ID: sender, Name: "P" + sender}
+		return m
+	}
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		var stopped []string
+		w.opts.Stopped = func(key string, _ *bus.InboundMessage) { stopped = append(stopped, key) }
+		w.opts.QueueMode = Followup
+		w.model.Queue(held(llmtest.Say("for the owner"), release), llmtest.Say("for the user"))
+		w.start()
+		w.put(in(w, "7", "hello", bus.Owner))
+		w.settle()
+		w.put(in(w, "8", "me too", bus.Guest),
+			in(w, "9", "and me", bus.User), in(w, "8", "/stop", bus.Guest))
+		w.settle()
+		close(release)
+		w.wantQuiet()
+		w.wantAnswers("g", "I have discarded one waiting message of yours. The answer under way is "+
+			"not only yours: a user of this gateway can stop it.", "for the owner", "for the user")
+		if len(stopped) > 0 {
+			t.Errorf("what runs in %q was ended", stopped)
+		}
+	})
+	inWorld(t, func(w *world) {
+		w.opts.QueueMode = Followup
+		w.model.Queue(held(llmtest.Say("never"), make(chan struct{})), llmtest.Say("for the user"))
+		w.start()
+		w.put(in(w, "8", "hello", bus.Guest))
+		w.settle()
+		w.put(in(w, "9", "and me", bus.User), in(w, "8", "/stop", bus.Guest))
+		w.wantQuiet()
+		w.wantAnswers("g", "Stopped.", "for the user")
+	})
 }

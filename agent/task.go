@@ -50,14 +50,12 @@ func (d *Dispatcher) holdBack(key session.Key, r bus.Received) bool {
 	return true
 }
 
-// taskEnded counts that a sub-agent works no more, and lets the next one begin.
+// taskEnded counts that a sub-agent works no more, and lets the next one begin. d.mu is held.
 func (d *Dispatcher) taskEnded(work context.Context, key session.Key) {
 	parent := key.Parent()
 	if parent == "" {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.tasks[parent]--; d.tasks[parent] <= 0 {
 		delete(d.tasks, parent)
 	}
@@ -102,13 +100,17 @@ func (t *turn) deliver(tx *store.Tx, out bus.OutboundMessage) error {
 func (t *turn) noteMessage(m bus.InboundMessage) llm.Message {
 	when := "[" + m.Time.In(t.zone()).Format(envelopeTime) + "] "
 	if isUnasked(m) {
-		return llm.Message{Role: llm.User, Text: t.unaskedMessage(m, when)}
+		seen := llm.Message{Role: llm.User, Text: t.unaskedMessage(m, when)}
+		if m.Note.Kind == bus.Hook {
+			seen.Foreign = fromHook
+		}
+		return seen
 	}
 	if m.Note.Kind == bus.Task {
 		return llm.Message{Role: llm.User, Text: when + "[your task] " + m.Text,
 			Foreign: m.Note.Foreign}
 	}
 	label := fmt.Sprintf("the sub-agent %q", name(m.Note.Label, "without a name"))
-	return llm.Message{Role: llm.User, Text: when + "[outcome of " + label +
+	return llm.Message{Role: llm.User, Foreign: fromTask, Text: when + "[outcome of " + label +
 		"; tell the user what matters of it]\n" + spoken(m.Text) + "\n[end of outcome of " + label + "]"}
 }

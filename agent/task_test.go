@@ -57,6 +57,7 @@ func spawns(wait bool, tasks ...string) llmtest.Step {
 
 // A sub-agent works in a session of its own, and its outcome begins a turn that tells of it.
 func TestSpawn(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		inWorld(t, func(w *world) {
 			sub := w.spawning(act("look", tool.Pure, always("seen")), ask.New())
@@ -99,6 +100,7 @@ func TestSpawn(t *testing.T) {
 
 // With wait the outcome is the call's result; the turn takes no worker meanwhile.
 func TestSpawnAwaited(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		inWorld(t, func(w *world) {
 			sub := w.spawning()
@@ -127,6 +129,7 @@ func TestSpawnAwaited(t *testing.T) {
 
 // What the person says ends the waiting, not the work.
 func TestSpawnAwaitedAndInterrupted(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		sub := w.spawning()
 		release := make(chan struct{})
@@ -148,6 +151,7 @@ func TestSpawnAwaitedAndInterrupted(t *testing.T) {
 
 // Four sub-agents of a conversation work at once; the others begin when one has ended.
 func TestSpawnMany(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		inWorld(t, func(w *world) {
 			sub := w.spawning()
@@ -197,10 +201,11 @@ func TestSpawnMany(t *testing.T) {
 
 // /stop ends the sub-agents, too: those that work, and those that have not begun.
 func TestStopEndsSubagents(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		sub := w.spawning()
 		var stopped []string
-		w.opts.Stopped = func(key string) { stopped = append(stopped, key) }
+		w.opts.Stopped = func(key string, _ *bus.InboundMessage) { stopped = append(stopped, key) }
 		never := make(chan struct{})
 		for range maxTasks {
 			sub.Queue(held(llmtest.Say("done"), never))
@@ -224,6 +229,7 @@ func TestStopEndsSubagents(t *testing.T) {
 
 // The agent itself can stop one of them.
 func TestStopOneSubagent(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		sub := w.spawning()
 		never, release := make(chan struct{}), make(chan struct{})
@@ -256,6 +262,7 @@ func TestStopOneSubagent(t *testing.T) {
 
 // What a sub-agent uses counts for the conversation and the person, within its share of the turn.
 func TestSubagentBudget(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		sub := w.spawning(act("look", tool.Pure, always("seen")))
 		w.opts.Usage = usage.New(&usage.Options{Turn: usage.Limit{Tokens: 8000}})
@@ -281,6 +288,7 @@ func TestSubagentBudget(t *testing.T) {
 
 // While everything is halted nothing is called, also after a restart; what was under way ends.
 func TestHalt(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		calls := 0
 		release := make(chan struct{})
@@ -317,6 +325,7 @@ func TestHalt(t *testing.T) {
 
 // The same call with the same result again and again is ended, also by a turn that was resumed.
 func TestLoopGuard(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		inWorld(t, func(w *world) {
 			n := 0

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,10 +11,12 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"gateway/agent/llm"
-	"gateway/agent/picture"
+	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/store"
@@ -45,8 +48,14 @@ func (t *turn) boundary(ctx context.Context) error {
 		return nil // shows at the next model call
 	}
 	if batch := t.w.steered(true); len(batch) > 0 {
-		messages, r, err := t.perceive(ctx, batch)
+		err := t.d.hand(ctx, batch)
+		var messages []llm.Message
+		var r recollection
+		if err == nil {
+			messages, r, err = t.perceive(ctx, batch)
+		}
 		if err != nil {
+			t.w.taken(err)
 			return err
 		}
 		err = t.tx(ctx, func(tx *store.Tx) error {
@@ -55,11 +64,14 @@ func (t *turn) boundary(ctx context.Context) error {
 			}
 			return t.append(tx, &t.Turn, batch, messages)
 		})
-		t.w.taken()
+		t.w.taken(err)
+		if errors.Is(err, errGone) { // dropped meanwhile
+			return t.boundary(ctx)
+		}
 		if err != nil {
 			return err
 		}
-		t.history = append(t.history, messages...)
+		t.recall(messages...)
 		t.hear(batch)
 		t.ReplyTo = quoted(batch[len(batch)-1].Message)
 	}
@@ -75,7 +87,7 @@ func (t *turn) write(ctx context.Context, messages ...llm.Message) error {
 		return err
 	}
 	fault.Point("stepped")
-	t.history = append(t.history, messages...)
+	t.recall(messages...)
 	return nil
 }
 
@@ -97,7 +109,7 @@ func (t *turn) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 			if i > 0 && t.w.hasNews() {
 				return t.write(ctx, closeCalls(t.history, resultSkipped)...)
 			}
-			done, ok := t.call(ctx, c, false)
+			done, ok := t.call(ctx, c, nil)
 			if !ok {
 				return nil
 			}
@@ -126,7 +138,7 @@ func (t *turn) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			d, ok := t.call(ctx, c, false)
+			d, ok := t.call(ctx, c, nil)
 			results <- ended{c, d, ok}
 		})
 	}
@@ -174,12 +186,16 @@ func (t *turn) resumeTools(ctx context.Context) error {
 // A done is what a call has come to: the result that is written, and what is written with it.
 type done struct {
 	result tool.Result
-	asks   *asks // who is to be asked before the call may happen; or nil
+	asks   *asks  // who is to be asked before the call may happen; or nil
+	source string // of what an error says, if others have written it
 }
 
 // call runs one tool. There is no result if ctx had ended before, if everything is halted, and if
 // the process ends before the tool does: what becomes of such a call is up to the next process.
-func (t *turn) call(ctx context.Context, c llm.ToolCall, granted bool) (d done, ok bool) {
+// granted is the question by which somebody has approved it; or nil.
+func (t *turn) call(
+	ctx context.Context, c llm.ToolCall, granted *question.Question,
+) (d done, ok bool) {
 	if ctx.Err() != nil || t.d.halted(ctx) != nil {
 		return done{}, false
 	}
@@ -193,7 +209,7 @@ func (t *turn) call(ctx context.Context, c llm.ToolCall, granted bool) (d done, 
 	log := t.d.logger(&t.Turn).With("tool", c.Name, "took", t.d.opts.Now().Sub(start))
 	if err != nil {
 		log.InfoContext(ctx, "tool failed", "err", err)
-		d.result = tool.Result{Text: toolError(err)}
+		d = done{result: tool.Result{Text: toolError(err)}, source: d.result.Foreign}
 	} else {
 		log.DebugContext(ctx, "tool done")
 	}
@@ -205,7 +221,9 @@ func toolError(err error) string {
 	return "Error: " + err.Error() + "\nFind out what went wrong and try another way."
 }
 
-func (t *turn) runTool(ctx context.Context, c llm.ToolCall, granted bool) (d done, err error) {
+func (t *turn) runTool(
+	ctx context.Context, c llm.ToolCall, granted *question.Question,
+) (d done, err error) {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
 		return done{}, err
@@ -221,28 +239,91 @@ func (t *turn) runTool(ctx context.Context, c llm.ToolCall, granted bool) (d don
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errToolTimeout)
 	defer cancel()
-	// A tool's panic is its result, also on a goroutine of its own, where the worker's
-	// recover does not reach.
+	// A panic is the call's result, also on a goroutine of its own, where the worker's recover does
+	// not reach.
 	defer func() {
 		if p := recover(); p != nil {
-			t.d.logger(&t.Turn).ErrorContext(ctx, "tool panicked", "tool", c.Name,
-				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			d, err = done{}, errors.New("the tool crashed")
+			d, err = done{}, t.crashed(ctx, c.Name, p)
 		}
 	}()
-	if !granted {
+	if granted == nil {
 		if a, err := t.permit(found, call); a != nil || err != nil {
 			return done{asks: a}, err
 		}
+	} else if granted.Subject != approvable(found, call).Subject() {
+		return done{result: tool.Result{Text: resultChanged}}, nil
 	}
 	if found.Effect != tool.Pure && bytes.Contains(args, []byte(memoryFolder+"/")) {
 		t.wrote = true // no other call runs beside one that is not pure
 	}
-	d.result, err = found.Run(ctx, call)
-	if err != nil && context.Cause(ctx) == errToolTimeout {
+	d.result, err = t.runApart(ctx, found, call)
+	switch cause := context.Cause(ctx); {
+	case err == nil || errors.Is(err, errAbandoned):
+	case cause == errToolTimeout:
 		err = fmt.Errorf("%s took longer than %s", c.Name, limit)
+	case cause == errTurnTimeout:
+		err = context.DeadlineExceeded
 	}
 	return d, err
+}
+
+// crashed is the error of a call that has panicked.
+func (t *turn) crashed(ctx context.Context, name string, p any) error {
+	t.d.opts.Logger.ErrorContext(ctx, "tool panicked", "session", t.Session, "tool", name,
+		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	return errors.New("the tool crashed")
+}
+
+// abandonAfter is how long a tool may go on once its context has ended.
+const abandonAfter = 10 * time.Second
+
+// errAbandoned reports a call that goes on, though its context has ended: nobody waits for it.
+var errAbandoned = errors.New("it did not end when it was told to, and its outcome is unknown; " +
+	"check what it has done before you repeat it")
+
+// runApart runs a tool on a goroutine of its own, so that one that ignores its context holds its
+// session up no longer than abandonAfter. A panic is an error of the call.
+func (t *turn) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool.Result, error) {
+	type ended struct {
+		result tool.Result
+		err    error
+	}
+	over := make(chan ended, 1)
+	var left atomic.Bool // whether it is abandoned
+	go func() {
+		var e ended
+		defer func() {
+			if p := recover(); p != nil {
+				e = ended{err: t.crashed(ctx, f.Name, p)}
+			}
+			over <- e
+			if !left.CompareAndSwap(false, true) {
+				t.d.abandoned.Add(-1)
+			}
+		}()
+		e.result, e.err = f.Run(ctx, call)
+	}()
+	select {
+	case e := <-over:
+		return e.result, e.err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(abandonAfter)
+	defer timer.Stop()
+	select {
+	case e := <-over:
+		return e.result, e.err
+	case <-timer.C:
+	}
+	t.d.abandoned.Add(1)
+	if !left.CompareAndSwap(false, true) { // it has ended just now
+		t.d.abandoned.Add(-1)
+		e := <-over
+		return e.result, e.err
+	}
+	t.d.opts.Logger.ErrorContext(ctx, "tool abandoned: it goes on though it was to end",
+		"session", t.Session, "tool", f.Name)
+	return tool.Result{}, errAbandoned
 }
 
 var errToolTimeout = errors.New("the tool takes too long")
@@ -257,7 +338,11 @@ func (t *turn) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 	}
 	r := d.result
 	if r.Commit == nil {
-		return t.write(ctx, t.result(ctx, c, r))
+		m := t.result(ctx, c, r)
+		if m.Foreign = cmp.Or(r.Foreign, d.source); r.Kept {
+			m.Foreign = ""
+		}
+		return t.write(ctx, m)
 	}
 	var m llm.Message
 	err := t.tx(ctx, func(tx *store.Tx) error {
@@ -268,29 +353,27 @@ func (t *turn) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 		if err != nil {
 			return err
 		}
-		m = toolResult(c, t.capped(text))
+		// No file is written while others wait for the transaction: what a Commit says is short.
+		m = toolResult(c, cutResult(cmp.Or(text, noOutput), "the rest is not kept"))
 		return t.append(tx, &t.Turn, nil, []llm.Message{m})
 	})
 	if err != nil {
 		return err
 	}
 	t.d.Inbox.Wake() // what Commit has put there is not heard of otherwise
-	t.history = append(t.history, m)
+	t.recall(m)
 	return nil
 }
 
 // result returns r as the model sees it.
 func (t *turn) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.Message {
 	m := toolResult(c, t.guardLoop(c, t.capped(framed(r)+t.storeFiles(c, r.Files))))
-	if len(r.Images) == 0 || !t.d.look(ctx) {
-		return m
-	}
-	defer t.d.looked()
 	for _, im := range r.Images {
-		kept, err := t.keepImage(im)
+		kept, err := t.keepImage(ctx, im)
 		if err != nil {
 			t.d.logger(&t.Turn).Warn("image of a tool not kept", "tool", c.Name, "err", err)
-			m.Text += "\n[an image that can't be shown: " + foreignName(im.Name) + "]"
+			m.Text += "\n[an image that can't be shown: " + foreignName(im.Name) + ": " +
+				reason(err) + "]"
 			continue
 		}
 		m.Images = append(m.Images, kept)
@@ -315,8 +398,9 @@ func (t *turn) storeFiles(c llm.ToolCall, files []tool.File) string {
 }
 
 // keepImage stores im among the files of the conversation, in the size that models take.
-func (t *turn) keepImage(im tool.Image) (llm.Image, error) {
-	data, kind, err := picture.Fit(bytes.NewReader(im.Data), maxImageSide, maxImageBytes)
+func (t *turn) keepImage(ctx context.Context, im tool.Image) (llm.Image, error) {
+	data, kind, err := t.d.Extract.Picture(ctx, t.Address.String(), bytes.NewReader(im.Data),
+		int64(len(im.Data)), maxImageSide, maxImageBytes)
 	if err != nil {
 		return llm.Image{}, err
 	}
@@ -325,7 +409,7 @@ func (t *turn) keepImage(im tool.Image) (llm.Image, error) {
 	if err != nil {
 		return llm.Image{}, err
 	}
-	return llm.Image{Path: where, Type: kind}, nil
+	return llm.Image{Path: where, Type: kind, Ready: true}, nil
 }
 
 // A longer result than maxResult bytes is stored among the files of the conversation; the model
@@ -353,6 +437,14 @@ func (t *turn) capped(text string) string {
 		where = "the whole is in " + file
 	} else {
 		t.d.logger(&t.Turn).Warn("tool result not stored", "err", err)
+	}
+	return cutResult(text, where)
+}
+
+// cutResult returns the head and tail of a result that is too long.
+func cutResult(text, where string) string {
+	if len(text) <= maxResult {
+		return text
 	}
 	tail := text[len(text)-tailResult:]
 	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {

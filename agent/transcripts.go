@@ -2,6 +2,7 @@ package agent
 
 import (
 	"container/list"
+	"slices"
 	"sync"
 
 	"gateway/session"
@@ -49,7 +50,9 @@ func (h *histories) read(
 	for n < len(t.Entries) && t.Entries[n].ID <= t.Start {
 		n++
 	}
-	t.Entries = t.Entries[n:]
+	if n > 0 { // not only hidden, or their memory would not be free
+		t.Entries = slices.Clone(t.Entries[n:])
+	}
 	h.remember(key, created, t.Entries)
 	newest := len(t.Entries) - 1 // it stays, whatever its size
 	for i, room := newest, limit; i >= 0; i-- {

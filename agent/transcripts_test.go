@@ -67,6 +67,7 @@ func (s *scribe) message() llm.Message {
 // What is remembered of a transcript is what a fresh read finds, whatever has happened to it and
 // however much of it fits into a prompt.
 func TestMemoryEqualsFreshRead(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := newWorld(t)
@@ -115,6 +116,7 @@ func compareRead(t *testing.T, h *histories, q store.Queryer, chat string, limit
 
 // The memory has a bound: what was not used for longest is forgotten.
 func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
 	var memory histories
 	entries := []session.Entry{{ID: 1, Size: maxMemory / 4}}
 	for _, chat := range []string{"a", "b", "c", "d", "b", "e"} {

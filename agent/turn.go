@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unicode"
 
 	"gateway/agent/llm"
 	"gateway/agent/question"
@@ -24,6 +26,7 @@ type turn struct {
 	d     *Dispatcher
 	w     *worker
 	began time.Time
+	clock *clock
 
 	settings *settings     // see config
 	system   string        // system prompt
@@ -50,11 +53,13 @@ type turn struct {
 	person    int64               // likewise
 	role      bus.Role            // the least of those who wrote
 	tools     *tool.Registry      // that may be used in that role
-	group     bool                // others read along
-	chatTitle string              // of the group, as the platform says
-	title     string              // of the group, "" in a direct chat
-	answers   []string            // platform's ids of the messages that the next answer is for
+	origin    atomic.Pointer[origin]
+	group     bool     // others read along
+	chatTitle string   // of the group, as the platform says
+	title     string   // of the group, "" in a direct chat
+	answers   []string // platform's ids of the messages that the next answer is for
 
+	erased   bool                 // by /forget: it is counted for nobody
 	ended    session.State        // once it has
 	wrote    bool                 // a tool may have changed documents of the scope
 	noImages bool                 // the model has refused one
@@ -86,18 +91,13 @@ func (t *turn) run(ctx context.Context, batch []bus.Received) error {
 		if err := t.begin(ctx, batch); err != nil {
 			return err
 		}
+	} else if given, err := t.mayResume(ctx); given || err != nil {
+		return err
 	}
 	if err := t.restore(ctx); err != nil {
 		return err
 	}
 	if batch == nil {
-		// A turn that was stopped before its worker ran is refused here.
-		if err := t.write(ctx); err != nil {
-			return err
-		}
-		if t.Attempts-t.Handed > maxAttempts {
-			return t.fail(ctx, sayGaveUp)
-		}
 		if err := t.countRounds(ctx); err != nil {
 			return err
 		}
@@ -118,6 +118,20 @@ func (t *turn) run(ctx context.Context, batch []bus.Received) error {
 			return err
 		}
 	}
+}
+
+// mayResume refuses a turn that was stopped before its worker ran, and ends one that was resumed
+// often enough: then it reports true.
+func (t *turn) mayResume(ctx context.Context) (given bool, err error) {
+	err = t.d.tx(ctx, func(tx *store.Tx) error { return t.append(tx, &t.Turn, nil, nil) })
+	if err != nil || t.Attempts-t.Handed <= maxAttempts {
+		return false, err
+	}
+	t.history, err = t.d.sessions.TurnMessages(t.d.DB.Read(context.WithoutCancel(ctx)), &t.Turn)
+	if err != nil {
+		return false, err
+	}
+	return true, t.fail(ctx, sayGaveUp)
 }
 
 // identify sets whose turn it is: of a resumed one, by the messages that it took.
@@ -186,6 +200,7 @@ func (t *turn) hear(batch []bus.Received) {
 		t.sender, t.person = r.Message.Sender, r.Message.Person
 		if r.Message.Note == nil {
 			t.unbidden, t.patron = false, 0
+			t.w.answers(t.sender)
 			t.answers = append(t.answers, r.Message.ID)
 		}
 	}
@@ -199,6 +214,7 @@ func (t *turn) countRounds(ctx context.Context) error {
 		return err
 	}
 	t.recount(messages)
+	t.noteOrigin(messages)
 	return nil
 }
 
@@ -214,10 +230,10 @@ func (t *turn) step(ctx context.Context, resp *llm.Response) (done bool, err err
 		t.partial += m.Text
 		return false, nil
 
-	case strings.TrimSpace(t.partial+m.Text) == "" && t.mayBeQuiet():
+	case showsNothing(t.partial+m.Text) && t.mayBeQuiet():
 		return t.answer(ctx, llm.Message{Role: llm.Assistant, Text: quiet})
 
-	case strings.TrimSpace(t.partial+m.Text) == "":
+	case showsNothing(t.partial + m.Text):
 		if t.blanks++; t.blanks == 2 {
 			t.closing = askAnswer
 		} else if t.blanks > 2 {
@@ -229,6 +245,16 @@ func (t *turn) step(ctx context.Context, resp *llm.Response) (done bool, err err
 	return t.answer(ctx, m)
 }
 
+// showsNothing reports whether no character of text shows by itself. Platforms refuse such a text
+// as empty: blanks, control and format characters such as U+200B and U+FEFF, marks without a
+// letter, and the letters and symbols that Unicode has as blanks.
+func showsNothing(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool {
+		return unicode.IsPrint(r) && !unicode.IsSpace(r) && !unicode.IsMark(r) &&
+			!strings.ContainsRune("\u115f\u1160\u2800\u3164\uffa0", r)
+	})
+}
+
 // maxContinued is how often an answer that hit the output limit is continued.
 const maxContinued = 3
 
@@ -238,6 +264,7 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 	batch := t.w.steered(false)
 	more, r, err := t.perceive(ctx, batch)
 	if err != nil {
+		t.w.taken(err)
 		return false, err
 	}
 	out := t.outbound(m.Text)
@@ -259,7 +286,10 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 		}
 		return t.end(tx, &ended, session.Done, m)
 	})
-	t.w.taken()
+	t.w.taken(err)
+	if errors.Is(err, errGone) { // dropped meanwhile
+		return t.answer(ctx, m)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -278,7 +308,7 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 	if len(batch) == 0 {
 		return true, nil
 	}
-	t.history = append(append(t.history, m), more...)
+	t.recall(append([]llm.Message{m}, more...)...)
 	t.answers = nil
 	t.hear(batch)
 	t.ReplyTo = quoted(batch[len(batch)-1].Message)
@@ -295,20 +325,26 @@ func (t *turn) append(tx *store.Tx, st *session.Turn, batch []bus.Received, m []
 	return t.take(tx, st, batch)
 }
 
-// take takes batch, and what was heard before it, out of the inbox.
+// take takes batch, and what was heard before it, out of the inbox. It reports a goneError if some
+// of it waits no more.
 func (t *turn) take(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
+	var gone goneError
 	for _, r := range batch {
 		ok, err := t.d.Inbox.Take(tx, r.Seq, st.ID)
-		if err == nil && !ok {
-			err = errGone
-		}
 		if err != nil {
 			return err
 		}
+		if !ok {
+			gone = append(gone, r.Seq)
+		}
+	}
+	if gone != nil {
+		return gone
 	}
 	// A turn that begins by itself does not show what was heard: the next question shall.
 	if len(batch) > 0 && batch[0].Message.Group && t.task == nil && t.unasked == nil {
-		return t.d.Inbox.ForgetHeard(tx, batch[0].Message.From, batch[0].Seq)
+		last := batch[len(batch)-1]
+		return t.d.Inbox.ForgetHeard(tx, last.Message.From, last.Seq)
 	}
 	return nil
 }
@@ -365,6 +401,8 @@ func (t *turn) failed(ctx context.Context, err error) (done bool, _ error) {
 		return true, t.fail(ctx, sayTimeout)
 	case cause != nil:
 		return true, errDraining
+	case errors.Is(err, errNoSlot):
+		return true, t.fail(ctx, sayBusy)
 	}
 	e, ok := errors.AsType[*llm.Error](err)
 	if ok && e.Kind == llm.NoImages && !t.noImages {
@@ -394,6 +432,9 @@ func (t *turn) interrupted(ctx context.Context) error {
 }
 
 // stream names the preview of the answer under way.
-func (t *turn) stream() string {
+func (t *turn) stream() string { return streamOf(&t.Turn) }
+
+// streamOf names the preview of the answer that a turn is at.
+func streamOf(t *session.Turn) string {
 	return strconv.FormatInt(t.ID, 10) + "." + strconv.Itoa(t.Answers)
 }

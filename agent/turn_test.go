@@ -19,6 +19,7 @@ import (
 
 // A blank answer is asked for again silently, then without tools, and then there is an apology.
 func TestBlankAnswers(t *testing.T) {
+	t.Parallel()
 	blank := llmtest.Say(" \n")
 	for _, test := range []struct {
 		name   string
@@ -53,6 +54,7 @@ func TestBlankAnswers(t *testing.T) {
 
 // An answer that is cut off by its limit is continued in the same message, three times.
 func TestContinuation(t *testing.T) {
+	t.Parallel()
 	cut := func(text string) llmtest.Step {
 		s := llmtest.Say(text)
 		s.Finish = llm.FinishLength
@@ -73,6 +75,7 @@ func TestContinuation(t *testing.T) {
 
 // What was said before a cut-off tool call stands before it in the transcript.
 func TestContinuationWithTool(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		cut := llmtest.Say("I look")
 		cut.Finish = llm.FinishLength
@@ -90,6 +93,7 @@ func TestContinuationWithTool(t *testing.T) {
 
 // At the limit of rounds the model must sum up, without tools.
 func TestRoundLimit(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.tools(act("look", tool.Pure, always("seen")))
 		w.model.Queue(uses("look"), uses("look"), llmtest.Say("so far"))
@@ -108,6 +112,7 @@ func TestRoundLimit(t *testing.T) {
 
 // People get one plain sentence for each kind of error, never its text.
 func TestModelErrors(t *testing.T) {
+	t.Parallel()
 	const later, unreachable = "too many requests right now", "cannot be reached right now"
 	for kind, want := range map[llm.Kind]string{
 		llm.RateLimited: later, llm.Overloaded: later,
@@ -116,7 +121,9 @@ func TestModelErrors(t *testing.T) {
 		llm.OutOfQuota:     "has no credit left",
 		llm.ContextTooLong: "has become too long",
 		llm.ContentRefused: "refuses to answer this",
-		llm.BadRequest:     sayFailed,
+		llm.Forbidden:      "does not let the gateway's key do this",
+		llm.NotFound:       "does not know the configured model",
+		llm.BadRequest:     "Start a new one with /new. If that does not help, who runs me",
 		"":                 sayFailed, // not an *llm.Error
 	} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -150,6 +157,7 @@ func TestModelErrors(t *testing.T) {
 
 // An error after a part of the answer keeps what was shown.
 func TestModelErrorAfterText(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		cut := llmtest.Say("The beginning")
 		cut.Finish = llm.FinishLength
@@ -163,6 +171,7 @@ func TestModelErrorAfterText(t *testing.T) {
 
 // A conversation that the model finds too long is shortened at a message of the user.
 func TestContextTooLong(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.QueueMode = Followup
 		for i := range 4 {
@@ -186,6 +195,7 @@ func TestContextTooLong(t *testing.T) {
 
 // Where there is nothing older to leave out, the results of the turn are cut.
 func TestContextTooLongByResults(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.tools(act("look", tool.Pure, always(strings.Repeat("x", 5000))))
 		w.model.Queue(uses("look"), llmtest.Fail(llm.ContextTooLong), llmtest.Say("after all"))
@@ -203,6 +213,7 @@ func TestContextTooLongByResults(t *testing.T) {
 
 // The wall limit of a turn ends a model call and a tool. No further tool begins.
 func TestTurnTimeout(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"model", "tool"} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -232,6 +243,7 @@ func TestTurnTimeout(t *testing.T) {
 
 // What was said to a turn that has timed out is not lost with it.
 func TestTurnTimeoutLeavesNews(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.tools(act("hangs", tool.Once, until(make(chan struct{}), "")))
 		w.model.Queue(uses("hangs"), llmtest.Say("here I am"))
@@ -244,20 +256,62 @@ func TestTurnTimeoutLeavesNews(t *testing.T) {
 	})
 }
 
-// A turn that gets no slot in its time ends, too, and leaves the slot alone.
+// The time of a turn stands while it waits for a slot; for that wait there is another, long bound,
+// and who meets it leaves the slot alone.
 func TestTurnTimeoutWithoutSlot(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.model.Queue(llmtest.Say("fine"))
+		w.model.Queue(llmtest.Say("late"), llmtest.Say("fine"))
 		w.opts.TurnTimeout, w.opts.Slots = time.Minute, 1
 		w.start()
 		w.d.slots <- struct{}{} // somebody else's
 		w.say("a", "hello")
-		w.sleep(2 * time.Minute)
-		w.wantAnswers("a", sayTimeout)
+		w.sleep(longestWaits*time.Minute - time.Second)
+		w.wantAnswers("a")
+		<-w.d.slots
+		w.settle()
+		w.wantAnswers("a", "late")
+		w.d.slots <- struct{}{}
+		w.say("a", "hello")
+		w.sleep(longestWaits * time.Minute)
+		w.wantAnswers("a", "late", sayBusy)
 		<-w.d.slots
 		w.say("a", "again")
 		w.wantQuiet()
-		w.wantAnswers("a", sayTimeout, "fine")
+		w.wantAnswers("a", "late", sayBusy, "fine")
+	})
+}
+
+// However many people write at once, each gets an answer, and only so many sessions work at a time.
+func TestBurst(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const people = 150
+		w.opts.Slots, w.opts.TurnTimeout = 2, 5*time.Minute
+		w.deps.Model = checked{llmtest.Func("model", func(llm.Request) llmtest.Step {
+			return llmtest.Step{Delay: time.Minute, Text: []string{"hi"}}
+		}), t}
+		var list []bus.InboundMessage
+		for i := range people {
+			list = append(list, w.message(fmt.Sprint(i), "hello"))
+		}
+		w.start()
+		w.put(list...)
+		running := "SELECT count(*) FROM turns WHERE state = 'running'"
+		if n := w.count(running); n != admitted*w.opts.Slots {
+			t.Errorf("%d turns have begun, want %d", n, admitted*w.opts.Slots)
+		}
+		w.must(w.stop())
+		w.start()
+		if n := w.count(running); n != admitted*w.opts.Slots {
+			t.Errorf("%d turns have begun after another start, want %d", n, admitted*w.opts.Slots)
+		}
+		w.sleep(people / 2 * time.Minute)
+		w.sleep(time.Minute)
+		w.lived()
+		told := w.column("SELECT body FROM outbox WHERE body LIKE '%\"text\":\"hi\"%'")
+		if n := w.count("SELECT count(*) FROM outbox"); n != people || len(told) != people {
+			t.Errorf("%d messages to people, %d of them answers; want %d", n, len(told), people)
+		}
 	})
 }
 
@@ -270,6 +324,7 @@ func (panicking) Stream(context.Context, llm.Request) iter.Seq2[llm.Event, error
 
 // Pitfall: "one unexpected panic ends delivery for all".
 func TestPanicInTurn(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.deps.Model = byChat{"bad": panicking{}, "": w.model}
 		w.model.Queue(llmtest.Say("fine"))
@@ -289,6 +344,7 @@ func TestPanicInTurn(t *testing.T) {
 
 // A panic before the turn has begun is told as well, and its message is not tried for ever.
 func TestPanicBeforeTurn(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.Location = nil
 		w.start()
@@ -320,6 +376,7 @@ func (w *world) spent() []string {
 
 // Pitfall: "background work had no budget": each call is asked for and counted.
 func TestBudget(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		opts usage.Options
@@ -357,8 +414,41 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// Who is no person, as somebody who is listed or a stranger, has the budget of a person all the
+// same; what others use is not theirs, and to be forgotten gives nothing back.
+func TestBudgetOfSenders(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.opts.Usage = usage.New(&usage.Options{Person: usage.Limit{Tokens: 1700}})
+		step := llmtest.Say("done")
+		step.Usage = llm.Usage{Input: 900, Output: 10}
+		w.model.Queue(step)
+		w.start()
+		say := func(sender, text string) {
+			m := w.message(sender, text)
+			m.Sender.ID, m.Role = sender, bus.User
+			w.put(m)
+			w.wantQuiet()
+		}
+		say("8", "hello")
+		say("8", "once more")
+		w.wantAnswers("8", "done", sayError(usage.ErrSpent))
+		w.model.Queue(step)
+		say("9", "hello")
+		w.wantAnswers("9", "done")
+		say("8", "/forget me now")
+		w.sleep(time.Minute)
+		say("8", "hello again")
+		out := w.outbox("8")
+		if got := out[len(out)-1].Text; got != sayError(usage.ErrSpent) {
+			t.Errorf("after /forget they are answered %q", got)
+		}
+	})
+}
+
 // Calls side by side don't go over a limit together.
 func TestBudgetOfManyAtOnce(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.Usage = usage.New(&usage.Options{Day: usage.Limit{Tokens: 3 * 1600}})
 		release := make(chan struct{})
@@ -389,6 +479,7 @@ func TestBudgetOfManyAtOnce(t *testing.T) {
 
 // The owner hears once that a limit is near.
 func TestBudgetIsNear(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.Owners = func(store.Queryer) ([]bus.Address, error) {
 			return []bus.Address{at("owner")}, nil
@@ -418,6 +509,7 @@ func TestBudgetIsNear(t *testing.T) {
 // A call that is broken off counts by its length: nobody can use the model for free
 // by stopping it.
 func TestBrokenCallsCount(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		long := llmtest.Say(strings.Repeat("word ", 300))
 		long.Between = time.Second
@@ -433,10 +525,29 @@ func TestBrokenCallsCount(t *testing.T) {
 			t.Errorf("usage is %+v, want about that of the prompt and 60 words", got)
 		}
 		counted := fmt.Sprintf("1 %d %d", got.Input, got.Output)
-		want := []string{"day  " + counted, "model clever " + counted, "session test/a " + counted}
+		want := []string{"day  " + counted, "model clever " + counted,
+			"person sender-2efdfec59a3a1883 " + counted, "session test/a " + counted}
 		wantLines(t, "spent", w.spent(), want)
 		w.say("a", "refused at once")
 		w.wantQuiet()
 		wantLines(t, "spent after a refusal", w.spent(), want)
+	})
+}
+
+// Speech costs what its size makes likely, whatever the sender says of its length.
+func TestCostOfSpeech(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.withFiles().files["long.ogg"] = strings.Repeat("la ", 1<<18)
+		w.opts.SpeechCost = func(seconds int) float64 { return float64(seconds) }
+		w.start()
+		for _, v := range []bus.Attachment{{Seconds: 1, Ref: "long.ogg"}, {Seconds: 30, Ref: "v.ogg"}} {
+			v.Kind, v.Type = bus.Voice, "audio/ogg"
+			w.model.Queue(llmtest.Say("fine"))
+			w.put(carrying(w.message("a", ""), v))
+			w.wantQuiet()
+		}
+		wantLines(t, "cost", w.column("SELECT CAST(cost AS INTEGER) FROM usage "+
+			"WHERE kind = 'model' AND key = 'transcription'"), []string{"222"}) // 768 KiB / 4 KiB + 30
 	})
 }

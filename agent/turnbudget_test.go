@@ -46,6 +46,7 @@ func (w *world) tell() {
 // What a turn and its sub-agents use adds up, also when the turn has ended before them, and when
 // another process goes on with them.
 func TestTurnLimitOfAllTogether(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		limit, refused int
 		restart        bool
@@ -94,6 +95,7 @@ func TestTurnLimitOfAllTogether(t *testing.T) {
 // The turn that tells of an outcome has a limit of its own, but what it gives away counts to the
 // one that somebody has asked for; and what they say then begins anew.
 func TestTurnLimitOfAChain(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		inWorld(t, func(w *world) {
 			sub := w.spawning()
@@ -137,6 +139,7 @@ func TestTurnLimitOfAChain(t *testing.T) {
 
 // A turn that waits for its sub-agents has no more than what they leave.
 func TestTurnLimitOfWhoWaits(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		sub := w.spawning()
 		w.opts.Usage = usage.New(&usage.Options{Turn: usage.Limit{Tokens: 20_000}})

@@ -16,6 +16,7 @@ import (
 
 // /stop takes effect after its transaction. The reminder that has begun in between goes on.
 func TestStopComesLate(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		never := make(chan struct{})
@@ -23,7 +24,7 @@ func TestStopComesLate(t *testing.T) {
 		w.start()
 		j := w.job("a", schedule.Reminder, "call mum")
 		w.add(j)
-		w.d.cancelStopped(session.KeyOf(at("a")), true) // of a turn that has ended before
+		w.d.cancelStopped(session.KeyOf(at("a")), true, nil) // of a turn that has ended before
 		w.sleep(time.Second)
 		w.wantRuns(j, "done 1")
 		w.say("a", "hello")
@@ -34,6 +35,7 @@ func TestStopComesLate(t *testing.T) {
 
 // What is due while a turn works is not held up by the question that it asks then.
 func TestReminderBeforeTheTurnWaits(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.Rules = askFirst("exec")
 		w.jobs(schedule.Options{})
@@ -58,6 +60,7 @@ func TestReminderBeforeTheTurnWaits(t *testing.T) {
 
 // /stop discards what people have said to a turn that waits, and not what programs have.
 func TestStopWaitingTurn(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.Rules = askFirst("exec")
 		w.jobs(schedule.Options{})
@@ -79,6 +82,7 @@ func TestStopWaitingTurn(t *testing.T) {
 
 // What comes of the sub-agents of a quiet job may be quiet, too, and nobody sees it being written.
 func TestSilentOutcome(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		w.spawning().Queue(llmtest.Say("nothing new"), llmtest.Say("a leak"))
@@ -101,6 +105,7 @@ func TestSilentOutcome(t *testing.T) {
 
 // A heartbeat has no sub-agents: what comes of them would be a turn that may do more.
 func TestHeartbeatAlone(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.spawning()
 		w.heartbeats()
@@ -119,6 +124,7 @@ func TestHeartbeatAlone(t *testing.T) {
 
 // A reminder is said, also from a session of its own.
 func TestReminderInItsOwnSession(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		w.model.Queue(llmtest.Say(""), llmtest.Say("Call!"))
@@ -137,6 +143,7 @@ func TestReminderInItsOwnSession(t *testing.T) {
 // A reminder that comes between a turn that was interrupted and the message that has done so does
 // not answer for that turn: the message does.
 func TestReminderAfterInterruptedTurn(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.QueueMode = Interrupt
 		w.jobs(schedule.Options{})
@@ -158,6 +165,7 @@ func TestReminderAfterInterruptedTurn(t *testing.T) {
 
 // Who begins a new conversation while a reminder is on its way gets it in that.
 func TestNewWhileReminderRuns(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		never := make(chan struct{})
@@ -174,6 +182,7 @@ func TestNewWhileReminderRuns(t *testing.T) {
 
 // Who writes while the agent tells of what a job's sub-agent has found has asked for what follows.
 func TestAskedMeanwhile(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		var unasked []bool

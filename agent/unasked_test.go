@@ -72,6 +72,7 @@ func (w *world) wantRuns(j *schedule.Job, want ...string) {
 // A task works in a session of its own, which begins anew each time and knows what it has said
 // last.
 func TestJobInItsOwnSession(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		w.model.Queue(llmtest.Say("hi"), llmtest.Say("all is green"), llmtest.Say("it is red"),
@@ -102,6 +103,7 @@ func TestJobInItsOwnSession(t *testing.T) {
 
 // A reminder is a turn of the conversation, so that people can answer to it.
 func TestReminder(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		w.model.Queue(llmtest.Say("Call your mum!"), llmtest.Say("well done"))
@@ -121,6 +123,7 @@ func TestReminder(t *testing.T) {
 
 // What need not be heard is not sent, and what stands beside the mark is.
 func TestSaidInSilence(t *testing.T) {
+	t.Parallel()
 	own := &turn{unasked: &bus.InboundMessage{Note: &bus.Note{Kind: bus.Job, Session: "s"}}}
 	chat := &turn{unasked: &bus.InboundMessage{Note: &bus.Note{Kind: bus.Job}}}
 	for text, want := range map[string]string{
@@ -144,6 +147,7 @@ func TestSaidInSilence(t *testing.T) {
 
 // A job may end in silence, also by an answer without text; its run is done all the same.
 func TestSilentJob(t *testing.T) {
+	t.Parallel()
 	for name, step := range map[string]llmtest.Step{
 		"mark": llmtest.Say("HEARTBEAT_OK"), "nothing": llmtest.Say("")} {
 		t.Run(name, func(t *testing.T) {
@@ -164,6 +168,7 @@ func TestSilentJob(t *testing.T) {
 // A run that fails is tried again after 1, 5 and 15 minutes. Nobody hears of it before it is given
 // up: then its people do, and the owners.
 func TestFailingJob(t *testing.T) {
+	t.Parallel()
 	for kind, said := range map[schedule.Kind]string{
 		schedule.Task:     "I have tried several times to do the job “look”, and given up: ",
 		schedule.Reminder: "Reminder: feed the cat",
@@ -205,6 +210,7 @@ func TestFailingJob(t *testing.T) {
 
 // An attempt that goes well after one that has failed is all that people hear of.
 func TestJobTriedAgain(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		w.model.Queue(llmtest.Fail(llm.Unavailable), llmtest.Say("fed"))
@@ -221,6 +227,7 @@ func TestJobTriedAgain(t *testing.T) {
 // What people write while a reminder is on its way waits for its end, in any queue mode; and a
 // reminder is no part of a turn of theirs.
 func TestJobsAreTurnsByThemselves(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []Mode{Steer, Followup, Collect, Interrupt} {
 		t.Run(string(mode), func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -275,6 +282,7 @@ func (w *world) wantQuietly() {
 // /new leaves alone what is done in the background, which /stop ends; and what is due while a turn
 // is ended comes after that.
 func TestNewLeavesJobs(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		release, never := make(chan struct{}), make(chan struct{})
@@ -300,6 +308,7 @@ func TestNewLeavesJobs(t *testing.T) {
 
 // /stop ends the jobs of the conversation too. A reminder that only waits comes after that.
 func TestStopJobs(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		w.opts.Slots = 2
@@ -325,6 +334,7 @@ func TestStopJobs(t *testing.T) {
 
 // A question that nobody answers does not hold up what is due.
 func TestReminderWhileTheTurnWaits(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.Rules = askFirst("exec")
 		w.jobs(schedule.Options{})
@@ -346,6 +356,7 @@ func TestReminderWhileTheTurnWaits(t *testing.T) {
 
 // A job that is removed before its turn has begun does not begin.
 func TestRemovedJob(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		release := make(chan struct{})
@@ -363,6 +374,7 @@ func TestRemovedJob(t *testing.T) {
 
 // /forget me takes all that somebody has set up with it, also in groups, and nothing of others.
 func TestErasedJobs(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		w.model.Queue(llmtest.Say("hi"))
@@ -391,6 +403,7 @@ func TestErasedJobs(t *testing.T) {
 
 // Tools know that nobody has asked just now, sub-agents of such a turn too, and what comes of them.
 func TestUnasked(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		var calls []tool.Call

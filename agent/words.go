@@ -12,9 +12,13 @@ const (
 		"Please send it again when I have caught up, or use /stop to discard them."
 	sayPanic = "Something went wrong inside the gateway while I was answering. " +
 		"Please try again; the details are in its log."
+	sayBroken = "I could not read or write what belongs to this conversation, so I have stopped. " +
+		"Please try again; if that does not help, who runs me finds the reason in the log."
 	sayBlank   = "I have no answer to that, sorry. Please try to put it another way."
 	sayTimeout = "That took too long, so I stopped. Please ask for less at once, or try again."
-	sayGaveUp  = "I was interrupted several times while answering this and have given up. " +
+	sayBusy    = "I could not get to this: the language model has answered nobody for too long. " +
+		"Please send it again later."
+	sayGaveUp = "I was interrupted several times while answering this and have given up. " +
 		"Please ask again."
 	sayHalted = "I was halted, so I have stopped. Who runs me can let me go on with /resume."
 	sayFailed = "I could not get an answer from the language model. Please try again later."
@@ -83,6 +87,17 @@ func sayError(err error) string {
 		return "The language model cannot be reached right now. Please try again in a minute."
 	case llm.Unauthorized:
 		return "The language model refuses the gateway's key. Its owner must set a valid one."
+	case llm.Forbidden:
+		return "The language model's provider does not let the gateway's key do this, for example " +
+			"because of the region or the account's rights. Who runs me finds its reason in the log " +
+			"and must change that, or configure another model."
+	case llm.NotFound:
+		return "The language model's provider does not know the configured model, or not under this " +
+			"address. Who runs me must correct model or base_url in the configuration."
+	case llm.BadRequest:
+		return "The language model's provider does not accept what I send it in this conversation. " +
+			"Start a new one with /new. If that does not help, who runs me finds the reason in the " +
+			"log and must correct the configuration."
 	case llm.OutOfQuota:
 		return "The account at the language model's provider has no credit left. " +
 			"Its owner must top it up."

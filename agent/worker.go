@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"gateway/agent/llm"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/session"
@@ -23,12 +25,15 @@ type worker struct {
 	resume *session.Turn // an earlier process' turn, to be finished first
 
 	// Guarded by d.mu:
-	waiting []bus.Received
-	taking  []bus.Received // taken from waiting, and not yet in a transaction
-	arrived time.Time      // when the newest of waiting came
-	told    bool           // the sender knows that waiting is full
-	parked  bool           // its turn waits, and another worker will go on with it
-	alone   bool           // its turn is one by itself: see unasked.go
+	waiting  []bus.Received
+	taking   []bus.Received // taken from waiting, and not yet in a transaction
+	arrived  time.Time      // when the newest of waiting came
+	deferred bool           // more notes are in the inbox than there is room for
+	told     bool           // the sender knows that waiting is full
+	asker    string         // platform's id of whom the running turn answers
+	parked   bool           // its turn waits, and another worker will go on with it
+	alone    bool           // its turn is one by itself: see unasked.go
+	proof    chan struct{}  // closed once it need not be tried alone any more; nil: it need not
 
 	// The worker's own:
 	unanswered []string                // platform's ids of messages that an interrupted turn has left
@@ -111,11 +116,11 @@ func (w *worker) take() []bus.Received {
 	n := 1
 	w.alone = isUnasked(w.waiting[0].Message)
 	switch mode := w.d.mode(w.key); {
-	case w.alone:
+	case w.alone, isSuspect(w.waiting[0]):
 	case mode == Collect, mode == Interrupt:
-		n = w.asked()
+		n = w.asked(w.waiting[0].Message.Sender.ID)
 	default:
-		for n < len(w.waiting) && w.joined(n) {
+		for n < len(w.waiting) && !isSuspect(w.waiting[n]) && w.joined(n) {
 			n++
 		}
 	}
@@ -151,7 +156,7 @@ const albumQuiet = 700 * time.Millisecond
 func (w *worker) steered(files bool) []bus.Received {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
-	n := w.asked()
+	n := w.asked(w.asker)
 	if w.d.mode(w.key) != Steer || w.alone || n == 0 ||
 		!files && slices.ContainsFunc(w.waiting[:n], hasFiles) {
 		return nil
@@ -160,38 +165,121 @@ func (w *worker) steered(files bool) []bus.Received {
 	return w.taking
 }
 
-// asked returns how many waiting messages come before the first that begins a turn by itself. d.mu
+// asked returns how many waiting messages a turn that answers a person may take: those that come
+// before the first that begins a turn by itself, as in a group each one of somebody else does. d.mu
 // is held.
-func (w *worker) asked() int {
-	i := slices.IndexFunc(w.waiting, func(r bus.Received) bool { return isUnasked(r.Message) })
+func (w *worker) asked(person string) int {
+	i := slices.IndexFunc(w.waiting, func(r bus.Received) bool {
+		return isUnasked(r.Message) || isOthers(r.Message, person)
+	})
 	if i < 0 {
 		return len(w.waiting)
 	}
 	return i
 }
 
-// taken notes that the transaction with what take or steered returned is over.
-func (w *worker) taken() {
+// isOther reports whether r is a question in a group by somebody whom the running turn does not
+// answer. d.mu is held.
+func (w *worker) isOther(r bus.Received) bool {
+	return isOthers(r.Message, w.asker)
+}
+
+// isOthers reports whether m is a question in a group by somebody else than person.
+func isOthers(m bus.InboundMessage, person string) bool {
+	return m.Group && m.Note == nil && m.Sender.ID != person
+}
+
+// answers notes whom the running turn answers.
+func (w *worker) answers(s bus.Sender) {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
+	w.asker = s.ID
+}
+
+// taken notes that the transaction with what take or steered returned is over, with err. If it has
+// failed, what of that still waits comes first again.
+func (w *worker) taken(err error) {
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	if err != nil {
+		gone, _ := errors.AsType[goneError](err)
+		left := slices.DeleteFunc(slices.Clone(w.taking), func(r bus.Received) bool {
+			return slices.Contains(gone, r.Seq)
+		})
+		w.waiting = append(left, w.waiting...)
+	}
 	w.taking = nil
+}
+
+// drop forgets batch, which waits no more.
+func (w *worker) drop(batch []bus.Received) {
+	dropped := func(r bus.Received) bool {
+		return slices.ContainsFunc(batch, func(b bus.Received) bool { return b.Seq == r.Seq })
+	}
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	w.taking = slices.DeleteFunc(slices.Clone(w.taking), dropped)
+	w.waiting = slices.DeleteFunc(slices.Clone(w.waiting), dropped)
 }
 
 // hasNews reports whether the running turn should look at newer messages.
 func (w *worker) hasNews() bool {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
-	return w.asked() > 0 && !w.alone && w.d.mode(w.key) == Steer
+	return w.asked(w.asker) > 0 && !w.alone && w.d.mode(w.key) == Steer
 }
 
-// turn begins a turn with batch, or resumes st if batch is nil, and runs it to its end.
-// An error is one of the store; everything else is the turn's own affair.
+// turn begins a turn with batch, or resumes st if batch is nil, and runs it to its end. An error
+// says that the store is lost: any other one ends the turn, and the chat is told.
 func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Received) error {
+	t := &turn{Turn: *st, d: w.d, w: w, began: w.d.opts.Now()}
+	err := w.attempt(ctx, t, batch)
+	if err == nil || store.IsLost(err) {
+		return err
+	}
+	w.d.logger(&t.Turn).ErrorContext(ctx, "turn failed", "err", err)
+	if err = t.refuse(ctx, batch, sayBroken); err != nil && !store.IsLost(err) {
+		err = t.abandon(ctx, batch, err)
+	}
+	return err
+}
+
+// abandon ends a turn that can't even be ended with an answer, so that its chat goes on.
+func (t *turn) abandon(ctx context.Context, batch []bus.Received, cause error) error {
+	t.d.logger(&t.Turn).ErrorContext(ctx, "turn not ended in order", "err", cause)
+	err := t.d.tx(ctx, func(tx *store.Tx) error {
+		for _, r := range batch {
+			if _, err := t.d.Inbox.Drop(tx, r.Seq); err != nil {
+				return err
+			}
+		}
+		if t.ID != 0 {
+			err := t.d.sessions.End(tx, &t.Turn, session.Failed, t.d.opts.Now())
+			if err == nil {
+				err = t.d.Inbox.Finish(tx, t.ID)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return t.d.Outbox.Put(tx, bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo,
+			Text: sayBroken, Answers: t.answers}, t.d.opts.Now())
+	})
+	if err != nil && !store.IsLost(err) { // it is found again by and by
+		t.d.logger(&t.Turn).ErrorContext(ctx, "turn not ended", "err", err)
+		return nil
+	}
+	return err
+}
+
+// attempt runs t to its end, or until it waits, is stopped or is left to the next process.
+func (w *worker) attempt(ctx context.Context, t *turn, batch []bus.Received) error {
 	d, outer := w.d, ctx
-	ctx, cancelTimeout := context.WithTimeoutCause(ctx, d.config().TurnTimeout, errTurnTimeout)
-	defer cancelTimeout()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	t.clock = &clock{end: cancel, left: d.config().TurnTimeout}
+	t.clock.goOn()
+	defer t.clock.stand()
 	d.mu.Lock()
 	w.cancel = cancel
 	d.mu.Unlock()
@@ -201,7 +289,6 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 		d.mu.Unlock()
 	}()
 
-	t := &turn{Turn: *st, d: d, w: w, began: d.opts.Now()}
 	ctx, ended := d.opts.Observer.Turn(ctx, t.beginning(batch))
 	err := t.guarded(ctx, batch)
 	t.hide()
@@ -224,7 +311,10 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 		if errors.Is(err, errDraining) {
 			return d.sessions.HandOver(tx, &t.Turn)
 		}
-		again, e = d.sessions.RunningTurn(tx, t.Session)
+		if again, e = d.sessions.RunningTurn(tx, t.Session); e != nil {
+			return e
+		}
+		t.erased, e = d.sessions.Erased(tx, t.ID)
 		return e
 	}); err != nil {
 		return err
@@ -241,101 +331,147 @@ func (t *turn) guarded(ctx context.Context, batch []bus.Received) (err error) {
 		if p := recover(); p != nil {
 			t.d.logger(&t.Turn).ErrorContext(ctx, "turn panicked", "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()), "panics", t.d.panics.Add(1))
-			err = t.panicked(ctx, batch)
+			t.w.taken(errPanic)
+			err = t.refuse(ctx, batch, sayPanic)
 		}
 	}()
 	return t.run(ctx, batch)
 }
 
-// panicked tells the chat that t has failed, also if it had not even begun.
-func (t *turn) panicked(ctx context.Context, batch []bus.Received) error {
+// errPanic reports that the turn has panicked.
+var errPanic = errors.New("the turn has panicked")
+
+// refuse tells the chat why t has failed, also if it had not even begun.
+func (t *turn) refuse(ctx context.Context, batch []bus.Received, say string) error {
 	if t.ID != 0 {
-		return t.fail(ctx, sayPanic)
+		return t.fail(ctx, say)
 	}
-	defer t.w.taken()
+	defer t.w.drop(batch)
 	return t.d.tx(ctx, func(tx *store.Tx) error {
+		waited := false
 		for _, r := range batch {
-			if _, err := t.d.Inbox.Answer(tx, r.Seq); err != nil {
+			ok, err := t.d.Inbox.Answer(tx, r.Seq)
+			if err != nil {
 				return err
 			}
+			waited = waited || ok
 		}
-		return t.deliverFailure(tx, t.outbound(sayPanic))
+		if !waited {
+			return nil // a command has dropped them
+		}
+		return t.deliverFailure(tx, t.outbound(say))
 	})
 }
 
 // errGone reports that a message was dropped before its turn began, or is left to the next process.
 var errGone = errors.New("message waits no more")
 
-// begin writes the turn's first step: it takes its messages and puts them into the transcript.
-func (t *turn) begin(ctx context.Context, batch []bus.Received) error {
+// A goneError is errGone with the messages that wait no more.
+type goneError []int64
+
+func (goneError) Error() string { return errGone.Error() }
+
+func (goneError) Is(target error) bool { return target == errGone }
+
+// begin writes the turn's first step: it takes its messages and puts them into the transcript. If
+// that fails, they wait as before.
+func (t *turn) begin(ctx context.Context, batch []bus.Received) (err error) {
+	defer func() {
+		if err != nil {
+			t.w.taken(err)
+		}
+	}()
 	d := t.d
+	if slices.ContainsFunc(batch, isGuilty) {
+		d.logger(&t.Turn).ErrorContext(ctx, "message given up: processes end with it",
+			"seq", batch[0].Seq)
+		return cmp.Or(t.refuse(ctx, batch, sayGaveUp), errGone)
+	}
+	if err := d.hand(ctx, batch); err != nil {
+		return err
+	}
 	messages, r, err := t.perceive(ctx, batch)
 	if err != nil {
 		return err
 	}
+	fault.Point("perceived")
 	if ctx.Err() != nil && d.isDraining() { // files may be missing only because of that
-		t.w.taken()
 		return errGone
 	}
 	if t.unasked == nil {
 		t.answers, t.w.unanswered = append(t.w.unanswered, t.answers...), nil
 	}
-	now, gone := d.opts.Now(), false
+	var begun session.Turn // t has none before it is committed
+	gone := false
 	// It has used nothing yet, and there is nothing for the router: t.tx would be for both.
 	err = d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		if ok, err := t.beginRun(tx); err != nil || !ok {
-			gone = true
+		ok, err := t.beginRun(tx)
+		if gone = err == nil && !ok; err != nil || gone {
 			return t.dropAll(tx, batch, err)
 		}
-		gone = false
-		title := batch[0].Message.ChatTitle
-		if note := batch[0].Message.Note; note != nil && note.Session != "" {
-			title = note.Label
-		}
-		if t.unasked != nil && t.unasked.Note.Session != "" { // else its prompt grew with each
-			if err := d.sessions.Reset(tx, t.Session, now); err != nil {
-				return err
-			}
-		}
-		err := d.sessions.Begin(tx, &t.Turn, title, d.lease, now, messages...)
-		if from := t.movedFrom(batch); err == nil && from != "" {
-			err = d.moveScope(tx, t.Session, from, t.Scope)
-		}
-		if before := batch[0].Message.Before; err == nil && t.First && before != "" && d.Jobs != nil {
-			a := batch[0].Message.From
-			err = d.Jobs.MoveChat(tx, bus.Address{Account: a.Account, Chat: before},
-				bus.Address{Account: a.Account, Chat: a.Chat})
-		}
-		if err == nil {
-			err = r.touch(tx)
-		}
-		if err != nil {
+		begun = t.Turn
+		if err := t.writeFirst(tx, &begun, batch, messages); err != nil {
 			return err
 		}
-		return t.take(tx, &t.Turn, batch)
+		if err := r.touch(tx); err != nil {
+			return err
+		}
+		return t.take(tx, &begun, batch)
 	})
-	t.w.taken()
 	if err != nil {
 		return err
 	}
+	t.w.taken(nil)
 	if gone {
 		return errGone
 	}
+	t.Turn = begun
 	d.opts.Logger.DebugContext(ctx, "turn begun", "session", t.Session, "turn", t.ID,
 		"from", t.Address.String(), "seq", batch[0].Seq, "messages", len(batch))
 	fault.Point("begun")
-	if t.movedFrom(batch) != "" {
+	t.w.prove(false)
+	if movedFrom(&t.Turn, t.group, batch) != "" {
 		d.ringChores()
 	}
 	t.settleStyle(ctx)
-	t.history = append(t.history, messages...)
+	t.recall(messages...)
 	return nil
 }
 
-// movedFrom returns the scope whose memory belongs to that of the turn from now on, "" if there is
-// none: a person was linked with another, or is known since; or a group has another name.
-func (t *turn) movedFrom(batch []bus.Received) memory.Scope {
-	if before := batch[0].Message.Before; t.First && t.group && before != "" {
+// writeFirst writes the turn as begun, with its first messages. What has moved since the turn
+// before moves with it.
+func (t *turn) writeFirst(
+	tx *store.Tx, begun *session.Turn, batch []bus.Received, messages []llm.Message,
+) error {
+	d, now, first := t.d, t.d.opts.Now(), batch[0].Message
+	title := first.ChatTitle
+	if first.Note != nil && first.Note.Session != "" {
+		title = first.Note.Label
+	}
+	if t.unasked != nil && t.unasked.Note.Session != "" { // else its prompt grew with each
+		if err := d.sessions.Reset(tx, t.Session, now); err != nil {
+			return err
+		}
+	}
+	if err := d.sessions.Begin(tx, begun, title, d.lease, now, messages...); err != nil {
+		return err
+	}
+	if from := movedFrom(begun, t.group, batch); from != "" {
+		if err := d.moveScope(tx, t.Session, from, t.Scope); err != nil {
+			return err
+		}
+	}
+	if !begun.First || first.Before == "" || d.Jobs == nil {
+		return nil
+	}
+	return d.Jobs.MoveChat(tx, bus.Address{Account: first.From.Account, Chat: first.Before},
+		bus.Address{Account: first.From.Account, Chat: first.From.Chat})
+}
+
+// movedFrom returns the scope whose memory belongs to that of the turn t from now on, "" if there
+// is none: a person was linked with another, or is known since; or a group has another name.
+func movedFrom(t *session.Turn, group bool, batch []bus.Received) memory.Scope {
+	if before := batch[0].Message.Before; t.First && group && before != "" {
 		return memory.OfChat(bus.Address{Account: t.Address.Account, Chat: before})
 	}
 	return t.Moved

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"gateway/agent/extract"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
@@ -61,6 +62,8 @@ func newWorld(t testing.TB) *world {
 	t.Cleanup(func() { w.must(root.Close()) })
 	w.deps = Deps{DB: db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(), Live: bus.NewLive(),
 		Model: checked{w.model, t}, Notes: &clerk{t: t}, Media: &shelf{dir: dir}}
+	w.deps.Extract, err = extract.New(extract.Options{})
+	w.must(err)
 	w.scopes(dir, root)
 	w.tools()
 	t.Cleanup(func() {
@@ -134,8 +137,9 @@ func (w *world) tools(tools ...tool.Tool) {
 	w.deps.Tools = registry
 }
 
-// start runs a dispatcher until stop, or the end of the test.
+// start runs a dispatcher until stop, or the end of the test, as a process of its own does.
 func (w *world) start() {
+	w.live()
 	d := NewDispatcher(w.deps, &w.opts)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -144,11 +148,23 @@ func (w *world) start() {
 	w.settle()
 }
 
+// live begins the life of a process.
+func (w *world) live() {
+	w.t.Helper()
+	life, err := store.BeginLife(context.Background(), w.deps.DB, w.now(), 1)
+	w.must(err)
+	w.deps.Life = life
+}
+
 // stop ends the dispatcher and returns what Run did.
 func (w *world) stop() error {
 	w.cancel()
 	w.cancel = nil
-	return <-w.ended
+	err := <-w.ended
+	if err == nil {
+		err = w.deps.Life.End(context.Background(), w.now())
+	}
+	return err
 }
 
 // expireLeases does what opening the store does after a dispatcher has failed.

@@ -12,8 +12,13 @@ import (
 	"gateway/store"
 )
 
-// accessCommands are the commands about who may speak.
-func accessCommands() []agent.Command {
+// accessCommands are the commands about who may speak. changed is called after each of them that
+// may have changed that.
+func accessCommands(changed func()) []agent.Command {
+	letIn := func(tx *store.Tx, m bus.InboundMessage, args string) (agent.Say, error) {
+		tx.After(changed)
+		return letIn(tx, m, args)
+	}
 	return []agent.Command{
 		{Name: "whoami", Help: "who you are to me", Least: bus.Guest, Answer: whoami},
 		{Name: "pair", Help: "let in who was given a code", Least: bus.Admin, Answer: letIn},
@@ -46,7 +51,9 @@ func letIn(tx *store.Tx, m bus.InboundMessage, args string) (agent.Say, error) {
 		if errors.Is(err, channels.ErrNoPairing) {
 			return agent.Say{Text: sayNoPairing}, nil
 		}
-		return agent.Say{Text: fmt.Sprintf("`%s` was turned away.", p.Sender)}, err
+		return agent.Say{Text: fmt.Sprintf("%s was turned away and gets no further code. "+
+			"On the gateway's machine `gateway people undeny %s %s` takes that back.",
+			nameOf(p.Name, p.Sender), p.Account, p.Sender)}, err
 	}
 	p, chat, err := people.Approve(tx, args, true, now) // by whoever has sent this
 	if errors.Is(err, channels.ErrNoPairing) {
@@ -55,7 +62,15 @@ func letIn(tx *store.Tx, m bus.InboundMessage, args string) (agent.Say, error) {
 	if err == nil {
 		err = bus.NewOutbox().Put(tx, welcome(chat), now)
 	}
-	return agent.Say{Text: fmt.Sprintf("`%s` is let in as %s.", p.Sender, p.Role)}, err
+	return agent.Say{Text: fmt.Sprintf("%s is let in as %s.", nameOf(p.Name, p.Sender), p.Role)}, err
+}
+
+// nameOf names somebody for people: by the name, or by the platform's id if there is none.
+func nameOf(name, sender string) string {
+	if name = oneLine(name); name == "" {
+		return "`" + sender + "`"
+	}
+	return channels.Literal(name)
 }
 
 const sayNoPairing = "There is no such pairing code, or it has expired. Send /pair to see who asks."

@@ -28,13 +28,14 @@ func (g *gateway) agentOptions(cfg *config.Config) *agent.Options {
 		Debounce:   func(a string) time.Duration { return cfg.Channels[a].Debounce },
 		FormatHint: func(a string) string { return formatHints[cfg.Channels[a].Type] },
 		Channels:   g.channelStates, Logger: g.log,
-		Commands:   accessCommands(),
+		Commands:   accessCommands(g.gate.Forget),
 		Usage:      g.usage,
 		SpeechCost: func(s int) float64 { return float64(s) / 60 * cfg.Transcription.PriceMinute },
 		Rules:      newRules(cfg),
 		Approver:   bus.Role(cfg.Approvals.Approver), ApprovalTime: cfg.Approvals.Timeout,
 		Owners:      channels.People{}.OwnerChats,
 		Forget:      forgetPerson,
+		Served:      func(account string) bool { return g.channels[account] != nil },
 		Keeper:      func(account string) agent.Keeper { return g.keeper(cfg, account) },
 		Known:       isKnown,
 		Stopped:     g.hands.stop,
@@ -79,7 +80,7 @@ func (g *gateway) choices(cfg *config.Config) (list []agent.Choice) {
 
 // apply makes a changed configuration hold, as far as that can be while the gateway runs.
 func (g *gateway) apply(cfg *config.Config) {
-	g.router.SetSecrets(channels.NewSecrets(cfg.Secrets())) // first: no new one gets out
+	g.router.SetSecrets(g.secrets(cfg)) // first: no new one gets out
 	g.usage.Configure(budget(cfg))
 	notes, _ := newNotes(cfg, g.log)
 	g.dispatcher.Configure(newModel(cfg, cfg.Agent.Model, g.log), notes, g.agentOptions(cfg))

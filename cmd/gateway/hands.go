@@ -197,8 +197,9 @@ func (h *hands) sandboxState() (state string, ok bool) {
 }
 
 // prove looks for a sandbox that proves itself, and lets commands run if there is one. One that did
-// before may fail once: a machine can be too busy for the test. It must not be enough to make it
-// so busy to get into a weaker one.
+// before may fail once: a machine can be too busy for the test. After bubblewrap has proven itself
+// nothing weaker is used until the gateway is started again: commands could make the machine so
+// busy that its test fails.
 func (h *hands) prove(ctx context.Context) {
 	h.proving.Lock()
 	defer h.proving.Unlock()
@@ -315,13 +316,13 @@ func (h *hands) limits() sandbox.Limits {
 		Disk:     int64(e.DiskMB) * mb, FileSize: int64(e.DiskMB) * mb}
 }
 
-// stop ends what a session's tools have left running.
-func (h *hands) stop(session string) {
+// stop ends what a session's tools have left running, as far as the writer of by may end it.
+func (h *hands) stop(session string, by *bus.InboundMessage) {
 	h.mu.Lock()
 	s := h.shell
 	h.mu.Unlock()
 	if s != nil {
-		s.Stop(session, nil)
+		s.Stop(session, by)
 	}
 }
 

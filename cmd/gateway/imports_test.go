@@ -76,8 +76,8 @@ var imports = map[string]string{
 	"channels/channeltest/bell":          "",
 
 	"agent": "store store/fault bus memory memory/document memory/version skills session " +
-		"agent/approval agent/chore agent/compact agent/document agent/dream agent/halt agent/llm " +
-		"agent/near agent/picture agent/question agent/restart agent/schedule agent/tool agent/usage",
+		"agent/approval agent/chore agent/compact agent/dream agent/extract agent/halt agent/llm " +
+		"agent/near agent/question agent/restart agent/schedule agent/tool agent/usage",
 
 	"cmd/gateway/internal/config":    "agent/near cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks":     "store bus session",
@@ -91,7 +91,7 @@ var imports = map[string]string{
 	"cmd/gateway/internal/moving": "store bus memory memory/document memory/version session " +
 		"skills agent/llm agent/schedule channels",
 	"cmd/gateway": "store bus memory memory/document memory/version skills session agent " +
-		"agent/approval agent/chore agent/guard agent/halt agent/llm " +
+		"agent/approval agent/chore agent/extract agent/guard agent/halt agent/llm " +
 		"agent/llm/demo agent/llm/failover agent/llm/openai agent/mcpserver agent/tool " +
 		"agent/tools/recall agent/tools/ask agent/tools/clock agent/tools/files agent/tools/mcp " +
 		"agent/tools/jobs agent/tools/message agent/tools/shell agent/tools/shell/sandbox " +

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -26,8 +28,15 @@ import (
 // numbers, and hooks.
 type operations struct {
 	server  *ops.Server // nil if it does not listen
+	token   string      // of the operator; "" then
 	probes  []*ops.Probe
 	metrics *telemetry.Metrics
+}
+
+// secrets returns what no message may take out: those of the configuration, and the operator's
+// token, which http.json has.
+func (g *gateway) secrets(cfg *config.Config) channels.Secrets {
+	return channels.NewSecrets(append(cfg.Secrets(), g.ops.token))
 }
 
 // newOperations returns the operations of g, which need not be whole yet.
@@ -40,8 +49,9 @@ func newOperations(
 	if cfg.HTTP.Listen == "" {
 		return o
 	}
+	o.token = cmp.Or(cfg.HTTP.Token.Reveal(), rand.Text())
 	o.server = ops.New(cfg.HTTP.Listen, cfg.Gateway.Home, &ops.Options{
-		Token: cfg.HTTP.Token.Reveal(), Ready: ops.NewHealth(checks...),
+		Token: o.token, Ready: ops.NewHealth(checks...),
 		Metrics: o.metrics.Handler(), Logger: g.log,
 		Hooks: hooks.New(g.db, inbox, newHooks(cfg),
 			&hooks.Options{Done: o.metrics.Posted, Logger: g.log}),
@@ -118,6 +128,12 @@ func (g *gateway) sources(
 		}, {
 			Name: "gateway_jobs_due", Help: "Jobs, and further attempts of their runs, that are due.",
 			Of: schedule.Store{}.CountDue,
+		}, {
+			Name: "gateway_outbox_bad_rows",
+			Help: "Messages to people that can't be read and were set aside.",
+			Of: func(q store.Queryer, _ time.Time) (int, error) {
+				return outbox.BadRows(q)
+			},
 		}},
 	}
 	for _, sup := range g.supervisors {
@@ -134,9 +150,10 @@ func (g *gateway) accountState(s *channels.Supervisor) telemetry.AccountState {
 	in, out := g.gate.Stats(s.Name()), g.router.AccountStats(s.Name())
 	return telemetry.AccountState{
 		Up: s.Up(), Restarts: s.Restarts(),
-		Received: in.Received.Load(), Refused: in.Refused.Load(),
-		Dropped: in.Dropped.Load() + g.dispatcher.Stats().Dropped[s.Name()],
-		Sent:    out.Sent.Load(), Uncertain: out.Uncertain.Load(), Dead: out.Dead.Load(),
+		Received: in.Received.Load(), Refused: in.Refused.Load(), Skipped: in.Skipped.Load(),
+		Repeated: in.Repeated.Load(),
+		Dropped:  in.Dropped.Load() + g.dispatcher.Stats().Dropped[s.Name()],
+		Sent:     out.Sent.Load(), Uncertain: out.Uncertain.Load(), Dead: out.Dead.Load(),
 	}
 }
 
@@ -174,6 +191,9 @@ func (o *operations) checks(cfg *config.Config, g *gateway, inbox *bus.Inbox) []
 		ops.Check{Name: "dispatcher", Test: beating(func() time.Time {
 			return g.dispatcher.Stats().Beat
 		})},
+		ops.Check{Name: "tools", Test: func(context.Context) (string, bool) {
+			return toolState(g.dispatcher.Stats().Abandoned)
+		}},
 		ops.Check{Name: "scheduler", Test: beating(func() time.Time { return g.scheduler.Beat() })},
 		ops.Check{Name: "router", Test: beating(func() time.Time { return g.router.Beat() })},
 		ops.Check{Name: "store", Test: func(ctx context.Context) (string, bool) {
@@ -220,6 +240,22 @@ func beating(beat func() time.Time) func(context.Context) (string, bool) {
 	}
 }
 
+// mostAbandoned is how many tool calls may ignore that they were to end: each holds a goroutine,
+// and what it works with.
+const mostAbandoned = 32
+
+// toolState says whether tool calls go on that nobody waits for.
+func toolState(abandoned int64) (string, bool) {
+	switch {
+	case abandoned == 0:
+		return "end when they are to", true
+	case abandoned <= mostAbandoned:
+		return fmt.Sprintf("%d calls go on though they were to end", abandoned), true
+	}
+	return fmt.Sprintf("%d calls go on though they were to end: look for a disk or a network file "+
+		"system that does not answer, and restart the gateway", abandoned), false
+}
+
 // examineDisk reports an error if there is little room where path is.
 func examineDisk(path string) (string, error) {
 	free, total, err := ops.DiskSpace(path)
@@ -258,7 +294,7 @@ func halted(q store.Queryer) (string, error) {
 	case err != nil:
 		return "", err
 	case h != nil:
-		return fmt.Sprintf("halted by %s for %s", h.By, ago(h.Since)), nil
+		return "halted for " + ago(h.Since), nil // by whom is nobody's business there
 	}
 	return "not halted", nil
 }

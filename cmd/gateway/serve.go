@@ -77,7 +77,11 @@ func serve(ctx context.Context, cfg *config.Config, load loader, chat bool) erro
 		return errors.Join(&homeError{cfg.Gateway.Home, err}, db.Close())
 	}
 	defer mind.close()
-	g, err := assemble(cfg, places{db, root, media, mind,
+	life, err := store.BeginLife(ctx, db, time.Now(), 1)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	g, err := assemble(cfg, places{db, life, root, media, mind,
 		newRestart(ctx, cfg, end, log)}, log)
 	if err != nil {
 		return errors.Join(err, db.Close())
@@ -87,7 +91,9 @@ func serve(ctx context.Context, cfg *config.Config, load loader, chat bool) erro
 			level.Set(logLevel(cfg.Log, chat))
 			g.apply(cfg)
 		}}
-	err = g.run(ctx, screen)
+	if err = g.run(ctx, screen); err == nil {
+		err = life.End(context.WithoutCancel(ctx), time.Now())
+	}
 	err = errors.Join(err, db.Close())
 	if errors.Is(context.Cause(ctx), errRestart) {
 		if err != nil {
@@ -139,6 +145,7 @@ type gateway struct {
 // places are what a gateway works with.
 type places struct {
 	db               *store.DB
+	life             *store.Life
 	workspace, media *os.Root
 	mind             *mind
 	restart          *agent.Restart // nil if that is not possible
@@ -174,8 +181,9 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 	g.channels = sources
 	g.media = channels.NewMedia(p.media, sources, mediaOptions(cfg, log))
 	g.router = channels.NewRouter(db, outbox, live, g.media, accounts, log)
-	g.router.SetSecrets(channels.NewSecrets(cfg.Secrets()))
+	g.router.Orderly = !p.life.Crashed
 	g.ops = newOperations(cfg, g, inbox, outbox)
+	g.router.SetSecrets(g.secrets(cfg))
 	gate.Admitted = func(list []bus.InboundMessage) {
 		g.router.Admitted(list)
 		g.ops.metrics.Accepted(list)
@@ -198,9 +206,9 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 	}
 	notes, _ := newNotes(cfg, log)
 	g.dispatcher = agent.NewDispatcher(
-		agent.Deps{DB: db, Inbox: inbox, Outbox: outbox, Live: live,
+		agent.Deps{DB: db, Life: p.life, Inbox: inbox, Outbox: outbox, Live: live,
 			Model: newModel(cfg, cfg.Agent.Model, log), Notes: notes,
-			Tools: g.hands.tools, Media: g.media, Memory: p.mind.memory,
+			Tools: g.hands.tools, Media: g.media, Extract: decoder, Memory: p.mind.memory,
 			Jobs: g.scheduler, Documents: p.mind.documents, Versions: p.mind.versions,
 			Skills: p.mind.skills},
 		g.agentOptions(cfg))
@@ -239,7 +247,7 @@ func socketPath(home string) string {
 
 func menu() []channels.Command {
 	var list []channels.Command
-	for _, c := range append(agent.Commands(), accessCommands()...) {
+	for _, c := range append(agent.Commands(), accessCommands(func() {})...) {
 		if c.Help != "" {
 			list = append(list, channels.Command{Name: c.Name, Description: c.Help})
 		}
@@ -248,28 +256,37 @@ func menu() []channels.Command {
 }
 
 // channelStates describes the accounts for /status.
-func (g *gateway) channelStates() []string {
+func (g *gateway) channelStates(q store.Queryer) ([]string, error) {
+	dead, err := bus.NewOutbox().DeadByAccount(q)
+	if err != nil {
+		return nil, err
+	}
 	var lines []string
 	for _, s := range g.supervisors {
 		state, since := s.State()
-		lines = append(lines, fmt.Sprintf("%s, %s for %s, %d to send", s.Name(), state,
-			time.Since(since).Truncate(time.Second), g.router.Open(s.Name())))
+		lines = append(lines, fmt.Sprintf("%s, %s for %s, %d to send, %d given up", s.Name(), state,
+			time.Since(since).Truncate(time.Second), g.router.Open(s.Name()), dead[s.Name()]))
 	}
-	n := g.router.Stats()
-	return append(lines, fmt.Sprintf("all, %d sent since the start, %d tries that may come twice, "+
-		"%d given up", n.Sent.Load(), n.Uncertain.Load(), n.Dead.Load()))
+	n, given := g.router.Stats(), 0
+	for _, answers := range dead { // also of accounts that are not configured any more
+		given += answers
+	}
+	return append(lines, fmt.Sprintf(
+		"all, %d sent since the start, %d tries that may come twice, %d given up",
+		n.Sent.Load(), n.Uncertain.Load(), given)), nil
 }
 
 // run runs everything until ctx ends or a part fails. The order of stopping is that of a message:
-// when nothing more comes in, turns reach their next step, then what can go is sent.
+// when nothing more comes in, turns reach their next step, then what can go is sent, and only then
+// the channels give up their connections.
 func (g *gateway) run(ctx context.Context, screen *terminal.Screen) error {
 	start := time.Now()
 	g.db.OnTrouble(func(err error) { g.logTrouble(ctx, err) })
 	defer context.AfterFunc(ctx, g.db.Hurry)()
-	intake := func(ctx context.Context) error { return g.runChannels(ctx, screen) }
+	intake := func(ctx context.Context) error { return g.runIntake(ctx, screen) }
 	g.log.InfoContext(ctx, "gateway ready", "version", buildVersion(), "pid", os.Getpid())
 	err := inOrder(ctx, intake, g.scheduler.Run, g.dispatcher.Run, g.hands.run, g.mind.run,
-		g.router.Run, g.ops.probe, g.sweeper.Run, g.db.Run)
+		g.router.Run, g.runChannels, g.ops.probe, g.sweeper.Run, g.db.Run)
 	err = errors.Join(err, g.hands.close())
 	g.log.InfoContext(ctx, "gateway stopped", "uptime", time.Since(start).Truncate(time.Second))
 	return err
@@ -301,13 +318,31 @@ func inOrder(ctx context.Context, stages ...func(context.Context) error) error {
 	return g.Wait()
 }
 
-// runChannels runs the channels, and the chat at the terminal, whose end is the end of all.
-func (g *gateway) runChannels(ctx context.Context, screen *terminal.Screen) error {
+// runChannels runs the channels until ctx ends. Some of them end earlier, once runIntake has.
+func (g *gateway) runChannels(ctx context.Context) error {
+	var group errgroup.Group
+	for _, s := range g.supervisors {
+		group.Go(func() error { return s.Run(ctx) })
+	}
+	err := group.Wait()
+	if err == nil {
+		<-ctx.Done()
+	}
+	return err
+}
+
+// runIntake runs what takes messages in beside the channels, and the chat at the terminal, whose
+// end is the end of all. When it returns, the channels take nothing in any more.
+func (g *gateway) runIntake(ctx context.Context, screen *terminal.Screen) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range g.supervisors {
-		group.Go(func() error { return s.Run(ctx) })
+		group.Go(func() error {
+			<-ctx.Done()
+			s.Close()
+			return nil
+		})
 	}
 	group.Go(func() error { return g.media.Run(ctx) })
 	group.Go(func() error { return g.ops.serve(ctx) })

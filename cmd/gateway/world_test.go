@@ -31,6 +31,7 @@ type world struct {
 	telegram *telegramtest.Server
 	url      string // of telegram
 	model    *openaitest.Server
+	stop     func() // ends the gateway that run has begun last
 }
 
 const testToken = "123456:TEST-TOKEN"
@@ -125,7 +126,12 @@ func (w *world) run() (stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	g, err := assemble(cfg, places{db: db, workspace: root, media: media, mind: mind}, log)
+	life, err := store.BeginLife(w.t.Context(), db, time.Now(), 1)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	g, err := assemble(cfg, places{db: db, life: life, workspace: root, media: media, mind: mind},
+		log)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -139,7 +145,8 @@ func (w *world) run() (stop func()) {
 		}
 		stopped = true
 		cancel()
-		for _, err := range []error{<-ended, db.Close(), root.Close(), media.Close(),
+		for _, err := range []error{<-ended,
+			life.End(context.WithoutCancel(ctx), time.Now()), db.Close(), root.Close(), media.Close(),
 			mind.close()} {
 			if err != nil {
 				w.t.Errorf("gateway ended: %v", err)
@@ -147,6 +154,7 @@ func (w *world) run() (stop func()) {
 		}
 	}
 	w.t.Cleanup(stop)
+	w.stop = stop
 	return stop
 }
 
@@ -237,14 +245,11 @@ func (w *world) eventually(what string, cond func(db *store.DB) bool) {
 	w.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; <-tick.C {
-		holds := false
-		w.look(func(db *store.DB) { holds = cond(db) })
-		if holds {
-			return
+	w.look(func(db *store.DB) {
+		for deadline := time.Now().Add(patience); !cond(db); <-tick.C {
+			if time.Now().After(deadline) {
+				w.t.Fatalf("waited for %s", what)
+			}
 		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("waited for %s", what)
-		}
-	}
+	})
 }

@@ -49,7 +49,7 @@ type AccountState struct {
 	Up       bool  // messages come in
 	Restarts int64 // of its channel
 
-	Received, Dropped, Refused, Sent, Uncertain, Dead int64
+	Received, Repeated, Dropped, Refused, Skipped, Sent, Uncertain, Dead int64
 }
 
 // A Count is a number of rows.
@@ -131,8 +131,12 @@ var (
 		"How often an account's channel was started again.", "account")
 	descReceived = desc("gateway_messages_received_total",
 		"Messages that were accepted.", "account")
+	descRepeated = desc("gateway_messages_repeated_total",
+		"Messages that the platform has delivered again.", "account")
 	descDropped = desc("gateway_messages_dropped_total",
 		"Messages that were not answered, because there were too many.", "account")
+	descSkipped = desc("gateway_updates_skipped_total",
+		"What the platform has delivered and the channel's code could not stand.", "account")
 	descRefused = desc("gateway_messages_refused_total",
 		"Messages whose senders are not let in.", "account")
 	descSent = desc("gateway_messages_sent_total",
@@ -163,6 +167,9 @@ var (
 		"How often the configuration was read again, by what came of it.", "outcome")
 	descPanics = desc("gateway_panics_total",
 		"Turns that were ended by a bug: see the log.")
+
+	descAbandoned = desc("gateway_tools_abandoned",
+		"Tool calls that go on though they were to end.")
 
 	descBudget = desc("gateway_budget_used_ratio",
 		"Share of a day's budget that is used: of all, and of who has used most of theirs; "+
@@ -209,8 +216,10 @@ func (g *gauges) collectAccounts(out chan<- prometheus.Metric) {
 		gauge(out, descUp, up, a.Name, a.Platform)
 		total(out, descRestarts, s.Restarts, a.Name)
 		total(out, descReceived, s.Received, a.Name)
+		total(out, descRepeated, s.Repeated, a.Name)
 		total(out, descDropped, s.Dropped, a.Name)
 		total(out, descRefused, s.Refused, a.Name)
+		total(out, descSkipped, s.Skipped, a.Name)
 		total(out, descSent, s.Sent, a.Name)
 		total(out, descUncertain, s.Uncertain, a.Name)
 		total(out, descDead, s.Dead, a.Name)
@@ -224,6 +233,7 @@ func (g *gauges) collectAgent(out chan<- prometheus.Metric) {
 	gauge(out, descBusy, float64(s.Busy))
 	gauge(out, descParked, float64(s.Parked))
 	total(out, descPanics, s.Panics)
+	gauge(out, descAbandoned, float64(s.Abandoned))
 	done, vain := g.from.Reloads()
 	total(out, descReloads, done, fine)
 	total(out, descReloads, vain, failed)

@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/tool"
+)
+
+// A tool that ignores its context is abandoned, and its session goes on: after the tool's time, and
+// after /stop.
+func TestAbandonedTool(t *testing.T) {
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		w.tools(act("stuck", tool.Once, func(context.Context) (string, error) {
+			<-release
+			return "too late", nil
+		}))
+		w.opts.ToolTimeout = time.Minute
+		w.model.Queue(uses("stuck"), llmtest.Say("I can't know"), uses("stuck"), llmtest.Say("hi"))
+		w.start()
+		w.say("a", "hello")
+		w.sleep(time.Minute + abandonAfter)
+		w.wantAnswers("a", "I can't know")
+		w.wantAsked(2, "user: hello", "assistant:  stuck({})", "tool: "+toolError(errAbandoned))
+		w.say("a", "again")
+		w.say("a", "/stop", "and now?")
+		w.sleep(abandonAfter)
+		w.wantAnswers("a", "I can't know", "Stopped.", "hi")
+		if n := w.d.Stats().Abandoned; n != 2 {
+			t.Errorf("%d calls are abandoned, want 2", n)
+		}
+		close(release)
+		w.wantQuiet()
+		if n := w.d.Stats().Abandoned; n != 0 {
+			t.Errorf("%d calls are abandoned after they have ended", n)
+		}
+	})
+}

@@ -1,0 +1,79 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// A clock ends a turn that takes too long. It stands while the turn waits for a slot: how many
+// others write is not the turn's affair.
+type clock struct {
+	end func(error) // ends the turn's context
+
+	mu    sync.Mutex
+	left  time.Duration
+	since time.Time   // when it went on
+	timer *time.Timer // nil while it stands
+}
+
+// goOn lets the clock run.
+func (c *clock) goOn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.since = time.Now()
+	c.timer = time.AfterFunc(c.left, func() { c.end(errTurnTimeout) })
+}
+
+// stand stops the clock.
+func (c *clock) stand() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil && c.timer.Stop() {
+		c.left -= time.Since(c.since)
+	}
+	c.timer = nil
+}
+
+// longestWaits is how many times the longest turn the wait for a slot may take. Sessions are
+// admitted by four times the slots, so that this is met only while models hang.
+const longestWaits = 2 * admitted
+
+// errNoSlot reports that a turn has waited for a slot for too long.
+var errNoSlot = errors.New("no model call could be made for too long")
+
+// takeSlot waits for a slot.
+func (t *turn) takeSlot(ctx context.Context) error {
+	d := t.d
+	select { // most find one
+	case d.slots <- struct{}{}:
+		return t.slotTaken(ctx)
+	default:
+	}
+	t.clock.stand()
+	defer t.clock.goOn()
+	patience := time.NewTimer(longestWaits * t.config().TurnTimeout)
+	defer patience.Stop()
+	select {
+	case d.slots <- struct{}{}:
+		return t.slotTaken(ctx)
+	case <-patience.C:
+		return errNoSlot
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-d.draining:
+		return errDraining
+	}
+}
+
+// slotTaken gives the slot back if it is of no use any more.
+func (t *turn) slotTaken(ctx context.Context) (err error) {
+	if err = ctx.Err(); err == nil && t.d.isDraining() {
+		err = errDraining
+	}
+	if err != nil {
+		<-t.d.slots
+	}
+	return err
+}

@@ -1,0 +1,137 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/usage"
+	"gateway/bus"
+	"gateway/store"
+)
+
+// inGroup returns a message of a person in the group "g".
+func (w *world) inGroup(sender, text string) bus.InboundMessage {
+	m := w.message("g", text)
+	m.Group, m.Sender, m.Role = true, bus.Sender{ID: sender, Name: "P" + sender}, bus.Guest
+	return m
+}
+
+// Each person in a group who has asked gets an answer to them, in the order of the questions, and
+// what they add themselves comes with it if nobody else was in between.
+func TestGroupAnswersEach(t *testing.T) {
+	for _, mode := range []Mode{Steer, Followup, Collect, Interrupt} {
+		t.Run(string(mode), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.opts.QueueMode = mode
+				release := make(chan struct{})
+				w.model.Queue(held(llmtest.Say("to a"), release), llmtest.Say("to b"),
+					llmtest.Say("to c"), llmtest.Say("to a again"))
+				w.start()
+				w.put(w.inGroup("a", "one"))
+				w.sleep(time.Minute)
+				for _, sender := range []string{"b", "c", "a"} {
+					w.put(w.inGroup(sender, "me too"))
+				}
+				close(release)
+				w.sleep(time.Minute)
+				var got []string
+				for _, m := range w.outbox("g") {
+					got = append(got, fmt.Sprintf("%s replies to %s %v", m.Text, m.ReplyTo, m.Answers))
+				}
+				want := []string{"to a replies to 1 [1]", "to b replies to 2 [2]",
+					"to c replies to 3 [3]", "to a again replies to 4 [4]"}
+				if !slices.Equal(got, want) {
+					t.Errorf("the group reads %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// What the answer to a person in a group costs is theirs, also if others have asked meanwhile.
+func TestGroupBillsWhoHasAsked(t *testing.T) {
+	for _, mode := range []Mode{Steer, Followup, Collect} {
+		t.Run(string(mode), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.opts.QueueMode = mode
+				w.opts.Usage = usage.New(&usage.Options{Person: usage.Limit{Tokens: 1700}})
+				release := make(chan struct{})
+				steps := []llmtest.Step{held(llmtest.Say("to a"), release), llmtest.Say("to b")}
+				for i := range steps {
+					steps[i].Usage = llm.Usage{Input: 900, Output: 10}
+				}
+				w.model.Queue(steps...)
+				w.start()
+				ask := func(person int64, sender string) {
+					m := w.inGroup(sender, "hello")
+					m.Person, m.Role = person, bus.User
+					w.put(m)
+				}
+				ask(1, "a")
+				w.sleep(time.Minute)
+				ask(2, "b")
+				close(release)
+				w.sleep(time.Minute)
+				ask(1, "a") // has spent what a person may
+				w.sleep(time.Minute)
+				ask(2, "b")
+				w.sleep(time.Minute)
+				var got []string
+				for _, m := range w.outbox("g") {
+					got = append(got, m.Text)
+				}
+				spent := sayError(usage.ErrSpent)
+				if want := []string{"to a", "to b", spent, spent}; !slices.Equal(got, want) {
+					t.Errorf("the group reads %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// What a person adds to their own question steers its turn, and what was said to others meanwhile
+// stands where it was said.
+func TestGroupContextBetween(t *testing.T) {
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		w.model.Queue(held(llmtest.Say("first"), release), llmtest.Say("second"))
+		w.start()
+		overhear := func(text string) {
+			w.tx(func(tx *store.Tx) error {
+				_, err := w.deps.Inbox.Overhear(tx, w.inGroup("b", text), time.Now())
+				return err
+			})
+		}
+		w.put(w.inGroup("a", "one"))
+		overhear("zero")
+		w.put(w.inGroup("a", "two"))
+		overhear("between")
+		w.put(w.inGroup("a", "three"))
+		overhear("after")
+		close(release)
+		w.wantQuiet()
+		w.wantAnswers("g", "first", "second")
+		asked := w.model.Requests()[1].Messages
+		var text strings.Builder
+		for _, m := range asked {
+			text.WriteString(m.Text + "\n")
+		}
+		last := 0
+		for _, want := range []string{"one", "first", "zero", "two", "between", "three"} {
+			i := strings.Index(text.String()[last:], want)
+			if i < 0 {
+				t.Fatalf("the model is asked %q, want %q after %q", text.String(), want,
+					text.String()[:last])
+			}
+			last += i + len(want)
+		}
+		if strings.Contains(text.String(), "after") {
+			t.Errorf("the model is asked %q, with what was said after the question", text.String())
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// What is in memory of messages and turns is a copy. Now and then it is held against the tables:
+// what is there to be done, and nobody has, is handed out again.
+
+// healInterval is how soon that happens.
+const healInterval = 10 * time.Second
+
+// held returns the messages that somebody has, and the sessions in which somebody works or waits.
+// From then on sessions take what they had no room for.
+func (d *Dispatcher) held() (messages map[int64]bool, sessions map[session.Key]bool) {
+	messages, sessions = make(map[int64]bool), make(map[session.Key]bool)
+	add := func(list []bus.Received) {
+		for _, r := range list {
+			messages[r.Seq] = true
+		}
+	}
+	for _, l := range d.lanes {
+		messages[l.command.Seq] = true
+		for _, h := range l.waiting {
+			messages[h.message.Seq] = true
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key, w := range d.workers {
+		sessions[key], w.deferred = true, false
+		add(w.taking)
+		add(w.waiting)
+	}
+	for key, p := range d.parked {
+		sessions[key] = true
+		add(p.waiting)
+	}
+	for _, list := range d.queued {
+		add(list)
+	}
+	return messages, sessions
+}
+
+// heal hands out what nobody has, though it waits or runs.
+func (d *Dispatcher) heal(ctx, work context.Context) error {
+	// First what is held: what is taken up after that is new, or was held by somebody.
+	messages, sessions := d.held()
+	for after := int64(0); after < d.last; {
+		page, err := d.waiting(work, after)
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, r := range page {
+			if after = r.Seq; after > d.last || messages[r.Seq] {
+				continue
+			}
+			d.opts.Logger.DebugContext(ctx, "message taken up again: nobody had it", "seq", r.Seq)
+			if err := d.handOut(ctx, work, r, d.config().Waiting); err != nil {
+				return err
+			}
+		}
+	}
+	if err := d.survive(ctx, "messages not dropped", d.dropOver(ctx)); err != nil {
+		return err
+	}
+	return d.healTurns(ctx, work, sessions)
+}
+
+// healTurns resumes the turns that run in none of sessions, nor in one that has come since.
+func (d *Dispatcher) healTurns(
+	ctx, work context.Context, sessions map[session.Key]bool,
+) error {
+	turns, err := d.runningTurns(work)
+	if err != nil {
+		return d.survive(ctx, "turns not looked after", err)
+	}
+	for _, t := range turns {
+		if sessions[t.Session] || t.Epoch != d.lease.Epoch {
+			continue
+		}
+		err := d.tx(ctx, func(tx *store.Tx) error {
+			return d.sessions.TakeOver(tx, &t, d.lease, d.opts.Now())
+		})
+		if err != nil { // it has ended meanwhile
+			if err := d.survive(ctx, "turn not taken up again", err); err != nil {
+				return err
+			}
+			continue
+		}
+		t.Attempts++
+		d.mu.Lock()
+		_, works := d.workers[t.Session]
+		_, waits := d.parked[t.Session]
+		if !works && !waits {
+			d.opts.Logger.WarnContext(ctx, "turn taken up again: nobody had it",
+				"session", t.Session, "turn", t.ID)
+			d.start(work, t.Session, &worker{resume: &t, alone: true})
+		}
+		d.mu.Unlock()
+	}
+	return nil
+}
+
+// waiting returns the next messages that wait after one. Those that can't be read are set aside.
+func (d *Dispatcher) waiting(work context.Context, after int64) ([]bus.Received, error) {
+	list, err := d.Inbox.Waiting(d.DB.Read(work), after)
+	_, err = d.mend(work, err, d.Inbox.SetAside)
+	return list, err
+}
+
+// runningTurns returns the turns that have not ended. One whose address can't be read gets that of
+// its session.
+func (d *Dispatcher) runningTurns(work context.Context) ([]session.Turn, error) {
+	turns, err := d.sessions.RunningTurns(d.DB.Read(work))
+	n, err := d.mend(work, err, d.sessions.Mend)
+	if err != nil || n == 0 {
+		return turns, err
+	}
+	return d.sessions.RunningTurns(d.DB.Read(work))
+}
+
+// mend has set do something about each row that err says can't be read, so that nobody tries again.
+// It returns how many there are, and err if it says of anything else.
+func (d *Dispatcher) mend(
+	work context.Context, err error, set func(tx *store.Tx, id int64) error,
+) (int, error) {
+	rows, ok := store.RowErrors(err)
+	if !ok {
+		return 0, err
+	}
+	for _, row := range rows {
+		d.opts.Logger.ErrorContext(work, "row set aside", "err", row)
+		err := d.DB.Tx(work, func(tx *store.Tx) error { return set(tx, row.ID) })
+		if err != nil {
+			return 0, err
+		}
+	}
+	return len(rows), nil
+}
+
+// survive logs an error that is not the store's loss; one that is, it returns.
+func (d *Dispatcher) survive(ctx context.Context, what string, err error) error {
+	if err == nil || store.IsLost(err) {
+		return err
+	}
+	d.opts.Logger.ErrorContext(ctx, what, "err", err)
+	return nil
+}

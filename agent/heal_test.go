@@ -1,0 +1,238 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gateway/agent/chore"
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/question"
+	"gateway/agent/tool"
+	"gateway/agent/tools/ask"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/store"
+)
+
+// What somebody writes to a turn that another process has ended meanwhile is answered by the next.
+func TestMessageToTurnEndedFromOutside(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		mode  Mode
+		steps []llmtest.Step // the first is held until the turn has ended
+	}{
+		{"at the answer", Steer, []llmtest.Step{llmtest.Say("never"), llmtest.Say("at last")}},
+		{"between tools", Steer, []llmtest.Step{uses("look"), llmtest.Say("at last")}},
+		{"collected", Collect, []llmtest.Step{llmtest.Say("never"), llmtest.Say("at last")}},
+		{"interrupted", Interrupt, []llmtest.Step{llmtest.Say("never"), llmtest.Say("at last")}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.opts.QueueMode = test.mode
+				w.tools(act("look", tool.Pure, always("seen")))
+				release := make(chan struct{})
+				test.steps[0] = held(test.steps[0], release)
+				w.model.Queue(test.steps...)
+				w.start()
+				w.put(person(w.message("a", "first"), 5))
+				w.sleep(time.Second)
+				if test.mode != Interrupt { // which would end the turn
+					w.put(person(w.message("a", "dropped"), 5))
+				}
+				other := NewDispatcher(w.deps, &w.opts)
+				w.must(other.Forget(t.Context(), memory.OfPerson(5)))
+				w.put(person(w.message("a", "second"), 9))
+				close(release)
+				w.sleep(time.Second) // less than the healing takes
+				w.wantAnswers("a", "at last")
+				w.wantQuiet()
+				w.lived()
+			})
+		})
+	}
+}
+
+// A crashingEar is a Transcriber that panics.
+type crashingEar struct{}
+
+func (crashingEar) Transcribe(context.Context, string, io.Reader) (string, error) {
+	panic("what was that?")
+}
+
+// A panic while a running turn looks at what came meanwhile loses none of that.
+func TestPanicOfSteeredMessage(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.opts.Transcriber = crashingEar{}
+		w.deps.Media.(*shelf).files = map[string]string{"v.ogg": "sound"}
+		w.tools(act("look", tool.Pure, always("seen")))
+		release := make(chan struct{})
+		w.model.Queue(held(uses("look"), release))
+		w.start()
+		w.say("a", "first")
+		w.put(carrying(w.message("a", ""),
+			bus.Attachment{Kind: bus.Voice, Type: "audio/ogg", Seconds: 3, Ref: "v.ogg"}))
+		close(release)
+		w.sleep(time.Second) // less than the healing takes
+		w.wantAnswers("a", sayPanic, sayPanic)
+		w.wantQuiet()
+	})
+}
+
+// Messages and turns that nobody has any more, for whatever reason, are found again.
+func TestOrphansAreFound(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.model.Queue(llmtest.Say("found"), llmtest.Say("resumed"))
+		w.start()
+		w.d.mu.Lock()
+		w.d.last = 1 // as if it was handed out
+		w.d.mu.Unlock()
+		w.say("a", "lost")
+		w.wantAnswers("a")
+		w.sleep(healInterval)
+		w.wantAnswers("a", "found")
+		turn := w.leave("b", "hello", 1)
+		w.exec("UPDATE turns SET epoch = $1 WHERE id = $2", w.d.lease.Epoch, turn.ID)
+		w.wantQuiet()
+		w.wantAnswers("b", "resumed")
+	})
+}
+
+// A message that can't be read is set aside, and holds nobody up.
+func TestUnreadableMessage(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.model.Queue(llmtest.Say("hi"))
+		w.tx(func(tx *store.Tx) error {
+			_, err := w.deps.Inbox.Put(tx, w.message("a", "spoiled"), time.Now())
+			return err
+		})
+		w.exec("UPDATE inbox SET body = '{'")
+		w.start()
+		w.say("b", "hello")
+		w.wantQuiet()
+		w.wantAnswers("b", "hi")
+		wantLines(t, "inbox", w.column(inboxStates), []string{"1 bad", "2 done"})
+	})
+}
+
+// An error of one session ends its turn, and is told there; the others go on.
+func TestErrorOfOneSession(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.model.Queue(llmtest.Say("hi"), llmtest.Say("and hi"))
+		w.start()
+		w.say("a", "hello")
+		w.exec("UPDATE messages SET body = '{'")
+		w.d.recent.drop("test/a")
+		w.say("a", "again")
+		w.say("b", "hello")
+		w.wantQuiet()
+		w.lived()
+		w.wantAnswers("a", "hi", sayBroken)
+		w.wantAnswers("b", "and hi")
+	})
+}
+
+// A command that panics or fails is answered, and the next ones are.
+func TestErrorOfCommand(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.opts.Commands = []Command{{Name: "boom", Least: bus.User,
+			Answer: func(*store.Tx, bus.InboundMessage, string) (Say, error) { panic("boom") },
+		}, {Name: "broken", Least: bus.User,
+			Answer: func(*store.Tx, bus.InboundMessage, string) (Say, error) {
+				return Say{}, errors.New("broken")
+			},
+		}}
+		w.start()
+		w.say("a", "/boom", "/broken", "/stop")
+		w.wantQuiet()
+		w.lived()
+		w.wantAnswers("a", sayBroken, sayBroken, "There is nothing to stop.")
+	})
+}
+
+// Whatever happens to a conversation, each message is answered or dropped in the end.
+func TestNothingIsOrphaned(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.tools(act("look", tool.Pure, always("seen")))
+		var calls atomic.Int64
+		w.deps.Model = checked{llmtest.Func("model", func(llm.Request) llmtest.Step {
+			if calls.Add(1)%3 == 0 {
+				return llmtest.Step{Delay: time.Second, Calls: uses("look").Calls}
+			}
+			return llmtest.Step{Delay: time.Second, Text: []string{"hi"}}
+		}), t}
+		w.start()
+		other := NewDispatcher(w.deps, &w.opts)
+		modes := []Mode{Steer, Followup, Collect, Interrupt}
+		random := rand.New(rand.NewPCG(1, 2))
+		for id := range int64(12) {
+			chat := fmt.Sprint(id + 1)
+			w.say(chat, "/queue "+string(modes[random.IntN(len(modes))]))
+			for i := range 12 {
+				switch random.IntN(6) {
+				case 0:
+					w.say(chat, "/stop")
+				case 1:
+					w.must(other.Forget(context.Background(), memory.OfPerson(id+1)))
+				case 2:
+					w.sleep(700 * time.Millisecond)
+				default:
+					w.put(person(w.message(chat, fmt.Sprint("say ", i)), id+1))
+				}
+			}
+			w.exec("UPDATE outbox SET state = 'sent'")
+			w.sleep(8 * time.Second) // less than the healing takes
+			w.lived()
+			n := w.count("SELECT count(*) FROM inbox WHERE state IN ('waiting', 'taken')")
+			if n != 0 {
+				t.Errorf("%d messages of %s are open", n, chat)
+			}
+		}
+	})
+}
+
+// What an earlier process has left and can't be read holds up nothing else at the start: the turn
+// whose question is lost ends with an answer, the one whose address is lost goes on where its
+// session is, and a chore is done though nobody can be told.
+func TestUnreadableAtStart(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.tools(ask.New())
+		w.model.Queue(llmtest.Say("resumed"))
+		asked := w.leave("a", "hello", 1, intent("ask"))
+		w.tx(func(tx *store.Tx) error {
+			err := question.Store{}.Put(tx, &question.Question{Kind: question.Ask, Session: "test/a",
+				Turn: asked.ID, Call: "left_0", Expires: time.Now().Add(time.Hour)})
+			if err != nil {
+				return err
+			}
+			work := chore.Work{Kind: chore.Erase, Scope: "chat-none"}
+			return chore.Store{}.Put(tx, chore.Chore{Work: work, State: []byte("{}")}, time.Now())
+		})
+		w.exec("UPDATE questions SET body = '{'")
+		w.exec("UPDATE chores SET tell = '{'")
+		turn := w.leave("b", "hello", 1)
+		w.exec("UPDATE turns SET address = '{' WHERE id = $1", turn.ID)
+		w.start()
+		w.wantQuiet()
+		w.lived()
+		w.wantAnswers("a", sayBroken)
+		w.wantAnswers("b", "resumed")
+		if n := w.count("SELECT count(*) FROM chores"); n != 0 {
+			t.Errorf("%d chores are left, want none", n)
+		}
+	})
+}

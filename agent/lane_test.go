@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"gateway/agent/llm/llmtest"
+	"gateway/bus"
+)
+
+// A command that takes long holds up what comes after it in its conversation, in order, and
+// nothing else.
+func TestSlowCommand(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		w.model.Queue(llmtest.Say("hello b"), llmtest.Say("hello a"))
+		w.start()
+		w.d.commands = append(w.d.commands, slowCommand(release))
+		w.say("a", "/slow")
+		w.put(w.message("a", "hello"), w.message("a", "/queue"), w.message("b", "hello"),
+			w.message("b", "/queue followup"))
+		w.settle()
+		if got := w.texts("a"); len(got) != 0 {
+			t.Errorf("a was told %q while its command runs", got)
+		}
+		wantLines(t, "answers", w.texts("b"), []string{
+			"The queue mode of this conversation is now followup.", "hello b"})
+		close(release)
+		w.wantQuiet()
+		if got := w.texts("a"); len(got) != 3 || got[0] != "slow" {
+			t.Errorf("a was told %q, want the answer to its command first", got)
+		}
+	})
+}
+
+// A gateway that ends waits for the command under way, and leaves what is behind it to the next.
+func TestSlowCommandAtTheEnd(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		w.start()
+		w.d.commands = append(w.d.commands, slowCommand(release))
+		w.say("a", "/slow")
+		w.put(w.message("a", "hello"))
+		w.settle()
+		time.AfterFunc(time.Second, func() { close(release) })
+		w.must(w.stop())
+		wantLines(t, "answers", w.texts("a"), []string{"slow"})
+		w.model.Queue(llmtest.Say("hello a"))
+		w.start()
+		w.wantQuiet()
+		wantLines(t, "answers", w.texts("a"), []string{"slow", "hello a"})
+	})
+}
+
+// While a command runs, what waits behind it is not taken for something that nobody has.
+func TestSlowCommandHeals(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		release := make(chan struct{})
+		w.model.Queue(llmtest.Say("hello a"))
+		w.start()
+		w.d.commands = append(w.d.commands, slowCommand(release))
+		w.say("a", "/slow")
+		w.put(w.message("a", "hello"))
+		w.sleep(3 * healInterval)
+		if got := w.texts("a"); len(got) != 0 {
+			t.Errorf("a was told %q while its command runs", got)
+		}
+		close(release)
+		w.wantQuiet()
+		wantLines(t, "answers", w.texts("a"), []string{"slow", "hello a"})
+	})
+}
+
+// slowCommand returns /slow, which waits until release is closed.
+func slowCommand(release <-chan struct{}) Command {
+	return Command{Name: "slow", Least: bus.Guest,
+		look: func(*Dispatcher, context.Context, *call) error {
+			<-release
+			return nil
+		},
+		run: func(*Dispatcher, *call) (Say, error) { return Say{Text: "slow"}, nil }}
+}
+
+// texts returns what people in a chat were told.
+func (w *world) texts(chat string) (list []string) {
+	w.t.Helper()
+	for _, m := range w.outbox(chat) {
+		list = append(list, m.Text)
+	}
+	return list
+}

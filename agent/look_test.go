@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"bytes"
+	"runtime"
+	"slices"
+	"testing"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/bus"
+)
+
+// Within its transaction no command takes the dispatcher's mutex: whoever has that may wait for
+// another transaction, and then nothing is stored any more.
+func TestCommandsWithoutMutex(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.model.Queue(llmtest.Say("hello"))
+		w.deps.Notes = llmtest.Func("notes", func(llm.Request) llmtest.Step {
+			return llmtest.Say("[SKIP]")
+		})
+		w.start()
+		w.say("a", "hello")
+		w.settle()
+		stacks := make([]byte, 8<<20) // of all tests that run
+		var names []string
+		for i := range w.d.commands {
+			names = append(names, w.d.commands[i].Name)
+			if run := w.d.commands[i].run; run != nil {
+				w.d.commands[i].run = func(d *Dispatcher, c *call) (say Say, err error) {
+					if withMutexHeld(d, stacks, func() { say, err = run(d, c) }) {
+						t.Errorf("/%s %s waits for the mutex in its transaction", c.name, c.args)
+					}
+					return say, err
+				}
+			}
+		}
+		names = slices.DeleteFunc(names, func(n string) bool { return n == "forget" })
+		for _, text := range append(names, "queue collect", "queue no-such", "model default",
+			"model no-such", "remind 20m tea", "timezone Europe/Berlin", "approve all", "forget",
+			"forget me", "forget me now") {
+			m := w.message("a", "/"+text)
+			m.Role = bus.Owner
+			w.put(m)
+			w.settle()
+		}
+		guest := w.message("b", "/stop")
+		guest.Role = bus.Guest
+		w.put(guest)
+		w.settle()
+	})
+}
+
+// withMutexHeld runs fn while another goroutine has the dispatcher's mutex, and reports whether fn
+// has waited for that.
+func withMutexHeld(d *Dispatcher, stacks []byte, fn func()) (waited bool) {
+	held, done, released := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(released)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		close(held)
+		for !waited {
+			select {
+			case <-done:
+				return
+			default:
+				waited = waitsInCommand(stacks[:runtime.Stack(stacks, true)])
+			}
+		}
+	}()
+	<-held
+	fn()
+	close(done)
+	<-released
+	return waited
+}
+
+// waitsInCommand reports whether a goroutine waits for a mutex that a method of a dispatcher locks
+// below withMutexHeld.
+func waitsInCommand(stacks []byte) bool {
+	for stack := range bytes.SplitSeq(stacks, []byte("\n\n")) {
+		_, above, locks := bytes.Cut(stack, []byte("sync.(*Mutex).lockSlow("))
+		_, above, _ = bytes.Cut(above, []byte("\nsync.(*Mutex).Lock("))
+		_, above, _ = bytes.Cut(above, []byte("\n\t")) // to the place in package sync
+		_, caller, _ := bytes.Cut(above, []byte("\n"))
+		if locks && bytes.HasPrefix(caller, []byte("gateway/agent.(*Dispatcher).")) &&
+			bytes.Contains(caller, []byte("gateway/agent.withMutexHeld(")) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,16 @@
+package agent
+
+import (
+	"os"
+	"testing"
+
+	"gateway/agent/extract"
+)
+
+// The test binary decodes files for its tests.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == extract.Argument {
+		os.Exit(extract.Main(nil))
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gateway/agent/approval"
+	"gateway/agent/llm"
+	"gateway/agent/tool"
+	"gateway/bus"
+)
+
+// An origin is what of a turn's messages was written by others than those who may give it orders.
+// What the model does may be their wish: so a call that lasts, or that the least of them could not
+// have made, is asked about.
+type origin struct {
+	sources []string // such as "the page https://…", the first ones
+	least   bus.Role // of those who were overheard; "" if nobody was
+}
+
+// maxSources is how many sources a request names.
+const maxSources = 3
+
+// The sources that are no results of tools.
+const (
+	fromGroup   = "what was said in the group, and not to me"
+	fromForward = "a forwarded message"
+	fromQuote   = "a quoted message"
+	fromFile    = "a file that was sent"
+	fromTask    = "what a sub-agent has found"
+	fromHook    = "what another program has posted"
+)
+
+// recall adds messages to the turn's history.
+func (t *turn) recall(messages ...llm.Message) {
+	t.history = append(t.history, messages...)
+	t.noteOrigin(messages)
+}
+
+// noteOrigin notes where messages of the turn come from.
+func (t *turn) noteOrigin(messages []llm.Message) {
+	var now origin
+	if before := t.origin.Load(); before != nil {
+		now = origin{slices.Clone(before.sources), before.least}
+	}
+	for _, m := range messages {
+		if m.Foreign != "" && len(now.sources) < maxSources && !slices.Contains(now.sources, m.Foreign) {
+			now.sources = append(now.sources, m.Foreign)
+		}
+		if r := bus.Role(m.Rights); r.Valid() && (now.least == "" || now.least.AtLeast(r)) {
+			now.least = r
+		}
+	}
+	if len(now.sources) > 0 || now.least != "" {
+		t.origin.Store(&now)
+	}
+}
+
+// foreign names what others have written into the turn; "" if nobody has.
+func (t *turn) foreign() string {
+	if o := t.origin.Load(); o != nil {
+		return strings.Join(o.sources, ", ")
+	}
+	return ""
+}
+
+// suspicion returns why a call that the rules allow is asked about all the same, or "".
+func (t *turn) suspicion(found tool.Tool, c tool.Call) string {
+	o := t.origin.Load()
+	if o == nil {
+		return ""
+	}
+	what := ""
+	switch {
+	case found.Lasts != nil && found.Lasts(c):
+		what = "What it writes lasts"
+	case o.least != "" && !o.least.AtLeast(t.role) && !t.mayUse(o.least, found, c):
+		what = fmt.Sprintf("Somebody who is %s only may not have me do it", article(o.least))
+	default:
+		return ""
+	}
+	quoted := make([]string, len(o.sources))
+	for i, s := range o.sources {
+		quoted[i] = strings.ReplaceAll(foreignName(s), "`", "'")
+	}
+	return fmt.Sprintf("%s, and this turn has read `%s`, which may have told me to.", what,
+		strings.Join(quoted, "`, `"))
+}
+
+// mayUse reports whether somebody of a role could have the turn make a call, unasked.
+func (t *turn) mayUse(r bus.Role, found tool.Tool, c tool.Call) bool {
+	c.Role = r
+	return r.AtLeast(found.Least) && t.rule(r, found, c) == approval.Allow
+}
+
+// leastOverheard returns the least role of those who have written messages.
+func leastOverheard(heard []bus.Received) (least bus.Role) {
+	for _, h := range heard {
+		r := h.Message.Role
+		if !r.Valid() {
+			r = bus.Guest
+		}
+		if least == "" || least.AtLeast(r) {
+			least = r
+		}
+	}
+	return least
+}
+
+// sourceOf names what others than its sender have written of m; "" if nobody has.
+func sourceOf(m bus.InboundMessage) string {
+	file := func(list []bus.Attachment) bool {
+		return slices.ContainsFunc(list, func(a bus.Attachment) bool { return a.Kind != bus.Voice })
+	}
+	switch q := m.ReplyTo; {
+	case m.Forwarded != "":
+		return fromForward
+	case file(m.Attachments):
+		return fromFile
+	case q != nil && (!q.Ours || q.Claimed) && (q.Text != "" || len(q.Attachments) > 0):
+		return fromQuote
+	}
+	return ""
+}

@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// What was under way each time when a process ended without a word may be why it did. It is tried
+// alone, session by session, before everything else: what ends the process then too is given up,
+// and nothing else with it.
+
+const (
+	// maxCrashes is after how many ends of a process a message is given up whose turn has never
+	// begun. The last of them it must have caused alone.
+	maxCrashes = 3
+
+	// trialTime is how long a session is tried alone if nothing comes of it. What ends a process
+	// mostly does so at once.
+	trialTime = 10 * time.Second
+
+	// countedTime is how long after an end without a word each message is counted before it is worked
+	// on. Of those with files this holds always: what others have made of a file is the likeliest
+	// reason for such an end.
+	countedTime = time.Hour
+)
+
+// isSuspect reports whether r is to be tried alone.
+func isSuspect(r bus.Received) bool { return r.Crashes >= maxCrashes-1 }
+
+// isGuilty reports whether r is to be given up.
+func isGuilty(r bus.Received) bool { return r.Crashes >= maxCrashes }
+
+// trialOf is what [store.Life] is told of a session that is tried alone.
+func trialOf(key session.Key) string { return "session " + string(key) }
+
+// blame counts the end of the process before this one for what it had under way, and takes turns
+// over: for all of it if that ended without a word, or only for what was tried alone.
+func (d *Dispatcher) blame(tx *store.Tx, turns []session.Turn) error {
+	blamed := func(key session.Key) bool {
+		return d.Life.Suspect == "" || d.Life.Suspect == trialOf(key)
+	}
+	handed, err := d.Inbox.Handed(tx)
+	if err != nil {
+		return err
+	}
+	for _, r := range handed {
+		crashed := d.Life.Crashed && blamed(session.Of(r.Message))
+		if err := d.Inbox.HandBack(tx, r.Seq, crashed); err != nil {
+			return err
+		}
+	}
+	for i := range turns {
+		t := &turns[i]
+		if blamed(t.Session) {
+			err = d.sessions.TakeOver(tx, t, d.lease, d.opts.Now())
+			t.Attempts++
+		} else {
+			err = d.sessions.Wake(tx, t, d.lease, d.opts.Now())
+		}
+		if err != nil {
+			return err
+		}
+		t.Epoch = d.lease.Epoch
+	}
+	return nil
+}
+
+// tryAlone tries the suspects one by one, waits until all other parties have done that, and
+// returns the turns that are left.
+func (d *Dispatcher) tryAlone(
+	ctx, work context.Context, turns []session.Turn,
+) ([]session.Turn, error) {
+	trials, err := d.trials(work, turns)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range trials {
+		d.beat.Store(d.opts.Now().UnixNano())
+		d.opts.Logger.WarnContext(ctx, "tried alone: several processes have ended with it",
+			"session", w.key)
+		err := d.Life.Try(ctx, trialOf(w.key), func() { d.try(ctx, work, w) })
+		if err != nil && ctx.Err() == nil {
+			return nil, err
+		}
+		turns = slices.DeleteFunc(turns, func(t session.Turn) bool { return t.Session == w.key })
+	}
+	d.Life.Tried()
+	select {
+	case <-d.Life.Settled():
+	case <-ctx.Done():
+	}
+	return turns, nil
+}
+
+// trials returns a worker for each session that is to be tried alone.
+func (d *Dispatcher) trials(work context.Context, turns []session.Turn) ([]*worker, error) {
+	var list []*worker
+	for _, t := range turns {
+		if t.Attempts-t.Handed >= maxAttempts {
+			list = append(list, &worker{key: t.Session, resume: &t, alone: true})
+		}
+	}
+	suspects, err := d.Inbox.Suspects(d.DB.Read(work), maxCrashes-1)
+	if err != nil || len(list)+len(suspects) == 0 {
+		return list, err
+	}
+	for _, r := range suspects {
+		key := session.Of(r.Message)
+		if _, ok := d.parked[key]; !ok && !slices.ContainsFunc(list, func(w *worker) bool {
+			return w.key == key
+		}) {
+			list = append(list, &worker{key: key})
+		}
+	}
+	for _, t := range turns { // a turn comes before what waits behind it
+		for _, w := range list {
+			if w.key == t.Session && w.resume == nil {
+				w.resume, w.alone = &t, true
+			}
+		}
+	}
+	return list, d.fill(work, list)
+}
+
+// fill gives each worker the messages that wait in its session, up to the first command.
+func (d *Dispatcher) fill(work context.Context, list []*worker) error {
+	d.tried = make(map[int64]bool)
+	closed := make(map[session.Key]bool)
+	for after := int64(0); ; {
+		page, err := d.Inbox.Waiting(d.DB.Read(work), after)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, r := range page {
+			after = r.Seq
+			key := session.Of(r.Message)
+			i := slices.IndexFunc(list, func(w *worker) bool { return w.key == key })
+			if name, _ := commandOf(r.Message); i < 0 || name != "" || closed[key] {
+				closed[key] = true
+				continue
+			}
+			list[i].waiting = append(list[i].waiting, r)
+			list[i].arrived = d.opts.Now()
+			d.tried[r.Seq] = true
+		}
+	}
+}
+
+// try runs w until it has shown that it does not end the process.
+func (d *Dispatcher) try(ctx, work context.Context, w *worker) {
+	proof := make(chan struct{})
+	w.proof = proof
+	d.mu.Lock()
+	d.start(work, w.key, w)
+	d.mu.Unlock()
+	timer := time.NewTimer(trialTime)
+	defer timer.Stop()
+	select {
+	case <-proof:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// prove notes that the turn of w has written something, or that w has ended. Then it is tried no
+// more, unless it holds another suspect.
+func (w *worker) prove(ended bool) {
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	if w.proof == nil || !ended && slices.ContainsFunc(w.waiting, isSuspect) {
+		return
+	}
+	close(w.proof)
+	w.proof = nil
+}
+
+// hand counts that the turn of batch is about to begin, where that is likely to end the process.
+func (d *Dispatcher) hand(ctx context.Context, batch []bus.Received) error {
+	counted := d.Life.Crashed && d.opts.Now().Sub(d.started) < countedTime
+	if !counted && !slices.ContainsFunc(batch, hasFiles) {
+		return nil
+	}
+	return d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		return d.Inbox.Hand(tx, batch)
+	})
+}

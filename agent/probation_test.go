@@ -1,0 +1,148 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/bus"
+)
+
+// died makes the life of a process that has ended without a word while it tried something alone, or
+// nothing.
+func (w *world) died(suspect string) {
+	w.t.Helper()
+	w.live()
+	w.exec("UPDATE lives SET suspect = $1", suspect)
+}
+
+// An end without a word counts against what was under way; one with a suspect only against that.
+func TestBlame(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		crashed bool
+		suspect string
+		want    []string // crashes of the messages, attempts of the turns
+	}{
+		{"in order", false, "", []string{"a 0", "b 0", "c 2", "d 2"}},
+		{"without a word", true, "", []string{"a 1", "b 1", "c 2", "d 2"}},
+		{"while a message was tried", true, "session test/a", []string{"a 1", "b 0", "c 1", "d 1"}},
+		{"while a turn was tried", true, "session test/c", []string{"a 0", "b 0", "c 2", "d 1"}},
+		{"while a delivery was tried", true, "delivery 7", []string{"a 0", "b 0", "c 1", "d 1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.died(test.suspect)
+				if !test.crashed {
+					w.must(w.deps.Life.End(t.Context(), w.now()))
+				}
+				w.leave("c", "hello", 1)
+				w.leave("d", "hello", 1)
+				w.put(w.message("a", "hello"), w.message("b", "hello"))
+				w.exec("UPDATE inbox SET handed = 1 WHERE state = 'waiting'")
+				for range 4 {
+					w.model.Queue(held(llmtest.Say("never"), make(chan struct{})))
+				}
+				w.start()
+				got := w.column("SELECT chat || ' ' || crashes FROM inbox " +
+					"WHERE chat IN ('a', 'b') ORDER BY chat")
+				got = append(got, w.column("SELECT substr(session, 6) || ' ' || attempts FROM turns "+
+					"WHERE session IN ('test/c', 'test/d') ORDER BY session")...)
+				wantLines(t, "counts", got, test.want)
+			})
+		})
+	}
+}
+
+// What several processes have ended with is tried alone, and before all else; what ends one alone
+// is given up, and only that.
+func TestProbation(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.died(trialOf("test/guilty"))
+		w.leave("turn", "hello", maxAttempts)
+		w.put(w.message("innocent", "hello"), w.message("suspect", "hello"),
+			w.message("guilty", "hello"), w.message("guilty", "and you?"), w.message("other", "hello"))
+		w.exec("UPDATE inbox SET crashes = 2 WHERE chat IN ('innocent', 'suspect')")
+		w.exec("UPDATE inbox SET crashes = 2, handed = 1 WHERE chat = 'guilty' AND message = '4'")
+		var mu sync.Mutex
+		var tried []string
+		w.deps.Model = checked{llmtest.Func("model", func(llm.Request) llmtest.Step {
+			mu.Lock()
+			defer mu.Unlock()
+			tried = append(tried, w.column("SELECT suspect FROM lives")...)
+			return llmtest.Step{Delay: time.Second, Text: []string{"hi"}}
+		}), t}
+		w.start()
+		w.wantQuiet()
+		w.wantAnswers("guilty", sayGaveUp, "hi")
+		for _, chat := range []string{"turn", "innocent", "suspect", "other"} {
+			w.wantAnswers(chat, "hi")
+		}
+		// The others are asked for once their turn has begun, beside each other.
+		if want := trialOf("test/turn"); tried[0] != want {
+			t.Errorf("the first call was made while %q was tried alone, want %q", tried[0], want)
+		}
+		if n := w.count("SELECT count(*) FROM lives WHERE suspect <> ''"); n != 0 {
+			t.Error("something is still noted as tried alone")
+		}
+	})
+}
+
+// A message with a file is counted before anybody looks at it, and one without after an end without
+// a word.
+func TestCountedBeforeTried(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		crashed bool
+		file    bool
+		want    int
+	}{
+		{"text", false, false, 0},
+		{"file", false, true, 1},
+		{"text after a crash", true, false, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.died("")
+				if !test.crashed {
+					w.must(w.deps.Life.End(t.Context(), w.now()))
+				}
+				files := &countedFiles{Media: w.deps.Media, w: w}
+				w.deps.Media = files
+				w.model.Queue(llmtest.Say("hi"))
+				w.start()
+				m := w.message("a", "hello")
+				if test.file {
+					m = carrying(m, bus.Attachment{Kind: bus.Document, Ref: "x"})
+				}
+				w.put(m)
+				w.wantQuiet()
+				w.wantAnswers("a", "hi")
+				if n := w.count("SELECT handed FROM inbox"); n != test.want {
+					t.Errorf("handed is %d, want %d", n, test.want)
+				}
+				if test.file && files.handed != 1 {
+					t.Error("the file was fetched before it was counted")
+				}
+			})
+		})
+	}
+}
+
+// countedFiles look whether a message is counted when its files are fetched.
+type countedFiles struct {
+	Media
+	w      *world
+	handed int
+}
+
+func (f *countedFiles) Fetch(ctx context.Context, m *bus.InboundMessage) {
+	f.handed = f.w.count("SELECT handed FROM inbox WHERE message = $1", m.ID)
+	f.Media.Fetch(ctx, m)
+}
