@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,7 @@ func newChannel(cfg *config.Config, name string, log *slog.Logger) channels.Chan
 			Socket: socketPath(cfg.Gateway.Home), Logger: log})
 	case "discord":
 		return discord.New(name, c.Token.Reveal(), &discord.Options{
-			BaseURL: c.APIURL, Logger: log, Shards: c.Shards,
+			BaseURL: c.APIURL, Logger: log, Shards: c.Shards, Groups: c.Groups,
 			Transport: withProxy(discord.NewTransport(), c.Proxy),
 		})
 	case "whatsapp":
@@ -103,7 +104,7 @@ func mediaOptions(cfg *config.Config, log *slog.Logger) *channels.MediaOptions {
 func channelsCommand(load loader) *cobra.Command {
 	return &cobra.Command{
 		Use:   "channels",
-		Short: "Show how each channel is, what it has to send, and what is to be done",
+		Short: "Show how each channel is, what it has to send or has given up, and what to do",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load()
@@ -116,7 +117,7 @@ func channelsCommand(load loader) *cobra.Command {
 					return err
 				}
 				return table(cmd.OutOrStdout(), "No channel is configured.",
-					[]string{"ACCOUNT", "TYPE", "LAST MESSAGE", "TO SEND", "STATE"}, rows)
+					[]string{"ACCOUNT", "TYPE", "LAST MESSAGE", "TO SEND", "GIVEN UP", "STATE"}, rows)
 			})
 		},
 	}
@@ -129,6 +130,10 @@ func channelRows(cfg *config.Config, q store.Queryer) ([][]string, error) {
 		return nil, err
 	}
 	open, err := bus.NewOutbox().OpenByAccount(q)
+	if err != nil {
+		return nil, err
+	}
+	dead, err := bus.NewOutbox().DeadByAccount(q)
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +150,9 @@ func channelRows(cfg *config.Config, q store.Queryer) ([][]string, error) {
 			event = ago(s.Event) + " ago"
 		}
 		state := s.State + " for " + ago(s.Since)
+		if strings.HasSuffix(s.State, ".") {
+			state = s.State + " (for " + ago(s.Since) + ")"
+		}
 		switch {
 		case !c.Enabled:
 			state = "disabled in the configuration"
@@ -153,11 +161,12 @@ func channelRows(cfg *config.Config, q store.Queryer) ([][]string, error) {
 		case !known:
 			state = "not started: restart the gateway, its configuration has changed"
 		}
-		rows = append(rows, []string{name, c.Type, event, fmt.Sprint(open[name]), lines(state)})
+		rows = append(rows, []string{name, c.Type, event, fmt.Sprint(open[name]),
+			fmt.Sprint(dead[name]), lines(state)})
 		delete(open, name)
 	}
 	for _, name := range sortedKeys(open) {
-		rows = append(rows, []string{name, "?", "?", fmt.Sprint(open[name]),
+		rows = append(rows, []string{name, "?", "?", fmt.Sprint(open[name]), fmt.Sprint(dead[name]),
 			"not in the configuration: add it again, or see gateway outbox drop"})
 	}
 	return rows, nil

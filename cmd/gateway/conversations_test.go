@@ -176,7 +176,7 @@ var conversations = []conversation{
 		s.hear("asks to be let in")
 		s.press("Let in")
 		s.until("a welcome", func() bool { return has(s.stranger(), "You are let in") })
-		s.hear("is let in as user")
+		s.hear("Bob is let in as user")
 		s.sayStranger("who am I?")
 		s.until("an answer", func() bool { return has(s.stranger(), "you said who am I?") })
 	}},
@@ -184,6 +184,11 @@ var conversations = []conversation{
 		s.refuse(true)
 		s.sayStranger("do you hear me?")
 		s.rows(1, "outbox WHERE state = 'dead'")
+		s.rows(0, "outbox WHERE state IN ('waiting', 'sending')") // Bob is told, where that is possible
+		// An owner who has written is told of what the other platforms give up later.
+		s.w.eventually("what every platform gives up", func(db *store.DB) bool {
+			return s.w.count(db, "outbox WHERE state = 'dead'") == 3
+		})
 		s.refuse(false)
 		s.ask("and me?", "you said and me?")
 		s.sayStranger("and now?")
@@ -218,8 +223,12 @@ var conversations = []conversation{
 
 // TestConversations plays each conversation on each platform.
 func TestConversations(t *testing.T) {
+	t.Parallel()
 	for _, c := range conversations {
-		t.Run(c.name, func(t *testing.T) { playAll(t, &c) })
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			playAll(t, &c)
+		})
 	}
 }
 

@@ -91,6 +91,7 @@ func waitUntil(t *testing.T, cond func() error) {
 
 // TestDeployMetrics holds that alerts and the dashboard ask for nothing but what there is.
 func TestDeployMetrics(t *testing.T) {
+	t.Parallel()
 	there := scrape(t)
 	for _, name := range []string{"rules.yml", "rules_test.yml", "dashboard.json"} {
 		text, err := readFile(filepath.Join(deployDir, "prometheus", name))

@@ -43,6 +43,12 @@
 // key: there, and only in the time of one call per chat, a message may come twice. It never gets
 // lost. The window is counted (the column uncertain of the outbox).
 //
+// Each process has a life in the database (store.Life). What was under way when one ends without a
+// word is counted; what several ends have in common is tried alone before all else, and given up if
+// it ends the process then, too. An error of one session ends its turn; the process ends only with
+// the loss of the store. What waits in the tables and is in nobody's memory is found again every
+// ten seconds.
+//
 // # Files
 //
 // What people send besides text is in the inbox as a reference, with which the turn that takes the
@@ -61,7 +67,8 @@
 // A tool is a function that gets a call and returns a result; what it may know of where it is is
 // in the call. Before a call happens the turn asks whether everything is halted and what the
 // rules say of it (agent/approval), and before a model call what the budgets say (agent/usage).
-// Commands run in a sandbox (agent/tools/shell/sandbox), connections that others have named go
+// Commands run in a sandbox (agent/tools/shell/sandbox), files that others may have made are
+// decoded in processes that can open nothing (agent/extract), connections that others have named go
 // through one guard (agent/guard), and files are reached by os.Root only. What others may have
 // written is framed in the prompt as information.
 //
@@ -100,21 +107,24 @@
 //
 // What lives long is a Run(ctx) error. They run in one group; the end of any of them is the end
 // of the process, but for the channels, which a supervisor starts again. At the end the order
-// is that of a message: channels and hooks, scheduler, dispatcher, hands, router, store.
+// is that of a message: what channels and hooks take in, scheduler, dispatcher, hands, router, the
+// connections of the channels, store.
 //
 // A disk that is full, or somebody who locks the database, ends nothing: the write waits, and all
 // behind it with it, platforms included, until there is room (store).
 //
 // # Operations
 //
-// cmd/gateway/internal/ops serves health, metrics and profiles; telemetry counts and traces what
+// cmd/gateway/internal/ops serves health, metrics and profiles; telemetry counts what
 // the agent tells its Observer. What is over and old goes piece by piece (retention); backup
 // copies the database first and then the files that it knows of; doctor says what is wrong with a
 // home, and moving takes over those of other agents.
 //
 // A session has a worker while it has work, and so has each conversation that something is to
 // be sent to. Reactions and receipts of an account are made by one more, which nothing waits for. A
-// bounded number of model calls run at once; commands wait for nothing.
+// bounded number of model calls run at once, for four times as many sessions as there are slots for
+// them; the others wait to be admitted. Each command runs on a goroutine of its own, and what comes
+// after it in its conversation waits for it.
 //
 // # Configuration
 //
@@ -141,6 +151,7 @@
 //	skills                what the agent can follow; some are built in
 //	agent/compact         notes of conversations; agent/dream makes lasting memory of them
 //	agent/chore           work that nobody waits for; agent/schedule what has a time
+//	agent/extract         decodes files in processes of their own
 //	agent/document        texts of files; agent/picture makes images fit for a model
 //	agent                 dispatcher, turn, prompt, commands
 //	channels              what a channel is; gate, router, supervisor, people, media

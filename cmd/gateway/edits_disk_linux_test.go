@@ -13,6 +13,7 @@ import (
 // While there is no room for what is remembered, turns go on and a warning is logged; nothing is
 // lost, and it is written once there is room again.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	s := newStudy(t)
 	dir := s.own(".")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -100,6 +101,7 @@ func (s *study) checkCaughtUp(document string) {
 
 // A folder in the place of the history's file holds up nothing either.
 func TestFolderForHistory(t *testing.T) {
+	t.Parallel()
 	s := newStudy(t)
 	if err := os.MkdirAll(s.own("history.jsonl"), 0o700); err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func (s *study) own(name string) string {
 }
 
 func (s *study) shared(name string) string {
-	return filepath.Join(s.home, "workspace", filepath.FromSlash(name))
+	return filepath.Join(s.home, "shared", filepath.FromSlash(name))
 }
 
 // turn has Ann say something, waits for the answer, and returns the system prompt of it.
@@ -168,6 +168,7 @@ func (s *study) documents() map[string]func(word string) string {
 // A document that was edited by hand counts from the next turn on, however it was saved, and one
 // that can't be read is told of and holds up nothing.
 func TestHandEdits(t *testing.T) {
+	t.Parallel()
 	s := newStudy(t)
 	s.run()
 	s.turn("hello")

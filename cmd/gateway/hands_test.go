@@ -66,6 +66,7 @@ func images(r openaitest.Request) (n int) {
 // An image that the agent reads, from a file or from the web, is shown to the model in the next
 // request, and only what is one.
 func TestReadImage(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(pixels(30)) // who has asked notices
 	}))
@@ -97,6 +98,7 @@ var storedWhole = regexp.MustCompile(`the whole is in (media/[^ ]+\.txt)`)
 
 // A long result is shown as its head and tail, and the whole can be read where it says.
 func TestLongResult(t *testing.T) {
+	t.Parallel()
 	var b strings.Builder
 	for i := 0; b.Len() < 100_000; i++ {
 		fmt.Fprintf(&b, "line %d of the long file\n", i)
@@ -150,6 +152,7 @@ func onePage(text string) []byte {
 
 // A PDF is read as text, wherever it comes from, and stands in the frame of its source.
 func TestReadPDF(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(onePage("water the tulips")) // who has asked notices
 	}))

@@ -128,12 +128,14 @@ func TestSandboxBreaks(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		env   string
-		fails bool // a command, which so finds out
+		fails bool   // a command, which so finds out
+		mode  string // with auto nothing weaker takes its place
 	}{
-		{"by a command", "GATEWAY_TIME_SCALE=1", true},
-		{"by itself", "GATEWAY_TIME_SCALE=1200", false}, // ten minutes are half a second
+		{"by a command", "GATEWAY_TIME_SCALE=1", true, "bubblewrap"},
+		{"by a command, auto", "GATEWAY_TIME_SCALE=1", true, "auto"},
+		{"by itself", "GATEWAY_TIME_SCALE=1200", false, "auto"}, // ten minutes are half a second
 	} {
-		o := w.operate(path, test.env)
+		o := w.operate(path, test.env, "GATEWAY_EXEC__SANDBOX="+test.mode)
 		o.healthy(w)
 		run("it runs")
 		change(false)

@@ -11,6 +11,7 @@ import (
 
 	"gateway/agent/halt"
 	"gateway/channels/telegram/telegramtest"
+	"gateway/channels/whatsapp/whatsapptest"
 	"gateway/store"
 )
 
@@ -43,6 +44,27 @@ func TestReadyWrongToken(t *testing.T) {
 	if code, _ := o.get("/healthz"); code != 200 {
 		t.Errorf("/healthz = %d, want 200: a restart would help nobody", code)
 	}
+}
+
+// An account that only a person can help is not well from the moment on at which that is known,
+// although it was a moment ago.
+func TestReadyBanned(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{})
+	fake := openWhatsApp(t, w.home)
+	w.configure(quiet + "\n[channels.whatsapp]\n" + fake.config())
+	o := w.operate()
+	o.healthy(w)
+	fake.FailLogin(whatsapptest.LoginFailure{Reason: 406})
+	fake.Drop()
+	w.repeat("the ban", func() bool {
+		r, _ := o.check("channel whatsapp")
+		banned := strings.Contains(r.State, "WhatsApp has banned this account")
+		if banned && r.OK {
+			t.Errorf("%+v: a ban is taken for a lost connection", r)
+		}
+		return banned
+	})
 }
 
 // While somebody else holds the database the gateway is not ready; it waits, and goes on.
@@ -138,7 +160,7 @@ func TestReadyConfigurationAndHalt(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	o.turns(w, "halt", true, "halted by the test")
+	o.turns(w, "halt", true, "halted for ")
 	o.healthy(w)
 }
 
@@ -184,4 +206,16 @@ func TestHealthCommand(t *testing.T) {
 	}
 	o.kill()
 	fails("no gateway answers at " + o.Address) // its file is still there
+}
+
+// The operator's token, which the gateway has made itself, is a secret like those that people set.
+func TestOperatorsTokenIsWithheld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{channel: quiet + "\nowners = [\"7\"]"})
+	o := w.operate()
+	w.telegram.Say(7, 7, "the token is "+o.Token)
+	w.await("the answer", func() bool { return len(w.texts(7)) > 0 })
+	if said := w.texts(7)[0]; !strings.Contains(said, "I have withheld this message") {
+		t.Errorf("the answer is %q, want that it was withheld", said)
+	}
 }

@@ -195,7 +195,7 @@ func (v *village) probeWrites(p *villager) (lines []string) {
 				"\n*** Move to: taken.md\n@@\n-- q7\n+- somebody was here\n*** End Patch\n"),
 			call("apply_patch", "patch", "*** Begin Patch\n*** Delete File: "+path+
 				"\n*** End Patch\n"),
-			call("apply_patch", "patch", "--- a/"+path+"\n+++ b/taken.md\n@@ -1 +1 @@\n-x\n+y\n"))
+			call("apply_patch", "patch", "*** Update File: "+path+"\n*** Move to: taken.md\n"))
 	}
 	return append(lines, call("write_file", "path", "memory/history.jsonl", "content", "{}"),
 		call("read_file", "path", "taken.md"))

@@ -243,10 +243,10 @@ func (v *village) plant() {
 		`DO write_file {"path":"memory/SOUL.md","content":"- q7NAMEsoul\n"}`,
 		`DO write_file {"path":"memory/skills/own-NAME/SKILL.md","content":` +
 			`"---\nname: own-NAME\ndescription: q7NAMEskill\n---\n\nSay q7NAMEsteps.\n"}`,
-		`DO exec {"command":"cat memory/MEMORY.md memory/USER.md | tee /tmp/leak"}`,
-		`DO exec {"command":"printf 'q7NAME%s' shell"}`,
 		`DO spawn {"task":"iamNAME keep this\nDO remember {\"key\":\"a task's word\",` +
 			`\"value\":\"q7NAMEtask\"}","wait":true}`,
+		`DO exec {"command":"cat memory/MEMORY.md memory/USER.md | tee /tmp/leak"}`,
+		`DO exec {"command":"printf 'q7NAME%s' shell"}`,
 		`DO time {}`,
 	}, "\n"))
 	v.everybody("/compact")
@@ -255,6 +255,7 @@ func (v *village) plant() {
 	v.everybody("/dream")
 	v.everybody("the word is q7NAMEidle")
 	v.everybody("what do you know?" + strings.Repeat("\nDO time {}", 8))
+	v.stop()                    // the next one finds at once what another process has put
 	v.look(func(db *store.DB) { // as when nobody has written for a while
 		err := db.Tx(v.t.Context(), func(tx *store.Tx) error {
 			for _, p := range v.all {
@@ -269,6 +270,7 @@ func (v *village) plant() {
 			v.t.Fatal(err)
 		}
 	})
+	v.run()
 	v.settle()
 	v.probed = v.model.Count()
 }
@@ -464,12 +466,18 @@ func (v *village) checkFiles(p *villager) {
 	if strings.Contains(found, "somebody was here") {
 		v.t.Errorf("somebody has changed the files of %s", p.name)
 	}
-	repository := filepath.Join(v.home, "versions", string(p.scope)+".git")
-	out, err := exec.Command("git", "--git-dir", repository, "log", "-p").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "q7"+p.name+"dream") {
-		v.t.Errorf("versions of %s: %v, %.500s", p.name, err, out)
+	versions, text := "", ""
+	v.look(func(db *store.DB) {
+		for range v.query(db, []any{&text}, "SELECT text FROM version_files "+
+			"WHERE tree = $1 AND text IS NOT NULL "+
+			"UNION ALL SELECT reason FROM versions WHERE tree = $1", string(p.scope)) {
+			versions += text + "\n"
+		}
+	})
+	if !strings.Contains(versions, "q7"+p.name+"dream") {
+		v.t.Errorf("versions of %s: %.500s", p.name, versions)
 	}
-	v.belongs(repository, p.name, string(out))
+	v.belongs("a version of "+string(p.scope), p.name, versions)
 }
 
 // checkRows checks what the database has of each scope.

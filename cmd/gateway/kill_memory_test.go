@@ -3,7 +3,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -19,21 +18,19 @@ import (
 	"gateway/store"
 )
 
-var killMemoryFor = flag.Duration("kill.memory.for", 12*time.Second,
-	"how long TestKillMemory ends the gateway at random moments")
-
 // TestKillMemory ends the gateway while conversations become notes and notes become lasting memory,
 // at random moments and between any two steps, and looks at what is remembered in the end: each
 // thing that was said stands in the prompt or in one note, and each note in the documents once.
 func TestKillMemory(t *testing.T) {
+	t.Parallel()
 	t.Run("random", func(t *testing.T) {
+		t.Parallel()
 		k := newKeeper(t)
-		// On a slow machine it takes longer until there was something of each kind.
-		for begin := time.Now(); time.Since(begin) < *killMemoryFor ||
-			k.lacks() != "" && time.Since(begin) < patience; {
+		// It may take longer until there was something of each kind.
+		for n := 0; n < often(60) || k.lacks() != "" && n < 1000; n++ {
 			p := k.start()
 			p.ready()
-			for range 1 + k.rand.IntN(6) {
+			for range 1 + k.rand.IntN(3) {
 				k.act(p)
 			}
 			k.killAfter(p, time.Duration(k.rand.IntN(300))*time.Millisecond)

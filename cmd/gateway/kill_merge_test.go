@@ -3,7 +3,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -21,17 +20,15 @@ import (
 	"gateway/store"
 )
 
-var killMergeRounds = flag.Int("kill.merge.rounds", 12,
-	"how often TestKillMerge ends the gateway at random moments")
-
 // TestKillMerge ends the gateway while two people become one, who have said and kept things before
 // they were linked: between any two steps, and at random moments. In the end the one has what both
 // had, once, and of the other nothing is left.
 func TestKillMerge(t *testing.T) {
+	t.Parallel()
 	t.Run("random", func(t *testing.T) {
 		t.Parallel()
 		m := newMerger(t, 4)
-		for round := range *killMergeRounds {
+		for round := range often(12) {
 			p := m.start()
 			p.ready()
 			if pair := round / 2; round%2 == 0 && pair < m.pairs {
@@ -389,6 +386,7 @@ func (m *merger) checkGone(db *store.DB, b int64) {
 	for _, rows := range []string{
 		"memory_scopes WHERE name = '" + scope + "'", "memory_leftovers",
 		"sessions WHERE scope = '" + scope + "'", "chores WHERE scope = '" + scope + "'",
+		"versions WHERE tree = '" + scope + "'", "version_files WHERE tree = '" + scope + "'",
 		"memory_entries WHERE scope NOT IN (SELECT id FROM memory_scopes)",
 		"memory_facts WHERE scope NOT IN (SELECT id FROM memory_scopes)",
 		"memory_messages WHERE scope NOT IN (SELECT id FROM memory_scopes)",

@@ -11,6 +11,7 @@ import (
 // TestKillPlatforms is TestKill on the platforms that remember what they were sent: there nobody
 // ever sees anything twice.
 func TestKillPlatforms(t *testing.T) {
+	t.Parallel()
 	for _, platform := range []struct {
 		name  string
 		chats int
@@ -35,21 +36,21 @@ func TestKillPlatforms(t *testing.T) {
 				tr.relax()
 				tr.endAt(point, 1+tr.rand.IntN(3))
 			}
-			tr.torment(*killFor / 4)
+			tr.torment(often(8))
 		})
 		t.Run(platform.name+" stream", func(t *testing.T) {
 			tr := begin(t)
 			tr.meet()
 			tr.stream()
-			tr.torment(*killFor / 4)
+			tr.torment(often(8))
 		})
 	}
 }
 
-// torment ends the gateway at random moments, while its connection suffers.
-func (tr *trial) torment(d time.Duration) {
+// torment ends the gateway at n random moments, while its connection suffers.
+func (tr *trial) torment(n int) {
 	tr.t.Helper()
-	for begin := time.Now(); time.Since(begin) < d; {
+	for range n {
 		tr.say(3 + tr.rand.IntN(10))
 		p := tr.start()
 		p.ready()

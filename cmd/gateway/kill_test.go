@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -18,29 +17,28 @@ import (
 	"gateway/store"
 )
 
-var killFor = flag.Duration("kill.for", 24*time.Second,
-	"how long TestKill ends the gateway at random moments; TestKillPlatforms does so half as long "+
-		"on each of its platforms")
-
 // TestKill ends the gateway at random moments and between any two steps of a message, starts it
 // again, and holds it to its promise: each message is answered, in order, and once, but for the
 // sends whose outcome a dead process can't know.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	t.Run("random", func(t *testing.T) {
+		t.Parallel()
 		tr := newTrial(t, 200)
-		for begin := time.Now(); time.Since(begin) < *killFor/2; {
-			tr.say(20 + tr.rand.IntN(40))
+		for range often(32) {
+			tr.say(10 + tr.rand.IntN(20))
 			p := tr.start()
 			p.ready()
-			tr.say(20 + tr.rand.IntN(40))
-			tr.killAfter(p, time.Duration(tr.rand.IntN(700))*time.Millisecond)
+			tr.say(10 + tr.rand.IntN(20))
+			tr.killAfter(p, time.Duration(tr.rand.IntN(350))*time.Millisecond)
 		}
 		tr.settle()
 	})
 	t.Run("outage", func(t *testing.T) {
+		t.Parallel()
 		tr := newTrial(t, 60)
 		tr.venue.disturb(tr.ledger.hide)
-		for begin := time.Now(); time.Since(begin) < *killFor/4; {
+		for range often(18) {
 			tr.say(20)
 			p := tr.start()
 			p.ready()
@@ -50,14 +48,15 @@ func TestKill(t *testing.T) {
 		tr.settle()
 	})
 	t.Run("drain", func(t *testing.T) {
+		t.Parallel()
 		tr := newTrial(t, 200)
-		for begin := time.Now(); time.Since(begin) < *killFor/4; {
-			tr.say(40)
+		for range often(12) {
+			tr.say(20)
 			p := tr.start()
 			p.ready()
-			tr.say(20)
+			tr.say(10)
 			tr.rest(p)
-			tr.pause(p, time.Duration(tr.rand.IntN(400))*time.Millisecond)
+			tr.pause(p, time.Duration(tr.rand.IntN(200))*time.Millisecond)
 			tr.stop(p)
 			if n := tr.autopsy(); n > 0 {
 				t.Errorf("%d sends were under way when the gateway had stopped by itself", n)
@@ -69,9 +68,10 @@ func TestKill(t *testing.T) {
 		}
 	})
 	t.Run("stream", func(t *testing.T) {
+		t.Parallel()
 		tr := newTrial(t, 40)
 		tr.stream()
-		for begin := time.Now(); time.Since(begin) < *killFor/4; {
+		for range often(12) {
 			tr.say(20)
 			p := tr.start()
 			p.ready()

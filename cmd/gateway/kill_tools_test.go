@@ -67,11 +67,12 @@ func (w *world) order(chat int64, line string) {
 // A command is never run twice: one that was under way when the gateway was killed has the result
 // that its outcome is unknown.
 func TestKillTools(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{answer: obey, sandbox: "auto", agent: "queue_mode = \"followup\""})
-	const chats, rounds = 4, 10
+	const chats = 4
 	said := make(map[string]int64)
 	tired := false
-	for round := range rounds {
+	for round := range often(10) {
 		p := w.start()
 		p.ready()
 		if tired { // one more kill could make a turn give up, which is not what is tried here
@@ -108,9 +109,12 @@ func (w *world) allAnswered() {
 	})
 }
 
-// isTired reports whether one more kill could make a turn give up.
+// isTired reports whether one more kill could make a turn give up, or a message that the process
+// has ended with several times. The end that has just come is counted by the next process.
 func (w *world) isTired(db *store.DB) bool {
-	return w.count(db, "turns WHERE state = 'running' AND attempts >= 3") > 0
+	return w.count(db, "turns WHERE state = 'running' AND attempts >= 3") > 0 ||
+		w.count(db, "outbox WHERE state IN ('waiting', 'sending') AND crashes > 0") > 0 ||
+		w.count(db, "inbox WHERE state = 'waiting' AND crashes > 0") > 0
 }
 
 // checkCommands checks that each command has run once at most, and that its result says so.
@@ -135,6 +139,7 @@ func (w *world) checkCommands(said map[string]int64) {
 
 // An approval is good for one call, also where the gateway is killed between the steps of it.
 func TestKillApproval(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		point string
 		times int // that the command is run
@@ -144,6 +149,7 @@ func TestKillApproval(t *testing.T) {
 		{"granted", 0, "its outcome is unknown"},
 	} {
 		t.Run(test.point, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, worldOptions{answer: obey, sandbox: "auto",
 				channel: quiet + "\nowners = [7]\n[tools.exec]\nowner = \"ask\""})
 			p := w.start("GATEWAY_FAULT=" + test.point + ":1")

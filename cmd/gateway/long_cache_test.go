@@ -16,14 +16,16 @@ const settledTurn = 4
 // conversation with tools. But for the turn in which the person's document is written, each prompt
 // must begin with all of the one before: what is new then comes from people and tools only.
 func TestPromptCache(t *testing.T) {
+	t.Parallel()
 	l := newLongWorld(t, 1000, 128_000)
 	for n := range cacheTurns {
 		turn := l.script.next(n + 1)
 		turn.n = n + 1
 		turn.rounds = nil
 		for round := range n % 4 { // none, one, two or three
-			turn.use([]string{"read_file", "remember", "time"}[round], []map[string]any{
-				{"path": "plan.md"}, {"key": turn.text[:20], "value": turn.say}, {},
+			// The file comes last: what is remembered after it is asked about.
+			turn.use([]string{"time", "remember", "read_file"}[round], []map[string]any{
+				{}, {"key": turn.text[:20], "value": turn.say}, {"path": "plan.md"},
 			}[round])
 		}
 		l.take(turn)

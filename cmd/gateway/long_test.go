@@ -256,6 +256,7 @@ func (l *longWorld) spent(turns int) (r spendReport) {
 // person tells facts, asks for them when they have left the prompt long ago, and finds them; the
 // turns at the end cost what those at the beginning do.
 func TestLongConversation(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("long")
 	}

@@ -10,14 +10,26 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.mau.fi/whatsmeow"
 
-	"gateway/agent/tools/shell/sandbox"
 	"gateway/channels/whatsapp/whatsapptest"
 )
 
+// long is set by .ci/run.
+var long = flag.Bool("long", false,
+	"run the long variants: the tests that kill the gateway at random moments do so four times as "+
+		"often, people write more in TestOrder, and TestSoak takes a minute")
+
+// often returns how many times a test does what its short variant does n times.
+func often(n int) int {
+	if *long {
+		return 4 * n
+	}
+	return n
+}
+
 // TestMain lets scripts run this program as "gateway", for which the fake WhatsApp is the real one.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == sandbox.Argument {
-		os.Exit(sandbox.Main(os.Args[2:])) // as the supervisor of a command
+	if code, ours := runHelper(); ours {
+		os.Exit(code)
 	}
 	whatsmeow.WACertPubKey = whatsapptest.RootKey
 	testscript.Main(tidy{m}, map[string]func(){"gateway": func() { os.Exit(run()) }})
@@ -28,9 +40,9 @@ type tidy struct{ *testing.M }
 
 func (m tidy) Run() int {
 	defer os.RemoveAll(buildDir)
-	// Most of these tests wait, for times to pass and for processes to start. One that is set by
-	// -parallel is parsed later, and counts.
-	err := flag.Set("test.parallel", fmt.Sprint(2*runtime.GOMAXPROCS(0)))
+	// Most of these tests wait, for times to pass and for processes to start. A number that is set
+	// by -parallel is parsed later, and counts.
+	err := flag.Set("test.parallel", fmt.Sprint(8*runtime.GOMAXPROCS(0)))
 	if err != nil {
 		panic(err)
 	}

@@ -10,6 +10,7 @@ import (
 // A message is marked while its answer is on its way, and unmarked when that is there; nothing of a
 // stranger is marked at all.
 func TestMarksOnPlatforms(t *testing.T) {
+	t.Parallel()
 	holds := map[string]*hold{"telegram": newHold(), "discord": newHold(), "whatsapp": newHold()}
 	w, theatres := openTheatres(t, "streaming = true\n",
 		func(r openaitest.Request) openaitest.Reply {
@@ -36,6 +37,7 @@ func TestMarksOnPlatforms(t *testing.T) {
 
 // Two accounts of one platform stand side by side, each with its own people and settings.
 func TestTwoAccounts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})
 	other := newWorld(t, worldOptions{token: "654321:OTHER"}) // only its Telegram is used
 	w.configure(quiet + "\n[channels.second]\ntype = \"telegram\"\ntoken = \"654321:OTHER\"\n" +

@@ -58,6 +58,7 @@ func TestMetrics(t *testing.T) {
 	const account = "account=telegram"
 	want := map[string]float64{
 		"gateway_messages_received_total{" + account + "}":       3,
+		"gateway_messages_repeated_total{" + account + "}":       0,
 		"gateway_messages_sent_total{" + account + "}":           2,
 		"gateway_messages_dead_total{" + account + "}":           1,
 		"gateway_messages_dropped_total{" + account + "}":        0,
@@ -89,6 +90,7 @@ func TestMetrics(t *testing.T) {
 		"gateway_sessions_parked{}":                              0,
 		"gateway_jobs_due{}":                                     0,
 		"gateway_chores_due{}":                                   0,
+		"gateway_outbox_bad_rows{}":                              0,
 		"gateway_inbox_oldest_waiting_seconds{}":                 0,
 		"gateway_config_reloads_total{outcome=ok}":               0,
 		"gateway_outbox_open_messages{account=terminal}":         0,

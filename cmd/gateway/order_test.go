@@ -12,16 +12,24 @@ import (
 // others have all their answers.
 const (
 	orderChats  = 200
-	orderTexts  = 50
 	slowChat    = 201
 	limitedChat = 202
 	orderAtOnce = 32 // calls of the model
 )
 
+// orderTexts is how many messages each person of TestOrder writes.
+func orderTexts() int {
+	if *long {
+		return 50
+	}
+	return 20
+}
+
 // TestOrder lets many people write much at once. Each gets an answer to each message in the order
 // in which they wrote, none waits for another, and many are served at the same time: the model
 // answers nobody before so many ask at once.
 func TestOrder(t *testing.T) {
+	t.Parallel()
 	l := newLedger()
 	slow, many := newHold(), newHold()
 	w := newWorld(t, worldOptions{
@@ -44,7 +52,7 @@ func TestOrder(t *testing.T) {
 	lift := w.telegram.Inject(telegramtest.Fault{
 		Method: "sendMessage", Chat: limitedChat, RetryAfter: 1})
 	var list []telegramtest.Message
-	for range orderTexts {
+	for range orderTexts() {
 		for chat := range int64(limitedChat) {
 			list = append(list, l.message(chat+1, 0))
 		}
@@ -53,7 +61,7 @@ func TestOrder(t *testing.T) {
 	p := w.start()
 	p.ready()
 
-	l.await(t, orderChats*orderTexts, p.done)
+	l.await(t, orderChats*orderTexts(), p.done)
 	for _, chat := range []int64{slowChat, limitedChat} {
 		if n := len(w.telegram.History(chat)); n > 0 {
 			t.Errorf("chat %d had %d answers although it was held", chat, n)
@@ -75,8 +83,8 @@ func TestOrder(t *testing.T) {
 func checkTexts(t *testing.T, w *world, chat int64) {
 	t.Helper()
 	texts := w.texts(chat)
-	if len(texts) != orderTexts {
-		t.Errorf("chat %d has %d answers, want %d", chat, len(texts), orderTexts)
+	if len(texts) != orderTexts() {
+		t.Errorf("chat %d has %d answers, want %d", chat, len(texts), orderTexts())
 		return
 	}
 	for i, text := range texts {

@@ -40,8 +40,12 @@ func outboxListCommand(load loader) *cobra.Command {
 				var rows [][]string
 				for _, state := range []bus.DeliveryState{bus.Dead, bus.Sending, bus.Waiting} {
 					list, err := bus.NewOutbox().List(db.Read(cmd.Context()), state, limit)
-					if err != nil {
+					bad, ok := store.RowErrors(err)
+					if !ok {
 						return err
+					}
+					for _, row := range bad {
+						cmd.PrintErrln(row) // the gateway sets it aside
 					}
 					for _, d := range list {
 						rows = append(rows, []string{strconv.FormatInt(d.ID, 10), string(d.State),

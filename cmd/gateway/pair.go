@@ -34,7 +34,13 @@ func pairCommand(load loader) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := cfg.Unresolved("channels", args[0]); err != nil {
+				return usageError{err}
+			}
 			p, err := pairer(cfg, args[0])
+			if err == nil {
+				err = checkPhone(phone)
+			}
 			if err != nil {
 				return usageError{err}
 			}
@@ -66,17 +72,75 @@ func pairer(cfg *config.Config, name string) (channels.Pairer, error) {
 }
 
 func pair(ctx context.Context, p channels.Pairer, out io.Writer, phone, file string) error {
+	if hint := trunkZero(phone); hint != "" {
+		if _, err := fmt.Fprintln(out, hint); err != nil {
+			return err
+		}
+	}
 	var failed error
 	err := p.Pair(ctx, digits(phone), func(c channels.PairingCode) {
 		if err := show(out, c, file); err != nil && failed == nil {
 			failed = err
 		}
 	})
+	if err != nil && ctx.Err() != nil {
+		return errors.New("linking was stopped: gateway channels says whether the account is linked")
+	}
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(out, "The account is linked.")
 	return err
+}
+
+// checkPhone reports what is wrong with a phone number to link; "" stands for a QR code.
+func checkPhone(phone string) error {
+	const want = "want the number of the account with its country's code, such as +4915112345678"
+	switch {
+	case phone == "":
+		return nil
+	case strings.Trim(phone, "+0123456789 -()/.") != "" || digits(phone) == "":
+		return fmt.Errorf("%q is not a phone number: %s", phone, want)
+	case strings.Contains(phone, "(0)"):
+		return fmt.Errorf("%q has a zero that is not dialled from abroad: %s", phone, want)
+	}
+	return nil
+}
+
+// trunkZero returns a warning if a zero follows the country's code in a phone number, or "". Most
+// countries dial it only from within. Whether a number is right only WhatsApp knows, and it shows a
+// code for a wrong one as well.
+func trunkZero(phone string) string {
+	number := digits(phone)
+	code := countryCode(number)
+	if code == "" || !strings.HasPrefix(number[len(code):], "0") {
+		return ""
+	}
+	switch code {
+	case "39", "225", "242", "378": // Italy, Ivory Coast, Congo, San Marino
+		return ""
+	}
+	return fmt.Sprintf("%s has a zero after the country's code, %s. It usually has to go: if the "+
+		"phone does not take the code, repeat this with --phone +%s.", phone, code,
+		code+strings.TrimLeft(number[len(code):], "0"))
+}
+
+// countryCode returns the country's code that a number begins with, or "". By E.164 of the ITU a
+// code has one digit in two of the nine zones of the world, else two or three.
+func countryCode(number string) string {
+	if len(number) < 3 || number[0] == '0' {
+		return ""
+	}
+	switch number[:2] {
+	case "20", "27", "30", "31", "32", "33", "34", "36", "39", "40", "41", "43", "44", "45", "46",
+		"47", "48", "49", "51", "52", "53", "54", "55", "56", "57", "58", "60", "61", "62", "63",
+		"64", "65", "66", "81", "82", "84", "86", "90", "91", "92", "93", "94", "95", "98":
+		return number[:2]
+	}
+	if number[0] == '1' || number[0] == '7' {
+		return number[:1]
+	}
+	return number[:3]
 }
 
 // digits returns the digits of a phone number.

@@ -3,17 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"image/png"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"gateway/channels"
 	"gateway/channels/whatsapp/whatsapptest"
-	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
 )
 
@@ -43,59 +40,45 @@ func (p *phone) Pair(ctx context.Context, number string, show func(channels.Pair
 	})
 }
 
-// A gateway that runs takes up an account as soon as it is linked in another process, by QR code or
-// by phone code, and tells what to do before that.
-func TestPair(t *testing.T) {
-	for _, number := range []string{"", "+1 555 000-0001"} {
-		t.Run("phone "+number, func(t *testing.T) {
-			w := newWorld(t, worldOptions{answer: repeat})
-			fake := whatsapptest.New(nil)
-			url, err := fake.Start(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(fake.Close)
-			w.configure(quiet + fmt.Sprintf("\n[channels.whatsapp]\naccess = \"open\"\napi_url = %q", url))
-			w.run()
-			w.awaitState("whatsapp", "run gateway pair whatsapp")
+// A linked is a pairer that shows one code.
+type linked struct{ number string }
 
-			cfg, err := config.Load("", w.environ())
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := pairer(cfg, "whatsapp")
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			var out bytes.Buffer
-			file := filepath.Join(t.TempDir(), "code.png")
-			err = pair(ctx, &phone{Pairer: p, whatsapp: fake, t: t}, &out, number, file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			checkPairing(t, out.String(), number, file)
-			ann, err := fake.NewPerson(ctx, "Ann", whatsapptest.Known)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := ann.Say(ctx, "hello"); err != nil {
-				t.Fatal(err)
-			}
-			answered := func() bool { return has(ann.Texts(), "you said hello") }
-			if err := fake.Wait(ctx, answered); err != nil {
-				t.Fatalf("no answer on WhatsApp: %v", err)
-			}
-			w.awaitState("whatsapp", "connected as +15550000001")
-			if v := fake.Violations(); len(v) > 0 {
-				t.Errorf("WhatsApp does not know %q", v)
-			}
-			err = pair(ctx, p, &out, number, "")
-			if err == nil || !strings.Contains(err.Error(), "is connected with this account") {
-				t.Errorf("a second pairing = %v, want that it is in use", err)
-			}
-		})
+func (l *linked) Pair(_ context.Context, number string, show func(channels.PairingCode)) error {
+	l.number = number
+	show(channels.PairingCode{Phone: "ABCD-1234"})
+	return nil
+}
+
+// A zero after the country's code is pointed out before the code is shown, unless the country's
+// numbers have it.
+func TestPairZero(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ number, want string }{
+		{"+49 0151 2345678", "repeat this with --phone +491512345678."},
+		{"4901512345678", "after the country's code, 49."},
+		{"+353 086 123 4567", "repeat this with --phone +353861234567."},
+		{"+7 0912 345 67 89", "repeat this with --phone +79123456789."},
+		{"+49 151 2345678", ""},
+		{"+1 201 555 0123", ""}, // neither 12 nor 120 is a country
+		{"+44 7012 345678", ""},
+		{"+39 06 1234567", ""},
+		{"+225 01 23 45 67 89", ""},
+		{"+242 06 123 4567", ""},
+		{"+378 0549 123456", ""},
+		{"", ""},
+	} {
+		var out bytes.Buffer
+		p := &linked{}
+		if err := pair(t.Context(), p, &out, tt.number, ""); err != nil {
+			t.Fatal(err)
+		}
+		before, _, shown := strings.Cut(out.String(), "Type this into the phone")
+		if !shown || !strings.Contains(before, tt.want) || tt.want == "" && before != "" {
+			t.Errorf("pair with %q printed %q, want %q before the code", tt.number, out.String(), tt.want)
+		}
+		if p.number != digits(tt.number) {
+			t.Errorf("pair with %q asked for %q", tt.number, p.number)
+		}
 	}
 }
 

@@ -256,3 +256,26 @@ func TestMessageRightAfterStreamedAnswer(t *testing.T) {
 	stop()
 	w.expect(1, want...)
 }
+
+// What is shown of an answer that is stopped says so, and no longer grows.
+func TestStoppedAnswerIsMarked(t *testing.T) {
+	t.Parallel()
+	var w *world
+	w = newWorld(t, worldOptions{channel: streaming,
+		answer: func(openaitest.Request) openaitest.Reply {
+			r := stream(words("long", 600))
+			r.Hold = func(int) {
+				w.holdUntil("the word of its end", func() bool { return len(w.texts(1)) > 1 })
+			}
+			return r
+		}})
+	w.run()
+	w.telegram.Say(1, 1, "hello")
+	w.await("a beginning", func() bool { return len(w.texts(1)) == 1 })
+	w.telegram.Say(1, 1, "/stop")
+	w.await("the word of its end", func() bool { return len(w.texts(1)) == 2 })
+	got := w.texts(1)
+	if !strings.HasSuffix(got[0], " … (stopped)") || !strings.HasPrefix(got[1], "Stopped.") {
+		t.Errorf("the chat shows %q", got)
+	}
+}

@@ -17,7 +17,6 @@ import (
 var errRestart = errors.New("the gateway is to start again")
 
 // checkTime is how long the program may take to look at the configuration, on a slow machine.
-// Commands are answered one after another, so that others wait meanwhile.
 const checkTime = 10 * time.Second
 
 // newRestart returns what /restart does, nil on systems on which a process can't become another

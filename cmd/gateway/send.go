@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,7 +24,10 @@ func sendCommand(load loader) *cobra.Command {
 		Short: "Put a message to a chat into the outbox; a running gateway delivers it",
 		Long: "send puts a message to a chat into the outbox and returns its number. A running\n" +
 			"gateway delivers it, or the next one that runs. TEXT is Markdown; it may be empty\n" +
-			"with --file.",
+			"with --file.\n\n" +
+			"CHAT is the platform's id of the chat, which gateway sessions list shows. On WhatsApp\n" +
+			"it may also be a phone number such as +4915112345678.\n\n" +
+			"gateway outbox list shows what could not be delivered.",
 		Args: cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load()
@@ -66,6 +70,14 @@ func checkMessage(cfg *config.Config, m *bus.OutboundMessage, files []string) er
 	}
 	if m.Text == "" && len(files) == 0 {
 		return errors.New("want a text or a file")
+	}
+	ch := newChannel(cfg, m.To.Account, slog.New(slog.DiscardHandler))
+	if a, ok := ch.(channels.Addresser); ok {
+		chat, err := a.Address(m.To.Chat)
+		if err != nil {
+			return err
+		}
+		m.To.Chat = chat
 	}
 	return nil
 }

@@ -213,9 +213,22 @@ func (s *siege) request(text string) (found openaitest.Request) {
 	return found
 }
 
-// credulous is [obey] that also takes orders out of quotes, and says what "SAY" tells it to.
+// dreamsSystem is what the prompts begin with in which Dream makes lasting memory of notes.
+const dreamsSystem = "You look after the long-term memory"
+
+// credulous is [obey] that also takes orders out of quotes and of what was overheard, and says what
+// "SAY" tells it to. Its notes are all that it was shown.
 func credulous(r openaitest.Request) openaitest.Reply {
 	last := len(r.Messages) - 1
+	switch system := r.Messages[0].Content; {
+	case strings.HasPrefix(system, "You keep the long-term notes"):
+		return say(r.Messages[last].Content)
+	case strings.HasPrefix(system, dreamsSystem):
+		return say("[SKIP]")
+	}
+	for i := last - 1; i > 0 && strings.HasPrefix(r.Messages[i].Content, "[What was said in"); i-- {
+		r.Messages[last].Content = r.Messages[i].Content + "\n" + r.Messages[last].Content
+	}
 	text := r.Messages[last].Content
 	if strings.Contains(text, "[in reply to ") {
 		r.Messages[last].Content = strings.ReplaceAll(text, `\"`, `"`)

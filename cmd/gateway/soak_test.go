@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"flag"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -21,8 +20,6 @@ import (
 	"gateway/cmd/gateway/internal/ops"
 	"gateway/store"
 )
-
-var soakFor = flag.Duration("soak.for", 20*time.Second, "how long TestSoak lets people talk")
 
 const (
 	soakDays     = 12                     // that pass for what is kept
@@ -43,12 +40,13 @@ const (
 // Memory is no part of that: what people have said is remembered for ever, so that its tables are
 // taken out of the size of the database.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	s := newSoak(t)
 	var samples []sample
-	begin := time.Now()
+	begin, lasts := time.Now(), soakTime()
 	tick := time.NewTicker(soakEvery)
 	defer tick.Stop()
-	for n := 0; time.Since(begin) < *soakFor; n++ {
+	for n := 0; time.Since(begin) < lasts; n++ {
 		s.traffic(n)
 		if n%4 == 0 {
 			samples = append(samples, s.measure())
@@ -61,6 +59,14 @@ func TestSoak(t *testing.T) {
 	}
 	samples = append(samples, s.measure())
 	s.check(samples)
+}
+
+// soakTime is how long people talk.
+func soakTime() time.Duration {
+	if *long {
+		return time.Minute
+	}
+	return 20 * time.Second
 }
 
 // A soak is a gateway with visitors who come, say something, begin a new conversation and go.
@@ -83,7 +89,7 @@ func newSoak(t *testing.T) *soak {
 	s.config = strings.Replace(s.config, "[log]\n",
 		"[log]\nlevel = \"debug\"\nfile = \"log/gateway.log\"\nfile_mb = 1\nfile_keep = 2\n", 1)
 	s.configure(quiet)
-	scale := int(soakDays * 24 * time.Hour / *soakFor)
+	scale := int(soakDays * 24 * time.Hour / soakTime())
 	s.p = s.start(fmt.Sprintf("GATEWAY_TIME_SCALE=%d", scale), "GATEWAY_HTTP__LISTEN=127.0.0.1:0")
 	s.await("the gateway to receive", s.telegram.Polling)
 	return s

@@ -30,6 +30,7 @@ const (
 // to the end, no edit comes sooner after the one before than the platform likes, and what they
 // asked is answered in its order.
 func TestManyStreams(t *testing.T) {
+	t.Parallel()
 	l := newStreamLog()
 	model := httptest.NewServer(http.HandlerFunc(l.serve))
 	defer model.Close()

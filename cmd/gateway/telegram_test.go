@@ -10,6 +10,7 @@ import (
 // A group that is listed stays so when Telegram makes a supergroup of it, which has another id; an
 // answer that is on its way follows it there.
 func TestGroupBecomesSupergroup(t *testing.T) {
+	t.Parallel()
 	const group, supergroup = -42, -1009876543210
 	hold := newHold()
 	answer := func(r openaitest.Request) openaitest.Reply {
@@ -42,6 +43,7 @@ func heard(w *world, chat int64, text string) bool {
 // Where the account is so configured, an answer in a direct chat grows as a draft, and in a group,
 // where there are none, by edits.
 func TestDrafts(t *testing.T) {
+	t.Parallel()
 	var w *world
 	w = newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
 		if strings.HasSuffix(lastText(r), "two") {
@@ -75,6 +77,7 @@ func TestDrafts(t *testing.T) {
 
 // Nothing that a stranger sends is fetched; once they are let in it is.
 func TestStrangersFilesAreNotFetched(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, worldOptions{answer: perform,
 		channel: "access = \"allow\"\nowners = [7]\nstreaming = false"})
 	w.run()
