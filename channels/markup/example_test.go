@@ -1,0 +1,23 @@
+package markup_test
+
+import (
+	"fmt"
+
+	"gateway/channels/markup"
+)
+
+func ExampleTelegram() {
+	fmt.Println(markup.Telegram("**Tea** at `4 pm` & _cake_"))
+	// Output: <b>Tea</b> at <code>4 pm</code> &amp; <i>cake</i>
+}
+
+// A block of code that is cut is closed in one piece and opened again in the next.
+func ExampleSplit() {
+	const text = "```sh\ngo build\ngo test\n```"
+	for _, piece := range markup.Split(text, 20, markup.DiscordLen) {
+		fmt.Printf("%q\n", piece)
+	}
+	// Output:
+	// "```sh\ngo build\n```"
+	// "```sh\ngo test\n```"
+}
