@@ -33,8 +33,9 @@ type conn struct {
 	readKey, writeKey cipher.AEAD
 	read, written     uint32
 
-	device *device // nil until logged in; set before the first stanza is handled
-	active bool    // stanzas may be delivered; guarded by s.mu
+	// All of these are guarded by s.mu.
+	device *device // nil until logged in, and once another connection of the device has replaced it
+	active bool    // stanzas may be delivered
 
 	mu   sync.Mutex
 	out  []node
@@ -216,7 +217,10 @@ func (c *conn) readAll(ctx context.Context) {
 	}
 }
 
+// name returns what the log calls the client.
 func (c *conn) name() string {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
 	if c.device == nil {
 		return "new device"
 	}

@@ -159,6 +159,46 @@ func TestPairFile(t *testing.T) {
 	}
 }
 
+// TestTakenOver checks that a device that logs in again ends the connection that it had. The race
+// detector sees whether the server uses what belongs to both connections one after the other.
+func TestTakenOver(t *testing.T) {
+	s, url, ctx := start(t)
+	dir := t.TempDir()
+	if err := s.PairFile(ctx, filepath.Join(dir, "one.db")); err != nil {
+		t.Fatal(err)
+	}
+	store, err := os.ReadFile(filepath.Join(dir, "one.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "two.db"), store, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(ctx)
+	run := func(file string) <-chan error {
+		done := make(chan error, 1)
+		ch := whatsapp.New("wa", filepath.Join(dir, file), &whatsapp.Options{BaseURL: url})
+		go func() { done <- ch.Run(running, new(channeltest.Inbox)) }()
+		return done
+	}
+	one := run("one.db")
+	if err := s.Wait(ctx, s.Connected); err != nil {
+		t.Fatal(err)
+	}
+	two := run("two.db")
+	err = <-one
+	if _, ok := errors.AsType[*channels.AccountError](err); !ok {
+		t.Errorf("Run of the first = %v, want that another program has the account", err)
+	}
+	if err := s.Wait(ctx, s.Connected); err != nil {
+		t.Errorf("the second is not connected: %v", err)
+	}
+	stop()
+	if err := <-two; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run of the second = %v", err)
+	}
+}
+
 func TestCodesThatFitNobody(t *testing.T) {
 	s, url, ctx := start(t)
 	if err := s.Scan("nonsense"); err == nil {
