@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/version"
@@ -167,13 +167,13 @@ func (d *Dispatcher) startChores(
 }
 
 // scopesOf returns the scopes whose files a chore works with, without another chore beside it.
-func scopesOf(c *chore.Chore) []memory.Scope {
+func scopesOf(c *background.Task) []memory.Scope {
 	list := []memory.Scope{c.Scope}
 	var left erased
 	switch c.Kind {
-	case chore.Merge:
+	case background.Merge:
 		list = append(list, memory.Scope(c.Session))
-	case chore.Erase:
+	case background.Erase:
 		if json.Unmarshal(c.State, &left) == nil { // else the chore says what is wrong
 			list = left.Scopes
 		}
@@ -189,10 +189,10 @@ type outcome struct {
 }
 
 // doChore does one chore, or puts it off. An error is one of the store.
-func (d *Dispatcher) doChore(ctx context.Context, c *chore.Chore) error {
+func (d *Dispatcher) doChore(ctx context.Context, c *background.Task) error {
 	r, err := d.guarded(ctx, c)
 	switch {
-	case ctx.Err() != nil, errors.Is(err, chore.ErrGone):
+	case ctx.Err() != nil, errors.Is(err, background.ErrGone):
 		return nil // up to the next process, or to nobody
 	case err != nil:
 		return d.putOff(ctx, c, err)
@@ -203,7 +203,7 @@ func (d *Dispatcher) doChore(ctx context.Context, c *chore.Chore) error {
 
 // guarded is work whose panic is a failure like any other: the chore is put off. Else it would come
 // again at each start, and the gateway would never be up for long.
-func (d *Dispatcher) guarded(ctx context.Context, c *chore.Chore) (r outcome, err error) {
+func (d *Dispatcher) guarded(ctx context.Context, c *background.Task) (r outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.opts.Logger.ErrorContext(ctx, "chore panicked", "kind", c.Kind, "scope", c.Scope,
@@ -215,24 +215,24 @@ func (d *Dispatcher) guarded(ctx context.Context, c *chore.Chore) (r outcome, er
 }
 
 // work does what c is about.
-func (d *Dispatcher) work(ctx context.Context, c *chore.Chore) (r outcome, err error) {
+func (d *Dispatcher) work(ctx context.Context, c *background.Task) (r outcome, err error) {
 	switch c.Kind {
-	case chore.Archive:
+	case background.Archive:
 		r, err = d.archive(ctx, c)
-	case chore.Compact, chore.Idle:
+	case background.Compact, background.Idle:
 		r, err = d.compactSession(ctx, c)
-	case chore.Dream:
+	case background.Dream:
 		r, err = d.dream(ctx, c)
-	case chore.Version:
+	case background.Version:
 		_, err = d.tree(c.Scope).Commit(ctx,
 			version.Change{Author: "the agent", Reason: "Written in a conversation."})
-	case chore.Log: // of an earlier gateway
+	case background.Log: // of an earlier gateway
 		r.said, err = d.changes(ctx, c.Scope, string(c.State))
-	case chore.Undo:
+	case background.Undo:
 		r.said, err = d.undo(ctx, c)
-	case chore.Merge:
+	case background.Merge:
 		r, err = d.mergeScope(ctx, c)
-	case chore.Erase:
+	case background.Erase:
 		r, err = d.eraseRest(ctx, c)
 	default:
 		d.opts.Logger.ErrorContext(ctx, "chore of an unknown kind", "kind", c.Kind)
@@ -240,9 +240,9 @@ func (d *Dispatcher) work(ctx context.Context, c *chore.Chore) (r outcome, err e
 	return r, err
 }
 
-func (d *Dispatcher) endChore(tx *store.Tx, c *chore.Chore, r outcome) error {
+func (d *Dispatcher) endChore(tx *store.Tx, c *background.Task, r outcome) error {
 	err := d.chores.Exists(tx, c)
-	if errors.Is(err, chore.ErrGone) {
+	if errors.Is(err, background.ErrGone) {
 		return nil
 	}
 	if err == nil && c.Tell != nil && r.said != "" {
@@ -259,14 +259,14 @@ func (d *Dispatcher) endChore(tx *store.Tx, c *chore.Chore, r outcome) error {
 		return d.chores.Again(tx, c, r.state, r.again)
 	}
 	again := d.opts.Now()
-	if c.Kind == chore.Dream {
+	if c.Kind == background.Dream {
 		again = again.Add(d.config().DreamEvery)
 	}
 	return d.chores.Done(tx, c, again)
 }
 
 // putOff lets c be tried again later. Who waits for it is told once.
-func (d *Dispatcher) putOff(ctx context.Context, c *chore.Chore, cause error) error {
+func (d *Dispatcher) putOff(ctx context.Context, c *background.Task, cause error) error {
 	wait := min(choreRetry<<min(c.Attempts, 10), maxRetry)
 	d.opts.Logger.WarnContext(ctx, "chore put off", "kind", c.Kind, "scope", c.Scope,
 		"session", c.Session, "attempt", c.Attempts+1, "wait", wait, "err", cause)
@@ -309,8 +309,8 @@ func (d *Dispatcher) compactIdle(ctx context.Context) error {
 			if s.Scope == "" || !peoples {
 				continue // of a sub-agent or a job, whose work is over
 			}
-			work := chore.Work{Kind: chore.Idle, Scope: s.Scope, Session: string(key)}
-			if err := d.chores.Put(tx, chore.Chore{Work: work}, d.opts.Now()); err != nil {
+			work := background.Work{Kind: background.Idle, Scope: s.Scope, Session: string(key)}
+			if err := d.chores.Put(tx, background.Task{Work: work}, d.opts.Now()); err != nil {
 				return err
 			}
 		}
@@ -324,17 +324,17 @@ func (d *Dispatcher) compactIdle(ctx context.Context) error {
 // has written, and notes, if its prompt has become too large, so that the next one need not wait
 // for them. It reports whether there is something.
 func (t *turn) leave(tx *store.Tx) (later bool, err error) {
-	put := func(w chore.Work, state []byte) {
+	put := func(w background.Work, state []byte) {
 		if err == nil {
-			c := chore.Chore{Work: w, State: state}
+			c := background.Task{Work: w, State: state}
 			later, err = true, t.d.chores.Put(tx, c, t.d.opts.Now())
 		}
 	}
 	if t.wrote && t.d.Documents != nil {
-		put(chore.Work{Kind: chore.Version, Scope: t.Scope}, nil)
+		put(background.Work{Kind: background.Version, Scope: t.Scope}, nil)
 	}
 	if state, tooLarge := t.excess(); t.task == nil && t.Scope != "" && tooLarge {
-		put(chore.Work{Kind: chore.Compact, Scope: t.Scope, Session: string(t.Session)}, state)
+		put(background.Work{Kind: background.Compact, Scope: t.Scope, Session: string(t.Session)}, state)
 	}
 	return later, err
 }
@@ -360,8 +360,10 @@ type compacted struct {
 // compactSession makes notes of the older part of a conversation: until it has half the budget, or,
 // if somebody has asked for it or nobody writes, until a few messages are left. After some parts it
 // lets other chores have their turn.
-func (d *Dispatcher) compactSession(ctx context.Context, c *chore.Chore) (r outcome, err error) {
-	little := c.Kind == chore.Compact && c.Tell == nil
+func (d *Dispatcher) compactSession(
+	ctx context.Context, c *background.Task,
+) (r outcome, err error) {
+	little := c.Kind == background.Compact && c.Tell == nil
 	done := compacted{Need: math.MaxInt}
 	switch {
 	case c.State != nil:
@@ -410,7 +412,7 @@ func (d *Dispatcher) excess(ctx context.Context, key session.Key) (int, error) {
 
 // compactPart makes notes of about need bytes of a conversation and returns what became notes.
 func (d *Dispatcher) compactPart(
-	ctx context.Context, c *chore.Chore, little bool, need int,
+	ctx context.Context, c *background.Task, little bool, need int,
 ) ([]session.Entry, error) {
 	key := session.Key(c.Session)
 	read := d.DB.Read(context.WithoutCancel(ctx))
@@ -469,14 +471,15 @@ func (d *Dispatcher) archiveLater(tx *store.Tx, key session.Key) error {
 	if err != nil || last <= s.Start {
 		return err
 	}
-	work := chore.Work{Kind: chore.Archive, Scope: s.Scope, Session: string(key), Ref: s.Start}
-	return d.chores.Put(tx, chore.Chore{Work: work, State: jsonOf(archived{s.Start, last})},
+	work := background.Work{Kind: background.Archive, Scope: s.Scope, Session: string(key),
+		Ref: s.Start}
+	return d.chores.Put(tx, background.Task{Work: work, State: jsonOf(archived{s.Start, last})},
 		d.opts.Now())
 }
 
 // archive makes notes of the end of a conversation that was left. Each part is noted in the
 // transaction that says so. After some parts other chores have their turn.
-func (d *Dispatcher) archive(ctx context.Context, c *chore.Chore) (r outcome, err error) {
+func (d *Dispatcher) archive(ctx context.Context, c *background.Task) (r outcome, err error) {
 	var a archived
 	if err := json.Unmarshal(c.State, &a); err != nil {
 		return r, fmt.Errorf("agent: archive %s: %w", c.Session, err)

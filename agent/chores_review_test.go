@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/bus"
@@ -131,8 +131,8 @@ func TestChorePanics(t *testing.T) {
 		w.deps.Versions = nil // a caller's mistake
 		w.start()
 		w.tx(func(tx *store.Tx) error {
-			return w.d.chores.Put(tx, chore.Chore{
-				Work: chore.Work{Kind: chore.Log, Scope: "person-5"},
+			return w.d.chores.Put(tx, background.Task{
+				Work: background.Work{Kind: background.Log, Scope: "person-5"},
 				Tell: &bus.OutboundMessage{To: at("a")}}, time.Now())
 		})
 		w.sleep(time.Minute)
@@ -150,11 +150,12 @@ func TestChorePanics(t *testing.T) {
 // Files of a scope that goes to another one wait until what works with them has ended.
 func TestMergeWaits(t *testing.T) {
 	t.Parallel()
-	merge := chore.Chore{Work: chore.Work{Kind: chore.Merge, Scope: "person-5", Session: "chat-a"}}
+	merge := background.Task{Work: background.Work{
+		Kind: background.Merge, Scope: "person-5", Session: "chat-a"}}
 	if got := fmt.Sprint(scopesOf(&merge)); got != "[person-5 chat-a]" {
 		t.Errorf("a merge works with %s", got)
 	}
-	erase := chore.Chore{Work: chore.Work{Kind: chore.Erase, Scope: "person-5"},
+	erase := background.Task{Work: background.Work{Kind: background.Erase, Scope: "person-5"},
 		State: jsonOf(erased{Scopes: []memory.Scope{"person-5", "chat-a"}})}
 	if got := fmt.Sprint(scopesOf(&erase)); got != "[person-5 chat-a]" {
 		t.Errorf("erasing works with %s", got)

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	"gateway/agent/compact"
 	"gateway/agent/llm"
 	"gateway/agent/usage"
@@ -305,7 +305,7 @@ func (d *Dispatcher) dreamLater(tx *store.Tx, s memory.Scope) error {
 	if d.Documents == nil || d.config().DreamEvery <= 0 {
 		return nil
 	}
-	return d.chores.Put(tx, chore.Chore{Work: chore.Work{Kind: chore.Dream, Scope: s}},
+	return d.chores.Put(tx, background.Task{Work: background.Work{Kind: background.Dream, Scope: s}},
 		d.opts.Now().Add(d.config().DreamEvery))
 }
 

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	"gateway/agent/question"
 	"gateway/agent/restart"
 	"gateway/bus"
@@ -31,7 +31,7 @@ type Dispatcher struct {
 	commands  []Command
 	sessions  session.Store
 	questions question.Store
-	chores    chore.Store
+	chores    background.Store
 	restarts  restart.Store
 	estimates estimator
 	slots     chan struct{} // a model call holds one

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	"gateway/agent/dream"
 	"gateway/agent/llm"
 	"gateway/bus"
@@ -56,7 +56,7 @@ func (d *Dispatcher) skillNames(s memory.Scope) []string {
 }
 
 // dream looks at what is new in the history of a scope.
-func (d *Dispatcher) dream(ctx context.Context, c *chore.Chore) (outcome, error) {
+func (d *Dispatcher) dream(ctx context.Context, c *background.Task) (outcome, error) {
 	if d.Documents == nil {
 		return outcome{said: "There are no documents that I could write to."}, nil
 	}
@@ -85,7 +85,7 @@ const dreamPause = time.Minute
 
 // gaveUp tells owners, once, that the model is of no use for Dream, and lets that rest.
 func (d *Dispatcher) gaveUp(
-	ctx context.Context, c *chore.Chore, e *dream.GiveUpError,
+	ctx context.Context, c *background.Task, e *dream.GiveUpError,
 ) (outcome, error) {
 	d.opts.Logger.WarnContext(ctx, "dream given up for now", "scope", c.Scope, "err", e)
 	wait := max(d.config().DreamEvery, maxRetry) << min(max(e.Failures-3, 0), 6)
@@ -173,7 +173,7 @@ func (d *Dispatcher) changes(
 }
 
 // undo answers /dream-restore: it takes one change back.
-func (d *Dispatcher) undo(ctx context.Context, c *chore.Chore) (string, error) {
+func (d *Dispatcher) undo(ctx context.Context, c *background.Task) (string, error) {
 	if d.Documents == nil {
 		return "There are no documents.", nil
 	}
@@ -234,8 +234,8 @@ func (d *Dispatcher) moveScope(tx *store.Tx, key session.Key, from, to memory.Sc
 			return err
 		}
 	}
-	work := chore.Work{Kind: chore.Merge, Scope: to, Session: string(from)}
-	return d.chores.Put(tx, chore.Chore{Work: work, State: late}, d.opts.Now())
+	work := background.Work{Kind: background.Merge, Scope: to, Session: string(from)}
+	return d.chores.Put(tx, background.Task{Work: work, State: late}, d.opts.Now())
 }
 
 // A merging is what is known of a merge. Turns are those that worked with the old scope when it was
@@ -266,7 +266,7 @@ const mergeWait = 10 * time.Second
 
 // mergeScope merges the files of a scope into another one, now and until nobody writes into the old
 // scope any more.
-func (d *Dispatcher) mergeScope(ctx context.Context, c *chore.Chore) (r outcome, err error) {
+func (d *Dispatcher) mergeScope(ctx context.Context, c *background.Task) (r outcome, err error) {
 	var m merging
 	if len(c.State) > 0 {
 		if err := json.Unmarshal(c.State, &m); err != nil {
@@ -302,7 +302,7 @@ func (d *Dispatcher) follows(q store.Queryer, from, to memory.Scope) (bool, erro
 
 // mergeFiles is the part of moveScope that is files. What is there already is not added again, and
 // what can't be read stays where it is.
-func (d *Dispatcher) mergeFiles(ctx context.Context, c *chore.Chore) error {
+func (d *Dispatcher) mergeFiles(ctx context.Context, c *background.Task) error {
 	from, err := memory.ParseScope(c.Session)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	"gateway/agent/schedule"
 	"gateway/agent/usage"
 	"gateway/bus"
@@ -77,8 +77,8 @@ func (d *Dispatcher) forgetNow(c *call) (Say, error) {
 	if left.Outbox, err = d.Outbox.Add(c.tx, out, d.opts.Now()); err != nil {
 		return Say{}, err
 	}
-	work := chore.Work{Kind: chore.Erase, Scope: s, Ref: c.seq}
-	err = d.chores.Put(c.tx, chore.Chore{Work: work, State: jsonOf(left)}, d.opts.Now())
+	work := background.Work{Kind: background.Erase, Scope: s, Ref: c.seq}
+	err = d.chores.Put(c.tx, background.Task{Work: work, State: jsonOf(left)}, d.opts.Now())
 	if err != nil {
 		return Say{}, err
 	}
@@ -106,8 +106,8 @@ func (d *Dispatcher) Forget(ctx context.Context, s memory.Scope) error {
 		if _, err := d.eraseRows(tx, &left); err != nil {
 			return err
 		}
-		work := chore.Work{Kind: chore.Erase, Scope: s, Ref: left.Inbox}
-		return d.chores.Put(tx, chore.Chore{Work: work, State: jsonOf(left)}, d.opts.Now())
+		work := background.Work{Kind: background.Erase, Scope: s, Ref: left.Inbox}
+		return d.chores.Put(tx, background.Task{Work: work, State: jsonOf(left)}, d.opts.Now())
 	})
 }
 
@@ -267,7 +267,7 @@ const eraseWait = 5 * time.Second
 
 // eraseRest deletes the files of a scope and, once the last message was sent, what the bus and the
 // accounts have of its chats, and then all that is left of deleted rows.
-func (d *Dispatcher) eraseRest(ctx context.Context, c *chore.Chore) (outcome, error) {
+func (d *Dispatcher) eraseRest(ctx context.Context, c *background.Task) (outcome, error) {
 	var left erased
 	if err := json.Unmarshal(c.State, &left); err != nil {
 		return outcome{}, fmt.Errorf("agent: erase %s: %w", c.Scope, err)

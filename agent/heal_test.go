@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/question"
@@ -219,8 +219,8 @@ func TestUnreadableAtStart(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			work := chore.Work{Kind: chore.Erase, Scope: "chat-none"}
-			return chore.Store{}.Put(tx, chore.Chore{Work: work, State: []byte("{}")}, time.Now())
+			work := background.Work{Kind: background.Erase, Scope: "chat-none"}
+			return background.Store{}.Put(tx, background.Task{Work: work, State: []byte("{}")}, time.Now())
 		})
 		w.exec("UPDATE questions SET body = '{'")
 		w.exec("UPDATE chores SET tell = '{'")

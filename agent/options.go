@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"gateway/agent/approval"
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	"gateway/agent/extract"
 	"gateway/agent/halt"
 	"gateway/agent/llm"
@@ -58,7 +58,7 @@ const collectQuiet = 500 * time.Millisecond
 
 // Migrations make the tables that the agent needs besides those of package session.
 func Migrations() []store.Migration {
-	return []store.Migration{question.Migration, halt.Migration, usage.Migration, chore.Migration,
+	return []store.Migration{question.Migration, halt.Migration, usage.Migration, background.Migration,
 		schedule.Migration, restart.Migration}
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
@@ -16,21 +16,21 @@ import (
 // from, and shows nothing of another.
 
 // later has a chore answer a command.
-func (d *Dispatcher) later(c *call, w chore.Work, state string) (Say, error) {
-	work := chore.Chore{Work: w, State: []byte(state), Tell: tellOf(c.message)}
+func (d *Dispatcher) later(c *call, w background.Work, state string) (Say, error) {
+	work := background.Task{Work: w, State: []byte(state), Tell: tellOf(c.message)}
 	c.after = d.ringChores
 	return Say{Later: true}, d.chores.Put(c.tx, work, d.opts.Now())
 }
 
 // compactNow answers /compact.
 func (d *Dispatcher) compactNow(c *call) (Say, error) {
-	return d.later(c, chore.Work{Kind: chore.Compact, Scope: scopeOf(c.message),
+	return d.later(c, background.Work{Kind: background.Compact, Scope: scopeOf(c.message),
 		Session: string(c.key), Ref: c.seq}, "")
 }
 
 // dreamNow answers /dream. What has not become notes yet is not looked at.
 func (d *Dispatcher) dreamNow(c *call) (Say, error) {
-	return d.later(c, chore.Work{Kind: chore.Dream, Scope: scopeOf(c.message)}, "")
+	return d.later(c, background.Work{Kind: background.Dream, Scope: scopeOf(c.message)}, "")
 }
 
 // dreamRestore answers /dream-restore ID. In a group it changes what all of it have.
@@ -42,7 +42,8 @@ func (d *Dispatcher) dreamRestore(c *call) (Say, error) {
 		return Say{Text: "Say which change: `/dream-log` lists them, `/dream-restore ID` takes one " +
 			"back."}, nil
 	}
-	return d.later(c, chore.Work{Kind: chore.Undo, Scope: scopeOf(c.message), Ref: c.seq}, c.args)
+	return d.later(c, background.Work{Kind: background.Undo, Scope: scopeOf(c.message), Ref: c.seq},
+		c.args)
 }
 
 // lookAtMemory reads the documents of the scope for /memory.

@@ -98,10 +98,10 @@
 //	               long or rests  and an index
 //
 // The transcript is never cut: the prompt holds what comes after the session's start, which moves
-// in the transaction that writes the notes of what is before it. What nobody waits for is a chore
-// (agent/chore), a row that says how far it has come. Facts that the agent was told to keep are
-// rows of their own. The system prompt changes only when a document, a skill, a pinned fact or the
-// notes do; what bears on one message stands with it, in the transcript.
+// in the transaction that writes the notes of what is before it. What nobody waits for is a
+// background task (agent/background), a row that says how far it has come. Facts that the agent was
+// told to keep are rows of their own. The system prompt changes only when a document, a skill, a
+// pinned fact or the notes do; what bears on one message stands with it, in the transcript.
 //
 // # Goroutines
 //
@@ -150,7 +150,7 @@
 //	memory/document       documents that people edit; memory/version keeps their versions
 //	skills                what the agent can follow; some are built in
 //	agent/compact         notes of conversations; agent/dream makes lasting memory of them
-//	agent/chore           work that nobody waits for; agent/schedule what has a time
+//	agent/background      work that nobody waits for; agent/schedule what has a time
 //	agent/extract         decodes files in processes of their own
 //	agent/document        texts of files; agent/picture makes images fit for a model
 //	agent                 dispatcher, turn, prompt, commands

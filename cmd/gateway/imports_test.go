@@ -36,13 +36,13 @@ var imports = map[string]string{
 	"agent/tool":                  "store bus memory agent/llm agent/near",
 	"channels":                    "store store/fault bus channels/markup",
 
-	"agent/extract":  "agent/document agent/picture agent/tools/shell/sandbox",
-	"agent/guard":    "",
-	"agent/halt":     "store",
-	"agent/approval": "bus",
-	"agent/chore":    "store bus memory",
-	"agent/schedule": "store store/fault bus memory session agent/near",
-	"agent/compact":  "session agent/llm",
+	"agent/extract":    "agent/document agent/picture agent/tools/shell/sandbox",
+	"agent/guard":      "",
+	"agent/halt":       "store",
+	"agent/approval":   "bus",
+	"agent/background": "store bus memory",
+	"agent/schedule":   "store store/fault bus memory session agent/near",
+	"agent/compact":    "session agent/llm",
 	"agent/dream": "store store/fault memory memory/document memory/version " +
 		"agent/llm",
 	"agent/question": "store bus",
@@ -76,7 +76,7 @@ var imports = map[string]string{
 	"channels/channeltest/bell":          "",
 
 	"agent": "store store/fault bus memory memory/document memory/version skills session " +
-		"agent/approval agent/chore agent/compact agent/dream agent/extract agent/halt agent/llm " +
+		"agent/approval agent/background agent/compact agent/dream agent/extract agent/halt agent/llm " +
 		"agent/near agent/question agent/restart agent/schedule agent/tool agent/usage",
 
 	"cmd/gateway/internal/config":    "agent/near cmd/gateway/internal/hooks",
@@ -91,7 +91,7 @@ var imports = map[string]string{
 	"cmd/gateway/internal/moving": "store bus memory memory/document memory/version session " +
 		"skills agent/llm agent/schedule channels",
 	"cmd/gateway": "store bus memory memory/document memory/version skills session agent " +
-		"agent/approval agent/chore agent/extract agent/guard agent/halt agent/llm " +
+		"agent/approval agent/background agent/extract agent/guard agent/halt agent/llm " +
 		"agent/llm/demo agent/llm/failover agent/llm/openai agent/mcpserver agent/tool " +
 		"agent/tools/recall agent/tools/ask agent/tools/clock agent/tools/files agent/tools/mcp " +
 		"agent/tools/jobs agent/tools/message agent/tools/shell agent/tools/shell/sandbox " +

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	"gateway/agent/llm/openai/openaitest"
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
@@ -259,8 +259,8 @@ func (v *village) plant() {
 	v.look(func(db *store.DB) { // as when nobody has written for a while
 		err := db.Tx(v.t.Context(), func(tx *store.Tx) error {
 			for _, p := range v.all {
-				work := chore.Work{Kind: chore.Idle, Scope: p.scope, Session: string(p.key)}
-				if err := (chore.Store{}).Put(tx, chore.Chore{Work: work}, time.Now()); err != nil {
+				work := background.Work{Kind: background.Idle, Scope: p.scope, Session: string(p.key)}
+				if err := (background.Store{}).Put(tx, background.Task{Work: work}, time.Now()); err != nil {
 					return err
 				}
 			}

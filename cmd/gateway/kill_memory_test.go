@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	"gateway/agent/llm/openai/openaitest"
 	"gateway/memory"
 	"gateway/session"
@@ -292,8 +292,8 @@ func (k *keeper) autopsy() {
 			if err != nil {
 				return err
 			}
-			work := chore.Work{Kind: chore.Idle, Scope: s.Scope, Session: string(key)}
-			return chore.Store{}.Put(tx, chore.Chore{Work: work}, time.Now())
+			work := background.Work{Kind: background.Idle, Scope: s.Scope, Session: string(key)}
+			return background.Store{}.Put(tx, background.Task{Work: work}, time.Now())
 		})
 		if err != nil {
 			k.t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	"gateway/channels"
 	"gateway/memory"
 	"gateway/memory/document"
@@ -245,7 +245,7 @@ func (m *merger) settle() {
 	}
 	m.ledger.await(m.t, 0, p.done)
 	m.eventually("nothing to be merged", func(db *store.DB) bool {
-		return m.count(db, "chores WHERE kind = '"+string(chore.Merge)+"'") == 0 &&
+		return m.count(db, "chores WHERE kind = '"+string(background.Merge)+"'") == 0 &&
 			m.count(db, "outbox WHERE state <> 'sent'") == 0
 	})
 	p.stop()

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gateway/agent"
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	"gateway/agent/halt"
 	"gateway/agent/schedule"
 	"gateway/bus"
@@ -124,7 +124,7 @@ func (g *gateway) sources(
 		},
 		Counts: []telemetry.Count{{
 			Name: "gateway_chores_due", Help: "Chores of the agent's memory that are due.",
-			Of: chore.Store{}.CountDue,
+			Of: background.Store{}.CountDue,
 		}, {
 			Name: "gateway_jobs_due", Help: "Jobs, and further attempts of their runs, that are due.",
 			Of: schedule.Store{}.CountDue,

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	questions "gateway/agent/question"
 	"gateway/agent/schedule"
 	"gateway/agent/usage"
@@ -77,7 +77,7 @@ func retentionRules(
 // pruneArchived removes messages that no prompt holds and of which no notes are to be made.
 func pruneArchived(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	below := int64(math.MaxInt64)
-	from, ok, err := chore.Store{}.Least(tx, chore.Archive) // of messages after that one
+	from, ok, err := background.Store{}.Least(tx, background.Archive) // of messages after that one
 	if err != nil {
 		return 0, 0, err
 	}

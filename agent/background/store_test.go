@@ -1,4 +1,4 @@
-package chore_test
+package background_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"gateway/agent/chore"
+	"gateway/agent/background"
 	"gateway/bus"
 	"gateway/store"
 )
@@ -17,13 +17,13 @@ type list struct {
 	t   *testing.T
 	db  *store.DB
 	now time.Time
-	chore.Store
+	background.Store
 }
 
 func newList(t *testing.T) *list {
 	t.Helper()
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "gateway.db"),
-		[]store.Migration{chore.Migration}, nil)
+		[]store.Migration{background.Migration}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,13 +42,13 @@ func (l *list) tx(fn func(tx *store.Tx) error) {
 	}
 }
 
-func (l *list) put(c chore.Chore, in time.Duration) {
+func (l *list) put(c background.Task, in time.Duration) {
 	l.t.Helper()
 	l.tx(func(tx *store.Tx) error { return l.Put(tx, c, l.now.Add(in)) })
 }
 
 // due returns what is due after a time, and wants n chores.
-func (l *list) due(in time.Duration, n int) []chore.Chore {
+func (l *list) due(in time.Duration, n int) []background.Task {
 	l.t.Helper()
 	found, err := l.Due(l.db.Read(context.Background()), l.now.Add(in))
 	if err != nil {
@@ -60,20 +60,20 @@ func (l *list) due(in time.Duration, n int) []chore.Chore {
 	return found
 }
 
-var dream = chore.Work{Kind: chore.Dream, Scope: "person-1"}
+var dream = background.Work{Kind: background.Dream, Scope: "person-1"}
 
 // Of a work there is one chore: the earliest time holds, and the state that it has.
 func TestPutAgain(t *testing.T) {
 	l := newList(t)
-	l.put(chore.Chore{Work: dream, State: []byte("begun")}, time.Hour)
-	l.put(chore.Chore{Work: dream, State: []byte("anew")}, 2*time.Hour)
+	l.put(background.Task{Work: dream, State: []byte("begun")}, time.Hour)
+	l.put(background.Task{Work: dream, State: []byte("anew")}, 2*time.Hour)
 	l.due(time.Hour-time.Millisecond, 0)
 	if c := l.due(time.Hour, 1)[0]; string(c.State) != "begun" || c.Tell != nil {
 		t.Errorf("the chore is %+v, want the first one", c)
 	}
 	tell := &bus.OutboundMessage{To: bus.Address{Account: "test", Chat: "a"}, ReplyTo: "7"}
-	l.put(chore.Chore{Work: dream, Tell: tell}, 0)
-	l.put(chore.Chore{Work: dream}, 0)
+	l.put(background.Task{Work: dream, Tell: tell}, 0)
+	l.put(background.Task{Work: dream}, 0)
 	if c := l.due(0, 1)[0]; c.Tell == nil || c.Tell.ReplyTo != "7" || c.Tell.To != tell.To {
 		t.Errorf("it tells %+v, want %+v", c.Tell, tell)
 	}
@@ -82,10 +82,10 @@ func TestPutAgain(t *testing.T) {
 // What is put while it is done is not over with that.
 func TestDone(t *testing.T) {
 	l := newList(t)
-	l.put(chore.Chore{Work: dream}, 0)
+	l.put(background.Task{Work: dream}, 0)
 	c := l.due(0, 1)[0]
 	l.tx(func(tx *store.Tx) error { return l.Save(tx, &c, []byte("half")) })
-	l.put(chore.Chore{Work: dream}, time.Hour)
+	l.put(background.Task{Work: dream}, time.Hour)
 	l.tx(func(tx *store.Tx) error { return l.Done(tx, &c, l.now.Add(time.Minute)) })
 	l.due(time.Minute-1, 0)
 	c = l.due(time.Minute, 1)[0]
@@ -95,8 +95,8 @@ func TestDone(t *testing.T) {
 	l.tx(func(tx *store.Tx) error { return l.Done(tx, &c, l.now) })
 	l.due(time.Hour, 0)
 	err := l.db.Tx(t.Context(), func(tx *store.Tx) error { return l.Save(tx, &c, nil) })
-	if !errors.Is(err, chore.ErrGone) {
-		t.Errorf("saving one that is done: %v, want %v", err, chore.ErrGone)
+	if !errors.Is(err, background.ErrGone) {
+		t.Errorf("saving one that is done: %v, want %v", err, background.ErrGone)
 	}
 }
 
@@ -110,9 +110,9 @@ func TestLaterAndAgain(t *testing.T) {
 		}
 	}
 	next(0, false)
-	l.put(chore.Chore{Work: dream}, time.Hour)
+	l.put(background.Task{Work: dream}, time.Hour)
 	next(time.Hour, true)
-	l.put(chore.Chore{Work: dream}, 0)
+	l.put(background.Task{Work: dream}, 0)
 	next(0, true)
 	c := l.due(0, 1)[0]
 	l.tx(func(tx *store.Tx) error { return l.Later(tx, &c, l.now.Add(time.Minute)) })
@@ -129,12 +129,13 @@ func TestLaterAndAgain(t *testing.T) {
 // A scope takes its chores along, but for those that the other one has already.
 func TestMove(t *testing.T) {
 	l := newList(t)
-	archive := chore.Work{Kind: chore.Archive, Scope: "chat-test+a", Session: "test/a", Ref: 3}
-	l.put(chore.Chore{Work: archive, State: []byte("far")}, 0)
-	l.put(chore.Chore{Work: chore.Work{Kind: chore.Dream, Scope: "chat-test+a"}}, 0)
-	l.put(chore.Chore{Work: dream, State: []byte("own")}, 0)
+	archive := background.Work{Kind: background.Archive, Scope: "chat-test+a", Session: "test/a",
+		Ref: 3}
+	l.put(background.Task{Work: archive, State: []byte("far")}, 0)
+	l.put(background.Task{Work: background.Work{Kind: background.Dream, Scope: "chat-test+a"}}, 0)
+	l.put(background.Task{Work: dream, State: []byte("own")}, 0)
 	l.tx(func(tx *store.Tx) error { return l.Move(tx, "chat-test+a", "person-1") })
-	states := map[chore.Kind]string{}
+	states := map[background.Kind]string{}
 	for range 2 {
 		c := l.due(0, 1)[0]
 		if c.Scope != "person-1" {
@@ -144,10 +145,10 @@ func TestMove(t *testing.T) {
 		l.tx(func(tx *store.Tx) error { return l.Done(tx, &c, l.now) })
 	}
 	l.due(0, 0)
-	if states[chore.Archive] != "far" || states[chore.Dream] != "own" {
+	if states[background.Archive] != "far" || states[background.Dream] != "own" {
 		t.Errorf("states are %v", states)
 	}
-	l.put(chore.Chore{Work: dream}, 0)
+	l.put(background.Task{Work: dream}, 0)
 	l.tx(func(tx *store.Tx) error { return l.Drop(tx, "person-1") })
 	l.due(0, 0)
 }
@@ -156,16 +157,17 @@ func TestMove(t *testing.T) {
 // in the old one.
 func TestMoveOfWhatIsUnderWay(t *testing.T) {
 	l := newList(t)
-	archive := chore.Work{Kind: chore.Archive, Scope: "chat-test+a", Session: "test/a", Ref: 3}
-	l.put(chore.Chore{Work: archive}, 0)
+	archive := background.Work{Kind: background.Archive, Scope: "chat-test+a", Session: "test/a",
+		Ref: 3}
+	l.put(background.Task{Work: archive}, 0)
 	c := l.due(0, 1)[0]
 	l.tx(func(tx *store.Tx) error { return l.Move(tx, "chat-test+a", "person-1") })
 	for name, do := range map[string]func(tx *store.Tx) error{
 		"Save":   func(tx *store.Tx) error { return l.Save(tx, &c, []byte("far")) },
 		"Exists": func(tx *store.Tx) error { return l.Exists(tx, &c) },
 	} {
-		if err := l.db.Tx(t.Context(), do); !errors.Is(err, chore.ErrGone) {
-			t.Errorf("%s = %v, want %v", name, err, chore.ErrGone)
+		if err := l.db.Tx(t.Context(), do); !errors.Is(err, background.ErrGone) {
+			t.Errorf("%s = %v, want %v", name, err, background.ErrGone)
 		}
 	}
 	l.tx(func(tx *store.Tx) error { return l.Done(tx, &c, l.now) })
@@ -179,10 +181,10 @@ func TestMoveOfWhatIsUnderWay(t *testing.T) {
 func TestDueOfManyScopes(t *testing.T) {
 	l := newList(t)
 	for ref := range int64(100) {
-		log := chore.Work{Kind: chore.Log, Scope: "person-1", Ref: ref}
-		l.put(chore.Chore{Work: log}, -time.Hour)
+		log := background.Work{Kind: background.Log, Scope: "person-1", Ref: ref}
+		l.put(background.Task{Work: log}, -time.Hour)
 	}
-	l.put(chore.Chore{Work: chore.Work{Kind: chore.Log, Scope: "person-2"}}, 0)
+	l.put(background.Task{Work: background.Work{Kind: background.Log, Scope: "person-2"}}, 0)
 	list := l.due(0, 2)
 	if list[0].Ref != 0 || list[1].Scope != "person-2" {
 		t.Errorf("due are %+v", list)
@@ -195,27 +197,27 @@ func TestTellOnce(t *testing.T) {
 	tell := func(id string) *bus.OutboundMessage {
 		return &bus.OutboundMessage{Answers: []string{id}}
 	}
-	ends := map[string]func(l *list, c *chore.Chore, tx *store.Tx) error{
-		"Done": func(l *list, c *chore.Chore, tx *store.Tx) error {
+	ends := map[string]func(l *list, c *background.Task, tx *store.Tx) error{
+		"Done": func(l *list, c *background.Task, tx *store.Tx) error {
 			return l.Done(tx, c, l.now.Add(time.Hour))
 		},
-		"Again": func(l *list, c *chore.Chore, tx *store.Tx) error {
+		"Again": func(l *list, c *background.Task, tx *store.Tx) error {
 			return l.Again(tx, c, nil, l.now.Add(time.Hour))
 		},
-		"Later": func(l *list, c *chore.Chore, tx *store.Tx) error {
+		"Later": func(l *list, c *background.Task, tx *store.Tx) error {
 			return l.Later(tx, c, l.now.Add(time.Hour))
 		},
 	}
 	for name, end := range ends {
 		l := newList(t)
-		l.put(chore.Chore{Work: dream}, 0)
+		l.put(background.Task{Work: dream}, 0)
 		c := l.due(0, 1)[0]
-		l.put(chore.Chore{Work: dream, Tell: tell("1")}, 0)
+		l.put(background.Task{Work: dream, Tell: tell("1")}, 0)
 		l.tx(func(tx *store.Tx) error { return end(l, &c, tx) })
 		if c = l.due(0, 1)[0]; c.Tell == nil || c.Attempts != 0 {
 			t.Errorf("%s: who came meanwhile waits for %+v", name, c)
 		}
-		l.put(chore.Chore{Work: dream}, 0) // of the background again
+		l.put(background.Task{Work: dream}, 0) // of the background again
 		l.tx(func(tx *store.Tx) error { return l.Told(tx, &c) })
 		l.tx(func(tx *store.Tx) error { return end(l, &c, tx) })
 		l.due(0, 0)
@@ -230,14 +232,15 @@ func TestLeast(t *testing.T) {
 	l := newList(t)
 	least := func(want int64, there bool) {
 		t.Helper()
-		got, ok, err := l.Least(l.db.Read(t.Context()), chore.Archive)
+		got, ok, err := l.Least(l.db.Read(t.Context()), background.Archive)
 		if got != want || ok != there || err != nil {
 			t.Errorf("Least = %d, %t, %v; want %d, %t", got, ok, err, want, there)
 		}
 	}
-	l.put(chore.Chore{Work: chore.Work{Kind: chore.Compact, Scope: "a", Ref: 1}}, 0)
+	l.put(background.Task{Work: background.Work{Kind: background.Compact, Scope: "a", Ref: 1}}, 0)
 	least(0, false)
-	l.put(chore.Chore{Work: chore.Work{Kind: chore.Archive, Scope: "a", Ref: 9}}, 0)
-	l.put(chore.Chore{Work: chore.Work{Kind: chore.Archive, Scope: "b", Ref: 7}}, time.Hour)
+	l.put(background.Task{Work: background.Work{Kind: background.Archive, Scope: "a", Ref: 9}}, 0)
+	l.put(background.Task{Work: background.Work{Kind: background.Archive, Scope: "b", Ref: 7}},
+		time.Hour)
 	least(7, true)
 }

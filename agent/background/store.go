@@ -1,12 +1,12 @@
-// Package chore keeps the work that nobody waits for, so that it survives the process: notes of
-// what was said, Dream, erasing. [Store] reads and writes it; who does the work asks for what is
+// Package background keeps the work that nobody waits for, so that it survives the process: notes
+// of conversations, Dream, erasing. [Store] reads and writes it; who does the work asks for what is
 // [Store.Due].
 //
-// Of each [Work] there is one chore at most. A chore that is put again while it is done is not over
+// Of each [Work] there is one task at most. A task that is put again while it is done is not over
 // with that.
 //
 // Tables: chores.
-package chore
+package background
 
 import (
 	"database/sql"
@@ -62,8 +62,8 @@ type Work struct {
 	Ref     int64
 }
 
-// A Chore is work that is to be done.
-type Chore struct {
+// A Task is work that is to be done.
+type Task struct {
 	Work
 	ID    int64
 	State []byte // what [Store.Save] was given last; nil at first
@@ -81,12 +81,12 @@ type Store struct{}
 
 // Put adds a chore that is due at a time. If there is one of the same work already it becomes due
 // then at the latest, with the state that it has, and tells whom it would tell now, if anybody.
-func (Store) Put(tx *store.Tx, c Chore, due time.Time) error {
+func (Store) Put(tx *store.Tx, c Task, due time.Time) error {
 	tell := ""
 	if c.Tell != nil {
 		text, err := json.Marshal(c.Tell)
 		if err != nil {
-			return fmt.Errorf("chore: put %s: %w", c.Kind, err)
+			return fmt.Errorf("background: put %s: %w", c.Kind, err)
 		}
 		tell = string(text)
 	}
@@ -99,7 +99,7 @@ func (Store) Put(tx *store.Tx, c Chore, due time.Time) error {
 			tell = CASE WHEN excluded.tell <> '' THEN excluded.tell ELSE chores.tell END`,
 		string(c.Kind), string(c.Scope), c.Session, c.Ref, string(c.State), tell, due.UnixMilli())
 	if err != nil {
-		return fmt.Errorf("chore: put %s: %w", c.Kind, err)
+		return fmt.Errorf("background: put %s: %w", c.Kind, err)
 	}
 	return nil
 }
@@ -107,24 +107,24 @@ func (Store) Put(tx *store.Tx, c Chore, due time.Time) error {
 // Due returns the first chore of up to limit scopes that have one that is due, the one that is due
 // for longest first: those of a scope are done one after another, and keep nobody else waiting. Its
 // error has a [store.RowError] for each that can't be read, if nothing else is wrong.
-func (Store) Due(q store.Queryer, now time.Time) ([]Chore, error) {
+func (Store) Due(q store.Queryer, now time.Time) ([]Task, error) {
 	rows, err := q.Query(`SELECT id, kind, scope, session, ref, state, tell, puts, attempts
 		FROM chores WHERE due_ms <= $1 AND NOT EXISTS (SELECT 1 FROM chores o
 			WHERE o.scope = chores.scope AND (o.due_ms < chores.due_ms
 				OR o.due_ms = chores.due_ms AND o.id < chores.id))
 		ORDER BY due_ms, id LIMIT 32`, now.UnixMilli())
 	if err != nil {
-		return nil, fmt.Errorf("chore: read: %w", err)
+		return nil, fmt.Errorf("background: read: %w", err)
 	}
 	defer rows.Close()
-	var list []Chore
+	var list []Task
 	var bad []error
 	for rows.Next() {
-		var c Chore
+		var c Task
 		err := rows.Scan(&c.ID, &c.Kind, &c.Scope, &c.Session, &c.Ref, &c.State, &c.tell, &c.puts,
 			&c.Attempts)
 		if err != nil {
-			return nil, fmt.Errorf("chore: read: %w", err)
+			return nil, fmt.Errorf("background: read: %w", err)
 		}
 		if c.tell != "" {
 			if err := json.Unmarshal([]byte(c.tell), &c.Tell); err != nil {
@@ -138,7 +138,7 @@ func (Store) Due(q store.Queryer, now time.Time) ([]Chore, error) {
 		list = append(list, c)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("chore: read: %w", err)
+		return nil, fmt.Errorf("background: read: %w", err)
 	}
 	return list, errors.Join(bad...)
 }
@@ -147,7 +147,7 @@ func (Store) Due(q store.Queryer, now time.Time) ([]Chore, error) {
 // same.
 func (Store) Mend(tx *store.Tx, id int64) error {
 	if _, err := tx.Exec("UPDATE chores SET tell = '' WHERE id = $1", id); err != nil {
-		return fmt.Errorf("chore: mend %d: %w", id, err)
+		return fmt.Errorf("background: mend %d: %w", id, err)
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (Store) Mend(tx *store.Tx, id int64) error {
 func (Store) Next(q store.Queryer) (due time.Time, ok bool, err error) {
 	var at sql.NullInt64
 	if err := q.QueryRow("SELECT min(due_ms) FROM chores").Scan(&at); err != nil {
-		return due, false, fmt.Errorf("chore: read: %w", err)
+		return due, false, fmt.Errorf("background: read: %w", err)
 	}
 	return time.UnixMilli(at.Int64), at.Valid, nil
 }
@@ -166,20 +166,20 @@ func (Store) Least(q store.Queryer, k Kind) (ref int64, ok bool, err error) {
 	var least sql.NullInt64
 	err = q.QueryRow("SELECT min(ref) FROM chores WHERE kind = $1", string(k)).Scan(&least)
 	if err != nil {
-		return 0, false, fmt.Errorf("chore: read: %w", err)
+		return 0, false, fmt.Errorf("background: read: %w", err)
 	}
 	return least.Int64, least.Valid, nil
 }
 
 // Save notes how far c has come, or reports [ErrGone].
-func (Store) Save(tx *store.Tx, c *Chore, state []byte) error {
+func (Store) Save(tx *store.Tx, c *Task, state []byte) error {
 	n, err := tx.Exec("UPDATE chores SET state = $3 WHERE id = $1 AND scope = $2",
 		c.ID, string(c.Scope), string(state))
 	if err == nil && n == 0 {
 		err = ErrGone
 	}
 	if err != nil {
-		return fmt.Errorf("chore: save %s: %w", c.Kind, err)
+		return fmt.Errorf("background: save %s: %w", c.Kind, err)
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (Store) Save(tx *store.Tx, c *Chore, state []byte) error {
 var ErrGone = errors.New("it is not to be done any more")
 
 // Exists reports whether c is still to be done: nil, or [ErrGone].
-func (Store) Exists(tx *store.Tx, c *Chore) error {
+func (Store) Exists(tx *store.Tx, c *Task) error {
 	var id int64
 	err := tx.QueryRow("SELECT id FROM chores WHERE id = $1 AND scope = $2", c.ID, string(c.Scope)).
 		Scan(&id)
@@ -197,50 +197,50 @@ func (Store) Exists(tx *store.Tx, c *Chore) error {
 		err = ErrGone
 	}
 	if err != nil {
-		return fmt.Errorf("chore: read %s: %w", c.Kind, err)
+		return fmt.Errorf("background: read %s: %w", c.Kind, err)
 	}
 	return nil
 }
 
 // Told notes that who waits for c has heard of it. Whoever has come to wait meanwhile has not.
-func (Store) Told(tx *store.Tx, c *Chore) error {
+func (Store) Told(tx *store.Tx, c *Task) error {
 	_, err := tx.Exec("UPDATE chores SET tell = '' WHERE id = $1 AND tell = $2", c.ID, c.tell)
 	if err != nil {
-		return fmt.Errorf("chore: tell of %s: %w", c.Kind, err)
+		return fmt.Errorf("background: tell of %s: %w", c.Kind, err)
 	}
 	return nil
 }
 
 // Done notes that c is done. If it was put again meanwhile it begins anew, at a time, or at once if
 // somebody waits for it.
-func (Store) Done(tx *store.Tx, c *Chore, again time.Time) error {
+func (Store) Done(tx *store.Tx, c *Task, again time.Time) error {
 	_, err := tx.Exec("DELETE FROM chores WHERE id = $1 AND scope = $3 AND puts = $2",
 		c.ID, c.puts, string(c.Scope))
 	if err != nil {
-		return fmt.Errorf("chore: end %s: %w", c.Kind, err)
+		return fmt.Errorf("background: end %s: %w", c.Kind, err)
 	}
 	return Store{}.Again(tx, c, nil, again)
 }
 
 // Again lets c go on from a state: at a time, or at once if somebody has come to wait for it.
-func (Store) Again(tx *store.Tx, c *Chore, state []byte, due time.Time) error {
+func (Store) Again(tx *store.Tx, c *Task, state []byte, due time.Time) error {
 	_, err := tx.Exec(`UPDATE chores SET state = $3, attempts = 0,
 		due_ms = CASE WHEN tell IN ('', $5) THEN $4 ELSE due_ms END WHERE id = $1 AND scope = $2`,
 		c.ID, string(c.Scope), string(state), due.UnixMilli(), c.tell)
 	if err != nil {
-		return fmt.Errorf("chore: go on with %s: %w", c.Kind, err)
+		return fmt.Errorf("background: go on with %s: %w", c.Kind, err)
 	}
 	return nil
 }
 
 // Later puts c off after it has failed, but not for who has come to wait for it meanwhile.
-func (Store) Later(tx *store.Tx, c *Chore, due time.Time) error {
+func (Store) Later(tx *store.Tx, c *Task, due time.Time) error {
 	_, err := tx.Exec(`UPDATE chores SET
 		attempts = CASE WHEN tell IN ('', $4) THEN attempts + 1 ELSE 0 END,
 		due_ms = CASE WHEN tell IN ('', $4) THEN $3 ELSE due_ms END WHERE id = $1 AND scope = $2`,
 		c.ID, string(c.Scope), due.UnixMilli(), c.tell)
 	if err != nil {
-		return fmt.Errorf("chore: put off %s: %w", c.Kind, err)
+		return fmt.Errorf("background: put off %s: %w", c.Kind, err)
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ func (Store) Later(tx *store.Tx, c *Chore, due time.Time) error {
 func (Store) Drop(tx *store.Tx, s memory.Scope) error {
 	_, err := tx.Exec("DELETE FROM chores WHERE scope = $1 AND kind <> 'erase'", string(s))
 	if err != nil {
-		return fmt.Errorf("chore: drop those of %s: %w", s, err)
+		return fmt.Errorf("background: drop those of %s: %w", s, err)
 	}
 	return nil
 }
@@ -259,19 +259,19 @@ func (Store) Merging(q store.Queryer, s memory.Scope) ([]memory.Scope, error) {
 	rows, err := q.Query("SELECT session FROM chores WHERE kind = 'merge' AND scope = $1",
 		string(s))
 	if err != nil {
-		return nil, fmt.Errorf("chore: read: %w", err)
+		return nil, fmt.Errorf("background: read: %w", err)
 	}
 	defer rows.Close()
 	var list []memory.Scope
 	for rows.Next() {
 		var from memory.Scope
 		if err := rows.Scan(&from); err != nil {
-			return nil, fmt.Errorf("chore: read: %w", err)
+			return nil, fmt.Errorf("background: read: %w", err)
 		}
 		list = append(list, from)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("chore: read: %w", err)
+		return nil, fmt.Errorf("background: read: %w", err)
 	}
 	return list, nil
 }
@@ -290,7 +290,16 @@ func (Store) Move(tx *store.Tx, from, to memory.Scope) error {
 			string(from), string(to))
 	}
 	if err != nil {
-		return fmt.Errorf("chore: move those of %s: %w", from, err)
+		return fmt.Errorf("background: move those of %s: %w", from, err)
 	}
 	return nil
+}
+
+// CountDue returns how many chores are due.
+func (Store) CountDue(q store.Queryer, now time.Time) (n int, err error) {
+	err = q.QueryRow("SELECT count(*) FROM chores WHERE due_ms <= $1", now.UnixMilli()).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("background: count: %w", err)
+	}
+	return n, nil
 }
