@@ -347,6 +347,10 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 		// What is due does not wait until somebody has answered the question of p.
 		key = session.JobKey(key, -r.Message.Note.Run) // as no job's own
 	} else if ok {
+		if !decides(&p.question, r) && r.Message.Note != nil && isFull(p.waiting, &p.deferred) {
+			d.mu.Unlock()
+			return nil
+		}
 		if len(p.waiting) < bound || r.Message.Note != nil || decides(&p.question, r) {
 			p.waiting, p.told = append(p.waiting, r), false
 			d.mu.Unlock()
@@ -367,8 +371,7 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 		d.mu.Unlock()
 		return nil
 	}
-	if r.Message.Note != nil && (w.deferred || len(w.waiting) >= maxNotes) {
-		w.deferred = true // it stays in the inbox, until there is room: see heal
+	if r.Message.Note != nil && isFull(w.waiting, &w.deferred) {
 		d.mu.Unlock()
 		return nil
 	}
@@ -392,6 +395,14 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 
 // maxNotes is how many messages wait in memory when the agent writes one more to itself.
 const maxNotes = 100
+
+// isFull reports whether a message that the agent writes to itself stays in the inbox: too many
+// wait in memory, or an earlier one stays there already, as deferred says. [Dispatcher.heal] hands
+// them out once there is room.
+func isFull(waiting []bus.Received, deferred *bool) bool {
+	*deferred = *deferred || len(waiting) >= maxNotes
+	return *deferred
+}
 
 // overflow drops a message for which its session has no room, with the others of its round, and
 // tells the sender if that is the first one since there was room.

@@ -38,7 +38,7 @@ func (d *Dispatcher) held() (messages map[int64]bool, sessions map[session.Key]b
 		add(w.waiting)
 	}
 	for key, p := range d.parked {
-		sessions[key] = true
+		sessions[key], p.deferred = true, false
 		add(p.waiting)
 	}
 	for _, list := range d.queued {

@@ -29,6 +29,7 @@ type parked struct {
 	question question.Question
 	waiting  []bus.Received // that came meanwhile, and are for the turn or those after it
 	told     bool           // the sender knows that waiting is full
+	deferred bool           // more notes are in the inbox than there is room for
 
 	answers []string // platform's ids of the messages that it was to answer when it began to wait
 }
@@ -121,7 +122,7 @@ func (d *Dispatcher) park(w *worker, t *turn) {
 	delete(d.workers, w.key)
 	t.First = false // there is more in the transcript by now than what it has begun with
 	d.parked[w.key] = &parked{turn: t.Turn, question: t.asked, waiting: w.waiting, told: w.told,
-		answers: t.answers}
+		deferred: w.deferred, answers: t.answers}
 	w.waiting, w.parked = nil, true
 	d.due(w.key) // its question may be decided by now, or by what waits
 }
@@ -182,7 +183,8 @@ func (d *Dispatcher) review(ctx, work context.Context, key session.Key) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.parked, key)
-	w := &worker{waiting: p.waiting, arrived: d.opts.Now(), told: p.told}
+	w := &worker{waiting: p.waiting, arrived: d.opts.Now(), told: p.told,
+		deferred: p.deferred}
 	if !ended {
 		w.resume, w.unanswered = &p.turn, p.answers
 	}

@@ -12,6 +12,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
+	"gateway/agent/tools/ask"
 	"gateway/bus"
 )
 
@@ -333,6 +334,49 @@ func TestNotesAreBounded(t *testing.T) {
 			t.Errorf("%d are held in memory, want %d", held, maxNotes)
 		}
 		close(release)
+		w.wantQuiet()
+		wantLines(t, "order", order, want)
+	})
+}
+
+// The same holds for a conversation whose turn waits for its person, whose answer is still heard.
+func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.tools(ask.New())
+		const posts = maxNotes + 20
+		var list []bus.InboundMessage
+		var order, want []string
+		w.deps.Model = checked{llmtest.Func("model", func(r llm.Request) llmtest.Step {
+			last := r.Messages[len(r.Messages)-1].Text
+			if _, rest, ok := strings.Cut(last, "post "); ok {
+				n, _, _ := strings.Cut(rest, "\n")
+				order = append(order, n)
+			}
+			if strings.Contains(last, "hello") {
+				return asksFor("Which?")
+			}
+			return llmtest.Say("ok")
+		}), t}
+		w.start()
+		w.say("a", "hello")
+		for i := range posts {
+			m := w.message("a", fmt.Sprint("post ", i))
+			m.Note = &bus.Note{Kind: bus.Hook, Label: "post"}
+			list, want = append(list, m), append(want, fmt.Sprint(i))
+		}
+		w.put(list...)
+		for range 2 { // also when what is in memory has been held against the table
+			w.d.mu.Lock()
+			held := len(w.d.parked["test/a"].waiting)
+			w.d.mu.Unlock()
+			if held != maxNotes {
+				t.Errorf("%d are held in memory, want %d", held, maxNotes)
+			}
+			w.sleep(2 * healInterval)
+		}
+		w.say("a", "red")
+		w.sleep(time.Minute)
 		w.wantQuiet()
 		wantLines(t, "order", order, want)
 	})
