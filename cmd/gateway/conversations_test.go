@@ -43,10 +43,31 @@ type conversation struct {
 // A scene is a conversation on one platform.
 type scene struct {
 	theatre
-	t    *testing.T
-	name string // of the platform, and of the account there
-	w    *world // that all platforms are in
-	hold *hold  // of the model, when it answers "slowly three" and has begun
+	t    testing.TB // a player where several scenes play at once
+	name string     // of the platform, and of the account there
+	w    *world     // that all platforms are in
+	hold *hold      // of the model, when it answers "slowly three" and has begun
+}
+
+// A player is the test for one of several goroutines that play at once. A test may only be ended on
+// its own goroutine, so what would end it ends the player's goroutine, and [world.onAll] the test.
+type player struct{ testing.TB }
+
+func (p player) FailNow() {
+	p.Fail()
+	runtime.Goexit()
+}
+
+func (p player) Fatal(args ...any) {
+	p.Helper()
+	p.Error(args...)
+	runtime.Goexit()
+}
+
+func (p player) Fatalf(format string, args ...any) {
+	p.Helper()
+	p.Errorf(format, args...)
+	runtime.Goexit()
 }
 
 // until waits until cond is true.
@@ -55,9 +76,8 @@ func (s *scene) until(what string, cond func() bool) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	if err := s.wait(ctx, cond); err != nil {
-		s.t.Errorf("%s: waited for %s: %v; Ann reads %q, Bob reads %q, "+
+		s.t.Fatalf("%s: waited for %s: %v; Ann reads %q, Bob reads %q, "+
 			"the group reads %q", s.name, what, err, s.direct(), s.stranger(), s.group())
-		runtime.Goexit()
 	}
 }
 
@@ -254,9 +274,6 @@ func playAll(t *testing.T, c *conversation) {
 		s.hold = holds[s.name]
 		c.play(s)
 	})
-	if t.Failed() {
-		return
-	}
 	archive := new(txtar.Archive)
 	for _, name := range slices.Sorted(maps.Keys(theatres)) {
 		var b bytes.Buffer
@@ -307,17 +324,28 @@ func openTheatres(
 	return w, theatres
 }
 
-// onAll plays on all platforms at once.
+// onAll plays on all platforms at once, and ends the test if a scene has failed.
 func (w *world) onAll(theatres map[string]theatre, play func(s *scene)) {
+	w.t.Helper()
+	mine := *w
+	mine.t = player{w.t}
 	var wg sync.WaitGroup
 	for name, th := range theatres {
+		if o, ok := th.(*onWhatsApp); ok {
+			whatsApp := *o
+			whatsApp.t = mine.t
+			th = &whatsApp
+		}
 		wg.Go(func() {
-			s := &scene{theatre: th, t: w.t.(*testing.T), name: name, w: w}
+			s := &scene{theatre: th, t: mine.t, name: name, w: &mine}
 			s.until("the gateway", s.ready)
 			play(s)
 		})
 	}
 	wg.Wait()
+	if w.t.Failed() {
+		w.t.FailNow()
+	}
 }
 
 // section writes a list of messages, if there are any.

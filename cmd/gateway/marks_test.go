@@ -12,6 +12,9 @@ import (
 func TestMarksOnPlatforms(t *testing.T) {
 	t.Parallel()
 	holds := map[string]*hold{"telegram": newHold(), "discord": newHold(), "whatsapp": newHold()}
+	for _, h := range holds {
+		defer h.release()
+	}
 	w, theatres := openTheatres(t, "streaming = true\n",
 		func(r openaitest.Request) openaitest.Reply {
 			holds[platformOf(r)].wait()
@@ -30,7 +33,7 @@ func TestMarksOnPlatforms(t *testing.T) {
 		s.until("no reaction", func() bool { return !strings.Contains(s.marks(false, id), "👀") })
 		s.until("a code", func() bool { return has(s.stranger(), "pairing code") })
 		if marks := s.marks(true, stranger); marks != "" {
-			t.Errorf("%s: a stranger's message has %q", s.name, marks)
+			s.t.Errorf("%s: a stranger's message has %q", s.name, marks)
 		}
 	})
 }

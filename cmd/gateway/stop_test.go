@@ -27,7 +27,7 @@ func TestStopAnswers(t *testing.T) {
 	})
 	w.onAll(theatres, func(s *scene) {
 		s.say("hello")
-		until(t, "the model to be asked", holds[s.name].reached)
+		until(s.t, "the model to be asked", holds[s.name].reached)
 	})
 	var stopping sync.WaitGroup
 	stopping.Go(w.stop)
