@@ -2,8 +2,9 @@
 // the writes of many goroutines into one durable commit, and keeps leases with
 // fencing epochs.
 //
-// The main type is [DB]. It stands on SQLite in WAL mode with synchronous=FULL: when
-// [DB.Tx] has returned nil, the write survives a kill and a power loss. While the disk is full or
+// The main type is [DB]. It stands on SQLite in WAL mode: when [DB.Tx] has returned nil, the write
+// survives a kill and a power loss. After [DB.TxSoon] it survives a kill, and a power loss some
+// milliseconds later. While the disk is full or
 // somebody else locks the file, writes and reads wait (see [DB.Trouble]). One process owns
 // a database at a time; a lock beside the file refuses a second one. Short writes
 // of the command line tools go around that lock (see [Options]).
@@ -144,7 +145,7 @@ func (db *DB) connect(ctx context.Context, shared bool) error {
 		return err
 	}
 	w.SetMaxOpenConns(1)
-	db.write = newWriter(w)
+	db.write = newWriter(w, db.path)
 	if !shared {
 		db.write.patience = maxPatience
 	}
@@ -192,7 +193,17 @@ func (db *DB) Close() error {
 //
 // A ctx that has ended keeps a transaction from beginning, not from ending.
 func (db *DB) Tx(ctx context.Context, fn func(*Tx) error) error {
-	return db.write.do(ctx, fn)
+	return db.write.do(ctx, false, fn)
+}
+
+// TxSoon is like [DB.Tx] but returns before its writes are on the disk. It suits what is written
+// only for the case that the process is killed, and what may happen again after a power loss.
+//
+// The commit survives a kill at once. It survives a power loss from the next commit that waits for
+// the disk, or after 50 ms: commits reach the disk in their order. A transaction that calls
+// [Tx.Hard] waits for the disk all the same.
+func (db *DB) TxSoon(ctx context.Context, fn func(*Tx) error) error {
+	return db.write.do(ctx, true, fn)
 }
 
 // A Queryer reads: a [Tx] sees its own writes, [DB.Read] what was last committed.

@@ -14,7 +14,12 @@ type Tx struct {
 	db    *sql.DB
 	stmts map[string]*sql.Stmt
 	after []func() // of the function under way
+	hard  bool     // a function of the group wants its commit to wait for the disk
 }
+
+// Hard makes the transaction wait for the disk, even if it was begun by [DB.TxSoon]. Functions call
+// it that write what must not be lost in a power loss, or what others act on at once.
+func (tx *Tx) Hard() { tx.hard = true }
 
 // After has fn called once the transaction is committed, by the goroutine that has called [DB.Tx].
 // It is not called if the transaction fails.

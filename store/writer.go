@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -22,7 +23,9 @@ var errClosed = errors.New("store: closed")
 // the transactions of all in one commit and hands the lead to the first of those
 // that came meanwhile. While a commit waits for the disk the next group gathers.
 type writer struct {
-	tx Tx // used by the leader only
+	tx   Tx   // used by the leader only
+	soft bool // the connection does not wait for the disk at a commit; used by the leader only
+	log  syncer
 
 	patience  time.Duration // how long a transaction waits for a database that can't be used
 	hurry     chan struct{} // closed once the process ends
@@ -41,6 +44,7 @@ type writer struct {
 
 type request struct {
 	fn    func(*Tx) error
+	soft  bool // its commit need not wait for the disk
 	bare  bool // fn wants no transaction: it runs by itself
 	err   error
 	pan   any           // what fn panicked with
@@ -49,27 +53,32 @@ type request struct {
 	done  bool
 }
 
-func newWriter(db *sql.DB) *writer {
-	w := &writer{tx: Tx{db: db, stmts: make(map[string]*sql.Stmt)}, hurry: make(chan struct{})}
+func newWriter(db *sql.DB, path string) *writer {
+	w := &writer{tx: Tx{db: db, stmts: make(map[string]*sql.Stmt)},
+		hurry: make(chan struct{})}
+	w.log.path, w.log.repair = path, w.rewrite
 	w.idle.L = &w.mu
 	return w
 }
 
-// do runs fn with others and returns when it is committed.
-func (w *writer) do(ctx context.Context, fn func(*Tx) error) error {
-	return w.enqueue(ctx, &request{fn: fn})
+// do runs fn with others and returns when it is committed. A soft one does not wait for the disk.
+func (w *writer) do(ctx context.Context, soft bool, fn func(*Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return w.enqueue(&request{fn: fn, soft: soft})
 }
 
 // alone runs fn on the connection that writes, with no transaction and nobody beside it. Those who
 // come meanwhile wait, however long it takes.
 func (w *writer) alone(ctx context.Context, fn func(db *sql.DB) error) error {
-	return w.enqueue(ctx, &request{bare: true, fn: func(tx *Tx) error { return fn(tx.db) }})
-}
-
-func (w *writer) enqueue(ctx context.Context, r *request) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	return w.enqueue(&request{bare: true, fn: func(tx *Tx) error { return fn(tx.db) }})
+}
+
+func (w *writer) enqueue(r *request) error {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -165,9 +174,26 @@ func (w *writer) commit(group []*request) {
 	}
 }
 
-// transact has run called with each request of the group, in one transaction, and returns the first
-// error.
+// transact calls run with each request of the group, in one transaction, and returns the first
+// error. The commit waits for the disk unless all requests of the group are soft.
 func (w *writer) transact(group []*request, run func(*request) error) error {
+	soft := !slices.ContainsFunc(group, func(r *request) bool { return !r.soft })
+	err := w.transactAs(soft, group, run)
+	if errors.Is(err, errHard) {
+		err = w.transactAs(false, group, run)
+	}
+	return err
+}
+
+// errHard reports that a soft transaction has called [Tx.Hard]. SQLite can't change the durability
+// of a transaction that has begun, so the group runs again.
+var errHard = errors.New("store: the transaction must wait for the disk")
+
+func (w *writer) transactAs(soft bool, group []*request, run func(*request) error) error {
+	if err := w.setSoft(soft); err != nil {
+		return err
+	}
+	w.tx.hard = false
 	if _, err := w.tx.Exec("BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("store: begin: %w", err)
 	}
@@ -176,10 +202,50 @@ func (w *writer) transact(group []*request, run func(*request) error) error {
 			return errors.Join(err, w.rollback())
 		}
 	}
+	if soft && w.tx.hard {
+		return cmp.Or(w.rollback(), errHard)
+	}
 	if _, err := w.tx.Exec("COMMIT"); err != nil {
 		return errors.Join(fmt.Errorf("store: commit: %w", err), w.rollback())
 	}
+	if soft {
+		w.log.written()
+	} else {
+		w.log.synced()
+	}
 	return nil
+}
+
+// setSoft sets whether the next commit goes without waiting for the disk. The statement is not
+// prepared once for all: SQLite obeys this pragma when it is prepared.
+func (w *writer) setSoft(soft bool) error {
+	if soft == w.soft {
+		return nil
+	}
+	level := "FULL"
+	if soft {
+		level = "NORMAL"
+	}
+	if err := w.tx.script("PRAGMA synchronous=" + level); err != nil {
+		return fmt.Errorf("store: synchronous=%s: %w", level, err)
+	}
+	w.soft = soft
+	return nil
+}
+
+// rewrite moves the write-ahead log into the database and syncs that.
+func (w *writer) rewrite() error {
+	return w.enqueue(&request{bare: true, fn: func(tx *Tx) error {
+		if err := w.setSoft(false); err != nil {
+			return err
+		}
+		var busy, frames, moved int
+		err := tx.db.QueryRow("PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved)
+		if err == nil && busy != 0 {
+			err = errors.New("store: the write-ahead log is still read")
+		}
+		return err
+	}})
 }
 
 // rollback ends the transaction; nil is returned also where SQLite has ended it already.
@@ -227,10 +293,11 @@ func (w *writer) run(r *request) (err error) {
 // close waits for the transactions under way and refuses later ones.
 func (w *writer) close() error {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.closed = true
 	for w.led {
 		w.idle.Wait()
 	}
+	w.mu.Unlock()
+	w.log.close()
 	return w.tx.close()
 }

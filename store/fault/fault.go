@@ -14,3 +14,13 @@ func Point(name string) {}
 
 // Hold marks a place called name where the process may be held up. Here it does nothing.
 func Hold(ctx context.Context, name string) {}
+
+// A WAL says how far a write-ahead log reaches. Here it says nothing.
+type WAL struct{}
+
+// Frames returns how far the log of the database at path reaches now.
+func Frames(path string) WAL { return WAL{} }
+
+// Synced notes that the log of the database at path is on the disk as far as w. Here it does
+// nothing.
+func Synced(path string, w WAL) {}
