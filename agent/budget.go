@@ -90,7 +90,20 @@ func (t *turn) giveBack(hold *usage.Hold) {
 // tx runs fn in a transaction, writes with it what the turn has used, and then wakes the router.
 // What has begun to matter is finished also while the process ends.
 func (t *turn) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
-	err := t.d.tx(ctx, func(tx *store.Tx) error {
+	return t.commit(ctx, t.d.DB.Tx, fn)
+}
+
+// txSoon is like tx but does not wait for the disk, unless fn writes what must: see
+// [store.DB.TxSoon].
+func (t *turn) txSoon(ctx context.Context, fn func(tx *store.Tx) error) error {
+	return t.commit(ctx, t.d.DB.TxSoon, fn)
+}
+
+func (t *turn) commit(
+	ctx context.Context, do func(context.Context, func(*store.Tx) error) error,
+	fn func(tx *store.Tx) error,
+) error {
+	err := do(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		if err := fn(tx); err != nil {
 			return err
 		}
@@ -146,7 +159,7 @@ func (d *Dispatcher) paySpeech(ctx context.Context, m bus.InboundMessage, a bus.
 		return err
 	}
 	defer hold.Release()
-	return d.tx(ctx, func(tx *store.Tx) error {
+	return d.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		return d.count(tx, who, usage.Entry{Model: speechModel, Calls: 1, Cost: cost})
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,7 +59,7 @@ func (t *turn) boundary(ctx context.Context) error {
 			t.w.taken(err)
 			return err
 		}
-		err = t.tx(ctx, func(tx *store.Tx) error {
+		err = t.txSoon(ctx, func(tx *store.Tx) error {
 			if err := r.touch(tx); err != nil {
 				return err
 			}
@@ -80,7 +81,7 @@ func (t *turn) boundary(ctx context.Context) error {
 
 // write adds messages to the transcript.
 func (t *turn) write(ctx context.Context, messages ...llm.Message) error {
-	err := t.tx(ctx, func(tx *store.Tx) error {
+	err := t.txSoon(ctx, func(tx *store.Tx) error {
 		return t.append(tx, &t.Turn, nil, messages)
 	})
 	if err != nil {
@@ -150,6 +151,11 @@ func (t *turn) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
 	}
 	wg.Wait()
 	return err
+}
+
+// hasEffects reports whether m calls a tool that changes something.
+func (t *turn) hasEffects(m llm.Message) bool {
+	return slices.ContainsFunc(m.ToolCalls, func(c llm.ToolCall) bool { return t.effect(c) != tool.Pure })
 }
 
 // effect returns what a resumed turn may do with c. An unknown tool does nothing.

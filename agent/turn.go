@@ -123,7 +123,7 @@ func (t *turn) run(ctx context.Context, batch []bus.Received) error {
 // mayResume refuses a turn that was stopped before its worker ran, and ends one that was resumed
 // often enough: then it reports true.
 func (t *turn) mayResume(ctx context.Context) (given bool, err error) {
-	err = t.d.tx(ctx, func(tx *store.Tx) error { return t.append(tx, &t.Turn, nil, nil) })
+	err = t.txSoon(ctx, func(tx *store.Tx) error { return t.append(tx, &t.Turn, nil, nil) })
 	if err != nil || t.Attempts-t.Handed <= maxAttempts {
 		return false, err
 	}
@@ -317,8 +317,12 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 	return false, nil
 }
 
-// append writes messages into the transcript and takes what of the inbox they come from.
+// append adds messages to the transcript of st, and takes batch out of the inbox. An effect never
+// precedes its call on the disk.
 func (t *turn) append(tx *store.Tx, st *session.Turn, batch []bus.Received, m []llm.Message) error {
+	if slices.ContainsFunc(m, t.hasEffects) {
+		tx.Hard()
+	}
 	if err := t.d.sessions.Append(tx, st, t.d.opts.Now(), m...); err != nil {
 		return err
 	}

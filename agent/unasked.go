@@ -84,6 +84,7 @@ func (t *turn) beginRun(tx *store.Tx) (bool, error) {
 	if t.runID() == 0 {
 		return true, nil
 	}
+	tx.Hard() // who lists jobs learns of it
 	return t.d.Jobs.Begin(tx, t.runID(), t.d.opts.Now())
 }
 

@@ -404,7 +404,7 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) (err error) {
 	var begun session.Turn // t has none before it is committed
 	gone := false
 	// It has used nothing yet, and there is nothing for the router: t.tx would be for both.
-	err = d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+	err = d.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		ok, err := t.beginRun(tx)
 		if gone = err == nil && !ok; err != nil || gone {
 			return t.dropAll(tx, batch, err)

@@ -36,6 +36,7 @@ func (in *Inbox) Put(tx *store.Tx, m InboundMessage, now time.Time) (bool, error
 func (in *Inbox) insert(
 	tx *store.Tx, m InboundMessage, state string, now time.Time,
 ) (bool, error) {
+	tx.Hard() // the platform forgets it after that
 	body, err := json.Marshal(m)
 	if err != nil {
 		return false, fmt.Errorf("bus: put %s in inbox: %w", m.From, err)

@@ -70,6 +70,7 @@ func (out *Outbox) Put(tx *store.Tx, m OutboundMessage, now time.Time) error {
 
 // Add is Put for those who want to know the delivery's ID.
 func (out *Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64, err error) {
+	tx.Hard() // the platform may have it at once
 	body, err := json.Marshal(m)
 	if err == nil {
 		err = tx.QueryRow(`INSERT INTO outbox (account, chat, thread, state, body, key, created_ms,
@@ -273,6 +274,9 @@ func (out *Outbox) SetAside(tx *store.Tx, row *store.RowError) error {
 // Save writes how far d has come: everything but its message. It reports false, and
 // writes nothing, if a person has dropped d meanwhile.
 func (out *Outbox) Save(tx *store.Tx, d *Delivery, now time.Time) (bool, error) {
+	if d.State == Sending && len(d.Parts) > 1 && len(d.IDs) == 0 {
+		tx.Hard() // how it is split must not change once a part is sent
+	}
 	n, err := tx.Exec(`UPDATE outbox SET state = $1, parts = $2, ids = $3, attempts = $4,
 			uncertain = $5, crashes = $6, tried_ms = $7, error = $8, updated_ms = $9
 		WHERE id = $10 AND state IN ('waiting', 'sending')`,

@@ -402,7 +402,7 @@ func (c *chat) removeRest(ctx context.Context, used []string) error {
 func (c *chat) save(
 	ctx context.Context, d *bus.Delivery, notices ...bus.OutboundMessage,
 ) (ok bool, err error) {
-	err = c.r.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
+	err = c.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
 		ok, err = c.r.outbox.Save(tx, d, c.r.now())
 		if err == nil && ok {
 			err = c.r.putNotices(tx, c.to, notices)

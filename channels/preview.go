@@ -237,7 +237,7 @@ func (c *chat) abandon(ctx context.Context) time.Duration {
 		if c.a.finisher != nil {
 			c.a.finisher.Finish(ctx, c.to, p.ids[last])
 		}
-		err := c.r.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		err := c.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 			return c.r.outbox.ForgetPreview(tx, p.stream)
 		})
 		if err != nil {
@@ -371,7 +371,7 @@ func (c *chat) putText(ctx context.Context, n int, text string) error {
 
 func (c *chat) notePreview(ctx context.Context) error {
 	p := &c.preview
-	return c.r.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+	return c.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		return c.r.outbox.SavePreview(tx, p.stream, bus.Preview{IDs: p.ids, Key: p.lost}, c.r.now())
 	})
 }

@@ -73,7 +73,7 @@ func (s *Supervisor) note(ctx context.Context) {
 		if !now.Event.IsZero() {
 			event = now.Event.UnixMilli()
 		}
-		err := s.db.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		err := s.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 			_, err := tx.Exec(`INSERT INTO accounts (account, state, since_ms, event_ms)
 				VALUES ($1, $2, $3, $4) ON CONFLICT (account) DO UPDATE SET state = excluded.state,
 					since_ms = excluded.since_ms, event_ms = max(event_ms, excluded.event_ms)`,

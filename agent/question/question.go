@@ -116,6 +116,7 @@ const codeLength = 6 // of 32 letters and digits
 
 // Put adds q as an open question, and sets its ID, Code and State.
 func (Store) Put(tx *store.Tx, q *Question) error {
+	tx.Hard()
 	body, err := json.Marshal(q)
 	if err != nil {
 		return fmt.Errorf("question: %w", err)
@@ -135,6 +136,7 @@ func (Store) Put(tx *store.Tx, q *Question) error {
 
 // Decide gives q, if it is still open, its final state and answer, and reports whether it was.
 func (Store) Decide(tx *store.Tx, q *Question, state State, answer, by string) (bool, error) {
+	tx.Hard()
 	n, err := tx.Exec("UPDATE questions SET state = $1, answer = $2, decided_by = $3 "+
 		"WHERE id = $4 AND state = 'open'", string(state), answer, by, q.ID)
 	if err != nil {
@@ -149,6 +151,7 @@ func (Store) Decide(tx *store.Tx, q *Question, state State, answer, by string) (
 // Use notes that the call which q allows begins now. It reports false if q does not allow it, or
 // not any more.
 func (Store) Use(tx *store.Tx, q *Question) (bool, error) {
+	tx.Hard() // what it allows must not run twice
 	n, err := tx.Exec("UPDATE questions SET state = 'used' WHERE id = $1 AND state = 'granted'", q.ID)
 	if err != nil {
 		return false, fmt.Errorf("question: use %d: %w", q.ID, err)
