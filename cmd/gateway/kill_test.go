@@ -112,7 +112,7 @@ func atPoint(t *testing.T, point string, n int) {
 // which is its end.
 func (tr *trial) endAt(point string, n int) {
 	tr.t.Helper()
-	p := tr.start(fmt.Sprintf("GATEWAY_FAULT=%s:%d", point, n))
+	p := tr.start(fmt.Sprintf("GATEWAY_FAULT=%s:%d", point, n), "GATEWAY_SYNCED=1")
 	p.ready()
 	for range 200 { // in pieces, as "accepted" counts batches
 		select {
@@ -132,6 +132,9 @@ func (tr *trial) endAt(point string, n int) {
 		tr.t.Fatalf("the gateway ended with code %d\n%s", code, p.newest())
 	}
 	tr.kills++
+	if tr.loses {
+		tr.losePower()
+	}
 	tr.autopsy()
 }
 
@@ -154,6 +157,8 @@ type trial struct {
 	kills   int
 	tired   bool           // one more kill could make a turn give up
 	caught  map[string]int // how often a dead process left a send of this text under way
+	loses   bool           // each end is a power loss, too
+	unnoted map[string]int // how often a power loss took the note that this text was on its way
 	growing map[string]int // how often a dead process left an answer under way, by chat
 	doubled int            // answers that came more than once; set by check
 	orphans int            // previews that nothing has replaced; set by check
@@ -166,7 +171,7 @@ func newTrial(t *testing.T, chats int) *trial {
 	l := newLedger()
 	tr := &trial{
 		t: t, ledger: l, chats: chats,
-		caught: make(map[string]int), growing: make(map[string]int),
+		caught: make(map[string]int), unnoted: make(map[string]int), growing: make(map[string]int),
 		world: newWorld(t, worldOptions{
 			answer: l.answer, onSend: l.onSend, agent: "waiting = 1000"}),
 		rand: rand.New(rand.NewPCG(seed, 0)),
