@@ -183,7 +183,7 @@ func (c *chat) load(ctx context.Context, d *bus.Delivery) bool {
 		if ctx.Err() == nil {
 			c.r.log.ErrorContext(ctx, "outbox not read", "to", c.to.String(), "err", err)
 		}
-		if !sleep(ctx, wait) {
+		if !Sleep(ctx, wait) {
 			return false
 		}
 	}

@@ -62,7 +62,7 @@ func (c *chat) begin(ctx context.Context, d *bus.Delivery) (over bool, wait time
 		if !c.a.once {
 			c.r.uncertain(ctx, d)
 		}
-		if !c.r.Orderly {
+		if !c.r.orderly {
 			d.Crashes++
 		}
 		d.State = bus.Waiting
@@ -282,7 +282,7 @@ func (c *chat) put(ctx context.Context, d *bus.Delivery, n int) (id string, err 
 			if planned.content != "" {
 				return memoryFile{strings.NewReader(planned.content)}, nil
 			}
-			return c.r.media.Open(f.Path)
+			return c.r.files.Open(f.Path)
 		}}
 	}
 	if c.old.lost != "" && n == len(c.old.ids) && part.File == nil && len(part.Buttons) == 0 {
@@ -371,7 +371,9 @@ func (c *chat) finish(ctx context.Context, d *bus.Delivery, start time.Time) (ov
 	}
 	c.a.marks.answered(c.to, d.Message.Answers, c.r.now())
 	c.r.count(c.to.Account, func(s *Stats) { s.Sent.Add(1) })
-	c.r.Delivered(d.Message)
+	for _, l := range c.r.listeners {
+		l.Delivered(d.Message)
+	}
 	// By answers, the ids of messages received, the lines of a message in and out can be joined.
 	c.r.log.InfoContext(ctx, "message sent", "to", c.to.String(), "id", id,
 		"answers", d.Message.Answers, "took", c.r.now().Sub(start))

@@ -52,8 +52,11 @@ func ExampleChannel() {
 
 	paper := printer{sent: make(chan struct{})}
 	outbox := bus.NewOutbox()
-	router := channels.NewRouter(db, outbox, bus.NewLive(), nil,
-		[]channels.Account{{Name: "paper", Channel: paper}}, slog.New(slog.DiscardHandler))
+	router := channels.NewRouter(channels.RouterOptions{
+		DB: db, Outbox: outbox, Live: bus.NewLive(), Owners: channels.People{},
+		Accounts: []channels.Account{{Name: "paper", Channel: paper}},
+		Logger:   slog.New(slog.DiscardHandler),
+	})
 	err = db.Tx(ctx, func(tx *store.Tx) error {
 		return outbox.Put(tx, bus.OutboundMessage{
 			To:   bus.Address{Account: "paper", Chat: "7"},

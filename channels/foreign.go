@@ -1,8 +1,11 @@
 package channels
 
 import (
+	"cmp"
 	"strings"
 	"unicode"
+
+	"gateway/bus"
 )
 
 // MaxName is the longest name of a person, a chat or a file that is passed on, in runes.
@@ -62,4 +65,18 @@ func WithoutMention(text string, start, end int) string {
 		return left + strings.TrimLeft(right, " ")
 	}
 	return strings.TrimRight(left, " ") + right
+}
+
+// SenderName names a sender for a person to read.
+func SenderName(s bus.Sender) string {
+	name := strings.Join(strings.Fields(s.Name), " ")
+	return cmp.Or(Clip(name, 64), "Somebody without a name")
+}
+
+// Clip returns the beginning of s, of at most n runes.
+func Clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
 }

@@ -1,7 +1,6 @@
 package channels
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -13,9 +12,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"gateway/bus"
+	"gateway/channels/markup"
 	"gateway/store"
 	"gateway/store/fault"
 )
@@ -30,9 +29,7 @@ type Gate struct {
 	now    func() time.Time
 	log    *slog.Logger
 
-	// Admitted is told of messages that are new in the inbox, for what people shall see of that.
-	// It must not wait for anything.
-	Admitted func([]bus.InboundMessage)
+	listeners []Listener
 
 	pace    pace
 	knocks  pace // of strangers
@@ -62,9 +59,17 @@ const (
 // NewGate returns a Gate.
 func NewGate(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logger) *Gate {
 	return &Gate{db: db, inbox: inbox, outbox: outbox, now: time.Now, log: log,
-		Admitted: func([]bus.InboundMessage) {}, policies: make(map[string]Policy),
-		stats: make(map[string]*GateStats)}
+		policies: make(map[string]Policy), stats: make(map[string]*GateStats)}
 }
+
+// A Listener learns which messages are new in the inbox.
+type Listener interface {
+	// Admitted is called after the transaction that stored messages. It must not wait for anything.
+	Admitted(messages []bus.InboundMessage)
+}
+
+// Notify adds listeners. It is called before the first channel runs.
+func (g *Gate) Notify(listeners ...Listener) { g.listeners = append(g.listeners, listeners...) }
 
 // Intake returns what the channel of an account publishes to. Until [Gate.SetPolicy] says otherwise
 // p says who may write to it.
@@ -198,7 +203,9 @@ func (in *intake) Publish(ctx context.Context, b Batch) (err error) {
 		in.stats.Received.Add(int64(len(fresh)))
 		g.level.add(len(fresh))
 		g.inbox.Wake()
-		g.Admitted(fresh)
+		for _, l := range g.listeners {
+			l.Admitted(fresh)
+		}
 	}
 	in.noteRepeated(ctx, sorted, fresh)
 	if told > 0 {
@@ -435,7 +442,7 @@ func (g *Gate) offer(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, e
 		err := g.outbox.Put(tx, bus.OutboundMessage{
 			To: bus.Address{Account: m.From.Account, Chat: chat},
 			Text: fmt.Sprintf("%s (id `%s`) asks to be let in, with the code `%s`.",
-				Literal(oneLine(m.Sender)), m.Sender.ID, code),
+				markup.Literal(SenderName(m.Sender)), m.Sender.ID, code),
 			Buttons: []bus.Button{{Label: "Let in", Text: "/pair " + code},
 				{Label: "Deny", Text: "/pair deny " + code}},
 		}, now)
@@ -444,30 +451,4 @@ func (g *Gate) offer(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, e
 		}
 	}
 	return true, nil
-}
-
-// oneLine names a sender for a person to read.
-func oneLine(s bus.Sender) string {
-	name := strings.Join(strings.Fields(s.Name), " ")
-	return cmp.Or(clip(name, 64), "Somebody without a name")
-}
-
-// Literal returns Markdown that shows s as it is.
-func Literal(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if r < 0x80 && r != ' ' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
-			b.WriteByte('\\')
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// clip returns the beginning of s, of at most n runes.
-func clip(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
 }

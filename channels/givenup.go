@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gateway/bus"
+	"gateway/channels/markup"
 	"gateway/store"
 )
 
@@ -32,7 +33,7 @@ func (r *Router) notices(ctx context.Context, d *bus.Delivery) ([]bus.OutboundMe
 	if err != nil {
 		return nil, err
 	}
-	owners, err := r.people.ownersBeside(q, d.Message.To)
+	owners, err := r.owners.OwnersBeside(q, d.Message.To)
 	if err != nil {
 		return nil, err
 	}
@@ -122,9 +123,9 @@ func (r *Router) putNotices(tx *store.Tx, to bus.Address, list []bus.OutboundMes
 func sayGivenUp(d *bus.Delivery, asked *bus.InboundMessage) string {
 	what, where := "a message", d.Message.To.String()
 	if asked != nil {
-		what = "an answer to " + Literal(oneLine(asked.Sender))
+		what = "an answer to " + markup.Literal(SenderName(asked.Sender))
 		if title := Clean(asked.ChatTitle, MaxName); title != "" {
-			where = Literal(title) + " on " + d.Message.To.Account
+			where = markup.Literal(title) + " on " + d.Message.To.Account
 		}
 	}
 	_, reason, ok := strings.Cut(d.Error, ErrRefused.Error()+": ")
@@ -134,14 +135,14 @@ func sayGivenUp(d *bus.Delivery, asked *bus.InboundMessage) string {
 	return fmt.Sprintf("I could not deliver %s in %s: %s.\n\nOnce you have mended that, "+
 		"`gateway outbox retry %d` on the machine sends it again, and `gateway outbox list` shows "+
 		"what else was given up. For a day I say nothing more about this chat.",
-		what, where, Literal(Clean(strings.TrimRight(reason, "."), 200)), d.ID)
+		what, where, markup.Literal(Clean(strings.TrimRight(reason, "."), 200)), d.ID)
 }
 
 // sayNoAnswer tells a person that the answer to m was given up.
 func sayNoAnswer(m *bus.InboundMessage, told bool) string {
 	where := ""
 	if title := Clean(m.ChatTitle, MaxName); title != "" {
-		where = " in " + Literal(title)
+		where = " in " + markup.Literal(title)
 	}
 	text := "I could not deliver my answer to your message" + where + "."
 	if told {

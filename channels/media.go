@@ -157,7 +157,7 @@ func (m *Media) fetch(ctx context.Context, from bus.Address, name string, a *bus
 		if limit, ok := errors.AsType[*RateError](err); ok {
 			wait = max(wait, limit.After)
 		}
-		if !sleep(ctx, wait) {
+		if !Sleep(ctx, wait) {
 			return err
 		}
 		wait *= 2

@@ -228,9 +228,9 @@ func (People) demote(tx *store.Tx, account, sender string) error {
 	return nil
 }
 
-// ownersBeside returns a direct chat of each owner, as far as it is known, that is not the given
+// OwnersBeside returns a direct chat of each owner, as far as it is known, that is not the given
 // one; of another account, if there is one.
-func (People) ownersBeside(q store.Queryer, a bus.Address) ([]bus.Address, error) {
+func (People) OwnersBeside(q store.Queryer, a bus.Address) ([]bus.Address, error) {
 	rows, err := q.Query(`SELECT person, account, chat FROM identities
 		WHERE chat <> '' AND NOT (account = $1 AND chat = $2)
 		ORDER BY person, CASE WHEN account = $1 THEN 1 ELSE 0 END, account`, a.Account, a.Chat)

@@ -124,7 +124,7 @@ func fileParts(files []bus.Attachment, limits Limits) []part {
 
 // notSent stands for a file that the channel can't send.
 func notSent(f *bus.Attachment, limits Limits) string {
-	name := Literal(clip(strings.Join(strings.Fields(f.Name), " "), 100))
+	name := markup.Literal(Clip(strings.Join(strings.Fields(f.Name), " "), 100))
 	if limits.File == 0 {
 		return fmt.Sprintf("[%s %s: files can't be sent here]", f.Kind, name)
 	}
@@ -141,11 +141,11 @@ func withButtons(text string, buttons []bus.Button) string {
 	end := ""
 	for _, button := range buttons {
 		if button.Number != 0 {
-			fmt.Fprintf(&b, "%d. %s\n", button.Number, Literal(button.Label))
+			fmt.Fprintf(&b, "%d. %s\n", button.Number, markup.Literal(button.Label))
 			end = "\nSend the number, or answer in your own words."
 			continue
 		}
-		fmt.Fprintf(&b, "- %s: send `%s`\n", Literal(button.Label),
+		fmt.Fprintf(&b, "- %s: send `%s`\n", markup.Literal(button.Label),
 			strings.ReplaceAll(button.Text, "`", "'"))
 	}
 	return strings.TrimSuffix(b.String()+end, "\n")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,22 +40,18 @@ type Router struct {
 	db       *store.DB
 	outbox   *bus.Outbox
 	live     *bus.Live
-	media    *Media
+	files    Files
 	inbox    *bus.Inbox // only read
-	people   People
+	owners   Owners
 	accounts map[string]*account
 	now      func() time.Time
 	log      *slog.Logger
 
 	secrets atomic.Pointer[Secrets] // must not be sent
 
-	// Delivered is told of each message that people have now. It is set before Run and must not wait
-	// for anything.
-	Delivered func(bus.OutboundMessage)
+	listeners []DeliveryListener
 
-	// Orderly says that the process before this one has ended in order, as [store.Life] knows: it is
-	// not counted for what was on its way then. It is set before Run.
-	Orderly bool
+	orderly bool // see RouterOptions
 
 	last    int64     // newest delivery that was handed out; used by Run only
 	changes int64     // that persons had made to the outbox when it was last looked at; likewise
@@ -73,26 +70,62 @@ type Router struct {
 	wg sync.WaitGroup // of the workers and of what they start
 }
 
-// NewRouter returns a Router for accounts. The files that it sends are in media.
-func NewRouter(
-	db *store.DB, outbox *bus.Outbox, live *bus.Live, media *Media, accounts []Account,
-	log *slog.Logger,
-) *Router {
+// Files are the files that a [Router] sends.
+type Files interface {
+	// Open opens the file at the Path of an attachment. It reports [ErrRefused] if the file does not
+	// exist any more.
+	Open(path string) (*os.File, error)
+}
+
+// Owners know where the owners of the gateway can be told something.
+type Owners interface {
+	// OwnersBeside returns a direct chat of each owner other than the given one.
+	OwnersBeside(q store.Queryer, a bus.Address) ([]bus.Address, error)
+}
+
+// RouterOptions are what a [Router] works with.
+type RouterOptions struct {
+	DB       *store.DB
+	Outbox   *bus.Outbox
+	Live     *bus.Live
+	Files    Files // may be nil if no message has a file
+	Owners   Owners
+	Accounts []Account
+
+	// Orderly says that the process before this one ended in order, as [store.Life] knows: it is not
+	// counted as a crash for the messages that it was sending.
+	Orderly bool
+
+	Logger *slog.Logger
+}
+
+// NewRouter returns a Router for the accounts of opts.
+func NewRouter(opts RouterOptions) *Router {
 	r := &Router{
-		db: db, outbox: outbox, live: live, media: media, inbox: bus.NewInbox(), now: time.Now, log: log,
+		db: opts.DB, outbox: opts.Outbox, live: opts.Live, files: opts.Files, owners: opts.Owners,
+		orderly: opts.Orderly, inbox: bus.NewInbox(), now: time.Now, log: opts.Logger,
 		accounts: make(map[string]*account),
 		chats:    make(map[bus.Address]*chat),
 		kept:     make(map[string]messages),
 		room:     make(chan struct{}, 1),
 		over:     recent{set: make(map[string]bool)},
-
-		Delivered: func(bus.OutboundMessage) {},
 	}
 	r.secrets.Store(new(Secrets))
-	for _, a := range accounts {
+	for _, a := range opts.Accounts {
 		r.accounts[a.Name] = newAccount(a, r.now())
 	}
 	return r
+}
+
+// A DeliveryListener learns which messages people have received.
+type DeliveryListener interface {
+	// Delivered is called after the transaction that marked m as sent. It must not wait for anything.
+	Delivered(m bus.OutboundMessage)
+}
+
+// Notify adds listeners. It is called before Run.
+func (r *Router) Notify(listeners ...DeliveryListener) {
+	r.listeners = append(r.listeners, listeners...)
 }
 
 // Open returns how many messages of an account are on their way. It may be wrong for as long as it

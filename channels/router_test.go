@@ -424,8 +424,10 @@ func TestStoreGone(t *testing.T) {
 		live: bus.NewLive()}
 	w.Block()
 	w.store(bus.OutboundMessage{To: chatA, Text: "hello"})
-	r := channels.NewRouter(db, w.outbox, w.live, nil,
-		[]channels.Account{{Name: "full", Channel: w.platform}}, discard)
+	r := channels.NewRouter(channels.RouterOptions{
+		DB: db, Outbox: w.outbox, Live: w.live, Owners: channels.People{}, Logger: discard,
+		Accounts: []channels.Account{{Name: "full", Channel: w.platform}},
+	})
 	done := make(chan error, 1)
 	go func() { done <- r.Run(t.Context()) }()
 	for len(w.asked("send")) == 0 {
@@ -448,8 +450,10 @@ func TestRunLeavesNothing(t *testing.T) {
 	outbox, live := bus.NewOutbox(), bus.NewLive()
 	before := goleak.IgnoreCurrent()
 	p := new(channeltest.Full)
-	r := channels.NewRouter(db, outbox, live, nil,
-		[]channels.Account{{Name: "full", Channel: p, Streaming: true}}, discard)
+	r := channels.NewRouter(channels.RouterOptions{
+		DB: db, Outbox: outbox, Live: live, Owners: channels.People{}, Logger: discard,
+		Accounts: []channels.Account{{Name: "full", Channel: p, Streaming: true}},
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()

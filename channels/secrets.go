@@ -115,7 +115,7 @@ func (c *chat) withheld(ctx context.Context, m bus.OutboundMessage) bus.Outbound
 
 // secretFile reports whether f contains a secret. One that can't be read is not sent anyway.
 func (c *chat) secretFile(f bus.Attachment) bool {
-	file, err := c.r.media.Open(f.Path)
+	file, err := c.r.files.Open(f.Path)
 	if err != nil {
 		return false
 	}

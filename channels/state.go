@@ -58,7 +58,7 @@ func (s *Supervisor) note(ctx context.Context) {
 	for more := true; more; {
 		select {
 		case <-s.entered:
-			more = sleep(ctx, notePause)
+			more = Sleep(ctx, notePause)
 		case <-tick.C:
 		case <-ctx.Done():
 			more = false

@@ -225,7 +225,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			s.log.WarnContext(ctx, "channel ended; it is started again", "after", pause, "err", err)
 			s.setState(fmt.Sprintf("not connected: %v; it is tried again by itself", err))
 		}
-		if !sleep(ctx, pause) {
+		if !Sleep(ctx, pause) {
 			return nil
 		}
 		s.mu.Lock()
@@ -246,20 +246,8 @@ func (s *Supervisor) setCommands(ctx context.Context, c Commander) {
 			return // Run says so
 		}
 		s.log.DebugContext(ctx, "commands not set yet", "err", err)
-		if !sleep(ctx, wait) {
+		if !Sleep(ctx, wait) {
 			return
 		}
-	}
-}
-
-// sleep waits for d and reports false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

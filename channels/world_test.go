@@ -161,8 +161,10 @@ func (w *world) start(change ...func(*channels.Account)) (stop func()) {
 
 func (w *world) startWith(accounts ...channels.Account) (stop func()) {
 	w.t.Helper()
-	w.router = channels.NewRouter(w.db, w.outbox, w.live, w.media, accounts, discard)
-	w.router.Orderly = w.orderly
+	w.router = channels.NewRouter(channels.RouterOptions{
+		DB: w.db, Outbox: w.outbox, Live: w.live, Files: w.media, Owners: channels.People{},
+		Accounts: accounts, Orderly: w.orderly, Logger: discard,
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.router.Run(ctx) }()

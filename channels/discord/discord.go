@@ -177,7 +177,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	g.Go(func() error { return f.run(ctx) })
 	for i := range c.opts.Shards {
 		g.Go(func() error {
-			if !sleep(ctx, time.Duration(i)*c.opts.IdentifyEvery) {
+			if !channels.Sleep(ctx, time.Duration(i)*c.opts.IdentifyEvery) {
 				return ctx.Err()
 			}
 			return newShard(c, f, i).run(ctx)
@@ -193,17 +193,5 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 func (c *Channel) closeIdle() {
 	if t, ok := c.opts.Transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
-	}
-}
-
-// sleep waits for d and reports false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

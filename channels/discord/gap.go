@@ -128,7 +128,7 @@ func (f *feed) insist(ctx context.Context, id string, call func() error) bool {
 				"or in new threads of it, while the gateway was away may not be read",
 				"account", f.c.name, "chat", id, "final", refused, "err", err)
 		}
-		if refused || !sleep(ctx, f.c.opts.Postpone) {
+		if refused || !channels.Sleep(ctx, f.c.opts.Postpone) {
 			return false
 		}
 	}
@@ -281,7 +281,7 @@ func (f *feed) patient(ctx context.Context, call func() error) error {
 		} else {
 			wait *= 2
 		}
-		if !sleep(ctx, pause) {
+		if !channels.Sleep(ctx, pause) {
 			return ctx.Err()
 		}
 	}

@@ -90,7 +90,7 @@ func (s *shard) event(e *discordgo.Event) {
 func (s *shard) resume(ctx context.Context) error {
 	var err error
 	for _, wait := range resumeWaits {
-		if !sleep(ctx, wait) {
+		if !channels.Sleep(ctx, wait) {
 			return ctx.Err()
 		}
 		err = s.open(ctx)

@@ -9,6 +9,7 @@ import (
 	"gateway/agent"
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/markup"
 	"gateway/store"
 )
 
@@ -70,7 +71,7 @@ func nameOf(name, sender string) string {
 	if name = oneLine(name); name == "" {
 		return "`" + sender + "`"
 	}
-	return channels.Literal(name)
+	return markup.Literal(name)
 }
 
 const sayNoPairing = "There is no such pairing code, or it has expired. Send /pair to see who asks."

@@ -97,7 +97,7 @@ var imports = map[string]string{
 		"agent/tools/jobs agent/tools/message agent/tools/shell agent/tools/shell/sandbox " +
 		"agent/tools/spawn " +
 		"agent/tools/web agent/usage channels " +
-		"channels/discord channels/telegram channels/terminal channels/whatsapp " +
+		"channels/discord channels/markup channels/telegram channels/terminal channels/whatsapp " +
 		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/doctor " +
 		"cmd/gateway/internal/moving agent/schedule " +
 		"agent/question cmd/gateway/internal/retention " +

@@ -180,15 +180,14 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 	}
 	g.channels = sources
 	g.media = channels.NewMedia(p.media, sources, mediaOptions(cfg, log))
-	g.router = channels.NewRouter(db, outbox, live, g.media, accounts, log)
-	g.router.Orderly = !p.life.Crashed
+	g.router = channels.NewRouter(channels.RouterOptions{
+		DB: db, Outbox: outbox, Live: live, Files: g.media, Owners: channels.People{},
+		Accounts: accounts, Orderly: !p.life.Crashed, Logger: log,
+	})
 	g.ops = newOperations(cfg, g, inbox, outbox)
 	g.router.SetSecrets(g.secrets(cfg))
-	gate.Admitted = func(list []bus.InboundMessage) {
-		g.router.Admitted(list)
-		g.ops.metrics.Accepted(list)
-	}
-	g.router.Delivered = g.ops.metrics.Delivered
+	gate.Notify(g.router, g.ops.metrics)
+	g.router.Notify(g.ops.metrics)
 	g.scheduler = g.newScheduler(cfg, inbox)
 	decoder, err := extract.New(extract.Options{Logger: log})
 	if err != nil {

@@ -186,8 +186,8 @@ func (m *Metrics) Posted(hook string, o hooks.Outcome) {
 	m.posts.WithLabelValues(hook, string(o)).Inc()
 }
 
-// Accepted notes when messages came in.
-func (m *Metrics) Accepted(messages []bus.InboundMessage) {
+// Admitted notes when messages came in.
+func (m *Metrics) Admitted(messages []bus.InboundMessage) {
 	m.arrivals.add(messages, time.Now())
 }
 

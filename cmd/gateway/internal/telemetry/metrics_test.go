@@ -188,7 +188,7 @@ func TestBounded(t *testing.T) {
 	m, _ := newTestMetrics(t)
 	use := func(i int) {
 		from := bus.Address{Account: "tg", Chat: fmt.Sprint(i)}
-		m.Accepted([]bus.InboundMessage{{ID: "1", From: from, Sender: bus.Sender{ID: fmt.Sprint(i)}}})
+		m.Admitted([]bus.InboundMessage{{ID: "1", From: from, Sender: bus.Sender{ID: fmt.Sprint(i)}}})
 		m.Delivered(bus.OutboundMessage{To: from, Answers: []string{"1"}})
 		_, end := m.Turn(t.Context(), agent.TurnBegin{Account: "tg"})
 		end(agent.TurnEnd{Turn: int64(i)})
@@ -219,7 +219,7 @@ func TestLatency(t *testing.T) {
 	from := bus.Address{Account: "tg", Chat: "1"}
 	put := func(first, n int) {
 		for i := first; i < first+n; i++ {
-			m.Accepted([]bus.InboundMessage{{ID: fmt.Sprint(i), From: from}})
+			m.Admitted([]bus.InboundMessage{{ID: fmt.Sprint(i), From: from}})
 		}
 	}
 	put(0, 3)
