@@ -8,7 +8,7 @@ import (
 
 	"gateway/agent"
 	"gateway/bus"
-	"gateway/channels"
+	"gateway/channels/gate"
 	"gateway/channels/markup"
 	"gateway/store"
 )
@@ -42,14 +42,14 @@ func whoami(_ *store.Tx, m bus.InboundMessage, _ string) (agent.Say, error) {
 
 // letIn answers /pair.
 func letIn(tx *store.Tx, m bus.InboundMessage, args string) (agent.Say, error) {
-	people, now := channels.People{}, time.Now()
+	people, now := gate.People{}, time.Now()
 	word, code, _ := strings.Cut(args, " ")
 	switch {
 	case args == "":
 		return pendingSay(tx, now)
 	case strings.EqualFold(word, "deny"):
 		p, err := people.Deny(tx, code, now)
-		if errors.Is(err, channels.ErrNoPairing) {
+		if errors.Is(err, gate.ErrNoPairing) {
 			return agent.Say{Text: sayNoPairing}, nil
 		}
 		return agent.Say{Text: fmt.Sprintf("%s was turned away and gets no further code. "+
@@ -57,7 +57,7 @@ func letIn(tx *store.Tx, m bus.InboundMessage, args string) (agent.Say, error) {
 			nameOf(p.Name, p.Sender), p.Account, p.Sender)}, err
 	}
 	p, chat, err := people.Approve(tx, args, true, now) // by whoever has sent this
-	if errors.Is(err, channels.ErrNoPairing) {
+	if errors.Is(err, gate.ErrNoPairing) {
 		return agent.Say{Text: sayNoPairing}, nil
 	}
 	if err == nil {
@@ -78,7 +78,7 @@ const sayNoPairing = "There is no such pairing code, or it has expired. Send /pa
 
 // pendingSay lists who asks to be let in.
 func pendingSay(tx *store.Tx, now time.Time) (agent.Say, error) {
-	list, err := channels.People{}.Pending(tx, now)
+	list, err := gate.People{}.Pending(tx, now)
 	if err != nil || len(list) == 0 {
 		return agent.Say{Text: "Nobody asks to be let in."}, err
 	}

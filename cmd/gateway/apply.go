@@ -5,7 +5,7 @@ import (
 
 	"gateway/agent"
 	"gateway/bus"
-	"gateway/channels"
+	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/config"
 )
 
@@ -33,7 +33,7 @@ func (g *gateway) agentOptions(cfg *config.Config) *agent.Options {
 		SpeechCost: func(s int) float64 { return float64(s) / 60 * cfg.Transcription.PriceMinute },
 		Rules:      newRules(cfg),
 		Approver:   bus.Role(cfg.Approvals.Approver), ApprovalTime: cfg.Approvals.Timeout,
-		Owners:      channels.People{}.OwnerChats,
+		Owners:      gate.People{}.OwnerChats,
 		Forget:      forgetPerson,
 		Served:      func(account string) bool { return g.channels[account] != nil },
 		Keeper:      func(account string) agent.Keeper { return g.keeper(cfg, account) },

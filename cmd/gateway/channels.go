@@ -15,6 +15,9 @@ import (
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/discord"
+	"gateway/channels/gate"
+	"gateway/channels/media"
+	"gateway/channels/supervisor"
 	"gateway/channels/telegram"
 	"gateway/channels/terminal"
 	"gateway/channels/whatsapp"
@@ -23,13 +26,13 @@ import (
 )
 
 // newPolicy returns who may write to an account.
-func newPolicy(c config.Channel) channels.Policy {
+func newPolicy(c config.Channel) gate.Policy {
 	if c.Type == "terminal" {
 		// Whoever has this process' home has all that it could protect.
-		return channels.Policy{Access: channels.Open, Owners: []string{terminal.Sender}}
+		return gate.Policy{Access: gate.Open, Owners: []string{terminal.Sender}}
 	}
-	return channels.Policy{
-		Access: channels.Access(c.Access), Allow: c.Allow, Owners: c.Owners, Groups: c.Groups,
+	return gate.Policy{
+		Access: gate.Access(c.Access), Allow: c.Allow, Owners: c.Owners, Groups: c.Groups,
 		Always: c.Activation == "always", Phones: c.Type == "whatsapp", PerMinute: c.SenderRate,
 	}
 }
@@ -92,9 +95,9 @@ func openMedia(cfg *config.Config) (*os.Root, error) {
 // mediaFolder returns the folder of the files that people send and get.
 func mediaFolder(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "media") }
 
-func mediaOptions(cfg *config.Config, log *slog.Logger) *channels.MediaOptions {
+func mediaOptions(cfg *config.Config, log *slog.Logger) *media.Options {
 	const mb = 1 << 20
-	return &channels.MediaOptions{
+	return &media.Options{
 		MaxFile: int64(cfg.Media.MaxFileMB) * mb, MaxTotal: int64(cfg.Media.MaxTotalMB) * mb,
 		Retention: compressed(cfg.Media.Retention), Offloads: compressed(cfg.Retention.Offloads),
 		Every: compressed(time.Hour), Logger: log,
@@ -125,7 +128,7 @@ func channelsCommand(load loader) *cobra.Command {
 
 // channelRows describes the accounts, a row each.
 func channelRows(cfg *config.Config, q store.Queryer) ([][]string, error) {
-	states, err := channels.States(q)
+	states, err := supervisor.States(q)
 	if err != nil {
 		return nil, err
 	}

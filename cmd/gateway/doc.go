@@ -8,7 +8,7 @@
 //	platform                                                                     platform
 //	   │ update                                                                      ▲ send, edit
 //	   ▼                                                                             │
-//	channels/telegram ─ Run ─▶ channels.Gate ─▶ bus.Inbox    bus.Outbox ─▶ channels.Router ─ Send
+//	channels/telegram ─ Run ─▶ channels/gate ─▶ bus.Inbox    bus.Outbox ─▶ channels/router ─ Send
 //	channels/discord           who may speak,   (durable)    (durable)     a worker per chat:
 //	channels/whatsapp          and as whom         │             ▲         split, files, retry,
 //	channels/terminal                              │             │         resume
@@ -52,7 +52,7 @@
 // # Files
 //
 // What people send besides text is in the inbox as a reference, with which the turn that takes the
-// message has channels.Media fetch it: nothing holds up receiving, nothing is fetched for
+// message has the media.Store fetch it: nothing holds up receiving, nothing is fetched for
 // strangers, and a kill in between costs only a second fetch. Files lie by chat below "media" in
 // the gateway's home, where each conversation's tools see their own. What is sent lies there, too,
 // and goes as a part of its own.
@@ -154,7 +154,10 @@
 //	agent/extract         decodes files in processes of their own
 //	agent/document        texts of files; agent/picture makes images fit for a model
 //	agent                 dispatcher, turn, prompt, commands
-//	channels              what a channel is; gate, router, supervisor, people, media
+//	channels              what a channel is: the contract between gateway and platforms
+//	channels/gate         who gets into the inbox, and as whom; people and pairings
+//	channels/router       brings the outbox to the platforms
+//	channels/supervisor   keeps a channel running; channels/media keeps files
 //	channels/markup       Markdown for each platform, and splitting
 //	channels/telegram     and discord, whatsapp, terminal: a platform each
 //	cmd/gateway           command line, configuration, wiring

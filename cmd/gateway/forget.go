@@ -11,6 +11,7 @@ import (
 	"gateway/agent"
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/gate"
 	"gateway/channels/whatsapp"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/session"
@@ -19,11 +20,11 @@ import (
 
 // forgetPerson makes somebody a stranger, if they are known, and their chats unknown.
 func forgetPerson(tx *store.Tx, person int64, chats []bus.Address) error {
-	err := channels.People{}.Revoke(tx, person)
-	if err != nil && !errors.Is(err, channels.ErrNobody) {
+	err := gate.People{}.Revoke(tx, person)
+	if err != nil && !errors.Is(err, gate.ErrNobody) {
 		return err
 	}
-	return channels.Forget(tx, chats)
+	return gate.Forget(tx, chats)
 }
 
 // keeper returns what keeps something of its own of the people on an account, or nil. An account

@@ -23,7 +23,7 @@ import (
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/agent/tools/spawn"
 	"gateway/bus"
-	"gateway/channels"
+	"gateway/channels/media"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/memory"
 	"gateway/store"
@@ -55,7 +55,7 @@ type workplace struct {
 	outbox    *bus.Outbox
 	workspace *os.Root
 	mediaRoot *os.Root
-	media     *channels.Media
+	media     *media.Store
 	mind      *mind
 	extract   *extract.Extractor
 	stopTask  func(ctx context.Context, session string) (bool, error)

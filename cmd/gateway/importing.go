@@ -16,7 +16,7 @@ import (
 
 	"gateway/agent/schedule"
 	"gateway/bus"
-	"gateway/channels"
+	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/moving"
 	"gateway/memory"
@@ -162,7 +162,7 @@ func (i importing) account(cfg *config.Config) (func(platform string) string, er
 
 // people fills in who is known, and to whom what is personal goes.
 func (i importing) people(ctx context.Context, cfg *config.Config, t *moving.Target) (err error) {
-	if t.People, err = (channels.People{}).List(t.DB.Read(ctx)); err != nil {
+	if t.People, err = (gate.People{}).List(t.DB.Read(ctx)); err != nil {
 		return err
 	}
 	var owners []int64
@@ -187,7 +187,7 @@ func (i importing) people(ctx context.Context, cfg *config.Config, t *moving.Tar
 		return err
 	}
 	person := t.Scope.Person()
-	known := func(p channels.Person) bool { return p.ID == person }
+	known := func(p gate.Person) bool { return p.ID == person }
 	if person != 0 && !slices.ContainsFunc(t.People, known) {
 		return usageError{fmt.Errorf("there is no person %d: see gateway people list", person)}
 	}
@@ -219,7 +219,7 @@ func (i importing) owner(ctx context.Context, t *moving.Target) error {
 }
 
 // whose asks to whom what is personal is to go.
-func whose(people []channels.Person) string {
+func whose(people []gate.Person) string {
 	const ask = "whose memory is this? Name the person, or a conversation, with --scope"
 	var choices []string
 	for _, p := range people {

@@ -34,7 +34,11 @@ var imports = map[string]string{
 	"agent/llm/openai/openaitest": "",
 	"agent/near":                  "",
 	"agent/tool":                  "store bus memory agent/llm agent/near",
-	"channels":                    "store store/fault bus channels/markup",
+	"channels":                    "bus",
+	"channels/gate":               "store store/fault bus channels channels/markup",
+	"channels/router":             "store store/fault bus channels channels/markup",
+	"channels/supervisor":         "store channels",
+	"channels/media":              "bus channels",
 
 	"agent/extract":    "agent/document agent/picture agent/tools/shell/sandbox",
 	"agent/guard":      "",
@@ -86,17 +90,18 @@ var imports = map[string]string{
 	"cmd/gateway/internal/backup":    "store",
 	"cmd/gateway/internal/retention": "store",
 	"cmd/gateway/internal/watch":     "",
-	"cmd/gateway/internal/doctor": "store bus skills agent/tools/shell/sandbox channels " +
+	"cmd/gateway/internal/doctor": "store bus skills agent/tools/shell/sandbox channels/gate " +
 		"cmd/gateway/internal/config cmd/gateway/internal/ops",
 	"cmd/gateway/internal/moving": "store bus memory memory/document memory/version session " +
-		"skills agent/llm agent/schedule channels",
+		"skills agent/llm agent/schedule channels/gate",
 	"cmd/gateway": "store bus memory memory/document memory/version skills session agent " +
 		"agent/approval agent/background agent/extract agent/guard agent/halt agent/llm " +
 		"agent/llm/demo agent/llm/failover agent/llm/openai agent/mcpserver agent/tool " +
 		"agent/tools/recall agent/tools/ask agent/tools/clock agent/tools/files agent/tools/mcp " +
 		"agent/tools/jobs agent/tools/message agent/tools/shell agent/tools/shell/sandbox " +
 		"agent/tools/spawn " +
-		"agent/tools/web agent/usage channels " +
+		"agent/tools/web agent/usage channels channels/gate channels/media channels/router " +
+		"channels/supervisor " +
 		"channels/discord channels/markup channels/telegram channels/terminal channels/whatsapp " +
 		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/doctor " +
 		"cmd/gateway/internal/moving agent/schedule " +

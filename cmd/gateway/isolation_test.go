@@ -19,7 +19,7 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
-	"gateway/channels"
+	"gateway/channels/gate"
 	"gateway/channels/telegram/telegramtest"
 	"gateway/memory"
 	"gateway/session"
@@ -118,7 +118,7 @@ func (v *village) admit() {
 	v.eventually("pairing codes", func(db *store.DB) bool { return v.count(db, "pairings") == 4 })
 	var codes []string
 	v.look(func(db *store.DB) {
-		list, err := channels.People{}.Pending(db.Read(v.t.Context()), time.Now())
+		list, err := gate.People{}.Pending(db.Read(v.t.Context()), time.Now())
 		if err != nil {
 			v.t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func (v *village) admit() {
 func (v *village) people() map[int64]string {
 	known := make(map[int64]string)
 	v.look(func(db *store.DB) {
-		list, err := channels.People{}.List(db.Read(v.t.Context()))
+		list, err := gate.People{}.List(db.Read(v.t.Context()))
 		if err != nil {
 			v.t.Fatal(err)
 		}

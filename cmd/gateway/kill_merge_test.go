@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"gateway/agent/background"
-	"gateway/channels"
+	"gateway/channels/gate"
 	"gateway/memory"
 	"gateway/memory/document"
 	docversion "gateway/memory/version"
@@ -102,7 +102,7 @@ func newMerger(t *testing.T, pairs int) *merger {
 		}
 		err := db.Tx(t.Context(), func(tx *store.Tx) error {
 			for n := range int64(pairs) {
-				if err := (channels.People{}).Link(tx, 2*n+1, 2*n+2); err != nil {
+				if err := (gate.People{}).Link(tx, 2*n+1, 2*n+2); err != nil {
 					return err
 				}
 			}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gateway/channels"
+	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/memory"
 	"gateway/memory/document"
@@ -183,7 +183,7 @@ func (r remembrance) list(ctx context.Context) ([][]string, error) {
 			infos = append(infos, memory.ScopeInfo{Scope: scope})
 		}
 	}
-	people, err := channels.People{}.List(r.db.Read(ctx))
+	people, err := gate.People{}.List(r.db.Read(ctx))
 	if err != nil {
 		return nil, err
 	}

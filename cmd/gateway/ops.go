@@ -14,7 +14,8 @@ import (
 	"gateway/agent/halt"
 	"gateway/agent/schedule"
 	"gateway/bus"
-	"gateway/channels"
+	"gateway/channels/router"
+	"gateway/channels/supervisor"
 	"gateway/cmd/gateway/internal/backup"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/hooks"
@@ -35,8 +36,8 @@ type operations struct {
 
 // secrets returns what no message may take out: those of the configuration, and the operator's
 // token, which http.json has.
-func (g *gateway) secrets(cfg *config.Config) channels.Secrets {
-	return channels.NewSecrets(append(cfg.Secrets(), g.ops.token))
+func (g *gateway) secrets(cfg *config.Config) router.Secrets {
+	return router.NewSecrets(append(cfg.Secrets(), g.ops.token))
 }
 
 // newOperations returns the operations of g, which need not be whole yet.
@@ -146,7 +147,7 @@ func (g *gateway) sources(
 }
 
 // accountState returns how an account is.
-func (g *gateway) accountState(s *channels.Supervisor) telemetry.AccountState {
+func (g *gateway) accountState(s *supervisor.Supervisor) telemetry.AccountState {
 	in, out := g.gate.Stats(s.Name()), g.router.AccountStats(s.Name())
 	return telemetry.AccountState{
 		Up: s.Up(), Restarts: s.Restarts(),

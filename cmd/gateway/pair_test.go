@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"gateway/channels"
+	"gateway/channels/supervisor"
 	"gateway/channels/whatsapp/whatsapptest"
 	"gateway/store"
 )
@@ -117,7 +118,7 @@ func checkPairing(t *testing.T, out, number, file string) {
 func (w *world) awaitState(account, text string) {
 	w.t.Helper()
 	w.eventually(account+" "+text, func(db *store.DB) bool {
-		states, err := channels.States(db.Read(w.t.Context()))
+		states, err := supervisor.States(db.Read(w.t.Context()))
 		if err != nil {
 			w.t.Fatal(err)
 		}

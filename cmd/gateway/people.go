@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gateway/bus"
-	"gateway/channels"
+	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
 )
@@ -29,15 +29,15 @@ func peopleListCommand(load loader) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withData(cmd.Context(), load, func(db *store.DB) error {
-				pending, err := channels.People{}.Pending(db.Read(cmd.Context()), time.Now())
+				pending, err := gate.People{}.Pending(db.Read(cmd.Context()), time.Now())
 				if err != nil {
 					return err
 				}
-				known, err := channels.People{}.List(db.Read(cmd.Context()))
+				known, err := gate.People{}.List(db.Read(cmd.Context()))
 				if err != nil {
 					return err
 				}
-				denied, err := channels.People{}.Denied(db.Read(cmd.Context()))
+				denied, err := gate.People{}.Denied(db.Read(cmd.Context()))
 				if err != nil {
 					return err
 				}
@@ -62,7 +62,7 @@ func peopleListCommand(load loader) *cobra.Command {
 }
 
 func peopleApproveCommand(load loader) *cobra.Command {
-	var p channels.Person
+	var p gate.Person
 	return change(load, "approve CODE",
 		"Let in who was given this pairing code; the first one becomes the owner",
 		func(tx *store.Tx, args []string) error {
@@ -71,7 +71,7 @@ func peopleApproveCommand(load loader) *cobra.Command {
 				return err
 			}
 			var chat bus.Address
-			p, chat, err = channels.People{}.Approve(tx, args[0], isOwned(cfg), time.Now())
+			p, chat, err = gate.People{}.Approve(tx, args[0], isOwned(cfg), time.Now())
 			if err != nil {
 				return err
 			}
@@ -93,7 +93,7 @@ func isOwned(cfg *config.Config) bool {
 func peopleDenyCommand(load loader) *cobra.Command {
 	return change(load, "deny CODE", "Turn away who was given this pairing code, for good",
 		func(tx *store.Tx, args []string) error {
-			_, err := channels.People{}.Deny(tx, args[0], time.Now())
+			_, err := gate.People{}.Deny(tx, args[0], time.Now())
 			return err
 		},
 		func(args []string) string {
@@ -105,7 +105,7 @@ func peopleDenyCommand(load loader) *cobra.Command {
 func peopleUndenyCommand(load loader) *cobra.Command {
 	return change(load, "undeny ACCOUNT ID", "Let somebody who was turned away ask again",
 		func(tx *store.Tx, args []string) error {
-			return channels.People{}.Undeny(tx, args[0], args[1])
+			return gate.People{}.Undeny(tx, args[0], args[1])
 		},
 		func(args []string) string { return args[1] + " may ask again on " + args[0] + "." })
 }
@@ -117,7 +117,7 @@ func peopleRevokeCommand(load loader) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return channels.People{}.Revoke(tx, id)
+			return gate.People{}.Revoke(tx, id)
 		},
 		func(args []string) string { return "Person " + args[0] + " is a stranger again." })
 }
@@ -133,7 +133,7 @@ func peopleRoleCommand(load loader) *cobra.Command {
 			if !role.Valid() {
 				return usageError{fmt.Errorf("%q is no role: want owner, admin, user or guest", args[1])}
 			}
-			return channels.People{}.SetRole(tx, id, role)
+			return gate.People{}.SetRole(tx, id, role)
 		},
 		func(args []string) string { return fmt.Sprintf("Person %s is %s now.", args[0], args[1]) })
 }
@@ -149,7 +149,7 @@ func peopleLinkCommand(load loader) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return channels.People{}.Link(tx, id, other)
+			return gate.People{}.Link(tx, id, other)
 		},
 		func(args []string) string {
 			return fmt.Sprintf("Person %s is also who person %s was.", args[0], args[1])
@@ -167,8 +167,8 @@ func change(
 			err := withData(cmd.Context(), load, func(db *store.DB) error {
 				return db.Tx(cmd.Context(), func(tx *store.Tx) error { return do(tx, args) })
 			})
-			if errors.Is(err, channels.ErrNoPairing) || errors.Is(err, channels.ErrNobody) ||
-				errors.Is(err, channels.ErrNotDenied) {
+			if errors.Is(err, gate.ErrNoPairing) || errors.Is(err, gate.ErrNobody) ||
+				errors.Is(err, gate.ErrNotDenied) {
 				return fmt.Errorf("%w: see gateway people list", err)
 			}
 			if err != nil {

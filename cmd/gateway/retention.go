@@ -25,7 +25,7 @@ const (
 )
 
 // newSweeper returns what removes old rows. Files have a sweeper of their own: see
-// [channels.Media].
+// [media.Store].
 func newSweeper(
 	cfg *config.Config, db *store.DB, used *usage.Ledger, log *slog.Logger,
 ) *retention.Sweeper {

@@ -12,6 +12,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/media"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
 )
@@ -92,7 +93,7 @@ func putFiles(cfg *config.Config, to bus.Address, files []string) ([]bus.Attachm
 		return nil, err
 	}
 	defer root.Close()
-	media := channels.NewMedia(root, nil, mediaOptions(cfg, nil))
+	media := media.New(root, nil, mediaOptions(cfg, nil))
 	var list []bus.Attachment
 	for _, name := range files {
 		a, err := putFile(media, to, name)
@@ -104,7 +105,7 @@ func putFiles(cfg *config.Config, to bus.Address, files []string) ([]bus.Attachm
 	return list, nil
 }
 
-func putFile(media *channels.Media, to bus.Address, name string) (bus.Attachment, error) {
+func putFile(media *media.Store, to bus.Address, name string) (bus.Attachment, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return bus.Attachment{}, err

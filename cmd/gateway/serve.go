@@ -18,6 +18,10 @@ import (
 	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/gate"
+	"gateway/channels/media"
+	"gateway/channels/router"
+	"gateway/channels/supervisor"
 	"gateway/channels/terminal"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/hooks"
@@ -30,7 +34,7 @@ import (
 
 // migrations make the tables of all packages.
 func migrations() []store.Migration {
-	return append(agent.Migrations(), bus.Migration, session.Migration, channels.Migration,
+	return append(agent.Migrations(), bus.Migration, session.Migration, gate.Migration,
 		memory.Migration, docversion.Migration, hooks.Migration)
 }
 
@@ -124,15 +128,15 @@ func openWorkspace(cfg *config.Config) (*os.Root, error) {
 type gateway struct {
 	name        string
 	log         *slog.Logger
-	gate        *channels.Gate
+	gate        *gate.Gate
 	usage       *usage.Ledger
 	db          *store.DB
 	scheduler   *schedule.Scheduler
 	dispatcher  *agent.Dispatcher
-	router      *channels.Router
-	supervisors []*channels.Supervisor
+	router      *router.Router
+	supervisors []*supervisor.Supervisor
 	channels    map[string]channels.Channel // by account
-	media       *channels.Media
+	media       *media.Store
 	hands       *hands
 	ops         *operations
 	mind        *mind
@@ -156,10 +160,9 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 	db := p.db
 	g := &gateway{name: cfg.Gateway.Name, log: log, db: db, mind: p.mind, restart: p.restart}
 	inbox, outbox, live := bus.NewInbox(), bus.NewOutbox(), bus.NewLive()
-	gate := channels.NewGate(db, inbox, outbox, log)
-	g.gate, g.usage = gate, usage.New(budget(cfg))
+	g.gate, g.usage = gate.New(db, inbox, outbox, log), usage.New(budget(cfg))
 	g.sweeper = newSweeper(cfg, db, g.usage, log)
-	var accounts []channels.Account
+	var accounts []router.Account
 	sources := make(map[string]channels.Channel)
 	for _, name := range sortedKeys(cfg.Channels) {
 		c := cfg.Channels[name]
@@ -171,22 +174,22 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 			g.terminal = t
 		}
 		sources[name] = ch
-		accounts = append(accounts, channels.Account{
+		accounts = append(accounts, router.Account{
 			Name: name, Channel: ch, Streaming: c.Streaming, Reaction: c.Reaction,
 			EditInterval: c.EditInterval, Unlimited: c.RateLimit == "off",
 		})
 		g.supervisors = append(g.supervisors,
-			channels.NewSupervisor(db, name, ch, gate.Intake(name, newPolicy(c)), menu(), log))
+			supervisor.New(db, name, ch, g.gate.Intake(name, newPolicy(c)), menu(), log))
 	}
 	g.channels = sources
-	g.media = channels.NewMedia(p.media, sources, mediaOptions(cfg, log))
-	g.router = channels.NewRouter(channels.RouterOptions{
-		DB: db, Outbox: outbox, Live: live, Files: g.media, Owners: channels.People{},
+	g.media = media.New(p.media, sources, mediaOptions(cfg, log))
+	g.router = router.New(router.Options{
+		DB: db, Outbox: outbox, Live: live, Files: g.media, Owners: gate.People{},
 		Accounts: accounts, Orderly: !p.life.Crashed, Logger: log,
 	})
 	g.ops = newOperations(cfg, g, inbox, outbox)
 	g.router.SetSecrets(g.secrets(cfg))
-	gate.Notify(g.router, g.ops.metrics)
+	g.gate.Notify(g.router, g.ops.metrics)
 	g.router.Notify(g.ops.metrics)
 	g.scheduler = g.newScheduler(cfg, inbox)
 	decoder, err := extract.New(extract.Options{Logger: log})
@@ -216,8 +219,8 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 
 // isKnown reports whether there is a person with a number.
 func isKnown(q store.Queryer, person int64) (bool, error) {
-	list, err := channels.People{}.List(q)
-	return slices.ContainsFunc(list, func(p channels.Person) bool { return p.ID == person }), err
+	list, err := gate.People{}.List(q)
+	return slices.ContainsFunc(list, func(p gate.Person) bool { return p.ID == person }), err
 }
 
 // formatHints tell the model what its answers look like, by the type of the channel.

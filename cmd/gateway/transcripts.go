@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gateway/bus"
-	"gateway/channels"
+	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/moving"
 	"gateway/memory"
@@ -343,7 +343,7 @@ func isScopeOf(q store.Queryer, s memory.Scope, a bus.Address) (bool, error) {
 	if s.Person() == 0 {
 		return false, nil
 	}
-	people, err := channels.People{}.List(q)
+	people, err := gate.People{}.List(q)
 	if err != nil {
 		return false, err
 	}

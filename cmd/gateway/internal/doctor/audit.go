@@ -15,7 +15,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"gateway/bus"
-	"gateway/channels"
+	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/skills"
 	"gateway/store"
@@ -127,8 +127,8 @@ func (a *auditor) hasOwner(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer db.Close()
-	list, err := channels.People{}.List(db.Read(ctx))
-	return slices.ContainsFunc(list, func(p channels.Person) bool {
+	list, err := gate.People{}.List(db.Read(ctx))
+	return slices.ContainsFunc(list, func(p gate.Person) bool {
 		return p.Role == bus.Owner
 	}), err
 }

@@ -17,13 +17,13 @@ import (
 
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
-	"gateway/channels"
+	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/session"
 	"gateway/store"
 )
 
-var tables = []store.Migration{bus.Migration, channels.Migration, session.Migration}
+var tables = []store.Migration{bus.Migration, gate.Migration, session.Migration}
 
 // A patient is a gateway that is well.
 type patient struct {

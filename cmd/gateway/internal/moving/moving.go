@@ -31,7 +31,7 @@ import (
 
 	"gateway/agent/schedule"
 	"gateway/bus"
-	"gateway/channels"
+	"gateway/channels/gate"
 	"gateway/memory"
 	"gateway/memory/document"
 	"gateway/memory/version"
@@ -89,7 +89,7 @@ type Target struct {
 	Jobs      schedule.Store
 	Scope     memory.Scope // gets what is personal
 	Owner     Owner        // of Scope; the zero Owner if it is nobody's
-	People    []channels.Person
+	People    []gate.Person
 	Location  *time.Location // of times that name no zone
 	Now       time.Time
 
@@ -301,7 +301,7 @@ func isGroup(a bus.Address) bool {
 }
 
 // person returns who writes alone in a conversation, nil if that is not known.
-func (m *mover) person(a bus.Address) *channels.Person {
+func (m *mover) person(a bus.Address) *gate.Person {
 	for i, p := range m.People {
 		if p.Account == a.Account && p.Sender == a.Chat {
 			return &m.People[i]

@@ -11,7 +11,7 @@ import (
 
 	"gateway/agent/schedule"
 	"gateway/bus"
-	"gateway/channels"
+	"gateway/channels/gate"
 	"gateway/memory"
 	"gateway/memory/document"
 	"gateway/memory/version"
@@ -35,7 +35,7 @@ func newDesk(t *testing.T) *desk {
 	t.Helper()
 	d := &desk{t: t, home: t.TempDir(), here: t.TempDir()}
 	db, err := store.Open(t.Context(), filepath.Join(d.here, "gateway.db"), []store.Migration{
-		bus.Migration, session.Migration, channels.Migration, memory.Migration,
+		bus.Migration, session.Migration, gate.Migration, memory.Migration,
 		version.Migration, schedule.Migration}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func newDesk(t *testing.T) *desk {
 		Pins:      skills.NewPins(filepath.Join(d.here, "skills.json"), nil),
 		Jobs:      schedule.Store{MaxJobs: -1, Location: time.UTC},
 		Scope:     "person-1", Location: time.UTC, Now: now,
-		People: []channels.Person{{ID: 1, Name: "Anna", Role: bus.Owner, Account: "telegram",
+		People: []gate.Person{{ID: 1, Name: "Anna", Role: bus.Owner, Account: "telegram",
 			Sender: "42"}},
 		Owner: Owner{Person: 1, Chat: bus.Address{Account: "telegram", Chat: "42"},
 			Sender: bus.Sender{ID: "42", Name: "Anna"}},

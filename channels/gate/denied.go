@@ -1,0 +1,71 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"gateway/bus"
+	"gateway/store"
+)
+
+// A Denied is a stranger who was turned away and gets no pairing code any more.
+type Denied struct {
+	Account string
+	Sender  string // platform's user id
+	Name    string
+	Since   time.Time
+}
+
+// ErrNotDenied reports that nobody with this id was turned away.
+var ErrNotDenied = errors.New("nobody with this account and id was turned away")
+
+// Deny turns the stranger with the given code away and returns who it was. They get no code from
+// now on, until [People.Undeny]. It reports [ErrNoPairing].
+func (p People) Deny(tx *store.Tx, code string, now time.Time) (Pairing, error) {
+	asks, err := p.answer(tx, code, now)
+	if err == nil {
+		_, err = tx.Exec(`INSERT INTO denied (account, sender, name, since_ms)
+			VALUES ($1, $2, $3, $4) ON CONFLICT (account, sender) DO NOTHING`,
+			asks.Account, asks.Sender, asks.Name, now.UnixMilli())
+	}
+	if err != nil {
+		return asks, fmt.Errorf("gate: deny: %w", err)
+	}
+	return asks, nil
+}
+
+// Undeny lets somebody who was turned away ask again. It reports [ErrNotDenied].
+func (People) Undeny(tx *store.Tx, account, sender string) error {
+	n, err := tx.Exec("DELETE FROM denied WHERE account = $1 AND sender = $2", account, sender)
+	if err == nil && n == 0 {
+		err = ErrNotDenied
+	}
+	if err != nil {
+		return fmt.Errorf("gate: undeny %s: %w", bus.Address{Account: account, Chat: sender}, err)
+	}
+	return nil
+}
+
+// Denied returns who was turned away, the first one first.
+func (People) Denied(q store.Queryer) ([]Denied, error) {
+	rows, err := q.Query("SELECT account, sender, name, since_ms FROM denied ORDER BY since_ms")
+	if err != nil {
+		return nil, fmt.Errorf("gate: read who was turned away: %w", err)
+	}
+	defer rows.Close()
+	var list []Denied
+	for rows.Next() {
+		var d Denied
+		var since int64
+		if err := rows.Scan(&d.Account, &d.Sender, &d.Name, &since); err != nil {
+			return nil, fmt.Errorf("gate: read who was turned away: %w", err)
+		}
+		d.Since = time.UnixMilli(since)
+		list = append(list, d)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("gate: read who was turned away: %w", err)
+	}
+	return list, nil
+}

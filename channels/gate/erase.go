@@ -1,0 +1,27 @@
+package gate
+
+import (
+	"fmt"
+
+	"gateway/bus"
+	"gateway/store"
+)
+
+// Forget forgets chats that are erased: how far they were read, who has asked there to be let in,
+// as what a group was known before, and that owners were told of it. It begins anew with the next
+// message.
+func Forget(tx *store.Tx, chats []bus.Address) error {
+	for _, a := range chats {
+		for _, query := range []string{
+			"DELETE FROM places WHERE account = $1 AND place = $2 AND place <> ''",
+			"DELETE FROM pairings WHERE account = $1 AND chat = $2",
+			"DELETE FROM notices WHERE account = $1 AND chat = $2",
+			"DELETE FROM moves WHERE account = $1 AND (chat = $2 OR before = $2)",
+		} {
+			if _, err := tx.Exec(query, a.Account, a.Chat); err != nil {
+				return fmt.Errorf("gate: forget %s: %w", a, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,455 @@
+package gate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/markup"
+	"gateway/store"
+	"gateway/store/fault"
+)
+
+// A Gate decides what gets into the inbox. Nobody who is not admitted leaves a trace there, and
+// nothing is done for them but to offer a pairing code.
+type Gate struct {
+	db     *store.DB
+	inbox  *bus.Inbox
+	outbox *bus.Outbox
+	people People
+	now    func() time.Time
+	log    *slog.Logger
+
+	listeners []Listener
+
+	pace    pace
+	knocks  pace // of strangers
+	peeks   pace // for whether they were let in a moment ago
+	level   level
+	dropped atomic.Int64
+
+	mu       sync.Mutex
+	policies map[string]Policy // by account
+	stats    map[string]*Stats
+	known    map[writer]seen // of the tables; all of it is forgotten every rolesAge
+	read     time.Time       // when it was
+	times    int             // that it was
+}
+
+// An identity is a person, or a chat, on an account.
+type identity struct{ account, id string }
+
+// rolesAge is how long a change that another process made to people may go unnoticed. Where
+// somebody would be turned away the gate looks at once: perhaps they were let in a moment ago.
+// After three times in ten minutes it is doorAge, so that they make it read 20 times a second.
+const (
+	rolesAge = time.Second
+	doorAge  = 50 * time.Millisecond
+)
+
+// New returns a Gate.
+func New(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logger) *Gate {
+	return &Gate{db: db, inbox: inbox, outbox: outbox, now: time.Now, log: log,
+		policies: make(map[string]Policy), stats: make(map[string]*Stats)}
+}
+
+// A Listener learns which messages are new in the inbox.
+type Listener interface {
+	// Admitted is called after the transaction that stored messages. It must not wait for anything.
+	Admitted(messages []bus.InboundMessage)
+}
+
+// Notify adds listeners. It is called before the first channel runs.
+func (g *Gate) Notify(listeners ...Listener) { g.listeners = append(g.listeners, listeners...) }
+
+// Intake returns what the channel of an account publishes to. Until [Gate.SetPolicy] says otherwise
+// p says who may write to it.
+func (g *Gate) Intake(account string, p Policy) channels.Publisher {
+	g.SetPolicy(account, p)
+	return &intake{g, account, g.Stats(account)}
+}
+
+type intake struct {
+	gate    *Gate
+	account string
+	stats   *Stats
+}
+
+// Identify implements [channels.Publisher].
+func (in *intake) Identify(ctx context.Context, id string) error {
+	g := in.gate
+	var before string
+	err := g.db.Tx(ctx, func(tx *store.Tx) error {
+		before = ""
+		err := tx.QueryRow("SELECT platform FROM bots WHERE account = $1", in.account).Scan(&before)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) || before == id {
+			return err
+		}
+		_, err = tx.Exec(`INSERT INTO bots (account, platform) VALUES ($1, $2)
+			ON CONFLICT (account) DO UPDATE SET platform = excluded.platform`, in.account, id)
+		if err != nil || before == "" {
+			return err
+		}
+		if err := g.inbox.Rename(tx, in.account, g.now()); err != nil {
+			return err
+		}
+		_, err = tx.Exec("DELETE FROM places WHERE account = $1 AND place = ''", in.account)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("gate: identify %s: %w", in.account, err)
+	}
+	if before != "" && before != id {
+		g.log.WarnContext(ctx, "the account is another one of the platform's than before, as with "+
+			"another token: what comes to it is new, and what was to be sent comes from it",
+			"account", in.account, "before", before, "now", id)
+	}
+	return nil
+}
+
+// Cursors implements [channels.Publisher].
+func (in *intake) Cursors(ctx context.Context) (map[string]string, error) {
+	fail := func(err error) (map[string]string, error) {
+		return nil, fmt.Errorf("gate: cursors of %s: %w", in.account, err)
+	}
+	rows, err := in.gate.db.Read(ctx).Query("SELECT place, cursor FROM places WHERE account = $1",
+		in.account)
+	if err != nil {
+		return fail(err)
+	}
+	defer rows.Close()
+	cursors := make(map[string]string)
+	for rows.Next() {
+		var place, cursor string
+		if err := rows.Scan(&place, &cursor); err != nil {
+			return fail(err)
+		}
+		cursors[place] = cursor
+	}
+	if err := rows.Err(); err != nil {
+		return fail(err)
+	}
+	return cursors, nil
+}
+
+// Try implements [channels.Publisher].
+func (in *intake) Try(ctx context.Context, f func()) (ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			in.stats.Skipped.Add(1)
+			in.gate.log.ErrorContext(ctx, "update skipped: the channel panicked",
+				"account", in.account, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			ok = false
+		}
+	}()
+	f()
+	return true
+}
+
+// Publish implements [channels.Publisher].
+func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
+	g := in.gate
+	unheard := make(map[string]string)
+	sorted, err := in.sort(ctx, b, unheard)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for id, say := range unheard {
+			if err == nil && b.Unheard != nil {
+				b.Unheard(id, say)
+			}
+		}
+	}()
+	if len(sorted) == 0 && len(b.Moved) == 0 && !b.Gone {
+		return nil // the cursor is only for what is stored
+	}
+	now := g.now()
+	var fresh []bus.InboundMessage
+	var told int
+	err = g.db.Tx(ctx, func(tx *store.Tx) error {
+		var err error
+		if fresh, told, err = g.take(tx, sorted, now, unheard); err != nil {
+			return err
+		}
+		if err := in.saveMoves(tx, b.Moved); err != nil {
+			return err
+		}
+		if b.Gone {
+			return in.dropCursor(tx, b.Place)
+		}
+		return in.saveCursor(tx, b.Place, b.Cursor)
+	})
+	if err != nil {
+		for _, j := range sorted { // the batch comes again
+			j.undo()
+		}
+		return err
+	}
+	fault.Point("accepted")
+	if len(b.Moved) > 0 {
+		g.forget()
+	}
+	if len(fresh) > 0 {
+		in.stats.Received.Add(int64(len(fresh)))
+		g.level.add(len(fresh))
+		g.inbox.Wake()
+		for _, l := range g.listeners {
+			l.Admitted(fresh)
+		}
+	}
+	in.noteRepeated(ctx, sorted, fresh)
+	if told > 0 {
+		g.log.InfoContext(ctx, "strangers, or people whose messages were dropped, were told so: "+
+			"see gateway people list", "account", in.account, "messages", told)
+	}
+	return nil
+}
+
+// noteRepeated counts the messages that are in the inbox from before: platforms deliver again what
+// they believe we have not got.
+func (in *intake) noteRepeated(ctx context.Context, list []judged, fresh []bus.InboundMessage) {
+	for _, j := range list {
+		if j.verdict != admitted || slices.ContainsFunc(fresh, func(m bus.InboundMessage) bool {
+			return m.ID == j.ID && m.From == j.From
+		}) {
+			continue
+		}
+		in.stats.Repeated.Add(1)
+		in.gate.log.DebugContext(ctx, "message dropped: it is in the inbox already",
+			"from", j.From.String(), "id", j.ID)
+	}
+}
+
+// A judged message is one with what becomes of it.
+type judged struct {
+	bus.InboundMessage
+	verdict verdict
+	demoted bool   // its sender was an owner once
+	undo    func() // takes back that it counts for the rate of its sender
+}
+
+// sort decides what becomes of the messages of a batch. It returns those of which something is to
+// be stored, in their order. In unheard it notes what to say to the senders of others.
+func (in *intake) sort(
+	ctx context.Context, b channels.Batch, unheard map[string]string,
+) ([]judged, error) {
+	if len(b.Messages) == 0 {
+		return nil, nil
+	}
+	g, read := in.gate, in.gate.db.Read(ctx)
+	var kept []judged
+	fail := func(err error) ([]judged, error) {
+		for _, j := range kept { // the batch comes again
+			j.undo()
+		}
+		return nil, err
+	}
+	policy := g.policy(in.account)
+	for _, m := range b.Messages {
+		who, v, err := g.judge(read, policy, &m, b.Moved, rolesAge)
+		if err == nil && v < heard && !m.Group {
+			age := doorAge
+			if ok, _ := g.peeks.knock(m, g.now()); ok {
+				age = 0
+			}
+			who, v, err = g.judge(read, policy, &m, b.Moved, age)
+		}
+		if err != nil {
+			return fail(err)
+		}
+		undo := func() {}
+		if v == admitted {
+			if v, err = in.room(ctx, m); err != nil {
+				return fail(err)
+			}
+		}
+		if v == admitted {
+			var ok, tell bool
+			if ok, tell, undo = g.pace.allow(m, policy.PerMinute); !ok {
+				g.log.WarnContext(ctx, "message dropped: its sender writes too fast",
+					"from", m.From.String(), "id", m.ID, "dropped", g.dropped.Add(1))
+				in.stats.Dropped.Add(1)
+				if !tell {
+					unheard[m.ID] = sayHasty
+					continue
+				}
+				v = hasty
+			}
+		}
+		if v == lost {
+			continue
+		}
+		// Nothing is known of a stranger, and a pairing code would change that. The platform may also
+		// repeat what somebody has said who is forgotten by now.
+		if v == stranger && asksToBeForgotten(m.Text) {
+			v = ignored
+		}
+		if v == ignored || v == stranger {
+			in.stats.Refused.Add(1)
+		}
+		if v == stranger {
+			var ok bool
+			if ok, undo = g.knocks.knock(m, g.now()); !ok {
+				v = ignored
+			}
+		}
+		if v == ignored {
+			unheard[m.ID] = sayNotHere
+			if !m.Group {
+				unheard[m.ID] = sayNotYou
+			}
+			g.log.DebugContext(ctx, "message not admitted", "from", m.From.String(), "id", m.ID)
+			continue
+		}
+		kept = append(kept, judged{m, v, who.chat != "" && m.Role != bus.Owner, undo})
+	}
+	return kept, nil
+}
+
+// asksToBeForgotten reports whether a text is the command to forget its sender.
+func asksToBeForgotten(text string) bool {
+	words := strings.Fields(strings.ToLower(text))
+	return len(words) > 0 && words[0] == "/forget"
+}
+
+// take stores what is to be kept of a batch. It returns the messages that are new in the inbox, and
+// how many messages are in the outbox now because of it.
+func (g *Gate) take(
+	tx *store.Tx, list []judged, now time.Time, unheard map[string]string,
+) (fresh []bus.InboundMessage, told int, err error) {
+	for _, j := range list {
+		m, done := j.InboundMessage, false
+		switch j.verdict {
+		case heard:
+			_, err = g.inbox.Overhear(tx, m, now)
+		case stranger:
+			delete(unheard, m.ID) // the transaction may have begun before
+			if done, err = g.offer(tx, m, now); done {
+				told++
+			} else {
+				unheard[m.ID] = sayNotYet
+			}
+		case hasty:
+			told++
+			err = g.outbox.Put(tx, refusal(m, sayHasty), now)
+		case crowded:
+			told++
+			err = g.outbox.Put(tx, refusal(m, sayFull), now)
+		default:
+			switch {
+			case m.Role == bus.Owner && !m.Group:
+				m.Person, err = g.people.meet(tx, m, now)
+			case j.demoted:
+				err = g.people.demote(tx, m.From.Account, m.Sender.ID)
+			}
+			if err != nil {
+				return nil, 0, err
+			}
+			if done, err = g.inbox.Put(tx, m, now); done {
+				fresh = append(fresh, m)
+			}
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	return fresh, told, nil
+}
+
+// refusal tells the sender of m that it was not taken in.
+func refusal(m bus.InboundMessage, text string) bus.OutboundMessage {
+	out := bus.OutboundMessage{To: m.From, Text: text}
+	if m.Group {
+		out.ReplyTo = m.ID
+	}
+	return out
+}
+
+// What is said to the sender of a message alone, where the platform can do that.
+const (
+	sayNotHere = "I don't answer in this channel. Whoever runs this gateway can add it to `groups`."
+	sayNotYou  = "I answer only people whom the owner of this gateway has named."
+	sayNotYet  = "You are not let in. Whoever runs this gateway can do that by your pairing code."
+)
+
+const sayHasty = "You write faster than I can take it in: this message and those that follow " +
+	"within the next minute may be lost. Please wait a moment and send it again."
+
+const sayFull = "So many messages wait for me that I can't take in more: this one and those that " +
+	"follow for now are lost. Please try again in an hour."
+
+func (in *intake) saveMoves(tx *store.Tx, moved map[string]string) error {
+	for chat, before := range moved {
+		_, err := tx.Exec(`INSERT INTO moves (account, chat, before) VALUES ($1, $2, $3)
+			ON CONFLICT (account, chat) DO NOTHING`, in.account, chat, before)
+		if err != nil {
+			return fmt.Errorf("gate: group of %s that moved: %w", in.account, err)
+		}
+	}
+	return nil
+}
+
+func (in *intake) saveCursor(tx *store.Tx, place, cursor string) error {
+	if cursor == "" {
+		return nil
+	}
+	_, err := tx.Exec(`INSERT INTO places (account, place, cursor) VALUES ($1, $2, $3)
+		ON CONFLICT (account, place) DO UPDATE SET cursor = excluded.cursor`,
+		in.account, place, cursor)
+	if err != nil {
+		return fmt.Errorf("gate: cursor of %s: %w", in.account, err)
+	}
+	return nil
+}
+
+func (in *intake) dropCursor(tx *store.Tx, place string) error {
+	_, err := tx.Exec("DELETE FROM places WHERE account = $1 AND place = $2", in.account, place)
+	if err != nil {
+		return fmt.Errorf("gate: forget cursor of %s: %w", in.account, err)
+	}
+	return nil
+}
+
+// offer gives the sender of m a pairing code, and reports whether they may have one. The owners
+// whose direct chats with the account are known are told, but not of many who ask at once.
+func (g *Gate) offer(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, error) {
+	code, tell, err := g.people.request(tx, m, now)
+	if err != nil || code == "" {
+		return false, err
+	}
+	err = g.outbox.Put(tx, bus.OutboundMessage{To: m.From, Text: fmt.Sprintf(
+		"I don't know you yet. Your pairing code is `%s`, for ten minutes.\n\n"+
+			"Whoever runs this gateway can let you in: the owner by sending me `/pair %s`, "+
+			"or on the machine with\n\n`gateway people approve %s`", code, code, code)}, now)
+	if err != nil || !tell {
+		return err == nil, err
+	}
+	owners, err := g.people.owners(tx, m.From.Account)
+	if err != nil {
+		return false, err
+	}
+	for _, chat := range owners {
+		err := g.outbox.Put(tx, bus.OutboundMessage{
+			To: bus.Address{Account: m.From.Account, Chat: chat},
+			Text: fmt.Sprintf("%s (id `%s`) asks to be let in, with the code `%s`.",
+				markup.Literal(channels.SenderName(m.Sender)), m.Sender.ID, code),
+			Buttons: []bus.Button{{Label: "Let in", Text: "/pair " + code},
+				{Label: "Deny", Text: "/pair deny " + code}},
+		}, now)
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}

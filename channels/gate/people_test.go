@@ -1,0 +1,331 @@
+package gate_test
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/gate"
+	"gateway/store"
+)
+
+var pairing = gate.Policy{Access: gate.ByPairing, Groups: []string{"listed"}}
+
+var people gate.People
+
+// offers returns the codes that strangers were given, in the order of the outbox.
+func (d *door) offers() (codes []string) {
+	d.t.Helper()
+	list, err := d.outbox.Open(d.db.Read(d.t.Context()), 0)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, o := range list {
+		if len(o.Message.Buttons) > 0 {
+			continue // this one is for an owner
+		}
+		code := regexp.MustCompile("`([A-Z2-7]{8})`").FindStringSubmatch(o.Message.Text)
+		if code == nil || !strings.HasPrefix(o.Message.To.Chat, "chat of ") {
+			d.t.Fatalf("outbox has %q for %v", o.Message.Text, o.Message.To)
+		}
+		codes = append(codes, code[1])
+	}
+	return codes
+}
+
+// ask makes a stranger write and returns the code that they are given.
+func (d *door) ask(sender string) string {
+	d.t.Helper()
+	d.publish(pairing, message("ask "+sender, sender, "let me in"))
+	codes := d.offers()
+	if len(codes) == 0 {
+		d.t.Fatalf("%s was given no code", sender)
+	}
+	return codes[len(codes)-1]
+}
+
+func (d *door) approve(code string) (p gate.Person, to bus.Address, err error) {
+	err = d.db.Tx(d.t.Context(), func(tx *store.Tx) error {
+		p, to, err = people.Approve(tx, code, d.owned, time.Now())
+		return err
+	})
+	return p, to, err
+}
+
+func (d *door) wantOffers(n int) {
+	d.t.Helper()
+	if got := len(d.offers()); got != n {
+		d.t.Errorf("%d codes were offered, want %d", got, n)
+	}
+}
+
+// From a stranger's first word to their first question; the first one becomes the owner.
+func TestPairing(t *testing.T) {
+	atDoor(t, func(d *door) {
+		for i, want := range []bus.Role{bus.Owner, bus.User, bus.User} {
+			who := fmt.Sprint("person", i)
+			code := d.ask(who)
+			p, to, err := d.approve(code)
+			if err != nil || p.Role != want || p.Sender != who || p.Account != "tg" ||
+				p.Name != "Name of "+who || to != message("", who, "").From {
+				t.Errorf("Approve = %+v, %v, %v, want %s %s", p, to, err, want, who)
+			}
+			time.Sleep(time.Second) // until another process' change is noticed
+			d.publish(pairing, message("hi "+who, who, who))
+			if got := d.inboxed(); !slices.Contains(got, string(want)+" "+who) {
+				t.Errorf("inbox has %q, want what %s says", got, who)
+			}
+		}
+		d.wantOffers(3)
+		if got := d.inboxed(); len(got) != 3 {
+			t.Errorf("inbox has %q, want nothing that was said before", got)
+		}
+		list, err := people.List(d.db.Read(d.t.Context()))
+		if err != nil || len(list) != 3 || list[0].Role != bus.Owner ||
+			list[1].Sender != "person1" {
+			t.Errorf("List = %+v, %v", list, err)
+		}
+	})
+}
+
+// An approval by another process opens the door within a second.
+func TestApprovalIsNoticed(t *testing.T) {
+	atDoor(t, func(d *door) {
+		code := d.ask("ann")
+		d.publish(pairing, message("1", "ann", "now"))
+		if _, _, err := d.approve(code); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		d.publish(pairing, message("2", "ann", "then"))
+		d.wantInbox("owner then")
+	})
+}
+
+// Who was turned away just now and is let in is heard at once.
+func TestApprovalHoldsAtOnce(t *testing.T) {
+	atDoor(t, func(d *door) {
+		if _, _, err := d.approve(d.ask("ann")); err != nil {
+			t.Fatal(err)
+		}
+		d.publish(pairing, message("1", "ann", "hello again"))
+		d.wantInbox("owner hello again")
+	})
+}
+
+// A code has ten minutes, in any case of letters, and lets in once.
+func TestCode(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		after time.Duration
+		enter func(code string) string
+		ok    bool
+	}{
+		{"as given", 0, strings.Clone, true},
+		{"in lower case", 0, strings.ToLower, true},
+		{"with blanks", 0, func(c string) string { return " " + c + "\n" }, true},
+		{"in the last moment", 10*time.Minute - time.Millisecond, strings.Clone, true},
+		{"too late", 10 * time.Minute, strings.Clone, false},
+		{"wrong", 0, func(c string) string { return "AAAAAAAA" }, false},
+		{"beginning", 0, func(c string) string { return c[:7] }, false},
+		{"empty", 0, func(string) string { return "" }, false},
+		{"pattern", 0, func(string) string { return "%" }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			atDoor(t, func(d *door) {
+				code := d.ask("ann")
+				time.Sleep(tt.after)
+				_, _, err := d.approve(tt.enter(code))
+				if tt.ok != (err == nil) || !tt.ok && !errors.Is(err, gate.ErrNoPairing) {
+					t.Errorf("Approve = %v, want ok %v", err, tt.ok)
+				}
+				if _, _, err := d.approve(code); tt.ok && !errors.Is(err, gate.ErrNoPairing) {
+					t.Errorf("second Approve = %v, want %v", err, gate.ErrNoPairing)
+				}
+				list, err := people.List(d.db.Read(d.t.Context()))
+				if want := map[bool]int{true: 1}[tt.ok || tt.after == 0]; err != nil || len(list) != want {
+					t.Errorf("List = %+v, %v, want %d", list, err, want)
+				}
+			})
+		})
+	}
+}
+
+// One code for each sender, however often they write and however often that is delivered.
+func TestOneCode(t *testing.T) {
+	atDoor(t, func(d *door) {
+		first := d.ask("ann")
+		select {
+		case <-d.outbox.C():
+		default:
+			t.Error("the router was not woken")
+		}
+		d.publish(pairing, message("ask ann", "ann", "let me in")) // again
+		d.publish(pairing, message("2", "ann", "hello?"), message("3", "ann", "hello?"))
+		d.wantOffers(1)
+		time.Sleep(10 * time.Minute)
+		if second := d.ask("ann"); second == first {
+			t.Error("an expired code was given again")
+		}
+		d.wantOffers(2)
+		d.wantInbox()
+	})
+}
+
+// Strangers who ask in numbers keep nobody from asking: the oldest of sixteen gives way. The owner
+// is told of three only.
+func TestManyStrangers(t *testing.T) {
+	atDoor(t, func(d *door) {
+		if _, _, err := d.approve(d.ask("olga")); err != nil { // an owner by pairing
+			t.Fatal(err)
+		}
+		var batch []bus.InboundMessage
+		for i := range 20 {
+			batch = append(batch, message(fmt.Sprint(i), fmt.Sprint("stranger", i), "hello"))
+		}
+		d.publish(pairing, batch...)
+		d.wantOffers(21)
+		if told := d.outboxed("chat of olga"); len(told) != 4 { // the first is her own code
+			t.Errorf("the owner was told %+v, want three strangers", told)
+		}
+		other := message("1", "ann", "hello")
+		other.From.Account = "other"
+		d.publish(pairing, other)
+		d.wantOffers(22)
+		pending, err := people.Pending(d.db.Read(d.t.Context()), time.Now())
+		if err != nil || len(pending) != 17 ||
+			!pending[0].Expires.Equal(time.Now().Add(10*time.Minute)) {
+			t.Fatalf("Pending = %+v, %v, want 17", pending, err)
+		}
+		time.Sleep(time.Minute)
+		d.publish(pairing, message("late", "late", "hello"))
+		pending, err = people.Pending(d.db.Read(d.t.Context()), time.Now())
+		if err != nil || len(pending) != 17 || pending[16].Sender != "late" {
+			t.Errorf("Pending = %+v, %v, want the last one who asked at the end", pending, err)
+		}
+		if _, _, err := d.approve(pending[16].Code); err != nil {
+			t.Errorf("Approve of the one who gave nobody's place up = %v", err)
+		}
+		time.Sleep(10 * time.Minute)
+		if pending, err = people.Pending(d.db.Read(d.t.Context()), time.Now()); len(pending) != 0 {
+			t.Errorf("Pending = %+v, %v, want none", pending, err)
+		}
+	})
+}
+
+// Who takes the place of others asks three times in ten minutes at most, and what they write
+// further is not even looked up.
+func TestKnocks(t *testing.T) {
+	atDoor(t, func(d *door) {
+		crowd := func(round int) {
+			for i := range 17 {
+				m := message(fmt.Sprint(round, "-", i), fmt.Sprint("stranger", i), "hello")
+				d.publish(pairing, m)
+				time.Sleep(time.Millisecond) // else nobody is the oldest
+			}
+		}
+		for round := range 3 { // each takes the place of the next one
+			crowd(round)
+			d.wantOffers(17 * (round + 1))
+		}
+		crowd(3)
+		d.wantOffers(51)
+		d.exec("DROP TABLE denied") // a request that is stored fails from now on
+		crowd(4)
+		time.Sleep(10 * time.Minute)
+		batch := channels.Batch{Messages: []bus.InboundMessage{message("9", "stranger1", "hello")}}
+		if err := d.gate.Intake("tg", pairing).Publish(d.t.Context(), batch); err == nil {
+			t.Error("a request of ten minutes later was not looked at")
+		}
+	})
+}
+
+// No codes are offered in groups, nor where pairing is not on, nor to somebody who asks to be
+// forgotten.
+func TestNoOffer(t *testing.T) {
+	atDoor(t, func(d *door) {
+		d.publish(pairing, message("0", "ann", "/Forget me now"))
+		d.publish(pairing, inGroup("g", true, message("1", "ann", "hello")),
+			inGroup("g", false, message("2", "ann", "hello")))
+		d.publish(gate.Policy{Access: gate.ByList}, message("3", "ann", "hello"))
+		d.wantOffers(0)
+		select {
+		case <-d.outbox.C():
+			t.Error("the router was woken for nothing")
+		default:
+		}
+	})
+}
+
+// Broken into: a pairing in a direct chat that is trusted in a room.
+func TestPairingGrantsNothingInGroups(t *testing.T) {
+	atDoor(t, func(d *door) {
+		if _, _, err := d.approve(d.ask("ann")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		d.publish(pairing, inGroup("g", true, message("1", "ann", "unlisted")))
+		d.publish(gate.Policy{Access: gate.ByList}, message("2", "ann", "direct"))
+		d.wantInbox("owner direct")
+		d.publish(pairing, inGroup("listed", true, message("3", "ann", "listed")))
+		d.wantInbox("owner direct", "owner listed")
+	})
+}
+
+// A pairing holds for its account only.
+func TestPairingHoldsForItsAccount(t *testing.T) {
+	atDoor(t, func(d *door) {
+		if _, _, err := d.approve(d.ask("ann")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		m := message("1", "ann", "hello")
+		m.From.Account = "other"
+		d.publish(gate.Policy{Access: gate.ByList}, m)
+		d.wantInbox()
+	})
+}
+
+// Presence taken for validity: a damaged row opens no door, and the others stay open.
+func TestDamagedRole(t *testing.T) {
+	for _, role := range []string{"", "boss", "Owner", "user ", "\x00"} {
+		atDoor(t, func(d *door) {
+			for _, who := range []string{"ann", "bob"} {
+				if _, _, err := d.approve(d.ask(who)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d.exec("UPDATE people SET role = $1 WHERE role = 'owner'", role)
+			time.Sleep(time.Second)
+			list := gate.Policy{Access: gate.ByList, Groups: []string{"g"}}
+			d.publish(list, message("1", "ann", "hello"), message("1", "bob", "hello"),
+				inGroup("g", true, message("2", "ann", "in the group")))
+			d.wantInbox("user hello", "guest in the group")
+		})
+	}
+}
+
+// Who asks again after their row was damaged can be let in again.
+func TestPairAgain(t *testing.T) {
+	atDoor(t, func(d *door) {
+		if _, _, err := d.approve(d.ask("ann")); err != nil {
+			t.Fatal(err)
+		}
+		d.exec("UPDATE people SET role = 'broken'")
+		time.Sleep(time.Second)
+		d.publish(pairing, message("again", "ann", "hello?"))
+		codes := d.offers()
+		if _, _, err := d.approve(codes[len(codes)-1]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		d.publish(pairing, message("2", "ann", "hello"))
+		d.wantInbox("owner hello")
+	})
+}

@@ -1,0 +1,62 @@
+package gate
+
+import (
+	"fmt"
+
+	"gateway/bus"
+	"gateway/store"
+)
+
+// SetRole changes what a person may do. It reports [ErrNobody].
+func (People) SetRole(tx *store.Tx, id int64, role bus.Role) error {
+	n, err := tx.Exec("UPDATE people SET role = $2 WHERE id = $1", id, string(role))
+	if err == nil && n == 0 {
+		err = ErrNobody
+	}
+	if err != nil {
+		return fmt.Errorf("gate: set role of person %d: %w", id, err)
+	}
+	return nil
+}
+
+// Revoke forgets a person: they are a stranger again, on every account. It reports [ErrNobody].
+func (People) Revoke(tx *store.Tx, id int64) error {
+	n, err := tx.Exec("DELETE FROM people WHERE id = $1", id)
+	if err == nil && n == 0 {
+		err = ErrNobody
+	}
+	if err == nil {
+		_, err = tx.Exec("DELETE FROM identities WHERE person = $1", id)
+	}
+	if err != nil {
+		return fmt.Errorf("gate: revoke person %d: %w", id, err)
+	}
+	return nil
+}
+
+// Link makes one person of two that are the same human: what other is on any account, id is from
+// now on, with the role of id. It reports [ErrNobody].
+func (p People) Link(tx *store.Tx, id, other int64) error {
+	fail := func(err error) error {
+		return fmt.Errorf("gate: link person %d to %d: %w", other, id, err)
+	}
+	if id == other {
+		return fail(fmt.Errorf("%w: the numbers are the same", ErrNobody))
+	}
+	var n int
+	err := tx.QueryRow("SELECT count(*) FROM people WHERE id IN ($1, $2)", id, other).Scan(&n)
+	if err != nil {
+		return fail(err)
+	}
+	if n != 2 {
+		return fail(ErrNobody)
+	}
+	_, err = tx.Exec("UPDATE identities SET person = $1 WHERE person = $2", id, other)
+	if err != nil {
+		return fail(err)
+	}
+	if _, err := tx.Exec("DELETE FROM people WHERE id = $1", other); err != nil {
+		return fail(err)
+	}
+	return nil
+}

@@ -1,0 +1,348 @@
+// Package media keeps the files that people send and get.
+//
+// Files: those of the media directory, by account and chat.
+package media
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gabriel-vasile/mimetype"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+// A Store keeps the files that people send and get in one folder, by chat. It fetches what people
+// send when somebody asks for it, after the message was admitted.
+type Store struct {
+	root    *os.Root
+	sources map[string]channels.Fetcher // by account
+	opts    Options
+	slots   chan struct{}        // a fetch holds one
+	sync    func(*os.File) error // makes a file or a folder last
+
+	total atomic.Int64  // bytes of all files, as far as a sweep has counted them
+	full  chan struct{} // rung when they are too many
+}
+
+// Options are the optional settings of a [Store]. The zero value is ready for use.
+type Options struct {
+	MaxFile   int64         // largest file that is fetched, in bytes; default 20 MiB
+	MaxTotal  int64         // of all files, in bytes; the oldest go first; default 5 GiB
+	Retention time.Duration // how long a file is kept; default 30 days
+	Offloads  time.Duration // likewise, one that is called bus.Offload; default Retention
+
+	Every time.Duration // how often old files are removed; default every hour
+
+	Logger *slog.Logger // default discards
+}
+
+const (
+	maxFetches   = 8             // at once
+	fetchTime    = time.Minute   // for one file, all tries together
+	fetchTries   = 4             // of one file
+	sniffedBytes = 3072          // of which a file's type shows
+	partSuffix   = ".part"       // of files that are not complete
+	staleTime    = 2 * time.Hour // when such a file is nobody's any more
+	folderMode   = fs.FileMode(0o700)
+
+	offloadPrefix = "result-" // of files that are called bus.Offload, and no others
+)
+
+// New returns the Store in a folder, whose root is closed by the caller. The sources are the
+// channels by account.
+func New(root *os.Root, sources map[string]channels.Channel, opts *Options) *Store {
+	m := &Store{root: root, sources: make(map[string]channels.Fetcher),
+		slots: make(chan struct{}, maxFetches), sync: (*os.File).Sync, full: make(chan struct{}, 1)}
+	if opts != nil {
+		m.opts = *opts
+	}
+	m.opts.MaxFile = cmp.Or(m.opts.MaxFile, 20<<20)
+	m.opts.MaxTotal = cmp.Or(m.opts.MaxTotal, 5<<30)
+	m.opts.Retention = cmp.Or(m.opts.Retention, 30*24*time.Hour)
+	m.opts.Every = cmp.Or(m.opts.Every, time.Hour)
+	m.opts.Offloads = cmp.Or(m.opts.Offloads, m.opts.Retention)
+	m.opts.Logger = cmp.Or(m.opts.Logger, slog.New(slog.DiscardHandler))
+	for name, ch := range sources {
+		if f, ok := ch.(channels.Fetcher); ok {
+			m.sources[name] = f
+		}
+	}
+	return m
+}
+
+// Fetch fetches the files that msg and the message it quotes carry: each gets a Path, or a Problem.
+// A message that was fetched before is not fetched again.
+func (m *Store) Fetch(ctx context.Context, msg *bus.InboundMessage) {
+	msg.Attachments = m.fetchAll(ctx, msg, msg.ID, msg.Attachments)
+	if q := msg.ReplyTo; q != nil && len(q.Attachments) > 0 {
+		quote := *q // the original is shared
+		quote.Attachments = m.fetchAll(ctx, msg, q.ID, q.Attachments)
+		msg.ReplyTo = &quote
+	}
+}
+
+func (m *Store) fetchAll(
+	ctx context.Context, msg *bus.InboundMessage, id string, list []bus.Attachment,
+) []bus.Attachment {
+	fetched := make([]bus.Attachment, len(list))
+	for i, a := range list {
+		name := fmt.Sprintf("%s\x00%s\x00%d", msg.From.Chat, id, i)
+		if err := m.fetch(ctx, msg.From, name, &a); err != nil {
+			m.opts.Logger.WarnContext(ctx, "file not fetched", "from", msg.From.String(),
+				"id", msg.ID, "kind", string(a.Kind), "err", err)
+			a.Problem = problem(err)
+		}
+		fetched[i] = a
+	}
+	return fetched
+}
+
+// errTooLarge reports a file that is larger than MaxFile.
+var errTooLarge = errors.New("file is too large")
+
+// problem says for the model why a file is not there.
+func problem(err error) string {
+	switch {
+	case errors.Is(err, errTooLarge):
+		return "too large to be fetched"
+	case errors.Is(err, channels.ErrDamaged):
+		return "it came damaged"
+	case errors.Is(err, channels.ErrRefused):
+		return "the platform does not have it any more"
+	}
+	return "it could not be fetched"
+}
+
+// fetch fetches one file, unless it is there already.
+func (m *Store) fetch(ctx context.Context, from bus.Address, name string, a *bus.Attachment) error {
+	if a.Path != "" || a.Problem != "" {
+		return nil
+	}
+	source, ok := m.sources[from.Account]
+	switch {
+	case !ok || a.Ref == "":
+		return fmt.Errorf("%w: nothing to fetch", channels.ErrRefused)
+	case a.Size > m.opts.MaxFile:
+		return errTooLarge
+	}
+	select {
+	case m.slots <- struct{}{}:
+		defer func() { <-m.slots }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	sum := sha256.Sum256([]byte(name))
+	base := path.Join(from.Folder(), hex.EncodeToString(sum[:8]))
+	wait := time.Second
+	for try := 1; ; try++ {
+		err := m.store(base, a, func(w io.Writer) error { return source.Fetch(ctx, a.Ref, w) })
+		if err == nil || try == fetchTries || ctx.Err() != nil ||
+			errors.Is(err, channels.ErrRefused) || errors.Is(err, errTooLarge) {
+			return err
+		}
+		if limit, ok := errors.AsType[*channels.RateError](err); ok {
+			wait = max(wait, limit.After)
+		}
+		if !channels.Sleep(ctx, wait) {
+			return err
+		}
+		wait *= 2
+	}
+}
+
+// store writes a file whose name begins with base, and sets what is known of it by its content.
+// The file and its name are on the disk when it returns, since a row that names the file follows.
+func (m *Store) store(base string, a *bus.Attachment, fill func(io.Writer) error) error {
+	if err := m.folder(path.Dir(base)); err != nil {
+		return err
+	}
+	part := base + "." + rand.Text()[:8] + partSuffix
+	f, err := m.root.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	w := &capped{w: f, left: m.opts.MaxFile}
+	if err := fill(w); err != nil {
+		if w.full {
+			err = errTooLarge // and not what the source makes of that
+		}
+		return errors.Join(err, f.Close(), m.root.Remove(part))
+	}
+	head := make([]byte, sniffedBytes)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return errors.Join(err, f.Close(), m.root.Remove(part))
+	}
+	if err := errors.Join(m.sync(f), f.Close()); err != nil {
+		return errors.Join(err, m.root.Remove(part))
+	}
+	found := mimetype.Detect(head[:n])
+	name := base + extension(a.Name, found)
+	if err := m.root.Rename(part, name); err != nil {
+		return errors.Join(err, m.root.Remove(part))
+	}
+	if err := m.syncFolder(path.Dir(name)); err != nil {
+		return err
+	}
+	a.Path, a.Size = name, m.opts.MaxFile-w.left
+	describe(a, found)
+	m.grow(a.Size)
+	return nil
+}
+
+// folder makes a folder and those above it that are missing.
+func (m *Store) folder(name string) error {
+	if _, err := m.root.Stat(name); err == nil {
+		return nil
+	}
+	if err := m.root.MkdirAll(name, folderMode); err != nil {
+		return err
+	}
+	for above := path.Dir(name); ; above = path.Dir(above) {
+		if err := m.syncFolder(above); err != nil || above == "." {
+			return err
+		}
+	}
+}
+
+// syncFolder makes the names in a folder last, where the system can.
+func (m *Store) syncFolder(name string) error {
+	f, err := m.root.Open(name)
+	if err != nil {
+		return err
+	}
+	_ = m.sync(f) // not all systems can; the file itself is on the disk
+	return f.Close()
+}
+
+// grow counts what was stored, and has old files removed if all of them are too large by a
+// twentieth, so that few files are not worth a look at all.
+func (m *Store) grow(size int64) {
+	if m.total.Add(size) <= m.opts.MaxTotal+m.opts.MaxTotal/20 {
+		return
+	}
+	select {
+	case m.full <- struct{}{}:
+	default:
+	}
+}
+
+// describe sets type and kind of a by its content, since what a sender says of it may be wrong.
+func describe(a *bus.Attachment, found *mimetype.MIME) {
+	class, _, _ := strings.Cut(a.Type, "/")
+	general := found.Is("application/octet-stream") || found.Is("application/zip") ||
+		found.Is("text/plain") && (class == "text" || class == "application")
+	if !general || class == "" || class == "image" {
+		a.Type, _, _ = strings.Cut(found.String(), ";")
+		class, _, _ = strings.Cut(a.Type, "/")
+	}
+	if a.Type == "application/ogg" && (a.Kind == bus.Voice || a.Kind == bus.Audio) {
+		a.Type, class = "audio/ogg", "audio" // the container alone does not tell
+	}
+	switch a.Kind {
+	case bus.Photo, bus.Sticker:
+		if class != "image" {
+			a.Kind = bus.Document
+		}
+	case bus.Voice, bus.Audio: // sound without pictures is found as video in some containers
+		if class != "audio" && class != "video" {
+			a.Kind = bus.Document
+		}
+	case bus.Video, bus.Animation:
+		if class != "video" && class != "image" {
+			a.Kind = bus.Document
+		}
+	}
+}
+
+var plainExtension = regexp.MustCompile(`^\.[a-z0-9]{1,7}$`)
+
+// extension returns that of the file's name if it is a plain one, else that of its type.
+func extension(name string, found *mimetype.MIME) string {
+	ext := strings.ToLower(path.Ext(name))
+	if plainExtension.MatchString(ext) {
+		return ext
+	}
+	return found.Extension()
+}
+
+// A capped writer takes so many bytes.
+type capped struct {
+	w    io.Writer
+	left int64
+	full bool
+}
+
+// Write implements [io.Writer].
+func (c *capped) Write(p []byte) (int, error) {
+	if int64(len(p)) > c.left {
+		c.full = true
+		return 0, errTooLarge
+	}
+	n, err := c.w.Write(p)
+	c.left -= int64(n)
+	return n, err
+}
+
+// Open opens the file at a Path. It reports ErrRefused if it is not there any more.
+func (m *Store) Open(name string) (*os.File, error) {
+	f, err := m.root.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: file %s is not there any more", channels.ErrRefused, path.Base(name))
+	}
+	return f, err
+}
+
+// Put stores a file that is to be sent to a chat and returns it as an attachment.
+func (m *Store) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error) {
+	a := bus.Attachment{Kind: bus.Document, Name: name}
+	base := strings.ToLower(rand.Text()[:16])
+	if name == bus.Offload {
+		base = offloadPrefix + base
+	}
+	base = path.Join(to.Folder(), base)
+	err := m.store(base, &a, func(w io.Writer) error {
+		_, err := io.Copy(w, r)
+		return err
+	})
+	if err != nil {
+		return a, fmt.Errorf("media: store file %s: %w", name, err)
+	}
+	switch class, kind, _ := strings.Cut(a.Type, "/"); {
+	case class == "image" && kind == "gif":
+		a.Kind = bus.Animation
+	case class == "image" && (kind == "jpeg" || kind == "png" || kind == "webp"):
+		a.Kind = bus.Photo
+	case class == "video":
+		a.Kind = bus.Video
+	case class == "audio":
+		a.Kind = bus.Audio
+	}
+	return a, nil
+}
+
+// Erase removes all files of a chat.
+func (m *Store) Erase(a bus.Address) error {
+	if err := m.root.RemoveAll(a.Folder()); err != nil {
+		return fmt.Errorf("media: erase files of %s: %w", a, err)
+	}
+	return nil
+}

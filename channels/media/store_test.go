@@ -1,0 +1,235 @@
+package media_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/channeltest"
+	"gateway/channels/media"
+)
+
+// A library is a channel with files.
+type library struct {
+	channeltest.Memory
+	files   map[string]string
+	fails   int // calls that fail before one works
+	fetched int
+}
+
+func (l *library) Fetch(_ context.Context, ref string, w io.Writer) error {
+	l.fetched++
+	if l.fails > 0 {
+		l.fails--
+		_, err := io.WriteString(w, "half")
+		return errors.Join(errors.New("connection lost"), err)
+	}
+	text, ok := l.files[ref]
+	if text == "damaged" {
+		return channels.ErrDamaged
+	}
+	if !ok {
+		return fmt.Errorf("%w: no such file", channels.ErrRefused)
+	}
+	if _, err := io.WriteString(w, text); err != nil {
+		return fmt.Errorf("library: fetch: %w", err)
+	}
+	return nil
+}
+
+const jpeg = "\xff\xd8\xff\xe0\x00\x10JFIF\x00"
+
+func TestFetch(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		a     bus.Attachment
+		fails int
+		want  bus.Attachment // without Path and Ref
+	}{
+		{"photo", bus.Attachment{Kind: bus.Photo, Ref: "jpeg"}, 0,
+			bus.Attachment{Kind: bus.Photo, Type: "image/jpeg", Size: 11}},
+		{"wrong type", bus.Attachment{Kind: bus.Photo, Ref: "text", Type: "image/png"}, 0,
+			bus.Attachment{Kind: bus.Document, Type: "text/plain", Size: 5}},
+		{"wrong kind", bus.Attachment{Kind: bus.Voice, Ref: "jpeg", Type: "audio/ogg"}, 0,
+			bus.Attachment{Kind: bus.Document, Type: "image/jpeg", Size: 11}},
+		{"named", bus.Attachment{Kind: bus.Document, Ref: "text", Name: "a/b.CSV", Type: "text/csv"}, 0,
+			bus.Attachment{Kind: bus.Document, Name: "a/b.CSV", Type: "text/csv", Size: 5}},
+		{"passing failure", bus.Attachment{Kind: bus.Photo, Ref: "jpeg"}, 3,
+			bus.Attachment{Kind: bus.Photo, Type: "image/jpeg", Size: 11}},
+		{"lasting failure", bus.Attachment{Kind: bus.Photo, Ref: "jpeg"}, 99,
+			bus.Attachment{Kind: bus.Photo, Problem: "it could not be fetched"}},
+		{"gone", bus.Attachment{Kind: bus.Photo, Ref: "no"}, 0,
+			bus.Attachment{Kind: bus.Photo, Problem: "the platform does not have it any more"}},
+		{"damaged", bus.Attachment{Kind: bus.Photo, Ref: "broken"}, 0,
+			bus.Attachment{Kind: bus.Photo, Problem: "it came damaged"}},
+		{"nothing to fetch", bus.Attachment{Kind: bus.Photo}, 0,
+			bus.Attachment{Kind: bus.Photo, Problem: "the platform does not have it any more"}},
+		{"said to be too large", bus.Attachment{Kind: bus.Photo, Ref: "jpeg", Size: 101}, 0,
+			bus.Attachment{Kind: bus.Photo, Size: 101, Problem: "too large to be fetched"}},
+		{"too large all the same", bus.Attachment{Kind: bus.Photo, Ref: "big"}, 0,
+			bus.Attachment{Kind: bus.Photo, Problem: "too large to be fetched"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &library{fails: tt.fails, files: map[string]string{"jpeg": jpeg,
+					"broken": "damaged",
+					"text":   "a,b,c", "big": strings.Repeat("x", 101)}}
+				media := openMedia(t, map[string]channels.Channel{"full": l},
+					&media.Options{MaxFile: 100})
+				m := bus.InboundMessage{ID: "1", From: chatA, Attachments: []bus.Attachment{tt.a},
+					ReplyTo: &bus.Quote{ID: "0", Attachments: []bus.Attachment{tt.a}}}
+				original := *m.ReplyTo
+				media.Fetch(t.Context(), &m)
+				if original.Attachments[0] != tt.a {
+					t.Errorf("the message itself was changed: %+v", original)
+				}
+				got := m.Attachments[0]
+				stored := got.Path != ""
+				got.Path, got.Ref = "", ""
+				if got != tt.want || stored != (tt.want.Problem == "") {
+					t.Errorf("Fetch = %+v, stored: %v, want %+v", got, stored, tt.want)
+				}
+				fetched := l.fetched
+				media.Fetch(t.Context(), &m)
+				if l.fetched != fetched {
+					t.Error("it was fetched again")
+				}
+				if tt.fails == 0 && stored {
+					f, err := media.Open(m.ReplyTo.Attachments[0].Path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					f.Close()
+				}
+			})
+		})
+	}
+}
+
+// After a failure nothing is left; after a crash in mid-fetch the same file takes its place.
+func TestFetchLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		l := &library{fails: 2, files: map[string]string{"jpeg": jpeg}}
+		media := media.New(root, map[string]channels.Channel{"full": l}, nil)
+		for range 2 {
+			m := bus.InboundMessage{ID: "1", From: chatA,
+				Attachments: []bus.Attachment{{Kind: bus.Photo, Ref: "jpeg"}, {Kind: bus.Photo, Ref: "no"}}}
+			media.Fetch(t.Context(), &m)
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "*", "*", "*"))
+		if err != nil || len(files) != 1 {
+			t.Errorf("files are %q, %v, want one", files, err)
+		}
+	})
+}
+
+// Files go when they are old, and the oldest when there are too many.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	media := media.New(root, nil,
+		&media.Options{MaxTotal: 10, Retention: 24 * time.Hour})
+	now := time.Now()
+	age := func(name string, size int, age time.Duration) {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(name, now.Add(-age), now.Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	age("old", 1, 25*time.Hour)
+	age("second", 6, 3*time.Hour)
+	age("third", 6, 2*time.Hour)
+	age("new", 3, 0)
+	age("broken.part", 1, 3*time.Hour)
+	age("growing.part", 1, time.Minute)
+	if err := media.Sweep(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	files, err := os.ReadDir(dir)
+	for _, f := range files {
+		left = append(left, f.Name())
+	}
+	if fmt.Sprint(left) != "[growing.part new third]" || err != nil {
+		t.Errorf("left are %q, %v", left, err)
+	}
+}
+
+// What was too long for a prompt is kept for a time of its own, and nothing else is.
+func TestSweepOffloads(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	media := media.New(root, nil,
+		&media.Options{Retention: 24 * time.Hour, Offloads: 12 * time.Hour})
+	at := bus.Address{Account: "tg", Chat: "7"}
+	paths := make(map[string]string)
+	for _, name := range []string{bus.Offload, "result.txt"} {
+		a, err := media.Put(at, name, strings.NewReader("text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths[name] = a.Path
+	}
+	for _, test := range []struct {
+		after time.Duration
+		left  []string
+	}{
+		{11 * time.Hour, []string{bus.Offload, "result.txt"}},
+		{13 * time.Hour, []string{"result.txt"}},
+		{25 * time.Hour, nil},
+	} {
+		if err := media.Sweep(t.Context(), time.Now().Add(test.after)); err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for _, name := range []string{bus.Offload, "result.txt"} {
+			if _, err := root.Stat(paths[name]); err == nil {
+				left = append(left, name)
+			}
+		}
+		if !slices.Equal(left, test.left) {
+			t.Errorf("after %s there is %q, want %q", test.after, left, test.left)
+		}
+	}
+}
+
+var chatA = bus.Address{Account: "full", Chat: "a"}
+
+// openMedia returns the media of a new folder.
+func openMedia(
+	t *testing.T, sources map[string]channels.Channel, opts *media.Options,
+) *media.Store {
+	t.Helper()
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return media.New(root, sources, opts)
+}

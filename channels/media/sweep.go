@@ -1,0 +1,105 @@
+package media
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Run removes old files, now, every so often, and when there is too much, until ctx ends.
+func (m *Store) Run(ctx context.Context) error {
+	for {
+		if err := m.Sweep(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			m.opts.Logger.WarnContext(ctx, "old files not removed", "err", err)
+		}
+		timer := time.NewTimer(m.opts.Every)
+		select {
+		case <-timer.C:
+		case <-m.full:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		timer.Stop()
+	}
+}
+
+// Sweep removes what is older than the retention, and then the oldest files until the rest is
+// within MaxTotal.
+func (m *Store) Sweep(ctx context.Context, now time.Time) error {
+	counted := m.total.Load()
+	files, err := m.files(ctx)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(files, func(a, b stored) int { return a.time.Compare(b.time) })
+	var total int64
+	for _, f := range files {
+		total += f.size
+	}
+	var errs []error
+	removed := 0
+	for _, f := range files {
+		age := m.opts.Retention
+		switch {
+		case strings.HasSuffix(f.name, partSuffix):
+			age = min(age, staleTime)
+		case strings.HasPrefix(path.Base(f.name), offloadPrefix):
+			age = m.opts.Offloads
+		}
+		if total <= m.opts.MaxTotal && now.Sub(f.time) <= age {
+			continue
+		}
+		if err := m.root.Remove(f.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+			continue
+		}
+		total -= f.size
+		removed++
+	}
+	m.total.Add(total - counted)
+	if removed > 0 {
+		m.opts.Logger.InfoContext(ctx, "old files removed", "files", removed, "kept_bytes", total)
+	}
+	return cmp.Or(errors.Join(errs...), ctx.Err())
+}
+
+// A stored file is one in the folder.
+type stored struct {
+	name string
+	time time.Time
+	size int64
+}
+
+func (m *Store) files(ctx context.Context) ([]stored, error) {
+	var list []stored
+	err := fs.WalkDir(m.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil || !d.Type().IsRegular():
+			return nil
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		list = append(list, stored{name, info.ModTime(), info.Size()})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("media: list files: %w", err)
+	}
+	return list, nil
+}

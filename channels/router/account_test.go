@@ -1,0 +1,152 @@
+package router
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+func reserve(a *account, p *pass, chat string, l channels.Limits, now time.Time) time.Duration {
+	return a.reserve(p, bus.Address{Account: "a", Chat: chat}, l, now)
+}
+
+// Chats that rest are forgotten, so that the memory of a busy account does not grow without end;
+// those that don't are not.
+func TestClocksAreBounded(t *testing.T) {
+	a := newAccount(Account{}, time.Now())
+	l := channels.Limits{Chat: channels.Rate{Every: time.Minute, Burst: 2}}
+	now := time.Now()
+	paused := now.Add(time.Hour)
+	a.pause(&channels.RateError{After: time.Hour}, bus.Address{Chat: "paused"}, now)
+	for i := range 20 * maxClocks {
+		if wait := reserve(a, new(pass), fmt.Sprint(i), l, now); wait > 0 {
+			t.Fatalf("chat %d waits %v", i, wait)
+		}
+		now = now.Add(10 * time.Millisecond) // 6,000 of them don't rest
+		if len(a.chats) > 4*maxClocks {
+			t.Fatalf("%d chats are remembered", len(a.chats))
+		}
+	}
+	if wait := reserve(a, new(pass), "paused", l, now); wait != paused.Sub(now) {
+		t.Errorf("the paused chat waits %v, want %v", wait, paused.Sub(now))
+	}
+	reserve(a, new(pass), "busy", l, now)
+	reserve(a, new(pass), "busy", l, now)
+	for i := range 4 * maxClocks {
+		reserve(a, new(pass), fmt.Sprint("other ", i), l, now)
+	}
+	if wait := reserve(a, new(pass), "busy", l, now); wait != time.Minute {
+		t.Errorf("the busy chat waits %v, want 1m", wait)
+	}
+}
+
+// Without rates nothing is remembered.
+func TestNoClocks(t *testing.T) {
+	a := newAccount(Account{Unlimited: true}, time.Now())
+	for i := range 100 {
+		to := bus.Address{Chat: fmt.Sprint(i)}
+		if wait := a.reserve(new(pass), to, a.limits(to), time.Now()); wait > 0 {
+			t.Errorf("chat %d waits %v", i, wait)
+		}
+	}
+	if len(a.chats) > 0 {
+		t.Errorf("%d chats are remembered", len(a.chats))
+	}
+}
+
+// Who has a place in line keeps it, and no one else's turn is used up by asking again.
+func TestPassKeepsItsPlace(t *testing.T) {
+	a := newAccount(Account{}, time.Now())
+	l := channels.Limits{Account: channels.Rate{Every: time.Second, Burst: 1}}
+	now := time.Now()
+	var first, second, third pass
+	if wait := reserve(a, &first, "1", l, now); wait != 0 {
+		t.Errorf("the first waits %v", wait)
+	}
+	for range 5 {
+		if wait := reserve(a, &second, "2", l, now); wait != time.Second {
+			t.Errorf("the second waits %v, want 1s", wait)
+		}
+		if wait := reserve(a, &third, "3", l, now); wait != 2*time.Second {
+			t.Errorf("the third waits %v, want 2s", wait)
+		}
+	}
+	now = now.Add(2 * time.Second)
+	for i, p := range []*pass{&third, &second} {
+		if wait := reserve(a, p, fmt.Sprint(3-i), l, now); wait != 0 {
+			t.Errorf("number %d still waits %v", 3-i, wait)
+		}
+		if *p != (pass{}) {
+			t.Errorf("the pass was not used up: %+v", *p)
+		}
+	}
+	if wait := reserve(a, &first, "1", l, now); wait != time.Second {
+		t.Errorf("the next waits %v, want 1s", wait)
+	}
+}
+
+// The longest wait that the platform asked for holds.
+func TestLongestPauseHolds(t *testing.T) {
+	now := time.Now()
+	for _, account := range []bool{false, true} {
+		a := newAccount(Account{}, time.Now())
+		a.pause(&channels.RateError{After: time.Minute, Account: account}, bus.Address{Chat: "c"}, now)
+		a.pause(&channels.RateError{After: time.Second, Account: account}, bus.Address{Chat: "c"}, now)
+		if wait := a.wait(bus.Address{Chat: "c"}, now); wait != time.Minute {
+			t.Errorf("account %v: wait is %v, want 1m", account, wait)
+		}
+		if wait := a.wait(bus.Address{Chat: "other"}, now); (wait == time.Minute) != account {
+			t.Errorf("account %v: another chat waits %v", account, wait)
+		}
+		if wait := a.wait(bus.Address{Chat: "c"}, now.Add(time.Minute)); wait != 0 {
+			t.Errorf("account %v: wait is %v after the pause", account, wait)
+		}
+	}
+}
+
+func TestReserveConcurrently(t *testing.T) {
+	a := newAccount(Account{}, time.Now())
+	l := channels.Limits{Chat: channels.Rate{Every: time.Hour, Burst: 5},
+		Account: channels.Rate{Every: time.Hour, Burst: 20}}
+	now := time.Now()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	taken := 0
+	for i := range 100 {
+		wg.Go(func() {
+			if reserve(a, new(pass), fmt.Sprint(i%10), l, now) == 0 {
+				mu.Lock()
+				taken++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if taken != 20 {
+		t.Errorf("%d messages may go, want 20", taken)
+	}
+}
+
+// Streams are remembered, but not without end.
+func TestRecent(t *testing.T) {
+	r := recent{set: make(map[string]bool)}
+	for i := range 3 * maxRecent {
+		r.add(fmt.Sprint(i))
+		r.add(fmt.Sprint(i))
+	}
+	if len(r.set) != maxRecent || len(r.ring) != maxRecent {
+		t.Errorf("%d streams in a ring of %d, want %d", len(r.set), len(r.ring), maxRecent)
+	}
+	for i := range 3 * maxRecent {
+		if got, want := r.has(fmt.Sprint(i)), i >= 2*maxRecent; got != want {
+			t.Fatalf("has(%d) = %v, want %v", i, got, want)
+		}
+	}
+	if r.add(""); r.has("") {
+		t.Error("messages without a stream are a stream")
+	}
+}

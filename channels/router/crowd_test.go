@@ -1,0 +1,117 @@
+//go:build !race
+
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+// In bubbles with a thousand goroutines the race detector of Go 1.26 itself crashes at times. So
+// these tests run without it.
+
+// Lost, out of order: whatever the number of conversations and what fails, each gets all of its
+// messages in order, and no more conversations than there is room for are served at once.
+func TestBoundedLoading(t *testing.T) {
+	inWorld(t, func(w *world) { w.loadAtRandom(rand.New(rand.NewPCG(1, 0))) })
+}
+
+func (w *world) loadAtRandom(random *rand.Rand) {
+	var mu sync.Mutex
+	busy, most := 0, 0
+	w.fail = func(_ context.Context, c call) error {
+		mu.Lock()
+		busy++
+		most = max(most, busy)
+		dice := random.IntN(20)
+		mu.Unlock()
+		time.Sleep(100 * time.Millisecond)
+		mu.Lock()
+		busy--
+		mu.Unlock()
+		switch dice {
+		case 0:
+			return errDown
+		case 1:
+			return &channels.RateError{After: time.Minute}
+		}
+		return nil
+	}
+	const chats = 1100
+	want := make(map[bus.Address][]string)
+	some := func(n int) (list []bus.OutboundMessage) {
+		for i := range n {
+			mu.Lock()
+			to := thread(fmt.Sprint(random.IntN(chats/2)), fmt.Sprint(random.IntN(2)))
+			mu.Unlock()
+			text := fmt.Sprint(len(want[to]), " ", i)
+			want[to] = append(want[to], text)
+			list = append(list, bus.OutboundMessage{To: to, Text: text})
+		}
+		return list
+	}
+	var firsts []bus.OutboundMessage
+	for i := range chats { // so that each has one
+		to := thread(fmt.Sprint(i/2), fmt.Sprint(i%2))
+		want[to] = append(want[to], "first")
+		firsts = append(firsts, bus.OutboundMessage{To: to, Text: "first"})
+	}
+	w.store(firsts...)
+	w.store(some(200)...)
+	w.start()
+	for range 3 { // while those are under way, from here and from another process
+		time.Sleep(50 * time.Millisecond)
+		w.store(some(100)...)
+		w.storeBy(bus.NewOutbox(), some(50)...)
+	}
+	w.sleep(time.Hour)
+	got := make(map[bus.Address][]string)
+	for _, s := range w.Sent() {
+		got[s.Part.To] = append(got[s.Part.To], s.Part.Text)
+	}
+	for to, texts := range want {
+		if !slices.Equal(got[to], texts) {
+			w.t.Errorf("people read %q in %v, want %q", got[to], to, texts)
+		}
+	}
+	if most > 1024 || most < 1000 {
+		w.t.Errorf("%d conversations were served at once, want 1024", most)
+	}
+	if n := w.router.Open("full"); n != 0 {
+		w.t.Errorf("Open = %d at the end, want 0", n)
+	}
+}
+
+// Stuck: conversations that can't be reached for long, as many as there is room for, keep no other
+// one from being served.
+func TestRoomIsGivenUp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.fail = func(_ context.Context, c call) error {
+			if c.to != chatA {
+				return &channels.RateError{After: time.Hour}
+			}
+			return nil
+		}
+		var list []bus.OutboundMessage
+		for i := range 1100 {
+			list = append(list, bus.OutboundMessage{To: thread(fmt.Sprint(i), ""), Text: "limited"})
+		}
+		w.store(list...)
+		w.start()
+		w.put(chatA, "one")
+		w.sleep(30 * time.Second)
+		w.wantRead(chatA, "one")
+		w.sleep(15 * time.Minute)
+		if n := len(w.asked("send")); n != 1101 {
+			t.Errorf("%d tries, want one of each: the limit holds where a place was given up", n)
+		}
+	})
+}

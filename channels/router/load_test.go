@@ -1,0 +1,240 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/store"
+)
+
+// The progress of an answer has nobody look at the outbox: that costs a read each time.
+func TestProgressReadsNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.storeBy(bus.NewOutbox(), bus.OutboundMessage{To: chatA, Text: "hello"})
+		for i := range 10 {
+			w.show(thread("b", ""), "s", fmt.Sprint("news ", i))
+		}
+		w.wantRead(chatA)
+		w.sleep(2 * time.Second)
+		w.wantRead(chatA, "hello")
+	})
+}
+
+// A row that can't be read is set aside, and the others of its conversation come.
+func TestBadRow(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			if running {
+				w.Fail(1, errDown) // so that what follows is loaded from the table
+				w.start()
+				w.put(chatA, "first")
+			}
+			bad := w.storeBy(bus.NewOutbox(), bus.OutboundMessage{To: chatA, Text: "bad"})
+			w.exec("UPDATE outbox SET body = '{' WHERE id = $1", bad)
+			good := w.storeBy(bus.NewOutbox(), bus.OutboundMessage{To: chatA, Text: "good"})
+			if !running {
+				w.exec("INSERT INTO previews (stream, ids) VALUES ('s', '{')")
+				w.start()
+			}
+			w.sleep(5 * time.Second)
+			w.wantState(good, bus.Sent)
+			var state string
+			err := w.db.Read(w.t.Context()).QueryRow("SELECT state FROM outbox WHERE id = $1", bad).
+				Scan(&state)
+			if err != nil || state != "bad" {
+				t.Errorf("the row is %q, %v, want bad", state, err)
+			}
+			if n := w.router.Stats().Bad.Load(); n == 0 {
+				t.Error("Stats.Bad = 0")
+			}
+		})
+	}
+}
+
+// Previews of turns that ended without a word of it are forgotten.
+func TestOldPreviews(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.show(chatA, "s", "hel")
+		w.sleep(time.Second)
+		w.progress(bus.Progress{To: chatA, Stream: "s", Ended: true})
+		w.sleep(47 * time.Hour)
+		if n := w.rows("previews"); n != 1 {
+			t.Errorf("%d previews are noted, want one", n)
+		}
+		w.sleep(2 * time.Hour)
+		if n := w.rows("previews"); n != 0 {
+			t.Errorf("%d previews are noted after two days", n)
+		}
+	})
+}
+
+// Stuck: in an outage each conversation tries by itself, and each try costs two writes. One at a
+// time tries, each time another one, and all go on when that succeeds.
+func TestOutage(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var up atomic.Bool
+		w.fail = func(context.Context, call) error {
+			if up.Load() {
+				return nil
+			}
+			return errDown
+		}
+		var list []bus.OutboundMessage
+		for i := range 200 {
+			to := thread(fmt.Sprint(i%100), "")
+			list = append(list, bus.OutboundMessage{To: to, Text: fmt.Sprint(i / 100)})
+		}
+		w.store(list...)
+		w.start()
+		w.sleep(2 * time.Hour)
+		calls := w.asked("send")
+		if n := len(calls); n < 100 || n > 320 {
+			t.Errorf("%d tries in an outage of two hours, want some 100 at once and one a minute", n)
+		}
+		last := make(map[bus.Address]bool)
+		for _, c := range calls[len(calls)-20:] {
+			last[c.to] = true
+		}
+		if len(last) < 10 {
+			t.Errorf("the last 20 tries were of %d conversations", len(last))
+		}
+		up.Store(true)
+		w.sleep(70 * time.Second)
+		for i := range 100 {
+			w.wantRead(thread(fmt.Sprint(i), ""), "0", "1")
+		}
+	})
+}
+
+// Some conversations that fail while others don't are no outage.
+func TestNoOutage(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.fail = func(_ context.Context, c call) error {
+			if strings.HasPrefix(c.text, "bad") {
+				return errDown
+			}
+			return nil
+		}
+		w.start()
+		for i := range 4 {
+			w.put(thread(fmt.Sprint(i), ""), "bad")
+		}
+		for i := range 20 {
+			w.put(thread(fmt.Sprint("good ", i), ""), "hello")
+			w.wantRead(thread(fmt.Sprint("good ", i), ""), "hello")
+			w.sleep(time.Minute)
+		}
+	})
+}
+
+// What ends the process while it is made into parts, or sent, is given up the third time, and
+// nothing else with it, though that was on its way each time, too.
+func TestPoison(t *testing.T) {
+	for _, where := range []string{"split", "send"} {
+		t.Run(where, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				other := thread("b", "")
+				var dir string
+				poison := w.store(bus.OutboundMessage{To: chatA,
+					Text: "poison, which is so long that it is measured"})
+				innocent := w.store(bus.OutboundMessage{To: other, Text: "innocent"})
+				die := func() {
+					time.Sleep(500 * time.Millisecond) // meanwhile the other one is on its way
+					if w.delivery(poison).State != bus.Sending {
+						t.Error("what may end the process is not noted before it is tried")
+					}
+					dir = w.t.TempDir()
+					copyFiles(w.t, w.dir, dir)
+					panic("killed")
+				}
+				w.SetLimits(channels.Limits{Text: 100, Measure: func(s string) int {
+					if where == "split" && strings.HasPrefix(s, "poison") {
+						die()
+					}
+					return len(s)
+				}})
+				for life := range 5 {
+					dir = ""
+					w.fail = func(_ context.Context, c call) error {
+						if where == "send" && strings.HasPrefix(c.text, "poison") {
+							die()
+						}
+						time.Sleep(time.Second)
+						return nil
+					}
+					stop := w.start()
+					w.sleep(5 * time.Second)
+					stop()
+					if died := dir != ""; died != (life < 3) {
+						t.Fatalf("life %d: it died: %v", life, died)
+					}
+					if dir != "" {
+						w.dir, w.db = dir, openStore(w.t, dir)
+						w.outbox = bus.NewOutbox()
+					}
+				}
+				w.wantState(poison, bus.Dead)
+				w.wantState(innocent, bus.Sent)
+				if d := w.delivery(poison); !strings.Contains(d.Error, "three times") {
+					t.Errorf("the dead letter says %q", d.Error)
+				}
+				// A person may try it again, from the beginning.
+				err := w.db.Tx(w.t.Context(), func(tx *store.Tx) error {
+					_, err := w.outbox.Retry(tx, poison, time.Now())
+					return err
+				})
+				if d := w.delivery(poison); err != nil || d.Crashes != 0 {
+					t.Errorf("after a retry it is %+v, %v", d, err)
+				}
+			})
+		})
+	}
+}
+
+// At the start everything else waits for what has ended two processes, but not for long.
+func TestSuspectFirst(t *testing.T) {
+	inWorld(t, func(w *world) {
+		suspect := w.store(bus.OutboundMessage{To: chatA, Text: "suspect"})
+		w.exec("UPDATE outbox SET state = 'sending', crashes = 1")
+		w.store(bus.OutboundMessage{To: thread("b", ""), Text: "other"})
+		w.fail = func(_ context.Context, c call) error {
+			if c.to == chatA {
+				time.Sleep(3 * time.Second)
+			}
+			return nil
+		}
+		w.start()
+		w.sleep(4 * time.Second)
+		w.wantCalls([]string{"send"}, `send "suspect" at 0s`, `send "other" at 3s`)
+		if d := w.delivery(suspect); d.State != bus.Sent || d.Crashes != 0 {
+			t.Errorf("the suspect is %s with %d crashes", d.State, d.Crashes)
+		}
+		synctest.Wait()
+	})
+}
+
+// What was on its way when a process ended in order is sent: nothing of it ends processes.
+func TestOrderlyEnd(t *testing.T) {
+	for _, orderly := range []bool{true, false} {
+		t.Run(fmt.Sprint("orderly ", orderly), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				id := w.store(bus.OutboundMessage{To: chatA, Text: "hello"})
+				w.exec("UPDATE outbox SET state = 'sending', crashes = 2")
+				w.orderly = orderly
+				w.start()
+				w.sleep(time.Minute)
+				want := map[bool]bus.DeliveryState{true: bus.Sent, false: bus.Dead}
+				w.wantState(id, want[orderly])
+			})
+		})
+	}
+}

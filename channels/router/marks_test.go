@@ -1,0 +1,285 @@
+package router_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/router"
+)
+
+// A social is a platform with reactions, receipts and drafts.
+type social struct {
+	*platform
+	draft func(to bus.Address) error // nil: drafts are taken
+}
+
+func (s *social) React(ctx context.Context, to bus.Address, id, emoji string) error {
+	return s.enter(ctx, call{"react", id, to, emoji, 0})
+}
+
+func (s *social) MarkRead(ctx context.Context, to bus.Address, ids []string) error {
+	return s.enter(ctx, call{"read", fmt.Sprint(ids), to, "", 0})
+}
+
+func (s *social) Draft(ctx context.Context, to bus.Address, stream, text string) error {
+	if err := s.enter(ctx, call{"draft", stream, to, text, 0}); err != nil || s.draft == nil {
+		return err
+	}
+	return s.draft(to)
+}
+
+// marked returns the marks that were made, each as kind, message and emoji.
+func (s *social) marked() (list []string) {
+	for _, c := range s.asked("react", "read") {
+		list = append(list, c.kind+" "+c.id+" "+c.text)
+	}
+	return list
+}
+
+func socially(t *testing.T, reaction string, test func(w *world, s *social)) {
+	t.Helper()
+	inWorld(t, func(w *world) {
+		s := &social{platform: w.platform}
+		w.startWith(router.Account{Name: "full", Channel: s, Reaction: reaction})
+		test(w, s)
+	})
+}
+
+func (w *world) admit(ids ...string) {
+	var list []bus.InboundMessage
+	for _, id := range ids {
+		list = append(list, bus.InboundMessage{ID: id, From: chatA})
+	}
+	w.router.Admitted(list)
+	w.sleep(0)
+}
+
+func (w *world) reply(ids ...string) {
+	w.store(bus.OutboundMessage{To: chatA, Text: "hello", Answers: ids})
+	w.sleep(0)
+}
+
+// A message is marked from its admission to its answer.
+func TestMarks(t *testing.T) {
+	socially(t, "👀", func(w *world, s *social) {
+		w.sleep(time.Hour) // an earlier process' reactions are gone
+		w.admit("1", "2")
+		w.reply("1", "7")
+		w.reply("2")
+		want := []string{"read [1] ", "react 1 👀", "read [2] ", "react 2 👀", "react 1 ", "react 2 "}
+		if got := s.marked(); !slices.Equal(got, want) {
+			w.t.Errorf("marks are %q, want %q", got, want)
+		}
+	})
+}
+
+// An answer that was faster than its reaction needs none, and none is left.
+func TestMarkOvertaken(t *testing.T) {
+	socially(t, "👀", func(w *world, s *social) {
+		w.sleep(time.Hour)
+		hold := make(chan struct{})
+		s.fail = func(_ context.Context, c call) error {
+			if c.kind == "read" {
+				<-hold
+			}
+			return nil
+		}
+		w.admit("1")
+		w.reply("1")
+		close(hold)
+		w.sleep(0)
+		if got := s.marked(); !slices.Equal(got, []string{"read [1] "}) {
+			w.t.Errorf("marks are %q", got)
+		}
+		w.wantRead(chatA, "hello") // nothing waits for a mark
+	})
+}
+
+// What an earlier process may have marked is unmarked; without a reaction nothing is.
+func TestMarksAfterRestart(t *testing.T) {
+	socially(t, "👀", func(w *world, s *social) {
+		w.reply("before")
+		if got := s.marked(); !slices.Equal(got, []string{"react before "}) {
+			w.t.Errorf("marks are %q", got)
+		}
+	})
+	socially(t, "", func(w *world, s *social) {
+		w.admit("1")
+		w.reply("1")
+		if got := s.marked(); !slices.Equal(got, []string{"read [1] "}) {
+			w.t.Errorf("marks without a reaction are %q", got)
+		}
+	})
+}
+
+// A platform that wants to be left alone is not marked at, and messages that nobody answers are
+// not remembered for ever.
+func TestMarksAreBounded(t *testing.T) {
+	socially(t, "👀", func(w *world, s *social) {
+		w.sleep(time.Hour)
+		s.fail = func(_ context.Context, c call) error {
+			return &channels.RateError{After: time.Minute}
+		}
+		w.admit("1", "2")
+		if got := len(s.marked()); got != 1 {
+			w.t.Errorf("%d marks were tried, want 1", got)
+		}
+		w.sleep(2 * time.Minute)
+		s.fail = func(context.Context, call) error { return errors.New("no connection") }
+		for i := range 3000 {
+			w.router.Admitted([]bus.InboundMessage{{ID: fmt.Sprint("m", i), From: chatA}})
+			if i%100 == 0 {
+				w.sleep(time.Second)
+			}
+		}
+		w.sleep(20 * time.Minute)
+		before := len(s.marked())
+		w.admit("last")
+		if got := len(s.marked()); got != before+2 {
+			w.t.Errorf("%d marks for the last message, want 2", got-before)
+		}
+	})
+}
+
+// Where a draft can be shown, an answer grows as one; where not, as a message that is edited.
+func TestDraft(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := &social{platform: w.platform, draft: func(to bus.Address) error {
+			if to.Chat == "group" {
+				return fmt.Errorf("%w: not in groups", channels.ErrRefused)
+			}
+			return nil
+		}}
+		w.startWith(router.Account{Name: "full", Channel: s, Streaming: true})
+		group := bus.Address{Account: "full", Chat: "group"}
+		for _, to := range []bus.Address{chatA, group} {
+			w.show(to, "s"+to.Chat, "one")
+			w.sleep(2 * time.Second)
+			w.show(to, "s"+to.Chat, "one two")
+			w.sleep(2 * time.Second)
+			w.answer(to, "one two three", "s"+to.Chat)
+			w.sleep(time.Second)
+		}
+		var got []string
+		for _, c := range w.asked("send", "edit", "draft") {
+			got = append(got, c.kind+" "+c.to.Chat+" "+c.text)
+		}
+		want := []string{"draft a one", "draft a one two", "send a one two three",
+			"draft group one", "send group one", "edit group one two", "edit group one two three"}
+		if !slices.Equal(got, want) {
+			w.t.Errorf("calls are %q, want %q", got, want)
+		}
+	})
+}
+
+// A draft that fails is given up; the answer comes anyway, once.
+func TestDraftFails(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := &social{platform: w.platform,
+			draft: func(bus.Address) error { return errors.New("no connection") }}
+		w.startWith(router.Account{Name: "full", Channel: s, Streaming: true})
+		w.show(chatA, "s", "one")
+		w.sleep(5 * time.Second)
+		w.show(chatA, "s", "one two")
+		w.sleep(5 * time.Second)
+		w.answer(chatA, "one two three", "s")
+		w.sleep(time.Second)
+		w.wantRead(chatA, "one two three")
+		if n := len(w.asked("draft")); n != 1 {
+			w.t.Errorf("%d drafts were tried, want 1", n)
+		}
+	})
+}
+
+// A reaction that could not be taken away is taken away later, and no message waits for that.
+func TestMarkIsTakenAwayLater(t *testing.T) {
+	socially(t, "👀", func(w *world, s *social) {
+		w.sleep(time.Hour)
+		w.admit("1", "2")
+		failures := []error{&channels.RateError{After: time.Minute, Account: true},
+			&channels.RateError{After: 2 * time.Second}, errors.New("no connection")}
+		s.fail = func(_ context.Context, c call) (err error) {
+			if c.kind == "react" && len(failures) > 0 {
+				err, failures = failures[0], failures[1:]
+			}
+			return err
+		}
+		w.reply("1")
+		w.reply("2")
+		w.wantRead(chatA, "hello", "hello")
+		w.sleep(59 * time.Second)
+		if got := s.marked()[4:]; !slices.Equal(got, []string{"react 1 "}) {
+			w.t.Errorf("within the minute that the platform asked for, marks are %q", got)
+		}
+		w.sleep(time.Minute)
+		got := s.marked()[5:]
+		for _, id := range []string{"react 1 ", "react 2 "} {
+			if n := len(slices.DeleteFunc(slices.Clone(got),
+				func(m string) bool { return m != id })); n < 1 {
+				w.t.Errorf("%q was not tried again: marks are %q", id, got)
+			}
+		}
+		if len(got) != 4 { // both, the one that was limited, and the one without a connection
+			w.t.Errorf("marks are %q", got)
+		}
+	})
+}
+
+// A refused reaction says nothing about messages: those of the chat go on.
+func TestMarkPausesNoMessage(t *testing.T) {
+	socially(t, "👀", func(w *world, s *social) {
+		s.fail = func(_ context.Context, c call) error {
+			if c.kind == "react" {
+				return &channels.RateError{After: time.Minute, Account: true}
+			}
+			return nil
+		}
+		w.admit("1")
+		w.put(chatA, "now")
+		w.wantRead(chatA, "now")
+	})
+}
+
+// What is answered as the process ends is unmarked, too, and so is what an earlier process had
+// answered and had no time to unmark.
+func TestMarksAtTheEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := &social{platform: w.platform}
+		account := router.Account{Name: "full", Channel: s, Reaction: "👀"}
+		stop := w.startWith(account)
+		w.sleep(time.Hour)
+		w.admit("1")
+		hold := make(chan struct{})
+		s.fail = func(_ context.Context, c call) error {
+			if c.kind == "send" {
+				<-hold
+			}
+			return nil
+		}
+		w.reply("1")
+		go func() {
+			time.Sleep(time.Second)
+			close(hold)
+		}()
+		stop()
+		want := []string{"read [1] ", "react 1 👀", "react 1 "}
+		if got := s.marked(); !slices.Equal(got, want) {
+			w.t.Errorf("after the end marks are %q, want %q", got, want)
+		}
+		w.startWith(account)
+		if got := s.marked(); !slices.Equal(got, append(want, "react 1 ")) {
+			w.t.Errorf("after the next start marks are %q", got)
+		}
+		w.sleep(time.Hour)
+		w.startWith(account)
+		if got := s.marked(); len(got) != 4 {
+			w.t.Errorf("an hour later marks are %q", got)
+		}
+	})
+}

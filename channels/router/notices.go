@@ -1,0 +1,153 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/markup"
+	"gateway/store"
+)
+
+// noticeTerm is how long nobody is told again that messages to a chat are given up.
+const noticeTerm = 24 * time.Hour
+
+// notices returns what is to be said about d, which is given up: to each owner, in a chat other
+// than that of d, and to the person whom it answers. A notice that fails itself is dropped, so
+// nothing goes round in circles.
+func (r *Router) notices(ctx context.Context, d *bus.Delivery) ([]bus.OutboundMessage, error) {
+	q := r.db.Read(context.WithoutCancel(ctx))
+	var told bool
+	err := q.QueryRow(`SELECT count(*) > 0 FROM notices
+		WHERE account = $1 AND chat = $2 AND told_ms > $3`, d.Message.To.Account, d.Message.To.Chat,
+		r.now().Add(-noticeTerm).UnixMilli()).Scan(&told)
+	if err != nil {
+		return nil, fmt.Errorf("router: read notices: %w", err)
+	}
+	if told {
+		return nil, nil
+	}
+	asked, err := r.asked(q, d)
+	if err != nil {
+		return nil, err
+	}
+	owners, err := r.owners.OwnersBeside(q, d.Message.To)
+	if err != nil {
+		return nil, err
+	}
+	var list []bus.OutboundMessage
+	for _, to := range owners {
+		list = append(list, bus.OutboundMessage{To: to, Notice: true, Text: sayGivenUp(d, asked)})
+	}
+	if asked == nil {
+		return list, nil
+	}
+	to, err := r.wayTo(q, asked)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range list {
+		if n.To == to {
+			return list, nil // an owner has asked
+		}
+	}
+	return append(list, bus.OutboundMessage{To: to, Notice: true,
+		Text: sayNoAnswer(asked, len(list) > 0)}), nil
+}
+
+// asked returns the first message that d answers, or nil if the inbox has none.
+func (r *Router) asked(q store.Queryer, d *bus.Delivery) (*bus.InboundMessage, error) {
+	for _, id := range d.Message.Answers {
+		m, ok, err := r.inbox.Find(q, d.Message.To, id)
+		if err != nil {
+			return nil, err
+		}
+		if ok && m.Note == nil {
+			return &m, nil
+		}
+	}
+	return nil, nil
+}
+
+// wayTo returns where the sender of m is told what can't be said where m was written: a direct
+// chat, if there is one, else the chat itself, which may have refused that one message only.
+func (r *Router) wayTo(q store.Queryer, m *bus.InboundMessage) (bus.Address, error) {
+	if m.Person == 0 {
+		return m.From, nil
+	}
+	chats, err := r.inbox.DirectChats(q, m.Person)
+	if err != nil {
+		return bus.Address{}, err
+	}
+	to := m.From
+	for _, chat := range chats {
+		if _, ok := r.accounts[chat.Account]; !ok || chat.Chat == m.From.Chat {
+			continue
+		}
+		if to = chat; chat.Account == m.From.Account {
+			break
+		}
+	}
+	return to, nil
+}
+
+// putNotices puts notices about a chat into the outbox, unless somebody was told of it meanwhile.
+func (r *Router) putNotices(tx *store.Tx, to bus.Address, list []bus.OutboundMessage) error {
+	if len(list) == 0 {
+		return nil
+	}
+	now := r.now()
+	_, err := tx.Exec("DELETE FROM notices WHERE told_ms <= $1", now.Add(-noticeTerm).UnixMilli())
+	if err != nil {
+		return fmt.Errorf("router: note a notice: %w", err)
+	}
+	n, err := tx.Exec(`INSERT INTO notices (account, chat, told_ms) VALUES ($1, $2, $3)
+		ON CONFLICT (account, chat) DO NOTHING`, to.Account, to.Chat, now.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("router: note a notice: %w", err)
+	}
+	for _, m := range list {
+		if n == 0 {
+			break
+		}
+		if err := r.outbox.Put(tx, m, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sayGivenUp tells an owner of a message that was given up.
+func sayGivenUp(d *bus.Delivery, asked *bus.InboundMessage) string {
+	what, where := "a message", d.Message.To.String()
+	if asked != nil {
+		what = "an answer to " + markup.Literal(channels.SenderName(asked.Sender))
+		if title := channels.Clean(asked.ChatTitle, channels.MaxName); title != "" {
+			where = markup.Literal(title) + " on " + d.Message.To.Account
+		}
+	}
+	_, reason, ok := strings.Cut(d.Error, channels.ErrRefused.Error()+": ")
+	if !ok {
+		reason = d.Error
+	}
+	return fmt.Sprintf("I could not deliver %s in %s: %s.\n\nOnce you have mended that, "+
+		"`gateway outbox retry %d` on the machine sends it again, and `gateway outbox list` shows "+
+		"what else was given up. For a day I say nothing more about this chat.",
+		what, where, markup.Literal(channels.Clean(strings.TrimRight(reason, "."), 200)), d.ID)
+}
+
+// sayNoAnswer tells a person that the answer to m was given up.
+func sayNoAnswer(m *bus.InboundMessage, told bool) string {
+	where := ""
+	if title := channels.Clean(m.ChatTitle, channels.MaxName); title != "" {
+		where = " in " + markup.Literal(title)
+	}
+	text := "I could not deliver my answer to your message" + where + "."
+	if told {
+		text += " The owner of this gateway has been told why."
+	}
+	return text
+}

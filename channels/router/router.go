@@ -1,0 +1,336 @@
+// Package router brings the messages of the outbox to the platforms: in order within a
+// conversation, conversations side by side, each message exactly once, as far as its
+// platform allows.
+//
+// A [Router] has a worker for each conversation for which something waits. The worker splits what
+// is too long, sends files, keeps to the platform's limits, tries again after failures, shows
+// answers while they grow, and gives up what can't be delivered.
+//
+// Tables: notices, which channels/gate makes.
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/store"
+)
+
+// An Account is a channel and how it is used.
+type Account struct {
+	Name      string
+	Channel   channels.Channel
+	Streaming bool // show answers while they grow, if the channel is an Editor
+
+	// EditInterval is the shortest time between two edits of a preview; 0 is the channel's own.
+	EditInterval time.Duration
+	// Reaction is the emoji that messages have from their admission to their answer, if the channel
+	// is a Reactor; "" for none.
+	Reaction string
+	// Unlimited sends without regard to the documented rates. What the platform asks for when it
+	// refuses is honoured in any case.
+	Unlimited bool
+}
+
+// A Router brings what is in the outbox to the platforms: in order within a conversation,
+// conversations side by side. A conversation has a worker while there is something for it, so
+// that a rate limit or an outage delays nobody else.
+//
+// However much waits, it keeps in memory the first message of each conversation only, and of 1,024
+// conversations of an account. The rest stays in the table until its turn comes.
+type Router struct {
+	db       *store.DB
+	outbox   *bus.Outbox
+	live     *bus.Live
+	files    Files
+	inbox    *bus.Inbox // only read
+	owners   Owners
+	accounts map[string]*account
+	now      func() time.Time
+	log      *slog.Logger
+
+	secrets atomic.Pointer[Secrets] // must not be sent
+
+	listeners []Listener
+
+	orderly bool // see [Options]
+
+	last    int64     // newest delivery that was handed out; used by Run only
+	changes int64     // that persons had made to the outbox when it was last looked at; likewise
+	looked  time.Time // when all that waits was last looked for; likewise
+	stats   Stats
+	beat    atomic.Int64 // when Run last went round, in nanoseconds
+
+	room chan struct{} // rung when a conversation may be loaded that had to wait
+
+	mu      sync.Mutex
+	chats   map[bus.Address]*chat // a key is present while its worker runs
+	kept    map[string]messages   // of previews that no worker looks after, by stream
+	over    recent                // streams whose end or whose message was handed out
+	suspect suspects
+
+	wg sync.WaitGroup // of the workers and of what they start
+}
+
+// Files are the files that a [Router] sends.
+type Files interface {
+	// Open opens the file at the Path of an attachment. It reports [channels.ErrRefused] if the file
+	// does not exist any more.
+	Open(path string) (*os.File, error)
+}
+
+// Owners know where the owners of the gateway can be told something.
+type Owners interface {
+	// OwnersBeside returns a direct chat of each owner other than the given one.
+	OwnersBeside(q store.Queryer, a bus.Address) ([]bus.Address, error)
+}
+
+// Options are what a [Router] works with.
+type Options struct {
+	DB       *store.DB
+	Outbox   *bus.Outbox
+	Live     *bus.Live
+	Files    Files // may be nil if no message has a file
+	Owners   Owners
+	Accounts []Account
+
+	// Orderly says that the process before this one ended in order, as [store.Life] knows: it is not
+	// counted as a crash for the messages that it was sending.
+	Orderly bool
+
+	Logger *slog.Logger
+}
+
+// New returns a Router for the accounts of opts.
+func New(opts Options) *Router {
+	r := &Router{
+		db: opts.DB, outbox: opts.Outbox, live: opts.Live, files: opts.Files, owners: opts.Owners,
+		orderly: opts.Orderly, inbox: bus.NewInbox(), now: time.Now, log: opts.Logger,
+		accounts: make(map[string]*account),
+		chats:    make(map[bus.Address]*chat),
+		kept:     make(map[string]messages),
+		room:     make(chan struct{}, 1),
+		over:     recent{set: make(map[string]bool)},
+	}
+	r.secrets.Store(new(Secrets))
+	for _, a := range opts.Accounts {
+		r.accounts[a.Name] = newAccount(a, r.now())
+	}
+	return r
+}
+
+// A Listener learns which messages people have received.
+type Listener interface {
+	// Delivered is called after the transaction that marked m as sent. It must not wait for anything.
+	Delivered(m bus.OutboundMessage)
+}
+
+// Notify adds listeners. It is called before Run.
+func (r *Router) Notify(listeners ...Listener) {
+	r.listeners = append(r.listeners, listeners...)
+}
+
+// Open returns how many messages of an account are on their way. It may be wrong for as long as it
+// takes to notice what another process has changed.
+func (r *Router) Open(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a, ok := r.accounts[name]; ok {
+		return max(a.open, 0)
+	}
+	return 0
+}
+
+const (
+	// rescanInterval is how soon a delivery is found that another process put back into the queue.
+	rescanInterval = 2 * time.Second
+	// flushTime is how long messages that can go at once may still take at the end.
+	flushTime = 10 * time.Second
+)
+
+// Run delivers until ctx ends. What can go then without waiting still goes; the rest stays in
+// the outbox. When Run returns, no worker is left. It is called once.
+func (r *Router) Run(ctx context.Context) error {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	// Marks end last: what is answered at the end is unmarked, too.
+	marking, endMarks := context.WithCancel(work)
+	defer endMarks()
+	var markers sync.WaitGroup
+	for _, a := range r.accounts {
+		markers.Go(func() { r.mark(marking, work, a) })
+	}
+	err := r.route(ctx, work)
+	if err != nil {
+		cancel()
+	}
+	stop() // the workers, also if the store failed
+	timer := time.AfterFunc(flushTime, cancel)
+	defer timer.Stop()
+	r.wg.Wait()
+	endMarks()
+	defer time.AfterFunc(markGrace, cancel).Stop()
+	markers.Wait()
+	if err != nil {
+		return fmt.Errorf("router: route: %w", err)
+	}
+	return nil
+}
+
+func (r *Router) route(ctx, work context.Context) error {
+	if err := r.begin(work); err != nil {
+		return err
+	}
+	tick := time.NewTicker(rescanInterval)
+	defer tick.Stop()
+	for {
+		r.beat.Store(time.Now().UnixNano())
+		err := r.load(ctx, work)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return r.takeNew(ctx, work)
+		case <-r.outbox.C():
+			err = r.takeNew(ctx, work)
+		case <-r.live.C():
+			r.takeLive(ctx, work)
+		case <-r.room:
+		case <-tick.C:
+			err = errors.Join(r.takeNew(ctx, work), r.rescan(work))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// begin reads how an earlier process left the outbox.
+func (r *Router) begin(ctx context.Context) error {
+	q := r.db.Read(ctx)
+	previews, bad, err := r.outbox.Previews(q)
+	if err != nil {
+		return err
+	}
+	for _, stream := range bad {
+		r.stats.Bad.Add(1)
+		r.log.WarnContext(ctx, "preview can't be read; its messages stay as they are",
+			"stream", stream)
+	}
+	for stream, p := range previews {
+		r.kept[stream] = noted(p, r.now())
+	}
+	n, err := r.outbox.CrashedTwice(q)
+	if err != nil {
+		return err
+	}
+	r.suspect.expect(n, r.now())
+	if r.last, err = r.outbox.Newest(q); err != nil {
+		return err
+	}
+	if r.changes, err = r.outbox.Changes(q); err != nil {
+		return err
+	}
+	return r.lookAgain(q)
+}
+
+// takeNew hands out the deliveries that came since the last call.
+func (r *Router) takeNew(ctx, work context.Context) error {
+	for {
+		list, err := r.outbox.Open(r.db.Read(work), r.last)
+		aside, err := r.setAside(work, err)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			r.handOut(ctx, work, &list[i])
+			r.last = list[i].ID
+		}
+		if len(list)+aside < bus.ReadLimit {
+			return nil
+		}
+	}
+}
+
+// handOut gives d to the worker of its conversation, which it starts if there is none and room for
+// one. Else d stays in the table until its turn comes.
+func (r *Router) handOut(ctx, work context.Context, d *bus.Delivery) {
+	to := d.Message.To
+	a, ok := r.accounts[to.Account]
+	if !ok {
+		// Its account is not configured now. It waits: the owner may bring it back, or drop it.
+		r.log.WarnContext(ctx, "message for an account that is not configured",
+			"to", to.String(), "id", d.ID)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.open++
+	r.over.add(d.Message.Stream)
+	c, running := r.chats[to]
+	switch {
+	case running && c.first == nil && !c.more && !c.loading:
+		c.hold(d)
+	case running:
+		c.expect()
+	case a.waits.any || a.loaded >= maxLoaded: // older ones may wait in the table
+		a.waits.add()
+	default:
+		r.chat(ctx, work, a, to).hold(d)
+	}
+}
+
+// uncertain counts a try of d whose outcome is not known.
+func (r *Router) uncertain(ctx context.Context, d *bus.Delivery) {
+	d.Uncertain++
+	r.count(d.Message.To.Account, func(s *Stats) { s.Uncertain.Add(1) })
+	r.log.WarnContext(ctx, "message may have been delivered; sending it again",
+		"to", d.Message.To.String(), "id", d.ID, "part", len(d.IDs))
+}
+
+// takeLive hands out the newest progress of each conversation.
+func (r *Router) takeLive(ctx, work context.Context) {
+	for _, p := range r.live.Take() {
+		to := p.To
+		a, ok := r.accounts[to.Account]
+		if !ok {
+			continue
+		}
+		r.mu.Lock()
+		if c, ok := r.chats[to]; !r.over.has(p.Stream) && (ok || !p.Ended) {
+			if !ok {
+				c = r.chat(ctx, work, a, to)
+				if a.waits.any { // perhaps something for this conversation
+					c.expect()
+				}
+			}
+			c.tell(p)
+		}
+		if p.Ended {
+			r.over.add(p.Stream)
+		}
+		r.mu.Unlock()
+	}
+}
+
+// chat returns the worker of a conversation, which it starts if there is none. r.mu is held.
+func (r *Router) chat(ctx, work context.Context, a *account, to bus.Address) *chat {
+	if c, ok := r.chats[to]; ok {
+		return c
+	}
+	c := &chat{r: r, a: a, to: to, wake: make(chan struct{}, 1)}
+	r.chats[to] = c
+	r.wg.Go(func() { c.run(ctx, work) })
+	return c
+}

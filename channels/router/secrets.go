@@ -1,0 +1,125 @@
+package router
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"gateway/bus"
+)
+
+// Secrets are what must never be sent: the gateway's own credentials, as exact values.
+type Secrets []string
+
+// minSecret is how long a credential must be, in bytes, not to be found where none is meant.
+const minSecret = 8
+
+// NewSecrets returns those values that are long enough to be told from other text.
+func NewSecrets(values []string) Secrets {
+	var s Secrets
+	for _, v := range values {
+		if len(v) >= minSecret && !slices.Contains(s, v) {
+			s = append(s, v)
+		}
+	}
+	return s
+}
+
+// SetSecrets says what must not be sent from now on.
+func (r *Router) SetSecrets(s Secrets) { r.secrets.Store(&s) }
+
+// sayWithheld stands for a message that contains a secret.
+const sayWithheld = "[I have withheld this message: it contained a secret of the gateway.]"
+
+// in reports whether text contains a secret.
+func (s Secrets) in(text string) bool {
+	return slices.ContainsFunc(s, func(secret string) bool { return strings.Contains(text, secret) })
+}
+
+// grown returns what may be shown of a text that is not complete: what could be the beginning of
+// a secret is left out.
+func (s Secrets) grown(text string) string {
+	if s.in(text) {
+		return sayWithheld
+	}
+	end := len(text)
+	for _, secret := range s {
+		for n := min(len(secret)-1, len(text)); n > 0; n-- {
+			if strings.HasSuffix(text, secret[:n]) {
+				end = min(end, len(text)-n)
+				break
+			}
+		}
+	}
+	return text[:end]
+}
+
+// inFile reports whether what r reads contains a secret.
+func (s Secrets) inFile(r io.Reader) (bool, error) {
+	longest := 0
+	for _, secret := range s {
+		longest = max(longest, len(secret))
+	}
+	if longest == 0 {
+		return false, nil
+	}
+	buf := make([]byte, 0, 64<<10+longest)
+	for {
+		n, err := io.ReadFull(r, buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if slices.ContainsFunc(s, func(v string) bool { return bytes.Contains(buf, []byte(v)) }) {
+			return true, nil
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		keep := copy(buf[:longest-1], buf[len(buf)-longest+1:]) // a secret may go on behind it
+		buf = buf[:keep]
+	}
+}
+
+// withheld returns m without what must not be sent.
+func (c *chat) withheld(ctx context.Context, m bus.OutboundMessage) bus.OutboundMessage {
+	s := *c.r.secrets.Load()
+	if len(s) == 0 {
+		return m
+	}
+	found := s.in(m.Text)
+	for _, b := range m.Buttons {
+		found = found || s.in(b.Label)
+	}
+	if found {
+		m.Text, m.Buttons = sayWithheld, nil
+	}
+	files := m.Attachments
+	m.Attachments = nil
+	for _, f := range files {
+		if s.in(f.Name) || c.secretFile(f) {
+			m.Text, found = strings.TrimSpace(m.Text+"\n\n"+sayWithheld), true
+			continue
+		}
+		m.Attachments = append(m.Attachments, f)
+	}
+	if found {
+		c.r.log.ErrorContext(ctx, "message withheld: it contains a secret of the gateway",
+			"to", c.to.String())
+	}
+	return m
+}
+
+// secretFile reports whether f contains a secret. One that can't be read is not sent anyway.
+func (c *chat) secretFile(f bus.Attachment) bool {
+	file, err := c.r.files.Open(f.Path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	found, err := c.r.secrets.Load().inFile(file)
+	return found || err != nil
+}

@@ -1,0 +1,52 @@
+package router
+
+import (
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+func TestSecretsGrown(t *testing.T) {
+	s := NewSecrets([]string{"sk-12345678", "sk-12345678", "123456789:AAA", "short", ""})
+	if len(s) != 2 {
+		t.Fatalf("there are %d secrets, want those that are long enough, once", len(s))
+	}
+	for text, want := range map[string]string{
+		"":                        "",
+		"nothing":                 "nothing",
+		"the key is sk-1":         "the key is ",
+		"the key is s":            "the key is ",
+		"it is sk-1234567 or so":  "it is sk-1234567 or so",
+		"it is sk-12345678":       sayWithheld,
+		"it is sk-12345678 there": sayWithheld,
+		"ask-12345678":            sayWithheld,
+		"it is 123456789:AA":      "it is ",
+	} {
+		if got := s.grown(text); got != want {
+			t.Errorf("of %q is shown %q, want %q", text, got, want)
+		}
+	}
+}
+
+// A secret is found wherever it lies in a file, also between what is read at once.
+func TestSecretsInFile(t *testing.T) {
+	s := NewSecrets([]string{"sk-12345678", "a-much-longer-secret-of-another-kind"})
+	for _, secret := range append(s, "sk-1234567") {
+		for _, before := range []int{0, 1, 64<<10 - 5, 64 << 10, 64<<10 + 5, 64<<10 + 40, 200_000} {
+			text := strings.Repeat("x", before) + secret + strings.Repeat("y", 100)
+			for name, r := range map[string]func() (bool, error){
+				"whole":   func() (bool, error) { return s.inFile(strings.NewReader(text)) },
+				"by half": func() (bool, error) { return s.inFile(iotest.HalfReader(strings.NewReader(text))) },
+			} {
+				got, err := r()
+				if want := len(secret) > 10; got != want || err != nil {
+					t.Errorf("%s: %q after %d bytes: found %v, %v, want %v",
+						name, secret, before, got, err, want)
+				}
+			}
+		}
+	}
+	if _, err := s.inFile(iotest.ErrReader(iotest.ErrTimeout)); err == nil {
+		t.Error("a file that can't be read is taken for one without secrets")
+	}
+}

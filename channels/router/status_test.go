@@ -1,0 +1,283 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/router"
+)
+
+// A status line stands below the text and is replaced by the answer.
+func TestStatus(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Status: "reads notes"})
+		w.sleep(time.Second)
+		w.wantRead(chatA, "_reads notes_")
+		w.progress(bus.Progress{To: chatA, Stream: "s", Text: "I see.", Status: "counts"})
+		w.sleep(time.Second)
+		w.wantRead(chatA, "I see.\n\n_counts_")
+		w.answer(chatA, "I see. Three.", "s")
+		w.wantRead(chatA, "I see. Three.")
+	})
+}
+
+// There is no room for a status line in a full message: the text goes first.
+func TestStatusWithoutRoom(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.SetLimits(small)
+		w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Text: "the first", Status: "counts"})
+		w.sleep(time.Second)
+		w.wantRead(chatA, "the first")
+	})
+}
+
+// An answer that was stopped keeps its text, loses its status line, and is forgotten.
+func TestStopped(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		text, status string // shown
+		last         string // the newest status, too late to be shown
+		want         string
+	}{
+		{"text and status", "I see.", "counts", "counts", "I see. … (stopped)"},
+		{"status only", "", "counts", "counts", "… (stopped)"},
+		{"status gone, but still shown", "I see.", "counts", "", "I see. … (stopped)"},
+		{"text only", "I see.", "", "", "I see. … (stopped)"},
+		{"in code", "```\nls\n```", "", "", "```\nls\n```\n\n… (stopped)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.start()
+				w.progress(bus.Progress{To: chatA, Stream: "s", Text: tt.text, Status: tt.status})
+				w.sleep(time.Second)
+				w.progress(bus.Progress{To: chatA, Stream: "s", Text: tt.text, Status: tt.last})
+				w.ended(chatA, "s", true)
+				w.put(chatA, "Stopped.")
+				w.wantRead(chatA, tt.want, "Stopped.")
+				w.show(chatA, "s", "late")
+				w.sleep(10 * time.Minute)
+				w.wantRead(chatA, tt.want, "Stopped.")
+				if n := w.rows("previews"); n != 0 {
+					t.Errorf("%d previews are noted after the end", n)
+				}
+			})
+		})
+	}
+}
+
+// What says that an answer was stopped comes after its last edit, also if it overtakes the news.
+// The mark fits into the message.
+func TestStoppedBefore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.SetLimits(channels.Limits{Text: 50, Measure: small.Measure, EditInterval: time.Second})
+		w.start()
+		text := strings.Repeat("word ", 8) + "12345678"
+		w.show(chatA, "s", "word")
+		w.sleep(time.Second)
+		w.show(chatA, "s", text)
+		w.store(bus.OutboundMessage{To: chatA, Text: "Stopped.", Stops: []string{"s"}})
+		w.show(chatA, "s", text+" late")
+		w.ended(chatA, "s", true)
+		w.sleep(10 * time.Minute)
+		want := strings.Repeat("word ", 6) + "… (stopped)"
+		w.wantCalls(shows, `send "word" at 1s`, fmt.Sprintf("edit %q at 1s", want),
+			`send "Stopped." at 1s`)
+	})
+}
+
+// The status line of a stopped answer goes also when the platform wants a pause first, and when
+// the next answer has begun meanwhile.
+func TestStoppedWhileLimited(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Text: "I see.", Status: "counts"})
+		w.sleep(2 * time.Second)
+		w.Fail(2, &channels.RateError{After: time.Minute})
+		w.ended(chatA, "s", true)
+		w.show(chatA, "next", "And")
+		w.sleep(10 * time.Second)
+		w.show(chatA, "next", "And then")
+		w.sleep(3 * time.Minute)
+		w.wantRead(chatA, "I see. … (stopped)", "And then")
+		w.answer(chatA, "And then?", "next")
+		w.wantRead(chatA, "I see. … (stopped)", "And then?")
+	})
+}
+
+// The answer that began meanwhile is over before the status line can go.
+func TestStoppedAndAnsweredWhileLimited(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Text: "I see.", Status: "counts"})
+		w.sleep(2 * time.Second)
+		w.Fail(1, &channels.RateError{After: time.Minute})
+		w.ended(chatA, "s", true)
+		w.show(chatA, "next", "And")
+		w.answer(chatA, "And then?", "next")
+		w.sleep(2 * time.Minute)
+		w.wantRead(chatA, "I see. … (stopped)", "And then?")
+		w.wantCalls([]string{"send"}, `send "I see.\n\n_counts_" at 1s`, `send "And then?" at 1m2s`)
+	})
+}
+
+// The end comes while an edit takes long, and the next answer begins before that is over.
+func TestStoppedWhileSlow(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.fail = func(_ context.Context, c call) error {
+			if c.kind == "edit" {
+				time.Sleep(10 * time.Second)
+			}
+			return nil
+		}
+		w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Text: "I", Status: "counts"})
+		w.sleep(2 * time.Second)
+		w.progress(bus.Progress{To: chatA, Stream: "s", Text: "I see.", Status: "counts"})
+		w.sleep(time.Second)
+		w.ended(chatA, "s", true)
+		w.show(chatA, "next", "And")
+		w.sleep(time.Minute)
+		w.wantRead(chatA, "I see. … (stopped)", "And")
+	})
+}
+
+// A status line that may not be removed yet doesn't keep the gateway from stopping.
+func TestStopAfterStopped(t *testing.T) {
+	inWorld(t, func(w *world) {
+		stop := w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Status: "counts"})
+		w.sleep(2 * time.Second)
+		w.Fail(1, &channels.RateError{After: time.Minute})
+		w.ended(chatA, "s", true)
+		stop()
+		if took := time.Since(w.began); took != 2*time.Second {
+			t.Errorf("Run took %v to end", took-2*time.Second)
+		}
+	})
+}
+
+// The preview of a stopped answer that can't be edited is left alone.
+func TestStoppedButRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Status: "counts"})
+		w.sleep(2 * time.Second)
+		w.Fail(1, channels.ErrRefused)
+		w.ended(chatA, "s", true)
+		w.sleep(10 * time.Minute)
+		if n := len(w.asked("edit")); n != 1 {
+			t.Errorf("%d tries, want 1", n)
+		}
+		if n := w.rows("previews"); n != 0 {
+			t.Errorf("%d previews are noted after the end", n)
+		}
+	})
+}
+
+// The typing indicator is set at once and every four seconds until there is text to read.
+func TestTyping(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.show(chatA, "s", "")
+		w.sleep(5 * time.Second)
+		w.show(chatA, "s", "") // news are no reason to type sooner, or later
+		w.sleep(4 * time.Second)
+		w.show(chatA, "s", "hel")
+		w.sleep(10 * time.Second)
+		w.answer(chatA, "hello", "s")
+		w.wantCalls([]string{"type", "send", "edit"}, `type "" at 0s`, `type "" at 4s`,
+			`type "" at 8s`, `send "hel" at 9s`, `edit "hello" at 19s`)
+	})
+}
+
+// Stuck: the typing indicator on the critical path. Where it hangs, few at once do, and answers
+// don't wait for it.
+func TestTypingHangs(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.fail = func(ctx context.Context, c call) error {
+			if c.kind == "type" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}
+		stop := w.start()
+		for i := range 20 {
+			w.show(thread(fmt.Sprint(i), ""), fmt.Sprint("s", i), "")
+		}
+		if n := len(w.asked("type")); n != 8 {
+			t.Errorf("%d indicators are being set at once, want 8", n)
+		}
+		for i := range 20 {
+			w.answer(thread(fmt.Sprint(i), ""), "hello", fmt.Sprint("s", i))
+			w.wantRead(thread(fmt.Sprint(i), ""), "hello")
+		}
+		w.sleep(5 * time.Second) // then they are given up
+		w.show(chatA, "next", "")
+		if n := len(w.asked("type")); n != 9 {
+			t.Errorf("%d indicators were set, want one more", n)
+		}
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("a typing indicator kept Run from ending for %v", took)
+		}
+	})
+}
+
+// A failing indicator is nothing.
+func TestTypingFails(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.fail = func(_ context.Context, c call) error {
+			if c.kind == "type" {
+				return channels.ErrRefused
+			}
+			return nil
+		}
+		w.start()
+		w.show(chatA, "s", "")
+		w.answer(chatA, "hello", "s")
+		w.wantRead(chatA, "hello")
+	})
+}
+
+// A Finisher is told of the end of each message, after it and before the next one.
+type finisher struct{ *platform }
+
+func (f finisher) Finish(_ context.Context, to bus.Address, id string) {
+	_ = f.enter(context.Background(), call{"finish", id, to, id, 0}) // it can't fail
+}
+
+func TestFinish(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.SetLimits(small)
+		w.startWith(router.Account{Name: "full", Channel: finisher{w.platform}, Streaming: true})
+		w.show(chatA, "s", "hel")
+		w.sleep(time.Second)
+		w.Fail(1, channels.ErrRefused) // then as a new message
+		w.answer(chatA, "hello", "s")
+		w.put(chatA, "the first\n\nsecond")
+		w.wantCalls([]string{"send", "edit", "finish"}, `send "hel" at 1s`, `edit "hello" at 1s`,
+			`send "hello" at 1s`, `finish "2" at 1s`,
+			`send "the first" at 1s`, `send "second" at 1s`, `finish "4" at 1s`)
+	})
+}
+
+// An answer that was stopped is complete, too.
+func TestFinishStopped(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.startWith(router.Account{Name: "full", Channel: finisher{w.platform}, Streaming: true})
+		w.show(chatA, "s", "hel")
+		w.sleep(time.Second)
+		w.ended(chatA, "s", true)
+		w.wantCalls([]string{"send", "edit", "finish"}, `send "hel" at 1s`,
+			`edit "hel … (stopped)" at 1s`, `finish "1" at 1s`)
+	})
+}

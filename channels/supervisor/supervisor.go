@@ -1,0 +1,258 @@
+// Package supervisor keeps the channel of an account running, and notes how it is.
+//
+// Tables: accounts, which channels/gate makes.
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"gateway/channels"
+	"gateway/store"
+)
+
+// A Supervisor keeps the channel of one account running. An outage of a platform is not
+// our crash: the channel is started again, at longer and longer intervals.
+type Supervisor struct {
+	db       *store.DB
+	name     string
+	channel  channels.Channel
+	intake   channels.Publisher
+	commands []channels.Command
+	log      *slog.Logger
+
+	mu    sync.Mutex
+	state string
+	since time.Time
+	event time.Time // when something was published
+	up    time.Time // when messages last began to come in
+	lost  time.Time // when they ceased to, after they had come for settleTime; zero if never
+	final bool      // only a person can end the state
+
+	restarts int64
+	entered  chan struct{} // has a token when the state has changed
+
+	closing    chan struct{} // closed by Close
+	closed     bool
+	publishing sync.WaitGroup // grows only while closed is false
+}
+
+// How soon a channel is started again. One that ran for steadyTime is taken to have been well.
+// After an outage people wait for lastRestart at most: a call that finds the platform down costs
+// next to nothing, and WhatsApp's client tries every few seconds by itself. One that the platform
+// has refused waits longer, since Discord shuts out whoever sends a wrong token too often.
+const (
+	firstRestart   = time.Second
+	lastRestart    = 30 * time.Second
+	refusedRestart = 5 * time.Minute
+	steadyTime     = time.Minute
+)
+
+// New returns a Supervisor. The commands are shown in the platform's menu, if it has one.
+func New(
+	db *store.DB, name string, ch channels.Channel, in channels.Publisher,
+	commands []channels.Command, log *slog.Logger,
+) *Supervisor {
+	return &Supervisor{db: db, name: name, channel: ch, intake: in, commands: commands,
+		log: log.With("account", name), state: "not started", closing: make(chan struct{}),
+		entered: make(chan struct{}, 1)}
+}
+
+// Name returns the account's name.
+func (s *Supervisor) Name() string { return s.name }
+
+// State says in a few words how the channel is, and since when.
+func (s *Supervisor) State() (state string, since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state, s.since
+}
+
+// supervised is the intake of a supervisor's channel.
+type supervised struct {
+	channels.Publisher
+	s       *Supervisor
+	flushed <-chan struct{}
+}
+
+// errClosed reports that nothing is taken in any more.
+var errClosed = errors.New("supervisor: the gateway stops and takes nothing in")
+
+// Publish implements [channels.Publisher].
+func (in supervised) Publish(ctx context.Context, b channels.Batch) error {
+	in.s.mu.Lock()
+	if in.s.closed {
+		in.s.mu.Unlock()
+		return errClosed
+	}
+	in.s.event = time.Now()
+	in.s.publishing.Add(1)
+	in.s.mu.Unlock()
+	defer in.s.publishing.Done()
+	return in.Publisher.Publish(ctx, b)
+}
+
+// Flushed implements [channels.Intake].
+func (in supervised) Flushed() <-chan struct{} { return in.flushed }
+
+// Report implements [channels.Intake].
+func (in supervised) Report(state string) { in.s.setState(state) }
+
+// Refused implements [channels.Intake].
+func (in supervised) Refused(state string) { in.s.refuse(state) }
+
+func (s *Supervisor) setState(state string) { s.enter(state, false) }
+
+// refuse is setState for what only a person can end.
+func (s *Supervisor) refuse(state string) { s.enter(state, true) }
+
+func (s *Supervisor) enter(state string, final bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.final = final
+	now, was, is := time.Now(), isUp(s.state), isUp(state)
+	switch {
+	case is && !was:
+		s.up = now
+	case was && !is && (s.lost.IsZero() || now.Sub(s.up) >= settleTime):
+		s.lost = now
+	}
+	if s.state != state {
+		s.state, s.since = state, now
+	}
+	select {
+	case s.entered <- struct{}{}:
+	default:
+	}
+}
+
+// settleTime is how long messages must come in until a channel that was lost is well again: some
+// are connected for a moment, again and again.
+const settleTime = 3 * time.Second
+
+// Up reports whether messages come in.
+func (s *Supervisor) Up() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return isUp(s.state)
+}
+
+// Well reports whether messages come in, or did within a time: connections break, and most are
+// there again at once. A channel that was never connected is not well, nor is one that waits for a
+// person to help.
+func (s *Supervisor) Well(within time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.final {
+		return false
+	}
+	if isUp(s.state) && (s.lost.IsZero() || time.Since(s.up) >= settleTime) {
+		return true
+	}
+	return !s.lost.IsZero() && time.Since(s.lost) < within
+}
+
+// Restarts returns how often the channel was started again.
+func (s *Supervisor) Restarts() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.restarts
+}
+
+// isUp reports whether a state says that messages come in: see [channels.Intake].
+func isUp(state string) bool {
+	return strings.HasPrefix(state, "connected") || strings.HasPrefix(state, "listening")
+}
+
+// Close ends receiving. When it returns, nothing is published any more; what is to be sent still
+// can be, until the context of Run ends. It may be called before Run, and is called once.
+func (s *Supervisor) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	close(s.closing)
+	s.publishing.Wait()
+}
+
+// Run runs the channel until ctx ends, or, after [Supervisor.Close], until the channel needs no
+// connection.
+func (s *Supervisor) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	flushed := ctx.Done()
+	ended, end := context.WithCancel(context.WithoutCancel(ctx))
+	wg.Go(func() { s.note(ended) })
+	defer end()
+	defer s.setState("stopped")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wg.Go(func() {
+		defer cancel()
+		select {
+		case <-s.closing:
+		case <-ctx.Done():
+		}
+	})
+	if c, ok := s.channel.(channels.Commander); ok {
+		wg.Go(func() { s.setCommands(ctx, c) })
+	}
+	wait := firstRestart
+	for {
+		began := time.Now()
+		s.setState("connecting")
+		err := s.channel.Run(ctx, supervised{s.intake, s, flushed})
+		if ctx.Err() != nil || errors.Is(err, errClosed) {
+			return nil
+		}
+		if time.Since(began) > steadyTime {
+			wait = firstRestart
+		}
+		pause := wait*3/4 + rand.N(wait/2)
+		if limit, ok := errors.AsType[*channels.RateError](err); ok {
+			pause = max(pause, limit.After)
+		}
+		if refused, ok := errors.AsType[*channels.AccountError](err); ok {
+			// Only a person can help, so that trying often would help nobody.
+			pause = refusedRestart*3/4 + rand.N(refusedRestart/2)
+			s.log.ErrorContext(ctx, "channel refused", "reason", refused.Reason)
+			s.refuse(refused.Reason)
+			if refused.Final {
+				<-ctx.Done()
+				return nil
+			}
+		} else {
+			s.log.WarnContext(ctx, "channel ended; it is started again", "after", pause, "err", err)
+			s.setState(fmt.Sprintf("not connected: %v; it is tried again by itself", err))
+		}
+		if !channels.Sleep(ctx, pause) {
+			return nil
+		}
+		s.mu.Lock()
+		s.restarts++
+		s.mu.Unlock()
+		wait = min(wait*2, lastRestart)
+	}
+}
+
+// setCommands fills the platform's menu. Nothing depends on it.
+func (s *Supervisor) setCommands(ctx context.Context, c channels.Commander) {
+	for wait := firstRestart; ; wait = min(wait*2, lastRestart) {
+		err := c.SetCommands(ctx, s.commands)
+		if err == nil || errors.Is(err, channels.ErrRefused) || ctx.Err() != nil {
+			return
+		}
+		if _, ok := errors.AsType[*channels.AccountError](err); ok {
+			return // Run says so
+		}
+		s.log.DebugContext(ctx, "commands not set yet", "err", err)
+		if !channels.Sleep(ctx, wait) {
+			return
+		}
+	}
+}
