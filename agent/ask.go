@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"gateway/agent/budget"
 	"gateway/agent/llm"
-	"gateway/agent/usage"
 	"gateway/bus"
 )
 
@@ -61,7 +61,7 @@ func (t *turn) ask(ctx context.Context) (resp *llm.Response, err error) {
 // spendBroken counts a call that ended after so many bytes of the answer, before the model could
 // say what it has used: by the length of both. A call that was refused has used nothing.
 func (t *turn) spendBroken(
-	ctx context.Context, hold *usage.Hold, req llm.Request, answer int,
+	ctx context.Context, hold *budget.Hold, req llm.Request, answer int,
 ) {
 	if answer == 0 && ctx.Err() == nil {
 		return

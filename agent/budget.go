@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strconv"
 
+	"gateway/agent/budget"
 	"gateway/agent/llm"
-	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -18,8 +18,8 @@ import (
 // A bill is what a turn has used and not yet written.
 type bill struct {
 	session session.Bill
-	entries []usage.Entry
-	holds   []*usage.Hold
+	entries []budget.Entry
+	holds   []*budget.Hold
 	learnt  lesson // in the transaction that writes it
 }
 
@@ -30,12 +30,12 @@ const expectedAnswer = 1024
 const taskShare = maxTasks
 
 // spender returns on whose account the turn works.
-func (t *turn) spender() usage.Spender {
+func (t *turn) spender() budget.Spender {
 	key := t.Session
 	if parent := key.Parent(); parent != "" {
 		key = parent
 	}
-	who := usage.Spender{Session: string(key), Person: t.person, Turn: t.ID,
+	who := budget.Spender{Session: string(key), Person: t.person, Turn: t.ID,
 		Sender: t.Address.Account + "/" + t.sender.ID}
 	if t.task != nil {
 		who.Turn = t.payer()
@@ -49,39 +49,39 @@ func (t *turn) spender() usage.Spender {
 func (t *turn) payer() int64 { return cmp.Or(t.patron, t.ID) }
 
 // reserve asks the budgets for a call.
-func (t *turn) reserve(ctx context.Context, req llm.Request) (*usage.Hold, error) {
+func (t *turn) reserve(ctx context.Context, req llm.Request) (*budget.Hold, error) {
 	u := llm.Usage{Output: expectedAnswer, Input: t.d.estimates.tokens(t.config().ModelID,
 		textSize(req.Messages)+toolsSize(req.Tools))}
 	if req.MaxOutput > 0 {
 		u.Output = min(u.Output, req.MaxOutput)
 	}
 	ledger := t.d.opts.Usage
-	amount := usage.Amount{Tokens: u.Input + u.Output, Cost: ledger.Price(t.config().ModelID, u)}
+	amount := budget.Amount{Tokens: u.Input + u.Output, Cost: ledger.Price(t.config().ModelID, u)}
 	limit := ledger.TurnLimit()
 	if t.task != nil {
 		limit = limit.Share(taskShare)
 	}
-	if limit.Exceeded(usage.Amount{Tokens: t.Tokens + amount.Tokens, Cost: t.Cost + amount.Cost}) {
-		return nil, fmt.Errorf("%w: the limit of the turn", usage.ErrSpent)
+	if limit.Exceeded(budget.Amount{Tokens: t.Tokens + amount.Tokens, Cost: t.Cost + amount.Cost}) {
+		return nil, fmt.Errorf("%w: the limit of the turn", budget.ErrSpent)
 	}
 	return ledger.Reserve(t.d.DB.Read(context.WithoutCancel(ctx)), t.spender(), amount)
 }
 
 // spend counts what a call has used. It is written with the turn's next step.
-func (t *turn) spend(hold *usage.Hold, model string, u llm.Usage) {
+func (t *turn) spend(hold *budget.Hold, model string, u llm.Usage) {
 	cost := t.d.opts.Usage.Price(model, u)
-	hold.Set(usage.Amount{Tokens: u.Input + u.Output, Cost: cost})
+	hold.Set(budget.Amount{Tokens: u.Input + u.Output, Cost: cost})
 	t.Tokens += u.Input + u.Output
 	t.Cost += cost
 	t.used.Add(u)
 	t.bill.session.Usage.Add(u)
 	t.bill.session.Cost += cost
-	t.bill.entries = append(t.bill.entries, usage.Entry{Model: model, Calls: 1, Usage: u, Cost: cost})
+	t.bill.entries = append(t.bill.entries, budget.Entry{Model: model, Calls: 1, Usage: u, Cost: cost})
 	t.bill.holds = append(t.bill.holds, hold)
 }
 
 // giveBack ends a hold of which nothing was spent, also after a panic.
-func (t *turn) giveBack(hold *usage.Hold) {
+func (t *turn) giveBack(hold *budget.Hold) {
 	if !slices.Contains(t.bill.holds, hold) {
 		hold.Release()
 	}
@@ -127,7 +127,7 @@ func (t *turn) account(tx *store.Tx) error {
 	}
 	who := t.spender()
 	if t.erased {
-		who = usage.Spender{} // the day's sum has it all the same
+		who = budget.Spender{} // the day's sum has it all the same
 	}
 	if err := t.d.sessions.Spend(tx, t.Session, t.bill.session); err != nil {
 		return err
@@ -148,19 +148,19 @@ const slowestSpeech = 4 << 10
 
 // paySpeech asks the budgets for the transcription of a, and counts it.
 func (d *Dispatcher) paySpeech(ctx context.Context, m bus.InboundMessage, a bus.Attachment) error {
-	who := usage.Spender{Session: string(session.KeyOf(m.From)), Person: m.Person, Sender: by(m)}
+	who := budget.Spender{Session: string(session.KeyOf(m.From)), Person: m.Person, Sender: by(m)}
 	cost := d.config().SpeechCost(max(a.Seconds, int(a.Size/slowestSpeech), 1))
 	if err := d.halted(ctx); err != nil {
 		return err
 	}
 	hold, err := d.opts.Usage.Reserve(d.DB.Read(context.WithoutCancel(ctx)), who,
-		usage.Amount{Cost: cost})
+		budget.Amount{Cost: cost})
 	if err != nil {
 		return err
 	}
 	defer hold.Release()
 	return d.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		return d.count(tx, who, usage.Entry{Model: speechModel, Calls: 1, Cost: cost})
+		return d.count(tx, who, budget.Entry{Model: speechModel, Calls: 1, Cost: cost})
 	})
 }
 
@@ -168,7 +168,7 @@ func (d *Dispatcher) paySpeech(ctx context.Context, m bus.InboundMessage, a bus.
 const speechModel = "transcription"
 
 // count writes what was used, and tells the owners of limits that are near.
-func (d *Dispatcher) count(tx *store.Tx, who usage.Spender, e usage.Entry) error {
+func (d *Dispatcher) count(tx *store.Tx, who budget.Spender, e budget.Entry) error {
 	warnings, err := d.opts.Usage.Add(tx, who, e)
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func (d *Dispatcher) count(tx *store.Tx, who usage.Spender, e usage.Entry) error
 }
 
 // sayNear is what owners are told of a limit.
-func sayNear(w usage.Warning) string {
+func sayNear(w budget.Warning) string {
 	whose := map[string]string{
 		"day": "", "person": " of person " + w.Key, "session": " of the conversation `" + w.Key + "`",
 	}[w.Kind]
@@ -201,7 +201,7 @@ func sayNear(w usage.Warning) string {
 }
 
 // usedOf describes how much of a limit is used.
-func usedOf(a usage.Amount, l usage.Limit) string {
+func usedOf(a budget.Amount, l budget.Limit) string {
 	tokens := strconv.Itoa(a.Tokens)
 	if l.Tokens > 0 {
 		tokens += " of " + strconv.Itoa(l.Tokens)
@@ -214,4 +214,4 @@ func usedOf(a usage.Amount, l usage.Limit) string {
 }
 
 // isSpent reports whether err says that a budget is spent.
-func isSpent(err error) bool { return errors.Is(err, usage.ErrSpent) }
+func isSpent(err error) bool { return errors.Is(err, budget.ErrSpent) }

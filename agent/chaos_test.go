@@ -13,13 +13,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/agent/tools/spawn"
-	"gateway/agent/usage"
 	"gateway/bus"
 )
 
@@ -206,7 +206,7 @@ func TestChaos(t *testing.T) {
 						return c.d.StopTask(ctx, key)
 					}}), exec, ask.New(), act("look", tool.Pure, always("seen")))...)
 				c.opts.Rules, c.opts.MaxRounds, c.opts.Grace = askFirst("exec"), 4, 5*time.Second
-				c.opts.Usage = usage.New(&usage.Options{Day: usage.Limit{Tokens: 1e9}})
+				c.opts.Usage = budget.New(&budget.Options{Day: budget.Limit{Tokens: 1e9}})
 				c.start()
 				for range 80 {
 					c.act()

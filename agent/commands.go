@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"gateway/agent/near"
+	"gateway/agent/suggest"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -185,7 +185,7 @@ func (d *Dispatcher) unknown(c *call) (Say, error) {
 	for _, known := range d.commands {
 		names = append(names, known.Name)
 	}
-	if meant := near.Name(c.name, names); meant != "" {
+	if meant := suggest.Name(c.name, names); meant != "" {
 		return Say{Text: fmt.Sprintf("I don't know `/%s`. Did you mean `/%s`? See `/help`.",
 			c.name, meant)}, nil
 	}

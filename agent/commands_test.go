@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
-	"gateway/agent/usage"
 	"gateway/store"
 )
 
@@ -128,7 +128,7 @@ func TestStatus(t *testing.T) {
 		w.model.Queue(step, held(llmtest.Say("two"), release))
 		w.opts.Name, w.opts.Version, w.opts.ModelName = "Robin", "v1.2.3", "clever"
 		w.opts.QueueMode, w.opts.ContextWindow, w.opts.MaxOutput = Followup, 10_000, 2_000
-		w.opts.Usage = usage.New(&usage.Options{Price: func(_ string, u llm.Usage) float64 {
+		w.opts.Usage = budget.New(&budget.Options{Price: func(_ string, u llm.Usage) float64 {
 			return float64(u.Output) / 100
 		}})
 		w.opts.Channels = func(store.Queryer) ([]string, error) {

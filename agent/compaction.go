@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"gateway/agent/background"
+	"gateway/agent/budget"
 	"gateway/agent/compact"
 	"gateway/agent/llm"
-	"gateway/agent/usage"
 	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
@@ -175,7 +175,7 @@ var errMoved = errors.New("the start of the session has moved")
 // reports false if nothing has changed.
 func (d *Dispatcher) compact(
 	ctx context.Context, key session.Key, before session.Summary, entries []session.Entry,
-	who usage.Spender, dump bool,
+	who budget.Spender, dump bool,
 ) (bool, error) {
 	notes, err := d.notes(ctx, who, entries, dump)
 	if err != nil {
@@ -224,7 +224,7 @@ func (n noted) text() string {
 // notes asks the model for notes of entries: of what others may have had a say in by themselves, so
 // that nothing lasting comes of it. dump says what to do if it makes none.
 func (d *Dispatcher) notes(
-	ctx context.Context, who usage.Spender, entries []session.Entry, dump bool,
+	ctx context.Context, who budget.Spender, entries []session.Entry, dump bool,
 ) (n noted, err error) {
 	own, foreign := compact.Split(entries)
 	if len(own) > 0 {
@@ -241,7 +241,7 @@ func (d *Dispatcher) notes(
 
 // notesOf asks the model for notes of entries.
 func (d *Dispatcher) notesOf(
-	ctx context.Context, who usage.Spender, entries []session.Entry, dump bool,
+	ctx context.Context, who budget.Spender, entries []session.Entry, dump bool,
 ) (string, error) {
 	size := d.notesSize()
 	resp, err := d.consult(ctx, who, compact.Request(entries, d.opts.Location, size))

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
-	"gateway/agent/usage"
 	"gateway/memory"
 )
 
@@ -47,7 +47,7 @@ func TestNotesThatCannotBeMade(t *testing.T) {
 		want string // what is said at the end
 	}{
 		{name: "the budget is spent", set: func(w *world) {
-			w.opts.Usage = usage.New(&usage.Options{Day: usage.Limit{Tokens: 1}})
+			w.opts.Usage = budget.New(&budget.Options{Day: budget.Limit{Tokens: 1}})
 		}, want: "the budget is spent"},
 		{name: "stopped", do: func(w *world, _ chan struct{}) { w.say("a", "/stop") },
 			want: "Stopped."},

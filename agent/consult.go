@@ -3,8 +3,8 @@ package agent
 import (
 	"context"
 
+	"gateway/agent/budget"
 	"gateway/agent/llm"
-	"gateway/agent/usage"
 	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
@@ -13,7 +13,7 @@ import (
 // consult asks the model for notes something, beside an answer. It takes a slot and counts like any
 // call, and does nothing while everything is halted or the budget is spent.
 func (d *Dispatcher) consult(
-	ctx context.Context, who usage.Spender, req llm.Request,
+	ctx context.Context, who budget.Spender, req llm.Request,
 ) (resp *llm.Response, err error) {
 	select {
 	case d.slots <- struct{}{}:
@@ -27,7 +27,7 @@ func (d *Dispatcher) consult(
 	ledger := d.opts.Usage
 	expected := llm.Usage{Output: expectedAnswer,
 		Input: d.estimates.tokens(d.config().NotesID, textSize(req.Messages)+toolsSize(req.Tools))}
-	hold, err := ledger.Reserve(d.DB.Read(context.WithoutCancel(ctx)), who, usage.Amount{
+	hold, err := ledger.Reserve(d.DB.Read(context.WithoutCancel(ctx)), who, budget.Amount{
 		Tokens: expected.Input + expected.Output, Cost: ledger.Price(d.config().NotesID, expected)})
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (d *Dispatcher) consult(
 }
 
 // bill writes what a call beside an answer has used.
-func (d *Dispatcher) bill(ctx context.Context, who usage.Spender, resp *llm.Response) error {
+func (d *Dispatcher) bill(ctx context.Context, who budget.Spender, resp *llm.Response) error {
 	cost := d.opts.Usage.Price(resp.Model, resp.Usage)
 	var learnt lesson
 	err := d.tx(ctx, func(tx *store.Tx) (err error) {
@@ -64,7 +64,7 @@ func (d *Dispatcher) bill(ctx context.Context, who usage.Spender, resp *llm.Resp
 			return err
 		}
 		return d.count(tx, who,
-			usage.Entry{Model: resp.Model, Calls: 1, Usage: resp.Usage, Cost: cost})
+			budget.Entry{Model: resp.Model, Calls: 1, Usage: resp.Usage, Cost: cost})
 	})
 	if err == nil {
 		d.estimates.keep(learnt)
@@ -74,9 +74,9 @@ func (d *Dispatcher) bill(ctx context.Context, who usage.Spender, resp *llm.Resp
 
 // spenderOf returns on whose account work for a scope is done, and for one of its sessions if there
 // is one.
-func spenderOf(s memory.Scope, key session.Key) usage.Spender {
+func spenderOf(s memory.Scope, key session.Key) budget.Spender {
 	if parent := key.Parent(); parent != "" {
 		key = parent
 	}
-	return usage.Spender{Session: string(key), Person: s.Person()}
+	return budget.Spender{Session: string(key), Person: s.Person()}
 }

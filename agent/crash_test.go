@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"gateway/agent/approval"
-	"gateway/agent/halt"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/policy"
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
@@ -145,7 +144,7 @@ func TestKilledWithApproval(t *testing.T) {
 		}, want: resultUnknown},
 		{name: "granted and denied by the rules since", do: func(w *world, q *question.Question) {
 			w.decideParked(q, question.Granted, "")
-			w.opts.Rules = approval.Rules{ruleFor("exec", approval.Deny, bus.Owner)}
+			w.opts.Rules = policy.Rules{ruleFor("exec", policy.Deny, bus.Owner)}
 		}, want: resultChanged},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -258,7 +257,7 @@ func TestKilledAndHalted(t *testing.T) {
 				w.opts.Rules = askFirst("exec")
 				test.leave(w)
 				w.tx(func(tx *store.Tx) error {
-					_, err := halt.Store{}.Set(tx, "the command line", time.Now())
+					_, err := policy.SetHalt(tx, "the command line", time.Now())
 					return err
 				})
 				w.start()

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"gateway/agent/halt"
+	"gateway/agent/budget"
+	"gateway/agent/policy"
 	"gateway/agent/question"
-	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/session"
 )
@@ -102,7 +102,7 @@ func by(m bus.InboundMessage) string { return m.From.Account + "/" + m.Sender.ID
 
 // haltAll answers /halt.
 func (d *Dispatcher) haltAll(c *call) (Say, error) {
-	ok, err := halt.Store{}.Set(c.tx, by(c.message), d.opts.Now())
+	ok, err := policy.SetHalt(c.tx, by(c.message), d.opts.Now())
 	if err != nil || !ok {
 		return Say{Text: "Everything is halted already. `/resume` lets it go on."}, err
 	}
@@ -112,7 +112,7 @@ func (d *Dispatcher) haltAll(c *call) (Say, error) {
 
 // resume answers /resume.
 func (d *Dispatcher) resume(c *call) (Say, error) {
-	ok, err := halt.Store{}.Clear(c.tx)
+	ok, err := policy.ClearHalt(c.tx)
 	if err != nil || !ok {
 		return Say{Text: "Nothing is halted."}, err
 	}
@@ -125,7 +125,7 @@ func (d *Dispatcher) usage(c *call) (Say, error) {
 	if err != nil {
 		return Say{}, err
 	}
-	who := usage.Spender{Session: string(c.key), Person: c.message.Person, Sender: by(c.message)}
+	who := budget.Spender{Session: string(c.key), Person: c.message.Person, Sender: by(c.message)}
 	lines, err := d.opts.Usage.Today(c.tx, who)
 	if err != nil {
 		return Say{}, err
@@ -138,9 +138,9 @@ func (d *Dispatcher) usage(c *call) (Say, error) {
 		if kind == "day" && !c.message.Role.AtLeast(bus.Admin) {
 			continue // what others use is theirs
 		}
-		var used usage.Amount
-		if i := slices.IndexFunc(lines, func(l usage.Line) bool { return l.Kind == kind }); i >= 0 {
-			used = usage.Amount{Tokens: lines[i].Usage.Input + lines[i].Usage.Output,
+		var used budget.Amount
+		if i := slices.IndexFunc(lines, func(l budget.Line) bool { return l.Kind == kind }); i >= 0 {
+			used = budget.Amount{Tokens: lines[i].Usage.Input + lines[i].Usage.Output,
 				Cost: lines[i].Cost}
 		}
 		fmt.Fprintf(&b, "- %s today: %s\n", usageNames[kind], usedOf(used, limits[kind]))
@@ -155,7 +155,7 @@ var usageNames = map[string]string{
 	"session": "This conversation", "person": "You", "day": "Everybody",
 }
 
-func limitOf(l usage.Limit) string {
+func limitOf(l budget.Limit) string {
 	var parts []string
 	if l.Tokens > 0 {
 		parts = append(parts, strconv.Itoa(l.Tokens)+" tokens")

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"gateway/agent/background"
+	"gateway/agent/budget"
 	"gateway/agent/schedule"
-	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/session"
@@ -155,7 +155,7 @@ func (d *Dispatcher) eraseRows(tx *store.Tx, left *erased) ([]session.Key, error
 	if err := jobs.ErasePerson(tx, left.Person); err != nil {
 		return nil, err
 	}
-	if err := d.opts.Usage.Erase(tx, usage.Spender{Person: left.Person}); err != nil {
+	if err := d.opts.Usage.Erase(tx, budget.Spender{Person: left.Person}); err != nil {
 		return nil, err
 	}
 	return keys, d.opts.Forget(tx, left.Person, left.Chats)
@@ -247,7 +247,7 @@ func (d *Dispatcher) eraseSession(tx *store.Tx, key session.Key) error {
 	if err := d.questions.Erase(tx, string(key)); err != nil {
 		return err
 	}
-	return d.opts.Usage.Erase(tx, usage.Spender{Session: string(key)})
+	return d.opts.Usage.Erase(tx, budget.Spender{Session: string(key)})
 }
 
 // letGo ends what works for sessions that were erased, and what is known of them in memory.

@@ -5,8 +5,8 @@ import (
 	"math"
 	"sync"
 
+	"gateway/agent/budget"
 	"gateway/agent/llm"
-	"gateway/agent/usage"
 	"gateway/store"
 )
 
@@ -40,7 +40,7 @@ type estimator struct {
 
 // restore takes in what an earlier process has learnt.
 func (e *estimator) restore(q store.Queryer) error {
-	kept, err := usage.Ratios(q)
+	kept, err := budget.Ratios(q)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (e *estimator) write(tx *store.Tx, model string) (lesson, error) {
 	if math.Abs(ratio-kept) <= worthWriting*kept {
 		return lesson{}, nil
 	}
-	return lesson{model, ratio}, usage.SetRatio(tx, model, ratio)
+	return lesson{model, ratio}, budget.SetRatio(tx, model, ratio)
 }
 
 // keep notes what is in the database now.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
-	"gateway/agent/usage"
 	"gateway/store"
 )
 
@@ -83,7 +83,7 @@ func TestEstimateIsWrittenRarely(t *testing.T) {
 		}
 		kept := func(want float64) {
 			t.Helper()
-			ratios, err := usage.Ratios(w.read())
+			ratios, err := budget.Ratios(w.read())
 			if err != nil || math.Abs(ratios["m"]-want) > 1e-9 {
 				t.Errorf("kept is %g, %v; want %g", ratios["m"], err, want)
 			}

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
-	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/store"
 )
@@ -59,7 +59,7 @@ func TestGroupBillsWhoHasAsked(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.opts.QueueMode = mode
-				w.opts.Usage = usage.New(&usage.Options{Person: usage.Limit{Tokens: 1700}})
+				w.opts.Usage = budget.New(&budget.Options{Person: budget.Limit{Tokens: 1700}})
 				release := make(chan struct{})
 				steps := []llmtest.Step{held(llmtest.Say("to a"), release), llmtest.Say("to b")}
 				for i := range steps {
@@ -85,7 +85,7 @@ func TestGroupBillsWhoHasAsked(t *testing.T) {
 				for _, m := range w.outbox("g") {
 					got = append(got, m.Text)
 				}
-				spent := sayError(usage.ErrSpent)
+				spent := sayError(budget.ErrSpent)
 				if want := []string{"to a", "to b", spent, spent}; !slices.Equal(got, want) {
 					t.Errorf("the group reads %q, want %q", got, want)
 				}

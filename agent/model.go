@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"gateway/agent/near"
+	"gateway/agent/suggest"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -122,7 +122,7 @@ func (d *Dispatcher) chooseModel(c *call) (Say, error) {
 	if found == nil {
 		say := d.sayModels(c, s)
 		hint := ""
-		if name := near.Name(c.args, s.choiceNames()); name != "" {
+		if name := suggest.Name(c.args, s.choiceNames()); name != "" {
 			hint = fmt.Sprintf(" Did you mean `%s`?", name)
 		}
 		say.Text = fmt.Sprintf("I know no model `%s`.%s\n\n%s", clip(c.args, maxEcho), hint, say.Text)

@@ -11,16 +11,15 @@ import (
 	"strings"
 	"time"
 
-	"gateway/agent/approval"
 	"gateway/agent/background"
+	"gateway/agent/budget"
 	"gateway/agent/extract"
-	"gateway/agent/halt"
 	"gateway/agent/llm"
+	"gateway/agent/policy"
 	"gateway/agent/question"
 	"gateway/agent/restart"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
-	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
@@ -58,8 +57,8 @@ const collectQuiet = 500 * time.Millisecond
 
 // Migrations make the tables that the agent needs besides those of package session.
 func Migrations() []store.Migration {
-	return []store.Migration{question.Migration, halt.Migration, usage.Migration, background.Migration,
-		schedule.Migration, restart.Migration}
+	return []store.Migration{question.Migration, policy.Migration, budget.Migration,
+		background.Migration, schedule.Migration, restart.Migration}
 }
 
 // Deps are what a [Dispatcher] works with. All are required but Media, without which files that
@@ -164,13 +163,13 @@ type Options struct {
 	// Ready is closed when all tools are known; no turn begins before. Default they are.
 	Ready <-chan struct{}
 	// Usage counts what models are used for, and bounds it; default counts and bounds nothing.
-	Usage *usage.Ledger
+	Usage *budget.Ledger
 	// SpeechCost returns what it costs to transcribe so many seconds, in dollars; default nothing.
 	SpeechCost func(seconds int) float64
 
 	// Rules say which tool calls need approval; default none. Who is an Approver or more can give
 	// it, by default an admin, within ApprovalTime, by default 10 minutes.
-	Rules        approval.Rules
+	Rules        policy.Rules
 	Approver     bus.Role
 	ApprovalTime time.Duration
 
@@ -255,7 +254,7 @@ func (o *Options) setDefaults() {
 		o.Now = time.Now
 	}
 	if o.Usage == nil {
-		o.Usage = usage.New(&usage.Options{Location: o.Location, Now: o.Now})
+		o.Usage = budget.New(&budget.Options{Location: o.Location, Now: o.Now})
 	}
 }
 

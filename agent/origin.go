@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"gateway/agent/approval"
 	"gateway/agent/llm"
+	"gateway/agent/policy"
 	"gateway/agent/tool"
 	"gateway/bus"
 )
@@ -91,7 +91,7 @@ func (t *turn) suspicion(found tool.Tool, c tool.Call) string {
 // mayUse reports whether somebody of a role could have the turn make a call, unasked.
 func (t *turn) mayUse(r bus.Role, found tool.Tool, c tool.Call) bool {
 	c.Role = r
-	return r.AtLeast(found.Least) && t.rule(r, found, c) == approval.Allow
+	return r.AtLeast(found.Least) && t.rule(r, found, c) == policy.Allow
 }
 
 // leastOverheard returns the least role of those who have written messages.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"gateway/agent/approval"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/policy"
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
@@ -157,20 +157,20 @@ func counting(name string, effect tool.Effect, calls *int) tool.Tool {
 	return x
 }
 
-func askFirst(names ...string) approval.Rules {
-	var rules approval.Rules
+func askFirst(names ...string) policy.Rules {
+	var rules policy.Rules
 	for _, n := range names {
-		rules = append(rules, approval.Rule{Tool: n, Roles: map[bus.Role]approval.Verdict{
-			bus.Owner: approval.Ask, bus.Admin: approval.Ask, bus.User: approval.Ask,
-			bus.Guest: approval.Deny,
+		rules = append(rules, policy.Rule{Tool: n, Roles: map[bus.Role]policy.Decision{
+			bus.Owner: policy.Ask, bus.Admin: policy.Ask, bus.User: policy.Ask,
+			bus.Guest: policy.Deny,
 		}})
 	}
 	return rules
 }
 
 // ruleFor is a rule about a tool that says something of one role.
-func ruleFor(name string, v approval.Verdict, role bus.Role) approval.Rule {
-	return approval.Rule{Tool: name, Roles: map[bus.Role]approval.Verdict{role: v}}
+func ruleFor(name string, v policy.Decision, role bus.Role) policy.Rule {
+	return policy.Rule{Tool: name, Roles: map[bus.Role]policy.Decision{role: v}}
 }
 
 func TestApproval(t *testing.T) {
@@ -242,13 +242,13 @@ func TestToolAsks(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
-		rules approval.Rules
+		rules policy.Rules
 		calls int
 	}{
 		{"no rule", nil, 0},
 		{"another tool's rule", askFirst("other"), 0},
-		{"a rule about others", approval.Rules{ruleFor("exec", approval.Allow, bus.User)}, 0},
-		{"allowed", approval.Rules{ruleFor("exec", approval.Allow, bus.Owner)}, 1},
+		{"a rule about others", policy.Rules{ruleFor("exec", policy.Allow, bus.User)}, 0},
+		{"allowed", policy.Rules{ruleFor("exec", policy.Allow, bus.Owner)}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"gateway/agent/approval"
-	"gateway/agent/halt"
 	"gateway/agent/llm"
+	"gateway/agent/policy"
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/bus"
@@ -20,7 +19,7 @@ var errHalt = errors.New("everything is halted")
 // halted returns errHalt if everything is halted, or the error that keeps that from being known:
 // then nothing may happen either.
 func (d *Dispatcher) halted(ctx context.Context) error {
-	h, err := halt.Store{}.Get(d.DB.Read(context.WithoutCancel(ctx)))
+	h, err := policy.GetHalt(d.DB.Read(context.WithoutCancel(ctx)))
 	if err == nil && h != nil {
 		err = errHalt
 	}
@@ -34,45 +33,45 @@ type asks struct {
 }
 
 // A verdict says what becomes of a call, as far as can be seen before it is made.
-type verdict approval.Verdict
+type verdict policy.Decision
 
 // now reports whether the call can be decided on without asking anybody.
-func (v verdict) now() bool { return approval.Verdict(v) != approval.Ask }
+func (v verdict) now() bool { return policy.Decision(v) != policy.Ask }
 
 // verdict returns what becomes of c. One that can't be made needs no approval.
 func (t *turn) verdict(c llm.ToolCall) verdict {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
-		return verdict(approval.Allow)
+		return verdict(policy.Allow)
 	}
 	args, err := t.tools.Arguments(c.Name, c.Arguments)
 	if err != nil {
-		return verdict(approval.Allow)
+		return verdict(policy.Allow)
 	}
 	return verdict(t.ruling(found, t.toolCall(c.ID, args)))
 }
 
 // ruling returns what becomes of a call: what the rules say, but for one that others than the
 // people of the turn may have wished for.
-func (t *turn) ruling(found tool.Tool, c tool.Call) approval.Verdict {
+func (t *turn) ruling(found tool.Tool, c tool.Call) policy.Decision {
 	ruling := t.rule(t.role, found, c)
-	if ruling == approval.Allow && t.suspicion(found, c) != "" {
-		return approval.Ask
+	if ruling == policy.Allow && t.suspicion(found, c) != "" {
+		return policy.Ask
 	}
 	return ruling
 }
 
 // rule returns what the tool itself says of a call for a role, as the rules change that. A call
 // that gives a command input is also judged like the start of that command.
-func (t *turn) rule(role bus.Role, found tool.Tool, c tool.Call) approval.Verdict {
+func (t *turn) rule(role bus.Role, found tool.Tool, c tool.Call) policy.Decision {
 	rules, argv := t.config().Rules, argvOf(found, c)
-	without := approval.Allow
+	without := policy.Allow
 	if found.Asks != nil && found.Asks(c) {
-		without = approval.Ask
+		without = policy.Ask
 	}
 	ruling := rules.Decide(role, found.Name, argv, without)
 	if found.Like != "" && argv != nil {
-		ruling = approval.Stricter(ruling, rules.Decide(role, found.Like, argv, without))
+		ruling = policy.Stricter(ruling, rules.Decide(role, found.Like, argv, without))
 	}
 	return ruling
 }
@@ -98,9 +97,9 @@ func argvOf(t tool.Tool, c tool.Call) []string {
 // what to ask if somebody must approve.
 func (t *turn) permit(found tool.Tool, c tool.Call) (*asks, error) {
 	switch t.ruling(found, c) {
-	case approval.Allow:
+	case policy.Allow:
 		return nil, nil
-	case approval.Ask:
+	case policy.Ask:
 		asked := approvable(found, c)
 		q := question.Question{
 			Kind: question.Approve, Least: t.config().Approver,
@@ -108,7 +107,7 @@ func (t *turn) permit(found tool.Tool, c tool.Call) (*asks, error) {
 			Text:    asked.Prompt(),
 			Expires: t.d.opts.Now().Add(t.config().ApprovalTime),
 		}
-		if t.rule(t.role, found, c) == approval.Allow { // who speaks may have it done: did they wish it?
+		if t.rule(t.role, found, c) == policy.Allow { // who speaks may have it done: did they wish it?
 			q.Least, q.Text = t.role, q.Text+"\n\n"+t.suspicion(found, c)
 		}
 		return &asks{question: q}, nil
@@ -125,16 +124,16 @@ func (t *turn) approves(q *question.Question, c llm.ToolCall) bool {
 		return false
 	}
 	args, err := t.tools.Arguments(c.Name, c.Arguments)
-	return err == nil && t.verdict(c) != verdict(approval.Deny) &&
+	return err == nil && t.verdict(c) != verdict(policy.Deny) &&
 		q.Subject == approvable(found, t.toolCall(c.ID, args)).Subject()
 }
 
 // approvable returns what somebody approves of a call.
-func approvable(found tool.Tool, c tool.Call) approval.Call {
-	asked := approval.Call{Tool: found.Name, Argv: argvOf(found, c), Args: c.Args}
+func approvable(found tool.Tool, c tool.Call) policy.Call {
+	asked := policy.Call{Tool: found.Name, Argv: argvOf(found, c), Args: c.Args}
 	if found.Operands != nil {
 		for _, o := range found.Operands(c) {
-			asked.Files = append(asked.Files, approval.File(o))
+			asked.Files = append(asked.Files, policy.File(o))
 		}
 	}
 	return asked

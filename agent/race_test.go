@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
-	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/store"
 )
@@ -279,7 +279,7 @@ func TestPanicHoldsNothing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.deps.Model = crashing{w.model, new(bool)}
-		w.opts.Usage = usage.New(&usage.Options{Day: usage.Limit{Tokens: expectedAnswer * 3 / 2}})
+		w.opts.Usage = budget.New(&budget.Options{Day: budget.Limit{Tokens: expectedAnswer * 3 / 2}})
 		w.model.Queue(llmtest.Say("hello"))
 		w.start()
 		w.say("a", "hello", "hello again")

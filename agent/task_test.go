@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"gateway/agent/halt"
+	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/policy"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/agent/tools/spawn"
-	"gateway/agent/usage"
 	"gateway/bus"
 )
 
@@ -265,7 +265,7 @@ func TestSubagentBudget(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		sub := w.spawning(act("look", tool.Pure, always("seen")))
-		w.opts.Usage = usage.New(&usage.Options{Turn: usage.Limit{Tokens: 8000}})
+		w.opts.Usage = budget.New(&budget.Options{Turn: budget.Limit{Tokens: 8000}})
 		step := uses("look")
 		step.Usage = llm.Usage{Input: 900, Output: 100}
 		sub.Queue(step)
@@ -275,7 +275,7 @@ func TestSubagentBudget(t *testing.T) {
 		w.wantQuiet()
 		w.wantAnswers("a", "sent", "it could not")
 		asked := w.request(3).Messages
-		if got := asked[len(asked)-1].Text; !strings.Contains(got, sayError(usage.ErrSpent)) {
+		if got := asked[len(asked)-1].Text; !strings.Contains(got, sayError(budget.ErrSpent)) {
 			t.Errorf("the outcome is %q, want that the budget is spent", got)
 		}
 		want := "session test/a "
@@ -309,7 +309,7 @@ func TestHalt(t *testing.T) {
 		guest := w.message("a", "/resume")
 		guest.Role = bus.User
 		w.put(guest)
-		if h, err := (halt.Store{}).Get(w.read()); err != nil || h == nil || h.By != "test/7" {
+		if h, err := policy.GetHalt(w.read()); err != nil || h == nil || h.By != "test/7" {
 			t.Errorf("the halt is %+v, %v, want that of test/7", h, err)
 		}
 		w.say("b", "/halt", "/resume", "/resume")

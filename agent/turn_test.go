@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
-	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/store"
 )
@@ -379,13 +379,13 @@ func TestBudget(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
-		opts usage.Options
+		opts budget.Options
 	}{
-		{"turn", usage.Options{Turn: usage.Limit{Tokens: 1700}}},
-		{"session", usage.Options{Session: usage.Limit{Tokens: 1700}}},
-		{"day", usage.Options{Day: usage.Limit{Tokens: 1700}}},
-		{"person", usage.Options{Person: usage.Limit{Tokens: 1700}}},
-		{"dollars", usage.Options{Day: usage.Limit{Dollars: 17},
+		{"turn", budget.Options{Turn: budget.Limit{Tokens: 1700}}},
+		{"session", budget.Options{Session: budget.Limit{Tokens: 1700}}},
+		{"day", budget.Options{Day: budget.Limit{Tokens: 1700}}},
+		{"person", budget.Options{Person: budget.Limit{Tokens: 1700}}},
+		{"dollars", budget.Options{Day: budget.Limit{Dollars: 17},
 			Price: func(_ string, u llm.Usage) float64 { return float64(u.Input+u.Output) / 100 }}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -394,14 +394,14 @@ func TestBudget(t *testing.T) {
 				step.Usage = llm.Usage{Input: 600, Output: 10}
 				w.tools(act("look", tool.Pure, always("seen")))
 				w.model.Queue(step)
-				w.opts.Usage = usage.New(&test.opts)
+				w.opts.Usage = budget.New(&test.opts)
 				w.start()
 				m := w.message("a", "hello")
 				m.Person = 5
 				w.put(m)
 				w.wantQuiet()
-				w.wantAnswers("a", sayError(usage.ErrSpent))
-				if strings.Contains(sayError(usage.ErrSpent), sayFailed) {
+				w.wantAnswers("a", sayError(budget.ErrSpent))
+				if strings.Contains(sayError(budget.ErrSpent), sayFailed) {
 					t.Error("a spent budget is told like any failure")
 				}
 				wantLines(t, "spent", w.spent(), []string{"day  1 600 10", "model scripted 1 600 10",
@@ -419,7 +419,7 @@ func TestBudget(t *testing.T) {
 func TestBudgetOfSenders(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.opts.Usage = usage.New(&usage.Options{Person: usage.Limit{Tokens: 1700}})
+		w.opts.Usage = budget.New(&budget.Options{Person: budget.Limit{Tokens: 1700}})
 		step := llmtest.Say("done")
 		step.Usage = llm.Usage{Input: 900, Output: 10}
 		w.model.Queue(step)
@@ -432,7 +432,7 @@ func TestBudgetOfSenders(t *testing.T) {
 		}
 		say("8", "hello")
 		say("8", "once more")
-		w.wantAnswers("8", "done", sayError(usage.ErrSpent))
+		w.wantAnswers("8", "done", sayError(budget.ErrSpent))
 		w.model.Queue(step)
 		say("9", "hello")
 		w.wantAnswers("9", "done")
@@ -440,7 +440,7 @@ func TestBudgetOfSenders(t *testing.T) {
 		w.sleep(time.Minute)
 		say("8", "hello again")
 		out := w.outbox("8")
-		if got := out[len(out)-1].Text; got != sayError(usage.ErrSpent) {
+		if got := out[len(out)-1].Text; got != sayError(budget.ErrSpent) {
 			t.Errorf("after /forget they are answered %q", got)
 		}
 	})
@@ -450,7 +450,7 @@ func TestBudgetOfSenders(t *testing.T) {
 func TestBudgetOfManyAtOnce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.opts.Usage = usage.New(&usage.Options{Day: usage.Limit{Tokens: 3 * 1600}})
+		w.opts.Usage = budget.New(&budget.Options{Day: budget.Limit{Tokens: 3 * 1600}})
 		release := make(chan struct{})
 		for range 3 {
 			step := held(llmtest.Say("done"), release)
@@ -464,7 +464,7 @@ func TestBudgetOfManyAtOnce(t *testing.T) {
 		refused := 0
 		for i := range 10 {
 			for _, m := range w.outbox(fmt.Sprint(i)) {
-				if m.Text == sayError(usage.ErrSpent) {
+				if m.Text == sayError(budget.ErrSpent) {
 					refused++
 				}
 			}
@@ -484,7 +484,7 @@ func TestBudgetIsNear(t *testing.T) {
 		w.opts.Owners = func(store.Queryer) ([]bus.Address, error) {
 			return []bus.Address{at("owner")}, nil
 		}
-		w.opts.Usage = usage.New(&usage.Options{Day: usage.Limit{Tokens: 10_000}})
+		w.opts.Usage = budget.New(&budget.Options{Day: budget.Limit{Tokens: 10_000}})
 		for range 3 {
 			step := llmtest.Say("done")
 			step.Usage = llm.Usage{Input: 3_990, Output: 10}
@@ -501,7 +501,7 @@ func TestBudgetIsNear(t *testing.T) {
 		if n := len(w.outbox("owner")); n != 1 {
 			t.Errorf("the owner was told %d times, want once", n)
 		}
-		w.wantAnswers("a", "done", "done", "done", sayError(usage.ErrSpent))
+		w.wantAnswers("a", "done", "done", "done", sayError(budget.ErrSpent))
 		w.wantQuiet()
 	})
 }

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
-	"gateway/agent/usage"
 )
 
 // costs returns s with so many tokens used.
@@ -59,8 +59,8 @@ func TestTurnLimitOfAllTogether(t *testing.T) {
 			inWorld(t, func(w *world) {
 				asked, release := make(chan struct{}), make(chan struct{})
 				sub := w.spawning(act("look", tool.Pure, until(release, "seen")))
-				limit := usage.Options{Turn: usage.Limit{Tokens: test.limit}}
-				w.opts.Usage, w.opts.Grace = usage.New(&limit), time.Second
+				limit := budget.Options{Turn: budget.Limit{Tokens: test.limit}}
+				w.opts.Usage, w.opts.Grace = budget.New(&limit), time.Second
 				for range 4 { // side by side
 					sub.Queue(held(costs(uses("look"), 4000), asked))
 				}
@@ -75,7 +75,7 @@ func TestTurnLimitOfAllTogether(t *testing.T) {
 				w.settle()
 				if test.restart {
 					w.must(w.stop())
-					w.opts.Usage = usage.New(&limit)
+					w.opts.Usage = budget.New(&limit)
 					w.start()
 				}
 				for range 4 - test.refused {
@@ -99,8 +99,8 @@ func TestTurnLimitOfAChain(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		inWorld(t, func(w *world) {
 			sub := w.spawning()
-			limit := usage.Options{Turn: usage.Limit{Tokens: 24_000}}
-			w.opts.Usage = usage.New(&limit)
+			limit := budget.Options{Turn: budget.Limit{Tokens: 24_000}}
+			w.opts.Usage = budget.New(&limit)
 			sent, release := make(chan struct{}), make(chan struct{})
 			sub.Queue(held(costs(llmtest.Say("one is done"), 5000), sent))
 			w.model.Queue(costs(spawns(false, "one"), 18_000), llmtest.Say("sent"),
@@ -112,7 +112,7 @@ func TestTurnLimitOfAChain(t *testing.T) {
 			w.settle()
 			if restart { // the call is broken off, and made again
 				w.must(w.stop())
-				w.opts.Usage = usage.New(&limit)
+				w.opts.Usage = budget.New(&limit)
 				w.model.Queue(costs(spawns(false, "two"), 3000))
 			}
 			w.model.Queue(llmtest.Say("two is sent"), llmtest.Say("two could not"))
@@ -142,13 +142,13 @@ func TestTurnLimitOfWhoWaits(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		sub := w.spawning()
-		w.opts.Usage = usage.New(&usage.Options{Turn: usage.Limit{Tokens: 20_000}})
+		w.opts.Usage = budget.New(&budget.Options{Turn: budget.Limit{Tokens: 20_000}})
 		sub.Queue(costs(llmtest.Say("it is blue"), 4000))
 		w.model.Queue(costs(spawns(true, "look"), 15_000))
 		w.start()
 		w.say("a", "hello")
 		w.wantQuiet()
-		w.wantAnswers("a", sayError(usage.ErrSpent))
+		w.wantAnswers("a", sayError(budget.ErrSpent))
 		rows := w.column("SELECT turn || ' ' || tokens FROM usage_turns")
 		if want := []string{"1 19000"}; !slices.Equal(rows, want) {
 			t.Errorf("counted was %q, want %q", rows, want)

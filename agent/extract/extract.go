@@ -27,8 +27,8 @@ import (
 	"sync"
 	"time"
 
-	"gateway/agent/document"
-	"gateway/agent/picture"
+	"gateway/agent/extract/document"
+	"gateway/agent/extract/picture"
 )
 
 // ErrUnsupported reports that there is no text in a file of this type, or that it is no picture of

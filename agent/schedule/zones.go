@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"gateway/agent/near"
+	"gateway/agent/suggest"
 )
 
 // zoneNames are the IANA names that people may mean, one a line.
@@ -28,9 +28,9 @@ func FindZone(name string) (*time.Location, error) {
 		cities = append(cities, city)
 	}
 	hint := "want one such as Europe/Berlin"
-	if meant := near.Name(name, names); meant != "" {
+	if meant := suggest.Name(name, names); meant != "" {
 		hint = "did you mean " + meant + "?"
-	} else if meant := near.Name(name, cities); meant != "" {
+	} else if meant := suggest.Name(name, cities); meant != "" {
 		for i, city := range cities {
 			if city == meant {
 				hint = "did you mean " + names[i] + "?"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"gateway/agent/near"
+	"gateway/agent/suggest"
 )
 
 // maxSuggestLen bounds names that are compared with known ones, in bytes.
@@ -159,7 +159,7 @@ func unknown(s *jsonschema.Schema, path, name string) string {
 	names := slices.Sorted(maps.Keys(s.Properties))
 	text := fmt.Sprintf("there is no argument %q", join(path, name))
 	if len(name) <= maxSuggestLen {
-		text += near.Hint(name, names)
+		text += suggest.Hint(name, names)
 	}
 	if len(names) > 0 {
 		text += "; known are: " + strings.Join(names, ", ")

@@ -14,7 +14,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"gateway/agent/llm"
-	"gateway/agent/near"
+	"gateway/agent/suggest"
 	"gateway/bus"
 )
 
@@ -223,5 +223,5 @@ func (r *Registry) lookup(name string) (entry, error) {
 		names[i] = s.Name
 	}
 	return entry{}, fmt.Errorf("there is no tool %q%s; the tools are: %s",
-		name, near.Hint(name, names), strings.Join(names, ", "))
+		name, suggest.Hint(name, names), strings.Join(names, ", "))
 }

@@ -81,7 +81,7 @@ func (g *gateway) choices(cfg *config.Config) (list []agent.Choice) {
 // apply makes a changed configuration hold, as far as that can be while the gateway runs.
 func (g *gateway) apply(cfg *config.Config) {
 	g.router.SetSecrets(g.secrets(cfg)) // first: no new one gets out
-	g.usage.Configure(budget(cfg))
+	g.usage.Configure(budgetOptions(cfg))
 	notes, _ := newNotes(cfg, g.log)
 	g.dispatcher.Configure(newModel(cfg, cfg.Agent.Model, g.log), notes, g.agentOptions(cfg))
 	for name, c := range cfg.Channels {

@@ -66,7 +66,7 @@
 //
 // A tool is a function that gets a call and returns a result; what it may know of where it is is
 // in the call. Before a call happens the turn asks whether everything is halted and what the
-// rules say of it (agent/approval), and before a model call what the budgets say (agent/usage).
+// rules say of it (agent/policy), and before a model call what the budgets say (agent/budget).
 // Commands run in a sandbox (agent/tools/shell/sandbox), files that others may have made are
 // decoded in processes that can open nothing (agent/extract), connections that others have named go
 // through one guard (agent/guard), and files are reached by os.Root only. What others may have
@@ -142,8 +142,9 @@
 //	bus                   messages, inbox, outbox, live progress
 //	session               transcripts and turns
 //	agent/tool            what a tool is; agent/tools has them
-//	agent/approval        rules about tool calls; agent/question keeps what turns wait for
-//	agent/usage           budgets; agent/halt is the kill switch
+//	agent/policy          rules about tool calls, and the kill switch
+//	agent/question        what turns wait for
+//	agent/budget          limits of tokens and dollars
 //	agent/guard           connections to hosts that others name
 //	agent/mcpserver       the gateway's own tools for other MCP clients
 //	memory                scopes, facts, history and their index
@@ -151,8 +152,8 @@
 //	skills                what the agent can follow; some are built in
 //	agent/compact         notes of conversations; agent/dream makes lasting memory of them
 //	agent/background      work that nobody waits for; agent/schedule what has a time
-//	agent/extract         decodes files in processes of their own
-//	agent/document        texts of files; agent/picture makes images fit for a model
+//	agent/extract         decodes files in processes of their own: document gets the text,
+//	                      picture makes images fit for a model
 //	agent                 dispatcher, turn, prompt, commands
 //	channels              what a channel is: the contract between gateway and platforms
 //	channels/gate         who gets into the inbox, and as whom; people and pairings

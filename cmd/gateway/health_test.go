@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"gateway/agent/halt"
+	"gateway/agent/policy"
 	"gateway/channels/telegram/telegramtest"
 	"gateway/channels/whatsapp/whatsapptest"
 	"gateway/store"
@@ -153,7 +153,7 @@ func TestReadyConfigurationAndHalt(t *testing.T) {
 	o.turns(w, "halt", true, "not halted")
 	w.look(func(db *store.DB) {
 		err := db.Tx(t.Context(), func(tx *store.Tx) error {
-			_, err := halt.Store{}.Set(tx, "the test", time.Now())
+			_, err := policy.SetHalt(tx, "the test", time.Now())
 			return err
 		})
 		if err != nil {

@@ -13,14 +13,14 @@ import (
 
 // imports is the whole import graph of the module, tests left out, from the ground up.
 var imports = map[string]string{
-	"store":           "",
-	"store/fault":     "",
-	"agent/llm":       "",
-	"agent/document":  "",
-	"memory/version":  "store",
-	"skills":          "",
-	"agent/picture":   "",
-	"channels/markup": "",
+	"store":                  "",
+	"store/fault":            "",
+	"agent/llm":              "",
+	"agent/extract/document": "",
+	"memory/version":         "store",
+	"skills":                 "",
+	"agent/extract/picture":  "",
+	"channels/markup":        "",
 
 	"bus":                "store",
 	"memory":             "store bus",
@@ -32,39 +32,39 @@ var imports = map[string]string{
 	"session":                     "store bus memory agent/llm",
 	"agent/llm/demo":              "agent/llm/openai",
 	"agent/llm/openai/openaitest": "",
-	"agent/near":                  "",
-	"agent/tool":                  "store bus memory agent/llm agent/near",
+	"agent/suggest":               "",
+	"agent/tool":                  "store bus memory agent/llm agent/suggest",
 	"channels":                    "bus",
 	"channels/gate":               "store store/fault bus channels channels/markup",
 	"channels/router":             "store store/fault bus channels channels/markup",
 	"channels/supervisor":         "store channels",
 	"channels/media":              "bus channels",
 
-	"agent/extract":    "agent/document agent/picture agent/tools/shell/sandbox",
+	"agent/extract":    "agent/extract/document agent/extract/picture agent/tools/shell/sandbox",
 	"agent/guard":      "",
-	"agent/halt":       "store",
-	"agent/approval":   "bus",
+	"agent/policy":     "store bus",
 	"agent/background": "store bus memory",
-	"agent/schedule":   "store store/fault bus memory session agent/near",
+	"agent/schedule":   "store store/fault bus memory session agent/suggest",
 	"agent/compact":    "session agent/llm",
 	"agent/dream": "store store/fault memory memory/document memory/version " +
 		"agent/llm",
 	"agent/question": "store bus",
 	"agent/restart":  "store bus",
-	"agent/usage":    "store agent/llm",
+	"agent/budget":   "store agent/llm",
 
-	"agent/tools/ask":                "agent/tool",
-	"agent/tools/clock":              "agent/tool",
-	"agent/tools/mcp":                "bus agent/tool",
-	"agent/mcpserver":                "bus session agent/tool",
-	"agent/tools/shell":              "bus memory agent/tool agent/tools/shell/sandbox",
-	"agent/tools/shell/sandbox":      "",
-	"agent/tools/files":              "bus memory agent/document agent/extract agent/near agent/tool",
+	"agent/tools/ask":           "agent/tool",
+	"agent/tools/clock":         "agent/tool",
+	"agent/tools/mcp":           "bus agent/tool",
+	"agent/mcpserver":           "bus session agent/tool",
+	"agent/tools/shell":         "bus memory agent/tool agent/tools/shell/sandbox",
+	"agent/tools/shell/sandbox": "",
+	"agent/tools/files": "bus memory agent/extract agent/extract/document " +
+		"agent/suggest agent/tool",
 	"agent/tools/recall":             "store bus memory agent/tool",
 	"agent/tools/jobs":               "store bus agent/schedule agent/tool",
 	"agent/tools/message":            "store bus session agent/tool",
 	"agent/tools/spawn":              "store bus session agent/tool",
-	"agent/tools/web":                "agent/document agent/extract agent/guard agent/tool",
+	"agent/tools/web":                "agent/extract agent/extract/document agent/guard agent/tool",
 	"channels/telegram":              "bus channels channels/markup",
 	"channels/telegram/telegramtest": "channels/channeltest/bell",
 	"channels/discord":               "bus channels channels/markup",
@@ -80,10 +80,10 @@ var imports = map[string]string{
 	"channels/channeltest/bell":          "",
 
 	"agent": "store store/fault bus memory memory/document memory/version skills session " +
-		"agent/approval agent/background agent/compact agent/dream agent/extract agent/halt agent/llm " +
-		"agent/near agent/question agent/restart agent/schedule agent/tool agent/usage",
+		"agent/background agent/budget agent/compact agent/dream agent/extract agent/llm agent/policy " +
+		"agent/suggest agent/question agent/restart agent/schedule agent/tool",
 
-	"cmd/gateway/internal/config":    "agent/near cmd/gateway/internal/hooks",
+	"cmd/gateway/internal/config":    "agent/suggest cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks":     "store bus session",
 	"cmd/gateway/internal/ops":       "",
 	"cmd/gateway/internal/telemetry": "store bus agent agent/llm cmd/gateway/internal/hooks",
@@ -95,12 +95,12 @@ var imports = map[string]string{
 	"cmd/gateway/internal/moving": "store bus memory memory/document memory/version session " +
 		"skills agent/llm agent/schedule channels/gate",
 	"cmd/gateway": "store bus memory memory/document memory/version skills session agent " +
-		"agent/approval agent/background agent/extract agent/guard agent/halt agent/llm " +
+		"agent/background agent/budget agent/extract agent/guard agent/policy agent/llm " +
 		"agent/llm/demo agent/llm/failover agent/llm/openai agent/mcpserver agent/tool " +
 		"agent/tools/recall agent/tools/ask agent/tools/clock agent/tools/files agent/tools/mcp " +
 		"agent/tools/jobs agent/tools/message agent/tools/shell agent/tools/shell/sandbox " +
 		"agent/tools/spawn " +
-		"agent/tools/web agent/usage channels channels/gate channels/media channels/router " +
+		"agent/tools/web channels channels/gate channels/media channels/router " +
 		"channels/supervisor " +
 		"channels/discord channels/markup channels/telegram channels/terminal channels/whatsapp " +
 		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/doctor " +

@@ -11,7 +11,7 @@ import (
 
 	"gateway/agent"
 	"gateway/agent/background"
-	"gateway/agent/halt"
+	"gateway/agent/policy"
 	"gateway/agent/schedule"
 	"gateway/bus"
 	"gateway/channels/router"
@@ -290,7 +290,7 @@ func (g *gateway) oldest(
 
 // halted says whether everything is halted, which is no trouble: somebody wants it so.
 func halted(q store.Queryer) (string, error) {
-	h, err := halt.Store{}.Get(q)
+	h, err := policy.GetHalt(q)
 	switch {
 	case err != nil:
 		return "", err

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"gateway/agent/background"
+	"gateway/agent/budget"
 	questions "gateway/agent/question"
 	"gateway/agent/schedule"
-	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/retention"
@@ -27,7 +27,7 @@ const (
 // newSweeper returns what removes old rows. Files have a sweeper of their own: see
 // [media.Store].
 func newSweeper(
-	cfg *config.Config, db *store.DB, used *usage.Ledger, log *slog.Logger,
+	cfg *config.Config, db *store.DB, used *budget.Ledger, log *slog.Logger,
 ) *retention.Sweeper {
 	rules, tight := retentionRules(cfg, used)
 	return retention.New(db, rules, &retention.Options{
@@ -39,7 +39,7 @@ func newSweeper(
 
 // retentionRules returns what is removed when it is old, and what of a database that is too large.
 func retentionRules(
-	cfg *config.Config, used *usage.Ledger,
+	cfg *config.Config, used *budget.Ledger,
 ) (rules []retention.Rule, tight [][]retention.Rule) {
 	type pruning = func(*store.Tx, time.Time, int64) (int, int64, error)
 	rule := func(name string, keep time.Duration, prune pruning) retention.Rule {

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"gateway/agent/usage"
+	"gateway/agent/budget"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/retention"
 	"gateway/store"
@@ -160,7 +160,7 @@ func (w *warehouse) free(table string) []int64 {
 // database is within the bound, or nothing is left that may go.
 func TestRetentionBySize(t *testing.T) {
 	t.Parallel()
-	_, tight := retentionRules(new(config.Config), usage.New(nil))
+	_, tight := retentionRules(new(config.Config), budget.New(nil))
 	path := filepath.Join(t.TempDir(), "g.db")
 	empty := emptyDatabase(t, path)
 	rapid.Check(t, func(rt *rapid.T) {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"gateway/agent/approval"
+	"gateway/agent/policy"
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/config"
 )
@@ -34,20 +34,20 @@ func TestNewRules(t *testing.T) {
 		tool string
 		argv []string
 		role bus.Role
-		want approval.Verdict
+		want policy.Decision
 	}{
-		{"exec", []string{"cat", "config.toml"}, bus.Owner, approval.Ask},
-		{"exec", []string{"rm", "x"}, bus.Owner, approval.Deny},
-		{"exec", []string{"ls", "x"}, bus.Owner, approval.Allow},
-		{"mcp_x_write", nil, bus.Owner, approval.Ask},
-		{"mcp_x_write", nil, bus.User, approval.Deny},
-		{"mcp_x_read", nil, bus.User, approval.Allow},
-		{"mcp_x_other", nil, bus.User, approval.Ask},
-		{"mcp_x_y_other", nil, bus.User, approval.Allow},
-		{"mcp_x_z_other", nil, bus.User, approval.Ask}, // server x's: x_z is switched off
-		{"read_file", nil, bus.User, approval.Allow},
+		{"exec", []string{"cat", "config.toml"}, bus.Owner, policy.Ask},
+		{"exec", []string{"rm", "x"}, bus.Owner, policy.Deny},
+		{"exec", []string{"ls", "x"}, bus.Owner, policy.Allow},
+		{"mcp_x_write", nil, bus.Owner, policy.Ask},
+		{"mcp_x_write", nil, bus.User, policy.Deny},
+		{"mcp_x_read", nil, bus.User, policy.Allow},
+		{"mcp_x_other", nil, bus.User, policy.Ask},
+		{"mcp_x_y_other", nil, bus.User, policy.Allow},
+		{"mcp_x_z_other", nil, bus.User, policy.Ask}, // server x's: x_z is switched off
+		{"read_file", nil, bus.User, policy.Allow},
 	} {
-		if got := rules.Decide(test.role, test.tool, test.argv, approval.Allow); got != test.want {
+		if got := rules.Decide(test.role, test.tool, test.argv, policy.Allow); got != test.want {
 			t.Errorf("%s %q by %s: %s, want %s", test.tool, test.argv, test.role, got, test.want)
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gateway/agent"
+	"gateway/agent/budget"
 	"gateway/agent/extract"
 	"gateway/agent/schedule"
-	"gateway/agent/usage"
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/gate"
@@ -129,7 +129,7 @@ type gateway struct {
 	name        string
 	log         *slog.Logger
 	gate        *gate.Gate
-	usage       *usage.Ledger
+	usage       *budget.Ledger
 	db          *store.DB
 	scheduler   *schedule.Scheduler
 	dispatcher  *agent.Dispatcher
@@ -160,7 +160,7 @@ func assemble(cfg *config.Config, p places, log *slog.Logger) (*gateway, error) 
 	db := p.db
 	g := &gateway{name: cfg.Gateway.Name, log: log, db: db, mind: p.mind, restart: p.restart}
 	inbox, outbox, live := bus.NewInbox(), bus.NewOutbox(), bus.NewLive()
-	g.gate, g.usage = gate.New(db, inbox, outbox, log), usage.New(budget(cfg))
+	g.gate, g.usage = gate.New(db, inbox, outbox, log), budget.New(budgetOptions(cfg))
 	g.sweeper = newSweeper(cfg, db, g.usage, log)
 	var accounts []router.Account
 	sources := make(map[string]channels.Channel)

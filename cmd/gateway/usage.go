@@ -7,21 +7,21 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gateway/agent/halt"
+	"gateway/agent/budget"
 	"gateway/agent/llm"
-	"gateway/agent/usage"
+	"gateway/agent/policy"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
 )
 
 // budget returns what bounds what models are used for.
-func budget(cfg *config.Config) *usage.Options {
+func budgetOptions(cfg *config.Config) *budget.Options {
 	b := cfg.Budget
-	return &usage.Options{
-		Turn:     usage.Limit{Tokens: b.TurnTokens, Dollars: b.TurnDollars},
-		Session:  usage.Limit{Tokens: b.SessionTokens, Dollars: b.SessionDollars},
-		Person:   usage.Limit{Tokens: b.PersonTokens, Dollars: b.PersonDollars},
-		Day:      usage.Limit{Tokens: b.DayTokens, Dollars: b.DayDollars},
+	return &budget.Options{
+		Turn:     budget.Limit{Tokens: b.TurnTokens, Dollars: b.TurnDollars},
+		Session:  budget.Limit{Tokens: b.SessionTokens, Dollars: b.SessionDollars},
+		Person:   budget.Limit{Tokens: b.PersonTokens, Dollars: b.PersonDollars},
+		Day:      budget.Limit{Tokens: b.DayTokens, Dollars: b.DayDollars},
 		Price:    prices(cfg),
 		Location: cfg.Gateway.Location,
 	}
@@ -66,7 +66,7 @@ func usageCommand(load loader) *cobra.Command {
 			}
 			since := time.Now().In(cfg.Gateway.Location).AddDate(0, 0, 1-days).Format(time.DateOnly)
 			return withData(cmd.Context(), load, func(db *store.DB) error {
-				list, err := usage.Lines(db.Read(cmd.Context()), by, since, maxUsageLines)
+				list, err := budget.Lines(db.Read(cmd.Context()), by, since, maxUsageLines)
 				if err != nil {
 					return err
 				}
@@ -84,7 +84,7 @@ func usageCommand(load loader) *cobra.Command {
 // maxUsageLines is how many lines are shown.
 const maxUsageLines = 1000
 
-func usageRows(list []usage.Line) (rows [][]string) {
+func usageRows(list []budget.Line) (rows [][]string) {
 	for _, l := range list {
 		what := l.Key
 		if l.Kind == "day" {
@@ -100,7 +100,7 @@ func usageRows(list []usage.Line) (rows [][]string) {
 func haltCommand(load loader) *cobra.Command {
 	return switchCommand(load, "halt", "Call no model and use no tool until gateway resume",
 		func(tx *store.Tx) (string, error) {
-			if ok, err := (halt.Store{}).Set(tx, "the command line", time.Now()); err != nil || !ok {
+			if ok, err := policy.SetHalt(tx, "the command line", time.Now()); err != nil || !ok {
 				return "Everything is halted already.", err
 			}
 			return "Halted: no model is called and no tool is used until gateway resume.", nil
@@ -110,7 +110,7 @@ func haltCommand(load loader) *cobra.Command {
 func resumeCommand(load loader) *cobra.Command {
 	return switchCommand(load, "resume", "Go on after gateway halt or /halt",
 		func(tx *store.Tx) (string, error) {
-			if ok, err := (halt.Store{}).Clear(tx); err != nil || !ok {
+			if ok, err := policy.ClearHalt(tx); err != nil || !ok {
 				return "Nothing is halted.", err
 			}
 			return "The gateway goes on.", nil

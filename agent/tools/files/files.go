@@ -32,7 +32,7 @@ import (
 	"unicode"
 
 	"gateway/agent/extract"
-	"gateway/agent/near"
+	"gateway/agent/suggest"
 	"gateway/agent/tool"
 	"gateway/bus"
 )
@@ -162,7 +162,7 @@ func (w *Files) missing(at place) error {
 	}
 	hint := ""
 	if names, err := namesIn(at.tree.dir, filepath.Dir(at.path), maxNear); err == nil {
-		if n := near.Name(filepath.Base(at.path), names); n != "" && n != filepath.Base(at.path) {
+		if n := suggest.Name(filepath.Base(at.path), names); n != "" && n != filepath.Base(at.path) {
 			hint = fmt.Sprintf("; did you mean %q?", n)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"gateway/agent/document"
 	"gateway/agent/extract"
+	"gateway/agent/extract/document"
 	"gateway/agent/tool"
 )
 

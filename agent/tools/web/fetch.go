@@ -17,8 +17,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"gateway/agent/document"
 	"gateway/agent/extract"
+	"gateway/agent/extract/document"
 	"gateway/agent/guard"
 	"gateway/agent/tool"
 )

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"gateway/agent/near"
+	"gateway/agent/suggest"
 )
 
 // Budget bounds what language models are used for. A day is one in the gateway's time zone; 0 is no
@@ -163,7 +163,7 @@ func (l *loader) validateHands(c *Config) {
 		if !isTool(c, name) {
 			l.problem([]string{"tools", name}, fmt.Sprintf("there is no tool %q; docs/tools.md lists "+
 				"them, and those of [mcp.SERVER] are called mcp_SERVER_TOOL%s", name,
-				near.Hint(name, ToolNames())))
+				suggest.Hint(name, ToolNames())))
 		}
 		for key, list := range map[string][]string{"deny_commands": t.DenyCommands,
 			"ask_commands": t.AskCommands, "allow_commands": t.AllowCommands} {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"gateway/agent/near"
+	"gateway/agent/suggest"
 	"gateway/cmd/gateway/internal/hooks"
 )
 
@@ -156,7 +156,7 @@ func (l *loader) validateHook(name string, c *Config) {
 		l.problem(path("to"), `want the conversation that gets the answer, as "account/chat"`)
 	case !ok:
 		l.problem(path("to"), fmt.Sprintf("there is no [channels.%s]%s", account,
-			near.Hint(account, slices.Sorted(maps.Keys(c.Channels)))))
+			suggest.Hint(account, slices.Sorted(maps.Keys(c.Channels)))))
 	case !ch.Enabled:
 		l.problem(path("to"), fmt.Sprintf("[channels.%s] is switched off", account))
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"gateway/agent/near"
+	"gateway/agent/suggest"
 )
 
 // A member is what a key may hold: a field of a struct, or an entry of a map,
@@ -62,7 +62,7 @@ func (m member) child(key string) (member, error) {
 			return member{typ: f.Type, tag: f.Tag}, nil
 		}
 	}
-	return member{}, errors.New("unknown key" + near.Hint(key, m.keys()))
+	return member{}, errors.New("unknown key" + suggest.Hint(key, m.keys()))
 }
 
 // check returns v, as a TOML parser or fromText gave it, in the form that m is
@@ -162,7 +162,7 @@ func (m member) checkString(v any) (any, error) {
 	}
 	allowed := strings.Fields(m.tag.Get("allowed"))
 	if len(allowed) > 0 && !slices.Contains(allowed, s) {
-		return nil, errors.New(m.want(oneOf(allowed), v).Error() + near.Hint(s, allowed))
+		return nil, errors.New(m.want(oneOf(allowed), v).Error() + suggest.Hint(s, allowed))
 	}
 	return v, nil
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode"
 
-	"gateway/agent/near"
+	"gateway/agent/suggest"
 )
 
 const sqliteScheme = "sqlite:"
@@ -172,7 +172,7 @@ func (l *loader) checkModels(path, names []string, models map[string]Model) {
 	var texts []string
 	for _, name := range names {
 		if _, ok := models[name]; !ok {
-			texts = append(texts, fmt.Sprintf("there is no [models.%s]%s", name, near.Hint(name, known)))
+			texts = append(texts, fmt.Sprintf("there is no [models.%s]%s", name, suggest.Hint(name, known)))
 		}
 	}
 	if len(texts) > 0 {

@@ -1,4 +1,4 @@
-package approval
+package policy
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ func rules(t *testing.T) Rules {
 	var commands []Command
 	for _, c := range []struct {
 		pattern string
-		v       Verdict
+		v       Decision
 	}{
 		{"rm -rf *", Deny}, {"git push *", Ask}, {"git *", Allow}, {"ls", Allow},
 		{"cat [a-z]*.txt", Allow},
@@ -25,11 +25,11 @@ func rules(t *testing.T) Rules {
 		commands = append(commands, parsed)
 	}
 	return Rules{
-		{Tool: "exec", Commands: commands, Roles: map[bus.Role]Verdict{
+		{Tool: "exec", Commands: commands, Roles: map[bus.Role]Decision{
 			bus.Owner: Ask, bus.User: Ask, bus.Guest: Deny}},
-		{Tool: "mcp_a_*", Roles: map[bus.Role]Verdict{bus.User: Ask}},
-		{Tool: "mcp_a_look*", Roles: map[bus.Role]Verdict{bus.User: Deny}},
-		{Tool: "mcp_a_look", Roles: map[bus.Role]Verdict{bus.User: Allow}},
+		{Tool: "mcp_a_*", Roles: map[bus.Role]Decision{bus.User: Ask}},
+		{Tool: "mcp_a_look*", Roles: map[bus.Role]Decision{bus.User: Deny}},
+		{Tool: "mcp_a_look", Roles: map[bus.Role]Decision{bus.User: Allow}},
 	}
 }
 
@@ -39,7 +39,7 @@ func TestDecide(t *testing.T) {
 		role bus.Role
 		tool string
 		argv string // words
-		want Verdict
+		want Decision
 	}{
 		{bus.Owner, "read_file", "", Allow}, // no rule
 		{bus.Owner, "exec", "make", Ask},
@@ -71,23 +71,23 @@ func TestDecide(t *testing.T) {
 
 // What a rule does not say stays as it is: without Allow no rule loosens what comes before it.
 func TestRulesTighten(t *testing.T) {
-	one := func(v Verdict) Rule { return Rule{Tool: "x", Roles: map[bus.Role]Verdict{bus.User: v}} }
+	one := func(v Decision) Rule { return Rule{Tool: "x", Roles: map[bus.Role]Decision{bus.User: v}} }
 	rm, err := ParseCommand("rm *", Deny)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
 		name    string
-		without Verdict
+		without Decision
 		rules   Rules
-		want    Verdict
+		want    Decision
 	}{
 		{"no rule", Ask, nil, Ask},
-		{"a rule about another role", Ask, Rules{{Tool: "x", Roles: map[bus.Role]Verdict{
+		{"a rule about another role", Ask, Rules{{Tool: "x", Roles: map[bus.Role]Decision{
 			bus.Guest: Deny}}}, Ask},
 		{"a rule about some commands", Ask, Rules{{Tool: "x", Commands: []Command{rm}}}, Ask},
 		{"ask after deny", Deny, Rules{one(Ask)}, Deny},
-		{"ask after a server's deny", Allow, Rules{{Tool: "*", Roles: map[bus.Role]Verdict{
+		{"ask after a server's deny", Allow, Rules{{Tool: "*", Roles: map[bus.Role]Decision{
 			bus.User: Deny}}, one(Ask)}, Deny},
 		{"ask after allow", Allow, Rules{one(Ask)}, Ask},
 		{"allow after ask", Ask, Rules{one(Allow)}, Allow},

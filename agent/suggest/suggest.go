@@ -1,16 +1,16 @@
-// Package near finds the known name that somebody has probably meant.
+// Package suggest finds the known name that somebody probably meant by a misspelled one.
 //
-// Its functions are [Name] and [Hint]. What is as far as half of the name, or more than three
-// letters, is not near.
-package near
+// Its functions are [Name] and [Hint]. A name that differs in half of its letters, or in more than
+// three, is never suggested.
+package suggest
 
 import (
 	"fmt"
 	"strings"
 )
 
-// Name returns which of the known names was probably meant by name, or "" if none is near. Case
-// does not matter.
+// Name returns the known name that is closest to name, or "" if none is close. Case does not
+// matter.
 func Name(name string, known []string) string {
 	best, least := "", min(len(name)/2, 3)
 	for _, k := range known {
@@ -22,8 +22,8 @@ func Name(name string, known []string) string {
 	return best
 }
 
-// Hint returns `; did you mean "x"?` for the known name that was probably meant by name, or "" if
-// none is near.
+// Hint returns `; did you mean "x"?` for the known name that is closest to name, or "" if none is
+// close.
 func Hint(name string, known []string) string {
 	if k := Name(name, known); k != "" {
 		return fmt.Sprintf("; did you mean %q?", k)

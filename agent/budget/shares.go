@@ -1,4 +1,4 @@
-package usage
+package budget
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ func (l *Ledger) Shares(q store.Queryer) (map[string]float64, error) {
 		err := q.QueryRow(`SELECT COALESCE(max(input + output), 0), COALESCE(max(cost), 0)
 			FROM usage WHERE day = $1 AND kind = $2`, day, kind).Scan(&most.Tokens, &most.Cost)
 		if err != nil {
-			return nil, fmt.Errorf("usage: read: %w", err)
+			return nil, fmt.Errorf("budget: read: %w", err)
 		}
 		shares[kind] = limit.share(most)
 	}

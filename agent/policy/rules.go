@@ -1,10 +1,12 @@
-// Package approval decides which tool calls may happen: at once, after somebody has approved, or
-// not at all.
+// Package policy decides whether a tool call may happen: at once, after approval, or not at all.
 //
-// The main type is [Rules]. A rule is about a tool and a role; for tools that run commands, also
-// about the command, as its argv: what is looked at is what will run, and [Prompt] shows
-// people the same, byte for byte. The package owns no tables.
-package approval
+// [Rules] are about a tool and a role and, for tools that run commands, about the argv of the
+// command: the rules see what will run, and [Call.Prompt] shows people the same, byte for byte.
+//
+// A [Halt] is the kill switch: while it is set, no process calls a model or uses a tool.
+//
+// Tables: halts.
+package policy
 
 import (
 	"crypto/sha256"
@@ -17,14 +19,14 @@ import (
 	"gateway/bus"
 )
 
-// A Verdict says what becomes of a tool call.
-type Verdict string
+// A Decision says what becomes of a tool call.
+type Decision string
 
-// The verdicts.
+// The decisions.
 const (
-	Allow Verdict = "allow"
-	Ask   Verdict = "ask" // somebody must approve
-	Deny  Verdict = "deny"
+	Allow Decision = "allow"
+	Ask   Decision = "ask" // somebody must approve
+	Deny  Decision = "deny"
 )
 
 // A Rule is about one tool, or about all whose names begin alike.
@@ -33,7 +35,7 @@ type Rule struct {
 
 	// Roles says what those of a role may do. Where it says nothing, whatever holds without the rule
 	// goes on to hold; only Allow loosens that.
-	Roles map[bus.Role]Verdict
+	Roles map[bus.Role]Decision
 
 	// Commands are looked at after Roles, in this order: the first pattern that fits decides, for
 	// all roles that are not denied the tool.
@@ -44,8 +46,8 @@ type Rule struct {
 type Command struct {
 	// Pattern has a word each, in which "*", "?" and "[a-z]" stand for characters. A last word "*"
 	// stands for any number of words.
-	Pattern []string
-	Verdict Verdict
+	Pattern  []string
+	Decision Decision
 }
 
 // Rules are applied in their order, each to what those before it have come to. A rule tightens
@@ -54,14 +56,14 @@ type Rules []Rule
 
 // Decide returns what becomes of a call of a tool for somebody of a role. argv is the command that
 // it would run, or nil; without is what becomes of the call if no rule is about it.
-func (r Rules) Decide(role bus.Role, tool string, argv []string, without Verdict) Verdict {
-	verdict := without
+func (r Rules) Decide(role bus.Role, tool string, argv []string, without Decision) Decision {
+	decision := without
 	for _, rule := range r {
 		if rule.isAbout(tool) {
-			verdict = rule.apply(verdict, role, argv)
+			decision = rule.apply(decision, role, argv)
 		}
 	}
-	return verdict
+	return decision
 }
 
 func (r Rule) isAbout(tool string) bool {
@@ -69,25 +71,25 @@ func (r Rule) isAbout(tool string) bool {
 	return tool == r.Tool || many && strings.HasPrefix(tool, prefix)
 }
 
-func (r Rule) apply(before Verdict, role bus.Role, argv []string) Verdict {
-	verdict := r.Roles[role]
-	if verdict != Allow {
-		verdict = Stricter(before, verdict)
+func (r Rule) apply(before Decision, role bus.Role, argv []string) Decision {
+	decision := r.Roles[role]
+	if decision != Allow {
+		decision = Stricter(before, decision)
 	}
-	if verdict == Deny {
+	if decision == Deny {
 		return Deny
 	}
 	for _, c := range r.Commands {
 		if c.fits(argv) {
-			return c.Verdict
+			return c.Decision
 		}
 	}
-	return verdict
+	return decision
 }
 
-// Stricter returns the stricter one of two verdicts.
-func Stricter(a, b Verdict) Verdict {
-	for _, v := range []Verdict{Deny, Ask} {
+// Stricter returns the stricter one of two decisions.
+func Stricter(a, b Decision) Decision {
+	for _, v := range []Decision{Deny, Ask} {
 		if a == v || b == v {
 			return v
 		}
@@ -124,7 +126,7 @@ func match(pattern, word string) bool {
 
 // ParseCommand returns the pattern that s writes with spaces between its words. It refuses one
 // that can't be matched.
-func ParseCommand(s string, v Verdict) (Command, error) {
+func ParseCommand(s string, v Decision) (Command, error) {
 	words := strings.Fields(s)
 	if len(words) == 0 {
 		return Command{}, fmt.Errorf("want a command such as %q", "git status *")

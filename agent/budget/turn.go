@@ -1,4 +1,4 @@
-package usage
+package budget
 
 import (
 	"database/sql"
@@ -19,7 +19,7 @@ func (l *Ledger) addTurn(tx *store.Tx, day string, who Spender, e Entry) error {
 			tokens = usage_turns.tokens + excluded.tokens, cost = usage_turns.cost + excluded.cost`,
 		who.Turn, day, e.Usage.Input+e.Usage.Output, e.Cost)
 	if err != nil {
-		return fmt.Errorf("usage: write turn %d: %w", who.Turn, err)
+		return fmt.Errorf("budget: write turn %d: %w", who.Turn, err)
 	}
 	return nil
 }
@@ -29,7 +29,7 @@ func readTurn(q store.Queryer, turn int64) (a Amount, err error) {
 	err = q.QueryRow("SELECT tokens, cost FROM usage_turns WHERE turn = $1", turn).
 		Scan(&a.Tokens, &a.Cost)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return Amount{}, fmt.Errorf("usage: read turn %d: %w", turn, err)
+		return Amount{}, fmt.Errorf("budget: read turn %d: %w", turn, err)
 	}
 	return a, nil
 }

@@ -1,4 +1,4 @@
-package usage
+package budget
 
 import (
 	"database/sql"
@@ -45,7 +45,7 @@ func (l *Ledger) Add(tx *store.Tx, who Spender, e Entry) ([]Warning, error) {
 	if len(limits) == 0 {
 		query, args := addition(keys, e)
 		if _, err := tx.Exec(query, args...); err != nil {
-			return nil, fmt.Errorf("usage: write: %w", err)
+			return nil, fmt.Errorf("budget: write: %w", err)
 		}
 		return nil, nil
 	}
@@ -62,7 +62,7 @@ func (l *Ledger) Add(tx *store.Tx, who Spender, e Entry) ([]Warning, error) {
 		_, err = tx.Exec("UPDATE usage SET told = 1 WHERE day = $1 AND kind = $2 AND key = $3",
 			a.day, a.kind, a.key.key)
 		if err != nil {
-			return nil, fmt.Errorf("usage: write: %w", err)
+			return nil, fmt.Errorf("budget: write: %w", err)
 		}
 		warnings = append(warnings,
 			Warning{a.kind, a.key.key, a.used, limit, limit.Exceeded(a.used)})
@@ -102,7 +102,7 @@ func add(tx *store.Tx, keys []key, e Entry) ([]account, error) {
 	query, args := addition(keys, e)
 	found, err := tx.Query(query+" RETURNING kind, key, input + output, cost, told <> 0", args...)
 	if err != nil {
-		return nil, fmt.Errorf("usage: write: %w", err)
+		return nil, fmt.Errorf("budget: write: %w", err)
 	}
 	defer found.Close()
 	var list []account
@@ -110,12 +110,12 @@ func add(tx *store.Tx, keys []key, e Entry) ([]account, error) {
 		a := account{key: key{day: keys[0].day}}
 		err := found.Scan(&a.kind, &a.key.key, &a.used.Tokens, &a.used.Cost, &a.told)
 		if err != nil {
-			return nil, fmt.Errorf("usage: write: %w", err)
+			return nil, fmt.Errorf("budget: write: %w", err)
 		}
 		list = append(list, a)
 	}
 	if err := found.Err(); err != nil {
-		return nil, fmt.Errorf("usage: write: %w", err)
+		return nil, fmt.Errorf("budget: write: %w", err)
 	}
 	return list, nil
 }
@@ -128,7 +128,7 @@ func read(q store.Queryer, k key) (a Amount, err error) {
 	err = q.QueryRow("SELECT input + output, cost FROM usage "+
 		"WHERE day = $1 AND kind = $2 AND key = $3", k.day, k.kind, k.key).Scan(&a.Tokens, &a.Cost)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return Amount{}, fmt.Errorf("usage: read: %w", err)
+		return Amount{}, fmt.Errorf("budget: read: %w", err)
 	}
 	return a, nil
 }
@@ -144,7 +144,7 @@ func (l *Ledger) Erase(tx *store.Tx, who Spender) error {
 	_, err := tx.Exec("DELETE FROM usage WHERE kind = $1 AND key = $2 OR kind = $3 AND key = $4",
 		kindSession, who.Session, kindPerson, who.person())
 	if err != nil {
-		return fmt.Errorf("usage: erase: %w", err)
+		return fmt.Errorf("budget: erase: %w", err)
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func (l *Ledger) Limits() map[string]Limit {
 func lines(q store.Queryer, query string, args ...any) ([]Line, error) {
 	rows, err := q.Query(query, args...)
 	if err != nil {
-		return nil, fmt.Errorf("usage: read: %w", err)
+		return nil, fmt.Errorf("budget: read: %w", err)
 	}
 	defer rows.Close()
 	var list []Line
@@ -191,12 +191,12 @@ func lines(q store.Queryer, query string, args ...any) ([]Line, error) {
 		err := rows.Scan(&n.Day, &n.Kind, &n.Key, &n.Calls, &n.Usage.Input, &n.Usage.Output,
 			&n.Usage.Cached, &n.Cost)
 		if err != nil {
-			return nil, fmt.Errorf("usage: read: %w", err)
+			return nil, fmt.Errorf("budget: read: %w", err)
 		}
 		list = append(list, n)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("usage: read: %w", err)
+		return nil, fmt.Errorf("budget: read: %w", err)
 	}
 	return list, nil
 }

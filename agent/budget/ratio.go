@@ -1,4 +1,4 @@
-package usage
+package budget
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 func Ratios(q store.Queryer) (map[string]float64, error) {
 	rows, err := q.Query("SELECT model, bytes FROM usage_ratios")
 	if err != nil {
-		return nil, fmt.Errorf("usage: read ratios: %w", err)
+		return nil, fmt.Errorf("budget: read ratios: %w", err)
 	}
 	defer rows.Close()
 	ratios := make(map[string]float64)
@@ -18,12 +18,12 @@ func Ratios(q store.Queryer) (map[string]float64, error) {
 		var model string
 		var bytes float64
 		if err := rows.Scan(&model, &bytes); err != nil {
-			return nil, fmt.Errorf("usage: read ratios: %w", err)
+			return nil, fmt.Errorf("budget: read ratios: %w", err)
 		}
 		ratios[model] = bytes
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("usage: read ratios: %w", err)
+		return nil, fmt.Errorf("budget: read ratios: %w", err)
 	}
 	return ratios, nil
 }
@@ -33,7 +33,7 @@ func SetRatio(tx *store.Tx, model string, bytes float64) error {
 	_, err := tx.Exec("INSERT INTO usage_ratios (model, bytes) VALUES ($1, $2) "+
 		"ON CONFLICT (model) DO UPDATE SET bytes = excluded.bytes", model, bytes)
 	if err != nil {
-		return fmt.Errorf("usage: write ratio of %s: %w", model, err)
+		return fmt.Errorf("budget: write ratio of %s: %w", model, err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package usage
+package budget
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ func (l *Ledger) Prune(tx *store.Tx, before time.Time) (int, error) {
 			(SELECT turn FROM usage_turns WHERE day < $1 ORDER BY day LIMIT 500)`, day)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("usage: prune: %w", err)
+		return 0, fmt.Errorf("budget: prune: %w", err)
 	}
 	return int(n), nil
 }

@@ -1,4 +1,4 @@
-package halt
+package policy
 
 import (
 	"path/filepath"
@@ -39,12 +39,12 @@ func TestHalt(t *testing.T) {
 	set := func(by string, want bool) {
 		t.Helper()
 		change("Set by "+by, want, func(tx *store.Tx) (bool, error) {
-			return Store{}.Set(tx, by, time.UnixMilli(1000))
+			return SetHalt(tx, by, time.UnixMilli(1000))
 		})
 	}
 	check := func(by string) {
 		t.Helper()
-		h, err := Store{}.Get(db.Read(t.Context()))
+		h, err := GetHalt(db.Read(t.Context()))
 		switch {
 		case err != nil:
 			t.Fatal(err)
@@ -56,13 +56,13 @@ func TestHalt(t *testing.T) {
 	}
 	reopen()
 	check("")
-	change("Clear", false, Store{}.Clear)
+	change("Clear", false, ClearHalt)
 	set("test/7", true)
 	set("test/8", false)
 	check("test/7")
 	reopen()
 	check("test/7")
-	change("Clear", true, Store{}.Clear)
+	change("Clear", true, ClearHalt)
 	check("")
 	set("test/8", true)
 	check("test/8")
@@ -70,7 +70,7 @@ func TestHalt(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (Store{}).Get(db.Read(t.Context())); err == nil {
+	if _, err := GetHalt(db.Read(t.Context())); err == nil {
 		t.Error("Get of a closed database reports nothing: what can't be known must not count as no halt")
 	}
 }

@@ -1,15 +1,15 @@
-// Package usage counts what language models are used for, in tokens and dollars, and refuses what
-// would go over a budget.
+// Package budget counts the tokens and dollars that language models use, and refuses a call that
+// would exceed a limit.
 //
-// The main type is [Ledger]. What was used is a row for each day and each of: everything, a model,
-// a person, a session; so that a question costs the same however much was used. A turn has a row
-// together with its sub-agents, while turns have a limit. What is under way, and what is not
-// written yet, is held in memory and counts too: calls side by side can't go over a limit together.
+// The main type is [Ledger]. Each day has a row for each model, person and session, and one for the
+// sum, so that a check costs the same however much was used. While turns have a limit, a
+// turn and its sub-agents share a row. The ledger holds in memory what calls under way may use and
+// what is not written yet, so that concurrent calls cannot exceed a limit together.
 //
-// What prompts have shown of the size of a model's tokens is kept beside that: see [Ratios].
+// [Ratios] are what prompts have shown of the size of each model's tokens.
 //
 // Tables: usage, usage_turns, usage_ratios.
-package usage
+package budget
 
 import (
 	"cmp"

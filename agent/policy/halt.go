@@ -1,0 +1,59 @@
+package policy
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"gateway/store"
+)
+
+// Migration creates the table of this package.
+var Migration = store.Migration{Package: "halt", Steps: []string{`
+CREATE TABLE halts (
+	id       INTEGER PRIMARY KEY, -- always 1: there is a row or there is none
+	by_whom  TEXT NOT NULL,
+	since_ms BIGINT NOT NULL
+);`}}
+
+// A Halt is the kill switch while it is set: no process calls a model or uses a tool. It is a row,
+// so that it holds in every process and survives restarts.
+type Halt struct {
+	By    string // who set it: account/sender, or the command line
+	Since time.Time
+}
+
+// SetHalt sets the kill switch. It returns false if the switch was set before.
+func SetHalt(tx *store.Tx, by string, now time.Time) (bool, error) {
+	n, err := tx.Exec("INSERT INTO halts (id, by_whom, since_ms) VALUES (1, $1, $2) "+
+		"ON CONFLICT (id) DO NOTHING", by, now.UnixMilli())
+	if err != nil {
+		return false, fmt.Errorf("policy: set halt: %w", err)
+	}
+	return n == 1, nil
+}
+
+// ClearHalt clears the kill switch. It returns false if the switch was not set.
+func ClearHalt(tx *store.Tx) (bool, error) {
+	n, err := tx.Exec("DELETE FROM halts")
+	if err != nil {
+		return false, fmt.Errorf("policy: clear halt: %w", err)
+	}
+	return n > 0, nil
+}
+
+// GetHalt returns the halt, or nil if there is none. It is asked for before each call.
+func GetHalt(q store.Queryer) (*Halt, error) {
+	var h Halt
+	var since int64
+	err := q.QueryRow("SELECT by_whom, since_ms FROM halts").Scan(&h.By, &since)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("policy: read halt: %w", err)
+	}
+	h.Since = time.UnixMilli(since)
+	return &h, nil
+}
