@@ -178,6 +178,7 @@ func TestHooksSurviveKills(t *testing.T) {
 	}
 	for range 3 {
 		send(w.operate(), posts/6)
+		w.relieve("GATEWAY_HTTP__LISTEN=127.0.0.1:0")
 	}
 	o := w.operate()
 	send(o, posts)

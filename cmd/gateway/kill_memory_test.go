@@ -274,10 +274,8 @@ func (k *keeper) endAt(point string, n int) {
 // more end could make a turn give up, it lets the gateway answer everything.
 func (k *keeper) autopsy() {
 	k.t.Helper()
-	tired := false
 	k.look(func(db *store.DB) {
 		k.checkStarts(db)
-		tired = k.isTired(db)
 		var list []session.Key
 		for key := range k.starts {
 			list = append(list, key)
@@ -299,12 +297,7 @@ func (k *keeper) autopsy() {
 			k.t.Fatal(err)
 		}
 	})
-	if tired {
-		p := k.start()
-		p.ready()
-		k.rest()
-		p.kill()
-	}
+	k.relieve()
 }
 
 // checkStarts checks that the prompt of no session begins earlier than before.

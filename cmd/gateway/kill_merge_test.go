@@ -203,8 +203,7 @@ func (m *merger) speak(pair int) {
 	m.telegram.Say(id, id, m.ledger.next(id, 0))
 }
 
-// killAfter kills p after a time. If one more end could make a turn give up, it lets the gateway
-// answer everything.
+// killAfter kills p after a time.
 func (m *merger) killAfter(p *process, d time.Duration) {
 	m.t.Helper()
 	timer := time.NewTimer(d)
@@ -216,14 +215,7 @@ func (m *merger) killAfter(p *process, d time.Duration) {
 	}
 	p.kill()
 	m.kills++
-	tired := false
-	m.look(func(db *store.DB) { tired = m.isTired(db) })
-	if tired {
-		p := m.start()
-		p.ready()
-		m.ledger.await(m.t, 0, p.done)
-		p.kill()
-	}
+	m.relieve()
 }
 
 // endsItself waits until p has come to its fault point.

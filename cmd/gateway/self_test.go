@@ -65,6 +65,7 @@ func TestSelfKilled(t *testing.T) {
 		until(t, "the end at "+point, p.done)
 		p = w.start() // else a turn would be given up that several processes have ended with
 		answered()
+		w.rest()
 		p.kill()
 	}
 	p := w.start()
