@@ -37,6 +37,8 @@ type world struct {
 	url   string
 	now   atomic.Int64 // Unix seconds
 
+	handler *Handler
+
 	mu       sync.Mutex
 	outcomes map[Outcome]int
 }
@@ -70,6 +72,7 @@ func newWorld(t *testing.T, patience time.Duration, list ...Hook) *world {
 			w.outcomes[o]++
 		},
 	})
+	w.handler = h
 	mux := http.NewServeMux()
 	mux.Handle("POST /hooks/{name}", h)
 	srv := httptest.NewServer(mux)

@@ -12,10 +12,14 @@ import (
 // Half sent posts, which anybody can begin, hold up no signed one: they give way to it.
 func TestHalfSentPosts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 20*time.Second,
+	w := newWorld(t, time.Hour, // no place gets free by itself
 		Hook{Name: "h", Secret: secret, Auth: HMAC, Header: "X-Signature"})
 	answers := make(chan string, 2*maxReading)
-	for range cap(answers) {
+	var oldest *reading
+	for n := range cap(answers) {
+		if n >= maxReading { // all places are held, and this post wants one
+			oldest = w.held("h", oldest)
+		}
 		conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 		if err != nil {
 			t.Fatal(err)
@@ -30,12 +34,38 @@ func TestHalfSentPosts(t *testing.T) {
 			answers <- line
 		}()
 	}
-	for range maxReading {
+	w.held("h", oldest)
+	w.take(signed("h", `{}`)) // while all places are held
+	for range maxReading + 1 {
 		if line := <-answers; !strings.HasPrefix(line, "HTTP/1.1 503 ") {
 			t.Errorf("answer = %q, want 503: the place is taken by another", line)
 		}
 	}
-	w.take(signed("h", `{}`)) // while all places are held
 	w.count(Refused, 0)
 	w.count(Limited, maxReading+1)
+}
+
+// held waits until the bodies of as many posts to a hook are awaited as have places, and before is
+// none of them. It returns the one that gives way first.
+func (w *world) held(hook string, before *reading) *reading {
+	w.t.Helper()
+	p := &w.handler.hooks[hook].places
+	oldest := func() *reading {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.reading) < maxReading || p.reading[0] == before {
+			return nil
+		}
+		return p.reading[0]
+	}
+	for {
+		if r := oldest(); r != nil {
+			return r
+		}
+		select {
+		case <-w.t.Context().Done():
+			w.t.Fatal("the places are not held")
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
