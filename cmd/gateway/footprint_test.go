@@ -12,6 +12,7 @@ import (
 // running program alone knows, as text/template and html/template do for what their templates say,
 // the linker must keep each exported method of each package: 6.5 MB more in a binary of 35.
 func TestFootprint(t *testing.T) {
+	t.Parallel()
 	path, err := buildBinary()
 	if err != nil {
 		t.Fatal(err)

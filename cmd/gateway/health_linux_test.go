@@ -30,7 +30,7 @@ func TestReadyDisk(t *testing.T) {
 		}
 	})
 	w.configure(quiet)
-	o := w.operate()
+	o := w.operate(soonTroubled)
 	o.healthy(w)
 	filler := filepath.Join(w.home, "filler")
 	if err := os.WriteFile(filler, bytes.Repeat([]byte("x"), 48<<20), 0o600); err != nil {
@@ -77,7 +77,7 @@ func TestReadySandbox(t *testing.T) {
 	}
 	w := newWorld(t, worldOptions{sandbox: "bubblewrap"})
 	bin := t.TempDir()
-	o := w.operate("PATH=" + bin)
+	o := w.operate(soonTroubled, "PATH="+bin)
 	o.turns(w, "sandbox", false, "bwrap", "bubblewrap")
 	if err := os.Symlink(program, filepath.Join(bin, "bwrap")); err != nil {
 		t.Fatal(err)

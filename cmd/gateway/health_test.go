@@ -19,7 +19,7 @@ import (
 func TestReadyChannel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
-	o := w.operate()
+	o := w.operate(soonTroubled)
 	o.healthy(w)
 	up := w.telegram.Inject(telegramtest.Fault{Effect: telegramtest.Drop})
 	w.telegram.Say(1, 1, "are you there?") // which ends the poll under way
@@ -71,7 +71,7 @@ func TestReadyBanned(t *testing.T) {
 func TestReadyStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
-	o := w.operate()
+	o := w.operate(soonTroubled)
 	o.healthy(w)
 	other, err := sql.Open("sqlite", "file:"+filepath.Join(w.home, "gateway.db"))
 	if err != nil {
@@ -107,7 +107,7 @@ func TestReadyDispatcher(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	hold := filepath.Join(t.TempDir(), "hold")
-	o := w.operate("GATEWAY_HOLD=dispatch:" + hold)
+	o := w.operate(soonTroubled, "GATEWAY_HOLD=dispatch:"+hold)
 	o.healthy(w)
 	if err := os.WriteFile(hold, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestReadyInbox(t *testing.T) {
 	if err := os.WriteFile(hold, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := w.operate("GATEWAY_HOLD=dispatch:" + hold)
+	o := w.operate(soonTroubled, "GATEWAY_HOLD=dispatch:"+hold)
 	o.turns(w, "inbox", true)
 	w.telegram.Say(1, 1, "are you there?")
 	o.turns(w, "inbox", false, "nobody works on it")
@@ -144,7 +144,7 @@ func TestReadyInbox(t *testing.T) {
 func TestReadyConfigurationAndHalt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
-	o := w.operate()
+	o := w.operate(soonTroubled)
 	o.healthy(w)
 	w.configure("nonsense = 1")
 	o.turns(w, "configuration", false, "nonsense")
@@ -187,7 +187,7 @@ func TestHealthCommand(t *testing.T) {
 	}
 	fails("no gateway runs in " + w.home)
 	hold := filepath.Join(t.TempDir(), "hold")
-	o := w.operate("GATEWAY_HOLD=dispatch:" + hold)
+	o := w.operate(soonTroubled, "GATEWAY_HOLD=dispatch:"+hold)
 	o.healthy(w)
 	if out, err := health(); err != nil {
 		t.Errorf("health = %q, %v", out, err)

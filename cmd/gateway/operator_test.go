@@ -15,6 +15,10 @@ import (
 	"gateway/cmd/gateway/internal/ops"
 )
 
+// soonTroubled has a gateway of operate say five times as soon that something is wrong: a loop that
+// goes round every two seconds is stuck after three.
+const soonTroubled = "GATEWAY_HEALTH_SCALE=5"
+
 // An operator asks a gateway that runs how it is, by HTTP.
 type operator struct {
 	*process

@@ -173,7 +173,7 @@ func (o *operations) checks(cfg *config.Config, g *gateway, inbox *bus.Inbox) []
 	probe := func(
 		try func(ctx context.Context) (string, error),
 	) func(context.Context) (string, bool) {
-		p := ops.NewProbe(probeWait, probeTime, try)
+		p := ops.NewProbe(impatient(probeWait), probeTime, try)
 		o.probes = append(o.probes, p)
 		return p.Test
 	}
@@ -182,7 +182,7 @@ func (o *operations) checks(cfg *config.Config, g *gateway, inbox *bus.Inbox) []
 		list = append(list, ops.Check{Name: "channel " + s.Name(),
 			Test: func(context.Context) (string, bool) {
 				state, _ := s.State()
-				return state, s.Well(lostTime)
+				return state, s.Well(impatient(lostTime))
 			}})
 	}
 	written := probe(func(ctx context.Context) (string, error) {
@@ -234,7 +234,7 @@ func beating(beat func() time.Time) func(context.Context) (string, bool) {
 		if at.IsZero() {
 			return "not started", false
 		}
-		if age := time.Since(at); age > stuckTime {
+		if age := time.Since(at); age > impatient(stuckTime) {
 			return "stuck for " + age.Truncate(time.Second).String(), false
 		}
 		return "works", true
