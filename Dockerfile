@@ -13,7 +13,7 @@ RUN go mod download
 COPY . .
 ARG VERSION=
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false \
-    -ldflags "-s -w -X main.version=$VERSION" -o /out/gateway ./cmd/gateway
+    -ldflags "-s -w -X gateway/cmd/gateway/internal/app.version=$VERSION" -o /out/gateway ./cmd/gateway
 
 FROM debian:trixie-slim
 LABEL org.opencontainers.image.title="gateway" \

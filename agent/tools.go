@@ -155,7 +155,9 @@ func (t *turn) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
 
 // hasEffects reports whether m calls a tool that changes something.
 func (t *turn) hasEffects(m llm.Message) bool {
-	return slices.ContainsFunc(m.ToolCalls, func(c llm.ToolCall) bool { return t.effect(c) != tool.Pure })
+	return slices.ContainsFunc(m.ToolCalls, func(c llm.ToolCall) bool {
+		return t.effect(c) != tool.Pure
+	})
 }
 
 // effect returns what a resumed turn may do with c. An unknown tool does nothing.

@@ -73,7 +73,7 @@ for target in "${targets[@]}"; do
 	mkdir "$folder"
 	program=gateway
 	[ "$GOOS" = windows ] && program=gateway.exe
-	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$version" \
+	go build -trimpath -buildvcs=false -ldflags "-s -w -X gateway/cmd/gateway/internal/app.version=$version" \
 		-o "$folder/$program" ./cmd/gateway
 	cp LICENSE README.md CHANGELOG.md config.toml.example deploy/NOTICE "$folder"
 	[ "$GOOS" = linux ] && cp deploy/gateway.service "$folder"

@@ -118,7 +118,7 @@
 // cmd/gateway/internal/ops serves health, metrics and profiles; telemetry counts what
 // the agent tells its Observer. What is over and old goes piece by piece (retention); backup
 // copies the database first and then the files that it knows of; doctor says what is wrong with a
-// home, and moving takes over those of other agents.
+// home, and importer takes over those of other agents.
 //
 // A session has a worker while it has work, and so has each conversation that something is to
 // be sent to. Reactions and receipts of an account are made by one more, which nothing waits for. A
@@ -161,5 +161,6 @@
 //	channels/supervisor   keeps a channel running; channels/media keeps files
 //	channels/markup       Markdown for each platform, and splitting
 //	channels/telegram     and discord, whatsapp, terminal: a platform each
-//	cmd/gateway           command line, configuration, wiring
+//	cmd/gateway           the program; below internal: app puts it together and runs it, cli is
+//	                      the command line, config the configuration
 package main

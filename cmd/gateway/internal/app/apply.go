@@ -1,0 +1,92 @@
+package app
+
+import (
+	"time"
+
+	"gateway/agent"
+	"gateway/bus"
+	"gateway/channels/gate"
+	"gateway/cmd/gateway/internal/config"
+)
+
+// agentOptions returns what the configuration says of the agent.
+func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
+	model := cfg.Models[cfg.Agent.Model]
+	_, notesID := newNotes(cfg, g.log)
+	return &agent.Options{
+		Name: cfg.Gateway.Name, Version: BuildVersion(),
+		ModelName: modelName(cfg, cfg.Agent.Model), ModelID: cfg.Agent.Model, NotesID: notesID,
+		Heartbeat: g.heartbeatModel(cfg), Choices: g.choices(cfg),
+		WorkspacePath: cfg.Gateway.Workspace, MemoryPath: MemoryFolder(cfg),
+		Location:  cfg.Gateway.Location,
+		IdleAfter: cfg.Memory.Idle, DreamEvery: cfg.Memory.DreamEvery,
+		Slots: cfg.Agent.Slots, MaxRounds: cfg.Agent.MaxRounds,
+		MaxTaskRounds: cfg.Agent.TaskRounds,
+		TurnTimeout:   cfg.Agent.TurnTimeout, Waiting: cfg.Agent.Waiting,
+		QueueMode:     agent.Mode(cfg.Agent.QueueMode),
+		ContextWindow: model.ContextWindow, MaxOutput: model.MaxOutput, NoImages: !model.Images,
+		Debounce:   func(a string) time.Duration { return cfg.Channels[a].Debounce },
+		FormatHint: func(a string) string { return formatHints[cfg.Channels[a].Type] },
+		Channels:   g.channelStates, Logger: g.log,
+		Commands:   accessCommands(g.gate.Forget),
+		Usage:      g.usage,
+		SpeechCost: func(s int) float64 { return float64(s) / 60 * cfg.Transcription.PriceMinute },
+		Rules:      newRules(cfg),
+		Approver:   bus.Role(cfg.Approvals.Approver), ApprovalTime: cfg.Approvals.Timeout,
+		Owners:      gate.People{}.OwnerChats,
+		Forget:      ForgetPerson,
+		Served:      func(account string) bool { return g.channels[account] != nil },
+		Keeper:      func(account string) agent.Keeper { return g.keeper(cfg, account) },
+		Known:       IsKnown,
+		Stopped:     g.hands.stop,
+		Restart:     g.restart,
+		Ready:       g.hands.ready,
+		Hands:       g.hands.states,
+		Observer:    g.ops.metrics,
+		Transcriber: newTranscriber(cfg, g.log),
+	}
+}
+
+// heartbeatModel returns the model for heartbeats, nil if it is the one that answers.
+func (g *Gateway) heartbeatModel(cfg *config.Config) *agent.Choice {
+	name := cfg.Heartbeat.Model
+	if name == "" || name == cfg.Agent.Model {
+		return nil
+	}
+	c := g.choice(cfg, name)
+	return &c
+}
+
+// choice returns the model with a name and what must be known of it.
+func (g *Gateway) choice(cfg *config.Config, name string) agent.Choice {
+	m := cfg.Models[name]
+	return agent.Choice{Model: newModel(cfg, name, g.log), Name: modelName(cfg, name), ID: name,
+		ContextWindow: m.ContextWindow, MaxOutput: m.MaxOutput, NoImages: !m.Images}
+}
+
+// demoModel is the name under which every configuration has the demo.
+const demoModel = "demo"
+
+// choices returns the models that a conversation may have: all but the demo, which is always there
+// and of use only where there is no other.
+func (g *Gateway) choices(cfg *config.Config) (list []agent.Choice) {
+	for _, name := range sortedKeys(cfg.Models) {
+		if name != demoModel || cfg.Agent.Model == demoModel {
+			list = append(list, g.choice(cfg, name))
+		}
+	}
+	return list
+}
+
+// apply makes a changed configuration hold, as far as that can be while the gateway runs.
+func (g *Gateway) apply(cfg *config.Config) {
+	g.router.SetSecrets(g.secrets(cfg)) // first: no new one gets out
+	g.usage.Configure(budgetOptions(cfg))
+	notes, _ := newNotes(cfg, g.log)
+	g.dispatcher.Configure(newModel(cfg, cfg.Agent.Model, g.log), notes, g.agentOptions(cfg))
+	for name, c := range cfg.Channels {
+		if c.Enabled {
+			g.gate.SetPolicy(name, newPolicy(c))
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package app
+
+import (
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"gateway/channels"
+	"gateway/channels/discord"
+	"gateway/channels/gate"
+	"gateway/channels/media"
+	"gateway/channels/telegram"
+	"gateway/channels/terminal"
+	"gateway/channels/whatsapp"
+	"gateway/cmd/gateway/internal/config"
+)
+
+// newPolicy returns who may write to an account.
+func newPolicy(c config.Channel) gate.Policy {
+	if c.Type == "terminal" {
+		// Whoever has this process' home has all that it could protect.
+		return gate.Policy{Access: gate.Open, Owners: []string{terminal.Sender}}
+	}
+	return gate.Policy{
+		Access: gate.Access(c.Access), Allow: c.Allow, Owners: c.Owners, Groups: c.Groups,
+		Always: c.Activation == "always", Phones: c.Type == "whatsapp", PerMinute: c.SenderRate,
+	}
+}
+
+// NewChannel returns the channel of an account.
+func NewChannel(cfg *config.Config, name string, log *slog.Logger) channels.Channel {
+	c := cfg.Channels[name]
+	switch c.Type {
+	case "terminal":
+		return terminal.New(name, &terminal.Options{
+			Socket: SocketPath(cfg.Gateway.Home), Logger: log})
+	case "discord":
+		return discord.New(name, c.Token.Reveal(), &discord.Options{
+			BaseURL: c.APIURL, Logger: log, Shards: c.Shards, Groups: c.Groups,
+			Transport: withProxy(discord.NewTransport(), c.Proxy),
+		})
+	case "whatsapp":
+		return whatsapp.New(name, WhatsAppStore(cfg, name), &whatsapp.Options{
+			BaseURL: c.APIURL, Logger: log, DeviceName: cfg.Gateway.Name,
+			Transport: withProxy(whatsapp.NewTransport(), c.Proxy),
+		})
+	}
+	o := &telegram.Options{
+		BaseURL: c.APIURL, Logger: log, LocalFiles: c.LocalFiles, Drafts: c.Drafts, Rich: c.Rich,
+		Transport: withProxy(telegram.NewTransport(), c.Proxy),
+	}
+	if c.WebhookURL != "" {
+		o.Webhook = &telegram.Webhook{URL: c.WebhookURL, Listen: c.WebhookListen,
+			Secret: c.WebhookSecret.Reveal()}
+	}
+	return telegram.New(name, c.Token.Reveal(), o)
+}
+
+// withProxy makes t use the proxy, if there is one. The configuration was checked.
+func withProxy(t *http.Transport, proxy config.Secret) *http.Transport {
+	if u, err := url.Parse(proxy.Reveal()); err == nil && u.Host != "" {
+		t.Proxy = http.ProxyURL(u)
+	}
+	return t
+}
+
+// WhatsAppStore returns the path of the file with the keys of a WhatsApp account.
+func WhatsAppStore(cfg *config.Config, name string) string {
+	return filepath.Join(cfg.Gateway.Home, "whatsapp-"+name+".db")
+}
+
+// OpenMedia opens the folder of the files that people send.
+func OpenMedia(cfg *config.Config) (*os.Root, error) {
+	dir := MediaFolder(cfg)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, InHome(dir, err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, InHome(dir, err)
+	}
+	return root, nil
+}
+
+// MediaFolder returns the folder of the files that people send and get.
+func MediaFolder(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "media") }
+
+// MediaOptions returns what the configuration says of the files that people send.
+func MediaOptions(cfg *config.Config, log *slog.Logger) *media.Options {
+	const mb = 1 << 20
+	return &media.Options{
+		MaxFile: int64(cfg.Media.MaxFileMB) * mb, MaxTotal: int64(cfg.Media.MaxTotalMB) * mb,
+		Retention: compressed(cfg.Media.Retention), Offloads: compressed(cfg.Retention.Offloads),
+		Every: compressed(time.Hour), Logger: log,
+	}
+}

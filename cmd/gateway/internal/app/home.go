@@ -1,0 +1,104 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"gateway/agent"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/store"
+)
+
+// A home is the data and the folders that a gateway works with.
+type home struct {
+	db               *store.DB
+	life             *store.Life
+	workspace, media *os.Root
+	mind             *mind
+}
+
+// openHome opens the database, which no other gateway may have open, and the workspace.
+func openHome(ctx context.Context, cfg *config.Config) (*home, error) {
+	if err := CheckRestored(cfg); err != nil {
+		return nil, err
+	}
+	root, err := openWorkspace(cfg)
+	if err != nil {
+		return nil, err
+	}
+	db, err := store.Open(ctx, cfg.Store.Path(), Migrations(), nil)
+	if err != nil {
+		return nil, errors.Join(InHome(cfg.Gateway.Home, err), root.Close())
+	}
+	return &home{db: db, workspace: root}, nil
+}
+
+func openWorkspace(cfg *config.Config) (*os.Root, error) {
+	for _, dir := range []string{cfg.Gateway.Home, cfg.Gateway.Workspace} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, InHome(dir, err)
+		}
+	}
+	root, err := os.OpenRoot(cfg.Gateway.Workspace)
+	if err != nil {
+		return nil, InHome(cfg.Gateway.Workspace, err)
+	}
+	return root, nil
+}
+
+// openRest opens what else a gateway works with, and begins its life.
+func (h *home) openRest(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
+	if h.media, err = OpenMedia(cfg); err != nil {
+		return err
+	}
+	if h.mind, err = openMind(cfg, h.db, h.workspace, log); err != nil {
+		return InHome(cfg.Gateway.Home, err)
+	}
+	h.life, err = store.BeginLife(ctx, h.db, time.Now(), 1)
+	return err
+}
+
+// close closes what was opened.
+func (h *home) close() error {
+	var errs []error
+	if h.mind != nil {
+		errs = append(errs, h.mind.close())
+	}
+	if h.media != nil {
+		errs = append(errs, h.media.Close())
+	}
+	return errors.Join(append(errs, h.db.Close(), h.workspace.Close())...)
+}
+
+// build puts a gateway together in its home.
+func build(
+	ctx context.Context, cfg *config.Config, h *home, restart *agent.Restart, log *slog.Logger,
+) (*Gateway, error) {
+	if err := h.openRest(ctx, cfg, log); err != nil {
+		return nil, err
+	}
+	return assemble(cfg, h, restart, log)
+}
+
+// Open opens the home that a configuration names, and puts the gateway together that works there.
+// It is run by [gateway.Run], and has to be closed.
+func Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Gateway, error) {
+	h, err := openHome(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	g, err := build(ctx, cfg, h, nil, log)
+	if err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	return g, nil
+}
+
+// Run runs the gateway until ctx ends or a part of it fails.
+func (g *Gateway) Run(ctx context.Context) error { return g.live(ctx, nil) }
+
+// Close gives up the home.
+func (g *Gateway) Close() error { return g.home.close() }

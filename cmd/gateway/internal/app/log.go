@@ -1,0 +1,75 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"golang.org/x/term"
+	"gopkg.in/natefinch/lumberjack.v2"
+
+	"gateway/channels/terminal"
+	"gateway/cmd/gateway/internal/config"
+)
+
+// openLog returns the log, and what ends it: for people on a terminal, JSON for machines and in
+// files. While somebody chats on the terminal, only what needs attention disturbs them: see
+// [logLevel].
+func openLog(
+	cfg config.Log, screen *terminal.Screen, level slog.Leveler,
+) (*slog.Logger, func() error, error) {
+	var out io.Writer = os.Stderr
+	end := func() error { return nil }
+	onTerminal := term.IsTerminal(int(os.Stderr.Fd()))
+	switch {
+	case cfg.File != "":
+		file, err := openLogFile(cfg)
+		if err != nil {
+			return nil, nil, fmt.Errorf("the log can't be written: %w; change [log] file, or "+
+				"make its folder one that this user can write to", err)
+		}
+		out, end, onTerminal = file, file.Close, false
+	case screen != nil && onTerminal:
+		out = screen
+	}
+	if cfg.Format == "text" || cfg.Format == "auto" && onTerminal {
+		return slog.New(tint.NewTextHandler(out, &tint.Options{
+			Level: level, TimeFormat: time.TimeOnly, NoColor: !onTerminal,
+		})), end, nil
+	}
+	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level})), end, nil
+}
+
+// openLogFile returns the log file, which only its owner can read. That it can be written shows now
+// and not with the first line.
+func openLogFile(cfg config.Log) (*lumberjack.Logger, error) {
+	if err := os.MkdirAll(filepath.Dir(cfg.File), 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(cfg.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(f.Chmod(0o600), f.Close()); err != nil {
+		return nil, err
+	}
+	const day = 24 * time.Hour
+	return &lumberjack.Logger{
+		Filename: cfg.File, MaxSize: cfg.FileMB, MaxBackups: cfg.FileKeep,
+		MaxAge: int((cfg.FileAge + day - 1) / day), // it counts in days
+	}, nil
+}
+
+// logLevel returns the level of the log, which is higher while somebody chats where it is shown,
+// unless they asked for everything.
+func logLevel(cfg config.Log, chat bool) slog.Level {
+	if chat && cfg.File == "" && cfg.Level > slog.LevelDebug {
+		return max(cfg.Level, slog.LevelWarn)
+	}
+	return cfg.Level
+}

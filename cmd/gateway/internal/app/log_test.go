@@ -1,0 +1,61 @@
+package app
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/cmd/gateway/internal/config"
+)
+
+// A log file is its owner's alone, also if it was not before, and goes on where it ended; when it
+// is large another one begins, and no more old ones are kept than wanted.
+func TestLogFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "logs", "gateway.log")
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("before\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log, end, err := openLog(config.Log{Format: "auto", File: file, FileMB: 1, FileKeep: 2,
+		FileAge: 30 * time.Minute}, nil, slog.LevelInfo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("first")
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.HasPrefix(string(text), "before\n{") {
+		t.Errorf("the log is %q, %v", text, err)
+	}
+	for i := range 500 { // 5 MB
+		log.Info("more", "text", fmt.Sprint(i, strings.Repeat("x", 10_000)))
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	// Old files are removed beside those who write.
+	var names []string
+	for deadline := time.Now().Add(3 * time.Minute); ; {
+		names, err = filepath.Glob(filepath.Join(filepath.Dir(file), "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(names) <= 3 || time.Now().After(deadline) {
+			break
+		}
+	}
+	if len(names) != 3 || !slices.Contains(names, file) {
+		t.Errorf("there are %q, want the log and two old ones", names)
+	}
+	for _, name := range names {
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v; want mode 0600", name, info.Mode(), err)
+		}
+	}
+}

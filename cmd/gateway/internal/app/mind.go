@@ -1,0 +1,135 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/agent/tool"
+	"gateway/agent/tools/recall"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/memory"
+	"gateway/memory/document"
+	docversion "gateway/memory/version"
+	"gateway/skills"
+	"gateway/store"
+)
+
+// A mind is what the agent knows for longer than a conversation, and what it can follow.
+type mind struct {
+	db        *store.DB
+	shared    *os.Root // what everybody's prompt is made of
+	scopes    *os.Root // a folder for each scope
+	builtin   *os.Root // the built-in skills
+	memory    *memory.Memory
+	documents *document.Documents
+	versions  *docversion.Store
+	skills    *skills.Library
+	pins      *skills.Pins
+}
+
+// MemoryFolder returns the folder with the documents and the history of each scope.
+func MemoryFolder(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "memory") }
+
+// VersionsFolder returns the folder in which earlier gateways kept the versions of documents.
+func VersionsFolder(cfg *config.Config) string {
+	return filepath.Join(cfg.Gateway.Home, "versions")
+}
+
+// builtinFolder returns the folder into which the built-in skills are written.
+func builtinFolder(cfg *config.Config) string {
+	return filepath.Join(cfg.Gateway.Home, builtinName)
+}
+
+// builtinName is what paths to built-in skills begin with.
+const builtinName = "builtin-skills"
+
+// PinsFile returns the file that knows which skills the operator has installed.
+func PinsFile(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "skills.json") }
+
+// openMind opens what the agent knows, and writes what a new home begins with.
+func openMind(
+	cfg *config.Config, db *store.DB, workspace *os.Root, log *slog.Logger,
+) (*mind, error) {
+	m := &mind{db: db}
+	if err := os.MkdirAll(MemoryFolder(cfg), 0o700); err != nil {
+		return nil, err
+	}
+	var err error
+	if m.shared, err = OpenShared(cfg, log); err != nil {
+		return nil, err
+	}
+	if m.scopes, err = os.OpenRoot(MemoryFolder(cfg)); err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	if err := skills.Unpack(builtinFolder(cfg)); err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	if m.builtin, err = os.OpenRoot(builtinFolder(cfg)); err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	m.memory = memory.New(db, m.scopes, &memory.Options{Logger: log})
+	m.documents = document.New(m.shared, m.scopes, &document.Options{Logger: log})
+	m.versions = NewVersions(cfg, db, log)
+	m.skills = NewSkills(cfg, m.shared, m.scopes, log)
+	m.pins = skills.NewPins(PinsFile(cfg), log)
+	// Without them the agent works all the same.
+	if err := errors.Join(m.documents.WriteTemplates(), m.documents.Link(workspace)); err != nil {
+		log.Warn("shared documents not prepared", "err", err)
+	}
+	return m, nil
+}
+
+// NewVersions returns the versions of documents.
+func NewVersions(cfg *config.Config, db *store.DB, log *slog.Logger) *docversion.Store {
+	return docversion.New(db, &docversion.Options{Before: VersionsFolder(cfg), Logger: log})
+}
+
+// NewSkills returns the skills in the shared folder and in those of scopes.
+func NewSkills(
+	cfg *config.Config, shared, scopes *os.Root, log *slog.Logger,
+) *skills.Library {
+	return skills.New(&skills.Options{Shared: shared, Memory: scopes, Logger: log,
+		Disabled: cfg.Skills.Disabled, Config: cfg.Has,
+		// What a skill needs is needed by its commands, which see few variables.
+		Env: func(name string) bool {
+			return os.Getenv(name) != "" && slices.Contains(cfg.Exec.Env, name)
+		},
+	})
+}
+
+func (m *mind) close() error {
+	var errs []error
+	for _, root := range []*os.Root{m.shared, m.scopes, m.builtin} {
+		if root != nil {
+			errs = append(errs, root.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tools returns the tools that work with what is remembered.
+func (m *mind) tools() []tool.Tool {
+	return recall.Tools(recall.Options{DB: m.db, Memory: m.memory, Now: time.Now})
+}
+
+// run warns of skills that are not what was installed, beside everything else.
+func (m *mind) run(ctx context.Context) error {
+	m.pins.Warn(ctx, m.skills)
+	<-ctx.Done()
+	return nil
+}
+
+// newNotes returns the model that makes notes, and its name.
+func newNotes(cfg *config.Config, log *slog.Logger) (llm.Model, string) {
+	name := cfg.Memory.Model
+	if name == "" || name == cfg.Agent.Model {
+		return nil, cfg.Agent.Model // the one that answers
+	}
+	return newModel(cfg, name, log), name
+}

@@ -1,0 +1,69 @@
+package app
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"gateway/agent"
+	"gateway/agent/llm"
+	"gateway/agent/llm/demo"
+	"gateway/agent/llm/failover"
+	"gateway/agent/llm/openai"
+	"gateway/cmd/gateway/internal/config"
+)
+
+// newModel returns the model with a name, with those that take its place when it fails.
+func newModel(cfg *config.Config, name string, log *slog.Logger) llm.Model {
+	var entries []failover.Entry
+	for _, name := range chain(cfg, name) {
+		m := cfg.Models[name]
+		var model llm.Model
+		switch m.Provider {
+		case "demo":
+			model = demo.New(name, nil)
+		default:
+			model = openai.New(name, m.Model, &openai.Options{
+				BaseURL: m.BaseURL, Key: m.Key.Reveal(), Logger: log})
+		}
+		entries = append(entries, failover.Entry{Name: name, Model: model})
+	}
+	return failover.New(entries, &failover.Options{Logger: log})
+}
+
+// newTranscriber returns what turns voice messages into text, or nil if nothing does.
+func newTranscriber(cfg *config.Config, log *slog.Logger) agent.Transcriber {
+	if cfg.Transcription.Model == "" {
+		return nil
+	}
+	return openai.NewTranscriber(cfg.Transcription.Model, &openai.Options{
+		BaseURL: cfg.Transcription.BaseURL, Key: cfg.Transcription.Key.Reveal(), Logger: log})
+}
+
+// chain returns the names of a model and its fallbacks, and theirs, each once.
+func chain(cfg *config.Config, first string) []string {
+	names := []string{first}
+	for i := 0; i < len(names); i++ {
+		for _, next := range cfg.Models[names[i]].Fallback {
+			if !slices.Contains(names, next) {
+				names = append(names, next)
+			}
+		}
+	}
+	return names
+}
+
+// modelName describes the chain of a model for /status.
+func modelName(cfg *config.Config, first string) string {
+	var list []string
+	for _, name := range chain(cfg, first) {
+		if id := cfg.Models[name].Model; id != "" && id != name {
+			name += " (" + id + ")"
+		}
+		list = append(list, name)
+	}
+	return strings.Join(list, ", then ")
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,302 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"gateway/agent"
+	"gateway/agent/background"
+	"gateway/agent/policy"
+	"gateway/agent/schedule"
+	"gateway/bus"
+	"gateway/channels/router"
+	"gateway/channels/supervisor"
+	"gateway/cmd/gateway/internal/backup"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
+	"gateway/cmd/gateway/internal/hooks"
+	"gateway/cmd/gateway/internal/ops"
+	"gateway/cmd/gateway/internal/telemetry"
+	"gateway/session"
+	"gateway/store"
+)
+
+// operations are what operators and other programs have of a gateway: whether it is well, its
+// numbers, and hooks.
+type operations struct {
+	server  *ops.Server // nil if it does not listen
+	token   string      // of the operator; "" then
+	probes  []*ops.Probe
+	metrics *telemetry.Metrics
+}
+
+// secrets returns what no message may take out: those of the configuration, and the operator's
+// token, which http.json has.
+func (g *Gateway) secrets(cfg *config.Config) router.Secrets {
+	return router.NewSecrets(append(cfg.Secrets(), g.ops.token))
+}
+
+// newOperations returns the operations of g, which need not be whole yet.
+func newOperations(
+	cfg *config.Config, g *Gateway, inbox *bus.Inbox, outbox *bus.Outbox,
+) *operations {
+	o := &operations{
+		metrics: telemetry.NewMetrics(BuildVersion(), g.sources(cfg, inbox, outbox), g.log)}
+	checks := o.checks(cfg, g, inbox)
+	if cfg.HTTP.Listen == "" {
+		return o
+	}
+	o.token = cmp.Or(cfg.HTTP.Token.Reveal(), rand.Text())
+	o.server = ops.New(cfg.HTTP.Listen, cfg.Gateway.Home, &ops.Options{
+		Token: o.token, Ready: ops.NewHealth(checks...),
+		Metrics: o.metrics.Handler(), Logger: g.log,
+		Hooks: hooks.New(g.db, inbox, newHooks(cfg),
+			&hooks.Options{Done: o.metrics.Posted, Logger: g.log}),
+	})
+	return o
+}
+
+// serve runs the server until ctx ends.
+func (o *operations) serve(ctx context.Context) error {
+	if o.server == nil {
+		return nil
+	}
+	return o.server.Run(ctx)
+}
+
+// probe finds out what takes time until ctx ends.
+func (o *operations) probe(ctx context.Context) error {
+	if o.server == nil {
+		<-ctx.Done() // nobody asks
+		return nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, p := range o.probes {
+		group.Go(func() error { return p.Run(ctx) })
+	}
+	return group.Wait()
+}
+
+// newHooks returns the hooks that are switched on.
+func newHooks(cfg *config.Config) []hooks.Hook {
+	var list []hooks.Hook
+	for _, name := range sortedKeys(cfg.Hooks) {
+		h := cfg.Hooks[name]
+		if !h.Enabled {
+			continue
+		}
+		account, chat, thread := h.Address()
+		hook := hooks.Hook{
+			Name: name, To: bus.Address{Account: account, Chat: chat, Thread: thread},
+			Secret: h.Secret.Reveal(), Auth: hooks.Auth(h.Auth), Header: h.Header,
+			Role: bus.Role(h.Role), Own: h.Session == "own",
+			Rate: h.Rate, MaxBytes: int64(h.MaxKB) << 10,
+		}
+		if h.Template != "" {
+			hook.Template, _ = hooks.ParseTemplate(h.Template) // the configuration was checked
+		}
+		list = append(list, hook)
+	}
+	return list
+}
+
+// sources returns what the metrics are made of.
+func (g *Gateway) sources(
+	cfg *config.Config, inbox *bus.Inbox, outbox *bus.Outbox,
+) telemetry.Sources {
+	s := telemetry.Sources{
+		DB: g.db, Path: cfg.Store.Path(), Inbox: inbox, Outbox: outbox,
+		Agent: func() agent.Stats { return g.dispatcher.Stats() },
+		DiskFree: func() (uint64, error) {
+			free, _, err := ops.DiskSpace(cfg.Gateway.Home)
+			return free, err
+		},
+		Budget:     g.usage.Shares,
+		LastBackup: func() (time.Time, error) { return backup.Last(cfg.Gateway.Home) },
+		Reloads: func() (done, failed int64) {
+			if g.reload == nil {
+				return 0, 0
+			}
+			return g.reload.counts()
+		},
+		Counts: []telemetry.Count{{
+			Name: "gateway_chores_due", Help: "Chores of the agent's memory that are due.",
+			Of: background.Store{}.CountDue,
+		}, {
+			Name: "gateway_jobs_due", Help: "Jobs, and further attempts of their runs, that are due.",
+			Of: schedule.Store{}.CountDue,
+		}, {
+			Name: "gateway_outbox_bad_rows",
+			Help: "Messages to people that can't be read and were set aside.",
+			Of: func(q store.Queryer, _ time.Time) (int, error) {
+				return outbox.BadRows(q)
+			},
+		}},
+	}
+	for _, sup := range g.supervisors {
+		s.Accounts = append(s.Accounts, telemetry.Account{
+			Name: sup.Name(), Platform: cfg.Channels[sup.Name()].Type,
+			State: func() telemetry.AccountState { return g.accountState(sup) },
+		})
+	}
+	return s
+}
+
+// accountState returns how an account is.
+func (g *Gateway) accountState(s *supervisor.Supervisor) telemetry.AccountState {
+	in, out := g.gate.Stats(s.Name()), g.router.AccountStats(s.Name())
+	return telemetry.AccountState{
+		Up: s.Up(), Restarts: s.Restarts(),
+		Received: in.Received.Load(), Refused: in.Refused.Load(), Skipped: in.Skipped.Load(),
+		Repeated: in.Repeated.Load(),
+		Dropped:  in.Dropped.Load() + g.dispatcher.Stats().Dropped[s.Name()],
+		Sent:     out.Sent.Load(), Uncertain: out.Uncertain.Load(), Dead: out.Dead.Load(),
+	}
+}
+
+// The bounds of what is well.
+const (
+	lostTime  = 10 * time.Second // a channel may be gone for so long
+	stuckTime = 15 * time.Second // a loop that goes round every two seconds is stuck then
+	probeTime = 2 * time.Second  // a write may take so long
+	probeWait = 5 * time.Second  // between two of them
+	leastDisk = 64 << 20
+	mostDisk  = 1 << 30 // enough, however large the disk is
+)
+
+// checks returns what must be well for the gateway to be ready.
+func (o *operations) checks(cfg *config.Config, g *Gateway, inbox *bus.Inbox) []ops.Check {
+	probe := func(
+		try func(ctx context.Context) (string, error),
+	) func(context.Context) (string, bool) {
+		p := ops.NewProbe(impatient(probeWait), probeTime, try)
+		o.probes = append(o.probes, p)
+		return p.Test
+	}
+	var list []ops.Check
+	for _, s := range g.supervisors {
+		list = append(list, ops.Check{Name: "channel " + s.Name(),
+			Test: func(context.Context) (string, bool) {
+				state, _ := s.State()
+				return state, s.Well(impatient(lostTime))
+			}})
+	}
+	written := probe(func(ctx context.Context) (string, error) {
+		return "writable", g.db.Probe(ctx)
+	})
+	return append(list,
+		ops.Check{Name: "dispatcher", Test: beating(func() time.Time {
+			return g.dispatcher.Stats().Beat
+		})},
+		ops.Check{Name: "tools", Test: func(context.Context) (string, bool) {
+			return toolState(g.dispatcher.Stats().Abandoned)
+		}},
+		ops.Check{Name: "scheduler", Test: beating(func() time.Time { return g.scheduler.Beat() })},
+		ops.Check{Name: "router", Test: beating(func() time.Time { return g.router.Beat() })},
+		ops.Check{Name: "store", Test: func(ctx context.Context) (string, bool) {
+			state, ok := written(ctx)
+			if _, err := g.db.Trouble(); err != nil && !ok {
+				state += ": " + err.Error()
+			}
+			return state, ok
+		}},
+		ops.Check{Name: "disk", Test: probe(func(context.Context) (string, error) {
+			return examineDisk(cfg.Gateway.Home)
+		})},
+		ops.Check{Name: "inbox", Test: probe(func(ctx context.Context) (string, error) {
+			return g.oldest(ctx, inbox, 2*cfg.Agent.TurnTimeout)
+		})},
+		ops.Check{Name: "sandbox", Test: func(context.Context) (string, bool) {
+			return g.hands.sandboxState()
+		}},
+		ops.Check{Name: "configuration", Test: func(context.Context) (string, bool) {
+			if g.reload == nil {
+				return "as at the start", true
+			}
+			if err := g.reload.state(); err != nil {
+				return "not reloaded: " + err.Error(), false
+			}
+			return "holds", true
+		}},
+		ops.Check{Name: "halt", Test: probe(func(ctx context.Context) (string, error) {
+			return halted(g.db.Read(ctx))
+		})})
+}
+
+// beating tests whether a loop goes round.
+func beating(beat func() time.Time) func(context.Context) (string, bool) {
+	return func(context.Context) (string, bool) {
+		at := beat()
+		if at.IsZero() {
+			return "not started", false
+		}
+		if age := time.Since(at); age > impatient(stuckTime) {
+			return "stuck for " + age.Truncate(time.Second).String(), false
+		}
+		return "works", true
+	}
+}
+
+// mostAbandoned is how many tool calls may ignore that they were to end: each holds a goroutine,
+// and what it works with.
+const mostAbandoned = 32
+
+// toolState says whether tool calls go on that nobody waits for.
+func toolState(abandoned int64) (string, bool) {
+	switch {
+	case abandoned == 0:
+		return "end when they are to", true
+	case abandoned <= mostAbandoned:
+		return fmt.Sprintf("%d calls go on though they were to end", abandoned), true
+	}
+	return fmt.Sprintf("%d calls go on though they were to end: look for a disk or a network file "+
+		"system that does not answer, and restart the gateway", abandoned), false
+}
+
+// examineDisk reports an error if there is little room where path is.
+func examineDisk(path string) (string, error) {
+	free, total, err := ops.DiskSpace(path)
+	if err != nil {
+		return "", err
+	}
+	least := max(leastDisk, min(total/100, mostDisk))
+	state := fmt.Sprintf("%d MB free", free>>20)
+	if free < least {
+		return "", fmt.Errorf("%s, want %d MB: make room on the disk of %s", state, least>>20, path)
+	}
+	return state, nil
+}
+
+// oldest reports an error if a message has waited for longer than a time and nobody works on it.
+func (g *Gateway) oldest(
+	ctx context.Context, inbox *bus.Inbox, longest time.Duration,
+) (string, error) {
+	list, err := inbox.WaitingSince(g.db.Read(ctx), time.Now().Add(-longest))
+	if err != nil {
+		return "", err
+	}
+	for _, r := range list {
+		if !g.dispatcher.Serves(session.Of(r.Message)) {
+			return "", fmt.Errorf("message %d has waited for %s, and nobody works on it: "+
+				"restart the gateway", r.Seq, display.Ago(r.At))
+		}
+	}
+	return "nothing waits for too long", nil
+}
+
+// halted says whether everything is halted, which is no trouble: somebody wants it so.
+func halted(q store.Queryer) (string, error) {
+	h, err := policy.GetHalt(q)
+	switch {
+	case err != nil:
+		return "", err
+	case h != nil:
+		return "halted for " + display.Ago(h.Since), nil // by whom is nobody's business there
+	}
+	return "not halted", nil
+}

@@ -1,0 +1,142 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/watch"
+)
+
+// A reloader brings changes of the configuration to a gateway that runs: when its file has another
+// content, and when somebody asks for it by SIGHUP, which also reads secrets again that lie in
+// files of their own. What can't change while the gateway runs is named in the log, and a
+// configuration with mistakes changes nothing.
+type reloader struct {
+	load    Loader
+	hangup  <-chan os.Signal
+	current *config.Config // that holds; only run may use it
+	apply   func(*config.Config)
+	log     *slog.Logger
+
+	mu           sync.Mutex
+	trouble      error // why the newest configuration doesn't hold
+	done, failed int64
+}
+
+// watchHangup returns a channel that gets SIGHUP, and a function that ends that. On a terminal the
+// signal keeps its meaning, that the terminal is gone.
+func watchHangup() (<-chan os.Signal, func()) {
+	if term.IsTerminal(int(os.Stdin.Fd())) {
+		return nil, func() {}
+	}
+	c := make(chan os.Signal, 1) // one that waits stands for all that come meanwhile
+	signal.Notify(c, syscall.SIGHUP)
+	return c, func() { signal.Stop(c) }
+}
+
+// run takes over what changes until ctx ends.
+func (r *reloader) run(ctx context.Context) error {
+	path, err := filepath.Abs(r.current.File)
+	if err != nil {
+		return fmt.Errorf("configuration file %s: %w", r.current.File, err)
+	}
+	changed := make(chan struct{})
+	file := watch.New(path, &watch.Options{Logger: r.log})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		// It fails with nothing: what can't be watched is read from time to time.
+		_ = file.Run(ctx, func(ctx context.Context) {
+			select {
+			case changed <- struct{}{}:
+			case <-ctx.Done():
+			}
+		})
+	})
+	for {
+		select {
+		case <-changed:
+			r.reload(ctx, false)
+		case <-r.hangup:
+			r.reload(ctx, true)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// reload reads the configuration and makes of it hold what can. If it is what holds already, that
+// is worth a word only to somebody who has asked.
+func (r *reloader) reload(ctx context.Context, asked bool) {
+	next, err := r.load()
+	if err == nil && r.current.Found && !next.Found {
+		err = errors.New(r.current.File + " is gone; write it again")
+	}
+	if err != nil {
+		r.note(err, true)
+		r.log.ErrorContext(ctx, "configuration not reloaded, what held before still does: "+
+			"correct the file", "err", err)
+		return
+	}
+	merged := config.Merge(r.current, next)
+	live, restart := config.Changed(r.current, merged), config.Changed(merged, next)
+	if len(live) > 0 {
+		r.apply(merged)
+		r.log.InfoContext(ctx, "configuration reloaded", "changed", live)
+	}
+	if len(restart) > 0 {
+		r.log.WarnContext(ctx, "changes of the configuration need a restart", "keys", restart)
+	}
+	if len(live)+len(restart) == 0 {
+		level := slog.LevelDebug
+		if asked {
+			level = slog.LevelInfo
+		}
+		r.log.Log(ctx, level, "configuration reloaded, nothing has changed")
+	}
+	r.current = merged
+	r.note(nil, asked || len(live)+len(restart) > 0)
+}
+
+// note keeps how a reload has ended, and counts it.
+func (r *reloader) note(err error, counts bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trouble = err
+	switch {
+	case !counts:
+	case err != nil:
+		r.failed++
+	default:
+		r.done++
+	}
+}
+
+// state returns why the newest configuration doesn't hold, or nil if it does as far as it can
+// without a restart.
+func (r *reloader) state() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.trouble
+}
+
+// counts returns how often a changed configuration was taken over, or read because somebody asked
+// for it, and how often one had mistakes.
+func (r *reloader) counts() (done, failed int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.done, r.failed
+}
+
+// A Loader reads the configuration that the command line names.
+type Loader func() (*config.Config, error)

@@ -1,0 +1,20 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"gateway/cmd/gateway/internal/backup"
+	"gateway/cmd/gateway/internal/config"
+)
+
+// CheckRestored refuses a home in which a restore has ended half way.
+func CheckRestored(cfg *config.Config) error {
+	mark := filepath.Join(cfg.Gateway.Home, backup.Unfinished)
+	if _, err := os.Lstat(mark); err == nil {
+		return fmt.Errorf("a restore into %s has not come to its end; run gateway restore FILE "+
+			"--force once more", cfg.Gateway.Home)
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package app
+
+import (
+	"log/slog"
+	"math"
+	"time"
+
+	"gateway/agent/background"
+	"gateway/agent/budget"
+	questions "gateway/agent/question"
+	"gateway/agent/schedule"
+	"gateway/bus"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/retention"
+	"gateway/session"
+	"gateway/store"
+)
+
+// What is kept also of a database that is too large.
+const (
+	// Platforms deliver again what they believe we have not got: see [bus.Inbox.Prune].
+	leastKept = 48 * time.Hour
+	// The counts of a month are what people look at.
+	leastUsage = 32 * 24 * time.Hour
+)
+
+// newSweeper returns what removes old rows. Files have a sweeper of their own: see
+// [media.Store].
+func newSweeper(
+	cfg *config.Config, db *store.DB, used *budget.Ledger, log *slog.Logger,
+) *retention.Sweeper {
+	rules, tight := retentionRules(cfg, used)
+	return retention.New(db, rules, &retention.Options{
+		Logger: log, First: compressed(time.Minute), Every: compressed(time.Hour),
+		Most: int64(cfg.Retention.MaxTotalMB) << 20, Tight: tight, Remains: remains,
+		Newest: bus.NewInbox().LastAccepted,
+	})
+}
+
+// retentionRules returns what is removed when it is old, and what of a database that is too large.
+func retentionRules(
+	cfg *config.Config, used *budget.Ledger,
+) (rules []retention.Rule, tight [][]retention.Rule) {
+	type pruning = func(*store.Tx, time.Time, int64) (int, int64, error)
+	rule := func(name string, keep time.Duration, prune pruning) retention.Rule {
+		return retention.Rule{Name: name, Keep: compressed(keep), Prune: prune}
+	}
+	var sessions session.Store
+	in, out, asked := bus.NewInbox().Prune, bus.NewOutbox().Prune, questions.Store{}.Prune
+	runs, counts := retention.Repeat(schedule.Store{}.Prune), retention.Repeat(used.Prune)
+	rules = []retention.Rule{
+		rule("messages_in", cfg.Retention.Messages, in),
+		rule("messages_out", cfg.Retention.Messages, out),
+		rule("questions", cfg.Retention.Messages, asked),
+		rule("transcripts", cfg.Retention.Transcripts, sessions.PruneMessages),
+		rule("turns", cfg.Retention.Transcripts, sessions.PruneTurns), // after their messages
+		rule("runs", cfg.Retention.Runs, runs),
+		rule("usage", cfg.Retention.Usage, counts),
+	}
+	// What nobody misses comes first, then what can only be searched and exported.
+	tight = [][]retention.Rule{{
+		rule("messages_in", leastKept, in),
+		rule("messages_out", leastKept, out),
+		rule("questions", leastKept, asked),
+		rule("turns", leastKept, sessions.PruneTurns),
+	}, {
+		rule("transcripts", leastKept, pruneArchived),
+	}, {
+		rule("turns", leastKept, sessions.PruneTurns),
+	}, {
+		rule("runs", leastKept, runs),
+		rule("usage", leastUsage, counts),
+	}}
+	return rules, tight
+}
+
+// pruneArchived removes messages that no prompt holds and of which no notes are to be made.
+func pruneArchived(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
+	below := int64(math.MaxInt64)
+	from, ok, err := background.Store{}.Least(tx, background.Archive) // of messages after that one
+	if err != nil {
+		return 0, 0, err
+	}
+	if ok {
+		below = from + 1
+	}
+	return session.Store{}.PruneArchived(tx, below, before, after)
+}
+
+// remains says what stays in the tables that may be large, and what makes it less.
+var remains = map[string]string{
+	"inbox": "messages of the last two days, and those that wait",
+	"outbox": "messages of the last two days, those to be sent, and those that were given up, " +
+		"until gateway outbox drop",
+	"messages": "what prompts show, of two days what was said before, and what notes are still to " +
+		"be made of (if that fails, the log says so); /compact, /new and a smaller context_window " +
+		"make it less",
+	"turns":             "those with messages, and of the last two days",
+	"memory_messages":   "what was said, for the search; /forget me and gateway memory forget",
+	"memory_entries":    "notes of what was said; /forget me and gateway memory forget",
+	"memory_index_data": "the search in what was said; /forget me and gateway memory forget",
+}

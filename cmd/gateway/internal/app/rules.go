@@ -1,0 +1,60 @@
+package app
+
+import (
+	"gateway/agent/policy"
+	"gateway/bus"
+	"gateway/cmd/gateway/internal/config"
+)
+
+// newRules returns which tool calls need approval: what holds by itself first, then what is said of
+// servers, then what is said of single tools.
+func newRules(cfg *config.Config) policy.Rules {
+	var rules policy.Rules
+	if cfg.Exec.Sandbox == "none" {
+		// Nothing but somebody's eyes is between such a command and the machine.
+		rules = append(rules, policy.Rule{Tool: "exec", Roles: everybody(policy.Ask)})
+	}
+	// The tools of a server whose name begins like another's follow the longer one, so that it
+	// comes later. Those of a server that is switched off are somebody else's.
+	for _, name := range sortedKeys(cfg.MCP) {
+		if s := cfg.MCP[name]; s.Enabled {
+			rules = append(rules, policy.Rule{
+				Tool: config.ToolPrefix(name) + "*", Roles: everybody(policy.Decision(s.Approve))})
+		}
+	}
+	for _, name := range sortedKeys(cfg.Tools) {
+		rules = append(rules, newRule(name, cfg.Tools[name]))
+	}
+	return rules
+}
+
+// newRule returns the rule that a [tools.NAME] describes.
+func newRule(name string, t config.Tool) policy.Rule {
+	rule := policy.Rule{Tool: name, Roles: make(map[bus.Role]policy.Decision)}
+	for role, said := range map[bus.Role]string{bus.Owner: t.Owner, bus.Admin: t.Admin,
+		bus.User: t.User, bus.Guest: t.Guest} {
+		if said != config.Inherit {
+			rule.Roles[role] = policy.Decision(said)
+		}
+	}
+	for _, list := range []struct {
+		patterns []string
+		decision policy.Decision
+	}{
+		{t.DenyCommands, policy.Deny}, {t.AskCommands, policy.Ask},
+		{t.AllowCommands, policy.Allow},
+	} {
+		for _, pattern := range list.patterns {
+			// The configuration was checked for what can't be parsed.
+			if c, err := policy.ParseCommand(pattern, list.decision); err == nil {
+				rule.Commands = append(rule.Commands, c)
+			}
+		}
+	}
+	return rule
+}
+
+// everybody is a decision for all roles.
+func everybody(v policy.Decision) map[bus.Role]policy.Decision {
+	return map[bus.Role]policy.Decision{bus.Owner: v, bus.Admin: v, bus.User: v, bus.Guest: v}
+}

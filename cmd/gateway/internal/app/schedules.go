@@ -1,0 +1,40 @@
+package app
+
+import (
+	"context"
+
+	"gateway/agent/schedule"
+	"gateway/bus"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/memory"
+	"gateway/store"
+)
+
+// JobStore returns what reads and writes jobs.
+func JobStore(cfg *config.Config) schedule.Store {
+	return schedule.Store{MaxJobs: cfg.Schedule.MaxJobs, MinEvery: cfg.Schedule.MinEvery,
+		Location: cfg.Gateway.Location}
+}
+
+// newScheduler returns what starts jobs when they are due.
+func (g *Gateway) newScheduler(cfg *config.Config, inbox *bus.Inbox) *schedule.Scheduler {
+	return schedule.New(g.db, inbox, &schedule.Options{
+		Store: JobStore(cfg), Logger: g.log, Admit: g.admitJob,
+		Heartbeat: compressed(cfg.Heartbeat.Every),
+		Beats: func(ctx context.Context) ([]schedule.Beat, error) {
+			return g.dispatcher.Heartbeats(ctx)
+		},
+		Open: func(s memory.Scope) bool { return g.dispatcher.HasHeartbeat(s) },
+	})
+}
+
+// admitJob returns the role with which a job runs: that which its maker had, and no more than what
+// they have now.
+func (g *Gateway) admitJob(q store.Queryer, j *schedule.Job) (bus.Role, bool, error) {
+	m := bus.InboundMessage{From: j.To, Sender: j.Sender, Group: j.Group, Text: j.Text}
+	ok, err := g.gate.Standing(q, &m)
+	if m.Role.AtLeast(j.Role) {
+		m.Role = j.Role
+	}
+	return m.Role, ok, err
+}

@@ -1,0 +1,324 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"gateway/agent"
+	"gateway/agent/budget"
+	"gateway/agent/extract"
+	"gateway/agent/schedule"
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/gate"
+	"gateway/channels/media"
+	"gateway/channels/router"
+	"gateway/channels/supervisor"
+	"gateway/channels/terminal"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/hooks"
+	"gateway/cmd/gateway/internal/retention"
+	"gateway/memory"
+	docversion "gateway/memory/version"
+	"gateway/session"
+	"gateway/store"
+)
+
+// Migrations make the tables of all packages.
+func Migrations() []store.Migration {
+	return append(agent.Migrations(), bus.Migration, session.Migration, gate.Migration,
+		memory.Migration, docversion.Migration, hooks.Migration)
+}
+
+// Serve runs the gateway until ctx ends, or, if chat is set, until the person at the terminal
+// leaves.
+func Serve(ctx context.Context, cfg *config.Config, load Loader, chat bool) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	hangup, ignore := watchHangup()
+	defer ignore()
+	h, err := openHome(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	var screen *terminal.Screen
+	if chat {
+		if screen, err = terminal.NewScreen(os.Stdin, os.Stdout); err != nil {
+			return errors.Join(fmt.Errorf("terminal: %w", err), h.close())
+		}
+		defer screen.Close()
+	}
+	level := new(slog.LevelVar)
+	level.Set(logLevel(cfg.Log, chat))
+	log, closeLog, err := openLog(cfg.Log, screen, level)
+	if err != nil {
+		return errors.Join(err, h.close())
+	}
+	defer func() { _ = closeLog() }() // nobody could be told
+	g, err := build(ctx, cfg, h, newRestart(ctx, cfg, end, log), log)
+	if err != nil {
+		return errors.Join(err, h.close())
+	}
+	g.reload = &reloader{load: load, hangup: hangup, current: cfg, log: log,
+		apply: func(cfg *config.Config) {
+			level.Set(logLevel(cfg.Log, chat))
+			g.apply(cfg)
+		}}
+	err = errors.Join(g.live(ctx, screen), h.close())
+	if errors.Is(context.Cause(ctx), ErrRestart) {
+		if err != nil {
+			log.WarnContext(ctx, "the gateway starts again after an error", "err", err)
+		}
+		return ErrRestart
+	}
+	if err != nil {
+		return InHome(cfg.Gateway.Home, err)
+	}
+	return nil
+}
+
+// A Gateway is all that runs, put together.
+type Gateway struct {
+	name        string
+	log         *slog.Logger
+	gate        *gate.Gate
+	usage       *budget.Ledger
+	home        *home
+	db          *store.DB
+	scheduler   *schedule.Scheduler
+	dispatcher  *agent.Dispatcher
+	router      *router.Router
+	supervisors []*supervisor.Supervisor
+	channels    map[string]channels.Channel // by account
+	media       *media.Store
+	hands       *hands
+	ops         *operations
+	mind        *mind
+	sweeper     *retention.Sweeper
+	terminal    *terminal.Channel // nil if it is not enabled
+	reload      *reloader         // nil if the configuration stays as it is
+	restart     *agent.Restart    // nil if that is not possible
+}
+
+// assemble puts a gateway together. restart is nil if that is not possible.
+func assemble(
+	cfg *config.Config, h *home, restart *agent.Restart, log *slog.Logger,
+) (*Gateway, error) {
+	db := h.db
+	g := &Gateway{name: cfg.Gateway.Name, log: log, home: h, db: db, mind: h.mind, restart: restart}
+	inbox, outbox, live := bus.NewInbox(), bus.NewOutbox(), bus.NewLive()
+	g.gate, g.usage = gate.New(db, inbox, outbox, log), budget.New(budgetOptions(cfg))
+	g.sweeper = newSweeper(cfg, db, g.usage, log)
+	var accounts []router.Account
+	sources := make(map[string]channels.Channel)
+	for _, name := range sortedKeys(cfg.Channels) {
+		c := cfg.Channels[name]
+		if !c.Enabled {
+			continue
+		}
+		ch := NewChannel(cfg, name, log)
+		if t, ok := ch.(*terminal.Channel); ok {
+			g.terminal = t
+		}
+		sources[name] = ch
+		accounts = append(accounts, router.Account{
+			Name: name, Channel: ch, Streaming: c.Streaming, Reaction: c.Reaction,
+			EditInterval: c.EditInterval, Unlimited: c.RateLimit == "off",
+		})
+		g.supervisors = append(g.supervisors,
+			supervisor.New(db, name, ch, g.gate.Intake(name, newPolicy(c)), menu(), log))
+	}
+	g.channels = sources
+	g.media = media.New(h.media, sources, MediaOptions(cfg, log))
+	g.router = router.New(router.Options{
+		DB: db, Outbox: outbox, Live: live, Files: g.media, Owners: gate.People{},
+		Accounts: accounts, Orderly: !h.life.Crashed, Logger: log,
+	})
+	g.ops = newOperations(cfg, g, inbox, outbox)
+	g.router.SetSecrets(g.secrets(cfg))
+	g.gate.Notify(g.router, g.ops.metrics)
+	g.router.Notify(g.ops.metrics)
+	g.scheduler = g.newScheduler(cfg, inbox)
+	decoder, err := extract.New(extract.Options{Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	g.hands, err = newHands(cfg, workplace{
+		db: db, inbox: inbox, outbox: outbox, workspace: h.workspace, mediaRoot: h.media,
+		media: g.media, mind: h.mind, extract: decoder,
+		stopTask: func(ctx context.Context, session string) (bool, error) {
+			return g.dispatcher.StopTask(ctx, session)
+		},
+	}, log)
+	if err != nil {
+		return nil, err
+	}
+	notes, _ := newNotes(cfg, log)
+	g.dispatcher = agent.NewDispatcher(
+		agent.Deps{DB: db, Life: h.life, Inbox: inbox, Outbox: outbox, Live: live,
+			Model: newModel(cfg, cfg.Agent.Model, log), Notes: notes,
+			Tools: g.hands.tools, Media: g.media, Extract: decoder, Memory: h.mind.memory,
+			Jobs: g.scheduler, Documents: h.mind.documents, Versions: h.mind.versions,
+			Skills: h.mind.skills},
+		g.agentOptions(cfg))
+	return g, nil
+}
+
+// IsKnown reports whether there is a person with a number.
+func IsKnown(q store.Queryer, person int64) (bool, error) {
+	list, err := gate.People{}.List(q)
+	return slices.ContainsFunc(list, func(p gate.Person) bool { return p.ID == person }), err
+}
+
+// formatHints tell the model what its answers look like, by the type of the channel.
+var formatHints = map[string]string{
+	"telegram": "Your answers are shown in Telegram. Use simple Markdown: bold, italics, lists, " +
+		"links and code blocks. Wide tables are hard to read there.",
+	"discord": "Your answers are shown in Discord. Use Markdown: bold, italics, lists, headings, " +
+		"links and code blocks. Wide tables are hard to read there.",
+	"whatsapp": "Your answers are shown in WhatsApp, mostly on a phone. Be brief and use simple " +
+		"Markdown: bold, italics, lists and code. No tables, no headings.",
+	"terminal": "Your answers are shown in a terminal, with their Markdown rendered. Use little of " +
+		"it: bold, lists, code and small tables.",
+}
+
+// maxSocketPath is the longest path that all systems take for a Unix socket.
+const maxSocketPath = 103
+
+// SocketPath returns where "gateway chat" finds the gateway, or "" if the path would be too long.
+func SocketPath(home string) string {
+	path := filepath.Join(home, "gateway.sock")
+	if len(path) > maxSocketPath {
+		return ""
+	}
+	return path
+}
+
+func menu() []channels.Command {
+	var list []channels.Command
+	for _, c := range append(agent.Commands(), accessCommands(func() {})...) {
+		if c.Help != "" {
+			list = append(list, channels.Command{Name: c.Name, Description: c.Help})
+		}
+	}
+	return list
+}
+
+// channelStates describes the accounts for /status.
+func (g *Gateway) channelStates(q store.Queryer) ([]string, error) {
+	dead, err := bus.NewOutbox().DeadByAccount(q)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, s := range g.supervisors {
+		state, since := s.State()
+		lines = append(lines, fmt.Sprintf("%s, %s for %s, %d to send, %d given up", s.Name(), state,
+			time.Since(since).Truncate(time.Second), g.router.Open(s.Name()), dead[s.Name()]))
+	}
+	n, given := g.router.Stats(), 0
+	for _, answers := range dead { // also of accounts that are not configured any more
+		given += answers
+	}
+	return append(lines, fmt.Sprintf(
+		"all, %d sent since the start, %d tries that may come twice, %d given up",
+		n.Sent.Load(), n.Uncertain.Load(), given)), nil
+}
+
+// live runs the gateway until ctx ends, and notes that it ended in order if it did.
+func (g *Gateway) live(ctx context.Context, screen *terminal.Screen) error {
+	if err := g.run(ctx, screen); err != nil {
+		return err
+	}
+	return g.home.life.End(context.WithoutCancel(ctx), time.Now())
+}
+
+// run runs everything until ctx ends or a part fails. The order of stopping is that of a message:
+// when nothing more comes in, turns reach their next step, then what can go is sent, and only then
+// the channels give up their connections.
+func (g *Gateway) run(ctx context.Context, screen *terminal.Screen) error {
+	start := time.Now()
+	g.db.OnTrouble(func(err error) { g.logTrouble(ctx, err) })
+	defer context.AfterFunc(ctx, g.db.Hurry)()
+	intake := func(ctx context.Context) error { return g.runIntake(ctx, screen) }
+	g.log.InfoContext(ctx, "gateway ready", "version", BuildVersion(), "pid", os.Getpid())
+	err := inOrder(ctx, intake, g.scheduler.Run, g.dispatcher.Run, g.hands.run, g.mind.run,
+		g.router.Run, g.runChannels, g.ops.probe, g.sweeper.Run, g.db.Run)
+	err = errors.Join(err, g.hands.close())
+	g.log.InfoContext(ctx, "gateway stopped", "uptime", time.Since(start).Truncate(time.Second))
+	return err
+}
+
+// logTrouble says that writes wait for the database, or go on.
+func (g *Gateway) logTrouble(ctx context.Context, err error) {
+	if err == nil {
+		g.log.InfoContext(ctx, "the database can be written again")
+		return
+	}
+	g.log.ErrorContext(ctx, "the database can't be written; everything waits until it can: "+
+		"make room on its disk, or end what locks it", "err", err)
+}
+
+// inOrder runs stages side by side. When ctx ends or one of them fails, they are ended one after
+// another, in their order.
+func inOrder(ctx context.Context, stages ...func(context.Context) error) error {
+	g, current := errgroup.WithContext(ctx)
+	for _, stage := range stages {
+		next, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		own := current
+		g.Go(func() error {
+			defer cancel()
+			return stage(own)
+		})
+		current = next
+	}
+	return g.Wait()
+}
+
+// runChannels runs the channels until ctx ends. Some of them end earlier, once runIntake has.
+func (g *Gateway) runChannels(ctx context.Context) error {
+	var group errgroup.Group
+	for _, s := range g.supervisors {
+		group.Go(func() error { return s.Run(ctx) })
+	}
+	err := group.Wait()
+	if err == nil {
+		<-ctx.Done()
+	}
+	return err
+}
+
+// runIntake runs what takes messages in beside the channels, and the chat at the terminal, whose
+// end is the end of all. When it returns, the channels take nothing in any more.
+func (g *Gateway) runIntake(ctx context.Context, screen *terminal.Screen) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	for _, s := range g.supervisors {
+		group.Go(func() error {
+			<-ctx.Done()
+			s.Close()
+			return nil
+		})
+	}
+	group.Go(func() error { return g.media.Run(ctx) })
+	group.Go(func() error { return g.ops.serve(ctx) })
+	if g.reload != nil {
+		group.Go(func() error { return g.reload.run(ctx) })
+	}
+	if screen != nil {
+		group.Go(func() error {
+			defer cancel()
+			return g.chat(ctx, screen)
+		})
+	}
+	return group.Wait()
+}

@@ -1,0 +1,133 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"gateway/cmd/gateway/internal/config"
+	"gateway/memory/document"
+)
+
+// SharedFolder returns the folder of what everybody's prompt is made of: the shared documents, and
+// the shared skills in "skills". Commands and confined servers may read it and never write it, so
+// it lies beside the workspace.
+func SharedFolder(cfg *config.Config) string {
+	return filepath.Join(cfg.Gateway.Home, "shared")
+}
+
+// OpenShared opens the shared folder. If it is not there it is made, of what earlier versions have
+// kept in the workspace.
+func OpenShared(cfg *config.Config, log *slog.Logger) (*os.Root, error) {
+	if _, err := os.Lstat(SharedFolder(cfg)); errors.Is(err, fs.ErrNotExist) {
+		if err := makeShared(cfg, log); err != nil {
+			return nil, err
+		}
+	}
+	return os.OpenRoot(SharedFolder(cfg))
+}
+
+// PrepareShared makes the shared folder if it is not there.
+func PrepareShared(cfg *config.Config) error {
+	root, err := OpenShared(cfg, slog.Default())
+	if err != nil {
+		return err
+	}
+	return root.Close()
+}
+
+// SharedIfThere opens the shared folder for commands that only look. A home that no gateway of this
+// version has used yet has its documents in the workspace. It returns nil if there is neither.
+func SharedIfThere(cfg *config.Config) (*os.Root, error) {
+	root, err := OpenIfThere(SharedFolder(cfg))
+	if root == nil && err == nil {
+		root, err = OpenIfThere(cfg.Gateway.Workspace)
+	}
+	return root, err
+}
+
+// makeShared makes the shared folder. It is put together beside its place and gets its name in one
+// step, after which nothing is ever taken over from the workspace: that is where commands write. A
+// process that ends before leaves what the next one goes on with.
+func makeShared(cfg *config.Config, log *slog.Logger) error {
+	draft := SharedFolder(cfg) + ".new"
+	if err := os.MkdirAll(draft, 0o700); err != nil {
+		return err
+	}
+	moved := 0
+	for _, name := range append([]string{document.SkillsFolder}, document.SharedNames...) {
+		from, to := filepath.Join(cfg.Gateway.Workspace, name), filepath.Join(draft, name)
+		info, err := os.Lstat(from)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if folder := name == document.SkillsFolder; info.IsDir() != folder ||
+			!folder && !info.Mode().IsRegular() {
+			log.Warn("not moved to the shared documents: it is a link, or not what it should be",
+				"path", from)
+			continue
+		}
+		if err := moveTo(from, to); err != nil {
+			return fmt.Errorf("%s can't be moved to the shared documents: %w; make room or correct "+
+				"the rights, and start again", from, err)
+		}
+		moved++
+	}
+	if err := os.Rename(draft, SharedFolder(cfg)); err != nil {
+		return err
+	}
+	if moved > 0 {
+		log.Info("shared documents and skills moved out of the workspace, where commands can write",
+			"from", cfg.Gateway.Workspace, "to", SharedFolder(cfg), "entries", moved)
+	}
+	return nil
+}
+
+// moveTo renames a file or folder. To another file system it is copied; the copy in the workspace
+// stays, as an ordinary file that no prompt is made of.
+func moveTo(from, to string) error {
+	if _, err := os.Lstat(to); err == nil {
+		return nil // an earlier process has moved it
+	}
+	if err := os.Rename(from, to); err == nil {
+		return nil
+	}
+	copied := to + ".new"
+	if err := os.RemoveAll(copied); err != nil { // of a process that ended early
+		return err
+	}
+	if info, err := os.Lstat(from); err != nil {
+		return err
+	} else if info.IsDir() {
+		err = os.CopyFS(copied, os.DirFS(from))
+		if err != nil {
+			return err
+		}
+	} else if err := copyFile(from, copied); err != nil {
+		return err
+	}
+	return os.Rename(copied, to)
+}
+
+func copyFile(from, to string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o600)
+}
+
+// OpenIfThere opens a folder; it returns nil if there is none.
+func OpenIfThere(dir string) (*os.Root, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return root, err
+}

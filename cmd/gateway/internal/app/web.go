@@ -1,0 +1,76 @@
+package app
+
+import (
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"gateway/agent/extract"
+	"gateway/agent/guard"
+	"gateway/agent/tool"
+	"gateway/agent/tools/web"
+	"gateway/cmd/gateway/internal/config"
+)
+
+// newGuard returns what connects to hosts that others name.
+func newGuard(cfg *config.Config) *guard.Guard {
+	o := guardOptions(cfg)
+	return guard.New(&o)
+}
+
+// guardOptions are what the configuration allows. It was checked for what can't be parsed.
+func guardOptions(cfg *config.Config) (o guard.Options) {
+	for _, s := range cfg.Web.AllowNetworks {
+		if p, err := netip.ParsePrefix(s); err == nil {
+			o.Allow = append(o.Allow, p)
+		}
+	}
+	for _, s := range cfg.Web.Ports {
+		if n, err := strconv.Atoi(s); err == nil {
+			o.Ports = append(o.Ports, n)
+		}
+	}
+	return o
+}
+
+// newServerGuard returns what connects to MCP servers. The operator has named their hosts: one
+// that stands on this machine, or by its address in a private network, may be reached at its port.
+func newServerGuard(cfg *config.Config) *guard.Guard {
+	o := guardOptions(cfg)
+	for _, s := range cfg.MCP {
+		u, err := url.Parse(s.URL)
+		if err != nil || s.URL == "" || !s.Enabled {
+			continue
+		}
+		if n, err := strconv.Atoi(u.Port()); err == nil {
+			o.Ports = append(o.Ports, n)
+		}
+		if a, err := netip.ParseAddr(u.Hostname()); err == nil {
+			o.Allow = append(o.Allow, netip.PrefixFrom(a, a.BitLen()))
+		}
+		if u.Hostname() == "localhost" {
+			o.Allow = append(o.Allow, netip.MustParsePrefix("127.0.0.1/32"),
+				netip.MustParsePrefix("::1/128"))
+		}
+	}
+	return guard.New(&o)
+}
+
+// webTools returns the tools that reach the internet.
+func webTools(cfg *config.Config, g *guard.Guard, x *extract.Extractor, log *slog.Logger) (
+	[]tool.Tool, error,
+) {
+	w := cfg.Web
+	o := web.Options{Extract: x, Guard: g, Logger: log}
+	if w.Search != "off" {
+		o.Search = web.SearchOptions{
+			Provider: w.Search, Key: w.SearchKey.Reveal(), BaseURL: w.SearchURL}
+	}
+	tools, err := web.Tools(o)
+	if w.Search == "off" {
+		tools = slices.DeleteFunc(tools, func(t tool.Tool) bool { return t.Name == "web_search" })
+	}
+	return tools, err
+}

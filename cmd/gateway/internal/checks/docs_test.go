@@ -1,0 +1,79 @@
+package checks
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"gateway/cmd/gateway/internal/cli"
+	"gateway/cmd/gateway/internal/config"
+)
+
+var (
+	block     = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+	reference = regexp.MustCompile(`"env:(\w+)"`)
+	plainWord = regexp.MustCompile(`^[a-z][a-z-]*$`)
+
+	inlineCommand = regexp.MustCompile("`(gateway\\s[^`]+)`")
+)
+
+// TestDocs holds that each configuration in the documents is right and each command exists.
+func TestDocs(t *testing.T) {
+	files, err := filepath.Glob("../../../../docs/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no documents: %v", err)
+	}
+	for _, file := range append(files, "../../../../README.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range block.FindAllStringSubmatch(string(text), -1) {
+			switch b[1] {
+			case "toml":
+				checkConfig(t, file, b[2])
+			case "sh":
+				for line := range strings.Lines(b[2]) {
+					checkCommand(t, file, line)
+				}
+			}
+		}
+		prose := block.ReplaceAllString(string(text), "")
+		for _, span := range inlineCommand.FindAllStringSubmatch(prose, -1) {
+			checkCommand(t, file, span[1])
+		}
+	}
+}
+
+func checkConfig(t *testing.T, file, text string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"HOME=" + t.TempDir()}
+	for _, name := range reference.FindAllStringSubmatch(text, -1) {
+		env = append(env, name[1]+"=0123456789abcdef0123456789abcdef")
+	}
+	if _, err := config.Load(path, env); err != nil {
+		t.Errorf("%s: %v in\n%s", file, err, text)
+	}
+}
+
+func checkCommand(t *testing.T, file, line string) {
+	t.Helper()
+	words := strings.Fields(line)
+	if len(words) == 0 || words[0] != "gateway" {
+		return
+	}
+	n := 1
+	for n < len(words) && plainWord.MatchString(words[n]) {
+		n++
+	}
+	cmd, rest, err := cli.NewCommand().Find(words[1:n])
+	if err != nil || cmd.HasSubCommands() && n > 1 || len(rest) > 0 && cmd.Args(cmd, rest) != nil {
+		t.Errorf("%s: there is no command %q: %v", file, strings.TrimSpace(line), err)
+	}
+}

@@ -1,0 +1,198 @@
+package checks
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// imports is the whole import graph of the module, tests left out, from the ground up.
+var imports = map[string]string{
+	"store":                  "store/fault",
+	"store/fault":            "",
+	"agent/llm":              "",
+	"agent/extract/document": "",
+	"memory/version":         "store",
+	"skills":                 "",
+	"agent/extract/picture":  "",
+	"channels/markup":        "",
+
+	"bus":                "store",
+	"memory":             "store bus",
+	"memory/document":    "memory",
+	"agent/llm/openai":   "agent/llm",
+	"agent/llm/failover": "agent/llm",
+	"agent/llm/llmtest":  "agent/llm",
+
+	"session":                     "store bus memory agent/llm",
+	"agent/llm/demo":              "agent/llm/openai",
+	"agent/llm/openai/openaitest": "",
+	"agent/suggest":               "",
+	"agent/tool":                  "store bus memory agent/llm agent/suggest",
+	"channels":                    "bus",
+	"channels/gate":               "store store/fault bus channels channels/markup",
+	"channels/router":             "store store/fault bus channels channels/markup",
+	"channels/supervisor":         "store channels",
+	"channels/media":              "bus channels",
+
+	"agent/extract":    "agent/extract/document agent/extract/picture agent/tools/shell/sandbox",
+	"agent/guard":      "",
+	"agent/policy":     "store bus",
+	"agent/background": "store bus memory",
+	"agent/schedule":   "store store/fault bus memory session agent/suggest",
+	"agent/compact":    "session agent/llm",
+	"agent/dream": "store store/fault memory memory/document memory/version " +
+		"agent/llm",
+	"agent/question": "store bus",
+	"agent/restart":  "store bus",
+	"agent/budget":   "store agent/llm",
+
+	"agent/tools/ask":           "agent/tool",
+	"agent/tools/clock":         "agent/tool",
+	"agent/tools/mcp":           "bus agent/tool",
+	"agent/mcpserver":           "bus session agent/tool",
+	"agent/tools/shell":         "bus memory agent/tool agent/tools/shell/sandbox",
+	"agent/tools/shell/sandbox": "",
+	"agent/tools/files": "bus memory agent/extract agent/extract/document " +
+		"agent/suggest agent/tool",
+	"agent/tools/recall":             "store bus memory agent/tool",
+	"agent/tools/jobs":               "store bus agent/schedule agent/tool",
+	"agent/tools/message":            "store bus session agent/tool",
+	"agent/tools/spawn":              "store bus session agent/tool",
+	"agent/tools/web":                "agent/extract agent/extract/document agent/guard agent/tool",
+	"channels/telegram":              "bus channels channels/markup",
+	"channels/telegram/telegramtest": "channels/channeltest/bell",
+	"channels/discord":               "bus channels channels/markup",
+	"channels/discord/discordtest":   "channels/channeltest/bell",
+	"channels/whatsapp": "store bus channels channels/markup " +
+		"channels/whatsapp/internal/quiet channels/whatsapp/internal/ratchet",
+	"channels/whatsapp/whatsapptest": "channels channels/channeltest/bell channels/whatsapp " +
+		"channels/whatsapp/internal/quiet channels/whatsapp/internal/ratchet",
+	"channels/whatsapp/internal/quiet":   "",
+	"channels/whatsapp/internal/ratchet": "",
+	"channels/terminal":                  "bus channels channels/markup",
+	"channels/channeltest":               "bus channels channels/channeltest/bell",
+	"channels/channeltest/bell":          "",
+
+	"agent": "store store/fault bus memory memory/document memory/version skills session " +
+		"agent/background agent/budget agent/compact agent/dream agent/extract agent/llm agent/policy " +
+		"agent/suggest agent/question agent/restart agent/schedule agent/tool",
+
+	"cmd/gateway/internal/config":    "agent/suggest cmd/gateway/internal/hooks",
+	"cmd/gateway/internal/hooks":     "store bus session",
+	"cmd/gateway/internal/ops":       "",
+	"cmd/gateway/internal/telemetry": "store bus agent agent/llm cmd/gateway/internal/hooks",
+	"cmd/gateway/internal/backup":    "store",
+	"cmd/gateway/internal/retention": "store",
+	"cmd/gateway/internal/watch":     "",
+	"cmd/gateway/internal/doctor": "store bus skills agent/tools/shell/sandbox channels/gate " +
+		"cmd/gateway/internal/config cmd/gateway/internal/ops",
+	"cmd/gateway/internal/importer": "agent/llm agent/schedule bus channels/gate memory " +
+		"memory/document memory/version session skills store",
+	"cmd/gateway/internal/display": "",
+	"cmd/gateway/internal/app": "agent agent/background agent/budget agent/extract agent/guard " +
+		"agent/llm agent/llm/demo agent/llm/failover agent/llm/openai agent/policy agent/question " +
+		"agent/schedule agent/tool agent/tools/ask agent/tools/clock agent/tools/files " +
+		"agent/tools/jobs agent/tools/mcp agent/tools/message agent/tools/recall agent/tools/shell " +
+		"agent/tools/shell/sandbox agent/tools/spawn agent/tools/web bus channels channels/discord " +
+		"channels/gate channels/markup channels/media channels/router channels/supervisor " +
+		"channels/telegram channels/terminal channels/whatsapp cmd/gateway/internal/backup " +
+		"cmd/gateway/internal/config cmd/gateway/internal/display cmd/gateway/internal/hooks " +
+		"cmd/gateway/internal/ops cmd/gateway/internal/retention cmd/gateway/internal/telemetry " +
+		"cmd/gateway/internal/watch memory memory/document memory/version session skills store",
+	"cmd/gateway/internal/cli": "agent agent/budget agent/llm agent/mcpserver agent/policy " +
+		"agent/schedule agent/tools/shell/sandbox bus channels channels/gate channels/media " +
+		"channels/supervisor channels/terminal channels/whatsapp cmd/gateway/internal/app " +
+		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/display " +
+		"cmd/gateway/internal/doctor cmd/gateway/internal/importer cmd/gateway/internal/ops memory " +
+		"memory/document memory/version session skills store",
+	"cmd/gateway/internal/e2e":    "",
+	"cmd/gateway/internal/checks": "",
+	"cmd/gateway":                 "cmd/gateway/internal/cli",
+
+	"deploy/bench": "agent/llm/openai/openaitest channels/discord/discordtest " +
+		"channels/telegram/telegramtest channels/whatsapp/whatsapptest",
+}
+
+const repository = "../../../.."
+
+// TestImports holds the import graph to the table: exact edges, so that one that is not needed
+// any more goes too.
+func TestImports(t *testing.T) {
+	found := make(map[string][]string)
+	for file := range sources(t) {
+		pkg, _ := filepath.Rel(repository, filepath.Dir(file))
+		pkg = filepath.ToSlash(pkg)
+		if found[pkg] == nil {
+			found[pkg] = []string{}
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range f.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if dep, ours := strings.CutPrefix(name, "gateway/"); ours {
+				found[pkg] = append(found[pkg], dep)
+			}
+		}
+	}
+	for pkg, deps := range found {
+		allowed, ok := imports[pkg]
+		if !ok {
+			t.Errorf("%s has no line in the table", pkg)
+			continue
+		}
+		slices.Sort(deps)
+		deps = slices.Compact(deps)
+		want := strings.Fields(allowed)
+		slices.Sort(want)
+		if !slices.Equal(deps, want) {
+			t.Errorf("%s imports %q, the table says %q", pkg, deps, want)
+		}
+	}
+	for pkg := range imports {
+		if _, ok := found[pkg]; !ok {
+			t.Errorf("%s is in the table and has no files", pkg)
+		}
+	}
+}
+
+// sources returns the module's files, tests left out, with their content.
+func sources(t *testing.T) map[string]string {
+	t.Helper()
+	return goFiles(t, func(name string) bool { return !strings.HasSuffix(name, "_test.go") })
+}
+
+func goFiles(t *testing.T, want func(name string) bool) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	err := filepath.WalkDir(repository, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && d.Name() != ".." && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(file, ".go") && want(file) {
+			text, err := readFile(file)
+			if err != nil {
+				return err
+			}
+			files[file] = text
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}

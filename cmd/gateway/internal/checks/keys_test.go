@@ -1,0 +1,77 @@
+package checks
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"gateway/cmd/gateway/internal/config"
+)
+
+// through names what the keys become that are not read as they are written.
+var through = map[string]string{"Gateway.Timezone": "Gateway.Location", "Store.URL": "Store.Path"}
+
+// TestEveryKeyHasAReader refuses a configuration key that changes nothing.
+func TestEveryKeyHasAReader(t *testing.T) {
+	read := make(map[string]bool) // names that the command selects, as in cfg.Agent.Slots
+	for file := range sources(t) {
+		if dir := filepath.Base(filepath.Dir(file)); dir != "app" && dir != "cli" {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				if holder, ok := sel.X.(*ast.SelectorExpr); ok {
+					read[holder.Sel.Name+"."+sel.Sel.Name] = true
+				}
+				read["."+sel.Sel.Name] = true
+			}
+			return true
+		})
+	}
+	for _, key := range keys(reflect.TypeFor[config.Config](), "") {
+		if derived, ok := through[key]; ok {
+			key = derived
+		}
+		section, name, _ := strings.Cut(key, ".")
+		if !read[key] && !(isEntry(section) && read["."+name]) {
+			t.Errorf("nothing reads %s", key)
+		}
+	}
+}
+
+// isEntry reports whether a section is read through a variable, such as an entry of a map.
+func isEntry(section string) bool {
+	return slices.Contains([]string{"Model", "Channel", "Log", "Tool", "Root", "Server", "Budget",
+		"Exec", "Web", "Hook"}, section)
+}
+
+// keys returns the keys of a configuration struct, as Section.Field.
+func keys(t reflect.Type, section string) []string {
+	var list []string
+	for i := range t.NumField() {
+		field := t.Field(i)
+		key, ok := field.Tag.Lookup("koanf")
+		if !ok || key == "-" {
+			continue
+		}
+		typ := field.Type
+		if typ.Kind() == reflect.Map {
+			typ = typ.Elem()
+		}
+		if typ.Kind() == reflect.Struct && section == "" {
+			list = append(list, keys(typ, typ.Name())...)
+			continue
+		}
+		list = append(list, section+"."+field.Name)
+	}
+	return list
+}

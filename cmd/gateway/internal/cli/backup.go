@@ -1,0 +1,400 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/channels/whatsapp"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/backup"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
+	"gateway/cmd/gateway/internal/doctor"
+	"gateway/memory"
+	"gateway/store"
+)
+
+// What the parts of a backup are called.
+const (
+	databasePart  = "gateway.db"
+	sharedPart    = "shared"
+	memoryPart    = "memory"
+	versionsPart  = "versions"
+	workspacePart = "workspace"
+	mediaPart     = "media"
+	skillsPart    = "skills.json"
+	configPart    = "config.toml"
+
+	whatsappPrefix, whatsappSuffix = "whatsapp-", ".db"
+)
+
+// unusedSuffix is added to the name of a configuration that was restored and is not used: it says
+// what programs run, so whoever can make a backup file must not bring it in unseen.
+const unusedSuffix = ".restored"
+
+// ownLink is a link that the gateway makes at each start.
+const ownLink = "workspace/memory"
+
+// A choice is what of the data a backup holds.
+type choice struct {
+	noMedia, noWorkspace, config bool
+	force                        bool
+}
+
+func backupCommand(load app.Loader) *cobra.Command {
+	var with choice
+	cmd := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Write all that the gateway knows into one file, also while it runs",
+		Long: `Write all that the gateway knows into one .tar.gz file, also while it runs: the
+database, WhatsApp's keys, shared documents and skills, memory and its versions, files and the
+workspace. "-" stands for
+standard output. Whoever can read the file can read every conversation: keep it safe.
+
+The configuration is left out unless --with-config is given, for it may hold tokens in plain text.
+What it refers to by "env:NAME" or "file:PATH" is never in the file.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			return writeBackup(cmd, cfg, args[0], with)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&with.noMedia, "no-media", false, "leave out the files that people have sent and got")
+	f.BoolVar(&with.noWorkspace, "no-workspace", false, "leave out the agent's own files")
+	f.BoolVar(&with.config, "with-config", false,
+		"add the configuration file, with the secrets that are in it")
+	f.BoolVar(&with.force, "force", false, "replace the file if it exists")
+	return cmd
+}
+
+func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choice) error {
+	history := historyFilter{last: make(map[string]int64)}
+	o := backup.WriteOptions{Version: app.BuildVersion(), Force: with.force, Copied: history.learn}
+	if file == "-" {
+		o.Stream, o.Scratch = cmd.OutOrStdout(), cfg.Gateway.Home
+	} else if dir, err := os.Stat(filepath.Dir(file)); err != nil || !dir.IsDir() {
+		return app.BadUsage(fmt.Errorf("there is no folder %s", filepath.Dir(file)))
+	}
+	if err := app.CheckRestored(cfg); err != nil {
+		return err
+	}
+	parts, err := backupParts(cfg, with, history.copy)
+	if err != nil {
+		return app.InHome(cfg.Gateway.Home, err)
+	}
+	if _, err := os.Stat(cfg.File); with.config && err != nil {
+		return app.BadUsage(fmt.Errorf("the configuration can't be added: %w", err))
+	}
+	if _, err := os.Stat(parts[0].Path); errors.Is(err, fs.ErrNotExist) {
+		return app.InHome(cfg.Gateway.Home, errNoData)
+	}
+	if err := stepBack(); err != nil {
+		cmd.PrintErrf("The gateway may be slower meanwhile: %v\n", err)
+	}
+	start := time.Now()
+	m, err := backup.Write(cmd.Context(), file, parts, o)
+	if errors.Is(err, backup.ErrExists) {
+		return app.BadUsage(
+			fmt.Errorf("%s exists already; choose another name or give --force", file))
+	}
+	if err != nil {
+		full := strings.Contains(err.Error(), "disk is full") // SQLite's
+		if full || errors.Is(err, syscall.ENOSPC) {
+			err = fmt.Errorf("there is no room left where it was written: %w", err)
+		}
+		return fmt.Errorf("no backup was made: %w", err)
+	}
+	if err := backup.Note(cfg.Gateway.Home, start); err != nil {
+		cmd.PrintErrf("The backup is whole, but alerts and gateway doctor will not know of it: %v\n",
+			err)
+	}
+	cmd.PrintErrf("%d files, %d MB, in %s.\n", len(m.Entries), m.Size()>>20,
+		time.Since(start).Round(time.Millisecond))
+	for _, name := range m.Skipped {
+		if name == ownLink {
+			continue
+		}
+		cmd.PrintErrf("Left out, for it is no regular file, can't be read, or has a name that is "+
+			"no UTF-8: %s\n", display.Lines(name))
+	}
+	return nil
+}
+
+// backupParts returns the parts of a gateway's data, in the order in which they are copied.
+func backupParts(
+	cfg *config.Config, with choice, filter func(name string, w io.Writer, r io.Reader) error,
+) ([]backup.Part, error) {
+	names := []string{databasePart}
+	phones, err := filepath.Glob(filepath.Join(cfg.Gateway.Home, whatsappPrefix+"*"+whatsappSuffix))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range phones {
+		names = append(names, filepath.Base(path))
+	}
+	names = append(names, versionsPart, sharedPart, memoryPart, skillsPart)
+	if !with.noWorkspace {
+		names = append(names, workspacePart)
+	}
+	if !with.noMedia {
+		names = append(names, mediaPart)
+	}
+	if with.config {
+		names = append(names, configPart)
+	}
+	var parts []backup.Part
+	for _, name := range names {
+		p, ok := partOf(cfg, name)
+		if !ok {
+			continue // a WhatsApp account of a strange name
+		}
+		switch name {
+		case memoryPart:
+			p.Filter = filter
+		case configPart:
+			p.Path = cfg.File
+		}
+		parts = append(parts, p)
+	}
+	return parts, nil
+}
+
+// partOf returns the part of a name, and false if there is none.
+func partOf(cfg *config.Config, name string) (backup.Part, bool) {
+	home := cfg.Gateway.Home
+	switch name {
+	case databasePart:
+		return backup.Part{Name: name, Path: cfg.Store.Path(), Kind: backup.Database}, true
+	case memoryPart:
+		return backup.Part{Name: name, Path: app.MemoryFolder(cfg), Kind: backup.Folder}, true
+	case sharedPart:
+		return backup.Part{Name: name, Path: app.SharedFolder(cfg), Kind: backup.Folder}, true
+	case versionsPart:
+		return backup.Part{Name: name, Path: app.VersionsFolder(cfg), Kind: backup.Folder}, true
+	case workspacePart:
+		return backup.Part{Name: name, Path: cfg.Gateway.Workspace, Kind: backup.Folder}, true
+	case mediaPart:
+		return backup.Part{Name: name, Path: app.MediaFolder(cfg), Kind: backup.Frozen}, true
+	case skillsPart:
+		return backup.Part{Name: name, Path: app.PinsFile(cfg), Kind: backup.File}, true
+	case configPart:
+		return backup.Part{Name: name, Path: filepath.Join(home, name), Kind: backup.File}, true
+	}
+	account, prefixed := strings.CutPrefix(name, whatsappPrefix)
+	account, suffixed := strings.CutSuffix(account, whatsappSuffix)
+	if !prefixed || !suffixed || account == "" {
+		return backup.Part{}, false
+	}
+	return backup.Part{Name: name, Path: app.WhatsAppStore(cfg, account), Kind: backup.Database}, true
+}
+
+// A historyFilter leaves out of the files of histories what is newer than the copy of the
+// database: there, the next entries will have the same numbers.
+type historyFilter struct{ last map[string]int64 } // cursors by scope
+
+func (f *historyFilter) learn(ctx context.Context, path string) error {
+	// Without migrations its age doesn't matter: a backup is made before an upgrade, too.
+	db, err := store.Open(ctx, path, nil, &store.Options{Shared: true})
+	if err != nil {
+		return err
+	}
+	list, err := memory.New(db, nil, nil).Scopes(db.Read(ctx))
+	for _, s := range list {
+		f.last[string(s.Scope)] = s.Last
+	}
+	return errors.Join(err, db.Close())
+}
+
+func (f *historyFilter) copy(name string, w io.Writer, r io.Reader) error {
+	scope, file, _ := strings.Cut(name, "/")
+	if file != "history.jsonl" {
+		_, err := io.Copy(w, r)
+		return err
+	}
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil // a line without an end is being written
+		}
+		var e struct {
+			Cursor int64 `json:"cursor"`
+		}
+		// What is no entry is a person's, and is kept.
+		if err == nil && (json.Unmarshal(line, &e) != nil || e.Cursor <= f.last[scope]) {
+			_, err = w.Write(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func restoreCommand(load app.Loader) *cobra.Command {
+	var with choice
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Put back what a backup holds, while no gateway runs",
+		Long: `Put back what a backup holds, while no gateway runs. All of it is checked before
+anything is changed. What is there already is moved into a folder "before-restore-TIME"
+beside it, and only with --force.
+
+A configuration that is in the backup says what programs the gateway runs: it is put into the home
+as config.toml.restored, to be looked at, and is used only if --with-config is given.
+
+The gateway then goes on as if it had been killed at the moment of the backup: see
+docs/durability.md for what that means for messages that came later.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			return restoreBackup(cmd, cfg, args[0], with)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&with.force, "force", false, "move aside what is there already")
+	f.BoolVar(&with.config, "with-config", false, "use the configuration that is in the backup")
+	return cmd
+}
+
+func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with choice) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return app.BadUsage(fmt.Errorf("the backup can't be read: %w", err))
+	}
+	defer f.Close()
+	if err := checkOwner(cfg); err != nil {
+		return err
+	}
+	for _, dir := range []string{cfg.Gateway.Home, filepath.Dir(cfg.Store.Path())} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return app.InHome(dir, err)
+		}
+	}
+	unlock, err := store.Lock(cfg.Store.Path() + ".lock")
+	if err != nil {
+		return app.InHome(cfg.Gateway.Home, err)
+	}
+	done, err := backup.Restore(cmd.Context(), bufio.NewReader(f), backup.RestoreOptions{
+		Migrations: app.Migrations(), Force: with.force, Now: time.Now(), Home: cfg.Gateway.Home,
+		Place: func(name string) (backup.Part, bool) {
+			p, ok := partOf(cfg, name)
+			if name == configPart && !with.config {
+				p.Path += unusedSuffix
+			}
+			return p, ok
+		},
+		Adopt: adoptPart,
+	})
+	if err == nil {
+		err = asideShared(cfg, done)
+	}
+	if err = errors.Join(err, unlock()); err != nil {
+		return restoreTrouble(file, err)
+	}
+	for _, dir := range done.Aside {
+		cmd.Printf("What was there before is in %s; delete it once all is well.\n", dir)
+	}
+	m := done.Manifest
+	place := filepath.Join(cfg.Gateway.Home, configPart)
+	switch {
+	case hasConfig(m) && !with.config:
+		cmd.Printf("The configuration of the backup is in %s and is not used: look at it, and "+
+			"rename it to %s if it is what you want.\n", place+unusedSuffix, configPart)
+	case hasConfig(m) && place != cfg.File:
+		cmd.Printf("The configuration is now in %s, and this gateway reads %s.\n", place, cfg.File)
+	}
+	cmd.Printf("Restored %d files as of %s, made by gateway %s.\n", len(m.Entries),
+		m.Created.Local().Format(time.DateTime), display.OneLine(m.Version))
+	return nil
+}
+
+// asideShared moves the shared folder aside if the backup is of a version that kept the shared
+// documents in the workspace: the next start makes the folder of them.
+func asideShared(cfg *config.Config, done *backup.Restored) error {
+	holds := func(part string) bool {
+		return slices.ContainsFunc(done.Manifest.Entries, func(e backup.Entry) bool {
+			return strings.HasPrefix(e.Name, part+"/")
+		})
+	}
+	if holds(sharedPart) || !holds(workspacePart) {
+		return nil
+	}
+	for _, dir := range done.Aside {
+		if filepath.Dir(dir) != cfg.Gateway.Home {
+			continue
+		}
+		err := os.Rename(app.SharedFolder(cfg), filepath.Join(dir, sharedPart))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// adoptPart makes the keys of a WhatsApp account fit to go on.
+func adoptPart(ctx context.Context, name, path string) error {
+	if !strings.HasPrefix(name, whatsappPrefix) {
+		return nil
+	}
+	return whatsapp.Adopt(ctx, path)
+}
+
+// checkOwner keeps root from putting files into the home of another user, who could not read them.
+// Whose home it is, the database says if there is one.
+func checkOwner(cfg *config.Config) error {
+	path := cfg.Store.Path()
+	info, err := os.Stat(path)
+	if err != nil {
+		path = cfg.Gateway.Home
+		info, err = os.Stat(path)
+	}
+	if err != nil {
+		return nil // it will be made, or the next step says what is wrong
+	}
+	owner, _, ok := doctor.OwnerOf(info)
+	if ok && owner != 0 && os.Geteuid() == 0 {
+		return app.BadUsage(fmt.Errorf("nothing was changed: %s belongs to user %d, and this is "+
+			"root; restore as that user: sudo -u '#%d'", path, owner, owner))
+	}
+	return nil
+}
+
+// hasConfig reports whether a backup holds the configuration.
+func hasConfig(m backup.Manifest) bool {
+	return slices.ContainsFunc(m.Entries, func(e backup.Entry) bool { return e.Name == configPart })
+}
+
+// restoreTrouble says what is wrong with a backup, and what to do.
+func restoreTrouble(file string, err error) error {
+	switch {
+	case errors.Is(err, backup.ErrForeign):
+		return app.BadUsage(fmt.Errorf("nothing was changed: %s can't be used: %w", file, err))
+	case errors.Is(err, backup.ErrNewer), errors.Is(err, store.ErrNewer):
+		return app.BadUsage(fmt.Errorf("nothing was changed: %s was made by a newer gateway than "+
+			"this one, %s; upgrade this one: %w", file, app.BuildVersion(), err))
+	case errors.Is(err, backup.ErrExists):
+		return app.BadUsage(fmt.Errorf("nothing was changed: %w; give --force to move it aside, or "+
+			"set GATEWAY_HOME to an empty folder", err))
+	}
+	return fmt.Errorf("the backup was not restored: %w", err)
+}

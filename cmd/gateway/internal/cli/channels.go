@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/bus"
+	"gateway/channels/supervisor"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
+	"gateway/store"
+)
+
+func channelsCommand(load app.Loader) *cobra.Command {
+	return &cobra.Command{
+		Use:   "channels",
+		Short: "Show how each channel is, what it has to send or has given up, and what to do",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			return withData(cmd.Context(), load, func(db *store.DB) error {
+				rows, err := ChannelRows(cfg, db.Read(cmd.Context()))
+				if err != nil {
+					return err
+				}
+				return table(cmd.OutOrStdout(), "No channel is configured.",
+					[]string{"ACCOUNT", "TYPE", "LAST MESSAGE", "TO SEND", "GIVEN UP", "STATE"}, rows)
+			})
+		},
+	}
+}
+
+// ChannelRows describes the accounts, a row each.
+func ChannelRows(cfg *config.Config, q store.Queryer) ([][]string, error) {
+	states, err := supervisor.States(q)
+	if err != nil {
+		return nil, err
+	}
+	open, err := bus.NewOutbox().OpenByAccount(q)
+	if err != nil {
+		return nil, err
+	}
+	dead, err := bus.NewOutbox().DeadByAccount(q)
+	if err != nil {
+		return nil, err
+	}
+	running, err := store.Held(q, "dispatcher", time.Now())
+	if err != nil {
+		return nil, err
+	}
+	var rows [][]string
+	for _, name := range slices.Sorted(maps.Keys(cfg.Channels)) {
+		c := cfg.Channels[name]
+		s, known := states[name]
+		event := "never"
+		if !s.Event.IsZero() {
+			event = display.Ago(s.Event) + " ago"
+		}
+		state := s.State + " for " + display.Ago(s.Since)
+		if strings.HasSuffix(s.State, ".") {
+			state = s.State + " (for " + display.Ago(s.Since) + ")"
+		}
+		switch {
+		case !c.Enabled:
+			state = "disabled in the configuration"
+		case !running:
+			state = "the gateway is not running: start it with gateway"
+		case !known:
+			state = "not started: restart the gateway, its configuration has changed"
+		}
+		rows = append(rows, []string{name, c.Type, event, fmt.Sprint(open[name]),
+			fmt.Sprint(dead[name]), display.Lines(state)})
+		delete(open, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(open)) {
+		rows = append(rows, []string{name, "?", "?", fmt.Sprint(open[name]), fmt.Sprint(dead[name]),
+			"not in the configuration: add it again, or see gateway outbox drop"})
+	}
+	return rows, nil
+}

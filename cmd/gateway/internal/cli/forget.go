@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"gateway/agent"
+	"gateway/bus"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/session"
+)
+
+// memoryForgetCommand erases a scope beside a running gateway: it does what /forget does.
+func memoryForgetCommand(load app.Loader) *cobra.Command {
+	sure := false
+	cmd := &cobra.Command{
+		Use:   "forget SCOPE",
+		Short: "Erase what is known of a person or a group: conversations, files, memory, identity",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withMemory(cmd, load, args[0], func(r remembrance) error {
+				if r.scope == "" {
+					return app.BadUsage(fmt.Errorf("what is shared is nobody's; delete it in %s",
+						app.SharedFolder(r.cfg)))
+				}
+				if err := wantKnown(cmd.Context(), r); err != nil {
+					return err
+				}
+				if !sure {
+					return app.BadUsage(fmt.Errorf("this erases all of %s and can't be taken back; "+
+						"gateway memory export %s saves a copy, and --yes does it", r.scope, r.scope))
+				}
+				d := agent.NewDispatcher(agent.Deps{DB: r.db, Inbox: bus.NewInbox(),
+					Outbox: bus.NewOutbox(), Memory: r.memory},
+					&agent.Options{Forget: app.ForgetPerson, Known: app.IsKnown})
+				if err := d.Forget(cmd.Context(), r.scope); err != nil {
+					return err
+				}
+				cmd.Printf("%s is forgotten. The gateway removes files, and what is left in the "+
+					"database, now or when it is started next.\n", r.scope)
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&sure, "yes", false, "do it")
+	return cmd
+}
+
+// wantKnown refuses a scope of which there is nothing: no memory, no conversation and no person.
+func wantKnown(ctx context.Context, r remembrance) error {
+	nothing := r.want(ctx)
+	if nothing == nil {
+		return nil
+	}
+	q := r.db.Read(ctx)
+	known, err := app.IsKnown(q, r.scope.Person())
+	if err != nil || known {
+		return err
+	}
+	keys, err := session.Store{}.OfScope(q, r.scope)
+	if err != nil || len(keys) > 0 {
+		return err
+	}
+	return nothing
+}

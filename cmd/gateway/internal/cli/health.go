@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
+	"gateway/cmd/gateway/internal/ops"
+)
+
+func healthCommand(load app.Loader) *cobra.Command {
+	var ready bool
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Say whether the gateway that runs here is alive, or ready",
+		Long: "health asks the gateway that runs in this home, by its server of [http]. It prints\n" +
+			"what is not well, and its exit code is 0 if all is: for the probes of containers.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			return examineHealth(cmd.Context(), cfg, ready, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().BoolVar(&ready, "ready", false, "whether all parts of it are well, too")
+	return cmd
+}
+
+// healthTime is how long a gateway may take to say how it is.
+const healthTime = 5 * time.Second
+
+// examineHealth asks the gateway that runs in the configured home how it is.
+func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.Writer) error {
+	if cfg.HTTP.Listen == "" {
+		return errors.New("nobody can say: the server is switched off; set [http] listen")
+	}
+	e, err := ops.ReadEndpoint(cfg.Gateway.Home)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no gateway runs in %s, or it can't listen on %s: see its log",
+			cfg.Gateway.Home, cfg.HTTP.Listen)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTime)
+	defer cancel()
+	path := "/healthz"
+	if ready {
+		path = "/readyz"
+	}
+	code, body, err := askHealth(ctx, e, path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("no gateway answers at %s: %w; see its log, or start it",
+			e.Address, err)
+	case code == http.StatusUnauthorized:
+		return fmt.Errorf("another program answers at %s, none that runs in %s", e.Address,
+			cfg.Gateway.Home)
+	case !ready && code == http.StatusOK:
+		fmt.Fprintln(out, "The gateway is alive.")
+		return nil
+	case !ready:
+		return fmt.Errorf("the gateway answers with code %d", code)
+	}
+	return printReport(body, out)
+}
+
+// askHealth returns the answer of a gateway.
+func askHealth(
+	ctx context.Context, e ops.Endpoint, path string,
+) (code int, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.Address+path, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+e.Token)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return resp.StatusCode, body, err
+}
+
+// printReport prints what is not well. It returns an error if there is something.
+func printReport(body []byte, out io.Writer) error {
+	var r ops.Report
+	if err := json.Unmarshal(body, &r); err != nil {
+		return fmt.Errorf("the gateway's answer is not understood: %w", err)
+	}
+	var sick []string
+	for _, c := range r.Checks {
+		if !c.OK {
+			sick = append(sick, c.Name)
+			fmt.Fprintf(out, "%s: %s (for %s)\n", c.Name, display.OneLine(c.State), display.Ago(c.Since))
+		}
+	}
+	if !r.Ready {
+		return fmt.Errorf("the gateway is not ready: see %s", strings.Join(sick, ", "))
+	}
+	fmt.Fprintln(out, "The gateway is ready.")
+	return nil
+}

@@ -1,0 +1,361 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/agent/schedule"
+	"gateway/bus"
+	"gateway/channels/gate"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
+	"gateway/cmd/gateway/internal/importer"
+	"gateway/memory"
+	"gateway/memory/document"
+	docversion "gateway/memory/version"
+	"gateway/skills"
+	"gateway/store"
+)
+
+// An importing is one call of gateway import.
+type importing struct {
+	dry, asJSON bool
+	scope       string
+	accounts    []string // PLATFORM=ACCOUNT
+	write       string
+}
+
+func importCommand(load app.Loader) *cobra.Command {
+	return group("import", "Take over the home of another agent",
+		importKindCommand(load, importer.Nanobot), importKindCommand(load, importer.PicoClaw))
+}
+
+func importKindCommand(load app.Loader, kind importer.Kind) *cobra.Command {
+	var i importing
+	cmd := &cobra.Command{
+		Use:   string(kind) + " DIR",
+		Short: "Take over all that an agent of " + string(kind) + " knows and does",
+		Long: `Take over documents, memory, skills, conversations, jobs and files, and print a
+configuration with the channels and people. Nothing that is here is replaced, and nothing
+there is changed; importing again takes over only what is new. The gateway must not run.
+
+What is personal goes to one person or conversation: the owner, unless --scope names another.
+Tokens are never copied: the configuration refers to the environment, and says where they are.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			source, err := importer.Open(kind, args[0])
+			if err != nil {
+				return err
+			}
+			return errors.Join(i.run(cmd, cfg, source), source.Close())
+		},
+	}
+	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "say what would be done, and do nothing")
+	cmd.Flags().BoolVar(&i.asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&i.scope, "scope", "",
+		"person's number, or scope, that gets what is personal (default the owner)")
+	cmd.Flags().StringArrayVar(&i.accounts, "as", nil,
+		"PLATFORM=ACCOUNT: the account here that takes the place of the one there")
+	cmd.Flags().StringVar(&i.write, "write", "", "write the configuration into this new file")
+	return cmd
+}
+
+func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.Source) error {
+	settings, err := source.Settings()
+	if err != nil {
+		return err
+	}
+	account, err := i.account(cfg)
+	if err != nil {
+		return err
+	}
+	var items []importer.Item
+	err = withStopped(cmd.Context(), cfg, i.dry, func(db *store.DB) error {
+		zone := cfg.Gateway.Location
+		t := importer.Target{DB: db, Now: time.Now(), Location: zone, Account: account,
+			Jobs: schedule.Store{MaxJobs: -1, MinEvery: cfg.Schedule.MinEvery, Location: zone}}
+		if err := i.people(cmd.Context(), cfg, &t); err != nil {
+			return err
+		}
+		return i.withFolders(cfg, t, func(t importer.Target) (err error) {
+			items, err = source.Move(cmd.Context(), t, i.dry)
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return i.report(cmd, items, settings)
+}
+
+// withStopped calls fn with the data of a gateway that does not run. A dry run changes nothing, and
+// a gateway may run beside it.
+func withStopped(
+	ctx context.Context, cfg *config.Config, dry bool, fn func(*store.DB) error,
+) error {
+	path, opts := cfg.Store.Path(), &store.Options{}
+	if dry {
+		opts.Shared = true
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			dir, err := os.MkdirTemp("", "gateway-import-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir)
+			path, opts.Shared = filepath.Join(dir, "gateway.db"), false
+		}
+	} else if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
+		return app.InHome(cfg.Gateway.Home, err)
+	}
+	db, err := store.Open(ctx, path, app.Migrations(), opts)
+	if errors.Is(err, store.ErrLocked) {
+		return fmt.Errorf("a gateway is running in %s: stop it, import, and start it again",
+			cfg.Gateway.Home)
+	}
+	if err != nil {
+		return app.InHome(cfg.Gateway.Home, err)
+	}
+	return errors.Join(fn(db), db.Close())
+}
+
+// account returns which account takes the place of a platform: the one that --as names, the one
+// that is called like it, or the only one of that type.
+func (i importing) account(cfg *config.Config) (func(platform string) string, error) {
+	named := make(map[string]string)
+	for _, s := range i.accounts {
+		platform, account, ok := strings.Cut(s, "=")
+		if _, known := cfg.Channels[account]; !ok || !known {
+			return nil, app.BadUsage(fmt.Errorf("--as %s: want PLATFORM=ACCOUNT with an account of "+
+				"the configuration: %s", s, strings.Join(slices.Sorted(maps.Keys(cfg.Channels)), ", ")))
+		}
+		named[platform] = account
+	}
+	return func(platform string) string {
+		if account, ok := named[platform]; ok {
+			return account
+		}
+		var list []string
+		for _, name := range slices.Sorted(maps.Keys(cfg.Channels)) {
+			if cfg.Channels[name].Type == platform {
+				list = append(list, name)
+			}
+		}
+		if len(list) == 1 {
+			return list[0]
+		}
+		return platform
+	}, nil
+}
+
+// people fills in who is known, and to whom what is personal goes.
+func (i importing) people(ctx context.Context, cfg *config.Config, t *importer.Target) (err error) {
+	if t.People, err = (gate.People{}).List(t.DB.Read(ctx)); err != nil {
+		return err
+	}
+	var owners []int64
+	for _, p := range t.People {
+		listed := slices.Contains(cfg.Channels[p.Account].Owners, p.Sender)
+		if (p.Role == bus.Owner || listed) && !slices.Contains(owners, p.ID) {
+			owners = append(owners, p.ID)
+		}
+	}
+	switch {
+	case i.scope != "":
+		if t.Scope, err = scopeOf(i.scope); err == nil && t.Scope == "" {
+			err = app.BadUsage(errors.New("what is personal never goes to everybody: want a " +
+				"person's number or a scope"))
+		}
+	case len(owners) == 1:
+		t.Scope = memory.OfPerson(owners[0])
+	default:
+		err = app.BadUsage(errors.New(whose(t.People)))
+	}
+	if err != nil {
+		return err
+	}
+	person := t.Scope.Person()
+	known := func(p gate.Person) bool { return p.ID == person }
+	if person != 0 && !slices.ContainsFunc(t.People, known) {
+		return app.BadUsage(fmt.Errorf("there is no person %d: see gateway people list", person))
+	}
+	return i.owner(ctx, t)
+}
+
+// owner fills in where the person of the scope writes alone.
+func (i importing) owner(ctx context.Context, t *importer.Target) error {
+	t.Owner.Person = t.Scope.Person()
+	if t.Owner.Person == 0 {
+		return nil
+	}
+	chats, err := bus.NewInbox().DirectChats(t.DB.Read(ctx), t.Owner.Person)
+	if err != nil {
+		return err
+	}
+	for _, p := range t.People {
+		if p.ID != t.Owner.Person {
+			continue
+		}
+		for _, chat := range chats {
+			if chat.Account == p.Account && t.Owner.Chat.Chat == "" {
+				t.Owner.Chat = chat
+				t.Owner.Sender = bus.Sender{ID: p.Sender, Name: p.Name}
+			}
+		}
+	}
+	return nil
+}
+
+// whose asks to whom what is personal is to go.
+func whose(people []gate.Person) string {
+	const ask = "whose memory is this? Name the person, or a conversation, with --scope"
+	var choices []string
+	for _, p := range people {
+		choices = append(choices, fmt.Sprintf("%d (%s, %s on %s)", p.ID, display.OneLine(p.Name), p.Role,
+			p.Account))
+	}
+	if len(choices) == 0 {
+		return ask + ". Nobody is known here yet: start the gateway, write to it and let " +
+			"yourself in, and import then; or name a conversation such as chat-telegram+42"
+	}
+	return ask + ": " + strings.Join(choices, ", ")
+}
+
+// withFolders calls fn with t and the folders of the gateway. In a dry run empty ones stand for
+// those that are not there.
+func (i importing) withFolders(
+	cfg *config.Config, t importer.Target, fn func(importer.Target) error,
+) error {
+	workspace, done, err := i.folder(cfg.Gateway.Workspace)
+	if err != nil {
+		return app.InHome(cfg.Gateway.Workspace, err)
+	}
+	defer done()
+	scopes, done, err := i.folder(app.MemoryFolder(cfg))
+	if err != nil {
+		return app.InHome(cfg.Gateway.Home, err)
+	}
+	defer done()
+	shared, done, err := i.shared(cfg)
+	if err != nil {
+		return app.InHome(cfg.Gateway.Home, err)
+	}
+	defer done()
+	t.Workspace, t.Memory = workspace, memory.New(t.DB, scopes, nil)
+	t.Documents = document.New(shared, scopes, nil)
+	t.Skills = app.NewSkills(cfg, shared, scopes, slog.New(slog.DiscardHandler))
+	t.Pins = skills.NewPins(app.PinsFile(cfg), nil)
+	t.History = func(scope memory.Scope) *docversion.Tree {
+		_, tree := historyOf(cfg, t.DB, scope)
+		return tree
+	}
+	return fn(t)
+}
+
+// shared opens the folder of what is shared. A dry run makes none, and moves nothing into it.
+func (i importing) shared(cfg *config.Config) (root *os.Root, done func(), err error) {
+	if !i.dry {
+		if err := app.PrepareShared(cfg); err != nil {
+			return nil, nil, err
+		}
+	} else if _, err := os.Stat(app.SharedFolder(cfg)); errors.Is(err, fs.ErrNotExist) {
+		return i.folder(cfg.Gateway.Workspace)
+	}
+	return i.folder(app.SharedFolder(cfg))
+}
+
+// folder opens a folder of the gateway. done closes it.
+func (i importing) folder(dir string) (root *os.Root, done func(), err error) {
+	remove := func() {}
+	if _, err := os.Stat(dir); i.dry && errors.Is(err, fs.ErrNotExist) {
+		if dir, err = os.MkdirTemp("", "gateway-import-"); err != nil {
+			return nil, nil, err
+		}
+		remove = func() { _ = os.RemoveAll(dir) } // it is empty, and the system's to remove
+	}
+	if root, err = openFolder(dir); err != nil {
+		remove()
+		return nil, nil, err
+	}
+	return root, func() {
+		_ = root.Close() // nothing was written through it that is not on the disk
+		remove()
+	}, nil
+}
+
+// report prints what became of everything.
+func (i importing) report(cmd *cobra.Command, items []importer.Item, settings string) error {
+	failed := 0
+	for _, item := range items {
+		if item.State == importer.Failed {
+			failed++
+		}
+	}
+	if i.asJSON {
+		err := printJSON(cmd.OutOrStdout(), map[string]any{"dry_run": i.dry, "items": items,
+			"configuration": settings})
+		if err != nil {
+			return err
+		}
+	} else if err := i.printItems(cmd, items, settings); err != nil {
+		return err
+	}
+	if i.write != "" && settings != "" && !i.dry {
+		if err := writeNew(i.write, settings); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of these failed; what is left can be imported again", failed)
+	}
+	return nil
+}
+
+func (i importing) printItems(cmd *cobra.Command, items []importer.Item, settings string) error {
+	var rows [][]string
+	for _, item := range items {
+		rows = append(rows, []string{string(item.State), item.Kind, display.Lines(item.From),
+			display.Lines(item.To), display.Lines(item.Text)})
+	}
+	err := table(cmd.OutOrStdout(), "There is nothing to import.",
+		[]string{"STATE", "WHAT", "FROM", "TO", "NOTE"}, rows)
+	if err != nil {
+		return err
+	}
+	if settings != "" {
+		cmd.Printf("\nThe configuration, in which tokens are references:\n\n%s\n",
+			display.Lines(settings))
+	}
+	if i.dry {
+		cmd.Println("Nothing was changed: this was a dry run.")
+	}
+	return nil
+}
+
+// writeNew writes a file that must not be there, for this user only.
+func writeNew(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already; nothing was written into it", path)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}

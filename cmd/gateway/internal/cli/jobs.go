@@ -1,0 +1,292 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/agent/schedule"
+	"gateway/bus"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
+	"gateway/memory"
+	"gateway/store"
+)
+
+func jobsCommand(load app.Loader) *cobra.Command {
+	return group("jobs", "Look at what is done at set times, and change it",
+		jobsListCommand(load), jobsShowCommand(load), jobsAddCommand(load),
+		changeJob(load, "run ID", "Have a job done now, besides its times",
+			"Job %d runs in a moment, if a gateway runs.", schedule.Store.RunNow),
+		changeJob(load, "pause ID", "Keep a job from being done", "Job %d is paused.",
+			func(s schedule.Store, tx *store.Tx, id int64, now time.Time) error {
+				return s.Pause(tx, id, "by an operator", now)
+			}),
+		changeJob(load, "resume ID", "End a pause; what was due meanwhile is not made up for",
+			"Job %d goes on.", schedule.Store.Resume),
+		changeJob(load, "rm ID", "Delete a job; what runs of it goes on", "Job %d is removed.",
+			schedule.Store.Remove))
+}
+
+// withJobs calls fn with the gateway's data and what reads and writes its jobs.
+func withJobs(
+	cmd *cobra.Command, load app.Loader, fn func(db *store.DB, s schedule.Store) error,
+) error {
+	cfg, err := load()
+	if err != nil {
+		return err
+	}
+	return withData(cmd.Context(), load, func(db *store.DB) error { return fn(db, app.JobStore(cfg)) })
+}
+
+func jobsListCommand(load app.Loader) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the jobs of all people, the one that is due next first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withJobs(cmd, load, func(db *store.DB, s schedule.Store) error {
+				list, err := s.List(db.Read(cmd.Context()), schedule.Filter{Over: all})
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for i := range list {
+					j := &list[i]
+					rows = append(rows, []string{strconv.FormatInt(j.ID, 10), display.OneLine(j.Name),
+						string(j.Kind), display.OneLine(j.When.String()), display.OneLine(j.Status(s.Location)),
+						display.OneLine(j.To.String()), string(j.Scope)})
+				}
+				return table(cmd.OutOrStdout(), "There are no jobs.", []string{
+					"JOB", "NAME", "KIND", "WHEN", "STATE", "TO", "OF"}, rows)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "also those that are over")
+	return cmd
+}
+
+func jobsShowCommand(load app.Loader) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ID",
+		Short: "Print a job and its runs",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := jobNumber(args[0])
+			if err != nil {
+				return err
+			}
+			return withJobs(cmd, load, func(db *store.DB, s schedule.Store) error {
+				j, err := s.Get(db.Read(cmd.Context()), id)
+				if err != nil {
+					return jobProblem(id, err)
+				}
+				runs, err := s.Runs(db.Read(cmd.Context()), id)
+				if err != nil {
+					return err
+				}
+				cmd.Printf("Job %d, %s (%s)\nwhen:  %s\nstate: %s\nto:    %s\nof:    %s\n\n%s\n",
+					id, display.OneLine(j.Name), j.Kind, j.When, display.OneLine(j.Status(s.Location)), j.To,
+					j.Scope, display.Lines(j.Text))
+				for i := range runs {
+					cmd.Printf("\nrun %d, %s\n", runs[i].ID, display.Lines(runs[i].Status(s.Location)))
+					if said := display.Lines(runs[i].Said); said != "" {
+						cmd.Println(said)
+					}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// changeJob returns a command that does something with a job.
+func changeJob(load app.Loader, use, short, done string,
+	do func(s schedule.Store, tx *store.Tx, id int64, now time.Time) error,
+) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := jobNumber(args[0])
+			if err != nil {
+				return err
+			}
+			err = withJobs(cmd, load, func(db *store.DB, s schedule.Store) error {
+				return db.Tx(cmd.Context(), func(tx *store.Tx) error {
+					return do(s, tx, id, time.Now())
+				})
+			})
+			if err != nil {
+				return jobProblem(id, err)
+			}
+			cmd.Printf(done+"\n", id)
+			return nil
+		},
+	}
+}
+
+// jobNumber returns the number of a job.
+func jobNumber(s string) (int64, error) {
+	id, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, app.BadUsage(fmt.Errorf("%q is no job's number: see gateway jobs list", s))
+	}
+	return id, nil
+}
+
+// jobProblem says what a person can do about a job that can't be changed.
+func jobProblem(id int64, err error) error {
+	switch {
+	case errors.Is(err, schedule.ErrNone):
+		return fmt.Errorf("job %d: %w; see gateway jobs list", id, err)
+	case errors.Is(err, schedule.ErrOver), errors.Is(err, schedule.ErrRunning):
+		return fmt.Errorf("job %d: %w; see gateway jobs show %d", id, err, id)
+	}
+	return err
+}
+
+// newJob is what the command line says of a new job.
+type newJob struct {
+	to, name, text, at, every, cron, zone, session string
+	reminder                                       bool
+}
+
+func jobsAddCommand(load app.Loader) *cobra.Command {
+	var n newJob
+	cmd := &cobra.Command{
+		Use:   "add",
+		Short: "Have something done in a conversation, once or again and again",
+		Long: "Have something done in a conversation, once or again and again.\n" +
+			"It is done with the rights of who has written there last.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			var j *schedule.Job
+			err = withData(cmd.Context(), load, func(db *store.DB) error {
+				return db.Tx(cmd.Context(), func(tx *store.Tx) (err error) {
+					j, err = n.add(tx, cfg, time.Now())
+					return err
+				})
+			})
+			if err != nil {
+				return err
+			}
+			cmd.Printf("Job %d, %s, is set up: %s.\n", j.ID, display.OneLine(j.Name),
+				j.Status(j.When.Location()))
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&n.to, "to", "", "conversation that hears of it: account/chat[/thread]")
+	f.StringVar(&n.text, "text", "", "what the agent is to do, or to remind of")
+	f.StringVar(&n.name, "name", "", "a few words that name it (default the beginning of the text)")
+	f.StringVar(&n.at, "at", "", `once: "in 20m", "tomorrow 09:00", "2027-01-31 18:30"`)
+	f.StringVar(&n.every, "every", "", "an interval: 90m, 1d, 2w")
+	f.StringVar(&n.cron, "cron", "", `minute hour day month weekday: "0 9 * * 1-5"`)
+	f.StringVar(&n.zone, "zone", "", "time zone (default that of the conversation)")
+	f.BoolVar(&n.reminder, "reminder", false, "only remind the people of the text")
+	f.StringVar(&n.session, "session", "", "own or chat: whether it sees the conversation "+
+		"(default chat for reminders, else own)")
+	for _, name := range []string{"to", "text"} {
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			panic(err) // there is no such flag
+		}
+	}
+	cmd.MarkFlagsOneRequired("at", "every", "cron")
+	cmd.MarkFlagsMutuallyExclusive("at", "every", "cron")
+	return cmd
+}
+
+// add writes the job.
+func (n *newJob) add(
+	tx *store.Tx, cfg *config.Config, now time.Time,
+) (*schedule.Job, error) {
+	s := app.JobStore(cfg)
+	last, err := n.speaker(tx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	j := &schedule.Job{Kind: schedule.Task, Own: true, Name: n.name, Text: n.text, To: last.From,
+		Sender: last.Sender, Person: last.Person, Role: last.Role, Group: last.Group,
+		Title: last.ChatTitle, Scope: jobScope(last)}
+	if n.reminder {
+		j.Kind, j.Own = schedule.Reminder, false
+	}
+	switch n.session {
+	case "":
+	case "own", "chat":
+		j.Own = n.session == "own"
+	default:
+		return nil, app.BadUsage(fmt.Errorf("--session %q: want own or chat", n.session))
+	}
+	if j.When, err = n.when(tx, s, j.Scope, now); err != nil {
+		return nil, err
+	}
+	err = s.Add(tx, j, now)
+	if _, ok := errors.AsType[*schedule.RefusedError](err); ok {
+		err = app.BadUsage(err)
+	}
+	return j, err
+}
+
+// jobScope returns whose job it is that somebody sets up with a message.
+func jobScope(m bus.InboundMessage) memory.Scope {
+	if !m.Group && m.Person != 0 {
+		return memory.OfPerson(m.Person)
+	}
+	return memory.OfChat(m.From)
+}
+
+// speaker returns what was written last in the conversation: who is there, and what they may do,
+// is known from that.
+func (n *newJob) speaker(q store.Queryer, cfg *config.Config) (m bus.InboundMessage, err error) {
+	account, rest, _ := strings.Cut(n.to, "/")
+	chat, thread, _ := strings.Cut(rest, "/")
+	if _, ok := cfg.Channels[account]; !ok || chat == "" {
+		return m, app.BadUsage(fmt.Errorf(
+			"--to %q: want account/chat, as gateway sessions list shows it", n.to))
+	}
+	to := bus.Address{Account: account, Chat: chat, Thread: thread}
+	last, ok, err := bus.NewInbox().Last(q, to)
+	if err == nil && !ok {
+		err = fmt.Errorf("nobody has written in %s yet, so that it is not known who is there: "+
+			"somebody must write to the bot there first", n.to)
+	}
+	return last.Message, err
+}
+
+// when reads the time.
+func (n *newJob) when(
+	q store.Queryer, s schedule.Store, of memory.Scope, now time.Time,
+) (w schedule.When, err error) {
+	loc, err := s.ZoneOf(q, of)
+	if err != nil {
+		return w, err
+	}
+	if n.zone != "" {
+		if loc, err = schedule.FindZone(n.zone); err != nil {
+			return w, app.BadUsage(fmt.Errorf("--zone: %w", err))
+		}
+	}
+	switch now = now.In(loc); {
+	case n.at != "":
+		w, err = schedule.ParseAt(n.at, now, loc)
+	case n.every != "":
+		w, err = schedule.ParseEvery(n.every, now, s.Least())
+	default:
+		w, err = schedule.ParseCron(n.cron, loc)
+	}
+	if err != nil {
+		return w, app.BadUsage(err)
+	}
+	return w, nil
+}

@@ -1,0 +1,489 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/channels/gate"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
+	"gateway/memory"
+	"gateway/memory/document"
+	docversion "gateway/memory/version"
+	"gateway/store"
+)
+
+func memoryCommand(load app.Loader) *cobra.Command {
+	return group("memory", "Look at what is remembered, and take back what was changed",
+		memoryListCommand(load), memoryShowCommand(load), memoryLogCommand(load),
+		memoryDiffCommand(load), memoryRestoreCommand(load), memorySearchCommand(load),
+		memoryExportCommand(load), memoryReindexCommand(load), memoryForgetCommand(load))
+}
+
+// sharedScope is what the documents of the workspace go by on the command line.
+const sharedScope = "shared"
+
+// A remembrance is what is remembered of one scope, or the shared documents.
+type remembrance struct {
+	cfg       *config.Config
+	db        *store.DB
+	memory    *memory.Memory
+	documents *document.Documents
+	scope     memory.Scope // "" for the shared documents
+	folder    string
+	history   *docversion.Tree
+}
+
+// withMemory calls fn with what is remembered. name is that of a scope, a person's number, or
+// "shared"; "" stands for all scopes.
+func withMemory(
+	cmd *cobra.Command, load app.Loader, name string, fn func(remembrance) error,
+) error {
+	cfg, err := load()
+	if err != nil {
+		return err
+	}
+	r := remembrance{cfg: cfg}
+	if r.scope, err = scopeOf(name); err != nil {
+		return err
+	}
+	return withData(cmd.Context(), load, func(db *store.DB) error {
+		scopes, err := openFolder(app.MemoryFolder(cfg))
+		if err != nil {
+			return app.InHome(cfg.Gateway.Home, err)
+		}
+		defer scopes.Close()
+		shared, err := app.OpenShared(cfg, slog.Default())
+		if err != nil {
+			return app.InHome(cfg.Gateway.Home, err)
+		}
+		defer shared.Close()
+		r.db, r.memory = db, memory.New(db, scopes, nil)
+		r.documents = document.New(shared, scopes, nil)
+		r.folder, r.history = historyOf(cfg, db, r.scope)
+		return fn(r)
+	})
+}
+
+// historyOf returns the folder with the documents of a scope, of the shared ones for "", and their
+// history.
+func historyOf(
+	cfg *config.Config, db *store.DB, scope memory.Scope,
+) (folder string, tree *docversion.Tree) {
+	folder, name := app.SharedFolder(cfg), sharedScope
+	if scope != "" {
+		folder, name = filepath.Join(app.MemoryFolder(cfg), string(scope)), string(scope)
+	}
+	return folder, app.NewVersions(cfg, db, nil).Tree(name, folder, document.Versioned)
+}
+
+// openFolder opens a folder, and makes it if it isn't there.
+func openFolder(dir string) (*os.Root, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return os.OpenRoot(dir)
+}
+
+// scopeOf returns the scope that a word of the command line names.
+func scopeOf(name string) (memory.Scope, error) {
+	if name == "" || name == sharedScope {
+		return "", nil
+	}
+	if id, err := strconv.ParseInt(name, 10, 64); err == nil && id > 0 {
+		return memory.OfPerson(id), nil
+	}
+	scope, err := memory.ParseScope(name)
+	if err != nil {
+		return "", app.BadUsage(fmt.Errorf("%w, or %s: see gateway memory list", err, sharedScope))
+	}
+	return scope, nil
+}
+
+// want refuses a scope of which nothing is remembered.
+func (r remembrance) want(ctx context.Context) error {
+	list, err := r.memory.Scopes(r.db.Read(ctx))
+	if err != nil {
+		return err
+	}
+	known := func(i memory.ScopeInfo) bool { return i.Scope == r.scope }
+	if slices.ContainsFunc(list, known) {
+		return nil
+	}
+	if _, err := os.Stat(r.folder); errors.Is(err, fs.ErrNotExist) {
+		return app.BadUsage(fmt.Errorf("nothing is remembered of %s; see gateway memory list", r.scope))
+	}
+	return nil
+}
+
+// ofScope returns a command about one scope. With private it takes no shared documents.
+func ofScope(
+	load app.Loader, use, short string, args cobra.PositionalArgs, private bool,
+	do func(cmd *cobra.Command, r remembrance, args []string) error,
+) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if private && args[0] == sharedScope {
+				return app.BadUsage(errors.New("the shared documents have no facts and no history; " +
+					"want a person's number or a scope"))
+			}
+			return withMemory(cmd, load, args[0], func(r remembrance) error {
+				if err := r.want(cmd.Context()); err != nil {
+					return err
+				}
+				return do(cmd, r, args[1:])
+			})
+		},
+	}
+}
+
+func memoryListCommand(load app.Loader) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List of whom and of which groups something is remembered",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withMemory(cmd, load, "", func(r remembrance) error {
+				rows, err := r.list(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return table(cmd.OutOrStdout(), "Nothing is remembered yet.",
+					[]string{"SCOPE", "NAME", "FACTS", "HISTORY", "MESSAGES", "DOCUMENTS"}, rows)
+			})
+		},
+	}
+}
+
+// list returns a row for each scope that has anything.
+func (r remembrance) list(ctx context.Context) ([][]string, error) {
+	infos, err := r.memory.Scopes(r.db.Read(ctx))
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(app.MemoryFolder(r.cfg))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		scope, err := memory.ParseScope(e.Name())
+		known := func(i memory.ScopeInfo) bool { return i.Scope == scope }
+		if err == nil && e.IsDir() && !slices.ContainsFunc(infos, known) {
+			infos = append(infos, memory.ScopeInfo{Scope: scope})
+		}
+	}
+	people, err := gate.People{}.List(r.db.Read(ctx))
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[int64]string)
+	for _, p := range people {
+		names[p.ID] = display.OneLine(p.Name)
+	}
+	var rows [][]string
+	for _, i := range infos {
+		files, err := documentsIn(filepath.Join(app.MemoryFolder(r.cfg), string(i.Scope)))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, []string{string(i.Scope), names[i.Scope.Person()], strconv.Itoa(i.Facts),
+			strconv.FormatInt(i.Last, 10), strconv.Itoa(i.Messages), strconv.Itoa(len(files))})
+	}
+	slices.SortFunc(rows, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
+	return rows, nil
+}
+
+// documentsIn returns the documents and skills of a folder, which need not be there, by their
+// paths with slashes.
+func documentsIn(folder string) ([]string, error) {
+	root, err := app.OpenIfThere(folder)
+	if err != nil || root == nil {
+		return nil, err
+	}
+	defer root.Close()
+	var names []string
+	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || path == ".":
+			return err
+		case d.IsDir() && !document.Versioned(path+"/"):
+			return fs.SkipDir
+		case d.Type().IsRegular() && document.Versioned(path):
+			names = append(names, path)
+		}
+		return nil
+	})
+	return names, err
+}
+
+func memoryShowCommand(load app.Loader) *cobra.Command {
+	return ofScope(load, "show SCOPE [DOCUMENT]",
+		"Print the facts and documents of a scope, or one document", cobra.RangeArgs(1, 2), false,
+		func(cmd *cobra.Command, r remembrance, args []string) error {
+			if len(args) == 0 {
+				return r.show(cmd)
+			}
+			text, hash, err := r.documents.Read(r.scope, args[0])
+			if err == nil && hash == "" {
+				err = app.BadUsage(fmt.Errorf("there is no document %q", args[0]))
+			}
+			if err != nil {
+				return err
+			}
+			cmd.Println(display.Lines(strings.TrimRight(text, "\n")))
+			return nil
+		})
+}
+
+// maxFacts is how many facts are shown.
+const maxFacts = 10_000
+
+func (r remembrance) show(cmd *cobra.Command) error {
+	names, err := documentsIn(r.folder)
+	if err != nil {
+		return err
+	}
+	empty := true
+	if r.scope != "" {
+		q := r.db.Read(cmd.Context())
+		facts, err := r.memory.In(r.scope).Facts(q, "", maxFacts)
+		if err != nil {
+			return err
+		}
+		if len(facts) > 0 {
+			empty = false
+			cmd.Println("# Facts\n\n" + display.Lines(strings.TrimSpace(memory.Render(facts))) + "\n")
+		}
+	}
+	for _, name := range names {
+		text, _, err := r.documents.Read(r.scope, name)
+		if err != nil {
+			text = "(" + err.Error() + ")"
+		}
+		if text = strings.TrimSpace(text); text != "" {
+			empty = false
+			cmd.Println("# " + display.Lines(name) + "\n\n" + display.Lines(text) + "\n")
+		}
+	}
+	if empty {
+		cmd.Println("There are neither facts nor documents yet.")
+	}
+	return nil
+}
+
+func memoryLogCommand(load app.Loader) *cobra.Command {
+	var limit int
+	cmd := ofScope(load, "log SCOPE", "List the changes of a scope's documents, the newest first",
+		cobra.ExactArgs(1), false, func(cmd *cobra.Command, r remembrance, _ []string) error {
+			if err := r.record(cmd.Context()); err != nil {
+				return err
+			}
+			list, err := r.history.Log(cmd.Context(), limit)
+			if err != nil {
+				return err
+			}
+			var rows [][]string
+			for _, v := range list {
+				rows = append(rows, []string{shortID(v.ID), v.Time.Local().Format(time.DateTime),
+					display.OneLine(v.Author), display.OneLine(v.Reason)})
+			}
+			return table(cmd.OutOrStdout(), "Nothing was changed yet.",
+				[]string{"VERSION", "TIME", "BY", "REASON"}, rows)
+		})
+	cmd.Flags().IntVar(&limit, "limit", 50, "most changes")
+	return cmd
+}
+
+// record makes a version of what was edited by hand, for the shared documents: nobody else does.
+func (r remembrance) record(ctx context.Context) error {
+	if r.scope != "" {
+		return nil
+	}
+	_, err := r.history.Commit(ctx, docversion.Change{
+		Author: "a person", Reason: "Edited by hand."})
+	return err
+}
+
+// shortID returns as much of a version's name as people type.
+func shortID(id string) string { return id[:min(len(id), 10)] }
+
+func memoryDiffCommand(load app.Loader) *cobra.Command {
+	return ofScope(load, "diff SCOPE VERSION", "Print what was changed with a version, and why",
+		cobra.ExactArgs(2), false, func(cmd *cobra.Command, r remembrance, args []string) error {
+			text, err := r.history.Show(cmd.Context(), args[0])
+			if err != nil {
+				return versionError(err, args[0])
+			}
+			cmd.Print(display.Lines(text))
+			return nil
+		})
+}
+
+func memoryRestoreCommand(load app.Loader) *cobra.Command {
+	return ofScope(load, "restore SCOPE VERSION",
+		"Take back what was changed with a version, and keep what was changed since",
+		cobra.ExactArgs(2), false, func(cmd *cobra.Command, r remembrance, args []string) error {
+			if err := r.record(cmd.Context()); err != nil {
+				return err
+			}
+			v, err := r.history.Undo(cmd.Context(), args[0], docversion.Change{
+				Author: "a person", Reason: "Took back version " + args[0] + "."})
+			if err != nil {
+				return versionError(err, args[0])
+			}
+			if v.ID == "" {
+				cmd.Println("There is nothing left of that change.")
+				return nil
+			}
+			cmd.Printf("The change was taken back, with version %s.\n", shortID(v.ID))
+			return nil
+		})
+}
+
+// versionError returns what a person is told who has named a version.
+func versionError(err error, id string) error {
+	switch conflict := (*docversion.ConflictError)(nil); {
+	case errors.As(err, &conflict):
+		text := "nothing was taken back, because these lines were changed again since:"
+		for _, f := range conflict.Files {
+			for _, c := range f.Conflicts {
+				text += fmt.Sprintf("\n  %s, line %d: %s", display.Lines(f.Name), c.Line,
+					display.OneLine(c.Ours))
+			}
+		}
+		return errors.New(text + "\nEdit the documents by hand.")
+	case errors.Is(err, docversion.ErrUnknown):
+		return app.BadUsage(fmt.Errorf("there is no version %q; see gateway memory log", id))
+	case errors.Is(err, docversion.ErrAmbiguous):
+		return app.BadUsage(fmt.Errorf("several versions begin with %q; give more of the name", id))
+	}
+	return err
+}
+
+func memorySearchCommand(load app.Loader) *cobra.Command {
+	var limit int
+	cmd := ofScope(load, "search SCOPE WORDS...", "Search the facts, the history and the messages",
+		cobra.MinimumNArgs(2), true, func(cmd *cobra.Command, r remembrance, args []string) error {
+			q, words := r.db.Read(cmd.Context()), strings.Join(args, " ")
+			hits, err := r.memory.In(r.scope).Search(q, words, limit)
+			if err != nil {
+				return err
+			}
+			past, err := r.memory.In(r.scope).SearchHistory(q, words, memory.HistoryOptions{Limit: limit})
+			if err != nil {
+				return err
+			}
+			rows := make([][]string, 0, limit)
+			for _, h := range append(hits, past...) {
+				if row := hitRow(h); !slices.ContainsFunc(rows, func(r []string) bool {
+					return slices.Equal(r, row) // both searches find history entries
+				}) {
+					rows = append(rows, row)
+				}
+			}
+			return table(cmd.OutOrStdout(), "Nothing was found.",
+				[]string{"KIND", "TIME", "TEXT"}, rows)
+		})
+	cmd.Flags().IntVar(&limit, "limit", 20, "most results of each kind")
+	return cmd
+}
+
+func hitRow(h memory.Hit) []string {
+	text := h.Excerpt
+	if h.Kind == memory.KindFact {
+		text = h.Fact.Key + ": " + h.Fact.Value
+	}
+	at := ""
+	if !h.Time.IsZero() {
+		at = h.Time.Local().Format(time.DateTime)
+	}
+	return []string{string(h.Kind), at, strings.Join(strings.Fields(display.Lines(text)), " ")}
+}
+
+func memoryExportCommand(load app.Loader) *cobra.Command {
+	var git bool
+	cmd := ofScope(load, "export SCOPE [FILE]",
+		"Write what is remembered of a scope as lines of JSON", cobra.RangeArgs(1, 2), true,
+		func(cmd *cobra.Command, r remembrance, args []string) error {
+			export := r.export
+			if git {
+				export = r.history.Export
+			}
+			if len(args) == 0 {
+				return export(cmd.Context(), cmd.OutOrStdout())
+			}
+			f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			if errors.Is(err, fs.ErrExist) {
+				return app.BadUsage(fmt.Errorf("%s is there already", args[0]))
+			}
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(export(cmd.Context(), f), f.Sync(), f.Close()); err != nil {
+				return err
+			}
+			cmd.Printf("What is remembered of %s is in %s now.\n", r.scope, args[0])
+			return nil
+		})
+	cmd.Flags().BoolVar(&git, "git", false,
+		"write the versions of the documents instead, for git fast-import")
+	return cmd
+}
+
+// export writes facts, history and documents.
+func (r remembrance) export(ctx context.Context, w io.Writer) error {
+	if err := r.memory.Export(ctx, r.scope, w); err != nil {
+		return err
+	}
+	names, err := documentsIn(r.folder)
+	if err != nil {
+		return err
+	}
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	for _, name := range names {
+		text, _, err := r.documents.Read(r.scope, name)
+		if err != nil {
+			return err
+		}
+		if err := out.Encode(map[string]string{"document": name, "text": text}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func memoryReindexCommand(load app.Loader) *cobra.Command {
+	return ofScope(load, "reindex SCOPE",
+		"Read history.jsonl again, after it was edited by hand, and make the index anew",
+		cobra.ExactArgs(1), true, func(cmd *cobra.Command, r remembrance, _ []string) error {
+			if err := r.memory.Reindex(cmd.Context()); err != nil {
+				return err
+			}
+			done, err := r.memory.Rebuild(cmd.Context(), r.scope)
+			if err != nil {
+				return err
+			}
+			cmd.Printf("%d entries: %d added, %d changed, %d removed.\n", done.Entries, done.Added,
+				done.Changed, done.Removed)
+			for _, bad := range done.Bad {
+				cmd.Println("left out:", display.Lines(bad))
+			}
+			return nil
+		})
+}

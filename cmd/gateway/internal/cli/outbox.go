@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/bus"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/display"
+	"gateway/store"
+)
+
+func outboxCommand(load app.Loader) *cobra.Command {
+	return group("outbox", "Look after messages that could not be delivered",
+		outboxListCommand(load),
+		outboxChangeCommand(load, "retry", "Deliver messages after all that were given up",
+			"%d put back into the queue.\n", bus.NewOutbox().Retry),
+		outboxChangeCommand(load, "drop", "Give messages up for good",
+			"%d dropped.\n", bus.NewOutbox().Drop),
+	)
+}
+
+func outboxListCommand(load app.Loader) *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List what waits and what was given up",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withData(cmd.Context(), load, func(db *store.DB) error {
+				var rows [][]string
+				for _, state := range []bus.DeliveryState{bus.Dead, bus.Sending, bus.Waiting} {
+					list, err := bus.NewOutbox().List(db.Read(cmd.Context()), state, limit)
+					bad, ok := store.RowErrors(err)
+					if !ok {
+						return err
+					}
+					for _, row := range bad {
+						cmd.PrintErrln(row) // the gateway sets it aside
+					}
+					for _, d := range list {
+						rows = append(rows, []string{strconv.FormatInt(d.ID, 10), string(d.State),
+							d.Message.To.String(), display.Ago(d.Created), strconv.Itoa(d.Attempts),
+							display.OneLine(d.Message.Text), display.OneLine(d.Error)})
+					}
+				}
+				return table(cmd.OutOrStdout(), "Nothing waits, and nothing was given up.", []string{
+					"ID", "STATE", "TO", "AGE", "TRIES", "TEXT", "ERROR"}, rows)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "most messages of each state")
+	return cmd
+}
+
+// outboxChangeCommand returns a command that changes the deliveries with the given ids, or all
+// that were given up.
+func outboxChangeCommand(load app.Loader, use, short, done string,
+	change func(tx *store.Tx, id int64, now time.Time) (int64, error),
+) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   use + " ID... | --all",
+		Short: short,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := parseIDs(args, all)
+			if err != nil {
+				return err
+			}
+			var changed int64
+			err = withData(cmd.Context(), load, func(db *store.DB) error {
+				return db.Tx(cmd.Context(), func(tx *store.Tx) error {
+					changed = 0
+					for _, id := range ids {
+						n, err := change(tx, id, time.Now())
+						if err != nil {
+							return err
+						}
+						changed += n
+					}
+					return nil
+				})
+			})
+			if err == nil {
+				cmd.Printf(done, changed)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "all that were given up")
+	return cmd
+}
+
+// parseIDs returns the ids on the command line; 0 stands for all.
+func parseIDs(args []string, all bool) ([]int64, error) {
+	if all != (len(args) == 0) {
+		return nil, app.BadUsage(fmt.Errorf("name messages by their ID (see gateway outbox list), " +
+			"or all that were given up by --all"))
+	}
+	if all {
+		return []int64{0}, nil
+	}
+	var ids []int64
+	for _, arg := range args {
+		id, err := strconv.ParseInt(arg, 10, 64)
+		if err != nil || id <= 0 {
+			return nil, app.BadUsage(fmt.Errorf("%q is no ID; see gateway outbox list", arg))
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}

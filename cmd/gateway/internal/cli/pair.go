@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"rsc.io/qr"
+
+	"gateway/channels"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+)
+
+func pairCommand(load app.Loader) *cobra.Command {
+	var phone, file string
+	cmd := &cobra.Command{
+		Use:   "pair ACCOUNT",
+		Short: "Link an account with a phone: WhatsApp",
+		Long: "pair links a WhatsApp account. On the phone, open WhatsApp, then Linked devices, then\n" +
+			"Link a device, and scan the code that is shown here. With --phone a code to type in is\n" +
+			"shown instead. A running gateway takes the account up by itself.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			if err := cfg.Unresolved("channels", args[0]); err != nil {
+				return app.BadUsage(err)
+			}
+			p, err := Pairer(cfg, args[0])
+			if err == nil {
+				err = checkPhone(phone)
+			}
+			if err != nil {
+				return app.BadUsage(err)
+			}
+			if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
+				return app.InHome(cfg.Gateway.Home, err)
+			}
+			return Pair(cmd.Context(), p, cmd.OutOrStdout(), phone, file)
+		},
+	}
+	cmd.Flags().StringVar(&phone, "phone", "",
+		"phone number with the country's code: show a code to type in instead of a QR code")
+	cmd.Flags().StringVar(&file, "png", "", "also write the QR code into this file")
+	return cmd
+}
+
+// Pairer returns the channel of an account that is linked by a phone.
+func Pairer(cfg *config.Config, name string) (channels.Pairer, error) {
+	c, ok := cfg.Channels[name]
+	if !ok {
+		return nil, fmt.Errorf("there is no account %q: add [channels.%s] to the configuration",
+			name, name)
+	}
+	ch := app.NewChannel(cfg, name, slog.New(slog.DiscardHandler))
+	if p, ok := ch.(channels.Pairer); ok {
+		return p, nil
+	}
+	return nil, fmt.Errorf("%s needs no pairing: write to the bot on %s, and let yourself in with "+
+		"the code that it answers: gateway people approve CODE", name, c.Type)
+}
+
+// Pair links an account, and writes what the person with the phone has to do.
+func Pair(ctx context.Context, p channels.Pairer, out io.Writer, phone, file string) error {
+	if hint := trunkZero(phone); hint != "" {
+		if _, err := fmt.Fprintln(out, hint); err != nil {
+			return err
+		}
+	}
+	var failed error
+	err := p.Pair(ctx, digits(phone), func(c channels.PairingCode) {
+		if err := show(out, c, file); err != nil && failed == nil {
+			failed = err
+		}
+	})
+	if err != nil && ctx.Err() != nil {
+		return errors.New("linking was stopped: gateway channels says whether the account is linked")
+	}
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, "The account is linked.")
+	return err
+}
+
+// checkPhone reports what is wrong with a phone number to link; "" stands for a QR code.
+func checkPhone(phone string) error {
+	const want = "want the number of the account with its country's code, such as +4915112345678"
+	switch {
+	case phone == "":
+		return nil
+	case strings.Trim(phone, "+0123456789 -()/.") != "" || digits(phone) == "":
+		return fmt.Errorf("%q is not a phone number: %s", phone, want)
+	case strings.Contains(phone, "(0)"):
+		return fmt.Errorf("%q has a zero that is not dialled from abroad: %s", phone, want)
+	}
+	return nil
+}
+
+// trunkZero returns a warning if a zero follows the country's code in a phone number, or "". Most
+// countries dial it only from within. Whether a number is right only WhatsApp knows, and it shows a
+// code for a wrong one as well.
+func trunkZero(phone string) string {
+	number := digits(phone)
+	code := countryCode(number)
+	if code == "" || !strings.HasPrefix(number[len(code):], "0") {
+		return ""
+	}
+	switch code {
+	case "39", "225", "242", "378": // Italy, Ivory Coast, Congo, San Marino
+		return ""
+	}
+	return fmt.Sprintf("%s has a zero after the country's code, %s. It usually has to go: if the "+
+		"phone does not take the code, repeat this with --phone +%s.", phone, code,
+		code+strings.TrimLeft(number[len(code):], "0"))
+}
+
+// countryCode returns the country's code that a number begins with, or "". By E.164 of the ITU a
+// code has one digit in two of the nine zones of the world, else two or three.
+func countryCode(number string) string {
+	if len(number) < 3 || number[0] == '0' {
+		return ""
+	}
+	switch number[:2] {
+	case "20", "27", "30", "31", "32", "33", "34", "36", "39", "40", "41", "43", "44", "45", "46",
+		"47", "48", "49", "51", "52", "53", "54", "55", "56", "57", "58", "60", "61", "62", "63",
+		"64", "65", "66", "81", "82", "84", "86", "90", "91", "92", "93", "94", "95", "98":
+		return number[:2]
+	}
+	if number[0] == '1' || number[0] == '7' {
+		return number[:1]
+	}
+	return number[:3]
+}
+
+// digits returns the digits of a phone number.
+func digits(s string) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return r
+		}
+		return -1
+	}, s)
+}
+
+// show shows a pairing code, which the next one replaces.
+func show(out io.Writer, c channels.PairingCode, file string) error {
+	until := c.Expires.Local().Format(time.TimeOnly)
+	if c.Phone != "" {
+		_, err := fmt.Fprintf(out, "Type this into the phone, until %s: %s\n", until, c.Phone)
+		return err
+	}
+	code, err := qr.Encode(c.QR, qr.L)
+	if err != nil {
+		return fmt.Errorf("QR code: %w", err)
+	}
+	if file != "" {
+		if err := writePNG(file, code); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(out, "%s\nScan this with the phone, until %s.\n", blocks(code), until)
+	return err
+}
+
+const quietZone = 2 // modules around a QR code; four by the standard, but half of them do
+
+// blocks returns a QR code as text, two modules a character: light ones are blocks, because
+// terminals are mostly dark.
+func blocks(code *qr.Code) string {
+	var b strings.Builder
+	for y := -quietZone; y < code.Size+quietZone; y += 2 {
+		for x := -quietZone; x < code.Size+quietZone; x++ {
+			upper, lower := !code.Black(x, y), !code.Black(x, y+1)
+			switch {
+			case upper && lower:
+				b.WriteRune('█')
+			case upper:
+				b.WriteRune('▀')
+			case lower:
+				b.WriteRune('▄')
+			default:
+				b.WriteByte(' ')
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// writePNG writes a QR code as an image. Only its owner can read it: whoever scans it first has the
+// account.
+func writePNG(name string, code *qr.Code) error {
+	const scale, border = 8, 4
+	side := (code.Size + 2*border) * scale
+	img := image.NewGray(image.Rect(0, 0, side, side))
+	for y := range side {
+		for x := range side {
+			if !code.Black(x/scale-border, y/scale-border) {
+				img.SetGray(x, y, color.Gray{Y: 255})
+			}
+		}
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(png.Encode(f, img), f.Close())
+}

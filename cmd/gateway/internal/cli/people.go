@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/bus"
+	"gateway/channels/gate"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
+	"gateway/store"
+)
+
+func peopleCommand(load app.Loader) *cobra.Command {
+	return group("people", "Let people in, and say what they may do",
+		peopleListCommand(load), peopleApproveCommand(load),
+		peopleDenyCommand(load), peopleUndenyCommand(load),
+		peopleRevokeCommand(load), peopleRoleCommand(load), peopleLinkCommand(load))
+}
+
+func peopleListCommand(load app.Loader) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List who is let in and who asks to be",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withData(cmd.Context(), load, func(db *store.DB) error {
+				pending, err := gate.People{}.Pending(db.Read(cmd.Context()), time.Now())
+				if err != nil {
+					return err
+				}
+				known, err := gate.People{}.List(db.Read(cmd.Context()))
+				if err != nil {
+					return err
+				}
+				denied, err := gate.People{}.Denied(db.Read(cmd.Context()))
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, p := range pending {
+					rows = append(rows, []string{"", display.OneLine(p.Name), p.Account, p.Sender,
+						"asks, code " + p.Code})
+				}
+				for _, p := range known {
+					rows = append(rows, []string{strconv.FormatInt(p.ID, 10), display.OneLine(p.Name),
+						p.Account, p.Sender, string(p.Role)})
+				}
+				for _, d := range denied {
+					rows = append(rows, []string{"", display.OneLine(d.Name), d.Account, d.Sender,
+						"denied on " + d.Since.Format(time.DateOnly)})
+				}
+				return table(cmd.OutOrStdout(), "Nobody was let in yet, and nobody asks to be.",
+					[]string{"PERSON", "NAME", "ACCOUNT", "ID", "ROLE"}, rows)
+			})
+		},
+	}
+}
+
+func peopleApproveCommand(load app.Loader) *cobra.Command {
+	var p gate.Person
+	return change(load, "approve CODE",
+		"Let in who was given this pairing code; the first one becomes the owner",
+		func(tx *store.Tx, args []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			var chat bus.Address
+			p, chat, err = gate.People{}.Approve(tx, args[0], isOwned(cfg), time.Now())
+			if err != nil {
+				return err
+			}
+			return bus.NewOutbox().Put(tx, app.Welcome(chat), time.Now())
+		},
+		func([]string) string {
+			return fmt.Sprintf("%s is let in as %s.", display.OneLine(p.Name), p.Role)
+		})
+}
+
+// isOwned reports whether the configuration names an owner.
+func isOwned(cfg *config.Config) bool {
+	for _, c := range cfg.Channels {
+		if c.Enabled && len(c.Owners) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func peopleDenyCommand(load app.Loader) *cobra.Command {
+	return change(load, "deny CODE", "Turn away who was given this pairing code, for good",
+		func(tx *store.Tx, args []string) error {
+			_, err := gate.People{}.Deny(tx, args[0], time.Now())
+			return err
+		},
+		func(args []string) string {
+			return "Code " + args[0] + " is worth nothing any more, and whoever was given it gets no " +
+				"further one: see gateway people undeny."
+		})
+}
+
+func peopleUndenyCommand(load app.Loader) *cobra.Command {
+	return change(load, "undeny ACCOUNT ID", "Let somebody who was turned away ask again",
+		func(tx *store.Tx, args []string) error {
+			return gate.People{}.Undeny(tx, args[0], args[1])
+		},
+		func(args []string) string { return args[1] + " may ask again on " + args[0] + "." })
+}
+
+func peopleRevokeCommand(load app.Loader) *cobra.Command {
+	return change(load, "revoke PERSON", "Forget a person, who is a stranger again",
+		func(tx *store.Tx, args []string) error {
+			id, err := personNumber(args[0])
+			if err != nil {
+				return err
+			}
+			return gate.People{}.Revoke(tx, id)
+		},
+		func(args []string) string { return "Person " + args[0] + " is a stranger again." })
+}
+
+func peopleRoleCommand(load app.Loader) *cobra.Command {
+	return change(load, "role PERSON ROLE", "Say what a person may do: owner, admin, user or guest",
+		func(tx *store.Tx, args []string) error {
+			id, err := personNumber(args[0])
+			if err != nil {
+				return err
+			}
+			role := bus.Role(args[1])
+			if !role.Valid() {
+				return app.BadUsage(fmt.Errorf("%q is no role: want owner, admin, user or guest", args[1]))
+			}
+			return gate.People{}.SetRole(tx, id, role)
+		},
+		func(args []string) string { return fmt.Sprintf("Person %s is %s now.", args[0], args[1]) })
+}
+
+func peopleLinkCommand(load app.Loader) *cobra.Command {
+	return change(load, "link PERSON OTHER", "Make one person of two that are the same human",
+		func(tx *store.Tx, args []string) error {
+			id, err := personNumber(args[0])
+			if err != nil {
+				return err
+			}
+			other, err := personNumber(args[1])
+			if err != nil {
+				return err
+			}
+			return gate.People{}.Link(tx, id, other)
+		},
+		func(args []string) string {
+			return fmt.Sprintf("Person %s is also who person %s was.", args[0], args[1])
+		})
+}
+
+// change returns a command that changes people in a transaction, and says what it did.
+func change(
+	load app.Loader, use, short string,
+	do func(tx *store.Tx, args []string) error, done func(args []string) string,
+) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(strings.Count(use, " ")),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := withData(cmd.Context(), load, func(db *store.DB) error {
+				return db.Tx(cmd.Context(), func(tx *store.Tx) error { return do(tx, args) })
+			})
+			if errors.Is(err, gate.ErrNoPairing) || errors.Is(err, gate.ErrNobody) ||
+				errors.Is(err, gate.ErrNotDenied) {
+				return fmt.Errorf("%w: see gateway people list", err)
+			}
+			if err != nil {
+				return err
+			}
+			cmd.Println(done(args))
+			return nil
+		},
+	}
+}
+
+// personNumber returns the number of a person.
+func personNumber(s string) (int64, error) {
+	id, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, app.BadUsage(fmt.Errorf("%q is no person's number: see gateway people list", s))
+	}
+	return id, nil
+}

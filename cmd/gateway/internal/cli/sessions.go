@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/agent/llm"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/display"
+	"gateway/session"
+	"gateway/store"
+)
+
+func sessionsCommand(load app.Loader) *cobra.Command {
+	return group("sessions", "Look at conversations, and move them",
+		sessionsListCommand(load), sessionsShowCommand(load), sessionsExportCommand(load),
+		sessionsImportCommand(load))
+}
+
+func sessionsListCommand(load app.Loader) *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the conversations, the one that was used last first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withData(cmd.Context(), load, func(db *store.DB) error {
+				list, err := session.Store{}.List(db.Read(cmd.Context()), limit)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, s := range list {
+					rows = append(rows, []string{string(s.Key), display.OneLine(s.Title),
+						strconv.Itoa(s.Messages), strconv.Itoa(s.Usage.Input),
+						strconv.Itoa(s.Usage.Output), display.Ago(s.Updated)})
+				}
+				return table(cmd.OutOrStdout(), "There are no conversations yet.", []string{
+					"SESSION", "TITLE", "MESSAGES", "TOKENS IN", "OUT", "USED"}, rows)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 50, "most conversations")
+	return cmd
+}
+
+// maxShown is how many bytes of a transcript are shown.
+const maxShown = 16 << 20
+
+func sessionsShowCommand(load app.Loader) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show SESSION",
+		Short: "Print what is said and done in a conversation",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := session.Key(args[0])
+			return withData(cmd.Context(), load, func(db *store.DB) error {
+				t, err := session.Store{}.Transcript(db.Read(cmd.Context()), key, maxShown)
+				if err != nil {
+					return err
+				}
+				if len(t.Entries) == 0 {
+					return app.BadUsage(fmt.Errorf(
+						"there is no conversation %q; see gateway sessions list", key))
+				}
+				for _, e := range t.Entries {
+					printEntry(cmd, e)
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func printEntry(cmd *cobra.Command, e session.Entry) {
+	cmd.Printf("%s  %s\n", e.Time.Format(time.DateTime), e.Message.Role)
+	if e.Message.Text != "" {
+		cmd.Println(display.Lines(e.Message.Text))
+	}
+	for _, c := range e.Message.ToolCalls {
+		cmd.Println("calls", display.Lines(c.Name), display.Lines(c.Arguments))
+	}
+	if e.Message.Role == llm.Assistant || e.Message.Role == llm.User {
+		cmd.Println()
+	}
+}

@@ -1,0 +1,468 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
+	"gateway/skills"
+)
+
+func skillsCommand(load app.Loader) *cobra.Command {
+	return group("skills", "Look at the agent's skills, install and remove them",
+		skillsListCommand(load), skillsCheckCommand(load), skillsShowCommand(load),
+		skillsInstallCommand(load), skillsRemoveCommand(load))
+}
+
+// A bookcase is what the commands work with. A gateway may run beside them.
+type bookcase struct {
+	*skills.Library
+	pins *skills.Pins
+}
+
+// withSkills calls fn with the skills of the gateway, whose home need not be there.
+func withSkills(load app.Loader, fn func(bookcase) error) error {
+	cfg, err := load()
+	if err != nil {
+		return err
+	}
+	shared, err := app.SharedIfThere(cfg)
+	if err != nil {
+		return app.InHome(cfg.Gateway.Home, err)
+	}
+	if shared != nil {
+		defer shared.Close()
+	}
+	return withScopes(cfg, shared, fn)
+}
+
+func withScopes(cfg *config.Config, shared *os.Root, fn func(bookcase) error) error {
+	scopes, err := app.OpenIfThere(app.MemoryFolder(cfg))
+	if err != nil {
+		return app.InHome(cfg.Gateway.Home, err)
+	}
+	if scopes != nil {
+		defer scopes.Close()
+	}
+	// What is wrong is part of what the commands print.
+	return fn(bookcase{app.NewSkills(cfg, shared, scopes, slog.New(slog.DiscardHandler)),
+		skills.NewPins(app.PinsFile(cfg), nil)})
+}
+
+// all returns the skills of everybody.
+func (b bookcase) all() ([]skills.Skill, error) {
+	list := b.List("")
+	scopes, err := b.Scopes()
+	for _, scope := range scopes {
+		for _, s := range b.List(scope) {
+			if s.Source == skills.Found {
+				list = append(list, s)
+			}
+		}
+	}
+	return list, err
+}
+
+// states returns how the skills of the workspace differ from what was installed, by folder.
+func (b bookcase) states(cmd *cobra.Command) (map[string]string, error) {
+	reviews, err := b.pins.Review(cmd.Context(), b.Library)
+	if errors.Is(err, skills.ErrDamaged) {
+		cmd.PrintErrln("gateway:", display.Lines(err.Error()))
+		err = nil
+	}
+	states := make(map[string]string)
+	for _, r := range reviews {
+		states[r.Folder] = r.State
+	}
+	return states, err
+}
+
+// state says in words how a skill is. review is how it differs from what was installed.
+func state(s skills.Skill, review string) string {
+	words := "available"
+	switch {
+	case s.Problem != "":
+		words = "problem: " + s.Problem
+	case s.Disabled:
+		words = "disabled"
+	case len(s.Missing) > 0:
+		words = "missing " + strings.Join(s.Missing, ", ")
+	case s.Always:
+		words = "always active"
+	}
+	if s.Source == skills.Shared && review != "" {
+		words += "; " + review
+	}
+	return words
+}
+
+// origin says whose a skill is.
+func origin(s skills.Skill) string {
+	return strings.TrimSpace(string(s.Source) + " " + s.Scope)
+}
+
+func skillsListCommand(load app.Loader) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the skills, and which of them can be used",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withSkills(load, func(b bookcase) error {
+				list, err := b.all()
+				if err != nil {
+					return err
+				}
+				states, err := b.states(cmd)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, s := range list {
+					rows = append(rows, []string{display.OneLine(s.Name), display.OneLine(origin(s)),
+						display.OneLine(state(s, states[s.Folder])), display.OneLine(s.Description)})
+				}
+				for folder, text := range states {
+					if text == skills.StateGone {
+						rows = append(rows, []string{display.OneLine(folder), string(skills.Shared), text, ""})
+					}
+				}
+				slices.SortStableFunc(rows, func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
+				return table(cmd.OutOrStdout(), "There are no skills.",
+					[]string{"NAME", "SOURCE", "STATE", "DESCRIPTION"}, rows)
+			})
+		},
+	}
+}
+
+func skillsCheckCommand(load app.Loader) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check [DIR]",
+		Short: "Say what is wrong with the skills, or with the one in a folder",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withSkills(load, func(b bookcase) error {
+				list, err := b.packages(args)
+				if err != nil {
+					return err
+				}
+				states := make(map[string]string)
+				if len(args) == 0 {
+					if states, err = b.states(cmd); err != nil {
+						return err
+					}
+				}
+				return report(cmd, list, states)
+			})
+		},
+	}
+}
+
+// packages returns all skills, or the one in a folder, with their files.
+func (b bookcase) packages(dirs []string) ([]skills.Package, error) {
+	if len(dirs) > 0 {
+		p, err := b.Check(dirs[0])
+		if err != nil {
+			return nil, app.BadUsage(err)
+		}
+		return []skills.Package{p}, nil
+	}
+	all, err := b.all()
+	var list []skills.Package
+	for _, s := range all {
+		list = append(list, b.Inspect(s))
+	}
+	return list, err
+}
+
+// report prints what is wrong with skills. It is an error if one of them can't be used.
+func report(cmd *cobra.Command, list []skills.Package, states map[string]string) error {
+	bad, noted := 0, 0
+	for _, p := range list {
+		file := p.Skill.Location
+		if p.Skill.Source == skills.Found { // as the operator sees it
+			file = strings.Replace(file, "memory/", "memory/"+p.Skill.Scope+"/", 1)
+		}
+		say := func(kind, text string) {
+			noted++
+			cmd.Printf("%s: %s: %s\n", display.Lines(file), kind, display.Lines(text))
+		}
+		if len(p.Trouble) > 0 {
+			bad++
+		}
+		for _, text := range p.Trouble {
+			say("problem", text)
+		}
+		for _, text := range p.Skill.Remarks {
+			say("note", text)
+		}
+		if p.Skill.Source != skills.Builtin { // nobody needs all of these
+			for _, text := range p.Skill.Missing {
+				say("missing", text)
+			}
+		}
+		if text := states[p.Skill.Folder]; text != "" && p.Skill.Source == skills.Shared {
+			say("note", text)
+		}
+	}
+	for folder, text := range states {
+		if text == skills.StateGone {
+			noted++
+			cmd.Printf("skills/%s: note: %s\n", display.Lines(folder), text)
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d skills can't be used as they are", bad, len(list))
+	}
+	if noted == 0 {
+		cmd.Println("Nothing is wrong.")
+	}
+	return nil
+}
+
+// find returns the skill that is meant by a name: one that can be used, if there is one. For own it
+// is one that is not built in, if there is one.
+func (b bookcase) find(name, scope string, own bool) (skills.Skill, error) {
+	rank := func(s skills.Skill) (n int) {
+		if s.Problem != "" {
+			n++
+		}
+		if own && s.Source == skills.Builtin {
+			n += 2
+		}
+		return n
+	}
+	var found *skills.Skill
+	for _, s := range b.List(scope) {
+		if (s.Name == name || s.Folder == name) && (scope == "" || s.Source == skills.Found) &&
+			(found == nil || rank(s) < rank(*found)) {
+			found = &s
+		}
+	}
+	if found == nil {
+		return skills.Skill{}, app.BadUsage(fmt.Errorf(
+			"there is no skill %q; see gateway skills list", name))
+	}
+	return *found, nil
+}
+
+// scopeFlag lets a command work with a skill that was found.
+func scopeFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("scope", "", "whose skill it is, if it was found: such as person-1")
+}
+
+func skillsShowCommand(load app.Loader) *cobra.Command {
+	var scope *string
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Print what a skill says, what it requires and its files",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withSkills(load, func(b bookcase) error {
+				s, err := b.find(args[0], *scope, false)
+				if err != nil {
+					return err
+				}
+				states, err := b.states(cmd)
+				if err != nil {
+					return err
+				}
+				p := b.Inspect(s)
+				showPackage(cmd, p, states[s.Folder])
+				if s.Problem != "" {
+					return nil
+				}
+				text, err := b.Body(s)
+				if err != nil {
+					return err
+				}
+				cmd.Printf("\n%s\n", display.Lines(text))
+				return nil
+			})
+		},
+	}
+	scope = scopeFlag(cmd)
+	return cmd
+}
+
+// showPackage prints all about a skill but its text.
+func showPackage(cmd *cobra.Command, p skills.Package, review string) {
+	s := p.Skill
+	line := func(name, text string) {
+		if text != "" {
+			cmd.Printf("%-14s %s\n", name+":", display.Lines(text))
+		}
+	}
+	line("name", s.Name)
+	line("description", s.Description)
+	line("source", origin(s))
+	line("location", s.Location)
+	line("state", state(s, review))
+	line("license", s.License)
+	line("compatibility", s.Compatibility)
+	line("wants tools", s.AllowedTools)
+	line("programs", strings.Join(s.Requires.Bins, ", "))
+	line("one program of", strings.Join(s.Requires.AnyBins, ", "))
+	line("variables", strings.Join(s.Requires.Env, ", "))
+	line("systems", strings.Join(s.Requires.OS, ", "))
+	line("settings", strings.Join(s.Requires.Config, ", "))
+	for _, text := range p.Trouble {
+		if text != s.Problem {
+			line("problem", text)
+		}
+	}
+	for _, text := range s.Remarks {
+		line("note", text)
+	}
+	line("hash", p.Hash)
+	for _, f := range p.Files {
+		line("file", describeFile(f))
+	}
+}
+
+func describeFile(f skills.File) string {
+	text := fmt.Sprintf("%s (%d bytes)", f.Name, f.Size)
+	switch {
+	case f.Odd != "":
+		text = f.Name + " (" + f.Odd + ")"
+	case f.Script:
+		text += ", a script"
+	}
+	return text
+}
+
+func skillsInstallCommand(load app.Loader) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "install DIR",
+		Short: "Copy the skill in a folder to the shared skills, and remember what it is",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			if err := app.PrepareShared(cfg); err != nil {
+				return app.InHome(cfg.Gateway.Home, err)
+			}
+			return withSkills(load, func(b bookcase) error {
+				return install(cmd, b, args[0], force)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "replace the skill with its name")
+	return cmd
+}
+
+func install(cmd *cobra.Command, b bookcase, dir string, force bool) error {
+	p, err := b.Install(dir, force)
+	if errors.Is(err, skills.ErrExists) {
+		return fmt.Errorf("there is a shared skill %s already; --force replaces it",
+			display.OneLine(p.Skill.Name))
+	}
+	if err != nil {
+		return err
+	}
+	if len(p.Trouble) > 0 {
+		for _, text := range p.Trouble {
+			cmd.PrintErrln("gateway:", display.Lines(text))
+		}
+		return fmt.Errorf("%s is not installed", display.Lines(dir))
+	}
+	if _, err := b.pins.All(); errors.Is(err, skills.ErrDamaged) {
+		cmd.PrintErrf("gateway: %s is damaged: it is kept under another name, and begun anew\n",
+			display.Lines(err.Error()))
+	}
+	from, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	pin := skills.Pin{Hash: p.Hash, Installed: time.Now(), From: from}
+	if err := b.pins.Set(p.Skill.Folder, pin); err != nil {
+		return err
+	}
+	return warnOf(cmd, b, p)
+}
+
+// warnOf says what a skill that was installed can do.
+func warnOf(cmd *cobra.Command, b bookcase, p skills.Package) error {
+	name := display.OneLine(p.Skill.Name)
+	cmd.Printf("%s is installed. Its files:\n", name)
+	scripts := 0
+	for _, f := range p.Files {
+		cmd.Println("  " + display.Lines(describeFile(f)))
+		if f.Script {
+			scripts++
+		}
+	}
+	cmd.Println("\nNobody has checked what it says. From the next message on the agent follows it\n" +
+		"like an instruction, for everybody who may write to the bot.")
+	if scripts > 0 {
+		cmd.Printf("It may run its scripts, of which there are %d, like any command.\n", scripts)
+	}
+	cmd.Printf("Read it:         gateway skills show %s\n", name)
+	cmd.Printf("Take it away:    gateway skills remove %s\n", name)
+	for _, s := range b.List("") {
+		if s.Source == skills.Shared && s.Folder == p.Skill.Folder {
+			cmd.Printf("State:           %s\n", display.Lines(state(s, "")))
+		}
+	}
+	return nil
+}
+
+func skillsRemoveCommand(load app.Loader) *cobra.Command {
+	var scope *string
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Remove a shared skill, or one that was found, with its files",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withSkills(load, func(b bookcase) error {
+				return remove(cmd, b, args[0], *scope)
+			})
+		},
+	}
+	scope = scopeFlag(cmd)
+	return cmd
+}
+
+func remove(cmd *cobra.Command, b bookcase, name, scope string) error {
+	pins, err := b.pins.All()
+	if err != nil && !errors.Is(err, skills.ErrDamaged) {
+		return err
+	}
+	_, pinned := pins[name]
+	s, err := b.find(name, scope, true)
+	gone := err != nil || s.Source == skills.Builtin
+	switch {
+	case gone && pinned && scope == "": // its folder was removed by hand
+		s.Folder, s.Source = name, skills.Shared
+	case err != nil:
+		return err
+	case s.Source == skills.Builtin:
+		return app.BadUsage(fmt.Errorf(
+			"%s is built in; name it in disabled of [skills] to switch it off", display.OneLine(name)))
+	default:
+		if err := b.Remove(s); err != nil {
+			return err
+		}
+		_, pinned = pins[s.Folder]
+	}
+	if s.Source == skills.Shared && pinned {
+		if err := b.pins.Remove(s.Folder); err != nil {
+			return err
+		}
+	}
+	cmd.Printf("%s is removed.\n", display.OneLine(name))
+	return nil
+}

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"gateway/skills"
+)
+
+func TestSkillState(t *testing.T) {
+	tests := []struct {
+		skill  skills.Skill
+		review string
+		want   string
+	}{
+		{skills.Skill{Source: skills.Builtin}, "", "available"},
+		{skills.Skill{Source: skills.Builtin}, "changed", "available"}, // that is another one's
+		{skills.Skill{Source: skills.Shared}, "changed", "available; changed"},
+		{skills.Skill{Always: true}, "", "always active"},
+		{skills.Skill{Always: true, Missing: []string{"a", "b"}}, "", "missing a, b"},
+		{skills.Skill{Disabled: true, Missing: []string{"a"}}, "", "disabled"},
+		{skills.Skill{Disabled: true, Problem: "bad"}, "", "problem: bad"},
+		{skills.Skill{Source: skills.Shared, Problem: "bad"}, "changed", "problem: bad; changed"},
+	}
+	for _, tt := range tests {
+		if got := state(tt.skill, tt.review); got != tt.want {
+			t.Errorf("%+v, %q: %q, want %q", tt.skill, tt.review, got, tt.want)
+		}
+	}
+}
+
+// TestSkillsOnATerminal holds that nothing that stands in a skill changes a terminal.
+func TestSkillsOnATerminal(t *testing.T) {
+	const evil = "\x1b[2J\u202e"
+	cmd, out := &cobra.Command{}, new(bytes.Buffer)
+	cmd.SetOut(out)
+	p := skills.Package{Hash: evil, Trouble: []string{evil},
+		Files: []skills.File{{Name: evil, Odd: evil}},
+		Skill: skills.Skill{Name: evil, Description: evil, Source: skills.Shared, Folder: evil,
+			Location: evil, Missing: []string{evil}, Remarks: []string{evil}, License: evil,
+			Requires: skills.Requires{Bins: []string{evil}}}}
+	showPackage(cmd, p, evil)
+	if err := report(cmd, []skills.Package{p}, map[string]string{evil: skills.StateGone}); err == nil {
+		t.Error("report = nil, want an error")
+	}
+	if got := out.String(); strings.ContainsAny(got, "\x1b\u202e") || !strings.Contains(got, "[2J") {
+		t.Errorf("printed %q", got)
+	}
+}

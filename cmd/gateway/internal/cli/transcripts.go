@@ -1,0 +1,362 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gateway/bus"
+	"gateway/channels/gate"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
+	"gateway/cmd/gateway/internal/importer"
+	"gateway/memory"
+	"gateway/session"
+	"gateway/store"
+)
+
+func sessionsExportCommand(load app.Loader) *cobra.Command {
+	var all string
+	cmd := &cobra.Command{
+		Use:   "export [SESSION [FILE]]",
+		Short: "Write conversations as lines of JSON, also while the gateway runs",
+		Long: `Write a conversation into a new file, or to standard output: lines of JSON, the first
+a header, each other a message. With --all, write all of them into a folder, each into a file.
+Whoever can read the files can read the conversations. The files that people have sent are
+not in them.`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(args) == 0) == (all == "") {
+				return app.BadUsage(errors.New("want either a SESSION, as gateway sessions list " +
+					"shows it, or --all DIR"))
+			}
+			return withData(cmd.Context(), load, func(db *store.DB) error {
+				if all != "" {
+					return exportAll(cmd, db, all)
+				}
+				if len(args) == 1 {
+					return exportTo(cmd.Context(), db, args[0], cmd.OutOrStdout())
+				}
+				return exportFile(cmd.Context(), db, args[0], args[1])
+			})
+		},
+	}
+	cmd.Flags().StringVar(&all, "all", "", "write all conversations into this folder")
+	return cmd
+}
+
+// exportTo writes a session.
+func exportTo(ctx context.Context, db *store.DB, key string, w io.Writer) error {
+	out := bufio.NewWriterSize(w, 64<<10)
+	err := session.Store{}.Export(db.Read(ctx), session.Key(key), out)
+	if errors.Is(err, session.ErrNone) {
+		return app.BadUsage(fmt.Errorf("there is no conversation %q; see gateway sessions list", key))
+	}
+	return errors.Join(err, out.Flush())
+}
+
+// exportFile writes a session into a new file, which is there as a whole or not at all.
+func exportFile(ctx context.Context, db *store.DB, key, path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%s is there already; nothing was written into it", path)
+	}
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(exportTo(ctx, db, key, f), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+func exportAll(cmd *cobra.Command, db *store.DB, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	keys, err := session.Store{}.Keys(db.Read(cmd.Context()))
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		path := filepath.Join(dir, fileName(key))
+		if err := exportFile(cmd.Context(), db, string(key), path); err != nil {
+			return err
+		}
+	}
+	cmd.Printf("%d conversations are in %s.\n", len(keys), dir)
+	return nil
+}
+
+// fileName returns the name of the file of a session: one for people to read, and no other's.
+func fileName(key session.Key) string {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}, string(key))
+	sum := sha256.Sum256([]byte(key))
+	return name[:min(len(name), 60)] + "-" + hex.EncodeToString(sum[:4]) + ".jsonl"
+}
+
+// A sessionsImport is one call of gateway sessions import.
+type sessionsImport struct {
+	as           string
+	dry, replace bool
+}
+
+func sessionsImportCommand(load app.Loader) *cobra.Command {
+	var i sessionsImport
+	cmd := &cobra.Command{
+		Use:   "import FILE|DIR",
+		Short: "Read conversations that were exported, or those of nanobot",
+		Long: `Read a conversation, or all in a folder, as gateway sessions export has written them,
+or as nanobot keeps them. One that is here already stays, unless --replace is given. If anything
+in a file is wrong, nothing of it is read. The gateway must not run.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			files, err := filesIn(args[0])
+			if err != nil {
+				return err
+			}
+			if i.as != "" && len(files) != 1 {
+				return app.BadUsage(errors.New("--as is for one file"))
+			}
+			return withStopped(cmd.Context(), cfg, i.dry, func(db *store.DB) error {
+				return i.files(cmd, cfg, db, files)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&i.as, "as", "", "the session that it becomes: ACCOUNT/CHAT or "+
+		"ACCOUNT/CHAT/THREAD")
+	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "only say what would be done")
+	cmd.Flags().BoolVar(&i.replace, "replace", false, "erase the conversation that is here before")
+	return cmd
+}
+
+// filesIn returns a file, or the files of a folder that may be sessions.
+func filesIn(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	files, err := filepath.Glob(filepath.Join(escapeGlob(path), "*.jsonl"))
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("there are no conversations in %s: their names end in .jsonl", path)
+	}
+	slices.Sort(files)
+	return files, err
+}
+
+// escapeGlob returns a path as a pattern that only it matches.
+func escapeGlob(path string) string {
+	return strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]").Replace(path)
+}
+
+func (i sessionsImport) files(
+	cmd *cobra.Command, cfg *config.Config, db *store.DB, files []string,
+) error {
+	failed := 0
+	for _, file := range files {
+		head, n, err := i.file(cmd.Context(), cfg, db, file)
+		switch {
+		case errors.Is(err, session.ErrExists):
+			err = fmt.Errorf("there is a conversation %s already; --replace erases it before",
+				head.Key)
+		case errors.Is(err, session.ErrBusy):
+			err = fmt.Errorf("a turn of %s has not ended: start the gateway, and let it end",
+				head.Key)
+		}
+		if err != nil {
+			failed++
+			cmd.PrintErrf("gateway: %s: %s\n", display.Lines(file), display.Lines(lineOf(err)))
+			continue
+		}
+		would := ""
+		if i.dry {
+			would = "would become "
+		}
+		cmd.Printf("%s: %s%s, %d messages\n", display.Lines(file), would,
+			display.Lines(string(head.Key)), n)
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d files were not read", failed, len(files))
+	}
+	return nil
+}
+
+// lineOf returns the error of a line without what led to it.
+func lineOf(err error) string {
+	if e, ok := errors.AsType[*session.LineError](err); ok {
+		return e.Error()
+	}
+	return err.Error()
+}
+
+// file reads one file, in one transaction.
+func (i sessionsImport) file(
+	ctx context.Context, cfg *config.Config, db *store.DB, path string,
+) (head session.Head, n int, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return head, 0, err
+	}
+	defer f.Close()
+	if i.dry {
+		return i.try(cfg, db.Read(ctx), f)
+	}
+	err = db.Tx(ctx, func(tx *store.Tx) error {
+		var lines iter.Seq2[session.Line, error]
+		if head, lines, err = i.open(cfg, tx, f); err != nil {
+			return err
+		}
+		opts := session.ImportOptions{Replace: i.replace}
+		if head.Scope != "" {
+			opts.Archive = importer.Archiver(memory.New(db, nil, nil), head.Scope, head.Key)
+		}
+		n, err = session.Store{}.Import(tx, head, lines, opts)
+		return err
+	})
+	return head, n, err
+}
+
+// try reads a whole file and changes nothing.
+func (i sessionsImport) try(
+	cfg *config.Config, q store.Queryer, f *os.File,
+) (head session.Head, n int, err error) {
+	head, lines, err := i.open(cfg, q, f)
+	if err != nil {
+		return head, 0, err
+	}
+	for _, err := range lines {
+		if err != nil {
+			return head, 0, err
+		}
+		n++
+	}
+	info, err := session.Store{}.Info(q, head.Key)
+	if err == nil && info.Messages > 0 && !i.replace {
+		err = session.ErrExists
+	}
+	return head, n, err
+}
+
+// open reads the head of a file of either form, and gives it its place.
+func (i sessionsImport) open(
+	cfg *config.Config, q store.Queryer, f *os.File,
+) (session.Head, iter.Seq2[session.Line, error], error) {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return session.Head{}, nil, err
+	}
+	head, lines, err := session.Read(f)
+	if errors.Is(err, session.ErrForm) {
+		head, lines, err = i.foreign(cfg, f)
+	}
+	if err == nil {
+		err = i.settle(cfg, q, &head)
+	}
+	return head, lines, err
+}
+
+// foreign reads a session of nanobot: all of it once, to know its head.
+func (i sessionsImport) foreign(
+	cfg *config.Config, f *os.File,
+) (head session.Head, lines iter.Seq2[session.Line, error], err error) {
+	var found importer.Foreign
+	read := func() error {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		found, lines, err = importer.ReadSession(f, cfg.Gateway.Location)
+		if errors.Is(err, importer.ErrForm) {
+			return errors.New("it does not begin like an exported session, nor like one of nanobot")
+		}
+		return err
+	}
+	if err := read(); err != nil {
+		return head, nil, err
+	}
+	if head, _, err = importer.Survey(found, lines, time.Now()); err != nil {
+		return head, nil, err
+	}
+	if err := read(); err != nil {
+		return head, nil, err
+	}
+	if i.as == "" {
+		key := cmp.Or(found.Key, importer.KeyOfFile(f.Name()))
+		account, err := importing{}.account(cfg)
+		if err != nil {
+			return head, nil, err
+		}
+		if head.Address, err = importer.Address(key, account); err != nil {
+			return head, nil, err
+		}
+		head.Key = session.KeyOf(head.Address)
+	}
+	return head, importer.Spoken(lines, head.Created), nil
+}
+
+// settle gives a session the place that --as names. Whose memory it works with stays only if that
+// is right here, too: else its next message says so.
+func (i sessionsImport) settle(cfg *config.Config, q store.Queryer, h *session.Head) error {
+	if i.as != "" {
+		account, rest, _ := strings.Cut(i.as, "/")
+		chat, thread, _ := strings.Cut(rest, "/")
+		if _, known := cfg.Channels[account]; !known || chat == "" {
+			return app.BadUsage(fmt.Errorf("--as %s: want ACCOUNT/CHAT with an account of the "+
+				"configuration: %s", i.as, strings.Join(slices.Sorted(maps.Keys(cfg.Channels)), ", ")))
+		}
+		h.Address = bus.Address{Account: account, Chat: chat, Thread: thread}
+		h.Key = session.KeyOf(h.Address)
+	}
+	right, err := isScopeOf(q, h.Scope, h.Address)
+	if !right {
+		h.Scope, h.From = "", 0
+	}
+	return err
+}
+
+// isScopeOf reports whether a scope is known to be that of a conversation.
+func isScopeOf(q store.Queryer, s memory.Scope, a bus.Address) (bool, error) {
+	if s == memory.OfChat(a) {
+		return true, nil
+	}
+	if s.Person() == 0 {
+		return false, nil
+	}
+	people, err := gate.People{}.List(q)
+	if err != nil {
+		return false, err
+	}
+	for _, p := range people {
+		if p.ID == s.Person() && p.Account == a.Account && p.Sender == a.Chat {
+			return true, nil
+		}
+	}
+	chats, err := bus.NewInbox().DirectChats(q, s.Person())
+	alone := func(c bus.Address) bool { return c.Account == a.Account && c.Chat == a.Chat }
+	return slices.ContainsFunc(chats, alone), err
+}

@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A disk that fills up while a backup is written is said to be full, nothing is left on it, and the
+// backup of before is still there.
+func TestBackupDiskFull(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{})
+	p := w.start()
+	p.ready()
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=4m"); err != nil {
+		// It takes privileges; package backup shows that a backup which fails leaves nothing.
+		t.Logf("no disk of its own can be made: %v", err)
+		return
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	file := filepath.Join(disk, "backup.tar.gz")
+	if out, err := w.gateway("backup", file); err != nil {
+		t.Fatalf("backup: %v\n%s", err, out)
+	}
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	big := filepath.Join(w.home, "workspace", "big")
+	if err := os.WriteFile(big, make([]byte, 8<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := w.gateway("backup", "--force", file)
+	if err == nil || !strings.Contains(out, "no room left") {
+		t.Errorf("backup to a full disk: %v\n%s", err, out)
+	}
+	if left, err := os.ReadDir(disk); err != nil || len(left) != 1 {
+		t.Errorf("left are %v, %v; want the first backup", left, err)
+	}
+	if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
+		t.Errorf("the first backup has changed, %v", err)
+	}
+}

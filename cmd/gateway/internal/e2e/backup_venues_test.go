@@ -1,0 +1,191 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"gateway/bus"
+	"gateway/store"
+)
+
+// TestBackupVenues is TestBackup on the platforms that remember what they were sent, and have ways
+// of their own to deliver again what a gateway has not heard of:
+//
+// Discord's channels are read from where the backup stood. So all that was ever said is in the
+// restored gateway, answered once and in order. What the old gateway has answered since the backup
+// is answered a second time.
+//
+// WhatsApp delivers what was not acknowledged. What the old gateway has taken after the backup is
+// not heard of any more, and was answered by that one as far as it came. The account is linked
+// still, and its keys fit those of phones that have gone on meanwhile.
+//
+// On both, an answer that the backup has and that the old gateway has sent is not seen again.
+func TestBackupVenues(t *testing.T) {
+	t.Parallel()
+	for _, platform := range []struct {
+		name  string
+		chats int
+		open  func(tr *trial) venue
+	}{
+		{"discord", 20, func(tr *trial) venue { return openDiscordVenue(tr) }},
+		{"whatsapp", 4, func(tr *trial) venue { return openWhatsAppVenue(tr) }},
+	} {
+		t.Run(platform.name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTrial(t, platform.chats)
+			tr.venue = platform.open(tr)
+			tr.meet()
+			p := tr.start()
+			p.ready()
+			tr.venue.ready()
+			late := tr.ledger.delay()
+			defer late.release()
+			tr.say(60)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			err := p.wait(ctx, func() bool { return p.logged("message received") >= 20 })
+			if err != nil {
+				t.Fatal(err)
+			}
+			until(t, "somebody to wait for long", late.reached)
+			file := filepath.Join(t.TempDir(), "backup.tar.gz")
+			if out, err := tr.gateway("backup", file); err != nil {
+				t.Fatalf("backup: %v\n%s", err, out)
+			}
+			// Some of this is taken and answered before the end, which no backup knows of.
+			answered, _, _ := tr.ledger.state()
+			tr.say(30)
+			tr.ledger.await(t, answered+5, p.done)
+			p.kill()
+			late.release()
+			tr.moveHome(file)
+			tr.afterMove(platform.name == "discord")
+		})
+	}
+}
+
+// afterMove lets a gateway go on with what was restored, and checks what becomes of it. With all,
+// it hears of everything that was said.
+func (tr *trial) afterMove(all bool) {
+	tr.t.Helper()
+	known := make(map[string]bool) // deliveries of the backup
+	open := 0
+	tr.look(func(db *store.DB) {
+		open = tr.count(db, "inbox WHERE state IN ('waiting', 'taken')") +
+			tr.count(db, "outbox WHERE state <> 'sent'")
+		var body []byte
+		for range tr.query(db, []any{&body}, "SELECT body FROM outbox") {
+			known[outbound(tr.t, body).Text] = true
+		}
+	})
+	if open == 0 {
+		tr.t.Error("all was answered when the backup was made: it proves nothing")
+	}
+	p := tr.start()
+	p.ready()
+	tr.venue.ready()
+	newest := make(map[int64]int)
+	tr.ledger.mu.Lock()
+	before := tr.said()
+	for chat, n := range tr.ledger.said {
+		newest[chat] = n
+	}
+	tr.ledger.mu.Unlock()
+	tr.say(20)
+	tr.venue.rest()
+	tr.ledger.mu.Lock()
+	said := tr.said()
+	tr.ledger.mu.Unlock()
+	tr.eventually("all to be answered", func(db *store.DB) bool {
+		n := tr.count(db, "inbox")
+		return (!all || n == said) && n >= said-before &&
+			tr.count(db, "outbox WHERE state IN ('waiting', 'sending')") == 0 &&
+			tr.count(db, "turns WHERE state = 'running'") == 0 &&
+			tr.count(db, "inbox WHERE state IN ('waiting', 'taken')") == 0
+	})
+	// Phones may have asked for what they could not read.
+	tr.eventually("people to see all answers", func(db *store.DB) bool {
+		for chat, list := range tr.deliveries(db) {
+			texts := tr.venue.texts(chat)
+			for _, d := range list {
+				if !slices.Contains(texts, d.text) {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	tr.venue.rest()
+	tr.stop(p)
+	tr.look(func(db *store.DB) {
+		for _, rows := range []string{"inbox WHERE state <> 'done'", "turns WHERE state <> 'done'",
+			"outbox WHERE state <> 'sent'", "previews"} {
+			if got := tr.count(db, rows); got != 0 {
+				tr.t.Errorf("%s: %d rows, want none", rows, got)
+			}
+		}
+		deliveries := tr.deliveries(db)
+		for chat, n := range tr.ledger.said {
+			heard := tr.heard(db, chat)
+			tr.checkSeen(chat, heard, deliveries[chat], known)
+			first := newest[chat] + 1 // that must have been heard
+			if all {
+				first = 1
+			}
+			for i := first; i <= n; i++ {
+				want := fmt.Sprintf("%d-%d", chat, i)
+				if !slices.ContainsFunc(heard, func(m string) bool { return number(m) == want }) {
+					tr.t.Errorf("%s was not heard; heard is %q", want, heard)
+				}
+			}
+		}
+	})
+}
+
+// heard returns the marks of a chat's messages in the inbox, in their order.
+func (tr *trial) heard(db *store.DB, chat int64) (list []string) {
+	tr.t.Helper()
+	at := tr.venue.address(chat)
+	var body []byte
+	for range tr.query(db, []any{&body}, "SELECT body FROM inbox "+
+		"WHERE account = $1 AND chat = $2 ORDER BY id", at.Account, at.Chat) {
+		var m bus.InboundMessage
+		if err := json.Unmarshal(body, &m); err != nil {
+			tr.t.Fatal(err)
+		}
+		list = append(list, marks(m.Text)...)
+	}
+	return list
+}
+
+// checkSeen checks that what was heard in a chat is answered once and in order, and that people see
+// all of that: once, if the backup knew of it, and else at most once from each of the gateways.
+func (tr *trial) checkSeen(
+	chat int64, heard []string, all []delivery, known map[string]bool,
+) {
+	tr.t.Helper()
+	var answered []string
+	times := make(map[string]int)
+	for _, text := range tr.venue.texts(chat) {
+		times[text]++
+	}
+	for _, d := range all {
+		answered = append(answered, marks(d.text)...)
+		most := 2
+		if known[d.text] {
+			most = 1
+		}
+		if n := times[d.text]; n == 0 || n > most {
+			tr.t.Errorf("chat %d sees %q %d times, want 1 to %d", chat, d.text, n, most)
+		}
+	}
+	if !slices.Equal(answered, heard) {
+		tr.t.Errorf("chat %d: answered are\n%q, want\n%q", chat, answered, heard)
+	}
+}

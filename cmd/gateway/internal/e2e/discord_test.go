@@ -1,0 +1,141 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm/openai/openaitest"
+	"gateway/bus"
+	"gateway/channels/discord/discordtest"
+	"gateway/cmd/gateway/internal/cli"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/store"
+)
+
+// onDiscordOnly runs a gateway whose only account is on Discord. The lines of config are for it.
+func onDiscordOnly(t *testing.T, config string, answer openaitest.Answer) (*world, *scene) {
+	t.Helper()
+	w := newWorld(t, worldOptions{answer: answer})
+	d := openDiscord(t)
+	w.config = w.config[:strings.Index(w.config, "[channels.telegram]")]
+	w.config += "[channels.discord]\n" + d.config() + config
+	w.configure("")
+	w.run()
+	s := &scene{theatre: d, t: t, name: "discord", w: w}
+	s.until("the gateway", s.ready)
+	return w, s
+}
+
+// In a channel whose history the bot may not read Discord takes no replies: the answer comes as a
+// plain message.
+func TestAnswerWithoutReadMessageHistory(t *testing.T) {
+	_, s := onDiscordOnly(t, "streaming = false\n", perform)
+	d := s.theatre.(*onDiscord)
+	d.Allow("30", discordtest.ReadMessageHistory, false)
+	s.sayGroup("which roses?", true)
+	s.sayThread(1, "and here?")
+	s.until("answers", func() bool { return len(s.group()) == 1 && len(s.thread(1)) == 1 })
+	for i, text := range append(s.group(), s.thread(1)...) {
+		want := []string{"which roses?", "and here?"}[i]
+		if strings.HasPrefix(text, "(reply)") || !strings.HasSuffix(text, want) {
+			t.Errorf("people read %q, want a plain message with %q", text, want)
+		}
+	}
+}
+
+// An answer that Discord refuses is told to the owner and to whoever has asked, its mark goes, and
+// the command line counts it.
+func TestAnswerGivenUp(t *testing.T) {
+	w, s := onDiscordOnly(t, "streaming = false\naccess = \"open\"\n", perform)
+	d := s.theatre.(*onDiscord)
+	s.ask("hello", "you said hello")
+	s.sayStranger("hi")
+	s.until("an answer", func() bool { return has(s.stranger(), "you said hi") })
+	d.Allow("30", discordtest.SendMessages, false)
+	id := d.Say("30", "8", "<@99> roses?")
+	s.hear(`could not deliver an answer to Bob in Garden / #flowers on discord`)
+	s.hear("Missing Permissions")
+	s.until("no reaction", func() bool { return len(d.Reactions("30", id)) == 0 })
+	s.rows(0, "outbox WHERE state IN ('waiting', 'sending')")
+	s.say("/status")
+	s.hear("0 to send, 1 given up")
+	w.look(func(db *store.DB) {
+		cfg, err := config.Load("", w.environ())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := cli.ChannelRows(cfg, db.Read(t.Context()))
+		if err != nil || len(rows) != 2 || rows[0][4] != "1" {
+			t.Errorf("gateway channels shows %q, %v; want one message given up", rows, err)
+		}
+	})
+	d.Allow("30", discordtest.SendMessages, true)
+	w.look(func(db *store.DB) {
+		err := db.Tx(t.Context(), func(tx *store.Tx) error {
+			_, err := bus.NewOutbox().Retry(tx, 0, time.Now())
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	s.until("the answer", func() bool { return has(s.group(), "roses?") })
+}
+
+// A mention of the role that Discord has made for the bot is a mention of the bot.
+func TestMentionOfTheRole(t *testing.T) {
+	_, s := onDiscordOnly(t, "streaming = false\n", perform)
+	d := s.theatre.(*onDiscord)
+	d.AddRole("10", "88", "Gateway", "99")
+	d.Say("30", "8", "<@&88> roses?")
+	s.until("an answer", func() bool { return has(s.group(), "you said roses?") })
+}
+
+// A mention in a thread that began while the gateway was away is answered.
+func TestThreadOfAGap(t *testing.T) {
+	w, s := onDiscordOnly(t, "streaming = false\n", perform)
+	d := s.theatre.(*onDiscord)
+	s.ask("hello", "you said hello")
+	w.stop()
+	s.until("the end", func() bool { return d.Connected() == 0 })
+	d.AddThread("30", "33", "lilies")
+	d.Say("33", "8", "<@99> lilies?")
+	d.Say("30", "8", "<@99> roses?")
+	w.run()
+	s.until("answers", func() bool {
+		return has(s.thread(3), "you said lilies?") && has(s.group(), "you said roses?")
+	})
+}
+
+// A command that is used where nobody answers, or by somebody who is not let in, is answered with a
+// word that only they see.
+func TestCommandThatIsNotForUs(t *testing.T) {
+	_, s := onDiscordOnly(t, "streaming = false\n", perform)
+	d := s.theatre.(*onDiscord)
+	d.AddChannel("10", "40", "weeds")
+	told := func(id string) discordtest.Interaction {
+		t.Helper()
+		s.until("an answer", func() bool { return d.Interaction(id).Answer != 0 })
+		return d.Interaction(id)
+	}
+	i := told(d.Slash("40", "7", "status"))
+	if !i.Ephemeral || !strings.HasPrefix(i.Text, "I don't answer in this channel.") {
+		t.Errorf("in another channel the answer is %+v", i)
+	}
+	if i = told(d.Slash("21", "8", "status")); i.Text != "" {
+		t.Errorf("who gets a code is told %q besides", i.Text)
+	}
+	s.until("a code", func() bool { return len(s.stranger()) > 0 })
+	if list := s.stranger(); len(list) != 1 || !strings.Contains(list[0], "pairing code") {
+		t.Errorf("the stranger reads %q, want one code", list)
+	}
+	i = told(d.Slash("21", "8", "status"))
+	if !i.Ephemeral || !strings.HasPrefix(i.Text, "You are not let in.") {
+		t.Errorf("the answer to a stranger with a code is %+v", i)
+	}
+	i = told(d.Slash("20", "7", "status"))
+	if i.Text != "" {
+		t.Errorf("who is let in is told %q", i.Text)
+	}
+}

@@ -1,0 +1,267 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gateway/channels/discord/discordtest"
+	"gateway/channels/telegram/telegramtest"
+	"gateway/store"
+)
+
+// A guest is somebody on a platform who was let in by a code.
+type guest struct {
+	platform string
+	marks    []string // by which they would be found
+	say      func(text string)
+	texts    func() []string // what they read from the bot
+}
+
+// An inn is a gateway with a guest on each platform.
+type inn struct {
+	*world
+	guests   []guest
+	whatsapp *onWhatsApp
+}
+
+const zoe = "Zoe Zanzibar"
+
+func newInn(t *testing.T) *inn {
+	t.Helper()
+	w := newWorld(t, worldOptions{})
+	in := &inn{world: w, whatsapp: openWhatsApp(t, w.home)}
+	d, tg := openDiscord(t), openTelegram(w.telegram, w.url)
+	const user, dm = "481516234200000001", "481516234200000002"
+	d.AddUser(discordtest.User{ID: user, Username: "zoe_zanzibar", Name: zoe})
+	d.AddDM(user, dm)
+	const chat = 481516234233
+	tg.AddUser(telegramtest.User{ID: chat, First: zoe})
+	p := in.whatsapp.person(zoe)
+	in.guests = []guest{
+		{"discord", []string{user, dm}, func(s string) { d.Say(dm, user, s) },
+			func() []string { return d.read(dm) }},
+		{"telegram", []string{fmt.Sprint(chat)}, func(s string) { w.telegram.Say(chat, chat, s) },
+			func() []string { return tg.read(chat, 0) }},
+		{"whatsapp", []string{p.Phone(), p.LID()},
+			func(s string) { _, err := p.Say(t.Context(), s); in.whatsapp.must(err) },
+			func() []string { return in.whatsapp.read(p, "") }},
+	}
+	for i := range in.guests {
+		in.guests[i].marks = append(in.guests[i].marks, "Zanzibar", "zanzibar", "timbuktu")
+	}
+	w.config = w.config[:strings.Index(w.config, "[channels.telegram]")]
+	for _, th := range []struct {
+		name string
+		theatre
+	}{{"discord", d}, {"telegram", tg}, {"whatsapp", in.whatsapp}} {
+		w.config += "[channels." + th.name + "]\n" + th.config()
+	}
+	w.configure("")
+	return in
+}
+
+// open starts a gateway and waits until it hears everybody: on Discord it never learns what it did
+// not hear of somebody whom it does not know.
+func (in *inn) open(env ...string) *process {
+	in.t.Helper()
+	p := in.start(env...)
+	p.ready()
+	in.eventually("the platforms", func(*store.DB) bool {
+		return p.logged("discord connected") > 0 && p.logged("telegram connected") > 0 &&
+			p.logged("whatsapp connection") > 0
+	})
+	return p
+}
+
+// hear waits until a guest reads a text.
+func (in *inn) hear(g guest, text string) {
+	in.t.Helper()
+	in.eventually(g.platform+" shows "+text, func(*store.DB) bool { return has(g.texts(), text) })
+}
+
+// code returns the pairing code that a guest was given last.
+func (in *inn) code(g guest, n int) string {
+	in.t.Helper()
+	var codes [][]string
+	in.eventually("a pairing code on "+g.platform, func(*store.DB) bool {
+		codes = regexp.MustCompile(`code is [^A-Z0-9]*([A-Z0-9]{8})`).
+			FindAllStringSubmatch(strings.Join(g.texts(), "\n"), -1)
+		return len(codes) >= n
+	})
+	return codes[n-1][1]
+}
+
+// welcome lets all guests in, and has them talk, until the gateway has something of each; and then
+// Ann: an owner who is there before is told who asks to be let in.
+func (in *inn) welcome() {
+	in.t.Helper()
+	for _, g := range in.guests {
+		g.say("hello")
+		code := in.code(g, 1)
+		if out, err := in.gateway("people", "approve", code); err != nil {
+			in.t.Fatalf("approve: %v\n%s", err, out)
+		}
+		in.hear(g, "let you in")
+		g.say("my secret is timbuktu")
+		in.hear(g, "my secret is timbuktu")
+		for _, mark := range g.marks {
+			if len(in.traces(mark)) == 0 {
+				in.t.Errorf("there is no trace of %q: it proves nothing", mark)
+			}
+		}
+	}
+	in.whatsapp.say("hello")
+	in.eventually("an answer to Ann", func(*store.DB) bool { return len(in.whatsapp.direct()) > 0 })
+}
+
+// forgets waits until what /forget leaves to do is done.
+func (in *inn) forgets() {
+	in.t.Helper()
+	in.eventually("all is forgotten", func(db *store.DB) bool {
+		return in.count(db, "chores WHERE kind = 'erase'") == 0
+	})
+}
+
+// traces returns the files of the home, without the configuration, in which a text stands.
+func (in *inn) traces(text string) (list []string) {
+	in.t.Helper()
+	err := filepath.WalkDir(in.home, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || e.Name() == "config.toml" {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if bytes.Contains(content, []byte(text)) || strings.Contains(e.Name(), text) {
+			list = append(list, strings.TrimPrefix(path, in.home))
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		in.t.Fatal(err)
+	}
+	return list
+}
+
+// wantNoTraces checks that no file has anything of the guests any more, but of those that are
+// excepted.
+func (in *inn) wantNoTraces(except ...string) {
+	in.t.Helper()
+	for _, g := range in.guests {
+		for _, mark := range g.marks {
+			if left := in.traces(mark); len(left) > 0 && !slices.Contains(except, g.platform) {
+				in.t.Errorf("%s: traces of %q are left in %q", g.platform, mark, left)
+			}
+		}
+	}
+	if len(in.traces(in.whatsapp.ann.LID())) == 0 {
+		in.t.Error("Ann is forgotten, too")
+	}
+}
+
+// wantStrangers checks that the guests are heard as strangers, and read what they are told.
+func (in *inn) wantStrangers() {
+	in.t.Helper()
+	for _, g := range in.guests {
+		g.say("hello again")
+		in.code(g, 2)
+	}
+}
+
+// Whoever has themselves forgotten has left nothing in any file of the gateway, not even the
+// number by which their platform calls them, whatever happens in the middle; and may come again.
+func TestForgetOnPlatforms(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		fault  string
+		killed bool // as soon as it was said
+		away   bool // WhatsApp is, from then on
+	}{
+		{name: "at once"},
+		{name: "killed", killed: true},
+		{name: "killed when it was done", fault: "GATEWAY_FAULT=chored:2"},
+		{name: "not connected", away: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			in := newInn(t)
+			p := in.open()
+			in.welcome()
+			if tt.fault != "" {
+				p.kill()
+				p = in.open(tt.fault)
+			}
+			for _, g := range in.guests {
+				g.say("/forget me now")
+				if tt.fault == "" {
+					in.hear(g, "I have forgotten you")
+				}
+			}
+			switch {
+			case tt.killed:
+				p.kill()
+				p = in.open()
+			case tt.fault != "":
+				if code := p.exited(patience); code != -1 {
+					t.Errorf("exit code %d, want a kill\n%s", code, p.newest())
+				}
+				p = in.open()
+				for _, g := range in.guests {
+					in.hear(g, "I have forgotten you")
+				}
+			}
+			if tt.away {
+				in.whatsapp.SetOutage(true)
+			}
+			in.forgets()
+			in.wantNoTraces()
+			if tt.away {
+				in.whatsapp.SetOutage(false)
+			}
+			in.wantStrangers()
+			p.kill()
+			in.open()
+		})
+	}
+}
+
+// The operator forgets people beside the gateway, or while it does not run, also those of an
+// account that is gone from the configuration: the next gateway does what is left to do.
+func TestForgetByOperator(t *testing.T) {
+	t.Parallel()
+	in := newInn(t)
+	p := in.open()
+	in.welcome()
+	forget := func(platform string) {
+		t.Helper()
+		var person int64
+		in.look(func(db *store.DB) {
+			for range in.query(db, []any{&person}, "SELECT id FROM people JOIN identities "+
+				"ON person = id WHERE account = $1 AND name = $2", platform, zoe) {
+			}
+		})
+		out, err := in.gateway("memory", "forget", fmt.Sprint(person), "--yes")
+		if err != nil {
+			t.Fatalf("forget %d: %v\n%s", person, err, out)
+		}
+	}
+	forget("discord")
+	p.kill()
+	forget("telegram")
+	forget("whatsapp")
+	before, _, _ := strings.Cut(in.config, "[channels.whatsapp]")
+	in.config = before
+	in.configure("")
+	in.start().ready()
+	in.forgets()
+	in.wantNoTraces()
+}

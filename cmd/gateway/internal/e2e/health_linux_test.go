@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"gateway/store"
+)
+
+// While there is little room on the disk the gateway is not ready, also if writes wait for room;
+// with room all goes on.
+func TestReadyDisk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{})
+	if err := syscall.Mount("tmpfs", w.home, "tmpfs", 0, "size=96m,mode=700"); err != nil {
+		t.Logf("no disk of its own can be made: %v", err) // it takes privileges
+		return
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(w.home, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	w.configure(quiet)
+	o := w.operate(soonTroubled)
+	o.healthy(w)
+	filler := filepath.Join(w.home, "filler")
+	if err := os.WriteFile(filler, bytes.Repeat([]byte("x"), 48<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.turns(w, "disk", false, "make room")
+	o.turns(w, "store", true) // while there is some room
+	if err := fillUp(filler); err != nil {
+		t.Fatal(err)
+	}
+	o.turns(w, "store", false)
+	w.telegram.Say(1, 1, "are you there?")
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	o.healthy(w)
+	w.await("an answer", func() bool { return w.telegram.SentCount(1) == 1 })
+}
+
+// fillUp makes a file larger until its disk is full.
+func fillUp(path string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for size := 1 << 20; size > 0; size /= 2 {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, size))
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Without a sandbox the gateway is not ready; once one is installed it finds it by itself.
+func TestReadySandbox(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("bwrap")
+	if err != nil {
+		t.Skip("bubblewrap is not installed")
+	}
+	w := newWorld(t, worldOptions{sandbox: "bubblewrap"})
+	bin := t.TempDir()
+	o := w.operate(soonTroubled, "PATH="+bin)
+	o.turns(w, "sandbox", false, "bwrap", "bubblewrap")
+	if err := os.Symlink(program, filepath.Join(bin, "bwrap")); err != nil {
+		t.Fatal(err)
+	}
+	o.healthy(w)
+}
+
+// A sandbox that stops working is noticed by the command that it fails, or when it is proven again.
+// Commands are refused until it works, and all that is seen.
+func TestSandboxBreaks(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("bwrap")
+	if err != nil {
+		t.Skip("bubblewrap is not installed")
+	}
+	w := newWorld(t, worldOptions{answer: obey, sandbox: "bubblewrap",
+		channel: quiet + "\nowners = [7]"})
+	w.model.Keep(100)
+	bin := t.TempDir()
+	broken := filepath.Join(bin, "broken")
+	script := fmt.Sprintf("#!/bin/sh\n"+
+		"if [ -e %s ]; then echo 'bwrap: no namespaces' >&2; exit 1; fi\n"+
+		"exec %s \"$@\"\n", broken, program)
+	if err := os.WriteFile(filepath.Join(bin, "bwrap"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	change := func(ok bool) {
+		t.Helper()
+		var err error
+		if ok {
+			err = os.Remove(broken)
+		} else {
+			err = os.WriteFile(broken, nil, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := "PATH=" + bin + ":" + os.Getenv("PATH")
+	run := func(want string) {
+		t.Helper()
+		if got := result(w.do(`exec {"command":"echo it runs"}`)); !strings.Contains(got, want) {
+			t.Errorf("the result is %q, want %q", got, want)
+		}
+	}
+	const noticed = "the sandbox does not work any more; commands are refused until it does: " +
+		"see gateway doctor"
+	for _, test := range []struct {
+		name  string
+		env   string
+		fails bool   // a command, which so finds out
+		mode  string // with auto nothing weaker takes its place
+	}{
+		{"by a command", "GATEWAY_TIME_SCALE=1", true, "bubblewrap"},
+		{"by a command, auto", "GATEWAY_TIME_SCALE=1", true, "auto"},
+		{"by itself", "GATEWAY_TIME_SCALE=1200", false, "auto"}, // ten minutes are half a second
+	} {
+		o := w.operate(path, test.env, "GATEWAY_EXEC__SANDBOX="+test.mode)
+		o.healthy(w)
+		run("it runs")
+		change(false)
+		if test.fails {
+			run("no command can be run at present")
+		}
+		o.turns(w, "sandbox", false, "no namespaces", "self-test")
+		run("no command can be run at present")
+		o.says(noticed, 1)
+		if n := o.logged(noticed); n != 1 {
+			t.Errorf("%s: the log says it %d times, want once", test.name, n)
+		}
+		change(true)
+		o.healthy(w)
+		run("it runs")
+		w.eventually("the answers to be noted", func(db *store.DB) bool {
+			return w.count(db, "outbox WHERE state <> 'sent'") == 0 &&
+				w.count(db, "turns WHERE state = 'running'") == 0
+		})
+		o.kill()
+	}
+}
+
+// A sandbox that fails once, on a busy machine, is not left for a weaker one.
+func TestSandboxFailsOnce(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("bwrap")
+	if err != nil {
+		t.Skip("bubblewrap is not installed")
+	}
+	w := newWorld(t, worldOptions{sandbox: "auto"})
+	bin := t.TempDir()
+	once, runs := filepath.Join(bin, "once"), filepath.Join(bin, "runs")
+	script := fmt.Sprintf("#!/bin/sh\nif rm %s 2>/dev/null; then exit 1; fi\n"+
+		"echo >>%s\nexec %s \"$@\"\n", once, runs, program)
+	if err := os.WriteFile(filepath.Join(bin, "bwrap"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := w.operate("PATH="+bin+":"+os.Getenv("PATH"), "GATEWAY_TIME_SCALE=1200")
+	o.healthy(w)
+	if err := os.WriteFile(once, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.repeat("it to fail", func() bool {
+		_, err := os.Stat(once)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	count := func() int {
+		content, err := os.ReadFile(runs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(content)
+	}
+	begin := count()
+	w.repeat("it to be proven again", func() bool { return count() >= begin+4 }) // 2 runs a proof
+	o.says("sandbox found", 1)
+	if n := o.logged("sandbox found"); n != 1 {
+		t.Errorf("a sandbox was found %d times, want once", n)
+	}
+}

@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"gateway/agent/llm/openai/openaitest"
+	"gateway/channels/telegram/telegramtest"
+	"gateway/store"
+)
+
+// A heartbeat whose answer is HEARTBEAT_OK, or nothing, is heard by nobody; one that has something
+// to say is.
+func TestHeartbeat(t *testing.T) {
+	t.Parallel()
+	var beats atomic.Int64
+	w := newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
+		last := r.Messages[len(r.Messages)-1].Content
+		if !strings.Contains(last, "[heartbeat; nobody has written]") {
+			return say("hi")
+		}
+		if !strings.Contains(last, "- [ ] water the plants") {
+			t.Errorf("the heartbeat is asked %q", last)
+		}
+		switch beats.Add(1) {
+		case 1:
+			return say("HEARTBEAT_OK")
+		case 2:
+			return say("")
+		case 3:
+			return say("**HEARTBEAT_OK**")
+		case 4:
+			return say("The plants are dry.\n\nHEARTBEAT_OK")
+		}
+		return say("HEARTBEAT_OK")
+	}, agent: "[heartbeat]\nevery = \"1m\""})
+	w.telegram.Deliver(telegramtest.Message{User: 7, Text: "hello"})
+	p := w.start()
+	p.ready()
+	w.eventually("the answer", func(db *store.DB) bool {
+		return w.count(db, "outbox WHERE state = 'sent'") == 1
+	})
+	p.kill()
+	file := filepath.Join(w.home, "memory", "chat-telegram+7", "HEARTBEAT.md")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("- [ ] water the plants\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = w.start("GATEWAY_TIME_SCALE=60") // a minute is a second
+	p.ready()
+	w.eventually("six heartbeats", func(db *store.DB) bool {
+		return w.count(db, "runs WHERE state = 'done'") >= 6 &&
+			w.count(db, "outbox WHERE state <> 'sent'") == 0
+	})
+	p.kill()
+	w.look(func(db *store.DB) {
+		if n := w.count(db, "outbox"); n != 2 {
+			t.Errorf("%d messages were sent, want the answer and what the fourth heartbeat has found", n)
+		}
+	})
+	if got := w.texts(7); !slices.Equal(got, []string{"hi", "The plants are dry."}) {
+		t.Errorf("people see %q", got)
+	}
+}

@@ -1,0 +1,281 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gateway/channels/telegram/telegramtest"
+	"gateway/store"
+)
+
+const hookSecret = "a-secret-of-the-hooks"
+
+// withHooks are settings with two hooks whose answers go to chat 1 on Telegram.
+const withHooks = quiet + `
+[hooks.alerts]
+to = "telegram/1"
+secret = "` + hookSecret + `"
+template = "{{.status}}: {{.text}}"
+rate = 100000
+[hooks.signed]
+to = "telegram/1"
+secret = "` + hookSecret + `"
+auth = "hmac"
+session = "chat"
+rate = 2
+[hooks.off]
+enabled = false
+to = "telegram/1"
+secret = "env:NOT_SET"
+`
+
+// hook returns a post of JSON to a hook, with an idempotency key.
+func (o *operator) hook(name, key, body string) *http.Request {
+	o.t.Helper()
+	req, err := http.NewRequestWithContext(o.t.Context(), "POST",
+		"http://"+o.Address+"/hooks/"+name, strings.NewReader(body))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	mac := hmac.New(sha256.New, []byte(hookSecret))
+	mac.Write([]byte(body))
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+hookSecret)
+	req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	req.Header.Set("Idempotency-Key", key)
+	return req
+}
+
+// What is posted is answered in the chat, once; what is wrong is refused and leaves no trace.
+func TestHooks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{channel: withHooks})
+	w.telegram.AddUser(telegramtest.User{ID: 1, First: "Anna"})
+	o := w.operate()
+	post := func(req *http.Request, want int) string {
+		t.Helper()
+		code, body, err := o.post(t, req)
+		if err != nil || code != want {
+			t.Errorf("answer = %d %s, %v; want %d", code, body, err, want)
+		}
+		return body
+	}
+	changed := func(name, value string) *http.Request {
+		req := o.hook("alerts", "k0", `{}`)
+		req.Header.Set(name, value)
+		return req
+	}
+	post(changed("Authorization", "Bearer wrong"), 401)
+	post(changed("Authorization", ""), 401)
+	post(o.hook("off", "k0", `{}`), 404)
+	post(o.hook("none", "k0", `{}`), 404)
+	post(o.hook("alerts", "k0", `{"text":"`+strings.Repeat("x", 256<<10)+`"}`), 413)
+	forged := o.hook("signed", "k0", `{"n":1}`)
+	forged.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
+	post(forged, 401)
+
+	const alert = `{"status":"firing","text":"disk full"}`
+	first := post(o.hook("alerts", "k1", alert), 202)
+	again := post(o.hook("alerts", "k1", alert), 202)
+	if !strings.Contains(first, `"id":"hook:alerts:k1"`) ||
+		!strings.Contains(again, `"duplicate":true`) {
+		t.Errorf("answers = %s and %s, want the id, and then a duplicate", first, again)
+	}
+	w.await("an answer", func() bool { return w.telegram.SentCount(1) == 1 })
+	if got := w.texts(1)[0]; !strings.Contains(got, "firing: disk full") {
+		t.Errorf("answer = %q, want what the template has made of the post", got)
+	}
+	post(o.hook("signed", "k1", `{"n":1}`), 202)
+	w.await("an answer", func() bool { return w.telegram.SentCount(1) == 2 })
+	post(o.hook("signed", "k2", `{"n":2}`), 202)
+	post(o.hook("signed", "k3", `{"n":3}`), 429)
+	w.await("an answer", func() bool { return w.telegram.SentCount(1) == 3 })
+	w.look(func(db *store.DB) {
+		if n := w.count(db, "inbox"); n != 3 {
+			t.Errorf("%d messages in the inbox, want 3", n)
+		}
+		for key, want := range map[string]int{"telegram/1#@hook-alerts": 1, "telegram/1": 2} {
+			if n := w.count(db, "turns WHERE session = '"+key+"'"); n != want {
+				t.Errorf("%d turns in %s, want %d", n, key, want)
+			}
+		}
+	})
+	series := o.series()
+	for key, want := range map[string]float64{
+		"hook=alerts,outcome=accepted": 1, "hook=alerts,outcome=duplicate": 1,
+		"hook=alerts,outcome=unauthorized": 2, "hook=alerts,outcome=refused": 1,
+		"hook=signed,outcome=accepted": 2, "hook=signed,outcome=limited": 1,
+		"hook=signed,outcome=unauthorized": 1,
+	} {
+		if got := series["gateway_hook_posts_total{"+key+"}"]; got != want {
+			t.Errorf("posts with %s = %v, want %v", key, got, want)
+		}
+	}
+}
+
+// Posts that were accepted survive the end of the process: each is answered, and none twice, though
+// all are posted again, as senders do that got no answer.
+func TestHooksSurviveKills(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	w := newWorld(t, worldOptions{channel: withHooks, answer: l.answer, onSend: l.onSend})
+	w.telegram.AddUser(telegramtest.User{ID: 1, First: "Anna"})
+	const posts, atOnce = 300, 30
+	bodies := make([]string, posts)
+	for i := range bodies { // a post may be answered together with others: each has a mark
+		bodies[i] = fmt.Sprintf(`{"status":"firing","text":%q}`, l.next(1, 0))
+	}
+	accepted := make(map[int]bool)
+	var mu sync.Mutex
+	// send posts all that was not accepted, and returns when so many more are.
+	send := func(o *operator, more int) {
+		var wg sync.WaitGroup
+		places := make(chan struct{}, atOnce)
+		enough := make(chan struct{})
+		n := 0
+		for i := range bodies {
+			mu.Lock()
+			done := accepted[i]
+			mu.Unlock()
+			if done {
+				continue
+			}
+			req := o.hook("alerts", fmt.Sprint(i), bodies[i])
+			wg.Go(func() {
+				places <- struct{}{}
+				defer func() { <-places }()
+				code, _, err := o.post(t, req)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil && code == 202 {
+					accepted[i] = true
+					if n++; n == more {
+						close(enough)
+					}
+				}
+			})
+		}
+		ended := make(chan struct{})
+		go func() { wg.Wait(); close(ended) }()
+		select {
+		case <-enough:
+		case <-ended:
+		}
+		if more < posts {
+			o.kill() // in the middle of what follows
+		}
+		<-ended
+	}
+	for range 3 {
+		send(w.operate(), posts/6)
+		w.relieve("GATEWAY_HTTP__LISTEN=127.0.0.1:0")
+	}
+	o := w.operate()
+	send(o, posts)
+	mu.Lock()
+	n := len(accepted)
+	mu.Unlock()
+	if n != posts {
+		t.Fatalf("%d posts are accepted, want %d\n%s", n, posts, o.newest())
+	}
+	l.await(t, 0, o.done)
+	w.look(func(db *store.DB) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		err := o.wait(ctx, func() bool {
+			return w.count(db, "outbox WHERE state <> 'sent'") == 0 &&
+				w.count(db, "inbox WHERE state = 'done'") == posts
+		})
+		if err != nil {
+			t.Fatalf("never quiet: %v\n%s", err, o.newest())
+		}
+		if n := w.count(db, "inbox"); n != posts {
+			t.Errorf("%d messages in the inbox, want %d", n, posts)
+		}
+		// What the gateway has promised to send has each mark once.
+		times := make(map[string]int)
+		var body []byte
+		for range w.query(db, []any{&body}, "SELECT body FROM outbox") {
+			for _, m := range marks(outbound(t, body).Text) {
+				times[m]++
+			}
+		}
+		for m, n := range times {
+			if n != 1 {
+				t.Errorf("%s is answered %d times", m, n)
+			}
+		}
+		if len(times) != posts {
+			t.Errorf("%d posts are answered, want %d", len(times), posts)
+		}
+	})
+}
+
+// The server is alive to others while one lets it wait for a body, and ends with the gateway.
+func TestHooksSlowBody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{channel: withHooks})
+	o := w.operate()
+	body := &slowBody{first: strings.NewReader(`{"status`), closed: make(chan struct{})}
+	defer body.Close()
+	req := o.hook("alerts", "slow", "")
+	req.Body, req.ContentLength = body, 100
+	answers := make(chan int, 1)
+	go func() {
+		resp, err := o.client.Do(req)
+		code := 0
+		if err == nil {
+			code = resp.StatusCode
+			resp.Body.Close()
+		}
+		answers <- code
+	}()
+	if code, _, err := o.post(t, o.hook("alerts", "k", `{"status":"a"}`)); err != nil || code != 202 {
+		t.Errorf("another post = %d, %v; want 202", code, err)
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case code := <-answers:
+		if code != http.StatusRequestTimeout && code != 0 { // 0: cut off while it was sent
+			t.Errorf("answer = %d, want 408", code)
+		}
+	case <-timer.C:
+		t.Fatal("a body that never comes is waited for")
+	}
+	w.look(func(db *store.DB) {
+		if n := w.count(db, "inbox"); n != 1 {
+			t.Errorf("%d messages in the inbox, want that of the other post", n)
+		}
+	})
+}
+
+// A slowBody is a body that has a beginning, and then nothing until it is closed.
+type slowBody struct {
+	first  *strings.Reader
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	if b.first.Len() > 0 {
+		return b.first.Read(p)
+	}
+	<-b.closed
+	return 0, context.Canceled
+}
+
+func (b *slowBody) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return nil
+}

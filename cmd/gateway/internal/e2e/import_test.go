@@ -1,0 +1,96 @@
+//go:build unix
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm/openai/openaitest"
+)
+
+// recital answers with those of the words that are anywhere in the prompt, and the last message.
+func recital(words ...string) openaitest.Answer {
+	return func(r openaitest.Request) openaitest.Reply {
+		var known []string
+		for _, m := range r.Messages {
+			for _, w := range words {
+				if strings.Contains(m.Content, w) && !slices.Contains(known, w) {
+					known = append(known, w)
+				}
+			}
+		}
+		slices.Sort(known)
+		last := r.Messages[len(r.Messages)-1].Content
+		return openaitest.Reply{Text: []string{fmt.Sprintf("I know %q. %s", known, last)}}
+	}
+}
+
+// TestImportedHomeIsUsed moves a home of nanobot to a gateway that has run, and starts it again:
+// the memory is known to its owner and to nobody else, the conversation goes on, the job runs once.
+func TestImportedHomeIsUsed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: recital("Bello", "Coco", "Rome")})
+	w.configure(quiet + "\nowners = [7]")
+	p := w.start()
+	p.ready()
+	w.telegram.Say(7, 7, "hello")
+	w.telegram.Say(8, 8, "hello")
+	w.await("the first answers", func() bool { return len(w.texts(7)) > 0 && len(w.texts(8)) > 0 })
+	if got := strings.Join(w.texts(7), "\n"); !strings.Contains(got, "I know []") {
+		t.Fatalf("the answer before is %s", got)
+	}
+	p.kill()
+
+	bot := t.TempDir()
+	for name, text := range map[string]string{
+		"config.json":                `{"channels":{}}`,
+		"workspace/memory/MEMORY.md": "The dog is called Bello.",
+		"workspace/memory/history.jsonl": `{"cursor":1,"timestamp":"2026-11-20 09:00",` +
+			`"content":"Anna was in Rome."}`,
+		"workspace/sessions/telegram_55.jsonl": `{"role":"user",` +
+			`"content":"The parrot is called Coco."}`,
+		"workspace/cron/jobs.json": fmt.Sprintf(`{"jobs":[{"name":"ficus","schedule":{"kind":"at",
+			"atMs":%d},"payload":{"message":"Water the ficus","channel":"telegram","to":"7"}}]}`,
+			time.Now().Add(15*time.Second).UnixMilli()),
+	} {
+		path := filepath.Join(bot, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := w.gateway("import", "nanobot", bot)
+	if err != nil || strings.Contains(out, "failed") {
+		t.Fatalf("import: %v\n%s", err, out)
+	}
+
+	p = w.start()
+	p.ready()
+	w.telegram.Say(7, 7, "what do you know, owner?")
+	w.telegram.Say(8, 8, "what do you know, stranger?")
+	w.telegram.Say(55, 55, "what do you know, friend?")
+	knows := func(chat int64, words, about string) func() bool {
+		return func() bool {
+			return slices.ContainsFunc(w.texts(chat), func(s string) bool {
+				return strings.Contains(s, "I know "+words) && strings.Contains(s, about)
+			})
+		}
+	}
+	w.await("the owner's answer", knows(7, `["Bello" "Rome"]`, "owner?"))
+	w.await("the stranger's answer", knows(8, `[]`, "stranger?"))
+	w.await("the friend's answer", knows(55, `["Coco"]`, "friend?"))
+	w.await("the job", knows(7, `["Bello" "Rome"]`, "Water the ficus"))
+
+	if out, err := w.gateway("import", "nanobot", bot); err == nil ||
+		!strings.Contains(out, "a gateway is running in") {
+		t.Errorf("importing beside a gateway: %v\n%s", err, out)
+	}
+}

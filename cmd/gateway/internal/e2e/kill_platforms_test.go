@@ -1,0 +1,99 @@
+//go:build unix
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestKillPlatforms is TestKill on the platforms that remember what they were sent: there nobody
+// ever sees anything twice.
+func TestKillPlatforms(t *testing.T) {
+	t.Parallel()
+	for _, platform := range []struct {
+		name  string
+		chats int
+		open  func(tr *trial) venue
+	}{
+		{"discord", 30, func(tr *trial) venue { return openDiscordVenue(tr) }},
+		{"whatsapp", 4, func(tr *trial) venue { return openWhatsAppVenue(tr) }},
+	} {
+		begin := func(t *testing.T) *trial {
+			t.Parallel()
+			tr := newTrial(t, platform.chats)
+			tr.venue = platform.open(tr)
+			return tr
+		}
+		t.Run(platform.name, func(t *testing.T) {
+			tr := begin(t)
+			tr.meet()
+			tr.venue.disturb(tr.ledger.hide)
+			for _, point := range []string{
+				"accepted", "begun", "finished", "sending", "sent", "delivered",
+			} {
+				tr.relax()
+				tr.endAt(point, 1+tr.rand.IntN(3))
+			}
+			tr.torment(often(8))
+		})
+		t.Run(platform.name+" stream", func(t *testing.T) {
+			tr := begin(t)
+			tr.meet()
+			tr.stream()
+			tr.torment(often(8))
+		})
+	}
+}
+
+// torment ends the gateway at n random moments, while its connection suffers.
+func (tr *trial) torment(n int) {
+	tr.t.Helper()
+	for range n {
+		tr.say(3 + tr.rand.IntN(10))
+		p := tr.start()
+		p.ready()
+		tr.pause(p, time.Duration(tr.rand.IntN(500))*time.Millisecond)
+		tr.say(3 + tr.rand.IntN(10))
+		tr.venue.shake(tr.rand)
+		tr.killAfter(p, time.Duration(tr.rand.IntN(1500))*time.Millisecond)
+	}
+	tr.settle()
+}
+
+// meet lets each person say something and be answered: only of a chat that it knows can the
+// gateway find out what was said there while it was away.
+func (tr *trial) meet() {
+	tr.t.Helper()
+	var list []saying
+	for chat := range int64(tr.chats) {
+		list = append(list, saying{chat + 1, tr.ledger.next(chat+1, 0)})
+	}
+	p := tr.start()
+	p.ready()
+	tr.venue.ready()
+	tr.venue.say(list)
+	tr.ledger.await(tr.t, 0, p.done)
+	tr.quiet(p)
+	tr.stop(p)
+}
+
+// relax lets a process answer everything if one more end could make a turn give up.
+func (tr *trial) relax() {
+	tr.t.Helper()
+	if tr.tired {
+		p := tr.start()
+		p.ready()
+		tr.killAfter(p, 0)
+	}
+}
+
+// move puts the people of tr, and so the gateway, to another platform, with the given section of
+// the configuration.
+func (tr *trial) move(section string) {
+	tr.t.Helper()
+	common, _, _ := strings.Cut(tr.config, "[channels.")
+	tr.config = common + section
+	tr.configure(quiet)
+}

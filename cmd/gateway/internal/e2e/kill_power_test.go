@@ -1,0 +1,183 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/store"
+)
+
+// TestKillPower is TestKill with a power loss at each kill: what the process had not synced is gone
+// from its database. Each message is answered, in order, and once, but for what was sent in the
+// last 50 ms, which may come twice.
+func TestKillPower(t *testing.T) {
+	t.Parallel()
+	t.Run("random", func(t *testing.T) {
+		t.Parallel()
+		tr := newTrial(t, 200)
+		lost := 0
+		for range often(16) {
+			tr.say(10 + tr.rand.IntN(20))
+			p := tr.start("GATEWAY_SYNCED=1")
+			p.ready()
+			tr.say(10 + tr.rand.IntN(20))
+			lost += tr.powerLossAfter(p, time.Duration(tr.rand.IntN(350))*time.Millisecond)
+		}
+		tr.settle()
+		if t.Logf("%d frames of the log were lost", lost); lost == 0 {
+			t.Error("no power loss has taken anything")
+		}
+	})
+	for _, point := range []string{"begun", "intended", "stepped", "finished", "sending", "sent"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			tr := newTrial(t, 25)
+			tr.loses = true
+			for n := range 3 {
+				tr.endAt(point, 1+5*n)
+			}
+			tr.settle()
+		})
+	}
+}
+
+// powerLossAfter ends p after a time, and takes from its database what was not on the disk. It
+// returns how many frames of the write-ahead log that were.
+func (tr *trial) powerLossAfter(p *process, d time.Duration) (lost int) {
+	tr.t.Helper()
+	tr.rest(p)
+	tr.pause(p, d)
+	p.kill()
+	tr.kills++
+	tr.venue.calm()
+	lost = tr.losePower()
+	tr.autopsy()
+	return lost
+}
+
+// losePower takes from the database of a dead process what it had not synced. It notes which
+// messages were sent, or on their way, and are not marked so any more: they may come again.
+func (tr *trial) losePower() (lost int) {
+	tr.t.Helper()
+	before := tr.sendings(copyDatabase(tr.t, tr.home))
+	lost = cutLog(tr.t, filepath.Join(tr.home, "gateway.db"))
+	after := tr.sendings(copyDatabase(tr.t, tr.home))
+	for id, d := range before {
+		if len(after[id].ids) < len(d.ids) || d.state != bus.Waiting && after[id].state == bus.Waiting {
+			tr.caught[d.text]++
+			tr.unnoted[d.text]++
+		}
+	}
+	return lost
+}
+
+// A sending is how far a delivery has come.
+type sending struct {
+	text  string
+	state bus.DeliveryState
+	ids   string
+}
+
+// sendings returns the deliveries in the database of a home, by id.
+func (tr *trial) sendings(home string) map[int64]sending {
+	list := make(map[int64]sending)
+	db, err := store.Open(tr.t.Context(), filepath.Join(home, "gateway.db"), app.Migrations(),
+		&store.Options{Shared: true})
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	defer db.Close()
+	var id int64
+	var body []byte
+	var s sending
+	for range tr.query(db, []any{&id, &body, &s.state, &s.ids},
+		"SELECT id, body, state, ids FROM outbox") {
+		s.text = outbound(tr.t, body).Text
+		list[id] = s
+	}
+	return list
+}
+
+// copyDatabase copies the database of a home, since looking at one changes its files.
+func copyDatabase(t *testing.T, home string) string {
+	dir := t.TempDir()
+	for _, name := range []string{"gateway.db", "gateway.db-wal"} {
+		data, err := os.ReadFile(filepath.Join(home, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// The layout of a write-ahead log and of its index: see "WAL-mode File Format" of SQLite.
+const (
+	logHeader     = 32  // bytes; the page size is at 8, the salt at 16
+	frameHeader   = 24  // bytes, before each page
+	indexTried    = 128 // where the index has how many frames a checkpoint may have moved
+	indexHeadSize = 136
+)
+
+// cutLog cuts the write-ahead log of the database at path after the last frame that was synced, as
+// the process has noted it, or that a checkpoint may have moved into the database, before which it
+// syncs the log. It returns the number of frames that are gone.
+func cutLog(t *testing.T, path string) (lost int) {
+	t.Helper()
+	wal, err := os.ReadFile(path + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(wal) < logHeader {
+		return 0
+	}
+	frame := frameHeader + int(binary.BigEndian.Uint32(wal[8:]))
+	salt := binary.BigEndian.Uint64(wal[16:])
+	note, err := os.ReadFile(path + ".synced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var synced struct {
+		salt   uint64
+		frames int
+	}
+	if _, err := fmt.Sscan(string(note), &synced.salt, &synced.frames); err != nil {
+		t.Fatalf("%q: %v", note, err)
+	}
+	keep := 0
+	if synced.salt == salt { // else the log began anew after the last sync
+		keep = synced.frames
+	}
+	index, err := os.ReadFile(path + "-shm")
+	if err != nil || len(index) < indexHeadSize {
+		t.Fatalf("index of %d bytes: %v", len(index), err)
+	}
+	keep = max(keep, int(binary.NativeEndian.Uint32(index[indexTried:])))
+	end := min(logHeader+keep*frame, len(wal))
+	for at := end; at+frame <= len(wal) && bytes.Equal(wal[at+8:at+16], wal[16:24]); at += frame {
+		lost++ // a frame of this log; those of an earlier one have another salt
+	}
+	if err := os.Truncate(path+"-wal", int64(end)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path + "-shm"); err != nil {
+		t.Fatal(err)
+	}
+	return lost
+}

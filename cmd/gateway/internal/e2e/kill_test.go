@@ -1,0 +1,345 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"gateway/store"
+)
+
+// TestKill ends the gateway at random moments and between any two steps of a message, starts it
+// again, and holds it to its promise: each message is answered, in order, and once, but for the
+// sends whose outcome a dead process can't know.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	t.Run("random", func(t *testing.T) {
+		t.Parallel()
+		tr := newTrial(t, 200)
+		for range often(32) {
+			tr.say(10 + tr.rand.IntN(20))
+			p := tr.start()
+			p.ready()
+			tr.say(10 + tr.rand.IntN(20))
+			tr.killAfter(p, time.Duration(tr.rand.IntN(350))*time.Millisecond)
+		}
+		tr.settle()
+	})
+	t.Run("outage", func(t *testing.T) {
+		t.Parallel()
+		tr := newTrial(t, 60)
+		tr.venue.disturb(tr.ledger.hide)
+		for range often(18) {
+			tr.say(20)
+			p := tr.start()
+			p.ready()
+			tr.say(10)
+			tr.killAfter(p, time.Duration(tr.rand.IntN(500))*time.Millisecond)
+		}
+		tr.settle()
+	})
+	t.Run("drain", func(t *testing.T) {
+		t.Parallel()
+		tr := newTrial(t, 200)
+		for range often(12) {
+			tr.say(20)
+			p := tr.start()
+			p.ready()
+			tr.say(10)
+			tr.rest(p)
+			tr.pause(p, time.Duration(tr.rand.IntN(200))*time.Millisecond)
+			tr.stop(p)
+			if n := tr.autopsy(); n > 0 {
+				t.Errorf("%d sends were under way when the gateway had stopped by itself", n)
+			}
+		}
+		tr.settle()
+		if tr.doubled > 0 {
+			t.Errorf("%d answers came twice though nothing was killed", tr.doubled)
+		}
+	})
+	t.Run("stream", func(t *testing.T) {
+		t.Parallel()
+		tr := newTrial(t, 40)
+		tr.stream()
+		for range often(12) {
+			tr.say(20)
+			p := tr.start()
+			p.ready()
+			tr.say(10)
+			tr.killAfter(p, time.Duration(tr.rand.IntN(700))*time.Millisecond)
+		}
+		tr.settle()
+	})
+	for _, point := range []string{
+		"accepted", "begun", "intended", "stepped", "finished", "sending", "sent", "delivered",
+	} {
+		for _, n := range []int{1, 2, 31} {
+			t.Run(fmt.Sprintf("%s/%d", point, n), func(t *testing.T) {
+				t.Parallel()
+				atPoint(t, point, n)
+			})
+		}
+	}
+}
+
+// atPoint ends two processes when they come to a fault point for the nth time.
+func atPoint(t *testing.T, point string, n int) {
+	tr := newTrial(t, 25)
+	for range 2 {
+		tr.endAt(point, n)
+	}
+	tr.settle()
+	// Other chats' sends may be caught as well, but that of the point itself must be.
+	if caught := total(tr.caught); caught < 2 && (point == "sending" || point == "sent") {
+		t.Errorf("two kills at %s have caught %d sends", point, caught)
+	}
+	if point == "sent" && tr.doubled < 2 {
+		t.Errorf("%d answers came twice after two kills at %s", tr.doubled, point)
+	}
+}
+
+// endAt starts a process and lets people write until it comes to a fault point for the nth time,
+// which is its end.
+func (tr *trial) endAt(point string, n int) {
+	tr.t.Helper()
+	p := tr.start(fmt.Sprintf("GATEWAY_FAULT=%s:%d", point, n), "GATEWAY_SYNCED=1")
+	p.ready()
+	for range 200 { // in pieces, as "accepted" counts batches
+		select {
+		case <-p.done:
+		default:
+			answered, _, _ := tr.ledger.state()
+			tr.say(1)
+			tr.ledger.await(tr.t, answered+1, p.done)
+		}
+	}
+	select {
+	case <-p.done:
+	default:
+		tr.t.Fatalf("the gateway never came to %s:%d", point, n)
+	}
+	if code := p.exited(patience); code != -1 {
+		tr.t.Fatalf("the gateway ended with code %d\n%s", code, p.newest())
+	}
+	tr.kills++
+	if tr.loses {
+		tr.losePower()
+	}
+	tr.autopsy()
+}
+
+func total(counts map[string]int) (sum int) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+// A trial is a gateway that is ended again and again while people talk to it.
+type trial struct {
+	*world
+	t      *testing.T
+	ledger *ledger
+	venue  venue
+	rand   *rand.Rand
+	chats  int
+
+	kills   int
+	tired   bool           // one more kill could make a turn give up
+	caught  map[string]int // how often a dead process left a send of this text under way
+	loses   bool           // each end is a power loss, too
+	unnoted map[string]int // how often a power loss took the note that this text was on its way
+	growing map[string]int // how often a dead process left an answer under way, by chat
+	doubled int            // answers that came more than once; set by check
+	orphans int            // previews that nothing has replaced; set by check
+}
+
+// newTrial returns a trial on Telegram.
+func newTrial(t *testing.T, chats int) *trial {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	l := newLedger()
+	tr := &trial{
+		t: t, ledger: l, chats: chats,
+		caught: make(map[string]int), unnoted: make(map[string]int), growing: make(map[string]int),
+		world: newWorld(t, worldOptions{
+			answer: l.answer, onSend: l.onSend, agent: "waiting = 1000"}),
+		rand: rand.New(rand.NewPCG(seed, 0)),
+	}
+	tr.venue = onTelegramVenue{tr.world}
+	notes := filepath.Join(tr.home, "workspace", "notes.txt")
+	if err := os.Mkdir(filepath.Dir(notes), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(notes, []byte("buy milk\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// say lets people write n messages, sometimes several in a row.
+func (tr *trial) say(n int) {
+	var list []saying
+	for len(list) < n {
+		chat := int64(1 + tr.rand.IntN(tr.chats))
+		for range 1 + tr.rand.IntN(3) {
+			list = append(list, saying{chat, tr.ledger.next(chat, tr.rand.IntN(4))})
+		}
+	}
+	tr.venue.say(list)
+}
+
+// pause waits for a time, or for the end of p.
+func (tr *trial) pause(p *process, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.done:
+		tr.t.Fatalf("the gateway has ended by itself\n%s", p.newest())
+	}
+}
+
+// rest lets p answer everything if one more end could make a turn give up. That it does so when
+// it was interrupted too often is not what is tried here.
+func (tr *trial) rest(p *process) {
+	tr.t.Helper()
+	if tr.tired {
+		tr.venue.calm()
+		tr.quiet(p)
+	}
+}
+
+// killAfter kills p after a time.
+func (tr *trial) killAfter(p *process, d time.Duration) {
+	tr.t.Helper()
+	tr.rest(p)
+	tr.pause(p, d)
+	p.kill()
+	tr.kills++
+	tr.venue.calm()
+	tr.autopsy()
+}
+
+// stop ends p as systemd does.
+func (tr *trial) stop(p *process) {
+	tr.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		tr.t.Fatal(err)
+	}
+	if code := p.exited(patience); code != 0 {
+		tr.t.Fatalf("exit code %d after SIGTERM\n%s", code, p.newest())
+	}
+}
+
+// autopsy looks at what a dead process has left: the sends under way, of which it returns the
+// number, and turns that were interrupted often.
+func (tr *trial) autopsy() (sending int) {
+	tr.t.Helper()
+	tr.look(func(db *store.DB) {
+		var body []byte
+		for range tr.query(db, []any{&body}, "SELECT body FROM outbox WHERE state = 'sending'") {
+			tr.caught[outbound(tr.t, body).Text]++
+			sending++
+		}
+		var chat string // address without the account
+		for range tr.query(db, []any{&chat}, "SELECT chat FROM sessions JOIN turns ON session = key "+
+			"WHERE state = 'running' UNION SELECT chat FROM outbox WHERE state = 'waiting'") {
+			tr.growing[chat]++
+		}
+		tr.tired = tr.isTired(db)
+	})
+	return sending
+}
+
+// stream lets answers be shown while they grow.
+func (tr *trial) stream() {
+	tr.ledger.slow = true
+	tr.configure("streaming = true\n" + streaming)
+}
+
+// quiet waits until p has nothing left to do.
+func (tr *trial) quiet(p *process) {
+	tr.t.Helper()
+	tr.ledger.mu.Lock()
+	said := tr.said()
+	tr.ledger.mu.Unlock()
+	tr.look(func(db *store.DB) {
+		ctx, cancel := context.WithTimeout(tr.t.Context(), patience)
+		defer cancel()
+		err := p.wait(ctx, func() bool {
+			return tr.count(db, "outbox WHERE state IN ('waiting', 'sending')") == 0 &&
+				tr.count(db, "turns WHERE state = 'running'") == 0 &&
+				tr.count(db, "inbox WHERE state NOT IN ('waiting', 'taken')") == said
+		})
+		if err != nil {
+			tr.t.Fatalf("never quiet: %v\n%s", err, p.newest())
+		}
+	})
+}
+
+// settle runs a last process until all is quiet, stops it, and checks what has become of
+// everything.
+func (tr *trial) settle() {
+	tr.t.Helper()
+	tr.venue.calm()
+	p := tr.start()
+	p.ready()
+	tr.quiet(p)
+	if !tr.ledger.slow { // else the newest text of a message is not what the ledger was told
+		tr.ledger.await(tr.t, 0, p.done)
+	}
+	tr.venue.rest()
+	tr.stop(p)
+	tr.check()
+}
+
+// executions returns how often a chat shows each of the answers that were promised, and in which
+// order.
+func (tr *trial) executions(chat int64, promised []string) (times map[string]int, order []string) {
+	times = make(map[string]int)
+	for _, text := range tr.venue.texts(chat) {
+		if !slices.Contains(promised, text) {
+			tr.orphan(chat, text)
+			continue
+		}
+		// One that comes again comes before anything else does.
+		if times[text]++; len(order) == 0 || order[len(order)-1] != text {
+			order = append(order, text)
+		}
+	}
+	return times, order
+}
+
+// orphan notes a preview that a process has sent when it died before it noted that. It is possible
+// once for each time that the chat's answer was cut off by a kill, and not at all on a platform
+// that knows again what it was sent.
+func (tr *trial) orphan(chat int64, text string) {
+	tr.orphans++
+	at := tr.venue.address(chat).Chat
+	tr.growing[at]--
+	if tr.growing[at] < 0 || !tr.ledger.slow || tr.venue.remembers() {
+		tr.t.Errorf("chat %d shows %q, which is no answer", chat, text)
+	}
+}
+
+// report logs the figures of a trial.
+func (tr *trial) report(deliveries int, uncertain int) {
+	tr.t.Logf("%d messages, %d answers, %d model calls, %d kills; %d sends caught by a kill, "+
+		"%d hidden by the platform; %d uncertain, %d doubled, %d orphaned previews",
+		tr.said(), deliveries, tr.ledger.calls, tr.kills, total(tr.caught),
+		total(tr.ledger.lost), uncertain, tr.doubled, tr.orphans)
+}
+
+// number returns the place of a mark among those of its chat.
+func number(m string) string { return strings.SplitN(m[1:], "r", 2)[0] }

@@ -1,0 +1,209 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/store"
+)
+
+// counter is a file to which commands add a line; each line should be there once.
+const counter = "counter"
+
+// counts returns how often each line is in the counter.
+func (w *world) counts() map[string]int {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.home, "workspace", counter))
+	if err != nil && !os.IsNotExist(err) {
+		w.t.Fatal(err)
+	}
+	lines := make(map[string]int)
+	for line := range strings.Lines(string(text)) {
+		lines[strings.TrimSpace(line)]++
+	}
+	return lines
+}
+
+// results returns the results of the commands that have added a line, by that line.
+func (w *world) results() map[string][]string {
+	w.t.Helper()
+	results := make(map[string][]string)
+	w.look(func(db *store.DB) {
+		calls := make(map[string]string) // line by session and call
+		var key string
+		var body []byte
+		for range w.query(db, []any{&key, &body}, "SELECT session, body FROM messages ORDER BY id") {
+			var m llm.Message
+			if err := json.Unmarshal(body, &m); err != nil {
+				w.t.Fatal(err)
+			}
+			for _, c := range m.ToolCalls {
+				_, rest, _ := strings.Cut(c.Arguments, "echo ")
+				line, _, _ := strings.Cut(rest, " ")
+				calls[key+c.ID] = line
+			}
+			if m.Role == llm.ToolRole {
+				line := calls[key+m.ToolCallID]
+				results[line] = append(results[line], m.Text)
+			}
+		}
+	})
+	return results
+}
+
+// order says in chat that a command shall add a line.
+func (w *world) order(chat int64, line string) {
+	w.telegram.Say(chat, chat, fmt.Sprintf(
+		`DO exec {"command":"echo %s >> %s; sleep 0.0%d"}`, line, counter, rand.IntN(9)))
+}
+
+// A command is never run twice: one that was under way when the gateway was killed has the result
+// that its outcome is unknown.
+func TestKillTools(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: obey, sandbox: "auto", agent: "queue_mode = \"followup\""})
+	const chats = 4
+	said := make(map[string]int64)
+	tired := false
+	for round := range often(10) {
+		p := w.start()
+		p.ready()
+		if tired { // one more kill could make a turn give up, which is not what is tried here
+			w.allAnswered()
+		}
+		for chat := range int64(chats) {
+			line := fmt.Sprintf("c%d-%d", chat+1, round)
+			said[line] = chat + 1
+			w.order(chat+1, line)
+		}
+		w.received()
+		timer := time.NewTimer(time.Duration(20+rand.IntN(400)) * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-p.done:
+			t.Fatalf("the gateway has ended by itself\n%s", p.newest())
+		}
+		p.kill()
+		w.look(func(db *store.DB) { tired = w.isTired(db) })
+	}
+	p := w.start()
+	p.ready()
+	w.allAnswered()
+	p.kill()
+	w.checkCommands(said)
+}
+
+// allAnswered waits until everything is answered.
+func (w *world) allAnswered() {
+	w.t.Helper()
+	w.eventually("an answer to everything", func(db *store.DB) bool {
+		return w.count(db, "inbox WHERE state <> 'done'") == 0 &&
+			w.count(db, "outbox WHERE state <> 'sent'") == 0
+	})
+}
+
+// isTired reports whether one more kill could make a turn give up, or a message that the process
+// has ended with several times. The end that has just come is counted by the next process.
+func (w *world) isTired(db *store.DB) bool {
+	return w.count(db, "turns WHERE state = 'running' AND attempts >= 3") > 0 ||
+		w.count(db, "outbox WHERE state IN ('waiting', 'sending') AND crashes > 0") > 0 ||
+		w.count(db, "inbox WHERE state = 'waiting' AND crashes > 0") > 0
+}
+
+// relieve lets a process finish everything if one more kill could make the gateway give something
+// up. That it gives up what several processes have ended with is not what a test of kills tries.
+func (w *world) relieve(env ...string) {
+	w.t.Helper()
+	tired := false
+	w.look(func(db *store.DB) { tired = w.isTired(db) })
+	if !tired {
+		return
+	}
+	p := w.start(env...)
+	p.ready()
+	w.rest() // a person may have an answer before the gateway knows that
+	p.kill()
+}
+
+// checkCommands checks that each command has run once at most, and that its result says so.
+func (w *world) checkCommands(said map[string]int64) {
+	w.t.Helper()
+	counts, results := w.counts(), w.results()
+	unknown := 0
+	for line, chat := range said {
+		switch n := counts[line]; {
+		case n > 1:
+			w.t.Errorf("%s was run %d times", line, n)
+		case len(results[line]) != 1:
+			w.t.Errorf("%s has the results %q, want one", line, results[line])
+		case strings.Contains(results[line][0], "its outcome is unknown"):
+			unknown++
+		case n == 0:
+			w.t.Errorf("%s in chat %d was not run, and its result is %q", line, chat, results[line][0])
+		}
+	}
+	w.t.Logf("%d commands, %d of them with an unknown outcome", len(said), unknown)
+}
+
+// An approval is good for one call, also where the gateway is killed between the steps of it.
+func TestKillApproval(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		point string
+		times int // that the command is run
+		want  string
+	}{
+		{"parked", 1, ""},
+		{"granted", 0, "its outcome is unknown"},
+	} {
+		t.Run(test.point, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, worldOptions{answer: obey, sandbox: "auto",
+				channel: quiet + "\nowners = [7]\n[tools.exec]\nowner = \"ask\""})
+			p := w.start("GATEWAY_FAULT=" + test.point + ":1")
+			p.ready()
+			w.order(7, "line")
+			approve := func() {
+				w.await("the request", func() bool { return w.code(7) != "" })
+				w.telegram.Say(7, 7, "/approve "+w.code(7))
+			}
+			if test.point == "granted" {
+				approve()
+			}
+			until(t, "the end of the gateway", p.done)
+			p = w.start()
+			p.ready()
+			if test.point == "parked" {
+				approve()
+			}
+			w.await("the answer", func() bool {
+				return has(w.texts(7), "the tools said")
+			})
+			p.kill()
+			if got := w.counts()["line"]; got != test.times {
+				t.Errorf("the command was run %d times, want %d", got, test.times)
+			}
+			got := w.results()["line"]
+			if len(got) != 1 || !strings.Contains(got[0], test.want) {
+				t.Errorf("the results are %q, want one with %q", got, test.want)
+			}
+		})
+	}
+}
+
+// code returns the code of the newest approval that was asked for in a chat, or "".
+func (w *world) code(chat int64) (code string) {
+	for _, text := range w.texts(chat) {
+		if _, rest, ok := strings.Cut(text, "(code "); ok {
+			code, _, _ = strings.Cut(rest, ")")
+		}
+	}
+	return code
+}

@@ -1,0 +1,304 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels/discord/discordtest"
+	"gateway/channels/telegram/telegramtest"
+	"gateway/channels/whatsapp/whatsapptest"
+)
+
+// A venue is a platform on which the people of a trial talk to the gateway, each in a chat of their
+// own. Chats are numbered from 1.
+type venue interface {
+	address(chat int64) bus.Address
+	ready()                    // waits until the gateway is connected
+	say(list []saying)         // people write
+	texts(chat int64) []string // what somebody sees from the bot, oldest first
+
+	remembers() bool                // what was sent before: nobody ever sees it twice
+	disturb(hide func(text string)) // lets calls fail, in all ways in which they fail there
+	shake(r *rand.Rand)             // lets the connection suffer, once
+	calm()                          // ends what shake has begun
+	rest()                          // waits until nothing is on its way to people
+}
+
+// A saying is what somebody writes.
+type saying struct {
+	chat int64
+	text string
+}
+
+// rarely is how many sends are disturbed in each of the ways: one in so many.
+const rarely = 25
+
+// onTelegramVenue is the venue Telegram, which never knows what it was sent before.
+type onTelegramVenue struct{ *world }
+
+func (v onTelegramVenue) address(chat int64) bus.Address {
+	return bus.Address{Account: "telegram", Chat: strconv.FormatInt(chat, 10)}
+}
+
+func (v onTelegramVenue) say(list []saying) {
+	var all []telegramtest.Message
+	for _, s := range list {
+		all = append(all, telegramtest.Message{User: s.chat, Text: s.text})
+	}
+	v.telegram.Deliver(all...)
+}
+
+func (v onTelegramVenue) disturb(hide func(text string)) {
+	faults := []telegramtest.Fault{
+		{RetryAfter: 1},
+		{Effect: telegramtest.Answer, Code: http.StatusInternalServerError},
+		{Effect: telegramtest.Page},
+		{Effect: telegramtest.Drop},
+		{Effect: telegramtest.Lose},
+	}
+	for _, f := range faults {
+		f.Method = "sendMessage"
+		f.When = func(text string) bool { // called by one call at a time
+			hit := rand.N(rarely) == 0
+			if hit && f.RetryAfter == 0 {
+				hide(text)
+			}
+			return hit
+		}
+		v.telegram.Inject(f)
+	}
+}
+
+func (onTelegramVenue) ready()           {}
+func (onTelegramVenue) remembers() bool  { return false }
+func (onTelegramVenue) shake(*rand.Rand) {}
+func (onTelegramVenue) calm()            {}
+func (onTelegramVenue) rest()            {}
+
+// onDiscordVenue is the venue Discord. A direct chat has the number of its user.
+type onDiscordVenue struct {
+	*discordtest.Server
+	t testing.TB
+}
+
+// openDiscordVenue opens a Discord for tr.
+func openDiscordVenue(tr *trial) onDiscordVenue {
+	tr.t.Helper()
+	s := discordtest.New(discordToken, &discordtest.Options{
+		OnSend: func(m discordtest.Sent) { tr.ledger.heard(m.Text) }})
+	url, err := s.Start(tr.t.Context())
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	tr.t.Cleanup(s.Close)
+	for chat := range tr.chats {
+		id := strconv.Itoa(chat + 1)
+		s.AddUser(discordtest.User{ID: id, Username: "user" + id})
+		s.AddDM(id, id)
+	}
+	tr.move(fmt.Sprintf("[channels.discord]\ntoken = %q\napi_url = %q\n", discordToken, url))
+	return onDiscordVenue{s, tr.t}
+}
+
+func (v onDiscordVenue) address(chat int64) bus.Address {
+	return bus.Address{Account: "discord", Chat: strconv.FormatInt(chat, 10)}
+}
+
+func (v onDiscordVenue) ready() {
+	v.t.Helper()
+	ctx, cancel := context.WithTimeout(v.t.Context(), patience)
+	defer cancel()
+	if err := v.Wait(ctx, func() bool { return v.Connected() > 0 }); err != nil {
+		v.t.Fatalf("the gateway does not connect: %v", err)
+	}
+}
+
+func (v onDiscordVenue) say(list []saying) {
+	var all []discordtest.Message
+	for _, s := range list {
+		id := strconv.FormatInt(s.chat, 10)
+		all = append(all, discordtest.Message{Channel: id, User: id, Text: s.text})
+	}
+	v.Deliver(all...)
+}
+
+func (v onDiscordVenue) texts(chat int64) (list []string) {
+	for _, m := range v.History(strconv.FormatInt(chat, 10)) {
+		if !m.Deleted {
+			list = append(list, m.Text)
+		}
+	}
+	return list
+}
+
+// disturb makes one send in five fail, and few of the calls that read what was missed: one of them
+// ends the connection.
+func (v onDiscordVenue) disturb(func(text string)) {
+	faults := []discordtest.Fault{
+		{RetryAfter: 300 * time.Millisecond},
+		{Effect: discordtest.Answer, Status: http.StatusInternalServerError},
+		{Effect: discordtest.Page},
+		{Effect: discordtest.Drop},
+		{Effect: discordtest.Lose},
+	}
+	for method, n := range map[string]int{"createMessage": rarely, "listMessages": 100 * rarely} {
+		for _, f := range faults {
+			f.Method = method
+			f.When = func(string) bool { return rand.N(n) == 0 }
+			v.Inject(f)
+		}
+	}
+}
+
+func (v onDiscordVenue) shake(r *rand.Rand) {
+	switch r.IntN(6) {
+	case 0:
+		v.Drop()
+	case 1:
+		v.Reconnect()
+	case 2:
+		v.InvalidSession(r.IntN(2) == 0)
+	case 3:
+		v.RefuseResume(1)
+		v.Drop()
+	case 4:
+		v.CloseGateway(4000)
+	}
+}
+
+func (onDiscordVenue) remembers() bool { return true }
+func (onDiscordVenue) calm()           {}
+func (onDiscordVenue) rest()           {}
+
+// onWhatsAppVenue is the venue WhatsApp.
+type onWhatsAppVenue struct {
+	*whatsapptest.Server
+	t       testing.TB
+	persons []*whatsapptest.Person
+}
+
+// openWhatsAppVenue opens a WhatsApp for tr, to which the gateway is linked.
+func openWhatsAppVenue(tr *trial) *onWhatsAppVenue {
+	tr.t.Helper()
+	v := &onWhatsAppVenue{Server: whatsapptest.New(nil), t: tr.t}
+	url, err := v.Start(tr.t.Context())
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	tr.t.Cleanup(v.Close)
+	for chat := range tr.chats {
+		p, err := v.NewPerson(tr.t.Context(), fmt.Sprint("Person ", chat+1), whatsapptest.Known)
+		if err != nil {
+			tr.t.Fatal(err)
+		}
+		v.persons = append(v.persons, p)
+	}
+	err = v.PairFile(tr.t.Context(), filepath.Join(tr.home, "whatsapp-whatsapp.db"))
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	tr.move(fmt.Sprintf("[channels.whatsapp]\napi_url = %q\n", url))
+	var listening sync.WaitGroup
+	listening.Go(func() { v.listen(tr.ledger.heard) })
+	tr.t.Cleanup(listening.Wait)
+	return v
+}
+
+// listen calls heard with each message that a person sees, until the test ends.
+func (v *onWhatsAppVenue) listen(heard func(text string)) {
+	seen := make([]int, len(v.persons))
+	_ = v.Wait(v.t.Context(), func() bool { // it ends with the context
+		for i := range v.persons {
+			texts := v.texts(int64(i + 1))
+			for _, text := range texts[seen[i]:] {
+				heard(text)
+			}
+			seen[i] = len(texts)
+		}
+		return false
+	})
+}
+
+func (v *onWhatsAppVenue) address(chat int64) bus.Address {
+	return bus.Address{Account: "whatsapp", Chat: v.persons[chat-1].Chat()}
+}
+
+// say lets people write side by side, each one message after the other.
+func (v *onWhatsAppVenue) say(list []saying) {
+	all := make(map[int64][]string)
+	for _, s := range list {
+		all[s.chat] = append(all[s.chat], s.text)
+	}
+	var saying sync.WaitGroup
+	for chat, texts := range all {
+		saying.Go(func() {
+			for _, text := range texts {
+				if _, err := v.persons[chat-1].Say(v.t.Context(), text); err != nil {
+					v.t.Errorf("person %d can't say %q: %v", chat, text, err)
+				}
+			}
+		})
+	}
+	saying.Wait()
+}
+
+// texts leaves out what comes again: a phone shows it once.
+func (v *onWhatsAppVenue) texts(chat int64) []string { return v.persons[chat-1].Texts() }
+
+// disturb makes sends fail as WhatsApp does when it has had enough.
+func (v *onWhatsAppVenue) disturb(func(text string)) { v.FailKeys(2) }
+
+func (v *onWhatsAppVenue) shake(r *rand.Rand) {
+	switch r.IntN(5) {
+	case 0:
+		v.Drop()
+	case 1:
+		v.Restart(http.StatusServiceUnavailable)
+	case 2:
+		v.DelayAcks(time.Duration(r.IntN(300)) * time.Millisecond)
+	case 3: // what the client waits for never comes: it waits for long, or until it is cut off
+		v.SwallowAcks(1 + r.IntN(3))
+		time.AfterFunc(time.Duration(r.IntN(400))*time.Millisecond, func() {
+			v.SwallowAcks(0)
+			v.Drop()
+		})
+	}
+}
+
+func (v *onWhatsAppVenue) calm() {
+	v.SwallowAcks(0)
+	v.DelayAcks(0)
+}
+
+func (v *onWhatsAppVenue) rest() {
+	v.t.Helper()
+	ctx, cancel := context.WithTimeout(v.t.Context(), patience)
+	defer cancel()
+	err := v.Wait(ctx, func() bool {
+		for _, p := range v.persons {
+			if !p.Settled() {
+				return false
+			}
+		}
+		return v.Pending() == 0
+	})
+	if err != nil {
+		v.t.Errorf("something is on its way for ever: %v", err)
+	}
+	for _, what := range v.Violations() {
+		v.t.Errorf("WhatsApp does not understand: %s", what)
+	}
+}
+
+func (*onWhatsAppVenue) ready()          {}
+func (*onWhatsAppVenue) remembers() bool { return true }

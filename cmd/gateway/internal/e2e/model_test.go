@@ -1,0 +1,89 @@
+//go:build unix
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"gateway/agent/llm/openai/openaitest"
+	"gateway/store"
+)
+
+// reply makes somebody say something in their chat and returns what they are told then.
+func (w *world) reply(chat int64, text string) string {
+	w.t.Helper()
+	before := len(w.texts(chat))
+	w.telegram.Say(chat, chat, text)
+	w.await("an answer to "+text, func() bool { return len(w.texts(chat)) > before })
+	return w.texts(chat)[before]
+}
+
+// wantReply checks that what somebody is told has something in it.
+func (w *world) wantReply(chat int64, text, want string) {
+	w.t.Helper()
+	if got := w.reply(chat, text); !strings.Contains(got, want) {
+		w.t.Errorf("chat %d was told %q after %q, want %q in it", chat, got, text, want)
+	}
+}
+
+// stop ends the process as an operator does, and waits for its end.
+func (p *process) stop() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	if code := p.exited(patience); code != 0 {
+		p.t.Fatalf("the gateway ended with code %d\n%s", code, p.newest())
+	}
+}
+
+// An owner chooses another model for their conversation. It holds there only, through a restart,
+// with its fallbacks and in the usage, until the configuration does not know it any more.
+func TestModelChoice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: openaitest.Say("fake answers")})
+	other := openaitest.Start(openaitest.Say("other answers"))
+	defer other.Close()
+	const fallback = `fallback = ["fake"]`
+	block := fmt.Sprintf("[models.other]\nmodel = \"other-model\"\nbase_url = %q\n%s\n", other.URL,
+		fallback)
+	w.set("[models.fake]", block+"[models.fake]")
+	owner := quiet + "\nowners = [\"7\"]"
+	w.configure(owner)
+	p := w.start()
+	p.ready()
+	w.wantReply(bobID, "/model other", "Only who is an admin or more may choose the model.")
+	w.wantReply(annID, "/model othr", "I know no model othr. Did you mean other?")
+	w.wantReply(annID, "hello", "fake answers")
+	w.wantReply(annID, "/model other", "From its next answer on this conversation has the model "+
+		"other")
+	w.wantReply(annID, "hello", "other answers")
+	w.wantReply(annID, "/status", "Model: other (other-model), then fake (fake-model)")
+	w.wantReply(bobID, "hello", "fake answers")
+
+	p.stop()
+	p = w.start()
+	p.ready()
+	w.wantReply(annID, "/model", "The model here is other (other-model), then fake (fake-model): "+
+		"chosen for this conversation; the default is fake.")
+	w.wantReply(annID, "hello", "other answers")
+	w.look(func(db *store.DB) {
+		if n := w.count(db, "usage WHERE kind = 'model' AND key = 'other' AND calls = 2"); n != 1 {
+			t.Error("the usage does not have the two calls of the chosen model")
+		}
+	})
+
+	other.Inject(1, openaitest.Fault{Status: http.StatusUnauthorized})
+	w.wantReply(annID, "hello", "fake answers")
+
+	w.set(block, "")
+	w.configure(owner)
+	p.says(reloaded, 1)
+	w.wantReply(annID, "/model", "The model here is fake (fake-model): the default, as other, which "+
+		"was chosen for this conversation, is not configured any more.")
+	w.wantReply(annID, "hello", "fake answers")
+}

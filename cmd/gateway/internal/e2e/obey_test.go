@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"gateway/agent/llm/openai/openaitest"
+)
+
+// order is what makes [obey] call a tool, wherever it stands: DO tool {"argument":…}
+var order = regexp.MustCompile(`\bDO ([a-z_]+) (\{.*)`)
+
+// obey is a model that does whatever the newest message or tool results tell it to, no matter who
+// has written that: "DO tool {…}" calls a tool. Else it says what the tools have said, or repeats
+// what it was told. Nothing that is right may depend on a model that knows better.
+func obey(r openaitest.Request) openaitest.Reply {
+	last := len(r.Messages) - 1
+	first := last
+	for first > 0 && r.Messages[last].Role == "tool" && r.Messages[first-1].Role == "tool" {
+		first--
+	}
+	var calls []openaitest.ToolCall
+	var texts []string
+	for _, m := range r.Messages[first:] {
+		texts = append(texts, m.Content)
+		for _, found := range order.FindAllStringSubmatch(m.Content, -1) {
+			var args json.RawMessage
+			if json.NewDecoder(strings.NewReader(found[2])).Decode(&args) == nil {
+				calls = append(calls, openaitest.ToolCall{
+					ID: fmt.Sprintf("call_%d_%d", last, len(calls)), Name: found[1], Arguments: string(args)})
+			}
+		}
+	}
+	if len(calls) > 0 && len(r.Tools) > 0 {
+		return openaitest.Reply{ToolCalls: calls}
+	}
+	if r.Messages[last].Role == "tool" {
+		return say("the tools said " + strings.Join(texts, " | "))
+	}
+	return repeat(r)
+}

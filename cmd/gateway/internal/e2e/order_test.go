@@ -1,0 +1,119 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"gateway/agent/llm/openai/openaitest"
+	"gateway/channels/telegram/telegramtest"
+)
+
+// The chats of TestOrder. The model holds the slow one, and Telegram limits the other, until all
+// others have all their answers.
+const (
+	orderChats  = 200
+	slowChat    = 201
+	limitedChat = 202
+	orderAtOnce = 32 // calls of the model
+)
+
+// orderTexts is how many messages each person of TestOrder writes.
+func orderTexts() int {
+	if *long {
+		return 50
+	}
+	return 20
+}
+
+// TestOrder lets many people write much at once. Each gets an answer to each message in the order
+// in which they wrote, none waits for another, and many are served at the same time: the model
+// answers nobody before so many ask at once.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	slow, many := newHold(), newHold()
+	w := newWorld(t, worldOptions{
+		onSend: l.onSend, agent: "queue_mode = \"followup\"\nwaiting = 1000\nslots = 128",
+		answer: func(r openaitest.Request) openaitest.Reply {
+			busy, leave := l.enter()
+			defer leave()
+			if busy == orderAtOnce {
+				many.release()
+			}
+			many.wait()
+			if asked, _ := question(r.Messages); chatOf(asked[0]) == slowChat {
+				slow.wait()
+			}
+			return l.answer(r)
+		},
+	})
+	defer slow.release() // the model's server waits for its replies
+	defer many.release()
+	lift := w.telegram.Inject(telegramtest.Fault{
+		Method: "sendMessage", Chat: limitedChat, RetryAfter: 1})
+	var list []telegramtest.Message
+	for range orderTexts() {
+		for chat := range int64(limitedChat) {
+			list = append(list, l.message(chat+1, 0))
+		}
+	}
+	w.telegram.Deliver(list...)
+	p := w.start()
+	p.ready()
+
+	l.await(t, orderChats*orderTexts(), p.done)
+	for _, chat := range []int64{slowChat, limitedChat} {
+		if n := len(w.telegram.History(chat)); n > 0 {
+			t.Errorf("chat %d had %d answers although it was held", chat, n)
+		}
+	}
+	if n := w.telegram.Hits(telegramtest.Answer, limitedChat); n == 0 {
+		t.Error("the limited chat was never refused")
+	}
+	slow.release()
+	lift()
+	l.await(t, 0, p.done)
+	for chat := range int64(limitedChat) {
+		checkTexts(t, w, chat+1)
+	}
+	t.Logf("%d model calls at once, %d in all", l.overlap, l.calls)
+}
+
+// checkTexts checks that a chat shows the answers to its messages, each once and in order.
+func checkTexts(t *testing.T, w *world, chat int64) {
+	t.Helper()
+	texts := w.texts(chat)
+	if len(texts) != orderTexts() {
+		t.Errorf("chat %d has %d answers, want %d", chat, len(texts), orderTexts())
+		return
+	}
+	for i, text := range texts {
+		if want := fmt.Sprintf("answer to m%d-%dr0", chat, i+1); text != want {
+			t.Errorf("chat %d, answer %d: %q, want %q", chat, i+1, text, want)
+			return
+		}
+	}
+}
+
+// chatOf returns the chat of a mark.
+func chatOf(m string) (chat int) {
+	_, err := fmt.Sscanf(m, "m%d-", &chat)
+	if err != nil {
+		panic(err) // it is no mark
+	}
+	return chat
+}
+
+// enter counts a call of the model that is under way until leave is called, and returns how many
+// are.
+func (l *ledger) enter() (busy int, leave func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.busy++
+	l.overlap = max(l.overlap, l.busy)
+	return l.busy, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.busy--
+	}
+}

@@ -1,0 +1,191 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gateway/channels/whatsapp/whatsapptest"
+)
+
+// buildDir holds the binary while the tests run.
+var buildDir = filepath.Join(os.TempDir(), "gateway-test-"+strconv.Itoa(os.Getpid()))
+
+// buildBinary returns the path of the gateway's binary, with the fault points of package fault
+// in it. It is built once for all tests.
+var buildBinary = sync.OnceValues(func() (string, error) {
+	if err := os.Mkdir(buildDir, 0o700); err != nil {
+		return "", err
+	}
+	path := filepath.Join(buildDir, "gateway")
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	cmd := exec.Command("go", "build", "-tags", "faults", "-o", path, "gateway/cmd/gateway")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// A process is a gateway that runs as a process of its own, headless. Its log is read while it
+// runs.
+type process struct {
+	t    testing.TB
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended and its log is read
+
+	mu      sync.Mutex
+	counts  map[string]int // log lines by message
+	tail    []string       // newest log lines
+	changed chan struct{}  // closed at the next log line
+}
+
+// start starts a gateway in the home of w, with further environment variables.
+func (w *world) start(env ...string) *process {
+	w.t.Helper()
+	path, err := buildBinary()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.startProgram(path, env...)
+}
+
+// startProgram is start with the program at a path.
+func (w *world) startProgram(path string, env ...string) *process {
+	w.t.Helper()
+	p := &process{
+		t: w.t, cmd: exec.Command(path), done: make(chan struct{}),
+		counts: make(map[string]int), changed: make(chan struct{}),
+	}
+	// As in TestMain, WhatsApp is the fake one.
+	p.cmd.Env = append(append(w.environ(),
+		"GATEWAY_WHATSAPP_ROOT="+hex.EncodeToString(whatsapptest.RootKey[:])), env...)
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		p.read(stderr)
+		_ = p.cmd.Wait() // how it ended is in ProcessState
+	}()
+	w.t.Cleanup(func() {
+		p.kill()
+		if w.t.Failed() {
+			w.t.Logf("end of the log of process %d:\n%s", p.cmd.Process.Pid, p.newest())
+		}
+	})
+	return p
+}
+
+// keepLines is how much of a log is shown when a test fails.
+const keepLines = 25
+
+func (p *process) read(log io.Reader) {
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var line struct {
+			Msg string `json:"msg"`
+		}
+		// What is no JSON, such as the trace of a panic, counts as "".
+		_ = json.Unmarshal(bytes.TrimSpace(lines.Bytes()), &line)
+		p.mu.Lock()
+		p.counts[line.Msg]++
+		p.tail = append(p.tail, lines.Text())
+		if len(p.tail) > 2*keepLines {
+			p.tail = append([]string(nil), p.tail[keepLines:]...)
+		}
+		close(p.changed)
+		p.changed = make(chan struct{})
+		p.mu.Unlock()
+	}
+}
+
+func (p *process) newest() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.tail[max(0, len(p.tail)-keepLines):], "\n")
+}
+
+// logged returns how many lines with the given message the log has.
+func (p *process) logged(message string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts[message]
+}
+
+// errEnded reports that a process ended while somebody waited for it to do something.
+var errEnded = errors.New("the gateway has ended")
+
+// wait returns when cond is true, which it looks at after each line of the log. It returns an
+// error if the process or ctx ends first.
+func (p *process) wait(ctx context.Context, cond func() bool) error {
+	for {
+		p.mu.Lock()
+		changed := p.changed
+		p.mu.Unlock()
+		if cond() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-p.done:
+			if cond() {
+				return nil
+			}
+			return errEnded
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// ready waits until the process is.
+func (p *process) ready() {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	err := p.wait(ctx, func() bool { return p.logged("gateway ready") > 0 })
+	if err != nil {
+		p.t.Fatalf("gateway not ready: %v\n%s", err, p.newest())
+	}
+}
+
+// kill ends the process as kill -9 does, and waits for its end.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended already
+	<-p.done
+}
+
+// exited waits for the end of the process and returns its exit code, -1 if a signal ended it.
+func (p *process) exited(within time.Duration) int {
+	p.t.Helper()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+	case <-timer.C:
+		p.t.Fatalf("the gateway has not ended within %s\n%s", within, p.newest())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}

@@ -1,0 +1,287 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"gateway/agent/llm/openai/openaitest"
+)
+
+const (
+	reloaded    = "configuration reloaded"
+	unchanged   = "configuration reloaded, nothing has changed"
+	notReloaded = "configuration not reloaded, what held before still does: correct the file"
+	restartKeys = "changes of the configuration need a restart"
+)
+
+// says waits until the log has n lines with a message.
+func (p *process) says(message string, n int) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	err := p.wait(ctx, func() bool { return p.logged(message) >= n })
+	if err != nil {
+		p.t.Fatalf("waited for %q in the log: %v\n%s", message, err, p.newest())
+	}
+}
+
+// shows reports if the log doesn't have all of texts.
+func (p *process) shows(texts ...string) {
+	p.t.Helper()
+	for _, text := range texts {
+		if log := p.newest(); !strings.Contains(log, text) {
+			p.t.Errorf("the log lacks %s:\n%s", text, log)
+		}
+	}
+}
+
+// hangUp asks for the configuration to be read again.
+func (p *process) hangUp() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// allow is a quiet account for some people only.
+func allow(people string) string {
+	return strings.Replace(quiet, `access = "open"`, "access = \"allow\"\nallow = ["+people+"]", 1)
+}
+
+// set changes a line of what is common to all configurations.
+func (w *world) set(old, new string) {
+	w.t.Helper()
+	if !strings.Contains(w.config, old) {
+		w.t.Fatalf("the configuration has no %q:\n%s", old, w.config)
+	}
+	w.config = strings.Replace(w.config, old, new, 1)
+}
+
+// save writes the configuration with this function in place of a plain write.
+func (w *world) save(channel string, write func(path string, text []byte) error) {
+	w.t.Helper()
+	path := filepath.Join(w.home, "config.toml")
+	if err := write(path, []byte(w.config+channel+"\n")); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// answers makes somebody say something in their chat and waits for the newest answer there.
+func (w *world) answers(chat int64, text string) {
+	w.t.Helper()
+	w.telegram.Say(chat, chat, text)
+	w.await("an answer to "+text, func() bool { return heard(w, chat, text) })
+}
+
+func TestReloadAccess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat, channel: allow("7")})
+	p := w.start()
+	p.ready()
+	w.telegram.Say(bobID, bobID, "too early")
+	w.answers(annID, "may I")
+	w.configure(allow("7, 8"))
+	p.says(reloaded, 1)
+	w.answers(bobID, "and I")
+	w.configure(allow("8"))
+	p.says(reloaded, 2)
+	w.telegram.Say(annID, annID, "not any more")
+	w.answers(bobID, "still I")
+	for chat, want := range map[int64]int{annID: 1, bobID: 2} {
+		if texts := w.texts(chat); len(texts) != want {
+			t.Errorf("chat %d shows %q, want %d answers", chat, texts, want)
+		}
+	}
+	p.shows(`"changed":["channels.telegram.allow"]`)
+}
+
+// A turn that runs ends with the model that it began with; the next one asks the new one.
+func TestReloadModel(t *testing.T) {
+	t.Parallel()
+	h := newHold()
+	defer h.release()
+	w := newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
+		if r.Messages[len(r.Messages)-1].Role == "tool" {
+			return say("the old model")
+		}
+		h.wait()
+		return openaitest.Reply{ToolCalls: []openaitest.ToolCall{{Name: "time", Arguments: "{}"}}}
+	}})
+	other := openaitest.Start(openaitest.Say("the new model"))
+	defer other.Close()
+	p := w.start()
+	p.ready()
+	w.telegram.Say(annID, annID, "one")
+	until(t, "the model to be asked", h.reached)
+	w.set(`model = "fake"`, `model = "other"`)
+	w.set("[models.fake]", fmt.Sprintf("[models.other]\nmodel = \"x\"\nbase_url = %q\n[models.fake]",
+		other.URL))
+	w.configure(quiet)
+	p.says(reloaded, 1)
+	w.telegram.Say(bobID, bobID, "two")
+	w.expect(bobID, "the new model")
+	h.release()
+	w.expect(annID, "the old model")
+	p.shows(`"changed":["agent.model","models.other"]`)
+}
+
+// What is wrong with a file is named, all of it, and nothing of it holds.
+func TestReloadBroken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat, channel: allow("7")})
+	p := w.start()
+	p.ready()
+	w.configure(allow("7, 8") + "\nacess = \"open\"\nactivation = \"never\"")
+	p.says(notReloaded, 1)
+	p.shows("config.toml:", `: channels.telegram.acess: unknown key; did you mean \"access\"?\n`,
+		"channels.telegram.activation: want mention or always, not")
+	w.telegram.Say(bobID, bobID, "may I")
+	w.answers(annID, "it goes on")
+	if texts := w.texts(bobID); len(texts) > 0 {
+		t.Errorf("a broken file lets a stranger in, who gets %q", texts)
+	}
+	w.configure(allow("7, 8"))
+	p.says(reloaded, 1)
+	w.answers(bobID, "now I may")
+}
+
+func TestReloadNeedsRestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat})
+	p := w.start()
+	p.ready()
+	w.set(`model = "fake"`, "model = \"fake\"\nslots = 3\nmax_rounds = 7")
+	w.configure(quiet + "\nrich = true")
+	p.says(restartKeys, 1)
+	p.shows(`"keys":["agent.slots","channels.telegram.rich"]`, `"changed":["agent.max_rounds"]`)
+}
+
+// The log is more talkative as soon as it shall be, and a file with the same meaning is nothing
+// that anybody else wants to read of.
+func TestReloadLogLevel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{})
+	p := w.start()
+	p.ready()
+	w.set(`format = "json"`, "format = \"json\"\nlevel = \"debug\"")
+	w.configure(quiet)
+	p.says(reloaded, 1)
+	w.configure(quiet + "\n# the same\n")
+	p.says(unchanged, 1)
+	p.shows(`"level":"DEBUG","msg":"` + unchanged + `"`)
+}
+
+// SIGHUP reads everything again, also secrets that lie in files of their own.
+func TestReloadHangup(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
+		header := r.Header.Get("Authorization")
+		if lastText(r) == "show it" {
+			return say(header)
+		}
+		return say(map[string]string{"Bearer first-key": "first", "Bearer second-key": "second"}[header])
+	}})
+	key := filepath.Join(w.home, "key")
+	writeKey := func(text string) {
+		if err := os.WriteFile(key, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeKey("first-key")
+	w.set(`model = "fake-model"`, `model = "fake-model"`+"\nkey = \"file:key\"")
+	w.configure(quiet)
+	p := w.start()
+	p.ready()
+	p.hangUp()
+	p.says(unchanged, 1)
+	p.shows(`"level":"INFO","msg":"` + unchanged + `"`)
+	w.telegram.Say(annID, annID, "which")
+	w.expect(annID, "first")
+	writeKey("second-key")
+	p.hangUp()
+	p.says(reloaded, 1)
+	p.shows(`"changed":["models.fake.key"]`)
+	w.telegram.Say(bobID, bobID, "which")
+	w.expect(bobID, "second")
+	w.telegram.Say(bobID, bobID, "show it")
+	p.says("message withheld: it contains a secret of the gateway", 1)
+}
+
+// TestReloadWaysOfSaving saves the file as editors and deployments do.
+func TestReloadWaysOfSaving(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat, channel: allow("1")})
+	p := w.start()
+	p.ready()
+	vim := func(path string, text []byte) error {
+		if err := os.Rename(path, path+"~"); err != nil {
+			return err
+		}
+		return os.WriteFile(path, text, 0o600)
+	}
+	atomic := func(path string, text []byte) error {
+		if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+			return err
+		}
+		return os.Rename(path+".new", path)
+	}
+	linked := func(path string, text []byte) error {
+		dir, err := os.MkdirTemp(w.home, "..data")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "config.toml"), text, 0o600); err != nil {
+			return err
+		}
+		if err := os.Symlink(filepath.Join(dir, "config.toml"), path+".new"); err != nil {
+			return err
+		}
+		return os.Rename(path+".new", path)
+	}
+	many := func(path string, text []byte) error {
+		for i := range 50 {
+			if err := atomic(path, fmt.Appendf(nil, "%s# save %d\n", text, i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	ways := []func(string, []byte) error{vim, atomic, linked, linked, many}
+	for i, way := range ways {
+		person := int64(i + 2)
+		w.save(allow(fmt.Sprint(person)), way)
+		p.says(reloaded, i+1)
+		w.answers(person, "hello")
+	}
+}
+
+// A configuration that appears while the gateway runs on defaults holds, and one that is gone is a
+// mistake, not a wish for defaults.
+func TestReloadAppears(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat, channel: allow("7")})
+	path := filepath.Join(w.home, "config.toml")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	p := w.start("GATEWAY_CHANNELS__TELEGRAM__TOKEN="+testToken, "GATEWAY_EXEC__SANDBOX=off",
+		"GATEWAY_CHANNELS__TELEGRAM__API_URL="+w.url)
+	p.ready()
+	w.configure(allow("7"))
+	p.says(reloaded, 1)
+	w.answers(annID, "hello")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	p.hangUp()
+	p.says(notReloaded, 1)
+	p.shows("config.toml is gone; write it again")
+	w.answers(annID, "hello again")
+}

@@ -1,0 +1,125 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/session"
+	"gateway/store"
+)
+
+// A gateway keeps its database within the bound while people talk to it: what was over before goes,
+// and so does what is over now, but not what was given up or is shown to the model. Everybody is
+// answered exactly once.
+func TestDatabaseStaysBounded(t *testing.T) {
+	t.Parallel()
+	const (
+		bound = 3 << 20
+		chats = 8
+		times = 80
+		long  = 4000 // characters, of which some go in and some out
+	)
+	w := newWorld(t, worldOptions{agent: "waiting = 1000\n[memory]\nidle = \"0s\"\n" +
+		"[retention]\nmax_total_mb = 3"})
+	first := w.start()
+	first.ready()
+	w.telegram.Say(1, 1, "what I said first")
+	w.eventually("the first answer to be noted", func(db *store.DB) bool {
+		return w.count(db, "outbox WHERE state = 'sent'") == 1
+	})
+	first.kill()
+	w.stockUp(long)
+	// The next one is a gateway for which two days are a second.
+	p := w.start(fmt.Sprintf("GATEWAY_TIME_SCALE=%d", 48*time.Hour/time.Second))
+	p.ready()
+	for n := range times {
+		for chat := int64(1); chat <= chats; chat++ {
+			// A command leaves no transcript, which would have to stay.
+			w.telegram.Say(chat, chat, fmt.Sprintf("/whoami %d-%d %s", chat, n,
+				strings.Repeat("x", long)))
+		}
+		w.await("the answers", func() bool { return w.answered(chats, n+1) })
+	}
+	var used int64
+	w.eventually("the database to be small enough", func(db *store.DB) bool {
+		var err error
+		if used, err = db.Used(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return used <= bound && p.logged("rows removed because the database was too large") > 0 &&
+			w.count(db, "messages WHERE session = 'telegram/old'") < 600
+	})
+	for chat := int64(1); chat <= chats; chat++ {
+		want := times
+		if chat == 1 {
+			want++
+		}
+		if got := w.telegram.SentCount(chat); got != want {
+			t.Errorf("chat %d has got %d answers, want %d", chat, got, want)
+		}
+	}
+	w.look(func(db *store.DB) {
+		if n := w.count(db, "inbox WHERE state = 'done' AND chat <> 'old'"); n >= chats*times {
+			t.Errorf("all %d messages are still there", n)
+		}
+		if n := w.count(db, "outbox WHERE state = 'dead'"); n != 1 {
+			t.Errorf("there are %d dead letters, want 1", n)
+		}
+		if n := w.count(db, "messages WHERE session = 'telegram/old'"); n == 600 {
+			t.Errorf("all %d messages before the start of a prompt are still there", n)
+		}
+		list, err := session.Store{}.Transcript(db.Read(t.Context()), "telegram/1", 1<<20)
+		if err != nil || len(list.Entries) != 2 {
+			t.Errorf("the transcript is %v, %v; want what was said first", list, err)
+		}
+	})
+}
+
+// answered reports whether each chat has got so many answers since the first one of all.
+func (w *world) answered(chats int64, n int) bool {
+	for chat := int64(1); chat <= chats; chat++ {
+		want := n
+		if chat == 1 {
+			want++
+		}
+		if w.telegram.SentCount(chat) < want {
+			return false
+		}
+	}
+	return true
+}
+
+// stockUp fills the database of a gateway with what is over for three days: more than twice as much
+// as it may use, and a message that was given up.
+func (w *world) stockUp(long int) {
+	w.t.Helper()
+	body, at := strings.Repeat("x", long), time.Now().Add(-72*time.Hour).UnixMilli()
+	insert := func(tx *store.Tx, query string, args ...any) {
+		if _, err := tx.Exec(query, args...); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.look(func(db *store.DB) {
+		err := db.Tx(w.t.Context(), func(tx *store.Tx) error {
+			for n := range 600 {
+				insert(tx, `INSERT INTO inbox (account, chat, message, state, body, received_ms)
+					VALUES ('telegram', 'old', $1, 'done', $2, $3)`, fmt.Sprint(n), body, at)
+				insert(tx, `INSERT INTO outbox (account, chat, state, body, created_ms, updated_ms)
+					VALUES ('telegram', 'old', 'sent', $1, $2, $2)`, body, at)
+				insert(tx, `INSERT INTO messages (session, turn, body, created_ms)
+					VALUES ('telegram/old', 0, $1, $2)`, body, at)
+			}
+			insert(tx, `UPDATE outbox SET state = 'dead'
+				WHERE id = (SELECT min(id) FROM outbox WHERE chat = 'old')`)
+			insert(tx, `INSERT INTO sessions (key, account, chat, thread, title, start, created_ms,
+				updated_ms) SELECT 'telegram/old', 'telegram', 'old', '', '', max(id), $1, $1
+				FROM messages`, at)
+			return nil
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	})
+}

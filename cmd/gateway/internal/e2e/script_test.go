@@ -1,0 +1,213 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"gateway/agent/llm/openai/openaitest"
+	"gateway/channels/telegram/telegramtest"
+)
+
+// TestScript runs the scripts of testdata/script. Each has a Telegram of its own, at $TELEGRAM
+// with the bot token $TOKEN, and a model that does whatever it reads (see obey), at $MODEL.
+// $GATEWAY_HOME is not there at the beginning. Besides the commands of package testscript there
+// are:
+//
+//	say CHAT TEXT         somebody writes to the bot; CHAT is their id, too
+//	hear CHAT REGEXP      waits until the bot says so there; $1 is what the first group matches
+//	refuse CHAT [REASON]  Telegram refuses what the bot sends there, or takes it again
+//	exitcode N PROGRAM…   runs a program that must end with that code
+//	calls METHOD N        waits until the Bot API's method was called so often
+//	file CHAT NAME        waits until the bot has sent a file of that name there
+//	wait_for COMMAND REGEXP  runs a command of the gateway until it prints that
+//	wait_file PATH        waits until there is such a file
+//	wait_gone PATH TEXT   waits until a file does not have a text
+//	polling               waits until a gateway receives from Telegram
+//	[root]                the tests run as root, for whom no folder is closed
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:   "testdata/script",
+		Setup: setUpScript,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exitcode": scriptExitCode, "say": scriptSay, "hear": scriptHear, "refuse": scriptRefuse,
+			"file": scriptFile, "wait_for": scriptWaitFor,
+			"wait_file": scriptWaitFile, "wait_gone": scriptWaitGone,
+			"polling": scriptPolling, "calls": scriptCalls,
+		},
+		Condition: func(cond string) (bool, error) { return cond == "root" && os.Geteuid() == 0, nil },
+	})
+}
+
+// telegramKey is where a script keeps its Telegram.
+type telegramKey struct{}
+
+func setUpScript(env *testscript.Env) error {
+	telegram := telegramtest.New(testToken, nil)
+	url, err := telegram.Start(context.Background())
+	if err != nil {
+		return err
+	}
+	env.Defer(telegram.Close)
+	model := openaitest.Start(obey)
+	env.Defer(model.Close)
+	env.Values[telegramKey{}] = telegram
+	home := env.WorkDir + "/home"
+	env.Vars = append(env.Vars, "HOME="+home, "GATEWAY_HOME="+home,
+		"GATEWAY_HTTP__LISTEN=", "GATEWAY_EXEC__SANDBOX=off", "TELEGRAM="+url,
+		"TOKEN="+testToken, "MODEL="+model.URL)
+	return nil
+}
+
+func telegramOf(ts *testscript.TestScript) *telegramtest.Server {
+	return ts.Value(telegramKey{}).(*telegramtest.Server)
+}
+
+// firstNumber returns the number that is the first of at least n arguments, such as a chat.
+func firstNumber(ts *testscript.TestScript, neg bool, args []string, n int) int64 {
+	if neg || len(args) < n {
+		ts.Fatalf("see the comment of TestScript")
+	}
+	number, err := strconv.ParseInt(args[0], 10, 64)
+	ts.Check(err)
+	return number
+}
+
+func scriptExitCode(ts *testscript.TestScript, neg bool, args []string) {
+	want := firstNumber(ts, neg, args, 2)
+	code := 0
+	err := ts.Exec(args[1], args[2:]...)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if int64(code) != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+func scriptSay(ts *testscript.TestScript, neg bool, args []string) {
+	chat := firstNumber(ts, neg, args, 2)
+	telegramOf(ts).Say(chat, chat, strings.Join(args[1:], " "))
+}
+
+func scriptRefuse(ts *testscript.TestScript, neg bool, args []string) {
+	chat := firstNumber(ts, neg, args, 1)
+	telegramOf(ts).AddUser(telegramtest.User{ID: chat, First: "Anna"})
+	telegramOf(ts).Refuse(chat, strings.Join(args[1:], " "))
+}
+
+func scriptHear(ts *testscript.TestScript, neg bool, args []string) {
+	chat := firstNumber(ts, neg, args, 2)
+	pattern, err := regexp.Compile(strings.Join(args[1:], " "))
+	ts.Check(err)
+	var match []string
+	scriptWait(ts, func() bool {
+		for _, m := range telegramOf(ts).History(chat) {
+			if match = pattern.FindStringSubmatch(m.Text); match != nil {
+				return true
+			}
+		}
+		return false
+	})
+	if len(match) > 1 {
+		ts.Setenv("1", match[1])
+	}
+}
+
+func scriptPolling(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("see the comment of TestScript")
+	}
+	scriptWait(ts, telegramOf(ts).Polling)
+}
+
+func scriptWait(ts *testscript.TestScript, cond func() bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	ts.Check(telegramOf(ts).Wait(ctx, cond))
+}
+
+func scriptCalls(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("see the comment of TestScript")
+	}
+	want, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	scriptWait(ts, func() bool { return telegramOf(ts).Calls(args[0]) >= want })
+}
+
+func scriptFile(ts *testscript.TestScript, neg bool, args []string) {
+	chat := firstNumber(ts, neg, args, 2)
+	scriptWait(ts, func() bool {
+		for _, m := range telegramOf(ts).History(chat) {
+			if m.File != nil && m.File.Name == args[1] {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func scriptWaitFor(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("see the comment of TestScript")
+	}
+	pattern, err := regexp.Compile(args[1])
+	ts.Check(err)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		ts.Check(ts.Exec("gateway", args[0]))
+		if pattern.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("gateway %s never printed %s", args[0], args[1])
+		}
+	}
+}
+
+func scriptWaitFile(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("see the comment of TestScript")
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("there never was a file %s", args[0])
+		}
+	}
+}
+
+func scriptWaitGone(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("see the comment of TestScript")
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		content, err := os.ReadFile(ts.MkAbs(args[0]))
+		ts.Check(err)
+		if !bytes.Contains(content, []byte(args[1])) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s still has %s", args[0], args[1])
+		}
+	}
+}

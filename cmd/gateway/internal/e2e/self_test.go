@@ -1,0 +1,88 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"gateway/channels/whatsapp/whatsapptest"
+)
+
+// Somebody whose own WhatsApp account the gateway uses writes to themselves. Each of their messages
+// is answered once, through kill -9 at every step. Nothing is an answer to an answer, although a
+// second account of the gateway is linked to the same number, and sees what the first one sends.
+func TestSelfKilled(t *testing.T) {
+	t.Parallel()
+	fake := whatsapptest.New(nil)
+	url, err := fake.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(fake.Close)
+	w := newWorld(t, worldOptions{answer: repeat, agent: "queue_mode = \"followup\""})
+	section := quiet
+	accounts := []string{"whatsapp", "second"}
+	for _, name := range accounts {
+		section += fmt.Sprintf("\n[channels.%s]\ntype = \"whatsapp\"\napi_url = %q\nowners = [%q]\n"+
+			"rate_limit = \"off\"", name, url, "+"+fake.BotPhone())
+		if err := fake.PairFile(t.Context(),
+			filepath.Join(w.home, "whatsapp-"+name+".db")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.configure(section)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	owner, err := fake.Owner(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var notes []string
+	note := func(text string) {
+		t.Helper()
+		notes = append(notes, text)
+		if _, err := owner.Say(ctx, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answered := func() {
+		t.Helper()
+		err := fake.Wait(ctx, func() bool { return len(owner.Texts()) >= len(accounts)*len(notes) })
+		if err != nil {
+			t.Fatalf("the owner reads %q: %v", owner.Texts(), err)
+		}
+	}
+	for _, point := range []string{
+		"accepted", "begun", "finished", "sending", "sent", "delivered",
+	} {
+		p := w.start("GATEWAY_FAULT=" + point + ":2")
+		note("note before " + point)
+		until(t, "the end at "+point, p.done)
+		p = w.start() // else a turn would be given up that several processes have ended with
+		answered()
+		w.rest()
+		p.kill()
+	}
+	p := w.start()
+	note("the end") // answers to answers would come before its own
+	answered()
+	var want []string
+	for _, text := range notes {
+		want = append(want, slices.Repeat([]string{"you said " + text}, len(accounts))...)
+	}
+	got := owner.Texts()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("the owner reads\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for _, v := range fake.Violations() {
+		t.Error("WhatsApp does not know this:", v)
+	}
+	p.stop()
+}

@@ -1,0 +1,87 @@
+//go:build unix
+
+package e2e
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"gateway/store"
+)
+
+// awaitJob waits until a job has a state.
+func (w *world) awaitJob(job int, state string) {
+	w.t.Helper()
+	w.eventually("a job that is "+state, func(db *store.DB) (holds bool) {
+		var got string
+		for range w.query(db, []any{&got}, "SELECT state FROM jobs WHERE id = $1", job) {
+			holds = got == state
+		}
+		return holds
+	})
+}
+
+// runs has a job run, and waits until somebody is told what comes of it.
+func (w *world) runs(job, chat int64) {
+	w.t.Helper()
+	before := len(w.texts(chat))
+	w.command("jobs", "run", strconv.FormatInt(job, 10))
+	w.await("a reminder", func() bool { return len(w.texts(chat)) > before })
+}
+
+// The reminders of somebody who is not in the list any more pause, and go on by themselves when
+// they are again; what they have paused themselves does not.
+func TestJobsOfShutOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat})
+	w.configure(allow("7, 8"))
+	p := w.start()
+	p.ready()
+	w.wantReply(annID, "/remind every 1h to eat", "That is job 1.")
+	w.command("jobs", "pause", "1")
+	w.wantReply(bobID, "/remind every 1h to drink", "That is job 2.")
+	w.runs(2, bobID)
+	for round := range 2 {
+		w.configure(allow("9"))
+		p.says(reloaded, 2*round+1)
+		w.command("jobs", "run", "2")
+		w.awaitJob(2, "paused")
+		w.configure(allow("7, 8"))
+		p.says(reloaded, 2*round+2)
+		w.awaitJob(2, "active")
+		w.runs(2, bobID)
+	}
+	w.awaitJob(1, "paused")
+}
+
+// So do those of somebody whom an operator has revoked, and lets in again.
+func TestJobsOfRevoked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat})
+	w.configure(strings.Replace(quiet, `"open"`, `"pairing"`, 1))
+	p := w.start()
+	p.ready()
+	admit := func(want string) {
+		t.Helper()
+		code := regexp.MustCompile(`pairing code is (\w{8})`).FindStringSubmatch(w.reply(bobID, "hello"))
+		if code == nil {
+			t.Fatalf("no code in what a stranger is told: %q", w.texts(bobID))
+		}
+		if out := w.command("people", "approve", code[1]); !strings.Contains(out, want) {
+			t.Fatalf("approved with %q, want %q", out, want)
+		}
+	}
+	admit("let in as owner")
+	w.await("the welcome", func() bool { return heard(w, bobID, "You are let in") })
+	w.wantReply(bobID, "/remind every 1h to drink", "That is job 1.")
+	w.runs(1, bobID)
+	w.command("people", "revoke", "1")
+	w.command("jobs", "run", "1")
+	w.awaitJob(1, "paused")
+	w.received()
+	admit("let in as owner")
+	w.awaitJob(1, "active")
+	w.runs(1, bobID)
+}

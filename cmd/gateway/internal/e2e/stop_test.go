@@ -1,0 +1,54 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"gateway/agent/llm/openai/openaitest"
+)
+
+// A gateway that is stopped, or starts again, sends the answers that are under way before it ends,
+// on platforms whose connection is needed for that, too. What people say meanwhile is not
+// acknowledged, and answered by the next process.
+func TestStopAnswers(t *testing.T) {
+	holds := map[string]*hold{"telegram": newHold(), "discord": newHold(), "whatsapp": newHold()}
+	for _, h := range holds {
+		defer h.release()
+	}
+	w, theatres := openTheatres(t, "", func(r openaitest.Request) openaitest.Reply {
+		if strings.Contains(lastWords(r), "hello") {
+			holds[platformOf(r)].wait()
+		}
+		return perform(r)
+	})
+	w.onAll(theatres, func(s *scene) {
+		s.say("hello")
+		until(s.t, "the model to be asked", holds[s.name].reached)
+	})
+	var stopping sync.WaitGroup
+	stopping.Go(w.stop)
+	discord := &scene{theatre: theatres["discord"], t: t, name: "discord", w: w}
+	discord.until("the end of receiving", func() bool { return !discord.ready() })
+	theatres["whatsapp"].say("late")
+	for _, h := range holds {
+		h.release()
+	}
+	stopping.Wait()
+	for _, name := range slices.Sorted(maps.Keys(theatres)) {
+		s := &scene{theatre: theatres[name], t: t, name: name, w: w}
+		s.until("what was sent before the end", func() bool { return len(s.direct()) > 0 })
+		if got := fmt.Sprint(s.direct()); !strings.Contains(got, "you said hello") {
+			t.Errorf("%s: Ann reads %s", name, got)
+		}
+	}
+	if has(theatres["whatsapp"].direct(), "late") {
+		t.Error("a message was taken in while the gateway stopped")
+	}
+	w.run()
+	whatsApp := &scene{theatre: theatres["whatsapp"], t: t, name: "whatsapp", w: w}
+	whatsApp.hear("you said late")
+}

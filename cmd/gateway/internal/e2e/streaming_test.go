@@ -1,0 +1,191 @@
+//go:build unix
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gateway/channels/telegram/telegramtest"
+)
+
+// The chats of TestManyStreams, the pieces in which the answers come, and how long each takes.
+const (
+	streamChats  = 1000
+	streamPieces = 20
+	streamEvery  = 150 * time.Millisecond
+	// streamInterval is the time between two edits in a direct chat on Telegram.
+	streamInterval = time.Second
+)
+
+// TestManyStreams lets 1,000 people watch answers grow at once. Each sees theirs grow steadily and
+// to the end, no edit comes sooner after the one before than the platform likes, and what they
+// asked is answered in its order.
+func TestManyStreams(t *testing.T) {
+	t.Parallel()
+	l := newStreamLog()
+	model := httptest.NewServer(http.HandlerFunc(l.serve))
+	defer model.Close()
+	defer l.release()
+	w := newWorld(t, worldOptions{
+		agent: fmt.Sprintf("queue_mode = \"followup\"\nslots = %d", streamChats)})
+	w.config = strings.Replace(w.config, w.model.URL, model.URL, 1)
+	w.configure("access = \"open\"\nrate_limit = \"off\"\nreaction = \"\"\nsender_rate = 0")
+	for _, method := range []string{"sendMessage", "editMessageText"} {
+		w.telegram.Inject(telegramtest.Fault{Method: method, When: l.note})
+	}
+	var list []telegramtest.Message
+	for n := range 2 {
+		for chat := range int64(streamChats) {
+			list = append(list, telegramtest.Message{User: chat + 1,
+				Text: fmt.Sprintf("please stream s%d-%d", chat+1, n+1)})
+		}
+	}
+	p := w.start()
+	p.ready()
+	w.telegram.Deliver(list...)
+
+	until(t, "all first answers to be seen growing", l.growing)
+	l.release()
+	until(t, "all answers", l.complete)
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.exited(patience); code != 0 { // and what was being sent is there
+		t.Fatalf("exit code %d\n%s", code, p.newest())
+	}
+	for chat := range int64(streamChats) {
+		for n, text := range w.texts(chat + 1) {
+			name := fmt.Sprintf("s%d-%d", chat+1, n+1)
+			if want := streamed(name, streamPieces); text != want {
+				t.Errorf("chat %d, answer %d: %q, want %q", chat+1, n+1, text, want)
+			}
+			l.check(t, name)
+		}
+		if n := len(w.texts(chat + 1)); n != 2 {
+			t.Errorf("chat %d has %d answers, want 2", chat+1, n)
+		}
+	}
+	t.Logf("%d edits, the closest ones %v apart", l.edits, l.closest)
+}
+
+// streamed returns the first n pieces of the answer with a name.
+func streamed(name string, n int) string {
+	return name + strings.Repeat(" grows and", n-1) + " grows"
+}
+
+// A streamLog is what people see of answers that grow, as Telegram was told, and the model of
+// these answers.
+type streamLog struct {
+	growing  chan struct{} // closed when each first answer has been changed once
+	complete chan struct{} // closed when each answer is there
+	released chan struct{} // closed when first answers may end
+	release  func()
+
+	mu      sync.Mutex
+	seen    map[string][]glimpse // by the answer's name
+	grown   int
+	ended   int
+	edits   int
+	closest time.Duration
+}
+
+// A glimpse is what an answer said at a time.
+type glimpse struct {
+	text string
+	at   time.Time
+}
+
+func newStreamLog() *streamLog {
+	l := &streamLog{
+		growing: make(chan struct{}), complete: make(chan struct{}), released: make(chan struct{}),
+		seen: make(map[string][]glimpse), closest: time.Hour,
+	}
+	l.release = sync.OnceFunc(func() { close(l.released) })
+	return l
+}
+
+var streamName = regexp.MustCompile(`\bs\d+-[12]\b`)
+
+// note notes a call that shows an answer. It never lets one fail.
+func (l *streamLog) note(text string) bool {
+	name := streamName.FindString(text)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen[name] = append(l.seen[name], glimpse{text, time.Now()})
+	if strings.HasSuffix(name, "-1") && len(l.seen[name]) == 2 {
+		if l.grown++; l.grown == streamChats {
+			close(l.growing)
+		}
+	}
+	if text == streamed(name, streamPieces) {
+		if l.ended++; l.ended == 2*streamChats {
+			close(l.complete)
+		}
+	}
+	return false
+}
+
+// check checks that an answer only grew, and no sooner than it may: only its last change comes
+// when it is ready.
+func (l *streamLog) check(t *testing.T, name string) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := l.seen[name]
+	for i := 1; i < len(seen); i++ {
+		before, now := seen[i-1], seen[i]
+		if !strings.HasPrefix(now.text, before.text) || now.text == before.text {
+			t.Errorf("%s: %q became %q", name, before.text, now.text)
+		}
+		l.edits++
+		if i == len(seen)-1 {
+			break
+		}
+		d := now.at.Sub(before.at)
+		l.closest = min(l.closest, d)
+		if d < streamInterval {
+			t.Errorf("%s: edit %d came %v after the one before", name, i, d)
+		}
+	}
+}
+
+// serve is the model. No first answer ends before all of them were seen growing.
+func (l *streamLog) serve(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Messages []struct {
+			Content string `json:"content"`
+		} `json:"messages"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || len(asked.Messages) == 0 {
+		http.Error(w, "not understood", http.StatusBadRequest)
+		return
+	}
+	name := streamName.FindString(asked.Messages[len(asked.Messages)-1].Content)
+	w.Header().Set("Content-Type", "text/event-stream")
+	tick := time.NewTicker(streamEvery)
+	defer tick.Stop()
+	for n := range streamPieces {
+		text := " grows"
+		if n == 0 {
+			text = name + text
+		}
+		if n < streamPieces-1 {
+			text += " and"
+		} else if strings.HasSuffix(name, "-1") {
+			<-l.released
+		}
+		fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"content\":%q}}]}\n\n", text)
+		_ = http.NewResponseController(w).Flush() // nobody is left to tell of an error
+		<-tick.C
+	}
+	fmt.Fprint(w, `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
+}

@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"gateway/agent/llm/openai/openaitest"
+)
+
+// A group that is listed stays so when Telegram makes a supergroup of it, which has another id; an
+// answer that is on its way follows it there.
+func TestGroupBecomesSupergroup(t *testing.T) {
+	t.Parallel()
+	const group, supergroup = -42, -1009876543210
+	hold := newHold()
+	answer := func(r openaitest.Request) openaitest.Reply {
+		hold.wait()
+		return repeat(r)
+	}
+	w := newWorld(t, worldOptions{answer: answer,
+		channel: "access = \"allow\"\ngroups = [-42]\nstreaming = false"})
+	w.telegram.AddGroup(group, "Garden")
+	stop := w.run()
+	w.telegram.Say(group, bobID, "@gateway_bot before")
+	until(t, "the model", hold.reached)
+	w.telegram.Migrate(group, supergroup)
+	hold.release()
+	w.await("the answer", func() bool { return heard(w, supergroup, "before") })
+	w.telegram.Say(supergroup, bobID, "@gateway_bot after")
+	w.await("an answer", func() bool { return heard(w, supergroup, "after") })
+	stop()
+	w.run()
+	w.telegram.Say(supergroup, bobID, "@gateway_bot after a restart")
+	w.await("an answer", func() bool { return heard(w, supergroup, "after a restart") })
+}
+
+// heard reports whether the bot has said something in a chat.
+func heard(w *world, chat int64, text string) bool {
+	texts := w.texts(chat)
+	return len(texts) > 0 && strings.Contains(texts[len(texts)-1], text)
+}
+
+// Where the account is so configured, an answer in a direct chat grows as a draft, and in a group,
+// where there are none, by edits.
+func TestDrafts(t *testing.T) {
+	t.Parallel()
+	var w *world
+	w = newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
+		if strings.HasSuffix(lastText(r), "two") {
+			return w.held(groupID, perform(r))
+		}
+		reply := perform(r)
+		reply.Hold = func(sent int) { // what was sent last is shown
+			w.holdUntil("drafts", func() bool { return len(w.telegram.Drafts(annID)) >= min(sent, 2) })
+		}
+		return reply
+	},
+		channel: "access = \"open\"\nrate_limit = \"off\"\nedit_interval = \"20ms\"\ndrafts = true"})
+	w.telegram.AddGroup(groupID, "Garden")
+	w.run()
+	w.telegram.Say(annID, annID, "slowly one")
+	w.telegram.Say(groupID, annID, "@gateway_bot slowly two")
+	w.await("the answers", func() bool {
+		return heard(w, annID, "is all") && heard(w, groupID, "is all")
+	})
+	drafts := w.telegram.Drafts(annID)
+	if len(drafts) < 2 || drafts[0].ID != drafts[len(drafts)-1].ID {
+		t.Errorf("the drafts are %+v, want several of one answer", drafts)
+	}
+	if list := w.telegram.History(annID); len(list) != 1 || list[0].Edits != 0 {
+		t.Errorf("Ann has %+v, want one message that was never edited", list)
+	}
+	if list := w.telegram.History(groupID); len(list) != 1 || list[0].Edits == 0 {
+		t.Errorf("the group has %+v, want one message that grew", list)
+	}
+}
+
+// Nothing that a stranger sends is fetched; once they are let in it is.
+func TestStrangersFilesAreNotFetched(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: perform,
+		channel: "access = \"allow\"\nowners = [7]\nstreaming = false"})
+	w.run()
+	w.telegram.SayPhoto(bobID, bobID, "look at this", pixels(300))
+	w.telegram.Say(annID, annID, "hello")
+	w.await("an answer", func() bool { return heard(w, annID, "hello") })
+	if n := w.telegram.Calls("getFile"); n != 0 {
+		t.Errorf("%d files of a stranger were fetched", n)
+	}
+	w.telegram.SayPhoto(annID, annID, "look at that", pixels(300))
+	w.await("an answer", func() bool { return heard(w, annID, "look at that") })
+	if n := w.telegram.Calls("getFile"); n != 1 {
+		t.Errorf("%d files of the owner were fetched, want 1", n)
+	}
+}

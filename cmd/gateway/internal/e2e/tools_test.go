@@ -1,0 +1,26 @@
+package e2e
+
+import (
+	"slices"
+	"testing"
+
+	"gateway/cmd/gateway/internal/config"
+)
+
+// A rule can be about each tool that there is, and about no other.
+func TestToolNames(t *testing.T) {
+	s := besiege(t, nil)
+	s.tell(victimID, "what can you do?", "you said what can you do?")
+	var names []string
+	for _, spec := range s.request("what can you do?").Tools {
+		names = append(names, spec.Name)
+	}
+	known := config.ToolNames()
+	off := func(name string) bool { return name == "web_search" }
+	known = slices.DeleteFunc(known, off)
+	slices.Sort(known)
+	slices.Sort(names)
+	if !slices.Equal(names, known) {
+		t.Errorf("the tools are\n%q, and rules can be about\n%q", names, known)
+	}
+}

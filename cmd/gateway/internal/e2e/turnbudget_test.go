@@ -1,0 +1,132 @@
+//go:build unix
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"gateway/agent/llm/openai/openaitest"
+	"gateway/store"
+)
+
+// A spender is a model whose answer gives work to four sub-agents that never come to an end.
+// Each call costs callTokens.
+type spender struct {
+	*hold // that the second call of each sub-agent meets; it is reached when all four have
+
+	mu     sync.Mutex
+	asking int // second calls, and later ones
+	killed bool
+	used   int // tokens, by the turn and its sub-agents
+	subs   map[string]int
+}
+
+const callTokens = 10_000
+
+func (s *spender) answer(r openaitest.Request) openaitest.Reply {
+	text := lastText(r)
+	_, task, sub := strings.Cut(text, "count the roses of bed ")
+	last := r.Messages[len(r.Messages)-1]
+	sub = sub && !strings.Contains(text, "outcome of")
+	if sub && last.Role == "tool" && !s.wait() {
+		return say("nobody hears this")
+	}
+	reply := openaitest.Reply{
+		Usage: &openaitest.Usage{Prompt: callTokens - 10, Completion: 10, Total: callTokens}}
+	switch {
+	case sub:
+		reply.ToolCalls = lookAround(r)
+	case strings.Contains(text, "all roses"):
+		s.direct(r, &reply)
+	default: // a turn that tells of an outcome has a limit of its own
+		return say("That was one.")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used += callTokens
+	if sub {
+		s.subs[task]++
+	}
+	return reply
+}
+
+// lookAround calls a tool, each time with something else, lest it is taken for a loop.
+func lookAround(r openaitest.Request) []openaitest.ToolCall {
+	return []openaitest.ToolCall{{ID: fmt.Sprint("call-", r.N), Name: "list_dir",
+		Arguments: fmt.Sprintf(`{"path":"%d"}`, r.N)}}
+}
+
+// direct makes r's reply that of the turn that gives the work to sub-agents, in its eight calls.
+func (s *spender) direct(r openaitest.Request, reply *openaitest.Reply) {
+	results := 0
+	for _, m := range r.Messages {
+		if m.Role == "tool" {
+			results++
+		}
+	}
+	switch {
+	case results < 6:
+		reply.ToolCalls = lookAround(r)
+	case results == 6:
+		for bed := range 4 {
+			reply.ToolCalls = append(reply.ToolCalls, openaitest.ToolCall{
+				ID: fmt.Sprintf("call-%d-%d", r.N, bed), Name: "spawn",
+				Arguments: fmt.Sprintf(`{"task":"count the roses of bed %d"}`, bed)})
+		}
+	default:
+		reply.Text = []string{"They count."}
+	}
+}
+
+// wait holds a call, and reports whether its process is still there then.
+func (s *spender) wait() bool {
+	s.mu.Lock()
+	before := !s.killed
+	if s.asking++; s.asking == 4 {
+		s.reach() // what they have used so far is written down
+	}
+	s.mu.Unlock()
+	<-s.released
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !before || !s.killed
+}
+
+// TestTurnBudget holds that the limit of a turn is for it and for its sub-agents together, also
+// when another process goes on with them.
+func TestTurnBudget(t *testing.T) {
+	t.Parallel()
+	s := &spender{hold: newHold(), subs: make(map[string]int)}
+	defer s.release()
+	w := newWorld(t, worldOptions{answer: s.answer})
+	// A quarter of it for each of four, and the turn itself, are eight calls more.
+	const limit = 40 * callTokens
+	w.configure(quiet + fmt.Sprintf("\n[budget]\nturn_tokens = %d\n", limit))
+	p := w.start()
+	w.telegram.Say(1, 1, "count all roses")
+	until(t, "all sub-agents to ask again", s.reached)
+	w.await("the answer", func() bool {
+		return len(w.texts(1)) > 0 && strings.Contains(w.texts(1)[0], "They count.")
+	})
+	s.mu.Lock()
+	s.killed = true
+	s.mu.Unlock()
+	p.kill()
+	s.release()
+	w.start()
+	w.eventually("four outcomes", func(db *store.DB) bool {
+		return w.count(db, "inbox WHERE message LIKE 'outcome:%' AND state = 'done'") == 4
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used > limit || s.used < limit-8*callTokens {
+		t.Errorf("the turn and its sub-agents used %d tokens (calls by sub-agent: %v), "+
+			"want nearly the %d of the limit", s.used, s.subs, limit)
+	}
+	if len(s.subs) != 4 {
+		t.Errorf("calls by sub-agent: %v, want those of four", s.subs)
+	}
+}

@@ -1,0 +1,232 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"gateway/agent/llm/openai/openaitest"
+	"gateway/bus"
+	"gateway/channels/telegram/telegramtest"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/store"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 3 * time.Minute
+
+// A world is what a gateway lives in: a home with a configuration, and the two servers that it
+// talks to, Telegram and the provider of the model, both fakes with a state of their own.
+type world struct {
+	t        testing.TB
+	home     string
+	config   string // what is common to all configurations
+	telegram *telegramtest.Server
+	url      string // of telegram
+	model    *openaitest.Server
+	stop     func() // ends the gateway that run has begun last
+}
+
+const testToken = "123456:TEST-TOKEN"
+
+// worldOptions are the optional settings of a [world].
+type worldOptions struct {
+	token   string                  // of the bot; default testToken
+	answer  openaitest.Answer       // of the model; default openaitest.Echo
+	onSend  func(telegramtest.Sent) // as in telegramtest.Options
+	agent   string                  // more lines of [agent]
+	channel string                  // lines of [channels.telegram]; default quiet
+	sandbox string                  // for commands; default there are none
+}
+
+// quiet is a Telegram account that everybody may use at any rate, without previews.
+const quiet = "access = \"open\"\nrate_limit = \"off\"\nstreaming = false\n" +
+	"reaction = \"\"\nsender_rate = 0"
+
+// streaming is one with previews that come often.
+const streaming = "access = \"open\"\nrate_limit = \"off\"\nedit_interval = \"20ms\"\n" +
+	"sender_rate = 0"
+
+func newWorld(t testing.TB, o worldOptions) *world {
+	t.Helper()
+	w := &world{
+		t: t, home: t.TempDir(),
+		telegram: telegramtest.New(cmp.Or(o.token, testToken),
+			&telegramtest.Options{OnSend: o.onSend}),
+		model: openaitest.Start(o.answer),
+	}
+	t.Cleanup(w.model.Close)
+	t.Cleanup(w.telegram.Close)
+	w.model.Keep(0)
+	var err error
+	if w.url, err = w.telegram.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.config = fmt.Sprintf(`[log]
+format = "json"
+[exec]
+sandbox = %q
+[agent]
+model = "fake"
+%s
+[models.fake]
+model = "fake-model"
+base_url = %q
+[channels.telegram]
+token = %q
+api_url = %q
+`, cmp.Or(o.sandbox, "off"), o.agent, w.model.URL, testToken, w.url)
+	w.configure(cmp.Or(o.channel, quiet))
+	return w
+}
+
+// configure writes the configuration file, with the given lines for the Telegram account.
+func (w *world) configure(channel string) {
+	w.t.Helper()
+	file := filepath.Join(w.home, "config.toml")
+	if err := os.WriteFile(file, []byte(w.config+channel+"\n"), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// environ is the environment of a gateway in w: nothing of the machine's own settings.
+func (w *world) environ() []string {
+	return []string{"GATEWAY_HOME=" + w.home, "HOME=" + w.home, "PATH=" + os.Getenv("PATH"),
+		"GATEWAY_HTTP__LISTEN="} // else all would want the same port
+}
+
+// run runs a gateway in this process until the test ends or stop is called. Both wait for its end.
+func (w *world) run() (stop func()) {
+	w.t.Helper()
+	cfg, err := config.Load("", w.environ())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	log := slog.New(slog.NewJSONHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	g, err := app.Open(w.t.Context(), cfg, log)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := errors.Join(<-ended, g.Close()); err != nil {
+			w.t.Errorf("gateway ended: %v", err)
+		}
+	}
+	w.t.Cleanup(stop)
+	w.stop = stop
+	return stop
+}
+
+// look opens the gateway's data beside it and closes it when fn returns.
+func (w *world) look(fn func(db *store.DB)) {
+	w.t.Helper()
+	path := filepath.Join(w.home, "gateway.db")
+	db, err := store.Open(w.t.Context(), path, app.Migrations(), &store.Options{Shared: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer db.Close()
+	fn(db)
+}
+
+// query runs a query, and yields once for each row, after it has put the columns where into points.
+func (w *world) query(db *store.DB, into []any, query string, args ...any) iter.Seq[struct{}] {
+	return func(yield func(struct{}) bool) {
+		rows, err := db.Read(w.t.Context()).Query(query, args...)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := rows.Scan(into...); err != nil {
+				w.t.Fatal(err)
+			}
+			if !yield(struct{}{}) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// count returns how many rows there are, named by table and condition.
+func (w *world) count(db *store.DB, rows string) (n int) {
+	for range w.query(db, []any{&n}, "SELECT count(*) FROM "+rows) {
+	}
+	return n
+}
+
+// outbound decodes a message of the outbox.
+func outbound(t testing.TB, body []byte) (m bus.OutboundMessage) {
+	if err := json.Unmarshal(body, &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// await waits until cond is true, which it looks at whenever something happens at Telegram.
+func (w *world) await(what string, cond func() bool) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	if err := w.telegram.Wait(ctx, cond); err != nil {
+		w.t.Fatalf("waited for %s: %v", what, err)
+	}
+}
+
+// texts returns what the bot has said in a chat, as it stands now.
+func (w *world) texts(chat int64) []string {
+	var list []string
+	for _, m := range w.telegram.History(chat) {
+		if !m.Deleted {
+			list = append(list, m.Text)
+		}
+	}
+	return list
+}
+
+// until waits until something is closed or sent.
+func until[T any](t testing.TB, what string, c <-chan T) {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-c:
+	case <-timer.C:
+		t.Fatalf("waited for %s", what)
+	}
+}
+
+// eventually waits until cond holds of the gateway's data, which it looks at again and again.
+func (w *world) eventually(what string, cond func(db *store.DB) bool) {
+	w.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	w.look(func(db *store.DB) {
+		for deadline := time.Now().Add(patience); !cond(db); <-tick.C {
+			if time.Now().After(deadline) {
+				w.t.Fatalf("waited for %s", what)
+			}
+		}
+	})
+}

@@ -1,0 +1,168 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"gateway/memory"
+	"gateway/memory/document"
+	"gateway/skills"
+)
+
+// maxDocument is how large a document may be, in bytes.
+const maxDocument = 1 << 20
+
+// A place says where a document of the other home belongs.
+type place struct {
+	from     string // in the workspace
+	to       string
+	personal bool // it belongs to the scope
+}
+
+// places are the documents of both kinds, those that go first where two have one place.
+var places = []place{
+	{"memory/MEMORY.md", document.Memory, true},
+	{"MEMORY.md", document.Memory, true},
+	{"USER.md", document.User, true},
+	{"HEARTBEAT.md", document.Heartbeat, true},
+	{"AGENTS.md", document.Agents, false},
+	{"AGENT.md", document.Agents, false}, // of PicoClaw
+	{"SOUL.md", document.Soul, false},
+	{"TOOLS.md", document.Tools, false},
+	{"IDENTITY.md", document.Identity, false},
+}
+
+// documents moves what people and the agent have written down.
+func (m *mover) documents(ctx context.Context) {
+	for _, p := range places {
+		text, err := m.read(m.in(p.from), maxDocument)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			m.failed("document", m.in(p.from), err)
+			continue
+		}
+		if strings.TrimSpace(string(text)) == "" {
+			m.say("document", m.in(p.from), "", Left, "it is empty")
+			continue
+		}
+		scope := memory.Scope("")
+		if p.personal {
+			scope = m.Scope
+		}
+		m.document(ctx, m.in(p.from), scope, p.to, string(text))
+	}
+}
+
+// document moves one text to its place, or beside what somebody has written there.
+func (m *mover) document(
+	ctx context.Context, from string, scope memory.Scope, name, text string,
+) {
+	shown := shownScope(scope)
+	for _, name := range []string{name, strings.TrimSuffix(name, ".md") + ".imported.md"} {
+		now, base, err := m.Documents.Read(scope, name)
+		to := shown + "/" + name
+		switch {
+		case err != nil:
+			m.failed("document", from, err)
+			return
+		case now == text:
+			m.say("document", from, to, Same, "")
+			return
+		case base != "" && strings.TrimSpace(now) != "" && !m.untouched(scope, name):
+			continue
+		}
+		if !m.dry {
+			err := m.begin(ctx, scope)
+			if err == nil {
+				err = m.Documents.Save(scope, name, text, base)
+			}
+			if err != nil {
+				m.failed("document", from, err)
+				return
+			}
+		}
+		note := fmt.Sprintf("%d bytes", len(text))
+		if strings.HasSuffix(name, ".imported.md") {
+			note += "; the one that is here stays: put them together by hand"
+		}
+		m.say("document", from, to, New, note)
+		return
+	}
+	m.say("document", from, shown+"/"+name, Kept, "there is another one, and one that was imported")
+}
+
+// untouched reports whether nobody has filled in a document.
+func (m *mover) untouched(scope memory.Scope, name string) bool {
+	if scope == "" {
+		return m.Documents.Shared(name).Template
+	}
+	return m.Documents.In(scope).Doc(name).Template
+}
+
+// skills moves the skills of the other workspace.
+func (m *mover) skills(ctx context.Context) {
+	dir := m.in("skills")
+	entries, err := m.list(dir)
+	if err != nil {
+		m.failed("skill", dir, err)
+		return
+	}
+	for _, e := range entries {
+		name := path.Join(dir, e.Name())
+		switch {
+		case ctx.Err() != nil:
+			return
+		case e.Type()&fs.ModeSymlink != 0:
+			m.say("skill", name, "", Left, errLink.Error())
+		case e.IsDir():
+			m.skill(ctx, name)
+		}
+	}
+}
+
+func (m *mover) skill(ctx context.Context, name string) {
+	p, err := m.Skills.Check(m.shown(name))
+	if err != nil {
+		m.failed("skill", name, err)
+		return
+	}
+	if len(p.Trouble) > 0 {
+		m.say("skill", name, "", Left, strings.Join(p.Trouble, "; "))
+		return
+	}
+	for _, here := range m.Skills.List("") {
+		if here.Source != skills.Shared || here.Name != p.Skill.Name {
+			continue
+		}
+		to := "shared/skills/" + here.Folder
+		if m.Skills.Inspect(here).Hash == p.Hash {
+			m.say("skill", name, to, Same, "")
+		} else {
+			m.say("skill", name, to, Kept, "there is another one of that name")
+		}
+		return
+	}
+	to := "shared/skills/" + p.Skill.Name
+	if !m.dry {
+		if err = m.begin(ctx, ""); err == nil {
+			p, err = m.Skills.Install(m.shown(name), false)
+		}
+		if err == nil {
+			to = "shared/skills/" + p.Skill.Folder
+			err = m.Pins.Set(p.Skill.Folder, skills.Pin{Hash: p.Hash, Installed: m.Now,
+				From: m.shown(name)})
+		}
+		if err != nil {
+			m.failed("skill", name, err)
+			return
+		}
+	}
+	m.say("skill", name, to, New, fmt.Sprintf("%d files; nobody has checked what it says",
+		len(p.Files)))
+}

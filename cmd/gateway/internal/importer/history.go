@@ -1,0 +1,338 @@
+package importer
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"gateway/memory"
+	"gateway/session"
+	"gateway/store"
+)
+
+// An event is an entry of the other history.
+type event struct {
+	memory.Entry
+	read bool // its Dream has made memory of it
+}
+
+// history moves what happened into the history of the scope.
+func (m *mover) history(ctx context.Context) {
+	known, err := m.known(ctx)
+	if err != nil {
+		m.failed("history", m.in("memory"), err)
+		return
+	}
+	files, err := m.notes()
+	if err != nil {
+		m.failed("history", m.in("memory"), err)
+		return
+	}
+	for _, name := range append([]string{"memory/HISTORY.md", "memory/history.jsonl"}, files...) {
+		name = m.in(name)
+		if _, err := m.stat(name); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := m.events(ctx, name, known); err != nil {
+			m.failed("history", name, err)
+		}
+	}
+	if m.dry {
+		return
+	}
+	if err := m.Memory.Sync(ctx, m.Scope); err != nil {
+		m.failed("history", m.in("memory"), err)
+	}
+}
+
+// A fingerprint is what an entry is known by.
+type fingerprint [sha256.Size]byte
+
+func fingerprintOf(e memory.Entry) fingerprint {
+	return sha256.Sum256([]byte(strconv.FormatInt(e.Time.UnixMilli(), 10) + "\n" + e.Text))
+}
+
+// known returns what the history of the scope has.
+func (m *mover) known(ctx context.Context) (map[fingerprint]bool, error) {
+	known := make(map[fingerprint]bool)
+	space := m.Memory.In(m.Scope)
+	for after := int64(0); ; {
+		const page = 500
+		list, err := space.Entries(m.DB.Read(ctx), after, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range list {
+			known[fingerprintOf(e)] = true
+			after = e.Cursor
+		}
+		if len(list) < page {
+			return known, nil
+		}
+	}
+}
+
+// events moves one file. All of it is read before any of it is moved.
+func (m *mover) events(ctx context.Context, name string, known map[fingerprint]bool) error {
+	fresh, all := 0, 0
+	for e, err := range m.entries(name) {
+		if err != nil {
+			return err
+		}
+		if all++; !known[fingerprintOf(e.Entry)] {
+			fresh++
+		}
+	}
+	to := string(m.Scope) + "/history.jsonl"
+	if fresh == 0 {
+		m.say("history", name, to, Same, fmt.Sprintf("%d entries", all))
+		return nil
+	}
+	if !m.dry {
+		if err := m.append(ctx, name, known); err != nil {
+			return err
+		}
+	}
+	m.say("history", name, to, New, fmt.Sprintf("%d entries of %d", fresh, all))
+	return nil
+}
+
+// append adds the entries of a file that are not known.
+func (m *mover) append(ctx context.Context, name string, known map[fingerprint]bool) error {
+	var batch []event
+	flush := func() error {
+		err := m.DB.Tx(ctx, func(tx *store.Tx) error { return m.put(tx, batch) })
+		batch = batch[:0]
+		return err
+	}
+	for e, err := range m.entries(name) {
+		if err != nil {
+			return err
+		}
+		if p := fingerprintOf(e.Entry); !known[p] {
+			known[p] = true
+			batch = append(batch, e)
+		}
+		if len(batch) == 256 {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// put adds entries. What was made memory of there need not be here again, if nothing older waits.
+func (m *mover) put(tx *store.Tx, batch []event) error {
+	space := m.Memory.In(m.Scope)
+	last, err := space.Last(tx)
+	if err != nil {
+		return err
+	}
+	dreamed, err := space.Dreamed(tx)
+	if err != nil {
+		return err
+	}
+	done := last == dreamed
+	for _, e := range batch {
+		cursor, err := space.Append(tx, e.Entry)
+		if err != nil {
+			return err
+		}
+		if done = done && e.read; done {
+			dreamed = cursor
+		}
+	}
+	return space.SetDreamed(tx, dreamed)
+}
+
+// entries returns the entries of one file.
+func (m *mover) entries(name string) iter.Seq2[event, error] {
+	return func(yield func(event, error) bool) {
+		f, err := m.open(name)
+		if err != nil {
+			yield(event{}, err)
+			return
+		}
+		defer f.Close()
+		var list iter.Seq2[event, error]
+		switch base := path.Base(name); {
+		case base == "history.jsonl":
+			list = m.lines(f, m.cursor(path.Dir(name)))
+		case base == "HISTORY.md":
+			list = paragraphs(f, m.Location)
+		default:
+			list = m.day(f, base)
+		}
+		for e, err := range list {
+			e.Text = cut(e.Text)
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// cut returns the beginning of a text that is too long for an entry, as the history keeps it.
+func cut(text string) string {
+	text = strings.TrimSpace(strings.ToValidUTF8(text, "�"))
+	const end = " […]"
+	if len(text) > memory.MaxEntry {
+		text = strings.ToValidUTF8(text[:memory.MaxEntry-len(end)], "") + end
+	}
+	return text
+}
+
+// cursor returns up to where nanobot's Dream has read.
+func (m *mover) cursor(dir string) int64 {
+	text, err := m.read(path.Join(dir, ".dream_cursor"), 100)
+	if err != nil {
+		return 0 // it has never dreamed
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// lines reads history.jsonl.
+func (m *mover) lines(r io.Reader, dreamed int64) iter.Seq2[event, error] {
+	return func(yield func(event, error) bool) {
+		next := session.ReadLines(r, session.MaxLine)
+		for {
+			text, n, err := next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			var j struct {
+				Cursor    int64  `json:"cursor"`
+				Timestamp string `json:"timestamp"`
+				Content   string `json:"content"`
+				Session   string `json:"session_key"`
+			}
+			if err == nil {
+				err = json.Unmarshal(text, &j)
+			}
+			var at time.Time
+			if err == nil {
+				at, err = parseTime(j.Timestamp, m.Location)
+			}
+			if err != nil {
+				yield(event{}, &session.LineError{Line: n, Err: err})
+				return
+			}
+			if strings.TrimSpace(j.Content) == "" {
+				continue
+			}
+			e := event{memory.Entry{Time: cmp.Or(at, time.UnixMilli(0)), Text: j.Content},
+				j.Cursor <= dreamed}
+			if a, err := m.address(j.Session); err == nil {
+				e.Session = a.String()
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// stamp is what a paragraph of HISTORY.md begins with.
+var stamp = regexp.MustCompile(`^\[(\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2})?)?)[^\]]*\]`)
+
+// paragraphs reads HISTORY.md, whose entries begin with a time. What stands before the first
+// is a heading.
+func paragraphs(r io.Reader, loc *time.Location) iter.Seq2[event, error] {
+	return func(yield func(event, error) bool) {
+		next := session.ReadLines(r, session.MaxLine)
+		var current event
+		last := 0
+		for {
+			text, n, err := next()
+			ended := errors.Is(err, io.EOF)
+			if err != nil && !ended {
+				yield(event{}, &session.LineError{Line: n, Err: err})
+				return
+			}
+			match := stamp.FindSubmatch(text)
+			if (ended || match != nil) && current.Text != "" {
+				if !yield(current, nil) {
+					return
+				}
+			}
+			if ended {
+				return
+			}
+			if match != nil {
+				at, err := parseTime(string(match[1]), loc)
+				if err != nil {
+					yield(event{}, &session.LineError{Line: n, Err: err})
+					return
+				}
+				current = event{memory.Entry{Time: at, Text: string(text)}, true}
+			} else if current.Text != "" && len(current.Text) <= memory.MaxEntry {
+				gap := "\n"
+				if n > last+1 {
+					gap = "\n\n"
+				}
+				current.Text += gap + string(text)
+			}
+			last = n
+		}
+	}
+}
+
+// dayName is what notes of a day are called: 2026-02-16.md, or 202602/20260216.md.
+var dayName = regexp.MustCompile(`^(\d{4})-?(\d{2})-?(\d{2})\.md$`)
+
+// notes returns the files of the memory folder that are about a day.
+func (m *mover) notes() (list []string, err error) {
+	entries, err := m.list(m.in("memory"))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		switch {
+		case dayName.MatchString(e.Name()):
+			list = append(list, "memory/"+e.Name())
+		case e.IsDir() && len(e.Name()) == len("202602"):
+			days, err := m.list(m.in("memory/" + e.Name()))
+			if err != nil {
+				return nil, err
+			}
+			for _, d := range days {
+				if dayName.MatchString(d.Name()) {
+					list = append(list, "memory/"+e.Name()+"/"+d.Name())
+				}
+			}
+		}
+	}
+	return list, nil
+}
+
+// day reads the notes of a day as one entry.
+func (m *mover) day(r io.Reader, name string) iter.Seq2[event, error] {
+	return func(yield func(event, error) bool) {
+		d := dayName.FindStringSubmatch(name)
+		at, err := parseTime(d[1]+"-"+d[2]+"-"+d[3], m.Location)
+		if err != nil {
+			yield(event{}, err)
+			return
+		}
+		text, err := io.ReadAll(io.LimitReader(r, memory.MaxEntry+1))
+		if err != nil || strings.TrimSpace(string(text)) != "" {
+			yield(event{memory.Entry{Time: at, Text: string(text)}, true}, err)
+		}
+	}
+}

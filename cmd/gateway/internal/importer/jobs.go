@@ -1,0 +1,222 @@
+package importer
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"gateway/agent/schedule"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/store"
+)
+
+// jobs moves what is to be done at set times.
+func (m *mover) jobs(ctx context.Context) {
+	files := []string{m.in("cron/jobs.json"), "cron/jobs.json"}
+	for _, name := range slices.Compact(files) { // they are one in a bare workspace
+		text, err := m.read(name, maxJSON)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var list []object
+		if err == nil {
+			list, err = parseJobs(text)
+		}
+		if err != nil {
+			m.failed("job", name, err)
+			continue
+		}
+		for i, j := range list {
+			m.job(ctx, fmt.Sprintf("%s, job %d", name, i+1), j)
+		}
+	}
+}
+
+// parseJobs reads a file with "jobs", or with a list of them.
+func parseJobs(text []byte) (list []object, err error) {
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	if err = json.Unmarshal(text, &list); err == nil {
+		return list, nil
+	}
+	o, err := parseObject(text)
+	if err != nil {
+		return nil, err
+	}
+	if o["jobs"] == nil {
+		return nil, errors.New("it has no jobs")
+	}
+	return list, json.Unmarshal(o["jobs"], &list)
+}
+
+// A leftError says why a job is not taken over.
+type leftError string
+
+func (e leftError) Error() string { return string(e) }
+
+// job moves one job.
+func (m *mover) job(ctx context.Context, from string, o object) {
+	j, paused, err := m.convert(o)
+	name := strings.TrimSpace(from + " " + j.Name)
+	if err == nil {
+		var here bool
+		if here, err = m.hasJob(ctx, j); here {
+			m.say("job", name, j.To.String(), Same, j.When.String())
+			return
+		}
+	}
+	if err == nil && !m.dry {
+		err = m.DB.Tx(ctx, func(tx *store.Tx) error {
+			added := j
+			if err := m.Jobs.Add(tx, &added, m.Now); err != nil {
+				return err
+			}
+			if paused {
+				return m.Jobs.Pause(tx, added.ID, "paused in "+string(m.kind), m.Now)
+			}
+			return nil
+		})
+	}
+	if _, ok := errors.AsType[leftError](err); ok {
+		m.say("job", name, "", Left, err.Error())
+		return
+	}
+	if err != nil {
+		m.failed("job", name, err)
+		return
+	}
+	text := j.When.String()
+	if paused {
+		text += ", paused"
+	}
+	m.say("job", name, j.To.String(), New, text)
+}
+
+// hasJob reports whether a job is there already.
+func (m *mover) hasJob(ctx context.Context, j schedule.Job) (bool, error) {
+	list, err := m.Jobs.List(m.DB.Read(ctx), schedule.Filter{Over: true})
+	for _, here := range list {
+		if here.Name == j.Name && here.Text == j.Text && here.To == j.To &&
+			here.When.String() == j.When.String() {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// convert makes a job of one of theirs.
+func (m *mover) convert(o object) (j schedule.Job, paused bool, err error) {
+	j = schedule.Job{Name: oneLine(o.text("name")), Kind: schedule.Task}
+	payload, err := o.table("payload")
+	if err != nil {
+		return j, false, err
+	}
+	j.Text = strings.TrimSpace(payload.text("message"))
+	kind := cmp.Or(payload.text("kind"), "agent_turn")
+	switch {
+	case kind != "agent_turn" && kind != "system_event":
+		return j, false, leftError(fmt.Sprintf("there are no jobs of the kind %q here", kind))
+	case payload.text("command") != "":
+		return j, false, leftError("it runs a command, and no agent")
+	case j.Text == "":
+		return j, false, leftError("it says nothing of what is to be done")
+	}
+	j.Name = cmp.Or(j.Name, oneLine(j.Text))
+	if j.When, err = m.when(o); err != nil {
+		return j, false, err
+	}
+	if j.To, err = m.target(payload); err != nil {
+		return j, false, leftError(err.Error())
+	}
+	j.Own = true // it had a session of its own there
+	m.maker(&j)
+	return j, !o.flag("enabled", true), nil
+}
+
+// oneLine returns a text as the name of a job.
+func oneLine(s string) string {
+	const most = 64
+	runes := []rune(strings.Join(strings.Fields(s), " "))
+	if len(runes) > most {
+		runes = append(runes[:most-1], '…')
+	}
+	return string(runes)
+}
+
+// when reads the times of a job.
+func (m *mover) when(o object) (w schedule.When, err error) {
+	s, err := o.table("schedule")
+	if err != nil {
+		return w, err
+	}
+	loc := m.Location
+	if zone := s.text("tz"); zone != "" {
+		if loc, err = time.LoadLocation(zone); err != nil {
+			return w, leftError(fmt.Sprintf("%q is no time zone", zone))
+		}
+	}
+	switch kind := s.text("kind"); kind {
+	case "at":
+		at := time.UnixMilli(s.number("atMs", "at_ms"))
+		if !at.After(m.Now) {
+			return w, leftError("its time was " + at.In(loc).Format("2006-01-02 15:04"))
+		}
+		w, err = schedule.ParseAt(at.Format(time.RFC3339), m.Now, loc)
+	case "every":
+		anchor := time.UnixMilli(o.number("createdAtMs", "created_at_ms"))
+		every := time.Duration(s.number("everyMs", "every_ms")) * time.Millisecond
+		w, err = schedule.ParseEvery(every.String(), anchor, m.Jobs.MinEvery)
+	case "cron":
+		w, err = schedule.ParseCron(s.text("expr"), loc)
+	default:
+		return w, leftError(fmt.Sprintf("there are no times of the kind %q here", kind))
+	}
+	if err != nil {
+		return w, leftError(err.Error())
+	}
+	return w, nil
+}
+
+// target returns the conversation that gets what comes of a job.
+func (m *mover) target(payload object) (bus.Address, error) {
+	channel := cmp.Or(payload.text("channel"), payload.text("originChannel", "origin_channel"))
+	to := cmp.Or(payload.text("to"), payload.text("originChatId", "origin_chat_id"))
+	if key := payload.text("sessionKey", "session_key"); key != "" && to == "" {
+		return m.address(key)
+	}
+	switch {
+	case to != "" && channel != "":
+		return m.address(channel + ":" + to)
+	case m.Owner.Chat.Chat != "":
+		return m.Owner.Chat, nil
+	}
+	return bus.Address{}, errors.New("it names no conversation, and that of the owner is not known")
+}
+
+// maker sets whose job it is: of who writes alone in its conversation, or of the owner.
+func (m *mover) maker(j *schedule.Job) {
+	j.Group, j.Role = isGroup(j.To), bus.User
+	if p := m.person(j.To); p != nil {
+		j.Sender, j.Person, j.Role = bus.Sender{ID: p.Sender, Name: p.Name}, p.ID, p.Role
+	} else {
+		j.Sender, j.Person = m.Owner.Sender, m.Owner.Person
+		for _, p := range m.People {
+			if p.Account == j.To.Account && p.ID == m.Owner.Person {
+				j.Sender, j.Role = bus.Sender{ID: p.Sender, Name: p.Name}, p.Role
+			}
+		}
+	}
+	if j.Sender.ID == "" {
+		j.Sender.ID = j.To.Chat
+	}
+	if j.Scope = m.scopeOf(j.To); j.Scope == "" {
+		j.Scope = memory.OfChat(j.To)
+	}
+}

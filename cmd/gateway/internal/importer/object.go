@@ -1,0 +1,93 @@
+package importer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// An object is one of JSON whose keys have been written in more than one way.
+type object map[string]json.RawMessage
+
+func parseObject(text []byte) (o object, err error) {
+	err = json.Unmarshal(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), &o)
+	if err == nil && o == nil {
+		err = errors.New("want a JSON object")
+	}
+	return o, err
+}
+
+// raw returns the value of the first of the keys that is there.
+func (o object) raw(keys []string) json.RawMessage {
+	for _, key := range keys {
+		if v, ok := o[key]; ok && string(v) != "null" {
+			return v
+		}
+	}
+	return nil
+}
+
+// table returns the object of a key, an empty one if there is none.
+func (o object) table(keys ...string) (t object, err error) {
+	v := o.raw(keys)
+	if v == nil {
+		return object{}, nil
+	}
+	if err := json.Unmarshal(v, &t); err != nil {
+		return object{}, fmt.Errorf("%s: want an object", keys[0])
+	}
+	return t, nil
+}
+
+// text returns the string, or the number as it is written, of a key; "" if there is none.
+func (o object) text(keys ...string) string {
+	v := o.raw(keys)
+	var s string
+	if json.Unmarshal(v, &s) == nil {
+		return s
+	}
+	var n json.Number
+	if json.Unmarshal(v, &n) == nil {
+		return n.String()
+	}
+	return ""
+}
+
+// number returns the whole number of a key, 0 if there is none.
+func (o object) number(keys ...string) int64 {
+	var f float64
+	if json.Unmarshal(o.raw(keys), &f) != nil || f < -1<<53 || f > 1<<53 {
+		return 0
+	}
+	return int64(f)
+}
+
+// flag returns the truth of a key, otherwise if there is none.
+func (o object) flag(key string, otherwise bool) bool {
+	var b bool
+	if json.Unmarshal(o[key], &b) != nil {
+		return otherwise
+	}
+	return b
+}
+
+// texts returns the strings and numbers of a list; of "a, b" the two.
+func (o object) texts(keys ...string) (list []string) {
+	var values []json.RawMessage
+	if v := o.raw(keys); json.Unmarshal(v, &values) != nil {
+		for s := range strings.SplitSeq(o.text(keys...), ",") {
+			if s = strings.TrimSpace(s); s != "" {
+				list = append(list, s)
+			}
+		}
+		return list
+	}
+	for _, v := range values {
+		if s := (object{"": v}).text(""); s != "" {
+			list = append(list, s)
+		}
+	}
+	return list
+}

@@ -1,0 +1,124 @@
+package importer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"gateway/bus"
+)
+
+// A listed is an account of PicoClaw's channel_list, which may have several of one platform.
+type listed struct {
+	there    string // its name there
+	name     string // its name here
+	platform string
+	settings object // of itself, and of what it has in settings
+}
+
+// channelList returns the accounts of channel_list.
+func (s *Source) channelList() (accounts []listed, err error) {
+	all, err := s.config.table("channel_list")
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string]bool)
+	for _, there := range slices.Sorted(maps.Keys(all)) {
+		c, err := all.table(there)
+		if err != nil {
+			return nil, err
+		}
+		own, err := c.table("settings")
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", there, err)
+		}
+		maps.Copy(own, c)
+		a := listed{there: there, name: serverName(there),
+			platform: platformOf(cmp.Or(c.text("type"), there)), settings: own}
+		if a.name != a.platform && (a.name == "terminal" || slices.Contains(platforms, a.name)) {
+			a.name += "-" + serverName(a.platform) // the name of a platform counts as a type here
+		}
+		a.name = unique(names, a.name)
+		accounts = append(accounts, a)
+	}
+	return accounts, nil
+}
+
+// platformOf returns the platform of a type of PicoClaw's channels, of which WhatsApp has two.
+func platformOf(kind string) string {
+	if kind == "whatsapp_native" {
+		return "whatsapp"
+	}
+	return kind
+}
+
+// address is Address with the accounts of the target, and with those of channel_list there.
+func (m *mover) address(key string) (bus.Address, error) {
+	parts, at := strings.Split(key, ":"), 0
+	if parts[0] == "agent" && len(parts) >= 5 {
+		at = 2
+	}
+	account, alike := m.Account, 0
+	for _, a := range m.accounts {
+		if !strings.EqualFold(a.there, parts[at]) { // in its sessions they have small letters
+			continue
+		}
+		for _, b := range m.accounts {
+			if b.platform == a.platform {
+				alike++
+			}
+		}
+		if parts[at] = a.platform; alike > 1 { // one account here can't be all of them
+			account = func(string) string { return m.Account(a.name) }
+		}
+		return Address(strings.Join(parts, ":"), account)
+	}
+	parts[at] = platformOf(parts[at])
+	return Address(strings.Join(parts, ":"), account)
+}
+
+// opaque begins the keys of PicoClaw's newer sessions: the rest is a hash.
+const opaque = "sk_v1_"
+
+// A foreignScope says in a .meta.json what a session with an opaque key is about.
+type foreignScope struct {
+	Version    int               `json:"version"`
+	Channel    string            `json:"channel"`
+	Dimensions []string          `json:"dimensions"` // what has a session of its own
+	Values     map[string]string `json:"values"`     // of each dimension
+}
+
+// key returns the key of the conversation. The error says why it is none.
+func (s *foreignScope) key() (string, error) {
+	kind, chat, ok := strings.Cut(s.Values["chat"], ":")
+	switch {
+	case s.Version != 1:
+		return "", fmt.Errorf("its scope has the version %d, and only 1 is known", s.Version)
+	case !slices.Contains(s.Dimensions, "chat") || !ok || chat == "" || strings.Contains(chat, ":"):
+		return "", errors.New("what was said in several conversations may be in it, " +
+			"and which is not known")
+	case slices.Contains(s.Dimensions, "sender") && kind != "direct":
+		return "", errors.New("it is what one of several people has said in a group")
+	}
+	key := s.Channel + ":" + chat
+	_, topic, _ := strings.Cut(s.Values["topic"], ":")
+	if slices.Contains(s.Dimensions, "topic") && topic != "" && !strings.Contains(chat, "/") {
+		key += "/" + topic
+	}
+	return key, nil
+}
+
+// place returns where a session belongs.
+func (m *mover) place(f Foreign, name string) (bus.Address, error) {
+	key := cmp.Or(f.Key, KeyOfFile(name))
+	if f.scope != nil && strings.HasPrefix(key, opaque) {
+		var err error
+		if key, err = f.scope.key(); err != nil {
+			return bus.Address{}, err
+		}
+	}
+	return m.address(key)
+}

@@ -1,0 +1,513 @@
+package importer
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/memory"
+	"gateway/session"
+	"gateway/store"
+)
+
+// A Foreign is the head of a session of another agent.
+type Foreign struct {
+	Key     string // as it stands there; "" if the file doesn't say
+	Created time.Time
+	Updated time.Time
+	Summary string
+	Start   int // messages that its prompt does not hold any more
+
+	scope *foreignScope // of PicoClaw's newer ones
+}
+
+// ErrForm reports a file that is no session of another agent.
+var ErrForm = errors.New("it does not begin like a session of nanobot or PicoClaw")
+
+// foreignHead is the first line of nanobot's sessions, PicoClaw's .meta.json, and its older files.
+type foreignHead struct {
+	Type      string          `json:"_type"`
+	Key       string          `json:"key"`
+	CreatedAt string          `json:"created_at"`
+	UpdatedAt string          `json:"updated_at"`
+	Created   string          `json:"created"`
+	Updated   string          `json:"updated"`
+	Start     int             `json:"last_consolidated"`
+	Skip      int             `json:"skip"`
+	Summary   string          `json:"summary"`
+	Messages  json.RawMessage `json:"messages"`
+	Scope     *foreignScope   `json:"scope"`
+}
+
+func (h foreignHead) parse(loc *time.Location) (f Foreign, err error) {
+	f = Foreign{Key: h.Key, Summary: h.Summary, Start: max(h.Start, h.Skip),
+		scope: h.Scope}
+	if h.Start < 0 || h.Skip < 0 {
+		return f, errors.New("the number of consolidated messages is negative")
+	}
+	if f.Created, err = parseTime(cmp.Or(h.CreatedAt, h.Created), loc); err != nil {
+		return f, err
+	}
+	f.Updated, err = parseTime(cmp.Or(h.UpdatedAt, h.Updated), loc)
+	return f, err
+}
+
+// parseTime reads a time as Python and Go write them; one without a zone is in loc. "" is the
+// zero time.
+func parseTime(s string, loc *time.Location) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05",
+		"2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, s, loc); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no time", s)
+}
+
+// ReadSession reads a session of nanobot, or the messages of one of PicoClaw: its head, and then
+// its lines, of which those without a role have no place in a transcript. Times without a zone are
+// in loc. Errors are as those of [session.Read].
+func ReadSession(r io.Reader, loc *time.Location) (Foreign, iter.Seq2[session.Line, error], error) {
+	next := session.ReadLines(r, session.MaxLine)
+	fail := func(n int, err error) (Foreign, iter.Seq2[session.Line, error], error) {
+		return Foreign{}, nil, &session.LineError{Line: max(n, 1), Err: err}
+	}
+	first, n, err := next()
+	if errors.Is(err, io.EOF) {
+		return fail(n, ErrForm)
+	}
+	if err != nil {
+		return fail(n, err)
+	}
+	var probe struct {
+		Type string  `json:"_type"`
+		Role *string `json:"role"`
+	}
+	if json.Unmarshal(first, &probe) != nil || probe.Type != "metadata" && probe.Role == nil {
+		return fail(n, ErrForm)
+	}
+	var head Foreign
+	pending := bytes.Clone(first) // a message already, where there is no head
+	if probe.Type == "metadata" {
+		pending = nil
+		var h foreignHead
+		if err := json.Unmarshal(first, &h); err != nil {
+			return fail(n, err)
+		}
+		if head, err = h.parse(loc); err != nil {
+			return fail(n, err)
+		}
+	}
+	c := converter{loc: loc, last: head.Created}
+	return head, func(yield func(session.Line, error) bool) {
+		for number := n; ; {
+			text := pending
+			if pending = nil; text == nil {
+				if text, number, err = next(); errors.Is(err, io.EOF) {
+					return
+				}
+			}
+			var line session.Line
+			keep := false
+			if err == nil {
+				line, keep, err = c.line(text)
+			}
+			if err != nil {
+				yield(session.Line{}, &session.LineError{Line: number, Err: err})
+				return
+			}
+			if !keep {
+				line = session.Line{} // Message.Role is "": it counts, and is left out
+			}
+			if !yield(line, nil) {
+				return
+			}
+		}
+	}, nil
+}
+
+// foreignMessage is a message of either.
+type foreignMessage struct {
+	Type       string          `json:"_type"`
+	Role       string          `json:"role"`
+	Content    json.RawMessage `json:"content"`
+	Timestamp  string          `json:"timestamp"`
+	CreatedAt  string          `json:"created_at"`
+	Reasoning  *string         `json:"reasoning_content"`
+	ToolCallID string          `json:"tool_call_id"`
+	ToolCalls  []foreignCall   `json:"tool_calls"`
+	Media      []string        `json:"media"`
+}
+
+type foreignCall struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+	Function  *struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	} `json:"function"`
+}
+
+// A converter makes lines of the messages of one session.
+type converter struct {
+	loc  *time.Location
+	last time.Time
+	turn int
+}
+
+// line converts a message. keep is false of one that has no place in a transcript.
+func (c *converter) line(text []byte) (l session.Line, keep bool, err error) {
+	var f foreignMessage
+	if err := json.Unmarshal(text, &f); err != nil {
+		return l, false, err
+	}
+	at, err := parseTime(cmp.Or(f.Timestamp, f.CreatedAt), c.loc)
+	if err != nil {
+		return l, false, err
+	}
+	if !at.IsZero() {
+		c.last = at
+	}
+	m := llm.Message{Role: llm.Role(f.Role), ToolCallID: f.ToolCallID}
+	if m.Text, err = content(f.Content, f.Media); err != nil {
+		return l, false, err
+	}
+	if f.Reasoning != nil && m.Role == llm.Assistant {
+		m.Reasoning = *f.Reasoning
+	}
+	for i, call := range f.ToolCalls {
+		converted, err := call.convert()
+		if err != nil {
+			return l, false, fmt.Errorf("tool call %d: %w", i+1, err)
+		}
+		m.ToolCalls = append(m.ToolCalls, converted)
+	}
+	switch {
+	case f.Type != "":
+		return l, false, fmt.Errorf("%q is no type of a line", f.Type)
+	case f.Role == "system", m.Role == llm.ToolRole && m.ToolCallID == "",
+		m.Text == "" && len(m.ToolCalls) == 0 && m.Role != llm.ToolRole && f.Role != "":
+		return l, false, nil
+	}
+	if err := session.CheckMessage(m); err != nil {
+		return l, false, err
+	}
+	if m.Role == llm.User || c.turn == 0 {
+		c.turn++
+	}
+	return session.Line{Time: c.last, Turn: c.turn, Message: m}, true, nil
+}
+
+func (f foreignCall) convert() (c llm.ToolCall, err error) {
+	name, arguments := f.Name, f.Arguments
+	if f.Function != nil {
+		name, arguments = f.Function.Name, f.Function.Arguments
+	}
+	c = llm.ToolCall{ID: f.ID, Name: name, Arguments: "{}"}
+	if len(arguments) > 0 && arguments[0] == '"' {
+		err = json.Unmarshal(arguments, &c.Arguments)
+	} else if len(arguments) > 0 && string(arguments) != "null" {
+		c.Arguments = string(arguments)
+	}
+	if err == nil && (c.ID == "" || c.Name == "") {
+		err = errors.New("it has no id or no name")
+	}
+	return c, err
+}
+
+// content returns the text of a message: of a string, or of a list of parts.
+func content(raw json.RawMessage, media []string) (string, error) {
+	var text string
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+	case raw[0] == '"':
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return "", err
+		}
+	case raw[0] == '[':
+		var parts []struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		}
+		if err := json.Unmarshal(raw, &parts); err != nil {
+			return "", fmt.Errorf("content: %w", err)
+		}
+		var texts []string
+		for _, p := range parts {
+			if p.Type == "text" || p.Type == "input_text" {
+				texts = append(texts, p.Text)
+			} else {
+				texts = append(texts, "["+cmp.Or(strings.TrimSuffix(p.Type, "_url"), "part")+"]")
+			}
+		}
+		text = strings.Join(texts, "\n")
+	default:
+		text = string(raw)
+	}
+	for _, m := range media {
+		text = strings.TrimPrefix(text+"\n[file: "+path.Base(m)+"]", "\n")
+	}
+	return text, nil
+}
+
+// sessions moves the conversations.
+func (m *mover) sessions(ctx context.Context) {
+	dirs := []string{m.in("sessions"), "sessions"}
+	for _, dir := range slices.Compact(dirs) { // they are one in a bare workspace
+		entries, err := m.list(dir)
+		if err != nil {
+			m.failed("session", dir, err)
+			continue
+		}
+		for _, e := range entries {
+			name := path.Join(dir, e.Name())
+			switch ext := path.Ext(name); {
+			case e.IsDir(), ext != ".jsonl" && ext != ".json",
+				strings.HasSuffix(name, ".meta.json"):
+			case ctx.Err() == nil:
+				m.session(ctx, name)
+			}
+		}
+	}
+}
+
+// session moves one conversation.
+func (m *mover) session(ctx context.Context, name string) {
+	head, lost, err := m.survey(name)
+	if err != nil {
+		if _, ok := errors.AsType[*noPlaceError](err); ok {
+			m.say("session", name, "", Left, err.Error())
+			return
+		}
+		m.failed("session", name, err)
+		return
+	}
+	info, err := session.Store{}.Info(m.DB.Read(ctx), head.Key)
+	if err == nil && info.Messages == 0 && !m.dry {
+		err = m.DB.Tx(ctx, func(tx *store.Tx) error { return m.insert(tx, name, head) })
+	}
+	text := fmt.Sprintf("%d messages", head.Messages)
+	if lost > 0 {
+		text += fmt.Sprintf(", %d without a place in a conversation are left out", lost)
+	}
+	switch {
+	case errors.Is(err, session.ErrExists), err == nil && info.Messages > 0:
+		m.say("session", name, string(head.Key), Same, "there is such a conversation already")
+	case err != nil:
+		m.failed("session", name, err)
+	default:
+		m.say("session", name, string(head.Key), New, text)
+	}
+}
+
+// A noPlaceError says why a session belongs nowhere here.
+type noPlaceError struct{ error }
+
+// survey reads a whole session: what its head will be here, and how many messages are left out.
+func (m *mover) survey(name string) (h session.Head, lost int, err error) {
+	f, lines, done, err := m.load(name)
+	if err != nil {
+		return h, 0, err
+	}
+	defer done()
+	a, err := m.place(f, name)
+	if err != nil {
+		return h, 0, &noPlaceError{err}
+	}
+	if h, lost, err = Survey(f, lines, m.Now); err != nil {
+		return h, 0, err
+	}
+	h.Key, h.Address, h.Scope = session.KeyOf(a), a, m.scopeOf(a)
+	if h.Messages == 0 {
+		return h, 0, &noPlaceError{errors.New("nothing was said in it")}
+	}
+	return h, lost, nil
+}
+
+// KeyOfFile returns the key of a session that older versions have in the name of its file only.
+func KeyOfFile(name string) string {
+	base := path.Base(filepath.ToSlash(name))
+	base = strings.TrimSuffix(base, path.Ext(base))
+	if strings.HasPrefix(base, opaque) {
+		return base
+	}
+	return strings.Replace(base, "_", ":", 1)
+}
+
+// Survey reads all lines of a session: what its head will be here, but for its place, and how many
+// messages are left out.
+func Survey(
+	f Foreign, lines iter.Seq2[session.Line, error], now time.Time,
+) (h session.Head, lost int, err error) {
+	h = session.Head{Summary: f.Summary, Created: f.Created, Updated: f.Updated}
+	seen := 0
+	for line, err := range lines {
+		if err != nil {
+			return h, 0, err
+		}
+		if seen++; line.Message.Role == "" {
+			lost++
+			continue
+		}
+		if h.Messages++; seen <= f.Start {
+			h.Start++
+		}
+		h.Turns = line.Turn
+		h.Created = cmp.Or(h.Created, line.Time)
+		h.Updated = later(h.Updated, line.Time)
+	}
+	h.Created = cmp.Or(h.Created, now)
+	h.Updated = later(h.Updated, h.Created)
+	return h, lost, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// insert writes a session that was surveyed.
+func (m *mover) insert(tx *store.Tx, name string, h session.Head) error {
+	_, lines, done, err := m.load(name)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var opts session.ImportOptions
+	if h.Scope != "" {
+		opts.Archive = Archiver(m.Memory, h.Scope, h.Key)
+	}
+	_, err = session.Store{}.Import(tx, h, Spoken(lines, h.Created), opts)
+	return err
+}
+
+// Spoken leaves out of lines what has no place in a transcript, and gives a time to what has none.
+func Spoken(lines iter.Seq2[session.Line, error], since time.Time) iter.Seq2[session.Line, error] {
+	return func(yield func(session.Line, error) bool) {
+		for line, err := range lines {
+			if err == nil && line.Message.Role == "" {
+				continue
+			}
+			line.Time = cmp.Or(line.Time, since)
+			if !yield(line, err) {
+				return
+			}
+		}
+	}
+}
+
+// Archiver makes what a prompt does not hold any more searchable in a scope.
+func Archiver(
+	m *memory.Memory, scope memory.Scope, key session.Key,
+) func(tx *store.Tx, list []session.Entry) error {
+	return func(tx *store.Tx, list []session.Entry) error {
+		var said []memory.Message
+		for _, e := range list {
+			r := e.Message.Role
+			if (r == llm.User || r == llm.Assistant) && e.Message.Text != "" {
+				said = append(said, memory.Message{ID: e.ID, Time: e.Time, Session: string(key),
+					Speaker: string(r), Text: e.Message.Text})
+			}
+		}
+		return m.In(scope).Archive(tx, said)
+	}
+}
+
+// load opens a session file of either kind.
+func (m *mover) load(
+	name string,
+) (f Foreign, lines iter.Seq2[session.Line, error], done func(), err error) {
+	if path.Ext(name) == ".json" {
+		text, err := m.read(name, maxJSON)
+		if err != nil {
+			return f, nil, nil, err
+		}
+		f, lines, err = readWhole(text, m.Location)
+		return f, lines, func() {}, err
+	}
+	file, err := m.open(name)
+	if err != nil {
+		return f, nil, nil, err
+	}
+	closing := func() { _ = file.Close() } // it was only read
+	f, lines, err = ReadSession(file, m.Location)
+	if err == nil {
+		err = m.meta(strings.TrimSuffix(name, ".jsonl")+".meta.json", &f)
+	}
+	if err != nil {
+		closing()
+		return f, nil, nil, err
+	}
+	return f, lines, closing, nil
+}
+
+// meta reads the file that PicoClaw has beside its messages.
+func (m *mover) meta(name string, f *Foreign) error {
+	text, err := m.read(name, maxJSON)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var h foreignHead
+	if err == nil {
+		err = json.Unmarshal(text, &h)
+	}
+	if err == nil {
+		*f, err = h.parse(m.Location)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path.Base(name), err)
+	}
+	return nil
+}
+
+// readWhole reads a session of PicoClaw that is one JSON object.
+func readWhole(
+	text []byte, loc *time.Location,
+) (Foreign, iter.Seq2[session.Line, error], error) {
+	var h foreignHead
+	if err := json.Unmarshal(text, &h); err != nil {
+		return Foreign{}, nil, err
+	}
+	var messages []json.RawMessage
+	if h.Messages == nil || json.Unmarshal(h.Messages, &messages) != nil {
+		return Foreign{}, nil, ErrForm
+	}
+	f, err := h.parse(loc)
+	if err != nil {
+		return f, nil, err
+	}
+	c := converter{loc: loc, last: f.Created}
+	return f, func(yield func(session.Line, error) bool) {
+		for i, text := range messages {
+			line, keep, err := c.line(text)
+			if err != nil {
+				yield(session.Line{}, fmt.Errorf("message %d: %w", i+1, err))
+				return
+			}
+			if !keep {
+				line = session.Line{}
+			}
+			if !yield(line, nil) {
+				return
+			}
+		}
+	}, nil
+}

@@ -1,0 +1,64 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"gateway/memory"
+	"gateway/memory/document"
+	"gateway/memory/version"
+)
+
+// author is who has made the versions of an import.
+const author = "gateway import"
+
+// begin is called before a document of a scope is written. It keeps the documents as they are, so
+// that the version with the imported ones holds nothing else, and restoring it takes back nothing
+// else.
+func (m *mover) begin(ctx context.Context, scope memory.Scope) error {
+	if m.begun[scope] {
+		return nil
+	}
+	_, err := m.History(scope).Commit(ctx, version.Change{Author: author,
+		Reason: fmt.Sprintf("As it was before the import from %s.", m.kind)})
+	m.begun[scope] = err == nil
+	return err
+}
+
+// versions makes the versions that have the imported documents.
+func (m *mover) versions(ctx context.Context) {
+	for _, scope := range slices.Sorted(maps.Keys(m.begun)) {
+		names := m.written(scope)
+		if len(names) == 0 {
+			continue // none could be written
+		}
+		_, err := m.History(scope).Commit(ctx, version.Change{Author: author,
+			Reason: fmt.Sprintf("Imported from %s, %s: %s.", m.kind, m.root.Name(),
+				strings.Join(names, ", "))})
+		if err != nil {
+			m.failed("version", shownScope(scope), err)
+		}
+	}
+}
+
+// written returns where the documents came from that a version of a scope has.
+func (m *mover) written(scope memory.Scope) (names []string) {
+	for _, i := range m.items {
+		folder, name, _ := strings.Cut(i.To, "/")
+		if i.State == New && document.Versioned(name) && folder == shownScope(scope) {
+			names = append(names, i.From)
+		}
+	}
+	return names
+}
+
+// shownScope returns what a scope is called in items.
+func shownScope(scope memory.Scope) string {
+	if scope == "" {
+		return "shared"
+	}
+	return string(scope)
+}
