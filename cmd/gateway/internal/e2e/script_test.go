@@ -35,6 +35,7 @@ import (
 //	polling               waits until a gateway receives from Telegram
 //	[root]                the tests run as root, for whom no folder is closed
 func TestScript(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/script",
 		Setup: setUpScript,
