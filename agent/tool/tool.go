@@ -200,7 +200,7 @@ func New[Args any](
 		panic(fmt.Sprintf("tool: schema of %s: %v", name, err))
 	}
 	dropNull(s)
-	schema, err := json.Marshal(s)
+	schema, err := json.Marshal(openSchema(s))
 	if err != nil {
 		panic(fmt.Sprintf("tool: schema of %s: %v", name, err))
 	}
@@ -215,6 +215,28 @@ func New[Args any](
 			return run(ctx, call, args)
 		},
 	}
+}
+
+// openSchema returns a copy of s as models get it. It does not say that there are no other
+// properties: models don't invent any, it costs tokens with each call, and the arguments are checked
+// against s all the same.
+func openSchema(s *jsonschema.Schema) *jsonschema.Schema {
+	s = s.CloneSchemas()
+	open(s)
+	return s
+}
+
+func open(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if closed(s) {
+		s.AdditionalProperties = nil
+	}
+	for _, p := range s.Properties {
+		open(p)
+	}
+	open(s.Items)
 }
 
 // dropNull removes "null" from the types of pointers and slices in s: optional

@@ -24,14 +24,13 @@ const (
 	maxWait     = 7 * 24 * time.Hour
 )
 
-const description = "Asks the user a question and waits for the answer, however long it takes. " +
-	"Use it before you do something that can't be undone, or when you can't go on without a " +
-	"decision. Don't use it for a question that your answer can simply end with."
+const description = "Asks the user and waits for the answer. Use it before what can't be undone, or " +
+	"when you need a decision to go on; else end your answer with the question."
 
 type arguments struct {
-	Question string   `json:"question" jsonschema:"what to ask, Markdown"`
-	Options  []string `json:"options,omitempty" jsonschema:"up to 8 short answers to choose from"`
-	Minutes  int      `json:"minutes,omitempty" jsonschema:"how long to wait, default 60"`
+	Question string   `json:"question" jsonschema:"Markdown"`
+	Options  []string `json:"options,omitempty" jsonschema:"up to 8 short answers"`
+	Minutes  int      `json:"minutes,omitempty" jsonschema:"to wait, default 60"`
 }
 
 // New returns the tool.

@@ -12,11 +12,11 @@ import (
 	"gateway/agent/tool"
 )
 
-const description = `Tells the current date and time, with weekday. Use it when the exact time ` +
-	`matters or for another time zone. Messages already carry the time at which they were sent.`
+const description = "Tells the date and time, with weekday. Messages already carry the time at which " +
+	"they were sent."
 
 type timeArgs struct {
-	Zone string `json:"zone,omitempty" jsonschema:"such as Europe/Berlin; by default the user's"`
+	Zone string `json:"zone,omitempty" jsonschema:"such as Europe/Berlin"`
 }
 
 // New returns the tool. It takes the time from now and shows it in the zone of its caller, else in

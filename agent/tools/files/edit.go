@@ -10,25 +10,25 @@ import (
 	"gateway/agent/tool"
 )
 
-const editDescription = `Replaces exact text in a file. old_text must be in it once, with all ` +
-	`its white space and without the line numbers of read_file, or set replace_all. Several edits, ` +
-	`made one after the other, go into edits: all are made or none. Read the file first.`
+const editDescription = "Replaces exact text in a file. old_text must be in it once, with all its white " +
+	"space and without line numbers, or set replace_all. edits are made in order, all " +
+	"or none. Read the file first."
 
 // maxEdits is how many edits one call may make.
 const maxEdits = 200
 
 type editArgs struct {
-	Path    string  `json:"path" jsonschema:"path of the file, relative to the workspace"`
-	OldText string  `json:"old_text,omitempty" jsonschema:"text to replace"`
-	NewText *string `json:"new_text,omitempty" jsonschema:"text to put in its place; may be empty"`
-	All     bool    `json:"replace_all,omitempty" jsonschema:"replace each occurrence"`
-	Edits   []edit  `json:"edits,omitempty" jsonschema:"edits to make instead of a single one"`
+	Path    string  `json:"path"`
+	OldText string  `json:"old_text,omitempty"`
+	NewText *string `json:"new_text,omitempty"`
+	All     bool    `json:"replace_all,omitempty"`
+	Edits   []edit  `json:"edits,omitempty" jsonschema:"instead of a single edit"`
 }
 
 type edit struct {
-	OldText string `json:"old_text" jsonschema:"text to replace"`
-	NewText string `json:"new_text" jsonschema:"text to put in its place; may be empty"`
-	All     bool   `json:"replace_all,omitempty" jsonschema:"replace each occurrence"`
+	OldText string `json:"old_text"`
+	NewText string `json:"new_text"`
+	All     bool   `json:"replace_all,omitempty"`
 }
 
 // list returns the edits that the arguments ask for.

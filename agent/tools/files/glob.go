@@ -26,17 +26,16 @@ const (
 	maxWildcard = 24      // in one pattern
 )
 
-const globDescription = `Finds files by a pattern of their path, such as "**/*.go" or ` +
-	`"src/{a,b}/*_test.py", sorted by name. "*" stays within a directory, "**" does not. What ` +
-	`.gitignore and .ignore name is left out. To search what is in files use grep.`
+const globDescription = `Finds files by path, such as "**/*.go" or "src/{a,b}/*_test.py", sorted. "*" ` +
+	`stays within a directory. Leaves out what .gitignore and .ignore name.`
 
 type globArgs struct {
-	Pattern string `json:"pattern" jsonschema:"the pattern"`
-	Path    string `json:"path,omitempty" jsonschema:"directory to search; by default the workspace"`
+	Pattern string `json:"pattern"`
+	Path    string `json:"path,omitempty"`
 	Type    string `json:"entry_type,omitempty" jsonschema:"file (default), dir or any"`
-	Ignored bool   `json:"ignored,omitempty" jsonschema:"also what .gitignore and .ignore name"`
-	Limit   int    `json:"head_limit,omitempty" jsonschema:"results to show; by default 200"`
-	Skip    int    `json:"offset,omitempty" jsonschema:"results to leave out before these"`
+	Ignored bool   `json:"ignored,omitempty" jsonschema:"include ignored files"`
+	Limit   int    `json:"head_limit,omitempty" jsonschema:"default 200"`
+	Skip    int    `json:"offset,omitempty" jsonschema:"results to skip"`
 }
 
 func (a globArgs) check() error {

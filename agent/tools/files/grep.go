@@ -27,26 +27,25 @@ const (
 	maxFiles   = 500_000
 )
 
-const grepDescription = `Searches what is in files for a regular expression (RE2) and shows ` +
-	`PATH:LINE:text, sorted by path; with output_mode files_with_matches only paths, with count ` +
-	`the number of lines per file. Use it rather than commands to search. Binary files, files ` +
-	`over 5 MB and what .gitignore and .ignore name are left out.`
+const grepDescription = "Searches files for a regular expression (RE2): PATH:LINE:text, or only paths " +
+	"(files_with_matches), or lines per file (count). Leaves out binary files, files " +
+	"over 5 MB and what .gitignore and .ignore name. Use it rather than commands."
 
 type grepArgs struct {
-	Pattern   string `json:"pattern" jsonschema:"regular expression"`
-	Path      string `json:"path,omitempty" jsonschema:"directory or file; by default the workspace"`
-	Glob      string `json:"glob,omitempty" jsonschema:"only files that fit, such as *.go or src/**"`
-	Type      string `json:"type,omitempty" jsonschema:"only files of a language, such as go or py"`
+	Pattern   string `json:"pattern"`
+	Path      string `json:"path,omitempty"`
+	Glob      string `json:"glob,omitempty" jsonschema:"*.go or src/**"`
+	Type      string `json:"type,omitempty" jsonschema:"go, py, …"`
 	Mode      string `json:"output_mode,omitempty" jsonschema:"content, files_with_matches or count"`
-	Before    int    `json:"before,omitempty" jsonschema:"lines to show before each result"`
-	After     int    `json:"after,omitempty" jsonschema:"lines to show after each result"`
-	Context   int    `json:"context,omitempty" jsonschema:"lines to show before and after each"`
-	AnyCase   bool   `json:"ignore_case,omitempty" jsonschema:"upper and lower case are the same"`
-	Fixed     bool   `json:"fixed,omitempty" jsonschema:"the pattern is plain text"`
-	Multiline bool   `json:"multiline,omitempty" jsonschema:"results may go over several lines"`
-	Ignored   bool   `json:"ignored,omitempty" jsonschema:"also what .gitignore and .ignore name"`
-	Limit     int    `json:"head_limit,omitempty" jsonschema:"results to show; by default 200"`
-	Skip      int    `json:"offset,omitempty" jsonschema:"results to leave out before these"`
+	Before    int    `json:"before,omitempty"`
+	After     int    `json:"after,omitempty"`
+	Context   int    `json:"context,omitempty"`
+	AnyCase   bool   `json:"ignore_case,omitempty"`
+	Fixed     bool   `json:"fixed,omitempty" jsonschema:"plain text, no expression"`
+	Multiline bool   `json:"multiline,omitempty"`
+	Ignored   bool   `json:"ignored,omitempty" jsonschema:"include ignored files"`
+	Limit     int    `json:"head_limit,omitempty" jsonschema:"default 200"`
+	Skip      int    `json:"offset,omitempty" jsonschema:"results to skip"`
 }
 
 // The output modes.

@@ -22,14 +22,13 @@ const (
 	maxRead  = 20_000
 )
 
-const listDescription = `Lists a directory by name: directories end in "/", files come with ` +
-	`their size in bytes. It does not descend (use glob). Use it before read_file when a path is ` +
-	`not certain.`
+const listDescription = `Lists a directory: directories end in "/", files have their size in bytes. Use ` +
+	`glob to descend.`
 
 type listArgs struct {
-	Path  string `json:"path,omitempty" jsonschema:"path of the directory; by default the workspace"`
-	Limit int    `json:"head_limit,omitempty" jsonschema:"entries to show; by default and at most 500"`
-	Skip  int    `json:"offset,omitempty" jsonschema:"entries to leave out before these; by default 0"`
+	Path  string `json:"path,omitempty"`
+	Limit int    `json:"head_limit,omitempty"`
+	Skip  int    `json:"offset,omitempty"`
 }
 
 func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Result, error) {

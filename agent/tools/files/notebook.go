@@ -13,16 +13,15 @@ import (
 	"gateway/agent/tool"
 )
 
-const notebookDescription = `Changes one cell of a Jupyter notebook (.ipynb): replaces its ` +
-	`source, inserts a cell behind it, or deletes it. Cells are told by their id or number, from 0; ` +
-	`read_file shows both. Replacing a code cell clears what it has printed.`
+const notebookDescription = "Replaces, inserts (behind cell) or deletes a cell of a Jupyter notebook. " +
+	"read_file shows ids and numbers. Replacing a code cell clears its output."
 
 type notebookArgs struct {
-	Path   string  `json:"path" jsonschema:"path of the notebook"`
-	Cell   string  `json:"cell,omitempty" jsonschema:"its id or number; none inserts at the beginning"`
+	Path   string  `json:"path"`
+	Cell   string  `json:"cell,omitempty" jsonschema:"id or number; none: insert at the start"`
 	Mode   string  `json:"mode,omitempty" jsonschema:"replace (default), insert or delete"`
 	Type   string  `json:"cell_type,omitempty" jsonschema:"code, markdown or raw"`
-	Source *string `json:"source,omitempty" jsonschema:"the new source, unless it is deleted"`
+	Source *string `json:"source,omitempty"`
 }
 
 func (a *notebookArgs) check() error {

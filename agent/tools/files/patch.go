@@ -11,10 +11,10 @@ import (
 	"gateway/agent/tool"
 )
 
-const patchDescription = `Changes, makes, removes and moves several files at once, all or none, ` +
-	`by "*** Begin Patch", "*** Update File: PATH" (also Add, Delete; "*** Move to: PATH"), "@@" ` +
-	`and lines with " ", "-" or "+" in front, "*** End Patch". Each hunk needs about 3 lines of ` +
-	`context that are in the file. For a single place edit_file is simpler.`
+const patchDescription = `Changes, adds, deletes and moves several files, all or none: "*** Begin Patch", ` +
+	`"*** Update File: PATH" (also Add, Delete; "*** Move to: PATH"), "@@" and lines ` +
+	`with " ", "-" or "+" in front, "*** End Patch". Each hunk needs about 3 lines of ` +
+	`context.`
 
 // The bounds of a patch.
 const (
@@ -23,7 +23,7 @@ const (
 )
 
 type patchArgs struct {
-	Patch string `json:"patch" jsonschema:"the patch; paths are relative to the workspace"`
+	Patch string `json:"patch"`
 }
 
 func (w *Files) applyPatch(ctx context.Context, c tool.Call, a patchArgs) (tool.Result, error) {

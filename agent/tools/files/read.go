@@ -25,14 +25,14 @@ const (
 	maxDocument = 16 << 20 // bytes of a document's text; pages are taken from it
 )
 
-const readDescription = `Reads a file: text as lines with their numbers, at most 2000 at once ` +
-	`(use offset and limit for long files); PDF, Office and notebooks as text; images as images. ` +
-	`The line numbers are no part of the file. Not for directories (list_dir), nor to search (grep).`
+const readDescription = "Reads a file: text as numbered lines, at most 2000 (else use offset and limit); " +
+	"PDF, Office and notebooks as text; images as images. Line numbers are no part of " +
+	"the file."
 
 type readArgs struct {
-	Path   string `json:"path" jsonschema:"path of the file, relative to the workspace"`
-	Offset int    `json:"offset,omitempty" jsonschema:"first line to read, from 1; by default 1"`
-	Limit  int    `json:"limit,omitempty" jsonschema:"lines to read; by default and at most 2000"`
+	Path   string `json:"path"`
+	Offset int    `json:"offset,omitempty" jsonschema:"first line, from 1"`
+	Limit  int    `json:"limit,omitempty"`
 }
 
 func (w *Files) readFile(ctx context.Context, c tool.Call, a readArgs) (tool.Result, error) {

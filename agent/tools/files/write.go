@@ -12,12 +12,12 @@ import (
 	"gateway/agent/tool"
 )
 
-const writeDescription = `Writes a whole file, and makes the directories above it. What was in ` +
-	`the file is gone: use edit_file to change a part. Refused if the file changed since you read it.`
+const writeDescription = "Writes a whole file and makes its directories. Use edit_file to change a part. " +
+	"Refused if the file changed since you read it."
 
 type writeArgs struct {
-	Path    string `json:"path" jsonschema:"path of the file, relative to the workspace"`
-	Content string `json:"content" jsonschema:"all that shall be in the file"`
+	Path    string `json:"path"`
+	Content string `json:"content"`
 }
 
 func (w *Files) writeFile(ctx context.Context, c tool.Call, a writeArgs) (tool.Result, error) {

@@ -27,26 +27,25 @@ type Options struct {
 	Now   func() time.Time
 }
 
-const description = "Sets up what you do at set times: reminders and tasks, once or again and " +
-	"again. Use it whenever the user wants something later or regularly; nothing else wakes you. " +
-	"Not for what can be done now. Actions: add, list, show, change, pause, resume, remove, run " +
-	"(now, besides its times), timezone (of the user: with zone sets it, without tells it). add " +
-	"wants text and one of at, every and cron. When it is due you get the text as a message, so " +
-	"write all you must know then: a task has a session of its own and remembers only what it " +
-	"said last time."
+const description = "Reminders and tasks at set times, once or repeatedly. Use it whenever the user " +
+	"wants something later or regularly; nothing else wakes you. Actions: add, list, " +
+	"show, change, pause, resume, remove, run (now), timezone (of the user; zone sets " +
+	"it). add wants text and one of at, every, cron. When it is due you get text as a " +
+	"message, so write all you must know then: a task has a session of its own and " +
+	"remembers only what it said last time."
 
 type arguments struct {
-	Action string `json:"action" jsonschema:"one of those above"`
-	ID     int64  `json:"id,omitempty" jsonschema:"of the job"`
-	Text   string `json:"text,omitempty" jsonschema:"what to tell the user, or what to do"`
-	Name   string `json:"name,omitempty" jsonschema:"a few words that name the job"`
+	Action string `json:"action"`
+	ID     int64  `json:"id,omitempty"`
+	Text   string `json:"text,omitempty"`
+	Name   string `json:"name,omitempty"`
 
-	At    string `json:"at,omitempty" jsonschema:"once: in 20m, tomorrow 09:00, 2026-11-22 09:00"`
-	Every string `json:"every,omitempty" jsonschema:"an interval: 90m, 1d, 2w"`
-	Cron  string `json:"cron,omitempty" jsonschema:"minute hour day month weekday: 0 9 * * 1-5"`
-	Zone  string `json:"zone,omitempty" jsonschema:"such as Europe/Berlin; default the user's"`
+	At    string `json:"at,omitempty" jsonschema:"in 20m, tomorrow 09:00, 2026-11-22 09:00"`
+	Every string `json:"every,omitempty" jsonschema:"90m, 1d, 2w"`
+	Cron  string `json:"cron,omitempty" jsonschema:"0 9 * * 1-5"`
+	Zone  string `json:"zone,omitempty" jsonschema:"Europe/Berlin; default the user's"`
 
-	Kind    string `json:"kind,omitempty" jsonschema:"reminder (default) or task (do something)"`
+	Kind    string `json:"kind,omitempty" jsonschema:"reminder (default) or task"`
 	Session string `json:"session,omitempty" jsonschema:"own, or chat to see this conversation"`
 }
 

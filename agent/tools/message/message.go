@@ -44,15 +44,15 @@ const (
 	maxLabel   = 40 // bytes, of a button
 )
 
-const description = "Sends a message at once, besides your answer: to send files, to show " +
-	"an interim result in long work, or to write to another conversation. Your answer is sent by " +
-	"itself; never send it with this tool, and don't repeat in it what you have sent."
+const description = "Sends a message besides your answer: files, an interim result in long work, or " +
+	"to another conversation. Your answer is sent by itself: never send or repeat it " +
+	"with this tool."
 
 type arguments struct {
 	Text    string   `json:"text,omitempty" jsonschema:"Markdown"`
-	To      string   `json:"to,omitempty" jsonschema:"another conversation: account/chat[/thread]"`
-	Files   []string `json:"files,omitempty" jsonschema:"paths of files to send"`
-	Buttons []string `json:"buttons,omitempty" jsonschema:"short answers that the user can press"`
+	To      string   `json:"to,omitempty" jsonschema:"account/chat[/thread]"`
+	Files   []string `json:"files,omitempty"`
+	Buttons []string `json:"buttons,omitempty"`
 }
 
 type sender struct{ Options }

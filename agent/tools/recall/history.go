@@ -12,11 +12,11 @@ import (
 )
 
 type historyArgs struct {
-	Query  string `json:"query" jsonschema:"words to search for; begin* of a word"`
-	Since  string `json:"since,omitempty" jsonschema:"date or RFC 3339 time, such as 2026-02-16"`
-	Until  string `json:"until,omitempty" jsonschema:"like since; that day is included"`
-	Newest bool   `json:"newest,omitempty" jsonschema:"order by time, not by how well it fits"`
-	Limit  int    `json:"limit,omitempty" jsonschema:"default 10, at most 50"`
+	Query  string `json:"query" jsonschema:"words, or begin*"`
+	Since  string `json:"since,omitempty" jsonschema:"date or RFC 3339 time"`
+	Until  string `json:"until,omitempty" jsonschema:"inclusive"`
+	Newest bool   `json:"newest,omitempty" jsonschema:"newest first, not best first"`
+	Limit  int    `json:"limit,omitempty" jsonschema:"at most 50"`
 }
 
 func (r recaller) history(ctx context.Context, c tool.Call, a historyArgs) (tool.Result, error) {

@@ -8,11 +8,11 @@ import (
 
 type execArgs struct {
 	Command string   `json:"command,omitempty" jsonschema:"command line for sh"`
-	Argv    []string `json:"argv,omitempty" jsonschema:"instead of command: program and arguments"`
-	Dir     string   `json:"dir,omitempty" jsonschema:"folder to run in, relative to the workspace"`
-	Timeout int      `json:"timeout,omitempty" jsonschema:"seconds, by default 60, at most 600"`
+	Argv    []string `json:"argv,omitempty" jsonschema:"program and arguments instead"`
+	Dir     string   `json:"dir,omitempty"`
+	Timeout int      `json:"timeout,omitempty" jsonschema:"seconds, default 60, at most 600"`
 
-	Background bool `json:"background,omitempty" jsonschema:"let it go on and return an id"`
+	Background bool `json:"background,omitempty" jsonschema:"return an id at once"`
 }
 
 // Argv returns the words that "exec" runs for these arguments, byte by byte, or nil if it runs

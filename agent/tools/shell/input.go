@@ -19,18 +19,16 @@ const (
 	maxLineShow = 100 // characters of a command in a list
 )
 
-const inputDescription = `Looks at a command that exec started in the background: gives its new ` +
-	`output since the last look and whether it still runs; can write to its input, wait for output, ` +
-	`and end it.`
+const inputDescription = "Shows the new output of a background command and whether it still runs; can " +
+	"write to its input and end it."
 
-const listDescription = `Lists the commands of this conversation in the background, running and ` +
-	`recently ended, with their ids.`
+const listDescription = "Lists background commands, running and recently ended, with their ids."
 
 type inputArgs struct {
-	ID   string `json:"id" jsonschema:"as exec and exec_list give it"`
-	Text string `json:"text,omitempty" jsonschema:"to write to its input; end a line with \\n"`
+	ID   string `json:"id"`
+	Text string `json:"text,omitempty" jsonschema:"for its input; end a line with \\n"`
 	EOF  bool   `json:"eof,omitempty" jsonschema:"close its input"`
-	Wait int    `json:"wait,omitempty" jsonschema:"seconds to wait for new output, at most 60"`
+	Wait int    `json:"wait,omitempty" jsonschema:"seconds to wait for output, at most 60"`
 	End  bool   `json:"end,omitempty" jsonschema:"end it"`
 }
 

@@ -33,10 +33,9 @@ type Options struct {
 const maxOpen = 32
 
 const (
-	spawnDescription = "Gives a task to a sub-agent, which works on it by itself with your tools " +
-		"(but can't talk to the user) and knows nothing of this conversation but what you write. " +
-		"By default it works in the background and its outcome comes as a message later; with " +
-		"wait you get it as the result. Use it for long or independent work; do small things yourself."
+	spawnDescription = "Gives a task to a sub-agent with your tools. It knows only what you write, and " +
+		"can't talk to the user. Its outcome comes as a message later; with wait, as the " +
+		"result. Use it for long or independent work."
 	listDescription = "Lists the sub-agents of this conversation, or stops one."
 )
 
@@ -58,8 +57,8 @@ func Tools(o Options) []tool.Tool {
 
 type spawnArguments struct {
 	Task  string `json:"task" jsonschema:"all it needs to know: what to do, with what, what to report"`
-	Label string `json:"label,omitempty" jsonschema:"a few words that name the task"`
-	Wait  bool   `json:"wait,omitempty" jsonschema:"wait for the outcome"`
+	Label string `json:"label,omitempty"`
+	Wait  bool   `json:"wait,omitempty"`
 }
 
 // Bounds, in bytes.
@@ -140,7 +139,7 @@ func (t tools) message(c tool.Call, id, task, label string) bus.InboundMessage {
 }
 
 type listArguments struct {
-	Stop string `json:"stop,omitempty" jsonschema:"id of the sub-agent to stop"`
+	Stop string `json:"stop,omitempty" jsonschema:"id of the one to stop"`
 }
 
 func (t tools) subagents(

@@ -23,9 +23,8 @@ import (
 	"gateway/agent/tool"
 )
 
-const fetchDescription = `Fetches a public web page as Markdown, PDF and office documents as ` +
-	`text, images as images. Use it for a known URL, such as one from web_search or from the ` +
-	`user. Not for private addresses, nor for pages that need a login.`
+const fetchDescription = "Fetches a public web page as Markdown, PDF and office documents as text, images " +
+	"as images. Not for private addresses or pages that need a login."
 
 // The characters of a result.
 const (
@@ -34,9 +33,9 @@ const (
 )
 
 type fetchArgs struct {
-	URL      string `json:"url" jsonschema:"beginning with https:// or http://"`
-	MaxChars int    `json:"max_chars,omitempty" jsonschema:"by default 50000, at most 200000"`
-	Raw      bool   `json:"raw,omitempty" jsonschema:"true for the source of the page"`
+	URL      string `json:"url"`
+	MaxChars int    `json:"max_chars,omitempty" jsonschema:"default 50000, at most 200000"`
+	Raw      bool   `json:"raw,omitempty" jsonschema:"the source of the page"`
 }
 
 // A fetcher is the tool web_fetch.

@@ -19,9 +19,8 @@ import (
 	"gateway/agent/tool"
 )
 
-const searchDescription = `Searches the web and gives titles, URLs and short extracts. Use it ` +
-	`for facts that may have changed or that you are not sure of; then read the best results with ` +
-	`web_fetch. Not for a URL that you know already.`
+const searchDescription = "Searches the web: titles, URLs, extracts. Use it for facts that may have changed " +
+	"or that you are not sure of; read the best results with web_fetch."
 
 // The bounds of a search.
 const (
@@ -31,8 +30,8 @@ const (
 )
 
 type searchArgs struct {
-	Query string `json:"query" jsonschema:"what to search for, as in a search engine"`
-	Count int    `json:"count,omitempty" jsonschema:"number of results; by default 5, at most 10"`
+	Query string `json:"query"`
+	Count int    `json:"count,omitempty" jsonschema:"results, default 5, at most 10"`
 }
 
 // A hit is one result of a search. All of it is foreign text.
