@@ -493,7 +493,7 @@ func TestConcurrent(t *testing.T) {
 				if s := activeOf(f.Library, scope); !strings.Contains(s, "steady") {
 					t.Errorf("active: %q", s)
 				}
-				if s := summaryOf(f.Library, scope); !strings.Contains(s, "<name>weather</name>") {
+				if s := summaryOf(f.Library, scope); !strings.Contains(s, `name="weather"`) {
 					t.Errorf("summary: %q", s)
 				}
 				f.Mentioned(scope, "$steady $moving")
@@ -525,7 +525,7 @@ func TestSkillsOfOneScopeComeAndGo(t *testing.T) {
 		t.Errorf("%d texts are remembered, want 1", got)
 	}
 	f.found("person-1", "tea", text("tea", "Make tea.", "b"))
-	if got := summaryOf(f.Library, "person-1"); !strings.Contains(got, "<name>tea</name>") {
+	if got := summaryOf(f.Library, "person-1"); !strings.Contains(got, `name="tea"`) {
 		t.Errorf("person-1 doesn't see their new skill:\n%s", got)
 	}
 	if got := summaryOf(f.Library, "person-2"); got != all {

@@ -107,25 +107,27 @@ func nameThem(left []Skill) string {
 		strings.Join(known, ", "))
 }
 
-// element returns a skill as XML.
+// element returns a skill as XML, on one line.
 func element(s Skill, most int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "  <skill available=\"%t\">\n", s.Available())
-	line := func(name, text string) {
+	attribute := func(name, text string) {
 		if text != "" {
-			fmt.Fprintf(&b, "    <%s>%s</%s>\n", name, escape(text), name)
+			fmt.Fprintf(&b, ` %s="%s"`, name, escape(text))
 		}
 	}
-	line("name", s.Name)
-	line("description", clip(s.Description, most))
-	line("location", oneLine(s.Location))
-	line("missing", strings.Join(s.Missing, "; "))
-	line("problem", s.Problem)
-	b.WriteString("  </skill>\n")
+	b.WriteString("<skill")
+	attribute("name", s.Name)
+	attribute("location", oneLine(s.Location))
+	if !s.Available() {
+		attribute("available", "false")
+	}
+	attribute("missing", strings.Join(s.Missing, "; "))
+	attribute("problem", s.Problem)
+	fmt.Fprintf(&b, ">%s</skill>\n", escape(clip(s.Description, most)))
 	return b.String()
 }
 
-var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
 
 func escape(s string) string { return escaper.Replace(s) }
 

@@ -106,8 +106,9 @@ func TestMany(t *testing.T) {
 		list, last, _ := strings.Cut(got, "</skills>")
 		var skills struct {
 			Skill []struct {
-				Name, Description string
-				Location          string `xml:"location"`
+				Name        string `xml:"name,attr"`
+				Location    string `xml:"location,attr"`
+				Description string `xml:",chardata"`
 			} `xml:"skill"`
 		}
 		if err := xml.Unmarshal([]byte(list+"</skills>"), &skills); err != nil {
