@@ -61,6 +61,9 @@ func (o *operator) get(path string) (code int, body string) {
 	}
 	req.Header.Set("Authorization", "Bearer "+o.Token)
 	resp, err := o.client.Do(req)
+	for err != nil && strings.Contains(err.Error(), "server closed idle connection") {
+		resp, err = o.client.Do(req) // the machine was so slow that the request came too late
+	}
 	if err != nil {
 		o.t.Fatalf("get %s: %v\n%s", path, err, o.newest())
 	}
