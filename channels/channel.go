@@ -41,18 +41,25 @@ type Channel interface {
 type Intake interface {
 	Publisher
 
-	// Report says in a few words how the connection is, for the people who run the gateway: for
-	// example "connected as @bot". It begins with "connected" or "listening" if messages come in,
-	// and with anything else if they don't. It ends with Run.
-	Report(state string)
-
-	// Refused is Report for a state that only a person can end.
-	Refused(state string)
+	// Report says whether messages come in, and describes the connection in a few words for the
+	// people who run the gateway: for example "connected as @bot". It holds until the next report or
+	// the end of Run.
+	Report(state State, text string)
 
 	// Flushed returns a channel that is closed, after the end of Run's context, when nothing more
 	// is sent.
 	Flushed() <-chan struct{}
 }
+
+// A State says whether a channel receives messages.
+type State int
+
+// The states of a channel.
+const (
+	Disconnected State = iota // it receives nothing now, and tries again by itself
+	Connected                 // it receives messages
+	Refused                   // it receives nothing until a person acts
+)
 
 // A Publisher stores what channels receive. Its methods may be called concurrently.
 type Publisher interface {

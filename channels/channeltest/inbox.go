@@ -62,14 +62,11 @@ func (in *Inbox) Cursors(context.Context) (map[string]string, error) {
 }
 
 // Report implements [channels.Intake].
-func (in *Inbox) Report(state string) {
+func (in *Inbox) Report(_ channels.State, text string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.states = append(in.states, state)
+	in.states = append(in.states, text)
 }
-
-// Refused implements [channels.Intake].
-func (in *Inbox) Refused(state string) { in.Report(state) }
 
 // Flushed implements [channels.Intake]. Nothing is sent after the end of Run's context, unless Open
 // says otherwise.
@@ -87,7 +84,7 @@ var flushed = func() <-chan struct{} {
 	return c
 }()
 
-// States returns what was reported of the connection, oldest first.
+// States returns the texts of all reports, oldest first.
 func (in *Inbox) States() []string {
 	in.mu.Lock()
 	defer in.mu.Unlock()

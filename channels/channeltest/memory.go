@@ -125,7 +125,7 @@ func (m *Memory) Run(ctx context.Context, in channels.Intake) error {
 	if err != nil {
 		return err
 	}
-	in.Report("connected")
+	in.Report(channels.Connected, "connected")
 	next, _ := strconv.Atoi(cursors[""]) // "" is the beginning
 	for {
 		var batch []bus.InboundMessage

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"gateway/bus"
+	"gateway/channels"
 	"gateway/channels/channeltest"
 	"gateway/channels/discord"
 	"gateway/channels/discord/discordtest"
@@ -117,7 +118,7 @@ func (w *world) run(t testing.TB) (stop func()) {
 		defer close(done)
 		for ctx.Err() == nil {
 			if err := w.c.Run(ctx, w.in); ctx.Err() == nil {
-				w.in.Report("ended: " + err.Error())
+				w.in.Report(channels.Disconnected, "ended: "+err.Error())
 				time.Sleep(10 * time.Millisecond)
 			}
 		}

@@ -346,7 +346,7 @@ func decode(e event) (place string, it item, err error) {
 
 // connected notes that a session has begun, with a gap before it, or was resumed without one.
 func (f *feed) connected(ctx context.Context, gap bool) {
-	f.in.Report("connected as " + f.me.name())
+	f.in.Report(channels.Connected, "connected as "+f.me.name())
 	f.c.log.InfoContext(ctx, "discord connected", "account", f.c.name,
 		"username", f.me.Username, "resumed", !gap)
 	if !gap {

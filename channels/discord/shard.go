@@ -69,7 +69,7 @@ func (s *shard) run(ctx context.Context) error {
 			return errors.New("the session could not be resumed")
 		}
 		s.c.log.InfoContext(ctx, "connection lost", "account", s.c.name, "shard", s.id)
-		s.feed.in.Report("connection lost")
+		s.feed.in.Report(channels.Disconnected, "connection lost")
 		err = s.resume(ctx)
 	}
 	if ctx.Err() != nil {

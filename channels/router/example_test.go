@@ -22,7 +22,7 @@ type printer struct{ sent chan struct{} }
 
 // Run implements [channels.Channel].
 func (p printer) Run(ctx context.Context, in channels.Intake) error {
-	in.Report("connected")
+	in.Report(channels.Connected, "connected")
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -65,7 +65,7 @@ func (s *Supervisor) note(ctx context.Context) {
 			more = false
 		}
 		s.mu.Lock()
-		now := AccountState{s.name, s.state, s.since, s.event}
+		now := AccountState{s.name, s.text, s.since, s.event}
 		s.mu.Unlock()
 		if now == noted {
 			continue

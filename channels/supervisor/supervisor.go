@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,12 +27,12 @@ type Supervisor struct {
 	log      *slog.Logger
 
 	mu    sync.Mutex
-	state string
-	since time.Time
+	state channels.State
+	text  string    // that describes the state
+	since time.Time // when the text was reported
 	event time.Time // when something was published
 	up    time.Time // when messages last began to come in
 	lost  time.Time // when they ceased to, after they had come for settleTime; zero if never
-	final bool      // only a person can end the state
 
 	restarts int64
 	entered  chan struct{} // has a token when the state has changed
@@ -60,7 +59,7 @@ func New(
 	commands []channels.Command, log *slog.Logger,
 ) *Supervisor {
 	return &Supervisor{db: db, name: name, channel: ch, intake: in, commands: commands,
-		log: log.With("account", name), state: "not started", closing: make(chan struct{}),
+		log: log.With("account", name), text: "not started", closing: make(chan struct{}),
 		entered: make(chan struct{}, 1)}
 }
 
@@ -68,10 +67,10 @@ func New(
 func (s *Supervisor) Name() string { return s.name }
 
 // State says in a few words how the channel is, and since when.
-func (s *Supervisor) State() (state string, since time.Time) {
+func (s *Supervisor) State() (text string, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state, s.since
+	return s.text, s.since
 }
 
 // supervised is the intake of a supervisor's channel.
@@ -102,30 +101,22 @@ func (in supervised) Publish(ctx context.Context, b channels.Batch) error {
 func (in supervised) Flushed() <-chan struct{} { return in.flushed }
 
 // Report implements [channels.Intake].
-func (in supervised) Report(state string) { in.s.setState(state) }
+func (in supervised) Report(state channels.State, text string) { in.s.enter(state, text) }
 
-// Refused implements [channels.Intake].
-func (in supervised) Refused(state string) { in.s.refuse(state) }
-
-func (s *Supervisor) setState(state string) { s.enter(state, false) }
-
-// refuse is setState for what only a person can end.
-func (s *Supervisor) refuse(state string) { s.enter(state, true) }
-
-func (s *Supervisor) enter(state string, final bool) {
+func (s *Supervisor) enter(state channels.State, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.final = final
-	now, was, is := time.Now(), isUp(s.state), isUp(state)
+	now, was, is := time.Now(), s.state == channels.Connected, state == channels.Connected
 	switch {
 	case is && !was:
 		s.up = now
 	case was && !is && (s.lost.IsZero() || now.Sub(s.up) >= settleTime):
 		s.lost = now
 	}
-	if s.state != state {
-		s.state, s.since = state, now
+	if s.text != text {
+		s.text, s.since = text, now
 	}
+	s.state = state
 	select {
 	case s.entered <- struct{}{}:
 	default:
@@ -140,7 +131,7 @@ const settleTime = 3 * time.Second
 func (s *Supervisor) Up() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return isUp(s.state)
+	return s.state == channels.Connected
 }
 
 // Well reports whether messages come in, or did within a time: connections break, and most are
@@ -149,10 +140,10 @@ func (s *Supervisor) Up() bool {
 func (s *Supervisor) Well(within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.final {
+	if s.state == channels.Refused {
 		return false
 	}
-	if isUp(s.state) && (s.lost.IsZero() || time.Since(s.up) >= settleTime) {
+	if s.state == channels.Connected && (s.lost.IsZero() || time.Since(s.up) >= settleTime) {
 		return true
 	}
 	return !s.lost.IsZero() && time.Since(s.lost) < within
@@ -163,11 +154,6 @@ func (s *Supervisor) Restarts() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.restarts
-}
-
-// isUp reports whether a state says that messages come in: see [channels.Intake].
-func isUp(state string) bool {
-	return strings.HasPrefix(state, "connected") || strings.HasPrefix(state, "listening")
 }
 
 // Close ends receiving. When it returns, nothing is published any more; what is to be sent still
@@ -189,7 +175,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	ended, end := context.WithCancel(context.WithoutCancel(ctx))
 	wg.Go(func() { s.note(ended) })
 	defer end()
-	defer s.setState("stopped")
+	defer s.enter(channels.Disconnected, "stopped")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wg.Go(func() {
@@ -205,7 +191,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	wait := firstRestart
 	for {
 		began := time.Now()
-		s.setState("connecting")
+		s.enter(channels.Disconnected, "connecting")
 		err := s.channel.Run(ctx, supervised{s.intake, s, flushed})
 		if ctx.Err() != nil || errors.Is(err, errClosed) {
 			return nil
@@ -221,14 +207,15 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			// Only a person can help, so that trying often would help nobody.
 			pause = refusedRestart*3/4 + rand.N(refusedRestart/2)
 			s.log.ErrorContext(ctx, "channel refused", "reason", refused.Reason)
-			s.refuse(refused.Reason)
+			s.enter(channels.Refused, refused.Reason)
 			if refused.Final {
 				<-ctx.Done()
 				return nil
 			}
 		} else {
 			s.log.WarnContext(ctx, "channel ended; it is started again", "after", pause, "err", err)
-			s.setState(fmt.Sprintf("not connected: %v; it is tried again by itself", err))
+			s.enter(channels.Disconnected,
+				fmt.Sprintf("not connected: %v; it is tried again by itself", err))
 		}
 		if !channels.Sleep(ctx, pause) {
 			return nil

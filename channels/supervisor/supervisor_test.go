@@ -369,7 +369,7 @@ func TestNoted(t *testing.T) {
 		var event time.Time
 		for _, publishes := range []bool{true, false} {
 			f := &keeper{received: make(chan struct{}), run: func(in channels.Intake) {
-				in.Report("connected as @bot")
+				in.Report(channels.Connected, "connected as @bot")
 				if publishes {
 					if err := in.Publish(t.Context(), channels.Batch{}); err != nil {
 						t.Error(err)

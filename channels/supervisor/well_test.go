@@ -4,46 +4,48 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"gateway/channels"
 )
 
 // A channel is well while messages come in, and for a time after that; one that comes and goes is
 // not.
 func TestWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Supervisor{state: "not started"}
+		s := &Supervisor{text: "not started"}
 		well := func(after time.Duration, want bool) {
 			t.Helper()
 			time.Sleep(after)
 			if got := s.Well(10 * time.Second); got != want {
-				t.Errorf("well: %t while %q, want %t", got, s.state, want)
+				t.Errorf("well: %t while %q, want %t", got, s.text, want)
 			}
 		}
 		well(0, false)
-		s.setState("connecting")
+		s.enter(channels.Disconnected, "connecting")
 		well(time.Second, false) // it never was
-		s.setState("connected as @bot")
+		s.enter(channels.Connected, "connected as @bot")
 		well(0, true)
-		s.setState("not connected: no route")
+		s.enter(channels.Disconnected, "not connected: no route")
 		well(9*time.Second, true)
-		s.setState("connecting")
+		s.enter(channels.Disconnected, "connecting")
 		well(0, true)
 		well(2*time.Second, false)
 		for range 5 { // for a moment, again and again
-			s.setState("connected as @bot")
+			s.enter(channels.Connected, "connected as @bot")
 			well(2*time.Second, false)
-			s.setState("not connected: no route")
+			s.enter(channels.Disconnected, "not connected: no route")
 			well(time.Second, false)
 		}
-		s.setState("listening")
+		s.enter(channels.Connected, "listening")
 		well(3*time.Second, true)
-		s.setState("connection lost")
+		s.enter(channels.Disconnected, "connection lost")
 		well(9*time.Second, true)
 		well(time.Second, false)
-		s.setState("connected as @bot")
+		s.enter(channels.Connected, "connected as @bot")
 		well(3*time.Second, true)
-		s.refuse("banned")
+		s.enter(channels.Refused, "banned")
 		well(0, false) // no patience helps
-		s.setState("connected as @bot")
+		s.enter(channels.Connected, "connected as @bot")
 		well(3*time.Second, true)
 	})
 }

@@ -60,7 +60,7 @@ func (r *receiver) poll(ctx context.Context) error {
 }
 
 func (r *receiver) connected(ctx context.Context, how string) {
-	r.in.Report("connected as @" + r.me.Username + how)
+	r.in.Report(channels.Connected, "connected as @"+r.me.Username+how)
 	r.log.InfoContext(ctx, "telegram connected", "account", r.name, "username", r.me.Username)
 }
 

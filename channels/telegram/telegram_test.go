@@ -350,9 +350,7 @@ func (echo) Try(_ context.Context, f func()) bool { f(); return true }
 
 func (echo) Cursors(context.Context) (map[string]string, error) { return nil, nil }
 
-func (echo) Report(string) {}
-
-func (echo) Refused(string) {}
+func (echo) Report(channels.State, string) {}
 
 func (echo) Flushed() <-chan struct{} { return nil }
 

@@ -122,7 +122,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	defer c.end()
 	defer func() { <-in.Flushed() }()
 	defer close(c.done)
-	in.Report("listening")
+	in.Report(channels.Connected, "listening")
 	serve := func(conn net.Conn) { wg.Go(func() { c.serve(ctx, in, conn) }) }
 	if c.socket != "" {
 		l, err := listen(ctx, c.socket)

@@ -332,20 +332,20 @@ func (s *session) state(ctx context.Context, evt any) {
 		s.shownAs = ""
 		s.mu.Unlock()
 		s.appear(ctx)
-		s.report(ctx, s.whoami())
+		s.report(ctx, channels.Connected, s.whoami())
 		s.c.setSession(s)
 	case *events.Disconnected:
 		s.c.dropSession(s)
 		s.watch.Reset(s.c.opts.Reconnect)
-		s.report(ctx, "connection to WhatsApp lost; connecting again")
+		s.report(ctx, channels.Disconnected, "connection to WhatsApp lost; connecting again")
 	case *events.KeepAliveTimeout:
-		s.report(ctx, "WhatsApp does not answer since "+e.LastSuccess.UTC().Format("15:04:05 UTC")+
-			"; the network may be down")
+		s.report(ctx, channels.Disconnected, "WhatsApp does not answer since "+
+			e.LastSuccess.UTC().Format("15:04:05 UTC")+"; the network may be down")
 		if e.ErrorCount > 1 { // the client itself waits for three minutes
 			s.wire.drop()
 		}
 	case *events.KeepAliveRestored:
-		s.report(ctx, s.whoami())
+		s.report(ctx, channels.Connected, s.whoami())
 	case *events.PushNameSetting:
 		s.appear(ctx)
 	case *events.AppStateSyncComplete:
@@ -358,9 +358,9 @@ func (s *session) state(ctx context.Context, evt any) {
 	}
 }
 
-func (s *session) report(ctx context.Context, state string) {
-	s.in.Report(state)
-	s.c.log.InfoContext(ctx, "whatsapp connection", "state", state)
+func (s *session) report(ctx context.Context, state channels.State, text string) {
+	s.in.Report(state, text)
+	s.c.log.InfoContext(ctx, "whatsapp connection", "state", text)
 }
 
 // whoami says that the session is connected, and as whom.

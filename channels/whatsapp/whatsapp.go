@@ -141,7 +141,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 		unlinked, ok := errors.AsType[*unlinkedError](err)
 		switch {
 		case ok:
-			in.Refused(unlinked.state(c.name))
+			in.Report(channels.Refused, unlinked.state(c.name))
 			c.log.WarnContext(ctx, "whatsapp account not linked", "reason", unlinked.Error())
 		case waiting && errors.Is(err, store.ErrLocked):
 			// It is being linked just now.
@@ -152,7 +152,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 		if err := c.awaitLink(ctx); err != nil {
 			return err
 		}
-		in.Report("connecting")
+		in.Report(channels.Disconnected, "connecting")
 	}
 }
 

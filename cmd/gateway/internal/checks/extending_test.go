@@ -126,7 +126,7 @@ func (b *Board) Run(ctx context.Context, in channels.Intake) error {
 			}
 			return err // Run is called again, after a while
 		}
-		in.Report("connected")
+		in.Report(channels.Connected, "connected")
 		batch := channels.Batch{Cursor: cursor}
 		for _, n := range notes {
 			batch.Cursor = strconv.Itoa(n.ID)
