@@ -17,37 +17,37 @@ import (
 	"gateway/bus"
 )
 
-// A Channel is one account on one chat platform. It translates and nothing
-// else: admission, splitting, retries and order are the gateway's.
+// A Channel is one account on one chat platform. It only translates: admission, splitting, retries
+// and order are done by the gateway.
 type Channel interface {
-	// Run connects and hands what it receives to in until ctx ends or the
-	// platform refuses the account (*AccountError). It returns after every
-	// goroutine that it started has ended. After any other error it is called again,
-	// so a passing outage may simply be returned.
+	// Run connects and hands what it receives to in until ctx ends or the platform refuses the
+	// account (*AccountError). It returns after every goroutine that it started has ended. After
+	// any other error it is called again, so it may simply return when the platform has an outage.
 	//
-	// The end of ctx ends receiving: nothing is published or acknowledged any more. Send must
-	// work until in.Flushed is closed. A channel that can't send without Run keeps its
-	// connection until then; the others return at once.
+	// The end of ctx ends receiving: Run publishes and acknowledges nothing any more. Send must
+	// work until in.Flushed is closed. A channel that can't send without Run keeps its connection
+	// until then; the others return at once.
 	Run(ctx context.Context, in Intake) error
 
-	// Send delivers one part and returns the platform's id for it. It may be
-	// called concurrently with itself and with Run. It reports ErrRefused (it will
-	// never be taken), *RateError (wait so long), ErrUncertain (it may have been
-	// delivered) or any other error (it was not delivered; try again).
+	// Send delivers one part and returns the platform's id for it. It may be called concurrently
+	// with itself and with Run. It reports ErrRefused (the platform will never take the part),
+	// *RateError (wait so long), ErrUncertain (the part may have been delivered) or any other error
+	// (the part was not delivered; try again).
 	Send(ctx context.Context, part bus.Part) (id string, err error)
 }
 
-// An Intake takes what one channel receives. Its methods may be called concurrently.
+// An Intake is what a channel hands the messages to that it receives, and reports its state to. Its
+// methods may be called concurrently.
 type Intake interface {
 	Publisher
 
 	// Report says whether messages come in, and describes the connection in a few words for the
-	// people who run the gateway: for example "connected as @bot". It holds until the next report or
-	// the end of Run.
+	// people who run the gateway: for example "connected as @bot". It holds until the next report
+	// or the end of Run.
 	Report(state State, text string)
 
-	// Flushed returns a channel that is closed, after the end of Run's context, when nothing more
-	// is sent.
+	// Flushed returns a channel that is closed when nothing more is sent, which is after the end of
+	// Run's context.
 	Flushed() <-chan struct{}
 }
 
@@ -63,47 +63,47 @@ const (
 
 // A Publisher stores what channels receive. Its methods may be called concurrently.
 type Publisher interface {
-	// Identify says which of the platform's accounts the channel is, by the platform's id, once it
-	// knows that and before Cursors. If the account was another one before, with another token for
-	// example, its cursor of the place "" is forgotten, and messages may have ids that messages to
-	// the other one had.
+	// Identify says which of the platform's accounts the channel is, by the platform's id. A
+	// channel calls it as soon as it knows the id, and before Cursors. If the account was another
+	// one before, for example with another token, the cursor with the key "" is forgotten, and
+	// messages may have ids that messages to the other one had.
 	Identify(ctx context.Context, id string) error
 
-	// Cursors returns the cursors that were stored, by place.
+	// Cursors returns the stored cursors by their keys.
 	Cursors(ctx context.Context) (map[string]string, error)
 
-	// Try calls f, which works with one thing that the platform has delivered. If f panics, that is
-	// logged and counted, and Try reports false: the channel goes on without it. Else it would be
-	// delivered again to each process, and end it.
+	// Try calls f, which works with one update that the platform has delivered. If f panics, Try
+	// logs and counts that and reports false, and the channel goes on without the update.
+	// Otherwise the platform would deliver it to the next process, too, and end that one as well.
 	Try(ctx context.Context, f func()) bool
 
-	// Publish stores a batch in one transaction. Only when it has returned nil
-	// may the channel acknowledge the batch to the platform. A batch that was
-	// stored before is taken again without effect. Of a batch with nothing in it for this gateway
-	// the cursor may be left out, too.
+	// Publish stores a batch in one transaction. Only after it has returned nil may the channel
+	// acknowledge the batch to the platform. A batch that was stored before may be published again
+	// and has no effect. If no message of a batch is admitted, its cursor need not be stored.
 	Publish(ctx context.Context, b Batch) error
 }
 
-// A Batch is what a platform delivered at once.
+// A Batch has the messages that a platform delivered at once.
 type Batch struct {
 	Messages []bus.InboundMessage // in the platform's order; may be empty
 
-	// Cursor says how far the channel has read the platform's stream with this batch, in a form
-	// of its own; "" leaves the stored one as it is. Place names the stream where the platform has
-	// several, such as one a chat.
-	Cursor string
-	Place  string
+	// Cursor says how far the channel has read with this batch, in a form of its own; "" leaves
+	// the stored cursor as it is. CursorKey tells the cursors apart where there are several, such
+	// as one for each chat.
+	Cursor    string
+	CursorKey string
 
-	// Gone says that the platform has no such Place any more, or none for the account: its stored
-	// cursor is forgotten. Cursor is "" then.
-	Gone bool
+	// Forget deletes the stored cursor, because the chat it belongs to is gone or closed to the
+	// account. Cursor is "" then.
+	Forget bool
 
-	// Moved names the groups that go on under another id: the old one by the new one.
-	Moved map[string]string
+	// Migrated has the groups that got a new id: the old id by the new one.
+	Migrated map[string]string
 
-	// Unheard, if it is set, is called before Publish returns nil, for each message that nobody
-	// will answer and whose sender is not told so: with its ID and what to say to the sender alone.
-	Unheard func(id, say string)
+	// Unanswered, if it is set, is called before Publish returns nil, for each message that gets
+	// no answer and whose sender is not told so in the chat: with its ID and a text for the sender
+	// alone.
+	Unanswered func(id, text string)
 }
 
 // An Editor is a [Channel] that can replace the text of a message it sent.
@@ -114,22 +114,23 @@ type Editor interface {
 	Edit(ctx context.Context, to bus.Address, id, text string) error
 }
 
-// A Finder is a [Channel] whose platform knows a message by its key only for a time.
+// A Finder is a [Channel] whose platform recognises the key of a message only for a time.
 type Finder interface {
-	// Find returns the platform's id of the message that Send has made of part after all messages
-	// whose ids are known, or, if there are none, at a time or later; or "" if there is none.
+	// Find looks for the message that Send may have made of part, and returns the platform's id,
+	// or "" if there is none. The message is newer than all those in known or, if known is empty,
+	// not older than since.
 	Find(ctx context.Context, part bus.Part, known []string, since time.Time) (id string, err error)
 
-	// KeyTime is how long the platform knows a message by its key, at least.
+	// KeyTime is how long the platform recognises a key, at least.
 	KeyTime() time.Duration
 }
 
 // A Drafter is a [Channel] that can show an answer while it is written, without sending it.
 type Drafter interface {
-	// Draft shows text (Markdown, within the limits of a part) as being written in the conversation,
-	// in place of what the same stream has shown. It goes by itself when the answer is sent. It
-	// reports ErrRefused where that is not possible (edits are used there), *RateError or any
-	// other error like Send.
+	// Draft shows text (Markdown, within the limits of a part) as being written in the conversation.
+	// It replaces the last draft of the same stream, and disappears when the answer is sent. It
+	// reports ErrRefused where drafts are not possible (edits are used there), *RateError or any other
+	// error like Send.
 	Draft(ctx context.Context, to bus.Address, stream, text string) error
 }
 
@@ -140,23 +141,23 @@ type Remover interface {
 	Remove(ctx context.Context, to bus.Address, id string) error
 }
 
-// A Finisher is a [Channel] on which people see when a message is complete.
+// A Finisher is a [Channel] that shows when a message is complete.
 type Finisher interface {
-	// Finish says that a message is complete, the last part of which Send named id: it was
-	// delivered, or its answer was stopped. It is called once at most; if the message was delivered,
-	// before anything else is sent to the conversation.
+	// Finish says that a message is complete, because it was delivered or its answer was stopped. id
+	// is what Send returned for its last part. Finish is called at most once, and for a delivered
+	// message before anything else is sent to the conversation.
 	Finish(ctx context.Context, to bus.Address, id string)
 }
 
-// An Addresser is a [Channel] that knows its addresses by their form.
+// An Addresser is a [Channel] whose addresses have a form that can be checked.
 type Addresser interface {
-	// Address returns the address of the chat that a person means. An error says what an address
-	// looks like.
+	// Address returns the address of the chat that a person has typed. Its error says what an
+	// address looks like.
 	Address(chat string) (string, error)
 }
 
-// A Deduplicator is a [Channel] on which people see a message once that is sent again with the same
-// [bus.Part.Key], however much later: the outcome of no try matters.
+// A Deduplicator is a [Channel] that shows a message once, however often and late it is sent again
+// with the same [bus.Part.Key]. Uncertain outcomes don't matter there.
 type Deduplicator interface {
 	// Deduplicates marks the channel. It does nothing.
 	Deduplicates()
@@ -170,20 +171,20 @@ type Typer interface {
 
 // A Fetcher is a [Channel] whose messages may have attachments.
 type Fetcher interface {
-	// Fetch writes the file that an attachment's Ref names to w. It reports ErrRefused when the
-	// platform does not have it (any more) and ErrDamaged when it is not the one that was sent; any
-	// other error may pass.
+	// Fetch writes the file that an attachment's Ref names to w. It reports ErrRefused if the
+	// platform does not have the file (any more) and ErrDamaged if it differs from the one that
+	// was sent. After any other error it may be called again.
 	Fetch(ctx context.Context, ref string, w io.Writer) error
 }
 
 // A Reactor is a [Channel] that can put an emoji on a message of a person.
 type Reactor interface {
-	// React puts an emoji on the message that the platform names id, in place of an earlier one;
-	// "" takes it away.
+	// React puts an emoji on the message that the platform names id and replaces an earlier one; ""
+	// removes it.
 	React(ctx context.Context, to bus.Address, id, emoji string) error
 }
 
-// A Reader is a [Channel] on which people see what was read.
+// A Reader is a [Channel] with read receipts.
 type Reader interface {
 	// MarkRead shows the senders of messages, all of one conversation, that they were read.
 	MarkRead(ctx context.Context, to bus.Address, ids []string) error
@@ -191,25 +192,24 @@ type Reader interface {
 
 // A Pairer is a [Channel] whose account is linked by a person with a phone.
 type Pairer interface {
-	// Pair links the account and returns when that is done, or with an error that says why not.
-	// It must not be called while Run runs. With a phone number (digits with the country's code)
-	// the person types a code into the phone, else the phone reads a QR code; show is called with
-	// each one, as the old ones expire.
+	// Pair links the account. It must not be called while Run runs. With a phone number (digits
+	// with the country's code) the person types a code into the phone; without one the phone reads
+	// a QR code. Codes expire, so show may be called several times, each time with a new one.
 	Pair(ctx context.Context, phone string, show func(PairingCode)) error
 }
 
 // A PairingCode links an account. It has one of QR and Phone.
 type PairingCode struct {
 	QR      string // content of the QR code
-	Phone   string // what is to be typed into the phone
+	Phone   string // code to type into the phone
 	Expires time.Time
 }
 
-// An Eraser is a [Channel] that keeps something of its own about people, beside the gateway's data.
+// An Eraser is a [Channel] that keeps data about people in files of its own.
 type Eraser interface {
-	// Erase deletes what the channel keeps about chats, and about the people behind direct ones,
-	// from all of its files. Run may run or not. It may be called again. Who writes afterwards is
-	// met anew.
+	// Erase deletes the data about chats, and about the people of direct chats, from all of the
+	// channel's files. It may be called while Run runs, and again. Somebody who writes afterwards
+	// is treated as new.
 	Erase(ctx context.Context, chats []string) error
 }
 
@@ -224,15 +224,15 @@ type Command struct {
 	Description string // one line
 }
 
-// A Limiter is a [Channel] whose platform bounds what may be sent. The others have no bounds.
+// A Limiter is a [Channel] whose platform limits what may be sent. Other channels have no limits.
 type Limiter interface {
-	// Limits returns the bounds for the conversation to.
+	// Limits returns the limits for the conversation to.
 	Limits(to bus.Address) Limits
 }
 
-// A Pacer is a [Channel] whose platform says with its answers how much more it takes.
+// A Pacer is a [Channel] whose platform announces its current rate limits.
 type Pacer interface {
-	// Wait returns how long the platform takes no new message to a conversation.
+	// Wait returns how long the platform accepts no new message to a conversation.
 	Wait(to bus.Address) time.Duration
 }
 
@@ -242,13 +242,13 @@ type Limits struct {
 	Text    int
 	Measure func(markdown string) int
 
-	// Render returns what the platform gets for a text. An edit between two texts for which it is
-	// the same changes nothing, and is not made; default the text itself.
+	// Render returns what the platform gets for a text. An edit that does not change this is not
+	// made. The default is the text itself.
 	Render func(markdown string) string
 
-	Caption int   // like Text, for the text of a part with a file; 0: such a part has no text
-	File    int64 // largest file that can be sent, in bytes; 0: none can
-	Buttons int   // most buttons of a message; 0: it has none
+	Caption int   // like Text, for a part with a file; 0 means that such a part has no text
+	File    int64 // size of the largest file, in bytes; 0 means that files can't be sent
+	Buttons int   // how many buttons a message may have
 
 	// PerThread says that each thread of a chat has limits of its own.
 	PerThread bool
@@ -269,11 +269,11 @@ type Rate struct {
 // ErrRefused reports that a platform will never take this message. It is not retried.
 var ErrRefused = errors.New("refused by platform")
 
-// ErrDamaged reports a file that is not the one that was sent. It is not fetched again.
+// ErrDamaged reports a file that differs from the one that was sent. It is not fetched again.
 var ErrDamaged = fmt.Errorf("%w: the file is damaged", ErrRefused)
 
-// ErrUncertain reports that a request was lost after the platform may have
-// executed it. It is tried again with the same [bus.Part.Key] and counted.
+// ErrUncertain reports that a request was lost after the platform may have executed it. It is
+// counted, and tried again with the same [bus.Part.Key].
 var ErrUncertain = errors.New("outcome unknown")
 
 // A RateError reports that the platform asked us to wait.
@@ -288,7 +288,7 @@ func (e *RateError) Error() string { return "rate limited for " + e.After.String
 type AccountError struct {
 	Reason string // one or two sentences: what happened and what to do
 
-	// Final says that trying again by itself would do harm: only a new start of the gateway does.
+	// Final says that automatic retries would do harm: only a new start of the gateway tries again.
 	Final bool
 }
 

@@ -8,13 +8,13 @@ import (
 	"gateway/bus"
 )
 
-// MaxName is the longest name of a person, a chat or a file that is passed on, in runes.
+// MaxName is the longest name of a person, a chat or a file that channels pass on, in runes.
 const MaxName = 128
 
-// Clean makes one line of what a stranger chose, at most limit runes long, fit to stand in a prompt
-// or a log: control characters and line breaks become blanks, marks that are invisible or turn the
-// direction of writing go, and so does what is no text. The two joiners stay, since scripts and
-// emoji need them.
+// Clean makes a text that a stranger chose fit for a prompt or a log: one line of at most limit
+// runes. Control characters and line breaks become blanks. Invisible characters, those that change
+// the direction of writing, and invalid UTF-8 are removed. The two joiners stay, since some scripts
+// and emoji need them.
 func Clean(s string, limit int) string {
 	var b strings.Builder
 	blank, n := false, 0
@@ -43,8 +43,8 @@ func Clean(s string, limit int) string {
 	return b.String()
 }
 
-// Bracket returns "[kind: detail]", which stands in a text for what is no text. The detail is
-// foreign and can't end the bracket.
+// Bracket returns "[kind: detail]", which represents something that is not text. The detail comes
+// from a stranger and can't end the bracket.
 func Bracket(kind, detail string) string {
 	const most = 200 // runes
 	detail = strings.NewReplacer("[", "(", "]", ")").Replace(Clean(detail, most))
@@ -54,8 +54,8 @@ func Bracket(kind, detail string) string {
 	return "[" + kind + ": " + detail + "]"
 }
 
-// WithoutMention returns text without the mention text[start:end] and what sets it off from the
-// rest: the blanks and the comma around it.
+// WithoutMention returns text without the mention text[start:end] and without the blanks and the
+// punctuation that set it off.
 func WithoutMention(text string, start, end int) string {
 	left, right := text[:start], text[end:]
 	switch {
@@ -67,7 +67,7 @@ func WithoutMention(text string, start, end int) string {
 	return strings.TrimRight(left, " ") + right
 }
 
-// SenderName names a sender for a person to read.
+// SenderName returns the name of a sender for people to read.
 func SenderName(s bus.Sender) string {
 	name := strings.Join(strings.Fields(s.Name), " ")
 	return cmp.Or(Clip(name, 64), "Somebody without a name")

@@ -115,10 +115,10 @@ func (in *Inbox) Publish(ctx context.Context, b channels.Batch) error {
 		}
 	}
 	if b.Cursor != "" {
-		in.cursors[b.Place] = b.Cursor
+		in.cursors[b.CursorKey] = b.Cursor
 	}
-	if b.Gone {
-		delete(in.cursors, b.Place)
+	if b.Forget {
+		delete(in.cursors, b.CursorKey)
 	}
 	return nil
 }

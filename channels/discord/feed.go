@@ -388,7 +388,7 @@ func (f *feed) work(ctx context.Context, j *job) error {
 		return err
 	}
 	unheard := make(map[string]string)
-	b.Unheard = func(id, say string) { unheard[id] = say }
+	b.Unanswered = func(id, say string) { unheard[id] = say }
 	if err := f.publish(ctx, j, b); err != nil {
 		return err
 	}
@@ -403,7 +403,7 @@ func (f *feed) work(ctx context.Context, j *job) error {
 
 // batch translates what happened in one channel.
 func (f *feed) batch(ctx context.Context, j *job, items []item) (channels.Batch, error) {
-	b := channels.Batch{Place: j.place}
+	b := channels.Batch{CursorKey: j.place}
 	last := uint64(0)
 	for _, it := range items {
 		var m bus.InboundMessage

@@ -183,7 +183,7 @@ func (f *feed) fill(ctx context.Context, j *job) error {
 func (f *feed) forget(ctx context.Context, j *job) error {
 	f.c.log.InfoContext(ctx, "channel is gone or closed to the bot; it is read no more after a gap",
 		"account", f.c.name, "chat", j.place)
-	if err := f.publish(ctx, j, channels.Batch{Place: j.place, Gone: true}); err != nil {
+	if err := f.publish(ctx, j, channels.Batch{CursorKey: j.place, Forget: true}); err != nil {
 		return err
 	}
 	j.cursor, j.assumed, j.read = 0, 0, true

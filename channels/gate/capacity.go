@@ -11,33 +11,34 @@ import (
 )
 
 // maxWaiting is how many messages of all chats together may wait in the inbox. At two turns a
-// second, which is a lot for a model's provider, they wait for seven hours: who writes then had
-// better be told so.
+// second, which is a lot for a model's provider, that is a wait of seven hours: it is better to
+// tell people that their messages are dropped.
 const maxWaiting = 50_000
 
-// A level says how full the inbox is.
-type level struct {
+// A backlog counts the messages that wait in the inbox.
+type backlog struct {
 	mu      sync.Mutex
-	waiting int                   // as it was counted last, with what has come since
-	counted time.Time             // when
-	told    map[identity]struct{} // chats that know
+	waiting int                   // the last count, plus the messages stored since
+	counted time.Time             // when the inbox was counted
+	told    map[identity]struct{} // chats that know that the inbox is full
 }
 
-// countAge is how long a count of the inbox holds.
+// countAge is how long a count of the inbox is used.
 const countAge = time.Second
 
-// full reports whether there is no room in the inbox for m. If so, tell reports whether its chat
-// does not know that yet. Admins and owners, who can do something about it, are not bounded.
-func (g *Gate) full(q store.Queryer, m bus.InboundMessage) (full, tell bool, err error) {
+// isFull reports whether the inbox has no room for m. If so, tell reports whether the chat of m
+// does not know that yet. Admins and owners may always write, since they can do something about
+// it.
+func (g *Gate) isFull(q store.Queryer, m bus.InboundMessage) (isFull, tell bool, err error) {
 	if m.Role.AtLeast(bus.Admin) {
 		return false, false, nil
 	}
-	l := &g.level
+	l := &g.backlog
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := g.now()
 	if age := now.Sub(l.counted); age < 0 || age >= countAge {
-		// No more than matters is counted: 50,000 entries of the index are a millisecond.
+		// The limit bounds the count: 50,000 entries of the index take a millisecond.
 		err := q.QueryRow("SELECT count(*) FROM (SELECT 1 FROM inbox WHERE state = 'waiting' "+
 			"LIMIT $1) AS some", maxWaiting).Scan(&l.waiting)
 		if err != nil {
@@ -60,10 +61,10 @@ func (g *Gate) full(q store.Queryer, m bus.InboundMessage) (full, tell bool, err
 	return true, !told, nil
 }
 
-// room returns what becomes of m, whose sender is admitted, by the room that there is in the inbox.
-func (in *intake) room(ctx context.Context, m bus.InboundMessage) (verdict, error) {
+// checkCapacity returns the decision on m, whose sender is admitted, by the room in the inbox.
+func (in *intake) checkCapacity(ctx context.Context, m bus.InboundMessage) (decision, error) {
 	g := in.gate
-	full, tell, err := g.full(g.db.Read(ctx), m)
+	full, tell, err := g.isFull(g.db.Read(ctx), m)
 	if err != nil || !full {
 		return admitted, err
 	}
@@ -71,13 +72,13 @@ func (in *intake) room(ctx context.Context, m bus.InboundMessage) (verdict, erro
 		"not at all", "from", m.From.String(), "id", m.ID, "dropped", g.dropped.Add(1))
 	in.stats.Dropped.Add(1)
 	if tell {
-		return crowded, nil
+		return inboxFull, nil
 	}
-	return lost, nil
+	return dropped, nil
 }
 
-// add counts messages that are new in the inbox.
-func (l *level) add(n int) {
+// add counts n messages that are new in the inbox.
+func (l *backlog) add(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting += n

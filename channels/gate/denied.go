@@ -9,7 +9,7 @@ import (
 	"gateway/store"
 )
 
-// A Denied is a stranger who was turned away and gets no pairing code any more.
+// A Denied is a stranger whom an owner turned away, and who gets no more pairing codes.
 type Denied struct {
 	Account string
 	Sender  string // platform's user id
@@ -20,19 +20,19 @@ type Denied struct {
 // ErrNotDenied reports that nobody with this id was turned away.
 var ErrNotDenied = errors.New("nobody with this account and id was turned away")
 
-// Deny turns the stranger with the given code away and returns who it was. They get no code from
-// now on, until [People.Undeny]. It reports [ErrNoPairing].
+// Deny turns away the stranger with the given code and returns their request. They get no code
+// until [People.Undeny]. It reports [ErrNoPairing].
 func (p People) Deny(tx *store.Tx, code string, now time.Time) (Pairing, error) {
-	asks, err := p.answer(tx, code, now)
+	pairing, err := p.removePairing(tx, code, now)
 	if err == nil {
 		_, err = tx.Exec(`INSERT INTO denied (account, sender, name, since_ms)
 			VALUES ($1, $2, $3, $4) ON CONFLICT (account, sender) DO NOTHING`,
-			asks.Account, asks.Sender, asks.Name, now.UnixMilli())
+			pairing.Account, pairing.Sender, pairing.Name, now.UnixMilli())
 	}
 	if err != nil {
-		return asks, fmt.Errorf("gate: deny: %w", err)
+		return pairing, fmt.Errorf("gate: deny: %w", err)
 	}
-	return asks, nil
+	return pairing, nil
 }
 
 // Undeny lets somebody who was turned away ask again. It reports [ErrNotDenied].
@@ -47,7 +47,7 @@ func (People) Undeny(tx *store.Tx, account, sender string) error {
 	return nil
 }
 
-// Denied returns who was turned away, the first one first.
+// Denied returns the people who were turned away, the earliest first.
 func (People) Denied(q store.Queryer) ([]Denied, error) {
 	rows, err := q.Query("SELECT account, sender, name, since_ms FROM denied ORDER BY since_ms")
 	if err != nil {

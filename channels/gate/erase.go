@@ -7,9 +7,8 @@ import (
 	"gateway/store"
 )
 
-// Forget forgets chats that are erased: how far they were read, who has asked there to be let in,
-// as what a group was known before, and that owners were told of it. It begins anew with the next
-// message.
+// Forget deletes what is kept about chats that are erased: cursors, requests to be let in, earlier
+// ids of groups, and notices to owners. The next message of such a chat is like the first one.
 func Forget(tx *store.Tx, chats []bus.Address) error {
 	for _, a := range chats {
 		for _, query := range []string{

@@ -20,8 +20,8 @@ import (
 	"gateway/store/fault"
 )
 
-// A Gate decides what gets into the inbox. Nobody who is not admitted leaves a trace there, and
-// nothing is done for them but to offer a pairing code.
+// A Gate decides which messages get into the inbox. It stores nothing of people who are not
+// admitted, and offers them a pairing code at most.
 type Gate struct {
 	db     *store.DB
 	inbox  *bus.Inbox
@@ -32,29 +32,30 @@ type Gate struct {
 
 	listeners []Listener
 
-	pace    pace
-	knocks  pace // of strangers
-	peeks   pace // for whether they were let in a moment ago
-	level   level
-	dropped atomic.Int64
+	rates        rateLimiter // of messages, by sender
+	pairingRates rateLimiter // of requests to be let in
+	recheckRates rateLimiter // of looking again whether somebody was let in a moment ago
+	backlog      backlog
+	dropped      atomic.Int64
 
-	mu       sync.Mutex
-	policies map[string]Policy // by account
-	stats    map[string]*Stats
-	known    map[writer]seen // of the tables; all of it is forgotten every rolesAge
-	read     time.Time       // when it was
-	times    int             // that it was
+	mu            sync.Mutex
+	policies      map[string]Policy // by account
+	stats         map[string]*Stats
+	profiles      map[writer]cachedProfile // cleared every profileAge
+	profilesSince time.Time                // when they were cleared
+	generation    int                      // how often they were cleared
 }
 
 // An identity is a person, or a chat, on an account.
 type identity struct{ account, id string }
 
-// rolesAge is how long a change that another process made to people may go unnoticed. Where
-// somebody would be turned away the gate looks at once: perhaps they were let in a moment ago.
-// After three times in ten minutes it is doorAge, so that they make it read 20 times a second.
+// profileAge is how long the gate may miss a change that another process makes to people. Before it
+// turns somebody away it reads the tables again: perhaps they were let in a moment ago. One sender
+// can cause three such reads in ten minutes; after that their profile may be recheckAge old, which
+// is 20 reads a second.
 const (
-	rolesAge = time.Second
-	doorAge  = 50 * time.Millisecond
+	profileAge = time.Second
+	recheckAge = 50 * time.Millisecond
 )
 
 // New returns a Gate.
@@ -72,8 +73,8 @@ type Listener interface {
 // Notify adds listeners. It is called before the first channel runs.
 func (g *Gate) Notify(listeners ...Listener) { g.listeners = append(g.listeners, listeners...) }
 
-// Intake returns what the channel of an account publishes to. Until [Gate.SetPolicy] says otherwise
-// p says who may write to it.
+// Intake returns the Publisher for the channel of an account. p applies until [Gate.SetPolicy]
+// replaces it.
 func (g *Gate) Intake(account string, p Policy) channels.Publisher {
 	g.SetPolicy(account, p)
 	return &intake{g, account, g.Stats(account)}
@@ -159,19 +160,19 @@ func (in *intake) Try(ctx context.Context, f func()) (ok bool) {
 // Publish implements [channels.Publisher].
 func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	g := in.gate
-	unheard := make(map[string]string)
-	sorted, err := in.sort(ctx, b, unheard)
+	unanswered := make(map[string]string)
+	sorted, err := in.decideAll(ctx, b, unanswered)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		for id, say := range unheard {
-			if err == nil && b.Unheard != nil {
-				b.Unheard(id, say)
+		for id, say := range unanswered {
+			if err == nil && b.Unanswered != nil {
+				b.Unanswered(id, say)
 			}
 		}
 	}()
-	if len(sorted) == 0 && len(b.Moved) == 0 && !b.Gone {
+	if len(sorted) == 0 && len(b.Migrated) == 0 && !b.Forget {
 		return nil // the cursor is only for what is stored
 	}
 	now := g.now()
@@ -179,16 +180,16 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	var told int
 	err = g.db.Tx(ctx, func(tx *store.Tx) error {
 		var err error
-		if fresh, told, err = g.take(tx, sorted, now, unheard); err != nil {
+		if fresh, told, err = g.save(tx, sorted, now, unanswered); err != nil {
 			return err
 		}
-		if err := in.saveMoves(tx, b.Moved); err != nil {
+		if err := in.saveMigrations(tx, b.Migrated); err != nil {
 			return err
 		}
-		if b.Gone {
-			return in.dropCursor(tx, b.Place)
+		if b.Forget {
+			return in.dropCursor(tx, b.CursorKey)
 		}
-		return in.saveCursor(tx, b.Place, b.Cursor)
+		return in.saveCursor(tx, b.CursorKey, b.Cursor)
 	})
 	if err != nil {
 		for _, j := range sorted { // the batch comes again
@@ -197,18 +198,18 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 		return err
 	}
 	fault.Point("accepted")
-	if len(b.Moved) > 0 {
-		g.forget()
+	if len(b.Migrated) > 0 {
+		g.expire()
 	}
 	if len(fresh) > 0 {
 		in.stats.Received.Add(int64(len(fresh)))
-		g.level.add(len(fresh))
+		g.backlog.add(len(fresh))
 		g.inbox.Wake()
 		for _, l := range g.listeners {
 			l.Admitted(fresh)
 		}
 	}
-	in.noteRepeated(ctx, sorted, fresh)
+	in.countRepeated(ctx, sorted, fresh)
 	if told > 0 {
 		g.log.InfoContext(ctx, "strangers, or people whose messages were dropped, were told so: "+
 			"see gateway people list", "account", in.account, "messages", told)
@@ -216,11 +217,11 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	return nil
 }
 
-// noteRepeated counts the messages that are in the inbox from before: platforms deliver again what
-// they believe we have not got.
-func (in *intake) noteRepeated(ctx context.Context, list []judged, fresh []bus.InboundMessage) {
+// countRepeated counts the messages that were in the inbox already. A platform delivers a message
+// again if it missed our acknowledgement.
+func (in *intake) countRepeated(ctx context.Context, list []decided, fresh []bus.InboundMessage) {
 	for _, j := range list {
-		if j.verdict != admitted || slices.ContainsFunc(fresh, func(m bus.InboundMessage) bool {
+		if j.decision != admitted || slices.ContainsFunc(fresh, func(m bus.InboundMessage) bool {
 			return m.ID == j.ID && m.From == j.From
 		}) {
 			continue
@@ -231,25 +232,25 @@ func (in *intake) noteRepeated(ctx context.Context, list []judged, fresh []bus.I
 	}
 }
 
-// A judged message is one with what becomes of it.
-type judged struct {
+// A decided message is a message with the decision on it.
+type decided struct {
 	bus.InboundMessage
-	verdict verdict
-	demoted bool   // its sender was an owner once
-	undo    func() // takes back that it counts for the rate of its sender
+	decision decision
+	demoted  bool   // the sender is noted as an owner and is none now
+	undo     func() // takes the message off the sender's rate
 }
 
-// sort decides what becomes of the messages of a batch. It returns those of which something is to
-// be stored, in their order. In unheard it notes what to say to the senders of others.
-func (in *intake) sort(
-	ctx context.Context, b channels.Batch, unheard map[string]string,
-) ([]judged, error) {
+// decideAll decides on each message of a batch. It returns the messages that lead to a row, in
+// their order, and fills unanswered with texts for the senders of the others, by message ID.
+func (in *intake) decideAll(
+	ctx context.Context, b channels.Batch, unanswered map[string]string,
+) ([]decided, error) {
 	if len(b.Messages) == 0 {
 		return nil, nil
 	}
 	g, read := in.gate, in.gate.db.Read(ctx)
-	var kept []judged
-	fail := func(err error) ([]judged, error) {
+	var kept []decided
+	fail := func(err error) ([]decided, error) {
 		for _, j := range kept { // the batch comes again
 			j.undo()
 		}
@@ -257,41 +258,41 @@ func (in *intake) sort(
 	}
 	policy := g.policy(in.account)
 	for _, m := range b.Messages {
-		who, v, err := g.judge(read, policy, &m, b.Moved, rolesAge)
-		if err == nil && v < heard && !m.Group {
-			age := doorAge
-			if ok, _ := g.peeks.knock(m, g.now()); ok {
+		who, v, err := g.decide(read, policy, &m, b.Migrated, profileAge)
+		if err == nil && v < ambient && !m.Group {
+			age := recheckAge
+			if ok, _ := g.recheckRates.allowPairing(m, g.now()); ok {
 				age = 0
 			}
-			who, v, err = g.judge(read, policy, &m, b.Moved, age)
+			who, v, err = g.decide(read, policy, &m, b.Migrated, age)
 		}
 		if err != nil {
 			return fail(err)
 		}
 		undo := func() {}
 		if v == admitted {
-			if v, err = in.room(ctx, m); err != nil {
+			if v, err = in.checkCapacity(ctx, m); err != nil {
 				return fail(err)
 			}
 		}
 		if v == admitted {
 			var ok, tell bool
-			if ok, tell, undo = g.pace.allow(m, policy.PerMinute); !ok {
+			if ok, tell, undo = g.rates.allow(m, policy.PerMinute); !ok {
 				g.log.WarnContext(ctx, "message dropped: its sender writes too fast",
 					"from", m.From.String(), "id", m.ID, "dropped", g.dropped.Add(1))
 				in.stats.Dropped.Add(1)
 				if !tell {
-					unheard[m.ID] = sayHasty
+					unanswered[m.ID] = textTooFast
 					continue
 				}
-				v = hasty
+				v = tooFast
 			}
 		}
-		if v == lost {
+		if v == dropped {
 			continue
 		}
-		// Nothing is known of a stranger, and a pairing code would change that. The platform may also
-		// repeat what somebody has said who is forgotten by now.
+		// The gateway knows nothing of a stranger, and a pairing code would change that. The
+		// message may also be a repetition from somebody who has been forgotten since.
 		if v == stranger && asksToBeForgotten(m.Text) {
 			v = ignored
 		}
@@ -300,56 +301,56 @@ func (in *intake) sort(
 		}
 		if v == stranger {
 			var ok bool
-			if ok, undo = g.knocks.knock(m, g.now()); !ok {
+			if ok, undo = g.pairingRates.allowPairing(m, g.now()); !ok {
 				v = ignored
 			}
 		}
 		if v == ignored {
-			unheard[m.ID] = sayNotHere
+			unanswered[m.ID] = textNotHere
 			if !m.Group {
-				unheard[m.ID] = sayNotYou
+				unanswered[m.ID] = textNotYou
 			}
 			g.log.DebugContext(ctx, "message not admitted", "from", m.From.String(), "id", m.ID)
 			continue
 		}
-		kept = append(kept, judged{m, v, who.chat != "" && m.Role != bus.Owner, undo})
+		kept = append(kept, decided{m, v, who.chat != "" && m.Role != bus.Owner, undo})
 	}
 	return kept, nil
 }
 
-// asksToBeForgotten reports whether a text is the command to forget its sender.
+// asksToBeForgotten reports whether text is the command to forget its sender.
 func asksToBeForgotten(text string) bool {
 	words := strings.Fields(strings.ToLower(text))
 	return len(words) > 0 && words[0] == "/forget"
 }
 
-// take stores what is to be kept of a batch. It returns the messages that are new in the inbox, and
-// how many messages are in the outbox now because of it.
-func (g *Gate) take(
-	tx *store.Tx, list []judged, now time.Time, unheard map[string]string,
+// save stores the outcome of a batch. It returns the messages that are new in the inbox, and how
+// many messages it put into the outbox.
+func (g *Gate) save(
+	tx *store.Tx, list []decided, now time.Time, unanswered map[string]string,
 ) (fresh []bus.InboundMessage, told int, err error) {
 	for _, j := range list {
 		m, done := j.InboundMessage, false
-		switch j.verdict {
-		case heard:
+		switch j.decision {
+		case ambient:
 			_, err = g.inbox.Overhear(tx, m, now)
 		case stranger:
-			delete(unheard, m.ID) // the transaction may have begun before
-			if done, err = g.offer(tx, m, now); done {
+			delete(unanswered, m.ID) // from an earlier run of this transaction
+			if done, err = g.offerPairing(tx, m, now); done {
 				told++
 			} else {
-				unheard[m.ID] = sayNotYet
+				unanswered[m.ID] = textNotYet
 			}
-		case hasty:
+		case tooFast:
 			told++
-			err = g.outbox.Put(tx, refusal(m, sayHasty), now)
-		case crowded:
+			err = g.outbox.Put(tx, notice(m, textTooFast), now)
+		case inboxFull:
 			told++
-			err = g.outbox.Put(tx, refusal(m, sayFull), now)
+			err = g.outbox.Put(tx, notice(m, textInboxFull), now)
 		default:
 			switch {
 			case m.Role == bus.Owner && !m.Group:
-				m.Person, err = g.people.meet(tx, m, now)
+				m.Person, err = g.people.noteOwner(tx, m, now)
 			case j.demoted:
 				err = g.people.demote(tx, m.From.Account, m.Sender.ID)
 			}
@@ -367,8 +368,8 @@ func (g *Gate) take(
 	return fresh, told, nil
 }
 
-// refusal tells the sender of m that it was not taken in.
-func refusal(m bus.InboundMessage, text string) bus.OutboundMessage {
+// notice returns a message to the sender of m, which was not accepted.
+func notice(m bus.InboundMessage, text string) bus.OutboundMessage {
 	out := bus.OutboundMessage{To: m.From, Text: text}
 	if m.Group {
 		out.ReplyTo = m.ID
@@ -376,20 +377,20 @@ func refusal(m bus.InboundMessage, text string) bus.OutboundMessage {
 	return out
 }
 
-// What is said to the sender of a message alone, where the platform can do that.
+// Texts that only the sender of a message sees, on platforms that can do that.
 const (
-	sayNotHere = "I don't answer in this channel. Whoever runs this gateway can add it to `groups`."
-	sayNotYou  = "I answer only people whom the owner of this gateway has named."
-	sayNotYet  = "You are not let in. Whoever runs this gateway can do that by your pairing code."
+	textNotHere = "I don't answer in this channel. Whoever runs this gateway can add it to `groups`."
+	textNotYou  = "I answer only people whom the owner of this gateway has named."
+	textNotYet  = "You are not let in. Whoever runs this gateway can do that by your pairing code."
 )
 
-const sayHasty = "You write faster than I can take it in: this message and those that follow " +
+const textTooFast = "You write faster than I can take it in: this message and those that follow " +
 	"within the next minute may be lost. Please wait a moment and send it again."
 
-const sayFull = "So many messages wait for me that I can't take in more: this one and those that " +
-	"follow for now are lost. Please try again in an hour."
+const textInboxFull = "So many messages wait for me that I can't take in more: this one and " +
+	"those that follow for now are lost. Please try again in an hour."
 
-func (in *intake) saveMoves(tx *store.Tx, moved map[string]string) error {
+func (in *intake) saveMigrations(tx *store.Tx, moved map[string]string) error {
 	for chat, before := range moved {
 		_, err := tx.Exec(`INSERT INTO moves (account, chat, before) VALUES ($1, $2, $3)
 			ON CONFLICT (account, chat) DO NOTHING`, in.account, chat, before)
@@ -421,10 +422,10 @@ func (in *intake) dropCursor(tx *store.Tx, place string) error {
 	return nil
 }
 
-// offer gives the sender of m a pairing code, and reports whether they may have one. The owners
-// whose direct chats with the account are known are told, but not of many who ask at once.
-func (g *Gate) offer(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, error) {
-	code, tell, err := g.people.request(tx, m, now)
+// offerPairing sends the sender of m a pairing code, and reports whether they get one. It tells the
+// owners whose direct chats with the account are known, unless many strangers ask at once.
+func (g *Gate) offerPairing(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, error) {
+	code, tell, err := g.people.requestPairing(tx, m, now)
 	if err != nil || code == "" {
 		return false, err
 	}

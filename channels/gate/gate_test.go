@@ -191,9 +191,9 @@ func TestPlaceIsGone(t *testing.T) {
 	atDoor(t, func(d *door) {
 		in := d.gate.Intake("tg", open)
 		for _, b := range []channels.Batch{
-			{Place: "a", Cursor: "1", Messages: []bus.InboundMessage{message("1", "ann", "one")}},
-			{Place: "b", Cursor: "2", Messages: []bus.InboundMessage{message("2", "bob", "two")}},
-			{Place: "a", Gone: true},
+			{CursorKey: "a", Cursor: "1", Messages: []bus.InboundMessage{message("1", "ann", "one")}},
+			{CursorKey: "b", Cursor: "2", Messages: []bus.InboundMessage{message("2", "bob", "two")}},
+			{CursorKey: "a", Forget: true},
 		} {
 			if err := in.Publish(d.t.Context(), b); err != nil {
 				t.Fatal(err)

@@ -10,27 +10,27 @@ import (
 	"gateway/store"
 )
 
-// SetPolicy says from now on who may write to an account.
+// SetPolicy sets who may write to an account from now on.
 func (g *Gate) SetPolicy(account string, p Policy) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.policies[account] = p
 }
 
-// policy returns who may write to an account: nobody to one that there is not.
+// policy returns the policy of an account. The zero Policy, of an unknown account, admits nobody.
 func (g *Gate) policy(account string) Policy {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.policies[account]
 }
 
-// judge decides on m by what is known, with the groups that have moved, of which the gate is told
-// just now: what is written in them since comes in the same batch. It returns what is known of the
-// sender.
-func (g *Gate) judge(
+// decide decides on m and returns the profile of its sender, which is younger than most. migrated
+// has the groups whose ids the same batch changes: messages to the new id may follow in it, before
+// the tables know.
+func (g *Gate) decide(
 	q store.Queryer, p Policy, m *bus.InboundMessage, moved map[string]string, most time.Duration,
-) (known, verdict, error) {
-	who, err := g.look(q, writer{m.From.Account, m.From.Chat, m.Sender.ID}, most)
+) (profile, decision, error) {
+	who, err := g.lookUp(q, writer{m.From.Account, m.From.Chat, m.Sender.ID}, most)
 	if err != nil {
 		return who, ignored, err
 	}
@@ -38,84 +38,86 @@ func (g *Gate) judge(
 	if m.Before == "" {
 		m.Before = moved[m.From.Chat]
 	}
-	return who, p.judge(m, who), nil
+	return who, p.decide(m, who), nil
 }
 
-// Standing reports whether the sender of m may write to its conversation now, and sets the Person
-// and the Role of m to what they are now: what somebody has asked for may be done later, when they
-// may less, or nothing.
+// Standing reports whether the sender of m may write to its conversation now, and updates the
+// Person and the Role of m. Work that somebody asked for may begin later, when they have a lower
+// role or none.
 func (g *Gate) Standing(q store.Queryer, m *bus.InboundMessage) (bool, error) {
 	m.Addressed = true
-	_, v, err := g.judge(q, g.policy(m.From.Account), m, nil, rolesAge)
+	_, v, err := g.decide(q, g.policy(m.From.Account), m, nil, profileAge)
 	return err == nil && v == admitted, err
 }
 
 // A writer is somebody who writes to a chat of an account.
 type writer struct{ account, chat, sender string }
 
-// A known is what the gate knows of a writer.
-type known struct {
+// A profile is what the gate knows of a writer.
+type profile struct {
 	person int64
 	role   bus.Role
-	chat   string // direct one, if it is that of an owner
-	before string // earlier id of the group in which they write
+	chat   string // the direct chat, if it is an owner's
+	before string // the earlier id of the group in which they write
 }
 
-// A seen is what was known of a writer at a time.
-type seen struct {
-	known
+// A cachedProfile is a profile and when it was read.
+type cachedProfile struct {
+	profile
 	at time.Time
 }
 
-// look returns what the gate knows of a writer, which is younger than most. It asks the tables for
-// nobody else: thousands of people are known to some gateways.
-func (g *Gate) look(q store.Queryer, w writer, most time.Duration) (known, error) {
+// lookUp returns the profile of a writer, which is younger than most. It reads one profile at a
+// time, because some gateways know thousands of people.
+func (g *Gate) lookUp(q store.Queryer, w writer, most time.Duration) (profile, error) {
 	g.mu.Lock()
 	now := g.now()
-	if age := now.Sub(g.read); age < 0 || age >= rolesAge {
-		g.known, g.read = make(map[writer]seen), now
-		g.times++
+	if age := now.Sub(g.profilesSince); age < 0 || age >= profileAge {
+		g.profiles, g.profilesSince = make(map[writer]cachedProfile), now
+		g.generation++
 	}
-	times := g.times
-	who, ok := g.known[w]
+	generation := g.generation
+	who, ok := g.profiles[w]
 	g.mu.Unlock()
 	if ok && now.Sub(who.at) < most {
-		return who.known, nil
+		return who.profile, nil
 	}
-	found, err := g.ask(q, w)
+	found, err := g.readProfile(q, w)
 	if err != nil {
-		return known{}, err
+		return profile{}, err
 	}
 	if _, ok := q.(*store.Tx); ok {
-		return found, nil // what it sees may never be committed
+		return found, nil // q may see rows that are never committed
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.times == times { // else it may be from before a change
-		g.known[w] = seen{found, now}
+	if g.generation == generation { // else the profile may be older than a change
+		g.profiles[w] = cachedProfile{found, now}
 	}
 	return found, nil
 }
 
-// Forget has the gate look everybody up again: somebody was let in, turned away or given a role.
-func (g *Gate) Forget() {
+// Invalidate makes the gate read all profiles again, after somebody was let in, turned away or
+// given a role.
+func (g *Gate) Invalidate() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.known = make(map[writer]seen)
-	g.times++
+	g.profiles = make(map[writer]cachedProfile)
+	g.generation++
 }
 
-func (g *Gate) ask(q store.Queryer, w writer) (who known, err error) {
+// readProfile reads the profile of a writer from the tables.
+func (g *Gate) readProfile(q store.Queryer, w writer) (who profile, err error) {
 	err = q.QueryRow(`SELECT p.id, p.role, i.chat FROM identities i JOIN people p ON p.id = i.person
 		WHERE i.account = $1 AND i.sender = $2`, w.account, w.sender).
 		Scan(&who.person, &who.role, &who.chat)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return who, fmt.Errorf("gate: read people: %w", err)
 	}
-	if err == nil && !who.role.Valid() { // a damaged row opens no door
+	if err == nil && !who.role.Valid() { // a damaged row admits nobody
 		g.log.Error("person has an unknown role and is not admitted",
 			"person", who.person, "role", string(who.role))
-		who = known{}
+		who = profile{}
 	}
 	err = q.QueryRow("SELECT before FROM moves WHERE account = $1 AND chat = $2",
 		w.account, w.chat).Scan(&who.before)
@@ -125,9 +127,9 @@ func (g *Gate) ask(q store.Queryer, w writer) (who known, err error) {
 	return who, nil
 }
 
-// forget makes the gate look again.
-func (g *Gate) forget() {
+// expire makes the next lookUp read all profiles again.
+func (g *Gate) expire() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.read = time.Time{}
+	g.profilesSince = time.Time{}
 }

@@ -12,11 +12,11 @@ import (
 	"gateway/store"
 )
 
-// People keeps who is known, and who asks to be. It has no state of its own.
+// People are the tables of the people who were let in or ask to be. It has no state of its own.
 type People struct{}
 
-// A Person is somebody whom an owner has let in, on one account. Who is known on several has as
-// many entries, with the same ID.
+// A Person is somebody whom an owner has let in, on one account. Somebody with several accounts has
+// an entry for each, with the same ID.
 type Person struct {
 	ID      int64
 	Name    string
@@ -24,10 +24,10 @@ type Person struct {
 	Account string
 	Sender  string // platform's user id
 
-	chat string // direct one, of an owner
+	chat string // the direct chat, if it is an owner's
 }
 
-// A Pairing is a stranger's wish to be let in.
+// A Pairing is a stranger's request to be let in.
 type Pairing struct {
 	Code    string
 	Account string
@@ -37,21 +37,21 @@ type Pairing struct {
 	Expires time.Time
 }
 
-// What a pairing is bound to, so that codes can be neither guessed nor used to flood the owner.
+// The limits of pairings, so that nobody can guess codes or flood the owner with requests.
 const (
 	pairingTerm = 10 * time.Minute
-	maxPairings = 16 // pending ones of an account; a further one takes the place of the oldest
-	maxTold     = 3  // pending ones of an account that its owners are told of by a message
+	maxPairings = 16 // pending requests of an account; a further one replaces the oldest
+	maxTold     = 3  // pending requests of an account about which its owners get a message
 	codeLength  = 8  // of 32 letters and digits: 40 bits
 )
 
-// ErrNoPairing reports a code that nobody has, or that has expired.
+// ErrNoPairing reports a code that does not exist or has expired.
 var ErrNoPairing = errors.New("no such pairing code, or it has expired")
 
 // ErrNobody reports an ID that no person has.
 var ErrNobody = errors.New("there is no person with this number")
 
-// List returns the known people, the first one first.
+// List returns the people who were let in, the earliest first.
 func (People) List(q store.Queryer) ([]Person, error) {
 	rows, err := q.Query(`SELECT p.id, p.name, p.role, i.account, i.sender, i.chat
 		FROM people p JOIN identities i ON i.person = p.id ORDER BY p.id`)
@@ -73,7 +73,7 @@ func (People) List(q store.Queryer) ([]Person, error) {
 	return list, nil
 }
 
-// Pending returns the pairings that wait for an owner.
+// Pending returns the requests that wait for an owner's decision.
 func (People) Pending(q store.Queryer, now time.Time) ([]Pairing, error) {
 	rows, err := q.Query(`SELECT code, account, sender, name, chat, expires_ms FROM pairings
 		WHERE expires_ms > $1 ORDER BY expires_ms`, now.UnixMilli())
@@ -98,10 +98,10 @@ func (People) Pending(q store.Queryer, now time.Time) ([]Pairing, error) {
 	return list, nil
 }
 
-// request notes that the sender of m asks to be let in, and returns the code. It returns "" if the
-// sender has one already or was denied. Where too many ask, the oldest request gives way. Tell
-// reports whether the owners are to be told, which only a few pending requests are worth.
-func (People) request(
+// requestPairing stores the request of the sender of m to be let in, and returns its code. It
+// returns "" if the sender has a code already or was denied. If too many requests are pending, it
+// removes the oldest. tell reports whether so few are pending that the owners get a message.
+func (People) requestPairing(
 	tx *store.Tx, m bus.InboundMessage, now time.Time,
 ) (code string, tell bool, err error) {
 	fail := func(err error) (string, bool, error) {
@@ -139,20 +139,21 @@ func (People) request(
 	return code, pending < maxTold, nil
 }
 
-// Approve lets the stranger with the given code in and returns the new person and their chat. If
-// the gateway is not owned, by somebody whom the configuration names, its first person becomes the
-// owner. It reports [ErrNoPairing].
+// Approve lets in the stranger with the given code and returns the new person and their chat. owned
+// says that the configuration names an owner; if it does not, the first person becomes the owner.
+// It reports [ErrNoPairing].
 func (p People) Approve(
 	tx *store.Tx, code string, owned bool, now time.Time,
 ) (Person, bus.Address, error) {
 	fail := func(err error) (Person, bus.Address, error) {
 		return Person{}, bus.Address{}, fmt.Errorf("gate: approve: %w", err)
 	}
-	asks, err := p.answer(tx, code, now)
+	pairing, err := p.removePairing(tx, code, now)
 	if err != nil {
 		return fail(err)
 	}
-	person := Person{Role: bus.User, Account: asks.Account, Sender: asks.Sender, Name: asks.Name}
+	person := Person{Role: bus.User, Account: pairing.Account, Sender: pairing.Sender,
+		Name: pairing.Name}
 	var owners int
 	err = tx.QueryRow("SELECT count(*) FROM people WHERE role = $1", string(bus.Owner)).Scan(&owners)
 	if err != nil {
@@ -161,26 +162,26 @@ func (p People) Approve(
 	if owners == 0 && !owned {
 		person.Role = bus.Owner
 	}
-	chat := "" // only that of an owner matters
+	chat := "" // only an owner's chat is needed
 	if person.Role == bus.Owner {
-		chat = asks.Chat
+		chat = pairing.Chat
 	}
 	if err := p.add(tx, &person, chat, now); err != nil {
 		return fail(err)
 	}
-	return person, bus.Address{Account: asks.Account, Chat: asks.Chat}, nil
+	return person, bus.Address{Account: pairing.Account, Chat: pairing.Chat}, nil
 }
 
-// answer removes the pairing with the given code and returns it.
-func (People) answer(tx *store.Tx, code string, now time.Time) (asks Pairing, err error) {
-	asks.Code = strings.ToUpper(strings.TrimSpace(code))
+// removePairing removes the request with the given code and returns it.
+func (People) removePairing(tx *store.Tx, code string, now time.Time) (pairing Pairing, err error) {
+	pairing.Code = strings.ToUpper(strings.TrimSpace(code))
 	err = tx.QueryRow(`DELETE FROM pairings WHERE code = $1 AND expires_ms > $2
-		RETURNING account, sender, name, chat`, asks.Code,
-		now.UnixMilli()).Scan(&asks.Account, &asks.Sender, &asks.Name, &asks.Chat)
+		RETURNING account, sender, name, chat`, pairing.Code,
+		now.UnixMilli()).Scan(&pairing.Account, &pairing.Sender, &pairing.Name, &pairing.Chat)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNoPairing
 	}
-	return asks, err
+	return pairing, err
 }
 
 // add stores a new person with an identity, and sets the ID.
@@ -196,9 +197,10 @@ func (People) add(tx *store.Tx, p *Person, chat string, now time.Time) error {
 	return err
 }
 
-// meet returns the person who wrote m in a direct chat: an owner, who may be one only by the
-// configuration and is then noted as a user, so that this ends with it. The chat is remembered.
-func (p People) meet(tx *store.Tx, m bus.InboundMessage, now time.Time) (id int64, err error) {
+// noteOwner returns the ID of the owner who wrote m in a direct chat, and stores that chat. An
+// owner whom only the configuration names is stored as a user, so that they are no longer an owner
+// when the configuration does not name them any more.
+func (p People) noteOwner(tx *store.Tx, m bus.InboundMessage, now time.Time) (id int64, err error) {
 	var chat string
 	err = tx.QueryRow("SELECT person, chat FROM identities WHERE account = $1 AND sender = $2",
 		m.From.Account, m.Sender.ID).Scan(&id, &chat)
@@ -218,7 +220,7 @@ func (p People) meet(tx *store.Tx, m bus.InboundMessage, now time.Time) (id int6
 	return id, nil
 }
 
-// demote forgets that somebody's chat with an account is that of an owner.
+// demote forgets the direct chat of somebody who is not an owner any more.
 func (People) demote(tx *store.Tx, account, sender string) error {
 	_, err := tx.Exec("UPDATE identities SET chat = '' WHERE account = $1 AND sender = $2",
 		account, sender)
@@ -228,8 +230,8 @@ func (People) demote(tx *store.Tx, account, sender string) error {
 	return nil
 }
 
-// OwnersBeside returns a direct chat of each owner, as far as it is known, that is not the given
-// one; of another account, if there is one.
+// OwnersBeside returns one direct chat of each owner whose chats are known. It is not a, and on
+// another account than a if there is one.
 func (People) OwnersBeside(q store.Queryer, a bus.Address) ([]bus.Address, error) {
 	rows, err := q.Query(`SELECT person, account, chat FROM identities
 		WHERE chat <> '' AND NOT (account = $1 AND chat = $2)
@@ -240,8 +242,7 @@ func (People) OwnersBeside(q store.Queryer, a bus.Address) ([]bus.Address, error
 	return onePerPerson(rows)
 }
 
-// OwnerChats returns the direct chat of each owner with the gateway, as far as it is known: one
-// for each, if there are several.
+// OwnerChats returns one direct chat of each owner whose chats are known.
 func (People) OwnerChats(q store.Queryer) ([]bus.Address, error) {
 	rows, err := q.Query("SELECT person, account, chat FROM identities WHERE chat <> '' " +
 		"ORDER BY person, account")
@@ -269,7 +270,7 @@ func onePerPerson(rows *sql.Rows) ([]bus.Address, error) {
 	return list, rows.Err()
 }
 
-// owners returns the direct chats of owners with an account, as far as they are known.
+// owners returns the known direct chats of owners with an account.
 func (People) owners(tx *store.Tx, account string) ([]string, error) {
 	rows, err := tx.Query("SELECT chat FROM identities WHERE account = $1 AND chat <> '' "+
 		"ORDER BY person", account)

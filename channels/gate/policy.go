@@ -10,45 +10,46 @@ import (
 // An Access says who may write to an account in direct chats.
 type Access string
 
-// The kinds of access.
+// The values of Access.
 const (
 	Open      Access = "open"    // everybody
-	ByList    Access = "allow"   // who is listed, and whom an owner has let in before
-	ByPairing Access = "pairing" // like allow; strangers get a code that an owner can approve
+	ByList    Access = "allow"   // people on the list, and people whom an owner let in before
+	ByPairing Access = "pairing" // like allow, and strangers get a code that an owner can approve
 )
 
-// A Policy says who may write to one account. People are listed by the platform's user ids; where
-// Phones is set also by phone numbers, which begin with "+".
+// A Policy says who may write to one account. Its lists have the platform's user ids. If Phones is
+// set they may also have phone numbers, which begin with "+".
 type Policy struct {
 	Access Access
 	Allow  []string
 	Owners []string
 	Groups []string // platform's ids of chats in which everybody may write
 
-	// Always answers every message of the groups, not just those that address the agent.
+	// Always makes the agent answer every message of the groups, not just those that address it.
 	Always bool
 	// Phones says that the platform vouches for a Username that begins with "+".
 	Phones bool
-	// PerMinute is how many messages of one sender are taken in a minute; 0 means any number.
-	// Owners and admins are not bounded.
+	// PerMinute is how many messages of one sender are accepted in a minute; 0 means no limit.
+	// It does not apply to owners and admins.
 	PerMinute int
 }
 
-// A verdict says what becomes of a message.
-type verdict int
+// A decision says what happens to a message.
+type decision int
 
 const (
-	ignored  verdict = iota // it leaves no trace
-	stranger                // its sender may ask to be let in
-	heard                   // it is context for a later message of its group
-	lost                    // it is dropped, as its sender knows
-	hasty                   // it is dropped, and its sender told
-	crowded                 // likewise, as too many others wait
+	ignored   decision = iota // nothing is stored
+	stranger                  // the sender may ask to be let in
+	ambient                   // it is context for a later message of its group
+	dropped                   // it is dropped; the sender was told already
+	tooFast                   // it is dropped; the sender is told that they write too fast
+	inboxFull                 // it is dropped; the sender is told that the inbox is full
 	admitted
 )
 
-// judge decides on m, whose sender is who (a stranger, if that is zero), and sets its Role.
-func (p *Policy) judge(m *bus.InboundMessage, who known) verdict {
+// decide decides on m and sets its Role. who is the profile of its sender; it is zero for a
+// stranger.
+func (p *Policy) decide(m *bus.InboundMessage, who profile) decision {
 	m.Person, m.Role = who.person, who.role
 	let := who.role != ""
 	switch {
@@ -62,9 +63,9 @@ func (p *Policy) judge(m *bus.InboundMessage, who known) verdict {
 	}
 	switch {
 	case m.Self && m.Role != bus.Owner:
-		return ignored // notes of somebody who has not asked for answers to them
+		return ignored // somebody's notes to themselves, which need no answer
 	case m.Group:
-		return p.judgeGroup(m)
+		return p.decideGroup(m)
 	case let:
 		return admitted
 	case p.Access == ByPairing:
@@ -73,9 +74,9 @@ func (p *Policy) judge(m *bus.InboundMessage, who known) verdict {
 	return ignored
 }
 
-// judgeGroup decides on a message that others read, too. What a person may in direct chats opens
-// no room.
-func (p *Policy) judgeGroup(m *bus.InboundMessage) verdict {
+// decideGroup decides on a message of a group. It goes by the group alone: a person's right to
+// write in direct chats does not open a group to the agent.
+func (p *Policy) decideGroup(m *bus.InboundMessage) decision {
 	listed := slices.Contains(p.Groups, m.From.Chat) ||
 		m.Before != "" && slices.Contains(p.Groups, m.Before)
 	switch {
@@ -84,7 +85,7 @@ func (p *Policy) judgeGroup(m *bus.InboundMessage) verdict {
 	case m.Addressed || p.Always && m.Edits == "":
 		return admitted
 	}
-	return heard
+	return ambient
 }
 
 func (p *Policy) lists(list []string, s bus.Sender) bool {

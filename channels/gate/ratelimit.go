@@ -9,33 +9,34 @@ import (
 	"gateway/bus"
 )
 
-// A pace bounds how many messages each sender may have taken in. It goes by the platform's clock:
-// what waited there during an outage comes at once, and was not sent so.
-type pace struct {
+// A rateLimiter bounds how much each sender can do. For messages it goes by the platform's clock:
+// after an outage messages arrive all at once that were not written at once.
+type rateLimiter struct {
 	mu      sync.Mutex
-	senders map[identity]*walker
-	most    int // how many senders there may be before those that rest are forgotten
+	buckets map[identity]*bucket
+	pruneAt int // how many buckets there may be before full ones are removed
 }
 
-type walker struct {
+// A bucket is the token bucket of one sender.
+type bucket struct {
 	limiter *rate.Limiter
-	told    bool // that messages are dropped, since one was taken
+	told    bool // the sender knows that messages are dropped; false again after one is accepted
 }
 
-// maxPaced is how many senders are remembered before those that rest are forgotten.
-const maxPaced = 4096
+// maxBuckets is how many senders are remembered before those with full buckets are forgotten.
+const maxBuckets = 4096
 
-// allow reports whether m may be taken in at so many messages a minute. If not, tell reports
-// whether its sender does not know that yet.
-// If it may, undo takes that back, for a message that could not be stored.
-func (p *pace) allow(m bus.InboundMessage, perMinute int) (ok, tell bool, undo func()) {
+// allow reports whether m is within perMinute messages a minute of its sender. If it is, undo gives
+// the token back, for a message that could not be stored. If it is not, tell reports whether the
+// sender does not know that yet.
+func (p *rateLimiter) allow(m bus.InboundMessage, perMinute int) (ok, tell bool, undo func()) {
 	if perMinute <= 0 || m.Role.AtLeast(bus.Admin) {
 		return true, false, func() {}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	every := rate.Every(time.Minute / time.Duration(perMinute))
-	w := p.walker(identity{m.From.Account, m.Sender.ID}, every, perMinute, m.Time)
+	w := p.bucket(identity{m.From.Account, m.Sender.ID}, every, perMinute, m.Time)
 	r := w.limiter.ReserveN(m.Time, 1)
 	if r.OK() && r.DelayFrom(m.Time) == 0 {
 		w.told = false
@@ -47,17 +48,17 @@ func (p *pace) allow(m bus.InboundMessage, perMinute int) (ok, tell bool, undo f
 	return false, tell, func() {}
 }
 
-// knocks is how many requests of a stranger to be let in are looked at in the time that a code has:
-// further ones cost no transaction.
-const knocks = 3
+// pairingTries is how many messages of a stranger may begin a transaction during the term of a
+// pairing code.
+const pairingTries = 3
 
-// knock reports whether the request of a stranger to be let in may be looked at. If it may, undo
-// takes that back, for one that could not be stored. It goes by the clock of the gateway, as
-// codes do.
-func (p *pace) knock(m bus.InboundMessage, now time.Time) (ok bool, undo func()) {
+// allowPairing reports whether a stranger's message may begin a transaction. If it may, undo gives
+// the token back, for a transaction that failed. It goes by the gateway's clock, as codes do.
+func (p *rateLimiter) allowPairing(m bus.InboundMessage, now time.Time) (ok bool, undo func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := p.walker(identity{m.From.Account, m.Sender.ID}, rate.Every(pairingTerm/knocks), knocks, now)
+	every := rate.Every(pairingTerm / pairingTries)
+	w := p.bucket(identity{m.From.Account, m.Sender.ID}, every, pairingTries, now)
 	r := w.limiter.ReserveN(now, 1)
 	if r.OK() && r.DelayFrom(now) == 0 {
 		return true, func() { r.CancelAt(now) }
@@ -66,24 +67,24 @@ func (p *pace) knock(m bus.InboundMessage, now time.Time) (ok bool, undo func())
 	return false, nil
 }
 
-// walker returns what is known of a sender, who may do burst things at once and so many a second.
-// p.mu is held.
-func (p *pace) walker(id identity, every rate.Limit, burst int, now time.Time) *walker {
-	if w, ok := p.senders[id]; ok {
+// bucket returns the bucket of a sender, which holds burst tokens and gets one back at the rate
+// every. p.mu is held.
+func (p *rateLimiter) bucket(id identity, every rate.Limit, burst int, now time.Time) *bucket {
+	if w, ok := p.buckets[id]; ok {
 		return w
 	}
-	if p.senders == nil {
-		p.senders, p.most = make(map[identity]*walker), maxPaced
+	if p.buckets == nil {
+		p.buckets, p.pruneAt = make(map[identity]*bucket), maxBuckets
 	}
-	if len(p.senders) >= p.most {
-		for id, w := range p.senders {
+	if len(p.buckets) >= p.pruneAt {
+		for id, w := range p.buckets {
 			if w.limiter.TokensAt(now) >= float64(w.limiter.Burst()) {
-				delete(p.senders, id)
+				delete(p.buckets, id)
 			}
 		}
-		p.most = max(maxPaced, 2*len(p.senders))
+		p.pruneAt = max(maxBuckets, 2*len(p.buckets))
 	}
-	w := &walker{limiter: rate.NewLimiter(every, burst)}
-	p.senders[id] = w
+	w := &bucket{limiter: rate.NewLimiter(every, burst)}
+	p.buckets[id] = w
 	return w
 }

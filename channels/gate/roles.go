@@ -19,7 +19,7 @@ func (People) SetRole(tx *store.Tx, id int64, role bus.Role) error {
 	return nil
 }
 
-// Revoke forgets a person: they are a stranger again, on every account. It reports [ErrNobody].
+// Revoke removes a person, who is a stranger again on every account. It reports [ErrNobody].
 func (People) Revoke(tx *store.Tx, id int64) error {
 	n, err := tx.Exec("DELETE FROM people WHERE id = $1", id)
 	if err == nil && n == 0 {
@@ -34,8 +34,8 @@ func (People) Revoke(tx *store.Tx, id int64) error {
 	return nil
 }
 
-// Link makes one person of two that are the same human: what other is on any account, id is from
-// now on, with the role of id. It reports [ErrNobody].
+// Link merges two entries of the same human: id gets all accounts of other and keeps its own role,
+// and other is removed. It reports [ErrNobody].
 func (p People) Link(tx *store.Tx, id, other int64) error {
 	fail := func(err error) error {
 		return fmt.Errorf("gate: link person %d to %d: %w", other, id, err)

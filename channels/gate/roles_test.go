@@ -137,7 +137,8 @@ func TestOwnerIsTold(t *testing.T) {
 			t.Errorf("Approve of the button's code = %v", err)
 		}
 		time.Sleep(time.Second)
-		// An owner by the configuration is known from the first message on, and no owner without it.
+		// An owner by the configuration is known from the first message on, and no owner without
+		// it.
 		d.publish(p, message("2", "olga", "hi"), message("3", "olga", "again"))
 		var known []string
 		list, err := people.List(d.db.Read(d.t.Context()))
@@ -255,7 +256,7 @@ func TestMovedGroup(t *testing.T) {
 		p := gate.Policy{Access: gate.ByList, Groups: []string{"old"}}
 		d.publish(p, inGroup("new", true, message("1", "eve", "too early")))
 		err := d.gate.Intake("tg", p).Publish(d.t.Context(),
-			channels.Batch{Moved: map[string]string{"new": "old"}})
+			channels.Batch{Migrated: map[string]string{"new": "old"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +277,7 @@ func TestMovedGroup(t *testing.T) {
 func TestMovedGroupAtOnce(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := gate.Policy{Access: gate.ByList, Groups: []string{"old"}}
-		batch := channels.Batch{Moved: map[string]string{"new": "old"},
+		batch := channels.Batch{Migrated: map[string]string{"new": "old"},
 			Messages: []bus.InboundMessage{message("9", "eve", "alone"),
 				inGroup("new", true, message("1", "eve", "hello"))}}
 		if err := d.gate.Intake("tg", p).Publish(d.t.Context(), batch); err != nil {

@@ -8,7 +8,7 @@ type Stats struct {
 	Dropped  atomic.Int64 // messages whose senders write too fast, or that find the inbox full
 	Refused  atomic.Int64 // messages whose senders are not let in
 	Repeated atomic.Int64 // messages that were in the inbox already
-	Skipped  atomic.Int64 // updates that the channel's code could not stand
+	Skipped  atomic.Int64 // updates on which the channel's code panicked
 }
 
 // Stats returns the gate's counters of an account.

@@ -30,22 +30,22 @@ import (
 // A Store keeps the files that people send and get in one folder, by chat. It fetches what people
 // send when somebody asks for it, after the message was admitted.
 type Store struct {
-	root    *os.Root
-	sources map[string]channels.Fetcher // by account
-	opts    Options
-	slots   chan struct{}        // a fetch holds one
-	sync    func(*os.File) error // makes a file or a folder last
+	root     *os.Root
+	sources  map[string]channels.Fetcher // by account
+	opts     Options
+	slots    chan struct{}        // a fetch holds one
+	syncFile func(*os.File) error // [os.File.Sync], but in tests
 
-	total atomic.Int64  // bytes of all files, as far as a sweep has counted them
-	full  chan struct{} // rung when they are too many
+	total    atomic.Int64  // bytes of all files: the last count and what came since
+	tooLarge chan struct{} // rung when they are too many
 }
 
 // Options are the optional settings of a [Store]. The zero value is ready for use.
 type Options struct {
 	MaxFile   int64         // largest file that is fetched, in bytes; default 20 MiB
-	MaxTotal  int64         // of all files, in bytes; the oldest go first; default 5 GiB
+	MaxTotal  int64         // of all files, in bytes; the oldest are removed first; default 5 GiB
 	Retention time.Duration // how long a file is kept; default 30 days
-	Offloads  time.Duration // likewise, one that is called bus.Offload; default Retention
+	Offloads  time.Duration // how long a file called bus.Offload is kept; default Retention
 
 	Every time.Duration // how often old files are removed; default every hour
 
@@ -56,19 +56,20 @@ const (
 	maxFetches   = 8             // at once
 	fetchTime    = time.Minute   // for one file, all tries together
 	fetchTries   = 4             // of one file
-	sniffedBytes = 3072          // of which a file's type shows
+	sniffedBytes = 3072          // of a file, by which its type is detected
 	partSuffix   = ".part"       // of files that are not complete
-	staleTime    = 2 * time.Hour // when such a file is nobody's any more
+	staleTime    = 2 * time.Hour // after which nobody is writing such a file any more
 	folderMode   = fs.FileMode(0o700)
 
 	offloadPrefix = "result-" // of files that are called bus.Offload, and no others
 )
 
-// New returns the Store in a folder, whose root is closed by the caller. The sources are the
-// channels by account.
+// New returns the Store in the folder root, which the caller closes. sources are the channels by
+// account.
 func New(root *os.Root, sources map[string]channels.Channel, opts *Options) *Store {
 	m := &Store{root: root, sources: make(map[string]channels.Fetcher),
-		slots: make(chan struct{}, maxFetches), sync: (*os.File).Sync, full: make(chan struct{}, 1)}
+		slots: make(chan struct{}, maxFetches), syncFile: (*os.File).Sync,
+		tooLarge: make(chan struct{}, 1)}
 	if opts != nil {
 		m.opts = *opts
 	}
@@ -86,8 +87,8 @@ func New(root *os.Root, sources map[string]channels.Channel, opts *Options) *Sto
 	return m
 }
 
-// Fetch fetches the files that msg and the message it quotes carry: each gets a Path, or a Problem.
-// A message that was fetched before is not fetched again.
+// Fetch fetches the files of msg and of the message that it quotes. Each attachment gets a Path or
+// a Problem, and one that has either is not fetched again.
 func (m *Store) Fetch(ctx context.Context, msg *bus.InboundMessage) {
 	msg.Attachments = m.fetchAll(ctx, msg, msg.ID, msg.Attachments)
 	if q := msg.ReplyTo; q != nil && len(q.Attachments) > 0 {
@@ -116,7 +117,7 @@ func (m *Store) fetchAll(
 // errTooLarge reports a file that is larger than MaxFile.
 var errTooLarge = errors.New("file is too large")
 
-// problem says for the model why a file is not there.
+// problem tells the model why a file is missing.
 func problem(err error) string {
 	switch {
 	case errors.Is(err, errTooLarge):
@@ -129,7 +130,7 @@ func problem(err error) string {
 	return "it could not be fetched"
 }
 
-// fetch fetches one file, unless it is there already.
+// fetch fetches one file, unless it was fetched before.
 func (m *Store) fetch(ctx context.Context, from bus.Address, name string, a *bus.Attachment) error {
 	if a.Path != "" || a.Problem != "" {
 		return nil
@@ -168,8 +169,8 @@ func (m *Store) fetch(ctx context.Context, from bus.Address, name string, a *bus
 	}
 }
 
-// store writes a file whose name begins with base, and sets what is known of it by its content.
-// The file and its name are on the disk when it returns, since a row that names the file follows.
+// store writes a file whose name begins with base, and sets the fields of a by its content. When it
+// returns, the file and its name are on the disk, because a row that names the file follows.
 func (m *Store) store(base string, a *bus.Attachment, fill func(io.Writer) error) error {
 	if err := m.folder(path.Dir(base)); err != nil {
 		return err
@@ -179,10 +180,10 @@ func (m *Store) store(base string, a *bus.Attachment, fill func(io.Writer) error
 	if err != nil {
 		return err
 	}
-	w := &capped{w: f, left: m.opts.MaxFile}
+	w := &limitedWriter{w: f, left: m.opts.MaxFile}
 	if err := fill(w); err != nil {
 		if w.full {
-			err = errTooLarge // and not what the source makes of that
+			err = errTooLarge // the source may have wrapped it differently
 		}
 		return errors.Join(err, f.Close(), m.root.Remove(part))
 	}
@@ -191,7 +192,7 @@ func (m *Store) store(base string, a *bus.Attachment, fill func(io.Writer) error
 	if err != nil && !errors.Is(err, io.EOF) {
 		return errors.Join(err, f.Close(), m.root.Remove(part))
 	}
-	if err := errors.Join(m.sync(f), f.Close()); err != nil {
+	if err := errors.Join(m.syncFile(f), f.Close()); err != nil {
 		return errors.Join(err, m.root.Remove(part))
 	}
 	found := mimetype.Detect(head[:n])
@@ -208,7 +209,7 @@ func (m *Store) store(base string, a *bus.Attachment, fill func(io.Writer) error
 	return nil
 }
 
-// folder makes a folder and those above it that are missing.
+// folder creates a folder and its missing parents.
 func (m *Store) folder(name string) error {
 	if _, err := m.root.Stat(name); err == nil {
 		return nil
@@ -223,29 +224,29 @@ func (m *Store) folder(name string) error {
 	}
 }
 
-// syncFolder makes the names in a folder last, where the system can.
+// syncFolder writes the names in a folder to the disk, where the system can.
 func (m *Store) syncFolder(name string) error {
 	f, err := m.root.Open(name)
 	if err != nil {
 		return err
 	}
-	_ = m.sync(f) // not all systems can; the file itself is on the disk
+	_ = m.syncFile(f) // some systems can't; the file itself is on the disk
 	return f.Close()
 }
 
-// grow counts what was stored, and has old files removed if all of them are too large by a
-// twentieth, so that few files are not worth a look at all.
+// grow counts a stored file, and starts a sweep when the total exceeds MaxTotal by a twentieth. The
+// margin keeps sweeps rare.
 func (m *Store) grow(size int64) {
 	if m.total.Add(size) <= m.opts.MaxTotal+m.opts.MaxTotal/20 {
 		return
 	}
 	select {
-	case m.full <- struct{}{}:
+	case m.tooLarge <- struct{}{}:
 	default:
 	}
 }
 
-// describe sets type and kind of a by its content, since what a sender says of it may be wrong.
+// describe sets the type and the kind of a by its content, since the sender's claims may be wrong.
 func describe(a *bus.Attachment, found *mimetype.MIME) {
 	class, _, _ := strings.Cut(a.Type, "/")
 	general := found.Is("application/octet-stream") || found.Is("application/zip") ||
@@ -255,14 +256,14 @@ func describe(a *bus.Attachment, found *mimetype.MIME) {
 		class, _, _ = strings.Cut(a.Type, "/")
 	}
 	if a.Type == "application/ogg" && (a.Kind == bus.Voice || a.Kind == bus.Audio) {
-		a.Type, class = "audio/ogg", "audio" // the container alone does not tell
+		a.Type, class = "audio/ogg", "audio" // the container may hold either
 	}
 	switch a.Kind {
 	case bus.Photo, bus.Sticker:
 		if class != "image" {
 			a.Kind = bus.Document
 		}
-	case bus.Voice, bus.Audio: // sound without pictures is found as video in some containers
+	case bus.Voice, bus.Audio: // in some containers sound is detected as video
 		if class != "audio" && class != "video" {
 			a.Kind = bus.Document
 		}
@@ -275,7 +276,7 @@ func describe(a *bus.Attachment, found *mimetype.MIME) {
 
 var plainExtension = regexp.MustCompile(`^\.[a-z0-9]{1,7}$`)
 
-// extension returns that of the file's name if it is a plain one, else that of its type.
+// extension returns the extension of the file's name if it is plain, or else that of its type.
 func extension(name string, found *mimetype.MIME) string {
 	ext := strings.ToLower(path.Ext(name))
 	if plainExtension.MatchString(ext) {
@@ -284,15 +285,15 @@ func extension(name string, found *mimetype.MIME) string {
 	return found.Extension()
 }
 
-// A capped writer takes so many bytes.
-type capped struct {
+// A limitedWriter accepts at most left bytes.
+type limitedWriter struct {
 	w    io.Writer
 	left int64
 	full bool
 }
 
 // Write implements [io.Writer].
-func (c *capped) Write(p []byte) (int, error) {
+func (c *limitedWriter) Write(p []byte) (int, error) {
 	if int64(len(p)) > c.left {
 		c.full = true
 		return 0, errTooLarge
@@ -302,7 +303,8 @@ func (c *capped) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Open opens the file at a Path. It reports ErrRefused if it is not there any more.
+// Open opens the file at a Path. It reports [channels.ErrRefused] if the file does not exist any
+// more.
 func (m *Store) Open(name string) (*os.File, error) {
 	f, err := m.root.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -311,7 +313,7 @@ func (m *Store) Open(name string) (*os.File, error) {
 	return f, err
 }
 
-// Put stores a file that is to be sent to a chat and returns it as an attachment.
+// Put stores a file for a chat and returns it as an attachment.
 func (m *Store) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error) {
 	a := bus.Attachment{Kind: bus.Document, Name: name}
 	base := strings.ToLower(rand.Text()[:16])

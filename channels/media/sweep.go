@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Run removes old files, now, every so often, and when there is too much, until ctx ends.
+// Run removes old files at the start, at intervals, and when the total is too large, until ctx
+// ends.
 func (m *Store) Run(ctx context.Context) error {
 	for {
 		if err := m.Sweep(ctx, time.Now()); err != nil && ctx.Err() == nil {
@@ -21,7 +22,7 @@ func (m *Store) Run(ctx context.Context) error {
 		timer := time.NewTimer(m.opts.Every)
 		select {
 		case <-timer.C:
-		case <-m.full:
+		case <-m.tooLarge:
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
@@ -30,15 +31,15 @@ func (m *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep removes what is older than the retention, and then the oldest files until the rest is
-// within MaxTotal.
+// Sweep removes the files that are older than the retention, and then the oldest files until the
+// rest is within MaxTotal.
 func (m *Store) Sweep(ctx context.Context, now time.Time) error {
 	counted := m.total.Load()
 	files, err := m.files(ctx)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(files, func(a, b stored) int { return a.time.Compare(b.time) })
+	slices.SortFunc(files, func(a, b storedFile) int { return a.time.Compare(b.time) })
 	var total int64
 	for _, f := range files {
 		total += f.size
@@ -70,15 +71,15 @@ func (m *Store) Sweep(ctx context.Context, now time.Time) error {
 	return cmp.Or(errors.Join(errs...), ctx.Err())
 }
 
-// A stored file is one in the folder.
-type stored struct {
+// A storedFile is a file in the folder.
+type storedFile struct {
 	name string
 	time time.Time
 	size int64
 }
 
-func (m *Store) files(ctx context.Context) ([]stored, error) {
-	var list []stored
+func (m *Store) files(ctx context.Context) ([]storedFile, error) {
+	var list []storedFile
 	err := fs.WalkDir(m.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
@@ -95,7 +96,7 @@ func (m *Store) files(ctx context.Context) ([]stored, error) {
 		if err != nil {
 			return err
 		}
-		list = append(list, stored{name, info.ModTime(), info.Size()})
+		list = append(list, storedFile{name, info.ModTime(), info.Size()})
 		return nil
 	})
 	if err != nil {

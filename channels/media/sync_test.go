@@ -26,7 +26,7 @@ func TestMediaLasts(t *testing.T) {
 	m := New(root, nil, nil)
 	to := bus.Address{Account: "a", Chat: "1"}
 	var synced []string
-	m.sync = func(f *os.File) error {
+	m.syncFile = func(f *os.File) error {
 		info, err := f.Stat()
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ func TestMediaLasts(t *testing.T) {
 		t.Errorf("synced %q, want new folders, the file, and its folder once it has its name", synced)
 	}
 	mine := errors.New("mine")
-	m.sync = func(*os.File) error { return mine }
+	m.syncFile = func(*os.File) error { return mine }
 	if _, err := m.Put(to, "b.txt", strings.NewReader("hello")); !errors.Is(err, mine) {
 		t.Errorf("Put = %v when the file can't be synced", err)
 	}
@@ -91,7 +91,7 @@ func TestMediaFlood(t *testing.T) {
 		if err != nil || len(files) > 10 || !time.Now().Equal(began) {
 			t.Errorf("%d files of 100 bytes after %s, %v, want 10", len(files), time.Since(began), err)
 		}
-		if !slices.ContainsFunc(files, func(f stored) bool { return f.name == names[29] }) {
+		if !slices.ContainsFunc(files, func(f storedFile) bool { return f.name == names[29] }) {
 			t.Error("the newest file is gone")
 		}
 		cancel()

@@ -12,38 +12,37 @@ import (
 	"gateway/channels"
 )
 
-// An account is an Account with the clocks that bound what it sends.
+// An account is an Account with its rate limits and the state that its conversations share.
 type account struct {
 	Account
-	editor   channels.Editor   // nil if there is none, or previews are off
-	drafter  channels.Drafter  // nil if there is none, or previews are off
-	remover  channels.Remover  // nil if there is none
-	finisher channels.Finisher // nil if there is none
-	finder   channels.Finder   // nil if there is none
-	typer    channels.Typer    // nil if there is none
-	pacer    channels.Pacer    // nil if there is none
-	once     bool              // it is a Deduplicator
-	marks    *marks
-	stats    Stats
-	typing   chan struct{}
-	typed    *rate.Limiter
+	editor       channels.Editor   // nil if there is none, or previews are off
+	drafter      channels.Drafter  // nil if there is none, or previews are off
+	remover      channels.Remover  // nil if there is none
+	finisher     channels.Finisher // nil if there is none
+	finder       channels.Finder   // nil if there is none
+	typer        channels.Typer    // nil if there is none
+	pacer        channels.Pacer    // nil if there is none
+	deduplicates bool              // it is a Deduplicator
+	marks        *marks
+	stats        Stats
+	typing       chan struct{}
+	typed        *rate.Limiter
 
 	mu      sync.Mutex
-	all     clock
-	chats   map[string]*clock // by what limited names
-	most    int               // how many chats there may be before those that rest are forgotten
-	round   int               // how often all was paused
+	total   bucket
+	chats   map[string]*bucket // by what limited names
+	pruneAt int                // how many chats there may be before those that rest are forgotten
+	round   int                // how often all was paused
 	breaker breaker
 
 	// Guarded by the router's mu:
-	loaded int // conversations that have a worker because something waits for them
-	open   int // messages on their way
-	waits  waits
+	loaded  int // conversations that have a worker because something waits for them
+	pending int // messages on their way
+	backlog backlog
 }
 
-// maxTyping bounds how many typing indicators of an account are being set at once, typingRate
-// how many in a second. More are left out: they are worth less than the answers, and needed
-// least when there are many of them.
+// maxTyping is how many typing indicators of an account are set at once, and typingRate how many in
+// a second. Further ones are left out: they are worth less than answers.
 const (
 	maxTyping  = 8
 	typingRate = 30
@@ -53,13 +52,13 @@ func newAccount(a Account, now time.Time) *account {
 	acc := &account{Account: a, typing: make(chan struct{}, maxTyping),
 		typed: rate.NewLimiter(typingRate, typingRate),
 		marks: newMarks(a, now),
-		chats: make(map[string]*clock), most: maxClocks}
+		chats: make(map[string]*bucket), pruneAt: maxBuckets}
 	acc.remover, _ = a.Channel.(channels.Remover)
 	acc.finisher, _ = a.Channel.(channels.Finisher)
 	acc.finder, _ = a.Channel.(channels.Finder)
 	acc.typer, _ = a.Channel.(channels.Typer)
 	acc.pacer, _ = a.Channel.(channels.Pacer)
-	_, acc.once = a.Channel.(channels.Deduplicator)
+	_, acc.deduplicates = a.Channel.(channels.Deduplicator)
 	if a.Streaming {
 		acc.editor, _ = a.Channel.(channels.Editor)
 		acc.drafter, _ = a.Channel.(channels.Drafter)
@@ -67,7 +66,7 @@ func newAccount(a Account, now time.Time) *account {
 	return acc
 }
 
-// limits returns the bounds for a conversation.
+// limits returns the limits for a conversation.
 func (a *account) limits(to bus.Address) channels.Limits {
 	var l channels.Limits
 	if limiter, ok := a.Channel.(channels.Limiter); ok {
@@ -80,14 +79,14 @@ func (a *account) limits(to bus.Address) channels.Limits {
 	return l
 }
 
-// A clock says when the next message may go.
-type clock struct {
+// A bucket bounds the rate of messages to a chat or of an account.
+type bucket struct {
 	limiter *rate.Limiter // nil until the first message
-	until   time.Time     // the platform asked to wait till then
+	until   time.Time     // until when the platform asked to wait
 }
 
-// next takes the next place in line and returns its time.
-func (c *clock) next(r channels.Rate, now time.Time) time.Time {
+// reserve takes the next token and returns the time from which it may be used.
+func (c *bucket) reserve(r channels.Rate, now time.Time) time.Time {
 	if r == (channels.Rate{}) {
 		return now
 	}
@@ -97,26 +96,28 @@ func (c *clock) next(r channels.Rate, now time.Time) time.Time {
 	return now.Add(c.limiter.ReserveN(now, 1).DelayFrom(now))
 }
 
-// rests reports whether c is as good as new.
-func (c *clock) rests(now time.Time) bool {
+// isFull reports whether c limits nothing now, so that it can be forgotten.
+func (c *bucket) isFull(now time.Time) bool {
 	return !c.until.After(now) &&
 		(c.limiter == nil || c.limiter.TokensAt(now) >= float64(c.limiter.Burst()))
 }
 
-// A pass is the right to send one message. It gets in line at the chat's clock and then at
-// the account's, and keeps its place until it is used.
-type pass struct {
-	clocks int       // that it was in line at
-	at     time.Time // when its turn comes at the last of them
-	round  int       // of the account
+// A reservation is the right to send one message. It takes a token of the chat's bucket and then
+// one of the account's, and keeps them until it is used.
+type reservation struct {
+	buckets int       // that it was in line at
+	at      time.Time // when its turn comes at the last of them
+	round   int       // of the account
 }
 
-// reserve returns how long to wait before the next message may go to a conversation. If that
+// reserve returns how long to wait before the next message may be sent to a conversation. If that
 // is 0, p is used up.
-func (a *account) reserve(p *pass, to bus.Address, l channels.Limits, now time.Time) time.Duration {
+func (a *account) reserve(
+	p *reservation, to bus.Address, l channels.Limits, now time.Time,
+) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	chat := limited(to, l)
+	chat := limitKey(to, l)
 	if wait := a.pausedFor(chat, now); wait > 0 {
 		return wait
 	}
@@ -125,113 +126,113 @@ func (a *account) reserve(p *pass, to bus.Address, l channels.Limits, now time.T
 			return wait
 		}
 	}
-	if p.round != a.round { // else all who waited would go at once when a pause ends
-		*p = pass{round: a.round}
+	if p.round != a.round { // otherwise all would send at once at the end of a pause
+		*p = reservation{round: a.round}
 	}
 	for {
 		if wait := p.at.Sub(now); wait > 0 {
 			return wait
 		}
-		switch p.clocks {
+		switch p.buckets {
 		case 0:
 			if l.Chat != (channels.Rate{}) {
-				p.at = a.clock(chat, now).next(l.Chat, now)
+				p.at = a.bucket(chat, now).reserve(l.Chat, now)
 			}
 		case 1:
-			p.at = a.all.next(l.Account, now)
+			p.at = a.total.reserve(l.Account, now)
 		default:
-			*p = pass{round: a.round}
+			*p = reservation{round: a.round}
 			return 0
 		}
-		p.clocks++
+		p.buckets++
 	}
 }
 
-// admit returns how long c must wait before it may try something: see [breaker].
-func (a *account) admit(c *chat, now time.Time) time.Duration {
+// admit returns how long c must wait before its next try: see [breaker].
+func (a *account) admit(c *conversation, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.breaker.admit(c, now)
 }
 
-// leave notes that c tries nothing for now.
-func (a *account) leave(c *chat) {
+// release notes that c is not trying at the moment.
+func (a *account) release(c *conversation) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.breaker.leave(c)
+	a.breaker.release(c)
 }
 
-// broken reports whether the platform can't be reached.
+// broken reports whether the platform is out of reach.
 func (a *account) broken() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.breaker.open
 }
 
-// limited names what of a conversation has limits of its own: the chat, or the thread.
-func limited(to bus.Address, l channels.Limits) string {
+// limitKey names the chat or thread of a conversation that has limits of its own.
+func limitKey(to bus.Address, l channels.Limits) string {
 	if l.PerThread && to.Thread != "" {
 		return to.Chat + "/" + to.Thread
 	}
 	return to.Chat
 }
 
-// wait returns how long the platform wants nothing for a conversation.
+// wait returns how long the platform has asked to send nothing to a conversation.
 func (a *account) wait(to bus.Address, now time.Time) time.Duration {
-	chat := limited(to, a.limits(to))
+	chat := limitKey(to, a.limits(to))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.pausedFor(chat, now)
 }
 
-// pausedFor is wait for those who hold a.mu.
+// pausedFor is wait while a.mu is held.
 func (a *account) pausedFor(chat string, now time.Time) time.Duration {
-	until := a.all.until
+	until := a.total.until
 	if c, ok := a.chats[chat]; ok && c.until.After(until) {
 		until = c.until
 	}
 	return max(until.Sub(now), 0)
 }
 
-// pause does what the platform asks for when it refuses something for a conversation.
+// pause applies a rate limit that the platform has answered with.
 func (a *account) pause(e *channels.RateError, to bus.Address, now time.Time) {
-	chat := limited(to, a.limits(to))
+	chat := limitKey(to, a.limits(to))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	until := now.Add(e.After)
 	switch {
 	case !e.Account:
-		if c := a.clock(chat, now); until.After(c.until) {
+		if c := a.bucket(chat, now); until.After(c.until) {
 			c.until = until
 		}
-	case until.After(a.all.until):
-		a.all = clock{until: until}
+	case until.After(a.total.until):
+		a.total = bucket{until: until}
 		a.round++
 	}
 }
 
-// maxClocks is how many chats are remembered before those that rest are forgotten.
-const maxClocks = 4096
+// maxBuckets is how many buckets are kept before full ones are removed.
+const maxBuckets = 4096
 
-// clock returns the clock of a chat. a.mu is held.
-func (a *account) clock(chat string, now time.Time) *clock {
+// bucket returns the bucket of a chat. a.mu is held.
+func (a *account) bucket(chat string, now time.Time) *bucket {
 	if c, ok := a.chats[chat]; ok {
 		return c
 	}
-	if len(a.chats) >= a.most {
+	if len(a.chats) >= a.pruneAt {
 		for chat, c := range a.chats {
-			if c.rests(now) {
+			if c.isFull(now) {
 				delete(a.chats, chat)
 			}
 		}
-		a.most = max(maxClocks, 2*len(a.chats)) // so that few look at all of them
+		a.pruneAt = max(maxBuckets, 2*len(a.chats)) // so that few calls walk through all of them
 	}
-	c := new(clock)
+	c := new(bucket)
 	a.chats[chat] = c
 	return c
 }
 
-// showTyping sets the typing indicator, unless that many are being set that it would be late.
+// showTyping sets the typing indicator, unless too many are being set.
 func (a *account) showTyping(ctx context.Context, to bus.Address, wg *sync.WaitGroup) {
 	if !a.typed.Allow() {
 		return

@@ -10,7 +10,9 @@ import (
 	"gateway/channels"
 )
 
-func reserve(a *account, p *pass, chat string, l channels.Limits, now time.Time) time.Duration {
+func reserve(
+	a *account, p *reservation, chat string, l channels.Limits, now time.Time,
+) time.Duration {
 	return a.reserve(p, bus.Address{Account: "a", Chat: chat}, l, now)
 }
 
@@ -22,24 +24,24 @@ func TestClocksAreBounded(t *testing.T) {
 	now := time.Now()
 	paused := now.Add(time.Hour)
 	a.pause(&channels.RateError{After: time.Hour}, bus.Address{Chat: "paused"}, now)
-	for i := range 20 * maxClocks {
-		if wait := reserve(a, new(pass), fmt.Sprint(i), l, now); wait > 0 {
+	for i := range 20 * maxBuckets {
+		if wait := reserve(a, new(reservation), fmt.Sprint(i), l, now); wait > 0 {
 			t.Fatalf("chat %d waits %v", i, wait)
 		}
 		now = now.Add(10 * time.Millisecond) // 6,000 of them don't rest
-		if len(a.chats) > 4*maxClocks {
+		if len(a.chats) > 4*maxBuckets {
 			t.Fatalf("%d chats are remembered", len(a.chats))
 		}
 	}
-	if wait := reserve(a, new(pass), "paused", l, now); wait != paused.Sub(now) {
+	if wait := reserve(a, new(reservation), "paused", l, now); wait != paused.Sub(now) {
 		t.Errorf("the paused chat waits %v, want %v", wait, paused.Sub(now))
 	}
-	reserve(a, new(pass), "busy", l, now)
-	reserve(a, new(pass), "busy", l, now)
-	for i := range 4 * maxClocks {
-		reserve(a, new(pass), fmt.Sprint("other ", i), l, now)
+	reserve(a, new(reservation), "busy", l, now)
+	reserve(a, new(reservation), "busy", l, now)
+	for i := range 4 * maxBuckets {
+		reserve(a, new(reservation), fmt.Sprint("other ", i), l, now)
 	}
-	if wait := reserve(a, new(pass), "busy", l, now); wait != time.Minute {
+	if wait := reserve(a, new(reservation), "busy", l, now); wait != time.Minute {
 		t.Errorf("the busy chat waits %v, want 1m", wait)
 	}
 }
@@ -49,7 +51,7 @@ func TestNoClocks(t *testing.T) {
 	a := newAccount(Account{Unlimited: true}, time.Now())
 	for i := range 100 {
 		to := bus.Address{Chat: fmt.Sprint(i)}
-		if wait := a.reserve(new(pass), to, a.limits(to), time.Now()); wait > 0 {
+		if wait := a.reserve(new(reservation), to, a.limits(to), time.Now()); wait > 0 {
 			t.Errorf("chat %d waits %v", i, wait)
 		}
 	}
@@ -63,7 +65,7 @@ func TestPassKeepsItsPlace(t *testing.T) {
 	a := newAccount(Account{}, time.Now())
 	l := channels.Limits{Account: channels.Rate{Every: time.Second, Burst: 1}}
 	now := time.Now()
-	var first, second, third pass
+	var first, second, third reservation
 	if wait := reserve(a, &first, "1", l, now); wait != 0 {
 		t.Errorf("the first waits %v", wait)
 	}
@@ -76,11 +78,11 @@ func TestPassKeepsItsPlace(t *testing.T) {
 		}
 	}
 	now = now.Add(2 * time.Second)
-	for i, p := range []*pass{&third, &second} {
+	for i, p := range []*reservation{&third, &second} {
 		if wait := reserve(a, p, fmt.Sprint(3-i), l, now); wait != 0 {
 			t.Errorf("number %d still waits %v", 3-i, wait)
 		}
-		if *p != (pass{}) {
+		if *p != (reservation{}) {
 			t.Errorf("the pass was not used up: %+v", *p)
 		}
 	}
@@ -118,7 +120,7 @@ func TestReserveConcurrently(t *testing.T) {
 	taken := 0
 	for i := range 100 {
 		wg.Go(func() {
-			if reserve(a, new(pass), fmt.Sprint(i%10), l, now) == 0 {
+			if reserve(a, new(reservation), fmt.Sprint(i%10), l, now) == 0 {
 				mu.Lock()
 				taken++
 				mu.Unlock()

@@ -85,7 +85,7 @@ func (w *world) loadAtRandom(random *rand.Rand) {
 	if most > 1024 || most < 1000 {
 		w.t.Errorf("%d conversations were served at once, want 1024", most)
 	}
-	if n := w.router.Open("full"); n != 0 {
+	if n := w.router.Pending("full"); n != 0 {
 		w.t.Errorf("Open = %d at the end, want 0", n)
 	}
 }

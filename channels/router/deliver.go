@@ -19,20 +19,20 @@ import (
 
 // How long a message is tried.
 const (
-	maxTried   = 24 * time.Hour // spent on tries, with the waits between them
-	maxCounted = time.Hour      // of the wait between two tries, so that there are many of them
-	slackTime  = time.Minute    // that a try may take
+	maxTried   = 24 * time.Hour // of tries and the waits between them
+	maxCounted = time.Hour      // the longest wait that counts, so that there are many tries
+	slackTime  = time.Minute    // the longest duration of a try that counts
 	firstRetry = time.Second
 	lastRetry  = 5 * time.Minute
 )
 
-// deliver makes the next try of d and of the parts after it, and returns how long to wait before
-// it is to be called again: 0 when d is over.
-func (c *chat) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
-	defer c.leave()
+// deliver makes the next try of d, and of the parts after it while they succeed. It returns how
+// long to wait before the next call; 0 if d was sent or given up.
+func (c *conversation) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
+	defer c.release()
 	limits := c.a.limits(c.to)
 	if c.current != d {
-		if wait := c.stop(ctx, d.Message.Stops); wait > 0 {
+		if wait := c.stopPreviews(ctx, d.Message.Stops); wait > 0 {
 			return wait
 		}
 		if over, wait := c.begin(ctx, d); over || wait > 0 {
@@ -41,7 +41,7 @@ func (c *chat) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 	}
 	for {
 		if wait := c.mustWait(d, limits); wait > 0 {
-			c.unmark(ctx, d)
+			c.markWaiting(ctx, d)
 			return wait
 		}
 		if over := c.try(ctx, d, limits); over {
@@ -50,17 +50,17 @@ func (c *chat) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 	}
 }
 
-// begin takes over the preview that d ends. A try of d that an earlier process has ended with is
-// counted, and with the third one in a row d is over. It returns how long to wait if that could not
-// be written.
-func (c *chat) begin(ctx context.Context, d *bus.Delivery) (over bool, wait time.Duration) {
-	c.doubt = time.Time{}
+// begin claims the preview that d replaces. If an earlier process crashed during a try of d, it
+// counts that, and gives d up after the third time in a row. wait is how long to wait if that could
+// not be written.
+func (c *conversation) begin(ctx context.Context, d *bus.Delivery) (over bool, wait time.Duration) {
+	c.uncertainSince = time.Time{}
 	if d.State == bus.Sending || d.Attempts > 0 { // by an earlier process, or long ago
-		c.doubt = d.Created
+		c.uncertainSince = d.Created
 	}
 	uncertain := d.Uncertain
 	if d.State == bus.Sending {
-		if !c.a.once {
+		if !c.a.deduplicates {
 			c.r.uncertain(ctx, d)
 		}
 		if !c.r.orderly {
@@ -75,18 +75,18 @@ func (c *chat) begin(ctx context.Context, d *bus.Delivery) (over bool, wait time
 		d.State, d.Crashes, d.Uncertain = bus.Sending, d.Crashes-1, uncertain
 		return false, firstRetry
 	}
-	c.current, c.old, c.retryAt, c.since = d, messages{}, time.Time{}, time.Time{}
-	c.planned, c.marked, c.parts = false, false, nil
+	c.current, c.shown, c.retryAt, c.lastTry = d, messages{}, time.Time{}, time.Time{}
+	c.planned, c.sending, c.parts = false, false, nil
 	if s := d.Message.Stream; s != "" {
-		if shown := c.takeOver(s); c.a.editor != nil {
-			c.old = shown
+		if shown := c.claimPreview(s); c.a.editor != nil {
+			c.shown = shown
 		}
 	}
 	return false, 0
 }
 
-// mustWait returns how long to wait before the next try of d.
-func (c *chat) mustWait(d *bus.Delivery, limits channels.Limits) time.Duration {
+// mustWait returns how long d must wait before its next try.
+func (c *conversation) mustWait(d *bus.Delivery, limits channels.Limits) time.Duration {
 	now := c.r.now()
 	if wait := c.retryAt.Sub(now); wait > 0 {
 		return wait
@@ -97,22 +97,22 @@ func (c *chat) mustWait(d *bus.Delivery, limits channels.Limits) time.Duration {
 	if c.reserved || !c.needsPass(d) {
 		return c.a.wait(c.to, now)
 	}
-	wait := c.a.reserve(&c.pass, c.to, limits, now)
+	wait := c.a.reserve(&c.reservation, c.to, limits, now)
 	c.reserved = wait == 0
 	return wait
 }
 
-// needsPass reports whether the next try of d sends a new message, as far as that is known.
-func (c *chat) needsPass(d *bus.Delivery) bool {
+// needsPass reports whether the next try of d will send a new message, as far as is known.
+func (c *conversation) needsPass(d *bus.Delivery) bool {
 	n := len(d.IDs)
-	return n >= c.old.usable && (!c.planned || n < len(c.parts))
+	return n >= c.shown.usable && (!c.planned || n < len(c.parts))
 }
 
-// admit returns how long d must wait for others: while its platform can't be reached, or while
-// something is tried that may end the process.
-func (c *chat) admit(d *bus.Delivery, now time.Time) time.Duration {
+// admit returns how long d must wait for other conversations: while its platform can't be reached,
+// or while a delivery is tried that may end the process.
+func (c *conversation) admit(d *bus.Delivery, now time.Time) time.Duration {
 	c.r.mu.Lock()
-	wait := c.r.suspect.admit(c, d, now)
+	wait := c.r.suspects.admit(c, d, now)
 	c.r.mu.Unlock()
 	if wait > 0 {
 		return wait
@@ -120,24 +120,26 @@ func (c *chat) admit(d *bus.Delivery, now time.Time) time.Duration {
 	return c.a.admit(c, now)
 }
 
-// leave ends what admit has begun.
-func (c *chat) leave() {
-	c.a.leave(c)
+// release ends what admit has begun.
+func (c *conversation) release() {
+	c.a.release(c)
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
-	if c.r.suspect.leave(c) {
-		for _, other := range c.r.chats {
-			other.ring()
+	if c.r.suspects.release(c) {
+		for _, other := range c.r.conversations {
+			other.signal()
 		}
 	}
 }
 
-// try makes the next try of d. over reports that it needs no other. d is marked in the table before
-// anything is done with it: what ends the process must be known to the next one.
-func (c *chat) try(ctx context.Context, d *bus.Delivery, limits channels.Limits) (over bool) {
+// try makes the next try of d. over reports that d needs no other. The table is marked before d is
+// worked on, so that the next process knows which delivery ended this one.
+func (c *conversation) try(
+	ctx context.Context, d *bus.Delivery, limits channels.Limits,
+) (over bool) {
 	start := c.r.now()
-	if !c.marked && (!c.planned || len(d.IDs) < len(c.parts)) {
-		if ok, err := c.mark(ctx, d); !ok {
+	if !c.sending && (!c.planned || len(d.IDs) < len(c.parts)) {
+		if ok, err := c.markSending(ctx, d); !ok {
 			return err == nil
 		}
 	}
@@ -150,23 +152,23 @@ func (c *chat) try(ctx context.Context, d *bus.Delivery, limits channels.Limits)
 		}
 	}
 	n := len(d.IDs)
-	if n == len(c.parts) { // but that could not be written
+	if n == len(c.parts) { // all parts are sent, but that could not be written
 		return c.finish(ctx, d, start)
 	}
-	if !c.marked {
-		if ok, err := c.mark(ctx, d); !ok {
+	if !c.sending {
+		if ok, err := c.markSending(ctx, d); !ok {
 			return err == nil
 		}
 	}
-	c.reserved = c.reserved && n < c.old.usable
+	c.reserved = c.reserved && n < c.shown.usable
 	fault.Point("sending")
 	var id string
-	err := c.guard(ctx, func() (err error) {
+	err := c.withRecover(ctx, func() (err error) {
 		id, err = c.put(ctx, d, n)
 		return err
 	})
 	if errors.Is(err, errGone) {
-		c.old.cut(n)
+		c.shown.dropFrom(n)
 		return false
 	}
 	if err != nil {
@@ -174,38 +176,38 @@ func (c *chat) try(ctx context.Context, d *bus.Delivery, limits channels.Limits)
 	}
 	fault.Point("sent")
 	c.reached(ctx)
-	c.doubt = time.Time{}
+	c.uncertainSince = time.Time{}
 	d.IDs = append(d.IDs, id)
-	d.Attempts, d.Crashes, d.Error, c.marked = 0, 0, "", false
+	d.Attempts, d.Crashes, d.Error, c.sending = 0, 0, "", false
 	if n+1 < len(c.parts) {
 		return false
 	}
 	return c.finish(ctx, d, start)
 }
 
-// mark notes in the table that d is on its way. ok is as in save.
-func (c *chat) mark(ctx context.Context, d *bus.Delivery) (ok bool, err error) {
+// markSending notes in the table that d is being sent. ok is as in save.
+func (c *conversation) markSending(ctx context.Context, d *bus.Delivery) (ok bool, err error) {
 	d.State = bus.Sending
 	ok, err = c.save(ctx, d)
-	c.marked = ok
+	c.sending = ok
 	return ok, err
 }
 
-// unmark notes that d waits after all.
-func (c *chat) unmark(ctx context.Context, d *bus.Delivery) {
-	if !c.marked {
+// markWaiting notes in the table that d waits after all.
+func (c *conversation) markWaiting(ctx context.Context, d *bus.Delivery) {
+	if !c.sending {
 		return
 	}
 	d.State = bus.Waiting
 	if _, err := c.save(ctx, d); err == nil { // else it counts as a try, should the process end
-		c.marked = false
+		c.sending = false
 	}
 }
 
-// split makes the parts of d.
-func (c *chat) split(ctx context.Context, d *bus.Delivery, limits channels.Limits) error {
+// split plans the parts of d.
+func (c *conversation) split(ctx context.Context, d *bus.Delivery, limits channels.Limits) error {
 	known := len(d.Parts)
-	err := c.guard(ctx, func() error {
+	err := c.withRecover(ctx, func() error {
 		c.parts = c.plan(ctx, d, limits)
 		return nil
 	})
@@ -216,19 +218,19 @@ func (c *chat) split(ctx context.Context, d *bus.Delivery, limits channels.Limit
 		return err
 	}
 	c.planned = true
-	c.marked = c.marked && len(d.Parts) == known // how a text was split is noted before it is sent
-	for i, p := range c.parts {                  // what is more than text is no edit
+	c.sending = c.sending && len(d.Parts) == known // the split is stored before the first part is sent
+	for i, p := range c.parts {                    // files and buttons can't be added by an edit
 		if p.file != nil || len(p.buttons) > 0 {
-			c.old.usable = min(c.old.usable, i)
+			c.shown.usable = min(c.shown.usable, i)
 		}
 	}
 	return nil
 }
 
-// reached notes that the platform has answered.
-func (c *chat) reached(ctx context.Context) {
+// reached notes that the platform has answered, and wakes the conversations that waited for that.
+func (c *conversation) reached(ctx context.Context) {
 	c.a.mu.Lock()
-	closed := c.a.breaker.reach()
+	closed := c.a.breaker.reached()
 	c.a.mu.Unlock()
 	if !closed {
 		return
@@ -236,17 +238,17 @@ func (c *chat) reached(ctx context.Context) {
 	c.r.log.InfoContext(ctx, "platform is reached again", "account", c.a.Name)
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
-	for _, other := range c.r.chats {
+	for _, other := range c.r.conversations {
 		if other.a == c.a {
-			other.ring()
+			other.signal()
 		}
 	}
 }
 
-// unreached notes that the platform has not answered.
-func (c *chat) unreached(ctx context.Context, err error) {
+// unreached notes that the platform did not answer.
+func (c *conversation) unreached(ctx context.Context, err error) {
 	c.a.mu.Lock()
-	opened := c.a.breaker.fail(c, c.r.now())
+	opened := c.a.breaker.failed(c, c.r.now())
 	c.a.mu.Unlock()
 	if opened {
 		c.r.log.WarnContext(ctx, "platform can't be reached: one conversation at a time tries, "+
@@ -254,12 +256,12 @@ func (c *chat) unreached(ctx context.Context, err error) {
 	}
 }
 
-// errGone reports that a message of a preview can't be edited.
+// errGone reports that a message of the preview can't be edited any more.
 var errGone = errors.New("message of the preview is gone")
 
-// guard calls f, which works with a message. One that some channel's code can't stand counts as
-// refused by the platform: else it would end the process, and each one after it, for ever.
-func (c *chat) guard(ctx context.Context, f func() error) (err error) {
+// withRecover calls f, which works with a message. If f panics, the message counts as refused by
+// the platform. Otherwise it would end this process and every one after it.
+func (c *conversation) withRecover(ctx context.Context, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.r.log.ErrorContext(ctx, "delivery panicked", "to", c.to.String(),
@@ -270,9 +272,9 @@ func (c *chat) guard(ctx context.Context, f func() error) (err error) {
 	return f()
 }
 
-// put makes people see the part of d with index n: in place of the preview's message, if there
-// is one, else as a new message.
-func (c *chat) put(ctx context.Context, d *bus.Delivery, n int) (id string, err error) {
+// put shows the part of d with index n: by an edit of the preview's message with that index, if
+// there is one, or as a new message.
+func (c *conversation) put(ctx context.Context, d *bus.Delivery, n int) (id string, err error) {
 	planned := c.parts[n]
 	part := bus.Part{Key: d.Key(n), To: c.to, Text: planned.text, Buttons: planned.buttons}
 	if n == 0 {
@@ -286,14 +288,14 @@ func (c *chat) put(ctx context.Context, d *bus.Delivery, n int) (id string, err 
 			return c.r.files.Open(f.Path)
 		}}
 	}
-	if c.old.lost != "" && n == len(c.old.ids) && part.File == nil && len(part.Buttons) == 0 {
-		return c.recover(ctx, part)
+	if c.shown.lost != "" && n == len(c.shown.ids) && part.File == nil && len(part.Buttons) == 0 {
+		return c.resendLost(ctx, part)
 	}
-	if n >= c.old.usable {
+	if n >= c.shown.usable {
 		return c.send(ctx, part, d)
 	}
-	id = c.old.ids[n]
-	if c.old.texts[n] == part.Text {
+	id = c.shown.ids[n]
+	if c.shown.texts[n] == part.Text {
 		return id, nil
 	}
 	err = c.a.editor.Edit(ctx, c.to, id, part.Text)
@@ -301,29 +303,32 @@ func (c *chat) put(ctx context.Context, d *bus.Delivery, n int) (id string, err 
 	case errors.Is(err, channels.ErrRefused):
 		return "", errGone
 	case errors.Is(err, channels.ErrUncertain):
-		return "", errors.New(err.Error()) // an edit that is made twice shows once
+		return "", errors.New(err.Error()) // certainty does not matter: an edit can be repeated
 	}
 	if err == nil {
-		c.old.texts[n] = part.Text
+		c.shown.texts[n] = part.Text
 	}
 	return id, err
 }
 
-// A memoryFile is one that needs not be closed.
+// A memoryFile is a file in memory.
 type memoryFile struct{ *strings.Reader }
 
 // Close implements [io.Closer].
 func (memoryFile) Close() error { return nil }
 
-// send sends a part as a new message, unless an earlier try has done so whose answer was lost, and
-// the platform may have forgotten its key since.
-func (c *chat) send(ctx context.Context, part bus.Part, d *bus.Delivery) (id string, err error) {
+// send sends a part as a new message. If an earlier try may have sent it already, and the platform
+// may have forgotten its key since, it looks for that message first.
+func (c *conversation) send(
+	ctx context.Context, part bus.Part, d *bus.Delivery,
+) (id string, err error) {
 	now := c.r.now()
-	if f := c.a.finder; f != nil && !c.doubt.IsZero() && now.Sub(c.doubt) >= f.KeyTime() {
+	doubt := !c.uncertainSince.IsZero()
+	if f := c.a.finder; f != nil && doubt && now.Sub(c.uncertainSince) >= f.KeyTime() {
 		last, err := c.r.outbox.LastSent(c.r.db.Read(ctx), d)
 		if err == nil {
-			known := slices.Concat(d.IDs, c.old.ids, last)
-			id, err = f.Find(ctx, part, known, c.doubt)
+			known := slices.Concat(d.IDs, c.shown.ids, last)
+			id, err = f.Find(ctx, part, known, c.uncertainSince)
 		}
 		if err != nil || id != "" {
 			return id, err
@@ -331,34 +336,34 @@ func (c *chat) send(ctx context.Context, part bus.Part, d *bus.Delivery) (id str
 	}
 	id, err = c.a.Channel.Send(ctx, part)
 	_, limited := errors.AsType[*channels.RateError](err)
-	if err != nil && !limited && c.doubt.IsZero() {
-		c.doubt = now
+	if err != nil && !limited && c.uncertainSince.IsZero() {
+		c.uncertainSince = now
 	}
 	return id, err
 }
 
-// recover makes people see a part where the message of the preview may stand already that should
-// hold it, under an id that is not known: it is sent under that message's key, so that a platform
-// which knows that key names the message that it has, and then made to say what it shall.
-func (c *chat) recover(ctx context.Context, part bus.Part) (id string, err error) {
-	part.Key = c.old.lost
+// resendLost sends a part whose message may exist already, as a message of the preview whose id was
+// lost. It sends the part under that message's key: a platform that knows the key returns the id of
+// the existing message, which is then edited to the text of the part.
+func (c *conversation) resendLost(ctx context.Context, part bus.Part) (id string, err error) {
+	part.Key = c.shown.lost
 	if id, err = c.a.Channel.Send(ctx, part); err != nil {
 		return "", err
 	}
-	c.old.lost = ""
+	c.shown.lost = ""
 	err = c.a.editor.Edit(ctx, c.to, id, part.Text)
 	if err == nil || errors.Is(err, channels.ErrRefused) {
 		return id, nil
 	}
-	c.old.add(id, "") // where the next try finds it
+	c.shown.add(id, "") // the next try finds it there
 	if errors.Is(err, channels.ErrUncertain) {
 		err = errors.New(err.Error())
 	}
 	return "", err
 }
 
-// finish ends d, all parts of which are sent.
-func (c *chat) finish(ctx context.Context, d *bus.Delivery, start time.Time) (over bool) {
+// finish ends d after all its parts were sent.
+func (c *conversation) finish(ctx context.Context, d *bus.Delivery, start time.Time) (over bool) {
 	if err := c.removeRest(ctx, d.IDs); err != nil {
 		return c.failed(ctx, d, err)
 	}
@@ -376,16 +381,16 @@ func (c *chat) finish(ctx context.Context, d *bus.Delivery, start time.Time) (ov
 	for _, l := range c.r.listeners {
 		l.Delivered(d.Message)
 	}
-	// By answers, the ids of messages received, the lines of a message in and out can be joined.
+	// answers has the ids of the messages received. It connects this line with theirs.
 	c.r.log.InfoContext(ctx, "message sent", "to", c.to.String(), "id", id,
 		"answers", d.Message.Answers, "took", c.r.now().Sub(start))
 	return true
 }
 
-// removeRest removes the messages of the preview that the answer does not fill: it came out
-// shorter. It reports an error only if that must be tried again.
-func (c *chat) removeRest(ctx context.Context, used []string) error {
-	for _, id := range c.old.ids {
+// removeRest removes the messages of the preview that are left over because the answer is shorter.
+// It returns an error only if that must be tried again.
+func (c *conversation) removeRest(ctx context.Context, used []string) error {
+	for _, id := range c.shown.ids {
 		if c.a.remover == nil || slices.Contains(used, id) {
 			continue
 		}
@@ -401,9 +406,9 @@ func (c *chat) removeRest(ctx context.Context, used []string) error {
 	return nil
 }
 
-// save writes how far d has come, and with it what is to be said about that. ok is false if that
-// failed, and d is to be tried again, or if a person has dropped d.
-func (c *chat) save(
+// save stores the progress of d, together with notices about it. ok is false if that failed and d
+// is to be tried again, or if somebody has dropped d.
+func (c *conversation) save(
 	ctx context.Context, d *bus.Delivery, notices ...bus.OutboundMessage,
 ) (ok bool, err error) {
 	err = c.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
@@ -425,15 +430,15 @@ func (c *chat) save(
 	return ok, nil
 }
 
-// failed notes a failed try of d and sets when the next one may be. over reports that there is
+// failed notes a failed try of d and sets the time of the next. over reports that there will be
 // none.
-func (c *chat) failed(ctx context.Context, d *bus.Delivery, err error) (over bool) {
+func (c *conversation) failed(ctx context.Context, d *bus.Delivery, err error) (over bool) {
 	now := c.r.now()
-	if !c.since.IsZero() { // else it was tried for the first time since the start
-		d.Tried += min(now.Sub(c.since), c.waited+slackTime)
+	if !c.lastTry.IsZero() { // else it was tried for the first time since the start
+		d.Tried += min(now.Sub(c.lastTry), c.lastWait+slackTime)
 	}
 	wait := time.Duration(0)
-	d.State, d.Error, d.Crashes, c.marked = bus.Waiting, err.Error(), 0, false
+	d.State, d.Error, d.Crashes, c.sending = bus.Waiting, err.Error(), 0, false
 	if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > 0 {
 		wait = limit.After
 		c.a.pause(limit, c.to, now)
@@ -451,7 +456,7 @@ func (c *chat) failed(ctx context.Context, d *bus.Delivery, err error) (over boo
 			c.unreached(ctx, err)
 		}
 	}
-	c.since, c.waited = now, min(wait, maxCounted)
+	c.lastTry, c.lastWait = now, min(wait, maxCounted)
 	if errors.Is(err, channels.ErrRefused) || d.Tried >= maxTried {
 		return c.giveUp(ctx, d, err)
 	}
@@ -459,7 +464,7 @@ func (c *chat) failed(ctx context.Context, d *bus.Delivery, err error) (over boo
 	if failed != nil {
 		return false
 	}
-	if !ok { // dropped by a person, who is told nothing
+	if !ok { // somebody dropped it and needs no notice
 		return true
 	}
 	c.r.log.WarnContext(ctx, "message not sent yet", "to", c.to.String(), "id", d.ID,
@@ -467,13 +472,13 @@ func (c *chat) failed(ctx context.Context, d *bus.Delivery, err error) (over boo
 	return false
 }
 
-// giveUp makes d a dead letter because of err: people see no longer that an answer is on its way,
-// and are told that none comes. over reports that this is written.
-func (c *chat) giveUp(ctx context.Context, d *bus.Delivery, err error) (over bool) {
+// giveUp makes d a dead letter because of err, takes the reactions off the messages that d answers,
+// and tells people that no answer comes. over reports that this was stored.
+func (c *conversation) giveUp(ctx context.Context, d *bus.Delivery, err error) (over bool) {
 	d.State, d.Error = bus.Dead, err.Error()
 	var notices []bus.OutboundMessage
 	if d.Message.Notice {
-		d.State = bus.Dropped // nobody needs to look after it
+		d.State = bus.Dropped // nobody has to deal with a lost notice
 	} else {
 		var failed error
 		if notices, failed = c.r.notices(ctx, d); failed != nil {
@@ -497,8 +502,8 @@ func (c *chat) giveUp(ctx context.Context, d *bus.Delivery, err error) (over boo
 	return true
 }
 
-// backoff returns how long to wait after so many failed tries: twice as long each time, and up to a
-// quarter more or less, so that chats which failed together don't come back together.
+// backoff returns how long to wait after a number of failed tries: twice as long each time, up to a
+// quarter more or less, so that chats that failed together are not tried again together.
 func backoff(attempts int) time.Duration {
 	d := min(firstRetry<<min(attempts-1, 20), lastRetry)
 	return d*3/4 + rand.N(d/2)

@@ -9,40 +9,41 @@ import (
 )
 
 const (
-	// maxLoaded is how many conversations of an account have a worker because something waits for
-	// them. Each holds one message and a goroutine, together some 10 KB.
+	// maxLoaded is how many conversations of an account have a worker at the same time because
+	// something waits for them. Each holds one message and a goroutine, together some 10 KB.
 	maxLoaded = 1024
-	// placeTime is how long a conversation that can't be reached keeps its worker while others wait
+	// slotTime is how long a conversation that can't be reached keeps its worker while others wait
 	// for one.
-	placeTime = 10 * time.Second
-	// yieldAtOnce is how many of them give theirs up before one of the others has one.
+	slotTime = 10 * time.Second
+	// yieldAtOnce is how many conversations may give up their workers before another gets one.
 	yieldAtOnce = 64
-	// lookInterval is how soon all that waits is looked for, whatever was missed.
-	lookInterval = time.Minute
-	// keptTime is how long messages that show a preview are remembered for the answer that is to
-	// take their place.
+	// fullScanInterval is how often the router reads everything that waits, in case it missed
+	// something.
+	fullScanInterval = time.Minute
+	// keptTime is how long the messages of a preview are remembered for the answer that replaces
+	// them.
 	keptTime = 48 * time.Hour
 )
 
-// A waits says what is known of the conversations of an account for which something waits and that
-// have no worker. They are looked for in passes over all, in the order of their addresses.
-type waits struct {
-	any    bool        // there may be some
-	again  bool        // perhaps behind the pass: another one must follow
-	cursor bus.Address // the pass has come so far
+// A backlog describes the conversations of an account for which something waits and that have no
+// worker. The router finds them in passes over the table, in the order of their addresses.
+type backlog struct {
+	pending bool        // there may be some
+	rescan  bool        // some may be before the cursor: another pass must follow
+	cursor  bus.Address // how far the pass has come
 }
 
-// add notes that there may be one more, anywhere.
-func (w *waits) add() { w.any, w.again = true, w.any }
+// add notes that there may be one more, at any address.
+func (w *backlog) add() { w.pending, w.rescan = true, w.pending }
 
-// end ends a pass.
-func (w *waits) end() {
-	w.any, w.again = w.again, false
+// endPass ends a pass.
+func (w *backlog) endPass() {
+	w.pending, w.rescan = w.rescan, false
 	w.cursor = bus.Address{}
 }
 
-// load starts workers for conversations for which something waits, as far as there is room.
-func (r *Router) load(ctx, work context.Context) error {
+// loadConversations starts workers for conversations for which something waits, up to maxLoaded.
+func (r *Router) loadConversations(ctx, work context.Context) error {
 	for _, a := range r.accounts {
 		for {
 			after, ok := r.loadAfter(a)
@@ -54,44 +55,44 @@ func (r *Router) load(ctx, work context.Context) error {
 			if err != nil {
 				return err
 			}
-			if d != nil || aside == 0 { // else others may come after those
-				r.loaded(ctx, work, a, d)
+			if d != nil || aside == 0 { // else others may follow the rows that were set aside
+				r.assignLoaded(ctx, work, a, d)
 			}
 		}
 	}
 	return nil
 }
 
-// loadAfter returns where to go on with the conversations of a, or reports false if there are none
-// or there is no room.
+// loadAfter returns the address after which the pass over the conversations of a goes on. It
+// reports false if none wait or no more workers may run.
 func (r *Router) loadAfter(a *account) (after bus.Address, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	after = a.waits.cursor
+	after = a.backlog.cursor
 	after.Account = a.Name
-	return after, a.waits.any && a.loaded < maxLoaded
+	return after, a.backlog.pending && a.loaded < maxLoaded
 }
 
-// loaded hands out the delivery that a pass has come to, nil at its end.
-func (r *Router) loaded(ctx, work context.Context, a *account, d *bus.Delivery) {
+// assignLoaded assigns the delivery that a pass has found; d is nil at the end of the pass.
+func (r *Router) assignLoaded(ctx, work context.Context, a *account, d *bus.Delivery) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if d == nil {
-		a.waits.end()
+		a.backlog.endPass()
 		return
 	}
 	to := d.Message.To
-	a.waits.cursor = to
-	if c, running := r.chats[to]; running {
-		c.expect()
+	a.backlog.cursor = to
+	if c, running := r.conversations[to]; running {
+		c.expectMore()
 		return
 	}
-	c := r.chat(ctx, work, a, to)
-	c.hold(d)
+	c := r.conversation(ctx, work, a, to)
+	c.assign(d)
 	c.more = true
 }
 
-// rescan notices what another process has done: a person's changes, and what was missed.
+// rescan finds what another process has changed, and what was missed.
 func (r *Router) rescan(ctx context.Context) error {
 	q := r.db.Read(ctx)
 	n, err := r.outbox.Changes(q)
@@ -99,14 +100,14 @@ func (r *Router) rescan(ctx context.Context) error {
 		return err
 	}
 	now := r.now()
-	if n == r.changes && now.Sub(r.looked) < lookInterval {
+	if n == r.changes && now.Sub(r.scanned) < fullScanInterval {
 		return nil
 	}
 	if n != r.changes {
 		r.mu.Lock()
-		for _, c := range r.chats {
+		for _, c := range r.conversations {
 			c.check = true
-			c.expect()
+			c.expectMore()
 		}
 		r.mu.Unlock()
 		if err := r.endDropped(ctx, q); err != nil {
@@ -115,13 +116,13 @@ func (r *Router) rescan(ctx context.Context) error {
 	}
 	r.changes = n
 	r.forgetKept(ctx, now.Add(-keptTime))
-	return r.lookAgain(q)
+	return r.scanAll(q)
 }
 
-// maxDropped is how many messages that a person has dropped are looked at after a change.
+// maxDropped is how many dropped messages are looked at after a change.
 const maxDropped = 100
 
-// endDropped ends what people see of answers that persons have dropped: none is on its way now.
+// endDropped ends the previews and reactions of answers that somebody has dropped from the outbox.
 func (r *Router) endDropped(ctx context.Context, q store.Queryer) error {
 	list, err := r.outbox.List(q, bus.Dropped, maxDropped)
 	if _, err := r.setAside(ctx, err); err != nil {
@@ -135,7 +136,7 @@ func (r *Router) endDropped(ctx context.Context, q store.Queryer) error {
 		if s := d.Message.Stream; s != "" {
 			streams = append(streams, s)
 			r.mu.Lock()
-			delete(r.kept, s)
+			delete(r.keptPreviews, s)
 			r.mu.Unlock()
 		}
 	}
@@ -152,9 +153,9 @@ func (r *Router) endDropped(ctx context.Context, q store.Queryer) error {
 	})
 }
 
-// lookAgain has all that waits looked for, and counts it.
-func (r *Router) lookAgain(q store.Queryer) error {
-	r.looked = r.now()
+// scanAll counts everything that waits, and begins a pass over it.
+func (r *Router) scanAll(q store.Queryer) error {
+	r.scanned = r.now()
 	open, err := r.outbox.OpenByAccount(q)
 	if err != nil {
 		return err
@@ -162,24 +163,24 @@ func (r *Router) lookAgain(q store.Queryer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.accounts {
-		if a.open = open[a.Name]; a.open > 0 {
-			a.waits.add()
+		if a.pending = open[a.Name]; a.pending > 0 {
+			a.backlog.add()
 		}
 	}
 	return nil
 }
 
-// forgetKept forgets previews that no answer has taken the place of since a time: their turns
-// have ended without a word of it.
+// forgetKept forgets the previews that no answer has replaced since a time: their turns have ended
+// without saying so.
 func (r *Router) forgetKept(ctx context.Context, before time.Time) {
 	r.mu.Lock()
-	n := len(r.kept)
-	for stream, m := range r.kept {
-		if m.since.Before(before) {
-			delete(r.kept, stream)
+	n := len(r.keptPreviews)
+	for stream, m := range r.keptPreviews {
+		if m.orphaned.Before(before) {
+			delete(r.keptPreviews, stream)
 		}
 	}
-	n -= len(r.kept)
+	n -= len(r.keptPreviews)
 	r.mu.Unlock()
 	if n == 0 {
 		return
@@ -190,8 +191,8 @@ func (r *Router) forgetKept(ctx context.Context, before time.Time) {
 	}
 }
 
-// setAside sets aside the rows that could not be read, and returns how many, or err if it says of
-// something else.
+// setAside sets aside the rows that, as err says, could not be read, and returns how many they are.
+// If err reports anything else it is returned.
 func (r *Router) setAside(ctx context.Context, err error) (int, error) {
 	bad, ok := store.RowErrors(err)
 	if !ok || len(bad) == 0 {

@@ -13,52 +13,52 @@ import (
 	"gateway/channels"
 )
 
-// marks are what people see on their own messages at one account: that they were read, and that
-// an answer is on its way. Nothing depends on them, and they hold nothing up: they have a worker of
-// their own, and what the platform refuses of them pauses no message.
+// marks are the read receipts and reactions that people see on their own messages at one account:
+// that a message was read, and that an answer is on its way. Nothing depends on them. They have a
+// worker of their own and delay no message, even if the platform refuses them.
 type marks struct {
 	reactor channels.Reactor // nil if there is none, or no reaction is configured
 	reader  channels.Reader  // nil if there is none
 	emoji   string
-	wake    chan struct{} // has a token when there is something to do
+	wake    chan struct{} // has a token when there may be a call to make
 
 	mu    sync.Mutex
 	all   map[string]*mark     // by conversation and message
-	queue []*mark              // those with something to do, in the order in which that came up
-	until map[string]time.Time // when the platform wants marks again, by chat; "" for all of them
+	queue []*mark              // those that need a call, in order
+	until map[string]time.Time // until when the platform refuses marks, by chat; "" for all chats
 	began time.Time
 }
 
-// A mark is what is to be seen on a message, and what is seen there. It is guarded by marks.mu, but
-// for to and id, which stay.
+// A mark is what a message should show and what it shows. marks.mu guards it, except for to and id,
+// which never change.
 type mark struct {
 	to bus.Address
 	id string
 
 	at     time.Time // when it was made
-	read   bool      // the sender is to be told that the message was read
-	wanted bool      // the reaction is to be there
-	there  bool      // the reaction may be there
-	tries  int       // to take it away that failed
+	read   bool      // the read receipt is still to be sent
+	wanted bool      // the reaction should be there
+	shown  bool      // the reaction may be there
+	tries  int       // how many removals failed
 	next   time.Time // when the next try is due
 	queued bool
 }
 
 const (
-	// maxMarks bounds the messages of an account whose marks are looked after. When there is something
-	// to do for half of that many, nothing new is marked.
+	// maxMarks bounds the marks of an account. While half of that many need a call, new messages
+	// are not marked.
 	maxMarks = 1024
-	// longestMark is how long a turn may take. Reactions that an earlier process may have set are
-	// taken away for that time, whether or not they are there.
+	// longestMark is how long a turn may take. For that time after the start, reactions are removed
+	// also from messages that only an earlier process can have marked.
 	longestMark = 15 * time.Minute
-	// markTime is the time for one call. WhatsApp makes one call of an account at a time, answers
-	// included, so it is short.
+	// markTime is the time for one call. It is short because WhatsApp makes one call of an account
+	// at a time, and answers wait behind it.
 	markTime = 2 * time.Second
-	// maxMarkTries is how often the removal of a reaction is tried, with the pauses of backoff between
-	// the tries: for half a minute.
+	// maxMarkTries is how often the removal of a reaction is tried. With the pauses of backoff that
+	// takes half a minute.
 	maxMarkTries = 6
-	// sentBefore is how many of the messages that were sent last may be answers whose reactions an
-	// earlier process had no time to take away.
+	// sentBefore is how many of the last sent messages are checked for reactions that an earlier
+	// process had no time to remove.
 	sentBefore = 32
 )
 
@@ -72,7 +72,7 @@ func newMarks(a Account, now time.Time) *marks {
 	return m
 }
 
-// Admitted shows the senders of messages that these were taken in. It does not wait for that.
+// Admitted marks messages that were admitted. It does not wait for the platform.
 func (r *Router) Admitted(messages []bus.InboundMessage) {
 	for i := range messages {
 		m := &messages[i]
@@ -88,7 +88,7 @@ func (s *marks) admitted(m *bus.InboundMessage, now time.Time) {
 	if s.reader == nil && s.reactor == nil || len(s.queue) >= maxMarks/2 {
 		return
 	}
-	if len(s.all) >= maxMarks { // answers to some never came
+	if len(s.all) >= maxMarks { // some were never answered
 		for key, m := range s.all {
 			if now.Sub(m.at) > longestMark && !m.queued {
 				delete(s.all, key)
@@ -100,10 +100,10 @@ func (s *marks) admitted(m *bus.InboundMessage, now time.Time) {
 	}
 	k := &mark{to: m.From, id: m.ID, at: now, read: s.reader != nil, wanted: s.reactor != nil}
 	s.all[markKey(k.to, k.id)] = k
-	s.put(k)
+	s.enqueue(k)
 }
 
-// answered takes the reactions from messages to which no answer is on its way any more.
+// answered removes the reactions from messages that were answered or will not be.
 func (s *marks) answered(to bus.Address, ids []string, now time.Time) {
 	if s.reactor == nil {
 		return
@@ -115,19 +115,19 @@ func (s *marks) answered(to bus.Address, ids []string, now time.Time) {
 		if ok {
 			k.wanted = false
 		} else if now.Sub(s.began) < longestMark {
-			k = &mark{to: to, id: id, at: now, there: true}
+			k = &mark{to: to, id: id, at: now, shown: true}
 		}
 		if k != nil && len(s.all) < 2*maxMarks {
 			s.all[markKey(to, id)] = k
-			s.put(k)
+			s.enqueue(k)
 		}
 	}
 }
 
 func markKey(to bus.Address, id string) string { return to.String() + "\x00" + id }
 
-// put queues k. s.mu is held.
-func (s *marks) put(k *mark) {
+// enqueue queues k. s.mu is held.
+func (s *marks) enqueue(k *mark) {
 	if !k.queued {
 		k.queued = true
 		s.queue = append(s.queue, k)
@@ -138,15 +138,16 @@ func (s *marks) put(k *mark) {
 	}
 }
 
-// A markCall is a call of the platform that is to be made for a mark.
+// A markCall is a call of the platform for a mark.
 type markCall struct {
 	*mark
 	read  bool // mark as read; else react
 	emoji string
 }
 
-// next returns the call that is due, or nil and how long there is none; 0 if none is to be made.
-// Paused says how long the platform wants nothing at all for a conversation.
+// next returns the call that is due. If none is due it returns nil and how long that will be so,
+// or 0 if no call is needed. paused returns how long the platform wants no calls for a
+// conversation.
 func (s *marks) next(
 	now time.Time, paused func(bus.Address) time.Duration,
 ) (c *markCall, wait time.Duration) {
@@ -162,7 +163,7 @@ func (s *marks) next(
 		}
 		left := max(due.Sub(now), paused(k.to))
 		switch {
-		case !k.read && k.wanted == k.there: // the answer was faster, or nothing is left to do
+		case !k.read && k.wanted == k.shown: // the answer was faster, or all is done
 			s.queue, k.queued = slices.Delete(s.queue, i, i+1), false
 			if !k.wanted {
 				delete(s.all, markKey(k.to, k.id))
@@ -176,7 +177,7 @@ func (s *marks) next(
 			k.read = false
 			return &markCall{mark: k, read: true}, 0
 		case k.wanted:
-			k.there = true
+			k.shown = true
 			return &markCall{mark: k, emoji: s.emoji}, 0
 		default:
 			return &markCall{mark: k}, 0
@@ -186,8 +187,8 @@ func (s *marks) next(
 	return nil, wait
 }
 
-// made notes what came of c, and decides whether it is made again.
-func (s *marks) made(c *markCall, err error, now time.Time) {
+// completed notes the outcome of c, and decides whether the call is repeated.
+func (s *marks) completed(c *markCall, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	limit, limited := errors.AsType[*channels.RateError](err)
@@ -205,35 +206,35 @@ func (s *marks) made(c *markCall, err error, now time.Time) {
 		s.until[chat] = now.Add(max(limit.After, time.Millisecond))
 		c.mark.read = c.mark.read || c.read
 		if c.emoji != "" {
-			c.there = false
+			c.shown = false
 		}
 	case c.read || err == nil && c.emoji != "":
-	case err == nil || errors.Is(err, channels.ErrRefused): // it is not there, or stays for ever
-		c.there = false
+	case err == nil || errors.Is(err, channels.ErrRefused): // it is gone, or can't be removed
+		c.shown = false
 		c.wanted = false
 	case c.emoji == "":
 		if c.tries++; c.tries >= maxMarkTries {
-			c.there = false
+			c.shown = false
 		}
 		c.next = now.Add(backoff(c.tries))
 	}
 }
 
-// markGrace is how long a call that is not due at the end of the process is waited for.
+// markGrace is how long the end of the process waits for calls that are not due yet.
 const markGrace = 2 * time.Second
 
-// mark makes the calls of an account, one after another. After the end of ctx it makes those that
-// are due soon, until work ends.
-func (r *Router) mark(ctx, work context.Context, a *account) {
+// runMarks makes the calls of an account, one after another. After the end of ctx it makes only
+// those that are due within markGrace, until work ends.
+func (r *Router) runMarks(ctx, work context.Context, a *account) {
 	paused := func(to bus.Address) time.Duration { return a.wait(to, r.now()) }
-	if err := r.markedBefore(work, a); err != nil {
+	if err := r.clearEarlierMarks(work, a); err != nil {
 		r.log.WarnContext(ctx, "reactions of an earlier process may stay", "account", a.Name, "err", err)
 	}
 	for work.Err() == nil {
 		c, wait := a.marks.next(r.now(), paused)
 		if c != nil {
 			err := a.marks.call(work, c)
-			a.marks.made(c, err, r.now())
+			a.marks.completed(c, err, r.now())
 			if err != nil {
 				r.log.DebugContext(work, "message not marked",
 					"to", c.to.String(), "id", c.id, "err", err)
@@ -257,9 +258,9 @@ func (r *Router) mark(ctx, work context.Context, a *account) {
 	}
 }
 
-// markedBefore takes the reactions from messages that an earlier process answered last: it may have
-// ended before it could do that.
-func (r *Router) markedBefore(ctx context.Context, a *account) error {
+// clearEarlierMarks removes the reactions from the messages that an earlier process answered last,
+// since it may have ended before it could.
+func (r *Router) clearEarlierMarks(ctx context.Context, a *account) error {
 	if a.marks.reactor == nil {
 		return nil
 	}

@@ -12,12 +12,12 @@ import (
 	"gateway/store"
 )
 
-// noticeTerm is how long nobody is told again that messages to a chat are given up.
+// noticeTerm is how long after a notice about a chat no further one is sent.
 const noticeTerm = 24 * time.Hour
 
-// notices returns what is to be said about d, which is given up: to each owner, in a chat other
-// than that of d, and to the person whom it answers. A notice that fails itself is dropped, so
-// nothing goes round in circles.
+// notices returns the messages that say that d is given up: to each owner, in another chat than
+// that of d, and to the person whom d answers. A notice that can't be delivered is dropped, so
+// notices cause no further notices.
 func (r *Router) notices(ctx context.Context, d *bus.Delivery) ([]bus.OutboundMessage, error) {
 	q := r.db.Read(context.WithoutCancel(ctx))
 	var told bool
@@ -30,7 +30,7 @@ func (r *Router) notices(ctx context.Context, d *bus.Delivery) ([]bus.OutboundMe
 	if told {
 		return nil, nil
 	}
-	asked, err := r.asked(q, d)
+	asked, err := r.question(q, d)
 	if err != nil {
 		return nil, err
 	}
@@ -40,26 +40,26 @@ func (r *Router) notices(ctx context.Context, d *bus.Delivery) ([]bus.OutboundMe
 	}
 	var list []bus.OutboundMessage
 	for _, to := range owners {
-		list = append(list, bus.OutboundMessage{To: to, Notice: true, Text: sayGivenUp(d, asked)})
+		list = append(list, bus.OutboundMessage{To: to, Notice: true, Text: givenUpText(d, asked)})
 	}
 	if asked == nil {
 		return list, nil
 	}
-	to, err := r.wayTo(q, asked)
+	to, err := r.replyAddress(q, asked)
 	if err != nil {
 		return nil, err
 	}
 	for _, n := range list {
 		if n.To == to {
-			return list, nil // an owner has asked
+			return list, nil // the person who asked is an owner
 		}
 	}
 	return append(list, bus.OutboundMessage{To: to, Notice: true,
-		Text: sayNoAnswer(asked, len(list) > 0)}), nil
+		Text: noAnswerText(asked, len(list) > 0)}), nil
 }
 
-// asked returns the first message that d answers, or nil if the inbox has none.
-func (r *Router) asked(q store.Queryer, d *bus.Delivery) (*bus.InboundMessage, error) {
+// question returns the first message that d answers, or nil if the inbox has none.
+func (r *Router) question(q store.Queryer, d *bus.Delivery) (*bus.InboundMessage, error) {
 	for _, id := range d.Message.Answers {
 		m, ok, err := r.inbox.Find(q, d.Message.To, id)
 		if err != nil {
@@ -72,9 +72,9 @@ func (r *Router) asked(q store.Queryer, d *bus.Delivery) (*bus.InboundMessage, e
 	return nil, nil
 }
 
-// wayTo returns where the sender of m is told what can't be said where m was written: a direct
-// chat, if there is one, else the chat itself, which may have refused that one message only.
-func (r *Router) wayTo(q store.Queryer, m *bus.InboundMessage) (bus.Address, error) {
+// replyAddress returns where the sender of m can be told that the answer to m failed: a direct chat
+// if there is one, or else the chat of m, which may have refused that one answer only.
+func (r *Router) replyAddress(q store.Queryer, m *bus.InboundMessage) (bus.Address, error) {
 	if m.Person == 0 {
 		return m.From, nil
 	}
@@ -94,7 +94,7 @@ func (r *Router) wayTo(q store.Queryer, m *bus.InboundMessage) (bus.Address, err
 	return to, nil
 }
 
-// putNotices puts notices about a chat into the outbox, unless somebody was told of it meanwhile.
+// putNotices puts notices about a chat into the outbox, unless there was one within noticeTerm.
 func (r *Router) putNotices(tx *store.Tx, to bus.Address, list []bus.OutboundMessage) error {
 	if len(list) == 0 {
 		return nil
@@ -120,8 +120,8 @@ func (r *Router) putNotices(tx *store.Tx, to bus.Address, list []bus.OutboundMes
 	return nil
 }
 
-// sayGivenUp tells an owner of a message that was given up.
-func sayGivenUp(d *bus.Delivery, asked *bus.InboundMessage) string {
+// givenUpText tells an owner that d was given up.
+func givenUpText(d *bus.Delivery, asked *bus.InboundMessage) string {
 	what, where := "a message", d.Message.To.String()
 	if asked != nil {
 		what = "an answer to " + markup.Literal(channels.SenderName(asked.Sender))
@@ -139,8 +139,8 @@ func sayGivenUp(d *bus.Delivery, asked *bus.InboundMessage) string {
 		what, where, markup.Literal(channels.Clean(strings.TrimRight(reason, "."), 200)), d.ID)
 }
 
-// sayNoAnswer tells a person that the answer to m was given up.
-func sayNoAnswer(m *bus.InboundMessage, told bool) string {
+// noAnswerText tells the sender of m that the answer was given up.
+func noAnswerText(m *bus.InboundMessage, told bool) string {
 	where := ""
 	if title := channels.Clean(m.ChatTitle, channels.MaxName); title != "" {
 		where = " in " + markup.Literal(title)

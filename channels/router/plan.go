@@ -10,30 +10,33 @@ import (
 	"gateway/channels/markup"
 )
 
-// A part is what people see of a delivery as one message.
+// A part is one of the platform's messages that a delivery becomes.
 type part struct {
 	text    string
 	file    *bus.Attachment // or nil
-	content string          // of the file, if it is not among the media
+	content string          // of the file, if it is not one of the stored files
 	buttons []bus.Button
 }
 
-// maxParts is how many messages a text becomes. One that needs more is most probably a model's that
-// does not find an end: on Telegram 1,500 messages would keep their chat busy for half an hour.
+// maxParts is how many messages a text may become. A text that needs more is most likely from a
+// model that does not stop: on Telegram 1,500 messages would keep their chat busy for half an
+// hour.
 const maxParts = 20
 
-// What stands after the first maxParts of a text that needs more.
+// What follows the first maxParts messages of a longer text.
 const (
-	sayWhole = "There is more of this than can be sent as messages. The whole text is in this file."
-	sayRest  = "There is more of this than can be sent as messages. The rest is left out."
+	textWholeInFile = "There is more of this than can be sent as messages. " +
+		"The whole text is in this file."
+	textRestLeftOut = "There is more of this than can be sent as messages. " +
+		"The rest is left out."
 )
 
 // plan returns the parts of d: its text, split if it is too long, and then its files. A short text
-// becomes the first file's caption. Of a text that needs more than maxParts messages the rest comes
-// as a file. A plan depends on nothing but the message and the limits, so
-// that a later process makes the same; only how a text was split is noted, for it might come out
-// otherwise in another version.
-func (c *chat) plan(ctx context.Context, d *bus.Delivery, limits channels.Limits) []part {
+// becomes the caption of the first file. If the text needs more than maxParts messages, the whole
+// text follows as a file. A plan depends only on the message and the limits, so that a later
+// process makes the same one. Only the split of the text is stored, since another version may
+// split differently.
+func (c *conversation) plan(ctx context.Context, d *bus.Delivery, limits channels.Limits) []part {
 	m := c.withheld(ctx, d.Message)
 	text, buttons := m.Text, m.Buttons
 	if len(buttons) > limits.Buttons {
@@ -48,7 +51,7 @@ func (c *chat) plan(ctx context.Context, d *bus.Delivery, limits channels.Limits
 	for _, t := range c.texts(ctx, d, text, limits) {
 		parts = append(parts, part{text: t})
 	}
-	if len(parts) == maxParts+1 && parts[maxParts].text == sayWhole {
+	if len(parts) == maxParts+1 && parts[maxParts].text == textWholeInFile {
 		parts = withWhole(parts, text, limits)
 	}
 	if n := len(parts); n > 0 {
@@ -57,18 +60,18 @@ func (c *chat) plan(ctx context.Context, d *bus.Delivery, limits channels.Limits
 	return append(parts, fileParts(files, limits)...)
 }
 
-// withWhole adds the whole text to parts as a file, the last part its caption if it can be.
+// withWhole adds the whole text to parts as a file, with the last part as its caption if possible.
 func withWhole(parts []part, text string, limits channels.Limits) []part {
 	whole := part{content: text, file: &bus.Attachment{Kind: bus.Document, Name: "whole.md",
 		Type: "text/markdown", Size: int64(len(text))}}
-	if limits.Caption > 0 && limits.Measure(sayWhole) <= limits.Caption {
-		whole.text = sayWhole
+	if limits.Caption > 0 && limits.Measure(textWholeInFile) <= limits.Caption {
+		whole.text = textWholeInFile
 		parts = parts[:maxParts]
 	}
 	return append(parts, whole)
 }
 
-// captions reports whether text goes with the first file.
+// captions reports whether text becomes the caption of the first file.
 func captions(
 	m *bus.OutboundMessage, text string, files []bus.Attachment, limits channels.Limits,
 ) bool {
@@ -76,25 +79,25 @@ func captions(
 		limits.Caption > 0 && limits.Measure(text) <= limits.Caption
 }
 
-// texts splits text if it is too long.
-func (c *chat) texts(
+// texts returns text, split if it is too long.
+func (c *conversation) texts(
 	ctx context.Context, d *bus.Delivery, text string, limits channels.Limits,
 ) []string {
 	if text == "" {
 		return nil
 	}
-	// No byte counts for more than four units, so that most texts need not be measured.
+	// A byte counts for at most four units, so most texts need not be measured.
 	if len(d.Parts) == 0 && limits.Text > 0 && len(text) > limits.Text/4 {
 		var parts []string
-		err := c.guard(ctx, func() error {
+		err := c.withRecover(ctx, func() error {
 			parts = markup.SplitFirst(text, limits.Text, maxParts+1, limits.Measure)
 			return nil
 		})
 		if err == nil && len(parts) > 1 { // else the platform may refuse it
 			if len(parts) > maxParts {
-				parts[maxParts] = sayRest
+				parts[maxParts] = textRestLeftOut
 				if int64(len(text)) <= limits.File {
-					parts[maxParts] = sayWhole
+					parts[maxParts] = textWholeInFile
 				}
 			}
 			d.Parts = parts
@@ -123,7 +126,7 @@ func fileParts(files []bus.Attachment, limits channels.Limits) []part {
 	return parts
 }
 
-// notSent stands for a file that the channel can't send.
+// notSent returns the text that replaces a file which the channel can't send.
 func notSent(f *bus.Attachment, limits channels.Limits) string {
 	name := markup.Literal(channels.Clip(strings.Join(strings.Fields(f.Name), " "), 100))
 	if limits.File == 0 {
@@ -134,7 +137,7 @@ func notSent(f *bus.Attachment, limits channels.Limits) string {
 		f.Kind, name, float64(f.Size)/mb, limits.File/mb)
 }
 
-// withButtons returns text with what its buttons would do.
+// withButtons returns text with a description of its buttons, for channels that have none.
 func withButtons(text string, buttons []bus.Button) string {
 	var b strings.Builder
 	b.WriteString(text)

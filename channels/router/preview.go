@@ -14,9 +14,9 @@ import (
 	"gateway/store"
 )
 
-// A preview shows an answer while it grows: as the message that will hold it in the end, and,
-// once it is longer than a message may be, as several. It may fail at any point; the answer
-// comes anyway.
+// A preview shows an answer while it grows, in the message that will hold the answer in the end, or
+// in several if it is longer than a message may be. It may fail at any point; the answer is
+// delivered anyway.
 type preview struct {
 	messages
 	stream  string
@@ -24,7 +24,7 @@ type preview struct {
 	text    string // newest
 	status  string // newest
 	ended   bool
-	void    bool // ended, and no answer takes its place
+	stopped bool // ended, and no answer takes its place
 
 	began   time.Time // when the first progress came
 	edited  time.Time // when it was last changed
@@ -34,20 +34,20 @@ type preview struct {
 	noDraft bool      // it is not
 }
 
-// messages are those that show a preview.
+// messages are the platform's messages that show a preview.
 type messages struct {
 	ids    []string // platform's
-	texts  []string // what they say; "" if an earlier process wrote it
-	usable int      // the answer can take the place of that many, the first ones
-	lost   string   // key of one more that may have been sent, whose id is not known; or ""
+	texts  []string // what they say; "" if an earlier process wrote the text
+	usable int      // how many of them, from the first, the answer can replace
+	lost   string   // key of one more that may have been sent and whose id is unknown; or ""
 
-	since time.Time // when nobody looked after them any more; zero while somebody does
+	orphaned time.Time // when nobody looked after them any more; zero while somebody does
 }
 
-// noted returns what is noted of a preview.
-func noted(p bus.Preview, now time.Time) messages {
+// restoredMessages returns the messages of a preview that an earlier process showed.
+func restoredMessages(p bus.Preview, now time.Time) messages {
 	return messages{ids: p.IDs, texts: make([]string, len(p.IDs)), usable: len(p.IDs), lost: p.Key,
-		since: now}
+		orphaned: now}
 }
 
 func (m *messages) add(id, text string) {
@@ -55,66 +55,67 @@ func (m *messages) add(id, text string) {
 	m.usable = len(m.ids)
 }
 
-// cut notes that message n is gone. Those after it are of no use then: the answer goes on below.
-func (m *messages) cut(n int) { m.usable = n }
+// dropFrom notes that message n is gone. Those after it can't be used either, since the answer goes
+// on below them.
+func (m *messages) dropFrom(n int) { m.usable = n }
 
-// showDelay is how long an answer must grow before it is shown, on platforms where each edit
-// costs; typeEvery is how often the typing indicator is renewed.
+// showDelay is how long an answer grows before it is shown, on platforms that limit edits.
+// typeEvery is how often the typing indicator is renewed.
 const (
 	showDelay = time.Second
 	typeEvery = 4 * time.Second
 )
 
-// open reports whether there may be something to do for p.
-func (p *preview) open() bool { return p.stream != "" && (!p.ended || p.void) }
+// active reports whether p may need work.
+func (p *preview) active() bool { return p.stream != "" && (!p.ended || p.stopped) }
 
-// take takes in news. r.mu is held.
-func (c *chat) take(news *bus.Progress) {
+// applyUpdate applies update to the preview. r.mu is held.
+func (c *conversation) applyUpdate(update *bus.Progress) {
 	p := &c.preview
-	if !news.Ended && c.r.over.has(news.Stream) {
-		return // it is late: its message is being delivered
+	if !update.Ended && c.r.finished.has(update.Stream) {
+		return // too late: the answer itself is being delivered
 	}
-	if p.stream != news.Stream {
-		if news.Ended {
-			return // nothing is shown
+	if p.stream != update.Stream {
+		if update.Ended {
+			return // nothing of it is shown
 		}
-		c.keep()
-		*p = preview{stream: news.Stream, began: c.r.now(), messages: c.r.kept[news.Stream]}
-		delete(c.r.kept, news.Stream)
+		c.keepPreview()
+		*p = preview{stream: update.Stream, began: c.r.now(), messages: c.r.keptPreviews[update.Stream]}
+		delete(c.r.keptPreviews, update.Stream)
 	}
-	p.replyTo, p.ended, p.void = news.ReplyTo, news.Ended, news.Void
-	if !news.Ended {
-		p.text, p.status = c.r.secrets.Load().grown(news.Text), news.Status
+	p.replyTo, p.ended, p.stopped = update.ReplyTo, update.Ended, update.Void
+	if !update.Ended {
+		p.text, p.status = c.r.secrets.Load().safePrefix(update.Text), update.Status
 	}
 }
 
-// keep ends the preview, and keeps its messages for the answer that is to take their place.
-// r.mu is held.
-func (c *chat) keep() {
+// keepPreview ends the preview, and keeps its messages for the answer that will replace them. r.mu
+// is held.
+func (c *conversation) keepPreview() {
 	if len(c.preview.ids) > 0 || c.preview.lost != "" {
-		c.preview.since = c.r.now()
-		c.r.kept[c.preview.stream] = c.preview.messages
+		c.preview.orphaned = c.r.now()
+		c.r.keptPreviews[c.preview.stream] = c.preview.messages
 	}
 	c.preview = preview{}
 }
 
-// takeOver ends the preview of a stream and returns its messages.
-func (c *chat) takeOver(stream string) messages {
+// claimPreview ends the preview of a stream and returns its messages.
+func (c *conversation) claimPreview(stream string) messages {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
 	if c.preview.stream == stream {
-		c.keep()
+		c.keepPreview()
 	}
-	m := c.r.kept[stream]
-	delete(c.r.kept, stream)
+	m := c.r.keptPreviews[stream]
+	delete(c.r.keptPreviews, stream)
 	return m
 }
 
-// show brings the preview up to date if it is time, and returns when to look again. work is for
-// what is not to be broken off.
-func (c *chat) show(ctx, work context.Context) time.Duration {
-	if c.preview.void {
-		return c.abandon(work)
+// show brings the preview up to date if that is due, and returns how long to wait before the next
+// call. work is the context of calls that the end of ctx must not interrupt.
+func (c *conversation) show(ctx, work context.Context) time.Duration {
+	if c.preview.stopped {
+		return c.endStopped(work)
 	}
 	now := c.r.now()
 	wait := c.showTyping(ctx, now)
@@ -139,25 +140,26 @@ func (c *chat) show(ctx, work context.Context) time.Duration {
 		return wait
 	}
 	early := c.a.wait(c.to, now)
-	if n == len(p.ids) { // a new message counts like any other
-		early = c.a.reserve(&c.pass, c.to, limits, now)
+	if n == len(p.ids) { // a new message counts towards the limits like any other
+		early = c.a.reserve(&c.reservation, c.to, limits, now)
 	}
 	if early > 0 {
 		return min(wait, early)
 	}
 	c.showText(work, n, text)
-	p.edited = c.r.now() // by the platform's clock it may have come as late as that
+	p.edited = c.r.now() // the platform may have received it as late as this
 	return max(min(wait, limits.EditInterval), time.Millisecond)
 }
 
-// showDraft shows the end of the answer as being written, and reports whether that is possible.
-func (c *chat) showDraft(ctx context.Context, limits channels.Limits) bool {
+// showDraft shows the end of the answer as a draft, and reports whether the channel can do that
+// here.
+func (c *conversation) showDraft(ctx context.Context, limits channels.Limits) bool {
 	p := &c.preview
 	if c.a.drafter == nil || p.noDraft || len(p.ids) > 0 {
 		return false
 	}
 	var pieces []string
-	err := c.guard(ctx, func() error { pieces = p.pieces(limits); return nil })
+	err := c.withRecover(ctx, func() error { pieces = p.pieces(limits); return nil })
 	if err != nil || len(pieces) == 0 {
 		p.failed = p.failed || err != nil
 		return true
@@ -166,7 +168,7 @@ func (c *chat) showDraft(ctx context.Context, limits channels.Limits) bool {
 	if text == p.draft || c.a.wait(c.to, c.r.now()) > 0 {
 		return true
 	}
-	err = c.guard(ctx, func() error { return c.a.drafter.Draft(ctx, c.to, p.stream, text) })
+	err = c.withRecover(ctx, func() error { return c.a.drafter.Draft(ctx, c.to, p.stream, text) })
 	if errors.Is(err, channels.ErrRefused) {
 		p.noDraft = true
 		return false
@@ -181,8 +183,9 @@ func (c *chat) showDraft(ctx context.Context, limits channels.Limits) bool {
 	return true
 }
 
-// showTyping renews the typing indicator until there is text, and returns when to look again.
-func (c *chat) showTyping(ctx context.Context, now time.Time) time.Duration {
+// showTyping renews the typing indicator until there is text, and returns how long to wait before
+// the next call.
+func (c *conversation) showTyping(ctx context.Context, now time.Time) time.Duration {
 	p := &c.preview
 	if c.a.typer == nil || len(p.ids) > 0 {
 		return typeEvery
@@ -197,31 +200,31 @@ func (c *chat) showTyping(ctx context.Context, now time.Time) time.Duration {
 	return typeEvery
 }
 
-// stop ends the preview that was stopped, or is one of those streams, before the next message is
-// sent. It returns how long that has to wait for it.
-func (c *chat) stop(ctx context.Context, streams []string) time.Duration {
+// stopPreviews ends the preview if it was stopped or belongs to one of the streams. It returns how
+// long the next message has to wait for that.
+func (c *conversation) stopPreviews(ctx context.Context, streams []string) time.Duration {
 	c.r.mu.Lock()
 	p := &c.preview
 	for _, s := range streams {
-		c.r.over.add(s)
-		p.void = p.void || p.stream == s
+		c.r.finished.add(s)
+		p.stopped = p.stopped || p.stream == s
 	}
-	p.ended = p.ended || p.void
+	p.ended = p.ended || p.stopped
 	c.r.mu.Unlock()
-	if p.void {
-		if wait := c.abandon(ctx); p.void {
+	if p.stopped {
+		if wait := c.endStopped(ctx); p.stopped {
 			return wait
 		}
 	}
 	return 0
 }
 
-// stoppedMark ends what is left of an answer that was stopped.
+// stoppedMark stands at the end of an answer that was stopped.
 const stoppedMark = "… (stopped)"
 
-// abandon ends the preview of an answer that was stopped: its messages stay, without the status
-// line and with a mark. It returns when to look again.
-func (c *chat) abandon(ctx context.Context) time.Duration {
+// endStopped ends the preview of an answer that was stopped. Its messages stay, without the status
+// line and with stoppedMark. It returns how long to wait before the next call.
+func (c *conversation) endStopped(ctx context.Context) time.Duration {
 	p := &c.preview
 	p.status = ""
 	for {
@@ -249,14 +252,14 @@ func (c *chat) abandon(ctx context.Context) time.Duration {
 	return time.Millisecond
 }
 
-// pieces returns what the messages of p shall say.
+// pieces returns the texts that the messages of p should have.
 func (p *preview) pieces(l channels.Limits) []string {
 	pieces := []string{p.text}
 	if l.Text > 0 {
 		pieces = markup.SplitFirst(p.text, l.Text, maxParts, l.Measure)
 	}
-	if p.void {
-		return p.marked(pieces, l)
+	if p.stopped {
+		return p.withStopMark(pieces, l)
 	}
 	if p.status == "" {
 		return pieces
@@ -268,40 +271,41 @@ func (p *preview) pieces(l channels.Limits) []string {
 	last := len(pieces) - 1
 	text := pieces[last] + "\n\n" + status
 	if l.Text > 0 && l.Measure(text) > l.Text {
-		return pieces // there is no room
+		return pieces // the status does not fit
 	}
 	return append(pieces[:last:last], text)
 }
 
-// marked returns the pieces that are shown, with a mark at the end of the last.
-func (p *preview) marked(pieces []string, l channels.Limits) []string {
+// withStopMark returns the pieces that are shown, with stoppedMark at the end of the last.
+func (p *preview) withStopMark(pieces []string, l channels.Limits) []string {
 	pieces = slices.Clone(pieces[:min(len(pieces), len(p.ids))])
 	last := len(pieces) - 1
 	switch {
 	case len(p.ids) == 0:
 		return nil
-	case last < 0: // an earlier process has shown what is not known now
+	case last < 0: // an earlier process has shown a text that is unknown now
 		return []string{stoppedMark}
 	}
 	mark := " " + stoppedMark
 	if text := pieces[last]; strings.HasSuffix(text, "```") || strings.HasSuffix(text, "~~~") {
-		mark = "\n\n" + stoppedMark // else the fence would be open
+		mark = "\n\n" + stoppedMark // on the line of the fence it would leave the fence open
 	}
 	if l.Text > 0 && l.Measure(pieces[last]+mark) > l.Text {
-		room := max(1, l.Text-l.Measure(mark)-2) // blanks at its beginning count, too
+		room := max(1, l.Text-l.Measure(mark)-2) // two for the blanks before the mark
 		pieces[last] = markup.SplitFirst(pieces[last], room, 1, l.Measure)[0]
 	}
 	pieces[last] += mark
 	return pieces
 }
 
-// stale returns the first message that does not say what it shall, and what that is. n is the
-// number of messages if it is a new one, and -1 if there is none. What a cut takes from the last
-// message is shown in a new one first: the next edit may be more than a second away.
-func (c *chat) stale(ctx context.Context, limits channels.Limits) (n int, text string) {
+// stale returns the index of the first message whose text is out of date, and the text that it
+// should have. n is the number of messages if a new one is needed, and -1 if none is out of date.
+// When text moves from the last message to a new one, the new one is sent first: the next edit may
+// be more than a second away, and until then no text is missing.
+func (c *conversation) stale(ctx context.Context, limits channels.Limits) (n int, text string) {
 	p := &c.preview
 	n = -1
-	err := c.guard(ctx, func() error {
+	err := c.withRecover(ctx, func() error {
 		pieces := p.pieces(limits)
 		for i, piece := range pieces {
 			if i < len(p.ids) && !differ(limits, p.texts[i], piece) {
@@ -309,7 +313,7 @@ func (c *chat) stale(ctx context.Context, limits channels.Limits) (n int, text s
 			}
 			if next := i + 1; next == len(p.ids) && next < len(pieces) &&
 				len(piece) < len(p.texts[i]) {
-				i, piece = next, pieces[next] // shown twice for a moment, rather than not at all
+				i, piece = next, pieces[next] // better shown twice for a moment than not at all
 			}
 			n, text = i, piece
 			return nil
@@ -320,16 +324,16 @@ func (c *chat) stale(ctx context.Context, limits channels.Limits) (n int, text s
 	return n, text
 }
 
-// differ reports whether two texts show differently, as far as rendering tells: blanks at the end
-// of an answer that grows, for example, do not show.
+// differ reports whether two texts look different when they are rendered. Blanks at the end of a
+// growing answer, for example, don't show.
 func differ(l channels.Limits, a, b string) bool {
 	return a != b && (l.Render == nil || a == "" || l.Render(a) != l.Render(b))
 }
 
-// showText makes the message with index n say text. After a failure that waiting does not help
-// against, nothing more is shown.
-func (c *chat) showText(ctx context.Context, n int, text string) {
-	err := c.guard(ctx, func() error { return c.putText(ctx, n, text) })
+// showText sets the text of the message with index n. If that fails for another reason than a rate
+// limit, nothing more of the answer is shown.
+func (c *conversation) showText(ctx context.Context, n int, text string) {
+	err := c.withRecover(ctx, func() error { return c.putText(ctx, n, text) })
 	if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > 0 {
 		c.a.pause(limit, c.to, c.r.now())
 	} else if err != nil {
@@ -338,8 +342,8 @@ func (c *chat) showText(ctx context.Context, n int, text string) {
 	}
 }
 
-// putText is the call of showText.
-func (c *chat) putText(ctx context.Context, n int, text string) error {
+// putText makes the calls of showText.
+func (c *conversation) putText(ctx context.Context, n int, text string) error {
 	p := &c.preview
 	if n < len(p.ids) {
 		err := c.a.editor.Edit(ctx, c.to, p.ids[n], text)
@@ -349,7 +353,7 @@ func (c *chat) putText(ctx context.Context, n int, text string) error {
 		return err
 	}
 	shows := text
-	if p.lost != "" { // a message that was sent before may have come of it, with what it said then
+	if p.lost != "" { // an earlier try may have sent the message, with an older text
 		shows = ""
 	}
 	p.lost = cmp.Or(p.lost, bus.NewKey())
@@ -357,7 +361,8 @@ func (c *chat) putText(ctx context.Context, n int, text string) error {
 	if n == 0 {
 		part.ReplyTo = p.replyTo
 	}
-	// Noted before and after, so that the answer finds it also after a restart in between.
+	// It is stored before and after the call, so that the answer finds the message also after a
+	// restart in between.
 	if err := c.notePreview(ctx); err != nil {
 		return err
 	}
@@ -370,22 +375,23 @@ func (c *chat) putText(ctx context.Context, n int, text string) error {
 	return c.notePreview(ctx)
 }
 
-func (c *chat) notePreview(ctx context.Context) error {
+// notePreview stores the messages of the preview.
+func (c *conversation) notePreview(ctx context.Context) error {
 	p := &c.preview
 	return c.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		return c.r.outbox.SavePreview(tx, p.stream, bus.Preview{IDs: p.ids, Key: p.lost}, c.r.now())
 	})
 }
 
-// recent is a set of the newest streams that were added to it. It forgets the others.
+// recent is a set of the streams that were added last. It forgets older ones.
 type recent struct {
 	set  map[string]bool
 	ring []string
 	next int
 }
 
-// maxRecent is how many streams a recent keeps. It is needed for a moment only: until news
-// that were published before the end of a stream have come.
+// maxRecent is how many streams a recent keeps. A stream is needed only until the progress that was
+// published before its end has arrived.
 const maxRecent = 4096
 
 func (r *recent) has(stream string) bool { return r.set[stream] }

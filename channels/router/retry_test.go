@@ -318,7 +318,7 @@ func TestDropByPerson(t *testing.T) {
 		if n := len(w.asked("send")); n > tries+2 {
 			t.Errorf("%d tries after the drop", n-tries-1)
 		}
-		if n := w.router.Open("full"); n != 0 {
+		if n := w.router.Pending("full"); n != 0 {
 			t.Errorf("Open = %d, want 0", n)
 		}
 	})

@@ -40,50 +40,50 @@ type Account struct {
 	Unlimited bool
 }
 
-// A Router brings what is in the outbox to the platforms: in order within a conversation,
-// conversations side by side. A conversation has a worker while there is something for it, so
-// that a rate limit or an outage delays nobody else.
+// A Router sends the messages of the outbox to the platforms: in order within a conversation,
+// conversations side by side. A conversation has a worker while something waits for it, so that a
+// rate limit or an outage of one delays no other.
 //
-// However much waits, it keeps in memory the first message of each conversation only, and of 1,024
-// conversations of an account. The rest stays in the table until its turn comes.
+// It keeps in memory only the first message of each conversation, for at most 1,024 conversations
+// of an account. The rest stays in the table until its turn comes.
 type Router struct {
 	db       *store.DB
 	outbox   *bus.Outbox
 	live     *bus.Live
 	files    Files
-	inbox    *bus.Inbox // only read
+	inbox    *bus.Inbox // for reading only
 	owners   Owners
 	accounts map[string]*account
 	now      func() time.Time
 	log      *slog.Logger
 
-	secrets atomic.Pointer[Secrets] // must not be sent
+	secrets atomic.Pointer[Secrets] // that must not be sent
 
 	listeners []Listener
 
 	orderly bool // see [Options]
 
-	last    int64     // newest delivery that was handed out; used by Run only
+	newest  int64     // newest delivery that was handed out; used by Run only
 	changes int64     // that persons had made to the outbox when it was last looked at; likewise
-	looked  time.Time // when all that waits was last looked for; likewise
+	scanned time.Time // when all that waits was last looked for; likewise
 	stats   Stats
-	beat    atomic.Int64 // when Run last went round, in nanoseconds
+	lastRun atomic.Int64 // when Run last went round, in nanoseconds
 
-	room chan struct{} // rung when a conversation may be loaded that had to wait
+	freed chan struct{} // rung when a conversation may be loaded that had to wait
 
-	mu      sync.Mutex
-	chats   map[bus.Address]*chat // a key is present while its worker runs
-	kept    map[string]messages   // of previews that no worker looks after, by stream
-	over    recent                // streams whose end or whose message was handed out
-	suspect suspects
+	mu            sync.Mutex
+	conversations map[bus.Address]*conversation // a key is present while its worker runs
+	keptPreviews  map[string]messages           // of previews that no worker looks after, by stream
+	finished      recent                        // streams whose end or whose message was handed out
+	suspects      suspects
 
 	wg sync.WaitGroup // of the workers and of what they start
 }
 
 // Files are the files that a [Router] sends.
 type Files interface {
-	// Open opens the file at the Path of an attachment. It reports [channels.ErrRefused] if the file
-	// does not exist any more.
+	// Open opens the file at the Path of an attachment. It reports [channels.ErrRefused] if the
+	// file does not exist any more.
 	Open(path string) (*os.File, error)
 }
 
@@ -102,8 +102,8 @@ type Options struct {
 	Owners   Owners
 	Accounts []Account
 
-	// Orderly says that the process before this one ended in order, as [store.Life] knows: it is not
-	// counted as a crash for the messages that it was sending.
+	// Orderly says that the process before this one ended in order, as [store.Life] knows: it is
+	// not counted as a crash for the messages that it was sending.
 	Orderly bool
 
 	Logger *slog.Logger
@@ -114,11 +114,11 @@ func New(opts Options) *Router {
 	r := &Router{
 		db: opts.DB, outbox: opts.Outbox, live: opts.Live, files: opts.Files, owners: opts.Owners,
 		orderly: opts.Orderly, inbox: bus.NewInbox(), now: time.Now, log: opts.Logger,
-		accounts: make(map[string]*account),
-		chats:    make(map[bus.Address]*chat),
-		kept:     make(map[string]messages),
-		room:     make(chan struct{}, 1),
-		over:     recent{set: make(map[string]bool)},
+		accounts:      make(map[string]*account),
+		conversations: make(map[bus.Address]*conversation),
+		keptPreviews:  make(map[string]messages),
+		freed:         make(chan struct{}, 1),
+		finished:      recent{set: make(map[string]bool)},
 	}
 	r.secrets.Store(new(Secrets))
 	for _, a := range opts.Accounts {
@@ -129,7 +129,8 @@ func New(opts Options) *Router {
 
 // A Listener learns which messages people have received.
 type Listener interface {
-	// Delivered is called after the transaction that marked m as sent. It must not wait for anything.
+	// Delivered is called after the transaction that marked m as sent. It must not wait for
+	// anything.
 	Delivered(m bus.OutboundMessage)
 }
 
@@ -138,37 +139,37 @@ func (r *Router) Notify(listeners ...Listener) {
 	r.listeners = append(r.listeners, listeners...)
 }
 
-// Open returns how many messages of an account are on their way. It may be wrong for as long as it
-// takes to notice what another process has changed.
-func (r *Router) Open(name string) int {
+// Pending returns how many messages of an account wait to be sent. It counts changes by another
+// process with a delay of up to a minute.
+func (r *Router) Pending(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if a, ok := r.accounts[name]; ok {
-		return max(a.open, 0)
+		return max(a.pending, 0)
 	}
 	return 0
 }
 
 const (
-	// rescanInterval is how soon a delivery is found that another process put back into the queue.
+	// rescanInterval is how often the router looks for what another process has changed.
 	rescanInterval = 2 * time.Second
-	// flushTime is how long messages that can go at once may still take at the end.
+	// flushTime is how long sending may take at the end, for messages that need not wait.
 	flushTime = 10 * time.Second
 )
 
-// Run delivers until ctx ends. What can go then without waiting still goes; the rest stays in
-// the outbox. When Run returns, no worker is left. It is called once.
+// Run delivers until ctx ends. Then it still sends the messages that need not wait for anything,
+// and leaves the rest in the outbox. When Run returns, no worker is left. It is called once.
 func (r *Router) Run(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	// Marks end last: what is answered at the end is unmarked, too.
+	// Marks end last, so that messages which are answered at the end lose their reaction, too.
 	marking, endMarks := context.WithCancel(work)
 	defer endMarks()
 	var markers sync.WaitGroup
 	for _, a := range r.accounts {
-		markers.Go(func() { r.mark(marking, work, a) })
+		markers.Go(func() { r.runMarks(marking, work, a) })
 	}
 	err := r.route(ctx, work)
 	if err != nil {
@@ -194,21 +195,21 @@ func (r *Router) route(ctx, work context.Context) error {
 	tick := time.NewTicker(rescanInterval)
 	defer tick.Stop()
 	for {
-		r.beat.Store(time.Now().UnixNano())
-		err := r.load(ctx, work)
+		r.lastRun.Store(time.Now().UnixNano())
+		err := r.loadConversations(ctx, work)
 		if err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return r.takeNew(ctx, work)
+			return r.readNew(ctx, work)
 		case <-r.outbox.C():
-			err = r.takeNew(ctx, work)
+			err = r.readNew(ctx, work)
 		case <-r.live.C():
-			r.takeLive(ctx, work)
-		case <-r.room:
+			r.readLive(ctx, work)
+		case <-r.freed:
 		case <-tick.C:
-			err = errors.Join(r.takeNew(ctx, work), r.rescan(work))
+			err = errors.Join(r.readNew(ctx, work), r.rescan(work))
 		}
 		if err != nil {
 			return err
@@ -216,7 +217,7 @@ func (r *Router) route(ctx, work context.Context) error {
 	}
 }
 
-// begin reads how an earlier process left the outbox.
+// begin reads the state in which an earlier process left the outbox.
 func (r *Router) begin(ctx context.Context) error {
 	q := r.db.Read(ctx)
 	previews, bad, err := r.outbox.Previews(q)
@@ -229,33 +230,33 @@ func (r *Router) begin(ctx context.Context) error {
 			"stream", stream)
 	}
 	for stream, p := range previews {
-		r.kept[stream] = noted(p, r.now())
+		r.keptPreviews[stream] = restoredMessages(p, r.now())
 	}
 	n, err := r.outbox.CrashedTwice(q)
 	if err != nil {
 		return err
 	}
-	r.suspect.expect(n, r.now())
-	if r.last, err = r.outbox.Newest(q); err != nil {
+	r.suspects.start(n, r.now())
+	if r.newest, err = r.outbox.Newest(q); err != nil {
 		return err
 	}
 	if r.changes, err = r.outbox.Changes(q); err != nil {
 		return err
 	}
-	return r.lookAgain(q)
+	return r.scanAll(q)
 }
 
-// takeNew hands out the deliveries that came since the last call.
-func (r *Router) takeNew(ctx, work context.Context) error {
+// readNew dispatches the deliveries that came since the last call.
+func (r *Router) readNew(ctx, work context.Context) error {
 	for {
-		list, err := r.outbox.Open(r.db.Read(work), r.last)
+		list, err := r.outbox.Open(r.db.Read(work), r.newest)
 		aside, err := r.setAside(work, err)
 		if err != nil {
 			return err
 		}
 		for i := range list {
-			r.handOut(ctx, work, &list[i])
-			r.last = list[i].ID
+			r.dispatch(ctx, work, &list[i])
+			r.newest = list[i].ID
 		}
 		if len(list)+aside < bus.ReadLimit {
 			return nil
@@ -263,35 +264,35 @@ func (r *Router) takeNew(ctx, work context.Context) error {
 	}
 }
 
-// handOut gives d to the worker of its conversation, which it starts if there is none and room for
-// one. Else d stays in the table until its turn comes.
-func (r *Router) handOut(ctx, work context.Context, d *bus.Delivery) {
+// dispatch gives d to the worker of its conversation. If there is none it starts one, as long as
+// the account has room for another. Otherwise d stays in the table until its turn comes.
+func (r *Router) dispatch(ctx, work context.Context, d *bus.Delivery) {
 	to := d.Message.To
 	a, ok := r.accounts[to.Account]
 	if !ok {
-		// Its account is not configured now. It waits: the owner may bring it back, or drop it.
+		// The message waits: the owner may configure the account again, or drop the message.
 		r.log.WarnContext(ctx, "message for an account that is not configured",
 			"to", to.String(), "id", d.ID)
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a.open++
-	r.over.add(d.Message.Stream)
-	c, running := r.chats[to]
+	a.pending++
+	r.finished.add(d.Message.Stream)
+	c, running := r.conversations[to]
 	switch {
 	case running && c.first == nil && !c.more && !c.loading:
-		c.hold(d)
+		c.assign(d)
 	case running:
-		c.expect()
-	case a.waits.any || a.loaded >= maxLoaded: // older ones may wait in the table
-		a.waits.add()
+		c.expectMore()
+	case a.backlog.pending || a.loaded >= maxLoaded: // older messages may wait in the table
+		a.backlog.add()
 	default:
-		r.chat(ctx, work, a, to).hold(d)
+		r.conversation(ctx, work, a, to).assign(d)
 	}
 }
 
-// uncertain counts a try of d whose outcome is not known.
+// uncertain counts a try of d whose outcome is unknown.
 func (r *Router) uncertain(ctx context.Context, d *bus.Delivery) {
 	d.Uncertain++
 	r.count(d.Message.To.Account, func(s *Stats) { s.Uncertain.Add(1) })
@@ -299,8 +300,8 @@ func (r *Router) uncertain(ctx context.Context, d *bus.Delivery) {
 		"to", d.Message.To.String(), "id", d.ID, "part", len(d.IDs))
 }
 
-// takeLive hands out the newest progress of each conversation.
-func (r *Router) takeLive(ctx, work context.Context) {
+// readLive gives the newest progress of each answer to its conversation.
+func (r *Router) readLive(ctx, work context.Context) {
 	for _, p := range r.live.Take() {
 		to := p.To
 		a, ok := r.accounts[to.Account]
@@ -308,29 +309,29 @@ func (r *Router) takeLive(ctx, work context.Context) {
 			continue
 		}
 		r.mu.Lock()
-		if c, ok := r.chats[to]; !r.over.has(p.Stream) && (ok || !p.Ended) {
+		if c, ok := r.conversations[to]; !r.finished.has(p.Stream) && (ok || !p.Ended) {
 			if !ok {
-				c = r.chat(ctx, work, a, to)
-				if a.waits.any { // perhaps something for this conversation
-					c.expect()
+				c = r.conversation(ctx, work, a, to)
+				if a.backlog.pending { // a message for this conversation may be in the table
+					c.expectMore()
 				}
 			}
-			c.tell(p)
+			c.update(p)
 		}
 		if p.Ended {
-			r.over.add(p.Stream)
+			r.finished.add(p.Stream)
 		}
 		r.mu.Unlock()
 	}
 }
 
-// chat returns the worker of a conversation, which it starts if there is none. r.mu is held.
-func (r *Router) chat(ctx, work context.Context, a *account, to bus.Address) *chat {
-	if c, ok := r.chats[to]; ok {
+// conversation returns the worker of a conversation, and starts it if there is none. r.mu is held.
+func (r *Router) conversation(ctx, work context.Context, a *account, to bus.Address) *conversation {
+	if c, ok := r.conversations[to]; ok {
 		return c
 	}
-	c := &chat{r: r, a: a, to: to, wake: make(chan struct{}, 1)}
-	r.chats[to] = c
+	c := &conversation{r: r, a: a, to: to, wake: make(chan struct{}, 1)}
+	r.conversations[to] = c
 	r.wg.Go(func() { c.run(ctx, work) })
 	return c
 }

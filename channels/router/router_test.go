@@ -491,10 +491,10 @@ func TestOpenCounts(t *testing.T) {
 		w.put(chatA, "one")
 		w.put(chatA, "two")
 		w.put(thread("b", ""), "three")
-		if n := w.router.Open("full"); n != 3 {
+		if n := w.router.Pending("full"); n != 3 {
 			t.Errorf("Open = %d, want 3", n)
 		}
-		if n := w.router.Open("other"); n != 0 {
+		if n := w.router.Pending("other"); n != 0 {
 			t.Errorf("Open of another account = %d, want 0", n)
 		}
 	})

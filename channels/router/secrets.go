@@ -11,13 +11,13 @@ import (
 	"gateway/bus"
 )
 
-// Secrets are what must never be sent: the gateway's own credentials, as exact values.
+// Secrets are the gateway's own credentials, as exact values. They must never be sent.
 type Secrets []string
 
-// minSecret is how long a credential must be, in bytes, not to be found where none is meant.
+// minSecret is the shortest credential, in bytes, that is looked for: shorter ones occur by chance.
 const minSecret = 8
 
-// NewSecrets returns those values that are long enough to be told from other text.
+// NewSecrets returns the values that are long enough to be told from other text.
 func NewSecrets(values []string) Secrets {
 	var s Secrets
 	for _, v := range values {
@@ -28,22 +28,22 @@ func NewSecrets(values []string) Secrets {
 	return s
 }
 
-// SetSecrets says what must not be sent from now on.
+// SetSecrets sets the secrets that must not be sent from now on.
 func (r *Router) SetSecrets(s Secrets) { r.secrets.Store(&s) }
 
-// sayWithheld stands for a message that contains a secret.
-const sayWithheld = "[I have withheld this message: it contained a secret of the gateway.]"
+// textWithheld replaces a message that contains a secret.
+const textWithheld = "[I have withheld this message: it contained a secret of the gateway.]"
 
-// in reports whether text contains a secret.
-func (s Secrets) in(text string) bool {
+// foundIn reports whether text contains a secret.
+func (s Secrets) foundIn(text string) bool {
 	return slices.ContainsFunc(s, func(secret string) bool { return strings.Contains(text, secret) })
 }
 
-// grown returns what may be shown of a text that is not complete: what could be the beginning of
-// a secret is left out.
-func (s Secrets) grown(text string) string {
-	if s.in(text) {
-		return sayWithheld
+// safePrefix returns the part of an incomplete text that may be shown: without an end that could be
+// the beginning of a secret.
+func (s Secrets) safePrefix(text string) string {
+	if s.foundIn(text) {
+		return textWithheld
 	}
 	end := len(text)
 	for _, secret := range s {
@@ -57,8 +57,8 @@ func (s Secrets) grown(text string) string {
 	return text[:end]
 }
 
-// inFile reports whether what r reads contains a secret.
-func (s Secrets) inFile(r io.Reader) (bool, error) {
+// foundInFile reports whether the content of r contains a secret.
+func (s Secrets) foundInFile(r io.Reader) (bool, error) {
 	longest := 0
 	for _, secret := range s {
 		longest = max(longest, len(secret))
@@ -84,24 +84,24 @@ func (s Secrets) inFile(r io.Reader) (bool, error) {
 	}
 }
 
-// withheld returns m without what must not be sent.
-func (c *chat) withheld(ctx context.Context, m bus.OutboundMessage) bus.OutboundMessage {
+// withheld returns m without texts and files that contain a secret.
+func (c *conversation) withheld(ctx context.Context, m bus.OutboundMessage) bus.OutboundMessage {
 	s := *c.r.secrets.Load()
 	if len(s) == 0 {
 		return m
 	}
-	found := s.in(m.Text)
+	found := s.foundIn(m.Text)
 	for _, b := range m.Buttons {
-		found = found || s.in(b.Label)
+		found = found || s.foundIn(b.Label)
 	}
 	if found {
-		m.Text, m.Buttons = sayWithheld, nil
+		m.Text, m.Buttons = textWithheld, nil
 	}
 	files := m.Attachments
 	m.Attachments = nil
 	for _, f := range files {
-		if s.in(f.Name) || c.secretFile(f) {
-			m.Text, found = strings.TrimSpace(m.Text+"\n\n"+sayWithheld), true
+		if s.foundIn(f.Name) || c.secretFile(f) {
+			m.Text, found = strings.TrimSpace(m.Text+"\n\n"+textWithheld), true
 			continue
 		}
 		m.Attachments = append(m.Attachments, f)
@@ -113,13 +113,13 @@ func (c *chat) withheld(ctx context.Context, m bus.OutboundMessage) bus.Outbound
 	return m
 }
 
-// secretFile reports whether f contains a secret. One that can't be read is not sent anyway.
-func (c *chat) secretFile(f bus.Attachment) bool {
+// secretFile reports whether f contains a secret. A file that can't be opened is not sent anyway.
+func (c *conversation) secretFile(f bus.Attachment) bool {
 	file, err := c.r.files.Open(f.Path)
 	if err != nil {
 		return false
 	}
 	defer file.Close()
-	found, err := c.r.secrets.Load().inFile(file)
+	found, err := c.r.secrets.Load().foundInFile(file)
 	return found || err != nil
 }

@@ -17,12 +17,12 @@ func TestSecretsGrown(t *testing.T) {
 		"the key is sk-1":         "the key is ",
 		"the key is s":            "the key is ",
 		"it is sk-1234567 or so":  "it is sk-1234567 or so",
-		"it is sk-12345678":       sayWithheld,
-		"it is sk-12345678 there": sayWithheld,
-		"ask-12345678":            sayWithheld,
+		"it is sk-12345678":       textWithheld,
+		"it is sk-12345678 there": textWithheld,
+		"ask-12345678":            textWithheld,
 		"it is 123456789:AA":      "it is ",
 	} {
-		if got := s.grown(text); got != want {
+		if got := s.safePrefix(text); got != want {
 			t.Errorf("of %q is shown %q, want %q", text, got, want)
 		}
 	}
@@ -35,8 +35,10 @@ func TestSecretsInFile(t *testing.T) {
 		for _, before := range []int{0, 1, 64<<10 - 5, 64 << 10, 64<<10 + 5, 64<<10 + 40, 200_000} {
 			text := strings.Repeat("x", before) + secret + strings.Repeat("y", 100)
 			for name, r := range map[string]func() (bool, error){
-				"whole":   func() (bool, error) { return s.inFile(strings.NewReader(text)) },
-				"by half": func() (bool, error) { return s.inFile(iotest.HalfReader(strings.NewReader(text))) },
+				"whole": func() (bool, error) { return s.foundInFile(strings.NewReader(text)) },
+				"by half": func() (bool, error) {
+					return s.foundInFile(iotest.HalfReader(strings.NewReader(text)))
+				},
 			} {
 				got, err := r()
 				if want := len(secret) > 10; got != want || err != nil {
@@ -46,7 +48,7 @@ func TestSecretsInFile(t *testing.T) {
 			}
 		}
 	}
-	if _, err := s.inFile(iotest.ErrReader(iotest.ErrTimeout)); err == nil {
+	if _, err := s.foundInFile(iotest.ErrReader(iotest.ErrTimeout)); err == nil {
 		t.Error("a file that can't be read is taken for one without secrets")
 	}
 }

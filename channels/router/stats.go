@@ -8,16 +8,15 @@ import (
 // Stats count what a [Router] has done since it began.
 type Stats struct {
 	Sent      atomic.Int64 // messages
-	Uncertain atomic.Int64 // tries whose outcome was never known
+	Uncertain atomic.Int64 // tries whose outcome remained unknown
 	Dead      atomic.Int64 // messages given up
-	Bad       atomic.Int64 // rows that could not be read, of all accounts together only
+	Bad       atomic.Int64 // rows that could not be read; counted for all accounts together only
 }
 
 // Stats returns the router's counters, of all accounts together.
 func (r *Router) Stats() *Stats { return &r.stats }
 
-// AccountStats returns the router's counters of one account. Of one that the router does not know
-// nothing is ever counted.
+// AccountStats returns the router's counters of one account. Those of an unknown account stay zero.
 func (r *Router) AccountStats(name string) *Stats {
 	if a, ok := r.accounts[name]; ok {
 		return &a.stats
@@ -25,15 +24,15 @@ func (r *Router) AccountStats(name string) *Stats {
 	return new(Stats)
 }
 
-// count lets add count for an account, and for all.
+// count calls add with the counters of an account and with those of all accounts.
 func (r *Router) count(account string, add func(*Stats)) {
 	add(&r.stats)
 	add(r.AccountStats(account))
 }
 
-// Beat returns when the router last looked after messages to send; zero before Run does.
-func (r *Router) Beat() time.Time {
-	if at := r.beat.Load(); at > 0 {
+// LastRun returns when the loop of Run last went round; zero before Run.
+func (r *Router) LastRun() time.Time {
+	if at := r.lastRun.Load(); at > 0 {
 		return time.Unix(0, at)
 	}
 	return time.Time{}

@@ -9,15 +9,15 @@ import (
 	"gateway/store"
 )
 
-// An AccountState is how an account was when it was last noted.
+// An AccountState is the last recorded state of an account.
 type AccountState struct {
 	Account string
-	State   string    // a few words, or what happened and what to do
-	Since   time.Time // when that began
-	Event   time.Time // when the platform delivered something for the last time; zero for never
+	State   string    // a few words, or a sentence on what happened and what to do
+	Since   time.Time // since when
+	Event   time.Time // when the channel last published something; zero for never
 }
 
-// States returns the noted states by account.
+// States returns the recorded states by account.
 func States(q store.Queryer) (map[string]AccountState, error) {
 	rows, err := q.Query("SELECT account, state, since_ms, event_ms FROM accounts")
 	if err != nil {
@@ -43,18 +43,18 @@ func States(q store.Queryer) (map[string]AccountState, error) {
 	return states, nil
 }
 
-// noteEvery is how soon it is noted that something came, and notePause how soon a state that
-// follows on another one is.
+// noteInterval is how often the time of the last event is recorded, and notePause how long a new
+// state waits, in case another follows at once.
 const (
-	noteEvery = 2 * time.Second
-	notePause = 100 * time.Millisecond
+	noteInterval = 2 * time.Second
+	notePause    = 100 * time.Millisecond
 )
 
-// note keeps the account's state in the database, for those who look at it from outside, until
-// ctx ends.
-func (s *Supervisor) note(ctx context.Context) {
+// noteStates records the account's state in the database until ctx ends, for other processes to
+// read.
+func (s *Supervisor) noteStates(ctx context.Context) {
 	var noted AccountState
-	tick := time.NewTicker(noteEvery)
+	tick := time.NewTicker(noteInterval)
 	defer tick.Stop()
 	for more := true; more; {
 		select {

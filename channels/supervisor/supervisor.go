@@ -1,4 +1,4 @@
-// Package supervisor keeps the channel of an account running, and notes how it is.
+// Package supervisor keeps the channel of an account running and records its state.
 //
 // Tables: accounts, which channels/gate makes.
 package supervisor
@@ -16,8 +16,8 @@ import (
 	"gateway/store"
 )
 
-// A Supervisor keeps the channel of one account running. An outage of a platform is not
-// our crash: the channel is started again, at longer and longer intervals.
+// A Supervisor keeps the channel of one account running. When the channel ends, as in an outage of
+// its platform, it starts the channel again, at longer and longer intervals.
 type Supervisor struct {
 	db       *store.DB
 	name     string
@@ -30,9 +30,9 @@ type Supervisor struct {
 	state channels.State
 	text  string    // that describes the state
 	since time.Time // when the text was reported
-	event time.Time // when something was published
-	up    time.Time // when messages last began to come in
-	lost  time.Time // when they ceased to, after they had come for settleTime; zero if never
+	event time.Time // when the channel last published something
+	up    time.Time // when it last became connected
+	lost  time.Time // when it last lost a connection of settleTime or longer; zero if never
 
 	restarts int64
 	entered  chan struct{} // has a token when the state has changed
@@ -42,10 +42,10 @@ type Supervisor struct {
 	publishing sync.WaitGroup // grows only while closed is false
 }
 
-// How soon a channel is started again. One that ran for steadyTime is taken to have been well.
-// After an outage people wait for lastRestart at most: a call that finds the platform down costs
-// next to nothing, and WhatsApp's client tries every few seconds by itself. One that the platform
-// has refused waits longer, since Discord shuts out whoever sends a wrong token too often.
+// How soon a channel is started again. After a run of steadyTime the intervals begin anew. After an
+// outage people wait for lastRestart at most: a call while the platform is down costs next to
+// nothing, and WhatsApp's client tries every few seconds by itself. A refused channel waits longer,
+// since Discord blocks clients that send a wrong token too often.
 const (
 	firstRestart   = time.Second
 	lastRestart    = 30 * time.Second
@@ -66,21 +66,21 @@ func New(
 // Name returns the account's name.
 func (s *Supervisor) Name() string { return s.name }
 
-// State says in a few words how the channel is, and since when.
+// State describes the channel in a few words, and returns since when that holds.
 func (s *Supervisor) State() (text string, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text, s.since
 }
 
-// supervised is the intake of a supervisor's channel.
+// supervised is the Intake of a supervisor's channel.
 type supervised struct {
 	channels.Publisher
 	s       *Supervisor
 	flushed <-chan struct{}
 }
 
-// errClosed reports that nothing is taken in any more.
+// errClosed reports that the gateway is stopping and accepts no more messages.
 var errClosed = errors.New("supervisor: the gateway stops and takes nothing in")
 
 // Publish implements [channels.Publisher].
@@ -123,20 +123,20 @@ func (s *Supervisor) enter(state channels.State, text string) {
 	}
 }
 
-// settleTime is how long messages must come in until a channel that was lost is well again: some
-// are connected for a moment, again and again.
+// settleTime is how long a lost channel must be connected until it counts as well again: some
+// connect for a moment, again and again.
 const settleTime = 3 * time.Second
 
-// Up reports whether messages come in.
+// Up reports whether the channel is connected.
 func (s *Supervisor) Up() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state == channels.Connected
 }
 
-// Well reports whether messages come in, or did within a time: connections break, and most are
+// Well reports whether the channel is connected or was within a time: most broken connections are
 // there again at once. A channel that was never connected is not well, nor is one that waits for a
-// person to help.
+// person to act.
 func (s *Supervisor) Well(within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +156,8 @@ func (s *Supervisor) Restarts() int64 {
 	return s.restarts
 }
 
-// Close ends receiving. When it returns, nothing is published any more; what is to be sent still
-// can be, until the context of Run ends. It may be called before Run, and is called once.
+// Close ends receiving. After it has returned, nothing is published any more, but messages can be
+// sent until the context of Run ends. It may be called before Run, and is called once.
 func (s *Supervisor) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -166,14 +166,14 @@ func (s *Supervisor) Close() {
 	s.publishing.Wait()
 }
 
-// Run runs the channel until ctx ends, or, after [Supervisor.Close], until the channel needs no
-// connection.
+// Run runs the channel until ctx ends or, after [Supervisor.Close], until the channel needs no
+// connection any more.
 func (s *Supervisor) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	flushed := ctx.Done()
 	ended, end := context.WithCancel(context.WithoutCancel(ctx))
-	wg.Go(func() { s.note(ended) })
+	wg.Go(func() { s.noteStates(ended) })
 	defer end()
 	defer s.enter(channels.Disconnected, "stopped")
 	ctx, cancel := context.WithCancel(ctx)
@@ -204,7 +204,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			pause = max(pause, limit.After)
 		}
 		if refused, ok := errors.AsType[*channels.AccountError](err); ok {
-			// Only a person can help, so that trying often would help nobody.
+			// Only a person can help, so frequent tries are of no use.
 			pause = refusedRestart*3/4 + rand.N(refusedRestart/2)
 			s.log.ErrorContext(ctx, "channel refused", "reason", refused.Reason)
 			s.enter(channels.Refused, refused.Reason)

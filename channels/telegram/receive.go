@@ -124,10 +124,10 @@ func (r *receiver) translate(
 			b.Messages = append(b.Messages, m)
 		}
 		if from, to := u.Message.migration(); from != 0 {
-			if b.Moved == nil {
-				b.Moved = make(map[string]string)
+			if b.Migrated == nil {
+				b.Migrated = make(map[string]string)
 			}
-			b.Moved[strconv.FormatInt(to, 10)] = strconv.FormatInt(from, 10)
+			b.Migrated[strconv.FormatInt(to, 10)] = strconv.FormatInt(from, 10)
 		}
 	}
 	r.albums.address(b.Messages)

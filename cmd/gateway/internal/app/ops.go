@@ -197,7 +197,7 @@ func (o *operations) checks(cfg *config.Config, g *Gateway, inbox *bus.Inbox) []
 			return toolState(g.dispatcher.Stats().Abandoned)
 		}},
 		ops.Check{Name: "scheduler", Test: beating(func() time.Time { return g.scheduler.Beat() })},
-		ops.Check{Name: "router", Test: beating(func() time.Time { return g.router.Beat() })},
+		ops.Check{Name: "router", Test: beating(func() time.Time { return g.router.LastRun() })},
 		ops.Check{Name: "store", Test: func(ctx context.Context) (string, bool) {
 			state, ok := written(ctx)
 			if _, err := g.db.Trouble(); err != nil && !ok {

@@ -222,7 +222,7 @@ func (g *Gateway) channelStates(q store.Queryer) ([]string, error) {
 	for _, s := range g.supervisors {
 		state, since := s.State()
 		lines = append(lines, fmt.Sprintf("%s, %s for %s, %d to send, %d given up", s.Name(), state,
-			time.Since(since).Truncate(time.Second), g.router.Open(s.Name()), dead[s.Name()]))
+			time.Since(since).Truncate(time.Second), g.router.Pending(s.Name()), dead[s.Name()]))
 	}
 	n, given := g.router.Stats(), 0
 	for _, answers := range dead { // also of accounts that are not configured any more

@@ -1,0 +1,239 @@
+package router
+
+import (
+	"context"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+// A conversation is the worker of one conversation. It delivers the queued messages in order, and
+// shows the answer that is growing while there are none.
+type conversation struct {
+	r    *Router
+	a    *account
+	to   bus.Address
+	wake chan struct{}
+
+	// Guarded by r.mu:
+	first   *bus.Delivery  // the oldest delivery; nil if none is known
+	more    bool           // the table may have others
+	check   bool           // somebody may have dropped first
+	loading bool           // the table is being read
+	counted bool           // c is counted in a.loaded
+	updates []bus.Progress // the newest of each stream, not applied yet
+
+	// The worker's own:
+	reservation    reservation
+	reserved       bool          // one new message may be sent: its reservation is used up
+	current        *bus.Delivery // the delivery under way; the fields below are about it
+	retryAt        time.Time     // it failed and is not tried before this time
+	lastTry        time.Time     // when it was tried last
+	lastWait       time.Duration // how long it had to wait after that
+	uncertainSince time.Time     // since when its next part may have been sent; zero if it was not
+	planned        bool          // parts are known
+	sending        bool          // the table says that it is being sent, and is up to date
+	parts          []part
+	shown          messages // the messages that showed its answer growing
+	preview        preview
+}
+
+// signal wakes c, which looks at its fields again.
+func (c *conversation) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// update gives c the newest progress of an answer. r.mu is held.
+func (c *conversation) update(p bus.Progress) {
+	if last := len(c.updates) - 1; last >= 0 && c.updates[last].Stream == p.Stream {
+		c.updates[last] = p
+	} else {
+		c.updates = append(c.updates, p)
+	}
+	c.signal()
+}
+
+// assign gives c the next delivery to make. r.mu is held.
+func (c *conversation) assign(d *bus.Delivery) {
+	c.first = d
+	c.count()
+	c.signal()
+}
+
+// expectMore makes c read the table for further deliveries. r.mu is held.
+func (c *conversation) expectMore() {
+	c.more = true
+	c.count()
+	c.signal()
+}
+
+// count counts c among the conversations for which something waits. r.mu is held.
+func (c *conversation) count() {
+	if !c.counted {
+		c.counted = true
+		c.a.loaded++
+	}
+}
+
+// end removes c as the worker of the conversation. r.mu is held.
+func (c *conversation) end() {
+	c.keepPreview()
+	delete(c.r.conversations, c.to)
+	if !c.counted {
+		return
+	}
+	c.a.loaded--
+	if c.a.backlog.pending {
+		select {
+		case c.r.freed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run works until nothing is left to deliver or to show. After the end of ctx it delivers only what
+// need not wait. If something is left then, c stays registered as the conversation's worker, so
+// that no later message overtakes it.
+func (c *conversation) run(ctx, work context.Context) {
+	for {
+		d, ok := c.next(work, ctx.Err() != nil)
+		if !ok {
+			return
+		}
+		var wait time.Duration
+		if d != nil {
+			if wait = c.deliver(work, d); wait == 0 {
+				c.done(d)
+				continue
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			wait = min(wait, slotTime)
+		} else {
+			wait = c.show(ctx, work)
+			if ctx.Err() != nil {
+				c.preview.stopped = false // the gateway stops: one try is enough
+				continue
+			}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-c.wake:
+		case <-timer.C:
+			if wait == slotTime && c.yield() {
+				timer.Stop()
+				return
+			}
+		}
+		timer.Stop()
+	}
+}
+
+// next applies the updates that have come and returns the next delivery, or nil if only the
+// preview needs work. It reports false if nothing needs work; c is then no longer the
+// conversation's worker.
+func (c *conversation) next(work context.Context, stopping bool) (d *bus.Delivery, ok bool) {
+	for {
+		c.r.mu.Lock()
+		for len(c.updates) > 0 && !c.preview.stopped {
+			p := c.updates[0]
+			c.updates = c.updates[1:]
+			c.applyUpdate(&p)
+		}
+		d = c.first
+		switch {
+		case d != nil && c.check, d == nil && c.more:
+			c.check, c.loading = false, true
+			if d == nil {
+				c.more = false
+			}
+			c.r.mu.Unlock()
+			if !c.reload(work, d) {
+				return nil, false
+			}
+			continue
+		case d != nil, c.preview.stopped, c.preview.active() && !stopping:
+			c.r.mu.Unlock()
+			return d, true
+		}
+		c.end()
+		c.r.mu.Unlock()
+		return nil, false
+	}
+}
+
+// reload reads the table: whether d is still to be delivered or, if d is nil, which delivery is the
+// first. It tries until that succeeds, and reports false when ctx has ended.
+func (c *conversation) reload(ctx context.Context, d *bus.Delivery) bool {
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		found, err := c.find(ctx, d)
+		if err == nil {
+			c.r.mu.Lock()
+			c.loading = false
+			if c.first = found; found != nil {
+				c.r.finished.add(found.Message.Stream)
+			}
+			c.more = c.more || found != nil || d != nil
+			c.r.mu.Unlock()
+			return true
+		}
+		if ctx.Err() == nil {
+			c.r.log.ErrorContext(ctx, "outbox not read", "to", c.to.String(), "err", err)
+		}
+		if !channels.Sleep(ctx, wait) {
+			return false
+		}
+	}
+}
+
+// find returns d if it is still to be delivered or, if d is nil, the first delivery of the table.
+func (c *conversation) find(ctx context.Context, d *bus.Delivery) (*bus.Delivery, error) {
+	q := c.r.db.Read(ctx)
+	if d != nil {
+		open, err := c.r.outbox.IsOpen(q, d.ID)
+		if err != nil || !open {
+			return nil, err
+		}
+		return d, nil
+	}
+	for {
+		found, err := c.r.outbox.First(q, c.to)
+		aside, err := c.r.setAside(ctx, err)
+		if err != nil || found != nil || aside == 0 {
+			return found, err
+		}
+	}
+}
+
+// done removes d, which was sent or given up.
+func (c *conversation) done(d *bus.Delivery) {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	c.a.pending--
+	if c.first == d {
+		c.first = nil
+	}
+}
+
+// yield gives the slot of c, which has waited for long, to a conversation without a worker, if
+// there is one. It reports whether c is no longer the conversation's worker.
+func (c *conversation) yield() bool {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	if !c.a.backlog.pending || c.a.loaded <= maxLoaded-yieldAtOnce || c.first == nil || c.sending ||
+		len(c.updates) > 0 || c.preview.active() || c.a.broken() {
+		return false
+	}
+	if s := c.first.Message.Stream; s != "" && c.current == c.first {
+		c.r.keptPreviews[s] = c.shown
+	}
+	c.a.backlog.add()
+	c.end()
+	return true
+}
