@@ -69,7 +69,7 @@ func (d *Dispatcher) goChores(ctx context.Context) (stop func()) {
 
 // runChores does what is due until ctx ends. When it returns nothing of it runs any more.
 func (d *Dispatcher) runChores(ctx context.Context) error {
-	if err := d.Memory.Settle(ctx); err != nil && ctx.Err() == nil {
+	if err := d.settleErased(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
 	if err := d.Memory.SyncAll(ctx); err != nil && ctx.Err() == nil {

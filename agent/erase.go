@@ -15,6 +15,7 @@ import (
 	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/fault"
 )
 
 // Who asks for it is forgotten: transcripts, memory, files, and who they are. What is rows goes in
@@ -28,6 +29,7 @@ type erased struct {
 	Outbox int64          `json:"outbox"` // likewise
 	Person int64          `json:"person"`
 	Files  bool           `json:"files"` // are gone
+	Swept  []bus.Address  `json:"swept"` // chats of which the bus has nothing any more
 	Sent   bool           `json:"sent"`  // was the last message, and the bus has nothing of them
 }
 
@@ -272,7 +274,7 @@ func (d *Dispatcher) eraseRest(ctx context.Context, c *background.Task) (outcome
 	if err := json.Unmarshal(c.State, &left); err != nil {
 		return outcome{}, fmt.Errorf("agent: erase %s: %w", c.Scope, err)
 	}
-	if err := d.Memory.Settle(ctx); err != nil {
+	if err := d.settleErased(ctx); err != nil {
 		return outcome{}, err
 	}
 	if !left.Files { // once: those that come while something is still to be sent are others
@@ -301,7 +303,7 @@ func (d *Dispatcher) eraseRest(ctx context.Context, c *background.Task) (outcome
 			return outcome{}, err
 		}
 	}
-	left.Chats = nil // else the chore itself would be the last trace
+	left.Chats, left.Swept = nil, nil // else the chore itself would be the last trace
 	err := d.tx(ctx, func(tx *store.Tx) error { return d.chores.Save(tx, c, jsonOf(left)) })
 	if err != nil {
 		return outcome{}, err
@@ -321,30 +323,91 @@ func (d *Dispatcher) keepers(left *erased) map[string]Keeper {
 }
 
 // eraseBus deletes what the bus has of the chats, and reports whether that is all of it: what is
-// still to be sent stays until it was, unless nobody will ever send it.
+// still to be sent stays until it was, unless nobody will ever send it, and its chat with it.
 func (d *Dispatcher) eraseBus(ctx context.Context, left *erased) (done bool, err error) {
+	var chats []bus.Address
 	err = d.tx(ctx, func(tx *store.Tx) error {
-		done = true
+		done, chats = true, nil
 		for _, a := range left.Chats {
+			if slices.Contains(left.Swept, a) {
+				continue
+			}
 			if !d.opts.Served(a.Account) {
 				if err := d.Outbox.DropAll(tx, a, left.Outbox); err != nil {
 					return err
 				}
 			}
-			sent, err := d.Outbox.Erase(tx, a, left.Outbox)
+			open, err := d.Outbox.Owes(tx, a, left.Outbox)
 			if err != nil {
 				return err
 			}
-			if done = done && sent; !sent {
-				continue
-			}
-			if err := d.Inbox.Erase(tx, a, left.Inbox); err != nil {
-				return err
+			if open {
+				done = false
+			} else {
+				chats = append(chats, a)
 			}
 		}
 		return nil
 	})
-	return done, err
+	if err != nil || len(chats) == 0 {
+		return done, err
+	}
+	if err := d.erasePages(ctx, chats, left.Outbox, d.Outbox.Erase); err != nil {
+		return false, err
+	}
+	if err := d.erasePages(ctx, chats, left.Inbox, d.Inbox.Erase); err != nil {
+		return false, err
+	}
+	left.Swept = append(left.Swept, chats...)
+	return done, nil
+}
+
+// erasePages calls erase for chats and page after page of a table, up to an id, a transaction for
+// each page.
+func (d *Dispatcher) erasePages(ctx context.Context, chats []bus.Address, upTo int64,
+	erase func(tx *store.Tx, a bus.Address, after, upTo int64) (int64, error),
+) error {
+	for after := int64(0); after < upTo; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		fault.Point("erasing")
+		var next int64
+		err := d.tx(ctx, func(tx *store.Tx) (err error) {
+			for i := 0; i < len(chats) && err == nil; i++ {
+				next, err = erase(tx, chats[i], after, upTo)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		after = next
+	}
+	return nil
+}
+
+// settleErased deletes the rows of memory and transcripts that erasing has made unreachable, in many
+// short
+// transactions. It does nothing if there are none.
+func (d *Dispatcher) settleErased(ctx context.Context) error {
+	if err := d.Memory.Settle(ctx); err != nil {
+		return err
+	}
+	for more := true; more; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := d.tx(ctx, func(tx *store.Tx) (err error) {
+			more, err = d.sessions.Settle(tx)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		fault.Point("erasing")
+	}
+	return nil
 }
 
 func (d *Dispatcher) eraseFiles(ctx context.Context, left *erased) error {

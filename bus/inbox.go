@@ -213,14 +213,15 @@ func (in *Inbox) set(tx *store.Tx, query string, args ...any) (bool, error) {
 	return n > 0, nil
 }
 
-// Erase deletes what has come from a chat, all its threads together, up to a message.
-func (in *Inbox) Erase(tx *store.Tx, a Address, upTo int64) error {
-	_, err := tx.Exec("DELETE FROM inbox WHERE account = $1 AND chat = $2 AND id <= $3",
-		a.Account, a.Chat, upTo)
+// Erase deletes what has come from a chat, all its threads together, up to a message. It looks at
+// some rows after an id only, and returns the id after which to go on, upTo at the end.
+func (in *Inbox) Erase(tx *store.Tx, a Address, after, upTo int64) (next int64, err error) {
+	next, err = store.EraseStep(tx, "inbox", after, upTo, "account = $3 AND chat = $4",
+		a.Account, a.Chat)
 	if err != nil {
-		return fmt.Errorf("bus: erase %s: %w", a, err)
+		return 0, fmt.Errorf("bus: erase %s: %w", a, err)
 	}
-	return nil
+	return next, nil
 }
 
 // DirectChats returns the chats in which a person has written alone, as far as the inbox knows.

@@ -350,18 +350,25 @@ func (out *Outbox) DropAll(tx *store.Tx, a Address, upTo int64) error {
 	return nil
 }
 
-// Erase deletes what was sent to a chat, all its threads together, up to a delivery, and what will
-// not be sent. It reports false, and deletes nothing, while some of it is still to be sent.
-func (out *Outbox) Erase(tx *store.Tx, a Address, upTo int64) (bool, error) {
+// Owes reports whether something is still to be sent to a chat, all its threads together, up to a
+// delivery.
+func (out *Outbox) Owes(q store.Queryer, a Address, upTo int64) (bool, error) {
 	var open int
-	err := tx.QueryRow(`SELECT count(*) FROM outbox WHERE account = $1 AND chat = $2 AND id <= $3
+	err := q.QueryRow(`SELECT count(*) FROM outbox WHERE account = $1 AND chat = $2 AND id <= $3
 		AND state IN ('waiting', 'sending')`, a.Account, a.Chat, upTo).Scan(&open)
-	if err == nil && open == 0 {
-		_, err = tx.Exec("DELETE FROM outbox WHERE account = $1 AND chat = $2 AND id <= $3",
-			a.Account, a.Chat, upTo)
-	}
 	if err != nil {
-		return false, fmt.Errorf("bus: erase %s: %w", a, err)
+		return false, fmt.Errorf("bus: read outbox of %s: %w", a, err)
 	}
-	return open == 0, nil
+	return open > 0, nil
+}
+
+// Erase deletes what was for a chat, all its threads together, up to a delivery. It looks at some
+// rows after an id only, and returns the id after which to go on, upTo at the end.
+func (out *Outbox) Erase(tx *store.Tx, a Address, after, upTo int64) (next int64, err error) {
+	next, err = store.EraseStep(tx, "outbox", after, upTo, "account = $3 AND chat = $4",
+		a.Account, a.Chat)
+	if err != nil {
+		return 0, fmt.Errorf("bus: erase %s: %w", a, err)
+	}
+	return next, nil
 }

@@ -156,7 +156,8 @@ func (s Store) head(q store.Queryer, key Key) (h Head, newest int64, err error) 
 		return h, 0, err
 	}
 	err = q.QueryRow(`SELECT count(*), count(CASE WHEN id <= $2 THEN 1 END) FROM messages
-		WHERE session = $1 AND id <= $3`, string(key), start, newest).Scan(&h.Messages, &h.Start)
+		WHERE session = $1 AND id <= $3 AND id > `+erasedOf("$1"),
+		string(key), start, newest).Scan(&h.Messages, &h.Start)
 	return h, newest, err
 }
 

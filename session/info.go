@@ -85,8 +85,9 @@ func (Store) Address(q store.Queryer, key Key) (a bus.Address, ok bool, err erro
 	return a, !strings.Contains(string(key), subMark), nil
 }
 
-const infoQuery = `SELECT key, title, queue_mode, input, output, cached, cost, context, created_ms,
-	updated_ms, (SELECT count(*) FROM messages WHERE session = key) FROM sessions `
+var infoQuery = `SELECT key, title, queue_mode, input, output, cached, cost, context, created_ms,
+	updated_ms, (SELECT count(*) FROM messages WHERE session = key AND id > ` + erasedOf("key") +
+	`) FROM sessions `
 
 // Info returns the description of a session; the zero Info, but for its key, if there is none.
 func (Store) Info(q store.Queryer, key Key) (Info, error) {

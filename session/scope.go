@@ -37,7 +37,8 @@ func (Store) Compact(
 ) (bool, error) {
 	n, err := tx.Exec(`UPDATE sessions SET start = $3, summary = $4, summary_from = $5
 		WHERE key = $1 AND start = $2 AND scope = $6
-			AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND session = $1)`,
+			AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND session = $1)
+			AND $3 > `+erasedOf("$1"),
 		string(key), before.Start, to, text, from, string(before.Scope))
 	if err != nil {
 		return false, fmt.Errorf("session: compact %s: %w", key, err)
@@ -109,16 +110,71 @@ func (Store) SetScope(tx *store.Tx, key Key, s memory.Scope) error {
 	return nil
 }
 
-// Erase deletes a session with all that was said in it.
+// Erase makes a session with all that was said in it unreachable: from then on nothing finds it,
+// and it may begin anew. Its rows are for [Store.Settle] to delete.
 func (Store) Erase(tx *store.Tx, key Key) error {
-	for _, table := range []string{
-		"DELETE FROM messages WHERE session = $1",
-		"DELETE FROM turns WHERE session = $1",
+	for _, statement := range []string{
+		`INSERT INTO session_rests (session, message, turn)
+			VALUES ($1, (SELECT COALESCE(max(id), 0) FROM messages WHERE session = $1),
+				(SELECT COALESCE(max(id), 0) FROM turns))
+			ON CONFLICT (session) DO UPDATE SET message = excluded.message, turn = excluded.turn`,
+		"UPDATE turns SET state = 'stopped' WHERE session = $1 AND state = 'running'",
 		"DELETE FROM sessions WHERE key = $1",
 	} {
-		if _, err := tx.Exec(table, string(key)); err != nil {
+		if _, err := tx.Exec(statement, string(key)); err != nil {
 			return fmt.Errorf("session: erase %s: %w", key, err)
 		}
 	}
 	return nil
+}
+
+// settleTime is how long one transaction of [Store.Settle] works: others write in between.
+const settleTime = 5 * time.Millisecond
+
+// A rest is what [Store.Erase] has left of a session.
+type rest struct {
+	session       string
+	message, turn int64 // up to these ids
+	at            int64 // turns up to this one are deleted
+}
+
+// Settle deletes some of the rows that [Store.Erase] has left, and reports whether there may be
+// more. It is called until there are none, each time in a transaction of its own.
+func (Store) Settle(tx *store.Tx) (more bool, err error) { return settleSome(tx, settleTime) }
+
+// settleSome is Settle for a time.
+func settleSome(tx *store.Tx, limit time.Duration) (more bool, err error) {
+	var r rest
+	err = tx.QueryRow("SELECT session, message, turn, at FROM session_rests ORDER BY session LIMIT 1").
+		Scan(&r.session, &r.message, &r.turn, &r.at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	began := time.Now()
+	for done := false; err == nil && !done; done = done || time.Since(began) >= limit {
+		done, err = r.settle(tx)
+	}
+	if err != nil {
+		return false, fmt.Errorf("session: settle: %w", err)
+	}
+	return true, nil
+}
+
+// settle deletes a few rows of r, and r itself with the last of them.
+func (r *rest) settle(tx *store.Tx) (done bool, err error) {
+	n, err := tx.Exec(`DELETE FROM messages WHERE id IN
+		(SELECT id FROM messages WHERE session = $1 AND id <= $2 ORDER BY id LIMIT 32)`,
+		r.session, r.message)
+	switch {
+	case err != nil || n > 0:
+		return false, err
+	case r.at < r.turn:
+		r.at, err = store.EraseStep(tx, "turns", r.at, r.turn, "session = $3", r.session)
+		if err == nil {
+			_, err = tx.Exec("UPDATE session_rests SET at = $2 WHERE session = $1", r.session, r.at)
+		}
+		return false, err
+	}
+	_, err = tx.Exec("DELETE FROM session_rests WHERE session = $1", r.session)
+	return true, err
 }

@@ -33,7 +33,8 @@ func (Store) Search(q store.Queryer, query string, key Key, limit int) ([]Found,
 		})
 	})
 	rows, err := q.Query(`SELECT session, body, created_ms FROM messages
-		WHERE $1 = '' OR session = $1 ORDER BY id DESC`, string(key))
+		WHERE ($1 = '' OR session = $1) AND id > `+erasedOf("messages.session")+`
+		ORDER BY id DESC`, string(key))
 	if err != nil {
 		return nil, fmt.Errorf("session: search: %w", err)
 	}

@@ -6,10 +6,10 @@
 // turn are refused with [ErrEnded] once it was stopped, or taken over under a newer lease.
 // The prompt holds what comes after a message, the session's start, and a summary of what was
 // before it: [Store.Compact] and [Store.Reset] move the start. Nothing is deleted but by
-// [Store.Erase], and with age by [Store.PruneMessages], [Store.PruneArchived] and
-// [Store.PruneTurns].
+// [Store.Erase] with [Store.Settle], and with age by [Store.PruneMessages],
+// [Store.PruneArchived] and [Store.PruneTurns].
 //
-// Tables: sessions, turns, messages.
+// Tables: sessions, turns, messages, session_rests.
 package session
 
 import (
@@ -74,7 +74,20 @@ ALTER TABLE sessions ADD COLUMN summary_from BIGINT NOT NULL DEFAULT 0; -- first
 ALTER TABLE sessions ADD COLUMN tidy INTEGER NOT NULL DEFAULT 0; -- 1: compacted since it is idle
 CREATE INDEX sessions_scope ON sessions (scope);
 CREATE INDEX sessions_idle ON sessions (updated_ms) WHERE tidy = 0;`, `
-ALTER TABLE sessions ADD COLUMN model TEXT NOT NULL DEFAULT ''; -- '' is the configured one`}}
+ALTER TABLE sessions ADD COLUMN model TEXT NOT NULL DEFAULT ''; -- '' is the configured one`, `
+CREATE TABLE session_rests (
+	session TEXT PRIMARY KEY,           -- was erased, and may have begun anew
+	message BIGINT NOT NULL,            -- its messages up to this id are still to be deleted
+	turn    BIGINT NOT NULL,            -- likewise
+	at      BIGINT NOT NULL DEFAULT 0   -- the turns up to this id are deleted
+);`}}
+
+// erasedOf is the id up to which the messages of a session, which is an expression, are erased:
+// nothing reads those. Where it is compared beside another bound of m.id the plus keeps the database
+// from choosing it for the index.
+func erasedOf(session string) string {
+	return "COALESCE((SELECT e.message FROM session_rests e WHERE e.session = " + session + "), 0)"
+}
 
 // A Key names a session: the address of its conversation, as account/chat[/thread].
 type Key string

@@ -372,3 +372,88 @@ func TestBeginIsAllOrNothing(t *testing.T) {
 		t.Error("the turn that was undone counts")
 	}
 }
+
+// A session that is erased is gone for everybody at once, also for the next one of its name; its
+// rows go in pieces between which others write.
+func TestEraseInPieces(t *testing.T) {
+	f := newFixture(t)
+	const turns = 40
+	talk := func(a bus.Address, n int) {
+		for range n {
+			var list []string
+			for i := range 25 {
+				list = append(list, fmt.Sprint("user: zanzibar ", i))
+			}
+			turn := f.begin(a, "zanzibar")
+			f.must(f.append(turn, list...))
+			f.must(f.end(turn, Done, "ok"))
+		}
+	}
+	other := bus.Address{Account: "test", Chat: "b"}
+	talk(other, 1)
+	talk(chat, turns)
+	running := f.begin(chat, "zanzibar")
+	old, err := f.Summary(f.read(), KeyOf(chat))
+	f.must(err)
+	last, err := f.Newest(f.read(), KeyOf(chat))
+	f.must(err)
+	f.must(f.tx(func(tx *store.Tx) error { return f.Erase(tx, KeyOf(chat)) }))
+	rows := func(table string) (n int) {
+		f.must(f.read().QueryRow("SELECT count(*) FROM "+table+" WHERE session = $1",
+			string(KeyOf(chat))).Scan(&n))
+		return n
+	}
+	wantGone := func(messages int) {
+		t.Helper()
+		info, err := f.Info(f.read(), KeyOf(chat))
+		f.must(err)
+		found, err := f.Search(f.read(), "zanzibar", KeyOf(chat), 100)
+		f.must(err)
+		transcript, err := f.Transcript(f.read(), KeyOf(chat), 1<<20)
+		f.must(err)
+		all, err := f.After(f.read(), KeyOf(chat), 0, 1000)
+		f.must(err)
+		first, err := f.KeepFrom(f.read(), KeyOf(chat), messages+1)
+		f.must(err)
+		if info.Messages != messages || len(found) > 0 || len(transcript.Entries) != messages ||
+			len(all) != messages || first != 0 {
+			t.Errorf("there are %d messages, %d found, %d in the transcript, %d in all, %d is kept; want %d",
+				info.Messages, len(found), len(transcript.Entries), len(all), first, messages)
+		}
+	}
+	wantGone(0)
+	if err := f.append(running, "user: late"); !errors.Is(err, ErrEnded) {
+		t.Errorf("a turn of it writes: %v", err)
+	}
+	if gone, err := f.Erased(f.read(), running.ID); err != nil || !gone {
+		t.Errorf("a turn of it is not erased: %v", err)
+	}
+	f.begin(chat, "hello")
+	wantGone(1)
+	f.must(f.tx(func(tx *store.Tx) error {
+		ok, err := f.Compact(tx, KeyOf(chat), old, last, "zanzibar", 0)
+		if ok {
+			t.Error("notes of what is erased are notes of what has begun anew")
+		}
+		return err
+	}))
+	pieces, most := 0, 0
+	for more := true; more; pieces++ {
+		before := rows("messages") + rows("turns")
+		f.must(f.tx(func(tx *store.Tx) (err error) {
+			more, err = settleSome(tx, 0)
+			return err
+		}))
+		most = max(most, before-rows("messages")-rows("turns"))
+		talk(other, 1) // which others do in between
+		wantGone(1)
+	}
+	if left := rows("messages") + rows("turns"); left != 2 || most > 32+turns {
+		t.Errorf("%d rows are left, %d went at once in %d pieces", left, most, pieces)
+	}
+	var rests int
+	f.must(f.read().QueryRow("SELECT count(*) FROM session_rests").Scan(&rests))
+	if rests > 0 {
+		t.Errorf("%d rests are left", rests)
+	}
+}

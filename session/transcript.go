@@ -35,6 +35,7 @@ type Transcript struct {
 func (Store) Transcript(q store.Queryer, key Key, size int) (*Transcript, error) {
 	t, err := read(q, key, size, `SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
 		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > s.start
+			AND +m.id > `+erasedOf("$1")+`
 		WHERE s.key = $1 ORDER BY m.id DESC`, string(key))
 	if err == nil {
 		slices.Reverse(t.Entries)
@@ -46,6 +47,7 @@ func (Store) Transcript(q store.Queryer, key Key, size int) (*Transcript, error)
 func (Store) TranscriptAfter(q store.Queryer, key Key, id int64) (*Transcript, error) {
 	return read(q, key, math.MaxInt, `SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
 		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > $2
+			AND +m.id > `+erasedOf("$1")+`
 		WHERE s.key = $1 ORDER BY m.id`, string(key), id)
 }
 
@@ -86,6 +88,7 @@ func (Store) After(q store.Queryer, key Key, id int64, limit int) ([]Entry, erro
 	t, err := read(q, key, math.MaxInt,
 		`SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
 		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > $2
+			AND +m.id > `+erasedOf("$1")+`
 		WHERE s.key = $1 ORDER BY m.id LIMIT $3`, string(key), id, limit)
 	if err != nil {
 		return nil, err
@@ -97,7 +100,8 @@ func (Store) After(q store.Queryer, key Key, id int64, limit int) ([]Entry, erro
 // counts.
 func (Store) Size(q store.Queryer, key Key) (size int, err error) {
 	err = q.QueryRow(`SELECT COALESCE(sum(octet_length(m.body)), 0)
-		FROM sessions s JOIN messages m ON m.session = s.key AND m.id > s.start WHERE s.key = $1`,
+		FROM sessions s JOIN messages m ON m.session = s.key AND m.id > s.start
+			AND +m.id > `+erasedOf("$1")+` WHERE s.key = $1`,
 		string(key)).Scan(&size)
 	if err != nil {
 		return 0, fmt.Errorf("session: read %s: %w", key, err)
@@ -107,8 +111,8 @@ func (Store) Size(q store.Queryer, key Key) (size int, err error) {
 
 // Newest returns the id of the newest message of a session, 0 if there is none.
 func (Store) Newest(q store.Queryer, key Key) (id int64, err error) {
-	err = q.QueryRow("SELECT COALESCE(max(id), 0) FROM messages WHERE session = $1",
-		string(key)).Scan(&id)
+	err = q.QueryRow("SELECT COALESCE(max(id), 0) FROM messages WHERE session = $1 AND id > "+
+		erasedOf("$1"), string(key)).Scan(&id)
 	if err != nil {
 		return 0, fmt.Errorf("session: read %s: %w", key, err)
 	}
@@ -128,8 +132,8 @@ func (Store) TurnStart(q store.Queryer, t *Turn) (id int64, err error) {
 // KeepFrom returns the id of the message with which the newest n of a session begin, 0 if there are
 // fewer.
 func (Store) KeepFrom(q store.Queryer, key Key, n int) (id int64, err error) {
-	err = q.QueryRow("SELECT id FROM messages WHERE session = $1 ORDER BY id DESC LIMIT 1 OFFSET $2",
-		string(key), n-1).Scan(&id)
+	err = q.QueryRow("SELECT id FROM messages WHERE session = $1 AND id > "+erasedOf("$1")+
+		" ORDER BY id DESC LIMIT 1 OFFSET $2", string(key), n-1).Scan(&id)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, fmt.Errorf("session: read %s: %w", key, err)
 	}

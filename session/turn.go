@@ -219,7 +219,9 @@ func turns(q store.Queryer, query string, args ...any) ([]Turn, error) {
 // Erased reports whether a turn that was begun is erased by now.
 func (Store) Erased(q store.Queryer, id int64) (bool, error) {
 	var n int
-	if err := q.QueryRow("SELECT count(*) FROM turns WHERE id = $1", id).Scan(&n); err != nil {
+	err := q.QueryRow(`SELECT count(*) FROM turns WHERE id = $1 AND id >
+		COALESCE((SELECT e.turn FROM session_rests e WHERE e.session = turns.session), 0)`, id).Scan(&n)
+	if err != nil {
 		return false, fmt.Errorf("session: read turn %d: %w", id, err)
 	}
 	return id != 0 && n == 0, nil

@@ -50,3 +50,21 @@ func (p Pruning) Step(tx *Tx, before time.Time, after int64) (n int, next int64,
 	}
 	return int(deleted), last, nil
 }
+
+// EraseStep deletes, of the next [PruneBatch] rows of a table after an id, those up to another id
+// for which a condition holds. Its parameters begin with $3. It returns the id after which to go on,
+// upTo at the end.
+func EraseStep(
+	tx *Tx, table string, after, upTo int64, condition string, args ...any,
+) (next int64, err error) {
+	err = tx.QueryRow("SELECT COALESCE(max(id), $2) FROM (SELECT id FROM "+table+
+		" WHERE id > $1 AND id <= $2 ORDER BY id LIMIT 500) AS page", after, upTo).Scan(&next)
+	if err == nil {
+		_, err = tx.Exec("DELETE FROM "+table+" WHERE id > $1 AND id <= $2 AND "+condition,
+			append([]any{after, next}, args...)...)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("store: erase from %s: %w", table, err)
+	}
+	return next, nil
+}

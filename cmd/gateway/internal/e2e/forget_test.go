@@ -189,6 +189,7 @@ func TestForgetOnPlatforms(t *testing.T) {
 		{name: "at once"},
 		{name: "killed", killed: true},
 		{name: "killed when it was done", fault: "GATEWAY_FAULT=chored:2"},
+		{name: "killed between two pieces", fault: "GATEWAY_FAULT=erasing:4"},
 		{name: "not connected", away: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
