@@ -43,6 +43,7 @@ type Server struct {
 	Dir     string            // where the command runs; "" is where the gateway does
 	URL     string            // of a server that speaks streamable HTTP
 	Header  map[string]string // of each request to the URL's host; secrets
+	HTTP    *http.Client      // reaches the URL; nil is Options.HTTP
 
 	// Allow has patterns of the names of tools, as the server calls them, in which "*" stands for
 	// anything; "resources" and "prompts" are the tools for these. Empty allows all.
@@ -63,7 +64,7 @@ type Options struct {
 	// environment if there is none. Nil runs the command as it is, and refuses a confined one.
 	Command func(ctx context.Context, s Server) (*exec.Cmd, error)
 
-	// HTTP reaches the endpoints; it decides which addresses may be. Its Timeout is not used,
+	// HTTP reaches the endpoints that have no client of their own; it decides which addresses may be. Its Timeout is not used,
 	// because answers are streams; each call has a time-out of its own. Nil is a usual client.
 	HTTP *http.Client
 

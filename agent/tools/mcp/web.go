@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 		return nil, errors.New("its URL is none")
 	}
 	life, cancel := context.WithCancel(life)
-	client := *s.opts.HTTP
+	client := *cmp.Or(s.HTTP, s.opts.HTTP)
 	client.Timeout = 0
 	base := client.Transport
 	if base == nil {

@@ -22,13 +22,14 @@ func newMCP(h *hands) *mcp.Client {
 			continue
 		}
 		servers = append(servers, mcp.Server{
+			HTTP: newServerGuard(h.cfg, s).Client(0),
 			Name: name, Command: s.Command, Env: reveal(s.Env), Dir: h.cfg.Gateway.Workspace,
 			URL: s.URL, Header: reveal(s.Headers), Allow: s.Allow, Timeout: s.Timeout,
 			Confined: s.Sandbox && len(s.Command) > 0, Least: bus.Role(s.Role),
 		})
 	}
 	return mcp.New(servers, &mcp.Options{
-		Set: h.tools.Set, Command: h.serverCommand, HTTP: newServerGuard(h.cfg).Client(0),
+		Set: h.tools.Set, Command: h.serverCommand,
 		Cache: filepath.Join(h.cfg.Gateway.Home, "mcp"), Logger: h.log,
 	})
 }

@@ -35,25 +35,24 @@ func guardOptions(cfg *config.Config) (o guard.Options) {
 	return o
 }
 
-// newServerGuard returns what connects to MCP servers. The operator has named their hosts: one
-// that stands on this machine, or by its address in a private network, may be reached at its port.
-func newServerGuard(cfg *config.Config) *guard.Guard {
+// newServerGuard returns what connects to an MCP server. The operator has named its host: one that
+// stands on this machine, or by its address in a private network, may be reached at its port. Each
+// server has a guard of its own, as it could redirect to what another one's allows.
+func newServerGuard(cfg *config.Config, s config.Server) *guard.Guard {
 	o := guardOptions(cfg)
-	for _, s := range cfg.MCP {
-		u, err := url.Parse(s.URL)
-		if err != nil || s.URL == "" || !s.Enabled {
-			continue
-		}
-		if n, err := strconv.Atoi(u.Port()); err == nil {
-			o.Ports = append(o.Ports, n)
-		}
-		if a, err := netip.ParseAddr(u.Hostname()); err == nil {
-			o.Allow = append(o.Allow, netip.PrefixFrom(a, a.BitLen()))
-		}
-		if u.Hostname() == "localhost" {
-			o.Allow = append(o.Allow, netip.MustParsePrefix("127.0.0.1/32"),
-				netip.MustParsePrefix("::1/128"))
-		}
+	u, err := url.Parse(s.URL)
+	if err != nil || s.URL == "" {
+		return guard.New(&o)
+	}
+	if n, err := strconv.Atoi(u.Port()); err == nil {
+		o.Ports = append(o.Ports, n)
+	}
+	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
+		o.Allow = append(o.Allow, netip.PrefixFrom(a, a.BitLen()))
+	}
+	if u.Hostname() == "localhost" {
+		o.Allow = append(o.Allow, netip.MustParsePrefix("127.0.0.1/32"),
+			netip.MustParsePrefix("::1/128"))
 	}
 	return guard.New(&o)
 }
