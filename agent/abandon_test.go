@@ -24,7 +24,7 @@ func TestAbandonedTool(t *testing.T) {
 		w.say("a", "hello")
 		w.sleep(time.Minute + abandonAfter)
 		w.wantAnswers("a", "I can't know")
-		w.wantAsked(2, "user: hello", "assistant:  stuck({})", "tool: "+toolError(errAbandoned))
+		w.wantAsked(2, "user: hello", "assistant:  stuck({})", "tool: "+toolError(errAbandoned, ""))
 		w.say("a", "again")
 		w.say("a", "/stop", "and now?")
 		w.sleep(abandonAfter)

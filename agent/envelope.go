@@ -175,16 +175,27 @@ func envelope(m bus.InboundMessage, zone *time.Location) string {
 }
 
 // spoken returns text in a form that cannot pass for a part of an envelope.
-func spoken(text string) string { return envelopeLike.ReplaceAllString(text, "($1)") }
+func spoken(text string) string {
+	text = envelopeLike.ReplaceAllString(text, "($1)")
+	return envelopeStart.ReplaceAllString(text, "($1") // what stands within another one
+}
 
-// envelopeLike is what could pass in the text of a message for the envelope of another one, or for
-// what the gateway says of quotes, files and tasks, whatever stands for its spaces. It loses its
-// brackets, also where the text ends before it does.
-var envelopeLike = regexp.MustCompile(strings.NewReplacer("_+", gap+"+", "_*", gap+"*").Replace(
-	`(?i)\[_*([a-z]+day_+\d{4}-\d\d-\d\d[^\]]*|(?:end|text|outcome)_+of_+[^\]]*|` +
-		`what_+was_+said_+[^\]]*|in_+reply_+to_+[^\]]*|in_+the_+quoted_+[^\]]*|` +
-		`forwarded,_+[^\]]*|new_+wording_+[^\]]*|voice_+message[,:]_+[^\]]*|your_+task_*|` +
-		`what_+you_+remember[^\]]*|the_+skill_+[^\]]*|archived_+context_+[^\]]*)(?:\]|\z)`))
+// What could pass in the text of a message for the envelope of another one, or for what the gateway
+// says of quotes, files and tasks, whatever stands for its spaces. It loses its brackets, also where
+// the text ends before it does.
+var (
+	envelopeLike  = gapped(`(?i)\[_*(your_+task_*|(?:` + envelopeWords + `)[^\]]*)(?:\]|\z)`)
+	envelopeStart = gapped(`(?i)\[(_*(?:` + envelopeWords + `))`)
+)
+
+const envelopeWords = `[a-z]+day_+\d{4}-\d\d-\d\d|(?:end|text|outcome)_+of_+|what_+was_+said_+|` +
+	`in_+reply_+to_+|in_+the_+quoted_+|forwarded,_+|new_+wording_+|voice_+message[,:]_+|` +
+	`what_+you_+remember|the_+skill_+|archived_+context_+|heartbeat;|the_+job_+|` +
+	`posted_+by_+`
+
+func gapped(pattern string) *regexp.Regexp {
+	return regexp.MustCompile(strings.NewReplacer("_+", gap+"+", "_*", gap+"*").Replace(pattern))
+}
 
 // gap is a sign that shows as a space, or not at all.
 const gap = `[\s\p{Z}\p{Cf}]`

@@ -48,7 +48,7 @@ func (t *turn) parkFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 		if a.result.Commit != nil {
 			_, err := a.result.Commit(tx)
 			if errors.As(err, &refusal) {
-				return t.append(tx, &t.Turn, nil, []llm.Message{toolResult(c, toolError(refusal))})
+				return t.append(tx, &t.Turn, nil, []llm.Message{toolResult(c, toolError(refusal, ""))})
 			}
 			if err != nil {
 				return err
@@ -71,7 +71,7 @@ func (t *turn) parkFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	}
 	t.d.Inbox.Wake() // what Commit has put there is not heard of otherwise
 	if refusal != nil {
-		t.recall(toolResult(c, toolError(refusal)))
+		t.recall(toolResult(c, toolError(refusal, "")))
 		return nil
 	}
 	fault.Point("parked")

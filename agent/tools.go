@@ -217,16 +217,22 @@ func (t *turn) call(
 	log := t.d.logger(&t.Turn).With("tool", c.Name, "took", t.d.opts.Now().Sub(start))
 	if err != nil {
 		log.InfoContext(ctx, "tool failed", "err", err)
-		d = done{result: tool.Result{Text: toolError(err)}, source: d.result.Foreign}
+		d = done{result: tool.Result{Text: toolError(err, d.result.Foreign)},
+			source: d.result.Foreign}
 	} else {
 		log.DebugContext(ctx, "tool done")
 	}
 	return d, true
 }
 
-// toolError is what the model is told of a call that has failed.
-func toolError(err error) string {
-	return "Error: " + err.Error() + "\nFind out what went wrong and try another way."
+// toolError is what the model is told of a call that has failed. The words may be those of source, if
+// there is one, and then stand in its frame.
+func toolError(err error, source string) string {
+	text := spoken(err.Error())
+	if source != "" {
+		text = framed(tool.Result{Text: err.Error(), Foreign: source})
+	}
+	return "Error: " + text + "\nFind out what went wrong and try another way."
 }
 
 func (t *turn) runTool(
@@ -356,7 +362,7 @@ func (t *turn) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 	err := t.tx(ctx, func(tx *store.Tx) error {
 		text, err := r.Commit(tx)
 		if refusal, ok := errors.AsType[*tool.RefusedError](err); ok {
-			text, err = toolError(refusal), nil
+			text, err = toolError(refusal, ""), nil
 		}
 		if err != nil {
 			return err

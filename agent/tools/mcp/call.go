@@ -150,7 +150,7 @@ func (s *server) explain(
 	switch {
 	case !sent:
 		return fmt.Errorf("the MCP server %s can't be reached: %s; nothing was done", s.Name,
-			s.scrub(bare(err).Error()))
+			s.written(bare(err).Error()))
 	case errors.Is(err, errSlow):
 		return fmt.Errorf("the MCP server %s has not answered within %s; the call was cancelled%s",
 			s.Name, s.Timeout, outcome(effect))
@@ -159,13 +159,13 @@ func (s *server) explain(
 			context.Cause(ctx), outcome(effect))
 	case errors.As(err, &answer) && answer.Code != codeRejected:
 		return fmt.Errorf("the MCP server %s refuses the call: %s", s.Name,
-			clip(s.scrub(answer.Message), maxErrorText))
+			s.written(answer.Message))
 	case !l.alive():
 		return fmt.Errorf("the connection to the MCP server %s ended during the call: %s%s; "+
-			"it is being made again", s.Name, s.scrub(l.reason().Error()), outcome(effect))
+			"it is being made again", s.Name, s.written(l.reason().Error()), outcome(effect))
 	}
 	return fmt.Errorf("the call to the MCP server %s failed: %s%s", s.Name,
-		s.scrub(bare(err).Error()), outcome(effect))
+		s.written(bare(err).Error()), outcome(effect))
 }
 
 // codeRejected is the code with which the library marks requests that its transport could not
@@ -201,7 +201,7 @@ func (s *server) result(name string, r *sdk.CallToolResult) (tool.Result, error)
 		}
 	}
 	if r.IsError {
-		text := tame(b.text(), maxErrorText)
+		text := clip(strings.TrimSpace(b.text()), maxErrorText)
 		if text == "" {
 			text = "it does not say which"
 		}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 
@@ -128,7 +129,7 @@ func (p *process) why(err error) error {
 	case <-timer.C:
 	}
 	if words := p.stderr.String(); words != "" {
-		err = fmt.Errorf("%w; it said last: %s", err, tame(words, 400))
+		err = fmt.Errorf("%w; it said last: %s", err, clip(strings.TrimSpace(plain(words)), 400))
 	}
 	return err
 }

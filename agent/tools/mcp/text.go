@@ -86,10 +86,19 @@ func (s Server) secrets() []string {
 // A shorter value than minSecret, such as "1", is part of too many other texts.
 const minSecret = 5
 
-// scrub returns text without the server's secrets, as one line of at most 600 characters.
-func (s *server) scrub(text string) string {
+// scrub returns text without the server's secrets, as one line of at most 600 characters: for logs,
+// and for people.
+func (s *server) scrub(text string) string { return tame(s.hide(text), 600) }
+
+// written returns text without the server's secrets, and else as the server has written it, for the
+// model: a path or JSON in an error can be used again. The agent sees to it that it ends no frame.
+func (s *server) written(text string) string {
+	return clip(strings.TrimSpace(plain(s.hide(text))), maxErrorText)
+}
+
+func (s *server) hide(text string) string {
 	for _, secret := range s.hidden {
 		text = strings.ReplaceAll(text, secret, "(hidden)")
 	}
-	return tame(text, 600)
+	return text
 }
