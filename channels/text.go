@@ -2,6 +2,8 @@ package channels
 
 import (
 	"cmp"
+	"fmt"
+	"runtime"
 	"strings"
 	"unicode"
 
@@ -79,4 +81,13 @@ func Clip(s string, n int) string {
 		return string(r[:n-1]) + "…"
 	}
 	return s
+}
+
+// PanicText says for the log what a panic was. Of one that is not an error of Go's runtime it says
+// the type only: its text may hold what people have written.
+func PanicText(p any) string {
+	if e, ok := p.(runtime.Error); ok {
+		return e.Error()
+	}
+	return fmt.Sprintf("%T", p)
 }

@@ -149,7 +149,7 @@ func (in *intake) Try(ctx context.Context, f func()) (ok bool) {
 		if p := recover(); p != nil {
 			in.stats.Skipped.Add(1)
 			in.gate.log.ErrorContext(ctx, "update skipped: the channel panicked",
-				"account", in.account, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				"account", in.account, "panic", channels.PanicText(p), "stack", string(debug.Stack()))
 			ok = false
 		}
 	}()

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -432,10 +433,14 @@ func TestAnotherBot(t *testing.T) {
 // What a channel's code can't stand is skipped, and counted.
 func TestTry(t *testing.T) {
 	inWorld(t, func(w *world) {
-		g := gate.New(w.db, bus.NewInbox(), w.outbox, discard)
+		var log bytes.Buffer
+		g := gate.New(w.db, bus.NewInbox(), w.outbox, slog.New(slog.NewTextHandler(&log, nil)))
 		in := g.Intake("full", open)
-		if in.Try(w.t.Context(), func() { panic("a bug") }) {
+		if in.Try(w.t.Context(), func() { panic("a bug with PRIVATE words") }) {
 			w.t.Error("Try of what panics = true")
+		}
+		if !strings.Contains(log.String(), "panic=string") || strings.Contains(log.String(), "PRIVATE") {
+			w.t.Errorf("the log shows what the panic said, or not what it was: %s", &log)
 		}
 		done := false
 		if !in.Try(w.t.Context(), func() { done = true }) || !done {

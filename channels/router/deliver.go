@@ -265,8 +265,8 @@ func (c *conversation) withRecover(ctx context.Context, f func() error) (err err
 	defer func() {
 		if p := recover(); p != nil {
 			c.r.log.ErrorContext(ctx, "delivery panicked", "to", c.to.String(),
-				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			err = fmt.Errorf("%w: the gateway has a bug: %v", channels.ErrRefused, p)
+				"panic", channels.PanicText(p), "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: the gateway has a bug: %s", channels.ErrRefused, channels.PanicText(p))
 		}
 	}()
 	return f()

@@ -80,3 +80,31 @@ func (r *recent) drop(chat string) {
 		}
 	}
 }
+
+// maxPanics is at which try a message is set aside that the code can't stand. WhatsApp delivers it
+// again with each connection until it is acknowledged.
+const maxPanics = 3
+
+// panics counts the tries of messages that ended in a panic, by their ids. Its methods may be called
+// concurrently.
+type panics struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func newPanics() *panics { return &panics{count: make(map[string]int)} }
+
+func (p *panics) add(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.count) >= maxRecent {
+		clear(p.count) // they are tried anew
+	}
+	p.count[id]++
+}
+
+func (p *panics) of(id string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count[id]
+}

@@ -268,13 +268,19 @@ func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			s.c.log.ErrorContext(ctx, "whatsapp event not handled", "event", fmt.Sprintf("%T", evt),
-				"panic", fmt.Sprintf("%T", r), "stack", string(debug.Stack()))
+				"panic", channels.PanicText(r), "stack", string(debug.Stack()))
+			switch e := evt.(type) {
+			case *events.Message:
+				s.c.panics.add(e.Info.ID)
+			case *events.UndecryptableMessage:
+				s.c.panics.add(e.Info.ID)
+			}
 			ok = false
 		}
 	}()
 	switch e := evt.(type) {
 	case *events.Message:
-		return ctx.Err() == nil && s.message(ctx, e)
+		return ctx.Err() == nil && s.tryMessage(ctx, e)
 	case *events.UndecryptableMessage:
 		if e.UnavailableType == events.UnavailableTypeViewOnce {
 			return s.viewOnce(ctx, e)
@@ -298,8 +304,18 @@ func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
 // all that can be done is to say so.
 func (s *session) viewOnce(ctx context.Context, e *events.UndecryptableMessage) bool {
 	text := "[view-once message: WhatsApp shows it on the phone only, not to linked devices]"
-	return ctx.Err() == nil && s.message(ctx, &events.Message{Info: e.Info,
+	return ctx.Err() == nil && s.tryMessage(ctx, &events.Message{Info: e.Info,
 		Message: &waE2E.Message{Conversation: &text}})
+}
+
+// tryMessage stores a message. At its last try a panic is no reason for another one: the message is
+// set aside.
+func (s *session) tryMessage(ctx context.Context, e *events.Message) (ok bool) {
+	if s.c.panics.of(e.Info.ID) < maxPanics-1 {
+		return s.message(ctx, e)
+	}
+	tried := s.in.Try(ctx, func() { ok = s.message(ctx, e) })
+	return ok || !tried
 }
 
 // message stores a message.

@@ -175,6 +175,41 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// TestPanicEachTime checks that a message whose storing fails badly each time is set aside at the
+// third try, and that those after it come.
+func TestPanicEachTime(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.in.Sturdy = true
+	var works atomic.Bool
+	w.in.OnPublish = func() error {
+		if !works.Load() {
+			panic("broken PRIVATE")
+		}
+		return nil
+	}
+	w.run()
+	w.say("hello")
+	for tries := 1; tries < 3; tries++ {
+		w.wait("a panic", func() bool {
+			return strings.Count(w.log.String(), "event not handled") == tries
+		})
+		if n := w.server.Pending(); n != 1 {
+			t.Errorf("%d messages are pending after %d panics, want 1", n, tries)
+		}
+		w.server.Drop()
+	}
+	w.wait("the message is set aside", func() bool { return w.server.Pending() == 0 })
+	works.Store(true)
+	w.say("and you")
+	if got := w.receive(1)[0].Text; got != "and you" {
+		t.Errorf("received %q", got)
+	}
+	if strings.Contains(w.log.String(), "PRIVATE") {
+		t.Error("the log shows what the panic said")
+	}
+}
+
 // TestKeysLost checks that a message that can't be decrypted is asked for again.
 func TestKeysLost(t *testing.T) {
 	t.Parallel()

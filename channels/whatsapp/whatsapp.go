@@ -62,6 +62,7 @@ type Channel struct {
 	recent *recent
 	titles *titles
 	acks   *acks
+	panics *panics
 
 	opening chan struct{} // held while the store is opened, or is open for a moment only
 
@@ -108,8 +109,8 @@ func New(name, storePath string, opts *Options) *Channel {
 	o.EditWindow = cmp.Or(o.EditWindow, 20*time.Minute)
 	return &Channel{
 		name: name, path: storePath, opts: o,
-		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("account", name),
-		recent:  newRecent(),
+		log:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("account", name),
+		panics: newPanics(), recent: newRecent(),
 		acks:    newAcks(o.AckWait),
 		titles:  newTitles(),
 		opening: make(chan struct{}, 1),
