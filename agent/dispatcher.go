@@ -53,6 +53,7 @@ type Dispatcher struct {
 	panics    atomic.Int64
 	abandoned atomic.Int64 // tool calls that nobody waits for, and that go on
 	drops     drops
+	readied   readied
 	beat      atomic.Int64 // when Run last went round, in nanoseconds; see Stats
 
 	mu      sync.Mutex

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"gateway/agent/extract"
@@ -249,10 +249,16 @@ func (t *turn) image(ctx context.Context, im llm.Image) llm.Image {
 	if known, ok := t.images[im.Path]; ok {
 		return known
 	}
-	f, err := t.d.Media.Open(path.Join(t.Address.Folder(), path.Base(im.Path)))
+	shown, err := im, error(nil)
+	if !im.Ready {
+		shown, err = t.ready(ctx, im)
+	}
 	if err == nil {
-		im.Data, im.Type, err = t.imageData(ctx, f, im)
-		f.Close()
+		im.Type = shown.Type
+		im.Data, err = t.imageData(shown)
+	}
+	if err != nil && shown.Ready && !im.Ready {
+		t.d.readied.forget(path.Join(t.Address.Folder(), path.Base(im.Path)))
 	}
 	if err != nil {
 		t.d.logger(&t.Turn).InfoContext(ctx, "image not shown to the model", "err", err)
@@ -264,19 +270,81 @@ func (t *turn) image(ctx context.Context, im llm.Image) llm.Image {
 	return im
 }
 
-// imageData returns the data of an image, and its type. Transcripts of earlier versions have images
-// that are not ready to be shown.
-func (t *turn) imageData(
-	ctx context.Context, f *os.File, im llm.Image,
-) ([]byte, string, error) {
-	if im.Ready {
-		data, err := io.ReadAll(io.LimitReader(f, maxImageBytes))
-		return data, im.Type, err
+// imageData returns the data of an image that is ready to be shown.
+func (t *turn) imageData(im llm.Image) ([]byte, error) {
+	f, err := t.d.Media.Open(path.Join(t.Address.Folder(), path.Base(im.Path)))
+	if err != nil {
+		return nil, err
 	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxImageBytes))
+}
+
+// readied has what has become of images in transcripts of earlier versions, which are not ready to
+// be shown: by the path of the file, the image that is shown, or nil if it can't be.
+type readied struct {
+	mu   sync.Mutex
+	list map[string]*llm.Image
+}
+
+// maxReadied is how many of them are known at a time.
+const maxReadied = 1024
+
+var errNotShown = errors.New("it can't be shown, as was found before")
+
+// forget forgets an image whose kept file is gone.
+func (r *readied) forget(file string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.list, file)
+}
+
+// ready returns the image that is shown for one of an earlier version. It is decoded once in the
+// life of the process, and kept as it is shown.
+func (t *turn) ready(ctx context.Context, im llm.Image) (llm.Image, error) {
+	file := path.Join(t.Address.Folder(), path.Base(im.Path))
+	r := &t.d.readied
+	r.mu.Lock()
+	shown, known := r.list[file]
+	r.mu.Unlock()
+	if known && shown == nil {
+		return im, errNotShown
+	}
+	if known {
+		return *shown, nil
+	}
+	f, err := t.d.Media.Open(file)
+	if err != nil {
+		return im, err // it may come back with a backup
+	}
+	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, im.Type, err
+		return im, err
 	}
-	return t.d.Extract.Picture(ctx, t.Address.String(), f, info.Size(), maxImageSide,
+	data, kind, err := t.d.Extract.Picture(ctx, t.Address.String(), f, info.Size(), maxImageSide,
 		maxImageBytes)
+	if err == nil {
+		shown = &llm.Image{Path: im.Path, Type: kind, Ready: true}
+		if int64(len(data)) != info.Size() {
+			kept, err := t.d.Media.Put(t.Address, "image."+strings.TrimPrefix(kind, "image/"),
+				bytes.NewReader(data))
+			if err != nil {
+				return im, err
+			}
+			shown.Path = kept.Path
+		}
+	} else if ctx.Err() != nil {
+		return im, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.list == nil || len(r.list) >= maxReadied {
+		r.list = make(map[string]*llm.Image)
+	}
+	r.list[file] = shown
+	if shown == nil {
+		return im, err
+	}
+	return *shown, nil
 }

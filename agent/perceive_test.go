@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -246,6 +247,41 @@ func TestImagesAreDecodedOnce(t *testing.T) {
 		w.wantAsked(1, "user: [photo, image/png, media/wide.png] "+
 			"[photo, image/png, media/broken.png: it can't be shown: "+
 			"it is damaged png invalid format not enough pixel data] look")
+	})
+}
+
+// An image in a transcript of an earlier version, which is not ready to be shown, is decoded in the
+// first turn and not in those after it; one that can't be is tried once.
+func TestOldImagesAreDecodedOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.withFiles()
+		var b bytes.Buffer
+		w.must(png.Encode(&b, image.NewGray(image.Rect(0, 0, 3000, 2))))
+		s.files["wide.png"], s.files["broken.png"] = b.String(), b.String()
+		w.start()
+		w.put(carrying(w.message("a", "look"), photo("wide.png"), photo("broken.png")))
+		w.must(w.stop())
+		name := func(file string) string { return filepath.Join(s.dir, at("a").Folder(), file) }
+		w.must(os.WriteFile(name("broken.png"), b.Bytes()[:60], 0o600))
+		old := []string{`{"path":"media/wide.png"`, `{"path":"media/broken.png"`}
+		path := regexp.MustCompile(`\{"path":"media/[^"]*"`)
+		for _, body := range w.column("SELECT body FROM messages WHERE body LIKE '%\"images\"%'") {
+			n := 0
+			now := path.ReplaceAllStringFunc(body, func(string) string { n++; return old[n-1] })
+			now = strings.ReplaceAll(now, `"ready":true`, `"ready":false`)
+			w.exec("UPDATE messages SET body = $1 WHERE body = $2", now, body)
+		}
+		w.start()
+		w.say("a", "and now?")
+		w.must(os.Remove(name("wide.png")))
+		w.must(os.WriteFile(name("broken.png"), b.Bytes(), 0o600)) // nobody looks
+		w.say("a", "and then?")
+		w.wantQuiet()
+		for n := 2; n <= 3; n++ {
+			if loaded, _ := images(w.request(n)); loaded != 1 {
+				w.t.Errorf("request %d has %d images, want 1", n, loaded)
+			}
+		}
 	})
 }
 
