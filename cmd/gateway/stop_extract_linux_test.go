@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"gateway/agent/extract"
+)
+
+// /stop ends the turn whose file is being decoded at once, and the process that decodes it: here one
+// that would never end. What comes after it is answered.
+func TestStopWhileDecoding(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: obey})
+	w.configure(quiet)
+	p := w.start()
+	p.ready()
+	w.telegram.SayDocument(annID, annID, "", "slow.jpg", "image/jpeg", passesJPEG(t, 99))
+	var child int
+	ticks(t, "a process that decodes", patience, func() bool {
+		child = decoder(t, p.cmd.Process.Pid)
+		return child != 0
+	})
+	if err := syscall.Kill(child, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	w.telegram.Say(annID, annID, "/stop")
+	w.await("the stop", func() bool { return heard(w, annID, "Stopped") })
+	// Much less than the minute after which the child is ended in any case.
+	ticks(t, "the end of the process", 30*time.Second, func() bool {
+		return decoder(t, p.cmd.Process.Pid) == 0
+	})
+	w.telegram.Say(annID, annID, "are you there?")
+	w.await("an answer", func() bool { return heard(w, annID, "are you there?") })
+	if got := w.texts(annID); len(got) != 2 {
+		t.Errorf("Ann reads %q, want the stop and one answer", got)
+	}
+}
+
+// ticks waits until cond holds, which nobody tells of.
+func ticks(t *testing.T, what string, limit time.Duration, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); !cond(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+// decoder returns the process that decodes a file for a gateway, or 0.
+func decoder(t *testing.T, gateway int) int {
+	t.Helper()
+	list, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", gateway))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range list {
+		children, err := os.ReadFile(file)
+		if err != nil {
+			continue // its thread has ended
+		}
+		for _, child := range strings.Fields(string(children)) {
+			args, err := os.ReadFile("/proc/" + child + "/cmdline")
+			pid, atoi := strconv.Atoi(child)
+			if err == nil && atoi == nil && bytes.Contains(args, []byte(extract.Argument)) {
+				return pid
+			}
+		}
+	}
+	return 0
+}
