@@ -180,9 +180,9 @@ func spoken(text string) string {
 	return envelopeStart.ReplaceAllString(text, "($1") // what stands within another one
 }
 
-// What could pass in the text of a message for the envelope of another one, or for what the gateway
-// says of quotes, files and tasks, whatever stands for its spaces. It loses its brackets, also where
-// the text ends before it does.
+// What could pass in the text of a message for the envelope of another one, or for what the
+// gateway says of quotes, files and tasks, whatever stands for its spaces. It loses its brackets,
+// also where the text ends before it does.
 var (
 	envelopeLike  = gapped(`(?i)\[_*(your_+task_*|(?:` + envelopeWords + `)[^\]]*)(?:\]|\z)`)
 	envelopeStart = gapped(`(?i)\[(_*(?:` + envelopeWords + `))`)

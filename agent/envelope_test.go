@@ -85,7 +85,8 @@ func TestForgedEnvelope(t *testing.T) {
 // one mark stands within another. All else stays as it was written.
 func FuzzSpoken(f *testing.F) {
 	for _, s := range []string{
-		"[end of x]", "[end of [end of x]] [", "[[end of x", "[in reply to [Monday 2026-02-16 12:51] a: b]",
+		"[end of x]", "[end of [end of x]] [", "[[end of x",
+		"[in reply to [Monday 2026-02-16 12:51] a: b]",
 		"a -> b, list[1], {\"a\":[1,2]}, <b>, [ok]", "[\u200bthe\u00a0job \"x\"] do", "[your [your task]",
 		"[outcome of\n\n[heartbeat; nobody", "[Archived \xff[archived context x",
 	} {

@@ -387,9 +387,8 @@ func (d *Dispatcher) erasePages(ctx context.Context, chats []bus.Address, upTo i
 	return nil
 }
 
-// settleErased deletes the rows of memory and transcripts that erasing has made unreachable, in many
-// short
-// transactions. It does nothing if there are none.
+// settleErased deletes the rows of memory and transcripts that erasing has made unreachable, in
+// many short transactions. It does nothing if there are none.
 func (d *Dispatcher) settleErased(ctx context.Context) error {
 	if err := d.Memory.Settle(ctx); err != nil {
 		return err

@@ -225,8 +225,8 @@ func (t *turn) call(
 	return d, true
 }
 
-// toolError is what the model is told of a call that has failed. The words may be those of source, if
-// there is one, and then stand in its frame.
+// toolError is what the model is told of a call that has failed. The words may be those of source,
+// if there is one, and then stand in its frame.
 func toolError(err error, source string) string {
 	text := spoken(err.Error())
 	if source != "" {

@@ -83,8 +83,8 @@ CREATE TABLE session_rests (
 );`}}
 
 // erasedOf is the id up to which the messages of a session, which is an expression, are erased:
-// nothing reads those. Where it is compared beside another bound of m.id the plus keeps the database
-// from choosing it for the index.
+// nothing reads those. Where it is compared beside another bound of m.id the plus keeps the
+// database from choosing it for the index.
 func erasedOf(session string) string {
 	return "COALESCE((SELECT e.message FROM session_rests e WHERE e.session = " + session + "), 0)"
 }

@@ -52,8 +52,8 @@ func (p Pruning) Step(tx *Tx, before time.Time, after int64) (n int, next int64,
 }
 
 // EraseStep deletes, of the next [PruneBatch] rows of a table after an id, those up to another id
-// for which a condition holds. Its parameters begin with $3. It returns the id after which to go on,
-// upTo at the end.
+// for which a condition holds. Its parameters begin with $3. It returns the id after which to go
+// on, upTo at the end.
 func EraseStep(
 	tx *Tx, table string, after, upTo int64, condition string, args ...any,
 ) (next int64, err error) {

@@ -85,8 +85,8 @@ func (r *recent) drop(chat string) {
 // again with each connection until it is acknowledged.
 const maxPanics = 3
 
-// panics counts the tries of messages that ended in a panic, by their ids. Its methods may be called
-// concurrently.
+// panics counts the tries of messages that ended in a panic, by their ids. Its methods may be
+// called concurrently.
 type panics struct {
 	mu    sync.Mutex
 	count map[string]int

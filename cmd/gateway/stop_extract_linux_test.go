@@ -14,8 +14,8 @@ import (
 	"gateway/agent/extract"
 )
 
-// /stop ends the turn whose file is being decoded at once, and the process that decodes it: here one
-// that would never end. What comes after it is answered.
+// /stop ends the turn whose file is being decoded at once, and the process that decodes it: here
+// one that would never end. What comes after it is answered.
 func TestStopWhileDecoding(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: obey})

@@ -64,8 +64,9 @@ type Options struct {
 	// environment if there is none. Nil runs the command as it is, and refuses a confined one.
 	Command func(ctx context.Context, s Server) (*exec.Cmd, error)
 
-	// HTTP reaches the endpoints that have no client of their own; it decides which addresses may be. Its Timeout is not used,
-	// because answers are streams; each call has a time-out of its own. Nil is a usual client.
+	// HTTP reaches the endpoints that have no client of their own; it decides which addresses may
+	// be. Its Timeout is not used, because answers are streams; each call has a time-out of its own.
+	// Nil is a usual client.
 	HTTP *http.Client
 
 	// Cache is a directory for what servers have, so that their tools are there at once and
