@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ import (
 )
 
 func channelsCommand(load app.Loader) *cobra.Command {
-	return &cobra.Command{
+	return listing(&cobra.Command{
 		Use:   "channels",
 		Short: "Show how each channel is, what it has to send or has given up, and what to do",
 		Args:  cobra.NoArgs,
@@ -32,15 +31,15 @@ func channelsCommand(load app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return table(cmd.OutOrStdout(), "No channel is configured.",
-					[]string{"ACCOUNT", "TYPE", "LAST MESSAGE", "TO SEND", "GIVEN UP", "STATE"}, rows)
+				columns := []string{"ACCOUNT", "TYPE", "LAST MESSAGE", "TO SEND", "GIVEN UP", "STATE"}
+				return table{columns, rows, "No channel is configured."}.print(cmd)
 			})
 		},
-	}
+	})
 }
 
 // ChannelRows describes the accounts, a row each.
-func ChannelRows(cfg *config.Config, q store.Queryer) ([][]string, error) {
+func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 	states, err := supervisor.States(q)
 	if err != nil {
 		return nil, err
@@ -57,14 +56,10 @@ func ChannelRows(cfg *config.Config, q store.Queryer) ([][]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var rows [][]string
+	var rows [][]any
 	for _, name := range slices.Sorted(maps.Keys(cfg.Channels)) {
 		c := cfg.Channels[name]
 		s, known := states[name]
-		event := "never"
-		if !s.Event.IsZero() {
-			event = display.Ago(s.Event) + " ago"
-		}
 		state := s.State + " for " + display.Ago(s.Since)
 		if strings.HasSuffix(s.State, ".") {
 			state = s.State + " (for " + display.Ago(s.Since) + ")"
@@ -77,12 +72,11 @@ func ChannelRows(cfg *config.Config, q store.Queryer) ([][]string, error) {
 		case !known:
 			state = "not started: restart the gateway, its configuration has changed"
 		}
-		rows = append(rows, []string{name, c.Type, event, fmt.Sprint(open[name]),
-			fmt.Sprint(dead[name]), display.Lines(state)})
+		rows = append(rows, []any{name, c.Type, event(s.Event), open[name], dead[name], state})
 		delete(open, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(open)) {
-		rows = append(rows, []string{name, "?", "?", fmt.Sprint(open[name]), fmt.Sprint(dead[name]),
+		rows = append(rows, []any{name, "?", event{}, open[name], dead[name],
 			"not in the configuration: add it again, or see gateway outbox drop"})
 	}
 	return rows, nil

@@ -3,11 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -36,19 +32,4 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short}
 	cmd.AddCommand(commands...)
 	return cmd
-}
-
-// table prints rows below their headings, or otherwise if there are none.
-func table(out io.Writer, otherwise string, headings []string, rows [][]string) error {
-	if len(rows) == 0 {
-		_, err := fmt.Fprintln(out, otherwise)
-		return err
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{headings}, rows...) {
-		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
 }

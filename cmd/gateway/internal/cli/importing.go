@@ -327,14 +327,12 @@ func (i importing) report(cmd *cobra.Command, items []importer.Item, settings st
 }
 
 func (i importing) printItems(cmd *cobra.Command, items []importer.Item, settings string) error {
-	var rows [][]string
+	var rows [][]any
 	for _, item := range items {
-		rows = append(rows, []string{string(item.State), item.Kind, display.Lines(item.From),
-			display.Lines(item.To), display.Lines(item.Text)})
+		rows = append(rows, []any{item.State, item.Kind, item.From, item.To, item.Text})
 	}
-	err := table(cmd.OutOrStdout(), "There is nothing to import.",
-		[]string{"STATE", "WHAT", "FROM", "TO", "NOTE"}, rows)
-	if err != nil {
+	columns := []string{"STATE", "WHAT", "FROM", "TO", "NOTE"}
+	if err := (table{columns, rows, "There is nothing to import."}).print(cmd); err != nil {
 		return err
 	}
 	if settings != "" {

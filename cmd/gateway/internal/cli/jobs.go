@@ -56,20 +56,19 @@ func jobsListCommand(load app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				var rows [][]string
+				var rows [][]any
 				for i := range list {
 					j := &list[i]
-					rows = append(rows, []string{strconv.FormatInt(j.ID, 10), display.OneLine(j.Name),
-						string(j.Kind), display.OneLine(j.When.String()), display.OneLine(j.Status(s.Location)),
-						display.OneLine(j.To.String()), string(j.Scope)})
+					rows = append(rows, []any{j.ID, excerpt(j.Name), j.Kind, excerpt(j.When.String()),
+						excerpt(j.Status(s.Location)), excerpt(j.To.String()), j.Scope})
 				}
-				return table(cmd.OutOrStdout(), "There are no jobs.", []string{
-					"JOB", "NAME", "KIND", "WHEN", "STATE", "TO", "OF"}, rows)
+				columns := []string{"JOB", "NAME", "KIND", "WHEN", "STATE", "TO", "OF"}
+				return table{columns, rows, "There are no jobs."}.print(cmd)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also those that are over")
-	return cmd
+	return listing(cmd)
 }
 
 func jobsShowCommand(load app.Loader) *cobra.Command {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -153,7 +153,7 @@ func ofScope(
 }
 
 func memoryListCommand(load app.Loader) *cobra.Command {
-	return &cobra.Command{
+	return listing(&cobra.Command{
 		Use:   "list",
 		Short: "List of whom and of which groups something is remembered",
 		Args:  cobra.NoArgs,
@@ -163,15 +163,15 @@ func memoryListCommand(load app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return table(cmd.OutOrStdout(), "Nothing is remembered yet.",
-					[]string{"SCOPE", "NAME", "FACTS", "HISTORY", "MESSAGES", "DOCUMENTS"}, rows)
+				columns := []string{"SCOPE", "NAME", "FACTS", "HISTORY", "MESSAGES", "DOCUMENTS"}
+				return table{columns, rows, "Nothing is remembered yet."}.print(cmd)
 			})
 		},
-	}
+	})
 }
 
 // list returns a row for each scope that has anything.
-func (r remembrance) list(ctx context.Context) ([][]string, error) {
+func (r remembrance) list(ctx context.Context) ([][]any, error) {
 	infos, err := r.memory.Scopes(r.db.Read(ctx))
 	if err != nil {
 		return nil, err
@@ -193,18 +193,18 @@ func (r remembrance) list(ctx context.Context) ([][]string, error) {
 	}
 	names := make(map[int64]string)
 	for _, p := range people {
-		names[p.ID] = display.OneLine(p.Name)
+		names[p.ID] = p.Name
 	}
-	var rows [][]string
+	slices.SortFunc(infos, func(a, b memory.ScopeInfo) int { return cmp.Compare(a.Scope, b.Scope) })
+	var rows [][]any
 	for _, i := range infos {
 		files, err := documentsIn(filepath.Join(app.MemoryFolder(r.cfg), string(i.Scope)))
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, []string{string(i.Scope), names[i.Scope.Person()], strconv.Itoa(i.Facts),
-			strconv.FormatInt(i.Last, 10), strconv.Itoa(i.Messages), strconv.Itoa(len(files))})
+		rows = append(rows, []any{i.Scope, excerpt(names[i.Scope.Person()]), i.Facts, i.Last,
+			i.Messages, len(files)})
 	}
-	slices.SortFunc(rows, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
 	return rows, nil
 }
 
@@ -297,16 +297,16 @@ func memoryLogCommand(load app.Loader) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var rows [][]string
+			var rows [][]any
 			for _, v := range list {
-				rows = append(rows, []string{shortID(v.ID), v.Time.Local().Format(time.DateTime),
-					display.OneLine(v.Author), display.OneLine(v.Reason)})
+				rows = append(rows, []any{shortID(v.ID), moment(v.Time), excerpt(v.Author),
+					excerpt(v.Reason)})
 			}
-			return table(cmd.OutOrStdout(), "Nothing was changed yet.",
-				[]string{"VERSION", "TIME", "BY", "REASON"}, rows)
+			columns := []string{"VERSION", "TIME", "BY", "REASON"}
+			return table{columns, rows, "Nothing was changed yet."}.print(cmd)
 		})
 	cmd.Flags().IntVar(&limit, "limit", 50, "most changes")
-	return cmd
+	return listing(cmd)
 }
 
 // record makes a version of what was edited by hand, for the shared documents: nobody else does.
@@ -388,31 +388,28 @@ func memorySearchCommand(load app.Loader) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := make([][]string, 0, limit)
+			var rows [][]any
+			found := make(map[string]bool) // both searches find history entries
 			for _, h := range append(hits, past...) {
-				if row := hitRow(h); !slices.ContainsFunc(rows, func(r []string) bool {
-					return slices.Equal(r, row) // both searches find history entries
-				}) {
+				row := hitRow(h)
+				key := shownCell(row[0]) + "\n" + shownCell(row[1]) + "\n" + shownCell(row[2])
+				if !found[key] {
+					found[key] = true
 					rows = append(rows, row)
 				}
 			}
-			return table(cmd.OutOrStdout(), "Nothing was found.",
-				[]string{"KIND", "TIME", "TEXT"}, rows)
+			return table{[]string{"KIND", "TIME", "TEXT"}, rows, "Nothing was found."}.print(cmd)
 		})
 	cmd.Flags().IntVar(&limit, "limit", 20, "most results of each kind")
-	return cmd
+	return listing(cmd)
 }
 
-func hitRow(h memory.Hit) []string {
+func hitRow(h memory.Hit) []any {
 	text := h.Excerpt
 	if h.Kind == memory.KindFact {
 		text = h.Fact.Key + ": " + h.Fact.Value
 	}
-	at := ""
-	if !h.Time.IsZero() {
-		at = h.Time.Local().Format(time.DateTime)
-	}
-	return []string{string(h.Kind), at, strings.Join(strings.Fields(display.Lines(text)), " ")}
+	return []any{h.Kind, moment(h.Time), text}
 }
 
 func memoryExportCommand(load app.Loader) *cobra.Command {

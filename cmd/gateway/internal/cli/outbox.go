@@ -9,7 +9,6 @@ import (
 
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/app"
-	"gateway/cmd/gateway/internal/display"
 	"gateway/store"
 )
 
@@ -31,7 +30,7 @@ func outboxListCommand(load app.Loader) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withData(cmd.Context(), load, func(db *store.DB) error {
-				var rows [][]string
+				var rows [][]any
 				for _, state := range []bus.DeliveryState{bus.Dead, bus.Sending, bus.Waiting} {
 					list, err := bus.NewOutbox().List(db.Read(cmd.Context()), state, limit)
 					bad, ok := store.RowErrors(err)
@@ -42,18 +41,17 @@ func outboxListCommand(load app.Loader) *cobra.Command {
 						cmd.PrintErrln(row) // the gateway sets it aside
 					}
 					for _, d := range list {
-						rows = append(rows, []string{strconv.FormatInt(d.ID, 10), string(d.State),
-							d.Message.To.String(), display.Ago(d.Created), strconv.Itoa(d.Attempts),
-							display.OneLine(d.Message.Text), display.OneLine(d.Error)})
+						rows = append(rows, []any{d.ID, d.State, d.Message.To.String(), age(d.Created),
+							d.Attempts, excerpt(d.Message.Text), excerpt(d.Error)})
 					}
 				}
-				return table(cmd.OutOrStdout(), "Nothing waits, and nothing was given up.", []string{
-					"ID", "STATE", "TO", "AGE", "TRIES", "TEXT", "ERROR"}, rows)
+				columns := []string{"ID", "STATE", "TO", "AGE", "TRIES", "TEXT", "ERROR"}
+				return table{columns, rows, "Nothing waits, and nothing was given up."}.print(cmd)
 			})
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "most messages of each state")
-	return cmd
+	return listing(cmd)
 }
 
 // outboxChangeCommand returns a command that changes the deliveries with the given ids, or all

@@ -25,7 +25,7 @@ func peopleCommand(load app.Loader) *cobra.Command {
 }
 
 func peopleListCommand(load app.Loader) *cobra.Command {
-	return &cobra.Command{
+	return listing(&cobra.Command{
 		Use:   "list",
 		Short: "List who is let in and who asks to be",
 		Args:  cobra.NoArgs,
@@ -43,24 +43,23 @@ func peopleListCommand(load app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				var rows [][]string
+				var rows [][]any
 				for _, p := range pending {
-					rows = append(rows, []string{"", display.OneLine(p.Name), p.Account, p.Sender,
+					rows = append(rows, []any{"", excerpt(p.Name), p.Account, p.Sender,
 						"asks, code " + p.Code})
 				}
 				for _, p := range known {
-					rows = append(rows, []string{strconv.FormatInt(p.ID, 10), display.OneLine(p.Name),
-						p.Account, p.Sender, string(p.Role)})
+					rows = append(rows, []any{p.ID, excerpt(p.Name), p.Account, p.Sender, p.Role})
 				}
 				for _, d := range denied {
-					rows = append(rows, []string{"", display.OneLine(d.Name), d.Account, d.Sender,
+					rows = append(rows, []any{"", excerpt(d.Name), d.Account, d.Sender,
 						"denied on " + d.Since.Format(time.DateOnly)})
 				}
-				return table(cmd.OutOrStdout(), "Nobody was let in yet, and nobody asks to be.",
-					[]string{"PERSON", "NAME", "ACCOUNT", "ID", "ROLE"}, rows)
+				columns := []string{"PERSON", "NAME", "ACCOUNT", "ID", "ROLE"}
+				return table{columns, rows, "Nobody was let in yet, and nobody asks to be."}.print(cmd)
 			})
 		},
-	}
+	})
 }
 
 func peopleApproveCommand(load app.Loader) *cobra.Command {

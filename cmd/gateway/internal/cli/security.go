@@ -88,15 +88,15 @@ func printRules(cmd *cobra.Command, asJSON bool) error {
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), rules)
 	}
-	var rows [][]string
+	var rows [][]any
 	for _, r := range rules {
 		fix := ""
 		if r.Fixable {
 			fix = "--fix"
 		}
-		rows = append(rows, []string{r.ID, string(r.Severity), r.Title, fix})
+		rows = append(rows, []any{r.ID, r.Severity, r.Title, fix})
 	}
-	return table(cmd.OutOrStdout(), "", []string{"ID", "SEVERITY", "RULE", "CORRECTED BY"}, rows)
+	return table{columns: []string{"ID", "SEVERITY", "RULE", "CORRECTED BY"}, rows: rows}.print(cmd)
 }
 
 func printProblems(cmd *cobra.Command, problems []doctor.Problem, asJSON bool) error {

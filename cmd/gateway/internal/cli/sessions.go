@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,19 +31,18 @@ func sessionsListCommand(load app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				var rows [][]string
+				var rows [][]any
 				for _, s := range list {
-					rows = append(rows, []string{string(s.Key), display.OneLine(s.Title),
-						strconv.Itoa(s.Messages), strconv.Itoa(s.Usage.Input),
-						strconv.Itoa(s.Usage.Output), display.Ago(s.Updated)})
+					rows = append(rows, []any{s.Key, excerpt(s.Title), s.Messages, s.Usage.Input,
+						s.Usage.Output, age(s.Updated)})
 				}
-				return table(cmd.OutOrStdout(), "There are no conversations yet.", []string{
-					"SESSION", "TITLE", "MESSAGES", "TOKENS IN", "OUT", "USED"}, rows)
+				columns := []string{"SESSION", "TITLE", "MESSAGES", "TOKENS IN", "OUT", "USED"}
+				return table{columns, rows, "There are no conversations yet."}.print(cmd)
 			})
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 50, "most conversations")
-	return cmd
+	return listing(cmd)
 }
 
 // maxShown is how many bytes of a transcript are shown.

@@ -113,7 +113,7 @@ func origin(s skills.Skill) string {
 }
 
 func skillsListCommand(load app.Loader) *cobra.Command {
-	return &cobra.Command{
+	return listing(&cobra.Command{
 		Use:   "list",
 		Short: "List the skills, and which of them can be used",
 		Args:  cobra.NoArgs,
@@ -127,22 +127,24 @@ func skillsListCommand(load app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				var rows [][]string
+				var rows [][]any
 				for _, s := range list {
-					rows = append(rows, []string{display.OneLine(s.Name), display.OneLine(origin(s)),
-						display.OneLine(state(s, states[s.Folder])), display.OneLine(s.Description)})
+					rows = append(rows, []any{excerpt(s.Name), excerpt(origin(s)),
+						excerpt(state(s, states[s.Folder])), excerpt(s.Description)})
 				}
 				for folder, text := range states {
 					if text == skills.StateGone {
-						rows = append(rows, []string{display.OneLine(folder), string(skills.Shared), text, ""})
+						rows = append(rows, []any{excerpt(folder), skills.Shared, text, ""})
 					}
 				}
-				slices.SortStableFunc(rows, func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
-				return table(cmd.OutOrStdout(), "There are no skills.",
-					[]string{"NAME", "SOURCE", "STATE", "DESCRIPTION"}, rows)
+				slices.SortStableFunc(rows, func(a, b []any) int {
+					return cmp.Compare(shownCell(a[0]), shownCell(b[0]))
+				})
+				columns := []string{"NAME", "SOURCE", "STATE", "DESCRIPTION"}
+				return table{columns, rows, "There are no skills."}.print(cmd)
 			})
 		},
-	}
+	})
 }
 
 func skillsCheckCommand(load app.Loader) *cobra.Command {

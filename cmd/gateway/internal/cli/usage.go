@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,7 +9,6 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/policy"
 	"gateway/cmd/gateway/internal/app"
-	"gateway/cmd/gateway/internal/display"
 	"gateway/store"
 )
 
@@ -37,29 +35,27 @@ func usageCommand(load app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return table(cmd.OutOrStdout(), "No model was used in this time.",
-					[]string{"DAY", "WHAT", "CALLS", "TOKENS IN", "CACHED", "OUT", "COST"},
-					usageRows(list))
+				columns := []string{"DAY", "WHAT", "CALLS", "TOKENS IN", "CACHED", "OUT", "COST"}
+				return table{columns, usageRows(list), "No model was used in this time."}.print(cmd)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&by, "by", "day", "sum up by day, model, person or session")
 	cmd.Flags().IntVar(&days, "days", 30, "days to look back, today included")
-	return cmd
+	return listing(cmd)
 }
 
 // maxUsageLines is how many lines are shown.
 const maxUsageLines = 1000
 
-func usageRows(list []budget.Line) (rows [][]string) {
+func usageRows(list []budget.Line) (rows [][]any) {
 	for _, l := range list {
 		what := l.Key
 		if l.Kind == "day" {
 			what = "everything"
 		}
-		rows = append(rows, []string{l.Day, display.OneLine(what), strconv.Itoa(l.Calls),
-			strconv.Itoa(l.Usage.Input), strconv.Itoa(l.Usage.Cached), strconv.Itoa(l.Usage.Output),
-			fmt.Sprintf("$%.4f", l.Cost)})
+		rows = append(rows, []any{l.Day, excerpt(what), l.Calls, l.Usage.Input, l.Usage.Cached,
+			l.Usage.Output, dollars(l.Cost)})
 	}
 	return rows
 }

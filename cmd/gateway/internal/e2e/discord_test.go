@@ -66,7 +66,7 @@ func TestAnswerGivenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows, err := cli.ChannelRows(cfg, db.Read(t.Context()))
-		if err != nil || len(rows) != 2 || rows[0][4] != "1" {
+		if err != nil || len(rows) != 2 || rows[0][4] != any(1) {
 			t.Errorf("gateway channels shows %q, %v; want one message given up", rows, err)
 		}
 	})

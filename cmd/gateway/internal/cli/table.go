@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/rivo/uniseg"
+	"github.com/spf13/cobra"
+
+	"gateway/cmd/gateway/internal/display"
+)
+
+// A table is what a command lists. A cell is a string, a number, or one of the types below.
+type table struct {
+	columns []string // headings for people; in lower case they are the names in JSON
+	rows    [][]any
+	empty   string // what people read if there are no rows
+}
+
+type (
+	excerpt string    // people see its beginning, in one line
+	age     time.Time // people see how long ago it was
+	event   time.Time // the same, in words: it may never have been
+	moment  time.Time // people see date and time, in the zone of this machine
+	dollars float64
+)
+
+// listing gives a command that prints a table the flag --json.
+func listing(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().Bool("json", false, "print JSON")
+	return cmd
+}
+
+// print prints the table for people or, if the command has got --json, for programs.
+func (t table) print(cmd *cobra.Command) error {
+	if asJSON := cmd.Flags().Lookup("json"); asJSON != nil && asJSON.Value.String() == "true" {
+		return t.printJSON(cmd.OutOrStdout())
+	}
+	if len(t.rows) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), t.empty)
+		return err
+	}
+	lines := [][]string{t.columns}
+	for _, row := range t.rows {
+		line := make([]string, len(row))
+		for i, cell := range row {
+			line[i] = shownCell(cell)
+		}
+		lines = append(lines, line)
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), align(lines))
+	return err
+}
+
+// printJSON prints a list of objects, which is empty if there are no rows.
+func (t table) printJSON(out io.Writer) error {
+	list := make([]map[string]any, 0, len(t.rows))
+	for _, row := range t.rows {
+		object := make(map[string]any, len(row))
+		for i, cell := range row {
+			object[strings.ReplaceAll(strings.ToLower(t.columns[i]), " ", "_")] = cellJSON(cell)
+		}
+		list = append(list, object)
+	}
+	return printJSON(out, list)
+}
+
+// shownCell returns what people see of a cell.
+func shownCell(cell any) string {
+	switch c := cell.(type) {
+	case excerpt:
+		return display.OneLine(string(c))
+	case age:
+		return display.Ago(time.Time(c))
+	case event:
+		if at := time.Time(c); !at.IsZero() {
+			return display.Ago(at) + " ago"
+		}
+		return "never"
+	case moment:
+		if at := time.Time(c); !at.IsZero() {
+			return at.Local().Format(time.DateTime)
+		}
+		return ""
+	case dollars:
+		return fmt.Sprintf("$%.4f", float64(c))
+	}
+	return strings.Join(strings.Fields(display.Lines(fmt.Sprint(cell))), " ")
+}
+
+// cellJSON returns what programs get of a cell: null for a time that is not known.
+func cellJSON(cell any) any {
+	var at time.Time
+	switch c := cell.(type) {
+	case age:
+		at = time.Time(c)
+	case event:
+		at = time.Time(c)
+	case moment:
+		at = time.Time(c)
+	default:
+		return cell
+	}
+	if at.IsZero() {
+		return nil
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+// align returns lines whose cells begin below each other on a terminal, where characters have
+// different widths.
+func align(lines [][]string) string {
+	const gap = 2
+	var widths []int
+	for _, line := range lines {
+		for i, cell := range line {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], uniseg.StringWidth(cell))
+		}
+	}
+	var b strings.Builder
+	for _, line := range lines {
+		spaces := 0 // owed before the next cell that is not empty: no line ends with spaces
+		for i, cell := range line {
+			if cell != "" {
+				b.WriteString(strings.Repeat(" ", spaces) + cell)
+				spaces = 0
+			}
+			spaces += widths[i] - uniseg.StringWidth(cell) + gap
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
