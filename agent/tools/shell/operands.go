@@ -92,6 +92,11 @@ func (s *Shell) tree(path string) (root *os.Root, rel string, ok bool) {
 	for _, top := range append([]string{s.o.Workspace}, s.o.ReadWrite...) {
 		rel, err := filepath.Rel(top, path)
 		if err != nil || !filepath.IsLocal(rel) {
+			if top, err = filepath.EvalSymlinks(top); err == nil { // path may be without links
+				rel, err = filepath.Rel(top, path)
+			}
+		}
+		if err != nil || !filepath.IsLocal(rel) {
 			continue
 		}
 		if root, err := os.OpenRoot(top); err == nil {
@@ -101,24 +106,44 @@ func (s *Shell) tree(path string) (root *os.Root, rel string, ok bool) {
 	return nil, "", false
 }
 
+// reach opens the folder that commands may change and that the file at path is in, or what path
+// leads to by links that leave the folder: absolute ones, also back into it, or into another such
+// folder.
+func (s *Shell) reach(path string) (root *os.Root, rel string, info os.FileInfo, ok bool) {
+	places := []string{path}
+	if target, err := filepath.EvalSymlinks(path); err == nil && target != path {
+		places = append(places, target)
+	}
+	for _, place := range places {
+		root, rel, ok := s.tree(place)
+		if !ok {
+			continue
+		}
+		if info, err := root.Stat(rel); err == nil {
+			return root, rel, info, true
+		}
+		root.Close()
+	}
+	return nil, "", nil, false
+}
+
 func (s *Shell) isFolder(path string) bool {
-	root, rel, ok := s.tree(path)
+	root, _, info, ok := s.reach(path)
 	if !ok {
 		return false
 	}
 	defer root.Close()
-	info, err := root.Stat(rel)
-	return err == nil && info.IsDir()
+	return info.IsDir()
 }
 
 // operand reads the file at path, if it is a regular one that commands may change.
 func (s *Shell) operand(path string, most int64) (tool.Operand, bool) {
-	root, rel, ok := s.tree(path)
+	root, rel, info, ok := s.reach(path)
 	if !ok {
 		return tool.Operand{}, false
 	}
 	defer root.Close()
-	if info, err := root.Stat(rel); err != nil || !info.Mode().IsRegular() {
+	if !info.Mode().IsRegular() {
 		return tool.Operand{}, false
 	}
 	// It may have become a pipe meanwhile: without O_NONBLOCK that would hang.

@@ -28,6 +28,11 @@ func TestOperands(t *testing.T) {
 	if err := os.Symlink("/etc/hostname", filepath.Join(d.ws, "out")); err != nil {
 		t.Fatal(err)
 	}
+	for link, target := range map[string]string{"back": d.ws + "/a.sh", "folder": d.ws + "/sub"} {
+		if err := os.Symlink(target, filepath.Join(d.ws, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := syscall.Mkfifo(filepath.Join(d.ws, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +45,8 @@ func TestOperands(t *testing.T) {
 		{object("command", "./a.sh x"), "a.sh"},
 		{object("argv", []string{"sh", d.ws + "/a.sh"}), "a.sh"},
 		{object("command", "sh link"), "link"},
+		{object("command", "sh back"), "a.sh"},
+		{object("command", "cd folder; ./b.sh"), "sub/b.sh"},
 		{object("command", "sh b.sh", "dir", "sub"), "sub/b.sh"},
 		{object("command", "cd sub; . ./b.sh"), "sub/b.sh"},
 		{object("command", "cat<a.sh|sh"), "a.sh"},
