@@ -3,19 +3,21 @@ package discordtest
 import (
 	"cmp"
 	"net/http"
-	"slices"
 	"time"
+
+	"gateway/channels/channeltest/faults"
 )
 
 // An Effect is the way in which a call fails.
-type Effect int
+type Effect = faults.Effect
 
+// The effects: see [faults.Effect].
 const (
-	Answer Effect = iota // the API's own error answer; nothing is executed
-	Page                 // an HTML error page, as a proxy sends it; nothing is executed
-	Drop                 // the connection is closed before anything is executed
-	Lose                 // the call is executed, then the connection is closed
-	Hang                 // nothing happens until the client or the server gives up
+	Answer = faults.Answer
+	Page   = faults.Page
+	Drop   = faults.Drop
+	Lose   = faults.Lose
+	Hang   = faults.Hang
 )
 
 // A Fault makes calls fail. Those of its conditions that are set must all hold.
@@ -37,31 +39,14 @@ type Fault struct {
 	Global     bool          // the rate limit is that of the whole bot
 }
 
-// A hit counts the faults of one kind in one channel.
-type hit struct {
-	effect  Effect
-	channel string
-}
-
-// Inject makes calls fail until f.Times is used up or remove is called. Of several faults the
-// one that was injected first counts.
+// Inject makes calls fail until f.Times is used up or remove is called. Of several faults that
+// match a call, the one that was injected first applies.
 func (s *Server) Inject(f Fault) (remove func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = append(s.faults, &f)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.faults = slices.DeleteFunc(s.faults, func(g *Fault) bool { return g == &f })
-	}
+	return s.faults.Inject(f, f.Effect, f.Times)
 }
 
 // Hits returns how many calls about a channel ("": about none) had the given effect.
-func (s *Server) Hits(e Effect, channelID string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.hits[hit{e, channelID}]
-}
+func (s *Server) Hits(e Effect, channelID string) int { return s.faults.Hits(e, channelID) }
 
 // RateLimit refuses the next message for that long.
 func (s *Server) RateLimit(after time.Duration) {
@@ -82,25 +67,16 @@ func (s *Server) SetOutage(on bool) {
 	}
 }
 
-// take returns the fault that c meets, if any, and counts it. The caller holds s.mu.
-func (s *Server) take(c *call) (Fault, bool) {
+// meet returns the fault that c meets, if any, and counts it. The caller holds s.mu.
+func (s *Server) meet(c *call) (Fault, bool) {
 	if s.gateway.outage {
-		s.hits[hit{Drop, c.channel}]++
+		s.faults.Count(Drop, c.channel)
 		return Fault{Effect: Drop}, true
 	}
-	for i, f := range s.faults {
-		if f.Method != "" && f.Method != c.method || f.Channel != "" && f.Channel != c.channel ||
-			f.When != nil && !f.When(c.text()) {
-			continue
-		}
-		s.hits[hit{f.Effect, c.channel}]++
-		if f.Times == 1 {
-			s.faults = slices.Delete(s.faults, i, i+1)
-		}
-		f.Times--
-		return *f, true
-	}
-	return Fault{}, false
+	return s.faults.Meet(c.channel, func(f Fault) bool {
+		return (f.Method == "" || f.Method == c.method) &&
+			(f.Channel == "" || f.Channel == c.channel) && (f.When == nil || f.When(c.text()))
+	})
 }
 
 // fail answers c as f says.
@@ -117,9 +93,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, c *call, f Fault) 
 		write(w, answer)
 		return
 	case Page:
-		w.Header().Set("Content-Type", "text/html")
-		w.WriteHeader(cmp.Or(f.Status, http.StatusBadGateway))
-		_, _ = w.Write([]byte("<html><h1>Bad Gateway</h1></html>")) // the client may be gone
+		faults.WritePage(w, f.Status)
 		return
 	case Lose:
 		if c.method != "gateway" && c.method != "file" {
@@ -131,5 +105,5 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, c *call, f Fault) 
 		case <-s.closing:
 		}
 	}
-	panic(http.ErrAbortHandler) // net/http's way to close the connection without an answer
+	faults.Abort()
 }

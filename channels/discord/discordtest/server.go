@@ -25,6 +25,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"gateway/channels/channeltest/bell"
+	"gateway/channels/channeltest/faults"
 )
 
 // Options are the optional settings of a [Server]. The zero value is ready for use.
@@ -83,8 +84,7 @@ type Server struct {
 	sessions     map[string]*session
 	conns        map[*conn]bool
 	gateway      gatewayFaults
-	faults       []*Fault
-	hits         map[hit]int
+	faults       faults.Queue[Fault, string]
 	calls        map[string]int
 	buckets      map[string]*bucket
 	limited      int
@@ -118,7 +118,6 @@ func New(token string, opts *Options) *Server {
 		interactions: make(map[string]*Interaction),
 		sessions:     make(map[string]*session),
 		conns:        make(map[*conn]bool),
-		hits:         make(map[hit]int),
 		calls:        make(map[string]int),
 		buckets:      make(map[string]*bucket),
 	}
@@ -195,7 +194,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
-	fault, failing := s.take(c)
+	fault, failing := s.meet(c)
 	limit, ok := s.allow(c)
 	s.bell.Ring()
 	s.mu.Unlock()

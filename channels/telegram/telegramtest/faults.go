@@ -4,19 +4,21 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"slices"
+
+	"gateway/channels/channeltest/faults"
 )
 
 // An Effect is the way in which a call fails.
-type Effect int
+type Effect = faults.Effect
 
+// The effects: see [faults.Effect].
 const (
-	Answer Effect = iota // the API's own error answer; nothing is executed
-	Page                 // an HTML error page, as a proxy sends it; nothing is executed
-	Drop                 // the connection is closed before anything is executed
-	Lose                 // the call is executed, then the connection is closed
-	Hang                 // nothing happens until the client or the server gives up
-	Cut                  // the connection is closed before the call was read; goes by Method alone
+	Answer = faults.Answer
+	Page   = faults.Page
+	Drop   = faults.Drop
+	Lose   = faults.Lose
+	Hang   = faults.Hang
+	Cut    = faults.Cut // applies by Method alone
 )
 
 // A Fault makes calls fail. Those of its conditions that are set must all hold.
@@ -32,65 +34,31 @@ type Fault struct {
 	RetryAfter int    // seconds, in an Answer
 }
 
-// A hit counts the faults of one kind in one chat.
-type hit struct {
-	effect Effect
-	chat   int64
-}
-
-// Inject makes calls fail until f.Times is used up or remove is called. Of several faults the
-// one that was injected first counts.
+// Inject makes calls fail until f.Times is used up or remove is called. Of several faults that
+// match a call, the one that was injected first applies.
 func (s *Server) Inject(f Fault) (remove func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = append(s.faults, &f)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.faults = slices.DeleteFunc(s.faults, func(g *Fault) bool { return g == &f })
-	}
+	return s.faults.Inject(f, f.Effect, f.Times)
 }
 
 // Hits returns how many calls about a chat (0: about none) had the given effect.
-func (s *Server) Hits(e Effect, chatID int64) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.hits[hit{e, chatID}]
-}
+func (s *Server) Hits(e Effect, chatID int64) int { return s.faults.Hits(e, chatID) }
 
-// take returns the fault that c meets, if any, and counts it. The caller holds s.mu.
-func (s *Server) take(c call) (Fault, bool) {
-	for i, f := range s.faults {
-		if f.Effect == Cut || f.Method != "" && f.Method != c.method ||
-			f.Chat != 0 && f.Chat != c.chat() || f.When != nil && !f.When(c.params.Get("text")) {
-			continue
-		}
-		return s.use(i, c.chat()), true
-	}
-	return Fault{}, false
-}
-
-// use returns the fault at i and counts it. The caller holds s.mu.
-func (s *Server) use(i int, chatID int64) Fault {
-	f := s.faults[i]
-	s.hits[hit{f.Effect, chatID}]++
-	if f.Times == 1 {
-		s.faults = slices.Delete(s.faults, i, i+1)
-	}
-	f.Times--
-	return *f
+// meet returns the fault that c meets, if any, and counts it.
+func (s *Server) meet(c call) (Fault, bool) {
+	return s.faults.Meet(c.chat(), func(f Fault) bool {
+		return f.Effect != Cut && (f.Method == "" || f.Method == c.method) &&
+			(f.Chat == 0 || f.Chat == c.chat()) && (f.When == nil || f.When(c.params.Get("text")))
+	})
 }
 
 // cut ends a call that has not been read, if a fault says so.
 func (s *Server) cut(method string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, f := range s.faults {
-		if f.Effect == Cut && (f.Method == "" || f.Method == method) {
-			s.use(i, 0)
-			s.bell.Ring()
-			panic(http.ErrAbortHandler) // net/http's way to close the connection
-		}
+	_, ok := s.faults.Meet(0, func(f Fault) bool {
+		return f.Effect == Cut && (f.Method == "" || f.Method == method)
+	})
+	if ok {
+		s.bell.Ring()
+		faults.Abort()
 	}
 }
 
@@ -125,14 +93,12 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, c call, f Fault) {
 		})
 		return
 	case Page:
-		w.Header().Set("Content-Type", "text/html")
-		w.WriteHeader(cmp.Or(f.Code, http.StatusBadGateway))
-		_, _ = w.Write([]byte("<html><h1>Bad Gateway</h1></html>")) // the client may be gone
+		faults.WritePage(w, f.Code)
 		return
 	case Lose:
 		s.execute(r.Context(), c)
 	case Hang:
 		s.hang(r.Context(), c.chat())
 	}
-	panic(http.ErrAbortHandler) // net/http's way to close the connection without an answer
+	faults.Abort()
 }

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"gateway/channels/channeltest/bell"
+	"gateway/channels/channeltest/faults"
 )
 
 // Options are the optional settings of a [Server]. The zero value is ready for use.
@@ -72,8 +73,7 @@ type Server struct {
 	pressOrder []string
 	files      map[string]*stored // by id
 	commands   []Command
-	faults     []*Fault
-	hits       map[hit]int
+	faults     faults.Queue[Fault, int64]
 	hanging    map[int64]int // calls that hang now, by chat
 	calls      map[string]int
 	bell       bell.Bell // rung at each change
@@ -101,7 +101,6 @@ func New(token string, opts *Options) *Server {
 		presses:    make(map[string]bool),
 		files:      make(map[string]*stored),
 		lastUpdate: 100_000,
-		hits:       make(map[hit]int),
 		hanging:    make(map[int64]int),
 		calls:      make(map[string]int),
 	}
@@ -195,7 +194,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	s.calls[c.method]++
-	fault, failing := s.take(c)
+	fault, failing := s.meet(c)
 	s.bell.Ring()
 	s.mu.Unlock()
 	switch {
