@@ -11,7 +11,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
-	"gateway/channels/channeltest/bell"
+	"gateway/channels/channeltest/notifier"
 )
 
 var (
@@ -32,7 +32,7 @@ type Memory struct {
 	blocked  chan struct{} // closed to release; nil if nothing blocks
 	typed    int
 	limits   channels.Limits
-	bell     bell.Bell // rung at each change
+	changed  notifier.Notifier // rung at each change
 }
 
 // A Sent is a message that a Memory took, as it stands now.
@@ -83,7 +83,7 @@ func (m *Memory) Deliver(messages ...bus.InboundMessage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.batches = append(m.batches, messages)
-	m.bell.Ring()
+	m.changed.Notify()
 }
 
 // Pending returns how many delivered messages were not published.
@@ -116,7 +116,7 @@ func (m *Memory) Delete(id string) {
 // Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond at
 // once and after every change.
 func (m *Memory) Wait(ctx context.Context, cond func() bool) error {
-	return m.bell.Wait(ctx, cond)
+	return m.changed.Wait(ctx, cond)
 }
 
 // Run implements [channels.Channel]. Its cursor is the number of batches that were published.
@@ -129,7 +129,7 @@ func (m *Memory) Run(ctx context.Context, in channels.Intake) error {
 	next, _ := strconv.Atoi(cursors[""]) // "" is the beginning
 	for {
 		var batch []bus.InboundMessage
-		err := m.bell.Wait(ctx, func() (ok bool) {
+		err := m.changed.Wait(ctx, func() (ok bool) {
 			batch, ok = m.batch(next)
 			return ok
 		})
@@ -161,7 +161,7 @@ func (m *Memory) acknowledge(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.acked = max(m.acked, n)
-	m.bell.Ring()
+	m.changed.Notify()
 }
 
 // Send implements [channels.Channel]. Ids count from 1.
@@ -177,7 +177,7 @@ func (m *Memory) Send(ctx context.Context, part bus.Part) (string, error) {
 	defer m.mu.Unlock()
 	id := strconv.Itoa(len(m.sent) + 1)
 	m.sent = append(m.sent, Sent{ID: id, Part: part})
-	m.bell.Ring()
+	m.changed.Notify()
 	if f.lost {
 		return "", f.err
 	}
@@ -237,7 +237,7 @@ func (f *Full) Edit(ctx context.Context, to bus.Address, id, text string) error 
 	if s.Part.Text != text {
 		s.Part.Text = text
 		s.Edits++
-		f.bell.Ring()
+		f.changed.Notify()
 	}
 	return fail.err
 }
@@ -258,7 +258,7 @@ func (f *Full) Remove(ctx context.Context, to bus.Address, id string) error {
 		return fmt.Errorf("channeltest: remove %s in %s: %w", id, to, channels.ErrRefused)
 	}
 	s.Deleted = true
-	f.bell.Ring()
+	f.changed.Notify()
 	return fail.err
 }
 
@@ -267,7 +267,7 @@ func (f *Full) Type(ctx context.Context, _ bus.Address) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.typed++
-	f.bell.Ring()
+	f.changed.Notify()
 	return ctx.Err()
 }
 

@@ -101,7 +101,7 @@ func (s *session) composeFile(
 	defer s.working.Done()
 	up, err := s.client.UploadReader(ctx, r, nil, mediaTypes[cmp.Or(media[shape], shape)])
 	if err != nil {
-		return nil, fmt.Errorf("upload: %w", verdict(err))
+		return nil, fmt.Errorf("upload: %w", classify(err))
 	}
 	return fileMessage(shape, f.Attachment, caption, size, up, info), nil
 }

@@ -226,8 +226,8 @@ func TestClientLog(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	t.Parallel()
-	if err := verdict(nil); err != nil {
-		t.Errorf("verdict(nil) = %v", err)
+	if err := classify(nil); err != nil {
+		t.Errorf("classify(nil) = %v", err)
 	}
 	c := New("a", "x.db", nil)
 	if err := c.rated(channels.ErrRefused); err != channels.ErrRefused {

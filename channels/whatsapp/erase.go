@@ -14,14 +14,14 @@ import (
 	"go.mau.fi/whatsmeow/types"
 
 	"gateway/channels"
-	"gateway/channels/whatsapp/internal/ratchet"
+	"gateway/channels/whatsapp/internal/sessionlock"
 )
 
 // A held store is the one that Run has open, and what else uses it meanwhile.
 type held struct {
-	st    *storage
-	guard *ratchet.Guard
-	users sync.WaitGroup // grows only while Channel.open is this one
+	st          *storage
+	sessionLock *sessionlock.Lock
+	users       sync.WaitGroup // grows only while Channel.open is this one
 }
 
 // hold opens the store for a session, and lets Erase use it, too.
@@ -48,7 +48,7 @@ func (c *Channel) hold(ctx context.Context, in channels.Intake) (*held, *session
 		return nil, nil, errors.Join(&unlinkedError{reason}, st.close())
 	}
 	s := c.newSession(st, device, in)
-	h := &held{st: st, guard: s.guard}
+	h := &held{st: st, sessionLock: s.sessionLock}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open = h
@@ -95,7 +95,7 @@ func (c *Channel) erase(ctx context.Context, chats []string) (err error) {
 	if h != nil {
 		<-c.opening // Run may end meanwhile, which waits for its users
 		defer h.users.Done()
-		return h.st.erase(ctx, chats, h.guard.Alone)
+		return h.st.erase(ctx, chats, h.sessionLock.Alone)
 	}
 	defer func() { <-c.opening }()
 	if _, err := os.Stat(c.path); errors.Is(err, fs.ErrNotExist) {

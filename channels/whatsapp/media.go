@@ -132,5 +132,5 @@ func fetchVerdict(err error) error {
 		errors.Is(err, whatsmeow.ErrInvalidMediaSHA256):
 		return channels.ErrDamaged
 	}
-	return verdict(err)
+	return classify(err)
 }

@@ -11,7 +11,7 @@ import (
 	"go.mau.fi/whatsmeow/types/events"
 
 	"gateway/channels"
-	"gateway/channels/whatsapp/internal/quiet"
+	"gateway/channels/whatsapp/internal/mute"
 	"gateway/store"
 )
 
@@ -36,7 +36,7 @@ const (
 func (c *Channel) Pair(
 	ctx context.Context, phone string, show func(channels.PairingCode),
 ) (err error) {
-	quiet.Signal()
+	mute.Signal()
 	st, err := openStore(ctx, c.path, c.log)
 	if errors.Is(err, store.ErrLocked) {
 		return &channels.AccountError{Reason: "The gateway is connected with this account just " +
@@ -195,7 +195,7 @@ func failure(evt any) error {
 	case *events.PairError:
 		return fmt.Errorf("whatsapp: pair: %w", e.Error)
 	case events.PermanentDisconnect:
-		return verdictOn(e)
+		return disconnectError(e)
 	}
 	return tooLate() // WhatsApp hangs up on who does not come to an end
 }
@@ -217,7 +217,7 @@ func (p *pairing) awaitRestart(ctx, life context.Context) error {
 			case *events.Connected:
 				return nil
 			case events.PermanentDisconnect:
-				return verdictOn(e)
+				return disconnectError(e)
 			}
 		case <-early.C:
 			err := p.client.ConnectContext(life)

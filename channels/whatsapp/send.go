@@ -122,7 +122,7 @@ func (c *Channel) MarkRead(ctx context.Context, to bus.Address, ids []string) er
 			for _, sender := range senders {
 				err := s.client.MarkRead(ctx, bySender[sender], time.Now(), chat, sender)
 				if err != nil {
-					return verdict(err)
+					return classify(err)
 				}
 			}
 			return nil
@@ -142,7 +142,7 @@ func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 			return nil // nobody else could see it
 		}
 		return s.do(ctx, func() error {
-			return verdict(s.client.SendChatPresence(ctx, chat, types.ChatPresenceComposing,
+			return classify(s.client.SendChatPresence(ctx, chat, types.ChatPresenceComposing,
 				types.ChatPresenceMediaText))
 		})
 	})
@@ -243,13 +243,13 @@ func (s *session) send(
 			return ctx.Err()
 		}
 		defer func() { <-s.turn }()
-		err := s.guard.Send(ctx, func(ctx context.Context) error {
+		err := s.sessionLock.Send(ctx, func(ctx context.Context) error {
 			_, err := s.client.SendMessage(ctx, to, m,
 				whatsmeow.SendRequestExtra{ID: id, Timeout: wait})
 			return err
 		})
 		if err != nil {
-			return verdict(err)
+			return classify(err)
 		}
 		return s.encrypted(ctx, to)
 	})

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"gateway/channels"
-	"gateway/channels/whatsapp/internal/ratchet"
+	"gateway/channels/whatsapp/internal/sessionlock"
 )
 
 // A session is the connection of a linked account, with all that lives as long as it.
@@ -39,10 +39,10 @@ type session struct {
 	contacts    store.ContactStore
 	sessions    store.SessionStore
 
-	guard *ratchet.Guard
-	ended chan error    // has the first reason to end
-	turn  chan struct{} // held by who sends a message: the client sends one at a time
-	watch *time.Timer   // ends a session that does not come back
+	sessionLock *sessionlock.Lock
+	ended       chan error    // has the first reason to end
+	turn        chan struct{} // held by who sends a message: the client sends one at a time
+	watch       *time.Timer   // ends a session that does not come back
 
 	mu        sync.Mutex
 	closed    bool
@@ -62,10 +62,10 @@ func (c *Channel) newSession(
 		own: device.GetJID(), ownLID: device.GetLID(),
 		name: channels.Clean(device.PushName, channels.MaxName),
 		lids: device.LIDs, contacts: device.Contacts, sessions: device.Sessions,
-		guard:     ratchet.Attach(device),
-		phoneOnly: make(map[types.JID]bool),
-		ended:     make(chan error, 1),
-		turn:      make(chan struct{}, 1),
+		sessionLock: sessionlock.Attach(device),
+		phoneOnly:   make(map[types.JID]bool),
+		ended:       make(chan error, 1),
+		turn:        make(chan struct{}, 1),
 	}
 	s.watch = time.AfterFunc(c.opts.Reconnect, func() {
 		s.end(errors.New("whatsapp: no connection for " + c.opts.Reconnect.String()))
@@ -370,7 +370,7 @@ func (s *session) state(ctx context.Context, evt any) {
 		s.c.log.WarnContext(ctx, "whatsapp stream error", "code", e.Code)
 	case events.PermanentDisconnect:
 		s.c.dropSession(s)
-		s.end(verdictOn(e))
+		s.end(disconnectError(e))
 	}
 }
 
@@ -404,8 +404,8 @@ func (s *session) appear(ctx context.Context) {
 	}
 }
 
-// verdictOn returns what the end of a connection means for the account.
-func verdictOn(e events.PermanentDisconnect) error {
+// disconnectError returns what the end of a connection means for the account.
+func disconnectError(e events.PermanentDisconnect) error {
 	switch e := e.(type) {
 	case *events.LoggedOut:
 		switch e.Reason { // as WhatsApp Web calls them; 0 while connected

@@ -33,7 +33,7 @@ import (
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/markup"
-	"gateway/channels/whatsapp/internal/quiet"
+	"gateway/channels/whatsapp/internal/mute"
 	"gateway/store"
 )
 
@@ -133,7 +133,7 @@ func NewTransport() *http.Transport {
 // Run implements [channels.Channel]. While the account is not linked it waits for [Channel.Pair],
 // in this process or another, with the store closed.
 func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
-	quiet.Signal()
+	mute.Signal()
 	c.setEnded(false)
 	defer func() { c.setEnded(ctx.Err() != nil) }()
 	waiting := false

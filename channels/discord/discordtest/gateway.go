@@ -105,7 +105,7 @@ func (s *Server) serveGateway(w http.ResponseWriter, r *http.Request) {
 	s.readFrames(c)
 	s.mu.Lock()
 	s.end(c, 0)
-	s.bell.Ring()
+	s.changed.Notify()
 	s.mu.Unlock()
 	<-done
 	_ = ws.Close() // it is closed already
@@ -167,7 +167,7 @@ func (s *Server) readFrames(c *conn) {
 		} else if code := s.obey(c, f.Op, f.Data); code != 0 {
 			s.end(c, code)
 		}
-		s.bell.Ring()
+		s.changed.Notify()
 		s.mu.Unlock()
 	}
 }
@@ -316,7 +316,7 @@ func (s *Server) dispatch(event string, g *guild, intent int, data func(intents 
 			s.event(se, event, data(se.intents))
 		}
 	}
-	s.bell.Ring()
+	s.changed.Notify()
 }
 
 // event adds an event to a session. The caller holds s.mu.

@@ -117,7 +117,7 @@ func (s *Server) interact(
 			"roles": []string{}, "permissions": "0"}
 	}
 	s.dispatch("INTERACTION_CREATE", ch.guild, 0, func(int) any { return w })
-	s.bell.Ring()
+	s.changed.Notify()
 	return i.ID
 }
 

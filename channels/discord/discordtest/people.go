@@ -90,7 +90,7 @@ func (s *Server) Delete(channelID, messageID string) {
 	if ch := s.channels[channelID]; ch != nil {
 		if m := ch.find(messageID); m != nil {
 			m.sent.Deleted = true
-			s.bell.Ring()
+			s.changed.Notify()
 		}
 	}
 }

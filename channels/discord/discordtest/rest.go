@@ -182,7 +182,7 @@ func invalid(field, kind, message string) reply {
 func (s *Server) execute(c *call) reply {
 	s.mu.Lock()
 	answer, sent := s.executeLocked(c)
-	s.bell.Ring()
+	s.changed.Notify()
 	s.mu.Unlock()
 	if sent != nil && s.opts.OnSend != nil {
 		s.opts.OnSend(*sent)

@@ -24,8 +24,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"gateway/channels/channeltest/bell"
 	"gateway/channels/channeltest/faults"
+	"gateway/channels/channeltest/notifier"
 )
 
 // Options are the optional settings of a [Server]. The zero value is ready for use.
@@ -88,7 +88,7 @@ type Server struct {
 	calls        map[string]int
 	buckets      map[string]*bucket
 	limited      int
-	bell         bell.Bell // rung at each change
+	changed      notifier.Notifier // rung at each change
 }
 
 // New returns a Server for the bot with the given token. A nil opts means the defaults.
@@ -151,7 +151,7 @@ func (s *Server) Close() {
 // Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond
 // at once and after every change of the server's state.
 func (s *Server) Wait(ctx context.Context, cond func() bool) error {
-	return s.bell.Wait(ctx, cond)
+	return s.changed.Wait(ctx, cond)
 }
 
 // Calls returns how often something was called, failures included: one of the methods that
@@ -175,7 +175,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.calls[c.method]++
 	token := s.token
-	s.bell.Ring()
+	s.changed.Notify()
 	s.mu.Unlock()
 	switch {
 	case c.method == "":
@@ -196,7 +196,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	fault, failing := s.meet(c)
 	limit, ok := s.allow(c)
-	s.bell.Ring()
+	s.changed.Notify()
 	s.mu.Unlock()
 	if failing {
 		s.fail(w, r, c, fault)

@@ -22,7 +22,7 @@ func (s *Server) each(do func(*conn)) {
 	for c := range s.conns {
 		do(c)
 	}
-	s.bell.Ring()
+	s.changed.Notify()
 }
 
 // Drop cuts every connection to the gateway without a word. The sessions can be resumed.

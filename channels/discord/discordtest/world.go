@@ -126,7 +126,7 @@ func (s *Server) add(ch *channel, m *message) {
 		clear(ch.messages[:n])
 		ch.messages = ch.messages[n:]
 	}
-	s.bell.Ring()
+	s.changed.Notify()
 }
 
 // epoch is when Discord's ids begin, in ms.

@@ -81,7 +81,7 @@ func (s *Server) Press(chatID, user int64, id int, label string) string {
 		"id": query, "from": s.user(user), "chat_instance": "1", "data": all[i].Data,
 		"message": json.RawMessage(s.wire(c, m)),
 	}, nil), c, id)
-	s.bell.Ring()
+	s.changed.Notify()
 	return query
 }
 

@@ -169,7 +169,7 @@ func (s *Server) Deliver(messages ...Message) []int {
 	for _, m := range messages {
 		ids = append(ids, s.deliver(m))
 	}
-	s.bell.Ring()
+	s.changed.Notify()
 	return ids
 }
 

@@ -57,7 +57,7 @@ func (s *Server) cut(method string) {
 		return f.Effect == Cut && (f.Method == "" || f.Method == method)
 	})
 	if ok {
-		s.bell.Ring()
+		s.changed.Notify()
 		faults.Abort()
 	}
 }

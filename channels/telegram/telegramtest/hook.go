@@ -163,7 +163,7 @@ func (s *Server) pushBatch(
 		}
 		s.queue = slices.DeleteFunc(s.queue, func(q queued) bool { return q.id == u.id })
 	}
-	s.bell.Ring()
+	s.changed.Notify()
 	return all
 }
 

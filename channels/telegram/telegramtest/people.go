@@ -58,7 +58,7 @@ func (s *Server) EditSay(chatID int64, id int, text string) {
 	m.sent.Text = text
 	m.edited = max(time.Now().Unix(), m.edited+1)
 	s.enqueue("edited_message", s.wire(c, m), c, id)
-	s.bell.Ring()
+	s.changed.Notify()
 }
 
 // Migrate turns a group into the supergroup with the given id: both chats tell so, and sending
@@ -73,7 +73,7 @@ func (s *Server) Migrate(group, supergroup int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.announce(s.chats[supergroup], map[string]any{"migrate_from_chat_id": group})
-	s.bell.Ring()
+	s.changed.Notify()
 }
 
 // announce delivers a service message. The caller holds s.mu.
@@ -118,5 +118,5 @@ func (s *Server) SetMember(chatID, user int64, status string) {
 		"old_chat_member": map[string]any{"user": s.bot, "status": old},
 		"new_chat_member": map[string]any{"user": s.bot, "status": status},
 	}, nil), nil, 0)
-	s.bell.Ring()
+	s.changed.Notify()
 }

@@ -66,7 +66,7 @@ func (s *Server) store(c call, m message) (reply, Sent) {
 	m.sent.ID = ch.add(m, s.opts.Keep)
 	ch.sentCount++
 	ch.drafting = false
-	s.bell.Ring()
+	s.changed.Notify()
 	return reply{result: json.RawMessage(s.wire(ch, &m))}, m.sent
 }
 

@@ -24,8 +24,8 @@ import (
 	"sync"
 	"time"
 
-	"gateway/channels/channeltest/bell"
 	"gateway/channels/channeltest/faults"
+	"gateway/channels/channeltest/notifier"
 )
 
 // Options are the optional settings of a [Server]. The zero value is ready for use.
@@ -76,7 +76,7 @@ type Server struct {
 	faults     faults.Queue[Fault, int64]
 	hanging    map[int64]int // calls that hang now, by chat
 	calls      map[string]int
-	bell       bell.Bell // rung at each change
+	changed    notifier.Notifier // rung at each change
 }
 
 // A Command is an entry of the bot's menu, as setMyCommands set it.
@@ -139,7 +139,7 @@ func (s *Server) Close() {
 // Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond
 // at once and after every change of the server's state.
 func (s *Server) Wait(ctx context.Context, cond func() bool) error {
-	return s.bell.Wait(ctx, cond)
+	return s.changed.Wait(ctx, cond)
 }
 
 // Calls returns how often a method was called, failures included.
@@ -195,7 +195,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.calls[c.method]++
 	fault, failing := s.meet(c)
-	s.bell.Ring()
+	s.changed.Notify()
 	s.mu.Unlock()
 	switch {
 	case failing:
@@ -265,7 +265,7 @@ func (s *Server) execute(ctx context.Context, c call) (reply, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.bell.Ring()
+	defer s.changed.Notify()
 	return s.executeLocked(ctx, c), true
 }
 

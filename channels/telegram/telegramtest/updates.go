@@ -81,7 +81,7 @@ func (s *Server) beginPoll(p *poll, offset int64, c call) (refused reply, ok boo
 	if len(s.queue) == 0 {
 		s.queue = nil // lets go of what was confirmed
 	}
-	s.bell.Ring()
+	s.changed.Notify()
 	return reply{}, true
 }
 
@@ -176,7 +176,7 @@ func (s *Server) DeliverRaw(fields string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.enqueueRaw([]byte(fields), nil, 0)
-	s.bell.Ring()
+	s.changed.Notify()
 }
 
 // RestartUpdateIDs makes the next update's id one above last, as Telegram may do for a bot

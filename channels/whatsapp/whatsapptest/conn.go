@@ -92,7 +92,7 @@ func (s *Server) enter(c *conn) bool {
 		return false
 	}
 	s.conns[c] = true
-	s.bell.Ring()
+	s.changed.Notify()
 	return true
 }
 
@@ -108,7 +108,7 @@ func (s *Server) leave(c *conn) {
 			w.sent = false
 		}
 	}
-	s.bell.Ring()
+	s.changed.Notify()
 }
 
 // send queues n; whatever is sent to one client arrives in order.
@@ -233,7 +233,7 @@ func (c *conn) login() bool {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.bell.Ring()
+	defer s.changed.Notify()
 	if c.payload.GetDevicePairingData() != nil {
 		if s.loginFailure != nil && s.loginFailure.Pairing {
 			c.finish(s.takeLoginFailure())
@@ -282,7 +282,7 @@ func (c *conn) handle(n *node) {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.bell.Ring()
+	defer s.changed.Notify()
 	if c.device == nil && n.Tag != "iq" {
 		if n.Tag != "ack" && n.Tag != "ib" && s.unpaired[c.noise] != nil {
 			s.violate("a client that is not logged in sends <%s>", n.Tag)

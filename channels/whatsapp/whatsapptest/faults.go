@@ -128,7 +128,7 @@ func (s *Server) LogOut() {
 		}
 	}
 	s.announce(s.bot)
-	s.bell.Ring()
+	s.changed.Notify()
 }
 
 // FailLogin makes logins of the gateway fail.

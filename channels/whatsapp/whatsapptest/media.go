@@ -31,7 +31,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	name := "/v/" + r.PathValue("token")
 	s.mu.Lock()
 	s.media[name] = body
-	s.bell.Ring()
+	s.changed.Notify()
 	s.mu.Unlock()
 	answer, _ := json.Marshal(map[string]string{ // strings always marshal
 		"url":         "https://mmg.whatsapp.net" + name + "?ccb=1",

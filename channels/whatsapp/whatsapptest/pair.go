@@ -79,7 +79,7 @@ func (s *Server) Scan(qr string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.bell.Ring()
+	defer s.changed.Notify()
 	return s.link([32]byte(key[0]), key[1], key[2])
 }
 
@@ -225,7 +225,7 @@ func (s *Server) EnterCode(code string) error {
 	code = strings.ReplaceAll(code, "-", "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.bell.Ring()
+	defer s.changed.Notify()
 	for ref, p := range s.codes {
 		c := s.unpaired[p.noise]
 		if c == nil {

@@ -19,19 +19,19 @@ import (
 	"go.mau.fi/whatsmeow/types/events"
 	_ "modernc.org/sqlite" // the driver named sqlite
 
-	"gateway/channels/whatsapp/internal/ratchet"
+	"gateway/channels/whatsapp/internal/sessionlock"
 )
 
 // A Person is somebody with a phone: a client that writes to the bot and sees what it wrote.
 // Its methods may be called concurrently.
 type Person struct {
-	s      *Server
-	of     *account
-	device *device
-	client *whatsmeow.Client
-	guard  *ratchet.Guard
-	db     *sql.DB
-	once   sync.Once
+	s           *Server
+	of          *account
+	device      *device
+	client      *whatsmeow.Client
+	sessionLock *sessionlock.Lock
+	db          *sql.DB
+	once        sync.Once
 
 	// All below is guarded by Server.mu.
 	messages  []*Message
@@ -116,10 +116,10 @@ func (p *Person) connect(ctx context.Context) error {
 	if err := p.register(ctx, d); err != nil {
 		return err
 	}
-	p.guard = ratchet.Attach(d)
+	p.sessionLock = sessionlock.Attach(d)
 	p.client = whatsmeow.NewClient(d, nil)
 	p.client.SynchronousAck = true
-	p.client.EnableDecryptedEventBuffer = true // the guard needs it
+	p.client.EnableDecryptedEventBuffer = true // the session lock needs it
 	p.client.ManualHistorySyncDownload = true
 	p.client.BackgroundEventCtx = context.WithoutCancel(ctx)
 	to := &http.Client{Transport: redirect(p.s.base)}
@@ -199,7 +199,7 @@ func (p *Person) leave() {
 func (p *Person) ViewOnce() string {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	defer p.s.bell.Ring()
+	defer p.s.changed.Notify()
 	n := node{Tag: "message", Attrs: attrs{"id": p.client.GenerateMessageID(), "type": "media"}}
 	for _, d := range p.s.bot.devices {
 		if !p.s.owned(d) {

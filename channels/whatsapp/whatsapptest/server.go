@@ -28,8 +28,8 @@ import (
 	"go.mau.fi/whatsmeow/types"
 	"go.mau.fi/whatsmeow/util/keys"
 
-	"gateway/channels/channeltest/bell"
-	"gateway/channels/whatsapp/internal/quiet"
+	"gateway/channels/channeltest/notifier"
+	"gateway/channels/whatsapp/internal/mute"
 )
 
 // Options are the optional settings of a [Server]. The zero value is ready for use.
@@ -68,9 +68,9 @@ type Server struct {
 	persons    []*Person
 	media      map[string][]byte // by path
 	violations []string
-	props      string    // name of the last device that asked to be linked
-	lastUser   int       // of a person
-	bell       bell.Bell // rung at each change
+	props      string            // name of the last device that asked to be linked
+	lastUser   int               // of a person
+	changed    notifier.Notifier // rung at each change
 	faults
 }
 
@@ -131,7 +131,7 @@ func New(opts *Options) *Server {
 	if opts != nil {
 		o = *opts
 	}
-	quiet.Signal()
+	mute.Signal()
 	s := &Server{
 		static:   keys.NewKeyPair(),
 		dir:      o.Dir,
@@ -224,7 +224,7 @@ func (s *Server) Close() {
 // Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond
 // at once and after every change of the server's state, or of what a person sees.
 func (s *Server) Wait(ctx context.Context, cond func() bool) error {
-	return s.bell.Wait(ctx, cond)
+	return s.changed.Wait(ctx, cond)
 }
 
 func (s *Server) logf(format string, args ...any) {
@@ -348,7 +348,7 @@ func (s *Server) AddGroup(title string, byPhone bool, members ...*Person) string
 func (s *Server) RenameGroup(chat, title string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.bell.Ring()
+	defer s.changed.Notify()
 	g := s.groups[jid(chat)]
 	if g == nil {
 		return errors.New("whatsapptest: no group " + chat)
@@ -370,7 +370,7 @@ func (s *Server) RenameGroup(chat, title string) error {
 func (s *Server) SetGroupTimer(chat string, seconds int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.bell.Ring()
+	defer s.changed.Notify()
 	g := s.groups[jid(chat)]
 	if g == nil {
 		return errors.New("whatsapptest: no group " + chat)

@@ -127,7 +127,7 @@ func (p *Person) send(
 	ctx context.Context, chat string, m *waE2E.Message, id string,
 ) (string, error) {
 	var r whatsmeow.SendResponse
-	err := p.guard.Send(ctx, func(ctx context.Context) (err error) {
+	err := p.sessionLock.Send(ctx, func(ctx context.Context) (err error) {
 		r, err = p.client.SendMessage(ctx, p.to(chat), m,
 			whatsmeow.SendRequestExtra{ID: id, Timeout: 10 * time.Second})
 		return err
@@ -138,7 +138,7 @@ func (p *Person) send(
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	p.note(chat, r.ID, false, m)
-	p.s.bell.Ring()
+	p.s.changed.Notify()
 	return r.ID, nil
 }
 
@@ -224,7 +224,7 @@ func (p *Person) known(chat, id string) *Message {
 func (p *Person) see(evt any) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	defer p.s.bell.Ring()
+	defer p.s.changed.Notify()
 	switch e := evt.(type) {
 	case *events.Message:
 		chat := ""

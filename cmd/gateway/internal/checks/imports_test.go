@@ -66,19 +66,19 @@ var imports = map[string]string{
 	"agent/tools/spawn":              "store bus session agent/tool",
 	"agent/tools/web":                "agent/extract agent/extract/document agent/guard agent/tool",
 	"channels/telegram":              "bus channels channels/markup",
-	"channels/telegram/telegramtest": "channels/channeltest/bell channels/channeltest/faults",
+	"channels/telegram/telegramtest": "channels/channeltest/notifier channels/channeltest/faults",
 	"channels/discord":               "bus channels channels/markup",
-	"channels/discord/discordtest":   "channels/channeltest/bell channels/channeltest/faults",
+	"channels/discord/discordtest":   "channels/channeltest/notifier channels/channeltest/faults",
 	"channels/whatsapp": "store bus channels channels/markup " +
-		"channels/whatsapp/internal/quiet channels/whatsapp/internal/ratchet",
-	"channels/whatsapp/whatsapptest": "channels channels/channeltest/bell channels/whatsapp " +
-		"channels/whatsapp/internal/quiet channels/whatsapp/internal/ratchet",
-	"channels/whatsapp/internal/quiet":   "",
-	"channels/whatsapp/internal/ratchet": "",
-	"channels/terminal":                  "bus channels channels/markup",
-	"channels/channeltest":               "bus channels channels/channeltest/bell",
-	"channels/channeltest/bell":          "",
-	"channels/channeltest/faults":        "",
+		"channels/whatsapp/internal/mute channels/whatsapp/internal/sessionlock",
+	"channels/whatsapp/whatsapptest": "channels channels/channeltest/notifier channels/whatsapp " +
+		"channels/whatsapp/internal/mute channels/whatsapp/internal/sessionlock",
+	"channels/whatsapp/internal/mute":        "",
+	"channels/whatsapp/internal/sessionlock": "",
+	"channels/terminal":                      "bus channels channels/markup",
+	"channels/channeltest":                   "bus channels channels/channeltest/notifier",
+	"channels/channeltest/notifier":          "",
+	"channels/channeltest/faults":            "",
 
 	"agent": "store store/fault bus memory memory/document memory/version skills session " +
 		"agent/background agent/budget agent/compact agent/dream agent/extract agent/llm agent/policy " +

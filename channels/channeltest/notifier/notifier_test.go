@@ -1,4 +1,4 @@
-package bell_test
+package notifier_test
 
 import (
 	"context"
@@ -7,14 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"gateway/channels/channeltest/bell"
+	"gateway/channels/channeltest/notifier"
 )
 
 // Each change is seen by all who wait for it, also one that comes between their look and their
 // rest.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b bell.Bell
+		var b notifier.Notifier
 		var mu sync.Mutex
 		n := 0
 		reach := func(want int) func() bool {
@@ -37,7 +37,7 @@ func TestWait(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				n++
-				b.Ring()
+				b.Notify()
 			})
 		}
 		wg.Wait()
@@ -46,7 +46,7 @@ func TestWait(t *testing.T) {
 
 func TestWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b bell.Bell
+		var b notifier.Notifier
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		looks := 0
@@ -54,7 +54,7 @@ func TestWaitEnds(t *testing.T) {
 			done <- b.Wait(ctx, func() bool { looks++; return false })
 		}()
 		synctest.Wait()
-		b.Ring()
+		b.Notify()
 		synctest.Wait()
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {

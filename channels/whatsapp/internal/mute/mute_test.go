@@ -1,4 +1,4 @@
-package quiet_test
+package mute_test
 
 import (
 	"sync"
@@ -6,7 +6,7 @@ import (
 
 	"go.mau.fi/libsignal/ecc"
 
-	"gateway/channels/whatsapp/internal/quiet"
+	"gateway/channels/whatsapp/internal/mute"
 )
 
 // TestSignal uses the library, which logs each signature, from many sides at once: the race
@@ -15,7 +15,7 @@ func TestSignal(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			quiet.Signal()
+			mute.Signal()
 			ecc.CalculateSignature(ecc.NewDjbECPrivateKey([32]byte{1}), []byte("hello"))
 		})
 	}

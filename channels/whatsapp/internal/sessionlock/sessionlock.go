@@ -1,15 +1,15 @@
-// Package ratchet keeps a WhatsApp client from using a key twice.
+// Package sessionlock keeps a WhatsApp client from using a key twice.
 //
 // A Signal session gives each message a key of its own. whatsmeow reads the session, takes the
 // next key and writes it back, when it sends as well as when it receives, and nothing keeps the
 // two apart. When they meet, one of the steps is undone: the next message is encrypted with a key
 // that was used already. WhatsApp takes it, and the receiver's phone, which has seen that key,
-// drops it without a word. A [Guard] sits between a device and its stores and lets one of the two
+// drops it without a word. A [Lock] sits between a device and its stores and lets one of the two
 // happen at a time.
 //
 // What the client sends by itself, such as a message again that somebody could not read, does
-// not say when it is done. It holds the guard until it has written the session, or for two seconds.
-package ratchet
+// not say when it is done. It holds the lock until it has written the session, or for two seconds.
+package sessionlock
 
 import (
 	"context"
@@ -19,9 +19,9 @@ import (
 	"go.mau.fi/whatsmeow/store"
 )
 
-// A Guard orders what a client does with its sessions. Its methods may be called concurrently.
-type Guard struct {
-	free chan struct{} // has a token while nobody holds the guard
+// A Lock orders what a client does with its sessions. Its methods may be called concurrently.
+type Lock struct {
+	free chan struct{} // has a token while nobody holds the lock
 
 	mu    sync.Mutex
 	alone *time.Timer // ends the hold of a step that the client makes by itself; nil if none does
@@ -30,9 +30,9 @@ type Guard struct {
 // patience bounds a step of which the end is not seen.
 const patience = 2 * time.Second
 
-// Attach puts a new Guard between d and its stores. It must be called before a client uses d.
-func Attach(d *store.Device) *Guard {
-	g := &Guard{free: make(chan struct{}, 1)}
+// Attach puts a new Lock between d and its stores. It must be called before a client uses d.
+func Attach(d *store.Device) *Lock {
+	g := &Lock{free: make(chan struct{}, 1)}
 	g.free <- struct{}{}
 	d.Sessions = &sessions{d.Sessions, g}
 	d.EventBuffer = &buffer{d.EventBuffer, g}
@@ -41,7 +41,7 @@ func Attach(d *store.Device) *Guard {
 
 // A step is one use of sessions: a message that is sent or received.
 type step struct {
-	g    *Guard
+	g    *Lock
 	mu   sync.Mutex
 	held bool
 	over bool // it has had its turn
@@ -55,7 +55,7 @@ func stepOf(ctx context.Context) *step {
 	return st
 }
 
-// take gets the guard, unless the step has it or had it.
+// take gets the lock, unless the step has it or had it.
 func (st *step) take(ctx context.Context) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -71,7 +71,7 @@ func (st *step) take(ctx context.Context) error {
 	}
 }
 
-// give gives the guard back, if the step has it.
+// give gives the lock back, if the step has it.
 func (st *step) give() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -84,14 +84,14 @@ func (st *step) give() {
 
 // Send calls f, which sends one message with the context that it gets. Others wait from when the
 // message is encrypted, not while f waits for the server.
-func (g *Guard) Send(ctx context.Context, f func(context.Context) error) error {
+func (g *Lock) Send(ctx context.Context, f func(context.Context) error) error {
 	st := &step{g: g}
 	defer st.give()
 	return f(context.WithValue(ctx, stepKey{}, st))
 }
 
 // Alone calls f, which changes sessions behind the client's back, while the client uses none.
-func (g *Guard) Alone(ctx context.Context, f func() error) error {
+func (g *Lock) Alone(ctx context.Context, f func() error) error {
 	select {
 	case <-g.free:
 	case <-ctx.Done():
@@ -101,8 +101,8 @@ func (g *Guard) Alone(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// begin gets the guard for a step that the client makes by itself.
-func (g *Guard) begin(ctx context.Context) error {
+// begin gets the lock for a step that the client makes by itself.
+func (g *Lock) begin(ctx context.Context) error {
 	select {
 	case <-g.free:
 	case <-ctx.Done():
@@ -123,8 +123,8 @@ func (g *Guard) begin(ctx context.Context) error {
 	return nil
 }
 
-// finish gives the guard back, if a step of the client's own has it.
-func (g *Guard) finish() {
+// finish gives the lock back, if a step of the client's own has it.
+func (g *Lock) finish() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.alone != nil {
@@ -134,10 +134,10 @@ func (g *Guard) finish() {
 	}
 }
 
-// sessions is the store of sessions behind a guard.
+// sessions is the store of sessions behind a lock.
 type sessions struct {
 	store.SessionStore
-	g *Guard
+	g *Lock
 }
 
 // GetManySessions begins to encrypt a message.
@@ -178,10 +178,10 @@ func (s *sessions) PutSession(ctx context.Context, address string, session []byt
 	return s.SessionStore.PutSession(ctx, address, session)
 }
 
-// buffer is the store in which a client decrypts, behind a guard.
+// buffer is the store in which a client decrypts, behind a lock.
 type buffer struct {
 	store.EventBuffer
-	g *Guard
+	g *Lock
 }
 
 // DoDecryptionTxn decrypts a message.

@@ -1,4 +1,4 @@
-package ratchet
+package sessionlock
 
 import (
 	"context"
@@ -47,8 +47,8 @@ func (m *memory) DoDecryptionTxn(ctx context.Context, f func(context.Context) er
 	return f(ctx)
 }
 
-// attach returns a device with a session that stands at 0, and its guard.
-func attach() (*store.Device, *Guard) {
+// attach returns a device with a session that stands at 0, and its lock.
+func attach() (*store.Device, *Lock) {
 	m := &memory{session: []byte("0")}
 	d := &store.Device{Sessions: m, EventBuffer: m}
 	return d, Attach(d)
@@ -68,7 +68,7 @@ func receive(ctx context.Context, d *store.Device) error {
 	})
 }
 
-func send(ctx context.Context, d *store.Device, g *Guard) error {
+func send(ctx context.Context, d *store.Device, g *Lock) error {
 	return g.Send(ctx, func(ctx context.Context) error {
 		all, err := d.Sessions.GetManySessions(ctx, []string{"ada"})
 		if err != nil {

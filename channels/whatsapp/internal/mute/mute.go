@@ -1,9 +1,9 @@
-// Package quiet makes the Signal library silent.
+// Package mute silences the Signal library.
 //
 // Its function is [Signal]. The library's logger is a variable of the whole process, which
 // the library itself sets without a lock when it is used first, so that two accounts could meet
 // there: whoever uses the library calls Signal before.
-package quiet
+package mute
 
 import (
 	"sync"

@@ -18,14 +18,14 @@ var errSlower = errors.New("too many messages")
 // errLate reports that WhatsApp has not taken something yet.
 var errLate = errors.New("WhatsApp did not answer in time")
 
-// verdict turns an error of the client into one of the channel contract. What it does not know
+// classify turns an error of the client into one of the channel contract. What it does not know
 // may pass.
-func verdict(err error) error {
+func classify(err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, whatsmeow.ErrServerReturnedError):
-		return codeVerdict(err)
+		return classifyCode(err)
 	case errors.Is(err, whatsmeow.ErrIQRateOverLimit):
 		return errSlower
 	case errors.Is(err, whatsmeow.ErrNotInGroup), errors.Is(err, whatsmeow.ErrGroupNotFound):
@@ -43,9 +43,9 @@ func verdict(err error) error {
 	return errors.New(channels.Clean(err.Error(), 300))
 }
 
-// codeVerdict is verdict for the code with which a message was not taken. The codes are not
+// classifyCode is classify for the code with which a message was not taken. The codes are not
 // documented; the meanings are those that the library's users have found out.
-func codeVerdict(err error) error {
+func classifyCode(err error) error {
 	text := err.Error()
 	code, _ := strconv.Atoi(text[strings.LastIndexByte(text, ' ')+1:]) // 0 is no code we know
 	switch code {
