@@ -38,10 +38,10 @@ func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 		Served:      func(account string) bool { return g.channels[account] != nil },
 		Keeper:      func(account string) agent.Keeper { return g.keeper(cfg, account) },
 		Known:       IsKnown,
-		Stopped:     g.hands.stop,
+		Stopped:     g.toolset.stop,
 		Restart:     g.restart,
-		Ready:       g.hands.ready,
-		Hands:       g.hands.states,
+		Ready:       g.toolset.ready,
+		Hands:       g.toolset.states,
 		Observer:    g.ops.metrics,
 		Transcriber: newTranscriber(cfg, g.log),
 	}

@@ -17,7 +17,7 @@ type home struct {
 	db               *store.DB
 	life             *store.Life
 	workspace, media *os.Root
-	mind             *mind
+	knowledge        *knowledge
 }
 
 // openHome opens the database, which no other gateway may have open, and the workspace.
@@ -54,7 +54,7 @@ func (h *home) openRest(ctx context.Context, cfg *config.Config, log *slog.Logge
 	if h.media, err = OpenMedia(cfg); err != nil {
 		return err
 	}
-	if h.mind, err = openMind(cfg, h.db, h.workspace, log); err != nil {
+	if h.knowledge, err = openKnowledge(cfg, h.db, h.workspace, log); err != nil {
 		return InHome(cfg.Gateway.Home, err)
 	}
 	h.life, err = store.BeginLife(ctx, h.db, time.Now(), 1)
@@ -64,8 +64,8 @@ func (h *home) openRest(ctx context.Context, cfg *config.Config, log *slog.Logge
 // close closes what was opened.
 func (h *home) close() error {
 	var errs []error
-	if h.mind != nil {
-		errs = append(errs, h.mind.close())
+	if h.knowledge != nil {
+		errs = append(errs, h.knowledge.close())
 	}
 	if h.media != nil {
 		errs = append(errs, h.media.Close())

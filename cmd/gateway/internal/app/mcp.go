@@ -14,7 +14,7 @@ import (
 )
 
 // newMCP returns the client of the configured servers.
-func newMCP(h *hands) *mcp.Client {
+func newMCP(h *toolset) *mcp.Client {
 	var servers []mcp.Server
 	for _, name := range sortedKeys(h.cfg.MCP) {
 		s := h.cfg.MCP[name]
@@ -43,7 +43,7 @@ func reveal(secrets map[string]config.Secret) map[string]string {
 }
 
 // serverCommand prepares the process of a server.
-func (h *hands) serverCommand(ctx context.Context, s mcp.Server) (*exec.Cmd, error) {
+func (h *toolset) serverCommand(ctx context.Context, s mcp.Server) (*exec.Cmd, error) {
 	env := mcp.Environ(s.Env)
 	if !s.Confined {
 		cmd := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...)

@@ -99,9 +99,9 @@ type Gateway struct {
 	supervisors []*supervisor.Supervisor
 	channels    map[string]channels.Channel // by account
 	media       *media.Store
-	hands       *hands
+	toolset     *toolset
 	ops         *operations
-	mind        *mind
+	knowledge   *knowledge
 	sweeper     *retention.Sweeper
 	terminal    *terminal.Channel // nil if it is not enabled
 	reload      *reloader         // nil if the configuration stays as it is
@@ -113,7 +113,8 @@ func assemble(
 	cfg *config.Config, h *home, restart *agent.Restart, log *slog.Logger,
 ) (*Gateway, error) {
 	db := h.db
-	g := &Gateway{name: cfg.Gateway.Name, log: log, home: h, db: db, mind: h.mind, restart: restart}
+	g := &Gateway{name: cfg.Gateway.Name, log: log, home: h, db: db, knowledge: h.knowledge,
+		restart: restart}
 	inbox, outbox, live := bus.NewInbox(), bus.NewOutbox(), bus.NewLive()
 	g.gate, g.usage = gate.New(db, inbox, outbox, log), budget.New(budgetOptions(cfg))
 	g.sweeper = newSweeper(cfg, db, g.usage, log)
@@ -151,9 +152,9 @@ func assemble(
 	if err != nil {
 		return nil, err
 	}
-	g.hands, err = newHands(cfg, workplace{
+	g.toolset, err = newToolset(cfg, workplace{
 		db: db, inbox: inbox, outbox: outbox, workspace: h.workspace, mediaRoot: h.media,
-		media: g.media, mind: h.mind, extract: decoder,
+		media: g.media, knowledge: h.knowledge, extract: decoder,
 		stopTask: func(ctx context.Context, session string) (bool, error) {
 			return g.dispatcher.StopTask(ctx, session)
 		},
@@ -165,9 +166,9 @@ func assemble(
 	g.dispatcher = agent.NewDispatcher(
 		agent.Deps{DB: db, Life: h.life, Inbox: inbox, Outbox: outbox, Live: live,
 			Model: newModel(cfg, cfg.Agent.Model, log), Notes: notes,
-			Tools: g.hands.tools, Media: g.media, Extract: decoder, Memory: h.mind.memory,
-			Jobs: g.scheduler, Documents: h.mind.documents, Versions: h.mind.versions,
-			Skills: h.mind.skills},
+			Tools: g.toolset.tools, Media: g.media, Extract: decoder, Memory: h.knowledge.memory,
+			Jobs: g.scheduler, Documents: h.knowledge.documents, Versions: h.knowledge.versions,
+			Skills: h.knowledge.skills},
 		g.agentOptions(cfg))
 	return g, nil
 }
@@ -250,9 +251,9 @@ func (g *Gateway) run(ctx context.Context, screen *terminal.Screen) error {
 	defer context.AfterFunc(ctx, g.db.Hurry)()
 	intake := func(ctx context.Context) error { return g.runIntake(ctx, screen) }
 	g.log.InfoContext(ctx, "gateway ready", "version", BuildVersion(), "pid", os.Getpid())
-	err := inOrder(ctx, intake, g.scheduler.Run, g.dispatcher.Run, g.hands.run, g.mind.run,
+	err := inOrder(ctx, intake, g.scheduler.Run, g.dispatcher.Run, g.toolset.run, g.knowledge.run,
 		g.router.Run, g.runChannels, g.ops.probe, g.sweeper.Run, g.db.Run)
-	err = errors.Join(err, g.hands.close())
+	err = errors.Join(err, g.toolset.close())
 	g.log.InfoContext(ctx, "gateway stopped", "uptime", time.Since(start).Truncate(time.Second))
 	return err
 }

@@ -29,8 +29,8 @@ import (
 	"gateway/store"
 )
 
-// hands are what the agent works with: its tools, and what runs for them.
-type hands struct {
+// toolset is what the agent works with: its tools, and what runs for them.
+type toolset struct {
 	cfg   *config.Config
 	log   *slog.Logger
 	tools *tool.Registry
@@ -56,14 +56,14 @@ type workplace struct {
 	workspace *os.Root
 	mediaRoot *os.Root
 	media     *media.Store
-	mind      *mind
+	knowledge *knowledge
 	extract   *extract.Extractor
 	stopTask  func(ctx context.Context, session string) (bool, error)
 }
 
-// newHands returns the hands of the agent. What must be tried first comes with [hands.run].
-func newHands(cfg *config.Config, w workplace, log *slog.Logger) (*hands, error) {
-	h := &hands{cfg: cfg, log: log, mode: cfg.Exec.Sandbox, ready: make(chan struct{}),
+// newToolset returns the toolset of the agent. What must be tried first waits for [toolset.run].
+func newToolset(cfg *config.Config, w workplace, log *slog.Logger) (*toolset, error) {
+	h := &toolset{cfg: cfg, log: log, mode: cfg.Exec.Sandbox, ready: make(chan struct{}),
 		broken: make(chan struct{}, 1)}
 	list, err := webTools(cfg, newGuard(cfg), w.extract, log)
 	if err != nil {
@@ -73,11 +73,11 @@ func newHands(cfg *config.Config, w workplace, log *slog.Logger) (*hands, error)
 		return nil, errors.Join(err, h.close())
 	}
 	reach := files.New(files.Options{Workspace: w.workspace, Path: cfg.Gateway.Workspace,
-		Shared: w.mind.shared, Media: w.mediaRoot, Memory: w.mind.scopes,
+		Shared: w.knowledge.shared, Media: w.mediaRoot, Memory: w.knowledge.scopes,
 		Extract: w.extract,
 		Roots: append(h.roots, files.Root{Name: builtinName, Path: builtinFolder(cfg),
-			Dir: w.mind.builtin})})
-	list = append(append(list, reach.Tools()...), w.mind.tools()...)
+			Dir: w.knowledge.builtin})})
+	list = append(append(list, reach.Tools()...), w.knowledge.tools()...)
 	list = append(list, clock.New(time.Now, cfg.Gateway.Location), ask.New(),
 		message.New(message.Options{DB: w.db, Outbox: w.outbox, Now: time.Now,
 			Open: reach.Open, Put: w.media.Put}))
@@ -92,7 +92,7 @@ func newHands(cfg *config.Config, w workplace, log *slog.Logger) (*hands, error)
 }
 
 // openRoots opens the folders that the agent reaches besides its workspace.
-func (h *hands) openRoots() error {
+func (h *toolset) openRoots() error {
 	for _, name := range sortedKeys(h.cfg.Roots) {
 		r := h.cfg.Roots[name]
 		dir, err := os.OpenRoot(r.Path)
@@ -105,8 +105,8 @@ func (h *hands) openRoots() error {
 	return nil
 }
 
-// close closes what newHands has opened.
-func (h *hands) close() error {
+// close closes what newToolset has opened.
+func (h *toolset) close() error {
 	var errs []error
 	for _, r := range h.roots {
 		errs = append(errs, r.Dir.Close())
@@ -115,8 +115,8 @@ func (h *hands) close() error {
 }
 
 // run finds a sandbox, proves it again from time to time, and runs the servers of tools until ctx
-// ends. When it returns, no process of the hands is left.
-func (h *hands) run(ctx context.Context) error {
+// ends. When it returns, no process of its tools is left.
+func (h *toolset) run(ctx context.Context) error {
 	h.endOrphans() // of a process before this one
 	h.prove(ctx)
 	close(h.ready)
@@ -139,7 +139,7 @@ func (h *hands) run(ctx context.Context) error {
 }
 
 // endOrphans ends what commands have left running whose supervisor has died.
-func (h *hands) endOrphans() {
+func (h *toolset) endOrphans() {
 	if n := sandbox.EndOrphans(); n > 0 {
 		h.log.Warn("processes of commands ended whose supervisor had died", "count", n)
 	}
@@ -155,7 +155,7 @@ const (
 // keepProving looks for a sandbox while there is none, for somebody may install it or let it work,
 // and proves the one that there is. It does so also while the gateway is halted: that uses no tool,
 // and what /readyz says must be right.
-func (h *hands) keepProving(ctx context.Context) {
+func (h *toolset) keepProving(ctx context.Context) {
 	if h.cfg.Exec.Sandbox == "off" {
 		return
 	}
@@ -182,7 +182,7 @@ func (h *hands) keepProving(ctx context.Context) {
 }
 
 // sandboxState says in a few words how the sandbox is, and whether that is well.
-func (h *hands) sandboxState() (state string, ok bool) {
+func (h *toolset) sandboxState() (state string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -200,7 +200,7 @@ func (h *hands) sandboxState() (state string, ok bool) {
 // before may fail once: a machine can be too busy for the test. After bubblewrap has proven itself
 // nothing weaker is used until the gateway is started again: commands could make the machine so
 // busy that its test fails.
-func (h *hands) prove(ctx context.Context) {
+func (h *toolset) prove(ctx context.Context) {
 	h.proving.Lock()
 	defer h.proving.Unlock()
 	h.mu.Lock()
@@ -239,7 +239,7 @@ func (h *hands) prove(ctx context.Context) {
 }
 
 // openShell offers the tools that run commands.
-func (h *hands) openShell() (*shell.Shell, error) {
+func (h *toolset) openShell() (*shell.Shell, error) {
 	s := shell.New(h.shellOptions())
 	if err := h.tools.Set("shell", s.Tools()); err != nil {
 		return nil, err
@@ -252,7 +252,7 @@ var errNoSandbox = errors.New("no command can be run at present, since the sandb
 	"work; the owner finds out why with gateway doctor. Do it without commands, or try again later")
 
 // currentSandbox is that of [shell.Options].
-func (h *hands) currentSandbox() (*sandbox.Sandbox, error) {
+func (h *toolset) currentSandbox() (*sandbox.Sandbox, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.sandbox == nil {
@@ -262,7 +262,7 @@ func (h *hands) currentSandbox() (*sandbox.Sandbox, error) {
 }
 
 // doubt is that of [shell.Options].
-func (h *hands) doubt(ctx context.Context) error {
+func (h *toolset) doubt(ctx context.Context) error {
 	h.prove(ctx)
 	_, err := h.currentSandbox()
 	if err != nil {
@@ -283,7 +283,7 @@ func FindSandbox(ctx context.Context, mode string) (*sandbox.Sandbox, error) {
 }
 
 // shellOptions returns what commands may do.
-func (h *hands) shellOptions() shell.Options {
+func (h *toolset) shellOptions() shell.Options {
 	e := h.cfg.Exec
 	o := shell.Options{
 		Sandbox: h.currentSandbox, Doubt: h.doubt,
@@ -308,7 +308,7 @@ func (h *hands) shellOptions() shell.Options {
 	return o
 }
 
-func (h *hands) limits() sandbox.Limits {
+func (h *toolset) limits() sandbox.Limits {
 	const mb = 1 << 20
 	e := h.cfg.Exec
 	return sandbox.Limits{Memory: int64(e.MemoryMB) * mb, Processes: e.Processes,
@@ -317,7 +317,7 @@ func (h *hands) limits() sandbox.Limits {
 }
 
 // stop ends what a session's tools have left running, as far as the writer of by may end it.
-func (h *hands) stop(session string, by *bus.InboundMessage) {
+func (h *toolset) stop(session string, by *bus.InboundMessage) {
 	h.mu.Lock()
 	s := h.shell
 	h.mu.Unlock()
@@ -326,8 +326,8 @@ func (h *hands) stop(session string, by *bus.InboundMessage) {
 	}
 }
 
-// states describes the hands for /status, a line each.
-func (h *hands) states() []string {
+// states describes the toolset for /status, a line each.
+func (h *toolset) states() []string {
 	h.mu.Lock()
 	box, missing := h.sandbox, h.missing
 	h.mu.Unlock()

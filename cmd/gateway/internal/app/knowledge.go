@@ -20,8 +20,8 @@ import (
 	"gateway/store"
 )
 
-// A mind is what the agent knows for longer than a conversation, and what it can follow.
-type mind struct {
+// knowledge is what the agent knows for longer than a conversation, and what it can follow.
+type knowledge struct {
 	db        *store.DB
 	shared    *os.Root // what everybody's prompt is made of
 	scopes    *os.Root // a folder for each scope
@@ -52,11 +52,11 @@ const builtinName = "builtin-skills"
 // PinsFile returns the file that knows which skills the operator has installed.
 func PinsFile(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "skills.json") }
 
-// openMind opens what the agent knows, and writes what a new home begins with.
-func openMind(
+// openKnowledge opens what the agent knows, and writes what a new home begins with.
+func openKnowledge(
 	cfg *config.Config, db *store.DB, workspace *os.Root, log *slog.Logger,
-) (*mind, error) {
-	m := &mind{db: db}
+) (*knowledge, error) {
+	m := &knowledge{db: db}
 	if err := os.MkdirAll(MemoryFolder(cfg), 0o700); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func NewSkills(
 	})
 }
 
-func (m *mind) close() error {
+func (m *knowledge) close() error {
 	var errs []error
 	for _, root := range []*os.Root{m.shared, m.scopes, m.builtin} {
 		if root != nil {
@@ -114,12 +114,12 @@ func (m *mind) close() error {
 }
 
 // tools returns the tools that work with what is remembered.
-func (m *mind) tools() []tool.Tool {
+func (m *knowledge) tools() []tool.Tool {
 	return recall.Tools(recall.Options{DB: m.db, Memory: m.memory, Now: time.Now})
 }
 
 // run warns of skills that are not what was installed, beside everything else.
-func (m *mind) run(ctx context.Context) error {
+func (m *knowledge) run(ctx context.Context) error {
 	m.pins.Warn(ctx, m.skills)
 	<-ctx.Done()
 	return nil
