@@ -140,12 +140,12 @@ func TestCallSaysWhereItIs(t *testing.T) {
 		w.wantQuiet()
 		for key, want := range map[string]tool.Call{
 			"test/a": {ID: "call_1", Args: json.RawMessage("{}"), Address: at("a"), Session: "test/a",
-				Sender: bus.Sender{ID: "7", Name: "Ada"}, Role: "owner", Turn: 1, Payer: 1,
+				Sender: bus.Sender{ID: "7", Name: "Ada"}, Role: "owner", Turn: 1, Budget: 1,
 				Scope: "chat-test+a", Zone: time.UTC},
 			"test/b/5": {ID: "call_2", Args: json.RawMessage("{}"), Address: topic.From,
 				Session: "test/b/5", Sender: topic.Sender, Role: "user", Group: true, Turn: 2,
-				Payer: 2,
-				Scope: "chat-test+b", Zone: time.UTC},
+				Budget: 2,
+				Scope:  "chat-test+b", Zone: time.UTC},
 		} {
 			got, err := json.Marshal(calls[key])
 			w.must(err)

@@ -41,23 +41,23 @@ type turn struct {
 	shortened bool   // the prompt of this call was, because the model found it too long
 	truncated bool   // there is more of the transcript than the history has
 
-	task      *bus.InboundMessage // what a sub-agent is to do; nil in a turn for people
-	unasked   *bus.InboundMessage // what has begun the turn by itself; nil if it is no such one
-	unbidden  bool                // nobody has written just now
-	patron    int64               // the turn for which it works, or of whose work it tells; or 0
-	location  *time.Location      // that they have set; or nil
-	woken     bool                // it goes on after it has waited
-	asked     question.Question   // what the turn waits for, once it does
-	seen      map[sameness]int    // how often a call has had a result
-	sender    bus.Sender          // who wrote the newest message
-	person    int64               // likewise
-	role      bus.Role            // the least of those who wrote
-	tools     *tool.Registry      // that may be used in that role
-	origin    atomic.Pointer[origin]
-	group     bool     // others read along
-	chatTitle string   // of the group, as the platform says
-	title     string   // of the group, "" in a direct chat
-	answers   []string // platform's ids of the messages that the next answer is for
+	task       *bus.InboundMessage // what a sub-agent is to do; nil in a turn for people
+	unasked    *bus.InboundMessage // what has begun the turn by itself; nil if it is no such one
+	unbidden   bool                // nobody has written just now
+	patron     int64               // the turn for which it works, or of whose work it tells; or 0
+	location   *time.Location      // that they have set; or nil
+	woken      bool                // it goes on after it has waited
+	asked      question.Question   // what the turn waits for, once it does
+	seen       map[sameness]int    // how often a call has had a result
+	sender     bus.Sender          // who wrote the newest message
+	person     int64               // likewise
+	role       bus.Role            // the least of those who wrote
+	tools      *tool.Registry      // that may be used in that role
+	provenance atomic.Pointer[provenance]
+	group      bool     // others read along
+	chatTitle  string   // of the group, as the platform says
+	title      string   // of the group, "" in a direct chat
+	answers    []string // platform's ids of the messages that the next answer is for
 
 	erased   bool                 // by /forget: it is counted for nobody
 	ended    session.State        // once it has
@@ -214,7 +214,7 @@ func (t *turn) countRounds(ctx context.Context) error {
 		return err
 	}
 	t.recount(messages)
-	t.noteOrigin(messages)
+	t.addSources(messages)
 	return nil
 }
 

@@ -189,7 +189,7 @@ func TestAskedMeanwhile(t *testing.T) {
 		release := make(chan struct{})
 		where := act("where", tool.Once, nil)
 		where.Run = func(_ context.Context, c tool.Call) (tool.Result, error) {
-			unasked = append(unasked, c.Unasked)
+			unasked = append(unasked, c.Proactive)
 			<-release
 			return tool.Result{Text: "here"}, nil
 		}

@@ -426,7 +426,7 @@ func TestUnasked(t *testing.T) {
 		w.wantQuiet()
 		var got []string
 		for _, c := range calls {
-			got = append(got, fmt.Sprintf("%t %s", c.Unasked, c.Zone))
+			got = append(got, fmt.Sprintf("%t %s", c.Proactive, c.Zone))
 		}
 		wantLines(t, "calls", got, []string{"true Asia/Tokyo", "true Asia/Tokyo", "false Asia/Tokyo"})
 		if asked := w.request(len(w.model.Requests())).Messages; !strings.HasPrefix(

@@ -115,14 +115,14 @@ type Call struct {
 	Title   string          // of the group
 	Scope   memory.Scope    // whose memory the turn works with; "": none
 	Turn    int64
-	Payer   int64 // the turn on whose limit counts what sub-agents use for this one
+	Budget  int64 // the turn whose limit pays for the sub-agents of this one
 
 	// Foreign names what others have written into the turn, such as a page; "" if nobody has.
 	Foreign string
 
-	// Unasked says that nobody has written just now: a job, a heartbeat or a hook has begun the
-	// turn, or a turn that it has begun.
-	Unasked bool
+	// Proactive says that nobody has written to the turn: a job, a heartbeat or a hook began it, or
+	// began the turn that it works for.
+	Proactive bool
 
 	Zone *time.Location // of the people; nil: the gateway's
 }

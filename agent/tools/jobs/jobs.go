@@ -101,7 +101,7 @@ func (k keeper) run(_ context.Context, c tool.Call, a arguments) (tool.Result, e
 			"pause, resume, remove, run or timezone", a.Action)
 	case c.Scope == "":
 		return tool.Result{}, errors.New("this conversation has no memory, and so no jobs")
-	case act.asked && c.Unasked:
+	case act.asked && c.Proactive:
 		return tool.Result{}, fmt.Errorf("%s is not possible from inside a scheduled run, where "+
 			"nobody has asked for it: tell the user what you would set up", a.Action)
 	case act.id && a.ID == 0:
@@ -284,7 +284,7 @@ func (k keeper) own(q store.Queryer, c tool.Call, a arguments) (schedule.Job, er
 	if err == nil && !j.MayChange(c.Address, c.Sender, c.Person, c.Role) {
 		err = refuse("only who has set job %d up, or an admin, may change it; tell the user", a.ID)
 	}
-	if err == nil && c.Unasked && string(j.Session()) != c.Session {
+	if err == nil && c.Proactive && string(j.Session()) != c.Session {
 		err = refuse("nobody has asked for that just now: a scheduled run may end its own job only")
 	}
 	return j, err
@@ -376,7 +376,7 @@ func (k keeper) timezone(tx *store.Tx, c tool.Call, a arguments) (string, error)
 	switch {
 	case a.Zone == "":
 		return fmt.Sprintf("The time zone is %s; it is %s.", loc, now), nil
-	case c.Unasked:
+	case c.Proactive:
 		return "", refuse("the time zone is not changed from inside a scheduled run")
 	}
 	return fmt.Sprintf("The time zone is %s from now on; it is %s. Jobs that are there keep "+

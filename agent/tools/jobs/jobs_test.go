@@ -167,7 +167,7 @@ func TestUnasked(t *testing.T) {
 	f := newFixture(t)
 	f.call(ada, `{"action":"add","text":"call mum","every":"1h","kind":"task"}`)
 	run := ada
-	run.Unasked = true
+	run.Proactive = true
 	for _, args := range []string{`{"action":"add","text":"x","at":"9:00"}`,
 		`{"action":"change","id":1,"text":"x"}`, `{"action":"run","id":1}`,
 		`{"action":"resume","id":1}`} {

@@ -133,8 +133,8 @@ func (t tools) message(c tool.Call, id, task, label string) bus.InboundMessage {
 	return bus.InboundMessage{
 		ID: bus.TaskID(c.Session, id), From: c.Address, Sender: c.Sender, Person: c.Person,
 		Role: c.Role, Group: c.Group, ChatTitle: c.Title, Addressed: true, Text: task, Time: t.Now(),
-		Note: &bus.Note{Kind: bus.Task, Label: label, Origin: c.Session, Unasked: c.Unasked,
-			Payer: c.Payer, Foreign: c.Foreign, Session: string(session.SubKey(session.Key(c.Session), id))},
+		Note: &bus.Note{Kind: bus.Task, Label: label, Origin: c.Session, Unasked: c.Proactive,
+			Payer: c.Budget, Foreign: c.Foreign, Session: string(session.SubKey(session.Key(c.Session), id))},
 	}
 }
 

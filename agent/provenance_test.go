@@ -10,7 +10,7 @@ import (
 )
 
 // What a turn has read is known after a restart, too.
-func TestOriginAfterRestart(t *testing.T) {
+func TestProvenanceAfterRestart(t *testing.T) {
 	inWorld(t, func(w *world) {
 		calls := 0
 		keep := counting("keep", tool.Once, &calls)

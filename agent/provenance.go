@@ -11,10 +11,10 @@ import (
 	"gateway/bus"
 )
 
-// An origin is what of a turn's messages was written by others than those who may give it orders.
-// What the model does may be their wish: so a call that lasts, or that the least of them could not
-// have made, is asked about.
-type origin struct {
+// A provenance names the sources of a turn's messages that may give it no orders. The model may be
+// following one of them: so a call with a lasting effect, or one that the least of their authors
+// could not have made, needs an approval.
+type provenance struct {
 	sources []string // such as "the page https://…", the first ones
 	least   bus.Role // of those who were overheard; "" if nobody was
 }
@@ -35,14 +35,14 @@ const (
 // recall adds messages to the turn's history.
 func (t *turn) recall(messages ...llm.Message) {
 	t.history = append(t.history, messages...)
-	t.noteOrigin(messages)
+	t.addSources(messages)
 }
 
-// noteOrigin notes where messages of the turn come from.
-func (t *turn) noteOrigin(messages []llm.Message) {
-	var now origin
-	if before := t.origin.Load(); before != nil {
-		now = origin{slices.Clone(before.sources), before.least}
+// addSources adds the sources of messages to the turn's provenance.
+func (t *turn) addSources(messages []llm.Message) {
+	var now provenance
+	if before := t.provenance.Load(); before != nil {
+		now = provenance{slices.Clone(before.sources), before.least}
 	}
 	for _, m := range messages {
 		if m.Foreign != "" && len(now.sources) < maxSources && !slices.Contains(now.sources, m.Foreign) {
@@ -53,13 +53,13 @@ func (t *turn) noteOrigin(messages []llm.Message) {
 		}
 	}
 	if len(now.sources) > 0 || now.least != "" {
-		t.origin.Store(&now)
+		t.provenance.Store(&now)
 	}
 }
 
 // foreign names what others have written into the turn; "" if nobody has.
 func (t *turn) foreign() string {
-	if o := t.origin.Load(); o != nil {
+	if o := t.provenance.Load(); o != nil {
 		return strings.Join(o.sources, ", ")
 	}
 	return ""
@@ -67,7 +67,7 @@ func (t *turn) foreign() string {
 
 // suspicion returns why a call that the rules allow is asked about all the same, or "".
 func (t *turn) suspicion(found tool.Tool, c tool.Call) string {
-	o := t.origin.Load()
+	o := t.provenance.Load()
 	if o == nil {
 		return ""
 	}
