@@ -136,7 +136,7 @@ type live struct {
 
 // showBegin begins a preview, which announces the answer if it does not come soon.
 func (t *turn) showBegin() {
-	if t.task != nil || t.unasked != nil || t.mayBeQuiet() {
+	if !t.trigger.Origin.Interactive() || t.mayBeSilent() {
 		return // nobody watches
 	}
 	l := &live{newest: t.progress()}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,16 +36,11 @@ func (t *turn) spender() budget.Spender {
 	}
 	who := budget.Spender{Session: string(key), Person: t.person, Turn: t.ID,
 		Sender: t.Address.Account + "/" + t.sender.ID}
-	if t.task != nil {
-		who.Turn = t.payer()
+	if t.isTask() {
+		who.Turn = t.budgetTurn()
 	}
 	return who
 }
-
-// payer returns the turn on whose limit counts what sub-agents of t use. Of one that only tells of
-// an outcome it is the turn that has asked for that: it tells of it within its own limit, but what
-// it gives away counts to what somebody has said. So no chain of sub-agents has a limit for each.
-func (t *turn) payer() int64 { return cmp.Or(t.patron, t.ID) }
 
 // reserve asks the budgets for a call.
 func (t *turn) reserve(ctx context.Context, req llm.Request) (*budget.Hold, error) {
@@ -58,7 +52,7 @@ func (t *turn) reserve(ctx context.Context, req llm.Request) (*budget.Hold, erro
 	ledger := t.d.opts.Usage
 	amount := budget.Amount{Tokens: u.Input + u.Output, Cost: ledger.Price(t.config().ModelID, u)}
 	limit := ledger.TurnLimit()
-	if t.task != nil {
+	if t.isTask() {
 		limit = limit.Share(taskShare)
 	}
 	if limit.Exceeded(budget.Amount{Tokens: t.Tokens + amount.Tokens, Cost: t.Cost + amount.Cost}) {

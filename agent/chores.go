@@ -333,7 +333,7 @@ func (t *turn) leave(tx *store.Tx) (later bool, err error) {
 	if t.wrote && t.d.Documents != nil {
 		put(background.Work{Kind: background.Version, Scope: t.Scope}, nil)
 	}
-	if state, tooLarge := t.excess(); t.task == nil && t.Scope != "" && tooLarge {
+	if state, tooLarge := t.excess(); !t.isTask() && t.Scope != "" && tooLarge {
 		put(background.Work{Kind: background.Compact, Scope: t.Scope, Session: string(t.Session)}, state)
 	}
 	return later, err

@@ -128,7 +128,7 @@ func parseCommand(text string) (name, args string) {
 // commandOf returns the command that m is, or "". What the agent writes to itself is none, nor is
 // what somebody has forwarded: others have written that.
 func commandOf(m bus.InboundMessage) (name, args string) {
-	if m.Note != nil || m.Forwarded != "" {
+	if m.Origin.Kind != bus.Person || m.Forwarded != "" {
 		return "", ""
 	}
 	return parseCommand(m.Text)

@@ -22,7 +22,7 @@ func (t *turn) firstContact() string {
 
 // unknown reports whether the person of a direct chat has chosen no style yet.
 func (t *turn) unknown() bool {
-	if t.d.Documents == nil || t.Scope == "" || t.group || t.task != nil || t.unbidden ||
+	if t.d.Documents == nil || t.Scope == "" || t.group || t.isTask() || t.proactive() ||
 		!t.role.AtLeast(bus.User) || !t.has("write_file") {
 		return false
 	}

@@ -283,8 +283,8 @@ func TestKilledAndHalted(t *testing.T) {
 func TestKilledWhileTaskWorks(t *testing.T) {
 	t.Parallel()
 	const sub = "test/a#1-left_0"
-	put := func(w *world, m bus.InboundMessage, id string, note bus.Note) (seq int64) {
-		m.ID, m.Note, m.Text = id, &note, "blue"
+	put := func(w *world, m bus.InboundMessage, id string, origin bus.Origin) (seq int64) {
+		m.ID, m.Origin, m.Text = id, origin, "blue"
 		w.tx(func(tx *store.Tx) error {
 			_, err := w.deps.Inbox.Put(tx, m, time.Now())
 			if err == nil {
@@ -296,11 +296,12 @@ func TestKilledWhileTaskWorks(t *testing.T) {
 	}
 	task := func(w *world) int64 {
 		return put(w, w.message("a", ""), bus.TaskID("test/a", "1-left_0"),
-			bus.Note{Kind: bus.Task, Label: "look", Session: sub, Origin: "test/a", Wanted: "left_0"})
+			bus.Origin{Kind: bus.Task, Label: "look", Session: sub, Parent: "test/a", Call: "left_0"})
 	}
 	outcome := func(w *world) int64 {
 		return put(w, w.message("a", ""), bus.OutcomeID("test/a", sub+":2"),
-			bus.Note{Kind: bus.Outcome, Label: "look", Session: "test/a", Wanted: "left_0"})
+			bus.Origin{Kind: bus.Outcome, Label: "look", Session: "test/a", Parent: "test/a",
+				Call: "left_0"})
 	}
 	taken := func(w *world, _ *question.Question) {
 		seq := task(w)

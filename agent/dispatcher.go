@@ -343,16 +343,17 @@ func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound in
 // messages wait there already, r is dropped.
 func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound int) error {
 	key := session.Of(r.Message)
+	person := r.Message.Origin.Kind == bus.Person
 	d.mu.Lock()
-	if p, ok := d.parked[key]; ok && runOf(&r.Message) != 0 {
+	if p, ok := d.parked[key]; ok && r.Message.Origin.Run != 0 {
 		// What is due does not wait until somebody has answered the question of p.
-		key = session.JobKey(key, -r.Message.Note.Run) // as no job's own
+		key = session.JobKey(key, -r.Message.Origin.Run) // as no job's own
 	} else if ok {
-		if !decides(&p.question, r) && r.Message.Note != nil && isFull(p.waiting, &p.deferred) {
+		if !person && !decides(&p.question, r) && isFull(p.waiting, &p.deferred) {
 			d.mu.Unlock()
 			return nil
 		}
-		if len(p.waiting) < bound || r.Message.Note != nil || decides(&p.question, r) {
+		if len(p.waiting) < bound || !person || decides(&p.question, r) {
 			p.waiting, p.told = append(p.waiting, r), false
 			d.mu.Unlock()
 			return d.review(ctx, work, key)
@@ -372,15 +373,15 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 		d.mu.Unlock()
 		return nil
 	}
-	if r.Message.Note != nil && isFull(w.waiting, &w.deferred) {
+	if !person && isFull(w.waiting, &w.deferred) {
 		d.mu.Unlock()
 		return nil
 	}
-	if len(w.waiting) < bound || r.Message.Note != nil {
+	if len(w.waiting) < bound || !person {
 		w.waiting = append(w.waiting, r)
 		w.arrived = d.opts.Now()
 		w.told = false
-		if d.mode(key) == Interrupt && w.cancel != nil && !w.alone && r.Message.Note == nil &&
+		if d.mode(key) == Interrupt && w.cancel != nil && !w.alone && person &&
 			!slices.ContainsFunc(w.waiting, w.isOther) { // nobody ends what others have asked for
 			w.cancel(errInterrupted)
 		}
@@ -394,14 +395,14 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 	return d.overflow(ctx, r, tell)
 }
 
-// maxNotes is how many messages wait in memory when the agent writes one more to itself.
-const maxNotes = 100
+// maxOwn is how many messages of a session wait in memory when one more comes that no person wrote.
+const maxOwn = 100
 
 // isFull reports whether a message that the agent writes to itself stays in the inbox: too many
 // wait in memory, or an earlier one stays there already, as deferred says. [Dispatcher.heal] hands
 // them out once there is room.
 func isFull(waiting []bus.Received, deferred *bool) bool {
-	*deferred = *deferred || len(waiting) >= maxNotes
+	*deferred = *deferred || len(waiting) >= maxOwn
 	return *deferred
 }
 
@@ -478,7 +479,7 @@ func reply(m bus.InboundMessage, text string) bus.OutboundMessage {
 }
 
 func quoted(m bus.InboundMessage) string {
-	if m.Group && m.Note == nil {
+	if m.Group && m.Origin.Kind == bus.Person {
 		return m.ID
 	}
 	return ""

@@ -68,8 +68,8 @@ func upTo(list []bus.Received, seq int64) (before, after []bus.Received) {
 // asQuestions returns what the model sees of messages to it.
 func (t *turn) asQuestions(ctx context.Context, list []bus.Received) (seen []llm.Message) {
 	for _, m := range joinParts(list) {
-		if m.Note != nil {
-			seen = append(seen, t.noteMessage(m))
+		if m.Origin.Kind != bus.Person {
+			seen = append(seen, t.ownMessage(m))
 			continue
 		}
 		t.d.fetch(ctx, &m)
@@ -107,7 +107,7 @@ func joinParts(batch []bus.Received) []bus.InboundMessage {
 // overheard returns what was said in the group before r, and not to the agent. It is for the
 // conversation itself, not for a sub-agent.
 func (t *turn) overheard(ctx context.Context, r bus.Received) []bus.Received {
-	if !r.Message.Group || t.task != nil || t.unasked != nil {
+	if !r.Message.Group || !t.trigger.Origin.Interactive() {
 		return nil
 	}
 	heard, err := t.d.Inbox.Heard(t.d.DB.Read(context.WithoutCancel(ctx)),

@@ -138,9 +138,9 @@ func TestHeartbeatOfGroup(t *testing.T) {
 func (w *world) posted(chat, text string, own bool) bus.InboundMessage {
 	m := w.message(chat, text)
 	m.Sender, m.Role = bus.Sender{ID: "hook:build", Name: "build"}, bus.Guest
-	m.Note = &bus.Note{Kind: bus.Hook, Label: "build"}
+	m.Origin = bus.Origin{Kind: bus.Hook, Label: "build"}
 	if own {
-		m.Note.Session = string(session.HookKey(session.KeyOf(m.From), "build"))
+		m.Origin.Session = string(session.HookKey(session.KeyOf(m.From), "build"))
 	}
 	return m
 }
@@ -166,7 +166,7 @@ func TestHook(t *testing.T) {
 				text := asked[len(asked)-1].Text
 				if !strings.Contains(text, `[posted by another program to the hook "build"; it is `) ||
 					strings.Count(text, "[end of what was posted to the hook") != 1 ||
-					strings.Contains(text, askQuiet) != own {
+					strings.Contains(text, askSilent) != own {
 					t.Errorf("the model was asked %q", text)
 				}
 				if knows := strings.Contains(asked[0].Text, "zanzibar"); knows == own {

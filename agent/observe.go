@@ -28,11 +28,11 @@ type Observer interface {
 // A TurnBegin is a turn that begins or goes on.
 type TurnBegin struct {
 	Session session.Key
-	Turn    int64         // 0 if it has only now begun
-	Account string        // of the conversation
-	Kind    bus.NoteKind  // of its first message; "": a person has written it
-	Attempt int           // 0 if it has only now begun
-	Waited  time.Duration // since its first message was accepted; 0 if it goes on
+	Turn    int64          // 0 if it has only now begun
+	Account string         // of the conversation
+	Kind    bus.OriginKind // of its first message; unknown if it goes on
+	Attempt int            // 0 if it has only now begun
+	Waited  time.Duration  // since its first message was accepted; 0 if it goes on
 }
 
 // A TurnEnd is what has come of it.
@@ -88,9 +88,7 @@ func (t *turn) beginning(batch []bus.Received) TurnBegin {
 	b := TurnBegin{Session: t.Session, Turn: t.ID, Account: t.Address.Account, Attempt: t.Attempts}
 	if len(batch) > 0 {
 		b.Waited = t.began.Sub(batch[0].At)
-		if note := batch[0].Message.Note; note != nil {
-			b.Kind = note.Kind
-		}
+		b.Kind = batch[0].Message.Origin.Kind
 	}
 	return b
 }

@@ -205,7 +205,7 @@ func (d *Dispatcher) passJobs(ctx, work context.Context, key session.Key) (*park
 	}
 	var jobs, others []bus.Received
 	for _, r := range p.waiting {
-		if runOf(&r.Message) != 0 {
+		if r.Message.Origin.Run != 0 {
 			jobs = append(jobs, r)
 		} else {
 			others = append(others, r)
@@ -273,11 +273,12 @@ func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 	for i, r := range waiting {
 		m := r.Message
 		by := m.From.Account + "/" + m.Sender.ID
-		asked := m.Note == nil && m.Sender.ID == q.Sender && r.Seq > q.After
+		person := m.Origin.Kind == bus.Person
+		asked := person && m.Sender.ID == q.Sender && r.Seq > q.After
 		switch {
-		case q.Kind == question.Await && m.Note == nil:
+		case q.Kind == question.Await && person:
 			return decision{question.Refused, resultGoesOn, by, -1}, true
-		case q.Kind == question.Await && m.Note.Kind == bus.Outcome && m.Note.Wanted == q.Call:
+		case q.Kind == question.Await && m.Origin.Kind == bus.Outcome && m.Origin.Call == q.Call:
 			return decision{question.Answered, spoken(m.Text), "", i}, true
 		case q.Kind == question.Ask && asked && (hasFiles(r) || m.Edits != ""):
 			return decision{question.Refused, resultOther, by, -1}, true

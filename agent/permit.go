@@ -80,9 +80,9 @@ func (t *turn) rule(role bus.Role, found tool.Tool, c tool.Call) policy.Decision
 func (t *turn) toolCall(id string, args json.RawMessage) tool.Call {
 	return tool.Call{
 		ID: id, Args: args, Address: t.Address, Session: string(t.Session),
-		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID, Budget: t.payer(),
+		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID, Budget: t.budgetTurn(),
 		Group: t.group, Title: t.chatTitle, Scope: t.Scope,
-		Proactive: t.unbidden, Zone: t.zone(), Foreign: t.foreign(),
+		Proactive: t.proactive(), Zone: t.zone(), Foreign: t.foreign(),
 	}
 }
 

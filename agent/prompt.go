@@ -176,7 +176,7 @@ const (
 
 // recentPart are the notes of earlier conversations that are not part of the documents yet.
 func (t *turn) recentPart(entries []memory.Entry, s session.Summary) string {
-	if t.task != nil {
+	if t.isTask() {
 		return ""
 	}
 	var list []string

@@ -318,20 +318,20 @@ func TestNotesAreBounded(t *testing.T) {
 		}), t}
 		w.start()
 		w.say("a", "hello")
-		const posts = maxNotes + 20
+		const posts = maxOwn + 20
 		var list []bus.InboundMessage
 		var want []string
 		for i := range posts {
 			m := w.message("a", fmt.Sprint("post ", i))
-			m.Note = &bus.Note{Kind: bus.Hook, Label: "post"}
+			m.Origin = bus.Origin{Kind: bus.Hook, Label: "post"}
 			list, want = append(list, m), append(want, fmt.Sprint(i))
 		}
 		w.put(list...)
 		w.d.mu.Lock()
 		held := len(w.d.workers["test/a"].waiting)
 		w.d.mu.Unlock()
-		if held != maxNotes {
-			t.Errorf("%d are held in memory, want %d", held, maxNotes)
+		if held != maxOwn {
+			t.Errorf("%d are held in memory, want %d", held, maxOwn)
 		}
 		close(release)
 		w.wantQuiet()
@@ -344,7 +344,7 @@ func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.tools(ask.New())
-		const posts = maxNotes + 20
+		const posts = maxOwn + 20
 		var list []bus.InboundMessage
 		var order, want []string
 		w.deps.Model = checked{llmtest.Func("model", func(r llm.Request) llmtest.Step {
@@ -362,7 +362,7 @@ func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
 		w.say("a", "hello")
 		for i := range posts {
 			m := w.message("a", fmt.Sprint("post ", i))
-			m.Note = &bus.Note{Kind: bus.Hook, Label: "post"}
+			m.Origin = bus.Origin{Kind: bus.Hook, Label: "post"}
 			list, want = append(list, m), append(want, fmt.Sprint(i))
 		}
 		w.put(list...)
@@ -370,8 +370,8 @@ func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
 			w.d.mu.Lock()
 			held := len(w.d.parked["test/a"].waiting)
 			w.d.mu.Unlock()
-			if held != maxNotes {
-				t.Errorf("%d are held in memory, want %d", held, maxNotes)
+			if held != maxOwn {
+				t.Errorf("%d are held in memory, want %d", held, maxOwn)
 			}
 			w.sleep(2 * healInterval)
 		}

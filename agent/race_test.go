@@ -207,15 +207,15 @@ func TestStopOvertaken(t *testing.T) {
 					w.start()
 					w.say("a", "hello")
 					w.sleep(time.Second)
-					note := func(kind bus.NoteKind, id, session string) bus.InboundMessage {
+					own := func(kind bus.OriginKind, id, session string) bus.InboundMessage {
 						m := w.message("a", "blue")
-						m.ID, m.Note = id, &bus.Note{Kind: kind, Session: session, Origin: "test/a"}
+						m.ID, m.Origin = id, bus.Origin{Kind: kind, Session: session, Parent: "test/a"}
 						return m
 					}
 					w.model.Queue(llmtest.Say("and hello to you"))
 					w.put(w.message("a", "/stop"),
-						note(bus.Task, bus.TaskID("test/a", "1-x"), "test/a#1-x"),
-						note(bus.Outcome, bus.OutcomeID("test/a", "test/a#1-y:1"), "test/a"),
+						own(bus.Task, bus.TaskID("test/a", "1-x"), "test/a#1-x"),
+						own(bus.Outcome, bus.OutcomeID("test/a", "test/a#1-y:1"), "test/a"),
 						w.message("a", "again"))
 					w.wantQuiet()
 					if n := len(sub.Requests()); n != 0 {

@@ -30,12 +30,12 @@ type recollection struct {
 
 // recollect returns what is remembered for batch.
 func (t *turn) recollect(ctx context.Context, batch []bus.Received) (r recollection, err error) {
-	if t.task != nil || t.Scope == "" {
+	if t.isTask() || t.Scope == "" {
 		return r, nil
 	}
 	var words strings.Builder
 	for _, in := range batch {
-		if note := in.Message.Note; note == nil || note.Kind == bus.Job {
+		if k := in.Message.Origin.Kind; k == bus.Person || k == bus.Job {
 			words.WriteString(in.Message.Text + "\n")
 		}
 	}

@@ -176,19 +176,19 @@ func (d *Dispatcher) end(c *call, jobs bool) (e ended, err error) {
 // outcomes also what a turn or a sub-agent has written since, and nobody has handed out. A reminder
 // that waits for the turn that is ended comes after it.
 func (d *Dispatcher) discard(c *call, e *ended, jobs bool) error {
-	origins := []session.Key{c.key}
+	parents := []session.Key{c.key}
 	list := slices.DeleteFunc(slices.Clone(c.waiting), isKept)
 	if jobs {
-		origins = append(origins, c.work.jobs...)
+		parents = append(parents, c.work.jobs...)
 		list = append(list, c.work.theirs...)
 	}
-	for _, origin := range origins {
-		outcomes, err := d.Inbox.Outcomes(c.tx, string(origin))
+	for _, parent := range parents {
+		outcomes, err := d.Inbox.Outcomes(c.tx, string(parent))
 		if err != nil {
 			return err
 		}
 		list = append(list, outcomes...)
-		tasks, err := d.Inbox.Tasks(c.tx, string(origin))
+		tasks, err := d.Inbox.Tasks(c.tx, string(parent))
 		if err != nil {
 			return err
 		}
@@ -203,14 +203,14 @@ func (d *Dispatcher) discard(c *call, e *ended, jobs bool) error {
 		if err != nil {
 			return err
 		}
-		switch note := r.Message.Note; {
+		switch origin := r.Message.Origin; {
 		case !ok: // a turn has it, or it stands in the list twice
-		case note == nil:
+		case origin.Kind == bus.Person:
 			e.discarded++
 			c.stopped = append(c.stopped, r.Message.ID)
-		case note.Kind == bus.Task:
+		case origin.Kind == bus.Task:
 			e.tasks++
-		case isUnasked(r.Message):
+		case origin.Standalone():
 			e.jobs++
 			if err := d.stopRuns(c, r); err != nil {
 				return err
@@ -224,7 +224,7 @@ func (d *Dispatcher) discard(c *call, e *ended, jobs bool) error {
 
 // isKept reports whether r, which waits for the turn that is ended, is answered all the same: it
 // begins a turn by itself.
-func isKept(r bus.Received) bool { return isUnasked(r.Message) }
+func isKept(r bus.Received) bool { return r.Message.Origin.Standalone() }
 
 // cancelStopped ends what still works for a session whose turns have been ended, and, with jobs, in
 // the background. by is the message that has ended them; nil if no person has.
@@ -285,7 +285,7 @@ func (d *Dispatcher) endStopped(c *call, t *session.Turn) error {
 		return err
 	}
 	for _, r := range taken {
-		if r.Message.Note == nil {
+		if r.Message.Origin.Kind == bus.Person {
 			c.stopped = append(c.stopped, r.Message.ID)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 func (d *Dispatcher) stopOwn(c *call) (Say, error) {
 	own := func(r bus.Received) bool {
 		m := r.Message
-		return m.Note == nil && m.Sender.ID == c.message.Sender.ID
+		return m.Origin.Kind == bus.Person && m.Sender.ID == c.message.Sender.ID
 	}
 	all := func(list []bus.Received) bool {
 		return len(list) > 0 && !slices.ContainsFunc(list, func(r bus.Received) bool { return !own(r) })

@@ -24,7 +24,7 @@ var notForTasks = map[string]bool{"spawn": true, "subagents": true, "message": t
 // toolsFor returns the tools of a turn.
 func (t *turn) toolsFor(role bus.Role) *tool.Registry {
 	// A heartbeat speaks by its answer only, too.
-	if t.task == nil && (t.unasked == nil || t.unasked.Note.Kind != bus.Heartbeat) {
+	if k := t.trigger.Origin.Kind; k != bus.Task && k != bus.Heartbeat {
 		return t.d.Tools.For(role)
 	}
 	return t.d.Tools.Select(func(x tool.Tool) bool {
@@ -33,7 +33,7 @@ func (t *turn) toolsFor(role bus.Role) *tool.Registry {
 }
 
 func (t *turn) maxRounds() int {
-	if t.task != nil {
+	if t.isTask() {
 		return t.config().MaxTaskRounds
 	}
 	return t.config().MaxRounds
@@ -72,14 +72,15 @@ func (d *Dispatcher) taskEnded(work context.Context, key session.Key) {
 
 // report puts the outcome of a sub-agent's task into the inbox of the session that has given it.
 func (t *turn) report(tx *store.Tx, text string) error {
-	task := *t.task
+	task := t.trigger
 	_, err := t.d.Inbox.Put(tx, bus.InboundMessage{
-		ID:   bus.OutcomeID(task.Note.Origin, fmt.Sprintf("%s:%d", t.Session, t.ID)),
+		ID:   bus.OutcomeID(task.Origin.Parent, fmt.Sprintf("%s:%d", t.Session, t.ID)),
 		From: task.From, Sender: task.Sender, Person: task.Person, Role: task.Role,
 		Group: task.Group, ChatTitle: task.ChatTitle,
 		Addressed: true, Text: text, Time: t.d.opts.Now(),
-		Note: &bus.Note{Kind: bus.Outcome, Label: task.Note.Label, Session: task.Note.Origin,
-			Wanted: task.Note.Wanted, Unasked: task.Note.Unasked, Payer: task.Note.Payer},
+		Origin: bus.Origin{Kind: bus.Outcome, Label: task.Origin.Label,
+			Session: task.Origin.Parent, Parent: task.Origin.Parent, Call: task.Origin.Call,
+			Background: task.Origin.Background, Budget: task.Origin.Budget},
 	}, t.d.opts.Now())
 	return err
 }
@@ -87,30 +88,30 @@ func (t *turn) report(tx *store.Tx, text string) error {
 // deliver writes the answer out: to people, or, if it is that of a sub-agent, to who has given the
 // task.
 func (t *turn) deliver(tx *store.Tx, out bus.OutboundMessage) error {
-	if t.task != nil {
+	if t.isTask() {
 		return t.report(tx, out.Text)
 	}
-	if out.Text = t.said(out.Text); out.Text == "" {
+	if out.Text = t.audible(out.Text); out.Text == "" {
 		return nil
 	}
 	return t.d.Outbox.Put(tx, out, t.d.opts.Now())
 }
 
-// noteMessage returns what the model sees of a message that the agent has written to itself.
-func (t *turn) noteMessage(m bus.InboundMessage) llm.Message {
+// ownMessage returns what the model sees of a message that no person wrote.
+func (t *turn) ownMessage(m bus.InboundMessage) llm.Message {
 	when := "[" + m.Time.In(t.zone()).Format(envelopeTime) + "] "
-	if isUnasked(m) {
-		seen := llm.Message{Role: llm.User, Text: t.unaskedMessage(m, when)}
-		if m.Note.Kind == bus.Hook {
+	if m.Origin.Standalone() {
+		seen := llm.Message{Role: llm.User, Text: t.proactiveMessage(m, when)}
+		if m.Origin.Kind == bus.Hook {
 			seen.Foreign = fromHook
 		}
 		return seen
 	}
-	if m.Note.Kind == bus.Task {
+	if m.Origin.Kind == bus.Task {
 		return llm.Message{Role: llm.User, Text: when + "[your task] " + m.Text,
-			Foreign: m.Note.Foreign}
+			Foreign: m.Origin.Foreign}
 	}
-	label := fmt.Sprintf("the sub-agent %q", name(m.Note.Label, "without a name"))
+	label := fmt.Sprintf("the sub-agent %q", name(m.Origin.Label, "without a name"))
 	return llm.Message{Role: llm.User, Foreign: fromTask, Text: when + "[outcome of " + label +
 		"; tell the user what matters of it]\n" + spoken(m.Text) + "\n[end of outcome of " + label + "]"}
 }

@@ -41,18 +41,16 @@ type turn struct {
 	shortened bool   // the prompt of this call was, because the model found it too long
 	truncated bool   // there is more of the transcript than the history has
 
-	task       *bus.InboundMessage // what a sub-agent is to do; nil in a turn for people
-	unasked    *bus.InboundMessage // what has begun the turn by itself; nil if it is no such one
-	unbidden   bool                // nobody has written just now
-	patron     int64               // the turn for which it works, or of whose work it tells; or 0
-	location   *time.Location      // that they have set; or nil
-	woken      bool                // it goes on after it has waited
-	asked      question.Question   // what the turn waits for, once it does
-	seen       map[sameness]int    // how often a call has had a result
-	sender     bus.Sender          // who wrote the newest message
-	person     int64               // likewise
-	role       bus.Role            // the least of those who wrote
-	tools      *tool.Registry      // that may be used in that role
+	trigger    bus.InboundMessage // began the turn: its Origin says for what
+	joined     bool               // a person has written to it
+	location   *time.Location     // that they have set; or nil
+	woken      bool               // it goes on after it has waited
+	asked      question.Question  // what the turn waits for, once it does
+	seen       map[sameness]int   // how often a call has had a result
+	sender     bus.Sender         // who wrote the newest message
+	person     int64              // likewise
+	role       bus.Role           // the least of those who wrote
+	tools      *tool.Registry     // that may be used in that role
 	provenance atomic.Pointer[provenance]
 	group      bool     // others read along
 	chatTitle  string   // of the group, as the platform says
@@ -145,11 +143,12 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 		}
 	}
 	t.Scope = scopeOf(batch[len(batch)-1].Message)
-	t.know(batch[0].Message)
+	t.setTrigger(batch[0].Message)
+	alone := t.trigger.Origin.Standalone()
 	t.d.mu.Lock()
-	t.w.alone = t.unasked != nil // also of one that is resumed
+	t.w.alone = alone // also of one that is resumed
 	t.d.mu.Unlock()
-	if t.unasked != nil {
+	if alone {
 		if err := t.keepScope(ctx); err != nil {
 			return err
 		}
@@ -173,18 +172,10 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 	return nil
 }
 
-// know notes what turn it is by its first message.
-func (t *turn) know(first bus.InboundMessage) {
-	switch {
-	case first.Note == nil:
-		return
-	case first.Note.Kind == bus.Task:
-		t.task = &first
-	case isUnasked(first):
-		t.unasked = &first
-	}
-	t.unbidden, t.patron = t.unasked != nil || first.Note.Unasked, first.Note.Payer
-	if h := t.config().Heartbeat; h != nil && first.Note.Kind == bus.Heartbeat {
+// setTrigger sets the first message of the turn.
+func (t *turn) setTrigger(first bus.InboundMessage) {
+	t.trigger = first
+	if h := t.config().Heartbeat; h != nil && first.Origin.Kind == bus.Heartbeat {
 		t.settings = t.config().with(h)
 	}
 }
@@ -198,8 +189,8 @@ func (t *turn) hear(batch []bus.Received) {
 			t.tools = t.toolsFor(t.role)
 		}
 		t.sender, t.person = r.Message.Sender, r.Message.Person
-		if r.Message.Note == nil {
-			t.unbidden, t.patron = false, 0
+		if r.Message.Origin.Kind == bus.Person {
+			t.joined = true
 			t.w.answers(t.sender)
 			t.answers = append(t.answers, r.Message.ID)
 		}
@@ -230,8 +221,8 @@ func (t *turn) step(ctx context.Context, resp *llm.Response) (done bool, err err
 		t.partial += m.Text
 		return false, nil
 
-	case showsNothing(t.partial+m.Text) && t.mayBeQuiet():
-		return t.answer(ctx, llm.Message{Role: llm.Assistant, Text: quiet})
+	case showsNothing(t.partial+m.Text) && t.mayBeSilent():
+		return t.answer(ctx, llm.Message{Role: llm.Assistant, Text: silent})
 
 	case showsNothing(t.partial + m.Text):
 		if t.blanks++; t.blanks == 2 {
@@ -297,7 +288,7 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 	d.opts.Logger.InfoContext(ctx, "answer ready", "session", t.Session, "turn", t.ID,
 		"took", now.Sub(t.began), "rounds", t.rounds,
 		"input", t.used.Input, "output", t.used.Output)
-	if t.task != nil {
+	if t.isTask() {
 		d.Inbox.Wake() // the outcome is there
 	}
 	t.showEnd(false)
@@ -346,7 +337,7 @@ func (t *turn) take(tx *store.Tx, st *session.Turn, batch []bus.Received) error 
 		return gone
 	}
 	// A turn that begins by itself does not show what was heard: the next question shall.
-	if len(batch) > 0 && batch[0].Message.Group && t.task == nil && t.unasked == nil {
+	if len(batch) > 0 && batch[0].Message.Group && t.trigger.Origin.Interactive() {
 		last := batch[len(batch)-1]
 		return t.d.Inbox.ForgetHeard(tx, last.Message.From, last.Seq)
 	}

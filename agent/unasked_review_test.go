@@ -69,7 +69,7 @@ func TestStopWaitingTurn(t *testing.T) {
 		w.start()
 		w.say("a", "run it")
 		m := w.message("a", "the parcel is here")
-		m.Note = &bus.Note{Kind: bus.Hook, Label: "post"}
+		m.Origin = bus.Origin{Kind: bus.Hook, Label: "post"}
 		w.put(m)
 		w.say("a", "/stop")
 		w.wantQuiet()
@@ -134,7 +134,7 @@ func TestReminderInItsOwnSession(t *testing.T) {
 		w.add(j)
 		w.wantQuiet()
 		w.wantAnswers("a", "Call!")
-		if asked := lines(w.request(1).Messages[1:]); strings.Contains(asked[0], askQuiet) {
+		if asked := lines(w.request(1).Messages[1:]); strings.Contains(asked[0], askSilent) {
 			t.Errorf("the model was told that it may be silent: %q", asked)
 		}
 	})

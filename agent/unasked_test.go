@@ -91,7 +91,7 @@ func TestJobInItsOwnSession(t *testing.T) {
 		second := lines(w.request(3).Messages[1:])
 		if len(second) != 1 || !strings.Contains(second[0], `[the job "look", which is due; nobody has `+
 			"written just now]\nlook at the build") || !strings.Contains(second[0], "all is green") ||
-			!strings.Contains(second[0], askQuiet) {
+			!strings.Contains(second[0], askSilent) {
 			t.Errorf("the second run was asked %q", second)
 		}
 		if own := w.count("SELECT count(*) FROM messages WHERE session = $1",
@@ -124,8 +124,9 @@ func TestReminder(t *testing.T) {
 // What need not be heard is not sent, and what stands beside the mark is.
 func TestSaidInSilence(t *testing.T) {
 	t.Parallel()
-	own := &turn{unasked: &bus.InboundMessage{Note: &bus.Note{Kind: bus.Job, Session: "s"}}}
-	chat := &turn{unasked: &bus.InboundMessage{Note: &bus.Note{Kind: bus.Job}}}
+	own, chat := &turn{}, &turn{}
+	own.trigger.Origin = bus.Origin{Kind: bus.Job, Session: "s"}
+	chat.trigger.Origin = bus.Origin{Kind: bus.Job}
 	for text, want := range map[string]string{
 		"HEARTBEAT_OK": "", " HEARTBEAT_OK.\n": "", "**HEARTBEAT_OK**": "", "`HEARTBEAT_OK`": "",
 		"HEARTBEAT_OK\n\nHEARTBEAT_OK": "", "": "", "```\nHEARTBEAT_OK\n```": "", "…": "…",
@@ -136,10 +137,10 @@ func TestSaidInSilence(t *testing.T) {
 		"HEARTBEAT_OK The door is open.":    "The door is open.",
 		"I say HEARTBEAT_OK if all is well": "I say HEARTBEAT_OK if all is well",
 	} {
-		if got := own.said(text); got != want {
+		if got := own.audible(text); got != want {
 			t.Errorf("of %q people hear %q, want %q", text, got, want)
 		}
-		if got := chat.said(text); got != text {
+		if got := chat.audible(text); got != text {
 			t.Errorf("in the conversation people hear %q of %q", got, text)
 		}
 	}

@@ -28,11 +28,11 @@ type worker struct {
 	waiting  []bus.Received
 	taking   []bus.Received // taken from waiting, and not yet in a transaction
 	arrived  time.Time      // when the newest of waiting came
-	deferred bool           // more notes are in the inbox than there is room for
+	deferred bool           // no room for more that no person wrote: it stays in the inbox
 	told     bool           // the sender knows that waiting is full
 	asker    string         // platform's id of whom the running turn answers
 	parked   bool           // its turn waits, and another worker will go on with it
-	alone    bool           // its turn is one by itself: see unasked.go
+	alone    bool           // no other message joins its turn: see bus.Origin.Standalone
 	proof    chan struct{}  // closed once it need not be tried alone any more; nil: it need not
 
 	// The worker's own:
@@ -99,7 +99,7 @@ func (w *worker) next(ctx context.Context) []bus.Received {
 
 // quiet returns how long nothing must have come before a turn begins. d.mu is held.
 func (w *worker) quiet() time.Duration {
-	if isUnasked(w.waiting[0].Message) {
+	if w.waiting[0].Message.Origin.Standalone() {
 		return 0
 	}
 	if w.d.mode(w.key) == Collect {
@@ -114,7 +114,7 @@ func (w *worker) quiet() time.Duration {
 // take removes what belongs into one turn from waiting. d.mu is held.
 func (w *worker) take() []bus.Received {
 	n := 1
-	w.alone = isUnasked(w.waiting[0].Message)
+	w.alone = w.waiting[0].Message.Origin.Standalone()
 	switch mode := w.d.mode(w.key); {
 	case w.alone, isSuspect(w.waiting[0]):
 	case mode == Collect, mode == Interrupt:
@@ -132,7 +132,7 @@ func (w *worker) take() []bus.Received {
 // an album, a new wording, or a text that was sent in pieces. d.mu is held.
 func (w *worker) joined(n int) bool {
 	a, b := &w.waiting[n-1], &w.waiting[n]
-	if a.Message.Sender.ID != b.Message.Sender.ID || isUnasked(b.Message) {
+	if a.Message.Sender.ID != b.Message.Sender.ID || b.Message.Origin.Standalone() {
 		return false
 	}
 	if a.Message.Album != "" || b.Message.Album != "" {
@@ -170,7 +170,7 @@ func (w *worker) steered(files bool) []bus.Received {
 // is held.
 func (w *worker) asked(person string) int {
 	i := slices.IndexFunc(w.waiting, func(r bus.Received) bool {
-		return isUnasked(r.Message) || isOthers(r.Message, person)
+		return r.Message.Origin.Standalone() || isOthers(r.Message, person)
 	})
 	if i < 0 {
 		return len(w.waiting)
@@ -186,7 +186,7 @@ func (w *worker) isOther(r bus.Received) bool {
 
 // isOthers reports whether m is a question in a group by somebody else than person.
 func isOthers(m bus.InboundMessage, person string) bool {
-	return m.Group && m.Note == nil && m.Sender.ID != person
+	return m.Group && m.Origin.Kind == bus.Person && m.Sender.ID != person
 }
 
 // answers notes whom the running turn answers.
@@ -398,7 +398,7 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) (err error) {
 	if ctx.Err() != nil && d.isDraining() { // files may be missing only because of that
 		return errGone
 	}
-	if t.unasked == nil {
+	if !t.trigger.Origin.Standalone() {
 		t.answers, t.w.unanswered = append(t.w.unanswered, t.answers...), nil
 	}
 	var begun session.Turn // t has none before it is committed
@@ -445,10 +445,10 @@ func (t *turn) writeFirst(
 ) error {
 	d, now, first := t.d, t.d.opts.Now(), batch[0].Message
 	title := first.ChatTitle
-	if first.Note != nil && first.Note.Session != "" {
-		title = first.Note.Label
+	if first.Origin.Session != "" {
+		title = first.Origin.Label
 	}
-	if t.unasked != nil && t.unasked.Note.Session != "" { // else its prompt grew with each
+	if o := t.trigger.Origin; o.Standalone() && o.Session != "" { // else its prompt grew with each
 		if err := d.sessions.Reset(tx, t.Session, now); err != nil {
 			return err
 		}

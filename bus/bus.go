@@ -78,7 +78,29 @@ CREATE TABLE changes (
 );`, `
 -- the person who has written it in a direct chat; 0: none, -1: of an older gateway, see the body
 ALTER TABLE inbox ADD COLUMN alone BIGINT NOT NULL DEFAULT -1;
-CREATE INDEX inbox_alone ON inbox (alone) WHERE alone <> 0;`}}
+CREATE INDEX inbox_alone ON inbox (alone) WHERE alone <> 0;`, `
+-- What was searched for in the body gets columns, and the note in the body becomes the origin.
+ALTER TABLE inbox ADD COLUMN origin TEXT NOT NULL DEFAULT 'person'; -- Origin.Kind
+ALTER TABLE inbox ADD COLUMN parent TEXT NOT NULL DEFAULT ''; -- Origin.Parent
+ALTER TABLE inbox ADD COLUMN person BIGINT NOT NULL DEFAULT 0; -- who wrote it; 0: unknown
+ALTER TABLE inbox ADD COLUMN shared BOOLEAN NOT NULL DEFAULT FALSE; -- InboundMessage.Group
+UPDATE inbox SET person = COALESCE(json_extract(body, '$.person'), 0),
+	shared = COALESCE(json_extract(body, '$.group'), FALSE) WHERE json_valid(body);
+UPDATE inbox SET origin = json_extract(body, '$.note.kind'),
+	parent = CASE json_extract(body, '$.note.kind')
+		WHEN 'task' THEN COALESCE(json_extract(body, '$.note.origin'), '')
+		WHEN 'outcome' THEN COALESCE(json_extract(body, '$.note.session'), '') ELSE '' END
+	WHERE CASE WHEN json_valid(body) THEN json_extract(body, '$.note.kind') END IS NOT NULL;
+UPDATE inbox SET body = json_remove(json_set(body, '$.origin', json_patch(
+		json_remove(body -> '$.note', '$.origin', '$.wanted', '$.unasked', '$.payer'),
+		json_object('parent', NULLIF(parent, ''), 'call', body -> '$.note.wanted',
+			'background', body -> '$.note.unasked', 'budget', body -> '$.note.payer')
+	)), '$.note') WHERE origin <> 'person';
+UPDATE inbox SET body = json_set(body, '$.origin.reminder', json('true'))
+	WHERE origin = 'job' AND body ->> '$.text' GLOB 'Reminder: *';
+DROP INDEX inbox_alone;
+ALTER TABLE inbox DROP COLUMN alone;
+CREATE INDEX inbox_direct ON inbox (person) WHERE person <> 0 AND NOT shared;`}}
 
 // A signal wakes one reader. Ringing it while it is set does nothing.
 type signal chan struct{}

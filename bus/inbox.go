@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"gateway/store"
@@ -41,14 +40,12 @@ func (in *Inbox) insert(
 	if err != nil {
 		return false, fmt.Errorf("bus: put %s in inbox: %w", m.From, err)
 	}
-	alone := m.Person // in a direct chat
-	if m.Group {
-		alone = 0
-	}
 	n, err := tx.Exec(`INSERT INTO inbox
-			(account, chat, thread, message, state, body, received_ms, alone)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (account, chat, message) DO NOTHING`,
-		m.From.Account, m.From.Chat, m.From.Thread, m.ID, state, string(body), now.UnixMilli(), alone)
+			(account, chat, thread, message, state, body, received_ms, origin, parent, person, shared)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+		ON CONFLICT (account, chat, message) DO NOTHING`,
+		m.From.Account, m.From.Chat, m.From.Thread, m.ID, state, string(body), now.UnixMilli(),
+		m.Origin.Kind.String(), m.Origin.Parent, m.Person, m.Group)
 	if err != nil {
 		return false, fmt.Errorf("bus: put %s in inbox: %w", m.From, err)
 	}
@@ -93,46 +90,32 @@ type TaskMessage struct {
 }
 
 // Tasks returns the tasks that a session has given and that are not finished, in their order.
-func (in *Inbox) Tasks(q store.Queryer, origin string) ([]TaskMessage, error) {
+func (in *Inbox) Tasks(q store.Queryer, parent string) ([]TaskMessage, error) {
 	var list []TaskMessage
-	for _, state := range []string{"taken", "waiting"} {
-		found, err := in.notes(q, state, TaskID(origin, ""))
+	for _, state := range []string{"taken", "waiting"} { // each has an index of few rows
+		found, err := in.query(q, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+
+			"' AND origin = 'task' AND parent = $1 ORDER BY id", parent)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range found {
-			if n := r.Message.Note; n.Kind == Task && n.Origin == origin {
-				list = append(list, TaskMessage{r, state == "waiting"})
-			}
+			list = append(list, TaskMessage{r, state == "waiting"})
 		}
 	}
 	return list, nil
 }
 
 // Outcomes returns the outcomes for a session that no turn has taken yet, in their order.
-func (in *Inbox) Outcomes(q store.Queryer, origin string) (list []Received, err error) {
-	found, err := in.notes(q, "waiting", OutcomeID(origin, ""))
-	for _, r := range found {
-		if n := r.Message.Note; n.Kind == Outcome && n.Session == origin {
-			list = append(list, r)
-		}
-	}
-	return list, err
-}
-
-// notes returns the notes in a state whose IDs begin with prefix. Platforms may give such IDs to
-// what people write, too: that is left out.
-func (in *Inbox) notes(q store.Queryer, state, prefix string) ([]Received, error) {
-	list, err := in.query(q, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+
-		"' AND substr(message, 1, length($1)) = $1 ORDER BY id", prefix)
-	return slices.DeleteFunc(list, func(r Received) bool { return r.Message.Note == nil }), err
+func (in *Inbox) Outcomes(q store.Queryer, parent string) (list []Received, err error) {
+	return in.query(q, "SELECT "+receivedColumns+" FROM inbox WHERE state = 'waiting' "+
+		"AND origin = 'outcome' AND parent = $1 ORDER BY id", parent)
 }
 
 // TaskID returns the ID of the message with a task that a session gives.
-func TaskID(origin, id string) string { return "task:" + origin + ":" + id }
+func TaskID(parent, id string) string { return "task:" + parent + ":" + id }
 
 // OutcomeID returns the ID of the message with the outcome of such a task.
-func OutcomeID(origin, id string) string { return "outcome:" + origin + ":" + id }
+func OutcomeID(parent, id string) string { return "outcome:" + parent + ":" + id }
 
 const receivedColumns = "id, body, received_ms, crashes"
 
@@ -175,9 +158,9 @@ func (in *Inbox) SetAside(tx *store.Tx, seq int64) error {
 // that they had: the account is another one of the platform's from now on. Messages that the agent
 // has written to itself keep theirs.
 func (in *Inbox) Rename(tx *store.Tx, account string, now time.Time) error {
-	// Inside of a text each quote has a backslash, so that the pattern can't stand there.
-	_, err := in.set(tx, `UPDATE inbox SET message = $2 || message WHERE account = $1
-		AND body NOT LIKE '%"note":{%'`, account, fmt.Sprintf("before %d: ", now.UnixMilli()))
+	_, err := in.set(tx, "UPDATE inbox SET message = $2 || message "+
+		"WHERE account = $1 AND origin = 'person'",
+		account, fmt.Sprintf("before %d: ", now.UnixMilli()))
 	return err
 }
 
@@ -226,11 +209,8 @@ func (in *Inbox) Erase(tx *store.Tx, a Address, after, upTo int64) (next int64, 
 
 // DirectChats returns the chats in which a person has written alone, as far as the inbox knows.
 func (in *Inbox) DirectChats(q store.Queryer, person int64) ([]Address, error) {
-	// Inside of a text each quote has a backslash, so that the pattern can't stand there.
-	rows, err := q.Query(`SELECT account, chat FROM inbox WHERE alone = $1
-		UNION SELECT account, chat FROM inbox
-			WHERE alone = -1 AND body LIKE $2 AND body NOT LIKE '%"group":true%'
-		ORDER BY account, chat`, person, fmt.Sprintf(`%%"person":%d,%%`, person))
+	rows, err := q.Query(`SELECT DISTINCT account, chat FROM inbox
+		WHERE person = $1 AND person <> 0 AND NOT shared ORDER BY account, chat`, person)
 	if err != nil {
 		return nil, fmt.Errorf("bus: read inbox: %w", err)
 	}

@@ -204,22 +204,22 @@ func TestInboxNotes(t *testing.T) {
 	if got := newest(); got != 0 {
 		t.Errorf("the newest of none is %d, want 0", got)
 	}
-	put := func(id string, note *Note) int64 {
+	put := func(id string, origin Origin) int64 {
 		f.tx(func(tx *store.Tx) error {
 			_, err := f.Put(tx, InboundMessage{ID: id, From: Address{Account: "x", Chat: "a"},
-				Note: note}, f.now)
+				Origin: origin}, f.now)
 			return err
 		})
 		return newest()
 	}
-	task := put(TaskID("x/a", "1"), &Note{Kind: Task, Origin: "x/a"})
-	begun := put(TaskID("x/a", "2"), &Note{Kind: Task, Origin: "x/a"})
-	outcome := put(OutcomeID("x/a", "3"), &Note{Kind: Outcome, Session: "x/a"})
-	seen := put(OutcomeID("x/a", "4"), &Note{Kind: Outcome, Session: "x/a"})
-	put(TaskID("x/a:b", "1"), &Note{Kind: Task, Origin: "x/a:b"})
-	put(OutcomeID("x/a:b", "1"), &Note{Kind: Outcome, Session: "x/a:b"})
-	put(TaskID("x/a", "5"), nil)
-	last := put(OutcomeID("x/a", "5"), nil)
+	task := put(TaskID("x/a", "1"), Origin{Kind: Task, Parent: "x/a"})
+	begun := put(TaskID("x/a", "2"), Origin{Kind: Task, Parent: "x/a"})
+	outcome := put(OutcomeID("x/a", "3"), Origin{Kind: Outcome, Parent: "x/a"})
+	seen := put(OutcomeID("x/a", "4"), Origin{Kind: Outcome, Parent: "x/a"})
+	put(TaskID("x/a:b", "1"), Origin{Kind: Task, Parent: "x/a:b"})
+	put(OutcomeID("x/a:b", "1"), Origin{Kind: Outcome, Parent: "x/a:b"})
+	put(TaskID("x/a", "5"), Origin{})
+	last := put(OutcomeID("x/a", "5"), Origin{})
 	f.take(begun, 7)
 	f.take(seen, 7)
 	if got := newest(); got != last {

@@ -9,10 +9,9 @@ import (
 // Last returns the newest message of a conversation that a person has written to the agent, as far
 // as the inbox still has one; false if there is none.
 func (in *Inbox) Last(q store.Queryer, a Address) (Received, bool, error) {
-	// Inside of a text each quote has a backslash, so that the pattern can't stand there.
 	list, err := in.query(q, "SELECT "+receivedColumns+` FROM inbox
 		WHERE account = $1 AND chat = $2 AND thread = $3 AND state <> 'heard'
-			AND body NOT LIKE '%"note":{%'
+			AND origin = 'person'
 		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat, a.Thread)
 	if err != nil || len(list) == 0 {
 		return Received{}, false, err
@@ -34,9 +33,8 @@ func (in *Inbox) Find(q store.Queryer, a Address, id string) (InboundMessage, bo
 // Room reports whether several people read a chat, and its title then, by the newest message of a
 // person in it that the inbox still has, in whatever thread and to whomever.
 func (in *Inbox) Room(q store.Queryer, a Address) (group bool, title string, err error) {
-	// Inside of a text each quote has a backslash, so that the pattern can't stand there.
 	list, err := in.query(q, "SELECT "+receivedColumns+` FROM inbox
-		WHERE account = $1 AND chat = $2 AND body NOT LIKE '%"note":{%'
+		WHERE account = $1 AND chat = $2 AND origin = 'person'
 		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat)
 	if err != nil || len(list) == 0 {
 		return false, "", err

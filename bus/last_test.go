@@ -21,7 +21,7 @@ func TestLast(t *testing.T) {
 	f.tx(func(tx *store.Tx) error {
 		for i := range 60 {
 			m := InboundMessage{ID: "run:" + strconv.Itoa(i), From: here, Text: "look",
-				Note: &Note{Kind: Job}}
+				Origin: Origin{Kind: Job}}
 			if _, err := f.Put(tx, m, f.now); err != nil {
 				return err
 			}

@@ -73,35 +73,8 @@ type InboundMessage struct {
 	// Edits is the ID of an earlier message of which this is the new wording, or "".
 	Edits string `json:"edits,omitempty"`
 
-	// Note is set if no person has written the message: the agent to itself, or another program.
-	Note *Note `json:"note,omitempty"`
+	Origin Origin `json:"origin,omitzero"` // who began it
 }
-
-// A Note says what a message is that no person has written just now.
-type Note struct {
-	Kind    NoteKind `json:"kind"`
-	Label   string   `json:"label"`             // what the work is called
-	Session string   `json:"session,omitempty"` // that it belongs to; "": that of the conversation
-	Origin  string   `json:"origin,omitempty"`  // of a Task: the session that gets the Outcome
-	Wanted  string   `json:"wanted,omitempty"`  // the call of the origin that waits for the Outcome
-	Run     int64    `json:"run,omitempty"`     // of a Job or a Heartbeat: which run it is
-	Unasked bool     `json:"unasked,omitempty"` // of a Task or an Outcome: of a Job or the like
-	Payer   int64    `json:"payer,omitempty"`   // likewise: the turn whose limit it uses
-	Foreign string   `json:"foreign,omitempty"` // of a Task: what others have written into its origin
-}
-
-// A NoteKind says what a [Note] is about.
-type NoteKind string
-
-// The kinds of notes.
-const (
-	Task    NoteKind = "task"    // work for a sub-agent
-	Outcome NoteKind = "outcome" // what has come of it
-
-	Job       NoteKind = "job"       // what is to be done at this time
-	Heartbeat NoteKind = "heartbeat" // a look at what is to be looked after
-	Hook      NoteKind = "hook"      // what another program has posted
-)
 
 // A Kind says what an [Attachment] is to people.
 type Kind string

@@ -155,8 +155,8 @@ func (k Key) Below(key Key) bool { return strings.HasPrefix(string(k), string(ke
 
 // Of returns the key of the session that m belongs to.
 func Of(m bus.InboundMessage) Key {
-	if m.Note != nil && m.Note.Session != "" {
-		return Key(m.Note.Session)
+	if m.Origin.Session != "" {
+		return Key(m.Origin.Session)
 	}
 	return KeyOf(m.From)
 }

@@ -52,12 +52,12 @@ func TestMessage(t *testing.T) {
 		m.Text != "look at the news" || m.ID != "run:1:1" {
 		t.Errorf("the task is %+v", m)
 	}
-	wantNote := bus.Note{Kind: bus.Job, Label: "news", Run: 1,
+	want := bus.Origin{Kind: bus.Job, Label: "news", Run: 1,
 		Session: string(session.JobKey(session.KeyOf(home), own.ID))}
-	if *m.Note != wantNote {
-		t.Errorf("note %+v, want %+v", *m.Note, wantNote)
+	if m.Origin != want {
+		t.Errorf("origin %+v, want %+v", m.Origin, want)
 	}
-	if m := list[1]; m.Text != "Reminder: call mum" || m.Note.Session != "" {
+	if m := list[1]; m.Text != "Reminder: call mum" || m.Origin.Session != "" || !m.Origin.Reminder {
 		t.Errorf("the reminder is %+v", m)
 	}
 	if !w.begin(own) {
@@ -289,10 +289,10 @@ func TestHeartbeat(t *testing.T) {
 	w.look(0)
 	w.look(30 * time.Minute)
 	list := w.messages()
-	if len(list) != 1 || list[0].Note.Kind != bus.Heartbeat || list[0].Note.Session == "" {
+	if len(list) != 1 || list[0].Origin.Kind != bus.Heartbeat || list[0].Origin.Session == "" {
 		t.Fatalf("messages %+v, want a heartbeat in a session of its own", list)
 	}
-	j, _, err := w.s.RunOf(w.read(), list[0].Note.Run)
+	j, _, err := w.s.RunOf(w.read(), list[0].Origin.Run)
 	w.must(err)
 	w.texts()
 	w.look(30 * time.Minute) // it still runs
@@ -325,7 +325,7 @@ func TestHeartbeat(t *testing.T) {
 	w.opts.Heartbeat = 0
 	w.restart()
 	w.look(0)
-	if _, _, err := w.s.RunOf(w.read(), list[0].Note.Run); err != ErrNone {
+	if _, _, err := w.s.RunOf(w.read(), list[0].Origin.Run); err != ErrNone {
 		t.Errorf("without heartbeats RunOf = %v, want %v", err, ErrNone)
 	}
 }

@@ -402,8 +402,9 @@ func TestAnotherBot(t *testing.T) {
 		}
 		identify("first", "")
 		say("to the first")
-		w.exec(`INSERT INTO inbox (account, chat, message, state, body, received_ms)
-			VALUES ('full', 'a', 'task:1', 'waiting', '{"id":"task:1","note":{"kind":"task"}}', 1)`)
+		w.exec(`INSERT INTO inbox (account, chat, message, state, body, received_ms, origin)
+			VALUES ('full', 'a', 'task:1', 'waiting', '{"id":"task:1","origin":{"kind":"task"}}', 1,
+				'task')`)
 		identify("first", "77")
 		say("to the first again")
 		identify("second", "")

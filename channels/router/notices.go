@@ -65,7 +65,7 @@ func (r *Router) question(q store.Queryer, d *bus.Delivery) (*bus.InboundMessage
 		if err != nil {
 			return nil, err
 		}
-		if ok && m.Note == nil {
+		if ok && m.Origin.Kind == bus.Person {
 			return &m, nil
 		}
 	}

@@ -90,7 +90,7 @@ func (t tools) spawn(
 	id := taskID(c)
 	m := t.message(c, id, task, label(a))
 	if a.Wait {
-		m.Note.Wanted = c.ID
+		m.Origin.Call = c.ID
 	}
 	r := tool.Result{Commit: func(tx *store.Tx) (string, error) {
 		ok, err := t.Inbox.Put(tx, m, t.Now())
@@ -98,7 +98,7 @@ func (t tools) spawn(
 			err = &tool.RefusedError{Reason: "this task was given already"}
 		}
 		return fmt.Sprintf("The sub-agent %q (id %s) works on it. Its outcome will come as a message; "+
-			"don't wait for it by asking again.", m.Note.Label, id), err
+			"don't wait for it by asking again.", m.Origin.Label, id), err
 	}}
 	if a.Wait {
 		r.Wait = &tool.Wait{Outcome: true, For: waitFor}
@@ -133,8 +133,9 @@ func (t tools) message(c tool.Call, id, task, label string) bus.InboundMessage {
 	return bus.InboundMessage{
 		ID: bus.TaskID(c.Session, id), From: c.Address, Sender: c.Sender, Person: c.Person,
 		Role: c.Role, Group: c.Group, ChatTitle: c.Title, Addressed: true, Text: task, Time: t.Now(),
-		Note: &bus.Note{Kind: bus.Task, Label: label, Origin: c.Session, Unasked: c.Proactive,
-			Payer: c.Budget, Foreign: c.Foreign, Session: string(session.SubKey(session.Key(c.Session), id))},
+		Origin: bus.Origin{Kind: bus.Task, Label: label, Parent: c.Session,
+			Session:    string(session.SubKey(session.Key(c.Session), id)),
+			Background: c.Proactive, Budget: c.Budget, Foreign: c.Foreign},
 	}
 }
 
@@ -184,13 +185,13 @@ type sub struct {
 }
 
 // open returns the sub-agents of a session that have not finished, the oldest first.
-func (t tools) open(q store.Queryer, origin string) ([]sub, error) {
-	tasks, err := t.Inbox.Tasks(q, origin)
+func (t tools) open(q store.Queryer, parent string) ([]sub, error) {
+	tasks, err := t.Inbox.Tasks(q, parent)
 	var list []sub
 	for _, r := range tasks {
-		key := session.Key(r.Message.Note.Session)
+		key := session.Key(r.Message.Origin.Session)
 		s := sub{id: strings.TrimPrefix(string(key), string(session.SubKey(key.Parent(), ""))),
-			label: r.Message.Note.Label, state: "works", since: r.At}
+			label: r.Message.Origin.Label, state: "works", since: r.At}
 		if r.Waiting {
 			s.state = "waits for its turn"
 		}

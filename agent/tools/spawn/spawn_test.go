@@ -104,13 +104,14 @@ func TestSpawn(t *testing.T) {
 			t.Fatalf("%d tasks were given, want one", len(list))
 		}
 		m := list[0].Message
-		note := bus.Note{Kind: bus.Task, Label: "a look", Session: "test/a#3-c1", Origin: "test/a"}
+		origin := bus.Origin{Kind: bus.Task, Label: "a look", Session: "test/a#3-c1",
+			Parent: "test/a"}
 		if wait {
-			note.Wanted = "c1"
+			origin.Call = "c1"
 		}
-		if *m.Note != note || m.Text != "look" || m.Person != 5 || m.Role != bus.User || !m.Group ||
+		if m.Origin != origin || m.Text != "look" || m.Person != 5 || m.Role != bus.User || !m.Group ||
 			m.Sender.ID != "7" || session.Of(m).Parent() != "test/a" {
-			t.Errorf("the task is %+v with %+v, want %+v", m, *m.Note, note)
+			t.Errorf("the task is %+v with %+v, want %+v", m, m.Origin, origin)
 		}
 	}
 }
@@ -170,7 +171,7 @@ func TestSubagents(t *testing.T) {
 		}
 		if err == nil {
 			_, err = f.in.Put(tx, bus.InboundMessage{ID: "task:test/a:b:1-x",
-				Note: &bus.Note{Kind: bus.Task, Origin: "test/a:b"}}, f.now)
+				Origin: bus.Origin{Kind: bus.Task, Parent: "test/a:b"}}, f.now)
 		}
 		return err
 	})

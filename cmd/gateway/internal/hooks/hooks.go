@@ -325,10 +325,10 @@ func (e *entry) message(key, text string, r room, now time.Time) bus.InboundMess
 	m := bus.InboundMessage{
 		ID: name + ":" + key, From: e.To, Sender: bus.Sender{ID: name, Name: e.Name},
 		Role: e.Role, Text: text, Time: now, Group: r.group, ChatTitle: r.title, Addressed: true,
-		Note: &bus.Note{Kind: bus.Hook, Label: e.Name},
+		Origin: bus.Origin{Kind: bus.Hook, Label: e.Name},
 	}
 	if e.Own {
-		m.Note.Session = string(session.HookKey(session.KeyOf(e.To), e.Name))
+		m.Origin.Session = string(session.HookKey(session.KeyOf(e.To), e.Name))
 	}
 	return m
 }

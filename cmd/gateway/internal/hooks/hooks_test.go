@@ -238,8 +238,8 @@ func TestMessage(t *testing.T) {
 		t.Errorf("message = %+v", m)
 	}
 	want := session.HookKey("telegram/-5/9", "own")
-	if m.Note == nil || m.Note.Kind != bus.Hook || m.Note.Label != "own" || session.Of(m) != want {
-		t.Errorf("note = %+v of session %s, want a hook's of %s", m.Note, session.Of(m), want)
+	if m.Origin.Kind != bus.Hook || m.Origin.Label != "own" || session.Of(m) != want {
+		t.Errorf("origin = %+v of session %s, want a hook's of %s", m.Origin, session.Of(m), want)
 	}
 	select {
 	case <-w.inbox.C():

@@ -14,8 +14,8 @@ import (
 )
 
 // kindOf returns a kind of turns as a label.
-func kindOf(k bus.NoteKind) string {
-	if k == "" {
+func kindOf(k bus.OriginKind) string {
+	if k == bus.Person {
 		return "message"
 	}
 	return string(k)
