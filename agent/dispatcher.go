@@ -347,7 +347,7 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 	d.mu.Lock()
 	if p, ok := d.parked[key]; ok && r.Message.Origin.Run != 0 {
 		// What is due does not wait until somebody has answered the question of p.
-		key = session.JobKey(key, -r.Message.Origin.Run) // as no job's own
+		key = session.RunKey(key, r.Message.Origin.Run)
 	} else if ok {
 		if !person && !decides(&p.question, r) && isFull(p.waiting, &p.deferred) {
 			d.mu.Unlock()

@@ -48,7 +48,7 @@ func (t *turn) mayBeSilent() bool {
 	if o := t.trigger.Origin; o.Standalone() {
 		return o.MayBeSilent()
 	}
-	return t.proactive() && t.Session.Unasked()
+	return t.proactive() && t.Session.Proactive()
 }
 
 // silentMark is silent at the beginning or the end of an answer, as models write it: with what they

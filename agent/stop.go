@@ -63,7 +63,7 @@ func (d *Dispatcher) lookAtWork(_ context.Context, c *call) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, k := range d.below(c.key, true) {
-		if k.Unasked() {
+		if k.Proactive() {
 			c.work.jobs = append(c.work.jobs, k)
 			c.work.theirs = append(c.work.theirs, d.pendingLocked(k)...)
 		}
@@ -149,7 +149,7 @@ func (d *Dispatcher) end(c *call, jobs bool) (e ended, err error) {
 		return !jobs && t.Session.Background()
 	})
 	for _, t := range turns {
-		if t.Session.Unasked() {
+		if t.Session.Proactive() {
 			e.jobs++
 		} else {
 			e.tasks++

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,10 +49,13 @@ func inWorld(t *testing.T, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) { test(newWorld(t)) })
 }
 
-func newWorld(t testing.TB) *world {
+func newWorld(t testing.TB) *world { return newWorldOf(t, emptyDatabase()) }
+
+// newWorldOf returns a world whose database has this content.
+func newWorldOf(t testing.TB, database []byte) *world {
 	dir := t.TempDir()
 	w := &world{t: t, path: filepath.Join(dir, "gateway.db"), model: llmtest.New("scripted")}
-	w.must(os.WriteFile(w.path, emptyDatabase(), 0o600))
+	w.must(os.WriteFile(w.path, database, 0o600))
 	db, err := store.Open(t.Context(), w.path, allMigrations(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -102,15 +106,20 @@ func allMigrations() []store.Migration {
 // emptyDatabase returns a database with all tables: to make them takes longer than most tests do,
 // above all with the race detector.
 var emptyDatabase = sync.OnceValue(func() []byte {
+	return databaseOf(allMigrations(), func(*store.Tx) error { return nil })
+})
+
+// databaseOf returns the content of a database with the tables of migrations, and what fill writes.
+func databaseOf(migrations []store.Migration, fill func(tx *store.Tx) error) []byte {
 	dir, err := os.MkdirTemp("", "gateway-agent-")
 	if err != nil {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "gateway.db")
-	db, err := store.Open(context.Background(), path, allMigrations(), nil)
+	db, err := store.Open(context.Background(), path, migrations, nil)
 	if err == nil {
-		err = db.Close()
+		err = errors.Join(db.Tx(context.Background(), fill), db.Close())
 	}
 	if err != nil {
 		panic(err)
@@ -120,7 +129,7 @@ var emptyDatabase = sync.OnceValue(func() []byte {
 		panic(err)
 	}
 	return content
-})
+}
 
 func (w *world) must(err error) {
 	w.t.Helper()

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"gateway/agent/llm"
@@ -72,17 +71,18 @@ type Info struct {
 	Updated   time.Time
 }
 
-// Address returns the conversation of a session, and false if there is no such session.
+// Address returns the conversation of a session, and whether the session is that itself.
 func (Store) Address(q store.Queryer, key Key) (a bus.Address, ok bool, err error) {
-	err = q.QueryRow("SELECT account, chat, thread FROM sessions WHERE key = $1", string(key)).
-		Scan(&a.Account, &a.Chat, &a.Thread)
+	var kind Kind
+	err = q.QueryRow("SELECT account, chat, thread, kind FROM sessions WHERE key = $1", string(key)).
+		Scan(&a.Account, &a.Chat, &a.Thread, &kind)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, false, nil
 	}
 	if err != nil {
 		return a, false, fmt.Errorf("session: read %s: %w", key, err)
 	}
-	return a, !strings.Contains(string(key), subMark), nil
+	return a, kind == Chat, nil
 }
 
 var infoQuery = `SELECT key, title, queue_mode, input, output, cached, cost, context, created_ms,

@@ -11,13 +11,9 @@ import (
 const resting = "s.updated_ms < $3 AND NOT EXISTS " +
 	"(SELECT 1 FROM turns r WHERE r.session = s.key AND r.state = 'running')"
 
-// subs is the condition of the sessions of sub-agents, with which nobody ever goes on: a job and a
-// hook go on with theirs. See [Key.Parent].
-const subs = "s.key LIKE '%" + subMark + "%' AND " +
-	"(s.key NOT LIKE '%" + subMark + jobMark + "%' OR " +
-	"s.key LIKE '%" + subMark + jobMark + "%" + subMark + "%') AND " +
-	"(s.key NOT LIKE '%" + subMark + hookMark + "%' OR " +
-	"s.key LIKE '%" + subMark + hookMark + "%" + subMark + "%')"
+// subs is the condition of sessions that have one task and never go on. A job and a hook go on with
+// theirs.
+const subs = "s.kind = 'task'"
 
 // PruneMessages deletes messages from before a time that no prompt holds any more, of conversations
 // that have rested since: those of the next rows after an id. See [store.Pruning.Step]. The time is

@@ -14,11 +14,8 @@ package session
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
-	"gateway/bus"
 	"gateway/store"
 )
 
@@ -80,7 +77,20 @@ CREATE TABLE session_rests (
 	message BIGINT NOT NULL,            -- its messages up to this id are still to be deleted
 	turn    BIGINT NOT NULL,            -- likewise
 	at      BIGINT NOT NULL DEFAULT 0   -- the turns up to this id are deleted
-);`}}
+);`, `
+-- What a session is stood in its key, of which the last part may have a mark.
+ALTER TABLE sessions ADD COLUMN kind TEXT NOT NULL DEFAULT 'chat'; -- chat, task, job, hook or run
+ALTER TABLE sessions ADD COLUMN reference TEXT NOT NULL DEFAULT ''; -- task, job, hook or run
+ALTER TABLE sessions ADD COLUMN parent TEXT NOT NULL DEFAULT ''; -- session; '' of a chat
+UPDATE sessions SET parent = rtrim(key, replace(key, '#', '')) WHERE key LIKE '%#%' AND
+	key <> account || '/' || chat || CASE thread WHEN '' THEN '' ELSE '/' || thread END;
+UPDATE sessions SET reference = substr(key, length(parent) + 1),
+	parent = substr(parent, 1, length(parent) - 1) WHERE parent <> '';
+UPDATE sessions SET kind = CASE WHEN reference GLOB '@job--*' THEN 'run'
+	WHEN reference GLOB '@job-*' THEN 'job' WHEN reference GLOB '@hook-*' THEN 'hook'
+	ELSE 'task' END WHERE parent <> '';
+UPDATE sessions SET reference = substr(reference, length(CASE kind WHEN 'run' THEN '@job--'
+	WHEN 'job' THEN '@job-' ELSE '@hook-' END) + 1) WHERE kind IN ('job', 'hook', 'run');`}}
 
 // erasedOf is the id up to which the messages of a session, which is an expression, are erased:
 // nothing reads those. Where it is compared beside another bound of m.id the plus keeps the
@@ -88,81 +98,6 @@ CREATE TABLE session_rests (
 func erasedOf(session string) string {
 	return "COALESCE((SELECT e.message FROM session_rests e WHERE e.session = " + session + "), 0)"
 }
-
-// A Key names a session: the address of its conversation, as account/chat[/thread].
-type Key string
-
-// SubKey returns the key of the session in which a sub-agent works for the session key. No address
-// has such a key.
-func SubKey(key Key, id string) Key { return key + subMark + Key(id) }
-
-const subMark = "#"
-
-// JobKey returns the key of the session in which a job of the session key runs. No address and no
-// sub-agent of key has such a key. Like those, it begins with key and the mark of what is below it.
-// A negative job is a run of one that works beside key: see [Key.Beside].
-func JobKey(key Key, job int64) Key {
-	return key + subMark + jobMark + Key(strconv.FormatInt(job, 10))
-}
-
-const jobMark = "@job-"
-
-// HookKey returns the key of the session in which the agent answers what programs post to a hook,
-// for the conversation of the session key. It is of the same kind as that of a job.
-func HookKey(key Key, hook string) Key { return key + subMark + hookMark + Key(hook) }
-
-const hookMark = "@hook-"
-
-// Parent returns the session for which the session of a sub-agent works, or "" if k is no such one.
-// A job and a hook work for nobody, and have sub-agents of their own.
-func (k Key) Parent() Key {
-	i := strings.LastIndex(string(k), subMark)
-	if i < 0 || k.Unasked() {
-		return ""
-	}
-	return k[:i]
-}
-
-// Unasked reports whether k is the session of a job or a hook.
-func (k Key) Unasked() bool {
-	i := strings.LastIndex(string(k), subMark)
-	if i < 0 {
-		return false
-	}
-	last := string(k[i+len(subMark):])
-	return strings.HasPrefix(last, jobMark) || strings.HasPrefix(last, hookMark)
-}
-
-// Beside returns the session of the conversation beside which k works, as that waited for somebody
-// when something was due in it, or "" if k is neither such a session nor one below it.
-func (k Key) Beside() Key {
-	key, _, ok := strings.Cut(string(k), subMark+jobMark+"-")
-	if !ok {
-		return ""
-	}
-	return Key(key)
-}
-
-// Background reports whether k is the session of a job or a hook, or of a sub-agent of one.
-func (k Key) Background() bool {
-	return strings.Contains(string(k), subMark+jobMark) ||
-		strings.Contains(string(k), subMark+hookMark)
-}
-
-// Below reports whether k is the session of a sub-agent, a job or a hook of key, or of one of
-// these.
-func (k Key) Below(key Key) bool { return strings.HasPrefix(string(k), string(key)+subMark) }
-
-// Of returns the key of the session that m belongs to.
-func Of(m bus.InboundMessage) Key {
-	if m.Origin.Session != "" {
-		return Key(m.Origin.Session)
-	}
-	return KeyOf(m.From)
-}
-
-// KeyOf returns the key of the session that the conversation at a belongs to.
-func KeyOf(a bus.Address) Key { return Key(a.String()) }
 
 // Store reads and writes sessions. It has no state of its own.
 type Store struct{}

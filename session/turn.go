@@ -55,14 +55,17 @@ func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
 	var scope memory.Scope
+	place := t.Session.Place()
 	err = tx.QueryRow(`INSERT INTO sessions
-			(key, account, chat, thread, title, scope, turns, created_ms, updated_ms)
-		VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7)
+			(key, account, chat, thread, title, scope, turns, created_ms, updated_ms, kind,
+			reference, parent)
+		VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7, $8, $9, $10)
 		ON CONFLICT (key) DO UPDATE SET title = excluded.title, turns = sessions.turns + 1,
 			updated_ms = excluded.updated_ms, tidy = 0,
 			scope = CASE WHEN sessions.scope = '' THEN excluded.scope ELSE sessions.scope END
 		RETURNING turns, scope`, string(t.Session), t.Address.Account, t.Address.Chat,
-		t.Address.Thread, title, string(t.Scope), now.UnixMilli()).Scan(&t.Number, &scope)
+		t.Address.Thread, title, string(t.Scope), now.UnixMilli(), string(place.Kind), place.Ref,
+		string(place.Parent)).Scan(&t.Number, &scope)
 	if err != nil {
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
@@ -183,9 +186,12 @@ func (Store) RunningTurn(q store.Queryer, key Key) (*Turn, error) {
 
 // RunningTasks returns the turns of the sub-agents of a session that have not ended, and of theirs.
 func (Store) RunningTasks(q store.Queryer, key Key) ([]Turn, error) {
-	under := string(key) + subMark
-	return turns(q, "SELECT "+turnColumns+" FROM turns WHERE state = 'running' "+
-		"AND substr(session, 1, length($1)) = $1 ORDER BY id", under)
+	return turns(q, `WITH RECURSIVE works(turn, above) AS (
+			SELECT t.id, s.parent FROM turns t JOIN sessions s ON s.key = t.session
+				WHERE t.state = 'running'
+			UNION SELECT w.turn, s.parent FROM works w JOIN sessions s ON s.key = w.above)
+		SELECT `+turnColumns+` FROM turns WHERE id IN (SELECT turn FROM works WHERE above = $1)
+		ORDER BY id`, string(key))
 }
 
 func turns(q store.Queryer, query string, args ...any) ([]Turn, error) {

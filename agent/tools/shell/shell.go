@@ -22,7 +22,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +31,7 @@ import (
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
 	"gateway/memory"
+	"gateway/session"
 )
 
 // Options say what commands may do.
@@ -140,12 +140,12 @@ func (s *Shell) Tools() []tool.Tool {
 	return tools
 }
 
-// Stop ends the commands in the background of a session and of its sub-sessions, whose keys begin
-// with the session's and "#": those that the writer of m may end, or all if m is nil. It returns
-// when they have ended, and how many there were.
-func (s *Shell) Stop(session string, m *bus.InboundMessage) int {
+// Stop ends the commands in the background of a session and of the sessions below it: those that
+// the writer of m may end, or all if m is nil. It returns when they have ended, and how many there
+// were.
+func (s *Shell) Stop(key string, m *bus.InboundMessage) int {
 	return s.end(func(p *process) bool {
-		own := p.session == session || strings.HasPrefix(p.session, session+"#")
+		own := p.session == key || session.Key(p.session).Below(session.Key(key))
 		return own && (m == nil || p.owner.yields(owner{m.From.Account, m.Sender.ID, m.Person, m.Role}))
 	})
 }

@@ -189,9 +189,8 @@ func (t tools) open(q store.Queryer, parent string) ([]sub, error) {
 	tasks, err := t.Inbox.Tasks(q, parent)
 	var list []sub
 	for _, r := range tasks {
-		key := session.Key(r.Message.Origin.Session)
-		s := sub{id: strings.TrimPrefix(string(key), string(session.SubKey(key.Parent(), ""))),
-			label: r.Message.Origin.Label, state: "works", since: r.At}
+		s := sub{id: session.Of(r.Message).Place().Ref, label: r.Message.Origin.Label, state: "works",
+			since: r.At}
 		if r.Waiting {
 			s.state = "waits for its turn"
 		}

@@ -12,6 +12,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/retention"
+	"gateway/session"
 	"gateway/store"
 )
 
@@ -96,9 +97,11 @@ func (w *warehouse) stock() {
 	w.tx(func(tx *store.Tx) error {
 		for _, key := range rowKeys {
 			begin := rapid.IntRange(0, 2000).Draw(w.T, "start")
+			place := session.Key(key).Place()
 			_, err := tx.Exec(`INSERT INTO sessions (key, account, chat, thread, title, start,
-				created_ms, updated_ms) SELECT $1, 'tg', '1', '', '', $2, 0,
-				COALESCE(max(created_ms), 0) FROM messages WHERE session = $1`, key, begin)
+				kind, reference, parent, created_ms, updated_ms) SELECT $1, 'tg', '1', '', '', $2, $3,
+				$4, $5, 0, COALESCE(max(created_ms), 0) FROM messages WHERE session = $1`, key, begin,
+				string(place.Kind), place.Ref, string(place.Parent))
 			if err != nil {
 				return err
 			}

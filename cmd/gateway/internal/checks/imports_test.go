@@ -56,7 +56,7 @@ var imports = map[string]string{
 	"agent/tools/clock":         "agent/tool",
 	"agent/tools/mcp":           "bus agent/tool",
 	"agent/mcpserver":           "bus session agent/tool",
-	"agent/tools/shell":         "bus memory agent/tool agent/tools/shell/sandbox",
+	"agent/tools/shell":         "bus memory session agent/tool agent/tools/shell/sandbox",
 	"agent/tools/shell/sandbox": "",
 	"agent/tools/files": "bus memory agent/extract agent/extract/document " +
 		"agent/suggest agent/tool",
