@@ -64,6 +64,12 @@ func BeginLife(ctx context.Context, db *DB, now time.Time, parties int) (*Life, 
 	return l, nil
 }
 
+// Blames reports whether the process before this one ended without a word and what was under way
+// may be the reason: all that was, or only what was tried alone.
+func (l *Life) Blames(what string) bool {
+	return l.Crashed && (l.Suspect == "" || l.Suspect == what)
+}
+
 // End notes that this process ends in order, with nothing under way.
 func (l *Life) End(ctx context.Context, now time.Time) error {
 	err := l.db.Tx(ctx, func(tx *Tx) error {

@@ -24,6 +24,10 @@ func TestLife(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if l.Blames("delivery") != (crashed && suspect == "") || suspect != "" && !l.Blames(suspect) {
+			t.Errorf("after a crash %t with %q it blames what else was under way, or not the suspect",
+				crashed, suspect)
+		}
 		if l.Crashed != crashed || l.Suspect != suspect {
 			t.Fatalf("it says crashed %t, suspect %q; want %t, %q",
 				l.Crashed, l.Suspect, crashed, suspect)

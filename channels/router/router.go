@@ -102,8 +102,9 @@ type Options struct {
 	Owners   Owners
 	Accounts []Account
 
-	// Orderly says that the process before this one ended in order, as [store.Life] knows: it is
-	// not counted as a crash for the messages that it was sending.
+	// Orderly says that the process before this one ended in order, or because of something else
+	// that it tried alone, as [store.Life.Blames] knows: its end is not counted as a crash for the
+	// messages that it was sending.
 	Orderly bool
 
 	Logger *slog.Logger

@@ -141,7 +141,7 @@ func assemble(
 	g.media = media.New(h.media, sources, MediaOptions(cfg, log))
 	g.router = router.New(router.Options{
 		DB: db, Outbox: outbox, Live: live, Files: g.media, Owners: gate.People{},
-		Accounts: accounts, Orderly: !h.life.Crashed, Logger: log,
+		Accounts: accounts, Orderly: !h.life.Blames("deliveries"), Logger: log,
 	})
 	g.ops = newOperations(cfg, g, inbox, outbox)
 	g.router.SetSecrets(g.secrets(cfg))
