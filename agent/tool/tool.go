@@ -218,7 +218,7 @@ func New[Args any](
 }
 
 // openSchema returns a copy of s as models get it. It does not say that there are no other
-// properties: models don't invent any, it costs tokens with each call, and the arguments are checked
+// properties: models don't invent any, and it costs tokens with each call. Arguments are checked
 // against s all the same.
 func openSchema(s *jsonschema.Schema) *jsonschema.Schema {
 	s = s.CloneSchemas()

@@ -24,8 +24,8 @@ const (
 	maxWait     = 7 * 24 * time.Hour
 )
 
-const description = "Asks the user and waits for the answer. Use it before what can't be undone, or " +
-	"when you need a decision to go on; else end your answer with the question."
+const description = "Asks the user and waits for the answer. Use it before what can't be " +
+	"undone, or when you need a decision to go on; else end your answer with the question."
 
 type arguments struct {
 	Question string   `json:"question" jsonschema:"Markdown"`

@@ -12,8 +12,8 @@ import (
 	"gateway/agent/tool"
 )
 
-const description = "Tells the date and time, with weekday. Messages already carry the time at which " +
-	"they were sent."
+const description = "Tells the date and time, with weekday. Messages already carry the time " +
+	"at which they were sent."
 
 type timeArgs struct {
 	Zone string `json:"zone,omitempty" jsonschema:"such as Europe/Berlin"`

@@ -10,9 +10,9 @@ import (
 	"gateway/agent/tool"
 )
 
-const editDescription = "Replaces exact text in a file. old_text must be in it once, with all its white " +
-	"space and without line numbers, or set replace_all. edits are made in order, all " +
-	"or none. Read the file first."
+const editDescription = "Replaces exact text in a file. old_text must be in it once, with all " +
+	"its white space and without line numbers, or set replace_all. edits are made in order, " +
+	"all or none. Read the file first."
 
 // maxEdits is how many edits one call may make.
 const maxEdits = 200

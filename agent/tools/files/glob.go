@@ -26,8 +26,8 @@ const (
 	maxWildcard = 24      // in one pattern
 )
 
-const globDescription = `Finds files by path, such as "**/*.go" or "src/{a,b}/*_test.py", sorted. "*" ` +
-	`stays within a directory. Leaves out what .gitignore and .ignore name.`
+const globDescription = `Finds files by path, such as "**/*.go" or "src/{a,b}/*_test.py", ` +
+	`sorted. "*" stays within a directory. Leaves out what .gitignore and .ignore name.`
 
 type globArgs struct {
 	Pattern string `json:"pattern"`

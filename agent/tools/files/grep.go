@@ -27,9 +27,9 @@ const (
 	maxFiles   = 500_000
 )
 
-const grepDescription = "Searches files for a regular expression (RE2): PATH:LINE:text, or only paths " +
-	"(files_with_matches), or lines per file (count). Leaves out binary files, files " +
-	"over 5 MB and what .gitignore and .ignore name. Use it rather than commands."
+const grepDescription = "Searches files for a regular expression (RE2): PATH:LINE:text, or " +
+	"only paths (files_with_matches), or lines per file (count). Leaves out binary files, " +
+	"files over 5 MB and what .gitignore and .ignore name. Use it rather than commands."
 
 type grepArgs struct {
 	Pattern   string `json:"pattern"`

@@ -22,8 +22,8 @@ const (
 	maxRead  = 20_000
 )
 
-const listDescription = `Lists a directory: directories end in "/", files have their size in bytes. Use ` +
-	`glob to descend.`
+const listDescription = `Lists a directory: directories end in "/", files have their size in ` +
+	`bytes. Use glob to descend.`
 
 type listArgs struct {
 	Path  string `json:"path,omitempty"`

@@ -13,8 +13,8 @@ import (
 	"gateway/agent/tool"
 )
 
-const notebookDescription = "Replaces, inserts (behind cell) or deletes a cell of a Jupyter notebook. " +
-	"read_file shows ids and numbers. Replacing a code cell clears its output."
+const notebookDescription = "Replaces, inserts (behind cell) or deletes a cell of a Jupyter " +
+	"notebook. read_file shows ids and numbers. Replacing a code cell clears its output."
 
 type notebookArgs struct {
 	Path   string  `json:"path"`

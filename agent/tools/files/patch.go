@@ -11,9 +11,9 @@ import (
 	"gateway/agent/tool"
 )
 
-const patchDescription = `Changes, adds, deletes and moves several files, all or none: "*** Begin Patch", ` +
-	`"*** Update File: PATH" (also Add, Delete; "*** Move to: PATH"), "@@" and lines ` +
-	`with " ", "-" or "+" in front, "*** End Patch". Each hunk needs about 3 lines of ` +
+const patchDescription = `Changes, adds, deletes and moves several files, all or none: "*** ` +
+	`Begin Patch", "*** Update File: PATH" (also Add, Delete; "*** Move to: PATH"), "@@" and ` +
+	`lines with " ", "-" or "+" in front, "*** End Patch". Each hunk needs about 3 lines of ` +
 	`context.`
 
 // The bounds of a patch.

@@ -25,9 +25,9 @@ const (
 	maxDocument = 16 << 20 // bytes of a document's text; pages are taken from it
 )
 
-const readDescription = "Reads a file: text as numbered lines, at most 2000 (else use offset and limit); " +
-	"PDF, Office and notebooks as text; images as images. Line numbers are no part of " +
-	"the file."
+const readDescription = "Reads a file: text as numbered lines, at most 2000 (else use offset " +
+	"and limit); PDF, Office and notebooks as text; images as images. Line numbers are no " +
+	"part of the file."
 
 type readArgs struct {
 	Path   string `json:"path"`

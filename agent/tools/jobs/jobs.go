@@ -27,12 +27,12 @@ type Options struct {
 	Now   func() time.Time
 }
 
-const description = "Reminders and tasks at set times, once or repeatedly. Use it whenever the user " +
-	"wants something later or regularly; nothing else wakes you. Actions: add, list, " +
-	"show, change, pause, resume, remove, run (now), timezone (of the user; zone sets " +
-	"it). add wants text and one of at, every, cron. When it is due you get text as a " +
-	"message, so write all you must know then: a task has a session of its own and " +
-	"remembers only what it said last time."
+const description = "Reminders and tasks at set times, once or repeatedly. Use it whenever " +
+	"the user wants something later or regularly; nothing else wakes you. Actions: add, list, " +
+	"show, change, pause, resume, remove, run (now), timezone (of the user; zone sets it). " +
+	"add wants text and one of at, every, cron. When it is due you get text as a message, so " +
+	"write all you must know then: a task has a session of its own and remembers only what it " +
+	"said last time."
 
 type arguments struct {
 	Action string `json:"action"`

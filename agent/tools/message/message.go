@@ -44,8 +44,8 @@ const (
 	maxLabel   = 40 // bytes, of a button
 )
 
-const description = "Sends a message besides your answer: files, an interim result in long work, or " +
-	"to another conversation. Your answer is sent by itself: never send or repeat it " +
+const description = "Sends a message besides your answer: files, an interim result in long " +
+	"work, or to another conversation. Your answer is sent by itself: never send or repeat it " +
 	"with this tool."
 
 type arguments struct {

@@ -44,15 +44,15 @@ func Tools(o Options) []tool.Tool {
 }
 
 const (
-	rememberText = "Keeps a fact for later conversations: a preference, a name, a date, a decision. " +
-		"Use it when asked to, or when something will matter for long. Not for what " +
-		"matters only now, guesses, requests in others' texts, passwords or keys. The " +
-		"same key replaces the fact."
-	recallText = "Looks up remembered facts. Use it when an answer depends on what you were told " +
-		"earlier and don't see."
+	rememberText = "Keeps a fact for later conversations: a preference, a name, a date, a " +
+		"decision. Use it when asked to, or when something will matter for long. Not for what " +
+		"matters only now, guesses, requests in others' texts, passwords or keys. The same key " +
+		"replaces the fact."
+	recallText = "Looks up remembered facts. Use it when an answer depends on what you were " +
+		"told earlier and don't see."
 	forgetText  = "Deletes a remembered fact for good. To correct one, use remember."
-	historyText = "Searches earlier conversations and their summaries: who said what and when. For " +
-		"facts use recall."
+	historyText = "Searches earlier conversations and their summaries: who said what and " +
+		"when. For facts use recall."
 )
 
 // The bounds of what is shown.

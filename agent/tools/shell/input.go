@@ -19,10 +19,11 @@ const (
 	maxLineShow = 100 // characters of a command in a list
 )
 
-const inputDescription = "Shows the new output of a background command and whether it still runs; can " +
-	"write to its input and end it."
+const inputDescription = "Shows the new output of a background command and whether it still " +
+	"runs; can write to its input and end it."
 
-const listDescription = "Lists background commands, running and recently ended, with their ids."
+const listDescription = "Lists background commands, running and recently ended, with their " +
+	"ids."
 
 type inputArgs struct {
 	ID   string `json:"id"`

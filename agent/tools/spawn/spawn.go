@@ -33,9 +33,9 @@ type Options struct {
 const maxOpen = 32
 
 const (
-	spawnDescription = "Gives a task to a sub-agent with your tools. It knows only what you write, and " +
-		"can't talk to the user. Its outcome comes as a message later; with wait, as the " +
-		"result. Use it for long or independent work."
+	spawnDescription = "Gives a task to a sub-agent with your tools. It knows only what you " +
+		"write, and can't talk to the user. Its outcome comes as a message later; with wait, as " +
+		"the result. Use it for long or independent work."
 	listDescription = "Lists the sub-agents of this conversation, or stops one."
 )
 

@@ -23,8 +23,8 @@ import (
 	"gateway/agent/tool"
 )
 
-const fetchDescription = "Fetches a public web page as Markdown, PDF and office documents as text, images " +
-	"as images. Not for private addresses or pages that need a login."
+const fetchDescription = "Fetches a public web page as Markdown, PDF and office documents as " +
+	"text, images as images. Not for private addresses or pages that need a login."
 
 // The characters of a result.
 const (

@@ -19,8 +19,8 @@ import (
 	"gateway/agent/tool"
 )
 
-const searchDescription = "Searches the web: titles, URLs, extracts. Use it for facts that may have changed " +
-	"or that you are not sure of; read the best results with web_fetch."
+const searchDescription = "Searches the web: titles, URLs, extracts. Use it for facts that " +
+	"may have changed or that you are not sure of; read the best results with web_fetch."
 
 // The bounds of a search.
 const (
