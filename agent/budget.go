@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"gateway/agent/budget"
 	"gateway/agent/llm"
@@ -187,25 +186,15 @@ func sayNear(w budget.Warning) string {
 		"day": "", "person": " of person " + w.Key, "session": " of the conversation `" + w.Key + "`",
 	}[w.Kind]
 	text := fmt.Sprintf("Today's budget%s is used up to 80 %%: %s.", whose,
-		usedOf(w.Used, w.Limit))
+		w.Limit.Used(w.Used))
 	if w.Passed {
-		text = fmt.Sprintf("Today's budget%s is spent: %s.", whose, usedOf(w.Used, w.Limit))
+		text = fmt.Sprintf("Today's budget%s is spent: %s.", whose, w.Limit.Used(w.Used))
 	}
 	return text + " Beyond it I make no model calls; `[budget]` in the configuration sets it."
 }
 
-// usedOf describes how much of a limit is used.
-func usedOf(a budget.Amount, l budget.Limit) string {
-	tokens := strconv.Itoa(a.Tokens)
-	if l.Tokens > 0 {
-		tokens += " of " + strconv.Itoa(l.Tokens)
-	}
-	dollars := fmt.Sprintf("$%.4f", a.Cost)
-	if l.Dollars > 0 {
-		dollars += fmt.Sprintf(" of $%.2f", l.Dollars)
-	}
-	return tokens + " tokens, " + dollars
-}
+// by names who wrote m.
+func by(m bus.InboundMessage) string { return m.From.Account + "/" + m.Sender.ID }
 
 // isSpent reports whether err says that a budget is spent.
 func isSpent(err error) bool { return errors.Is(err, budget.ErrSpent) }

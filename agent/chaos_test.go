@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"gateway/agent/budget"
+	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/question"
@@ -94,7 +95,7 @@ func (c *chaos) act() {
 				m.Role = bus.User
 			}
 		}
-		if name, _ := commandOf(m); name == "" {
+		if name, _ := command.Parse(m); name == "" {
 			c.said = append(c.said, m.ID)
 		}
 		c.put(m)

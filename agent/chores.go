@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"gateway/agent/background"
-	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/version"
 	"gateway/session"
@@ -511,10 +510,4 @@ func (d *Dispatcher) archive(ctx context.Context, c *background.Task) (r outcome
 		d.syncHistory(ctx, c.Scope)
 	}
 	return outcome{again: d.opts.Now(), state: jsonOf(a)}, nil
-}
-
-// tellOf returns the message, still without text, that answers m later.
-func tellOf(m bus.InboundMessage) *bus.OutboundMessage {
-	out := reply(m, "")
-	return &out
 }

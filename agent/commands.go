@@ -3,160 +3,116 @@ package agent
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
+	"time"
 
-	"gateway/agent/suggest"
+	"gateway/agent/command"
+	"gateway/agent/question"
 	"gateway/bus"
+	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
 )
 
-// A Command is one that people may send to the agent.
-type Command struct {
-	Name  string   // without "/"
-	Help  string   // one line; "" for a command that only buttons send
-	Least bus.Role // who may use it: this role and those above
-
-	// Answer runs it in a transaction, which may be tried more than once.
-	Answer func(tx *store.Tx, m bus.InboundMessage, args string) (Say, error)
-
-	run func(d *Dispatcher, c *call) (Say, error) // instead of Answer
-
-	// look, if there is one, runs before the transaction, for what is no database work: files, and
-	// what a mutex guards. Whoever has the mutex may wait for a transaction.
-	look func(d *Dispatcher, ctx context.Context, c *call) error
+// newCommands returns the registry of commands.
+func (d *Dispatcher) newCommands(db command.DB) *command.Commands {
+	return command.New(command.Deps{DB: db, Inbox: d.Inbox, Outbox: d.Outbox, Memory: d.Memory,
+		Documents: d.Documents, Skills: d.Skills, Jobs: d.Jobs, Budget: d.opts.Usage,
+		Restart: d.opts.Restart, Sessions: conversations{d}, Background: tasks{d},
+		Name: d.opts.Name, Version: d.opts.Version, Location: d.opts.Location, Now: d.opts.Now},
+		d.opts.Commands...)
 }
 
-// A Say is what a command answers.
-type Say struct {
-	Text    string // Markdown
-	Buttons []bus.Button
+// conversations is what commands see of the dispatcher.
+type conversations struct{ d *Dispatcher }
 
-	// Later says that a chore answers, or that the command has done so itself.
-	Later bool
+// Status implements [command.Sessions].
+func (c conversations) Status(ctx context.Context, key session.Key) (command.Status, error) {
+	d, config := c.d, c.d.configOf(key)
+	waiting := d.pending(key)
+	d.mu.Lock()
+	mode, busy := d.mode(key), len(d.workers)
+	d.mu.Unlock()
+	lines := make([]string, 0, 8)
+	for _, text := range d.opts.Hands() {
+		lines = append(lines, "- "+text)
+	}
+	channels, err := d.opts.Channels(d.DB.Read(ctx))
+	for _, text := range channels {
+		lines = append(lines, "- Channel: "+text)
+	}
+	return command.Status{Lines: lines, Model: config.ModelName, Context: config.contextBudget(),
+		Uptime:  d.opts.Now().Sub(d.started).Truncate(time.Second).String(),
+		Waiting: len(waiting), Mode: string(mode), Busy: busy, Calls: len(d.slots),
+		Slots: cap(d.slots)}, err
 }
 
-// Commands returns the dispatcher's own commands in the order of /help.
-func Commands() []Command {
-	return []Command{
-		{Name: "help", Help: "what I can do", Least: bus.Guest, run: (*Dispatcher).help},
-		{Name: "status", Help: "model, usage, queue and channels", Least: bus.User,
-			look: (*Dispatcher).lookAtStatus, run: (*Dispatcher).sayLooked},
-		{Name: "stop", Help: "end the running answer and discard what waits", Least: bus.Guest,
-			look: (*Dispatcher).lookAtWork, run: (*Dispatcher).stop},
-		{Name: "new", Help: "begin a new conversation", Least: bus.User, run: (*Dispatcher).reset},
-		{Name: "queue", Help: "what happens to messages during an answer: " +
-			"steer, followup, collect or interrupt", Least: bus.User,
-			look: (*Dispatcher).lookAtMode, run: (*Dispatcher).queue},
-		{Name: "model", Help: "which language model answers here", Least: bus.User,
-			look: (*Dispatcher).lookAtModel, run: (*Dispatcher).chooseModel},
-		{Name: "compact", Help: "make notes of the older part of this conversation", Least: bus.User,
-			run: (*Dispatcher).compactNow},
-		{Name: "memory", Help: "what I know for longer than this conversation", Least: bus.User,
-			look: (*Dispatcher).lookAtMemory, run: (*Dispatcher).sayMemory},
-		{Name: "history", Help: "my notes of earlier conversations", Least: bus.User,
-			run: (*Dispatcher).sayHistory},
-		{Name: "skills", Help: "what I can follow step by step", Least: bus.User,
-			look: (*Dispatcher).lookAtSkills, run: (*Dispatcher).saySkills},
-		{Name: "dream", Help: "turn what is new into lasting memory", Least: bus.User,
-			run: (*Dispatcher).dreamNow},
-		{Name: "dream-log", Help: "how my memory has changed", Least: bus.User,
-			look: (*Dispatcher).lookAtChanges, run: (*Dispatcher).sayLooked},
-		{Name: "dream-restore", Help: "take a change of my memory back", Least: bus.User,
-			run: (*Dispatcher).dreamRestore},
-		{Name: "forget", Help: "erase what I know of you", Least: bus.User,
-			look: (*Dispatcher).lookAtWork, run: (*Dispatcher).forget},
-		{Name: "jobs", Help: "what I do at set times", Least: bus.User,
-			run: (*Dispatcher).listJobs},
-		{Name: "remind", Help: "remind you of something in 20m, tomorrow 9:00, every 2h …",
-			Least: bus.User, run: (*Dispatcher).remind},
-		{Name: "timezone", Help: "the time zone that I think in", Least: bus.User,
-			run: (*Dispatcher).timezone},
-		{Name: "usage", Help: "tokens and money used, and their limits", Least: bus.User,
-			run: (*Dispatcher).usage},
-		{Name: "approve", Help: "let me do what I have asked for", Least: bus.User,
-			run: (*Dispatcher).approve},
-		{Name: "deny", Help: "don't let me do what I have asked for", Least: bus.User,
-			run: (*Dispatcher).deny},
-		{Name: "answer", Least: bus.Guest, run: (*Dispatcher).answer},
-		{Name: "halt", Help: "call no model and use no tool anywhere", Least: bus.Admin,
-			run: (*Dispatcher).haltAll},
-		{Name: "resume", Help: "go on after a halt", Least: bus.Admin, run: (*Dispatcher).resume},
-		{Name: "restart", Help: "end, and start again", Least: bus.Admin,
-			look: (*Dispatcher).lookAtRestart, run: (*Dispatcher).restart},
+// Mode implements [command.Sessions].
+func (c conversations) Mode(key session.Key) string {
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	return string(c.d.mode(key))
+}
+
+// SetMode implements [command.Sessions].
+func (c conversations) SetMode(key session.Key, mode string) {
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	c.d.modes[key] = Mode(mode)
+}
+
+// Models implements [command.Sessions].
+func (c conversations) Models(key session.Key) command.Models {
+	s := c.d.config()
+	models := command.Models{Default: command.Model{ID: s.ModelID, Name: s.ModelName},
+		Chosen: c.d.chosen(key)}
+	for _, choice := range s.Choices {
+		models.Choices = append(models.Choices, command.Model{ID: choice.ID, Name: choice.Name})
+	}
+	return models
+}
+
+// SetModel implements [command.Sessions].
+func (c conversations) SetModel(key session.Key, id string) {
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	if c.d.models[key] = id; id == "" {
+		delete(c.d.models, key)
 	}
 }
 
-// A call is a command under way, in a transaction of its own.
-type call struct {
-	name, args string
-	message    bus.InboundMessage
-	key        session.Key
-	waiting    []bus.Received // messages of the session that no turn has taken yet
-	tx         *store.Tx
-	seq        int64    // of the message in the inbox
-	looked     string   // what its look has found
-	work       work     // likewise
-	stopped    []string // platform's ids of the messages that it leaves without another answer
-	streams    []string // previews of the answers that it has stopped
-	again      bool     // runs that it ends begin anew
-
-	// after is what is to be done once the transaction is committed; it may
-	// be tried more than once, so that it must not do such things itself.
-	after func()
+// Stop implements [command.Sessions].
+func (c conversations) Stop(m bus.InboundMessage, e command.Extent) command.Stop {
+	return c.d.newStopping(m, e)
 }
 
-// parseCommand returns the name and arguments of the command that text is, or "". A path
-// such as /etc/hosts is none.
-func parseCommand(text string) (name, args string) {
-	rest, ok := strings.CutPrefix(strings.TrimSpace(text), "/")
-	if !ok {
-		return "", ""
-	}
-	name = rest
-	if end := strings.IndexAny(rest, " \n\t\r"); end >= 0 {
-		name, args = rest[:end], strings.TrimSpace(rest[end:])
-	}
-	name = strings.ToLower(name)
-	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
-		return "", ""
-	}
-	return name, args
+// Forget implements [command.Sessions].
+func (c conversations) Forget(r bus.Received) command.Erasure {
+	return &erasure{d: c.d, command: r, stop: c.d.newStopping(r.Message, command.Everything)}
 }
 
-// commandOf returns the command that m is, or "". What the agent writes to itself is none, nor is
-// what somebody has forwarded: others have written that.
-func commandOf(m bus.InboundMessage) (name, args string) {
-	if m.Origin.Kind != bus.Person || m.Forwarded != "" {
-		return "", ""
-	}
-	return parseCommand(m.Text)
+// Decided implements [command.Sessions].
+func (c conversations) Decided(key session.Key) {
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	c.d.due(key)
 }
 
-// lookup returns the command with a name for somebody of a role, as one that has a run.
-func (d *Dispatcher) lookup(name string, role bus.Role) Command {
-	if name == startCommand {
-		name = "help"
-	}
-	name = strings.ReplaceAll(name, "_", "-") // for platforms whose commands have no "-"
-	i := slices.IndexFunc(d.commands, func(c Command) bool { return c.Name == name })
-	switch {
-	case i < 0:
-		return Command{run: (*Dispatcher).unknown}
-	case !role.AtLeast(d.commands[i].Least):
-		least := d.commands[i].Least
-		return Command{run: func(*Dispatcher, *call) (Say, error) {
-			return Say{Text: fmt.Sprintf("Only who is %s or more may use `/%s`.", article(least), name)}, nil
-		}}
-	case d.commands[i].run != nil:
-		return d.commands[i]
-	}
-	answer := d.commands[i].Answer
-	return Command{run: func(_ *Dispatcher, c *call) (Say, error) {
-		return answer(c.tx, c.message, c.args)
-	}}
+// Answer implements [command.Sessions].
+func (conversations) Answer(q *question.Question, text string) string { return chosen(q, text) }
+
+// tasks is what commands see of the background tasks.
+type tasks struct{ d *Dispatcher }
+
+// Archive implements [command.Background].
+func (t tasks) Archive(tx *store.Tx, key session.Key) error { return t.d.archiveLater(tx, key) }
+
+// Changes implements [command.Background].
+func (t tasks) Changes(ctx context.Context, s memory.Scope, id string) (string, error) {
+	return t.d.changes(ctx, s, id)
 }
+
+// Wake implements [command.Background].
+func (t tasks) Wake() { t.d.ringChores() }
 
 // article returns a role with its article.
 func article(r bus.Role) string {
@@ -166,65 +122,9 @@ func article(r bus.Role) string {
 	return "a " + string(r)
 }
 
-// startCommand is what Telegram sends when a person opens the chat for the first time.
-const startCommand = "start"
-
-func (d *Dispatcher) help(c *call) (Say, error) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "I am %s. Write to me and I answer; these commands I know:\n\n", d.opts.Name)
-	for _, known := range d.commands {
-		if c.message.Role.AtLeast(known.Least) && known.Help != "" {
-			fmt.Fprintf(&b, "- `/%s`: %s\n", known.Name, known.Help)
-		}
+func count(n int, what string) string {
+	if n == 1 {
+		return "one " + what
 	}
-	return Say{Text: b.String()}, nil
-}
-
-func (d *Dispatcher) unknown(c *call) (Say, error) {
-	var names []string
-	for _, known := range d.commands {
-		names = append(names, known.Name)
-	}
-	if meant := suggest.Name(c.name, names); meant != "" {
-		return Say{Text: fmt.Sprintf("I don't know `/%s`. Did you mean `/%s`? See `/help`.",
-			c.name, meant)}, nil
-	}
-	return Say{Text: fmt.Sprintf("I don't know `/%s`. See `/help` for the commands that I know.",
-		c.name)}, nil
-}
-
-// queueButtons change the queue mode.
-var queueButtons = []bus.Button{
-	{Label: "Steer", Text: "/queue steer"}, {Label: "Follow up", Text: "/queue followup"},
-	{Label: "Collect", Text: "/queue collect"}, {Label: "Interrupt", Text: "/queue interrupt"},
-}
-
-// lookAtMode finds out the queue mode of the conversation.
-func (d *Dispatcher) lookAtMode(_ context.Context, c *call) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c.looked = string(d.mode(c.key))
-	return nil
-}
-
-func (d *Dispatcher) queue(c *call) (Say, error) {
-	if c.args == "" {
-		return Say{Text: fmt.Sprintf("What comes while I answer is handled by the queue mode, "+
-			"which is %s now. Change it:", c.looked), Buttons: queueButtons}, nil
-	}
-	mode, err := ParseMode(c.args)
-	if err != nil {
-		return Say{Text: "There is no such queue mode. Use `steer`, `followup`, `collect` or " +
-			"`interrupt`."}, nil
-	}
-	err = d.sessions.SetQueueMode(c.tx, c.message.From, string(mode), d.opts.Now())
-	if err != nil {
-		return Say{}, err
-	}
-	c.after = func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.modes[c.key] = mode
-	}
-	return Say{Text: fmt.Sprintf("The queue mode of this conversation is now %s.", mode)}, nil
+	return fmt.Sprintf("%d %ss", n, what)
 }

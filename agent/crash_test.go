@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/policy"
@@ -123,12 +124,12 @@ func TestKilledWithApproval(t *testing.T) {
 		want   string
 	}{
 		{name: "asked", do: say("/approve CODE"), calls: 1, want: "exec 1"},
-		{name: "asked and denied", do: say("/deny CODE"), want: resultDenied},
+		{name: "asked and denied", do: say("/deny CODE"), want: command.Denied},
 		{name: "asked and spoken", do: say("what for?"), want: resultOther},
 		{name: "granted", do: state(question.Granted, ""), calls: 1, want: "exec 1"},
 		{name: "granted and expired", do: state(question.Granted, ""), away: time.Hour,
 			want: resultLate},
-		{name: "refused", do: state(question.Refused, resultDenied), want: resultDenied},
+		{name: "refused", do: state(question.Refused, command.Denied), want: command.Denied},
 		{name: "expired", do: state(question.Expired, resultNotApproved), want: resultNotApproved},
 		{name: "expires while away", do: func(*world, *question.Question) {}, away: time.Hour,
 			want: resultNotApproved},

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"gateway/agent/background"
+	"gateway/agent/command"
 	"gateway/agent/question"
-	"gateway/agent/restart"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -28,11 +28,10 @@ type Dispatcher struct {
 	Deps
 	opts      Options // of which config has the present ones
 	current   atomic.Pointer[settings]
-	commands  []Command
+	commands  *command.Commands
 	sessions  session.Store
 	questions question.Store
 	chores    background.Store
-	restarts  restart.Store
 	estimates estimator
 	slots     chan struct{} // a model call holds one
 	started   time.Time
@@ -81,7 +80,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 		deps.Notes = deps.Model
 	}
 	d := &Dispatcher{
-		Deps: deps, opts: o, commands: append(Commands(), o.Commands...),
+		Deps: deps, opts: o,
 		slots:    make(chan struct{}, o.Slots),
 		started:  o.Now(),
 		draining: make(chan struct{}),
@@ -101,6 +100,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 		models:  make(map[session.Key]string),
 	}
 	d.current.Store(&settings{o, deps.Model, deps.Notes})
+	d.commands = d.newCommands(d.DB)
 	return d
 }
 
@@ -167,7 +167,7 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 		return err
 	})
 	if err == nil {
-		err = d.sayBack(ctx)
+		err = d.commands.TellRestarted(ctx)
 	}
 	if err != nil {
 		return err
@@ -326,8 +326,8 @@ func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound in
 		return nil
 	}
 	err := d.moveChoices(ctx, r.Message)
-	if name, args := commandOf(r.Message); err == nil && name != "" {
-		d.enter(ctx, key, r, name, args)
+	if name, _ := command.Parse(r.Message); err == nil && name != "" {
+		d.enter(ctx, key, r)
 		return nil
 	}
 	if err == nil {

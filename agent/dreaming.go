@@ -133,12 +133,7 @@ const (
 	maxDiff = 3000 // bytes
 )
 
-// lookAtChanges reads what was changed in the documents of the scope, for /dream-log [ID].
-func (d *Dispatcher) lookAtChanges(ctx context.Context, c *call) (err error) {
-	c.looked, err = d.changes(ctx, scopeOf(c.message), c.args)
-	return err
-}
-
+// changes describes what was changed in the documents of a scope, or only the change with an id.
 func (d *Dispatcher) changes(
 	ctx context.Context, scope memory.Scope, id string,
 ) (string, error) {

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"gateway/agent/background"
 	"gateway/agent/budget"
+	"gateway/agent/command"
 	"gateway/agent/schedule"
 	"gateway/bus"
 	"gateway/memory"
@@ -41,56 +41,40 @@ type Keeper interface {
 	Erase(ctx context.Context, chats []string) error
 }
 
-const sayForget = "This erases all that I know of you: our conversations in direct chats, on all " +
-	"your platforms, your files, what I remember, and who you are to me. What you said in groups " +
-	"stays theirs. It can't be taken back, and afterwards you are a stranger.\n\n" +
-	"To do it, send `/forget me now`. `gateway memory export` can save a copy first."
-
-const sayForgotten = "I have forgotten you. It takes a moment until the last traces are gone."
-
-// forget answers /forget.
-func (d *Dispatcher) forget(c *call) (Say, error) {
-	switch words := strings.Join(strings.Fields(strings.ToLower(c.args)), " "); {
-	case c.message.Group:
-		return Say{Text: "Please write that to me in a direct chat."}, nil
-	case words == "me now":
-		return d.forgetNow(c)
-	case words == "me":
-		return Say{Text: sayForget, Buttons: []bus.Button{
-			{Label: "Erase everything", Text: "/forget me now"}}}, nil
-	}
-	return Say{Text: "`/forget me` erases all that I know of you. To have a single fact forgotten, " +
-		"just tell me."}, nil
+// An erasure erases all that is known of the sender of a command: it implements
+// [command.Erasure].
+type erasure struct {
+	d       *Dispatcher
+	command bus.Received
+	stop    *stopping
+	keys    []session.Key // that were erased
 }
 
-func (d *Dispatcher) forgetNow(c *call) (Say, error) {
-	if _, err := d.end(c, true); err != nil {
-		return Say{}, err
-	}
-	s := scopeOf(c.message)
-	left := erased{Scopes: []memory.Scope{s}, Chats: []bus.Address{chatOf(c.message.From)},
-		Inbox: c.seq, Person: c.message.Person}
-	keys, err := d.eraseRows(c.tx, &left)
+// Erase implements [command.Erasure].
+func (e *erasure) Erase(tx *store.Tx, answer bus.OutboundMessage) error {
+	d, m := e.d, e.command.Message
+	stopped, err := e.stop.End(tx)
 	if err != nil {
-		return Say{}, err
+		return err
 	}
-	out := reply(c.message, sayForgotten)
-	out.Answers, out.Stops = append(out.Answers, c.stopped...), c.streams
-	if left.Outbox, err = d.Outbox.Add(c.tx, out, d.opts.Now()); err != nil {
-		return Say{}, err
+	s := scopeOf(m)
+	left := erased{Scopes: []memory.Scope{s}, Chats: []bus.Address{chatOf(m.From)},
+		Inbox: e.command.Seq, Person: m.Person}
+	if e.keys, err = d.eraseRows(tx, &left); err != nil {
+		return err
 	}
-	work := background.Work{Kind: background.Erase, Scope: s, Ref: c.seq}
-	err = d.chores.Put(c.tx, background.Task{Work: work, State: jsonOf(left)}, d.opts.Now())
-	if err != nil {
-		return Say{}, err
+	answer.Answers, answer.Stops = append(answer.Answers, stopped.Answers...), stopped.Streams
+	if left.Outbox, err = d.Outbox.Add(tx, answer, d.opts.Now()); err != nil {
+		return err
 	}
-	stop := c.after
-	c.after = func() {
-		stop()
-		d.letGo(keys)
-		d.ringChores()
-	}
-	return Say{Later: true}, nil
+	work := background.Work{Kind: background.Erase, Scope: s, Ref: e.command.Seq}
+	return d.chores.Put(tx, background.Task{Work: work, State: jsonOf(left)}, d.opts.Now())
+}
+
+// Cancel implements [command.Erasure].
+func (e *erasure) Cancel() {
+	e.stop.Cancel()
+	e.d.letGo(e.keys)
 }
 
 // Forget erases all of a scope, as /forget does for a person. The rows go at once, files and the
@@ -239,7 +223,7 @@ func (d *Dispatcher) eraseSession(tx *store.Tx, key session.Key) error {
 		return err
 	}
 	if t != nil { // of another platform: its writes are refused from now on
-		if err := d.endStopped(&call{tx: tx}, t); err != nil {
+		if err := d.endStopped(tx, t, new(command.Stopped), false); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gateway/agent/background"
+	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/question"
@@ -147,12 +148,18 @@ func TestErrorOfOneSession(t *testing.T) {
 func TestErrorOfCommand(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.opts.Commands = []Command{{Name: "boom", Least: bus.User,
-			Answer: func(*store.Tx, bus.InboundMessage, string) (Say, error) { panic("boom") },
+		run := func(fn func(*store.Tx) (command.Reply, error)) func(
+			context.Context, *command.Request) (command.Reply, error) {
+			return func(ctx context.Context, r *command.Request) (command.Reply, error) {
+				return r.Commit(ctx, fn)
+			}
+		}
+		w.opts.Commands = []command.Command{{Name: "boom", Least: bus.User,
+			Run: run(func(*store.Tx) (command.Reply, error) { panic("boom") }),
 		}, {Name: "broken", Least: bus.User,
-			Answer: func(*store.Tx, bus.InboundMessage, string) (Say, error) {
-				return Say{}, errors.New("broken")
-			},
+			Run: run(func(*store.Tx) (command.Reply, error) {
+				return command.Reply{}, errors.New("broken")
+			}),
 		}}
 		w.start()
 		w.say("a", "/boom", "/broken", "/stop")

@@ -2,9 +2,11 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 
+	"gateway/agent/command"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -31,37 +33,31 @@ type handed struct {
 // An answered is a command that is done.
 type answered struct {
 	session session.Key
-	after   func() // what it leaves to the goroutine that hands messages out; or nil
-	err     error  // the store's loss
+	err     error // the store's loss
 }
 
 // maxCommands is how many commands run at once; the others wait for those.
 const maxCommands = 64
 
 // enter has a command answered in a lane of its own.
-func (d *Dispatcher) enter(
-	ctx context.Context, key session.Key, r bus.Received, name, args string,
-) {
+func (d *Dispatcher) enter(ctx context.Context, key session.Key, r bus.Received) {
 	d.lanes[key] = &lane{command: r}
-	waiting := d.pending(key)
 	go func() { // leaveLanes waits for it
 		d.commandSlots <- struct{}{}
-		after, err := d.runCommand(ctx, r, waiting, name, args)
+		err := d.runCommand(ctx, r)
 		<-d.commandSlots
-		d.answeredC <- answered{key, after, err}
+		d.answeredC <- answered{key, err}
 	}()
 }
 
-// leave ends the lane of a command that is done, and hands out what waited in it.
+// leave ends the lane of a command that is done, and hands out what waited in it. While the process
+// ends the command may not be done: then the next process answers it before what waited.
 func (d *Dispatcher) leave(ctx, work context.Context, a answered) error {
-	if a.err != nil {
-		return a.err
-	}
-	if a.after != nil {
-		a.after()
-	}
 	waiting := d.lanes[a.session].waiting
 	delete(d.lanes, a.session)
+	if a.err != nil || ctx.Err() != nil {
+		return a.err
+	}
 	for _, h := range waiting { // after the next command the rest waits in the lane of that
 		if err := d.handOut(ctx, work, h.message, h.bound); err != nil {
 			return err
@@ -74,23 +70,35 @@ func (d *Dispatcher) leave(ctx, work context.Context, a answered) error {
 func (d *Dispatcher) leaveLanes() {
 	for len(d.lanes) > 0 {
 		a := <-d.answeredC
-		if a.after != nil && a.err == nil {
-			a.after()
-		}
 		delete(d.lanes, a.session)
 	}
 }
 
-// runCommand runs a command, and tells the sender if it has failed. An error is the store's loss.
-func (d *Dispatcher) runCommand(
-	ctx context.Context, r bus.Received, waiting []bus.Received, name, args string,
-) (after func(), err error) {
-	fault.Hold(ctx, "command/"+name)
-	after, err = d.command(ctx, r, waiting, name, args)
-	if err == nil || store.IsLost(err) {
-		return after, err
+// runCommand runs a command, and tells the sender if it has failed. A command that has failed
+// because the process ends is left to the next one. An error is the store's loss.
+func (d *Dispatcher) runCommand(ctx context.Context, r bus.Received) error {
+	err := d.command(ctx, r)
+	switch {
+	case err == nil || store.IsLost(err):
+		return err
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return nil
 	}
-	return nil, d.apologise(ctx, r, err)
+	return d.apologise(ctx, r, err)
+}
+
+// command runs a command. A panic is a failure like any other.
+func (d *Dispatcher) command(ctx context.Context, r bus.Received) (err error) {
+	name, _ := command.Parse(r.Message)
+	defer func() {
+		if p := recover(); p != nil {
+			d.opts.Logger.ErrorContext(ctx, "command panicked", "command", name,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()), "panics", d.panics.Add(1))
+			err = fmt.Errorf("command %s: %w", name, errPanic)
+		}
+	}()
+	fault.Hold(ctx, "command/"+name)
+	return d.commands.Run(ctx, r)
 }
 
 // apologise tells the sender of a message that it was not handed out because of an error. What it
@@ -105,51 +113,4 @@ func (d *Dispatcher) apologise(ctx context.Context, r bus.Received, cause error)
 		return d.Outbox.Put(tx, reply(r.Message, sayBroken), d.opts.Now())
 	})
 	return d.survive(ctx, "message not answered", err)
-}
-
-// command answers r in one transaction. It waits for neither a turn nor a slot. after is what is to
-// be done on the goroutine that hands messages out.
-func (d *Dispatcher) command(
-	ctx context.Context, r bus.Received, waiting []bus.Received, name, args string,
-) (after func(), err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			d.opts.Logger.ErrorContext(ctx, "command panicked", "command", name,
-				"panic", fmt.Sprint(p), "stack", string(debug.Stack()), "panics", d.panics.Add(1))
-			after, err = nil, fmt.Errorf("command %s: %w", name, errPanic)
-		}
-	}()
-	known := d.lookup(name, r.Message.Role)
-	looking := call{name: name, args: args, message: r.Message, key: session.KeyOf(r.Message.From),
-		seq: r.Seq, waiting: waiting}
-	if known.look != nil {
-		if err := known.look(d, ctx, &looking); err != nil {
-			return nil, fmt.Errorf("command %s: %w", name, err)
-		}
-	}
-	err = d.tx(ctx, func(tx *store.Tx) error {
-		after = nil
-		ok, err := d.Inbox.Answer(tx, r.Seq)
-		if err != nil || !ok {
-			return err
-		}
-		c := looking
-		c.tx = tx
-		say, err := known.run(d, &c)
-		if err != nil {
-			return err
-		}
-		after = c.after
-		if say.Later {
-			return nil
-		}
-		out := reply(r.Message, say.Text)
-		out.Buttons = say.Buttons
-		out.Answers, out.Stops = append(out.Answers, c.stopped...), c.streams
-		return d.Outbox.Put(tx, out, d.opts.Now())
-	})
-	if err != nil {
-		return nil, fmt.Errorf("command %s: %w", name, err)
-	}
-	return after, nil
 }

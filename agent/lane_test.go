@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/command"
 	"gateway/agent/llm/llmtest"
 	"gateway/bus"
 )
@@ -17,8 +18,8 @@ func TestSlowCommand(t *testing.T) {
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.model.Queue(llmtest.Say("hello b"), llmtest.Say("hello a"))
+		w.opts.Commands = []command.Command{slowCommand(release)}
 		w.start()
-		w.d.commands = append(w.d.commands, slowCommand(release))
 		w.say("a", "/slow")
 		w.put(w.message("a", "hello"), w.message("a", "/queue"), w.message("b", "hello"),
 			w.message("b", "/queue followup"))
@@ -43,8 +44,8 @@ func TestSlowCommandAtTheEnd(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
+		w.opts.Commands = []command.Command{slowCommand(release)}
 		w.start()
-		w.d.commands = append(w.d.commands, slowCommand(release))
 		w.say("a", "/slow")
 		w.put(w.message("a", "hello"))
 		w.settle()
@@ -64,8 +65,8 @@ func TestSlowCommandHeals(t *testing.T) {
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.model.Queue(llmtest.Say("hello a"))
+		w.opts.Commands = []command.Command{slowCommand(release)}
 		w.start()
-		w.d.commands = append(w.d.commands, slowCommand(release))
 		w.say("a", "/slow")
 		w.put(w.message("a", "hello"))
 		w.sleep(3 * healInterval)
@@ -79,13 +80,12 @@ func TestSlowCommandHeals(t *testing.T) {
 }
 
 // slowCommand returns /slow, which waits until release is closed.
-func slowCommand(release <-chan struct{}) Command {
-	return Command{Name: "slow", Least: bus.Guest,
-		look: func(*Dispatcher, context.Context, *call) error {
+func slowCommand(release <-chan struct{}) command.Command {
+	return command.Command{Name: "slow", Least: bus.Guest,
+		Run: func(context.Context, *command.Request) (command.Reply, error) {
 			<-release
-			return nil
-		},
-		run: func(*Dispatcher, *call) (Say, error) { return Say{Text: "slow"}, nil }}
+			return command.Reply{Text: "slow"}, nil
+		}}
 }
 
 // texts returns what people in a chat were told.

@@ -2,13 +2,16 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"runtime"
 	"slices"
 	"testing"
 
+	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/bus"
+	"gateway/store"
 )
 
 // Within its transaction no command takes the dispatcher's mutex: whoever has that may wait for
@@ -23,18 +26,11 @@ func TestCommandsWithoutMutex(t *testing.T) {
 		w.start()
 		w.say("a", "hello")
 		w.settle()
-		stacks := make([]byte, 8<<20) // of all tests that run
+		db := &lockedDB{DB: w.deps.DB, t: t, d: w.d, stacks: make([]byte, 8<<20)} // of all tests that run
+		w.d.commands = w.d.newCommands(db)
 		var names []string
-		for i := range w.d.commands {
-			names = append(names, w.d.commands[i].Name)
-			if run := w.d.commands[i].run; run != nil {
-				w.d.commands[i].run = func(d *Dispatcher, c *call) (say Say, err error) {
-					if withMutexHeld(d, stacks, func() { say, err = run(d, c) }) {
-						t.Errorf("/%s %s waits for the mutex in its transaction", c.name, c.args)
-					}
-					return say, err
-				}
-			}
+		for _, c := range command.List() {
+			names = append(names, c.Name)
 		}
 		names = slices.DeleteFunc(names, func(n string) bool { return n == "forget" })
 		for _, text := range append(names, "queue collect", "queue no-such", "model default",
@@ -42,6 +38,7 @@ func TestCommandsWithoutMutex(t *testing.T) {
 			"forget me", "forget me now") {
 			m := w.message("a", "/"+text)
 			m.Role = bus.Owner
+			db.text = m.Text
 			w.put(m)
 			w.settle()
 		}
@@ -49,6 +46,30 @@ func TestCommandsWithoutMutex(t *testing.T) {
 		guest.Role = bus.Guest
 		w.put(guest)
 		w.settle()
+		if db.commits < len(names) {
+			t.Errorf("%d commands were committed of %d", db.commits, len(names))
+		}
+	})
+}
+
+// A lockedDB reports commands that wait for the dispatcher's mutex in a transaction.
+type lockedDB struct {
+	*store.DB
+	t       *testing.T
+	d       *Dispatcher
+	stacks  []byte
+	text    string // of the command
+	commits int
+}
+
+// Tx implements [command.DB].
+func (db *lockedDB) Tx(ctx context.Context, fn func(tx *store.Tx) error) error {
+	return db.DB.Tx(ctx, func(tx *store.Tx) (err error) {
+		db.commits++
+		if withMutexHeld(db.d, db.stacks, func() { err = fn(tx) }) {
+			db.t.Errorf("%s waits for the mutex in its transaction", db.text)
+		}
+		return err
 	})
 }
 

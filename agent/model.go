@@ -3,11 +3,9 @@ package agent
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
-	"gateway/agent/suggest"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -87,122 +85,4 @@ func (s *settings) choice(name string) *Choice {
 		}
 	}
 	return nil
-}
-
-// defaultWord is what stands for the model that the configuration names: "default", unless that is
-// the name of another one.
-func (s *settings) defaultWord() string {
-	word := "default"
-	for c := s.choice(word); c != nil && c.ID != s.ModelID; c = s.choice(word) {
-		word = "the-" + word
-	}
-	return word
-}
-
-// lookAtModel finds out which model was chosen for the conversation.
-func (d *Dispatcher) lookAtModel(_ context.Context, c *call) error {
-	c.looked = d.chosen(c.key)
-	return nil
-}
-
-// chooseModel answers /model [NAME].
-func (d *Dispatcher) chooseModel(c *call) (Say, error) {
-	s := d.config()
-	switch {
-	case c.args == "":
-		return d.sayModels(c, s), nil
-	case !c.message.Role.AtLeast(bus.Admin):
-		return Say{Text: "Only who is an admin or more may choose the model. `/model` shows which " +
-			"one answers here."}, nil
-	case strings.EqualFold(c.args, s.defaultWord()):
-		return d.setModel(c, "", fmt.Sprintf("The model of this conversation is the default again, "+
-			"which is `%s` now.", s.ModelID))
-	}
-	found := s.choice(c.args)
-	if found == nil {
-		say := d.sayModels(c, s)
-		hint := ""
-		if name := suggest.Name(c.args, s.choiceNames()); name != "" {
-			hint = fmt.Sprintf(" Did you mean `%s`?", name)
-		}
-		say.Text = fmt.Sprintf("I know no model `%s`.%s\n\n%s", clip(c.args, maxEcho), hint, say.Text)
-		return say, nil
-	}
-	return d.setModel(c, found.ID, fmt.Sprintf("From its next answer on this conversation has the "+
-		"model %s. `/model %s` takes that back.", found.shown(), s.defaultWord()))
-}
-
-// setModel has a conversation use a model from its next turn on.
-func (d *Dispatcher) setModel(c *call, name, say string) (Say, error) {
-	if err := d.sessions.SetModel(c.tx, c.message.From, name, d.opts.Now()); err != nil {
-		return Say{}, err
-	}
-	c.after = func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.models[c.key] = name; name == "" {
-			delete(d.models, c.key)
-		}
-	}
-	return Say{Text: say}, nil
-}
-
-// sayModels tells which model answers a conversation, and which others there are.
-func (d *Dispatcher) sayModels(c *call, s *settings) Say {
-	chosen := c.looked
-	present, why := Choice{ID: s.ModelID, Name: s.ModelName}, "the default"
-	found := s.choice(chosen)
-	switch {
-	case found != nil:
-		present, why = *found, "chosen for this conversation; the default is `"+s.ModelID+"`"
-	case chosen != "":
-		why = "the default, as `" + chosen + "`, which was chosen for this conversation, is not " +
-			"configured any more"
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "The model here is %s: %s.", present.shown(), why)
-	admin := c.message.Role.AtLeast(bus.Admin)
-	say := Say{}
-	offer := func(name string) {
-		// A longer one has to be written.
-		if text := "/model " + name; admin && len(text) <= maxButtonText {
-			say.Buttons = append(say.Buttons, bus.Button{Label: name, Text: text})
-		}
-	}
-	for i := range s.Choices {
-		if i == 0 {
-			b.WriteString(" These can be chosen with `/model NAME`, by an admin:\n")
-		}
-		fmt.Fprintf(&b, "\n- %s", s.Choices[i].shown())
-		if s.Choices[i].ID != present.ID {
-			offer(s.Choices[i].ID)
-		}
-	}
-	if chosen != "" {
-		offer(s.defaultWord())
-	}
-	say.Text = b.String()
-	return say
-}
-
-// maxButtonText is the longest text of a [bus.Button], in bytes.
-const maxButtonText = 64
-
-// shown describes a model for people.
-func (c *Choice) shown() string {
-	if c.Name == c.ID || c.Name == "" {
-		return "`" + c.ID + "`"
-	}
-	if rest, ok := strings.CutPrefix(c.Name, c.ID); ok {
-		return "`" + c.ID + "`" + rest
-	}
-	return fmt.Sprintf("`%s` (%s)", c.ID, c.Name)
-}
-
-// choiceNames returns the names of the models that can be chosen.
-func (s *settings) choiceNames() (names []string) {
-	for i := range s.Choices {
-		names = append(names, s.Choices[i].ID)
-	}
-	return names
 }

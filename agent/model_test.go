@@ -136,7 +136,7 @@ func TestModelButtons(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.choose()
-		long := strings.Repeat("l", maxButtonText)
+		long := strings.Repeat("l", 64)
 		w.opts.Choices = append(w.opts.Choices, Choice{ID: long, Name: long})
 		w.start()
 		buttons := func(role bus.Role) (list []string) {

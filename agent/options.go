@@ -13,11 +13,11 @@ import (
 
 	"gateway/agent/background"
 	"gateway/agent/budget"
+	"gateway/agent/command"
 	"gateway/agent/extract"
 	"gateway/agent/llm"
 	"gateway/agent/policy"
 	"gateway/agent/question"
-	"gateway/agent/restart"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
 	"gateway/bus"
@@ -58,7 +58,7 @@ const collectQuiet = 500 * time.Millisecond
 // Migrations make the tables that the agent needs besides those of package session.
 func Migrations() []store.Migration {
 	return []store.Migration{question.Migration, policy.Migration, budget.Migration,
-		background.Migration, schedule.Migration, restart.Migration}
+		background.Migration, schedule.Migration, command.Migration}
 }
 
 // Deps are what a [Dispatcher] works with. All are required but Media, without which files that
@@ -141,7 +141,7 @@ type Options struct {
 	// FormatHint tells the model what its answers look like on an account; default nothing.
 	FormatHint func(account string) string
 	// Commands are what people may send besides the dispatcher's own commands.
-	Commands []Command
+	Commands []command.Command
 	// Transcriber turns voice messages into text; default nobody does.
 	Transcriber Transcriber
 	// NoImages says that the model does not understand images.
@@ -152,7 +152,7 @@ type Options struct {
 	Channels func(store.Queryer) ([]string, error)
 	Hands    func() []string
 	// Restart begins the gateway anew; default that is not possible.
-	Restart *Restart
+	Restart *command.Restart
 	// Heartbeat is the model for heartbeats; default the one that answers.
 	Heartbeat *Choice
 	// Choices are the models that a conversation may have instead of the one that answers; default

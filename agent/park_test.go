@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/command"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/policy"
 	"gateway/agent/question"
@@ -190,9 +191,9 @@ func TestApproval(t *testing.T) {
 			result: "exec 1", told: "Approved."},
 		{name: "by an admin, in lower case", say: "/APPROVE code", role: "admin", calls: 1,
 			result: "exec 1", told: "Approved."},
-		{name: "denied", say: "/deny CODE", role: "owner", result: resultDenied, told: "Denied."},
+		{name: "denied", say: "/deny CODE", role: "owner", result: command.Denied, told: "Denied."},
 		{name: "denied after a restart", say: "/deny CODE", role: "owner", restart: true,
-			result: resultDenied, told: "Denied."},
+			result: command.Denied, told: "Denied."},
 		{name: "something else", say: "wait, no", role: "owner", result: resultOther},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
@@ -452,9 +453,9 @@ func TestAnswers(t *testing.T) {
 func TestCommandRoles(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.opts.Commands = []Command{{Name: "pair", Help: "let somebody in", Least: bus.Admin,
-			Answer: func(_ *store.Tx, m bus.InboundMessage, args string) (Say, error) {
-				return Say{Text: "paired " + args + " for " + m.Sender.ID,
+		w.opts.Commands = []command.Command{{Name: "pair", Help: "let somebody in", Least: bus.Admin,
+			Run: func(_ context.Context, r *command.Request) (command.Reply, error) {
+				return command.Reply{Text: "paired " + r.Args + " for " + r.Message.Sender.ID,
 					Buttons: []bus.Button{{Label: "Undo", Text: "/unpair"}}}, nil
 			}}}
 		w.start()

@@ -99,15 +99,17 @@ func (t *turn) endRun(tx *store.Tx, s session.State, said string) error {
 	return nil // deliverFailure has done it
 }
 
-// stopRuns notes that c has stopped runs, of those among messages that are such.
-func (d *Dispatcher) stopRuns(c *call, messages ...bus.Received) (err error) {
+// stopRuns notes that the runs among messages have been stopped. With again they begin anew.
+func (d *Dispatcher) stopRuns(
+	tx *store.Tx, again bool, messages ...bus.Received,
+) (err error) {
 	for i := 0; i < len(messages) && err == nil; i++ {
 		switch run := messages[i].Message.Origin.Run; {
 		case run == 0:
-		case c.again:
-			err = d.Jobs.Again(c.tx, run, d.opts.Now())
+		case again:
+			err = d.Jobs.Again(tx, run, d.opts.Now())
 		default:
-			err = d.Jobs.Stop(c.tx, run, d.opts.Now())
+			err = d.Jobs.Stop(tx, run, d.opts.Now())
 		}
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"gateway/agent/command"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -140,7 +141,7 @@ func (d *Dispatcher) fill(work context.Context, list []*worker) error {
 			after = r.Seq
 			key := session.Of(r.Message)
 			i := slices.IndexFunc(list, func(w *worker) bool { return w.key == key })
-			if name, _ := commandOf(r.Message); i < 0 || name != "" || closed[key] {
+			if name, _ := command.Parse(r.Message); i < 0 || name != "" || closed[key] {
 				closed[key] = true
 				continue
 			}

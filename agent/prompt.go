@@ -223,9 +223,4 @@ func (t *turn) runtimeContext() string {
 
 // scopeOf returns whose memory a turn that answers m works with: in a direct chat the person's, on
 // all their platforms, in a group that of the group.
-func scopeOf(m bus.InboundMessage) memory.Scope {
-	if !m.Group && m.Person != 0 {
-		return memory.OfPerson(m.Person)
-	}
-	return memory.OfChat(m.From)
-}
+func scopeOf(m bus.InboundMessage) memory.Scope { return memory.ScopeOf(m) }

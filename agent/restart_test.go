@@ -4,7 +4,15 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/command"
 	"gateway/bus"
+)
+
+// What /restart answers.
+const (
+	restarting = "I am restarting. What I am working on goes on then, and I tell you here when I " +
+		"am back."
+	noRestart = "I can't start myself again on this system. Who runs me has to do it."
 )
 
 // Who asks for a restart hears of it and of its end once each, through a kill in between, and a
@@ -15,7 +23,7 @@ func TestRestart(t *testing.T) {
 		w.opts.Version = "1.2"
 		begun, why, back := 0, "", time.Duration(0)
 		w.opts.Now = func() time.Time { return time.Now().Add(-back) }
-		w.opts.Restart = &Restart{Check: func() string { return why }, Begin: func() { begun++ }}
+		w.opts.Restart = &command.Restart{Check: func() string { return why }, Begin: func() { begun++ }}
 		w.start()
 		w.say("a", "/restart", "/restart")
 		w.say("b", "/restart")
@@ -28,8 +36,8 @@ func TestRestart(t *testing.T) {
 		for range 2 {
 			w.start()
 			w.wantQuiet()
-			w.wantAnswers("a", sayRestarting, sayRestarting, told)
-			w.wantAnswers("b", sayRestarting, told)
+			w.wantAnswers("a", restarting, restarting, told)
+			w.wantAnswers("b", restarting, told)
 			w.must(w.stop())
 		}
 		why = "My program is gone."
@@ -37,7 +45,7 @@ func TestRestart(t *testing.T) {
 		w.say("b", "/restart")
 		w.must(w.stop())
 		w.start()
-		w.wantAnswers("b", sayRestarting, told, why+" I go on as I am.")
+		w.wantAnswers("b", restarting, told, why+" I go on as I am.")
 		if begun != 3 {
 			t.Errorf("a restart was begun %d times, and one was refused", begun)
 		}
@@ -48,7 +56,7 @@ func TestRestart(t *testing.T) {
 		back = time.Hour // the clock was put back meanwhile
 		w.start()
 		w.wantQuiet()
-		w.wantAnswers("c", sayRestarting, "I am back: gateway 1.2, after 0s.")
+		w.wantAnswers("c", restarting, "I am back: gateway 1.2, after 0s.")
 	})
 }
 
@@ -61,6 +69,6 @@ func TestRestartImpossible(t *testing.T) {
 		w.put(m)
 		w.say("b", "/restart")
 		w.wantAnswers("a", "Only who is an admin or more may use `/restart`.")
-		w.wantAnswers("b", sayNoRestart)
+		w.wantAnswers("b", noRestart)
 	})
 }

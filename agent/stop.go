@@ -2,9 +2,9 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
+	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/bus"
 	"gateway/session"
@@ -49,146 +49,117 @@ func (d *Dispatcher) below(key session.Key, jobs bool) (list []session.Key) {
 	return list
 }
 
-// work is what memory knows of the work for a session.
-type work struct {
-	jobs     []session.Key  // sessions of jobs and hooks that work for it, which may have sub-agents
+// A stopping ends work for a conversation: it implements [command.Stop].
+//
+// While a command is under way nothing is handed out that belongs to its conversation, and what a
+// turn claims before the transaction cannot be dropped.
+type stopping struct {
+	d      *Dispatcher
+	key    session.Key
+	by     bus.InboundMessage
+	extent command.Extent
+
+	jobs     []session.Key  // sessions of jobs and hooks that work for key, which may have sub-agents
 	theirs   []bus.Received // what waits in these
 	waiting  []bus.Received // what waits in the session itself
 	becoming []bus.Received // the batch that becomes a turn now
+
+	dropped []bus.Received // by endOwn
+	ended   bool           // by endOwn: the running turn
 }
 
-// lookAtWork finds out what works for the conversation. While the command is under way nothing is
-// handed out that belongs to it, and what a turn takes before the transaction can't be dropped.
-func (d *Dispatcher) lookAtWork(_ context.Context, c *call) error {
+// newStopping finds out what works for the conversation of m.
+func (d *Dispatcher) newStopping(m bus.InboundMessage, e command.Extent) *stopping {
+	s := &stopping{d: d, key: session.KeyOf(m.From), by: m, extent: e}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, k := range d.below(c.key, true) {
+	for _, k := range d.below(s.key, true) {
 		if k.Proactive() {
-			c.work.jobs = append(c.work.jobs, k)
-			c.work.theirs = append(c.work.theirs, d.pendingLocked(k)...)
+			s.jobs = append(s.jobs, k)
+			s.theirs = append(s.theirs, d.pendingLocked(k)...)
 		}
 	}
-	if p, ok := d.parked[c.key]; ok {
-		c.work.waiting = slices.Clone(p.waiting)
-	} else if w, ok := d.workers[c.key]; ok {
-		c.work.waiting, c.work.becoming = slices.Clone(w.waiting), slices.Clone(w.taking)
+	if p, ok := d.parked[s.key]; ok {
+		s.waiting = slices.Clone(p.waiting)
+	} else if w, ok := d.workers[s.key]; ok {
+		s.waiting, s.becoming = slices.Clone(w.waiting), slices.Clone(w.taking)
 	}
-	return nil
+	return s
 }
 
-// stop answers /stop: in one transaction the running turn ends with what it has completed,
-// and what waits is discarded. Nothing of either runs later.
-func (d *Dispatcher) stop(c *call) (Say, error) {
-	if !c.message.Role.AtLeast(bus.User) {
-		return d.stopOwn(c)
+// End implements [command.Stop].
+func (s *stopping) End(tx *store.Tx) (command.Stopped, error) {
+	if s.extent == command.Own {
+		return s.endOwn(tx)
 	}
-	e, err := d.end(c, true)
-	switch {
-	case err != nil:
-		return Say{}, err
-	case e == ended{}:
-		return Say{Text: "There is nothing to stop."}, nil
-	}
-	say := "Stopped"
-	if e.tasks > 0 {
-		say += ", with " + count(e.tasks, "sub-agent")
-	}
-	if e.jobs > 0 {
-		say += ", with " + count(e.jobs, "job")
-	}
-	if e.discarded > 0 {
-		say += ", and discarded " + count(e.discarded, "waiting message")
-	}
-	return Say{Text: say + "."}, nil
+	return s.end(tx)
 }
 
-// reset answers /new: it stops what runs, and the next prompt begins with the next message.
-func (d *Dispatcher) reset(c *call) (Say, error) {
-	c.again = true            // nobody has stopped a reminder by that
-	e, err := d.end(c, false) // what is done in the background is no part of the conversation
-	if err != nil {
-		return Say{}, err
+// Cancel implements [command.Stop].
+func (s *stopping) Cancel() {
+	if s.extent == command.Own {
+		s.d.cancelOwn(s.key, s.dropped, s.ended)
+		return
 	}
-	if err := d.archiveLater(c.tx, c.key); err != nil {
-		return Say{}, err
-	}
-	stop := c.after
-	c.after = func() {
-		stop()
-		d.ringChores()
-	}
-	if err := d.sessions.Reset(c.tx, c.key, d.opts.Now()); err != nil {
-		return Say{}, err
-	}
-	say := "A new conversation begins."
-	if e.discarded > 0 {
-		say += fmt.Sprintf(" I have discarded %s.", count(e.discarded, "waiting message"))
-	}
-	return Say{Text: say}, nil
+	s.d.cancelStopped(s.key, s.background(), &s.by)
 }
 
-// An ended is what a person has ended.
-type ended struct {
-	turns     int // of the conversation: one or none
-	tasks     int // of sub-agents, begun or not
-	jobs      int // in sessions of their own, likewise
-	discarded int // messages of people, and outcomes that they had not heard of
-}
+// background reports whether what works in the background is ended, too.
+func (s *stopping) background() bool { return s.extent == command.Everything }
 
 // end ends the running turn of the session and those of its sub-agents, and discards what waits
-// there; with jobs also those of the jobs and hooks that work in the background.
-func (d *Dispatcher) end(c *call, jobs bool) (e ended, err error) {
-	if err := d.discard(c, &e, jobs); err != nil {
+// there; with background also those of the jobs and hooks.
+func (s *stopping) end(tx *store.Tx) (e command.Stopped, err error) {
+	if err := s.discard(tx, &e); err != nil {
 		return e, err
 	}
-	turns, err := d.sessions.RunningTasks(c.tx, c.key)
+	turns, err := s.d.sessions.RunningTasks(tx, s.key)
 	if err != nil {
 		return e, err
 	}
 	turns = slices.DeleteFunc(turns, func(t session.Turn) bool {
-		return !jobs && t.Session.Background()
+		return !s.background() && t.Session.Background()
 	})
 	for _, t := range turns {
 		if t.Session.Proactive() {
-			e.jobs++
+			e.Jobs++
 		} else {
-			e.tasks++
+			e.Tasks++
 		}
 	}
-	t, err := d.sessions.RunningTurn(c.tx, c.key)
+	t, err := s.d.sessions.RunningTurn(tx, s.key)
 	if err != nil {
 		return e, err
 	}
 	if t != nil {
-		e.turns++
+		e.Turn = true
 		turns = append(turns, *t)
 	}
 	for i := range turns {
-		if err := d.endStopped(c, &turns[i]); err != nil {
+		if err := s.d.endStopped(tx, &turns[i], &e, !s.background()); err != nil {
 			return e, err
 		}
 	}
-	c.after = func() { d.cancelStopped(c.key, jobs, &c.message) }
 	return e, nil
 }
 
-// discard drops what waits: of people what has come before the command, but of tasks and their
-// outcomes also what a turn or a sub-agent has written since, and nobody has handed out. A reminder
-// that waits for the turn that is ended comes after it.
-func (d *Dispatcher) discard(c *call, e *ended, jobs bool) error {
-	parents := []session.Key{c.key}
-	list := slices.DeleteFunc(slices.Clone(c.waiting), isKept)
-	if jobs {
-		parents = append(parents, c.work.jobs...)
-		list = append(list, c.work.theirs...)
+// discard drops what waits: of people what came before the command, but of tasks and their outcomes
+// also what a turn or a sub-agent has written since, and nobody has handed out. A reminder that
+// waits for the turn that is ended comes after it.
+func (s *stopping) discard(tx *store.Tx, e *command.Stopped) error {
+	parents := []session.Key{s.key}
+	list := slices.DeleteFunc(slices.Concat(s.becoming, s.waiting), isKept)
+	if s.background() {
+		parents = append(parents, s.jobs...)
+		list = append(list, s.theirs...)
 	}
 	for _, parent := range parents {
-		outcomes, err := d.Inbox.Outcomes(c.tx, string(parent))
+		outcomes, err := s.d.Inbox.Outcomes(tx, string(parent))
 		if err != nil {
 			return err
 		}
 		list = append(list, outcomes...)
-		tasks, err := d.Inbox.Tasks(c.tx, string(parent))
+		tasks, err := s.d.Inbox.Tasks(tx, string(parent))
 		if err != nil {
 			return err
 		}
@@ -199,24 +170,24 @@ func (d *Dispatcher) discard(c *call, e *ended, jobs bool) error {
 		}
 	}
 	for _, r := range list {
-		ok, err := d.Inbox.Drop(c.tx, r.Seq)
+		ok, err := s.d.Inbox.Drop(tx, r.Seq)
 		if err != nil {
 			return err
 		}
 		switch origin := r.Message.Origin; {
 		case !ok: // a turn has it, or it stands in the list twice
 		case origin.Kind == bus.Person:
-			e.discarded++
-			c.stopped = append(c.stopped, r.Message.ID)
+			e.Discarded++
+			e.Answers = append(e.Answers, r.Message.ID)
 		case origin.Kind == bus.Task:
-			e.tasks++
+			e.Tasks++
 		case origin.Standalone():
-			e.jobs++
-			if err := d.stopRuns(c, r); err != nil {
+			e.Jobs++
+			if err := s.d.stopRuns(tx, !s.background(), r); err != nil {
 				return err
 			}
 		default:
-			e.discarded++
+			e.Discarded++
 		}
 	}
 	return nil
@@ -269,7 +240,7 @@ func (d *Dispatcher) StopTask(ctx context.Context, key string) (stopped bool, er
 			return err
 		}
 		stopped = true
-		return d.endStopped(&call{tx: tx}, t)
+		return d.endStopped(tx, t, new(command.Stopped), false)
 	})
 	if err == nil && stopped {
 		d.cancelStopped(task, true, nil)
@@ -277,40 +248,35 @@ func (d *Dispatcher) StopTask(ctx context.Context, key string) (stopped bool, er
 	return stopped, err
 }
 
-// endStopped ends t with a result for each of its tool calls. From now on its own writes are
-// refused.
-func (d *Dispatcher) endStopped(c *call, t *session.Turn) error {
-	taken, err := d.Inbox.TakenBy(c.tx, t.ID)
+// endStopped ends t with a result for each of its tool calls, and adds to e what gets no other
+// answer. From now on the turn's own writes are refused. With again a run that it ends begins anew.
+func (d *Dispatcher) endStopped(
+	tx *store.Tx, t *session.Turn, e *command.Stopped, again bool,
+) error {
+	taken, err := d.Inbox.TakenBy(tx, t.ID)
 	if err != nil {
 		return err
 	}
 	for _, r := range taken {
 		if r.Message.Origin.Kind == bus.Person {
-			c.stopped = append(c.stopped, r.Message.ID)
+			e.Answers = append(e.Answers, r.Message.ID)
 		}
 	}
-	c.streams = append(c.streams, streamOf(t))
-	if err := d.stopRuns(c, taken...); err != nil {
+	e.Streams = append(e.Streams, streamOf(t))
+	if err := d.stopRuns(tx, again, taken...); err != nil {
 		return err
 	}
-	if err := d.questions.Void(c.tx, t.ID); err != nil {
+	if err := d.questions.Void(tx, t.ID); err != nil {
 		return err
 	}
-	messages, err := d.sessions.TurnMessages(c.tx, t)
+	messages, err := d.sessions.TurnMessages(tx, t)
 	if err != nil {
 		return err
 	}
 	last := append(closeCalls(messages, resultStopped),
 		llm.Message{Role: llm.Assistant, Text: markStopped})
-	if err := d.sessions.End(c.tx, t, session.Stopped, d.opts.Now(), last...); err != nil {
+	if err := d.sessions.End(tx, t, session.Stopped, d.opts.Now(), last...); err != nil {
 		return err
 	}
-	return d.Inbox.Finish(c.tx, t.ID)
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "one " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return d.Inbox.Finish(tx, t.ID)
 }

@@ -3,78 +3,58 @@ package agent
 import (
 	"slices"
 
+	"gateway/agent/command"
 	"gateway/bus"
 	"gateway/session"
+	"gateway/store"
 )
 
-// stopOwn answers the /stop of a guest: it ends the running turn only if nobody else has written to
-// it, and discards only what the guest has sent.
-func (d *Dispatcher) stopOwn(c *call) (Say, error) {
+// endOwn ends the running turn only if nobody but the sender has written to it, and discards only
+// what the sender has sent.
+func (s *stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
 	own := func(r bus.Received) bool {
 		m := r.Message
-		return m.Origin.Kind == bus.Person && m.Sender.ID == c.message.Sender.ID
+		return m.Origin.Kind == bus.Person && m.Sender.ID == s.by.Sender.ID
 	}
 	all := func(list []bus.Received) bool {
 		return len(list) > 0 && !slices.ContainsFunc(list, func(r bus.Received) bool { return !own(r) })
 	}
-	t, err := d.sessions.RunningTurn(c.tx, c.key)
+	t, err := s.d.sessions.RunningTurn(tx, s.key)
 	if err != nil {
-		return Say{}, err
+		return e, err
 	}
-	dropped := c.work.waitingOwn(t == nil, own, all)
-	for i, r := range dropped {
-		ok, err := d.Inbox.Drop(c.tx, r.Seq)
+	s.dropped, s.ended = nil, false
+	for _, r := range s.waitingOwn(t == nil, own, all) {
+		ok, err := s.d.Inbox.Drop(tx, r.Seq)
 		if err != nil {
-			return Say{}, err
+			return e, err
 		}
-		if !ok { // a turn has it by now
-			dropped[i].Seq = 0
-			continue
-		}
-		c.stopped = append(c.stopped, r.Message.ID)
-	}
-	dropped = slices.DeleteFunc(dropped, func(r bus.Received) bool { return r.Seq == 0 })
-	ends := false
-	if t != nil {
-		taken, err := d.Inbox.TakenBy(c.tx, t.ID)
-		if err != nil {
-			return Say{}, err
-		}
-		if ends = all(taken); ends {
-			if err := d.endStopped(c, t); err != nil {
-				return Say{}, err
-			}
+		if ok { // else a turn has it by now
+			s.dropped = append(s.dropped, r)
+			e.Answers = append(e.Answers, r.Message.ID)
 		}
 	}
-	c.after = func() { d.cancelOwn(c.key, dropped, ends) }
-	return Say{Text: sayStoppedOwn(len(dropped), ends, t != nil)}, nil
+	e.Discarded, e.Running = len(s.dropped), t != nil
+	if t == nil {
+		return e, nil
+	}
+	claimed, err := s.d.Inbox.TakenBy(tx, t.ID)
+	if err != nil || !all(claimed) {
+		return e, err
+	}
+	s.ended, e.Turn, e.Running = true, true, false
+	return e, s.d.endStopped(tx, t, &e, false)
 }
 
-func sayStoppedOwn(dropped int, ends, running bool) string {
-	say := "There is nothing of yours to stop."
-	switch {
-	case ends && dropped > 0:
-		return "Stopped, and discarded " + count(dropped, "waiting message") + "."
-	case ends:
-		return "Stopped."
-	case dropped > 0:
-		say = "I have discarded " + count(dropped, "waiting message") + " of yours."
-	}
-	if running {
-		say += " The answer under way is not only yours: a user of this gateway can stop it."
-	}
-	return say
-}
-
-// waitingOwn returns what waits in a session and is own. A batch that is being taken becomes a turn
-// as a whole: it counts if all of it is own, and no turn runs that it would steer.
-func (w *work) waitingOwn(
+// waitingOwn returns what waits in the session and is own. A batch that is being claimed becomes a
+// turn as a whole: it counts if all of it is own, and no turn runs that it would steer.
+func (s *stopping) waitingOwn(
 	idle bool, own func(bus.Received) bool, all func([]bus.Received) bool,
 ) (list []bus.Received) {
-	if idle && all(w.becoming) {
-		list = append(list, w.becoming...)
+	if idle && all(s.becoming) {
+		list = append(list, s.becoming...)
 	}
-	for _, r := range w.waiting {
+	for _, r := range s.waiting {
 		if own(r) {
 			list = append(list, r)
 		}

@@ -42,10 +42,8 @@ const (
 
 	resultNobody      = "Nobody has answered in time."
 	resultNotApproved = "Nobody has approved this in time, so it was not done. Tell the user."
-	resultDenied      = "This was denied, so it was not done. Don't try it in another way; ask the " +
-		"user what to do instead."
-	resultLate = "This was approved, but the gateway was away until the approval had expired, so it " +
-		"was not done. Tell the user, and ask again if it is still wanted."
+	resultLate        = "This was approved, but the gateway was away until the approval had " +
+		"expired, so it was not done. Tell the user, and ask again if it is still wanted."
 	resultOther = "The user said something else instead of deciding, so this was not done. " +
 		"Read that first."
 	resultGoesOn = "The user said something new meanwhile. The sub-agent goes on in the background, " +

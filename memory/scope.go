@@ -23,6 +23,14 @@ func OfChat(a bus.Address) Scope {
 	return Scope("chat-" + strings.ReplaceAll(a.Folder(), "/", "+"))
 }
 
+// ScopeOf returns the scope that m belongs to: the person's in a direct chat, else the chat's.
+func ScopeOf(m bus.InboundMessage) Scope {
+	if !m.Group && m.Person != 0 {
+		return OfPerson(m.Person)
+	}
+	return OfChat(m.From)
+}
+
 // personPrefix is what the scopes of people begin with.
 const personPrefix = "person-"
 

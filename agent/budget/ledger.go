@@ -73,6 +73,19 @@ func (l Limit) Exceeded(a Amount) bool {
 	return l.Tokens > 0 && a.Tokens > l.Tokens || l.Dollars > 0 && a.Cost > l.Dollars
 }
 
+// Used describes how much of l an amount is.
+func (l Limit) Used(a Amount) string {
+	tokens := strconv.Itoa(a.Tokens)
+	if l.Tokens > 0 {
+		tokens += " of " + strconv.Itoa(l.Tokens)
+	}
+	dollars := fmt.Sprintf("$%.4f", a.Cost)
+	if l.Dollars > 0 {
+		dollars += fmt.Sprintf(" of $%.2f", l.Dollars)
+	}
+	return tokens + " tokens, " + dollars
+}
+
 // near reports whether so much is at least 80 % of l.
 func (l Limit) near(a Amount) bool {
 	return l.Tokens > 0 && a.Tokens*5 >= l.Tokens*4 || l.Dollars > 0 && a.Cost*5 >= l.Dollars*4

@@ -154,7 +154,8 @@
 //	agent/background      work that nobody waits for; agent/schedule what has a time
 //	agent/extract         decodes files in processes of their own: document gets the text,
 //	                      picture makes images fit for a model
-//	agent                 dispatcher, turn, prompt, commands
+//	agent/command         slash commands, each on a goroutine of its own
+//	agent                 dispatcher, turn, prompt
 //	channels              what a channel is: the contract between gateway and platforms
 //	channels/gate         who gets into the inbox, and as whom; people and pairings
 //	channels/router       brings the outbox to the platforms

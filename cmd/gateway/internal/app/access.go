@@ -1,12 +1,13 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"gateway/agent"
+	"gateway/agent/command"
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/channels/markup"
@@ -16,19 +17,22 @@ import (
 
 // accessCommands are the commands about who may speak. changed is called after each of them that
 // may have changed that.
-func accessCommands(changed func()) []agent.Command {
-	letIn := func(tx *store.Tx, m bus.InboundMessage, args string) (agent.Say, error) {
-		tx.After(changed)
-		return letIn(tx, m, args)
-	}
-	return []agent.Command{
-		{Name: "whoami", Help: "who you are to me", Least: bus.Guest, Answer: whoami},
-		{Name: "pair", Help: "let in who was given a code", Least: bus.Admin, Answer: letIn},
+func accessCommands(changed func()) []command.Command {
+	return []command.Command{
+		{Name: "whoami", Help: "who you are to me", Least: bus.Guest, Run: whoami},
+		{Name: "pair", Help: "let in who was given a code", Least: bus.Admin,
+			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
+				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
+					tx.After(changed)
+					return letIn(tx, r.Args)
+				})
+			}},
 	}
 }
 
 // whoami answers /whoami.
-func whoami(_ *store.Tx, m bus.InboundMessage, _ string) (agent.Say, error) {
+func whoami(_ context.Context, r *command.Request) (command.Reply, error) {
+	m := r.Message
 	var b strings.Builder
 	fmt.Fprintf(&b, "- Account: `%s`\n- Your id: `%s`\n", m.From.Account, m.Sender.ID)
 	if m.Person != 0 {
@@ -38,33 +42,34 @@ func whoami(_ *store.Tx, m bus.InboundMessage, _ string) (agent.Say, error) {
 	if m.From.Thread != "" {
 		fmt.Fprintf(&b, ", thread `%s`", m.From.Thread)
 	}
-	return agent.Say{Text: b.String()}, nil
+	return command.Reply{Text: b.String()}, nil
 }
 
 // letIn answers /pair.
-func letIn(tx *store.Tx, m bus.InboundMessage, args string) (agent.Say, error) {
+func letIn(tx *store.Tx, args string) (command.Reply, error) {
 	people, now := gate.People{}, time.Now()
 	word, code, _ := strings.Cut(args, " ")
 	switch {
 	case args == "":
-		return pendingSay(tx, now)
+		return pendingReply(tx, now)
 	case strings.EqualFold(word, "deny"):
 		p, err := people.Deny(tx, code, now)
 		if errors.Is(err, gate.ErrNoPairing) {
-			return agent.Say{Text: sayNoPairing}, nil
+			return command.Reply{Text: sayNoPairing}, nil
 		}
-		return agent.Say{Text: fmt.Sprintf("%s was turned away and gets no further code. "+
+		return command.Reply{Text: fmt.Sprintf("%s was turned away and gets no further code. "+
 			"On the gateway's machine `gateway people undeny %s %s` takes that back.",
 			nameOf(p.Name, p.Sender), p.Account, p.Sender)}, err
 	}
 	p, chat, err := people.Approve(tx, args, true, now) // by whoever has sent this
 	if errors.Is(err, gate.ErrNoPairing) {
-		return agent.Say{Text: sayNoPairing}, nil
+		return command.Reply{Text: sayNoPairing}, nil
 	}
 	if err == nil {
 		err = bus.NewOutbox().Put(tx, Welcome(chat), now)
 	}
-	return agent.Say{Text: fmt.Sprintf("%s is let in as %s.", nameOf(p.Name, p.Sender), p.Role)}, err
+	return command.Reply{
+		Text: fmt.Sprintf("%s is let in as %s.", nameOf(p.Name, p.Sender), p.Role)}, err
 }
 
 // nameOf names somebody for people: by the name, or by the platform's id if there is none.
@@ -77,19 +82,19 @@ func nameOf(name, sender string) string {
 
 const sayNoPairing = "There is no such pairing code, or it has expired. Send /pair to see who asks."
 
-// pendingSay lists who asks to be let in.
-func pendingSay(tx *store.Tx, now time.Time) (agent.Say, error) {
+// pendingReply lists who asks to be let in.
+func pendingReply(tx *store.Tx, now time.Time) (command.Reply, error) {
 	list, err := gate.People{}.Pending(tx, now)
 	if err != nil || len(list) == 0 {
-		return agent.Say{Text: "Nobody asks to be let in."}, err
+		return command.Reply{Text: "Nobody asks to be let in."}, err
 	}
-	say := agent.Say{Text: "These ask to be let in:\n\n"}
+	reply := command.Reply{Text: "These ask to be let in:\n\n"}
 	for _, p := range list {
-		say.Text += fmt.Sprintf("- `%s` on %s, code `%s`\n", p.Sender, p.Account, p.Code)
-		say.Buttons = append(say.Buttons,
+		reply.Text += fmt.Sprintf("- `%s` on %s, code `%s`\n", p.Sender, p.Account, p.Code)
+		reply.Buttons = append(reply.Buttons,
 			bus.Button{Label: "Let in " + p.Code, Text: "/pair " + p.Code})
 	}
-	return say, nil
+	return reply, nil
 }
 
 // Welcome is what somebody is told who was let in.

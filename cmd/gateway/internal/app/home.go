@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"gateway/agent"
+	"gateway/agent/command"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
 )
@@ -75,7 +75,7 @@ func (h *home) close() error {
 
 // build puts a gateway together in its home.
 func build(
-	ctx context.Context, cfg *config.Config, h *home, restart *agent.Restart, log *slog.Logger,
+	ctx context.Context, cfg *config.Config, h *home, restart *command.Restart, log *slog.Logger,
 ) (*Gateway, error) {
 	if err := h.openRest(ctx, cfg, log); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"time"
 
-	"gateway/agent"
+	"gateway/agent/command"
 	"gateway/cmd/gateway/internal/config"
 )
 
@@ -23,11 +23,11 @@ const checkTime = 10 * time.Second
 // one. The gateway ends by end, and main starts it again.
 func newRestart(
 	ctx context.Context, cfg *config.Config, end context.CancelCauseFunc, log *slog.Logger,
-) *agent.Restart {
+) *command.Restart {
 	if !canRestart {
 		return nil
 	}
-	return &agent.Restart{
+	return &command.Restart{
 		Check: func() string { return checkProgram(ctx, cfg, log) },
 		Begin: func() { end(ErrRestart) },
 	}

@@ -14,6 +14,7 @@ import (
 
 	"gateway/agent"
 	"gateway/agent/budget"
+	"gateway/agent/command"
 	"gateway/agent/extract"
 	"gateway/agent/schedule"
 	"gateway/bus"
@@ -105,12 +106,12 @@ type Gateway struct {
 	sweeper     *retention.Sweeper
 	terminal    *terminal.Channel // nil if it is not enabled
 	reload      *reloader         // nil if the configuration stays as it is
-	restart     *agent.Restart    // nil if that is not possible
+	restart     *command.Restart  // nil if that is not possible
 }
 
 // assemble puts a gateway together. restart is nil if that is not possible.
 func assemble(
-	cfg *config.Config, h *home, restart *agent.Restart, log *slog.Logger,
+	cfg *config.Config, h *home, restart *command.Restart, log *slog.Logger,
 ) (*Gateway, error) {
 	db := h.db
 	g := &Gateway{name: cfg.Gateway.Name, log: log, home: h, db: db, knowledge: h.knowledge,
@@ -205,7 +206,7 @@ func SocketPath(home string) string {
 
 func menu() []channels.Command {
 	var list []channels.Command
-	for _, c := range append(agent.Commands(), accessCommands(func() {})...) {
+	for _, c := range append(command.List(), accessCommands(func() {})...) {
 		if c.Help != "" {
 			list = append(list, channels.Command{Name: c.Name, Description: c.Help})
 		}

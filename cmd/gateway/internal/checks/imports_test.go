@@ -44,12 +44,13 @@ var imports = map[string]string{
 	"agent/guard":      "",
 	"agent/policy":     "store bus",
 	"agent/background": "store bus memory",
-	"agent/schedule":   "store store/fault bus memory session agent/suggest",
-	"agent/compact":    "session agent/llm",
+	"agent/command": "store bus session memory memory/document skills agent/background " +
+		"agent/budget agent/policy agent/question agent/schedule agent/suggest",
+	"agent/schedule": "store store/fault bus memory session agent/suggest",
+	"agent/compact":  "session agent/llm",
 	"agent/dream": "store store/fault memory memory/document memory/version " +
 		"agent/llm",
 	"agent/question": "store bus",
-	"agent/restart":  "store bus",
 	"agent/budget":   "store agent/llm",
 
 	"agent/tools/ask":           "agent/tool",
@@ -81,8 +82,8 @@ var imports = map[string]string{
 	"channels/channeltest/faults":            "",
 
 	"agent": "store store/fault bus memory memory/document memory/version skills session " +
-		"agent/background agent/budget agent/compact agent/dream agent/extract agent/llm agent/policy " +
-		"agent/suggest agent/question agent/restart agent/schedule agent/tool",
+		"agent/background agent/budget agent/command agent/compact agent/dream agent/extract " +
+		"agent/llm agent/policy agent/question agent/schedule agent/tool",
 
 	"cmd/gateway/internal/config":    "agent/suggest cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks":     "store bus session",
@@ -96,7 +97,8 @@ var imports = map[string]string{
 	"cmd/gateway/internal/importer": "agent/llm agent/schedule bus channels/gate memory " +
 		"memory/document memory/version session skills store",
 	"cmd/gateway/internal/display": "",
-	"cmd/gateway/internal/app": "agent agent/background agent/budget agent/extract agent/guard " +
+	"cmd/gateway/internal/app": "agent agent/background agent/budget agent/command " +
+		"agent/extract agent/guard " +
 		"agent/llm agent/llm/demo agent/llm/failover agent/llm/openai agent/policy agent/question " +
 		"agent/schedule agent/tool agent/tools/ask agent/tools/clock agent/tools/files " +
 		"agent/tools/jobs agent/tools/mcp agent/tools/message agent/tools/recall agent/tools/shell " +

@@ -1,4 +1,4 @@
-package restart
+package command
 
 import (
 	"path/filepath"
@@ -10,8 +10,8 @@ import (
 	"gateway/store"
 )
 
-// A wish is kept by the database, once a chat, until it is taken.
-func TestStore(t *testing.T) {
+// A request is kept by the database, once a chat, until it is taken.
+func TestRestartRequests(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "g.db")
 	room := bus.Address{Account: "tg", Chat: "-1", Thread: "3"}
 	ann := bus.Address{Account: "tg", Chat: "1"}
@@ -19,17 +19,18 @@ func TestStore(t *testing.T) {
 	noon := time.UnixMilli(1_800_000_000_000)
 	do(t, path, func(tx *store.Tx) {
 		for i, to := range []bus.Address{room, ann, room, lobby} {
-			if err := (Store{}).Ask(tx, to, noon.Add(time.Duration(i)*time.Second)); err != nil {
+			if err := askRestart(tx, to, noon.Add(time.Duration(i)*time.Second)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	})
-	want := []Wish{{room, noon}, {ann, noon.Add(time.Second)}, {lobby, noon.Add(3 * time.Second)}}
-	for _, want := range [][]Wish{want, nil} { // the second time nobody wishes anything
+	want := []restartRequest{{room, noon}, {ann, noon.Add(time.Second)},
+		{lobby, noon.Add(3 * time.Second)}}
+	for _, want := range [][]restartRequest{want, nil} { // the second time nobody asks
 		do(t, path, func(tx *store.Tx) {
-			got, err := Store{}.Take(tx)
+			got, err := takeRestarts(tx)
 			if err != nil || !slices.Equal(got, want) {
-				t.Errorf("Take = %v, %v, want %v", got, err, want)
+				t.Errorf("takeRestarts = %v, %v, want %v", got, err, want)
 			}
 		})
 	}

@@ -1,0 +1,278 @@
+// Package command answers the slash commands that people send in a chat.
+//
+// [Commands] is the registry: [Commands.Run] answers one message. A command runs on a goroutine of
+// its own, beside the dispatcher and with a deadline, so that it may read files and wait; only its
+// own conversation waits for it. It sees running turns through [Sessions] alone.
+//
+// A command is answered exactly once. What it changes, its answer and the end of its message in the
+// inbox are one transaction: see [Request.Commit]. A process that ends before that leaves the
+// message waiting in the inbox, and the next process answers it.
+//
+// Tables: restarts.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gateway/agent/budget"
+	"gateway/agent/schedule"
+	"gateway/agent/suggest"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/memory/document"
+	"gateway/session"
+	"gateway/skills"
+	"gateway/store"
+)
+
+// Deadline is how long a command may take before it fails.
+const Deadline = time.Minute
+
+// A Command is one that people may send to the agent.
+type Command struct {
+	Name  string   // without "/"
+	Help  string   // one line; "" for a command that only buttons send
+	Least bus.Role // the lowest role that may use it
+
+	// Run answers a request. It returns what to reply, or what [Request.Commit] has returned. After
+	// ctx has ended it should return an error.
+	Run func(ctx context.Context, r *Request) (Reply, error)
+}
+
+// A Reply is the answer to a command.
+type Reply struct {
+	Text    string // Markdown; "": nothing is sent, since a background task answers
+	Buttons []bus.Button
+
+	Answers []string // platform's ids of further messages that get no other answer
+	Stops   []string // previews of the answers that the command has ended
+}
+
+// A DB is what commands need of a [store.DB].
+type DB interface {
+	Tx(ctx context.Context, fn func(tx *store.Tx) error) error
+	Read(ctx context.Context) store.Queryer
+}
+
+// Deps are what commands work with. Documents and Skills may be nil, and so may Jobs and Restart:
+// their commands then say that there are none.
+type Deps struct {
+	DB         DB
+	Inbox      *bus.Inbox
+	Outbox     *bus.Outbox
+	Memory     *memory.Memory
+	Documents  *document.Documents
+	Skills     *skills.Library
+	Jobs       *schedule.Scheduler
+	Budget     *budget.Ledger
+	Restart    *Restart
+	Sessions   Sessions
+	Background Background
+
+	Name     string // what the agent calls itself
+	Version  string
+	Location *time.Location // of dates
+	Now      func() time.Time
+}
+
+// Commands is the registry of commands. Its methods may be called concurrently.
+type Commands struct {
+	*Deps
+	list []Command
+}
+
+// New returns the built-in commands and more of them.
+func New(deps Deps, more ...Command) *Commands {
+	c := &Commands{Deps: &deps}
+	c.list = append(builtin(c), more...)
+	return c
+}
+
+// List returns the built-in commands in the order of /help. They can only be listed.
+func List() []Command { return builtin(&Commands{Deps: new(Deps)}) }
+
+func builtin(c *Commands) []Command {
+	conversation, knowledge := conversation{c.Deps}, knowledge{c.Deps}
+	jobs, decisions := jobs{c.Deps}, decisions{c.Deps}
+	return []Command{
+		{"help", "what I can do", bus.Guest, c.help},
+		{"status", "model, usage, queue and channels", bus.User, conversation.status},
+		{"stop", "end the running answer and discard what waits", bus.Guest, conversation.stop},
+		{"new", "begin a new conversation", bus.User, conversation.reset},
+		{"queue", "what happens to messages during an answer: " +
+			"steer, followup, collect or interrupt", bus.User, conversation.queue},
+		{"model", "which language model answers here", bus.User, conversation.chooseModel},
+		{"compact", "make notes of the older part of this conversation", bus.User,
+			knowledge.compact},
+		{"memory", "what I know for longer than this conversation", bus.User, knowledge.show},
+		{"history", "my notes of earlier conversations", bus.User, knowledge.history},
+		{"skills", "what I can follow step by step", bus.User, knowledge.skills},
+		{"dream", "turn what is new into lasting memory", bus.User, knowledge.dream},
+		{"dream-log", "how my memory has changed", bus.User, knowledge.changes},
+		{"dream-restore", "take a change of my memory back", bus.User, knowledge.restore},
+		{"forget", "erase what I know of you", bus.User, knowledge.forget},
+		{"jobs", "what I do at set times", bus.User, jobs.list},
+		{"remind", "remind you of something in 20m, tomorrow 9:00, every 2h …", bus.User,
+			jobs.remind},
+		{"timezone", "the time zone that I think in", bus.User, jobs.timezone},
+		{"usage", "tokens and money used, and their limits", bus.User, conversation.usage},
+		{"approve", "let me do what I have asked for", bus.User, decisions.approve},
+		{"deny", "don't let me do what I have asked for", bus.User, decisions.deny},
+		{"answer", "", bus.Guest, decisions.answer},
+		{"halt", "call no model and use no tool anywhere", bus.Admin, decisions.halt},
+		{"resume", "go on after a halt", bus.Admin, decisions.resume},
+		{"restart", "end, and start again", bus.Admin, decisions.restart},
+	}
+}
+
+// A Request is a command that somebody has sent.
+type Request struct {
+	Name, Args string
+	Message    bus.InboundMessage
+	Seq        int64       // of Message in the inbox
+	Session    session.Key // of the conversation
+
+	deps      *Deps
+	committed bool
+}
+
+// errAnswered reports that the message of a request is not in the inbox any more.
+var errAnswered = errors.New("the command is answered already")
+
+// Commit runs fn in the transaction that stores its reply and takes the message out of the inbox.
+// fn may run more than once; it changes nothing but the database. What else is to be done comes
+// after Commit, if that returned no error.
+func (r *Request) Commit(
+	ctx context.Context, fn func(tx *store.Tx) (Reply, error),
+) (reply Reply, err error) {
+	err = r.deps.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		ok, err := r.deps.Inbox.Answer(tx, r.Seq)
+		if err == nil && !ok {
+			err = errAnswered
+		}
+		if err != nil {
+			return err
+		}
+		reply, err = fn(tx)
+		if err != nil || reply.Text == "" {
+			return err
+		}
+		return r.deps.Outbox.Put(tx, r.answer(reply), r.deps.Now())
+	})
+	if err != nil {
+		return Reply{}, err
+	}
+	r.committed = true
+	return reply, nil
+}
+
+// answer returns the message that carries a reply. It quotes the command where others read along.
+func (r *Request) answer(reply Reply) bus.OutboundMessage {
+	m := r.Message
+	out := bus.OutboundMessage{To: m.From, Text: reply.Text, Buttons: reply.Buttons,
+		Answers: append([]string{m.ID}, reply.Answers...), Stops: reply.Stops}
+	if m.Group {
+		out.ReplyTo = m.ID
+	}
+	return out
+}
+
+// scope returns the memory that the command is about.
+func (r *Request) scope() memory.Scope { return memory.ScopeOf(r.Message) }
+
+// Parse returns the name and arguments of the command that m is, or "". What the agent writes to
+// itself is not a command, nor is a forwarded message, which somebody else wrote.
+func Parse(m bus.InboundMessage) (name, args string) {
+	if m.Origin.Kind != bus.Person || m.Forwarded != "" {
+		return "", ""
+	}
+	return parse(m.Text)
+}
+
+// parse returns the name and arguments of the command that text is, or "". A path such as
+// /etc/hosts is not a command.
+func parse(text string) (name, args string) {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(text), "/")
+	if !ok {
+		return "", ""
+	}
+	name = rest
+	if end := strings.IndexAny(rest, " \n\t\r"); end >= 0 {
+		name, args = rest[:end], strings.TrimSpace(rest[end:])
+	}
+	name = strings.ToLower(name)
+	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
+		return "", ""
+	}
+	return name, args
+}
+
+// Run answers a message that is a command. It waits for neither a turn nor a model. After an error
+// the message still waits in the inbox, unless the command was committed.
+func (c *Commands) Run(ctx context.Context, received bus.Received) error {
+	m := received.Message
+	name, args := Parse(m)
+	r := &Request{Name: name, Args: args, Message: m, Seq: received.Seq,
+		Session: session.KeyOf(m.From), deps: c.Deps}
+	limited, cancel := context.WithTimeout(ctx, Deadline)
+	defer cancel()
+	reply, err := c.find(name, m.Role).Run(limited, r)
+	if err == nil && !r.committed {
+		_, err = r.Commit(ctx, func(*store.Tx) (Reply, error) { return reply, nil })
+	}
+	if err != nil && !errors.Is(err, errAnswered) {
+		return fmt.Errorf("command %s: %w", name, err)
+	}
+	return nil
+}
+
+// startCommand is what Telegram sends when a person opens the chat for the first time.
+const startCommand = "start"
+
+// find returns the command with a name for somebody of a role.
+func (c *Commands) find(name string, role bus.Role) Command {
+	if name == startCommand {
+		name = "help"
+	}
+	name = strings.ReplaceAll(name, "_", "-") // for platforms whose commands have no "-"
+	i := slices.IndexFunc(c.list, func(k Command) bool { return k.Name == name })
+	if i < 0 {
+		return Command{Run: c.unknown}
+	}
+	if least := c.list[i].Least; !role.AtLeast(least) {
+		return Command{Run: func(context.Context, *Request) (Reply, error) {
+			return Reply{Text: fmt.Sprintf("Only who is %s or more may use `/%s`.", article(least),
+				name)}, nil
+		}}
+	}
+	return c.list[i]
+}
+
+func (c *Commands) help(_ context.Context, r *Request) (Reply, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "I am %s. Write to me and I answer; these commands I know:\n\n", c.Name)
+	for _, known := range c.list {
+		if r.Message.Role.AtLeast(known.Least) && known.Help != "" {
+			fmt.Fprintf(&b, "- `/%s`: %s\n", known.Name, known.Help)
+		}
+	}
+	return Reply{Text: b.String()}, nil
+}
+
+func (c *Commands) unknown(_ context.Context, r *Request) (Reply, error) {
+	var names []string
+	for _, known := range c.list {
+		names = append(names, known.Name)
+	}
+	if meant := suggest.Name(r.Name, names); meant != "" {
+		return Reply{Text: fmt.Sprintf("I don't know `/%s`. Did you mean `/%s`? See `/help`.",
+			r.Name, meant)}, nil
+	}
+	return Reply{Text: fmt.Sprintf("I don't know `/%s`. See `/help` for the commands that I know.",
+		r.Name)}, nil
+}

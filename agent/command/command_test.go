@@ -1,0 +1,32 @@
+package command
+
+import "testing"
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ text, name, args string }{
+		{"/help", "help", ""},
+		{"  /HeLP \n", "help", ""},
+		{"/queue steer", "queue", "steer"},
+		{"/queue\tsteer", "queue", "steer"},
+		{"/note first line\nsecond line\n", "note", "first line\nsecond line"},
+		{"/note\nonly below", "note", "only below"},
+		{"/dream-log 3", "dream-log", "3"},
+		{"/etc/hosts", "", ""},
+		{"/etc/hosts is what?", "", ""},
+		{"/help@otherbot", "", ""},
+		{"/", "", ""},
+		{"/ help", "", ""},
+		{"//", "", ""},
+		{"/übersetze das", "", ""},
+		{"help", "", ""},
+		{"what is /help?", "", ""},
+		{"", "", ""},
+	} {
+		name, args := parse(test.text)
+		if name != test.name || name != "" && args != test.args {
+			t.Errorf("parse(%q) = %q, %q, want %q, %q",
+				test.text, name, args, test.name, test.args)
+		}
+	}
+}

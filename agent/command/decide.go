@@ -1,0 +1,140 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"gateway/agent/policy"
+	"gateway/agent/question"
+	"gateway/session"
+	"gateway/store"
+)
+
+// Denied is what the model reads of a tool call that somebody has denied.
+const Denied = "This was denied, so it was not done. Don't try it in another way; ask the " +
+	"user what to do instead."
+
+// decisions has the commands that decide questions, and those that halt and restart everything.
+type decisions struct{ *Deps }
+
+// approve answers /approve CODE.
+func (d decisions) approve(ctx context.Context, r *Request) (Reply, error) {
+	return d.decide(ctx, r, question.Approve, r.Args,
+		func(tx *store.Tx, q *question.Question) (Reply, error) {
+			return d.settle(tx, r, q, question.Granted, "", "Approved.")
+		})
+}
+
+// deny answers /deny CODE.
+func (d decisions) deny(ctx context.Context, r *Request) (Reply, error) {
+	return d.decide(ctx, r, question.Approve, r.Args,
+		func(tx *store.Tx, q *question.Question) (Reply, error) {
+			return d.settle(tx, r, q, question.Refused, Denied, "Denied.")
+		})
+}
+
+// errUndecided reports that a question stays open. The reply beside it says why.
+var errUndecided = errors.New("the question stays open")
+
+// settle decides whether a tool call may happen.
+func (d decisions) settle(
+	tx *store.Tx, r *Request, q *question.Question, state question.State, answer, say string,
+) (Reply, error) {
+	if !r.Message.Role.AtLeast(q.Least) {
+		return Reply{Text: fmt.Sprintf("Only who is %s or more can decide that.", article(q.Least))},
+			errUndecided
+	}
+	_, err := question.Store{}.Decide(tx, q, state, answer, by(r.Message))
+	return Reply{Text: say}, err
+}
+
+// answer answers /answer CODE TEXT, which buttons send.
+func (d decisions) answer(ctx context.Context, r *Request) (Reply, error) {
+	code, text, _ := strings.Cut(r.Args, " ")
+	return d.decide(ctx, r, question.Ask, code,
+		func(tx *store.Tx, q *question.Question) (Reply, error) {
+			if q.Sender != r.Message.Sender.ID || q.Address.Account != r.Message.From.Account {
+				return Reply{Text: "I have asked somebody else."}, errUndecided
+			}
+			if strings.TrimSpace(text) == "" {
+				return Reply{Text: "Write your answer behind the code, or just send it."}, errUndecided
+			}
+			chosen := d.Sessions.Answer(q, text)
+			_, err := question.Store{}.Decide(tx, q, question.Answered, chosen, by(r.Message))
+			_, what, _ := strings.Cut(chosen, ": ")
+			return Reply{Text: "Noted: " + what}, err
+		})
+}
+
+// decide has fn decide the open question of a kind that has a code, and lets its turn go on.
+func (d decisions) decide(
+	ctx context.Context, r *Request, kind question.Kind, code string,
+	fn func(tx *store.Tx, q *question.Question) (Reply, error),
+) (Reply, error) {
+	if strings.TrimSpace(code) == "" {
+		return Reply{Text: fmt.Sprintf("Write the code behind `/%s`.", r.Name)}, nil
+	}
+	var decided session.Key
+	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		decided = ""
+		q, reply, err := d.open(tx, kind, code)
+		if q == nil {
+			return reply, err
+		}
+		reply, err = fn(tx, q)
+		if errors.Is(err, errUndecided) {
+			return reply, nil
+		}
+		decided = session.Key(q.Session)
+		return reply, err
+	})
+	if err == nil && decided != "" {
+		d.Sessions.Decided(decided)
+	}
+	return reply, err
+}
+
+// open returns the open question of a kind that has a code, or what to reply if there is none.
+func (d decisions) open(
+	tx *store.Tx, kind question.Kind, code string,
+) (*question.Question, Reply, error) {
+	q, err := question.Store{}.ByCode(tx, code)
+	switch {
+	case errors.Is(err, question.ErrNone):
+		return nil, Reply{Text: "There is no question with this code."}, nil
+	case err != nil:
+		return nil, Reply{}, err
+	case q.Kind != kind:
+		return nil, Reply{Text: "There is no question with this code."}, nil
+	case q.State == question.Open && !d.Now().Before(q.Expires), q.State == question.Expired:
+		return nil, Reply{Text: "That question has expired."}, nil
+	case q.State != question.Open:
+		return nil, Reply{Text: "That is decided already."}, nil
+	}
+	return q, Reply{}, nil
+}
+
+// halt answers /halt.
+func (d decisions) halt(ctx context.Context, r *Request) (Reply, error) {
+	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		ok, err := policy.SetHalt(tx, by(r.Message), d.Now())
+		if err != nil || !ok {
+			return Reply{Text: "Everything is halted already. `/resume` lets it go on."}, err
+		}
+		return Reply{Text: "Halted: no model is called and no tool is used, in any conversation, " +
+			"until somebody sends `/resume`."}, nil
+	})
+}
+
+// resume answers /resume.
+func (d decisions) resume(ctx context.Context, r *Request) (Reply, error) {
+	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		ok, err := policy.ClearHalt(tx)
+		if err != nil || !ok {
+			return Reply{Text: "Nothing is halted."}, err
+		}
+		return Reply{Text: "I answer again. What was under way when I was halted has ended."}, nil
+	})
+}

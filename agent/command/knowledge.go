@@ -1,0 +1,189 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"gateway/agent/background"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/memory/document"
+	"gateway/store"
+)
+
+// knowledge has the commands about what the agent knows. Each is about the scope of its
+// conversation, and shows nothing of another.
+type knowledge struct{ *Deps }
+
+// later has a background task answer the command.
+func (k knowledge) later(
+	ctx context.Context, r *Request, w background.Work, state string,
+) (Reply, error) {
+	out := r.answer(Reply{})
+	task := background.Task{Work: w, State: []byte(state), Tell: &out}
+	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		return Reply{}, background.Store{}.Put(tx, task, k.Now())
+	})
+	if err == nil {
+		k.Background.Wake()
+	}
+	return reply, err
+}
+
+// compact answers /compact.
+func (k knowledge) compact(ctx context.Context, r *Request) (Reply, error) {
+	return k.later(ctx, r, background.Work{Kind: background.Compact, Scope: r.scope(),
+		Session: string(r.Session), Ref: r.Seq}, "")
+}
+
+// dream answers /dream. What has not become notes yet is not looked at.
+func (k knowledge) dream(ctx context.Context, r *Request) (Reply, error) {
+	return k.later(ctx, r, background.Work{Kind: background.Dream, Scope: r.scope()}, "")
+}
+
+// changes answers /dream-log [ID].
+func (k knowledge) changes(ctx context.Context, r *Request) (Reply, error) {
+	text, err := k.Background.Changes(ctx, r.scope(), r.Args)
+	return Reply{Text: text}, err
+}
+
+// restore answers /dream-restore ID. In a group it changes what all of it have.
+func (k knowledge) restore(ctx context.Context, r *Request) (Reply, error) {
+	switch {
+	case r.Message.Group && !r.Message.Role.AtLeast(bus.Admin):
+		return Reply{Text: "In a group only who is an admin or more may use `/dream-restore`."}, nil
+	case r.Args == "":
+		return Reply{Text: "Say which change: `/dream-log` lists them, `/dream-restore ID` takes one " +
+			"back."}, nil
+	}
+	return k.later(ctx, r, background.Work{Kind: background.Undo, Scope: r.scope(), Ref: r.Seq},
+		r.Args)
+}
+
+// maxShown is how much of a document /memory shows, in bytes.
+const maxShown = 2000
+
+// show answers /memory.
+func (k knowledge) show(ctx context.Context, r *Request) (Reply, error) {
+	const most = 50
+	read, space := k.DB.Read(ctx), k.Memory.In(r.scope())
+	facts, err := space.Facts(read, "", most)
+	if err != nil {
+		return Reply{}, err
+	}
+	last, err := space.Last(read)
+	if err != nil {
+		return Reply{}, err
+	}
+	text := k.documents(r.scope())
+	if len(facts) > 0 {
+		text += "**Facts**\n\n" + strings.TrimSpace(memory.Render(facts)) + "\n\n"
+	}
+	if text == "" && last == 0 {
+		return Reply{Text: "I don't know anything for longer than this conversation yet."}, nil
+	}
+	return Reply{Text: text + fmt.Sprintf("I have %s of earlier conversations: `/history`. "+
+		"`/forget me` erases all of it.", count(int(last), "note"))}, nil
+}
+
+// documents returns the beginnings of the documents of a scope.
+func (k knowledge) documents(s memory.Scope) string {
+	if k.Documents == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, name := range []string{document.User, document.Memory, document.Soul} {
+		doc := k.Documents.In(s).Doc(name)
+		if text := doc.Prompt(); text != "" {
+			fmt.Fprintf(&b, "**%s**\n\n%s\n\n", name, clip(text, maxShown))
+		}
+	}
+	return b.String()
+}
+
+// history answers /history.
+func (k knowledge) history(ctx context.Context, r *Request) (Reply, error) {
+	const most = 10
+	entries, err := k.Memory.In(r.scope()).Newest(k.DB.Read(ctx), 0, most)
+	if err != nil {
+		return Reply{}, err
+	}
+	if len(entries) == 0 {
+		return Reply{Text: "There are no notes of earlier conversations yet. They are made when a " +
+			"conversation gets long, rests, or ends with `/new`."}, nil
+	}
+	var b strings.Builder
+	for _, e := range entries {
+		fmt.Fprintf(&b, "**%s**\n\n%s\n\n", e.Time.In(k.Location).Format(time.DateOnly),
+			clip(e.Text, maxShown/2))
+	}
+	return Reply{Text: strings.TrimSpace(b.String())}, nil
+}
+
+// skills answers /skills.
+func (k knowledge) skills(_ context.Context, r *Request) (Reply, error) {
+	var b strings.Builder
+	if k.Skills != nil {
+		for _, s := range k.Skills.List(string(r.scope())) {
+			state := ""
+			switch {
+			case s.Problem != "":
+				state = " (can't be used: " + s.Problem + ")"
+			case s.Disabled:
+				state = " (switched off)"
+			case len(s.Missing) > 0:
+				state = " (lacks " + strings.Join(s.Missing, ", ") + ")"
+			}
+			fmt.Fprintf(&b, "- `$%s`%s: %s\n", s.Name, state, firstSentence(s.Description))
+		}
+	}
+	if b.Len() == 0 {
+		return Reply{Text: "There are no skills."}, nil
+	}
+	b.WriteString("\nName one in a message, as in `$summarize`, and I follow it.")
+	return Reply{Text: b.String()}, nil
+}
+
+// firstSentence returns what a description begins with.
+func firstSentence(s string) string {
+	const most = 200
+	if first, _, ok := strings.Cut(s, ". "); ok {
+		s = first + "."
+	}
+	if len(s) > most {
+		s = clip(s, most) + "…"
+	}
+	return s
+}
+
+const sayForget = "This erases all that I know of you: our conversations in direct chats, on all " +
+	"your platforms, your files, what I remember, and who you are to me. What you said in groups " +
+	"stays theirs. It can't be taken back, and afterwards you are a stranger.\n\n" +
+	"To do it, send `/forget me now`. `gateway memory export` can save a copy first."
+
+const sayForgotten = "I have forgotten you. It takes a moment until the last traces are gone."
+
+// forget answers /forget.
+func (k knowledge) forget(ctx context.Context, r *Request) (Reply, error) {
+	switch args := strings.Join(strings.Fields(strings.ToLower(r.Args)), " "); {
+	case r.Message.Group:
+		return Reply{Text: "Please write that to me in a direct chat."}, nil
+	case args == "me":
+		return Reply{Text: sayForget, Buttons: []bus.Button{
+			{Label: "Erase everything", Text: "/forget me now"}}}, nil
+	case args != "me now":
+		return Reply{Text: "`/forget me` erases all that I know of you. To have a single fact " +
+			"forgotten, just tell me."}, nil
+	}
+	erasure := k.Sessions.Forget(bus.Received{Seq: r.Seq, Message: r.Message})
+	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		return Reply{}, erasure.Erase(tx, r.answer(Reply{Text: sayForgotten}))
+	})
+	if err == nil {
+		erasure.Cancel()
+		k.Background.Wake()
+	}
+	return reply, err
+}

@@ -1,0 +1,136 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gateway/agent/suggest"
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// find returns the model with an id, in any case if that is needed to find one; nil if there is
+// none.
+func (m *Models) find(id string) *Model {
+	for _, same := range []func(a, b string) bool{
+		func(a, b string) bool { return a == b }, strings.EqualFold,
+	} {
+		i := slices.IndexFunc(m.Choices, func(c Model) bool { return same(c.ID, id) })
+		if i >= 0 {
+			return &m.Choices[i]
+		}
+	}
+	return nil
+}
+
+// defaultWord is what stands for the model that the configuration names: "default", unless that is
+// the id of another one.
+func (m *Models) defaultWord() string {
+	word := "default"
+	for c := m.find(word); c != nil && c.ID != m.Default.ID; c = m.find(word) {
+		word = "the-" + word
+	}
+	return word
+}
+
+// chooseModel answers /model [NAME].
+func (c conversation) chooseModel(ctx context.Context, r *Request) (Reply, error) {
+	models := c.Sessions.Models(r.Session)
+	switch {
+	case r.Args == "":
+		return models.reply(r), nil
+	case !r.Message.Role.AtLeast(bus.Admin):
+		return Reply{Text: "Only who is an admin or more may choose the model. `/model` shows which " +
+			"one answers here."}, nil
+	case strings.EqualFold(r.Args, models.defaultWord()):
+		return c.setModel(ctx, r, "", fmt.Sprintf("The model of this conversation is the default "+
+			"again, which is `%s` now.", models.Default.ID))
+	}
+	found := models.find(r.Args)
+	if found == nil {
+		reply := models.reply(r)
+		hint := ""
+		if id := suggest.Name(r.Args, models.ids()); id != "" {
+			hint = fmt.Sprintf(" Did you mean `%s`?", id)
+		}
+		reply.Text = fmt.Sprintf("I know no model `%s`.%s\n\n%s", clip(r.Args, maxEcho), hint,
+			reply.Text)
+		return reply, nil
+	}
+	return c.setModel(ctx, r, found.ID, fmt.Sprintf("From its next answer on this conversation has "+
+		"the model %s. `/model %s` takes that back.", found.shown(), models.defaultWord()))
+}
+
+// setModel has a conversation use a model from its next turn on.
+func (c conversation) setModel(
+	ctx context.Context, r *Request, id, say string,
+) (Reply, error) {
+	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		return Reply{Text: say}, session.Store{}.SetModel(tx, r.Message.From, id, c.Now())
+	})
+	if err == nil {
+		c.Sessions.SetModel(r.Session, id)
+	}
+	return reply, err
+}
+
+// reply tells which model answers a conversation, and which others there are.
+func (m *Models) reply(r *Request) (reply Reply) {
+	present, why := m.Default, "the default"
+	found := m.find(m.Chosen)
+	switch {
+	case found != nil:
+		present, why = *found, "chosen for this conversation; the default is `"+m.Default.ID+"`"
+	case m.Chosen != "":
+		why = "the default, as `" + m.Chosen + "`, which was chosen for this conversation, is not " +
+			"configured any more"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "The model here is %s: %s.", present.shown(), why)
+	admin := r.Message.Role.AtLeast(bus.Admin)
+	offer := func(id string) {
+		// A longer one has to be written.
+		if text := "/model " + id; admin && len(text) <= maxButtonText {
+			reply.Buttons = append(reply.Buttons, bus.Button{Label: id, Text: text})
+		}
+	}
+	for i := range m.Choices {
+		if i == 0 {
+			b.WriteString(" These can be chosen with `/model NAME`, by an admin:\n")
+		}
+		fmt.Fprintf(&b, "\n- %s", m.Choices[i].shown())
+		if m.Choices[i].ID != present.ID {
+			offer(m.Choices[i].ID)
+		}
+	}
+	if m.Chosen != "" {
+		offer(m.defaultWord())
+	}
+	reply.Text = b.String()
+	return reply
+}
+
+// maxButtonText is the longest text of a [bus.Button], in bytes.
+const maxButtonText = 64
+
+// shown describes a model for people.
+func (m *Model) shown() string {
+	if m.Name == m.ID || m.Name == "" {
+		return "`" + m.ID + "`"
+	}
+	if rest, ok := strings.CutPrefix(m.Name, m.ID); ok {
+		return "`" + m.ID + "`" + rest
+	}
+	return fmt.Sprintf("`%s` (%s)", m.ID, m.Name)
+}
+
+// ids returns the ids of the models that can be chosen.
+func (m *Models) ids() (ids []string) {
+	for i := range m.Choices {
+		ids = append(ids, m.Choices[i].ID)
+	}
+	return ids
+}

@@ -1,0 +1,118 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gateway/bus"
+	"gateway/store"
+)
+
+// Migration creates the table of this package.
+var Migration = store.Migration{Package: "restart", Steps: []string{`
+CREATE TABLE restarts (
+	account  TEXT NOT NULL,
+	chat     TEXT NOT NULL,
+	thread   TEXT NOT NULL,
+	asked_ms BIGINT NOT NULL,
+	PRIMARY KEY (account, chat, thread)
+);`}}
+
+// A Restart begins the gateway anew, for /restart.
+type Restart struct {
+	// Check returns why the gateway would not come back, in a sentence for people, or "". It may
+	// take a while.
+	Check func() string
+
+	// Begin has the gateway end as it does on a signal, and start again. It returns at once, and may
+	// be called again.
+	Begin func()
+}
+
+const (
+	sayRestarting = "I am restarting. What I am working on goes on then, and I tell you here when I " +
+		"am back."
+	sayNoRestart = "I can't start myself again on this system. Who runs me has to do it."
+)
+
+// restart answers /restart. The request is stored with the answer: the next process finds the
+// command answered, so that it cannot lead to another restart.
+func (d decisions) restart(ctx context.Context, r *Request) (Reply, error) {
+	if d.Restart == nil {
+		return Reply{Text: sayNoRestart}, nil
+	}
+	if why := d.Restart.Check(); why != "" {
+		return Reply{Text: why + " I go on as I am."}, nil
+	}
+	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		return Reply{Text: sayRestarting}, askRestart(tx, r.Message.From, d.Now())
+	})
+	if err == nil {
+		d.Restart.Begin()
+	}
+	return reply, err
+}
+
+// TellRestarted tells those who have asked for a restart that it is over.
+func (c *Commands) TellRestarted(ctx context.Context) error {
+	return c.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		list, err := takeRestarts(tx)
+		now := c.Now()
+		for i := 0; i < len(list) && err == nil; i++ {
+			took := max(now.Sub(list[i].asked), 0) // the clock may have been put back
+			text := fmt.Sprintf("I am back: %s %s, after %s.", c.Name, c.Version,
+				took.Round(time.Second))
+			err = c.Outbox.Put(tx, bus.OutboundMessage{To: list[i].to, Text: text}, now)
+		}
+		return err
+	})
+}
+
+// A restartRequest is that of somebody who waits to hear that the gateway is back. It is a row, so
+// that the next process tells them also if this one is killed on its way.
+type restartRequest struct {
+	to    bus.Address
+	asked time.Time
+}
+
+// askRestart stores a request. Of several in one chat the first one counts.
+func askRestart(tx *store.Tx, to bus.Address, now time.Time) error {
+	_, err := tx.Exec(`INSERT INTO restarts (account, chat, thread, asked_ms)
+		VALUES ($1, $2, $3, $4) ON CONFLICT (account, chat, thread) DO NOTHING`,
+		to.Account, to.Chat, to.Thread, now.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("ask for a restart: %w", err)
+	}
+	return nil
+}
+
+// takeRestarts removes all requests and returns them, the oldest first.
+func takeRestarts(tx *store.Tx) ([]restartRequest, error) {
+	list, err := restartRequests(tx)
+	if err == nil && len(list) > 0 {
+		_, err = tx.Exec("DELETE FROM restarts")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("command: take requests to restart: %w", err)
+	}
+	return list, nil
+}
+
+func restartRequests(q store.Queryer) (list []restartRequest, err error) {
+	rows, err := q.Query("SELECT account, chat, thread, asked_ms FROM restarts ORDER BY asked_ms")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r restartRequest
+		var asked int64
+		if err := rows.Scan(&r.to.Account, &r.to.Chat, &r.to.Thread, &asked); err != nil {
+			return nil, err
+		}
+		r.asked = time.UnixMilli(asked)
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}

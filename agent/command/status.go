@@ -1,0 +1,201 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gateway/agent/budget"
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// conversation has the commands about the conversation itself.
+type conversation struct{ *Deps }
+
+// status answers /status.
+func (c conversation) status(ctx context.Context, r *Request) (Reply, error) {
+	info, err := session.Store{}.Info(c.DB.Read(ctx), r.Session)
+	if err != nil {
+		return Reply{}, err
+	}
+	s, err := c.Sessions.Status(ctx, r.Session)
+	if err != nil {
+		return Reply{}, err
+	}
+	var b strings.Builder
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(&b, "- %s: %s\n", what, fmt.Sprintf(format, args...))
+	}
+	line("Gateway", "%s %s, up %s", c.Name, c.Version, s.Uptime)
+	line("Model", "%s", s.Model)
+	line("Tokens", "%d in (%d cached), %d out", info.Usage.Input, info.Usage.Cached, info.Usage.Output)
+	if info.Cost > 0 {
+		line("Cost", "$%.4f", info.Cost)
+	}
+	line("Context", "%d of %d tokens", info.Context, s.Context)
+	line("Queue", "%s, %d waiting", s.Mode, s.Waiting)
+	line("Load", "%s busy, %d of %d model calls", count(s.Busy, "conversation"), s.Calls, s.Slots)
+	for _, text := range s.Lines {
+		b.WriteString(text + "\n")
+	}
+	return Reply{Text: b.String()}, nil
+}
+
+// stop answers /stop: in one transaction the running turn ends with what it has completed, and what
+// waits is discarded. Nothing of either runs later.
+func (c conversation) stop(ctx context.Context, r *Request) (Reply, error) {
+	extent, say := Everything, sayStopped
+	if !r.Message.Role.AtLeast(bus.User) {
+		extent, say = Own, sayStoppedOwn
+	}
+	stop := c.Sessions.Stop(r.Message, extent)
+	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		stopped, err := stop.End(tx)
+		return stopped.reply(say(&stopped)), err
+	})
+	if err == nil {
+		stop.Cancel()
+	}
+	return reply, err
+}
+
+func sayStopped(s *Stopped) string {
+	if s.Nothing() {
+		return "There is nothing to stop."
+	}
+	say := "Stopped"
+	if s.Tasks > 0 {
+		say += ", with " + count(s.Tasks, "sub-agent")
+	}
+	if s.Jobs > 0 {
+		say += ", with " + count(s.Jobs, "job")
+	}
+	if s.Discarded > 0 {
+		say += ", and discarded " + count(s.Discarded, "waiting message")
+	}
+	return say + "."
+}
+
+// sayStoppedOwn is what a guest is told.
+func sayStoppedOwn(s *Stopped) string {
+	say := "There is nothing of yours to stop."
+	switch {
+	case s.Turn && s.Discarded > 0:
+		return "Stopped, and discarded " + count(s.Discarded, "waiting message") + "."
+	case s.Turn:
+		return "Stopped."
+	case s.Discarded > 0:
+		say = "I have discarded " + count(s.Discarded, "waiting message") + " of yours."
+	}
+	if s.Running {
+		say += " The answer under way is not only yours: a user of this gateway can stop it."
+	}
+	return say
+}
+
+// reset answers /new: it stops what runs, and the next prompt begins with the next message. What
+// works in the background is not part of the conversation and goes on.
+func (c conversation) reset(ctx context.Context, r *Request) (Reply, error) {
+	stop := c.Sessions.Stop(r.Message, Foreground)
+	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		stopped, err := stop.End(tx)
+		if err == nil {
+			err = c.Background.Archive(tx, r.Session)
+		}
+		if err == nil {
+			err = session.Store{}.Reset(tx, r.Session, c.Now())
+		}
+		say := "A new conversation begins."
+		if stopped.Discarded > 0 {
+			say += fmt.Sprintf(" I have discarded %s.", count(stopped.Discarded, "waiting message"))
+		}
+		return stopped.reply(say), err
+	})
+	if err == nil {
+		stop.Cancel()
+		c.Background.Wake()
+	}
+	return reply, err
+}
+
+// queueModes are the names of the queue modes, and queueButtons change the mode.
+var (
+	queueModes   = []string{"steer", "followup", "collect", "interrupt"}
+	queueButtons = []bus.Button{
+		{Label: "Steer", Text: "/queue steer"}, {Label: "Follow up", Text: "/queue followup"},
+		{Label: "Collect", Text: "/queue collect"}, {Label: "Interrupt", Text: "/queue interrupt"},
+	}
+)
+
+// queue answers /queue [MODE].
+func (c conversation) queue(ctx context.Context, r *Request) (Reply, error) {
+	mode := strings.ToLower(r.Args)
+	switch {
+	case mode == "":
+		return Reply{Text: fmt.Sprintf("What comes while I answer is handled by the queue mode, "+
+			"which is %s now. Change it:", c.Sessions.Mode(r.Session)), Buttons: queueButtons}, nil
+	case !slices.Contains(queueModes, mode):
+		return Reply{Text: "There is no such queue mode. Use `steer`, `followup`, `collect` or " +
+			"`interrupt`."}, nil
+	}
+	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		err := session.Store{}.SetQueueMode(tx, r.Message.From, mode, c.Now())
+		return Reply{Text: fmt.Sprintf("The queue mode of this conversation is now %s.", mode)}, err
+	})
+	if err == nil {
+		c.Sessions.SetMode(r.Session, mode)
+	}
+	return reply, err
+}
+
+// usage answers /usage.
+func (c conversation) usage(ctx context.Context, r *Request) (Reply, error) {
+	info, err := session.Store{}.Info(c.DB.Read(ctx), r.Session)
+	if err != nil {
+		return Reply{}, err
+	}
+	m := r.Message
+	who := budget.Spender{Session: string(r.Session), Person: m.Person, Sender: by(m)}
+	lines, err := c.Budget.Today(c.DB.Read(ctx), who)
+	if err != nil {
+		return Reply{}, err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "- This conversation, in all: %d tokens in (%d cached), %d out, $%.4f\n",
+		info.Usage.Input, info.Usage.Cached, info.Usage.Output, info.Cost)
+	limits := c.Budget.Limits()
+	for _, kind := range []string{"session", "person", "day"} {
+		if kind == "day" && !m.Role.AtLeast(bus.Admin) {
+			continue // only admins see what others use
+		}
+		var used budget.Amount
+		if i := slices.IndexFunc(lines, func(l budget.Line) bool { return l.Kind == kind }); i >= 0 {
+			used = budget.Amount{Tokens: lines[i].Usage.Input + lines[i].Usage.Output,
+				Cost: lines[i].Cost}
+		}
+		fmt.Fprintf(&b, "- %s today: %s\n", usageNames[kind], limits[kind].Used(used))
+	}
+	if limit, ok := limits["turn"]; ok {
+		b.WriteString("- One answer at most: " + limitOf(limit) + "\n")
+	}
+	return Reply{Text: b.String()}, nil
+}
+
+var usageNames = map[string]string{
+	"session": "This conversation", "person": "You", "day": "Everybody",
+}
+
+func limitOf(l budget.Limit) string {
+	var parts []string
+	if l.Tokens > 0 {
+		parts = append(parts, strconv.Itoa(l.Tokens)+" tokens")
+	}
+	if l.Dollars > 0 {
+		parts = append(parts, fmt.Sprintf("$%.2f", l.Dollars))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,37 @@
+package command
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"gateway/bus"
+)
+
+// by names who wrote m.
+func by(m bus.InboundMessage) string { return m.From.Account + "/" + m.Sender.ID }
+
+// article returns a role with its article.
+func article(r bus.Role) string {
+	if r == bus.Admin || r == bus.Owner {
+		return "an " + string(r)
+	}
+	return "a " + string(r)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "one " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// clip returns the beginning of s, of at most n bytes, and never a part of a rune.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
