@@ -25,18 +25,9 @@ type conversation struct {
 	updates []bus.Progress // the newest of each stream, not applied yet
 
 	// The worker's own:
-	reservation    reservation
-	reserved       bool          // one new message may be sent: its reservation is used up
-	current        *bus.Delivery // the delivery under way; the fields below are about it
-	retryAt        time.Time     // it failed and is not tried before this time
-	lastTry        time.Time     // when it was tried last
-	lastWait       time.Duration // how long it had to wait after that
-	uncertainSince time.Time     // since when its next part may have been sent; zero if it was not
-	planned        bool          // parts are known
-	sending        bool          // the table says that it is being sent, and is up to date
-	parts          []part
-	shown          messages // the messages that showed its answer growing
-	preview        preview
+	reservation reservation // of the next new message
+	sender      sender
+	display     display
 }
 
 // signal wakes c, which looks at its fields again.
@@ -81,7 +72,7 @@ func (c *conversation) count() {
 
 // end removes c as the worker of the conversation. r.mu is held.
 func (c *conversation) end() {
-	c.keepPreview()
+	c.display.keepPreview()
 	delete(c.r.conversations, c.to)
 	if !c.counted {
 		return
@@ -106,7 +97,7 @@ func (c *conversation) run(ctx, work context.Context) {
 		}
 		var wait time.Duration
 		if d != nil {
-			if wait = c.deliver(work, d); wait == 0 {
+			if wait = c.sender.deliver(work, d); wait == 0 {
 				c.done(d)
 				continue
 			}
@@ -115,9 +106,9 @@ func (c *conversation) run(ctx, work context.Context) {
 			}
 			wait = min(wait, slotTime)
 		} else {
-			wait = c.show(ctx, work)
+			wait = c.display.show(ctx, work)
 			if ctx.Err() != nil {
-				c.preview.stopped = false // the gateway stops: one try is enough
+				c.display.preview.stopped = false // the gateway stops: one try is enough
 				continue
 			}
 		}
@@ -141,10 +132,10 @@ func (c *conversation) run(ctx, work context.Context) {
 func (c *conversation) next(work context.Context, stopping bool) (d *bus.Delivery, ok bool) {
 	for {
 		c.r.mu.Lock()
-		for len(c.updates) > 0 && !c.preview.stopped {
+		for len(c.updates) > 0 && !c.display.preview.stopped {
 			p := c.updates[0]
 			c.updates = c.updates[1:]
-			c.applyUpdate(&p)
+			c.display.applyUpdate(&p)
 		}
 		d = c.first
 		switch {
@@ -158,7 +149,7 @@ func (c *conversation) next(work context.Context, stopping bool) (d *bus.Deliver
 				return nil, false
 			}
 			continue
-		case d != nil, c.preview.stopped, c.preview.active() && !stopping:
+		case d != nil, c.display.preview.stopped, c.display.preview.active() && !stopping:
 			c.r.mu.Unlock()
 			return d, true
 		}
@@ -226,12 +217,12 @@ func (c *conversation) done(d *bus.Delivery) {
 func (c *conversation) yield() bool {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
-	if !c.a.backlog.pending || c.a.loaded <= maxLoaded-yieldAtOnce || c.first == nil || c.sending ||
-		len(c.updates) > 0 || c.preview.active() || c.a.broken() {
+	if !c.a.backlog.pending || c.a.loaded <= maxLoaded-yieldAtOnce || c.first == nil || c.sender.sending ||
+		len(c.updates) > 0 || c.display.preview.active() || c.a.broken() {
 		return false
 	}
-	if s := c.first.Message.Stream; s != "" && c.current == c.first {
-		c.r.keptPreviews[s] = c.shown
+	if s := c.first.Message.Stream; s != "" && c.sender.current == c.first {
+		c.r.keptPreviews[s] = c.sender.shown
 	}
 	c.a.backlog.add()
 	c.end()

@@ -26,25 +26,44 @@ const (
 	lastRetry  = 5 * time.Minute
 )
 
+// A sender makes the tries of a conversation's deliveries, one delivery after another.
+type sender struct {
+	c  *conversation
+	r  *Router
+	a  *account
+	to bus.Address
+
+	reserved       bool          // one new message may be sent: its reservation is used up
+	current        *bus.Delivery // the delivery under way; the fields below are about it
+	retryAt        time.Time     // it failed and is not tried before this time
+	lastTry        time.Time     // when it was tried last
+	lastWait       time.Duration // how long it had to wait after that
+	uncertainSince time.Time     // since when its next part may have been sent; zero if it was not
+	planned        bool          // parts are known
+	sending        bool          // the table says that it is being sent, and is up to date
+	parts          []part
+	shown          messages // the messages that showed its answer growing
+}
+
 // deliver makes the next try of d, and of the parts after it while they succeed. It returns how
 // long to wait before the next call; 0 if d was sent or given up.
-func (c *conversation) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
-	defer c.release()
-	limits := c.a.limits(c.to)
-	if c.current != d {
-		if wait := c.stopPreviews(ctx, d.Message.Stops); wait > 0 {
+func (s *sender) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
+	defer s.release()
+	limits := s.a.limits(s.to)
+	if s.current != d {
+		if wait := s.c.display.stopPreviews(ctx, d.Message.Stops); wait > 0 {
 			return wait
 		}
-		if over, wait := c.begin(ctx, d); over || wait > 0 {
+		if over, wait := s.begin(ctx, d); over || wait > 0 {
 			return wait
 		}
 	}
 	for {
-		if wait := c.mustWait(d, limits); wait > 0 {
-			c.markWaiting(ctx, d)
+		if wait := s.mustWait(d, limits); wait > 0 {
+			s.markWaiting(ctx, d)
 			return wait
 		}
-		if over := c.try(ctx, d, limits); over {
+		if over := s.try(ctx, d, limits); over {
 			return 0
 		}
 	}
@@ -53,80 +72,80 @@ func (c *conversation) deliver(ctx context.Context, d *bus.Delivery) time.Durati
 // begin claims the preview that d replaces. If an earlier process crashed during a try of d, it
 // counts that, and gives d up after the third time in a row. wait is how long to wait if that could
 // not be written.
-func (c *conversation) begin(ctx context.Context, d *bus.Delivery) (over bool, wait time.Duration) {
-	c.uncertainSince = time.Time{}
+func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait time.Duration) {
+	s.uncertainSince = time.Time{}
 	if d.State == bus.Sending || d.Attempts > 0 { // by an earlier process, or long ago
-		c.uncertainSince = d.Created
+		s.uncertainSince = d.Created
 	}
 	uncertain := d.Uncertain
 	if d.State == bus.Sending {
-		if !c.a.deduplicates {
-			c.r.uncertain(ctx, d)
+		if !s.a.deduplicates {
+			s.r.uncertain(ctx, d)
 		}
-		if !c.r.orderly {
+		if !s.r.orderly {
 			d.Crashes++
 		}
 		d.State = bus.Waiting
 	}
 	if d.Crashes >= maxCrashes {
-		if c.giveUp(ctx, d, errors.New("the gateway has ended three times while it sent this")) {
+		if s.giveUp(ctx, d, errors.New("the gateway has ended three times while it sent this")) {
 			return true, 0
 		}
 		d.State, d.Crashes, d.Uncertain = bus.Sending, d.Crashes-1, uncertain
 		return false, firstRetry
 	}
-	c.current, c.shown, c.retryAt, c.lastTry = d, messages{}, time.Time{}, time.Time{}
-	c.planned, c.sending, c.parts = false, false, nil
-	if s := d.Message.Stream; s != "" {
-		if shown := c.claimPreview(s); c.a.editor != nil {
-			c.shown = shown
+	s.current, s.shown, s.retryAt, s.lastTry = d, messages{}, time.Time{}, time.Time{}
+	s.planned, s.sending, s.parts = false, false, nil
+	if stream := d.Message.Stream; stream != "" {
+		if shown := s.c.display.claimPreview(stream); s.a.editor != nil {
+			s.shown = shown
 		}
 	}
 	return false, 0
 }
 
 // mustWait returns how long d must wait before its next try.
-func (c *conversation) mustWait(d *bus.Delivery, limits channels.Limits) time.Duration {
-	now := c.r.now()
-	if wait := c.retryAt.Sub(now); wait > 0 {
+func (s *sender) mustWait(d *bus.Delivery, limits channels.Limits) time.Duration {
+	now := s.r.now()
+	if wait := s.retryAt.Sub(now); wait > 0 {
 		return wait
 	}
-	if wait := c.admit(d, now); wait > 0 {
+	if wait := s.admit(d, now); wait > 0 {
 		return wait
 	}
-	if c.reserved || !c.needsPass(d) {
-		return c.a.wait(c.to, now)
+	if s.reserved || !s.needsPass(d) {
+		return s.a.wait(s.to, now)
 	}
-	wait := c.a.reserve(&c.reservation, c.to, limits, now)
-	c.reserved = wait == 0
+	wait := s.a.reserve(&s.c.reservation, s.to, limits, now)
+	s.reserved = wait == 0
 	return wait
 }
 
 // needsPass reports whether the next try of d will send a new message, as far as is known.
-func (c *conversation) needsPass(d *bus.Delivery) bool {
+func (s *sender) needsPass(d *bus.Delivery) bool {
 	n := len(d.IDs)
-	return n >= c.shown.usable && (!c.planned || n < len(c.parts))
+	return n >= s.shown.usable && (!s.planned || n < len(s.parts))
 }
 
 // admit returns how long d must wait for other conversations: while its platform can't be reached,
 // or while a delivery is tried that may end the process.
-func (c *conversation) admit(d *bus.Delivery, now time.Time) time.Duration {
-	c.r.mu.Lock()
-	wait := c.r.suspects.admit(c, d, now)
-	c.r.mu.Unlock()
+func (s *sender) admit(d *bus.Delivery, now time.Time) time.Duration {
+	s.r.mu.Lock()
+	wait := s.r.suspects.admit(s.c, d, now)
+	s.r.mu.Unlock()
 	if wait > 0 {
 		return wait
 	}
-	return c.a.admit(c, now)
+	return s.a.admit(s.c, now)
 }
 
 // release ends what admit has begun.
-func (c *conversation) release() {
-	c.a.release(c)
-	c.r.mu.Lock()
-	defer c.r.mu.Unlock()
-	if c.r.suspects.release(c) {
-		for _, other := range c.r.conversations {
+func (s *sender) release() {
+	s.a.release(s.c)
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	if s.r.suspects.release(s.c) {
+		for _, other := range s.r.conversations {
 			other.signal()
 		}
 	}
@@ -134,125 +153,125 @@ func (c *conversation) release() {
 
 // try makes the next try of d. over reports that d needs no other. The table is marked before d is
 // worked on, so that the next process knows which delivery ended this one.
-func (c *conversation) try(
+func (s *sender) try(
 	ctx context.Context, d *bus.Delivery, limits channels.Limits,
 ) (over bool) {
-	start := c.r.now()
-	if !c.sending && (!c.planned || len(d.IDs) < len(c.parts)) {
-		if ok, err := c.markSending(ctx, d); !ok {
+	start := s.r.now()
+	if !s.sending && (!s.planned || len(d.IDs) < len(s.parts)) {
+		if ok, err := s.markSending(ctx, d); !ok {
 			return err == nil
 		}
 	}
-	if !c.planned {
-		if err := c.split(ctx, d, limits); err != nil {
-			return c.failed(ctx, d, err)
+	if !s.planned {
+		if err := s.split(ctx, d, limits); err != nil {
+			return s.failed(ctx, d, err)
 		}
-		if c.needsPass(d) && !c.reserved {
+		if s.needsPass(d) && !s.reserved {
 			return false
 		}
 	}
 	n := len(d.IDs)
-	if n == len(c.parts) { // all parts are sent, but that could not be written
-		return c.finish(ctx, d, start)
+	if n == len(s.parts) { // all parts are sent, but that could not be written
+		return s.finish(ctx, d, start)
 	}
-	if !c.sending {
-		if ok, err := c.markSending(ctx, d); !ok {
+	if !s.sending {
+		if ok, err := s.markSending(ctx, d); !ok {
 			return err == nil
 		}
 	}
-	c.reserved = c.reserved && n < c.shown.usable
+	s.reserved = s.reserved && n < s.shown.usable
 	fault.Point("sending")
 	var id string
-	err := c.withRecover(ctx, func() (err error) {
-		id, err = c.put(ctx, d, n)
+	err := s.c.withRecover(ctx, func() (err error) {
+		id, err = s.put(ctx, d, n)
 		return err
 	})
 	if errors.Is(err, errGone) {
-		c.shown.dropFrom(n)
+		s.shown.dropFrom(n)
 		return false
 	}
 	if err != nil {
-		return c.failed(ctx, d, err)
+		return s.failed(ctx, d, err)
 	}
 	fault.Point("sent")
-	c.reached(ctx)
-	c.uncertainSince = time.Time{}
+	s.reached(ctx)
+	s.uncertainSince = time.Time{}
 	d.IDs = append(d.IDs, id)
-	d.Attempts, d.Crashes, d.Error, c.sending = 0, 0, "", false
-	if n+1 < len(c.parts) {
+	d.Attempts, d.Crashes, d.Error, s.sending = 0, 0, "", false
+	if n+1 < len(s.parts) {
 		return false
 	}
-	return c.finish(ctx, d, start)
+	return s.finish(ctx, d, start)
 }
 
 // markSending notes in the table that d is being sent. ok is as in save.
-func (c *conversation) markSending(ctx context.Context, d *bus.Delivery) (ok bool, err error) {
+func (s *sender) markSending(ctx context.Context, d *bus.Delivery) (ok bool, err error) {
 	d.State = bus.Sending
-	ok, err = c.save(ctx, d)
-	c.sending = ok
+	ok, err = s.save(ctx, d)
+	s.sending = ok
 	return ok, err
 }
 
 // markWaiting notes in the table that d waits after all.
-func (c *conversation) markWaiting(ctx context.Context, d *bus.Delivery) {
-	if !c.sending {
+func (s *sender) markWaiting(ctx context.Context, d *bus.Delivery) {
+	if !s.sending {
 		return
 	}
 	d.State = bus.Waiting
-	if _, err := c.save(ctx, d); err == nil { // else it counts as a try, should the process end
-		c.sending = false
+	if _, err := s.save(ctx, d); err == nil { // else it counts as a try, should the process end
+		s.sending = false
 	}
 }
 
 // split plans the parts of d.
-func (c *conversation) split(ctx context.Context, d *bus.Delivery, limits channels.Limits) error {
+func (s *sender) split(ctx context.Context, d *bus.Delivery, limits channels.Limits) error {
 	known := len(d.Parts)
-	err := c.withRecover(ctx, func() error {
-		c.parts = c.plan(ctx, d, limits)
+	err := s.c.withRecover(ctx, func() error {
+		s.parts = s.plan(ctx, d, limits)
 		return nil
 	})
-	if err == nil && len(c.parts) == 0 {
+	if err == nil && len(s.parts) == 0 {
 		err = fmt.Errorf("%w: there is nothing in it", channels.ErrRefused)
 	}
 	if err != nil {
 		return err
 	}
-	c.planned = true
-	c.sending = c.sending && len(d.Parts) == known // the split is stored before the first part is sent
-	for i, p := range c.parts {                    // files and buttons can't be added by an edit
+	s.planned = true
+	s.sending = s.sending && len(d.Parts) == known // the split is stored before the first part is sent
+	for i, p := range s.parts {                    // files and buttons can't be added by an edit
 		if p.file != nil || len(p.buttons) > 0 {
-			c.shown.usable = min(c.shown.usable, i)
+			s.shown.usable = min(s.shown.usable, i)
 		}
 	}
 	return nil
 }
 
 // reached notes that the platform has answered, and wakes the conversations that waited for that.
-func (c *conversation) reached(ctx context.Context) {
-	c.a.mu.Lock()
-	closed := c.a.breaker.reached()
-	c.a.mu.Unlock()
+func (s *sender) reached(ctx context.Context) {
+	s.a.mu.Lock()
+	closed := s.a.breaker.reached()
+	s.a.mu.Unlock()
 	if !closed {
 		return
 	}
-	c.r.log.InfoContext(ctx, "platform is reached again", "account", c.a.Name)
-	c.r.mu.Lock()
-	defer c.r.mu.Unlock()
-	for _, other := range c.r.conversations {
-		if other.a == c.a {
+	s.r.log.InfoContext(ctx, "platform is reached again", "account", s.a.Name)
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	for _, other := range s.r.conversations {
+		if other.a == s.a {
 			other.signal()
 		}
 	}
 }
 
 // unreached notes that the platform did not answer.
-func (c *conversation) unreached(ctx context.Context, err error) {
-	c.a.mu.Lock()
-	opened := c.a.breaker.failed(c, c.r.now())
-	c.a.mu.Unlock()
+func (s *sender) unreached(ctx context.Context, err error) {
+	s.a.mu.Lock()
+	opened := s.a.breaker.failed(s.c, s.r.now())
+	s.a.mu.Unlock()
 	if opened {
-		c.r.log.WarnContext(ctx, "platform can't be reached: one conversation at a time tries, "+
-			"the others wait", "account", c.a.Name, "err", err)
+		s.r.log.WarnContext(ctx, "platform can't be reached: one conversation at a time tries, "+
+			"the others wait", "account", s.a.Name, "err", err)
 	}
 }
 
@@ -274,9 +293,9 @@ func (c *conversation) withRecover(ctx context.Context, f func() error) (err err
 
 // put shows the part of d with index n: by an edit of the preview's message with that index, if
 // there is one, or as a new message.
-func (c *conversation) put(ctx context.Context, d *bus.Delivery, n int) (id string, err error) {
-	planned := c.parts[n]
-	part := bus.Part{Key: d.Key(n), To: c.to, Text: planned.text, Buttons: planned.buttons}
+func (s *sender) put(ctx context.Context, d *bus.Delivery, n int) (id string, err error) {
+	planned := s.parts[n]
+	part := bus.Part{Key: d.Key(n), To: s.to, Text: planned.text, Buttons: planned.buttons}
 	if n == 0 {
 		part.ReplyTo = d.Message.ReplyTo
 	}
@@ -285,20 +304,20 @@ func (c *conversation) put(ctx context.Context, d *bus.Delivery, n int) (id stri
 			if planned.content != "" {
 				return memoryFile{strings.NewReader(planned.content)}, nil
 			}
-			return c.r.files.Open(f.Path)
+			return s.r.files.Open(f.Path)
 		}}
 	}
-	if c.shown.lost != "" && n == len(c.shown.ids) && part.File == nil && len(part.Buttons) == 0 {
-		return c.resendLost(ctx, part)
+	if s.shown.lost != "" && n == len(s.shown.ids) && part.File == nil && len(part.Buttons) == 0 {
+		return s.resendLost(ctx, part)
 	}
-	if n >= c.shown.usable {
-		return c.send(ctx, part, d)
+	if n >= s.shown.usable {
+		return s.send(ctx, part, d)
 	}
-	id = c.shown.ids[n]
-	if c.shown.texts[n] == part.Text {
+	id = s.shown.ids[n]
+	if s.shown.texts[n] == part.Text {
 		return id, nil
 	}
-	err = c.a.editor.Edit(ctx, c.to, id, part.Text)
+	err = s.a.editor.Edit(ctx, s.to, id, part.Text)
 	switch {
 	case errors.Is(err, channels.ErrRefused):
 		return "", errGone
@@ -306,7 +325,7 @@ func (c *conversation) put(ctx context.Context, d *bus.Delivery, n int) (id stri
 		return "", errors.New(err.Error()) // certainty does not matter: an edit can be repeated
 	}
 	if err == nil {
-		c.shown.texts[n] = part.Text
+		s.shown.texts[n] = part.Text
 	}
 	return id, err
 }
@@ -319,25 +338,25 @@ func (memoryFile) Close() error { return nil }
 
 // send sends a part as a new message. If an earlier try may have sent it already, and the platform
 // may have forgotten its key since, it looks for that message first.
-func (c *conversation) send(
+func (s *sender) send(
 	ctx context.Context, part bus.Part, d *bus.Delivery,
 ) (id string, err error) {
-	now := c.r.now()
-	doubt := !c.uncertainSince.IsZero()
-	if f := c.a.finder; f != nil && doubt && now.Sub(c.uncertainSince) >= f.KeyTime() {
-		last, err := c.r.outbox.LastSent(c.r.db.Read(ctx), d)
+	now := s.r.now()
+	doubt := !s.uncertainSince.IsZero()
+	if f := s.a.finder; f != nil && doubt && now.Sub(s.uncertainSince) >= f.KeyTime() {
+		last, err := s.r.outbox.LastSent(s.r.db.Read(ctx), d)
 		if err == nil {
-			known := slices.Concat(d.IDs, c.shown.ids, last)
-			id, err = f.Find(ctx, part, known, c.uncertainSince)
+			known := slices.Concat(d.IDs, s.shown.ids, last)
+			id, err = f.Find(ctx, part, known, s.uncertainSince)
 		}
 		if err != nil || id != "" {
 			return id, err
 		}
 	}
-	id, err = c.a.Channel.Send(ctx, part)
+	id, err = s.a.Channel.Send(ctx, part)
 	_, limited := errors.AsType[*channels.RateError](err)
-	if err != nil && !limited && c.uncertainSince.IsZero() {
-		c.uncertainSince = now
+	if err != nil && !limited && s.uncertainSince.IsZero() {
+		s.uncertainSince = now
 	}
 	return id, err
 }
@@ -345,17 +364,17 @@ func (c *conversation) send(
 // resendLost sends a part whose message may exist already, as a message of the preview whose id was
 // lost. It sends the part under that message's key: a platform that knows the key returns the id of
 // the existing message, which is then edited to the text of the part.
-func (c *conversation) resendLost(ctx context.Context, part bus.Part) (id string, err error) {
-	part.Key = c.shown.lost
-	if id, err = c.a.Channel.Send(ctx, part); err != nil {
+func (s *sender) resendLost(ctx context.Context, part bus.Part) (id string, err error) {
+	part.Key = s.shown.lost
+	if id, err = s.a.Channel.Send(ctx, part); err != nil {
 		return "", err
 	}
-	c.shown.lost = ""
-	err = c.a.editor.Edit(ctx, c.to, id, part.Text)
+	s.shown.lost = ""
+	err = s.a.editor.Edit(ctx, s.to, id, part.Text)
 	if err == nil || errors.Is(err, channels.ErrRefused) {
 		return id, nil
 	}
-	c.shown.add(id, "") // the next try finds it there
+	s.shown.add(id, "") // the next try finds it there
 	if errors.Is(err, channels.ErrUncertain) {
 		err = errors.New(err.Error())
 	}
@@ -363,43 +382,43 @@ func (c *conversation) resendLost(ctx context.Context, part bus.Part) (id string
 }
 
 // finish ends d after all its parts were sent.
-func (c *conversation) finish(ctx context.Context, d *bus.Delivery, start time.Time) (over bool) {
-	if err := c.removeRest(ctx, d.IDs); err != nil {
-		return c.failed(ctx, d, err)
+func (s *sender) finish(ctx context.Context, d *bus.Delivery, start time.Time) (over bool) {
+	if err := s.removeRest(ctx, d.IDs); err != nil {
+		return s.failed(ctx, d, err)
 	}
 	d.State = bus.Sent
-	if _, err := c.save(ctx, d); err != nil {
+	if _, err := s.save(ctx, d); err != nil {
 		return false
 	}
 	fault.Point("delivered")
 	id := d.IDs[len(d.IDs)-1]
-	if c.a.finisher != nil {
-		c.a.finisher.Finish(ctx, c.to, id)
+	if s.a.finisher != nil {
+		s.a.finisher.Finish(ctx, s.to, id)
 	}
-	c.a.marks.answered(c.to, d.Message.Answers, c.r.now())
-	c.r.count(c.to.Account, func(s *Stats) { s.Sent.Add(1) })
-	for _, l := range c.r.listeners {
+	s.a.marks.answered(s.to, d.Message.Answers, s.r.now())
+	s.r.count(s.to.Account, func(s *Stats) { s.Sent.Add(1) })
+	for _, l := range s.r.listeners {
 		l.Delivered(d.Message)
 	}
 	// answers has the ids of the messages received. It connects this line with theirs.
-	c.r.log.InfoContext(ctx, "message sent", "to", c.to.String(), "id", id,
-		"answers", d.Message.Answers, "took", c.r.now().Sub(start))
+	s.r.log.InfoContext(ctx, "message sent", "to", s.to.String(), "id", id,
+		"answers", d.Message.Answers, "took", s.r.now().Sub(start))
 	return true
 }
 
 // removeRest removes the messages of the preview that are left over because the answer is shorter.
 // It returns an error only if that must be tried again.
-func (c *conversation) removeRest(ctx context.Context, used []string) error {
-	for _, id := range c.shown.ids {
-		if c.a.remover == nil || slices.Contains(used, id) {
+func (s *sender) removeRest(ctx context.Context, used []string) error {
+	for _, id := range s.shown.ids {
+		if s.a.remover == nil || slices.Contains(used, id) {
 			continue
 		}
-		err := c.a.remover.Remove(ctx, c.to, id)
+		err := s.a.remover.Remove(ctx, s.to, id)
 		if _, ok := errors.AsType[*channels.RateError](err); ok {
 			return err
 		}
 		if err != nil && !errors.Is(err, channels.ErrRefused) {
-			c.r.log.WarnContext(ctx, "rest of a preview stays", "to", c.to.String(), "id", id,
+			s.r.log.WarnContext(ctx, "rest of a preview stays", "to", s.to.String(), "id", id,
 				"err", err)
 		}
 	}
@@ -408,23 +427,23 @@ func (c *conversation) removeRest(ctx context.Context, used []string) error {
 
 // save stores the progress of d, together with notices about it. ok is false if that failed and d
 // is to be tried again, or if somebody has dropped d.
-func (c *conversation) save(
+func (s *sender) save(
 	ctx context.Context, d *bus.Delivery, notices ...bus.OutboundMessage,
 ) (ok bool, err error) {
-	err = c.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
-		ok, err = c.r.outbox.Save(tx, d, c.r.now())
+	err = s.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
+		ok, err = s.r.outbox.Save(tx, d, s.r.now())
 		if err == nil && ok {
-			err = c.r.putNotices(tx, c.to, notices)
+			err = s.r.putNotices(tx, s.to, notices)
 		}
 		over := !ok || d.State == bus.Sent || d.State == bus.Dead || d.State == bus.Dropped
 		if err == nil && over && d.Message.Stream != "" {
-			err = c.r.outbox.ForgetPreview(tx, d.Message.Stream)
+			err = s.r.outbox.ForgetPreview(tx, d.Message.Stream)
 		}
 		return err
 	})
 	if err != nil {
-		c.r.log.ErrorContext(ctx, "outbox not written", "to", c.to.String(), "id", d.ID, "err", err)
-		c.retryAt = c.r.now().Add(firstRetry)
+		s.r.log.ErrorContext(ctx, "outbox not written", "to", s.to.String(), "id", d.ID, "err", err)
+		s.retryAt = s.r.now().Add(firstRetry)
 		return false, err
 	}
 	return ok, nil
@@ -432,72 +451,72 @@ func (c *conversation) save(
 
 // failed notes a failed try of d and sets the time of the next. over reports that there will be
 // none.
-func (c *conversation) failed(ctx context.Context, d *bus.Delivery, err error) (over bool) {
-	now := c.r.now()
-	if !c.lastTry.IsZero() { // else it was tried for the first time since the start
-		d.Tried += min(now.Sub(c.lastTry), c.lastWait+slackTime)
+func (s *sender) failed(ctx context.Context, d *bus.Delivery, err error) (over bool) {
+	now := s.r.now()
+	if !s.lastTry.IsZero() { // else it was tried for the first time since the start
+		d.Tried += min(now.Sub(s.lastTry), s.lastWait+slackTime)
 	}
 	wait := time.Duration(0)
-	d.State, d.Error, d.Crashes, c.sending = bus.Waiting, err.Error(), 0, false
+	d.State, d.Error, d.Crashes, s.sending = bus.Waiting, err.Error(), 0, false
 	if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > 0 {
 		wait = limit.After
-		c.a.pause(limit, c.to, now)
-		c.reached(ctx)
+		s.a.pause(limit, s.to, now)
+		s.reached(ctx)
 	} else {
 		if errors.Is(err, channels.ErrUncertain) {
-			c.r.uncertain(ctx, d)
+			s.r.uncertain(ctx, d)
 		}
 		d.Attempts++
 		wait = backoff(d.Attempts)
-		c.retryAt = now.Add(wait)
+		s.retryAt = now.Add(wait)
 		if errors.Is(err, channels.ErrRefused) {
-			c.reached(ctx)
+			s.reached(ctx)
 		} else {
-			c.unreached(ctx, err)
+			s.unreached(ctx, err)
 		}
 	}
-	c.lastTry, c.lastWait = now, min(wait, maxCounted)
+	s.lastTry, s.lastWait = now, min(wait, maxCounted)
 	if errors.Is(err, channels.ErrRefused) || d.Tried >= maxTried {
-		return c.giveUp(ctx, d, err)
+		return s.giveUp(ctx, d, err)
 	}
-	ok, failed := c.save(ctx, d)
+	ok, failed := s.save(ctx, d)
 	if failed != nil {
 		return false
 	}
 	if !ok { // somebody dropped it and needs no notice
 		return true
 	}
-	c.r.log.WarnContext(ctx, "message not sent yet", "to", c.to.String(), "id", d.ID,
+	s.r.log.WarnContext(ctx, "message not sent yet", "to", s.to.String(), "id", d.ID,
 		"attempts", d.Attempts, "retry", wait, "err", err)
 	return false
 }
 
 // giveUp makes d a dead letter because of err, takes the reactions off the messages that d answers,
 // and tells people that no answer comes. over reports that this was stored.
-func (c *conversation) giveUp(ctx context.Context, d *bus.Delivery, err error) (over bool) {
+func (s *sender) giveUp(ctx context.Context, d *bus.Delivery, err error) (over bool) {
 	d.State, d.Error = bus.Dead, err.Error()
 	var notices []bus.OutboundMessage
 	if d.Message.Notice {
 		d.State = bus.Dropped // nobody has to deal with a lost notice
 	} else {
 		var failed error
-		if notices, failed = c.r.notices(ctx, d); failed != nil {
-			c.r.log.ErrorContext(ctx, "nobody is told of a message that was given up",
-				"to", c.to.String(), "id", d.ID, "err", failed)
+		if notices, failed = s.r.notices(ctx, d); failed != nil {
+			s.r.log.ErrorContext(ctx, "nobody is told of a message that was given up",
+				"to", s.to.String(), "id", d.ID, "err", failed)
 		}
 	}
-	ok, failed := c.save(ctx, d, notices...)
+	ok, failed := s.save(ctx, d, notices...)
 	if failed != nil || !ok {
 		return failed == nil
 	}
-	c.a.marks.answered(c.to, d.Message.Answers, c.r.now())
+	s.a.marks.answered(s.to, d.Message.Answers, s.r.now())
 	if d.State == bus.Dead {
-		c.r.count(c.to.Account, func(s *Stats) { s.Dead.Add(1) })
-		c.r.log.ErrorContext(ctx, "message given up: see gateway outbox list",
-			"to", c.to.String(), "id", d.ID, "err", err)
+		s.r.count(s.to.Account, func(s *Stats) { s.Dead.Add(1) })
+		s.r.log.ErrorContext(ctx, "message given up: see gateway outbox list",
+			"to", s.to.String(), "id", d.ID, "err", err)
 	} else {
-		c.r.log.WarnContext(ctx, "notice of a message that was given up not delivered",
-			"to", c.to.String(), "id", d.ID, "err", err)
+		s.r.log.WarnContext(ctx, "notice of a message that was given up not delivered",
+			"to", s.to.String(), "id", d.ID, "err", err)
 	}
 	return true
 }

@@ -36,8 +36,8 @@ const (
 // text follows as a file. A plan depends only on the message and the limits, so that a later
 // process makes the same one. Only the split of the text is stored, since another version may
 // split differently.
-func (c *conversation) plan(ctx context.Context, d *bus.Delivery, limits channels.Limits) []part {
-	m := c.withheld(ctx, d.Message)
+func (s *sender) plan(ctx context.Context, d *bus.Delivery, limits channels.Limits) []part {
+	m := s.withheld(ctx, d.Message)
 	text, buttons := m.Text, m.Buttons
 	if len(buttons) > limits.Buttons {
 		text, buttons = withButtons(text, buttons), nil
@@ -48,7 +48,7 @@ func (c *conversation) plan(ctx context.Context, d *bus.Delivery, limits channel
 		return append([]part{{text: text, file: &files[0], buttons: buttons}}, rest...)
 	}
 	var parts []part
-	for _, t := range c.texts(ctx, d, text, limits) {
+	for _, t := range s.texts(ctx, d, text, limits) {
 		parts = append(parts, part{text: t})
 	}
 	if len(parts) == maxParts+1 && parts[maxParts].text == textWholeInFile {
@@ -80,7 +80,7 @@ func captions(
 }
 
 // texts returns text, split if it is too long.
-func (c *conversation) texts(
+func (s *sender) texts(
 	ctx context.Context, d *bus.Delivery, text string, limits channels.Limits,
 ) []string {
 	if text == "" {
@@ -89,7 +89,7 @@ func (c *conversation) texts(
 	// A byte counts for at most four units, so most texts need not be measured.
 	if len(d.Parts) == 0 && limits.Text > 0 && len(text) > limits.Text/4 {
 		var parts []string
-		err := c.withRecover(ctx, func() error {
+		err := s.c.withRecover(ctx, func() error {
 			parts = markup.SplitFirst(text, limits.Text, maxParts+1, limits.Measure)
 			return nil
 		})

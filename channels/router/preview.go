@@ -34,6 +34,16 @@ type preview struct {
 	noDraft bool      // it is not
 }
 
+// A display shows the previews of a conversation, one after another.
+type display struct {
+	c  *conversation
+	r  *Router
+	a  *account
+	to bus.Address
+
+	preview preview
+}
+
 // messages are the platform's messages that show a preview.
 type messages struct {
 	ids    []string // platform's
@@ -70,60 +80,60 @@ const (
 func (p *preview) active() bool { return p.stream != "" && (!p.ended || p.stopped) }
 
 // applyUpdate applies update to the preview. r.mu is held.
-func (c *conversation) applyUpdate(update *bus.Progress) {
-	p := &c.preview
-	if !update.Ended && c.r.finished.has(update.Stream) {
+func (v *display) applyUpdate(update *bus.Progress) {
+	p := &v.preview
+	if !update.Ended && v.r.finished.has(update.Stream) {
 		return // too late: the answer itself is being delivered
 	}
 	if p.stream != update.Stream {
 		if update.Ended {
 			return // nothing of it is shown
 		}
-		c.keepPreview()
-		*p = preview{stream: update.Stream, began: c.r.now(), messages: c.r.keptPreviews[update.Stream]}
-		delete(c.r.keptPreviews, update.Stream)
+		v.keepPreview()
+		*p = preview{stream: update.Stream, began: v.r.now(), messages: v.r.keptPreviews[update.Stream]}
+		delete(v.r.keptPreviews, update.Stream)
 	}
 	p.replyTo, p.ended, p.stopped = update.ReplyTo, update.Ended, update.Void
 	if !update.Ended {
-		p.text, p.status = c.r.secrets.Load().safePrefix(update.Text), update.Status
+		p.text, p.status = v.r.secrets.Load().safePrefix(update.Text), update.Status
 	}
 }
 
 // keepPreview ends the preview, and keeps its messages for the answer that will replace them. r.mu
 // is held.
-func (c *conversation) keepPreview() {
-	if len(c.preview.ids) > 0 || c.preview.lost != "" {
-		c.preview.orphaned = c.r.now()
-		c.r.keptPreviews[c.preview.stream] = c.preview.messages
+func (v *display) keepPreview() {
+	if len(v.preview.ids) > 0 || v.preview.lost != "" {
+		v.preview.orphaned = v.r.now()
+		v.r.keptPreviews[v.preview.stream] = v.preview.messages
 	}
-	c.preview = preview{}
+	v.preview = preview{}
 }
 
 // claimPreview ends the preview of a stream and returns its messages.
-func (c *conversation) claimPreview(stream string) messages {
-	c.r.mu.Lock()
-	defer c.r.mu.Unlock()
-	if c.preview.stream == stream {
-		c.keepPreview()
+func (v *display) claimPreview(stream string) messages {
+	v.r.mu.Lock()
+	defer v.r.mu.Unlock()
+	if v.preview.stream == stream {
+		v.keepPreview()
 	}
-	m := c.r.keptPreviews[stream]
-	delete(c.r.keptPreviews, stream)
+	m := v.r.keptPreviews[stream]
+	delete(v.r.keptPreviews, stream)
 	return m
 }
 
 // show brings the preview up to date if that is due, and returns how long to wait before the next
 // call. work is the context of calls that the end of ctx must not interrupt.
-func (c *conversation) show(ctx, work context.Context) time.Duration {
-	if c.preview.stopped {
-		return c.endStopped(work)
+func (v *display) show(ctx, work context.Context) time.Duration {
+	if v.preview.stopped {
+		return v.endStopped(work)
 	}
-	now := c.r.now()
-	wait := c.showTyping(ctx, now)
-	p := &c.preview
-	if c.a.editor == nil && c.a.drafter == nil || p.failed || p.text == "" && p.status == "" {
+	now := v.r.now()
+	wait := v.showTyping(ctx, now)
+	p := &v.preview
+	if v.a.editor == nil && v.a.drafter == nil || p.failed || p.text == "" && p.status == "" {
 		return wait
 	}
-	limits := c.a.limits(c.to)
+	limits := v.a.limits(v.to)
 	due := p.edited.Add(limits.EditInterval)
 	if p.edited.IsZero() {
 		due = p.began.Add(min(showDelay, limits.EditInterval))
@@ -131,53 +141,53 @@ func (c *conversation) show(ctx, work context.Context) time.Duration {
 	if early := due.Sub(now); early > 0 {
 		return min(wait, early)
 	}
-	if c.showDraft(work, limits) {
-		p.edited = c.r.now()
+	if v.showDraft(work, limits) {
+		p.edited = v.r.now()
 		return max(min(wait, limits.EditInterval), time.Millisecond)
 	}
-	n, text := c.stale(work, limits)
-	if n < 0 || c.a.editor == nil {
+	n, text := v.stale(work, limits)
+	if n < 0 || v.a.editor == nil {
 		return wait
 	}
-	early := c.a.wait(c.to, now)
+	early := v.a.wait(v.to, now)
 	if n == len(p.ids) { // a new message counts towards the limits like any other
-		early = c.a.reserve(&c.reservation, c.to, limits, now)
+		early = v.a.reserve(&v.c.reservation, v.to, limits, now)
 	}
 	if early > 0 {
 		return min(wait, early)
 	}
-	c.showText(work, n, text)
-	p.edited = c.r.now() // the platform may have received it as late as this
+	v.showText(work, n, text)
+	p.edited = v.r.now() // the platform may have received it as late as this
 	return max(min(wait, limits.EditInterval), time.Millisecond)
 }
 
 // showDraft shows the end of the answer as a draft, and reports whether the channel can do that
 // here.
-func (c *conversation) showDraft(ctx context.Context, limits channels.Limits) bool {
-	p := &c.preview
-	if c.a.drafter == nil || p.noDraft || len(p.ids) > 0 {
+func (v *display) showDraft(ctx context.Context, limits channels.Limits) bool {
+	p := &v.preview
+	if v.a.drafter == nil || p.noDraft || len(p.ids) > 0 {
 		return false
 	}
 	var pieces []string
-	err := c.withRecover(ctx, func() error { pieces = p.pieces(limits); return nil })
+	err := v.c.withRecover(ctx, func() error { pieces = p.pieces(limits); return nil })
 	if err != nil || len(pieces) == 0 {
 		p.failed = p.failed || err != nil
 		return true
 	}
 	text := pieces[len(pieces)-1]
-	if text == p.draft || c.a.wait(c.to, c.r.now()) > 0 {
+	if text == p.draft || v.a.wait(v.to, v.r.now()) > 0 {
 		return true
 	}
-	err = c.withRecover(ctx, func() error { return c.a.drafter.Draft(ctx, c.to, p.stream, text) })
+	err = v.c.withRecover(ctx, func() error { return v.a.drafter.Draft(ctx, v.to, p.stream, text) })
 	if errors.Is(err, channels.ErrRefused) {
 		p.noDraft = true
 		return false
 	}
 	if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > 0 {
-		c.a.pause(limit, c.to, c.r.now())
+		v.a.pause(limit, v.to, v.r.now())
 	} else if err != nil {
 		p.failed = true
-		c.r.log.InfoContext(ctx, "preview given up", "to", c.to.String(), "err", err)
+		v.r.log.InfoContext(ctx, "preview given up", "to", v.to.String(), "err", err)
 	}
 	p.draft = text
 	return true
@@ -185,34 +195,34 @@ func (c *conversation) showDraft(ctx context.Context, limits channels.Limits) bo
 
 // showTyping renews the typing indicator until there is text, and returns how long to wait before
 // the next call.
-func (c *conversation) showTyping(ctx context.Context, now time.Time) time.Duration {
-	p := &c.preview
-	if c.a.typer == nil || len(p.ids) > 0 {
+func (v *display) showTyping(ctx context.Context, now time.Time) time.Duration {
+	p := &v.preview
+	if v.a.typer == nil || len(p.ids) > 0 {
 		return typeEvery
 	}
 	if wait := p.typed.Add(typeEvery).Sub(now); wait > 0 {
 		return wait
 	}
 	p.typed = now
-	if c.a.wait(c.to, now) == 0 {
-		c.a.showTyping(ctx, c.to, &c.r.wg)
+	if v.a.wait(v.to, now) == 0 {
+		v.a.showTyping(ctx, v.to, &v.r.wg)
 	}
 	return typeEvery
 }
 
 // stopPreviews ends the preview if it was stopped or belongs to one of the streams. It returns how
 // long the next message has to wait for that.
-func (c *conversation) stopPreviews(ctx context.Context, streams []string) time.Duration {
-	c.r.mu.Lock()
-	p := &c.preview
+func (v *display) stopPreviews(ctx context.Context, streams []string) time.Duration {
+	v.r.mu.Lock()
+	p := &v.preview
 	for _, s := range streams {
-		c.r.finished.add(s)
+		v.r.finished.add(s)
 		p.stopped = p.stopped || p.stream == s
 	}
 	p.ended = p.ended || p.stopped
-	c.r.mu.Unlock()
+	v.r.mu.Unlock()
 	if p.stopped {
-		if wait := c.endStopped(ctx); p.stopped {
+		if wait := v.endStopped(ctx); p.stopped {
 			return wait
 		}
 	}
@@ -224,28 +234,28 @@ const stoppedMark = "… (stopped)"
 
 // endStopped ends the preview of an answer that was stopped. Its messages stay, without the status
 // line and with stoppedMark. It returns how long to wait before the next call.
-func (c *conversation) endStopped(ctx context.Context) time.Duration {
-	p := &c.preview
+func (v *display) endStopped(ctx context.Context) time.Duration {
+	p := &v.preview
 	p.status = ""
 	for {
-		n, text := c.stale(ctx, c.a.limits(c.to))
+		n, text := v.stale(ctx, v.a.limits(v.to))
 		if n < 0 || n == len(p.ids) || p.failed {
 			break
 		}
-		if wait := c.a.wait(c.to, c.r.now()); wait > 0 {
+		if wait := v.a.wait(v.to, v.r.now()); wait > 0 {
 			return wait
 		}
-		c.showText(ctx, n, text)
+		v.showText(ctx, n, text)
 	}
 	if last := len(p.ids) - 1; last >= 0 {
-		if c.a.finisher != nil {
-			c.a.finisher.Finish(ctx, c.to, p.ids[last])
+		if v.a.finisher != nil {
+			v.a.finisher.Finish(ctx, v.to, p.ids[last])
 		}
-		err := c.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-			return c.r.outbox.ForgetPreview(tx, p.stream)
+		err := v.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+			return v.r.outbox.ForgetPreview(tx, p.stream)
 		})
 		if err != nil {
-			c.r.log.ErrorContext(ctx, "outbox not written", "to", c.to.String(), "err", err)
+			v.r.log.ErrorContext(ctx, "outbox not written", "to", v.to.String(), "err", err)
 		}
 	}
 	*p = preview{}
@@ -302,10 +312,10 @@ func (p *preview) withStopMark(pieces []string, l channels.Limits) []string {
 // should have. n is the number of messages if a new one is needed, and -1 if none is out of date.
 // When text moves from the last message to a new one, the new one is sent first: the next edit may
 // be more than a second away, and until then no text is missing.
-func (c *conversation) stale(ctx context.Context, limits channels.Limits) (n int, text string) {
-	p := &c.preview
+func (v *display) stale(ctx context.Context, limits channels.Limits) (n int, text string) {
+	p := &v.preview
 	n = -1
-	err := c.withRecover(ctx, func() error {
+	err := v.c.withRecover(ctx, func() error {
 		pieces := p.pieces(limits)
 		for i, piece := range pieces {
 			if i < len(p.ids) && !differ(limits, p.texts[i], piece) {
@@ -332,21 +342,21 @@ func differ(l channels.Limits, a, b string) bool {
 
 // showText sets the text of the message with index n. If that fails for another reason than a rate
 // limit, nothing more of the answer is shown.
-func (c *conversation) showText(ctx context.Context, n int, text string) {
-	err := c.withRecover(ctx, func() error { return c.putText(ctx, n, text) })
+func (v *display) showText(ctx context.Context, n int, text string) {
+	err := v.c.withRecover(ctx, func() error { return v.putText(ctx, n, text) })
 	if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > 0 {
-		c.a.pause(limit, c.to, c.r.now())
+		v.a.pause(limit, v.to, v.r.now())
 	} else if err != nil {
-		c.preview.failed = true
-		c.r.log.InfoContext(ctx, "preview given up", "to", c.to.String(), "err", err)
+		v.preview.failed = true
+		v.r.log.InfoContext(ctx, "preview given up", "to", v.to.String(), "err", err)
 	}
 }
 
 // putText makes the calls of showText.
-func (c *conversation) putText(ctx context.Context, n int, text string) error {
-	p := &c.preview
+func (v *display) putText(ctx context.Context, n int, text string) error {
+	p := &v.preview
 	if n < len(p.ids) {
-		err := c.a.editor.Edit(ctx, c.to, p.ids[n], text)
+		err := v.a.editor.Edit(ctx, v.to, p.ids[n], text)
 		if err == nil {
 			p.texts[n] = text
 		}
@@ -357,29 +367,29 @@ func (c *conversation) putText(ctx context.Context, n int, text string) error {
 		shows = ""
 	}
 	p.lost = cmp.Or(p.lost, bus.NewKey())
-	part := bus.Part{Key: p.lost, To: c.to, Text: text}
+	part := bus.Part{Key: p.lost, To: v.to, Text: text}
 	if n == 0 {
 		part.ReplyTo = p.replyTo
 	}
 	// It is stored before and after the call, so that the answer finds the message also after a
 	// restart in between.
-	if err := c.notePreview(ctx); err != nil {
+	if err := v.notePreview(ctx); err != nil {
 		return err
 	}
-	id, err := c.a.Channel.Send(ctx, part)
+	id, err := v.a.Channel.Send(ctx, part)
 	if err != nil {
 		return err
 	}
 	p.add(id, shows)
 	p.lost = ""
-	return c.notePreview(ctx)
+	return v.notePreview(ctx)
 }
 
 // notePreview stores the messages of the preview.
-func (c *conversation) notePreview(ctx context.Context) error {
-	p := &c.preview
-	return c.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		return c.r.outbox.SavePreview(tx, p.stream, bus.Preview{IDs: p.ids, Key: p.lost}, c.r.now())
+func (v *display) notePreview(ctx context.Context) error {
+	p := &v.preview
+	return v.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		return v.r.outbox.SavePreview(tx, p.stream, bus.Preview{IDs: p.ids, Key: p.lost}, v.r.now())
 	})
 }
 

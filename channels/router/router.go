@@ -332,6 +332,8 @@ func (r *Router) conversation(ctx, work context.Context, a *account, to bus.Addr
 		return c
 	}
 	c := &conversation{r: r, a: a, to: to, wake: make(chan struct{}, 1)}
+	c.sender = sender{c: c, r: r, a: a, to: to}
+	c.display = display{c: c, r: r, a: a, to: to}
 	r.conversations[to] = c
 	r.wg.Go(func() { c.run(ctx, work) })
 	return c

@@ -85,14 +85,14 @@ func (s Secrets) foundInFile(r io.Reader) (bool, error) {
 }
 
 // withheld returns m without texts and files that contain a secret.
-func (c *conversation) withheld(ctx context.Context, m bus.OutboundMessage) bus.OutboundMessage {
-	s := *c.r.secrets.Load()
-	if len(s) == 0 {
+func (s *sender) withheld(ctx context.Context, m bus.OutboundMessage) bus.OutboundMessage {
+	secrets := *s.r.secrets.Load()
+	if len(secrets) == 0 {
 		return m
 	}
-	found := s.foundIn(m.Text)
+	found := secrets.foundIn(m.Text)
 	for _, b := range m.Buttons {
-		found = found || s.foundIn(b.Label)
+		found = found || secrets.foundIn(b.Label)
 	}
 	if found {
 		m.Text, m.Buttons = textWithheld, nil
@@ -100,26 +100,26 @@ func (c *conversation) withheld(ctx context.Context, m bus.OutboundMessage) bus.
 	files := m.Attachments
 	m.Attachments = nil
 	for _, f := range files {
-		if s.foundIn(f.Name) || c.secretFile(f) {
+		if secrets.foundIn(f.Name) || s.secretFile(f) {
 			m.Text, found = strings.TrimSpace(m.Text+"\n\n"+textWithheld), true
 			continue
 		}
 		m.Attachments = append(m.Attachments, f)
 	}
 	if found {
-		c.r.log.ErrorContext(ctx, "message withheld: it contains a secret of the gateway",
-			"to", c.to.String())
+		s.r.log.ErrorContext(ctx, "message withheld: it contains a secret of the gateway",
+			"to", s.to.String())
 	}
 	return m
 }
 
 // secretFile reports whether f contains a secret. A file that can't be opened is not sent anyway.
-func (c *conversation) secretFile(f bus.Attachment) bool {
-	file, err := c.r.files.Open(f.Path)
+func (s *sender) secretFile(f bus.Attachment) bool {
+	file, err := s.r.files.Open(f.Path)
 	if err != nil {
 		return false
 	}
 	defer file.Close()
-	found, err := c.r.secrets.Load().foundInFile(file)
+	found, err := s.r.secrets.Load().foundInFile(file)
 	return found || err != nil
 }
