@@ -15,30 +15,35 @@ import (
 // An account is an Account with its rate limits and the state that its conversations share.
 type account struct {
 	Account
-	editor       channels.Editor   // nil if there is none, or previews are off
-	drafter      channels.Drafter  // nil if there is none, or previews are off
-	remover      channels.Remover  // nil if there is none
-	finisher     channels.Finisher // nil if there is none
-	finder       channels.Finder   // nil if there is none
-	typer        channels.Typer    // nil if there is none
-	pacer        channels.Pacer    // nil if there is none
-	deduplicates bool              // it is a Deduplicator
-	marks        *marks
-	stats        Stats
-	typing       chan struct{}
-	typed        *rate.Limiter
+	features
+	marks  *marks
+	stats  Stats
+	typing chan struct{}
+	typed  *rate.Limiter
 
 	mu      sync.Mutex
 	total   bucket
-	chats   map[string]*bucket // by what limited names
-	pruneAt int                // how many chats there may be before those that rest are forgotten
-	round   int                // how often all was paused
+	chats   map[string]*bucket // by limitKey
+	pruneAt int                // how many chats there may be before full buckets are removed
+	round   int                // how often the account was paused
 	breaker breaker
 
-	// Guarded by the router's mu:
+	// Guarded by Router.mu:
 	loaded  int // conversations that have a worker because something waits for them
-	pending int // messages on their way
+	pending int // messages that wait to be sent
 	backlog backlog
+}
+
+// features are the optional interfaces of an account's channel; nil if it does not have them.
+type features struct {
+	editor       channels.Editor  // nil also if previews are off
+	drafter      channels.Drafter // nil also if previews are off
+	remover      channels.Remover
+	finisher     channels.Finisher
+	finder       channels.Finder
+	typer        channels.Typer
+	pacer        channels.Pacer
+	deduplicates bool // it is a Deduplicator
 }
 
 // maxTyping is how many typing indicators of an account are set at once, and typingRate how many in

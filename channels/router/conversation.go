@@ -168,7 +168,7 @@ func (c *conversation) reload(ctx context.Context, d *bus.Delivery) bool {
 			c.r.mu.Lock()
 			c.loading = false
 			if c.first = found; found != nil {
-				c.r.finished.add(found.Message.Stream)
+				c.r.previews.finished.add(found.Message.Stream)
 			}
 			c.more = c.more || found != nil || d != nil
 			c.r.mu.Unlock()
@@ -217,12 +217,12 @@ func (c *conversation) done(d *bus.Delivery) {
 func (c *conversation) yield() bool {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
-	if !c.a.backlog.pending || c.a.loaded <= maxLoaded-yieldAtOnce || c.first == nil || c.sender.sending ||
-		len(c.updates) > 0 || c.display.preview.active() || c.a.broken() {
+	if !c.a.backlog.pending || c.a.loaded <= maxLoaded-yieldAtOnce || c.first == nil ||
+		c.sender.sending || len(c.updates) > 0 || c.display.preview.active() || c.a.broken() {
 		return false
 	}
 	if s := c.first.Message.Stream; s != "" && c.sender.current == c.first {
-		c.r.keptPreviews[s] = c.sender.shown
+		c.r.previews.kept[s] = c.sender.shown
 	}
 	c.a.backlog.add()
 	c.end()

@@ -433,7 +433,7 @@ func (s *sender) save(
 	err = s.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
 		ok, err = s.r.outbox.Save(tx, d, s.r.now())
 		if err == nil && ok {
-			err = s.r.putNotices(tx, s.to, notices)
+			err = s.r.notices.put(tx, s.to, notices)
 		}
 		over := !ok || d.State == bus.Sent || d.State == bus.Dead || d.State == bus.Dropped
 		if err == nil && over && d.Message.Stream != "" {
@@ -500,7 +500,7 @@ func (s *sender) giveUp(ctx context.Context, d *bus.Delivery, err error) (over b
 		d.State = bus.Dropped // nobody has to deal with a lost notice
 	} else {
 		var failed error
-		if notices, failed = s.r.notices(ctx, d); failed != nil {
+		if notices, failed = s.r.notices.about(ctx, d); failed != nil {
 			s.r.log.ErrorContext(ctx, "nobody is told of a message that was given up",
 				"to", s.to.String(), "id", d.ID, "err", failed)
 		}

@@ -46,7 +46,9 @@ func (w *backlog) endPass() {
 func (r *Router) loadConversations(ctx, work context.Context) error {
 	for _, a := range r.accounts {
 		for {
-			after, ok := r.loadAfter(a)
+			r.mu.Lock()
+			after, ok := a.passAfter()
+			r.mu.Unlock()
 			if !ok {
 				break
 			}
@@ -63,11 +65,9 @@ func (r *Router) loadConversations(ctx, work context.Context) error {
 	return nil
 }
 
-// loadAfter returns the address after which the pass over the conversations of a goes on. It
-// reports false if none wait or no more workers may run.
-func (r *Router) loadAfter(a *account) (after bus.Address, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// passAfter returns the address after which the pass over the conversations of a goes on. It reports
+// false if none wait or no more workers may run. Router.mu is held.
+func (a *account) passAfter() (after bus.Address, ok bool) {
 	after = a.backlog.cursor
 	after.Account = a.Name
 	return after, a.backlog.pending && a.loaded < maxLoaded
@@ -100,10 +100,10 @@ func (r *Router) rescan(ctx context.Context) error {
 		return err
 	}
 	now := r.now()
-	if n == r.changes && now.Sub(r.scanned) < fullScanInterval {
+	if n == r.seen.changes && now.Sub(r.seen.scanned) < fullScanInterval {
 		return nil
 	}
-	if n != r.changes {
+	if n != r.seen.changes {
 		r.mu.Lock()
 		for _, c := range r.conversations {
 			c.check = true
@@ -114,7 +114,7 @@ func (r *Router) rescan(ctx context.Context) error {
 			return err
 		}
 	}
-	r.changes = n
+	r.seen.changes = n
 	r.forgetKept(ctx, now.Add(-keptTime))
 	return r.scanAll(q)
 }
@@ -136,7 +136,7 @@ func (r *Router) endDropped(ctx context.Context, q store.Queryer) error {
 		if s := d.Message.Stream; s != "" {
 			streams = append(streams, s)
 			r.mu.Lock()
-			delete(r.keptPreviews, s)
+			delete(r.previews.kept, s)
 			r.mu.Unlock()
 		}
 	}
@@ -155,7 +155,7 @@ func (r *Router) endDropped(ctx context.Context, q store.Queryer) error {
 
 // scanAll counts everything that waits, and begins a pass over it.
 func (r *Router) scanAll(q store.Queryer) error {
-	r.scanned = r.now()
+	r.seen.scanned = r.now()
 	open, err := r.outbox.OpenByAccount(q)
 	if err != nil {
 		return err
@@ -174,13 +174,13 @@ func (r *Router) scanAll(q store.Queryer) error {
 // without saying so.
 func (r *Router) forgetKept(ctx context.Context, before time.Time) {
 	r.mu.Lock()
-	n := len(r.keptPreviews)
-	for stream, m := range r.keptPreviews {
+	n := len(r.previews.kept)
+	for stream, m := range r.previews.kept {
 		if m.orphaned.Before(before) {
-			delete(r.keptPreviews, stream)
+			delete(r.previews.kept, stream)
 		}
 	}
-	n -= len(r.keptPreviews)
+	n -= len(r.previews.kept)
 	r.mu.Unlock()
 	if n == 0 {
 		return

@@ -15,26 +15,36 @@ import (
 // noticeTerm is how long after a notice about a chat no further one is sent.
 const noticeTerm = 24 * time.Hour
 
-// notices returns the messages that say that d is given up: to each owner, in another chat than
+// notices tell people that a message was given up.
+type notices struct {
+	db       *store.DB
+	inbox    *bus.Inbox // for reading only
+	outbox   *bus.Outbox
+	owners   Owners
+	accounts map[string]*account
+	now      func() time.Time
+}
+
+// about returns the messages that say that d is given up: to each owner, in another chat than
 // that of d, and to the person whom d answers. A notice that can't be delivered is dropped, so
 // notices cause no further notices.
-func (r *Router) notices(ctx context.Context, d *bus.Delivery) ([]bus.OutboundMessage, error) {
-	q := r.db.Read(context.WithoutCancel(ctx))
+func (n *notices) about(ctx context.Context, d *bus.Delivery) ([]bus.OutboundMessage, error) {
+	q := n.db.Read(context.WithoutCancel(ctx))
 	var told bool
 	err := q.QueryRow(`SELECT count(*) > 0 FROM notices
 		WHERE account = $1 AND chat = $2 AND told_ms > $3`, d.Message.To.Account, d.Message.To.Chat,
-		r.now().Add(-noticeTerm).UnixMilli()).Scan(&told)
+		n.now().Add(-noticeTerm).UnixMilli()).Scan(&told)
 	if err != nil {
 		return nil, fmt.Errorf("router: read notices: %w", err)
 	}
 	if told {
 		return nil, nil
 	}
-	asked, err := r.question(q, d)
+	asked, err := n.question(q, d)
 	if err != nil {
 		return nil, err
 	}
-	owners, err := r.owners.OwnersBeside(q, d.Message.To)
+	owners, err := n.owners.OwnersBeside(q, d.Message.To)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +55,7 @@ func (r *Router) notices(ctx context.Context, d *bus.Delivery) ([]bus.OutboundMe
 	if asked == nil {
 		return list, nil
 	}
-	to, err := r.replyAddress(q, asked)
+	to, err := n.replyAddress(q, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -59,9 +69,9 @@ func (r *Router) notices(ctx context.Context, d *bus.Delivery) ([]bus.OutboundMe
 }
 
 // question returns the first message that d answers, or nil if the inbox has none.
-func (r *Router) question(q store.Queryer, d *bus.Delivery) (*bus.InboundMessage, error) {
+func (n *notices) question(q store.Queryer, d *bus.Delivery) (*bus.InboundMessage, error) {
 	for _, id := range d.Message.Answers {
-		m, ok, err := r.inbox.Find(q, d.Message.To, id)
+		m, ok, err := n.inbox.Find(q, d.Message.To, id)
 		if err != nil {
 			return nil, err
 		}
@@ -74,17 +84,17 @@ func (r *Router) question(q store.Queryer, d *bus.Delivery) (*bus.InboundMessage
 
 // replyAddress returns where the sender of m can be told that the answer to m failed: a direct chat
 // if there is one, or else the chat of m, which may have refused that one answer only.
-func (r *Router) replyAddress(q store.Queryer, m *bus.InboundMessage) (bus.Address, error) {
+func (n *notices) replyAddress(q store.Queryer, m *bus.InboundMessage) (bus.Address, error) {
 	if m.Person == 0 {
 		return m.From, nil
 	}
-	chats, err := r.inbox.DirectChats(q, m.Person)
+	chats, err := n.inbox.DirectChats(q, m.Person)
 	if err != nil {
 		return bus.Address{}, err
 	}
 	to := m.From
 	for _, chat := range chats {
-		if _, ok := r.accounts[chat.Account]; !ok || chat.Chat == m.From.Chat {
+		if _, ok := n.accounts[chat.Account]; !ok || chat.Chat == m.From.Chat {
 			continue
 		}
 		if to = chat; chat.Account == m.From.Account {
@@ -94,26 +104,26 @@ func (r *Router) replyAddress(q store.Queryer, m *bus.InboundMessage) (bus.Addre
 	return to, nil
 }
 
-// putNotices puts notices about a chat into the outbox, unless there was one within noticeTerm.
-func (r *Router) putNotices(tx *store.Tx, to bus.Address, list []bus.OutboundMessage) error {
+// put puts notices about a chat into the outbox, unless there was one within noticeTerm.
+func (n *notices) put(tx *store.Tx, to bus.Address, list []bus.OutboundMessage) error {
 	if len(list) == 0 {
 		return nil
 	}
-	now := r.now()
+	now := n.now()
 	_, err := tx.Exec("DELETE FROM notices WHERE told_ms <= $1", now.Add(-noticeTerm).UnixMilli())
 	if err != nil {
 		return fmt.Errorf("router: note a notice: %w", err)
 	}
-	n, err := tx.Exec(`INSERT INTO notices (account, chat, told_ms) VALUES ($1, $2, $3)
+	added, err := tx.Exec(`INSERT INTO notices (account, chat, told_ms) VALUES ($1, $2, $3)
 		ON CONFLICT (account, chat) DO NOTHING`, to.Account, to.Chat, now.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("router: note a notice: %w", err)
 	}
 	for _, m := range list {
-		if n == 0 {
+		if added == 0 {
 			break
 		}
-		if err := r.outbox.Put(tx, m, now); err != nil {
+		if err := n.outbox.Put(tx, m, now); err != nil {
 			return err
 		}
 	}

@@ -82,7 +82,7 @@ func (p *preview) active() bool { return p.stream != "" && (!p.ended || p.stoppe
 // applyUpdate applies update to the preview. r.mu is held.
 func (v *display) applyUpdate(update *bus.Progress) {
 	p := &v.preview
-	if !update.Ended && v.r.finished.has(update.Stream) {
+	if !update.Ended && v.r.previews.finished.has(update.Stream) {
 		return // too late: the answer itself is being delivered
 	}
 	if p.stream != update.Stream {
@@ -90,8 +90,8 @@ func (v *display) applyUpdate(update *bus.Progress) {
 			return // nothing of it is shown
 		}
 		v.keepPreview()
-		*p = preview{stream: update.Stream, began: v.r.now(), messages: v.r.keptPreviews[update.Stream]}
-		delete(v.r.keptPreviews, update.Stream)
+		*p = preview{stream: update.Stream, began: v.r.now(), messages: v.r.previews.kept[update.Stream]}
+		delete(v.r.previews.kept, update.Stream)
 	}
 	p.replyTo, p.ended, p.stopped = update.ReplyTo, update.Ended, update.Void
 	if !update.Ended {
@@ -104,7 +104,7 @@ func (v *display) applyUpdate(update *bus.Progress) {
 func (v *display) keepPreview() {
 	if len(v.preview.ids) > 0 || v.preview.lost != "" {
 		v.preview.orphaned = v.r.now()
-		v.r.keptPreviews[v.preview.stream] = v.preview.messages
+		v.r.previews.kept[v.preview.stream] = v.preview.messages
 	}
 	v.preview = preview{}
 }
@@ -116,8 +116,8 @@ func (v *display) claimPreview(stream string) messages {
 	if v.preview.stream == stream {
 		v.keepPreview()
 	}
-	m := v.r.keptPreviews[stream]
-	delete(v.r.keptPreviews, stream)
+	m := v.r.previews.kept[stream]
+	delete(v.r.previews.kept, stream)
 	return m
 }
 
@@ -216,7 +216,7 @@ func (v *display) stopPreviews(ctx context.Context, streams []string) time.Durat
 	v.r.mu.Lock()
 	p := &v.preview
 	for _, s := range streams {
-		v.r.finished.add(s)
+		v.r.previews.finished.add(s)
 		p.stopped = p.stopped || p.stream == s
 	}
 	p.ended = p.ended || p.stopped

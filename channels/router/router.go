@@ -51,8 +51,7 @@ type Router struct {
 	outbox   *bus.Outbox
 	live     *bus.Live
 	files    Files
-	inbox    *bus.Inbox // for reading only
-	owners   Owners
+	notices  notices
 	accounts map[string]*account
 	now      func() time.Time
 	log      *slog.Logger
@@ -63,9 +62,7 @@ type Router struct {
 
 	orderly bool // see [Options]
 
-	newest  int64     // newest delivery that was handed out; used by Run only
-	changes int64     // that persons had made to the outbox when it was last looked at; likewise
-	scanned time.Time // when all that waits was last looked for; likewise
+	seen    seen // used by Run only
 	stats   Stats
 	lastRun atomic.Int64 // when Run last went round, in nanoseconds
 
@@ -73,11 +70,23 @@ type Router struct {
 
 	mu            sync.Mutex
 	conversations map[bus.Address]*conversation // a key is present while its worker runs
-	keptPreviews  map[string]messages           // of previews that no worker looks after, by stream
-	finished      recent                        // streams whose end or whose message was handed out
+	previews      previews
 	suspects      suspects
 
 	wg sync.WaitGroup // of the workers and of what they start
+}
+
+// seen is how far the router has read the outbox.
+type seen struct {
+	newest  int64     // the newest delivery that was dispatched
+	changes int64     // how many changes people had made to the outbox at the last rescan
+	scanned time.Time // when everything that waits was last counted
+}
+
+// previews are those that no worker looks after. Router.mu guards them.
+type previews struct {
+	kept     map[string]messages // their messages, by stream
+	finished recent              // streams that have ended or whose message was dispatched
 }
 
 // Files are the files that a [Router] sends.
@@ -113,14 +122,16 @@ type Options struct {
 // New returns a Router for the accounts of opts.
 func New(opts Options) *Router {
 	r := &Router{
-		db: opts.DB, outbox: opts.Outbox, live: opts.Live, files: opts.Files, owners: opts.Owners,
-		orderly: opts.Orderly, inbox: bus.NewInbox(), now: time.Now, log: opts.Logger,
+		db: opts.DB, outbox: opts.Outbox, live: opts.Live, files: opts.Files,
+		orderly: opts.Orderly, now: time.Now, log: opts.Logger,
 		accounts:      make(map[string]*account),
 		conversations: make(map[bus.Address]*conversation),
-		keptPreviews:  make(map[string]messages),
 		freed:         make(chan struct{}, 1),
-		finished:      recent{set: make(map[string]bool)},
+		previews: previews{kept: make(map[string]messages),
+			finished: recent{set: make(map[string]bool)}},
 	}
+	r.notices = notices{db: r.db, inbox: bus.NewInbox(), outbox: r.outbox, owners: opts.Owners,
+		accounts: r.accounts, now: r.now}
 	r.secrets.Store(new(Secrets))
 	for _, a := range opts.Accounts {
 		r.accounts[a.Name] = newAccount(a, r.now())
@@ -231,17 +242,17 @@ func (r *Router) begin(ctx context.Context) error {
 			"stream", stream)
 	}
 	for stream, p := range previews {
-		r.keptPreviews[stream] = restoredMessages(p, r.now())
+		r.previews.kept[stream] = restoredMessages(p, r.now())
 	}
 	n, err := r.outbox.CrashedTwice(q)
 	if err != nil {
 		return err
 	}
 	r.suspects.start(n, r.now())
-	if r.newest, err = r.outbox.Newest(q); err != nil {
+	if r.seen.newest, err = r.outbox.Newest(q); err != nil {
 		return err
 	}
-	if r.changes, err = r.outbox.Changes(q); err != nil {
+	if r.seen.changes, err = r.outbox.Changes(q); err != nil {
 		return err
 	}
 	return r.scanAll(q)
@@ -250,14 +261,14 @@ func (r *Router) begin(ctx context.Context) error {
 // readNew dispatches the deliveries that came since the last call.
 func (r *Router) readNew(ctx, work context.Context) error {
 	for {
-		list, err := r.outbox.Open(r.db.Read(work), r.newest)
+		list, err := r.outbox.Open(r.db.Read(work), r.seen.newest)
 		aside, err := r.setAside(work, err)
 		if err != nil {
 			return err
 		}
 		for i := range list {
 			r.dispatch(ctx, work, &list[i])
-			r.newest = list[i].ID
+			r.seen.newest = list[i].ID
 		}
 		if len(list)+aside < bus.ReadLimit {
 			return nil
@@ -279,7 +290,7 @@ func (r *Router) dispatch(ctx, work context.Context, d *bus.Delivery) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.pending++
-	r.finished.add(d.Message.Stream)
+	r.previews.finished.add(d.Message.Stream)
 	c, running := r.conversations[to]
 	switch {
 	case running && c.first == nil && !c.more && !c.loading:
@@ -310,7 +321,7 @@ func (r *Router) readLive(ctx, work context.Context) {
 			continue
 		}
 		r.mu.Lock()
-		if c, ok := r.conversations[to]; !r.finished.has(p.Stream) && (ok || !p.Ended) {
+		if c, ok := r.conversations[to]; !r.previews.finished.has(p.Stream) && (ok || !p.Ended) {
 			if !ok {
 				c = r.conversation(ctx, work, a, to)
 				if a.backlog.pending { // a message for this conversation may be in the table
@@ -320,7 +331,7 @@ func (r *Router) readLive(ctx, work context.Context) {
 			c.update(p)
 		}
 		if p.Ended {
-			r.finished.add(p.Stream)
+			r.previews.finished.add(p.Stream)
 		}
 		r.mu.Unlock()
 	}
