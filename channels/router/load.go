@@ -65,8 +65,8 @@ func (r *Router) loadConversations(ctx, work context.Context) error {
 	return nil
 }
 
-// passAfter returns the address after which the pass over the conversations of a goes on. It reports
-// false if none wait or no more workers may run. Router.mu is held.
+// passAfter returns the address after which the pass over the conversations of a goes on. It
+// reports false if none wait or no more workers may run. Router.mu is held.
 func (a *account) passAfter() (after bus.Address, ok bool) {
 	after = a.backlog.cursor
 	after.Account = a.Name
