@@ -88,7 +88,7 @@ func (t *turn) suspicion(found tool.Tool, c tool.Call) string {
 		strings.Join(quoted, "`, `"))
 }
 
-// mayUse reports whether somebody of a role could have the turn make a call, unasked.
+// mayUse reports whether somebody of a role could have the turn make a call without an approval.
 func (t *turn) mayUse(r bus.Role, found tool.Tool, c tool.Call) bool {
 	c.Role = r
 	return r.AtLeast(found.Least) && t.rule(r, found, c) == policy.Allow

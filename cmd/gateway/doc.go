@@ -77,7 +77,15 @@
 // sub-agent, or the clock. Sub-agents work in sessions of their own; their tasks and outcomes are
 // messages in the inbox that the agent writes to itself.
 //
-// # What nobody has asked for just now
+// # Origins and sessions
+//
+// The Origin of a message says who began it: a person, a task, an outcome, a job, a heartbeat or a
+// hook. A turn keeps the message that triggered it, and asks its origin whether people watch,
+// whether the turn may end in silence, and which turn's budget pays. A session is a conversation,
+// or it belongs to a parent: as the session of a sub-agent, a job, a hook, or one run of a job
+// beside a conversation that waits for somebody. Its row says which (session.Place).
+//
+// # Proactive turns
 //
 // A job that is due is a message in the inbox: one transaction writes its run, unique by job and
 // time, puts the message and sets the next time (agent/schedule). From there it is as durable as

@@ -82,7 +82,7 @@ func answer(r request) reply {
 	if n := len(question.images); n > 0 {
 		return say(sight(question.images))
 	}
-	if due, ok := unasked(question.text); ok {
+	if due, ok := proactive(question.text); ok {
 		return due
 	}
 	question.text = jobFrame.ReplaceAllString(question.text, "")
@@ -112,9 +112,9 @@ var (
 	heartbeat = regexp.MustCompile(`^\[heartbeat; `)
 )
 
-// unasked answers what has begun by itself: a reminder is repeated, and a heartbeat finds nothing.
-// It reports false for all else.
-func unasked(message string) (reply, bool) {
+// proactive answers a message that no person wrote: it repeats a reminder, and finds nothing at a
+// heartbeat. It reports false for all else.
+func proactive(message string) (reply, bool) {
 	message = jobFrame.ReplaceAllString(envelope.ReplaceAllString(message, ""), "")
 	switch {
 	case reminder.MatchString(message):
