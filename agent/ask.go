@@ -8,6 +8,7 @@ import (
 
 	"gateway/agent/budget"
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/bus"
 )
 
@@ -46,7 +47,7 @@ func (t *turn) ask(ctx context.Context) (resp *llm.Response, err error) {
 			t.show(text.String(), "")
 		}
 		if ev.Response != nil {
-			d.estimates.learnFrom(req, ev.Response)
+			d.estimates.LearnFrom(req, ev.Response)
 			t.bill.session.Context = ev.Response.Usage.Input
 			t.prompt = ev.Response.Usage.Input + ev.Response.Usage.Output
 			t.shortened = false
@@ -67,14 +68,14 @@ func (t *turn) spendBroken(
 		return
 	}
 	t.spend(hold, t.config().ModelID, llm.Usage{
-		Input:  t.d.estimates.tokens(t.config().ModelID, textSize(req.Messages)+toolsSize(req.Tools)),
-		Output: t.d.estimates.tokens(t.config().ModelID, answer),
+		Input:  t.d.estimates.Tokens(t.config().ModelID, prompt.Size(req)),
+		Output: t.d.estimates.Tokens(t.config().ModelID, answer),
 	})
 }
 
 // request is what the model is asked now.
 func (t *turn) request(ctx context.Context) llm.Request {
-	messages := withToolImages(prepare(t.history, t.historySize()))
+	messages := prompt.WithToolImages(prompt.Prepare(t.history, t.historySize()))
 	messages = slices.Insert(messages, 0, llm.Message{Role: llm.System, Text: t.system})
 	req := llm.Request{MaxOutput: t.config().MaxOutput}
 	if t.closing == "" {
@@ -86,33 +87,8 @@ func (t *turn) request(ctx context.Context) llm.Request {
 	} else if t.closing != "" {
 		messages = append(messages, llm.Message{Role: llm.User, Text: t.closing})
 	}
-	req.Messages = t.withImages(ctx, merge(messages))
+	req.Messages = t.withImages(ctx, prompt.Merge(messages))
 	return req
-}
-
-// withToolImages returns list with the images of tool results in a message of their own behind
-// them: results are text only.
-func withToolImages(list []llm.Message) []llm.Message {
-	if !slices.ContainsFunc(list, func(m llm.Message) bool {
-		return m.Role == llm.ToolRole && len(m.Images) > 0
-	}) {
-		return list
-	}
-	var out []llm.Message
-	var images []llm.Image
-	for i, m := range list {
-		if m.Role == llm.ToolRole {
-			images = append(images, m.Images...)
-			m.Images = nil
-		}
-		out = append(out, m)
-		last := i == len(list)-1 || list[i+1].Role != llm.ToolRole
-		if last && len(images) > 0 {
-			out = append(out, llm.Message{Role: llm.User, Text: notToolImages, Images: images})
-			images = nil
-		}
-	}
-	return out
 }
 
 // Text is shown once it has been growing for showAfter: an answer that comes at once needs no

@@ -8,6 +8,7 @@ import (
 
 	"gateway/agent/budget"
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -18,7 +19,7 @@ type bill struct {
 	session session.Bill
 	entries []budget.Entry
 	holds   []*budget.Hold
-	learnt  lesson // in the transaction that writes it
+	learnt  prompt.Calibration // in the transaction that writes it
 }
 
 // expectedAnswer is how many tokens an answer is expected to have when the budget is asked.
@@ -43,8 +44,8 @@ func (t *turn) spender() budget.Spender {
 
 // reserve asks the budgets for a call.
 func (t *turn) reserve(ctx context.Context, req llm.Request) (*budget.Hold, error) {
-	u := llm.Usage{Output: expectedAnswer, Input: t.d.estimates.tokens(t.config().ModelID,
-		textSize(req.Messages)+toolsSize(req.Tools))}
+	u := llm.Usage{Output: expectedAnswer, Input: t.d.estimates.Tokens(t.config().ModelID,
+		prompt.Size(req))}
 	if req.MaxOutput > 0 {
 		u.Output = min(u.Output, req.MaxOutput)
 	}
@@ -106,7 +107,7 @@ func (t *turn) commit(
 		for _, h := range t.bill.holds {
 			h.Release()
 		}
-		t.d.estimates.keep(t.bill.learnt)
+		t.d.estimates.Saved(t.bill.learnt)
 		t.bill = bill{}
 		t.w.prove(false)
 	}
@@ -130,9 +131,16 @@ func (t *turn) account(tx *store.Tx) error {
 			return err
 		}
 	}
-	var err error
-	t.bill.learnt, err = t.d.estimates.write(tx, t.bill.entries[len(t.bill.entries)-1].Model)
-	return err
+	t.bill.learnt = t.d.estimates.Unsaved(t.bill.entries[len(t.bill.entries)-1].Model)
+	return saveCalibration(tx, t.bill.learnt)
+}
+
+// saveCalibration writes what was learnt of a model, if there is something.
+func saveCalibration(tx *store.Tx, c prompt.Calibration) error {
+	if c == (prompt.Calibration{}) {
+		return nil
+	}
+	return budget.SetRatio(tx, c.Model, c.Ratio)
 }
 
 // slowestSpeech is how many bytes a second of sound has at least, for the price: 32 kbit/s is what

@@ -346,7 +346,7 @@ func (t *turn) excess() (state []byte, tooLarge bool) {
 	}
 	size := max(t.prompt, t.size())
 	most, aim := t.room()
-	need := t.d.estimates.bytes(t.config().ModelID, size-aim)
+	need := t.d.estimates.Bytes(t.config().ModelID, size-aim)
 	return jsonOf(compacted{Need: need}), size > most
 }
 
@@ -406,7 +406,7 @@ func sayCompacted(noted int) string {
 func (d *Dispatcher) excess(ctx context.Context, key session.Key) (int, error) {
 	size, err := d.sessions.Size(d.DB.Read(context.WithoutCancel(ctx)), key)
 	s := d.configOf(key)
-	return size - d.estimates.bytes(s.ModelID, s.contextBudget()/2), err
+	return size - d.estimates.Bytes(s.ModelID, s.contextBudget()/2), err
 }
 
 // compactPart makes notes of about need bytes of a conversation and returns what became notes.

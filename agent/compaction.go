@@ -16,6 +16,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/compact"
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
@@ -52,9 +53,9 @@ func (t *turn) makeRoom(ctx context.Context, force bool) error {
 		if size <= enough && !t.truncated && !force {
 			return nil
 		}
-		need := t.d.estimates.bytes(t.config().ModelID, size-aim)
+		need := t.d.estimates.Bytes(t.config().ModelID, size-aim)
 		if force {
-			need = max(need, textSize(t.history)/2)
+			need = max(need, prompt.TextSize(t.history)/2)
 		}
 		if t.truncated {
 			need = math.MaxInt
@@ -76,8 +77,8 @@ func (t *turn) makeRoom(ctx context.Context, force bool) error {
 // is for the conversation, or notes would be made of it with every message.
 func (t *turn) room() (most, aim int) {
 	budget := t.config().contextBudget()
-	bare := len(t.system) + toolsSize(t.tools.Specs())
-	with := func(n int) int { return t.d.estimates.tokens(t.config().ModelID, bare+n) }
+	bare := len(t.system) + prompt.ToolsSize(t.tools.Specs())
+	with := func(n int) int { return t.d.estimates.Tokens(t.config().ModelID, bare+n) }
 	most, aim = max(budget-1, with(leastHistory)), budget/2
 	if with(leastHistory/2) > aim {
 		aim = (with(0) + most) / 2
@@ -91,9 +92,9 @@ func (t *turn) cut() {
 	if most, _ := t.room(); t.size() <= most {
 		return
 	}
-	from, size := t.older, textSize(t.history[t.older:])
+	from, size := t.older, prompt.TextSize(t.history[t.older:])
 	for i := from - 1; i >= 0; i-- {
-		if size += textSize(t.history[i : i+1]); size > t.historySize() {
+		if size += prompt.TextSize(t.history[i : i+1]); size > t.historySize() {
 			break
 		}
 		if t.history[i].Role == llm.User {
@@ -107,8 +108,8 @@ func (t *turn) cut() {
 
 // size estimates how many tokens the next prompt of the turn has.
 func (t *turn) size() int {
-	bytes := len(t.system) + textSize(t.history) + toolsSize(t.tools.Specs())
-	return t.d.estimates.tokens(t.config().ModelID, bytes)
+	bytes := len(t.system) + prompt.TextSize(t.history) + prompt.ToolsSize(t.tools.Specs())
+	return t.d.estimates.Tokens(t.config().ModelID, bytes)
 }
 
 // compactOlder makes notes of the oldest part of the conversation, of about need bytes, and reports
@@ -157,14 +158,14 @@ func (d *Dispatcher) part(
 			n-- // what comes next must be known
 		}
 		if n = compact.Pick(list, n, need); n > 0 || whole {
-			return compact.Fitting(asSaid(list[:n]), d.opts.Location, d.notesSize()), nil
+			return compact.Fitting(prompt.AsSaid(list[:n]), d.opts.Location, d.notesSize()), nil
 		}
 	}
 }
 
 // notesSize is how many bytes of a conversation the model for notes is asked about at once.
 func (d *Dispatcher) notesSize() int {
-	return d.estimates.bytes(d.config().NotesID, d.config().contextBudget()*3/4)
+	return d.estimates.Bytes(d.config().NotesID, d.config().contextBudget()*3/4)
 }
 
 // errMoved reports that somebody else has made notes of a part.
@@ -250,7 +251,7 @@ func (d *Dispatcher) notesOf(
 		if !ok || e.Kind != llm.ContextTooLong {
 			break
 		}
-		size = min(size, textSize(compact.Request(entries, d.opts.Location, size).Messages)) / 2
+		size = min(size, prompt.TextSize(compact.Request(entries, d.opts.Location, size).Messages)) / 2
 		resp, err = d.consult(ctx, who, compact.Request(entries, d.opts.Location, size))
 	}
 	switch {
@@ -318,7 +319,7 @@ func (d *Dispatcher) syncHistory(ctx context.Context, s memory.Scope) {
 }
 
 // maxSummary is how long the summary of a session may become, in bytes.
-const maxSummary = 6000 * bytesPerToken
+const maxSummary = 6000 * prompt.BytesPerToken
 
 // noteHead is what notes in a summary begin with.
 var noteHead = regexp.MustCompile(`(?m)^\[notes (\d+), `)

@@ -11,6 +11,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/memory"
 )
@@ -146,7 +147,7 @@ func TestVeryLongTranscript(t *testing.T) {
 		w.atLength()
 		w.opts.ContextWindow, w.opts.MaxOutput = 4096, 1024
 		strict := llmtest.Func("strict", func(r llm.Request) llmtest.Step {
-			if n := textSize(r.Messages); n > 4096*bytesPerToken {
+			if n := prompt.TextSize(r.Messages); n > 4096*prompt.BytesPerToken {
 				return llmtest.Fail(llm.ContextTooLong)
 			}
 			return llmtest.Say("ok")
@@ -267,7 +268,7 @@ type narrow struct {
 }
 
 func (m narrow) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
-	if textSize(r.Messages) > m.size {
+	if prompt.TextSize(r.Messages) > m.size {
 		return func(yield func(llm.Event, error) bool) {
 			yield(llm.Event{}, &llm.Error{Kind: llm.ContextTooLong})
 		}
@@ -310,11 +311,11 @@ func TestSmallWindow(t *testing.T) {
 			budget := w.d.config().contextBudget()
 			asked := len(w.clerk().asked)
 			for i, r := range m.Requests() {
-				bare := textSize(r.Messages[:1])
-				most := max(budget*bytesPerToken, bare+leastHistory) * 101 / 100
-				if textSize(r.Messages) > most {
+				bare := prompt.TextSize(r.Messages[:1])
+				most := max(budget*prompt.BytesPerToken, bare+leastHistory) * 101 / 100
+				if prompt.TextSize(r.Messages) > most {
 					t.Errorf("%d: request %d has %d bytes, want %d at most",
-						window, i, textSize(r.Messages), most)
+						window, i, prompt.TextSize(r.Messages), most)
 				}
 			}
 			if asked > 25 {

@@ -13,6 +13,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/memory"
 	"gateway/session"
@@ -135,10 +136,10 @@ func drawTurns(rt *rapid.T) (plan [][]llm.Message, said []string) {
 // checkFitted checks what a turn would send.
 func checkFitted(rt *rapid.T, w *world, chat string, last *turn, said []string) {
 	req := last.request(context.Background())
-	if problem := sentProblem(req.Messages); problem != "" {
+	if problem := llmtest.Problem(req.Messages); problem != "" {
 		rt.Errorf("%s in %q", problem, lines(req.Messages[1:]))
 	}
-	size := w.d.estimates.tokens("", textSize(req.Messages)+toolsSize(req.Tools))
+	size := w.d.estimates.Tokens("", prompt.Size(req))
 	if most := w.d.config().contextBudget(); size > most && len(req.Messages) > 2 {
 		rt.Errorf("a prompt of %d tokens with %d messages, want %d at most",
 			size, len(req.Messages), most)
@@ -388,25 +389,25 @@ func TestNoNotesWithoutBudget(t *testing.T) {
 func TestEstimateLearns(t *testing.T) {
 	t.Parallel()
 	for _, ratio := range []float64{1.2, 2.1, 3.9, 5.2, 9} {
-		var e estimator
-		if got := e.tokens("m", 3000); got != 1000 {
+		var e prompt.Estimator
+		if got := e.Tokens("m", 3000); got != 1000 {
 			t.Errorf("at first 3,000 bytes are %d tokens, want 1,000", got)
 		}
-		e.learn("m", 100, 1) // too small to say anything
+		e.Learn("m", 100, 1) // too small to say anything
 		for range 20 {
-			e.learn("m", 30_000, int(30_000/ratio))
+			e.Learn("m", 30_000, int(30_000/ratio))
 		}
-		bounded := min(max(ratio, leastRatio), mostRatio)
+		bounded := min(max(ratio, prompt.LeastRatio), prompt.MostRatio)
 		want := 30_000 / bounded
-		if got := float64(e.tokens("m", 30_000)); got < want*0.97 || got > want*1.03 {
+		if got := float64(e.Tokens("m", 30_000)); got < want*0.97 || got > want*1.03 {
 			t.Errorf("with %s bytes a token 30,000 bytes are taken for %.0f tokens, want %.0f",
 				strconv.FormatFloat(ratio, 'g', -1, 64), got, want)
 		}
-		if got := e.tokens("other", 3000); got != 1000 {
+		if got := e.Tokens("other", 3000); got != 1000 {
 			t.Errorf("another model has learnt, too: %d tokens", got)
 		}
-		e.exceeded("m", 1000, 1600)
-		if got := e.tokens("m", 1600); got < 1000 {
+		e.Exceeded("m", 1000, 1600)
+		if got := e.Tokens("m", 1600); got < 1000 {
 			t.Errorf("1,600 bytes did not fit into 1,000 tokens and are taken for %d", got)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"gateway/agent/budget"
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
@@ -26,7 +27,7 @@ func (d *Dispatcher) consult(
 	}
 	ledger := d.opts.Usage
 	expected := llm.Usage{Output: expectedAnswer,
-		Input: d.estimates.tokens(d.config().NotesID, textSize(req.Messages)+toolsSize(req.Tools))}
+		Input: d.estimates.Tokens(d.config().NotesID, prompt.Size(req))}
 	hold, err := ledger.Reserve(d.DB.Read(context.WithoutCancel(ctx)), who, budget.Amount{
 		Tokens: expected.Input + expected.Output, Cost: ledger.Price(d.config().NotesID, expected)})
 	if err != nil {
@@ -41,7 +42,7 @@ func (d *Dispatcher) consult(
 			return nil, err
 		}
 		if resp := ev.Response; resp != nil {
-			d.estimates.learnFrom(req, resp)
+			d.estimates.LearnFrom(req, resp)
 			return resp, d.bill(ctx, who, resp)
 		}
 	}
@@ -51,7 +52,7 @@ func (d *Dispatcher) consult(
 // bill writes what a call beside an answer has used.
 func (d *Dispatcher) bill(ctx context.Context, who budget.Spender, resp *llm.Response) error {
 	cost := d.opts.Usage.Price(resp.Model, resp.Usage)
-	var learnt lesson
+	var learnt prompt.Calibration
 	err := d.tx(ctx, func(tx *store.Tx) (err error) {
 		if who.Session != "" {
 			err := d.sessions.Spend(tx, session.Key(who.Session),
@@ -60,14 +61,15 @@ func (d *Dispatcher) bill(ctx context.Context, who budget.Spender, resp *llm.Res
 				return err
 			}
 		}
-		if learnt, err = d.estimates.write(tx, resp.Model); err != nil {
+		learnt = d.estimates.Unsaved(resp.Model)
+		if err := saveCalibration(tx, learnt); err != nil {
 			return err
 		}
 		return d.count(tx, who,
 			budget.Entry{Model: resp.Model, Calls: 1, Usage: resp.Usage, Cost: cost})
 	})
 	if err == nil {
-		d.estimates.keep(learnt)
+		d.estimates.Saved(learnt)
 	}
 	return err
 }

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"gateway/agent/background"
+	"gateway/agent/budget"
 	"gateway/agent/command"
+	"gateway/agent/prompt"
 	"gateway/agent/question"
 	"gateway/bus"
 	"gateway/session"
@@ -32,7 +34,7 @@ type Dispatcher struct {
 	sessions  session.Store
 	questions question.Store
 	chores    background.Store
-	estimates estimator
+	estimates prompt.Estimator
 	slots     chan struct{} // a model call holds one
 	started   time.Time
 
@@ -184,9 +186,11 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 	if d.models, err = d.sessions.Models(d.DB.Read(work)); err != nil {
 		return err
 	}
-	if err := d.estimates.restore(d.DB.Read(work)); err != nil {
+	ratios, err := budget.Ratios(d.DB.Read(work))
+	if err != nil {
 		return err
 	}
+	d.estimates.Load(ratios)
 	waits, err := d.waits(work)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"gateway/agent/background"
 	"gateway/agent/dream"
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
@@ -147,7 +148,7 @@ func (d *Dispatcher) changes(
 			return sayVersion(err)
 		}
 		if len(text) > maxDiff {
-			text = clip(text, maxDiff) + "\n…"
+			text = prompt.Clip(text, maxDiff) + "\n…"
 		}
 		return "```diff\n" + strings.ReplaceAll(text, "```", "'''") + "\n```", nil
 	}

@@ -10,6 +10,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/prompt"
 	"gateway/store"
 )
 
@@ -27,16 +28,16 @@ func TestEstimateIsKept(t *testing.T) {
 		w.model.Queue(counted("one", 2000))
 		w.start()
 		w.say("a", strings.Repeat("long ", 2000))
-		learnt := w.d.estimates.ratio("scripted")
-		if learnt == bytesPerToken || learnt < leastRatio {
+		learnt := w.d.estimates.Ratio("scripted")
+		if learnt == prompt.BytesPerToken || learnt < prompt.LeastRatio {
 			t.Fatalf("the ratio is %g, want one that was learnt", learnt)
 		}
 		w.restart()
-		if got := w.d.estimates.ratio("scripted"); got != learnt {
+		if got := w.d.estimates.Ratio("scripted"); got != learnt {
 			t.Errorf("after a restart the ratio is %g, want %g", got, learnt)
 		}
-		if got := w.d.estimates.ratio("other"); got != bytesPerToken {
-			t.Errorf("that of another model is %g, want %d", got, bytesPerToken)
+		if got := w.d.estimates.Ratio("other"); got != prompt.BytesPerToken {
+			t.Errorf("that of another model is %g, want %d", got, prompt.BytesPerToken)
 		}
 		w.wantQuiet()
 	})
@@ -57,9 +58,9 @@ func TestEstimateOfNotesIsKept(t *testing.T) {
 		if n := len(notes.Requests()); n != 1 {
 			t.Fatalf("the model for notes was asked %d times, want once", n)
 		}
-		learnt := w.d.estimates.ratio("noted")
+		learnt := w.d.estimates.Ratio("noted")
 		w.restart()
-		if got := w.d.estimates.ratio("noted"); got != learnt || got == bytesPerToken {
+		if got := w.d.estimates.Ratio("noted"); got != learnt || got == prompt.BytesPerToken {
 			t.Errorf("after a restart the ratio is %g, want %g, as it was learnt", got, learnt)
 		}
 	})
@@ -70,16 +71,13 @@ func TestEstimateOfNotesIsKept(t *testing.T) {
 func TestEstimateIsWrittenRarely(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		var e estimator
+		var e prompt.Estimator
 		write := func() bool {
 			t.Helper()
-			var l lesson
-			w.tx(func(tx *store.Tx) (err error) {
-				l, err = e.write(tx, "m")
-				return err
-			})
-			e.keep(l)
-			return l != lesson{}
+			l := e.Unsaved("m")
+			w.tx(func(tx *store.Tx) error { return saveCalibration(tx, l) })
+			e.Saved(l)
+			return l != prompt.Calibration{}
 		}
 		kept := func(want float64) {
 			t.Helper()
@@ -104,15 +102,15 @@ func TestEstimateIsWrittenRarely(t *testing.T) {
 			{4800, true, 4.31616},
 			{1500, true, 3.752928},
 		} {
-			e.learn("m", step.bytes, 1000)
+			e.Learn("m", step.bytes, 1000)
 			if got := write(); got != step.wrote {
 				t.Errorf("answer %d: written is %t, want %t", i, got, step.wrote)
 			}
 			kept(step.kept)
 		}
-		e.learn("m", 6000, 1000)
+		e.Learn("m", 6000, 1000)
 		failed := w.deps.DB.Tx(t.Context(), func(tx *store.Tx) error {
-			if _, err := e.write(tx, "m"); err != nil {
+			if err := saveCalibration(tx, e.Unsaved("m")); err != nil {
 				return err
 			}
 			return fmt.Errorf("it ends otherwise")
@@ -120,9 +118,10 @@ func TestEstimateIsWrittenRarely(t *testing.T) {
 		if failed == nil || !write() {
 			t.Errorf("after a transaction that failed, %v, nothing was written", failed)
 		}
-		var next estimator
-		if err := next.restore(w.read()); err != nil || next.ratio("m") != e.ratio("m") {
-			t.Errorf("the next process begins with %g, %v; want %g", next.ratio("m"), err, e.ratio("m"))
+		var next prompt.Estimator
+		ratios, err := budget.Ratios(w.read())
+		if next.Load(ratios); err != nil || next.Ratio("m") != e.Ratio("m") {
+			t.Errorf("the next process begins with %g, %v; want %g", next.Ratio("m"), err, e.Ratio("m"))
 		}
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/prompt"
 )
 
 // checked is a model that holds what it is asked to the rules of the strictest provider.
@@ -19,7 +21,7 @@ type checked struct {
 }
 
 func (m checked) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
-	if problem := sentProblem(r.Messages); problem != "" {
+	if problem := llmtest.Problem(r.Messages); problem != "" {
 		m.t.Errorf("%s in %q", problem, lines(r.Messages[1:]))
 	}
 	return m.Model.Stream(ctx, r)
@@ -83,7 +85,7 @@ func (c *clerk) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 			c.t.Errorf("asked for notes of %q: %v", line, err)
 		}
 		if said.Who == "user" {
-			notes += "- " + said.Day + ": " + clip(said.Text, 200) + "\n" // notes have a bound
+			notes += "- " + said.Day + ": " + prompt.Clip(said.Text, 200) + "\n" // notes have a bound
 		}
 	}
 	return func(yield func(llm.Event, error) bool) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/prompt"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
@@ -291,7 +292,7 @@ func TestModelWindow(t *testing.T) {
 		if len(requests) != 1 {
 			t.Fatalf("the small model was asked %d times, want once", len(requests))
 		}
-		if n := w.d.estimates.tokens("Small", textSize(requests[0].Messages)); n > budget {
+		if n := w.d.estimates.Tokens("Small", prompt.TextSize(requests[0].Messages)); n > budget {
 			t.Errorf("the small model was asked with %d tokens, want %d at most", n, budget)
 		}
 		status := w.ask("a", "/status")

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/bus"
@@ -48,7 +49,7 @@ func (t *turn) parkFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 		if a.result.Commit != nil {
 			_, err := a.result.Commit(tx)
 			if errors.As(err, &refusal) {
-				return t.append(tx, &t.Turn, nil, []llm.Message{toolResult(c, toolError(refusal, ""))})
+				return t.append(tx, &t.Turn, nil, []llm.Message{prompt.ToolResult(c, toolError(refusal, ""))})
 			}
 			if err != nil {
 				return err
@@ -71,7 +72,7 @@ func (t *turn) parkFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	}
 	t.d.Inbox.Wake() // what Commit has put there is not heard of otherwise
 	if refusal != nil {
-		t.recall(toolResult(c, toolError(refusal, "")))
+		t.recall(prompt.ToolResult(c, toolError(refusal, "")))
 		return nil
 	}
 	fault.Point("parked")
@@ -85,7 +86,7 @@ func (t *turn) putPrompts(tx *store.Tx, q *question.Question) error {
 	if q.Kind == question.Await {
 		return nil
 	}
-	out := prompt(q, !t.group && t.role.AtLeast(q.Least))
+	out := askFor(q, !t.group && t.role.AtLeast(q.Least))
 	out.ReplyTo = t.ReplyTo
 	if err := t.d.Outbox.Put(tx, out, t.d.opts.Now()); err != nil {
 		return err
@@ -94,10 +95,10 @@ func (t *turn) putPrompts(tx *store.Tx, q *question.Question) error {
 		return nil
 	}
 	return t.d.tellOwners(tx, func(to bus.Address) bus.OutboundMessage {
-		copied := prompt(q, true)
+		copied := askFor(q, true)
 		copied.To = to
 		copied.Text = "In `" + q.Address.String() + "`, where " +
-			name(t.sender.Name, t.sender.ID) + " (" + string(t.role) + ") writes, " + copied.Text
+			prompt.Name(t.sender.Name, t.sender.ID) + " (" + string(t.role) + ") writes, " + copied.Text
 		return copied
 	}, q.Address)
 }
@@ -279,7 +280,7 @@ func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 		case q.Kind == question.Await && person:
 			return decision{question.Refused, resultGoesOn, by, -1}, true
 		case q.Kind == question.Await && m.Origin.Kind == bus.Outcome && m.Origin.Call == q.Call:
-			return decision{question.Answered, spoken(m.Text), "", i}, true
+			return decision{question.Answered, prompt.Escape(m.Text), "", i}, true
 		case q.Kind == question.Ask && asked && (hasFiles(r) || m.Edits != ""):
 			return decision{question.Refused, resultOther, by, -1}, true
 		case q.Kind == question.Ask && asked:
@@ -310,7 +311,7 @@ func chosen(q *question.Question, text string) string {
 			return "The user chose: " + option
 		}
 	}
-	return "The user answered: " + spoken(text)
+	return "The user answered: " + prompt.Escape(text)
 }
 
 // resumeWait gives the first of the open calls its result if it is the one for which the turn has
@@ -331,12 +332,12 @@ func (t *turn) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error
 		err = t.useGrant(ctx, c, q)
 	case question.Used: // killed while the call ran
 		if t.effect(c) == tool.Once || !t.approves(q, c) {
-			err = t.write(ctx, toolResult(c, resultUnknown))
+			err = t.write(ctx, prompt.ToolResult(c, resultUnknown))
 		} else {
 			err = t.runGranted(ctx, c, q)
 		}
 	default:
-		m := toolResult(c, t.capped(q.Answer))
+		m := prompt.ToolResult(c, t.capped(q.Answer))
 		if q.Kind == question.Await {
 			m.Foreign = fromTask
 		}
@@ -346,7 +347,7 @@ func (t *turn) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error
 		return true, err
 	}
 	if rest := open[1:]; len(rest) > 0 && t.w.hasNews() {
-		err = t.write(ctx, closeCalls(t.history, resultSkipped)...)
+		err = t.write(ctx, prompt.CloseCalls(t.history, resultSkipped)...)
 	} else {
 		err = t.runCalls(ctx, rest)
 	}
@@ -363,9 +364,9 @@ func (t *turn) useGrant(ctx context.Context, c llm.ToolCall, q *question.Questio
 	case ctx.Err() != nil:
 		return nil // up to the next process
 	case !t.approves(q, c):
-		return t.write(ctx, toolResult(c, resultChanged))
+		return t.write(ctx, prompt.ToolResult(c, resultChanged))
 	case !t.d.opts.Now().Before(q.Expires):
-		return t.write(ctx, toolResult(c, resultLate))
+		return t.write(ctx, prompt.ToolResult(c, resultLate))
 	}
 	var ok bool
 	err := t.tx(ctx, func(tx *store.Tx) (err error) {
@@ -379,7 +380,7 @@ func (t *turn) useGrant(ctx context.Context, c llm.ToolCall, q *question.Questio
 	case err != nil:
 		return err
 	case !ok:
-		return t.write(ctx, toolResult(c, resultUnknown))
+		return t.write(ctx, prompt.ToolResult(c, resultUnknown))
 	}
 	fault.Point("granted")
 	return t.runGranted(ctx, c, q)

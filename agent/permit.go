@@ -150,9 +150,9 @@ func (t *turn) waits(r tool.Result) *asks {
 	return &asks{question: q, result: r}
 }
 
-// prompt returns the message that asks q. alone says that who reads it is the only one who can
+// askFor returns the message that asks q. alone says that who reads it is the only one who can
 // decide, and knows that.
-func prompt(q *question.Question, alone bool) bus.OutboundMessage {
+func askFor(q *question.Question, alone bool) bus.OutboundMessage {
 	out := bus.OutboundMessage{To: q.Address, Text: q.Text}
 	if q.Kind == question.Approve {
 		who := ""

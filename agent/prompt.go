@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"gateway/agent/prompt"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
@@ -138,7 +139,7 @@ func (t *turn) memoryPart(pinned []memory.Fact) string {
 		}
 	}
 	if len(pinned) > 0 {
-		part += "\n\n## Pinned facts\n\n" + spoken(memory.Render(pinned))
+		part += "\n\n## Pinned facts\n\n" + prompt.Escape(memory.Render(pinned))
 	}
 	if part == "" {
 		return ""
@@ -171,7 +172,7 @@ const skillsIntro = "What you can follow when it fits: read a skill's file with 
 // The bounds of the recent history in a prompt.
 const (
 	recentEntries = 50
-	recentSize    = 8000 * bytesPerToken
+	recentSize    = 8000 * prompt.BytesPerToken
 )
 
 // recentPart are the notes of earlier conversations that are not part of the documents yet.
@@ -185,7 +186,7 @@ func (t *turn) recentPart(entries []memory.Entry, s session.Summary) string {
 		if e.Session == string(t.Session) && s.From > 0 && e.Cursor >= s.From {
 			continue // it is in the summary
 		}
-		line := "[" + e.Time.In(t.zone()).Format(time.DateOnly) + "] " + spoken(e.Text)
+		line := "[" + e.Time.In(t.zone()).Format(time.DateOnly) + "] " + prompt.Escape(e.Text)
 		if room -= len(line); room < 0 {
 			break
 		}
@@ -204,7 +205,7 @@ func summaryPart(s session.Summary) string {
 		return ""
 	}
 	return "[Archived Context Summary]\n\nNotes of this conversation before the messages below. " +
-		"history_search finds the words themselves.\n\n" + spoken(s.Text)
+		"history_search finds the words themselves.\n\n" + prompt.Escape(s.Text)
 }
 
 // runtimeContext names what never changes within a session.

@@ -11,6 +11,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/session"
@@ -123,8 +124,8 @@ func TestPromptBeginsStaySame(t *testing.T) {
 					t.Errorf("request %d begins with role %s", i+1, sent[0].Role)
 				}
 			}
-			size := textSize(r.Messages) + toolsSize(r.Tools)
-			if most := (8192 - 1024) * bytesPerToken; size > most {
+			size := prompt.TextSize(r.Messages) + prompt.ToolsSize(r.Tools)
+			if most := (8192 - 1024) * prompt.BytesPerToken; size > most {
 				t.Errorf("request %d has %d bytes, want %d at most", i+1, size, most)
 			}
 			before = sent

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/memory"
@@ -108,7 +109,7 @@ func BenchmarkPrompt(b *testing.B) {
 					b.Fatal(err)
 				}
 				r := t.request(b.Context())
-				bytes = textSize(r.Messages) + toolsSize(r.Tools)
+				bytes = prompt.Size(r)
 			}
 			took[messages] = b.Elapsed() / time.Duration(b.N)
 			b.ReportMetric(float64(bytes), "prompt-bytes")
@@ -200,7 +201,7 @@ func (h *honest) Stream(_ context.Context, r llm.Request) iter.Seq2[llm.Event, e
 	for _, t := range r.Tools {
 		tokens += 8 + tokenCount(t.Name+t.Description+string(t.Schema))
 	}
-	estimate := h.w.d.estimates.tokens("m", textSize(r.Messages)+toolsSize(r.Tools))
+	estimate := h.w.d.estimates.Tokens("m", prompt.Size(r))
 	h.errors = append(h.errors, math.Abs(float64(estimate-tokens))/float64(tokens))
 	h.calls++
 	m := llm.Message{Role: llm.Assistant, Text: strings.Repeat("Well said, and so. ", h.calls%30)}

@@ -7,6 +7,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/policy"
+	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/bus"
 )
@@ -82,7 +83,7 @@ func (t *turn) suspicion(found tool.Tool, c tool.Call) string {
 	}
 	quoted := make([]string, len(o.sources))
 	for i, s := range o.sources {
-		quoted[i] = strings.ReplaceAll(foreignName(s), "`", "'")
+		quoted[i] = strings.ReplaceAll(prompt.SourceName(s), "`", "'")
 	}
 	return fmt.Sprintf("%s, and this turn has read `%s`, which may have told me to.", what,
 		strings.Join(quoted, "`, `"))

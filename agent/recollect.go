@@ -2,11 +2,11 @@ package agent
 
 import (
 	"context"
-	"regexp"
 	"slices"
 	"strings"
 
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/session"
@@ -66,7 +66,7 @@ func (t *turn) recollect(ctx context.Context, batch []bus.Received) (r recollect
 	}
 	if len(fresh) > 0 {
 		r.text += "\n\n[what you remember, for this message]\n" +
-			strings.TrimSpace(spoken(memory.Render(fresh))) + "\n[end of what you remember]"
+			strings.TrimSpace(prompt.Escape(memory.Render(fresh))) + "\n[end of what you remember]"
 	}
 	return r, nil
 }
@@ -85,23 +85,6 @@ func newest(list []session.Entry, size int) []session.Entry {
 	return list[i:]
 }
 
-// added is what recollect adds to messages. Nothing that people write looks like that: see spoken.
-var added = regexp.MustCompile(`(?s)\n\n\[the skill [^\]\n]*, named by the user\]\n.*?` +
-	`\n\[end of the skill\]|\n\n\[what you remember, for this message\]\n.*?` +
-	`\n\[end of what you remember\]`)
-
-// asSaid returns what was said in entries, without what was remembered for it: that is no news, and
-// neither a search nor notes shall find it as if somebody had said it.
-func asSaid(entries []session.Entry) []session.Entry {
-	list := slices.Clone(entries)
-	for i := range list {
-		if m := &list[i].Message; m.Role == llm.User {
-			m.Text = added.ReplaceAllString(m.Text, "")
-		}
-	}
-	return list
-}
-
 // namedSkills returns the text of the skills that a message names by $name.
 func (t *turn) namedSkills(text string) string {
 	if t.d.Skills == nil || !strings.Contains(text, "$") {
@@ -113,8 +96,9 @@ func (t *turn) namedSkills(text string) string {
 		if err != nil {
 			body = "It can't be read: " + err.Error()
 		}
-		b.WriteString("\n\n[the skill " + name(s.Name, "without a name") + ", named by the user]\n" +
-			spoken(body) + "\n[end of the skill]")
+		b.WriteString("\n\n[the skill " + prompt.Name(s.Name, "without a name") +
+			", named by the user]\n" +
+			prompt.Escape(body) + "\n[end of the skill]")
 	}
 	return b.String()
 }

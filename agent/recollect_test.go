@@ -7,6 +7,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/prompt"
 	"gateway/memory"
 	"gateway/session"
 )
@@ -52,11 +53,11 @@ func TestAsSaid(t *testing.T) {
 		{llm.User, "make $tea" + skill, "make $tea"},
 		{llm.User, "make $tea $tea" + skill + skill + known, "make $tea $tea"},
 		{llm.User, "1. tea\n2. two" + known + "\n\nand more", "1. tea\n2. two\n\nand more"},
-		{llm.User, spoken("tea" + known), spoken("tea" + known)}, // somebody wrote it
+		{llm.User, prompt.Escape("tea" + known), prompt.Escape("tea" + known)}, // somebody wrote it
 		{llm.Assistant, "It reads" + known, "It reads" + known},
 	} {
 		list := []session.Entry{{Message: llm.Message{Role: test.role, Text: test.text}}}
-		if got := asSaid(list)[0].Message.Text; got != test.want {
+		if got := prompt.AsSaid(list)[0].Message.Text; got != test.want {
 			t.Errorf("of %q was said %q, want %q", test.text, got, test.want)
 		}
 		if list[0].Message.Text != test.text {

@@ -12,6 +12,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/session"
@@ -32,7 +33,7 @@ func (w *world) leave(chat, question string, attempts int, rest ...llm.Message) 
 	w.must(err)
 	seq := received[len(received)-1].Seq
 	w.tx(func(tx *store.Tx) error {
-		first := llm.Message{Role: llm.User, Text: envelope(m, time.UTC) + spoken(m.Text)}
+		first := llm.Message{Role: llm.User, Text: prompt.Envelope(m, time.UTC) + prompt.Escape(m.Text)}
 		lease := store.Lease{Owner: "killed", Epoch: 0}
 		err := session.Store{}.Begin(tx, &turn, "", lease, time.Now(), first)
 		if err == nil {
@@ -211,7 +212,8 @@ func TestResumeOfGiantTurn(t *testing.T) {
 		if got, want := len(asked), 2+len(left); got != want {
 			t.Errorf("the model was asked with %d messages, want %d", got, want)
 		}
-		if size, most := textSize(asked), w.d.config().contextBudget()*bytesPerToken; size > most {
+		most := w.d.config().contextBudget() * prompt.BytesPerToken
+		if size := prompt.TextSize(asked); size > most {
 			t.Errorf("a prompt of %d bytes, want %d at most", size, most)
 		}
 	})

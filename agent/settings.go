@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 )
 
 // settings are the options as they are now, and the models. They don't change: others take their
@@ -69,7 +70,7 @@ func (s settings) with(c *Choice) *settings {
 // the system prompt must leave room for the conversation. It is the same for all prompts with one
 // model.
 func (s *settings) partOf(n, bytes int) int {
-	return min(bytes, s.contextBudget()*bytesPerToken/n)
+	return min(bytes, s.contextBudget()*prompt.BytesPerToken/n)
 }
 
 // contextBudget is how many tokens a prompt may have, so that there is room for the answer and for

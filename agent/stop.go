@@ -6,6 +6,7 @@ import (
 
 	"gateway/agent/command"
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -273,7 +274,7 @@ func (d *Dispatcher) endStopped(
 	if err != nil {
 		return err
 	}
-	last := append(closeCalls(messages, resultStopped),
+	last := append(prompt.CloseCalls(messages, resultStopped),
 		llm.Message{Role: llm.Assistant, Text: markStopped})
 	if err := d.sessions.End(tx, t, session.Stopped, d.opts.Now(), last...); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/session"
@@ -99,7 +100,7 @@ func (t *turn) deliver(tx *store.Tx, out bus.OutboundMessage) error {
 
 // ownMessage returns what the model sees of a message that no person wrote.
 func (t *turn) ownMessage(m bus.InboundMessage) llm.Message {
-	when := "[" + m.Time.In(t.zone()).Format(envelopeTime) + "] "
+	when := "[" + m.Time.In(t.zone()).Format(prompt.TimeLayout) + "] "
 	if m.Origin.Standalone() {
 		seen := llm.Message{Role: llm.User, Text: t.proactiveMessage(m, when)}
 		if m.Origin.Kind == bus.Hook {
@@ -111,7 +112,7 @@ func (t *turn) ownMessage(m bus.InboundMessage) llm.Message {
 		return llm.Message{Role: llm.User, Text: when + "[your task] " + m.Text,
 			Foreign: m.Origin.Foreign}
 	}
-	label := fmt.Sprintf("the sub-agent %q", name(m.Origin.Label, "without a name"))
+	label := fmt.Sprintf("the sub-agent %q", prompt.Name(m.Origin.Label, "without a name"))
 	return llm.Message{Role: llm.User, Foreign: fromTask, Text: when + "[outcome of " + label +
-		"; tell the user what matters of it]\n" + spoken(m.Text) + "\n[end of outcome of " + label + "]"}
+		"; tell the user what matters of it]\n" + prompt.Escape(m.Text) + "\n[end of outcome of " + label + "]"}
 }

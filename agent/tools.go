@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/bus"
@@ -108,7 +109,7 @@ func (t *turn) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	if !free || len(calls) == 1 {
 		for i, c := range calls {
 			if i > 0 && t.w.hasNews() {
-				return t.write(ctx, closeCalls(t.history, resultSkipped)...)
+				return t.write(ctx, prompt.CloseCalls(t.history, resultSkipped)...)
 			}
 			done, ok := t.call(ctx, c, nil)
 			if !ok {
@@ -172,7 +173,7 @@ func (t *turn) effect(c llm.ToolCall) tool.Effect {
 // resumeTools gives the calls that were under way when the last process ended their
 // results: those that may run twice are run, and of the others the outcome is unknown.
 func (t *turn) resumeTools(ctx context.Context) error {
-	open := unanswered(t.history)
+	open := prompt.Unanswered(t.history)
 	if len(open) > 0 {
 		if resumed, err := t.resumeWait(ctx, open); resumed || err != nil {
 			return err
@@ -228,9 +229,9 @@ func (t *turn) call(
 // toolError is what the model is told of a call that has failed. The words may be those of source,
 // if there is one, and then stand in its frame.
 func toolError(err error, source string) string {
-	text := spoken(err.Error())
+	text := prompt.Escape(err.Error())
 	if source != "" {
-		text = framed(tool.Result{Text: err.Error(), Foreign: source})
+		text = prompt.Frame(source, err.Error())
 	}
 	return "Error: " + text + "\nFind out what went wrong and try another way."
 }
@@ -368,7 +369,7 @@ func (t *turn) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 			return err
 		}
 		// No file is written while others wait for the transaction: what a Commit says is short.
-		m = toolResult(c, cutResult(cmp.Or(text, noOutput), "the rest is not kept"))
+		m = prompt.ToolResult(c, cutResult(cmp.Or(text, noOutput), "the rest is not kept"))
 		return t.append(tx, &t.Turn, nil, []llm.Message{m})
 	})
 	if err != nil {
@@ -381,17 +382,18 @@ func (t *turn) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 
 // result returns r as the model sees it.
 func (t *turn) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.Message {
-	m := toolResult(c, t.guardLoop(c, t.capped(framed(r)+t.storeFiles(c, r.Files))))
+	text := prompt.Frame(r.Foreign, r.Text) + t.storeFiles(c, r.Files)
+	m := prompt.ToolResult(c, t.guardLoop(c, t.capped(text)))
 	for _, im := range r.Images {
 		kept, err := t.keepImage(ctx, im)
 		if err != nil {
 			t.d.logger(&t.Turn).Warn("image of a tool not kept", "tool", c.Name, "err", err)
-			m.Text += "\n[an image that can't be shown: " + foreignName(im.Name) + ": " +
+			m.Text += "\n[an image that can't be shown: " + prompt.SourceName(im.Name) + ": " +
 				reason(err) + "]"
 			continue
 		}
 		m.Images = append(m.Images, kept)
-		m.Text += "\n[image " + foreignName(im.Name) + " is in " + kept.Path + " and shown below]"
+		m.Text += "\n[image " + prompt.SourceName(im.Name) + " is in " + kept.Path + " and shown below]"
 	}
 	m.Text = strings.TrimPrefix(m.Text, noOutput+"\n")
 	return m
@@ -406,7 +408,7 @@ func (t *turn) storeFiles(c llm.ToolCall, files []tool.File) string {
 			t.d.logger(&t.Turn).Warn("file of a tool not kept", "tool", c.Name, "err", err)
 			where = "nowhere, because it could not be stored"
 		}
-		fmt.Fprintf(&b, "\n[file %s, %d bytes, is in %s]", foreignName(f.Name), len(f.Data), where)
+		fmt.Fprintf(&b, "\n[file %s, %d bytes, is in %s]", prompt.SourceName(f.Name), len(f.Data), where)
 	}
 	return b.String()
 }
@@ -465,7 +467,7 @@ func cutResult(text, where string) string {
 		tail = tail[1:]
 	}
 	return fmt.Sprintf("%s\n\n[… %d bytes in all; %s …]\n\n%s",
-		clip(text, headResult), len(text), where, tail)
+		prompt.Clip(text, headResult), len(text), where, tail)
 }
 
 // keep stores data among the files of the conversation, and returns how the model knows it.

@@ -13,6 +13,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/bus"
 )
@@ -246,7 +247,7 @@ func TestFilesAndImagesOfTools(t *testing.T) {
 				t.Errorf("the result is %q, want %q", got, want)
 			}
 			shown := asked[4]
-			if shown.Role != llm.User || !strings.HasPrefix(shown.Text, notToolImages) ||
+			if shown.Role != llm.User || !strings.HasPrefix(shown.Text, prompt.NotToolImages) ||
 				len(shown.Images) != 1 || len(shown.Images[0].Data) == 0 {
 				t.Errorf("behind the result is %s %q with %d images", shown.Role, shown.Text,
 					len(shown.Images))

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/bus"
@@ -167,7 +168,7 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 	}
 	if m := batch[len(batch)-1].Message; m.Group {
 		t.group, t.chatTitle = true, m.ChatTitle
-		t.title = name(m.ChatTitle, "without a title")
+		t.title = prompt.Name(m.ChatTitle, "without a title")
 	}
 	return nil
 }
@@ -367,7 +368,7 @@ func (t *turn) fail(ctx context.Context, say string) error {
 	if t.partial != "" { // what was shown already stays readable
 		out.Text = t.partial + "\n\n" + say
 	}
-	last := append(closeCalls(t.history, resultFailed),
+	last := append(prompt.CloseCalls(t.history, resultFailed),
 		llm.Message{Role: llm.Assistant, Text: markFailed})
 	err := t.tx(ctx, func(tx *store.Tx) error {
 		if err := t.deliverFailure(tx, out); err != nil {
@@ -414,7 +415,7 @@ func (t *turn) failed(ctx context.Context, err error) (done bool, _ error) {
 
 // interrupted ends the turn in favour of a newer message.
 func (t *turn) interrupted(ctx context.Context) error {
-	last := append(closeCalls(t.history, resultStopped),
+	last := append(prompt.CloseCalls(t.history, resultStopped),
 		llm.Message{Role: llm.Assistant, Text: markInterrupted})
 	err := t.tx(ctx, func(tx *store.Tx) error {
 		return t.end(tx, &t.Turn, session.Stopped, last...)

@@ -12,6 +12,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/store"
@@ -203,7 +204,7 @@ func TestContextTooLongByResults(t *testing.T) {
 		w.say("a", "hello")
 		w.wantQuiet()
 		got := w.request(3).Messages
-		if len(got) != 4 || len(got[3].Text) > shrunkResult || got[1].Text != stamp+"hello" {
+		if len(got) != 4 || len(got[3].Text) > prompt.ShrunkResult || got[1].Text != stamp+"hello" {
 			t.Errorf("the model was asked again with %d messages, a result of %d bytes",
 				len(got), len(got[3].Text))
 		}

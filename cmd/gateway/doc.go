@@ -158,6 +158,7 @@
 //	memory                scopes, facts, history and their index
 //	memory/document       documents that people edit; memory/version keeps their versions
 //	skills                what the agent can follow; some are built in
+//	agent/prompt          what a model is asked, made out of data
 //	agent/compact         notes of conversations; agent/dream makes lasting memory of them
 //	agent/background      work that nobody waits for; agent/schedule what has a time
 //	agent/extract         decodes files in processes of their own: document gets the text,

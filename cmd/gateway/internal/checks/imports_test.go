@@ -50,6 +50,7 @@ var imports = map[string]string{
 	"agent/compact":  "session agent/llm",
 	"agent/dream": "store store/fault memory memory/document memory/version " +
 		"agent/llm",
+	"agent/prompt":   "bus session agent/llm",
 	"agent/question": "store bus",
 	"agent/budget":   "store agent/llm",
 
@@ -83,7 +84,7 @@ var imports = map[string]string{
 
 	"agent": "store store/fault bus memory memory/document memory/version skills session " +
 		"agent/background agent/budget agent/command agent/compact agent/dream agent/extract " +
-		"agent/llm agent/policy agent/question agent/schedule agent/tool",
+		"agent/llm agent/policy agent/prompt agent/question agent/schedule agent/tool",
 
 	"cmd/gateway/internal/config":    "agent/suggest cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks":     "store bus session",

@@ -1,4 +1,4 @@
-package agent
+package prompt
 
 import (
 	"encoding/json"
@@ -9,37 +9,8 @@ import (
 	"testing"
 
 	"gateway/agent/llm"
+	"gateway/agent/llm/llmtest"
 )
-
-// sentProblem says what the strictest provider would refuse of messages, "" if nothing.
-func sentProblem(messages []llm.Message) string {
-	var open []string // calls whose results come next
-	before := llm.Role("")
-	for i, m := range messages {
-		switch {
-		case (i == 0) != (m.Role == llm.System):
-			return fmt.Sprintf("message %d is of role %s", i, m.Role)
-		case i == 1 && m.Role != llm.User:
-			return fmt.Sprintf("the conversation begins with role %s", m.Role)
-		case m.Role == llm.ToolRole && (len(open) == 0 || open[0] != m.ToolCallID):
-			return fmt.Sprintf("message %d is the result of %q, want of %q", i, m.ToolCallID, open)
-		case m.Role == llm.ToolRole:
-			open = open[1:]
-		case len(open) > 0:
-			return fmt.Sprintf("message %d comes before the results of %q", i, open)
-		case m.Role == before:
-			return fmt.Sprintf("messages %d and %d are both of role %s", i-1, i, m.Role)
-		}
-		for _, c := range m.ToolCalls {
-			open = append(open, c.ID)
-		}
-		before = m.Role
-	}
-	if len(open) > 0 || before == llm.Assistant {
-		return fmt.Sprintf("the last message is of role %s, calls %q are open", before, open)
-	}
-	return ""
-}
 
 // randomTranscript returns what no gateway should have written, but some has: calls with some
 // results, in any order, results of nothing, and several messages of a role in a row.
@@ -62,7 +33,7 @@ func randomTranscript(r *rand.Rand) (list []llm.Message) {
 				c := llm.ToolCall{ID: fmt.Sprintf("c%d_%d", len(list), i), Name: "look"}
 				m.ToolCalls = append(m.ToolCalls, c)
 				if r.IntN(3) > 0 {
-					found = append(found, toolResult(c, text()))
+					found = append(found, ToolResult(c, text()))
 				}
 			}
 			r.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
@@ -84,9 +55,9 @@ func FuzzPrepare(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list := prepare(transcript, size)
-		sent := merge(append([]llm.Message{{Role: llm.System}}, list...))
-		if problem := sentProblem(sent); problem != "" {
+		list := Prepare(transcript, size)
+		sent := Merge(append([]llm.Message{{Role: llm.System}}, list...))
+		if problem := llmtest.Problem(sent); problem != "" {
 			t.Errorf("%s in %q", problem, lines(sent))
 		}
 		if got, want := userText(sent), userText(transcript); got != want {
@@ -97,9 +68,9 @@ func FuzzPrepare(f *testing.F) {
 			if m.Role == llm.ToolRole && i < len(list)-keptResults {
 				m.Text = m.Text[:min(len(m.Text), leastResult)]
 			}
-			least += textSize([]llm.Message{m})
+			least += TextSize([]llm.Message{m})
 		}
-		if got := textSize(list); got > max(size, least) {
+		if got := TextSize(list); got > max(size, least) {
 			t.Errorf("%d bytes are sent, want %d at most", got, max(size, least))
 		}
 		if after, err := json.Marshal(transcript); err != nil || string(after) != string(before) {
@@ -124,7 +95,7 @@ func TestPrepare(t *testing.T) {
 	user := func(text string) llm.Message { return llm.Message{Role: llm.User, Text: text} }
 	said := func(text string) llm.Message { return llm.Message{Role: llm.Assistant, Text: text} }
 	big := strings.Repeat("x", 3000)
-	cut := "tool: " + big[:shrunkResult-len(resultShrunk)] + resultShrunk
+	cut := "tool: " + big[:ShrunkResult-len(resultShrunk)] + resultShrunk
 	for _, test := range []struct {
 		name string
 		size int
@@ -135,9 +106,9 @@ func TestPrepare(t *testing.T) {
 		{"begins with the user", 100, []llm.Message{result(0, "r"), said("a"), user("b")},
 			[]string{"user: b"}},
 		{"missing result", 100, []llm.Message{user("a"), intent("look"), user("b")},
-			[]string{"user: a", "assistant:  look()", "tool: " + resultMissing, "user: b"}},
+			[]string{"user: a", "assistant:  look()", "tool: " + ResultMissing, "user: b"}},
 		{"missing result at the end", 100, []llm.Message{user("a"), intent("look")},
-			[]string{"user: a", "assistant:  look()", "tool: " + resultMissing}},
+			[]string{"user: a", "assistant:  look()", "tool: " + ResultMissing}},
 		{"results in the order of the calls", 100,
 			[]llm.Message{user("a"), intent("one", "two"), result(1, "2"), result(0, "1")},
 			[]string{"user: a", "assistant:  one() two()", "tool: 1", "tool: 2"}},
@@ -149,7 +120,7 @@ func TestPrepare(t *testing.T) {
 				"tool: " + big}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := lines(prepare(test.in, test.size))
+			got := lines(Prepare(test.in, test.size))
 			for i := range got {
 				got[i] = strings.ReplaceAll(got[i], "({})", "()")
 			}
@@ -162,7 +133,7 @@ func TestMerge(t *testing.T) {
 	t.Parallel()
 	call := intent("look")
 	call.Text, call.Reasoning = "now", "hm"
-	got := merge([]llm.Message{
+	got := Merge([]llm.Message{
 		{Role: llm.System, Text: "s"}, {Role: llm.User, Text: "a"}, {Role: llm.User, Text: "b"},
 		{Role: llm.Assistant, Text: "c"}, {Role: llm.Assistant, Text: ""}, call,
 		result(0, "1"), result(1, "2"),
@@ -178,8 +149,8 @@ func TestShrinkAll(t *testing.T) {
 	t.Parallel()
 	list := []llm.Message{result(0, strings.Repeat("é", 600)), {Role: llm.User, Text: "é"},
 		result(1, "short")}
-	for _, n := range []int{shrunkResult, shrunkResult, leastResult} {
-		shrinkAll(list, n)
+	for _, n := range []int{ShrunkResult, ShrunkResult, leastResult} {
+		ShrinkResults(list, n)
 		text, marked := strings.CutSuffix(list[0].Text, resultShrunk)
 		if len(list[0].Text) > n || len(list[0].Text) < n-3 || !marked || strings.Trim(text, "é") != "" {
 			t.Errorf("shrunk to %d bytes, want about %d: %q", len(list[0].Text), n, list[0].Text)
@@ -188,4 +159,39 @@ func TestShrinkAll(t *testing.T) {
 	if got := lines(list[1:]); !slices.Equal(got, []string{"user: é", "tool: short"}) {
 		t.Errorf("the others are %q, want them untouched", got)
 	}
+}
+
+func wantLines(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s is\n\t%s\nwant\n\t%s", what,
+			strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+// lines returns messages in a form to compare: "user: text", "assistant: text look({})",
+// "tool: result".
+func lines(messages []llm.Message) (list []string) {
+	for _, m := range messages {
+		line := string(m.Role) + ": " + m.Text
+		for _, c := range m.ToolCalls {
+			line += " " + c.Name + "(" + c.Arguments + ")"
+		}
+		list = append(list, line)
+	}
+	return list
+}
+
+// intent is an assistant message that calls tools, and result what one of them said.
+func intent(tools ...string) llm.Message {
+	m := llm.Message{Role: llm.Assistant}
+	for i, name := range tools {
+		id := fmt.Sprintf("left_%d", i)
+		m.ToolCalls = append(m.ToolCalls, llm.ToolCall{ID: id, Name: name, Arguments: "{}"})
+	}
+	return m
+}
+
+func result(of int, text string) llm.Message {
+	return llm.Message{Role: llm.ToolRole, ToolCallID: fmt.Sprintf("left_%d", of), Text: text}
 }

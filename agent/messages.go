@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gateway/agent/llm"
+	"gateway/agent/prompt"
+	"gateway/bus"
+)
+
+// userMessages returns what the model sees of batch, once its files are there. Messages that were
+// collected become one, numbered; so do the pieces of one that was sent in parts.
+func (t *turn) userMessages(ctx context.Context, batch []bus.Received) []llm.Message {
+	if len(batch) == 0 {
+		return nil
+	}
+	t.d.mu.Lock()
+	mode := t.d.mode(t.Session)
+	t.d.mu.Unlock()
+	heard := t.overheard(ctx, batch[len(batch)-1])
+	if mode != Collect {
+		var list []llm.Message
+		for len(batch) > 0 {
+			var context, part []bus.Received
+			context, heard = upTo(heard, batch[0].Seq)
+			part, batch = batch, nil
+			if len(heard) > 0 {
+				part, batch = upTo(part, heard[0].Seq)
+			}
+			list = append(list, t.asContext(ctx, context)...)
+			list = append(list, t.asQuestions(ctx, part)...)
+		}
+		return list
+	}
+	list, seen := t.asContext(ctx, heard), t.asQuestions(ctx, batch)
+	if len(seen) == 1 {
+		return append(list, seen...)
+	}
+	all := llm.Message{Role: llm.User}
+	for i, m := range seen {
+		all.Text += fmt.Sprintf("%d. %s\n", i+1, m.Text)
+		all.Images = append(all.Images, m.Images...)
+		all.Foreign = cmp.Or(all.Foreign, m.Foreign)
+	}
+	all.Text = strings.TrimSuffix(all.Text, "\n")
+	return append(list, all)
+}
+
+// upTo cuts list before the first message that came after the one with the given Seq.
+func upTo(list []bus.Received, seq int64) (before, after []bus.Received) {
+	i := slices.IndexFunc(list, func(r bus.Received) bool { return r.Seq > seq })
+	if i < 0 {
+		return list, nil
+	}
+	return list[:i], list[i:]
+}
+
+// asQuestions returns what the model sees of messages to it.
+func (t *turn) asQuestions(ctx context.Context, list []bus.Received) (seen []llm.Message) {
+	for _, m := range prompt.JoinParts(list) {
+		if m.Origin.Kind != bus.Person {
+			seen = append(seen, t.ownMessage(m))
+			continue
+		}
+		t.d.fetch(ctx, &m)
+		seen = append(seen, t.d.userMessage(ctx, m, t.zone()))
+	}
+	return seen
+}
+
+// overheard returns what was said in the group before r, and not to the agent. It is for the
+// conversation itself, not for a sub-agent.
+func (t *turn) overheard(ctx context.Context, r bus.Received) []bus.Received {
+	if !r.Message.Group || !t.trigger.Origin.Interactive() {
+		return nil
+	}
+	heard, err := t.d.Inbox.Heard(t.d.DB.Read(context.WithoutCancel(ctx)),
+		r.Message.From, r.Seq, t.d.opts.Now())
+	if err != nil {
+		t.d.logger(&t.Turn).WarnContext(ctx, "what was said in the group is not known", "err", err)
+	}
+	return heard
+}
+
+// asContext returns what the model sees of what was said to others.
+func (t *turn) asContext(ctx context.Context, heard []bus.Received) []llm.Message {
+	if len(heard) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString("[What was said in the group before, and not to you. It is context only.]\n")
+	for _, h := range heard {
+		m := h.Message
+		for i := range m.Attachments {
+			m.Attachments[i].Problem = notLooked
+		}
+		if q := m.ReplyTo; q != nil {
+			q.Attachments = nil
+		}
+		b.WriteString(prompt.Clip(t.d.userMessage(ctx, m, t.zone()).Text, maxHeardText) + "\n")
+	}
+	b.WriteString("[End of what was said before.]")
+	return []llm.Message{{Role: llm.User, Text: b.String(), Foreign: fromGroup,
+		Rights: string(leastOverheard(heard))}}
+}
+
+// maxHeardText is how much of a message that was not for the agent is shown, in bytes.
+const maxHeardText = 600
