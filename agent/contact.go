@@ -12,14 +12,6 @@ import (
 // asked for a style has chosen one. After that it never asks again.
 const contactTurns = 3
 
-// firstContact tells the agent to introduce itself to a person whom it does not know.
-func (t *turn) firstContact() string {
-	if !t.unknown() {
-		return ""
-	}
-	return firstContact
-}
-
 // unknown reports whether the person of a direct chat has chosen no style yet.
 func (t *turn) unknown() bool {
 	if t.d.Documents == nil || t.Scope == "" || t.group || t.isTask() || t.proactive() ||
@@ -29,15 +21,6 @@ func (t *turn) unknown() bool {
 	doc := t.d.Documents.In(t.Scope).Doc(document.User)
 	return doc.Hash == "" && doc.Problem == ""
 }
-
-const firstContact = `## First contact
-
-You don't know this person yet. Unless you have done so in the messages below: introduce yourself in
-a sentence, answer what was asked, and ask which style they want: default, concise, friendly,
-professional, creative, technical, or one in their own words. As soon as they have chosen, write it
-to memory/USER.md with write_file, as "- Style: …", with the name and language they use if you
-know them; then follow it. If they would rather not choose, write "- Style: default". Don't ask
-twice.`
 
 // noStyle is the document of somebody who has not chosen.
 const noStyle = "# About this person\n\n- Style: default\n"

@@ -1,11 +1,8 @@
 package agent
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	"gateway/agent/llm"
 	"gateway/agent/prompt"
@@ -31,23 +28,12 @@ func (t *turn) userMessages(ctx context.Context, batch []bus.Received) []llm.Mes
 			if len(heard) > 0 {
 				part, batch = upTo(part, heard[0].Seq)
 			}
-			list = append(list, t.asContext(ctx, context)...)
+			list = append(list, prompt.Ambient(context, t.zone())...)
 			list = append(list, t.asQuestions(ctx, part)...)
 		}
 		return list
 	}
-	list, seen := t.asContext(ctx, heard), t.asQuestions(ctx, batch)
-	if len(seen) == 1 {
-		return append(list, seen...)
-	}
-	all := llm.Message{Role: llm.User}
-	for i, m := range seen {
-		all.Text += fmt.Sprintf("%d. %s\n", i+1, m.Text)
-		all.Images = append(all.Images, m.Images...)
-		all.Foreign = cmp.Or(all.Foreign, m.Foreign)
-	}
-	all.Text = strings.TrimSuffix(all.Text, "\n")
-	return append(list, all)
+	return append(prompt.Ambient(heard, t.zone()), prompt.Numbered(t.asQuestions(ctx, batch))...)
 }
 
 // upTo cuts list before the first message that came after the one with the given Seq.
@@ -67,7 +53,8 @@ func (t *turn) asQuestions(ctx context.Context, list []bus.Received) (seen []llm
 			continue
 		}
 		t.d.fetch(ctx, &m)
-		seen = append(seen, t.d.userMessage(ctx, m, t.zone()))
+		files, quoted := t.d.loadAttachments(ctx, m)
+		seen = append(seen, prompt.User(m, files, quoted, t.zone()))
 	}
 	return seen
 }
@@ -85,28 +72,3 @@ func (t *turn) overheard(ctx context.Context, r bus.Received) []bus.Received {
 	}
 	return heard
 }
-
-// asContext returns what the model sees of what was said to others.
-func (t *turn) asContext(ctx context.Context, heard []bus.Received) []llm.Message {
-	if len(heard) == 0 {
-		return nil
-	}
-	var b strings.Builder
-	b.WriteString("[What was said in the group before, and not to you. It is context only.]\n")
-	for _, h := range heard {
-		m := h.Message
-		for i := range m.Attachments {
-			m.Attachments[i].Problem = notLooked
-		}
-		if q := m.ReplyTo; q != nil {
-			q.Attachments = nil
-		}
-		b.WriteString(prompt.Clip(t.d.userMessage(ctx, m, t.zone()).Text, maxHeardText) + "\n")
-	}
-	b.WriteString("[End of what was said before.]")
-	return []llm.Message{{Role: llm.User, Text: b.String(), Foreign: fromGroup,
-		Rights: string(leastOverheard(heard))}}
-}
-
-// maxHeardText is how much of a message that was not for the agent is shown, in bytes.
-const maxHeardText = 600

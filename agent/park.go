@@ -339,7 +339,7 @@ func (t *turn) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error
 	default:
 		m := prompt.ToolResult(c, t.capped(q.Answer))
 		if q.Kind == question.Await {
-			m.Foreign = fromTask
+			m.Foreign = prompt.FromTask
 		}
 		err = t.write(ctx, m)
 	}

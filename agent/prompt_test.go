@@ -28,9 +28,9 @@ func (w *world) prompt() string {
 	w.t.Helper()
 	t := &turn{d: NewDispatcher(w.deps, &w.opts), tools: w.deps.Tools, role: bus.Owner}
 	t.Address = at("a")
-	prompt, err := t.systemPrompt(w.read(), session.Summary{})
+	text, err := t.systemPrompt(w.read(), session.Summary{})
 	w.must(err)
-	return prompt
+	return text
 }
 
 func TestSystemPromptParts(t *testing.T) {
@@ -47,10 +47,9 @@ func TestSystemPromptParts(t *testing.T) {
 	w.document("OTHER.md", "is none of the prompt's") // unknown
 	w.must(os.Mkdir(filepath.Join(filepath.Dir(w.path), "TOOLS.md"), 0o700))
 
-	prompt := w.prompt()
-	parts := strings.Split(prompt, "\n\n---\n\n")
+	parts := strings.Split(w.prompt(), "\n\n---\n\n")
 	identity := "# Robin\n\nYou are Robin, a helpful assistant that people reach by chat.\n\n" +
-		"## Format\n\nHint for test.\n" + rules + foreignRules
+		"## Format\n\nHint for test.\n" + prompt.Rules + prompt.ForeignRules
 	runtime := "## Runtime Context\n\nChannel: test\nChat: direct\nTools: look, set\n" +
 		"Time zone: Somewhere\n" +
 		"Platform: " + platform

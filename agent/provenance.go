@@ -23,16 +23,6 @@ type provenance struct {
 // maxSources is how many sources a request names.
 const maxSources = 3
 
-// The sources that are no results of tools.
-const (
-	fromGroup   = "what was said in the group, and not to me"
-	fromForward = "a forwarded message"
-	fromQuote   = "a quoted message"
-	fromFile    = "a file that was sent"
-	fromTask    = "what a sub-agent has found"
-	fromHook    = "what another program has posted"
-)
-
 // recall adds messages to the turn's history.
 func (t *turn) recall(messages ...llm.Message) {
 	t.history = append(t.history, messages...)
@@ -93,34 +83,4 @@ func (t *turn) suspicion(found tool.Tool, c tool.Call) string {
 func (t *turn) mayUse(r bus.Role, found tool.Tool, c tool.Call) bool {
 	c.Role = r
 	return r.AtLeast(found.Least) && t.rule(r, found, c) == policy.Allow
-}
-
-// leastOverheard returns the least role of those who have written messages.
-func leastOverheard(heard []bus.Received) (least bus.Role) {
-	for _, h := range heard {
-		r := h.Message.Role
-		if !r.Valid() {
-			r = bus.Guest
-		}
-		if least == "" || least.AtLeast(r) {
-			least = r
-		}
-	}
-	return least
-}
-
-// sourceOf names what others than its sender have written of m; "" if nobody has.
-func sourceOf(m bus.InboundMessage) string {
-	file := func(list []bus.Attachment) bool {
-		return slices.ContainsFunc(list, func(a bus.Attachment) bool { return a.Kind != bus.Voice })
-	}
-	switch q := m.ReplyTo; {
-	case m.Forwarded != "":
-		return fromForward
-	case file(m.Attachments):
-		return fromFile
-	case q != nil && (!q.Ours || q.Claimed) && (q.Text != "" || len(q.Attachments) > 0):
-		return fromQuote
-	}
-	return ""
 }

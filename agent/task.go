@@ -104,7 +104,7 @@ func (t *turn) ownMessage(m bus.InboundMessage) llm.Message {
 	if m.Origin.Standalone() {
 		seen := llm.Message{Role: llm.User, Text: t.proactiveMessage(m, when)}
 		if m.Origin.Kind == bus.Hook {
-			seen.Foreign = fromHook
+			seen.Foreign = prompt.FromHook
 		}
 		return seen
 	}
@@ -113,6 +113,7 @@ func (t *turn) ownMessage(m bus.InboundMessage) llm.Message {
 			Foreign: m.Origin.Foreign}
 	}
 	label := fmt.Sprintf("the sub-agent %q", prompt.Name(m.Origin.Label, "without a name"))
-	return llm.Message{Role: llm.User, Foreign: fromTask, Text: when + "[outcome of " + label +
-		"; tell the user what matters of it]\n" + prompt.Escape(m.Text) + "\n[end of outcome of " + label + "]"}
+	return llm.Message{Role: llm.User, Foreign: prompt.FromTask, Text: when + "[outcome of " + label +
+		"; tell the user what matters of it]\n" + prompt.Escape(m.Text) +
+		"\n[end of outcome of " + label + "]"}
 }

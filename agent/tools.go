@@ -52,9 +52,9 @@ func (t *turn) boundary(ctx context.Context) error {
 	if batch := t.w.steered(true); len(batch) > 0 {
 		err := t.d.hand(ctx, batch)
 		var messages []llm.Message
-		var r recollection
+		var r recalled
 		if err == nil {
-			messages, r, err = t.perceive(ctx, batch)
+			messages, r, err = t.loadMessages(ctx, batch)
 		}
 		if err != nil {
 			t.w.taken(err)

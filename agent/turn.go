@@ -254,7 +254,7 @@ const maxContinued = 3
 func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error) {
 	d := t.d
 	batch := t.w.steered(false)
-	more, r, err := t.perceive(ctx, batch)
+	more, r, err := t.loadMessages(ctx, batch)
 	if err != nil {
 		t.w.taken(err)
 		return false, err

@@ -390,7 +390,7 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) (err error) {
 	if err := d.hand(ctx, batch); err != nil {
 		return err
 	}
-	messages, r, err := t.perceive(ctx, batch)
+	messages, r, err := t.loadMessages(ctx, batch)
 	if err != nil {
 		return err
 	}

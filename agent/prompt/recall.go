@@ -3,12 +3,15 @@ package prompt
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"gateway/agent/llm"
+	"gateway/memory"
 	"gateway/session"
 )
 
-// added is what recollect adds to messages. Nothing that people write looks like that: see spoken.
+// added is what [Recalled] and [NamedSkill] add to messages. Nothing that people write looks like
+// that: see [Escape].
 var added = regexp.MustCompile(`(?s)\n\n\[the skill [^\]\n]*, named by the user\]\n.*?` +
 	`\n\[end of the skill\]|\n\n\[what you remember, for this message\]\n.*?` +
 	`\n\[end of what you remember\]`)
@@ -23,4 +26,40 @@ func AsSaid(entries []session.Entry) []session.Entry {
 		}
 	}
 	return list
+}
+
+// Recalled returns what follows a message for which facts were recalled.
+func Recalled(facts []memory.Fact) string {
+	return "\n\n[what you remember, for this message]\n" +
+		strings.TrimSpace(Escape(memory.Render(facts))) + "\n[end of what you remember]"
+}
+
+// NamedSkill returns what follows a message that names a skill.
+func NamedSkill(skill, body string) string {
+	return "\n\n[the skill " + Name(skill, "without a name") + ", named by the user]\n" +
+		Escape(body) + "\n[end of the skill]"
+}
+
+// Unseen returns the facts that do not stand in the newest entries of a transcript, of size bytes
+// at most.
+func Unseen(facts []memory.Fact, transcript []session.Entry, size int) (list []memory.Fact) {
+	near := newest(transcript, size)
+	for _, f := range facts {
+		if line := f.String(); !slices.ContainsFunc(near, func(e session.Entry) bool {
+			return strings.Contains(e.Message.Text, line)
+		}) {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// newest returns the last entries, of so many bytes at most.
+func newest(list []session.Entry, size int) []session.Entry {
+	i := len(list)
+	for i > 0 && size >= list[i-1].Size {
+		i--
+		size -= list[i].Size
+	}
+	return list[i:]
 }

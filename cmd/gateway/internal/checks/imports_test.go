@@ -50,7 +50,7 @@ var imports = map[string]string{
 	"agent/compact":  "session agent/llm",
 	"agent/dream": "store store/fault memory memory/document memory/version " +
 		"agent/llm",
-	"agent/prompt":   "bus session agent/llm",
+	"agent/prompt":   "bus memory session agent/llm",
 	"agent/question": "store bus",
 	"agent/budget":   "store agent/llm",
 
