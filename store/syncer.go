@@ -38,6 +38,9 @@ func (s *syncer) written() {
 	s.arm(softDelay)
 }
 
+// syncing notes that a hard commit begins.
+func (s *syncer) syncing() { fault.Syncing(s.path, fault.Frames(s.path)) }
+
 // synced notes a hard commit, after which all earlier ones are on the disk.
 func (s *syncer) synced() {
 	fault.Synced(s.path, fault.Frames(s.path))

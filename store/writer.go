@@ -205,6 +205,9 @@ func (w *writer) transactAs(soft bool, group []*request, run func(*request) erro
 	if soft && w.tx.hard {
 		return cmp.Or(w.rollback(), errHard)
 	}
+	if !soft {
+		w.log.syncing()
+	}
 	if _, err := w.tx.Exec("COMMIT"); err != nil {
 		return errors.Join(fmt.Errorf("store: commit: %w", err), w.rollback())
 	}

@@ -20,17 +20,29 @@ type WAL struct {
 	Frames uint32
 }
 
+// indexes are the open indexes of logs, by the path of the database. They are never closed: that
+// would take SQLite's own locks on them away, which belong to the process.
+var (
+	recordMu sync.Mutex
+	indexes  = make(map[string]*os.File)
+)
+
 // Frames returns how far the log of the database at path reaches now. It reads that from the index
 // of the log, whose layout SQLite documents in "WAL-mode File Format".
 func Frames(path string) WAL {
 	if !recording {
 		return WAL{}
 	}
-	f, err := os.Open(path + "-shm")
-	if err != nil {
-		return WAL{}
+	recordMu.Lock()
+	defer recordMu.Unlock()
+	f, ok := indexes[path]
+	if !ok {
+		var err error
+		if f, err = os.Open(path + "-shm"); err != nil {
+			return WAL{}
+		}
+		indexes[path] = f
 	}
-	defer f.Close()
 	var head [48]byte
 	if _, err := f.ReadAt(head[:], 0); err != nil {
 		return WAL{}
@@ -41,17 +53,25 @@ func Frames(path string) WAL {
 	}
 }
 
-var recordMu sync.Mutex
+// Syncing notes in PATH.syncing that a commit begins that waits for the disk, when the log reaches as
+// far as w. Others can see that commit before Synced is called, but not before it is on the disk.
+func Syncing(path string, w WAL) { record(path+".syncing", w) }
 
-// Synced notes in PATH.synced that the log of the database at path is on the disk as far as w. The
-// file is made anew and renamed, so that a kill leaves it whole.
+// Synced notes in PATH.synced that the log of the database at path is on the disk as far as w.
 func Synced(path string, w WAL) {
+	record(path+".synced", w)
+	if recording {
+		_ = os.Remove(path + ".syncing") // there is none after a soft commit
+	}
+}
+
+// record makes a file anew and renames it, so that a kill leaves it whole.
+func record(name string, w WAL) {
 	if !recording {
 		return
 	}
 	recordMu.Lock()
 	defer recordMu.Unlock()
-	name := path + ".synced"
 	err := os.WriteFile(name+".new", fmt.Appendf(nil, "%d %d", w.Salt, w.Frames), 0o600)
 	if err == nil {
 		err = os.Rename(name+".new", name)
