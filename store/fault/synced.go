@@ -54,7 +54,7 @@ func Frames(path string) WAL {
 }
 
 // Syncing notes in PATH.syncing that a commit begins that waits for the disk, when the log reaches
-// as far as w. Others can see that commit before Synced is called, but not before it is on the disk.
+// as far as w. Others can see that commit before Synced is called, but only once it is on the disk.
 func Syncing(path string, w WAL) { record(path+".syncing", w) }
 
 // Synced notes in PATH.synced that the log of the database at path is on the disk as far as w.
