@@ -467,8 +467,8 @@ func TestCommandRoles(t *testing.T) {
 			w.put(m, help)
 		}
 		out := w.outbox("a")
-		for i, want := range []string{"Only who is an admin or more may use `/pair`.", "",
-			"Only who is an admin or more may use `/pair`.", "", "paired X for 7", ""} {
+		for i, want := range []string{"Only admins and owners can use `/pair`.", "",
+			"Only admins and owners can use `/pair`.", "", "paired X for 7", ""} {
 			if want != "" && out[i].Text != want {
 				w.t.Errorf("answer %d is %q, want %q", i, out[i].Text, want)
 			}

@@ -34,7 +34,7 @@ func TestHelp(t *testing.T) {
 		w.opts.Name = "Robin"
 		w.start()
 		w.say("a", "/help", "/START", "/help me\nplease")
-		const want = "I am Robin. Write to me and I answer; these commands I know:\n\n" +
+		const want = "I am Robin. Write to me and I answer. I know these commands:\n\n" +
 			"- `/help`: what I can do\n" +
 			"- `/status`: model, usage, queue and channels\n" +
 			"- `/stop`: end the running answer and discard what waits\n" +

@@ -35,9 +35,9 @@ func TestRemind(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})
 		w.start()
-		w.wantSay("a", "/remind", "Say when")
+		w.wantSay("a", "/remind", "Tell me when")
 		w.wantSay("a", "/remind me", "does not begin with a time")
-		w.wantSay("a", "/remind in 20m", "What shall I remind you of?")
+		w.wantSay("a", "/remind in 20m", "What should I remind you of?")
 		w.wantSay("a", "/remind every 5s to drink", "too often")
 		w.wantSay("a", "/remind in 20m to "+strings.Repeat("x", 9000), "I can't do that: the")
 		w.wantSay("a", "/timezone Asia/Kathmandu", "The time zone here is Asia/Kathmandu now; it "+
@@ -127,8 +127,8 @@ func TestJobsOfOthers(t *testing.T) {
 }
 
 const (
-	othersJob = "Only who has set up job 1, or an admin, can do that."
-	noJobs    = "Nothing is done at set times here: the gateway runs without it."
+	othersJob = "Only the person who set up job 1, or an admin, can do that."
+	noJobs    = "There are no jobs here: the gateway runs without a scheduler."
 )
 
 func TestNoJobs(t *testing.T) {

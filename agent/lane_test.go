@@ -79,6 +79,52 @@ func TestSlowCommandHeals(t *testing.T) {
 	})
 }
 
+// A command that the end of the process interrupts is not answered with a failure: the next process
+// answers it, before what came after it.
+func TestInterruptedCommand(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		first := true
+		w.opts.Commands = []command.Command{{Name: "slow", Least: bus.Guest,
+			Run: func(ctx context.Context, _ *command.Request) (command.Reply, error) {
+				if first {
+					<-ctx.Done()
+				}
+				return command.Reply{Text: "slow"}, ctx.Err()
+			}}}
+		w.start()
+		w.say("a", "/slow")
+		w.put(w.message("a", "hello"))
+		w.settle()
+		w.must(w.stop())
+		wantLines(t, "answers of the first process", w.texts("a"), nil)
+		first = false
+		w.model.Queue(llmtest.Say("hello a"))
+		w.start()
+		w.wantQuiet()
+		wantLines(t, "answers", w.texts("a"), []string{"slow", "hello a"})
+	})
+}
+
+// A command that takes longer than its deadline fails, and what waits for it goes on.
+func TestCommandDeadline(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.opts.Commands = []command.Command{{Name: "stuck", Least: bus.Guest,
+			Run: func(ctx context.Context, _ *command.Request) (command.Reply, error) {
+				<-ctx.Done()
+				return command.Reply{}, ctx.Err()
+			}}}
+		w.model.Queue(llmtest.Say("hello a"))
+		w.start()
+		w.say("a", "/stuck")
+		w.put(w.message("a", "hello"))
+		w.sleep(command.Deadline + time.Second)
+		w.wantQuiet()
+		wantLines(t, "answers", w.texts("a"), []string{sayBroken, "hello a"})
+	})
+}
+
 // slowCommand returns /slow, which waits until release is closed.
 func slowCommand(release <-chan struct{}) command.Command {
 	return command.Command{Name: "slow", Least: bus.Guest,

@@ -34,8 +34,8 @@ const (
 	modelIsMain  = "The model here is `main` (big-1), then spare: the default." + modelList
 	modelIsSmall = "The model here is `Small`: chosen for this conversation; the default is " +
 		"`main`." + modelList
-	modelSet = "From its next answer on this conversation has the model `Small`. `/model default` " +
-		"takes that back."
+	modelSet = "This conversation uses the model `Small` from its next answer on. `/model default` " +
+		"undoes that."
 )
 
 // What was chosen for a group counts from the first message on that comes under its new address,
@@ -83,8 +83,8 @@ func TestModelCalledDefault(t *testing.T) {
 		w.model.Queue(llmtest.Say("two"))
 		w.say("a", "/model Default", "hello")
 		w.settle()
-		w.wantAnswers("a", "From its next answer on this conversation has the model `default`. "+
-			"`/model the-default` takes that back.", "one")
+		w.wantAnswers("a", "This conversation uses the model `default` from its next answer on. "+
+			"`/model the-default` undoes that.", "one")
 		w.say("a", "/model the-default", "hello")
 		w.settle()
 		if got := w.lastSay("a").Text; got != "two" {
@@ -163,8 +163,8 @@ func TestModelRefused(t *testing.T) {
 		w.choose()
 		w.start()
 		for role, want := range map[bus.Role]string{
-			bus.Guest: "Only who is a user or more may use `/model`.",
-			bus.User: "Only who is an admin or more may choose the model. `/model` shows which one " +
+			bus.Guest: "Only users, admins and owners can use `/model`.",
+			bus.User: "Only admins and owners can choose the model. `/model` shows which one " +
 				"answers here.",
 			bus.Admin: modelSet,
 		} {
@@ -209,8 +209,8 @@ func TestModelGone(t *testing.T) {
 		w.d.Configure(w.model, nil, &less)
 		w.model.Queue(llmtest.Say("main answers"))
 		w.say("a", "hello")
-		gone := "The model here is `main` (big-1), then spare: the default, as `Small`, which was " +
-			"chosen for this conversation, is not configured any more." +
+		gone := "The model here is `main` (big-1), then spare: the default, because `Small`, which " +
+			"was chosen for this conversation, is no longer configured." +
 			strings.TrimSuffix(modelList, "\n- `Small`")
 		w.wantSay("a", "/model", gone)
 		if b := w.lastSay("a").Buttons; len(b) != 1 || b[0].Text != "/model default" {

@@ -294,7 +294,7 @@ func TestApprovalByOthers(t *testing.T) {
 		w.put(user("clean up"))
 		w.put(user("/approve " + w.code()))
 		w.put(user("hello?")) // waits
-		if got := w.outbox("a")[1].Text; got != "Only who is an admin or more can decide that." {
+		if got := w.outbox("a")[1].Text; got != "Only admins and owners can decide that." {
 			t.Errorf("the user is told %q", got)
 		}
 		boss := w.outbox("boss")

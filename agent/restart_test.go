@@ -12,7 +12,7 @@ import (
 const (
 	restarting = "I am restarting. What I am working on goes on then, and I tell you here when I " +
 		"am back."
-	noRestart = "I can't start myself again on this system. Who runs me has to do it."
+	noRestart = "I can't restart myself on this system. The person who runs me has to do it."
 )
 
 // Who asks for a restart hears of it and of its end once each, through a kill in between, and a
@@ -68,7 +68,7 @@ func TestRestartImpossible(t *testing.T) {
 		m.Role = bus.User
 		w.put(m)
 		w.say("b", "/restart")
-		w.wantAnswers("a", "Only who is an admin or more may use `/restart`.")
+		w.wantAnswers("a", "Only admins and owners can use `/restart`.")
 		w.wantAnswers("b", noRestart)
 	})
 }

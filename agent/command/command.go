@@ -246,8 +246,7 @@ func (c *Commands) find(name string, role bus.Role) Command {
 	}
 	if least := c.list[i].Least; !role.AtLeast(least) {
 		return Command{Run: func(context.Context, *Request) (Reply, error) {
-			return Reply{Text: fmt.Sprintf("Only who is %s or more may use `/%s`.", article(least),
-				name)}, nil
+			return Reply{Text: fmt.Sprintf("Only %s can use `/%s`.", rolesFrom(least), name)}, nil
 		}}
 	}
 	return c.list[i]
@@ -255,7 +254,7 @@ func (c *Commands) find(name string, role bus.Role) Command {
 
 func (c *Commands) help(_ context.Context, r *Request) (Reply, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "I am %s. Write to me and I answer; these commands I know:\n\n", c.Name)
+	fmt.Fprintf(&b, "I am %s. Write to me and I answer. I know these commands:\n\n", c.Name)
 	for _, known := range c.list {
 		if r.Message.Role.AtLeast(known.Least) && known.Help != "" {
 			fmt.Fprintf(&b, "- `/%s`: %s\n", known.Name, known.Help)

@@ -43,7 +43,7 @@ func (d decisions) settle(
 	tx *store.Tx, r *Request, q *question.Question, state question.State, answer, say string,
 ) (Reply, error) {
 	if !r.Message.Role.AtLeast(q.Least) {
-		return Reply{Text: fmt.Sprintf("Only who is %s or more can decide that.", article(q.Least))},
+		return Reply{Text: fmt.Sprintf("Only %s can decide that.", rolesFrom(q.Least))},
 			errUndecided
 	}
 	_, err := question.Store{}.Decide(tx, q, state, answer, by(r.Message))
@@ -123,8 +123,8 @@ func (d decisions) halt(ctx context.Context, r *Request) (Reply, error) {
 		if err != nil || !ok {
 			return Reply{Text: "Everything is halted already. `/resume` lets it go on."}, err
 		}
-		return Reply{Text: "Halted: no model is called and no tool is used, in any conversation, " +
-			"until somebody sends `/resume`."}, nil
+		return Reply{Text: "Halted: I call no model and use no tool, in any conversation, until " +
+			"somebody sends `/resume`."}, nil
 	})
 }
 
@@ -135,6 +135,6 @@ func (d decisions) resume(ctx context.Context, r *Request) (Reply, error) {
 		if err != nil || !ok {
 			return Reply{Text: "Nothing is halted."}, err
 		}
-		return Reply{Text: "I answer again. What was under way when I was halted has ended."}, nil
+		return Reply{Text: "I answer again. The halt has ended what I was working on."}, nil
 	})
 }

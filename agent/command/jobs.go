@@ -18,15 +18,15 @@ import (
 type jobs struct{ *Deps }
 
 const (
-	sayNoJobs  = "Nothing is done at set times here: the gateway runs without it."
+	sayNoJobs  = "There are no jobs here: the gateway runs without a scheduler."
 	sayJobs    = "Use `/jobs` for the list, or `/jobs show|pause|resume|run|remove ID`."
-	sayRemind  = "Say when, and what I shall remind you of:\n\n" + remindUses
+	sayRemind  = "Tell me when, and what to remind you of:\n\n" + remindUses
 	remindUses = "- `/remind in 20m to call mum`\n- `/remind tomorrow 9:00 to call mum`\n" +
 		"- `/remind 2027-01-31 18:30 to call mum`\n- `/remind every 2h to drink`\n" +
 		"- `/remind every day at 8:00 to drink`\n" +
 		"- `/remind every monday at 8:00 to go out`\n\n" +
 		"`/jobs` lists what is set up. For everything else, just tell me in your own words."
-	sayOthersJob = "Only who has set up job %d, or an admin, can do that."
+	sayOthersJob = "Only the person who set up job %d, or an admin, can do that."
 )
 
 // maxEcho is how much of a reminder is repeated, in bytes.
@@ -208,7 +208,7 @@ func (j jobs) remind(ctx context.Context, r *Request) (Reply, error) {
 		return Reply{Text: fmt.Sprintf("I don't understand that: %v.\n\n%s", err, sayRemind)}, nil
 	}
 	if what == "" {
-		return Reply{Text: "What shall I remind you of? " + sayRemind}, nil
+		return Reply{Text: "What should I remind you of? " + sayRemind}, nil
 	}
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		job := schedule.Job{Kind: schedule.Reminder, Text: what, When: when, To: m.From,

@@ -53,7 +53,7 @@ func (k knowledge) changes(ctx context.Context, r *Request) (Reply, error) {
 func (k knowledge) restore(ctx context.Context, r *Request) (Reply, error) {
 	switch {
 	case r.Message.Group && !r.Message.Role.AtLeast(bus.Admin):
-		return Reply{Text: "In a group only who is an admin or more may use `/dream-restore`."}, nil
+		return Reply{Text: "In a group only admins and owners can use `/dream-restore`."}, nil
 	case r.Args == "":
 		return Reply{Text: "Say which change: `/dream-log` lists them, `/dream-restore ID` takes one " +
 			"back."}, nil
@@ -111,8 +111,8 @@ func (k knowledge) history(ctx context.Context, r *Request) (Reply, error) {
 		return Reply{}, err
 	}
 	if len(entries) == 0 {
-		return Reply{Text: "There are no notes of earlier conversations yet. They are made when a " +
-			"conversation gets long, rests, or ends with `/new`."}, nil
+		return Reply{Text: "There are no notes of earlier conversations yet. I write them when a " +
+			"conversation is long, idle, or ended with `/new`."}, nil
 	}
 	var b strings.Builder
 	for _, e := range entries {
@@ -160,7 +160,7 @@ func firstSentence(s string) string {
 
 const sayForget = "This erases all that I know of you: our conversations in direct chats, on all " +
 	"your platforms, your files, what I remember, and who you are to me. What you said in groups " +
-	"stays theirs. It can't be taken back, and afterwards you are a stranger.\n\n" +
+	"stays with the groups. This can't be undone, and afterwards you are a stranger to me.\n\n" +
 	"To do it, send `/forget me now`. `gateway memory export` can save a copy first."
 
 const sayForgotten = "I have forgotten you. It takes a moment until the last traces are gone."

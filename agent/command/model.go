@@ -43,7 +43,7 @@ func (c conversation) chooseModel(ctx context.Context, r *Request) (Reply, error
 	case r.Args == "":
 		return models.reply(r), nil
 	case !r.Message.Role.AtLeast(bus.Admin):
-		return Reply{Text: "Only who is an admin or more may choose the model. `/model` shows which " +
+		return Reply{Text: "Only admins and owners can choose the model. `/model` shows which " +
 			"one answers here."}, nil
 	case strings.EqualFold(r.Args, models.defaultWord()):
 		return c.setModel(ctx, r, "", fmt.Sprintf("The model of this conversation is the default "+
@@ -60,8 +60,8 @@ func (c conversation) chooseModel(ctx context.Context, r *Request) (Reply, error
 			reply.Text)
 		return reply, nil
 	}
-	return c.setModel(ctx, r, found.ID, fmt.Sprintf("From its next answer on this conversation has "+
-		"the model %s. `/model %s` takes that back.", found.shown(), models.defaultWord()))
+	return c.setModel(ctx, r, found.ID, fmt.Sprintf("This conversation uses the model %s from its "+
+		"next answer on. `/model %s` undoes that.", found.shown(), models.defaultWord()))
 }
 
 // setModel has a conversation use a model from its next turn on.
@@ -85,8 +85,8 @@ func (m *Models) reply(r *Request) (reply Reply) {
 	case found != nil:
 		present, why = *found, "chosen for this conversation; the default is `"+m.Default.ID+"`"
 	case m.Chosen != "":
-		why = "the default, as `" + m.Chosen + "`, which was chosen for this conversation, is not " +
-			"configured any more"
+		why = "the default, because `" + m.Chosen + "`, which was chosen for this conversation, is " +
+			"no longer configured"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "The model here is %s: %s.", present.shown(), why)

@@ -33,7 +33,7 @@ type Restart struct {
 const (
 	sayRestarting = "I am restarting. What I am working on goes on then, and I tell you here when I " +
 		"am back."
-	sayNoRestart = "I can't start myself again on this system. Who runs me has to do it."
+	sayNoRestart = "I can't restart myself on this system. The person who runs me has to do it."
 )
 
 // restart answers /restart. The request is stored with the answer: the next process finds the

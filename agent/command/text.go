@@ -10,12 +10,17 @@ import (
 // by names who wrote m.
 func by(m bus.InboundMessage) string { return m.From.Account + "/" + m.Sender.ID }
 
-// article returns a role with its article.
-func article(r bus.Role) string {
-	if r == bus.Admin || r == bus.Owner {
-		return "an " + string(r)
+// rolesFrom names the people who have a role or a higher one.
+func rolesFrom(least bus.Role) string {
+	switch least {
+	case bus.Owner:
+		return "owners"
+	case bus.Admin:
+		return "admins and owners"
+	case bus.User:
+		return "users, admins and owners"
 	}
-	return "a " + string(r)
+	return "guests, users, admins and owners"
 }
 
 func count(n int, what string) string {

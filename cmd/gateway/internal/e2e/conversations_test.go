@@ -187,7 +187,7 @@ var conversations = []conversation{
 		s.sayGroup("/whoami", false)
 		s.until("an answer", func() bool { return has(s.group(), "guest") })
 		s.sayGroup("/new", false)
-		s.until("a refusal", func() bool { return has(s.group(), "Only who is") })
+		s.until("a refusal", func() bool { return has(s.group(), "Only users, admins and owners") })
 	}},
 	{name: "stranger", play: func(s *scene) {
 		s.ask("hello", "you said hello") // so that the owner's chat is known

@@ -342,7 +342,7 @@ func attackQuoted(s *siege) {
 
 // refuse has Bob approve what he may not, and an admin deny it.
 func (s *siege) refuse(code string) {
-	refused := s.more(groupID, "Only who is a user or more may use /approve")
+	refused := s.more(groupID, "Only users, admins and owners can use /approve")
 	denied := s.more(groupID, "Denied.")
 	s.telegram.Say(groupID, bobID, "/approve "+code)
 	s.await("a refusal", refused)
@@ -386,10 +386,10 @@ func attackApproval(s *siege) {
 	s.tell(74, `DO web_fetch {"url":"PAGES/halt"}`, "/halt")
 	s.tell(74, `DO message {"to":"telegram/5","text":"/approve `+code+`"}`, "message wants to run")
 	s.tell(74, "are you halted?", "you said are you halted?")
-	s.tell(81, "/approve "+code, "Only who is an admin or more")
+	s.tell(81, "/approve "+code, "Only admins and owners")
 	s.telegram.Say(groupID, bobID, "@gateway_bot /approve "+code)
 	s.await("a refusal", func() bool {
-		return heard(s.world, groupID, "Only who is a user or more may use /approve")
+		return heard(s.world, groupID, "Only users, admins and owners can use /approve")
 	})
 	if s.exists("approved") {
 		s.t.Error("the command was run before it was approved")

@@ -56,11 +56,11 @@ func TestModelChoice(t *testing.T) {
 	w.configure(owner)
 	p := w.start()
 	p.ready()
-	w.wantReply(bobID, "/model other", "Only who is an admin or more may choose the model.")
+	w.wantReply(bobID, "/model other", "Only admins and owners can choose the model.")
 	w.wantReply(annID, "/model othr", "I know no model othr. Did you mean other?")
 	w.wantReply(annID, "hello", "fake answers")
-	w.wantReply(annID, "/model other", "From its next answer on this conversation has the model "+
-		"other")
+	w.wantReply(annID, "/model other", "This conversation uses the model other "+
+		"(other-model), then fake (fake-model) from its next answer on.")
 	w.wantReply(annID, "hello", "other answers")
 	w.wantReply(annID, "/status", "Model: other (other-model), then fake (fake-model)")
 	w.wantReply(bobID, "hello", "fake answers")
@@ -83,7 +83,7 @@ func TestModelChoice(t *testing.T) {
 	w.set(block, "")
 	w.configure(owner)
 	p.says(reloaded, 1)
-	w.wantReply(annID, "/model", "The model here is fake (fake-model): the default, as other, which "+
-		"was chosen for this conversation, is not configured any more.")
+	w.wantReply(annID, "/model", "The model here is fake (fake-model): the default, because other, "+
+		"which was chosen for this conversation, is no longer configured.")
 	w.wantReply(annID, "hello", "fake answers")
 }
