@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"gateway/agent/command"
@@ -104,15 +103,15 @@ func (conversations) Answer(q *question.Question, text string) string { return c
 type tasks struct{ d *Dispatcher }
 
 // Archive implements [command.Background].
-func (t tasks) Archive(tx *store.Tx, key session.Key) error { return t.d.archiveLater(tx, key) }
+func (t tasks) Archive(tx *store.Tx, key session.Key) error { return t.d.archiver.Add(tx, key) }
 
 // Changes implements [command.Background].
 func (t tasks) Changes(ctx context.Context, s memory.Scope, id string) (string, error) {
-	return t.d.changes(ctx, s, id)
+	return t.d.versions.Changes(ctx, s, id)
 }
 
 // Wake implements [command.Background].
-func (t tasks) Wake() { t.d.ringChores() }
+func (t tasks) Wake() { t.d.background.Wake() }
 
 // article returns a role with its article.
 func article(r bus.Role) string {
@@ -120,11 +119,4 @@ func article(r bus.Role) string {
 		return "an " + string(r)
 	}
 	return "a " + string(r)
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "one " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -203,27 +203,6 @@ func TestCompactionAfterATurn(t *testing.T) {
 	})
 }
 
-// The summary is bounded; what falls out of it is in the recent history until Dream has read it.
-func TestSummaryIsBounded(t *testing.T) {
-	t.Parallel()
-	inWorld(t, func(w *world) {
-		w.start()
-		var s session.Summary
-		entry := []session.Entry{{Time: messageTime}}
-		for i := range int64(60) {
-			notes := fmt.Sprintf("- note %d %s\n[notes 7, forged]", i, strings.Repeat("x", 1000))
-			s.Text, s.From = w.d.joined("test/a", s, i+1, notes, entry)
-		}
-		head := fmt.Sprintf("[notes %d, 2026-02-16, one message]\n- note %d x", s.From, s.From-1)
-		if len(s.Text) > maxSummary || s.From < 30 || !strings.HasPrefix(s.Text, head) {
-			t.Errorf("a summary of %d bytes from %d: %.100q", len(s.Text), s.From, s.Text)
-		}
-		if !strings.Contains(s.Text, "note 59 ") || strings.Contains(s.Text, "\n[notes 7, ") {
-			t.Error("the newest notes are missing, or what is in them passes for a head")
-		}
-	})
-}
-
 // Pitfall: "messages that arrive while a summary is written are cut off with it".
 func TestMessagesDuringCompaction(t *testing.T) {
 	t.Parallel()
@@ -275,7 +254,7 @@ func TestIdle(t *testing.T) {
 		}
 		requests := m.Requests()
 		sent := requests[len(requests)-1].Messages
-		if got, want := len(sent), 1+keptMessages+1; got != want {
+		if got, want := len(sent), 1+8+1; got != want {
 			t.Errorf("the prompt has %d messages, want %d", got, want)
 		}
 	})

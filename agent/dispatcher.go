@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"gateway/agent/background"
 	"gateway/agent/budget"
 	"gateway/agent/command"
 	"gateway/agent/prompt"
@@ -33,7 +32,7 @@ type Dispatcher struct {
 	commands  *command.Commands
 	sessions  session.Store
 	questions question.Store
-	chores    background.Store
+	backgroundTasks
 	estimates prompt.Estimator
 	slots     chan struct{} // a model call holds one
 	started   time.Time
@@ -50,7 +49,6 @@ type Dispatcher struct {
 	draining  chan struct{} // closed when turns should end at their next step
 	fatal     chan error    // the first error that ends Run
 	dueC      chan struct{} // rung when dueKeys grows
-	choreC    chan struct{} // rung when chores may be due
 	panics    atomic.Int64
 	abandoned atomic.Int64 // tool calls that nobody waits for, and that go on
 	drops     drops
@@ -88,7 +86,6 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 		draining: make(chan struct{}),
 		fatal:    make(chan error, 1),
 		dueC:     make(chan struct{}, 1),
-		choreC:   make(chan struct{}, 1),
 		lanes:    make(map[session.Key]*lane),
 
 		answeredC:    make(chan answered),
@@ -102,6 +99,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 		models:  make(map[session.Key]string),
 	}
 	d.current.Store(&settings{o, deps.Model, deps.Notes})
+	d.backgroundTasks = newBackground(d, &d.estimates)
 	d.commands = d.newCommands(d.DB)
 	return d
 }
@@ -130,9 +128,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 	err := d.begin(ctx, work)
 	if err == nil {
-		stopChores := d.goChores(ctx)
+		stopTasks := d.goBackground(ctx)
 		err = d.dispatch(ctx, work)
-		stopChores()
+		stopTasks()
 	}
 	close(d.draining)
 	stop := time.AfterFunc(d.opts.Grace, cancel)
@@ -155,6 +153,26 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		return fmt.Errorf("agent: dispatch: %w", err)
 	}
 	return nil
+}
+
+// goBackground begins to do background tasks, until the function that it returns is called: that
+// waits for what is under way.
+func (d *Dispatcher) goBackground(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := d.background.Run(ctx); err != nil {
+			select {
+			case d.fatal <- err:
+			default: // an earlier error ends Run already
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // begin takes the lease and starts a worker for each turn that is to be resumed.
@@ -222,7 +240,7 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 // any longer: it ends, and says so.
 func (d *Dispatcher) waits(ctx context.Context) (map[int64]question.Question, error) {
 	list, err := d.questions.ListOpen(d.DB.Read(ctx))
-	_, err = d.mend(ctx, err, d.questions.SetAside)
+	_, err = d.DB.Mend(ctx, d.opts.Logger, err, d.questions.SetAside)
 	waits := make(map[int64]question.Question, len(list))
 	for _, q := range list {
 		waits[q.Turn] = q

@@ -20,7 +20,7 @@
 // message, too, and begins a turn by itself.
 //
 // What does not fit into the prompt becomes notes in the memory of the turn's scope. That, and
-// other work that nobody waits for, is done by chores beside the turns.
+// other work that nobody waits for, is done by background tasks beside the turns.
 //
 // The package owns no tables; [Migrations] names those of the packages below it that it needs.
 package agent

@@ -139,7 +139,7 @@ func TestForgetFromOutside(t *testing.T) {
 		w.start()
 		w.tells(5, "b", "question")
 		other := NewDispatcher(w.deps, &w.opts)
-		w.must(other.Forget(t.Context(), memory.OfPerson(5)))
+		w.must(other.eraser.Forget(t.Context(), memory.OfPerson(5)))
 		w.tells(9, "b", "hello")
 		w.lived()
 		told := w.outbox("b")
@@ -232,7 +232,7 @@ func TestForgetFromOutsideIsWhole(t *testing.T) {
 		w.tells(5, "b", "question")
 		other := NewDispatcher(Deps{DB: w.deps.DB, Inbox: w.deps.Inbox, Outbox: w.deps.Outbox,
 			Memory: w.deps.Memory}, nil)
-		w.must(other.Forget(t.Context(), memory.OfPerson(5)))
+		w.must(other.eraser.Forget(t.Context(), memory.OfPerson(5)))
 		close(release)
 		w.sleep(time.Minute)
 		if n := w.count("SELECT count(*) FROM zones"); n != 0 {

@@ -113,7 +113,7 @@ func (d *Dispatcher) healTurns(
 // waiting returns the next messages that wait after one. Those that can't be read are set aside.
 func (d *Dispatcher) waiting(work context.Context, after int64) ([]bus.Received, error) {
 	list, err := d.Inbox.Waiting(d.DB.Read(work), after)
-	_, err = d.mend(work, err, d.Inbox.SetAside)
+	_, err = d.DB.Mend(work, d.opts.Logger, err, d.Inbox.SetAside)
 	return list, err
 }
 
@@ -121,30 +121,11 @@ func (d *Dispatcher) waiting(work context.Context, after int64) ([]bus.Received,
 // its session.
 func (d *Dispatcher) runningTurns(work context.Context) ([]session.Turn, error) {
 	turns, err := d.sessions.RunningTurns(d.DB.Read(work))
-	n, err := d.mend(work, err, d.sessions.Mend)
+	n, err := d.DB.Mend(work, d.opts.Logger, err, d.sessions.Mend)
 	if err != nil || n == 0 {
 		return turns, err
 	}
 	return d.sessions.RunningTurns(d.DB.Read(work))
-}
-
-// mend has set do something about each row that err says can't be read, so that nobody tries again.
-// It returns how many there are, and err if it says of anything else.
-func (d *Dispatcher) mend(
-	work context.Context, err error, set func(tx *store.Tx, id int64) error,
-) (int, error) {
-	rows, ok := store.RowErrors(err)
-	if !ok {
-		return 0, err
-	}
-	for _, row := range rows {
-		d.opts.Logger.ErrorContext(work, "row set aside", "err", row)
-		err := d.DB.Tx(work, func(tx *store.Tx) error { return set(tx, row.ID) })
-		if err != nil {
-			return 0, err
-		}
-	}
-	return len(rows), nil
 }
 
 // survive logs an error that is not the store's loss; one that is, it returns.

@@ -49,7 +49,7 @@ func TestMessageToTurnEndedFromOutside(t *testing.T) {
 					w.put(person(w.message("a", "dropped"), 5))
 				}
 				other := NewDispatcher(w.deps, &w.opts)
-				w.must(other.Forget(t.Context(), memory.OfPerson(5)))
+				w.must(other.eraser.Forget(t.Context(), memory.OfPerson(5)))
 				w.put(person(w.message("a", "second"), 9))
 				close(release)
 				w.sleep(time.Second) // less than the healing takes
@@ -193,7 +193,7 @@ func TestNothingIsOrphaned(t *testing.T) {
 				case 0:
 					w.say(chat, "/stop")
 				case 1:
-					w.must(other.Forget(context.Background(), memory.OfPerson(id+1)))
+					w.must(other.eraser.Forget(context.Background(), memory.OfPerson(id+1)))
 				case 2:
 					w.sleep(700 * time.Millisecond)
 				default:

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"gateway/agent/background"
 )
 
 // A drawer keeps something of people. It has trouble to erase that at first.
@@ -29,7 +31,7 @@ func TestForgetMeKeepers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		s := &drawer{trouble: 2}
-		w.opts.Keeper = func(account string) Keeper {
+		w.opts.Keeper = func(account string) background.Keeper {
 			if account != "test" {
 				t.Errorf("asked for the keeper of %q, want test", account)
 			}

@@ -18,7 +18,8 @@ func (t *turn) systemPrompt(q store.Queryer, summary session.Summary) (string, e
 		Name: o.Name, Workspace: o.WorkspacePath, FormatHint: o.FormatHint(t.Address.Account),
 		Platform: platform, Tools: t.tools.Specs(), Scoped: t.Scope != "",
 		Documents: t.documents(), Contact: t.unknown(),
-		NotesSize: t.config().partOf(4, recentSize), Session: string(t.Session), Summary: summary,
+		NotesSize: prompt.Share(t.config().contextBudget(), 4, recentSize),
+		Session:   string(t.Session), Summary: summary,
 		Account: t.Address.Account, Group: t.title, Zone: t.zone(),
 	}
 	if t.Scope != "" {

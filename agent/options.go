@@ -178,7 +178,7 @@ type Options struct {
 	Forget func(tx *store.Tx, person int64, chats []bus.Address) error
 	// Keeper returns what keeps something of its own of the people on an account; nil, which is the
 	// default, if nothing does.
-	Keeper func(account string) Keeper
+	Keeper func(account string) background.Keeper
 
 	// Served reports whether messages to an account can be sent: it is configured. Default all are.
 	Served func(account string) bool
@@ -239,7 +239,7 @@ func (o *Options) setDefaults() {
 		o.Forget = func(*store.Tx, int64, []bus.Address) error { return nil }
 	}
 	if o.Keeper == nil {
-		o.Keeper = func(string) Keeper { return nil }
+		o.Keeper = func(string) background.Keeper { return nil }
 	}
 	if o.Served == nil {
 		o.Served = func(string) bool { return true }

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"gateway/agent/llm"
@@ -13,15 +12,12 @@ import (
 	"gateway/bus"
 )
 
-// errHalt reports that everything is halted.
-var errHalt = errors.New("everything is halted")
-
-// halted returns errHalt if everything is halted, or the error that keeps that from being known:
-// then nothing may happen either.
+// halted returns [policy.ErrHalted] if everything is halted, or the error that keeps that from
+// being known: then nothing may happen either.
 func (d *Dispatcher) halted(ctx context.Context) error {
 	h, err := policy.GetHalt(d.DB.Read(context.WithoutCancel(ctx)))
 	if err == nil && h != nil {
-		err = errHalt
+		err = policy.ErrHalted
 	}
 	return err
 }

@@ -210,7 +210,7 @@ func TestVersionOfWhatIsWritten(t *testing.T) {
 		w.start()
 		w.say("a", "I am Ada")
 		w.wantQuiet()
-		log, err := w.d.tree(memory.OfChat(at("a"))).Log(w.t.Context(), 0)
+		log, err := w.d.versions.Tree(memory.OfChat(at("a"))).Log(w.t.Context(), 0)
 		w.must(err)
 		if len(log) != 1 || log[0].Author != "the agent" {
 			t.Errorf("the versions are %+v, want one of the agent's", log)

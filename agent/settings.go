@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	"gateway/agent/llm"
-	"gateway/agent/prompt"
 )
 
 // settings are the options as they are now, and the models. They don't change: others take their
@@ -45,7 +44,7 @@ func (d *Dispatcher) Configure(model, notes llm.Model, opts *Options) {
 	s.Rules, s.Approver, s.ApprovalTime = n.Rules, n.Approver, n.ApprovalTime
 	s.SpeechCost = n.SpeechCost
 	d.current.Store(&s)
-	d.ringChores() // what is due may be another now
+	d.background.Wake() // what is due may be another now
 }
 
 // A Choice is a model, with what must be known of it.
@@ -64,13 +63,6 @@ func (s settings) with(c *Choice) *settings {
 	s.ContextWindow = cmp.Or(c.ContextWindow, s.ContextWindow)
 	s.MaxOutput, s.NoImages = c.MaxOutput, c.NoImages
 	return &s
-}
-
-// partOf returns so many bytes, or, where the window is small, one nth of a prompt: what stands in
-// the system prompt must leave room for the conversation. It is the same for all prompts with one
-// model.
-func (s *settings) partOf(n, bytes int) int {
-	return min(bytes, s.contextBudget()*prompt.BytesPerToken/n)
 }
 
 // contextBudget is how many tokens a prompt may have, so that there is room for the answer and for

@@ -21,7 +21,8 @@ type Stats struct {
 
 // Stats returns what d does and has done.
 func (d *Dispatcher) Stats() Stats {
-	s := Stats{Slots: cap(d.slots), Used: len(d.slots), Panics: d.panics.Load(),
+	s := Stats{Slots: cap(d.slots), Used: len(d.slots),
+		Panics:    d.panics.Load() + d.background.Panics(),
 		Abandoned: d.abandoned.Load(),
 		Dropped:   d.drops.counts()}
 	if at := d.beat.Load(); at > 0 {

@@ -295,7 +295,7 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 	t.showEnd(false)
 	t.Turn = ended
 	if later {
-		d.ringChores()
+		d.background.Wake()
 	}
 	if len(batch) == 0 {
 		return true, nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"gateway/agent/llm"
+	"gateway/agent/policy"
 )
 
 // What people are told. One plain sentence or two: what happened, and what they can do.
@@ -62,7 +63,7 @@ const (
 
 // sayError returns what a person is told of a failed model call.
 func sayError(err error) string {
-	if errors.Is(err, errHalt) {
+	if errors.Is(err, policy.ErrHalted) {
 		return sayHalted
 	}
 	if isSpent(err) {

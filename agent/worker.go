@@ -431,7 +431,7 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) (err error) {
 	fault.Point("begun")
 	t.w.prove(false)
 	if movedFrom(&t.Turn, t.group, batch) != "" {
-		d.ringChores()
+		d.background.Wake()
 	}
 	t.settleStyle(ctx)
 	t.recall(messages...)
@@ -457,7 +457,7 @@ func (t *turn) writeFirst(
 		return err
 	}
 	if from := movedFrom(begun, t.group, batch); from != "" {
-		if err := d.moveScope(tx, t.Session, from, t.Scope); err != nil {
+		if err := d.merger.Move(tx, t.Session, from, t.Scope); err != nil {
 			return err
 		}
 	}

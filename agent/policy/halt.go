@@ -17,6 +17,9 @@ CREATE TABLE halts (
 	since_ms BIGINT NOT NULL
 );`}}
 
+// ErrHalted reports that everything is halted.
+var ErrHalted = errors.New("everything is halted")
+
 // A Halt is the kill switch while it is set: no process calls a model or uses a tool. It is a row,
 // so that it holds in every process and survives restarts.
 type Halt struct {

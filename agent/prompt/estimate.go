@@ -128,6 +128,10 @@ func (e *Estimator) Exceeded(model string, window, bytes int) {
 	}
 }
 
+// Share returns so many bytes, or, where the window is small, one nth of a prompt of so many
+// tokens: what stands in the system prompt must leave room for the conversation.
+func Share(tokens, n, bytes int) int { return min(bytes, tokens*BytesPerToken/n) }
+
 // messageOverhead is about what a message takes besides its text, in bytes.
 const messageOverhead = 16
 

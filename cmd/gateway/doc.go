@@ -101,7 +101,7 @@
 // terms of the index carry it, and the folders of scopes lie outside of what tools can reach.
 //
 //	transcript ──▶ notes ───────▶ history ───────▶ documents, skills
-//	session        agent/compact  memory           memory/document, with versions
+//	session        background     memory           memory/document, with versions
 //	               when it gets   history.jsonl    agent/dream, every two hours
 //	               long or rests  and an index
 //
@@ -159,7 +159,7 @@
 //	memory/document       documents that people edit; memory/version keeps their versions
 //	skills                what the agent can follow; some are built in
 //	agent/prompt          what a model is asked, made out of data
-//	agent/compact         notes of conversations; agent/dream makes lasting memory of them
+//	agent/dream           makes lasting memory out of notes
 //	agent/background      work that nobody waits for; agent/schedule what has a time
 //	agent/extract         decodes files in processes of their own: document gets the text,
 //	                      picture makes images fit for a model

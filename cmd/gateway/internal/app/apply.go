@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"gateway/agent"
+	"gateway/agent/background"
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/config"
@@ -36,7 +37,7 @@ func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 		Owners:      gate.People{}.OwnerChats,
 		Forget:      ForgetPerson,
 		Served:      func(account string) bool { return g.channels[account] != nil },
-		Keeper:      func(account string) agent.Keeper { return g.keeper(cfg, account) },
+		Keeper:      func(account string) background.Keeper { return g.keeper(cfg, account) },
 		Known:       IsKnown,
 		Stopped:     g.toolset.stop,
 		Restart:     g.restart,

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"os"
 
-	"gateway/agent"
+	"gateway/agent/background"
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/gate"
@@ -24,7 +24,7 @@ func ForgetPerson(tx *store.Tx, person int64, chats []bus.Address) error {
 
 // keeper returns what keeps something of its own of the people on an account, or nil. An account
 // that is disabled, or is not in the configuration any more, may have left a file.
-func (g *Gateway) keeper(cfg *config.Config, account string) agent.Keeper {
+func (g *Gateway) keeper(cfg *config.Config, account string) background.Keeper {
 	if e, ok := g.channels[account].(channels.Eraser); ok {
 		return e
 	}

@@ -40,14 +40,14 @@ var imports = map[string]string{
 	"channels/supervisor":         "store channels",
 	"channels/media":              "bus channels",
 
-	"agent/extract":    "agent/extract/document agent/extract/picture agent/tools/shell/sandbox",
-	"agent/guard":      "",
-	"agent/policy":     "store bus",
-	"agent/background": "store bus memory",
+	"agent/extract": "agent/extract/document agent/extract/picture agent/tools/shell/sandbox",
+	"agent/guard":   "",
+	"agent/policy":  "store bus",
+	"agent/background": "store store/fault bus memory memory/document memory/version session " +
+		"agent/budget agent/dream agent/llm agent/policy agent/prompt agent/question agent/schedule",
 	"agent/command": "store bus session memory memory/document skills agent/background " +
 		"agent/budget agent/policy agent/question agent/schedule agent/suggest",
 	"agent/schedule": "store store/fault bus memory session agent/suggest",
-	"agent/compact":  "session agent/llm",
 	"agent/dream": "store store/fault memory memory/document memory/version " +
 		"agent/llm",
 	"agent/prompt":   "bus memory session agent/llm",
@@ -83,7 +83,7 @@ var imports = map[string]string{
 	"channels/channeltest/faults":            "",
 
 	"agent": "store store/fault bus memory memory/document memory/version skills session " +
-		"agent/background agent/budget agent/command agent/compact agent/dream agent/extract " +
+		"agent/background agent/budget agent/command agent/extract " +
 		"agent/llm agent/policy agent/prompt agent/question agent/schedule agent/tool",
 
 	"cmd/gateway/internal/config":    "agent/suggest cmd/gateway/internal/hooks",
@@ -109,8 +109,9 @@ var imports = map[string]string{
 		"cmd/gateway/internal/config cmd/gateway/internal/display cmd/gateway/internal/hooks " +
 		"cmd/gateway/internal/ops cmd/gateway/internal/retention cmd/gateway/internal/telemetry " +
 		"cmd/gateway/internal/watch memory memory/document memory/version session skills store",
-	"cmd/gateway/internal/cli": "agent agent/budget agent/llm agent/mcpserver agent/policy " +
-		"agent/schedule agent/tools/shell/sandbox bus channels channels/gate channels/media " +
+	"cmd/gateway/internal/cli": "agent/background agent/budget agent/llm agent/mcpserver " +
+		"agent/policy agent/schedule agent/tools/shell/sandbox bus channels channels/gate " +
+		"channels/media " +
 		"channels/supervisor channels/terminal channels/whatsapp cmd/gateway/internal/app " +
 		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/display " +
 		"cmd/gateway/internal/doctor cmd/gateway/internal/importer cmd/gateway/internal/ops memory " +

@@ -3,14 +3,30 @@ package cli
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"gateway/agent"
+	"gateway/agent/background"
+	"gateway/agent/budget"
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/session"
+	"gateway/store"
 )
+
+// storedPeople are the people that the database knows.
+type storedPeople struct{}
+
+// Known implements [background.People].
+func (storedPeople) Known(q store.Queryer, person int64) (bool, error) {
+	return app.IsKnown(q, person)
+}
+
+// Forget implements [background.People].
+func (storedPeople) Forget(tx *store.Tx, person int64, chats []bus.Address) error {
+	return app.ForgetPerson(tx, person, chats)
+}
 
 // memoryForgetCommand erases a scope beside a running gateway: it does what /forget does.
 func memoryForgetCommand(load app.Loader) *cobra.Command {
@@ -32,10 +48,9 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 					return app.BadUsage(fmt.Errorf("this erases all of %s and can't be taken back; "+
 						"gateway memory export %s saves a copy, and --yes does it", r.scope, r.scope))
 				}
-				d := agent.NewDispatcher(agent.Deps{DB: r.db, Inbox: bus.NewInbox(),
-					Outbox: bus.NewOutbox(), Memory: r.memory},
-					&agent.Options{Forget: app.ForgetPerson, Known: app.IsKnown})
-				if err := d.Forget(cmd.Context(), r.scope); err != nil {
+				eraser := background.Eraser{DB: r.db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(),
+					Memory: r.memory, Ledger: budget.New(nil), People: storedPeople{}, Now: time.Now}
+				if err := eraser.Forget(cmd.Context(), r.scope); err != nil {
 					return err
 				}
 				cmd.Printf("%s is forgotten. The gateway removes files, and what is left in the "+

@@ -1,4 +1,4 @@
-package compact
+package background
 
 import (
 	"encoding/json"
@@ -44,8 +44,8 @@ func TestPick(t *testing.T) {
 		{strings.Repeat("ua", 50), 100, 100_000, 60}, // no more at once
 		{"u" + long + "ua", 83, 100_000, 81},         // but for a turn that has more by itself
 	} {
-		if got := Pick(entries(test.roles, 10), test.n, test.need); got != test.want {
-			t.Errorf("Pick(%s, %d, %d) = %d, want %d", test.roles, test.n, test.need, got, test.want)
+		if got := pick(entries(test.roles, 10), test.n, test.need); got != test.want {
+			t.Errorf("pick(%s, %d, %d) = %d, want %d", test.roles, test.n, test.need, got, test.want)
 		}
 	}
 }
@@ -63,12 +63,12 @@ func TestSplit(t *testing.T) {
 		}
 		return s
 	}
-	own, foreign := Split(list)
+	own, foreign := split(list)
 	if got, want := ids(own)+"/ "+ids(foreign), "1 6 8 9 / 1 2 3 4 5 6 7 "; got != want {
 		t.Errorf("Split = %s, want %s", got, want)
 	}
 	list[7].Message.Foreign = "a forwarded message"
-	if own, foreign = Split(list); ids(own) != "1 6 " || len(foreign) != 9 {
+	if own, foreign = split(list); ids(own) != "1 6 " || len(foreign) != 9 {
 		t.Errorf("Split = %s and %s when all turns are foreign", ids(own), ids(foreign))
 	}
 }
@@ -84,7 +84,7 @@ func TestPickKeepsTurnsWhole(t *testing.T) {
 		list := entries(b.String(), rapid.IntRange(1, 500).Draw(t, "size"))
 		n := rapid.IntRange(0, len(list)).Draw(t, "n")
 		need := rapid.IntRange(1, 20_000).Draw(t, "need")
-		got := Pick(list, n, need)
+		got := pick(list, n, need)
 		if got > n {
 			t.Fatalf("%d of %d go", got, n)
 		}
@@ -96,8 +96,8 @@ func TestPickKeepsTurnsWhole(t *testing.T) {
 			t.Errorf("nothing goes of %d, of which the first turn has %d", n, first)
 		}
 		last := strings.LastIndex(b.String()[:got], "u")
-		if got > MaxMessages && strings.Contains(b.String()[1:got], "u") && last < MaxMessages &&
-			got-last < MaxMessages && last > 0 {
+		if got > maxPart && strings.Contains(b.String()[1:got], "u") && last < maxPart &&
+			got-last < maxPart && last > 0 {
 			t.Errorf("%d go, the last turn of them beginning at %d", got, last)
 		}
 	})
@@ -112,7 +112,7 @@ func TestRequest(t *testing.T) {
 			list[i].Message.Text = rapid.String().Draw(t, "text")
 		}
 		size := rapid.IntRange(2000, 20_000).Draw(t, "size")
-		req := Request(list, time.UTC, size)
+		req := notesRequest(list, time.UTC, size)
 		text := req.Messages[1].Text
 		if len(text) > size+10 || !utf8.ValidString(text) {
 			t.Errorf("a text of %d bytes, want %d at most", len(text), size)
@@ -136,18 +136,18 @@ func TestNotes(t *testing.T) {
 	list[1].Message.Text = "Noted AB-1234/7."
 	const want = "- 2026-03-01: ordered something\n- Also mentioned: AB-1234/7, " +
 		"https://shop.example/o?id=9, ann@example.org, /srv/data/x.csv, 5550123"
-	if got := Notes(" - 2026-03-01: ordered something\n", list); got != want {
+	if got := keptNotes(" - 2026-03-01: ordered something\n", list); got != want {
 		t.Errorf("notes are\n%s\nwant\n%s", got, want)
 	}
 	for _, nothing := range []string{"", " \n", "(nothing)", "- (Nothing).\n"} {
-		if got := Notes(nothing, list); got != "" {
+		if got := keptNotes(nothing, list); got != "" {
 			t.Errorf("notes of %q are %q, want none", nothing, got)
 		}
 	}
-	if got := Notes("- all: "+want, list); strings.Count(got, "Also mentioned") != 1 {
+	if got := keptNotes("- all: "+want, list); strings.Count(got, "Also mentioned") != 1 {
 		t.Errorf("what the notes have is added again: %s", got)
 	}
-	if got := Notes(strings.Repeat("é", maxEntry), list); len(got) > maxEntry+1000 {
+	if got := keptNotes(strings.Repeat("é", maxEntry), list); len(got) > maxEntry+1000 {
 		t.Errorf("notes of %d bytes", len(got))
 	}
 }
@@ -159,7 +159,7 @@ func TestNotesKeepNumbersWhole(t *testing.T) {
 		"212,400.50, in v2.14.1. Not 1/2, 7.5."
 	const want = "- a\n- Also mentioned: 181/815/08155, 88-4410-K, 2026-03-01, 3:52:07, " +
 		"212,400.50, v2.14.1"
-	if got := Notes("- a", list); got != want {
+	if got := keptNotes("- a", list); got != want {
 		t.Errorf("notes are\n%s\nwant\n%s", got, want)
 	}
 }
@@ -169,7 +169,7 @@ func TestDump(t *testing.T) {
 	for i := range list {
 		list[i].Message.Text += strings.Repeat(" word", 200)
 	}
-	got := Dump(list, time.UTC)
+	got := dump(list, time.UTC)
 	if len(got) > maxDump+100 || !strings.Contains(got, "- 2026-03-01, user: text 0 word") ||
 		strings.Contains(got, "tool:") || !strings.HasSuffix(got, "can be searched]") {
 		t.Errorf("a dump of %d bytes:\n%s", len(got), got)

@@ -6,14 +6,13 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/prompt"
-	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
 )
 
-// consult asks the model for notes something, beside an answer. It takes a slot and counts like any
+// callModel calls the model for notes once, beside an answer. It takes a slot and counts like any
 // call, and does nothing while everything is halted or the budget is spent.
-func (d *Dispatcher) consult(
+func (d *Dispatcher) callModel(
 	ctx context.Context, who budget.Spender, req llm.Request,
 ) (resp *llm.Response, err error) {
 	select {
@@ -72,13 +71,4 @@ func (d *Dispatcher) bill(ctx context.Context, who budget.Spender, resp *llm.Res
 		d.estimates.Saved(learnt)
 	}
 	return err
-}
-
-// spenderOf returns on whose account work for a scope is done, and for one of its sessions if there
-// is one.
-func spenderOf(s memory.Scope, key session.Key) budget.Spender {
-	if parent := key.Parent(); parent != "" {
-		key = parent
-	}
-	return budget.Spender{Session: string(key), Person: s.Person()}
 }

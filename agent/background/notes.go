@@ -1,10 +1,4 @@
-// Package compact turns the older part of a conversation into notes, so that the rest fits into a
-// prompt. It decides what goes and what the model is asked, and says nothing twice: [Pick] chooses
-// the part, [Request] asks for notes of it, [Notes] takes the answer, and [Dump] stands in for a
-// model that has none.
-//
-// The functions are pure: nothing is deleted or stored here. The package owns no tables.
-package compact
+package background
 
 import (
 	"fmt"
@@ -16,20 +10,20 @@ import (
 	"gateway/session"
 )
 
-// MaxMessages is how many messages go at once, as far as a turn does not have more by itself.
-const MaxMessages = 60
+// maxPart is how many messages go at once, as far as a turn does not have more by itself.
+const maxPart = 60
 
-// Pick returns how many of the first n entries go so that about need bytes do: what stays begins
-// with a message of a person, and no more than [MaxMessages] go if there is such a message among
+// pick returns how many of the first n entries go so that about need bytes do: what stays begins
+// with a message of a person, and no more than maxPart go if there is such a message among
 // them. It returns 0 if nothing can go. entries may be longer than n: what follows stays.
-func Pick(entries []session.Entry, n, need int) int {
+func pick(entries []session.Entry, n, need int) int {
 	best, size := 0, 0
 	for i := range n {
 		size += entries[i].Size
 		if next := i + 1; next < len(entries) && entries[next].Message.Role != llm.User {
 			continue
 		}
-		if best > 0 && i+1 > MaxMessages {
+		if best > 0 && i+1 > maxPart {
 			return best
 		}
 		best = i + 1
@@ -40,10 +34,10 @@ func Pick(entries []session.Entry, n, need int) int {
 	return best
 }
 
-// Split parts entries by whose words they have. Turns that have read what others have written, such
+// split parts entries by whose words they have. Turns that have read what others have written, such
 // as a page, are foreign: all that was said in them may be that of the others. The words of people
 // in them are own all the same, and so is every other turn.
-func Split(entries []session.Entry) (own, foreign []session.Entry) {
+func split(entries []session.Entry) (own, foreign []session.Entry) {
 	tainted := make(map[int64]bool)
 	for _, e := range entries {
 		if e.Message.Foreign != "" {
@@ -79,9 +73,9 @@ what it must still know to go on with this conversation, and what will matter mo
 // maxNotes is how long notes may become, in tokens.
 const maxNotes = 1500
 
-// Request returns what a model is asked about entries. The text has about size bytes at most:
+// notesRequest returns what a model is asked about entries. The text has about size bytes at most:
 // results of tools are cut first.
-func Request(entries []session.Entry, zone *time.Location, size int) llm.Request {
+func notesRequest(entries []session.Entry, zone *time.Location, size int) llm.Request {
 	text := render(entries, zone, longText, longResult)
 	for _, cut := range []struct{ text, result int }{
 		{longText, 200}, {1000, 100}, {leastText, leastResult},
@@ -114,15 +108,15 @@ const (
 // leftOut stands in the place of lines for which there is no room.
 const leftOut = `{"text":"[… some messages are left out here]"}` + "\n"
 
-// Fitting returns entries, or, if a request of size bytes can't show something of each, as many
+// fitting returns entries, or, if a request of size bytes can't show something of each, as many
 // turns from their beginning as it can; one turn stays in any case.
-func Fitting(entries []session.Entry, zone *time.Location, size int) []session.Entry {
+func fitting(entries []session.Entry, zone *time.Location, size int) []session.Entry {
 	for len(entries) > 0 && len(render(entries, zone, leastText, leastResult)) > size {
 		half := 0
 		for _, e := range entries {
 			half += e.Size / 2
 		}
-		n := Pick(entries, len(entries)-1, half)
+		n := pick(entries, len(entries)-1, half)
 		if n == 0 {
 			break
 		}
@@ -156,9 +150,9 @@ func render(entries []session.Entry, zone *time.Location, text, result int) stri
 // nothing is what a model answers if there is nothing to note.
 const nothing = "(nothing)"
 
-// Notes returns what of a model's answer about entries is to be kept, "" if nothing is. Links,
+// keptNotes returns what of a model's answer about entries is to be kept, "" if nothing is. Links,
 // codes and the like that people or the assistant wrote and the answer has lost stand at its end.
-func Notes(answer string, entries []session.Entry) string {
+func keptNotes(answer string, entries []session.Entry) string {
 	answer = strings.TrimSpace(answer)
 	if answer == "" || strings.EqualFold(strings.Trim(answer, "-*. \n"), nothing) {
 		return ""
@@ -173,8 +167,8 @@ func Notes(answer string, entries []session.Entry) string {
 // maxEntry is how long an entry of the history may become, in bytes.
 const maxEntry = 12_000
 
-// Dump returns entries in short, for when no model makes notes of them.
-func Dump(entries []session.Entry, zone *time.Location) string {
+// dump returns entries in short, for when no model makes notes of them.
+func dump(entries []session.Entry, zone *time.Location) string {
 	var b strings.Builder
 	b.WriteString("[No notes could be made of this part of the conversation. It begins so:]\n")
 	for _, e := range entries {

@@ -109,7 +109,7 @@ func TestDreamDuringDream(t *testing.T) {
 		w.say("a", "/compact")
 		w.sleep(time.Minute)
 		w.exec("UPDATE chores SET due_ms = 0")
-		w.d.ringChores()
+		w.d.background.Wake()
 		w.sleep(10 * time.Second) // it is under way
 		before := len(w.outbox("a"))
 		w.say("a", "/dream")
@@ -131,9 +131,9 @@ func TestChorePanics(t *testing.T) {
 		w.deps.Versions = nil // a caller's mistake
 		w.start()
 		w.tx(func(tx *store.Tx) error {
-			return w.d.chores.Put(tx, background.Task{
+			return w.d.background.Add(tx, background.Task{
 				Work: background.Work{Kind: background.Log, Scope: "person-5"},
-				Tell: &bus.OutboundMessage{To: at("a")}}, time.Now())
+				Tell: &bus.OutboundMessage{To: at("a")}})
 		})
 		w.sleep(time.Minute)
 		w.lived()
@@ -152,12 +152,12 @@ func TestMergeWaits(t *testing.T) {
 	t.Parallel()
 	merge := background.Task{Work: background.Work{
 		Kind: background.Merge, Scope: "person-5", Session: "chat-a"}}
-	if got := fmt.Sprint(scopesOf(&merge)); got != "[person-5 chat-a]" {
+	if got := fmt.Sprint((&background.Merger{}).Scopes(&merge)); got != "[person-5 chat-a]" {
 		t.Errorf("a merge works with %s", got)
 	}
 	erase := background.Task{Work: background.Work{Kind: background.Erase, Scope: "person-5"},
-		State: jsonOf(erased{Scopes: []memory.Scope{"person-5", "chat-a"}})}
-	if got := fmt.Sprint(scopesOf(&erase)); got != "[person-5 chat-a]" {
+		State: []byte(`{"scopes": ["person-5", "chat-a"]}`)}
+	if got := fmt.Sprint((&background.Eraser{}).Scopes(&erase)); got != "[person-5 chat-a]" {
 		t.Errorf("erasing works with %s", got)
 	}
 	inWorld(t, func(w *world) {

@@ -1,0 +1,71 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"gateway/session"
+	"gateway/store"
+	"gateway/store/fault"
+)
+
+// An Archiver summarises the end of a conversation that was left, for the kind [Archive].
+type Archiver struct{ *Summarizer }
+
+// archived is how far notes of the end of a conversation have come.
+type archived struct {
+	From int64 `json:"from"` // id of the message before the first that is left
+	To   int64 `json:"to"`   // of the last
+}
+
+// Add adds a task that makes notes of what a session has after its start, before that moves on.
+func (a Archiver) Add(tx *store.Tx, key session.Key) error {
+	s, err := a.sessions.Summary(tx, key)
+	if err != nil || s.Scope == "" {
+		return err
+	}
+	last, err := a.sessions.Newest(tx, key)
+	if err != nil || last <= s.Start {
+		return err
+	}
+	work := Work{Kind: Archive, Scope: s.Scope, Session: string(key), Ref: s.Start}
+	return a.tasks.Put(tx, Task{Work: work, State: jsonOf(archived{s.Start, last})}, a.Now())
+}
+
+// Do makes notes of the end of a conversation that was left. Each part is noted in the transaction
+// that says so. After some parts other tasks have their turn.
+func (a Archiver) Do(ctx context.Context, t *Task) (o Outcome, err error) {
+	var done archived
+	if err := json.Unmarshal(t.State, &done); err != nil {
+		return o, fmt.Errorf("background: archive %s: %w", t.Session, err)
+	}
+	key := session.Key(t.Session)
+	for range maxParts {
+		read := a.DB.Read(context.WithoutCancel(ctx))
+		entries, err := a.Part(read, key, done.From, done.To, math.MaxInt)
+		if err != nil || len(entries) == 0 {
+			return o, err
+		}
+		notes, err := a.notes(ctx, spenderOf(t.Scope, key), entries, t.Attempts >= notesRetries)
+		if err != nil {
+			return o, err
+		}
+		done.From = entries[len(entries)-1].ID
+		fault.Point("noted")
+		err = a.tx(ctx, func(tx *store.Tx) error {
+			if err := a.tasks.Save(tx, t, jsonOf(done)); err != nil {
+				return err
+			}
+			_, err := a.keep(tx, t.Scope, key, notes, entries)
+			return err
+		})
+		if err != nil {
+			return o, err
+		}
+		fault.Point("archived")
+		a.sync(ctx, t.Scope)
+	}
+	return Outcome{Again: a.Now(), State: jsonOf(done)}, nil
+}

@@ -1,0 +1,126 @@
+package background
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"gateway/agent/dream"
+	"gateway/agent/llm"
+	"gateway/memory"
+	"gateway/store"
+)
+
+// A Dreamer turns the notes of a scope into lasting memory, for the kind [Dream]. All its fields
+// are required.
+type Dreamer struct {
+	DB       *store.DB
+	Memory   *memory.Memory
+	Versions *Versions
+	Skills   Skills
+	Model    Model
+	Owners   Owners
+	Settings Settings
+	Zone     *time.Location
+	Now      func() time.Time
+	Logger   *slog.Logger
+
+	tasks Store
+}
+
+// Skills are what the agent can follow step by step.
+type Skills interface {
+	// Names returns the names of the skills that a scope sees.
+	Names(s memory.Scope) []string
+}
+
+// dreamPause is between two runs of Dream in one scope, if there is much to look at.
+const dreamPause = time.Minute
+
+// Do looks at what is new in the history of a scope.
+func (d *Dreamer) Do(ctx context.Context, t *Task) (Outcome, error) {
+	o, err := d.run(ctx, t)
+	o.Pause = d.Settings.Background().Dream
+	return o, err
+}
+
+func (d *Dreamer) run(ctx context.Context, t *Task) (Outcome, error) {
+	if d.Versions.Documents == nil {
+		return Outcome{Text: "There are no documents that I could write to."}, nil
+	}
+	save := func(ctx context.Context, state []byte) error {
+		t.State = state
+		return d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+			return d.tasks.Save(tx, t, state)
+		})
+	}
+	report, err := d.dreamer(t.Scope).Run(ctx, t.Scope, t.State, save)
+	if gaveUp, ok := errors.AsType[*dream.GiveUpError](err); ok {
+		return d.gaveUp(ctx, t, gaveUp)
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	d.Logger.InfoContext(ctx, "dreamt", "scope", t.Scope, "from", report.From, "to", report.To,
+		"changes", len(report.Changes), "skipped", len(report.Skipped), "version", report.Version)
+	o := Outcome{Text: sayDream(report)}
+	if report.More {
+		o.Again = d.Now().Add(dreamPause)
+	}
+	return o, nil
+}
+
+// dreamer returns what makes lasting memory out of the history of a scope.
+func (d *Dreamer) dreamer(of memory.Scope) *dream.Dreamer {
+	return dream.New(dream.Deps{
+		DB:        d.DB,
+		History:   func(s memory.Scope) dream.History { return d.Memory.In(s) },
+		Documents: d.Versions.Documents,
+		Versions:  func(s memory.Scope) dream.Versions { return d.Versions.Tree(s) },
+		Skills:    d.Skills.Names,
+		Ask: func(ctx context.Context, req llm.Request) (*llm.Response, error) {
+			return d.Model.Ask(ctx, spenderOf(of, ""), req)
+		},
+		Now: d.Now, Logger: d.Logger,
+	}, &dream.Options{Zone: d.Zone})
+}
+
+// gaveUp tells owners, once, that the model is of no use for Dream, and lets that rest.
+func (d *Dreamer) gaveUp(ctx context.Context, t *Task, e *dream.GiveUpError) (Outcome, error) {
+	d.Logger.WarnContext(ctx, "dream given up for now", "scope", t.Scope, "err", e)
+	wait := max(d.Settings.Background().Dream, maxRetry) << min(max(e.Failures-3, 0), 6)
+	o := Outcome{Again: d.Now().Add(wait), State: t.State,
+		Text: "The language model's answers were of no use, so nothing has changed."}
+	if e.Failures > 3 {
+		return o, nil
+	}
+	return o, d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		return d.Owners.TellOwners(tx, fmt.Sprintf("I could not turn the notes of `%s` "+
+			"into lasting memory: the language model's answers were of no use, %d times in a row. "+
+			"Nothing is lost; I try again later. The log says more.", t.Scope, e.Failures))
+	})
+}
+
+func sayDream(r dream.Report) string {
+	var b strings.Builder
+	switch {
+	case r.From == r.To:
+		return "There are no new notes since I looked last. Notes are made when a conversation gets " +
+			"long, rests, or ends with `/new`; `/compact` makes them now."
+	case len(r.Changes) == 0 && len(r.Skipped) == 0:
+		return "I have looked at what is new, and there was nothing to keep for good."
+	case r.Version != "":
+		fmt.Fprintf(&b, "I have changed my memory; `/dream-restore %s` takes it back:\n\n",
+			short(r.Version))
+	}
+	for _, line := range r.Changes {
+		b.WriteString("- " + line + "\n")
+	}
+	for _, line := range r.Skipped {
+		b.WriteString("- Not done: " + line + "\n")
+	}
+	return strings.TrimSpace(b.String())
+}

@@ -1,0 +1,418 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"gateway/agent/budget"
+	"gateway/agent/question"
+	"gateway/agent/schedule"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/session"
+	"gateway/store"
+	"gateway/store/fault"
+)
+
+// An Eraser forgets people and groups: transcripts, memory, files, and who they are. [Eraser.Rows]
+// deletes the rows at once, but for those of messages that are still to be sent. The rest goes in
+// the background, for the kind [Erase]. For the rows no more than DB, Inbox, Outbox, Memory,
+// Ledger, People and Now are needed.
+type Eraser struct {
+	DB       *store.DB
+	Inbox    *bus.Inbox
+	Outbox   *bus.Outbox
+	Memory   *memory.Memory
+	Ledger   *budget.Ledger
+	Versions *Versions
+	Media    Media // nil: there are no files
+	People   People
+	Accounts Accounts
+	Now      func() time.Time
+
+	sessions  session.Store
+	questions question.Store
+	jobs      schedule.Store
+	tasks     Store
+}
+
+// An Erasure is what is left to be erased of a person or a room.
+type Erasure struct {
+	Scopes []memory.Scope `json:"scopes"` // the first is that of the task
+	Chats  []bus.Address  `json:"chats"`  // without threads
+	Inbox  int64          `json:"inbox"`  // up to here is theirs
+	Outbox int64          `json:"outbox"` // likewise
+	Person int64          `json:"person"`
+	Files  bool           `json:"files"` // are gone
+	Swept  []bus.Address  `json:"swept"` // chats of which the bus has nothing any more
+	Sent   bool           `json:"sent"`  // was the last message, and the bus has nothing of them
+}
+
+// Forget erases all of a scope, as /forget does for a person. The rows go at once, files and the
+// rest with the tasks of whichever gateway runs on the same data.
+func (e *Eraser) Forget(ctx context.Context, s memory.Scope) error {
+	return e.tx(ctx, func(tx *store.Tx) error {
+		left := Erasure{Scopes: []memory.Scope{s}, Person: s.Person()}
+		var err error
+		if left.Inbox, err = e.Inbox.Newest(tx); err != nil {
+			return err
+		}
+		if left.Outbox, err = e.Outbox.Newest(tx); err != nil {
+			return err
+		}
+		if _, err := e.Rows(tx, &left); err != nil {
+			return err
+		}
+		return e.Add(tx, &left)
+	})
+}
+
+// Add adds the task that erases what is left.
+func (e *Eraser) Add(tx *store.Tx, left *Erasure) error {
+	work := Work{Kind: Erase, Scope: left.Scopes[0], Ref: left.Inbox}
+	return e.tasks.Put(tx, Task{Work: work, State: jsonOf(left)}, e.Now())
+}
+
+// Rows deletes the rows of a person or a room, and notes in left where else there is something. It
+// returns the sessions that there were.
+func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
+	if left.Person != 0 { // there may be chats in which no turn ever ran
+		chats, err := e.Inbox.DirectChats(tx, left.Person)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range chats {
+			left.addChat(a)
+		}
+	}
+	keys, err := e.theirs(tx, left)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		if err := e.eraseSession(tx, key); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range left.Scopes {
+		if err := e.Memory.In(s).Erase(tx); err != nil {
+			return nil, err
+		}
+		if err := e.tasks.Drop(tx, s); err != nil {
+			return nil, err
+		}
+		if err := e.jobs.EraseScope(tx, s); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range left.Chats { // nothing of that is to be answered any more
+		if err := e.Inbox.DropAll(tx, a, left.Inbox); err != nil {
+			return nil, err
+		}
+		if err := e.jobs.EraseChat(tx, a); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.jobs.ErasePerson(tx, left.Person); err != nil {
+		return nil, err
+	}
+	if err := e.Ledger.Erase(tx, budget.Spender{Person: left.Person}); err != nil {
+		return nil, err
+	}
+	return keys, e.People.Forget(tx, left.Person, left.Chats)
+}
+
+// theirs returns the sessions of left's scopes and chats, and adds what scopes and chats those
+// have.
+func (e *Eraser) theirs(tx *store.Tx, left *Erasure) (keys []session.Key, err error) {
+	add := func(found []session.Key, err error) error {
+		for i := 0; i < len(found) && err == nil; i++ {
+			if !slices.Contains(keys, found[i]) {
+				keys = append(keys, found[i])
+				err = e.addPlaces(tx, found[i], left)
+			}
+		}
+		return err
+	}
+	for scopes, chats := 0, 0; scopes < len(left.Scopes) || chats < len(left.Chats); {
+		if scopes < len(left.Scopes) {
+			s := left.Scopes[scopes]
+			scopes++
+			merging, err := e.tasks.Merging(tx, s)
+			if err == nil {
+				left.addScopes(merging...)
+				err = add(e.sessions.OfScope(tx, s))
+			}
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err := add(e.sessions.OfChat(tx, left.Chats[chats])); err != nil {
+			return nil, err
+		}
+		chats++
+	}
+	return keys, nil
+}
+
+// addPlaces adds the chat of a session, and its scope: it may be that of the chat still, from
+// before the person was known, or of another person whom they were linked with.
+func (e *Eraser) addPlaces(tx *store.Tx, key session.Key, left *Erasure) error {
+	a, _, err := e.sessions.Address(tx, key)
+	if err != nil {
+		return err
+	}
+	left.addChat(a)
+	s, err := e.sessions.Summary(tx, key)
+	if err != nil || s.Scope == "" {
+		return err
+	}
+	if follows, err := follows(tx, e.People, s.Scope, left.Scopes[0]); err != nil || !follows {
+		return err
+	}
+	left.addScopes(s.Scope)
+	return nil
+}
+
+func (left *Erasure) addChat(a bus.Address) {
+	if a = ChatOf(a); !slices.Contains(left.Chats, a) {
+		left.Chats = append(left.Chats, a)
+	}
+}
+
+func (left *Erasure) addScopes(list ...memory.Scope) {
+	for _, s := range list {
+		if !slices.Contains(left.Scopes, s) {
+			left.Scopes = append(left.Scopes, s)
+		}
+	}
+}
+
+// ChatOf returns the chat of an address, all its threads together.
+func ChatOf(a bus.Address) bus.Address { return bus.Address{Account: a.Account, Chat: a.Chat} }
+
+// eraseSession deletes a session. Its turn, which runs for another platform, ends first: its writes
+// are refused from then on.
+func (e *Eraser) eraseSession(tx *store.Tx, key session.Key) error {
+	t, err := e.sessions.RunningTurn(tx, key)
+	if err == nil && t != nil {
+		err = e.endTurn(tx, t)
+	}
+	if err != nil {
+		return err
+	}
+	if err := e.sessions.Erase(tx, key); err != nil {
+		return err
+	}
+	if err := e.questions.Erase(tx, string(key)); err != nil {
+		return err
+	}
+	return e.Ledger.Erase(tx, budget.Spender{Session: string(key)})
+}
+
+// endTurn ends a turn with what it has taken from the inbox.
+func (e *Eraser) endTurn(tx *store.Tx, t *session.Turn) error {
+	taken, err := e.Inbox.TakenBy(tx, t.ID)
+	if err != nil {
+		return err
+	}
+	for _, r := range taken {
+		if run := r.Message.Origin.Run; run != 0 {
+			if err := e.jobs.Stop(tx, run, e.Now()); err != nil {
+				return err
+			}
+		}
+	}
+	if err := e.questions.Void(tx, t.ID); err != nil {
+		return err
+	}
+	if err := e.sessions.End(tx, t, session.Stopped, e.Now()); err != nil {
+		return err
+	}
+	return e.Inbox.Finish(tx, t.ID)
+}
+
+// eraseWait is how soon it is looked again whether the last message was sent.
+const eraseWait = 5 * time.Second
+
+// Do deletes the files of a scope and, once the last message was sent, what the bus and the
+// accounts have of its chats, and then all that is left of deleted rows.
+func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
+	var left Erasure
+	if err := json.Unmarshal(t.State, &left); err != nil {
+		return Outcome{}, fmt.Errorf("background: erase %s: %w", t.Scope, err)
+	}
+	if err := e.Settle(ctx); err != nil {
+		return Outcome{}, err
+	}
+	if !left.Files { // once: those that come while something is still to be sent are others
+		if err := e.eraseFiles(ctx, &left); err != nil {
+			return Outcome{}, err
+		}
+		left.Files = true
+	}
+	if !left.Sent {
+		var err error
+		if left.Sent, err = e.eraseBus(ctx, &left); err != nil {
+			return Outcome{}, err
+		}
+		// An account that has just sent a message works with the keys of who gets it, and takes its
+		// marks from what was answered.
+		if !left.Sent || len(e.keepers(&left)) > 0 {
+			return Outcome{Again: e.Now().Add(eraseWait), State: jsonOf(left)}, nil
+		}
+	}
+	chats := make(map[string][]string)
+	for _, a := range left.Chats {
+		chats[a.Account] = append(chats[a.Account], a.Chat)
+	}
+	for account, k := range e.keepers(&left) {
+		if err := k.Erase(ctx, chats[account]); err != nil {
+			return Outcome{}, err
+		}
+	}
+	left.Chats, left.Swept = nil, nil // else the task itself would be the last trace
+	err := e.tx(ctx, func(tx *store.Tx) error { return e.tasks.Save(tx, t, jsonOf(left)) })
+	if err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{}, e.DB.Shred(ctx)
+}
+
+// keepers returns what keeps something of left's chats on their accounts.
+func (e *Eraser) keepers(left *Erasure) map[string]Keeper {
+	list := make(map[string]Keeper)
+	for _, a := range left.Chats {
+		if k := e.Accounts.Keeper(a.Account); k != nil {
+			list[a.Account] = k
+		}
+	}
+	return list
+}
+
+// eraseBus deletes what the bus has of the chats, and reports whether that is all of it: what is
+// still to be sent stays until it was, unless nobody will ever send it, and its chat with it.
+func (e *Eraser) eraseBus(ctx context.Context, left *Erasure) (done bool, err error) {
+	var chats []bus.Address
+	err = e.tx(ctx, func(tx *store.Tx) error {
+		done, chats = true, nil
+		for _, a := range left.Chats {
+			if slices.Contains(left.Swept, a) {
+				continue
+			}
+			if !e.Accounts.Served(a.Account) {
+				if err := e.Outbox.DropAll(tx, a, left.Outbox); err != nil {
+					return err
+				}
+			}
+			open, err := e.Outbox.Owes(tx, a, left.Outbox)
+			if err != nil {
+				return err
+			}
+			if open {
+				done = false
+			} else {
+				chats = append(chats, a)
+			}
+		}
+		return nil
+	})
+	if err != nil || len(chats) == 0 {
+		return done, err
+	}
+	if err := e.erasePages(ctx, chats, left.Outbox, e.Outbox.Erase); err != nil {
+		return false, err
+	}
+	if err := e.erasePages(ctx, chats, left.Inbox, e.Inbox.Erase); err != nil {
+		return false, err
+	}
+	left.Swept = append(left.Swept, chats...)
+	return done, nil
+}
+
+// erasePages calls erase for chats and page after page of a table, up to an id, a transaction for
+// each page.
+func (e *Eraser) erasePages(ctx context.Context, chats []bus.Address, upTo int64,
+	erase func(tx *store.Tx, a bus.Address, after, upTo int64) (int64, error),
+) error {
+	for after := int64(0); after < upTo; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		fault.Point("erasing")
+		var next int64
+		err := e.tx(ctx, func(tx *store.Tx) (err error) {
+			for i := 0; i < len(chats) && err == nil; i++ {
+				next, err = erase(tx, chats[i], after, upTo)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		after = next
+	}
+	return nil
+}
+
+func (e *Eraser) eraseFiles(ctx context.Context, left *Erasure) error {
+	for _, s := range left.Scopes {
+		if e.Versions.Documents != nil {
+			if err := e.Versions.Tree(s).Remove(ctx); err != nil {
+				return err
+			}
+		}
+		if err := e.Memory.EraseFiles(ctx, s); err != nil {
+			return err
+		}
+	}
+	if e.Media == nil {
+		return nil
+	}
+	for _, a := range left.Chats {
+		if err := e.Media.Erase(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Settle deletes the rows of memory and transcripts that erasing has made unreachable, in many
+// short transactions. It does nothing if there are none.
+func (e *Eraser) Settle(ctx context.Context) error {
+	if err := e.Memory.Settle(ctx); err != nil {
+		return err
+	}
+	for more := true; more; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := e.tx(ctx, func(tx *store.Tx) (err error) {
+			more, err = e.sessions.Settle(tx)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		fault.Point("erasing")
+	}
+	return nil
+}
+
+// Scopes returns all scopes that are erased.
+func (*Eraser) Scopes(t *Task) []memory.Scope {
+	var left Erasure
+	if json.Unmarshal(t.State, &left) != nil { // Do says what is wrong
+		return []memory.Scope{t.Scope}
+	}
+	return left.Scopes
+}
+
+// tx runs fn in a transaction, which is finished also while the process ends.
+func (e *Eraser) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
+	return e.DB.Tx(context.WithoutCancel(ctx), fn)
+}

@@ -1,0 +1,61 @@
+package background
+
+import (
+	"context"
+	"time"
+
+	"gateway/session"
+	"gateway/store"
+)
+
+// An IdleSweep adds tasks that summarise the conversations in which nobody has written for a while.
+// All its fields are required.
+type IdleSweep struct {
+	DB       *store.DB
+	Settings Settings
+	Now      func() time.Time
+
+	sessions session.Store
+	tasks    Store
+}
+
+// maxIdle is how many conversations are looked at in one transaction.
+const maxIdle = 100
+
+func (i *IdleSweep) add(ctx context.Context) error {
+	after := i.Settings.Background().IdleAfter
+	if after <= 0 {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	keys, err := i.sessions.Idle(i.DB.Read(ctx), i.Now().Add(-after), maxIdle)
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	return i.DB.Tx(ctx, func(tx *store.Tx) error {
+		for _, key := range keys {
+			if err := i.addFor(tx, key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// addFor adds the task for a session, unless it is that of a sub-agent or a job, whose work is
+// over.
+func (i *IdleSweep) addFor(tx *store.Tx, key session.Key) error {
+	if err := i.sessions.Tidy(tx, key); err != nil {
+		return err
+	}
+	s, err := i.sessions.Summary(tx, key)
+	if err != nil {
+		return err
+	}
+	_, peoples, err := i.sessions.Address(tx, key)
+	if err != nil || s.Scope == "" || !peoples {
+		return err
+	}
+	work := Work{Kind: Idle, Scope: s.Scope, Session: string(key)}
+	return i.tasks.Put(tx, Task{Work: work}, i.Now())
+}

@@ -1,0 +1,286 @@
+package background
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/store"
+	"gateway/store/fault"
+)
+
+// The times of a [Runner].
+const (
+	pollInterval = time.Minute // for what other processes have added
+	firstRetry   = time.Minute // after the first failure; twice as long after each
+	maxRetry     = time.Hour
+)
+
+// A Handler does the tasks of a kind. It is used concurrently.
+type Handler interface {
+	// Do does a task, or some of it. After an error the task is tried again later, with the state
+	// that was saved last.
+	Do(ctx context.Context, t *Task) (Outcome, error)
+}
+
+// An Outcome is what has come of a task. The zero value says that it is done.
+type Outcome struct {
+	Text  string    // for whoever waits for the task; "": nothing
+	Again time.Time // when the task goes on; zero: it is done
+	State []byte    // from where
+
+	// Pause is how long a task that is done rests before it runs again, if it was added again
+	// meanwhile.
+	Pause time.Duration
+}
+
+// A scoped handler works with the files of other scopes than that of the task, too.
+type scoped interface {
+	Handler
+	// Scopes returns them all.
+	Scopes(t *Task) []memory.Scope
+}
+
+// A Runner does the tasks that are due: several side by side, and those of one scope one after
+// another. All its fields are required.
+type Runner struct {
+	DB       *store.DB
+	Outbox   *bus.Outbox
+	Memory   *memory.Memory
+	Handlers map[Kind]Handler
+	Eraser   *Eraser
+	Idle     *IdleSweep // looks for conversations that nobody writes in
+	Texts    Texts
+	Parallel int // how many tasks are done at once
+	Now      func() time.Time
+	Logger   *slog.Logger
+
+	tasks  Store
+	wake   chan struct{}
+	panics atomic.Int64
+}
+
+// NewRunner makes r ready for use, and returns it.
+func NewRunner(r *Runner) *Runner {
+	r.wake = make(chan struct{}, 1)
+	return r
+}
+
+// Add adds a task that is due at once. After the transaction [Runner.Wake] must be called.
+func (r *Runner) Add(tx *store.Tx, t Task) error { return r.tasks.Put(tx, t, r.Now()) }
+
+// Wake has the Runner look for tasks that are due.
+func (r *Runner) Wake() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Panics returns how many tasks have panicked.
+func (r *Runner) Panics() int64 { return r.panics.Load() }
+
+// Run does what is due until ctx ends. When it returns nothing of it runs any more. An error is the
+// loss of the store.
+func (r *Runner) Run(ctx context.Context) error {
+	if err := r.Eraser.Settle(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	if err := r.Memory.SyncAll(ctx); err != nil && ctx.Err() == nil {
+		r.Logger.WarnContext(ctx, "history not written to its files", "err", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	poll, due := time.NewTicker(pollInterval), time.NewTimer(pollInterval)
+	defer poll.Stop()
+	defer due.Stop()
+	round := round{busy: make(map[memory.Scope]bool), ended: make(chan end)}
+	defer func() {
+		cancel()
+		for range round.running {
+			<-round.ended
+		}
+	}()
+	for {
+		if err := r.start(ctx, &round); err != nil {
+			return err
+		}
+		wait, err := r.untilDue(ctx)
+		if err != nil {
+			return err
+		}
+		due.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-round.ended:
+			round.running--
+			for _, scope := range e.scopes {
+				delete(round.busy, scope)
+			}
+			if err := r.survive(ctx, "background task not ended", e.err); err != nil {
+				return err
+			}
+		case <-r.wake:
+		case <-due.C:
+		case <-poll.C:
+			err := r.survive(ctx, "idle conversations not summarised", r.Idle.add(ctx))
+			if err != nil {
+				return err
+			}
+			r.Wake()
+		}
+	}
+}
+
+// A round is what Run knows of the tasks under way.
+type round struct {
+	running int
+	busy    map[memory.Scope]bool // whose files they work with
+	ended   chan end
+}
+
+// An end tells that a task is over and that its scopes are free. An error is one of the store.
+type end struct {
+	scopes []memory.Scope
+	err    error
+}
+
+// untilDue returns how long to wait for the next task. One that is due and was not begun waits for
+// the end of another.
+func (r *Runner) untilDue(ctx context.Context) (time.Duration, error) {
+	next, ok, err := r.tasks.Next(r.DB.Read(context.WithoutCancel(ctx)))
+	if wait := next.Sub(r.Now()); ok && wait > 0 && wait < pollInterval {
+		return wait, err
+	}
+	return pollInterval, err
+}
+
+// start begins the tasks that are due and for which there is room.
+func (r *Runner) start(ctx context.Context, round *round) error {
+	if round.running >= r.Parallel || ctx.Err() != nil {
+		return nil
+	}
+	quiet := context.WithoutCancel(ctx)
+	read := r.DB.Read(quiet)
+	list, err := r.tasks.Due(read, r.Now())
+	n, err := r.DB.Mend(quiet, r.Logger, err, r.tasks.Mend)
+	if err == nil && n > 0 {
+		list, err = r.tasks.Due(read, r.Now())
+	}
+	if err != nil {
+		return err
+	}
+	for _, t := range list {
+		scopes := r.scopes(&t)
+		isBusy := func(s memory.Scope) bool { return round.busy[s] }
+		if round.running >= r.Parallel || slices.ContainsFunc(scopes, isBusy) {
+			continue
+		}
+		for _, s := range scopes {
+			round.busy[s] = true
+		}
+		round.running++
+		go func() { round.ended <- end{scopes, r.do(ctx, &t)} }()
+	}
+	return nil
+}
+
+// scopes returns the scopes whose files a task works with: no other task may beside it.
+func (r *Runner) scopes(t *Task) []memory.Scope {
+	if h, ok := r.Handlers[t.Kind].(scoped); ok {
+		return h.Scopes(t)
+	}
+	return []memory.Scope{t.Scope}
+}
+
+// do does one task, or puts it off. An error is one of the store.
+func (r *Runner) do(ctx context.Context, t *Task) error {
+	o, err := r.handle(ctx, t)
+	switch {
+	case ctx.Err() != nil, errors.Is(err, ErrGone):
+		return nil // the next process does it, or nobody
+	case err != nil:
+		return r.putOff(ctx, t, err)
+	}
+	fault.Point("chored")
+	return r.tx(ctx, func(tx *store.Tx) error { return r.end(tx, t, o) })
+}
+
+// handle has the handler do t. A panic is a failure like any other: without that the task would end
+// the process again at each start.
+func (r *Runner) handle(ctx context.Context, t *Task) (o Outcome, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.Logger.ErrorContext(ctx, "background task panicked", "kind", t.Kind, "scope", t.Scope,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()), "panics", r.panics.Add(1))
+			err = errors.New("background: it panicked")
+		}
+	}()
+	h, ok := r.Handlers[t.Kind]
+	if !ok {
+		r.Logger.ErrorContext(ctx, "background task of an unknown kind", "kind", t.Kind)
+		return Outcome{}, nil
+	}
+	return h.Do(ctx, t)
+}
+
+// end writes what has come of t.
+func (r *Runner) end(tx *store.Tx, t *Task, o Outcome) error {
+	err := r.tasks.Exists(tx, t)
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	if err == nil && t.Tell != nil && o.Text != "" {
+		out := *t.Tell
+		out.Text = o.Text
+		if err = r.Outbox.Put(tx, out, r.Now()); err == nil {
+			err = r.tasks.Told(tx, t)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case !o.Again.IsZero():
+		return r.tasks.Again(tx, t, o.State, o.Again)
+	}
+	return r.tasks.Done(tx, t, r.Now().Add(o.Pause))
+}
+
+// putOff lets t be tried again later. Whoever waits for it is told once.
+func (r *Runner) putOff(ctx context.Context, t *Task, cause error) error {
+	wait := min(firstRetry<<min(t.Attempts, 10), maxRetry)
+	r.Logger.WarnContext(ctx, "background task put off", "kind", t.Kind, "scope", t.Scope,
+		"session", t.Session, "attempt", t.Attempts+1, "wait", wait, "err", cause)
+	return r.tx(ctx, func(tx *store.Tx) error {
+		if t.Tell != nil && t.Attempts == 0 {
+			out := *t.Tell
+			out.Text = "That has not worked yet, and I try again later. " + r.Texts.Explain(cause)
+			if err := r.Outbox.Put(tx, out, r.Now()); err != nil {
+				return err
+			}
+		}
+		return r.tasks.Later(tx, t, r.Now().Add(wait))
+	})
+}
+
+// tx runs fn in a transaction. A write that has begun to matter is finished also while the process
+// ends.
+func (r *Runner) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
+	return r.DB.Tx(context.WithoutCancel(ctx), fn)
+}
+
+// survive logs an error that is not the loss of the store; one that is, it returns.
+func (r *Runner) survive(ctx context.Context, what string, err error) error {
+	if err == nil || store.IsLost(err) {
+		return err
+	}
+	r.Logger.ErrorContext(ctx, what, "err", err)
+	return nil
+}

@@ -1,0 +1,102 @@
+package background
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"gateway/agent/prompt"
+	"gateway/memory"
+	"gateway/memory/document"
+	"gateway/memory/version"
+)
+
+// Versions are the versions of the documents of all scopes. Without Documents there are none.
+type Versions struct {
+	Documents *document.Documents
+	Store     *version.Store
+	Path      string // the folder with a folder for each scope
+	Zone      *time.Location
+}
+
+// Tree returns the versions of a scope's documents.
+func (v *Versions) Tree(s memory.Scope) *version.Tree {
+	return v.Store.Tree(string(s), filepath.Join(v.Path, string(s)), document.Versioned)
+}
+
+// A Recorder records what the agent has written into the documents, for the kind [Version].
+type Recorder struct{ *Versions }
+
+// Do records the documents as they are.
+func (r Recorder) Do(ctx context.Context, t *Task) (Outcome, error) {
+	_, err := r.Tree(t.Scope).Commit(ctx,
+		version.Change{Author: "the agent", Reason: "Written in a conversation."})
+	return Outcome{}, err
+}
+
+// A Lister lists changes for the kind [Log], which only earlier gateways have added.
+type Lister struct{ *Versions }
+
+// Do tells what has changed.
+func (l Lister) Do(ctx context.Context, t *Task) (o Outcome, err error) {
+	o.Text, err = l.Changes(ctx, t.Scope, string(t.State))
+	return o, err
+}
+
+// The bounds of what /dream-log shows.
+const (
+	maxLog  = 10   // versions
+	maxDiff = 3000 // bytes
+)
+
+// Changes tells, for /dream-log, what has changed in the documents of a scope: all of one version,
+// or the newest ones if id is "".
+func (v *Versions) Changes(ctx context.Context, s memory.Scope, id string) (string, error) {
+	if v.Documents == nil {
+		return "There are no documents.", nil
+	}
+	tree := v.Tree(s)
+	if id != "" {
+		text, err := tree.Show(ctx, id)
+		if err != nil {
+			return sayVersion(err)
+		}
+		if len(text) > maxDiff {
+			text = prompt.Clip(text, maxDiff) + "\n…"
+		}
+		return "```diff\n" + strings.ReplaceAll(text, "```", "'''") + "\n```", nil
+	}
+	list, err := tree.Log(ctx, maxLog)
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "My documents about this conversation have not changed yet.", nil
+	}
+	var b strings.Builder
+	for _, one := range list {
+		first, _, _ := strings.Cut(one.Reason, "\n")
+		fmt.Fprintf(&b, "- `%s` %s, %s: %s\n", short(one.ID),
+			one.Time.In(v.Zone).Format("2006-01-02 15:04"), one.Author, first)
+	}
+	return b.String() + "\n`/dream-log ID` shows one, `/dream-restore ID` takes it back.", nil
+}
+
+// short returns the beginning of a version's name.
+func short(id string) string { return id[:min(len(id), 8)] }
+
+// sayVersion returns what people are told of an error that is theirs to mend.
+func sayVersion(err error) (string, error) {
+	if conflict, ok := errors.AsType[*version.ConflictError](err); ok {
+		return "That can't be taken back, as the same lines were changed again since: " +
+			conflict.Error() + ". Nothing has changed.", nil
+	}
+	if errors.Is(err, version.ErrUnknown) || errors.Is(err, version.ErrAmbiguous) {
+		return "I can't find that: " + strings.TrimPrefix(err.Error(), "version: ") +
+			". `/dream-log` lists the changes.", nil
+	}
+	return "", err
+}

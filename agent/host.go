@@ -1,0 +1,136 @@
+package agent
+
+import (
+	"context"
+
+	"gateway/agent/background"
+	"gateway/agent/budget"
+	"gateway/agent/llm"
+	"gateway/agent/prompt"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/session"
+	"gateway/skills"
+	"gateway/store"
+)
+
+// A host gives background tasks what they need of the dispatcher.
+type host struct{ d *Dispatcher }
+
+// Ask implements [background.Model].
+func (h host) Ask(
+	ctx context.Context, who budget.Spender, req llm.Request,
+) (*llm.Response, error) {
+	return h.d.callModel(ctx, who, req)
+}
+
+// Background implements [background.Settings].
+func (h host) Background() background.Config {
+	s := h.d.config()
+	return background.Config{Model: s.NotesID, ModelName: s.ModelName, Tokens: s.contextBudget(),
+		IdleAfter: s.IdleAfter, Dream: s.DreamEvery}
+}
+
+// Prompt implements [background.Settings].
+func (h host) Prompt(key session.Key) (model string, tokens int) {
+	s := h.d.configOf(key)
+	return s.ModelID, s.contextBudget()
+}
+
+// TellOwners implements [background.Owners].
+func (h host) TellOwners(tx *store.Tx, text string) error {
+	return h.d.tellOwners(tx, func(to bus.Address) bus.OutboundMessage {
+		return bus.OutboundMessage{To: to, Text: text}
+	}, bus.Address{})
+}
+
+// Explain implements [background.Texts].
+func (h host) Explain(err error) string { return sayError(err) }
+
+// Known implements [background.People].
+func (h host) Known(q store.Queryer, person int64) (bool, error) {
+	return h.d.opts.Known(q, person)
+}
+
+// Forget implements [background.People].
+func (h host) Forget(tx *store.Tx, person int64, chats []bus.Address) error {
+	return h.d.opts.Forget(tx, person, chats)
+}
+
+// Served implements [background.Accounts].
+func (h host) Served(account string) bool { return h.d.opts.Served(account) }
+
+// Keeper implements [background.Accounts].
+func (h host) Keeper(account string) background.Keeper { return h.d.opts.Keeper(account) }
+
+// skillNames are the names of skills, as Dream needs them; a nil library has none.
+type skillNames struct{ library *skills.Library }
+
+// Names implements [background.Skills].
+func (n skillNames) Names(s memory.Scope) (names []string) {
+	if n.library == nil {
+		return nil
+	}
+	for _, skill := range n.library.List(string(s)) {
+		names = append(names, skill.Name)
+	}
+	return names
+}
+
+// backgroundTasks builds what does background tasks.
+type backgroundTasks struct {
+	background *background.Runner
+	summarizer *background.Summarizer
+	archiver   background.Archiver
+	versions   *background.Versions
+	merger     *background.Merger
+	eraser     *background.Eraser
+}
+
+// Tasks are done one at once for so many slots of models.
+const (
+	leastTasks   = 2
+	slotsPerTask = 16
+)
+
+// newBackground returns what does background tasks for d.
+func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
+	h, o := host{d}, &d.opts
+	versions := &background.Versions{Documents: d.Documents, Store: d.Versions, Path: o.MemoryPath,
+		Zone: o.Location}
+	summarizer := &background.Summarizer{DB: d.DB, Memory: d.Memory, Model: h, Estimates: estimates,
+		Settings: h, Dreams: d.Documents != nil, Zone: o.Location, Now: o.Now, Logger: o.Logger}
+	b := backgroundTasks{
+		summarizer: summarizer,
+		archiver:   background.Archiver{Summarizer: summarizer},
+		versions:   versions,
+		merger: &background.Merger{DB: d.DB, Memory: d.Memory, Versions: versions, People: h,
+			Now: o.Now, Logger: o.Logger},
+		eraser: &background.Eraser{DB: d.DB, Inbox: d.Inbox, Outbox: d.Outbox, Memory: d.Memory,
+			Ledger: o.Usage, Versions: versions, People: h, Accounts: h, Now: o.Now},
+	}
+	if d.Media != nil {
+		b.eraser.Media = d.Media
+	}
+	compactor := background.Compactor{Summarizer: summarizer}
+	b.background = background.NewRunner(&background.Runner{
+		DB: d.DB, Outbox: d.Outbox, Memory: d.Memory, Texts: h, Now: o.Now, Logger: o.Logger,
+		Parallel: max(leastTasks, o.Slots/slotsPerTask),
+		Eraser:   b.eraser,
+		Idle:     &background.IdleSweep{DB: d.DB, Settings: h, Now: o.Now},
+		Handlers: map[background.Kind]background.Handler{
+			background.Archive: b.archiver,
+			background.Compact: compactor,
+			background.Idle:    compactor,
+			background.Dream: &background.Dreamer{DB: d.DB, Memory: d.Memory, Versions: versions,
+				Skills: skillNames{d.Skills}, Model: h, Owners: h, Settings: h, Zone: o.Location,
+				Now: o.Now, Logger: o.Logger},
+			background.Version: background.Recorder{Versions: versions},
+			background.Log:     background.Lister{Versions: versions},
+			background.Undo:    background.Undoer{Versions: versions},
+			background.Merge:   b.merger,
+			background.Erase:   b.eraser,
+		},
+	})
+	return b
+}
