@@ -1,11 +1,3 @@
-// Package background keeps the work that nobody waits for, so that it survives the process: notes
-// of conversations, Dream, erasing. [Store] reads and writes it; who does the work asks for what is
-// [Store.Due].
-//
-// Of each [Work] there is one task at most. A task that is put again while it is done is not over
-// with that.
-//
-// Tables: chores.
 package background
 
 import (
@@ -41,7 +33,7 @@ CREATE INDEX chores_scope ON chores (scope, due_ms, id);`}}
 // A Kind says what is to be done.
 type Kind string
 
-// The kinds of chores.
+// The kinds of tasks.
 const (
 	Archive Kind = "archive" // notes of the end of a conversation that was left
 	Compact Kind = "compact" // notes of the older part of one
@@ -54,7 +46,7 @@ const (
 	Erase   Kind = "erase"   // the files of a scope, and what is left of deleted rows
 )
 
-// A Work is what a chore is about.
+// A Work says what a task is about.
 type Work struct {
 	Kind    Kind
 	Scope   memory.Scope
@@ -76,10 +68,10 @@ type Task struct {
 	tell     string // Tell as it is stored
 }
 
-// Store reads and writes chores. It has no state of its own.
+// Store reads and writes tasks. It has no state of its own.
 type Store struct{}
 
-// Put adds a chore that is due at a time. If there is one of the same work already it becomes due
+// Put adds a task that is due at a time. If there is one of the same work already it becomes due
 // then at the latest, with the state that it has, and tells whom it would tell now, if anybody.
 func (Store) Put(tx *store.Tx, c Task, due time.Time) error {
 	tell := ""
@@ -104,7 +96,7 @@ func (Store) Put(tx *store.Tx, c Task, due time.Time) error {
 	return nil
 }
 
-// Due returns the first chore of up to limit scopes that have one that is due, the one that is due
+// Due returns the first task of up to limit scopes that have one that is due, the one that is due
 // for longest first: those of a scope are done one after another, and keep nobody else waiting. Its
 // error has a [store.RowError] for each that can't be read, if nothing else is wrong.
 func (Store) Due(q store.Queryer, now time.Time) ([]Task, error) {
@@ -143,8 +135,7 @@ func (Store) Due(q store.Queryer, now time.Time) ([]Task, error) {
 	return list, errors.Join(bad...)
 }
 
-// Mend has nobody told of a chore of which it can't be read who waits for it: it is done all the
-// same.
+// Mend has nobody told of a task whose address can't be read. The task is done all the same.
 func (Store) Mend(tx *store.Tx, id int64) error {
 	if _, err := tx.Exec("UPDATE chores SET tell = '' WHERE id = $1", id); err != nil {
 		return fmt.Errorf("background: mend %d: %w", id, err)
@@ -152,7 +143,7 @@ func (Store) Mend(tx *store.Tx, id int64) error {
 	return nil
 }
 
-// Next returns when the next chore is due; false if there is none.
+// Next returns when the next task is due; false if there is none.
 func (Store) Next(q store.Queryer) (due time.Time, ok bool, err error) {
 	var at sql.NullInt64
 	if err := q.QueryRow("SELECT min(due_ms) FROM chores").Scan(&at); err != nil {
@@ -161,7 +152,7 @@ func (Store) Next(q store.Queryer) (due time.Time, ok bool, err error) {
 	return time.UnixMilli(at.Int64), at.Valid, nil
 }
 
-// Least returns the least Ref of the chores of a kind; false if there are none.
+// Least returns the least Ref of the tasks of a kind; false if there are none.
 func (Store) Least(q store.Queryer, k Kind) (ref int64, ok bool, err error) {
 	var least sql.NullInt64
 	err = q.QueryRow("SELECT min(ref) FROM chores WHERE kind = $1", string(k)).Scan(&least)
@@ -184,7 +175,7 @@ func (Store) Save(tx *store.Tx, c *Task, state []byte) error {
 	return nil
 }
 
-// ErrGone reports a chore that was dropped while it was done, or moved to another scope, for which
+// ErrGone reports a task that was dropped while it was done, or moved to another scope, for which
 // it is to be done anew.
 var ErrGone = errors.New("it is not to be done any more")
 
@@ -245,7 +236,7 @@ func (Store) Later(tx *store.Tx, c *Task, due time.Time) error {
 	return nil
 }
 
-// Drop removes the chores about a scope, but for those that erase.
+// Drop removes the tasks about a scope, but for those that erase.
 func (Store) Drop(tx *store.Tx, s memory.Scope) error {
 	_, err := tx.Exec("DELETE FROM chores WHERE scope = $1 AND kind <> 'erase'", string(s))
 	if err != nil {
@@ -276,14 +267,14 @@ func (Store) Merging(q store.Queryer, s memory.Scope) ([]memory.Scope, error) {
 	return list, nil
 }
 
-// Move makes the chores about a scope those of another one, which may have the same already. What
+// Move makes the tasks about a scope those of another one, which may have the same already. What
 // erases is about what was, and stays.
 func (Store) Move(tx *store.Tx, from, to memory.Scope) error {
 	_, err := tx.Exec(`DELETE FROM chores WHERE scope = $1 AND EXISTS (SELECT 1 FROM chores o
 		WHERE o.scope = $2 AND o.kind = chores.kind AND o.session = chores.session
 			AND o.ref = chores.ref) AND kind <> 'erase'`, string(from), string(to))
 	if err == nil {
-		// What a chore about all of a scope has found out holds for that one only.
+		// What a task about all of a scope has found out holds for that one only.
 		_, err = tx.Exec(`UPDATE chores SET scope = $2,
 			state = CASE WHEN session = '' AND kind = 'dream' THEN '' ELSE state END
 			WHERE scope = $1 AND kind <> 'erase'`,
@@ -295,7 +286,7 @@ func (Store) Move(tx *store.Tx, from, to memory.Scope) error {
 	return nil
 }
 
-// CountDue returns how many chores are due.
+// CountDue returns how many tasks are due.
 func (Store) CountDue(q store.Queryer, now time.Time) (n int, err error) {
 	err = q.QueryRow("SELECT count(*) FROM chores WHERE due_ms <= $1", now.UnixMilli()).Scan(&n)
 	if err != nil {
