@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"fmt"
+	"io"
 	"os"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +27,8 @@ func NewCommand() *cobra.Command {
 	}
 	// Most commands need no credential, and the shell that they are called in may have none.
 	load, all := reading(config.LoadWithoutSecrets), reading(config.Load)
+	// What needs the home and nothing else can't be stopped by a mistake in the configuration.
+	home := passing(reading(config.LoadDespiteMistakes), os.Stderr)
 	root := &cobra.Command{
 		Use:   "gateway",
 		Short: "Talk to an AI agent on Telegram, Discord, WhatsApp and in the terminal",
@@ -45,10 +50,10 @@ func NewCommand() *cobra.Command {
 		"configuration file (default config.toml in the gateway's home)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return app.BadUsage(err) })
 	root.AddCommand(
-		chatCommand(load, all), outboxCommand(load), sessionsCommand(load), peopleCommand(load),
+		chatCommand(load, all), outboxCommand(home), sessionsCommand(home), peopleCommand(home),
 		channelsCommand(load), pairCommand(load), sendCommand(load),
-		usageCommand(load), haltCommand(load), resumeCommand(load), doctorCommand(all),
-		healthCommand(load),
+		usageCommand(home), haltCommand(home), resumeCommand(home), doctorCommand(all),
+		healthCommand(home),
 		securityCommand(all), importCommand(load),
 		backupCommand(load), restoreCommand(load),
 		mcpCommand(load), memoryCommand(load), skillsCommand(load), jobsCommand(load),
@@ -57,6 +62,18 @@ func NewCommand() *cobra.Command {
 		}), versionCommand(),
 	)
 	return root
+}
+
+// passing returns a loader that reads once, and tells of mistakes that it passes over.
+func passing(read app.Loader, out io.Writer) app.Loader {
+	return sync.OnceValues(func() (*config.Config, error) {
+		cfg, err := read()
+		if err == nil && cfg.Mistakes() != nil {
+			fmt.Fprintf(out, "The configuration has mistakes, which this command passes over:\n%v\n",
+				cfg.Mistakes())
+		}
+		return cfg, err
+	})
 }
 
 func versionCommand() *cobra.Command {

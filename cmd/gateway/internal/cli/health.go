@@ -44,10 +44,10 @@ const healthTime = 5 * time.Second
 
 // examineHealth asks the gateway that runs in the configured home how it is.
 func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.Writer) error {
-	if cfg.HTTP.Listen == "" {
+	e, err := ops.ReadEndpoint(cfg.Gateway.Home)
+	if errors.Is(err, fs.ErrNotExist) && cfg.HTTP.Listen == "" {
 		return errors.New("nobody can say: the server is switched off; set [http] listen")
 	}
-	e, err := ops.ReadEndpoint(cfg.Gateway.Home)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("no gateway runs in %s, or it can't listen on %s: see its log",
 			cfg.Gateway.Home, cfg.HTTP.Listen)

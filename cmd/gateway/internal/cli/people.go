@@ -83,8 +83,11 @@ func peopleApproveCommand(load app.Loader) *cobra.Command {
 		})
 }
 
-// isOwned reports whether the configuration names an owner.
+// isOwned reports whether the configuration names an owner, or would perhaps if it had no mistake.
 func isOwned(cfg *config.Config) bool {
+	if cfg.IsMistaken("channels") {
+		return true
+	}
 	for _, c := range cfg.Channels {
 		if c.Enabled && len(c.Owners) > 0 {
 			return true

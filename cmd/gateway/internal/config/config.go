@@ -55,6 +55,7 @@ type Config struct {
 	Found bool   `koanf:"-"` // whether that was there; it need not unless it was named
 
 	unresolved []problem `koanf:"-"` // references to secrets that lead nowhere
+	mistakes   []problem `koanf:"-"` // that were passed over: see [LoadDespiteMistakes]
 	exposed    []string  `koanf:"-"` // secrets that are no [Secret]: of variables and URLs
 }
 

@@ -24,6 +24,8 @@ type loader struct {
 	usual    source   // what the usual variables stand for
 
 	references map[string]string // secrets that are written as a reference, by path
+
+	forgiving bool // mistakes are passed over where that is possible
 }
 
 func newLoader(vars map[string]string) *loader {
@@ -32,6 +34,9 @@ func newLoader(vars map[string]string) *loader {
 
 // parse returns the configuration of a file with content src and of the environment.
 func (l *loader) parse(name string, src []byte) (*Config, error) {
+	if l.forgiving {
+		src = l.readable(name, src)
+	}
 	sources := l.read(name, src)
 	c, err := merge(sources)
 	if err != nil {
@@ -42,11 +47,16 @@ func (l *loader) parse(name string, src []byte) (*Config, error) {
 	l.finish(c)
 	l.validate(c)
 	for _, p := range l.problems {
-		if !p.secret {
+		switch {
+		case p.secret:
+			c.unresolved = append(c.unresolved, p)
+		case l.forgives(p):
+			c.mistakes = append(c.mistakes, p)
+		default:
 			return nil, joinProblems(l.problems)
 		}
 	}
-	c.unresolved = l.problems
+	c.forgive()
 	return c, nil
 }
 
