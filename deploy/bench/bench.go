@@ -38,6 +38,7 @@ type bench struct {
 	modelServer *httptest.Server
 	delay       atomic.Int64 // of the model, in nanoseconds
 	modelTime   atomic.Int64 // that the newest call took within the model, in nanoseconds
+	prompt      promptMeter
 	platform    platform
 	cpu         time.Duration // that the last gateway used in all
 
@@ -102,6 +103,7 @@ func (b *bench) close() {
 
 // serveModel answers as the model and notes how long that took.
 func (b *bench) serveModel(w http.ResponseWriter, r *http.Request) {
+	b.prompt.look(r)
 	began := time.Now()
 	b.model.ServeHTTP(w, r)
 	b.modelTime.Store(int64(time.Since(began)))
@@ -242,8 +244,12 @@ func (b *bench) latency(ctx context.Context, n int) (l latency, err error) {
 	defer cancel()
 	b.delay.Store(0)
 	var took []time.Duration
-	err = b.with(ctx, workHome, func(*process) error {
+	var before, after written
+	err = b.with(ctx, workHome, func(p *process) (err error) {
 		b.take()
+		if before, err = p.written(); err != nil {
+			return err
+		}
 		for i := range n {
 			err := b.platform.say(ctx, size{1, 1}, "message "+strconv.Itoa(i))
 			if err != nil {
@@ -255,14 +261,16 @@ func (b *bench) latency(ctx context.Context, n int) (l latency, err error) {
 			}
 			took = append(took, answers[0].took-time.Duration(b.modelTime.Load()))
 		}
-		return nil
+		after, err = p.written()
+		return err
 	})
 	if err != nil {
 		return l, err
 	}
 	slices.Sort(took)
 	return latency{Messages: n, P50: percentile(took, 50), P95: percentile(took, 95),
-		P99: percentile(took, 99)}, nil
+		P99: percentile(took, 99), Written: (after.bytes - before.bytes) / 1000 / float64(n),
+		Writes: (after.calls - before.calls) / float64(n)}, nil
 }
 
 // wait returns the next n answers.

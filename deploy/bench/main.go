@@ -30,6 +30,7 @@ type section struct {
 	Ready   ready    `json:"ready"`
 	Idle    memory   `json:"idle"`
 	Latency latency  `json:"latency"`
+	Prompt  prompt   `json:"prompt"`
 	Bursts  []result `json:"bursts"`
 }
 
@@ -56,6 +57,8 @@ type latency struct {
 	P50      float64 `json:"p50_ms"`
 	P95      float64 `json:"p95_ms"`
 	P99      float64 `json:"p99_ms"`
+	Written  float64 `json:"written_kb_per_message"` // to files and connections, in 1000 bytes
+	Writes   float64 `json:"writes_per_message"`     // system calls
 }
 
 // A result is that of a burst: messages from each of many chats at once.
@@ -155,6 +158,9 @@ func measure(
 	}
 	if s.Latency, err = b.latency(ctx, messages); err != nil {
 		return nil, fmt.Errorf("latency: %w", err)
+	}
+	if s.Prompt = b.prompt.size; b.prompt.err != nil {
+		return nil, fmt.Errorf("prompt: %w", b.prompt.err)
 	}
 	for _, model := range []time.Duration{0, 500 * time.Millisecond} {
 		for _, size := range b.platform.bursts() {

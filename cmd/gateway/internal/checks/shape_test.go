@@ -1,0 +1,101 @@
+package checks
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The bounds of types and packages.
+const (
+	maxMethods = 25
+	maxFields  = 20
+	maxFiles   = 20 // of a package, without tests
+)
+
+// grown is what is over a bound, and how far. No entry may grow, and one that is below the bound again
+// goes.
+var grown = map[string]int{}
+
+// TestShape holds that types and packages stay small enough for one person to know them. Fakes and
+// the programs of deploy are left out.
+func TestShape(t *testing.T) {
+	methods := make(map[string]map[string]bool) // by type; a name may be there for each system
+	fields := make(map[string]int)
+	files := make(map[string]int)
+	for file, text := range goFiles(t, func(name string) bool { return !isTestFile(name) }) {
+		f, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := strings.TrimLeft(filepath.ToSlash(filepath.Dir(file)), "./")
+		if strings.HasSuffix(dir, "test") || strings.Contains(dir, "test/") ||
+			strings.HasPrefix(dir, "deploy") {
+			continue
+		}
+		files[dir]++
+		for _, decl := range f.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				if name := receiverName(d); name != "" {
+					if methods[dir+"."+name] == nil {
+						methods[dir+"."+name] = make(map[string]bool)
+					}
+					methods[dir+"."+name][d.Name.Name] = true
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					s, ok := spec.(*ast.TypeSpec)
+					if !ok {
+						continue
+					}
+					if st, ok := s.Type.(*ast.StructType); ok {
+						fields[dir+"."+s.Name.Name] = st.Fields.NumFields()
+					}
+				}
+			}
+		}
+	}
+	for name, set := range methods {
+		checkSize(t, name+" methods", len(set), maxMethods)
+	}
+	for name, n := range fields {
+		checkSize(t, name+" fields", n, maxFields)
+	}
+	for dir, n := range files {
+		checkSize(t, dir+" files", n, maxFiles)
+	}
+}
+
+func isTestFile(name string) bool { return strings.HasSuffix(name, "_test.go") }
+
+// receiverName returns the name of the type whose method d is, "" if it is none.
+func receiverName(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return ""
+	}
+	receiver := d.Recv.List[0].Type
+	if star, ok := receiver.(*ast.StarExpr); ok {
+		receiver = star.X
+	}
+	if index, ok := receiver.(*ast.IndexExpr); ok { // of a type with a parameter
+		receiver = index.X
+	}
+	if name, ok := receiver.(*ast.Ident); ok {
+		return name.Name
+	}
+	return ""
+}
+
+func checkSize(t *testing.T, what string, n, most int) {
+	t.Helper()
+	switch known := grown[what]; {
+	case n > max(most, known):
+		t.Errorf("%s: %d, want %d at most", what, n, max(most, known))
+	case n <= most && known > 0:
+		t.Errorf("%s: %d, so that the entry in grown can go", what, n)
+	}
+}
