@@ -55,7 +55,10 @@ type callKey struct{}
 
 // A doer stands between go-openai and the HTTP client. It sends the call's own
 // body in place of go-openai's, keeps all that a failure says, and cleans the stream.
-type doer struct{ client *http.Client }
+type doer struct {
+	client  *http.Client
+	headers map[string]string // further ones of each request
+}
 
 // Do sends req. Any answer but a stream is an error, a *failure if the provider said it.
 func (d doer) Do(req *http.Request) (*http.Response, error) {
@@ -69,6 +72,10 @@ func (d doer) Do(req *http.Request) (*http.Response, error) {
 	}
 	// GetBody cannot fail.
 	req.Body, _ = req.GetBody()
+
+	for name, value := range d.headers {
+		req.Header.Set(name, value)
+	}
 
 	c.watch.start()
 	defer c.watch.stop()

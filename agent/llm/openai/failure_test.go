@@ -226,3 +226,17 @@ func TestDeadline(t *testing.T) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 }
+
+// A provider that repeats what it was sent gives away neither the key nor a header.
+func TestFailureHidesSecrets(t *testing.T) {
+	srv, _ := start(t, nil)
+	srv.Inject(1, openaitest.Fault{Status: 401,
+		Body: `{"error":{"message":"bad: secret-key and secret-header"}}`})
+	m := newModel(t, srv, "fake", Options{Key: "secret-key",
+		Headers: map[string]string{"X-Secret": "secret-header"}})
+	for _, err := range m.Stream(t.Context(), ask("hello")) {
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+}

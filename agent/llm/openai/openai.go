@@ -52,6 +52,9 @@ type Options struct {
 	BaseURL string // up to but without /chat/completions; default DefaultBaseURL
 	Key     string // default none, as for a local server
 
+	// Headers are further headers of each request. Their values may be secrets.
+	Headers map[string]string
+
 	// HTTP makes the calls. It should keep as many idle connections per host as there
 	// are calls at a time. By default the Model has a client of its own that keeps 512.
 	HTTP *http.Client
@@ -105,10 +108,10 @@ func New(name, id string, opts *Options) *Model {
 	}
 	config := openai.DefaultConfig(o.Key)
 	config.BaseURL = base
-	config.HTTPClient = doer{cmp.Or(o.HTTP, defaultClient())}
+	config.HTTPClient = doer{cmp.Or(o.HTTP, defaultClient()), o.Headers}
 	config.EmptyMessagesLimit = math.MaxInt32 // the frameReader bounds the stream
 	return &Model{
-		caller: caller{name, o.Key, cmp.Or(o.IdleTimeout, defaultIdle)},
+		caller: newCaller(name, &o, defaultIdle),
 		id:     id, origin: origin,
 		client: openai.NewClientWithConfig(config),
 		quirks: q,

@@ -36,12 +36,11 @@ func NewTranscriber(model string, opts *Options) *Transcriber {
 	if opts != nil {
 		o = *opts
 	}
-	idle := cmp.Or(o.IdleTimeout, transcribeIdle)
 	config := openai.DefaultConfig(o.Key)
 	config.BaseURL = cmp.Or(o.BaseURL, DefaultBaseURL)
 	config.HTTPClient = uploader{cmp.Or(o.HTTP, defaultClient())}
 	return &Transcriber{
-		caller: caller{model, o.Key, idle},
+		caller: newCaller(model, &o, transcribeIdle),
 		client: openai.NewClientWithConfig(config),
 		fields: o.Fields,
 		log:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),

@@ -1,9 +1,11 @@
 package app
 
 import (
+	"encoding/json"
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gateway/agent"
@@ -24,12 +26,34 @@ func newModel(cfg *config.Config, name string, log *slog.Logger) llm.Model {
 		case "demo":
 			model = demo.New(name, nil)
 		default:
-			model = openai.New(name, m.Model, &openai.Options{
-				BaseURL: m.BaseURL, Key: m.Key.Reveal(), Logger: log})
+			model = openai.New(name, m.Model, modelOptions(&m, log))
 		}
 		entries = append(entries, failover.Entry{Name: name, Model: model})
 	}
 	return failover.New(entries, &failover.Options{Logger: log})
+}
+
+// modelOptions returns how a model is reached and what is asked of it.
+func modelOptions(m *config.Model, log *slog.Logger) *openai.Options {
+	o := &openai.Options{
+		BaseURL: m.BaseURL, Key: m.Key.Reveal(), Headers: reveal(m.Headers),
+		IdleTimeout: m.IdleTimeout, ReasoningBack: m.ReasoningBack, Logger: log,
+	}
+	if m.MaxOutputField != "auto" {
+		o.MaxTokensField = openai.MaxTokensField(m.MaxOutputField)
+	}
+	fields := make(map[string]json.RawMessage)
+	for name, value := range m.Body {
+		fields[name] = json.RawMessage(value)
+	}
+	if m.Temperature >= 0 {
+		fields["temperature"] = json.RawMessage(strconv.FormatFloat(m.Temperature, 'f', -1, 64))
+	}
+	if m.ReasoningEffort != "" {
+		fields["reasoning_effort"] = json.RawMessage(strconv.Quote(m.ReasoningEffort))
+	}
+	o.Fields = fields
+	return o
 }
 
 // newTranscriber returns what turns voice messages into text, or nil if nothing does.

@@ -52,6 +52,13 @@ var brokenTests = []struct {
 		want: `config.toml:2: agent.turn_timeout: want a duration such as "1m30s", not 900`},
 	{name: "negative duration", file: "[channels.terminal]\ndebounce = '-1s'\n",
 		want: `config.toml:2: channels.terminal.debounce: want at least 0s, not "-1s"`},
+	{name: "temperature", file: "[models.a]\nmodel = 'm'\ntemperature = 3\n",
+		want: "config.toml:3: models.a.temperature: want at most 2, not 3"},
+	{name: "field of the gateway", file: "[models.a]\nmodel = 'm'\n[models.a.body]\nmax_tokens = 3\n",
+		want: "config.toml:4: models.a.body.max_tokens: the gateway sets this field itself; " +
+			"use max_output"},
+	{name: "field without JSON", file: "[models.a]\nmodel = 'm'\n[models.a.body]\nx = nan\n",
+		want: "config.toml:4: models.a.body.x: want a value that JSON can express, not NaN"},
 	{name: "level", file: "[log]\nlevel = 'loud'\n",
 		want: `config.toml:2: log.level: want debug, info, warn or error, not "loud"`},
 	{name: "one of", file: "[log]\nformat = 'jsno'\n",

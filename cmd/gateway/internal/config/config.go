@@ -142,7 +142,20 @@ type Model struct {
 	Free          bool     `koanf:"free"`                   // it costs nothing
 	Images        bool     `koanf:"images"`                 // it understands images
 	Fallback      []string `koanf:"fallback"`               // models to try next, in this order
+
+	Temperature     float64       `koanf:"temperature" min:"-1" max:"2"` // -1: the provider decides
+	ReasoningEffort string        `koanf:"reasoning_effort"`             // "": the provider decides
+	ReasoningBack   bool          `koanf:"reasoning_back"`               // it wants its reasoning back
+	IdleTimeout     time.Duration `koanf:"idle_timeout" min:"1s"`        // its longest silence
+	// MaxOutputField is what the provider calls the limit of an answer.
+	MaxOutputField string `koanf:"max_output_field" allowed:"auto max_tokens max_completion_tokens"`
+
+	Body    map[string]JSON   `koanf:"body"`    // further fields of each request
+	Headers map[string]Secret `koanf:"headers"` // further headers of each request
 }
+
+// JSON is a value of any type, encoded as JSON.
+type JSON string
 
 // A Channel is an account on a chat platform.
 type Channel struct {

@@ -67,13 +67,17 @@ func TestExampleShowsDefaults(t *testing.T) {
 	plain, full := readExample(t)
 	env := environ(t, "OPENAI_API_KEY=key", "TELEGRAM_BOT_TOKEN=token",
 		"FILES_API_KEY=key", "FILES_AUTHORIZATION=header", "DEPLOYS_SECRET=deploys-deploys-",
-		"OTLP_AUTHORIZATION=header")
+		"OTLP_AUTHORIZATION=header", "PROXY_AUTHORIZATION=header")
 	got := mustLoad(t, full, env)
 
 	want := mustLoad(t, plain+`
 [models.main]
 model = "gpt-5.4-mini"
 key = "env:OPENAI_API_KEY"
+[models.main.body]
+top_p = 0.9
+[models.main.headers]
+Authorization = "env:PROXY_AUTHORIZATION"
 [tools.exec]
 [roots.notes]
 path = "/srv/notes"

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -131,6 +132,9 @@ func (e *explainer) setting(path []string, v reflect.Value) Setting {
 	case []string:
 		s.Value = append([]string{}, value...) // an empty list is one, too
 		s.Hidden = slices.ContainsFunc(value, e.sensitive)
+	case JSON:
+		s.Hidden = e.sensitive(string(value))
+		s.Value = json.RawMessage(value)
 	case string:
 		s.Value = value
 		s.Hidden = e.sensitive(value)

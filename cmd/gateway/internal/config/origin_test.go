@@ -98,7 +98,7 @@ func TestExplanationMeansTheSame(t *testing.T) {
 	_, full := readExample(t)
 	env := environ(t, "OPENAI_API_KEY=key", "TELEGRAM_BOT_TOKEN=token", "DISCORD_BOT_TOKEN=token2",
 		"FILES_API_KEY=key", "FILES_AUTHORIZATION=header", "DEPLOYS_SECRET=deploys-deploys-",
-		"OTLP_AUTHORIZATION=header", "GATEWAY_AGENT__WAITING=7")
+		"PROXY_AUTHORIZATION=header", "OTLP_AUTHORIZATION=header", "GATEWAY_AGENT__WAITING=7")
 	for name, file := range map[string]string{
 		"none": "",
 		"full": full,
@@ -122,7 +122,7 @@ func TestExplanationMeansTheSame(t *testing.T) {
 }
 
 // kindsOfSecrets is how many kinds of credentials everySecret has, as <1> and so on.
-const kindsOfSecrets = 10
+const kindsOfSecrets = 11
 
 // everySecret is a configuration with every kind of credential.
 const everySecret = `
@@ -137,6 +137,8 @@ token = "<3>"
 [models.main]
 model = "m"
 key = "<5>"
+[models.main.headers]
+KEY = "<11>"
 [channels.telegram]
 token = "<6>"
 proxy = "http://user:<7>@proxy"

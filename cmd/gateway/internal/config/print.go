@@ -3,7 +3,9 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -78,6 +80,24 @@ func literal(v any) string {
 		list := make([]string, len(v))
 		for i, s := range v {
 			list[i] = quote(s)
+		}
+		return "[" + strings.Join(list, ", ") + "]"
+	case json.RawMessage:
+		var decoded any
+		if err := json.Unmarshal(v, &decoded); err != nil {
+			return quote(string(v))
+		}
+		return literal(decoded)
+	case map[string]any:
+		fields := make([]string, 0, len(v))
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			fields = append(fields, quoteKey(key)+" = "+literal(v[key]))
+		}
+		return "{" + strings.Join(fields, ", ") + "}"
+	case []any:
+		list := make([]string, len(v))
+		for i, e := range v {
+			list[i] = literal(e)
 		}
 		return "[" + strings.Join(list, ", ") + "]"
 	case float64:

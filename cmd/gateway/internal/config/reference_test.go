@@ -169,6 +169,8 @@ func kind(m member) string {
 		s = "`debug`, `info`, `warn` or `error`"
 	case m.typ == secretType:
 		s = "secret"
+	case m.typ == jsonType:
+		s = "any value"
 	case tag("allowed") != "":
 		s = oneOf(strings.Fields("`" + strings.ReplaceAll(tag("allowed"), " ", "` `") + "`"))
 	}

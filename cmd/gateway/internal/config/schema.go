@@ -1,9 +1,11 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"reflect"
 	"regexp"
@@ -27,6 +29,7 @@ var (
 	durationType = reflect.TypeFor[time.Duration]()
 	levelType    = reflect.TypeFor[slog.Level]()
 	secretType   = reflect.TypeFor[Secret]()
+	jsonType     = reflect.TypeFor[JSON]()
 	errEntryName = errors.New(`a name has letters, digits, "_", "-" and "." and at most 64 of them`)
 	entryName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 )
@@ -82,6 +85,12 @@ func (m member) check(v any) (any, error) {
 			return nil, errors.New("want a string") // says nothing of v
 		}
 		return v, nil
+	case jsonType:
+		text, err := json.Marshal(v)
+		if err != nil || v == nil {
+			return nil, m.want("a value that JSON can express", v)
+		}
+		return string(text), nil
 	}
 	switch m.typ.Kind() {
 	case reflect.Int, reflect.Float64:
@@ -191,6 +200,10 @@ func oneOf(allowed []string) string {
 func (m member) fromText(s string) any {
 	switch {
 	case m.typ == durationType || m.typ == levelType:
+	case m.typ == jsonType:
+		if v := any(nil); json.Unmarshal([]byte(s), &v) == nil && !hasNull(v) {
+			return v
+		}
 	case m.typ.Kind() == reflect.Int:
 		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
 			return i
@@ -213,4 +226,17 @@ func (m member) fromText(s string) any {
 		return list
 	}
 	return s
+}
+
+// hasNull reports whether v, decoded JSON, is or holds null, which TOML can't express.
+func hasNull(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case []any:
+		return slices.ContainsFunc(v, hasNull)
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), hasNull)
+	}
+	return false
 }

@@ -37,6 +37,9 @@ func (l *loader) finish(c *Config) {
 	}
 	for name, m := range c.Models {
 		m.Key = l.secret([]string{"models", name, "key"}, m.Key, g.Home)
+		for header, s := range m.Headers {
+			m.Headers[header] = l.secret([]string{"models", name, "headers", header}, s, g.Home)
+		}
 		c.Models[name] = m
 	}
 	for name, ch := range c.Channels {
@@ -191,7 +194,19 @@ func (l *loader) validateModel(name string, models map[string]Model) {
 			l.problem(path("base_url"), wantHTTP)
 		}
 	}
+	for field := range m.Body {
+		if key, ok := bodyKeys[field]; ok {
+			l.problem(append(path("body"), field), "the gateway sets this field itself"+key)
+		}
+	}
 	l.checkModels(path("fallback"), m.Fallback, models)
+}
+
+// bodyKeys are the fields of a request that belong to the gateway, with the key to use instead.
+var bodyKeys = map[string]string{
+	"model": "; use model", "messages": "", "tools": "", "stream": "", "stream_options": "",
+	"max_tokens": "; use max_output", "max_completion_tokens": "; use max_output",
+	"temperature": "; use temperature", "reasoning_effort": "; use reasoning_effort",
 }
 
 // findCycles reports one model of each cycle of fallbacks.

@@ -83,16 +83,16 @@ type answer struct {
 const maxAnswer = 1 << 20
 
 // ask makes one request. Its errors have no URL in them, for that may have a token in it.
-func (c Case) ask(ctx context.Context, address, authorization, proxy string) (answer, error) {
+func (c Case) ask(
+	ctx context.Context, address string, header http.Header, proxy string,
+) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, networkTime)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return answer{}, errors.New("its address is none")
 	}
-	if authorization != "" {
-		req.Header.Set("Authorization", authorization)
-	}
+	maps.Copy(req.Header, header)
 	req.Header.Set("User-Agent", "gateway-doctor")
 	transport := c.Transport
 	if u, err := url.Parse(proxy); err == nil && u.Host != "" {
@@ -119,6 +119,11 @@ func (c Case) ask(ctx context.Context, address, authorization, proxy string) (an
 	}
 	a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	return a, err
+}
+
+// authorization returns the header with which a caller says who it is.
+func authorization(value string) http.Header {
+	return http.Header{"Authorization": {value}}
 }
 
 // unreachable is the finding about a server that doesn't answer.
@@ -148,7 +153,7 @@ func (c Case) clock(what string, a answer) []Finding {
 func (c Case) examineTelegram(ctx context.Context, name string, ch config.Channel) []Finding {
 	id, what := "channel."+name, "Channel "+name
 	base := strings.TrimRight(cmp.Or(ch.APIURL, "https://api.telegram.org"), "/")
-	a, err := c.ask(ctx, base+"/bot"+ch.Token.Reveal()+"/getMe", "", ch.Proxy.Reveal())
+	a, err := c.ask(ctx, base+"/bot"+ch.Token.Reveal()+"/getMe", nil, ch.Proxy.Reveal())
 	if err != nil {
 		return unreachable(id, what, err)
 	}
@@ -182,7 +187,7 @@ func (c Case) examineDiscord(ctx context.Context, name string, ch config.Channel
 	id, what := "channel."+name, "Channel "+name
 	base := strings.TrimRight(cmp.Or(ch.APIURL, "https://discord.com"), "/") + "/api/v9/"
 	ask := func(path string) (answer, error) {
-		return c.ask(ctx, base+path, "Bot "+ch.Token.Reveal(), ch.Proxy.Reveal())
+		return c.ask(ctx, base+path, authorization("Bot "+ch.Token.Reveal()), ch.Proxy.Reveal())
 	}
 	a, err := ask("users/@me")
 	if err != nil {
@@ -255,11 +260,14 @@ func (c Case) examineModel(ctx context.Context, name string, m config.Model) []F
 	case c.Offline:
 		return one(id, what, Note, "not tried", "")
 	}
-	authorization := ""
+	header := http.Header{}
 	if key := m.Key.Reveal(); key != "" {
-		authorization = "Bearer " + key
+		header = authorization("Bearer " + key)
 	}
-	a, err := c.ask(ctx, strings.TrimRight(m.BaseURL, "/")+"/models", authorization, "")
+	for name, value := range m.Headers {
+		header.Set(name, value.Reveal())
+	}
+	a, err := c.ask(ctx, strings.TrimRight(m.BaseURL, "/")+"/models", header, "")
 	if err != nil {
 		return unreachable(id, what, err)
 	}

@@ -100,7 +100,7 @@ func (c Case) examineReady(ctx context.Context) []Finding {
 	if err != nil {
 		return one(id, what, Bad, err.Error(), "Restart the gateway: it writes the file anew.")
 	}
-	a, err := c.ask(ctx, "http://"+end.Address+"/readyz", "Bearer "+end.Token, "")
+	a, err := c.ask(ctx, "http://"+end.Address+"/readyz", authorization("Bearer "+end.Token), "")
 	if err != nil {
 		return one(id, what, Note, fmt.Sprintf("process %d does not answer at %s; it may have "+
 			"been killed", end.PID, end.Address), "")
