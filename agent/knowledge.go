@@ -17,6 +17,7 @@ func (t *turn) systemPrompt(q store.Queryer, summary session.Summary) (string, e
 	s := prompt.System{
 		Name: o.Name, Workspace: o.WorkspacePath, FormatHint: o.FormatHint(t.Address.Account),
 		Platform: platform, Tools: t.tools.Specs(), Scoped: t.Scope != "",
+		Heartbeat: t.d.Jobs != nil && t.d.Jobs.HasHeartbeats(),
 		Documents: t.documents(), Contact: t.unknown(),
 		NotesSize: prompt.Share(t.config().contextBudget(), 4, recentSize),
 		Session:   string(t.Session), Summary: summary,

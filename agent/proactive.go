@@ -175,14 +175,22 @@ func (t *turn) proactiveMessage(m bus.InboundMessage, when string) string {
 			"for good, mark there with [x]:\n\n%s", when, m.Text, document.Heartbeat,
 			t.d.heartbeatText(t.Scope))
 	default:
-		text = fmt.Sprintf("%s[the job %q, which is due; nobody has written just now]\n%s", when, label,
-			m.Text)
+		how := ""
+		if m.Origin.Reminder {
+			how = reminderRule
+		}
+		text = fmt.Sprintf("%s[the job %q, which is due; nobody has written just now%s]\n%s", when,
+			label, how, m.Text)
 	}
 	if m.Origin.MayBeSilent() {
 		text += "\n\n" + askSilent
 	}
 	return text
 }
+
+// reminderRule tells the model how to answer a message that begins with [schedule.ReminderMark].
+const reminderRule = ". Your answer is the reminder: tell the user what it is about, " +
+	"friendly and in a sentence or two"
 
 // maxHeartbeatText is how much of HEARTBEAT.md is shown, in bytes.
 const maxHeartbeatText = 8000

@@ -115,7 +115,7 @@ func TestReminder(t *testing.T) {
 		w.wantAnswers("a", "Call your mum!", "well done")
 		w.wantRuns(j, "done 1")
 		asked := lines(w.request(2).Messages[1:])
-		if len(asked) != 3 || !strings.HasSuffix(asked[0], "\nReminder: call mum") {
+		if len(asked) != 3 || !strings.HasSuffix(asked[0], reminderRule+"]\nReminder: call mum") {
 			t.Errorf("after the reminder the model was asked %q", asked)
 		}
 	})

@@ -22,6 +22,7 @@ type System struct {
 	Platform   string // of the machine
 	Tools      []llm.ToolSpec
 	Scoped     bool // the conversation has a memory of its own
+	Heartbeat  bool // the agent looks after the memory's HEARTBEAT.md by itself
 
 	Documents    []Document // that people edit, in order
 	Contact      bool       // the person is to be asked for a style
@@ -76,6 +77,9 @@ func (s *System) identity() string {
 			". Paths given to tools are relative to it.\n")
 		if s.Scoped {
 			b.WriteString(memoryPaths)
+			if s.Heartbeat {
+				b.WriteString(heartbeatPath)
+			}
 		}
 		b.WriteString("Commands run on " + s.Platform + ".\n")
 	}
@@ -98,6 +102,11 @@ func (s *System) has(tool string) bool {
 const memoryPaths = `What you know for longer than a conversation is in memory/, which only this
 conversation's people and you can see: USER.md (who they are), MEMORY.md (facts and projects),
 history.jsonl (notes of earlier conversations, read-only) and skills/.
+`
+
+// heartbeatPath says where the heartbeat reads what it has to do.
+const heartbeatPath = `You look at memory/HEARTBEAT.md by yourself from time to time:
+put recurring checks there, one "- [ ] …" a line.
 `
 
 // Rules are how the agent works.

@@ -221,6 +221,9 @@ func move(tx *store.Tx, to map[*Job]time.Time) error {
 	return nil
 }
 
+// HasHeartbeats reports whether there are heartbeats.
+func (s *Scheduler) HasHeartbeats() bool { return s.opts.Heartbeat > 0 }
+
 // beats makes sure that who wants a heartbeat has one.
 func (s *Scheduler) beats(ctx context.Context, now time.Time) error {
 	first := s.asked.IsZero()

@@ -8,7 +8,7 @@
 // read: what a person wrote meanwhile stays. Symbolic links are not followed: whoever may write
 // their target could write the document.
 //
-// It owns the files AGENTS.md, SOUL.md, USER.md, TOOLS.md, IDENTITY.md and HEARTBEAT.md and
+// It owns the files AGENTS.md, SOUL.md, USER.md, TOOLS.md and IDENTITY.md and
 // the folder "skills" in the shared folder, the link "memory" in the workspace, and in the folder
 // of the scopes ".templates" and, for each scope, its documents and skills.
 package document
@@ -33,7 +33,7 @@ const (
 	User      = "USER.md"      // who the people are
 	Tools     = "TOOLS.md"     // what is to know about tools; shared
 	Identity  = "IDENTITY.md"  // the agent's name and role; shared
-	Heartbeat = "HEARTBEAT.md" // what to look after from time to time
+	Heartbeat = "HEARTBEAT.md" // what to look after from time to time; of a scope
 	Memory    = "MEMORY.md"    // what is to remember; of a scope
 )
 

@@ -17,13 +17,14 @@ import (
 var templates embed.FS
 
 // SharedNames are the documents that are shared, of each of which there is a template.
-var SharedNames = []string{Agents, Soul, User, Tools, Identity, Heartbeat}
+var SharedNames = []string{Agents, Soul, User, Tools, Identity}
 
 // shipped are the templates of this version and of all before it, as [mark] makes them. One that
 // changes gets a new entry, and the old one stays.
 var shipped = []string{
 	"88dfc3415b00aaf0", "ed5f0ad32147c795", "56e6c3bb1477c8ea", // AGENTS.md, SOUL.md, USER.md
-	"eceea41370a83091", "0c45df0aa0ce11d2", "6f1eb53ab1eea8a4", // TOOLS.md, IDENTITY.md, HEARTBEAT.md
+	"eceea41370a83091", "0c45df0aa0ce11d2", // TOOLS.md, IDENTITY.md
+	"6f1eb53ab1eea8a4", // HEARTBEAT.md, which is not made any more
 }
 
 // mark returns what tells a template from another text, whatever its white space.
@@ -43,6 +44,9 @@ const markerName = ".templates"
 func (d *Documents) WriteTemplates() error {
 	if d.shared == nil || d.scopes == nil {
 		return nil
+	}
+	if err := d.retireHeartbeat(); err != nil {
+		return fmt.Errorf("document: shared %s: %w", Heartbeat, err)
 	}
 	marker, err := d.scopes.ReadFile(markerName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -69,6 +73,19 @@ func (d *Documents) WriteTemplates() error {
 	}
 	if err := replace(d.scopes, markerName, list, info); err != nil {
 		return fmt.Errorf("document: templates: %w", err)
+	}
+	return nil
+}
+
+// retireHeartbeat removes the template of a shared HEARTBEAT.md, which earlier versions made and
+// never read: each scope has a list of its own. A list that somebody has filled in stays.
+func (d *Documents) retireHeartbeat() error {
+	switch doc := d.Shared(Heartbeat); {
+	case doc.Template:
+		return d.shared.Remove(Heartbeat)
+	case doc.Text != "" || doc.Problem != "":
+		d.opts.Logger.Warn("the shared HEARTBEAT.md is not read; move its items to the HEARTBEAT.md of "+
+			"a person or a group", "to", filepath.Join(d.scopes.Name(), "person-NUMBER", Heartbeat))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package document
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,6 +74,30 @@ func TestTemplates(t *testing.T) {
 		t.Error("what was filled in is gone")
 	}
 	wantNoTraces(t, f)
+}
+
+// Nobody reads a shared HEARTBEAT.md: the template that earlier versions made goes, and a list that
+// somebody has filled in stays.
+func TestRetireHeartbeat(t *testing.T) {
+	const old = "# What to look after\n\n<!-- The agent looks at this list from time to time, and " +
+		"does what stands here as an open item. Without open items it does nothing, and costs " +
+		"nothing. An open item begins with \"- [ ]\" at the start of its line, for instance a box " +
+		"with \"water the plants on Fridays\" behind it. -->\n"
+	for text, want := range map[string]bool{old: false, old + "- [ ] water\n": true} {
+		var log strings.Builder
+		f := newFixture(t, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		path := filepath.Join(f.workspace, Heartbeat)
+		write(t, path, text)
+		if err := f.WriteTemplates(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%q: stays = %t, want %t", text, err == nil, want)
+		}
+		if told := strings.Contains(log.String(), "HEARTBEAT.md is not read"); told != want {
+			t.Errorf("%q: the log says so: %t", text, told)
+		}
+	}
 }
 
 func TestLink(t *testing.T) {

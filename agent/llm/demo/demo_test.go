@@ -121,7 +121,8 @@ func TestClerk(t *testing.T) {
 func TestUnasked(t *testing.T) {
 	const stamp = "[Monday 2026-02-16 12:51 +08:00] "
 	for question, want := range map[string]string{
-		stamp + "[the job \"mum\", which is due; nobody has written just now]\nReminder: call mum" +
+		stamp + "[the job \"mum\", which is due; nobody has written just now. Your answer is " +
+			"the reminder]\nReminder: call mum" +
 			"\n\n[This was due before.]": "Reminder: call mum\n\n[This was due before.]",
 		stamp + "[heartbeat; nobody has written] Look after it.\n- [ ] time": "HEARTBEAT_OK",
 	} {

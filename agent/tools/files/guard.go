@@ -13,10 +13,14 @@ import (
 	"gateway/bus"
 )
 
-// sharedFiles are the documents that everybody's prompt has in it.
+// sharedFiles are the documents that everybody's prompt has in it, and heartbeatFile, which was one
+// in earlier versions.
 var sharedFiles = []string{
-	"AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "IDENTITY.md", "HEARTBEAT.md",
+	"AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "IDENTITY.md", heartbeatFile,
 }
+
+// heartbeatFile is read by the heartbeat in a memory, and nowhere else.
+const heartbeatFile = "HEARTBEAT.md"
 
 // skillsFolder holds skills, among what is shared everybody's.
 const skillsFolder = "skills"
@@ -31,6 +35,8 @@ func isShared(path string) bool {
 // the agent do for everybody what they say.
 func (w *Files) checkShared(c tool.Call, at place) error {
 	switch {
+	case at.path == heartbeatFile && w.memory != nil:
+		return fmt.Errorf("%q is not read by the heartbeat; use memory/%s", at.said, heartbeatFile)
 	case !c.Role.AtLeast(bus.Admin):
 		return w.refusePrompt(at.said)
 	case !isShared(filepath.ToSlash(at.path)) || at.path == skillsFolder: // it came there by a link

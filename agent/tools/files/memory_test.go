@@ -363,6 +363,17 @@ func TestPromptSwap(t *testing.T) {
 	}
 }
 
+// A list for the heartbeat is written where the heartbeat reads it, by whomever.
+func TestSharedHeartbeat(t *testing.T) {
+	m := newMind(t)
+	for _, role := range []bus.Role{bus.User, bus.Owner} {
+		_, err := m.use(ann, role, "write_file", "path", "HEARTBEAT.md", "content", "- [ ] look\n")
+		if err == nil || !strings.Contains(err.Error(), "use memory/HEARTBEAT.md") {
+			t.Errorf("for %q the refusal is %v", role, err)
+		}
+	}
+}
+
 // What stands in the workspace under the name of what is shared shows nowhere.
 func TestSharedNames(t *testing.T) {
 	m := newMind(t)

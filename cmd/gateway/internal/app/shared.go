@@ -58,7 +58,8 @@ func makeShared(cfg *config.Config, log *slog.Logger) error {
 		return err
 	}
 	moved := 0
-	for _, name := range append([]string{document.SkillsFolder}, document.SharedNames...) {
+	names := append([]string{document.SkillsFolder, document.Heartbeat}, document.SharedNames...)
+	for _, name := range names {
 		from, to := filepath.Join(cfg.Gateway.Workspace, name), filepath.Join(draft, name)
 		info, err := os.Lstat(from)
 		if errors.Is(err, fs.ErrNotExist) {

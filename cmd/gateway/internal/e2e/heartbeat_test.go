@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -66,5 +67,44 @@ func TestHeartbeat(t *testing.T) {
 	})
 	if got := w.texts(7); !slices.Equal(got, []string{"hi", "The plants are dry."}) {
 		t.Errorf("people see %q", got)
+	}
+}
+
+// The heartbeat reads the list that the agent is told of: what the agent writes there on a person's
+// wish is looked after.
+func TestHeartbeatOfAgent(t *testing.T) {
+	t.Parallel()
+	named := regexp.MustCompile(`You look at (\S+) by yourself`)
+	w := newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
+		switch last := r.Messages[len(r.Messages)-1]; {
+		case strings.Contains(last.Content, "[heartbeat; nobody has written]"):
+			if !strings.Contains(last.Content, "- [ ] look at the plants") {
+				t.Errorf("the heartbeat is asked %q", last.Content)
+			}
+			return say("The plants are dry.")
+		case last.Role == "tool":
+			return say("I will: " + last.Content)
+		}
+		path := named.FindStringSubmatch(r.Messages[0].Content)
+		if path == nil {
+			t.Errorf("the prompt names no list for the heartbeat: %s", r.Messages[0].Content)
+			return say("I can't.")
+		}
+		return openaitest.Reply{ToolCalls: []openaitest.ToolCall{{ID: "c1", Name: "write_file",
+			Arguments: `{"path":"` + path[1] + `","content":"- [ ] look at the plants\n"}`}}}
+	}, agent: "[heartbeat]\nevery = \"1m\""})
+	w.telegram.Deliver(telegramtest.Message{User: 7, Text: "look at the plants every half hour"})
+	p := w.start("GATEWAY_TIME_SCALE=60") // a minute is a second
+	p.ready()
+	w.eventually("a heartbeat", func(db *store.DB) bool {
+		return w.count(db, "runs WHERE state = 'done'") >= 1 &&
+			w.count(db, "outbox WHERE state <> 'sent'") == 0
+	})
+	p.kill()
+	if got := w.texts(7); len(got) < 2 || got[1] != "The plants are dry." {
+		t.Errorf("people see %q", got)
+	}
+	if _, err := os.Stat(filepath.Join(w.home, "shared", "HEARTBEAT.md")); !os.IsNotExist(err) {
+		t.Errorf("there is a shared list that nobody reads: %v", err)
 	}
 }
