@@ -89,7 +89,8 @@ var brokenTests = []struct {
 	{name: "base url", file: "[models.a]\nmodel = 'm'\nbase_url = 'u:hunter2@host'\n",
 		want: "config.toml:3: models.a.base_url: " + wantHTTP},
 	{name: "fallback", file: "[models.a]\nmodel = 'm'\nfallback = ['x', 'demo', 'y']\n",
-		want: "config.toml:3: models.a.fallback: there is no [models.x]; there is no [models.y]"},
+		want: "config.toml:3: models.a.fallback: there is no [models.x]; there is no [models.y]; want the " +
+			"name of a table (a, demo), whose key model says which model of a provider it is"},
 	{name: "own fallback", file: "[models.a]\nmodel = 'm'\nfallback = ['a']\n",
 		want: "config.toml:3: models.a.fallback: leads back to itself: a -> a"},
 	{name: "cycle", file: "[models.demo]\nfallback = ['b']\n" +
@@ -112,7 +113,13 @@ var brokenTests = []struct {
 		want: "config.toml:2: channels.terminal.access: a terminal is always open"},
 	{name: "no token", file: "\n[channels.telegram]\naccess = 'open'\n",
 		want: "config.toml:2: channels.telegram.token: " +
-			`want the bot's token, best as "env:NAME" or "file:PATH"`},
+			`want the bot's token, best as "env:NAME" or "file:PATH"; or export TELEGRAM_BOT_TOKEN`},
+	{name: "text without quotes", file: "[channels.telegram]\ntoken = 123456789:AAE\n",
+		want: "config.toml:2: expected newline but got U+003A ':'; put a text in quotes, as in " +
+			`token = "123456789:AAE"`},
+	{name: "provider", file: "[models.a]\nprovider = 'anthropic'\nmodel = 'm'\n",
+		want: `config.toml:2: models.a.provider: want openai or demo, not "anthropic"; ` +
+			"or set base_url"},
 	{name: "same token", file: "[channels]\n" +
 		"telegram = { token = 'hunter2' }\nbot = { type = 'telegram', token = 'hunter2' }\n",
 		want: "config.toml:2: channels.telegram.token: is also that of channels.bot"},
@@ -144,7 +151,8 @@ var brokenTests = []struct {
 	{name: "secret type", file: "[models.demo]\nkey = ['hunter2']\n",
 		want: "config.toml:2: models.demo.key: want a string"},
 	{name: "unset secret", file: "[channels.telegram]\ntoken = 'env:MY_TOKEN'\n",
-		want: "config.toml:2: channels.telegram.token: environment variable MY_TOKEN is not set"},
+		want: "config.toml:2: channels.telegram.token: environment variable MY_TOKEN is not set " +
+			`here: run "export MY_TOKEN=…" first, or store the secret in a file and write "file:PATH"`},
 	{name: "secret after env", file: "[models.demo]\nkey = 'env:sk-hunter2'\n",
 		want: "config.toml:2: models.demo.key: " +
 			`"env:" wants the name of an environment variable after it`},
@@ -159,8 +167,9 @@ var brokenTests = []struct {
 	{name: "variable below a key", env: []string{"GATEWAY_AGENT__MODEL__X=1"},
 		want: "GATEWAY_AGENT__MODEL__X: agent.model.x: unknown key"},
 	{name: "variable over file", file: "[agent]\nmodel = 'demo'\n",
-		env:  []string{"GATEWAY_AGENT__MODEL=x"},
-		want: "GATEWAY_AGENT__MODEL: agent.model: there is no [models.x]"},
+		env: []string{"GATEWAY_AGENT__MODEL=x"},
+		want: "GATEWAY_AGENT__MODEL: agent.model: there is no [models.x]; want the " +
+			"name of a table (demo), whose key model says which model of a provider it is"},
 	{name: "home variable", env: []string{"HOME=", "GATEWAY_HOME=~/x"},
 		want: `GATEWAY_HOME: gateway.home: "~" has no meaning, because HOME is not set`},
 	{name: "all at once", file: "[agent]\nslots = 0\n[log]\nlevel = 1\n[log.x]\n",

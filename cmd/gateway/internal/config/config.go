@@ -130,7 +130,7 @@ type Transcription struct {
 
 // A Model is a language model and how to reach it.
 type Model struct {
-	Provider      string   `koanf:"provider" allowed:"openai demo"`
+	Provider      string   `koanf:"provider" allowed:"openai demo" hint:"; or set base_url"`
 	Model         string   `koanf:"model"`    // the provider's name for it
 	BaseURL       string   `koanf:"base_url"` // of an OpenAI-compatible API
 	Key           Secret   `koanf:"key"`
@@ -233,13 +233,25 @@ func (l *loader) load(path string) (*Config, error) {
 	// A home that is no folder is reported by whoever opens it.
 	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 	if err != nil && !(optional && missing) {
-		return nil, fmt.Errorf("config: %w", err)
+		return nil, unreadable(path, err)
 	}
 	c, err := l.parse(path, src)
 	if c != nil {
 		c.File, c.Found = path, !missing
 	}
 	return c, err
+}
+
+// unreadable returns the error of a configuration file that can't be read, with what to do.
+func unreadable(path string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no configuration file %s: check the path after -c", path)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("you may not read %s: run this command as the gateway's user, "+
+			"as in \"sudo -u gateway gateway …\"", path)
+	}
+	return fmt.Errorf("config: %w", err)
 }
 
 // defaultPath returns the configuration file in the data directory.

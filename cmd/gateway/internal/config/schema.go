@@ -171,7 +171,8 @@ func (m member) checkString(v any) (any, error) {
 	}
 	allowed := strings.Fields(m.tag.Get("allowed"))
 	if len(allowed) > 0 && !slices.Contains(allowed, s) {
-		return nil, errors.New(m.want(oneOf(allowed), v).Error() + suggest.Hint(s, allowed))
+		return nil, errors.New(m.want(oneOf(allowed), v).Error() + suggest.Hint(s, allowed) +
+			m.tag.Get("hint"))
 	}
 	return v, nil
 }

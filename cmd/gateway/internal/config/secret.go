@@ -74,7 +74,8 @@ func (s Secret) follow(home string, vars map[string]string) (Secret, error) {
 		}
 		v := strings.TrimSpace(vars[name])
 		if v == "" {
-			return Secret{}, fmt.Errorf("environment variable %s is not set", name)
+			return Secret{}, fmt.Errorf("environment variable %[1]s is not set here: run "+
+				"\"export %[1]s=…\" first, or store the secret in a file and write \"file:PATH\"", name)
 		}
 		return Secret{&v}, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -67,7 +68,7 @@ func (l *loader) readFile(name string, src []byte) source {
 	if syntax := (*toml.DecodeError)(nil); errors.As(err, &syntax) {
 		line, _ := syntax.Position()
 		l.report(problem{at: place{file: name, line: line},
-			text: strings.TrimPrefix(err.Error(), "toml: ")})
+			text: strings.TrimPrefix(err.Error(), "toml: ") + quoteHint(err)})
 		return nil
 	} else if err != nil {
 		l.report(problem{at: place{file: name, line: 1}, text: err.Error()})
@@ -77,6 +78,18 @@ func (l *loader) readFile(name string, src []byte) source {
 		l.places[path] = place{file: name, line: line}
 	}
 	return l.checkTable(root, nil, tables)
+}
+
+// unquoted matches the parser's errors about a text without quotes.
+var unquoted = regexp.MustCompile(
+	`expected newline|character U\+00[4-7][0-9A-F] '[a-zA-Z]' at start`)
+
+// quoteHint returns what to add to a syntax error if quotes seem to be missing.
+func quoteHint(err error) string {
+	if unquoted.MatchString(err.Error()) {
+		return `; put a text in quotes, as in token = "123456789:AAE"`
+	}
+	return ""
 }
 
 // checkTable returns raw without the keys that m does not allow, which it reports.

@@ -173,13 +173,19 @@ func (l *loader) validate(c *Config) {
 func (l *loader) checkModels(path, names []string, models map[string]Model) {
 	known := slices.Sorted(maps.Keys(models))
 	var texts []string
+	remedy := ""
 	for _, name := range names {
 		if _, ok := models[name]; !ok {
-			texts = append(texts, fmt.Sprintf("there is no [models.%s]%s", name, suggest.Hint(name, known)))
+			hint := suggest.Hint(name, known)
+			texts = append(texts, fmt.Sprintf("there is no [models.%s]%s", name, hint))
+			if hint == "" {
+				remedy = fmt.Sprintf("; want the name of a table (%s), whose key model says which model "+
+					"of a provider it is", strings.Join(known, ", "))
+			}
 		}
 	}
 	if len(texts) > 0 {
-		l.problem(path, strings.Join(texts, "; "))
+		l.problem(path, strings.Join(texts, "; ")+remedy)
 	}
 }
 
@@ -207,6 +213,15 @@ var bodyKeys = map[string]string{
 	"model": "; use model", "messages": "", "tools": "", "stream": "", "stream_options": "",
 	"max_tokens": "; use max_output", "max_completion_tokens": "; use max_output",
 	"temperature": "; use temperature", "reasoning_effort": "; use reasoning_effort",
+}
+
+// wantToken returns what to do for an account without a token.
+func wantToken(name, platform string) string {
+	const want = `want the bot's token, best as "env:NAME" or "file:PATH"`
+	if name != platform {
+		return want
+	}
+	return want + "; or export " + strings.ToUpper(platform) + "_BOT_TOKEN"
 }
 
 // findCycles reports one model of each cycle of fallbacks.
@@ -261,7 +276,7 @@ func (l *loader) validateChannel(name string, ch Channel, tokens map[string]stri
 			l.problem(path("token"), "WhatsApp has none: link the account with gateway pair "+name)
 		}
 	} else if token == "" {
-		l.problem(path("token"), `want the bot's token, best as "env:NAME" or "file:PATH"`)
+		l.problem(path("token"), wantToken(name, ch.Type))
 	} else if other, ok := tokens[token]; ok {
 		l.problem(path("token"), "is also that of channels."+other)
 	} else {
