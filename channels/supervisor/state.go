@@ -13,7 +13,7 @@ import (
 type AccountState struct {
 	Account string
 	State   string    // a few words, or a sentence on what happened and what to do
-	Since   time.Time // since when
+	Since   time.Time // since when it has been connected, or has not been
 	Event   time.Time // when the channel last published something; zero for never
 }
 

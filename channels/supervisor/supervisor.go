@@ -66,7 +66,8 @@ func New(
 // Name returns the account's name.
 func (s *Supervisor) Name() string { return s.name }
 
-// State describes the channel in a few words, and returns since when that holds.
+// State describes the channel in a few words, and returns since when it has been connected, or
+// has not been.
 func (s *Supervisor) State() (text string, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,10 +114,10 @@ func (s *Supervisor) enter(state channels.State, text string) {
 	case was && !is && (s.lost.IsZero() || now.Sub(s.up) >= settleTime):
 		s.lost = now
 	}
-	if s.text != text {
-		s.text, s.since = text, now
+	if was != is || s.since.IsZero() { // tries to connect don't begin an outage anew
+		s.since = now
 	}
-	s.state = state
+	s.state, s.text = state, text
 	select {
 	case s.entered <- struct{}{}:
 	default:
