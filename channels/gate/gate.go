@@ -211,8 +211,8 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	}
 	in.countRepeated(ctx, sorted, fresh)
 	if told > 0 {
-		g.log.InfoContext(ctx, "strangers, or people whose messages were dropped, were told so: "+
-			"see gateway people list", "account", in.account, "messages", told)
+		g.log.InfoContext(ctx, "strangers got a pairing code, or people were told that their "+
+			"messages were dropped: see gateway people list", "account", in.account, "messages", told)
 	}
 	return nil
 }
@@ -430,9 +430,9 @@ func (g *Gate) offerPairing(tx *store.Tx, m bus.InboundMessage, now time.Time) (
 		return false, err
 	}
 	err = g.outbox.Put(tx, bus.OutboundMessage{To: m.From, Text: fmt.Sprintf(
-		"I don't know you yet. Your pairing code is `%s`, for ten minutes.\n\n"+
-			"Whoever runs this gateway can let you in: the owner by sending me `/pair %s`, "+
-			"or on the machine with\n\n`gateway people approve %s`", code, code, code)}, now)
+		"Hello! I only answer people I know. Your pairing code is `%[1]s`, valid for ten minutes.\n\n"+
+			"Send it to the person who runs me. They let you in by sending me `/pair %[1]s`, or on "+
+			"my machine with\n\n`gateway people approve %[1]s`", code)}, now)
 	if err != nil || !tell {
 		return err == nil, err
 	}
@@ -443,7 +443,7 @@ func (g *Gate) offerPairing(tx *store.Tx, m bus.InboundMessage, now time.Time) (
 	for _, chat := range owners {
 		err := g.outbox.Put(tx, bus.OutboundMessage{
 			To: bus.Address{Account: m.From.Account, Chat: chat},
-			Text: fmt.Sprintf("%s (id `%s`) asks to be let in, with the code `%s`.",
+			Text: fmt.Sprintf("%s (id `%s`) wants to talk to me (code `%s`). Let them in?",
 				markup.Literal(channels.SenderName(m.Sender)), m.Sender.ID, code),
 			Buttons: []bus.Button{{Label: "Let in", Text: "/pair " + code},
 				{Label: "Deny", Text: "/pair deny " + code}},

@@ -20,7 +20,7 @@ import (
 func accessCommands(changed func()) []command.Command {
 	return []command.Command{
 		{Name: "whoami", Help: "who you are to me", Least: bus.Guest, Run: whoami},
-		{Name: "pair", Help: "let in who was given a code", Least: bus.Admin,
+		{Name: "pair", Help: "let somebody in by their code", Least: bus.Admin,
 			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
 				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
 					tx.After(changed)
@@ -69,7 +69,7 @@ func letIn(tx *store.Tx, args string) (command.Reply, error) {
 		err = bus.NewOutbox().Put(tx, Welcome(chat), now)
 	}
 	return command.Reply{
-		Text: fmt.Sprintf("%s is let in as %s.", nameOf(p.Name, p.Sender), p.Role)}, err
+		Text: fmt.Sprintf("%s can now talk to me (role: %s).", nameOf(p.Name, p.Sender), p.Role)}, err
 }
 
 // nameOf names somebody for people: by the name, or by the platform's id if there is none.
@@ -80,15 +80,15 @@ func nameOf(name, sender string) string {
 	return markup.Literal(name)
 }
 
-const sayNoPairing = "There is no such pairing code, or it has expired. Send /pair to see who asks."
+const sayNoPairing = "There is no such pairing code, or it has expired. /pair shows who is waiting."
 
 // pendingReply lists who asks to be let in.
 func pendingReply(tx *store.Tx, now time.Time) (command.Reply, error) {
 	list, err := gate.People{}.Pending(tx, now)
 	if err != nil || len(list) == 0 {
-		return command.Reply{Text: "Nobody asks to be let in."}, err
+		return command.Reply{Text: "Nobody is waiting to be let in."}, err
 	}
-	reply := command.Reply{Text: "These ask to be let in:\n\n"}
+	reply := command.Reply{Text: "These people want to talk to me:\n\n"}
 	for _, p := range list {
 		reply.Text += fmt.Sprintf("- `%s` on %s, code `%s`\n", p.Sender, p.Account, p.Code)
 		reply.Buttons = append(reply.Buttons,
@@ -99,5 +99,5 @@ func pendingReply(tx *store.Tx, now time.Time) (command.Reply, error) {
 
 // Welcome is what somebody is told who was let in.
 func Welcome(chat bus.Address) bus.OutboundMessage {
-	return bus.OutboundMessage{To: chat, Text: "You are let in. What can I do for you?"}
+	return bus.OutboundMessage{To: chat, Text: "Welcome, you are in! What can I do for you?"}
 }

@@ -95,7 +95,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		r.log.InfoContext(ctx, "configuration reloaded", "changed", live)
 	}
 	if len(restart) > 0 {
-		r.log.WarnContext(ctx, "changes of the configuration need a restart", "keys", restart)
+		r.log.WarnContext(ctx, "some saved settings count only after a restart", "keys", restart)
 	}
 	if len(live)+len(restart) == 0 {
 		level := slog.LevelDebug

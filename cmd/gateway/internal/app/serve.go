@@ -223,15 +223,15 @@ func (g *Gateway) channelStates(q store.Queryer) ([]string, error) {
 	var lines []string
 	for _, s := range g.supervisors {
 		state, since := s.State()
-		lines = append(lines, fmt.Sprintf("%s, %s for %s, %d to send, %d given up", s.Name(), state,
-			time.Since(since).Truncate(time.Second), g.router.Pending(s.Name()), dead[s.Name()]))
+		lines = append(lines, fmt.Sprintf("%s, %d to send, %d given up, for %s: %s", s.Name(),
+			g.router.Pending(s.Name()), dead[s.Name()], time.Since(since).Truncate(time.Second), state))
 	}
 	n, given := g.router.Stats(), 0
 	for _, answers := range dead { // also of accounts that are not configured any more
 		given += answers
 	}
 	return append(lines, fmt.Sprintf(
-		"all, %d sent since the start, %d tries that may come twice, %d given up",
+		"all, sent since the start: %d, possibly sent twice: %d, undelivered: %d",
 		n.Sent.Load(), n.Uncertain.Load(), given)), nil
 }
 

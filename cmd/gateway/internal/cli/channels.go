@@ -3,7 +3,6 @@ package cli
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,14 +11,13 @@ import (
 	"gateway/channels/supervisor"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
-	"gateway/cmd/gateway/internal/display"
 	"gateway/store"
 )
 
 func channelsCommand(load app.Loader) *cobra.Command {
 	return listing(&cobra.Command{
 		Use:   "channels",
-		Short: "Show how each channel is, what it has to send or has given up, and what to do",
+		Short: "Show the state of each channel, what it has to send or has given up, and what to do",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load()
@@ -31,7 +29,7 @@ func channelsCommand(load app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				columns := []string{"ACCOUNT", "TYPE", "LAST MESSAGE", "TO SEND", "GIVEN UP", "STATE"}
+				columns := []string{"ACCOUNT", "TYPE", "LAST MESSAGE", "TO SEND", "GIVEN UP", "SINCE", "STATE"}
 				return table{columns, rows, "No channel is configured."}.print(cmd)
 			})
 		},
@@ -60,23 +58,21 @@ func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Channels)) {
 		c := cfg.Channels[name]
 		s, known := states[name]
-		state := s.State + " for " + display.Ago(s.Since)
-		if strings.HasSuffix(s.State, ".") {
-			state = s.State + " (for " + display.Ago(s.Since) + ")"
-		}
+		state, since := s.State, any(age(s.Since))
 		switch {
 		case !c.Enabled:
-			state = "disabled in the configuration"
+			state, since = "disabled in the configuration", ""
 		case !running:
-			state = "the gateway is not running: start it with gateway"
+			state, since = "the gateway is not running: start it with gateway", ""
 		case !known:
-			state = "not started: restart the gateway, its configuration has changed"
+			state, since = "not started: restart the gateway, its configuration has changed", ""
 		}
-		rows = append(rows, []any{name, c.Type, event(s.Event), open[name], dead[name], state})
+		rows = append(rows, []any{name, c.Type, event(s.Event), open[name], dead[name],
+			since, state})
 		delete(open, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(open)) {
-		rows = append(rows, []any{name, "?", event{}, open[name], dead[name],
+		rows = append(rows, []any{name, "?", event{}, open[name], dead[name], "",
 			"not in the configuration: add it again, or see gateway outbox drop"})
 	}
 	return rows, nil

@@ -72,19 +72,31 @@ func printFindings(cmd *cobra.Command, list []doctor.Finding, asJSON bool) error
 		}
 	} else {
 		for _, f := range list {
-			cmd.Printf("%s: %s\n", f.What, display.Lines(f.Text))
 			if f.State == doctor.Bad {
-				cmd.Printf("    %s\n", display.Lines(f.Remedy))
+				cmd.Printf("✗ %s: %s\n    %s\n", f.What, display.Lines(f.Text), display.Lines(f.Remedy))
+			}
+		}
+		for _, f := range list {
+			if f.State != doctor.Bad {
+				cmd.Printf("%s: %s\n", f.What, display.Lines(f.Text))
 			}
 		}
 	}
 	if sick > 0 {
-		return fmt.Errorf("%d of these need attention", sick)
+		return fmt.Errorf("%s found, %d checks passed", plural(sick, "problem"), len(list)-sick)
 	}
 	if !asJSON {
 		cmd.Println("All is well.")
 	}
 	return nil
+}
+
+// plural returns a number of things.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // printJSON prints v for programs and people.

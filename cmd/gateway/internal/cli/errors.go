@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strings"
 	"syscall"
+
+	"github.com/spf13/cobra"
 
 	"gateway/cmd/gateway/internal/app"
 	"gateway/store"
@@ -13,6 +16,39 @@ import (
 
 // errNoData reports a home in which no gateway has run yet.
 var errNoData = errors.New("no data")
+
+var (
+	unknownCommand = regexp.MustCompile(`^unknown command "([^"]*)" for `)
+	missingFlag    = regexp.MustCompile(`^at least one of the flags in the group \[(.*)\] is required`)
+	wrongNumber    = regexp.MustCompile(`^(accepts|requires) .*arg\(s\)`)
+)
+
+// usage returns err, or, if it is an error of the library that reads the command line, a
+// [app.UsageError] in plain words.
+func usage(cmd *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if m := unknownCommand.FindStringSubmatch(text); m != nil {
+		cmd.SuggestionsMinimumDistance = 2 // of letters
+		hint := ""
+		if names := cmd.SuggestionsFor(m[1]); len(names) > 0 {
+			hint = fmt.Sprintf("; did you mean %q?", names[0])
+		}
+		return app.BadUsage(fmt.Errorf("%s has no command %q%s; \"%[1]s --help\" lists all",
+			cmd.CommandPath(), m[1], hint))
+	}
+	if m := missingFlag.FindStringSubmatch(text); m != nil {
+		return app.BadUsage(fmt.Errorf("want one of --%s",
+			strings.Join(strings.Fields(m[1]), ", --")))
+	}
+	if wrongNumber.MatchString(text) {
+		return app.BadUsage(fmt.Errorf("usage: %s; \"%s --help\" says more", cmd.UseLine(),
+			cmd.CommandPath()))
+	}
+	return err
+}
 
 // plain returns what a person is told of an error that ends the gateway: what happened and what
 // to do.
@@ -27,16 +63,19 @@ func plain(err error) string {
 		return fmt.Sprintf("a gateway is running in %s already. Talk to it with \"gateway chat\", "+
 			"stop it, %s.", home.Home, elsewhere)
 	case errors.Is(err, errNoData):
-		return fmt.Sprintf("there is no gateway's data in %s. Start the gateway once, %s.",
+		return fmt.Sprintf("%s has no data yet. Start the gateway once with \"gateway\", or set "+
+			"GATEWAY_HOME to the folder that it uses.", home.Home)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Sprintf("%s is on a read-only file system. Mount it writable, %s.",
 			home.Home, elsewhere)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS),
-		errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
 		return fmt.Sprintf("%s can't be written. Give its folder to this user, %s.",
 			home.Home, elsewhere)
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
-		return fmt.Sprintf("%s is no folder. Move what is there away, %s.", home.Home, elsewhere)
+		return fmt.Sprintf("%s is not a folder. Move what is there away, %s.", home.Home, elsewhere)
 	case errors.Is(err, syscall.ENOSPC), strings.Contains(err.Error(), "disk is full"): // SQLite's
-		return fmt.Sprintf("the disk of %s is full. Make room, %s.", home.Home, elsewhere)
+		return fmt.Sprintf("the disk that holds %s is full. Free some space; nothing was lost.",
+			home.Home)
 	case errors.Is(err, store.ErrNewer):
 		return fmt.Sprintf("the data in %s was written by a newer gateway. Upgrade this one, %s.",
 			home.Home, elsewhere)

@@ -230,8 +230,9 @@ func whose(people []gate.Person) string {
 			p.Account))
 	}
 	if len(choices) == 0 {
-		return ask + ". Nobody is known here yet: start the gateway, write to it and let " +
-			"yourself in, and import then; or name a conversation such as chat-telegram+42"
+		return "nobody is known here yet, so it is unclear whose memory this is. First start the " +
+			"gateway, write to it, let yourself in and stop it; then import again. Or name a " +
+			"conversation with --scope, such as chat-telegram+42"
 	}
 	return ask + ": " + strings.Join(choices, ", ")
 }

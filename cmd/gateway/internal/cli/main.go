@@ -34,7 +34,8 @@ func runCommand(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := NewCommand().ExecuteContext(ctx)
+	cmd, err := NewCommand().ExecuteContextC(ctx)
+	err = usage(cmd, err)
 	if errors.Is(err, app.ErrRestart) && ctx.Err() != nil {
 		return nil // somebody has ended it meanwhile
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,11 +14,11 @@ import (
 )
 
 func outboxCommand(load app.Loader) *cobra.Command {
-	return group("outbox", "Look after messages that could not be delivered",
+	return group("outbox", "Show and resend messages that could not be delivered",
 		outboxListCommand(load),
-		outboxChangeCommand(load, "retry", "Deliver messages after all that were given up",
+		outboxChangeCommand(load, "retry", "Send messages that could not be delivered again",
 			"%d put back into the queue.\n", bus.NewOutbox().Retry),
-		outboxChangeCommand(load, "drop", "Give messages up for good",
+		outboxChangeCommand(load, "drop", "Delete messages that wait or could not be delivered",
 			"%d dropped.\n", bus.NewOutbox().Drop),
 	)
 }
@@ -26,7 +27,7 @@ func outboxListCommand(load app.Loader) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List what waits and what was given up",
+		Short: "List messages that wait to be sent or could not be delivered",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withData(cmd.Context(), load, func(db *store.DB) error {
@@ -46,7 +47,7 @@ func outboxListCommand(load app.Loader) *cobra.Command {
 					}
 				}
 				columns := []string{"ID", "STATE", "TO", "AGE", "TRIES", "TEXT", "ERROR"}
-				return table{columns, rows, "Nothing waits, and nothing was given up."}.print(cmd)
+				return table{columns, rows, "No message waits, and all others were delivered."}.print(cmd)
 			})
 		},
 	}
@@ -82,13 +83,17 @@ func outboxChangeCommand(load app.Loader, use, short, done string,
 					return nil
 				})
 			})
+			if err == nil && changed == 0 && !all {
+				err = fmt.Errorf("no undelivered message %s: see gateway outbox list",
+					strings.Join(args, ", "))
+			}
 			if err == nil {
 				cmd.Printf(done, changed)
 			}
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "all that were given up")
+	cmd.Flags().BoolVar(&all, "all", false, "all that could not be delivered")
 	return cmd
 }
 
@@ -96,7 +101,7 @@ func outboxChangeCommand(load app.Loader, use, short, done string,
 func parseIDs(args []string, all bool) ([]int64, error) {
 	if all != (len(args) == 0) {
 		return nil, app.BadUsage(fmt.Errorf("name messages by their ID (see gateway outbox list), " +
-			"or all that were given up by --all"))
+			"or --all for all that could not be delivered"))
 	}
 	if all {
 		return []int64{0}, nil
@@ -105,7 +110,7 @@ func parseIDs(args []string, all bool) ([]int64, error) {
 	for _, arg := range args {
 		id, err := strconv.ParseInt(arg, 10, 64)
 		if err != nil || id <= 0 {
-			return nil, app.BadUsage(fmt.Errorf("%q is no ID; see gateway outbox list", arg))
+			return nil, app.BadUsage(fmt.Errorf("%q is not an ID: see gateway outbox list", arg))
 		}
 		ids = append(ids, id)
 	}

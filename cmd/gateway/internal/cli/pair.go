@@ -68,8 +68,11 @@ func Pairer(cfg *config.Config, name string) (channels.Pairer, error) {
 	if p, ok := ch.(channels.Pairer); ok {
 		return p, nil
 	}
-	return nil, fmt.Errorf("%s needs no pairing: write to the bot on %s, and let yourself in with "+
-		"the code that it answers: gateway people approve CODE", name, c.Type)
+	if c.Type == "terminal" {
+		return nil, errors.New("only WhatsApp accounts are paired; the terminal is always open")
+	}
+	return nil, fmt.Errorf("only WhatsApp accounts are paired: write to the bot of %s, and let "+
+		"yourself in with the code that it answers: gateway people approve CODE", name)
 }
 
 // Pair links an account, and writes what the person with the phone has to do.

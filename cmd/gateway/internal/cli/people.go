@@ -18,7 +18,7 @@ import (
 )
 
 func peopleCommand(load app.Loader) *cobra.Command {
-	return group("people", "Let people in, and say what they may do",
+	return group("people", "Let people in, and set their roles",
 		peopleListCommand(load), peopleApproveCommand(load),
 		peopleDenyCommand(load), peopleUndenyCommand(load),
 		peopleRevokeCommand(load), peopleRoleCommand(load), peopleLinkCommand(load))
@@ -27,7 +27,7 @@ func peopleCommand(load app.Loader) *cobra.Command {
 func peopleListCommand(load app.Loader) *cobra.Command {
 	return listing(&cobra.Command{
 		Use:   "list",
-		Short: "List who is let in and who asks to be",
+		Short: "List the people, and the strangers who wait to be let in",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withData(cmd.Context(), load, func(db *store.DB) error {
@@ -65,7 +65,7 @@ func peopleListCommand(load app.Loader) *cobra.Command {
 func peopleApproveCommand(load app.Loader) *cobra.Command {
 	var p gate.Person
 	return change(load, "approve CODE",
-		"Let in who was given this pairing code; the first one becomes the owner",
+		"Let in the stranger with this pairing code; the first one becomes the owner",
 		func(tx *store.Tx, args []string) error {
 			cfg, err := load()
 			if err != nil {
@@ -79,7 +79,7 @@ func peopleApproveCommand(load app.Loader) *cobra.Command {
 			return bus.NewOutbox().Put(tx, app.Welcome(chat), time.Now())
 		},
 		func([]string) string {
-			return fmt.Sprintf("%s is let in as %s.", display.OneLine(p.Name), p.Role)
+			return fmt.Sprintf("%s can now talk to the agent (role: %s).", display.OneLine(p.Name), p.Role)
 		})
 }
 
@@ -97,14 +97,14 @@ func isOwned(cfg *config.Config) bool {
 }
 
 func peopleDenyCommand(load app.Loader) *cobra.Command {
-	return change(load, "deny CODE", "Turn away who was given this pairing code, for good",
+	return change(load, "deny CODE", "Turn away the stranger with this pairing code, for good",
 		func(tx *store.Tx, args []string) error {
 			_, err := gate.People{}.Deny(tx, args[0], time.Now())
 			return err
 		},
 		func(args []string) string {
-			return "Code " + args[0] + " is worth nothing any more, and whoever was given it gets no " +
-				"further one: see gateway people undeny."
+			return "Code " + args[0] + " is no longer valid, and its owner gets no further one. " +
+				"To undo this: gateway people undeny."
 		})
 }
 
@@ -117,7 +117,7 @@ func peopleUndenyCommand(load app.Loader) *cobra.Command {
 }
 
 func peopleRevokeCommand(load app.Loader) *cobra.Command {
-	return change(load, "revoke PERSON", "Forget a person, who is a stranger again",
+	return change(load, "revoke PERSON", "Forget a person, who then is a stranger again",
 		func(tx *store.Tx, args []string) error {
 			id, err := personNumber(args[0])
 			if err != nil {
@@ -129,7 +129,7 @@ func peopleRevokeCommand(load app.Loader) *cobra.Command {
 }
 
 func peopleRoleCommand(load app.Loader) *cobra.Command {
-	return change(load, "role PERSON ROLE", "Say what a person may do: owner, admin, user or guest",
+	return change(load, "role PERSON ROLE", "Set the role of a person: owner, admin, user or guest",
 		func(tx *store.Tx, args []string) error {
 			id, err := personNumber(args[0])
 			if err != nil {
@@ -137,7 +137,8 @@ func peopleRoleCommand(load app.Loader) *cobra.Command {
 			}
 			role := bus.Role(args[1])
 			if !role.Valid() {
-				return app.BadUsage(fmt.Errorf("%q is no role: want owner, admin, user or guest", args[1]))
+				return app.BadUsage(fmt.Errorf("%q is not a role: want owner, admin, user or guest",
+					args[1]))
 			}
 			return gate.People{}.SetRole(tx, id, role)
 		},
@@ -145,7 +146,7 @@ func peopleRoleCommand(load app.Loader) *cobra.Command {
 }
 
 func peopleLinkCommand(load app.Loader) *cobra.Command {
-	return change(load, "link PERSON OTHER", "Make one person of two that are the same human",
+	return change(load, "link PERSON OTHER", "Merge two people who are one human; can't be undone",
 		func(tx *store.Tx, args []string) error {
 			id, err := personNumber(args[0])
 			if err != nil {
@@ -158,7 +159,8 @@ func peopleLinkCommand(load app.Loader) *cobra.Command {
 			return gate.People{}.Link(tx, id, other)
 		},
 		func(args []string) string {
-			return fmt.Sprintf("Person %s is also who person %s was.", args[0], args[1])
+			return fmt.Sprintf("Merged: person %[2]s is now part of person %[1]s. Their memories are "+
+				"joined when the second one writes next.", args[0], args[1])
 		})
 }
 
@@ -190,7 +192,8 @@ func change(
 func personNumber(s string) (int64, error) {
 	id, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return 0, app.BadUsage(fmt.Errorf("%q is no person's number: see gateway people list", s))
+		return 0, app.BadUsage(fmt.Errorf("%q is not a number: gateway people list shows the number of "+
+			"each person", s))
 	}
 	return id, nil
 }

@@ -47,7 +47,7 @@ any problem that is high is left.`,
 				return failed
 			}
 			if n := doctor.Left(problems, doctor.High); n > 0 {
-				return fmt.Errorf("%d of these are high", n)
+				return fmt.Errorf("%s, %d others", plural(n, "serious problem"), len(problems)-n)
 			}
 			return nil
 		},

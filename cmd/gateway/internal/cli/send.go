@@ -53,7 +53,15 @@ func sendCommand(load app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				cmd.Printf("Message %d is in the outbox.\n", id)
+				running, err := store.Held(db.Read(cmd.Context()), "dispatcher", time.Now())
+				if err != nil {
+					return err
+				}
+				when := "no gateway runs, so it is sent at the next start"
+				if running {
+					when = "the running gateway sends it now"
+				}
+				cmd.Printf("Queued as message %d; %s.\n", id, when)
 				return nil
 			})
 		},

@@ -61,17 +61,17 @@ func usageRows(list []budget.Line) (rows [][]any) {
 }
 
 func haltCommand(load app.Loader) *cobra.Command {
-	return switchCommand(load, "halt", "Call no model and use no tool until gateway resume",
+	return switchCommand(load, "halt", "Emergency stop: pause everything until gateway resume",
 		func(tx *store.Tx) (string, error) {
 			if ok, err := policy.SetHalt(tx, "the command line", time.Now()); err != nil || !ok {
 				return "Everything is halted already.", err
 			}
-			return "Halted: no model is called and no tool is used until gateway resume.", nil
+			return "Stopped everywhere. Nothing runs until gateway resume.", nil
 		})
 }
 
 func resumeCommand(load app.Loader) *cobra.Command {
-	return switchCommand(load, "resume", "Go on after gateway halt or /halt",
+	return switchCommand(load, "resume", "Continue after gateway halt or /halt",
 		func(tx *store.Tx) (string, error) {
 			if ok, err := policy.ClearHalt(tx); err != nil || !ok {
 				return "Nothing is halted.", err

@@ -89,8 +89,8 @@ var brokenTests = []struct {
 	{name: "base url", file: "[models.a]\nmodel = 'm'\nbase_url = 'u:hunter2@host'\n",
 		want: "config.toml:3: models.a.base_url: " + wantHTTP},
 	{name: "fallback", file: "[models.a]\nmodel = 'm'\nfallback = ['x', 'demo', 'y']\n",
-		want: "config.toml:3: models.a.fallback: there is no [models.x]; there is no [models.y]; want the " +
-			"name of a table (a, demo), whose key model says which model of a provider it is"},
+		want: "config.toml:3: models.a.fallback: there is no [models.x]; there is no [models.y]; want " +
+			"the name of a table (a, demo), whose key model says which model of a provider it is"},
 	{name: "own fallback", file: "[models.a]\nmodel = 'm'\nfallback = ['a']\n",
 		want: "config.toml:3: models.a.fallback: leads back to itself: a -> a"},
 	{name: "cycle", file: "[models.demo]\nfallback = ['b']\n" +

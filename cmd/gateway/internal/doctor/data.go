@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"gateway/store"
@@ -209,17 +210,37 @@ func (c Case) examineStore(ctx context.Context) []Finding {
 		return one(id, what, Note,
 			"written by an older gateway; the next start brings it up to date", "")
 	case err != nil:
-		return one(id, what, Bad, err.Error(), "Stop the gateway and restore a backup: "+
-			"gateway restore FILE")
+		return sickStore(c.Config.Store.Path(), id, what, err)
 	}
 	defer db.Close()
-	text := fmt.Sprintf("%s, %.1f MB", path, float64(info.Size())/(1<<20))
+	size := info.Size()
 	if wal, err := os.Stat(path + "-wal"); err == nil {
-		text += fmt.Sprintf(" and %.1f MB of its log", float64(wal.Size())/(1<<20))
+		size += wal.Size()
 	}
-	list := one(id, what, OK, text, "")
+	list := one(id, what, OK, fmt.Sprintf("%s, %.1f MB", path, float64(size)/(1<<20)), "")
 	list = append(list, c.examineIntegrity(ctx, db)...)
 	return append(list, c.examineOwner(ctx, db)...)
+}
+
+// sickStore returns what to do about an error of the database. Only one that is damaged wants a
+// backup: where the disk is full, for example, a restore would lose what came in since.
+func sickStore(path, id, what string, err error) []Finding {
+	text := err.Error()
+	switch {
+	case errors.Is(err, syscall.ENOSPC), strings.Contains(text, "disk is full"): // SQLite's words
+		return one(id, what, Bad, "the disk is full, so the database can't be checked",
+			"Free some space on the disk that holds "+path+", and run gateway "+
+				"doctor again. Nothing was lost.")
+	case strings.Contains(text, "malformed"), strings.Contains(text, "not a database"):
+		return one(id, what, Bad, text, "Stop the gateway, keep a copy of the files, and restore a "+
+			"backup: gateway restore FILE")
+	case errors.Is(err, fs.ErrPermission), strings.Contains(text, "readonly"),
+		strings.Contains(text, "unable to open"):
+		return one(id, what, Bad, text, "Let this user read and write "+path+
+			" and its folder, and mount the disk writable.")
+	}
+	return one(id, what, Bad, text, "Run gateway doctor again. If this stays, look at the log of the "+
+		"gateway and at the disk (dmesg) before you change anything.")
 }
 
 // examineIntegrity reads the whole database, if that doesn't take too long.
@@ -233,6 +254,9 @@ func (c Case) examineIntegrity(ctx context.Context, db *store.DB) []Finding {
 	case limited.Err() != nil:
 		return one(id, what, Note, "too large to be checked as a whole in "+storeTime.String(), "")
 	case err != nil || answer != "ok":
+		if err != nil && !strings.Contains(err.Error(), "malformed") {
+			return sickStore(c.Config.Store.Path(), id, what, err)
+		}
 		if err != nil {
 			answer = err.Error()
 		}
@@ -253,13 +277,13 @@ func (c Case) examineBackup(context.Context) []Finding {
 	case err != nil:
 		return one(id, what, Bad, err.Error(), "Make one, which notes it anew: gateway backup FILE")
 	case at.IsZero():
-		return one(id, what, Note, "none was ever made here by gateway backup", "")
+		return one(id, what, Note, "none yet; make one with gateway backup FILE", "")
 	}
 	text := "the last one was made " +
 		at.In(c.Config.Gateway.Location).Format("2006-01-02 15:04 MST")
 	if c.Now().Sub(at) > staleBackup {
-		return one(id, what, Bad, text, "Make one, and see why what makes them does not: "+
-			"gateway backup FILE")
+		return one(id, what, Bad, text, "Make one with gateway backup FILE, and find out why "+
+			"the regular backup no longer runs.")
 	}
 	return one(id, what, OK, text, "")
 }
@@ -269,8 +293,7 @@ func (c Case) examineOwner(ctx context.Context, db *store.DB) []Finding {
 	const id, what = "store.owner", "Gateway"
 	running, err := store.Held(db.Read(ctx), "dispatcher", c.Now())
 	if err != nil {
-		return one(id, what, Bad, err.Error(), "Stop the gateway and restore a backup: "+
-			"gateway restore FILE")
+		return sickStore(c.Config.Store.Path(), id, what, err)
 	}
 	pid := lockHolder(c.Config.Store.Path() + ".lock")
 	switch {

@@ -82,6 +82,9 @@ type answer struct {
 // maxAnswer is how much of an answer is read, in bytes.
 const maxAnswer = 1 << 20
 
+// mostOffers is how many models of a provider are named in place of one that it does not have.
+const mostOffers = 5
+
 // ask makes one request. Its errors have no URL in them, for that may have a token in it.
 func (c Case) ask(
 	ctx context.Context, address string, header http.Header, proxy string,
@@ -293,11 +296,17 @@ func (c Case) examineModel(ctx context.Context, name string, m config.Model) []F
 	if json.Unmarshal(a.body, &models) != nil || len(models.Data) == 0 {
 		return append(list, one(id, what, OK, "its provider takes the key", "")...)
 	}
+	var offers []string
 	for _, known := range models.Data {
-		if known.ID == m.Model || known.ID == "models/"+m.Model {
+		if known.ID == m.Model || known.ID == "models/"+m.Model || known.ID == m.Model+":latest" {
 			return append(list, one(id, what, OK, m.Model+" is there", "")...)
 		}
+		if len(offers) < mostOffers {
+			offers = append(offers, known.ID)
+		}
 	}
-	return append(list, one(id, what, Note,
-		"its provider takes the key, and does not list "+m.Model, "")...)
+	// Some providers take names that they do not list, such as aliases.
+	return append(list, one(id, what, Note, fmt.Sprintf("its provider takes the key, but lists no "+
+		"model %q; it offers %s: if calls fail, set model in [models.%s]", m.Model,
+		strings.Join(offers, ", "), name), "")...)
 }

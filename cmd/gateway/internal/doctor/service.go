@@ -38,7 +38,7 @@ func (c Case) examineSandbox(ctx context.Context) []Finding {
 		list = append(list, one("sandbox.proof", what, OK, "proven: "+proof, "")...)
 	}
 	for _, weak := range report.Weak {
-		list = append(list, one("sandbox.weak", what, Note, "can't restrict: "+weak, "")...)
+		list = append(list, one("sandbox.weak", what, Note, "limit of this sandbox: "+weak, "")...)
 	}
 	for _, other := range report.Others {
 		list = append(list, one("sandbox.other", what, Note, "not used: "+other, "")...)
@@ -77,7 +77,7 @@ func (c Case) examineListener(ctx context.Context) []Finding {
 		if err := listener.Close(); err != nil {
 			return one(id, what, Note, err.Error(), "")
 		}
-		return one(id, what, OK, address+" is free", "")
+		return one(id, what, OK, "can listen on "+address, "")
 	}
 	end, known := ops.ReadEndpoint(c.Config.Gateway.Home)
 	switch {

@@ -193,10 +193,10 @@ var conversations = []conversation{
 		s.ask("hello", "you said hello") // so that the owner's chat is known
 		s.sayStranger("let me in")
 		s.until("a code", func() bool { return has(s.stranger(), "pairing code") })
-		s.hear("asks to be let in")
+		s.hear("wants to talk to me")
 		s.press("Let in")
-		s.until("a welcome", func() bool { return has(s.stranger(), "You are let in") })
-		s.hear("Bob is let in as user")
+		s.until("a welcome", func() bool { return has(s.stranger(), "Welcome, you are in") })
+		s.hear("Bob can now talk to me (role: user)")
 		s.sayStranger("who am I?")
 		s.until("an answer", func() bool { return has(s.stranger(), "you said who am I?") })
 	}},

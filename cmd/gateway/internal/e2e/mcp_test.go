@@ -64,7 +64,7 @@ func TestServerWithoutData(t *testing.T) {
 	cmd.Stderr = &errOut
 	_, err = sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).
 		Connect(ctx, &sdk.CommandTransport{Command: cmd}, nil)
-	want := "there is no gateway's data in " + home + ". Start the gateway once"
+	want := home + " has no data yet. Start the gateway once"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the client is told %v, want %q", err, want)
 	}

@@ -18,7 +18,7 @@ const (
 	reloaded    = "configuration reloaded"
 	unchanged   = "configuration reloaded, nothing has changed"
 	notReloaded = "configuration not reloaded, what held before still does: correct the file"
-	restartKeys = "changes of the configuration need a restart"
+	restartKeys = "some saved settings count only after a restart"
 )
 
 // says waits until the log has n lines with a message.

@@ -74,7 +74,7 @@ func TestJobsOfRevoked(t *testing.T) {
 		}
 	}
 	admit("let in as owner")
-	w.await("the welcome", func() bool { return heard(w, bobID, "You are let in") })
+	w.await("the welcome", func() bool { return heard(w, bobID, "Welcome, you are in") })
 	w.wantReply(bobID, "/remind every 1h to drink", "That is job 1.")
 	w.runs(1, bobID)
 	w.command("people", "revoke", "1")
