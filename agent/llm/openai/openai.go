@@ -115,6 +115,7 @@ func New(name, id string, opts *Options) *Model {
 		id:     id, origin: origin,
 		client: openai.NewClientWithConfig(config),
 		quirks: q,
+		tools:  toolCache{mark: q.cacheMarks},
 		fields: o.Fields,
 		log:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}

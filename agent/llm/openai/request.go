@@ -40,7 +40,17 @@ type wirePart struct {
 	Type     string    `json:"type"`
 	Text     string    `json:"text,omitempty"`
 	ImageURL *imageURL `json:"image_url,omitempty"`
+
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
 }
+
+// A cacheControl tells the provider to cache the request up to and with the part that has it.
+type cacheControl struct {
+	Type string `json:"type"`
+}
+
+// ephemeral is Anthropic's cache of five minutes, which each use prolongs.
+var ephemeral = cacheControl{Type: "ephemeral"}
 
 type imageURL struct {
 	URL string `json:"url"`
@@ -64,6 +74,7 @@ type wireTool struct {
 		Description string          `json:"description,omitempty"`
 		Parameters  json.RawMessage `json:"parameters"`
 	} `json:"function"`
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
 }
 
 // noArguments is the schema of a tool that has none; OpenAI wants the properties.
@@ -87,11 +98,14 @@ func (m *Model) body(req llm.Request) ([]byte, error) {
 	}
 	size := 1 << 10 // about what the body has, so that it is not moved while it grows
 	ids := make(map[string]string)
-	for _, msg := range req.Messages {
+	for i, msg := range req.Messages {
 		size += 64 + len(msg.Text) + len(msg.Text)/16
 		entry, err := m.message(msg, ids)
 		if err != nil {
 			return nil, err
+		}
+		if plain, ok := entry.(wireMessage); ok && i == 0 && m.quirks.cacheMarks {
+			entry = plain.cached()
 		}
 		w.Messages = append(w.Messages, entry)
 	}
@@ -108,6 +122,14 @@ func (m *Model) body(req llm.Request) ([]byte, error) {
 	}
 	body = append(append(body[:len(body)-1], `,"tools":`...), tools...)
 	return append(body, '}'), nil
+}
+
+// cached returns w, marked to be cached if it is a system prompt.
+func (w wireMessage) cached() wireMessage {
+	if text, ok := w.Content.(string); ok && text != "" && w.Role == llm.System {
+		w.Content = []wirePart{{Type: "text", Text: text, CacheControl: &ephemeral}}
+	}
+	return w
 }
 
 // message returns msg as it stands in the request. Tool calls that got another id go into ids,
@@ -239,6 +261,7 @@ type quirks struct {
 	newMaxTokens          bool // the output limit is called max_completion_tokens
 	reasoningBack         bool // wants its reasoning back as reasoning_content
 	toolsWithoutReasoning bool // takes tools only with the reasoning switched off
+	cacheMarks            bool // caches only what is marked
 }
 
 // guessQuirks tells the quirks by host and model id.
@@ -250,6 +273,8 @@ func guessQuirks(host, id string) quirks {
 		reasoningBack: containsAny(strings.ToLower(host+"/"+id), "deepseek", "kimi", "moonshot"),
 		toolsWithoutReasoning: official &&
 			(bare == "gpt-6-sol" || bare == "gpt-6-luna"),
+		// OpenRouter passes the marks on to Anthropic. Other makers' models need none.
+		cacheMarks: host == "openrouter.ai" && strings.HasPrefix(id, "anthropic/"),
 	}
 }
 

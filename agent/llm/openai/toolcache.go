@@ -11,6 +11,8 @@ import (
 // A toolCache keeps the JSON of the lists of tools that were used last: most requests of a model
 // have one of a few, and it is the larger part of a short request. The zero value is ready for use.
 type toolCache struct {
+	mark bool // the last tool, so that the provider caches all of them
+
 	mu   sync.Mutex
 	kept []keptTools // the newest last
 }
@@ -42,6 +44,9 @@ func (c *toolCache) encode(specs []llm.ToolSpec) (json.RawMessage, error) {
 			tool.Function.Parameters = noArguments
 		}
 		list = append(list, tool)
+	}
+	if c.mark && len(list) > 0 {
+		list[len(list)-1].CacheControl = &ephemeral
 	}
 	text, err := encodePlain(list, 0)
 	if err != nil {
