@@ -220,3 +220,21 @@ func TestBotTokens(t *testing.T) {
 		t.Errorf("channels = %+v", c.Channels)
 	}
 }
+
+// TestProviders holds that the key of each known provider is enough, and that the one which the
+// documentation names first answers if there are several.
+func TestProviders(t *testing.T) {
+	var keys []string
+	for _, p := range providers {
+		c := mustLoad(t, "", environ(t, p.prefix+"_API_KEY=k"))
+		m := c.Models[p.name]
+		if c.Agent.Model != p.name || m.Model != p.model || m.BaseURL != p.baseURL ||
+			m.Key.Reveal() != "k" || m.ContextWindow != p.window {
+			t.Errorf("with the key of %s the agent has %q, which is %+v", p.name, c.Agent.Model, m)
+		}
+		keys = append(keys, p.prefix+"_API_KEY=k")
+	}
+	if c := mustLoad(t, "", environ(t, keys...)); c.Agent.Model != "openai" {
+		t.Errorf("with all keys the agent has %q", c.Agent.Model)
+	}
+}

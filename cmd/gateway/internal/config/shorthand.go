@@ -15,7 +15,8 @@ type provider struct {
 // providers are the known providers, the preferred ones first, each with a
 // model that is good at tools without being its most expensive. The limits and
 // prices are the published ones of November 2026, except output, which keeps an
-// answer within what a chat can show.
+// answer within what a chat can show. A price that nobody has looked up is left out: the ceiling of
+// [prices] counts then.
 var providers = [...]provider{
 	{
 		name: "openai", prefix: "OPENAI",
@@ -38,6 +39,37 @@ var providers = [...]provider{
 		name: "anthropic", prefix: "ANTHROPIC",
 		baseURL: "https://api.anthropic.com/v1", model: "claude-sonnet-5-5",
 		window: 1_000_000, output: 32_000, priceIn: 2, priceOut: 10,
+	},
+	{
+		// The name stands for Google's newest model of this size, whose price changes with it.
+		name: "gemini", prefix: "GEMINI",
+		baseURL: "https://generativelanguage.googleapis.com/v1beta/openai",
+		model:   "gemini-flash-latest", window: 1_000_000, output: 32_000,
+	},
+	{
+		name: "groq", prefix: "GROQ",
+		baseURL: "https://api.groq.com/openai/v1", model: "openai/gpt-oss-120b",
+		window: 131_072, output: 16_000,
+	},
+	{
+		name: "mistral", prefix: "MISTRAL",
+		baseURL: "https://api.mistral.ai/v1", model: "mistral-medium-latest",
+		window: 128_000, output: 16_000,
+	},
+	{
+		name: "moonshot", prefix: "MOONSHOT",
+		baseURL: "https://api.moonshot.ai/v1", model: "kimi-k2.6",
+		window: 256_000, output: 32_000,
+	},
+	{
+		name: "xai", prefix: "XAI",
+		baseURL: "https://api.x.ai/v1", model: "grok-4.3",
+		window: 256_000, output: 32_000,
+	},
+	{
+		name: "together", prefix: "TOGETHER",
+		baseURL: "https://api.together.xyz/v1", model: "openai/gpt-oss-120b",
+		window: 131_072, output: 16_000,
 	},
 }
 
