@@ -29,6 +29,7 @@ require (
 	github.com/rogpeppe/go-internal v1.16.0 // tests: scripts and golden files
 	github.com/sashabaranov/go-openai v1.43.0 // OpenAI-compatible models
 	github.com/spf13/cobra v1.10.2 // command line
+	github.com/spf13/pflag v1.0.9 // flags of commands
 	github.com/yuin/goldmark v1.8.7 // Markdown syntax trees
 	go.mau.fi/libsignal v0.2.2 // its log, and the fake WhatsApp's signatures
 	go.mau.fi/whatsmeow v0.0.0-20260821141805-33cfac511629 // WhatsApp as a linked device; only this form of version downloads
@@ -78,7 +79,6 @@ require (
 	github.com/rs/zerolog v1.35.1 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
-	github.com/spf13/pflag v1.0.9 // indirect
 	github.com/vektah/gqlparser/v2 v2.5.27 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
 	go.mau.fi/util v0.10.1-0.20260820140024-eb612d936fde // indirect

@@ -212,6 +212,15 @@ func (out *Outbox) List(q store.Queryer, state DeliveryState, limit int) ([]Deli
 		"WHERE state = $1 ORDER BY id DESC LIMIT $2", string(state), limit)
 }
 
+// FindDelivery returns the delivery with an id, or nil if there is none.
+func FindDelivery(q store.Queryer, id int64) (*Delivery, error) {
+	list, err := new(Outbox).query(q, "SELECT "+deliveryColumns+" FROM outbox WHERE id = $1", id)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
 func (out *Outbox) query(q store.Queryer, query string, args ...any) ([]Delivery, error) {
 	rows, err := q.Query(query, args...)
 	if err != nil {

@@ -160,6 +160,21 @@ func TestOutboxOpenInPages(t *testing.T) {
 	}
 }
 
+func TestFindDelivery(t *testing.T) {
+	f := newOutboxFixture(t)
+	f.reach() // a message in each state
+	d, err := FindDelivery(f.read(), 4)
+	f.must(err)
+	if d == nil || d.ID != 4 || d.State != Dead {
+		t.Errorf("FindDelivery(4) = %+v", d)
+	}
+	d, err = FindDelivery(f.read(), 99)
+	f.must(err)
+	if d != nil {
+		t.Errorf("FindDelivery(99) = %+v", d)
+	}
+}
+
 func TestOutboxRetryAndDrop(t *testing.T) {
 	retry := func(f *outboxFixture, id int64) (n int64) {
 		f.tx(func(tx *store.Tx) (err error) { n, err = f.Retry(tx, id, f.now); return err })

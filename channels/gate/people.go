@@ -48,8 +48,11 @@ const (
 // ErrNoPairing reports a code that does not exist or has expired.
 var ErrNoPairing = errors.New("no such pairing code, or it has expired")
 
-// ErrNobody reports an ID that no person has.
-var ErrNobody = errors.New("there is no person with this number")
+// ErrNobody reports a person who does not exist.
+var ErrNobody = errors.New("there is no such person")
+
+// ErrNotLinked reports somebody who has no other account.
+var ErrNotLinked = errors.New("they are linked to nobody")
 
 // List returns the people who were let in, the earliest first.
 func (People) List(q store.Queryer) ([]Person, error) {

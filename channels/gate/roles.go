@@ -1,7 +1,10 @@
 package gate
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
+	"time"
 
 	"gateway/bus"
 	"gateway/store"
@@ -59,4 +62,26 @@ func (p People) Link(tx *store.Tx, id, other int64) error {
 		return fail(err)
 	}
 	return nil
+}
+
+// Unlink makes a person of their own of an identity that was linked to a person with others. They
+// are a user. It reports [ErrNobody] and [ErrNotLinked].
+func (p People) Unlink(tx *store.Tx, account, sender string, now time.Time) (Person, error) {
+	person := Person{Role: bus.User, Account: account, Sender: sender}
+	var others int
+	err := tx.QueryRow(`SELECT p.name, (SELECT count(*) FROM identities WHERE person = p.id) - 1
+		FROM identities i JOIN people p ON p.id = i.person WHERE i.account = $1 AND i.sender = $2`,
+		account, sender).Scan(&person.Name, &others)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		err = ErrNobody
+	case err == nil && others == 0:
+		err = ErrNotLinked
+	case err == nil:
+		err = p.add(tx, &person, "", now)
+	}
+	if err != nil {
+		return Person{}, fmt.Errorf("gate: unlink %s on %s: %w", sender, account, err)
+	}
+	return person, nil
 }

@@ -250,6 +250,46 @@ func TestCircle(t *testing.T) {
 	})
 }
 
+// Who was linked by mistake becomes a person of their own, without the rights of the other one.
+func TestUnlink(t *testing.T) {
+	atDoor(t, func(d *door) {
+		for _, who := range []string{"ann", "bob"} {
+			if _, _, err := d.approve(d.ask(who)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var bob gate.Person
+		unlink := func(who string) error {
+			return d.do(func(tx *store.Tx) (err error) {
+				bob, err = people.Unlink(tx, "tg", who, time.Now())
+				return err
+			})
+		}
+		if err := unlink("bob"); !errors.Is(err, gate.ErrNotLinked) {
+			t.Errorf("Unlink of somebody with one account = %v, want %v", err, gate.ErrNotLinked)
+		}
+		if err := unlink("eve"); !errors.Is(err, gate.ErrNobody) {
+			t.Errorf("Unlink of a stranger = %v, want %v", err, gate.ErrNobody)
+		}
+		err := d.do(func(tx *store.Tx) error { return people.Link(tx, 1, 2) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unlink("bob"); err != nil || bob.Role != bus.User || bob.ID == 1 {
+			t.Errorf("Unlink = %v, and bob is %+v", err, bob)
+		}
+		all, err := people.List(d.db.Read(d.t.Context()))
+		if err != nil || len(all) != 2 || all[0].Sender != "ann" || all[0].Role != bus.Owner ||
+			all[1].Sender != "bob" || all[1].Role != bus.User {
+			t.Errorf("people are %+v, %v", all, err)
+		}
+		time.Sleep(time.Second)
+		p := gate.Policy{Access: gate.ByList}
+		d.publish(p, message("9", "ann", "hi"), message("9", "bob", "hi"))
+		d.wantInbox("owner hi", "user hi")
+	})
+}
+
 // A group that goes on under another id stays the one that is listed.
 func TestMovedGroup(t *testing.T) {
 	atDoor(t, func(d *door) {

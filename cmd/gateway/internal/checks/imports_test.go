@@ -110,8 +110,8 @@ var imports = map[string]string{
 		"cmd/gateway/internal/ops cmd/gateway/internal/retention cmd/gateway/internal/telemetry " +
 		"cmd/gateway/internal/watch memory memory/document memory/version session skills store",
 	"cmd/gateway/internal/cli": "agent/background agent/budget agent/llm agent/mcpserver " +
-		"agent/policy agent/schedule agent/tools/shell/sandbox bus channels channels/gate " +
-		"channels/media " +
+		"agent/policy agent/schedule agent/suggest agent/tools/shell/sandbox bus channels " +
+		"channels/gate channels/media " +
 		"channels/supervisor channels/terminal channels/whatsapp cmd/gateway/internal/app " +
 		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/display " +
 		"cmd/gateway/internal/doctor cmd/gateway/internal/importer cmd/gateway/internal/ops memory " +

@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"gateway/agent/suggest"
 	"gateway/channels/terminal"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
@@ -29,27 +32,33 @@ func NewCommand() *cobra.Command {
 	load, all := reading(config.LoadWithoutSecrets), reading(config.Load)
 	// What needs the home and nothing else can't be stopped by a mistake in the configuration.
 	home := passing(reading(config.LoadDespiteMistakes), os.Stderr)
+	run := func(cmd *cobra.Command, _ []string) error {
+		cfg, err := all()
+		if err != nil {
+			return err
+		}
+		return app.Serve(cmd.Context(), cfg, all, terminal.IsTerminal(os.Stdin, os.Stdout))
+	}
 	root := &cobra.Command{
 		Use:   "gateway",
 		Short: "Talk to an AI agent on Telegram, Discord, WhatsApp and in the terminal",
 		Long: "gateway connects chat channels to an AI agent. Without a command it runs until it is " +
 			"stopped;\non a terminal it also begins a chat there.",
+		Version:       app.BuildVersion(), // for --version
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := all()
-			if err != nil {
-				return err
-			}
-			return app.Serve(cmd.Context(), cfg, all, terminal.IsTerminal(os.Stdin, os.Stdout))
-		},
+		RunE:          run,
 	}
+	root.SetVersionTemplate("gateway {{.Version}}\n")
 	root.SetOut(os.Stdout) // else what commands print goes to standard error
 	root.PersistentFlags().StringVarP(&file, "config", "c", "",
 		"configuration file (default config.toml in the gateway's home)")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return app.BadUsage(err) })
+	root.SetFlagErrorFunc(wrongFlag)
+	root.SetHelpCommand(helpCommand())
 	root.AddCommand(
+		&cobra.Command{
+			Use: "run", Short: "Run the gateway, as without a command", Args: cobra.NoArgs, RunE: run},
 		chatCommand(load, all), outboxCommand(home), sessionsCommand(home), peopleCommand(home),
 		channelsCommand(load), pairCommand(load), sendCommand(load),
 		usageCommand(home), haltCommand(home), resumeCommand(home), doctorCommand(all),
@@ -61,6 +70,8 @@ func NewCommand() *cobra.Command {
 			return config.Explain(file, os.Environ())
 		}), versionCommand(),
 	)
+	root.InitDefaultCompletionCmd()
+	checkWords(root)
 	return root
 }
 
@@ -82,5 +93,74 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		Run:   func(cmd *cobra.Command, _ []string) { cmd.Println("gateway", app.BuildVersion()) },
+	}
+}
+
+// checkWords makes every word that cmd and the commands below it don't know a mistake of usage.
+func checkWords(cmd *cobra.Command) {
+	switch args := cmd.Args; {
+	case cmd.HasSubCommands():
+		cmd.Args = noSuchCommand
+		if cmd.RunE == nil {
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	case args != nil:
+		cmd.Args = func(cmd *cobra.Command, words []string) error {
+			if args(cmd, words) != nil {
+				return app.BadUsage(fmt.Errorf("usage: %s; \"%s --help\" says more", cmd.UseLine(),
+					cmd.CommandPath()))
+			}
+			return nil
+		}
+	}
+	for _, below := range cmd.Commands() {
+		checkWords(below)
+	}
+}
+
+// noSuchCommand reports the first word that names no command below cmd.
+func noSuchCommand(cmd *cobra.Command, words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	var known []string
+	for _, c := range cmd.Commands() {
+		known = append(known, c.Name())
+	}
+	return app.BadUsage(fmt.Errorf("%s has no command %q%s; \"%[1]s --help\" lists all",
+		cmd.CommandPath(), words[0], suggest.Hint(words[0], known)))
+}
+
+// wrongFlag reports a flag that a command does not know, or whose value it does not take.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || len(unknown.GetSpecifiedName()) < 2 {
+		return app.BadUsage(err)
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	hint := ""
+	if name := suggest.Name(unknown.GetSpecifiedName(), known); name != "" {
+		hint = fmt.Sprintf("; did you mean \"--%s\"?", name)
+	}
+	return app.BadUsage(fmt.Errorf("%w%s; \"%s --help\" says more", err, hint, cmd.CommandPath()))
+}
+
+// helpCommand returns the command that shows the help of another one.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Show the help of a command",
+		RunE: func(cmd *cobra.Command, words []string) error {
+			about, rest, err := cmd.Root().Find(words)
+			if err != nil {
+				return app.BadUsage(err)
+			}
+			if len(rest) > 0 {
+				return noSuchCommand(about, rest)
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
 	}
 }

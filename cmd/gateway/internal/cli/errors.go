@@ -8,8 +8,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"gateway/cmd/gateway/internal/app"
 	"gateway/store"
 )
@@ -17,35 +15,18 @@ import (
 // errNoData reports a home in which no gateway has run yet.
 var errNoData = errors.New("no data")
 
-var (
-	unknownCommand = regexp.MustCompile(`^unknown command "([^"]*)" for `)
-	missingFlag    = regexp.MustCompile(`^at least one of the flags in the group \[(.*)\] is required`)
-	wrongNumber    = regexp.MustCompile(`^(accepts|requires) .*arg\(s\)`)
-)
+var missingFlag = regexp.MustCompile(
+	`^at least one of the flags in the group \[(.*)\] is required`)
 
 // usage returns err, or, if it is an error of the library that reads the command line, a
 // [app.UsageError] in plain words.
-func usage(cmd *cobra.Command, err error) error {
+func usage(err error) error {
 	if err == nil {
 		return nil
 	}
-	text := err.Error()
-	if m := unknownCommand.FindStringSubmatch(text); m != nil {
-		cmd.SuggestionsMinimumDistance = 2 // of letters
-		hint := ""
-		if names := cmd.SuggestionsFor(m[1]); len(names) > 0 {
-			hint = fmt.Sprintf("; did you mean %q?", names[0])
-		}
-		return app.BadUsage(fmt.Errorf("%s has no command %q%s; \"%[1]s --help\" lists all",
-			cmd.CommandPath(), m[1], hint))
-	}
-	if m := missingFlag.FindStringSubmatch(text); m != nil {
+	if m := missingFlag.FindStringSubmatch(err.Error()); m != nil {
 		return app.BadUsage(fmt.Errorf("want one of --%s",
 			strings.Join(strings.Fields(m[1]), ", --")))
-	}
-	if wrongNumber.MatchString(text) {
-		return app.BadUsage(fmt.Errorf("usage: %s; \"%s --help\" says more", cmd.UseLine(),
-			cmd.CommandPath()))
 	}
 	return err
 }

@@ -34,8 +34,7 @@ func runCommand(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	cmd, err := NewCommand().ExecuteContextC(ctx)
-	err = usage(cmd, err)
+	err := usage(NewCommand().ExecuteContext(ctx))
 	if errors.Is(err, app.ErrRestart) && ctx.Err() != nil {
 		return nil // somebody has ended it meanwhile
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,12 +11,13 @@ import (
 
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/display"
 	"gateway/store"
 )
 
 func outboxCommand(load app.Loader) *cobra.Command {
 	return group("outbox", "Show and resend messages that could not be delivered",
-		outboxListCommand(load),
+		outboxListCommand(load), outboxShowCommand(load),
 		outboxChangeCommand(load, "retry", "Send messages that could not be delivered again",
 			"%d put back into the queue.\n", bus.NewOutbox().Retry),
 		outboxChangeCommand(load, "drop", "Delete messages that wait or could not be delivered",
@@ -53,6 +55,54 @@ func outboxListCommand(load app.Loader) *cobra.Command {
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "most messages of each state")
 	return listing(cmd)
+}
+
+func outboxShowCommand(load app.Loader) *cobra.Command {
+	return listing(&cobra.Command{
+		Use:   "show ID",
+		Short: "Print a message, how far it is and the whole error of its last try",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := parseIDs(args, false)
+			if err != nil {
+				return err
+			}
+			return withData(cmd.Context(), load, func(db *store.DB) error {
+				d, err := bus.FindDelivery(db.Read(cmd.Context()), ids[0])
+				if err == nil && d == nil {
+					err = fmt.Errorf("there is no message %d: see gateway outbox list", ids[0])
+				}
+				if err != nil {
+					return err
+				}
+				return printDelivery(cmd, d)
+			})
+		},
+	})
+}
+
+// printDelivery prints all that is known of a message.
+func printDelivery(cmd *cobra.Command, d *bus.Delivery) error {
+	if asJSON, err := cmd.Flags().GetBool("json"); err != nil || asJSON {
+		return errors.Join(err, printJSON(cmd.OutOrStdout(), map[string]any{
+			"id": d.ID, "state": d.State, "to": d.Message.To.String(), "created": d.Created.UTC(),
+			"tries": d.Attempts, "parts": max(len(d.Parts), 1), "sent": d.IDs,
+			"error": d.Error, "text": d.Message.Text,
+		}))
+	}
+	cmd.Printf("Message %d to %s: %s\n", d.ID, d.Message.To, d.State)
+	cmd.Printf("Created: %s\nFailed tries: %d\nParts: %d, of which %d are sent\n",
+		d.Created.Local().Format(time.DateTime), d.Attempts, max(len(d.Parts), 1), len(d.IDs))
+	if d.Error != "" {
+		cmd.Printf("Error: %s\n", display.Lines(d.Error))
+	}
+	for _, a := range d.Message.Attachments {
+		cmd.Printf("File: %s\n", display.OneLine(a.Name))
+	}
+	if d.Message.Text != "" {
+		cmd.Printf("\n%s\n", display.Lines(d.Message.Text))
+	}
+	return nil
 }
 
 // outboxChangeCommand returns a command that changes the deliveries with the given ids, or all

@@ -21,7 +21,8 @@ func peopleCommand(load app.Loader) *cobra.Command {
 	return group("people", "Let people in, and set their roles",
 		peopleListCommand(load), peopleApproveCommand(load),
 		peopleDenyCommand(load), peopleUndenyCommand(load),
-		peopleRevokeCommand(load), peopleRoleCommand(load), peopleLinkCommand(load))
+		peopleRevokeCommand(load), peopleRoleCommand(load), peopleLinkCommand(load),
+		peopleUnlinkCommand(load))
 }
 
 func peopleListCommand(load app.Loader) *cobra.Command {
@@ -164,6 +165,20 @@ func peopleLinkCommand(load app.Loader) *cobra.Command {
 		})
 }
 
+func peopleUnlinkCommand(load app.Loader) *cobra.Command {
+	var p gate.Person
+	return change(load, "unlink ACCOUNT ID",
+		"Make a person of their own of somebody on an account who was linked to another one",
+		func(tx *store.Tx, args []string) (err error) {
+			p, err = gate.People{}.Unlink(tx, args[0], args[1], time.Now())
+			return err
+		},
+		func([]string) string {
+			return fmt.Sprintf("%s on %s is person %d now, a user. What was remembered of both stays with "+
+				"the person whom they were linked to.", p.Sender, p.Account, p.ID)
+		})
+}
+
 // change returns a command that changes people in a transaction, and says what it did.
 func change(
 	load app.Loader, use, short string,
@@ -176,7 +191,7 @@ func change(
 				return db.Tx(cmd.Context(), func(tx *store.Tx) error { return do(tx, args) })
 			})
 			if errors.Is(err, gate.ErrNoPairing) || errors.Is(err, gate.ErrNobody) ||
-				errors.Is(err, gate.ErrNotDenied) {
+				errors.Is(err, gate.ErrNotDenied) || errors.Is(err, gate.ErrNotLinked) {
 				return fmt.Errorf("%w: see gateway people list", err)
 			}
 			if err != nil {
