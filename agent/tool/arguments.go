@@ -22,9 +22,23 @@ const maxSuggestLen = 100
 // CheckArguments returns arguments that were written for a tool as an object that fits its schema.
 // What can be mended without a guess is. The error says for whoever wrote them what is wrong.
 func CheckArguments(schema *jsonschema.Resolved, written string) (json.RawMessage, error) {
+	return checkArguments(schema, nil, written)
+}
+
+// checkArguments is [CheckArguments] for a tool that knows some arguments by other names, too.
+func checkArguments(
+	schema *jsonschema.Resolved, aliases map[string]string, written string,
+) (json.RawMessage, error) {
 	args, err := readObject(schema.Schema(), written)
 	if err != nil {
 		return nil, err
+	}
+	for alias, name := range aliases {
+		v, ok := args[alias]
+		if _, both := args[name]; ok && !both { // both are refused: which one is meant is a guess
+			args[name] = v
+			delete(args, alias)
+		}
 	}
 	c := &caster{}
 	fit := c.object(schema.Schema(), "", args)

@@ -47,6 +47,20 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// An argument may have a second name; with both, it is not known which one is meant.
+func TestAliases(t *testing.T) {
+	x := echo("echo")
+	x.Aliases = map[string]string{"file": "path"}
+	r := newRegistry(t, x)
+	if got, err := r.Arguments("echo", `{"file":"a"}`); err != nil || string(got) != `{"path":"a"}` {
+		t.Errorf("by its second name the argument is %s, %v", got, err)
+	}
+	_, err := r.Arguments("echo", `{"file":"a","path":"b"}`)
+	if err == nil || !strings.Contains(err.Error(), `there is no argument "file"`) {
+		t.Errorf("both names are refused with %v", err)
+	}
+}
+
 func TestNoArguments(t *testing.T) {
 	optional := Tool{
 		Name: "o", Description: "d", Run: echo("x").Run,

@@ -206,7 +206,7 @@ func (r *Registry) Arguments(name, written string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return CheckArguments(schema, written)
+	return checkArguments(schema, e.tool.Aliases, written)
 }
 
 func (r *Registry) lookup(name string) (entry, error) {

@@ -89,6 +89,10 @@ type Tool struct {
 	// must approve such a call.
 	Lasts func(c Call) bool
 
+	// Aliases are other names of arguments, such as those that documents written for similar
+	// programs teach, each with the name in the schema.
+	Aliases map[string]string
+
 	// Timeout is the longest time of one call; 0 is the usual one of the agent.
 	Timeout time.Duration
 

@@ -114,11 +114,13 @@ func New(o Options) *Files {
 
 // Tools returns the tools.
 func (w *Files) Tools() []tool.Tool {
+	grep := tool.New("grep", grepDescription, tool.Pure, w.grep)
+	grep.Aliases = grepAliases
 	tools := []tool.Tool{
 		tool.New("read_file", readDescription, tool.Pure, w.readFile),
 		tool.New("list_dir", listDescription, tool.Pure, w.listDir),
 		tool.New("glob", globDescription, tool.Pure, w.glob),
-		tool.New("grep", grepDescription, tool.Pure, w.grep),
+		grep,
 		tool.New("write_file", writeDescription, tool.Idempotent, w.writeFile),
 		tool.New("edit_file", editDescription, tool.Once, w.editFile),
 		tool.New("apply_patch", patchDescription, tool.Once, w.applyPatch),

@@ -26,8 +26,11 @@ const (
 	maxWildcard = 24      // in one pattern
 )
 
+// wildcards are the signs that make a path a pattern.
+const wildcards = `*?[{\`
+
 const globDescription = `Finds files by path, such as "**/*.go" or "src/{a,b}/*_test.py", ` +
-	`sorted. "*" stays within a directory. Leaves out what .gitignore and .ignore name.`
+	`sorted. Without "/" at any depth. Leaves out what .gitignore and .ignore name.`
 
 type globArgs struct {
 	Pattern string `json:"pattern"`
@@ -42,10 +45,15 @@ func (a globArgs) check() error {
 	switch {
 	case a.Limit < 0 || a.Skip < 0:
 		return errors.New("offset and head_limit can't be negative")
-	case !slices.Contains([]string{"", "file", "dir", "any"}, a.Type):
+	case a.Type != "" && entryTypes[a.Type] == "":
 		return fmt.Errorf("entry_type %q is unknown; want file, dir or any", short(a.Type))
 	}
 	return checkPattern(a.Pattern)
+}
+
+// entryTypes are what a call may look for, also as nanobot's documents name it.
+var entryTypes = map[string]string{
+	"file": "file", "dir": "dir", "any": "any", "files": "file", "dirs": "dir", "both": "any",
 }
 
 // checkPattern refuses a pattern that is none, or takes too long to match.
@@ -71,6 +79,9 @@ func (w *Files) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result,
 	if !filepath.IsAbs(base) && a.Path != "" {
 		dir = strings.TrimSuffix(a.Path, "/") + "/" + base
 	}
+	if !strings.Contains(a.Pattern, "/") && strings.ContainsAny(pattern, wildcards) {
+		pattern = "**/" + pattern
+	}
 	start, err := w.find(c, dir)
 	if err != nil {
 		return tool.Result{}, err
@@ -78,9 +89,9 @@ func (w *Files) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result,
 	if err := w.wantDir(start); err != nil {
 		return tool.Result{}, err
 	}
-	g := globber{start: start, pattern: pattern, want: cmp.Or(a.Type, "file")}
+	g := globber{start: start, pattern: pattern, want: cmp.Or(entryTypes[a.Type], "file")}
 	k := w.newWalk(start, g.visit)
-	k.all = a.Ignored || !strings.ContainsAny(pattern, `*?[{\`) // a path that is named
+	k.all = a.Ignored || !strings.ContainsAny(pattern, wildcards) // a path that is named
 	if !strings.Contains(pattern, "**") {
 		k.deep = strings.Count(pattern, "/") + 1
 	}

@@ -37,12 +37,15 @@ func TestGlob(t *testing.T) {
 		{"deep", `pattern=**/*.go`, ".hidden/h.go\na.go\nlink.go\n\"new\\nline.go\"\n" +
 			"src/deep/x_test.go\nsrc/main.go\n\n(" + skipped +
 			"; not looked into: 1 named node_modules, unless path leads there)"},
-		{"one level", `pattern=*.go`, "a.go\nlink.go\n\"new\\nline.go\"\n\n(" + skipped + ")"},
+		{"by name", `pattern=*_test.go`, "src/deep/x_test.go\n\n(" + skipped +
+			"; not looked into: 1 named node_modules, unless path leads there)"},
+		{"one level", `pattern=./*.go`, "a.go\nlink.go\n\"new\\nline.go\"\n\n(" + skipped + ")"},
 		{"base", `pattern=src/**/*.{md,go}`, "src/deep/x_test.go\nsrc/deep/y.md\nsrc/main.go"},
 		{"path", `pattern=*/*.md path=src`, "src/deep/y.md"},
 		{"absolute", `pattern=` + f.dir + `/src/*.go`, "src/main.go"},
 		{"exact", `pattern=src/main.go`, "src/main.go"},
 		{"directories", `pattern=src/* entry_type=dir`, "src/deep/"},
+		{"directories by nanobot's name", `pattern=src/* entry_type=dirs`, "src/deep/"},
 		{"any", `pattern=src/* entry_type=any`, "src/deep/\nsrc/main.go"},
 		{"other tree", `pattern=docs/**/*.go`, "docs/manual/d.go"},
 		{"other tree by path", `pattern=**/*.go path=` + f.docs, "docs/manual/d.go"},
@@ -53,7 +56,7 @@ func TestGlob(t *testing.T) {
 		{"first", `pattern=**/*.go head_limit=1 path=src`,
 			"src/deep/x_test.go\n\n(results 1 to 1 of 2; more with offset 1)"},
 		{"nothing", `pattern=*.zzz path=src`, "(nothing fits the pattern)"},
-		{"beyond", `pattern=*.go path=src offset=5`, "there are only 1 results"},
+		{"beyond", `pattern=*.go path=src offset=5`, "there are only 2 results"},
 		{"bad", `pattern=[`, "no valid pattern"},
 		{"empty", `pattern=`, "the pattern is empty"},
 		{"outside", `pattern=../**`, "outside the workspace"},

@@ -48,6 +48,10 @@ type grepArgs struct {
 	Skip      int    `json:"offset,omitempty" jsonschema:"results to skip"`
 }
 
+// grepAliases are nanobot's names of arguments.
+var grepAliases = map[string]string{"context_before": "before", "context_after": "after",
+	"fixed_strings": "fixed", "case_insensitive": "ignore_case"}
+
 // The output modes.
 const (
 	modeContent = "content"

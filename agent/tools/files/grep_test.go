@@ -34,6 +34,8 @@ func TestGrep(t *testing.T) {
 		{"count", pairs("pattern=e output_mode=count path=text"), "text:4"},
 		{"context", pairs("pattern=three|six path=text context=1"),
 			"text-2-two\ntext:3:three\ntext-4-four\ntext-5-five\ntext:6:six\ntext-7-seven"},
+		{"nanobot's names", pairs("pattern=three path=text context_before=1 context_after=1 " +
+			"fixed_strings=true"), "text-2-two\ntext:3:three\ntext-4-four"},
 		{"gap", pairs("pattern=one|six path=text after=1"),
 			"text:1:one\ntext-2-two\n--\ntext:6:six\ntext-7-seven"},
 		{"overlap", pairs("pattern=three|four path=text before=1 after=2"),

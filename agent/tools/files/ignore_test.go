@@ -135,8 +135,9 @@ func TestIgnored(t *testing.T) {
 		{"all", "glob", `pattern=**/*.{txt,log,tmp} ignored=true`, "a.log\na.tmp\na.txt\n" +
 			"build/out.txt\nkeep.log\nother/c.log\nother/secret.txt\nrepo/d.log\nrepo/e.txt\nsrc/a.log\n" +
 			"src/a.tmp\nsrc/b.log\nsrc/build/in.txt\n\n(" + git + ")"},
-		{"nothing found", "glob", `pattern=*.log path=src/..`, "keep.log\n\n(" + left("2") + ")"},
-		{"from above", "glob", `pattern=* path=src`, "src/.gitignore\nsrc/b.log\n\n(" + left("2") + ")"},
+		{"nothing found", "glob", `pattern=./*.log path=src/..`, "keep.log\n\n(" + left("2") + ")"},
+		{"from above", "glob", `pattern=./* path=src`,
+			"src/.gitignore\nsrc/b.log\n\n(" + left("2") + ")"},
 		{"named directory", "glob", `pattern=* path=build`, "build/out.txt"},
 		{"named in the pattern", "glob", `pattern=build/*`, "build/out.txt"},
 		{"named file", "glob", `pattern=src/a.log`, "src/a.log"},

@@ -61,6 +61,7 @@ type sender struct{ Options }
 func New(o Options) tool.Tool {
 	t := tool.New("message", description, tool.Idempotent, sender{o}.run)
 	t.Least = bus.User
+	t.Aliases = map[string]string{"content": "text", "media": "files"} // nanobot's
 	t.Asks = elsewhere
 	t.Operands = sender{o}.operands
 	return t

@@ -129,6 +129,24 @@ func TestSend(t *testing.T) {
 	}
 }
 
+// Documents that were written for nanobot teach other names of the arguments.
+func TestSendAliases(t *testing.T) {
+	f := newFixture(t)
+	tools, err := tool.NewRegistry(f.tool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args, err := tools.Arguments("message", `{"content":"a text","media":["x/a.txt"]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.call(bus.User, string(args))
+	got := f.sent()
+	if len(got) != 1 || got[0].Text != "a text" || len(got[0].Attachments) != 1 {
+		t.Errorf("sent was %+v", got)
+	}
+}
+
 // Other conversations are for admins, and only those that exist.
 func TestSendElsewhere(t *testing.T) {
 	for _, test := range []struct {
