@@ -42,23 +42,23 @@ func TestHelp(t *testing.T) {
 			"- `/queue`: what happens to messages during an answer: " +
 			"steer, followup, collect or interrupt\n" +
 			"- `/model`: which language model answers here\n" +
-			"- `/compact`: make notes of the older part of this conversation\n" +
-			"- `/memory`: what I know for longer than this conversation\n" +
+			"- `/compact`: shorten this conversation: its older part becomes notes\n" +
+			"- `/memory`: what I know about you\n" +
 			"- `/history`: my notes of earlier conversations\n" +
-			"- `/skills`: what I can follow step by step\n" +
-			"- `/dream`: turn what is new into lasting memory\n" +
+			"- `/skills`: instructions that I can follow\n" +
+			"- `/dream`: save what I learned recently\n" +
 			"- `/dream-log`: how my memory has changed\n" +
 			"- `/dream-restore`: take a change of my memory back\n" +
-			"- `/forget`: erase what I know of you\n" +
-			"- `/jobs`: what I do at set times\n" +
+			"- `/forget`: delete what I know about you\n" +
+			"- `/jobs`: reminders and jobs\n" +
 			"- `/remind`: remind you of something in 20m, tomorrow 9:00, every 2h …\n" +
-			"- `/timezone`: the time zone that I think in\n" +
+			"- `/timezone`: the time zone of this conversation\n" +
 			"- `/usage`: tokens and money used, and their limits\n" +
 			"- `/approve`: let me do what I have asked for\n" +
 			"- `/deny`: don't let me do what I have asked for\n" +
-			"- `/halt`: call no model and use no tool anywhere\n" +
-			"- `/resume`: go on after a halt\n" +
-			"- `/restart`: end, and start again\n"
+			"- `/halt`: emergency stop: pause everything for everybody\n" +
+			"- `/resume`: continue after /halt\n" +
+			"- `/restart`: restart the gateway\n"
 		w.wantAnswers("a", want, want, want)
 		w.wantQuiet()
 	})

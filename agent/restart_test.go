@@ -10,9 +10,8 @@ import (
 
 // What /restart answers.
 const (
-	restarting = "I am restarting. What I am working on goes on then, and I tell you here when I " +
-		"am back."
-	noRestart = "I can't restart myself on this system. The person who runs me has to do it."
+	restarting = "Restarting. Open work continues afterwards; I tell you here when I am back."
+	noRestart  = "I can't restart myself on this system. The person who runs me has to do it."
 )
 
 // Who asks for a restart hears of it and of its end once each, through a kill in between, and a

@@ -114,7 +114,7 @@ func TestRoundLimit(t *testing.T) {
 // People get one plain sentence for each kind of error, never its text.
 func TestModelErrors(t *testing.T) {
 	t.Parallel()
-	const later, unreachable = "too many requests right now", "cannot be reached right now"
+	const later, unreachable = "is overloaded right now", "cannot be reached right now"
 	for kind, want := range map[llm.Kind]string{
 		llm.RateLimited: later, llm.Overloaded: later,
 		llm.Unavailable: unreachable, llm.TimedOut: unreachable,
@@ -124,7 +124,7 @@ func TestModelErrors(t *testing.T) {
 		llm.ContentRefused: "refuses to answer this",
 		llm.Forbidden:      "does not let the gateway's key do this",
 		llm.NotFound:       "does not know the configured model",
-		llm.BadRequest:     "Start a new one with /new. If that does not help, who runs me",
+		llm.BadRequest:     "Start a new one with /new. If that does not help, the person who runs me",
 		"":                 sayFailed, // not an *llm.Error
 	} {
 		t.Run(string(kind), func(t *testing.T) {

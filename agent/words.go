@@ -11,18 +11,21 @@ import (
 const (
 	sayFull = "I still have %d of your messages to answer, so I could not take this one. " +
 		"Please send it again when I have caught up, or use /stop to discard them."
-	sayPanic = "Something went wrong inside the gateway while I was answering. " +
-		"Please try again; the details are in its log."
+	sayPanic = "Sorry, something went wrong on my side. Please try again. The person who runs me " +
+		"finds the details in the log."
 	sayBroken = "I could not read or write what belongs to this conversation, so I have stopped. " +
-		"Please try again; if that does not help, who runs me finds the reason in the log."
+		"Please try again; if that does not help, the person who runs me finds the reason in " +
+		"the log."
 	sayBlank   = "I have no answer to that, sorry. Please try to put it another way."
 	sayTimeout = "That took too long, so I stopped. Please ask for less at once, or try again."
 	sayBusy    = "I could not get to this: the language model has answered nobody for too long. " +
 		"Please send it again later."
 	sayGaveUp = "I was interrupted several times while answering this and have given up. " +
 		"Please ask again."
-	sayHalted = "I was halted, so I have stopped. Who runs me can let me go on with /resume."
-	sayFailed = "I could not get an answer from the language model. Please try again later."
+	sayHalted = "I'm paused by an administrator and can't answer now. Admins can let me continue " +
+		"with /resume."
+	sayFailed = "I could not get an answer from the language model. The person who runs me finds " +
+		"the reason in the log."
 )
 
 // What the model is told.
@@ -67,8 +70,8 @@ func sayError(err error) string {
 		return sayHalted
 	}
 	if isSpent(err) {
-		return "I must not use more of the language model for now: the budget is spent. " +
-			"/usage shows it, and who runs me can raise it."
+		return "I can't use the language model for now: the budget is spent. A day's budget begins " +
+			"anew at midnight. The person who runs me can raise it: [budget] in the configuration."
 	}
 	e, ok := errors.AsType[*llm.Error](err)
 	if !ok {
@@ -76,22 +79,23 @@ func sayError(err error) string {
 	}
 	switch e.Kind {
 	case llm.RateLimited, llm.Overloaded:
-		return "The language model has too many requests right now. Please try again in a minute."
+		return "The language model is overloaded right now. Please try again in a minute."
 	case llm.TimedOut, llm.Unavailable:
 		return "The language model cannot be reached right now. Please try again in a minute."
 	case llm.Unauthorized:
-		return "The language model refuses the gateway's key. Its owner must set a valid one."
+		return "I have no access to the language model: its provider refuses the gateway's key. The " +
+			"person who runs me must set a valid one and restart me."
 	case llm.Forbidden:
 		return "The language model's provider does not let the gateway's key do this, for example " +
-			"because of the region or the account's rights. Who runs me finds its reason in the log " +
-			"and must change that, or configure another model."
+			"because of the region or the account's rights. The person who runs me finds the reason " +
+			"in the log and must change that, or configure another model."
 	case llm.NotFound:
 		return "The language model's provider does not know the configured model, or not under this " +
-			"address. Who runs me must correct model or base_url in the configuration."
+			"address. The person who runs me must correct model or base_url in the configuration."
 	case llm.BadRequest:
 		return "The language model's provider does not accept what I send it in this conversation. " +
-			"Start a new one with /new. If that does not help, who runs me finds the reason in the " +
-			"log and must correct the configuration."
+			"Start a new one with /new. If that does not help, the person who runs me finds the " +
+			"reason in the log and must correct the configuration."
 	case llm.OutOfQuota:
 		return "The account at the language model's provider has no credit left. " +
 			"Its owner must top it up."

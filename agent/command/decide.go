@@ -12,6 +12,8 @@ import (
 	"gateway/store"
 )
 
+const sayNoQuestion = "Nothing is waiting under that code. It may have been decided or expired."
+
 // Denied is what the model reads of a tool call that somebody has denied.
 const Denied = "This was denied, so it was not done. Don't try it in another way; ask the " +
 	"user what to do instead."
@@ -74,7 +76,7 @@ func (d decisions) decide(
 	fn func(tx *store.Tx, q *question.Question) (Reply, error),
 ) (Reply, error) {
 	if strings.TrimSpace(code) == "" {
-		return Reply{Text: fmt.Sprintf("Write the code behind `/%s`.", r.Name)}, nil
+		return Reply{Text: fmt.Sprintf("Which one? Send `/%s CODE`.", r.Name)}, nil
 	}
 	var decided session.Key
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
@@ -103,11 +105,11 @@ func (d decisions) open(
 	q, err := question.Store{}.ByCode(tx, code)
 	switch {
 	case errors.Is(err, question.ErrNone):
-		return nil, Reply{Text: "There is no question with this code."}, nil
+		return nil, Reply{Text: sayNoQuestion}, nil
 	case err != nil:
 		return nil, Reply{}, err
 	case q.Kind != kind:
-		return nil, Reply{Text: "There is no question with this code."}, nil
+		return nil, Reply{Text: sayNoQuestion}, nil
 	case q.State == question.Open && !d.Now().Before(q.Expires), q.State == question.Expired:
 		return nil, Reply{Text: "That question has expired."}, nil
 	case q.State != question.Open:

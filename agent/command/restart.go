@@ -31,9 +31,8 @@ type Restart struct {
 }
 
 const (
-	sayRestarting = "I am restarting. What I am working on goes on then, and I tell you here when I " +
-		"am back."
-	sayNoRestart = "I can't restart myself on this system. The person who runs me has to do it."
+	sayRestarting = "Restarting. Open work continues afterwards; I tell you here when I am back."
+	sayNoRestart  = "I can't restart myself on this system. The person who runs me has to do it."
 )
 
 // restart answers /restart. The request is stored with the answer: the next process finds the

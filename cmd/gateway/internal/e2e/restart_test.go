@@ -19,9 +19,8 @@ import (
 const bossID = 7001
 
 const (
-	restarting = "I am restarting. What I am working on goes on then, and I tell you here when I am " +
-		"back."
-	backAgain = "I am back: gateway "
+	restarting = "Restarting. Open work continues afterwards; I tell you here when I am back."
+	backAgain  = "I am back: gateway "
 )
 
 // TestRestart has the gateway start again and again while people talk to it, in the same process:
