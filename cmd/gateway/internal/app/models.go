@@ -1,12 +1,17 @@
 package app
 
 import (
+	"cmp"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"maps"
+	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"gateway/agent"
 	"gateway/agent/llm"
@@ -91,3 +96,74 @@ func modelName(cfg *config.Config, first string) string {
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// Bounds of the search for a model server on this machine.
+const (
+	localTime   = 500 * time.Millisecond
+	localAnswer = 1 << 20 // bytes
+	localWindow = 32_768  // tokens that the server is believed to be started with
+	localIdle   = 10 * time.Minute
+)
+
+// UseLocalModel lets cfg have the model of an Ollama or LM Studio on this machine if nothing else
+// is configured and one of them answers. Otherwise it makes no connection.
+func UseLocalModel(cfg *config.Config, ollamaHost string) {
+	if !cfg.Agent.Undecided {
+		return
+	}
+	for _, server := range []struct{ name, address string }{
+		{"ollama", ollamaAddress(ollamaHost)}, {"lmstudio", "127.0.0.1:1234"},
+	} {
+		base := "http://" + server.address + "/v1"
+		id := localModel(base)
+		if id == "" {
+			continue
+		}
+		m := cfg.Models[demoModel] // has the defaults of all other keys
+		m.Provider, m.Model, m.BaseURL = "openai", id, base
+		m.ContextWindow, m.IdleTimeout, m.Images = localWindow, localIdle, false
+		cfg.Models[server.name] = m
+		cfg.Agent.Model = server.name
+		return
+	}
+}
+
+// ollamaAddress returns the host and port that OLLAMA_HOST stands for, in its usual forms.
+func ollamaAddress(variable string) string {
+	variable = strings.TrimPrefix(variable, "http://")
+	host, port, err := net.SplitHostPort(strings.TrimSuffix(variable, "/"))
+	if err != nil {
+		host, port = strings.TrimSuffix(variable, "/"), "11434"
+	}
+	if host == "0.0.0.0" || host == "::" { // where it listens, which is no address to call
+		host = ""
+	}
+	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)
+}
+
+// localModel returns the first model for conversations that a server lists, "" if there is none.
+func localModel(base string) string {
+	client := &http.Client{
+		Timeout: localTime, Transport: &http.Transport{DisableKeepAlives: true},
+	}
+	resp, err := client.Get(base + "/models")
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	err = json.NewDecoder(io.LimitReader(resp.Body, localAnswer)).Decode(&list)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return ""
+	}
+	for _, m := range list.Data {
+		if !strings.Contains(m.ID, "embed") {
+			return m.ID
+		}
+	}
+	return ""
+}

@@ -29,7 +29,15 @@ func NewCommand() *cobra.Command {
 		}
 	}
 	// Most commands need no credential, and the shell that they are called in may have none.
-	load, all := reading(config.LoadWithoutSecrets), reading(config.Load)
+	load := reading(config.LoadWithoutSecrets)
+	// A gateway that answers looks for a model on this machine if nothing is configured.
+	all := reading(func(file string, environ []string) (*config.Config, error) {
+		cfg, err := config.Load(file, environ)
+		if err == nil {
+			app.UseLocalModel(cfg, os.Getenv("OLLAMA_HOST"))
+		}
+		return cfg, err
+	})
 	// What needs the home and nothing else can't be stopped by a mistake in the configuration.
 	home := passing(reading(config.LoadDespiteMistakes), os.Stderr)
 	run := func(cmd *cobra.Command, _ []string) error {

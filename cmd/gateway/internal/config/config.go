@@ -98,6 +98,8 @@ type Agent struct {
 	// QueueMode says what becomes of a message that comes during a turn.
 	QueueMode string `koanf:"queue_mode" allowed:"steer followup collect interrupt" live:"yes"`
 	Waiting   int    `koanf:"waiting" min:"1" live:"yes"` // messages waiting in one session
+
+	Undecided bool `koanf:"-"` // whether nothing says which model answers; then the demo does
 }
 
 // Memory is how conversations become notes, and notes lasting memory.

@@ -136,6 +136,7 @@ func (l *loader) chooseModel(c *Config) {
 				c.Agent.Model = p.name
 			}
 		}
+		c.Agent.Undecided = c.Agent.Model == "demo"
 	case 1:
 		c.Agent.Model = l.written[0]
 	default:

@@ -73,3 +73,30 @@ func TestOpenRouterCache(t *testing.T) {
 		t.Error("the tools have changed from one request to the next")
 	}
 }
+
+// A model server on this machine is found where nothing else is configured, and is left alone
+// where the demo is.
+func TestLocalModel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat})
+	w.model.Keep(openaitest.DefaultKeep)
+	w.model.SetModels("nomic-embed-text", "qwen3:8b")
+	w.withoutModel()
+	ollama := "OLLAMA_HOST=" + w.model.URL[:len(w.model.URL)-len("/v1")]
+	p := w.start(ollama)
+	p.ready()
+	w.answers(annID, "hello")
+	if _, r := w.lastRequest(); r.Model != "qwen3:8b" {
+		t.Errorf("the server was asked for %q", r.Model)
+	}
+	p.stop()
+
+	asked := len(w.model.Requests())
+	w.set("[agent]\n", "[agent]\nmodel = \"demo\"\n")
+	w.configure(quiet)
+	w.start(ollama).ready()
+	w.reply(annID, "hello again")
+	if n := len(w.model.Requests()); n != asked {
+		t.Errorf("with the demo the server has got %d requests, want %d", n, asked)
+	}
+}
