@@ -48,8 +48,8 @@ const (
 // ErrNoPairing reports a code that does not exist or has expired.
 var ErrNoPairing = errors.New("no such pairing code, or it has expired")
 
-// ErrNobody reports a person who does not exist.
-var ErrNobody = errors.New("there is no such person")
+// ErrNobody reports a number that no person has, or an id on an account that belongs to none.
+var ErrNobody = errors.New("there is no person with this number")
 
 // ErrNotLinked reports somebody who has no other account.
 var ErrNotLinked = errors.New("they are linked to nobody")
