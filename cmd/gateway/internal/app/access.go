@@ -11,20 +11,35 @@ import (
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/channels/markup"
+	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
 	"gateway/store"
 )
 
+// NamesOwner reports whether the configuration names an owner, or might without its mistakes.
+// If it does not, the first person who is let in becomes the owner.
+func NamesOwner(cfg *config.Config) bool {
+	if cfg.IsMistaken("channels") {
+		return true
+	}
+	for _, c := range cfg.Channels {
+		if c.Enabled && len(c.Owners) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // accessCommands are the commands about who may speak. changed is called after each of them that
-// may have changed that.
-func accessCommands(changed func()) []command.Command {
+// may have changed that. owned says that the configuration names an owner.
+func accessCommands(changed func(), owned bool) []command.Command {
 	return []command.Command{
 		{Name: "whoami", Help: "who you are to me", Least: bus.Guest, Run: whoami},
 		{Name: "pair", Help: "let somebody in by their code", Least: bus.Admin,
 			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
 				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
 					tx.After(changed)
-					return letIn(tx, r.Args)
+					return letIn(tx, r, owned)
 				})
 			}},
 	}
@@ -45,9 +60,10 @@ func whoami(_ context.Context, r *command.Request) (command.Reply, error) {
 	return command.Reply{Text: b.String()}, nil
 }
 
-// letIn answers /pair.
-func letIn(tx *store.Tx, args string) (command.Reply, error) {
-	people, now := gate.People{}, time.Now()
+// letIn answers /pair. The first person becomes the owner, as with "gateway people approve", if
+// whoever has sent this is one: at the terminal, where there need not be another yet.
+func letIn(tx *store.Tx, r *command.Request, owned bool) (command.Reply, error) {
+	people, now, args := gate.People{}, time.Now(), r.Args
 	word, code, _ := strings.Cut(args, " ")
 	switch {
 	case args == "":
@@ -61,7 +77,7 @@ func letIn(tx *store.Tx, args string) (command.Reply, error) {
 			"On the gateway's machine `gateway people undeny %s %s` takes that back.",
 			nameOf(p.Name, p.Sender), p.Account, p.Sender)}, err
 	}
-	p, chat, err := people.Approve(tx, args, true, now) // by whoever has sent this
+	p, chat, err := people.Approve(tx, args, owned || r.Message.Role != bus.Owner, now)
 	if errors.Is(err, gate.ErrNoPairing) {
 		return command.Reply{Text: sayNoPairing}, nil
 	}

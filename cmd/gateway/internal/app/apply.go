@@ -29,7 +29,7 @@ func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 		Debounce:   func(a string) time.Duration { return cfg.Channels[a].Debounce },
 		FormatHint: func(a string) string { return formatHints[cfg.Channels[a].Type] },
 		Channels:   g.channelStates, Logger: g.log,
-		Commands:   accessCommands(g.gate.Invalidate),
+		Commands:   accessCommands(g.gate.Invalidate, NamesOwner(cfg)),
 		Usage:      g.usage,
 		SpeechCost: func(s int) float64 { return float64(s) / 60 * cfg.Transcription.PriceMinute },
 		Rules:      newRules(cfg),

@@ -206,7 +206,7 @@ func SocketPath(home string) string {
 
 func menu() []channels.Command {
 	var list []channels.Command
-	for _, c := range append(command.List(), accessCommands(func() {})...) {
+	for _, c := range append(command.List(), accessCommands(func() {}, true)...) {
 		if c.Help != "" {
 			list = append(list, channels.Command{Name: c.Name, Description: c.Help})
 		}

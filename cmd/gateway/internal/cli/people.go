@@ -12,7 +12,6 @@ import (
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/app"
-	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
 	"gateway/store"
 )
@@ -73,7 +72,7 @@ func peopleApproveCommand(load app.Loader) *cobra.Command {
 				return err
 			}
 			var chat bus.Address
-			p, chat, err = gate.People{}.Approve(tx, args[0], isOwned(cfg), time.Now())
+			p, chat, err = gate.People{}.Approve(tx, args[0], app.NamesOwner(cfg), time.Now())
 			if err != nil {
 				return err
 			}
@@ -82,19 +81,6 @@ func peopleApproveCommand(load app.Loader) *cobra.Command {
 		func([]string) string {
 			return fmt.Sprintf("%s can now talk to the agent (role: %s).", display.OneLine(p.Name), p.Role)
 		})
-}
-
-// isOwned reports whether the configuration names an owner, or would perhaps if it had no mistake.
-func isOwned(cfg *config.Config) bool {
-	if cfg.IsMistaken("channels") {
-		return true
-	}
-	for _, c := range cfg.Channels {
-		if c.Enabled && len(c.Owners) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 func peopleDenyCommand(load app.Loader) *cobra.Command {
