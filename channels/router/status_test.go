@@ -83,10 +83,11 @@ func TestStoppedBefore(t *testing.T) {
 		w.sleep(time.Second)
 		w.show(chatA, "s", text)
 		w.store(bus.OutboundMessage{To: chatA, Text: "Stopped.", Stops: []string{"s"}})
+		w.sleep(0) // it has overtaken what follows
 		w.show(chatA, "s", text+" late")
 		w.ended(chatA, "s", true)
 		w.sleep(10 * time.Minute)
-		want := strings.Repeat("word ", 6) + "… (stopped)"
+		want := strings.Repeat("word ", 7) + "… (stopped)"
 		w.wantCalls(shows, `send "word" at 1s`, fmt.Sprintf("edit %q at 1s", want),
 			`send "Stopped." at 1s`)
 	})

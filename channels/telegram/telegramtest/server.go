@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gateway/channels/channeltest/faults"
@@ -59,6 +60,8 @@ type Server struct {
 	closing chan struct{} // closed by Close
 	close   sync.Once
 	serving sync.WaitGroup
+
+	connections atomic.Int64
 
 	mu         sync.Mutex
 	users      map[int64]User
@@ -106,9 +109,23 @@ func New(token string, opts *Options) *Server {
 	}
 	s.bot.Bot = true
 	s.users[s.bot.ID] = s.bot
-	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second,
+		ConnState: s.countConnection}
 	return s
 }
+
+func (s *Server) countConnection(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.connections.Add(1)
+	case http.StateClosed:
+		s.connections.Add(-1)
+	}
+}
+
+// Connections returns how many connections are open. None is once all calls of clients that have
+// ended are served.
+func (s *Server) Connections() int { return int(s.connections.Load()) }
 
 // Start listens on a free loopback port and serves until Close. It returns the base URL,
 // which is what an adapter takes instead of https://api.telegram.org.

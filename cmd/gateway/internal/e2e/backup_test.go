@@ -72,6 +72,9 @@ func TestBackup(t *testing.T) {
 			}
 			p.kill()
 			late.release()
+			tr.await("what it was sending to arrive", func() bool {
+				return tr.telegram.Connections() == 0
+			})
 			tr.moveHome(file)
 			tr.afterRestore()
 		})

@@ -35,7 +35,7 @@ func TestChoicesFollowGroup(t *testing.T) {
 		}
 	}
 	told(group, "@gateway_bot hello", "fake answers")
-	told(group, "/model@gateway_bot other", "has the model other")
+	told(group, "/model@gateway_bot other", "uses the model other")
 	told(group, "/queue@gateway_bot followup", "is now followup")
 	w.telegram.Migrate(group, supergroup)
 	told(supergroup, "@gateway_bot hello", "other answers")
