@@ -96,6 +96,9 @@ func (t *turn) run(ctx context.Context, batch []bus.Received) error {
 	if err := t.restore(ctx); err != nil {
 		return err
 	}
+	if isClosed(t.history) {
+		return session.ErrEnded // by /stop, since begin or mayResume
+	}
 	if batch == nil {
 		if err := t.countRounds(ctx); err != nil {
 			return err
@@ -117,6 +120,13 @@ func (t *turn) run(ctx context.Context, batch []bus.Received) error {
 			return err
 		}
 	}
+}
+
+// isClosed reports whether a transcript ends with the last words of a turn, so that there is
+// nothing to ask the model.
+func isClosed(history []llm.Message) bool {
+	n := len(history)
+	return n > 0 && history[n-1].Role == llm.Assistant && len(history[n-1].ToolCalls) == 0
 }
 
 // mayResume refuses a turn that was stopped before its worker ran, and ends one that was resumed

@@ -120,6 +120,7 @@ func (s *Server) countConnection(_ net.Conn, state http.ConnState) {
 		s.connections.Add(1)
 	case http.StateClosed:
 		s.connections.Add(-1)
+		s.changed.Notify()
 	}
 }
 

@@ -47,18 +47,25 @@ func NewCommand() *cobra.Command {
 		}
 		return app.Serve(cmd.Context(), cfg, all, terminal.IsTerminal(os.Stdin, os.Stdout))
 	}
+	var onlyVersion bool
 	root := &cobra.Command{
 		Use:   "gateway",
 		Short: "Talk to an AI agent on Telegram, Discord, WhatsApp and in the terminal",
 		Long: "gateway connects chat channels to an AI agent. Without a command it runs until it is " +
 			"stopped;\non a terminal it also begins a chat there.",
-		Version:       app.BuildVersion(), // for --version
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          run,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if onlyVersion {
+				printVersion(cmd, args)
+				return nil
+			}
+			return run(cmd, args)
+		},
 	}
-	root.SetVersionTemplate("gateway {{.Version}}\n")
+	// A version of cobra's own would be a template, which keeps every method in the binary.
+	root.Flags().BoolVar(&onlyVersion, "version", false, "print the version")
 	root.SetOut(os.Stdout) // else what commands print goes to standard error
 	root.PersistentFlags().StringVarP(&file, "config", "c", "",
 		"configuration file (default config.toml in the gateway's home)")
@@ -100,9 +107,11 @@ func versionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
-		Run:   func(cmd *cobra.Command, _ []string) { cmd.Println("gateway", app.BuildVersion()) },
+		Run:   printVersion,
 	}
 }
+
+func printVersion(cmd *cobra.Command, _ []string) { cmd.Println("gateway", app.BuildVersion()) }
 
 // checkWords makes every word that cmd and the commands below it don't know a mistake of usage.
 func checkWords(cmd *cobra.Command) {

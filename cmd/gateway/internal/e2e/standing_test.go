@@ -73,7 +73,7 @@ func TestJobsOfRevoked(t *testing.T) {
 			t.Fatalf("approved with %q, want %q", out, want)
 		}
 	}
-	admit("let in as owner")
+	admit("(role: owner)")
 	w.await("the welcome", func() bool { return heard(w, bobID, "Welcome, you are in") })
 	w.wantReply(bobID, "/remind every 1h to drink", "That is job 1.")
 	w.runs(1, bobID)
@@ -81,7 +81,7 @@ func TestJobsOfRevoked(t *testing.T) {
 	w.command("jobs", "run", "1")
 	w.awaitJob(1, "paused")
 	w.received()
-	admit("let in as owner")
+	admit("(role: owner)")
 	w.awaitJob(1, "active")
 	w.runs(1, bobID)
 }
