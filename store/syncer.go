@@ -44,6 +44,7 @@ func (s *syncer) syncing() { fault.Syncing(s.path, fault.Frames(s.path)) }
 // synced notes a hard commit, after which all earlier ones are on the disk.
 func (s *syncer) synced() {
 	fault.Synced(s.path, fault.Frames(s.path))
+	fault.Committed(s.path)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.durable = s.last

@@ -24,6 +24,9 @@ func Frames(path string) WAL { return WAL{} }
 // Syncing notes that a commit begins that waits for the disk. Here it does nothing.
 func Syncing(path string, w WAL) {}
 
+// Committed ends what Syncing has begun. Here it does nothing.
+func Committed(path string) {}
+
 // Synced notes that the log of the database at path is on the disk as far as w. Here it does
 // nothing.
 func Synced(path string, w WAL) {}

@@ -18,6 +18,8 @@ var recording = os.Getenv("GATEWAY_SYNCED") != ""
 type WAL struct {
 	Salt   uint64
 	Frames uint32
+
+	order int64 // in which Frames has returned it
 }
 
 // indexes are the open indexes of logs, by the path of the database. They are never closed: that
@@ -25,6 +27,8 @@ type WAL struct {
 var (
 	recordMu sync.Mutex
 	indexes  = make(map[string]*os.File)
+	order    int64
+	noted    = make(map[string]int64) // order of the newest mark in PATH.synced
 )
 
 // Frames returns how far the log of the database at path reaches now. It reads that from the index
@@ -47,7 +51,9 @@ func Frames(path string) WAL {
 	if _, err := f.ReadAt(head[:], 0); err != nil {
 		return WAL{}
 	}
+	order++
 	return WAL{
+		order:  order,
 		Salt:   binary.BigEndian.Uint64(head[32:40]), // as the log has it
 		Frames: binary.NativeEndian.Uint32(head[16:20]),
 	}
@@ -55,23 +61,34 @@ func Frames(path string) WAL {
 
 // Syncing notes in PATH.syncing that a commit begins that waits for the disk, when the log reaches
 // as far as w. Others can see that commit before Synced is called, but only once it is on the disk.
-func Syncing(path string, w WAL) { record(path+".syncing", w) }
+func Syncing(path string, w WAL) {
+	recordMu.Lock()
+	defer recordMu.Unlock()
+	record(path+".syncing", w)
+}
 
 // Synced notes in PATH.synced that the log of the database at path is on the disk as far as w.
 func Synced(path string, w WAL) {
-	record(path+".synced", w)
-	if recording {
-		_ = os.Remove(path + ".syncing") // there is none after a soft commit
+	recordMu.Lock()
+	defer recordMu.Unlock()
+	if w.order > noted[path] { // else a later sync was faster
+		noted[path] = w.order
+		record(path+".synced", w)
 	}
 }
 
-// record makes a file anew and renames it, so that a kill leaves it whole.
+// Committed ends what Syncing has begun. Synced comes before it.
+func Committed(path string) {
+	if recording {
+		_ = os.Remove(path + ".syncing") // there is none if the file could not be made
+	}
+}
+
+// record makes a file anew and renames it, so that a kill leaves it whole. It needs recordMu.
 func record(name string, w WAL) {
 	if !recording {
 		return
 	}
-	recordMu.Lock()
-	defer recordMu.Unlock()
 	err := os.WriteFile(name+".new", fmt.Appendf(nil, "%d %d", w.Salt, w.Frames), 0o600)
 	if err == nil {
 		err = os.Rename(name+".new", name)
