@@ -313,8 +313,12 @@ func (tr *trial) executions(chat int64, promised []string) (times map[string]int
 			tr.orphan(chat, text)
 			continue
 		}
+		times[text]++
+		if times[text] > 1 && tr.unnoted[text] > 0 {
+			continue // what a power loss took the notes of comes again, in its order
+		}
 		// One that comes again comes before anything else does.
-		if times[text]++; len(order) == 0 || order[len(order)-1] != text {
+		if len(order) == 0 || order[len(order)-1] != text {
 			order = append(order, text)
 		}
 	}
