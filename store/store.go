@@ -9,8 +9,9 @@
 // a database at a time; a lock beside the file refuses a second one. Short writes
 // of the command line tools go around that lock (see [Options]).
 //
-// All SQL of the gateway is written in the subset that SQLite and PostgreSQL
-// share: $1 placeholders, ON CONFLICT, RETURNING. Times are Unix milliseconds.
+// Most SQL of the gateway is written in the subset that SQLite and PostgreSQL
+// share: $1 placeholders, ON CONFLICT, RETURNING. Full-text search and some
+// migrations are SQLite's own. Times are Unix milliseconds.
 //
 // Tables: schema, leases, lives.
 package store

@@ -115,7 +115,7 @@
 //
 // What lives long is a Run(ctx) error. They run in one group; the end of any of them is the end
 // of the process, but for the channels, which a supervisor starts again. At the end the order
-// is that of a message: what channels and hooks take in, scheduler, dispatcher, hands, router, the
+// is that of a message: what channels and hooks take in, scheduler, dispatcher, tools, router, the
 // connections of the channels, store.
 //
 // A disk that is full, or somebody who locks the database, ends nothing: the write waits, and all
