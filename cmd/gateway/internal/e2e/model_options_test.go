@@ -11,6 +11,9 @@ import (
 func (w *world) lastRequest() (map[string]json.RawMessage, openaitest.Request) {
 	w.t.Helper()
 	requests := w.model.Requests()
+	if len(requests) == 0 {
+		w.t.Fatal("the model has got no request")
+	}
 	r := requests[len(requests)-1]
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(r.Body, &fields); err != nil {
