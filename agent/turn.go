@@ -132,7 +132,10 @@ func isClosed(history []llm.Message) bool {
 // mayResume refuses a turn that was stopped before its worker ran, and ends one that was resumed
 // often enough: then it reports true.
 func (t *turn) mayResume(ctx context.Context) (given bool, err error) {
-	err = t.txSoon(ctx, func(tx *store.Tx) error { return t.append(tx, &t.Turn, nil, nil) })
+	// Unlike [turn.txSoon], this proves nothing for a turn that is tried alone.
+	err = t.d.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		return t.append(tx, &t.Turn, nil, nil)
+	})
 	if err != nil || t.Attempts-t.Handed <= maxAttempts {
 		return false, err
 	}
