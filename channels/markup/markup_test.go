@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf16"
 
 	"github.com/rogpeppe/go-internal/txtar"
@@ -120,12 +119,8 @@ func FuzzTelegram(f *testing.F) {
 		if len(md) > 1<<15 {
 			return // longer than any piece
 		}
-		start := time.Now()
-		checkTelegram(t, md)
+		checkTelegram(t, md) // the fuzzer reports 10 s as a failure
 		markup.Plain(md)
-		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("rendering %d bytes took %v: %q", len(md), took, md)
-		}
 	})
 }
 

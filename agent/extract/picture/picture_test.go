@@ -326,11 +326,7 @@ func FuzzFit(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
 		l := limits{longest: 10, bytes: 2000, pixels: 1 << 16, decoded: 1 << 20}
-		start := time.Now()
-		data, mime, err := fit(bytes.NewReader(file), l)
-		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("took %v", took)
-		}
+		data, mime, err := fit(bytes.NewReader(file), l) // the fuzzer reports 10 s as a failure
 		if err != nil {
 			return
 		}
