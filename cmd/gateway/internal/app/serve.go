@@ -204,9 +204,15 @@ func SocketPath(home string) string {
 	return path
 }
 
+// ChatCommands returns the commands that people may send, in the order of /help. They can only be
+// listed.
+func ChatCommands() []command.Command {
+	return append(command.List(), accessCommands(func() {}, true)...)
+}
+
 func menu() []channels.Command {
 	var list []channels.Command
-	for _, c := range append(command.List(), accessCommands(func() {}, true)...) {
+	for _, c := range ChatCommands() {
 		if c.Help != "" {
 			list = append(list, channels.Command{Name: c.Name, Description: c.Help})
 		}
