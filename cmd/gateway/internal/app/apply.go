@@ -81,6 +81,7 @@ func (g *Gateway) choices(cfg *config.Config) (list []agent.Choice) {
 
 // apply makes a changed configuration hold, as far as that can be while the gateway runs.
 func (g *Gateway) apply(cfg *config.Config) {
+	g.settings.Store(cfg)
 	g.router.SetSecrets(g.secrets(cfg)) // first: no new one gets out
 	g.usage.Configure(budgetOptions(cfg))
 	notes, _ := newNotes(cfg, g.log)

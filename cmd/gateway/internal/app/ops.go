@@ -4,7 +4,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,16 +19,19 @@ import (
 	"gateway/agent/background"
 	"gateway/agent/policy"
 	"gateway/agent/schedule"
+	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
 	"gateway/channels/router"
 	"gateway/channels/supervisor"
 	"gateway/cmd/gateway/internal/backup"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
+	"gateway/cmd/gateway/internal/doctor"
 	"gateway/cmd/gateway/internal/hooks"
 	"gateway/cmd/gateway/internal/ops"
 	"gateway/cmd/gateway/internal/telemetry"
 	"gateway/session"
+	"gateway/skills"
 	"gateway/store"
 )
 
@@ -54,7 +63,7 @@ func newOperations(
 	o.token = cmp.Or(cfg.HTTP.Token.Reveal(), rand.Text())
 	o.server = ops.New(cfg.HTTP.Listen, cfg.Gateway.Home, &ops.Options{
 		Token: o.token, Ready: ops.NewHealth(checks...),
-		Metrics: o.metrics.Handler(), Logger: g.log,
+		Metrics: o.metrics.Handler(), Logger: g.log, Operator: g.operator(),
 		Hooks: hooks.New(g.db, inbox, newHooks(cfg),
 			&hooks.Options{Done: o.metrics.Posted, Logger: g.log}),
 	})
@@ -299,4 +308,132 @@ func halted(q store.Queryer) (string, error) {
 		return "halted for " + display.Ago(h.Since), nil // by whom is nobody's business there
 	}
 	return "not halted", nil
+}
+
+// What the operator's server has for the commands of the gateway's home.
+const (
+	ProcessPath  = "/operator/process"  // GET: a Process
+	DoctorPath   = "/operator/doctor"   // GET: []doctor.Finding; with ?offline=true no network is used
+	SecurityPath = "/operator/security" // GET: []doctor.Problem; POST also corrects modes of files
+)
+
+// A Process is what a gateway that runs says about itself.
+type Process struct {
+	PID       int
+	Version   string
+	Began     time.Time
+	Variables []string        // of its environment, that have a part in its settings
+	Settings  json.RawMessage // see [config.Shared]
+}
+
+// A Correction is the answer of [SecurityPath].
+type Correction struct {
+	Problems []doctor.Problem
+	Failed   string // why not everything was looked at or corrected; "" if it was
+}
+
+// operator returns what serves the commands of the home. Each request is answered by this process,
+// which alone has the settings and the credentials that hold.
+func (g *Gateway) operator() http.Handler {
+	p := Process{PID: os.Getpid(), Version: BuildVersion(), Began: time.Now(),
+		Variables: variables(g.settings.Load())}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+ProcessPath, func(w http.ResponseWriter, r *http.Request) {
+		answer(w, p.with(g.settings.Load()))
+	})
+	mux.HandleFunc("GET "+DoctorPath, func(w http.ResponseWriter, r *http.Request) {
+		answer(w, Examine(r.Context(), g.settings.Load(), r.FormValue("offline") == "true"))
+	})
+	mux.HandleFunc("GET "+SecurityPath, func(w http.ResponseWriter, r *http.Request) {
+		list, err := Audit(r.Context(), g.settings.Load())
+		answer(w, Correction{Problems: list, Failed: text(err)})
+	})
+	mux.HandleFunc("POST "+SecurityPath, func(w http.ResponseWriter, r *http.Request) {
+		list, err := Audit(r.Context(), g.settings.Load())
+		err = errors.Join(err, doctor.Fix(list))
+		answer(w, Correction{Problems: list, Failed: text(err)})
+	})
+	return mux
+}
+
+// answer writes v as JSON.
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // whoever asked may have gone
+}
+
+// text returns the text of an error, "" if there is none.
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// with returns p with the settings that hold now.
+func (p Process) with(cfg *config.Config) Process {
+	shared := *cfg
+	if abs, err := filepath.Abs(cfg.File); err == nil {
+		shared.File = abs // a command may run in another folder
+	}
+	p.Settings = shared.Share()
+	return p
+}
+
+// variables returns the names of the variables that have a part in a configuration.
+func variables(cfg *config.Config) []string {
+	file := cfg.File
+	if !cfg.Found {
+		file = "" // only one that nobody names may be missing
+	}
+	e, err := config.Explain(file, os.Environ())
+	if err != nil {
+		return nil // the file was changed since it was read
+	}
+	return e.Variables
+}
+
+// Examine looks for what keeps a gateway with these settings from working.
+func Examine(ctx context.Context, cfg *config.Config, offline bool) []doctor.Finding {
+	c := examined(cfg)
+	c.Offline = offline
+	return doctor.Examine(ctx, c)
+}
+
+// Audit looks for what makes a gateway with these settings unsafe.
+func Audit(ctx context.Context, cfg *config.Config) ([]doctor.Problem, error) {
+	return doctor.Audit(ctx, doctor.Suspect{
+		Case: examined(cfg), Root: os.Geteuid() == 0 && !inContainer(),
+		Skills: func(ctx context.Context) (list []skills.Review, err error) {
+			shared, err := SharedIfThere(cfg)
+			if shared == nil {
+				return nil, err
+			}
+			defer shared.Close()
+			library := NewSkills(cfg, shared, nil, slog.New(slog.DiscardHandler))
+			return skills.NewPins(PinsFile(cfg), nil).Review(ctx, library)
+		},
+	})
+}
+
+// examined returns what the doctor and the audit look at.
+func examined(cfg *config.Config) doctor.Case {
+	return doctor.Case{
+		Config: cfg, File: cfg.File, Migrations: Migrations(),
+		Sandbox: func(ctx context.Context) (*sandbox.Sandbox, error) {
+			return FindSandbox(ctx, cfg.Exec.Sandbox)
+		},
+		LastBackup: func() (time.Time, error) { return backup.Last(cfg.Gateway.Home) },
+		WhatsApp:   func(account string) string { return WhatsAppStore(cfg, account) },
+	}
+}
+
+// inContainer reports whether this process seems to run in a container.
+func inContainer() bool {
+	for _, file := range []string{"/.dockerenv", "/run/.containerenv"} {
+		if _, err := os.Stat(file); err == nil {
+			return true
+		}
+	}
+	return os.Getenv("KUBERNETES_SERVICE_HOST") != "" || os.Getenv("container") != ""
 }

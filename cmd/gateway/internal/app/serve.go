@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -89,6 +90,7 @@ func Serve(ctx context.Context, cfg *config.Config, load Loader, chat bool) erro
 // A Gateway is all that runs, put together.
 type Gateway struct {
 	name        string
+	settings    atomic.Pointer[config.Config] // that hold
 	log         *slog.Logger
 	gate        *gate.Gate
 	usage       *budget.Ledger
@@ -116,6 +118,7 @@ func assemble(
 	db := h.db
 	g := &Gateway{name: cfg.Gateway.Name, log: log, home: h, db: db, knowledge: h.knowledge,
 		restart: restart}
+	g.settings.Store(cfg)
 	inbox, outbox, live := bus.NewInbox(), bus.NewOutbox(), bus.NewLive()
 	g.gate, g.usage = gate.New(db, inbox, outbox, log), budget.New(budgetOptions(cfg))
 	g.sweeper = newSweeper(cfg, db, g.usage, log)

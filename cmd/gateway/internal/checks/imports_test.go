@@ -93,8 +93,8 @@ var imports = map[string]string{
 	"cmd/gateway/internal/backup":    "store",
 	"cmd/gateway/internal/retention": "store",
 	"cmd/gateway/internal/watch":     "",
-	"cmd/gateway/internal/doctor": "store bus skills agent/tools/shell/sandbox channels/gate " +
-		"cmd/gateway/internal/config cmd/gateway/internal/ops",
+	"cmd/gateway/internal/doctor": "store bus skills agent/policy agent/tools/shell/sandbox " +
+		"channels/gate cmd/gateway/internal/config cmd/gateway/internal/ops",
 	"cmd/gateway/internal/importer": "agent/llm agent/schedule bus channels/gate memory " +
 		"memory/document memory/version session skills store",
 	"cmd/gateway/internal/display": "",
@@ -106,11 +106,12 @@ var imports = map[string]string{
 		"agent/tools/shell/sandbox agent/tools/spawn agent/tools/web bus channels channels/discord " +
 		"channels/gate channels/markup channels/media channels/router channels/supervisor " +
 		"channels/telegram channels/terminal channels/whatsapp cmd/gateway/internal/backup " +
-		"cmd/gateway/internal/config cmd/gateway/internal/display cmd/gateway/internal/hooks " +
-		"cmd/gateway/internal/ops cmd/gateway/internal/retention cmd/gateway/internal/telemetry " +
-		"cmd/gateway/internal/watch memory memory/document memory/version session skills store",
+		"cmd/gateway/internal/config cmd/gateway/internal/display cmd/gateway/internal/doctor " +
+		"cmd/gateway/internal/hooks cmd/gateway/internal/ops cmd/gateway/internal/retention " +
+		"cmd/gateway/internal/telemetry cmd/gateway/internal/watch memory memory/document " +
+		"memory/version session skills store",
 	"cmd/gateway/internal/cli": "agent/background agent/budget agent/llm agent/mcpserver " +
-		"agent/policy agent/schedule agent/suggest agent/tools/shell/sandbox bus channels " +
+		"agent/policy agent/schedule agent/suggest bus channels " +
 		"channels/gate channels/media " +
 		"channels/supervisor channels/terminal channels/whatsapp cmd/gateway/internal/app " +
 		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/display " +

@@ -14,17 +14,27 @@ import (
 	"gateway/store"
 )
 
-func channelsCommand(load app.Loader) *cobra.Command {
+func channelsCommand(found app.Loader) *cobra.Command {
 	return listing(&cobra.Command{
 		Use:   "channels",
 		Short: "Show the state of each channel, what it has to send or has given up, and what to do",
-		Args:  cobra.NoArgs,
+		Long: "channels shows the accounts of the gateway that runs in this home, or, if none\n" +
+			"answers, those that the settings of this shell name.",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := load()
+			cfg, err := found()
 			if err != nil {
 				return err
 			}
-			return withData(cmd.Context(), load, func(db *store.DB) error {
+			r, trouble := findRunning(cmd.Context(), cfg.Gateway.Home)
+			cmd.PrintErrln(aboutSettings(r, trouble, cfg.Gateway.Home))
+			if r != nil {
+				cfg = r.settings
+			} else if cfg.Mistakes() != nil {
+				cmd.PrintErrf("They have mistakes, which this command passes over:\n%v\n", cfg.Mistakes())
+			}
+			fixed := func() (*config.Config, error) { return cfg, nil }
+			return withData(cmd.Context(), fixed, func(db *store.DB) error {
 				rows, err := ChannelRows(cfg, db.Read(cmd.Context()))
 				if err != nil {
 					return err
@@ -65,7 +75,7 @@ func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 		case !running:
 			state, since = "the gateway is not running: start it with gateway", ""
 		case !known:
-			state, since = "not started: restart the gateway, its configuration has changed", ""
+			state, since = "starting; if it stays so, restart the gateway: its configuration has changed", ""
 		}
 		rows = append(rows, []any{name, c.Type, event(s.Event), open[name], dead[name],
 			since, state})

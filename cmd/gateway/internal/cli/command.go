@@ -38,8 +38,12 @@ func NewCommand() *cobra.Command {
 		}
 		return cfg, err
 	})
-	// What needs the home and nothing else can't be stopped by a mistake in the configuration.
-	home := passing(reading(config.LoadDespiteMistakes), os.Stderr)
+	// What needs the home and nothing else can't be stopped by a mistake in the configuration. If a
+	// gateway runs there, its settings hold, and not those of this shell.
+	found := reading(config.LoadDespiteMistakes)
+	local := passing(found, os.Stderr)
+	root := new(cobra.Command)
+	home := preferRunning(root.Context, local)
 	run := func(cmd *cobra.Command, _ []string) error {
 		cfg, err := all()
 		if err != nil {
@@ -48,7 +52,7 @@ func NewCommand() *cobra.Command {
 		return app.Serve(cmd.Context(), cfg, all, terminal.IsTerminal(os.Stdin, os.Stdout))
 	}
 	var onlyVersion bool
-	root := &cobra.Command{
+	*root = cobra.Command{
 		Use:   "gateway",
 		Short: "Talk to an AI agent on Telegram, Discord, WhatsApp and in the terminal",
 		Long: "gateway connects chat channels to an AI agent. Without a command it runs until it is " +
@@ -75,12 +79,12 @@ func NewCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "run", Short: "Run the gateway, as without a command", Args: cobra.NoArgs, RunE: run},
 		chatCommand(load, all), outboxCommand(home), sessionsCommand(home), peopleCommand(home),
-		channelsCommand(load), pairCommand(load), sendCommand(load),
-		usageCommand(home), haltCommand(home), resumeCommand(home), doctorCommand(all),
-		healthCommand(home),
-		securityCommand(all), importCommand(load),
-		backupCommand(load), restoreCommand(load),
-		mcpCommand(load), memoryCommand(load), skillsCommand(load), jobsCommand(load),
+		channelsCommand(found), pairCommand(load), sendCommand(home),
+		usageCommand(home), haltCommand(home), resumeCommand(home), doctorCommand(found, all),
+		healthCommand(local),
+		securityCommand(found, all), importCommand(load),
+		backupCommand(home), restoreCommand(load),
+		mcpCommand(home), memoryCommand(home), skillsCommand(home), jobsCommand(home),
 		configCommand(func() (*config.Explanation, error) {
 			return config.Explain(file, os.Environ())
 		}), versionCommand(),

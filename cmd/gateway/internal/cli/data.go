@@ -2,12 +2,23 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/ops"
 	"gateway/store"
 )
 
@@ -32,4 +43,126 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short}
 	cmd.AddCommand(commands...)
 	return cmd
+}
+
+// How long a running gateway may take to answer.
+const (
+	answerTime = 5 * time.Second
+	doctorTime = time.Minute // it asks other servers, and reads the database
+)
+
+// mostAnswer is how much of an answer is read, in bytes.
+const mostAnswer = 16 << 20
+
+// A running is a gateway that runs in this home and answers. It alone knows the settings that hold:
+// a shell need not have its variables, nor the same configuration file.
+type running struct {
+	endpoint ops.Endpoint
+	process  app.Process
+	settings *config.Config // without credentials
+}
+
+// findRunning returns the gateway that runs in a home, or nil if none does or its server is off.
+func findRunning(ctx context.Context, home string) (*running, error) {
+	e, err := ops.ReadEndpoint(home)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &running{endpoint: e}
+	err = r.ask(ctx, http.MethodGet, app.ProcessPath, answerTime, &r.process)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, nil // it was killed, and could not remove the file
+	}
+	if err == nil {
+		r.settings, err = config.Shared(r.process.Settings)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the gateway at %s does not answer: %w", e.Address, err)
+	}
+	return r, nil
+}
+
+// ask makes a request of the running gateway and decodes the answer.
+func (r *running) ask(
+	ctx context.Context, method, path string, limit time.Duration, into any,
+) error {
+	code, body, err := request(ctx, r.endpoint, method, path, limit)
+	switch {
+	case err != nil:
+		return err
+	case code == http.StatusUnauthorized:
+		return errors.New("another program has its address")
+	case code != http.StatusOK:
+		return fmt.Errorf("status %d: %s", code, strings.TrimSpace(string(body)))
+	}
+	return json.Unmarshal(body, into)
+}
+
+// request returns the answer of a gateway.
+func request(ctx context.Context, e ops.Endpoint, method, path string, limit time.Duration) (
+	code int, body []byte, err error,
+) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+e.Address+path, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+e.Token)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
+	return resp.StatusCode, body, err
+}
+
+// String names the process, and where its settings are from.
+func (r *running) String() string {
+	var from []string
+	if r.settings.Found {
+		from = append(from, r.settings.File)
+	}
+	from = append(from, r.process.Variables...)
+	if from == nil {
+		from = []string{"the defaults"}
+	}
+	return fmt.Sprintf("process %d, which runs since %s with the settings of %s", r.process.PID,
+		r.process.Began.Local().Format(time.DateTime), strings.Join(from, ", "))
+}
+
+// aboutSettings says which settings a command speaks of.
+func aboutSettings(r *running, err error, home string) string {
+	switch {
+	case r != nil:
+		return "This is about the running gateway: " + r.String() + "."
+	case err != nil:
+		return fmt.Sprintf("This is about the settings of this shell, since %v.", err)
+	}
+	return fmt.Sprintf("This is about the settings of this shell: no gateway answers in %s.", home)
+}
+
+// preferRunning returns a loader of the settings that hold in the home: those of the gateway that
+// runs there, or, if none answers, those that read returns.
+func preferRunning(ctx func() context.Context, read app.Loader) app.Loader {
+	return sync.OnceValues(func() (*config.Config, error) {
+		cfg, err := read()
+		if err != nil {
+			return nil, err
+		}
+		r, err := findRunning(ctx(), cfg.Gateway.Home)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, aboutSettings(nil, err, cfg.Gateway.Home))
+		}
+		if r == nil {
+			return cfg, nil
+		}
+		r.settings.Pass(cfg)
+		return r.settings, nil
+	})
 }

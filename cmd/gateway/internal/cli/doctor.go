@@ -5,20 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"time"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
-	"gateway/agent/tools/shell/sandbox"
 	"gateway/cmd/gateway/internal/app"
-	"gateway/cmd/gateway/internal/backup"
-	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
 	"gateway/cmd/gateway/internal/doctor"
 )
 
-func doctorCommand(load app.Loader) *cobra.Command {
+func doctorCommand(found, all app.Loader) *cobra.Command {
 	var offline, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -26,19 +22,15 @@ func doctorCommand(load app.Loader) *cobra.Command {
 		Long: `Look for what keeps the gateway from working, and say what to do: configuration,
 data, disk, clock, channels, models, sandbox, programs, and how a gateway that runs is. Nothing
 is changed. Channels and models are asked whether they take the credentials; that sends no
-message and costs nothing.`,
+message and costs nothing.
+
+If a gateway runs in this home, it examines itself, with the settings and credentials that it
+has. Otherwise the settings of this shell are examined.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var list []doctor.Finding
-			cfg, err := load()
+			list, err := examine(cmd.Context(), found, all, offline)
 			if err != nil {
-				list = []doctor.Finding{{ID: "config", What: "Configuration", State: doctor.Bad,
-					Text: err.Error(), Remedy: "Correct what is named, and look again with " +
-						"gateway config check."}}
-			} else {
-				c := caseOf(cmd, cfg)
-				c.Offline = offline
-				list = doctor.Examine(cmd.Context(), c)
+				return err
 			}
 			return printFindings(cmd, list, asJSON)
 		},
@@ -48,20 +40,33 @@ message and costs nothing.`,
 	return cmd
 }
 
-// caseOf returns what the doctor and the audit look at.
-func caseOf(cmd *cobra.Command, cfg *config.Config) doctor.Case {
-	file := cmd.Flag("config").Value.String()
-	if file == "" {
-		file = config.DefaultPath(os.Environ())
+// examine has the running gateway examine itself, or else examines what the settings of this shell
+// name. The first finding says which of the two it did.
+func examine(
+	ctx context.Context, found, all app.Loader, offline bool,
+) (list []doctor.Finding, err error) {
+	about := doctor.Finding{ID: "settings", What: "Settings", State: doctor.Note}
+	cfg, mistake := found()
+	if mistake == nil {
+		r, trouble := findRunning(ctx, cfg.Gateway.Home)
+		about.Text = aboutSettings(r, trouble, cfg.Gateway.Home)
+		if r != nil {
+			err := r.ask(ctx, http.MethodGet, fmt.Sprintf("%s?offline=%t", app.DoctorPath, offline),
+				doctorTime, &list)
+			return append([]doctor.Finding{about}, list...), err
+		}
 	}
-	return doctor.Case{
-		Config: cfg, File: file, Migrations: app.Migrations(),
-		Sandbox: func(ctx context.Context) (*sandbox.Sandbox, error) {
-			return app.FindSandbox(ctx, cfg.Exec.Sandbox)
-		},
-		LastBackup: func() (time.Time, error) { return backup.Last(cfg.Gateway.Home) },
-		WhatsApp:   func(account string) string { return app.WhatsAppStore(cfg, account) },
+	if cfg, err = all(); err != nil {
+		list = []doctor.Finding{{ID: "config", What: "Configuration", State: doctor.Bad,
+			Text: err.Error(), Remedy: "Correct what is named, and look again with " +
+				"gateway config check."}}
+	} else {
+		list = app.Examine(ctx, cfg, offline)
 	}
+	if about.Text != "" {
+		list = append([]doctor.Finding{about}, list...)
+	}
+	return list, nil
 }
 
 func printFindings(cmd *cobra.Command, list []doctor.Finding, asJSON bool) error {
@@ -71,6 +76,10 @@ func printFindings(cmd *cobra.Command, list []doctor.Finding, asJSON bool) error
 			return err
 		}
 	} else {
+		if list[0].ID == "settings" {
+			cmd.Println(display.Lines(list[0].Text))
+			list = list[1:]
+		}
 		for _, f := range list {
 			if f.State == doctor.Bad {
 				cmd.Printf("✗ %s: %s\n    %s\n", f.What, display.Lines(f.Text), display.Lines(f.Remedy))

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,9 +38,6 @@ func healthCommand(load app.Loader) *cobra.Command {
 	return cmd
 }
 
-// healthTime is how long a gateway may take to say how it is.
-const healthTime = 5 * time.Second
-
 // examineHealth asks the gateway that runs in the configured home how it is.
 func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.Writer) error {
 	e, err := ops.ReadEndpoint(cfg.Gateway.Home)
@@ -55,13 +51,11 @@ func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.W
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, healthTime)
-	defer cancel()
 	path := "/healthz"
 	if ready {
 		path = "/readyz"
 	}
-	code, body, err := askHealth(ctx, e, path)
+	code, body, err := request(ctx, e, http.MethodGet, path, answerTime)
 	switch {
 	case err != nil:
 		return fmt.Errorf("no gateway answers at %s: %w; see its log, or start it",
@@ -76,25 +70,6 @@ func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.W
 		return fmt.Errorf("the gateway answers with code %d", code)
 	}
 	return printReport(body, out)
-}
-
-// askHealth returns the answer of a gateway.
-func askHealth(
-	ctx context.Context, e ops.Endpoint, path string,
-) (code int, body []byte, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.Address+path, nil)
-	if err != nil {
-		return 0, nil, err
-	}
-	req.Header.Set("Authorization", "Bearer "+e.Token)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer resp.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	return resp.StatusCode, body, err
 }
 
 // printReport prints what is not well. It returns an error if there is something.

@@ -1,53 +1,45 @@
 package cli
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"log/slog"
-	"os"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"gateway/cmd/gateway/internal/app"
-	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
 	"gateway/cmd/gateway/internal/doctor"
-	"gateway/skills"
 )
 
-func securityCommand(load app.Loader) *cobra.Command {
+func securityCommand(found, all app.Loader) *cobra.Command {
 	var fix, asJSON, list bool
 	cmd := &cobra.Command{
 		Use:   "security",
 		Short: "Look for what makes the gateway unsafe, and say what to do",
 		Long: `Look for what makes the gateway unsafe, and say what to do. Each rule has an id that
 never changes. --fix corrects the modes of files and nothing else. The command fails if
-any problem that is high is left.`,
+any problem that is high is left.
+
+If a gateway runs in this home, it looks at itself and the settings that it has. Otherwise this
+is about the settings of this shell.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if list {
 				return printRules(cmd, asJSON)
 			}
-			cfg, err := load()
+			done, err := audit(cmd, found, all, fix)
 			if err != nil {
 				return err
 			}
-			problems, err := doctor.Audit(cmd.Context(), suspectOf(cmd, cfg))
-			if err != nil {
-				return app.InHome(cfg.Gateway.Home, err)
-			}
-			var failed error
-			if fix {
-				failed = doctor.Fix(problems)
-			}
-			if err := printProblems(cmd, problems, asJSON); err != nil {
+			if err := printProblems(cmd, done.Problems, asJSON); err != nil {
 				return err
 			}
-			if failed != nil {
-				return failed
+			if done.Failed != "" {
+				return errors.New(done.Failed)
 			}
-			if n := doctor.Left(problems, doctor.High); n > 0 {
-				return fmt.Errorf("%s, %d others", plural(n, "serious problem"), len(problems)-n)
+			if n := doctor.Left(done.Problems, doctor.High); n > 0 {
+				return fmt.Errorf("%s, %d others", plural(n, "serious problem"), len(done.Problems)-n)
 			}
 			return nil
 		},
@@ -58,29 +50,34 @@ any problem that is high is left.`,
 	return cmd
 }
 
-func suspectOf(cmd *cobra.Command, cfg *config.Config) doctor.Suspect {
-	return doctor.Suspect{
-		Case: caseOf(cmd, cfg), Root: os.Geteuid() == 0 && !inContainer(),
-		Skills: func(ctx context.Context) (list []skills.Review, err error) {
-			shared, err := app.SharedIfThere(cfg)
-			if shared == nil {
-				return nil, err
+// audit has the running gateway look at itself, or else looks at what the settings of this shell
+// name, and says which of the two it does.
+func audit(cmd *cobra.Command, found, all app.Loader, fix bool) (done app.Correction, err error) {
+	if cfg, mistake := found(); mistake == nil {
+		r, trouble := findRunning(cmd.Context(), cfg.Gateway.Home)
+		cmd.PrintErrln(aboutSettings(r, trouble, cfg.Gateway.Home))
+		if r != nil {
+			method := http.MethodGet
+			if fix {
+				method = http.MethodPost
 			}
-			defer shared.Close()
-			library := app.NewSkills(cfg, shared, nil, slog.New(slog.DiscardHandler))
-			return skills.NewPins(app.PinsFile(cfg), nil).Review(ctx, library)
-		},
-	}
-}
-
-// inContainer reports whether this process seems to run in a container.
-func inContainer() bool {
-	for _, file := range []string{"/.dockerenv", "/run/.containerenv"} {
-		if _, err := os.Stat(file); err == nil {
-			return true
+			err := r.ask(cmd.Context(), method, app.SecurityPath, doctorTime, &done)
+			return done, err
 		}
 	}
-	return os.Getenv("KUBERNETES_SERVICE_HOST") != "" || os.Getenv("container") != ""
+	cfg, err := all()
+	if err != nil {
+		return done, err
+	}
+	if done.Problems, err = app.Audit(cmd.Context(), cfg); err != nil {
+		return done, app.InHome(cfg.Gateway.Home, err)
+	}
+	if fix {
+		if err := doctor.Fix(done.Problems); err != nil {
+			done.Failed = err.Error()
+		}
+	}
+	return done, nil
 }
 
 func printRules(cmd *cobra.Command, asJSON bool) error {

@@ -48,10 +48,12 @@ func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 // MarshalText returns "redacted"; JSON and TOML encoders use it.
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// UnmarshalText sets s to text. [Load] then follows a reference.
+// UnmarshalText sets s to text. [Load] then follows a reference. The word that MarshalText writes
+// in place of a credential leaves s empty.
 func (s *Secret) UnmarshalText(text []byte) error {
-	v := string(text)
-	s.value = &v
+	if v := string(text); v != redacted {
+		s.value = &v
+	}
 	return nil
 }
 

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"gateway/agent/policy"
+	"gateway/bus"
 	"gateway/store"
 )
 
@@ -219,7 +221,8 @@ func (c Case) examineStore(ctx context.Context) []Finding {
 	}
 	list := one(id, what, OK, fmt.Sprintf("%s, %.1f MB", path, float64(size)/(1<<20)), "")
 	list = append(list, c.examineIntegrity(ctx, db)...)
-	return append(list, c.examineOwner(ctx, db)...)
+	list = append(list, c.examineOwner(ctx, db)...)
+	return append(list, examineWork(db.Read(ctx), c.Config.Gateway.Location)...)
 }
 
 // sickStore returns what to do about an error of the database. Only one that is damaged wants a
@@ -303,6 +306,22 @@ func (c Case) examineOwner(ctx context.Context, db *store.DB) []Finding {
 		return one(id, what, OK, "running", "")
 	}
 	return one(id, what, Note, "not running", "")
+}
+
+// examineWork looks for messages that could not be delivered, and for the emergency stop. That the
+// database can't be read is said elsewhere.
+func examineWork(q store.Queryer, zone *time.Location) []Finding {
+	var list []Finding
+	if n, err := bus.NewOutbox().DeadLetters(q); err == nil && n > 0 {
+		list = one("store.outbox", "Outbox", Bad, fmt.Sprintf("messages not delivered: %d", n),
+			"gateway outbox list shows why; then use gateway outbox retry or drop.")
+	}
+	if halt, err := policy.GetHalt(q); err == nil && halt != nil {
+		list = append(list, one("halt", "Emergency stop", Bad, "everything is paused since "+
+			halt.Since.In(zone).Format("2006-01-02 15:04 MST")+", by "+halt.By,
+			"To continue: gateway resume")...)
+	}
+	return list
 }
 
 // lockHolder returns the process that holds the lock of a file, 0 if none does or that can't be

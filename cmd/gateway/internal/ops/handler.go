@@ -25,6 +25,9 @@ func (s *Server) handler(local bool) http.Handler {
 	if s.opts.Hooks != nil {
 		mux.Handle("POST /hooks/{name}", s.opts.Hooks)
 	}
+	if s.opts.Operator != nil {
+		mux.Handle("/operator/", s.private(s.opts.Operator))
+	}
 	// Package pprof also serves on http.DefaultServeMux, which nobody else does here.
 	for pattern, h := range map[string]http.HandlerFunc{
 		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline,

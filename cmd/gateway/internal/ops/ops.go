@@ -36,6 +36,9 @@ type Options struct {
 	Ready   *Health      // what /readyz says; default always ready
 	Metrics http.Handler // of /metrics; default there are none
 	Hooks   http.Handler // of POST /hooks/{name}; default there are none
+	// Operator serves everything below /operator/ to those who have the token; default there is
+	// nothing.
+	Operator http.Handler
 
 	Retry  time.Duration // how soon an address that is taken is tried again; default 10 s
 	Logger *slog.Logger  // default discards

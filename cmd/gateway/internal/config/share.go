@@ -1,0 +1,62 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"time"
+)
+
+// Share returns c as JSON, for other processes that work in the same home. It holds no credential,
+// and none of the URLs and request fields in which one may be hidden.
+func (c *Config) Share() []byte {
+	shared := *c
+	shared.MCP, shared.Models, shared.Channels = maps.Clone(c.MCP), maps.Clone(c.Models),
+		maps.Clone(c.Channels)
+	for name, s := range shared.MCP {
+		s.URL = "" // parts of it may be tokens
+		shared.MCP[name] = s
+	}
+	for name, m := range shared.Models {
+		m.BaseURL, m.Body = withoutUser(m.BaseURL), nil
+		shared.Models[name] = m
+	}
+	for name, ch := range shared.Channels {
+		ch.APIURL, ch.WebhookURL = withoutUser(ch.APIURL), withoutUser(ch.WebhookURL)
+		shared.Channels[name] = ch
+	}
+	shared.Transcription.BaseURL = withoutUser(c.Transcription.BaseURL)
+	shared.Web.SearchURL = withoutUser(c.Web.SearchURL)
+	text, err := json.Marshal(shared)
+	if err != nil {
+		panic("config: share: " + err.Error()) // no field has a value that can't be encoded
+	}
+	return text
+}
+
+// withoutUser returns a URL, or "" if it has a user or a password in it.
+func withoutUser(address string) string {
+	if u, err := url.Parse(address); err != nil || u.User != nil {
+		return ""
+	}
+	return address
+}
+
+// Shared returns the configuration that another process has written with [Config.Share]. Its
+// secrets are empty.
+func Shared(text []byte) (*Config, error) {
+	var c Config
+	err := json.Unmarshal(text, &c)
+	if err == nil {
+		c.Gateway.Location, err = time.LoadLocation(c.Gateway.Timezone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("config: shared: %w", err)
+	}
+	return &c, nil
+}
+
+// Pass notes in c, the configuration of a gateway that runs, the mistakes of the one that was read
+// here.
+func (c *Config) Pass(read *Config) { c.mistakes = read.mistakes }
