@@ -1,0 +1,252 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"gateway/channels/discord/discordtest"
+	"gateway/channels/telegram/telegramtest"
+)
+
+// prepare does what the text around a block tells the reader to do before.
+func (p *docPage) prepare(block string) {
+	for _, step := range []struct {
+		block *regexp.Regexp
+		do    func(*docPage)
+	}{
+		{regexp.MustCompile(`gateway (sessions import|import|restore) `), (*docPage).stop},
+		{regexp.MustCompile(`gateway (health|memory log|sessions list)|curl `), (*docPage).start},
+	} {
+		if step.block.MatchString(block) {
+			step.do(p)
+		}
+	}
+}
+
+// fillIn puts the values of this machine in the place of examples.
+func (p *docPage) fillIn(text string) string {
+	p.t.Helper()
+	for _, example := range []struct {
+		pattern string
+		value   func() string
+	}{
+		{`export TELEGRAM_BOT_TOKEN=.*`, func() string {
+			return "export TELEGRAM_BOT_TOKEN=" + testToken +
+				" GATEWAY_CHANNELS__TELEGRAM__API_URL=" + p.urls["telegram"]
+		}},
+		{`export DISCORD_BOT_TOKEN=.*`, func() string {
+			return "export DISCORD_BOT_TOKEN=" + discordToken +
+				" GATEWAY_CHANNELS__DISCORD__API_URL=" + p.urls["discord"]
+		}},
+		{`export OPENAI_API_KEY=.*`, func() string {
+			return "export OPENAI_API_KEY=key OPENAI_BASE_URL=" + p.urls["model"]
+		}},
+		{`http://127\.0\.0\.1:11434/v1`, func() string { return p.urls["model"] }},
+		{`(?m)^\[channels\.whatsapp\]$`, func() string {
+			return fmt.Sprintf("[channels.whatsapp]\napi_url = %q", p.urls["whatsapp"])
+		}},
+		{`(?m)^\[channels\.telegram\]\ntoken = .*$`, func() string {
+			return fmt.Sprintf("[channels.telegram]\ntoken = %q\napi_url = %q", testToken,
+				p.urls["telegram"])
+		}},
+		{`127\.0\.0\.1:8790`, p.address},
+		{`\bCODE\b`, p.stranger},
+		{`\bundeny ACCOUNT ID\b`, func() string { return fmt.Sprint("undeny telegram ", p.newcomer) }},
+		{`to = "telegram/123456789"`, func() string { return `to = "telegram/42"` }},
+		{`\+4915112345678`, func() string { return "+" + p.whatsapp.BotPhone() }},
+		{`\bOTHER\b`, func() string { return p.newPerson() }},
+		{`\bPERSON\b`, func() string { return "1" }},
+		{`\bVERSION\b`, func() string {
+			lines := strings.Split(p.must("memory", "log", "person-1"), "\n")
+			return strings.Fields(lines[len(lines)-2])[0]
+		}},
+	} {
+		text = regexp.MustCompile(example.pattern).ReplaceAllStringFunc(text,
+			func(string) string { return example.value() })
+	}
+	return text
+}
+
+// address returns where the gateway's server listens.
+func (p *docPage) address() string {
+	p.t.Helper()
+	data, err := os.ReadFile(filepath.Join(p.home, ".gateway", "http.json"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	found := regexp.MustCompile(`127\.0\.0\.1:\d+`).Find(data)
+	if found == nil {
+		p.t.Fatalf("http.json has no address: %s", data)
+	}
+	return string(found)
+}
+
+var docPhoneCode = regexp.MustCompile(`Type this into the phone, .*: (\S+)\n`)
+
+var docPairing = regexp.MustCompile(`pairing code is \W*([A-Z2-7]{8})\b`)
+
+// stranger has somebody write to the bot for the first time, and returns the code that they get.
+func (p *docPage) stranger() string {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	var code string
+	name := [...]string{"Ann", "Bob", "Cem", "Dora", "Emil"}[p.strangers%5]
+	p.newcomer++
+	p.strangers++
+	if p.discord.Connected() > 0 {
+		user, chat := fmt.Sprint(p.newcomer), fmt.Sprint(100_000+p.newcomer)
+		p.discord.AddUser(discordtest.User{ID: user, Username: strings.ToLower(name), Name: name})
+		p.discord.AddDM(user, chat)
+		p.discord.Say(chat, user, "hello")
+		if err := p.discord.Wait(ctx, func() bool {
+			for _, m := range p.discord.History(chat) {
+				if found := docPairing.FindStringSubmatch(m.Text); found != nil {
+					code = found[1]
+				}
+			}
+			return code != ""
+		}); err != nil {
+			p.t.Fatalf("waited for a code on Discord: %v", err)
+		}
+		return code
+	}
+	p.telegram.AddUser(telegramtest.User{ID: p.newcomer, First: name})
+	p.telegram.Say(p.newcomer, p.newcomer, "hello")
+	if err := p.telegram.Wait(ctx, func() bool {
+		for _, m := range p.telegram.History(p.newcomer) {
+			if found := docPairing.FindStringSubmatch(m.Text); found != nil {
+				code = found[1]
+			}
+		}
+		return code != ""
+	}); err != nil {
+		p.t.Fatalf("waited for a code on Telegram: %v", err)
+	}
+	return code
+}
+
+// newPerson has a stranger let in, and returns their number.
+func (p *docPage) newPerson() string {
+	p.t.Helper()
+	p.must("people", "approve", p.stranger())
+	for line := range strings.Lines(p.must("people", "list")) {
+		words := strings.Fields(line)
+		if strings.Contains(line, fmt.Sprintf(" %d ", p.newcomer)) {
+			return words[0]
+		}
+	}
+	p.t.Fatalf("nobody was let in as %d", p.newcomer)
+	return ""
+}
+
+// settledConfig is the configuration of a gateway that runs already.
+const settledConfig = `[channels.telegram]
+token = "file:telegram-token"
+api_url = %q
+groups = [-42]
+
+[models.main]
+model = "gpt-5.4-mini"
+key = "file:openai-key"
+base_url = %q
+`
+
+// settle makes the home of somebody who has used the gateway for a while: Ann, with the id 42, has
+// written in a chat of her own and in a group, and has edited a document. The gateway runs.
+func (p *docPage) settle() {
+	p.t.Helper()
+	dir := filepath.Join(p.home, ".gateway")
+	writeFile(p.t, filepath.Join(dir, "config.toml"), fmt.Appendf(nil, settledConfig,
+		p.urls["telegram"], p.urls["model"]))
+	writeFile(p.t, filepath.Join(dir, "telegram-token"), []byte(testToken))
+	writeFile(p.t, filepath.Join(dir, "openai-key"), []byte("key"))
+	p.telegram.AddGroup(-42, "Family")
+	p.start()
+	p.newcomer = 41
+	p.must("people", "approve", p.stranger())
+	p.newcomer = 1000
+	p.ask(42, "when is my violin lesson?", "violin")
+	p.ask(42, `DO write_file {"path":"memory/MEMORY.md","content":"Plays the violin."}`, "tools said")
+	p.ask(-42, "@gateway_bot what is for dinner?", "dinner")
+	writeFile(p.t, filepath.Join(dir, "memory/person-1/skills/lunch/SKILL.md"),
+		[]byte("---\nname: lunch\ndescription: Order lunch.\n---\nAsk who wants some.\n"))
+	writeFile(p.t, filepath.Join(p.home, "downloads/tea/SKILL.md"),
+		[]byte("---\nname: tea\ndescription: Brew tea.\n---\nBlack tea steeps for 4 minutes.\n"))
+	writeFile(p.t, filepath.Join(p.home, ".nanobot/workspace/memory/MEMORY.md"),
+		[]byte("Has a dog called Bello.\n"))
+	writeFile(p.t, filepath.Join(p.home, ".nanobot/config.json"), []byte(`{"channels":
+		{"telegram":{"enabled":true,"token":"`+testToken+`","allowFrom":["42"]}}}`))
+	writeFile(p.t, filepath.Join(p.home, ".picoclaw/workspace/memory/MEMORY.md"),
+		[]byte("Has a parrot called Coco.\n"))
+	writeFile(p.t, filepath.Join(p.home, ".picoclaw/config.json"), []byte("{}"))
+}
+
+// ask has Ann write in a chat, and waits for an answer with a word.
+func (p *docPage) ask(chat int64, text, word string) {
+	p.t.Helper()
+	id := p.telegram.Say(chat, 42, text)
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	if err := p.telegram.Wait(ctx, func() bool {
+		for _, m := range p.telegram.History(chat) {
+			if m.ID != id && strings.Contains(m.Text, word) {
+				return true
+			}
+		}
+		return false
+	}); err != nil {
+		p.t.Fatalf("waited for an answer to %q: %v", text, err)
+	}
+}
+
+// link types the code of "gateway pair --phone" into the phone as soon as the shell shows it.
+func (p *docPage) link(s *docShell) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for p.t.Context().Err() == nil {
+		data, _ := os.ReadFile(s.output) // it is there as long as the test runs
+		if found := docPhoneCode.FindSubmatch(data); found != nil {
+			if err := p.whatsapp.EnterCode(string(found[1])); err != nil {
+				p.t.Error(err)
+			}
+			return
+		}
+		<-tick.C
+	}
+}
+
+// start starts the gateway as a service, if it does not run.
+func (p *docPage) start() {
+	p.t.Helper()
+	if p.gateway != nil {
+		return
+	}
+	p.gateway = exec.Command(filepath.Join(p.path, "gateway"))
+	p.gateway.Env = p.environ()
+	if err := p.gateway.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.ready()
+}
+
+// stop ends the service, if it runs.
+func (p *docPage) stop() {
+	if p.gateway == nil {
+		return
+	}
+	_ = p.gateway.Process.Signal(syscall.SIGTERM) // it may have ended already
+	if err := p.gateway.Wait(); err != nil {
+		p.t.Errorf("the gateway ended: %v", err)
+	}
+	p.gateway = nil
+}
