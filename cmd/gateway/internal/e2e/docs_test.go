@@ -346,7 +346,8 @@ func (s *docShell) end() {
 	s.report.Close()
 }
 
-// starting are the lines that start a gateway. The one before, in another terminal, is ended by then.
+// starting are the lines that start a gateway. The reader has ended the one in another terminal by
+// then.
 var starting = regexp.MustCompile(`(?m)^(nohup )?gateway( </dev/null.*)?$`)
 
 // occupying are the last lines of blocks that hold the terminal: the reader goes on in another.
@@ -446,6 +447,24 @@ func (p *docPage) ready() {
 		}
 		if time.Now().After(deadline) {
 			p.t.Fatalf("the gateway does not start: %v", err)
+		}
+	}
+}
+
+func TestNotShown(t *testing.T) {
+	t.Parallel()
+	const out = "PERSON  NAME\n1       Ann\n\nasks, code ABCDEFGH\n"
+	for _, test := range []struct{ shown, want string }{
+		{"", ""},
+		{"PERSON NAME\n7   Ann\n", ""},
+		{"PERSON …\n", ""},
+		{"asks, code YIGZHGHQ\n", ""},
+		{"1 Bob\n", "1 Bob"},
+		{"1 Ann\nPERSON NAME\n", "PERSON NAME"},
+		{"1\n", "1"},
+	} {
+		if got := notShown(test.shown, out); got != test.want {
+			t.Errorf("of %q %q is not shown, want %q", test.shown, got, test.want)
 		}
 	}
 }
