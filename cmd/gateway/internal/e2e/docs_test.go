@@ -270,6 +270,12 @@ type docShell struct {
 	lines  chan string
 }
 
+// docTraps makes bash report the first line of each command that fails, and its end.
+const docTraps = `set -o pipefail
+trap 'printf "failed %s\n" "${BASH_COMMAND%%$'"'\n'"'*}" >&3' ERR
+trap 'echo ended >&3' EXIT
+`
+
 func (p *docPage) open() *docShell {
 	s := &docShell{output: filepath.Join(p.t.TempDir(), "output"), lines: make(chan string, 100)}
 	out, err := os.Create(s.output)
@@ -297,7 +303,7 @@ func (p *docPage) open() *docShell {
 		p.t.Fatal(err)
 	}
 	go s.listen()
-	s.write(p.t, "set -o pipefail; trap 'echo ended >&3' EXIT; trap 'printf \"failed %s\\n\" \"${BASH_COMMAND%%$'\"'\\\\n'\"'*}\" >&3' ERR\n")
+	s.write(p.t, docTraps)
 	return s
 }
 
