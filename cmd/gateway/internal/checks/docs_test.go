@@ -14,6 +14,7 @@ import (
 var (
 	block     = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 	reference = regexp.MustCompile(`"env:(\w+)"`)
+	secret    = regexp.MustCompile(`"file:([\w-]+)"`)
 	plainWord = regexp.MustCompile(`^[a-z][a-z-]*$`)
 
 	inlineCommand = regexp.MustCompile("`(gateway\\s[^`]+)`")
@@ -53,7 +54,14 @@ func checkConfig(t *testing.T, file, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"HOME=" + t.TempDir()}
+	home := t.TempDir()
+	env := []string{"HOME=" + home, "GATEWAY_HOME=" + home}
+	for _, name := range secret.FindAllStringSubmatch(text, -1) {
+		err := os.WriteFile(filepath.Join(home, name[1]), []byte("0123456789abcdef"), 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, name := range reference.FindAllStringSubmatch(text, -1) {
 		env = append(env, name[1]+"=0123456789abcdef0123456789abcdef")
 	}
