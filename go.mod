@@ -3,11 +3,16 @@ module gateway
 go 1.26.0
 
 require (
+	charm.land/bubbles/v2 v2.2.1 // spinner of the terminal
+	charm.land/bubbletea/v2 v2.1.1 // the terminal's screen
+	charm.land/lipgloss/v2 v2.0.6 // its styles
 	codeberg.org/readeck/go-readability/v2 v2.1.1 // the readable part of a web page
 	github.com/JohannesKaufmann/html-to-markdown/v2 v2.5.2 // web pages as Markdown
 	github.com/adhocore/gronx v1.20.4 // syntax of cron
 	github.com/bmatcuk/doublestar/v4 v4.10.4 // patterns of paths, with **
 	github.com/bwmarrin/discordgo v0.29.0 // Discord's gateway and REST API
+	github.com/charmbracelet/colorprofile v0.4.3 // colours that a terminal has
+	github.com/charmbracelet/x/ansi v0.11.9 // widths of text on a terminal
 	github.com/coder/websocket v1.8.15 // fake WhatsApp of the tests; whatsmeow brings it
 	github.com/fsnotify/fsnotify v1.10.1 // changes of the configuration file
 	github.com/gabriel-vasile/mimetype v1.4.16 // types of files by content
@@ -58,6 +63,12 @@ require (
 	github.com/beeper/argo-go v1.1.2 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/charmbracelet/ultraviolet v0.0.0-20261008173134-6b8d4baf91b4 // indirect
+	github.com/charmbracelet/x/term v0.2.2 // indirect
+	github.com/charmbracelet/x/termios v0.1.1 // indirect
+	github.com/charmbracelet/x/windows v0.2.2 // indirect
+	github.com/clipperhouse/displaywidth v0.11.0 // indirect
+	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/elliotchance/orderedmap/v3 v3.1.0 // indirect
 	github.com/go-shiori/dom v0.0.0-20230515143342-73569d674e1c // indirect
@@ -66,10 +77,13 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/knadh/koanf/maps v0.1.2 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
+	github.com/lucasb-eyer/go-colorful v1.4.1 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
+	github.com/mattn/go-runewidth v0.0.30 // indirect
 	github.com/mitchellh/copystructure v1.2.0 // indirect
 	github.com/mitchellh/reflectwalk v1.0.2 // indirect
+	github.com/muesli/cancelreader v0.2.2 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/petermattis/goid v0.0.0-20260816044145-ed329add6b1b // indirect
@@ -80,6 +94,7 @@ require (
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/vektah/gqlparser/v2 v2.5.27 // indirect
+	github.com/xo/terminfo v1.0.0 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
 	go.mau.fi/util v0.10.1-0.20260820140024-eb612d936fde // indirect
 	golang.org/x/exp v0.0.0-20260813180055-c1d0aacb2297 // indirect

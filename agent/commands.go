@@ -24,6 +24,11 @@ func (d *Dispatcher) newCommands(db command.DB) *command.Commands {
 // conversations is what commands see of the dispatcher.
 type conversations struct{ d *Dispatcher }
 
+// Status describes a conversation and the gateway of d, as /status does.
+func Status(ctx context.Context, d *Dispatcher, key session.Key) (command.Status, error) {
+	return conversations{d}.Status(ctx, key)
+}
+
 // Status implements [command.Sessions].
 func (c conversations) Status(ctx context.Context, key session.Key) (command.Status, error) {
 	d, config := c.d, c.d.configOf(key)

@@ -61,6 +61,9 @@ type InboundMessage struct {
 	ReplyTo   *Quote    `json:"reply_to,omitempty"`
 	Forwarded string    `json:"forwarded,omitempty"` // original author's name, if it was forwarded
 
+	// Literal says that Text is not a command, whatever it begins with: it was pasted or piped.
+	Literal bool `json:"literal,omitempty"`
+
 	// Self says that the account itself wrote it, to itself: a person who shares their account with
 	// the gateway.
 	Self bool `json:"self,omitempty"`

@@ -186,9 +186,9 @@ func (r *Request) answer(reply Reply) bus.OutboundMessage {
 func (r *Request) scope() memory.Scope { return memory.ScopeOf(r.Message) }
 
 // Parse returns the name and arguments of the command that m is, or "". What the agent writes to
-// itself is not a command, nor is a forwarded message, which somebody else wrote.
+// itself is not a command, nor is a forwarded message, which somebody else wrote, or a literal one.
 func Parse(m bus.InboundMessage) (name, args string) {
-	if m.Origin.Kind != bus.Person || m.Forwarded != "" {
+	if m.Origin.Kind != bus.Person || m.Forwarded != "" || m.Literal {
 		return "", ""
 	}
 	return parse(m.Text)

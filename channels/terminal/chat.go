@@ -16,10 +16,9 @@ import (
 // ErrLost reports that the connection to the gateway ended.
 var ErrLost = errors.New("the gateway has stopped, or ended the connection")
 
-// Chat talks to the gateway at the other end of conn for the person at s, until the input
-// ends, ctx ends, or the connection is lost (ErrLost). It closes conn. An input that is not typed
-// is read line by line, each when the one before it is answered.
-func Chat(ctx context.Context, conn net.Conn, s *Screen) error {
+// chatLines talks to the gateway at the other end of conn for s, until the input ends, ctx ends, or
+// the connection is lost (ErrLost). It closes conn. Each line is a message.
+func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -34,7 +33,7 @@ func Chat(ctx context.Context, conn net.Conn, s *Screen) error {
 	for {
 		out, first := c.outgoing(said)
 		next := lines
-		if !s.typed && c.waits() {
+		if s.paced && c.waits() {
 			next = nil
 		}
 		select {
@@ -50,7 +49,7 @@ func Chat(ctx context.Context, conn net.Conn, s *Screen) error {
 				return fmt.Errorf("terminal: %w", err)
 			}
 		case line, ok := <-next:
-			if !ok {
+			if !ok || line == "/exit" || line == "/quit" {
 				return nil
 			}
 			if len(line) > maxText {
@@ -58,13 +57,6 @@ func Chat(ctx context.Context, conn net.Conn, s *Screen) error {
 					len(line), maxText)
 			}
 			c.say(line)
-		case typed := <-s.interrupts:
-			switch {
-			case c.waits():
-				c.say("/stop")
-			case !typed:
-				return nil
-			}
 		}
 	}
 }
@@ -131,7 +123,6 @@ type conversation struct {
 	asked   bool              // something was said, or an answer grows: none is complete since
 	growing map[string]string // what messages say that are not complete, by id
 	earlier map[string]bool   // of them, those that grew before something newer was said
-	shown   string            // id of the message that was shown last
 }
 
 // waits reports whether something said has no answer yet.
@@ -171,37 +162,16 @@ func (c *conversation) take(f frame) error {
 	switch {
 	case f.Taken:
 		delete(c.own, f.ID)
-	case f.Said && c.screen.typed:
-		c.screen.end()
-		_, err := fmt.Fprintln(c.screen, promptText+clean(f.Text))
-		return err
 	case f.Said:
 	case !f.Done:
 		c.asked = c.asked || !c.earlier[f.ID]
-		return c.show(f.ID, text, strings.TrimRight(clean(f.Text), " \n"))
+		c.growing[f.ID] = strings.TrimRight(clean(f.Text), " \n")
 	case known:
 		c.asked = c.asked && c.earlier[f.ID]
 		delete(c.growing, f.ID)
 		delete(c.earlier, f.ID)
-		if c.screen.typed {
-			c.screen.end()
-		} else {
-			_, err := io.WriteString(c.screen, text+"\n")
-			return err
-		}
+		_, err := io.WriteString(c.screen, text+"\n")
+		return err
 	}
 	return nil
-}
-
-// show makes the screen show what the message called id says now.
-func (c *conversation) show(id, before, now string) error {
-	c.growing[id] = now
-	if !c.screen.typed {
-		return nil // until it is complete
-	}
-	if c.shown != id {
-		c.shown = id
-		c.screen.begin(before)
-	}
-	return c.screen.show(now)
 }

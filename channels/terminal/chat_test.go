@@ -12,36 +12,30 @@ import (
 	"time"
 )
 
-// A desk is Chat under test: a screen, and the gateway's end of its connection in the hands of the
-// test.
+// A desk is chatLines under test: a screen, and the gateway's end of its connection in the hands of
+// the test.
 type desk struct {
-	*person // nil if it is not typed
-	t       *testing.T
-	conn    net.Conn
-	heard   []frame         // what the gateway got
-	out     strings.Builder // of a screen that is not typed
-	ended   bool
-	err     error // of Chat
-	cancel  context.CancelFunc
+	t      *testing.T
+	conn   net.Conn
+	heard  []frame         // what the gateway got
+	out    strings.Builder // of a screen that is not typed
+	ended  bool
+	err    error // of chatLines
+	cancel context.CancelFunc
 }
 
-// atDesk runs Chat with input that is not typed, or with a person, in a bubble in which no
-// goroutine may be left.
+// atDesk runs chatLines with an input, in a bubble in which no goroutine may be left.
 func atDesk(t *testing.T, input io.Reader, test func(d *desk)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		d := &desk{t: t}
 		screen := newPipe(input, &d.out)
-		if input == nil {
-			d.person = sit(t, 40, 20)
-			screen = d.Screen
-		}
 		var here net.Conn
 		here, d.conn = net.Pipe()
 		var ctx context.Context
 		ctx, d.cancel = context.WithCancel(t.Context())
 		go func() {
-			d.err = Chat(ctx, here, screen)
+			d.err = chatLines(ctx, here, screen)
 			d.ended = true
 		}()
 		go func() {
@@ -54,12 +48,7 @@ func atDesk(t *testing.T, input io.Reader, test func(d *desk)) {
 			}
 			d.conn.Close()
 		}()
-		t.Cleanup(func() {
-			d.cancel()
-			if d.person != nil {
-				d.keys.Close()
-			}
-		})
+		t.Cleanup(d.cancel)
 		synctest.Wait()
 		test(d)
 	})
@@ -236,7 +225,7 @@ func TestConnectionHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		defer there.Close()
-		err := Chat(t.Context(), here, newPipe(strings.NewReader("one\n"), io.Discard))
+		err := chatLines(t.Context(), here, newPipe(strings.NewReader("one\n"), io.Discard))
 		if !errors.Is(err, ErrLost) {
 			t.Errorf("Chat = %v, want %v", err, ErrLost)
 		}
@@ -261,7 +250,7 @@ func TestChatCancelledAtBothEnds(t *testing.T) {
 			defer keys.Close()
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			go func() { ended <- Chat(ctx, here, newPipe(input, out)) }()
+			go func() { ended <- chatLines(ctx, here, newPipe(input, out)) }()
 			for _, f := range []frame{{ID: "a", Text: "x"}, {ID: "a", Done: true}} {
 				if err := write(there, f); err != nil {
 					t.Error(err)
@@ -279,93 +268,4 @@ func TestChatCancelledAtBothEnds(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Ctrl-C stops an answer as long as there is one, else it takes back what is typed, else it leaves.
-func TestCtrlC(t *testing.T) {
-	const ctrlC = "\x03"
-	atDesk(t, nil, func(d *desk) {
-		d.types("hello\r")
-		d.types(ctrlC)
-		d.wantSaid("hello|/stop")
-		d.answers("a", "Stopped.")
-		d.types("next\r")
-		d.takes()
-		d.writes(frame{ID: "b", Text: "It gro"})
-		d.types("typed" + ctrlC) // while it streams
-		d.wantSaid("hello|/stop|next|/stop")
-		d.takes()
-		d.writes(frame{ID: "c", Text: "Stopped."}, frame{ID: "c", Done: true})
-		d.types("typed")
-		d.types(ctrlC)
-		d.wantGoesOn()
-		d.types("other\r")
-		d.wantSaid("hello|/stop|next|/stop|other")
-		d.answers("d", "ok")
-		d.types(ctrlC)
-		d.wantEnd(nil)
-		d.want("> hello", "Stopped.", "> next", "It gro", "Stopped.", "> other", "ok")
-	})
-	atDesk(t, nil, func(d *desk) { // also an answer to somebody at another screen
-		d.writes(frame{ID: "a", Text: "It gro"})
-		d.types(ctrlC)
-		d.wantSaid("/stop")
-	})
-}
-
-func TestCtrlD(t *testing.T) {
-	atDesk(t, nil, func(d *desk) {
-		d.types("hello\r")
-		d.takes()
-		d.writes(frame{ID: "a", Text: "It gro"})
-		d.types("\x04")
-		d.wantEnd(nil)
-	})
-}
-
-// A conversation as it looks.
-func TestConversation(t *testing.T) {
-	atDesk(t, nil, func(d *desk) {
-		d.types("hello\r")
-		d.takes()
-		d.writes(frame{ID: "a", Text: "_reads_"}, frame{ID: "a", Text: "I am\n\n_counts_"})
-		d.types("and\r") // while it grows
-		d.writes(frame{ID: "a", Text: "I am the gateway.\n"}, frame{ID: "a", Done: true})
-		d.writes(frame{ID: "x", Text: "from\x1b[2J elsewhere", Said: true})
-		d.answers("b", "second\n\n")
-		d.types("third\r")
-		d.answers("c", "3")
-		d.want("> hello", "I am", "", "_counts_", "> and", "the gateway.",
-			"> from[2J elsewhere", "second", "> third", "3")
-	})
-}
-
-// Somebody at another screen says something while an answer grows, which goes on below.
-func TestSaidElsewhere(t *testing.T) {
-	atDesk(t, nil, func(d *desk) {
-		d.writes(frame{ID: "a", Text: "It gro"}, frame{ID: "x", Text: "why?", Said: true},
-			frame{ID: "a", Text: "It grows."})
-		d.want("It gro", "> why?", "ws.")
-	})
-}
-
-// A command is answered while an answer grows, which then goes on.
-func TestCommandBetween(t *testing.T) {
-	atDesk(t, nil, func(d *desk) {
-		d.types("hello\r")
-		d.takes()
-		d.writes(frame{ID: "a", Text: "It gro"})
-		d.types("/status\r")
-		d.writes(frame{ID: "b", Text: "fine"}, frame{ID: "b", Done: true})
-		d.writes(frame{ID: "a", Text: "It grows."}, frame{ID: "a", Done: true})
-		d.want("> hello", "It gro", "> /status", "fine", "ws.")
-	})
-}
-
-// A pasted text of several lines is as many messages.
-func TestPaste(t *testing.T) {
-	atDesk(t, nil, func(d *desk) {
-		d.types("one\rtwo\r\x1b[200~three\rfour\x1b[201~\r")
-		d.wantSaid("one|two|three|four")
-	})
 }

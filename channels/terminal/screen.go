@@ -2,45 +2,45 @@ package terminal
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"sync"
+	"unicode"
 
+	tea "charm.land/bubbletea/v2"
 	"golang.org/x/term"
 
-	"gateway/channels/markup"
+	"gateway/channels/terminal/screen"
 )
 
-// A Screen is what a person types into and reads from. Log lines may be written to it
-// at any time: they disturb neither what is being typed nor an answer that grows.
+// A Screen is where a person types and reads, or a pipe in the place of one. Log lines may be
+// written to it at any time.
 type Screen struct {
-	typed   bool   // by a person at a terminal, not read from a pipe
-	restore func() // gives the terminal back
-	size    func() (width, height int, err error)
-	render  func(markdown string, width int) string // nil: Markdown is shown as it is
+	opts  ScreenOptions
+	in    *os.File
+	tty   *os.File // out as a file
+	out   io.Writer
+	full  bool          // it is drawn: see package screen
+	paced bool          // a line is read when the one before it is answered
+	lines *bufio.Reader // of a screen that is not drawn
 
-	// interrupts receives when Ctrl-C was typed: true if that took back what was typed of a line.
-	interrupts chan bool
-
-	term  *term.Terminal // nil if not typed
-	lines *bufio.Reader  // nil if typed
-	raw   io.Writer
-
-	mu   sync.Mutex
-	out  io.Writer // term, or raw if there is no prompt
-	text string    // of the message that grows, as it is on the screen
-	base int       // how much of text stands in rows that are not changed any more
-	rows []row     // show the rest, directly above the prompt
-	wide int       // columns that the rows were laid out for
+	mu      sync.Mutex
+	program *tea.Program // nil unless it runs
 }
 
-// A row is one of a text on the screen.
-type row struct {
-	text string
-	end  int // where it ends in the message, with the space or newline behind it
+// ScreenOptions are the optional settings of a [Screen]. The zero value is ready for use.
+type ScreenOptions struct {
+	// History is the path of the file that keeps what was sent.
+	History string
+
+	// Owned says that the gateway ends with the chat, unless the person keeps it running.
+	Owned bool
 }
 
 // IsTerminal reports whether a person sits at both ends.
@@ -48,184 +48,120 @@ func IsTerminal(in, out *os.File) bool {
 	return term.IsTerminal(int(in.Fd())) && term.IsTerminal(int(out.Fd()))
 }
 
-const promptText = "> "
-
-// NewScreen returns a Screen on in and out, which Close gives back as they were.
-func NewScreen(in, out *os.File) (*Screen, error) {
-	if !IsTerminal(in, out) {
-		return newPipe(in, out), nil
+// NewScreen returns a Screen on in and out. On a terminal it is drawn, unless the terminal can show
+// nothing but lines.
+func NewScreen(in, out *os.File, opts ScreenOptions) *Screen {
+	s := newPipe(in, out)
+	s.opts, s.in, s.tty = opts, in, out
+	if IsTerminal(in, out) {
+		kind := os.Getenv("TERM")
+		s.full, s.paced = kind != "dumb" && (kind != "" || !usesTerm), false
 	}
-	state, err := term.MakeRaw(int(in.Fd()))
-	if err != nil {
-		return nil, err
-	}
-	s := newTyped(in, out, func() (int, int, error) { return term.GetSize(int(out.Fd())) })
-	s.render = markup.ANSI
-	s.restore = func() { _ = term.Restore(int(in.Fd()), state) } // nothing is left to be done
-	return s, nil
+	return s
 }
 
 // newPipe returns a Screen of which each line is a message, and that shows answers when they are
 // complete.
 func newPipe(in io.Reader, out io.Writer) *Screen {
-	return &Screen{restore: func() {}, lines: bufio.NewReader(in), raw: out, out: out}
+	return &Screen{out: out, paced: true, lines: bufio.NewReader(in)}
 }
 
-// newTyped returns a Screen that a person types into.
-func newTyped(in io.Reader, out io.Writer, size func() (int, int, error)) *Screen {
-	s := &Screen{
-		typed: true, interrupts: make(chan bool, 1), restore: func() {}, size: size, raw: out}
-	s.term = term.NewTerminal(struct {
-		io.Reader
-		io.Writer
-	}{keyReader{in, s}, out}, promptText)
-	s.term.AutoCompleteCallback = s.key
-	s.out = s.term
-	return s
-}
-
-// Close gives the terminal back as it was. It can still be written to. Closing it again does
-// nothing.
-func (s *Screen) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.out == s.raw {
-		return
-	}
-	s.out = s.raw
-	s.settle(len(s.text))
-	_, _ = io.WriteString(s.raw, "\r\n") // behind the prompt; who would read an error
-	s.restore()
-}
-
-// Write implements [io.Writer]. What is written ends with a newline, so that the prompt
-// stays on a line of its own.
+// Write implements [io.Writer]. What is written ends with a newline.
 func (s *Screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	last := len(s.rows) - 1
-	if last < 0 || s.rows[last].end < len(s.text) || strings.HasSuffix(s.text, "\n") {
-		s.settle(len(s.text))
+	program := s.program
+	s.mu.Unlock()
+	if program == nil {
 		return s.out.Write(p)
 	}
-	// The last row may still grow: it moves below.
-	open := s.rows[last]
-	start := s.base
-	if last > 0 {
-		start = s.rows[last-1].end
-	}
-	s.settle(start)
-	s.rows = []row{open}
-	if _, err := io.WriteString(s.out, up(1)+string(p)+open.text+"\n"); err != nil {
-		return 0, err
-	}
+	program.Send(screen.Log(p))
 	return len(p), nil
 }
 
-// up returns what moves the cursor up by n rows, or to the beginning of its row, and clears the
-// screen from there.
-func up(n int) string {
-	if n == 0 {
-		return "\r\x1b[J"
+// Greets reports whether the screen wants a greeting as its first line.
+func (s *Screen) Greets() bool { return !s.full }
+
+// Chat talks to the gateway for the person at s, until the input ends, the person leaves or ctx
+// ends. dial connects to the gateway. A screen that is drawn connects again when the connection is
+// lost; others end with ErrLost. stays reports that the gateway is to go on without the chat.
+func (s *Screen) Chat(
+	ctx context.Context, dial func(context.Context) (net.Conn, error),
+) (stays bool, err error) {
+	conn, err := dial(ctx)
+	if errors.Is(err, errNobody) || err != nil && ctx.Err() != nil {
+		return false, nil // the gateway stops
 	}
-	return fmt.Sprintf("\r\x1b[%dA\x1b[J", n)
+	if err != nil {
+		return false, err
+	}
+	if !s.full {
+		return false, chatLines(ctx, conn, s)
+	}
+	return s.draw(ctx, conn, dial)
 }
 
-// settle leaves on the screen what is there: what differs from the first n bytes of the message
-// is printed below.
-func (s *Screen) settle(n int) { s.base, s.rows = n, nil }
-
-// begin makes show go on with a message of which text is on the screen already, somewhere above.
-func (s *Screen) begin(text string) {
+// draw is Chat for a screen that is drawn.
+func (s *Screen) draw(
+	ctx context.Context, conn net.Conn, dial func(context.Context) (net.Conn, error),
+) (stays bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	l := newLink(dial)
+	out := &canvas{File: s.tty}
+	opts := screen.Options{Gateway: l, History: s.opts.History, Owned: s.opts.Owned}
+	if width, height, err := term.GetSize(int(s.tty.Fd())); err == nil {
+		opts.Width, opts.Height = width, height
+	}
+	model, err := screen.New(opts)
+	if err != nil {
+		fmt.Fprintln(s.out, err)
+	}
+	program := tea.NewProgram(model, tea.WithInput(s.in), tea.WithOutput(out),
+		tea.WithoutSignalHandler())
+	out.drawn = func() { go program.Send(screen.Drawn{}) } // Write must not wait for the program
+	l.show = program.Send
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	width, _ := s.measure()
-	s.text = s.rendered(text, width)
-	s.settle(len(s.text))
-}
-
-// measure returns the size of the screen.
-func (s *Screen) measure() (width, height int) {
-	width, height, err := s.size()
-	if err != nil || width < 2 || height < 2 {
-		return 80, 24
-	}
-	return width, height
-}
-
-// rendered returns what is shown of Markdown.
-func (s *Screen) rendered(markdown string, width int) string {
-	if s.render == nil {
-		return markdown
-	}
-	return strings.TrimRight(s.render(markdown, width), "\n")
-}
-
-// end leaves the message as it is: what comes now comes below.
-func (s *Screen) end() {
+	s.program = program
+	s.mu.Unlock()
+	wg.Go(func() {
+		l.run(ctx, conn)
+		program.Send(screen.End{})
+	})
+	_, err = program.Run()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.settle(len(s.text))
+	s.program = nil
+	s.mu.Unlock()
+	if left := model.Left(); left != "" {
+		fmt.Fprintln(s.out, left)
+	}
+	if err != nil {
+		return false, fmt.Errorf("terminal: %w", err)
+	}
+	return model.Stays(), nil
 }
 
-// show makes the screen show the newest text of a message that grows. What has become another
-// is replaced, or, if it is too far up, printed anew from there.
-func (s *Screen) show(text string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	width, height := s.measure()
-	if err := s.term.SetSize(width, height); err != nil {
-		return err
+// A canvas is a terminal that tells when the prompt was drawn on it for the first time.
+type canvas struct {
+	*os.File
+	once  sync.Once
+	drawn func()
+}
+
+// Write implements [io.Writer].
+func (c *canvas) Write(p []byte) (int, error) {
+	n, err := c.File.Write(p)
+	if bytes.Contains(p, []byte(screen.Prompt)) {
+		c.once.Do(c.drawn)
 	}
-	text = s.rendered(text, width)
-	if width != s.wide { // nobody knows how the terminal has wrapped what was there
-		s.settle(len(s.text))
-	}
-	s.wide = width
-	same := common(s.text, text)
-	if same < s.base {
-		s.settle(same)
-	}
-	rows := layout(text, s.base, width)
-	first := 0
-	for first < len(rows) && first < len(s.rows) && rows[first].text == s.rows[first].text {
-		first++
-	}
-	above := len(s.rows) - first
-	if above > height/2 {
-		s.settle(same)
-		rows, first, above = layout(text, same, width), 0, 0
-	}
-	s.text, s.rows = text, rows
-	if first < len(rows) || above > 0 {
-		var b strings.Builder
-		b.WriteString(up(above))
-		for _, r := range rows[first:] {
-			b.WriteString(r.text + "\n")
-		}
-		if _, err := io.WriteString(s.out, b.String()); err != nil {
-			return err
-		}
-	}
-	if old := len(rows) - height; old > 0 { // out of reach: it need not be laid out again
-		s.base, s.rows = rows[old-1].end, rows[old:]
-	}
-	return nil
+	return n, err
 }
 
 // readLine returns the next line that is not blank.
 func (s *Screen) readLine() (string, error) {
 	for {
-		var line string
-		var err error
-		if s.typed {
-			line, err = s.term.ReadLine()
-			if errors.Is(err, term.ErrPasteIndicator) {
-				err = nil
-			}
-		} else {
-			line, err = s.lines.ReadString('\n')
-		}
+		line, err := s.lines.ReadString('\n')
 		line = strings.TrimSpace(line)
 		if line != "" || err != nil {
 			return line, err
@@ -233,40 +169,13 @@ func (s *Screen) readLine() (string, error) {
 	}
 }
 
-// What a terminal in raw mode sends.
-const (
-	ctrlC = 3
-	ctrlG = 7 // means nothing to x/term, unlike Ctrl-C, which ends its input
-	enter = '\r'
-)
-
-// A keyReader reads what is typed on a screen.
-type keyReader struct {
-	in io.Reader
-	s  *Screen
-}
-
-func (r keyReader) Read(p []byte) (int, error) {
-	n, err := r.in.Read(p)
-	for i, b := range p[:n] {
-		switch b {
-		case ctrlC:
-			p[i] = ctrlG
-		case enter: // what is typed stays, so that the rows above can't be reached any more
-			r.s.end()
+// clean returns text without what could change a terminal: models repeat what strangers wrote.
+func clean(text string) string {
+	text = strings.ReplaceAll(text, "\t", "    ")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' {
+			return -1
 		}
-	}
-	return n, err
-}
-
-// key is called with each key that x/term knows no meaning of.
-func (s *Screen) key(line string, _ int, key rune) (newLine string, newPos int, ok bool) {
-	if key != ctrlG {
-		return "", 0, false
-	}
-	select {
-	case s.interrupts <- line != "":
-	default:
-	}
-	return "", 0, true
+		return r
+	}, text)
 }

@@ -26,6 +26,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/terminal/screen"
 )
 
 // Sender is the platform id of the person at the terminal, and MainChat the conversation.
@@ -46,12 +47,44 @@ type frame struct {
 	Done bool `json:"done,omitempty"`
 	// To a screen: Text is what was said at another one.
 	Said bool `json:"said,omitempty"`
+	// From a screen: Text is not a command, whatever it begins with.
+	Literal bool `json:"literal,omitempty"`
+	// To a screen: what is below the message called ID.
+	Buttons []screen.Button `json:"buttons,omitempty"`
+
+	// From a screen: a question, wantState or wantFiles, which Text belongs to. To it: the answer.
+	Want  string        `json:"want,omitempty"`
+	State *screen.State `json:"state,omitempty"`
+	Files []string      `json:"files,omitempty"`
+}
+
+// What a screen may ask for.
+const (
+	wantState = "state"
+	wantFiles = "files" // those whose names begin with Text
+)
+
+// A State is what a screen shows of the gateway, and the others are its parts.
+type (
+	State    = screen.State
+	Account  = screen.Account
+	Stranger = screen.Stranger
+	Command  = screen.Command
+)
+
+// A Host tells screens about the gateway. Its methods may be called concurrently.
+type Host interface {
+	// State describes the gateway and the conversation at the terminal.
+	State(ctx context.Context) (*State, error)
+
+	// Files returns the names of files that a message can mention, which begin with prefix.
+	Files(prefix string) []string
 }
 
 // maxText is the longest message from a screen, and maxLine the longest frame, in bytes. JSON may
 // need six bytes for one.
 const (
-	maxText = 1 << 20
+	maxText = screen.MaxText
 	maxLine = 8 * maxText
 )
 
@@ -67,6 +100,7 @@ type Channel struct {
 	done   chan struct{} // closed when no screen comes any more
 
 	mu      sync.Mutex
+	host    Host // nil until SetHost
 	screens map[net.Conn]bool
 	changed chan struct{} // closed, and made anew, when a screen comes
 }
@@ -98,6 +132,13 @@ func New(name string, opts *Options) *Channel {
 		screens: make(map[net.Conn]bool),
 		changed: make(chan struct{}),
 	}
+}
+
+// SetHost sets what tells screens about the gateway.
+func (c *Channel) SetHost(h Host) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.host = h
 }
 
 // Dial attaches a screen in this process, once Run is running.
@@ -226,24 +267,62 @@ func (c *Channel) serve(ctx context.Context, in channels.Intake, conn net.Conn) 
 	for lines.Scan() {
 		var f frame
 		err := json.Unmarshal(lines.Bytes(), &f)
-		if err != nil || f.ID == "" || f.Text == "" || len(f.Text) > maxText {
+		switch {
+		case err == nil && f.Want != "":
+			err = c.tell(ctx, conn, f)
+		case err != nil || f.ID == "" || f.Text == "" || len(f.Text) > maxText:
 			c.log.WarnContext(ctx, "terminal sent a line that is no message", "err", err)
 			return
+		default:
+			err = c.publish(ctx, in, conn, f)
 		}
-		m := bus.InboundMessage{
-			ID: f.ID, From: bus.Address{Account: c.name, Chat: MainChat},
-			Sender: bus.Sender{ID: Sender}, Text: f.Text, Time: time.Now(), Addressed: true,
-		}
-		err = in.Publish(ctx, channels.Batch{Messages: []bus.InboundMessage{m}})
 		if err != nil {
-			c.log.ErrorContext(ctx, "message not taken", "err", err)
-			return // the screen sees that it was not taken
+			return // the screen sees that nothing was taken
 		}
-		if err := write(conn, frame{ID: f.ID, Taken: true}); err != nil {
-			return
-		}
-		c.show(frame{ID: f.ID, Text: f.Text, Said: true}, conn)
 	}
+}
+
+// publish stores a message of a screen, and shows it to the others.
+func (c *Channel) publish(
+	ctx context.Context, in channels.Intake, conn net.Conn, f frame,
+) error {
+	m := bus.InboundMessage{
+		ID: f.ID, From: bus.Address{Account: c.name, Chat: MainChat}, Literal: f.Literal,
+		Sender: bus.Sender{ID: Sender}, Text: f.Text, Time: time.Now(), Addressed: true,
+	}
+	err := in.Publish(ctx, channels.Batch{Messages: []bus.InboundMessage{m}})
+	if err != nil {
+		c.log.ErrorContext(ctx, "message not taken", "err", err)
+		return err
+	}
+	if err := write(conn, frame{ID: f.ID, Taken: true}); err != nil {
+		return err
+	}
+	c.show(frame{ID: f.ID, Text: f.Text, Said: true}, conn)
+	return nil
+}
+
+// tell answers a question of a screen. What can't be told now is asked for again soon.
+func (c *Channel) tell(ctx context.Context, conn net.Conn, f frame) error {
+	c.mu.Lock()
+	host := c.host
+	c.mu.Unlock()
+	if host == nil {
+		return nil
+	}
+	answer := frame{Want: f.Want, Text: f.Text}
+	switch f.Want {
+	case wantState:
+		state, err := host.State(ctx)
+		if err != nil {
+			c.log.WarnContext(ctx, "a screen can't be told about the gateway", "err", err)
+			return nil
+		}
+		answer.State = state
+	case wantFiles:
+		answer.Files = host.Files(f.Text)
+	}
+	return write(conn, answer)
 }
 
 // writeTime is how long a screen may take for a frame before it is given up.

@@ -4,25 +4,146 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
 
+	"gateway/agent"
+	"gateway/agent/policy"
+	"gateway/bus"
+	"gateway/channels/gate"
+	"gateway/channels/supervisor"
 	"gateway/channels/terminal"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
+	"gateway/session"
 )
 
-// greeting is the first thing that a person at the terminal sees.
-const greeting = "Talk to %s. /help shows the commands.\n" +
-	"Ctrl-C stops an answer, or leaves if there is none.\n"
+// terminalAccount is the terminal's name in each configuration.
+const terminalAccount = "terminal"
 
-// chat lets the person at the screen talk to this gateway.
-func (g *Gateway) chat(ctx context.Context, screen *terminal.Screen) error {
-	if g.terminal == nil {
+// greeting is the first line of a chat on a terminal that can't be drawn on.
+const greeting = "Talk to %s. /help shows the commands, /exit leaves.\n"
+
+// NewScreen returns the screen on standard input and output. owned says that the gateway ends with
+// the chat.
+func NewScreen(cfg *config.Config, owned bool) *terminal.Screen {
+	return terminal.NewScreen(os.Stdin, os.Stdout, terminal.ScreenOptions{
+		History: filepath.Join(cfg.Gateway.Home, "terminal-history"), Owned: owned})
+}
+
+// A chat is that of the person at the screen with this gateway.
+type chat struct {
+	g      *Gateway
+	screen *terminal.Screen
+	left   func() // called when the chat has ended and the gateway goes on
+}
+
+// run lets the person talk. At the end it calls stop, unless the person wants the gateway to go on.
+func (c *chat) run(ctx context.Context, stop func()) error {
+	if c.g.terminal == nil {
+		stop()
 		return BadUsage(errors.New("the terminal is disabled in the configuration: " +
 			"set channels.terminal.enabled = true to chat here"))
 	}
-	conn, err := g.terminal.Dial(ctx)
-	if err != nil {
-		return nil // the gateway is being stopped
+	if c.screen.Greets() {
+		fmt.Fprintf(c.screen, greeting, c.g.name)
 	}
-	fmt.Fprintf(screen, greeting, g.name)
-	defer screen.Close() // while turns come to their end, Ctrl-C is a signal again
-	return terminal.Chat(ctx, conn, screen)
+	stays, err := c.screen.Chat(ctx, c.g.terminal.Dial)
+	if err != nil || !stays {
+		stop()
+		return err
+	}
+	c.left()
+	fmt.Fprintln(c.screen, "The gateway goes on. Ctrl-C stops it. gateway chat, in another terminal, "+
+		"opens the chat again.")
+	return nil
+}
+
+// host tells the screens of the terminal about the gateway.
+type host struct {
+	g    *Gateway
+	home string
+}
+
+// State implements [terminal.Host].
+func (h host) State(ctx context.Context) (*terminal.State, error) {
+	g := h.g
+	q := g.db.Read(ctx)
+	key := session.KeyOf(bus.Address{Account: terminalAccount, Chat: terminal.MainChat})
+	status, err := agent.Status(ctx, g.dispatcher, key)
+	if err != nil {
+		return nil, err
+	}
+	info, err := session.Store{}.Info(q, key)
+	if err != nil {
+		return nil, err
+	}
+	halt, err := policy.GetHalt(q)
+	if err != nil {
+		return nil, err
+	}
+	pending, err := gate.People{}.Pending(q, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	s := &terminal.State{Name: g.name, Version: BuildVersion(), Home: h.home,
+		Model: status.Model, Demo: status.Model == demoModel, Context: info.Context,
+		MaxContext: status.Context, Cost: info.Cost, Queue: status.Mode, Waiting: status.Waiting,
+		Halted: halt != nil}
+	for _, p := range pending {
+		s.Strangers = append(s.Strangers, terminal.Stranger{Account: p.Account, Code: p.Code,
+			Name: display.OneLine(strings.TrimSpace(p.Name + " " + p.Sender))})
+	}
+	for _, v := range g.supervisors {
+		if v.Name() != terminalAccount {
+			s.Accounts = append(s.Accounts, account(v))
+		}
+	}
+	for _, c := range menu() {
+		s.Commands = append(s.Commands, terminal.Command{Name: c.Name, Help: c.Description})
+	}
+	return s, nil
+}
+
+func account(v *supervisor.Supervisor) terminal.Account {
+	text, _ := v.State()
+	return terminal.Account{Name: v.Name(), Up: v.Up(), Text: strings.Map(printable, text)}
+}
+
+func printable(r rune) rune {
+	if unicode.IsControl(r) {
+		return ' '
+	}
+	return r
+}
+
+// maxFiles is how many names a screen is told at once.
+const maxFiles = 50
+
+// Files implements [terminal.Host]: they are those of the workspace.
+func (h host) Files(prefix string) (names []string) {
+	dir, start := path.Split(prefix)
+	entries, err := fs.ReadDir(h.g.home.workspace.FS(), path.Clean(dir))
+	if err != nil {
+		return nil // there is nothing of that name
+	}
+	for _, e := range entries {
+		name := e.Name()
+		hidden := strings.HasPrefix(name, ".") && start == ""
+		if !strings.HasPrefix(name, start) || hidden || strings.ContainsAny(name, " \t\n") {
+			continue
+		}
+		if name = dir + name; e.IsDir() {
+			name += "/"
+		}
+		if names = append(names, name); len(names) == maxFiles {
+			break
+		}
+	}
+	return names
 }

@@ -14,6 +14,7 @@ import (
 
 // A home is the data and the folders that a gateway works with.
 type home struct {
+	path             string
 	db               *store.DB
 	life             *store.Life
 	workspace, media *os.Root
@@ -33,7 +34,7 @@ func openHome(ctx context.Context, cfg *config.Config) (*home, error) {
 	if err != nil {
 		return nil, errors.Join(InHome(cfg.Gateway.Home, err), root.Close())
 	}
-	return &home{db: db, workspace: root}, nil
+	return &home{path: cfg.Gateway.Home, db: db, workspace: root}, nil
 }
 
 func openWorkspace(cfg *config.Config) (*os.Root, error) {

@@ -40,9 +40,11 @@ func Migrations() []store.Migration {
 		memory.Migration, docversion.Migration, hooks.Migration)
 }
 
-// Serve runs the gateway until ctx ends, or, if chat is set, until the person at the terminal
-// leaves.
-func Serve(ctx context.Context, cfg *config.Config, load Loader, chat bool) error {
+// Serve runs the gateway until ctx ends, or, if there is a screen, until the person at it leaves
+// and does not keep the gateway running.
+func Serve(
+	ctx context.Context, cfg *config.Config, load Loader, screen *terminal.Screen,
+) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	hangup, ignore := watchHangup()
@@ -51,15 +53,10 @@ func Serve(ctx context.Context, cfg *config.Config, load Loader, chat bool) erro
 	if err != nil {
 		return err
 	}
-	var screen *terminal.Screen
-	if chat {
-		if screen, err = terminal.NewScreen(os.Stdin, os.Stdout); err != nil {
-			return errors.Join(fmt.Errorf("terminal: %w", err), h.close())
-		}
-		defer screen.Close()
-	}
 	level := new(slog.LevelVar)
-	level.Set(logLevel(cfg.Log, chat))
+	var alone atomic.Bool // nobody chats
+	alone.Store(screen == nil)
+	level.Set(logLevel(cfg.Log, screen != nil))
 	log, closeLog, err := openLog(cfg.Log, screen, level)
 	if err != nil {
 		return errors.Join(err, h.close())
@@ -71,10 +68,17 @@ func Serve(ctx context.Context, cfg *config.Config, load Loader, chat bool) erro
 	}
 	g.reload = &reloader{load: load, hangup: hangup, current: cfg, log: log,
 		apply: func(cfg *config.Config) {
-			level.Set(logLevel(cfg.Log, chat))
+			level.Set(logLevel(cfg.Log, !alone.Load()))
 			g.apply(cfg)
 		}}
-	err = errors.Join(g.live(ctx, screen), h.close())
+	var talk *chat
+	if screen != nil {
+		talk = &chat{g, screen, func() {
+			alone.Store(true)
+			level.Set(logLevel(cfg.Log, false))
+		}}
+	}
+	err = errors.Join(g.live(ctx, talk), h.close())
 	if errors.Is(context.Cause(ctx), ErrRestart) {
 		if err != nil {
 			log.WarnContext(ctx, "the gateway starts again after an error", "err", err)
@@ -245,8 +249,11 @@ func (g *Gateway) channelStates(q store.Queryer) ([]string, error) {
 }
 
 // live runs the gateway until ctx ends, and notes that it ended in order if it did.
-func (g *Gateway) live(ctx context.Context, screen *terminal.Screen) error {
-	if err := g.run(ctx, screen); err != nil {
+func (g *Gateway) live(ctx context.Context, talk *chat) error {
+	if g.terminal != nil {
+		g.terminal.SetHost(host{g, g.home.path})
+	}
+	if err := g.run(ctx, talk); err != nil {
 		return err
 	}
 	return g.home.life.End(context.WithoutCancel(ctx), time.Now())
@@ -255,11 +262,11 @@ func (g *Gateway) live(ctx context.Context, screen *terminal.Screen) error {
 // run runs everything until ctx ends or a part fails. The order of stopping is that of a message:
 // when nothing more comes in, turns reach their next step, then what can go is sent, and only then
 // the channels give up their connections.
-func (g *Gateway) run(ctx context.Context, screen *terminal.Screen) error {
+func (g *Gateway) run(ctx context.Context, talk *chat) error {
 	start := time.Now()
 	g.db.OnTrouble(func(err error) { g.logTrouble(ctx, err) })
 	defer context.AfterFunc(ctx, g.db.Hurry)()
-	intake := func(ctx context.Context) error { return g.runIntake(ctx, screen) }
+	intake := func(ctx context.Context) error { return g.runIntake(ctx, talk) }
 	g.log.InfoContext(ctx, "gateway ready", "version", BuildVersion(), "pid", os.Getpid())
 	err := inOrder(ctx, intake, g.scheduler.Run, g.dispatcher.Run, g.toolset.run, g.knowledge.run,
 		g.router.Run, g.runChannels, g.ops.probe, g.sweeper.Run, g.db.Run)
@@ -309,7 +316,7 @@ func (g *Gateway) runChannels(ctx context.Context) error {
 
 // runIntake runs what takes messages in beside the channels, and the chat at the terminal, whose
 // end is the end of all. When it returns, the channels take nothing in any more.
-func (g *Gateway) runIntake(ctx context.Context, screen *terminal.Screen) error {
+func (g *Gateway) runIntake(ctx context.Context, talk *chat) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
@@ -325,11 +332,8 @@ func (g *Gateway) runIntake(ctx context.Context, screen *terminal.Screen) error 
 	if g.reload != nil {
 		group.Go(func() error { return g.reload.run(ctx) })
 	}
-	if screen != nil {
-		group.Go(func() error {
-			defer cancel()
-			return g.chat(ctx, screen)
-		})
+	if talk != nil {
+		group.Go(func() error { return talk.run(ctx, cancel) })
 	}
 	return group.Wait()
 }

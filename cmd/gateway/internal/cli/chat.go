@@ -3,10 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -34,15 +32,26 @@ func chatCommand(load, all app.Loader) *cobra.Command {
 				if cfg, err = all(); err != nil {
 					return err
 				}
-				return app.Serve(cmd.Context(), cfg, all, true)
+				return app.Serve(cmd.Context(), cfg, all, app.NewScreen(cfg, true))
 			}
-			screen, err := terminal.NewScreen(os.Stdin, os.Stdout)
-			if err != nil {
-				return errors.Join(fmt.Errorf("terminal: %w", err), conn.Close())
-			}
-			defer screen.Close()
-			return terminal.Chat(cmd.Context(), conn, screen)
+			_, err = app.NewScreen(cfg, false).Chat(cmd.Context(), redial(cfg, conn))
+			return err
 		},
+	}
+}
+
+// redial returns what connects to the running gateway: at first by conn.
+func redial(cfg *config.Config, conn net.Conn) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
+		if first := conn; first != nil {
+			conn = nil
+			return first, nil
+		}
+		next, err := dial(ctx, cfg)
+		if err == nil && next == nil {
+			err = terminal.ErrLost
+		}
+		return next, err
 	}
 }
 

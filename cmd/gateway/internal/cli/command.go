@@ -49,7 +49,11 @@ func NewCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return app.Serve(cmd.Context(), cfg, all, terminal.IsTerminal(os.Stdin, os.Stdout))
+		var screen *terminal.Screen
+		if terminal.IsTerminal(os.Stdin, os.Stdout) {
+			screen = app.NewScreen(cfg, true)
+		}
+		return app.Serve(cmd.Context(), cfg, all, screen)
 	}
 	var onlyVersion bool
 	*root = cobra.Command{

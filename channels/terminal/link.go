@@ -1,0 +1,153 @@
+package terminal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"gateway/channels"
+	"gateway/channels/terminal/screen"
+)
+
+// A link is a screen's connection to the gateway. When it is lost the link connects again, and says
+// again what the gateway may not have stored: it knows the messages by their ids.
+type link struct {
+	dial func(context.Context) (net.Conn, error)
+	show func(tea.Msg)
+	wake chan struct{} // has a token when there is something to write
+
+	mu    sync.Mutex
+	queue []frame // to be written
+	open  []frame // messages that are not known to be stored
+}
+
+var _ screen.Gateway = (*link)(nil)
+
+func newLink(dial func(context.Context) (net.Conn, error)) *link {
+	return &link{dial: dial, wake: make(chan struct{}, 1)}
+}
+
+// Say implements [screen.Gateway].
+func (l *link) Say(id, text string, literal bool) {
+	l.put(frame{ID: id, Text: text, Literal: literal})
+}
+
+// AskState implements [screen.Gateway].
+func (l *link) AskState() { l.put(frame{Want: wantState}) }
+
+// AskFiles implements [screen.Gateway].
+func (l *link) AskFiles(prefix string) { l.put(frame{Want: wantFiles, Text: prefix}) }
+
+func (l *link) put(f frame) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue = append(l.queue, f)
+	if f.Want == "" {
+		l.open = append(l.open, f)
+	}
+	l.signal()
+}
+
+func (l *link) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// How soon a lost connection is tried again.
+const (
+	firstDial = 200 * time.Millisecond
+	lastDial  = 2 * time.Second
+)
+
+// run connects until ctx ends or the gateway is known to stop. conn is the first connection.
+func (l *link) run(ctx context.Context, conn net.Conn) {
+	for {
+		l.talk(ctx, conn)
+		if ctx.Err() != nil {
+			return
+		}
+		l.show(screen.Lost{Reason: "The gateway has stopped. I connect again when it is back."})
+		wait := firstDial
+		for {
+			var err error
+			if conn, err = l.dial(ctx); err == nil {
+				break
+			}
+			if errors.Is(err, errNobody) || !channels.Sleep(ctx, wait) {
+				return
+			}
+			wait = min(2*wait, lastDial)
+		}
+		l.show(screen.Joined{})
+		l.mu.Lock()
+		l.queue = slices.Clone(l.open)
+		l.signal()
+		l.mu.Unlock()
+	}
+}
+
+// talk reads and writes until the connection or ctx ends.
+func (l *link) talk(ctx context.Context, conn net.Conn) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	wg.Go(func() { l.write(ctx, conn) })
+	for lines := newLines(conn); lines.Scan(); {
+		var f frame
+		if json.Unmarshal(lines.Bytes(), &f) != nil {
+			break
+		}
+		l.hear(f)
+	}
+	conn.Close()
+}
+
+// write writes what is in the queue. If it can't, it ends the connection.
+func (l *link) write(ctx context.Context, conn net.Conn) {
+	for {
+		select {
+		case <-l.wake:
+		case <-ctx.Done():
+			return
+		}
+		l.mu.Lock()
+		queue := l.queue
+		l.queue = nil
+		l.mu.Unlock()
+		for _, f := range queue {
+			if write(conn, f) != nil {
+				conn.Close()
+				return
+			}
+		}
+	}
+}
+
+// hear passes on what the gateway sends.
+func (l *link) hear(f frame) {
+	switch {
+	case f.Taken:
+		l.mu.Lock()
+		l.open = slices.DeleteFunc(l.open, func(o frame) bool { return o.ID == f.ID })
+		l.mu.Unlock()
+		l.show(screen.Taken(f.ID))
+	case f.State != nil:
+		l.show(f.State)
+	case f.Want == wantFiles:
+		l.show(screen.Files{Prefix: f.Text, Names: f.Files})
+	case f.Said:
+		l.show(screen.Said(clean(f.Text)))
+	default:
+		l.show(screen.Message{ID: f.ID, Text: f.Text, Done: f.Done, Buttons: f.Buttons})
+	}
+}

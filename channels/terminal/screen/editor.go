@@ -1,0 +1,229 @@
+package screen
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/rivo/uniseg"
+)
+
+// A cluster is one character as people see it, such as an emoji with its modifiers, or a newline.
+type cluster struct {
+	text   string
+	pasted bool
+}
+
+// tab is how a tab is shown. The message keeps the tab.
+const tab = "    "
+
+func (c cluster) shown() string {
+	if c.text == "\t" {
+		return tab
+	}
+	return c.text
+}
+
+func (c cluster) isSpace() bool { return strings.TrimSpace(c.text) == "" }
+
+// An editor is a text of several lines with a cursor. It moves and deletes whole clusters: the
+// text area of bubbles works with code points, and would leave half an emoji behind.
+type editor struct {
+	text []cluster
+	at   int // the cursor is before text[at]
+}
+
+// value returns the text.
+func (e *editor) value() string { return join(e.text) }
+
+func join(clusters []cluster) string {
+	var b strings.Builder
+	for _, c := range clusters {
+		b.WriteString(c.text)
+	}
+	return b.String()
+}
+
+// literal reports whether the text begins with something that was pasted.
+func (e *editor) literal() bool {
+	for _, c := range e.text {
+		if !c.isSpace() {
+			return c.pasted
+		}
+	}
+	return false
+}
+
+// typed makes the text one that was typed by hand.
+func (e *editor) typed() {
+	for i := range e.text {
+		e.text[i].pasted = false
+	}
+}
+
+// set replaces the text, and puts the cursor behind it.
+func (e *editor) set(text string) {
+	e.text, e.at = nil, 0
+	e.insert(text, false)
+}
+
+// insert puts text before the cursor. What joins the characters beside it into one becomes one.
+func (e *editor) insert(text string, pasted bool) {
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
+	text = strings.ToValidUTF8(strings.Map(editable, text), "\ufffd")
+	if text == "" {
+		return
+	}
+	from, to := max(e.at-1, 0), min(e.at+1, len(e.text))
+	before, after := e.text[from:e.at], e.text[e.at:to]
+	added := split(join(before)+text+join(after), pasted)
+	behind := len(e.text) - to
+	// The characters at the edges stay as they were, unless the new text has joined them.
+	if len(before) > 0 && added[0].text == before[0].text {
+		added[0] = before[0]
+	}
+	if n := len(added) - 1; len(after) > 0 && added[n].text == after[0].text {
+		added[n] = after[0]
+		behind++
+	}
+	e.text = slices.Concat(e.text[:from], added, e.text[to:])
+	e.at = len(e.text) - behind
+}
+
+func split(text string, pasted bool) (clusters []cluster) {
+	for state := -1; text != ""; {
+		var c string
+		c, text, _, state = uniseg.FirstGraphemeClusterInString(text, state)
+		clusters = append(clusters, cluster{c, pasted})
+	}
+	return clusters
+}
+
+// editable drops what would change a terminal, and what turns the direction of text around.
+func editable(r rune) rune {
+	switch {
+	case r == '\n' || r == '\t':
+		return r
+	case unicode.IsControl(r), r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069':
+		return -1
+	}
+	return r
+}
+
+// remove deletes the clusters between two positions, in any order, and puts the cursor there.
+func (e *editor) remove(a, b int) {
+	from, to := max(min(a, b), 0), min(max(a, b), len(e.text))
+	e.text = slices.Concat(e.text[:from], e.text[to:])
+	e.at = from
+}
+
+// move moves the cursor by so many clusters.
+func (e *editor) move(n int) { e.at = min(max(e.at+n, 0), len(e.text)) }
+
+// lineStart and lineEnd return where the line of the cursor begins and ends.
+func (e *editor) lineStart() int {
+	i := e.at
+	for i > 0 && e.text[i-1].text != "\n" {
+		i--
+	}
+	return i
+}
+
+func (e *editor) lineEnd() int {
+	i := e.at
+	for i < len(e.text) && e.text[i].text != "\n" {
+		i++
+	}
+	return i
+}
+
+// wordStart and wordEnd return where the word beside the cursor begins and ends.
+func (e *editor) wordStart() int {
+	i := e.at
+	for i > 0 && e.text[i-1].isSpace() {
+		i--
+	}
+	for i > 0 && !e.text[i-1].isSpace() {
+		i--
+	}
+	return i
+}
+
+func (e *editor) wordEnd() int {
+	i := e.at
+	for i < len(e.text) && e.text[i].isSpace() {
+		i++
+	}
+	for i < len(e.text) && !e.text[i].isSpace() {
+		i++
+	}
+	return i
+}
+
+// A line is one row of the editor on the screen: the clusters of from up to, not including, to.
+type line struct{ from, to int }
+
+// layout returns the rows of the text in so many columns, and where the cursor is.
+func (e *editor) layout(width int, m ansi.Method) (rows []line, row, column int) {
+	from, columns := 0, 0
+	end := func(to, next int) {
+		rows = append(rows, line{from, to})
+		from, columns = next, 0
+	}
+	for i, c := range e.text {
+		w := m.StringWidth(c.shown())
+		if c.text != "\n" && columns+w > width && columns > 0 {
+			end(i, i)
+		}
+		if i == e.at {
+			row, column = len(rows), min(columns, width)
+		}
+		if c.text == "\n" {
+			end(i, i+1)
+			continue
+		}
+		columns += w
+	}
+	if columns >= width {
+		end(len(e.text), len(e.text))
+	}
+	if e.at == len(e.text) {
+		row, column = len(rows), min(columns, width)
+	}
+	return append(rows, line{from, len(e.text)}), row, column
+}
+
+// up moves the cursor by n rows, and reports false if there is no such row.
+func (e *editor) up(n, width int, m ansi.Method) bool {
+	rows, row, column := e.layout(width, m)
+	row -= n
+	if row < 0 || row >= len(rows) {
+		return false
+	}
+	e.at = rows[row].from
+	for columns := 0; e.at < rows[row].to; e.at++ {
+		if columns += m.StringWidth(e.text[e.at].shown()); columns > column {
+			break
+		}
+	}
+	return true
+}
+
+// view returns at most so many rows of the text, those around the cursor, and where it is in them.
+func (e *editor) view(width, height int, m ansi.Method) (shown []string, row, column int) {
+	rows, row, column := e.layout(width, m)
+	first := 0
+	if len(rows) > height {
+		first = min(max(row-height/2, 0), len(rows)-height)
+		rows = rows[first : first+height]
+	}
+	for _, r := range rows {
+		var b strings.Builder
+		for _, c := range e.text[r.from:r.to] {
+			b.WriteString(c.shown())
+		}
+		shown = append(shown, b.String())
+	}
+	return shown, row - first, column
+}

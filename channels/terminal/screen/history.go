@@ -1,0 +1,132 @@
+package screen
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+)
+
+// maxHistory is how many messages the history has.
+const maxHistory = 1000
+
+// A history has what was sent before, in this run and in earlier ones. Its file has a JSON string a
+// line, and nobody else may read it.
+type history struct {
+	path    string // "": it is kept in memory
+	entries []string
+	at      int    // the entry that is shown; len(entries): the draft
+	draft   string // what was typed before an entry was shown
+}
+
+// openHistory reads the history of earlier runs. A line that is damaged is left out.
+func openHistory(path string) (*history, error) {
+	h := &history{path: path}
+	if path == "" {
+		return h, nil
+	}
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return h, nil
+	}
+	if err != nil {
+		return h, fmt.Errorf("history: %w", err)
+	}
+	defer file.Close()
+	lines := bufio.NewReader(file)
+	for {
+		text, err := lines.ReadString('\n')
+		var entry string
+		if json.Unmarshal([]byte(text), &entry) == nil && entry != "" {
+			h.entries = append(h.entries, entry)
+		}
+		if err != nil {
+			break
+		}
+	}
+	long := len(h.entries) > 2*maxHistory
+	h.entries = h.entries[max(0, len(h.entries)-maxHistory):]
+	h.at = len(h.entries)
+	if long {
+		return h, h.rewrite()
+	}
+	return h, nil
+}
+
+// rewrite replaces the file by one that has only what is kept.
+func (h *history) rewrite() error {
+	var b strings.Builder
+	for _, entry := range h.entries {
+		b.Write(encode(entry))
+	}
+	next := h.path + ".new"
+	if err := os.WriteFile(next, []byte(b.String()), 0o600); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	if err := os.Rename(next, h.path); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	return nil
+}
+
+func encode(entry string) []byte {
+	text, err := json.Marshal(entry)
+	if err != nil {
+		return nil // no string is refused
+	}
+	return append(text, '\n')
+}
+
+// add adds what was sent, unless it is the same as before.
+func (h *history) add(entry string) error {
+	h.draft = ""
+	if n := len(h.entries); n > 0 && h.entries[n-1] == entry {
+		h.at = n
+		return nil
+	}
+	h.entries = append(h.entries, entry)
+	h.entries = slices.Clone(h.entries[max(0, len(h.entries)-maxHistory):])
+	h.at = len(h.entries)
+	if h.path == "" {
+		return nil
+	}
+	file, err := os.OpenFile(h.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	_, err = file.Write(encode(entry))
+	if err := errors.Join(err, file.Chmod(0o600), file.Close()); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	return nil
+}
+
+// step returns the entry so many places later, or the draft. current is what is shown now.
+func (h *history) step(n int, current string) (string, bool) {
+	to := h.at + n
+	if to < 0 || to > len(h.entries) {
+		return "", false
+	}
+	if h.at == len(h.entries) {
+		h.draft = current
+	}
+	h.at = to
+	if to == len(h.entries) {
+		return h.draft, true
+	}
+	return h.entries[to], true
+}
+
+// search returns the newest entry before a position that has text in it, and its position.
+func (h *history) search(text string, before int) (string, int) {
+	for i := min(before, len(h.entries)) - 1; i >= 0; i-- {
+		if strings.Contains(h.entries[i], text) {
+			return h.entries[i], i
+		}
+	}
+	return "", -1
+}

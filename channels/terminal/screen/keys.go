@@ -1,0 +1,92 @@
+package screen
+
+import tea "charm.land/bubbletea/v2"
+
+// key does what a key says.
+func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
+	name := msg.Keystroke()
+	switch {
+	case m.leaving:
+		m.decide(name)
+		return nil
+	case m.finding != nil:
+		if m.find(name, msg.Text) {
+			return nil
+		}
+	case name == "tab" || name == "shift+tab":
+		m.tab(name == "shift+tab")
+		return nil
+	}
+	if m.press(msg.Text) {
+		return nil
+	}
+	switch name {
+	case "enter", "kpenter":
+		if m.continued() {
+			return nil
+		}
+		return m.send()
+	case "ctrl+c":
+		m.interrupt()
+		return nil
+	case "ctrl+d":
+		if len(m.editor.text) == 0 {
+			m.leave()
+			return nil
+		}
+	case "ctrl+l":
+		return tea.ClearScreen
+	case "ctrl+r":
+		m.finding = &finding{before: len(m.history.entries), kept: m.editor}
+		return nil
+	case "up", "ctrl+p":
+		m.up(1)
+		return nil
+	case "down", "ctrl+n":
+		m.up(-1)
+		return nil
+	}
+	if !m.edit(name) && msg.Text != "" {
+		m.editor.insert(msg.Text, false)
+	}
+	m.suggest()
+	return nil
+}
+
+// press presses the button that a digit names, if nothing is typed.
+func (m *Model) press(text string) bool {
+	if len(m.editor.text) > 0 || len(text) != 1 || text[0] < '1' || text[0] > '9' {
+		return false
+	}
+	i := int(text[0] - '1')
+	if i >= len(m.talk.choices) {
+		return false
+	}
+	m.say(m.talk.choices[i].Text, false)
+	return true
+}
+
+// interrupt stops the answer as long as there is one, else takes back what is typed, else leaves.
+func (m *Model) interrupt() {
+	typed := len(m.editor.text) > 0
+	m.editor.set("")
+	m.suggest()
+	switch {
+	case m.talk.waits():
+		m.say("/stop", false)
+	case !typed:
+		m.leave()
+	}
+}
+
+// decide takes the answer to whether the gateway goes on.
+func (m *Model) decide(key string) {
+	switch key {
+	case "y", "1", "enter":
+		m.end = outcome{wanted: true, stay: true}
+	case "n", "2", "ctrl+d", "ctrl+c":
+		m.end = outcome{wanted: true}
+	case "esc":
+		m.leaving = false
+	}
+}

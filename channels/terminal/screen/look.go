@@ -1,0 +1,87 @@
+package screen
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/ansi"
+
+	"gateway/channels/markup"
+)
+
+// A look is what is known of the terminal.
+type look struct {
+	width, height int
+	method        ansi.Method // how it counts columns
+	profile       colorprofile.Profile
+}
+
+// The styles have the sixteen colours that every theme knows.
+var (
+	prompt  = lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Cyan)
+	title   = lipgloss.NewStyle().Bold(true)
+	notice  = lipgloss.NewStyle().Faint(true)
+	good    = lipgloss.NewStyle().Foreground(lipgloss.Green)
+	warning = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
+	chosen  = lipgloss.NewStyle().Reverse(true)
+)
+
+// paint returns text in a style, line by line, without what lipgloss adds to make a block of it.
+func paint(style lipgloss.Style, text string) string {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		if l != "" {
+			lines[i] = style.Render(l)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// wrap breaks text into rows that fit.
+func (l *look) wrap(text string) string { return l.method.Wrap(text, l.width-1, " ") }
+
+// cut returns the beginning of a row that fits.
+func (l *look) cut(text string) string { return l.method.Truncate(text, l.width-1, "…") }
+
+// Prompt is what the row begins with that a person types into.
+const Prompt = "› "
+
+// room returns how many columns the editor has.
+func (l *look) room() int { return max(l.width-len([]rune(Prompt))-1, 1) }
+
+// own returns what the person has said as it is printed.
+func (l *look) own(text string) string {
+	var e editor
+	e.set(text)
+	rows, _, _ := e.view(l.room(), len(text)+1, l.method)
+	const most = 12
+	if n := len(rows); n > most {
+		rows = append(rows[:most-1:most-1], paint(notice, fmt.Sprintf("… %d more lines", n-most+1)))
+	}
+	for i, r := range rows {
+		rows[i] = "  " + r
+	}
+	rows[0] = prompt.Render(Prompt) + rows[0][2:]
+	return strings.Join(rows, "\n")
+}
+
+// colored returns text with the colours that the terminal has. What is printed above the program
+// goes past Bubble Tea's own conversion.
+func (l *look) colored(text string) string {
+	var b bytes.Buffer
+	w := colorprofile.Writer{Forward: &b, Profile: l.profile}
+	_, _ = w.WriteString(text) // a buffer takes everything
+	return b.String()
+}
+
+// answer returns a message of the agent as it is printed.
+func (l *look) answer(text string) string {
+	return strings.TrimRight(markup.ANSI(text, l.width-1), "\n") + "\n"
+}
+
+// most returns how many rows change at most. The rest of the screen has room for what is printed
+// above them at once.
+func (l *look) most() int { return max(l.height*2/3, 3) }

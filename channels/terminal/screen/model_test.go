@@ -1,0 +1,354 @@
+package screen
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/ansi"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// A desk is a Model under test, with the gateway in the hands of the test.
+type desk struct {
+	*Model
+	t       *testing.T
+	said    []string // what the gateway heard, literal text in quotation marks
+	ids     []string
+	asked   []string // of files
+	printed []string // rows
+	now     time.Time
+}
+
+// Say implements [Gateway].
+func (d *desk) Say(id, text string, literal bool) {
+	if literal {
+		text = fmt.Sprintf("%q", text)
+	}
+	d.said, d.ids = append(d.said, text), append(d.ids, id)
+}
+
+// AskState implements [Gateway].
+func (d *desk) AskState() {}
+
+// AskFiles implements [Gateway].
+func (d *desk) AskFiles(prefix string) { d.asked = append(d.asked, prefix) }
+
+func sit(t *testing.T, width, height int, opts Options) *desk {
+	t.Helper()
+	d := &desk{t: t, now: time.Unix(0, 0)}
+	opts.Gateway, opts.Now = d, func() time.Time { return d.now }
+	var err error
+	if d.Model, err = New(opts); err != nil {
+		t.Fatal(err)
+	}
+	d.emit = func(text string) tea.Cmd {
+		d.printed = append(d.printed, strings.Split(text, "\n")...)
+		return nil
+	}
+	d.gets(Drawn{}, tea.WindowSizeMsg{Width: width, Height: height},
+		tea.ModeReportMsg{Mode: ansi.ModeUnicodeCore, Value: ansi.ModeReset})
+	return d
+}
+
+// gets brings messages, and prints what is to be printed.
+func (d *desk) gets(msgs ...tea.Msg) {
+	for _, msg := range msgs {
+		d.Update(msg)
+		for d.printing {
+			d.Update(printed{})
+		}
+	}
+}
+
+var keys = map[string]tea.KeyPressMsg{
+	"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "tab": {Code: tea.KeyTab},
+	"up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "left": {Code: tea.KeyLeft},
+	"right": {Code: tea.KeyRight}, "home": {Code: tea.KeyHome}, "end": {Code: tea.KeyEnd},
+	"backspace": {Code: tea.KeyBackspace}, "delete": {Code: tea.KeyDelete},
+	"alt+enter": {Code: tea.KeyEnter, Mod: tea.ModAlt},
+	"ctrl+c":    {Code: 'c', Mod: tea.ModCtrl}, "ctrl+d": {Code: 'd', Mod: tea.ModCtrl},
+	"ctrl+r": {Code: 'r', Mod: tea.ModCtrl}, "ctrl+w": {Code: 'w', Mod: tea.ModCtrl},
+	"ctrl+k": {Code: 'k', Mod: tea.ModCtrl}, "ctrl+u": {Code: 'u', Mod: tea.ModCtrl},
+}
+
+// presses presses keys by their names.
+func (d *desk) presses(names ...string) {
+	d.t.Helper()
+	for _, name := range names {
+		key, ok := keys[name]
+		if !ok {
+			d.t.Fatalf("the test knows no key %q", name)
+		}
+		d.gets(key)
+	}
+}
+
+// types types text, a code point at a time as a terminal sends it.
+func (d *desk) types(text string) {
+	for _, r := range text {
+		d.gets(tea.KeyPressMsg{Code: r, Text: string(r)})
+	}
+}
+
+// enters types a text and sends it.
+func (d *desk) enters(text string) {
+	d.types(text)
+	d.presses("enter")
+}
+
+// takes makes the gateway store all that it heard.
+func (d *desk) takes() {
+	for _, id := range d.ids {
+		d.gets(Taken(id))
+	}
+}
+
+// answers makes the gateway store all that it heard, and answer.
+func (d *desk) answers(id, text string, buttons ...Button) {
+	d.takes()
+	d.gets(Message{ID: id, Text: text, Buttons: buttons}, Message{ID: id, Done: true})
+}
+
+func (d *desk) wantSaid(want ...string) {
+	d.t.Helper()
+	if !slices.Equal(d.said, want) {
+		d.t.Errorf("the gateway heard %q, want %q", d.said, want)
+	}
+}
+
+// looks returns what was printed, and what changes, without styles.
+func (d *desk) looks() (rows []string) {
+	v := d.View()
+	rows = append(slices.Clone(d.printed), strings.Split(v.Content, "\n")...)
+	for i, r := range rows {
+		rows[i] = strings.TrimRight(ansi.Strip(r), " ")
+	}
+	return rows
+}
+
+// wantRows checks what was printed, but for blank rows.
+func (d *desk) wantPrinted(want ...string) {
+	d.t.Helper()
+	var got []string
+	for _, r := range d.printed {
+		if r = strings.TrimRight(ansi.Strip(r), " "); r != "" {
+			got = append(got, r)
+		}
+	}
+	if !slices.Equal(got, want) {
+		d.t.Errorf("printed\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+// wantTyped checks the text in the editor.
+func (d *desk) wantTyped(want string) {
+	d.t.Helper()
+	if got := d.editor.value(); got != want {
+		d.t.Errorf("the editor has %q, want %q", got, want)
+	}
+}
+
+// wantShown checks that a row has a text.
+func (d *desk) wantShown(text string) {
+	d.t.Helper()
+	if all := strings.Join(d.looks(), "\n"); !strings.Contains(all, text) {
+		d.t.Errorf("the screen does not show %q:\n%s", text, all)
+	}
+}
+
+// golden compares the screen with a file.
+func (d *desk) golden(name string) {
+	d.t.Helper()
+	v := d.View()
+	text := strings.Join(d.looks(), "\n") + "\n"
+	if c := v.Cursor; c != nil {
+		text += fmt.Sprintf("-- cursor in row %d, column %d of the rows that change\n", c.Y+1, c.X+1)
+	}
+	for _, row := range append(slices.Clone(d.printed), strings.Split(v.Content, "\n")...) {
+		if w := ansi.StringWidth(row); w > d.width {
+			d.t.Errorf("%s: a row has %d columns of %d: %q", name, w, d.width, row)
+		}
+	}
+	compare(d.t, name, text)
+}
+
+func compare(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := text; got != strings.ReplaceAll(string(want), "\r\n", "\n") {
+		t.Errorf("%s: the screen looks like\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+func (d *desk) wantEnd(want bool) {
+	d.t.Helper()
+	if d.end.wanted != want {
+		d.t.Errorf("the chat ends: %v, want %v", d.end.wanted, want)
+	}
+}
+
+// Ctrl-C stops an answer as long as there is one, else it takes back what is typed, else it leaves.
+func TestCtrlC(t *testing.T) {
+	d := sit(t, 40, 20, Options{})
+	d.enters("hello")
+	d.presses("ctrl+c")
+	d.wantSaid("hello", "/stop")
+	d.answers("a", "Stopped.")
+	d.enters("next")
+	d.takes()
+	d.gets(Message{ID: "b", Text: "It gro"})
+	d.types("typed")
+	d.presses("ctrl+c") // while it streams
+	d.wantSaid("hello", "/stop", "next", "/stop")
+	d.wantTyped("")
+	d.takes()
+	d.gets(Message{ID: "c", Text: "Stopped."}, Message{ID: "c", Done: true})
+	d.types("typed")
+	d.presses("ctrl+c")
+	d.wantEnd(false)
+	d.enters("other")
+	d.answers("d", "ok")
+	d.presses("ctrl+c")
+	d.wantEnd(true)
+	d.wantPrinted("› hello", "› /stop", "Stopped.", "› next", "› /stop", "Stopped.", "› other", "ok")
+
+	d = sit(t, 40, 20, Options{}) // also an answer to somebody at another screen
+	d.gets(Message{ID: "a", Text: "It gro"})
+	d.presses("ctrl+c")
+	d.wantSaid("/stop")
+}
+
+func TestLeave(t *testing.T) {
+	for _, text := range []string{"/exit", "/quit", "exit", " quit "} {
+		d := sit(t, 40, 20, Options{})
+		d.enters(text)
+		d.wantEnd(true)
+		d.wantSaid()
+	}
+	d := sit(t, 40, 20, Options{})
+	d.enters("hello")
+	d.takes()
+	d.gets(Message{ID: "a", Text: "It gro"})
+	d.types("x")
+	d.presses("home", "ctrl+d") // deletes
+	d.wantEnd(false)
+	d.presses("ctrl+d")
+	d.wantEnd(true)
+}
+
+// A conversation as it looks, while an answer grows and others speak.
+func TestConversation(t *testing.T) {
+	d := sit(t, 40, 20, Options{})
+	d.enters("hello")
+	d.takes()
+	d.gets(Message{ID: "a", Text: "_reads_"})
+	d.wantShown("reads · 0s")
+	d.gets(Message{ID: "a", Text: "I am\n\n_counts_"})
+	d.wantShown("counts · 0s")
+	d.wantShown("I am")
+	d.enters("and") // while it grows
+	d.gets(Message{ID: "a", Text: "I am the gateway.\n"}, Message{ID: "a", Done: true})
+	d.gets(Said("from\x1b[2J elsewhere"))
+	d.answers("b", "second\n\n")
+	d.enters("third")
+	d.answers("c", "3\x1b[2J")
+	d.wantPrinted("› hello", "› and", "I am the gateway.", "› from[2J elsewhere", "second", "› third",
+		"3[2J")
+}
+
+// A command is answered while an answer grows, which is complete later.
+func TestCommandBetween(t *testing.T) {
+	d := sit(t, 40, 20, Options{})
+	d.enters("hello")
+	d.takes()
+	d.gets(Message{ID: "a", Text: "It gro"})
+	d.enters("/status")
+	d.takes()
+	d.gets(Message{ID: "b", Text: "fine"}, Message{ID: "b", Done: true})
+	d.gets(Message{ID: "a", Text: "It grows."}, Message{ID: "a", Done: true})
+	d.wantPrinted("› hello", "› /status", "fine", "It grows.")
+}
+
+// Log lines come above what grows.
+func TestLog(t *testing.T) {
+	d := sit(t, 40, 20, Options{})
+	d.gets(Message{ID: "a", Text: "It gro"}, Log("12:00 WRN one\n"), Log("12:00 WRN two\n"))
+	d.wantPrinted("12:00 WRN one", "12:00 WRN two")
+	d.wantShown("It gro")
+}
+
+// A paste is one message, however many lines it has, and none of them is a command.
+func TestPaste(t *testing.T) {
+	d := sit(t, 40, 20, Options{})
+	d.gets(tea.PasteMsg{Content: "one\r\n/status\nthree\r"})
+	d.wantSaid()
+	d.presses("enter")
+	d.wantSaid(`"one\n/status\nthree"`)
+	d.gets(tea.PasteMsg{Content: "/halt\nmore"})
+	d.presses("enter")
+	d.wantSaid(`"one\n/status\nthree"`, `"/halt\nmore"`)
+	d.gets(tea.PasteMsg{Content: "/exit"}) // nor is it one of the screen
+	d.presses("enter")
+	d.wantEnd(false)
+	d.wantSaid(`"one\n/status\nthree"`, `"/halt\nmore"`, `"/exit"`)
+}
+
+// What begins with a "/" that was typed is a command, and so is a pasted one that Tab has made one.
+func TestPastedCommand(t *testing.T) {
+	d := sit(t, 60, 20, Options{})
+	d.types("/pair ")
+	d.gets(tea.PasteMsg{Content: "ABCD"})
+	d.presses("enter")
+	d.wantSaid("/pair ABCD")
+	d.gets(tea.PasteMsg{Content: "/pair EFGH"})
+	d.wantShown("Tab makes it a command")
+	d.presses("tab", "enter")
+	d.wantSaid("/pair ABCD", "/pair EFGH")
+}
+
+// A line that ends with a backslash goes on, and so does one that ends with Alt-Enter.
+func TestLines(t *testing.T) {
+	d := sit(t, 40, 20, Options{})
+	d.types(`one\`)
+	d.presses("enter")
+	d.types("two")
+	d.presses("alt+enter")
+	d.types("three")
+	d.wantSaid()
+	d.presses("enter")
+	d.wantSaid("one\ntwo\nthree")
+}
+
+// NO_COLOR leaves no colour, also of what is printed.
+func TestNoColor(t *testing.T) {
+	for profile, want := range map[colorprofile.Profile]bool{
+		colorprofile.ANSI: true, colorprofile.ASCII: false,
+	} {
+		d := sit(t, 40, 20, Options{})
+		d.gets(tea.ColorProfileMsg{Profile: profile})
+		d.enters("hello")
+		d.answers("a", "some `code`")
+		if got := strings.Contains(strings.Join(d.printed, ""), "\x1b[36m"); got != want {
+			t.Errorf("%v: printed %q", profile, d.printed)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package screen
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A panel says what the gateway is and does.
+type panel struct {
+	*look
+	state *State
+	owned bool // the gateway ends with the chat
+}
+
+// start returns the panel that a chat begins with: what runs, who can reach it, and what to do
+// next.
+func (p panel) start() []string {
+	s := p.state
+	rows := []string{title.Render(s.Name) + " " + s.Version}
+	line := func(text string) { rows = append(rows, strings.Split(p.wrap(text), "\n")...) }
+	line("model: " + s.Model)
+	for _, a := range s.Accounts {
+		line(describe(a))
+	}
+	line("home: " + s.Home)
+	for _, who := range s.Strangers {
+		rows = append(rows, strings.Split(paint(warning, p.wrap("! "+waits(who))), "\n")...)
+	}
+	for _, text := range p.next() {
+		rows = append(rows, strings.Split(paint(notice, p.wrap(text)), "\n")...)
+	}
+	return append(rows, "")
+}
+
+// describe says whether an account is connected, and as whom.
+func describe(a Account) string {
+	sign := good.Render("✓")
+	if !a.Up {
+		sign = warning.Render("!")
+	}
+	return fmt.Sprintf("%s %s: %s", sign, a.Name, a.Text)
+}
+
+// waits says that somebody asks to be let in, and how that is done.
+func waits(who Stranger) string {
+	return fmt.Sprintf("%s asks to be let in on %s: /pair %s", who.Name, who.Account, who.Code)
+}
+
+// next says what the person can do next.
+func (p panel) next() (tips []string) {
+	s := p.state
+	if s.Halted {
+		tips = append(tips, "Everything is halted: /resume continues.")
+	}
+	if s.Demo {
+		tips = append(tips, "This is the built-in demo, which knows a few fixed phrases. "+
+			"Set OPENAI_API_KEY, or start Ollama, and start again for a real model.")
+	}
+	if len(s.Accounts) == 0 {
+		tips = append(tips, "Only this terminal is connected. TELEGRAM_BOT_TOKEN or "+
+			"DISCORD_BOT_TOKEN connects a bot, `gateway pair` WhatsApp.")
+	}
+	leave := "Ctrl-D leaves, and the gateway goes on."
+	if p.owned {
+		leave = "Ctrl-D leaves, and the gateway stops."
+		if len(s.Accounts) > 0 {
+			leave = "Ctrl-D leaves, and asks whether the gateway goes on."
+		}
+	}
+	return append(tips, "/ and Tab: commands · @ and Tab: files · Alt-Enter: new line · "+
+		"Ctrl-C stops an answer. "+leave)
+}
+
+// status returns the status line.
+func (p panel) status() string {
+	s := p.state
+	if s == nil {
+		return "…"
+	}
+	parts := []string{s.Model}
+	if s.MaxContext > 0 {
+		parts = append(parts, fmt.Sprintf("context %d%% of %s", s.Context*100/s.MaxContext,
+			thousands(s.MaxContext)))
+	}
+	queue := "queue " + s.Queue
+	if s.Waiting > 0 {
+		queue += fmt.Sprintf(", %d waiting", s.Waiting)
+	}
+	parts = append(parts, queue, fmt.Sprintf("$%.4f", s.Cost))
+	if s.Halted {
+		parts = slices.Insert(parts, 0, "HALTED")
+	}
+	for _, a := range s.Accounts {
+		if !a.Up {
+			parts = append(parts, a.Name+" not connected")
+		}
+	}
+	if n := len(s.Strangers); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d to let in: /pair", n))
+	}
+	return strings.Join(parts, " · ")
+}
+
+func thousands(n int) string {
+	if n < 10000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%dk", n/1000)
+}
+
+// question asks whether the gateway goes on without the chat.
+func (p panel) question() []string {
+	var names []string
+	for _, a := range p.state.Accounts {
+		names = append(names, a.Name)
+	}
+	text := fmt.Sprintf("Keep the gateway running for %s?", strings.Join(names, ", "))
+	rows := strings.Split(paint(warning, p.wrap(text)), "\n")
+	for _, key := range []string{"y keeps it running here", "n stops it", "Esc back to the chat"} {
+		word, rest, _ := strings.Cut(key, " ")
+		rows = append(rows, title.Render(word)+" "+p.cut(rest))
+	}
+	return rows
+}

@@ -1,0 +1,6 @@
+//go:build unix
+
+package terminal
+
+// usesTerm says that the system describes its terminals in the variable TERM.
+const usesTerm = true
