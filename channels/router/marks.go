@@ -24,6 +24,7 @@ type marks struct {
 
 	mu    sync.Mutex
 	all   map[string]*mark     // by conversation and message
+	early []*mark              // those whose reaction is not due yet, in the order of their times
 	queue []*mark              // those that need a call, in order
 	until map[string]time.Time // until when the platform refuses marks, by chat; "" for all chats
 	began time.Time
@@ -42,12 +43,18 @@ type mark struct {
 	tries  int       // how many removals failed
 	next   time.Time // when the next try is due
 	queued bool
+	early  bool // it is among marks.early
 }
 
 const (
-	// maxMarks bounds the marks of an account. While half of that many need a call, new messages
-	// are not marked.
+	// maxMarks bounds the marks that need a call, of an account. While half of that many do, new
+	// messages are not marked.
 	maxMarks = 1024
+	// maxMarked bounds all marks of an account.
+	maxMarked = 8 * maxMarks
+	// markAfter is how long an answer must take for its message to get a reaction. One that is
+	// there sooner would make two calls for something that nobody sees.
+	markAfter = 500 * time.Millisecond
 	// longestMark is how long a turn may take. For that time after the start, reactions are removed
 	// also from messages that only an earlier process can have marked.
 	longestMark = 15 * time.Minute
@@ -88,19 +95,27 @@ func (s *marks) admitted(m *bus.InboundMessage, now time.Time) {
 	if s.reader == nil && s.reactor == nil || len(s.queue) >= maxMarks/2 {
 		return
 	}
-	if len(s.all) >= maxMarks { // some were never answered
+	if len(s.all) >= maxMarked { // some were never answered
 		for key, m := range s.all {
-			if now.Sub(m.at) > longestMark && !m.queued {
+			if now.Sub(m.at) > longestMark && !m.queued && !m.early {
 				delete(s.all, key)
 			}
 		}
 	}
-	if len(s.all) >= maxMarks {
+	if len(s.all) >= maxMarked {
 		return
 	}
 	k := &mark{to: m.From, id: m.ID, at: now, read: s.reader != nil, wanted: s.reactor != nil}
 	s.all[markKey(k.to, k.id)] = k
-	s.enqueue(k)
+	if k.wanted {
+		k.early = true
+		s.early = append(s.early, k)
+	}
+	if k.read {
+		s.enqueue(k)
+	} else if len(s.early) == 1 {
+		s.ring() // with others before it, the worker wakes by itself
+	}
 }
 
 // answered removes the reactions from messages that were answered or will not be.
@@ -114,13 +129,59 @@ func (s *marks) answered(to bus.Address, ids []string, now time.Time) {
 		k, ok := s.all[markKey(to, id)]
 		if ok {
 			k.wanted = false
+			if !k.shown && !k.queued {
+				delete(s.all, markKey(to, id))
+				continue
+			}
 		} else if now.Sub(s.began) < longestMark {
 			k = &mark{to: to, id: id, at: now, shown: true}
 		}
-		if k != nil && len(s.all) < 2*maxMarks {
+		if k != nil && len(s.queue) < 2*maxMarks {
 			s.all[markKey(to, id)] = k
 			s.enqueue(k)
 		}
+	}
+	s.dropAnswered()
+}
+
+// dropAnswered forgets the oldest of the early marks that were answered. s.mu is held.
+func (s *marks) dropAnswered() {
+	n := 0
+	for n < len(s.early) && !s.early[n].wanted {
+		s.early[n].early = false
+		n++
+	}
+	s.early = s.early[n:]
+	if len(s.early) == 0 {
+		s.early = nil
+	}
+}
+
+// dropEarly gives up the reactions that are not due yet.
+func (s *marks) dropEarly() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.early {
+		k.wanted = false
+	}
+	s.dropAnswered()
+}
+
+// promote queues the early marks that are due, and returns how long no other one will be; 0 if
+// there is none. s.mu is held.
+func (s *marks) promote(now time.Time) time.Duration {
+	for {
+		s.dropAnswered()
+		if len(s.early) == 0 {
+			return 0
+		}
+		k := s.early[0]
+		if wait := k.at.Add(markAfter).Sub(now); wait > 0 {
+			return wait
+		}
+		k.early = false
+		s.early = s.early[1:]
+		s.enqueue(k)
 	}
 }
 
@@ -132,6 +193,11 @@ func (s *marks) enqueue(k *mark) {
 		k.queued = true
 		s.queue = append(s.queue, k)
 	}
+	s.ring()
+}
+
+// ring makes the worker look for calls.
+func (s *marks) ring() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -153,6 +219,7 @@ func (s *marks) next(
 ) (c *markCall, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	wait = s.promote(now)
 	for i := 0; i < len(s.queue); {
 		k := s.queue[i]
 		due := k.next
@@ -163,9 +230,9 @@ func (s *marks) next(
 		}
 		left := max(due.Sub(now), paused(k.to))
 		switch {
-		case !k.read && k.wanted == k.shown: // the answer was faster, or all is done
+		case !k.read && (k.wanted == k.shown || k.early): // nothing is to be done, or not yet
 			s.queue, k.queued = slices.Delete(s.queue, i, i+1), false
-			if !k.wanted {
+			if !k.wanted && !k.shown {
 				delete(s.all, markKey(k.to, k.id))
 			}
 			continue
@@ -223,14 +290,17 @@ func (s *marks) completed(c *markCall, err error, now time.Time) {
 // markGrace is how long the end of the process waits for calls that are not due yet.
 const markGrace = 2 * time.Second
 
-// runMarks makes the calls of an account, one after another. After the end of ctx it makes only
-// those that are due within markGrace, until work ends.
+// runMarks makes the calls of an account, one after another. After the end of ctx it begins no
+// reaction, and makes only those calls that are due within markGrace, until work ends.
 func (r *Router) runMarks(ctx, work context.Context, a *account) {
 	paused := func(to bus.Address) time.Duration { return a.wait(to, r.now()) }
 	if err := r.clearEarlierMarks(work, a); err != nil {
 		r.log.WarnContext(ctx, "reactions of an earlier process may stay", "account", a.Name, "err", err)
 	}
 	for work.Err() == nil {
+		if ctx.Err() != nil {
+			a.marks.dropEarly()
+		}
 		c, wait := a.marks.next(r.now(), paused)
 		if c != nil {
 			err := a.marks.call(work, c)

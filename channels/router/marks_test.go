@@ -57,7 +57,7 @@ func (w *world) admit(ids ...string) {
 		list = append(list, bus.InboundMessage{ID: id, From: chatA})
 	}
 	w.router.Admitted(list)
-	w.sleep(0)
+	w.sleep(time.Second) // an answer that is there sooner needs no reaction
 }
 
 func (w *world) reply(ids ...string) {
@@ -72,7 +72,7 @@ func TestMarks(t *testing.T) {
 		w.admit("1", "2")
 		w.reply("1", "7")
 		w.reply("2")
-		want := []string{"read [1] ", "react 1 👀", "read [2] ", "react 2 👀", "react 1 ", "react 2 "}
+		want := []string{"read [1] ", "read [2] ", "react 1 👀", "react 2 👀", "react 1 ", "react 2 "}
 		if got := s.marked(); !slices.Equal(got, want) {
 			w.t.Errorf("marks are %q, want %q", got, want)
 		}
@@ -98,6 +98,42 @@ func TestMarkOvertaken(t *testing.T) {
 			w.t.Errorf("marks are %q", got)
 		}
 		w.wantRead(chatA, "hello") // nothing waits for a mark
+	})
+}
+
+// A message that is answered within half a second gets no reaction. The one beside it does, once
+// that time is over.
+func TestMarkIsNotNeeded(t *testing.T) {
+	socially(t, "👀", func(w *world, s *social) {
+		w.sleep(time.Hour)
+		w.router.Admitted([]bus.InboundMessage{{ID: "1", From: chatA}, {ID: "2", From: chatA}})
+		w.sleep(499 * time.Millisecond)
+		w.reply("1")
+		want := []string{"read [1] ", "read [2] "}
+		if got := s.marked(); !slices.Equal(got, want) {
+			w.t.Errorf("before half a second has passed marks are %q, want %q", got, want)
+		}
+		w.sleep(time.Millisecond)
+		w.reply("2")
+		if got, want := s.marked(), append(want, "react 2 👀", "react 2 "); !slices.Equal(got, want) {
+			w.t.Errorf("marks are %q, want %q", got, want)
+		}
+	})
+}
+
+// The end of the process begins no reactions, and waits for none.
+func TestNoMarkAtTheEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := &social{platform: w.platform}
+		stop := w.startWith(router.Account{Name: "full", Channel: s, Reaction: "👀"})
+		w.sleep(time.Hour)
+		w.router.Admitted([]bus.InboundMessage{{ID: "1", From: chatA}})
+		w.sleep(0)
+		stop()
+		w.sleep(time.Hour)
+		if got := s.marked(); !slices.Equal(got, []string{"read [1] "}) {
+			w.t.Errorf("marks are %q", got)
+		}
 	})
 }
 
