@@ -22,7 +22,7 @@ type ruleFile struct {
 func TestAlerts(t *testing.T) {
 	var rules ruleFile
 	readYAML(t, "prometheus/rules.yml", &rules)
-	manual, err := readFile("../../../../docs/operations.md")
+	manual, err := readFile("../../../../docs/alerts.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +35,8 @@ func TestAlerts(t *testing.T) {
 			if r.Annotations["summary"] == "" || r.Labels["severity"] == "" || r.Expr == "" {
 				t.Errorf("%s: %+v", r.Alert, r)
 			}
-			if !strings.Contains(manual, "\n### "+r.Alert+"\n") {
-				t.Errorf("docs/operations.md does not say what to do for %s", r.Alert)
+			if !strings.Contains(manual, "\n## "+r.Alert+"\n") {
+				t.Errorf("docs/alerts.md does not say what to do for %s", r.Alert)
 			}
 			if !strings.Contains(tests, `alertname="`+r.Alert+`"`) {
 				t.Errorf("rules_test.yml does not have %s fire", r.Alert)
