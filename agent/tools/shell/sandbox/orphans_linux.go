@@ -44,7 +44,7 @@ func orphans() (found []int) {
 	}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err == nil && isMarked(pid) && isFiltered(pid) && !isSupervised(pid) {
+		if err == nil && isOrphan(pid) {
 			found = append(found, pid)
 		}
 	}
@@ -52,36 +52,70 @@ func orphans() (found []int) {
 }
 
 // isMarked reports whether a process of this user has the mark.
-func isMarked(pid int) bool {
+func isMarked(pid int) (bool, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	var stat unix.Stat_t
-	if unix.Stat(dir, &stat) != nil || int(stat.Uid) != os.Getuid() {
-		return false
+	if err := unix.Stat(dir, &stat); err != nil || int(stat.Uid) != os.Getuid() {
+		return false, err
 	}
-	return strings.TrimSpace(content(dir+"/oom_score_adj")) == strconv.Itoa(markOOM)
+	text, err := os.ReadFile(dir + "/oom_score_adj")
+	return strings.TrimSpace(string(text)) == strconv.Itoa(markOOM), err
 }
 
 // isFiltered reports whether the system calls of a process that lives are filtered more than ours.
-func isFiltered(pid int) bool {
-	text := []byte(content("/proc/" + strconv.Itoa(pid) + "/status"))
-	own := []byte(content("/proc/self/status"))
+func isFiltered(pid int) (bool, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false, err
+	}
+	own, err := os.ReadFile("/proc/self/status")
 	return field(text, "Seccomp_filters:") > field(own, "Seccomp_filters:") &&
-		!bytes.Contains(text, []byte("\nState:\tZ"))
+		!bytes.Contains(text, []byte("\nState:\tZ")), err
 }
 
-// isSupervised reports whether a supervisor, of this gateway or another one, is above a process,
-// with nothing between them but what is marked. A command can call itself a supervisor, but then
-// it is filtered.
-func isSupervised(pid int) bool {
-	for isMarked(pid) {
+// isSupervisor reports whether a process is a supervisor, of this gateway or another one. A command
+// can call itself one, but then it is filtered.
+func isSupervisor(pid int) (bool, error) {
+	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil || !strings.Contains(string(name), "\x00"+Argument+"\x00") {
+		return false, err
+	}
+	filtered, err := isFiltered(pid)
+	return !filtered, err
+}
+
+// maxTries is how often the processes above one are looked for while they end.
+const maxTries = 100
+
+// isOrphan reports whether a process is marked and no supervisor is above it, with nothing between
+// them but what is marked. It reports false where it can't be known.
+func isOrphan(start int) bool {
+	if marked, err := isMarked(start); err != nil || !marked {
+		return false
+	}
+	if filtered, err := isFiltered(start); err != nil || !filtered {
+		return false
+	}
+	pid := start
+	for range maxTries {
 		s, ok := readStatus(pid)
-		if !ok {
-			return true // it has ended
-		}
-		pid = s.parent
-		name := content("/proc/" + strconv.Itoa(pid) + "/cmdline")
-		if !isFiltered(pid) && strings.Contains(name, "\x00"+Argument+"\x00") {
+		supervisor, err1 := isSupervisor(s.parent)
+		marked, err2 := isMarked(s.parent)
+		again, there := readStatus(pid)
+		switch {
+		case !ok || !there || s.parent != again.parent:
+			if pid == start && !there {
+				return false // it has ended
+			}
+			pid = start // what was above it has ended: now another process is
+		case s.parent == 0: // out of sight
 			return true
+		case err1 != nil, err2 != nil, supervisor:
+			return false
+		case !marked:
+			return true
+		default:
+			pid = s.parent
 		}
 	}
 	return false

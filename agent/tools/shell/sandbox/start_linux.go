@@ -31,6 +31,13 @@ func (j *job) start(
 	tmp string, m *minder, w *watch, result chan<- started, done <-chan struct{},
 ) {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	if unix.Gettid() == unix.Getpid() {
+		// /proc shows the main thread's restrictions as those of the process, and EndOrphans knows a
+		// supervisor by having none. While this goroutine waits, no other one runs on that thread.
+		go j.start(tmp, m, w, result, done)
+		<-done
+		return
+	}
 	var s started
 	s.pid, s.err = j.launch(tmp, m, w)
 	result <- s

@@ -40,7 +40,7 @@ type watch struct {
 // A space is what is free on a file system, or used of it.
 type space struct{ bytes, files int64 }
 
-// slack is how much less may be free than at the start without being a command's doing, in bytes.
+// slack is how many bytes a command may write to a disk that is too full.
 const slack = 16 << 20
 
 func newWatch(j *job, tmp string) *watch {
@@ -214,8 +214,9 @@ func (w *watch) lookAtDisk(pids []int) string {
 	for i, folder := range w.folders {
 		now := freeOn(folder)
 		d := space{w.free[i].bytes - now.bytes, w.free[i].files - now.files}
-		if now.bytes < w.limits.KeepFree && d.bytes > slack {
-			return LimitFree // what only removes files goes on
+		// Others may fill the disk, and what only removes files goes on.
+		if now.bytes < w.limits.KeepFree && d.bytes > slack && w.written(pids).bytes > slack {
+			return LimitFree
 		}
 		if w.limits.Disk >= 0 && d.bytes > w.limits.Disk/4 ||
 			w.limits.Files >= 0 && d.files > int64(w.limits.Files/4) {
