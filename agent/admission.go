@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 
+	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
 )
@@ -25,7 +26,7 @@ func (d *Dispatcher) start(work context.Context, key session.Key, w *worker) {
 
 // admit runs the workers for which there is room. d.mu is held.
 func (d *Dispatcher) admit(work context.Context) {
-	for len(d.lobby) > 0 && d.running < admitted*cap(d.slots) && !d.isDraining() {
+	for len(d.lobby) > 0 && d.running < admitted*cap(d.env.Calls.Slots) && !d.isDraining() {
 		w := d.lobby[0]
 		d.lobby[0] = nil
 		d.lobby = d.lobby[1:]
@@ -44,9 +45,9 @@ func (d *Dispatcher) admit(work context.Context) {
 
 // ended notes that w works no more, and admits others.
 func (d *Dispatcher) ended(work context.Context, w *worker) {
-	w.prove(true)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	w.prove(true)
 	d.running--
 	d.taskEnded(work, w.key)
 	d.admit(work)
@@ -66,4 +67,38 @@ func (d *Dispatcher) leaveLobby(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// MaxTasks is how many sub-agents of one session work at once; the others wait.
+const MaxTasks = 4
+
+// holdBack reports whether the task r has to wait, because enough sub-agents of its session work.
+// d.mu is held.
+func (d *Dispatcher) holdBack(key session.Key, r bus.Received) bool {
+	parent := key.Parent()
+	if parent == "" || d.tasks[parent] < MaxTasks {
+		return false
+	}
+	d.queued[parent] = append(d.queued[parent], r)
+	return true
+}
+
+// taskEnded counts that a sub-agent works no more, and lets the next one begin. d.mu is held.
+func (d *Dispatcher) taskEnded(work context.Context, key session.Key) {
+	parent := key.Parent()
+	if parent == "" {
+		return
+	}
+	if d.tasks[parent]--; d.tasks[parent] <= 0 {
+		delete(d.tasks, parent)
+	}
+	queue := d.queued[parent]
+	if len(queue) == 0 || d.isDraining() {
+		return
+	}
+	if d.queued[parent] = queue[1:]; len(queue) == 1 {
+		delete(d.queued, parent)
+	}
+	next := queue[0]
+	d.start(work, session.Of(next.Message), &worker{waiting: []bus.Received{next}})
 }

@@ -8,18 +8,18 @@ import (
 
 	"gateway/agent/budget"
 	"gateway/agent/llm"
+	"gateway/agent/observe"
 	"gateway/agent/prompt"
 	"gateway/bus"
 )
 
 // ask calls the model once, showing its answer while it grows.
 func (t *turn) ask(ctx context.Context) (resp *llm.Response, err error) {
-	d := t.d
 	if err := t.takeSlot(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { <-d.slots }()
-	if err := d.halted(ctx); err != nil {
+	defer func() { <-t.env.Calls.Slots }()
+	if err := t.env.Calls.Halted(ctx); err != nil {
 		return nil, err
 	}
 	req := t.request(ctx)
@@ -28,12 +28,12 @@ func (t *turn) ask(ctx context.Context) (resp *llm.Response, err error) {
 		return nil, err
 	}
 	defer t.giveBack(hold)
-	ctx, seen := d.watchModel(ctx, ModelBegin{Model: t.config().ModelID})
-	defer func() { seen.end(resp, err) }()
+	ctx, seen := t.env.Calls.Watch(ctx, observe.ModelBegin{Model: t.settings.ModelID})
+	defer func() { seen.End(resp, err) }()
 	var text strings.Builder
 	text.WriteString(t.partial)
-	for ev, err := range t.config().model.Stream(ctx, req) {
-		seen.event()
+	for ev, err := range t.settings.Model.Stream(ctx, req) {
+		seen.Event()
 		if err != nil {
 			t.spendBroken(ctx, hold, req, text.Len()-len(t.partial))
 			return nil, err
@@ -47,7 +47,7 @@ func (t *turn) ask(ctx context.Context) (resp *llm.Response, err error) {
 			t.show(text.String(), "")
 		}
 		if ev.Response != nil {
-			d.estimates.LearnFrom(req, ev.Response)
+			t.env.Calls.Estimates.LearnFrom(req, ev.Response)
 			t.bill.session.Context = ev.Response.Usage.Input
 			t.prompt = ev.Response.Usage.Input + ev.Response.Usage.Output
 			t.shortened = false
@@ -56,7 +56,7 @@ func (t *turn) ask(ctx context.Context) (resp *llm.Response, err error) {
 		}
 	}
 	// Only a model that breaks its contract ends without a response.
-	return nil, &llm.Error{Kind: llm.Unavailable, Model: t.config().ModelName}
+	return nil, &llm.Error{Kind: llm.Unavailable, Model: t.settings.ModelName}
 }
 
 // spendBroken counts a call that ended after so many bytes of the answer, before the model could
@@ -67,9 +67,9 @@ func (t *turn) spendBroken(
 	if answer == 0 && ctx.Err() == nil {
 		return
 	}
-	t.spend(hold, t.config().ModelID, llm.Usage{
-		Input:  t.d.estimates.Tokens(t.config().ModelID, prompt.Size(req)),
-		Output: t.d.estimates.Tokens(t.config().ModelID, answer),
+	t.spend(hold, t.settings.ModelID, llm.Usage{
+		Input:  t.env.Calls.Estimates.Tokens(t.settings.ModelID, prompt.Size(req)),
+		Output: t.env.Calls.Estimates.Tokens(t.settings.ModelID, answer),
 	})
 }
 
@@ -77,7 +77,7 @@ func (t *turn) spendBroken(
 func (t *turn) request(ctx context.Context) llm.Request {
 	messages := prompt.WithToolImages(prompt.Prepare(t.history, t.historySize()))
 	messages = slices.Insert(messages, 0, llm.Message{Role: llm.System, Text: t.system})
-	req := llm.Request{MaxOutput: t.config().MaxOutput}
+	req := llm.Request{MaxOutput: t.settings.MaxOutput}
 	if t.closing == "" {
 		req.Tools = t.tools.Specs()
 	}
@@ -122,7 +122,7 @@ func (t *turn) showBegin() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.live == l && !l.over && (l.due || !l.any) { // else it comes too late
-			t.publish(t.d.opts.Now())
+			t.publish(t.env.Now())
 		}
 	})
 	t.live = l
@@ -131,7 +131,7 @@ func (t *turn) showBegin() {
 // show shows the answer so far and what is being done: at once, or, if that is too soon, when it
 // is time.
 func (t *turn) show(text, status string) {
-	now := t.d.opts.Now()
+	now := t.env.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.live
@@ -160,7 +160,7 @@ func (t *turn) show(text, status string) {
 func (t *turn) publish(now time.Time) {
 	t.live.timer.Stop()
 	t.live.due, t.live.shown, t.live.any = false, now, true
-	t.d.Live.Publish(t.live.newest)
+	t.env.Live.Publish(t.live.newest)
 }
 
 // hide keeps more of the preview from coming, also if its timer has fired and waits for the turn's
@@ -182,7 +182,7 @@ func (t *turn) showEnd(void bool) {
 	if t.hide() || void && t.ID != 0 && (t.Attempts > 1 || t.woken) {
 		p := t.progress()
 		p.Ended, p.Void = true, void
-		t.d.Live.Publish(p)
+		t.env.Live.Publish(p)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -45,35 +45,34 @@ var errNoSlot = errors.New("no model call could be made for too long")
 
 // takeSlot waits for a slot.
 func (t *turn) takeSlot(ctx context.Context) error {
-	d := t.d
 	select { // most find one
-	case d.slots <- struct{}{}:
+	case t.env.Calls.Slots <- struct{}{}:
 		return t.slotTaken(ctx)
 	default:
 	}
 	t.clock.stand()
 	defer t.clock.goOn()
-	patience := time.NewTimer(longestWaits * t.config().TurnTimeout)
+	patience := time.NewTimer(longestWaits * t.settings.Timeout)
 	defer patience.Stop()
 	select {
-	case d.slots <- struct{}{}:
+	case t.env.Calls.Slots <- struct{}{}:
 		return t.slotTaken(ctx)
 	case <-patience.C:
 		return errNoSlot
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-d.draining:
+	case <-t.env.Draining:
 		return errDraining
 	}
 }
 
 // slotTaken gives the slot back if it is of no use any more.
 func (t *turn) slotTaken(ctx context.Context) (err error) {
-	if err = ctx.Err(); err == nil && t.d.isDraining() {
+	if err = ctx.Err(); err == nil && t.env.isDraining() {
 		err = errDraining
 	}
 	if err != nil {
-		<-t.d.slots
+		<-t.env.Calls.Slots
 	}
 	return err
 }

@@ -44,10 +44,10 @@ func (c conversations) Status(ctx context.Context, key session.Key) (command.Sta
 	for _, text := range channels {
 		lines = append(lines, "- Channel: "+text)
 	}
-	return command.Status{Lines: lines, Model: config.ModelName, Context: config.contextBudget(),
+	return command.Status{Lines: lines, Model: config.ModelName, Context: config.ContextBudget(),
 		Uptime:  d.opts.Now().Sub(d.started).Truncate(time.Second).String(),
-		Waiting: len(waiting), Mode: string(mode), Busy: busy, Calls: len(d.slots),
-		Slots: cap(d.slots)}, err
+		Waiting: len(waiting), Mode: string(mode), Busy: busy, Calls: len(d.env.Calls.Slots),
+		Slots: cap(d.env.Calls.Slots)}, err
 }
 
 // Mode implements [command.Sessions].

@@ -7,6 +7,7 @@ import (
 
 	"gateway/agent/background"
 	"gateway/agent/llm"
+	"gateway/agent/modelcall"
 	"gateway/agent/policy"
 	"gateway/agent/prompt"
 	"gateway/store"
@@ -39,7 +40,7 @@ func (t *turn) makeRoom(ctx context.Context, force bool) error {
 		if size <= enough && !t.truncated && !force {
 			return nil
 		}
-		need := t.d.estimates.Bytes(t.config().ModelID, size-aim)
+		need := t.env.Calls.Estimates.Bytes(t.settings.ModelID, size-aim)
 		if force {
 			need = max(need, prompt.TextSize(t.history)/2)
 		}
@@ -62,9 +63,9 @@ func (t *turn) makeRoom(ctx context.Context, force bool) error {
 // half as many. Where the system prompt and the tools leave little of that, half of what they leave
 // is for the conversation, or notes would be made of it with every message.
 func (t *turn) room() (most, aim int) {
-	budget := t.config().contextBudget()
+	budget := t.settings.ContextBudget()
 	bare := len(t.system) + prompt.ToolsSize(t.tools.Specs())
-	with := func(n int) int { return t.d.estimates.Tokens(t.config().ModelID, bare+n) }
+	with := func(n int) int { return t.env.Calls.Estimates.Tokens(t.settings.ModelID, bare+n) }
 	most, aim = max(budget-1, with(leastHistory)), budget/2
 	if with(leastHistory/2) > aim {
 		aim = (with(0) + most) / 2
@@ -95,7 +96,7 @@ func (t *turn) cut() {
 // size estimates how many tokens the next prompt of the turn has.
 func (t *turn) size() int {
 	bytes := len(t.system) + prompt.TextSize(t.history) + prompt.ToolsSize(t.tools.Specs())
-	return t.d.estimates.Tokens(t.config().ModelID, bytes)
+	return t.env.Calls.Estimates.Tokens(t.settings.ModelID, bytes)
 }
 
 // compactOlder makes notes of the oldest part of the conversation, of about need bytes, and reports
@@ -104,22 +105,22 @@ func (t *turn) compactOlder(ctx context.Context, need int) (bool, error) {
 	if t.Scope == "" {
 		return false, nil
 	}
-	read := t.d.DB.Read(context.WithoutCancel(ctx))
-	first, err := t.d.sessions.TurnStart(read, &t.Turn)
+	read := t.env.DB.Read(context.WithoutCancel(ctx))
+	first, err := t.env.sessions.TurnStart(read, &t.Turn)
 	if err != nil {
 		return false, err
 	}
-	before, err := t.d.sessions.Summary(read, t.Session)
+	before, err := t.env.sessions.Summary(read, t.Session)
 	if err != nil {
 		return false, err
 	}
-	entries, err := t.d.summarizer.Part(read, t.Session, before.Start, first-1, need)
+	entries, err := t.env.Summarizer.Part(read, t.Session, before.Start, first-1, need)
 	if err != nil || len(entries) == 0 {
 		return false, err
 	}
 	t.show(t.partial, "Making notes …")
-	moved, err := t.d.summarizer.Compact(ctx, t.Session, before, entries, t.spender(), true)
-	if ctx.Err() != nil || errors.Is(err, policy.ErrHalted) || isSpent(err) {
+	moved, err := t.env.Summarizer.Compact(ctx, t.Session, before, entries, t.spender(), true)
+	if ctx.Err() != nil || errors.Is(err, policy.ErrHalted) || modelcall.IsSpent(err) {
 		return false, nil // shows at the next model call, which ends the turn as is due
 	}
 	return moved, err
@@ -131,10 +132,10 @@ func (t *turn) compactOlder(ctx context.Context, need int) (bool, error) {
 func (t *turn) leave(tx *store.Tx) (later bool, err error) {
 	put := func(w background.Work, state []byte) {
 		if err == nil {
-			later, err = true, t.d.background.Add(tx, background.Task{Work: w, State: state})
+			later, err = true, t.env.Background.Add(tx, background.Task{Work: w, State: state})
 		}
 	}
-	if t.wrote && t.d.Documents != nil {
+	if t.wrote && t.env.Documents != nil {
 		put(background.Work{Kind: background.Version, Scope: t.Scope}, nil)
 	}
 	if state, tooLarge := t.excess(); !t.isTask() && t.Scope != "" && tooLarge {
@@ -151,6 +152,6 @@ func (t *turn) excess() (state []byte, tooLarge bool) {
 	}
 	size := max(t.prompt, t.size())
 	most, aim := t.room()
-	need := t.d.estimates.Bytes(t.config().ModelID, size-aim)
+	need := t.env.Calls.Estimates.Bytes(t.settings.ModelID, size-aim)
 	return background.Need(need), size > most
 }

@@ -58,7 +58,7 @@ func TestNotesThatCannotBeMade(t *testing.T) {
 			w.say("b", "/halt")
 			w.say("a", "/stop")
 		}, want: "Stopped."},
-		{name: "it takes too long", set: func(w *world) { w.opts.TurnTimeout = time.Minute },
+		{name: "it takes too long", set: func(w *world) { w.opts.Timeout = time.Minute },
 			do: func(w *world, _ chan struct{}) { w.sleep(2 * time.Minute) }, want: sayTimeout},
 		{name: "interrupted", set: func(w *world) { w.opts.QueueMode = Interrupt },
 			do: func(w *world, release chan struct{}) {
@@ -308,7 +308,7 @@ func TestSmallWindow(t *testing.T) {
 				w.say("a", fmt.Sprint("thing ", i, strings.Repeat(" and more", window/400)))
 			}
 			w.wantQuiet()
-			budget := w.d.config().contextBudget()
+			budget := w.d.config().ContextBudget()
 			asked := len(w.clerk().asked)
 			for i, r := range m.Requests() {
 				bare := prompt.TextSize(r.Messages[:1])

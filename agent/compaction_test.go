@@ -78,7 +78,7 @@ func TestFitKeepsTheConversation(t *testing.T) {
 		var last *turn
 		w.tx(func(tx *store.Tx) error { // one for all, which is faster
 			for i, messages := range plan {
-				last = &turn{d: w.d, w: &worker{d: w.d, key: key}, role: "owner", tools: w.deps.Tools}
+				last = newTurn(w.d, key)
 				last.Session, last.Address, last.Scope = key, at(chat), memory.OfChat(at(chat))
 				err := st.Begin(tx, &last.Turn, "", w.d.lease, now, messages[0])
 				if err == nil && i < len(plan)-1 {
@@ -139,8 +139,8 @@ func checkFitted(rt *rapid.T, w *world, chat string, last *turn, said []string) 
 	if problem := llmtest.Problem(req.Messages); problem != "" {
 		rt.Errorf("%s in %q", problem, lines(req.Messages[1:]))
 	}
-	size := w.d.estimates.Tokens("", prompt.Size(req))
-	if most := w.d.config().contextBudget(); size > most && len(req.Messages) > 2 {
+	size := w.d.env.Calls.Estimates.Tokens("", prompt.Size(req))
+	if most := w.d.config().ContextBudget(); size > most && len(req.Messages) > 2 {
 		rt.Errorf("a prompt of %d tokens with %d messages, want %d at most",
 			size, len(req.Messages), most)
 	}
@@ -390,4 +390,10 @@ func TestEstimateLearns(t *testing.T) {
 			t.Errorf("1,600 bytes did not fit into 1,000 tokens and are taken for %d", got)
 		}
 	}
+}
+
+// newTurn returns a turn of an owner that has not begun.
+func newTurn(d *Dispatcher, key session.Key) *turn {
+	return &turn{env: d.env, box: &worker{d: d, key: key}, settings: d.configOf(key), role: "owner",
+		tools: d.Tools}
 }

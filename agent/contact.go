@@ -14,11 +14,11 @@ const contactTurns = 3
 
 // unknown reports whether the person of a direct chat has chosen no style yet.
 func (t *turn) unknown() bool {
-	if t.d.Documents == nil || t.Scope == "" || t.group || t.isTask() || t.proactive() ||
+	if t.env.Documents == nil || t.Scope == "" || t.group || t.isTask() || t.proactive() ||
 		!t.role.AtLeast(bus.User) || !t.has("write_file") {
 		return false
 	}
-	doc := t.d.Documents.In(t.Scope).Doc(document.User)
+	doc := t.env.Documents.In(t.Scope).Doc(document.User)
 	return doc.Hash == "" && doc.Problem == ""
 }
 
@@ -31,8 +31,8 @@ func (t *turn) settleStyle(ctx context.Context) {
 	if t.Number <= contactTurns || !t.unknown() {
 		return
 	}
-	err := t.d.Documents.Save(t.Scope, document.User, noStyle, "")
+	err := t.env.Documents.Save(t.Scope, document.User, noStyle, "")
 	if err != nil && !errors.Is(err, document.ErrChanged) {
-		t.d.logger(&t.Turn).WarnContext(ctx, "style not written", "err", err)
+		t.logger().WarnContext(ctx, "style not written", "err", err)
 	}
 }

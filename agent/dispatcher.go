@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"os"
 	"slices"
@@ -15,7 +14,6 @@ import (
 
 	"gateway/agent/budget"
 	"gateway/agent/command"
-	"gateway/agent/prompt"
 	"gateway/agent/question"
 	"gateway/bus"
 	"gateway/session"
@@ -33,9 +31,8 @@ type Dispatcher struct {
 	sessions  session.Store
 	questions question.Store
 	backgroundTasks
-	estimates prompt.Estimator
-	slots     chan struct{} // a model call holds one
-	started   time.Time
+	env     *Env
+	started time.Time
 
 	lease     store.Lease
 	last      int64                 // newest inbox message that was handed out; used by Run only
@@ -46,14 +43,11 @@ type Dispatcher struct {
 
 	commandSlots chan struct{} // a command holds one
 
-	draining  chan struct{} // closed when turns should end at their next step
-	fatal     chan error    // the first error that ends Run
-	dueC      chan struct{} // rung when dueKeys grows
-	panics    atomic.Int64
-	abandoned atomic.Int64 // tool calls that nobody waits for, and that go on
-	drops     drops
-	readied   readied
-	beat      atomic.Int64 // when Run last went round, in nanoseconds; see Stats
+	draining chan struct{} // closed when turns should end at their next step
+	fatal    chan error    // the first error that ends Run
+	dueC     chan struct{} // rung when dueKeys grows
+	drops    drops
+	beat     atomic.Int64 // when Run last went round, in nanoseconds; see Stats
 
 	mu      sync.Mutex
 	workers map[session.Key]*worker        // a key is present while its worker runs, or waits to
@@ -65,8 +59,7 @@ type Dispatcher struct {
 	queued  map[session.Key][]bus.Received // tasks that are held back, likewise
 	modes   map[session.Key]Mode           // of the sessions that have one of their own
 	models  map[session.Key]string         // likewise, by name; see model.go
-	recent  histories
-	wg      sync.WaitGroup // of the workers
+	wg      sync.WaitGroup                 // of the workers
 }
 
 // NewDispatcher returns a Dispatcher. A nil opts means the defaults.
@@ -81,7 +74,6 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	}
 	d := &Dispatcher{
 		Deps: deps, opts: o,
-		slots:    make(chan struct{}, o.Slots),
 		started:  o.Now(),
 		draining: make(chan struct{}),
 		fatal:    make(chan error, 1),
@@ -98,8 +90,11 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 		modes:   make(map[session.Key]Mode),
 		models:  make(map[session.Key]string),
 	}
-	d.current.Store(&settings{o, deps.Model, deps.Notes})
-	d.backgroundTasks = newBackground(d, &d.estimates)
+	o.Model = deps.Model
+	d.current.Store(&settings{o, deps.Notes})
+	d.env = newEnv(d)
+	d.backgroundTasks = newBackground(d, d.env.Calls.Estimates)
+	d.env.Background, d.env.Summarizer, d.env.Merger = d.background, d.summarizer, d.merger
 	d.commands = d.newCommands(d.DB)
 	return d
 }
@@ -208,7 +203,7 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.estimates.Load(ratios)
+	d.env.Calls.Estimates.Load(ratios)
 	waits, err := d.waits(work)
 	if err != nil {
 		return err
@@ -405,7 +400,7 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 		w.told = false
 		if d.mode(key) == Interrupt && w.cancel != nil && !w.alone && person &&
 			!slices.ContainsFunc(w.waiting, w.isOther) { // nobody ends what others have asked for
-			w.cancel(errInterrupted)
+			w.cancel(ErrInterrupted)
 		}
 		w.ring()
 		d.mu.Unlock()
@@ -490,11 +485,6 @@ func (d *Dispatcher) isDraining() bool {
 	}
 }
 
-// logger returns the log of a turn.
-func (d *Dispatcher) logger(t *session.Turn) *slog.Logger {
-	return d.opts.Logger.With("session", t.Session, "turn", t.ID)
-}
-
 // reply returns an answer with the given text to m, quoting it where others read along.
 func reply(m bus.InboundMessage, text string) bus.OutboundMessage {
 	return bus.OutboundMessage{To: m.From, ReplyTo: quoted(m), Text: text, Answers: []string{m.ID}}
@@ -507,9 +497,9 @@ func quoted(m bus.InboundMessage) string {
 	return ""
 }
 
-// errInterrupted is why a turn's context ends when a newer message takes its place, and
-// errHalted when a person stops it.
+// ErrInterrupted is why a turn's context ends when a newer message takes its place, and
+// ErrStopped when a person stops it.
 var (
-	errInterrupted = errors.New("interrupted by a newer message")
-	errHalted      = errors.New("stopped by a person")
+	ErrInterrupted = errors.New("interrupted by a newer message")
+	ErrStopped     = errors.New("stopped by a person")
 )

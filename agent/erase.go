@@ -48,7 +48,7 @@ func (e *erasure) Cancel() {
 func (d *Dispatcher) letGo(keys []session.Key) {
 	for _, key := range keys {
 		d.cancelStopped(key, true, nil)
-		d.recent.drop(key)
+		d.env.Transcripts.Drop(key)
 		d.mu.Lock()
 		delete(d.modes, key)
 		delete(d.models, key)

@@ -10,6 +10,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/modelcall"
 	"gateway/agent/prompt"
 	"gateway/store"
 )
@@ -28,15 +29,15 @@ func TestEstimateIsKept(t *testing.T) {
 		w.model.Queue(counted("one", 2000))
 		w.start()
 		w.say("a", strings.Repeat("long ", 2000))
-		learnt := w.d.estimates.Ratio("scripted")
+		learnt := w.d.env.Calls.Estimates.Ratio("scripted")
 		if learnt == prompt.BytesPerToken || learnt < prompt.LeastRatio {
 			t.Fatalf("the ratio is %g, want one that was learnt", learnt)
 		}
 		w.restart()
-		if got := w.d.estimates.Ratio("scripted"); got != learnt {
+		if got := w.d.env.Calls.Estimates.Ratio("scripted"); got != learnt {
 			t.Errorf("after a restart the ratio is %g, want %g", got, learnt)
 		}
-		if got := w.d.estimates.Ratio("other"); got != prompt.BytesPerToken {
+		if got := w.d.env.Calls.Estimates.Ratio("other"); got != prompt.BytesPerToken {
 			t.Errorf("that of another model is %g, want %d", got, prompt.BytesPerToken)
 		}
 		w.wantQuiet()
@@ -58,9 +59,9 @@ func TestEstimateOfNotesIsKept(t *testing.T) {
 		if n := len(notes.Requests()); n != 1 {
 			t.Fatalf("the model for notes was asked %d times, want once", n)
 		}
-		learnt := w.d.estimates.Ratio("noted")
+		learnt := w.d.env.Calls.Estimates.Ratio("noted")
 		w.restart()
-		if got := w.d.estimates.Ratio("noted"); got != learnt || got == prompt.BytesPerToken {
+		if got := w.d.env.Calls.Estimates.Ratio("noted"); got != learnt || got == prompt.BytesPerToken {
 			t.Errorf("after a restart the ratio is %g, want %g, as it was learnt", got, learnt)
 		}
 	})
@@ -75,7 +76,7 @@ func TestEstimateIsWrittenRarely(t *testing.T) {
 		write := func() bool {
 			t.Helper()
 			l := e.Unsaved("m")
-			w.tx(func(tx *store.Tx) error { return saveCalibration(tx, l) })
+			w.tx(func(tx *store.Tx) error { return modelcall.SaveCalibration(tx, l) })
 			e.Saved(l)
 			return l != prompt.Calibration{}
 		}
@@ -110,7 +111,7 @@ func TestEstimateIsWrittenRarely(t *testing.T) {
 		}
 		e.Learn("m", 6000, 1000)
 		failed := w.deps.DB.Tx(t.Context(), func(tx *store.Tx) error {
-			if err := saveCalibration(tx, e.Unsaved("m")); err != nil {
+			if err := modelcall.SaveCalibration(tx, e.Unsaved("m")); err != nil {
 				return err
 			}
 			return fmt.Errorf("it ends otherwise")

@@ -14,7 +14,7 @@ func TestGracefulStopsAreNoAttempts(t *testing.T) {
 		w.model.Queue(held(llmtest.Say("never"), make(chan struct{})))
 		w.start()
 		w.say("a", "hello")
-		for range 2 * maxAttempts {
+		for range 2 * MaxAttempts {
 			w.must(w.stop())
 			w.model.Queue(held(llmtest.Say("never"), make(chan struct{})))
 			w.start()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/heartbeat"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/schedule"
@@ -22,17 +23,23 @@ import (
 // heartbeats starts a dispatcher with a scheduler, and heartbeats every half an hour.
 func (w *world) heartbeats() {
 	w.t.Helper()
-	var d atomic.Pointer[Dispatcher]
+	var started atomic.Bool
+	finder := w.heartbeat()
 	w.jobs(schedule.Options{Heartbeat: 30 * time.Minute,
 		Beats: func(ctx context.Context) ([]schedule.Beat, error) {
-			if d.Load() == nil {
-				return nil, nil // not started yet
+			if !started.Load() {
+				return nil, nil
 			}
-			return d.Load().Heartbeats(ctx)
+			return finder.List(ctx)
 		},
-		Open: func(s memory.Scope) bool { return d.Load().HasHeartbeat(s) }})
+		Open: finder.IsOpen})
 	w.start()
-	d.Store(w.d)
+	started.Store(true)
+}
+
+// heartbeat returns what finds heartbeats.
+func (w *world) heartbeat() *heartbeat.Finder {
+	return &heartbeat.Finder{DB: w.deps.DB, Inbox: w.deps.Inbox, Documents: w.deps.Documents}
 }
 
 // lookAfter writes the HEARTBEAT.md of a scope.
@@ -101,8 +108,8 @@ func TestHasHeartbeat(t *testing.T) {
 		} {
 			w.lookAfter(s, text)
 			w.sleep(time.Minute)
-			if got := w.d.HasHeartbeat(s); got != want {
-				t.Errorf("HasHeartbeat of %q = %t, want %t", text, got, want)
+			if got := w.heartbeat().IsOpen(s); got != want {
+				t.Errorf("IsOpen of %q = %t, want %t", text, got, want)
 			}
 		}
 	})

@@ -11,14 +11,14 @@ import (
 // historySize is how many bytes the transcript in a prompt may have: what the budget leaves beside
 // the system prompt and the tools.
 func (t *turn) historySize() int {
-	size := t.d.estimates.Bytes(t.config().ModelID, t.config().contextBudget())
+	size := t.env.Calls.Estimates.Bytes(t.settings.ModelID, t.settings.ContextBudget())
 	return max(size-len(t.system)-prompt.ToolsSize(t.tools.Specs()), leastHistory)
 }
 
 // readLimit is how many bytes of a transcript are read for a prompt. What is more shall become
 // notes first.
 func (t *turn) readLimit() int {
-	return 2 * t.d.estimates.Bytes(t.config().ModelID, t.config().contextBudget())
+	return 2 * t.env.Calls.Estimates.Bytes(t.settings.ModelID, t.settings.ContextBudget())
 }
 
 // leastHistory is how many bytes of transcript a prompt has at least.
@@ -35,19 +35,19 @@ func (t *turn) restore(ctx context.Context) error {
 
 // load reads the transcript and builds the system prompt.
 func (t *turn) load(ctx context.Context) (err error) {
-	read := t.d.DB.Read(context.WithoutCancel(ctx))
+	read := t.env.DB.Read(context.WithoutCancel(ctx))
 	if t.First { // there is nothing but what begin has written
 		t.system, err = t.systemPrompt(read, session.Summary{})
 		return err
 	}
-	h, err := t.d.recent.read(read, t.d.sessions, t.Session, t.readLimit())
+	h, err := t.env.Transcripts.read(read, t.env.sessions, t.Session, t.readLimit())
 	if err != nil {
 		return err
 	}
 	// Read after the transcript: what becomes notes in between is there twice, and not missing.
 	var summary session.Summary
 	if h.Start > 0 {
-		if summary, err = t.d.sessions.Summary(read, t.Session); err != nil {
+		if summary, err = t.env.sessions.Summary(read, t.Session); err != nil {
 			return err
 		}
 	}
@@ -57,7 +57,7 @@ func (t *turn) load(ctx context.Context) (err error) {
 	t.truncated, t.older = h.Truncated, 0
 	if h.Truncated && h.Entries[0].Turn == t.ID {
 		// It is too long by itself, but its question must not be missing.
-		t.history, err = t.d.sessions.TurnMessages(read, &t.Turn)
+		t.history, err = t.env.sessions.TurnMessages(read, &t.Turn)
 		return err
 	}
 	t.history = make([]llm.Message, 0, len(h.Entries)+8)
@@ -73,7 +73,7 @@ func (t *turn) load(ctx context.Context) (err error) {
 // shorten makes the prompt smaller after the model has found it too long: notes take the place of
 // the older half of the conversation, or, where there is no such half, the tool results are cut.
 func (t *turn) shorten(ctx context.Context) error {
-	t.d.estimates.Exceeded(t.config().ModelID, t.config().ContextWindow,
+	t.env.Calls.Estimates.Exceeded(t.settings.ModelID, t.settings.ContextWindow,
 		len(t.system)+prompt.TextSize(t.history)+prompt.ToolsSize(t.tools.Specs()))
 	before := len(t.history)
 	if err := t.fit(ctx, true); err != nil {

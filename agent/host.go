@@ -3,9 +3,11 @@ package agent
 import (
 	"context"
 
+	"gateway/agent/attachment"
 	"gateway/agent/background"
 	"gateway/agent/budget"
 	"gateway/agent/llm"
+	"gateway/agent/modelcall"
 	"gateway/agent/prompt"
 	"gateway/bus"
 	"gateway/memory"
@@ -21,27 +23,29 @@ type host struct{ d *Dispatcher }
 func (h host) Ask(
 	ctx context.Context, who budget.Spender, req llm.Request,
 ) (*llm.Response, error) {
-	return h.d.callModel(ctx, who, req)
+	s := h.d.config()
+	return h.d.env.Calls.Ask(ctx, who,
+		modelcall.Model{Model: s.notes, ID: s.NotesID, Name: s.ModelName}, req)
 }
 
 // Background implements [background.Settings].
 func (h host) Background() background.Config {
 	s := h.d.config()
-	return background.Config{Model: s.NotesID, ModelName: s.ModelName, Tokens: s.contextBudget(),
+	return background.Config{Model: s.NotesID, ModelName: s.ModelName, Tokens: s.ContextBudget(),
 		IdleAfter: s.IdleAfter, Dream: s.DreamEvery}
 }
 
 // Prompt implements [background.Settings].
 func (h host) Prompt(key session.Key) (model string, tokens int) {
 	s := h.d.configOf(key)
-	return s.ModelID, s.contextBudget()
+	return s.ModelID, s.ContextBudget()
 }
 
 // TellOwners implements [background.Owners].
 func (h host) TellOwners(tx *store.Tx, text string) error {
-	return h.d.tellOwners(tx, func(to bus.Address) bus.OutboundMessage {
+	return h.d.env.Calls.TellOwners(tx, bus.Address{}, func(to bus.Address) bus.OutboundMessage {
 		return bus.OutboundMessage{To: to, Text: text}
-	}, bus.Address{})
+	})
 }
 
 // Explain implements [background.Texts].
@@ -134,3 +138,31 @@ func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 	})
 	return b
 }
+
+// newEnv returns what the turns of d work with, but for what does background tasks.
+func newEnv(d *Dispatcher) *Env {
+	o := &d.opts
+	calls := &modelcall.Calls{DB: d.DB, Outbox: d.Outbox, Ledger: o.Usage,
+		Owners: ownerChats(o.Owners), Observer: o.Observer, Estimates: new(prompt.Estimator),
+		Slots: make(chan struct{}, o.Slots), Now: o.Now}
+	e := &Env{
+		Profile: Profile{Name: o.Name, Workspace: o.WorkspacePath, Location: o.Location,
+			ToolTimeout: o.ToolTimeout, FormatHint: o.FormatHint},
+		DB: d.DB, Inbox: d.Inbox, Outbox: d.Outbox, Live: d.Live, Tools: d.Tools,
+		Attachments: &attachment.Loader{Media: d.Media, Extract: d.Extract,
+			Transcriber: o.Transcriber, Calls: calls, Logger: o.Logger},
+		Calls: calls, Jobs: d.Jobs, Memory: d.Memory, Documents: d.Documents, Skills: d.Skills,
+		Transcripts: new(Transcripts), Draining: d.draining, Counters: new(Counters),
+		Now: o.Now, Logger: o.Logger,
+	}
+	if d.Life != nil && d.Life.Crashed {
+		e.CountUntil = d.started.Add(countedTime)
+	}
+	return e
+}
+
+// ownerChats implements [modelcall.Owners].
+type ownerChats func(q store.Queryer) ([]bus.Address, error)
+
+// OwnerChats implements [modelcall.Owners].
+func (f ownerChats) OwnerChats(q store.Queryer) ([]bus.Address, error) { return f(q) }

@@ -13,30 +13,29 @@ import (
 
 // systemPrompt loads what the turn knows, and returns its system prompt.
 func (t *turn) systemPrompt(q store.Queryer, summary session.Summary) (string, error) {
-	o := &t.d.opts
 	s := prompt.System{
-		Name: o.Name, Workspace: o.WorkspacePath, FormatHint: o.FormatHint(t.Address.Account),
+		Name: t.env.Name, Workspace: t.env.Workspace, FormatHint: t.env.FormatHint(t.Address.Account),
 		Platform: platform, Tools: t.tools.Specs(), Scoped: t.Scope != "",
-		Heartbeat: t.d.Jobs != nil && t.d.Jobs.HasHeartbeats(),
+		Heartbeat: t.env.Jobs != nil && t.env.Jobs.HasHeartbeats(),
 		Documents: t.documents(), Contact: t.unknown(),
-		NotesSize: prompt.Share(t.config().contextBudget(), 4, recentSize),
+		NotesSize: prompt.Share(t.settings.ContextBudget(), 4, recentSize),
 		Session:   string(t.Session), Summary: summary,
 		Account: t.Address.Account, Group: t.title, Zone: t.zone(),
 	}
 	if t.Scope != "" {
-		pinned, notes, err := t.d.Memory.In(t.Scope).Always(q, recentEntries)
+		pinned, notes, err := t.env.Memory.In(t.Scope).Always(q, recentEntries)
 		if err != nil {
 			return "", err
 		}
 		if s.Pinned = pinned; !t.isTask() {
 			s.Notes = notes
 		}
-		if t.d.Documents != nil {
-			s.Memory = t.d.Documents.In(t.Scope).Doc(document.Memory).Prompt()
+		if t.env.Documents != nil {
+			s.Memory = t.env.Documents.In(t.Scope).Doc(document.Memory).Prompt()
 		}
 	}
-	if t.d.Skills != nil {
-		s.ActiveSkills, s.Skills = t.d.Skills.Prompt(string(t.Scope))
+	if t.env.Skills != nil {
+		s.ActiveSkills, s.Skills = t.env.Skills.Prompt(string(t.Scope))
 	}
 	return s.Text(), nil
 }
@@ -55,7 +54,7 @@ func (t *turn) has(name string) bool {
 
 // documents are those that people edit: of each the scope's own before the shared one.
 func (t *turn) documents() (list []prompt.Document) {
-	docs := t.d.Documents
+	docs := t.env.Documents
 	if docs == nil {
 		return nil
 	}

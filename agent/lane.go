@@ -93,7 +93,7 @@ func (d *Dispatcher) command(ctx context.Context, r bus.Received) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.opts.Logger.ErrorContext(ctx, "command panicked", "command", name,
-				"panic", fmt.Sprint(p), "stack", string(debug.Stack()), "panics", d.panics.Add(1))
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()), "panics", d.env.Counters.Panics.Add(1))
 			err = fmt.Errorf("command %s: %w", name, errPanic)
 		}
 	}()

@@ -15,11 +15,8 @@ func (t *turn) userMessages(ctx context.Context, batch []bus.Received) []llm.Mes
 	if len(batch) == 0 {
 		return nil
 	}
-	t.d.mu.Lock()
-	mode := t.d.mode(t.Session)
-	t.d.mu.Unlock()
 	heard := t.overheard(ctx, batch[len(batch)-1])
-	if mode != Collect {
+	if !t.numbered {
 		var list []llm.Message
 		for len(batch) > 0 {
 			var context, part []bus.Received
@@ -52,8 +49,7 @@ func (t *turn) asQuestions(ctx context.Context, list []bus.Received) (seen []llm
 			seen = append(seen, t.ownMessage(m))
 			continue
 		}
-		t.d.fetch(ctx, &m)
-		files, quoted := t.d.loadAttachments(ctx, m)
+		files, quoted := t.env.Attachments.Load(ctx, &m, t.settings.SpeechCost)
 		seen = append(seen, prompt.User(m, files, quoted, t.zone()))
 	}
 	return seen
@@ -65,10 +61,10 @@ func (t *turn) overheard(ctx context.Context, r bus.Received) []bus.Received {
 	if !r.Message.Group || !t.trigger.Origin.Interactive() {
 		return nil
 	}
-	heard, err := t.d.Inbox.Heard(t.d.DB.Read(context.WithoutCancel(ctx)),
-		r.Message.From, r.Seq, t.d.opts.Now())
+	heard, err := t.env.Inbox.Heard(t.env.DB.Read(context.WithoutCancel(ctx)),
+		r.Message.From, r.Seq, t.env.Now())
 	if err != nil {
-		t.d.logger(&t.Turn).WarnContext(ctx, "what was said in the group is not known", "err", err)
+		t.logger().WarnContext(ctx, "what was said in the group is not known", "err", err)
 	}
 	return heard
 }

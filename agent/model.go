@@ -29,13 +29,13 @@ func (d *Dispatcher) chosen(key session.Key) string {
 
 // configOf returns the present settings of a session. A model that was chosen and that the
 // configuration does not know any more is as if it was not.
-func (d *Dispatcher) configOf(key session.Key) *settings {
+func (d *Dispatcher) configOf(key session.Key) *Settings {
 	s := d.config()
 	c := s.choice(d.chosen(key))
 	if c == nil || c.ID == s.ModelID { // that one knows already which of its chain has failed
-		return s
+		return &s.Settings
 	}
-	return s.with(c)
+	return s.With(c)
 }
 
 // moveChoices gives what was chosen for a group to the one that it has become, before anything that

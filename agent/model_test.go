@@ -287,12 +287,13 @@ func TestModelWindow(t *testing.T) {
 		small.Queue(llmtest.Say("short"))
 		w.say("a", "/model Small", "and now?")
 		w.wantQuiet()
-		budget := w.d.configOf("test/a").contextBudget()
+		budget := w.d.configOf("test/a").ContextBudget()
 		requests := small.Requests()
 		if len(requests) != 1 {
 			t.Fatalf("the small model was asked %d times, want once", len(requests))
 		}
-		if n := w.d.estimates.Tokens("Small", prompt.TextSize(requests[0].Messages)); n > budget {
+		n := w.d.env.Calls.Estimates.Tokens("Small", prompt.TextSize(requests[0].Messages))
+		if n > budget {
 			t.Errorf("the small model was asked with %d tokens, want %d at most", n, budget)
 		}
 		status := w.ask("a", "/status")

@@ -2,20 +2,19 @@ package agent
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"runtime"
 	"strings"
 	"time"
 
+	"gateway/agent/attachment"
 	"gateway/agent/background"
 	"gateway/agent/budget"
 	"gateway/agent/command"
 	"gateway/agent/extract"
 	"gateway/agent/llm"
+	"gateway/agent/observe"
 	"gateway/agent/policy"
 	"gateway/agent/question"
 	"gateway/agent/schedule"
@@ -73,7 +72,7 @@ type Deps struct {
 	Model  llm.Model
 	Notes  llm.Model // asked for notes and by Dream; default Model
 	Tools  *tool.Registry
-	Media  Media
+	Media  attachment.Media
 	Memory *memory.Memory
 
 	Extract *extract.Extractor // of what is in files
@@ -85,51 +84,25 @@ type Deps struct {
 	Skills    *skills.Library
 }
 
-// Media are the files that people send. It is used concurrently.
-type Media interface {
-	// Fetch makes sure that the files of m and of the message that it quotes are there: each
-	// attachment has a Path then, or a Problem.
-	Fetch(ctx context.Context, m *bus.InboundMessage)
-
-	// Open opens the file at an attachment's Path.
-	Open(path string) (*os.File, error)
-
-	// Put stores a file for a conversation.
-	Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error)
-
-	// Erase removes all files of a conversation.
-	Erase(a bus.Address) error
-}
-
-// A Transcriber writes down what is said in a sound file. It is used concurrently.
-type Transcriber interface {
-	Transcribe(ctx context.Context, name string, r io.Reader) (string, error)
-}
-
 // Options are the optional settings of a [Dispatcher]. The zero value is ready for use.
 type Options struct {
-	Name      string // what the agent calls itself; default "gateway"
-	Version   string // shown by /status
-	ModelName string // shown by /status
-	ModelID   string // of the model that is asked first, as prices know it
-	NotesID   string // likewise, of Deps.Notes; default ModelID
+	Settings // of turns
+
+	Name    string // what the agent calls itself; default "gateway"
+	Version string // shown by /status
+	NotesID string // of Deps.Notes, as prices know it; default ModelID
 
 	// WorkspacePath is how the model knows the folder that the agent works in; default none.
 	// MemoryPath is the folder with a folder for each scope, in which the documents lie.
 	WorkspacePath string
 	MemoryPath    string
 
-	Location      *time.Location // of the times in prompts; default UTC
-	Slots         int            // model calls at once; default 64
-	MaxRounds     int            // model calls of a turn that may use tools; default 40
-	MaxTaskRounds int            // likewise, of a sub-agent; default 15
-	TurnTimeout   time.Duration  // longest turn; default 15 min
-	ToolTimeout   time.Duration  // longest tool call; default 2 min
-	Grace         time.Duration  // time for turns to reach a step at the end; default 20 s
-	QueueMode     Mode           // default Steer
-	Waiting       int            // messages that may wait in a session; default 20
-	ContextWindow int            // of the model, in tokens; default 65,536
-	MaxOutput     int            // of an answer, in tokens; default the provider's
+	Location    *time.Location // of the times in prompts; default UTC
+	Slots       int            // model calls at once; default 64
+	ToolTimeout time.Duration  // longest tool call; default 2 min
+	Grace       time.Duration  // time for turns to reach a step at the end; default 20 s
+	QueueMode   Mode           // default Steer
+	Waiting     int            // messages that may wait in a session; default 20
 
 	// IdleAfter is after which time without messages the older part of a conversation becomes
 	// notes, and DreamEvery how often Dream looks at what is new; 0 is never, for each.
@@ -143,9 +116,7 @@ type Options struct {
 	// Commands are what people may send besides the dispatcher's own commands.
 	Commands []command.Command
 	// Transcriber turns voice messages into text; default nobody does.
-	Transcriber Transcriber
-	// NoImages says that the model does not understand images.
-	NoImages bool
+	Transcriber attachment.Transcriber
 
 	// Channels describes the state of the accounts, a line each, for /status, and Hands that of
 	// what tools need, likewise.
@@ -153,25 +124,15 @@ type Options struct {
 	Hands    func() []string
 	// Restart begins the gateway anew; default that is not possible.
 	Restart *command.Restart
-	// Heartbeat is the model for heartbeats; default the one that answers.
-	Heartbeat *Choice
 	// Choices are the models that a conversation may have instead of the one that answers; default
 	// none.
 	Choices []Choice
 	// Observer sees what is done; default nobody does.
-	Observer Observer
+	Observer observe.Observer
 	// Ready is closed when all tools are known; no turn begins before. Default they are.
 	Ready <-chan struct{}
 	// Usage counts what models are used for, and bounds it; default counts and bounds nothing.
 	Usage *budget.Ledger
-	// SpeechCost returns what it costs to transcribe so many seconds, in dollars; default nothing.
-	SpeechCost func(seconds int) float64
-
-	// Rules say which tool calls need approval; default none. Who is an Approver or more can give
-	// it, by default an admin, within ApprovalTime, by default 10 minutes.
-	Rules        policy.Rules
-	Approver     bus.Role
-	ApprovalTime time.Duration
 
 	// Forget makes a person a stranger again, and forgets chats, in the transaction in which all that
 	// is known of them goes; default nothing is to do.
@@ -207,7 +168,7 @@ func (o *Options) setDefaults() {
 	o.MaxTaskRounds = cmp.Or(o.MaxTaskRounds, 15)
 	o.Approver = cmp.Or(o.Approver, bus.Admin)
 	o.ApprovalTime = cmp.Or(o.ApprovalTime, 10*time.Minute)
-	o.TurnTimeout = cmp.Or(o.TurnTimeout, 15*time.Minute)
+	o.Timeout = cmp.Or(o.Timeout, 15*time.Minute)
 	o.ToolTimeout = cmp.Or(o.ToolTimeout, 2*time.Minute)
 	o.Grace = cmp.Or(o.Grace, 20*time.Second)
 	o.QueueMode = cmp.Or(o.QueueMode, Steer)
@@ -224,13 +185,10 @@ func (o *Options) setDefaults() {
 		o.Channels = func(store.Queryer) ([]string, error) { return nil, nil }
 	}
 	if o.Observer == nil {
-		o.Observer = unobserved{}
+		o.Observer = observe.Nothing{}
 	}
 	if o.Hands == nil {
 		o.Hands = func() []string { return nil }
-	}
-	if o.SpeechCost == nil {
-		o.SpeechCost = func(int) float64 { return 0 }
 	}
 	if o.Owners == nil {
 		o.Owners = func(store.Queryer) ([]bus.Address, error) { return nil, nil }

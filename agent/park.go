@@ -7,22 +7,16 @@ import (
 	"strconv"
 	"strings"
 
-	"gateway/agent/llm"
 	"gateway/agent/prompt"
 	"gateway/agent/question"
-	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
-	"gateway/store/fault"
 )
 
 // A turn that waits for somebody is parked: it has no worker, and what is left of it in memory
 // is its place. Only the goroutine that hands messages out decides its question, or hears that
 // a command has, and then gives it a worker again.
-
-// errParked reports that a turn waits for somebody.
-var errParked = errors.New("turn waits")
 
 // parked is the place of a turn that waits.
 type parked struct {
@@ -35,95 +29,13 @@ type parked struct {
 	answers []string // platform's ids of the messages that it was to answer when it began to wait
 }
 
-// parkFor writes what the call c waits for, and reports errParked. A result that can't come about
-// is written at once instead.
-func (t *turn) parkFor(ctx context.Context, c llm.ToolCall, a *asks) error {
-	q := &a.question
-	q.Session, q.Turn, q.Call, q.Address = string(t.Session), t.ID, c.ID, t.Address
-	if q.Kind == question.Approve {
-		q.Sender = t.sender.ID
-	}
-	var refusal *tool.RefusedError
-	err := t.tx(ctx, func(tx *store.Tx) error {
-		refusal = nil
-		if a.result.Commit != nil {
-			_, err := a.result.Commit(tx)
-			if errors.As(err, &refusal) {
-				return t.append(tx, &t.Turn, nil, []llm.Message{prompt.ToolResult(c, toolError(refusal, ""))})
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if err := t.append(tx, &t.Turn, nil, nil); err != nil {
-			return err // it was stopped
-		}
-		var err error
-		if q.After, err = t.d.Inbox.Newest(tx); err != nil {
-			return err
-		}
-		if err := t.d.questions.Put(tx, q); err != nil {
-			return err
-		}
-		return t.putPrompts(tx, q)
-	})
-	if err != nil {
-		return err
-	}
-	t.d.Inbox.Wake() // what Commit has put there is not heard of otherwise
-	if refusal != nil {
-		t.recall(prompt.ToolResult(c, toolError(refusal, "")))
-		return nil
-	}
-	fault.Point("parked")
-	t.asked = *q
-	return errParked
-}
-
-// putPrompts asks q in the conversation, and, if nobody there need be somebody who may decide, also
-// where owners read it.
-func (t *turn) putPrompts(tx *store.Tx, q *question.Question) error {
-	if q.Kind == question.Await {
-		return nil
-	}
-	out := askFor(q, !t.group && t.role.AtLeast(q.Least))
-	out.ReplyTo = t.ReplyTo
-	if err := t.d.Outbox.Put(tx, out, t.d.opts.Now()); err != nil {
-		return err
-	}
-	if q.Kind != question.Approve || t.role.AtLeast(q.Least) {
-		return nil
-	}
-	return t.d.tellOwners(tx, func(to bus.Address) bus.OutboundMessage {
-		copied := askFor(q, true)
-		copied.To = to
-		copied.Text = "In `" + q.Address.String() + "`, where " +
-			prompt.Name(t.sender.Name, t.sender.ID) + " (" + string(t.role) + ") writes, " + copied.Text
-		return copied
-	}, q.Address)
-}
-
-// tellOwners puts a message into the direct chat of each owner, but for the one at but.
-func (d *Dispatcher) tellOwners(
-	tx *store.Tx, message func(to bus.Address) bus.OutboundMessage, but bus.Address,
-) error {
-	owners, err := d.opts.Owners(tx)
-	for i := 0; i < len(owners) && err == nil; i++ {
-		if owners[i] != but {
-			err = d.Outbox.Put(tx, message(owners[i]), d.opts.Now())
-		}
-	}
-	return err
-}
-
 // park takes the place of w, whose turn waits from now on.
-func (d *Dispatcher) park(w *worker, t *turn) {
+func (d *Dispatcher) park(w *worker, o *Outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.workers, w.key)
-	t.First = false // there is more in the transcript by now than what it has begun with
-	d.parked[w.key] = &parked{turn: t.Turn, question: t.asked, waiting: w.waiting, told: w.told,
-		deferred: w.deferred, answers: t.answers}
+	d.parked[w.key] = &parked{turn: o.Turn, question: o.Question, waiting: w.waiting, told: w.told,
+		deferred: w.deferred, answers: o.Answers}
 	w.waiting, w.parked = nil, true
 	d.due(w.key) // its question may be decided by now, or by what waits
 }
@@ -312,86 +224,4 @@ func chosen(q *question.Question, text string) string {
 		}
 	}
 	return "The user answered: " + prompt.Escape(text)
-}
-
-// resumeWait gives the first of the open calls its result if it is the one for which the turn has
-// waited, and then makes the others, which have not begun. It reports false if the turn has not
-// waited.
-func (t *turn) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error) {
-	c := open[0]
-	q, err := t.d.questions.OfCall(t.d.DB.Read(context.WithoutCancel(ctx)), t.ID, c.ID)
-	if err != nil || q == nil {
-		return false, err
-	}
-	t.woken = true
-	switch q.State {
-	case question.Open: // of a turn that was killed before it was parked in memory
-		t.asked = *q
-		return true, errParked
-	case question.Granted:
-		err = t.useGrant(ctx, c, q)
-	case question.Used: // killed while the call ran
-		if t.effect(c) == tool.Once || !t.approves(q, c) {
-			err = t.write(ctx, prompt.ToolResult(c, resultUnknown))
-		} else {
-			err = t.runGranted(ctx, c, q)
-		}
-	default:
-		m := prompt.ToolResult(c, t.capped(q.Answer))
-		if q.Kind == question.Await {
-			m.Foreign = prompt.FromTask
-		}
-		err = t.write(ctx, m)
-	}
-	if err != nil || ctx.Err() != nil {
-		return true, err
-	}
-	if rest := open[1:]; len(rest) > 0 && t.w.hasNews() {
-		err = t.write(ctx, prompt.CloseCalls(t.history, resultSkipped)...)
-	} else {
-		err = t.runCalls(ctx, rest)
-	}
-	if err != nil {
-		return true, err
-	}
-	return true, t.boundary(ctx)
-}
-
-// useGrant makes the call that q allows. That it begins is written before, so that it never
-// begins twice.
-func (t *turn) useGrant(ctx context.Context, c llm.ToolCall, q *question.Question) error {
-	switch {
-	case ctx.Err() != nil:
-		return nil // up to the next process
-	case !t.approves(q, c):
-		return t.write(ctx, prompt.ToolResult(c, resultChanged))
-	case !t.d.opts.Now().Before(q.Expires):
-		return t.write(ctx, prompt.ToolResult(c, resultLate))
-	}
-	var ok bool
-	err := t.tx(ctx, func(tx *store.Tx) (err error) {
-		if err := t.append(tx, &t.Turn, nil, nil); err != nil {
-			return err
-		}
-		ok, err = t.d.questions.Use(tx, q)
-		return err
-	})
-	switch {
-	case err != nil:
-		return err
-	case !ok:
-		return t.write(ctx, prompt.ToolResult(c, resultUnknown))
-	}
-	fault.Point("granted")
-	return t.runGranted(ctx, c, q)
-}
-
-// runGranted makes a call that somebody has approved.
-func (t *turn) runGranted(ctx context.Context, c llm.ToolCall, q *question.Question) error {
-	t.show(t.partial, "Using "+c.Name+" …")
-	d, ok := t.call(ctx, c, q)
-	if !ok {
-		return nil
-	}
-	return t.conclude(ctx, c, d)
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
@@ -11,16 +10,6 @@ import (
 	"gateway/agent/tool"
 	"gateway/bus"
 )
-
-// halted returns [policy.ErrHalted] if everything is halted, or the error that keeps that from
-// being known: then nothing may happen either.
-func (d *Dispatcher) halted(ctx context.Context) error {
-	h, err := policy.GetHalt(d.DB.Read(context.WithoutCancel(ctx)))
-	if err == nil && h != nil {
-		err = policy.ErrHalted
-	}
-	return err
-}
 
 // asks is what must be asked before a turn goes on.
 type asks struct {
@@ -60,7 +49,7 @@ func (t *turn) ruling(found tool.Tool, c tool.Call) policy.Decision {
 // rule returns what the tool itself says of a call for a role, as the rules change that. A call
 // that gives a command input is also judged like the start of that command.
 func (t *turn) rule(role bus.Role, found tool.Tool, c tool.Call) policy.Decision {
-	rules, argv := t.config().Rules, argvOf(found, c)
+	rules, argv := t.settings.Rules, argvOf(found, c)
 	without := policy.Allow
 	if found.Asks != nil && found.Asks(c) {
 		without = policy.Ask
@@ -98,10 +87,10 @@ func (t *turn) permit(found tool.Tool, c tool.Call) (*asks, error) {
 	case policy.Ask:
 		asked := approvable(found, c)
 		q := question.Question{
-			Kind: question.Approve, Least: t.config().Approver,
+			Kind: question.Approve, Least: t.settings.Approver,
 			Subject: asked.Subject(),
 			Text:    asked.Prompt(),
-			Expires: t.d.opts.Now().Add(t.config().ApprovalTime),
+			Expires: t.env.Now().Add(t.settings.ApprovalTime),
 		}
 		if t.rule(t.role, found, c) == policy.Allow { // who speaks may have it done: did they wish it?
 			q.Least, q.Text = t.role, q.Text+"\n\n"+t.suspicion(found, c)
@@ -139,7 +128,7 @@ func approvable(found tool.Tool, c tool.Call) policy.Call {
 func (t *turn) waits(r tool.Result) *asks {
 	w := r.Wait
 	q := question.Question{Kind: question.Ask, Sender: t.sender.ID, Text: w.Text, Options: w.Options,
-		Expires: t.d.opts.Now().Add(w.For)}
+		Expires: t.env.Now().Add(w.For)}
 	if w.Outcome {
 		q.Kind = question.Await
 	}

@@ -10,10 +10,10 @@ import (
 	"time"
 	"unicode"
 
+	"gateway/agent/heartbeat"
 	"gateway/agent/prompt"
 	"gateway/agent/schedule"
 	"gateway/bus"
-	"gateway/memory"
 	"gateway/memory/document"
 	"gateway/session"
 	"gateway/store"
@@ -82,7 +82,7 @@ func (t *turn) beginRun(tx *store.Tx) (bool, error) {
 		return true, nil
 	}
 	tx.Hard() // who lists jobs learns of it
-	return t.d.Jobs.Begin(tx, run, t.d.opts.Now())
+	return t.env.Jobs.Begin(tx, run, t.env.Now())
 }
 
 // endRun notes with what its turn has ended a run.
@@ -91,29 +91,13 @@ func (t *turn) endRun(tx *store.Tx, s session.State, said string) error {
 	if run == 0 {
 		return nil
 	}
-	switch now := t.d.opts.Now(); s {
+	switch now := t.env.Now(); s {
 	case session.Done:
-		return t.d.Jobs.Done(tx, run, said, now)
+		return t.env.Jobs.Done(tx, run, said, now)
 	case session.Stopped:
-		return t.d.Jobs.Stop(tx, run, now)
+		return t.env.Jobs.Stop(tx, run, now)
 	}
 	return nil // deliverFailure has done it
-}
-
-// stopRuns notes that the runs among messages have been stopped. With again they begin anew.
-func (d *Dispatcher) stopRuns(
-	tx *store.Tx, again bool, messages ...bus.Received,
-) (err error) {
-	for i := 0; i < len(messages) && err == nil; i++ {
-		switch run := messages[i].Message.Origin.Run; {
-		case run == 0:
-		case again:
-			err = d.Jobs.Again(tx, run, d.opts.Now())
-		default:
-			err = d.Jobs.Stop(tx, run, d.opts.Now())
-		}
-	}
-	return err
 }
 
 // deliverFailure writes out that the turn has failed. Of a run nobody hears until it is given up;
@@ -127,26 +111,26 @@ func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 	if origin.Run == 0 {
 		return t.deliver(tx, out)
 	}
-	job, _, err := t.d.Jobs.RunOf(tx, origin.Run)
+	job, _, err := t.env.Jobs.RunOf(tx, origin.Run)
 	if errors.Is(err, schedule.ErrNone) {
 		return nil // it was erased
 	}
 	if err != nil {
 		return err
 	}
-	now, reason := t.d.opts.Now(), out.Text
-	dead, err := t.d.Jobs.Fail(tx, origin.Run, reason, now)
+	now, reason := t.env.Now(), out.Text
+	dead, err := t.env.Jobs.Fail(tx, origin.Run, reason, now)
 	if err != nil || !dead || origin.Kind == bus.Heartbeat {
 		return err
 	}
 	out.Text = sayDead(&job, reason)
-	if err := t.d.Outbox.Put(tx, out, now); err != nil {
+	if err := t.env.Outbox.Put(tx, out, now); err != nil {
 		return err
 	}
-	return t.d.tellOwners(tx, func(to bus.Address) bus.OutboundMessage {
+	return t.env.Calls.TellOwners(tx, out.To, func(to bus.Address) bus.OutboundMessage {
 		return bus.OutboundMessage{To: to, Text: fmt.Sprintf(
 			"Job %d of `%s` was given up: %s", job.ID, job.To, reason)}
-	}, out.To)
+	})
 }
 
 // sayDead is what people are told of a run that was given up: of a reminder at least what it is
@@ -173,7 +157,7 @@ func (t *turn) proactiveMessage(m bus.InboundMessage, when string) string {
 	case bus.Heartbeat:
 		return fmt.Sprintf("%s[heartbeat; nobody has written]\n%s\nThis is memory/%s; what is done "+
 			"for good, mark there with [x]:\n\n%s", when, m.Text, document.Heartbeat,
-			t.d.heartbeatText(t.Scope))
+			heartbeat.Text(t.env.Documents, t.Scope))
 	default:
 		how := ""
 		if m.Origin.Reminder {
@@ -192,95 +176,10 @@ func (t *turn) proactiveMessage(m bus.InboundMessage, when string) string {
 const reminderRule = ". Your answer is the reminder: tell the user what it is about, " +
 	"friendly and in a sentence or two"
 
-// maxHeartbeatText is how much of HEARTBEAT.md is shown, in bytes.
-const maxHeartbeatText = 8000
-
-func (d *Dispatcher) heartbeatText(s memory.Scope) string {
-	if d.Documents == nil {
-		return ""
-	}
-	return prompt.Clip(d.Documents.In(s).Doc(document.Heartbeat).Text, maxHeartbeatText)
-}
-
-// HasHeartbeat reports whether something is open in the HEARTBEAT.md of a scope.
-func (d *Dispatcher) HasHeartbeat(s memory.Scope) bool {
-	for line := range strings.Lines(comments.ReplaceAllString(d.heartbeatText(s), "")) {
-		item, ok := strings.CutPrefix(strings.TrimRight(line, " \t\r\n"), "- [ ]")
-		if ok && strings.TrimSpace(item) != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// comments are what nobody sees of a document in Markdown.
-var comments = regexp.MustCompile(`(?s)<!--.*?(?:-->|$)`)
-
-// Heartbeats returns whom a heartbeat is for: the people and groups with something open in their
-// HEARTBEAT.md. What it has to say goes to the conversation in which they have written last.
-func (d *Dispatcher) Heartbeats(ctx context.Context) ([]schedule.Beat, error) {
-	if d.Documents == nil {
-		return nil, nil
-	}
-	scopes, err := d.Documents.Scopes()
-	if err != nil {
-		return nil, err
-	}
-	var list []schedule.Beat
-	read := d.DB.Read(ctx)
-	for _, s := range scopes {
-		if !d.HasHeartbeat(s) {
-			continue
-		}
-		m, ok, err := d.lastOf(read, s)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			continue // nobody has written yet
-		}
-		role := m.Role
-		if m.Group && role.AtLeast(bus.User) {
-			role = bus.User // everybody there can write the document
-		}
-		list = append(list, schedule.Beat{Scope: s, To: m.From, Sender: m.Sender, Person: m.Person,
-			Role: role, Group: m.Group, Title: m.ChatTitle})
-	}
-	return list, nil
-}
-
-// lastOf returns the last message that somebody has written in a conversation of a scope.
-func (d *Dispatcher) lastOf(
-	q store.Queryer, s memory.Scope,
-) (m bus.InboundMessage, ok bool, err error) {
-	keys, err := d.sessions.OfScope(q, s)
-	if err != nil {
-		return m, false, err
-	}
-	var newest time.Time
-	for _, key := range keys {
-		a, peoples, err := d.sessions.Address(q, key)
-		if err != nil {
-			return m, false, err
-		}
-		if !peoples {
-			continue // of a sub-agent or a job
-		}
-		last, found, err := d.Inbox.Last(q, a)
-		if err != nil {
-			return m, false, err
-		}
-		if found && last.At.After(newest) {
-			m, ok, newest = last.Message, true, last.At
-		}
-	}
-	return m, ok, nil
-}
-
 // keepScope lets a turn in the conversation work with the memory of that, whoever has begun it:
 // who posts to a hook is nobody whose memory the conversation could have from now on.
 func (t *turn) keepScope(ctx context.Context) error {
-	s, err := t.d.sessions.Summary(t.d.DB.Read(context.WithoutCancel(ctx)), t.Session)
+	s, err := t.env.sessions.Summary(t.env.DB.Read(context.WithoutCancel(ctx)), t.Session)
 	if err == nil && s.Scope != "" {
 		t.Scope = s.Scope
 	}
@@ -290,18 +189,18 @@ func (t *turn) keepScope(ctx context.Context) error {
 // dropAll gives up messages whose turn need not begin.
 func (t *turn) dropAll(tx *store.Tx, batch []bus.Received, err error) error {
 	for i := 0; i < len(batch) && err == nil; i++ {
-		_, err = t.d.Inbox.Drop(tx, batch[i].Seq)
+		_, err = t.env.Inbox.Drop(tx, batch[i].Seq)
 	}
 	return err
 }
 
 // zone returns the time zone of the people whom the turn works for.
-func (t *turn) zone() *time.Location { return cmp.Or(t.location, t.d.opts.Location) }
+func (t *turn) zone() *time.Location { return cmp.Or(t.location, t.env.Profile.Location) }
 
 // findZone looks up the zone that the people of the turn have set.
 func (t *turn) findZone(ctx context.Context) (err error) {
-	if t.d.Jobs != nil && t.Scope != "" {
-		t.location, err = t.d.Jobs.Zone(t.d.DB.Read(context.WithoutCancel(ctx)), t.Scope)
+	if t.env.Jobs != nil && t.Scope != "" {
+		t.location, err = t.env.Jobs.Zone(t.env.DB.Read(context.WithoutCancel(ctx)), t.Scope)
 	}
 	return err
 }

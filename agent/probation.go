@@ -16,10 +16,6 @@ import (
 // and nothing else with it.
 
 const (
-	// maxCrashes is after how many ends of a process a message is given up whose turn has never
-	// begun. The last of them it must have caused alone.
-	maxCrashes = 3
-
 	// trialTime is how long a session is tried alone if nothing comes of it. What ends a process
 	// mostly does so at once.
 	trialTime = 10 * time.Second
@@ -31,10 +27,7 @@ const (
 )
 
 // isSuspect reports whether r is to be tried alone.
-func isSuspect(r bus.Received) bool { return r.Crashes >= maxCrashes-1 }
-
-// isGuilty reports whether r is to be given up.
-func isGuilty(r bus.Received) bool { return r.Crashes >= maxCrashes }
+func isSuspect(r bus.Received) bool { return r.Crashes >= MaxCrashes-1 }
 
 // trialOf is what [store.Life] is told of a session that is tried alone.
 func trialOf(key session.Key) string { return "session " + string(key) }
@@ -102,11 +95,11 @@ func (d *Dispatcher) tryAlone(
 func (d *Dispatcher) trials(work context.Context, turns []session.Turn) ([]*worker, error) {
 	var list []*worker
 	for _, t := range turns {
-		if t.Attempts-t.Handed >= maxAttempts {
+		if t.Attempts-t.Handed >= MaxAttempts {
 			list = append(list, &worker{key: t.Session, resume: &t, alone: true})
 		}
 	}
-	suspects, err := d.Inbox.Suspects(d.DB.Read(work), maxCrashes-1)
+	suspects, err := d.Inbox.Suspects(d.DB.Read(work), MaxCrashes-1)
 	if err != nil || len(list)+len(suspects) == 0 {
 		return list, err
 	}
@@ -169,24 +162,11 @@ func (d *Dispatcher) try(ctx, work context.Context, w *worker) {
 }
 
 // prove notes that the turn of w has written something, or that w has ended. Then it is tried no
-// more, unless it holds another suspect.
+// more, unless it holds another suspect. d.mu is held.
 func (w *worker) prove(ended bool) {
-	w.d.mu.Lock()
-	defer w.d.mu.Unlock()
 	if w.proof == nil || !ended && slices.ContainsFunc(w.waiting, isSuspect) {
 		return
 	}
 	close(w.proof)
 	w.proof = nil
-}
-
-// hand counts that the turn of batch is about to begin, where that is likely to end the process.
-func (d *Dispatcher) hand(ctx context.Context, batch []bus.Received) error {
-	counted := d.Life.Crashed && d.opts.Now().Sub(d.started) < countedTime
-	if !counted && !slices.ContainsFunc(batch, hasFiles) {
-		return nil
-	}
-	return d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		return d.Inbox.Hand(tx, batch)
-	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/attachment"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/bus"
@@ -64,7 +65,7 @@ func TestProbation(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.died(trialOf("test/guilty"))
-		w.leave("turn", "hello", maxAttempts)
+		w.leave("turn", "hello", MaxAttempts)
 		w.put(w.message("innocent", "hello"), w.message("suspect", "hello"),
 			w.message("guilty", "hello"), w.message("guilty", "and you?"), w.message("other", "hello"))
 		w.exec("UPDATE inbox SET crashes = 2 WHERE chat IN ('innocent', 'suspect')")
@@ -137,7 +138,7 @@ func TestCountedBeforeTried(t *testing.T) {
 
 // countedFiles look whether a message is counted when its files are fetched.
 type countedFiles struct {
-	Media
+	attachment.Media
 	w      *world
 	handed int
 }

@@ -13,7 +13,6 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
-	"gateway/bus"
 	"gateway/session"
 )
 
@@ -26,7 +25,7 @@ func (w *world) document(name, text string) {
 // prompt returns the system prompt of a direct chat without a memory.
 func (w *world) prompt() string {
 	w.t.Helper()
-	t := &turn{d: NewDispatcher(w.deps, &w.opts), tools: w.deps.Tools, role: bus.Owner}
+	t := newTurn(NewDispatcher(w.deps, &w.opts), "")
 	t.Address = at("a")
 	text, err := t.systemPrompt(w.read(), session.Summary{})
 	w.must(err)

@@ -76,7 +76,7 @@ func (w *world) talked(d *Dispatcher, messages int) *turn {
 	key, now := session.KeyOf(at("0")), time.Now()
 	w.tx(func(tx *store.Tx) error {
 		for i := range messages / 2 {
-			last = &turn{d: d, w: &worker{d: d, key: key}, role: "owner", tools: w.deps.Tools}
+			last = newTurn(d, key)
 			last.Session, last.Address, last.Scope = key, at("0"), memory.OfChat(at("0"))
 			err := session.Store{}.Begin(tx, &last.Turn, "", d.lease, now,
 				llm.Message{Role: llm.User, Text: stamp + fmt.Sprintf("Question %d, about thing %d. %s",
@@ -201,7 +201,7 @@ func (h *honest) Stream(_ context.Context, r llm.Request) iter.Seq2[llm.Event, e
 	for _, t := range r.Tools {
 		tokens += 8 + tokenCount(t.Name+t.Description+string(t.Schema))
 	}
-	estimate := h.w.d.estimates.Tokens("m", prompt.Size(r))
+	estimate := h.w.d.env.Calls.Estimates.Tokens("m", prompt.Size(r))
 	h.errors = append(h.errors, math.Abs(float64(estimate-tokens))/float64(tokens))
 	h.calls++
 	m := llm.Message{Role: llm.Assistant, Text: strings.Repeat("Well said, and so. ", h.calls%30)}

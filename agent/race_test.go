@@ -12,6 +12,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/modelcall"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/bus"
@@ -279,7 +280,8 @@ func TestPanicHoldsNothing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.deps.Model = crashing{w.model, new(bool)}
-		w.opts.Usage = budget.New(&budget.Options{Day: budget.Limit{Tokens: expectedAnswer * 3 / 2}})
+		w.opts.Usage = budget.New(&budget.Options{
+			Day: budget.Limit{Tokens: modelcall.ExpectedAnswer * 3 / 2}})
 		w.model.Queue(llmtest.Say("hello"))
 		w.start()
 		w.say("a", "hello", "hello again")

@@ -38,7 +38,7 @@ func (t *turn) recallFor(ctx context.Context, batch []bus.Received) (r recalled,
 		}
 	}
 	r.text = t.namedSkills(words.String())
-	space, read := t.d.Memory.In(t.Scope), t.d.DB.Read(context.WithoutCancel(ctx))
+	space, read := t.env.Memory.In(t.Scope), t.env.DB.Read(context.WithoutCancel(ctx))
 	r.space = space
 	known, err := space.Known(read)
 	if err != nil || !known {
@@ -48,7 +48,7 @@ func (t *turn) recallFor(ctx context.Context, batch []bus.Received) (r recalled,
 	if err != nil || len(facts) == 0 {
 		return r, err
 	}
-	said, err := t.d.recent.read(read, t.d.sessions, t.Session, t.readLimit())
+	said, err := t.env.Transcripts.read(read, t.env.sessions, t.Session, t.readLimit())
 	if err != nil {
 		return r, err
 	}
@@ -68,12 +68,12 @@ const nearPart = 16
 
 // namedSkills returns the text of the skills that a message names by $name.
 func (t *turn) namedSkills(text string) string {
-	if t.d.Skills == nil || !strings.Contains(text, "$") {
+	if t.env.Skills == nil || !strings.Contains(text, "$") {
 		return ""
 	}
 	var b strings.Builder
-	for _, s := range t.d.Skills.Mentioned(string(t.Scope), text) {
-		body, err := t.d.Skills.Body(s)
+	for _, s := range t.env.Skills.Mentioned(string(t.Scope), text) {
+		body, err := t.env.Skills.Body(s)
 		if err != nil {
 			body = "It can't be read: " + err.Error()
 		}

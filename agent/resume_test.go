@@ -142,8 +142,8 @@ func TestResumeIsBounded(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.tools(act("crash", tool.Pure, always("survived")))
-		w.leave("a", "hello", maxAttempts-1, intent("crash"))
-		w.leave("b", "hello", maxAttempts, intent("crash"))
+		w.leave("a", "hello", MaxAttempts-1, intent("crash"))
+		w.leave("b", "hello", MaxAttempts, intent("crash"))
 		w.model.Queue(llmtest.Say("at last"), llmtest.Say("next"))
 		w.start()
 		w.say("b", "again")
@@ -212,7 +212,7 @@ func TestResumeOfGiantTurn(t *testing.T) {
 		if got, want := len(asked), 2+len(left); got != want {
 			t.Errorf("the model was asked with %d messages, want %d", got, want)
 		}
-		most := w.d.config().contextBudget() * prompt.BytesPerToken
+		most := w.d.config().ContextBudget() * prompt.BytesPerToken
 		if size := prompt.TextSize(asked); size > most {
 			t.Errorf("a prompt of %d bytes, want %d at most", size, most)
 		}

@@ -21,9 +21,9 @@ type Stats struct {
 
 // Stats returns what d does and has done.
 func (d *Dispatcher) Stats() Stats {
-	s := Stats{Slots: cap(d.slots), Used: len(d.slots),
-		Panics:    d.panics.Load() + d.background.Panics(),
-		Abandoned: d.abandoned.Load(),
+	s := Stats{Slots: cap(d.env.Calls.Slots), Used: len(d.env.Calls.Slots),
+		Panics:    d.env.Counters.Panics.Load() + d.background.Panics(),
+		Abandoned: d.env.Counters.Abandoned.Load(),
 		Dropped:   d.drops.counts()}
 	if at := d.beat.Load(); at > 0 {
 		s.Beat = time.Unix(0, at)

@@ -214,7 +214,7 @@ func (d *Dispatcher) cancelStopped(key session.Key, jobs bool, by *bus.InboundMe
 		if w, ok := d.workers[k]; ok {
 			w.waiting = slices.DeleteFunc(w.waiting, gone)
 			if w.cancel != nil {
-				w.cancel(errHalted)
+				w.cancel(ErrStopped)
 			}
 		}
 	}
@@ -280,4 +280,20 @@ func (d *Dispatcher) endStopped(
 		return err
 	}
 	return d.Inbox.Finish(tx, t.ID)
+}
+
+// stopRuns notes that the runs among messages have been stopped. With again they begin anew.
+func (d *Dispatcher) stopRuns(
+	tx *store.Tx, again bool, messages ...bus.Received,
+) (err error) {
+	for i := 0; i < len(messages) && err == nil; i++ {
+		switch run := messages[i].Message.Origin.Run; {
+		case run == 0:
+		case again:
+			err = d.Jobs.Again(tx, run, d.opts.Now())
+		default:
+			err = d.Jobs.Stop(tx, run, d.opts.Now())
+		}
+	}
+	return err
 }

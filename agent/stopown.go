@@ -78,7 +78,7 @@ func (d *Dispatcher) cancelOwn(key session.Key, dropped []bus.Received, ends boo
 	if w, ok := d.workers[key]; ok {
 		w.waiting = slices.DeleteFunc(slices.Clone(w.waiting), gone)
 		if ends && w.cancel != nil {
-			w.cancel(errHalted)
+			w.cancel(ErrStopped)
 		}
 	}
 }

@@ -166,8 +166,8 @@ func TestSpawnMany(t *testing.T) {
 			w.start()
 			w.say("a", "hello")
 			w.sleep(2 * time.Second)
-			if n := sub.Running(); n != maxTasks {
-				t.Errorf("%d sub-agents work at once, want %d", n, maxTasks)
+			if n := sub.Running(); n != MaxTasks {
+				t.Errorf("%d sub-agents work at once, want %d", n, MaxTasks)
 			}
 			w.model.Queue(llmtest.Call("subagents", "{}"), llmtest.Say("listed"))
 			w.say("a", "how is it?")
@@ -180,7 +180,7 @@ func TestSpawnMany(t *testing.T) {
 			w.model.Queue(llmtest.Say("all done"))
 			if restart {
 				w.must(w.stop())
-				for range maxTasks { // the calls that were broken off
+				for range MaxTasks { // the calls that were broken off
 					sub.Queue(llmtest.Say("done"))
 				}
 				w.start()
@@ -207,7 +207,7 @@ func TestStopEndsSubagents(t *testing.T) {
 		var stopped []string
 		w.opts.Stopped = func(key string, _ *bus.InboundMessage) { stopped = append(stopped, key) }
 		never := make(chan struct{})
-		for range maxTasks {
+		for range MaxTasks {
 			sub.Queue(held(llmtest.Say("done"), never))
 		}
 		w.model.Queue(spawns(false, "1", "2", "3", "4", "5", "6"), llmtest.Say("they work"))
@@ -217,8 +217,8 @@ func TestStopEndsSubagents(t *testing.T) {
 		w.wantQuiet()
 		w.restart()
 		w.wantQuiet()
-		if n := len(sub.Requests()); n != maxTasks {
-			t.Errorf("%d sub-agents were begun, want %d", n, maxTasks)
+		if n := len(sub.Requests()); n != MaxTasks {
+			t.Errorf("%d sub-agents were begun, want %d", n, MaxTasks)
 		}
 		if !slices.Equal(stopped, []string{"test/a"}) {
 			t.Errorf("told of the stop of %q", stopped)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -16,7 +15,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"gateway/agent/attachment"
 	"gateway/agent/llm"
+	"gateway/agent/observe"
 	"gateway/agent/prompt"
 	"gateway/agent/question"
 	"gateway/agent/tool"
@@ -49,15 +50,15 @@ func (t *turn) boundary(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // shows at the next model call
 	}
-	if batch := t.w.steered(true); len(batch) > 0 {
-		err := t.d.hand(ctx, batch)
+	if batch := t.box.Next(true); len(batch) > 0 {
+		err := t.hand(ctx, batch)
 		var messages []llm.Message
 		var r recalled
 		if err == nil {
 			messages, r, err = t.loadMessages(ctx, batch)
 		}
 		if err != nil {
-			t.w.taken(err)
+			t.box.Claimed(err)
 			return err
 		}
 		err = t.txSoon(ctx, func(tx *store.Tx) error {
@@ -66,7 +67,7 @@ func (t *turn) boundary(ctx context.Context) error {
 			}
 			return t.append(tx, &t.Turn, batch, messages)
 		})
-		t.w.taken(err)
+		t.box.Claimed(err)
 		if errors.Is(err, errGone) { // dropped meanwhile
 			return t.boundary(ctx)
 		}
@@ -108,7 +109,7 @@ func (t *turn) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	t.show(t.partial, "Using "+strings.Join(names, ", ")+" …")
 	if !free || len(calls) == 1 {
 		for i, c := range calls {
-			if i > 0 && t.w.hasNews() {
+			if i > 0 && t.box.HasNews() {
 				return t.write(ctx, prompt.CloseCalls(t.history, resultSkipped)...)
 			}
 			done, ok := t.call(ctx, c, nil)
@@ -205,17 +206,17 @@ type done struct {
 func (t *turn) call(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
 ) (d done, ok bool) {
-	if ctx.Err() != nil || t.d.halted(ctx) != nil {
+	if ctx.Err() != nil || t.env.Calls.Halted(ctx) != nil {
 		return done{}, false
 	}
-	start := t.d.opts.Now()
-	ctx, ended := t.d.opts.Observer.Tool(ctx, ToolBegin{Name: c.Name, ID: c.ID})
+	start := t.env.Now()
+	ctx, ended := t.env.Calls.Observer.Tool(ctx, observe.ToolBegin{Name: c.Name, ID: c.ID})
 	d, err := t.runTool(ctx, c, granted)
 	ended(t.toolEnd(c, d, err))
 	if err != nil && context.Cause(ctx) == context.Canceled {
 		return done{}, false
 	}
-	log := t.d.logger(&t.Turn).With("tool", c.Name, "took", t.d.opts.Now().Sub(start))
+	log := t.logger().With("tool", c.Name, "took", t.env.Now().Sub(start))
 	if err != nil {
 		log.InfoContext(ctx, "tool failed", "err", err)
 		d = done{result: tool.Result{Text: toolError(err, d.result.Foreign)},
@@ -248,7 +249,7 @@ func (t *turn) runTool(
 		return done{}, err
 	}
 	call := t.toolCall(c.ID, args)
-	limit := t.d.opts.ToolTimeout
+	limit := t.env.Profile.ToolTimeout
 	if found.Timeout > 0 {
 		limit = found.Timeout
 	}
@@ -284,7 +285,7 @@ func (t *turn) runTool(
 
 // crashed is the error of a call that has panicked.
 func (t *turn) crashed(ctx context.Context, name string, p any) error {
-	t.d.opts.Logger.ErrorContext(ctx, "tool panicked", "session", t.Session, "tool", name,
+	t.env.Logger.ErrorContext(ctx, "tool panicked", "session", t.Session, "tool", name,
 		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return errors.New("the tool crashed")
 }
@@ -313,7 +314,7 @@ func (t *turn) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool.
 			}
 			over <- e
 			if !left.CompareAndSwap(false, true) {
-				t.d.abandoned.Add(-1)
+				t.env.Counters.Abandoned.Add(-1)
 			}
 		}()
 		e.result, e.err = f.Run(ctx, call)
@@ -330,13 +331,13 @@ func (t *turn) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool.
 		return e.result, e.err
 	case <-timer.C:
 	}
-	t.d.abandoned.Add(1)
+	t.env.Counters.Abandoned.Add(1)
 	if !left.CompareAndSwap(false, true) { // it has ended just now
-		t.d.abandoned.Add(-1)
+		t.env.Counters.Abandoned.Add(-1)
 		e := <-over
 		return e.result, e.err
 	}
-	t.d.opts.Logger.ErrorContext(ctx, "tool abandoned: it goes on though it was to end",
+	t.env.Logger.ErrorContext(ctx, "tool abandoned: it goes on though it was to end",
 		"session", t.Session, "tool", f.Name)
 	return tool.Result{}, errAbandoned
 }
@@ -375,7 +376,7 @@ func (t *turn) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 	if err != nil {
 		return err
 	}
-	t.d.Inbox.Wake() // what Commit has put there is not heard of otherwise
+	t.env.Inbox.Wake() // what Commit has put there is not heard of otherwise
 	t.recall(m)
 	return nil
 }
@@ -387,9 +388,9 @@ func (t *turn) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.Me
 	for _, im := range r.Images {
 		kept, err := t.keepImage(ctx, im)
 		if err != nil {
-			t.d.logger(&t.Turn).Warn("image of a tool not kept", "tool", c.Name, "err", err)
+			t.logger().Warn("image of a tool not kept", "tool", c.Name, "err", err)
 			m.Text += "\n[an image that can't be shown: " + prompt.SourceName(im.Name) + ": " +
-				reason(err) + "]"
+				attachment.Reason(err) + "]"
 			continue
 		}
 		m.Images = append(m.Images, kept)
@@ -405,7 +406,7 @@ func (t *turn) storeFiles(c llm.ToolCall, files []tool.File) string {
 	for _, f := range files {
 		where, err := t.keep(f.Name, f.Data)
 		if err != nil {
-			t.d.logger(&t.Turn).Warn("file of a tool not kept", "tool", c.Name, "err", err)
+			t.logger().Warn("file of a tool not kept", "tool", c.Name, "err", err)
 			where = "nowhere, because it could not be stored"
 		}
 		fmt.Fprintf(&b, "\n[file %s, %d bytes, is in %s]", prompt.SourceName(f.Name), len(f.Data), where)
@@ -415,8 +416,7 @@ func (t *turn) storeFiles(c llm.ToolCall, files []tool.File) string {
 
 // keepImage stores im among the files of the conversation, in the size that models take.
 func (t *turn) keepImage(ctx context.Context, im tool.Image) (llm.Image, error) {
-	data, kind, err := t.d.Extract.Picture(ctx, t.Address.String(), bytes.NewReader(im.Data),
-		int64(len(im.Data)), maxImageSide, maxImageBytes)
+	data, kind, err := t.env.Attachments.Fit(ctx, t.Address, im.Data)
 	if err != nil {
 		return llm.Image{}, err
 	}
@@ -452,7 +452,7 @@ func (t *turn) capped(text string) string {
 	if file, err := t.keep(bus.Offload, []byte(text)); err == nil {
 		where = "the whole is in " + file
 	} else {
-		t.d.logger(&t.Turn).Warn("tool result not stored", "err", err)
+		t.logger().Warn("tool result not stored", "err", err)
 	}
 	return cutResult(text, where)
 }
@@ -472,11 +472,7 @@ func cutResult(text, where string) string {
 
 // keep stores data among the files of the conversation, and returns how the model knows it.
 func (t *turn) keep(name string, data []byte) (string, error) {
-	if t.d.Media == nil {
-		return "", errors.New("there is no place for files")
-	}
-	a, err := t.d.Media.Put(t.Address, name, bytes.NewReader(data))
-	return path.Join(mediaFolder, path.Base(a.Path)), err
+	return t.env.Attachments.Keep(t.Address, name, data)
 }
 
 // compactJSON returns arguments in a form in which equal ones are the same.

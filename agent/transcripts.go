@@ -12,10 +12,10 @@ import (
 // maxMemory bounds what is remembered of transcripts, in bytes of their messages.
 const maxMemory = 16 << 20
 
-// histories remember the transcripts that were read last, so that a turn reads only what is new
+// Transcripts remember the transcripts that were read last, so that a turn reads only what is new
 // in its own. What they hold is always checked against the database. The zero value is ready
 // for use.
-type histories struct {
+type Transcripts struct {
 	mu    sync.Mutex
 	known map[session.Key]*list.Element // of *history
 	used  list.List                     // the one used last is in front
@@ -30,7 +30,7 @@ type history struct {
 }
 
 // read returns what the prompt of a session holds of its transcript, no more than limit bytes.
-func (h *histories) read(
+func (h *Transcripts) read(
 	q store.Queryer, s session.Store, key session.Key, limit int,
 ) (*session.Transcript, error) {
 	entries, created := h.recall(key)
@@ -42,7 +42,7 @@ func (h *histories) read(
 		return nil, err
 	}
 	if t.Created != created { // it was erased meanwhile
-		h.drop(key)
+		h.Drop(key)
 		return h.readAnew(q, s, key, limit)
 	}
 	t.Entries = append(entries, t.Entries...)
@@ -64,7 +64,7 @@ func (h *histories) read(
 	return t, nil
 }
 
-func (h *histories) readAnew(
+func (h *Transcripts) readAnew(
 	q store.Queryer, s session.Store, key session.Key, limit int,
 ) (*session.Transcript, error) {
 	t, err := s.Transcript(q, key, limit)
@@ -74,7 +74,7 @@ func (h *histories) readAnew(
 	return t, err
 }
 
-func (h *histories) recall(key session.Key) (entries []session.Entry, created int64) {
+func (h *Transcripts) recall(key session.Key) (entries []session.Entry, created int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e, ok := h.known[key]
@@ -86,7 +86,7 @@ func (h *histories) recall(key session.Key) (entries []session.Entry, created in
 }
 
 // remember replaces what is known of a session, and forgets what was not used for longest.
-func (h *histories) remember(key session.Key, created int64, entries []session.Entry) {
+func (h *Transcripts) remember(key session.Key, created int64, entries []session.Entry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e, ok := h.known[key]; ok {
@@ -112,14 +112,14 @@ func (h *histories) remember(key session.Key, created int64, entries []session.E
 // entryOverhead is about what an entry takes besides its text, in bytes.
 const entryOverhead = 256
 
-func (h *histories) forget(e *list.Element) {
+func (h *Transcripts) forget(e *list.Element) {
 	known := h.used.Remove(e).(*history)
 	h.size -= known.size
 	delete(h.known, known.key)
 }
 
-// drop forgets a session.
-func (h *histories) drop(key session.Key) {
+// Drop forgets a session.
+func (h *Transcripts) Drop(key session.Key) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e, ok := h.known[key]; ok {

@@ -75,7 +75,7 @@ func TestMemoryEqualsFreshRead(t *testing.T) {
 			s := &scribe{w: w, r: r, chat: "a", big: 400}
 			limits := []int{100, 1000, 5000, 1 << 20}
 			limit := limits[seed%4]
-			var memory histories
+			var memory Transcripts
 			for step := range 80 {
 				s.act()
 				if r.IntN(3) > 0 {
@@ -90,7 +90,7 @@ func TestMemoryEqualsFreshRead(t *testing.T) {
 	}
 }
 
-func compareRead(t *testing.T, h *histories, q store.Queryer, chat string, limit int) {
+func compareRead(t *testing.T, h *Transcripts, q store.Queryer, chat string, limit int) {
 	t.Helper()
 	key := session.KeyOf(at(chat))
 	got, err := h.read(q, session.Store{}, key, limit)
@@ -117,7 +117,7 @@ func compareRead(t *testing.T, h *histories, q store.Queryer, chat string, limit
 // The memory has a bound: what was not used for longest is forgotten.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
-	var memory histories
+	var memory Transcripts
 	entries := []session.Entry{{ID: 1, Size: maxMemory / 4}}
 	for _, chat := range []string{"a", "b", "c", "d", "b", "e"} {
 		memory.remember(session.Key(chat), 1, entries)
@@ -138,7 +138,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-func known(h *histories, chat string) bool {
+func known(h *Transcripts, chat string) bool {
 	entries, _ := h.recall(session.Key(chat))
 	return entries != nil
 }

@@ -24,12 +24,13 @@ import (
 // A turn is the work on one answer, in memory. What matters of it is in its transcript.
 type turn struct {
 	session.Turn
-	d     *Dispatcher
-	w     *worker
+	env   *Env
+	box   Mailbox
+	lease store.Lease
 	began time.Time
 	clock *clock
 
-	settings *settings     // see config
+	settings *Settings
 	system   string        // system prompt
 	history  []llm.Message // the transcript from where the prompt begins
 	older    int           // how many of them are of earlier turns
@@ -57,6 +58,9 @@ type turn struct {
 	chatTitle  string   // of the group, as the platform says
 	title      string   // of the group, "" in a direct chat
 	answers    []string // platform's ids of the messages that the next answer is for
+	unanswered []string // likewise, of those that an interrupted turn has left
+	numbered   bool     // the first messages were collected: the model sees them numbered
+	refused    bool     // the first messages got an answer without a turn
 
 	erased   bool                 // by /forget: it is counted for nobody
 	ended    session.State        // once it has
@@ -77,9 +81,9 @@ var (
 	errTurnTimeout = errors.New("the turn takes too long")
 )
 
-// maxAttempts is how often a turn may be begun or resumed before it is given up. Attempts that a
+// MaxAttempts is how often a turn may be begun or resumed before it is given up. Attempts that a
 // stopping process has ended do not count: they say nothing against the turn.
-const maxAttempts = 4
+const MaxAttempts = 4
 
 // run begins the turn with batch, or resumes it if batch is nil, and brings it to its end.
 func (t *turn) run(ctx context.Context, batch []bus.Received) error {
@@ -133,13 +137,13 @@ func isClosed(history []llm.Message) bool {
 // often enough: then it reports true.
 func (t *turn) mayResume(ctx context.Context) (given bool, err error) {
 	// Unlike [turn.txSoon], this proves nothing for a turn that is tried alone.
-	err = t.d.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+	err = t.env.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		return t.append(tx, &t.Turn, nil, nil)
 	})
-	if err != nil || t.Attempts-t.Handed <= maxAttempts {
+	if err != nil || t.Attempts-t.Handed <= MaxAttempts {
 		return false, err
 	}
-	t.history, err = t.d.sessions.TurnMessages(t.d.DB.Read(context.WithoutCancel(ctx)), &t.Turn)
+	t.history, err = t.env.sessions.TurnMessages(t.env.DB.Read(context.WithoutCancel(ctx)), &t.Turn)
 	if err != nil {
 		return false, err
 	}
@@ -151,18 +155,14 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 	resumed := batch == nil
 	if resumed {
 		var err error
-		batch, err = t.d.Inbox.TakenBy(t.d.DB.Read(context.WithoutCancel(ctx)), t.ID)
+		batch, err = t.env.Inbox.TakenBy(t.env.DB.Read(context.WithoutCancel(ctx)), t.ID)
 		if err != nil || len(batch) == 0 {
 			return err
 		}
 	}
 	t.Scope = scopeOf(batch[len(batch)-1].Message)
 	t.setTrigger(batch[0].Message)
-	alone := t.trigger.Origin.Standalone()
-	t.d.mu.Lock()
-	t.w.alone = alone // also of one that is resumed
-	t.d.mu.Unlock()
-	if alone {
+	if t.trigger.Origin.Standalone() {
 		if err := t.keepScope(ctx); err != nil {
 			return err
 		}
@@ -172,12 +172,12 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 	}
 	t.hear(batch)
 	if resumed { // it may have waited while it was to answer for an interrupted one, too
-		for _, id := range t.w.unanswered {
+		for _, id := range t.unanswered {
 			if !slices.Contains(t.answers, id) {
 				t.answers = append(t.answers, id)
 			}
 		}
-		t.w.unanswered = nil
+		t.unanswered = nil
 	}
 	if m := batch[len(batch)-1].Message; m.Group {
 		t.group, t.chatTitle = true, m.ChatTitle
@@ -189,8 +189,8 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 // setTrigger sets the first message of the turn.
 func (t *turn) setTrigger(first bus.InboundMessage) {
 	t.trigger = first
-	if h := t.config().Heartbeat; h != nil && first.Origin.Kind == bus.Heartbeat {
-		t.settings = t.config().with(h)
+	if h := t.settings.Heartbeat; h != nil && first.Origin.Kind == bus.Heartbeat {
+		t.settings = t.settings.With(h)
 	}
 }
 
@@ -205,7 +205,6 @@ func (t *turn) hear(batch []bus.Received) {
 		t.sender, t.person = r.Message.Sender, r.Message.Person
 		if r.Message.Origin.Kind == bus.Person {
 			t.joined = true
-			t.w.answers(t.sender)
 			t.answers = append(t.answers, r.Message.ID)
 		}
 	}
@@ -213,8 +212,8 @@ func (t *turn) hear(batch []bus.Received) {
 
 // countRounds counts what earlier attempts have done.
 func (t *turn) countRounds(ctx context.Context) error {
-	read := t.d.DB.Read(context.WithoutCancel(ctx))
-	messages, err := t.d.sessions.TurnMessages(read, &t.Turn)
+	read := t.env.DB.Read(context.WithoutCancel(ctx))
+	messages, err := t.env.sessions.TurnMessages(read, &t.Turn)
 	if err != nil {
 		return err
 	}
@@ -265,17 +264,16 @@ const maxContinued = 3
 
 // answer sends m. If the person has said more meanwhile, the turn goes on with that.
 func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error) {
-	d := t.d
-	batch := t.w.steered(false)
+	batch := t.box.Next(false)
 	more, r, err := t.loadMessages(ctx, batch)
 	if err != nil {
-		t.w.taken(err)
+		t.box.Claimed(err)
 		return false, err
 	}
 	out := t.outbound(m.Text)
 	ended, later := t.Turn, false
 	ended.Answers++
-	now := d.opts.Now()
+	now := t.env.Now()
 	err = t.tx(ctx, func(tx *store.Tx) error {
 		if err := t.deliver(tx, out); err != nil {
 			return err
@@ -291,7 +289,7 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 		}
 		return t.end(tx, &ended, session.Done, m)
 	})
-	t.w.taken(err)
+	t.box.Claimed(err)
 	if errors.Is(err, errGone) { // dropped meanwhile
 		return t.answer(ctx, m)
 	}
@@ -299,16 +297,16 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 		return false, err
 	}
 	fault.Point("finished")
-	d.opts.Logger.InfoContext(ctx, "answer ready", "session", t.Session, "turn", t.ID,
+	t.env.Logger.InfoContext(ctx, "answer ready", "session", t.Session, "turn", t.ID,
 		"took", now.Sub(t.began), "rounds", t.rounds,
 		"input", t.used.Input, "output", t.used.Output)
 	if t.isTask() {
-		d.Inbox.Wake() // the outcome is there
+		t.env.Inbox.Wake() // the outcome is there
 	}
 	t.showEnd(false)
 	t.Turn = ended
 	if later {
-		d.background.Wake()
+		t.env.Background.Wake()
 	}
 	if len(batch) == 0 {
 		return true, nil
@@ -328,7 +326,7 @@ func (t *turn) append(tx *store.Tx, st *session.Turn, batch []bus.Received, m []
 	if slices.ContainsFunc(m, t.hasEffects) {
 		tx.Hard()
 	}
-	if err := t.d.sessions.Append(tx, st, t.d.opts.Now(), m...); err != nil {
+	if err := t.env.sessions.Append(tx, st, t.env.Now(), m...); err != nil {
 		return err
 	}
 	return t.take(tx, st, batch)
@@ -339,7 +337,7 @@ func (t *turn) append(tx *store.Tx, st *session.Turn, batch []bus.Received, m []
 func (t *turn) take(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
 	var gone goneError
 	for _, r := range batch {
-		ok, err := t.d.Inbox.Take(tx, r.Seq, st.ID)
+		ok, err := t.env.Inbox.Take(tx, r.Seq, st.ID)
 		if err != nil {
 			return err
 		}
@@ -353,14 +351,14 @@ func (t *turn) take(tx *store.Tx, st *session.Turn, batch []bus.Received) error 
 	// A turn that begins by itself does not show what was heard: the next question shall.
 	if len(batch) > 0 && batch[0].Message.Group && t.trigger.Origin.Interactive() {
 		last := batch[len(batch)-1]
-		return t.d.Inbox.ForgetHeard(tx, last.Message.From, last.Seq)
+		return t.env.Inbox.ForgetHeard(tx, last.Message.From, last.Seq)
 	}
 	return nil
 }
 
 // end ends st in tx with its last messages.
 func (t *turn) end(tx *store.Tx, st *session.Turn, s session.State, last ...llm.Message) error {
-	if err := t.d.sessions.End(tx, st, s, t.d.opts.Now(), last...); err != nil {
+	if err := t.env.sessions.End(tx, st, s, t.env.Now(), last...); err != nil {
 		return err
 	}
 	t.ended = s
@@ -371,12 +369,11 @@ func (t *turn) end(tx *store.Tx, st *session.Turn, s session.State, last ...llm.
 	if err := t.endRun(tx, s, said); err != nil {
 		return err
 	}
-	return t.d.Inbox.Finish(tx, st.ID)
+	return t.env.Inbox.Finish(tx, st.ID)
 }
 
 // fail ends the turn with a sentence to the person instead of an answer.
 func (t *turn) fail(ctx context.Context, say string) error {
-	d := t.d
 	out := t.outbound(say)
 	if t.partial != "" { // what was shown already stays readable
 		out.Text = t.partial + "\n\n" + say
@@ -391,7 +388,7 @@ func (t *turn) fail(ctx context.Context, say string) error {
 	})
 	if err == nil {
 		t.showEnd(false)
-		d.Inbox.Wake() // for the outcome of a sub-agent
+		t.env.Inbox.Wake() // for the outcome of a sub-agent
 	}
 	return err
 }
@@ -402,9 +399,9 @@ func (t *turn) failed(ctx context.Context, err error) (done bool, _ error) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(err, errDraining):
 		return true, errDraining
-	case errors.Is(cause, errHalted):
+	case errors.Is(cause, ErrStopped):
 		return true, session.ErrEnded
-	case errors.Is(cause, errInterrupted):
+	case errors.Is(cause, ErrInterrupted):
 		return true, t.interrupted(ctx)
 	case errors.Is(cause, errTurnTimeout):
 		return true, t.fail(ctx, sayTimeout)
@@ -422,7 +419,7 @@ func (t *turn) failed(ctx context.Context, err error) (done bool, _ error) {
 		t.shortened = true
 		return false, t.shorten(ctx)
 	}
-	t.d.logger(&t.Turn).WarnContext(ctx, "model call failed", "err", err)
+	t.logger().WarnContext(ctx, "model call failed", "err", err)
 	return true, t.fail(ctx, sayError(err))
 }
 
@@ -434,7 +431,7 @@ func (t *turn) interrupted(ctx context.Context) error {
 		return t.end(tx, &t.Turn, session.Stopped, last...)
 	})
 	if err == nil {
-		t.w.unanswered = append(t.w.unanswered, t.answers...)
+		t.unanswered = append(t.unanswered, t.answers...)
 		t.showEnd(true)
 	}
 	return err

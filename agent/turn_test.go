@@ -225,7 +225,7 @@ func TestTurnTimeout(t *testing.T) {
 					step = uses("hangs", "hangs")
 				}
 				w.model.Queue(step)
-				w.opts.TurnTimeout, w.opts.ToolTimeout = time.Minute, time.Hour
+				w.opts.Timeout, w.opts.ToolTimeout = time.Minute, time.Hour
 				w.start()
 				w.say("a", "hello")
 				w.sleep(time.Minute - time.Second)
@@ -248,7 +248,7 @@ func TestTurnTimeoutLeavesNews(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.tools(act("hangs", tool.Once, until(make(chan struct{}), "")))
 		w.model.Queue(uses("hangs"), llmtest.Say("here I am"))
-		w.opts.TurnTimeout, w.opts.ToolTimeout = time.Minute, time.Hour
+		w.opts.Timeout, w.opts.ToolTimeout = time.Minute, time.Hour
 		w.start()
 		w.say("a", "hello", "still there?")
 		w.sleep(2 * time.Minute)
@@ -263,20 +263,20 @@ func TestTurnTimeoutWithoutSlot(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.model.Queue(llmtest.Say("late"), llmtest.Say("fine"))
-		w.opts.TurnTimeout, w.opts.Slots = time.Minute, 1
+		w.opts.Timeout, w.opts.Slots = time.Minute, 1
 		w.start()
-		w.d.slots <- struct{}{} // somebody else's
+		w.d.env.Calls.Slots <- struct{}{} // somebody else's
 		w.say("a", "hello")
 		w.sleep(longestWaits*time.Minute - time.Second)
 		w.wantAnswers("a")
-		<-w.d.slots
+		<-w.d.env.Calls.Slots
 		w.settle()
 		w.wantAnswers("a", "late")
-		w.d.slots <- struct{}{}
+		w.d.env.Calls.Slots <- struct{}{}
 		w.say("a", "hello")
 		w.sleep(longestWaits * time.Minute)
 		w.wantAnswers("a", "late", sayBusy)
-		<-w.d.slots
+		<-w.d.env.Calls.Slots
 		w.say("a", "again")
 		w.wantQuiet()
 		w.wantAnswers("a", "late", sayBusy, "fine")
@@ -287,7 +287,7 @@ func TestTurnTimeoutWithoutSlot(t *testing.T) {
 func TestBurst(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const people = 150
-		w.opts.Slots, w.opts.TurnTimeout = 2, 5*time.Minute
+		w.opts.Slots, w.opts.Timeout = 2, 5*time.Minute
 		w.deps.Model = checked{llmtest.Func("model", func(llm.Request) llmtest.Step {
 			return llmtest.Step{Delay: time.Minute, Text: []string{"hi"}}
 		}), t}
@@ -335,7 +335,7 @@ func TestPanicInTurn(t *testing.T) {
 		w.wantQuiet()
 		w.wantAnswers("a", sayPanic, sayPanic)
 		w.wantAnswers("b", "fine")
-		if n := w.d.panics.Load(); n != 2 {
+		if n := w.d.env.Counters.Panics.Load(); n != 2 {
 			t.Errorf("%d panics are counted, want 2", n)
 		}
 		w.wantTranscript("a", "user: bad", "assistant: "+markFailed,
@@ -349,7 +349,7 @@ func TestPanicBeforeTurn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.opts.Location = nil
 		w.start()
-		w.d.opts.Location = nil // makes the envelope panic
+		w.d.env.Location = nil // makes the envelope panic
 		w.say("a", "hello")
 		w.wantQuiet()
 		w.wantAnswers("a", sayPanic)
@@ -540,7 +540,7 @@ func TestCostOfSpeech(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.withFiles().files["long.ogg"] = strings.Repeat("la ", 1<<18)
-		w.opts.SpeechCost = func(seconds int) float64 { return float64(seconds) }
+		w.opts.SpeechCost = 1
 		w.start()
 		for _, v := range []bus.Attachment{{Seconds: 1, Ref: "long.ogg"}, {Seconds: 30, Ref: "v.ogg"}} {
 			v.Kind, v.Type = bus.Voice, "audio/ogg"

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"gateway/agent/llm"
+	"gateway/agent/modelcall"
 	"gateway/agent/policy"
 )
 
@@ -69,7 +70,7 @@ func sayError(err error) string {
 	if errors.Is(err, policy.ErrHalted) {
 		return sayHalted
 	}
-	if isSpent(err) {
+	if modelcall.IsSpent(err) {
 		return "I can't use the language model for now: the budget is spent. A day's budget begins " +
 			"anew at midnight. The person who runs me can raise it: [budget] in the configuration."
 	}

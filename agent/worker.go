@@ -1,20 +1,14 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
-	"gateway/agent/llm"
+	"gateway/agent/attachment"
 	"gateway/bus"
-	"gateway/memory"
 	"gateway/session"
-	"gateway/store"
-	"gateway/store/fault"
 )
 
 // A worker runs the turns of one session, one after another, while there is something to answer.
@@ -125,8 +119,12 @@ func (w *worker) take() []bus.Received {
 		}
 	}
 	w.taking, w.waiting = w.waiting[:n:n], w.waiting[n:]
+	w.listen(w.taking)
 	return w.taking
 }
+
+// hasFiles reports whether r, or what it quotes, has files.
+func hasFiles(r bus.Received) bool { return attachment.HasFiles(r.Message) }
 
 // joined reports whether people see the waiting message n and the one before it as one: parts of
 // an album, a new wording, or a text that was sent in pieces. d.mu is held.
@@ -151,9 +149,8 @@ func (w *worker) joined(n int) bool {
 // albumQuiet is how long no further part of an album must have come before it is complete.
 const albumQuiet = 700 * time.Millisecond
 
-// steered returns what the running turn shall see now, and removes it from waiting. Without files
-// that is nothing if there are any: fetching them would hold up what is ready.
-func (w *worker) steered(files bool) []bus.Received {
+// Next implements [Mailbox].
+func (w *worker) Next(files bool) []bus.Received {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
 	n := w.asked(w.asker)
@@ -189,16 +186,17 @@ func isOthers(m bus.InboundMessage, person string) bool {
 	return m.Group && m.Origin.Kind == bus.Person && m.Sender.ID != person
 }
 
-// answers notes whom the running turn answers.
-func (w *worker) answers(s bus.Sender) {
-	w.d.mu.Lock()
-	defer w.d.mu.Unlock()
-	w.asker = s.ID
+// listen notes whom the turn with batch answers. d.mu is held.
+func (w *worker) listen(batch []bus.Received) {
+	for _, r := range batch {
+		if r.Message.Origin.Kind == bus.Person {
+			w.asker = r.Message.Sender.ID
+		}
+	}
 }
 
-// taken notes that the transaction with what take or steered returned is over, with err. If it has
-// failed, what of that still waits comes first again.
-func (w *worker) taken(err error) {
+// Claimed implements [Mailbox].
+func (w *worker) Claimed(err error) {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
 	if err != nil {
@@ -209,6 +207,9 @@ func (w *worker) taken(err error) {
 		w.waiting = append(left, w.waiting...)
 	}
 	w.taking = nil
+	if err == nil {
+		w.prove(false)
+	}
 }
 
 // drop forgets batch, which waits no more.
@@ -222,257 +223,54 @@ func (w *worker) drop(batch []bus.Received) {
 	w.waiting = slices.DeleteFunc(slices.Clone(w.waiting), dropped)
 }
 
-// hasNews reports whether the running turn should look at newer messages.
-func (w *worker) hasNews() bool {
+// HasNews implements [Mailbox].
+func (w *worker) HasNews() bool {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
 	return w.asked(w.asker) > 0 && !w.alone && w.d.mode(w.key) == Steer
 }
 
-// turn begins a turn with batch, or resumes st if batch is nil, and runs it to its end. An error
-// says that the store is lost: any other one ends the turn, and the chat is told.
+// turn begins a turn with batch, or resumes st if batch is nil, and runs it until it returns. An
+// error says that the store is lost.
 func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Received) error {
-	t := &turn{Turn: *st, d: w.d, w: w, began: w.d.opts.Now()}
-	err := w.attempt(ctx, t, batch)
-	if err == nil || store.IsLost(err) {
-		return err
+	if batch == nil {
+		w.rejoin(ctx, st)
 	}
-	w.d.logger(&t.Turn).ErrorContext(ctx, "turn failed", "err", err)
-	if err = t.refuse(ctx, batch, sayBroken); err != nil && !store.IsLost(err) {
-		err = t.abandon(ctx, batch, err)
-	}
-	return err
-}
-
-// abandon ends a turn that can't even be ended with an answer, so that its chat goes on.
-func (t *turn) abandon(ctx context.Context, batch []bus.Received, cause error) error {
-	t.d.logger(&t.Turn).ErrorContext(ctx, "turn not ended in order", "err", cause)
-	err := t.d.tx(ctx, func(tx *store.Tx) error {
-		for _, r := range batch {
-			if _, err := t.d.Inbox.Drop(tx, r.Seq); err != nil {
-				return err
-			}
-		}
-		if t.ID != 0 {
-			err := t.d.sessions.End(tx, &t.Turn, session.Failed, t.d.opts.Now())
-			if err == nil {
-				err = t.d.Inbox.Finish(tx, t.ID)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return t.d.Outbox.Put(tx, bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo,
-			Text: sayBroken, Answers: t.answers}, t.d.opts.Now())
-	})
-	if err != nil && !store.IsLost(err) { // it is found again by and by
-		t.d.logger(&t.Turn).ErrorContext(ctx, "turn not ended", "err", err)
-		return nil
-	}
-	return err
-}
-
-// attempt runs t to its end, or until it waits, is stopped or is left to the next process.
-func (w *worker) attempt(ctx context.Context, t *turn, batch []bus.Received) error {
-	d, outer := w.d, ctx
-	ctx, cancel := context.WithCancelCause(ctx)
+	d := w.d
+	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t.clock = &clock{end: cancel, left: d.config().TurnTimeout}
-	t.clock.goOn()
-	defer t.clock.stand()
 	d.mu.Lock()
 	w.cancel = cancel
+	numbered := d.mode(w.key) == Collect
 	d.mu.Unlock()
-	defer func() {
-		d.mu.Lock()
-		w.cancel = nil
-		d.mu.Unlock()
-	}()
-
-	ctx, ended := d.opts.Observer.Turn(ctx, t.beginning(batch))
-	err := t.guarded(ctx, batch)
-	t.hide()
-	ended(t.ending(err))
-	switch {
-	case errors.Is(err, errGone):
-		return nil // dropped before it began
-	case errors.Is(err, errParked):
-		t.showEnd(true)
-		d.park(w, t)
-		return nil
-	case errors.Is(err, errDraining): // left to the next process
-	case errors.Is(err, session.ErrEnded): // by /stop
-		t.showEnd(true)
-	default:
-		return err
+	out, err := Run(work, d.env, Start{Turn: *st, Messages: batch, Numbered: numbered,
+		Lease: d.lease, Settings: d.configOf(w.key), Unanswered: w.unanswered}, w)
+	w.unanswered = out.Unanswered
+	if out.Refused {
+		w.drop(batch)
 	}
-	var again *session.Turn
-	if err := t.tx(ctx, func(tx *store.Tx) (e error) { // also as nobody else knows what it has used
-		if errors.Is(err, errDraining) {
-			return d.sessions.HandOver(tx, &t.Turn)
-		}
-		if again, e = d.sessions.RunningTurn(tx, t.Session); e != nil {
-			return e
-		}
-		t.erased, e = d.sessions.Erased(tx, t.ID)
-		return e
-	}); err != nil {
-		return err
+	if err == nil && out.State == Suspended {
+		d.park(w, &out)
 	}
-	if again != nil && again.ID == t.ID && again.Epoch == t.Epoch {
-		return w.turn(outer, again, nil) // who was stopped was the turn before it
+	d.mu.Lock()
+	w.cancel = nil
+	d.mu.Unlock()
+	if err == nil && out.Resume != nil {
+		return w.turn(ctx, out.Resume, nil)
 	}
-	return nil
+	return err
 }
 
-// guarded runs t. A panic ends this turn and nothing else.
-func (t *turn) guarded(ctx context.Context, batch []bus.Received) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			t.d.logger(&t.Turn).ErrorContext(ctx, "turn panicked", "panic", fmt.Sprint(p),
-				"stack", string(debug.Stack()), "panics", t.d.panics.Add(1))
-			t.w.taken(errPanic)
-			err = t.refuse(ctx, batch, sayPanic)
-		}
-	}()
-	return t.run(ctx, batch)
-}
-
-// errPanic reports that the turn has panicked.
-var errPanic = errors.New("the turn has panicked")
-
-// refuse tells the chat why t has failed, also if it had not even begun.
-func (t *turn) refuse(ctx context.Context, batch []bus.Received, say string) error {
-	if t.ID != 0 {
-		return t.fail(ctx, say)
+// rejoin notes what the turn st, which goes on, has begun with. If that can't be read, the turn
+// finds that out, too, and says so.
+func (w *worker) rejoin(ctx context.Context, st *session.Turn) {
+	d := w.d
+	batch, err := d.Inbox.TakenBy(d.DB.Read(context.WithoutCancel(ctx)), st.ID)
+	if err != nil || len(batch) == 0 {
+		return
 	}
-	defer t.w.drop(batch)
-	return t.d.tx(ctx, func(tx *store.Tx) error {
-		waited := false
-		for _, r := range batch {
-			ok, err := t.d.Inbox.Answer(tx, r.Seq)
-			if err != nil {
-				return err
-			}
-			waited = waited || ok
-		}
-		if !waited {
-			return nil // a command has dropped them
-		}
-		return t.deliverFailure(tx, t.outbound(say))
-	})
-}
-
-// errGone reports that a message was dropped before its turn began, or is left to the next process.
-var errGone = errors.New("message waits no more")
-
-// A goneError is errGone with the messages that wait no more.
-type goneError []int64
-
-func (goneError) Error() string { return errGone.Error() }
-
-func (goneError) Is(target error) bool { return target == errGone }
-
-// begin writes the turn's first step: it takes its messages and puts them into the transcript. If
-// that fails, they wait as before.
-func (t *turn) begin(ctx context.Context, batch []bus.Received) (err error) {
-	defer func() {
-		if err != nil {
-			t.w.taken(err)
-		}
-	}()
-	d := t.d
-	if slices.ContainsFunc(batch, isGuilty) {
-		d.logger(&t.Turn).ErrorContext(ctx, "message given up: processes end with it",
-			"seq", batch[0].Seq)
-		return cmp.Or(t.refuse(ctx, batch, sayGaveUp), errGone)
-	}
-	if err := d.hand(ctx, batch); err != nil {
-		return err
-	}
-	messages, r, err := t.loadMessages(ctx, batch)
-	if err != nil {
-		return err
-	}
-	fault.Point("perceived")
-	if ctx.Err() != nil && d.isDraining() { // files may be missing only because of that
-		return errGone
-	}
-	if !t.trigger.Origin.Standalone() {
-		t.answers, t.w.unanswered = append(t.w.unanswered, t.answers...), nil
-	}
-	var begun session.Turn // t has none before it is committed
-	gone := false
-	// It has used nothing yet, and there is nothing for the router: t.tx would be for both.
-	err = d.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		ok, err := t.beginRun(tx)
-		if gone = err == nil && !ok; err != nil || gone {
-			return t.dropAll(tx, batch, err)
-		}
-		begun = t.Turn
-		if err := t.writeFirst(tx, &begun, batch, messages); err != nil {
-			return err
-		}
-		if err := r.touch(tx); err != nil {
-			return err
-		}
-		return t.take(tx, &begun, batch)
-	})
-	if err != nil {
-		return err
-	}
-	t.w.taken(nil)
-	if gone {
-		return errGone
-	}
-	t.Turn = begun
-	d.opts.Logger.DebugContext(ctx, "turn begun", "session", t.Session, "turn", t.ID,
-		"from", t.Address.String(), "seq", batch[0].Seq, "messages", len(batch))
-	fault.Point("begun")
-	t.w.prove(false)
-	if movedFrom(&t.Turn, t.group, batch) != "" {
-		d.background.Wake()
-	}
-	t.settleStyle(ctx)
-	t.recall(messages...)
-	return nil
-}
-
-// writeFirst writes the turn as begun, with its first messages. What has moved since the turn
-// before moves with it.
-func (t *turn) writeFirst(
-	tx *store.Tx, begun *session.Turn, batch []bus.Received, messages []llm.Message,
-) error {
-	d, now, first := t.d, t.d.opts.Now(), batch[0].Message
-	title := first.ChatTitle
-	if first.Origin.Session != "" {
-		title = first.Origin.Label
-	}
-	if o := t.trigger.Origin; o.Standalone() && o.Session != "" { // else its prompt grew with each
-		if err := d.sessions.Reset(tx, t.Session, now); err != nil {
-			return err
-		}
-	}
-	if err := d.sessions.Begin(tx, begun, title, d.lease, now, messages...); err != nil {
-		return err
-	}
-	if from := movedFrom(begun, t.group, batch); from != "" {
-		if err := d.merger.Move(tx, t.Session, from, t.Scope); err != nil {
-			return err
-		}
-	}
-	if !begun.First || first.Before == "" || d.Jobs == nil {
-		return nil
-	}
-	return d.Jobs.MoveChat(tx, bus.Address{Account: first.From.Account, Chat: first.Before},
-		bus.Address{Account: first.From.Account, Chat: first.From.Chat})
-}
-
-// movedFrom returns the scope whose memory belongs to that of the turn t from now on, "" if there
-// is none: a person was linked with another, or is known since; or a group has another name.
-func movedFrom(t *session.Turn, group bool, batch []bus.Received) memory.Scope {
-	if before := batch[0].Message.Before; t.First && group && before != "" {
-		return memory.OfChat(bus.Address{Account: t.Address.Account, Chat: before})
-	}
-	return t.Moved
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w.alone = batch[0].Message.Origin.Standalone()
+	w.listen(batch)
 }

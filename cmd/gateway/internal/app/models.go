@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"gateway/agent"
+	"gateway/agent/attachment"
 	"gateway/agent/llm"
 	"gateway/agent/llm/demo"
 	"gateway/agent/llm/failover"
@@ -62,7 +62,7 @@ func modelOptions(m *config.Model, log *slog.Logger) *openai.Options {
 }
 
 // newTranscriber returns what turns voice messages into text, or nil if nothing does.
-func newTranscriber(cfg *config.Config, log *slog.Logger) agent.Transcriber {
+func newTranscriber(cfg *config.Config, log *slog.Logger) attachment.Transcriber {
 	if cfg.Transcription.Model == "" {
 		return nil
 	}

@@ -1,12 +1,10 @@
 package app
 
 import (
-	"context"
-
+	"gateway/agent/heartbeat"
 	"gateway/agent/schedule"
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/config"
-	"gateway/memory"
 	"gateway/store"
 )
 
@@ -18,13 +16,11 @@ func JobStore(cfg *config.Config) schedule.Store {
 
 // newScheduler returns what starts jobs when they are due.
 func (g *Gateway) newScheduler(cfg *config.Config, inbox *bus.Inbox) *schedule.Scheduler {
+	finder := &heartbeat.Finder{DB: g.db, Inbox: inbox, Documents: g.knowledge.documents}
 	return schedule.New(g.db, inbox, &schedule.Options{
 		Store: JobStore(cfg), Logger: g.log, Admit: g.admitJob,
 		Heartbeat: compressed(cfg.Heartbeat.Every),
-		Beats: func(ctx context.Context) ([]schedule.Beat, error) {
-			return g.dispatcher.Heartbeats(ctx)
-		},
-		Open: func(s memory.Scope) bool { return g.dispatcher.HasHeartbeat(s) },
+		Beats:     finder.List, Open: finder.IsOpen,
 	})
 }
 

@@ -53,6 +53,12 @@ var imports = map[string]string{
 	"agent/prompt":   "bus memory session agent/llm",
 	"agent/question": "store bus",
 	"agent/budget":   "store agent/llm",
+	"agent/observe":  "bus session agent/llm",
+	"agent/modelcall": "store bus session agent/budget agent/llm agent/observe agent/policy " +
+		"agent/prompt",
+	"agent/attachment": "bus session agent/budget agent/extract agent/llm agent/modelcall " +
+		"agent/prompt",
+	"agent/heartbeat":  "store bus memory memory/document session agent/prompt agent/schedule",
 
 	"agent/tools/ask":           "agent/tool",
 	"agent/tools/clock":         "agent/tool",
@@ -84,13 +90,15 @@ var imports = map[string]string{
 	"channels/channeltest/faults":            "",
 
 	"agent": "store store/fault bus memory memory/document memory/version skills session " +
-		"agent/background agent/budget agent/command agent/extract " +
-		"agent/llm agent/policy agent/prompt agent/question agent/schedule agent/tool",
+		"agent/attachment agent/background agent/budget agent/command agent/extract agent/heartbeat " +
+		"agent/llm agent/modelcall agent/observe agent/policy agent/prompt agent/question " +
+		"agent/schedule agent/tool",
 
 	"cmd/gateway/internal/config":    "agent/suggest cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks":     "store bus session",
 	"cmd/gateway/internal/ops":       "",
-	"cmd/gateway/internal/telemetry": "store bus agent agent/llm cmd/gateway/internal/hooks",
+	"cmd/gateway/internal/telemetry": "store bus agent agent/llm agent/observe " +
+		"cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/backup":    "store",
 	"cmd/gateway/internal/retention": "store",
 	"cmd/gateway/internal/watch":     "",
@@ -99,8 +107,8 @@ var imports = map[string]string{
 	"cmd/gateway/internal/importer": "agent/llm agent/schedule bus channels/gate memory " +
 		"memory/document memory/version session skills store",
 	"cmd/gateway/internal/display": "",
-	"cmd/gateway/internal/app": "agent agent/background agent/budget agent/command " +
-		"agent/extract agent/guard " +
+	"cmd/gateway/internal/app": "agent agent/attachment agent/background agent/budget agent/command " +
+		"agent/extract agent/guard agent/heartbeat " +
 		"agent/llm agent/llm/demo agent/llm/failover agent/llm/openai agent/policy agent/question " +
 		"agent/schedule agent/tool agent/tools/ask agent/tools/clock agent/tools/files " +
 		"agent/tools/jobs agent/tools/mcp agent/tools/message agent/tools/recall agent/tools/shell " +

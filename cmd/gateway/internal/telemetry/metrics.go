@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"gateway/agent"
+	"gateway/agent/observe"
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/hooks"
 )
@@ -114,26 +114,26 @@ func (m *Metrics) Handler() http.Handler {
 	})
 }
 
-// Turn implements [agent.Observer].
+// Turn implements [observe.Observer].
 func (m *Metrics) Turn(
-	ctx context.Context, t agent.TurnBegin,
-) (context.Context, func(agent.TurnEnd)) {
+	ctx context.Context, t observe.TurnBegin,
+) (context.Context, func(observe.TurnEnd)) {
 	began, kind := time.Now(), kindOf(t.Kind)
 	if t.Waited > 0 {
 		m.waitTime.WithLabelValues(kind).Observe(t.Waited.Seconds())
 	}
-	return ctx, func(e agent.TurnEnd) {
+	return ctx, func(e observe.TurnEnd) {
 		m.turns.WithLabelValues(kind, turnOutcome(e)).Inc()
 		m.turnTime.WithLabelValues(kind).Observe(time.Since(began).Seconds())
 	}
 }
 
-// Model implements [agent.Observer].
+// Model implements [observe.Observer].
 func (m *Metrics) Model(
-	ctx context.Context, b agent.ModelBegin,
-) (context.Context, func(agent.ModelEnd)) {
+	ctx context.Context, b observe.ModelBegin,
+) (context.Context, func(observe.ModelEnd)) {
 	began := time.Now()
-	return ctx, func(e agent.ModelEnd) {
+	return ctx, func(e observe.ModelEnd) {
 		model := e.Model
 		if model == "" {
 			model = b.Model
@@ -150,12 +150,12 @@ func (m *Metrics) Model(
 	}
 }
 
-// Tool implements [agent.Observer].
+// Tool implements [observe.Observer].
 func (m *Metrics) Tool(
-	ctx context.Context, t agent.ToolBegin,
-) (context.Context, func(agent.ToolEnd)) {
+	ctx context.Context, t observe.ToolBegin,
+) (context.Context, func(observe.ToolEnd)) {
 	began := time.Now()
-	return ctx, func(e agent.ToolEnd) {
+	return ctx, func(e observe.ToolEnd) {
 		tool, outcome := unknownTool, outcomeOf(e.Err)
 		if e.Known {
 			tool = m.toolLabel(t.Name)

@@ -16,6 +16,7 @@ import (
 
 	"gateway/agent"
 	"gateway/agent/llm"
+	"gateway/agent/observe"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -81,8 +82,8 @@ func has(t *testing.T, text string, lines ...string) {
 func TestObserved(t *testing.T) {
 	m, _ := newTestMetrics(t)
 	aTurn(t.Context(), m)
-	_, end := m.Tool(t.Context(), agent.ToolBegin{Name: "exec"})
-	end(agent.ToolEnd{Known: true, Err: context.Canceled})
+	_, end := m.Tool(t.Context(), observe.ToolBegin{Name: "exec"})
+	end(observe.ToolEnd{Known: true, Err: context.Canceled})
 	has(t, scrape(t, m),
 		`gateway_turns_total{kind="hook",outcome="failed"} 1`,
 		`gateway_turn_duration_seconds_count{kind="hook"} 1`,
@@ -190,10 +191,10 @@ func TestBounded(t *testing.T) {
 		from := bus.Address{Account: "tg", Chat: fmt.Sprint(i)}
 		m.Admitted([]bus.InboundMessage{{ID: "1", From: from, Sender: bus.Sender{ID: fmt.Sprint(i)}}})
 		m.Delivered(bus.OutboundMessage{To: from, Answers: []string{"1"}})
-		_, end := m.Turn(t.Context(), agent.TurnBegin{Account: "tg"})
-		end(agent.TurnEnd{Turn: int64(i)})
-		_, endTool := m.Tool(t.Context(), agent.ToolBegin{Name: fmt.Sprintf("made_up_%d", i)})
-		endTool(agent.ToolEnd{})
+		_, end := m.Turn(t.Context(), observe.TurnBegin{Account: "tg"})
+		end(observe.TurnEnd{Turn: int64(i)})
+		_, endTool := m.Tool(t.Context(), observe.ToolBegin{Name: fmt.Sprintf("made_up_%d", i)})
+		endTool(observe.ToolEnd{})
 	}
 	use(0)
 	before := strings.Count(scrape(t, m), "\n")
@@ -204,8 +205,8 @@ func TestBounded(t *testing.T) {
 		t.Errorf("%d lines after 3,000 chats, %d after one", after, before)
 	}
 	for i := range 3000 { // a server that has other tools each time
-		_, end := m.Tool(t.Context(), agent.ToolBegin{Name: fmt.Sprintf("mcp_x_%d", i)})
-		end(agent.ToolEnd{Known: true})
+		_, end := m.Tool(t.Context(), observe.ToolBegin{Name: fmt.Sprintf("mcp_x_%d", i)})
+		end(observe.ToolEnd{Known: true})
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -238,20 +239,20 @@ func TestLatency(t *testing.T) {
 
 // aTurn tells an observer of a turn with two model calls and three tool calls. It returns the
 // context within the turn.
-func aTurn(ctx context.Context, o agent.Observer) context.Context {
-	ctx, endTurn := o.Turn(ctx, agent.TurnBegin{Session: "telegram/7", Account: "telegram",
+func aTurn(ctx context.Context, o observe.Observer) context.Context {
+	ctx, endTurn := o.Turn(ctx, observe.TurnBegin{Session: "telegram/7", Account: "telegram",
 		Kind: bus.Hook, Waited: 1500 * time.Millisecond})
-	_, endModel := o.Model(ctx, agent.ModelBegin{Model: "main"})
-	endModel(agent.ModelEnd{Model: "spare", First: time.Second, Cost: 0.25,
+	_, endModel := o.Model(ctx, observe.ModelBegin{Model: "main"})
+	endModel(observe.ModelEnd{Model: "spare", First: time.Second, Cost: 0.25,
 		Usage: llm.Usage{Input: 100, Cached: 60, Output: 20}})
-	_, endTool := o.Tool(ctx, agent.ToolBegin{Name: "exec", ID: "c1"})
-	endTool(agent.ToolEnd{Known: true})
-	_, endTool = o.Tool(ctx, agent.ToolBegin{Name: "what the model says", ID: "c2"})
-	endTool(agent.ToolEnd{Err: errors.New("there is no tool of a secret name")})
-	_, endTool = o.Tool(ctx, agent.ToolBegin{Name: "ask", ID: "c3"})
-	endTool(agent.ToolEnd{Known: true, Waits: true})
-	_, endModel = o.Model(ctx, agent.ModelBegin{Model: "main", Notes: true})
-	endModel(agent.ModelEnd{Err: &llm.Error{Kind: llm.Overloaded, Model: "main"}})
-	endTurn(agent.TurnEnd{Turn: 5, State: session.Failed, Rounds: 1})
+	_, endTool := o.Tool(ctx, observe.ToolBegin{Name: "exec", ID: "c1"})
+	endTool(observe.ToolEnd{Known: true})
+	_, endTool = o.Tool(ctx, observe.ToolBegin{Name: "what the model says", ID: "c2"})
+	endTool(observe.ToolEnd{Err: errors.New("there is no tool of a secret name")})
+	_, endTool = o.Tool(ctx, observe.ToolBegin{Name: "ask", ID: "c3"})
+	endTool(observe.ToolEnd{Known: true, Waits: true})
+	_, endModel = o.Model(ctx, observe.ModelBegin{Model: "main", Notes: true})
+	endModel(observe.ModelEnd{Err: &llm.Error{Kind: llm.Overloaded, Model: "main"}})
+	endTurn(observe.TurnEnd{Turn: 5, State: session.Failed, Rounds: 1})
 	return ctx
 }

@@ -8,8 +8,8 @@ import (
 	"context"
 	"errors"
 
-	"gateway/agent"
 	"gateway/agent/llm"
+	"gateway/agent/observe"
 	"gateway/bus"
 )
 
@@ -44,7 +44,7 @@ func outcomeOf(err error) string {
 }
 
 // turnOutcome returns what has become of a turn as a label.
-func turnOutcome(e agent.TurnEnd) string {
+func turnOutcome(e observe.TurnEnd) string {
 	if e.Err != nil {
 		return failed
 	}

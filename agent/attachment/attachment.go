@@ -1,0 +1,347 @@
+// Package attachment loads what models learn of the files that people send: the text of documents
+// and voice messages, and images in the size that models take.
+package attachment
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"gateway/agent/budget"
+	"gateway/agent/extract"
+	"gateway/agent/llm"
+	"gateway/agent/modelcall"
+	"gateway/agent/prompt"
+	"gateway/bus"
+	"gateway/session"
+)
+
+// What the model gets of files.
+const (
+	maxDocumentText = 12_000 // bytes of a document's text in the prompt
+	maxImageSide    = 2048   // pixels
+	maxImageBytes   = 1 << 20
+	transcribeTime  = 2 * time.Minute
+)
+
+// Folder is how the model knows the folder of its conversation's files.
+const Folder = "media"
+
+// Media are the files that people send. It is used concurrently.
+type Media interface {
+	// Fetch makes sure that the files of m and of the message that it quotes are there: each
+	// attachment has a Path then, or a Problem.
+	Fetch(ctx context.Context, m *bus.InboundMessage)
+
+	// Open opens the file at an attachment's Path.
+	Open(path string) (*os.File, error)
+
+	// Put stores a file for a conversation.
+	Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error)
+
+	// Erase removes all files of a conversation.
+	Erase(a bus.Address) error
+}
+
+// A Transcriber writes down what is said in a sound file. It is used concurrently.
+type Transcriber interface {
+	Transcribe(ctx context.Context, name string, r io.Reader) (string, error)
+}
+
+// A Loader loads attachments. It is used concurrently.
+type Loader struct {
+	Media       Media // nil: files are only mentioned
+	Extract     *extract.Extractor
+	Transcriber Transcriber // nil: voice messages stay unread
+	Calls       *modelcall.Calls
+	Logger      *slog.Logger
+
+	readied readied
+}
+
+// HasFiles reports whether m or the message that it quotes has attachments.
+func HasFiles(m bus.InboundMessage) bool {
+	q := m.ReplyTo
+	return len(m.Attachments) > 0 || q != nil && len(q.Attachments) > 0
+}
+
+// Load fetches the files of m, and returns what the model learns of them and of the files of the
+// message that m quotes. price is what a second of transcribed sound costs, in dollars.
+func (l *Loader) Load(
+	ctx context.Context, m *bus.InboundMessage, price float64,
+) (files, quoted []prompt.File) {
+	if l.Media != nil && HasFiles(*m) {
+		l.Media.Fetch(ctx, m)
+	}
+	for _, a := range m.Attachments {
+		files = append(files, l.load(ctx, *m, a, price))
+	}
+	if m.ReplyTo != nil {
+		for _, a := range m.ReplyTo.Attachments {
+			quoted = append(quoted, l.load(ctx, *m, a, price))
+		}
+	}
+	return files, quoted
+}
+
+// load returns what the model learns of an attachment of m, or of the message that m quotes.
+func (l *Loader) load(
+	ctx context.Context, m bus.InboundMessage, a bus.Attachment, price float64,
+) prompt.File {
+	if a.Path == "" {
+		return prompt.MissingFile(a)
+	}
+	file := path.Join(Folder, path.Base(a.Path))
+	f := prompt.File{Note: fmt.Sprintf("%s, %s, %s", prompt.FileLabel(a), a.Type, file)}
+	class, _, _ := strings.Cut(a.Type, "/")
+	switch {
+	case a.Kind == bus.Voice:
+		text, problem := l.transcribe(ctx, m, a, price)
+		if problem != "" {
+			f.Note += ": " + problem
+			return f
+		}
+		f.Note, f.Said = prompt.FileLabel(a), prompt.Escape(text)
+	case class == "image":
+		l.loadImage(ctx, m.From, a, file, &f)
+	case a.Kind == bus.Document:
+		f.Text = l.loadDocument(ctx, m.From, a, file)
+	}
+	return f
+}
+
+// transcribe returns what is said in a voice message, or why that is not known.
+func (l *Loader) transcribe(
+	ctx context.Context, m bus.InboundMessage, a bus.Attachment, price float64,
+) (text, problem string) {
+	if l.Transcriber == nil {
+		return "", "it can't be understood, because no transcription is configured"
+	}
+	f, err := l.Media.Open(a.Path)
+	if err != nil {
+		return "", "it is not there any more"
+	}
+	defer f.Close()
+	switch err := l.paySpeech(ctx, m, a, price); {
+	case modelcall.IsSpent(err):
+		return "", "it was not transcribed, because the budget is spent"
+	case err != nil:
+		l.Logger.WarnContext(ctx, "voice message not transcribed", "err", err)
+		return "", "it could not be transcribed"
+	}
+	ctx, cancel := context.WithTimeout(ctx, transcribeTime)
+	defer cancel()
+	text, err = l.Transcriber.Transcribe(ctx, path.Base(a.Path), f)
+	if err == nil && strings.TrimSpace(text) == "" {
+		err = errors.New("nothing was understood")
+	}
+	if err != nil {
+		l.Logger.WarnContext(ctx, "voice message not transcribed", "err", err)
+		return "", "it could not be transcribed"
+	}
+	return strings.TrimSpace(text), ""
+}
+
+// slowestSpeech is how many bytes a second of sound has at least, for the price: 32 kbit/s is what
+// the apps record. What the sender says of its length may be anything.
+const slowestSpeech = 4 << 10
+
+// speechModel is under what transcription is counted.
+const speechModel = "transcription"
+
+// paySpeech asks the budgets for the transcription of a, and counts it.
+func (l *Loader) paySpeech(
+	ctx context.Context, m bus.InboundMessage, a bus.Attachment, price float64,
+) error {
+	who := budget.Spender{Session: string(session.KeyOf(m.From)), Person: m.Person,
+		Sender: m.From.Account + "/" + m.Sender.ID}
+	seconds := max(a.Seconds, int(a.Size/slowestSpeech), 1)
+	return l.Calls.Pay(ctx, who, budget.Entry{Model: speechModel, Calls: 1,
+		Cost: float64(seconds) * price})
+}
+
+// loadImage makes the image in a file fit for a model, or says in seen why that can't be done. The
+// converted image is kept, so that no later turn need decode the file again.
+func (l *Loader) loadImage(
+	ctx context.Context, from bus.Address, a bus.Attachment, file string, seen *prompt.File,
+) {
+	f, err := l.Media.Open(a.Path)
+	if err != nil {
+		seen.Note += ": it is not there any more"
+		return
+	}
+	defer f.Close()
+	data, kind, err := l.Extract.Picture(ctx, from.String(), f, a.Size, maxImageSide, maxImageBytes)
+	if err != nil {
+		if !errors.Is(err, extract.ErrUnsupported) {
+			l.Logger.InfoContext(ctx, "image not read", "from", from.String(), "err", err)
+		}
+		seen.Note += ": it can't be shown: " + Reason(err)
+		return
+	}
+	seen.Image = &llm.Image{Path: file, Type: kind, Ready: true}
+	if int64(len(data)) == a.Size && kind == a.Type {
+		return // it is shown as it is
+	}
+	_, ext, _ := strings.Cut(kind, "/")
+	kept, err := l.Media.Put(from, "image."+ext, bytes.NewReader(data))
+	if err != nil {
+		l.Logger.WarnContext(ctx, "image not kept as it is shown", "err", err)
+		seen.Image.Ready = false // it is decoded for each turn
+		return
+	}
+	seen.Image.Path = path.Join(Folder, path.Base(kept.Path))
+}
+
+// Reason returns what an error says of a file, for the model.
+func Reason(err error) string {
+	if errors.Is(err, extract.ErrUnsupported) {
+		return "its format is not one of JPEG, PNG, GIF and WebP"
+	}
+	return prompt.Name(err.Error(), "it is damaged")
+}
+
+// loadDocument returns the text of a document, marked as what it is, or "" if it has none.
+func (l *Loader) loadDocument(
+	ctx context.Context, from bus.Address, a bus.Attachment, file string,
+) string {
+	f, err := l.Media.Open(a.Path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, err := l.Extract.Text(ctx, from.String(), f, a.Size, a.Type, maxDocumentText)
+	switch {
+	case errors.Is(err, extract.ErrUnsupported):
+		return ""
+	case err != nil:
+		l.Logger.InfoContext(ctx, "document not read", "type", a.Type, "err", err)
+		return "[" + file + " could not be read: " + prompt.Name(err.Error(), "it is damaged") + "]"
+	}
+	return prompt.DocumentText(file, text)
+}
+
+// Image returns an image of a conversation's transcript with its data, in the size that models
+// take. With an error it returns the image as it was.
+func (l *Loader) Image(
+	ctx context.Context, from bus.Address, im llm.Image,
+) (_ llm.Image, err error) {
+	shown := im
+	if !im.Ready {
+		shown, err = l.ready(ctx, from, im)
+	}
+	if err == nil {
+		im.Type = shown.Type
+		im.Data, err = l.imageData(from, shown)
+	}
+	if err != nil && shown.Ready && !im.Ready {
+		l.readied.forget(path.Join(from.Folder(), path.Base(im.Path)))
+	}
+	return im, err
+}
+
+// imageData returns the data of an image that is ready to be shown.
+func (l *Loader) imageData(from bus.Address, im llm.Image) ([]byte, error) {
+	f, err := l.Media.Open(path.Join(from.Folder(), path.Base(im.Path)))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxImageBytes))
+}
+
+// Fit returns a tool's image in the size that models take, and its type.
+func (l *Loader) Fit(
+	ctx context.Context, from bus.Address, data []byte,
+) (fit []byte, kind string, err error) {
+	return l.Extract.Picture(ctx, from.String(), bytes.NewReader(data), int64(len(data)),
+		maxImageSide, maxImageBytes)
+}
+
+// Keep stores data among the files of a conversation, and returns how the model knows it.
+func (l *Loader) Keep(to bus.Address, name string, data []byte) (string, error) {
+	if l.Media == nil {
+		return "", errors.New("there is no place for files")
+	}
+	a, err := l.Media.Put(to, name, bytes.NewReader(data))
+	return path.Join(Folder, path.Base(a.Path)), err
+}
+
+// readied has what has become of images in transcripts of earlier versions, which are not ready to
+// be shown: by the path of the file, the image that is shown, or nil if it can't be.
+type readied struct {
+	mu   sync.Mutex
+	list map[string]*llm.Image
+}
+
+// maxReadied is how many of them are known at a time.
+const maxReadied = 1024
+
+var errNotShown = errors.New("it can't be shown, as was found before")
+
+// forget forgets an image whose kept file is gone.
+func (r *readied) forget(file string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.list, file)
+}
+
+// ready returns the image that is shown for one of an earlier version. It is decoded once in the
+// life of the process, and kept as it is shown.
+func (l *Loader) ready(
+	ctx context.Context, from bus.Address, im llm.Image,
+) (llm.Image, error) {
+	file := path.Join(from.Folder(), path.Base(im.Path))
+	r := &l.readied
+	r.mu.Lock()
+	shown, known := r.list[file]
+	r.mu.Unlock()
+	if known && shown == nil {
+		return im, errNotShown
+	}
+	if known {
+		return *shown, nil
+	}
+	f, err := l.Media.Open(file)
+	if err != nil {
+		return im, err // it may come back with a backup
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return im, err
+	}
+	data, kind, err := l.Extract.Picture(ctx, from.String(), f, info.Size(), maxImageSide,
+		maxImageBytes)
+	if err == nil {
+		shown = &llm.Image{Path: im.Path, Type: kind, Ready: true}
+		if int64(len(data)) != info.Size() {
+			kept, err := l.Media.Put(from, "image."+strings.TrimPrefix(kind, "image/"),
+				bytes.NewReader(data))
+			if err != nil {
+				return im, err
+			}
+			shown.Path = kept.Path
+		}
+	} else if ctx.Err() != nil {
+		return im, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.list == nil || len(r.list) >= maxReadied {
+		r.list = make(map[string]*llm.Image)
+	}
+	r.list[file] = shown
+	if shown == nil {
+		return im, err
+	}
+	return *shown, nil
+}

@@ -1,0 +1,213 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"gateway/agent/llm"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/session"
+	"gateway/store"
+	"gateway/store/fault"
+)
+
+// abandon ends a turn that can't even be ended with an answer, so that its chat goes on.
+func (t *turn) abandon(ctx context.Context, batch []bus.Received, cause error) error {
+	t.logger().ErrorContext(ctx, "turn not ended in order", "err", cause)
+	err := t.env.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		for _, r := range batch {
+			if _, err := t.env.Inbox.Drop(tx, r.Seq); err != nil {
+				return err
+			}
+		}
+		if t.ID != 0 {
+			err := t.env.sessions.End(tx, &t.Turn, session.Failed, t.env.Now())
+			if err == nil {
+				err = t.env.Inbox.Finish(tx, t.ID)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return t.env.Outbox.Put(tx, bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo,
+			Text: sayBroken, Answers: t.answers}, t.env.Now())
+	})
+	if err != nil && !store.IsLost(err) { // it is found again by and by
+		t.logger().ErrorContext(ctx, "turn not ended", "err", err)
+		return nil
+	}
+	return err
+}
+
+// guarded runs t. A panic ends this turn and nothing else.
+func (t *turn) guarded(ctx context.Context, batch []bus.Received) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.logger().ErrorContext(ctx, "turn panicked", "panic", fmt.Sprint(p),
+				"stack", string(debug.Stack()), "panics", t.env.Counters.Panics.Add(1))
+			t.box.Claimed(errPanic)
+			err = t.refuse(ctx, batch, sayPanic)
+		}
+	}()
+	return t.run(ctx, batch)
+}
+
+// errPanic reports that the turn has panicked.
+var errPanic = errors.New("the turn has panicked")
+
+// refuse tells the chat why t has failed, also if it had not even begun.
+func (t *turn) refuse(ctx context.Context, batch []bus.Received, say string) error {
+	if t.ID != 0 {
+		return t.fail(ctx, say)
+	}
+	t.refused = true
+	return t.env.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		waited := false
+		for _, r := range batch {
+			ok, err := t.env.Inbox.Answer(tx, r.Seq)
+			if err != nil {
+				return err
+			}
+			waited = waited || ok
+		}
+		if !waited {
+			return nil // a command has dropped them
+		}
+		return t.deliverFailure(tx, t.outbound(say))
+	})
+}
+
+// errGone reports that a message was dropped before its turn began, or is left to the next process.
+var errGone = errors.New("message waits no more")
+
+// A goneError is errGone with the messages that wait no more.
+type goneError []int64
+
+func (goneError) Error() string { return errGone.Error() }
+
+func (goneError) Is(target error) bool { return target == errGone }
+
+// begin writes the turn's first step: it takes its messages and puts them into the transcript. If
+// that fails, they wait as before.
+func (t *turn) begin(ctx context.Context, batch []bus.Received) (err error) {
+	defer func() {
+		if err != nil {
+			t.box.Claimed(err)
+		}
+	}()
+	if slices.ContainsFunc(batch, isGuilty) {
+		t.logger().ErrorContext(ctx, "message given up: processes end with it",
+			"seq", batch[0].Seq)
+		return cmp.Or(t.refuse(ctx, batch, sayGaveUp), errGone)
+	}
+	if err := t.hand(ctx, batch); err != nil {
+		return err
+	}
+	messages, r, err := t.loadMessages(ctx, batch)
+	if err != nil {
+		return err
+	}
+	fault.Point("perceived")
+	if ctx.Err() != nil && t.env.isDraining() { // files may be missing only because of that
+		return errGone
+	}
+	if !t.trigger.Origin.Standalone() {
+		t.answers, t.unanswered = append(t.unanswered, t.answers...), nil
+	}
+	var begun session.Turn // t has none before it is committed
+	gone := false
+	// It has used nothing yet, and there is nothing for the router: t.tx would be for both.
+	err = t.env.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		ok, err := t.beginRun(tx)
+		if gone = err == nil && !ok; err != nil || gone {
+			return t.dropAll(tx, batch, err)
+		}
+		begun = t.Turn
+		if err := t.writeFirst(tx, &begun, batch, messages); err != nil {
+			return err
+		}
+		if err := r.touch(tx); err != nil {
+			return err
+		}
+		return t.take(tx, &begun, batch)
+	})
+	if err != nil {
+		return err
+	}
+	t.box.Claimed(nil)
+	if gone {
+		return errGone
+	}
+	t.Turn, t.numbered = begun, false
+	t.env.Logger.DebugContext(ctx, "turn begun", "session", t.Session, "turn", t.ID,
+		"from", t.Address.String(), "seq", batch[0].Seq, "messages", len(batch))
+	fault.Point("begun")
+	if movedFrom(&t.Turn, t.group, batch) != "" {
+		t.env.Background.Wake()
+	}
+	t.settleStyle(ctx)
+	t.recall(messages...)
+	return nil
+}
+
+// writeFirst writes the turn as begun, with its first messages. What has moved since the turn
+// before moves with it.
+func (t *turn) writeFirst(
+	tx *store.Tx, begun *session.Turn, batch []bus.Received, messages []llm.Message,
+) error {
+	now, first := t.env.Now(), batch[0].Message
+	title := first.ChatTitle
+	if first.Origin.Session != "" {
+		title = first.Origin.Label
+	}
+	if o := t.trigger.Origin; o.Standalone() && o.Session != "" { // else its prompt grew with each
+		if err := t.env.sessions.Reset(tx, t.Session, now); err != nil {
+			return err
+		}
+	}
+	if err := t.env.sessions.Begin(tx, begun, title, t.lease, now, messages...); err != nil {
+		return err
+	}
+	if from := movedFrom(begun, t.group, batch); from != "" {
+		if err := t.env.Merger.Move(tx, t.Session, from, t.Scope); err != nil {
+			return err
+		}
+	}
+	if !begun.First || first.Before == "" || t.env.Jobs == nil {
+		return nil
+	}
+	return t.env.Jobs.MoveChat(tx, bus.Address{Account: first.From.Account, Chat: first.Before},
+		bus.Address{Account: first.From.Account, Chat: first.From.Chat})
+}
+
+// movedFrom returns the scope whose memory belongs to that of the turn t from now on, "" if there
+// is none: a person was linked with another, or is known since; or a group has another name.
+func movedFrom(t *session.Turn, group bool, batch []bus.Received) memory.Scope {
+	if before := batch[0].Message.Before; t.First && group && before != "" {
+		return memory.OfChat(bus.Address{Account: t.Address.Account, Chat: before})
+	}
+	return t.Moved
+}
+
+// MaxCrashes is after how many ends of a process a message is given up whose turn has never begun.
+// The last of them it must have caused alone.
+const MaxCrashes = 3
+
+// isGuilty reports whether r is to be given up.
+func isGuilty(r bus.Received) bool { return r.Crashes >= MaxCrashes }
+
+// hand counts that the turn of batch is about to begin, where that is likely to end the process.
+func (t *turn) hand(ctx context.Context, batch []bus.Received) error {
+	counted := t.env.Now().Before(t.env.CountUntil)
+	if !counted && !slices.ContainsFunc(batch, hasFiles) {
+		return nil
+	}
+	return t.env.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		return t.env.Inbox.Hand(tx, batch)
+	})
+}
