@@ -7,6 +7,7 @@ import (
 
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 )
 
 // A tool that ignores its context is abandoned, and its session goes on: after the tool's time, and
@@ -22,12 +23,13 @@ func TestAbandonedTool(t *testing.T) {
 		w.model.Queue(uses("stuck"), llmtest.Say("I can't know"), uses("stuck"), llmtest.Say("hi"))
 		w.start()
 		w.say("a", "hello")
-		w.sleep(time.Minute + abandonAfter)
+		w.sleep(time.Minute + turn.AbandonAfter)
 		w.wantAnswers("a", "I can't know")
-		w.wantAsked(2, "user: hello", "assistant:  stuck({})", "tool: "+toolError(errAbandoned, ""))
+		w.wantAsked(2, "user: hello", "assistant:  stuck({})",
+			"tool: "+turn.ToolError(turn.ErrAbandoned, ""))
 		w.say("a", "again")
 		w.say("a", "/stop", "and now?")
-		w.sleep(abandonAfter)
+		w.sleep(turn.AbandonAfter)
 		w.wantAnswers("a", "I can't know", "Stopped.", "hi")
 		if n := w.d.Stats().Abandoned; n != 2 {
 			t.Errorf("%d calls are abandoned, want 2", n)

@@ -3,15 +3,15 @@ package agent
 import (
 	"context"
 
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
 )
 
-// However many people write at once: so many sessions, in times of the slots, work at a time. The
-// others wait for their turn in the order in which they came, and take no more memory than their
-// messages do.
-const admitted = 4
+// However many people write at once, so many sessions work at a time: see [turn.SessionsPerSlot].
+// The others wait for their turn in the order in which they came, and take no more memory than
+// their messages do.
 
 // start adds w as the worker of key, and runs it once it is admitted. d.mu is held.
 func (d *Dispatcher) start(work context.Context, key session.Key, w *worker) {
@@ -26,7 +26,8 @@ func (d *Dispatcher) start(work context.Context, key session.Key, w *worker) {
 
 // admit runs the workers for which there is room. d.mu is held.
 func (d *Dispatcher) admit(work context.Context) {
-	for len(d.lobby) > 0 && d.running < admitted*cap(d.env.Calls.Slots) && !d.isDraining() {
+	most := turn.SessionsPerSlot * cap(d.env.Calls.Slots)
+	for len(d.lobby) > 0 && d.running < most && !d.isDraining() {
 		w := d.lobby[0]
 		d.lobby[0] = nil
 		d.lobby = d.lobby[1:]
@@ -69,14 +70,11 @@ func (d *Dispatcher) leaveLobby(ctx context.Context) error {
 	})
 }
 
-// MaxTasks is how many sub-agents of one session work at once; the others wait.
-const MaxTasks = 4
-
 // holdBack reports whether the task r has to wait, because enough sub-agents of its session work.
 // d.mu is held.
 func (d *Dispatcher) holdBack(key session.Key, r bus.Received) bool {
 	parent := key.Parent()
-	if parent == "" || d.tasks[parent] < MaxTasks {
+	if parent == "" || d.tasks[parent] < turn.MaxTasks {
 		return false
 	}
 	d.queued[parent] = append(d.queued[parent], r)

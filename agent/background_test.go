@@ -11,6 +11,7 @@ import (
 	"gateway/agent/background"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
@@ -75,7 +76,7 @@ func TestLongCompactionsYield(t *testing.T) {
 		w.say("a", "/compact")
 		w.say("b", "/new")
 		w.say("c", "/dream-log")
-		w.sleep((maxCompactions + 2) * each)
+		w.sleep((turn.MaxCompactions + 2) * each)
 		if n := len(w.outbox("c")); n != 1 {
 			t.Errorf("the other conversation has %d answers, want 1", n)
 		}

@@ -117,11 +117,3 @@ func (t tasks) Changes(ctx context.Context, s memory.Scope, id string) (string, 
 
 // Wake implements [command.Background].
 func (t tasks) Wake() { t.d.background.Wake() }
-
-// article returns a role with its article.
-func article(r bus.Role) string {
-	if r == bus.Admin || r == bus.Owner {
-		return "an " + string(r)
-	}
-	return "a " + string(r)
-}

@@ -9,6 +9,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 	"gateway/store"
 )
 
@@ -140,7 +141,7 @@ func TestNew(t *testing.T) {
 		w.wantAnswers("a", "A new conversation begins.", "one",
 			"A new conversation begins. I have discarded 2 waiting messages.", "two", "three")
 		w.wantTranscript("a", "user: hello", "assistant: one", "user: again",
-			"assistant: "+markStopped, "user: afresh", "assistant: two", "user: and on",
+			"assistant: "+turn.MarkStopped, "user: afresh", "assistant: two", "user: and on",
 			"assistant: three")
 	})
 }

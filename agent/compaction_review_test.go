@@ -13,6 +13,7 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 	"gateway/memory"
 )
 
@@ -59,7 +60,7 @@ func TestNotesThatCannotBeMade(t *testing.T) {
 			w.say("a", "/stop")
 		}, want: "Stopped."},
 		{name: "it takes too long", set: func(w *world) { w.opts.Timeout = time.Minute },
-			do: func(w *world, _ chan struct{}) { w.sleep(2 * time.Minute) }, want: sayTimeout},
+			do: func(w *world, _ chan struct{}) { w.sleep(2 * time.Minute) }, want: turn.SayTimeout},
 		{name: "interrupted", set: func(w *world) { w.opts.QueueMode = Interrupt },
 			do: func(w *world, release chan struct{}) {
 				w.say("a", "newer")
@@ -312,7 +313,7 @@ func TestSmallWindow(t *testing.T) {
 			asked := len(w.clerk().asked)
 			for i, r := range m.Requests() {
 				bare := prompt.TextSize(r.Messages[:1])
-				most := max(budget*prompt.BytesPerToken, bare+leastHistory) * 101 / 100
+				most := max(budget*prompt.BytesPerToken, bare+turn.LeastHistory) * 101 / 100
 				if prompt.TextSize(r.Messages) > most {
 					t.Errorf("%d: request %d has %d bytes, want %d at most",
 						window, i, prompt.TextSize(r.Messages), most)

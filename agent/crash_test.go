@@ -14,6 +14,7 @@ import (
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -70,12 +71,12 @@ func TestApprovedCallThatWaits(t *testing.T) {
 // approval of a call of the tool exec.
 func (w *world) leaveParked(kind question.Kind) *question.Question {
 	w.t.Helper()
-	turn := w.leave("a", "hello", 1, intent("exec"))
+	left := w.leave("a", "hello", 1, intent("exec"))
 	x, err := w.deps.Tools.Lookup("exec")
 	w.must(err)
-	q := &question.Question{Kind: kind, Session: "test/a", Turn: turn.ID, Call: "left_0",
+	q := &question.Question{Kind: kind, Session: "test/a", Turn: left.ID, Call: "left_0",
 		Address: at("a"), Sender: "7", Least: bus.Admin, Text: "Shall I?",
-		Subject: approvable(x, tool.Call{Args: json.RawMessage("{}")}).Subject(),
+		Subject: turn.Approvable(x, tool.Call{Args: json.RawMessage("{}")}).Subject(),
 		Expires: time.Now().Add(10 * time.Minute)}
 	w.tx(func(tx *store.Tx) (err error) {
 		if q.After, err = w.deps.Inbox.Newest(tx); err != nil {
@@ -125,28 +126,29 @@ func TestKilledWithApproval(t *testing.T) {
 	}{
 		{name: "asked", do: say("/approve CODE"), calls: 1, want: "exec 1"},
 		{name: "asked and denied", do: say("/deny CODE"), want: command.Denied},
-		{name: "asked and spoken", do: say("what for?"), want: resultOther},
+		{name: "asked and spoken", do: say("what for?"), want: turn.ResultOther},
 		{name: "granted", do: state(question.Granted, ""), calls: 1, want: "exec 1"},
 		{name: "granted and expired", do: state(question.Granted, ""), away: time.Hour,
-			want: resultLate},
+			want: turn.ResultLate},
 		{name: "refused", do: state(question.Refused, command.Denied), want: command.Denied},
-		{name: "expired", do: state(question.Expired, resultNotApproved), want: resultNotApproved},
+		{name: "expired", do: state(question.Expired, turn.ResultNotApproved),
+			want: turn.ResultNotApproved},
 		{name: "expires while away", do: func(*world, *question.Question) {}, away: time.Hour,
-			want: resultNotApproved},
-		{name: "used", do: used, want: resultUnknown},
+			want: turn.ResultNotApproved},
+		{name: "used", do: used, want: turn.ResultUnknown},
 		{name: "used, idempotent", effect: tool.Idempotent, do: used, calls: 1, want: "exec 1"},
 		{name: "another call granted", do: func(w *world, q *question.Question) {
 			w.decideParked(q, question.Granted, "")
 			w.exec(`UPDATE questions SET body = replace(body, '"subject":"', '"subject":"x')`)
-		}, want: resultChanged},
+		}, want: turn.ResultChanged},
 		{name: "another call used", effect: tool.Idempotent, do: func(w *world, q *question.Question) {
 			used(w, q)
 			w.exec(`UPDATE questions SET body = replace(body, '"subject":"', '"subject":"x')`)
-		}, want: resultUnknown},
+		}, want: turn.ResultUnknown},
 		{name: "granted and denied by the rules since", do: func(w *world, q *question.Question) {
 			w.decideParked(q, question.Granted, "")
 			w.opts.Rules = policy.Rules{ruleFor("exec", policy.Deny, bus.Owner)}
-		}, want: resultChanged},
+		}, want: turn.ResultChanged},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -271,8 +273,8 @@ func TestKilledAndHalted(t *testing.T) {
 				if calls != 0 {
 					t.Errorf("the tool was used %d times, want never", calls)
 				}
-				if got := w.last("a"); got != sayHalted {
-					t.Errorf("the person was told %q, want %q", got, sayHalted)
+				if got := w.last("a"); got != turn.SayHalted {
+					t.Errorf("the person was told %q, want %q", got, turn.SayHalted)
 				}
 			})
 		})
@@ -339,8 +341,8 @@ func TestKilledWhileTaskWorks(t *testing.T) {
 		{"outcome too late", func(w *world, _ *question.Question) {
 			outcome(w)
 			time.Sleep(time.Hour)
-		}, 0, resultNobody, true},
-		{"no outcome at all", func(*world, *question.Question) {}, 0, resultNobody, false},
+		}, 0, turn.ResultNobody, true},
+		{"no outcome at all", func(*world, *question.Question) {}, 0, turn.ResultNobody, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/command"
 	"gateway/agent/question"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -31,7 +31,7 @@ type Dispatcher struct {
 	sessions  session.Store
 	questions question.Store
 	backgroundTasks
-	env     *Env
+	env     *turn.Env
 	started time.Time
 
 	lease     store.Lease
@@ -400,7 +400,7 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 		w.told = false
 		if d.mode(key) == Interrupt && w.cancel != nil && !w.alone && person &&
 			!slices.ContainsFunc(w.waiting, w.isOther) { // nobody ends what others have asked for
-			w.cancel(ErrInterrupted)
+			w.cancel(turn.ErrInterrupted)
 		}
 		w.ring()
 		d.mu.Unlock()
@@ -487,19 +487,10 @@ func (d *Dispatcher) isDraining() bool {
 
 // reply returns an answer with the given text to m, quoting it where others read along.
 func reply(m bus.InboundMessage, text string) bus.OutboundMessage {
-	return bus.OutboundMessage{To: m.From, ReplyTo: quoted(m), Text: text, Answers: []string{m.ID}}
+	return bus.OutboundMessage{To: m.From, ReplyTo: turn.Quoted(m), Text: text,
+		Answers: []string{m.ID}}
 }
 
-func quoted(m bus.InboundMessage) string {
-	if m.Group && m.Origin.Kind == bus.Person {
-		return m.ID
-	}
-	return ""
-}
-
-// ErrInterrupted is why a turn's context ends when a newer message takes its place, and
-// ErrStopped when a person stops it.
-var (
-	ErrInterrupted = errors.New("interrupted by a newer message")
-	ErrStopped     = errors.New("stopped by a person")
-)
+// sayFull is what the sender of a message is told for which there is no room.
+const sayFull = "I still have %d of your messages to answer, so I could not take this one. " +
+	"Please send it again when I have caught up, or use /stop to discard them."

@@ -24,7 +24,7 @@ func (e *erasure) Erase(tx *store.Tx, answer bus.OutboundMessage) error {
 	if err != nil {
 		return err
 	}
-	s := scopeOf(m)
+	s := memory.ScopeOf(m)
 	left := background.Erasure{Scopes: []memory.Scope{s},
 		Chats: []bus.Address{background.ChatOf(m.From)},
 		Inbox: e.command.Seq, Person: m.Person}

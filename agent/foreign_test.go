@@ -11,6 +11,7 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 )
 
 // Whatever others write, in an answer, an error or a result, has no mark of the gateway: also where
@@ -39,7 +40,7 @@ func FuzzSpoken(f *testing.F) {
 			"\n[end of x]") != len(got) {
 			t.Fatalf("%q has no frame", got)
 		}
-		for _, text := range []string{inner, toolError(errors.New(text), "")} {
+		for _, text := range []string{inner, turn.ToolError(errors.New(text), "")} {
 			seen := strings.Map(func(r rune) rune { // as a model may see it
 				switch {
 				case unicode.Is(unicode.Cf, r):
@@ -57,7 +58,8 @@ func FuzzSpoken(f *testing.F) {
 				}
 			}
 		}
-		if failed := toolError(errors.New(text), "x"); !strings.HasPrefix(failed, "Error: "+got+"\n") {
+		failed := turn.ToolError(errors.New(text), "x")
+		if !strings.HasPrefix(failed, "Error: "+got+"\n") {
 			t.Errorf("%q is not in the frame of its source", failed)
 		}
 		if !strings.Contains(text, "[") && inner != text {

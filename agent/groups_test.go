@@ -10,6 +10,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/store"
 )
@@ -85,7 +86,7 @@ func TestGroupBillsWhoHasAsked(t *testing.T) {
 				for _, m := range w.outbox("g") {
 					got = append(got, m.Text)
 				}
-				spent := sayError(budget.ErrSpent)
+				spent := turn.SayError(budget.ErrSpent)
 				if want := []string{"to a", "to b", spent, spent}; !slices.Equal(got, want) {
 					t.Errorf("the group reads %q, want %q", got, want)
 				}

@@ -5,6 +5,7 @@ import (
 
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 )
 
 // Stopping the gateway as often as one likes is no reason to give a turn up.
@@ -14,7 +15,7 @@ func TestGracefulStopsAreNoAttempts(t *testing.T) {
 		w.model.Queue(held(llmtest.Say("never"), make(chan struct{})))
 		w.start()
 		w.say("a", "hello")
-		for range 2 * MaxAttempts {
+		for range 2 * turn.MaxAttempts {
 			w.must(w.stop())
 			w.model.Queue(held(llmtest.Say("never"), make(chan struct{})))
 			w.start()

@@ -17,6 +17,7 @@ import (
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/store"
@@ -83,7 +84,7 @@ func TestPanicOfSteeredMessage(t *testing.T) {
 			bus.Attachment{Kind: bus.Voice, Type: "audio/ogg", Seconds: 3, Ref: "v.ogg"}))
 		close(release)
 		w.sleep(time.Second) // less than the healing takes
-		w.wantAnswers("a", sayPanic, sayPanic)
+		w.wantAnswers("a", turn.SayPanic, turn.SayPanic)
 		w.wantQuiet()
 	})
 }
@@ -139,7 +140,7 @@ func TestErrorOfOneSession(t *testing.T) {
 		w.say("b", "hello")
 		w.wantQuiet()
 		w.lived()
-		w.wantAnswers("a", "hi", sayBroken)
+		w.wantAnswers("a", "hi", turn.SayBroken)
 		w.wantAnswers("b", "and hi")
 	})
 }
@@ -165,7 +166,7 @@ func TestErrorOfCommand(t *testing.T) {
 		w.say("a", "/boom", "/broken", "/stop")
 		w.wantQuiet()
 		w.lived()
-		w.wantAnswers("a", sayBroken, sayBroken, "There is nothing to stop.")
+		w.wantAnswers("a", turn.SayBroken, turn.SayBroken, "There is nothing to stop.")
 	})
 }
 
@@ -231,12 +232,12 @@ func TestUnreadableAtStart(t *testing.T) {
 		})
 		w.exec("UPDATE questions SET body = '{'")
 		w.exec("UPDATE chores SET tell = '{'")
-		turn := w.leave("b", "hello", 1)
-		w.exec("UPDATE turns SET address = '{' WHERE id = $1", turn.ID)
+		left := w.leave("b", "hello", 1)
+		w.exec("UPDATE turns SET address = '{' WHERE id = $1", left.ID)
 		w.start()
 		w.wantQuiet()
 		w.lived()
-		w.wantAnswers("a", sayBroken)
+		w.wantAnswers("a", turn.SayBroken)
 		w.wantAnswers("b", "resumed")
 		if n := w.count("SELECT count(*) FROM chores"); n != 0 {
 			t.Errorf("%d chores are left, want none", n)

@@ -13,6 +13,7 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
@@ -57,7 +58,7 @@ func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		cheap := llmtest.New("cheap")
-		w.opts.Heartbeat = &Choice{Model: checked{cheap, t}, Name: "cheap", ID: "cheap"}
+		w.opts.Heartbeat = &turn.Choice{Model: checked{cheap, t}, Name: "cheap", ID: "cheap"}
 		w.tools(act("message", tool.Once, always("sent")), act("ask", tool.Once, always("no")),
 			act("look", tool.Pure, always("dry")))
 		w.heartbeats()
@@ -173,7 +174,7 @@ func TestHook(t *testing.T) {
 				text := asked[len(asked)-1].Text
 				if !strings.Contains(text, `[posted by another program to the hook "build"; it is `) ||
 					strings.Count(text, "[end of what was posted to the hook") != 1 ||
-					strings.Contains(text, askSilent) != own {
+					strings.Contains(text, turn.AskSilent) != own {
 					t.Errorf("the model was asked %q", text)
 				}
 				if knows := strings.Contains(asked[0].Text, "zanzibar"); knows == own {

@@ -9,6 +9,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/modelcall"
 	"gateway/agent/prompt"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/session"
@@ -49,7 +50,7 @@ func (h host) TellOwners(tx *store.Tx, text string) error {
 }
 
 // Explain implements [background.Texts].
-func (h host) Explain(err error) string { return sayError(err) }
+func (h host) Explain(err error) string { return turn.SayError(err) }
 
 // Known implements [background.People].
 func (h host) Known(q store.Queryer, person int64) (bool, error) {
@@ -140,19 +141,20 @@ func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 }
 
 // newEnv returns what the turns of d work with, but for what does background tasks.
-func newEnv(d *Dispatcher) *Env {
+func newEnv(d *Dispatcher) *turn.Env {
 	o := &d.opts
 	calls := &modelcall.Calls{DB: d.DB, Outbox: d.Outbox, Ledger: o.Usage,
 		Owners: ownerChats(o.Owners), Observer: o.Observer, Estimates: new(prompt.Estimator),
 		Slots: make(chan struct{}, o.Slots), Now: o.Now}
-	e := &Env{
-		Profile: Profile{Name: o.Name, Workspace: o.WorkspacePath, Location: o.Location,
+	e := &turn.Env{
+		Profile: turn.Profile{Name: o.Name, Workspace: o.WorkspacePath, Location: o.Location,
 			ToolTimeout: o.ToolTimeout, FormatHint: o.FormatHint},
 		DB: d.DB, Inbox: d.Inbox, Outbox: d.Outbox, Live: d.Live, Tools: d.Tools,
 		Attachments: &attachment.Loader{Media: d.Media, Extract: d.Extract,
 			Transcriber: o.Transcriber, Calls: calls, Logger: o.Logger},
-		Calls: calls, Jobs: d.Jobs, Memory: d.Memory, Documents: d.Documents, Skills: d.Skills,
-		Transcripts: new(Transcripts), Draining: d.draining, Counters: new(Counters),
+		Calls: calls, Jobs: d.Jobs,
+		Knowledge:   turn.Knowledge{Memory: d.Memory, Documents: d.Documents, Skills: d.Skills},
+		Transcripts: new(turn.Transcripts), Draining: d.draining, Counters: new(turn.Counters),
 		Now: o.Now, Logger: o.Logger,
 	}
 	if d.Life != nil && d.Life.Crashed {

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"gateway/agent/command"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -94,7 +95,7 @@ func (d *Dispatcher) command(ctx context.Context, r bus.Received) (err error) {
 		if p := recover(); p != nil {
 			d.opts.Logger.ErrorContext(ctx, "command panicked", "command", name,
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()), "panics", d.env.Counters.Panics.Add(1))
-			err = fmt.Errorf("command %s: %w", name, errPanic)
+			err = fmt.Errorf("command %s has panicked", name)
 		}
 	}()
 	fault.Hold(ctx, "command/"+name)
@@ -110,7 +111,7 @@ func (d *Dispatcher) apologise(ctx context.Context, r bus.Received, cause error)
 		if err != nil || !ok {
 			return err
 		}
-		return d.Outbox.Put(tx, reply(r.Message, sayBroken), d.opts.Now())
+		return d.Outbox.Put(tx, reply(r.Message, turn.SayBroken), d.opts.Now())
 	})
 	return d.survive(ctx, "message not answered", err)
 }

@@ -8,6 +8,7 @@ import (
 
 	"gateway/agent/command"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/turn"
 	"gateway/bus"
 )
 
@@ -121,7 +122,7 @@ func TestCommandDeadline(t *testing.T) {
 		w.put(w.message("a", "hello"))
 		w.sleep(command.Deadline + time.Second)
 		w.wantQuiet()
-		wantLines(t, "answers", w.texts("a"), []string{sayBroken, "hello a"})
+		wantLines(t, "answers", w.texts("a"), []string{turn.SayBroken, "hello a"})
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 	"gateway/bus"
 )
 
@@ -114,7 +115,7 @@ func TestProgressAtTheEnd(t *testing.T) {
 		const chats = 200
 		seen := w.watchAll()
 		for range chats {
-			w.model.Queue(slowly("one", showAfter))
+			w.model.Queue(slowly("one", turn.ShowAfter))
 		}
 		w.start()
 		for i := range chats {

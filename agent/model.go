@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -29,7 +30,7 @@ func (d *Dispatcher) chosen(key session.Key) string {
 
 // configOf returns the present settings of a session. A model that was chosen and that the
 // configuration does not know any more is as if it was not.
-func (d *Dispatcher) configOf(key session.Key) *Settings {
+func (d *Dispatcher) configOf(key session.Key) *turn.Settings {
 	s := d.config()
 	c := s.choice(d.chosen(key))
 	if c == nil || c.ID == s.ModelID { // that one knows already which of its chain has failed
@@ -75,11 +76,11 @@ func moveKey[V any](m map[session.Key]V, from, to session.Key) {
 
 // choice returns the model with a name, in any case if that is needed to find one; nil if there is
 // none.
-func (s *settings) choice(name string) *Choice {
+func (s *settings) choice(name string) *turn.Choice {
 	for _, same := range []func(a, b string) bool{
 		func(a, b string) bool { return a == b }, strings.EqualFold,
 	} {
-		i := slices.IndexFunc(s.Choices, func(c Choice) bool { return same(c.ID, name) })
+		i := slices.IndexFunc(s.Choices, func(c turn.Choice) bool { return same(c.ID, name) })
 		if i >= 0 {
 			return &s.Choices[i]
 		}

@@ -11,6 +11,7 @@ import (
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
+	"gateway/agent/turn"
 	"gateway/bus"
 )
 
@@ -19,7 +20,7 @@ func (w *world) choose() *llmtest.Model {
 	small := llmtest.New("Small")
 	w.opts.ModelID, w.opts.ModelName = "main", "main (big-1), then spare"
 	w.opts.MaxOutput, w.opts.ContextWindow = 4000, 100_000
-	w.opts.Choices = []Choice{
+	w.opts.Choices = []turn.Choice{
 		{Model: checked{w.model, w.t}, ID: "main", Name: "main (big-1), then spare", MaxOutput: 4000,
 			ContextWindow: 100_000},
 		{Model: checked{small, w.t}, ID: "Small", Name: "Small", MaxOutput: 500, NoImages: true,
@@ -138,7 +139,7 @@ func TestModelButtons(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.choose()
 		long := strings.Repeat("l", 64)
-		w.opts.Choices = append(w.opts.Choices, Choice{ID: long, Name: long})
+		w.opts.Choices = append(w.opts.Choices, turn.Choice{ID: long, Name: long})
 		w.start()
 		buttons := func(role bus.Role) (list []string) {
 			m := w.message("a", "/model")

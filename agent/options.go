@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"gateway/agent/question"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
@@ -86,7 +86,7 @@ type Deps struct {
 
 // Options are the optional settings of a [Dispatcher]. The zero value is ready for use.
 type Options struct {
-	Settings // of turns
+	turn.Settings // of turns
 
 	Name    string // what the agent calls itself; default "gateway"
 	Version string // shown by /status
@@ -126,7 +126,7 @@ type Options struct {
 	Restart *command.Restart
 	// Choices are the models that a conversation may have instead of the one that answers; default
 	// none.
-	Choices []Choice
+	Choices []turn.Choice
 	// Observer sees what is done; default nobody does.
 	Observer observe.Observer
 	// Ready is closed when all tools are known; no turn begins before. Default they are.
@@ -215,6 +215,3 @@ func (o *Options) setDefaults() {
 		o.Usage = budget.New(&budget.Options{Location: o.Location, Now: o.Now})
 	}
 }
-
-// platform names the machine for the prompt; it never changes while the process runs.
-var platform = runtime.GOOS + "/" + runtime.GOARCH

@@ -9,6 +9,7 @@ import (
 
 	"gateway/agent/prompt"
 	"gateway/agent/question"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -30,7 +31,7 @@ type parked struct {
 }
 
 // park takes the place of w, whose turn waits from now on.
-func (d *Dispatcher) park(w *worker, o *Outcome) {
+func (d *Dispatcher) park(w *worker, o *turn.Outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.workers, w.key)
@@ -146,9 +147,9 @@ type decision struct {
 func (d *Dispatcher) decide(
 	ctx context.Context, p *parked, q *question.Question,
 ) (bool, error) {
-	made := decision{state: question.Expired, answer: resultNobody, take: -1}
+	made := decision{state: question.Expired, answer: turn.ResultNobody, take: -1}
 	if q.Kind == question.Approve {
-		made.answer = resultNotApproved
+		made.answer = turn.ResultNotApproved
 	}
 	if d.opts.Now().Before(q.Expires) {
 		var ok bool
@@ -165,7 +166,7 @@ func (d *Dispatcher) decide(
 		}
 		ok, err := d.Inbox.Take(tx, p.waiting[made.take].Seq, p.turn.ID)
 		if gone = err == nil && !ok; gone {
-			return errGone // it was dropped: it decides nothing
+			return turn.ErrGone // it was dropped: it decides nothing
 		}
 		return err
 	})
@@ -190,15 +191,15 @@ func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 		asked := person && m.Sender.ID == q.Sender && r.Seq > q.After
 		switch {
 		case q.Kind == question.Await && person:
-			return decision{question.Refused, resultGoesOn, by, -1}, true
+			return decision{question.Refused, turn.ResultGoesOn, by, -1}, true
 		case q.Kind == question.Await && m.Origin.Kind == bus.Outcome && m.Origin.Call == q.Call:
 			return decision{question.Answered, prompt.Escape(m.Text), "", i}, true
 		case q.Kind == question.Ask && asked && (hasFiles(r) || m.Edits != ""):
-			return decision{question.Refused, resultOther, by, -1}, true
+			return decision{question.Refused, turn.ResultOther, by, -1}, true
 		case q.Kind == question.Ask && asked:
 			return decision{question.Answered, chosen(q, m.Text), by, i}, true
 		case q.Kind == question.Approve && asked && m.Role.AtLeast(q.Least):
-			return decision{question.Refused, resultOther, by, -1}, true
+			return decision{question.Refused, turn.ResultOther, by, -1}, true
 		}
 	}
 	return decision{}, false

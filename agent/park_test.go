@@ -14,6 +14,7 @@ import (
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/store"
 )
@@ -111,7 +112,7 @@ func TestAskExpires(t *testing.T) {
 			w.sleep(2 * time.Hour)
 			w.wantAnswers("a", "Which?", "then not")
 			w.wantTranscript("a", "user: hello", `assistant:  ask({"options":null,"question":"Which?"})`,
-				"tool: "+resultNobody, "assistant: then not")
+				"tool: "+turn.ResultNobody, "assistant: then not")
 			w.say("a", "/answer "+code+" x")
 			if out := w.outbox("a"); out[len(out)-1].Text != "That question has expired." {
 				t.Errorf("the late answer is told %q", out[len(out)-1].Text)
@@ -194,7 +195,7 @@ func TestApproval(t *testing.T) {
 		{name: "denied", say: "/deny CODE", role: "owner", result: command.Denied, told: "Denied."},
 		{name: "denied after a restart", say: "/deny CODE", role: "owner", restart: true,
 			result: command.Denied, told: "Denied."},
-		{name: "something else", say: "wait, no", role: "owner", result: resultOther},
+		{name: "something else", say: "wait, no", role: "owner", result: turn.ResultOther},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -306,8 +307,8 @@ func TestApprovalByOthers(t *testing.T) {
 		if calls != 0 {
 			t.Error("the tool was used without approval")
 		}
-		if got := w.request(2).Messages[3].Text; got != resultNotApproved {
-			t.Errorf("the result is %q, want %q", got, resultNotApproved)
+		if got := w.request(2).Messages[3].Text; got != turn.ResultNotApproved {
+			t.Errorf("the result is %q, want %q", got, turn.ResultNotApproved)
 		}
 		if got := w.request(2).Messages[4].Text; !strings.Contains(got, "hello?") {
 			t.Errorf("what was said meanwhile is not in %q", got)

@@ -9,6 +9,7 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/session"
@@ -134,7 +135,7 @@ func TestReminderInItsOwnSession(t *testing.T) {
 		w.add(j)
 		w.wantQuiet()
 		w.wantAnswers("a", "Call!")
-		if asked := lines(w.request(1).Messages[1:]); strings.Contains(asked[0], askSilent) {
+		if asked := lines(w.request(1).Messages[1:]); strings.Contains(asked[0], turn.AskSilent) {
 			t.Errorf("the model was told that it may be silent: %q", asked)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/session"
@@ -91,7 +92,7 @@ func TestJobInItsOwnSession(t *testing.T) {
 		second := lines(w.request(3).Messages[1:])
 		if len(second) != 1 || !strings.Contains(second[0], `[the job "look", which is due; nobody has `+
 			"written just now]\nlook at the build") || !strings.Contains(second[0], "all is green") ||
-			!strings.Contains(second[0], askSilent) {
+			!strings.Contains(second[0], turn.AskSilent) {
 			t.Errorf("the second run was asked %q", second)
 		}
 		if own := w.count("SELECT count(*) FROM messages WHERE session = $1",
@@ -115,35 +116,10 @@ func TestReminder(t *testing.T) {
 		w.wantAnswers("a", "Call your mum!", "well done")
 		w.wantRuns(j, "done 1")
 		asked := lines(w.request(2).Messages[1:])
-		if len(asked) != 3 || !strings.HasSuffix(asked[0], reminderRule+"]\nReminder: call mum") {
+		if len(asked) != 3 || !strings.HasSuffix(asked[0], turn.ReminderRule+"]\nReminder: call mum") {
 			t.Errorf("after the reminder the model was asked %q", asked)
 		}
 	})
-}
-
-// What need not be heard is not sent, and what stands beside the mark is.
-func TestSaidInSilence(t *testing.T) {
-	t.Parallel()
-	own, chat := &turn{}, &turn{}
-	own.trigger.Origin = bus.Origin{Kind: bus.Job, Session: "s"}
-	chat.trigger.Origin = bus.Origin{Kind: bus.Job}
-	for text, want := range map[string]string{
-		"HEARTBEAT_OK": "", " HEARTBEAT_OK.\n": "", "**HEARTBEAT_OK**": "", "`HEARTBEAT_OK`": "",
-		"HEARTBEAT_OK\n\nHEARTBEAT_OK": "", "": "", "```\nHEARTBEAT_OK\n```": "", "…": "…",
-		"\"Heartbeat_ok\"": "", "_HEARTBEAT\\_OK_!": "", "HEARTBEAT_OK ✅": "", "🎂": "🎂",
-		"**Open.** *HEARTBEAT_OK*":          "**Open.**",
-		"HEARTBEAT_OK: \"open\" and (shut)": "\"open\" and (shut)",
-		"The door is open.\n\nHEARTBEAT_OK": "The door is open.",
-		"HEARTBEAT_OK The door is open.":    "The door is open.",
-		"I say HEARTBEAT_OK if all is well": "I say HEARTBEAT_OK if all is well",
-	} {
-		if got := own.audible(text); got != want {
-			t.Errorf("of %q people hear %q, want %q", text, got, want)
-		}
-		if got := chat.audible(text); got != text {
-			t.Errorf("in the conversation people hear %q of %q", got, text)
-		}
-	}
 }
 
 // A job may end in silence, also by an answer without text; its run is done all the same.

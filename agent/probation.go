@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gateway/agent/command"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -27,7 +28,7 @@ const (
 )
 
 // isSuspect reports whether r is to be tried alone.
-func isSuspect(r bus.Received) bool { return r.Crashes >= MaxCrashes-1 }
+func isSuspect(r bus.Received) bool { return r.Crashes >= turn.MaxCrashes-1 }
 
 // trialOf is what [store.Life] is told of a session that is tried alone.
 func trialOf(key session.Key) string { return "session " + string(key) }
@@ -95,11 +96,11 @@ func (d *Dispatcher) tryAlone(
 func (d *Dispatcher) trials(work context.Context, turns []session.Turn) ([]*worker, error) {
 	var list []*worker
 	for _, t := range turns {
-		if t.Attempts-t.Handed >= MaxAttempts {
+		if t.Attempts-t.Handed >= turn.MaxAttempts {
 			list = append(list, &worker{key: t.Session, resume: &t, alone: true})
 		}
 	}
-	suspects, err := d.Inbox.Suspects(d.DB.Read(work), MaxCrashes-1)
+	suspects, err := d.Inbox.Suspects(d.DB.Read(work), turn.MaxCrashes-1)
 	if err != nil || len(list)+len(suspects) == 0 {
 		return list, err
 	}

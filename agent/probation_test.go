@@ -9,6 +9,7 @@ import (
 	"gateway/agent/attachment"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/turn"
 	"gateway/bus"
 )
 
@@ -65,7 +66,7 @@ func TestProbation(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.died(trialOf("test/guilty"))
-		w.leave("turn", "hello", MaxAttempts)
+		w.leave("turn", "hello", turn.MaxAttempts)
 		w.put(w.message("innocent", "hello"), w.message("suspect", "hello"),
 			w.message("guilty", "hello"), w.message("guilty", "and you?"), w.message("other", "hello"))
 		w.exec("UPDATE inbox SET crashes = 2 WHERE chat IN ('innocent', 'suspect')")
@@ -80,7 +81,7 @@ func TestProbation(t *testing.T) {
 		}), t}
 		w.start()
 		w.wantQuiet()
-		w.wantAnswers("guilty", sayGaveUp, "hi")
+		w.wantAnswers("guilty", turn.SayGaveUp, "hi")
 		for _, chat := range []string{"turn", "innocent", "suspect", "other"} {
 			w.wantAnswers(chat, "hi")
 		}

@@ -13,48 +13,12 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
-	"gateway/session"
 )
 
 // document writes a file into the workspace.
 func (w *world) document(name, text string) {
 	w.t.Helper()
 	w.must(os.WriteFile(filepath.Join(filepath.Dir(w.path), name), []byte(text), 0o600))
-}
-
-// prompt returns the system prompt of a direct chat without a memory.
-func (w *world) prompt() string {
-	w.t.Helper()
-	t := newTurn(NewDispatcher(w.deps, &w.opts), "")
-	t.Address = at("a")
-	text, err := t.systemPrompt(w.read(), session.Summary{})
-	w.must(err)
-	return text
-}
-
-func TestSystemPromptParts(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.tools(act("set", tool.Once, always("")), act("look", tool.Pure, always("")))
-	w.opts.Name, w.opts.WorkspacePath = "Robin", "/srv/robin"
-	w.opts.Location = time.FixedZone("Somewhere", 3600)
-	w.opts.FormatHint = func(account string) string { return "Hint for " + account + "." }
-	for i, name := range []string{"IDENTITY.md", "USER.md", "AGENTS.md", "SOUL.md"} {
-		w.document(name, fmt.Sprintf("\n text %d \n\n", i))
-	}
-	w.document("SOUL.md", " \n")                      // empty
-	w.document("OTHER.md", "is none of the prompt's") // unknown
-	w.must(os.Mkdir(filepath.Join(filepath.Dir(w.path), "TOOLS.md"), 0o700))
-
-	parts := strings.Split(w.prompt(), "\n\n---\n\n")
-	identity := "# Robin\n\nYou are Robin, a helpful assistant that people reach by chat.\n\n" +
-		"## Format\n\nHint for test.\n" + prompt.Rules + prompt.ForeignRules
-	runtime := "## Runtime Context\n\nChannel: test\nChat: direct\nTools: look, set\n" +
-		"Time zone: Somewhere\n" +
-		"Platform: " + platform
-	wantLines(t, "prompt", parts, []string{identity, "## AGENTS.md\n\ntext 2",
-		"## USER.md\n\ntext 1", "## TOOLS.md\n\n[TOOLS.md can't be read: it is a directory]",
-		"## IDENTITY.md\n\ntext 0", runtime})
 }
 
 // Pitfall: "a time in the system prompt defeats the provider's prompt cache on every turn".

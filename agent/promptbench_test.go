@@ -32,9 +32,8 @@ const (
 	shortChat   = 200
 )
 
-// settled returns a world with many skills and a chat, "0", with so many messages, of which those
-// that do not fit into a prompt have become notes.
-func settled(b *testing.B, w *world, messages int) *turn {
+// settled gives a world many skills and facts, and a chat, "0", with so many messages.
+func settled(b *testing.B, w *world, messages int) {
 	b.Helper()
 	old := time.Now().Add(-time.Hour)
 	for i := range benchSkills {
@@ -60,29 +59,20 @@ func settled(b *testing.B, w *world, messages int) *turn {
 	}
 	w.tools(act("look", tool.Pure, always("seen")), act("read_file", tool.Pure, always("text")))
 	w.opts.ContextWindow = 64_000 // the list of skills alone has 15,000 tokens
-	d := NewDispatcher(w.deps, &w.opts)
-	w.d = d
-	last := w.talked(d, messages)
-	for size := -1; size != last.size(); { // until nothing more goes
-		size = last.size()
-		w.must(last.restore(context.Background()))
-	}
-	return last
+	w.talked(messages)
 }
 
-// talked writes a conversation into the transcript, and returns its last turn, which has not ended.
-func (w *world) talked(d *Dispatcher, messages int) *turn {
-	var last *turn
+// talked writes a conversation into the transcript.
+func (w *world) talked(messages int) {
 	key, now := session.KeyOf(at("0")), time.Now()
 	w.tx(func(tx *store.Tx) error {
 		for i := range messages / 2 {
-			last = newTurn(d, key)
-			last.Session, last.Address, last.Scope = key, at("0"), memory.OfChat(at("0"))
-			err := session.Store{}.Begin(tx, &last.Turn, "", d.lease, now,
+			t := session.Turn{Session: key, Address: at("0"), Scope: memory.OfChat(at("0"))}
+			err := session.Store{}.Begin(tx, &t, "", store.Lease{}, now,
 				llm.Message{Role: llm.User, Text: stamp + fmt.Sprintf("Question %d, about thing %d. %s",
 					i, i%benchFacts, strings.Repeat("It goes on. ", i%20))})
-			if err == nil && i < messages/2-1 {
-				err = session.Store{}.End(tx, &last.Turn, session.Done, now, llm.Message{
+			if err == nil {
+				err = session.Store{}.End(tx, &t, session.Done, now, llm.Message{
 					Role: llm.Assistant, Text: "An answer." + strings.Repeat(" More of it.", i%40)})
 			}
 			if err != nil {
@@ -91,31 +81,6 @@ func (w *world) talked(d *Dispatcher, messages int) *turn {
 		}
 		return nil
 	})
-	last.First = false
-	return last
-}
-
-// BenchmarkPrompt builds the prompt of a turn: it reads what is new in the transcript, the
-// documents, the skills and what is remembered, and makes the request. Everything is warm.
-func BenchmarkPrompt(b *testing.B) {
-	took := make(map[int]time.Duration)
-	for _, messages := range []int{shortChat, longChat} {
-		b.Run(fmt.Sprint("messages=", messages), func(b *testing.B) {
-			t := settled(b, newWorld(b), messages)
-			b.ReportAllocs()
-			bytes := 0
-			for b.Loop() {
-				if err := t.restore(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-				r := t.request(b.Context())
-				bytes = prompt.Size(r)
-			}
-			took[messages] = b.Elapsed() / time.Duration(b.N)
-			b.ReportMetric(float64(bytes), "prompt-bytes")
-		})
-	}
-	b.Logf("long to short: %.2f", float64(took[longChat])/float64(max(took[shortChat], 1)))
 }
 
 // BenchmarkTurnAfter is a whole turn in a chat with so many messages, from the inbox to the outbox.
@@ -137,11 +102,7 @@ func BenchmarkTurnAfter(b *testing.B) {
 // newLongBench starts a dispatcher with a settled chat and a model that answers at once.
 func newLongBench(b *testing.B, messages int) *bench {
 	w := newWorld(b)
-	t := settled(b, w, messages)
-	w.tx(func(tx *store.Tx) error {
-		return session.Store{}.End(tx, &t.Turn, session.Done, time.Now(),
-			llm.Message{Role: llm.Assistant, Text: "That was it."})
-	})
+	settled(b, w, messages)
 	w.deps.Model = instant{}
 	bench := &bench{w: w, done: map[bus.Address]chan struct{}{at("0"): make(chan struct{}, 1)}}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -157,6 +118,9 @@ func newLongBench(b *testing.B, messages int) *bench {
 			}
 		}
 	})
+	for range 5 { // what does not fit into a prompt becomes notes
+		bench.turn(b, at("0"))
+	}
 	return bench
 }
 

@@ -13,6 +13,7 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
+	"gateway/agent/turn"
 	"gateway/bus"
 )
 
@@ -67,7 +68,7 @@ func TestSteerSkipsTools(t *testing.T) {
 		close(release)
 		w.wantQuiet()
 		w.wantAsked(2, "user: hello", "assistant:  first({}) second({}) second({})", "tool: one",
-			"tool: "+resultSkipped, "tool: "+resultSkipped, "user: no, wait")
+			"tool: "+turn.ResultSkipped, "tool: "+turn.ResultSkipped, "user: no, wait")
 		if ran != 0 {
 			t.Errorf("a tool ran %d times that the person came before", ran)
 		}
@@ -149,7 +150,7 @@ func TestInterrupt(t *testing.T) {
 		w.say("a", "old", "new")
 		w.wantQuiet()
 		w.wantAnswers("a", "new answer")
-		w.wantAsked(2, "user: old", "assistant: "+markInterrupted, "user: new")
+		w.wantAsked(2, "user: old", "assistant: "+turn.MarkInterrupted, "user: new")
 	})
 }
 
@@ -159,7 +160,7 @@ func TestInterruptDuringTools(t *testing.T) {
 	for _, effect := range []tool.Effect{tool.Once, tool.Pure} {
 		t.Run(effect.String(), func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				const calls = maxParallel + 3
+				const calls = turn.MaxParallel + 3
 				var batch []string
 				began := make(chan struct{}, calls)
 				w.tools(act("wait", effect, func(ctx context.Context) (string, error) {
@@ -182,7 +183,7 @@ func TestInterruptDuringTools(t *testing.T) {
 				}
 				w.wantAnswers("a", "new answer")
 				asked := lines(w.request(2).Messages[1:])
-				if got := slices.Index(asked, "tool: "+resultStopped); got < 0 {
+				if got := slices.Index(asked, "tool: "+turn.ResultStopped); got < 0 {
 					t.Errorf("a tool that never began has no result: %q", asked)
 				}
 			})

@@ -15,6 +15,7 @@ import (
 	"gateway/agent/modelcall"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/store"
 )
@@ -120,7 +121,7 @@ func TestOtherAnswers(t *testing.T) {
 				w.put(test.as(w.message("a", "yes")))
 				w.wantQuiet()
 				asked := w.request(2).Messages
-				if got := asked[3].Text; got != resultOther {
+				if got := asked[3].Text; got != turn.ResultOther {
 					t.Errorf("the result is %q, want that nothing was decided", got)
 				}
 				if got := asked[len(asked)-1].Text; !strings.Contains(got, "yes") {
@@ -286,7 +287,7 @@ func TestPanicHoldsNothing(t *testing.T) {
 		w.start()
 		w.say("a", "hello", "hello again")
 		w.wantQuiet()
-		w.wantAnswers("a", sayPanic, "hello")
+		w.wantAnswers("a", turn.SayPanic, "hello")
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
@@ -58,24 +59,24 @@ func TestFirstContact(t *testing.T) {
 		m := llmtest.Func("ok", func(llm.Request) llmtest.Step { return llmtest.Say("ok") })
 		w.deps.Model = m
 		w.start()
-		for i := range contactTurns + 2 {
+		for i := range turn.ContactTurns + 2 {
 			w.put(person(w.message("a", fmt.Sprint("hello ", i)), 5))
 		}
 		w.put(person(w.message("b", "another chat of theirs"), 5))
 		w.put(person(w.message("c", "somebody else"), 6))
 		for i, prompt := range systems(m) {
-			want := i < contactTurns || i == contactTurns+3
+			want := i < turn.ContactTurns || i == turn.ContactTurns+3
 			if got := strings.Contains(prompt, mark); got != want {
 				t.Errorf("prompt %d asks for a style: %v, want %v", i, got, want)
 			}
 		}
 		doc := w.deps.Documents.In(memory.OfPerson(5)).Doc(document.User)
-		if doc.Text != strings.TrimSpace(noStyle) {
+		if doc.Text != strings.TrimSpace(turn.NoStyle) {
 			t.Errorf("USER.md says %q", doc.Text)
 		}
 		w.must(w.deps.Documents.Save(memory.OfPerson(6), document.User, "- Style: concise\n", ""))
 		w.put(person(w.message("c", "and on"), 6))
-		last := systems(m)[contactTurns+4]
+		last := systems(m)[turn.ContactTurns+4]
 		const chosen = "## memory/USER.md\n\n- Style: concise"
 		if strings.Contains(last, mark) || !strings.Contains(last, chosen) {
 			t.Errorf("the prompt after the choice is\n%s", last)

@@ -18,6 +18,7 @@ import (
 	"gateway/agent/llm/openai"
 	"gateway/agent/llm/openai/openaitest"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 	"gateway/bus"
 )
 
@@ -134,7 +135,7 @@ func TestRequests(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				recorder := w.record(test.replies...)
-				w.opts = Options{Name: "Robin", Settings: Settings{MaxRounds: 3, MaxOutput: 4096}}
+				w.opts = Options{Name: "Robin", Settings: turn.Settings{MaxRounds: 3, MaxOutput: 4096}}
 				w.tools(tool.New("look", "Looks at something.", tool.Pure, look),
 					act("send", tool.Once, always("sent")))
 				w.start()
@@ -173,7 +174,7 @@ func wantGolden(t *testing.T, name string, body []byte) {
 		t.Fatal(err)
 	}
 	got.WriteByte('\n')
-	text := strings.ReplaceAll(got.String(), "Platform: "+platform, "Platform: this one")
+	text := strings.ReplaceAll(got.String(), "Platform: "+turn.Platform, "Platform: this one")
 	file := filepath.Join("testdata", "requests", name+".golden")
 	if *update {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {

@@ -14,6 +14,7 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -85,7 +86,7 @@ func TestResume(t *testing.T) {
 		}, {
 			name: "once without result",
 			left: []llm.Message{intent("once")},
-			want: []string{"assistant:  once({})", "tool: " + resultUnknown},
+			want: []string{"assistant:  once({})", "tool: " + turn.ResultUnknown},
 		}, {
 			name: "some results of a batch",
 			left: []llm.Message{
@@ -94,7 +95,7 @@ func TestResume(t *testing.T) {
 			},
 			ran: []string{"pure", "idempotent"},
 			want: []string{"assistant:  once({}) pure({}) once({}) idempotent({}) pure({})",
-				"tool: one", "tool: pure again", "tool: " + resultUnknown,
+				"tool: one", "tool: pure again", "tool: " + turn.ResultUnknown,
 				"tool: idempotent again", "tool: five"},
 		}, {
 			name: "all results",
@@ -142,16 +143,16 @@ func TestResumeIsBounded(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.tools(act("crash", tool.Pure, always("survived")))
-		w.leave("a", "hello", MaxAttempts-1, intent("crash"))
-		w.leave("b", "hello", MaxAttempts, intent("crash"))
+		w.leave("a", "hello", turn.MaxAttempts-1, intent("crash"))
+		w.leave("b", "hello", turn.MaxAttempts, intent("crash"))
 		w.model.Queue(llmtest.Say("at last"), llmtest.Say("next"))
 		w.start()
 		w.say("b", "again")
 		w.wantQuiet()
 		w.wantAnswers("a", "at last")
-		w.wantAnswers("b", sayGaveUp, "next")
-		w.wantTranscript("b", "user: hello", "assistant:  crash({})", "tool: "+resultFailed,
-			"assistant: "+markFailed, "user: again", "assistant: next")
+		w.wantAnswers("b", turn.SayGaveUp, "next")
+		w.wantTranscript("b", "user: hello", "assistant:  crash({})", "tool: "+turn.ResultFailed,
+			"assistant: "+turn.MarkFailed, "user: again", "assistant: next")
 	})
 }
 
@@ -297,7 +298,7 @@ func TestDrainWithinGrace(t *testing.T) {
 func TestDrainDuringTool(t *testing.T) {
 	t.Parallel()
 	for effect, want := range map[tool.Effect]string{
-		tool.Pure: "tool: whole", tool.Once: "tool: " + resultUnknown,
+		tool.Pure: "tool: whole", tool.Once: "tool: " + turn.ResultUnknown,
 	} {
 		t.Run(effect.String(), func(t *testing.T) {
 			inWorld(t, func(w *world) {

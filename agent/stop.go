@@ -7,6 +7,7 @@ import (
 	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/prompt"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -214,7 +215,7 @@ func (d *Dispatcher) cancelStopped(key session.Key, jobs bool, by *bus.InboundMe
 		if w, ok := d.workers[k]; ok {
 			w.waiting = slices.DeleteFunc(w.waiting, gone)
 			if w.cancel != nil {
-				w.cancel(ErrStopped)
+				w.cancel(turn.ErrStopped)
 			}
 		}
 	}
@@ -263,7 +264,7 @@ func (d *Dispatcher) endStopped(
 			e.Answers = append(e.Answers, r.Message.ID)
 		}
 	}
-	e.Streams = append(e.Streams, streamOf(t))
+	e.Streams = append(e.Streams, turn.StreamOf(t))
 	if err := d.stopRuns(tx, again, taken...); err != nil {
 		return err
 	}
@@ -274,8 +275,8 @@ func (d *Dispatcher) endStopped(
 	if err != nil {
 		return err
 	}
-	last := append(prompt.CloseCalls(messages, resultStopped),
-		llm.Message{Role: llm.Assistant, Text: markStopped})
+	last := append(prompt.CloseCalls(messages, turn.ResultStopped),
+		llm.Message{Role: llm.Assistant, Text: turn.MarkStopped})
 	if err := d.sessions.End(tx, t, session.Stopped, d.opts.Now(), last...); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 	"gateway/bus"
 )
 
@@ -37,7 +38,7 @@ func TestStopDuringModelCall(t *testing.T) {
 		w.wantQuiet()
 		w.wantAnswers("a", "Stopped, and discarded 2 waiting messages.")
 		w.wantTranscript("a", "user: hello", "assistant:  look({})", "tool: seen",
-			"assistant: "+markStopped)
+			"assistant: "+turn.MarkStopped)
 		wantLines(t, "turns", w.column(turnStates), []string{"1 stopped 1 1"})
 		wantLines(t, "inbox", w.column(inboxStates),
 			[]string{"1 done", "2 dropped", "3 dropped", "4 done"})
@@ -48,7 +49,7 @@ func TestStopDuringModelCall(t *testing.T) {
 		w.say("a", "four")
 		w.wantQuiet()
 		w.wantAsked(3, "user: hello", "assistant:  look({})", "tool: seen",
-			"assistant: "+markStopped, "user: four")
+			"assistant: "+turn.MarkStopped, "user: four")
 		w.wantAnswers("a", "Stopped, and discarded 2 waiting messages.", "fresh")
 	})
 }
@@ -72,11 +73,11 @@ func TestStopDuringTools(t *testing.T) {
 					}))
 				calls := []string{"quick", "stubborn"}
 				want := []string{"user: hello", "assistant:  quick({}) stubborn({})",
-					"tool: done", "tool: " + resultStopped}
+					"tool: done", "tool: " + turn.ResultStopped}
 				if effect == tool.Once {
 					calls = append(calls, "last")
 					want[1] += " last({})"
-					want = append(want, "tool: "+resultStopped)
+					want = append(want, "tool: "+turn.ResultStopped)
 				}
 				w.model.Queue(uses(calls...))
 				w.start()
@@ -84,7 +85,7 @@ func TestStopDuringTools(t *testing.T) {
 				close(release)
 				w.wantQuiet()
 				w.wantAnswers("a", "Stopped.")
-				w.wantTranscript("a", append(want, "assistant: "+markStopped)...)
+				w.wantTranscript("a", append(want, "assistant: "+turn.MarkStopped)...)
 				if late != 0 {
 					t.Error("a tool began after the stop")
 				}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"gateway/agent/command"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -78,7 +79,7 @@ func (d *Dispatcher) cancelOwn(key session.Key, dropped []bus.Received, ends boo
 	if w, ok := d.workers[key]; ok {
 		w.waiting = slices.DeleteFunc(slices.Clone(w.waiting), gone)
 		if ends && w.cancel != nil {
-			w.cancel(ErrStopped)
+			w.cancel(turn.ErrStopped)
 		}
 	}
 }

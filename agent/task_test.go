@@ -17,6 +17,7 @@ import (
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/agent/tools/spawn"
+	"gateway/agent/turn"
 	"gateway/bus"
 )
 
@@ -142,7 +143,7 @@ func TestSpawnAwaitedAndInterrupted(t *testing.T) {
 		close(release)
 		w.wantQuiet()
 		w.wantAnswers("a", "Soon.", "Blue.")
-		if got := w.request(2).Messages; got[3].Text != resultGoesOn ||
+		if got := w.request(2).Messages; got[3].Text != turn.ResultGoesOn ||
 			!strings.HasSuffix(got[4].Text, "how long?") {
 			t.Errorf("the model was asked %q", lines(got[1:]))
 		}
@@ -166,8 +167,8 @@ func TestSpawnMany(t *testing.T) {
 			w.start()
 			w.say("a", "hello")
 			w.sleep(2 * time.Second)
-			if n := sub.Running(); n != MaxTasks {
-				t.Errorf("%d sub-agents work at once, want %d", n, MaxTasks)
+			if n := sub.Running(); n != turn.MaxTasks {
+				t.Errorf("%d sub-agents work at once, want %d", n, turn.MaxTasks)
 			}
 			w.model.Queue(llmtest.Call("subagents", "{}"), llmtest.Say("listed"))
 			w.say("a", "how is it?")
@@ -180,7 +181,7 @@ func TestSpawnMany(t *testing.T) {
 			w.model.Queue(llmtest.Say("all done"))
 			if restart {
 				w.must(w.stop())
-				for range MaxTasks { // the calls that were broken off
+				for range turn.MaxTasks { // the calls that were broken off
 					sub.Queue(llmtest.Say("done"))
 				}
 				w.start()
@@ -207,7 +208,7 @@ func TestStopEndsSubagents(t *testing.T) {
 		var stopped []string
 		w.opts.Stopped = func(key string, _ *bus.InboundMessage) { stopped = append(stopped, key) }
 		never := make(chan struct{})
-		for range MaxTasks {
+		for range turn.MaxTasks {
 			sub.Queue(held(llmtest.Say("done"), never))
 		}
 		w.model.Queue(spawns(false, "1", "2", "3", "4", "5", "6"), llmtest.Say("they work"))
@@ -217,8 +218,8 @@ func TestStopEndsSubagents(t *testing.T) {
 		w.wantQuiet()
 		w.restart()
 		w.wantQuiet()
-		if n := len(sub.Requests()); n != MaxTasks {
-			t.Errorf("%d sub-agents were begun, want %d", n, MaxTasks)
+		if n := len(sub.Requests()); n != turn.MaxTasks {
+			t.Errorf("%d sub-agents were begun, want %d", n, turn.MaxTasks)
 		}
 		if !slices.Equal(stopped, []string{"test/a"}) {
 			t.Errorf("told of the stop of %q", stopped)
@@ -275,7 +276,7 @@ func TestSubagentBudget(t *testing.T) {
 		w.wantQuiet()
 		w.wantAnswers("a", "sent", "it could not")
 		asked := w.request(3).Messages
-		if got := asked[len(asked)-1].Text; !strings.Contains(got, sayError(budget.ErrSpent)) {
+		if got := asked[len(asked)-1].Text; !strings.Contains(got, turn.SayError(budget.ErrSpent)) {
 			t.Errorf("the outcome is %q, want that the budget is spent", got)
 		}
 		want := "session test/a "
@@ -299,13 +300,13 @@ func TestHalt(t *testing.T) {
 		w.say("b", "/halt")
 		close(release)
 		w.settle()
-		w.wantAnswers("a", sayHalted)
+		w.wantAnswers("a", turn.SayHalted)
 		if calls != 0 {
 			t.Error("a tool was used after the halt")
 		}
 		w.restart()
 		w.say("a", "hello?")
-		w.wantAnswers("a", sayHalted, sayHalted)
+		w.wantAnswers("a", turn.SayHalted, turn.SayHalted)
 		guest := w.message("a", "/resume")
 		guest.Role = bus.User
 		w.put(guest)
@@ -352,12 +353,13 @@ func TestLoopGuard(t *testing.T) {
 					seen = append(seen, m.Text)
 				}
 			}
-			want := []string{"seen", "seen", "seen" + noteLoop, "seen" + noteLoop, "seen" + noteLoopEnded}
+			want := []string{"seen", "seen", "seen" + turn.NoteLoop, "seen" + turn.NoteLoop,
+				"seen" + turn.NoteLoopEnded}
 			if !slices.Equal(seen, want) {
 				t.Errorf("the results are %q, want %q", seen, want)
 			}
-			if got := last[len(last)-1].Text; got != askLoop {
-				t.Errorf("the model is asked %q at last, want %q", got, askLoop)
+			if got := last[len(last)-1].Text; got != turn.AskLoop {
+				t.Errorf("the model is asked %q at last, want %q", got, turn.AskLoop)
 			}
 			if len(requests[len(requests)-1].Tools) != 0 {
 				t.Error("the model may still use tools")

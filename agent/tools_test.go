@@ -15,6 +15,7 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 	"gateway/bus"
 )
 
@@ -166,18 +167,18 @@ func TestLongResult(t *testing.T) {
 	inWorld(t, func(w *world) {
 		whole := "head" + strings.Repeat("é", 12_000) + "tail" // 24,008 bytes
 		w.tools(act("look", tool.Pure, always(whole)), act("brief", tool.Pure,
-			always(strings.Repeat("x", maxResult))))
+			always(strings.Repeat("x", turn.MaxResult))))
 		w.model.Queue(uses("look", "look", "brief"), llmtest.Say("done"))
 		w.start()
 		w.say("a", "hello")
 		w.wantQuiet()
 		asked := w.request(2).Messages
-		if got := asked[5].Text; len(got) != maxResult {
-			t.Errorf("a result of %d bytes was cut to %d", maxResult, len(got))
+		if got := asked[5].Text; len(got) != turn.MaxResult {
+			t.Errorf("a result of %d bytes was cut to %d", turn.MaxResult, len(got))
 		}
 		for _, m := range asked[3:5] {
 			if !strings.HasPrefix(m.Text, "headé") || !strings.HasSuffix(m.Text, "étail") ||
-				!utf8.ValidString(m.Text) || len(m.Text) > headResult+tailResult+200 {
+				!utf8.ValidString(m.Text) || len(m.Text) > turn.HeadResult+turn.TailResult+200 {
 				t.Errorf("result of %d bytes is not head and tail: %.20q…", len(m.Text), m.Text)
 			}
 		}
@@ -186,7 +187,7 @@ func TestLongResult(t *testing.T) {
 			_, rest, _ := strings.Cut(m.Text, "[… 24008 bytes in all; the whole is in media/")
 			path, _, ok := strings.Cut(rest, " …]")
 			if !ok {
-				t.Fatalf("result does not say where the whole is: %q", m.Text[headResult-10:])
+				t.Fatalf("result does not say where the whole is: %q", m.Text[turn.HeadResult-10:])
 			}
 			stored, err := os.ReadFile(filepath.Join(filepath.Dir(w.path), at("a").Folder(), path))
 			if err != nil || string(stored) != whole {
@@ -204,7 +205,7 @@ func TestLongResultWithoutMedia(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.deps.Media = nil
-		w.tools(act("look", tool.Pure, always(strings.Repeat("x", maxResult+1))))
+		w.tools(act("look", tool.Pure, always(strings.Repeat("x", turn.MaxResult+1))))
 		w.model.Queue(uses("look"), llmtest.Say("done"))
 		w.start()
 		w.say("a", "hello")

@@ -14,6 +14,7 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/store"
 )
@@ -29,9 +30,10 @@ func TestBlankAnswers(t *testing.T) {
 		second []string // what the model is asked the last time after the question
 	}{
 		{"once", []llmtest.Step{blank, llmtest.Say("hi")}, "hi", nil},
-		{"twice", []llmtest.Step{blank, blank, llmtest.Say("hi")}, "hi", []string{askAnswer}},
-		{"always", []llmtest.Step{blank, blank, blank}, sayBlank, []string{askAnswer}},
-		{"tools instead", []llmtest.Step{blank, blank, uses("look")}, sayBlank, []string{askAnswer}},
+		{"twice", []llmtest.Step{blank, blank, llmtest.Say("hi")}, "hi", []string{turn.AskAnswer}},
+		{"always", []llmtest.Step{blank, blank, blank}, turn.SayBlank, []string{turn.AskAnswer}},
+		{"tools instead", []llmtest.Step{blank, blank, uses("look")}, turn.SayBlank,
+			[]string{turn.AskAnswer}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -67,7 +69,7 @@ func TestContinuation(t *testing.T) {
 		w.say("a", "hello")
 		w.sleep(time.Minute)
 		w.wantAnswers("a", "one two three four ")
-		w.wantAsked(4, "user: hello", "assistant: one two three ", "user: "+askContinue)
+		w.wantAsked(4, "user: hello", "assistant: one two three ", "user: "+turn.AskContinue)
 		w.say("a", "again")
 		w.wantQuiet()
 		w.wantAsked(5, "user: hello", "assistant: one two three four ", "user: again")
@@ -104,7 +106,7 @@ func TestRoundLimit(t *testing.T) {
 		w.wantQuiet()
 		w.wantAnswers("a", "so far")
 		w.wantAsked(3, "user: hello", "assistant:  look({})", "tool: seen",
-			"assistant:  look({})", "tool: seen", "user: "+askSumUp)
+			"assistant:  look({})", "tool: seen", "user: "+turn.AskSumUp)
 		if n := len(w.request(3).Tools); n != 0 {
 			t.Errorf("the last request offers %d tools", n)
 		}
@@ -125,7 +127,7 @@ func TestModelErrors(t *testing.T) {
 		llm.Forbidden:      "does not let the gateway's key do this",
 		llm.NotFound:       "does not know the configured model",
 		llm.BadRequest:     "Start a new one with /new. If that does not help, the person who runs me",
-		"":                 sayFailed, // not an *llm.Error
+		"":                 turn.SayFailed, // not an *llm.Error
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -149,7 +151,7 @@ func TestModelErrors(t *testing.T) {
 				}
 				w.say("a", "again")
 				w.wantQuiet()
-				w.wantTranscript("a", "user: hello", "assistant: "+markFailed, "user: again",
+				w.wantTranscript("a", "user: hello", "assistant: "+turn.MarkFailed, "user: again",
 					"assistant: better")
 			})
 		})
@@ -166,7 +168,7 @@ func TestModelErrorAfterText(t *testing.T) {
 		w.start()
 		w.say("a", "hello")
 		w.wantQuiet()
-		w.wantAnswers("a", "The beginning\n\n"+sayError(&llm.Error{Kind: llm.Overloaded}))
+		w.wantAnswers("a", "The beginning\n\n"+turn.SayError(&llm.Error{Kind: llm.Overloaded}))
 	})
 }
 
@@ -231,11 +233,11 @@ func TestTurnTimeout(t *testing.T) {
 				w.sleep(time.Minute - time.Second)
 				w.wantAnswers("a")
 				w.sleep(time.Second)
-				w.wantAnswers("a", sayTimeout)
+				w.wantAnswers("a", turn.SayTimeout)
 				if name == "tool" {
 					w.wantTranscript("a", "user: hello", "assistant:  hangs({}) hangs({})",
 						"tool: Error: context deadline exceeded\nFind out what went wrong and try another way.",
-						"tool: "+resultFailed, "assistant: "+markFailed)
+						"tool: "+turn.ResultFailed, "assistant: "+turn.MarkFailed)
 				}
 			})
 		})
@@ -253,7 +255,7 @@ func TestTurnTimeoutLeavesNews(t *testing.T) {
 		w.say("a", "hello", "still there?")
 		w.sleep(2 * time.Minute)
 		w.wantQuiet()
-		w.wantAnswers("a", sayTimeout, "here I am")
+		w.wantAnswers("a", turn.SayTimeout, "here I am")
 	})
 }
 
@@ -267,19 +269,19 @@ func TestTurnTimeoutWithoutSlot(t *testing.T) {
 		w.start()
 		w.d.env.Calls.Slots <- struct{}{} // somebody else's
 		w.say("a", "hello")
-		w.sleep(longestWaits*time.Minute - time.Second)
+		w.sleep(turn.LongestWaits*time.Minute - time.Second)
 		w.wantAnswers("a")
 		<-w.d.env.Calls.Slots
 		w.settle()
 		w.wantAnswers("a", "late")
 		w.d.env.Calls.Slots <- struct{}{}
 		w.say("a", "hello")
-		w.sleep(longestWaits * time.Minute)
-		w.wantAnswers("a", "late", sayBusy)
+		w.sleep(turn.LongestWaits * time.Minute)
+		w.wantAnswers("a", "late", turn.SayBusy)
 		<-w.d.env.Calls.Slots
 		w.say("a", "again")
 		w.wantQuiet()
-		w.wantAnswers("a", "late", sayBusy, "fine")
+		w.wantAnswers("a", "late", turn.SayBusy, "fine")
 	})
 }
 
@@ -298,13 +300,14 @@ func TestBurst(t *testing.T) {
 		w.start()
 		w.put(list...)
 		running := "SELECT count(*) FROM turns WHERE state = 'running'"
-		if n := w.count(running); n != admitted*w.opts.Slots {
-			t.Errorf("%d turns have begun, want %d", n, admitted*w.opts.Slots)
+		if n := w.count(running); n != turn.SessionsPerSlot*w.opts.Slots {
+			t.Errorf("%d turns have begun, want %d", n, turn.SessionsPerSlot*w.opts.Slots)
 		}
 		w.must(w.stop())
 		w.start()
-		if n := w.count(running); n != admitted*w.opts.Slots {
-			t.Errorf("%d turns have begun after another start, want %d", n, admitted*w.opts.Slots)
+		if n := w.count(running); n != turn.SessionsPerSlot*w.opts.Slots {
+			t.Errorf("%d turns have begun after another start, want %d", n,
+				turn.SessionsPerSlot*w.opts.Slots)
 		}
 		w.sleep(people / 2 * time.Minute)
 		w.sleep(time.Minute)
@@ -333,13 +336,13 @@ func TestPanicInTurn(t *testing.T) {
 		w.say("a", "bad", "bad again")
 		w.say("b", "good")
 		w.wantQuiet()
-		w.wantAnswers("a", sayPanic, sayPanic)
+		w.wantAnswers("a", turn.SayPanic, turn.SayPanic)
 		w.wantAnswers("b", "fine")
 		if n := w.d.env.Counters.Panics.Load(); n != 2 {
 			t.Errorf("%d panics are counted, want 2", n)
 		}
-		w.wantTranscript("a", "user: bad", "assistant: "+markFailed,
-			"user: bad again", "assistant: "+markFailed)
+		w.wantTranscript("a", "user: bad", "assistant: "+turn.MarkFailed,
+			"user: bad again", "assistant: "+turn.MarkFailed)
 	})
 }
 
@@ -352,7 +355,7 @@ func TestPanicBeforeTurn(t *testing.T) {
 		w.d.env.Location = nil // makes the envelope panic
 		w.say("a", "hello")
 		w.wantQuiet()
-		w.wantAnswers("a", sayPanic)
+		w.wantAnswers("a", turn.SayPanic)
 	})
 }
 
@@ -401,8 +404,8 @@ func TestBudget(t *testing.T) {
 				m.Person = 5
 				w.put(m)
 				w.wantQuiet()
-				w.wantAnswers("a", sayError(budget.ErrSpent))
-				if strings.Contains(sayError(budget.ErrSpent), sayFailed) {
+				w.wantAnswers("a", turn.SayError(budget.ErrSpent))
+				if strings.Contains(turn.SayError(budget.ErrSpent), turn.SayFailed) {
 					t.Error("a spent budget is told like any failure")
 				}
 				wantLines(t, "spent", w.spent(), []string{"day  1 600 10", "model scripted 1 600 10",
@@ -433,7 +436,7 @@ func TestBudgetOfSenders(t *testing.T) {
 		}
 		say("8", "hello")
 		say("8", "once more")
-		w.wantAnswers("8", "done", sayError(budget.ErrSpent))
+		w.wantAnswers("8", "done", turn.SayError(budget.ErrSpent))
 		w.model.Queue(step)
 		say("9", "hello")
 		w.wantAnswers("9", "done")
@@ -441,7 +444,7 @@ func TestBudgetOfSenders(t *testing.T) {
 		w.sleep(time.Minute)
 		say("8", "hello again")
 		out := w.outbox("8")
-		if got := out[len(out)-1].Text; got != sayError(budget.ErrSpent) {
+		if got := out[len(out)-1].Text; got != turn.SayError(budget.ErrSpent) {
 			t.Errorf("after /forget they are answered %q", got)
 		}
 	})
@@ -465,7 +468,7 @@ func TestBudgetOfManyAtOnce(t *testing.T) {
 		refused := 0
 		for i := range 10 {
 			for _, m := range w.outbox(fmt.Sprint(i)) {
-				if m.Text == sayError(budget.ErrSpent) {
+				if m.Text == turn.SayError(budget.ErrSpent) {
 					refused++
 				}
 			}
@@ -502,7 +505,7 @@ func TestBudgetIsNear(t *testing.T) {
 		if n := len(w.outbox("owner")); n != 1 {
 			t.Errorf("the owner was told %d times, want once", n)
 		}
-		w.wantAnswers("a", "done", "done", "done", sayError(budget.ErrSpent))
+		w.wantAnswers("a", "done", "done", "done", turn.SayError(budget.ErrSpent))
 		w.wantQuiet()
 	})
 }

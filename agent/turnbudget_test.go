@@ -11,6 +11,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
+	"gateway/agent/turn"
 )
 
 // costs returns s with so many tokens used.
@@ -148,7 +149,7 @@ func TestTurnLimitOfWhoWaits(t *testing.T) {
 		w.start()
 		w.say("a", "hello")
 		w.wantQuiet()
-		w.wantAnswers("a", sayError(budget.ErrSpent))
+		w.wantAnswers("a", turn.SayError(budget.ErrSpent))
 		rows := w.column("SELECT turn || ' ' || tokens FROM usage_turns")
 		if want := []string{"1 19000"}; !slices.Equal(rows, want) {
 			t.Errorf("counted was %q, want %q", rows, want)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gateway/agent/attachment"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/session"
 )
@@ -54,7 +55,7 @@ func (w *worker) run(ctx context.Context) error {
 			break
 		}
 		m := batch[len(batch)-1].Message
-		t := &session.Turn{Session: w.key, Address: m.From, ReplyTo: quoted(m)}
+		t := &session.Turn{Session: w.key, Address: m.From, ReplyTo: turn.Quoted(m)}
 		if err := w.turn(ctx, t, batch); err != nil {
 			return err
 		}
@@ -200,7 +201,7 @@ func (w *worker) Claimed(err error) {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
 	if err != nil {
-		gone, _ := errors.AsType[goneError](err)
+		gone, _ := errors.AsType[turn.GoneError](err)
 		left := slices.DeleteFunc(slices.Clone(w.taking), func(r bus.Received) bool {
 			return slices.Contains(gone, r.Seq)
 		})
@@ -243,13 +244,13 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	w.cancel = cancel
 	numbered := d.mode(w.key) == Collect
 	d.mu.Unlock()
-	out, err := Run(work, d.env, Start{Turn: *st, Messages: batch, Numbered: numbered,
+	out, err := turn.Run(work, d.env, turn.Start{Turn: *st, Messages: batch, Numbered: numbered,
 		Lease: d.lease, Settings: d.configOf(w.key), Unanswered: w.unanswered}, w)
 	w.unanswered = out.Unanswered
 	if out.Refused {
 		w.drop(batch)
 	}
-	if err == nil && out.State == Suspended {
+	if err == nil && out.State == turn.Suspended {
 		d.park(w, &out)
 	}
 	d.mu.Lock()

@@ -5,6 +5,7 @@ import (
 
 	"gateway/agent"
 	"gateway/agent/background"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/config"
@@ -15,7 +16,7 @@ func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 	model := cfg.Models[cfg.Agent.Model]
 	_, notesID := newNotes(cfg, g.log)
 	return &agent.Options{
-		Settings: agent.Settings{
+		Settings: turn.Settings{
 			ModelName: modelName(cfg, cfg.Agent.Model), ModelID: cfg.Agent.Model,
 			ContextWindow: model.ContextWindow, MaxOutput: model.MaxOutput, NoImages: !model.Images,
 			Heartbeat: g.heartbeatModel(cfg),
@@ -51,7 +52,7 @@ func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 }
 
 // heartbeatModel returns the model for heartbeats, nil if it is the one that answers.
-func (g *Gateway) heartbeatModel(cfg *config.Config) *agent.Choice {
+func (g *Gateway) heartbeatModel(cfg *config.Config) *turn.Choice {
 	name := cfg.Heartbeat.Model
 	if name == "" || name == cfg.Agent.Model {
 		return nil
@@ -61,9 +62,9 @@ func (g *Gateway) heartbeatModel(cfg *config.Config) *agent.Choice {
 }
 
 // choice returns the model with a name and what must be known of it.
-func (g *Gateway) choice(cfg *config.Config, name string) agent.Choice {
+func (g *Gateway) choice(cfg *config.Config, name string) turn.Choice {
 	m := cfg.Models[name]
-	return agent.Choice{Model: newModel(cfg, name, g.log), Name: modelName(cfg, name), ID: name,
+	return turn.Choice{Model: newModel(cfg, name, g.log), Name: modelName(cfg, name), ID: name,
 		ContextWindow: m.ContextWindow, MaxOutput: m.MaxOutput, NoImages: !m.Images}
 }
 
@@ -72,7 +73,7 @@ const demoModel = "demo"
 
 // choices returns the models that a conversation may have: all but the demo, which is always there
 // and of use only where there is no other.
-func (g *Gateway) choices(cfg *config.Config) (list []agent.Choice) {
+func (g *Gateway) choices(cfg *config.Config) (list []turn.Choice) {
 	for _, name := range sortedKeys(cfg.Models) {
 		if name != demoModel || cfg.Agent.Model == demoModel {
 			list = append(list, g.choice(cfg, name))

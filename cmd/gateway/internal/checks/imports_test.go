@@ -58,7 +58,7 @@ var imports = map[string]string{
 		"agent/prompt",
 	"agent/attachment": "bus session agent/budget agent/extract agent/llm agent/modelcall " +
 		"agent/prompt",
-	"agent/heartbeat":  "store bus memory memory/document session agent/prompt agent/schedule",
+	"agent/heartbeat": "store bus memory memory/document session agent/prompt agent/schedule",
 
 	"agent/tools/ask":           "agent/tool",
 	"agent/tools/clock":         "agent/tool",
@@ -89,14 +89,17 @@ var imports = map[string]string{
 	"channels/channeltest/notifier":          "",
 	"channels/channeltest/faults":            "",
 
-	"agent": "store store/fault bus memory memory/document memory/version skills session " +
-		"agent/attachment agent/background agent/budget agent/command agent/extract agent/heartbeat " +
-		"agent/llm agent/modelcall agent/observe agent/policy agent/prompt agent/question " +
-		"agent/schedule agent/tool",
+	"agent/turn": "store store/fault bus memory memory/document session skills agent/attachment " +
+		"agent/background agent/budget agent/heartbeat agent/llm agent/modelcall agent/observe " +
+		"agent/policy agent/prompt agent/question agent/schedule agent/tool",
+	"agent": "store store/fault bus memory memory/document memory/version session skills " +
+		"agent/attachment agent/background agent/budget agent/command agent/extract agent/llm " +
+		"agent/modelcall agent/observe agent/policy agent/prompt agent/question agent/schedule " +
+		"agent/tool agent/turn",
 
-	"cmd/gateway/internal/config":    "agent/suggest cmd/gateway/internal/hooks",
-	"cmd/gateway/internal/hooks":     "store bus session",
-	"cmd/gateway/internal/ops":       "",
+	"cmd/gateway/internal/config": "agent/suggest cmd/gateway/internal/hooks",
+	"cmd/gateway/internal/hooks":  "store bus session",
+	"cmd/gateway/internal/ops":    "",
 	"cmd/gateway/internal/telemetry": "store bus agent agent/llm agent/observe " +
 		"cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/backup":    "store",
@@ -112,7 +115,8 @@ var imports = map[string]string{
 		"agent/llm agent/llm/demo agent/llm/failover agent/llm/openai agent/policy agent/question " +
 		"agent/schedule agent/tool agent/tools/ask agent/tools/clock agent/tools/files " +
 		"agent/tools/jobs agent/tools/mcp agent/tools/message agent/tools/recall agent/tools/shell " +
-		"agent/tools/shell/sandbox agent/tools/spawn agent/tools/web bus channels channels/discord " +
+		"agent/tools/shell/sandbox agent/tools/spawn agent/tools/web agent/turn bus channels " +
+		"channels/discord " +
 		"channels/gate channels/markup channels/media channels/router channels/supervisor " +
 		"channels/telegram channels/terminal channels/whatsapp cmd/gateway/internal/backup " +
 		"cmd/gateway/internal/config cmd/gateway/internal/display cmd/gateway/internal/doctor " +

@@ -1,4 +1,4 @@
-package agent
+package turn
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // the system prompt and the tools.
 func (t *turn) historySize() int {
 	size := t.env.Calls.Estimates.Bytes(t.settings.ModelID, t.settings.ContextBudget())
-	return max(size-len(t.system)-prompt.ToolsSize(t.tools.Specs()), leastHistory)
+	return max(size-len(t.system)-prompt.ToolsSize(t.tools.Specs()), LeastHistory)
 }
 
 // readLimit is how many bytes of a transcript are read for a prompt. What is more shall become
@@ -21,8 +21,8 @@ func (t *turn) readLimit() int {
 	return 2 * t.env.Calls.Estimates.Bytes(t.settings.ModelID, t.settings.ContextBudget())
 }
 
-// leastHistory is how many bytes of transcript a prompt has at least.
-const leastHistory = 4096
+// LeastHistory is how many bytes of transcript a prompt has at least.
+const LeastHistory = 4096
 
 // restore reads the transcript, in which the turn's own messages are by now, builds the system
 // prompt, and makes both fit.

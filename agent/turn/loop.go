@@ -1,4 +1,4 @@
-package agent
+package turn
 
 import (
 	"crypto/sha256"
@@ -31,10 +31,10 @@ func (t *turn) guardLoop(c llm.ToolCall, result string) string {
 	t.seen[key]++
 	switch n := t.seen[key]; {
 	case n >= loopEnded:
-		t.closing = askLoop
-		return result + noteLoopEnded
+		t.closing = AskLoop
+		return result + NoteLoopEnded
 	case n >= loopTold:
-		return result + noteLoop
+		return result + NoteLoop
 	}
 	return result
 }
@@ -54,11 +54,11 @@ func (t *turn) recount(messages []llm.Message) {
 			calls[c.ID] = c
 		}
 		if c, ok := calls[m.ToolCallID]; ok && m.Role == llm.ToolRole {
-			text := strings.TrimSuffix(strings.TrimSuffix(m.Text, noteLoop), noteLoopEnded)
+			text := strings.TrimSuffix(strings.TrimSuffix(m.Text, NoteLoop), NoteLoopEnded)
 			t.guardLoop(c, text)
 		}
 	}
 	if t.rounds >= t.maxRounds() {
-		t.closing = askSumUp
+		t.closing = AskSumUp
 	}
 }

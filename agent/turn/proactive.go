@@ -1,4 +1,4 @@
-package agent
+package turn
 
 import (
 	"cmp"
@@ -39,8 +39,8 @@ func (t *turn) budgetTurn() int64 {
 // silent is the model's answer if nobody needs to hear of it.
 const silent = "HEARTBEAT_OK"
 
-// askSilent tells the model so.
-const askSilent = "If there is nothing that anybody should hear of, answer " + silent +
+// AskSilent tells the model so.
+const AskSilent = "If there is nothing that anybody should hear of, answer " + silent +
 	" and nothing else."
 
 // mayBeSilent reports whether the turn may end without an answer. A turn that tells of an outcome
@@ -161,19 +161,19 @@ func (t *turn) proactiveMessage(m bus.InboundMessage, when string) string {
 	default:
 		how := ""
 		if m.Origin.Reminder {
-			how = reminderRule
+			how = ReminderRule
 		}
 		text = fmt.Sprintf("%s[the job %q, which is due; nobody has written just now%s]\n%s", when,
 			label, how, m.Text)
 	}
 	if m.Origin.MayBeSilent() {
-		text += "\n\n" + askSilent
+		text += "\n\n" + AskSilent
 	}
 	return text
 }
 
-// reminderRule tells the model how to answer a message that begins with [schedule.ReminderMark].
-const reminderRule = ". Your answer is the reminder: tell the user what it is about, " +
+// ReminderRule tells the model how to answer a message that begins with [schedule.ReminderMark].
+const ReminderRule = ". Your answer is the reminder: tell the user what it is about, " +
 	"friendly and in a sentence or two"
 
 // keepScope lets a turn in the conversation work with the memory of that, whoever has begun it:

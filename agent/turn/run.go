@@ -1,10 +1,21 @@
-package agent
+// Package turn does the work on one answer. [Run] is a loop of model calls and tool calls. Every
+// step is written to the session's transcript before its effects, so that after a crash the turn
+// goes on where it was. It gets what it works with: an [Env], a snapshot of [Settings], and a
+// [Mailbox] with the messages that come meanwhile. It returns an [Outcome], and calls nobody back.
+//
+// A turn that waits for somebody is suspended: its question is a row, and [Run] returns. Once the
+// question is decided the turn is run again. What does not fit into the prompt becomes notes in the
+// memory of the turn's scope.
+package turn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 
+	"gateway/agent/llm"
+	"gateway/agent/observe"
 	"gateway/agent/question"
 	"gateway/bus"
 	"gateway/session"
@@ -17,8 +28,9 @@ type Mailbox interface {
 	// while any of them has files: to fetch these would delay an answer that is ready.
 	Next(files bool) []bus.Received
 
-	// Claimed reports that the transaction which claims the first messages of the turn, or those that
-	// Next has returned, is over. After an error the messages that are still there wait again.
+	// Claimed reports that a transaction of the turn is over. It has claimed the first messages, or
+	// those that Next returned, if there are any. After an error those that are still there wait
+	// again.
 	Claimed(err error)
 
 	// HasNews reports whether Next would return something.
@@ -69,7 +81,7 @@ func Run(ctx context.Context, env *Env, s Start, box Mailbox) (Outcome, error) {
 	out, err := t.attempt(ctx, s.Messages)
 	if err != nil && !store.IsLost(err) {
 		t.logger().ErrorContext(ctx, "turn failed", "err", err)
-		err = t.refuse(ctx, s.Messages, sayBroken)
+		err = t.refuse(ctx, s.Messages, SayBroken)
 		if err != nil && !store.IsLost(err) {
 			err = t.abandon(ctx, s.Messages, err)
 		}
@@ -90,7 +102,7 @@ func (t *turn) attempt(ctx context.Context, batch []bus.Received) (out Outcome, 
 	t.hide()
 	ended(t.ending(err))
 	switch {
-	case errors.Is(err, errGone):
+	case errors.Is(err, ErrGone):
 		return out, nil // dropped before it began
 	case errors.Is(err, errParked):
 		t.showEnd(true)
@@ -129,4 +141,36 @@ func (t *turn) stopped(ctx context.Context) (resume *session.Turn, err error) {
 // logger returns the log of t.
 func (t *turn) logger() *slog.Logger {
 	return t.env.Logger.With("session", t.Session, "turn", t.ID)
+}
+
+// beginning describes t, which is to answer batch, or to go on if that is nil.
+func (t *turn) beginning(batch []bus.Received) observe.TurnBegin {
+	b := observe.TurnBegin{Session: t.Session, Turn: t.ID, Account: t.Address.Account,
+		Attempt: t.Attempts}
+	if len(batch) > 0 {
+		b.Waited = t.began.Sub(batch[0].At)
+		b.Kind = batch[0].Message.Origin.Kind
+	}
+	return b
+}
+
+// ending describes what has come of t.
+func (t *turn) ending(err error) observe.TurnEnd {
+	e := observe.TurnEnd{Turn: t.ID, State: t.ended, Rounds: t.rounds}
+	switch {
+	case errors.Is(err, errParked), errors.Is(err, errDraining), errors.Is(err, ErrGone):
+	case errors.Is(err, session.ErrEnded):
+		e.State = session.Stopped
+	default:
+		e.Err = err
+	}
+	e.State = cmp.Or(e.State, session.Running)
+	return e
+}
+
+// toolEnd describes what has come of the call c.
+func (t *turn) toolEnd(c llm.ToolCall, d done, err error) observe.ToolEnd {
+	_, unknown := t.tools.Lookup(c.Name)
+	return observe.ToolEnd{Known: unknown == nil, Waits: d.asks != nil || d.result.Wait != nil,
+		Err: err}
 }

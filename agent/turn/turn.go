@@ -1,4 +1,4 @@
-package agent
+package turn
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/bus"
+	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
 	"gateway/store/fault"
@@ -147,7 +148,7 @@ func (t *turn) mayResume(ctx context.Context) (given bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return true, t.fail(ctx, sayGaveUp)
+	return true, t.fail(ctx, SayGaveUp)
 }
 
 // identify sets whose turn it is: of a resumed one, by the messages that it took.
@@ -160,7 +161,7 @@ func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
 			return err
 		}
 	}
-	t.Scope = scopeOf(batch[len(batch)-1].Message)
+	t.Scope = memory.ScopeOf(batch[len(batch)-1].Message)
 	t.setTrigger(batch[0].Message)
 	if t.trigger.Origin.Standalone() {
 		if err := t.keepScope(ctx); err != nil {
@@ -239,9 +240,9 @@ func (t *turn) step(ctx context.Context, resp *llm.Response) (done bool, err err
 
 	case showsNothing(t.partial + m.Text):
 		if t.blanks++; t.blanks == 2 {
-			t.closing = askAnswer
+			t.closing = AskAnswer
 		} else if t.blanks > 2 {
-			return true, t.fail(ctx, sayBlank)
+			return true, t.fail(ctx, SayBlank)
 		}
 		return false, nil
 	}
@@ -289,8 +290,7 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 		}
 		return t.end(tx, &ended, session.Done, m)
 	})
-	t.box.Claimed(err)
-	if errors.Is(err, errGone) { // dropped meanwhile
+	if errors.Is(err, ErrGone) { // dropped meanwhile
 		return t.answer(ctx, m)
 	}
 	if err != nil {
@@ -314,7 +314,7 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 	t.recall(append([]llm.Message{m}, more...)...)
 	t.answers = nil
 	t.hear(batch)
-	t.ReplyTo = quoted(batch[len(batch)-1].Message)
+	t.ReplyTo = Quoted(batch[len(batch)-1].Message)
 	t.partial, t.closing, t.continued, t.blanks = "", "", 0, 0
 	t.showBegin()
 	return false, nil
@@ -332,10 +332,10 @@ func (t *turn) append(tx *store.Tx, st *session.Turn, batch []bus.Received, m []
 	return t.take(tx, st, batch)
 }
 
-// take takes batch, and what was heard before it, out of the inbox. It reports a goneError if some
+// take takes batch, and what was heard before it, out of the inbox. It reports a GoneError if some
 // of it waits no more.
 func (t *turn) take(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
-	var gone goneError
+	var gone GoneError
 	for _, r := range batch {
 		ok, err := t.env.Inbox.Take(tx, r.Seq, st.ID)
 		if err != nil {
@@ -378,8 +378,8 @@ func (t *turn) fail(ctx context.Context, say string) error {
 	if t.partial != "" { // what was shown already stays readable
 		out.Text = t.partial + "\n\n" + say
 	}
-	last := append(prompt.CloseCalls(t.history, resultFailed),
-		llm.Message{Role: llm.Assistant, Text: markFailed})
+	last := append(prompt.CloseCalls(t.history, ResultFailed),
+		llm.Message{Role: llm.Assistant, Text: MarkFailed})
 	err := t.tx(ctx, func(tx *store.Tx) error {
 		if err := t.deliverFailure(tx, out); err != nil {
 			return err
@@ -404,11 +404,11 @@ func (t *turn) failed(ctx context.Context, err error) (done bool, _ error) {
 	case errors.Is(cause, ErrInterrupted):
 		return true, t.interrupted(ctx)
 	case errors.Is(cause, errTurnTimeout):
-		return true, t.fail(ctx, sayTimeout)
+		return true, t.fail(ctx, SayTimeout)
 	case cause != nil:
 		return true, errDraining
 	case errors.Is(err, errNoSlot):
-		return true, t.fail(ctx, sayBusy)
+		return true, t.fail(ctx, SayBusy)
 	}
 	e, ok := errors.AsType[*llm.Error](err)
 	if ok && e.Kind == llm.NoImages && !t.noImages {
@@ -420,13 +420,13 @@ func (t *turn) failed(ctx context.Context, err error) (done bool, _ error) {
 		return false, t.shorten(ctx)
 	}
 	t.logger().WarnContext(ctx, "model call failed", "err", err)
-	return true, t.fail(ctx, sayError(err))
+	return true, t.fail(ctx, SayError(err))
 }
 
 // interrupted ends the turn in favour of a newer message.
 func (t *turn) interrupted(ctx context.Context) error {
-	last := append(prompt.CloseCalls(t.history, resultStopped),
-		llm.Message{Role: llm.Assistant, Text: markInterrupted})
+	last := append(prompt.CloseCalls(t.history, ResultStopped),
+		llm.Message{Role: llm.Assistant, Text: MarkInterrupted})
 	err := t.tx(ctx, func(tx *store.Tx) error {
 		return t.end(tx, &t.Turn, session.Stopped, last...)
 	})
@@ -438,9 +438,24 @@ func (t *turn) interrupted(ctx context.Context) error {
 }
 
 // stream names the preview of the answer under way.
-func (t *turn) stream() string { return streamOf(&t.Turn) }
+func (t *turn) stream() string { return StreamOf(&t.Turn) }
 
-// streamOf names the preview of the answer that a turn is at.
-func streamOf(t *session.Turn) string {
+// StreamOf names the preview of the answer that a turn is at.
+func StreamOf(t *session.Turn) string {
 	return strconv.FormatInt(t.ID, 10) + "." + strconv.Itoa(t.Answers)
 }
+
+// Quoted returns the platform's id of m if an answer quotes it: where others read along.
+func Quoted(m bus.InboundMessage) string {
+	if m.Group && m.Origin.Kind == bus.Person {
+		return m.ID
+	}
+	return ""
+}
+
+// ErrInterrupted is why a turn's context ends when a newer message takes its place, and
+// ErrStopped when a person stops it.
+var (
+	ErrInterrupted = errors.New("interrupted by a newer message")
+	ErrStopped     = errors.New("stopped by a person")
+)

@@ -1,4 +1,4 @@
-package agent
+package turn
 
 import (
 	"errors"
@@ -10,65 +10,63 @@ import (
 
 // What people are told. One plain sentence or two: what happened, and what they can do.
 const (
-	sayFull = "I still have %d of your messages to answer, so I could not take this one. " +
-		"Please send it again when I have caught up, or use /stop to discard them."
-	sayPanic = "Sorry, something went wrong on my side. Please try again. The person who runs me " +
+	SayPanic = "Sorry, something went wrong on my side. Please try again. The person who runs me " +
 		"finds the details in the log."
-	sayBroken = "I could not read or write what belongs to this conversation, so I have stopped. " +
+	SayBroken = "I could not read or write what belongs to this conversation, so I have stopped. " +
 		"Please try again; if that does not help, the person who runs me finds the reason in " +
 		"the log."
-	sayBlank   = "I have no answer to that, sorry. Please try to put it another way."
-	sayTimeout = "That took too long, so I stopped. Please ask for less at once, or try again."
-	sayBusy    = "I could not get to this: the language model has answered nobody for too long. " +
+	SayBlank   = "I have no answer to that, sorry. Please try to put it another way."
+	SayTimeout = "That took too long, so I stopped. Please ask for less at once, or try again."
+	SayBusy    = "I could not get to this: the language model has answered nobody for too long. " +
 		"Please send it again later."
-	sayGaveUp = "I was interrupted several times while answering this and have given up. " +
+	SayGaveUp = "I was interrupted several times while answering this and have given up. " +
 		"Please ask again."
-	sayHalted = "I'm paused by an administrator and can't answer now. Admins can let me continue " +
+	SayHalted = "I'm paused by an administrator and can't answer now. Admins can let me continue " +
 		"with /resume."
-	sayFailed = "I could not get an answer from the language model. The person who runs me finds " +
+	SayFailed = "I could not get an answer from the language model. The person who runs me finds " +
 		"the reason in the log."
 )
 
 // What the model is told.
 const (
-	askContinue = "You were cut off by the output limit. Go on exactly where you stopped, " +
+	AskContinue = "You were cut off by the output limit. Go on exactly where you stopped, " +
 		"without repeating anything."
-	askAnswer = "Now give your final answer to the user as text, from what you know so far."
-	askSumUp  = "You have used all rounds of tool calls for this answer. Tell the user in text " +
+	AskAnswer = "Now give your final answer to the user as text, from what you know so far."
+	AskSumUp  = "You have used all rounds of tool calls for this answer. Tell the user in text " +
 		"what you have found and done, and what is still open."
 
-	resultUnknown = "The gateway was restarted while this call ran, and its outcome is unknown. " +
+	ResultUnknown = "The gateway was restarted while this call ran, and its outcome is unknown. " +
 		"Check what it has done before you repeat it."
-	resultSkipped = "Skipped: the user said something new. Read that first."
-	resultStopped = "Stopped by the user before it ended."
-	resultFailed  = "The turn ended before this call did."
+	ResultSkipped = "Skipped: the user said something new. Read that first."
+	ResultStopped = "Stopped by the user before it ended."
+	ResultFailed  = "The turn ended before this call did."
 
-	resultNobody      = "Nobody has answered in time."
-	resultNotApproved = "Nobody has approved this in time, so it was not done. Tell the user."
-	resultLate        = "This was approved, but the gateway was away until the approval had " +
+	ResultNobody      = "Nobody has answered in time."
+	ResultNotApproved = "Nobody has approved this in time, so it was not done. Tell the user."
+	ResultLate        = "This was approved, but the gateway was away until the approval had " +
 		"expired, so it was not done. Tell the user, and ask again if it is still wanted."
-	resultOther = "The user said something else instead of deciding, so this was not done. " +
+	ResultOther = "The user said something else instead of deciding, so this was not done. " +
 		"Read that first."
-	resultGoesOn = "The user said something new meanwhile. The sub-agent goes on in the background, " +
+	ResultGoesOn = "The user said something new meanwhile. The sub-agent goes on in the background, " +
 		"and its outcome follows as a message."
-	resultChanged = "What was approved is not what would happen now, so it was not done. " +
+	ResultChanged = "What was approved is not what would happen now, so it was not done. " +
 		"Make the call again."
 
-	askLoop = "You make the same tool call again and again with the same result. Stop, and tell " +
+	AskLoop = "You make the same tool call again and again with the same result. Stop, and tell " +
 		"the user in text what you have found and what keeps you from going on."
-	noteLoop = "\n[This is the same call with the same result again. Don't repeat it: think of " +
+	NoteLoop = "\n[This is the same call with the same result again. Don't repeat it: think of " +
 		"another way.]"
-	noteLoopEnded = "\n[The same call with the same result, too often.]"
+	NoteLoopEnded = "\n[The same call with the same result, too often.]"
 
-	markFailed      = "[This message could not be answered because of an error.]"
-	markInterrupted = "[Not answered: the user said something new.]"
-	markStopped     = "[Stopped by the user.]"
+	MarkFailed      = "[This message could not be answered because of an error.]"
+	MarkInterrupted = "[Not answered: the user said something new.]"
+	MarkStopped     = "[Stopped by the user.]"
 )
 
-// sayError returns what a person is told of a failed model call.
-func sayError(err error) string {
+// SayError returns what a person is told of a failed model call.
+func SayError(err error) string {
 	if errors.Is(err, policy.ErrHalted) {
-		return sayHalted
+		return SayHalted
 	}
 	if modelcall.IsSpent(err) {
 		return "I can't use the language model for now: the budget is spent. A day's budget begins " +
@@ -76,7 +74,7 @@ func sayError(err error) string {
 	}
 	e, ok := errors.AsType[*llm.Error](err)
 	if !ok {
-		return sayFailed
+		return SayFailed
 	}
 	switch e.Kind {
 	case llm.RateLimited, llm.Overloaded:
@@ -106,5 +104,5 @@ func sayError(err error) string {
 	case llm.ContentRefused:
 		return "The language model's provider refuses to answer this."
 	}
-	return sayFailed
+	return SayFailed
 }

@@ -1,4 +1,4 @@
-package agent
+package turn
 
 import (
 	"context"
@@ -83,7 +83,7 @@ func (t *turn) request(ctx context.Context) llm.Request {
 	}
 	if t.partial != "" {
 		messages = append(messages, llm.Message{Role: llm.Assistant, Text: t.partial},
-			llm.Message{Role: llm.User, Text: askContinue})
+			llm.Message{Role: llm.User, Text: AskContinue})
 	} else if t.closing != "" {
 		messages = append(messages, llm.Message{Role: llm.User, Text: t.closing})
 	}
@@ -91,10 +91,10 @@ func (t *turn) request(ctx context.Context) llm.Request {
 	return req
 }
 
-// Text is shown once it has been growing for showAfter: an answer that comes at once needs no
+// Text is shown once it has been growing for ShowAfter: an answer that comes at once needs no
 // preview. One that has not begun after typingAfter is announced without text.
 const (
-	showAfter   = 100 * time.Millisecond
+	ShowAfter   = 100 * time.Millisecond
 	showEvery   = 50 * time.Millisecond
 	typingAfter = 700 * time.Millisecond
 )
@@ -146,7 +146,7 @@ func (t *turn) show(text, status string) {
 	if l.grows.IsZero() {
 		l.grows = now
 	}
-	wait := max(l.grows.Add(showAfter).Sub(now), l.shown.Add(showEvery).Sub(now))
+	wait := max(l.grows.Add(ShowAfter).Sub(now), l.shown.Add(showEvery).Sub(now))
 	switch {
 	case wait <= 0:
 		t.publish(now)

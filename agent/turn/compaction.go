@@ -1,4 +1,4 @@
-package agent
+package turn
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 // start of the session moves in the transaction that writes the notes, so that nothing is noted
 // twice, whoever works on the same session.
 
-// maxCompactions is how many parts of a conversation become notes before one turn.
-const maxCompactions = 5
+// MaxCompactions is how many parts of a conversation become notes before one turn.
+const MaxCompactions = 5
 
 // fit makes the prompt fit: notes take the place of the oldest messages until it has half the
 // budget. Where that is not to be had, those are left out. It does nothing while there is room, but
@@ -35,7 +35,7 @@ func (t *turn) fit(ctx context.Context, force bool) error {
 func (t *turn) makeRoom(ctx context.Context, force bool) error {
 	most, aim := t.room()
 	enough := most
-	for range maxCompactions {
+	for range MaxCompactions {
 		size := t.size()
 		if size <= enough && !t.truncated && !force {
 			return nil
@@ -66,8 +66,8 @@ func (t *turn) room() (most, aim int) {
 	budget := t.settings.ContextBudget()
 	bare := len(t.system) + prompt.ToolsSize(t.tools.Specs())
 	with := func(n int) int { return t.env.Calls.Estimates.Tokens(t.settings.ModelID, bare+n) }
-	most, aim = max(budget-1, with(leastHistory)), budget/2
-	if with(leastHistory/2) > aim {
+	most, aim = max(budget-1, with(LeastHistory)), budget/2
+	if with(LeastHistory/2) > aim {
 		aim = (with(0) + most) / 2
 	}
 	return most, aim

@@ -1,4 +1,4 @@
-package agent
+package turn
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"gateway/agent/attachment"
 	"gateway/agent/llm"
 	"gateway/bus"
 	"gateway/memory"
@@ -35,7 +36,7 @@ func (t *turn) abandon(ctx context.Context, batch []bus.Received, cause error) e
 			}
 		}
 		return t.env.Outbox.Put(tx, bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo,
-			Text: sayBroken, Answers: t.answers}, t.env.Now())
+			Text: SayBroken, Answers: t.answers}, t.env.Now())
 	})
 	if err != nil && !store.IsLost(err) { // it is found again by and by
 		t.logger().ErrorContext(ctx, "turn not ended", "err", err)
@@ -51,7 +52,7 @@ func (t *turn) guarded(ctx context.Context, batch []bus.Received) (err error) {
 			t.logger().ErrorContext(ctx, "turn panicked", "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()), "panics", t.env.Counters.Panics.Add(1))
 			t.box.Claimed(errPanic)
-			err = t.refuse(ctx, batch, sayPanic)
+			err = t.refuse(ctx, batch, SayPanic)
 		}
 	}()
 	return t.run(ctx, batch)
@@ -82,15 +83,16 @@ func (t *turn) refuse(ctx context.Context, batch []bus.Received, say string) err
 	})
 }
 
-// errGone reports that a message was dropped before its turn began, or is left to the next process.
-var errGone = errors.New("message waits no more")
+// ErrGone reports that a message was dropped before its turn began, or is left to the next process.
+var ErrGone = errors.New("message waits no more")
 
-// A goneError is errGone with the messages that wait no more.
-type goneError []int64
+// A GoneError is ErrGone with the messages that wait no more.
+type GoneError []int64
 
-func (goneError) Error() string { return errGone.Error() }
+func (GoneError) Error() string { return ErrGone.Error() }
 
-func (goneError) Is(target error) bool { return target == errGone }
+// Is reports whether target is [ErrGone].
+func (GoneError) Is(target error) bool { return target == ErrGone }
 
 // begin writes the turn's first step: it takes its messages and puts them into the transcript. If
 // that fails, they wait as before.
@@ -103,7 +105,7 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) (err error) {
 	if slices.ContainsFunc(batch, isGuilty) {
 		t.logger().ErrorContext(ctx, "message given up: processes end with it",
 			"seq", batch[0].Seq)
-		return cmp.Or(t.refuse(ctx, batch, sayGaveUp), errGone)
+		return cmp.Or(t.refuse(ctx, batch, SayGaveUp), ErrGone)
 	}
 	if err := t.hand(ctx, batch); err != nil {
 		return err
@@ -114,7 +116,7 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) (err error) {
 	}
 	fault.Point("perceived")
 	if ctx.Err() != nil && t.env.isDraining() { // files may be missing only because of that
-		return errGone
+		return ErrGone
 	}
 	if !t.trigger.Origin.Standalone() {
 		t.answers, t.unanswered = append(t.unanswered, t.answers...), nil
@@ -141,7 +143,7 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) (err error) {
 	}
 	t.box.Claimed(nil)
 	if gone {
-		return errGone
+		return ErrGone
 	}
 	t.Turn, t.numbered = begun, false
 	t.env.Logger.DebugContext(ctx, "turn begun", "session", t.Session, "turn", t.ID,
@@ -204,7 +206,9 @@ func isGuilty(r bus.Received) bool { return r.Crashes >= MaxCrashes }
 // hand counts that the turn of batch is about to begin, where that is likely to end the process.
 func (t *turn) hand(ctx context.Context, batch []bus.Received) error {
 	counted := t.env.Now().Before(t.env.CountUntil)
-	if !counted && !slices.ContainsFunc(batch, hasFiles) {
+	if !counted && !slices.ContainsFunc(batch, func(r bus.Received) bool {
+		return attachment.HasFiles(r.Message)
+	}) {
 		return nil
 	}
 	return t.env.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {

@@ -1,11 +1,13 @@
-package agent
+package turn
 
 import (
+	"context"
+	"errors"
+	"runtime"
 	"slices"
 
 	"gateway/agent/prompt"
 	"gateway/bus"
-	"gateway/memory"
 	"gateway/memory/document"
 	"gateway/session"
 	"gateway/store"
@@ -15,7 +17,7 @@ import (
 func (t *turn) systemPrompt(q store.Queryer, summary session.Summary) (string, error) {
 	s := prompt.System{
 		Name: t.env.Name, Workspace: t.env.Workspace, FormatHint: t.env.FormatHint(t.Address.Account),
-		Platform: platform, Tools: t.tools.Specs(), Scoped: t.Scope != "",
+		Platform: Platform, Tools: t.tools.Specs(), Scoped: t.Scope != "",
 		Heartbeat: t.env.Jobs != nil && t.env.Jobs.HasHeartbeats(),
 		Documents: t.documents(), Contact: t.unknown(),
 		NotesSize: prompt.Share(t.settings.ContextBudget(), 4, recentSize),
@@ -75,6 +77,34 @@ func (t *turn) documents() (list []prompt.Document) {
 // ownDocuments are those of the prompt that a scope may have itself.
 var ownDocuments = []string{document.Soul, document.User}
 
-// scopeOf returns whose memory a turn that answers m works with: in a direct chat the person's, on
-// all their platforms, in a group that of the group.
-func scopeOf(m bus.InboundMessage) memory.Scope { return memory.ScopeOf(m) }
+// Platform names the machine for the prompt; it never changes while the process runs.
+var Platform = runtime.GOOS + "/" + runtime.GOARCH
+
+// ContactTurns is how many turns of a conversation may pass until somebody whom the agent has
+// asked for a style has chosen one. After that it never asks again.
+const ContactTurns = 3
+
+// unknown reports whether the person of a direct chat has chosen no style yet.
+func (t *turn) unknown() bool {
+	if t.env.Documents == nil || t.Scope == "" || t.group || t.isTask() || t.proactive() ||
+		!t.role.AtLeast(bus.User) || !t.has("write_file") {
+		return false
+	}
+	doc := t.env.Documents.In(t.Scope).Doc(document.User)
+	return doc.Hash == "" && doc.Problem == ""
+}
+
+// NoStyle is the document of somebody who has not chosen.
+const NoStyle = "# About this person\n\n- Style: default\n"
+
+// settleStyle writes the default style down for somebody who was asked and has not chosen, so that
+// they are not asked again.
+func (t *turn) settleStyle(ctx context.Context) {
+	if t.Number <= ContactTurns || !t.unknown() {
+		return
+	}
+	err := t.env.Documents.Save(t.Scope, document.User, NoStyle, "")
+	if err != nil && !errors.Is(err, document.ErrChanged) {
+		t.logger().WarnContext(ctx, "style not written", "err", err)
+	}
+}

@@ -1,4 +1,4 @@
-package agent
+package turn
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func (t *turn) parkFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 		if a.result.Commit != nil {
 			_, err := a.result.Commit(tx)
 			if errors.As(err, &refusal) {
-				return t.append(tx, &t.Turn, nil, []llm.Message{prompt.ToolResult(c, toolError(refusal, ""))})
+				return t.append(tx, &t.Turn, nil, []llm.Message{prompt.ToolResult(c, ToolError(refusal, ""))})
 			}
 			if err != nil {
 				return err
@@ -53,7 +53,7 @@ func (t *turn) parkFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	}
 	t.env.Inbox.Wake() // what Commit has put there is not heard of otherwise
 	if refusal != nil {
-		t.recall(prompt.ToolResult(c, toolError(refusal, "")))
+		t.recall(prompt.ToolResult(c, ToolError(refusal, "")))
 		return nil
 	}
 	fault.Point("parked")
@@ -102,7 +102,7 @@ func (t *turn) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error
 		err = t.useGrant(ctx, c, q)
 	case question.Used: // killed while the call ran
 		if t.effect(c) == tool.Once || !t.approves(q, c) {
-			err = t.write(ctx, prompt.ToolResult(c, resultUnknown))
+			err = t.write(ctx, prompt.ToolResult(c, ResultUnknown))
 		} else {
 			err = t.runGranted(ctx, c, q)
 		}
@@ -117,7 +117,7 @@ func (t *turn) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error
 		return true, err
 	}
 	if rest := open[1:]; len(rest) > 0 && t.box.HasNews() {
-		err = t.write(ctx, prompt.CloseCalls(t.history, resultSkipped)...)
+		err = t.write(ctx, prompt.CloseCalls(t.history, ResultSkipped)...)
 	} else {
 		err = t.runCalls(ctx, rest)
 	}
@@ -134,9 +134,9 @@ func (t *turn) useGrant(ctx context.Context, c llm.ToolCall, q *question.Questio
 	case ctx.Err() != nil:
 		return nil // up to the next process
 	case !t.approves(q, c):
-		return t.write(ctx, prompt.ToolResult(c, resultChanged))
+		return t.write(ctx, prompt.ToolResult(c, ResultChanged))
 	case !t.env.Now().Before(q.Expires):
-		return t.write(ctx, prompt.ToolResult(c, resultLate))
+		return t.write(ctx, prompt.ToolResult(c, ResultLate))
 	}
 	var ok bool
 	err := t.tx(ctx, func(tx *store.Tx) (err error) {
@@ -150,7 +150,7 @@ func (t *turn) useGrant(ctx context.Context, c llm.ToolCall, q *question.Questio
 	case err != nil:
 		return err
 	case !ok:
-		return t.write(ctx, prompt.ToolResult(c, resultUnknown))
+		return t.write(ctx, prompt.ToolResult(c, ResultUnknown))
 	}
 	fault.Point("granted")
 	return t.runGranted(ctx, c, q)

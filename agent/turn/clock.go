@@ -1,4 +1,4 @@
-package agent
+package turn
 
 import (
 	"context"
@@ -36,9 +36,12 @@ func (c *clock) stand() {
 	c.timer = nil
 }
 
-// longestWaits is how many times the longest turn the wait for a slot may take. Sessions are
+// SessionsPerSlot is how many sessions may work at a time for each slot of a model call.
+const SessionsPerSlot = 4
+
+// LongestWaits is how many times the longest turn the wait for a slot may take. Sessions are
 // admitted by four times the slots, so that this is met only while models hang.
-const longestWaits = 2 * admitted
+const LongestWaits = 2 * SessionsPerSlot
 
 // errNoSlot reports that a turn has waited for a slot for too long.
 var errNoSlot = errors.New("no model call could be made for too long")
@@ -52,7 +55,7 @@ func (t *turn) takeSlot(ctx context.Context) error {
 	}
 	t.clock.stand()
 	defer t.clock.goOn()
-	patience := time.NewTimer(longestWaits * t.settings.Timeout)
+	patience := time.NewTimer(LongestWaits * t.settings.Timeout)
 	defer patience.Stop()
 	select {
 	case t.env.Calls.Slots <- struct{}{}:

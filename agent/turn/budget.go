@@ -1,4 +1,4 @@
-package agent
+package turn
 
 import (
 	"context"
@@ -20,6 +20,9 @@ type bill struct {
 	holds   []*budget.Hold
 	learnt  prompt.Calibration // in the transaction that writes it
 }
+
+// MaxTasks is how many sub-agents of one session work at once; the others wait.
+const MaxTasks = 4
 
 // taskShare is which part of a turn's limit each of its sub-agents has.
 const taskShare = MaxTasks
@@ -100,6 +103,7 @@ func (t *turn) commit(
 		}
 		return t.account(tx)
 	})
+	t.box.Claimed(err)
 	if err == nil {
 		for _, h := range t.bill.holds {
 			h.Release()

@@ -1,4 +1,4 @@
-package agent
+package turn
 
 import (
 	"bytes"
@@ -39,7 +39,7 @@ func (t *turn) useTools(ctx context.Context, m llm.Message) error {
 		return err
 	}
 	if t.rounds++; t.rounds >= t.maxRounds() {
-		t.closing = askSumUp
+		t.closing = AskSumUp
 	}
 	return t.boundary(ctx)
 }
@@ -67,8 +67,7 @@ func (t *turn) boundary(ctx context.Context) error {
 			}
 			return t.append(tx, &t.Turn, batch, messages)
 		})
-		t.box.Claimed(err)
-		if errors.Is(err, errGone) { // dropped meanwhile
+		if errors.Is(err, ErrGone) { // dropped meanwhile
 			return t.boundary(ctx)
 		}
 		if err != nil {
@@ -76,7 +75,7 @@ func (t *turn) boundary(ctx context.Context) error {
 		}
 		t.recall(messages...)
 		t.hear(batch)
-		t.ReplyTo = quoted(batch[len(batch)-1].Message)
+		t.ReplyTo = Quoted(batch[len(batch)-1].Message)
 	}
 	return nil
 }
@@ -110,7 +109,7 @@ func (t *turn) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	if !free || len(calls) == 1 {
 		for i, c := range calls {
 			if i > 0 && t.box.HasNews() {
-				return t.write(ctx, prompt.CloseCalls(t.history, resultSkipped)...)
+				return t.write(ctx, prompt.CloseCalls(t.history, ResultSkipped)...)
 			}
 			done, ok := t.call(ctx, c, nil)
 			if !ok {
@@ -125,8 +124,8 @@ func (t *turn) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	return t.runSideBySide(ctx, calls)
 }
 
-// maxParallel bounds how many tools of one turn run at once.
-const maxParallel = 8
+// MaxParallel bounds how many tools of one turn run at once.
+const MaxParallel = 8
 
 func (t *turn) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
 	type ended struct {
@@ -135,7 +134,7 @@ func (t *turn) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
 		ok   bool // false for a call that was given up
 	}
 	results := make(chan ended, len(calls))
-	slots := make(chan struct{}, maxParallel)
+	slots := make(chan struct{}, MaxParallel)
 	var wg sync.WaitGroup
 	for _, c := range calls {
 		wg.Go(func() {
@@ -186,7 +185,7 @@ func (t *turn) resumeTools(ctx context.Context) error {
 			again = append(again, c)
 			continue
 		}
-		if err := t.write(ctx, t.result(ctx, c, tool.Result{Text: resultUnknown})); err != nil {
+		if err := t.write(ctx, t.result(ctx, c, tool.Result{Text: ResultUnknown})); err != nil {
 			return err
 		}
 	}
@@ -219,7 +218,7 @@ func (t *turn) call(
 	log := t.logger().With("tool", c.Name, "took", t.env.Now().Sub(start))
 	if err != nil {
 		log.InfoContext(ctx, "tool failed", "err", err)
-		d = done{result: tool.Result{Text: toolError(err, d.result.Foreign)},
+		d = done{result: tool.Result{Text: ToolError(err, d.result.Foreign)},
 			source: d.result.Foreign}
 	} else {
 		log.DebugContext(ctx, "tool done")
@@ -227,9 +226,9 @@ func (t *turn) call(
 	return d, true
 }
 
-// toolError is what the model is told of a call that has failed. The words may be those of source,
+// ToolError is what the model is told of a call that has failed. The words may be those of source,
 // if there is one, and then stand in its frame.
-func toolError(err error, source string) string {
+func ToolError(err error, source string) string {
 	text := prompt.Escape(err.Error())
 	if source != "" {
 		text = prompt.Frame(source, err.Error())
@@ -266,15 +265,15 @@ func (t *turn) runTool(
 		if a, err := t.permit(found, call); a != nil || err != nil {
 			return done{asks: a}, err
 		}
-	} else if granted.Subject != approvable(found, call).Subject() {
-		return done{result: tool.Result{Text: resultChanged}}, nil
+	} else if granted.Subject != Approvable(found, call).Subject() {
+		return done{result: tool.Result{Text: ResultChanged}}, nil
 	}
 	if found.Effect != tool.Pure && bytes.Contains(args, []byte(memoryFolder+"/")) {
 		t.wrote = true // no other call runs beside one that is not pure
 	}
 	d.result, err = t.runApart(ctx, found, call)
 	switch cause := context.Cause(ctx); {
-	case err == nil || errors.Is(err, errAbandoned):
+	case err == nil || errors.Is(err, ErrAbandoned):
 	case cause == errToolTimeout:
 		err = fmt.Errorf("%s took longer than %s", c.Name, limit)
 	case cause == errTurnTimeout:
@@ -290,15 +289,15 @@ func (t *turn) crashed(ctx context.Context, name string, p any) error {
 	return errors.New("the tool crashed")
 }
 
-// abandonAfter is how long a tool may go on once its context has ended.
-const abandonAfter = 10 * time.Second
+// AbandonAfter is how long a tool may go on once its context has ended.
+const AbandonAfter = 10 * time.Second
 
-// errAbandoned reports a call that goes on, though its context has ended: nobody waits for it.
-var errAbandoned = errors.New("it did not end when it was told to, and its outcome is unknown; " +
+// ErrAbandoned reports a call that goes on, though its context has ended: nobody waits for it.
+var ErrAbandoned = errors.New("it did not end when it was told to, and its outcome is unknown; " +
 	"check what it has done before you repeat it")
 
 // runApart runs a tool on a goroutine of its own, so that one that ignores its context holds its
-// session up no longer than abandonAfter. A panic is an error of the call.
+// session up no longer than AbandonAfter. A panic is an error of the call.
 func (t *turn) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool.Result, error) {
 	type ended struct {
 		result tool.Result
@@ -324,7 +323,7 @@ func (t *turn) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool.
 		return e.result, e.err
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(abandonAfter)
+	timer := time.NewTimer(AbandonAfter)
 	defer timer.Stop()
 	select {
 	case e := <-over:
@@ -339,7 +338,7 @@ func (t *turn) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool.
 	}
 	t.env.Logger.ErrorContext(ctx, "tool abandoned: it goes on though it was to end",
 		"session", t.Session, "tool", f.Name)
-	return tool.Result{}, errAbandoned
+	return tool.Result{}, ErrAbandoned
 }
 
 var errToolTimeout = errors.New("the tool takes too long")
@@ -364,7 +363,7 @@ func (t *turn) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 	err := t.tx(ctx, func(tx *store.Tx) error {
 		text, err := r.Commit(tx)
 		if refusal, ok := errors.AsType[*tool.RefusedError](err); ok {
-			text, err = toolError(refusal, ""), nil
+			text, err = ToolError(refusal, ""), nil
 		}
 		if err != nil {
 			return err
@@ -428,12 +427,12 @@ func (t *turn) keepImage(ctx context.Context, im tool.Image) (llm.Image, error) 
 	return llm.Image{Path: where, Type: kind, Ready: true}, nil
 }
 
-// A longer result than maxResult bytes is stored among the files of the conversation; the model
+// A longer result than MaxResult bytes is stored among the files of the conversation; the model
 // sees its head and tail.
 const (
-	maxResult  = 16_000
-	headResult = 8_000
-	tailResult = 4_000
+	MaxResult  = 16_000
+	HeadResult = 8_000
+	TailResult = 4_000
 )
 
 // memoryFolder is how tools call the folder of the scope.
@@ -445,7 +444,7 @@ func (t *turn) capped(text string) string {
 	if text == "" {
 		return noOutput
 	}
-	if len(text) <= maxResult {
+	if len(text) <= MaxResult {
 		return text
 	}
 	where := "the rest could not be stored"
@@ -459,15 +458,15 @@ func (t *turn) capped(text string) string {
 
 // cutResult returns the head and tail of a result that is too long.
 func cutResult(text, where string) string {
-	if len(text) <= maxResult {
+	if len(text) <= MaxResult {
 		return text
 	}
-	tail := text[len(text)-tailResult:]
+	tail := text[len(text)-TailResult:]
 	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
 		tail = tail[1:]
 	}
 	return fmt.Sprintf("%s\n\n[… %d bytes in all; %s …]\n\n%s",
-		prompt.Clip(text, headResult), len(text), where, tail)
+		prompt.Clip(text, HeadResult), len(text), where, tail)
 }
 
 // keep stores data among the files of the conversation, and returns how the model knows it.
