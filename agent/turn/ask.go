@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"gateway/agent/budget"
@@ -13,8 +14,18 @@ import (
 	"gateway/bus"
 )
 
+// An asker asks the model.
+type asker struct {
+	conversation
+	clock     *clock
+	closing   string               // not "": why the model must answer now, without tools
+	shortened bool                 // the prompt was, because the model found it too long
+	noImages  bool                 // the model has refused one
+	images    map[string]llm.Image // that were loaded for this turn, by path
+}
+
 // ask calls the model once, showing its answer while it grows.
-func (t *turn) ask(ctx context.Context) (resp *llm.Response, err error) {
+func (t *asker) ask(ctx context.Context) (resp *llm.Response, err error) {
 	if err := t.takeSlot(ctx); err != nil {
 		return nil, err
 	}
@@ -61,7 +72,7 @@ func (t *turn) ask(ctx context.Context) (resp *llm.Response, err error) {
 
 // spendBroken counts a call that ended after so many bytes of the answer, before the model could
 // say what it has used: by the length of both. A call that was refused has used nothing.
-func (t *turn) spendBroken(
+func (t *asker) spendBroken(
 	ctx context.Context, hold *budget.Hold, req llm.Request, answer int,
 ) {
 	if answer == 0 && ctx.Err() == nil {
@@ -74,7 +85,7 @@ func (t *turn) spendBroken(
 }
 
 // request is what the model is asked now.
-func (t *turn) request(ctx context.Context) llm.Request {
+func (t *asker) request(ctx context.Context) llm.Request {
 	messages := prompt.WithToolImages(prompt.Prepare(t.history, t.historySize()))
 	messages = slices.Insert(messages, 0, llm.Message{Role: llm.System, Text: t.system})
 	req := llm.Request{MaxOutput: t.settings.MaxOutput}
@@ -110,8 +121,18 @@ type live struct {
 	over   bool        // nothing more of it is published
 }
 
+// A preview shows an answer while it grows.
+type preview struct {
+	costs
+	woken   bool   // the turn goes on after it has waited
+	partial string // beginning of the answer, cut off by the output limit
+
+	mu   sync.Mutex // against the timer of live
+	live *live      // nil if there is none; mu guards it
+}
+
 // showBegin begins a preview, which announces the answer if it does not come soon.
-func (t *turn) showBegin() {
+func (t *preview) showBegin() {
 	if !t.trigger.Origin.Interactive() || t.mayBeSilent() {
 		return // nobody watches
 	}
@@ -130,7 +151,7 @@ func (t *turn) showBegin() {
 
 // show shows the answer so far and what is being done: at once, or, if that is too soon, when it
 // is time.
-func (t *turn) show(text, status string) {
+func (t *preview) show(text, status string) {
 	now := t.env.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,7 +178,7 @@ func (t *turn) show(text, status string) {
 }
 
 // publish shows the newest of the preview. t.mu is held.
-func (t *turn) publish(now time.Time) {
+func (t *preview) publish(now time.Time) {
 	t.live.timer.Stop()
 	t.live.due, t.live.shown, t.live.any = false, now, true
 	t.env.Live.Publish(t.live.newest)
@@ -165,7 +186,7 @@ func (t *turn) publish(now time.Time) {
 
 // hide keeps more of the preview from coming, also if its timer has fired and waits for the turn's
 // mu, and reports whether anything of it was shown: only then does a message take its place.
-func (t *turn) hide() bool {
+func (t *preview) hide() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.live == nil {
@@ -177,7 +198,7 @@ func (t *turn) hide() bool {
 }
 
 // showEnd ends the preview. void says that no message takes its place.
-func (t *turn) showEnd(void bool) {
+func (t *preview) showEnd(void bool) {
 	// An earlier process, or the turn before it has waited, may have shown something.
 	if t.hide() || void && t.ID != 0 && (t.Attempts > 1 || t.woken) {
 		p := t.progress()
@@ -190,7 +211,7 @@ func (t *turn) showEnd(void bool) {
 }
 
 // outbound returns the message with the given text that ends the preview, if there is one.
-func (t *turn) outbound(text string) bus.OutboundMessage {
+func (t *preview) outbound(text string) bus.OutboundMessage {
 	out := bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo, Text: text, Answers: t.answers}
 	if t.hide() || t.Attempts > 1 || t.woken { // an earlier process may have shown one
 		out.Stream = t.stream()
@@ -198,6 +219,6 @@ func (t *turn) outbound(text string) bus.OutboundMessage {
 	return out
 }
 
-func (t *turn) progress() bus.Progress {
+func (t *preview) progress() bus.Progress {
 	return bus.Progress{To: t.Address, Stream: t.stream(), ReplyTo: t.ReplyTo}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // abandon ends a turn that can't even be ended with an answer, so that its chat goes on.
-func (t *turn) abandon(ctx context.Context, batch []bus.Received, cause error) error {
+func (t *runner) abandon(ctx context.Context, batch []bus.Received, cause error) error {
 	t.logger().ErrorContext(ctx, "turn not ended in order", "err", cause)
 	err := t.env.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		for _, r := range batch {
@@ -46,7 +46,7 @@ func (t *turn) abandon(ctx context.Context, batch []bus.Received, cause error) e
 }
 
 // guarded runs t. A panic ends this turn and nothing else.
-func (t *turn) guarded(ctx context.Context, batch []bus.Received) (err error) {
+func (t *runner) guarded(ctx context.Context, batch []bus.Received) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			t.logger().ErrorContext(ctx, "turn panicked", "panic", fmt.Sprint(p),
@@ -62,7 +62,7 @@ func (t *turn) guarded(ctx context.Context, batch []bus.Received) (err error) {
 var errPanic = errors.New("the turn has panicked")
 
 // refuse tells the chat why t has failed, also if it had not even begun.
-func (t *turn) refuse(ctx context.Context, batch []bus.Received, say string) error {
+func (t *runner) refuse(ctx context.Context, batch []bus.Received, say string) error {
 	if t.ID != 0 {
 		return t.fail(ctx, say)
 	}
@@ -96,7 +96,7 @@ func (GoneError) Is(target error) bool { return target == ErrGone }
 
 // begin writes the turn's first step: it takes its messages and puts them into the transcript. If
 // that fails, they wait as before.
-func (t *turn) begin(ctx context.Context, batch []bus.Received) (err error) {
+func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	defer func() {
 		if err != nil {
 			t.box.Claimed(err)
@@ -159,7 +159,7 @@ func (t *turn) begin(ctx context.Context, batch []bus.Received) (err error) {
 
 // writeFirst writes the turn as begun, with its first messages. What has moved since the turn
 // before moves with it.
-func (t *turn) writeFirst(
+func (t *runner) writeFirst(
 	tx *store.Tx, begun *session.Turn, batch []bus.Received, messages []llm.Message,
 ) error {
 	now, first := t.env.Now(), batch[0].Message
@@ -204,7 +204,7 @@ const MaxCrashes = 3
 func isGuilty(r bus.Received) bool { return r.Crashes >= MaxCrashes }
 
 // hand counts that the turn of batch is about to begin, where that is likely to end the process.
-func (t *turn) hand(ctx context.Context, batch []bus.Received) error {
+func (t *runner) hand(ctx context.Context, batch []bus.Received) error {
 	counted := t.env.Now().Before(t.env.CountUntil)
 	if !counted && !slices.ContainsFunc(batch, func(r bus.Received) bool {
 		return attachment.HasFiles(r.Message)

@@ -21,6 +21,14 @@ type bill struct {
 	learnt  prompt.Calibration // in the transaction that writes it
 }
 
+// The costs of a turn are counted, bounded and written with its steps.
+type costs struct {
+	turn
+	used   llm.Usage // by this attempt
+	bill   bill      // what of it is not written yet
+	erased bool      // by /forget: it is counted for nobody
+}
+
 // MaxTasks is how many sub-agents of one session work at once; the others wait.
 const MaxTasks = 4
 
@@ -28,7 +36,7 @@ const MaxTasks = 4
 const taskShare = MaxTasks
 
 // spender returns on whose account the turn works.
-func (t *turn) spender() budget.Spender {
+func (t *costs) spender() budget.Spender {
 	key := t.Session
 	if parent := key.Parent(); parent != "" {
 		key = parent
@@ -42,7 +50,7 @@ func (t *turn) spender() budget.Spender {
 }
 
 // reserve asks the budgets for a call.
-func (t *turn) reserve(ctx context.Context, req llm.Request) (*budget.Hold, error) {
+func (t *costs) reserve(ctx context.Context, req llm.Request) (*budget.Hold, error) {
 	estimates := t.env.Calls.Estimates
 	u := llm.Usage{Output: modelcall.ExpectedAnswer, Input: estimates.Tokens(t.settings.ModelID,
 		prompt.Size(req))}
@@ -62,7 +70,7 @@ func (t *turn) reserve(ctx context.Context, req llm.Request) (*budget.Hold, erro
 }
 
 // spend counts what a call has used. It is written with the turn's next step.
-func (t *turn) spend(hold *budget.Hold, model string, u llm.Usage) {
+func (t *costs) spend(hold *budget.Hold, model string, u llm.Usage) {
 	cost := t.env.Calls.Ledger.Price(model, u)
 	hold.Set(budget.Amount{Tokens: u.Input + u.Output, Cost: cost})
 	t.Tokens += u.Input + u.Output
@@ -75,7 +83,7 @@ func (t *turn) spend(hold *budget.Hold, model string, u llm.Usage) {
 }
 
 // giveBack ends a hold of which nothing was spent, also after a panic.
-func (t *turn) giveBack(hold *budget.Hold) {
+func (t *costs) giveBack(hold *budget.Hold) {
 	if !slices.Contains(t.bill.holds, hold) {
 		hold.Release()
 	}
@@ -83,17 +91,17 @@ func (t *turn) giveBack(hold *budget.Hold) {
 
 // tx runs fn in a transaction, writes with it what the turn has used, and then wakes the router.
 // What has begun to matter is finished also while the process ends.
-func (t *turn) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
+func (t *costs) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 	return t.commit(ctx, t.env.DB.Tx, fn)
 }
 
 // txSoon is like tx but does not wait for the disk, unless fn writes what must: see
 // [store.DB.TxSoon].
-func (t *turn) txSoon(ctx context.Context, fn func(tx *store.Tx) error) error {
+func (t *costs) txSoon(ctx context.Context, fn func(tx *store.Tx) error) error {
 	return t.commit(ctx, t.env.DB.TxSoon, fn)
 }
 
-func (t *turn) commit(
+func (t *costs) commit(
 	ctx context.Context, do func(context.Context, func(*store.Tx) error) error,
 	fn func(tx *store.Tx) error,
 ) error {
@@ -115,7 +123,7 @@ func (t *turn) commit(
 }
 
 // account writes what the turn has used.
-func (t *turn) account(tx *store.Tx) error {
+func (t *costs) account(tx *store.Tx) error {
 	if len(t.bill.entries) == 0 {
 		return nil
 	}

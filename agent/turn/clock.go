@@ -47,7 +47,7 @@ const LongestWaits = 2 * SessionsPerSlot
 var errNoSlot = errors.New("no model call could be made for too long")
 
 // takeSlot waits for a slot.
-func (t *turn) takeSlot(ctx context.Context) error {
+func (t *asker) takeSlot(ctx context.Context) error {
 	select { // most find one
 	case t.env.Calls.Slots <- struct{}{}:
 		return t.slotTaken(ctx)
@@ -70,7 +70,7 @@ func (t *turn) takeSlot(ctx context.Context) error {
 }
 
 // slotTaken gives the slot back if it is of no use any more.
-func (t *turn) slotTaken(ctx context.Context) (err error) {
+func (t *asker) slotTaken(ctx context.Context) (err error) {
 	if err = ctx.Err(); err == nil && t.env.isDraining() {
 		err = errDraining
 	}

@@ -10,7 +10,6 @@ import (
 	"gateway/agent/modelcall"
 	"gateway/agent/policy"
 	"gateway/agent/prompt"
-	"gateway/store"
 )
 
 // What was said becomes notes when it does not fit into the prompt any more, when a conversation
@@ -25,14 +24,14 @@ const MaxCompactions = 5
 // fit makes the prompt fit: notes take the place of the oldest messages until it has half the
 // budget. Where that is not to be had, those are left out. It does nothing while there is room, but
 // for force.
-func (t *turn) fit(ctx context.Context, force bool) error {
+func (t *conversation) fit(ctx context.Context, force bool) error {
 	err := t.makeRoom(ctx, force)
 	t.cut()
 	return err
 }
 
 // makeRoom has notes made until the prompt fits or nothing more can go.
-func (t *turn) makeRoom(ctx context.Context, force bool) error {
+func (t *conversation) makeRoom(ctx context.Context, force bool) error {
 	most, aim := t.room()
 	enough := most
 	for range MaxCompactions {
@@ -62,7 +61,7 @@ func (t *turn) makeRoom(ctx context.Context, force bool) error {
 // room returns how many tokens a prompt may have, and how many it shall have once notes were made:
 // half as many. Where the system prompt and the tools leave little of that, half of what they leave
 // is for the conversation, or notes would be made of it with every message.
-func (t *turn) room() (most, aim int) {
+func (t *conversation) room() (most, aim int) {
 	budget := t.settings.ContextBudget()
 	bare := len(t.system) + prompt.ToolsSize(t.tools.Specs())
 	with := func(n int) int { return t.env.Calls.Estimates.Tokens(t.settings.ModelID, bare+n) }
@@ -75,7 +74,7 @@ func (t *turn) room() (most, aim int) {
 
 // cut leaves the oldest turns out of a prompt that is too large all the same, because no notes
 // could be made, or not yet of all. They are not lost: the start of the session stays before them.
-func (t *turn) cut() {
+func (t *conversation) cut() {
 	if most, _ := t.room(); t.size() <= most {
 		return
 	}
@@ -94,14 +93,14 @@ func (t *turn) cut() {
 }
 
 // size estimates how many tokens the next prompt of the turn has.
-func (t *turn) size() int {
+func (t *conversation) size() int {
 	bytes := len(t.system) + prompt.TextSize(t.history) + prompt.ToolsSize(t.tools.Specs())
 	return t.env.Calls.Estimates.Tokens(t.settings.ModelID, bytes)
 }
 
 // compactOlder makes notes of the oldest part of the conversation, of about need bytes, and reports
 // whether there was one. Nothing of this turn goes.
-func (t *turn) compactOlder(ctx context.Context, need int) (bool, error) {
+func (t *conversation) compactOlder(ctx context.Context, need int) (bool, error) {
 	if t.Scope == "" {
 		return false, nil
 	}
@@ -126,27 +125,9 @@ func (t *turn) compactOlder(ctx context.Context, need int) (bool, error) {
 	return moved, err
 }
 
-// leave writes what is to be done after the turn, when nobody waits any more: a version of what it
-// has written, and notes, if its prompt has become too large, so that the next one need not wait
-// for them. It reports whether there is something.
-func (t *turn) leave(tx *store.Tx) (later bool, err error) {
-	put := func(w background.Work, state []byte) {
-		if err == nil {
-			later, err = true, t.env.Background.Add(tx, background.Task{Work: w, State: state})
-		}
-	}
-	if t.wrote && t.env.Documents != nil {
-		put(background.Work{Kind: background.Version, Scope: t.Scope}, nil)
-	}
-	if state, tooLarge := t.excess(); !t.isTask() && t.Scope != "" && tooLarge {
-		put(background.Work{Kind: background.Compact, Scope: t.Scope, Session: string(t.Session)}, state)
-	}
-	return later, err
-}
-
 // excess reports whether the next prompt of the conversation is too large, and, unless the
 // transcript tells that best, from what state its compaction begins.
-func (t *turn) excess() (state []byte, tooLarge bool) {
+func (t *conversation) excess() (state []byte, tooLarge bool) {
 	if t.truncated {
 		return nil, true
 	}

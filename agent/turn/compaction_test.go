@@ -55,7 +55,7 @@ func TestFitKeepsTheConversation(t *testing.T) {
 		key, now := session.KeyOf(at(chat)), time.Now()
 		plan, said := drawTurns(rt)
 		var st session.Store
-		var last *turn
+		var last *runner
 		w.tx(func(tx *store.Tx) error { // one for all, which is faster
 			for i, messages := range plan {
 				last = w.turn(key)
@@ -114,7 +114,7 @@ func drawTurns(rt *rapid.T) (plan [][]llm.Message, said []string) {
 }
 
 // checkFitted checks what a turn would send.
-func checkFitted(rt *rapid.T, w *world, chat string, last *turn, said []string) {
+func checkFitted(rt *rapid.T, w *world, chat string, last *runner, said []string) {
 	req := last.request(context.Background())
 	if problem := llmtest.Problem(req.Messages); problem != "" {
 		rt.Errorf("%s in %q", problem, lines(req.Messages[1:]))

@@ -2,22 +2,35 @@ package turn
 
 import (
 	"context"
+	"sync/atomic"
 
 	"gateway/agent/llm"
 	"gateway/agent/prompt"
 	"gateway/session"
 )
 
+// A conversation is what the model knows in a turn: the system prompt and the transcript from where
+// the prompt begins.
+type conversation struct {
+	preview
+	system     string // system prompt
+	history    []llm.Message
+	older      int  // how many of them are of earlier turns
+	truncated  bool // there is more of the transcript than the history has
+	prompt     int  // tokens of the newest prompt and its answer, as the model says
+	provenance atomic.Pointer[provenance]
+}
+
 // historySize is how many bytes the transcript in a prompt may have: what the budget leaves beside
 // the system prompt and the tools.
-func (t *turn) historySize() int {
+func (t *conversation) historySize() int {
 	size := t.env.Calls.Estimates.Bytes(t.settings.ModelID, t.settings.ContextBudget())
 	return max(size-len(t.system)-prompt.ToolsSize(t.tools.Specs()), LeastHistory)
 }
 
 // readLimit is how many bytes of a transcript are read for a prompt. What is more shall become
 // notes first.
-func (t *turn) readLimit() int {
+func (t *conversation) readLimit() int {
 	return 2 * t.env.Calls.Estimates.Bytes(t.settings.ModelID, t.settings.ContextBudget())
 }
 
@@ -26,7 +39,7 @@ const LeastHistory = 4096
 
 // restore reads the transcript, in which the turn's own messages are by now, builds the system
 // prompt, and makes both fit.
-func (t *turn) restore(ctx context.Context) error {
+func (t *conversation) restore(ctx context.Context) error {
 	if err := t.load(ctx); err != nil {
 		return err
 	}
@@ -34,7 +47,7 @@ func (t *turn) restore(ctx context.Context) error {
 }
 
 // load reads the transcript and builds the system prompt.
-func (t *turn) load(ctx context.Context) (err error) {
+func (t *conversation) load(ctx context.Context) (err error) {
 	read := t.env.DB.Read(context.WithoutCancel(ctx))
 	if t.First { // there is nothing but what begin has written
 		t.system, err = t.systemPrompt(read, session.Summary{})
@@ -72,7 +85,7 @@ func (t *turn) load(ctx context.Context) (err error) {
 
 // shorten makes the prompt smaller after the model has found it too long: notes take the place of
 // the older half of the conversation, or, where there is no such half, the tool results are cut.
-func (t *turn) shorten(ctx context.Context) error {
+func (t *conversation) shorten(ctx context.Context) error {
 	t.env.Calls.Estimates.Exceeded(t.settings.ModelID, t.settings.ContextWindow,
 		len(t.system)+prompt.TextSize(t.history)+prompt.ToolsSize(t.tools.Specs()))
 	before := len(t.history)

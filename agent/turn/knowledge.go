@@ -14,7 +14,7 @@ import (
 )
 
 // systemPrompt loads what the turn knows, and returns its system prompt.
-func (t *turn) systemPrompt(q store.Queryer, summary session.Summary) (string, error) {
+func (t *conversation) systemPrompt(q store.Queryer, summary session.Summary) (string, error) {
 	s := prompt.System{
 		Name: t.env.Name, Workspace: t.env.Workspace, FormatHint: t.env.FormatHint(t.Address.Account),
 		Platform: Platform, Tools: t.tools.Specs(), Scoped: t.Scope != "",
@@ -55,7 +55,7 @@ func (t *turn) has(name string) bool {
 }
 
 // documents are those that people edit: of each the scope's own before the shared one.
-func (t *turn) documents() (list []prompt.Document) {
+func (t *conversation) documents() (list []prompt.Document) {
 	docs := t.env.Documents
 	if docs == nil {
 		return nil
@@ -99,7 +99,7 @@ const NoStyle = "# About this person\n\n- Style: default\n"
 
 // settleStyle writes the default style down for somebody who was asked and has not chosen, so that
 // they are not asked again.
-func (t *turn) settleStyle(ctx context.Context) {
+func (t *runner) settleStyle(ctx context.Context) {
 	if t.Number <= ContactTurns || !t.unknown() {
 		return
 	}

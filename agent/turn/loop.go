@@ -23,7 +23,7 @@ func same(c llm.ToolCall, result string) sameness {
 
 // guardLoop counts how often the call has had this result since somebody has said something, and
 // returns what the model is told.
-func (t *turn) guardLoop(c llm.ToolCall, result string) string {
+func (t *round) guardLoop(c llm.ToolCall, result string) string {
 	if t.seen == nil {
 		t.seen = make(map[sameness]int)
 	}
@@ -41,7 +41,7 @@ func (t *turn) guardLoop(c llm.ToolCall, result string) string {
 
 // recount counts what earlier attempts of the turn have done: rounds of tool calls, and the same
 // call with the same result.
-func (t *turn) recount(messages []llm.Message) {
+func (t *round) recount(messages []llm.Message) {
 	calls := make(map[string]llm.ToolCall)
 	for _, m := range messages {
 		if m.Role == llm.User {

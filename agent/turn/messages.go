@@ -9,9 +9,15 @@ import (
 	"gateway/bus"
 )
 
+// A reader turns the messages that a turn takes into messages to the model.
+type reader struct {
+	asker
+	numbered bool // the first messages were collected: the model sees them numbered
+}
+
 // userMessages returns what the model sees of batch, once its files are there. Messages that were
 // collected become one, numbered; so do the pieces of one that was sent in parts.
-func (t *turn) userMessages(ctx context.Context, batch []bus.Received) []llm.Message {
+func (t *reader) userMessages(ctx context.Context, batch []bus.Received) []llm.Message {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -43,7 +49,7 @@ func upTo(list []bus.Received, seq int64) (before, after []bus.Received) {
 }
 
 // asQuestions returns what the model sees of messages to it.
-func (t *turn) asQuestions(ctx context.Context, list []bus.Received) (seen []llm.Message) {
+func (t *reader) asQuestions(ctx context.Context, list []bus.Received) (seen []llm.Message) {
 	for _, m := range prompt.JoinParts(list) {
 		if m.Origin.Kind != bus.Person {
 			seen = append(seen, t.ownMessage(m))
@@ -57,7 +63,7 @@ func (t *turn) asQuestions(ctx context.Context, list []bus.Received) (seen []llm
 
 // overheard returns what was said in the group before r, and not to the agent. It is for the
 // conversation itself, not for a sub-agent.
-func (t *turn) overheard(ctx context.Context, r bus.Received) []bus.Received {
+func (t *reader) overheard(ctx context.Context, r bus.Received) []bus.Received {
 	if !r.Message.Group || !t.trigger.Origin.Interactive() {
 		return nil
 	}
@@ -71,7 +77,7 @@ func (t *turn) overheard(ctx context.Context, r bus.Received) []bus.Received {
 
 // withImages returns messages with the images that the model shall see: the newest ones. The
 // others stay without their data, and are mentioned.
-func (t *turn) withImages(ctx context.Context, messages []llm.Message) []llm.Message {
+func (t *asker) withImages(ctx context.Context, messages []llm.Message) []llm.Message {
 	left := prompt.MaxImages
 	if t.noImages || t.settings.NoImages || t.env.Attachments.Media == nil {
 		left = 0
@@ -93,7 +99,7 @@ func (t *turn) withImages(ctx context.Context, messages []llm.Message) []llm.Mes
 }
 
 // image returns im with its data, if that is possible.
-func (t *turn) image(ctx context.Context, im llm.Image) llm.Image {
+func (t *asker) image(ctx context.Context, im llm.Image) llm.Image {
 	if known, ok := t.images[im.Path]; ok {
 		return known
 	}

@@ -14,6 +14,9 @@ import (
 	"gateway/bus"
 )
 
+// permissions decide which tool calls may happen.
+type permissions struct{ reader }
+
 // asks is what must be asked before a turn goes on.
 type asks struct {
 	question question.Question
@@ -27,7 +30,7 @@ type verdict policy.Decision
 func (v verdict) now() bool { return policy.Decision(v) != policy.Ask }
 
 // verdict returns what becomes of c. One that can't be made needs no approval.
-func (t *turn) verdict(c llm.ToolCall) verdict {
+func (t *permissions) verdict(c llm.ToolCall) verdict {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
 		return verdict(policy.Allow)
@@ -41,7 +44,7 @@ func (t *turn) verdict(c llm.ToolCall) verdict {
 
 // ruling returns what becomes of a call: what the rules say, but for one that others than the
 // people of the turn may have wished for.
-func (t *turn) ruling(found tool.Tool, c tool.Call) policy.Decision {
+func (t *permissions) ruling(found tool.Tool, c tool.Call) policy.Decision {
 	ruling := t.rule(t.role, found, c)
 	if ruling == policy.Allow && t.suspicion(found, c) != "" {
 		return policy.Ask
@@ -51,7 +54,7 @@ func (t *turn) ruling(found tool.Tool, c tool.Call) policy.Decision {
 
 // rule returns what the tool itself says of a call for a role, as the rules change that. A call
 // that gives a command input is also judged like the start of that command.
-func (t *turn) rule(role bus.Role, found tool.Tool, c tool.Call) policy.Decision {
+func (t *permissions) rule(role bus.Role, found tool.Tool, c tool.Call) policy.Decision {
 	rules, argv := t.settings.Rules, argvOf(found, c)
 	without := policy.Allow
 	if found.Asks != nil && found.Asks(c) {
@@ -65,7 +68,7 @@ func (t *turn) rule(role bus.Role, found tool.Tool, c tool.Call) policy.Decision
 }
 
 // toolCall returns what a tool is told of a call.
-func (t *turn) toolCall(id string, args json.RawMessage) tool.Call {
+func (t *permissions) toolCall(id string, args json.RawMessage) tool.Call {
 	return tool.Call{
 		ID: id, Args: args, Address: t.Address, Session: string(t.Session),
 		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID, Budget: t.budgetTurn(),
@@ -83,7 +86,7 @@ func argvOf(t tool.Tool, c tool.Call) []string {
 
 // permit decides whether a call may happen. It returns an error for the model if it may not, and
 // what to ask if somebody must approve.
-func (t *turn) permit(found tool.Tool, c tool.Call) (*asks, error) {
+func (t *permissions) permit(found tool.Tool, c tool.Call) (*asks, error) {
 	switch t.ruling(found, c) {
 	case policy.Allow:
 		return nil, nil
@@ -106,7 +109,7 @@ func (t *turn) permit(found tool.Tool, c tool.Call) (*asks, error) {
 
 // approves reports whether the granted question q is about the call c, as it stands now, and the
 // rules have not come to deny that.
-func (t *turn) approves(q *question.Question, c llm.ToolCall) bool {
+func (t *permissions) approves(q *question.Question, c llm.ToolCall) bool {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
 		return false
@@ -128,7 +131,7 @@ func Approvable(found tool.Tool, c tool.Call) policy.Call {
 }
 
 // waits returns what the turn waits for after a tool has said so.
-func (t *turn) waits(r tool.Result) *asks {
+func (t *permissions) waits(r tool.Result) *asks {
 	w := r.Wait
 	q := question.Question{Kind: question.Ask, Sender: t.sender.ID, Text: w.Text, Options: w.Options,
 		Expires: t.env.Now().Add(w.For)}
@@ -180,13 +183,13 @@ type provenance struct {
 const maxSources = 3
 
 // recall adds messages to the turn's history.
-func (t *turn) recall(messages ...llm.Message) {
+func (t *conversation) recall(messages ...llm.Message) {
 	t.history = append(t.history, messages...)
 	t.addSources(messages)
 }
 
 // addSources adds the sources of messages to the turn's provenance.
-func (t *turn) addSources(messages []llm.Message) {
+func (t *conversation) addSources(messages []llm.Message) {
 	var now provenance
 	if before := t.provenance.Load(); before != nil {
 		now = provenance{slices.Clone(before.sources), before.least}
@@ -205,7 +208,7 @@ func (t *turn) addSources(messages []llm.Message) {
 }
 
 // foreign names what others have written into the turn; "" if nobody has.
-func (t *turn) foreign() string {
+func (t *conversation) foreign() string {
 	if o := t.provenance.Load(); o != nil {
 		return strings.Join(o.sources, ", ")
 	}
@@ -213,7 +216,7 @@ func (t *turn) foreign() string {
 }
 
 // suspicion returns why a call that the rules allow is asked about all the same, or "".
-func (t *turn) suspicion(found tool.Tool, c tool.Call) string {
+func (t *permissions) suspicion(found tool.Tool, c tool.Call) string {
 	o := t.provenance.Load()
 	if o == nil {
 		return ""
@@ -236,7 +239,7 @@ func (t *turn) suspicion(found tool.Tool, c tool.Call) string {
 }
 
 // mayUse reports whether somebody of a role could have the turn make a call without an approval.
-func (t *turn) mayUse(r bus.Role, found tool.Tool, c tool.Call) bool {
+func (t *permissions) mayUse(r bus.Role, found tool.Tool, c tool.Call) bool {
 	c.Role = r
 	return r.AtLeast(found.Least) && t.rule(r, found, c) == policy.Allow
 }

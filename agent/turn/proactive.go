@@ -146,7 +146,7 @@ func sayDead(j *schedule.Job, reason string) string {
 
 // proactiveMessage returns what the model sees of a message of a job, a heartbeat or a hook, after
 // when.
-func (t *turn) proactiveMessage(m bus.InboundMessage, when string) string {
+func (t *reader) proactiveMessage(m bus.InboundMessage, when string) string {
 	label := prompt.Name(m.Origin.Label, "without a name")
 	var text string
 	switch m.Origin.Kind {

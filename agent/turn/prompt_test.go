@@ -89,7 +89,7 @@ const (
 
 // settled returns a world with many skills and a chat, "0", with so many messages, of which those
 // that do not fit into a prompt have become notes.
-func settled(b *testing.B, w *world, messages int) *turn {
+func settled(b *testing.B, w *world, messages int) *runner {
 	b.Helper()
 	old := time.Now().Add(-time.Hour)
 	for i := range benchSkills {
@@ -124,8 +124,8 @@ func settled(b *testing.B, w *world, messages int) *turn {
 }
 
 // talked writes a conversation into the transcript, and returns its last turn, which has not ended.
-func (w *world) talked(messages int) *turn {
-	var last *turn
+func (w *world) talked(messages int) *runner {
+	var last *runner
 	key, now := session.KeyOf(at("0")), time.Now()
 	w.tx(func(tx *store.Tx) error {
 		for i := range messages / 2 {

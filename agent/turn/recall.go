@@ -27,7 +27,7 @@ type recalled struct {
 }
 
 // recallFor returns what is remembered for batch.
-func (t *turn) recallFor(ctx context.Context, batch []bus.Received) (r recalled, err error) {
+func (t *reader) recallFor(ctx context.Context, batch []bus.Received) (r recalled, err error) {
 	if t.isTask() || t.Scope == "" {
 		return r, nil
 	}
@@ -67,7 +67,7 @@ func (t *turn) recallFor(ctx context.Context, batch []bus.Received) (r recalled,
 const nearPart = 16
 
 // namedSkills returns the text of the skills that a message names by $name.
-func (t *turn) namedSkills(text string) string {
+func (t *reader) namedSkills(text string) string {
 	if t.env.Skills == nil || !strings.Contains(text, "$") {
 		return ""
 	}
@@ -84,7 +84,7 @@ func (t *turn) namedSkills(text string) string {
 
 // loadMessages returns what the model sees of batch, and what is recalled for it, which is part of
 // that.
-func (t *turn) loadMessages(
+func (t *reader) loadMessages(
 	ctx context.Context, batch []bus.Received,
 ) ([]llm.Message, recalled, error) {
 	messages := t.userMessages(ctx, batch)

@@ -76,8 +76,9 @@ const (
 // Run runs a turn until it ends, waits for somebody or is left to the next process. An error says
 // that the store is lost: any other error ends the turn, and the chat is told.
 func Run(ctx context.Context, env *Env, s Start, box Mailbox) (Outcome, error) {
-	t := &turn{Turn: s.Turn, env: env, box: box, lease: s.Lease, settings: s.Settings,
-		unanswered: s.Unanswered, numbered: s.Numbered, began: env.Now()}
+	t := &runner{lease: s.Lease, began: env.Now()}
+	t.turn = turn{Turn: s.Turn, env: env, box: box, settings: s.Settings, unanswered: s.Unanswered}
+	t.numbered = s.Numbered
 	out, err := t.attempt(ctx, s.Messages)
 	if err != nil && !store.IsLost(err) {
 		t.logger().ErrorContext(ctx, "turn failed", "err", err)
@@ -91,7 +92,7 @@ func Run(ctx context.Context, env *Env, s Start, box Mailbox) (Outcome, error) {
 }
 
 // attempt runs t until it returns.
-func (t *turn) attempt(ctx context.Context, batch []bus.Received) (out Outcome, err error) {
+func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out Outcome, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t.clock = &clock{end: cancel, left: t.settings.Timeout}
@@ -123,7 +124,7 @@ func (t *turn) attempt(ctx context.Context, batch []bus.Received) (out Outcome, 
 
 // stopped writes what a turn has used that others have ended, and returns the turn itself if they
 // have not: the one before it in the session was meant.
-func (t *turn) stopped(ctx context.Context) (resume *session.Turn, err error) {
+func (t *runner) stopped(ctx context.Context) (resume *session.Turn, err error) {
 	var running *session.Turn
 	err = t.tx(ctx, func(tx *store.Tx) (err error) {
 		if running, err = t.env.sessions.RunningTurn(tx, t.Session); err != nil {
@@ -144,7 +145,7 @@ func (t *turn) logger() *slog.Logger {
 }
 
 // beginning describes t, which is to answer batch, or to go on if that is nil.
-func (t *turn) beginning(batch []bus.Received) observe.TurnBegin {
+func (t *runner) beginning(batch []bus.Received) observe.TurnBegin {
 	b := observe.TurnBegin{Session: t.Session, Turn: t.ID, Account: t.Address.Account,
 		Attempt: t.Attempts}
 	if len(batch) > 0 {
@@ -155,7 +156,7 @@ func (t *turn) beginning(batch []bus.Received) observe.TurnBegin {
 }
 
 // ending describes what has come of t.
-func (t *turn) ending(err error) observe.TurnEnd {
+func (t *runner) ending(err error) observe.TurnEnd {
 	e := observe.TurnEnd{Turn: t.ID, State: t.ended, Rounds: t.rounds}
 	switch {
 	case errors.Is(err, errParked), errors.Is(err, errDraining), errors.Is(err, ErrGone):
@@ -169,7 +170,7 @@ func (t *turn) ending(err error) observe.TurnEnd {
 }
 
 // toolEnd describes what has come of the call c.
-func (t *turn) toolEnd(c llm.ToolCall, d done, err error) observe.ToolEnd {
+func (t *round) toolEnd(c llm.ToolCall, d done, err error) observe.ToolEnd {
 	_, unknown := t.tools.Lookup(c.Name)
 	return observe.ToolEnd{Known: unknown == nil, Waits: d.asks != nil || d.result.Wait != nil,
 		Err: err}

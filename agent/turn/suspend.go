@@ -18,7 +18,7 @@ var errParked = errors.New("turn waits")
 
 // parkFor writes what the call c waits for, and reports errParked. A result that can't come about
 // is written at once instead.
-func (t *turn) parkFor(ctx context.Context, c llm.ToolCall, a *asks) error {
+func (t *round) parkFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	q := &a.question
 	q.Session, q.Turn, q.Call, q.Address = string(t.Session), t.ID, c.ID, t.Address
 	if q.Kind == question.Approve {
@@ -63,7 +63,7 @@ func (t *turn) parkFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 
 // putPrompts asks q in the conversation, and, if nobody there need be somebody who may decide, also
 // where owners read it.
-func (t *turn) putPrompts(tx *store.Tx, q *question.Question) error {
+func (t *round) putPrompts(tx *store.Tx, q *question.Question) error {
 	if q.Kind == question.Await {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (t *turn) putPrompts(tx *store.Tx, q *question.Question) error {
 // resumeWait gives the first of the open calls its result if it is the one for which the turn has
 // waited, and then makes the others, which have not begun. It reports false if the turn has not
 // waited.
-func (t *turn) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error) {
+func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error) {
 	c := open[0]
 	q, err := t.env.questions.OfCall(t.env.DB.Read(context.WithoutCancel(ctx)), t.ID, c.ID)
 	if err != nil || q == nil {
@@ -121,15 +121,12 @@ func (t *turn) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error
 	} else {
 		err = t.runCalls(ctx, rest)
 	}
-	if err != nil {
-		return true, err
-	}
-	return true, t.boundary(ctx)
+	return true, err
 }
 
 // useGrant makes the call that q allows. That it begins is written before, so that it never
 // begins twice.
-func (t *turn) useGrant(ctx context.Context, c llm.ToolCall, q *question.Question) error {
+func (t *round) useGrant(ctx context.Context, c llm.ToolCall, q *question.Question) error {
 	switch {
 	case ctx.Err() != nil:
 		return nil // up to the next process
@@ -157,7 +154,7 @@ func (t *turn) useGrant(ctx context.Context, c llm.ToolCall, q *question.Questio
 }
 
 // runGranted makes a call that somebody has approved.
-func (t *turn) runGranted(ctx context.Context, c llm.ToolCall, q *question.Question) error {
+func (t *round) runGranted(ctx context.Context, c llm.ToolCall, q *question.Question) error {
 	t.show(t.partial, "Using "+c.Name+" …")
 	d, ok := t.call(ctx, c, q)
 	if !ok {

@@ -63,7 +63,7 @@ func (t *turn) deliver(tx *store.Tx, out bus.OutboundMessage) error {
 }
 
 // ownMessage returns what the model sees of a message that no person wrote.
-func (t *turn) ownMessage(m bus.InboundMessage) llm.Message {
+func (t *reader) ownMessage(m bus.InboundMessage) llm.Message {
 	when := "[" + m.Time.In(t.zone()).Format(prompt.TimeLayout) + "] "
 	if m.Origin.Standalone() {
 		seen := llm.Message{Role: llm.User, Text: t.proactiveMessage(m, when)}

@@ -26,9 +26,18 @@ import (
 	"gateway/store/fault"
 )
 
+// A round makes the tool calls of an answer.
+type round struct {
+	permissions
+	rounds int               // model calls that used tools
+	seen   map[sameness]int  // how often a call has had a result
+	asked  question.Question // what the turn waits for, once it does
+	wrote  bool              // a tool may have changed documents of the scope
+}
+
 // useTools runs the tool calls of m. Before the first of them m is in the transcript, and each
 // result as soon as its tool has ended.
-func (t *turn) useTools(ctx context.Context, m llm.Message) error {
+func (t *round) useTools(ctx context.Context, m llm.Message) error {
 	m.Text = t.partial + m.Text
 	t.partial = ""
 	if err := t.write(ctx, m); err != nil {
@@ -41,47 +50,11 @@ func (t *turn) useTools(ctx context.Context, m llm.Message) error {
 	if t.rounds++; t.rounds >= t.maxRounds() {
 		t.closing = AskSumUp
 	}
-	return t.boundary(ctx)
-}
-
-// boundary is between two steps, when all calls have their results: what the person has said
-// meanwhile is taken in.
-func (t *turn) boundary(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return nil // shows at the next model call
-	}
-	if batch := t.box.Next(true); len(batch) > 0 {
-		err := t.hand(ctx, batch)
-		var messages []llm.Message
-		var r recalled
-		if err == nil {
-			messages, r, err = t.loadMessages(ctx, batch)
-		}
-		if err != nil {
-			t.box.Claimed(err)
-			return err
-		}
-		err = t.txSoon(ctx, func(tx *store.Tx) error {
-			if err := r.touch(tx); err != nil {
-				return err
-			}
-			return t.append(tx, &t.Turn, batch, messages)
-		})
-		if errors.Is(err, ErrGone) { // dropped meanwhile
-			return t.boundary(ctx)
-		}
-		if err != nil {
-			return err
-		}
-		t.recall(messages...)
-		t.hear(batch)
-		t.ReplyTo = Quoted(batch[len(batch)-1].Message)
-	}
 	return nil
 }
 
 // write adds messages to the transcript.
-func (t *turn) write(ctx context.Context, messages ...llm.Message) error {
+func (t *conversation) write(ctx context.Context, messages ...llm.Message) error {
 	err := t.txSoon(ctx, func(tx *store.Tx) error {
 		return t.append(tx, &t.Turn, nil, messages)
 	})
@@ -95,7 +68,7 @@ func (t *turn) write(ctx context.Context, messages ...llm.Message) error {
 
 // runCalls runs calls and writes their results: side by side if all are pure and nobody need be
 // asked, else in their order. Once ctx has ended no further call begins.
-func (t *turn) runCalls(ctx context.Context, calls []llm.ToolCall) error {
+func (t *round) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	if len(calls) == 0 {
 		return nil
 	}
@@ -127,7 +100,7 @@ func (t *turn) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 // MaxParallel bounds how many tools of one turn run at once.
 const MaxParallel = 8
 
-func (t *turn) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
+func (t *round) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
 	type ended struct {
 		call llm.ToolCall
 		done done
@@ -155,14 +128,14 @@ func (t *turn) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
 }
 
 // hasEffects reports whether m calls a tool that changes something.
-func (t *turn) hasEffects(m llm.Message) bool {
+func (t *conversation) hasEffects(m llm.Message) bool {
 	return slices.ContainsFunc(m.ToolCalls, func(c llm.ToolCall) bool {
 		return t.effect(c) != tool.Pure
 	})
 }
 
 // effect returns what a resumed turn may do with c. An unknown tool does nothing.
-func (t *turn) effect(c llm.ToolCall) tool.Effect {
+func (t *conversation) effect(c llm.ToolCall) tool.Effect {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
 		return tool.Pure
@@ -171,12 +144,13 @@ func (t *turn) effect(c llm.ToolCall) tool.Effect {
 }
 
 // resumeTools gives the calls that were under way when the last process ended their
-// results: those that may run twice are run, and of the others the outcome is unknown.
-func (t *turn) resumeTools(ctx context.Context) error {
+// results: those that may run twice are run, and of the others the outcome is unknown. It reports
+// whether the turn has waited for one of them.
+func (t *round) resumeTools(ctx context.Context) (waited bool, err error) {
 	open := prompt.Unanswered(t.history)
 	if len(open) > 0 {
-		if resumed, err := t.resumeWait(ctx, open); resumed || err != nil {
-			return err
+		if waited, err = t.resumeWait(ctx, open); waited || err != nil {
+			return waited, err
 		}
 	}
 	var again []llm.ToolCall
@@ -186,10 +160,10 @@ func (t *turn) resumeTools(ctx context.Context) error {
 			continue
 		}
 		if err := t.write(ctx, t.result(ctx, c, tool.Result{Text: ResultUnknown})); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return t.runCalls(ctx, again)
+	return false, t.runCalls(ctx, again)
 }
 
 // A done is what a call has come to: the result that is written, and what is written with it.
@@ -202,7 +176,7 @@ type done struct {
 // call runs one tool. There is no result if ctx had ended before, if everything is halted, and if
 // the process ends before the tool does: what becomes of such a call is up to the next process.
 // granted is the question by which somebody has approved it; or nil.
-func (t *turn) call(
+func (t *round) call(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
 ) (d done, ok bool) {
 	if ctx.Err() != nil || t.env.Calls.Halted(ctx) != nil {
@@ -236,7 +210,7 @@ func ToolError(err error, source string) string {
 	return "Error: " + text + "\nFind out what went wrong and try another way."
 }
 
-func (t *turn) runTool(
+func (t *round) runTool(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
 ) (d done, err error) {
 	found, err := t.tools.Lookup(c.Name)
@@ -283,7 +257,7 @@ func (t *turn) runTool(
 }
 
 // crashed is the error of a call that has panicked.
-func (t *turn) crashed(ctx context.Context, name string, p any) error {
+func (t *round) crashed(ctx context.Context, name string, p any) error {
 	t.env.Logger.ErrorContext(ctx, "tool panicked", "session", t.Session, "tool", name,
 		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return errors.New("the tool crashed")
@@ -298,7 +272,7 @@ var ErrAbandoned = errors.New("it did not end when it was told to, and its outco
 
 // runApart runs a tool on a goroutine of its own, so that one that ignores its context holds its
 // session up no longer than AbandonAfter. A panic is an error of the call.
-func (t *turn) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool.Result, error) {
+func (t *round) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool.Result, error) {
 	type ended struct {
 		result tool.Result
 		err    error
@@ -344,7 +318,7 @@ func (t *turn) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool.
 var errToolTimeout = errors.New("the tool takes too long")
 
 // conclude writes what a call has come to. It reports errParked if the turn waits from now on.
-func (t *turn) conclude(ctx context.Context, c llm.ToolCall, d done) error {
+func (t *round) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 	switch {
 	case d.asks != nil:
 		return t.parkFor(ctx, c, d.asks)
@@ -381,7 +355,7 @@ func (t *turn) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 }
 
 // result returns r as the model sees it.
-func (t *turn) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.Message {
+func (t *round) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.Message {
 	text := prompt.Frame(r.Foreign, r.Text) + t.storeFiles(c, r.Files)
 	m := prompt.ToolResult(c, t.guardLoop(c, t.capped(text)))
 	for _, im := range r.Images {
@@ -400,7 +374,7 @@ func (t *turn) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.Me
 }
 
 // storeFiles stores what a tool has found among the files of the conversation, and returns where.
-func (t *turn) storeFiles(c llm.ToolCall, files []tool.File) string {
+func (t *round) storeFiles(c llm.ToolCall, files []tool.File) string {
 	var b strings.Builder
 	for _, f := range files {
 		where, err := t.keep(f.Name, f.Data)
@@ -414,7 +388,7 @@ func (t *turn) storeFiles(c llm.ToolCall, files []tool.File) string {
 }
 
 // keepImage stores im among the files of the conversation, in the size that models take.
-func (t *turn) keepImage(ctx context.Context, im tool.Image) (llm.Image, error) {
+func (t *round) keepImage(ctx context.Context, im tool.Image) (llm.Image, error) {
 	data, kind, err := t.env.Attachments.Fit(ctx, t.Address, im.Data)
 	if err != nil {
 		return llm.Image{}, err
@@ -440,7 +414,7 @@ const memoryFolder = "memory"
 
 const noOutput = "(no output)"
 
-func (t *turn) capped(text string) string {
+func (t *round) capped(text string) string {
 	if text == "" {
 		return noOutput
 	}
@@ -470,7 +444,7 @@ func cutResult(text, where string) string {
 }
 
 // keep stores data among the files of the conversation, and returns how the model knows it.
-func (t *turn) keep(name string, data []byte) (string, error) {
+func (t *round) keep(name string, data []byte) (string, error) {
 	return t.env.Attachments.Keep(t.Address, name, data)
 }
 

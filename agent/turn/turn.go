@@ -6,14 +6,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 	"unicode"
 
+	"gateway/agent/background"
 	"gateway/agent/llm"
 	"gateway/agent/prompt"
-	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/memory"
@@ -22,59 +20,37 @@ import (
 	"gateway/store/fault"
 )
 
-// A turn is the work on one answer, in memory. What matters of it is in its transcript.
+// A turn says for whom and with what a turn works. Types that build on each other do the work, each
+// with an idea of its own: costs, preview, conversation, asker, reader, permissions, round, runner.
 type turn struct {
 	session.Turn
-	env   *Env
-	box   Mailbox
-	lease store.Lease
-	began time.Time
-	clock *clock
-
+	env      *Env
+	box      Mailbox
 	settings *Settings
-	system   string        // system prompt
-	history  []llm.Message // the transcript from where the prompt begins
-	older    int           // how many of them are of earlier turns
-
-	rounds    int    // model calls that used tools
-	closing   string // not "": the model shall answer now, without tools, for this reason
-	partial   string // beginning of the answer, cut off by the output limit
-	continued int    // how often it was
-	blanks    int    // answers without text
-	shortened bool   // the prompt of this call was, because the model found it too long
-	truncated bool   // there is more of the transcript than the history has
 
 	trigger    bus.InboundMessage // began the turn: its Origin says for what
 	joined     bool               // a person has written to it
 	location   *time.Location     // that they have set; or nil
-	woken      bool               // it goes on after it has waited
-	asked      question.Question  // what the turn waits for, once it does
-	seen       map[sameness]int   // how often a call has had a result
 	sender     bus.Sender         // who wrote the newest message
 	person     int64              // likewise
 	role       bus.Role           // the least of those who wrote
 	tools      *tool.Registry     // that may be used in that role
-	provenance atomic.Pointer[provenance]
-	group      bool     // others read along
-	chatTitle  string   // of the group, as the platform says
-	title      string   // of the group, "" in a direct chat
-	answers    []string // platform's ids of the messages that the next answer is for
-	unanswered []string // likewise, of those that an interrupted turn has left
-	numbered   bool     // the first messages were collected: the model sees them numbered
-	refused    bool     // the first messages got an answer without a turn
+	group      bool               // others read along
+	chatTitle  string             // of the group, as the platform says
+	title      string             // of the group, "" in a direct chat
+	answers    []string           // platform's ids of the messages that the next answer is for
+	unanswered []string           // likewise, of those that an interrupted turn has left
+}
 
-	erased   bool                 // by /forget: it is counted for nobody
-	ended    session.State        // once it has
-	wrote    bool                 // a tool may have changed documents of the scope
-	noImages bool                 // the model has refused one
-	images   map[string]llm.Image // that were loaded for this turn, by path
-
-	used   llm.Usage // by this attempt
-	prompt int       // tokens of the newest prompt and its answer, as the model says
-	bill   bill      // what of it is not written yet
-
-	mu   sync.Mutex // against the timer of live
-	live *live      // nil if there is none; mu guards it
+// A runner brings a turn from its beginning to its end.
+type runner struct {
+	round
+	lease     store.Lease
+	began     time.Time
+	continued int           // how often the answer was cut off by the output limit
+	blanks    int           // answers without text
+	ended     session.State // once it has
+	refused   bool          // the first messages got an answer without a turn
 }
 
 var (
@@ -87,7 +63,7 @@ var (
 const MaxAttempts = 4
 
 // run begins the turn with batch, or resumes it if batch is nil, and brings it to its end.
-func (t *turn) run(ctx context.Context, batch []bus.Received) error {
+func (t *runner) run(ctx context.Context, batch []bus.Received) error {
 	if err := t.identify(ctx, batch); err != nil {
 		return err
 	}
@@ -108,7 +84,11 @@ func (t *turn) run(ctx context.Context, batch []bus.Received) error {
 		if err := t.countRounds(ctx); err != nil {
 			return err
 		}
-		if err := t.resumeTools(ctx); err != nil {
+		waited, err := t.resumeTools(ctx)
+		if err == nil && waited {
+			err = t.boundary(ctx)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -136,7 +116,7 @@ func isClosed(history []llm.Message) bool {
 
 // mayResume refuses a turn that was stopped before its worker ran, and ends one that was resumed
 // often enough: then it reports true.
-func (t *turn) mayResume(ctx context.Context) (given bool, err error) {
+func (t *runner) mayResume(ctx context.Context) (given bool, err error) {
 	// Unlike [turn.txSoon], this proves nothing for a turn that is tried alone.
 	err = t.env.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		return t.append(tx, &t.Turn, nil, nil)
@@ -152,7 +132,7 @@ func (t *turn) mayResume(ctx context.Context) (given bool, err error) {
 }
 
 // identify sets whose turn it is: of a resumed one, by the messages that it took.
-func (t *turn) identify(ctx context.Context, batch []bus.Received) error {
+func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 	resumed := batch == nil
 	if resumed {
 		var err error
@@ -196,7 +176,7 @@ func (t *turn) setTrigger(first bus.InboundMessage) {
 }
 
 // hear notes who wrote batch, which the turn takes. What one of them may not do, it may not do.
-func (t *turn) hear(batch []bus.Received) {
+func (t *runner) hear(batch []bus.Received) {
 	t.seen = nil // what was looked at may be worth another look now
 	for _, r := range batch {
 		if t.tools == nil || !r.Message.Role.AtLeast(t.role) {
@@ -212,7 +192,7 @@ func (t *turn) hear(batch []bus.Received) {
 }
 
 // countRounds counts what earlier attempts have done.
-func (t *turn) countRounds(ctx context.Context) error {
+func (t *runner) countRounds(ctx context.Context) error {
 	read := t.env.DB.Read(context.WithoutCancel(ctx))
 	messages, err := t.env.sessions.TurnMessages(read, &t.Turn)
 	if err != nil {
@@ -224,11 +204,14 @@ func (t *turn) countRounds(ctx context.Context) error {
 }
 
 // step does what an answer of the model asks for. done reports that the turn has ended.
-func (t *turn) step(ctx context.Context, resp *llm.Response) (done bool, err error) {
+func (t *runner) step(ctx context.Context, resp *llm.Response) (done bool, err error) {
 	m := resp.Message
 	switch {
 	case len(m.ToolCalls) > 0 && t.closing == "":
-		return false, t.useTools(ctx, m)
+		if err := t.useTools(ctx, m); err != nil {
+			return false, err
+		}
+		return false, t.boundary(ctx)
 
 	case resp.Finish == llm.FinishLength && m.Text != "" && t.continued < maxContinued:
 		t.continued++
@@ -264,7 +247,7 @@ func showsNothing(text string) bool {
 const maxContinued = 3
 
 // answer sends m. If the person has said more meanwhile, the turn goes on with that.
-func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error) {
+func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err error) {
 	batch := t.box.Next(false)
 	more, r, err := t.loadMessages(ctx, batch)
 	if err != nil {
@@ -320,9 +303,66 @@ func (t *turn) answer(ctx context.Context, m llm.Message) (done bool, err error)
 	return false, nil
 }
 
+// boundary is between two steps, when all calls have their results: what the person has said
+// meanwhile is taken in.
+func (t *runner) boundary(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return nil // shows at the next model call
+	}
+	if batch := t.box.Next(true); len(batch) > 0 {
+		err := t.hand(ctx, batch)
+		var messages []llm.Message
+		var r recalled
+		if err == nil {
+			messages, r, err = t.loadMessages(ctx, batch)
+		}
+		if err != nil {
+			t.box.Claimed(err)
+			return err
+		}
+		err = t.txSoon(ctx, func(tx *store.Tx) error {
+			if err := r.touch(tx); err != nil {
+				return err
+			}
+			return t.append(tx, &t.Turn, batch, messages)
+		})
+		if errors.Is(err, ErrGone) { // dropped meanwhile
+			return t.boundary(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		t.recall(messages...)
+		t.hear(batch)
+		t.ReplyTo = Quoted(batch[len(batch)-1].Message)
+	}
+	return nil
+}
+
+// leave writes what is to be done after the turn, when nobody waits any more: a version of what it
+// has written, and notes, if its prompt has become too large, so that the next one need not wait
+// for them. It reports whether there is something.
+func (t *runner) leave(tx *store.Tx) (later bool, err error) {
+	put := func(w background.Work, state []byte) {
+		if err == nil {
+			later, err = true, t.env.Background.Add(tx, background.Task{Work: w, State: state})
+		}
+	}
+	if t.wrote && t.env.Documents != nil {
+		put(background.Work{Kind: background.Version, Scope: t.Scope}, nil)
+	}
+	if state, tooLarge := t.excess(); !t.isTask() && t.Scope != "" && tooLarge {
+		put(background.Work{Kind: background.Compact, Scope: t.Scope,
+			Session: string(t.Session)}, state)
+	}
+	return later, err
+}
+
 // append adds messages to the transcript of st, and takes batch out of the inbox. An effect never
 // precedes its call on the disk.
-func (t *turn) append(tx *store.Tx, st *session.Turn, batch []bus.Received, m []llm.Message) error {
+func (t *conversation) append(
+	tx *store.Tx, st *session.Turn, batch []bus.Received, m []llm.Message,
+) error {
 	if slices.ContainsFunc(m, t.hasEffects) {
 		tx.Hard()
 	}
@@ -334,7 +374,7 @@ func (t *turn) append(tx *store.Tx, st *session.Turn, batch []bus.Received, m []
 
 // take takes batch, and what was heard before it, out of the inbox. It reports a GoneError if some
 // of it waits no more.
-func (t *turn) take(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
+func (t *conversation) take(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
 	var gone GoneError
 	for _, r := range batch {
 		ok, err := t.env.Inbox.Take(tx, r.Seq, st.ID)
@@ -357,7 +397,7 @@ func (t *turn) take(tx *store.Tx, st *session.Turn, batch []bus.Received) error 
 }
 
 // end ends st in tx with its last messages.
-func (t *turn) end(tx *store.Tx, st *session.Turn, s session.State, last ...llm.Message) error {
+func (t *runner) end(tx *store.Tx, st *session.Turn, s session.State, last ...llm.Message) error {
 	if err := t.env.sessions.End(tx, st, s, t.env.Now(), last...); err != nil {
 		return err
 	}
@@ -373,7 +413,7 @@ func (t *turn) end(tx *store.Tx, st *session.Turn, s session.State, last ...llm.
 }
 
 // fail ends the turn with a sentence to the person instead of an answer.
-func (t *turn) fail(ctx context.Context, say string) error {
+func (t *runner) fail(ctx context.Context, say string) error {
 	out := t.outbound(say)
 	if t.partial != "" { // what was shown already stays readable
 		out.Text = t.partial + "\n\n" + say
@@ -395,7 +435,7 @@ func (t *turn) fail(ctx context.Context, say string) error {
 
 // failed decides what becomes of the turn after a model call has failed. done
 // reports that the turn has ended; else the call is to be made again.
-func (t *turn) failed(ctx context.Context, err error) (done bool, _ error) {
+func (t *runner) failed(ctx context.Context, err error) (done bool, _ error) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(err, errDraining):
 		return true, errDraining
@@ -424,7 +464,7 @@ func (t *turn) failed(ctx context.Context, err error) (done bool, _ error) {
 }
 
 // interrupted ends the turn in favour of a newer message.
-func (t *turn) interrupted(ctx context.Context) error {
+func (t *runner) interrupted(ctx context.Context) error {
 	last := append(prompt.CloseCalls(t.history, ResultStopped),
 		llm.Message{Role: llm.Assistant, Text: MarkInterrupted})
 	err := t.tx(ctx, func(tx *store.Tx) error {

@@ -28,8 +28,6 @@ var grown = map[string]int{
 	"agent/tools/files.Files methods":             41,
 	"agent/tools/mcp.server methods":              45,
 	"agent/tools/shell.Shell methods":             30,
-	"agent/turn.turn fields":                      45,
-	"agent/turn.turn methods":                     128,
 	"bus.Inbox methods":                           35,
 	"bus.Outbox methods":                          29,
 	"channels/discord.feed fields":                23,
