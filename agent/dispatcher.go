@@ -308,8 +308,8 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 // a session.
 func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 	for {
-		list, err := d.waiting(work, d.last)
-		if err != nil {
+		list, upTo, more, err := d.Inbox.Next(d.DB.Read(work), d.last)
+		if _, err = d.DB.Mend(work, d.opts.Logger, err, d.Inbox.SetAside); err != nil {
 			return err
 		}
 		for _, r := range list {
@@ -327,8 +327,7 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 		if err := d.survive(ctx, "messages not dropped", d.dropOver(ctx)); err != nil {
 			return err
 		}
-		n := len(list)
-		if n == 0 || n < bus.ReadLimit && d.last == list[n-1].Seq {
+		if d.last = max(d.last, upTo); !more {
 			return nil
 		}
 	}

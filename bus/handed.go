@@ -10,7 +10,7 @@ import (
 // ends.
 func (in *Inbox) Hand(tx *store.Tx, list []Received) error {
 	for _, r := range list {
-		_, err := in.set(tx, "UPDATE inbox SET handed = 1 WHERE id = $1 AND state = 'waiting'", r.Seq)
+		_, err := setInbox(tx, "UPDATE inbox SET handed = 1 WHERE id = $1 AND state = 'waiting'", r.Seq)
 		if err != nil {
 			return err
 		}
@@ -30,7 +30,7 @@ func (in *Inbox) HandBack(tx *store.Tx, seq int64, crashed bool) error {
 	if crashed {
 		n = 1
 	}
-	_, err := in.set(tx, "UPDATE inbox SET handed = 0, crashes = crashes + $2 WHERE id = $1", seq, n)
+	_, err := setInbox(tx, "UPDATE inbox SET handed = 0, crashes = crashes + $2 WHERE id = $1", seq, n)
 	return err
 }
 

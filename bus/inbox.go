@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,10 @@ import (
 //
 // A row is waiting, then taken by a turn, then done; or dropped, when the sender was told so.
 // Its methods may be called concurrently.
-type Inbox struct{ wake signal }
+type Inbox struct {
+	wake  signal
+	fresh handover[freshMessage]
+}
 
 // NewInbox returns an Inbox.
 func NewInbox() *Inbox { return &Inbox{wake: newSignal()} }
@@ -40,16 +44,25 @@ func (in *Inbox) insert(
 	if err != nil {
 		return false, fmt.Errorf("bus: put %s in inbox: %w", m.From, err)
 	}
-	n, err := tx.Exec(`INSERT INTO inbox
+	var id int64
+	err = tx.QueryRow(`INSERT INTO inbox
 			(account, chat, thread, message, state, body, received_ms, origin, parent, person, shared)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-		ON CONFLICT (account, chat, message) DO NOTHING`,
+		ON CONFLICT (account, chat, message) DO NOTHING RETURNING id`,
 		m.From.Account, m.From.Chat, m.From.Thread, m.ID, state, string(body), now.UnixMilli(),
-		m.Origin.Kind.String(), m.Origin.Parent, m.Person, m.Group)
+		m.Origin.Kind.String(), m.Origin.Parent, m.Person, m.Group).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
 	if err != nil {
 		return false, fmt.Errorf("bus: put %s in inbox: %w", m.From, err)
 	}
-	return n == 1, nil
+	row := freshMessage{body, time.UnixMilli(now.UnixMilli())}
+	if state != "waiting" {
+		row.body = nil
+	}
+	tx.After(func() { in.fresh.put(id, row, len(row.body)) })
+	return true, nil
 }
 
 // Wake tells the reader of [Inbox.C] that there may be new messages.
@@ -150,7 +163,7 @@ func (in *Inbox) query(q store.Queryer, query string, args ...any) ([]Received, 
 // SetAside marks a waiting message that can't be read, so that nobody tries again. Its state is bad
 // from then on: only people look at it.
 func (in *Inbox) SetAside(tx *store.Tx, seq int64) error {
-	_, err := in.set(tx, "UPDATE inbox SET state = 'bad' WHERE id = $1 AND state = 'waiting'", seq)
+	_, err := setInbox(tx, "UPDATE inbox SET state = 'bad' WHERE id = $1 AND state = 'waiting'", seq)
 	return err
 }
 
@@ -158,7 +171,7 @@ func (in *Inbox) SetAside(tx *store.Tx, seq int64) error {
 // that they had: the account is another one of the platform's from now on. Messages that the agent
 // has written to itself keep theirs.
 func (in *Inbox) Rename(tx *store.Tx, account string, now time.Time) error {
-	_, err := in.set(tx, "UPDATE inbox SET message = $2 || message "+
+	_, err := setInbox(tx, "UPDATE inbox SET message = $2 || message "+
 		"WHERE account = $1 AND origin = 'person'",
 		account, fmt.Sprintf("before %d: ", now.UnixMilli()))
 	return err
@@ -166,13 +179,13 @@ func (in *Inbox) Rename(tx *store.Tx, account string, now time.Time) error {
 
 // Take binds a waiting message to a turn. It reports false if the message waits no more.
 func (in *Inbox) Take(tx *store.Tx, seq, turn int64) (bool, error) {
-	return in.set(tx, "UPDATE inbox SET state = 'taken', turn = $2 "+
+	return setInbox(tx, "UPDATE inbox SET state = 'taken', turn = $2 "+
 		"WHERE id = $1 AND state = 'waiting'", seq, turn)
 }
 
 // Finish marks the messages that a turn has taken as done.
 func (in *Inbox) Finish(tx *store.Tx, turn int64) error {
-	_, err := in.set(tx, "UPDATE inbox SET state = 'done' "+
+	_, err := setInbox(tx, "UPDATE inbox SET state = 'done' "+
 		"WHERE turn = $1 AND state = 'taken'", turn)
 	return err
 }
@@ -180,15 +193,15 @@ func (in *Inbox) Finish(tx *store.Tx, turn int64) error {
 // Answer marks a waiting message as done without a turn: a command. It reports false if it
 // waits no more.
 func (in *Inbox) Answer(tx *store.Tx, seq int64) (bool, error) {
-	return in.set(tx, "UPDATE inbox SET state = 'done' WHERE id = $1 AND state = 'waiting'", seq)
+	return setInbox(tx, "UPDATE inbox SET state = 'done' WHERE id = $1 AND state = 'waiting'", seq)
 }
 
 // Drop gives up a waiting message, whose sender must be told. It reports false if it waits no more.
 func (in *Inbox) Drop(tx *store.Tx, seq int64) (bool, error) {
-	return in.set(tx, "UPDATE inbox SET state = 'dropped' WHERE id = $1 AND state = 'waiting'", seq)
+	return setInbox(tx, "UPDATE inbox SET state = 'dropped' WHERE id = $1 AND state = 'waiting'", seq)
 }
 
-func (in *Inbox) set(tx *store.Tx, query string, args ...any) (bool, error) {
+func setInbox(tx *store.Tx, query string, args ...any) (bool, error) {
 	n, err := tx.Exec(query, args...)
 	if err != nil {
 		return false, fmt.Errorf("bus: change inbox: %w", err)
@@ -232,7 +245,7 @@ func (in *Inbox) DirectChats(q store.Queryer, person int64) ([]Address, error) {
 // DropAll gives up what waits of a chat, all its threads together, up to a message: [Inbox.Erase]
 // follows.
 func (in *Inbox) DropAll(tx *store.Tx, a Address, upTo int64) error {
-	_, err := in.set(tx, `UPDATE inbox SET state = 'dropped'
+	_, err := setInbox(tx, `UPDATE inbox SET state = 'dropped'
 		WHERE account = $1 AND chat = $2 AND id <= $3 AND state = 'waiting'`,
 		a.Account, a.Chat, upTo)
 	return err

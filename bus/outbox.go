@@ -19,7 +19,10 @@ import (
 // by the owner; or bad, if it can't be read. Its methods may be called concurrently. Those that
 // read rows return those that can be read, and with them an error that has a [store.RowError] for
 // each of the others, if nothing else is wrong.
-type Outbox struct{ wake signal }
+type Outbox struct {
+	wake  signal
+	fresh handover[Delivery]
+}
 
 // NewOutbox returns an Outbox.
 func NewOutbox() *Outbox { return &Outbox{wake: newSignal()} }
@@ -71,17 +74,24 @@ func (out *Outbox) Put(tx *store.Tx, m OutboundMessage, now time.Time) error {
 // Add is Put for those who want to know the delivery's ID.
 func (out *Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64, err error) {
 	tx.Hard() // the platform may have it at once
+	d := Delivery{State: Waiting, key: NewKey(), Created: time.UnixMilli(now.UnixMilli())}
 	body, err := json.Marshal(m)
 	if err == nil {
 		err = tx.QueryRow(`INSERT INTO outbox (account, chat, thread, state, body, key, created_ms,
 			updated_ms) VALUES ($1, $2, $3, 'waiting', $4, $5, $6, $6) RETURNING id`,
-			m.To.Account, m.To.Chat, m.To.Thread, string(body), NewKey(), now.UnixMilli()).Scan(&id)
+			m.To.Account, m.To.Chat, m.To.Thread, string(body), d.key, now.UnixMilli()).Scan(&d.ID)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("bus: put %s in outbox: %w", m.To, err)
 	}
-	tx.After(out.wake.ring)
-	return id, nil
+	tx.After(func() {
+		if json.Unmarshal(body, &d.Message) == nil { // a copy of its own, as the table has it
+			d.Message.To = m.To
+			out.fresh.put(d.ID, d, len(body))
+		}
+		out.wake.ring()
+	})
+	return d.ID, nil
 }
 
 // OpenByAccount returns how many deliveries are waiting or sending, by account.
@@ -125,13 +135,13 @@ const (
 // Open returns up to [ReadLimit] deliveries that are waiting or sending and whose id
 // is above after, in their order.
 func (out *Outbox) Open(q store.Queryer, after int64) ([]Delivery, error) {
-	return out.query(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
+	return queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
 		" AND id > $1 ORDER BY id LIMIT 256", after)
 }
 
 // First returns the oldest delivery to a conversation that is waiting or sending, or nil.
 func (out *Outbox) First(q store.Queryer, to Address) (*Delivery, error) {
-	return first(out.query(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
+	return first(queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
 		" AND account = $1 AND chat = $2 AND thread = $3 ORDER BY id LIMIT 1",
 		to.Account, to.Chat, to.Thread))
 }
@@ -139,7 +149,7 @@ func (out *Outbox) First(q store.Queryer, to Address) (*Delivery, error) {
 // NextFirst returns the oldest delivery to the conversation that comes after another one, by chat
 // and thread, among those of its account for which something is waiting or sending; or nil.
 func (out *Outbox) NextFirst(q store.Queryer, after Address) (*Delivery, error) {
-	return first(out.query(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
+	return first(queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
 		" AND account = $1 AND (chat, thread) > ($2, $3) ORDER BY chat, thread, id LIMIT 1",
 		after.Account, after.Chat, after.Thread))
 }
@@ -153,7 +163,7 @@ func first(list []Delivery, err error) (*Delivery, error) {
 
 // LastSent returns the platform's ids of what was last sent to the conversation of d before d.
 func (out *Outbox) LastSent(q store.Queryer, d *Delivery) (ids []string, err error) {
-	list, err := out.query(q, "SELECT "+deliveryColumns+" FROM outbox WHERE state = 'sent' "+
+	list, err := queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE state = 'sent' "+
 		"AND account = $1 AND chat = $2 AND thread = $3 AND id < $4 ORDER BY id DESC LIMIT 1",
 		d.Message.To.Account, d.Message.To.Chat, d.Message.To.Thread, d.ID)
 	if _, ok := store.RowErrors(err); !ok {
@@ -208,20 +218,20 @@ func changed(tx *store.Tx, n int64) error {
 
 // List returns up to limit deliveries in a state, the newest first.
 func (out *Outbox) List(q store.Queryer, state DeliveryState, limit int) ([]Delivery, error) {
-	return out.query(q, "SELECT "+deliveryColumns+" FROM outbox "+
+	return queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox "+
 		"WHERE state = $1 ORDER BY id DESC LIMIT $2", string(state), limit)
 }
 
 // FindDelivery returns the delivery with an id, or nil if there is none.
 func FindDelivery(q store.Queryer, id int64) (*Delivery, error) {
-	list, err := new(Outbox).query(q, "SELECT "+deliveryColumns+" FROM outbox WHERE id = $1", id)
+	list, err := queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE id = $1", id)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
 	return &list[0], nil
 }
 
-func (out *Outbox) query(q store.Queryer, query string, args ...any) ([]Delivery, error) {
+func queryOutbox(q store.Queryer, query string, args ...any) ([]Delivery, error) {
 	rows, err := q.Query(query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("bus: read outbox: %w", err)

@@ -261,16 +261,16 @@ func (r *Router) begin(ctx context.Context) error {
 // readNew dispatches the deliveries that came since the last call.
 func (r *Router) readNew(ctx, work context.Context) error {
 	for {
-		list, err := r.outbox.Open(r.db.Read(work), r.seen.newest)
+		list, newest, more, err := r.outbox.Next(r.db.Read(work), r.seen.newest)
 		aside, err := r.setAside(work, err)
 		if err != nil {
 			return err
 		}
 		for i := range list {
 			r.dispatch(ctx, work, &list[i])
-			r.seen.newest = list[i].ID
 		}
-		if len(list)+aside < bus.ReadLimit {
+		r.seen.newest = newest
+		if !more && aside == 0 {
 			return nil
 		}
 	}
