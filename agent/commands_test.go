@@ -110,15 +110,16 @@ func TestStatus(t *testing.T) {
 		w.say("a", "hello")
 		w.sleep(90 * time.Second)
 		w.say("a", "again", "and more", "/status")
-		const want = "- Gateway: Robin v1.2.3, up 1m30s\n- Model: clever\n" +
+		const want = "- Gateway: Robin v1.2.3, running for 1m30s\n- Model: clever\n" +
 			"- Tokens: 1200 in (1000 cached), 34 out\n- Cost: $0.3400\n" +
-			"- Context: 1200 of 6976 tokens\n- Queue: followup, 1 waiting\n" +
-			"- Load: one conversation busy, 1 of 64 model calls\n" +
+			"- Context: 17 % full, 1200 of 6976 tokens\n- Queue: followup, 1 waiting\n" +
+			"- Busy: one conversation, 1 of 64 model calls\n" +
 			"- Channel: telegram: ready\n- Channel: test: asleep\n"
 		w.wantAnswers("a", "one", want)
 		w.say("b", "/status")
 		got := w.outbox("b")[0].Text
-		if line := "- Tokens: 0 in (0 cached), 0 out\n- Context: 0 of"; !strings.Contains(got, line) {
+		line := "- Tokens: 0 in (0 cached), 0 out\n- Context: 0 % full, 0 of"
+		if !strings.Contains(got, line) {
 			t.Errorf("/status of a new conversation is %q, want it to contain %q", got, line)
 		}
 		w.model.Queue(llmtest.Say("three"))

@@ -30,7 +30,7 @@ func (w *world) choose() *llmtest.Model {
 }
 
 const (
-	modelList = " These can be chosen with `/model NAME`, by an admin:\n\n" +
+	modelList = " Admins can change it with `/model NAME`:\n\n" +
 		"- `main` (big-1), then spare\n- `Small`"
 	modelIsMain  = "The model here is `main` (big-1), then spare: the default." + modelList
 	modelIsSmall = "The model here is `Small`: chosen for this conversation; the default is " +
@@ -62,8 +62,8 @@ func TestChoicesMove(t *testing.T) {
 			w.start()
 			w.put(moved("/queue"), moved("/model default"), moved("/model"))
 			w.settle()
-			w.wantAnswers("b", append(told, "What comes while I answer is handled by the queue mode, "+
-				"which is collect now. Change it:", "The model of this conversation is the default "+
+			w.wantAnswers("b", append(told, fmt.Sprintf(whichQueue, "collect"), "The model of "+
+				"this conversation is the default "+
 				"again, which is `main` now.", modelIsMain)...)
 			w.say("a", "/model")
 			if got := w.lastSay("a").Text; got != modelIsMain {
@@ -174,8 +174,8 @@ func TestModelRefused(t *testing.T) {
 			w.put(m)
 			w.wantAnswers(string(role), want)
 		}
-		w.wantSay("a", "/model smal", "I know no model `smal`. Did you mean `Small`?\n\n"+modelIsMain)
-		w.wantSay("a", "/model small main", "I know no model `small main`.\n\n"+modelIsMain)
+		w.wantSay("a", "/model smal", "There is no model `smal`. Did you mean `Small`?\n\n"+modelIsMain)
+		w.wantSay("a", "/model small main", "There is no model `small main`.\n\n"+modelIsMain)
 	})
 }
 

@@ -191,11 +191,16 @@ func TestInterruptDuringTools(t *testing.T) {
 	}
 }
 
+// whichQueue is the answer to /queue.
+const whichQueue = "A message that comes while I answer is handled by the queue mode, which is " +
+	"%s now.\n\n- steer: I read it at my next step\n- followup: I answer it afterwards\n" +
+	"- collect: I answer all that came at once, afterwards\n" +
+	"- interrupt: I drop the answer and begin with the new message"
+
 func TestQueueCommand(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		const which = "What comes while I answer is handled by the queue mode, which is %s now. " +
-			"Change it:"
+		const which = whichQueue
 		release := make(chan struct{})
 		w.model.Queue(held(llmtest.Say("one"), release), llmtest.Say("two"), llmtest.Say("three"))
 		w.start()

@@ -56,7 +56,7 @@ func (j jobs) list(ctx context.Context, r *Request) (Reply, error) {
 		return Reply{}, err
 	}
 	if len(list) == 0 {
-		return Reply{Text: "There are no jobs. " + sayRemind}, nil
+		return Reply{Text: "There are no jobs. Examples of reminders:\n\n" + remindUses}, nil
 	}
 	var reply Reply
 	var b strings.Builder
@@ -247,7 +247,7 @@ func (j jobs) timezone(ctx context.Context, r *Request) (Reply, error) {
 	}
 	loc, err := schedule.FindZone(r.Args)
 	if err != nil {
-		return Reply{Text: fmt.Sprintf("I don't know that: %v", err)}, nil
+		return Reply{Text: fmt.Sprintf("I can't set that: %v", err)}, nil
 	}
 	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		return Reply{Text: fmt.Sprintf("The time zone here is %s now; it is %s. What is set up "+

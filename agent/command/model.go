@@ -56,7 +56,7 @@ func (c conversation) chooseModel(ctx context.Context, r *Request) (Reply, error
 		if id := suggest.Name(r.Args, models.ids()); id != "" {
 			hint = fmt.Sprintf(" Did you mean `%s`?", id)
 		}
-		reply.Text = fmt.Sprintf("I know no model `%s`.%s\n\n%s", clip(r.Args, maxEcho), hint,
+		reply.Text = fmt.Sprintf("There is no model `%s`.%s\n\n%s", clip(r.Args, maxEcho), hint,
 			reply.Text)
 		return reply, nil
 	}
@@ -99,7 +99,7 @@ func (m *Models) reply(r *Request) (reply Reply) {
 	}
 	for i := range m.Choices {
 		if i == 0 {
-			b.WriteString(" These can be chosen with `/model NAME`, by an admin:\n")
+			b.WriteString(" Admins can change it with `/model NAME`:\n")
 		}
 		fmt.Fprintf(&b, "\n- %s", m.Choices[i].shown())
 		if m.Choices[i].ID != present.ID {

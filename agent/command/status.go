@@ -30,15 +30,20 @@ func (c conversation) status(ctx context.Context, r *Request) (Reply, error) {
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(&b, "- %s: %s\n", what, fmt.Sprintf(format, args...))
 	}
-	line("Gateway", "%s %s, up %s", c.Name, c.Version, s.Uptime)
+	version := c.Version
+	if version == "development" {
+		version = "(development build)"
+	}
+	line("Gateway", "%s %s, running for %s", c.Name, version, s.Uptime)
 	line("Model", "%s", s.Model)
 	line("Tokens", "%d in (%d cached), %d out", info.Usage.Input, info.Usage.Cached, info.Usage.Output)
 	if info.Cost > 0 {
 		line("Cost", "$%.4f", info.Cost)
 	}
-	line("Context", "%d of %d tokens", info.Context, s.Context)
+	line("Context", "%d %% full, %d of %d tokens", 100*info.Context/max(s.Context, 1), info.Context,
+		s.Context)
 	line("Queue", "%s, %d waiting", s.Mode, s.Waiting)
-	line("Load", "%s busy, %d of %d model calls", count(s.Busy, "conversation"), s.Calls, s.Slots)
+	line("Busy", "%s, %d of %d model calls", count(s.Busy, "conversation"), s.Calls, s.Slots)
 	for _, text := range s.Lines {
 		b.WriteString(text + "\n")
 	}
@@ -122,6 +127,11 @@ func (c conversation) reset(ctx context.Context, r *Request) (Reply, error) {
 	return reply, err
 }
 
+// queueHelp says what the queue modes do.
+const queueHelp = "- steer: I read it at my next step\n- followup: I answer it afterwards\n" +
+	"- collect: I answer all that came at once, afterwards\n" +
+	"- interrupt: I drop the answer and begin with the new message"
+
 // queueModes are the names of the queue modes, and queueButtons change the mode.
 var (
 	queueModes   = []string{"steer", "followup", "collect", "interrupt"}
@@ -136,8 +146,9 @@ func (c conversation) queue(ctx context.Context, r *Request) (Reply, error) {
 	mode := strings.ToLower(r.Args)
 	switch {
 	case mode == "":
-		return Reply{Text: fmt.Sprintf("What comes while I answer is handled by the queue mode, "+
-			"which is %s now. Change it:", c.Sessions.Mode(r.Session)), Buttons: queueButtons}, nil
+		return Reply{Text: fmt.Sprintf("A message that comes while I answer is handled by the queue "+
+			"mode, which is %s now.\n\n%s", c.Sessions.Mode(r.Session), queueHelp),
+			Buttons: queueButtons}, nil
 	case !slices.Contains(queueModes, mode):
 		return Reply{Text: "There is no such queue mode. Use `steer`, `followup`, `collect` or " +
 			"`interrupt`."}, nil

@@ -27,7 +27,7 @@ func FindZone(name string) (*time.Location, error) {
 		}
 		cities = append(cities, city)
 	}
-	hint := "want one such as Europe/Berlin"
+	hint := "use a name such as Europe/Berlin or UTC"
 	if meant := suggest.Name(name, names); meant != "" {
 		hint = "did you mean " + meant + "?"
 	} else if meant := suggest.Name(name, cities); meant != "" {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"time"
 
@@ -216,7 +217,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		} else {
 			s.log.WarnContext(ctx, "channel ended; it is started again", "after", pause, "err", err)
 			s.enter(channels.Disconnected,
-				fmt.Sprintf("not connected: %v; it is tried again by itself", err))
+				fmt.Sprintf("not connected: %s; the gateway tries again by itself", cause(err)))
 		}
 		if !channels.Sleep(ctx, pause) {
 			return nil
@@ -227,6 +228,24 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		wait = min(wait*2, lastRestart)
 	}
 }
+
+// cause says for people why a channel has ended, without what each library has put before it where
+// the network is to blame.
+func cause(err error) string {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return dns.Name + " was not found (is this machine online?)"
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && op.Addr != nil {
+		if op.Timeout() {
+			return op.Addr.String() + " does not answer"
+		}
+		return op.Addr.String() + " can't be reached"
+	}
+	return channels.Clean(err.Error(), maxCause)
+}
+
+// maxCause is the longest cause in runes.
+const maxCause = 200
 
 // setCommands fills the platform's menu. Nothing depends on it.
 func (s *Supervisor) setCommands(ctx context.Context, c channels.Commander) {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -406,4 +409,33 @@ func TestFinalRefusal(t *testing.T) {
 			t.Errorf("state is %q after %d starts", state, len(f.began))
 		}
 	})
+}
+
+// What people read of an outage is what the network says, without the names of functions.
+func TestCause(t *testing.T) {
+	dns := &net.DNSError{Err: "no such host", Name: "api.telegram.org", Server: "10.0.0.53:53",
+		IsNotFound: true}
+	address := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{&net.OpError{Op: "dial", Net: "tcp", Err: dns},
+			"not connected: api.telegram.org was not found (is this machine online?); the gateway"},
+		{&net.OpError{Op: "dial", Net: "tcp", Addr: address, Err: syscall.ECONNREFUSED},
+			"not connected: 192.0.2.1:443 can't be reached; the gateway tries again by itself"},
+		{&net.OpError{Op: "dial", Net: "tcp", Addr: address, Err: os.ErrDeadlineExceeded},
+			"not connected: 192.0.2.1:443 does not answer; the gateway"},
+		{errDown, "connection refused"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fickle{run: func(context.Context, int) error {
+				return fmt.Errorf("telegram: get own account: %w", test.err)
+			}}
+			s, _ := supervise(t, f, time.Second/2)
+			if state, _ := s.State(); !strings.Contains(state, test.want) {
+				t.Errorf("the state is %q, want %q", state, test.want)
+			}
+		})
+	}
 }

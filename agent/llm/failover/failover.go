@@ -134,7 +134,7 @@ func (c *Chain) ask(ctx context.Context, l *link, req llm.Request, t *try) error
 		if !again {
 			if d := l.failed(kind, after, c.now()); d > 0 {
 				c.log.WarnContext(ctx, "model cools down",
-					"model", l.Name, "kind", kind, "after", d)
+					"model", l.Name, "kind", kind, "after", d.Round(time.Second))
 			} else {
 				c.log.WarnContext(ctx, "model failed", "model", l.Name, "kind", kind)
 			}

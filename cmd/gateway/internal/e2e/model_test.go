@@ -57,7 +57,7 @@ func TestModelChoice(t *testing.T) {
 	p := w.start()
 	p.ready()
 	w.wantReply(bobID, "/model other", "Only admins and owners can choose the model.")
-	w.wantReply(annID, "/model othr", "I know no model othr. Did you mean other?")
+	w.wantReply(annID, "/model othr", "There is no model othr. Did you mean other?")
 	w.wantReply(annID, "hello", "fake answers")
 	w.wantReply(annID, "/model other", "This conversation uses the model other "+
 		"(other-model), then fake (fake-model) from its next answer on.")
