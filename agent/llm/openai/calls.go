@@ -1,19 +1,13 @@
 package openai
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base32"
 	"encoding/json"
 	"slices"
 	"strings"
 
 	"gateway/agent/llm"
+	"gateway/agent/llm/wire"
 )
-
-// callIDLen is the length of the ids made here, in characters: what
-// Mistral insists on, and all others take.
-const callIDLen = 9
 
 // A callList assembles the tool calls of one answer from their pieces.
 type callList []*partCall
@@ -75,7 +69,7 @@ func (l callList) calls(taken map[string]bool) []llm.ToolCall {
 	var calls []llm.ToolCall
 	for _, c := range l {
 		for c.id == "" || taken[c.id] {
-			c.id = rand.Text()[:callIDLen]
+			c.id = wire.NewID()
 		}
 		taken[c.id] = true
 		calls = append(calls, llm.ToolCall{
@@ -96,46 +90,21 @@ func callIDs(messages []llm.Message) map[string]bool {
 	return ids
 }
 
-// Bounds of what providers take in the calls of a conversation, in characters. A request with a
-// call beyond them is refused as a whole, and so would be all later ones of the conversation.
-const (
-	maxCallName = 64 // OpenAI: ^[a-zA-Z0-9_-]+$ and at most 64
-	maxCallID   = 40 // OpenAI; Anthropic takes 64, and only ^[a-zA-Z0-9_-]+$
-)
-
 // sentCall returns c as it stands in a request: models make calls with names, ids and arguments
 // that their own providers refuse to get back. own reports that this provider has made c.
 func sentCall(c llm.ToolCall, own bool) wireCall {
 	id := c.ID
 	if !own || !meansMore(id) {
-		id = sentID(id)
+		id = wire.SentID(id)
 	}
 	return wireCall{ID: id, Type: "function", Function: wireFunction{
-		Name: sentName(c.Name), Arguments: sentArguments(c.Arguments)}}
+		Name: wire.SentName(c.Name), Arguments: sentArguments(c.Arguments)}}
 }
 
 // meansMore reports whether those who made the id want it back as it was: Kimi's prompt template
 // reads the name and number of the call from it, and LiteLLM has Gemini's signature in it.
 func meansMore(id string) bool {
 	return strings.HasPrefix(id, "functions.") || strings.Contains(id, "__thought__")
-}
-
-// sentID returns id, or a hash of it if it does not fit.
-func sentID(id string) string {
-	if id == plainName(id) && len(id) <= maxCallID {
-		return id
-	}
-	sum := sha256.Sum256([]byte(id))
-	return base32.StdEncoding.EncodeToString(sum[:])[:callIDLen]
-}
-
-// sentName returns name, mended so that it fits.
-func sentName(name string) string {
-	if name == "" {
-		return "unknown"
-	}
-	name = plainName(name)
-	return name[:min(len(name), maxCallName)]
 }
 
 // sentArguments returns args if they are a JSON object, and else an object that has them as text.
@@ -152,15 +121,4 @@ func sentArguments(args string) string {
 		return "{}"
 	}
 	return string(b)
-}
-
-// plainName returns s with "_" for each character that names must not have.
-func plainName(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
-			return r
-		}
-		return '_'
-	}, s)
 }

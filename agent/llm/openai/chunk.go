@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gateway/agent/llm"
+	"gateway/agent/llm/wire"
 )
 
 // A chunk is one frame of a streamed answer, or a whole answer from a provider
@@ -132,7 +133,7 @@ func fields(b []byte, extra *map[string]json.RawMessage, target func(name string
 		switch to := target(name).(type) {
 		case ignored:
 		case nil:
-			if !empty(raw) {
+			if !wire.IsEmpty(raw) {
 				if *extra == nil {
 					*extra = make(map[string]json.RawMessage)
 				}
@@ -203,14 +204,6 @@ func valueLen(b []byte) int {
 	return len(b)
 }
 
-func empty(raw json.RawMessage) bool {
-	switch string(raw) {
-	case "", "null", `""`, "[]", "{}":
-		return true
-	}
-	return false
-}
-
 // A text is a string that some providers send as something else: as null, as
 // a list of parts with a text each, or, in place of arguments, as an object.
 type text string
@@ -221,29 +214,4 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func textOf(raw json.RawMessage) text {
-	switch {
-	case len(raw) == 0 || string(raw) == "null":
-		return ""
-	case raw[0] == '"':
-		if plain := raw[1 : len(raw)-1]; bytes.IndexByte(plain, '\\') < 0 {
-			return text(plain)
-		}
-		var s string
-		if json.Unmarshal(raw, &s) == nil {
-			return text(s)
-		}
-	case raw[0] == '[':
-		var parts []struct {
-			Text string `json:"text"`
-		}
-		if json.Unmarshal(raw, &parts) == nil {
-			var b strings.Builder
-			for _, p := range parts {
-				b.WriteString(p.Text)
-			}
-			return text(b.String())
-		}
-	}
-	return text(raw)
-}
+func textOf(raw json.RawMessage) text { return text(wire.TextOf(raw)) }

@@ -2,52 +2,31 @@ package openai
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"time"
+
+	"gateway/agent/llm/wire"
 )
 
 // Bounds of a call.
 const (
-	maxWhole   = 32 << 20               // of an answer that is not streamed, in bytes
-	afterDone  = 250 * time.Millisecond // for the end of the body after its last frame
-	afterIdle  = 5 * time.Second        // for the usage after the end of the answer
-	dialLimit  = 10 * time.Second
-	idleConns  = 512 // connections kept per provider
-	idleLimit  = 90 * time.Second
-	keepAlives = 30 * time.Second
+	maxWhole  = 32 << 20               // of an answer that is not streamed, in bytes
+	afterDone = 250 * time.Millisecond // for the end of the body after its last frame
+	afterIdle = 5 * time.Second        // for the usage after the end of the answer
 )
 
 // errNotOurs reports a call that go-openai makes by itself.
 var errNotOurs = errors.New("not a call of this package")
 
-var errIdle = errors.New("no byte for too long")
-
-// defaultClient returns a client for many calls at once to few hosts.
-func defaultClient() *http.Client {
-	dialer := &net.Dialer{Timeout: dialLimit, KeepAlive: keepAlives}
-	return &http.Client{Transport: &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dialer.DialContext,
-		TLSHandshakeTimeout: dialLimit,
-		ForceAttemptHTTP2:   true,
-		MaxIdleConns:        2 * idleConns,
-		MaxIdleConnsPerHost: idleConns,
-		IdleConnTimeout:     idleLimit,
-		DisableCompression:  true, // a compressed stream comes in lumps
-	}}
-}
-
 // A call is what one request has of its own on its way through go-openai, which
 // passes nothing but the context.
 type call struct {
 	body   []byte
-	watch  *watchdog
+	watch  *wire.Watchdog
 	frames *frameReader // once the answer has begun
 }
 
@@ -60,7 +39,7 @@ type doer struct {
 	headers map[string]string // further ones of each request
 }
 
-// Do sends req. Any answer but a stream is an error, a *failure if the provider said it.
+// Do sends req. Any answer but a stream is an error, a *wire.Failure if the provider said it.
 func (d doer) Do(req *http.Request) (*http.Response, error) {
 	c, ok := req.Context().Value(callKey{}).(*call)
 	if !ok {
@@ -77,16 +56,16 @@ func (d doer) Do(req *http.Request) (*http.Response, error) {
 		req.Header.Set(name, value)
 	}
 
-	c.watch.start()
-	defer c.watch.stop()
+	c.watch.Start()
+	defer c.watch.Stop()
 	resp, err := d.client.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return nil, readFailure(resp)
+		return nil, wire.ReadFailure(resp)
 	}
-	src, err := stream(resp, watchedReader{resp.Body, c.watch})
+	src, err := stream(resp, wire.WatchedReader{Source: resp.Body, Watch: c.watch})
 	if err != nil {
 		// The error at hand says more than one of Close.
 		_ = resp.Body.Close()
@@ -106,7 +85,7 @@ func stream(resp *http.Response, body io.Reader) (io.Reader, error) {
 	}
 	switch kind {
 	case "text/html":
-		return nil, &failure{message: "a page of HTML"}
+		return nil, &wire.Failure{Message: "a page of HTML"}
 	case "application/json":
 		whole, err := io.ReadAll(io.LimitReader(body, maxWhole))
 		if err != nil {
@@ -126,7 +105,7 @@ func stream(resp *http.Response, body io.Reader) (io.Reader, error) {
 type body struct {
 	frames *frameReader
 	src    io.ReadCloser
-	watch  *watchdog
+	watch  *wire.Watchdog
 }
 
 func (b *body) Read(p []byte) (int, error) { return b.frames.Read(p) }
@@ -135,42 +114,11 @@ func (b *body) Read(p []byte) (int, error) { return b.frames.Read(p) }
 // of the body, since a connection with something left to read is thrown away.
 func (b *body) Close() error {
 	if b.frames.done && b.frames.err == nil {
-		b.watch.limit(afterDone)
-		b.watch.start()
-		defer b.watch.stop()
+		b.watch.Limit(afterDone)
+		b.watch.Start()
+		defer b.watch.Stop()
 		// Whatever comes, the answer is complete.
 		_, _ = io.CopyN(io.Discard, b.src, firstBuffer)
 	}
 	return b.src.Close()
-}
-
-// A watchdog cancels a call when the provider keeps silent too long. It runs only
-// while something is awaited, so a slow consumer does not set it off.
-type watchdog struct {
-	idle  time.Duration
-	timer *time.Timer
-}
-
-func newWatchdog(idle time.Duration, cancel context.CancelCauseFunc) *watchdog {
-	w := &watchdog{idle: idle, timer: time.AfterFunc(idle, func() { cancel(errIdle) })}
-	w.stop()
-	return w
-}
-
-func (w *watchdog) start() { w.timer.Reset(w.idle) }
-func (w *watchdog) stop()  { w.timer.Stop() }
-
-// limit shortens the silence from now on.
-func (w *watchdog) limit(d time.Duration) { w.idle = min(w.idle, d) }
-
-// A watchedReader is watched while it reads.
-type watchedReader struct {
-	src   io.Reader
-	watch *watchdog
-}
-
-func (r watchedReader) Read(p []byte) (int, error) {
-	r.watch.start()
-	defer r.watch.stop()
-	return r.src.Read(p)
 }

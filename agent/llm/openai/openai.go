@@ -19,14 +19,17 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	openai "github.com/sashabaranov/go-openai"
 
 	"gateway/agent/llm"
+	"gateway/agent/llm/wire"
 )
 
 // DefaultBaseURL is the address of OpenAI's own API.
@@ -76,9 +79,14 @@ type Options struct {
 	Logger *slog.Logger // default discards
 }
 
+// secrets returns what no error may show.
+func (o *Options) secrets() []string {
+	return append(slices.Collect(maps.Values(o.Headers)), o.Key)
+}
+
 // A Model is one model of one provider. It implements [llm.Model].
 type Model struct {
-	caller
+	wire.Caller
 	id     string // as the provider calls it
 	origin string // the provider's host
 	client *openai.Client
@@ -108,10 +116,10 @@ func New(name, id string, opts *Options) *Model {
 	}
 	config := openai.DefaultConfig(o.Key)
 	config.BaseURL = base
-	config.HTTPClient = doer{cmp.Or(o.HTTP, defaultClient()), o.Headers}
+	config.HTTPClient = doer{cmp.Or(o.HTTP, wire.NewClient()), o.Headers}
 	config.EmptyMessagesLimit = math.MaxInt32 // the frameReader bounds the stream
 	return &Model{
-		caller: newCaller(name, &o, defaultIdle),
+		Caller: wire.NewCaller(name, cmp.Or(o.IdleTimeout, defaultIdle), o.secrets()...),
 		id:     id, origin: origin,
 		client: openai.NewClientWithConfig(config),
 		quirks: q,
@@ -122,7 +130,7 @@ func New(name, id string, opts *Options) *Model {
 }
 
 // Name returns the name under which the model is configured.
-func (m *Model) Name() string { return m.name }
+func (m *Model) Name() string { return m.Caller.Name }
 
 // Stream implements [llm.Model].
 func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event, error] {
@@ -134,7 +142,7 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 		case err != nil:
 			yield(llm.Event{}, withoutImages(err, req))
 		default:
-			m.log.DebugContext(ctx, "model answered", "model", m.name, "took", time.Since(start),
+			m.log.DebugContext(ctx, "model answered", "model", m.Caller.Name, "took", time.Since(start),
 				"in", a.Usage.Input, "out", a.Usage.Output, "cached", a.Usage.Cached)
 			yield(llm.Event{Response: a}, nil)
 		}
@@ -159,18 +167,18 @@ func (m *Model) answer(
 ) (*llm.Response, error) {
 	body, err := m.body(req)
 	if err != nil {
-		return nil, &llm.Error{Kind: llm.BadRequest, Model: m.name, Err: err}
+		return nil, &llm.Error{Kind: llm.BadRequest, Model: m.Caller.Name, Err: err}
 	}
 	callCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c := &call{body: body, watch: newWatchdog(m.idle, cancel)}
+	c := &call{body: body, watch: wire.NewWatchdog(m.Idle, cancel)}
 	callCtx = context.WithValue(callCtx, callKey{}, c)
 
 	// The request is empty since the doer sends c.body; so none of go-openai's own
 	// checks of models and parameters can apply.
 	stream, err := m.client.CreateChatCompletionStream(callCtx, openai.ChatCompletionRequest{})
 	if err != nil {
-		return nil, m.failed(ctx, callCtx, err)
+		return nil, m.Failed(ctx, callCtx, err)
 	}
 	// The body is read to its end, or given up.
 	defer func() { _ = stream.Close() }()
@@ -184,9 +192,9 @@ func (m *Model) answer(
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return a.response(req, m.name, m.origin), nil
+			return a.response(req, m.Caller.Name, m.origin), nil
 		case err != nil:
-			return nil, m.failed(ctx, callCtx, err)
+			return nil, m.Failed(ctx, callCtx, err)
 		}
 	}
 }
@@ -211,15 +219,15 @@ func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, 
 		}
 		return llm.Event{}, fmt.Errorf("frame: %w", err)
 	}
-	if !empty(frame.Error) {
-		return llm.Event{}, parseFailure(frame.Error)
+	if !wire.IsEmpty(frame.Error) {
+		return llm.Event{}, wire.ParseFailure(frame.Error)
 	}
 	event := a.add(&frame)
 	if a.finish == "error" {
-		return event, &failure{message: "ended by an error"}
+		return event, &wire.Failure{Message: "ended by an error"}
 	}
 	if a.finish != "" {
-		c.watch.limit(afterIdle) // only the usage is still to come
+		c.watch.Limit(afterIdle) // only the usage is still to come
 	}
 	return event, nil
 }

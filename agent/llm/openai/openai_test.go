@@ -18,6 +18,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/openai/openaitest"
+	"gateway/agent/llm/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,7 +35,7 @@ func start(t *testing.T, answer openaitest.Answer) (*openaitest.Server, *Model) 
 func newModel(t *testing.T, srv *openaitest.Server, id string, o Options) *Model {
 	t.Helper()
 	o.BaseURL = srv.URL
-	o.HTTP = defaultClient()
+	o.HTTP = wire.NewClient()
 	t.Cleanup(o.HTTP.CloseIdleConnections)
 	return New("test", id, &o)
 }
@@ -501,7 +502,7 @@ func BenchmarkLoopback(b *testing.B) {
 	srv := openaitest.Start(openaitest.Say("hello there"))
 	defer srv.Close()
 	srv.Keep(0)
-	hc := defaultClient()
+	hc := wire.NewClient()
 	defer hc.CloseIdleConnections()
 	m := New("test", "fake", &Options{BaseURL: srv.URL, HTTP: hc})
 	req := ask("hello")

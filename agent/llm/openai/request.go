@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"gateway/agent/llm"
+	"gateway/agent/llm/wire"
 )
 
 // The types here take the place of go-openai's request types, which leave out
@@ -203,7 +204,7 @@ func hasImages(req llm.Request) bool {
 // the extra fields of msg. Unmarked ones are believed to be its own.
 func (m *Model) ownExtra(msg llm.Message) bool {
 	mark, marked := msg.Extra[originKey]
-	return !marked || string(textOf(mark)) == m.origin
+	return !marked || wire.TextOf(mark) == m.origin
 }
 
 // orWithFields returns v itself if there is nothing to add to it.
@@ -270,7 +271,7 @@ func guessQuirks(host, id string) quirks {
 	bare := path.Base(id) // some hosts put the maker before it
 	return quirks{
 		newMaxTokens:  official || hasAnyPrefix(bare, "o1", "o3", "o4", "gpt-5", "gpt-6"),
-		reasoningBack: containsAny(strings.ToLower(host+"/"+id), "deepseek", "kimi", "moonshot"),
+		reasoningBack: wire.ContainsAny(strings.ToLower(host+"/"+id), "deepseek", "kimi", "moonshot"),
 		toolsWithoutReasoning: official &&
 			(bare == "gpt-6-sol" || bare == "gpt-6-luna"),
 		// OpenRouter passes the marks on to Anthropic. Other makers' models need none.
@@ -280,8 +281,4 @@ func guessQuirks(host, id string) quirks {
 
 func hasAnyPrefix(s string, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
-}
-
-func containsAny(s string, parts ...string) bool {
-	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(s, p) })
 }

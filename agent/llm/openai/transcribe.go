@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"gateway/agent/llm/wire"
+
 	openai "github.com/sashabaranov/go-openai"
 )
 
@@ -22,7 +24,7 @@ const (
 // A Transcriber turns speech into text through any API that has OpenAI's audio/transcriptions.
 // It may be used concurrently.
 type Transcriber struct {
-	caller
+	wire.Caller
 	client *openai.Client
 	fields map[string]json.RawMessage
 	log    *slog.Logger
@@ -38,9 +40,9 @@ func NewTranscriber(model string, opts *Options) *Transcriber {
 	}
 	config := openai.DefaultConfig(o.Key)
 	config.BaseURL = cmp.Or(o.BaseURL, DefaultBaseURL)
-	config.HTTPClient = uploader{cmp.Or(o.HTTP, defaultClient())}
+	config.HTTPClient = uploader{cmp.Or(o.HTTP, wire.NewClient())}
 	return &Transcriber{
-		caller: newCaller(model, &o, transcribeIdle),
+		Caller: wire.NewCaller(model, cmp.Or(o.IdleTimeout, transcribeIdle), o.secrets()...),
 		client: openai.NewClientWithConfig(config),
 		fields: o.Fields,
 		log:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
@@ -55,11 +57,11 @@ func (t *Transcriber) Transcribe(ctx context.Context, name string, r io.Reader) 
 	callCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	src := &source{r: r}
-	watch := newWatchdog(t.idle, cancel)
-	defer watch.stop()
+	watch := wire.NewWatchdog(t.Idle, cancel)
+	defer watch.Stop()
 	callCtx = context.WithValue(callCtx, uploadKey{}, watch)
 	answer, err := t.client.CreateTranscription(callCtx, openai.AudioRequest{
-		Model:    t.name,
+		Model:    t.Name,
 		FilePath: fileName(name),
 		Reader:   src,
 		Language: t.field("language"),
@@ -69,16 +71,16 @@ func (t *Transcriber) Transcribe(ctx context.Context, name string, r io.Reader) 
 		return "", src.err
 	}
 	if err != nil {
-		return "", t.failed(ctx, callCtx, err)
+		return "", t.Failed(ctx, callCtx, err)
 	}
-	t.log.DebugContext(ctx, "speech transcribed", "model", t.name, "took", time.Since(start))
+	t.log.DebugContext(ctx, "speech transcribed", "model", t.Name, "took", time.Since(start))
 	return strings.TrimSpace(answer.Text), nil
 }
 
 // field returns a field of the options that is a string.
 func (t *Transcriber) field(name string) string {
-	if raw := t.fields[name]; !empty(raw) {
-		return string(textOf(raw))
+	if raw := t.fields[name]; !wire.IsEmpty(raw) {
+		return wire.TextOf(raw)
 	}
 	return ""
 }
@@ -115,9 +117,10 @@ type uploadKey struct{}
 // answered as a whole.
 type uploader struct{ client *http.Client }
 
-// Do sends req. Any answer but one of the protocol is an error, a *failure if the provider said it.
+// Do sends req. Any answer but one of the protocol is an error, a *wire.Failure if the
+// provider said it.
 func (u uploader) Do(req *http.Request) (*http.Response, error) {
-	watch, ok := req.Context().Value(uploadKey{}).(*watchdog)
+	watch, ok := req.Context().Value(uploadKey{}).(*wire.Watchdog)
 	if !ok {
 		return nil, errNotOurs
 	}
@@ -125,22 +128,22 @@ func (u uploader) Do(req *http.Request) (*http.Response, error) {
 		req.Body = plainBody{progress{body, watch}, body}
 	}
 	req.Header.Set("Accept", "application/json")
-	watch.start()
-	defer watch.stop()
+	watch.Start()
+	defer watch.Stop()
 	resp, err := u.client.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return nil, readFailure(resp)
+		return nil, wire.ReadFailure(resp)
 	}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
 		// What is wrong is known; an error of Close changes nothing.
 		_ = resp.Body.Close()
-		return nil, &failure{message: "a page of HTML"}
+		return nil, &wire.Failure{Message: "a page of HTML"}
 	}
 	limited := io.LimitReader(resp.Body, maxTranscript)
-	resp.Body = plainBody{watchedReader{limited, watch}, resp.Body}
+	resp.Body = plainBody{wire.WatchedReader{Source: limited, Watch: watch}, resp.Body}
 	return resp, nil
 }
 
@@ -154,11 +157,11 @@ type plainBody struct {
 // answer is awaited too.
 type progress struct {
 	src   io.Reader
-	watch *watchdog
+	watch *wire.Watchdog
 }
 
 func (p progress) Read(b []byte) (int, error) {
 	n, err := p.src.Read(b)
-	p.watch.start()
+	p.watch.Start()
 	return n, err
 }

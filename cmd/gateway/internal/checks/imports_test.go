@@ -25,7 +25,8 @@ var imports = map[string]string{
 	"bus":                "store",
 	"memory":             "store bus",
 	"memory/document":    "memory",
-	"agent/llm/openai":   "agent/llm",
+	"agent/llm/wire":     "agent/llm",
+	"agent/llm/openai":   "agent/llm agent/llm/wire",
 	"agent/llm/failover": "agent/llm",
 	"agent/llm/llmtest":  "agent/llm",
 

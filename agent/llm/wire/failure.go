@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"bytes"
@@ -22,44 +22,44 @@ const (
 	maxErrorText = 300
 )
 
-// A failure is what a provider says about a call that it did not answer.
-type failure struct {
-	status  int    // of HTTP, or the number that stands for it in the body; 0 if neither
-	code    string // such as context_length_exceeded, and the type
-	message string // as the provider words it
-	after   time.Duration
+// A Failure is what a provider says about a call that it did not answer.
+type Failure struct {
+	Status  int    // of HTTP, or the number that stands for it in the body; 0 if neither
+	Code    string // such as context_length_exceeded, and the type
+	Message string // as the provider words it
+	After   time.Duration
 }
 
-func (f *failure) Error() string {
-	s := strings.Join(strings.Fields(f.message), " ")
+func (f *Failure) Error() string {
+	s := strings.Join(strings.Fields(f.Message), " ")
 	if len(s) > maxErrorText {
 		s = strings.ToValidUTF8(s[:maxErrorText], "") + "…"
 	}
-	if f.code != "" {
-		s = f.code + ": " + s
+	if f.Code != "" {
+		s = f.Code + ": " + s
 	}
-	if f.status != 0 {
-		s = fmt.Sprintf("status %d: %s", f.status, s)
+	if f.Status != 0 {
+		s = fmt.Sprintf("status %d: %s", f.Status, s)
 	}
 	return s
 }
 
-// readFailure reads a response that is none, and closes it.
-func readFailure(resp *http.Response) *failure {
+// ReadFailure reads a response that is none, and closes it.
+func ReadFailure(resp *http.Response) *Failure {
 	// What cannot be read of it is missing in the message, that is all.
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	// The response is of no further use; an error of Close changes nothing.
 	_ = resp.Body.Close()
-	f := parseFailure(body)
-	f.status = resp.StatusCode
-	f.after = cmp.Or(retryAfter(resp.Header), f.after)
+	f := ParseFailure(body)
+	f.Status = resp.StatusCode
+	f.After = cmp.Or(retryAfter(resp.Header), f.After)
 	return f
 }
 
-// parseFailure reads the body of an error, or the value of an error field, in
+// ParseFailure reads the body of an error, or the value of an error field, in
 // the many forms that providers have for it.
-func parseFailure(body []byte) *failure {
-	f := &failure{}
+func ParseFailure(body []byte) *Failure {
+	f := &Failure{}
 	body = bytes.TrimSpace(body)
 	var list []json.RawMessage
 	if json.Unmarshal(body, &list) == nil && len(list) > 0 { // Gemini
@@ -67,7 +67,7 @@ func parseFailure(body []byte) *failure {
 	}
 	var object map[string]json.RawMessage
 	if json.Unmarshal(body, &object) != nil {
-		f.message = plainText(body)
+		f.Message = plainText(body)
 	}
 	for range 2 { // {"error": {"error": …}} occurs
 		inner, has := object["error"]
@@ -76,34 +76,34 @@ func parseFailure(body []byte) *failure {
 		}
 		object = nil // not merged into
 		if json.Unmarshal(inner, &object) != nil {
-			f.message = string(textOf(inner))
+			f.Message = TextOf(inner)
 		}
 	}
 	f.read(object)
-	f.after = askedToWait(f.message)
+	f.After = askedToWait(f.Message)
 	return f
 }
 
 // read takes what it knows from the error object.
-func (f *failure) read(object map[string]json.RawMessage) {
+func (f *Failure) read(object map[string]json.RawMessage) {
 	var metadata map[string]json.RawMessage
 	if json.Unmarshal(object["metadata"], &metadata) == nil {
 		object["metadata"] = metadata["raw"] // OpenRouter: what the provider behind it said
 	}
 	for _, name := range []string{"message", "detail", "msg", "error_msg", "metadata"} {
-		if raw := object[name]; !empty(raw) {
-			f.message = strings.TrimSpace(f.message + " " + string(textOf(raw)))
+		if raw := object[name]; !IsEmpty(raw) {
+			f.Message = strings.TrimSpace(f.Message + " " + TextOf(raw))
 		}
 	}
 	for _, name := range []string{"code", "status"} {
-		if n, err := strconv.Atoi(string(textOf(object[name]))); err == nil {
-			f.status = n
-		} else if !empty(object[name]) && f.code == "" {
-			f.code = string(textOf(object[name]))
+		if n, err := strconv.Atoi(TextOf(object[name])); err == nil {
+			f.Status = n
+		} else if !IsEmpty(object[name]) && f.Code == "" {
+			f.Code = TextOf(object[name])
 		}
 	}
-	if f.code == "" && !empty(object["type"]) {
-		f.code = string(textOf(object["type"]))
+	if f.Code == "" && !IsEmpty(object["type"]) {
+		f.Code = TextOf(object["type"])
 	}
 }
 
@@ -115,7 +115,7 @@ func plainText(body []byte) string {
 	case body[0] == '<':
 		return "a page of HTML"
 	case body[0] == '"':
-		return string(textOf(body))
+		return TextOf(body)
 	}
 	return string(body)
 }
@@ -196,20 +196,20 @@ var (
 	}
 )
 
-// kind tells the cause by status, code and wording.
-func (f *failure) kind() llm.Kind {
-	words := strings.ToLower(f.code + " " + f.message)
+// Kind tells the cause by status, code and wording.
+func (f *Failure) Kind() llm.Kind {
+	words := strings.ToLower(f.Code + " " + f.Message)
 	switch {
-	case f.status == http.StatusRequestEntityTooLarge,
-		f.status != http.StatusTooManyRequests && containsAny(words, contextWords...):
+	case f.Status == http.StatusRequestEntityTooLarge,
+		f.Status != http.StatusTooManyRequests && ContainsAny(words, contextWords...):
 		return llm.ContextTooLong
-	case f.status == http.StatusPaymentRequired, f.quota(words):
+	case f.Status == http.StatusPaymentRequired, f.quota(words):
 		return llm.OutOfQuota
-	case f.status < 500 && f.status != http.StatusTooManyRequests &&
-		containsAny(words, refusedWords...):
+	case f.Status < 500 && f.Status != http.StatusTooManyRequests &&
+		ContainsAny(words, refusedWords...):
 		return llm.ContentRefused
-	case f.status == http.StatusUnauthorized,
-		f.status < 500 && containsAny(words, keyWords...):
+	case f.Status == http.StatusUnauthorized,
+		f.Status < 500 && ContainsAny(words, keyWords...):
 		return llm.Unauthorized
 	case strings.Contains(words, "overloaded"):
 		return llm.Overloaded
@@ -220,26 +220,26 @@ func (f *failure) kind() llm.Kind {
 }
 
 // noImages reports whether the provider takes no images, or not those of this request.
-func (f *failure) noImages(words string) bool {
-	switch f.status {
+func (f *Failure) noImages(words string) bool {
+	switch f.Status {
 	case 0, http.StatusBadRequest, http.StatusNotFound, http.StatusUnsupportedMediaType,
 		http.StatusUnprocessableEntity:
-		return containsAny(words, imageWords...) && containsAny(words, noImageWords...)
+		return ContainsAny(words, imageWords...) && ContainsAny(words, noImageWords...)
 	}
 	return false
 }
 
 // quota reports whether the account has run dry. Gemini words its limit per
 // minute in the same way, but then says to come back soon.
-func (f *failure) quota(words string) bool {
+func (f *Failure) quota(words string) bool {
 	if strings.Contains(words, "insufficient_quota") {
 		return true
 	}
-	return f.status < 500 && f.after == 0 && containsAny(words, quotaWords...)
+	return f.Status < 500 && f.After == 0 && ContainsAny(words, quotaWords...)
 }
 
-func (f *failure) kindByStatus(words string) llm.Kind {
-	switch f.status {
+func (f *Failure) kindByStatus(words string) llm.Kind {
+	switch f.Status {
 	case http.StatusForbidden:
 		return llm.Forbidden
 	case http.StatusNotFound:
@@ -252,23 +252,23 @@ func (f *failure) kindByStatus(words string) llm.Kind {
 		return llm.Overloaded
 	}
 	switch {
-	case f.status >= 400 && f.status < 500:
+	case f.Status >= 400 && f.Status < 500:
 		return llm.BadRequest
-	case f.status >= 500:
+	case f.Status >= 500:
 		return llm.Unavailable
-	case containsAny(words, "rate limit", "rate_limit", "too many requests"):
+	case ContainsAny(words, "rate limit", "rate_limit", "too many requests"):
 		return llm.RateLimited
-	case containsAny(words, "timeout", "timed out"):
+	case ContainsAny(words, "timeout", "timed out"):
 		return llm.TimedOut
-	case containsAny(words, "invalid_request"):
+	case ContainsAny(words, "invalid_request"):
 		return llm.BadRequest
 	}
 	return llm.Unavailable
 }
 
-// asFailure returns the failure in err's chain, or nil.
-func asFailure(err error) *failure {
-	var f *failure
+// AsFailure returns the failure in err's chain, or nil.
+func AsFailure(err error) *Failure {
+	var f *Failure
 	if errors.As(err, &f) {
 		return f
 	}

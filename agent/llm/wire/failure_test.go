@@ -1,0 +1,49 @@
+package wire
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestRetryAfter(t *testing.T) {
+	date := time.Date(2026, 2, 16, 12, 0, 0, 0, time.UTC)
+	tests := map[string]struct {
+		header http.Header
+		want   time.Duration
+	}{
+		"none":     {http.Header{}, 0},
+		"seconds":  {http.Header{"Retry-After": {"9"}}, 9 * time.Second},
+		"fraction": {http.Header{"Retry-After": {"0.5"}}, 500 * time.Millisecond},
+		"milliseconds": {http.Header{"Retry-After-Ms": {"20"}, "Retry-After": {"9"}},
+			20 * time.Millisecond},
+		"negative":  {http.Header{"Retry-After": {"-1"}}, 0},
+		"absurd":    {http.Header{"Retry-After": {"1e300"}}, 24 * time.Hour},
+		"no number": {http.Header{"Retry-After": {"soon"}}, 0},
+		"date": {http.Header{"Date": {date.Format(http.TimeFormat)},
+			"Retry-After": {date.Add(time.Minute).Format(http.TimeFormat)}}, time.Minute},
+		"past": {http.Header{"Date": {date.Format(http.TimeFormat)},
+			"Retry-After": {date.Add(-time.Minute).Format(http.TimeFormat)}}, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := retryAfter(tt.header); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRetryAfterInWords(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"Please try again in 7.66s. Visit": 7660 * time.Millisecond,
+		"try again in 1m20s":               80 * time.Second,
+		"Please retry in 20ms":             20 * time.Millisecond,
+		"try again in a while":             0,
+		"":                                 0,
+	} {
+		if got := askedToWait(text); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}
