@@ -143,10 +143,11 @@ type Remover interface {
 
 // A Finisher is a [Channel] that shows when a message is complete.
 type Finisher interface {
-	// Finish says that a message is complete, because it was delivered or its answer was stopped. id
-	// is what Send returned for its last part. Finish is called at most once, and for a delivered
-	// message before anything else is sent to the conversation.
-	Finish(ctx context.Context, to bus.Address, id string)
+	// Finish says that a message is complete, because it was delivered or its answer was stopped.
+	// ids are what Send returned for its parts, and answers the messages that it answers. Finish is
+	// called at most once, and for a delivered message before anything else is sent to the
+	// conversation.
+	Finish(ctx context.Context, to bus.Address, ids, answers []string)
 }
 
 // An Addresser is a [Channel] whose addresses have a form that can be checked.

@@ -393,7 +393,7 @@ func (s *sender) finish(ctx context.Context, d *bus.Delivery, start time.Time) (
 	fault.Point("delivered")
 	id := d.IDs[len(d.IDs)-1]
 	if s.a.finisher != nil {
-		s.a.finisher.Finish(ctx, s.to, id)
+		s.a.finisher.Finish(ctx, s.to, d.IDs, d.Message.Answers)
 	}
 	s.a.marks.answered(s.to, d.Message.Answers, s.r.now())
 	s.r.count(s.to.Account, func(s *Stats) { s.Sent.Add(1) })

@@ -40,7 +40,7 @@ func (s *sender) plan(ctx context.Context, d *bus.Delivery, limits channels.Limi
 	m := s.withheld(ctx, d.Message)
 	text, buttons := m.Text, m.Buttons
 	if len(buttons) > limits.Buttons {
-		text, buttons = withButtons(text, buttons), nil
+		text, buttons = withChoices(text, buttons), nil
 	}
 	files := m.Attachments
 	if captions(&m, text, files, limits) {
@@ -137,20 +137,11 @@ func notSent(f *bus.Attachment, limits channels.Limits) string {
 		f.Kind, name, float64(f.Size)/mb, limits.File/mb)
 }
 
-// withButtons returns text with a description of its buttons, for channels that have none.
-func withButtons(text string, buttons []bus.Button) string {
-	var b strings.Builder
-	b.WriteString(text)
-	b.WriteString("\n\n")
-	end := ""
-	for _, button := range buttons {
-		if button.Number != 0 {
-			fmt.Fprintf(&b, "%d. %s\n", button.Number, markup.Literal(button.Label))
-			end = "\nSend the number, or answer in your own words."
-			continue
-		}
-		fmt.Fprintf(&b, "- %s: send `%s`\n", markup.Literal(button.Label),
-			strings.ReplaceAll(button.Text, "`", "'"))
+// withChoices returns text with a description of its buttons, for channels that have none.
+func withChoices(text string, buttons []bus.Button) string {
+	choices := make([]markup.Choice, len(buttons))
+	for i, b := range buttons {
+		choices[i] = markup.Choice(b)
 	}
-	return strings.TrimSuffix(b.String()+end, "\n")
+	return markup.WithChoices(text, choices)
 }

@@ -247,9 +247,9 @@ func (v *display) endStopped(ctx context.Context) time.Duration {
 		}
 		v.showText(ctx, n, text)
 	}
-	if last := len(p.ids) - 1; last >= 0 {
+	if len(p.ids) > 0 {
 		if v.a.finisher != nil {
-			v.a.finisher.Finish(ctx, v.to, p.ids[last])
+			v.a.finisher.Finish(ctx, v.to, p.ids, nil)
 		}
 		err := v.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 			return v.r.outbox.ForgetPreview(tx, p.stream)

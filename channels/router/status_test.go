@@ -3,8 +3,10 @@ package router_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gateway/bus"
@@ -252,7 +254,8 @@ func TestTypingFails(t *testing.T) {
 // A Finisher is told of the end of each message, after it and before the next one.
 type finisher struct{ *platform }
 
-func (f finisher) Finish(_ context.Context, to bus.Address, id string) {
+func (f finisher) Finish(_ context.Context, to bus.Address, ids, answers []string) {
+	id := strings.Join(append(slices.Clone(ids), answers...), "+")
 	_ = f.enter(context.Background(), call{"finish", id, to, id, 0}) // it can't fail
 }
 
@@ -264,10 +267,11 @@ func TestFinish(t *testing.T) {
 		w.sleep(time.Second)
 		w.Fail(1, channels.ErrRefused) // then as a new message
 		w.answer(chatA, "hello", "s")
-		w.put(chatA, "the first\n\nsecond")
+		w.store(bus.OutboundMessage{To: chatA, Text: "the first\n\nsecond", Answers: []string{"q"}})
+		synctest.Wait()
 		w.wantCalls([]string{"send", "edit", "finish"}, `send "hel" at 1s`, `edit "hello" at 1s`,
 			`send "hello" at 1s`, `finish "2" at 1s`,
-			`send "the first" at 1s`, `send "second" at 1s`, `finish "4" at 1s`)
+			`send "the first" at 1s`, `send "second" at 1s`, `finish "3+4+q" at 1s`)
 	})
 }
 

@@ -9,15 +9,25 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
+
+	"gateway/channels/terminal/screen"
 )
 
 // ErrLost reports that the connection to the gateway ended.
 var ErrLost = errors.New("the gateway has stopped, or ended the connection")
 
+// ErrAsks reports that there is no answer yet, since the agent asks something itself.
+var ErrAsks = errors.New("the agent waits for your answer or decision: see above, and send it " +
+	"with gateway chat -m")
+
+// errUnanswered reports that somebody has ended the chat before the answer was there.
+var errUnanswered = errors.New("ended before the answer was there")
+
 // chatLines talks to the gateway at the other end of conn for s, until the input ends, ctx ends, or
-// the connection is lost (ErrLost). It closes conn. Each line is a message.
+// the connection is lost (ErrLost). It closes conn.
 func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -28,8 +38,7 @@ func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 	wg.Go(func() { readFrames(ctx, conn, frames) })
 	wg.Go(func() { writeFrames(ctx, conn, said) })
 	go readInput(ctx, s, lines) // ends with the input, which may outlive us
-	c := &conversation{screen: s, own: make(map[string]bool),
-		growing: make(map[string]string), earlier: make(map[string]bool)}
+	c := &conversation{screen: s, own: make(map[string]bool), growing: make(map[string]string)}
 	for {
 		out, first := c.outgoing(said)
 		next := lines
@@ -38,7 +47,7 @@ func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return c.unanswered()
 		case out <- first:
 			c.queue = c.queue[1:]
 		case f, ok := <-frames:
@@ -46,14 +55,14 @@ func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 				return c.lost(ctx)
 			}
 			if err := c.take(f); err != nil {
-				return fmt.Errorf("terminal: %w", err)
+				return err
 			}
 		case line, ok := <-next:
-			if !ok || line == "/exit" || line == "/quit" {
+			if !ok || !s.once && (line == "/exit" || line == "/quit") {
 				return nil
 			}
 			if len(line) > maxText {
-				return fmt.Errorf("terminal: a line of %d bytes is too long; %d is the most",
+				return fmt.Errorf("terminal: a message of %d bytes is too long; %d is the most",
 					len(line), maxText)
 			}
 			c.say(line)
@@ -119,14 +128,13 @@ func newLines(conn net.Conn) *bufio.Scanner {
 type conversation struct {
 	screen  *Screen
 	queue   []frame           // to be written
-	own     map[string]bool   // messages said that are not known to be taken
-	asked   bool              // something was said, or an answer grows: none is complete since
+	own     map[string]bool   // what was said and is not answered, by id: whether it is not taken
+	asks    bool              // the agent has asked something itself since
 	growing map[string]string // what messages say that are not complete, by id
-	earlier map[string]bool   // of them, those that grew before something newer was said
 }
 
 // waits reports whether something said has no answer yet.
-func (c *conversation) waits() bool { return c.asked || len(c.own) > 0 }
+func (c *conversation) waits() bool { return len(c.own) > 0 && !c.asks }
 
 // outgoing returns said and what to write there, or nil if there is nothing to write.
 func (c *conversation) outgoing(said chan<- frame) (chan<- frame, frame) {
@@ -138,40 +146,82 @@ func (c *conversation) outgoing(said chan<- frame) (chan<- frame, frame) {
 
 func (c *conversation) say(line string) {
 	id := rand.Text()
-	c.own[id], c.asked = true, true
-	for id := range c.growing {
-		c.earlier[id] = true
-	}
-	c.queue = append(c.queue, frame{ID: id, Text: line})
+	c.own[id], c.asks = true, false
+	// Only what fits on a line was meant as a command: the rest may be a log or a letter.
+	c.queue = append(c.queue, frame{ID: id, Text: line, Literal: strings.Contains(line, "\n")})
 }
 
 // lost returns what the end of the connection means.
 func (c *conversation) lost(ctx context.Context) error {
-	switch {
-	case ctx.Err() != nil:
-		return nil
-	case len(c.own) > 0:
-		return fmt.Errorf("%w; it may not have taken your last message", ErrLost)
+	if ctx.Err() != nil {
+		return c.unanswered()
+	}
+	for _, open := range c.own {
+		if open {
+			return fmt.Errorf("%w; it may not have taken your last message", ErrLost)
+		}
 	}
 	return ErrLost
 }
 
+// unanswered returns what the end of ctx means.
+func (c *conversation) unanswered() error {
+	if c.screen.once && len(c.own) > 0 {
+		return errUnanswered
+	}
+	return nil
+}
+
 // take shows what f says.
 func (c *conversation) take(f frame) error {
-	text, known := c.growing[f.ID]
 	switch {
+	case f.State != nil:
+		c.asks = f.State.Asks
+		if c.asks && c.screen.once {
+			return ErrAsks
+		}
 	case f.Taken:
-		delete(c.own, f.ID)
+		if c.own[f.ID] {
+			c.own[f.ID] = false
+		}
 	case f.Said:
-	case !f.Done:
-		c.asked = c.asked || !c.earlier[f.ID]
-		c.growing[f.ID] = strings.TrimRight(clean(f.Text), " \n")
-	case known:
-		c.asked = c.asked && c.earlier[f.ID]
-		delete(c.growing, f.ID)
-		delete(c.earlier, f.ID)
-		_, err := io.WriteString(c.screen, text+"\n")
-		return err
+	case f.Done:
+		return c.complete(f)
+	default:
+		text := f.Text
+		if len(f.Buttons) > 0 {
+			text = screen.WithButtons(text, f.Buttons)
+		}
+		c.growing[f.ID] = strings.TrimRight(clean(text), " \n")
+	}
+	return nil
+}
+
+// complete prints a message that is complete. If only one answer is wanted, everything else is not
+// for standard output.
+func (c *conversation) complete(f frame) error {
+	answered := false
+	for _, id := range f.Answers {
+		_, ours := c.own[id]
+		answered = answered || ours
+		delete(c.own, id)
+	}
+	if !answered && len(c.own) > 0 {
+		c.queue = append(c.queue, frame{Want: wantState}) // it may be a question
+	}
+	var out io.Writer = c.screen
+	if c.screen.once && !answered {
+		out = c.screen.notes
+	}
+	for _, id := range append(slices.Clone(f.Parts), f.ID) {
+		text, known := c.growing[id]
+		delete(c.growing, id)
+		if !known {
+			continue
+		}
+		if _, err := io.WriteString(out, text+"\n"); err != nil {
+			return fmt.Errorf("terminal: %w", err)
+		}
 	}
 	return nil
 }

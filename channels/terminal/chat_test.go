@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"gateway/channels/terminal/screen"
 )
 
 // A desk is chatLines under test: a screen, and the gateway's end of its connection in the hands of
@@ -17,25 +19,31 @@ import (
 type desk struct {
 	t      *testing.T
 	conn   net.Conn
-	heard  []frame         // what the gateway got
-	out    strings.Builder // of a screen that is not typed
+	heard  []frame // messages that the gateway got
+	asked  int     // how often its state was asked for
+	out    strings.Builder
+	notes  strings.Builder // what is beside the output
 	ended  bool
 	err    error // of chatLines
 	cancel context.CancelFunc
 }
 
-// atDesk runs chatLines with an input, in a bubble in which no goroutine may be left.
+// atDesk runs chatLines with an input, nil for one message, in a bubble in which no goroutine may
+// be left.
 func atDesk(t *testing.T, input io.Reader, test func(d *desk)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		d := &desk{t: t}
-		screen := newPipe(input, &d.out)
+		s := newPipe(input, &d.out)
+		if input == nil {
+			s = once(d, "/a\nb")
+		}
 		var here net.Conn
 		here, d.conn = net.Pipe()
 		var ctx context.Context
 		ctx, d.cancel = context.WithCancel(t.Context())
 		go func() {
-			d.err = chatLines(ctx, here, screen)
+			d.err = chatLines(ctx, here, s)
 			d.ended = true
 		}()
 		go func() {
@@ -44,7 +52,11 @@ func atDesk(t *testing.T, input io.Reader, test func(d *desk)) {
 				if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
 					t.Error(err)
 				}
-				d.heard = append(d.heard, f)
+				if f.Want == "" {
+					d.heard = append(d.heard, f)
+				} else {
+					d.asked++
+				}
 			}
 			d.conn.Close()
 		}()
@@ -94,7 +106,16 @@ func (d *desk) takes() {
 func (d *desk) answers(id, text string) {
 	d.t.Helper()
 	d.takes()
-	d.writes(frame{ID: id, Text: text}, frame{ID: id, Done: true})
+	d.writes(frame{ID: id, Text: text}, d.done(id))
+}
+
+// done says that a message is complete that answers all that the gateway heard.
+func (d *desk) done(id string) frame {
+	f := frame{ID: id, Done: true}
+	for _, h := range d.heard {
+		f.Answers = append(f.Answers, h.ID)
+	}
+	return f
 }
 
 func (d *desk) wantEnd(want error) {
@@ -122,7 +143,7 @@ func TestScript(t *testing.T) {
 		d.writes(frame{ID: "a", Text: "_reads_"})
 		time.Sleep(time.Hour)
 		d.wantSaid("one")
-		d.writes(frame{ID: "a", Text: "first\n\tanswer"}, frame{ID: "a", Done: true})
+		d.writes(frame{ID: "a", Text: "first\n\tanswer"}, d.done("a"))
 		d.wantSaid("one|two")
 		d.answers("b", "second\x1b[2J")
 		d.wantSaid("one|two|last without an end")
@@ -159,7 +180,7 @@ func TestScriptAmongOthers(t *testing.T) {
 		d.writes(frame{ID: "x", Text: "other", Said: true}, frame{ID: "unknown", Done: true})
 		d.writes(frame{ID: "a", Text: "half\n\n_reads_"})
 		d.wantGoesOn()
-		d.writes(frame{ID: "b", Text: "Stopped."}, frame{ID: "b", Done: true})
+		d.writes(frame{ID: "b", Text: "Stopped."}, d.done("b"))
 		d.wantEnd(nil)
 		if got := d.out.String(); got != "Stopped.\n" {
 			t.Errorf("printed %q", got)
@@ -168,7 +189,7 @@ func TestScriptAmongOthers(t *testing.T) {
 	atDesk(t, strings.NewReader("one\ntwo\n"), func(d *desk) {
 		d.takes()
 		d.writes(frame{ID: "a", Text: "half\n\n_reads_"}, frame{ID: "b", Text: "Stopped."},
-			frame{ID: "b", Done: true}, frame{ID: "a", Text: "half"}, frame{ID: "a", Done: true})
+			d.done("b"), frame{ID: "a", Text: "half"}, frame{ID: "a", Done: true})
 		d.wantGoesOn()
 		d.answers("c", "second")
 		d.wantEnd(nil)
@@ -268,4 +289,71 @@ func TestChatCancelledAtBothEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// once makes the input of atDesk one message.
+func once(d *desk, text string) *Screen {
+	s := newPipe(strings.NewReader(""), &d.out)
+	s.once, s.notes, s.opts.Message = true, &d.notes, text
+	return s
+}
+
+// One message has one answer on standard output. What was waiting for a screen to come is
+// elsewhere, and a message of several lines is not a command.
+func TestOnce(t *testing.T) {
+	atDesk(t, nil, func(d *desk) {
+		d.wantSaid("/a\nb")
+		if !d.heard[0].Literal {
+			t.Error("a message of several lines may be a command")
+		}
+		d.writes(frame{ID: "x", Text: "a reminder"}, frame{ID: "x", Done: true})
+		d.wantGoesOn()
+		d.takes()
+		d.writes(frame{Want: wantState, State: &State{}}) // it was no question
+		d.wantGoesOn()
+		d.writes(frame{ID: "y", Text: "part"}, frame{ID: "z", Text: "rest"})
+		end := d.done("z")
+		end.Parts = []string{"y"}
+		d.writes(end)
+		d.wantEnd(nil)
+		if out, notes := d.out.String(), d.notes.String(); out != "part\nrest\n" ||
+			notes != "a reminder\n" || d.asked != 1 {
+			t.Errorf("printed %q, and beside it %q; asked %d times", out, notes, d.asked)
+		}
+	})
+}
+
+// A question of the agent is no answer, and neither is the end of the gateway.
+func TestOnceUnanswered(t *testing.T) {
+	atDesk(t, nil, func(d *desk) {
+		d.takes()
+		d.writes(frame{ID: "x", Text: "which?"}, frame{ID: "x", Done: true},
+			frame{Want: wantState, State: &State{Asks: true}})
+		d.wantEnd(ErrAsks)
+		if out, notes := d.out.String(), d.notes.String(); out != "" || notes != "which?\n" {
+			t.Errorf("printed %q, and beside it %q", out, notes)
+		}
+	})
+	atDesk(t, nil, func(d *desk) {
+		d.takes()
+		d.cancel()
+		d.wantEnd(errUnanswered)
+	})
+}
+
+// Between the lines of a script a question is an answer, which the next line answers.
+func TestScriptIsAsked(t *testing.T) {
+	atDesk(t, strings.NewReader("one\ntwo\n"), func(d *desk) {
+		d.takes()
+		d.writes(frame{ID: "x", Text: "which?", Buttons: []screen.Button{{Label: "A", Text: "/a"}}},
+			frame{ID: "x", Done: true})
+		d.wantSaid("one")
+		d.writes(frame{Want: wantState, State: &State{Asks: true}})
+		d.wantSaid("one|two")
+		d.answers("b", "ok")
+		d.wantEnd(nil)
+		if got := d.out.String(); got != "which?\n\n- A: send `/a`\nok\n" {
+			t.Errorf("printed %q", got)
+		}
+	})
 }

@@ -140,7 +140,6 @@ func (l *link) hear(f frame) {
 		l.mu.Lock()
 		l.open = slices.DeleteFunc(l.open, func(o frame) bool { return o.ID == f.ID })
 		l.mu.Unlock()
-		l.show(screen.Taken(f.ID))
 	case f.State != nil:
 		l.show(f.State)
 	case f.Want == wantFiles:
@@ -148,6 +147,10 @@ func (l *link) hear(f frame) {
 	case f.Said:
 		l.show(screen.Said(clean(f.Text)))
 	default:
-		l.show(screen.Message{ID: f.ID, Text: f.Text, Done: f.Done, Buttons: f.Buttons})
+		for _, id := range f.Parts {
+			l.show(screen.Message{ID: id, Done: true})
+		}
+		l.show(screen.Message{ID: f.ID, Text: f.Text, Buttons: f.Buttons, Done: f.Done,
+			Answers: f.Answers})
 	}
 }

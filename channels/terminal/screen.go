@@ -26,7 +26,9 @@ type Screen struct {
 	in    *os.File
 	tty   *os.File // out as a file
 	out   io.Writer
+	notes io.Writer     // for what is not the answer
 	full  bool          // it is drawn: see package screen
+	once  bool          // the input is one message, and the output its answer
 	paced bool          // a line is read when the one before it is answered
 	lines *bufio.Reader // of a screen that is not drawn
 
@@ -41,6 +43,12 @@ type ScreenOptions struct {
 
 	// Owned says that the gateway ends with the chat, unless the person keeps it running.
 	Owned bool
+
+	// Message is what is said, instead of what the input has. The screen shows its answer and ends.
+	Message string
+
+	// Lines says that each line of an input that is not typed is a message. Else all of it is one.
+	Lines bool
 }
 
 // IsTerminal reports whether a person sits at both ends.
@@ -48,22 +56,39 @@ func IsTerminal(in, out *os.File) bool {
 	return term.IsTerminal(int(in.Fd())) && term.IsTerminal(int(out.Fd()))
 }
 
+// ErrEmpty reports that an input has no message.
+var ErrEmpty = errors.New("there is no message: write it behind -m, or into standard input")
+
 // NewScreen returns a Screen on in and out. On a terminal it is drawn, unless the terminal can show
-// nothing but lines.
-func NewScreen(in, out *os.File, opts ScreenOptions) *Screen {
+// nothing but lines. An input that is not typed is read to its end.
+func NewScreen(in, out *os.File, opts ScreenOptions) (*Screen, error) {
 	s := newPipe(in, out)
-	s.opts, s.in, s.tty = opts, in, out
-	if IsTerminal(in, out) {
+	s.opts, s.in, s.tty, s.notes = opts, in, out, os.Stderr
+	typed := term.IsTerminal(int(in.Fd()))
+	switch {
+	case opts.Message != "":
+		s.once = true
+	case IsTerminal(in, out):
 		kind := os.Getenv("TERM")
 		s.full, s.paced = kind != "dumb" && (kind != "" || !usesTerm), false
+	case !typed && !opts.Lines:
+		s.once = true
+		text, err := io.ReadAll(io.LimitReader(in, maxText+1))
+		if err != nil {
+			return nil, fmt.Errorf("terminal: standard input: %w", err)
+		}
+		s.opts.Message = strings.TrimSpace(string(text))
 	}
-	return s
+	if s.once && strings.TrimSpace(s.opts.Message) == "" {
+		return nil, ErrEmpty
+	}
+	return s, nil
 }
 
 // newPipe returns a Screen of which each line is a message, and that shows answers when they are
 // complete.
 func newPipe(in io.Reader, out io.Writer) *Screen {
-	return &Screen{out: out, paced: true, lines: bufio.NewReader(in)}
+	return &Screen{out: out, notes: io.Discard, paced: true, lines: bufio.NewReader(in)}
 }
 
 // Write implements [io.Writer]. What is written ends with a newline.
@@ -78,8 +103,11 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Greets reports whether the screen wants a greeting as its first line.
-func (s *Screen) Greets() bool { return !s.full }
+// Drawn reports whether the screen is drawn, so that nothing else may write on its terminal.
+func (s *Screen) Drawn() bool { return s.full }
+
+// Greets reports whether a person wants a greeting as the first line.
+func (s *Screen) Greets() bool { return !s.full && !s.paced }
 
 // Chat talks to the gateway for the person at s, until the input ends, the person leaves or ctx
 // ends. dial connects to the gateway. A screen that is drawn connects again when the connection is
@@ -158,8 +186,11 @@ func (c *canvas) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// readLine returns the next line that is not blank.
+// readLine returns the next message: a line that is not blank, or all of the input.
 func (s *Screen) readLine() (string, error) {
+	if s.once {
+		return strings.TrimSpace(s.opts.Message), io.EOF
+	}
 	for {
 		line, err := s.lines.ReadString('\n')
 		line = strings.TrimSpace(line)

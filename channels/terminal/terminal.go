@@ -43,8 +43,11 @@ type frame struct {
 	Text string `json:"text,omitempty"`
 	// To a screen: the message of its own called ID is in the inbox.
 	Taken bool `json:"taken,omitempty"`
-	// To a screen: the message called ID is complete.
-	Done bool `json:"done,omitempty"`
+	// To a screen: the message called ID is complete, and those called Parts, which are its earlier
+	// parts. It answers those called Answers.
+	Done    bool     `json:"done,omitempty"`
+	Parts   []string `json:"parts,omitempty"`
+	Answers []string `json:"answers,omitempty"`
 	// To a screen: Text is what was said at another one.
 	Said bool `json:"said,omitempty"`
 	// From a screen: Text is not a command, whatever it begins with.
@@ -342,11 +345,15 @@ func write(conn net.Conn, f frame) error {
 
 // Send implements [channels.Channel]. It waits until a screen is there.
 func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
+	var buttons []screen.Button
+	for _, b := range part.Buttons {
+		buttons = append(buttons, screen.Button(b))
+	}
 	for {
 		c.mu.Lock()
 		changed := c.changed
 		c.mu.Unlock()
-		if c.show(frame{ID: part.Key, Text: part.Text}, nil) {
+		if c.show(frame{ID: part.Key, Text: part.Text, Buttons: buttons}, nil) {
 			return part.Key, nil
 		}
 		select {
@@ -369,8 +376,9 @@ func (c *Channel) Edit(_ context.Context, _ bus.Address, id, text string) error 
 }
 
 // Finish implements [channels.Finisher].
-func (c *Channel) Finish(_ context.Context, _ bus.Address, id string) {
-	c.show(frame{ID: id, Done: true}, nil)
+func (c *Channel) Finish(_ context.Context, _ bus.Address, ids, answers []string) {
+	last := len(ids) - 1
+	c.show(frame{ID: ids[last], Done: true, Parts: ids[:last], Answers: answers}, nil)
 }
 
 // show writes f to all screens but one and reports whether some screen has it. One that is slow
@@ -402,5 +410,5 @@ const editInterval = 40 * time.Millisecond
 
 // Limits implements [channels.Limiter].
 func (c *Channel) Limits(bus.Address) channels.Limits {
-	return channels.Limits{EditInterval: editInterval}
+	return channels.Limits{EditInterval: editInterval, Buttons: screen.MaxButtons}
 }

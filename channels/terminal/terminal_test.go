@@ -274,8 +274,9 @@ func TestSeveralScreens(t *testing.T) {
 		if err := r.Edit(ctx, mainChat, id, "hello"); err != nil {
 			t.Errorf("Edit = %v", err)
 		}
-		r.Finish(ctx, mainChat, id)
-		want := []frame{{ID: "k", Text: "hel"}, {ID: "k", Text: "hello"}, {ID: "k", Done: true}}
+		r.Finish(ctx, mainChat, []string{"j", id}, []string{"q"})
+		want := []frame{{ID: "k", Text: "hel"}, {ID: "k", Text: "hello"},
+			{ID: "k", Done: true, Parts: []string{"j"}, Answers: []string{"q"}}}
 		a.wantFrames(want...)
 		b.wantFrames(want...)
 		a.conn.Close()
@@ -367,7 +368,7 @@ func TestEditWithoutScreen(t *testing.T) {
 		if err := r.Edit(r.t.Context(), mainChat, "k", "x"); !errors.Is(err, channels.ErrRefused) {
 			t.Errorf("Edit = %v, want %v", err, channels.ErrRefused)
 		}
-		r.Finish(r.t.Context(), mainChat, "k")
+		r.Finish(r.t.Context(), mainChat, []string{"k"}, nil)
 	})
 }
 

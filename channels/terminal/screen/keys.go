@@ -17,9 +17,6 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 		m.tab(name == "shift+tab")
 		return nil
 	}
-	if m.press(msg.Text) {
-		return nil
-	}
 	switch name {
 	case "enter", "kpenter":
 		if m.continued() {
@@ -53,19 +50,6 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// press presses the button that a digit names, if nothing is typed.
-func (m *Model) press(text string) bool {
-	if len(m.editor.text) > 0 || len(text) != 1 || text[0] < '1' || text[0] > '9' {
-		return false
-	}
-	i := int(text[0] - '1')
-	if i >= len(m.talk.choices) {
-		return false
-	}
-	m.say(m.talk.choices[i].Text, false)
-	return true
-}
-
 // interrupt stops the answer as long as there is one, else takes back what is typed, else leaves.
 func (m *Model) interrupt() {
 	typed := len(m.editor.text) > 0
@@ -73,7 +57,7 @@ func (m *Model) interrupt() {
 	m.suggest()
 	switch {
 	case m.talk.waits():
-		m.say("/stop", false)
+		m.say(stop, false)
 	case !typed:
 		m.leave()
 	}

@@ -78,8 +78,20 @@ func (l *look) colored(text string) string {
 }
 
 // answer returns a message of the agent as it is printed.
-func (l *look) answer(text string) string {
+func (l *look) answer(text string, buttons []Button) string {
+	if len(buttons) > 0 {
+		text = WithButtons(text, buttons)
+	}
 	return strings.TrimRight(markup.ANSI(text, l.width-1), "\n") + "\n"
+}
+
+// WithButtons returns a message with a description of its buttons.
+func WithButtons(text string, buttons []Button) string {
+	var list []markup.Choice
+	for _, b := range buttons {
+		list = append(list, markup.Choice(b))
+	}
+	return markup.WithChoices(text, list)
 }
 
 // most returns how many rows change at most. The rest of the screen has room for what is printed

@@ -158,19 +158,18 @@ func (m *Model) hear(msg tea.Msg) {
 	switch msg := msg.(type) {
 	case Message:
 		if done := m.talk.grow(msg); done != nil {
-			m.add(m.answer(done.text))
+			m.add(m.answer(done.text, done.buttons))
 		}
-	case Taken:
-		m.talk.taken(string(msg))
 	case Said:
+		m.talk.decided(string(msg))
 		m.add(m.own(string(msg)))
 	case *State:
 		m.take(msg)
 	case Files:
 		m.files(msg)
 	case Lost:
-		if m.offline == "" {
-			m.talk.lose()
+		for _, text := range m.talk.lose() {
+			m.add(m.answer(text, nil))
 		}
 		m.offline = msg.Reason
 	case Joined:
@@ -214,7 +213,7 @@ func (a Account) same(b Account) bool { return a.Name == b.Name && a.Up == b.Up 
 // say sends a message.
 func (m *Model) say(text string, literal bool) {
 	id := rand.Text()
-	m.talk.say(id)
+	m.talk.say(id, text)
 	m.add(m.own(text))
 	m.opts.Gateway.Say(id, text, literal)
 }
@@ -239,6 +238,9 @@ func (m *Model) send() tea.Cmd {
 		case "/clear":
 			return tea.ClearScreen
 		}
+	}
+	if i := m.talk.chosen(text); i >= 0 && !literal {
+		text = m.talk.choices[i].Text
 	}
 	if len(text) > MaxText {
 		m.add(paint(warning, m.wrap("That is too long for one message. Put it into a file.")))

@@ -105,18 +105,13 @@ func (d *desk) enters(text string) {
 	d.presses("enter")
 }
 
-// takes makes the gateway store all that it heard.
-func (d *desk) takes() {
-	for _, id := range d.ids {
-		d.gets(Taken(id))
-	}
+// answers makes the gateway answer all that it heard.
+func (d *desk) answers(id, text string, buttons ...Button) {
+	d.gets(Message{ID: id, Text: text, Buttons: buttons}, d.done(id))
 }
 
-// answers makes the gateway store all that it heard, and answer.
-func (d *desk) answers(id, text string, buttons ...Button) {
-	d.takes()
-	d.gets(Message{ID: id, Text: text, Buttons: buttons}, Message{ID: id, Done: true})
-}
+// done says that a message is complete that answers all that the gateway heard.
+func (d *desk) done(id string) Message { return Message{ID: id, Done: true, Answers: d.ids} }
 
 func (d *desk) wantSaid(want ...string) {
 	d.t.Helper()
@@ -214,14 +209,13 @@ func TestCtrlC(t *testing.T) {
 	d.wantSaid("hello", "/stop")
 	d.answers("a", "Stopped.")
 	d.enters("next")
-	d.takes()
 	d.gets(Message{ID: "b", Text: "It gro"})
 	d.types("typed")
 	d.presses("ctrl+c") // while it streams
 	d.wantSaid("hello", "/stop", "next", "/stop")
 	d.wantTyped("")
-	d.takes()
-	d.gets(Message{ID: "c", Text: "Stopped."}, Message{ID: "c", Done: true})
+	d.answers("c", "Stopped.")
+	d.gets(Message{ID: "b", Text: "It gro … (stopped)"}, Message{ID: "b", Done: true})
 	d.types("typed")
 	d.presses("ctrl+c")
 	d.wantEnd(false)
@@ -229,7 +223,8 @@ func TestCtrlC(t *testing.T) {
 	d.answers("d", "ok")
 	d.presses("ctrl+c")
 	d.wantEnd(true)
-	d.wantPrinted("› hello", "› /stop", "Stopped.", "› next", "› /stop", "Stopped.", "› other", "ok")
+	d.wantPrinted("› hello", "› /stop", "Stopped.", "› next", "› /stop", "Stopped.",
+		"It gro … (stopped)", "› other", "ok")
 
 	d = sit(t, 40, 20, Options{}) // also an answer to somebody at another screen
 	d.gets(Message{ID: "a", Text: "It gro"})
@@ -246,7 +241,6 @@ func TestLeave(t *testing.T) {
 	}
 	d := sit(t, 40, 20, Options{})
 	d.enters("hello")
-	d.takes()
 	d.gets(Message{ID: "a", Text: "It gro"})
 	d.types("x")
 	d.presses("home", "ctrl+d") // deletes
@@ -259,14 +253,14 @@ func TestLeave(t *testing.T) {
 func TestConversation(t *testing.T) {
 	d := sit(t, 40, 20, Options{})
 	d.enters("hello")
-	d.takes()
 	d.gets(Message{ID: "a", Text: "_reads_"})
 	d.wantShown("reads · 0s")
 	d.gets(Message{ID: "a", Text: "I am\n\n_counts_"})
 	d.wantShown("counts · 0s")
 	d.wantShown("I am")
 	d.enters("and") // while it grows
-	d.gets(Message{ID: "a", Text: "I am the gateway.\n"}, Message{ID: "a", Done: true})
+	d.gets(Message{ID: "a", Text: "I am the gateway.\n"}, Message{ID: "a", Done: true,
+		Answers: d.ids[:1]})
 	d.gets(Said("from\x1b[2J elsewhere"))
 	d.answers("b", "second\n\n")
 	d.enters("third")
@@ -279,11 +273,9 @@ func TestConversation(t *testing.T) {
 func TestCommandBetween(t *testing.T) {
 	d := sit(t, 40, 20, Options{})
 	d.enters("hello")
-	d.takes()
 	d.gets(Message{ID: "a", Text: "It gro"})
 	d.enters("/status")
-	d.takes()
-	d.gets(Message{ID: "b", Text: "fine"}, Message{ID: "b", Done: true})
+	d.gets(Message{ID: "b", Text: "fine"}, Message{ID: "b", Done: true, Answers: d.ids[1:]})
 	d.gets(Message{ID: "a", Text: "It grows."}, Message{ID: "a", Done: true})
 	d.wantPrinted("› hello", "› /status", "fine", "It grows.")
 }
@@ -351,4 +343,46 @@ func TestNoColor(t *testing.T) {
 			t.Errorf("%v: printed %q", profile, d.printed)
 		}
 	}
+}
+
+// The agent asks for an approval, which a digit gives. It stays until it is given, also at another
+// screen, and what it says how to do stays on the screen.
+func TestApproval(t *testing.T) {
+	buttons := []Button{{Label: "Approve", Text: "/approve AB"}, {Label: "Deny", Text: "/deny AB"}}
+	d := sit(t, 60, 20, Options{})
+	d.enters("run it")
+	d.gets(Message{ID: "a", Text: "I want to run `rm x`.", Buttons: buttons},
+		Message{ID: "a", Done: true}, &State{Asks: true})
+	d.wantShown("1 Approve · 2 Deny · digit and Enter")
+	d.wantShown("waiting for you")
+	d.wantShown("• Approve: send /approve AB")
+	d.enters("why?")
+	d.wantShown("1 Approve · 2 Deny")
+	d.types("2")
+	d.presses("backspace", "backspace")
+	d.enters("1")
+	d.wantSaid("run it", "why?", "/approve AB")
+	d.answers("b", "Done.")
+	if all := strings.Join(d.looks(), "\n"); strings.Contains(all, "digit and Enter") {
+		t.Errorf("the buttons are still there:\n%s", all)
+	}
+	d.enters("1") // is a message again
+	d.wantSaid("run it", "why?", "/approve AB", "1")
+
+	d.gets(Message{ID: "c", Text: "And?", Buttons: buttons}, Message{ID: "c", Done: true})
+	d.gets(Said("/deny AB"))
+	d.gets(tea.PasteMsg{Content: "1"})
+	d.presses("enter")
+	d.wantSaid("run it", "why?", "/approve AB", "1", `"1"`)
+}
+
+// Buttons that need not be pressed go with the next message.
+func TestButtons(t *testing.T) {
+	d := sit(t, 60, 20, Options{})
+	d.enters("/queue")
+	d.answers("a", "Change it:", Button{Label: "Steer", Text: "/queue steer"})
+	d.wantShown("1 Steer · digit and Enter")
+	d.enters("hello")
+	d.enters("1")
+	d.wantSaid("/queue", "hello", "1")
 }

@@ -13,6 +13,7 @@ type State struct {
 	Cost       float64 `json:"cost"`           // dollars, of the conversation
 	Queue      string  `json:"queue"`          // what happens to messages during an answer
 	Waiting    int     `json:"waiting"`        // messages
+	Asks       bool    `json:"asks,omitempty"` // the agent waits for an answer or an approval
 	Halted     bool    `json:"halted,omitempty"`
 
 	Accounts  []Account  `json:"accounts,omitempty"` // but the terminal's
@@ -42,8 +43,9 @@ type Command struct {
 
 // A Button is below a message. Pressing it sends its Text.
 type Button struct {
-	Label string `json:"label"`
-	Text  string `json:"text"`
+	Label  string `json:"label"`
+	Text   string `json:"text"`
+	Number int    `json:"number,omitempty"` // of an answer to a question
 }
 
 // What the gateway sends to a [Model].
@@ -51,15 +53,13 @@ type (
 	// Message is a message to the person. It grows until it is Done.
 	Message struct {
 		ID, Text string
-		Done     bool // Text has not changed
 		Buttons  []Button
+		Done     bool     // Text and Buttons have not changed, and are left out
+		Answers  []string // with Done: what was said that it answers
 	}
 
 	// Said is what the person has said at another screen.
 	Said string
-
-	// Taken says that the gateway has stored what was said here.
-	Taken string
 
 	// Files are the names of files that begin with Prefix.
 	Files struct {

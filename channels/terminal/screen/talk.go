@@ -9,34 +9,64 @@ import (
 type growing struct {
 	id      string
 	text    string
-	earlier bool // it grew before something newer was said
 	buttons []Button
 }
 
 // talk is what the screen knows of the conversation.
 type talk struct {
-	own     map[string]bool // messages said that are not known to be taken
-	asked   bool            // something was said, or an answer grows: none is complete since
+	own     map[string]string // what was said and is not answered, by id
 	grows   []*growing
-	choices []Button // of the last complete message
+	choices []Button // that can be pressed
 }
 
-func newTalk() talk { return talk{own: make(map[string]bool)} }
+func newTalk() talk { return talk{own: make(map[string]string)} }
 
-// waits reports whether something said has no answer yet.
-func (t *talk) waits() bool { return t.asked || len(t.own) > 0 }
+// waits reports whether an answer is under way.
+func (t *talk) waits() bool { return len(t.own)+len(t.grows) > 0 }
 
-func (t *talk) say(id string) {
-	t.own[id], t.asked, t.choices = true, true, nil
-	for _, g := range t.grows {
-		g.earlier = true
+// stop is the command that ends the answers.
+const stop = "/stop"
+
+func (t *talk) say(id, text string) {
+	t.own[id] = text
+	t.decided(text)
+	t.choices = slices.DeleteFunc(slices.Clone(t.choices), func(b Button) bool { return !b.asks() })
+}
+
+// asks reports whether the agent waits until one of the buttons beside b is pressed.
+func (b Button) asks() bool {
+	name, _, _ := strings.Cut(b.Text, " ")
+	return name == "/approve" || name == "/deny" || name == "/answer"
+}
+
+// MaxButtons is how many buttons a message may have. Each has a digit.
+const MaxButtons = 9
+
+// chosen returns the button that a digit names, or -1.
+func (t *talk) chosen(text string) int {
+	if len(text) != 1 || text[0] < '1' || int(text[0]-'1') >= len(t.choices) {
+		return -1
+	}
+	return int(text[0] - '1')
+}
+
+// decided takes the buttons away of which one was pressed, here or at another screen.
+func (t *talk) decided(text string) {
+	if slices.ContainsFunc(t.choices, func(b Button) bool { return b.Text == text }) {
+		t.choices = nil
 	}
 }
 
-func (t *talk) taken(id string) { delete(t.own, id) }
-
-// lose forgets what grows: the gateway sends it again, whole.
-func (t *talk) lose() { t.grows = nil }
+// lose returns what grows and forgets it: what the gateway has not delivered comes again, whole.
+func (t *talk) lose() (texts []string) {
+	for _, g := range t.grows {
+		if text, _ := g.body(); text != "" {
+			texts = append(texts, text)
+		}
+	}
+	t.grows = nil
+	return texts
+}
 
 // grow takes what a message says now. It returns the message if that is complete.
 func (t *talk) grow(m Message) *growing {
@@ -46,18 +76,23 @@ func (t *talk) grow(m Message) *growing {
 			i = len(t.grows)
 			t.grows = append(t.grows, &growing{id: m.ID})
 		}
-		g := t.grows[i]
-		g.text, g.buttons = strings.TrimRight(m.Text, " \n"), m.Buttons
-		t.asked = t.asked || !g.earlier
+		t.grows[i].text, t.grows[i].buttons = strings.TrimRight(m.Text, " \n"), m.Buttons
 		return nil
+	}
+	for _, id := range m.Answers {
+		if t.own[id] == stop { // nothing else is answered any more
+			clear(t.own)
+		}
+		delete(t.own, id)
 	}
 	if i < 0 {
 		return nil
 	}
 	g := t.grows[i]
 	t.grows = slices.Delete(t.grows, i, i+1)
-	t.asked = t.asked && g.earlier
-	t.choices = g.buttons
+	if len(g.buttons) > 0 {
+		t.choices = g.buttons
+	}
 	return g
 }
 

@@ -59,8 +59,29 @@ func (m *Model) middle() (rows []string) {
 	if m.leaving {
 		rows = append(rows, panel{m.look, m.state, m.opts.Owned}.question()...)
 	}
-	for i, b := range m.talk.choices[:min(len(m.talk.choices), 9)] {
-		rows = append(rows, m.cut(fmt.Sprintf("%s %s", title.Render(fmt.Sprint(i+1)), b.Label)))
+	return append(rows, m.choices()...)
+}
+
+// choices returns the buttons that can be pressed, on one row if they fit.
+func (m *Model) choices() (rows []string) {
+	if len(m.talk.choices) == 0 {
+		return nil
+	}
+	pressed := -1
+	if !m.editor.literal() {
+		pressed = m.talk.chosen(m.editor.value())
+	}
+	for i, b := range m.talk.choices {
+		style := title
+		if i == pressed {
+			style = chosen
+		}
+		label := strings.Map(editable, strings.ReplaceAll(b.Label, "\n", " "))
+		rows = append(rows, m.cut(style.Render(fmt.Sprintf("%d %s", i+1, label))))
+	}
+	rows = append(rows, paint(notice, "digit and Enter"))
+	if row := strings.Join(rows, " · "); m.method.StringWidth(row) < m.width {
+		return []string{row}
 	}
 	return rows
 }
@@ -68,6 +89,9 @@ func (m *Model) middle() (rows []string) {
 // doing says what the agent does now, and since when.
 func (m *Model) doing() string {
 	doing := "thinking"
+	if m.state != nil && m.state.Asks {
+		doing = "waiting for you"
+	}
 	for _, g := range m.talk.grows {
 		if _, now := g.body(); now != "" {
 			doing = now

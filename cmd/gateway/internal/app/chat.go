@@ -8,12 +8,14 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 
 	"gateway/agent"
 	"gateway/agent/policy"
+	"gateway/agent/question"
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/channels/supervisor"
@@ -21,6 +23,7 @@ import (
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
 	"gateway/session"
+	"gateway/store"
 )
 
 // terminalAccount is the terminal's name in each configuration.
@@ -29,11 +32,14 @@ const terminalAccount = "terminal"
 // greeting is the first line of a chat on a terminal that can't be drawn on.
 const greeting = "Talk to %s. /help shows the commands, /exit leaves.\n"
 
-// NewScreen returns the screen on standard input and output. owned says that the gateway ends with
-// the chat.
-func NewScreen(cfg *config.Config, owned bool) *terminal.Screen {
-	return terminal.NewScreen(os.Stdin, os.Stdout, terminal.ScreenOptions{
-		History: filepath.Join(cfg.Gateway.Home, "terminal-history"), Owned: owned})
+// NewScreen returns the screen on standard input and output. Its history is in the gateway's home.
+func NewScreen(cfg *config.Config, opts terminal.ScreenOptions) (*terminal.Screen, error) {
+	opts.History = filepath.Join(cfg.Gateway.Home, "terminal-history")
+	screen, err := terminal.NewScreen(os.Stdin, os.Stdout, opts)
+	if errors.Is(err, terminal.ErrEmpty) {
+		err = BadUsage(err)
+	}
+	return screen, err
 }
 
 // A chat is that of the person at the screen with this gateway.
@@ -91,7 +97,11 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &terminal.State{Name: g.name, Version: BuildVersion(), Home: h.home,
+	asks, err := asks(q)
+	if err != nil {
+		return nil, err
+	}
+	s := &terminal.State{Asks: asks, Name: g.name, Version: BuildVersion(), Home: h.home,
 		Model: status.Model, Demo: status.Model == demoModel, Context: info.Context,
 		MaxContext: status.Context, Cost: info.Cost, Queue: status.Mode, Waiting: status.Waiting,
 		Halted: halt != nil}
@@ -108,6 +118,17 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 		s.Commands = append(s.Commands, terminal.Command{Name: c.Name, Help: c.Description})
 	}
 	return s, nil
+}
+
+// asks reports whether the agent has asked something at the terminal and waits for that.
+func asks(q store.Queryer) (bool, error) {
+	list, err := question.Store{}.ListOpen(q)
+	if _, damaged := errors.AsType[*store.RowError](err); damaged {
+		err = nil // it is reported elsewhere
+	}
+	return slices.ContainsFunc(list, func(q question.Question) bool {
+		return q.Address.Account == terminalAccount && time.Now().Before(q.Expires)
+	}), err
 }
 
 func account(v *supervisor.Supervisor) terminal.Account {

@@ -34,7 +34,7 @@ func openLog(
 				"make its folder one that this user can write to", err)
 		}
 		out, end, onTerminal = file, file.Close, false
-	case screen != nil && onTerminal:
+	case screen != nil && screen.Drawn() && onTerminal:
 		out = screen
 	}
 	if cfg.Format == "text" || cfg.Format == "auto" && onTerminal {

@@ -85,6 +85,9 @@ func Serve(
 		}
 		return ErrRestart
 	}
+	if errors.Is(err, terminal.ErrAsks) {
+		return terminal.ErrAsks
+	}
 	if err != nil {
 		return InHome(cfg.Gateway.Home, err)
 	}

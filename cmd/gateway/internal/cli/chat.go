@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"os"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -15,29 +17,68 @@ import (
 )
 
 func chatCommand(load, all app.Loader) *cobra.Command {
-	return &cobra.Command{
+	var opts terminal.ScreenOptions
+	cmd := &cobra.Command{
 		Use:   "chat",
 		Short: "Talk to the agent here: to the running gateway, or to one started for it",
-		Args:  cobra.NoArgs,
+		Long: "Talk to the agent here: to the running gateway, or to one started for it.\n\n" +
+			"With --message, or if standard input is not a terminal, it prints the answer to one " +
+			"message\nand ends. A message of several lines is never a command.",
+		Example: "gateway chat -m \"what is due today?\"\ngit diff | gateway chat",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := load()
-			if err != nil {
-				return err
+			if cmd.Flags().Changed("message") && strings.TrimSpace(opts.Message) == "" {
+				return app.BadUsage(terminal.ErrEmpty)
 			}
-			conn, err := dial(cmd.Context(), cfg)
-			if err != nil {
-				return err
-			}
-			if conn == nil {
-				if cfg, err = all(); err != nil {
-					return err
-				}
-				return app.Serve(cmd.Context(), cfg, all, app.NewScreen(cfg, true))
-			}
-			_, err = app.NewScreen(cfg, false).Chat(cmd.Context(), redial(cfg, conn))
-			return err
+			return chat(cmd.Context(), load, all, opts)
 		},
 	}
+	cmd.Flags().StringVarP(&opts.Message, "message", "m", "", "say this, print the answer, and end")
+	cmd.Flags().BoolVar(&opts.Lines, "lines", false, "each line of standard input is a message, "+
+		"sent when the one before it is answered")
+	return cmd
+}
+
+// serve runs the gateway, with a chat if there is a terminal.
+func serve(ctx context.Context, cfg *config.Config, all app.Loader) error {
+	if !terminal.IsTerminal(os.Stdin, os.Stdout) {
+		return app.Serve(ctx, cfg, all, nil)
+	}
+	screen, err := app.NewScreen(cfg, terminal.ScreenOptions{Owned: true})
+	if err != nil {
+		return err
+	}
+	return app.Serve(ctx, cfg, all, screen)
+}
+
+// chat talks to the running gateway, or to one that is started for it.
+func chat(ctx context.Context, load, all app.Loader, opts terminal.ScreenOptions) error {
+	cfg, err := load()
+	if err != nil {
+		return err
+	}
+	conn, err := dial(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	opts.Owned = conn == nil
+	if opts.Owned {
+		if cfg, err = all(); err != nil {
+			return err
+		}
+	}
+	screen, err := app.NewScreen(cfg, opts)
+	if err != nil {
+		if conn != nil {
+			conn.Close()
+		}
+		return err
+	}
+	if opts.Owned {
+		return app.Serve(ctx, cfg, all, screen)
+	}
+	_, err = screen.Chat(ctx, redial(cfg, conn))
+	return err
 }
 
 // redial returns what connects to the running gateway: at first by conn.

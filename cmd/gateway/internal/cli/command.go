@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"gateway/agent/suggest"
-	"gateway/channels/terminal"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
 )
@@ -49,11 +48,7 @@ func NewCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var screen *terminal.Screen
-		if terminal.IsTerminal(os.Stdin, os.Stdout) {
-			screen = app.NewScreen(cfg, true)
-		}
-		return app.Serve(cmd.Context(), cfg, all, screen)
+		return serve(cmd.Context(), cfg, all)
 	}
 	var onlyVersion bool
 	*root = cobra.Command{
