@@ -41,7 +41,7 @@ func chatCommand(load, all app.Loader) *cobra.Command {
 
 // serve runs the gateway, with a chat if there is a terminal.
 func serve(ctx context.Context, cfg *config.Config, all app.Loader) error {
-	if !terminal.IsTerminal(os.Stdin, os.Stdout) {
+	if !terminal.IsTerminal(os.Stdin, os.Stdout) || inBackground(os.Stdin) {
 		return app.Serve(ctx, cfg, all, nil)
 	}
 	screen, err := app.NewScreen(cfg, terminal.ScreenOptions{Owned: true})

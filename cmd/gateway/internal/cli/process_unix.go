@@ -7,7 +7,16 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
+
+// inBackground reports whether the shell has started this process in the background of its
+// terminal, as with "gateway &". The kernel stops one there that changes how the terminal works.
+func inBackground(terminal *os.File) bool {
+	foreground, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
+	return err == nil && foreground != unix.Getpgrp()
+}
 
 // stepBack lets other processes have the processor first.
 func stepBack() error {
