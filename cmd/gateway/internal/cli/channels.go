@@ -27,11 +27,12 @@ func channelsCommand(found app.Loader) *cobra.Command {
 				return err
 			}
 			r, trouble := findRunning(cmd.Context(), cfg.Gateway.Home)
+			if r == nil && cfg.Mistakes() != nil {
+				return app.BadUsage(cfg.Mistakes())
+			}
 			cmd.PrintErrln(aboutSettings(r, trouble, cfg.Gateway.Home))
 			if r != nil {
 				cfg = r.settings
-			} else if cfg.Mistakes() != nil {
-				cmd.PrintErrf("They have mistakes, which this command passes over:\n%v\n", cfg.Mistakes())
 			}
 			fixed := func() (*config.Config, error) { return cfg, nil }
 			return withData(cmd.Context(), fixed, func(db *store.DB) error {
