@@ -37,7 +37,7 @@ func newRestart(
 // been replaced since this process began. It returns what is wrong, for people. Once ctx has ended,
 // nothing is: the gateway starts again already, or somebody else starts it.
 func checkProgram(ctx context.Context, cfg *config.Config, log *slog.Logger) string {
-	args := []string{"config", "check"}
+	args := []string{"config", "check", "--start-only"}
 	if cfg.Found {
 		args = append(args, "--config", cfg.File)
 	}

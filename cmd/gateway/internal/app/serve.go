@@ -62,6 +62,13 @@ func Serve(
 		return errors.Join(err, h.close())
 	}
 	defer func() { _ = closeLog() }() // nobody could be told
+	if info, err := os.Stdin.Stat(); screen == nil && err == nil && info.Mode()&os.ModeNamedPipe != 0 {
+		log.InfoContext(ctx, "standard input is not read; to send a message: echo TEXT | gateway chat")
+	}
+	if doubts := cfg.Doubts(); doubts != nil {
+		log.WarnContext(ctx, "some settings can have no effect: see gateway config check", "settings",
+			doubts.Error())
+	}
 	g, err := build(ctx, cfg, h, newRestart(ctx, cfg, end, log), log)
 	if err != nil {
 		return errors.Join(err, h.close())

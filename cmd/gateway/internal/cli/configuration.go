@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"gateway/agent/suggest"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
 )
@@ -20,10 +22,13 @@ func configCommand(read explain) *cobra.Command {
 }
 
 func configCheck(read explain) *cobra.Command {
-	return &cobra.Command{
+	var startOnly bool
+	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Say whether the configuration is right, without starting anything",
-		Args:  cobra.NoArgs,
+		Long: "check names mistakes, with which no gateway starts, and settings without effect.\n" +
+			"Its exit code is 2 for the former and 1 for the latter.",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e, err := read()
 			if err == nil {
@@ -32,7 +37,13 @@ func configCheck(read explain) *cobra.Command {
 			if err != nil {
 				return app.BadUsage(err)
 			}
-			cmd.Println("The configuration is right.")
+			doubts, err := findDoubts(e)
+			if err != nil {
+				return err
+			}
+			if len(doubts) == 0 {
+				cmd.Println("The configuration is right.")
+			}
 			if e.Config.Found {
 				cmd.Println("File:", e.Config.File)
 			} else {
@@ -42,11 +53,45 @@ func configCheck(read explain) *cobra.Command {
 				cmd.Println("Variables:", strings.Join(e.Variables, ", "))
 			}
 			for _, name := range e.Ignored {
-				cmd.Printf("%s sets nothing. A key is set by GATEWAY_SECTION__KEY, with two \"_\".\n", name)
+				cmd.Printf("%s sets nothing. A key is set by GATEWAY_SECTION__KEY, with two \"_\".\n",
+					name)
 			}
-			return warnOfReaders(cmd, e)
+			err = warnOfReaders(cmd, e)
+			if err == nil && len(doubts) > 0 && !startOnly {
+				err = fmt.Errorf("a gateway starts with it, but these settings have no effect:\n%s",
+					strings.Join(doubts, "\n"))
+			}
+			return err
 		},
 	}
+	cmd.Flags().BoolVar(&startOnly, "start-only", false,
+		"end with 0 if a gateway can start, whatever else there is")
+	return cmd
+}
+
+// findDoubts returns what can have no effect: what the configuration itself shows, and skills that
+// nobody has.
+func findDoubts(e *config.Explanation) ([]string, error) {
+	doubts := e.Doubts
+	if len(e.Config.Skills.Disabled) == 0 {
+		return doubts, nil
+	}
+	load := func() (*config.Config, error) { return e.Config, nil }
+	err := withSkills(load, func(b bookcase) error {
+		list, err := b.all()
+		var names []string
+		for _, s := range list {
+			names = append(names, s.Name)
+		}
+		for _, name := range e.Config.Skills.Disabled {
+			if !slices.Contains(names, name) {
+				doubts = append(doubts, fmt.Sprintf("skills.disabled: there is no skill %q%s", name,
+					suggest.Hint(name, names)))
+			}
+		}
+		return err
+	})
+	return doubts, err
 }
 
 // warnOfReaders says so if credentials are in a file that others on this machine can read.

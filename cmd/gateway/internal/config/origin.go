@@ -20,6 +20,7 @@ type Explanation struct {
 	Variables []string // of the environment, that have a part in it
 	Ignored   []string // that begin with GATEWAY_ and mean nothing
 	Literal   bool     // whether the file itself has credentials in it
+	Doubts    []string // what [Config.Doubts] names, with where it is written
 }
 
 // A Table is one of an [Explanation].
@@ -57,6 +58,10 @@ func Explain(path string, environ []string) (*Explanation, error) {
 		}
 	}
 	slices.Sort(e.Ignored)
+	for _, d := range c.doubts() {
+		e.Doubts = append(e.Doubts,
+			problem{at: l.place(d.path), key: strings.Join(d.path, "."), text: d.text}.Error())
+	}
 	e.Config, e.Variables = c, slices.Sorted(maps.Keys(e.used))
 	return &e.Explanation, nil
 }

@@ -20,8 +20,13 @@ import (
 	"gateway/store"
 )
 
-// examineFile says where the configuration comes from. That it is right is known before.
+// examineFile says where the configuration comes from, and what of it can have no effect. That it
+// has no mistakes is known before.
 func (c Case) examineFile(context.Context) []Finding {
+	if doubts := c.Config.Doubts(); doubts != nil {
+		return one("config", "Configuration", Bad, "has no effect: "+doubts.Error(),
+			"Correct these settings; gateway config check names their lines.")
+	}
 	if _, err := os.Stat(c.File); err != nil {
 		return one("config", "Configuration", OK, "right; there is no file "+c.File, "")
 	}

@@ -1,0 +1,86 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Doubts returns an error with a line for each setting that is allowed but can have no effect, such
+// as the name of a person where the platform has numbers. It returns nil if there is none.
+func (c *Config) Doubts() error {
+	var errs []error
+	for _, d := range c.doubts() {
+		errs = append(errs, fmt.Errorf("%s: %s", strings.Join(d.path, "."), d.text))
+	}
+	return errors.Join(errs...)
+}
+
+// A doubt is about one setting.
+type doubt struct {
+	path []string
+	text string
+}
+
+// doubts returns what [Config.Doubts] tells.
+func (c *Config) doubts() (list []doubt) {
+	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
+		ch := c.Channels[name]
+		if !ch.Enabled {
+			continue
+		}
+		at := func(key string) []string { return []string{"channels", name, key} }
+		token := ch.Token.Reveal()
+		if ch.Type == "telegram" && token != "" && !telegramToken.MatchString(token) {
+			list = append(list, doubt{at("token"), "this is not a token of Telegram, which looks like " +
+				"123456789:AAE…; @BotFather shows it"})
+		}
+		for key, ids := range map[string][]string{"allow": ch.Allow, "owners": ch.Owners,
+			"groups": ch.Groups} {
+			if text := badIDs(ch.Type, key, ids); text != "" {
+				list = append(list, doubt{at(key), text})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b doubt) int { return slices.Compare(a.path, b.path) })
+	return list
+}
+
+// telegramToken is what the tokens of bots look like.
+var telegramToken = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
+
+// ids are what people and groups are named by on a platform.
+var ids = map[string]struct {
+	form *regexp.Regexp
+	want string
+}{
+	"telegram": {regexp.MustCompile(`^-?[0-9]+$`), "the number that /whoami shows"},
+	"discord":  {regexp.MustCompile(`^[0-9]+$`), "the number that /whoami shows"},
+	"whatsapp": {regexp.MustCompile(`^\+[0-9]{7,}$|^[0-9-]+@[a-z.]+$`),
+		`a phone number such as "+4915112345678", or the id that /whoami shows`},
+}
+
+// badIDs says which of the ids of a key nobody can have, "" if there is none.
+func badIDs(platform, key string, list []string) string {
+	known, ok := ids[platform]
+	if !ok {
+		return ""
+	}
+	var bad []string
+	for _, id := range list {
+		if !known.form.MatchString(id) {
+			bad = append(bad, fmt.Sprintf("%q", id))
+		}
+	}
+	if bad == nil {
+		return ""
+	}
+	what := "nobody has the id"
+	if key == "groups" {
+		what = "no group has the id"
+	}
+	return fmt.Sprintf("%s %s on %s: want %s", what, strings.Join(bad, ", "), platform, known.want)
+}

@@ -1,0 +1,43 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// What is allowed but does nothing is named, and nothing else.
+func TestDoubts(t *testing.T) {
+	t.Parallel()
+	environ := func(set ...string) []string {
+		return append([]string{"HOME=" + t.TempDir(),
+			"GATEWAY_CHANNELS__TELEGRAM__TOKEN=123456789:AAE-_x"}, set...)
+	}
+	for setting, want := range map[string]string{
+		"TELEGRAM__TOKEN=hello":     "channels.telegram.token: this is not a token",
+		"TELEGRAM__ALLOW=7,ann":     `channels.telegram.allow: nobody has the id "ann" on telegram`,
+		"TELEGRAM__OWNERS=@ann":     `channels.telegram.owners: nobody has the id "@ann"`,
+		"TELEGRAM__GROUPS=team":     `channels.telegram.groups: no group has the id "team"`,
+		"TELEGRAM__GROUPS=-1001,-2": "",
+		"TELEGRAM__OWNERS=7":        "",
+		"WHATSAPP__OWNERS=+4915112345678,123@lid,4915112345678@s.whatsapp.net": "",
+
+		"WHATSAPP__GROUPS=120363041234567890@g.us,4915112345678-1@g.us": "",
+
+		"WHATSAPP__ALLOW=4915112345678": `nobody has the id "4915112345678"`,
+	} {
+		c, err := Load("", environ("GATEWAY_CHANNELS__"+setting))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := c.Doubts(); err != nil {
+			got = err.Error()
+		}
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s: doubts %q, want %q", setting, got, want)
+		}
+		if strings.Contains(got, "hello") {
+			t.Errorf("%s: doubts %q show the token", setting, got)
+		}
+	}
+}
