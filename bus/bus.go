@@ -100,7 +100,9 @@ UPDATE inbox SET body = json_set(body, '$.origin.reminder', json('true'))
 	WHERE origin = 'job' AND body ->> '$.text' GLOB 'Reminder: *';
 DROP INDEX inbox_alone;
 ALTER TABLE inbox DROP COLUMN alone;
-CREATE INDEX inbox_direct ON inbox (person) WHERE person <> 0 AND NOT shared;`}}
+CREATE INDEX inbox_direct ON inbox (person) WHERE person <> 0 AND NOT shared;`, `
+-- What is open has outbox_chat. The newest is found by its id.
+DROP INDEX outbox_open;`}}
 
 // A signal wakes one reader. Ringing it while it is set does nothing.
 type signal chan struct{}

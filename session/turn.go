@@ -61,15 +61,22 @@ func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now
 			reference, parent)
 		VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7, $8, $9, $10)
 		ON CONFLICT (key) DO UPDATE SET title = excluded.title, turns = sessions.turns + 1,
-			updated_ms = excluded.updated_ms, tidy = 0,
-			scope = CASE WHEN sessions.scope = '' THEN excluded.scope ELSE sessions.scope END
+			updated_ms = excluded.updated_ms, tidy = 0
 		RETURNING turns, scope`, string(t.Session), t.Address.Account, t.Address.Chat,
 		t.Address.Thread, title, string(t.Scope), now.UnixMilli(), string(place.Kind), place.Ref,
 		string(place.Parent)).Scan(&t.Number, &scope)
 	if err != nil {
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
-	if t.Moved = ""; scope != t.Scope {
+	switch t.Moved = ""; {
+	case scope == t.Scope:
+	case scope == "":
+		_, err = tx.Exec("UPDATE sessions SET scope = $1 WHERE key = $2", string(t.Scope),
+			string(t.Session))
+		if err != nil {
+			return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
+		}
+	default:
 		t.Moved = scope
 	}
 	t.Epoch, t.Attempts, t.First = lease.Epoch, 1, t.Number == 1

@@ -77,7 +77,7 @@ func Open(ctx context.Context, path string, migrations []Migration, opts *Option
 			return nil, fmt.Errorf("store: open %s: %w", path, err)
 		}
 		db.unlock = unlock
-		if err := makePrivate(path); err != nil {
+		if err := create(ctx, path); err != nil {
 			return nil, errors.Join(fmt.Errorf("store: open %s: %w", path, err), unlock())
 		}
 	}
@@ -123,24 +123,47 @@ func LockSoon(
 	}
 }
 
-// makePrivate makes the file of a new database one that its owner alone reads. What SQLite makes
-// beside it gets the same mode.
-func makePrivate(path string) error {
+// pageSize is how many bytes a page of a new database has. A commit writes each page that it
+// changes as a whole, and most of them for one row: SQLite's own 4096 make that twice as much. With
+// 1024 the database is a fifth larger, and a search in it takes a fifth longer.
+const pageSize = 2048
+
+// create makes the file of the database, if it is missing, one that its owner alone reads. What
+// SQLite makes beside it gets the same mode.
+func create(ctx context.Context, path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	info, err := f.Stat()
+	if err := errors.Join(err, f.Close()); err != nil || info.Size() > 0 {
+		return err
+	}
+	db, err := sql.Open("sqlite", dsn(path))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	// Both can only be set before the first page is written, and the driver would do that too soon.
+	for _, pragma := range []string{
+		fmt.Sprint("page_size=", pageSize), "auto_vacuum=INCREMENTAL", "journal_mode=WAL",
+	} {
+		if _, err := db.ExecContext(ctx, "PRAGMA "+pragma); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (db *DB) connect(ctx context.Context, shared bool) error {
 	// The write-ahead log is moved into the database by Run, beside the writers; a
-	// commit does it itself only if the log has grown to 64 MB. After that the file is cut to 16 MB.
+	// commit does it itself only if the log has 32,000 pages. After that the file is cut to 16 MB.
 	//
 	// auto_vacuum comes first: a database gets it before its first page, or with the next Shred.
 	w, err := sql.Open("sqlite", dsn(db.path, "auto_vacuum(2)", "journal_mode(WAL)",
 		"synchronous(FULL)", "busy_timeout(10000)", "foreign_keys(1)", "cache_size(-4096)",
-		"wal_autocheckpoint(16000)", "journal_size_limit(16777216)",
+		"wal_autocheckpoint(32000)", "journal_size_limit(16777216)",
 		"secure_delete(1)")) // what was deleted is not left in free pages
 	if err != nil {
 		return err

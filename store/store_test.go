@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -263,4 +264,35 @@ func BenchmarkTxParallel(b *testing.B) {
 			}
 		}
 	})
+}
+
+// A commit writes whole pages, so that those of a new database are small. One that is there keeps
+// the size that it has.
+func TestPageSize(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "d.db")
+	want := func(want int) {
+		t.Helper()
+		db, err := Open(t.Context(), path, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got int
+		err = db.Read(t.Context()).QueryRow("PRAGMA page_size").Scan(&got)
+		if err = errors.Join(err, db.Close()); err != nil || got != want {
+			t.Errorf("pages have %d bytes, %v; want %d", got, err, want)
+		}
+	}
+	want(pageSize)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", dsn(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.Exec("CREATE TABLE old (id INTEGER)")
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	want(4096)
 }
