@@ -112,7 +112,7 @@ func (tr *trial) afterRestore() {
 		}
 	})
 	for chat := range tr.ledger.said {
-		seen[chat] = len(tr.venue.texts(chat))
+		seen[chat] = len(tr.platform.texts(chat))
 	}
 	if accepted == 0 || open == 0 {
 		tr.t.Fatalf("the backup has %d messages, %d without an answer: it proves nothing",
@@ -140,7 +140,7 @@ func (tr *trial) afterRestore() {
 		}
 		all := tr.deliveries(db)
 		for chat := range tr.ledger.said {
-			tr.checkRestored(db, chat, all[chat], sent, tr.venue.texts(chat)[seen[chat]:])
+			tr.checkRestored(db, chat, all[chat], sent, tr.platform.texts(chat)[seen[chat]:])
 		}
 	})
 }
@@ -154,7 +154,7 @@ func (tr *trial) checkRestored(
 	tr.t.Helper()
 	var asked, answered, want []string
 	var body []byte
-	at := tr.venue.address(chat)
+	at := tr.platform.address(chat)
 	for range tr.query(db, []any{&body}, "SELECT body FROM inbox "+
 		"WHERE account = $1 AND chat = $2 ORDER BY id", at.Account, at.Chat) {
 		var m bus.InboundMessage

@@ -42,7 +42,7 @@ type conversation struct {
 
 // A scene is a conversation on one platform.
 type scene struct {
-	theatre
+	chatPlatform
 	t    testing.TB // a player where several scenes play at once
 	name string     // of the platform, and of the account there
 	w    *world     // that all platforms are in
@@ -260,7 +260,7 @@ func playAll(t *testing.T, c *conversation) {
 	for _, h := range holds {
 		defer h.release()
 	}
-	w, theatres := openTheatres(t, c.config, func(r openaitest.Request) openaitest.Reply {
+	w, platforms := openPlatforms(t, c.config, func(r openaitest.Request) openaitest.Reply {
 		mu.Lock()
 		asked[platformOf(r)] = append(asked[platformOf(r)], lastUser(r))
 		mu.Unlock()
@@ -270,14 +270,14 @@ func playAll(t *testing.T, c *conversation) {
 		}
 		return reply
 	})
-	w.onAll(theatres, func(s *scene) {
+	w.onAll(platforms, func(s *scene) {
 		s.hold = holds[s.name]
 		c.play(s)
 	})
 	archive := new(txtar.Archive)
-	for _, name := range slices.Sorted(maps.Keys(theatres)) {
+	for _, name := range slices.Sorted(maps.Keys(platforms)) {
 		var b bytes.Buffer
-		th := theatres[name]
+		th := platforms[name]
 		section(&b, "Ann reads", th.direct())
 		section(&b, "Bob reads", th.stranger())
 		section(&b, "the group reads", th.group())
@@ -295,13 +295,13 @@ func playAll(t *testing.T, c *conversation) {
 	compare(t, filepath.Join("testdata", "conversations", name), txtar.Format(archive))
 }
 
-// openTheatres runs a gateway with an account on each platform. The lines of config are for each,
+// openPlatforms runs a gateway with an account on each platform. The lines of config are for each,
 // up to the first table.
-func openTheatres(
+func openPlatforms(
 	t *testing.T, config string, model openaitest.Answer,
-) (*world, map[string]theatre) {
+) (*world, map[string]chatPlatform) {
 	w := newWorld(t, worldOptions{answer: model})
-	theatres := map[string]theatre{
+	platforms := map[string]chatPlatform{
 		"telegram": openTelegram(w.telegram, w.url),
 		"discord":  openDiscord(t),
 		"whatsapp": openWhatsApp(t, w.home),
@@ -312,7 +312,7 @@ func openTheatres(
 	if found {
 		w.config += "[" + tables
 	}
-	for name, th := range theatres {
+	for name, th := range platforms {
 		w.config += "[channels." + name + "]\n" + th.config() + "rate_limit = \"off\"\n" + config
 		if !strings.Contains(config, "streaming") {
 			w.config += "streaming = false\n"
@@ -321,23 +321,23 @@ func openTheatres(
 	w.configure("")
 	w.model.Hear(recording, "water the roses, please")
 	w.run()
-	return w, theatres
+	return w, platforms
 }
 
 // onAll plays on all platforms at once, and ends the test if a scene has failed.
-func (w *world) onAll(theatres map[string]theatre, play func(s *scene)) {
+func (w *world) onAll(platforms map[string]chatPlatform, play func(s *scene)) {
 	w.t.Helper()
 	mine := *w
 	mine.t = player{w.t}
 	var wg sync.WaitGroup
-	for name, th := range theatres {
+	for name, th := range platforms {
 		if o, ok := th.(*onWhatsApp); ok {
 			whatsApp := *o
 			whatsApp.t = mine.t
 			th = &whatsApp
 		}
 		wg.Go(func() {
-			s := &scene{theatre: th, t: mine.t, name: name, w: &mine}
+			s := &scene{chatPlatform: th, t: mine.t, name: name, w: &mine}
 			s.until("the gateway", s.ready)
 			play(s)
 		})
@@ -418,7 +418,7 @@ func perform(r openaitest.Request) openaitest.Reply {
 	text := lastWords(r)
 	switch {
 	case r.Messages[len(r.Messages)-1].Role == "tool", strings.HasPrefix(text, "DO "):
-		return obey(r)
+		return followOrders(r)
 	case strings.Contains(text, "a long answer"):
 		return say(longAnswer())
 	case strings.Contains(text, "**markup**"):

@@ -21,7 +21,7 @@ var (
 // scrape returns the names of the series of a gateway that has used a tool and answered.
 func scrape(t *testing.T) map[string]bool {
 	t.Helper()
-	w := newWorld(t, worldOptions{answer: obey})
+	w := newWorld(t, worldOptions{answer: followOrders})
 	p := w.start("GATEWAY_HTTP__LISTEN=127.0.0.1:0")
 	p.ready()
 	w.telegram.Say(7, 7, `DO time {}`)

@@ -22,7 +22,7 @@ func onDiscordOnly(t *testing.T, config string, answer openaitest.Answer) (*worl
 	w.config += "[channels.discord]\n" + d.config() + config
 	w.configure("")
 	w.run()
-	s := &scene{theatre: d, t: t, name: "discord", w: w}
+	s := &scene{chatPlatform: d, t: t, name: "discord", w: w}
 	s.until("the gateway", s.ready)
 	return w, s
 }
@@ -31,7 +31,7 @@ func onDiscordOnly(t *testing.T, config string, answer openaitest.Answer) (*worl
 // plain message.
 func TestAnswerWithoutReadMessageHistory(t *testing.T) {
 	_, s := onDiscordOnly(t, "streaming = false\n", perform)
-	d := s.theatre.(*onDiscord)
+	d := s.chatPlatform.(*onDiscord)
 	d.Allow("30", discordtest.ReadMessageHistory, false)
 	s.sayGroup("which roses?", true)
 	s.sayThread(1, "and here?")
@@ -48,7 +48,7 @@ func TestAnswerWithoutReadMessageHistory(t *testing.T) {
 // the command line counts it.
 func TestAnswerGivenUp(t *testing.T) {
 	w, s := onDiscordOnly(t, "streaming = false\naccess = \"open\"\n", perform)
-	d := s.theatre.(*onDiscord)
+	d := s.chatPlatform.(*onDiscord)
 	s.ask("hello", "you said hello")
 	s.sayStranger("hi")
 	s.until("an answer", func() bool { return has(s.stranger(), "you said hi") })
@@ -86,7 +86,7 @@ func TestAnswerGivenUp(t *testing.T) {
 // A mention of the role that Discord has made for the bot is a mention of the bot.
 func TestMentionOfTheRole(t *testing.T) {
 	_, s := onDiscordOnly(t, "streaming = false\n", perform)
-	d := s.theatre.(*onDiscord)
+	d := s.chatPlatform.(*onDiscord)
 	d.AddRole("10", "88", "Gateway", "99")
 	d.Say("30", "8", "<@&88> roses?")
 	s.until("an answer", func() bool { return has(s.group(), "you said roses?") })
@@ -95,7 +95,7 @@ func TestMentionOfTheRole(t *testing.T) {
 // A mention in a thread that began while the gateway was away is answered.
 func TestThreadOfAGap(t *testing.T) {
 	w, s := onDiscordOnly(t, "streaming = false\n", perform)
-	d := s.theatre.(*onDiscord)
+	d := s.chatPlatform.(*onDiscord)
 	s.ask("hello", "you said hello")
 	w.stop()
 	s.until("the end", func() bool { return d.Connected() == 0 })
@@ -112,7 +112,7 @@ func TestThreadOfAGap(t *testing.T) {
 // word that only they see.
 func TestCommandThatIsNotForUs(t *testing.T) {
 	_, s := onDiscordOnly(t, "streaming = false\n", perform)
-	d := s.theatre.(*onDiscord)
+	d := s.chatPlatform.(*onDiscord)
 	d.AddChannel("10", "40", "weeds")
 	told := func(id string) discordtest.Interaction {
 		t.Helper()

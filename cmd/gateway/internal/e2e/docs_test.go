@@ -162,7 +162,7 @@ func openDocPage(t *testing.T) *docPage {
 	}
 	p := &docPage{t: t, path: filepath.Dir(program), home: t.TempDir(), newcomer: 1000,
 		telegram: telegramtest.New(testToken, nil), discord: discordtest.New(discordToken, nil),
-		whatsapp: whatsapptest.New(nil), model: openaitest.Start(obey),
+		whatsapp: whatsapptest.New(nil), model: openaitest.Start(followOrders),
 		urls: make(map[string]string)}
 	t.Cleanup(p.model.Close)
 	p.model.SetModels("gpt-5.4-mini", "gpt-5.4", "qwen3:8b")

@@ -62,7 +62,7 @@ func newInn(t *testing.T) *inn {
 	w.config = w.config[:strings.Index(w.config, "[channels.telegram]")]
 	for _, th := range []struct {
 		name string
-		theatre
+		chatPlatform
 	}{{"discord", d}, {"telegram", tg}, {"whatsapp", in.whatsapp}} {
 		w.config += "[channels." + th.name + "]\n" + th.config()
 	}

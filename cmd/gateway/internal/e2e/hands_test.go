@@ -16,7 +16,7 @@ import (
 // workWorld is a world whose model obeys, with more lines of configuration and files in the
 // workspace. Ann is the owner.
 func workWorld(t *testing.T, tables string, files map[string][]byte) *world {
-	w := newWorld(t, worldOptions{answer: obey, channel: quiet + "\nowners = [7]\n" + tables})
+	w := newWorld(t, worldOptions{answer: followOrders, channel: quiet + "\nowners = [7]\n" + tables})
 	w.model.Keep(100)
 	for name, data := range files {
 		writeFile(t, filepath.Join(w.home, "workspace", name), data)

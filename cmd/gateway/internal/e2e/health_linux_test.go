@@ -93,7 +93,7 @@ func TestSandboxBreaks(t *testing.T) {
 	if err != nil {
 		t.Skip("bubblewrap is not installed")
 	}
-	w := newWorld(t, worldOptions{answer: obey, sandbox: "bubblewrap",
+	w := newWorld(t, worldOptions{answer: followOrders, sandbox: "bubblewrap",
 		channel: quiet + "\nowners = [7]"})
 	w.model.Keep(100)
 	bin := t.TempDir()

@@ -202,7 +202,7 @@ func TestHostileContent(t *testing.T) {
 		if strings.Contains(lastText(r), "draw a table") {
 			return say(explodingTable())
 		}
-		return obey(r)
+		return followOrders(r)
 	}})
 	w.configure(quiet + fmt.Sprintf("\n[web]\nsearch = \"off\"\nallow_networks = [%q]\nports = [%q]\n",
 		"127.0.0.1/32", pages.URL[strings.LastIndexByte(pages.URL, ':')+1:]))

@@ -291,7 +291,7 @@ func confide(r openaitest.Request) openaitest.Reply {
 	case strings.HasPrefix(system, "You look after the long-term memory"):
 		return dreamSecrets(r, last)
 	case last.Role != "tool":
-		return obey(r)
+		return followOrders(r)
 	}
 	said := "the tools said"
 	for _, m := range slices.Backward(r.Messages) { // what they say is no order

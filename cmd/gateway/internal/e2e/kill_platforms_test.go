@@ -15,21 +15,21 @@ func TestKillPlatforms(t *testing.T) {
 	for _, platform := range []struct {
 		name  string
 		chats int
-		open  func(tr *trial) venue
+		open  func(tr *trial) killPlatform
 	}{
-		{"discord", 30, func(tr *trial) venue { return openDiscordVenue(tr) }},
-		{"whatsapp", 4, func(tr *trial) venue { return openWhatsAppVenue(tr) }},
+		{"discord", 30, func(tr *trial) killPlatform { return openKillDiscord(tr) }},
+		{"whatsapp", 4, func(tr *trial) killPlatform { return openKillWhatsApp(tr) }},
 	} {
 		begin := func(t *testing.T) *trial {
 			t.Parallel()
 			tr := newTrial(t, platform.chats)
-			tr.venue = platform.open(tr)
+			tr.platform = platform.open(tr)
 			return tr
 		}
 		t.Run(platform.name, func(t *testing.T) {
 			tr := begin(t)
 			tr.meet()
-			tr.venue.disturb(tr.ledger.hide)
+			tr.platform.disturb(tr.ledger.hide)
 			for _, point := range []string{
 				"accepted", "begun", "finished", "sending", "sent", "delivered",
 			} {
@@ -56,7 +56,7 @@ func (tr *trial) torment(n int) {
 		p.ready()
 		tr.pause(p, time.Duration(tr.rand.IntN(500))*time.Millisecond)
 		tr.say(3 + tr.rand.IntN(10))
-		tr.venue.shake(tr.rand)
+		tr.platform.shake(tr.rand)
 		tr.killAfter(p, time.Duration(tr.rand.IntN(1500))*time.Millisecond)
 	}
 	tr.settle()
@@ -72,8 +72,8 @@ func (tr *trial) meet() {
 	}
 	p := tr.start()
 	p.ready()
-	tr.venue.ready()
-	tr.venue.say(list)
+	tr.platform.ready()
+	tr.platform.say(list)
 	tr.ledger.await(tr.t, 0, p.done)
 	tr.quiet(p)
 	tr.stop(p)

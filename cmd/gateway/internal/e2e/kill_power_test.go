@@ -61,7 +61,7 @@ func (tr *trial) powerLossAfter(p *process, d time.Duration) (lost int) {
 	tr.pause(p, d)
 	p.kill()
 	tr.kills++
-	tr.venue.calm()
+	tr.platform.calm()
 	lost = tr.losePower()
 	tr.autopsy()
 	return lost

@@ -37,7 +37,7 @@ func TestKill(t *testing.T) {
 	t.Run("outage", func(t *testing.T) {
 		t.Parallel()
 		tr := newTrial(t, 60)
-		tr.venue.disturb(tr.ledger.hide)
+		tr.platform.disturb(tr.ledger.hide)
 		for range often(18) {
 			tr.say(20)
 			p := tr.start()
@@ -148,11 +148,11 @@ func total(counts map[string]int) (sum int) {
 // A trial is a gateway that is ended again and again while people talk to it.
 type trial struct {
 	*world
-	t      *testing.T
-	ledger *ledger
-	venue  venue
-	rand   *rand.Rand
-	chats  int
+	t        *testing.T
+	ledger   *ledger
+	platform killPlatform
+	rand     *rand.Rand
+	chats    int
 
 	kills   int
 	tired   bool           // one more kill could make a turn give up
@@ -176,7 +176,7 @@ func newTrial(t *testing.T, chats int) *trial {
 			answer: l.answer, onSend: l.onSend, agent: "waiting = 1000"}),
 		rand: rand.New(rand.NewPCG(seed, 0)),
 	}
-	tr.venue = onTelegramVenue{tr.world}
+	tr.platform = killTelegram{tr.world}
 	notes := filepath.Join(tr.home, "workspace", "notes.txt")
 	if err := os.Mkdir(filepath.Dir(notes), 0o700); err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func (tr *trial) say(n int) {
 			list = append(list, saying{chat, tr.ledger.next(chat, tr.rand.IntN(4))})
 		}
 	}
-	tr.venue.say(list)
+	tr.platform.say(list)
 }
 
 // pause waits for a time, or for the end of p.
@@ -215,7 +215,7 @@ func (tr *trial) pause(p *process, d time.Duration) {
 func (tr *trial) rest(p *process) {
 	tr.t.Helper()
 	if tr.tired {
-		tr.venue.calm()
+		tr.platform.calm()
 		tr.quiet(p)
 	}
 }
@@ -227,7 +227,7 @@ func (tr *trial) killAfter(p *process, d time.Duration) {
 	tr.pause(p, d)
 	p.kill()
 	tr.kills++
-	tr.venue.calm()
+	tr.platform.calm()
 	tr.autopsy()
 }
 
@@ -292,14 +292,14 @@ func (tr *trial) quiet(p *process) {
 // everything.
 func (tr *trial) settle() {
 	tr.t.Helper()
-	tr.venue.calm()
+	tr.platform.calm()
 	p := tr.start()
 	p.ready()
 	tr.quiet(p)
 	if !tr.ledger.slow { // else the newest text of a message is not what the ledger was told
 		tr.ledger.await(tr.t, 0, p.done)
 	}
-	tr.venue.rest()
+	tr.platform.rest()
 	tr.stop(p)
 	tr.check()
 }
@@ -308,7 +308,7 @@ func (tr *trial) settle() {
 // order.
 func (tr *trial) executions(chat int64, promised []string) (times map[string]int, order []string) {
 	times = make(map[string]int)
-	for _, text := range tr.venue.texts(chat) {
+	for _, text := range tr.platform.texts(chat) {
 		if !slices.Contains(promised, text) {
 			tr.orphan(chat, text)
 			continue
@@ -330,9 +330,9 @@ func (tr *trial) executions(chat int64, promised []string) (times map[string]int
 // that knows again what it was sent.
 func (tr *trial) orphan(chat int64, text string) {
 	tr.orphans++
-	at := tr.venue.address(chat).Chat
+	at := tr.platform.address(chat).Chat
 	tr.growing[at]--
-	if tr.growing[at] < 0 || !tr.ledger.slow || tr.venue.remembers() {
+	if tr.growing[at] < 0 || !tr.ledger.slow || tr.platform.remembers() {
 		tr.t.Errorf("chat %d shows %q, which is no answer", chat, text)
 	}
 }

@@ -68,7 +68,8 @@ func (w *world) order(chat int64, line string) {
 // that its outcome is unknown.
 func TestKillTools(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, worldOptions{answer: obey, sandbox: "auto", agent: "queue_mode = \"followup\""})
+	w := newWorld(t, worldOptions{answer: followOrders, sandbox: "auto",
+		agent: "queue_mode = \"followup\""})
 	const chats = 4
 	said := make(map[string]int64)
 	tired := false
@@ -165,7 +166,7 @@ func TestKillApproval(t *testing.T) {
 	} {
 		t.Run(test.point, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, worldOptions{answer: obey, sandbox: "auto",
+			w := newWorld(t, worldOptions{answer: followOrders, sandbox: "auto",
 				channel: quiet + "\nowners = [7]\n[tools.exec]\nowner = \"ask\""})
 			p := w.start("GATEWAY_FAULT=" + test.point + ":1")
 			p.ready()

@@ -70,7 +70,7 @@ func (tr *trial) deliveries(db *store.DB) map[int64][]delivery {
 	list := make(map[int64][]delivery)
 	chats := make(map[bus.Address]int64)
 	for chat := range tr.ledger.said {
-		chats[tr.venue.address(chat)] = chat
+		chats[tr.platform.address(chat)] = chat
 	}
 	var body []byte
 	var tries int
@@ -110,7 +110,7 @@ func (tr *trial) checkDeliveries(db *store.DB) {
 			}
 			tr.doubled += max(more, 0)
 			cut := tr.caught[d.text] + tr.ledger.lost[d.text]
-			if more > 0 && tr.venue.remembers() {
+			if more > 0 && tr.platform.remembers() {
 				tr.t.Errorf("%q is seen %d times, want once", d.text, more+1)
 			}
 			if more > d.uncertain+tr.unnoted[d.text] || more > cut || d.uncertain > cut {
@@ -141,7 +141,7 @@ func (tr *trial) checkOrder(chat int64, n int, text string) {
 // checkTranscript checks that the n messages of a chat are in its transcript, each once and in
 // order, and that each tool call is followed by one result.
 func (tr *trial) checkTranscript(db *store.DB, chat int64, n int) {
-	key := session.KeyOf(tr.venue.address(chat))
+	key := session.KeyOf(tr.platform.address(chat))
 	var said []string
 	open := make(map[string]bool) // tool calls without a result
 	var body []byte

@@ -15,12 +15,12 @@ func TestMarksOnPlatforms(t *testing.T) {
 	for _, h := range holds {
 		defer h.release()
 	}
-	w, theatres := openTheatres(t, "streaming = true\n",
+	w, platforms := openPlatforms(t, "streaming = true\n",
 		func(r openaitest.Request) openaitest.Reply {
 			holds[platformOf(r)].wait()
 			return perform(r)
 		})
-	w.onAll(theatres, func(s *scene) {
+	w.onAll(platforms, func(s *scene) {
 		stranger := s.sayStranger("let me in")
 		id := s.say("hello")
 		s.until("marks", func() bool {

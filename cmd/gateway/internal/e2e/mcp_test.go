@@ -20,7 +20,7 @@ import (
 // the gateway beside it not at all.
 func TestServerInSandbox(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, worldOptions{answer: obey, sandbox: "auto"})
+	w := newWorld(t, worldOptions{answer: followOrders, sandbox: "auto"})
 	workspace := filepath.Join(w.home, "workspace")
 	inner := filepath.Join(workspace, "inner")
 	p := w.start("GATEWAY_HOME="+inner, "TELEGRAM_BOT_TOKEN=", "GATEWAY_EXEC__SANDBOX=off")

@@ -45,7 +45,7 @@ func (o *operator) series() map[string]float64 {
 // A conversation shows in the metrics: what came and went, turns, calls of models and of tools.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, worldOptions{answer: obey})
+	w := newWorld(t, worldOptions{answer: followOrders})
 	o := w.operate()
 	o.healthy(w)
 	w.telegram.Say(1, 1, `DO time {}`)

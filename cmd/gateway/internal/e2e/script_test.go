@@ -19,7 +19,7 @@ import (
 )
 
 // TestScript runs the scripts of testdata/script. Each has a Telegram of its own, at $TELEGRAM
-// with the bot token $TOKEN, and a model that does whatever it reads (see obey), at $MODEL.
+// with the bot token $TOKEN, and a model that does whatever it reads (see followOrders), at $MODEL.
 // $GATEWAY_HOME is not there at the beginning. Besides the commands of package testscript there
 // are:
 //
@@ -59,7 +59,7 @@ func setUpScript(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(telegram.Close)
-	model := openaitest.Start(obey)
+	model := openaitest.Start(followOrders)
 	env.Defer(model.Close)
 	env.Values[telegramKey{}] = telegram
 	home := env.WorkDir + "/home"

@@ -32,7 +32,7 @@ func TestSharedBehindSandboxes(t *testing.T) {
 				t.Skip("bubblewrap is not installed")
 			}
 			t.Parallel()
-			w := newWorld(t, worldOptions{answer: obey, sandbox: mode,
+			w := newWorld(t, worldOptions{answer: followOrders, sandbox: mode,
 				channel: quiet + fmt.Sprintf("\nowners = [\"%d\"]", annID)})
 			w.model.Keep(openaitest.DefaultKeep)
 			w.run()
@@ -70,7 +70,7 @@ func TestSharedMoves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, worldOptions{answer: obey,
+			w := newWorld(t, worldOptions{answer: followOrders,
 				channel: quiet + fmt.Sprintf("\nowners = [\"%d\"]", annID)})
 			w.model.Keep(openaitest.DefaultKeep)
 			for file, text := range map[string]string{
@@ -120,7 +120,7 @@ func TestSharedMoves(t *testing.T) {
 // "always" below OpenClaw's key puts nothing into the prompt but a line in the list.
 func TestAlwaysOfOpenClaw(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, worldOptions{answer: obey})
+	w := newWorld(t, worldOptions{answer: followOrders})
 	w.model.Keep(openaitest.DefaultKeep)
 	for name, key := range map[string]string{"theirs": "openclaw", "ours": "nanobot"} {
 		file := filepath.Join(w.home, "shared", "skills", name, "SKILL.md")

@@ -18,7 +18,7 @@ import (
 // one that would never end. What comes after it is answered.
 func TestStopWhileDecoding(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, worldOptions{answer: obey})
+	w := newWorld(t, worldOptions{answer: followOrders})
 	w.configure(quiet)
 	p := w.start()
 	p.ready()

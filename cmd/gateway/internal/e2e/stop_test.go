@@ -19,36 +19,36 @@ func TestStopAnswers(t *testing.T) {
 	for _, h := range holds {
 		defer h.release()
 	}
-	w, theatres := openTheatres(t, "", func(r openaitest.Request) openaitest.Reply {
+	w, platforms := openPlatforms(t, "", func(r openaitest.Request) openaitest.Reply {
 		if strings.Contains(lastWords(r), "hello") {
 			holds[platformOf(r)].wait()
 		}
 		return perform(r)
 	})
-	w.onAll(theatres, func(s *scene) {
+	w.onAll(platforms, func(s *scene) {
 		s.say("hello")
 		until(s.t, "the model to be asked", holds[s.name].reached)
 	})
 	var stopping sync.WaitGroup
 	stopping.Go(w.stop)
-	discord := &scene{theatre: theatres["discord"], t: t, name: "discord", w: w}
+	discord := &scene{chatPlatform: platforms["discord"], t: t, name: "discord", w: w}
 	discord.until("the end of receiving", func() bool { return !discord.ready() })
-	theatres["whatsapp"].say("late")
+	platforms["whatsapp"].say("late")
 	for _, h := range holds {
 		h.release()
 	}
 	stopping.Wait()
-	for _, name := range slices.Sorted(maps.Keys(theatres)) {
-		s := &scene{theatre: theatres[name], t: t, name: name, w: w}
+	for _, name := range slices.Sorted(maps.Keys(platforms)) {
+		s := &scene{chatPlatform: platforms[name], t: t, name: name, w: w}
 		s.until("what was sent before the end", func() bool { return len(s.direct()) > 0 })
 		if got := fmt.Sprint(s.direct()); !strings.Contains(got, "you said hello") {
 			t.Errorf("%s: Ann reads %s", name, got)
 		}
 	}
-	if has(theatres["whatsapp"].direct(), "late") {
+	if has(platforms["whatsapp"].direct(), "late") {
 		t.Error("a message was taken in while the gateway stopped")
 	}
 	w.run()
-	whatsApp := &scene{theatre: theatres["whatsapp"], t: t, name: "whatsapp", w: w}
+	whatsApp := &scene{chatPlatform: platforms["whatsapp"], t: t, name: "whatsapp", w: w}
 	whatsApp.hear("you said late")
 }

@@ -9,7 +9,7 @@ import (
 
 // A rule can be about each tool that there is, and about no other.
 func TestToolNames(t *testing.T) {
-	s := besiege(t, nil)
+	s := newHostileWorld(t, nil)
 	s.tell(victimID, "what can you do?", "you said what can you do?")
 	var names []string
 	for _, spec := range s.request("what can you do?").Tools {

@@ -19,9 +19,9 @@ import (
 	"gateway/channels/whatsapp/whatsapptest"
 )
 
-// A venue is a platform on which the people of a trial talk to the gateway, each in a chat of their
-// own. Chats are numbered from 1.
-type venue interface {
+// A killPlatform is a platform on which the people of a trial talk to the gateway, each in a chat
+// of their own. Chats are numbered from 1.
+type killPlatform interface {
 	address(chat int64) bus.Address
 	ready()                    // waits until the gateway is connected
 	say(list []saying)         // people write
@@ -43,14 +43,14 @@ type saying struct {
 // rarely is how many sends are disturbed in each of the ways: one in so many.
 const rarely = 25
 
-// onTelegramVenue is the venue Telegram, which never knows what it was sent before.
-type onTelegramVenue struct{ *world }
+// killTelegram is Telegram in a trial, which never knows what it was sent before.
+type killTelegram struct{ *world }
 
-func (v onTelegramVenue) address(chat int64) bus.Address {
+func (v killTelegram) address(chat int64) bus.Address {
 	return bus.Address{Account: "telegram", Chat: strconv.FormatInt(chat, 10)}
 }
 
-func (v onTelegramVenue) say(list []saying) {
+func (v killTelegram) say(list []saying) {
 	var all []telegramtest.Message
 	for _, s := range list {
 		all = append(all, telegramtest.Message{User: s.chat, Text: s.text})
@@ -58,7 +58,7 @@ func (v onTelegramVenue) say(list []saying) {
 	v.telegram.Deliver(all...)
 }
 
-func (v onTelegramVenue) disturb(hide func(text string)) {
+func (v killTelegram) disturb(hide func(text string)) {
 	faults := []telegramtest.Fault{
 		{RetryAfter: 1},
 		{Effect: telegramtest.Answer, Code: http.StatusInternalServerError},
@@ -79,20 +79,20 @@ func (v onTelegramVenue) disturb(hide func(text string)) {
 	}
 }
 
-func (onTelegramVenue) ready()           {}
-func (onTelegramVenue) remembers() bool  { return false }
-func (onTelegramVenue) shake(*rand.Rand) {}
-func (onTelegramVenue) calm()            {}
-func (onTelegramVenue) rest()            {}
+func (killTelegram) ready()           {}
+func (killTelegram) remembers() bool  { return false }
+func (killTelegram) shake(*rand.Rand) {}
+func (killTelegram) calm()            {}
+func (killTelegram) rest()            {}
 
-// onDiscordVenue is the venue Discord. A direct chat has the number of its user.
-type onDiscordVenue struct {
+// killDiscord is Discord in a trial. A direct chat has the number of its user.
+type killDiscord struct {
 	*discordtest.Server
 	t testing.TB
 }
 
-// openDiscordVenue opens a Discord for tr.
-func openDiscordVenue(tr *trial) onDiscordVenue {
+// openKillDiscord opens a Discord for tr.
+func openKillDiscord(tr *trial) killDiscord {
 	tr.t.Helper()
 	s := discordtest.New(discordToken, &discordtest.Options{
 		OnSend: func(m discordtest.Sent) { tr.ledger.heard(m.Text) }})
@@ -107,14 +107,14 @@ func openDiscordVenue(tr *trial) onDiscordVenue {
 		s.AddDM(id, id)
 	}
 	tr.move(fmt.Sprintf("[channels.discord]\ntoken = %q\napi_url = %q\n", discordToken, url))
-	return onDiscordVenue{s, tr.t}
+	return killDiscord{s, tr.t}
 }
 
-func (v onDiscordVenue) address(chat int64) bus.Address {
+func (v killDiscord) address(chat int64) bus.Address {
 	return bus.Address{Account: "discord", Chat: strconv.FormatInt(chat, 10)}
 }
 
-func (v onDiscordVenue) ready() {
+func (v killDiscord) ready() {
 	v.t.Helper()
 	ctx, cancel := context.WithTimeout(v.t.Context(), patience)
 	defer cancel()
@@ -123,7 +123,7 @@ func (v onDiscordVenue) ready() {
 	}
 }
 
-func (v onDiscordVenue) say(list []saying) {
+func (v killDiscord) say(list []saying) {
 	var all []discordtest.Message
 	for _, s := range list {
 		id := strconv.FormatInt(s.chat, 10)
@@ -132,7 +132,7 @@ func (v onDiscordVenue) say(list []saying) {
 	v.Deliver(all...)
 }
 
-func (v onDiscordVenue) texts(chat int64) (list []string) {
+func (v killDiscord) texts(chat int64) (list []string) {
 	for _, m := range v.History(strconv.FormatInt(chat, 10)) {
 		if !m.Deleted {
 			list = append(list, m.Text)
@@ -143,7 +143,7 @@ func (v onDiscordVenue) texts(chat int64) (list []string) {
 
 // disturb makes one send in five fail, and few of the calls that read what was missed: one of them
 // ends the connection.
-func (v onDiscordVenue) disturb(func(text string)) {
+func (v killDiscord) disturb(func(text string)) {
 	faults := []discordtest.Fault{
 		{RetryAfter: 300 * time.Millisecond},
 		{Effect: discordtest.Answer, Status: http.StatusInternalServerError},
@@ -160,7 +160,7 @@ func (v onDiscordVenue) disturb(func(text string)) {
 	}
 }
 
-func (v onDiscordVenue) shake(r *rand.Rand) {
+func (v killDiscord) shake(r *rand.Rand) {
 	switch r.IntN(6) {
 	case 0:
 		v.Drop()
@@ -176,21 +176,21 @@ func (v onDiscordVenue) shake(r *rand.Rand) {
 	}
 }
 
-func (onDiscordVenue) remembers() bool { return true }
-func (onDiscordVenue) calm()           {}
-func (onDiscordVenue) rest()           {}
+func (killDiscord) remembers() bool { return true }
+func (killDiscord) calm()           {}
+func (killDiscord) rest()           {}
 
-// onWhatsAppVenue is the venue WhatsApp.
-type onWhatsAppVenue struct {
+// killWhatsApp is WhatsApp in a trial.
+type killWhatsApp struct {
 	*whatsapptest.Server
 	t       testing.TB
 	persons []*whatsapptest.Person
 }
 
-// openWhatsAppVenue opens a WhatsApp for tr, to which the gateway is linked.
-func openWhatsAppVenue(tr *trial) *onWhatsAppVenue {
+// openKillWhatsApp opens a WhatsApp for tr, to which the gateway is linked.
+func openKillWhatsApp(tr *trial) *killWhatsApp {
 	tr.t.Helper()
-	v := &onWhatsAppVenue{Server: whatsapptest.New(nil), t: tr.t}
+	v := &killWhatsApp{Server: whatsapptest.New(nil), t: tr.t}
 	url, err := v.Start(tr.t.Context())
 	if err != nil {
 		tr.t.Fatal(err)
@@ -215,7 +215,7 @@ func openWhatsAppVenue(tr *trial) *onWhatsAppVenue {
 }
 
 // listen calls heard with each message that a person sees, until the test ends.
-func (v *onWhatsAppVenue) listen(heard func(text string)) {
+func (v *killWhatsApp) listen(heard func(text string)) {
 	seen := make([]int, len(v.persons))
 	_ = v.Wait(v.t.Context(), func() bool { // it ends with the context
 		for i := range v.persons {
@@ -229,12 +229,12 @@ func (v *onWhatsAppVenue) listen(heard func(text string)) {
 	})
 }
 
-func (v *onWhatsAppVenue) address(chat int64) bus.Address {
+func (v *killWhatsApp) address(chat int64) bus.Address {
 	return bus.Address{Account: "whatsapp", Chat: v.persons[chat-1].Chat()}
 }
 
 // say lets people write side by side, each one message after the other.
-func (v *onWhatsAppVenue) say(list []saying) {
+func (v *killWhatsApp) say(list []saying) {
 	all := make(map[int64][]string)
 	for _, s := range list {
 		all[s.chat] = append(all[s.chat], s.text)
@@ -253,12 +253,12 @@ func (v *onWhatsAppVenue) say(list []saying) {
 }
 
 // texts leaves out what comes again: a phone shows it once.
-func (v *onWhatsAppVenue) texts(chat int64) []string { return v.persons[chat-1].Texts() }
+func (v *killWhatsApp) texts(chat int64) []string { return v.persons[chat-1].Texts() }
 
 // disturb makes sends fail as WhatsApp does when it has had enough.
-func (v *onWhatsAppVenue) disturb(func(text string)) { v.FailKeys(2) }
+func (v *killWhatsApp) disturb(func(text string)) { v.FailKeys(2) }
 
-func (v *onWhatsAppVenue) shake(r *rand.Rand) {
+func (v *killWhatsApp) shake(r *rand.Rand) {
 	switch r.IntN(5) {
 	case 0:
 		v.Drop()
@@ -275,12 +275,12 @@ func (v *onWhatsAppVenue) shake(r *rand.Rand) {
 	}
 }
 
-func (v *onWhatsAppVenue) calm() {
+func (v *killWhatsApp) calm() {
 	v.SwallowAcks(0)
 	v.DelayAcks(0)
 }
 
-func (v *onWhatsAppVenue) rest() {
+func (v *killWhatsApp) rest() {
 	v.t.Helper()
 	ctx, cancel := context.WithTimeout(v.t.Context(), patience)
 	defer cancel()
@@ -300,5 +300,5 @@ func (v *onWhatsAppVenue) rest() {
 	}
 }
 
-func (*onWhatsAppVenue) ready()          {}
-func (*onWhatsAppVenue) remembers() bool { return true }
+func (*killWhatsApp) ready()          {}
+func (*killWhatsApp) remembers() bool { return true }

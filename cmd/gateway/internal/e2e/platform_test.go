@@ -15,10 +15,10 @@ import (
 	"gateway/channels/whatsapp/whatsapptest"
 )
 
-// A theatre is a platform on which people meet the gateway: Ann in her direct chat with it, and Ann
+// A chatPlatform is a platform on which people talk to the gateway: Ann in a direct chat, and Ann
 // and Bob in a group. What they read is in the form in which the platform got it.
-type theatre interface {
-	config() string // of the account, which has the theatre's name
+type chatPlatform interface {
+	config() string // of the account, which has the platform's name
 	ready() bool    // the gateway is there
 
 	say(text string) (id string)
@@ -48,7 +48,7 @@ const (
 	groupID      = -1001234567890
 )
 
-// onTelegram is the theatre Telegram.
+// onTelegram is Telegram.
 type onTelegram struct {
 	*telegramtest.Server
 	url     string
@@ -173,7 +173,7 @@ func (o *onTelegram) outage(on bool) {
 	}
 }
 
-// onDiscord is the theatre Discord. The threads are 31 and 32, in the channel 30.
+// onDiscord is Discord. The threads are 31 and 32, in the channel 30.
 type onDiscord struct {
 	*discordtest.Server
 	url string
@@ -308,7 +308,7 @@ func (o *onDiscord) outage(on bool)             { o.SetOutage(on) }
 
 func (o *onDiscord) wait(ctx context.Context, cond func() bool) error { return o.Wait(ctx, cond) }
 
-// onWhatsApp is the theatre WhatsApp.
+// onWhatsApp is WhatsApp.
 type onWhatsApp struct {
 	*whatsapptest.Server
 	t        testing.TB

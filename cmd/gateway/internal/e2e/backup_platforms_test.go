@@ -14,8 +14,8 @@ import (
 	"gateway/store"
 )
 
-// TestBackupVenues is TestBackup on the platforms that remember what they were sent, and have ways
-// of their own to deliver again what a gateway has not heard of:
+// TestBackupPlatforms is TestBackup on the platforms that remember what they were sent, and have
+// ways of their own to deliver again what a gateway has not heard of:
 //
 // Discord's channels are read from where the backup stood. So all that was ever said is in the
 // restored gateway, answered once and in order. What the old gateway has answered since the backup
@@ -26,24 +26,24 @@ import (
 // still, and its keys fit those of phones that have gone on meanwhile.
 //
 // On both, an answer that the backup has and that the old gateway has sent is not seen again.
-func TestBackupVenues(t *testing.T) {
+func TestBackupPlatforms(t *testing.T) {
 	t.Parallel()
 	for _, platform := range []struct {
 		name  string
 		chats int
-		open  func(tr *trial) venue
+		open  func(tr *trial) killPlatform
 	}{
-		{"discord", 20, func(tr *trial) venue { return openDiscordVenue(tr) }},
-		{"whatsapp", 4, func(tr *trial) venue { return openWhatsAppVenue(tr) }},
+		{"discord", 20, func(tr *trial) killPlatform { return openKillDiscord(tr) }},
+		{"whatsapp", 4, func(tr *trial) killPlatform { return openKillWhatsApp(tr) }},
 	} {
 		t.Run(platform.name, func(t *testing.T) {
 			t.Parallel()
 			tr := newTrial(t, platform.chats)
-			tr.venue = platform.open(tr)
+			tr.platform = platform.open(tr)
 			tr.meet()
 			p := tr.start()
 			p.ready()
-			tr.venue.ready()
+			tr.platform.ready()
 			late := tr.ledger.delay()
 			defer late.release()
 			tr.say(60)
@@ -89,7 +89,7 @@ func (tr *trial) afterMove(all bool) {
 	}
 	p := tr.start()
 	p.ready()
-	tr.venue.ready()
+	tr.platform.ready()
 	newest := make(map[int64]int)
 	tr.ledger.mu.Lock()
 	before := tr.said()
@@ -98,7 +98,7 @@ func (tr *trial) afterMove(all bool) {
 	}
 	tr.ledger.mu.Unlock()
 	tr.say(20)
-	tr.venue.rest()
+	tr.platform.rest()
 	tr.ledger.mu.Lock()
 	said := tr.said()
 	tr.ledger.mu.Unlock()
@@ -112,7 +112,7 @@ func (tr *trial) afterMove(all bool) {
 	// Phones may have asked for what they could not read.
 	tr.eventually("people to see all answers", func(db *store.DB) bool {
 		for chat, list := range tr.deliveries(db) {
-			texts := tr.venue.texts(chat)
+			texts := tr.platform.texts(chat)
 			for _, d := range list {
 				if !slices.Contains(texts, d.text) {
 					return false
@@ -121,7 +121,7 @@ func (tr *trial) afterMove(all bool) {
 		}
 		return true
 	})
-	tr.venue.rest()
+	tr.platform.rest()
 	tr.stop(p)
 	tr.look(func(db *store.DB) {
 		for _, rows := range []string{"inbox WHERE state <> 'done'", "turns WHERE state <> 'done'",
@@ -151,7 +151,7 @@ func (tr *trial) afterMove(all bool) {
 // heard returns the marks of a chat's messages in the inbox, in their order.
 func (tr *trial) heard(db *store.DB, chat int64) (list []string) {
 	tr.t.Helper()
-	at := tr.venue.address(chat)
+	at := tr.platform.address(chat)
 	var body []byte
 	for range tr.query(db, []any{&body}, "SELECT body FROM inbox "+
 		"WHERE account = $1 AND chat = $2 ORDER BY id", at.Account, at.Chat) {
@@ -172,7 +172,7 @@ func (tr *trial) checkSeen(
 	tr.t.Helper()
 	var answered []string
 	times := make(map[string]int)
-	for _, text := range tr.venue.texts(chat) {
+	for _, text := range tr.platform.texts(chat) {
 		times[text]++
 	}
 	for _, d := range all {

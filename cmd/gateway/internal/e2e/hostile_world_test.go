@@ -18,8 +18,8 @@ import (
 	"gateway/store"
 )
 
-// Who takes part in a siege, besides Ann and Bob of the theatres: each case has people of its own,
-// so that nobody is told what another one has asked for.
+// The people of a [hostileWorld] besides Ann and Bob. Each case has people of its own, so that
+// nobody is told what another one has asked for.
 const (
 	adminID  = 5
 	victimID = 90
@@ -31,9 +31,9 @@ const (
 	secretEnv = "what-the-environment-holds"
 )
 
-// A siege is a gateway in the middle of people, pages and files that mean it harm, with a model
-// that does whatever it reads.
-type siege struct {
+// A hostileWorld is a world with people, pages and files that attack the gateway, and a model that
+// does whatever it reads.
+type hostileWorld struct {
 	*world
 	outside   string // a folder that belongs to nobody in the gateway
 	pages     string // URL of a server that may be reached
@@ -42,13 +42,13 @@ type siege struct {
 	reached   atomic.Int64 // connections to it
 }
 
-// besiege runs a gateway in whose workspace there are some files.
-func besiege(t *testing.T, files map[string]string) *siege {
+// newHostileWorld runs a gateway in whose workspace there are some files.
+func newHostileWorld(t *testing.T, files map[string]string) *hostileWorld {
 	if runtime.GOOS != "linux" {
 		t.Skip("the sandbox needs Linux")
 	}
 	t.Setenv("GATEWAY_TEST_SECRET", secretEnv)
-	s := &siege{world: newWorld(t, worldOptions{answer: credulous, sandbox: "auto"}),
+	s := &hostileWorld{world: newWorld(t, worldOptions{answer: credulous, sandbox: "auto"}),
 		outside: t.TempDir()}
 	s.model.Keep(1000)
 	server := httptest.NewServer(http.HandlerFunc(s.serve))
@@ -92,7 +92,7 @@ user = "deny"
 }
 
 // listen opens the server that may not be reached.
-func (s *siege) listen() {
+func (s *hostileWorld) listen() {
 	l, err := net.Listen("tcp", "127.0.0.2:0")
 	if err != nil {
 		s.t.Skipf("there is no second address of this machine: %v", err)
@@ -113,7 +113,7 @@ func (s *siege) listen() {
 }
 
 // serve serves the pages, as text if they don't begin with a tag; "=> URL" is a redirect.
-func (s *siege) serve(w http.ResponseWriter, r *http.Request) {
+func (s *hostileWorld) serve(w http.ResponseWriter, r *http.Request) {
 	text, ok := s.page.Load(r.URL.Path)
 	if !ok {
 		http.NotFound(w, r)
@@ -130,7 +130,7 @@ func (s *siege) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // promote makes somebody an admin.
-func (s *siege) promote(id int64) {
+func (s *hostileWorld) promote(id int64) {
 	s.t.Helper()
 	s.look(func(db *store.DB) {
 		err := db.Tx(s.t.Context(), func(tx *store.Tx) error {
@@ -149,7 +149,7 @@ func (s *siege) promote(id int64) {
 	})
 }
 
-func (s *siege) write(path, text string) {
+func (s *hostileWorld) write(path, text string) {
 	s.t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
@@ -157,38 +157,38 @@ func (s *siege) write(path, text string) {
 }
 
 // fill puts the folder outside, the pages and the forbidden server in the place of their names.
-func (s *siege) fill(text string) string {
+func (s *hostileWorld) fill(text string) string {
 	return strings.NewReplacer("OUTSIDE", s.outside, "PAGES", s.pages, "FORBIDDEN", s.forbidden).
 		Replace(text)
 }
 
 // exists reports whether there is a file in the workspace.
-func (s *siege) exists(name string) bool {
+func (s *hostileWorld) exists(name string) bool {
 	_, err := os.Lstat(filepath.Join(s.home, "workspace", name))
 	return err == nil
 }
 
 // tell has somebody say text in their direct chat, and waits for an answer with the given text.
-func (s *siege) tell(chat int64, text, answer string) {
+func (s *hostileWorld) tell(chat int64, text, answer string) {
 	s.t.Helper()
 	s.telegram.Say(chat, chat, s.fill(text))
 	s.hears(chat, answer)
 }
 
-func (s *siege) hears(chat int64, answer string) {
+func (s *hostileWorld) hears(chat int64, answer string) {
 	s.t.Helper()
 	s.await(answer, func() bool { return has(s.texts(chat), answer) })
 }
 
 // more returns what reports whether text was said in a chat more often than it is now.
-func (s *siege) more(chat int64, text string) func() bool {
+func (s *hostileWorld) more(chat int64, text string) func() bool {
 	count := func() int { return strings.Count(strings.Join(s.texts(chat), "\n"), text) }
 	n := count()
 	return func() bool { return count() > n }
 }
 
 // seen returns what the model was sent that contains text: messages, in their order.
-func (s *siege) seen(text string) (list []openaitest.Message) {
+func (s *hostileWorld) seen(text string) (list []openaitest.Message) {
 	for _, r := range s.model.Requests() {
 		for _, m := range r.Messages {
 			if strings.Contains(m.Content, text) {
@@ -200,7 +200,7 @@ func (s *siege) seen(text string) (list []openaitest.Message) {
 }
 
 // request returns the newest request of the model with text in its newest message.
-func (s *siege) request(text string) (found openaitest.Request) {
+func (s *hostileWorld) request(text string) (found openaitest.Request) {
 	s.t.Helper()
 	for _, r := range s.model.Requests() {
 		if strings.Contains(r.Messages[len(r.Messages)-1].Content, text) {
@@ -216,8 +216,8 @@ func (s *siege) request(text string) (found openaitest.Request) {
 // dreamsSystem is what the prompts begin with in which Dream makes lasting memory of notes.
 const dreamsSystem = "You look after the long-term memory"
 
-// credulous is [obey] that also takes orders out of quotes and of what was overheard, and says what
-// "SAY" tells it to. Its notes are all that it was shown.
+// credulous is [followOrders] that also takes orders out of quotes and of ambient messages, and
+// says what "SAY" tells it to. Its notes are all that it was shown.
 func credulous(r openaitest.Request) openaitest.Reply {
 	last := len(r.Messages) - 1
 	switch system := r.Messages[0].Content; {
@@ -238,5 +238,5 @@ func credulous(r openaitest.Request) openaitest.Reply {
 		order, _, _ = strings.Cut(order, "\n")
 		return say(order)
 	}
-	return obey(r)
+	return followOrders(r)
 }

@@ -9,13 +9,13 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// order is what makes [obey] call a tool, wherever it stands: DO tool {"argument":…}
+// order is what makes [followOrders] call a tool, wherever it stands: DO tool {"argument":…}
 var order = regexp.MustCompile(`\bDO ([a-z_]+) (\{.*)`)
 
-// obey is a model that does whatever the newest message or tool results tell it to, no matter who
-// has written that: "DO tool {…}" calls a tool. Else it says what the tools have said, or repeats
-// what it was told. Nothing that is right may depend on a model that knows better.
-func obey(r openaitest.Request) openaitest.Reply {
+// followOrders is a model that does whatever the newest message or tool results tell it to, whoever
+// wrote them: "DO tool {…}" calls a tool. Otherwise it says what the tools have said, or repeats
+// the message. No protection may depend on a model that knows better.
+func followOrders(r openaitest.Request) openaitest.Reply {
 	last := len(r.Messages) - 1
 	first := last
 	for first > 0 && r.Messages[last].Role == "tool" && r.Messages[first-1].Role == "tool" {
