@@ -42,7 +42,21 @@ func openLog(
 			Level: level, TimeFormat: time.TimeOnly, NoColor: !onTerminal,
 		})), end, nil
 	}
-	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level})), end, nil
+	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{
+		Level: level, ReplaceAttr: spellDuration})), end, nil
+}
+
+// spellDuration writes a duration as people and [time.ParseDuration] read it, such as "1.5s".
+// Package slog would write nanoseconds.
+func spellDuration(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		d := a.Value.Duration()
+		if d > time.Millisecond {
+			d = d.Round(time.Millisecond)
+		}
+		a.Value = slog.StringValue(d.String())
+	}
+	return a
 }
 
 // openLogFile returns the log file, which only its owner can read. That it can be written shows now

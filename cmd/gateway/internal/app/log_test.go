@@ -59,3 +59,20 @@ func TestLogFile(t *testing.T) {
 		}
 	}
 }
+
+// In JSON a duration is what people read and package time parses, and no number without a unit.
+func TestLogDurations(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "gateway.log")
+	log, end, err := openLog(config.Log{Format: "json", File: file, FileMB: 1}, nil, slog.LevelInfo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("done", "took", 65454574*time.Nanosecond, "uptime", 19*time.Second)
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), `"took":"65ms","uptime":"19s"`) {
+		t.Errorf("the log is %q, %v", text, err)
+	}
+}

@@ -276,8 +276,14 @@ func (g *Gateway) run(ctx context.Context, talk *chat) error {
 	start := time.Now()
 	g.db.OnTrouble(func(err error) { g.logTrouble(ctx, err) })
 	defer context.AfterFunc(ctx, g.db.Hurry)()
+	cfg := g.settings.Load()
+	var accounts []string
+	for _, s := range g.supervisors {
+		accounts = append(accounts, s.Name())
+	}
 	intake := func(ctx context.Context) error { return g.runIntake(ctx, talk) }
-	g.log.InfoContext(ctx, "gateway ready", "version", BuildVersion(), "pid", os.Getpid())
+	g.log.InfoContext(ctx, "gateway ready", "version", BuildVersion(), "pid", os.Getpid(),
+		"home", cfg.Gateway.Home, "model", modelName(cfg, cfg.Agent.Model), "channels", accounts)
 	err := inOrder(ctx, intake, g.scheduler.Run, g.dispatcher.Run, g.toolset.run, g.knowledge.run,
 		g.router.Run, g.runChannels, g.ops.probe, g.sweeper.Run, g.db.Run)
 	err = errors.Join(err, g.toolset.close())

@@ -325,6 +325,8 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with cho
 	}
 	cmd.Printf("Restored %d files as of %s, made by gateway %s.\n", len(m.Entries),
 		m.Created.Local().Format(time.DateTime), display.OneLine(m.Version))
+	cmd.Println("Now start the gateway here. If the one that made the backup still runs elsewhere, " +
+		"stop it first: two can't use the same accounts.")
 	return nil
 }
 

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +13,7 @@ import (
 	"gateway/channels/supervisor"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
 	"gateway/store"
 )
 
@@ -40,11 +43,32 @@ func channelsCommand(found app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				columns := []string{"ACCOUNT", "TYPE", "LAST MESSAGE", "TO SEND", "GIVEN UP", "SINCE", "STATE"}
-				return table{columns, rows, "No channel is configured."}.print(cmd)
+				return printChannels(cmd, rows)
 			})
 		},
 	})
+}
+
+// printChannels prints a table of the accounts. For people, what to do stands below it.
+func printChannels(cmd *cobra.Command, rows [][]any) error {
+	asJSON, err := cmd.Flags().GetBool("json")
+	if err != nil {
+		return err
+	}
+	var advice []string
+	for _, row := range rows {
+		state := fmt.Sprint(row[len(row)-1])
+		if short, remedy, ok := strings.Cut(state, ". "); ok && !asJSON {
+			row[len(row)-1] = short
+			advice = append(advice, fmt.Sprintf("%s: %s", row[0], display.Lines(remedy)))
+		}
+	}
+	columns := []string{"ACCOUNT", "TYPE", "LAST MESSAGE", "TO SEND", "GIVEN UP", "SINCE", "STATE"}
+	err = table{columns, rows, "No channel is configured."}.print(cmd)
+	if err == nil && advice != nil {
+		cmd.Println("\nWhat to do:\n" + strings.Join(advice, "\n"))
+	}
+	return err
 }
 
 // ChannelRows describes the accounts, a row each.

@@ -10,6 +10,7 @@ import (
 	"gateway/agent/background"
 	"gateway/agent/budget"
 	"gateway/bus"
+	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/session"
 	"gateway/store"
@@ -44,9 +45,13 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 				if err := wantKnown(cmd.Context(), r); err != nil {
 					return err
 				}
+				owner, err := lastOwner(r.db.Read(cmd.Context()), r.scope.Person())
+				if err != nil {
+					return err
+				}
 				if !sure {
-					return app.BadUsage(fmt.Errorf("this erases all of %s and can't be taken back; "+
-						"gateway memory export %s saves a copy, and --yes does it", r.scope, r.scope))
+					return app.BadUsage(fmt.Errorf("this erases all of %s%s and can't be taken back; "+
+						"gateway memory export %s saves a copy, and --yes does it", r.scope, owner, r.scope))
 				}
 				eraser := background.Eraser{DB: r.db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(),
 					Memory: r.memory, Ledger: budget.New(nil), People: storedPeople{}, Now: time.Now}
@@ -55,12 +60,30 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 				}
 				cmd.Printf("%s is forgotten. The gateway removes files, and what is left in the "+
 					"database, now or when it is started next.\n", r.scope)
+				if owner != "" {
+					cmd.Println("There is no owner now: whoever is approved next becomes the owner.")
+				}
 				return nil
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&sure, "yes", false, "do it")
 	return cmd
+}
+
+// lastOwner says so if a person is the only owner in the database, and returns "" otherwise.
+func lastOwner(q store.Queryer, person int64) (string, error) {
+	list, err := gate.People{}.List(q)
+	owns, others := false, false
+	for _, p := range list {
+		if p.Role == bus.Owner {
+			owns, others = owns || p.ID == person, others || p.ID != person
+		}
+	}
+	if err != nil || !owns || others {
+		return "", err
+	}
+	return ", the only owner,", nil
 }
 
 // wantKnown refuses a scope of which there is nothing: no memory, no conversation and no person.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +43,7 @@ func healthCommand(load app.Loader) *cobra.Command {
 func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.Writer) error {
 	e, err := ops.ReadEndpoint(cfg.Gateway.Home)
 	if errors.Is(err, fs.ErrNotExist) && cfg.HTTP.Listen == "" {
-		return errors.New("nobody can say: the server is switched off; set [http] listen")
+		return errors.New("the gateway can't be asked: its server is switched off; set [http] listen")
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("no gateway runs in %s, or it can't listen on %s: see its log",
@@ -82,7 +83,12 @@ func printReport(body []byte, out io.Writer) error {
 	for _, c := range r.Checks {
 		if !c.OK {
 			sick = append(sick, c.Name)
-			fmt.Fprintf(out, "%s: %s (for %s)\n", c.Name, display.OneLine(c.State), display.Ago(c.Since))
+			state, remedy, _ := strings.Cut(c.State, ". ")
+			fmt.Fprintf(out, "%s: %s (since %s)\n", c.Name, display.Lines(state),
+				c.Since.Local().Format(time.TimeOnly))
+			if remedy != "" {
+				fmt.Fprintf(out, "    %s\n", display.Lines(remedy))
+			}
 		}
 	}
 	if !r.Ready {

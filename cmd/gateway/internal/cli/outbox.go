@@ -44,8 +44,13 @@ func outboxListCommand(load app.Loader) *cobra.Command {
 						cmd.PrintErrln(row) // the gateway sets it aside
 					}
 					for _, d := range list {
+						// Which message this is about is in the column before.
+						_, reason, found := strings.Cut(d.Error, d.Message.To.String()+": ")
+						if !found {
+							reason = d.Error
+						}
 						rows = append(rows, []any{d.ID, d.State, d.Message.To.String(), age(d.Created),
-							d.Attempts, excerpt(d.Message.Text), excerpt(d.Error)})
+							d.Attempts, excerpt(d.Message.Text), reason})
 					}
 				}
 				columns := []string{"ID", "STATE", "TO", "AGE", "TRIES", "TEXT", "ERROR"}

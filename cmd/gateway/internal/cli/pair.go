@@ -9,6 +9,7 @@ import (
 	"image/png"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -90,6 +91,10 @@ func Pair(ctx context.Context, p channels.Pairer, out io.Writer, phone, file str
 	})
 	if err != nil && ctx.Err() != nil {
 		return errors.New("linking was stopped: gateway channels says whether the account is linked")
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Errorf("WhatsApp can't be reached: %s was not found. Is this machine online?",
+			dns.Name)
 	}
 	if err := errors.Join(err, failed); err != nil {
 		return err

@@ -56,7 +56,18 @@ func peopleListCommand(load app.Loader) *cobra.Command {
 						"denied on " + d.Since.Format(time.DateOnly)})
 				}
 				columns := []string{"PERSON", "NAME", "ACCOUNT", "ID", "ROLE"}
-				return table{columns, rows, "Nobody was let in yet, and nobody asks to be."}.print(cmd)
+				err = table{columns, rows, "Nobody was let in yet, and nobody asks to be."}.print(cmd)
+				if asJSON, _ := cmd.Flags().GetBool("json"); err != nil || asJSON {
+					return err
+				}
+				for i, p := range pending {
+					if i == 0 {
+						cmd.Println("\nTo let somebody in:")
+					}
+					cmd.Printf("gateway people approve %s  # %s, within %s\n", p.Code,
+						display.OneLine(p.Name), time.Until(p.Expires).Truncate(time.Second))
+				}
+				return nil
 			})
 		},
 	})
@@ -133,7 +144,7 @@ func peopleRoleCommand(load app.Loader) *cobra.Command {
 }
 
 func peopleLinkCommand(load app.Loader) *cobra.Command {
-	return change(load, "link PERSON OTHER", "Merge two people who are one human; can't be undone",
+	return change(load, "link PERSON OTHER", "Merge two people who are one human",
 		func(tx *store.Tx, args []string) error {
 			id, err := personNumber(args[0])
 			if err != nil {
@@ -147,7 +158,8 @@ func peopleLinkCommand(load app.Loader) *cobra.Command {
 		},
 		func(args []string) string {
 			return fmt.Sprintf("Merged: person %[2]s is now part of person %[1]s. Their memories are "+
-				"joined when the second one writes next.", args[0], args[1])
+				"joined when the second one writes next. gateway people unlink takes an account out again, "+
+				"but not its memories.", args[0], args[1])
 		})
 }
 

@@ -81,6 +81,10 @@ func checkMessage(cfg *config.Config, m *bus.OutboundMessage, files []string) er
 	if m.Text == "" && len(files) == 0 {
 		return errors.New("want a text or a file")
 	}
+	if !cfg.CanBeChat(m.To.Account, m.To.Chat) {
+		return fmt.Errorf("%s names its chats by numbers, and %q is not one: gateway sessions list has "+
+			"the chats of everybody who wrote", m.To.Account, m.To.Chat)
+	}
 	ch := app.NewChannel(cfg, m.To.Account, slog.New(slog.DiscardHandler))
 	if a, ok := ch.(channels.Addresser); ok {
 		chat, err := a.Address(m.To.Chat)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -174,6 +175,9 @@ func skillsCheckCommand(load app.Loader) *cobra.Command {
 func (b bookcase) packages(dirs []string) ([]skills.Package, error) {
 	if len(dirs) > 0 {
 		p, err := b.Check(dirs[0])
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("there is no folder %s; give the one that has the SKILL.md", dirs[0])
+		}
 		if err != nil {
 			return nil, app.BadUsage(err)
 		}

@@ -114,6 +114,10 @@ var brokenTests = []struct {
 	{name: "no token", file: "\n[channels.telegram]\naccess = 'open'\n",
 		want: "config.toml:2: channels.telegram.token: " +
 			`want the bot's token, best as "env:NAME" or "file:PATH"; or export TELEGRAM_BOT_TOKEN`},
+	{name: "account of a variable", env: []string{"GATEWAY_CHANNELS__TELEGRAM__ACCESS=open"},
+		want: `channels.telegram.token: want the bot's token, best as "env:NAME" or "file:PATH"; ` +
+			`or export TELEGRAM_BOT_TOKEN; the variable GATEWAY_CHANNELS__TELEGRAM__ACCESS ` +
+			`sets up this account`},
 	{name: "text without quotes", file: "[channels.telegram]\ntoken = 123456789:AAE\n",
 		want: "config.toml:2: expected newline but got U+003A ':'; put a text in quotes, as in " +
 			`token = "123456789:AAE"`},

@@ -63,6 +63,16 @@ var ids = map[string]struct {
 		`a phone number such as "+4915112345678", or the id that /whoami shows`},
 }
 
+// CanBeChat reports whether a chat can have this id on an account's platform, as far as the form of
+// ids says that.
+func (c *Config) CanBeChat(account, chat string) bool {
+	switch platform := c.Channels[account].Type; platform {
+	case "telegram", "discord":
+		return ids[platform].form.MatchString(chat)
+	}
+	return true
+}
+
 // badIDs says which of the ids of a key nobody can have, "" if there is none.
 func badIDs(platform, key string, list []string) string {
 	known, ok := ids[platform]

@@ -225,6 +225,19 @@ func wantToken(name, platform string) string {
 	return want + "; or export " + strings.ToUpper(platform) + "_BOT_TOKEN"
 }
 
+// setUpBy names the variable that makes an account that the file does not have, "" if none does.
+func setUpBy(l *loader, account string) string {
+	if l.place([]string{"channels", account}) != (place{}) {
+		return ""
+	}
+	for _, path := range slices.Sorted(maps.Keys(l.places)) {
+		if strings.HasPrefix(path, "channels"+delimiter+account+delimiter) {
+			return fmt.Sprintf("; the variable %s sets up this account", l.places[path].variable)
+		}
+	}
+	return ""
+}
+
 // findCycles reports one model of each cycle of fallbacks.
 func (l *loader) findCycles(models map[string]Model) {
 	done := make(map[string]bool)
@@ -277,7 +290,7 @@ func (l *loader) validateChannel(name string, ch Channel, tokens map[string]stri
 			l.problem(path("token"), "WhatsApp has none: link the account with gateway pair "+name)
 		}
 	} else if token == "" {
-		l.problem(path("token"), wantToken(name, ch.Type))
+		l.problem(path("token"), wantToken(name, ch.Type)+setUpBy(l, name))
 	} else if other, ok := tokens[token]; ok {
 		l.problem(path("token"), "is also that of channels."+other)
 	} else {

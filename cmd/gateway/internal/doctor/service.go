@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"gateway/agent/tools/shell/sandbox"
 	"gateway/cmd/gateway/internal/ops"
 )
 
@@ -39,6 +40,10 @@ func (c Case) examineSandbox(ctx context.Context) []Finding {
 	}
 	for _, weak := range report.Weak {
 		list = append(list, one("sandbox.weak", what, Note, "limit of this sandbox: "+weak, "")...)
+	}
+	if len(report.Weak) > 0 && box.Name() == sandbox.Landlock {
+		list = append(list, one("sandbox.weak", what, Note, "bubblewrap has fewer limits: install it, "+
+			"as with apt install bubblewrap, and restart the gateway", "")...)
 	}
 	for _, other := range report.Others {
 		list = append(list, one("sandbox.other", what, Note, "not used: "+other, "")...)
