@@ -27,7 +27,7 @@ func (w *world) heartbeats() {
 	var started atomic.Bool
 	finder := w.heartbeat()
 	w.jobs(schedule.Options{Heartbeat: 30 * time.Minute,
-		Beats: func(ctx context.Context) ([]schedule.Beat, error) {
+		Heartbeats: func(ctx context.Context) ([]schedule.HeartbeatTarget, error) {
 			if !started.Load() {
 				return nil, nil
 			}

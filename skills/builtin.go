@@ -12,21 +12,21 @@ import (
 var builtins embed.FS
 
 // readBuiltin reads the built-in skills. What is wrong with one is a bug that the tests find.
-func readBuiltin() []*book {
+func readBuiltin() []*cachedSkill {
 	entries, err := builtins.ReadDir("builtin")
 	if err != nil {
 		panic(fmt.Sprintf("skills: %v", err))
 	}
-	var books []*book
+	var skills []*cachedSkill
 	for _, e := range entries {
-		b := &book{skill: Skill{Name: e.Name(), Folder: e.Name(), file: fileNames[0]}}
+		b := &cachedSkill{skill: Skill{Name: e.Name(), Folder: e.Name(), file: fileNames[0]}}
 		data, err := builtins.ReadFile(path.Join("builtin", e.Name(), fileNames[0]))
 		if err != nil {
 			b.skill.Problem = reason(err)
 		} else {
 			b.fill(parse(data))
 		}
-		books = append(books, b)
+		skills = append(skills, b)
 	}
-	return books
+	return skills
 }

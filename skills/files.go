@@ -59,12 +59,12 @@ func (l *Library) files(s Skill) ([]File, string, error) {
 		}
 		return survey(folder{FS: sub, open: sub.Open})
 	}
-	shelf, err := l.open(s)
+	skillsDir, err := l.open(s)
 	if err != nil {
 		return nil, "", fmt.Errorf("skills: files of %s: %w", s.Name, err)
 	}
-	defer shelf.Close()
-	root, err := shelf.OpenRoot(s.Folder)
+	defer skillsDir.Close()
+	root, err := skillsDir.OpenRoot(s.Folder)
 	if err != nil {
 		return nil, "", fmt.Errorf("skills: files of %s: %w", s.Name, err)
 	}

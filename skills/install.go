@@ -62,7 +62,7 @@ func openFolder(dir string) (*os.Root, string, error) {
 
 // check looks at the skill in root, which is called name.
 func (l *Library) check(root *os.Root, name, dir string) Package {
-	b := readBook(root, ".", name, dir, l.opts.Now())
+	b := readSkill(root, ".", name, dir, l.opts.Now())
 	p := Package{Skill: b.skill}
 	p.Skill.Location = filepath.Join(dir, b.skill.file)
 	p.Skill.Missing = l.missing(b.skill.Requires)
@@ -118,16 +118,16 @@ func (l *Library) Install(dir string, force bool) (Package, error) {
 		!errors.Is(err, fs.ErrExist) {
 		return p, fmt.Errorf("skills: install: %w", err)
 	}
-	shelf, _, err := openShelf(l.opts.Shared, skillsFolder)
+	skillsDir, _, err := openSkills(l.opts.Shared, skillsFolder)
 	if err != nil {
 		return p, fmt.Errorf("skills: install: %w", err)
 	}
-	defer shelf.Close()
-	sweep(shelf, l.opts.Now())
-	if p.Skill.Folder = name; validName(p.Skill.Name) && !isIn(shelf, name, from) {
+	defer skillsDir.Close()
+	sweep(skillsDir, l.opts.Now())
+	if p.Skill.Folder = name; validName(p.Skill.Name) && !isIn(skillsDir, name, from) {
 		p.Skill.Folder = p.Skill.Name
 	}
-	if p, err = l.put(shelf, from, p, force); err != nil {
+	if p, err = l.put(skillsDir, from, p, force); err != nil {
 		return p, fmt.Errorf("skills: install %s: %w", p.Skill.Name, err)
 	}
 	p.Skill.Source = Shared
@@ -135,45 +135,46 @@ func (l *Library) Install(dir string, force bool) (Package, error) {
 	return p, nil
 }
 
-// put copies a skill that was checked onto a shelf. What is checked in the end is the copy.
-func (l *Library) put(shelf, from *os.Root, p Package, force bool) (Package, error) {
+// put copies a skill that was checked into the shared folder. What is checked in the end is the
+// copy.
+func (l *Library) put(skillsDir, from *os.Root, p Package, force bool) (Package, error) {
 	name := p.Skill.Folder
 	if !harmless(name) || !honest(name) {
 		return p, fmt.Errorf("%q is no name for its folder", shown(name))
 	}
-	if isIn(shelf, name, from) {
+	if isIn(skillsDir, name, from) {
 		return p, nil
 	}
-	if _, err := shelf.Lstat(name); err == nil && !force {
+	if _, err := skillsDir.Lstat(name); err == nil && !force {
 		return p, ErrExists
 	}
 	staged := temporary()
-	if err := shelf.Mkdir(staged, 0o700); err != nil {
+	if err := skillsDir.Mkdir(staged, 0o700); err != nil {
 		return p, err
 	}
-	done, err := l.stage(shelf, staged, from, p)
+	done, err := l.stage(skillsDir, staged, from, p)
 	if err == nil && len(done.Trouble) == 0 {
-		err = exchange(shelf, staged, name)
+		err = exchange(skillsDir, staged, name)
 	}
 	if err != nil || len(done.Trouble) > 0 {
-		return done, errors.Join(err, shelf.RemoveAll(staged))
+		return done, errors.Join(err, skillsDir.RemoveAll(staged))
 	}
 	return done, nil
 }
 
-// isIn reports whether a folder is the one that is called name on a shelf.
-func isIn(shelf *os.Root, name string, folder *os.Root) bool {
+// isIn reports whether a folder is the one that is called name in its folder.
+func isIn(skillsDir *os.Root, name string, folder *os.Root) bool {
 	here, err := folder.Stat(".")
 	if err != nil {
 		return false
 	}
-	there, err := shelf.Lstat(name)
+	there, err := skillsDir.Lstat(name)
 	return err == nil && os.SameFile(here, there)
 }
 
 // sweep removes what installations have left that were killed.
-func sweep(shelf *os.Root, now time.Time) {
-	entries, err := readDir(shelf, ".")
+func sweep(skillsDir *os.Root, now time.Time) {
+	entries, err := readDir(skillsDir, ".")
 	if err != nil {
 		return // the installation itself says so
 	}
@@ -181,14 +182,16 @@ func sweep(shelf *os.Root, now time.Time) {
 		info, err := e.Info()
 		if err == nil && strings.HasPrefix(e.Name(), temporaryPrefix) &&
 			now.Sub(info.ModTime()) > time.Hour {
-			_ = shelf.RemoveAll(e.Name()) // it disturbs nobody, and is tried again
+			_ = skillsDir.RemoveAll(e.Name()) // it disturbs nobody, and is tried again
 		}
 	}
 }
 
 // stage copies a skill's files to a folder, and checks the copy.
-func (l *Library) stage(shelf *os.Root, staged string, from *os.Root, p Package) (Package, error) {
-	to, err := shelf.OpenRoot(staged)
+func (l *Library) stage(
+	skillsDir *os.Root, staged string, from *os.Root, p Package,
+) (Package, error) {
+	to, err := skillsDir.OpenRoot(staged)
 	if err != nil {
 		return p, err
 	}
@@ -239,19 +242,19 @@ func copyFile(to, from *os.Root, f File, left *int64) error {
 }
 
 // exchange puts a staged folder in the place of another one, if there is one.
-func exchange(shelf *os.Root, staged, name string) error {
+func exchange(skillsDir *os.Root, staged, name string) error {
 	old := temporary()
-	err := shelf.Rename(name, old)
+	err := skillsDir.Rename(name, old)
 	if errors.Is(err, fs.ErrNotExist) {
-		return shelf.Rename(staged, name)
+		return skillsDir.Rename(staged, name)
 	}
 	if err != nil {
 		return err
 	}
-	if err := shelf.Rename(staged, name); err != nil {
-		return errors.Join(err, shelf.Rename(old, name))
+	if err := skillsDir.Rename(staged, name); err != nil {
+		return errors.Join(err, skillsDir.Rename(old, name))
 	}
-	return shelf.RemoveAll(old)
+	return skillsDir.RemoveAll(old)
 }
 
 const temporaryPrefix = ".gateway-"
@@ -264,16 +267,16 @@ func (l *Library) Remove(s Skill) error {
 	if s.Source == Builtin {
 		return fmt.Errorf("skills: remove %s: it is built in", s.Name)
 	}
-	shelf, err := l.open(s)
+	skillsDir, err := l.open(s)
 	if err != nil {
 		return fmt.Errorf("skills: remove %s: %w", s.Name, err)
 	}
-	defer shelf.Close()
+	defer skillsDir.Close()
 	old := temporary() // out of the way at once: nobody reads half a skill
-	if err := shelf.Rename(s.Folder, old); err != nil {
+	if err := skillsDir.Rename(s.Folder, old); err != nil {
 		return fmt.Errorf("skills: remove %s: %w", s.Name, err)
 	}
-	if err := shelf.RemoveAll(old); err != nil {
+	if err := skillsDir.RemoveAll(old); err != nil {
 		return fmt.Errorf("skills: remove %s: %w", s.Name, err)
 	}
 	return nil

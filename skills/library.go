@@ -47,11 +47,11 @@ const maxScopes = 64
 type Library struct {
 	opts     Options
 	disabled map[string]bool
-	builtin  func() []*book
+	builtin  func() []*cachedSkill
 
 	mu      sync.Mutex
-	shelves map[string]*shelf // by scope, "" for that of the shared ones
-	views   map[string]*view  // by scope
+	folders map[string]*folderCache // by scope, "" for that of the shared ones
+	views   map[string]*view        // by scope
 	answers map[question]answer
 }
 
@@ -79,7 +79,7 @@ func New(opts *Options) *Library {
 	o.OS = cmp.Or(o.OS, runtime.GOOS)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	l := &Library{opts: o, disabled: make(map[string]bool), builtin: sync.OnceValue(readBuiltin),
-		shelves: make(map[string]*shelf), views: make(map[string]*view),
+		folders: make(map[string]*folderCache), views: make(map[string]*view),
 		answers: make(map[question]answer)}
 	for _, name := range o.Disabled {
 		l.disabled[strings.ToLower(name)] = true
@@ -94,8 +94,8 @@ func New(opts *Options) *Library {
 // takes nobody's place: it is then listed with a Problem. So are skills that can't be read.
 func (l *Library) List(scope string) []Skill {
 	v := l.view(scope)
-	list := make([]Skill, len(v.books))
-	for i, b := range v.books {
+	list := make([]Skill, len(v.skills))
+	for i, b := range v.skills {
 		list[i] = b.skill
 	}
 	return list
@@ -103,18 +103,18 @@ func (l *Library) List(scope string) []Skill {
 
 // A view is what a scope sees. It doesn't change.
 type view struct {
-	shelf, found *shelf    // what it is made of
-	until        time.Time // then it is looked again whether what the skills require is there
-	books        []book    // by name
-	active       string
-	summary      string
+	shared, found *folderCache  // what it is made of
+	until         time.Time     // then it is looked again whether what the skills require is there
+	skills        []cachedSkill // by name
+	active        string
+	summary       string
 }
 
 // view returns what a scope sees now.
 func (l *Library) view(scope string) *view {
-	v := &view{shelf: l.shelf("")}
+	v := &view{shared: l.cachedFolder("")}
 	if scope != "" {
-		v.found = l.shelf(scope)
+		v.found = l.cachedFolder(scope)
 	}
 	if v.found == nil {
 		scope = "" // it sees what everybody does
@@ -123,18 +123,18 @@ func (l *Library) view(scope string) *view {
 	l.mu.Lock()
 	old := l.views[scope]
 	l.mu.Unlock()
-	if old != nil && old.shelf == v.shelf && old.found == v.found && now.Before(old.until) {
+	if old != nil && old.shared == v.shared && old.found == v.found && now.Before(old.until) {
 		return old
 	}
 	v.until = now.Add(answerTime)
 	taken := make(map[string]string) // names in lower case to where the skill is
-	v.books = l.collect(nil, taken, Shared, "", v.shelf.list())
-	v.books = l.collect(v.books, taken, Builtin, "", l.builtin())
-	v.books = l.collect(v.books, taken, Found, scope, v.found.list())
-	slices.SortStableFunc(v.books, func(a, b book) int {
+	v.skills = l.collect(nil, taken, Shared, "", v.shared.list())
+	v.skills = l.collect(v.skills, taken, Builtin, "", l.builtin())
+	v.skills = l.collect(v.skills, taken, Found, scope, v.found.list())
+	slices.SortStableFunc(v.skills, func(a, b cachedSkill) int {
 		return strings.Compare(a.skill.Name, b.skill.Name)
 	})
-	v.active, v.summary = renderActive(v.books), renderSummary(v.books)
+	v.active, v.summary = renderActive(v.skills), renderSummary(v.skills)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.views) > maxScopes {
@@ -146,11 +146,11 @@ func (l *Library) view(scope string) *view {
 
 // collect adds the skills of a source to list.
 func (l *Library) collect(
-	list []book, taken map[string]string, source Source, scope string, books []*book,
-) []book {
+	list []cachedSkill, taken map[string]string, source Source, scope string, skills []*cachedSkill,
+) []cachedSkill {
 	first := len(list)
 	for own := range 2 { // those that are called like their folder come first
-		for _, b := range books {
+		for _, b := range skills {
 			if (b.skill.Name == b.skill.Folder) != (own == 0) {
 				continue
 			}
@@ -175,7 +175,7 @@ func (l *Library) collect(
 			list = append(list, c)
 		}
 	}
-	slices.SortStableFunc(list[first:], func(a, b book) int {
+	slices.SortStableFunc(list[first:], func(a, b cachedSkill) int {
 		return strings.Compare(a.skill.Folder, b.skill.Folder)
 	})
 	return list
@@ -203,22 +203,22 @@ func (l *Library) place(scope string) (*os.Root, string, bool) {
 	return l.opts.Memory, filepath.Join(scope, skillsFolder), ok
 }
 
-// shelf returns the skills of a scope, the shared ones for "", as they are now; nil if there
+// cachedFolder returns the skills of a scope, the shared ones for "", as they are now; nil if there
 // are none. As long as nothing changes it is the same one.
-func (l *Library) shelf(scope string) *shelf {
+func (l *Library) cachedFolder(scope string) *folderCache {
 	root, name, ok := l.place(scope)
 	if !ok {
 		return nil
 	}
 	l.mu.Lock()
-	old := l.shelves[scope]
+	old := l.folders[scope]
 	l.mu.Unlock()
 	if old.same() {
 		return old
 	}
-	s, err := readShelf(root, name, old, l.opts.Now())
+	s, err := readFolder(root, name, old, l.opts.Now())
 	if err != nil {
-		s = &shelf{problem: err.Error()}
+		s = &folderCache{problem: err.Error()}
 		if old == nil || old.problem != s.problem { // it would be said several times in each turn
 			l.opts.Logger.Warn("skills can't be read", "folder", name, "err", err)
 		}
@@ -226,13 +226,13 @@ func (l *Library) shelf(scope string) *shelf {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s == nil {
-		delete(l.shelves, scope)
+		delete(l.folders, scope)
 		return nil
 	}
-	if len(l.shelves) > maxScopes {
-		forget(l.shelves)
+	if len(l.folders) > maxScopes {
+		forget(l.folders)
 	}
-	l.shelves[scope] = s
+	l.folders[scope] = s
 	return s
 }
 

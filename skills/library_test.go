@@ -547,7 +547,7 @@ func TestScopesAreForgotten(t *testing.T) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n := len(f.shelves); n > maxScopes+1 {
+	if n := len(f.folders); n > maxScopes+1 {
 		t.Errorf("%d scopes are remembered, want at most %d", n, maxScopes+1)
 	}
 }

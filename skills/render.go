@@ -28,11 +28,11 @@ func (l *Library) Prompt(scope string) (active, summary string) {
 }
 
 // renderActive marks those whose text is in what it returns.
-func renderActive(books []book) string {
+func renderActive(skills []cachedSkill) string {
 	var b strings.Builder
 	left := 0
-	for i := range books {
-		k := &books[i]
+	for i := range skills {
+		k := &skills[i]
 		if !k.skill.Always || !k.skill.Available() || k.text == "" {
 			continue
 		}
@@ -52,9 +52,9 @@ func renderActive(books []book) string {
 	return strings.TrimSpace(b.String())
 }
 
-func renderSummary(books []book) string {
+func renderSummary(skills []cachedSkill) string {
 	var list []Skill
-	for _, b := range books {
+	for _, b := range skills {
 		if !b.inlined && !b.skill.Disabled && !b.skill.Manual {
 			list = append(list, b.skill)
 		}
@@ -170,7 +170,7 @@ func (l *Library) open(s Skill) (*os.Root, error) {
 	if !ok {
 		return nil, fs.ErrNotExist
 	}
-	folder, _, err := openShelf(root, name)
+	folder, _, err := openSkills(root, name)
 	return folder, err
 }
 

@@ -38,7 +38,7 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 		r.state.Phase, r.state.From, r.state.To = dreamt, from, entries[len(entries)-1].Cursor
 		return nil
 	}
-	d := r.openDesk(ctx)
+	d := r.openDrafts(ctx)
 	skills := r.deps.Skills(r.scope)
 	req := llm.Request{Messages: r.analysisPrompt(own, d, skills)}
 	for range 2 {
@@ -65,7 +65,7 @@ func ownWords(entries []memory.Entry) []memory.Entry {
 
 // name saves what the first phase has found.
 func (r *run) name(
-	ctx context.Context, a analysis, d *desk, from int64, read []memory.Entry,
+	ctx context.Context, a analysis, d *drafts, from int64, read []memory.Entry,
 ) error {
 	newest, long := read[len(read)-1], len(read[0].Text)
 	r.state.Phase, r.state.ID = dreamt, "dream-"+rand.Text()
@@ -75,7 +75,7 @@ func (r *run) name(
 		r.skip("the end of entry %d was not read: it has %d bytes", newest.Cursor, long)
 	}
 	for _, f := range a.findings {
-		if s := d.sheets[f.Document]; s != nil && s.problem != "" {
+		if s := d.byName[f.Document]; s != nil && s.problem != "" {
 			r.skip("%s: the document can't be changed: %s", f, s.problem)
 			continue
 		}

@@ -19,7 +19,7 @@ const (
 	toolDone  = "done"
 )
 
-// editTools are all tools that the second phase has. They work on a [desk].
+// editTools are all tools that the second phase has. They work on a [drafts].
 func editTools(skills bool) []llm.ToolSpec {
 	list := []llm.ToolSpec{{
 		Name: toolEdit,
@@ -65,7 +65,7 @@ var (
 
 // edit is the second phase: the model changes copies of the documents.
 func (r *run) edit(ctx context.Context) error {
-	d := r.openDesk(ctx)
+	d := r.openDrafts(ctx)
 	var entries []memory.Entry
 	if len(d.allowed) > 0 {
 		var err error
@@ -131,7 +131,7 @@ func isObject(s string) bool {
 
 // answer does what the model asks for and returns the results. done says that the model is done,
 // and nothing of this answer failed.
-func (d *desk) answer(calls []llm.ToolCall) (results []llm.Message, done bool) {
+func (d *drafts) answer(calls []llm.ToolCall) (results []llm.Message, done bool) {
 	failed := 0
 	for i, c := range calls {
 		text := "done"
@@ -157,7 +157,7 @@ func (d *desk) answer(calls []llm.ToolCall) (results []llm.Message, done bool) {
 }
 
 // call makes one change.
-func (d *desk) call(c llm.ToolCall) error {
+func (d *drafts) call(c llm.ToolCall) error {
 	if c.Name != toolEdit && c.Name != toolSkill {
 		return fmt.Errorf("there is no tool %q: want %s, %s or %s", clip(c.Name, 80), toolEdit,
 			toolSkill, toolDone)
@@ -188,7 +188,7 @@ func (d *desk) call(c llm.ToolCall) error {
 }
 
 // plan saves what is to be written.
-func (r *run) plan(ctx context.Context, d *desk) error {
+func (r *run) plan(ctx context.Context, d *drafts) error {
 	r.state.Phase, r.state.Plan = planned, d.plan()
 	if !d.edited {
 		for _, f := range r.state.Findings {

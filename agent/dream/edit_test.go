@@ -14,12 +14,12 @@ import (
 	"gateway/agent/llm/llmtest"
 )
 
-// newDesk returns a desk with the given USER.md, which may name the skill "report".
-func newDesk(user string, limit int) *desk {
-	return &desk{
-		sheets: map[string]*sheet{
-			"USER.md":   newSheet("USER.md", user, "h"),
-			"MEMORY.md": newSheet("MEMORY.md", "", ""),
+// newDrafts returns a drafts with the given USER.md, which may name the skill "report".
+func newDrafts(user string, limit int) *drafts {
+	return &drafts{
+		byName: map[string]*draft{
+			"USER.md":   newDraft("USER.md", user, "h"),
+			"MEMORY.md": newDraft("MEMORY.md", "", ""),
 			"SOUL.md":   {file: file{Name: "SOUL.md"}, problem: "it is no text"},
 		},
 		limit: limit, day: "2026-11-21",
@@ -82,7 +82,7 @@ func TestEditDocument(t *testing.T) {
 		{"append a table", "- a\n", "", "| x |\n|---|", "- a\n\n| x |\n|---|\n", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := newDesk(test.user, 1000)
+			d := newDrafts(test.user, 1000)
 			err := d.call(edit("USER.md", test.old, test.text))
 			if test.refused != "" {
 				if err == nil || !strings.Contains(err.Error(), test.refused) {
@@ -108,7 +108,7 @@ func TestEditDocument(t *testing.T) {
 func TestEditTooLong(t *testing.T) {
 	t.Parallel()
 	user := numbered(40, "- a long fact with the number %d")
-	d := newDesk(user, 1000)
+	d := newDrafts(user, 1000)
 	at := strings.Index(user, "- a long fact with the number 25")
 	if err := d.call(edit("USER.md", user[:at], "")); err != nil {
 		t.Errorf("to a third: %v", err)
@@ -122,13 +122,13 @@ func TestEditTooLong(t *testing.T) {
 func TestEditInSteps(t *testing.T) {
 	t.Parallel()
 	user := numbered(10, "- fact %d")
-	d, refused := newDesk(user, 1000), 0
+	d, refused := newDrafts(user, 1000), 0
 	for i := range 10 {
 		if d.call(edit("USER.md", fmt.Sprintf("- fact %d", i), "")) != nil {
 			refused++
 		}
 	}
-	if got := len(contentLines(d.sheets["USER.md"].text)); got != 5 || refused != 5 {
+	if got := len(contentLines(d.byName["USER.md"].text)); got != 5 || refused != 5 {
 		t.Errorf("%d lines left after %d refusals, want 5 and 5", got, refused)
 	}
 }
@@ -154,7 +154,7 @@ func TestBadCalls(t *testing.T) {
 		skill("report", strings.Repeat("x", 2000), "b"), skill("report", "a", strings.Repeat("x", 8192)),
 		skill("report", "a", "[text of x, which is information]"),
 	} {
-		d := newDesk(user, 1000)
+		d := newDrafts(user, 1000)
 		results, ended := d.answer([]llm.ToolCall{c, done})
 		if len(results) != 2 || !strings.HasPrefix(results[0].Text, "Error: ") || ended {
 			t.Errorf("%.80s %.80s: %d results, the first %.80q, ended %t", c.Name, c.Arguments,
@@ -171,7 +171,7 @@ func TestBadCalls(t *testing.T) {
 
 func TestWriteSkill(t *testing.T) {
 	t.Parallel()
-	d := newDesk("", 1000)
+	d := newDrafts("", 1000)
 	for i, c := range []llm.ToolCall{
 		skill("report", "a: b\n# c \"d\" \\", "---\nname: other\nalways: true\n---\n# Steps\n\n1. x\x00"),
 		skill("report", "again", "y"), skill("second", "a", "b"), skill("third", "a", "b"),
@@ -514,7 +514,7 @@ func FuzzEdit(f *testing.F) {
 		if !utf8.ValidString(user) {
 			return // such a document is not edited
 		}
-		d := newDesk(user, limit)
+		d := newDrafts(user, limit)
 		refused := d.call(edit("USER.md", old1, new1)) != nil
 		refused = d.call(edit("USER.md", old2, new2)) != nil && refused
 		plan := d.plan()
@@ -522,7 +522,7 @@ func FuzzEdit(f *testing.F) {
 			t.Fatalf("plan = %+v", plan)
 		}
 		for _, p := range plan {
-			s := d.sheets["USER.md"]
+			s := d.byName["USER.md"]
 			base, now := contentLines(s.base), contentLines(s.text)
 			if p.Base != user || len(s.text) > max(limit, len(s.base)) {
 				t.Errorf("plan = %+v", p)

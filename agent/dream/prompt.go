@@ -134,10 +134,10 @@ func plainName(s string) string {
 func (r *run) entryRoom() int { return r.opts.MaxTokens * bytesPerToken / 4 }
 
 // writeDocuments shows the documents as data.
-func (r *run) writeDocuments(b *strings.Builder, d *desk) {
+func (r *run) writeDocuments(b *strings.Builder, d *drafts) {
 	b.WriteString("# The documents\n\n")
 	for _, name := range documents {
-		s := d.sheets[name]
+		s := d.byName[name]
 		switch {
 		case s.problem != "":
 			fmt.Fprintf(b, "%s can't be changed now: %s.\n\n", name, s.problem)
@@ -173,7 +173,7 @@ func writeSkills(b *strings.Builder, names []string) {
 const maxSkillNames = 200
 
 // analysisPrompt returns the conversation of the first phase.
-func (r *run) analysisPrompt(entries []memory.Entry, d *desk, skills []string) []llm.Message {
+func (r *run) analysisPrompt(entries []memory.Entry, d *drafts, skills []string) []llm.Message {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Today is %s.\n\n", r.today())
 	r.writeEntries(&b, entries)
@@ -185,7 +185,7 @@ func (r *run) analysisPrompt(entries []memory.Entry, d *desk, skills []string) [
 
 // editingPrompt returns the beginning of the conversation of the second phase. The entries are for
 // new skills only.
-func (r *run) editingPrompt(entries []memory.Entry, d *desk) []llm.Message {
+func (r *run) editingPrompt(entries []memory.Entry, d *drafts) []llm.Message {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Today is %s.\n\n# The changes to make\n\n", r.today())
 	for _, f := range r.state.Findings {

@@ -53,7 +53,7 @@ var comments = regexp.MustCompile(`(?s)<!--.*?(?:-->|$)`)
 
 // List returns the people and groups with something open. A heartbeat goes to the conversation in
 // which they wrote last.
-func (f *Finder) List(ctx context.Context) ([]schedule.Beat, error) {
+func (f *Finder) List(ctx context.Context) ([]schedule.HeartbeatTarget, error) {
 	if f.Documents == nil {
 		return nil, nil
 	}
@@ -61,7 +61,7 @@ func (f *Finder) List(ctx context.Context) ([]schedule.Beat, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []schedule.Beat
+	var list []schedule.HeartbeatTarget
 	read := f.DB.Read(ctx)
 	for _, s := range scopes {
 		if !f.IsOpen(s) {
@@ -78,8 +78,9 @@ func (f *Finder) List(ctx context.Context) ([]schedule.Beat, error) {
 		if m.Group && role.AtLeast(bus.User) {
 			role = bus.User // everybody there can write the document
 		}
-		list = append(list, schedule.Beat{Scope: s, To: m.From, Sender: m.Sender, Person: m.Person,
-			Role: role, Group: m.Group, Title: m.ChatTitle})
+		list = append(list, schedule.HeartbeatTarget{Scope: s, To: m.From, Sender: m.Sender,
+			Person: m.Person,
+			Role:   role, Group: m.Group, Title: m.ChatTitle})
 	}
 	return list, nil
 }

@@ -27,12 +27,12 @@ type Options struct {
 	// has.
 	Admit func(q store.Queryer, j *Job) (role bus.Role, ok bool, err error)
 
-	// Heartbeat is how often there is one; default never. Beats returns who wants one, and Open
+	// Heartbeat is how often there is one; default never. Heartbeats returns who wants one, and Open
 	// reports, when it is due, whether there is still something to look after. Both are required
 	// then.
-	Heartbeat time.Duration
-	Beats     func(ctx context.Context) ([]Beat, error)
-	Open      func(of memory.Scope) bool
+	Heartbeat  time.Duration
+	Heartbeats func(ctx context.Context) ([]HeartbeatTarget, error)
+	Open       func(of memory.Scope) bool
 }
 
 const (
@@ -58,11 +58,11 @@ const (
 // database. Its methods but Run may be called concurrently.
 type Scheduler struct {
 	Store
-	db    *store.DB
-	inbox *bus.Inbox
-	opts  Options
-	wake  chan struct{}
-	beat  atomic.Int64 // when it looked last, as Unix milliseconds
+	db       *store.DB
+	inbox    *bus.Inbox
+	opts     Options
+	wake     chan struct{}
+	lastSeen atomic.Int64 // when it looked last, as Unix milliseconds
 
 	last  time.Time // when it looked last; used by Run alone, as all below
 	asked time.Time // when it was asked last who wants a heartbeat
@@ -93,9 +93,9 @@ func (s *Scheduler) Wake() {
 	}
 }
 
-// Beat returns when the scheduler has looked last; zero if it never has. It looks every two
-// seconds.
-func (s *Scheduler) Beat() time.Time { return stamp(s.beat.Load()) }
+// LastSeen returns when the scheduler last looked for due jobs, which it does every two seconds;
+// zero if it never has.
+func (s *Scheduler) LastSeen() time.Time { return stamp(s.lastSeen.Load()) }
 
 // Run starts what is due until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) error {
@@ -108,7 +108,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		case <-s.wake:
 		case <-timer.C:
 		}
-		s.beat.Store(millis(time.Now()))
+		s.lastSeen.Store(millis(time.Now()))
 		pause, err := s.look(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -239,7 +239,7 @@ func (s *Scheduler) beats(ctx context.Context, now time.Time) error {
 			return s.eraseJobs(tx, "SELECT id FROM jobs WHERE kind = 'heartbeat'")
 		})
 	}
-	list, err := s.opts.Beats(ctx)
+	list, err := s.opts.Heartbeats(ctx)
 	if err != nil { // it looks into files: no reason to start nothing else
 		s.opts.Logger.ErrorContext(ctx, "it is not known who wants a heartbeat, and those that are "+
 			"known go on: see that the folder of the memory can be read", "err", err)

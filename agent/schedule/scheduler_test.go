@@ -281,9 +281,9 @@ func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	open := true
-	beats := []Beat{{Scope: memory.OfPerson(1), To: home, Role: bus.User, Person: 1}}
+	beats := []HeartbeatTarget{{Scope: memory.OfPerson(1), To: home, Role: bus.User, Person: 1}}
 	w.opts.Heartbeat = 30 * time.Minute
-	w.opts.Beats = func(context.Context) ([]Beat, error) { return beats, nil }
+	w.opts.Heartbeats = func(context.Context) ([]HeartbeatTarget, error) { return beats, nil }
 	w.opts.Open = func(s memory.Scope) bool { return open && s == memory.OfPerson(1) }
 	w.restart()
 	w.look(0)

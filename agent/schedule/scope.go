@@ -137,10 +137,10 @@ func (Store) MoveChat(tx *store.Tx, from, to bus.Address) error {
 	return nil
 }
 
-// A Beat is whom a heartbeat is for.
-type Beat struct {
+// A HeartbeatTarget is the person or group that a heartbeat is for.
+type HeartbeatTarget struct {
 	Scope  memory.Scope
-	To     bus.Address // gets what it has to say
+	To     bus.Address // gets the answer
 	Sender bus.Sender
 	Person int64
 	Role   bus.Role
@@ -148,8 +148,10 @@ type Beat struct {
 	Title  string
 }
 
-// SetHeartbeat makes a beat come every so often, the first time after that if it is new.
-func (s Store) SetHeartbeat(tx *store.Tx, b Beat, every time.Duration, now time.Time) error {
+// SetHeartbeat makes a heartbeat come at an interval. A new one comes first after the interval.
+func (s Store) SetHeartbeat(
+	tx *store.Tx, b HeartbeatTarget, every time.Duration, now time.Time,
+) error {
 	j := Job{Name: "heartbeat", Kind: Heartbeat, Text: "Look after what stands in HEARTBEAT.md.",
 		To: b.To, Sender: b.Sender, Person: b.Person, Role: b.Role, Group: b.Group, Title: b.Title,
 		Scope: b.Scope, Own: true,
@@ -167,7 +169,8 @@ func (s Store) SetHeartbeat(tx *store.Tx, b Beat, every time.Duration, now time.
 	old := list[0]
 	if old.When.every == every {
 		j.When, j.Next = old.When, old.Next
-		if b == (Beat{old.Scope, old.To, old.Sender, old.Person, old.Role, old.Group, old.Title}) {
+		if b == (HeartbeatTarget{old.Scope, old.To, old.Sender, old.Person, old.Role, old.Group,
+			old.Title}) {
 			return nil
 		}
 	}

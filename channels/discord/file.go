@@ -82,11 +82,11 @@ func (c *Channel) download(ctx context.Context, link string, w io.Writer) error 
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, link, nil)
 	if err != nil {
-		return c.verdict(err)
+		return c.classify(err)
 	}
 	resp, err := c.rest.Client.Do(req)
 	if err != nil {
-		return c.verdict(err)
+		return c.classify(err)
 	}
 	defer resp.Body.Close()
 	switch resp.StatusCode {
@@ -139,7 +139,7 @@ func (c *Channel) upload(
 	req.Header.Set("User-Agent", c.rest.UserAgent)
 	resp, err := c.rest.Client.Do(req) // it closes the file
 	if err != nil {
-		return nil, c.verdict(err)
+		return nil, c.classify(err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))

@@ -25,7 +25,7 @@ const (
 )
 
 // A transport sends what is meant for Discord to another server, if there is one, and turns
-// answers that are no verdict on a call into errors.
+// answers that say nothing about a call into errors.
 type transport struct {
 	base *url.URL // or nil
 	next http.RoundTripper
@@ -116,7 +116,7 @@ func (c *Channel) call(ctx context.Context, method, address string, body any) ([
 		bucket, 0, discordgo.WithContext(ctx), discordgo.WithRetryOnRatelimit(false),
 		discordgo.WithRestRetries(0))
 	if err != nil {
-		return nil, c.verdict(err)
+		return nil, c.classify(err)
 	}
 	return answer, nil
 }
@@ -133,9 +133,9 @@ func (c *Channel) ask(ctx context.Context, method, address string, body, v any) 
 	return nil
 }
 
-// verdict turns an error of the library into one of the channel contract, without addresses,
+// classify turns an error of the library into one of the channel contract, without addresses,
 // which may contain the token of an interaction, and without the bot's token.
-func (c *Channel) verdict(err error) error {
+func (c *Channel) classify(err error) error {
 	if answer, ok := errors.AsType[*discordgo.RESTError](err); ok {
 		return refusal(answer.Response.StatusCode, answer.ResponseBody)
 	}
@@ -148,7 +148,7 @@ func (c *Channel) verdict(err error) error {
 	return err
 }
 
-// badToken is the verdict when Discord doesn't know the token.
+// badToken is the error when Discord doesn't know the token.
 var badToken = &channels.AccountError{
 	Reason: "Discord does not accept the bot token. Reset it in the Discord developer portal " +
 		"under Bot and configure the new one.",

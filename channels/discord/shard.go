@@ -131,7 +131,7 @@ func (s *shard) open(ctx context.Context) error {
 		err = nil // what we were told was about the connection before
 	}
 	if err != nil {
-		return s.verdict(err)
+		return s.classify(err)
 	}
 	s.settle()
 	if ctx.Err() != nil {
@@ -167,14 +167,14 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// verdict turns what the library says on opening into an error of the channel contract.
-func (s *shard) verdict(err error) error {
+// classify turns what the library says on opening into an error of the channel contract.
+func (s *shard) classify(err error) error {
 	if err == nil {
 		return nil
 	}
 	closed, ok := errors.AsType[*websocket.CloseError](err)
 	if !ok {
-		return fmt.Errorf("connect to the gateway: %w", s.c.verdict(err))
+		return fmt.Errorf("connect to the gateway: %w", s.c.classify(err))
 	}
 	const portal = "Discord developer portal"
 	switch closed.Code {
@@ -208,9 +208,9 @@ func (s *shard) watch(ctx context.Context) error {
 		case <-s.dropped:
 			return nil
 		case <-tick.C:
-			if quiet := s.wire.Load().quiet(); quiet > s.c.opts.Silence {
+			if idle := s.wire.Load().idle(); idle > s.c.opts.Silence {
 				return fmt.Errorf("no sign of life from the gateway for %v",
-					quiet.Round(time.Millisecond))
+					idle.Round(time.Millisecond))
 			}
 		}
 	}

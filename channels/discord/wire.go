@@ -49,8 +49,8 @@ func (w *wire) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// quiet returns for how long nothing was read.
-func (w *wire) quiet() time.Duration { return time.Since(time.Unix(0, w.heard.Load())) }
+// idle returns for how long nothing was read.
+func (w *wire) idle() time.Duration { return time.Since(time.Unix(0, w.heard.Load())) }
 
 // cut closes the connection under the library, which notices by and by.
 func (s *shard) cut() {

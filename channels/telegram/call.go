@@ -112,9 +112,9 @@ func (c *Channel) redact(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), c.token, "[token]"))
 }
 
-// verdict turns an error of call into one of the channel contract. inChat says that the call
+// classify turns an error of call into one of the channel contract. inChat says that the call
 // was about a chat.
-func verdict(err error, inChat bool) error {
+func classify(err error, inChat bool) error {
 	answer, ok := err.(*tgbotapi.Error) // call returns it bare
 	if !ok {
 		return err
@@ -144,7 +144,7 @@ func verdict(err error, inChat bool) error {
 	return fmt.Errorf("%s (%d)", reason, answer.Code)
 }
 
-// badToken is the verdict when Telegram doesn't know the token.
+// badToken is the error when Telegram doesn't know the token.
 var badToken = &channels.AccountError{
 	Reason: "Telegram does not accept the bot token. " +
 		"Send /token to @BotFather on Telegram to see the right one, or /newbot for a new bot.",

@@ -46,7 +46,7 @@ func (r *receiver) answerPresses(ctx context.Context) {
 			p := tgbotapi.Params{"callback_query_id": id}
 			if _, err := r.call(ctx, r.answer, "answerCallbackQuery", p); err != nil {
 				r.log.DebugContext(ctx, "button not answered", "account", r.name,
-					"err", verdict(err, true))
+					"err", classify(err, true))
 			}
 		}
 	}

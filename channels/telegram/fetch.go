@@ -30,7 +30,7 @@ func (c *Channel) Fetch(ctx context.Context, ref string, w io.Writer) error {
 func (c *Channel) fetch(ctx context.Context, ref string, w io.Writer) error {
 	result, err := c.call(ctx, callTimeout, "getFile", tgbotapi.Params{"file_id": ref})
 	if err != nil {
-		return verdict(err, true)
+		return classify(err, true)
 	}
 	var f struct {
 		Path string `json:"file_path"`

@@ -74,7 +74,7 @@ func (c *Channel) getUpdates(ctx context.Context, cursor string) ([]json.RawMess
 	p.AddNonEmpty("offset", cursor)
 	result, err := c.call(ctx, c.pollTimeout+15*time.Second, "getUpdates", p)
 	if err != nil {
-		return nil, verdict(err, false)
+		return nil, classify(err, false)
 	}
 	var updates []json.RawMessage
 	if err := json.Unmarshal(result, &updates); err != nil {

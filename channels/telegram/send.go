@@ -39,7 +39,7 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	}
 	result, err := c.deliver(ctx, o)
 	if err != nil {
-		return "", fmt.Errorf("telegram: send to %s: %w", part.To, verdict(err, true))
+		return "", fmt.Errorf("telegram: send to %s: %w", part.To, classify(err, true))
 	}
 	var sent struct {
 		ID int64 `json:"message_id"`
@@ -58,7 +58,7 @@ func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) err
 	c.setText(o)
 	o.params["message_id"] = id
 	if _, err := c.deliver(ctx, o); err != nil && !said(err, "message is not modified") {
-		return fmt.Errorf("telegram: edit %s in %s: %w", id, to, verdict(err, true))
+		return fmt.Errorf("telegram: edit %s in %s: %w", id, to, classify(err, true))
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) err
 func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
 	p := tgbotapi.Params{"chat_id": to.Chat, "message_id": id}
 	if _, err := c.call(ctx, callTimeout, "deleteMessage", p); err != nil {
-		return fmt.Errorf("telegram: remove %s in %s: %w", id, to, verdict(err, true))
+		return fmt.Errorf("telegram: remove %s in %s: %w", id, to, classify(err, true))
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 	p := tgbotapi.Params{"chat_id": to.Chat, "action": "typing"}
 	p.AddNonEmpty("message_thread_id", to.Thread)
 	if _, err := c.call(ctx, callTimeout, "sendChatAction", p); err != nil {
-		return fmt.Errorf("telegram: type to %s: %w", to, verdict(err, true))
+		return fmt.Errorf("telegram: type to %s: %w", to, classify(err, true))
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) 
 		return fmt.Errorf("telegram: set commands: %w", err)
 	}
 	if _, err := c.call(ctx, callTimeout, "setMyCommands", p); err != nil {
-		return fmt.Errorf("telegram: set commands: %w", verdict(err, false))
+		return fmt.Errorf("telegram: set commands: %w", classify(err, false))
 	}
 	return nil
 }
@@ -286,12 +286,12 @@ func isBadRequest(err error) bool { return hasCode(err, http.StatusBadRequest) }
 // isUnknownMethod reports whether the server is too old for a method, whose token it knows.
 func isUnknownMethod(err error) bool { return hasCode(err, http.StatusNotFound) }
 
-// optional is verdict for a method without which the gateway gets on.
+// optional is classify for a method that the gateway can do without.
 func optional(err error) error {
 	if isUnknownMethod(err) {
 		return fmt.Errorf("%w: the Bot API server is too old", channels.ErrRefused)
 	}
-	return verdict(err, true)
+	return classify(err, true)
 }
 
 // migration returns the id of the supergroup that a group became, or 0.

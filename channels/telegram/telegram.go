@@ -153,7 +153,7 @@ func (c *Channel) closeIdle() {
 func (c *Channel) getMe(ctx context.Context) (user, error) {
 	result, err := c.call(ctx, callTimeout, "getMe", nil)
 	if err != nil {
-		return user{}, verdict(err, false)
+		return user{}, classify(err, false)
 	}
 	var me user
 	if err := json.Unmarshal(result, &me); err != nil {

@@ -116,7 +116,7 @@ func (r *receiver) setWebhook(ctx context.Context, hook *Webhook) error {
 		"max_connections": "1",
 	})
 	if err != nil {
-		return fmt.Errorf("set webhook: %w", verdict(err, false))
+		return fmt.Errorf("set webhook: %w", classify(err, false))
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // modes runs a test with the sandboxes, and one without as the control.
-func modes(t *testing.T, test func(t *testing.T, d *desk, mem, mode string)) {
+func modes(t *testing.T, test func(t *testing.T, d *testShell, mem, mode string)) {
 	t.Helper()
 	for _, mode := range []string{sandbox.Bubblewrap, sandbox.Landlock, sandbox.None} {
 		t.Run(mode, func(t *testing.T) {
@@ -30,7 +30,7 @@ func modes(t *testing.T, test func(t *testing.T, d *desk, mem, mode string)) {
 				t.Fatal(err)
 			}
 			var mem string
-			d := newDesk(t, func(o *Options) {
+			d := newTestShell(t, func(o *Options) {
 				o.Sandbox = just(box)
 				mem = filepath.Join(filepath.Dir(o.Workspace), "memory")
 				o.Shared = t.TempDir()
@@ -54,7 +54,7 @@ func modes(t *testing.T, test func(t *testing.T, d *desk, mem, mode string)) {
 }
 
 // as runs a command line for somebody.
-func (d *desk) as(s memory.Scope, r bus.Role, command string) string {
+func (d *testShell) as(s memory.Scope, r bus.Role, command string) string {
 	d.t.Helper()
 	checked, err := d.tools.Arguments("exec", object("command", command))
 	if err != nil {
@@ -75,7 +75,7 @@ func (d *desk) as(s memory.Scope, r bus.Role, command string) string {
 // A command reads the memory of its own scope, and nothing brings it to another's.
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, d *desk, mem, mode string) {
+	modes(t, func(t *testing.T, d *testShell, mem, mode string) {
 		got := d.as("person-1", bus.User, `cat $MEMORY/MEMORY.md memory/person-1/MEMORY.md`)
 		if !strings.HasPrefix(got, "Ann likes tea\nAnn likes tea\n") {
 			t.Errorf("its own memory is %q", got)
@@ -123,7 +123,7 @@ func TestMemory(t *testing.T) {
 // The folder of a scope may not be a link to that of another.
 func TestMemoryLink(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, d *desk, mem, _ string) {
+	modes(t, func(t *testing.T, d *testShell, mem, _ string) {
 		if err := os.Symlink("person-2", filepath.Join(mem, "person-4")); err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestMemoryLink(t *testing.T) {
 // What everybody's prompt is made of is found by commands, and changed by none, whoever runs it.
 func TestShared(t *testing.T) {
 	t.Parallel()
-	modes(t, func(t *testing.T, d *desk, _, mode string) {
+	modes(t, func(t *testing.T, d *testShell, _, mode string) {
 		document := filepath.Join(d.shell.o.Shared, "AGENTS.md")
 		if err := errors.Join(os.Mkdir(filepath.Join(d.shell.o.Shared, "skills"), 0o700),
 			os.WriteFile(document, []byte("old\n"), 0o600)); err != nil {

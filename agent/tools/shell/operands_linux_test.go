@@ -13,7 +13,7 @@ import (
 
 // However a command names a file that it could change, an approval is for its content.
 func TestOperands(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestShell(t, nil)
 	if err := os.MkdirAll(filepath.Join(d.ws, "sub"), 0o700); err != nil {
 		t.Fatal(err)
 	}

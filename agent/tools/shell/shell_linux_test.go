@@ -37,15 +37,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A desk is a shell with a workspace.
-type desk struct {
+// A testShell is a shell with a workspace.
+type testShell struct {
 	t     *testing.T
 	shell *Shell
 	ws    string
 	tools *tool.Registry
 }
 
-func newDesk(t *testing.T, change func(*Options)) *desk {
+func newTestShell(t *testing.T, change func(*Options)) *testShell {
 	t.Helper()
 	box, err := sandbox.Find(t.Context(), sandbox.Options{})
 	if err != nil {
@@ -59,7 +59,7 @@ func newDesk(t *testing.T, change func(*Options)) *desk {
 	if change != nil {
 		change(&o)
 	}
-	d := &desk{t: t, shell: New(o), ws: ws}
+	d := &testShell{t: t, shell: New(o), ws: ws}
 	t.Cleanup(d.shell.Close)
 	d.tools, err = tool.NewRegistry(d.shell.Tools()...)
 	if err != nil {
@@ -74,7 +74,7 @@ func just(box *sandbox.Sandbox) func() (*sandbox.Sandbox, error) {
 }
 
 // use calls a tool in a session and returns its text.
-func (d *desk) use(session, name, args string) (string, error) {
+func (d *testShell) use(session, name, args string) (string, error) {
 	d.t.Helper()
 	checked, err := d.tools.Arguments(name, args)
 	if err != nil {
@@ -95,7 +95,7 @@ func (d *desk) use(session, name, args string) (string, error) {
 }
 
 // run runs a command line in the foreground.
-func (d *desk) run(command string) string {
+func (d *testShell) run(command string) string {
 	d.t.Helper()
 	text, err := d.use("s", "exec", object("command", command))
 	if err != nil {
@@ -105,7 +105,7 @@ func (d *desk) run(command string) string {
 }
 
 // begin starts a command in the background and returns its ID.
-func (d *desk) begin(session, command string) string {
+func (d *testShell) begin(session, command string) string {
 	d.t.Helper()
 	text, err := d.use(session, "exec", object("command", command, "background", true))
 	if err != nil {
@@ -132,7 +132,7 @@ func object(pairs ...any) string {
 
 func TestExec(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newTestShell(t, nil)
 	script := filepath.Join(d.ws, "script")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$1\""), 0o755); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestExec(t *testing.T) {
 
 func TestExecRefuses(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newTestShell(t, nil)
 	if err := os.Symlink("/etc", filepath.Join(d.ws, "link")); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestExecRefuses(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newTestShell(t, nil)
 	got, err := d.use("s", "exec", `{"command":"echo begun; sleep 60; echo ended","timeout":5}`)
 	want := "begun\n[it was ended after 5 seconds, its timeout. Give a longer timeout, at most 600, " +
 		"or run it with background: true and look at it with exec_input]"
@@ -204,7 +204,7 @@ func TestTimeout(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, func(o *Options) { o.Limits = sandbox.Limits{FileSize: 1000, Processes: 20} })
+	d := newTestShell(t, func(o *Options) { o.Limits = sandbox.Limits{FileSize: 1000, Processes: 20} })
 	for command, want := range map[string]string{
 		"exec head -c 5000 /dev/zero > file": "file size: write smaller files]",
 		"for i in $(seq 50); do sleep 9 & done; wait": "processes: start fewer processes or threads " +
@@ -219,7 +219,7 @@ func TestLimit(t *testing.T) {
 
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newTestShell(t, nil)
 	got, err := d.use("s", "exec", `{"command":"yes ä","timeout":5}`)
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func TestEnvironment(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(media, "photo"), []byte("picture"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	d := newDesk(t, func(o *Options) {
+	d := newTestShell(t, func(o *Options) {
 		o.Env = []string{"GATEWAY_TEST_SHOWN", "GATEWAY_TEST_NONE"}
 		o.Media = func(a bus.Address) string {
 			if a != (bus.Address{Account: "tg", Chat: "1"}) {
@@ -262,7 +262,7 @@ func TestEnvironment(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(media, "new")); err == nil {
 		t.Error("the files that people sent can be changed")
 	}
-	none := newDesk(t, func(o *Options) {
+	none := newTestShell(t, func(o *Options) {
 		o.Media = func(bus.Address) string { return "/nonexistent" }
 	})
 	if got := none.run(`echo "<$MEDIA>"`); got != "<>\n[exit code 0]" {
@@ -275,7 +275,7 @@ func TestTools(t *testing.T) {
 	effects := map[string]tool.Effect{
 		"exec": tool.Once, "exec_input": tool.Once, "exec_list": tool.Pure,
 	}
-	for _, tool := range newDesk(t, nil).shell.Tools() {
+	for _, tool := range newTestShell(t, nil).shell.Tools() {
 		if want, ok := effects[tool.Name]; !ok || tool.Effect != want || tool.Least != bus.User {
 			t.Errorf("%s is %s for %s", tool.Name, tool.Effect, tool.Least)
 		}
@@ -287,7 +287,7 @@ func TestTools(t *testing.T) {
 
 func TestBackground(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newTestShell(t, nil)
 	id := d.begin("s", `while read l; do echo "got $l"; done; echo bye`)
 	steps := []struct{ args, want string }{
 		{object("id", id, "text", "one\n"), "got one\n[ID still runs, for "},
@@ -328,7 +328,7 @@ func unfinished(got, want string) bool {
 // A command in the background obeys who has started it, and admins, in no lesser role than it has.
 func TestOwners(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newTestShell(t, nil)
 	call := func(sender string, person int64, role bus.Role, args string) tool.Call {
 		return tool.Call{Args: json.RawMessage(args), Session: "s", Sender: bus.Sender{ID: sender},
 			Person: person, Role: role, Address: bus.Address{Account: "tg", Chat: "1"}}
@@ -394,7 +394,7 @@ func TestOwners(t *testing.T) {
 
 func TestEarlyEnd(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newTestShell(t, nil)
 	d.shell.early = time.Minute
 	got, err := d.use("s", "exec", `{"command":"echo no; exit 4","background":true}`)
 	if want := "no\n[it has already ended: exit code 4]"; err != nil || got != want {
@@ -409,7 +409,7 @@ func TestEarlyEnd(t *testing.T) {
 // TestSessions holds that sessions don't see each other, and what Stop ends.
 func TestSessions(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newTestShell(t, nil)
 	ids := make(map[string]string)
 	for _, session := range []string{"tg/1", "tg/1#sub", "tg/12"} {
 		ids[session] = d.begin(session, "echo x; sleep 600")
@@ -444,7 +444,7 @@ func TestSessions(t *testing.T) {
 
 func TestBackgroundLimit(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, nil)
+	d := newTestShell(t, nil)
 	done := make(chan string, maxRunning)
 	for range maxRunning {
 		go func() { done <- d.begin("s", "sleep 600") }()
@@ -526,7 +526,7 @@ func TestDoubt(t *testing.T) {
 	t.Parallel()
 	var none error
 	doubts := 0
-	d := newDesk(t, func(o *Options) {
+	d := newTestShell(t, func(o *Options) {
 		find := o.Sandbox
 		o.Sandbox = func() (*sandbox.Sandbox, error) {
 			box, _ := find() // there is one
@@ -565,7 +565,7 @@ func TestDoubt(t *testing.T) {
 // long is refused.
 func TestRoom(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, func(o *Options) { o.Limits.Processes, o.Processes = 16, 40 })
+	d := newTestShell(t, func(o *Options) { o.Limits.Processes, o.Processes = 16, 40 })
 	for range 2 {
 		if _, err := d.use("s", "exec", `{"command":"cat","background":true}`); err != nil {
 			t.Fatal(err)

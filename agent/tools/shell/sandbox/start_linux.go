@@ -28,7 +28,7 @@ const niceness = 5
 // thread is of no more use: start returns only when done is closed, since the command would
 // end with the thread.
 func (j *job) start(
-	tmp string, m *minder, w *watch, result chan<- started, done <-chan struct{},
+	tmp string, m *attributeServer, w *watch, result chan<- started, done <-chan struct{},
 ) {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	if unix.Gettid() == unix.Getpid() {
@@ -44,7 +44,7 @@ func (j *job) start(
 	<-done
 }
 
-func (j *job) launch(tmp string, m *minder, w *watch) (pid int, err error) {
+func (j *job) launch(tmp string, m *attributeServer, w *watch) (pid int, err error) {
 	argv, dir, env := j.Argv, j.Dir, withEnv(j.Env, "TMPDIR="+tmp)
 	files := []uintptr{0, 1, 2}
 	switch j.Mode {

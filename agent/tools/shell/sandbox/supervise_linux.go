@@ -102,7 +102,7 @@ func (j *job) run(tmp string, ended <-chan struct{}, asked <-chan os.Signal) Out
 	// for who has privileges.
 	_ = unix.Setpriority(unix.PRIO_PGRP, 0, -20)
 	w := newWatch(j, tmp)
-	m := newMinder(j, tmp)
+	m := newAttributeServer(j, tmp)
 	result, done := make(chan started), make(chan struct{})
 	defer close(done)
 	old := preferred()

@@ -205,7 +205,7 @@ func (o *operations) checks(cfg *config.Config, g *Gateway, inbox *bus.Inbox) []
 		ops.Check{Name: "tools", Test: func(context.Context) (string, bool) {
 			return toolState(g.dispatcher.Stats().Abandoned)
 		}},
-		ops.Check{Name: "scheduler", Test: beating(func() time.Time { return g.scheduler.Beat() })},
+		ops.Check{Name: "scheduler", Test: beating(func() time.Time { return g.scheduler.LastSeen() })},
 		ops.Check{Name: "router", Test: beating(func() time.Time { return g.router.LastRun() })},
 		ops.Check{Name: "store", Test: func(ctx context.Context) (string, bool) {
 			state, ok := written(ctx)

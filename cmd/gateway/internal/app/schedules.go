@@ -19,8 +19,8 @@ func (g *Gateway) newScheduler(cfg *config.Config, inbox *bus.Inbox) *schedule.S
 	finder := &heartbeat.Finder{DB: g.db, Inbox: inbox, Documents: g.knowledge.documents}
 	return schedule.New(g.db, inbox, &schedule.Options{
 		Store: JobStore(cfg), Logger: g.log, Admit: g.admitJob,
-		Heartbeat: compressed(cfg.Heartbeat.Every),
-		Beats:     finder.List, Open: finder.IsOpen,
+		Heartbeat:  compressed(cfg.Heartbeat.Every),
+		Heartbeats: finder.List, Open: finder.IsOpen,
 	})
 }
 

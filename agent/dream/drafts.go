@@ -11,20 +11,20 @@ import (
 	"unicode/utf8"
 )
 
-// A desk holds the copies of the documents that a run edits. Nothing on it touches a file.
-type desk struct {
-	sheets map[string]*sheet // by the name of the document
+// drafts are the copies of the documents that a run edits. Editing them touches no file.
+type drafts struct {
+	byName map[string]*draft // by the name of the document
 	limit  int               // the size of a document, in bytes
 	day    string            // today
 
 	allowed []string // the skills that the first phase has named
 	exist   []string // the skills that there are
-	drafts  []file   // new skills
+	skills  []file   // new ones
 	edited  bool     // something was changed, also if it was changed back
 }
 
-// A sheet is the copy of a document. Its texts have plain line ends.
-type sheet struct {
+// A draft is the copy of a document. Its texts have plain line ends.
+type draft struct {
 	file    file   // as it was read; its New and Text are not set
 	base    string // what it was
 	text    string // what it is now
@@ -35,12 +35,13 @@ type sheet struct {
 
 const byteOrderMark = "\uFEFF"
 
-// openDesk reads the documents. One that can't be edited stays as it is, and the model is told so.
-func (r *run) openDesk(ctx context.Context) *desk {
-	d := &desk{sheets: make(map[string]*sheet), limit: r.opts.MaxDocument, day: r.today()}
+// openDrafts reads the documents. One that can't be edited stays as it is, and the model is told
+// so.
+func (r *run) openDrafts(ctx context.Context) *drafts {
+	d := &drafts{byName: make(map[string]*draft), limit: r.opts.MaxDocument, day: r.today()}
 	for _, name := range documents {
 		text, hash, err := r.deps.Documents.Read(r.scope, name)
-		s := newSheet(name, text, hash)
+		s := newDraft(name, text, hash)
 		switch {
 		case err != nil:
 			r.deps.Logger.WarnContext(ctx, "dream can't read a document", "scope", r.scope,
@@ -51,7 +52,7 @@ func (r *run) openDesk(ctx context.Context) *desk {
 		case len(text) > 2*r.opts.MaxDocument:
 			s.problem = fmt.Sprintf("it has %d bytes, somebody must shorten it by hand", len(text))
 		}
-		d.sheets[name] = s
+		d.byName[name] = s
 	}
 	for _, f := range r.state.Findings {
 		if f.Skill != "" {
@@ -62,8 +63,8 @@ func (r *run) openDesk(ctx context.Context) *desk {
 	return d
 }
 
-func newSheet(name, text, hash string) *sheet {
-	s := &sheet{file: file{Name: name, Base: text, Hash: hash}}
+func newDraft(name, text, hash string) *draft {
+	s := &draft{file: file{Name: name, Base: text, Hash: hash}}
 	text, s.bom = strings.CutPrefix(text, byteOrderMark)
 	n := strings.Count(text, "\r\n")
 	if s.crlf = n > 0 && n == strings.Count(text, "\n"); s.crlf {
@@ -74,10 +75,10 @@ func newSheet(name, text, hash string) *sheet {
 }
 
 // plan returns what is to be written.
-func (d *desk) plan() []file {
+func (d *drafts) plan() []file {
 	var list []file
 	for _, name := range documents {
-		s := d.sheets[name]
+		s := d.byName[name]
 		if s.text == s.base {
 			continue
 		}
@@ -90,7 +91,7 @@ func (d *desk) plan() []file {
 		}
 		list = append(list, f)
 	}
-	return append(list, d.drafts...)
+	return append(list, d.skills...)
 }
 
 // editArgs are those of edit_document.
@@ -101,8 +102,8 @@ type editArgs struct {
 }
 
 // edit replaces a piece of a document, or adds to it. Its error is for the model.
-func (d *desk) edit(a editArgs) error {
-	s := d.sheets[documentName(a.Name)]
+func (d *drafts) edit(a editArgs) error {
+	s := d.byName[documentName(a.Name)]
 	switch {
 	case s == nil:
 		return fmt.Errorf("there is no document %q: want one of %s", clip(a.Name, 80),
@@ -157,7 +158,7 @@ func isTable(text string) bool {
 }
 
 // replaced returns the document with text in the place of old, which must be there once.
-func (s *sheet) replaced(old, text string) (string, error) {
+func (s *draft) replaced(old, text string) (string, error) {
 	switch n := strings.Count(s.text, old); {
 	case n == 0:
 		return "", fmt.Errorf(`"old" does not stand in %s: copy it exactly, without the bars`,
@@ -181,7 +182,7 @@ func (s *sheet) replaced(old, text string) (string, error) {
 const smallRewrite = 3
 
 // check returns why the document may not become text, or nil.
-func (s *sheet) check(text string, limit int) error {
+func (s *draft) check(text string, limit int) error {
 	switch {
 	case len(text) > limit && len(text) >= len(s.text):
 		return fmt.Errorf("%s may have %d bytes and would have %d: shorten something else first",
@@ -244,7 +245,7 @@ const (
 )
 
 // write drafts a new skill. Its error is for the model.
-func (d *desk) write(a skillArgs) error {
+func (d *drafts) write(a skillArgs) error {
 	description, body := oneLine(a.Description), withoutMatter(strings.TrimSpace(clean(a.Body)))
 	name := skillPath(a.Name)
 	switch {
@@ -252,9 +253,9 @@ func (d *desk) write(a skillArgs) error {
 		return fmt.Errorf("no [SKILL] %q is among the changes to make", clip(a.Name, 80))
 	case slices.Contains(d.exist, a.Name):
 		return errors.New("there is such a skill already: leave it as it is")
-	case slices.ContainsFunc(d.drafts, func(f file) bool { return f.Name == name }):
+	case slices.ContainsFunc(d.skills, func(f file) bool { return f.Name == name }):
 		return errors.New("it is written already")
-	case len(d.drafts) >= maxSkills:
+	case len(d.skills) >= maxSkills:
 		return fmt.Errorf("no more than %d new skills at a time", maxSkills)
 	case description == "" || body == "":
 		return errors.New(`both "description" and "body" are needed`)
@@ -269,7 +270,7 @@ func (d *desk) write(a skillArgs) error {
 	if len(text) > maxSkillFile {
 		return fmt.Errorf("the skill has %d bytes: no more than %d", len(text), maxSkillFile)
 	}
-	d.drafts = append(d.drafts, file{Name: name, New: true, Text: text})
+	d.skills = append(d.skills, file{Name: name, New: true, Text: text})
 	d.edited = true
 	return nil
 }

@@ -23,15 +23,16 @@ const (
 // that shows any later change in its time.
 const settleTime = 3 * time.Second
 
-// A shelf is a folder of skills as it was when it was looked at. It doesn't change.
-type shelf struct {
+// A folderCache is a folder of skills as it was when it was looked at. It doesn't change.
+type folderCache struct {
 	seen    seen
-	books   []*book // by the names of their folders
-	problem string  // why none can be read; ""
+	skills  []*cachedSkill // by the names of their folders
+	problem string         // why none can be read; ""
 }
 
-// A book is a skill on a shelf as it was when it was read. It doesn't change; a [view] has copies.
-type book struct {
+// A cachedSkill is a skill in its folder as it was when it was read. It doesn't change; a [view]
+// has copies.
+type cachedSkill struct {
 	skill   Skill
 	text    string // what is always part of the prompt; "" otherwise
 	inlined bool   // it is part of the prompt, in a view
@@ -64,7 +65,7 @@ func (s seen) same() bool {
 }
 
 // same reports whether the skill is what it was.
-func (b *book) same() bool {
+func (b *cachedSkill) same() bool {
 	for _, s := range b.seen {
 		if !s.same() {
 			return false
@@ -74,11 +75,11 @@ func (b *book) same() bool {
 }
 
 // same reports whether the folder and all skills in it are what they were.
-func (s *shelf) same() bool {
+func (s *folderCache) same() bool {
 	if s == nil || !s.seen.same() {
 		return false
 	}
-	for _, b := range s.books {
+	for _, b := range s.skills {
 		if !b.same() {
 			return false
 		}
@@ -86,9 +87,9 @@ func (s *shelf) same() bool {
 	return true
 }
 
-// openShelf opens the folder of skills that is called name below root. It is a folder and no link,
+// openSkills opens the folder of skills that is called name below root. It is a folder and no link,
 // so that one scope's is never another's.
-func openShelf(root *os.Root, name string) (*os.Root, fs.FileInfo, error) {
+func openSkills(root *os.Root, name string) (*os.Root, fs.FileInfo, error) {
 	for dir := name; dir != "."; dir = filepath.Dir(dir) {
 		info, err := root.Lstat(dir)
 		switch {
@@ -116,10 +117,10 @@ func openShelf(root *os.Root, name string) (*os.Root, fs.FileInfo, error) {
 	return folder, info, nil
 }
 
-// readShelf looks at the folder of skills that is called name below root. What is in old and
+// readFolder looks at the folder of skills that is called name below root. What is in old and
 // hasn't changed is not read again. There is no folder if it returns nil and no error.
-func readShelf(root *os.Root, name string, old *shelf, now time.Time) (*shelf, error) {
-	folder, info, err := openShelf(root, name)
+func readFolder(root *os.Root, name string, old *folderCache, now time.Time) (*folderCache, error) {
+	folder, info, err := openSkills(root, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -127,14 +128,14 @@ func readShelf(root *os.Root, name string, old *shelf, now time.Time) (*shelf, e
 		return nil, err
 	}
 	defer folder.Close()
-	known := make(map[string]*book)
+	known := make(map[string]*cachedSkill)
 	if old != nil {
-		for _, b := range old.books {
+		for _, b := range old.skills {
 			known[b.skill.Folder] = b
 		}
 	}
 	path, private := filepath.Join(root.Name(), name), name != skillsFolder
-	s := &shelf{seen: see(path, info, now)}
+	s := &folderCache{seen: see(path, info, now)}
 	names, left, err := folders(folder)
 	if err != nil {
 		return nil, err
@@ -143,7 +144,7 @@ func readShelf(root *os.Root, name string, old *shelf, now time.Time) (*shelf, e
 		b := known[name]
 		switch {
 		case i >= maxSkills:
-			b = &book{skill: Skill{Name: shown(name), Folder: name, file: fileNames[0],
+			b = &cachedSkill{skill: Skill{Name: shown(name), Folder: name, file: fileNames[0],
 				Problem: fmt.Sprintf("there are more than %d skills; it isn't looked at", maxSkills)}}
 			if left > 0 && i == len(names)-1 {
 				b.skill.Problem = fmt.Sprintf("there are more than %d skills; neither it nor the %d "+
@@ -151,12 +152,12 @@ func readShelf(root *os.Root, name string, old *shelf, now time.Time) (*shelf, e
 			}
 			b.seen = []seen{{path, info, true}}
 		case b == nil || !b.same():
-			b = readBook(folder, name, name, filepath.Join(path, name), now)
+			b = readSkill(folder, name, name, filepath.Join(path, name), now)
 			if private {
 				b.text, b.skill.Always = "", false // nobody has decided that
 			}
 		}
-		s.books = append(s.books, b)
+		s.skills = append(s.skills, b)
 	}
 	return s, nil
 }
@@ -205,11 +206,11 @@ func openFile(root *os.Root, name string) (*os.File, error) {
 }
 
 // list returns the skills, none if there is no folder.
-func (s *shelf) list() []*book {
+func (s *folderCache) list() []*cachedSkill {
 	if s == nil {
 		return nil
 	}
-	return s.books
+	return s.skills
 }
 
 // readDir returns what is in a folder, at most [maxEntries].
@@ -229,10 +230,10 @@ func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
 // fileNames are what the file of a skill may be called; the first that is there counts.
 var fileNames = []string{"SKILL.md", "Skill.md", "skill.md"}
 
-// readBook reads the skill in the folder dir below root, which is called name and has the given
+// readSkill reads the skill in the folder dir below root, which is called name and has the given
 // path.
-func readBook(root *os.Root, dir, name, path string, now time.Time) *book {
-	b := &book{skill: Skill{Name: shown(name), Folder: name, file: fileNames[0]}}
+func readSkill(root *os.Root, dir, name, path string, now time.Time) *cachedSkill {
+	b := &cachedSkill{skill: Skill{Name: shown(name), Folder: name, file: fileNames[0]}}
 	info, err := root.Lstat(dir)
 	if err != nil {
 		b.skill.Problem = reason(err)
@@ -271,7 +272,7 @@ func readBook(root *os.Root, dir, name, path string, now time.Time) *book {
 }
 
 // readFile reads the file of a skill, and remembers in which state it was.
-func (b *book) readFile(root *os.Root, name, path string, now time.Time) ([]byte, error) {
+func (b *cachedSkill) readFile(root *os.Root, name, path string, now time.Time) ([]byte, error) {
 	info, err := root.Lstat(name)
 	if err != nil {
 		return nil, err
@@ -317,7 +318,7 @@ func readText(root *os.Root, name string) ([]byte, error) {
 }
 
 // fill takes what stands in the document.
-func (b *book) fill(d document) {
+func (b *cachedSkill) fill(d document) {
 	s := &b.skill
 	s.Description, s.Always, s.Manual = d.description, d.always, d.manual
 	s.Requires, s.License, s.Compatibility = d.requires, d.license, d.compatibility

@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A minder changes the mode and times of files for the processes of a job, which may not do so
-// themselves: the kernel's rules can't say for which files they may.
-type minder struct {
+// A attributeServer changes the mode and times of files for the processes of a job, which may not
+// do so themselves: the kernel's rules can't say for which files they may.
+type attributeServer struct {
 	folders []string // with no symbolic links in their paths
 }
 
-func newMinder(j *job, tmp string) *minder {
-	m := &minder{}
+func newAttributeServer(j *job, tmp string) *attributeServer {
+	m := &attributeServer{}
 	for _, folder := range append([]string{tmp}, j.ReadWrite...) {
 		if real, err := filepath.EvalSymlinks(folder); err == nil {
 			m.folders = append(m.folders, real)
@@ -33,8 +33,8 @@ func newMinder(j *job, tmp string) *minder {
 	return m
 }
 
-// A plea is a system call that waits for us: struct seccomp_notif of linux/seccomp.h.
-type plea struct {
+// A seccompRequest is a system call that waits for us: struct seccomp_notif of linux/seccomp.h.
+type seccompRequest struct {
 	id    uint64
 	pid   uint32
 	flags uint32
@@ -73,9 +73,9 @@ var forms = map[int32]form{
 }
 
 // serve answers the calls that come from the listener for as long as the supervisor lives.
-func (m *minder) serve(listener int) {
+func (m *attributeServer) serve(listener int) {
 	for {
-		var p plea
+		var p seccompRequest
 		_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(listener),
 			unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&p)))
 		switch e {
@@ -96,7 +96,7 @@ func (m *minder) serve(listener int) {
 }
 
 // do does what was asked for, if it is about a file that the job may write and owns.
-func (m *minder) do(listener int, p *plea) unix.Errno {
+func (m *attributeServer) do(listener int, p *seccompRequest) unix.Errno {
 	f, ok := forms[p.call]
 	if !ok {
 		f, ok = archForms[p.call]
@@ -137,7 +137,7 @@ func (m *minder) do(listener int, p *plea) unix.Errno {
 	return errno(unix.UtimesNanoAt(unix.AT_FDCWD, name, times, 0))
 }
 
-func (m *minder) owns(path string) bool {
+func (m *attributeServer) owns(path string) bool {
 	return slices.ContainsFunc(m.folders, func(f string) bool { return within(path, f) })
 }
 
@@ -161,7 +161,7 @@ func changeOwner(stat *unix.Stat_t, user, group uint32) unix.Errno {
 }
 
 // open opens the file that the call is about, only to name it.
-func (p *plea) open(f form) (fd int, e unix.Errno) {
+func (p *seccompRequest) open(f form) (fd int, e unix.Errno) {
 	proc := "/proc/" + strconv.Itoa(int(p.pid)) + "/"
 	base := proc + "cwd"
 	if f.dir >= 0 && int32(p.args[f.dir]) != unix.AT_FDCWD {
@@ -209,7 +209,7 @@ func open(dir int, path string, how int) (fd int, e unix.Errno) {
 }
 
 // text returns the path at an address of the process that called.
-func (p *plea) text(at uint64) (string, unix.Errno) {
+func (p *seccompRequest) text(at uint64) (string, unix.Errno) {
 	b := make([]byte, unix.PathMax)
 	n, e := p.read(b, at)
 	if e != 0 {
@@ -223,7 +223,7 @@ func (p *plea) text(at uint64) (string, unix.Errno) {
 }
 
 // times returns the two times of the call, if it is about times.
-func (p *plea) times(f form) ([]unix.Timespec, unix.Errno) {
+func (p *seccompRequest) times(f form) ([]unix.Timespec, unix.Errno) {
 	if f.what != 't' {
 		return nil, 0
 	}
@@ -249,7 +249,7 @@ func (p *plea) times(f form) ([]unix.Timespec, unix.Errno) {
 }
 
 // read reads memory of the process that called, as much as there is.
-func (p *plea) read(b []byte, at uint64) (n int, e unix.Errno) {
+func (p *seccompRequest) read(b []byte, at uint64) (n int, e unix.Errno) {
 	mem, err := unix.Open("/proc/"+strconv.Itoa(int(p.pid))+"/mem", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, unix.EFAULT
