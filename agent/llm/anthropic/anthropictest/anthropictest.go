@@ -1,0 +1,210 @@
+// Package anthropictest fakes Anthropic's Messages API over loopback. It refuses what the
+// documentation of the API forbids, and keeps a prompt cache as the API does.
+package anthropictest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A Reply is what the model does.
+type Reply struct {
+	Thinking string // before all else
+	Text     string
+	Calls    []Call
+	Stop     string // default end_turn, or tool_use if there are calls
+
+	Status int    // not 0: the call fails with it
+	Kind   string // of the error, such as overloaded_error; without Status it comes in the stream
+	Cut    bool   // the stream ends before the answer
+}
+
+// A Call is the use of a tool.
+type Call struct{ ID, Name, Input string }
+
+// A Server is the API. Its methods may be called concurrently.
+type Server struct {
+	URL string // up to but without /v1/messages
+
+	key    string
+	answer func(Request) Reply
+
+	mu       sync.Mutex
+	requests []Request
+	cached   map[string]bool // beginnings of prompts
+	problems []string
+}
+
+// Start starts a server that wants key and asks answer. It fails the test if it got a request that
+// the API refuses.
+func Start(t testing.TB, key string, answer func(Request) Reply) *Server {
+	s := &Server{key: key, answer: answer, cached: make(map[string]bool)}
+	srv := httptest.NewServer(http.HandlerFunc(s.serve))
+	s.URL = srv.URL
+	t.Cleanup(func() {
+		srv.Close()
+		for _, p := range s.Problems() {
+			t.Error("a request that the API refuses: " + p)
+		}
+	})
+	return s
+}
+
+// Requests returns the requests so far.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Request(nil), s.requests...)
+}
+
+// Problems returns what was wrong with requests so far, and forgets it.
+func (s *Server) Problems() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.problems
+	s.problems = nil
+	return list
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client has gone
+	}
+	if r.Header.Get("X-Api-Key") != s.key {
+		fail(w, 401, "authentication_error", "invalid x-api-key")
+		return
+	}
+	if r.Header.Get("Anthropic-Version") != "2023-06-01" {
+		fail(w, 400, "invalid_request_error", "anthropic-version: header is required")
+		return
+	}
+	if r.Method == http.MethodGet && r.URL.Path == "/v1/models" {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"data":[{"type":"model","id":"claude-sonnet-5-5"}],"has_more":false}`)
+		return
+	}
+	if r.Method != http.MethodPost || r.URL.Path != "/v1/messages" {
+		fail(w, 404, "not_found_error", "Not found")
+		return
+	}
+	req, problem := parse(body)
+	req.Header = r.Header
+	s.mu.Lock()
+	s.requests = append(s.requests, req)
+	if problem != "" {
+		s.problems = append(s.problems, problem)
+	}
+	s.mu.Unlock()
+	if problem != "" {
+		fail(w, 400, "invalid_request_error", problem)
+		return
+	}
+	reply := s.answer(req)
+	if reply.Status != 0 {
+		fail(w, reply.Status, reply.Kind, "it is a test")
+		return
+	}
+	read, written := s.cache(req)
+	stream(w, req, reply, read, written)
+}
+
+// cache returns how much of a prompt comes from the cache and how much goes into it, in characters.
+func (s *Server) cache(req Request) (read, written int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, beginning := range req.marked {
+		if s.cached[beginning] {
+			read = max(read, len(beginning))
+		}
+	}
+	for _, beginning := range req.marked {
+		s.cached[beginning] = true
+		written = max(written, len(beginning)-read)
+	}
+	return read, written
+}
+
+func fail(w http.ResponseWriter, status int, kind, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(failure(kind, message)) // the client may have gone
+}
+
+func failure(kind, message string) any {
+	return map[string]any{"type": "error",
+		"error": map[string]string{"type": kind, "message": message}}
+}
+
+// stream writes the events of an answer, a few characters each.
+func stream(w http.ResponseWriter, req Request, r Reply, read, written int) {
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	event := func(kind string, fields map[string]any) {
+		fields["type"] = kind
+		data, err := json.Marshal(fields)
+		if err != nil {
+			panic(err) // nothing here can fail
+		}
+		_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, data) // the client may have gone
+		if f, ok := w.(http.Flusher); ok {
+			f.Flush()
+		}
+	}
+	event("message_start", map[string]any{"message": map[string]any{
+		"id": "msg_1", "type": "message", "role": "assistant", "model": req.Model, "content": []any{},
+		"usage": map[string]any{"input_tokens": len(req.Body) - read - written,
+			"cache_creation_input_tokens": written, "cache_read_input_tokens": read,
+			"output_tokens": 1}}})
+	event("ping", map[string]any{})
+	index := 0
+	block := func(start map[string]any, delta, field, text string, last ...map[string]any) {
+		event("content_block_start", map[string]any{"index": index, "content_block": start})
+		for len(text) > 0 {
+			n := min(len(text), 7)
+			for n < len(text) && text[n]&0xC0 == 0x80 { // within a character
+				n++
+			}
+			event("content_block_delta", map[string]any{"index": index,
+				"delta": map[string]any{"type": delta, field: text[:n]}})
+			text = text[n:]
+		}
+		for _, d := range last {
+			event("content_block_delta", map[string]any{"index": index, "delta": d})
+		}
+		event("content_block_stop", map[string]any{"index": index})
+		index++
+	}
+	if r.Thinking != "" {
+		block(map[string]any{"type": "thinking", "thinking": "", "signature": ""},
+			"thinking_delta", "thinking", r.Thinking,
+			map[string]any{"type": "signature_delta", "signature": "signed:" + r.Thinking})
+	}
+	if r.Text != "" {
+		block(map[string]any{"type": "text", "text": ""}, "text_delta", "text", r.Text)
+	}
+	if r.Kind != "" {
+		event("error", map[string]any{"error": map[string]string{"type": r.Kind, "message": "it is a test"}})
+		return
+	}
+	if r.Cut {
+		return
+	}
+	stop := "end_turn"
+	for _, c := range r.Calls {
+		stop = "tool_use"
+		block(map[string]any{"type": "tool_use", "id": c.ID, "name": c.Name, "input": map[string]any{}},
+			"input_json_delta", "partial_json", c.Input)
+	}
+	if r.Stop != "" {
+		stop = r.Stop
+	}
+	event("message_delta", map[string]any{"delta": map[string]any{"stop_reason": stop},
+		"usage": map[string]any{"output_tokens": 1 + len(strings.Fields(r.Text))}})
+	event("message_stop", map[string]any{})
+}
