@@ -114,9 +114,10 @@ func TestMended(t *testing.T) {
 	for name, messages := range map[string][]llm.Message{
 		"begins with an answer": {{Role: llm.Assistant, Text: "earlier"}, {Role: llm.User, Text: "x"}},
 		"blank":                 {{Role: llm.User, Text: " \n"}},
-		"blank answer":          {{Role: llm.User, Text: "a"}, {Role: llm.Assistant}, {Role: llm.User, Text: "b"}},
-		"two of one side":       {{Role: llm.User, Text: "a"}, {Role: llm.User, Text: "b"}},
-		"picture":               {{Role: llm.User, Images: []llm.Image{picture, {Path: "b.png"}}}},
+		"blank answer": {{Role: llm.User, Text: "a"}, {Role: llm.Assistant},
+			{Role: llm.User, Text: "b"}},
+		"two of one side": {{Role: llm.User, Text: "a"}, {Role: llm.User, Text: "b"}},
+		"picture":         {{Role: llm.User, Images: []llm.Image{picture, {Path: "b.png"}}}},
 		"another's call": {{Role: llm.User, Text: "a"}, {Role: llm.Assistant,
 			ToolCalls: []llm.ToolCall{{ID: "functions.read:0", Name: "read file", Arguments: "broken"}},
 			Extra: map[string]json.RawMessage{thoughtsKey: json.RawMessage(`[{"type":"thinking"}]`),
@@ -167,7 +168,8 @@ func TestFailures(t *testing.T) {
 	wrong := New("claude", "m", &Options{BaseURL: srv.URL, Key: "another-key"})
 	var e *llm.Error
 	_, _, err := collect(t.Context(), wrong, ask("x"))
-	if !errors.As(err, &e) || e.Kind != llm.Unauthorized || strings.Contains(err.Error(), "another-key") {
+	if !errors.As(err, &e) || e.Kind != llm.Unauthorized ||
+		strings.Contains(err.Error(), "another-key") {
 		t.Errorf("a wrong key: got %v", err)
 	}
 }
@@ -191,7 +193,8 @@ func TestFields(t *testing.T) {
 // A provider that keeps silent is given up, and an end of the context is that.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New("claude", "m", &Options{BaseURL: "http://unused", HTTP: silent(), IdleTimeout: time.Second})
+		m := New("claude", "m",
+			&Options{BaseURL: "http://unused", HTTP: silent(), IdleTimeout: time.Second})
 		_, _, err := collect(t.Context(), m, ask("x"))
 		var e *llm.Error
 		if !errors.As(err, &e) || e.Kind != llm.TimedOut {

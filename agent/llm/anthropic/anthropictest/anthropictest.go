@@ -97,6 +97,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	req, problem := parse(body)
 	req.Header = r.Header
 	s.mu.Lock()
+	written := s.cache(&req)
 	s.requests = append(s.requests, req)
 	if problem != "" {
 		s.problems = append(s.problems, problem)
@@ -111,24 +112,22 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		fail(w, reply.Status, reply.Kind, "it is a test")
 		return
 	}
-	read, written := s.cache(req)
-	stream(w, req, reply, read, written)
+	stream(w, req, reply, written)
 }
 
-// cache returns how much of a prompt comes from the cache and how much goes into it, in characters.
-func (s *Server) cache(req Request) (read, written int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// cache keeps the marked beginnings of a prompt, notes how much of it was kept before, and returns
+// how much was not, in characters. Its caller holds mu.
+func (s *Server) cache(req *Request) (written int) {
 	for _, beginning := range req.marked {
 		if s.cached[beginning] {
-			read = max(read, len(beginning))
+			req.CacheRead = max(req.CacheRead, len(beginning))
 		}
 	}
 	for _, beginning := range req.marked {
 		s.cached[beginning] = true
-		written = max(written, len(beginning)-read)
+		written = max(written, len(beginning)-req.CacheRead)
 	}
-	return read, written
+	return written
 }
 
 func fail(w http.ResponseWriter, status int, kind, message string) {
@@ -143,7 +142,8 @@ func failure(kind, message string) any {
 }
 
 // stream writes the events of an answer, a few characters each.
-func stream(w http.ResponseWriter, req Request, r Reply, read, written int) {
+func stream(w http.ResponseWriter, req Request, r Reply, written int) {
+	read := req.CacheRead
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	event := func(kind string, fields map[string]any) {
 		fields["type"] = kind
@@ -189,7 +189,8 @@ func stream(w http.ResponseWriter, req Request, r Reply, read, written int) {
 		block(map[string]any{"type": "text", "text": ""}, "text_delta", "text", r.Text)
 	}
 	if r.Kind != "" {
-		event("error", map[string]any{"error": map[string]string{"type": r.Kind, "message": "it is a test"}})
+		event("error", map[string]any{
+			"error": map[string]string{"type": r.Kind, "message": "it is a test"}})
 		return
 	}
 	if r.Cut {

@@ -22,6 +22,8 @@ type Request struct {
 	Header http.Header `json:"-"`
 	Body   []byte      `json:"-"`
 
+	CacheRead int `json:"-"` // characters that were in the cache
+
 	marked []string // the beginnings of the prompt that are to be cached
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"gateway/agent/attachment"
 	"gateway/agent/llm"
+	"gateway/agent/llm/anthropic"
 	"gateway/agent/llm/demo"
 	"gateway/agent/llm/failover"
 	"gateway/agent/llm/openai"
@@ -30,6 +31,8 @@ func newModel(cfg *config.Config, name string, log *slog.Logger) llm.Model {
 		switch m.Provider {
 		case "demo":
 			model = demo.New(name, nil)
+		case "anthropic":
+			model = anthropic.New(name, m.Model, claudeOptions(&m, log))
 		default:
 			model = openai.New(name, m.Model, modelOptions(&m, log))
 		}
@@ -47,6 +50,27 @@ func modelOptions(m *config.Model, log *slog.Logger) *openai.Options {
 	if m.MaxOutputField != "auto" {
 		o.MaxTokensField = openai.MaxTokensField(m.MaxOutputField)
 	}
+	o.Fields = bodyFields(m)
+	if m.ReasoningEffort != "" {
+		o.Fields["reasoning_effort"] = json.RawMessage(strconv.Quote(m.ReasoningEffort))
+	}
+	return o
+}
+
+// claudeOptions returns how a model is reached through Anthropic's API, and what is asked of it.
+func claudeOptions(m *config.Model, log *slog.Logger) *anthropic.Options {
+	fields := bodyFields(m)
+	if m.ReasoningEffort != "" {
+		fields["output_config"] = json.RawMessage(`{"effort":` + strconv.Quote(m.ReasoningEffort) + "}")
+	}
+	return &anthropic.Options{
+		BaseURL: m.BaseURL, Key: m.Key.Reveal(), Headers: reveal(m.Headers), Fields: fields,
+		IdleTimeout: m.IdleTimeout, Logger: log,
+	}
+}
+
+// bodyFields returns the further fields of each request that all protocols have in common.
+func bodyFields(m *config.Model) map[string]json.RawMessage {
 	fields := make(map[string]json.RawMessage)
 	for name, value := range m.Body {
 		fields[name] = json.RawMessage(value)
@@ -54,11 +78,7 @@ func modelOptions(m *config.Model, log *slog.Logger) *openai.Options {
 	if m.Temperature >= 0 {
 		fields["temperature"] = json.RawMessage(strconv.FormatFloat(m.Temperature, 'f', -1, 64))
 	}
-	if m.ReasoningEffort != "" {
-		fields["reasoning_effort"] = json.RawMessage(strconv.Quote(m.ReasoningEffort))
-	}
-	o.Fields = fields
-	return o
+	return fields
 }
 
 // newTranscriber returns what turns voice messages into text, or nil if nothing does.

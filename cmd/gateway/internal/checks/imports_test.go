@@ -22,24 +22,26 @@ var imports = map[string]string{
 	"agent/extract/picture":  "",
 	"channels/markup":        "",
 
-	"bus":                "store",
-	"memory":             "store bus",
-	"memory/document":    "memory",
-	"agent/llm/wire":     "agent/llm",
-	"agent/llm/openai":   "agent/llm agent/llm/wire",
-	"agent/llm/failover": "agent/llm",
-	"agent/llm/llmtest":  "agent/llm",
+	"bus":                 "store",
+	"memory":              "store bus",
+	"memory/document":     "memory",
+	"agent/llm/wire":      "agent/llm",
+	"agent/llm/openai":    "agent/llm agent/llm/wire",
+	"agent/llm/anthropic": "agent/llm agent/llm/wire",
+	"agent/llm/failover":  "agent/llm",
+	"agent/llm/llmtest":   "agent/llm",
 
-	"session":                     "store bus memory agent/llm",
-	"agent/llm/demo":              "agent/llm/openai",
-	"agent/llm/openai/openaitest": "",
-	"agent/suggest":               "",
-	"agent/tool":                  "store bus memory agent/llm agent/suggest",
-	"channels":                    "bus",
-	"channels/gate":               "store store/fault bus channels channels/markup",
-	"channels/router":             "store store/fault bus channels channels/markup",
-	"channels/supervisor":         "store channels",
-	"channels/media":              "bus channels",
+	"session":                           "store bus memory agent/llm",
+	"agent/llm/demo":                    "agent/llm/openai",
+	"agent/llm/anthropic/anthropictest": "",
+	"agent/llm/openai/openaitest":       "",
+	"agent/suggest":                     "",
+	"agent/tool":                        "store bus memory agent/llm agent/suggest",
+	"channels":                          "bus",
+	"channels/gate":                     "store store/fault bus channels channels/markup",
+	"channels/router":                   "store store/fault bus channels channels/markup",
+	"channels/supervisor":               "store channels",
+	"channels/media":                    "bus channels",
 
 	"agent/extract": "agent/extract/document agent/extract/picture agent/tools/shell/sandbox",
 	"agent/guard":   "",
@@ -113,7 +115,8 @@ var imports = map[string]string{
 	"cmd/gateway/internal/display": "",
 	"cmd/gateway/internal/app": "agent agent/attachment agent/background agent/budget agent/command " +
 		"agent/extract agent/guard agent/heartbeat " +
-		"agent/llm agent/llm/demo agent/llm/failover agent/llm/openai agent/policy agent/question " +
+		"agent/llm agent/llm/anthropic agent/llm/demo agent/llm/failover agent/llm/openai " +
+		"agent/policy agent/question " +
 		"agent/schedule agent/tool agent/tools/ask agent/tools/clock agent/tools/files " +
 		"agent/tools/jobs agent/tools/mcp agent/tools/message agent/tools/recall agent/tools/shell " +
 		"agent/tools/shell/sandbox agent/tools/spawn agent/tools/web agent/turn bus channels " +

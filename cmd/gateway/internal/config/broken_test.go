@@ -121,8 +121,8 @@ var brokenTests = []struct {
 	{name: "text without quotes", file: "[channels.telegram]\ntoken = 123456789:AAE\n",
 		want: "config.toml:2: expected newline but got U+003A ':'; put a text in quotes, as in " +
 			`token = "123456789:AAE"`},
-	{name: "provider", file: "[models.a]\nprovider = 'anthropic'\nmodel = 'm'\n",
-		want: `config.toml:2: models.a.provider: want openai or demo, not "anthropic"; ` +
+	{name: "provider", file: "[models.a]\nprovider = 'gemini'\nmodel = 'm'\n",
+		want: `config.toml:2: models.a.provider: want auto, openai, anthropic or demo, not "gemini"; ` +
 			"or set base_url"},
 	{name: "same token", file: "[channels]\n" +
 		"telegram = { token = 'hunter2' }\nbot = { type = 'telegram', token = 'hunter2' }\n",

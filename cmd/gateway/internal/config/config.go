@@ -132,9 +132,11 @@ type Transcription struct {
 
 // A Model is a language model and how to reach it.
 type Model struct {
-	Provider      string   `koanf:"provider" allowed:"openai demo" hint:"; or set base_url"`
+	// Provider is the protocol; never auto once the configuration is loaded.
+	Provider string `koanf:"provider" allowed:"auto openai anthropic demo" hint:"; or set base_url"`
+
 	Model         string   `koanf:"model"`    // the provider's name for it
-	BaseURL       string   `koanf:"base_url"` // of an OpenAI-compatible API
+	BaseURL       string   `koanf:"base_url"` // of its API
 	Key           Secret   `koanf:"key"`
 	ContextWindow int      `koanf:"context_window" min:"1"` // tokens, prompt and answer
 	MaxOutput     int      `koanf:"max_output" min:"0"`     // tokens; 0: the provider decides

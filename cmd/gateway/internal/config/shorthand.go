@@ -7,6 +7,7 @@ type provider struct {
 	name   string // of the model in the configuration
 	prefix string // of PREFIX_API_KEY, PREFIX_BASE_URL and PREFIX_MODEL
 
+	protocol          string // "" is that of OpenAI
 	baseURL, model    string
 	window, output    int     // tokens
 	priceIn, priceOut float64 // US dollars per million tokens; 0: unknown
@@ -36,7 +37,7 @@ var providers = [...]provider{
 		window: 1_000_000, output: 32_000, priceIn: 0.14, priceOut: 0.28,
 	},
 	{
-		name: "anthropic", prefix: "ANTHROPIC",
+		name: "anthropic", prefix: "ANTHROPIC", protocol: "anthropic",
 		baseURL: "https://api.anthropic.com/v1", model: "claude-sonnet-5-5",
 		window: 1_000_000, output: 32_000, priceIn: 2, priceOut: 10,
 	},
@@ -99,6 +100,9 @@ func (p provider) table(vars map[string]string) map[string]any {
 		"model":    cmp.Or(vars[p.prefix+"_MODEL"], p.model),
 		"base_url": cmp.Or(vars[p.prefix+"_BASE_URL"], p.baseURL),
 		"key":      "env:" + p.prefix + "_API_KEY",
+	}
+	if p.protocol != "" {
+		t["provider"] = p.protocol
 	}
 	if t["model"] == p.model && t["base_url"] == p.baseURL {
 		t["context_window"] = int64(p.window)

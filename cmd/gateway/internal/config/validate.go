@@ -40,6 +40,7 @@ func (l *loader) finish(c *Config) {
 		for header, s := range m.Headers {
 			m.Headers[header] = l.secret([]string{"models", name, "headers", header}, s, g.Home)
 		}
+		m.settleProvider()
 		c.Models[name] = m
 	}
 	for name, ch := range c.Channels {
@@ -65,6 +66,26 @@ func (l *loader) path(key, path, base string) string {
 		l.problem([]string{"gateway", key}, err.Error())
 	}
 	return abs
+}
+
+// Addresses of providers.
+const (
+	openAI    = "https://api.openai.com/v1"
+	claude    = "https://api.anthropic.com"
+	claudesV1 = claude + "/v1"
+)
+
+// settleProvider sets the protocol by the address, or the address by the protocol.
+func (m *Model) settleProvider() {
+	base := strings.TrimSuffix(m.BaseURL, "/")
+	switch {
+	case m.Provider == "auto" && (base == claude || base == claudesV1):
+		m.Provider = "anthropic"
+	case m.Provider == "auto":
+		m.Provider = "openai"
+	case m.Provider == "anthropic" && base == openAI: // the default
+		m.BaseURL = claudesV1
+	}
 }
 
 func (l *loader) finishStore(c *Config) {
@@ -193,7 +214,7 @@ func (l *loader) checkModels(path, names []string, models map[string]Model) {
 func (l *loader) validateModel(name string, models map[string]Model) {
 	m := models[name]
 	path := func(key string) []string { return []string{"models", name, key} }
-	if m.Provider == "openai" {
+	if m.Provider != "demo" {
 		if m.Model == "" {
 			l.problem(path("model"), "want the provider's name of the model")
 		}
@@ -211,8 +232,9 @@ func (l *loader) validateModel(name string, models map[string]Model) {
 
 // bodyKeys are the fields of a request that belong to the gateway, with the key to use instead.
 var bodyKeys = map[string]string{
-	"model": "; use model", "messages": "", "tools": "", "stream": "", "stream_options": "",
-	"max_tokens": "; use max_output", "max_completion_tokens": "; use max_output",
+	"model": "; use model", "messages": "", "system": "", "tools": "", "stream": "",
+	"stream_options": "",
+	"max_tokens":     "; use max_output", "max_completion_tokens": "; use max_output",
 	"temperature": "; use temperature", "reasoning_effort": "; use reasoning_effort",
 }
 

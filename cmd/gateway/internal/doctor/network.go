@@ -255,6 +255,31 @@ func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
 	return one(id, what, OK, "is linked with a phone", "")
 }
 
+// modelsURL returns where the provider of a model lists what it has.
+func modelsURL(m config.Model) string {
+	base := strings.TrimRight(m.BaseURL, "/")
+	if m.Provider == "anthropic" && !strings.HasSuffix(base, "/v1") {
+		base += "/v1"
+	}
+	return base + "/models"
+}
+
+// modelHeader returns what the provider of a model is shown with each request.
+func modelHeader(m config.Model) http.Header {
+	header := http.Header{}
+	switch key := m.Key.Reveal(); {
+	case m.Provider == "anthropic":
+		header.Set("X-Api-Key", key)
+		header.Set("Anthropic-Version", "2023-06-01")
+	case key != "":
+		header = authorization("Bearer " + key)
+	}
+	for name, value := range m.Headers {
+		header.Set(name, value.Reveal())
+	}
+	return header
+}
+
 func (c Case) examineModel(ctx context.Context, name string, m config.Model) []Finding {
 	id, what := "model."+name, "Model "+name
 	switch {
@@ -263,14 +288,7 @@ func (c Case) examineModel(ctx context.Context, name string, m config.Model) []F
 	case c.Offline:
 		return one(id, what, Note, "not tried", "")
 	}
-	header := http.Header{}
-	if key := m.Key.Reveal(); key != "" {
-		header = authorization("Bearer " + key)
-	}
-	for name, value := range m.Headers {
-		header.Set(name, value.Reveal())
-	}
-	a, err := c.ask(ctx, strings.TrimRight(m.BaseURL, "/")+"/models", header, "")
+	a, err := c.ask(ctx, modelsURL(m), modelHeader(m), "")
 	if err != nil {
 		return unreachable(id, what, err)
 	}
