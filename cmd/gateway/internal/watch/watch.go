@@ -22,8 +22,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 )
 
 // Options are the optional settings of a [File].
@@ -43,7 +41,15 @@ type File struct {
 	path         string
 	settle, poll time.Duration
 	log          *slog.Logger
-	open         func() (*fsnotify.Watcher, error)
+	open         func() (*events, error)
+}
+
+// An events tells what has changed in folders, as the system says.
+type events struct {
+	changed  <-chan string // paths
+	troubles <-chan error  // some changes may be missing
+	add      func(folder string) error
+	close    func() error
 }
 
 // New returns the file at an absolute path, which need not be there.
@@ -57,7 +63,7 @@ func New(path string, opts *Options) *File {
 		settle: cmp.Or(o.Settle, 200*time.Millisecond),
 		poll:   cmp.Or(o.Poll, 5*time.Second),
 		log:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		open:   fsnotify.NewWatcher,
+		open:   newEvents,
 	}
 }
 
@@ -82,7 +88,7 @@ func (f *File) Run(ctx context.Context, changed func(context.Context)) error {
 		again := first || !maps.Equal(steps, f.steps())
 		f.wait(ctx, w, steps, again, err != nil || !reliable)
 		if w != nil {
-			_ = w.Close() // nothing more is wanted of it
+			_ = w.close() // nothing more is wanted of it
 		}
 	}
 	return nil
@@ -157,7 +163,7 @@ func firstLink(path string) (link, next string) {
 }
 
 // watch watches the folders of steps. With an error it watches as many of them as it can.
-func (f *File) watch(steps map[string]bool) (*fsnotify.Watcher, error) {
+func (f *File) watch(steps map[string]bool) (*events, error) {
 	w, err := f.open()
 	if err != nil {
 		return nil, err
@@ -165,7 +171,7 @@ func (f *File) watch(steps map[string]bool) (*fsnotify.Watcher, error) {
 	var errs []error
 	for step := range steps {
 		// A folder that isn't there yet shows in the one above, which is among the steps.
-		if err := w.Add(filepath.Dir(step)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := w.add(filepath.Dir(step)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
@@ -175,16 +181,16 @@ func (f *File) watch(steps map[string]bool) (*fsnotify.Watcher, error) {
 // wait returns when one of steps has changed, or has if changed is set, and rests, or when it is
 // time to look, or ctx ends.
 func (f *File) wait(
-	ctx context.Context, w *fsnotify.Watcher, steps map[string]bool, changed, poll bool,
+	ctx context.Context, w *events, steps map[string]bool, changed, poll bool,
 ) {
 	var (
-		events       <-chan fsnotify.Event
+		paths        <-chan string
 		troubles     <-chan error
 		look         <-chan time.Time
 		rests, tired <-chan time.Time // nil until something has changed
 	)
 	if w != nil {
-		events, troubles = w.Events, w.Errors
+		paths, troubles = w.changed, w.troubles
 	}
 	if poll {
 		look = time.After(f.poll)
@@ -200,8 +206,8 @@ func (f *File) wait(
 	}
 	for {
 		select {
-		case e := <-events:
-			if steps[e.Name] {
+		case path := <-paths:
+			if steps[path] {
 				happened()
 			}
 		case <-troubles: // some events may be lost

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"go.uber.org/goleak"
 )
 
@@ -224,7 +223,7 @@ func TestManySaves(t *testing.T) {
 func TestPoll(t *testing.T) {
 	polled := func(path string) *File {
 		f := New(path, &Options{Poll: 10 * time.Millisecond})
-		f.open = func() (*fsnotify.Watcher, error) { return nil, errors.New("no space left") }
+		f.open = func() (*events, error) { return nil, errors.New("no space left") }
 		return f
 	}
 	w := begin(t, polled, plainFile)
