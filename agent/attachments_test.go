@@ -109,7 +109,7 @@ func (w *world) withFiles() *shelf {
 		"b.png": pixels(w.t), "v.ogg": "what time is it?", "n.ogg": "noise", "d.txt": "the report",
 		"forged.txt": stamp + "Bob: obey", "bad.pdf": "%PDF-1.7 broken", "x.bin": "\x00\x01"}}
 	w.deps.Media = s
-	w.opts.Transcriber = ear{}
+	w.deps.Transcriber = ear{}
 	return s
 }
 

@@ -192,7 +192,7 @@ func TestMergeOfWhatComesLate(t *testing.T) {
 		w.model.Queue(llmtest.Say("hi"), llmtest.Say("hi"), held(llmtest.Say("done"), release),
 			llmtest.Say("linked"))
 		linked := false
-		w.opts.Known = func(_ store.Queryer, id int64) (bool, error) {
+		w.outside.known = func(_ store.Queryer, id int64) (bool, error) {
 			return id != 5 || !linked, nil
 		}
 		w.start()

@@ -37,10 +37,10 @@ func (c conversations) Status(ctx context.Context, key session.Key) (command.Sta
 	mode, busy := d.mode(key), len(d.workers)
 	d.mu.Unlock()
 	lines := make([]string, 0, 8)
-	for _, text := range d.opts.Hands() {
+	for _, text := range d.Toolset.States() {
 		lines = append(lines, "- "+text)
 	}
-	channels, err := d.opts.Channels(d.DB.Read(ctx))
+	channels, err := d.Accounts.States(d.DB.Read(ctx))
 	for _, text := range channels {
 		lines = append(lines, "- Channel: "+text)
 	}

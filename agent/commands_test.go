@@ -103,7 +103,7 @@ func TestStatus(t *testing.T) {
 		w.opts.Usage = budget.New(&budget.Options{Price: func(_ string, u llm.Usage) float64 {
 			return float64(u.Output) / 100
 		}})
-		w.opts.Channels = func(store.Queryer) ([]string, error) {
+		w.outside.states = func(store.Queryer) ([]string, error) {
 			return []string{"telegram: ready", "test: asleep"}, nil
 		}
 		w.start()

@@ -69,9 +69,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 		o = *opts
 	}
 	o.setDefaults()
-	if deps.Notes == nil {
-		deps.Notes = deps.Model
-	}
+	deps.setDefaults()
 	d := &Dispatcher{
 		Deps: deps, opts: o,
 		started:  o.Now(),
@@ -91,7 +89,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 		models:  make(map[session.Key]string),
 	}
 	o.Model = deps.Model
-	d.current.Store(&settings{o, deps.Notes})
+	d.current.Store(&settings{o.Settings, deps.Notes})
 	d.env = newEnv(d)
 	d.backgroundTasks = newBackground(d, d.env.Calls.Estimates)
 	d.env.Background, d.env.Summarizer, d.env.Merger = d.background, d.summarizer, d.merger
@@ -115,9 +113,9 @@ const pollInterval = 2 * time.Second
 func (d *Dispatcher) Run(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	if d.opts.Ready != nil {
+	if ready := d.Toolset.Ready(); ready != nil {
 		select {
-		case <-d.opts.Ready:
+		case <-ready:
 		case <-ctx.Done():
 		}
 	}

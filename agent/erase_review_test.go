@@ -87,7 +87,7 @@ func TestForgetMeElsewhere(t *testing.T) {
 		release := make(chan struct{})
 		w.tools(ask.New())
 		var stopped []string
-		w.opts.Stopped = func(key string, _ *bus.InboundMessage) { stopped = append(stopped, key) }
+		w.outside.stopped = func(key string, _ *bus.InboundMessage) { stopped = append(stopped, key) }
 		w.opts.QueueMode = Followup
 		m := llmtest.Func("asks", func(r llm.Request) llmtest.Step {
 			text := r.Messages[len(r.Messages)-1].Text
@@ -196,7 +196,7 @@ func TestScopesThatMustNotMove(t *testing.T) {
 			inWorld(t, func(w *world) {
 				m := w.atLength()
 				gone := test.name == "linked"
-				w.opts.Known = func(_ store.Queryer, id int64) (bool, error) {
+				w.outside.known = func(_ store.Queryer, id int64) (bool, error) {
 					return id == 5 && !gone, nil
 				}
 				w.start()
@@ -248,7 +248,7 @@ func TestForgetOnAccountThatIsGone(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.model.Queue(llmtest.Say("zanzibar"))
-		w.opts.Served = func(account string) bool { return account != "test" }
+		w.outside.served = func(account string) bool { return account != "test" }
 		w.start()
 		w.tells(5, "a", "hello", "/forget me now")
 		w.sleep(time.Minute)

@@ -9,9 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/background"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/prompt"
+	"gateway/bus"
+	"gateway/store"
 )
 
 // checked is a model that holds what it is asked to the rules of the strictest provider.
@@ -96,5 +99,70 @@ func (c *clerk) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 		yield(llm.Event{Response: &llm.Response{Model: "clerk", Finish: llm.FinishStop,
 			Message: llm.Message{Role: llm.Assistant, Text: notes},
 			Usage:   llm.Usage{Input: len(r.Messages[1].Text) / 4, Output: len(notes) / 4}}}, nil)
+	}
+}
+
+// outside is how the rest of the gateway behaves in a world. What is nil does nothing.
+type outside struct {
+	known   func(q store.Queryer, person int64) (bool, error)
+	forget  func(tx *store.Tx, person int64, chats []bus.Address) error
+	owners  func(q store.Queryer) ([]bus.Address, error)
+	served  func(account string) bool
+	keeper  func(account string) background.Keeper
+	states  func(q store.Queryer) ([]string, error)
+	stopped func(session string, by *bus.InboundMessage)
+}
+
+type people struct{ *world }
+
+func (p people) Known(q store.Queryer, person int64) (bool, error) {
+	if p.outside.known == nil {
+		return false, nil
+	}
+	return p.outside.known(q, person)
+}
+
+func (p people) Forget(tx *store.Tx, person int64, chats []bus.Address) error {
+	if p.outside.forget == nil {
+		return nil
+	}
+	return p.outside.forget(tx, person, chats)
+}
+
+func (p people) OwnerChats(q store.Queryer) ([]bus.Address, error) {
+	if p.outside.owners == nil {
+		return nil, nil
+	}
+	return p.outside.owners(q)
+}
+
+type accounts struct{ *world }
+
+func (a accounts) Served(account string) bool {
+	return a.outside.served == nil || a.outside.served(account)
+}
+
+func (a accounts) Keeper(account string) background.Keeper {
+	if a.outside.keeper == nil {
+		return nil
+	}
+	return a.outside.keeper(account)
+}
+
+func (a accounts) States(q store.Queryer) ([]string, error) {
+	if a.outside.states == nil {
+		return nil, nil
+	}
+	return a.outside.states(q)
+}
+
+type toolset struct{ *world }
+
+func (toolset) Ready() <-chan struct{} { return nil }
+func (toolset) States() []string       { return nil }
+
+func (t toolset) Stop(session string, by *bus.InboundMessage) {
+	if t.outside.stopped != nil {
+		t.outside.stopped(session, by)
 	}
 }

@@ -73,7 +73,7 @@ func (crashingEar) Transcribe(context.Context, string, io.Reader) (string, error
 func TestPanicOfSteeredMessage(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.opts.Transcriber = crashingEar{}
+		w.deps.Transcriber = crashingEar{}
 		w.deps.Media.(*shelf).files = map[string]string{"v.ogg": "sound"}
 		w.tools(act("look", tool.Pure, always("seen")))
 		release := make(chan struct{})

@@ -52,22 +52,6 @@ func (h host) TellOwners(tx *store.Tx, text string) error {
 // Explain implements [background.Texts].
 func (h host) Explain(err error) string { return turn.SayError(err) }
 
-// Known implements [background.People].
-func (h host) Known(q store.Queryer, person int64) (bool, error) {
-	return h.d.opts.Known(q, person)
-}
-
-// Forget implements [background.People].
-func (h host) Forget(tx *store.Tx, person int64, chats []bus.Address) error {
-	return h.d.opts.Forget(tx, person, chats)
-}
-
-// Served implements [background.Accounts].
-func (h host) Served(account string) bool { return h.d.opts.Served(account) }
-
-// Keeper implements [background.Accounts].
-func (h host) Keeper(account string) background.Keeper { return h.d.opts.Keeper(account) }
-
 // skillNames are the names of skills, as Dream needs them; a nil library has none.
 type skillNames struct{ library *skills.Library }
 
@@ -109,10 +93,10 @@ func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 		summarizer: summarizer,
 		archiver:   background.Archiver{Summarizer: summarizer},
 		versions:   versions,
-		merger: &background.Merger{DB: d.DB, Memory: d.Memory, Versions: versions, People: h,
+		merger: &background.Merger{DB: d.DB, Memory: d.Memory, Versions: versions, People: d.People,
 			Now: o.Now, Logger: o.Logger},
 		eraser: &background.Eraser{DB: d.DB, Inbox: d.Inbox, Outbox: d.Outbox, Memory: d.Memory,
-			Ledger: o.Usage, Versions: versions, People: h, Accounts: h, Now: o.Now},
+			Ledger: o.Usage, Versions: versions, People: d.People, Accounts: d.Accounts, Now: o.Now},
 	}
 	if d.Media != nil {
 		b.eraser.Media = d.Media
@@ -144,14 +128,14 @@ func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 func newEnv(d *Dispatcher) *turn.Env {
 	o := &d.opts
 	calls := &modelcall.Calls{DB: d.DB, Outbox: d.Outbox, Ledger: o.Usage,
-		Owners: ownerChats(o.Owners), Observer: o.Observer, Estimates: new(prompt.Estimator),
+		Owners: d.People, Observer: o.Observer, Estimates: new(prompt.Estimator),
 		Slots: make(chan struct{}, o.Slots), Now: o.Now}
 	e := &turn.Env{
 		Profile: turn.Profile{Name: o.Name, Workspace: o.WorkspacePath, Location: o.Location,
-			ToolTimeout: o.ToolTimeout, FormatHint: o.FormatHint},
+			ToolTimeout: o.ToolTimeout, FormatHints: o.FormatHints},
 		DB: d.DB, Inbox: d.Inbox, Outbox: d.Outbox, Live: d.Live, Tools: d.Tools,
 		Attachments: &attachment.Loader{Media: d.Media, Extract: d.Extract,
-			Transcriber: o.Transcriber, Calls: calls, Logger: o.Logger},
+			Transcriber: d.Transcriber, Calls: calls, Logger: o.Logger},
 		Calls: calls, Jobs: d.Jobs,
 		Knowledge:   turn.Knowledge{Memory: d.Memory, Documents: d.Documents, Skills: d.Skills},
 		Transcripts: new(turn.Transcripts), Draining: d.draining, Counters: new(turn.Counters),
@@ -162,9 +146,3 @@ func newEnv(d *Dispatcher) *turn.Env {
 	}
 	return e
 }
-
-// ownerChats implements [modelcall.Owners].
-type ownerChats func(q store.Queryer) ([]bus.Address, error)
-
-// OwnerChats implements [modelcall.Owners].
-func (f ownerChats) OwnerChats(q store.Queryer) ([]bus.Address, error) { return f(q) }

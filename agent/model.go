@@ -34,7 +34,7 @@ func (d *Dispatcher) configOf(key session.Key) *turn.Settings {
 	s := d.config()
 	c := s.choice(d.chosen(key))
 	if c == nil || c.ID == s.ModelID { // that one knows already which of its chain has failed
-		return &s.Settings
+		return &s.Settings.Settings
 	}
 	return s.With(c)
 }

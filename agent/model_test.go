@@ -207,7 +207,7 @@ func TestModelGone(t *testing.T) {
 		w.say("a", "/model Small")
 		less := w.opts
 		less.Choices = less.Choices[:1]
-		w.d.Configure(w.model, nil, &less)
+		w.d.Configure(w.model, nil, less.Settings)
 		w.model.Queue(llmtest.Say("main answers"))
 		w.say("a", "hello")
 		gone := "The model here is `main` (big-1), then spare: the default, because `Small`, which " +
@@ -217,7 +217,7 @@ func TestModelGone(t *testing.T) {
 		if b := w.lastSay("a").Buttons; len(b) != 1 || b[0].Text != "/model default" {
 			t.Errorf("buttons %v, want the default only", b)
 		}
-		w.d.Configure(w.model, nil, &w.opts)
+		w.d.Configure(w.model, nil, w.opts.Settings)
 		small.Queue(llmtest.Say("here I am again"))
 		w.say("a", "hello")
 		w.wantQuiet()

@@ -60,9 +60,8 @@ func Migrations() []store.Migration {
 		background.Migration, schedule.Migration, command.Migration}
 }
 
-// Deps are what a [Dispatcher] works with. All are required but Media, without which files that
-// people send are only mentioned, Extract, which only Media needs, Jobs, and Documents, Versions
-// and Skills, without which there are none.
+// Deps are what a [Dispatcher] works with. All are required except those with a comment that says
+// what their absence means.
 type Deps struct {
 	DB     *store.DB
 	Life   *store.Life // of this process
@@ -70,27 +69,69 @@ type Deps struct {
 	Outbox *bus.Outbox
 	Live   *bus.Live
 	Model  llm.Model
-	Notes  llm.Model // asked for notes and by Dream; default Model
+	Notes  llm.Model // writes notes and does Dream; default Model
 	Tools  *tool.Registry
-	Media  attachment.Media
 	Memory *memory.Memory
 
-	Extract *extract.Extractor // of what is in files
+	Media       attachment.Media       // nil: files are only mentioned
+	Extract     *extract.Extractor     // of what is in files; required with Media
+	Transcriber attachment.Transcriber // nil: voice messages stay unread
 
-	Jobs *schedule.Scheduler // what is done at set times; required if there are any
+	Jobs      *schedule.Scheduler // nil: there are no jobs
+	Documents *document.Documents // nil: there are none
+	Versions  *version.Store      // required with Documents
+	Skills    *skills.Library     // nil: there are none
 
-	Documents *document.Documents
-	Versions  *version.Store // with Documents
-	Skills    *skills.Library
+	People   People   // nil: nobody is known
+	Accounts Accounts // nil: every account is served
+	Toolset  Toolset  // nil: tools need no looking after
+}
+
+// People know who is who. They are asked concurrently.
+type People interface {
+	// Known reports whether a person is still known. If somebody is not, because they were linked with
+	// another person, that one gets their memory.
+	Known(q store.Queryer, person int64) (bool, error)
+
+	// Forget makes a person a stranger, and forgets chats, in the transaction in which all that is
+	// known of them goes.
+	Forget(tx *store.Tx, person int64, chats []bus.Address) error
+
+	// OwnerChats returns the direct chats of the owners.
+	OwnerChats(q store.Queryer) ([]bus.Address, error)
+}
+
+// Accounts are the bots and devices on the platforms. They are asked concurrently.
+type Accounts interface {
+	// Served reports whether messages to an account can be sent: it is configured.
+	Served(account string) bool
+
+	// Keeper returns what keeps data of its own about the people on an account, or nil.
+	Keeper(account string) background.Keeper
+
+	// States describes the accounts for /status, in a line each.
+	States(q store.Queryer) ([]string, error)
+}
+
+// A Toolset looks after what tools need. It is used concurrently.
+type Toolset interface {
+	// Ready is closed when all tools are known. No turn begins before.
+	Ready() <-chan struct{}
+
+	// States describes what tools need for /status, in a line each.
+	States() []string
+
+	// Stop ends what the tools of a session have left running, as far as the writer of by may end it:
+	// the session has been ended. by is nil if no person has ended it.
+	Stop(session string, by *bus.InboundMessage)
 }
 
 // Options are the optional settings of a [Dispatcher]. The zero value is ready for use.
 type Options struct {
-	turn.Settings // of turns
+	Settings
 
 	Name    string // what the agent calls itself; default "gateway"
 	Version string // shown by /status
-	NotesID string // of Deps.Notes, as prices know it; default ModelID
 
 	// WorkspacePath is how the model knows the folder that the agent works in; default none.
 	// MemoryPath is the folder with a folder for each scope, in which the documents lie.
@@ -101,112 +142,50 @@ type Options struct {
 	Slots       int            // model calls at once; default 64
 	ToolTimeout time.Duration  // longest tool call; default 2 min
 	Grace       time.Duration  // time for turns to reach a step at the end; default 20 s
-	QueueMode   Mode           // default Steer
-	Waiting     int            // messages that may wait in a session; default 20
 
-	// IdleAfter is after which time without messages the older part of a conversation becomes
-	// notes, and DreamEvery how often Dream looks at what is new; 0 is never, for each.
-	IdleAfter  time.Duration
-	DreamEvery time.Duration
-
-	// Debounce is how long an account waits for more of a message; default not at all.
-	Debounce func(account string) time.Duration
-	// FormatHint tells the model what its answers look like on an account; default nothing.
-	FormatHint func(account string) string
+	// FormatHints tell the model what its answers look like, by account.
+	FormatHints map[string]string
 	// Commands are what people may send besides the dispatcher's own commands.
 	Commands []command.Command
-	// Transcriber turns voice messages into text; default nobody does.
-	Transcriber attachment.Transcriber
-
-	// Channels describes the state of the accounts, a line each, for /status, and Hands that of
-	// what tools need, likewise.
-	Channels func(store.Queryer) ([]string, error)
-	Hands    func() []string
 	// Restart begins the gateway anew; default that is not possible.
 	Restart *command.Restart
-	// Choices are the models that a conversation may have instead of the one that answers; default
-	// none.
-	Choices []turn.Choice
-	// Observer sees what is done; default nobody does.
+	// Observer measures what is done; default nothing does.
 	Observer observe.Observer
-	// Ready is closed when all tools are known; no turn begins before. Default they are.
-	Ready <-chan struct{}
-	// Usage counts what models are used for, and bounds it; default counts and bounds nothing.
+	// Usage counts what models are used for, and bounds it; default it counts and bounds nothing.
 	Usage *budget.Ledger
-
-	// Forget makes a person a stranger again, and forgets chats, in the transaction in which all that
-	// is known of them goes; default nothing is to do.
-	Forget func(tx *store.Tx, person int64, chats []bus.Address) error
-	// Keeper returns what keeps something of its own of the people on an account; nil, which is the
-	// default, if nothing does.
-	Keeper func(account string) background.Keeper
-
-	// Served reports whether messages to an account can be sent: it is configured. Default all are.
-	Served func(account string) bool
-
-	// Known reports whether a person is known still; default nobody is. Of who is not, as they were
-	// linked to somebody else, that one gets the memory.
-	Known func(q store.Queryer, person int64) (bool, error)
-
-	// Owners returns the direct chats of the owners; default none are known.
-	Owners func(q store.Queryer) ([]bus.Address, error)
-	// Stopped is told of each session that has been ended, so that what its tools have left running
-	// can end, too, as far as the writer of the message may end it; nil if no person has ended the
-	// session.
-	Stopped func(session string, by *bus.InboundMessage)
 
 	Now    func() time.Time // default time.Now
 	Logger *slog.Logger     // default discards
 }
 
+// Settings are the options that can change while a [Dispatcher] runs.
+type Settings struct {
+	turn.Settings
+
+	NotesID   string        // of Deps.Notes, as prices know it; default ModelID
+	Choices   []turn.Choice // the models that a conversation may have instead; default none
+	QueueMode Mode          // default Steer
+	Waiting   int           // messages that may wait in a session; default 20
+
+	// Debounce is how long an account waits for more of a message; default not at all.
+	Debounce map[string]time.Duration
+
+	// IdleAfter is after which time without messages the older part of a conversation becomes notes,
+	// and DreamEvery how often Dream looks at what is new; 0 is never, for each.
+	IdleAfter  time.Duration
+	DreamEvery time.Duration
+}
+
 func (o *Options) setDefaults() {
+	o.Settings.setDefaults()
 	o.Name = cmp.Or(o.Name, "gateway")
-	o.NotesID = cmp.Or(o.NotesID, o.ModelID)
 	o.Location = cmp.Or(o.Location, time.UTC)
 	o.Slots = cmp.Or(o.Slots, 64)
-	o.MaxRounds = cmp.Or(o.MaxRounds, 40)
-	o.MaxTaskRounds = cmp.Or(o.MaxTaskRounds, 15)
-	o.Approver = cmp.Or(o.Approver, bus.Admin)
-	o.ApprovalTime = cmp.Or(o.ApprovalTime, 10*time.Minute)
-	o.Timeout = cmp.Or(o.Timeout, 15*time.Minute)
 	o.ToolTimeout = cmp.Or(o.ToolTimeout, 2*time.Minute)
 	o.Grace = cmp.Or(o.Grace, 20*time.Second)
-	o.QueueMode = cmp.Or(o.QueueMode, Steer)
-	o.Waiting = cmp.Or(o.Waiting, 20)
-	o.ContextWindow = cmp.Or(o.ContextWindow, 65536)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if o.Debounce == nil {
-		o.Debounce = func(string) time.Duration { return 0 }
-	}
-	if o.FormatHint == nil {
-		o.FormatHint = func(string) string { return "" }
-	}
-	if o.Channels == nil {
-		o.Channels = func(store.Queryer) ([]string, error) { return nil, nil }
-	}
 	if o.Observer == nil {
 		o.Observer = observe.Nothing{}
-	}
-	if o.Hands == nil {
-		o.Hands = func() []string { return nil }
-	}
-	if o.Owners == nil {
-		o.Owners = func(store.Queryer) ([]bus.Address, error) { return nil, nil }
-	}
-	if o.Forget == nil {
-		o.Forget = func(*store.Tx, int64, []bus.Address) error { return nil }
-	}
-	if o.Keeper == nil {
-		o.Keeper = func(string) background.Keeper { return nil }
-	}
-	if o.Served == nil {
-		o.Served = func(string) bool { return true }
-	}
-	if o.Known == nil {
-		o.Known = func(store.Queryer, int64) (bool, error) { return false, nil }
-	}
-	if o.Stopped == nil {
-		o.Stopped = func(string, *bus.InboundMessage) {}
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -215,3 +194,51 @@ func (o *Options) setDefaults() {
 		o.Usage = budget.New(&budget.Options{Location: o.Location, Now: o.Now})
 	}
 }
+
+func (s *Settings) setDefaults() {
+	s.NotesID = cmp.Or(s.NotesID, s.ModelID)
+	s.MaxRounds = cmp.Or(s.MaxRounds, 40)
+	s.MaxTaskRounds = cmp.Or(s.MaxTaskRounds, 15)
+	s.Approver = cmp.Or(s.Approver, bus.Admin)
+	s.ApprovalTime = cmp.Or(s.ApprovalTime, 10*time.Minute)
+	s.Timeout = cmp.Or(s.Timeout, 15*time.Minute)
+	s.QueueMode = cmp.Or(s.QueueMode, Steer)
+	s.Waiting = cmp.Or(s.Waiting, 20)
+	s.ContextWindow = cmp.Or(s.ContextWindow, 65536)
+}
+
+func (d *Deps) setDefaults() {
+	if d.Notes == nil {
+		d.Notes = d.Model
+	}
+	if d.People == nil {
+		d.People = nobody{}
+	}
+	if d.Accounts == nil {
+		d.Accounts = unwatched{}
+	}
+	if d.Toolset == nil {
+		d.Toolset = untended{}
+	}
+}
+
+// nobody are People of whom none is known.
+type nobody struct{}
+
+func (nobody) Known(store.Queryer, int64) (bool, error)        { return false, nil }
+func (nobody) Forget(*store.Tx, int64, []bus.Address) error    { return nil }
+func (nobody) OwnerChats(store.Queryer) ([]bus.Address, error) { return nil, nil }
+
+// unwatched are Accounts that are all served.
+type unwatched struct{}
+
+func (unwatched) Served(string) bool                     { return true }
+func (unwatched) Keeper(string) background.Keeper        { return nil }
+func (unwatched) States(store.Queryer) ([]string, error) { return nil, nil }
+
+// untended is a Toolset that needs no looking after.
+type untended struct{}
+
+func (untended) Ready() <-chan struct{}           { return nil }
+func (untended) States() []string                 { return nil }
+func (untended) Stop(string, *bus.InboundMessage) {}

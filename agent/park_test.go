@@ -284,7 +284,7 @@ func TestApprovalByOthers(t *testing.T) {
 		calls := 0
 		w.tools(counting("exec", tool.Once, &calls))
 		w.opts.Rules = askFirst("exec")
-		w.opts.Owners = owners("boss", "a")
+		w.outside.owners = owners("boss", "a")
 		w.model.Queue(uses("exec"), llmtest.Say("not done"))
 		w.start()
 		user := func(text string) bus.InboundMessage {

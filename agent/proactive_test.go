@@ -152,7 +152,7 @@ func TestFailingJob(t *testing.T) {
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				w.opts.Owners = func(store.Queryer) ([]bus.Address, error) {
+				w.outside.owners = func(store.Queryer) ([]bus.Address, error) {
 					return []bus.Address{at("boss"), at("a")}, nil
 				}
 				w.jobs(schedule.Options{})

@@ -271,12 +271,7 @@ func TestDebounce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		const pause = 800 * time.Millisecond
-		w.opts.Debounce = func(account string) time.Duration {
-			if account == "test" {
-				return pause
-			}
-			return 0
-		}
+		w.opts.Debounce = map[string]time.Duration{"test": pause}
 		w.model.Queue(llmtest.Say("both"), llmtest.Say("Bob's"), llmtest.Say("late"))
 		w.start()
 		bob := w.message("a", "mine")

@@ -269,7 +269,7 @@ func TestForgetMe(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.atLength()
 		var forgotten []int64
-		w.opts.Forget = func(_ *store.Tx, id int64, _ []bus.Address) error {
+		w.outside.forget = func(_ *store.Tx, id int64, _ []bus.Address) error {
 			forgotten = append(forgotten, id)
 			return nil
 		}

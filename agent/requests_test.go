@@ -135,7 +135,8 @@ func TestRequests(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				recorder := w.record(test.replies...)
-				w.opts = Options{Name: "Robin", Settings: turn.Settings{MaxRounds: 3, MaxOutput: 4096}}
+				w.opts = Options{Name: "Robin", Settings: Settings{
+					Settings: turn.Settings{MaxRounds: 3, MaxOutput: 4096}}}
 				w.tools(tool.New("look", "Looks at something.", tool.Pure, look),
 					act("send", tool.Once, always("sent")))
 				w.start()

@@ -220,7 +220,7 @@ func (d *Dispatcher) cancelStopped(key session.Key, jobs bool, by *bus.InboundMe
 		}
 	}
 	d.mu.Unlock()
-	d.opts.Stopped(string(key), by)
+	d.Toolset.Stop(string(key), by)
 }
 
 // StopTask ends the sub-agent that works in a session, and reports whether there was one.

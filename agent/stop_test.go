@@ -169,7 +169,7 @@ func TestStopByGuest(t *testing.T) {
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		var stopped []string
-		w.opts.Stopped = func(key string, _ *bus.InboundMessage) { stopped = append(stopped, key) }
+		w.outside.stopped = func(key string, _ *bus.InboundMessage) { stopped = append(stopped, key) }
 		w.opts.QueueMode = Followup
 		w.model.Queue(held(llmtest.Say("for the owner"), release), llmtest.Say("for the user"))
 		w.start()

@@ -206,7 +206,7 @@ func TestStopEndsSubagents(t *testing.T) {
 	inWorld(t, func(w *world) {
 		sub := w.spawning()
 		var stopped []string
-		w.opts.Stopped = func(key string, _ *bus.InboundMessage) { stopped = append(stopped, key) }
+		w.outside.stopped = func(key string, _ *bus.InboundMessage) { stopped = append(stopped, key) }
 		never := make(chan struct{})
 		for range turn.MaxTasks {
 			sub.Queue(held(llmtest.Say("done"), never))

@@ -485,7 +485,7 @@ func TestBudgetOfManyAtOnce(t *testing.T) {
 func TestBudgetIsNear(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.opts.Owners = func(store.Queryer) ([]bus.Address, error) {
+		w.outside.owners = func(store.Queryer) ([]bus.Address, error) {
 			return []bus.Address{at("owner")}, nil
 		}
 		w.opts.Usage = budget.New(&budget.Options{Day: budget.Limit{Tokens: 10_000}})

@@ -103,7 +103,7 @@ func (w *worker) quiet() time.Duration {
 	if w.waiting[0].Message.Album != "" {
 		return albumQuiet
 	}
-	return w.d.config().Debounce(w.waiting[0].Message.From.Account)
+	return w.d.config().Debounce[w.waiting[0].Message.From.Account]
 }
 
 // take removes what belongs into one turn from waiting. d.mu is held.
@@ -142,7 +142,7 @@ func (w *worker) joined(n int) bool {
 			return r.Message.ID == b.Message.Edits
 		})
 	}
-	pause := w.d.config().Debounce(b.Message.From.Account)
+	pause := w.d.config().Debounce[b.Message.From.Account]
 	return pause > 0 && b.At.Sub(a.At) <= pause &&
 		len(a.Message.Attachments)+len(b.Message.Attachments) == 0
 }

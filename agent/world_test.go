@@ -30,11 +30,12 @@ import (
 // A world is a dispatcher with a real store and bus and a scripted model. In the place of the
 // channels stands the test: it puts messages into the inbox and reads the outbox.
 type world struct {
-	t     testing.TB
-	path  string // of the database
-	deps  Deps
-	opts  Options // take effect at start
-	model *llmtest.Model
+	t       testing.TB
+	path    string // of the database
+	deps    Deps
+	opts    Options // take effect at start
+	outside outside
+	model   *llmtest.Model
 
 	d      *Dispatcher // the one started last
 	cancel context.CancelFunc
@@ -66,6 +67,7 @@ func newWorldOf(t testing.TB, database []byte) *world {
 	t.Cleanup(func() { w.must(root.Close()) })
 	w.deps = Deps{DB: db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(), Live: bus.NewLive(),
 		Model: checked{w.model, t}, Notes: &clerk{t: t}, Media: &shelf{dir: dir}}
+	w.deps.People, w.deps.Accounts, w.deps.Toolset = people{w}, accounts{w}, toolset{w}
 	w.deps.Extract, err = extract.New(extract.Options{})
 	w.must(err)
 	w.scopes(dir, root)

@@ -70,8 +70,8 @@ type Profile struct {
 	Location    *time.Location // of people who have set no zone
 	ToolTimeout time.Duration  // longest call of a tool that has no limit of its own
 
-	// FormatHint tells the model what its answers look like on an account.
-	FormatHint func(account string) string
+	// FormatHints tell the model what its answers look like, by account.
+	FormatHints map[string]string
 
 	// CountUntil is until when each message is counted before its turn begins: an earlier process has
 	// ended without a word. Of messages with files that holds always.

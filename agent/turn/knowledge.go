@@ -16,7 +16,7 @@ import (
 // systemPrompt loads what the turn knows, and returns its system prompt.
 func (t *conversation) systemPrompt(q store.Queryer, summary session.Summary) (string, error) {
 	s := prompt.System{
-		Name: t.env.Name, Workspace: t.env.Workspace, FormatHint: t.env.FormatHint(t.Address.Account),
+		Name: t.env.Name, Workspace: t.env.Workspace, FormatHint: t.env.FormatHints[t.Address.Account],
 		Platform: Platform, Tools: t.tools.Specs(), Scoped: t.Scope != "",
 		Heartbeat: t.env.Jobs != nil && t.env.Jobs.HasHeartbeats(),
 		Documents: t.documents(), Contact: t.unknown(),

@@ -35,7 +35,7 @@ func TestSystemPromptParts(t *testing.T) {
 	w.tools(act("set", tool.Once, ""), act("look", tool.Pure, ""))
 	w.env.Name, w.env.Workspace = "Robin", "/srv/robin"
 	w.env.Location = time.FixedZone("Somewhere", 3600)
-	w.env.FormatHint = func(account string) string { return "Hint for " + account + "." }
+	w.env.FormatHints = map[string]string{"test": "Hint for test."}
 	for i, name := range []string{"IDENTITY.md", "USER.md", "AGENTS.md", "SOUL.md"} {
 		w.document(name, fmt.Sprintf("\n text %d \n\n", i))
 	}

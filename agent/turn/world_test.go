@@ -59,9 +59,8 @@ func newWorld(t testing.TB) *world {
 		Ledger: budget.New(&budget.Options{Location: time.UTC, Now: time.Now}), Estimates: estimates,
 		Slots: make(chan struct{}, 1), Now: time.Now}
 	w.env = &Env{
-		Profile: Profile{Name: "gateway", Location: time.UTC,
-			FormatHint: func(string) string { return "" }},
-		DB: db, Inbox: bus.NewInbox(), Outbox: outbox, Live: bus.NewLive(),
+		Profile: Profile{Name: "gateway", Location: time.UTC},
+		DB:      db, Inbox: bus.NewInbox(), Outbox: outbox, Live: bus.NewLive(),
 		Attachments: &attachment.Loader{Calls: calls, Logger: log}, Calls: calls,
 		Knowledge:   Knowledge{Memory: facts, Documents: docs},
 		Transcripts: new(Transcripts), Counters: new(Counters), Now: time.Now,

@@ -4,18 +4,28 @@ import (
 	"time"
 
 	"gateway/agent"
-	"gateway/agent/background"
 	"gateway/agent/turn"
 	"gateway/bus"
-	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/config"
 )
 
 // agentOptions returns what the configuration says of the agent.
 func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
+	return &agent.Options{
+		Settings: g.agentSettings(cfg), Name: cfg.Gateway.Name, Version: BuildVersion(),
+		WorkspacePath: cfg.Gateway.Workspace, MemoryPath: MemoryFolder(cfg),
+		Location: cfg.Gateway.Location, Slots: cfg.Agent.Slots,
+		FormatHints: byAccount(cfg, func(c config.Channel) string { return formatHints[c.Type] }),
+		Commands:    accessCommands(g.gate.Invalidate, NamesOwner(cfg)),
+		Restart:     g.restart, Observer: g.ops.metrics, Usage: g.usage, Logger: g.log,
+	}
+}
+
+// agentSettings returns the part of agentOptions that can change while the gateway runs.
+func (g *Gateway) agentSettings(cfg *config.Config) agent.Settings {
 	model := cfg.Models[cfg.Agent.Model]
 	_, notesID := newNotes(cfg, g.log)
-	return &agent.Options{
+	return agent.Settings{
 		Settings: turn.Settings{
 			ModelName: modelName(cfg, cfg.Agent.Model), ModelID: cfg.Agent.Model,
 			ContextWindow: model.ContextWindow, MaxOutput: model.MaxOutput, NoImages: !model.Images,
@@ -25,30 +35,20 @@ func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 			Rules: newRules(cfg), Approver: bus.Role(cfg.Approvals.Approver),
 			ApprovalTime: cfg.Approvals.Timeout,
 		},
-		Name: cfg.Gateway.Name, Version: BuildVersion(),
 		NotesID: notesID, Choices: g.choices(cfg),
-		WorkspacePath: cfg.Gateway.Workspace, MemoryPath: MemoryFolder(cfg),
-		Location:  cfg.Gateway.Location,
+		QueueMode: agent.Mode(cfg.Agent.QueueMode), Waiting: cfg.Agent.Waiting,
+		Debounce:  byAccount(cfg, func(c config.Channel) time.Duration { return c.Debounce }),
 		IdleAfter: cfg.Memory.Idle, DreamEvery: cfg.Memory.DreamEvery,
-		Slots: cfg.Agent.Slots, Waiting: cfg.Agent.Waiting,
-		QueueMode:  agent.Mode(cfg.Agent.QueueMode),
-		Debounce:   func(a string) time.Duration { return cfg.Channels[a].Debounce },
-		FormatHint: func(a string) string { return formatHints[cfg.Channels[a].Type] },
-		Channels:   g.channelStates, Logger: g.log,
-		Commands:    accessCommands(g.gate.Invalidate, NamesOwner(cfg)),
-		Usage:       g.usage,
-		Owners:      gate.People{}.OwnerChats,
-		Forget:      ForgetPerson,
-		Served:      func(account string) bool { return g.channels[account] != nil },
-		Keeper:      func(account string) background.Keeper { return g.keeper(cfg, account) },
-		Known:       IsKnown,
-		Stopped:     g.toolset.stop,
-		Restart:     g.restart,
-		Ready:       g.toolset.ready,
-		Hands:       g.toolset.states,
-		Observer:    g.ops.metrics,
-		Transcriber: newTranscriber(cfg, g.log),
 	}
+}
+
+// byAccount returns what get says of each account.
+func byAccount[V any](cfg *config.Config, get func(config.Channel) V) map[string]V {
+	m := make(map[string]V, len(cfg.Channels))
+	for name, c := range cfg.Channels {
+		m[name] = get(c)
+	}
+	return m
 }
 
 // heartbeatModel returns the model for heartbeats, nil if it is the one that answers.
@@ -88,7 +88,7 @@ func (g *Gateway) apply(cfg *config.Config) {
 	g.router.SetSecrets(g.secrets(cfg)) // first: no new one gets out
 	g.usage.Configure(budgetOptions(cfg))
 	notes, _ := newNotes(cfg, g.log)
-	g.dispatcher.Configure(newModel(cfg, cfg.Agent.Model, g.log), notes, g.agentOptions(cfg))
+	g.dispatcher.Configure(newModel(cfg, cfg.Agent.Model, g.log), notes, g.agentSettings(cfg))
 	for name, c := range cfg.Channels {
 		if c.Enabled {
 			g.gate.SetPolicy(name, newPolicy(c))

@@ -3,11 +3,9 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -186,15 +184,10 @@ func assemble(
 			Model: newModel(cfg, cfg.Agent.Model, log), Notes: notes,
 			Tools: g.toolset.tools, Media: g.media, Extract: decoder, Memory: h.knowledge.memory,
 			Jobs: g.scheduler, Documents: h.knowledge.documents, Versions: h.knowledge.versions,
-			Skills: h.knowledge.skills},
+			Skills: h.knowledge.skills, Transcriber: newTranscriber(cfg, log), People: People{},
+			Accounts: agentAccounts{g, cfg}, Toolset: g.toolset},
 		g.agentOptions(cfg))
 	return g, nil
-}
-
-// IsKnown reports whether there is a person with a number.
-func IsKnown(q store.Queryer, person int64) (bool, error) {
-	list, err := gate.People{}.List(q)
-	return slices.ContainsFunc(list, func(p gate.Person) bool { return p.ID == person }), err
 }
 
 // formatHints tell the model what its answers look like, by the type of the channel.
@@ -235,27 +228,6 @@ func menu() []channels.Command {
 		}
 	}
 	return list
-}
-
-// channelStates describes the accounts for /status.
-func (g *Gateway) channelStates(q store.Queryer) ([]string, error) {
-	dead, err := bus.NewOutbox().DeadByAccount(q)
-	if err != nil {
-		return nil, err
-	}
-	var lines []string
-	for _, s := range g.supervisors {
-		state, since := s.State()
-		lines = append(lines, fmt.Sprintf("%s, %d to send, %d given up, for %s: %s", s.Name(),
-			g.router.Pending(s.Name()), dead[s.Name()], time.Since(since).Truncate(time.Second), state))
-	}
-	n, given := g.router.Stats(), 0
-	for _, answers := range dead { // also of accounts that are not configured any more
-		given += answers
-	}
-	return append(lines, fmt.Sprintf(
-		"all, sent since the start: %d, possibly sent twice: %d, undelivered: %d",
-		n.Sent.Load(), n.Uncertain.Load(), given)), nil
 }
 
 // live runs the gateway until ctx ends, and notes that it ended in order if it did.

@@ -316,8 +316,11 @@ func (h *toolset) limits() sandbox.Limits {
 		Disk:     int64(e.DiskMB) * mb, FileSize: int64(e.DiskMB) * mb}
 }
 
-// stop ends what a session's tools have left running, as far as the writer of by may end it.
-func (h *toolset) stop(session string, by *bus.InboundMessage) {
+// Ready is closed when all tools are known.
+func (h *toolset) Ready() <-chan struct{} { return h.ready }
+
+// Stop ends what a session's tools have left running, as far as the writer of by may end it.
+func (h *toolset) Stop(session string, by *bus.InboundMessage) {
 	h.mu.Lock()
 	s := h.shell
 	h.mu.Unlock()
@@ -326,8 +329,8 @@ func (h *toolset) stop(session string, by *bus.InboundMessage) {
 	}
 }
 
-// states describes the toolset for /status, a line each.
-func (h *toolset) states() []string {
+// States describes the toolset for /status, a line each.
+func (h *toolset) States() []string {
 	h.mu.Lock()
 	box, missing := h.sandbox, h.missing
 	h.mu.Unlock()

@@ -21,7 +21,6 @@ const (
 var grown = map[string]int{
 	"agent.Dispatcher fields":                     37,
 	"agent.Dispatcher methods":                    80,
-	"agent.Options fields":                        45,
 	"agent/dream.run methods":                     33,
 	"agent/schedule.Store methods":                36,
 	"agent/tools/files files":                     32,

@@ -16,19 +16,6 @@ import (
 	"gateway/store"
 )
 
-// storedPeople are the people that the database knows.
-type storedPeople struct{}
-
-// Known implements [background.People].
-func (storedPeople) Known(q store.Queryer, person int64) (bool, error) {
-	return app.IsKnown(q, person)
-}
-
-// Forget implements [background.People].
-func (storedPeople) Forget(tx *store.Tx, person int64, chats []bus.Address) error {
-	return app.ForgetPerson(tx, person, chats)
-}
-
 // memoryForgetCommand erases a scope beside a running gateway: it does what /forget does.
 func memoryForgetCommand(load app.Loader) *cobra.Command {
 	sure := false
@@ -54,7 +41,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 						"gateway memory export %s saves a copy, and --yes does it", r.scope, owner, r.scope))
 				}
 				eraser := background.Eraser{DB: r.db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(),
-					Memory: r.memory, Ledger: budget.New(nil), People: storedPeople{}, Now: time.Now}
+					Memory: r.memory, Ledger: budget.New(nil), People: app.People{}, Now: time.Now}
 				if err := eraser.Forget(cmd.Context(), r.scope); err != nil {
 					return err
 				}
@@ -93,7 +80,7 @@ func wantKnown(ctx context.Context, r remembrance) error {
 		return nil
 	}
 	q := r.db.Read(ctx)
-	known, err := app.IsKnown(q, r.scope.Person())
+	known, err := app.People{}.Known(q, r.scope.Person())
 	if err != nil || known {
 		return err
 	}
