@@ -33,8 +33,9 @@ func Status(ctx context.Context, d *Dispatcher, key session.Key) (command.Status
 func (c conversations) Status(ctx context.Context, key session.Key) (command.Status, error) {
 	d, config := c.d, c.d.configOf(key)
 	waiting := d.pending(key)
+	mode := d.mode(key)
 	d.mu.Lock()
-	mode, busy := d.mode(key), len(d.workers)
+	busy := len(d.workers)
 	d.mu.Unlock()
 	lines := make([]string, 0, 8)
 	for _, text := range d.Toolset.States() {
@@ -52,16 +53,12 @@ func (c conversations) Status(ctx context.Context, key session.Key) (command.Sta
 
 // Mode implements [command.Sessions].
 func (c conversations) Mode(key session.Key) string {
-	c.d.mu.Lock()
-	defer c.d.mu.Unlock()
 	return string(c.d.mode(key))
 }
 
 // SetMode implements [command.Sessions].
 func (c conversations) SetMode(key session.Key, mode string) {
-	c.d.mu.Lock()
-	defer c.d.mu.Unlock()
-	c.d.modes[key] = Mode(mode)
+	c.d.setMode(key, Mode(mode))
 }
 
 // Models implements [command.Sessions].
@@ -77,21 +74,17 @@ func (c conversations) Models(key session.Key) command.Models {
 
 // SetModel implements [command.Sessions].
 func (c conversations) SetModel(key session.Key, id string) {
-	c.d.mu.Lock()
-	defer c.d.mu.Unlock()
-	if c.d.models[key] = id; id == "" {
-		delete(c.d.models, key)
-	}
+	c.d.setModel(key, id)
 }
 
 // Stop implements [command.Sessions].
 func (c conversations) Stop(m bus.InboundMessage, e command.Extent) command.Stop {
-	return c.d.newStopping(m, e)
+	return c.d.stops.newStopping(m, e)
 }
 
 // Forget implements [command.Sessions].
 func (c conversations) Forget(r bus.Received) command.Erasure {
-	return &erasure{d: c.d, command: r, stop: c.d.newStopping(r.Message, command.Everything)}
+	return &erasure{d: c.d, command: r, stop: c.d.stops.newStopping(r.Message, command.Everything)}
 }
 
 // Decided implements [command.Sessions].

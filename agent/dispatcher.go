@@ -7,13 +7,11 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"gateway/agent/budget"
 	"gateway/agent/command"
-	"gateway/agent/question"
 	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/session"
@@ -25,41 +23,21 @@ import (
 // side by side. Its methods may be called concurrently.
 type Dispatcher struct {
 	Deps
-	opts      Options // of which config has the present ones
-	current   atomic.Pointer[settings]
+	opts Options // of which config has the present settings
+	*pool
+	lanes     lanes
+	probation probation
+	stops     stopper
 	commands  *command.Commands
-	sessions  session.Store
-	questions question.Store
 	backgroundTasks
-	env     *turn.Env
-	started time.Time
 
-	lease     store.Lease
-	last      int64                 // newest inbox message that was handed out; used by Run only
-	over      []overflowed          // to be dropped; likewise
-	tried     map[int64]bool        // messages that were handed out before; likewise
-	lanes     map[session.Key]*lane // conversations with a command under way; likewise
-	answeredC chan answered         // the commands that are done
+	last  int64        // newest inbox message that was handed out; used by Run only
+	over  []overflowed // to be dropped; likewise
+	drops drops
+	beat  atomic.Int64 // when Run last went round, in nanoseconds; see Stats
 
-	commandSlots chan struct{} // a command holds one
-
+	started  time.Time
 	draining chan struct{} // closed when turns should end at their next step
-	fatal    chan error    // the first error that ends Run
-	dueC     chan struct{} // rung when dueKeys grows
-	drops    drops
-	beat     atomic.Int64 // when Run last went round, in nanoseconds; see Stats
-
-	mu      sync.Mutex
-	workers map[session.Key]*worker        // a key is present while its worker runs, or waits to
-	lobby   []*worker                      // those that wait to be admitted, in their order
-	running int                            // workers that are admitted
-	parked  map[session.Key]*parked        // of the sessions whose turn waits; they have no worker
-	dueKeys []session.Key                  // of parked ones that are to be looked at
-	tasks   map[session.Key]int            // sub-agents that work, by the session that has sent them
-	queued  map[session.Key][]bus.Received // tasks that are held back, likewise
-	modes   map[session.Key]Mode           // of the sessions that have one of their own
-	models  map[session.Key]string         // likewise, by name; see model.go
-	wg      sync.WaitGroup                 // of the workers
 }
 
 // NewDispatcher returns a Dispatcher. A nil opts means the defaults.
@@ -70,30 +48,15 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	}
 	o.setDefaults()
 	deps.setDefaults()
-	d := &Dispatcher{
-		Deps: deps, opts: o,
-		started:  o.Now(),
-		draining: make(chan struct{}),
-		fatal:    make(chan error, 1),
-		dueC:     make(chan struct{}, 1),
-		lanes:    make(map[session.Key]*lane),
-
-		answeredC:    make(chan answered),
-		commandSlots: make(chan struct{}, maxCommands),
-
-		workers: make(map[session.Key]*worker),
-		parked:  make(map[session.Key]*parked),
-		tasks:   make(map[session.Key]int),
-		queued:  make(map[session.Key][]bus.Received),
-		modes:   make(map[session.Key]Mode),
-		models:  make(map[session.Key]string),
-	}
 	o.Model = deps.Model
-	d.current.Store(&settings{o.Settings, deps.Notes})
-	d.env = newEnv(d)
+	d := &Dispatcher{Deps: deps, opts: o, started: o.Now(), draining: make(chan struct{})}
+	d.pool = newPool(newEnv(d), &settings{o.Settings, deps.Notes})
 	d.backgroundTasks = newBackground(d, d.env.Calls.Estimates)
 	d.env.Background, d.env.Summarizer, d.env.Merger = d.background, d.summarizer, d.merger
+	d.stops = stopper{pool: d.pool, tools: deps.Toolset}
+	d.probation = probation{pool: d.pool, life: deps.Life, beat: &d.beat}
 	d.commands = d.newCommands(d.DB)
+	d.lanes = newLanes()
 	return d
 }
 
@@ -185,16 +148,7 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 	if err != nil {
 		return err
 	}
-	modes, err := d.sessions.QueueModes(d.DB.Read(work))
-	if err != nil {
-		return err
-	}
-	for key, name := range modes {
-		if mode, err := ParseMode(name); err == nil { // else the configured one holds
-			d.modes[key] = mode
-		}
-	}
-	if d.models, err = d.sessions.Models(d.DB.Read(work)); err != nil {
+	if err := d.choices.load(d.DB.Read(work)); err != nil {
 		return err
 	}
 	ratios, err := budget.Ratios(d.DB.Read(work))
@@ -211,9 +165,9 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 		return err
 	}
 	turns = d.parkAgain(turns, waits)
-	err = d.DB.Tx(ctx, func(tx *store.Tx) error { return d.blame(tx, turns) })
+	err = d.DB.Tx(ctx, func(tx *store.Tx) error { return d.probation.blame(tx, turns) })
 	if err == nil {
-		turns, err = d.tryAlone(ctx, work, turns)
+		turns, err = d.probation.tryAlone(ctx, work, turns)
 	}
 	if err != nil {
 		return err
@@ -229,35 +183,8 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 	return nil
 }
 
-// waits returns the open questions by their turn. A turn whose question can't be read does not wait
-// any longer: it ends, and says so.
-func (d *Dispatcher) waits(ctx context.Context) (map[int64]question.Question, error) {
-	list, err := d.questions.ListOpen(d.DB.Read(ctx))
-	_, err = d.DB.Mend(ctx, d.opts.Logger, err, d.questions.SetAside)
-	waits := make(map[int64]question.Question, len(list))
-	for _, q := range list {
-		waits[q.Turn] = q
-	}
-	return waits, err
-}
-
-// parkAgain parks the turns that wait, and returns the others.
-func (d *Dispatcher) parkAgain(
-	turns []session.Turn, waits map[int64]question.Question,
-) []session.Turn {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.DeleteFunc(turns, func(t session.Turn) bool {
-		q, ok := waits[t.ID]
-		if ok {
-			d.parked[t.Session] = &parked{turn: t, question: q}
-		}
-		return ok
-	})
-}
-
 func (d *Dispatcher) dispatch(ctx, work context.Context) error {
-	defer d.leaveLanes()
+	defer d.lanes.wait()
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	renew := time.NewTicker(leaseTerm / 3)
@@ -281,8 +208,8 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 		case err := <-d.fatal:
 			return err
 		case <-d.Inbox.C():
-		case a := <-d.answeredC:
-			if err := d.leave(ctx, work, a); err != nil {
+		case a := <-d.lanes.answered:
+			if err := d.leaveLane(ctx, work, a); err != nil {
 				return err
 			}
 		case <-d.dueC:
@@ -311,7 +238,7 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 			return err
 		}
 		for _, r := range list {
-			if d.tried[r.Seq] {
+			if d.probation.tried[r.Seq] {
 				d.last = r.Seq
 				continue
 			}
@@ -335,13 +262,12 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 // is told to the sender, and holds nobody else up; an error is the store's loss.
 func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound int) error {
 	key := session.KeyOf(r.Message.From) // also of its sub-agents and jobs
-	if l, ok := d.lanes[key]; ok {
-		l.waiting = append(l.waiting, handed{r, bound})
+	if d.lanes.join(key, handed{r, bound}) {
 		return nil
 	}
 	err := d.moveChoices(ctx, r.Message)
 	if name, _ := command.Parse(r.Message); err == nil && name != "" {
-		d.enter(ctx, key, r)
+		d.lanes.enter(key, r, func() error { return d.runCommand(ctx, r) })
 		return nil
 	}
 	if err == nil {
@@ -456,30 +382,6 @@ func (d *Dispatcher) dropOver(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// mode returns the queue mode of a session. d.mu is held.
-func (d *Dispatcher) mode(key session.Key) Mode {
-	if m, ok := d.modes[key]; ok {
-		return m
-	}
-	return d.config().QueueMode
-}
-
-// tx runs fn in a transaction. A write that has begun to matter is finished also while the process
-// ends.
-func (d *Dispatcher) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
-	return d.DB.Tx(context.WithoutCancel(ctx), fn)
-}
-
-// isDraining reports whether turns should end at their next step.
-func (d *Dispatcher) isDraining() bool {
-	select {
-	case <-d.draining:
-		return true
-	default:
-		return false
-	}
 }
 
 // reply returns an answer with the given text to m, quoting it where others read along.

@@ -41,17 +41,14 @@ func (e *erasure) Erase(tx *store.Tx, answer bus.OutboundMessage) error {
 // Cancel implements [command.Erasure].
 func (e *erasure) Cancel() {
 	e.stop.Cancel()
-	e.d.letGo(e.keys)
+	e.d.stops.letGo(e.keys)
 }
 
 // letGo ends what works for sessions that were erased, and what is known of them in memory.
-func (d *Dispatcher) letGo(keys []session.Key) {
+func (st *stopper) letGo(keys []session.Key) {
 	for _, key := range keys {
-		d.cancelStopped(key, true, nil)
-		d.env.Transcripts.Drop(key)
-		d.mu.Lock()
-		delete(d.modes, key)
-		delete(d.models, key)
-		d.mu.Unlock()
+		st.cancelStopped(key, true, nil)
+		st.env.Transcripts.Drop(key)
+		st.forget(key)
 	}
 }

@@ -15,42 +15,11 @@ import (
 // healInterval is how soon that happens.
 const healInterval = 10 * time.Second
 
-// held returns the messages that somebody has, and the sessions in which somebody works or waits.
-// From then on sessions take what they had no room for.
-func (d *Dispatcher) held() (messages map[int64]bool, sessions map[session.Key]bool) {
-	messages, sessions = make(map[int64]bool), make(map[session.Key]bool)
-	add := func(list []bus.Received) {
-		for _, r := range list {
-			messages[r.Seq] = true
-		}
-	}
-	for _, l := range d.lanes {
-		messages[l.command.Seq] = true
-		for _, h := range l.waiting {
-			messages[h.message.Seq] = true
-		}
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for key, w := range d.workers {
-		sessions[key], w.deferred = true, false
-		add(w.taking)
-		add(w.waiting)
-	}
-	for key, p := range d.parked {
-		sessions[key], p.deferred = true, false
-		add(p.waiting)
-	}
-	for _, list := range d.queued {
-		add(list)
-	}
-	return messages, sessions
-}
-
 // heal hands out what nobody has, though it waits or runs.
 func (d *Dispatcher) heal(ctx, work context.Context) error {
 	// First what is held: what is taken up after that is new, or was held by somebody.
 	messages, sessions := d.held()
+	d.lanes.hold(messages)
 	for after := int64(0); after < d.last; {
 		page, err := d.waiting(work, after)
 		if err != nil {
@@ -111,28 +80,28 @@ func (d *Dispatcher) healTurns(
 }
 
 // waiting returns the next messages that wait after one. Those that can't be read are set aside.
-func (d *Dispatcher) waiting(work context.Context, after int64) ([]bus.Received, error) {
-	list, err := d.Inbox.Waiting(d.DB.Read(work), after)
-	_, err = d.DB.Mend(work, d.opts.Logger, err, d.Inbox.SetAside)
+func (pl *pool) waiting(work context.Context, after int64) ([]bus.Received, error) {
+	list, err := pl.env.Inbox.Waiting(pl.env.DB.Read(work), after)
+	_, err = pl.env.DB.Mend(work, pl.env.Logger, err, pl.env.Inbox.SetAside)
 	return list, err
 }
 
 // runningTurns returns the turns that have not ended. One whose address can't be read gets that of
 // its session.
-func (d *Dispatcher) runningTurns(work context.Context) ([]session.Turn, error) {
-	turns, err := d.sessions.RunningTurns(d.DB.Read(work))
-	n, err := d.DB.Mend(work, d.opts.Logger, err, d.sessions.Mend)
+func (pl *pool) runningTurns(work context.Context) ([]session.Turn, error) {
+	turns, err := pl.sessions.RunningTurns(pl.env.DB.Read(work))
+	n, err := pl.env.DB.Mend(work, pl.env.Logger, err, pl.sessions.Mend)
 	if err != nil || n == 0 {
 		return turns, err
 	}
-	return d.sessions.RunningTurns(d.DB.Read(work))
+	return pl.sessions.RunningTurns(pl.env.DB.Read(work))
 }
 
 // survive logs an error that is not the store's loss; one that is, it returns.
-func (d *Dispatcher) survive(ctx context.Context, what string, err error) error {
+func (pl *pool) survive(ctx context.Context, what string, err error) error {
 	if err == nil || store.IsLost(err) {
 		return err
 	}
-	d.opts.Logger.ErrorContext(ctx, what, "err", err)
+	pl.env.Logger.ErrorContext(ctx, what, "err", err)
 	return nil
 }

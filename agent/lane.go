@@ -40,22 +40,67 @@ type answered struct {
 // maxCommands is how many commands run at once; the others wait for those.
 const maxCommands = 64
 
-// enter has a command answered in a lane of its own.
-func (d *Dispatcher) enter(ctx context.Context, key session.Key, r bus.Received) {
-	d.lanes[key] = &lane{command: r}
-	go func() { // leaveLanes waits for it
-		d.commandSlots <- struct{}{}
-		err := d.runCommand(ctx, r)
-		<-d.commandSlots
-		d.answeredC <- answered{key, err}
+// lanes are the conversations with a command under way. Only the goroutine that hands messages out
+// uses them.
+type lanes struct {
+	list     map[session.Key]*lane
+	answered chan answered // the commands that are done
+	slots    chan struct{} // a command holds one
+}
+
+func newLanes() lanes {
+	return lanes{make(map[session.Key]*lane), make(chan answered), make(chan struct{}, maxCommands)}
+}
+
+// enter has a command answered by run in a lane of its own.
+func (l *lanes) enter(key session.Key, r bus.Received, run func() error) {
+	l.list[key] = &lane{command: r}
+	go func() { // wait waits for it
+		l.slots <- struct{}{}
+		err := run()
+		<-l.slots
+		l.answered <- answered{key, err}
 	}()
 }
 
-// leave ends the lane of a command that is done, and hands out what waited in it. While the process
-// ends the command may not be done: then the next process answers it before what waited.
-func (d *Dispatcher) leave(ctx, work context.Context, a answered) error {
-	waiting := d.lanes[a.session].waiting
-	delete(d.lanes, a.session)
+// join has h wait for the command in a lane. It reports false if there is none.
+func (l *lanes) join(key session.Key, h handed) bool {
+	lane, ok := l.list[key]
+	if ok {
+		lane.waiting = append(lane.waiting, h)
+	}
+	return ok
+}
+
+// leave ends the lane of a command that is done, and returns what waited in it.
+func (l *lanes) leave(key session.Key) []handed {
+	waiting := l.list[key].waiting
+	delete(l.list, key)
+	return waiting
+}
+
+// wait waits for the commands under way. What waits for them is left to the next process.
+func (l *lanes) wait() {
+	for len(l.list) > 0 {
+		a := <-l.answered
+		delete(l.list, a.session)
+	}
+}
+
+// hold adds the messages that are in lanes.
+func (l *lanes) hold(messages map[int64]bool) {
+	for _, lane := range l.list {
+		messages[lane.command.Seq] = true
+		for _, h := range lane.waiting {
+			messages[h.message.Seq] = true
+		}
+	}
+}
+
+// leaveLane hands out what waited for a command that is done. While the process ends the command
+// may not be done: then the next process answers it before what waited.
+func (d *Dispatcher) leaveLane(ctx, work context.Context, a answered) error {
+	waiting := d.lanes.leave(a.session)
 	if a.err != nil || ctx.Err() != nil {
 		return a.err
 	}
@@ -65,14 +110,6 @@ func (d *Dispatcher) leave(ctx, work context.Context, a answered) error {
 		}
 	}
 	return nil
-}
-
-// leaveLanes waits for the commands under way. What waits for them is left to the next process.
-func (d *Dispatcher) leaveLanes() {
-	for len(d.lanes) > 0 {
-		a := <-d.answeredC
-		delete(d.lanes, a.session)
-	}
 }
 
 // runCommand runs a command, and tells the sender if it has failed. A command that has failed

@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"gateway/agent/turn"
 	"gateway/bus"
@@ -16,27 +18,110 @@ import (
 // conversation. Its sub-agents have that, too; jobs, hooks and heartbeats in sessions of their own,
 // notes and Dream have what is configured for them.
 
+// choices are the present settings, and what was chosen for conversations instead.
+type choices struct {
+	current atomic.Pointer[settings]
+
+	mu     sync.Mutex
+	modes  map[session.Key]Mode   // of the sessions that have one of their own
+	models map[session.Key]string // likewise, by name
+}
+
+// load reads what was chosen.
+func (c *choices) load(q store.Queryer) error {
+	var sessions session.Store
+	modes, err := sessions.QueueModes(q)
+	if err != nil {
+		return err
+	}
+	models, err := sessions.Models(q)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, name := range modes {
+		if mode, err := ParseMode(name); err == nil { // else the configured one holds
+			c.modes[key] = mode
+		}
+	}
+	c.models = models
+	return nil
+}
+
+// mode returns the queue mode of a session.
+func (c *choices) mode(key session.Key) Mode {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m, ok := c.modes[key]; ok {
+		return m
+	}
+	return c.config().QueueMode
+}
+
+// setMode chooses a queue mode for a session.
+func (c *choices) setMode(key session.Key, m Mode) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.modes[key] = m
+}
+
+// setModel chooses a model for a session, or none if id is "".
+func (c *choices) setModel(key session.Key, id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.models[key] = id; id == "" {
+		delete(c.models, key)
+	}
+}
+
+// forget forgets what was chosen for a session.
+func (c *choices) forget(key session.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.modes, key)
+	delete(c.models, key)
+}
+
+// move gives what was chosen for a session to another one.
+func (c *choices) move(from, to session.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	moveKey(c.modes, from, to)
+	moveKey(c.models, from, to)
+}
+
+// has reports whether something was chosen for a session.
+func (c *choices) has(key session.Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, mode := c.modes[key]
+	_, model := c.models[key]
+	return mode || model
+}
+
 // chosen returns the name of the model that was chosen for a session, "" if none was. What is due
 // in a conversation, and works beside it only because that waits for somebody, has its model.
-func (d *Dispatcher) chosen(key session.Key) string {
+func (c *choices) chosen(key session.Key) string {
 	for parent := key.Parent(); parent != ""; parent = key.Parent() {
 		key = parent
 	}
 	key = cmp.Or(key.Beside(), key)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.models[key]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.models[key]
 }
 
 // configOf returns the present settings of a session. A model that was chosen and that the
 // configuration does not know any more is as if it was not.
-func (d *Dispatcher) configOf(key session.Key) *turn.Settings {
-	s := d.config()
-	c := s.choice(d.chosen(key))
-	if c == nil || c.ID == s.ModelID { // that one knows already which of its chain has failed
+func (c *choices) configOf(key session.Key) *turn.Settings {
+	s := c.config()
+	chosen := s.choice(c.chosen(key))
+	// The default knows already which of its chain has failed.
+	if chosen == nil || chosen.ID == s.ModelID {
 		return &s.Settings.Settings
 	}
-	return s.With(c)
+	return s.With(chosen)
 }
 
 // moveChoices gives what was chosen for a group to the one that it has become, before anything that
@@ -45,24 +130,16 @@ func (d *Dispatcher) moveChoices(ctx context.Context, m bus.InboundMessage) erro
 	from, to := m.From, m.From
 	from.Chat, from.Thread, to.Thread = m.Before, "", ""
 	before, key := session.KeyOf(from), session.KeyOf(to)
-	d.mu.Lock()
-	_, mode := d.modes[before]
-	_, model := d.models[before]
-	d.mu.Unlock()
-	if m.Before == "" || !mode && !model {
+	if m.Before == "" || !d.choices.has(before) {
 		return nil
 	}
 	err := d.tx(ctx, func(tx *store.Tx) error {
 		return d.sessions.MoveChoices(tx, from, to, d.opts.Now())
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		d.choices.move(before, key)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	moveKey(d.modes, before, key)
-	moveKey(d.models, before, key)
-	return nil
+	return err
 }
 
 // moveKey gives the value of a key to another one that has none.

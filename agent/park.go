@@ -30,26 +30,6 @@ type parked struct {
 	answers []string // platform's ids of the messages that it was to answer when it began to wait
 }
 
-// park takes the place of w, whose turn waits from now on.
-func (d *Dispatcher) park(w *worker, o *turn.Outcome) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.workers, w.key)
-	d.parked[w.key] = &parked{turn: o.Turn, question: o.Question, waiting: w.waiting, told: w.told,
-		deferred: w.deferred, answers: o.Answers}
-	w.waiting, w.parked = nil, true
-	d.due(w.key) // its question may be decided by now, or by what waits
-}
-
-// due lets the dispatching goroutine look at a parked turn soon. d.mu is held.
-func (d *Dispatcher) due(key session.Key) {
-	d.dueKeys = append(d.dueKeys, key)
-	select {
-	case d.dueC <- struct{}{}:
-	default:
-	}
-}
-
 // reviewDue looks at the parked turns for which something may have changed.
 func (d *Dispatcher) reviewDue(ctx, work context.Context) error {
 	d.mu.Lock()

@@ -25,7 +25,7 @@ func TestStopComesLate(t *testing.T) {
 		w.start()
 		j := w.job("a", schedule.Reminder, "call mum")
 		w.add(j)
-		w.d.cancelStopped(session.KeyOf(at("a")), true, nil) // of a turn that has ended before
+		w.d.stops.cancelStopped(session.KeyOf(at("a")), true, nil) // of a turn that has ended before
 		w.sleep(time.Second)
 		w.wantRuns(j, "done 1")
 		w.say("a", "hello")

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"gateway/agent/command"
@@ -33,80 +34,88 @@ func isSuspect(r bus.Received) bool { return r.Crashes >= turn.MaxCrashes-1 }
 // trialOf is what [store.Life] is told of a session that is tried alone.
 func trialOf(key session.Key) string { return "session " + string(key) }
 
+// A probation tries what may have ended processes.
+type probation struct {
+	*pool
+	life  *store.Life
+	tried map[int64]bool // messages that were handed out before; used by Run only
+	beat  *atomic.Int64  // of the Dispatcher
+}
+
 // blame counts the end of the process before this one for what it had under way, and takes turns
 // over: for all of it if that ended without a word, or only for what was tried alone.
-func (d *Dispatcher) blame(tx *store.Tx, turns []session.Turn) error {
+func (pr *probation) blame(tx *store.Tx, turns []session.Turn) error {
 	blamed := func(key session.Key) bool {
-		return d.Life.Suspect == "" || d.Life.Suspect == trialOf(key)
+		return pr.life.Suspect == "" || pr.life.Suspect == trialOf(key)
 	}
-	handed, err := d.Inbox.Handed(tx)
+	handed, err := pr.env.Inbox.Handed(tx)
 	if err != nil {
 		return err
 	}
 	for _, r := range handed {
-		crashed := d.Life.Crashed && blamed(session.Of(r.Message))
-		if err := d.Inbox.HandBack(tx, r.Seq, crashed); err != nil {
+		crashed := pr.life.Crashed && blamed(session.Of(r.Message))
+		if err := pr.env.Inbox.HandBack(tx, r.Seq, crashed); err != nil {
 			return err
 		}
 	}
 	for i := range turns {
 		t := &turns[i]
 		if blamed(t.Session) {
-			err = d.sessions.TakeOver(tx, t, d.lease, d.opts.Now())
+			err = pr.sessions.TakeOver(tx, t, pr.lease, pr.env.Now())
 			t.Attempts++
 		} else {
-			err = d.sessions.Wake(tx, t, d.lease, d.opts.Now())
+			err = pr.sessions.Wake(tx, t, pr.lease, pr.env.Now())
 		}
 		if err != nil {
 			return err
 		}
-		t.Epoch = d.lease.Epoch
+		t.Epoch = pr.lease.Epoch
 	}
 	return nil
 }
 
 // tryAlone tries the suspects one by one, waits until all other parties have done that, and
 // returns the turns that are left.
-func (d *Dispatcher) tryAlone(
+func (pr *probation) tryAlone(
 	ctx, work context.Context, turns []session.Turn,
 ) ([]session.Turn, error) {
-	trials, err := d.trials(work, turns)
+	trials, err := pr.trials(work, turns)
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range trials {
-		d.beat.Store(d.opts.Now().UnixNano())
-		d.opts.Logger.WarnContext(ctx, "tried alone: several processes have ended with it",
+		pr.beat.Store(pr.env.Now().UnixNano())
+		pr.env.Logger.WarnContext(ctx, "tried alone: several processes have ended with it",
 			"session", w.key)
-		err := d.Life.Try(ctx, trialOf(w.key), func() { d.try(ctx, work, w) })
+		err := pr.life.Try(ctx, trialOf(w.key), func() { pr.try(ctx, work, w) })
 		if err != nil && ctx.Err() == nil {
 			return nil, err
 		}
 		turns = slices.DeleteFunc(turns, func(t session.Turn) bool { return t.Session == w.key })
 	}
-	d.Life.Tried()
+	pr.life.Tried()
 	select {
-	case <-d.Life.Settled():
+	case <-pr.life.Settled():
 	case <-ctx.Done():
 	}
 	return turns, nil
 }
 
 // trials returns a worker for each session that is to be tried alone.
-func (d *Dispatcher) trials(work context.Context, turns []session.Turn) ([]*worker, error) {
+func (pr *probation) trials(work context.Context, turns []session.Turn) ([]*worker, error) {
 	var list []*worker
 	for _, t := range turns {
 		if t.Attempts-t.Handed >= turn.MaxAttempts {
 			list = append(list, &worker{key: t.Session, resume: &t, alone: true})
 		}
 	}
-	suspects, err := d.Inbox.Suspects(d.DB.Read(work), turn.MaxCrashes-1)
+	suspects, err := pr.env.Inbox.Suspects(pr.env.DB.Read(work), turn.MaxCrashes-1)
 	if err != nil || len(list)+len(suspects) == 0 {
 		return list, err
 	}
 	for _, r := range suspects {
 		key := session.Of(r.Message)
-		if _, ok := d.parked[key]; !ok && !slices.ContainsFunc(list, func(w *worker) bool {
+		if _, ok := pr.parked[key]; !ok && !slices.ContainsFunc(list, func(w *worker) bool {
 			return w.key == key
 		}) {
 			list = append(list, &worker{key: key})
@@ -119,15 +128,15 @@ func (d *Dispatcher) trials(work context.Context, turns []session.Turn) ([]*work
 			}
 		}
 	}
-	return list, d.fill(work, list)
+	return list, pr.fill(work, list)
 }
 
 // fill gives each worker the messages that wait in its session, up to the first command.
-func (d *Dispatcher) fill(work context.Context, list []*worker) error {
-	d.tried = make(map[int64]bool)
+func (pr *probation) fill(work context.Context, list []*worker) error {
+	pr.tried = make(map[int64]bool)
 	closed := make(map[session.Key]bool)
 	for after := int64(0); ; {
-		page, err := d.Inbox.Waiting(d.DB.Read(work), after)
+		page, err := pr.env.Inbox.Waiting(pr.env.DB.Read(work), after)
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -140,19 +149,19 @@ func (d *Dispatcher) fill(work context.Context, list []*worker) error {
 				continue
 			}
 			list[i].waiting = append(list[i].waiting, r)
-			list[i].arrived = d.opts.Now()
-			d.tried[r.Seq] = true
+			list[i].arrived = pr.env.Now()
+			pr.tried[r.Seq] = true
 		}
 	}
 }
 
 // try runs w until it has shown that it does not end the process.
-func (d *Dispatcher) try(ctx, work context.Context, w *worker) {
+func (pr *probation) try(ctx, work context.Context, w *worker) {
 	proof := make(chan struct{})
 	w.proof = proof
-	d.mu.Lock()
-	d.start(work, w.key, w)
-	d.mu.Unlock()
+	pr.mu.Lock()
+	pr.start(work, w.key, w)
+	pr.mu.Unlock()
 	timer := time.NewTimer(trialTime)
 	defer timer.Stop()
 	select {

@@ -230,7 +230,7 @@ func TestResumeOfStoppedTurn(t *testing.T) {
 			return session.Store{}.End(tx, &stopped, session.Stopped, time.Now())
 		})
 		d := NewDispatcher(w.deps, &w.opts)
-		late := &worker{d: d, key: turn.Session, wake: make(chan struct{}, 1)}
+		late := &worker{pool: d.pool, key: turn.Session, wake: make(chan struct{}, 1)}
 		w.must(late.turn(context.Background(), &turn, nil))
 		w.wantAnswers("a")
 		if n := len(w.model.Requests()); n != 0 {

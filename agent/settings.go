@@ -1,6 +1,10 @@
 package agent
 
-import "gateway/agent/llm"
+import (
+	"context"
+
+	"gateway/agent/llm"
+)
 
 // settings are the present ones, and the model for notes. They don't change: others take their
 // place.
@@ -10,7 +14,12 @@ type settings struct {
 }
 
 // config returns the present settings.
-func (d *Dispatcher) config() *settings { return d.current.Load() }
+func (c *choices) config() *settings { return c.current.Load() }
+
+// StopTask ends the sub-agent that works in a session, and reports whether there was one.
+func (d *Dispatcher) StopTask(ctx context.Context, key string) (stopped bool, err error) {
+	return d.stops.stopTask(ctx, key)
+}
 
 // Configure replaces the models and settings. Turns under way end with what they began with. A nil
 // notes is model.

@@ -3,8 +3,6 @@ package agent
 import (
 	"sync"
 	"time"
-
-	"gateway/session"
 )
 
 // Stats say what a [Dispatcher] does just now, and has done since it began.
@@ -32,16 +30,6 @@ func (d *Dispatcher) Stats() Stats {
 	defer d.mu.Unlock()
 	s.Busy, s.Parked = len(d.workers), len(d.parked)
 	return s
-}
-
-// Serves reports whether d works in a session, or knows why it does not: its turn waits for
-// somebody, or other sub-agents come first.
-func (d *Dispatcher) Serves(key session.Key) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, works := d.workers[key]
-	_, waits := d.parked[key]
-	return works || waits || len(d.queued[key.Parent()]) > 0
 }
 
 // drops count dropped messages by account.

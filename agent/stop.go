@@ -13,42 +13,10 @@ import (
 	"gateway/store"
 )
 
-// pending returns the messages of a session that no turn has taken yet. Only the goroutine that
-// hands messages out adds to them, so that for it they are all there are.
-func (d *Dispatcher) pending(key session.Key) []bus.Received {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.pendingLocked(key)
-}
-
-// pendingLocked is pending while d.mu is held.
-func (d *Dispatcher) pendingLocked(key session.Key) []bus.Received {
-	if p, ok := d.parked[key]; ok {
-		return p.waiting
-	}
-	if w, ok := d.workers[key]; ok {
-		return slices.Concat(w.taking, w.waiting)
-	}
-	return nil
-}
-
-// below returns the sessions that work for a session: those of its sub-agents and, if jobs is set,
-// those of jobs and hooks. d.mu is held.
-func (d *Dispatcher) below(key session.Key, jobs bool) (list []session.Key) {
-	wanted := func(k session.Key) bool {
-		return k.Below(key) && (jobs || k.Background() == key.Background())
-	}
-	for k := range d.workers {
-		if wanted(k) {
-			list = append(list, k)
-		}
-	}
-	for k := range d.parked {
-		if wanted(k) {
-			list = append(list, k)
-		}
-	}
-	return list
+// A stopper ends what works for conversations.
+type stopper struct {
+	*pool
+	tools Toolset
 }
 
 // A stopping ends work for a conversation: it implements [command.Stop].
@@ -56,7 +24,7 @@ func (d *Dispatcher) below(key session.Key, jobs bool) (list []session.Key) {
 // While a command is under way nothing is handed out that belongs to its conversation, and what a
 // turn claims before the transaction cannot be dropped.
 type stopping struct {
-	d      *Dispatcher
+	d      *stopper
 	key    session.Key
 	by     bus.InboundMessage
 	extent command.Extent
@@ -71,19 +39,19 @@ type stopping struct {
 }
 
 // newStopping finds out what works for the conversation of m.
-func (d *Dispatcher) newStopping(m bus.InboundMessage, e command.Extent) *stopping {
-	s := &stopping{d: d, key: session.KeyOf(m.From), by: m, extent: e}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, k := range d.below(s.key, true) {
+func (st *stopper) newStopping(m bus.InboundMessage, e command.Extent) *stopping {
+	s := &stopping{d: st, key: session.KeyOf(m.From), by: m, extent: e}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, k := range st.below(s.key, true) {
 		if k.Proactive() {
 			s.jobs = append(s.jobs, k)
-			s.theirs = append(s.theirs, d.pendingLocked(k)...)
+			s.theirs = append(s.theirs, st.pendingLocked(k)...)
 		}
 	}
-	if p, ok := d.parked[s.key]; ok {
+	if p, ok := st.parked[s.key]; ok {
 		s.waiting = slices.Clone(p.waiting)
-	} else if w, ok := d.workers[s.key]; ok {
+	} else if w, ok := st.workers[s.key]; ok {
 		s.waiting, s.becoming = slices.Clone(w.waiting), slices.Clone(w.taking)
 	}
 	return s
@@ -156,12 +124,12 @@ func (s *stopping) discard(tx *store.Tx, e *command.Stopped) error {
 		list = append(list, s.theirs...)
 	}
 	for _, parent := range parents {
-		outcomes, err := s.d.Inbox.Outcomes(tx, string(parent))
+		outcomes, err := s.d.env.Inbox.Outcomes(tx, string(parent))
 		if err != nil {
 			return err
 		}
 		list = append(list, outcomes...)
-		tasks, err := s.d.Inbox.Tasks(tx, string(parent))
+		tasks, err := s.d.env.Inbox.Tasks(tx, string(parent))
 		if err != nil {
 			return err
 		}
@@ -172,7 +140,7 @@ func (s *stopping) discard(tx *store.Tx, e *command.Stopped) error {
 		}
 	}
 	for _, r := range list {
-		ok, err := s.d.Inbox.Drop(tx, r.Seq)
+		ok, err := s.d.env.Inbox.Drop(tx, r.Seq)
 		if err != nil {
 			return err
 		}
@@ -201,61 +169,61 @@ func isKept(r bus.Received) bool { return r.Message.Origin.Standalone() }
 
 // cancelStopped ends what still works for a session whose turns have been ended, and, with jobs, in
 // the background. by is the message that has ended them; nil if no person has.
-func (d *Dispatcher) cancelStopped(key session.Key, jobs bool, by *bus.InboundMessage) {
-	d.mu.Lock()
-	for _, k := range append(d.below(key, jobs), key) {
+func (st *stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMessage) {
+	st.mu.Lock()
+	for _, k := range append(st.below(key, jobs), key) {
 		gone := func(r bus.Received) bool { return k != key || !isKept(r) }
-		delete(d.queued, k)
-		if p, ok := d.parked[k]; ok && k.Parent() == "" {
+		delete(st.queued, k)
+		if p, ok := st.parked[k]; ok && k.Parent() == "" {
 			p.waiting = slices.DeleteFunc(slices.Clone(p.waiting), gone)
-			d.due(k) // what is kept gets a worker
+			st.due(k) // what is kept gets a worker
 		} else {
-			delete(d.parked, k)
+			delete(st.parked, k)
 		}
-		if w, ok := d.workers[k]; ok {
+		if w, ok := st.workers[k]; ok {
 			w.waiting = slices.DeleteFunc(w.waiting, gone)
 			if w.cancel != nil {
 				w.cancel(turn.ErrStopped)
 			}
 		}
 	}
-	d.mu.Unlock()
-	d.Toolset.Stop(string(key), by)
+	st.mu.Unlock()
+	st.tools.Stop(string(key), by)
 }
 
-// StopTask ends the sub-agent that works in a session, and reports whether there was one.
-func (d *Dispatcher) StopTask(ctx context.Context, key string) (stopped bool, err error) {
+// stopTask ends the sub-agent that works in a session, and reports whether there was one.
+func (st *stopper) stopTask(ctx context.Context, key string) (stopped bool, err error) {
 	task := session.Key(key)
-	err = d.tx(ctx, func(tx *store.Tx) error {
+	err = st.tx(ctx, func(tx *store.Tx) error {
 		stopped = false
-		list, err := d.Inbox.Tasks(tx, string(task.Parent()))
+		list, err := st.env.Inbox.Tasks(tx, string(task.Parent()))
 		for i := 0; i < len(list) && err == nil; i++ {
 			if session.Of(list[i].Message) == task && list[i].Waiting {
-				stopped, err = d.Inbox.Drop(tx, list[i].Seq)
+				stopped, err = st.env.Inbox.Drop(tx, list[i].Seq)
 			}
 		}
 		if err != nil {
 			return err
 		}
-		t, err := d.sessions.RunningTurn(tx, task)
+		t, err := st.sessions.RunningTurn(tx, task)
 		if err != nil || t == nil {
 			return err
 		}
 		stopped = true
-		return d.endStopped(tx, t, new(command.Stopped), false)
+		return st.endStopped(tx, t, new(command.Stopped), false)
 	})
 	if err == nil && stopped {
-		d.cancelStopped(task, true, nil)
+		st.cancelStopped(task, true, nil)
 	}
 	return stopped, err
 }
 
 // endStopped ends t with a result for each of its tool calls, and adds to e what gets no other
 // answer. From now on the turn's own writes are refused. With again a run that it ends begins anew.
-func (d *Dispatcher) endStopped(
+func (st *stopper) endStopped(
 	tx *store.Tx, t *session.Turn, e *command.Stopped, again bool,
 ) error {
-	taken, err := d.Inbox.TakenBy(tx, t.ID)
+	taken, err := st.env.Inbox.TakenBy(tx, t.ID)
 	if err != nil {
 		return err
 	}
@@ -265,35 +233,35 @@ func (d *Dispatcher) endStopped(
 		}
 	}
 	e.Streams = append(e.Streams, turn.StreamOf(t))
-	if err := d.stopRuns(tx, again, taken...); err != nil {
+	if err := st.stopRuns(tx, again, taken...); err != nil {
 		return err
 	}
-	if err := d.questions.Void(tx, t.ID); err != nil {
+	if err := st.questions.Void(tx, t.ID); err != nil {
 		return err
 	}
-	messages, err := d.sessions.TurnMessages(tx, t)
+	messages, err := st.sessions.TurnMessages(tx, t)
 	if err != nil {
 		return err
 	}
 	last := append(prompt.CloseCalls(messages, turn.ResultStopped),
 		llm.Message{Role: llm.Assistant, Text: turn.MarkStopped})
-	if err := d.sessions.End(tx, t, session.Stopped, d.opts.Now(), last...); err != nil {
+	if err := st.sessions.End(tx, t, session.Stopped, st.env.Now(), last...); err != nil {
 		return err
 	}
-	return d.Inbox.Finish(tx, t.ID)
+	return st.env.Inbox.Finish(tx, t.ID)
 }
 
 // stopRuns notes that the runs among messages have been stopped. With again they begin anew.
-func (d *Dispatcher) stopRuns(
+func (st *stopper) stopRuns(
 	tx *store.Tx, again bool, messages ...bus.Received,
 ) (err error) {
 	for i := 0; i < len(messages) && err == nil; i++ {
 		switch run := messages[i].Message.Origin.Run; {
 		case run == 0:
 		case again:
-			err = d.Jobs.Again(tx, run, d.opts.Now())
+			err = st.env.Jobs.Again(tx, run, st.env.Now())
 		default:
-			err = d.Jobs.Stop(tx, run, d.opts.Now())
+			err = st.env.Jobs.Stop(tx, run, st.env.Now())
 		}
 	}
 	return err

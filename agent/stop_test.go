@@ -139,7 +139,8 @@ func TestStopIsOfOneSession(t *testing.T) {
 func TestPending(t *testing.T) {
 	t.Parallel()
 	d := NewDispatcher(Deps{}, nil)
-	w := &worker{waiting: make([]bus.Received, 3), wake: make(chan struct{}, 1), d: d, key: "test/a"}
+	w := &worker{waiting: make([]bus.Received, 3),
+		wake: make(chan struct{}, 1), pool: d.pool, key: "test/a"}
 	for i := range w.waiting {
 		w.waiting[i].Seq = int64(i + 1)
 	}

@@ -26,7 +26,7 @@ func (s *stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
 	}
 	s.dropped, s.ended = nil, false
 	for _, r := range s.waitingOwn(t == nil, own, all) {
-		ok, err := s.d.Inbox.Drop(tx, r.Seq)
+		ok, err := s.d.env.Inbox.Drop(tx, r.Seq)
 		if err != nil {
 			return e, err
 		}
@@ -39,7 +39,7 @@ func (s *stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
 	if t == nil {
 		return e, nil
 	}
-	claimed, err := s.d.Inbox.TakenBy(tx, t.ID)
+	claimed, err := s.d.env.Inbox.TakenBy(tx, t.ID)
 	if err != nil || !all(claimed) {
 		return e, err
 	}
@@ -64,19 +64,19 @@ func (s *stopping) waitingOwn(
 }
 
 // cancelOwn forgets what was dropped, and ends the worker's turn if it has ended.
-func (d *Dispatcher) cancelOwn(key session.Key, dropped []bus.Received, ends bool) {
+func (st *stopper) cancelOwn(key session.Key, dropped []bus.Received, ends bool) {
 	gone := func(r bus.Received) bool {
 		return slices.ContainsFunc(dropped, func(x bus.Received) bool { return x.Seq == r.Seq })
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if p, ok := d.parked[key]; ok {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if p, ok := st.parked[key]; ok {
 		p.waiting = slices.DeleteFunc(slices.Clone(p.waiting), gone)
 		if ends {
-			d.due(key)
+			st.due(key)
 		}
 	}
-	if w, ok := d.workers[key]; ok {
+	if w, ok := st.workers[key]; ok {
 		w.waiting = slices.DeleteFunc(slices.Clone(w.waiting), gone)
 		if ends && w.cancel != nil {
 			w.cancel(turn.ErrStopped)

@@ -14,7 +14,7 @@ import (
 
 // A worker runs the turns of one session, one after another, while there is something to answer.
 type worker struct {
-	d      *Dispatcher
+	pool   *pool
 	key    session.Key
 	wake   chan struct{} // rung when waiting grows
 	resume *session.Turn // an earlier process' turn, to be finished first
@@ -66,15 +66,15 @@ func (w *worker) run(ctx context.Context) error {
 // next returns what the next turn shall answer. If that is nothing, w is no longer
 // the session's worker.
 func (w *worker) next(ctx context.Context) []bus.Received {
-	d := w.d
+	d := w.pool
 	for {
 		d.mu.Lock()
-		if len(w.waiting) == 0 || d.isDraining() {
+		if len(w.waiting) == 0 || d.env.IsDraining() {
 			delete(d.workers, w.key)
 			d.mu.Unlock()
 			return nil
 		}
-		wait := w.quiet() - d.opts.Now().Sub(w.arrived)
+		wait := w.quiet() - d.env.Now().Sub(w.arrived)
 		if wait <= 0 {
 			batch := w.take()
 			d.mu.Unlock()
@@ -84,7 +84,7 @@ func (w *worker) next(ctx context.Context) []bus.Received {
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case <-d.draining:
+		case <-d.env.Draining:
 		case <-w.wake:
 		case <-timer.C:
 		}
@@ -97,20 +97,20 @@ func (w *worker) quiet() time.Duration {
 	if w.waiting[0].Message.Origin.Standalone() {
 		return 0
 	}
-	if w.d.mode(w.key) == Collect {
+	if w.pool.mode(w.key) == Collect {
 		return collectQuiet
 	}
 	if w.waiting[0].Message.Album != "" {
 		return albumQuiet
 	}
-	return w.d.config().Debounce[w.waiting[0].Message.From.Account]
+	return w.pool.config().Debounce[w.waiting[0].Message.From.Account]
 }
 
 // take removes what belongs into one turn from waiting. d.mu is held.
 func (w *worker) take() []bus.Received {
 	n := 1
 	w.alone = w.waiting[0].Message.Origin.Standalone()
-	switch mode := w.d.mode(w.key); {
+	switch mode := w.pool.mode(w.key); {
 	case w.alone, isSuspect(w.waiting[0]):
 	case mode == Collect, mode == Interrupt:
 		n = w.asked(w.waiting[0].Message.Sender.ID)
@@ -142,7 +142,7 @@ func (w *worker) joined(n int) bool {
 			return r.Message.ID == b.Message.Edits
 		})
 	}
-	pause := w.d.config().Debounce[b.Message.From.Account]
+	pause := w.pool.config().Debounce[b.Message.From.Account]
 	return pause > 0 && b.At.Sub(a.At) <= pause &&
 		len(a.Message.Attachments)+len(b.Message.Attachments) == 0
 }
@@ -152,10 +152,10 @@ const albumQuiet = 700 * time.Millisecond
 
 // Next implements [Mailbox].
 func (w *worker) Next(files bool) []bus.Received {
-	w.d.mu.Lock()
-	defer w.d.mu.Unlock()
+	w.pool.mu.Lock()
+	defer w.pool.mu.Unlock()
 	n := w.asked(w.asker)
-	if w.d.mode(w.key) != Steer || w.alone || n == 0 ||
+	if w.pool.mode(w.key) != Steer || w.alone || n == 0 ||
 		!files && slices.ContainsFunc(w.waiting[:n], hasFiles) {
 		return nil
 	}
@@ -198,8 +198,8 @@ func (w *worker) listen(batch []bus.Received) {
 
 // Claimed implements [Mailbox].
 func (w *worker) Claimed(err error) {
-	w.d.mu.Lock()
-	defer w.d.mu.Unlock()
+	w.pool.mu.Lock()
+	defer w.pool.mu.Unlock()
 	if err != nil {
 		gone, _ := errors.AsType[turn.GoneError](err)
 		left := slices.DeleteFunc(slices.Clone(w.taking), func(r bus.Received) bool {
@@ -218,17 +218,17 @@ func (w *worker) drop(batch []bus.Received) {
 	dropped := func(r bus.Received) bool {
 		return slices.ContainsFunc(batch, func(b bus.Received) bool { return b.Seq == r.Seq })
 	}
-	w.d.mu.Lock()
-	defer w.d.mu.Unlock()
+	w.pool.mu.Lock()
+	defer w.pool.mu.Unlock()
 	w.taking = slices.DeleteFunc(slices.Clone(w.taking), dropped)
 	w.waiting = slices.DeleteFunc(slices.Clone(w.waiting), dropped)
 }
 
 // HasNews implements [Mailbox].
 func (w *worker) HasNews() bool {
-	w.d.mu.Lock()
-	defer w.d.mu.Unlock()
-	return w.asked(w.asker) > 0 && !w.alone && w.d.mode(w.key) == Steer
+	w.pool.mu.Lock()
+	defer w.pool.mu.Unlock()
+	return w.asked(w.asker) > 0 && !w.alone && w.pool.mode(w.key) == Steer
 }
 
 // turn begins a turn with batch, or resumes st if batch is nil, and runs it until it returns. An
@@ -237,7 +237,7 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	if batch == nil {
 		w.rejoin(ctx, st)
 	}
-	d := w.d
+	d := w.pool
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	d.mu.Lock()
@@ -265,8 +265,8 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 // rejoin notes what the turn st, which goes on, has begun with. If that can't be read, the turn
 // finds that out, too, and says so.
 func (w *worker) rejoin(ctx context.Context, st *session.Turn) {
-	d := w.d
-	batch, err := d.Inbox.TakenBy(d.DB.Read(context.WithoutCancel(ctx)), st.ID)
+	d := w.pool
+	batch, err := d.env.Inbox.TakenBy(d.env.DB.Read(context.WithoutCancel(ctx)), st.ID)
 	if err != nil || len(batch) == 0 {
 		return
 	}

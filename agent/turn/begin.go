@@ -115,7 +115,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 		return err
 	}
 	fault.Point("perceived")
-	if ctx.Err() != nil && t.env.isDraining() { // files may be missing only because of that
+	if ctx.Err() != nil && t.env.IsDraining() { // files may be missing only because of that
 		return ErrGone
 	}
 	if !t.trigger.Origin.Standalone() {

@@ -71,7 +71,7 @@ func (t *asker) takeSlot(ctx context.Context) error {
 
 // slotTaken gives the slot back if it is of no use any more.
 func (t *asker) slotTaken(ctx context.Context) (err error) {
-	if err = ctx.Err(); err == nil && t.env.isDraining() {
+	if err = ctx.Err(); err == nil && t.env.IsDraining() {
 		err = errDraining
 	}
 	if err != nil {

@@ -84,8 +84,8 @@ type Counters struct {
 	Abandoned atomic.Int64 // tool calls that go on though they were told to end
 }
 
-// isDraining reports whether turns should end at their next step.
-func (e *Env) isDraining() bool {
+// IsDraining reports whether turns should end at their next step.
+func (e *Env) IsDraining() bool {
 	select {
 	case <-e.Draining:
 		return true
