@@ -161,9 +161,9 @@ func (c *chaos) check() {
 	}
 	d := c.d
 	d.mu.Lock()
-	if n := len(d.parked) + len(d.workers) + len(d.tasks) + len(d.queued); n > 0 {
+	if n := len(d.suspended) + len(d.workers) + len(d.tasks) + len(d.queued); n > 0 {
 		c.t.Errorf("in memory at the end: %d parked, %d workers, tasks of %d sessions, held back of %d",
-			len(d.parked), len(d.workers), len(d.tasks), len(d.queued))
+			len(d.suspended), len(d.workers), len(d.tasks), len(d.queued))
 	}
 	d.mu.Unlock()
 	for call, n := range c.made {

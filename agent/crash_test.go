@@ -67,9 +67,9 @@ func TestApprovedCallThatWaits(t *testing.T) {
 	}
 }
 
-// leaveParked makes what a killed process has left of a turn in chat a that waits for the
+// leaveSuspended makes what a killed process has left of a turn in chat a that waits for the
 // approval of a call of the tool exec.
-func (w *world) leaveParked(kind question.Kind) *question.Question {
+func (w *world) leaveSuspended(kind question.Kind) *question.Question {
 	w.t.Helper()
 	left := w.leave("a", "hello", 1, intent("exec"))
 	x, err := w.deps.Tools.Lookup("exec")
@@ -155,7 +155,7 @@ func TestKilledWithApproval(t *testing.T) {
 				calls := 0
 				w.tools(counting("exec", test.effect, &calls))
 				w.opts.Rules = askFirst("exec")
-				q := w.leaveParked(question.Approve)
+				q := w.leaveSuspended(question.Approve)
 				w.model.Queue(llmtest.Say("fine"))
 				test.do(w, q)
 				time.Sleep(test.away)
@@ -185,20 +185,20 @@ var leftBehind = []struct {
 	leave func(w *world)
 }{
 	{"call intended", func(w *world) { w.leave("a", "hello", 1, intent("exec")) }},
-	{"asked", func(w *world) { w.leaveParked(question.Approve) }},
+	{"asked", func(w *world) { w.leaveSuspended(question.Approve) }},
 	{"granted", func(w *world) {
-		w.decideParked(w.leaveParked(question.Approve), question.Granted, "")
+		w.decideParked(w.leaveSuspended(question.Approve), question.Granted, "")
 	}},
 	{"used", func(w *world) {
-		q := w.leaveParked(question.Approve)
+		q := w.leaveSuspended(question.Approve)
 		w.decideParked(q, question.Granted, "")
 		w.exec("UPDATE questions SET state = 'used'")
 	}},
 	{"answered", func(w *world) {
-		w.decideParked(w.leaveParked(question.Ask), question.Answered, "The user answered: x")
+		w.decideParked(w.leaveSuspended(question.Ask), question.Answered, "The user answered: x")
 	}},
 	{"expired while away", func(w *world) {
-		w.leaveParked(question.Approve)
+		w.leaveSuspended(question.Approve)
 		time.Sleep(time.Hour)
 	}},
 }
@@ -231,7 +231,7 @@ func TestKilledAndStopped(t *testing.T) {
 					if n := w.count("SELECT count(*) FROM questions WHERE state = 'open'"); n != 0 {
 						t.Errorf("%d questions are open, want none", n)
 					}
-					if n := len(w.d.parked) + len(w.d.workers) + len(w.d.tasks) + len(w.d.queued); n != 0 {
+					if n := len(w.d.suspended) + len(w.d.workers) + len(w.d.tasks) + len(w.d.queued); n != 0 {
 						t.Errorf("%d sessions are in memory, want none", n)
 					}
 					if calls > 1 || calls == 1 && test.name != "granted" {
@@ -351,7 +351,7 @@ func TestKilledWhileTaskWorks(t *testing.T) {
 					tasks.Queue(llmtest.Say("it is blue"))
 				}
 				w.opts.QueueMode = Followup
-				q := w.leaveParked(question.Await)
+				q := w.leaveSuspended(question.Await)
 				test.leave(w, q)
 				w.model.Queue(llmtest.Say("fine"))
 				if test.late {

@@ -101,7 +101,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if d.lease.Epoch == 0 {
 		return nil // ctx ended before there was one
 	}
-	if err := d.leaveLobby(context.WithoutCancel(ctx)); err != nil {
+	if err := d.handOverUnadmitted(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("agent: dispatch: %w", err)
 	}
 	// Given back at once, another process need not wait for its end.
@@ -164,7 +164,7 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 	if err != nil {
 		return err
 	}
-	turns = d.parkAgain(turns, waits)
+	turns = d.suspendAgain(turns, waits)
 	err = d.DB.Tx(ctx, func(tx *store.Tx) error { return d.probation.blame(tx, turns) })
 	if err == nil {
 		turns, err = d.probation.tryAlone(ctx, work, turns)
@@ -285,7 +285,7 @@ func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound in
 	key := session.Of(r.Message)
 	person := r.Message.Origin.Kind == bus.Person
 	d.mu.Lock()
-	if p, ok := d.parked[key]; ok && r.Message.Origin.Run != 0 {
+	if p, ok := d.suspended[key]; ok && r.Message.Origin.Run != 0 {
 		// What is due does not wait until somebody has answered the question of p.
 		key = session.RunKey(key, r.Message.Origin.Run)
 	} else if ok {

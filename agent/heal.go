@@ -68,7 +68,7 @@ func (d *Dispatcher) healTurns(
 		t.Attempts++
 		d.mu.Lock()
 		_, works := d.workers[t.Session]
-		_, waits := d.parked[t.Session]
+		_, waits := d.suspended[t.Session]
 		if !works && !waits {
 			d.opts.Logger.WarnContext(ctx, "turn taken up again: nobody had it",
 				"session", t.Session, "turn", t.ID)

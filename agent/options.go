@@ -51,8 +51,8 @@ func ParseMode(name string) (Mode, error) {
 	return "", fmt.Errorf("unknown queue mode %q: use steer, followup, collect or interrupt", name)
 }
 
-// collectQuiet is how long nothing must come before a collecting session begins its turn.
-const collectQuiet = 500 * time.Millisecond
+// collectPause is how long nothing must come before a collecting session begins its turn.
+const collectPause = 500 * time.Millisecond
 
 // Migrations make the tables that the agent needs besides those of package session.
 func Migrations() []store.Migration {

@@ -25,25 +25,25 @@ type pool struct {
 	dueC  chan struct{}  // rung when dueKeys grows
 	wg    sync.WaitGroup // of the workers
 
-	mu      sync.Mutex
-	workers map[session.Key]*worker        // a key is present while its worker runs, or waits to
-	lobby   []*worker                      // those that wait to be admitted, in their order
-	running int                            // workers that are admitted
-	parked  map[session.Key]*parked        // of the sessions whose turn waits; they have no worker
-	dueKeys []session.Key                  // of parked ones that are to be looked at
-	tasks   map[session.Key]int            // sub-agents that work, by the session that has sent them
-	queued  map[session.Key][]bus.Received // tasks that are held back, likewise
+	mu         sync.Mutex
+	workers    map[session.Key]*worker        // a key is present while its worker runs, or waits to
+	unadmitted []*worker                      // those that wait to be admitted, in their order
+	running    int                            // workers that are admitted
+	suspended  map[session.Key]*suspended     // of the sessions whose turn waits; they have no worker
+	dueKeys    []session.Key                  // of suspended ones that are to be looked at
+	tasks      map[session.Key]int            // sub-agents that work, by their parent
+	queued     map[session.Key][]bus.Received // tasks that are held back, likewise
 }
 
 func newPool(env *turn.Env, s *settings) *pool {
 	pl := &pool{
-		env:     env,
-		fatal:   make(chan error, 1),
-		dueC:    make(chan struct{}, 1),
-		workers: make(map[session.Key]*worker),
-		parked:  make(map[session.Key]*parked),
-		tasks:   make(map[session.Key]int),
-		queued:  make(map[session.Key][]bus.Received),
+		env:       env,
+		fatal:     make(chan error, 1),
+		dueC:      make(chan struct{}, 1),
+		workers:   make(map[session.Key]*worker),
+		suspended: make(map[session.Key]*suspended),
+		tasks:     make(map[session.Key]int),
+		queued:    make(map[session.Key][]bus.Received),
 	}
 	pl.choices.modes, pl.choices.models = make(map[session.Key]Mode), make(map[session.Key]string)
 	pl.current.Store(s)
@@ -60,24 +60,24 @@ func (pl *pool) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 // The others wait for their turn in the order in which they came, and take no more memory than
 // their messages do.
 
-// start adds w as the worker of key, and runs it once it is admitted. d.mu is held.
+// start adds w as the worker of key, and runs it once it is admitted. pl.mu is held.
 func (pl *pool) start(work context.Context, key session.Key, w *worker) {
 	w.pool, w.key, w.wake = pl, key, make(chan struct{}, 1)
 	pl.workers[key] = w
 	if parent := key.Parent(); parent != "" {
 		pl.tasks[parent]++
 	}
-	pl.lobby = append(pl.lobby, w)
+	pl.unadmitted = append(pl.unadmitted, w)
 	pl.admit(work)
 }
 
-// admit runs the workers for which there is room. d.mu is held.
+// admit runs the workers for which there is room. pl.mu is held.
 func (pl *pool) admit(work context.Context) {
 	most := turn.SessionsPerSlot * cap(pl.env.Calls.Slots)
-	for len(pl.lobby) > 0 && pl.running < most && !pl.env.IsDraining() {
-		w := pl.lobby[0]
-		pl.lobby[0] = nil
-		pl.lobby = pl.lobby[1:]
+	for len(pl.unadmitted) > 0 && pl.running < most && !pl.env.IsDraining() {
+		w := pl.unadmitted[0]
+		pl.unadmitted[0] = nil
+		pl.unadmitted = pl.unadmitted[1:]
 		pl.running++
 		pl.wg.Go(func() {
 			defer pl.ended(work, w)
@@ -101,11 +101,11 @@ func (pl *pool) ended(work context.Context, w *worker) {
 	pl.admit(work)
 }
 
-// leaveLobby leaves the turns that were not even resumed to the next process. Nobody admits any
-// more.
-func (pl *pool) leaveLobby(ctx context.Context) error {
+// handOverUnadmitted leaves the turns that were not even resumed to the next process. Nobody admits
+// any more.
+func (pl *pool) handOverUnadmitted(ctx context.Context) error {
 	return pl.env.DB.Tx(ctx, func(tx *store.Tx) error {
-		for _, w := range pl.lobby {
+		for _, w := range pl.unadmitted {
 			if w.resume == nil {
 				continue
 			}
@@ -118,7 +118,7 @@ func (pl *pool) leaveLobby(ctx context.Context) error {
 }
 
 // holdBack reports whether the task r has to wait, because enough sub-agents of its session work.
-// d.mu is held.
+// pl.mu is held.
 func (pl *pool) holdBack(key session.Key, r bus.Received) bool {
 	parent := key.Parent()
 	if parent == "" || pl.tasks[parent] < turn.MaxTasks {
@@ -128,7 +128,7 @@ func (pl *pool) holdBack(key session.Key, r bus.Received) bool {
 	return true
 }
 
-// taskEnded counts that a sub-agent works no more, and lets the next one begin. d.mu is held.
+// taskEnded counts that a sub-agent works no more, and lets the next one begin. pl.mu is held.
 func (pl *pool) taskEnded(work context.Context, key session.Key) {
 	parent := key.Parent()
 	if parent == "" {
@@ -160,8 +160,8 @@ func (pl *pool) waits(ctx context.Context) (map[int64]question.Question, error) 
 	return waits, err
 }
 
-// parkAgain parks the turns that wait, and returns the others.
-func (pl *pool) parkAgain(
+// suspendAgain parks the turns that wait, and returns the others.
+func (pl *pool) suspendAgain(
 	turns []session.Turn, waits map[int64]question.Question,
 ) []session.Turn {
 	pl.mu.Lock()
@@ -169,24 +169,24 @@ func (pl *pool) parkAgain(
 	return slices.DeleteFunc(turns, func(t session.Turn) bool {
 		q, ok := waits[t.ID]
 		if ok {
-			pl.parked[t.Session] = &parked{turn: t, question: q}
+			pl.suspended[t.Session] = &suspended{turn: t, question: q}
 		}
 		return ok
 	})
 }
 
-// park takes the place of w, whose turn waits from now on.
-func (pl *pool) park(w *worker, o *turn.Outcome) {
+// suspend takes the place of w, whose turn waits from now on.
+func (pl *pool) suspend(w *worker, o *turn.Outcome) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	delete(pl.workers, w.key)
-	pl.parked[w.key] = &parked{turn: o.Turn, question: o.Question, waiting: w.waiting, told: w.told,
-		deferred: w.deferred, answers: o.Answers}
-	w.waiting, w.parked = nil, true
+	pl.suspended[w.key] = &suspended{turn: o.Turn, question: o.Question, waiting: w.waiting,
+		told: w.told, deferred: w.deferred, answers: o.Answers}
+	w.waiting, w.suspended = nil, true
 	pl.due(w.key) // its question may be decided by now, or by what waits
 }
 
-// due lets the dispatching goroutine look at a parked turn soon. d.mu is held.
+// due lets the dispatching goroutine look at a suspended turn soon. pl.mu is held.
 func (pl *pool) due(key session.Key) {
 	pl.dueKeys = append(pl.dueKeys, key)
 	select {
@@ -203,19 +203,19 @@ func (pl *pool) pending(key session.Key) []bus.Received {
 	return pl.pendingLocked(key)
 }
 
-// pendingLocked is pending while d.mu is held.
+// pendingLocked is pending while pl.mu is held.
 func (pl *pool) pendingLocked(key session.Key) []bus.Received {
-	if p, ok := pl.parked[key]; ok {
+	if p, ok := pl.suspended[key]; ok {
 		return p.waiting
 	}
 	if w, ok := pl.workers[key]; ok {
-		return slices.Concat(w.taking, w.waiting)
+		return slices.Concat(w.claiming, w.waiting)
 	}
 	return nil
 }
 
 // below returns the sessions that work for a session: those of its sub-agents and, if jobs is set,
-// those of jobs and hooks. d.mu is held.
+// those of jobs and hooks. pl.mu is held.
 func (pl *pool) below(key session.Key, jobs bool) (list []session.Key) {
 	wanted := func(k session.Key) bool {
 		return k.Below(key) && (jobs || k.Background() == key.Background())
@@ -225,7 +225,7 @@ func (pl *pool) below(key session.Key, jobs bool) (list []session.Key) {
 			list = append(list, k)
 		}
 	}
-	for k := range pl.parked {
+	for k := range pl.suspended {
 		if wanted(k) {
 			list = append(list, k)
 		}
@@ -246,10 +246,10 @@ func (pl *pool) held() (messages map[int64]bool, sessions map[session.Key]bool) 
 	defer pl.mu.Unlock()
 	for key, w := range pl.workers {
 		sessions[key], w.deferred = true, false
-		add(w.taking)
+		add(w.claiming)
 		add(w.waiting)
 	}
-	for key, p := range pl.parked {
+	for key, p := range pl.suspended {
 		sessions[key], p.deferred = true, false
 		add(p.waiting)
 	}
@@ -265,6 +265,6 @@ func (pl *pool) Serves(key session.Key) bool {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	_, works := pl.workers[key]
-	_, waits := pl.parked[key]
+	_, waits := pl.suspended[key]
 	return works || waits || len(pl.queued[key.Parent()]) > 0
 }

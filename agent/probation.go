@@ -115,7 +115,7 @@ func (pr *probation) trials(work context.Context, turns []session.Turn) ([]*work
 	}
 	for _, r := range suspects {
 		key := session.Of(r.Message)
-		if _, ok := pr.parked[key]; !ok && !slices.ContainsFunc(list, func(w *worker) bool {
+		if _, ok := pr.suspended[key]; !ok && !slices.ContainsFunc(list, func(w *worker) bool {
 			return w.key == key
 		}) {
 			list = append(list, &worker{key: key})
@@ -172,7 +172,7 @@ func (pr *probation) try(ctx, work context.Context, w *worker) {
 }
 
 // prove notes that the turn of w has written something, or that w has ended. Then it is tried no
-// more, unless it holds another suspect. d.mu is held.
+// more, unless it holds another suspect. The pool's mu is held.
 func (w *worker) prove(ended bool) {
 	if w.proof == nil || !ended && slices.ContainsFunc(w.waiting, isSuspect) {
 		return

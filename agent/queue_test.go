@@ -107,7 +107,7 @@ func TestCollect(t *testing.T) {
 		w.start()
 		for _, text := range []string{"first", "second\nwith two lines", "third"} {
 			w.say("a", text)
-			w.sleep(collectQuiet - time.Millisecond)
+			w.sleep(collectPause - time.Millisecond)
 		}
 		if n := len(w.model.Requests()); n != 0 {
 			t.Fatalf("the model was asked %d times before it was quiet", n)
@@ -369,7 +369,7 @@ func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
 		w.put(list...)
 		for range 2 { // also when what is in memory has been held against the table
 			w.d.mu.Lock()
-			held := len(w.d.parked["test/a"].waiting)
+			held := len(w.d.suspended["test/a"].waiting)
 			w.d.mu.Unlock()
 			if held != maxOwn {
 				t.Errorf("%d are held in memory, want %d", held, maxOwn)

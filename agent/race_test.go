@@ -196,12 +196,12 @@ func TestOutcomeInterruptsNothing(t *testing.T) {
 func TestStopOvertaken(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []Mode{Steer, Collect, Interrupt} {
-		for _, parked := range []bool{false, true} {
-			t.Run(fmt.Sprint(mode, ", parked ", parked), func(t *testing.T) {
+		for _, suspended := range []bool{false, true} {
+			t.Run(fmt.Sprint(mode, ", suspended ", suspended), func(t *testing.T) {
 				inWorld(t, func(w *world) {
 					sub := w.spawning(ask.New())
 					w.opts.QueueMode = mode
-					if parked {
+					if suspended {
 						w.model.Queue(asksFor("Which?"))
 					} else {
 						w.model.Queue(held(llmtest.Say("never"), make(chan struct{})))
@@ -331,7 +331,7 @@ func TestStopAndApproveAtOnce(t *testing.T) {
 			default:
 				t.Errorf("people were told %q and %q after %d calls", approved, stopped, calls)
 			}
-			if n := len(w.d.parked) + len(w.d.workers); n != 0 {
+			if n := len(w.d.suspended) + len(w.d.workers); n != 0 {
 				t.Errorf("%d sessions are left", n)
 			}
 		})
@@ -405,7 +405,7 @@ func TestDecisionsAtOnce(t *testing.T) {
 				if n := w.model.Left(); n != test.left {
 					t.Errorf("%d steps of the model are left, want %d", n, test.left)
 				}
-				if n := len(w.d.parked) + len(w.d.workers); n != 0 {
+				if n := len(w.d.suspended) + len(w.d.workers); n != 0 {
 					t.Errorf("%d sessions are in memory, want none", n)
 				}
 			})

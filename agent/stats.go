@@ -11,7 +11,7 @@ type Stats struct {
 	Slots     int              // model calls that are made at once, at most
 	Used      int              // of them, now
 	Busy      int              // sessions in which it works
-	Parked    int              // sessions whose turn waits for somebody
+	Suspended int              // sessions whose turn waits for somebody
 	Panics    int64            // turns that were ended by a bug
 	Abandoned int64            // tool calls that go on though they were to end
 	Dropped   map[string]int64 // messages for which there was no room, by account
@@ -28,7 +28,7 @@ func (d *Dispatcher) Stats() Stats {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.Busy, s.Parked = len(d.workers), len(d.parked)
+	s.Busy, s.Suspended = len(d.workers), len(d.suspended)
 	return s
 }
 

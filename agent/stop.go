@@ -49,10 +49,10 @@ func (st *stopper) newStopping(m bus.InboundMessage, e command.Extent) *stopping
 			s.theirs = append(s.theirs, st.pendingLocked(k)...)
 		}
 	}
-	if p, ok := st.parked[s.key]; ok {
+	if p, ok := st.suspended[s.key]; ok {
 		s.waiting = slices.Clone(p.waiting)
 	} else if w, ok := st.workers[s.key]; ok {
-		s.waiting, s.becoming = slices.Clone(w.waiting), slices.Clone(w.taking)
+		s.waiting, s.becoming = slices.Clone(w.waiting), slices.Clone(w.claiming)
 	}
 	return s
 }
@@ -174,11 +174,11 @@ func (st *stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMess
 	for _, k := range append(st.below(key, jobs), key) {
 		gone := func(r bus.Received) bool { return k != key || !isKept(r) }
 		delete(st.queued, k)
-		if p, ok := st.parked[k]; ok && k.Parent() == "" {
+		if p, ok := st.suspended[k]; ok && k.Parent() == "" {
 			p.waiting = slices.DeleteFunc(slices.Clone(p.waiting), gone)
 			st.due(k) // what is kept gets a worker
 		} else {
-			delete(st.parked, k)
+			delete(st.suspended, k)
 		}
 		if w, ok := st.workers[k]; ok {
 			w.waiting = slices.DeleteFunc(w.waiting, gone)

@@ -145,7 +145,7 @@ func TestPending(t *testing.T) {
 		w.waiting[i].Seq = int64(i + 1)
 	}
 	d.workers[w.key] = w
-	w.take()
+	w.claim()
 	var got []int64
 	for _, r := range d.pending(w.key) {
 		got = append(got, r.Seq)

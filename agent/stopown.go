@@ -70,7 +70,7 @@ func (st *stopper) cancelOwn(key session.Key, dropped []bus.Received, ends bool)
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if p, ok := st.parked[key]; ok {
+	if p, ok := st.suspended[key]; ok {
 		p.waiting = slices.DeleteFunc(slices.Clone(p.waiting), gone)
 		if ends {
 			st.due(key)

@@ -19,16 +19,16 @@ type worker struct {
 	wake   chan struct{} // rung when waiting grows
 	resume *session.Turn // an earlier process' turn, to be finished first
 
-	// Guarded by d.mu:
-	waiting  []bus.Received
-	taking   []bus.Received // taken from waiting, and not yet in a transaction
-	arrived  time.Time      // when the newest of waiting came
-	deferred bool           // no room for more that no person wrote: it stays in the inbox
-	told     bool           // the sender knows that waiting is full
-	asker    string         // platform's id of whom the running turn answers
-	parked   bool           // its turn waits, and another worker will go on with it
-	alone    bool           // no other message joins its turn: see bus.Origin.Standalone
-	proof    chan struct{}  // closed once it need not be tried alone any more; nil: it need not
+	// Guarded by the pool's mu:
+	waiting   []bus.Received
+	claiming  []bus.Received // taken from waiting, and not yet in a transaction
+	arrived   time.Time      // when the newest of waiting came
+	deferred  bool           // no room for more that no person wrote: it stays in the inbox
+	told      bool           // the sender knows that waiting is full
+	asker     string         // platform's id of whom the running turn answers
+	suspended bool           // its turn waits, and another worker will go on with it
+	alone     bool           // no other message joins its turn: see bus.Origin.Standalone
+	proof     chan struct{}  // closed once it need not be tried alone any more; nil: it need not
 
 	// The worker's own:
 	unanswered []string                // platform's ids of messages that an interrupted turn has left
@@ -49,7 +49,7 @@ func (w *worker) run(ctx context.Context) error {
 			return err
 		}
 	}
-	for !w.parked {
+	for !w.suspended {
 		batch := w.next(ctx)
 		if batch == nil {
 			break
@@ -74,9 +74,9 @@ func (w *worker) next(ctx context.Context) []bus.Received {
 			d.mu.Unlock()
 			return nil
 		}
-		wait := w.quiet() - d.env.Now().Sub(w.arrived)
+		wait := w.debounce() - d.env.Now().Sub(w.arrived)
 		if wait <= 0 {
-			batch := w.take()
+			batch := w.claim()
 			d.mu.Unlock()
 			return batch
 		}
@@ -92,22 +92,22 @@ func (w *worker) next(ctx context.Context) []bus.Received {
 	}
 }
 
-// quiet returns how long nothing must have come before a turn begins. d.mu is held.
-func (w *worker) quiet() time.Duration {
+// debounce returns how long nothing must have come before a turn begins. The pool's mu is held.
+func (w *worker) debounce() time.Duration {
 	if w.waiting[0].Message.Origin.Standalone() {
 		return 0
 	}
 	if w.pool.mode(w.key) == Collect {
-		return collectQuiet
+		return collectPause
 	}
 	if w.waiting[0].Message.Album != "" {
-		return albumQuiet
+		return albumPause
 	}
 	return w.pool.config().Debounce[w.waiting[0].Message.From.Account]
 }
 
-// take removes what belongs into one turn from waiting. d.mu is held.
-func (w *worker) take() []bus.Received {
+// claim removes what belongs into one turn from waiting. The pool's mu is held.
+func (w *worker) claim() []bus.Received {
 	n := 1
 	w.alone = w.waiting[0].Message.Origin.Standalone()
 	switch mode := w.pool.mode(w.key); {
@@ -119,16 +119,16 @@ func (w *worker) take() []bus.Received {
 			n++
 		}
 	}
-	w.taking, w.waiting = w.waiting[:n:n], w.waiting[n:]
-	w.listen(w.taking)
-	return w.taking
+	w.claiming, w.waiting = w.waiting[:n:n], w.waiting[n:]
+	w.listen(w.claiming)
+	return w.claiming
 }
 
 // hasFiles reports whether r, or what it quotes, has files.
 func hasFiles(r bus.Received) bool { return attachment.HasFiles(r.Message) }
 
 // joined reports whether people see the waiting message n and the one before it as one: parts of
-// an album, a new wording, or a text that was sent in pieces. d.mu is held.
+// an album, a new wording, or a text that was sent in pieces. The pool's mu is held.
 func (w *worker) joined(n int) bool {
 	a, b := &w.waiting[n-1], &w.waiting[n]
 	if a.Message.Sender.ID != b.Message.Sender.ID || b.Message.Origin.Standalone() {
@@ -147,8 +147,8 @@ func (w *worker) joined(n int) bool {
 		len(a.Message.Attachments)+len(b.Message.Attachments) == 0
 }
 
-// albumQuiet is how long no further part of an album must have come before it is complete.
-const albumQuiet = 700 * time.Millisecond
+// albumPause is how long no further part of an album must have come before it is complete.
+const albumPause = 700 * time.Millisecond
 
 // Next implements [Mailbox].
 func (w *worker) Next(files bool) []bus.Received {
@@ -159,13 +159,13 @@ func (w *worker) Next(files bool) []bus.Received {
 		!files && slices.ContainsFunc(w.waiting[:n], hasFiles) {
 		return nil
 	}
-	w.taking, w.waiting = w.waiting[:n:n], w.waiting[n:]
-	return w.taking
+	w.claiming, w.waiting = w.waiting[:n:n], w.waiting[n:]
+	return w.claiming
 }
 
 // asked returns how many waiting messages a turn that answers a person may take: those that come
-// before the first that begins a turn by itself, as in a group each one of somebody else does. d.mu
-// is held.
+// before the first that begins a turn by itself, as in a group each one of somebody else does. The
+// pool's mu is held.
 func (w *worker) asked(person string) int {
 	i := slices.IndexFunc(w.waiting, func(r bus.Received) bool {
 		return r.Message.Origin.Standalone() || isOthers(r.Message, person)
@@ -177,7 +177,7 @@ func (w *worker) asked(person string) int {
 }
 
 // isOther reports whether r is a question in a group by somebody whom the running turn does not
-// answer. d.mu is held.
+// answer. The pool's mu is held.
 func (w *worker) isOther(r bus.Received) bool {
 	return isOthers(r.Message, w.asker)
 }
@@ -187,7 +187,7 @@ func isOthers(m bus.InboundMessage, person string) bool {
 	return m.Group && m.Origin.Kind == bus.Person && m.Sender.ID != person
 }
 
-// listen notes whom the turn with batch answers. d.mu is held.
+// listen notes whom the turn with batch answers. The pool's mu is held.
 func (w *worker) listen(batch []bus.Received) {
 	for _, r := range batch {
 		if r.Message.Origin.Kind == bus.Person {
@@ -202,12 +202,12 @@ func (w *worker) Claimed(err error) {
 	defer w.pool.mu.Unlock()
 	if err != nil {
 		gone, _ := errors.AsType[turn.GoneError](err)
-		left := slices.DeleteFunc(slices.Clone(w.taking), func(r bus.Received) bool {
+		left := slices.DeleteFunc(slices.Clone(w.claiming), func(r bus.Received) bool {
 			return slices.Contains(gone, r.Seq)
 		})
 		w.waiting = append(left, w.waiting...)
 	}
-	w.taking = nil
+	w.claiming = nil
 	if err == nil {
 		w.prove(false)
 	}
@@ -220,7 +220,7 @@ func (w *worker) drop(batch []bus.Received) {
 	}
 	w.pool.mu.Lock()
 	defer w.pool.mu.Unlock()
-	w.taking = slices.DeleteFunc(slices.Clone(w.taking), dropped)
+	w.claiming = slices.DeleteFunc(slices.Clone(w.claiming), dropped)
 	w.waiting = slices.DeleteFunc(slices.Clone(w.waiting), dropped)
 }
 
@@ -251,7 +251,7 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 		w.drop(batch)
 	}
 	if err == nil && out.State == turn.Suspended {
-		d.park(w, &out)
+		d.suspend(w, &out)
 	}
 	d.mu.Lock()
 	w.cancel = nil

@@ -46,12 +46,12 @@ func (t *runner) abandon(ctx context.Context, batch []bus.Received, cause error)
 }
 
 // guarded runs t. A panic ends this turn and nothing else.
-func (t *runner) guarded(ctx context.Context, batch []bus.Received) (err error) {
+func (t *runner) recovering(ctx context.Context, batch []bus.Received) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			t.logger().ErrorContext(ctx, "turn panicked", "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()), "panics", t.env.Counters.Panics.Add(1))
-			t.box.Claimed(errPanic)
+			t.mailbox.Claimed(errPanic)
 			err = t.refuse(ctx, batch, SayPanic)
 		}
 	}()
@@ -99,7 +99,7 @@ func (GoneError) Is(target error) bool { return target == ErrGone }
 func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	defer func() {
 		if err != nil {
-			t.box.Claimed(err)
+			t.mailbox.Claimed(err)
 		}
 	}()
 	if slices.ContainsFunc(batch, isGuilty) {
@@ -136,12 +136,12 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 		if err := r.touch(tx); err != nil {
 			return err
 		}
-		return t.take(tx, &begun, batch)
+		return t.claim(tx, &begun, batch)
 	})
 	if err != nil {
 		return err
 	}
-	t.box.Claimed(nil)
+	t.mailbox.Claimed(nil)
 	if gone {
 		return ErrGone
 	}

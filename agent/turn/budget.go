@@ -111,7 +111,7 @@ func (t *costs) commit(
 		}
 		return t.account(tx)
 	})
-	t.box.Claimed(err)
+	t.mailbox.Claimed(err)
 	if err == nil {
 		for _, h := range t.bill.holds {
 			h.Release()

@@ -21,9 +21,9 @@ func same(c llm.ToolCall, result string) sameness {
 	return sha256.Sum256([]byte(c.Name + "\x00" + compactJSON(c.Arguments) + "\x00" + result))
 }
 
-// guardLoop counts how often the call has had this result since somebody has said something, and
+// detectLoop counts how often the call has had this result since somebody has said something, and
 // returns what the model is told.
-func (t *round) guardLoop(c llm.ToolCall, result string) string {
+func (t *round) detectLoop(c llm.ToolCall, result string) string {
 	if t.seen == nil {
 		t.seen = make(map[sameness]int)
 	}
@@ -55,7 +55,7 @@ func (t *round) recount(messages []llm.Message) {
 		}
 		if c, ok := calls[m.ToolCallID]; ok && m.Role == llm.ToolRole {
 			text := strings.TrimSuffix(strings.TrimSuffix(m.Text, NoteLoop), NoteLoopEnded)
-			t.guardLoop(c, text)
+			t.detectLoop(c, text)
 		}
 	}
 	if t.rounds >= t.maxRounds() {

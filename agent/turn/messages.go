@@ -21,22 +21,22 @@ func (t *reader) userMessages(ctx context.Context, batch []bus.Received) []llm.M
 	if len(batch) == 0 {
 		return nil
 	}
-	heard := t.overheard(ctx, batch[len(batch)-1])
+	said := t.ambient(ctx, batch[len(batch)-1])
 	if !t.numbered {
 		var list []llm.Message
 		for len(batch) > 0 {
 			var context, part []bus.Received
-			context, heard = upTo(heard, batch[0].Seq)
+			context, said = upTo(said, batch[0].Seq)
 			part, batch = batch, nil
-			if len(heard) > 0 {
-				part, batch = upTo(part, heard[0].Seq)
+			if len(said) > 0 {
+				part, batch = upTo(part, said[0].Seq)
 			}
 			list = append(list, prompt.Ambient(context, t.zone())...)
 			list = append(list, t.asQuestions(ctx, part)...)
 		}
 		return list
 	}
-	return append(prompt.Ambient(heard, t.zone()), prompt.Numbered(t.asQuestions(ctx, batch))...)
+	return append(prompt.Ambient(said, t.zone()), prompt.Numbered(t.asQuestions(ctx, batch))...)
 }
 
 // upTo cuts list before the first message that came after the one with the given Seq.
@@ -61,9 +61,9 @@ func (t *reader) asQuestions(ctx context.Context, list []bus.Received) (seen []l
 	return seen
 }
 
-// overheard returns what was said in the group before r, and not to the agent. It is for the
+// ambient returns what was said in the group before r, and not to the agent. It is for the
 // conversation itself, not for a sub-agent.
-func (t *reader) overheard(ctx context.Context, r bus.Received) []bus.Received {
+func (t *reader) ambient(ctx context.Context, r bus.Received) []bus.Received {
 	if !r.Message.Group || !t.trigger.Origin.Interactive() {
 		return nil
 	}

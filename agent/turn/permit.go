@@ -23,23 +23,18 @@ type asks struct {
 	result   tool.Result // of the call that waits; its Commit happens when the turn begins to wait
 }
 
-// A verdict says what becomes of a call, as far as can be seen before it is made.
-type verdict policy.Decision
-
-// now reports whether the call can be decided on without asking anybody.
-func (v verdict) now() bool { return policy.Decision(v) != policy.Ask }
-
-// verdict returns what becomes of c. One that can't be made needs no approval.
-func (t *permissions) verdict(c llm.ToolCall) verdict {
+// foresee returns what becomes of c, as far as that is known before it is made. A call that can't
+// be made needs no approval.
+func (t *permissions) foresee(c llm.ToolCall) policy.Decision {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
-		return verdict(policy.Allow)
+		return policy.Allow
 	}
 	args, err := t.tools.Arguments(c.Name, c.Arguments)
 	if err != nil {
-		return verdict(policy.Allow)
+		return policy.Allow
 	}
-	return verdict(t.ruling(found, t.toolCall(c.ID, args)))
+	return t.ruling(found, t.toolCall(c.ID, args))
 }
 
 // ruling returns what becomes of a call: what the rules say, but for one that others than the
@@ -115,7 +110,7 @@ func (t *permissions) approves(q *question.Question, c llm.ToolCall) bool {
 		return false
 	}
 	args, err := t.tools.Arguments(c.Name, c.Arguments)
-	return err == nil && t.verdict(c) != verdict(policy.Deny) &&
+	return err == nil && t.foresee(c) != policy.Deny &&
 		q.Subject == Approvable(found, t.toolCall(c.ID, args)).Subject()
 }
 
@@ -176,7 +171,7 @@ func article(r bus.Role) string {
 // could not have made, needs an approval.
 type provenance struct {
 	sources []string // such as "the page https://…", the first ones
-	least   bus.Role // of those who were overheard; "" if nobody was
+	least   bus.Role // of those who were not talking to the agent; "" if there are none
 }
 
 // maxSources is how many sources a request names.

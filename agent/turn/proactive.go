@@ -176,9 +176,9 @@ func (t *reader) proactiveMessage(m bus.InboundMessage, when string) string {
 const ReminderRule = ". Your answer is the reminder: tell the user what it is about, " +
 	"friendly and in a sentence or two"
 
-// keepScope lets a turn in the conversation work with the memory of that, whoever has begun it:
-// who posts to a hook is nobody whose memory the conversation could have from now on.
-func (t *turn) keepScope(ctx context.Context) error {
+// useConversationScope lets a turn in the conversation work with the memory of that, whoever has
+// begun it: who posts to a hook is nobody whose memory the conversation could have from now on.
+func (t *turn) useConversationScope(ctx context.Context) error {
 	s, err := t.env.sessions.Summary(t.env.DB.Read(context.WithoutCancel(ctx)), t.Session)
 	if err == nil && s.Scope != "" {
 		t.Scope = s.Scope

@@ -75,9 +75,10 @@ const (
 
 // Run runs a turn until it ends, waits for somebody or is left to the next process. An error says
 // that the store is lost: any other error ends the turn, and the chat is told.
-func Run(ctx context.Context, env *Env, s Start, box Mailbox) (Outcome, error) {
+func Run(ctx context.Context, env *Env, s Start, mailbox Mailbox) (Outcome, error) {
 	t := &runner{lease: s.Lease, began: env.Now()}
-	t.turn = turn{Turn: s.Turn, env: env, box: box, settings: s.Settings, unanswered: s.Unanswered}
+	t.turn = turn{Turn: s.Turn, env: env, mailbox: mailbox, settings: s.Settings,
+		unanswered: s.Unanswered}
 	t.numbered = s.Numbered
 	out, err := t.attempt(ctx, s.Messages)
 	if err != nil && !store.IsLost(err) {
@@ -99,13 +100,13 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out Outcome
 	t.clock.goOn()
 	defer t.clock.stand()
 	ctx, ended := t.env.Calls.Observer.Turn(ctx, t.beginning(batch))
-	err = t.guarded(ctx, batch)
+	err = t.recovering(ctx, batch)
 	t.hide()
 	ended(t.ending(err))
 	switch {
 	case errors.Is(err, ErrGone):
 		return out, nil // dropped before it began
-	case errors.Is(err, errParked):
+	case errors.Is(err, errSuspended):
 		t.showEnd(true)
 		t.First = false // there is more in the transcript by now than what it began with
 		return Outcome{State: Suspended, Question: t.asked, Answers: t.answers}, nil
@@ -159,7 +160,7 @@ func (t *runner) beginning(batch []bus.Received) observe.TurnBegin {
 func (t *runner) ending(err error) observe.TurnEnd {
 	e := observe.TurnEnd{Turn: t.ID, State: t.ended, Rounds: t.rounds}
 	switch {
-	case errors.Is(err, errParked), errors.Is(err, errDraining), errors.Is(err, ErrGone):
+	case errors.Is(err, errSuspended), errors.Is(err, errDraining), errors.Is(err, ErrGone):
 	case errors.Is(err, session.ErrEnded):
 		e.State = session.Stopped
 	default:

@@ -13,12 +13,12 @@ import (
 	"gateway/store/fault"
 )
 
-// errParked reports that a turn waits for somebody.
-var errParked = errors.New("turn waits")
+// errSuspended reports that a turn waits for somebody.
+var errSuspended = errors.New("turn waits")
 
-// parkFor writes what the call c waits for, and reports errParked. A result that can't come about
-// is written at once instead.
-func (t *round) parkFor(ctx context.Context, c llm.ToolCall, a *asks) error {
+// suspendFor writes what the call c waits for, and reports errSuspended. A result that can't come
+// about is written at once instead.
+func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	q := &a.question
 	q.Session, q.Turn, q.Call, q.Address = string(t.Session), t.ID, c.ID, t.Address
 	if q.Kind == question.Approve {
@@ -58,7 +58,7 @@ func (t *round) parkFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	}
 	fault.Point("parked")
 	t.asked = *q
-	return errParked
+	return errSuspended
 }
 
 // putPrompts asks q in the conversation, and, if nobody there need be somebody who may decide, also
@@ -95,9 +95,9 @@ func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, erro
 	}
 	t.woken = true
 	switch q.State {
-	case question.Open: // of a turn that was killed before it was parked in memory
+	case question.Open: // of a turn that was killed before it was suspended in memory
 		t.asked = *q
-		return true, errParked
+		return true, errSuspended
 	case question.Granted:
 		err = t.useGrant(ctx, c, q)
 	case question.Used: // killed while the call ran
@@ -116,7 +116,7 @@ func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, erro
 	if err != nil || ctx.Err() != nil {
 		return true, err
 	}
-	if rest := open[1:]; len(rest) > 0 && t.box.HasNews() {
+	if rest := open[1:]; len(rest) > 0 && t.mailbox.HasNews() {
 		err = t.write(ctx, prompt.CloseCalls(t.history, ResultSkipped)...)
 	} else {
 		err = t.runCalls(ctx, rest)

@@ -18,6 +18,7 @@ import (
 	"gateway/agent/attachment"
 	"gateway/agent/llm"
 	"gateway/agent/observe"
+	"gateway/agent/policy"
 	"gateway/agent/prompt"
 	"gateway/agent/question"
 	"gateway/agent/tool"
@@ -76,12 +77,12 @@ func (t *round) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	free := true
 	for i, c := range calls {
 		names[i] = c.Name
-		free = free && t.effect(c) == tool.Pure && t.verdict(c).now()
+		free = free && t.effect(c) == tool.Pure && t.foresee(c) != policy.Ask
 	}
 	t.show(t.partial, "Using "+strings.Join(names, ", ")+" …")
 	if !free || len(calls) == 1 {
 		for i, c := range calls {
-			if i > 0 && t.box.HasNews() {
+			if i > 0 && t.mailbox.HasNews() {
 				return t.write(ctx, prompt.CloseCalls(t.history, ResultSkipped)...)
 			}
 			done, ok := t.call(ctx, c, nil)
@@ -317,13 +318,13 @@ func (t *round) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool
 
 var errToolTimeout = errors.New("the tool takes too long")
 
-// conclude writes what a call has come to. It reports errParked if the turn waits from now on.
+// conclude writes what a call has come to. It reports errSuspended if the turn waits from now on.
 func (t *round) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 	switch {
 	case d.asks != nil:
-		return t.parkFor(ctx, c, d.asks)
+		return t.suspendFor(ctx, c, d.asks)
 	case d.result.Wait != nil:
-		return t.parkFor(ctx, c, t.waits(d.result))
+		return t.suspendFor(ctx, c, t.waits(d.result))
 	}
 	r := d.result
 	if r.Commit == nil {
@@ -357,9 +358,9 @@ func (t *round) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 // result returns r as the model sees it.
 func (t *round) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.Message {
 	text := prompt.Frame(r.Foreign, r.Text) + t.storeFiles(c, r.Files)
-	m := prompt.ToolResult(c, t.guardLoop(c, t.capped(text)))
+	m := prompt.ToolResult(c, t.detectLoop(c, t.capped(text)))
 	for _, im := range r.Images {
-		kept, err := t.keepImage(ctx, im)
+		kept, err := t.storeImage(ctx, im)
 		if err != nil {
 			t.logger().Warn("image of a tool not kept", "tool", c.Name, "err", err)
 			m.Text += "\n[an image that can't be shown: " + prompt.SourceName(im.Name) + ": " +
@@ -387,8 +388,8 @@ func (t *round) storeFiles(c llm.ToolCall, files []tool.File) string {
 	return b.String()
 }
 
-// keepImage stores im among the files of the conversation, in the size that models take.
-func (t *round) keepImage(ctx context.Context, im tool.Image) (llm.Image, error) {
+// storeImage stores im among the files of the conversation, in the size that models take.
+func (t *round) storeImage(ctx context.Context, im tool.Image) (llm.Image, error) {
 	data, kind, err := t.env.Attachments.Fit(ctx, t.Address, im.Data)
 	if err != nil {
 		return llm.Image{}, err

@@ -25,7 +25,7 @@ import (
 type turn struct {
 	session.Turn
 	env      *Env
-	box      Mailbox
+	mailbox  Mailbox
 	settings *Settings
 
 	trigger    bus.InboundMessage // began the turn: its Origin says for what
@@ -144,14 +144,14 @@ func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 	t.Scope = memory.ScopeOf(batch[len(batch)-1].Message)
 	t.setTrigger(batch[0].Message)
 	if t.trigger.Origin.Standalone() {
-		if err := t.keepScope(ctx); err != nil {
+		if err := t.useConversationScope(ctx); err != nil {
 			return err
 		}
 	}
 	if err := t.findZone(ctx); err != nil {
 		return err
 	}
-	t.hear(batch)
+	t.addWriters(batch)
 	if resumed { // it may have waited while it was to answer for an interrupted one, too
 		for _, id := range t.unanswered {
 			if !slices.Contains(t.answers, id) {
@@ -175,8 +175,9 @@ func (t *turn) setTrigger(first bus.InboundMessage) {
 	}
 }
 
-// hear notes who wrote batch, which the turn takes. What one of them may not do, it may not do.
-func (t *runner) hear(batch []bus.Received) {
+// addWriters notes who wrote batch, which the turn claims. What one of them may not do, the turn
+// may not do.
+func (t *runner) addWriters(batch []bus.Received) {
 	t.seen = nil // what was looked at may be worth another look now
 	for _, r := range batch {
 		if t.tools == nil || !r.Message.Role.AtLeast(t.role) {
@@ -248,10 +249,10 @@ const maxContinued = 3
 
 // answer sends m. If the person has said more meanwhile, the turn goes on with that.
 func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err error) {
-	batch := t.box.Next(false)
+	batch := t.mailbox.Next(false)
 	more, r, err := t.loadMessages(ctx, batch)
 	if err != nil {
-		t.box.Claimed(err)
+		t.mailbox.Claimed(err)
 		return false, err
 	}
 	out := t.outbound(m.Text)
@@ -296,7 +297,7 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 	}
 	t.recall(append([]llm.Message{m}, more...)...)
 	t.answers = nil
-	t.hear(batch)
+	t.addWriters(batch)
 	t.ReplyTo = Quoted(batch[len(batch)-1].Message)
 	t.partial, t.closing, t.continued, t.blanks = "", "", 0, 0
 	t.showBegin()
@@ -309,7 +310,7 @@ func (t *runner) boundary(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // shows at the next model call
 	}
-	if batch := t.box.Next(true); len(batch) > 0 {
+	if batch := t.mailbox.Next(true); len(batch) > 0 {
 		err := t.hand(ctx, batch)
 		var messages []llm.Message
 		var r recalled
@@ -317,7 +318,7 @@ func (t *runner) boundary(ctx context.Context) error {
 			messages, r, err = t.loadMessages(ctx, batch)
 		}
 		if err != nil {
-			t.box.Claimed(err)
+			t.mailbox.Claimed(err)
 			return err
 		}
 		err = t.txSoon(ctx, func(tx *store.Tx) error {
@@ -333,7 +334,7 @@ func (t *runner) boundary(ctx context.Context) error {
 			return err
 		}
 		t.recall(messages...)
-		t.hear(batch)
+		t.addWriters(batch)
 		t.ReplyTo = Quoted(batch[len(batch)-1].Message)
 	}
 	return nil
@@ -369,12 +370,12 @@ func (t *conversation) append(
 	if err := t.env.sessions.Append(tx, st, t.env.Now(), m...); err != nil {
 		return err
 	}
-	return t.take(tx, st, batch)
+	return t.claim(tx, st, batch)
 }
 
-// take takes batch, and what was heard before it, out of the inbox. It reports a GoneError if some
-// of it waits no more.
-func (t *conversation) take(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
+// claim takes batch, and what others said before it, out of the inbox. It reports a GoneError if
+// some of it waits no more.
+func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
 	var gone GoneError
 	for _, r := range batch {
 		ok, err := t.env.Inbox.Take(tx, r.Seq, st.ID)
@@ -388,7 +389,7 @@ func (t *conversation) take(tx *store.Tx, st *session.Turn, batch []bus.Received
 	if gone != nil {
 		return gone
 	}
-	// A turn that begins by itself does not show what was heard: the next question shall.
+	// A turn that begins by itself does not show what others said: the next question does.
 	if len(batch) > 0 && batch[0].Message.Group && t.trigger.Origin.Interactive() {
 		last := batch[len(batch)-1]
 		return t.env.Inbox.ForgetHeard(tx, last.Message.From, last.Seq)

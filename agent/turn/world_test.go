@@ -97,7 +97,7 @@ func (w *world) tools(tools ...tool.Tool) {
 // turn returns a turn of an owner that has not begun.
 func (w *world) turn(key session.Key) *runner {
 	t := new(runner)
-	t.turn = turn{env: w.env, box: nobody{}, settings: &w.settings, role: bus.Owner,
+	t.turn = turn{env: w.env, mailbox: nobody{}, settings: &w.settings, role: bus.Owner,
 		tools: w.env.Tools}
 	t.Session, t.Address = key, at("a")
 	return t

@@ -164,7 +164,11 @@
 //	agent/extract         decodes files in processes of their own: document gets the text,
 //	                      picture makes images fit for a model
 //	agent/command         slash commands, each on a goroutine of its own
-//	agent                 dispatcher, turn, prompt
+//	agent/modelcall       slots, budgets and costs of model calls; agent/observe measures them
+//	agent/attachment      what models learn of the files that people send
+//	agent/heartbeat       for whom a heartbeat is
+//	agent/turn            the work on one answer
+//	agent                 the dispatcher: inbox, a worker per session, turn.Run
 //	channels              what a channel is: the contract between gateway and platforms
 //	channels/gate         who gets into the inbox, and as whom; people and pairings
 //	channels/router       brings the outbox to the platforms

@@ -161,7 +161,7 @@ var (
 		"Model calls that are made now.")
 	descBusy = desc("gateway_sessions_busy",
 		"Sessions in which the agent works.")
-	descParked = desc("gateway_sessions_parked",
+	descSuspended = desc("gateway_sessions_parked",
 		"Sessions whose turn waits for somebody.")
 	descReloads = desc("gateway_config_reloads_total",
 		"How often the configuration was read again, by what came of it.", "outcome")
@@ -231,7 +231,7 @@ func (g *gauges) collectAgent(out chan<- prometheus.Metric) {
 	gauge(out, descSlots, float64(s.Slots))
 	gauge(out, descUsed, float64(s.Used))
 	gauge(out, descBusy, float64(s.Busy))
-	gauge(out, descParked, float64(s.Parked))
+	gauge(out, descSuspended, float64(s.Suspended))
 	total(out, descPanics, s.Panics)
 	gauge(out, descAbandoned, float64(s.Abandoned))
 	done, vain := g.from.Reloads()

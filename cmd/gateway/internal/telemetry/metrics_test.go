@@ -37,7 +37,7 @@ func newTestMetrics(t *testing.T) (*Metrics, *Sources) {
 	})
 	from := &Sources{
 		DB: db, Path: path, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(),
-		Agent:    func() agent.Stats { return agent.Stats{Slots: 64, Used: 2, Busy: 3, Parked: 1} },
+		Agent:    func() agent.Stats { return agent.Stats{Slots: 64, Used: 2, Busy: 3, Suspended: 1} },
 		DiskFree: func() (uint64, error) { return 12345, nil },
 		Reloads:  func() (int64, int64) { return 4, 1 },
 		Budget: func(store.Queryer) (map[string]float64, error) {

@@ -15,12 +15,12 @@ import (
 	"gateway/store"
 )
 
-// A turn that waits for somebody is parked: it has no worker, and what is left of it in memory
+// A turn that waits for somebody is suspended: it has no worker, and what is left of it in memory
 // is its place. Only the goroutine that hands messages out decides its question, or hears that
 // a command has, and then gives it a worker again.
 
-// parked is the place of a turn that waits.
-type parked struct {
+// suspended is the place of a turn that waits.
+type suspended struct {
 	turn     session.Turn
 	question question.Question
 	waiting  []bus.Received // that came meanwhile, and are for the turn or those after it
@@ -30,13 +30,13 @@ type parked struct {
 	answers []string // platform's ids of the messages that it was to answer when it began to wait
 }
 
-// reviewDue looks at the parked turns for which something may have changed.
+// reviewDue looks at the suspended turns for which something may have changed.
 func (d *Dispatcher) reviewDue(ctx, work context.Context) error {
 	d.mu.Lock()
 	keys := d.dueKeys
 	d.dueKeys = nil
 	now := d.opts.Now()
-	for key, p := range d.parked {
+	for key, p := range d.suspended {
 		if !now.Before(p.question.Expires) {
 			keys = append(keys, key)
 		}
@@ -50,8 +50,8 @@ func (d *Dispatcher) reviewDue(ctx, work context.Context) error {
 	return nil
 }
 
-// review decides the question of a parked turn, if that can be done, and lets the turn go on once
-// it is decided.
+// review decides the question of a suspended turn, if that can be done, and lets the turn go on
+// once it is decided.
 func (d *Dispatcher) review(ctx, work context.Context, key session.Key) error {
 	p, err := d.passJobs(ctx, work, key)
 	if p == nil || err != nil {
@@ -76,7 +76,7 @@ func (d *Dispatcher) review(ctx, work context.Context, key session.Key) error {
 	p.turn.Epoch = d.lease.Epoch
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.parked, key)
+	delete(d.suspended, key)
 	w := &worker{waiting: p.waiting, arrived: d.opts.Now(), told: p.told,
 		deferred: p.deferred}
 	if !ended {
@@ -88,11 +88,11 @@ func (d *Dispatcher) review(ctx, work context.Context, key session.Key) error {
 	return nil
 }
 
-// passJobs lets what is due begin beside a parked turn, also if it has come before that waited, and
-// returns the place of that; nil if there is none.
-func (d *Dispatcher) passJobs(ctx, work context.Context, key session.Key) (*parked, error) {
+// passJobs lets what is due begin beside a suspended turn, also if it has come before that waited,
+// and returns the place of that; nil if there is none.
+func (d *Dispatcher) passJobs(ctx, work context.Context, key session.Key) (*suspended, error) {
 	d.mu.Lock()
-	p, ok := d.parked[key]
+	p, ok := d.suspended[key]
 	if !ok {
 		d.mu.Unlock()
 		return nil, nil
@@ -125,7 +125,7 @@ type decision struct {
 
 // decide decides q, if the time or a waiting message does that.
 func (d *Dispatcher) decide(
-	ctx context.Context, p *parked, q *question.Question,
+	ctx context.Context, p *suspended, q *question.Question,
 ) (bool, error) {
 	made := decision{state: question.Expired, answer: turn.ResultNobody, take: -1}
 	if q.Kind == question.Approve {
