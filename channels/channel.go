@@ -1,10 +1,10 @@
 // Package channels has the contract between the gateway and the chat platforms.
 //
-// A [Channel] is one account on one platform. Its package translates and does nothing else; what
-// a platform can do besides sending text, its channel says by optional interfaces such as [Editor].
-// What is the same for all platforms is done once, in the packages below: gate decides what gets
-// into the inbox, router brings the outbox to the platforms in order and exactly once, supervisor
-// keeps a channel running, and media keeps the files that come and go.
+// A [Channel] is one account on one platform. Its package translates and does nothing else; what a
+// platform can do besides sending text, its channel says by optional interfaces such as [Editor].
+// Everything that is the same for all platforms is done once, in the packages below: gate decides
+// what gets into the inbox, router brings the outbox to the platforms in order and exactly once,
+// supervisor keeps a channel running, and media keeps the files that come and go.
 package channels
 
 import (
@@ -109,7 +109,7 @@ type Batch struct {
 // An Editor is a [Channel] that can replace the text of a message it sent.
 type Editor interface {
 	// Edit replaces the text (Markdown) of the message that Send named id.
-	// Setting the text it already has is no error. It reports ErrRefused when the message
+	// Setting the text it already has is not an error. It reports ErrRefused when the message
 	// can't be edited (any more), *RateError or any other error like Send.
 	Edit(ctx context.Context, to bus.Address, id, text string) error
 }
@@ -129,8 +129,8 @@ type Finder interface {
 type Drafter interface {
 	// Draft shows text (Markdown, within the limits of a part) as being written in the conversation.
 	// It replaces the last draft of the same stream, and disappears when the answer is sent. It
-	// reports ErrRefused where drafts are not possible (edits are used there), *RateError or any other
-	// error like Send.
+	// reports ErrRefused where drafts are not possible (edits are used there), *RateError or any
+	// other error like Send.
 	Draft(ctx context.Context, to bus.Address, stream, text string) error
 }
 

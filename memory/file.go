@@ -67,7 +67,7 @@ func decode(s Scope, data []byte, now time.Time) (Entry, error) {
 
 // Sync appends to the history file of a scope the entries after its last. It may be called after a
 // kill at any time: what was written in part is written anew. Nothing that a person has written is
-// changed, but for a newline at the end. A file that is missing is made of all entries.
+// changed, except for a newline at the end. A file that is missing is made of all entries.
 func (m *Memory) Sync(ctx context.Context, s Scope) error {
 	unlock, err := m.lock(ctx, s)
 	if err != nil {

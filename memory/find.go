@@ -12,7 +12,7 @@ import (
 	"gateway/store"
 )
 
-// What a search reads at most, so that what it costs doesn't depend on how much there is.
+// The bounds of a search, so that its cost doesn't depend on how much there is.
 const (
 	maxList       = 1000   // newest rows of a word
 	maxScan       = 30_000 // occurrences of common words that are compared

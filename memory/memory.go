@@ -142,7 +142,7 @@ func (m *Memory) lock(ctx context.Context, s Scope) (unlock func(), err error) {
 }
 
 // A Space is what the agent knows of one scope. Nothing of another is seen or changed through it.
-// Its methods fail if the scope's name is none that [ParseScope] takes.
+// Its methods fail if [ParseScope] refuses the scope's name.
 type Space struct {
 	m     *Memory
 	scope Scope

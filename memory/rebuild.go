@@ -22,7 +22,7 @@ type Rebuilt struct {
 	Changed int      // whose text, time or session was another one
 	Added   int      // that the table did not have
 	Removed int      // that the file has no more
-	Bad     []string // lines that are no entries, with their numbers; they stay in the file
+	Bad     []string // lines that are not entries, with their numbers; they stay in the file
 }
 
 // Rebuild makes the entries of a scope what a person has made of its history file: lines may be
@@ -92,7 +92,7 @@ func (r *rebuild) count(ctx context.Context) error {
 		"(SELECT id FROM memory_scopes WHERE name = $1)", string(r.s)).Scan(&r.Entries)
 }
 
-// named finds the cursor in a line that is no JSON.
+// named finds the cursor in a line that is not JSON.
 var named = regexp.MustCompile(`"?cursor"?\s*[:=]\s*"?([0-9]{1,15})`)
 
 const maxBad = 100 // of the lines that are reported

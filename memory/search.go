@@ -38,8 +38,8 @@ const (
 	maxTerms     = 24   // words of a query that count
 )
 
-// Search returns the facts and history entries that fit query best, the best first. What has all of
-// its words comes first; a word* stands for all words that begin so.
+// Search returns the facts and history entries that fit query best, the best first. Those that have
+// all of its words come first; a word* stands for all words that begin so.
 func (s *Space) Search(q store.Queryer, query string, limit int) ([]Hit, error) {
 	limit = min(cmp.Or(max(limit, 0), defaultLimit), maxLimit)
 	st, err := s.state(q)

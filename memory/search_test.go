@@ -113,7 +113,7 @@ func TestExcerpt(t *testing.T) {
 	}
 }
 
-// The index finds exactly what a look at each entry finds, whatever was changed before.
+// The index finds exactly what a check of each entry finds, whatever was changed before.
 func TestSearchFindsAll(t *testing.T) {
 	f := newFixture(t)
 	vocabulary := []string{"apple", "Äpfel", "pear", "кот", "会议", "议题", "x1", "naïve", "🎉", "a", "s"}

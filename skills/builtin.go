@@ -11,7 +11,7 @@ import (
 //go:embed builtin
 var builtins embed.FS
 
-// readBuiltin reads the built-in skills. What is wrong with one is a bug that the tests find.
+// readBuiltin reads the built-in skills. A mistake in one is a bug that the tests find.
 func readBuiltin() []*cachedSkill {
 	entries, err := builtins.ReadDir("builtin")
 	if err != nil {

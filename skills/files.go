@@ -29,7 +29,7 @@ type File struct {
 	Name   string // below the skill's folder, with slashes
 	Size   int64  // bytes
 	Script bool   // it can be run, or is made for that
-	Odd    string // what it is if it is no file, such as "a link"; "" otherwise
+	Odd    string // what it is if it is not a file, such as "a link"; "" otherwise
 
 	run bool // its mode says that it can be run
 }
@@ -117,7 +117,7 @@ func walk(f folder) ([]File, error) {
 	return files, err
 }
 
-// odd says what it is that is no file.
+// odd says what it is that is not a file.
 func odd(mode fs.FileMode) string {
 	switch {
 	case mode.IsRegular():

@@ -117,8 +117,8 @@ func openSkills(root *os.Root, name string) (*os.Root, fs.FileInfo, error) {
 	return folder, info, nil
 }
 
-// readFolder looks at the folder of skills that is called name below root. What is in old and
-// hasn't changed is not read again. There is no folder if it returns nil and no error.
+// readFolder looks at the folder of skills that is called name below root. A skill that is in old
+// and hasn't changed is not read again. There is no folder if it returns nil and no error.
 func readFolder(root *os.Root, name string, old *folderCache, now time.Time) (*folderCache, error) {
 	folder, info, err := openSkills(root, name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -229,7 +229,7 @@ func truth(n *yaml.Node) bool {
 	return false
 }
 
-// target returns what an alias stands for, and n if it is none.
+// target returns the node that an alias stands for, and n if it is not an alias.
 func target(n *yaml.Node) *yaml.Node {
 	for range maxAliases {
 		if n == nil || n.Kind != yaml.AliasNode {

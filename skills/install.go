@@ -199,7 +199,7 @@ func (l *Library) stage(
 	left := int64(maxBytes)
 	for _, f := range p.Files {
 		if strings.HasPrefix(f.Name, ".git/") {
-			continue // the history of its author, which is none of the skill
+			continue // the history of its author, which is not part of the skill
 		}
 		if err := copyFile(to, from, f, &left); err != nil {
 			return p, err
@@ -259,7 +259,7 @@ func exchange(skillsDir *os.Root, staged, name string) error {
 
 const temporaryPrefix = ".gateway-"
 
-// temporary returns a name that is no skill's.
+// temporary returns a name that no skill has.
 func temporary() string { return temporaryPrefix + rand.Text() }
 
 // Remove removes a skill of [Library.List] that is not built in, with all its files.

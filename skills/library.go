@@ -22,8 +22,8 @@ type Options struct {
 	Memory   *os.Root // a folder for each scope, with "skills" in it; nil: there is none
 	Disabled []string // names of skills that are switched off
 
-	// What skills may require. The answers are remembered for half a minute. A setting is asked for
-	// as KEY, which must be there, or as KEY=VALUE.
+	// The requirements of skills. The answers are remembered for half a minute. A setting is asked
+	// for as KEY, which must be there, or as KEY=VALUE.
 	LookPath func(program string) bool // default: it is in the PATH
 	Env      func(name string) bool    // default: the variable is set
 	Config   func(setting string) bool // default: none is there
@@ -88,7 +88,7 @@ func New(opts *Options) *Library {
 }
 
 // List returns all skills that a scope sees, by name. The scope is the name of its folder, "" for
-// none. What is in the skills must not be changed.
+// none. The skills must not be changed.
 //
 // A shared skill takes the place of the built-in one with its name. One that was found
 // takes nobody's place: it is then listed with a Problem. So are skills that can't be read.

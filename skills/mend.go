@@ -11,7 +11,7 @@ var (
 	blockScalar = regexp.MustCompile(`^[|>][+-]?[0-9]?[+-]?\s*(#.*)?$`)
 )
 
-// mend returns a front matter that is no YAML as its author may have meant it: tabs indent, and a
+// mend returns a front matter that is not YAML as its author may have meant it: tabs indent, and a
 // value with ": " or a bracket in it is a text. It is only for what can't be read as it is.
 func mend(text string) string {
 	lines := strings.Split(text, "\n")

@@ -29,7 +29,7 @@ func (l *Library) Mentioned(scope, text string) []Skill {
 	var found []Skill
 	for _, name := range names {
 		s, ok := known[name]
-		if !ok && name != strings.ToUpper(name) { // a phone writes $Weather; $HOME is no skill
+		if !ok && name != strings.ToUpper(name) { // a phone writes $Weather; $HOME is not a skill
 			s, ok = known[strings.ToLower(name)]
 		}
 		if ok && len(found) < maxMentions {

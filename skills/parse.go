@@ -135,7 +135,7 @@ func (d *document) split(text string) (front, body string, ok bool) {
 	return "", "", false
 }
 
-// firstParagraph returns the first paragraph of a text that is no heading, or else the first
+// firstParagraph returns the first paragraph of a text that is not a heading, or else the first
 // heading.
 func firstParagraph(text string) string {
 	var heading string

@@ -18,7 +18,7 @@ import (
 const manifest = ".unpacked"
 
 // Unpack writes the built-in skills into a folder, which it makes, and removes what it has written
-// there before and is none any more. What is the same is left untouched.
+// there before and is none any more. Files that are the same are left untouched.
 func Unpack(dir string) error {
 	if err := unpack(dir, builtins, "builtin"); err != nil {
 		return fmt.Errorf("skills: unpack: %w", err)

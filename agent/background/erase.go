@@ -18,8 +18,8 @@ import (
 )
 
 // An Eraser forgets people and groups: transcripts, memory, files, and who they are. [Eraser.Rows]
-// deletes the rows at once, but for those of messages that are still to be sent. The rest goes in
-// the background, for the kind [Erase]. For the rows no more than DB, Inbox, Outbox, Memory,
+// deletes the rows at once, except for those of messages that are still to be sent. The rest goes
+// in the background, for the kind [Erase]. For the rows no more than DB, Inbox, Outbox, Memory,
 // Ledger, People and Now are needed.
 type Eraser struct {
 	DB       *store.DB
@@ -260,7 +260,7 @@ func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 		if left.Sent, err = e.eraseBus(ctx, &left); err != nil {
 			return Outcome{}, err
 		}
-		// An account that has just sent a message works with the keys of who gets it, and takes its
+		// An account that has just sent a message works with the keys of the recipient, and takes its
 		// marks from what was answered.
 		if !left.Sent || len(e.keepers(&left)) > 0 {
 			return Outcome{Again: e.Now().Add(eraseWait), State: jsonOf(left)}, nil

@@ -26,7 +26,7 @@ const (
 	leastDigits   = 4   // of a mere number
 )
 
-// envelope is what the gateway writes before a person's message: its time is no news.
+// envelope is what the gateway writes before a person's message: its time is not news.
 var envelope = regexp.MustCompile(`(?m)^(?:\d+\. )?\[[A-Z][a-z]+day \d{4}-\d\d-\d\d[^\]]*\]`)
 
 // lost returns the identifiers of what people and the assistant have said that are not in notes.

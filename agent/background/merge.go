@@ -131,8 +131,8 @@ func (m *Merger) runningTurns(ctx context.Context) ([]session.Turn, error) {
 	return m.sessions.RunningTurns(m.DB.Read(ctx))
 }
 
-// mergeFiles is the part of Move that is files. What is there already is not added again, and
-// what can't be read stays where it is.
+// mergeFiles does the part of Move that is about files. Files that are there already are not added
+// again, and files that can't be read stay where it is.
 func (m *Merger) mergeFiles(ctx context.Context, t *Task) error {
 	from, err := memory.ParseScope(t.Session)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestPick(t *testing.T) {
 		{"aua", 3, 1, 1},                             // a beginning without a person
 		{"", 0, 100, 0},                              // nothing
 		{strings.Repeat("ua", 50), 100, 100_000, 60}, // no more at once
-		{"u" + long + "ua", 83, 100_000, 81},         // but for a turn that has more by itself
+		{"u" + long + "ua", 83, 100_000, 81},         // except for a turn that has more by itself
 	} {
 		if got := pick(entries(test.roles, 10), test.n, test.need); got != test.want {
 			t.Errorf("pick(%s, %d, %d) = %d, want %d", test.roles, test.n, test.need, got, test.want)
@@ -50,7 +50,7 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// A turn that has read a page is foreign, but for the words of people in it. The others are own.
+// A turn that has read a page is foreign, except for the words of people in it. The others are own.
 func TestSplit(t *testing.T) {
 	list := entries("uatatuaua", 10)
 	for i, turn := range []int64{1, 1, 1, 1, 1, 1, 1, 2, 2} { // somebody steers the first

@@ -60,7 +60,7 @@ type Task struct {
 	ID    int64
 	State []byte // what [Store.Save] was given last; nil at first
 
-	// Tell is the message, still without its text, to who waits to hear of it; or nil.
+	// Tell is the message, still without its text, to the person who waits for it; or nil.
 	Tell *bus.OutboundMessage
 
 	Attempts int // that have failed
@@ -224,7 +224,7 @@ func (Store) Again(tx *store.Tx, c *Task, state []byte, due time.Time) error {
 	return nil
 }
 
-// Later puts c off after it has failed, but not for who has come to wait for it meanwhile.
+// Later puts c off after it has failed, but not for a person who has come to wait for it meanwhile.
 func (Store) Later(tx *store.Tx, c *Task, due time.Time) error {
 	_, err := tx.Exec(`UPDATE chores SET
 		attempts = CASE WHEN tell IN ('', $4) THEN attempts + 1 ELSE 0 END,
@@ -236,7 +236,7 @@ func (Store) Later(tx *store.Tx, c *Task, due time.Time) error {
 	return nil
 }
 
-// Drop removes the tasks about a scope, but for those that erase.
+// Drop removes the tasks about a scope, except for those that erase.
 func (Store) Drop(tx *store.Tx, s memory.Scope) error {
 	_, err := tx.Exec("DELETE FROM chores WHERE scope = $1 AND kind <> 'erase'", string(s))
 	if err != nil {
@@ -274,7 +274,7 @@ func (Store) Move(tx *store.Tx, from, to memory.Scope) error {
 		WHERE o.scope = $2 AND o.kind = chores.kind AND o.session = chores.session
 			AND o.ref = chores.ref) AND kind <> 'erase'`, string(from), string(to))
 	if err == nil {
-		// What a task about all of a scope has found out holds for that one only.
+		// The result of a task about all of a scope holds for that one only.
 		_, err = tx.Exec(`UPDATE chores SET scope = $2,
 			state = CASE WHEN session = '' AND kind = 'dream' THEN '' ELSE state END
 			WHERE scope = $1 AND kind <> 'erase'`,

@@ -126,7 +126,7 @@ func TestLaterAndAgain(t *testing.T) {
 	}
 }
 
-// A scope takes its chores along, but for those that the other one has already.
+// A scope takes its chores along, except for those that the other one has already.
 func TestMove(t *testing.T) {
 	l := newList(t)
 	archive := background.Work{Kind: background.Archive, Scope: "chat-test+a", Session: "test/a",

@@ -223,8 +223,8 @@ func (s *Summarizer) dreamLater(tx *store.Tx, scope memory.Scope) error {
 	return s.tasks.Put(tx, Task{Work: Work{Kind: Dream, Scope: scope}}, s.Now().Add(every))
 }
 
-// sync brings the file with the history of a scope up to date. What can't be written now is written
-// the next time.
+// sync brings the file with the history of a scope up to date. Entries that can't be written now
+// are written the next time.
 func (s *Summarizer) sync(ctx context.Context, scope memory.Scope) {
 	if err := s.Memory.Sync(context.WithoutCancel(ctx), scope); err != nil {
 		s.Logger.WarnContext(ctx, "history not written to its file", "scope", scope, "err", err)

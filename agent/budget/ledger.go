@@ -55,7 +55,7 @@ CREATE TABLE usage_ratios (
 // ErrSpent is wrapped by the errors of [Ledger.Reserve].
 var ErrSpent = errors.New("budget spent")
 
-// A Limit bounds what is used. Zero values are no bounds.
+// A Limit bounds what is used. A zero value is no bound.
 type Limit struct {
 	Tokens  int // input and output together
 	Dollars float64
@@ -120,7 +120,7 @@ type Ledger struct {
 	mu       sync.Mutex
 	held     map[key]map[*Hold]struct{} // what is reserved, or used and not yet written
 	released int                        // how many holds were given back or written
-	readers  int                        // who read what is used just now
+	readers  int                        // calls that read what is used now
 	freed    []freed                    // holds that were released while somebody reads
 }
 
@@ -131,7 +131,7 @@ func New(opts *Options) *Ledger {
 	return l
 }
 
-// Configure replaces the options. What is reserved stays so, and what was counted stays counted.
+// Configure replaces the options. Reservations and counts stay.
 func (l *Ledger) Configure(opts *Options) {
 	o := Options{}
 	if opts != nil {
@@ -157,13 +157,13 @@ func (l *Ledger) TurnLimit() Limit { return l.opts.Load().Turn }
 type Spender struct {
 	Session string // key of the conversation, without its sub-agents; "": none
 	Person  int64  // 0: unknown
-	Sender  string // account and platform's id of who has no Person; "": nobody
+	Sender  string // account and platform's id of a sender without a Person; "": nobody
 	Turn    int64  // the turn that did it, or for which a sub-agent did; 0: none
 }
 
 // person returns under what the one is counted for whom something is used; "" if nobody is. Of a
-// sender who is no person it is a hash, which tells nobody who it was and outlives their /forget:
-// else that would be a new budget.
+// sender who is not a person it is a hash, which tells nobody who it was and outlives their
+// /forget: else that would be a new budget.
 func (s Spender) person() string {
 	switch {
 	case s.Person != 0:
@@ -181,7 +181,7 @@ type key struct {
 	turn           int64 // of a turn, instead of day and key: midnight gives it nothing back
 }
 
-// What kinds of accounts there are.
+// The kinds of accounts.
 const (
 	kindDay     = "day"
 	kindModel   = "model"
@@ -243,7 +243,7 @@ func (l *Ledger) Reserve(q store.Queryer, who Spender, amount Amount) (*Hold, er
 	defer l.mu.Unlock()
 	defer l.readDone()
 	if err == nil {
-		// What was written while this has read is in what it has read, or it is not: that
+		// A row that was written during this read is in its result, or it is not: that
 		// errs on the side of the limit, by a few calls.
 		for _, f := range l.freed {
 			for _, k := range f.keys {

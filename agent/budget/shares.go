@@ -7,7 +7,7 @@ import (
 )
 
 // Shares returns which share of each limit of a day is used today, by its kind (day, person or
-// session): of a person's and a session's by who has used most. It is 0 where there is no limit.
+// session): of a person's and a session's by the largest user. It is 0 where there is no limit.
 func (l *Ledger) Shares(q store.Queryer) (map[string]float64, error) {
 	o, day := l.opts.Load(), l.day()
 	shares := make(map[string]float64)

@@ -139,7 +139,7 @@ type Line struct {
 	Entry          // without Model
 }
 
-// Erase deletes what was counted for somebody. What it adds up to with that of others stays.
+// Erase deletes what was counted for somebody. Sums with the counts of others stay.
 func (l *Ledger) Erase(tx *store.Tx, who Spender) error {
 	_, err := tx.Exec("DELETE FROM usage WHERE kind = $1 AND key = $2 OR kind = $3 AND key = $4",
 		kindSession, who.Session, kindPerson, who.person())
@@ -166,7 +166,7 @@ func (l *Ledger) Today(q store.Queryer, who Spender) ([]Line, error) {
 		l.day(), who.Session, who.person())
 }
 
-// Limits returns the limit of each kind, but for those that have none.
+// Limits returns the limit of each kind, except for those that have none.
 func (l *Ledger) Limits() map[string]Limit {
 	o := l.opts.Load()
 	limits := map[string]Limit{kindDay: o.Day, kindPerson: o.Person,

@@ -4,7 +4,7 @@
 // its own, beside the dispatcher and with a deadline, so that it may read files and wait; only its
 // own conversation waits for it. It sees running turns through [Sessions] alone.
 //
-// A command is answered exactly once. What it changes, its answer and the end of its message in the
+// A command is answered exactly once. Its changes, its answer and the end of its message in the
 // inbox are one transaction: see [Request.Commit]. A process that ends before that leaves the
 // message waiting in the inbox, and the next process answers it.
 //
@@ -145,7 +145,7 @@ type Request struct {
 var errAnswered = errors.New("the command is answered already")
 
 // Commit runs fn in the transaction that stores its reply and takes the message out of the inbox.
-// fn may run more than once; it changes nothing but the database. What else is to be done comes
+// fn may run more than once; it changes nothing but the database. Everything else comes
 // after Commit, if that returned no error.
 func (r *Request) Commit(
 	ctx context.Context, fn func(tx *store.Tx) (Reply, error),
@@ -185,8 +185,9 @@ func (r *Request) answer(reply Reply) bus.OutboundMessage {
 // scope returns the memory that the command is about.
 func (r *Request) scope() memory.Scope { return memory.ScopeOf(r.Message) }
 
-// Parse returns the name and arguments of the command that m is, or "". What the agent writes to
-// itself is not a command, nor is a forwarded message, which somebody else wrote, or a literal one.
+// Parse returns the name and arguments of the command that m is, or "". A message that the agent
+// writes to itself is not a command, nor is a forwarded message, which somebody else wrote, or a
+// literal one.
 func Parse(m bus.InboundMessage) (name, args string) {
 	if m.Origin.Kind != bus.Person || m.Forwarded != "" || m.Literal {
 		return "", ""

@@ -38,7 +38,7 @@ func (k knowledge) compact(ctx context.Context, r *Request) (Reply, error) {
 		Session: string(r.Session), Ref: r.Seq}, "")
 }
 
-// dream answers /dream. What has not become notes yet is not looked at.
+// dream answers /dream. Messages that have not become notes yet are left out.
 func (k knowledge) dream(ctx context.Context, r *Request) (Reply, error) {
 	return k.later(ctx, r, background.Work{Kind: background.Dream, Scope: r.scope()}, "")
 }

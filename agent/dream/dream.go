@@ -3,8 +3,8 @@
 //
 // A run has three phases. One call of the model names what is to change; a second conversation,
 // whose only tools are edits of copies in memory, makes the changes; then the copies take the place
-// of the documents, in one version of the scope's history, and the cursor moves. What each phase
-// has found is saved before the next begins, so that a run which was killed is ended by another
+// of the documents, in one version of the scope's history, and the cursor moves. The results of
+// each phase are saved before the next begins, so that a run which was killed is ended by another
 // process without asking or changing anything twice. A document that a person edits meanwhile is
 // merged; where both have changed the same lines, theirs stay.
 //
@@ -93,7 +93,7 @@ type Options struct {
 	Zone *time.Location // of the dates that the model sees; by default UTC
 }
 
-// A Dreamer makes memory out of history. It may be used concurrently, but for one run at a time of
+// A Dreamer makes memory out of history. It may be used concurrently, but runs one at a time for
 // each scope.
 type Dreamer struct {
 	deps Deps

@@ -107,7 +107,7 @@ func (r *run) edit(ctx context.Context) error {
 }
 
 // sayable returns an answer in a form that can be shown to the model again: providers refuse
-// arguments that are no JSON, and empty messages.
+// arguments that are not JSON, and empty messages.
 func sayable(m llm.Message) llm.Message {
 	m.Role, m.Text = llm.Assistant, clip(m.Text, maxEcho)
 	calls := make([]llm.ToolCall, 0, len(m.ToolCalls))

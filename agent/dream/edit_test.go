@@ -324,7 +324,7 @@ func TestRecovers(t *testing.T) {
 	checkRequests(t, w.model.Requests())
 }
 
-// Errors that pass are no failures of the model.
+// Errors that pass are not failures of the model.
 func TestLater(t *testing.T) {
 	t.Parallel()
 	fail := llm.Overloaded
@@ -463,7 +463,7 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// A context that ends ends the run, and is no failure of the model.
+// A context that ends ends the run, and is not a failure of the model.
 func TestContextEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -57,7 +57,7 @@ type run struct {
 	keep  func(ctx context.Context, state []byte) error
 }
 
-// load reads the state of an earlier process. What can't be used is as good as none.
+// load reads the state of an earlier process. A state that can't be used counts as none.
 func (r *run) load(ctx context.Context, saved []byte) {
 	r.state = state{Scope: r.scope}
 	if len(saved) == 0 {

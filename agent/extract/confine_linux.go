@@ -14,8 +14,8 @@ const niceness = 5
 // confine sets the bounds of this process, for good. The memory counts beside what the program has
 // taken to start.
 func confine(t task) error {
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness) // a wish
-	// The first to go if the machine runs out of memory: a wish, too.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness) // best effort
+	// The first to go if the machine runs out of memory: best effort, too.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	var pages [6]int64 // size, resident, shared, text, library, data and stack
 	statm, err := os.ReadFile("/proc/self/statm")

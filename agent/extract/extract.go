@@ -31,8 +31,8 @@ import (
 	"gateway/agent/extract/picture"
 )
 
-// ErrUnsupported reports that there is no text in a file of this type, or that it is no picture of
-// a type that can be read.
+// ErrUnsupported reports that there is no text in a file of this type, or that it is not a picture
+// of a type that can be read.
 var ErrUnsupported = document.ErrUnsupported
 
 // What the errors say of a file that was refused. They are for people, and for a model.

@@ -67,8 +67,8 @@ func (x *Extractor) run(ctx context.Context, j Job, memory int64) ([]byte, strin
 		return nil, "", fmt.Errorf("extract: %w", err)
 	}
 	file := &source{r: io.NewSectionReader(j.File, 0, j.Size)}
-	// What it does not take it does not want: how it ends says why. The pipe stays open until then,
-	// for its end tells the child that we are gone.
+	// The child may leave input unread: its exit says why. The pipe stays open until
+	// then, for its end tells the child that we are gone.
 	_, _ = io.Copy(in, io.MultiReader(bytes.NewReader(append(head, '\n')), file))
 	if file.err != nil {
 		cancel()

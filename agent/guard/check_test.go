@@ -245,7 +245,7 @@ func lastOf(p netip.Prefix) netip.Addr {
 }
 
 // FuzzCheck holds that nothing makes Check panic, and that what it accepts is stable, has nothing
-// that two readers could understand differently, and is no address that is refused.
+// that two readers could understand differently, and is not an address that is refused.
 func FuzzCheck(f *testing.F) {
 	for _, s := range []string{
 		"https://example.org/a?b#c", "http://127.1/", "http://[::1]/", "http://１２７.0.0.1/",

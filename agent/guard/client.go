@@ -51,7 +51,7 @@ func (t *transport) CloseIdleConnections() { t.base.CloseIdleConnections() }
 // Client returns a new client over a transport of its own. The timeout is that of a whole
 // request, its body included; 0 means that only the context ends it. The client follows five
 // redirects. One to another origin (scheme, host and port) does not get what the request had in
-// its headers, but for the harmless ones, and is refused if it would get the request's body.
+// its headers, except for the harmless ones, and is refused if it would get the request's body.
 func (g *Guard) Client(timeout time.Duration) *http.Client {
 	return &http.Client{Transport: g.Transport(), Timeout: timeout, CheckRedirect: g.redirect}
 }
@@ -110,7 +110,7 @@ var ErrTooLarge = errors.New("the answer is too large")
 // the request ends it. For a body to be decompressed, the request must not set Accept-Encoding;
 // one that is compressed nevertheless is an error.
 func ReadBody(resp *http.Response, limit int64) ([]byte, error) {
-	// What was read was checked; an error of Close changes nothing.
+	// The data was checked when it was read; an error of Close changes nothing.
 	defer func() { _ = resp.Body.Close() }()
 	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":

@@ -14,7 +14,7 @@ import (
 // maxShown is how much of a call a prompt shows, in bytes of its visible form.
 const maxShown = 3000
 
-// Prompt returns what people read of c, which they shall approve, as Markdown: exactly what
+// Prompt returns what people read of c, which they should approve, as Markdown: exactly what
 // would happen, with whatever does not show made visible, and never cut without saying so.
 func (c Call) Prompt() string {
 	if len(c.Argv) > 0 {
@@ -30,8 +30,8 @@ func (c Call) Prompt() string {
 	return text + c.files()
 }
 
-// files shows the files that c names. What the approver has read of one is not what runs if its
-// hash is another one then.
+// files shows the files that c names. If a file's hash differs when the command runs, the approver
+// has read something else.
 func (c Call) files() string {
 	if len(c.Files) == 0 {
 		return ""

@@ -116,7 +116,7 @@ func (c Command) fits(argv []string) bool {
 	return len(argv) == len(c.Pattern)
 }
 
-// match is path.Match in which a "/" is like any other character: words are no paths.
+// match is path.Match in which a "/" is like any other character: words are not paths.
 func match(pattern, word string) bool {
 	const other = "\x00" // no word of a command contains it
 	swap := func(s string) string { return strings.ReplaceAll(s, "/", other) }

@@ -99,7 +99,7 @@ func TestRulesTighten(t *testing.T) {
 	}
 }
 
-// What a shell would make of a word is no part of the command: the words are.
+// What a shell would make of a word is not part of the command: the words are.
 func TestShellIsNotTheCommand(t *testing.T) {
 	r := rules(t)
 	for _, argv := range [][]string{

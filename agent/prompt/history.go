@@ -163,7 +163,7 @@ func WithToolImages(list []llm.Message) []llm.Message {
 	return out
 }
 
-// What stands in the place of a tool's result, or beside it.
+// Texts in the place of a tool's result, or beside it.
 const (
 	ResultMissing = "No result of this call was recorded."
 	resultShrunk  = "\n[… shortened]"

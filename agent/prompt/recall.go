@@ -16,8 +16,8 @@ var added = regexp.MustCompile(`(?s)\n\n\[the skill [^\]\n]*, named by the user\
 	`\n\[end of the skill\]|\n\n\[what you remember, for this message\]\n.*?` +
 	`\n\[end of what you remember\]`)
 
-// AsSaid returns what was said in entries, without what was remembered for it: that is no news, and
-// neither a search nor notes shall find it as if somebody had said it.
+// AsSaid returns what was said in entries, without what was remembered for it: that is not news,
+// and neither a search nor notes should find it as if somebody had said it.
 func AsSaid(entries []session.Entry) []session.Entry {
 	list := slices.Clone(entries)
 	for i := range list {

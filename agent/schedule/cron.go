@@ -142,7 +142,7 @@ func (f *field) check(raw, segment string) error {
 
 // checkNumbers refuses numbers out of bounds: of a first and a last one and a step, each may be "".
 func (f *field) checkNumbers(first, last, step string) error {
-	// What is no number is "", and stands for 0.
+	// Anything but a number is "", and stands for 0.
 	from, _ := strconv.Atoi(first)
 	to, _ := strconv.Atoi(last)
 	width, _ := strconv.Atoi(step)

@@ -178,7 +178,7 @@ func parseClock(text string) (hour, minute int, err error) {
 	return hour, minute, nil
 }
 
-// What a wish may begin with, up to what is wished.
+// The words that a request may begin with.
 var (
 	everyDay = regexp.MustCompile(`(?i)^every\s+(day|weekday|` + weekdays +
 		`(?:(?:\s*,\s*|\s+and\s+)` + weekdays + `)*)\s+(?:at\s+)?(` + timePattern + `)(?:\s+|$)`)

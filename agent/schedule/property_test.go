@@ -190,7 +190,7 @@ func checkRuns(r *rapid.T, w *world, j *Job, before time.Time, ran map[string]bo
 	if len(fresh) > 1 {
 		r.Fatalf("%s runs at once for %v", j.Name, fresh)
 	}
-	// What has become due since the last look runs, but for what has run before a jump back.
+	// What has become due since the last look runs, except for what has run before a jump back.
 	due, ok := j.When.Next(before)
 	if !ok || due.After(w.now) {
 		return

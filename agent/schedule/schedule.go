@@ -7,8 +7,8 @@
 // from there on it is as durable as what people write. A turn takes it and says what came of it,
 // with [Store.Begin] and [Store.Done], [Store.Fail] or [Store.Stop].
 //
-// Limits: a name is 64 characters, a text 8,000 bytes, the last year 2100. What was missed more
-// than once runs once. Times are kept by the clock on the wall (see [ParseCron]).
+// Limits: a name is 64 characters, a text 8,000 bytes, the last year 2100. A job that has missed
+// several runs runs once. Times are kept by the clock on the wall (see [ParseCron]).
 //
 // Tables: jobs, runs, zones.
 package schedule
@@ -167,7 +167,7 @@ type Run struct {
 	missed bool // times before it were missed, too
 }
 
-// What can't be done. Their texts are for people.
+// The reasons why a change of a job is refused. Their texts are for people.
 var (
 	ErrNone    = errors.New("there is no such job")
 	ErrRunning = errors.New("it is running already")

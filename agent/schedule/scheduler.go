@@ -47,7 +47,7 @@ const (
 	lateAfter = 2 * time.Minute
 
 	// maxOpen is how many runs of one job may be open: one that works, and one that waits for it or
-	// for its next attempt. What is due beyond that is skipped.
+	// for its next attempt. Jobs that are due beyond that are skipped.
 	maxOpen = 2
 
 	// batch is how many jobs are started in one transaction. It stands in the statements.
@@ -169,8 +169,8 @@ func (s *Scheduler) pause(ctx context.Context, now time.Time) (time.Duration, er
 }
 
 // replan puts the times of all repeating jobs right: at the start, since rules of zones change with
-// a new version of them, and when the clock was put back. What has run at a time before does not
-// run again at that time. Further attempts come no later than they would from now on.
+// a new version of them, and when the clock was put back. Jobs that have run at a time before do
+// not run again at that time. Further attempts come no later than they would from now on.
 func (s *Scheduler) replan(ctx context.Context, now time.Time) error {
 	err := s.db.Tx(ctx, func(tx *store.Tx) error {
 		_, err := tx.Exec(`UPDATE runs SET try_ms = $1 WHERE state = 'waiting' AND try_ms > $1`,

@@ -62,7 +62,7 @@ func (s Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 			return fmt.Errorf("schedule: move %s: %w", from, err)
 		}
 	}
-	// Who was not known in a chat of their own is known now.
+	// Somebody whose direct chat was not known has one now.
 	if to.Person() != 0 {
 		_, err := tx.Exec(`UPDATE jobs SET person = $2 WHERE scope = $1 AND person = 0
 			AND in_group = 0`, string(to), to.Person())
@@ -73,7 +73,7 @@ func (s Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 	if from.Person() == 0 || to.Person() == 0 {
 		return nil
 	}
-	// What one has set up in groups is of the other from now on, too.
+	// Jobs that one has set up in groups belong to the other from now on, too.
 	if _, err := tx.Exec("UPDATE jobs SET person = $2 WHERE person = $1", from.Person(),
 		to.Person()); err != nil {
 		return fmt.Errorf("schedule: move %s: %w", from, err)

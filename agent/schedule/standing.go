@@ -22,8 +22,8 @@ func (Store) shutOut(tx *store.Tx, id int64) error {
 	return err
 }
 
-// readmit ends the pauses of jobs whose makers may have something done again. What was due
-// meanwhile is not made up for, as with every other pause.
+// readmit ends the pauses of jobs whose makers may have something done again. Runs that were due
+// meanwhile are skipped, as with every other pause.
 func (s *Scheduler) readmit(ctx context.Context, now time.Time) error {
 	if !s.tried.IsZero() && now.Sub(s.tried) < poll {
 		return nil

@@ -20,7 +20,7 @@ import (
 type Store struct {
 	MaxJobs  int            // of a person, that are not over; default 50, negative for no limit
 	MinEvery time.Duration  // least time between two runs of a job; default 1 min
-	Location *time.Location // of who has set no zone; default UTC
+	Location *time.Location // where nobody has set one; default UTC
 }
 
 // Bounds of a job.
@@ -248,7 +248,7 @@ func scanJob(scan func(...any) error, zones zoner, more ...any) (j Job, err erro
 }
 
 // Change writes the name, text, time, kind, session and role of a job anew, and begins one that was
-// over again if it has a further time. What runs goes on as it was.
+// over again if it has a further time. A run that has begun goes on as it was.
 func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 	if err := s.check(j, now); err != nil {
 		return err
@@ -265,7 +265,7 @@ func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("schedule: change job %d: %w", j.ID, err)
 	}
-	if rule == was { // that times go by is no change of them
+	if rule == was { // that times go by is not a change of them
 		j.State, j.Next = old.State, old.Next
 	} else if next, ok := j.When.Next(now); !ok {
 		return refuse("%s is over", j.When)
@@ -281,8 +281,8 @@ func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 	return nil
 }
 
-// Pause keeps a job from running until [Store.Resume]. What runs goes on; what only waits is
-// skipped.
+// Pause keeps a job from running until [Store.Resume]. A run that has begun goes on; one that only
+// waits is skipped.
 func (s Store) Pause(tx *store.Tx, id int64, why string, now time.Time) error {
 	j, err := s.Get(tx, id)
 	switch {
@@ -308,8 +308,8 @@ func (Store) skipWaiting(tx *store.Tx, id int64, why string, now time.Time) erro
 	return nil
 }
 
-// Resume ends a pause. What was due meanwhile is not made up for; a job whose one time has passed
-// is over.
+// Resume ends a pause. Runs that were due meanwhile are skipped; a job whose one time has
+// passed is over.
 func (s Store) Resume(tx *store.Tx, id int64, now time.Time) error {
 	j, err := s.Get(tx, id)
 	switch {
@@ -329,7 +329,7 @@ func (s Store) Resume(tx *store.Tx, id int64, now time.Time) error {
 	return nil
 }
 
-// Remove deletes a job. What runs of it goes on, and the job is gone with its end.
+// Remove deletes a job. A run that has begun goes on, and the job is gone with its end.
 func (s Store) Remove(tx *store.Tx, id int64, now time.Time) error {
 	if _, err := s.Get(tx, id); err != nil {
 		return err

@@ -21,7 +21,7 @@ type When struct {
 // lastYear bounds all times.
 const lastYear = 2100
 
-// IsZero reports whether w is no time at all.
+// IsZero reports whether w has no time.
 func (w When) IsZero() bool { return w.at == 0 && w.every == 0 && w.cron == "" }
 
 // Once reports whether w has one time only.
@@ -96,7 +96,7 @@ func (w When) series() series {
 
 // newest returns the last time of a series that is not after now, given one that is not.
 func (next series) newest(known, now time.Time) time.Time {
-	// What comes each minute need not be counted over years: it is enough to begin shortly before
+	// A series of every minute need not be counted over years: it is enough to begin shortly before
 	// now, if there is a time since then.
 	for _, back := range []time.Duration{2 * time.Hour, 48 * time.Hour, 62 * 24 * time.Hour} {
 		begin := now.Add(-back)

@@ -20,7 +20,8 @@ import (
 const maxSuggestLen = 100
 
 // CheckArguments returns arguments that were written for a tool as an object that fits its schema.
-// What can be mended without a guess is. The error says for whoever wrote them what is wrong.
+// Mistakes that can be corrected without a guess are corrected. The error tells the author what is
+// wrong.
 func CheckArguments(schema *jsonschema.Resolved, written string) (json.RawMessage, error) {
 	return checkArguments(schema, nil, written)
 }

@@ -86,8 +86,8 @@ func (r *Registry) insert(s llm.ToolSpec) {
 }
 
 // Set replaces the tools that an earlier Set with the same source has brought. A tool that is
-// refused, as by [NewRegistry], is left out; the error names all of these. What [Registry.For] has
-// returned before stays as it is.
+// refused, as by [NewRegistry], is left out; the error names all of these. Registries that
+// [Registry.For] has returned before stay as they are.
 func (r *Registry) Set(source string, tools []Tool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

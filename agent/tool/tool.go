@@ -148,7 +148,7 @@ type Result struct {
 	Images []Image
 
 	// Files are stored among those of the conversation, and the model is told where: sound, for
-	// example, or what is no text.
+	// example, or what is not text.
 	Files []File
 
 	// Commit, if there is one, does what the tool is for, in the transaction that writes the

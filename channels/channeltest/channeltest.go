@@ -292,7 +292,7 @@ func testEdit(t *testing.T, f Fixture) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the same text again is no error
+	for range 2 { // the same text again is not an error
 		if err := e.Edit(t.Context(), f.Chat, id, "two"); err != nil {
 			t.Errorf("Edit = %v", err)
 		}

@@ -184,7 +184,7 @@ func (m *Memory) Send(ctx context.Context, part bus.Part) (string, error) {
 	return id, nil
 }
 
-// enter waits while calls block and returns what the call shall report.
+// enter waits while calls block and returns what the call should report.
 func (m *Memory) enter(ctx context.Context) (failure, error) {
 	m.mu.Lock()
 	blocked := m.blocked

@@ -29,8 +29,8 @@ var errFull = errors.New("too many events wait to be stored")
 
 // A feed stores what the shards of one run receive: in order for each channel, and what a gap has
 // swallowed before what came after it. A worker does that for each channel that has something to be
-// stored or read, so that no channel waits for another one's. What workers store at the same time
-// shares a commit of the store. The fields below the workers are for the goroutine of run.
+// stored or read, so that no channel waits for another one's. Messages that workers store at the
+// same time share a commit of the store. The fields below the workers are for the goroutine of run.
 type feed struct {
 	c       *Channel
 	in      channels.Intake

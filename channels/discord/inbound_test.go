@@ -215,7 +215,7 @@ func TestEdits(t *testing.T) {
 	w := start(t, nil, nil)
 	w.run(t)
 	id := w.Say(direct, person, "https://example.com")
-	w.Embed(direct, id) // is no edit
+	w.Embed(direct, id) // is not an edit
 	w.EditSay(direct, id, "https://example.org")
 	w.Embed(direct, id)
 	time.Sleep(2 * time.Millisecond)

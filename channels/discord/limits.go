@@ -11,8 +11,8 @@ import (
 )
 
 // buckets are the rate limits that Discord says with its answers: one for each channel, a thread
-// being one, and each group of routes. What a bucket has no room for is not asked, because Discord
-// cuts off for a while whoever makes 10,000 invalid requests in ten minutes:
+// being one, and each group of routes. A call that finds no room in a bucket is not made, because
+// Discord cuts off for a while whoever makes 10,000 invalid requests in ten minutes:
 // https://discord.com/developers/docs/topics/rate-limits.
 type buckets struct {
 	mu    sync.Mutex

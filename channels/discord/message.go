@@ -144,7 +144,7 @@ func (m *member) name(u *user) string {
 	return u.name()
 }
 
-// label puts the names of what is no text and no file in front of text.
+// label puts the names of parts that are neither text nor a file in front of text.
 func (c *content) label(text string) string {
 	var labels []string
 	for _, s := range c.Stickers {

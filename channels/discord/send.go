@@ -181,9 +181,9 @@ func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 	return nil
 }
 
-// React implements [channels.Reactor]. What we have put there before is seen on the message itself,
-// so that an earlier process may have done it. A command or a button's press is no message
-// and gets nothing.
+// React implements [channels.Reactor]. Reactions that we have put there are seen on the message
+// itself, so that an earlier process may have done it. A command or a button's press is not a
+// message and gets nothing.
 func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) error {
 	id, ok := messageID(id)
 	if !ok {
@@ -252,7 +252,7 @@ func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) 
 }
 
 // Limits implements [channels.Limiter]. Discord publishes no rates but the global one; those of a
-// channel, and a thread is one, are what its answers have said for years. What they say now is in
+// channel, and a thread is one, are what its answers have said for years. Their present state is in
 // [Channel.Wait].
 func (c *Channel) Limits(bus.Address) channels.Limits {
 	return channels.Limits{

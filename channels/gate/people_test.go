@@ -108,7 +108,7 @@ func TestApprovalIsNoticed(t *testing.T) {
 	})
 }
 
-// Who was turned away just now and is let in is heard at once.
+// A person who was turned away and is let in now is heard at once.
 func TestApprovalHoldsAtOnce(t *testing.T) {
 	atDoor(t, func(d *door) {
 		if _, _, err := d.approve(d.ask("ann")); err != nil {

@@ -43,7 +43,7 @@ type dialect struct {
 	// plain renders what this dialect has no marks in, such as the cells of a table; nil in the
 	// plain dialect itself.
 	plain *dialect
-	// escape writes visible text of one line so that it is no markup.
+	// escape writes visible text of one line so that it is not markup.
 	escape func(r *renderer, s string)
 	// between returns what must stand between what is written and next, a mark that opens or, after
 	// one that closed, text; nil if nothing ever must.

@@ -46,7 +46,7 @@ var discord = dialect{
 	fits:     discordFits,
 }
 
-// noSpace is a character that shows nothing and is no part of any markup.
+// noSpace is a character that shows nothing and is not part of any markup.
 const noSpace = "\u200b"
 
 // discordBetween keeps two marks apart that together would be another, as in **a***b*.

@@ -139,7 +139,7 @@ func (r *reader) text(s string) {
 
 var private = regexp.MustCompile("[\uE000-\uF8FF\u200b\u200c\u200d‵]|%[0-9A-Fa-f]{2}")
 
-// checkMeaning holds that what the platform reads in got is what md means, but for what the
+// checkMeaning holds that what the platform reads in got is what md means, except for what the
 // replacer takes from that.
 func checkMeaning(t *testing.T, name, md, got, read string, d dialect, but *strings.Replacer) {
 	t.Helper()

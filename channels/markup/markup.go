@@ -5,7 +5,7 @@
 // [WhatsAppLen] measure, [Split] and [SplitFirst] cut. All are pure functions.
 //
 // Markdown is CommonMark with tables, ~~strikethrough~~, bare links and ||spoilers||; raw HTML is
-// shown as it is written. What a platform can't show becomes text that reads well: headings are
+// shown as it is written. Elements that a platform can't show become readable text: headings are
 // bold, tables are aligned, images are links. A text that would take far more time or memory than
 // its length lets one expect, such as a table of more than 20,000 cells, is shown as it is.
 package markup
@@ -27,7 +27,7 @@ var markdown = parser.NewParser(
 	parser.WithInlineParsers(append(parser.DefaultInlineParsers(),
 		util.Prioritized(extension.NewStrikethroughParser(), 500),
 		util.Prioritized(spoilerParser{}, 500),
-		// A bare link is shown as it is, but the characters in it are no markup.
+		// A bare link is shown as it is, but the characters in it are not markup.
 		util.Prioritized(extension.NewLinkifyParser(), 999),
 	)...),
 	parser.WithParagraphTransformers(append(parser.DefaultParagraphTransformers(),

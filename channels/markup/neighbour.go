@@ -9,7 +9,7 @@ import (
 )
 
 // neighbours returns the characters on both sides of n, an inline: 0 for the edge of a
-// block, a punctuation mark for what is no text.
+// block, a punctuation mark for what is not text.
 func (r *renderer) neighbours(n ast.Node) (before, after rune) {
 	return r.neighbour(n, ast.Node.PreviousSibling, utf8.DecodeLastRuneInString),
 		r.neighbour(n, ast.Node.NextSibling, utf8.DecodeRuneInString)

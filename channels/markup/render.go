@@ -244,7 +244,7 @@ func (r *renderer) codeSpan(n ast.Node) {
 	r.d.code(r, s)
 }
 
-// rawHTML shows a tag as it is written, but for the one that models use within tables.
+// rawHTML shows a tag as it is written, except for the one that models use within tables.
 func (r *renderer) rawHTML(tag string) {
 	switch strings.ToLower(strings.ReplaceAll(tag, " ", "")) {
 	case "<br>", "<br/>":

@@ -19,7 +19,7 @@ import (
 // Blank lines before the first piece are dropped, its indentation is not.
 //
 // No piece has more than eight bytes of source per unit of the limit, however little of it
-// measure counts. What can't be cut to fit, because a single character or a fence around it
+// measure counts. A piece that can't be cut to fit, because a single character or a fence around it
 // exceeds the limit, is cut between code points, without its fence, and at worst too long.
 func Split(markdown string, limit int, measure func(string) int) []string {
 	return split(markdown, limit, len(markdown), measure)
@@ -42,7 +42,7 @@ func split(markdown string, limit, most int, measure func(string) int) []string 
 	if limit <= 0 {
 		return []string{markdown}
 	}
-	limit = min(limit, 1<<40) // so that eight times it is no overflow
+	limit = min(limit, 1<<40) // so that eight times it is not an overflow
 	s := splitter{
 		src: markdown, limit: limit, measure: measure, fences: findFences(markdown), ratio: 1,
 	}

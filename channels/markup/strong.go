@@ -14,7 +14,7 @@ type span struct{ start, end int }
 
 // findStrong returns the strong text in src that a cut may close and open again. It is sure of
 // what it returns, and leaves out the rest: what is longer than most, holds code, other marks or
-// the beginning of a block. What it tells of a place depends on no more than the next most bytes,
+// the beginning of a block. Its answer for a place depends only on the next most bytes,
 // so that the beginning of a text is cut like the whole.
 func findStrong(src string, fences []fence, most int) []span {
 	if !strings.Contains(src, strongMark) {

@@ -90,7 +90,7 @@ func telegramCode(r *renderer, s string) {
 }
 
 // telegramLink renders a link or an image. An address that Telegram does not take, or that could
-// do harm, is no link: only its label is shown, with the address if it is harmless.
+// do harm, is not a link: only its label is shown, with the address if it is harmless.
 func telegramLink(r *renderer, n ast.Node, t target, instead string) {
 	if !t.web || r.open[link] > 0 {
 		linkAsText(r, n, t, instead)

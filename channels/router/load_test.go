@@ -115,7 +115,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// Some conversations that fail while others don't are no outage.
+// Some conversations that fail while others don't are not an outage.
 func TestNoOutage(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = func(_ context.Context, c call) error {

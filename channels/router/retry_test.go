@@ -473,7 +473,7 @@ func TestUnlimited(t *testing.T) {
 	})
 }
 
-// A channel that is no Limiter has no bounds.
+// A channel that is not a Limiter has no bounds.
 func TestNoLimits(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.startWith(router.Account{Name: "full", Channel: &w.Memory, Streaming: true})

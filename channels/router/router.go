@@ -35,8 +35,8 @@ type Account struct {
 	// Reaction is the emoji that messages have from their admission to their answer, if the channel
 	// is a Reactor; "" for none.
 	Reaction string
-	// Unlimited sends without regard to the documented rates. What the platform asks for when it
-	// refuses is honoured in any case.
+	// Unlimited sends without regard to the documented rates. The waits that the platform asks for
+	// when it refuses are honoured in any case.
 	Unlimited bool
 }
 

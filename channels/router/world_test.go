@@ -136,7 +136,7 @@ type world struct {
 	db      *store.DB
 	outbox  *bus.Outbox
 	live    *bus.Live
-	media   *media.Store // nil but for tests of files
+	media   *media.Store // nil except for tests of files
 	router  *router.Router
 	orderly bool // the process before has ended in order
 }

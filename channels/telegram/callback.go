@@ -96,7 +96,7 @@ func fitsRow(count, width, n int) bool {
 }
 
 // messageID returns Telegram's id of the message that id names in the gateway. An edited message
-// has an id of its own that begins with it; the press of a button is no message.
+// has an id of its own that begins with it; the press of a button is not a message.
 func messageID(id string) (string, bool) {
 	id, _, _ = strings.Cut(id, ":")
 	n, err := strconv.ParseInt(id, 10, 64)

@@ -20,7 +20,8 @@ const (
 	maxPhotoRatio = 20       // of the longer to the shorter side
 )
 
-// setFile chooses the method for f. What Telegram would not take as what it is goes as a document.
+// setFile chooses the method for f. A file that Telegram would refuse under its own type goes as a
+// document.
 func (o *outgoing) setFile(f *bus.File) {
 	kind := sendAs(f)
 	name := fileName(strings.Map(noSlash, f.Name))

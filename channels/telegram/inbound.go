@@ -102,7 +102,8 @@ func (o *origin) name() string {
 	case o.Chat != nil:
 		name = channels.Clean(o.Chat.Title, channels.MaxName)
 	}
-	return cmp.Or(name, "somebody") // a name of invisible signs is none, the message still forwarded
+	// A name of invisible characters is "" here, but the message is still a forwarded one.
+	return cmp.Or(name, "somebody")
 }
 
 // quoted returns the message that m replies to, or nil.
@@ -112,7 +113,7 @@ func (m *message) quoted(me user) *bus.Quote {
 		return m.quotedElsewhere()
 	}
 	if r.TopicCreated != nil || m.InTopic && r.ID == m.Thread {
-		return nil // every message of a topic that is no reply points to the topic's beginning
+		return nil // every message of a topic that is not a reply points to the topic's beginning
 	}
 	q := &bus.Quote{ID: strconv.FormatInt(r.ID, 10), Attachments: r.attachments()}
 	text, _ := r.content() // of a service message: nothing

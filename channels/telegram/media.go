@@ -75,7 +75,7 @@ type (
 	}
 )
 
-// attachments returns the file that m is, or nil if it is none that can be fetched.
+// attachments returns the file of m, or nil if m has none that can be fetched.
 func (m *media) attachments() []bus.Attachment {
 	kind, raw, standard := m.file()
 	if raw == nil {
@@ -207,7 +207,7 @@ func (m *media) fileLabel() string {
 	return ""
 }
 
-// objectLabel names what is no file. The order matters: a venue has a location.
+// objectLabel names what is not a file. The order matters: a venue has a location.
 func (m *media) objectLabel() string {
 	switch {
 	case m.Contact != nil:

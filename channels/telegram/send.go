@@ -242,7 +242,7 @@ func (c *Channel) post(ctx context.Context, o *outgoing) (json.RawMessage, error
 
 // amend changes o to meet Telegram's refusal err and says how, or returns "" if nothing can be
 // done: an unknown topic is left out, a group that became a supergroup is followed to its new
-// id, rich text goes as HTML, HTML that can't be parsed as plain text, and what is no photo or
+// id, rich text goes as HTML, HTML that can't be parsed as plain text, and what is not a photo or
 // voice to Telegram as a document. Each change can be made once, so trying ends.
 func (o *outgoing) amend(err error) string {
 	p := o.params

@@ -75,7 +75,7 @@ type Options struct {
 	Webhook *Webhook
 
 	// LocalFiles is the folder in which a Bot API server of one's own, run with --local, keeps
-	// files. What lies below it is read from there, without the bounds of api.telegram.org.
+	// files. Files below it are read from there, without the bounds of api.telegram.org.
 	LocalFiles string
 
 	// Drafts lets answers be shown as drafts while they are written, in direct chats.

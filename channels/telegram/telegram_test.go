@@ -163,7 +163,7 @@ func (p *platform) Texts() (texts []string) {
 }
 
 func (p *platform) Delete(id string) {
-	n, _ := strconv.Atoi(id) // what is no number is no message
+	n, _ := strconv.Atoi(id) // what is not a number is not a message
 	p.Server.Delete(42, n)
 }
 

@@ -179,7 +179,7 @@ func (h *hook) take(ctx context.Context, update json.RawMessage) error {
 	}
 	batch, presses := h.translate(ctx, []json.RawMessage{update})
 	if batch.Cursor == "" {
-		return nil // it is no update, and the next time it would not be one either
+		return nil // it is not an update, and the next time it would not be one either
 	}
 	err := h.store(ctx, batch, presses)
 	if err != nil {

@@ -152,9 +152,9 @@ func (st *storage) erase(
 // The zero subject is nothing.
 type subject struct{ group, lid, phone string }
 
-// subject returns whom a chat is with: nobody if it is no chat of WhatsApp, which has left nothing
-// here, or the account itself. It asks the client's own map, for what was erased from the database
-// the client may know still, and does not write again.
+// subject returns whom a chat is with: nobody if it is not a chat of WhatsApp, which has left
+// nothing here, or the account itself. It asks the client's own map, for what was erased from the
+// database the client may know still, and does not write again.
 func (st *storage) subject(ctx context.Context, chat string) (s subject, err error) {
 	j, err := parseChat(chat)
 	if err != nil {

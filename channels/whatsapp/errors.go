@@ -18,8 +18,8 @@ var errSlower = errors.New("too many messages")
 // errLate reports that WhatsApp has not taken something yet.
 var errLate = errors.New("WhatsApp did not answer in time")
 
-// classify turns an error of the client into one of the channel contract. What it does not know
-// may pass.
+// classify turns an error of the client into one of the channel contract. An error that it does not
+// know may pass.
 func classify(err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -47,7 +47,7 @@ func classify(err error) error {
 // documented; the meanings are those that the library's users have found out.
 func classifyCode(err error) error {
 	text := err.Error()
-	code, _ := strconv.Atoi(text[strings.LastIndexByte(text, ' ')+1:]) // 0 is no code we know
+	code, _ := strconv.Atoi(text[strings.LastIndexByte(text, ' ')+1:]) // 0 is not a code we know
 	switch code {
 	case 429:
 		return errSlower

@@ -278,7 +278,7 @@ func TestEditsOfPeople(t *testing.T) {
 	}
 }
 
-// TestIgnored checks what is no message to the gateway: it is acknowledged and that is all.
+// TestIgnored checks what is not a message to the gateway: it is acknowledged and that is all.
 func TestIgnored(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -223,7 +223,7 @@ func isOurs(id types.MessageID) bool {
 	return ok && len(digits) == 18 && sign(digits[:14]) == id
 }
 
-// sendAgain is send for what is tried until it is taken. What is tried is named by key.
+// sendAgain is send for messages that are tried until WhatsApp accepts them. key names the message.
 func (s *session) sendAgain(
 	ctx context.Context, to types.JID, id types.MessageID, m *waE2E.Message, key string,
 ) error {

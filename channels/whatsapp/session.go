@@ -41,7 +41,7 @@ type session struct {
 
 	sessionLock *sessionlock.Lock
 	ended       chan error    // has the first reason to end
-	turn        chan struct{} // held by who sends a message: the client sends one at a time
+	turn        chan struct{} // held by the sender of a message: the client sends one at a time
 	watch       *time.Timer   // ends a session that does not come back
 
 	mu        sync.Mutex

@@ -145,7 +145,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 			in.Report(channels.Refused, unlinked.state(c.name))
 			c.log.WarnContext(ctx, "whatsapp account not linked", "reason", unlinked.Error())
 		case waiting && errors.Is(err, store.ErrLocked):
-			// It is being linked just now.
+			// It is being linked now.
 		default:
 			return err
 		}

@@ -2,10 +2,10 @@
 // files that people edit by hand, some shared by everybody, some of one scope. [Documents] holds
 // them.
 //
-// A document that was read is kept in memory until its file changes, so that reading it again
-// costs a look at the file's times. What can't be read is told of in the prompt, and never ends a
-// turn. A document is replaced whole, by a rename, and only if it still is what the writer has
-// read: what a person wrote meanwhile stays. Symbolic links are not followed: whoever may write
+// A document that was read is kept in memory until its file changes, so that reading it again costs
+// a check of the file's times. Documents that can't be read are mentioned in the prompt, and never
+// end a turn. A document is replaced whole, by a rename, and only if it still is what the writer
+// has read: what a person wrote meanwhile stays. Symbolic links are not followed: whoever may write
 // their target could write the document.
 //
 // It owns the files AGENTS.md, SOUL.md, USER.md, TOOLS.md and IDENTITY.md and

@@ -183,7 +183,7 @@ func wantFolder(root *os.Root, name string) error {
 	return err
 }
 
-// wantPlain refuses what is no regular file of bounded size.
+// wantPlain refuses what is not a regular file of bounded size.
 func wantPlain(info fs.FileInfo, err error) error {
 	switch {
 	case err != nil:
@@ -275,7 +275,7 @@ func (d *Documents) forget(k key) {
 }
 
 // Read returns all of a document as it is on the disk and its hash; "" for both if it isn't
-// there. What is no UTF-8 text is an error. The scope "" stands for the shared documents. name is
+// there. Text that is not UTF-8 is an error. The scope "" stands for the shared documents. name is
 // a path with slashes.
 func (d *Documents) Read(s memory.Scope, name string) (text, hash string, err error) {
 	k := key{s, name}

@@ -43,7 +43,7 @@ func (d *Documents) Create(s memory.Scope, name, text string) error {
 	return err
 }
 
-// checkSave refuses what is no document.
+// checkSave refuses what is not a document.
 func checkSave(name, text string) error {
 	elements := strings.Split(name, "/")
 	odd := func(e string) bool { return e == "" || e[0] == '.' || strings.ContainsAny(e, "\\:\x00\n") }
@@ -126,7 +126,7 @@ func replace(folder *os.Root, file, text string, info fs.FileInfo) error {
 	return nil
 }
 
-// put moves a file to its place. What somebody has put there meanwhile stays.
+// put moves a file to its place. A file that somebody has put there meanwhile stays.
 func put(folder *os.Root, temp, file string, info fs.FileInfo) error {
 	if info == nil {
 		err := folder.Link(temp, file)

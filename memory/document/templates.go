@@ -112,8 +112,8 @@ func (d *Documents) writeTemplate(name string) error {
 const linkName = "memory"
 
 // Link makes the link "memory" in a workspace, by which people find the scopes' folders. If
-// something else has that name, or links can't be made, there is none: that is no error. Nothing
-// that works within the workspace can follow it, for it leads out.
+// something else has that name, or links can't be made, there is none: that is not an error.
+// Nothing that works within the workspace can follow it, for it leads out.
 func (d *Documents) Link(workspace *os.Root) error {
 	if d.scopes == nil {
 		return nil

@@ -139,7 +139,7 @@ func (t *Tree) find(ctx context.Context, id string) (found, error) {
 			id, ErrUnknown)
 	}
 	read := t.store.db.Read(ctx)
-	// What begins with id lies before id with a digit that is beyond all others.
+	// Ids with the prefix id lie before id with a digit that is beyond all others.
 	rows, err := t.rows(read, " AND name >= $2 AND name < $3 LIMIT 2", id, id+"g")
 	switch {
 	case err != nil:

@@ -135,7 +135,7 @@ func (a *archive) xml(name string, handle handler) error {
 	if err != nil {
 		return err
 	}
-	// What was read was checked; an error of Close changes nothing.
+	// The data was checked when it was read; an error of Close changes nothing.
 	defer func() { _ = r.Close() }()
 	return readXML(r, handle)
 }

@@ -45,7 +45,7 @@ func read(file []byte, mime string, limit int) (string, error) {
 	return Text(bytes.NewReader(file), int64(len(file)), mime, limit)
 }
 
-// narrow reads within bounds that are reached sooner, but for that of time: how much there is to
+// narrow reads within bounds that are reached sooner, except for that of time: how much there is to
 // do must not depend on how fast the machine is.
 func narrow(file []byte, mime string, limit int) (string, error) {
 	b := bounds{time.Hour, 4 << 20, 10_000}

@@ -20,7 +20,7 @@ type openText struct {
 	gap    int // empty cells that are shown if another follows
 	repeat int // how often this cell stands there
 	cell   strings.Builder
-	skip   int // depth of what is no text of the document
+	skip   int // depth of what is not text of the document
 }
 
 func (o *openText) handle(start *xml.StartElement, end, text string) error {

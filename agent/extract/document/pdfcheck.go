@@ -11,8 +11,8 @@ import (
 )
 
 // The parser makes room for as much as a number in the file says, counts as far, and follows
-// references without end. What it can't stand is refused here, before and after it has read the
-// table of objects. Where the check can't be sure, the file is refused too.
+// references without end. Files that would break it are refused here, before and after it has read
+// the table of objects. Where the check can't be sure, the file is refused too.
 
 const (
 	mostObjects = 2_000_000
@@ -41,7 +41,7 @@ func named(name string) string {
 var (
 	encryptName = regexp.MustCompile(named("Encrypt"))
 
-	// What is never written so, but would lead to where it can't be checked.
+	// Forms that nobody writes, but that would lead to where nothing can be checked.
 	devious = regexp.MustCompile(named("Type") + between + reference +
 		`|` + named("Columns") + between + reference +
 		`|` + named("DecodeParms") + between + `(?:` + reference + `|\[[^\]]*R)` +

@@ -42,7 +42,7 @@ func incomplete(raw []byte) int {
 	return 0
 }
 
-// decode returns raw as UTF-8, or that it is no text.
+// decode returns raw as UTF-8, or that it is not text.
 func decode(raw []byte) (string, bool) {
 	switch {
 	case bytes.HasPrefix(raw, []byte("\xef\xbb\xbf")):

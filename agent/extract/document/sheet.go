@@ -31,7 +31,7 @@ func (a *archive) relations(name string) (all []relation) {
 	if !a.has(rels) {
 		return nil
 	}
-	// What can't be read is left out: there is no text in it.
+	// Cells that can't be read are left out: there is no text in them.
 	_ = a.xml(rels, func(e *xml.StartElement, _, _ string) error {
 		if e == nil || e.Name.Local != "Relationship" || len(all) >= maxEntries {
 			return nil

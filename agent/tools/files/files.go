@@ -7,8 +7,8 @@
 // [os.Root]: the operating system, not string arithmetic, keeps paths and symbolic links inside.
 // Devices, pipes, sockets and the files of /proc are never read.
 //
-// What is shared is part of everybody's prompt, and written for admins only. It lies in a tree of
-// its own; what has such a name in the workspace is not reached.
+// Shared documents and skills are part of everybody's prompt, and only admins write them. They are
+// in a tree of their own; files with such a name in the workspace can't be reached.
 //
 // A file is written whole, beside its place, and then renamed into it: others see the old content
 // or the new one, and never a part. Only a crash in between leaves a ".gateway-*.tmp" behind.

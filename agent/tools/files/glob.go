@@ -56,7 +56,7 @@ var entryTypes = map[string]string{
 	"file": "file", "dir": "dir", "any": "any", "files": "file", "dirs": "dir", "both": "any",
 }
 
-// checkPattern refuses a pattern that is none, or takes too long to match.
+// checkPattern refuses an invalid pattern, or one that takes too long to match.
 func checkPattern(pattern string) error {
 	switch {
 	case pattern == "":

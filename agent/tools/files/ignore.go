@@ -11,8 +11,8 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// The files that say what a search leaves out, in the format of gitignore(5). What the second says
-// goes before all that the first says.
+// The files that say what a search leaves out, in the format of gitignore(5). The rules of the
+// second count before those of the first.
 const (
 	gitIgnore = ".gitignore"
 	ownIgnore = ".ignore"
@@ -108,7 +108,7 @@ func ignoresAbove(at place) *ignores {
 	return g
 }
 
-// ignored reports whether a path below the tree is left out. What is above it is not.
+// ignored reports whether a path below the tree is left out. Directories above it are not checked.
 func (g *ignores) ignored(path string, isDir bool) bool {
 	for l := g; l != nil; l = l.above {
 		if out, known := decideIgnore(l.own, l.rel(path), isDir); known {
@@ -182,7 +182,7 @@ func readIgnores(at place, name string) []ignoreRule {
 	return parseIgnores(string(text))
 }
 
-// parseIgnores reads the rules of a file. As with git, a line that is no pattern fits nothing.
+// parseIgnores reads the rules of a file. As with git, a line that is not a pattern fits nothing.
 func parseIgnores(text string) []ignoreRule {
 	var rules []ignoreRule
 	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
@@ -225,7 +225,7 @@ func parseIgnore(line string) (r ignoreRule, ok bool) {
 	return r, doublestar.ValidatePattern(r.glob)
 }
 
-// trimSpaces removes spaces from the end of a line, but for an escaped one.
+// trimSpaces removes spaces from the end of a line, except for an escaped one.
 func trimSpaces(line string) string {
 	for strings.HasSuffix(line, " ") {
 		rest := strings.TrimSuffix(line, " ")

@@ -175,7 +175,7 @@ func TestIgnoredAmongMany(t *testing.T) {
 	}
 }
 
-// What leads elsewhere or is no file leaves out nothing, and hurts nobody.
+// What leads elsewhere or is not a file leaves out nothing, and hurts nobody.
 func TestIgnoreFileThatIsNone(t *testing.T) {
 	f := newFixture(t)
 	f.write(t, "a/.gitignore/x", "")

@@ -202,7 +202,7 @@ func TestMemoryOfOthers(t *testing.T) {
 	} {
 		m.link(target, name)
 	}
-	// A person made them by hand, which is no leave to follow them.
+	// A person made them by hand, which is no permission to follow them.
 	for name, target := range map[string]string{
 		"person-1/l.md": "../person-2/USER.md", "person-1/skills": "../person-2", "person-4": "person-2",
 	} {

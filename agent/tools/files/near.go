@@ -19,7 +19,7 @@ const (
 var numbered = regexp.MustCompile(`^ *[0-9]+\t`)
 
 // nearMiss says what in text is most like old, which is not in it, and in what it differs. Lines of
-// the file are quoted: they are data, and their white space shall be seen.
+// the file are quoted: they are data, and their white space is to be seen.
 func nearMiss(text, old string) string {
 	lines := splitLines(text, maxNearLines)
 	want := splitLines(old, maxNearOld)

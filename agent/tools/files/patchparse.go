@@ -10,7 +10,7 @@ import (
 
 // A filePatch is what a patch does to one file.
 type filePatch struct {
-	path   string // of the file as it is; for a new one, as it shall be
+	path   string // of the file as it is; for a new one, as it is to be
 	moveTo string // or ""
 	add    bool
 	remove bool

@@ -61,7 +61,7 @@ func (p place) under(rel string) place {
 const maxPath = 4096
 
 // find returns the place that a model means by name: a relative path, or an absolute one within
-// a tree. What stands there, if anything does, is not known yet.
+// a tree. Whether anything is there is not known yet.
 func (w *Files) find(c tool.Call, name string) (place, error) {
 	if err := checkSpelling(name); err != nil {
 		return place{}, err
@@ -118,7 +118,7 @@ func (w *Files) sharedPath(path string) (string, bool) {
 	return rel, err == nil && isShared(filepath.ToSlash(rel))
 }
 
-// checkSpelling refuses what is no path.
+// checkSpelling refuses what is not a path.
 func checkSpelling(name string) error {
 	scheme, rest, isURL := strings.Cut(name, "://")
 	switch {

@@ -18,7 +18,7 @@ import (
 	"gateway/agent/tool"
 )
 
-// The bounds of what read_file makes of files that are no text.
+// The bounds of what read_file makes of files that are not text.
 const (
 	sniffLen    = 8 << 10  // bytes that decide whether a file is text, as git has it
 	maxImage    = 20 << 20 // bytes

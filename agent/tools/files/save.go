@@ -124,7 +124,7 @@ func (s *staged) prepare(w *Files, c tool.Call, keep bool) error {
 // tempName returns a name that no file has.
 func tempName() string { return ".gateway-" + rand.Text() + ".tmp" }
 
-// writeTemp writes the new content beside the file, as it shall become.
+// writeTemp writes the new content beside the file, as it should become.
 func (s *staged) writeTemp() error {
 	name := tempName()
 	f, err := s.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, s.tree.newFile())

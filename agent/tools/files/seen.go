@@ -51,7 +51,7 @@ func (s *seen) note(session string, p place, info fs.FileInfo) {
 }
 
 // changed reports whether the file at p, which info describes now, is another than session has
-// seen. What session has not seen, or what is forgotten, counts as unchanged.
+// seen. Files that session has not seen, or that are forgotten, count as unchanged.
 func (s *seen) changed(session string, p place, info fs.FileInfo) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

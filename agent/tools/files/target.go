@@ -21,7 +21,7 @@ type target struct {
 	info  fs.FileInfo // of the file that is there, or nil
 }
 
-// lock waits until no other call changes files. What it returns ends that.
+// lock waits until no other call changes files. The returned function ends that.
 func (w *Files) lock(ctx context.Context) (unlock func(), err error) {
 	select {
 	case w.writing <- struct{}{}:

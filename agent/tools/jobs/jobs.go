@@ -77,7 +77,7 @@ func lasts(c tool.Call) bool {
 type action struct {
 	do func(k keeper, tx *store.Tx, c tool.Call, a arguments) (string, error)
 
-	asked bool // only if somebody has asked for it just now
+	asked bool // only if somebody has asked for it now
 	id    bool // it is about one job
 }
 

@@ -277,7 +277,7 @@ func (b *builder) image(data []byte, kind string) {
 	}
 }
 
-// file adds what is no text and no picture.
+// file adds content that is neither text nor a picture.
 func (b *builder) file(what string, data []byte, kind string) {
 	if len(data) == 0 || len(data) > maxFile || len(b.files) == maxFiles {
 		b.note("%s, %s, %d bytes: not kept", what, tame(kind, 60), len(data))

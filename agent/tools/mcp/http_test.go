@@ -214,7 +214,7 @@ func TestForgottenAfterwards(t *testing.T) {
 		var calls atomic.Int32
 		inner := *e.handler.Load()
 		var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, _ := io.ReadAll(r.Body) // what is cut off is no call
+			body, _ := io.ReadAll(r.Body) // what is cut off is not a call
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			switch {
 			case r.Header.Get("Last-Event-Id") != "":

@@ -171,7 +171,7 @@ func (t *tail) String() string {
 	return string(words[max(0, len(words)-most):])
 }
 
-// lines passes on those lines of a server's output that are messages. What programs print besides,
+// lines passes on those lines of a server's output that are messages. Other output of programs,
 // such as greetings, would end the session.
 type lines struct {
 	r    *bufio.Reader

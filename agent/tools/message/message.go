@@ -1,7 +1,7 @@
 // Package message has the tool "message", with which the agent sends something besides its answer:
 // a file, an interim result, a message to another conversation.
 //
-// What is sent is written to the outbox in the same transaction as the call's result, so that it is
+// The message is written to the outbox in the same transaction as the call's result, so that it is
 // sent once, whatever happens. The package owns no tables.
 package message
 

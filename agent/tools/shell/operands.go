@@ -19,8 +19,8 @@ const (
 )
 
 // operands returns the files that a command names and that it, and what runs beside it, may change:
-// who approves the command approves them as they are. What a command reads without naming it, such
-// as the parts of a program, is not among them.
+// who approves the command approves them as they are. Files that a command reads without naming
+// them, such as the parts of a program, are not among them.
 func (s *Shell) operands(c tool.Call) []tool.Operand {
 	var a execArgs
 	if json.Unmarshal(c.Args, &a) != nil {

@@ -1,15 +1,15 @@
 // Package shell has the tools that run commands: "exec", "exec_input" and "exec_list".
 //
-// A [Shell] runs them confined by a [sandbox.Sandbox], without which it refuses them. A command
-// is turned into the words that run once, by [Argv], so that what is shown and approved is what
-// runs. Output is text for the model, 10,000 characters of it at most. Commands in the background
-// belong to a session and to who has started them, outlive its turns and end with the gateway: they
+// A [Shell] runs them confined by a [sandbox.Sandbox], without which it refuses them. A command is
+// turned into the words that run once, by [Argv], so that what is shown and approved is what runs.
+// Output is text for the model, 10,000 characters of it at most. Commands in the background belong
+// to a session and to the person who started them, outlive its turns and end with the gateway: they
 // are kept in memory only. Everybody in the conversation may look at them; who has started one,
 // admins and owners may give it input or end it, but nobody with a lesser role than it has.
 //
 // A command may read the documents of its own scope, and of the workspace it may change all but
 // what everybody's prompt is made of: that is for admins. With Landlock that can't be kept, and the
-// sandbox's report says so. What is missing of those files is made, empty. The package owns no
+// sandbox's report says so. Missing files are made, empty. The package owns no
 // tables.
 package shell
 

@@ -106,8 +106,8 @@ func (t tools) spawn(
 	return r, nil
 }
 
-// taskID names the task that c gives. What models call their calls goes into it without what has a
-// meaning in the key of a session.
+// taskID names the task that c gives. Ids that models give their calls go into it without
+// characters that have a meaning in the key of a session.
 func taskID(c tool.Call) string {
 	return fmt.Sprintf("%d-%s", c.Turn, strings.Map(func(r rune) rune {
 		if r == '#' || r == '/' || !unicode.IsPrint(r) || unicode.IsSpace(r) {

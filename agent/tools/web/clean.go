@@ -23,7 +23,7 @@ func visible(text string) string {
 		case unicode.IsControl(r), invisible(r):
 			continue
 		}
-		b.WriteRune(r) // U+FFFD for what is no UTF-8
+		b.WriteRune(r) // U+FFFD for what is not UTF-8
 		last = r
 	}
 	return b.String()

@@ -77,7 +77,7 @@ func (f *fetcher) get(ctx context.Context, a fetchArgs) (*page, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
-	// What was read was checked; an error of Close changes nothing.
+	// The data was checked when it was read; an error of Close changes nothing.
 	defer func() { _ = resp.Body.Close() }()
 	f.log.DebugContext(ctx, "page answered", "status", resp.StatusCode, "took", time.Since(start))
 	if err := statusError(resp); err != nil {
@@ -200,7 +200,7 @@ func (f *fetcher) result(
 	return r, nil
 }
 
-// describe returns type and size of what is no text.
+// describe returns type and size of what is not text.
 func (p *page) describe() string {
 	if p.size < 0 {
 		return p.kind + " of unknown size"

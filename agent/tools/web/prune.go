@@ -183,14 +183,14 @@ func (p *pruner) attributes(n *html.Node) {
 	}
 	n.Attr = kept
 	if n.DataAtom == atom.Img && attr(n, "src") == "" {
-		rename(n, atom.Span) // an empty one, but for its alternative text
+		rename(n, atom.Span) // an empty one, except for its alternative text
 		if alt := strings.TrimSpace(attr(n, "alt")); alt != "" {
 			n.AppendChild(&html.Node{Type: html.TextNode, Data: alt})
 		}
 	}
 }
 
-// link returns the absolute address of a link, or "" if it is none that could be followed.
+// link returns the absolute address of a link, or "" if it can't be followed.
 func (p *pruner) link(ref string) string {
 	ref = strings.TrimSpace(ref)
 	if strings.HasPrefix(ref, "#") || len(ref) > maxAddress {

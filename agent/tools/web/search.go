@@ -42,7 +42,7 @@ type service interface {
 	// request returns a request for about count results.
 	request(ctx context.Context, query string, count int) (*http.Request, error)
 
-	// hits reads an answer with a status that is no error. An error is for the model.
+	// hits reads an answer with a status that is not an error. An error is for the model.
 	hits(body []byte) ([]hit, error)
 
 	// advice says what a status that is an error means, or "" for what it usually does.

@@ -324,7 +324,7 @@ func (s *Server) event(se *session, event string, data any) {
 	se.seq++
 	raw, err := json.Marshal(frame{Op: opDispatch, Data: data, Seq: se.seq, Type: event})
 	if err != nil {
-		panic(err) // the test put something into Extra that is no JSON
+		panic(err) // the test put something into Extra that is not JSON
 	}
 	se.log = append(se.log, raw)
 	if n := len(se.log) - maxReplay; n > 0 {
@@ -336,7 +336,7 @@ func (s *Server) event(se *session, event string, data any) {
 	}
 }
 
-// send queues what is no event. The caller holds s.mu.
+// send queues what is not an event. The caller holds s.mu.
 func (s *Server) send(c *conn, op int, data any) {
 	raw, _ := json.Marshal(frame{Op: op, Data: data}) // booleans and maps always marshal
 	s.queue(c, raw)

@@ -391,7 +391,7 @@ func write(w http.ResponseWriter, a reply) {
 	}
 	body, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // the test put something into Extra that is no JSON
+		panic(err) // the test put something into Extra that is not JSON
 	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))

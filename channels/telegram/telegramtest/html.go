@@ -88,7 +88,7 @@ func (p *htmlParser) parse() error {
 	return nil
 }
 
-// reference decodes a character reference; what is none stands for itself.
+// reference decodes a character reference; an invalid one stands for itself.
 func (p *htmlParser) reference() error {
 	name, value := p.src[p.pos+1:], ""
 	end := strings.IndexFunc(name, func(r rune) bool {

@@ -221,7 +221,7 @@ func visible(c call, field string, longest int) (string, reply) {
 	return text, reply{}
 }
 
-// richText returns the Markdown of a rich message. What Telegram makes of it is not known here.
+// richText returns the Markdown of a rich message. How Telegram renders it is not known here.
 func richText(c call) (string, reply) {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(c.params.Get("rich_message")), &m); err != nil {

@@ -93,7 +93,7 @@ func marshal(w any, extra map[string]any) []byte {
 		b = append(append(b[:len(b)-1], ','), more[min(1, len(more)):]...)
 	}
 	if err != nil {
-		panic(err) // the test put something into Extra that is no JSON
+		panic(err) // the test put something into Extra that is not JSON
 	}
 	return b
 }

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A filter says which system calls a command may make. What nobody uses in everyday work and what
-// has often been the way out of a sandbox is refused, and so are calls that are younger than this
-// list.
+// A filter says which system calls a command may make. It refuses calls that nobody uses in
+// everyday work, calls that have often been the way out of a sandbox, and calls that are younger
+// than this list.
 type filter struct {
 	network bool
 

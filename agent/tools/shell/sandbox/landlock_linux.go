@@ -19,7 +19,7 @@ const (
 	signalABI = 6 // Linux 6.12
 )
 
-// What is allowed below a path.
+// The rights below a path.
 const (
 	reading = ll.AccessFSExecute | ll.AccessFSReadFile | ll.AccessFSReadDir
 	onFiles = ll.AccessFSExecute | ll.AccessFSReadFile | ll.AccessFSWriteFile |

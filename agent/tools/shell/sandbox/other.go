@@ -26,7 +26,7 @@ func (c *Command) Outcome() (Outcome, error) {
 // EndOrphans has nothing to end here.
 func EndOrphans() int { return 0 }
 
-// Main is the supervisor, which there is none of here.
+// Main is the supervisor, which does not exist here.
 func Main([]string) int { return 1 }
 
 // Seal reports that it can't be done here.

@@ -84,10 +84,10 @@ type Spec struct {
 	Dir  string   // absolute; by default the first of ReadWrite
 	Env  []string // NAME=value, beside a small environment that every command has
 
-	// ReadOnly and ReadWrite are absolute paths of what the command may reach beside the system.
-	// None of ReadOnly may lie within one of ReadWrite, which are folders: a rule of Landlock can't
-	// take back within a folder what another allows for the whole. What must stay as it is belongs
-	// into a folder of ReadOnly and is no file of its own there: the kernel detaches the mount of a
+	// ReadOnly and ReadWrite are absolute paths of what the command may reach beside the system. None
+	// of ReadOnly may lie within one of ReadWrite, which are folders: a rule of Landlock can't take
+	// back within a folder what another allows for the whole. What must stay as it is belongs into a
+	// folder of ReadOnly and is not a file of its own there: the kernel detaches the mount of a
 	// single file when another file is renamed over it, as editors and the gateway do.
 	ReadOnly, ReadWrite []string
 

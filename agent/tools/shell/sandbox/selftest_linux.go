@@ -286,7 +286,7 @@ func probe(text string) int {
 	return 0
 }
 
-// writeShared tries to change the shared folder in every way. What came of it is seen from outside.
+// writeShared tries to change the shared folder in every way. The result is seen from outside.
 func writeShared(dir string) {
 	document, evil := filepath.Join(dir, sharedDocument), filepath.Join(dir, "evil")
 	if f, err := os.OpenFile(document, os.O_WRONLY|os.O_APPEND, 0); err == nil {

@@ -72,7 +72,7 @@ func (j *job) launch(tmp string, m *attributeServer, w *watch) (pid int, err err
 	default:
 		return 0, fmt.Errorf("there is no mode %q", j.Mode)
 	}
-	// What is started is less urgent than the gateway, and than who watches it. A wish.
+	// The command is less urgent than the gateway, and than its supervisor. Best effort.
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
 	path, err := lookUp(argv[0], env)
 	if err != nil {

@@ -41,7 +41,7 @@ func Main(args []string) int {
 
 // supervise runs one job from start to end. When it returns, no process of the job is left.
 func supervise() int {
-	// What may have been inherited must not get to the command.
+	// Inherited files must not get to the command.
 	if err := unix.CloseRange(reportFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		fmt.Fprintln(os.Stderr, "gateway: sandbox:", err)
 		return exitTrouble
@@ -98,8 +98,8 @@ func attend(report, life *os.File) Outcome {
 
 // run starts the job's command and waits until it and all that came of it has ended.
 func (j *job) run(tmp string, ended <-chan struct{}, asked <-chan os.Signal) Outcome {
-	// The watch must get its turn also when a command makes a thousand processes. A wish: it is only
-	// for who has privileges.
+	// The watch must get its turn also when a command makes a thousand processes. Best effort: it is
+	// only for processes that have privileges.
 	_ = unix.Setpriority(unix.PRIO_PGRP, 0, -20)
 	w := newWatch(j, tmp)
 	m := newAttributeServer(j, tmp)
@@ -231,13 +231,13 @@ func preferred() string {
 	if err != nil {
 		return ""
 	}
-	_ = os.WriteFile(file, []byte(strconv.Itoa(markOOM)), 0) // a wish
+	_ = os.WriteFile(file, []byte(strconv.Itoa(markOOM)), 0) // best effort
 	return string(old)
 }
 
 func restore(old string) {
 	if old != "" {
-		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(old), 0) // a wish
+		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(old), 0) // best effort
 	}
 }
 

@@ -109,7 +109,7 @@ func field(text []byte, name string) int64 {
 			if len(words) == 0 {
 				return 0
 			}
-			n, _ := strconv.ParseInt(string(words[0]), 10, 64) // 0 if it is no number
+			n, _ := strconv.ParseInt(string(words[0]), 10, 64) // 0 if it is not a number
 			return n
 		}
 	}

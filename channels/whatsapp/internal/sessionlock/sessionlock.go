@@ -7,8 +7,9 @@
 // drops it without a word. A [Lock] sits between a device and its stores and lets one of the two
 // happen at a time.
 //
-// What the client sends by itself, such as a message again that somebody could not read, does
-// not say when it is done. It holds the lock until it has written the session, or for two seconds.
+// The client also sends by itself, such as a message again that somebody could not read, and does
+// not say when this is done. Such a send holds the lock until it has written the session, or for
+// two seconds.
 package sessionlock
 
 import (

@@ -115,7 +115,7 @@ func TestNoStepIsLost(t *testing.T) {
 	})
 }
 
-// TestStepsThatFail checks that nobody waits for ever for who has given up.
+// TestStepsThatFail checks that nobody waits for ever for somebody who has given up.
 func TestStepsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, g := attach()
