@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/anthropics/anthropic-sdk-go"
-
 	"gateway/agent/llm"
 	"gateway/agent/llm/wire"
 )
@@ -17,77 +15,109 @@ const (
 	originKey   = "anthropic_origin"
 )
 
+// An event is a piece of a stream. Its type says which fields it has.
+type event struct {
+	Type    string `json:"type"`
+	Message struct {
+		Usage usage `json:"usage"`
+	} `json:"message"`
+	ContentBlock struct {
+		Type      string `json:"type"`
+		Text      string `json:"text"`
+		Thinking  string `json:"thinking"`
+		Signature string `json:"signature"`
+		Data      string `json:"data"`
+		ID        string `json:"id"`
+		Name      string `json:"name"`
+	} `json:"content_block"`
+	Delta struct {
+		Text        string `json:"text"`
+		Thinking    string `json:"thinking"`
+		PartialJSON string `json:"partial_json"`
+		Signature   string `json:"signature"`
+		StopReason  string `json:"stop_reason"`
+	} `json:"delta"`
+	Usage usage           `json:"usage"`
+	Error json.RawMessage `json:"error"`
+}
+
+// A usage counts tokens; the three sums of the prompt do not overlap.
+type usage struct {
+	Input   int `json:"input_tokens"`
+	Written int `json:"cache_creation_input_tokens"`
+	Read    int `json:"cache_read_input_tokens"`
+	Output  int `json:"output_tokens"`
+}
+
 // An answer is put together from the events of a stream.
 type answer struct {
-	blocks  []*block
+	parts   []*part
 	usage   llm.Usage
-	stop    anthropic.StopReason
+	stop    string
 	stopped bool
 }
 
-// A block is a part of an answer: text, a thought or a call.
-type block struct {
+// A part of an answer is text, a thought or a call.
+type part struct {
 	kind, id, name, data, signature string
 	text                            strings.Builder
 }
 
 // add takes the next event and returns what people may see of it.
-func (a *answer) add(e anthropic.MessageStreamEventUnion) string {
+func (a *answer) add(e *event) string {
 	switch e.Type {
 	case "message_start":
-		u := e.Message.Usage
-		a.count(u.InputTokens, u.CacheCreationInputTokens, u.CacheReadInputTokens, u.OutputTokens)
+		a.count(e.Message.Usage)
 	case "content_block_start":
 		c := e.ContentBlock
-		b := &block{kind: c.Type, id: c.ID, name: c.Name, data: c.Data, signature: c.Signature}
-		b.text.WriteString(c.Text + c.Thinking)
-		a.blocks = append(a.blocks, b)
+		p := &part{kind: c.Type, id: c.ID, name: c.Name, data: c.Data, signature: c.Signature}
+		p.text.WriteString(c.Text + c.Thinking)
+		a.parts = append(a.parts, p)
 		return c.Text
 	case "content_block_delta":
-		if len(a.blocks) == 0 {
+		if len(a.parts) == 0 {
 			return ""
 		}
-		b := a.blocks[len(a.blocks)-1] // they come one after another
-		b.text.WriteString(e.Delta.Text + e.Delta.Thinking + e.Delta.PartialJSON)
-		b.signature += e.Delta.Signature
+		p := a.parts[len(a.parts)-1] // they come one after another
+		p.text.WriteString(e.Delta.Text + e.Delta.Thinking + e.Delta.PartialJSON)
+		p.signature += e.Delta.Signature
 		return e.Delta.Text
 	case "message_delta":
 		a.stop = e.Delta.StopReason
-		u := e.Usage // counts from the beginning; what is 0 may be left out
-		a.count(u.InputTokens, u.CacheCreationInputTokens, u.CacheReadInputTokens, u.OutputTokens)
+		a.count(e.Usage) // from the beginning; it may have the output only
 	case "message_stop":
 		a.stopped = true
 	}
 	return ""
 }
 
-func (a *answer) count(input, written, read, output int64) {
-	a.usage.Input = max(a.usage.Input, int(input+written+read))
-	a.usage.Cached = max(a.usage.Cached, int(read))
-	a.usage.Output = max(a.usage.Output, int(output))
+func (a *answer) count(u usage) {
+	a.usage.Input = max(a.usage.Input, u.Input+u.Written+u.Read)
+	a.usage.Cached = max(a.usage.Cached, u.Read)
+	a.usage.Output = max(a.usage.Output, u.Output)
 }
 
 // response returns the whole answer.
 func (a *answer) response(m *Model) *llm.Response {
 	msg := llm.Message{Role: llm.Assistant}
-	var thoughts []any
-	for _, b := range a.blocks {
-		text := b.text.String()
-		switch b.kind {
+	var thoughts []block
+	for _, p := range a.parts {
+		text := p.text.String()
+		switch p.kind {
 		case "text":
 			msg.Text += text
 		case "thinking":
 			msg.Reasoning += text
-			thoughts = append(thoughts, map[string]string{
-				"type": "thinking", "thinking": text, "signature": b.signature})
+			thoughts = append(thoughts,
+				block{Type: p.kind, Thinking: &text, Signature: p.signature})
 		case "redacted_thinking":
-			thoughts = append(thoughts, map[string]string{"type": b.kind, "data": b.data})
+			thoughts = append(thoughts, block{Type: p.kind, Data: p.data})
 		case "tool_use":
 			if strings.TrimSpace(text) == "" {
 				text = "{}"
 			}
 			msg.ToolCalls = append(msg.ToolCalls,
-				llm.ToolCall{ID: b.id, Name: b.name, Arguments: text})
+				llm.ToolCall{ID: p.id, Name: p.name, Arguments: text})
 		}
 	}
 	msg.Reasoning = strings.TrimSpace(msg.Reasoning)
@@ -110,9 +140,9 @@ func (a *answer) response(m *Model) *llm.Response {
 // finish returns why the answer ended.
 func (a *answer) finish(calls bool) llm.Finish {
 	switch a.stop {
-	case anthropic.StopReasonMaxTokens, "model_context_window_exceeded":
+	case "max_tokens", "model_context_window_exceeded":
 		return llm.FinishLength
-	case anthropic.StopReasonRefusal:
+	case "refusal":
 		return llm.FinishFiltered
 	}
 	if calls {

@@ -2,13 +2,9 @@ package anthropic
 
 import (
 	"cmp"
-	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"strings"
-
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/wire"
@@ -25,115 +21,138 @@ const (
 const marked = 2
 
 // noArguments is the schema of a tool that has none.
-const noArguments = `{"type":"object","properties":{}}`
+var noArguments = json.RawMessage(`{"type":"object","properties":{}}`)
 
-// params returns the request. Equal conversations have equal beginnings, so that the cache hits.
-func (m *Model) params(req llm.Request) anthropic.MessageNewParams {
-	p := anthropic.MessageNewParams{
-		Model:     anthropic.Model(m.id),
-		MaxTokens: int64(cmp.Or(req.MaxOutput, defaultMaxOutput)),
-		Tools:     tools(req.Tools),
-	}
+type request struct {
+	Model     string    `json:"model"`
+	MaxTokens int       `json:"max_tokens"`
+	Stream    bool      `json:"stream"`
+	Tools     []tool    `json:"tools,omitempty"`
+	System    []block   `json:"system,omitempty"`
+	Messages  []message `json:"messages"`
+}
+
+type tool struct {
+	Name         string          `json:"name"`
+	Description  string          `json:"description,omitempty"`
+	InputSchema  json.RawMessage `json:"input_schema"`
+	CacheControl *cacheControl   `json:"cache_control,omitempty"`
+}
+
+type message struct {
+	Role    llm.Role `json:"role"`
+	Content []block  `json:"content"`
+}
+
+// A block is a part of a message: its type says which fields it has.
+type block struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text,omitempty"`
+	Thinking  *string         `json:"thinking,omitempty"` // nil unless it is a thought
+	Signature string          `json:"signature,omitempty"`
+	Data      string          `json:"data,omitempty"` // of a redacted thought
+	ID        string          `json:"id,omitempty"`
+	Name      string          `json:"name,omitempty"`
+	Input     json.RawMessage `json:"input,omitempty"`
+	ToolUseID string          `json:"tool_use_id,omitempty"`
+	Content   string          `json:"content,omitempty"`
+	Source    *source         `json:"source,omitempty"`
+
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
+}
+
+// A source is a picture.
+type source struct {
+	Type      string `json:"type"`
+	MediaType string `json:"media_type"`
+	Data      []byte `json:"data"`
+}
+
+// A cacheControl tells the provider to cache the prompt up to and with the part that has it.
+type cacheControl struct {
+	Type string `json:"type"`
+}
+
+// ephemeral is the cache of five minutes, which each use prolongs.
+var ephemeral = &cacheControl{"ephemeral"}
+
+func textBlock(text string) block { return block{Type: "text", Text: text} }
+
+// body encodes req. Equal conversations have equal beginnings, so that the cache hits.
+func (m *Model) body(req llm.Request) ([]byte, error) {
+	r := request{Model: m.id, MaxTokens: cmp.Or(req.MaxOutput, defaultMaxOutput), Stream: true,
+		Tools: tools(req.Tools)}
 	for _, msg := range req.Messages {
 		switch msg.Role {
 		case llm.System:
 			if msg.Text != "" {
-				p.System = append(p.System, anthropic.TextBlockParam{Text: msg.Text})
+				r.System = append(r.System, textBlock(msg.Text))
 			}
 		case llm.Assistant:
-			p.Messages = appended(p.Messages, anthropic.MessageParamRoleAssistant, m.said(msg))
+			r.Messages = appended(r.Messages, llm.Assistant, m.said(msg))
 		default:
-			p.Messages = appended(p.Messages, anthropic.MessageParamRoleUser, asked(msg))
+			r.Messages = appended(r.Messages, llm.User, asked(msg))
 		}
 	}
-	mark(&p)
-	return p
+	r.mark()
+	return wire.WithFields(r, m.fields, 0, ownFields...)
 }
 
+// ownFields are those of a request that are never taken from further ones.
+var ownFields = []string{"model", "stream", "tools", "system", "messages"}
+
 // appended returns list with blocks of a role, within its last message if that has the same role.
-func appended(
-	list []anthropic.MessageParam, role anthropic.MessageParamRole,
-	blocks []anthropic.ContentBlockParamUnion,
-) []anthropic.MessageParam {
-	if len(list) == 0 && role == anthropic.MessageParamRoleAssistant {
-		list = append(list, anthropic.NewUserMessage(anthropic.NewTextBlock(noBeginning)))
+func appended(list []message, role llm.Role, blocks []block) []message {
+	if len(list) == 0 && role == llm.Assistant {
+		list = append(list, message{llm.User, []block{textBlock(noBeginning)}})
 	}
 	if n := len(list); n > 0 && list[n-1].Role == role {
 		list[n-1].Content = append(list[n-1].Content, blocks...)
 		return list
 	}
 	if len(blocks) == 0 {
-		blocks = append(blocks, anthropic.NewTextBlock(noText))
+		blocks = []block{textBlock(noText)}
 	}
-	return append(list, anthropic.MessageParam{Role: role, Content: blocks})
+	return append(list, message{role, blocks})
 }
 
 // mark marks what the provider is to cache.
-func mark(p *anthropic.MessageNewParams) {
-	here := anthropic.NewCacheControlEphemeralParam()
-	if n := len(p.Tools); n > 0 {
-		*p.Tools[n-1].GetCacheControl() = here
+func (r *request) mark() {
+	if n := len(r.Tools); n > 0 {
+		r.Tools[n-1].CacheControl = ephemeral
 	}
-	if n := len(p.System); n > 0 {
-		p.System[n-1].CacheControl = here
+	if n := len(r.System); n > 0 {
+		r.System[n-1].CacheControl = ephemeral
 	}
 	left := marked
-	for i := len(p.Messages) - 1; i >= 0 && left > 0; i-- {
-		if c := p.Messages[i].Content; p.Messages[i].Role == anthropic.MessageParamRoleUser {
-			*c[len(c)-1].GetCacheControl() = here
+	for _, m := range slices.Backward(r.Messages) {
+		if m.Role == llm.User && left > 0 {
+			m.Content[len(m.Content)-1].CacheControl = ephemeral
 			left--
 		}
 	}
 }
 
 // said returns the blocks of an answer.
-func (m *Model) said(msg llm.Message) (blocks []anthropic.ContentBlockParamUnion) {
+func (m *Model) said(msg llm.Message) (blocks []block) {
 	if wire.TextOf(msg.Extra[originKey]) == m.origin {
-		blocks = thoughts(msg.Extra[thoughtsKey])
+		_ = json.Unmarshal(msg.Extra[thoughtsKey], &blocks) // as it came; there may be none
 	}
 	if text := strings.TrimRight(msg.Text, " \t\r\n"); text != "" { // the API refuses blank texts
-		blocks = append(blocks, anthropic.NewTextBlock(text))
+		blocks = append(blocks, textBlock(text))
 	}
 	for _, c := range msg.ToolCalls {
-		blocks = append(blocks, anthropic.NewToolUseBlock(
-			wire.SentID(c.ID), arguments(c.Arguments), wire.SentName(c.Name)))
+		blocks = append(blocks, block{Type: "tool_use", ID: wire.SentID(c.ID),
+			Name: wire.SentName(c.Name), Input: json.RawMessage(wire.SentArguments(c.Arguments))})
 	}
 	return blocks
-}
-
-// thoughts returns what the model thought, as it came.
-func thoughts(raw json.RawMessage) (blocks []anthropic.ContentBlockParamUnion) {
-	var list []struct{ Type, Thinking, Signature, Data string }
-	if json.Unmarshal(raw, &list) != nil {
-		return nil // there are none
-	}
-	for _, t := range list {
-		if t.Type == "thinking" {
-			blocks = append(blocks, anthropic.NewThinkingBlock(t.Signature, t.Thinking))
-		} else {
-			blocks = append(blocks, anthropic.NewRedactedThinkingBlock(t.Data))
-		}
-	}
-	return blocks
-}
-
-// arguments returns args if they are a JSON object, and else an object that has them as text.
-func arguments(args string) any {
-	var object map[string]json.RawMessage
-	if json.Unmarshal([]byte(args), &object) == nil && object != nil {
-		return json.RawMessage(args)
-	}
-	if strings.TrimSpace(args) == "" {
-		return json.RawMessage("{}")
-	}
-	return map[string]string{"raw": args}
 }
 
 // asked returns the blocks of a message of a user or a tool.
-func asked(msg llm.Message) (blocks []anthropic.ContentBlockParamUnion) {
+func asked(msg llm.Message) (blocks []block) {
 	if msg.Role == llm.ToolRole {
-		text := cmp.Or(strings.TrimSpace(msg.Text), noText)
-		return append(blocks, anthropic.NewToolResultBlock(wire.SentID(msg.ToolCallID), text, false))
+		return []block{{Type: "tool_result", ToolUseID: wire.SentID(msg.ToolCallID),
+			Content: cmp.Or(strings.TrimSpace(msg.Text), noText)}}
 	}
 	text := msg.Text
 	for _, im := range slices.Backward(msg.Images) {
@@ -141,12 +160,11 @@ func asked(msg llm.Message) (blocks []anthropic.ContentBlockParamUnion) {
 			text = "[image: " + im.Path + "]\n" + text
 			continue
 		}
-		blocks = append(blocks, anthropic.NewImageBlockBase64(
-			im.Type, base64.StdEncoding.EncodeToString(im.Data)))
+		blocks = append(blocks, block{Type: "image", Source: &source{"base64", im.Type, im.Data}})
 	}
 	slices.Reverse(blocks)
 	if strings.TrimSpace(text) != "" {
-		blocks = append(blocks, anthropic.NewTextBlock(text))
+		blocks = append(blocks, textBlock(text))
 	}
 	return blocks
 }
@@ -159,16 +177,13 @@ func hasImages(req llm.Request) bool {
 }
 
 // tools returns the tools as the API wants them.
-func tools(specs []llm.ToolSpec) (list []anthropic.ToolUnionParam) {
+func tools(specs []llm.ToolSpec) (list []tool) {
 	for _, s := range specs {
-		schema := s.Schema
-		if len(schema) == 0 {
-			schema = json.RawMessage(noArguments)
+		t := tool{Name: s.Name, Description: s.Description, InputSchema: s.Schema}
+		if len(t.InputSchema) == 0 {
+			t.InputSchema = noArguments
 		}
-		list = append(list, anthropic.ToolUnionParam{OfTool: &anthropic.ToolParam{
-			Name: s.Name, Description: param.NewOpt(s.Description),
-			InputSchema: param.Override[anthropic.ToolInputSchemaParam](schema),
-		}})
+		list = append(list, t)
 	}
 	return list
 }

@@ -98,27 +98,11 @@ func sentCall(c llm.ToolCall, own bool) wireCall {
 		id = wire.SentID(id)
 	}
 	return wireCall{ID: id, Type: "function", Function: wireFunction{
-		Name: wire.SentName(c.Name), Arguments: sentArguments(c.Arguments)}}
+		Name: wire.SentName(c.Name), Arguments: wire.SentArguments(c.Arguments)}}
 }
 
 // meansMore reports whether those who made the id want it back as it was: Kimi's prompt template
 // reads the name and number of the call from it, and LiteLLM has Gemini's signature in it.
 func meansMore(id string) bool {
 	return strings.HasPrefix(id, "functions.") || strings.Contains(id, "__thought__")
-}
-
-// sentArguments returns args if they are a JSON object, and else an object that has them as text.
-func sentArguments(args string) string {
-	var object map[string]json.RawMessage
-	if json.Unmarshal([]byte(args), &object) == nil && object != nil {
-		return args
-	}
-	if strings.TrimSpace(args) == "" {
-		return "{}"
-	}
-	b, err := encodePlain(map[string]string{"raw": args}, len(args))
-	if err != nil { // a text can always be encoded
-		return "{}"
-	}
-	return string(b)
 }

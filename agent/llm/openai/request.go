@@ -1,11 +1,9 @@
 package openai
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -111,13 +109,13 @@ func (m *Model) body(req llm.Request) ([]byte, error) {
 		w.Messages = append(w.Messages, entry)
 	}
 	if len(req.Tools) == 0 {
-		return withFields(w, m.fields, size)
+		return wire.WithFields(w, m.fields, size, ownNames...)
 	}
 	tools, err := m.tools.encode(req.Tools)
 	if err != nil {
 		return nil, err
 	}
-	body, err := withFields(w, m.fields, size+len(tools))
+	body, err := wire.WithFields(w, m.fields, size+len(tools), ownNames...)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +210,7 @@ func orWithFields(v any, extra map[string]json.RawMessage) (any, error) {
 	if len(extra) == 0 {
 		return v, nil
 	}
-	b, err := withFields(v, extra, 0)
+	b, err := wire.WithFields(v, extra, 0, ownNames...)
 	return json.RawMessage(b), err
 }
 
@@ -223,38 +221,6 @@ var ownNames = []string{
 	"stream", "stream_options",
 	"role", "content", "reasoning_content", "tool_calls", "tool_call_id",
 	"id", "type", "function", originKey,
-}
-
-// encodePlain encodes v, which has about so many bytes, with "<", ">" and "&" as they are.
-func encodePlain(v any, size int) ([]byte, error) {
-	var buf bytes.Buffer
-	buf.Grow(size)
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
-}
-
-// withFields encodes v, a struct of about so many bytes, with further fields, sorted by name.
-func withFields(v any, extra map[string]json.RawMessage, size int) ([]byte, error) {
-	b, err := encodePlain(v, size)
-	if err != nil || len(extra) == 0 {
-		return b, err
-	}
-	b = b[:len(b)-1]
-	for _, name := range slices.Sorted(maps.Keys(extra)) {
-		if slices.Contains(ownNames, name) {
-			continue
-		}
-		key, err := json.Marshal(name)
-		if err != nil {
-			return nil, err
-		}
-		b = append(append(append(append(b, ','), key...), ':'), extra[name]...)
-	}
-	return append(b, '}'), nil
 }
 
 // quirks are the ways in which providers differ.

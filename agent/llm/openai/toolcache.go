@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"gateway/agent/llm"
+	"gateway/agent/llm/wire"
 )
 
 // A toolCache keeps the JSON of the lists of tools that were used last: most requests of a model
@@ -48,7 +49,7 @@ func (c *toolCache) encode(specs []llm.ToolSpec) (json.RawMessage, error) {
 	if c.mark && len(list) > 0 {
 		list[len(list)-1].CacheControl = &ephemeral
 	}
-	text, err := encodePlain(list, 0)
+	text, err := wire.EncodePlain(list, 0)
 	if err != nil {
 		return nil, err
 	}

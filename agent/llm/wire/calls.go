@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/json"
 	"strings"
 )
 
@@ -37,6 +38,22 @@ func SentName(name string) string {
 	}
 	name = plainName(name)
 	return name[:min(len(name), maxCallName)]
+}
+
+// SentArguments returns args if they are a JSON object, and else an object that has them as text.
+func SentArguments(args string) string {
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(args), &object) == nil && object != nil {
+		return args
+	}
+	if strings.TrimSpace(args) == "" {
+		return "{}"
+	}
+	b, err := EncodePlain(map[string]string{"raw": args}, len(args))
+	if err != nil { // a text can always be encoded
+		return "{}"
+	}
+	return string(b)
 }
 
 // plainName returns s with "_" for each character that names must not have.

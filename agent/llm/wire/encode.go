@@ -1,0 +1,43 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+)
+
+// EncodePlain encodes v, which has about so many bytes, with "<", ">" and "&" as they are.
+func EncodePlain(v any, size int) ([]byte, error) {
+	var buf bytes.Buffer
+	buf.Grow(size)
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// WithFields encodes v, a struct of about so many bytes, with further fields, sorted by name, but
+// for those that own names.
+func WithFields(
+	v any, extra map[string]json.RawMessage, size int, own ...string,
+) ([]byte, error) {
+	b, err := EncodePlain(v, size)
+	if err != nil || len(extra) == 0 {
+		return b, err
+	}
+	b = b[:len(b)-1]
+	for _, name := range slices.Sorted(maps.Keys(extra)) {
+		if slices.Contains(own, name) {
+			continue
+		}
+		key, err := json.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(append(append(b, ','), key...), ':'), extra[name]...)
+	}
+	return append(b, '}'), nil
+}
