@@ -66,7 +66,7 @@ func sayCompacted(noted int) string {
 		return "There is nothing to compact: this conversation is short."
 	}
 	return fmt.Sprintf("I have made notes of %s, which take their place. I can still search what "+
-		"was said.", count(noted, "older message"))
+		"was said.", Count(noted, "older message"))
 }
 
 // excess returns how many bytes of a conversation are to become notes so that its transcript takes

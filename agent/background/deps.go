@@ -116,8 +116,8 @@ func jsonOf(v any) []byte {
 	return text
 }
 
-// count returns "one thing" or "7 things".
-func count(n int, what string) string {
+// Count returns "one thing" or "7 things".
+func Count(n int, what string) string {
 	if n == 1 {
 		return "one " + what
 	}

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/session"
 )
 
@@ -86,7 +87,7 @@ func notesRequest(entries []session.Entry, zone *time.Location, size int) llm.Re
 		text = render(entries, zone, cut.text, cut.result)
 	}
 	if len(text) > size { // whole lines, of the beginning and of the end
-		head, end := clip(text, size/2), tail(text, size/2)
+		head, end := prompt.Clip(text, size/2), tail(text, size/2)
 		_, end, _ = strings.Cut(end, "\n")
 		text = head[:strings.LastIndex(head, "\n")+1] + leftOut + end
 	}
@@ -198,16 +199,7 @@ func shorten(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	return clip(s, n*2/3) + " […] " + tail(s, n/3)
-}
-
-// clip returns the first n bytes of s, without half a rune.
-func clip(s string, n int) string {
-	n = min(n, len(s))
-	for n > 0 && n < len(s) && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
+	return prompt.Clip(s, n*2/3) + " […] " + tail(s, n/3)
 }
 
 // tail returns the last n bytes of s, without half a rune.

@@ -247,7 +247,7 @@ func (s *Summarizer) joined(
 	if first != last {
 		first += " to " + last
 	}
-	text = fmt.Sprintf("[notes %d, %s, %s]\n%s", cursor, first, count(len(entries), "message"),
+	text = fmt.Sprintf("[notes %d, %s, %s]\n%s", cursor, first, Count(len(entries), "message"),
 		noteHead.ReplaceAllString(notes, "(notes $1, "))
 	if before.Text != "" {
 		text = before.Text + "\n\n" + text

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"gateway/agent/background"
+	"gateway/agent/prompt"
 	"gateway/agent/schedule"
 	"gateway/bus"
 	"gateway/store"
@@ -60,7 +62,8 @@ func (j jobs) list(ctx context.Context, r *Request) (Reply, error) {
 	}
 	var reply Reply
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, with times in %s:\n\n", count(len(list), "job"), schedule.ShowZone(loc))
+	fmt.Fprintf(&b, "%s, with times in %s:\n\n", background.Count(len(list), "job"),
+		schedule.ShowZone(loc))
 	for i := range list[:min(len(list), listed)] {
 		job := &list[i]
 		fmt.Fprintf(&b, "- %d: **%s** (%s), %s; %s\n", job.ID, job.Name, job.Kind, job.When,
@@ -183,7 +186,7 @@ func (j jobs) show(tx *store.Tx, job *schedule.Job) (Reply, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Job %d, **%s** (%s), %s; %s\n\n%s\n", job.ID, job.Name, job.Kind, job.When,
-		job.Status(loc), clip(job.Text, maxShown))
+		job.Status(loc), prompt.Clip(job.Text, maxShown))
 	for i := range runs[:min(len(runs), 5)] {
 		b.WriteString("\n- " + runs[i].Status(loc))
 	}
@@ -223,7 +226,7 @@ func (j jobs) remind(ctx context.Context, r *Request) (Reply, error) {
 			first = fmt.Sprintf("%s, first %s", when, first)
 		}
 		return Reply{Text: fmt.Sprintf("I will remind you %s: %s\n\nThat is job %d.", first,
-			clip(what, maxEcho), job.ID), Buttons: jobButtons(&job)[1:]}, err
+			prompt.Clip(what, maxEcho), job.ID), Buttons: jobButtons(&job)[1:]}, err
 	})
 	if err == nil {
 		j.Jobs.Wake()

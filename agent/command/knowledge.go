@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gateway/agent/background"
+	"gateway/agent/prompt"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
@@ -85,7 +86,7 @@ func (k knowledge) show(ctx context.Context, r *Request) (Reply, error) {
 		return Reply{Text: "I don't know anything for longer than this conversation yet."}, nil
 	}
 	return Reply{Text: text + fmt.Sprintf("I have %s of earlier conversations: `/history`. "+
-		"`/forget me` erases all of it.", count(int(last), "note"))}, nil
+		"`/forget me` erases all of it.", background.Count(int(last), "note"))}, nil
 }
 
 // documents returns the beginnings of the documents of a scope.
@@ -97,7 +98,7 @@ func (k knowledge) documents(s memory.Scope) string {
 	for _, name := range []string{document.User, document.Memory, document.Soul} {
 		doc := k.Documents.In(s).Doc(name)
 		if text := doc.Prompt(); text != "" {
-			fmt.Fprintf(&b, "**%s**\n\n%s\n\n", name, clip(text, maxShown))
+			fmt.Fprintf(&b, "**%s**\n\n%s\n\n", name, prompt.Clip(text, maxShown))
 		}
 	}
 	return b.String()
@@ -117,7 +118,7 @@ func (k knowledge) history(ctx context.Context, r *Request) (Reply, error) {
 	var b strings.Builder
 	for _, e := range entries {
 		fmt.Fprintf(&b, "**%s**\n\n%s\n\n", e.Time.In(k.Location).Format(time.DateOnly),
-			clip(e.Text, maxShown/2))
+			prompt.Clip(e.Text, maxShown/2))
 	}
 	return Reply{Text: strings.TrimSpace(b.String())}, nil
 }
@@ -153,7 +154,7 @@ func firstSentence(s string) string {
 		s = first + "."
 	}
 	if len(s) > most {
-		s = clip(s, most) + "…"
+		s = prompt.Clip(s, most) + "…"
 	}
 	return s
 }

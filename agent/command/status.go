@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gateway/agent/background"
 	"gateway/agent/budget"
 	"gateway/bus"
 	"gateway/session"
@@ -43,7 +44,8 @@ func (c conversation) status(ctx context.Context, r *Request) (Reply, error) {
 	line("Context", "%d %% full, %d of %d tokens", 100*info.Context/max(s.Context, 1), info.Context,
 		s.Context)
 	line("Queue", "%s, %d waiting", s.Mode, s.Waiting)
-	line("Busy", "%s, %d of %d model calls", count(s.Busy, "conversation"), s.Calls, s.Slots)
+	line("Busy", "%s, %d of %d model calls", background.Count(s.Busy, "conversation"), s.Calls,
+		s.Slots)
 	for _, text := range s.Lines {
 		b.WriteString(text + "\n")
 	}
@@ -74,13 +76,13 @@ func sayStopped(s *Stopped) string {
 	}
 	say := "Stopped"
 	if s.Tasks > 0 {
-		say += ", with " + count(s.Tasks, "sub-agent")
+		say += ", with " + background.Count(s.Tasks, "sub-agent")
 	}
 	if s.Jobs > 0 {
-		say += ", with " + count(s.Jobs, "job")
+		say += ", with " + background.Count(s.Jobs, "job")
 	}
 	if s.Discarded > 0 {
-		say += ", and discarded " + count(s.Discarded, "waiting message")
+		say += ", and discarded " + background.Count(s.Discarded, "waiting message")
 	}
 	return say + "."
 }
@@ -90,11 +92,11 @@ func sayStoppedOwn(s *Stopped) string {
 	say := "There is nothing of yours to stop."
 	switch {
 	case s.Turn && s.Discarded > 0:
-		return "Stopped, and discarded " + count(s.Discarded, "waiting message") + "."
+		return "Stopped, and discarded " + background.Count(s.Discarded, "waiting message") + "."
 	case s.Turn:
 		return "Stopped."
 	case s.Discarded > 0:
-		say = "I have discarded " + count(s.Discarded, "waiting message") + " of yours."
+		say = "I have discarded " + background.Count(s.Discarded, "waiting message") + " of yours."
 	}
 	if s.Running {
 		say += " The answer under way is not only yours: a user of this gateway can stop it."
@@ -116,7 +118,8 @@ func (c conversation) reset(ctx context.Context, r *Request) (Reply, error) {
 		}
 		say := "A new conversation begins."
 		if stopped.Discarded > 0 {
-			say += fmt.Sprintf(" I have discarded %s.", count(stopped.Discarded, "waiting message"))
+			say += fmt.Sprintf(" I have discarded %s.",
+				background.Count(stopped.Discarded, "waiting message"))
 		}
 		return stopped.reply(say), err
 	})

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/memory"
 	"gateway/store/fault"
 )
@@ -51,7 +52,7 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 			return r.name(ctx, a, d, from, entries)
 		}
 		req.Messages = append(req.Messages,
-			llm.Message{Role: llm.Assistant, Text: clip(resp.Message.Text, maxEcho) + " …"},
+			llm.Message{Role: llm.Assistant, Text: prompt.Clip(resp.Message.Text, maxEcho) + " …"},
 			llm.Message{Role: llm.User, Text: again})
 	}
 	return r.fail(ctx, errNonsense)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"gateway/agent/prompt"
 	"gateway/memory/document"
 	"gateway/memory/version"
 	"gateway/store"
@@ -221,7 +222,7 @@ const maxWords = 300
 func inWords(line string) string {
 	line = strings.TrimLeft(line, "-*+ ")
 	if len(line) > maxWords {
-		line = clip(line, maxWords) + "…"
+		line = prompt.Clip(line, maxWords) + "…"
 	}
 	return line
 }

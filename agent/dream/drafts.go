@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"gateway/agent/prompt"
 )
 
 // drafts are the copies of the documents that a run edits. Editing them touches no file.
@@ -106,7 +108,7 @@ func (d *drafts) edit(a editArgs) error {
 	s := d.byName[documentName(a.Name)]
 	switch {
 	case s == nil:
-		return fmt.Errorf("there is no document %q: want one of %s", clip(a.Name, 80),
+		return fmt.Errorf("there is no document %q: want one of %s", prompt.Clip(a.Name, 80),
 			strings.Join(documents, ", "))
 	case s.problem != "":
 		return fmt.Errorf("%s can't be changed: %s", s.file.Name, s.problem)
@@ -250,7 +252,7 @@ func (d *drafts) write(a skillArgs) error {
 	name := skillPath(a.Name)
 	switch {
 	case !slices.Contains(d.allowed, a.Name):
-		return fmt.Errorf("no [SKILL] %q is among the changes to make", clip(a.Name, 80))
+		return fmt.Errorf("no [SKILL] %q is among the changes to make", prompt.Clip(a.Name, 80))
 	case slices.Contains(d.exist, a.Name):
 		return errors.New("there is such a skill already: leave it as it is")
 	case slices.ContainsFunc(d.skills, func(f file) bool { return f.Name == name }):

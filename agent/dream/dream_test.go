@@ -57,8 +57,8 @@ func dreams(named string, list ...llm.ToolCall) func(llm.Request) llmtest.Step {
 	}
 }
 
-// prompt returns all text of a request.
-func prompt(req llm.Request) string {
+// promptText returns all text of a request.
+func promptText(req llm.Request) string {
 	var b strings.Builder
 	for _, m := range req.Messages {
 		b.WriteString(m.Text + "\n")
@@ -154,7 +154,7 @@ func TestForeignEntries(t *testing.T) {
 		t.Errorf("report = %+v", r)
 	}
 	for i, req := range w.model.Requests() {
-		if text := prompt(req); strings.Contains(text, "Eve") {
+		if text := promptText(req); strings.Contains(text, "Eve") {
 			t.Errorf("request %d has what others have written:\n%s", i, text)
 		}
 	}
@@ -187,7 +187,7 @@ func TestIsolation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(req llm.Request) llmtest.Step {
 		secret := "of-ann"
-		if strings.Contains(prompt(req), "of-bob") {
+		if strings.Contains(promptText(req), "of-bob") {
 			secret = "of-bob"
 		}
 		fact := "- the code name is " + secret
@@ -207,7 +207,7 @@ func TestIsolation(t *testing.T) {
 		report := w.mustRun(s.scope)
 		theirs := map[scope]string{ann: "of-ann", bob: "of-bob"}[s.other]
 		for _, req := range w.model.Requests()[first:] {
-			if text := prompt(req); strings.Contains(text, theirs) {
+			if text := promptText(req); strings.Contains(text, theirs) {
 				t.Errorf("a request of %s holds %q:\n%s", s.scope, theirs, text)
 			}
 		}
@@ -271,7 +271,7 @@ func TestErased(t *testing.T) {
 			}
 			report := w.mustRun(ann)
 			for _, req := range w.model.Requests() {
-				if text := prompt(req); strings.Contains(text, "a secret") {
+				if text := promptText(req); strings.Contains(text, "a secret") {
 					t.Errorf("step %d: a request holds the secret:\n%s", at, text)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/memory"
 	"gateway/store/fault"
 )
@@ -109,13 +110,13 @@ func (r *run) edit(ctx context.Context) error {
 // sayable returns an answer in a form that can be shown to the model again: providers refuse
 // arguments that are not JSON, and empty messages.
 func sayable(m llm.Message) llm.Message {
-	m.Role, m.Text = llm.Assistant, clip(m.Text, maxEcho)
+	m.Role, m.Text = llm.Assistant, prompt.Clip(m.Text, maxEcho)
 	calls := make([]llm.ToolCall, 0, len(m.ToolCalls))
 	for _, c := range m.ToolCalls {
 		if len(c.Arguments) > maxArguments || !isObject(c.Arguments) {
 			c.Arguments = "{}"
 		}
-		c.Name = clip(c.Name, 64)
+		c.Name = prompt.Clip(c.Name, 64)
 		calls = append(calls, c)
 	}
 	m.ToolCalls = calls
@@ -159,7 +160,7 @@ func (d *drafts) answer(calls []llm.ToolCall) (results []llm.Message, done bool)
 // call makes one change.
 func (d *drafts) call(c llm.ToolCall) error {
 	if c.Name != toolEdit && c.Name != toolSkill {
-		return fmt.Errorf("there is no tool %q: want %s, %s or %s", clip(c.Name, 80), toolEdit,
+		return fmt.Errorf("there is no tool %q: want %s, %s or %s", prompt.Clip(c.Name, 80), toolEdit,
 			toolSkill, toolDone)
 	}
 	if len(c.Arguments) > maxArguments {

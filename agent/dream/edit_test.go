@@ -317,7 +317,7 @@ func TestRecovers(t *testing.T) {
 		t.Errorf("analysed %d times, want 3", w.requests)
 	}
 	for _, req := range w.model.Requests() {
-		if len(req.Tools) > 0 && strings.Contains(prompt(req), "lives in To") {
+		if len(req.Tools) > 0 && strings.Contains(promptText(req), "lives in To") {
 			t.Error("a line that was cut off is used")
 		}
 	}

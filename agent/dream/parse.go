@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"gateway/agent/prompt"
 	"gateway/memory/document"
 )
 
@@ -124,7 +125,7 @@ func (a *analysis) add(f finding, skills []string) {
 
 func (a *analysis) leaveOut(line, why string) {
 	if len(a.skipped) < maxReasons {
-		a.skipped = append(a.skipped, fmt.Sprintf("%q: %s", clip(oneLine(line), 120), why))
+		a.skipped = append(a.skipped, fmt.Sprintf("%q: %s", prompt.Clip(oneLine(line), 120), why))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gateway/agent/llm"
+	"gateway/agent/prompt"
 	"gateway/memory"
 	"gateway/memory/document"
 )
@@ -119,7 +120,7 @@ func (r *run) writeEntries(b *strings.Builder, entries []memory.Entry) {
 			e.Time.In(r.opts.Zone).Format("2006-01-02 15:04"), cmp.Or(plainName(e.Session), "a session"))
 		text := e.Text
 		if len(text) > room { // only the first one can be as long
-			text = clip(text, room) + "\n[the rest is left out: it is too long]"
+			text = prompt.Clip(text, room) + "\n[the rest is left out: it is too long]"
 		}
 		b.WriteString(framed(text) + "\n")
 	}
@@ -127,7 +128,7 @@ func (r *run) writeEntries(b *strings.Builder, entries []memory.Entry) {
 
 // plainName returns the key of a session without what could pass for something else.
 func plainName(s string) string {
-	return clip(strings.NewReplacer("[", "(", "]", ")", "|", "/").Replace(oneLine(s)), 120)
+	return prompt.Clip(strings.NewReplacer("[", "(", "]", ")", "|", "/").Replace(oneLine(s)), 120)
 }
 
 // entryRoom is how much of a run's tokens the entries may take, in bytes.

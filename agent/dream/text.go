@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 // lineEnds are the signs that end a line for some reader.
@@ -38,17 +37,6 @@ var hidden = &unicode.RangeTable{
 
 // oneLine returns s cleaned, on one line.
 func oneLine(s string) string { return strings.Join(strings.Fields(clean(s)), " ") }
-
-// clip returns the beginning of s, of at most n bytes, and never a part of a rune.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}
 
 // bar begins each line of a frame, so that no line inside can pass for one of those around it.
 const bar = "| "
