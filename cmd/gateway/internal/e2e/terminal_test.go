@@ -1,0 +1,190 @@
+//go:build unix
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// What keys send.
+const (
+	enterKey  = "\r"
+	leftKey   = "\x1b[D"
+	upKey     = "\x1b[A"
+	backKey   = "\x7f"
+	ctrlD     = "\x04"
+	pasteKeys = "\x1b[200~"
+	pastedEnd = "\x1b[201~"
+)
+
+// A person talks to a new gateway: the panel says what runs, a paste is one message and none of its
+// lines a command, wide characters are edited as they are seen, and /exit leaves.
+func TestTerminal(t *testing.T) {
+	t.Parallel()
+	for name, method := range map[string]ansi.Method{
+		"columns by code point": ansi.WcWidth, "columns by character": ansi.GraphemeWidth,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, worldOptions{})
+			p := w.sit(newVT(80, 24, method), nil)
+			p.sees("model: fake (fake-model)")
+			p.sees("✓ telegram: ")
+			p.types(pasteKeys + "one\n/status\nthree" + pastedEnd)
+			p.sees("  three")
+			p.types(enterKey)
+			p.sees("] one\n/status\nthree\n")
+			p.types("日本語" + leftKey + "x" + enterKey)
+			p.sees("] 日本x語")
+			p.types("a👨\u200d👩\u200d👧b" + leftKey + backKey + enterKey)
+			p.sees("] ab")
+			if text := p.text(); strings.Contains(text, "Load: ") || strings.Count(text, "› one") != 1 {
+				t.Error("a pasted line ran as a command, or rows are there twice")
+			}
+			p.types(upKey + upKey) // what was said before
+			p.sees("› 日本x語\nfake (fake-model)")
+			p.types("\x15/exit" + enterKey)
+			p.sees("Keep the gateway running for telegram?")
+			p.types("n")
+			p.ends()
+
+			p = w.sit(newVT(80, 24, method), nil) // the history is there in the next run
+			p.sees("✓ telegram: ")
+			p.types(upKey)
+			p.sees("› /exit")
+			p.types("\x15" + ctrlD + "n")
+			p.ends()
+			info, err := os.Stat(filepath.Join(w.home, "terminal-history"))
+			if err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("the history has mode %v, %v", info.Mode(), err)
+			}
+		})
+	}
+}
+
+// The agent asks before it uses a tool, and a key decides.
+func TestTerminalApproval(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: followOrders})
+	w.config = strings.Replace(w.config, "[agent]", "[tools.list_dir]\nowner = \"ask\"\n[agent]", 1)
+	w.configure(quiet)
+	w.hide("secret-plan")
+	p := w.sit(newVT(100, 40, ansi.GraphemeWidth), nil)
+	p.sees("✓ telegram: ")
+	p.types(`DO list_dir {"path":"."}` + enterKey)
+	p.sees("1 Approve · 2 Deny")
+	p.sees("waiting for you")
+	if strings.Contains(p.text(), "secret-plan") {
+		t.Error("the tool ran before it was approved")
+	}
+	p.types("1" + enterKey)
+	p.sees("secret-plan")
+	p.types(`DO list_dir {"path":"sub"}` + enterKey)
+	p.sees("1 Approve · 2 Deny")
+	p.types("2" + enterKey)
+	p.sees("the tools said This was denied")
+	p.types(ctrlD + "n")
+	p.ends()
+}
+
+// hide puts a file into the workspace.
+func (w *world) hide(name string) {
+	w.t.Helper()
+	dir := filepath.Join(w.home, "workspace")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("dig here"), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A person leaves, and the gateway goes on for those on Telegram. Ctrl-C ends it.
+func TestTerminalLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{})
+	p := w.sit(newVT(80, 24, ansi.WcWidth), nil)
+	p.sees("✓ telegram: ")
+	p.types(ctrlD)
+	p.sees("Keep the gateway running for telegram?")
+	p.types("\x1b")
+	p.waits("the chat again", func() bool { return !strings.Contains(p.vt.text(), "Keep the") })
+	p.types("hello" + enterKey)
+	p.sees("] hello")
+	p.types("/exit" + enterKey)
+	p.sees("Keep the gateway running for telegram?")
+	p.types("y")
+	p.sees("The gateway goes on.")
+	w.telegram.Say(7, 7, "are you there?")
+	w.await("an answer on Telegram", func() bool { return len(w.texts(7)) == 1 })
+	p.types("\x03")
+	p.ends()
+}
+
+// A chat with a gateway that starts again goes on with it, and what was typed meanwhile is
+// answered.
+func TestTerminalRestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{})
+	g := w.start()
+	g.ready()
+	p := w.sit(newVT(80, 24, ansi.WcWidth), nil, "chat")
+	p.sees("✓ telegram: ")
+	p.types("/restart" + enterKey)
+	p.sees("Connected again.")
+	p.sees("I am back: ")
+	p.types("hello" + enterKey)
+	p.sees("] hello")
+	g.kill()
+	p.sees("The gateway has stopped.")
+	p.types("are you there?" + enterKey)
+	p.sees("› are you there?")
+	w.start().ready()
+	p.sees("] are you there?")
+	if n := strings.Count(p.text(), "] are you there?"); n != 1 {
+		t.Errorf("there are %d answers", n)
+	}
+	p.types("/exit" + enterKey) // without a question: the gateway goes on
+	p.ends()
+}
+
+// NO_COLOR leaves no colour. A terminal that knows nothing but lines gets nothing else.
+func TestTerminalPlain(t *testing.T) {
+	t.Parallel()
+	for name, env := range map[string][]string{
+		"colour": nil, "NO_COLOR": {"NO_COLOR=1"}, "dumb": {"TERM=dumb"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, worldOptions{})
+			p := w.sit(newVT(80, 24, ansi.WcWidth), env)
+			if name == "dumb" {
+				p.sees("/exit leaves.")
+			} else {
+				p.sees("✓ telegram: ")
+			}
+			p.types("some `code`" + enterKey)
+			p.sees("code")
+			p.waits("an answer", func() bool { return strings.Contains(p.vt.text(), "] some ") })
+			p.types("/exit" + enterKey)
+			if name != "dumb" {
+				p.sees("Keep the gateway running")
+				p.types("n")
+			}
+			p.ends()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if got, want := p.vt.colours, name == "colour"; got != want {
+				t.Errorf("there are colours: %v, want %v", got, want)
+			}
+			if name == "dumb" && strings.Contains(p.vt.raw.String(), "\x1b") {
+				t.Errorf("a dumb terminal got %q", p.vt.raw.String())
+			}
+		})
+	}
+}
