@@ -38,9 +38,11 @@ type bench struct {
 	modelServer *httptest.Server
 	delay       atomic.Int64 // of the model, in nanoseconds
 	modelTime   atomic.Int64 // that the newest call took within the model, in nanoseconds
+	asked       atomic.Int64 // bytes of the requests that the model got
 	prompt      promptMeter
 	platform    platform
 	cpu         time.Duration // that the last gateway used in all
+	floor       bool          // the floor is measured instead of the gateway
 
 	mu      sync.Mutex
 	answers []answer      // since the last reset
@@ -103,6 +105,7 @@ func (b *bench) close() {
 
 // serveModel answers as the model and notes how long that took.
 func (b *bench) serveModel(w http.ResponseWriter, r *http.Request) {
+	b.asked.Add(max(r.ContentLength, 0))
 	b.prompt.look(r)
 	began := time.Now()
 	b.model.ServeHTTP(w, r)
@@ -144,7 +147,15 @@ func (b *bench) start(ctx context.Context, home string) (*process, time.Duration
 			return nil, 0, err
 		}
 	}
-	p := &process{cmd: exec.CommandContext(ctx, b.binary), output: new(bytes.Buffer)}
+	cmd := exec.CommandContext(ctx, b.binary)
+	if b.floor {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, 0, err
+		}
+		cmd = exec.CommandContext(ctx, self, floorCommand)
+	}
+	p := &process{cmd: cmd, output: new(bytes.Buffer)}
 	p.cmd.Env = append([]string{ // and nothing of the settings of this machine
 		"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "GATEWAY_HOME=" + home,
 		"OPENAI_API_KEY=bench", "OPENAI_BASE_URL=" + b.modelServer.URL + "/v1",
@@ -245,8 +256,10 @@ func (b *bench) latency(ctx context.Context, n int) (l latency, err error) {
 	b.delay.Store(0)
 	var took []time.Duration
 	var before, after written
+	var asked int64
 	err = b.with(ctx, workHome, func(p *process) (err error) {
 		b.take()
+		asked = b.asked.Load()
 		if before, err = p.written(); err != nil {
 			return err
 		}
@@ -270,7 +283,8 @@ func (b *bench) latency(ctx context.Context, n int) (l latency, err error) {
 	slices.Sort(took)
 	return latency{Messages: n, P50: percentile(took, 50), P95: percentile(took, 95),
 		P99: percentile(took, 99), Written: (after.bytes - before.bytes) / 1000 / float64(n),
-		Writes: (after.calls - before.calls) / float64(n)}, nil
+		Writes: (after.calls - before.calls) / float64(n),
+		Asked:  float64(b.asked.Load()-asked) / 1000 / float64(n), CPU: ms(b.cpu) / float64(n)}, nil
 }
 
 // wait returns the next n answers.

@@ -7,7 +7,9 @@
 // It builds the gateway, runs it as a process of its own with every step durable, and plays
 // the platform and the model to it over loopback. It prints one JSON object with a section for
 // each platform. The figures hold for the machine that they were measured on, which has both
-// sides of the wire to run: on WhatsApp that includes the encryption by everybody's phone.
+// sides of the wire to run: on WhatsApp that includes the encryption by everybody's phone. For
+// Telegram it therefore also measures a floor in the same run, a program that only forwards, and
+// prints how many times as much the gateway takes.
 package main
 
 import (
@@ -32,6 +34,7 @@ type section struct {
 	Latency latency  `json:"latency"`
 	Prompt  prompt   `json:"prompt"`
 	Bursts  []result `json:"bursts"`
+	Floor   *floor   `json:"floor,omitempty"`
 }
 
 // ready is the time from the start of the process until it can be sent messages: to its first
@@ -59,6 +62,8 @@ type latency struct {
 	P99      float64 `json:"p99_ms"`
 	Written  float64 `json:"written_kb_per_message"` // to files and connections, in 1000 bytes
 	Writes   float64 `json:"writes_per_message"`     // system calls
+	Asked    float64 `json:"asked_kb_per_message"`   // of it requests to the model, in 1000 bytes
+	CPU      float64 `json:"cpu_ms_per_message"`     // of the gateway alone, its start included
 }
 
 // A result is that of a burst: messages from each of many chats at once.
@@ -83,6 +88,13 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if flag.Arg(0) == floorCommand {
+		if err := runFloor(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "floor:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	r, err := measureAll(ctx, *binary, *only, *runs, *messages)
 	if err == nil {
 		out := json.NewEncoder(os.Stdout)
@@ -169,6 +181,11 @@ func measure(
 				return nil, fmt.Errorf("burst of %d chats: %w", size.chats, err)
 			}
 			s.Bursts = append(s.Bursts, res)
+		}
+	}
+	if name == "telegram" {
+		if s.Floor, err = b.measureFloor(ctx, s, messages); err != nil {
+			return nil, fmt.Errorf("floor: %w", err)
 		}
 	}
 	return s, nil
