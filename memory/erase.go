@@ -31,7 +31,9 @@ func scanRow(kind Kind) func(scan func(...any) error) (indexed, error) {
 }
 
 // rows returns up to pageSize rows of a kind after an id.
-func (s *Space) rows(q store.Queryer, number int64, kind Kind, after int64) ([]indexed, error) {
+func (s *ScopedStore) rows(
+	q store.Queryer, number int64, kind Kind, after int64,
+) ([]indexed, error) {
 	query := "SELECT " + factColumns + " FROM memory_facts "
 	read := func(scan func(...any) error) (indexed, error) {
 		f, err := scanFact(scan)
@@ -54,7 +56,7 @@ func (s *Space) rows(q store.Queryer, number int64, kind Kind, after int64) ([]i
 var kinds = []Kind{KindFact, KindEntry, KindMessage}
 
 // each calls do with the rows of the scope, page by page.
-func (s *Space) each(q store.Queryer, number int64, do func(page []indexed) error) error {
+func (s *ScopedStore) each(q store.Queryer, number int64, do func(page []indexed) error) error {
 	for _, kind := range kinds {
 		for after := int64(0); ; {
 			page, err := s.rows(q, number, kind, after)
@@ -76,7 +78,7 @@ func (s *Space) each(q store.Queryer, number int64, do func(page []indexed) erro
 // Erase makes everything of the scope unreachable: from then on nothing finds it. Its rows are for
 // [Memory.Settle] to delete, and its folder for [Memory.EraseFiles]; if the process ends before,
 // the next one does it.
-func (s *Space) Erase(tx *store.Tx) error {
+func (s *ScopedStore) Erase(tx *store.Tx) error {
 	st, err := s.state(tx)
 	if err == nil {
 		_, err = tx.Exec("UPDATE memory_rests SET target = '' WHERE target = $1", string(s.scope))
@@ -91,7 +93,7 @@ func (s *Space) Erase(tx *store.Tx) error {
 }
 
 // part parts the rows of the scope from its name: they go to a target, or, if that is "", away.
-func (s *Space) part(tx *store.Tx, st state, target Scope) error {
+func (s *ScopedStore) part(tx *store.Tx, st state, target Scope) error {
 	dreamed := 0
 	if st.dreamed >= st.last {
 		dreamed = 1
@@ -146,7 +148,7 @@ func (m *Memory) Reindex(ctx context.Context) error {
 }
 
 // leave notes that files are still to be removed.
-func (s *Space) leave(tx *store.Tx, merged Scope) error {
+func (s *ScopedStore) leave(tx *store.Tx, merged Scope) error {
 	// A folder that is to go goes, also if its history was merged.
 	_, err := tx.Exec(`INSERT INTO memory_leftovers (name, merged) VALUES ($1, $2)
 		ON CONFLICT (name) DO UPDATE SET merged = excluded.merged
@@ -154,8 +156,8 @@ func (s *Space) leave(tx *store.Tx, merged Scope) error {
 	return err
 }
 
-// EraseFiles removes the folder of a scope that [Space.Erase] has emptied. It does nothing if there
-// is nothing left to do.
+// EraseFiles removes the folder of a scope that [ScopedStore.Erase] has emptied. It does nothing if
+// there is nothing left to do.
 func (m *Memory) EraseFiles(ctx context.Context, s Scope) error {
 	unlock, err := m.lock(ctx, s)
 	if err != nil {
@@ -165,7 +167,8 @@ func (m *Memory) EraseFiles(ctx context.Context, s Scope) error {
 	return m.In(s).wrap("erase the files of", m.finish(ctx, s))
 }
 
-// finish removes what [Space.Erase] or [Memory.Merge] has left in a folder. The scope is locked.
+// finish removes what [ScopedStore.Erase] or [Memory.Merge] has left in a folder. The scope is
+// locked.
 func (m *Memory) finish(ctx context.Context, s Scope) error {
 	if _, err := ParseScope(string(s)); err != nil {
 		return err
@@ -233,7 +236,7 @@ func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 }
 
 // takeFacts moves the facts of a scope.
-func (s *Space) takeFacts(tx *store.Tx, source *Space, from, to int64) error {
+func (s *ScopedStore) takeFacts(tx *store.Tx, source *ScopedStore, from, to int64) error {
 	facts, err := source.allFacts(tx)
 	if err != nil {
 		return err
@@ -279,12 +282,12 @@ func (s *Space) takeFacts(tx *store.Tx, source *Space, from, to int64) error {
 	return nil
 }
 
-func (s *Space) allFacts(q store.Queryer) ([]Fact, error) {
+func (s *ScopedStore) allFacts(q store.Queryer) ([]Fact, error) {
 	return s.facts(q, "SELECT "+factColumns+" FROM memory_facts WHERE scope = $1 ORDER BY id")
 }
 
 // freeKey returns a key like the given one that no fact has.
-func (s *Space) freeKey(q store.Queryer, number int64, key string) (string, error) {
+func (s *ScopedStore) freeKey(q store.Queryer, number int64, key string) (string, error) {
 	for n := 2; ; n++ {
 		suffix := fmt.Sprintf(" (%d)", n)
 		free := cut(key, maxKey-len(suffix)) + suffix

@@ -40,7 +40,7 @@ func ExampleMemory() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, space := range []*memory.Space{ada, bob} {
+	for _, space := range []*memory.ScopedStore{ada, bob} {
 		hits, err := space.Search(db.Read(ctx), "milk", 5)
 		if err != nil {
 			log.Fatal(err)

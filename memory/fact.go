@@ -47,7 +47,7 @@ func refuse(format string, args ...any) error {
 	return &RefusedError{fmt.Sprintf(format, args...)}
 }
 
-// Check returns the fact as [Space.Set] keeps it, or a [RefusedError].
+// Check returns the fact as [ScopedStore.Set] keeps it, or a [RefusedError].
 func (f Fact) Check() (Fact, error) {
 	f.Key, f.Category = oneLine(f.Key), oneLine(f.Category)
 	f.Value = strings.TrimSpace(strings.ToValidUTF8(f.Value, "�"))
@@ -100,7 +100,7 @@ func foldKey(key string) string { return strings.ToLower(oneLine(key)) }
 
 // Set remembers f, in the place of a fact with the same key. It reports a [RefusedError] if f is
 // beyond a limit.
-func (s *Space) Set(tx *store.Tx, f Fact) error {
+func (s *ScopedStore) Set(tx *store.Tx, f Fact) error {
 	f, err := f.Check()
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (s *Space) Set(tx *store.Tx, f Fact) error {
 }
 
 // room refuses one fact more if there are as many as there may be.
-func (s *Space) room(q store.Queryer, number int64) error {
+func (s *ScopedStore) room(q store.Queryer, number int64) error {
 	n, err := countFacts(q, number)
 	if err != nil {
 		return s.wrap("set fact in", err)
@@ -146,7 +146,7 @@ func (s *Space) room(q store.Queryer, number int64) error {
 }
 
 // write writes and indexes a fact, over the row with an id unless that is 0.
-func (s *Space) write(tx *store.Tx, number, id int64, f Fact) error {
+func (s *ScopedStore) write(tx *store.Tx, number, id int64, f Fact) error {
 	tags, err := json.Marshal(f.Tags)
 	if err != nil {
 		return s.wrap("set fact in", err)
@@ -206,7 +206,7 @@ func scanFact(scan func(...any) error) (f storedFact, err error) {
 }
 
 // stored returns the fact with a key, or nil.
-func (s *Space) stored(q store.Queryer, number int64, key string) (*storedFact, error) {
+func (s *ScopedStore) stored(q store.Queryer, number int64, key string) (*storedFact, error) {
 	f, err := scanFact(q.QueryRow("SELECT "+factColumns+" FROM memory_facts "+
 		"WHERE scope = $1 AND folded = $2", number, foldKey(key)).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -219,7 +219,7 @@ func (s *Space) stored(q store.Queryer, number int64, key string) (*storedFact, 
 }
 
 // Fact returns the fact with a key, if there is one.
-func (s *Space) Fact(q store.Queryer, key string) (Fact, bool, error) {
+func (s *ScopedStore) Fact(q store.Queryer, key string) (Fact, bool, error) {
 	st, err := s.state(q)
 	if err != nil {
 		return Fact{}, false, err
@@ -232,7 +232,7 @@ func (s *Space) Fact(q store.Queryer, key string) (Fact, bool, error) {
 }
 
 // Forget removes a fact and reports whether there was one.
-func (s *Space) Forget(tx *store.Tx, key string) (bool, error) {
+func (s *ScopedStore) Forget(tx *store.Tx, key string) (bool, error) {
 	st, err := s.state(tx)
 	if err != nil {
 		return false, err
@@ -249,7 +249,7 @@ func (s *Space) Forget(tx *store.Tx, key string) (bool, error) {
 }
 
 // Pin pins a fact or no longer pins it, and reports whether there is one.
-func (s *Space) Pin(tx *store.Tx, key string, pinned bool) (bool, error) {
+func (s *ScopedStore) Pin(tx *store.Tx, key string, pinned bool) (bool, error) {
 	st, err := s.state(tx)
 	if err != nil {
 		return false, err
@@ -260,7 +260,7 @@ func (s *Space) Pin(tx *store.Tx, key string, pinned bool) (bool, error) {
 }
 
 // Touch notes that facts are used now. Keys that there are not are left out.
-func (s *Space) Touch(tx *store.Tx, keys ...string) error {
+func (s *ScopedStore) Touch(tx *store.Tx, keys ...string) error {
 	st, err := s.state(tx)
 	if err != nil {
 		return err
@@ -277,7 +277,7 @@ func (s *Space) Touch(tx *store.Tx, keys ...string) error {
 }
 
 // Facts returns up to limit facts of a category, or of all if it is "", those used last first.
-func (s *Space) Facts(q store.Queryer, category string, limit int) ([]Fact, error) {
+func (s *ScopedStore) Facts(q store.Queryer, category string, limit int) ([]Fact, error) {
 	return s.facts(q, `SELECT `+factColumns+` FROM memory_facts
 		WHERE scope = $1 AND ($2 = '' OR lower(category) = lower($3))
 		ORDER BY used_ms DESC, id DESC LIMIT $4`, oneLine(category), oneLine(category), limit)
@@ -287,7 +287,7 @@ const pinnedQuery = "SELECT " + factColumns + " FROM memory_facts " +
 	"WHERE scope = $1 AND pinned = 1 ORDER BY folded"
 
 // facts returns what a query finds whose first argument is the scope's number.
-func (s *Space) facts(q store.Queryer, query string, args ...any) ([]Fact, error) {
+func (s *ScopedStore) facts(q store.Queryer, query string, args ...any) ([]Fact, error) {
 	st, err := s.state(q)
 	if err != nil || st.number == 0 {
 		return nil, err
@@ -295,7 +295,9 @@ func (s *Space) facts(q store.Queryer, query string, args ...any) ([]Fact, error
 	return s.factsOf(q, st, query, args...)
 }
 
-func (s *Space) factsOf(q store.Queryer, st state, query string, args ...any) ([]Fact, error) {
+func (s *ScopedStore) factsOf(
+	q store.Queryer, st state, query string, args ...any,
+) ([]Fact, error) {
 	rows, err := q.Query(query, append([]any{st.number}, args...)...)
 	if err != nil {
 		return nil, s.wrap("read facts of", err)
@@ -313,7 +315,7 @@ type Category struct {
 }
 
 // Categories lists the categories of the facts, the largest first.
-func (s *Space) Categories(q store.Queryer) ([]Category, error) {
+func (s *ScopedStore) Categories(q store.Queryer) ([]Category, error) {
 	st, err := s.state(q)
 	if err != nil || st.number == 0 {
 		return nil, err
@@ -329,7 +331,7 @@ func (s *Space) Categories(q store.Queryer) ([]Category, error) {
 }
 
 // Known reports whether there are any facts. It costs much less than a search.
-func (s *Space) Known(q store.Queryer) (known bool, err error) {
+func (s *ScopedStore) Known(q store.Queryer) (known bool, err error) {
 	st, err := s.state(q)
 	if err != nil || st.number == 0 {
 		return false, err

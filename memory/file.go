@@ -299,7 +299,7 @@ func readLines(f *os.File, yield func(fileLine) error) error {
 }
 
 // SyncAll does what [Memory.Sync] does for all scopes whose files lag behind, and removes the files
-// that [Space.Erase] and [Memory.Merge] have left when the process ended.
+// that [ScopedStore.Erase] and [Memory.Merge] have left when the process ended.
 func (m *Memory) SyncAll(ctx context.Context) error {
 	scopes, err := m.names(ctx, "SELECT name FROM memory_leftovers UNION "+
 		"SELECT name FROM memory_scopes WHERE synced < last")

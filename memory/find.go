@@ -271,7 +271,7 @@ func decay(age, halfLife time.Duration, times float64) float64 {
 const fewFacts = 200
 
 // findFacts returns the facts that have terms, the best first.
-func (s *Space) findFacts(
+func (s *ScopedStore) findFacts(
 	q store.Queryer, st state, terms []term, limit int, recency func(time.Duration) float64,
 ) ([]Hit, error) {
 	m := &matcher{q: q, begin: prefixOf(st.number, KindFact), kind: KindFact}

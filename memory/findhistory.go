@@ -34,7 +34,7 @@ var tables = map[Kind]table{
 }
 
 // find returns the entries or messages that have terms, the best first.
-func (s *Space) find(
+func (s *ScopedStore) find(
 	q store.Queryer, st state, kind Kind, terms []term, o HistoryOptions,
 ) ([]Hit, error) {
 	m := &matcher{q: q, begin: prefixOf(st.number, kind), kind: kind}
@@ -83,7 +83,7 @@ func (s *Space) find(
 }
 
 // inTime returns the candidates that are within the options, as many as are worth reading whole.
-func (s *Space) inTime(
+func (s *ScopedStore) inTime(
 	q store.Queryer, st state, kind Kind, found []candidate, total float64, o HistoryOptions,
 ) ([]candidate, error) {
 	if len(found) == 0 {

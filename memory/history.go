@@ -50,7 +50,7 @@ func (e Entry) clean(now time.Time) Entry {
 
 // Append adds an entry to the history and returns its cursor, which is greater than those before.
 // The entry's own cursor is not used. It is in the file after the next [Memory.Sync].
-func (s *Space) Append(tx *store.Tx, e Entry) (int64, error) {
+func (s *ScopedStore) Append(tx *store.Tx, e Entry) (int64, error) {
 	e = e.clean(s.m.now())
 	switch {
 	case e.Text == "":
@@ -92,13 +92,13 @@ func scanEntry(scan func(...any) error) (e Entry, err error) {
 }
 
 // Entries returns up to limit entries after a cursor, the oldest first.
-func (s *Space) Entries(q store.Queryer, after int64, limit int) ([]Entry, error) {
+func (s *ScopedStore) Entries(q store.Queryer, after int64, limit int) ([]Entry, error) {
 	return s.entries(q, "SELECT "+entryColumns+" FROM memory_entries "+
 		"WHERE scope = $1 AND cursor > $2 ORDER BY cursor LIMIT $3", after, limit)
 }
 
 // Newest returns the newest entries after a cursor, limit at most, the oldest of them first.
-func (s *Space) Newest(q store.Queryer, after int64, limit int) ([]Entry, error) {
+func (s *ScopedStore) Newest(q store.Queryer, after int64, limit int) ([]Entry, error) {
 	list, err := s.entries(q, newestQuery, after, limit)
 	slices.Reverse(list)
 	return list, err
@@ -109,7 +109,7 @@ const newestQuery = "SELECT " + entryColumns + " FROM memory_entries " +
 
 // Always returns what belongs into each prompt of the scope: the pinned facts, and the newest limit
 // entries that Dream has not read, the oldest first.
-func (s *Space) Always(q store.Queryer, limit int) (pinned []Fact, news []Entry, err error) {
+func (s *ScopedStore) Always(q store.Queryer, limit int) (pinned []Fact, news []Entry, err error) {
 	st, err := s.state(q)
 	if err != nil || st.number == 0 {
 		return nil, nil, err
@@ -123,7 +123,7 @@ func (s *Space) Always(q store.Queryer, limit int) (pinned []Fact, news []Entry,
 }
 
 // entries returns what a query finds whose first argument is the scope's number.
-func (s *Space) entries(q store.Queryer, query string, args ...any) ([]Entry, error) {
+func (s *ScopedStore) entries(q store.Queryer, query string, args ...any) ([]Entry, error) {
 	st, err := s.state(q)
 	if err != nil || st.number == 0 {
 		return nil, err
@@ -131,7 +131,7 @@ func (s *Space) entries(q store.Queryer, query string, args ...any) ([]Entry, er
 	return s.entriesOf(q, st, query, args...)
 }
 
-func (s *Space) entriesOf(
+func (s *ScopedStore) entriesOf(
 	q store.Queryer, st state, query string, args ...any,
 ) ([]Entry, error) {
 	rows, err := q.Query(query, append([]any{st.number}, args...)...)
@@ -142,19 +142,19 @@ func (s *Space) entriesOf(
 }
 
 // Last returns the cursor of the newest entry, 0 if there was none yet.
-func (s *Space) Last(q store.Queryer) (int64, error) {
+func (s *ScopedStore) Last(q store.Queryer) (int64, error) {
 	st, err := s.state(q)
 	return st.last, err
 }
 
 // Dreamed returns the cursor up to which Dream has read the entries.
-func (s *Space) Dreamed(q store.Queryer) (int64, error) {
+func (s *ScopedStore) Dreamed(q store.Queryer) (int64, error) {
 	st, err := s.state(q)
 	return st.dreamed, err
 }
 
 // SetDreamed notes that Dream has read the entries up to a cursor.
-func (s *Space) SetDreamed(tx *store.Tx, cursor int64) error {
+func (s *ScopedStore) SetDreamed(tx *store.Tx, cursor int64) error {
 	number, err := s.number(tx)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (m Message) doc() doc {
 }
 
 // Archive makes messages searchable. Those that are there already are left out, as are empty ones.
-func (s *Space) Archive(tx *store.Tx, list []Message) error {
+func (s *ScopedStore) Archive(tx *store.Tx, list []Message) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (s *Space) Archive(tx *store.Tx, list []Message) error {
 }
 
 // insertMessage returns the id of the new row; none if the message is there already.
-func (s *Space) insertMessage(tx *store.Tx, number int64, msg Message) ([]int64, error) {
+func (s *ScopedStore) insertMessage(tx *store.Tx, number int64, msg Message) ([]int64, error) {
 	rows, err := tx.Query(`INSERT INTO memory_messages
 			(scope, message, time_ms, session, speaker, text)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (scope, message) DO NOTHING RETURNING id`,

@@ -2,9 +2,9 @@
 // to remember, the history of what happened, and the messages that prompts no longer hold. All of
 // it can be searched.
 //
-// The main types are [Memory] and, within it, [Space]: everything belongs to one [Scope], and is
-// read and written through its space only. The words of the index carry the number of their scope,
-// so that a search can't meet another's rows even by mistake.
+// The main types are [Memory] and, within it, [ScopedStore]: everything belongs to one [Scope], and
+// is read and written through its space only. The words of the index carry the number of their
+// scope, so that a search can't meet another's rows even by mistake.
 //
 // The table of entries is the journal of the history; the file beside it is for people to read and
 // edit. [Memory.Sync] appends to the file what it lacks, [Memory.Rebuild] takes over what people
@@ -141,15 +141,15 @@ func (m *Memory) lock(ctx context.Context, s Scope) (unlock func(), err error) {
 	}
 }
 
-// A Space is what the agent knows of one scope. Nothing of another is seen or changed through it.
-// Its methods fail if [ParseScope] refuses the scope's name.
-type Space struct {
+// A ScopedStore is what the agent knows of one scope. Nothing of another is seen or changed through
+// it. Its methods fail if [ParseScope] refuses the scope's name.
+type ScopedStore struct {
 	m     *Memory
 	scope Scope
 }
 
 // In returns the space of a scope. It does no I/O.
-func (m *Memory) In(s Scope) *Space { return &Space{m, s} }
+func (m *Memory) In(s Scope) *ScopedStore { return &ScopedStore{m, s} }
 
 // A state is the row of a scope. Its number is 0 if there is none.
 type state struct {
@@ -157,7 +157,7 @@ type state struct {
 }
 
 // state reads the scope's row.
-func (s *Space) state(q store.Queryer) (st state, err error) {
+func (s *ScopedStore) state(q store.Queryer) (st state, err error) {
 	if _, err := ParseScope(string(s.scope)); err != nil {
 		return st, fmt.Errorf("memory: %w", err)
 	}
@@ -170,7 +170,7 @@ func (s *Space) state(q store.Queryer) (st state, err error) {
 }
 
 // number returns the scope's number, and gives it one if it has none yet.
-func (s *Space) number(tx *store.Tx) (int64, error) {
+func (s *ScopedStore) number(tx *store.Tx) (int64, error) {
 	st, err := s.state(tx)
 	if err != nil || st.number != 0 {
 		return st.number, err
@@ -181,7 +181,7 @@ func (s *Space) number(tx *store.Tx) (int64, error) {
 }
 
 // wrap says of which scope an error is.
-func (s *Space) wrap(operation string, err error) error {
+func (s *ScopedStore) wrap(operation string, err error) error {
 	if err == nil {
 		return nil
 	}

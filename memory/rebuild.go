@@ -44,7 +44,7 @@ type rebuild struct {
 	Rebuilt
 	m     *Memory
 	s     Scope
-	space *Space
+	space *ScopedStore
 
 	seen    map[int64]uint64 // cursors of the file, and the hashes of their entries
 	fresh   map[int]int64    // lines that need a cursor, and the one they get
@@ -295,7 +295,7 @@ func (r *rebuild) differences(
 }
 
 // replace writes entries that have their cursors, over those that are there.
-func (s *Space) replace(tx *store.Tx, entries []Entry) error {
+func (s *ScopedStore) replace(tx *store.Tx, entries []Entry) error {
 	st, err := s.state(tx)
 	if err != nil {
 		return err
@@ -316,7 +316,7 @@ func (s *Space) replace(tx *store.Tx, entries []Entry) error {
 }
 
 // remove removes entries.
-func (s *Space) remove(tx *store.Tx, cursors []int64) error {
+func (s *ScopedStore) remove(tx *store.Tx, cursors []int64) error {
 	st, err := s.state(tx)
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ const (
 
 // Search returns the facts and history entries that fit query best, the best first. Those that have
 // all of its words come first; a word* stands for all words that begin so.
-func (s *Space) Search(q store.Queryer, query string, limit int) ([]Hit, error) {
+func (s *ScopedStore) Search(q store.Queryer, query string, limit int) ([]Hit, error) {
 	limit = min(cmp.Or(max(limit, 0), defaultLimit), maxLimit)
 	st, err := s.state(q)
 	if err != nil || st.number == 0 {
@@ -60,7 +60,9 @@ func (s *Space) Search(q store.Queryer, query string, limit int) ([]Hit, error) 
 
 // SearchHistory returns the archived messages and history entries that fit query, the best first
 // unless the options say otherwise.
-func (s *Space) SearchHistory(q store.Queryer, query string, o HistoryOptions) ([]Hit, error) {
+func (s *ScopedStore) SearchHistory(
+	q store.Queryer, query string, o HistoryOptions,
+) ([]Hit, error) {
 	o.Limit = min(cmp.Or(max(o.Limit, 0), defaultLimit), maxLimit)
 	st, err := s.state(q)
 	if err != nil || st.number == 0 {
@@ -90,7 +92,7 @@ func (o HistoryOptions) order(hits []Hit) []Hit {
 // Relevant returns up to n facts, none of them pinned, that have to do with text, the best first.
 // Their lines (see [Render]) have no more than maxChars characters together. It costs little if
 // there are no facts.
-func (s *Space) Relevant(q store.Queryer, text string, n, maxChars int) ([]Fact, error) {
+func (s *ScopedStore) Relevant(q store.Queryer, text string, n, maxChars int) ([]Fact, error) {
 	known, err := s.Known(q)
 	if err != nil || !known || n <= 0 {
 		return nil, err

@@ -20,8 +20,8 @@ type rest struct {
 	dreamed bool  // Dream had read all of it
 }
 
-// Settle deletes the rows that [Space.Erase] has left, and moves those that [Memory.Merge] has, in
-// many short transactions. It does nothing if there is nothing left to do.
+// Settle deletes the rows that [ScopedStore.Erase] has left, and moves those that [Memory.Merge]
+// has, in many short transactions. It does nothing if there is nothing left to do.
 func (m *Memory) Settle(ctx context.Context) error {
 	for more := true; more; {
 		if err := ctx.Err(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"gateway/store"
 )
 
-// A list is a store of chores under test, with a clock of its own.
+// A list is a store of tasks under test, with a clock of its own.
 type list struct {
 	t   *testing.T
 	db  *store.DB
@@ -47,7 +47,7 @@ func (l *list) put(c background.Task, in time.Duration) {
 	l.tx(func(tx *store.Tx) error { return l.Put(tx, c, l.now.Add(in)) })
 }
 
-// due returns what is due after a time, and wants n chores.
+// due returns what is due after a time, and wants n tasks.
 func (l *list) due(in time.Duration, n int) []background.Task {
 	l.t.Helper()
 	found, err := l.Due(l.db.Read(context.Background()), l.now.Add(in))
@@ -55,21 +55,21 @@ func (l *list) due(in time.Duration, n int) []background.Task {
 		l.t.Fatal(err)
 	}
 	if len(found) != n {
-		l.t.Fatalf("%d chores are due after %v, want %d: %+v", len(found), in, n, found)
+		l.t.Fatalf("%d tasks are due after %v, want %d: %+v", len(found), in, n, found)
 	}
 	return found
 }
 
 var dream = background.Work{Kind: background.Dream, Scope: "person-1"}
 
-// Of a work there is one chore: the earliest time holds, and the state that it has.
+// There is one task for a work: the earliest time holds, and its state.
 func TestPutAgain(t *testing.T) {
 	l := newList(t)
 	l.put(background.Task{Work: dream, State: []byte("begun")}, time.Hour)
 	l.put(background.Task{Work: dream, State: []byte("anew")}, 2*time.Hour)
 	l.due(time.Hour-time.Millisecond, 0)
 	if c := l.due(time.Hour, 1)[0]; string(c.State) != "begun" || c.Tell != nil {
-		t.Errorf("the chore is %+v, want the first one", c)
+		t.Errorf("the task is %+v, want the first one", c)
 	}
 	tell := &bus.OutboundMessage{To: bus.Address{Account: "test", Chat: "a"}, ReplyTo: "7"}
 	l.put(background.Task{Work: dream, Tell: tell}, 0)
@@ -126,7 +126,7 @@ func TestLaterAndAgain(t *testing.T) {
 	}
 }
 
-// A scope takes its chores along, except for those that the other one has already.
+// A scope takes its tasks along, except for those that the other one has already.
 func TestMove(t *testing.T) {
 	l := newList(t)
 	archive := background.Work{Kind: background.Archive, Scope: "chat-test+a", Session: "test/a",
@@ -139,7 +139,7 @@ func TestMove(t *testing.T) {
 	for range 2 {
 		c := l.due(0, 1)[0]
 		if c.Scope != "person-1" {
-			t.Errorf("a chore of %s is left", c.Scope)
+			t.Errorf("a task of %s is left", c.Scope)
 		}
 		states[c.Kind] = string(c.State)
 		l.tx(func(tx *store.Tx) error { return l.Done(tx, &c, l.now) })
@@ -177,7 +177,7 @@ func TestMoveOfWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// However many chores a scope has, that of another one is seen.
+// However many tasks a scope has, the task of another one is seen.
 func TestDueOfManyScopes(t *testing.T) {
 	l := newList(t)
 	for ref := range int64(100) {
@@ -191,8 +191,8 @@ func TestDueOfManyScopes(t *testing.T) {
 	}
 }
 
-// Who comes to wait for a chore that is under way hears of the next one, at once; who was told is
-// not told again.
+// Somebody who begins to wait for a task that is under way hears of the next one, at once; who was
+// told is not told again.
 func TestTellOnce(t *testing.T) {
 	tell := func(id string) *bus.OutboundMessage {
 		return &bus.OutboundMessage{Answers: []string{id}}

@@ -26,7 +26,7 @@ import (
 	"gateway/store"
 )
 
-// A History is what a scope has lived through, as [memory.Space] has it.
+// A History is what a scope has lived through, as [memory.ScopedStore] has it.
 type History interface {
 	// Entries returns up to limit entries after a cursor, the oldest first.
 	Entries(q store.Queryer, after int64, limit int) ([]memory.Entry, error)

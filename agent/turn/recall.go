@@ -22,7 +22,7 @@ const (
 // in the same way.
 type recalled struct {
 	text  string
-	space *memory.Space
+	space *memory.ScopedStore
 	keys  []string // of the facts
 }
 

@@ -97,8 +97,9 @@
 // # Memory
 //
 // A turn works with the memory of one scope: the person's in a direct chat, on all their platforms,
-// and the group's in a group. There is no way to another: functions take a Space of one scope,
-// terms of the index carry it, and the folders of scopes lie outside of what tools can reach.
+// and the group's in a group. There is no way to another: functions take a ScopedStore of one
+// scope, terms of the index carry it, and the folders of scopes lie outside of what tools can
+// reach.
 //
 //	transcript ──▶ notes ───────▶ history ───────▶ documents, skills
 //	session        background     memory           memory/document, with versions

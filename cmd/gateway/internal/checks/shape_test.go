@@ -42,7 +42,7 @@ var grown = map[string]int{
 	"cmd/gateway/internal/config.loader methods":  36,
 	"cmd/gateway/internal/importer.mover methods": 43,
 	"memory.Memory methods":                       28,
-	"memory.Space methods":                        43,
+	"memory.ScopedStore methods":                  43,
 	"session.Store methods":                       50,
 }
 
