@@ -77,12 +77,12 @@ func NewCommand() *cobra.Command {
 	root.AddCommand(
 		&cobra.Command{
 			Use: "run", Short: "Run the gateway, as without a command", Args: cobra.NoArgs, RunE: run},
-		chatCommand(load, all), outboxCommand(home), sessionsCommand(home), peopleCommand(home),
+		chatCommand(found, all), outboxCommand(home), sessionsCommand(home), peopleCommand(home),
 		channelsCommand(found), pairCommand(load), sendCommand(home),
 		usageCommand(home), haltCommand(home), resumeCommand(home), doctorCommand(found, all),
 		healthCommand(local),
 		securityCommand(found, all), importCommand(load),
-		backupCommand(home), restoreCommand(load),
+		backupCommand(home), restoreCommand(local),
 		mcpCommand(home), memoryCommand(home), skillsCommand(home), jobsCommand(home),
 		configCommand(func() (*config.Explanation, error) {
 			return config.Explain(file, os.Environ())
