@@ -17,7 +17,7 @@ import (
 )
 
 // NamesOwner reports whether the configuration names an owner, or might without its mistakes.
-// If it does not, the first person who is let in becomes the owner.
+// If it does not, the first person who is approved becomes the owner.
 func NamesOwner(cfg *config.Config) bool {
 	if cfg.IsMistaken("channels") {
 		return true
@@ -98,7 +98,7 @@ func nameOf(name, sender string) string {
 
 const sayNoPairing = "There is no such pairing code, or it has expired. /pair shows who is waiting."
 
-// pendingReply lists who asks to be let in.
+// pendingReply lists the people who wait for approval.
 func pendingReply(tx *store.Tx, now time.Time) (command.Reply, error) {
 	list, err := gate.People{}.Pending(tx, now)
 	if err != nil || len(list) == 0 {
@@ -113,7 +113,7 @@ func pendingReply(tx *store.Tx, now time.Time) (command.Reply, error) {
 	return reply, nil
 }
 
-// Welcome is what somebody is told who was let in.
+// Welcome is the message to somebody who was approved.
 func Welcome(chat bus.Address) bus.OutboundMessage {
 	return bus.OutboundMessage{To: chat, Text: "Welcome, you are in! What can I do for you?"}
 }

@@ -23,7 +23,7 @@ import (
 // knowledge is what the agent knows for longer than a conversation, and what it can follow.
 type knowledge struct {
 	db        *store.DB
-	shared    *os.Root // what everybody's prompt is made of
+	shared    *os.Root // documents and skills of everybody's prompt
 	scopes    *os.Root // a folder for each scope
 	builtin   *os.Root // the built-in skills
 	memory    *memory.Memory
@@ -96,7 +96,7 @@ func NewSkills(
 ) *skills.Library {
 	return skills.New(&skills.Options{Shared: shared, Memory: scopes, Logger: log,
 		Disabled: cfg.Skills.Disabled, Config: cfg.Has,
-		// What a skill needs is needed by its commands, which see few variables.
+		// A skill's requirements are those of its commands, which see few variables.
 		Env: func(name string) bool {
 			return os.Getenv(name) != "" && slices.Contains(cfg.Exec.Env, name)
 		},

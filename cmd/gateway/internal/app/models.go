@@ -155,7 +155,7 @@ func ollamaAddress(variable string) string {
 	if err != nil {
 		host, port = strings.TrimSuffix(variable, "/"), "11434"
 	}
-	if host == "0.0.0.0" || host == "::" { // where it listens, which is no address to call
+	if host == "0.0.0.0" || host == "::" { // an address to listen on, not to call
 		host = ""
 	}
 	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)

@@ -35,8 +35,7 @@ import (
 	"gateway/store"
 )
 
-// operations are what operators and other programs have of a gateway: whether it is well, its
-// numbers, and hooks.
+// operations serve operators and other programs: health, metrics, and hooks.
 type operations struct {
 	server  *ops.Server // nil if it does not listen
 	token   string      // of the operator; "" then
@@ -44,8 +43,8 @@ type operations struct {
 	metrics *telemetry.Metrics
 }
 
-// secrets returns what no message may take out: those of the configuration, and the operator's
-// token, which http.json has.
+// secrets returns the credentials that no message may contain: those of the configuration, and the
+// operator's token in http.json.
 func (g *Gateway) secrets(cfg *config.Config) router.Secrets {
 	return router.NewSecrets(append(cfg.Secrets(), g.ops.token))
 }
@@ -78,7 +77,7 @@ func (o *operations) serve(ctx context.Context) error {
 	return o.server.Run(ctx)
 }
 
-// probe finds out what takes time until ctx ends.
+// probe runs the slow checks until ctx ends.
 func (o *operations) probe(ctx context.Context) error {
 	if o.server == nil {
 		<-ctx.Done() // nobody asks
@@ -114,7 +113,7 @@ func newHooks(cfg *config.Config) []hooks.Hook {
 	return list
 }
 
-// sources returns what the metrics are made of.
+// sources returns the sources of the metrics.
 func (g *Gateway) sources(
 	cfg *config.Config, inbox *bus.Inbox, outbox *bus.Outbox,
 ) telemetry.Sources {
@@ -134,7 +133,7 @@ func (g *Gateway) sources(
 			return g.reload.counts()
 		},
 		Counts: []telemetry.Count{{
-			Name: "gateway_chores_due", Help: "Chores of the agent's memory that are due.",
+			Name: "gateway_chores_due", Help: "Background tasks of the agent's memory that are due.",
 			Of: background.Store{}.CountDue,
 		}, {
 			Name: "gateway_jobs_due", Help: "Jobs, and further attempts of their runs, that are due.",
@@ -168,7 +167,7 @@ func (g *Gateway) accountState(s *supervisor.Supervisor) telemetry.AccountState 
 	}
 }
 
-// The bounds of what is well.
+// Limits of the checks.
 const (
 	lostTime  = 10 * time.Second // a channel may be gone for so long
 	stuckTime = 15 * time.Second // a loop that goes round every two seconds is stuck then
@@ -178,7 +177,7 @@ const (
 	mostDisk  = 1 << 30 // enough, however large the disk is
 )
 
-// checks returns what must be well for the gateway to be ready.
+// checks returns the conditions for the gateway to be ready.
 func (o *operations) checks(cfg *config.Config, g *Gateway, inbox *bus.Inbox) []ops.Check {
 	probe := func(
 		try func(ctx context.Context) (string, error),
@@ -298,7 +297,7 @@ func (g *Gateway) oldest(
 	return "nothing waits for too long", nil
 }
 
-// halted says whether everything is halted, which is no trouble: somebody wants it so.
+// halted reports whether everything is halted, which is not an error: somebody wants it so.
 func halted(q store.Queryer) (string, error) {
 	h, err := policy.GetHalt(q)
 	switch {
@@ -310,7 +309,7 @@ func halted(q store.Queryer) (string, error) {
 	return "not halted", nil
 }
 
-// What the operator's server has for the commands of the gateway's home.
+// The paths of the operator's server, for the commands of the command line.
 const (
 	ProcessPath  = "/operator/process"  // GET: a Process
 	DoctorPath   = "/operator/doctor"   // GET: []doctor.Finding; with ?offline=true no network is used

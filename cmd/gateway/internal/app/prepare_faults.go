@@ -20,7 +20,7 @@ func Prepare() {
 	}
 	key, err := hex.DecodeString(root)
 	if err != nil || len(key) != len(whatsmeow.WACertPubKey) {
-		panic("GATEWAY_WHATSAPP_ROOT is no key")
+		panic("GATEWAY_WHATSAPP_ROOT is not a key")
 	}
 	whatsmeow.WACertPubKey = [32]byte(key)
 }

@@ -17,19 +17,18 @@ import (
 	"gateway/cmd/gateway/internal/watch"
 )
 
-// A reloader brings changes of the configuration to a gateway that runs: when its file has another
-// content, and when somebody asks for it by SIGHUP, which also reads secrets again that lie in
-// files of their own. What can't change while the gateway runs is named in the log, and a
-// configuration with mistakes changes nothing.
+// A reloader brings changes of the configuration to a running gateway: when the content of the file
+// has changed, and on SIGHUP, which also reads secrets in files of their own again. The log names
+// settings that need a restart. A configuration with mistakes changes nothing.
 type reloader struct {
 	load    Loader
 	hangup  <-chan os.Signal
-	current *config.Config // that holds; only run may use it
+	current *config.Config // in use; only run may use it
 	apply   func(*config.Config)
 	log     *slog.Logger
 
 	mu           sync.Mutex
-	trouble      error // why the newest configuration doesn't hold
+	trouble      error // why the newest configuration was not applied
 	done, failed int64
 }
 
@@ -44,7 +43,7 @@ func watchHangup() (<-chan os.Signal, func()) {
 	return c, func() { signal.Stop(c) }
 }
 
-// run takes over what changes until ctx ends.
+// run reloads changes until ctx ends.
 func (r *reloader) run(ctx context.Context) error {
 	path, err := filepath.Abs(r.current.File)
 	if err != nil {
@@ -55,7 +54,7 @@ func (r *reloader) run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		// It fails with nothing: what can't be watched is read from time to time.
+		// It never fails: a file that can't be watched is read from time to time.
 		_ = file.Run(ctx, func(ctx context.Context) {
 			select {
 			case changed <- struct{}{}:
@@ -75,8 +74,8 @@ func (r *reloader) run(ctx context.Context) error {
 	}
 }
 
-// reload reads the configuration and makes of it hold what can. If it is what holds already, that
-// is worth a word only to somebody who has asked.
+// reload reads the configuration and applies its live settings. If nothing has changed, it says so
+// only if somebody has asked for the reload.
 func (r *reloader) reload(ctx context.Context, asked bool) {
 	next, err := r.load()
 	if err == nil && r.current.Found && !next.Found {
@@ -122,16 +121,15 @@ func (r *reloader) note(err error, counts bool) {
 	}
 }
 
-// state returns why the newest configuration doesn't hold, or nil if it does as far as it can
-// without a restart.
+// state returns why the newest configuration was not applied, or nil if it was, as far as that is
+// possible without a restart.
 func (r *reloader) state() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.trouble
 }
 
-// counts returns how often a changed configuration was taken over, or read because somebody asked
-// for it, and how often one had mistakes.
+// counts returns how often a configuration was reloaded, and how often that failed.
 func (r *reloader) counts() (done, failed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

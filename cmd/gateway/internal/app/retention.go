@@ -16,7 +16,7 @@ import (
 	"gateway/store"
 )
 
-// What is kept also of a database that is too large.
+// How much is kept even if the database is too large.
 const (
 	// Platforms deliver again what they believe we have not got: see [bus.Inbox.Prune].
 	leastKept = 48 * time.Hour
@@ -57,7 +57,7 @@ func retentionRules(
 		rule("runs", cfg.Retention.Runs, runs),
 		rule("usage", cfg.Retention.Usage, counts),
 	}
-	// What nobody misses comes first, then what can only be searched and exported.
+	// Data that nobody misses comes first, then data that can only be searched and exported.
 	tight = [][]retention.Rule{{
 		rule("messages_in", leastKept, in),
 		rule("messages_out", leastKept, out),

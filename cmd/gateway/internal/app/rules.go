@@ -6,7 +6,7 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// newRules returns which tool calls need approval: what holds by itself first, then what is said of
+// newRules returns which tool calls need approval: the built-in rules first, then what is said of
 // servers, then what is said of single tools.
 func newRules(cfg *config.Config) policy.Rules {
 	var rules policy.Rules

@@ -61,7 +61,8 @@ type workplace struct {
 	stopTask  func(ctx context.Context, session string) (bool, error)
 }
 
-// newToolset returns the toolset of the agent. What must be tried first waits for [toolset.run].
+// newToolset returns the toolset of the agent. Parts that must be tested first wait for
+// [toolset.run].
 func newToolset(cfg *config.Config, w workplace, log *slog.Logger) (*toolset, error) {
 	h := &toolset{cfg: cfg, log: log, mode: cfg.Exec.Sandbox, ready: make(chan struct{}),
 		broken: make(chan struct{}, 1)}

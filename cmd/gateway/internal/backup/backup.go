@@ -1,24 +1,23 @@
 // Package backup writes all that a gateway knows into one file while it runs, and puts it back.
 //
-// [Write] makes the archive, [Restore] unpacks it; what the parts of a gateway's data are, and
-// where they lie, the caller says by a list of [Part].
+// [Write] makes the archive and [Restore] unpacks it. The caller names the parts of the gateway's
+// data, and their places, by a list of [Part].
 //
-// The order of copying decides whether the copy is of use. The database comes first, as it stands
-// at one moment; everything else is copied after it. So whatever the database refers to is in the
-// archive, unless it was removed in between, which every reader of files expects anyway. What came
-// after that moment is surplus: files that no row knows are swept with their age, versions of
-// documents have names by which work that is done again finds itself done, and lines of a history
-// that the database does not have are left out by the filter of their part. Files first would
-// be the other way round: rows that speak of files which are not there.
+// The order of copying makes the copy consistent. The database comes first, as of one moment, and
+// everything else after it. So the archive has every file that the database refers to, unless the
+// file was removed in between, which every reader of files expects anyway. Later additions are
+// surplus: files without a row are removed when they are old, repeated work finds versions of
+// documents by their names, and the filter of a part leaves out lines of a history that the
+// database does not have. Copying files first would make rows that refer to missing files.
 //
 // An archive is a gzipped tar. Its first file, manifest.json, names the others with their sizes and
-// SHA-256 sums. To know those before anything is written, all is copied into a folder beside the
-// archive; files that never change are linked instead, where the file system can.
+// SHA-256 sums. To know those before it writes anything, Write copies everything into a folder
+// beside the archive; it links files that never change, where the file system can.
 //
-// Limits: links, sockets and devices are left out, and in folders what this user may not read or
-// has a name that is no UTF-8; an archive has at most a million files. The
-// package owns no tables. Files: the archive, and .gateway-backup-* and .gateway-restore-* beside
-// what is written while it is written; [Write] and [Restore] remove those that a kill has left.
+// Limits: links, sockets and devices are left out, as are files that this user may not read or
+// whose names are not UTF-8. An archive has at most a million files. The package owns no tables.
+// Files: the archive, and .gateway-backup-* and .gateway-restore-* beside the files that are being
+// written; [Write] and [Restore] remove those that a kill has left.
 package backup
 
 import (
@@ -97,7 +96,7 @@ const (
 var (
 	// ErrExists reports an archive, or data, in whose place another would come.
 	ErrExists = errors.New("it exists already")
-	// ErrForeign reports a file that is no whole archive of a gateway.
+	// ErrForeign reports a file that is not a whole archive of a gateway.
 	ErrForeign = errors.New("no whole backup of a gateway")
 	// ErrNewer reports an archive of a newer format.
 	ErrNewer = errors.New("made by a newer gateway")

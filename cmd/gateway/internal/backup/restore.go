@@ -17,9 +17,9 @@ import (
 // RestoreOptions are the settings of [Restore].
 type RestoreOptions struct {
 	Migrations []store.Migration // that this gateway knows
-	Force      bool              // what is there is moved aside
+	Force      bool              // existing data is moved aside
 	Now        time.Time         // names the folder that gets it
-	// Place says where a part goes: an absolute path, or false for what is no part of a gateway's
+	// Place says where a part goes: an absolute path, or false for a name that is not of a gateway's
 	// data.
 	Place func(name string) (Part, bool)
 	// Adopt makes a database fit to go on, before anything is changed: name is that of its part, and
@@ -183,7 +183,7 @@ func (u *unpacker) open(name string) (*part, error) {
 	}
 	place, ok := u.o.Place(top)
 	if !ok {
-		return nil, foreign("%q is no part of a gateway's data", top)
+		return nil, foreign("%q is not a part of a gateway's data", top)
 	}
 	place.Name = top
 	p := &part{Part: place}

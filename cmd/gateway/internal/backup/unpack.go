@@ -111,7 +111,7 @@ func (u *unpacker) unpackEntry(
 	case !fs.ValidPath(name) || name == "." || strings.Contains(name, "\x00"),
 		// Elsewhere a name may have a backslash.
 		filepath.Separator == '\\' && strings.Contains(name, `\`):
-		return foreign("%q is no name of a file here", h.Name)
+		return foreign("%q can't be the name of a file here", h.Name)
 	}
 	p, err := u.open(name)
 	if err != nil {

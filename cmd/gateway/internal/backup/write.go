@@ -30,7 +30,7 @@ type WriteOptions struct {
 
 // Write makes an archive of parts, of which the first is the gateway's database. The file
 // appears under its name when all of it is on the disk; only its owner can read it. Parts that
-// are not there are left out, but for the first.
+// are not there are left out, except the first.
 func Write(ctx context.Context, file string, parts []Part, o WriteOptions) (*Manifest, error) {
 	dir := o.Scratch
 	if o.Stream == nil {

@@ -27,7 +27,7 @@ import (
 	"gateway/store"
 )
 
-// What the parts of a backup are called.
+// The names of the parts of a backup.
 const (
 	databasePart  = "gateway.db"
 	sharedPart    = "shared"
@@ -131,7 +131,7 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 		if name == ownLink {
 			continue
 		}
-		cmd.PrintErrf("Left out, for it is no regular file, can't be read, or has a name that is "+
+		cmd.PrintErrf("Left out, because it is not a regular file, can't be read, or has a name that is "+
 			"no UTF-8: %s\n", display.Lines(name))
 	}
 	return nil
@@ -237,7 +237,7 @@ func (f *historyFilter) copy(name string, w io.Writer, r io.Reader) error {
 		var e struct {
 			Cursor int64 `json:"cursor"`
 		}
-		// What is no entry is a person's, and is kept.
+		// A line that is not an entry is a person's, and is kept.
 		if err == nil && (json.Unmarshal(line, &e) != nil || e.Cursor <= f.last[scope]) {
 			_, err = w.Write(line)
 		}

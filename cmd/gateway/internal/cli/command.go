@@ -37,8 +37,8 @@ func NewCommand() *cobra.Command {
 		}
 		return cfg, err
 	})
-	// What needs the home and nothing else can't be stopped by a mistake in the configuration. If a
-	// gateway runs there, its settings hold, and not those of this shell.
+	// Commands that only need the home work despite mistakes in the configuration. If a gateway runs
+	// there, its settings hold, and not those of this shell.
 	found := reading(config.LoadDespiteMistakes)
 	local := passing(found, os.Stderr)
 	root := new(cobra.Command)
@@ -93,7 +93,7 @@ func NewCommand() *cobra.Command {
 	return root
 }
 
-// passing returns a loader that reads once, and tells of mistakes that it passes over.
+// passing returns a loader that reads once, and prints the mistakes that it ignores.
 func passing(read app.Loader, out io.Writer) app.Loader {
 	return sync.OnceValues(func() (*config.Config, error) {
 		cfg, err := read()

@@ -69,8 +69,8 @@ func configCheck(read explain) *cobra.Command {
 	return cmd
 }
 
-// findDoubts returns what can have no effect: what the configuration itself shows, and skills that
-// nobody has.
+// findDoubts returns settings without effect: those that the configuration itself shows, and skills
+// that nobody has.
 func findDoubts(e *config.Explanation) ([]string, error) {
 	doubts := e.Doubts
 	if len(e.Config.Skills.Disabled) == 0 {

@@ -31,8 +31,8 @@ func usage(err error) error {
 	return err
 }
 
-// plain returns what a person is told of an error that ends the gateway: what happened and what
-// to do.
+// plain returns the text of an error that ends the gateway, for people: what happened and what to
+// do.
 func plain(err error) string {
 	home, ok := errors.AsType[*app.HomeError](err)
 	if !ok {

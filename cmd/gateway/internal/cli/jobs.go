@@ -19,17 +19,17 @@ import (
 )
 
 func jobsCommand(load app.Loader) *cobra.Command {
-	return group("jobs", "Look at what is done at set times, and change it",
+	return group("jobs", "Show and change reminders and jobs",
 		jobsListCommand(load), jobsShowCommand(load), jobsAddCommand(load),
-		changeJob(load, "run ID", "Have a job done now, besides its times",
+		changeJob(load, "run ID", "Run a job now, besides its times",
 			"Job %d runs in a moment, if a gateway runs.", schedule.Store.RunNow),
-		changeJob(load, "pause ID", "Keep a job from being done", "Job %d is paused.",
+		changeJob(load, "pause ID", "Pause a job", "Job %d is paused.",
 			func(s schedule.Store, tx *store.Tx, id int64, now time.Time) error {
 				return s.Pause(tx, id, "by an operator", now)
 			}),
-		changeJob(load, "resume ID", "End a pause; what was due meanwhile is not made up for",
+		changeJob(load, "resume ID", "End a pause; runs that were due meanwhile are skipped",
 			"Job %d goes on.", schedule.Store.Resume),
-		changeJob(load, "rm ID", "Delete a job; what runs of it goes on", "Job %d is removed.",
+		changeJob(load, "rm ID", "Delete a job; a run that has begun goes on", "Job %d is removed.",
 			schedule.Store.Remove))
 }
 

@@ -12,7 +12,7 @@ import (
 	"gateway/cmd/gateway/internal/app"
 )
 
-// Main does what the command line says and returns the exit code.
+// Main runs the command line and returns the exit code.
 func Main(ctx context.Context) int {
 	if code, ours := app.RunHelper(); ours {
 		return code
@@ -29,7 +29,7 @@ func Main(ctx context.Context) int {
 	}
 }
 
-// runCommand does what the command line says, until that is done or a signal ends it.
+// runCommand runs the command line until it is done or a signal ends it.
 func runCommand(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -41,7 +41,7 @@ func runCommand(ctx context.Context) error {
 	return err
 }
 
-// exitCode tells what has gone wrong and returns the code of that.
+// exitCode prints an error and returns its exit code.
 func exitCode(err error) int {
 	if err == nil {
 		return 0

@@ -99,7 +99,7 @@ func openFolder(dir string) (*os.Root, error) {
 	return os.OpenRoot(dir)
 }
 
-// scopeOf returns the scope that a word of the command line names.
+// scopeOf returns the scope that an argument names.
 func scopeOf(name string) (memory.Scope, error) {
 	if name == "" || name == sharedScope {
 		return "", nil
@@ -434,7 +434,7 @@ func memoryExportCommand(load app.Loader) *cobra.Command {
 			if err := errors.Join(export(cmd.Context(), f), f.Sync(), f.Close()); err != nil {
 				return err
 			}
-			cmd.Printf("What is remembered of %s is in %s now.\n", r.scope, args[0])
+			cmd.Printf("The memory of %s is now in %s.\n", r.scope, args[0])
 			return nil
 		})
 	cmd.Flags().BoolVar(&git, "git", false,

@@ -27,7 +27,7 @@ func peopleCommand(load app.Loader) *cobra.Command {
 func peopleListCommand(load app.Loader) *cobra.Command {
 	return listing(&cobra.Command{
 		Use:   "list",
-		Short: "List the people, and the strangers who wait to be let in",
+		Short: "List people, and strangers who wait for approval",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withData(cmd.Context(), load, func(db *store.DB) error {
@@ -56,7 +56,7 @@ func peopleListCommand(load app.Loader) *cobra.Command {
 						"denied on " + d.Since.Format(time.DateOnly)})
 				}
 				columns := []string{"PERSON", "NAME", "ACCOUNT", "ID", "ROLE"}
-				err = table{columns, rows, "Nobody was let in yet, and nobody asks to be."}.print(cmd)
+				err = table{columns, rows, "Nobody was approved yet, and nobody waits for it."}.print(cmd)
 				if asJSON, _ := cmd.Flags().GetBool("json"); err != nil || asJSON {
 					return err
 				}
@@ -76,7 +76,7 @@ func peopleListCommand(load app.Loader) *cobra.Command {
 func peopleApproveCommand(load app.Loader) *cobra.Command {
 	var p gate.Person
 	return change(load, "approve CODE",
-		"Let in the stranger with this pairing code; the first one becomes the owner",
+		"Approve the stranger with this pairing code; the first person becomes the owner",
 		func(tx *store.Tx, args []string) error {
 			cfg, err := load()
 			if err != nil {
@@ -115,7 +115,7 @@ func peopleUndenyCommand(load app.Loader) *cobra.Command {
 }
 
 func peopleRevokeCommand(load app.Loader) *cobra.Command {
-	return change(load, "revoke PERSON", "Forget a person, who then is a stranger again",
+	return change(load, "revoke PERSON", "Forget a person, who is a stranger again then",
 		func(tx *store.Tx, args []string) error {
 			id, err := personNumber(args[0])
 			if err != nil {
@@ -172,7 +172,7 @@ func peopleUnlinkCommand(load app.Loader) *cobra.Command {
 			return err
 		},
 		func([]string) string {
-			return fmt.Sprintf("%s on %s is person %d now, a user. What was remembered of both stays with "+
+			return fmt.Sprintf("%s on %s is person %d now, a user. The memories of both stay with "+
 				"the person whom they were linked to.", p.Sender, p.Account, p.ID)
 		})
 }

@@ -56,7 +56,7 @@ func withScopes(cfg *config.Config, shared *os.Root, fn func(bookcase) error) er
 	if scopes != nil {
 		defer scopes.Close()
 	}
-	// What is wrong is part of what the commands print.
+	// The commands print problems themselves.
 	return fn(bookcase{app.NewSkills(cfg, shared, scopes, slog.New(slog.DiscardHandler)),
 		skills.NewPins(app.PinsFile(cfg), nil)})
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Merge returns what holds once a gateway that runs with old has taken over what can change of
-// new while it runs. Neither is changed.
+// Merge returns old with the live settings of new: the configuration of a gateway that runs with
+// old and has reloaded new. It changes neither.
 func Merge(old, new *Config) *Config {
 	v := reflect.New(reflect.TypeFor[Config]()).Elem()
 	v.Set(reflect.ValueOf(old).Elem())
@@ -17,7 +17,7 @@ func Merge(old, new *Config) *Config {
 	return c
 }
 
-// mergeTable sets what is live in a struct to what it is in from.
+// mergeTable sets the live fields of a struct to their values in from.
 func mergeTable(to, from reflect.Value) {
 	for f, field := range from.Fields() {
 		target := to.FieldByIndex(f.Index)
@@ -33,7 +33,7 @@ func mergeTable(to, from reflect.Value) {
 	}
 }
 
-// mergeEntries returns the entries of old, with what is live in those that new has, too.
+// mergeEntries returns the entries of old, with the live fields of the same entries of new.
 func mergeEntries(old, new reflect.Value) reflect.Value {
 	if old.IsNil() {
 		return old

@@ -24,8 +24,8 @@ import (
 )
 
 // A Config is everything that can be configured. The tags of its fields are
-// what a source is checked against: the key, the allowed values and the least value. What is tagged
-// live, or lies in a table that is, takes effect while the gateway runs: see [Merge].
+// what a source is checked against: the key, the allowed values and the least value. A field that
+// is tagged live, or is in a table that is, takes effect while the gateway runs: see [Merge].
 type Config struct {
 	Gateway       Gateway            `koanf:"gateway"`
 	Store         Store              `koanf:"store"`
@@ -212,8 +212,8 @@ func Load(path string, environ []string) (*Config, error) {
 	return c, nil
 }
 
-// LoadWithoutSecrets is [Load] for those who need no credential, or only some: that a variable or a
-// file to which one refers is missing is no error. Such a secret is empty.
+// LoadWithoutSecrets is [Load] for callers that need no credential, or only some. A reference to a
+// missing variable or file is not an error: that secret is empty.
 func LoadWithoutSecrets(path string, environ []string) (*Config, error) {
 	return newLoader(variables(environ)).load(path)
 }
@@ -234,7 +234,7 @@ func (l *loader) load(path string) (*Config, error) {
 		path = defaultPath(l.vars)
 	}
 	src, err := os.ReadFile(path)
-	// A home that is no folder is reported by whoever opens it.
+	// A home that is not a folder is reported when it is opened.
 	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 	if err != nil && !(optional && missing) {
 		return nil, unreadable(path, err)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// LoadDespiteMistakes is [LoadWithoutSecrets] for commands that need little more than the home: a
-// key that has a mistake counts as not written, and so does a line that is no TOML. A mistake that
-// leaves open which home or database is meant is an error all the same.
+// LoadDespiteMistakes is [LoadWithoutSecrets] for commands that need little more than the home. It
+// ignores keys with a mistake and lines that are not TOML. A mistake that leaves open which home or
+// database is meant is still an error.
 func LoadDespiteMistakes(path string, environ []string) (*Config, error) {
 	l := newLoader(variables(environ))
 	l.forgiving = true
@@ -74,8 +74,8 @@ func (l *loader) readable(name string, src []byte) []byte {
 // homeLine is a line that may say which home or database is meant.
 var homeLine = regexp.MustCompile(`^\s*\[?\s*(gateway|home|store|url)\b`)
 
-// tableOfHome returns the table that a line which is no TOML belongs to if it may say where the
-// data lies, or "".
+// tableOfHome returns the table of a line that is not TOML, if the line may say where the data is;
+// otherwise "".
 func tableOfHome(line []byte) string {
 	m := homeLine.FindSubmatch(line)
 	switch {
@@ -87,7 +87,7 @@ func tableOfHome(line []byte) string {
 	return "gateway"
 }
 
-// forgive completes what a mistake has left open.
+// forgive sets values that a mistake has left empty.
 func (c *Config) forgive() {
 	if c.Gateway.Location == nil {
 		c.Gateway.Location = time.Local

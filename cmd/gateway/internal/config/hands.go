@@ -14,8 +14,8 @@ import (
 	"gateway/agent/suggest"
 )
 
-// Budget bounds what language models are used for. A day is one in the gateway's time zone; 0 is no
-// bound.
+// Budget limits the use of language models. A day is one in the gateway's time zone; 0 is no
+// limit.
 type Budget struct {
 	TurnTokens     int     `koanf:"turn_tokens" min:"0"`
 	TurnDollars    float64 `koanf:"turn_dollars" min:"0"`
@@ -112,7 +112,7 @@ type Server struct {
 	Network bool              `koanf:"network"` // inside the sandbox
 }
 
-// finishHands resolves paths and secrets of what the agent works with.
+// finishHands resolves the paths and secrets of [roots], [web], [exec] and [mcp].
 func (l *loader) finishHands(c *Config) {
 	home := c.Gateway.Home
 	for name, r := range c.Roots {
@@ -149,7 +149,7 @@ func (l *loader) finishHands(c *Config) {
 	}
 }
 
-// validateHands reports what is wrong with what the agent works with.
+// validateHands reports mistakes in [web], [roots], [mcp] and [tools].
 func (l *loader) validateHands(c *Config) {
 	l.validateWeb(&c.Web)
 	for _, name := range slices.Sorted(maps.Keys(c.Roots)) {
@@ -222,7 +222,7 @@ func (l *loader) validateWeb(w *Web) {
 	}
 }
 
-// validateRoot keeps what nobody but the gateway may read out of the agent's reach.
+// validateRoot keeps the gateway's own files out of the agent's reach.
 func (l *loader) validateRoot(name string, c *Config) {
 	at := []string{"roots", name, "path"}
 	root := c.Roots[name].Path

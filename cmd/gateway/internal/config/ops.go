@@ -31,7 +31,7 @@ type HTTP struct {
 	Token  Secret `koanf:"token"`  // empty: a new one at each start, in the data directory
 }
 
-// Retention is how long what is over is kept; 0 is for ever.
+// Retention is how long finished data is kept; 0 is for ever.
 type Retention struct {
 	Messages    time.Duration `koanf:"messages" min:"0s"`    // in and out, once they are answered
 	Transcripts time.Duration `koanf:"transcripts" min:"0s"` // of conversations nobody goes on with
@@ -62,7 +62,7 @@ func (h Hook) Address() (account, chat, thread string) {
 	return account, chat, thread
 }
 
-// finishOps resolves the secrets of what operators use.
+// finishOps resolves the secrets of [http] and [hooks], and the path of the log.
 func (l *loader) finishOps(c *Config) {
 	home := c.Gateway.Home
 	c.HTTP.Token = l.secret([]string{"http", "token"}, c.HTTP.Token, home)
@@ -86,7 +86,7 @@ func (l *loader) finishOps(c *Config) {
 // minSecret is the least length of a secret that opens something from outside, in bytes.
 const minSecret = 16
 
-// validateOps reports what is wrong with what operators use.
+// validateOps reports mistakes in [heartbeat], [retention], [http] and [hooks].
 func (l *loader) validateOps(c *Config) {
 	if c.Heartbeat.Model != "" {
 		l.checkModels([]string{"heartbeat", "model"}, []string{c.Heartbeat.Model}, c.Models)
@@ -101,10 +101,10 @@ func (l *loader) validateOps(c *Config) {
 	}
 }
 
-// validateRetention refuses times in which something may still be needed.
+// validateRetention refuses times so short that something may still be needed.
 func (l *loader) validateRetention(r Retention) {
-	// Telegram delivers again for 24 hours what it believes we have not got: by the row of a message
-	// it is known that it was answered.
+	// For 24 hours Telegram delivers updates again that it believes we did not get. The row of a
+	// message says that it was answered.
 	if r.Messages != 0 && r.Messages < 48*time.Hour {
 		l.problem([]string{"retention", "messages"}, "want at least 48h, for platforms deliver "+
 			"messages again; or 0 for ever")

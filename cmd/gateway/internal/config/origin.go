@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// An Explanation is a configuration with where each of its values is from. It holds no credential.
+// An Explanation is a configuration with the origin of each value. It has no credential.
 type Explanation struct {
 	Config *Config `json:"-"`
 	Tables []Table
@@ -196,7 +196,7 @@ func (l *loader) usualVariable(path []string) string {
 // shorter one stands in many by chance.
 const leastSecret = 6
 
-// sensitive reports whether a value that is no secret by itself has one in it.
+// sensitive reports whether a value that is not a [Secret] contains one.
 func (e *explainer) sensitive(s string) bool {
 	for _, secret := range e.secrets {
 		if len(secret) >= leastSecret && strings.Contains(s, secret) {

@@ -67,7 +67,7 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // errNoReference reports a reference that could lead nowhere on any machine.
 var errNoReference = errors.New(`"env:" wants the name of an environment variable after it`)
 
-// follow returns the secret that s refers to, or s if it is no reference. Its
+// follow returns the secret that s refers to, or s if it is not a reference. Its
 // errors name the variable or the file and never the content.
 func (s Secret) follow(home string, vars map[string]string) (Secret, error) {
 	if name, ok := strings.CutPrefix(s.Reveal(), "env:"); ok {
@@ -122,8 +122,8 @@ func expand(path, base string, vars map[string]string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// Secrets returns the values of all secrets in c: also those in the URLs of MCP servers, and the
-// variables that commands see whose names say that they are credentials.
+// Secrets returns the values of all secrets in c, including those in the URLs of MCP servers and
+// the variables that commands see and whose names say that they are credentials.
 func (c *Config) Secrets() []string {
 	list := append(secretsIn(reflect.ValueOf(*c)), c.exposed...)
 	for _, s := range c.MCP {

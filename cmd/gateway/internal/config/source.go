@@ -224,8 +224,8 @@ func (l *loader) checkVariable(
 }
 
 // entry returns the name among known that a variable's segment, in lower case,
-// means: one that is equal but for case and "_" in place of other signs. If
-// there is none it is a new name.
+// means: one that is equal except for case and "_" in place of other signs.
+// If there is none it is a new name.
 func entry(segment string, known map[string]any) string {
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		if strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToLower(name)) == segment {

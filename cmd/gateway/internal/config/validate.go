@@ -165,7 +165,7 @@ func (l *loader) chooseModel(c *Config) {
 	}
 }
 
-// validate reports what is wrong with values that are well formed by themselves.
+// validate reports mistakes in values that are well formed by themselves.
 func (l *loader) validate(c *Config) {
 	if c.Gateway.Name == "" {
 		l.problem([]string{"gateway", "name"}, "want a name")
@@ -191,7 +191,7 @@ func (l *loader) validate(c *Config) {
 	}
 }
 
-// checkModels reports a problem of the key at path if one of names is no model.
+// checkModels reports a problem of the key at path if one of names is not a model.
 func (l *loader) checkModels(path, names []string, models map[string]Model) {
 	known := slices.Sorted(maps.Keys(models))
 	var texts []string
@@ -327,7 +327,7 @@ func (l *loader) validateChannel(name string, ch Channel, tokens map[string]stri
 	l.validateTransport(path, ch)
 }
 
-// validateDiscord checks what would otherwise only show as an account that hears nothing.
+// validateDiscord finds mistakes with which an account would connect and receive nothing.
 func (l *loader) validateDiscord(path func(string) []string, ch Channel) {
 	token := ch.Token.Reveal()
 	if strings.HasPrefix(token, "Bot ") || strings.ContainsFunc(token, unicode.IsSpace) {
@@ -365,7 +365,7 @@ func (l *loader) validateTransport(path func(string) []string, ch Channel) {
 	}
 }
 
-// secretToken is what Telegram takes for one, up to 256 bytes, but for secrets that could be
+// secretToken is the form that Telegram accepts, up to 256 bytes, without secrets that could be
 // guessed: https://core.telegram.org/bots/api#setwebhook.
 var secretToken = regexp.MustCompile(`^[A-Za-z0-9_-]{16,}$`)
 

@@ -60,7 +60,7 @@ type hit struct {
 	severity Severity // if it is less than the rule's
 }
 
-// A Suspect is the gateway that is audited.
+// A Suspect is the gateway to audit.
 type Suspect struct {
 	Case
 
@@ -69,7 +69,7 @@ type Suspect struct {
 	Root   bool // it runs as root, and in no container
 }
 
-// An auditor knows what rules look at.
+// An auditor has the data that rules check.
 type auditor struct {
 	Suspect
 	cfg    *config.Config
@@ -97,7 +97,7 @@ func Audit(ctx context.Context, s Suspect) ([]Problem, error) {
 	return list, nil
 }
 
-// look reads what rules look at.
+// look reads the data that rules check.
 func (a *auditor) look(ctx context.Context) error {
 	var err error
 	if a.raw, err = a.written(); err != nil {
@@ -134,7 +134,7 @@ func (a *auditor) hasOwner(ctx context.Context) (bool, error) {
 }
 
 // Fix corrects the modes that are wrong, and says in each problem what it did. Its error names what
-// it could not correct. What a link leads to may be somebody else's, too, and is left as it is.
+// it could not correct. It does not follow links: their targets may belong to somebody else.
 func Fix(list []Problem) error {
 	var errs []error
 	for i, p := range list {

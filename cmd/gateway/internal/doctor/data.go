@@ -33,7 +33,7 @@ func (c Case) examineFile(context.Context) []Finding {
 	return one("config", "Configuration", OK, "right, "+c.File, "")
 }
 
-// examineHome looks at the data directory.
+// examineHome checks the data directory.
 func (c Case) examineHome(context.Context) []Finding {
 	const id, what = "home", "Data directory"
 	home := c.Config.Gateway.Home
@@ -45,7 +45,7 @@ func (c Case) examineHome(context.Context) []Finding {
 		return one(id, what, Bad, err.Error(), "Let this user reach it, or set GATEWAY_HOME to "+
 			"another folder.")
 	case !info.IsDir():
-		return one(id, what, Bad, home+" is no folder",
+		return one(id, what, Bad, home+" is not a folder",
 			"Move what is there away, or set GATEWAY_HOME to another folder.")
 	case info.Mode().Perm()&0o077 != 0 && modes:
 		return one(id, what, Bad, fmt.Sprintf("%s, mode %04o", home, info.Mode().Perm()),
@@ -75,13 +75,13 @@ func tryWrite(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// What a disk must have free.
+// The least room that a disk must have.
 const (
 	leastBytes = 100 << 20
 	leastFiles = 1_000
 )
 
-// examineDisk looks at the room for data and for the workspace.
+// examineDisk checks the room for data and for the workspace.
 func (c Case) examineDisk(context.Context) []Finding {
 	var list []Finding
 	g := c.Config.Gateway
@@ -131,7 +131,7 @@ func within(path, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// examineFiles looks at who can read the files with secrets.
+// examineFiles checks who can read the files with secrets.
 func (c Case) examineFiles(context.Context) []Finding {
 	var list []Finding
 	for _, file := range c.privateFiles() {
@@ -142,12 +142,12 @@ func (c Case) examineFiles(context.Context) []Finding {
 		}
 	}
 	if len(list) == 0 {
-		return one("files", "Files", OK, "nobody else reads those with secrets", "")
+		return one("files", "Files", OK, "nobody else can read those with secrets", "")
 	}
 	return list
 }
 
-// privateFiles returns the files that are there and that nobody else may read.
+// privateFiles returns the existing files that other users must not read.
 func (c Case) privateFiles() []string {
 	db := c.Config.Store.Path()
 	home := c.Config.Gateway.Home
@@ -176,9 +176,9 @@ func (c Case) literal() bool {
 	return err != nil || slices.ContainsFunc(secretsIn(raw), written.literal)
 }
 
-// exposed returns the mode of a file, and whether others can read or write it. What lies in the
-// data directory is protected by it, if that is closed. Where root lends a file to our group, as
-// Kubernetes does with secrets, that group may read it.
+// exposed returns the mode of a file, and whether others can read or write it. A closed data
+// directory protects the files in it. Where root lends a file to our group, as Kubernetes does with
+// secrets, that group may read it.
 func exposed(file, home string) (fs.FileMode, bool) {
 	info, err := os.Stat(file)
 	if err != nil || !modes {
@@ -197,7 +197,7 @@ func exposed(file, home string) (fs.FileMode, bool) {
 	return info.Mode().Perm(), true
 }
 
-// examineStore looks at the database.
+// examineStore checks the database.
 func (c Case) examineStore(ctx context.Context) []Finding {
 	const id, what = "store", "Database"
 	path := c.Config.Store.Path()
@@ -230,8 +230,8 @@ func (c Case) examineStore(ctx context.Context) []Finding {
 	return append(list, examineWork(db.Read(ctx), c.Config.Gateway.Location)...)
 }
 
-// sickStore returns what to do about an error of the database. Only one that is damaged wants a
-// backup: where the disk is full, for example, a restore would lose what came in since.
+// sickStore returns the finding about an error of the database, with its remedy. Only a damaged
+// database needs a backup: where the disk is full, for example, a restore would lose messages.
 func sickStore(path, id, what string, err error) []Finding {
 	text := err.Error()
 	switch {
@@ -277,7 +277,8 @@ func (c Case) examineIntegrity(ctx context.Context, db *store.DB) []Finding {
 // staleBackup is how old the last backup may become.
 const staleBackup = 7 * 24 * time.Hour
 
-// examineBackup says how old the last backup is. Who has never made one has other ways, or none.
+// examineBackup reports how old the last backup is. A home without any backup is not a problem:
+// its operator may copy it in another way.
 func (c Case) examineBackup(context.Context) []Finding {
 	const id, what = "backup", "Backup"
 	at, err := c.LastBackup()

@@ -1,12 +1,12 @@
-// Package doctor looks for what keeps a gateway from working, and for what makes it unsafe.
+// Package doctor finds problems that keep a gateway from working or make it unsafe.
 //
-// [Examine] looks at the configuration, the data, the programs and the networks that a gateway
-// needs, and says of each thing how it is and, in a sentence, what to do. [Audit] compares the
-// configuration and the modes of files with [Rules], whose ids never change, and [Fix] corrects
-// the modes.
+// [Examine] checks the configuration, the data, the programs and the networks that a gateway needs.
+// Each [Finding] describes one of them and, if something is wrong, has a remedy of one sentence.
+// [Audit] compares the configuration and the modes of files with [Rules], whose ids never change.
+// [Fix] corrects the modes.
 //
-// Nothing is changed but by Fix, and a gateway may run meanwhile. What goes to a network waits five
-// seconds at most. No finding has a secret in it. The package owns no tables and no files.
+// Only Fix changes anything, and a gateway may run at the same time. A network request waits five
+// seconds at most. No finding contains a secret. The package owns no tables and no files.
 package doctor
 
 import (
@@ -31,19 +31,19 @@ const (
 	Bad  State = "bad"  // somebody must do something
 )
 
-// A Finding is what was found of one thing.
+// A Finding is the result of one check.
 type Finding struct {
 	ID     string `json:"id"`   // of the check
-	What   string `json:"what"` // was looked at
+	What   string `json:"what"` // the thing that was checked
 	State  State  `json:"state"`
 	Text   string `json:"text"`             // how it is
 	Remedy string `json:"remedy,omitempty"` // what to do, a sentence; "" unless it is Bad
 }
 
-// A Case is the gateway that is looked at.
+// A Case is the gateway to check.
 type Case struct {
 	Config     *config.Config
-	File       string // the configuration file, which need not be there
+	File       string // the configuration file, which may be missing
 	Migrations []store.Migration
 	Offline    bool // no network is used
 
@@ -54,7 +54,7 @@ type Case struct {
 	// WhatsApp returns the file with the keys of an account.
 	WhatsApp func(account string) string
 
-	// What the machine says. The zero values ask it.
+	// Answers of the machine, for tests. The zero values ask it.
 	Now       func() time.Time
 	Transport *http.Transport
 	Disk      func(dir string) (Space, error)
@@ -74,7 +74,7 @@ const networkTime = 5 * time.Second
 // storeTime is how long the database may be checked.
 const storeTime = 10 * time.Second
 
-// Examine looks at everything.
+// Examine makes all checks, side by side.
 func Examine(ctx context.Context, c Case) []Finding {
 	if c.Now == nil {
 		c.Now = time.Now

@@ -38,7 +38,7 @@ func (c Case) examineNetwork(ctx context.Context) []Finding {
 	return all(ctx, checks)
 }
 
-// usedModels returns the models that something uses, with those that take their place.
+// usedModels returns the models in use, with their fallbacks.
 func (c Case) usedModels() []string {
 	names := []string{c.Config.Agent.Model}
 	for _, name := range []string{c.Config.Memory.Model, c.Config.Heartbeat.Model} {
@@ -72,11 +72,11 @@ func (c Case) examineChannel(ctx context.Context, name string, ch config.Channel
 	}
 }
 
-// An answer is what a server has said.
+// An answer is the response of a server.
 type answer struct {
 	status int
 	body   []byte
-	date   time.Time // by its clock; zero if it didn't say
+	date   time.Time // by its clock; zero if it sent none
 }
 
 // maxAnswer is how much of an answer is read, in bytes.
@@ -93,7 +93,7 @@ func (c Case) ask(
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return answer{}, errors.New("its address is none")
+		return answer{}, errors.New("its address is not valid")
 	}
 	maps.Copy(req.Header, header)
 	req.Header.Set("User-Agent", "gateway-doctor")
@@ -135,7 +135,7 @@ func unreachable(id, what string, err error) []Finding {
 		"Look at this machine's network, DNS and proxy; gateway doctor --offline leaves this out.")
 }
 
-// odd is the finding about an answer that nothing is known of.
+// odd is the finding about an unexpected status.
 func odd(id, what string, status int) []Finding {
 	return one(id, what, Bad, fmt.Sprintf("answers with status %d", status),
 		"Try again later, and look at its status page.")
@@ -228,7 +228,7 @@ func (c Case) examineDiscord(ctx context.Context, name string, ch config.Channel
 	return list
 }
 
-// examineWhatsApp looks whether an account is linked, without connecting.
+// examineWhatsApp checks whether an account is linked, without connecting.
 func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
 	id, what := "channel."+name, "Channel "+name
 	unlinked := one(id, what, Bad, "is not linked with a phone", "Link it: gateway pair "+name)
@@ -284,7 +284,7 @@ func (c Case) examineModel(ctx context.Context, name string, m config.Model) []F
 	id, what := "model."+name, "Model "+name
 	switch {
 	case m.Provider == "demo":
-		return one(id, what, Note, "is the built-in demo, which is no language model", "")
+		return one(id, what, Note, "is the built-in demo, which is not a language model", "")
 	case c.Offline:
 		return one(id, what, Note, "not tried", "")
 	}

@@ -48,7 +48,7 @@ func fileRules() []Rule {
 			"Other users of this machine can read who writes when.", closeIt, true,
 			func(a *auditor) []hit { return a.open(a.cfg.Log.File) }},
 		{"GS006", High, "The keys of WhatsApp are open",
-			"Who has them can read and write as that account.", closeIt, true,
+			"Anybody who has them can read and write as that account.", closeIt, true,
 			func(a *auditor) []hit {
 				var list []hit
 				for _, name := range a.accounts() {
@@ -136,7 +136,7 @@ func peopleRules() []Rule {
 				return a.accountsThat(everybody, `access = "open", and [tools.exec] lets users`)
 			}},
 		{"GS012", Medium, "The bot answers in every group",
-			"Who adds it to a group has everybody there use it.",
+			"Anybody can add it to a group, where then everybody can use it.",
 			"List the groups: groups = [...].", false,
 			func(a *auditor) []hit {
 				return a.accountsThat(func(c config.Channel) bool {
@@ -144,7 +144,7 @@ func peopleRules() []Rule {
 				}, `access = "open", and no groups are listed`)
 			}},
 		{"GS013", Low, "Nobody is the owner",
-			"The first who is let in becomes the owner, and nobody is told of failures.",
+			"The first person who is approved becomes the owner. Until then nobody is told about failures.",
 			"Set owners = [your id] in [channels.NAME], or use gateway people approve.",
 			false, func(a *auditor) []hit {
 				if a.owned || len(a.accounts()) == 0 {
@@ -167,7 +167,7 @@ func commandRules() []Rule {
 				return []hit{{text: `[exec] sandbox = "none"`}}
 			}},
 		{"GS015", Medium, "Commands reach the network",
-			"What they can read they can send away, also because a page told the model to.",
+			"They can send away everything that they can read, also because a page told the model to.",
 			"Set [exec] network = false.", false,
 			func(a *auditor) []hit {
 				if !a.cfg.Exec.Network || a.cfg.Exec.Sandbox == "off" {
@@ -186,7 +186,7 @@ func commandRules() []Rule {
 				return list
 			}},
 		{"GS020", Medium, "Guests may use a tool",
-			"Guests are people in groups whom nobody has let in.",
+			"Guests are people in groups whom nobody has approved.",
 			`Set guest = "deny" in [tools.NAME].`, false,
 			func(a *auditor) (list []hit) {
 				for _, name := range slices.Sorted(maps.Keys(a.cfg.Tools)) {
@@ -197,7 +197,7 @@ func commandRules() []Rule {
 				return list
 			}},
 		{"GS021", High, "Guests may have commands run",
-			"Guests are people in groups whom nobody has let in.",
+			"Guests are people in groups whom nobody has approved.",
 			`Set guest = "deny" in [tools.exec].`, false,
 			func(a *auditor) []hit {
 				if !a.mayRun(func(t config.Tool) string { return t.Guest }, false) {
@@ -212,8 +212,8 @@ func commandRules() []Rule {
 					return len(s.Command) > 0 && !s.Sandbox
 				}, "sandbox = false")
 			}},
-		{"GS025", Medium, "Who asks may approve",
-			"A question before a dangerous command then protects from nobody.",
+		{"GS025", Medium, "People may approve their own requests",
+			"A question before a dangerous command then protects nobody.",
 			`Set [approvals] approver = "admin", or "owner".`, false,
 			func(a *auditor) []hit {
 				if a.cfg.Approvals.Approver != "user" {
@@ -262,8 +262,8 @@ func networkRules() []Rule {
 				return []hit{{text: `[http] listen = "` + a.cfg.HTTP.Listen + `"`}}
 			}},
 		{"GS019", High, "A hook has more rights than a guest",
-			"Who has its secret, or writes what the other program posts, has these rights. A " +
-				"bearer token goes over the network with each request.",
+			"Anybody who has its secret, or can write text that the other program posts, has " +
+				"these rights. A bearer token goes over the network with each request.",
 			`Set role = "guest", or auth = "hmac", in [hooks.NAME].`, false, strongHooks},
 		{"GS023", Medium, "A server is reached without TLS",
 			"Others on the way can read and change what is said, and see its key.",
@@ -331,7 +331,7 @@ func plainServers(a *auditor) (list []hit) {
 func placeRules() []Rule {
 	return []Rule{
 		{"GS024", Low, "The agent may write outside its workspace",
-			"What it writes there, by mistake or because a page told it to, has no versions.",
+			"Files that it writes there, by mistake or because a page told it to, have no versions.",
 			"Set write = false in [roots.NAME], unless it must.", false,
 			func(a *auditor) (list []hit) {
 				for _, name := range slices.Sorted(maps.Keys(a.cfg.Roots)) {
@@ -351,7 +351,7 @@ func placeRules() []Rule {
 				return []hit{{text: "this command runs as root, outside of a container"}}
 			}},
 		{"GS027", Low, "The workspace lies in a git checkout",
-			"What the agent and people put there may be committed and pushed.",
+			"Files that the agent and people put there may be committed and pushed.",
 			"Set [gateway] workspace to a folder outside of it.", false,
 			func(a *auditor) []hit {
 				if dir := a.checkout(); dir != "" {
@@ -360,7 +360,7 @@ func placeRules() []Rule {
 				return nil
 			}},
 		{openWorkspace, High, "Others can write into the workspace",
-			"What they write there the agent reads and runs.",
+			"The agent reads and runs the files that they write there.",
 			"Take that right away: gateway security --fix, or chmod go-w.", true,
 			func(a *auditor) []hit { return a.directory(a.cfg.Gateway.Workspace, 0o022) }},
 		{"GS030", Low, "Everybody may spend without a bound",

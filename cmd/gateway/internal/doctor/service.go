@@ -17,7 +17,7 @@ import (
 	"gateway/cmd/gateway/internal/ops"
 )
 
-// examineSandbox proves the sandbox by its self-test.
+// examineSandbox runs the self-test of the sandbox.
 func (c Case) examineSandbox(ctx context.Context) []Finding {
 	const id, what = "sandbox", "Sandbox"
 	box, err := c.Sandbox(ctx)
@@ -51,7 +51,7 @@ func (c Case) examineSandbox(ctx context.Context) []Finding {
 	return list
 }
 
-// examineServers looks whether the programs of MCP servers are there.
+// examineServers checks whether the programs of MCP servers are installed.
 func (c Case) examineServers(context.Context) []Finding {
 	var list []Finding
 	for _, name := range slices.Sorted(maps.Keys(c.Config.MCP)) {
@@ -70,7 +70,7 @@ func (c Case) examineServers(context.Context) []Finding {
 	return list
 }
 
-// examineListener looks whether the address of the operator's server is free, or ours.
+// examineListener checks whether the address of the operator's server is free, or ours.
 func (c Case) examineListener(ctx context.Context) []Finding {
 	const id, what = "http", "HTTP"
 	address := c.Config.HTTP.Listen
@@ -95,7 +95,7 @@ func (c Case) examineListener(ctx context.Context) []Finding {
 	return one(id, what, Bad, err.Error(), "Set an address of this machine: [http] listen.")
 }
 
-// examineReady asks a gateway that runs how it is.
+// examineReady asks a running gateway for its readiness.
 func (c Case) examineReady(ctx context.Context) []Finding {
 	const id, what = "ready", "Readiness"
 	end, err := ops.ReadEndpoint(c.Config.Gateway.Home)

@@ -1,14 +1,14 @@
-// Package hooks turns what other programs post to /hooks/NAME into messages to the agent.
+// Package hooks turns posts of other programs to /hooks/NAME into messages to the agent.
 //
-// The main type is [Handler]. A post is answered with 202 once its message is in the inbox, from
-// where it is as durable as what people write. One that is posted again, by its idempotency key, is
-// not taken twice as long as the inbox remembers it, and by an HMAC of its body not for three days
-// if it had a key. What is posted is foreign text: the turn shows it to the model as such, and it
-// has the rights that the configuration gives to the hook.
+// The main type is [Handler]. It answers a post with 202 once the message is in the inbox, where it
+// is as durable as the messages of people. A repeated post has no effect: one with the same
+// idempotency key as long as the inbox has the message, and one with the same HMAC of its body for
+// three days if it had a key. The text of a post is foreign. The turn shows it to the model as
+// such, and it has the rights that the configuration gives to the hook.
 //
-// Limits: of each hook 32 posts are read at once and further ones wait for at most 10 seconds, or,
-// where the body is the proof, take the place of the one that is read for longest; a body must
-// arrive within 10 seconds; an idempotency key has 200 characters, a message 64 KiB.
+// Limits: each hook reads 32 posts at once. Further posts wait for at most 10 seconds, or, where
+// the body is the proof, replace the post that has been read for longest. A body must arrive within
+// 10 seconds. An idempotency key has at most 200 characters, a message 64 KiB.
 //
 // Table: hook_signatures.
 package hooks
@@ -123,7 +123,7 @@ type refusal struct {
 	code    int // of HTTP
 	outcome Outcome
 	reason  string        // for who has posted
-	after   time.Duration // when it may be tried again; 0: that is no matter of time
+	after   time.Duration // when it may be tried again; 0: waiting does not help
 }
 
 func (r *refusal) Error() string { return r.reason }
@@ -153,7 +153,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"outcome", string(a.outcome))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusAccepted)
-	_ = json.NewEncoder(w).Encode(a) // who has posted may have gone
+	_ = json.NewEncoder(w).Encode(a) // the sender may have gone
 }
 
 // refuse answers a post that was not taken.
@@ -177,7 +177,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e *entry, err e
 	if no.outcome == Unauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="hook"`)
 	}
-	w.Header().Set("Connection", "close") // what of the body was not read shall not be
+	w.Header().Set("Connection", "close") // the rest of the body is not read
 	drain(w, r)
 	http.Error(w, no.reason, no.code)
 }
@@ -196,7 +196,7 @@ func drain(w http.ResponseWriter, r *http.Request) {
 	}
 	// Writers that know no deadlines are those of tests only.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
-	_, _ = io.CopyN(io.Discard, r.Body, maxDrain) // who writes more may miss the answer
+	_, _ = io.CopyN(io.Discard, r.Body, maxDrain) // a sender of more may miss the answer
 }
 
 // serve takes a post.

@@ -50,7 +50,7 @@ func (h *Handler) enter(ctx context.Context, e *entry) error {
 	}
 }
 
-// crowded is what a post is told for which there is no place.
+// crowded is the answer to a post for which there is no room.
 func (h *Handler) crowded() error {
 	return &refusal{http.StatusServiceUnavailable, Limited, "too many posts are under way",
 		h.opts.Patience}

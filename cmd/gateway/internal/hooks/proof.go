@@ -27,7 +27,7 @@ func (h Hook) isBearer() bool { return h.Auth == "" || h.Auth == Bearer }
 // A proof is what tells a post from others.
 type proof struct {
 	key       string // the same each time it is sent
-	keyed     bool   // who has posted has sent that
+	keyed     bool   // the sender has sent the key
 	signature []byte // of HMAC: the one of its body; else nil
 }
 
@@ -92,7 +92,7 @@ func parseSignature(header string) (mac [sha256.Size]byte, ok bool) {
 // maxKey is the greatest length of an idempotency key.
 const maxKey = 200
 
-// checkKey reports an error if what stands in a header is no key.
+// checkKey reports an error if the value of a header can't be a key.
 func checkKey(name, key string) error {
 	visible := func(r rune) bool { return r > ' ' && r <= '~' }
 	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return !visible(r) }) {

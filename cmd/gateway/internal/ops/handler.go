@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// handler returns what is served: on a loopback address if local, else on one that others reach.
+// handler returns the handler for all paths. local says that the address is a loopback one.
 func (s *Server) handler(local bool) http.Handler {
 	open := s.private
 	if local {
@@ -28,7 +28,7 @@ func (s *Server) handler(local bool) http.Handler {
 	if s.opts.Operator != nil {
 		mux.Handle("/operator/", s.private(s.opts.Operator))
 	}
-	// Package pprof also serves on http.DefaultServeMux, which nobody else does here.
+	// Package pprof also serves on http.DefaultServeMux, which is not used here.
 	for pattern, h := range map[string]http.HandlerFunc{
 		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline,
 		"GET /debug/pprof/profile": pprof.Profile, "GET /debug/pprof/symbol": pprof.Symbol,
@@ -39,7 +39,7 @@ func (s *Server) handler(local bool) http.Handler {
 	return guarded(mux)
 }
 
-// guarded has no answer be taken for what it is not, nor be kept.
+// guarded keeps browsers from guessing the type of an answer, and everybody from caching it.
 func guarded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -48,10 +48,10 @@ func guarded(h http.Handler) http.Handler {
 	})
 }
 
-// local serves who calls the machine by a loopback name: a page from elsewhere whose name leads
-// here is refused. A token is not needed, but if there is one it must be right, so that who comes
-// with that of another gateway is not taken in. It is needed for what comes from elsewhere by a
-// proxy, many of which call us by the loopback address that they know.
+// local serves callers that use a loopback name: a page from elsewhere whose name leads here is
+// refused. A token is optional, but a wrong one is refused, so that a caller with the token of
+// another gateway notices. Requests that a proxy passes on need the token, since many proxies call
+// us by a loopback address.
 func (s *Server) local(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -71,7 +71,7 @@ func (s *Server) local(h http.Handler) http.Handler {
 	})
 }
 
-// isForwarded reports whether a proxy says that r is somebody else's.
+// isForwarded reports whether a proxy has passed r on.
 func isForwarded(r *http.Request) bool {
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
 		if r.Header.Get(name) != "" {
@@ -81,7 +81,7 @@ func isForwarded(r *http.Request) bool {
 	return false
 }
 
-// private serves who has the operator's token.
+// private serves callers that have the operator's token.
 func (s *Server) private(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.allowed(r) {
@@ -97,7 +97,7 @@ func refuse(w http.ResponseWriter) {
 	http.Error(w, "want the operator's token: Authorization: Bearer TOKEN", http.StatusUnauthorized)
 }
 
-// allowed reports whether r has the operator's token, in a time that does not depend on it.
+// allowed reports whether r has the operator's token. It compares in constant time.
 func (s *Server) allowed(r *http.Request) bool {
 	got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 	want := sha256.Sum256([]byte("Bearer " + s.opts.Token))
@@ -106,15 +106,15 @@ func (s *Server) allowed(r *http.Request) bool {
 
 func serveAlive(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte("ok\n")) // who asked may have gone
+	_, _ = w.Write([]byte("ok\n")) // the caller may have gone
 }
 
-// serveReady says what is well and what is not.
+// serveReady reports the result of each check.
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	report := s.opts.Ready.Report(r.Context())
 	w.Header().Set("Content-Type", "application/json")
 	if !report.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(report) // who asked may have gone
+	_ = json.NewEncoder(w).Encode(report) // the caller may have gone
 }

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// A Check is one of the things that must be well for the gateway to be ready.
+// A Check is one condition for the gateway to be ready.
 type Check struct {
 	Name string
 
-	// Test says in a few words how it is, and whether that is well. It is called by one
-	// goroutine at a time and waits for nothing: what takes time is done by a [Probe].
+	// Test returns the state in a few words, and whether that is well. It is called by one
+	// goroutine at a time and never blocks: slow tests run in a [Probe].
 	Test func(ctx context.Context) (state string, ok bool)
 }
 
-// A Result is what a [Check] has found.
+// A Result is the result of a [Check].
 type Result struct {
 	Name  string    `json:"name"`
 	OK    bool      `json:"ok"`
@@ -23,7 +23,7 @@ type Result struct {
 	Since time.Time `json:"since"` // when OK was seen to be as it is
 }
 
-// A Report is what all checks have found.
+// A Report has the results of all checks.
 type Report struct {
 	Ready  bool     `json:"ready"`
 	Checks []Result `json:"checks"`

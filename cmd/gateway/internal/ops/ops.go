@@ -1,11 +1,11 @@
 // Package ops is the gateway's HTTP server for operators and other programs: whether it is alive
 // and ready, its metrics and profiles, and the hooks that programs post to.
 //
-// The main type is [Server]. On a loopback address everything but profiles is open to whoever is
-// on the machine, as long as they call it by a loopback name and no proxy says that it passes on
-// what others want: a web page that a browser shows must not reach it. On any other address
-// everything but hooks, which have secrets of their own, wants the operator's token. What makes
-// the gateway ready is a list of [Check]s, which [Health] asks.
+// The main type is [Server]. On a loopback address health and metrics are open to everybody on the
+// machine. They must call it by a loopback name and not through a proxy: a web page in a browser
+// must not reach it. Profiles, the paths of the operator, and everything on any other address need
+// the operator's token, except hooks, which have secrets of their own. [Health] says whether the
+// gateway is ready, by a list of [Check]s.
 //
 // At most 1,024 connections are served at once; further ones wait. A request has a header of 16 KiB
 // at most and 30 seconds to arrive.
@@ -151,7 +151,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, addr *net.TCPAddr) e
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	if srv.Shutdown(last) != nil {
-		_ = srv.Close() // who is still there has had its time
+		_ = srv.Close() // requests that are still under way have had their time
 	}
 	return group.Wait()
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Probe tries something that may take long, or never end, beside those who want to know of it.
-// Tries never pile up: the next one begins after the last has ended.
+// A Probe runs a test that may take long, or never end, apart from the callers that want its
+// result. Only one test runs at a time.
 type Probe struct {
 	every, limit time.Duration
 	try          func(ctx context.Context) (state string, err error)

@@ -1,10 +1,10 @@
-// Package retention removes what is over and older than it is to be kept, and of a database that is
-// too large what is over first, piece by piece, so that nobody who works beside it waits.
+// Package retention removes old data that is no longer used. From a database that is too large it
+// removes the oldest such data first. It works in small pieces, so that nobody waits for it.
 //
-// The main type is [Sweeper]. What is removed and how belongs to the packages that own it: each is
-// a [Rule]. A piece is one transaction of at most [Batch] rows, and after each the sweeper rests
-// for as long as others are likely to need the database. What a rule does not call over stays, also
-// if the database is too large for it: then the sweeper says what is in the way.
+// The main type is [Sweeper]. Each kind of data has a [Rule], which its package owns. A piece is
+// one transaction of at most [Batch] rows. After each piece the sweeper pauses, to leave the
+// database to others. Data that is still used stays, even if the database is too large: then the
+// sweeper reports what takes up the room.
 //
 // The package owns no tables.
 package retention
@@ -62,7 +62,7 @@ type Options struct {
 	// next group.
 	Most  int64
 	Tight [][]Rule
-	// Remains says of tables, by name, what may stay in them and how somebody can make it less.
+	// Remains says, by table, which rows may stay and how somebody can reduce them.
 	Remains map[string]string
 }
 
@@ -99,7 +99,7 @@ const (
 	trustTime = 24 * time.Hour
 )
 
-// Run makes a pass soon and then every hour until ctx ends. What fails is logged, and tried again
+// Run makes a pass soon and then every hour until ctx ends. A failure is logged, and tried again
 // with the next pass.
 func (s *Sweeper) Run(ctx context.Context) error {
 	began, clock := time.Now(), s.o.Now()

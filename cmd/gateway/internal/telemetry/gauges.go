@@ -136,9 +136,9 @@ var (
 	descDropped = desc("gateway_messages_dropped_total",
 		"Messages that were not answered, because there were too many.", "account")
 	descSkipped = desc("gateway_updates_skipped_total",
-		"What the platform has delivered and the channel's code could not stand.", "account")
+		"Updates of the platform on which the code of the channel panicked.", "account")
 	descRefused = desc("gateway_messages_refused_total",
-		"Messages whose senders are not let in.", "account")
+		"Messages of senders who are not approved.", "account")
 	descSent = desc("gateway_messages_sent_total",
 		"Messages that the platform has taken.", "account")
 	descUncertain = desc("gateway_messages_uncertain_total",
@@ -187,7 +187,7 @@ var (
 		"How long writes have been waiting for the database; 0 if they don't.")
 )
 
-// Describe implements [prometheus.Collector]: what is collected depends on the accounts.
+// Describe implements [prometheus.Collector]. The metrics depend on the accounts.
 func (g *gauges) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].

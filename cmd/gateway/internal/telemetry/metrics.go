@@ -100,7 +100,7 @@ func histogram(
 // scrapeTime is how long the tables may take to be counted.
 const scrapeTime = 5 * time.Second
 
-// Handler serves the metrics. What can't be found out is left out, and logged.
+// Handler serves the metrics. Values that can't be read are left out, and logged.
 func (m *Metrics) Handler() http.Handler {
 	h := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError,

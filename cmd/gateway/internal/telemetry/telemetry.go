@@ -1,6 +1,6 @@
-// Package telemetry counts what the gateway does, as numbers for Prometheus: see [Metrics].
+// Package telemetry has the metrics of the gateway for Prometheus: see [Metrics].
 //
-// Labels have few values: accounts, models, tools, kinds of turns and what became of them; never a
+// Labels have few values: accounts, models, tools, kinds of turns and their outcomes, but never a
 // chat, a person or a session. The package owns no tables.
 package telemetry
 
@@ -21,7 +21,7 @@ func kindOf(k bus.OriginKind) string {
 	return string(k)
 }
 
-// What has become of something, besides the kinds of a model's errors.
+// Outcomes, besides the kinds of a model's errors.
 const (
 	fine     = "ok"
 	failed   = "error"

@@ -1,13 +1,13 @@
-// Package watch tells when a file has another content.
+// Package watch reports when the content of a file has changed.
 //
-// A [File] is watched by the folders that lead to it, so that it doesn't matter how it is changed:
-// written in place, replaced by another that takes its name, away for a while, behind a link that
+// A [File] watches the folders that lead to the file, so that every way of changing it is noticed:
+// written in place, replaced by another file of its name, removed for a while, behind a link that
 // now leads elsewhere (as Kubernetes does with a ConfigMap), or in a folder that was replaced.
-// Where the system can't tell of changes the file is read from time to time.
+// Where the system can't report changes, the file is read from time to time.
 //
-// It looks at the content only: a file with a newer time and the same bytes has not changed. An
-// empty file counts as away, as a file is for a moment while many programs write it, and for
-// longer if its disk is full. The file has to fit into memory. The package owns no files.
+// Only the content counts: a file with a newer time and the same bytes has not changed. An empty
+// file counts as missing, since many programs empty a file for a moment before they write it. The
+// file has to fit into memory. The package owns no files.
 package watch
 
 import (
@@ -80,7 +80,7 @@ func (f *File) Run(ctx context.Context, changed func(context.Context)) error {
 			f.log.WarnContext(ctx, "the system can't tell of changes of the configuration file: "+
 				"it is read from time to time", "every", f.poll, "err", err)
 		}
-		// What changes while the folders are watched is told of; what has before is seen here.
+		// Changes from now on are reported; earlier ones are found by reading the file here.
 		if now := f.read(); !first && now.there && now != seen {
 			seen = now
 			changed(ctx)
