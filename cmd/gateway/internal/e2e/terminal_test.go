@@ -77,6 +77,7 @@ func TestTerminalApproval(t *testing.T) {
 	p := w.sit(newVT(100, 40, ansi.GraphemeWidth), nil)
 	p.sees("✓ telegram: ")
 	p.types(`DO list_dir {"path":"."}` + enterKey)
+	p.sees("• Deny: send")
 	p.sees("1 Approve · 2 Deny")
 	p.sees("waiting for you")
 	if strings.Contains(p.text(), "secret-plan") {
@@ -85,7 +86,8 @@ func TestTerminalApproval(t *testing.T) {
 	p.types("1" + enterKey)
 	p.sees("secret-plan")
 	p.types(`DO list_dir {"path":"sub"}` + enterKey)
-	p.sees("1 Approve · 2 Deny")
+	// What is complete is printed at once, and the row with the buttons is drawn a little later.
+	p.waits("a question", func() bool { return strings.Count(p.vt.text(), "• Deny: send") == 2 })
 	p.types("2" + enterKey)
 	p.sees("the tools said This was denied")
 	p.types(ctrlD + "n")
