@@ -18,6 +18,7 @@ import (
 	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/store"
@@ -333,7 +334,7 @@ func TestNewWording(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
-		w.opts.QueueMode = Followup
+		w.opts.QueueMode = pool.Followup
 		w.model.Queue(held(llmtest.Say("one"), release), llmtest.Say("two"), llmtest.Say("three"))
 		w.start()
 		w.say("a", "first")

@@ -17,6 +17,7 @@ import (
 	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
@@ -113,9 +114,9 @@ func (c *chaos) act() {
 	case n < 72:
 		send("/new")
 	case n < 76:
-		modes := []Mode{Steer, Followup, Collect}
+		modes := []pool.Mode{pool.Steer, pool.Followup, pool.Collect}
 		if c.interrupts {
-			modes = append(modes, Interrupt)
+			modes = append(modes, pool.Interrupt)
 		}
 		send("/queue " + string(modes[c.n(len(modes))]))
 	case n < 78:
@@ -160,12 +161,9 @@ func (c *chaos) check() {
 		}
 	}
 	d := c.d
-	d.mu.Lock()
-	if n := len(d.suspended) + len(d.workers) + len(d.tasks) + len(d.queued); n > 0 {
-		c.t.Errorf("in memory at the end: %d parked, %d workers, tasks of %d sessions, held back of %d",
-			len(d.suspended), len(d.workers), len(d.tasks), len(d.queued))
+	if n := d.Counts(); n != (pool.Counts{}) {
+		c.t.Errorf("in memory at the end: %+v", n)
 	}
-	d.mu.Unlock()
 	for call, n := range c.made {
 		if n > 1 {
 			c.t.Errorf("call %s was made %d times, want once", call, n)

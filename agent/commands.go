@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"gateway/agent/command"
+	"gateway/agent/pool"
 	"gateway/agent/question"
 	"gateway/bus"
 	"gateway/memory"
@@ -31,12 +32,9 @@ func Status(ctx context.Context, d *Dispatcher, key session.Key) (command.Status
 
 // Status implements [command.Sessions].
 func (c conversations) Status(ctx context.Context, key session.Key) (command.Status, error) {
-	d, config := c.d, c.d.configOf(key)
-	waiting := d.pending(key)
-	mode := d.mode(key)
-	d.mu.Lock()
-	busy := len(d.workers)
-	d.mu.Unlock()
+	d, config := c.d, c.d.ConfigOf(key)
+	waiting := d.Pending(key)
+	mode, busy := d.Mode(key), d.Counts().Workers
 	lines := make([]string, 0, 8)
 	for _, text := range d.Toolset.States() {
 		lines = append(lines, "- "+text)
@@ -53,19 +51,19 @@ func (c conversations) Status(ctx context.Context, key session.Key) (command.Sta
 
 // Mode implements [command.Sessions].
 func (c conversations) Mode(key session.Key) string {
-	return string(c.d.mode(key))
+	return string(c.d.Mode(key))
 }
 
 // SetMode implements [command.Sessions].
 func (c conversations) SetMode(key session.Key, mode string) {
-	c.d.setMode(key, Mode(mode))
+	c.d.SetMode(key, pool.Mode(mode))
 }
 
 // Models implements [command.Sessions].
 func (c conversations) Models(key session.Key) command.Models {
-	s := c.d.config()
+	s := c.d.Config()
 	models := command.Models{Default: command.Model{ID: s.ModelID, Name: s.ModelName},
-		Chosen: c.d.chosen(key)}
+		Chosen: c.d.Chosen(key)}
 	for _, choice := range s.Choices {
 		models.Choices = append(models.Choices, command.Model{ID: choice.ID, Name: choice.Name})
 	}
@@ -74,28 +72,28 @@ func (c conversations) Models(key session.Key) command.Models {
 
 // SetModel implements [command.Sessions].
 func (c conversations) SetModel(key session.Key, id string) {
-	c.d.setModel(key, id)
+	c.d.SetModel(key, id)
 }
 
 // Stop implements [command.Sessions].
 func (c conversations) Stop(m bus.InboundMessage, e command.Extent) command.Stop {
-	return c.d.stops.newStopping(m, e)
+	return c.d.stops.New(m, e)
 }
 
 // Forget implements [command.Sessions].
 func (c conversations) Forget(r bus.Received) command.Erasure {
-	return &erasure{d: c.d, command: r, stop: c.d.stops.newStopping(r.Message, command.Everything)}
+	return &erasure{d: c.d, command: r, stop: c.d.stops.New(r.Message, command.Everything)}
 }
 
 // Decided implements [command.Sessions].
 func (c conversations) Decided(key session.Key) {
-	c.d.mu.Lock()
-	defer c.d.mu.Unlock()
-	c.d.due(key)
+	c.d.MarkDue(key)
 }
 
 // Answer implements [command.Sessions].
-func (conversations) Answer(q *question.Question, text string) string { return chosen(q, text) }
+func (conversations) Answer(q *question.Question, text string) string {
+	return pool.ChosenAnswer(q, text)
+}
 
 // tasks is what commands see of the background tasks.
 type tasks struct{ d *Dispatcher }

@@ -8,6 +8,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
 	"gateway/store"
@@ -99,7 +100,7 @@ func TestStatus(t *testing.T) {
 		step.Usage = llm.Usage{Input: 1200, Output: 34, Cached: 1000}
 		w.model.Queue(step, held(llmtest.Say("two"), release))
 		w.opts.Name, w.opts.Version, w.opts.ModelName = "Robin", "v1.2.3", "clever"
-		w.opts.QueueMode, w.opts.ContextWindow, w.opts.MaxOutput = Followup, 10_000, 2_000
+		w.opts.QueueMode, w.opts.ContextWindow, w.opts.MaxOutput = pool.Followup, 10_000, 2_000
 		w.opts.Usage = budget.New(&budget.Options{Price: func(_ string, u llm.Usage) float64 {
 			return float64(u.Output) / 100
 		}})
@@ -151,7 +152,7 @@ func TestNew(t *testing.T) {
 func TestCommandIsOneTransaction(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.opts.QueueMode = Followup
+		w.opts.QueueMode = pool.Followup
 		w.tools(act("look", tool.Pure, until(make(chan struct{}), "")))
 		w.model.Queue(uses("look"))
 		w.start()

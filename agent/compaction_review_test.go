@@ -11,6 +11,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
@@ -61,7 +62,7 @@ func TestNotesThatCannotBeMade(t *testing.T) {
 		}, want: "Stopped."},
 		{name: "it takes too long", set: func(w *world) { w.opts.Timeout = time.Minute },
 			do: func(w *world, _ chan struct{}) { w.sleep(2 * time.Minute) }, want: turn.SayTimeout},
-		{name: "interrupted", set: func(w *world) { w.opts.QueueMode = Interrupt },
+		{name: "interrupted", set: func(w *world) { w.opts.QueueMode = pool.Interrupt },
 			do: func(w *world, release chan struct{}) {
 				w.say("a", "newer")
 				close(release)
@@ -309,7 +310,7 @@ func TestSmallWindow(t *testing.T) {
 				w.say("a", fmt.Sprint("thing ", i, strings.Repeat(" and more", window/400)))
 			}
 			w.wantQuiet()
-			budget := w.d.config().ContextBudget()
+			budget := w.d.Config().ContextBudget()
 			asked := len(w.clerk().asked)
 			for i, r := range m.Requests() {
 				bare := prompt.TextSize(r.Messages[:1])

@@ -11,6 +11,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/policy"
+	"gateway/agent/pool"
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
@@ -231,7 +232,7 @@ func TestKilledAndStopped(t *testing.T) {
 					if n := w.count("SELECT count(*) FROM questions WHERE state = 'open'"); n != 0 {
 						t.Errorf("%d questions are open, want none", n)
 					}
-					if n := len(w.d.suspended) + len(w.d.workers) + len(w.d.tasks) + len(w.d.queued); n != 0 {
+					if n := w.d.Counts(); n != (pool.Counts{}) {
 						t.Errorf("%d sessions are in memory, want none", n)
 					}
 					if calls > 1 || calls == 1 && test.name != "granted" {
@@ -350,7 +351,7 @@ func TestKilledWhileTaskWorks(t *testing.T) {
 				for range test.steps {
 					tasks.Queue(llmtest.Say("it is blue"))
 				}
-				w.opts.QueueMode = Followup
+				w.opts.QueueMode = pool.Followup
 				q := w.leaveSuspended(question.Await)
 				test.leave(w, q)
 				w.model.Queue(llmtest.Say("fine"))

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"gateway/agent/budget"
 	"gateway/agent/command"
+	"gateway/agent/llm"
+	"gateway/agent/pool"
 	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/session"
@@ -24,17 +24,16 @@ import (
 type Dispatcher struct {
 	Deps
 	opts Options // of which config has the present settings
-	*pool
-	lanes     lanes
-	probation probation
-	stops     stopper
-	commands  *command.Commands
+	*pool.Pool
+	env      *turn.Env
+	lanes    lanes
+	stops    pool.Stopper
+	commands *command.Commands
 	backgroundTasks
 
 	last  int64        // newest inbox message that was handed out; used by Run only
 	over  []overflowed // to be dropped; likewise
 	drops drops
-	beat  atomic.Int64 // when Run last went round, in nanoseconds; see Stats
 
 	started  time.Time
 	draining chan struct{} // closed when turns should end at their next step
@@ -50,11 +49,11 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	deps.setDefaults()
 	o.Model = deps.Model
 	d := &Dispatcher{Deps: deps, opts: o, started: o.Now(), draining: make(chan struct{})}
-	d.pool = newPool(newEnv(d), &settings{o.Settings, deps.Notes})
+	d.env = newEnv(d)
+	d.Pool = pool.New(d.env, deps.Life, pool.Snapshot{Settings: o.Settings, Notes: deps.Notes})
 	d.backgroundTasks = newBackground(d, d.env.Calls.Estimates)
 	d.env.Background, d.env.Summarizer, d.env.Merger = d.background, d.summarizer, d.merger
-	d.stops = stopper{pool: d.pool, tools: deps.Toolset}
-	d.probation = probation{pool: d.pool, life: deps.Life, beat: &d.beat}
+	d.stops = pool.Stopper{Pool: d.Pool, Tools: deps.Toolset}
 	d.commands = d.newCommands(d.DB)
 	d.lanes = newLanes()
 	return d
@@ -94,18 +93,18 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if err != nil {
 		cancel()
 	}
-	d.wg.Wait()
+	d.Wait()
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("agent: dispatch: %w", err)
 	}
-	if d.lease.Epoch == 0 {
+	if d.Lease.Epoch == 0 {
 		return nil // ctx ended before there was one
 	}
-	if err := d.handOverUnadmitted(context.WithoutCancel(ctx)); err != nil {
+	if err := d.HandOverUnadmitted(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("agent: dispatch: %w", err)
 	}
 	// Given back at once, another process need not wait for its end.
-	if err := d.DB.Tx(context.WithoutCancel(ctx), d.lease.Release); err != nil {
+	if err := d.DB.Tx(context.WithoutCancel(ctx), d.Lease.Release); err != nil {
 		return fmt.Errorf("agent: dispatch: %w", err)
 	}
 	return nil
@@ -119,10 +118,7 @@ func (d *Dispatcher) goBackground(ctx context.Context) (stop func()) {
 	go func() {
 		defer close(done)
 		if err := d.background.Run(ctx); err != nil {
-			select {
-			case d.fatal <- err:
-			default: // an earlier error ends Run already
-			}
+			d.Fail(err)
 		}
 	}()
 	return func() {
@@ -139,7 +135,7 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 	}
 	owner := host + "/" + strconv.Itoa(os.Getpid())
 	err = d.DB.Tx(ctx, func(tx *store.Tx) (err error) {
-		d.lease, err = store.Acquire(tx, leaseName, owner, d.opts.Now(), leaseTerm)
+		d.Lease, err = store.Acquire(tx, leaseName, owner, d.opts.Now(), leaseTerm)
 		return err
 	})
 	if err == nil {
@@ -148,39 +144,12 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.choices.load(d.DB.Read(work)); err != nil {
-		return err
-	}
 	ratios, err := budget.Ratios(d.DB.Read(work))
 	if err != nil {
 		return err
 	}
 	d.env.Calls.Estimates.Load(ratios)
-	waits, err := d.waits(work)
-	if err != nil {
-		return err
-	}
-	turns, err := d.runningTurns(work)
-	if err != nil {
-		return err
-	}
-	turns = d.suspendAgain(turns, waits)
-	err = d.DB.Tx(ctx, func(tx *store.Tx) error { return d.probation.blame(tx, turns) })
-	if err == nil {
-		turns, err = d.probation.tryAlone(ctx, work, turns)
-	}
-	if err != nil {
-		return err
-	}
-	for i := range turns {
-		d.opts.Logger.InfoContext(ctx, "turn resumed", "session", turns[i].Session,
-			"turn", turns[i].ID, "attempt", turns[i].Attempts)
-		d.mu.Lock()
-		// Until it is known whether the turn is one by itself it is taken to be one.
-		d.start(work, turns[i].Session, &worker{resume: &turns[i], alone: true})
-		d.mu.Unlock()
-	}
-	return nil
+	return d.Resume(ctx, work)
 }
 
 func (d *Dispatcher) dispatch(ctx, work context.Context) error {
@@ -193,26 +162,26 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 	defer heal.Stop()
 	bound := math.MaxInt // what an earlier process has accepted is never dropped
 	for {
-		d.beat.Store(d.opts.Now().UnixNano())
+		d.Beat(d.opts.Now())
 		fault.Hold(ctx, "dispatch")
 		if err := d.ingest(ctx, work, bound); err != nil {
 			return err
 		}
-		if err := d.reviewDue(ctx, work); err != nil {
+		if err := d.ReviewDue(ctx, work); err != nil {
 			return err
 		}
-		bound = d.config().Waiting
+		bound = d.Config().Waiting
 		select {
 		case <-ctx.Done():
 			return nil
-		case err := <-d.fatal:
+		case err := <-d.Fatal():
 			return err
 		case <-d.Inbox.C():
 		case a := <-d.lanes.answered:
 			if err := d.leaveLane(ctx, work, a); err != nil {
 				return err
 			}
-		case <-d.dueC:
+		case <-d.DueC():
 		case <-poll.C:
 		case <-heal.C:
 			if err := d.heal(ctx, work); err != nil {
@@ -220,7 +189,7 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 			}
 		case <-renew.C:
 			err := d.DB.Tx(work, func(tx *store.Tx) error {
-				return d.lease.Renew(tx, d.opts.Now(), leaseTerm)
+				return d.Lease.Renew(tx, d.opts.Now(), leaseTerm)
 			})
 			if err != nil {
 				return err
@@ -238,7 +207,7 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 			return err
 		}
 		for _, r := range list {
-			if d.probation.tried[r.Seq] {
+			if d.Tried(r.Seq) {
 				d.last = r.Seq
 				continue
 			}
@@ -249,7 +218,7 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 			}
 			d.last = r.Seq
 		}
-		if err := d.survive(ctx, "messages not dropped", d.dropOver(ctx)); err != nil {
+		if err := survive(ctx, d.opts.Logger, "messages not dropped", d.dropOver(ctx)); err != nil {
 			return err
 		}
 		if d.last = max(d.last, upTo); !more {
@@ -271,7 +240,10 @@ func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound in
 		return nil
 	}
 	if err == nil {
-		err = d.enqueue(ctx, work, r, bound)
+		var full, tell bool
+		if full, tell, err = d.Enqueue(ctx, work, r, bound); full {
+			d.overflow(ctx, r, tell)
+		}
 	}
 	if err == nil || store.IsLost(err) {
 		return err
@@ -279,81 +251,13 @@ func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound in
 	return d.apologise(ctx, r, err)
 }
 
-// enqueue gives r to the worker of its session, which it starts if there is none. If bound
-// messages wait there already, r is dropped.
-func (d *Dispatcher) enqueue(ctx, work context.Context, r bus.Received, bound int) error {
-	key := session.Of(r.Message)
-	person := r.Message.Origin.Kind == bus.Person
-	d.mu.Lock()
-	if p, ok := d.suspended[key]; ok && r.Message.Origin.Run != 0 {
-		// What is due does not wait until somebody has answered the question of p.
-		key = session.RunKey(key, r.Message.Origin.Run)
-	} else if ok {
-		if !person && !decides(&p.question, r) && isFull(p.waiting, &p.deferred) {
-			d.mu.Unlock()
-			return nil
-		}
-		if len(p.waiting) < bound || !person || decides(&p.question, r) {
-			p.waiting, p.told = append(p.waiting, r), false
-			d.mu.Unlock()
-			return d.review(ctx, work, key)
-		}
-		tell := !p.told
-		p.told = true
-		d.mu.Unlock()
-		return d.overflow(ctx, r, tell)
-	}
-	w, ok := d.workers[key]
-	if !ok && d.holdBack(key, r) {
-		d.mu.Unlock()
-		return nil
-	}
-	if !ok {
-		d.start(work, key, &worker{waiting: []bus.Received{r}, arrived: d.opts.Now()})
-		d.mu.Unlock()
-		return nil
-	}
-	if !person && isFull(w.waiting, &w.deferred) {
-		d.mu.Unlock()
-		return nil
-	}
-	if len(w.waiting) < bound || !person {
-		w.waiting = append(w.waiting, r)
-		w.arrived = d.opts.Now()
-		w.told = false
-		if d.mode(key) == Interrupt && w.cancel != nil && !w.alone && person &&
-			!slices.ContainsFunc(w.waiting, w.isOther) { // nobody ends what others have asked for
-			w.cancel(turn.ErrInterrupted)
-		}
-		w.ring()
-		d.mu.Unlock()
-		return nil
-	}
-	tell := !w.told
-	w.told = true
-	d.mu.Unlock()
-	return d.overflow(ctx, r, tell)
-}
-
-// maxOwn is how many messages of a session wait in memory when one more comes that no person wrote.
-const maxOwn = 100
-
-// isFull reports whether a message that the agent writes to itself stays in the inbox: too many
-// wait in memory, or an earlier one stays there already, as deferred says. [Dispatcher.heal] hands
-// them out once there is room.
-func isFull(waiting []bus.Received, deferred *bool) bool {
-	*deferred = *deferred || len(waiting) >= maxOwn
-	return *deferred
-}
-
 // overflow drops a message for which its session has no room, with the others of its round, and
 // tells the sender if that is the first one since there was room.
-func (d *Dispatcher) overflow(ctx context.Context, r bus.Received, tell bool) error {
+func (d *Dispatcher) overflow(ctx context.Context, r bus.Received, tell bool) {
 	d.opts.Logger.WarnContext(ctx, "message dropped: too many are waiting",
 		"from", r.Message.From.String(), "id", r.Message.ID,
 		"dropped", d.drops.add(r.Message.From.Account))
 	d.over = append(d.over, overflowed{r, tell})
-	return nil
 }
 
 // An overflowed is a message for which there was no room.
@@ -369,12 +273,12 @@ func (d *Dispatcher) dropOver(ctx context.Context) error {
 	}
 	list := d.over
 	d.over = nil
-	return d.tx(ctx, func(tx *store.Tx) error {
+	return d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		for _, o := range list {
 			ok, err := d.Inbox.Drop(tx, o.Seq)
 			if err == nil && ok && o.tell {
 				err = d.Outbox.Put(tx,
-					reply(o.Message, fmt.Sprintf(sayFull, d.config().Waiting)), d.opts.Now())
+					reply(o.Message, fmt.Sprintf(sayFull, d.Config().Waiting)), d.opts.Now())
 			}
 			if err != nil {
 				return err
@@ -393,3 +297,38 @@ func reply(m bus.InboundMessage, text string) bus.OutboundMessage {
 // sayFull is what the sender of a message is told for which there is no room.
 const sayFull = "I still have %d of your messages to answer, so I could not take this one. " +
 	"Please send it again when I have caught up, or use /stop to discard them."
+
+// moveChoices gives what was chosen for a group to the one that it has become, before anything that
+// comes from there is looked at.
+func (d *Dispatcher) moveChoices(ctx context.Context, m bus.InboundMessage) error {
+	from, to := m.From, m.From
+	from.Chat, from.Thread, to.Thread = m.Before, "", ""
+	before, key := session.KeyOf(from), session.KeyOf(to)
+	if m.Before == "" || !d.Has(before) {
+		return nil
+	}
+	err := d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		return session.Store{}.MoveChoices(tx, from, to, d.opts.Now())
+	})
+	if err == nil {
+		d.Move(before, key)
+	}
+	return err
+}
+
+// StopTask ends the sub-agent that works in a session, and reports whether there was one.
+func (d *Dispatcher) StopTask(ctx context.Context, key string) (stopped bool, err error) {
+	return d.stops.StopTask(ctx, key)
+}
+
+// Configure replaces the models and settings. Turns under way end with what they began with. A nil
+// notes is model.
+func (d *Dispatcher) Configure(model, notes llm.Model, s pool.Settings) {
+	s.SetDefaults()
+	s.Model = model
+	if notes == nil {
+		notes = model
+	}
+	d.Set(pool.Snapshot{Settings: s, Notes: notes})
+	d.background.Wake() // what is due may be another now
+}

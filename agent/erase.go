@@ -2,6 +2,7 @@ package agent
 
 import (
 	"gateway/agent/background"
+	"gateway/agent/pool"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/session"
@@ -13,7 +14,7 @@ import (
 type erasure struct {
 	d       *Dispatcher
 	command bus.Received
-	stop    *stopping
+	stop    *pool.Stopping
 	keys    []session.Key // that were erased
 }
 
@@ -41,14 +42,5 @@ func (e *erasure) Erase(tx *store.Tx, answer bus.OutboundMessage) error {
 // Cancel implements [command.Erasure].
 func (e *erasure) Cancel() {
 	e.stop.Cancel()
-	e.d.stops.letGo(e.keys)
-}
-
-// letGo ends what works for sessions that were erased, and what is known of them in memory.
-func (st *stopper) letGo(keys []session.Key) {
-	for _, key := range keys {
-		st.cancelStopped(key, true, nil)
-		st.env.Transcripts.Drop(key)
-		st.forget(key)
-	}
+	e.d.stops.LetGo(e.keys)
 }

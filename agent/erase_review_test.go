@@ -7,6 +7,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/tools/ask"
 	"gateway/bus"
 	"gateway/memory"
@@ -88,7 +89,7 @@ func TestForgetMeElsewhere(t *testing.T) {
 		w.tools(ask.New())
 		var stopped []string
 		w.outside.stopped = func(key string, _ *bus.InboundMessage) { stopped = append(stopped, key) }
-		w.opts.QueueMode = Followup
+		w.opts.QueueMode = pool.Followup
 		m := llmtest.Func("asks", func(r llm.Request) llmtest.Step {
 			text := r.Messages[len(r.Messages)-1].Text
 			switch {

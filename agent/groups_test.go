@@ -10,6 +10,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/store"
@@ -25,7 +26,7 @@ func (w *world) inGroup(sender, text string) bus.InboundMessage {
 // Each person in a group who has asked gets an answer to them, in the order of the questions, and
 // what they add themselves comes with it if nobody else was in between.
 func TestGroupAnswersEach(t *testing.T) {
-	for _, mode := range []Mode{Steer, Followup, Collect, Interrupt} {
+	for _, mode := range []pool.Mode{pool.Steer, pool.Followup, pool.Collect, pool.Interrupt} {
 		t.Run(string(mode), func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.opts.QueueMode = mode
@@ -56,7 +57,7 @@ func TestGroupAnswersEach(t *testing.T) {
 
 // What the answer to a person in a group costs is theirs, also if others have asked meanwhile.
 func TestGroupBillsWhoHasAsked(t *testing.T) {
-	for _, mode := range []Mode{Steer, Followup, Collect} {
+	for _, mode := range []pool.Mode{pool.Steer, pool.Followup, pool.Collect} {
 		t.Run(string(mode), func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.opts.QueueMode = mode

@@ -14,6 +14,7 @@ import (
 	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
@@ -28,13 +29,13 @@ func TestMessageToTurnEndedFromOutside(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
-		mode  Mode
+		mode  pool.Mode
 		steps []llmtest.Step // the first is held until the turn has ended
 	}{
-		{"at the answer", Steer, []llmtest.Step{llmtest.Say("never"), llmtest.Say("at last")}},
-		{"between tools", Steer, []llmtest.Step{uses("look"), llmtest.Say("at last")}},
-		{"collected", Collect, []llmtest.Step{llmtest.Say("never"), llmtest.Say("at last")}},
-		{"interrupted", Interrupt, []llmtest.Step{llmtest.Say("never"), llmtest.Say("at last")}},
+		{"at the answer", pool.Steer, []llmtest.Step{llmtest.Say("never"), llmtest.Say("at last")}},
+		{"between tools", pool.Steer, []llmtest.Step{uses("look"), llmtest.Say("at last")}},
+		{"collected", pool.Collect, []llmtest.Step{llmtest.Say("never"), llmtest.Say("at last")}},
+		{"interrupted", pool.Interrupt, []llmtest.Step{llmtest.Say("never"), llmtest.Say("at last")}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -46,7 +47,7 @@ func TestMessageToTurnEndedFromOutside(t *testing.T) {
 				w.start()
 				w.put(person(w.message("a", "first"), 5))
 				w.sleep(time.Second)
-				if test.mode != Interrupt { // which would end the turn
+				if test.mode != pool.Interrupt { // which would end the turn
 					w.put(person(w.message("a", "dropped"), 5))
 				}
 				other := NewDispatcher(w.deps, &w.opts)
@@ -95,15 +96,15 @@ func TestOrphansAreFound(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.model.Queue(llmtest.Say("found"), llmtest.Say("resumed"))
 		w.start()
-		w.d.mu.Lock()
+		w.d.Mu.Lock()
 		w.d.last = 1 // as if it was handed out
-		w.d.mu.Unlock()
+		w.d.Mu.Unlock()
 		w.say("a", "lost")
 		w.wantAnswers("a")
 		w.sleep(healInterval)
 		w.wantAnswers("a", "found")
 		turn := w.leave("b", "hello", 1)
-		w.exec("UPDATE turns SET epoch = $1 WHERE id = $2", w.d.lease.Epoch, turn.ID)
+		w.exec("UPDATE turns SET epoch = $1 WHERE id = $2", w.d.Lease.Epoch, turn.ID)
 		w.wantQuiet()
 		w.wantAnswers("b", "resumed")
 	})
@@ -184,7 +185,7 @@ func TestNothingIsOrphaned(t *testing.T) {
 		}), t}
 		w.start()
 		other := NewDispatcher(w.deps, &w.opts)
-		modes := []Mode{Steer, Followup, Collect, Interrupt}
+		modes := []pool.Mode{pool.Steer, pool.Followup, pool.Collect, pool.Interrupt}
 		random := rand.New(rand.NewPCG(1, 2))
 		for id := range int64(12) {
 			chat := fmt.Sprint(id + 1)

@@ -8,6 +8,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/modelcall"
+	"gateway/agent/pool"
 	"gateway/agent/prompt"
 	"gateway/agent/turn"
 	"gateway/bus"
@@ -24,21 +25,21 @@ type host struct{ d *Dispatcher }
 func (h host) Ask(
 	ctx context.Context, who budget.Spender, req llm.Request,
 ) (*llm.Response, error) {
-	s := h.d.config()
+	s := h.d.Config()
 	return h.d.env.Calls.Ask(ctx, who,
-		modelcall.Model{Model: s.notes, ID: s.NotesID, Name: s.ModelName}, req)
+		modelcall.Model{Model: s.Notes, ID: s.NotesID, Name: s.ModelName}, req)
 }
 
 // Background implements [background.Settings].
 func (h host) Background() background.Config {
-	s := h.d.config()
+	s := h.d.Config()
 	return background.Config{Model: s.NotesID, ModelName: s.ModelName, Tokens: s.ContextBudget(),
 		IdleAfter: s.IdleAfter, Dream: s.DreamEvery}
 }
 
 // Prompt implements [background.Settings].
 func (h host) Prompt(key session.Key) (model string, tokens int) {
-	s := h.d.configOf(key)
+	s := h.d.ConfigOf(key)
 	return s.ModelID, s.ContextBudget()
 }
 
@@ -142,7 +143,7 @@ func newEnv(d *Dispatcher) *turn.Env {
 		Now: o.Now, Logger: o.Logger,
 	}
 	if d.Life != nil && d.Life.Crashed {
-		e.CountUntil = d.started.Add(countedTime)
+		e.CountUntil = d.started.Add(pool.CountedTime)
 	}
 	return e
 }

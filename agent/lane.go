@@ -143,12 +143,12 @@ func (d *Dispatcher) command(ctx context.Context, r bus.Received) (err error) {
 // returns is the store's loss.
 func (d *Dispatcher) apologise(ctx context.Context, r bus.Received, cause error) error {
 	d.opts.Logger.ErrorContext(ctx, "message not handed out", "seq", r.Seq, "err", cause)
-	err := d.tx(ctx, func(tx *store.Tx) error {
+	err := d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		ok, err := d.Inbox.Answer(tx, r.Seq)
 		if err != nil || !ok {
 			return err
 		}
 		return d.Outbox.Put(tx, reply(r.Message, turn.SayBroken), d.opts.Now())
 	})
-	return d.survive(ctx, "message not answered", err)
+	return survive(ctx, d.opts.Logger, "message not answered", err)
 }

@@ -8,6 +8,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
 	"gateway/bus"
@@ -201,14 +202,14 @@ func TestProgressEnds(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
-		mode   Mode
+		mode   pool.Mode
 		say    string // meanwhile
 		fault  error  // of the model, at the end
 		voided bool
 	}{
-		{name: "stop", mode: Steer, say: "/stop", voided: true},
-		{name: "interrupt", mode: Interrupt, say: "new", voided: true},
-		{name: "error", mode: Steer, fault: &llm.Error{Kind: llm.Overloaded}},
+		{name: "stop", mode: pool.Steer, say: "/stop", voided: true},
+		{name: "interrupt", mode: pool.Interrupt, say: "new", voided: true},
+		{name: "error", mode: pool.Steer, fault: &llm.Error{Kind: llm.Overloaded}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {

@@ -79,8 +79,8 @@ func withMutexHeld(d *Dispatcher, stacks []byte, fn func()) (waited bool) {
 	held, done, released := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(released)
-		d.mu.Lock()
-		defer d.mu.Unlock()
+		d.Mu.Lock()
+		defer d.Mu.Unlock()
 		close(held)
 		for !waited {
 			select {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/prompt"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
@@ -184,7 +185,7 @@ func TestModelDuringTurn(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		small := w.choose()
-		w.opts.QueueMode = Followup
+		w.opts.QueueMode = pool.Followup
 		w.tools(act("look", tool.Pure, always("seen")))
 		release := make(chan struct{})
 		w.model.Queue(held(uses("look"), release), llmtest.Say("main has seen it"))
@@ -288,7 +289,7 @@ func TestModelWindow(t *testing.T) {
 		small.Queue(llmtest.Say("short"))
 		w.say("a", "/model Small", "and now?")
 		w.wantQuiet()
-		budget := w.d.configOf("test/a").ContextBudget()
+		budget := w.d.ConfigOf("test/a").ContextBudget()
 		requests := small.Requests()
 		if len(requests) != 1 {
 			t.Fatalf("the small model was asked %d times, want once", len(requests))

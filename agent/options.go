@@ -2,9 +2,7 @@ package agent
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"gateway/agent/attachment"
@@ -15,10 +13,10 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/observe"
 	"gateway/agent/policy"
+	"gateway/agent/pool"
 	"gateway/agent/question"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
-	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
@@ -26,33 +24,6 @@ import (
 	"gateway/skills"
 	"gateway/store"
 )
-
-// A Mode says what happens to a message that comes while a turn of its session runs.
-type Mode string
-
-// The queue modes.
-const (
-	// Steer shows the message to the running turn at its next step.
-	Steer Mode = "steer"
-	// Followup answers it in a turn of its own afterwards.
-	Followup Mode = "followup"
-	// Collect answers all that came, in one turn afterwards.
-	Collect Mode = "collect"
-	// Interrupt ends the running turn and begins one with the new message.
-	Interrupt Mode = "interrupt"
-)
-
-// ParseMode returns the mode with the given name in any case.
-func ParseMode(name string) (Mode, error) {
-	switch m := Mode(strings.ToLower(name)); m {
-	case Steer, Followup, Collect, Interrupt:
-		return m, nil
-	}
-	return "", fmt.Errorf("unknown queue mode %q: use steer, followup, collect or interrupt", name)
-}
-
-// collectPause is how long nothing must come before a collecting session begins its turn.
-const collectPause = 500 * time.Millisecond
 
 // Migrations make the tables that the agent needs besides those of package session.
 func Migrations() []store.Migration {
@@ -121,14 +92,12 @@ type Toolset interface {
 	// States describes what tools need for /status, in a line each.
 	States() []string
 
-	// Stop ends what the tools of a session have left running, as far as the writer of by may end it:
-	// the session has been ended. by is nil if no person has ended it.
-	Stop(session string, by *bus.InboundMessage)
+	pool.Tools
 }
 
 // Options are the optional settings of a [Dispatcher]. The zero value is ready for use.
 type Options struct {
-	Settings
+	pool.Settings
 
 	Name    string // what the agent calls itself; default "gateway"
 	Version string // shown by /status
@@ -158,26 +127,8 @@ type Options struct {
 	Logger *slog.Logger     // default discards
 }
 
-// Settings are the options that can change while a [Dispatcher] runs.
-type Settings struct {
-	turn.Settings
-
-	NotesID   string        // of Deps.Notes, as prices know it; default ModelID
-	Choices   []turn.Choice // the models that a conversation may have instead; default none
-	QueueMode Mode          // default Steer
-	Waiting   int           // messages that may wait in a session; default 20
-
-	// Debounce is how long an account waits for more of a message; default not at all.
-	Debounce map[string]time.Duration
-
-	// IdleAfter is after which time without messages the older part of a conversation becomes notes,
-	// and DreamEvery how often Dream looks at what is new; 0 is never, for each.
-	IdleAfter  time.Duration
-	DreamEvery time.Duration
-}
-
 func (o *Options) setDefaults() {
-	o.Settings.setDefaults()
+	o.Settings.SetDefaults()
 	o.Name = cmp.Or(o.Name, "gateway")
 	o.Location = cmp.Or(o.Location, time.UTC)
 	o.Slots = cmp.Or(o.Slots, 64)
@@ -193,18 +144,6 @@ func (o *Options) setDefaults() {
 	if o.Usage == nil {
 		o.Usage = budget.New(&budget.Options{Location: o.Location, Now: o.Now})
 	}
-}
-
-func (s *Settings) setDefaults() {
-	s.NotesID = cmp.Or(s.NotesID, s.ModelID)
-	s.MaxRounds = cmp.Or(s.MaxRounds, 40)
-	s.MaxTaskRounds = cmp.Or(s.MaxTaskRounds, 15)
-	s.Approver = cmp.Or(s.Approver, bus.Admin)
-	s.ApprovalTime = cmp.Or(s.ApprovalTime, 10*time.Minute)
-	s.Timeout = cmp.Or(s.Timeout, 15*time.Minute)
-	s.QueueMode = cmp.Or(s.QueueMode, Steer)
-	s.Waiting = cmp.Or(s.Waiting, 20)
-	s.ContextWindow = cmp.Or(s.ContextWindow, 65536)
 }
 
 func (d *Deps) setDefaults() {

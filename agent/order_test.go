@@ -10,6 +10,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/tool"
 	"gateway/bus"
 )
@@ -36,7 +37,7 @@ func TestOrderWithinAndBesideSessions(t *testing.T) {
 			return echo(r)
 		})
 		w.deps.Model = ending{w.model, func() { running.Add(-1) }}
-		w.opts.QueueMode = Followup
+		w.opts.QueueMode = pool.Followup
 		w.start()
 		want := make([][]string, chats)
 		for i := range each {
@@ -62,7 +63,7 @@ func TestOrderOfOneCommit(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.deps.Model = llmtest.Func("echo", echo)
-		w.opts.QueueMode = Followup
+		w.opts.QueueMode = pool.Followup
 		first, second := w.message("a", "xx"), w.message("a", "")
 		w.put(first, second, first)
 		w.start()

@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/command"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
-	"gateway/session"
 )
 
 // /stop takes effect after its transaction. The reminder that has begun in between goes on.
@@ -25,7 +26,8 @@ func TestStopComesLate(t *testing.T) {
 		w.start()
 		j := w.job("a", schedule.Reminder, "call mum")
 		w.add(j)
-		w.d.stops.cancelStopped(session.KeyOf(at("a")), true, nil) // of a turn that has ended before
+		// Of a turn that has ended before.
+		w.d.stops.New(w.message("a", "/stop"), command.Everything).Cancel()
 		w.sleep(time.Second)
 		w.wantRuns(j, "done 1")
 		w.say("a", "hello")
@@ -146,7 +148,7 @@ func TestReminderInItsOwnSession(t *testing.T) {
 func TestReminderAfterInterruptedTurn(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.opts.QueueMode = Interrupt
+		w.opts.QueueMode = pool.Interrupt
 		w.jobs(schedule.Options{})
 		never := make(chan struct{})
 		w.model.Queue(held(llmtest.Say("x"), never), llmtest.Say("Call!"), llmtest.Say("ok"))

@@ -9,6 +9,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
@@ -205,7 +206,7 @@ func TestJobTriedAgain(t *testing.T) {
 // reminder is no part of a turn of theirs.
 func TestJobsAreTurnsByThemselves(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []Mode{Steer, Followup, Collect, Interrupt} {
+	for _, mode := range []pool.Mode{pool.Steer, pool.Followup, pool.Collect, pool.Interrupt} {
 		t.Run(string(mode), func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.opts.QueueMode = mode
@@ -232,13 +233,13 @@ func TestJobsAreTurnsByThemselves(t *testing.T) {
 				second := w.job("a", schedule.Reminder, "call dad")
 				w.add(second)
 				w.say("a", "three")
-				if mode == Interrupt { // the newer message has ended the first one's turn
+				if mode == pool.Interrupt { // the newer message has ended the first one's turn
 					w.model.Queue(llmtest.Say("late"))
 				}
 				close(hold)
 				w.wantQuietly()
 				w.wantRuns(second, "done 1")
-				if mode == Interrupt {
+				if mode == pool.Interrupt {
 					return
 				}
 				w.wantAnswers("a", "Call!", "ok", "two", "Again!", "three")

@@ -11,6 +11,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/agent/turn"
@@ -83,7 +84,7 @@ func TestFollowup(t *testing.T) {
 		w.tools(act("look", tool.Once, until(release, "seen")))
 		w.model.Queue(uses("look", "look"), llmtest.Say("one"), llmtest.Say("two"),
 			llmtest.Say("three"))
-		w.opts.QueueMode = Followup
+		w.opts.QueueMode = pool.Followup
 		w.start()
 		w.say("a", "first", "second", "third")
 		close(release)
@@ -103,11 +104,11 @@ func TestCollect(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.model.Queue(llmtest.Say("all three"), llmtest.Say("and one"))
-		w.opts.QueueMode = Collect
+		w.opts.QueueMode = pool.Collect
 		w.start()
 		for _, text := range []string{"first", "second\nwith two lines", "third"} {
 			w.say("a", text)
-			w.sleep(collectPause - time.Millisecond)
+			w.sleep(pool.CollectPause - time.Millisecond)
 		}
 		if n := len(w.model.Requests()); n != 0 {
 			t.Fatalf("the model was asked %d times before it was quiet", n)
@@ -128,7 +129,7 @@ func TestCollectDuringTurn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
 		w.model.Queue(held(llmtest.Say("one"), release), llmtest.Say("two and three"))
-		w.opts.QueueMode = Collect
+		w.opts.QueueMode = pool.Collect
 		w.start()
 		w.say("a", "first")
 		w.sleep(time.Second)
@@ -145,7 +146,7 @@ func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.model.Queue(held(llmtest.Say("never"), make(chan struct{})), llmtest.Say("new answer"))
-		w.opts.QueueMode = Interrupt
+		w.opts.QueueMode = pool.Interrupt
 		w.start()
 		w.say("a", "old", "new")
 		w.wantQuiet()
@@ -172,7 +173,7 @@ func TestInterruptDuringTools(t *testing.T) {
 					batch = append(batch, "wait")
 				}
 				w.model.Queue(uses(batch...), llmtest.Say("new answer"))
-				w.opts.QueueMode = Interrupt
+				w.opts.QueueMode = pool.Interrupt
 				w.start()
 				w.say("a", "old")
 				want := len(began)
@@ -233,7 +234,7 @@ func TestWaitingBound(t *testing.T) {
 		first, second := make(chan struct{}), make(chan struct{})
 		w.model.Queue(held(llmtest.Say("1"), first), held(llmtest.Say("2"), second),
 			llmtest.Say("3"), llmtest.Say("4"))
-		w.opts.QueueMode, w.opts.Waiting = Followup, 2
+		w.opts.QueueMode, w.opts.Waiting = pool.Followup, 2
 		w.start()
 		w.say("a", "one", "two", "three", "dropped", "dropped", "dropped")
 		w.wantAnswers("a", full)
@@ -256,7 +257,7 @@ func TestWaitingBound(t *testing.T) {
 func TestWaitingBoundAfterRestart(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.opts.QueueMode, w.opts.Waiting = Followup, 2
+		w.opts.QueueMode, w.opts.Waiting = pool.Followup, 2
 		w.deps.Model = llmtest.Func("echo", echo)
 		w.say("a", "one", "two", "three", "four")
 		w.start()
@@ -319,7 +320,7 @@ func TestNotesAreBounded(t *testing.T) {
 		}), t}
 		w.start()
 		w.say("a", "hello")
-		const posts = maxOwn + 20
+		const posts = pool.MaxOwn + 20
 		var list []bus.InboundMessage
 		var want []string
 		for i := range posts {
@@ -328,11 +329,9 @@ func TestNotesAreBounded(t *testing.T) {
 			list, want = append(list, m), append(want, fmt.Sprint(i))
 		}
 		w.put(list...)
-		w.d.mu.Lock()
-		held := len(w.d.workers["test/a"].waiting)
-		w.d.mu.Unlock()
-		if held != maxOwn {
-			t.Errorf("%d are held in memory, want %d", held, maxOwn)
+		held := len(w.d.Pending("test/a"))
+		if held != pool.MaxOwn {
+			t.Errorf("%d are held in memory, want %d", held, pool.MaxOwn)
 		}
 		close(release)
 		w.wantQuiet()
@@ -345,7 +344,7 @@ func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.tools(ask.New())
-		const posts = maxOwn + 20
+		const posts = pool.MaxOwn + 20
 		var list []bus.InboundMessage
 		var order, want []string
 		w.deps.Model = checked{llmtest.Func("model", func(r llm.Request) llmtest.Step {
@@ -368,11 +367,9 @@ func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
 		}
 		w.put(list...)
 		for range 2 { // also when what is in memory has been held against the table
-			w.d.mu.Lock()
-			held := len(w.d.suspended["test/a"].waiting)
-			w.d.mu.Unlock()
-			if held != maxOwn {
-				t.Errorf("%d are held in memory, want %d", held, maxOwn)
+			held := len(w.d.Pending("test/a"))
+			if held != pool.MaxOwn {
+				t.Errorf("%d are held in memory, want %d", held, pool.MaxOwn)
 			}
 			w.sleep(2 * healInterval)
 		}

@@ -13,6 +13,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/modelcall"
+	"gateway/agent/pool"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/agent/turn"
@@ -40,7 +41,7 @@ func (w *world) last(chat string) string {
 // to an approval, in no mode and not after a restart.
 func TestWrittenBeforeTheQuestion(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []Mode{Steer, Followup, Collect} {
+	for _, mode := range []pool.Mode{pool.Steer, pool.Followup, pool.Collect} {
 		for _, restart := range []bool{false, true} {
 			t.Run(fmt.Sprint(mode, ", restart ", restart), func(t *testing.T) {
 				inWorld(t, func(w *world) {
@@ -62,7 +63,7 @@ func TestWrittenBeforeTheQuestion(t *testing.T) {
 						w.t.Fatalf("the model was asked %d times before the answer, want once", n)
 					}
 					w.model.Queue(llmtest.Say("kept"))
-					if mode != Steer {
+					if mode != pool.Steer {
 						w.model.Queue(llmtest.Say("and yes to you"))
 					}
 					w.say("a", "/answer "+w.code()+" 2")
@@ -77,7 +78,7 @@ func TestWrittenBeforeTheQuestion(t *testing.T) {
 	inWorld(t, func(w *world) {
 		calls := 0
 		w.tools(counting("exec", tool.Once, &calls))
-		w.opts.Rules, w.opts.QueueMode = askFirst("exec"), Followup
+		w.opts.Rules, w.opts.QueueMode = askFirst("exec"), pool.Followup
 		release := make(chan struct{})
 		w.model.Queue(held(uses("exec"), release), llmtest.Say("done"), llmtest.Say("welcome"))
 		w.start()
@@ -140,7 +141,7 @@ func TestParkedQueueFull(t *testing.T) {
 		sub := w.spawning(ask.New())
 		release := make(chan struct{})
 		sub.Queue(held(llmtest.Say("it is blue"), release))
-		w.opts.Waiting, w.opts.QueueMode = 2, Collect
+		w.opts.Waiting, w.opts.QueueMode = 2, pool.Collect
 		w.model.Queue(spawns(false, "look"), asksFor("Which?"), llmtest.Say("done"))
 		w.start()
 		w.put(inGroup(w.message("g", "hello"), "7", bus.Owner))
@@ -176,7 +177,7 @@ func TestOutcomeInterruptsNothing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		sub := w.spawning()
-		w.opts.QueueMode = Interrupt
+		w.opts.QueueMode = pool.Interrupt
 		outcome, answer := make(chan struct{}), make(chan struct{})
 		sub.Queue(held(llmtest.Say("it is blue"), outcome))
 		w.model.Queue(spawns(false, "look"), llmtest.Say("sent"),
@@ -195,7 +196,7 @@ func TestOutcomeInterruptsNothing(t *testing.T) {
 // not run; what the person writes after it does.
 func TestStopOvertaken(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []Mode{Steer, Collect, Interrupt} {
+	for _, mode := range []pool.Mode{pool.Steer, pool.Collect, pool.Interrupt} {
 		for _, suspended := range []bool{false, true} {
 			t.Run(fmt.Sprint(mode, ", suspended ", suspended), func(t *testing.T) {
 				inWorld(t, func(w *world) {
@@ -331,7 +332,7 @@ func TestStopAndApproveAtOnce(t *testing.T) {
 			default:
 				t.Errorf("people were told %q and %q after %d calls", approved, stopped, calls)
 			}
-			if n := len(w.d.suspended) + len(w.d.workers); n != 0 {
+			if n := w.d.Counts(); n.Suspended+n.Workers != 0 {
 				t.Errorf("%d sessions are left", n)
 			}
 		})
@@ -405,7 +406,7 @@ func TestDecisionsAtOnce(t *testing.T) {
 				if n := w.model.Left(); n != test.left {
 					t.Errorf("%d steps of the model are left, want %d", n, test.left)
 				}
-				if n := len(w.d.suspended) + len(w.d.workers); n != 0 {
+				if n := w.d.Counts(); n.Suspended+n.Workers != 0 {
 					t.Errorf("%d sessions are in memory, want none", n)
 				}
 			})
@@ -454,7 +455,7 @@ func TestInterruptedAndParked(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.tools(ask.New())
-		w.opts.QueueMode = Interrupt
+		w.opts.QueueMode = pool.Interrupt
 		w.model.Queue(held(llmtest.Say("never"), make(chan struct{})), asksFor("Which?"),
 			llmtest.Say("fine"))
 		w.start()

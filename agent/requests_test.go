@@ -17,6 +17,7 @@ import (
 
 	"gateway/agent/llm/openai"
 	"gateway/agent/llm/openai/openaitest"
+	"gateway/agent/pool"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
 	"gateway/bus"
@@ -135,7 +136,7 @@ func TestRequests(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				recorder := w.record(test.replies...)
-				w.opts = Options{Name: "Robin", Settings: Settings{
+				w.opts = Options{Name: "Robin", Settings: pool.Settings{
 					Settings: turn.Settings{MaxRounds: 3, MaxOutput: 4096}}}
 				w.tools(tool.New("look", "Looks at something.", tool.Pure, look),
 					act("send", tool.Once, always("sent")))

@@ -12,6 +12,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
@@ -170,7 +171,7 @@ func TestResumeKeepsOrderAndSender(t *testing.T) {
 		w.tools(look)
 		turn := w.leave("a", "first", 1, intent("look"))
 		w.say("a", "second")
-		w.opts.QueueMode = Followup
+		w.opts.QueueMode = pool.Followup
 		w.model.Queue(llmtest.Say("one"), llmtest.Say("two"))
 		w.start()
 		w.wantQuiet()
@@ -213,7 +214,7 @@ func TestResumeOfGiantTurn(t *testing.T) {
 		if got, want := len(asked), 2+len(left); got != want {
 			t.Errorf("the model was asked with %d messages, want %d", got, want)
 		}
-		most := w.d.config().ContextBudget() * prompt.BytesPerToken
+		most := w.d.Config().ContextBudget() * prompt.BytesPerToken
 		if size := prompt.TextSize(asked); size > most {
 			t.Errorf("a prompt of %d bytes, want %d at most", size, most)
 		}
@@ -230,8 +231,13 @@ func TestResumeOfStoppedTurn(t *testing.T) {
 			return session.Store{}.End(tx, &stopped, session.Stopped, time.Now())
 		})
 		d := NewDispatcher(w.deps, &w.opts)
-		late := &worker{pool: d.pool, key: turn.Session, wake: make(chan struct{}, 1)}
-		w.must(late.turn(context.Background(), &turn, nil))
+		d.ResumeTurn(context.Background(), &turn)
+		d.Wait()
+		select {
+		case err := <-d.Fatal():
+			t.Error(err)
+		default:
+		}
 		w.wantAnswers("a")
 		if n := len(w.model.Requests()); n != 0 {
 			t.Errorf("the model was asked %d times", n)
@@ -282,7 +288,7 @@ func TestDrainWithinGrace(t *testing.T) {
 			}
 			return call
 		})
-		w.opts.QueueMode = Followup
+		w.opts.QueueMode = pool.Followup
 		w.start()
 		w.say("a", "talk", "talk again")
 		w.say("b", "look")

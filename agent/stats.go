@@ -19,16 +19,12 @@ type Stats struct {
 
 // Stats returns what d does and has done.
 func (d *Dispatcher) Stats() Stats {
-	s := Stats{Slots: cap(d.env.Calls.Slots), Used: len(d.env.Calls.Slots),
+	s := Stats{Beat: d.LastBeat(), Slots: cap(d.env.Calls.Slots), Used: len(d.env.Calls.Slots),
 		Panics:    d.env.Counters.Panics.Load() + d.background.Panics(),
 		Abandoned: d.env.Counters.Abandoned.Load(),
 		Dropped:   d.drops.counts()}
-	if at := d.beat.Load(); at > 0 {
-		s.Beat = time.Unix(0, at)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s.Busy, s.Suspended = len(d.workers), len(d.suspended)
+	n := d.Counts()
+	s.Busy, s.Suspended = n.Workers, n.Suspended
 	return s
 }
 

@@ -2,12 +2,12 @@ package agent
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
 	"gateway/bus"
@@ -32,7 +32,7 @@ func TestStopDuringModelCall(t *testing.T) {
 		round.Usage = llm.Usage{Input: 100, Output: 10, Cached: 50}
 		w.tools(act("look", tool.Once, always("seen")))
 		w.model.Queue(round, held(llmtest.Say("never"), make(chan struct{})))
-		w.opts.QueueMode = Followup
+		w.opts.QueueMode = pool.Followup
 		w.start()
 		w.say("a", "hello", "two", "three", "/stop")
 		w.wantQuiet()
@@ -135,30 +135,6 @@ func TestStopIsOfOneSession(t *testing.T) {
 	})
 }
 
-// Messages that a worker has taken, but not yet in a transaction, can be discarded as well.
-func TestPending(t *testing.T) {
-	t.Parallel()
-	d := NewDispatcher(Deps{}, nil)
-	w := &worker{waiting: make([]bus.Received, 3),
-		wake: make(chan struct{}, 1), pool: d.pool, key: "test/a"}
-	for i := range w.waiting {
-		w.waiting[i].Seq = int64(i + 1)
-	}
-	d.workers[w.key] = w
-	w.claim()
-	var got []int64
-	for _, r := range d.pending(w.key) {
-		got = append(got, r.Seq)
-	}
-	if !slices.Equal(got, []int64{1, 2, 3}) {
-		t.Errorf("messages %v are pending, want all three", got)
-	}
-	w.Claimed(nil)
-	if n := len(d.pending(w.key)); n != 2 {
-		t.Errorf("%d messages are pending after the first was written, want 2", n)
-	}
-}
-
 // A guest ends an answer that is theirs alone, and nothing of what others have asked for.
 func TestStopByGuest(t *testing.T) {
 	t.Parallel()
@@ -171,7 +147,7 @@ func TestStopByGuest(t *testing.T) {
 		release := make(chan struct{})
 		var stopped []string
 		w.outside.stopped = func(key string, _ *bus.InboundMessage) { stopped = append(stopped, key) }
-		w.opts.QueueMode = Followup
+		w.opts.QueueMode = pool.Followup
 		w.model.Queue(held(llmtest.Say("for the owner"), release), llmtest.Say("for the user"))
 		w.start()
 		w.put(in(w, "7", "hello", bus.Owner))
@@ -188,7 +164,7 @@ func TestStopByGuest(t *testing.T) {
 		}
 	})
 	inWorld(t, func(w *world) {
-		w.opts.QueueMode = Followup
+		w.opts.QueueMode = pool.Followup
 		w.model.Queue(held(llmtest.Say("never"), make(chan struct{})), llmtest.Say("for the user"))
 		w.start()
 		w.put(in(w, "8", "hello", bus.Guest))

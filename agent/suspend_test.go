@@ -11,6 +11,7 @@ import (
 	"gateway/agent/command"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/policy"
+	"gateway/agent/pool"
 	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
@@ -72,7 +73,7 @@ func TestAsk(t *testing.T) {
 				if b := w.outbox("a")[0].Buttons; len(b) != 2 || b[1].Label != "blue" {
 					t.Errorf("buttons are %+v, want one for each option", b)
 				}
-				if n := len(w.d.workers); n != 0 {
+				if n := w.d.Counts().Workers; n != 0 {
 					t.Errorf("%d workers run while the turn waits, want none", n)
 				}
 				w.sleep(20 * time.Minute)
@@ -128,7 +129,7 @@ func TestAskInGroup(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.tools(ask.New())
 		w.model.Queue(asksFor("Which?"), llmtest.Say("fine"))
-		w.opts.QueueMode = Followup
+		w.opts.QueueMode = pool.Followup
 		w.start()
 		in := func(sender, text string) bus.InboundMessage {
 			m := w.message("g", text)

@@ -14,6 +14,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/policy"
+	"gateway/agent/pool"
 	"gateway/agent/tool"
 	"gateway/agent/tools/ask"
 	"gateway/agent/tools/spawn"
@@ -110,7 +111,7 @@ func TestSpawnAwaited(t *testing.T) {
 			w.model.Queue(spawns(true, "look"), llmtest.Say("Blue."))
 			w.start()
 			w.say("a", "which colour?")
-			if _, ok := w.d.workers["test/a"]; ok {
+			if w.d.Counts().Workers != 1 { // that of the sub-agent
 				t.Error("the waiting turn has a worker")
 			}
 			if restart {
@@ -156,7 +157,7 @@ func TestSpawnMany(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		inWorld(t, func(w *world) {
 			sub := w.spawning()
-			w.opts.QueueMode = Collect
+			w.opts.QueueMode = pool.Collect
 			release := make(chan struct{})
 			var tasks []string
 			for i := range 7 {

@@ -12,6 +12,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
@@ -176,7 +177,7 @@ func TestModelErrorAfterText(t *testing.T) {
 func TestContextTooLong(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.opts.QueueMode = Followup
+		w.opts.QueueMode = pool.Followup
 		for i := range 4 {
 			w.model.Queue(llmtest.Say(fmt.Sprint("answer ", i)))
 		}

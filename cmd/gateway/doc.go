@@ -169,7 +169,8 @@
 //	agent/attachment      what models learn of the files that people send
 //	agent/heartbeat       for whom a heartbeat is
 //	agent/turn            the work on one answer
-//	agent                 the dispatcher: inbox, a worker per session, turn.Run
+//	agent/pool            the sessions under way: a worker each, or a suspended turn
+//	agent                 the dispatcher: inbox, commands, background tasks
 //	channels              what a channel is: the contract between gateway and platforms
 //	channels/gate         who gets into the inbox, and as whom; people and pairings
 //	channels/router       brings the outbox to the platforms

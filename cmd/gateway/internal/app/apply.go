@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"gateway/agent"
+	"gateway/agent/pool"
 	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/config"
@@ -22,10 +23,10 @@ func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 }
 
 // agentSettings returns the part of agentOptions that can change while the gateway runs.
-func (g *Gateway) agentSettings(cfg *config.Config) agent.Settings {
+func (g *Gateway) agentSettings(cfg *config.Config) pool.Settings {
 	model := cfg.Models[cfg.Agent.Model]
 	_, notesID := newNotes(cfg, g.log)
-	return agent.Settings{
+	return pool.Settings{
 		Settings: turn.Settings{
 			ModelName: modelName(cfg, cfg.Agent.Model), ModelID: cfg.Agent.Model,
 			ContextWindow: model.ContextWindow, MaxOutput: model.MaxOutput, NoImages: !model.Images,
@@ -36,7 +37,7 @@ func (g *Gateway) agentSettings(cfg *config.Config) agent.Settings {
 			ApprovalTime: cfg.Approvals.Timeout,
 		},
 		NotesID: notesID, Choices: g.choices(cfg),
-		QueueMode: agent.Mode(cfg.Agent.QueueMode), Waiting: cfg.Agent.Waiting,
+		QueueMode: pool.Mode(cfg.Agent.QueueMode), Waiting: cfg.Agent.Waiting,
 		Debounce:  byAccount(cfg, func(c config.Channel) time.Duration { return c.Debounce }),
 		IdleAfter: cfg.Memory.Idle, DreamEvery: cfg.Memory.DreamEvery,
 	}

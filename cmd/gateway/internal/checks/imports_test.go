@@ -95,10 +95,12 @@ var imports = map[string]string{
 	"agent/turn": "store store/fault bus memory memory/document session skills agent/attachment " +
 		"agent/background agent/budget agent/heartbeat agent/llm agent/modelcall agent/observe " +
 		"agent/policy agent/prompt agent/question agent/schedule agent/tool",
+	"agent/pool": "store bus session agent/attachment agent/command agent/llm agent/prompt " +
+		"agent/question agent/turn",
 	"agent": "store store/fault bus memory memory/document memory/version session skills " +
 		"agent/attachment agent/background agent/budget agent/command agent/extract agent/llm " +
-		"agent/modelcall agent/observe agent/policy agent/prompt agent/question agent/schedule " +
-		"agent/tool agent/turn",
+		"agent/modelcall agent/observe agent/policy agent/pool agent/prompt agent/question " +
+		"agent/schedule agent/tool agent/turn",
 
 	"cmd/gateway/internal/config": "agent/suggest cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks":  "store bus session",
@@ -116,7 +118,7 @@ var imports = map[string]string{
 	"cmd/gateway/internal/app": "agent agent/attachment agent/background agent/budget agent/command " +
 		"agent/extract agent/guard agent/heartbeat " +
 		"agent/llm agent/llm/anthropic agent/llm/demo agent/llm/failover agent/llm/openai " +
-		"agent/policy agent/question " +
+		"agent/policy agent/pool agent/question " +
 		"agent/schedule agent/tool agent/tools/ask agent/tools/clock agent/tools/files " +
 		"agent/tools/jobs agent/tools/mcp agent/tools/message agent/tools/recall agent/tools/shell " +
 		"agent/tools/shell/sandbox agent/tools/spawn agent/tools/web agent/turn bus channels " +

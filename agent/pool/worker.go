@@ -1,4 +1,4 @@
-package agent
+package pool
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // A worker runs the turns of one session, one after another, while there is something to answer.
 type worker struct {
-	pool   *pool
+	pool   *Pool
 	key    session.Key
 	wake   chan struct{} // rung when waiting grows
 	resume *session.Turn // an earlier process' turn, to be finished first
@@ -68,19 +68,19 @@ func (w *worker) run(ctx context.Context) error {
 func (w *worker) next(ctx context.Context) []bus.Received {
 	d := w.pool
 	for {
-		d.mu.Lock()
+		d.Mu.Lock()
 		if len(w.waiting) == 0 || d.env.IsDraining() {
 			delete(d.workers, w.key)
-			d.mu.Unlock()
+			d.Mu.Unlock()
 			return nil
 		}
 		wait := w.debounce() - d.env.Now().Sub(w.arrived)
 		if wait <= 0 {
 			batch := w.claim()
-			d.mu.Unlock()
+			d.Mu.Unlock()
 			return batch
 		}
-		d.mu.Unlock()
+		d.Mu.Unlock()
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -97,20 +97,20 @@ func (w *worker) debounce() time.Duration {
 	if w.waiting[0].Message.Origin.Standalone() {
 		return 0
 	}
-	if w.pool.mode(w.key) == Collect {
-		return collectPause
+	if w.pool.Mode(w.key) == Collect {
+		return CollectPause
 	}
 	if w.waiting[0].Message.Album != "" {
 		return albumPause
 	}
-	return w.pool.config().Debounce[w.waiting[0].Message.From.Account]
+	return w.pool.Config().Debounce[w.waiting[0].Message.From.Account]
 }
 
 // claim removes what belongs into one turn from waiting. The pool's mu is held.
 func (w *worker) claim() []bus.Received {
 	n := 1
 	w.alone = w.waiting[0].Message.Origin.Standalone()
-	switch mode := w.pool.mode(w.key); {
+	switch mode := w.pool.Mode(w.key); {
 	case w.alone, isSuspect(w.waiting[0]):
 	case mode == Collect, mode == Interrupt:
 		n = w.asked(w.waiting[0].Message.Sender.ID)
@@ -142,7 +142,7 @@ func (w *worker) joined(n int) bool {
 			return r.Message.ID == b.Message.Edits
 		})
 	}
-	pause := w.pool.config().Debounce[b.Message.From.Account]
+	pause := w.pool.Config().Debounce[b.Message.From.Account]
 	return pause > 0 && b.At.Sub(a.At) <= pause &&
 		len(a.Message.Attachments)+len(b.Message.Attachments) == 0
 }
@@ -152,10 +152,10 @@ const albumPause = 700 * time.Millisecond
 
 // Next implements [Mailbox].
 func (w *worker) Next(files bool) []bus.Received {
-	w.pool.mu.Lock()
-	defer w.pool.mu.Unlock()
+	w.pool.Mu.Lock()
+	defer w.pool.Mu.Unlock()
 	n := w.asked(w.asker)
-	if w.pool.mode(w.key) != Steer || w.alone || n == 0 ||
+	if w.pool.Mode(w.key) != Steer || w.alone || n == 0 ||
 		!files && slices.ContainsFunc(w.waiting[:n], hasFiles) {
 		return nil
 	}
@@ -198,8 +198,8 @@ func (w *worker) listen(batch []bus.Received) {
 
 // Claimed implements [Mailbox].
 func (w *worker) Claimed(err error) {
-	w.pool.mu.Lock()
-	defer w.pool.mu.Unlock()
+	w.pool.Mu.Lock()
+	defer w.pool.Mu.Unlock()
 	if err != nil {
 		gone, _ := errors.AsType[turn.GoneError](err)
 		left := slices.DeleteFunc(slices.Clone(w.claiming), func(r bus.Received) bool {
@@ -218,17 +218,17 @@ func (w *worker) drop(batch []bus.Received) {
 	dropped := func(r bus.Received) bool {
 		return slices.ContainsFunc(batch, func(b bus.Received) bool { return b.Seq == r.Seq })
 	}
-	w.pool.mu.Lock()
-	defer w.pool.mu.Unlock()
+	w.pool.Mu.Lock()
+	defer w.pool.Mu.Unlock()
 	w.claiming = slices.DeleteFunc(slices.Clone(w.claiming), dropped)
 	w.waiting = slices.DeleteFunc(slices.Clone(w.waiting), dropped)
 }
 
 // HasNews implements [Mailbox].
 func (w *worker) HasNews() bool {
-	w.pool.mu.Lock()
-	defer w.pool.mu.Unlock()
-	return w.asked(w.asker) > 0 && !w.alone && w.pool.mode(w.key) == Steer
+	w.pool.Mu.Lock()
+	defer w.pool.Mu.Unlock()
+	return w.asked(w.asker) > 0 && !w.alone && w.pool.Mode(w.key) == Steer
 }
 
 // turn begins a turn with batch, or resumes st if batch is nil, and runs it until it returns. An
@@ -240,12 +240,12 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	d := w.pool
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d.mu.Lock()
+	d.Mu.Lock()
 	w.cancel = cancel
-	numbered := d.mode(w.key) == Collect
-	d.mu.Unlock()
+	numbered := d.Mode(w.key) == Collect
+	d.Mu.Unlock()
 	out, err := turn.Run(work, d.env, turn.Start{Turn: *st, Messages: batch, Numbered: numbered,
-		Lease: d.lease, Settings: d.configOf(w.key), Unanswered: w.unanswered}, w)
+		Lease: d.Lease, Settings: d.ConfigOf(w.key), Unanswered: w.unanswered}, w)
 	w.unanswered = out.Unanswered
 	if out.Refused {
 		w.drop(batch)
@@ -253,9 +253,9 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	if err == nil && out.State == turn.Suspended {
 		d.suspend(w, &out)
 	}
-	d.mu.Lock()
+	d.Mu.Lock()
 	w.cancel = nil
-	d.mu.Unlock()
+	d.Mu.Unlock()
 	if err == nil && out.Resume != nil {
 		return w.turn(ctx, out.Resume, nil)
 	}
@@ -270,8 +270,8 @@ func (w *worker) rejoin(ctx context.Context, st *session.Turn) {
 	if err != nil || len(batch) == 0 {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
 	w.alone = batch[0].Message.Origin.Standalone()
 	w.listen(batch)
 }

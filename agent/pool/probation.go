@@ -1,9 +1,8 @@
-package agent
+package pool
 
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"gateway/agent/command"
@@ -22,31 +21,26 @@ const (
 	// mostly does so at once.
 	trialTime = 10 * time.Second
 
-	// countedTime is how long after an end without a word each message is counted before it is worked
+	// CountedTime is how long after an end without a word each message is counted before it is worked
 	// on. Of those with files this holds always: what others have made of a file is the likeliest
 	// reason for such an end.
-	countedTime = time.Hour
+	CountedTime = time.Hour
 )
 
 // isSuspect reports whether r is to be tried alone.
 func isSuspect(r bus.Received) bool { return r.Crashes >= turn.MaxCrashes-1 }
 
-// trialOf is what [store.Life] is told of a session that is tried alone.
-func trialOf(key session.Key) string { return "session " + string(key) }
+// TrialOf is what [store.Life] is told of a session that is tried alone.
+func TrialOf(key session.Key) string { return "session " + string(key) }
 
 // A probation tries what may have ended processes.
-type probation struct {
-	*pool
-	life  *store.Life
-	tried map[int64]bool // messages that were handed out before; used by Run only
-	beat  *atomic.Int64  // of the Dispatcher
-}
+type probation struct{ *Pool }
 
 // blame counts the end of the process before this one for what it had under way, and takes turns
 // over: for all of it if that ended without a word, or only for what was tried alone.
 func (pr *probation) blame(tx *store.Tx, turns []session.Turn) error {
 	blamed := func(key session.Key) bool {
-		return pr.life.Suspect == "" || pr.life.Suspect == trialOf(key)
+		return pr.life.Suspect == "" || pr.life.Suspect == TrialOf(key)
 	}
 	handed, err := pr.env.Inbox.Handed(tx)
 	if err != nil {
@@ -61,15 +55,15 @@ func (pr *probation) blame(tx *store.Tx, turns []session.Turn) error {
 	for i := range turns {
 		t := &turns[i]
 		if blamed(t.Session) {
-			err = pr.sessions.TakeOver(tx, t, pr.lease, pr.env.Now())
+			err = pr.sessions.TakeOver(tx, t, pr.Lease, pr.env.Now())
 			t.Attempts++
 		} else {
-			err = pr.sessions.Wake(tx, t, pr.lease, pr.env.Now())
+			err = pr.sessions.Wake(tx, t, pr.Lease, pr.env.Now())
 		}
 		if err != nil {
 			return err
 		}
-		t.Epoch = pr.lease.Epoch
+		t.Epoch = pr.Lease.Epoch
 	}
 	return nil
 }
@@ -84,10 +78,10 @@ func (pr *probation) tryAlone(
 		return nil, err
 	}
 	for _, w := range trials {
-		pr.beat.Store(pr.env.Now().UnixNano())
+		pr.Beat(pr.env.Now())
 		pr.env.Logger.WarnContext(ctx, "tried alone: several processes have ended with it",
 			"session", w.key)
-		err := pr.life.Try(ctx, trialOf(w.key), func() { pr.try(ctx, work, w) })
+		err := pr.life.Try(ctx, TrialOf(w.key), func() { pr.try(ctx, work, w) })
 		if err != nil && ctx.Err() == nil {
 			return nil, err
 		}
@@ -159,9 +153,9 @@ func (pr *probation) fill(work context.Context, list []*worker) error {
 func (pr *probation) try(ctx, work context.Context, w *worker) {
 	proof := make(chan struct{})
 	w.proof = proof
-	pr.mu.Lock()
+	pr.Mu.Lock()
 	pr.start(work, w.key, w)
-	pr.mu.Unlock()
+	pr.Mu.Unlock()
 	timer := time.NewTimer(trialTime)
 	defer timer.Stop()
 	select {

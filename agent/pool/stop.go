@@ -1,4 +1,4 @@
-package agent
+package pool
 
 import (
 	"context"
@@ -13,18 +13,25 @@ import (
 	"gateway/store"
 )
 
-// A stopper ends what works for conversations.
-type stopper struct {
-	*pool
-	tools Toolset
+// Tools may have left something running in sessions.
+type Tools interface {
+	// Stop ends what the tools of a session have left running, as far as the writer of by may end it.
+	// by is nil if no person has ended the session.
+	Stop(session string, by *bus.InboundMessage)
+}
+
+// A Stopper ends what works for conversations.
+type Stopper struct {
+	*Pool
+	Tools Tools
 }
 
 // A stopping ends work for a conversation: it implements [command.Stop].
 //
 // While a command is under way nothing is handed out that belongs to its conversation, and what a
 // turn claims before the transaction cannot be dropped.
-type stopping struct {
-	d      *stopper
+type Stopping struct {
+	d      *Stopper
 	key    session.Key
 	by     bus.InboundMessage
 	extent command.Extent
@@ -38,11 +45,11 @@ type stopping struct {
 	ended   bool           // by endOwn: the running turn
 }
 
-// newStopping finds out what works for the conversation of m.
-func (st *stopper) newStopping(m bus.InboundMessage, e command.Extent) *stopping {
-	s := &stopping{d: st, key: session.KeyOf(m.From), by: m, extent: e}
-	st.mu.Lock()
-	defer st.mu.Unlock()
+// New finds out what works for the conversation of m.
+func (st *Stopper) New(m bus.InboundMessage, e command.Extent) *Stopping {
+	s := &Stopping{d: st, key: session.KeyOf(m.From), by: m, extent: e}
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
 	for _, k := range st.below(s.key, true) {
 		if k.Proactive() {
 			s.jobs = append(s.jobs, k)
@@ -58,7 +65,7 @@ func (st *stopper) newStopping(m bus.InboundMessage, e command.Extent) *stopping
 }
 
 // End implements [command.Stop].
-func (s *stopping) End(tx *store.Tx) (command.Stopped, error) {
+func (s *Stopping) End(tx *store.Tx) (command.Stopped, error) {
 	if s.extent == command.Own {
 		return s.endOwn(tx)
 	}
@@ -66,7 +73,7 @@ func (s *stopping) End(tx *store.Tx) (command.Stopped, error) {
 }
 
 // Cancel implements [command.Stop].
-func (s *stopping) Cancel() {
+func (s *Stopping) Cancel() {
 	if s.extent == command.Own {
 		s.d.cancelOwn(s.key, s.dropped, s.ended)
 		return
@@ -75,11 +82,11 @@ func (s *stopping) Cancel() {
 }
 
 // background reports whether what works in the background is ended, too.
-func (s *stopping) background() bool { return s.extent == command.Everything }
+func (s *Stopping) background() bool { return s.extent == command.Everything }
 
 // end ends the running turn of the session and those of its sub-agents, and discards what waits
 // there; with background also those of the jobs and hooks.
-func (s *stopping) end(tx *store.Tx) (e command.Stopped, err error) {
+func (s *Stopping) end(tx *store.Tx) (e command.Stopped, err error) {
 	if err := s.discard(tx, &e); err != nil {
 		return e, err
 	}
@@ -116,7 +123,7 @@ func (s *stopping) end(tx *store.Tx) (e command.Stopped, err error) {
 // discard drops what waits: of people what came before the command, but of tasks and their outcomes
 // also what a turn or a sub-agent has written since, and nobody has handed out. A reminder that
 // waits for the turn that is ended comes after it.
-func (s *stopping) discard(tx *store.Tx, e *command.Stopped) error {
+func (s *Stopping) discard(tx *store.Tx, e *command.Stopped) error {
 	parents := []session.Key{s.key}
 	list := slices.DeleteFunc(slices.Concat(s.becoming, s.waiting), isKept)
 	if s.background() {
@@ -169,14 +176,14 @@ func isKept(r bus.Received) bool { return r.Message.Origin.Standalone() }
 
 // cancelStopped ends what still works for a session whose turns have been ended, and, with jobs, in
 // the background. by is the message that has ended them; nil if no person has.
-func (st *stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMessage) {
-	st.mu.Lock()
+func (st *Stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMessage) {
+	st.Mu.Lock()
 	for _, k := range append(st.below(key, jobs), key) {
 		gone := func(r bus.Received) bool { return k != key || !isKept(r) }
 		delete(st.queued, k)
 		if p, ok := st.suspended[k]; ok && k.Parent() == "" {
 			p.waiting = slices.DeleteFunc(slices.Clone(p.waiting), gone)
-			st.due(k) // what is kept gets a worker
+			st.markDue(k) // what is kept gets a worker
 		} else {
 			delete(st.suspended, k)
 		}
@@ -187,12 +194,12 @@ func (st *stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMess
 			}
 		}
 	}
-	st.mu.Unlock()
-	st.tools.Stop(string(key), by)
+	st.Mu.Unlock()
+	st.Tools.Stop(string(key), by)
 }
 
-// stopTask ends the sub-agent that works in a session, and reports whether there was one.
-func (st *stopper) stopTask(ctx context.Context, key string) (stopped bool, err error) {
+// StopTask ends the sub-agent that works in a session, and reports whether there was one.
+func (st *Stopper) StopTask(ctx context.Context, key string) (stopped bool, err error) {
 	task := session.Key(key)
 	err = st.tx(ctx, func(tx *store.Tx) error {
 		stopped = false
@@ -220,7 +227,7 @@ func (st *stopper) stopTask(ctx context.Context, key string) (stopped bool, err 
 
 // endStopped ends t with a result for each of its tool calls, and adds to e what gets no other
 // answer. From now on the turn's own writes are refused. With again a run that it ends begins anew.
-func (st *stopper) endStopped(
+func (st *Stopper) endStopped(
 	tx *store.Tx, t *session.Turn, e *command.Stopped, again bool,
 ) error {
 	taken, err := st.env.Inbox.TakenBy(tx, t.ID)
@@ -252,7 +259,7 @@ func (st *stopper) endStopped(
 }
 
 // stopRuns notes that the runs among messages have been stopped. With again they begin anew.
-func (st *stopper) stopRuns(
+func (st *Stopper) stopRuns(
 	tx *store.Tx, again bool, messages ...bus.Received,
 ) (err error) {
 	for i := 0; i < len(messages) && err == nil; i++ {
@@ -265,4 +272,13 @@ func (st *stopper) stopRuns(
 		}
 	}
 	return err
+}
+
+// LetGo ends what works for sessions that were erased, and what is known of them in memory.
+func (st *Stopper) LetGo(keys []session.Key) {
+	for _, key := range keys {
+		st.cancelStopped(key, true, nil)
+		st.env.Transcripts.Drop(key)
+		st.Forget(key)
+	}
 }

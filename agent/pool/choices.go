@@ -1,15 +1,13 @@
-package agent
+package pool
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"gateway/agent/turn"
-	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
 )
@@ -20,7 +18,7 @@ import (
 
 // choices are the present settings, and what was chosen for conversations instead.
 type choices struct {
-	current atomic.Pointer[settings]
+	current atomic.Pointer[Snapshot]
 
 	mu     sync.Mutex
 	modes  map[session.Key]Mode   // of the sessions that have one of their own
@@ -49,25 +47,25 @@ func (c *choices) load(q store.Queryer) error {
 	return nil
 }
 
-// mode returns the queue mode of a session.
-func (c *choices) mode(key session.Key) Mode {
+// Mode returns the queue mode of a session.
+func (c *choices) Mode(key session.Key) Mode {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m, ok := c.modes[key]; ok {
 		return m
 	}
-	return c.config().QueueMode
+	return c.Config().QueueMode
 }
 
-// setMode chooses a queue mode for a session.
-func (c *choices) setMode(key session.Key, m Mode) {
+// SetMode chooses a queue mode for a session.
+func (c *choices) SetMode(key session.Key, m Mode) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.modes[key] = m
 }
 
-// setModel chooses a model for a session, or none if id is "".
-func (c *choices) setModel(key session.Key, id string) {
+// SetModel chooses a model for a session, or none if id is "".
+func (c *choices) SetModel(key session.Key, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.models[key] = id; id == "" {
@@ -75,24 +73,24 @@ func (c *choices) setModel(key session.Key, id string) {
 	}
 }
 
-// forget forgets what was chosen for a session.
-func (c *choices) forget(key session.Key) {
+// Forget forgets what was chosen for a session.
+func (c *choices) Forget(key session.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.modes, key)
 	delete(c.models, key)
 }
 
-// move gives what was chosen for a session to another one.
-func (c *choices) move(from, to session.Key) {
+// Move gives what was chosen for a session to another one.
+func (c *choices) Move(from, to session.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	moveKey(c.modes, from, to)
 	moveKey(c.models, from, to)
 }
 
-// has reports whether something was chosen for a session.
-func (c *choices) has(key session.Key) bool {
+// Has reports whether something was chosen for a session.
+func (c *choices) Has(key session.Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, mode := c.modes[key]
@@ -100,9 +98,9 @@ func (c *choices) has(key session.Key) bool {
 	return mode || model
 }
 
-// chosen returns the name of the model that was chosen for a session, "" if none was. What is due
+// Chosen returns the name of the model that was chosen for a session, "" if none was. What is due
 // in a conversation, and works beside it only because that waits for somebody, has its model.
-func (c *choices) chosen(key session.Key) string {
+func (c *choices) Chosen(key session.Key) string {
 	for parent := key.Parent(); parent != ""; parent = key.Parent() {
 		key = parent
 	}
@@ -112,34 +110,16 @@ func (c *choices) chosen(key session.Key) string {
 	return c.models[key]
 }
 
-// configOf returns the present settings of a session. A model that was chosen and that the
+// ConfigOf returns the present settings of a session. A model that was chosen and that the
 // configuration does not know any more is as if it was not.
-func (c *choices) configOf(key session.Key) *turn.Settings {
-	s := c.config()
-	chosen := s.choice(c.chosen(key))
+func (c *choices) ConfigOf(key session.Key) *turn.Settings {
+	s := c.Config()
+	chosen := s.choice(c.Chosen(key))
 	// The default knows already which of its chain has failed.
 	if chosen == nil || chosen.ID == s.ModelID {
 		return &s.Settings.Settings
 	}
 	return s.With(chosen)
-}
-
-// moveChoices gives what was chosen for a group to the one that it has become, before anything that
-// comes from there is looked at.
-func (d *Dispatcher) moveChoices(ctx context.Context, m bus.InboundMessage) error {
-	from, to := m.From, m.From
-	from.Chat, from.Thread, to.Thread = m.Before, "", ""
-	before, key := session.KeyOf(from), session.KeyOf(to)
-	if m.Before == "" || !d.choices.has(before) {
-		return nil
-	}
-	err := d.tx(ctx, func(tx *store.Tx) error {
-		return d.sessions.MoveChoices(tx, from, to, d.opts.Now())
-	})
-	if err == nil {
-		d.choices.move(before, key)
-	}
-	return err
 }
 
 // moveKey gives the value of a key to another one that has none.
@@ -153,7 +133,7 @@ func moveKey[V any](m map[session.Key]V, from, to session.Key) {
 
 // choice returns the model with a name, in any case if that is needed to find one; nil if there is
 // none.
-func (s *settings) choice(name string) *turn.Choice {
+func (s *Snapshot) choice(name string) *turn.Choice {
 	for _, same := range []func(a, b string) bool{
 		func(a, b string) bool { return a == b }, strings.EqualFold,
 	} {

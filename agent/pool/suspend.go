@@ -1,4 +1,4 @@
-package agent
+package pool
 
 import (
 	"context"
@@ -30,71 +30,74 @@ type suspended struct {
 	answers []string // platform's ids of the messages that it was to answer when it began to wait
 }
 
-// reviewDue looks at the suspended turns for which something may have changed.
-func (d *Dispatcher) reviewDue(ctx, work context.Context) error {
-	d.mu.Lock()
-	keys := d.dueKeys
-	d.dueKeys = nil
-	now := d.opts.Now()
-	for key, p := range d.suspended {
+// ReviewDue looks at the suspended turns for which something may have changed.
+func (pl *Pool) ReviewDue(ctx, work context.Context) error {
+	pl.Mu.Lock()
+	keys := pl.dueKeys
+	pl.dueKeys = nil
+	now := pl.env.Now()
+	for key, p := range pl.suspended {
 		if !now.Before(p.question.Expires) {
 			keys = append(keys, key)
 		}
 	}
-	d.mu.Unlock()
+	pl.Mu.Unlock()
 	for _, key := range keys {
-		if err := d.review(ctx, work, key); err != nil {
+		if err := (review{pl}).run(ctx, work, key); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// review decides the question of a suspended turn, if that can be done, and lets the turn go on
+// A review looks at a suspended turn.
+type review struct{ *Pool }
+
+// run decides the question of a suspended turn, if that can be done, and lets the turn go on
 // once it is decided.
-func (d *Dispatcher) review(ctx, work context.Context, key session.Key) error {
-	p, err := d.passJobs(ctx, work, key)
+func (rv review) run(ctx, work context.Context, key session.Key) error {
+	p, err := rv.passJobs(ctx, work, key)
 	if p == nil || err != nil {
 		return err
 	}
-	q, err := d.questions.Get(d.DB.Read(work), p.question.ID)
+	q, err := rv.questions.Get(rv.env.DB.Read(work), p.question.ID)
 	if err != nil && !errors.Is(err, question.ErrNone) { // it was erased with its conversation
 		return err
 	}
 	if err == nil && q.State == question.Open {
-		if decided, err := d.decide(ctx, p, q); err != nil || !decided {
+		if decided, err := rv.decide(ctx, p, q); err != nil || !decided {
 			return err
 		}
 	}
-	err = d.tx(ctx, func(tx *store.Tx) error {
-		return d.sessions.Wake(tx, &p.turn, d.lease, d.opts.Now())
+	err = rv.tx(ctx, func(tx *store.Tx) error {
+		return rv.sessions.Wake(tx, &p.turn, rv.Lease, rv.env.Now())
 	})
 	ended := errors.Is(err, session.ErrEnded) // stopped meanwhile
 	if err != nil && !ended {
 		return err
 	}
-	p.turn.Epoch = d.lease.Epoch
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.suspended, key)
-	w := &worker{waiting: p.waiting, arrived: d.opts.Now(), told: p.told,
+	p.turn.Epoch = rv.Lease.Epoch
+	rv.Mu.Lock()
+	defer rv.Mu.Unlock()
+	delete(rv.suspended, key)
+	w := &worker{waiting: p.waiting, arrived: rv.env.Now(), told: p.told,
 		deferred: p.deferred}
 	if !ended {
 		w.resume, w.unanswered = &p.turn, p.answers
 	}
 	if !ended || len(w.waiting) > 0 {
-		d.start(work, key, w)
+		rv.start(work, key, w)
 	}
 	return nil
 }
 
 // passJobs lets what is due begin beside a suspended turn, also if it has come before that waited,
 // and returns the place of that; nil if there is none.
-func (d *Dispatcher) passJobs(ctx, work context.Context, key session.Key) (*suspended, error) {
-	d.mu.Lock()
-	p, ok := d.suspended[key]
+func (rv review) passJobs(ctx, work context.Context, key session.Key) (*suspended, error) {
+	rv.Mu.Lock()
+	p, ok := rv.suspended[key]
 	if !ok {
-		d.mu.Unlock()
+		rv.Mu.Unlock()
 		return nil, nil
 	}
 	var jobs, others []bus.Received
@@ -106,9 +109,9 @@ func (d *Dispatcher) passJobs(ctx, work context.Context, key session.Key) (*susp
 		}
 	}
 	p.waiting = others
-	d.mu.Unlock()
+	rv.Mu.Unlock()
 	for _, r := range jobs {
-		if err := d.enqueue(ctx, work, r, len(jobs)); err != nil {
+		if _, _, err := rv.Enqueue(ctx, work, r, len(jobs)); err != nil {
 			return nil, err
 		}
 	}
@@ -124,27 +127,27 @@ type decision struct {
 }
 
 // decide decides q, if the time or a waiting message does that.
-func (d *Dispatcher) decide(
+func (rv review) decide(
 	ctx context.Context, p *suspended, q *question.Question,
 ) (bool, error) {
 	made := decision{state: question.Expired, answer: turn.ResultNobody, take: -1}
 	if q.Kind == question.Approve {
 		made.answer = turn.ResultNotApproved
 	}
-	if d.opts.Now().Before(q.Expires) {
+	if rv.env.Now().Before(q.Expires) {
 		var ok bool
 		if made, ok = decisionOf(q, p.waiting); !ok {
 			return false, nil
 		}
 	}
 	decided, gone := false, false
-	err := d.tx(ctx, func(tx *store.Tx) (err error) {
+	err := rv.tx(ctx, func(tx *store.Tx) (err error) {
 		gone = false
-		decided, err = d.questions.Decide(tx, q, made.state, made.answer, made.by)
+		decided, err = rv.questions.Decide(tx, q, made.state, made.answer, made.by)
 		if err != nil || !decided || made.take < 0 {
 			return err
 		}
-		ok, err := d.Inbox.Take(tx, p.waiting[made.take].Seq, p.turn.ID)
+		ok, err := rv.env.Inbox.Take(tx, p.waiting[made.take].Seq, p.turn.ID)
 		if gone = err == nil && !ok; gone {
 			return turn.ErrGone // it was dropped: it decides nothing
 		}
@@ -154,9 +157,9 @@ func (d *Dispatcher) decide(
 		err = nil
 	}
 	if err == nil && made.take >= 0 && (decided || gone) {
-		d.mu.Lock()
+		rv.Mu.Lock()
 		p.waiting = slices.Delete(slices.Clone(p.waiting), made.take, made.take+1)
-		d.mu.Unlock()
+		rv.Mu.Unlock()
 	}
 	return !gone, err // if somebody else has decided it, the message is for the turn
 }
@@ -177,7 +180,7 @@ func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 		case q.Kind == question.Ask && asked && (hasFiles(r) || m.Edits != ""):
 			return decision{question.Refused, turn.ResultOther, by, -1}, true
 		case q.Kind == question.Ask && asked:
-			return decision{question.Answered, chosen(q, m.Text), by, i}, true
+			return decision{question.Answered, ChosenAnswer(q, m.Text), by, i}, true
 		case q.Kind == question.Approve && asked && m.Role.AtLeast(q.Least):
 			return decision{question.Refused, turn.ResultOther, by, -1}, true
 		}
@@ -191,9 +194,9 @@ func decides(q *question.Question, r bus.Received) bool {
 	return ok
 }
 
-// chosen returns the option that text names by its number or its words, else text as the user's
+// Chosen returns the option that text names by its number or its words, else text as the user's
 // own words.
-func chosen(q *question.Question, text string) string {
+func ChosenAnswer(q *question.Question, text string) string {
 	text = strings.TrimSpace(text)
 	if n, err := strconv.Atoi(strings.TrimSuffix(text, ".")); err == nil &&
 		n >= 1 && n <= len(q.Options) {

@@ -1,4 +1,4 @@
-package agent
+package pool
 
 import (
 	"slices"
@@ -12,7 +12,7 @@ import (
 
 // endOwn ends the running turn only if nobody but the sender has written to it, and discards only
 // what the sender has sent.
-func (s *stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
+func (s *Stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
 	own := func(r bus.Received) bool {
 		m := r.Message
 		return m.Origin.Kind == bus.Person && m.Sender.ID == s.by.Sender.ID
@@ -49,7 +49,7 @@ func (s *stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
 
 // waitingOwn returns what waits in the session and is own. A batch that is being claimed becomes a
 // turn as a whole: it counts if all of it is own, and no turn runs that it would steer.
-func (s *stopping) waitingOwn(
+func (s *Stopping) waitingOwn(
 	idle bool, own func(bus.Received) bool, all func([]bus.Received) bool,
 ) (list []bus.Received) {
 	if idle && all(s.becoming) {
@@ -64,16 +64,16 @@ func (s *stopping) waitingOwn(
 }
 
 // cancelOwn forgets what was dropped, and ends the worker's turn if it has ended.
-func (st *stopper) cancelOwn(key session.Key, dropped []bus.Received, ends bool) {
+func (st *Stopper) cancelOwn(key session.Key, dropped []bus.Received, ends bool) {
 	gone := func(r bus.Received) bool {
 		return slices.ContainsFunc(dropped, func(x bus.Received) bool { return x.Seq == r.Seq })
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
+	st.Mu.Lock()
+	defer st.Mu.Unlock()
 	if p, ok := st.suspended[key]; ok {
 		p.waiting = slices.DeleteFunc(slices.Clone(p.waiting), gone)
 		if ends {
-			st.due(key)
+			st.markDue(key)
 		}
 	}
 	if w, ok := st.workers[key]; ok {

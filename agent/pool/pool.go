@@ -1,0 +1,390 @@
+// Package pool has the sessions in which something is under way. A session has a worker while
+// messages of it wait or a turn of it runs. A turn that waits for somebody is suspended: then its
+// session has no worker, but a place in memory, until the question is decided.
+//
+// So many workers run at once as the slots for model calls allow; the others wait to be admitted.
+// What an earlier process has left is resumed, and what may have ended that process is tried alone
+// first. Commands stop sessions by a [Stopper].
+package pool
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"gateway/agent/question"
+	"gateway/agent/turn"
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// A Pool has the sessions in which something is under way: a worker for each, or the place of a
+// turn that waits. Its methods may be called concurrently.
+type Pool struct {
+	choices
+	signals
+	tables
+	life *store.Life
+
+	Lease store.Lease    // under which turns are written; set before Resume
+	wg    sync.WaitGroup // of the workers
+	tried map[int64]bool // messages that Resume handed out; only the dispatching goroutine uses it
+
+	Mu         sync.Mutex                     // while it is held no session changes
+	workers    map[session.Key]*worker        // a key is there while its worker runs, or waits to
+	unadmitted []*worker                      // those that wait to be admitted, in their order
+	running    int                            // workers that are admitted
+	suspended  map[session.Key]*suspended     // of the sessions whose turn waits; without a worker
+	dueKeys    []session.Key                  // of suspended ones that are to be looked at
+	tasks      map[session.Key]int            // sub-agents that work, by their parent
+	queued     map[session.Key][]bus.Received // tasks that are held back, likewise
+}
+
+// New returns a Pool without sessions.
+func New(env *turn.Env, life *store.Life, s Snapshot) *Pool {
+	pl := &Pool{
+		signals:   signals{fatal: make(chan error, 1), due: make(chan struct{}, 1)},
+		tables:    tables{env: env},
+		life:      life,
+		workers:   make(map[session.Key]*worker),
+		suspended: make(map[session.Key]*suspended),
+		tasks:     make(map[session.Key]int),
+		queued:    make(map[session.Key][]bus.Received),
+	}
+	pl.modes, pl.models = make(map[session.Key]Mode), make(map[session.Key]string)
+	pl.Set(s)
+	return pl
+}
+
+// Wait waits for the workers.
+func (pl *Pool) Wait() { pl.wg.Wait() }
+
+// Tried reports whether Resume has handed out a message.
+func (pl *Pool) Tried(seq int64) bool { return pl.tried[seq] }
+
+// Counts say what is in memory.
+type Counts struct {
+	Workers   int // sessions with a worker
+	Suspended int // sessions whose turn waits for somebody
+	Parents   int // sessions with sub-agents that work
+	HeldBack  int // sessions with sub-agents that wait for others
+}
+
+// Counts returns what is in memory.
+func (pl *Pool) Counts() Counts {
+	pl.Mu.Lock()
+	defer pl.Mu.Unlock()
+	return Counts{len(pl.workers), len(pl.suspended), len(pl.tasks), len(pl.queued)}
+}
+
+// MarkDue has ReviewDue look at a session.
+func (pl *Pool) MarkDue(key session.Key) {
+	pl.Mu.Lock()
+	defer pl.Mu.Unlock()
+	pl.markDue(key)
+}
+
+// However many people write at once, so many sessions work at a time: see [turn.SessionsPerSlot].
+// The others wait for their turn in the order in which they came, and take no more memory than
+// their messages do.
+
+// start adds w as the worker of key, and runs it once it is admitted. pl.Mu is held.
+func (pl *Pool) start(work context.Context, key session.Key, w *worker) {
+	w.pool, w.key, w.wake = pl, key, make(chan struct{}, 1)
+	pl.workers[key] = w
+	if parent := key.Parent(); parent != "" {
+		pl.tasks[parent]++
+	}
+	pl.unadmitted = append(pl.unadmitted, w)
+	pl.admit(work)
+}
+
+// admit runs the workers for which there is room. pl.Mu is held.
+func (pl *Pool) admit(work context.Context) {
+	most := turn.SessionsPerSlot * cap(pl.env.Calls.Slots)
+	for len(pl.unadmitted) > 0 && pl.running < most && !pl.env.IsDraining() {
+		w := pl.unadmitted[0]
+		pl.unadmitted[0] = nil
+		pl.unadmitted = pl.unadmitted[1:]
+		pl.running++
+		pl.wg.Go(func() {
+			defer pl.ended(work, w)
+			if err := w.run(work); err != nil {
+				pl.Fail(err)
+			}
+		})
+	}
+}
+
+// ended notes that w works no more, and admits others.
+func (pl *Pool) ended(work context.Context, w *worker) {
+	pl.Mu.Lock()
+	defer pl.Mu.Unlock()
+	w.prove(true)
+	pl.running--
+	pl.taskEnded(work, w.key)
+	pl.admit(work)
+}
+
+// HandOverUnadmitted leaves the turns that were not even resumed to the next process. Nobody admits
+// any more.
+func (pl *Pool) HandOverUnadmitted(ctx context.Context) error {
+	return pl.env.DB.Tx(ctx, func(tx *store.Tx) error {
+		for _, w := range pl.unadmitted {
+			if w.resume == nil {
+				continue
+			}
+			if err := pl.sessions.HandOver(tx, w.resume); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// holdBack reports whether the task r has to wait, because enough sub-agents of its session work.
+// pl.Mu is held.
+func (pl *Pool) holdBack(key session.Key, r bus.Received) bool {
+	parent := key.Parent()
+	if parent == "" || pl.tasks[parent] < turn.MaxTasks {
+		return false
+	}
+	pl.queued[parent] = append(pl.queued[parent], r)
+	return true
+}
+
+// taskEnded counts that a sub-agent works no more, and lets the next one begin. pl.Mu is held.
+func (pl *Pool) taskEnded(work context.Context, key session.Key) {
+	parent := key.Parent()
+	if parent == "" {
+		return
+	}
+	if pl.tasks[parent]--; pl.tasks[parent] <= 0 {
+		delete(pl.tasks, parent)
+	}
+	queue := pl.queued[parent]
+	if len(queue) == 0 || pl.env.IsDraining() {
+		return
+	}
+	if pl.queued[parent] = queue[1:]; len(queue) == 1 {
+		delete(pl.queued, parent)
+	}
+	next := queue[0]
+	pl.start(work, session.Of(next.Message), &worker{waiting: []bus.Received{next}})
+}
+
+// suspendAgain parks the turns that wait, and returns the others.
+func (pl *Pool) suspendAgain(
+	turns []session.Turn, waits map[int64]question.Question,
+) []session.Turn {
+	pl.Mu.Lock()
+	defer pl.Mu.Unlock()
+	return slices.DeleteFunc(turns, func(t session.Turn) bool {
+		q, ok := waits[t.ID]
+		if ok {
+			pl.suspended[t.Session] = &suspended{turn: t, question: q}
+		}
+		return ok
+	})
+}
+
+// suspend takes the place of w, whose turn waits from now on.
+func (pl *Pool) suspend(w *worker, o *turn.Outcome) {
+	pl.Mu.Lock()
+	defer pl.Mu.Unlock()
+	delete(pl.workers, w.key)
+	pl.suspended[w.key] = &suspended{turn: o.Turn, question: o.Question, waiting: w.waiting,
+		told: w.told, deferred: w.deferred, answers: o.Answers}
+	w.waiting, w.suspended = nil, true
+	pl.markDue(w.key) // its question may be decided by now, or by what waits
+}
+
+// markDue lets the dispatching goroutine look at a suspended turn soon. pl.Mu is held.
+func (pl *Pool) markDue(key session.Key) {
+	pl.dueKeys = append(pl.dueKeys, key)
+	pl.ring()
+}
+
+// Pending returns the messages of a session that no turn has taken yet. Only the goroutine that
+// hands messages out adds to them, so that for it they are all there are.
+func (pl *Pool) Pending(key session.Key) []bus.Received {
+	pl.Mu.Lock()
+	defer pl.Mu.Unlock()
+	return pl.pendingLocked(key)
+}
+
+// pendingLocked is pending while pl.Mu is held.
+func (pl *Pool) pendingLocked(key session.Key) []bus.Received {
+	if p, ok := pl.suspended[key]; ok {
+		return p.waiting
+	}
+	if w, ok := pl.workers[key]; ok {
+		return slices.Concat(w.claiming, w.waiting)
+	}
+	return nil
+}
+
+// below returns the sessions that work for a session: those of its sub-agents and, if jobs is set,
+// those of jobs and hooks. pl.Mu is held.
+func (pl *Pool) below(key session.Key, jobs bool) (list []session.Key) {
+	wanted := func(k session.Key) bool {
+		return k.Below(key) && (jobs || k.Background() == key.Background())
+	}
+	for k := range pl.workers {
+		if wanted(k) {
+			list = append(list, k)
+		}
+	}
+	for k := range pl.suspended {
+		if wanted(k) {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// Held returns the messages that somebody has, and the sessions in which somebody works or waits.
+// From then on sessions take what they had no room for.
+func (pl *Pool) Held() (messages map[int64]bool, sessions map[session.Key]bool) {
+	messages, sessions = make(map[int64]bool), make(map[session.Key]bool)
+	add := func(list []bus.Received) {
+		for _, r := range list {
+			messages[r.Seq] = true
+		}
+	}
+	pl.Mu.Lock()
+	defer pl.Mu.Unlock()
+	for key, w := range pl.workers {
+		sessions[key], w.deferred = true, false
+		add(w.claiming)
+		add(w.waiting)
+	}
+	for key, p := range pl.suspended {
+		sessions[key], p.deferred = true, false
+		add(p.waiting)
+	}
+	for _, list := range pl.queued {
+		add(list)
+	}
+	return messages, sessions
+}
+
+// Serves reports whether d works in a session, or knows why it does not: its turn waits for
+// somebody, or other sub-agents come first.
+func (pl *Pool) Serves(key session.Key) bool {
+	pl.Mu.Lock()
+	defer pl.Mu.Unlock()
+	_, works := pl.workers[key]
+	_, waits := pl.suspended[key]
+	return works || waits || len(pl.queued[key.Parent()]) > 0
+}
+
+// Resume starts a worker for each turn that an earlier process has left, and takes over what waits
+// for somebody. What may have ended that process is tried first, alone. Lease must be set.
+func (pl *Pool) Resume(ctx, work context.Context) error {
+	if err := pl.choices.load(pl.env.DB.Read(work)); err != nil {
+		return err
+	}
+	waits, err := pl.waits(work)
+	if err != nil {
+		return err
+	}
+	turns, err := pl.runningTurns(work)
+	if err != nil {
+		return err
+	}
+	turns = pl.suspendAgain(turns, waits)
+	pr := &probation{Pool: pl}
+	err = pl.env.DB.Tx(ctx, func(tx *store.Tx) error { return pr.blame(tx, turns) })
+	if err == nil {
+		turns, err = pr.tryAlone(ctx, work, turns)
+	}
+	if err != nil {
+		return err
+	}
+	for i := range turns {
+		pl.env.Logger.InfoContext(ctx, "turn resumed", "session", turns[i].Session,
+			"turn", turns[i].ID, "attempt", turns[i].Attempts)
+		pl.ResumeTurn(work, &turns[i])
+	}
+	return nil
+}
+
+// ResumeTurn starts a worker that first finishes a turn.
+func (pl *Pool) ResumeTurn(work context.Context, t *session.Turn) {
+	pl.Mu.Lock()
+	defer pl.Mu.Unlock()
+	// Until it is known whether the turn is one by itself it is taken to be one.
+	pl.start(work, t.Session, &worker{resume: t, alone: true})
+}
+
+// Enqueue gives r to the worker of its session, which it starts if there is none. It reports
+// whether the session is full, because bound messages wait there already, and whether to tell the
+// sender: only the first time.
+func (pl *Pool) Enqueue(
+	ctx, work context.Context, r bus.Received, bound int,
+) (full, tell bool, err error) {
+	key := session.Of(r.Message)
+	person := r.Message.Origin.Kind == bus.Person
+	pl.Mu.Lock()
+	if p, ok := pl.suspended[key]; ok && r.Message.Origin.Run != 0 {
+		// What is due does not wait until somebody has answered the question of p.
+		key = session.RunKey(key, r.Message.Origin.Run)
+	} else if ok {
+		if !person && !decides(&p.question, r) && isFull(p.waiting, &p.deferred) {
+			pl.Mu.Unlock()
+			return false, false, nil
+		}
+		if len(p.waiting) < bound || !person || decides(&p.question, r) {
+			p.waiting, p.told = append(p.waiting, r), false
+			pl.Mu.Unlock()
+			return false, false, review{pl}.run(ctx, work, key)
+		}
+		tell = !p.told
+		p.told = true
+		pl.Mu.Unlock()
+		return true, tell, nil
+	}
+	w, ok := pl.workers[key]
+	if !ok && pl.holdBack(key, r) {
+		pl.Mu.Unlock()
+		return false, false, nil
+	}
+	if !ok {
+		pl.start(work, key, &worker{waiting: []bus.Received{r}, arrived: pl.env.Now()})
+		pl.Mu.Unlock()
+		return false, false, nil
+	}
+	if !person && isFull(w.waiting, &w.deferred) {
+		pl.Mu.Unlock()
+		return false, false, nil
+	}
+	if len(w.waiting) < bound || !person {
+		w.waiting = append(w.waiting, r)
+		w.arrived = pl.env.Now()
+		w.told = false
+		if pl.Mode(key) == Interrupt && w.cancel != nil && !w.alone && person &&
+			!slices.ContainsFunc(w.waiting, w.isOther) { // nobody ends what others have asked for
+			w.cancel(turn.ErrInterrupted)
+		}
+		w.ring()
+		pl.Mu.Unlock()
+		return false, false, nil
+	}
+	tell = !w.told
+	w.told = true
+	pl.Mu.Unlock()
+	return true, tell, nil
+}
+
+// MaxOwn is how many messages of a session wait in memory when one more comes that no person wrote.
+const MaxOwn = 100
+
+// isFull reports whether a message that the agent writes to itself stays in the inbox: too many
+// wait in memory, or an earlier one stays there already, as deferred says. [Dispatcher.heal] hands
+// them out once there is room.
+func isFull(waiting []bus.Received, deferred *bool) bool {
+	*deferred = *deferred || len(waiting) >= MaxOwn
+	return *deferred
+}
