@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,13 @@ func NamesOwner(cfg *config.Config) bool {
 		}
 	}
 	return false
+}
+
+// IsListedOwner reports whether the configuration makes somebody an owner, whatever role the
+// database has: those in owners, and whoever sits at the terminal.
+func IsListedOwner(cfg *config.Config, account, sender string) bool {
+	c, ok := cfg.Channels[account]
+	return ok && c.Enabled && slices.Contains(newPolicy(c).Owners, sender)
 }
 
 // accessCommands are the commands about who may speak. changed is called after each of them that

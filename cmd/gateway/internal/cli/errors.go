@@ -15,8 +15,11 @@ import (
 // errNoData reports a home in which no gateway has run yet.
 var errNoData = errors.New("no data")
 
-var missingFlag = regexp.MustCompile(
-	`^at least one of the flags in the group \[(.*)\] is required`)
+// What the library says of flags that are missing.
+var (
+	missingFlag   = regexp.MustCompile(`^at least one of the flags in the group \[(.*)\] is required`)
+	requiredFlags = regexp.MustCompile(`^required flag\(s\) "(.*)" not set`)
+)
 
 // usage returns err, or, if it is an error of the library that reads the command line, a
 // [app.UsageError] in plain words.
@@ -27,6 +30,9 @@ func usage(err error) error {
 	if m := missingFlag.FindStringSubmatch(err.Error()); m != nil {
 		return app.BadUsage(fmt.Errorf("want one of --%s",
 			strings.Join(strings.Fields(m[1]), ", --")))
+	}
+	if m := requiredFlags.FindStringSubmatch(err.Error()); m != nil {
+		return app.BadUsage(fmt.Errorf("want --%s", strings.ReplaceAll(m[1], `", "`, " and --")))
 	}
 	return err
 }

@@ -32,7 +32,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 				if err := wantKnown(cmd.Context(), r); err != nil {
 					return err
 				}
-				owner, err := lastOwner(r.db.Read(cmd.Context()), r.scope.Person())
+				owner, err := lastOwner(r.db.Read(cmd.Context()), r)
 				if err != nil {
 					return err
 				}
@@ -58,13 +58,13 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 	return cmd
 }
 
-// lastOwner says so if a person is the only owner in the database, and returns "" otherwise.
-func lastOwner(q store.Queryer, person int64) (string, error) {
+// lastOwner says so if the person of a scope is the only owner, and returns "" otherwise.
+func lastOwner(q store.Queryer, r remembrance) (string, error) {
 	list, err := gate.People{}.List(q)
-	owns, others := false, false
+	owns, others := false, app.NamesOwner(r.cfg)
 	for _, p := range list {
 		if p.Role == bus.Owner {
-			owns, others = owns || p.ID == person, others || p.ID != person
+			owns, others = owns || p.ID == r.scope.Person(), others || p.ID != r.scope.Person()
 		}
 	}
 	if err != nil || !owns || others {

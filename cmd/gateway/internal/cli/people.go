@@ -30,6 +30,10 @@ func peopleListCommand(load app.Loader) *cobra.Command {
 		Short: "List people, and strangers who wait for approval",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
 			return withData(cmd.Context(), load, func(db *store.DB) error {
 				pending, err := gate.People{}.Pending(db.Read(cmd.Context()), time.Now())
 				if err != nil {
@@ -49,6 +53,9 @@ func peopleListCommand(load app.Loader) *cobra.Command {
 						"asks, code " + p.Code})
 				}
 				for _, p := range known {
+					if app.IsListedOwner(cfg, p.Account, p.Sender) {
+						p.Role = bus.Owner
+					}
 					rows = append(rows, []any{p.ID, excerpt(p.Name), p.Account, p.Sender, p.Role})
 				}
 				for _, d := range denied {
