@@ -154,7 +154,7 @@ func (f *File) add(sum hash.Hash, in folder, left *int64) error {
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return errors.Join(err, fmt.Errorf("%s is no file any more", f.Name))
+		return errors.Join(err, fmt.Errorf("%s is not a file any more", f.Name))
 	}
 	content := sha256.New()
 	head := &bytes.Buffer{}

@@ -96,7 +96,7 @@ func openSkills(root *os.Root, name string) (*os.Root, fs.FileInfo, error) {
 		case err != nil:
 			return nil, nil, err
 		case !info.IsDir():
-			return nil, nil, fmt.Errorf("%s is no folder", dir)
+			return nil, nil, fmt.Errorf("%s is not a folder", dir)
 		}
 	}
 	folder, err := root.OpenRoot(name)
@@ -290,7 +290,7 @@ func (b *cachedSkill) readFile(root *os.Root, name, path string, now time.Time) 
 }
 
 var (
-	errNoFile  = errors.New("it is no file")
+	errNoFile  = errors.New("it is not a file")
 	errTooLong = fmt.Errorf("it is larger than %d KB", maxFile>>10)
 )
 
@@ -362,7 +362,7 @@ func reason(err error) string {
 	case errors.Is(err, fs.ErrPermission):
 		return "it may not be read"
 	case errors.Is(err, syscall.ENOTDIR):
-		return "its folder is no folder"
+		return "its folder is not a folder"
 	case strings.Contains(err.Error(), "escapes"): // the os package has no name for this error
 		return "it is a link that leads out of the folder of skills"
 	}

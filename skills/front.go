@@ -42,7 +42,7 @@ func (d *document) readFront(text string) {
 			d.problem = "its front matter can't be read: " + clip(oneLine(err.Error()), 200)
 			return
 		}
-		d.remark("its front matter is no YAML and was read as it is meant: %s",
+		d.remark("its front matter is not YAML and was read as it is meant: %s",
 			clip(oneLine(err.Error()), 200))
 		root = mended
 	}
@@ -129,7 +129,7 @@ func (d *document) take(list *[]string, what string, n *yaml.Node) {
 	case n.Kind == yaml.SequenceNode:
 		for _, item := range n.Content {
 			if item = target(item); item == nil || item.Kind != yaml.ScalarNode {
-				d.remark("%s has an entry that is no text; it doesn't count", what)
+				d.remark("%s has an entry that is not text; it doesn't count", what)
 			} else if text := scalar(item); text != "" {
 				found = append(found, text)
 			}
@@ -204,7 +204,7 @@ func (d *document) text(f map[string]*yaml.Node, key string) string {
 		}
 		return strings.Join(parts, ", ")
 	}
-	d.remark("%s is no text; it doesn't count", key)
+	d.remark("%s is not text; it doesn't count", key)
 	return ""
 }
 

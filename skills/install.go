@@ -140,7 +140,7 @@ func (l *Library) Install(dir string, force bool) (Package, error) {
 func (l *Library) put(skillsDir, from *os.Root, p Package, force bool) (Package, error) {
 	name := p.Skill.Folder
 	if !harmless(name) || !honest(name) {
-		return p, fmt.Errorf("%q is no name for its folder", shown(name))
+		return p, fmt.Errorf("%q is not a name for its folder", shown(name))
 	}
 	if isIn(skillsDir, name, from) {
 		return p, nil
@@ -224,7 +224,7 @@ func copyFile(to, from *os.Root, f File, left *int64) error {
 	}
 	defer in.Close()
 	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() {
-		return errors.Join(err, fmt.Errorf("%s is no file any more", f.Name))
+		return errors.Join(err, fmt.Errorf("%s is not a file any more", f.Name))
 	}
 	mode := fs.FileMode(0o600)
 	if f.run {

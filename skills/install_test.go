@@ -153,7 +153,7 @@ func TestInstallRefuses(t *testing.T) {
 		spoil func(t *testing.T, dir string)
 		want  string // in the trouble
 	}{
-		{"no file", map[string]string{"a": "b"}, nil, "no SKILL.md"},
+		{"not a file", map[string]string{"a": "b"}, nil, "no SKILL.md"},
 		{"broken", map[string]string{"SKILL.md": "---\n"}, nil, "never ended"},
 		{"link", map[string]string{"SKILL.md": good}, func(t *testing.T, dir string) {
 			check(t, os.Symlink("/etc/passwd", filepath.Join(dir, "passwd")))
@@ -172,7 +172,7 @@ func TestInstallRefuses(t *testing.T) {
 		}, "a pipe"},
 		{"pipe as file", map[string]string{"x": "y"}, func(t *testing.T, dir string) {
 			makePipe(t, filepath.Join(dir, "SKILL.md"))
-		}, "no file"},
+		}, "not a file"},
 		{"backslash", map[string]string{"SKILL.md": good, `..\x`: "y"}, nil, "name"},
 		{"colon", map[string]string{"SKILL.md": good, "a:b": "y"}, nil, "name"},
 		{"control", map[string]string{"SKILL.md": good, "a\x1b[31mb": "y"}, nil, "name"},

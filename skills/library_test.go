@@ -284,7 +284,7 @@ func TestOddFiles(t *testing.T) {
 	makePipe(t, filepath.Join(dir, "pipe", "SKILL.md"))
 	want := map[string]string{ // a part of the problem, by folder
 		"good": "", "lower": "", "title": "", "path": "", "a\u202eb": "", "\x1b[31m": "can be said",
-		"without": "no SKILL.md", "folder": "no file", "huge": "larger than", "pipe": "no file",
+		"without": "no SKILL.md", "folder": "not a file", "huge": "larger than", "pipe": "not a file",
 		"link-out": "leads out", "folder-out": "leads out", "link-file": "leads nowhere",
 		"link-in": "another skill", "linked": "another skill", "link-loop": "",
 	}
@@ -440,7 +440,7 @@ func TestFolderOfSkills(t *testing.T) {
 	f := newFixture(t, Options{})
 	put(t, "x", f.workspace, "skills")
 	for range 3 {
-		if got := len(f.List("")); got != 7 || strings.Count(f.log.String(), "no folder") != 1 {
+		if got := len(f.List("")); got != 7 || strings.Count(f.log.String(), "not a folder") != 1 {
 			t.Errorf("%d skills, log %s", got, f.log)
 		}
 	}

@@ -103,7 +103,7 @@ func (d *document) decode(data []byte) string {
 		d.problem = "it is written in UTF-16: save it as UTF-8"
 		return ""
 	case bytes.IndexByte(data, 0) >= 0:
-		d.problem = "it is no text"
+		d.problem = "it is not text"
 		return ""
 	}
 	data = bytes.TrimPrefix(data, byteOrderMark)

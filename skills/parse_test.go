@@ -60,7 +60,7 @@ var oddCorpus = []struct {
 	{"half written", "---\nname: a\ndescr", document{}, "", "never ended"},
 	{"empty", "", document{}, "", "empty"},
 	{"blank", " \r\n\t\n", document{}, "", "empty"},
-	{"no text", "---\nname: a\ndescription: d\n---\n", document{name: "a", description: "d"},
+	{"not text", "---\nname: a\ndescription: d\n---\n", document{name: "a", description: "d"},
 		"no text besides", ""},
 	{"one-line JSON", `---
 name: a
@@ -141,7 +141,7 @@ b`, document{name: "a", description: "d", always: true, body: "b", requires: Req
 	{"entries that are no text",
 		"---\nname: a\ndescription: d\nrequires: {bins: [gh, [x], 7]}\n---\nb",
 		document{name: "a", description: "d", body: "b",
-			requires: Requires{Bins: []string{"gh", "7"}}}, "no text", ""},
+			requires: Requires{Bins: []string{"gh", "7"}}}, "not text", ""},
 	{"a colon", "---\nname: a\ndescription: Use when: always, see http://x # no comment\n---\nb",
 		document{name: "a", body: "b",
 			description: "Use when: always, see http://x # no comment"}, "read as it is meant", ""},
@@ -169,7 +169,7 @@ b`, document{name: "a", description: "d", always: true, body: "b", requires: Req
 	{"description is a list", "---\nname: a\ndescription: [one, two]\n---\nb",
 		document{name: "a", description: "one, two", body: "b"}, "", ""},
 	{"description is a mapping", "---\nname: a\ndescription: {one: two}\n---\nText.",
-		document{name: "a", description: "Text.", body: "Text."}, "description is no text", ""},
+		document{name: "a", description: "Text.", body: "Text."}, "description is not text", ""},
 	{"name is a number", "---\nname: 007\ndescription: d\n---\nb",
 		document{name: "007", description: "d", body: "b"}, "", ""},
 	{"anchors", "---\nname: &n a\ndescription: *n\n---\nb",
@@ -188,7 +188,7 @@ b`, document{name: "a", description: "d", always: true, body: "b", requires: Req
 	{"a text", "---\nhello\n---\nb", document{}, "", "no keys"},
 	{"no YAML at all", "---\n}{ : ]\n\x01\n---\nb", document{}, "", "can't be read"},
 	{"UTF-16", "\xFF\xFE-\x00-\x00-\x00", document{}, "", "UTF-16"},
-	{"NUL", "---\nname: a\x00\n---\n", document{}, "", "no text"},
+	{"NUL", "---\nname: a\x00\n---\n", document{}, "", "not text"},
 	{"Latin-1", "---\nname: a\ndescription: caf\xe9\n---\nb",
 		document{name: "a", description: "caf\uFFFD", body: "b"}, "not all UTF-8", ""},
 	{"what doesn't show", "---\nname: a\ndescription: \"one\\u202Etwo\\u200Bthree\\tfour\\e[31m\\n" +

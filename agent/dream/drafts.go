@@ -50,7 +50,7 @@ func (r *run) openDrafts(ctx context.Context) *drafts {
 				"document", name, "err", err)
 			s.problem = "it can't be read"
 		case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-			s.problem = "it is no text"
+			s.problem = "it is not text"
 		case len(text) > 2*r.opts.MaxDocument:
 			s.problem = fmt.Sprintf("it has %d bytes, somebody must shorten it by hand", len(text))
 		}

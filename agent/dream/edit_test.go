@@ -20,7 +20,7 @@ func newDrafts(user string, limit int) *drafts {
 		byName: map[string]*draft{
 			"USER.md":   newDraft("USER.md", user, "h"),
 			"MEMORY.md": newDraft("MEMORY.md", "", ""),
-			"SOUL.md":   {file: file{Name: "SOUL.md"}, problem: "it is no text"},
+			"SOUL.md":   {file: file{Name: "SOUL.md"}, problem: "it is not text"},
 		},
 		limit: limit, day: "2026-11-21",
 		allowed: []string{"report", "known", "second", "third"}, exist: []string{"known"},

@@ -44,7 +44,7 @@ func parse(rawURL string) (*url.URL, error) {
 		return nil, fmt.Errorf("the URL has more than %d bytes", maxURL)
 	}
 	if !utf8.ValidString(rawURL) {
-		return nil, errors.New("the URL is not a valid one: it is no UTF-8")
+		return nil, errors.New("the URL is not a valid one: it is not UTF-8")
 	}
 	for _, r := range rawURL {
 		if r <= ' ' || r == 0x7f || r == '\\' {

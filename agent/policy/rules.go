@@ -133,7 +133,7 @@ func ParseCommand(s string, v Decision) (Command, error) {
 	}
 	for _, w := range words {
 		if _, err := path.Match(w, ""); err != nil {
-			return Command{}, fmt.Errorf("%q is no pattern", w)
+			return Command{}, fmt.Errorf("%q is not a pattern", w)
 		}
 	}
 	return Command{words, v}, nil

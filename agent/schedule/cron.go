@@ -29,7 +29,7 @@ func ParseCron(expr string, loc *time.Location) (When, error) {
 	}
 	p, err := compile(expr)
 	if err != nil {
-		return When{}, fmt.Errorf("%q is no cron expression: %w", expr, err)
+		return When{}, fmt.Errorf("%q is not a cron expression: %w", expr, err)
 	}
 	// All that can come at all comes in the 100 years before the last one.
 	if _, ok := p.next(time.Date(lastYear-100, 1, 1, 0, 0, 0, 0, time.UTC)); !ok {

@@ -215,15 +215,15 @@ func TestLimits(t *testing.T) {
 		job  *Job
 		want string
 	}{
-		"text":      {job(" \n", once), "the text is empty"},
-		"long text": {job(strings.Repeat("x", maxText+1), once), "8001 bytes"},
-		"no time":   {job("x", When{}), "has no time"},
-		"interval":  {job("x", w.every("59m")), "too often"},
-		"cron":      {job("x", w.cron("0,30 9 * * *")), "too often"},
-		"name":      {&Job{Name: strings.Repeat("ä", 65), Text: "x", When: once}, "65 characters"},
-		"line":      {&Job{Name: "a\nb", Text: "x", When: once}, "one line"},
-		"past":      {job("x", When{at: 1}), "is over"},
-		"zone":      {job("x", once.In(time.FixedZone("Mars", 60))), "has no name"},
+		"text":       {job(" \n", once), "the text is empty"},
+		"long text":  {job(strings.Repeat("x", maxText+1), once), "8001 bytes"},
+		"not a time": {job("x", When{}), "has no time"},
+		"interval":   {job("x", w.every("59m")), "too often"},
+		"cron":       {job("x", w.cron("0,30 9 * * *")), "too often"},
+		"name":       {&Job{Name: strings.Repeat("ä", 65), Text: "x", When: once}, "65 characters"},
+		"line":       {&Job{Name: "a\nb", Text: "x", When: once}, "one line"},
+		"past":       {job("x", When{at: 1}), "is over"},
+		"zone":       {job("x", once.In(time.FixedZone("Mars", 60))), "has no name"},
 	} {
 		err := try(test.job)
 		_, ok := errors.AsType[*RefusedError](err)

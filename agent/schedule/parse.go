@@ -39,7 +39,7 @@ var units = map[byte]time.Duration{'w': 7 * 24 * time.Hour, 'd': 24 * time.Hour,
 // parseSpan reads a duration such as 90m, "1h 30m" or "2 days".
 func parseSpan(text string) (time.Duration, error) {
 	if !spanWhole.MatchString(text) {
-		return 0, fmt.Errorf("%q is no length of time: want one such as 90m, 1h30m, 1d or 2w",
+		return 0, fmt.Errorf("%q is not a length of time: want one such as 90m, 1h30m, 1d or 2w",
 			clip(text, 40))
 	}
 	var sum time.Duration
@@ -84,7 +84,7 @@ func ParseAt(text string, now time.Time, loc *time.Location) (When, error) {
 	t, err := parseTime(text, now)
 	switch {
 	case err != nil:
-		return When{}, fmt.Errorf("%q is no time: %w", clip(text, 60), err)
+		return When{}, fmt.Errorf("%q is not a time: %w", clip(text, 60), err)
 	case !t.After(now):
 		return When{}, fmt.Errorf("%s is over: it is %s now", t.In(loc).Format(shown),
 			now.Format(shown))

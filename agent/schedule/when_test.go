@@ -248,10 +248,10 @@ func TestEvery(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"59s": "too often", "0m": "too often", "": "no length", "5": "no length",
-		"1.5h": "no length",
-		"-5m":  "no length", "99999w": "10 years", "3650d 3650d": "10 years", "m": "no length",
-		"999999999w 999999999w 999999999w": "10 years", "5mm": "no length",
+		"59s": "too often", "0m": "too often", "": "not a length", "5": "not a length",
+		"1.5h": "not a length",
+		"-5m":  "not a length", "99999w": "10 years", "3650d 3650d": "10 years", "m": "not a length",
+		"999999999w 999999999w 999999999w": "10 years", "5mm": "not a length",
 	} {
 		if w, err := ParseEvery(text, anchor, time.Minute); err == nil ||
 			!strings.Contains(err.Error(), want) {
@@ -301,8 +301,8 @@ func TestAt(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"": "no time", "soon": "no time", "2026-11-22": "no time", "25:00": "no such time",
-		"9:60": "no such time", "13pm": "no such time", "0am": "no such time", "9": "no time",
+		"": "not a time", "soon": "not a time", "2026-11-22": "not a time", "25:00": "no such time",
+		"9:60": "no such time", "13pm": "no such time", "0am": "no such time", "9": "not a time",
 		"2026-02-30 09:00": "no such date", "2026-11-20 09:00": "is over", "today 9:00": "is over",
 		"in 0m": "is over", "2101-01-01 00:00": "2101", "in 9999999w": "10 years",
 		"2026-11-22 24:00": "no such date", "1960-01-01 00:00": "is over",

@@ -117,7 +117,7 @@ func New(name, token string, opts *Options) *Channel {
 func parseBase(base string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(base, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return &url.URL{Scheme: "http", Host: "invalid."}, errors.New("api_url is no valid address")
+		return &url.URL{Scheme: "http", Host: "invalid."}, errors.New("api_url is not a valid address")
 	}
 	return u, nil
 }

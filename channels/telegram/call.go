@@ -61,7 +61,7 @@ func (c *Channel) call(
 		return nil, answer
 	}
 	if !sent {
-		return nil, errors.New("api_url is no valid address") // err shows it with the token
+		return nil, errors.New("api_url is not a valid address") // err shows it with the token
 	}
 	return nil, fmt.Errorf("%w: garbled answer", channels.ErrUncertain)
 }

@@ -54,7 +54,7 @@ func (c *Channel) download(ctx context.Context, path string, w io.Writer) error 
 	address := c.base + "/file/bot" + c.api.Token + "/" + (&url.URL{Path: path}).EscapedPath()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return errors.New("api_url is no valid address") // err shows it with the token
+		return errors.New("api_url is not a valid address") // err shows it with the token
 	}
 	resp, err := c.transport.RoundTrip(r)
 	if err != nil {

@@ -78,7 +78,7 @@ func (c *Channel) getUpdates(ctx context.Context, cursor string) ([]json.RawMess
 	}
 	var updates []json.RawMessage
 	if err := json.Unmarshal(result, &updates); err != nil {
-		return nil, errors.New("the answer is no list of updates")
+		return nil, errors.New("the answer is not a list of updates")
 	}
 	return updates, nil
 }

@@ -108,7 +108,7 @@ func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) 
 func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) error {
 	message, ok := messageID(id)
 	if !ok {
-		return fmt.Errorf("telegram: react to %s in %s: %w: it is no message",
+		return fmt.Errorf("telegram: react to %s in %s: %w: it is not a message",
 			id, to, channels.ErrRefused)
 	}
 	type reaction struct {

@@ -55,7 +55,7 @@ func (c *Channel) upload(
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost,
 		c.base+"/bot"+c.api.Token+"/"+method, body)
 	if err != nil {
-		return nil, errors.New("api_url is no valid address") // err shows it with the token
+		return nil, errors.New("api_url is not a valid address") // err shows it with the token
 	}
 	r.ContentLength = body.left
 	r.Header.Set("Content-Type", body.kind)

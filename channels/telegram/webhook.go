@@ -50,7 +50,7 @@ func (h *Webhook) check() error {
 	u, err := url.Parse(h.URL)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return &channels.AccountError{Reason: "The URL of the Telegram webhook is no https address."}
+		return &channels.AccountError{Reason: "The URL of the Telegram webhook is not a https address."}
 	case h.Secret == "":
 		return &channels.AccountError{Reason: "The Telegram webhook has no secret, so anybody " +
 			"could write in the name of others. Set one, for example with \"openssl rand -hex 32\"."}

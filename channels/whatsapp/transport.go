@@ -41,7 +41,7 @@ func newWire(next http.RoundTripper, base string) (*wire, error) {
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" {
-		return nil, errors.New("whatsapp: api_url is no valid address")
+		return nil, errors.New("whatsapp: api_url is not a valid address")
 	}
 	w.base = u
 	return w, nil

@@ -72,7 +72,7 @@ func TestRead(t *testing.T) {
 		{"CRLF and a mark", "\ufeffa\r\nb\r\n", Doc{Text: "a\nb"}},
 		{"Latin-1", "caf\xe9", Doc{Text: "caf\ufffd"}},
 		{"UTF-16", "\xff\xfea\x00\n\x00b\x00", Doc{Text: "a\nb"}},
-		{"binary", "\x7fELF\x00\x01", Doc{Problem: "USER.md can't be read: it is no text"}},
+		{"binary", "\x7fELF\x00\x01", Doc{Problem: "USER.md can't be read: it is not text"}},
 		{"at the limit", strings.Repeat("x", 40), Doc{Text: strings.Repeat("x", 40)}},
 		{"long", strings.Repeat("0123456789\n", 5), Doc{
 			Text: "0123456789\n0123456789\n0123456789\n[… 22 more bytes of USER.md are left out: " +

@@ -58,7 +58,7 @@ func (d *Documents) place(k key) (root *os.Root, path string, err error) {
 	case root == nil:
 		return nil, "", errNone
 	case !filepath.IsLocal(filepath.FromSlash(k.name)):
-		return nil, "", fmt.Errorf("%q is no document's name", k.name)
+		return nil, "", fmt.Errorf("%q is not a document's name", k.name)
 	}
 	return root, path, nil
 }
@@ -178,7 +178,7 @@ var errTooLarge = fmt.Errorf("it is larger than %d bytes", maxFile)
 func wantFolder(root *os.Root, name string) error {
 	info, err := root.Lstat(name)
 	if err == nil && !info.IsDir() {
-		return errors.New("the folder of its scope is no folder")
+		return errors.New("the folder of its scope is not a folder")
 	}
 	return err
 }
@@ -193,7 +193,7 @@ func wantPlain(info fs.FileInfo, err error) error {
 	case info.Mode()&fs.ModeSymlink != 0:
 		return errors.New("it is a symbolic link, and these are not followed")
 	case !info.Mode().IsRegular():
-		return errors.New("it is no regular file")
+		return errors.New("it is not a regular file")
 	case info.Size() > maxFile:
 		return errTooLarge
 	}
@@ -205,7 +205,7 @@ func (d *Documents) parse(k key, data []byte) Doc {
 	doc := Doc{Name: k.name, Hash: Hash(string(data))}
 	text, ok := decode(data)
 	if !ok {
-		doc.Problem = k.name + " can't be read: it is no text"
+		doc.Problem = k.name + " can't be read: it is not text"
 		return doc
 	}
 	doc.Template = isTemplate(text)
@@ -288,7 +288,7 @@ func (d *Documents) Read(s memory.Scope, name string) (text, hash string, err er
 	case isNone(err):
 		return "", "", nil
 	case err == nil && (!utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0):
-		err = errors.New("it is no text in UTF-8")
+		err = errors.New("it is not text in UTF-8")
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("document: read %s: %w", name, err)

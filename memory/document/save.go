@@ -51,11 +51,11 @@ func checkSave(name, text string) error {
 	case slices.ContainsFunc(elements, odd),
 		len(elements) == 1 && !strings.HasSuffix(name, ".md"),
 		len(elements) > 1 && elements[0] != SkillsFolder:
-		return errors.New("it is no document's name")
+		return errors.New("it is not a document's name")
 	case len(text) > maxSave:
 		return fmt.Errorf("it has more than %d bytes", maxSave)
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-		return errors.New("it is no text in UTF-8")
+		return errors.New("it is not text in UTF-8")
 	}
 	return nil
 }

@@ -111,11 +111,11 @@ func readFile(root *os.Root, name string) (string, error) {
 		return "", err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return "", fmt.Errorf("it is no regular file of up to %d bytes", maxFile)
+		return "", fmt.Errorf("it is not a regular file of up to %d bytes", maxFile)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("it is no regular file of up to %d bytes", maxFile)
+		err = fmt.Errorf("it is not a regular file of up to %d bytes", maxFile)
 	}
 	return string(text), err
 }

@@ -65,7 +65,7 @@ func checkPattern(pattern string) error {
 		strings.Count(pattern, "*")+strings.Count(pattern, "{") > maxWildcard:
 		return errors.New("the pattern is too long; use several calls")
 	case !doublestar.ValidatePattern(pattern):
-		return fmt.Errorf("%q is no valid pattern: see to its brackets and braces", short(pattern))
+		return fmt.Errorf("%q is not a valid pattern: see to its brackets and braces", short(pattern))
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func TestGlob(t *testing.T) {
 			"src/deep/x_test.go\n\n(results 1 to 1 of 2; more with offset 1)"},
 		{"nothing", `pattern=*.zzz path=src`, "(nothing fits the pattern)"},
 		{"beyond", `pattern=*.go path=src offset=5`, "there are only 2 results"},
-		{"bad", `pattern=[`, "no valid pattern"},
+		{"bad", `pattern=[`, "not a valid pattern"},
 		{"empty", `pattern=`, "the pattern is empty"},
 		{"outside", `pattern=../**`, "outside the workspace"},
 		{"outside by link", `pattern=up/*`, "symbolic link that leads out"},

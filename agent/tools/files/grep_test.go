@@ -79,7 +79,7 @@ func TestGrep(t *testing.T) {
 func TestGrepRefused(t *testing.T) {
 	f := newTree(t)
 	for args, part := range map[string]string{
-		"pattern=(":                      "no regular expression that can be used: missing closing )",
+		"pattern=(":                      "not a regular expression that can be used: missing closing )",
 		"pattern=(?=x)":                  "no look-around",
 		"pattern=":                       "the pattern is empty",
 		`pattern=a\nb`:                   "set multiline",
@@ -88,7 +88,7 @@ func TestGrepRefused(t *testing.T) {
 		"pattern=x path=no":              "there is no",
 		"pattern=x path=..":              "outside the workspace",
 		"pattern=x path=out.go":          "symbolic link that leads out",
-		"pattern=x glob=[":               "no valid pattern",
+		"pattern=x glob=[":               "not a valid pattern",
 		"pattern=package offset=50":      "there are only",
 		"pattern=x offset=-1":            "negative",
 		"pattern=package offset=1000000": "too far",

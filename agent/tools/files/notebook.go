@@ -125,7 +125,7 @@ func parseNotebook(text string) (object, []object, error) {
 	}
 	var raw []json.RawMessage
 	if string(book.value("nbformat")) != "4" || json.Unmarshal(book.value("cells"), &raw) != nil {
-		return nil, nil, errors.New("it is no notebook of format 4")
+		return nil, nil, errors.New("it is not a notebook of format 4")
 	}
 	cells := make([]object, len(raw))
 	for i := range raw {

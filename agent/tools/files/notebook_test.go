@@ -122,7 +122,7 @@ func TestNotebookForms(t *testing.T) {
 		{"path=n.ipynb source=x", "cell is missing"},
 		{"path=n.ipynb source=x mode=insert", "cell_type is missing"},
 		{"path=n.ipynb source=x mode=change", "want replace, insert or delete"},
-		{"path=old.ipynb source=x cell=0", "no notebook of format 4"},
+		{"path=old.ipynb source=x cell=0", "not a notebook of format 4"},
 		{"path=no.ipynb source=x cell=0", "not valid JSON"},
 		{"path=docs/x.ipynb source=x cell=0", "may only be read"},
 		{"path=gone.ipynb source=x cell=0", "there is no"},

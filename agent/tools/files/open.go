@@ -37,7 +37,8 @@ func (w *Files) open(at place) (*os.File, fs.FileInfo, error) {
 		err = wantRegular(at.said, info)
 	}
 	if err == nil && isPseudo(f) {
-		err = fmt.Errorf("%q is no file on a disk but a part of the system, and can't be read", at.said)
+		err = fmt.Errorf("%q is not a file on a disk but a part of the system, and can't be read",
+			at.said)
 	}
 	if err != nil {
 		_ = f.Close() // nothing was written

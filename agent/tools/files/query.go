@@ -64,7 +64,7 @@ func notRegexp(err error) error {
 	if bad := (*syntax.Error)(nil); errors.As(err, &bad) {
 		text = fmt.Sprintf("%s in %q", bad.Code, short(bad.Expr))
 	}
-	return fmt.Errorf("the pattern is no regular expression that can be used: %s; "+
+	return fmt.Errorf("the pattern is not a regular expression that can be used: %s; "+
 		"the syntax is RE2 (no look-around, no back references); for plain text set fixed", text)
 }
 

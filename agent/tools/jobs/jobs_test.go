@@ -199,10 +199,10 @@ func TestRefuses(t *testing.T) {
 		`{"action":"timezone","zone":"Europe/Berln"}`: `Refused: there is no time zone ` +
 			`"Europe/Berln"; did you mean Europe/Berlin?`,
 		add + `"at":"9:00","every":"1h"}`:          "Refused: want one of at",
-		add + `"at":"now-ish"}`:                    `Refused: "now-ish" is no time`,
+		add + `"at":"now-ish"}`:                    `Refused: "now-ish" is not a time`,
 		add + `"at":"2020-01-01 09:00"}`:           "Refused: 2020-01-01 09:00 is over",
 		add + `"every":"5s"}`:                      "Refused: every 5s is too often",
-		add + `"cron":"0 9 * *"}`:                  `Refused: "0 9 * *" is no cron`,
+		add + `"cron":"0 9 * *"}`:                  `Refused: "0 9 * *" is not a cron`,
 		add + `"at":"9:00","kind":"alarm"}`:        `Refused: there is no kind`,
 		add + `"at":"9:00","session":"new"}`:       `Refused: there is no session`,
 		add + `"at":"9:00","name":"a\nb"}`:         "Refused: the name must be",

@@ -83,8 +83,8 @@ func TestMendRefuses(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, schema, want string }{
 		{"false", `false`, "accepts no arguments"},
-		{"number", `5`, "no object"},
-		{"list", `[]`, "no object"},
+		{"number", `5`, "not an object"},
+		{"list", `[]`, "not an object"},
 		{"array", `{"type":"array"}`, "not that of an object"},
 		{"wrong type", `{"type":"object","properties":{"a":{"type":"strng"}}}`, `the type "strng"`},
 		{"wrong kind", `{"type":"object","properties":{"a":{"minLength":"x"}}}`, "its schema is none"},
@@ -255,7 +255,7 @@ func TestDefine(t *testing.T) {
 	if !strings.Contains(tools[2].Description, "does not describe it") {
 		t.Errorf("the description is %q", tools[2].Description)
 	}
-	if len(refused) != maxRefused+1 || refused[0] != `"bad": its schema is no object` ||
+	if len(refused) != maxRefused+1 || refused[0] != `"bad": its schema is not an object` ||
 		refused[1] != `"t0127": the server has more than 128 tools` {
 		t.Errorf("refused is %q", refused)
 	}
@@ -326,7 +326,7 @@ func TestCheck(t *testing.T) {
 		{Server{Name: "a", Command: []string{""}}, "command is empty"},
 		{Server{Name: "a", URL: "file:///etc/passwd"}, "http or https"},
 		{Server{Name: "a", URL: "http://x", Header: map[string]string{"a": "b\r\nc: d"}}, "header"},
-		{Server{Name: "a", Command: cmd, Allow: []string{"[a"}}, "no pattern"},
+		{Server{Name: "a", Command: cmd, Allow: []string{"[a"}}, "not a pattern"},
 		{Server{Name: "a", Command: cmd, Timeout: -1}, "negative"},
 		{Server{Name: "a", Command: cmd, Least: "king"}, "no role"},
 	} {

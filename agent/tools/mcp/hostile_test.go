@@ -105,7 +105,7 @@ func TestHostileLists(t *testing.T) {
 		{"schemas", "tools/list", `{"tools":[{"name":"a","inputSchema":[]},{"name":"b"},
 			{"name":"c","inputSchema":{"type":"object","properties":{"x":{"$ref":"http://x/y"}}}},
 			{"name":"","inputSchema":{}},{"name":"d","inputSchema":` + doubling(40) + `}]}`,
-			"mcp_s_b" + resources, `"": it has no name|"a": its schema is no object|` +
+			"mcp_s_b" + resources, `"": it has no name|"a": its schema is not an object|` +
 				`"c": its schema refers to "http://x/y", which is not there|` +
 				`"d": its schema multiplies without bound`},
 		{"clashes", "tools/list", `{"tools":[{"name":"a.b"},{"name":"a b"},{"name":"a.b"}]}`,

@@ -171,7 +171,7 @@ func (s Server) Check() error {
 	}
 	for _, pattern := range s.Allow {
 		if _, err := path.Match(flat(pattern), ""); err != nil {
-			return fmt.Errorf("mcp: %s: %q is no pattern", s.Name, pattern)
+			return fmt.Errorf("mcp: %s: %q is not a pattern", s.Name, pattern)
 		}
 	}
 	if s.URL != "" {

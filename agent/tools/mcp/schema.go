@@ -85,7 +85,7 @@ func object(schema any) (map[string]any, error) {
 	case map[string]any:
 		return v, nil
 	}
-	return nil, errors.New("its schema is no object")
+	return nil, errors.New("its schema is not an object")
 }
 
 // inline puts what the root refers to in the root's place: providers want an object there.

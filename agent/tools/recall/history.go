@@ -66,7 +66,7 @@ func parseTime(name, text string, days int) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
 	}
-	return time.Time{}, fmt.Errorf("%s %q is no date; want one such as 2026-02-16 or "+
+	return time.Time{}, fmt.Errorf("%s %q is not a date; want one such as 2026-02-16 or "+
 		"2026-02-16T12:51:00+08:00", name, text)
 }
 

@@ -205,7 +205,7 @@ func TestHistory(t *testing.T) {
 			`- 2026-02-18 12:00 user: "party!"` + "\n" + oslo},
 		{`{"query":"planned"}`, title + "- 2026-02-16 12:00 noted: planned a party\n"},
 		{`{"query":"party","since":"2027-01-01"}`, "Nothing was found."},
-		{`{"query":"party","since":"yesterday"}`, `Error: since "yesterday" is no date; want one such`},
+		{`{"query":"party","since":"yesterday"}`, `Error: since "yesterday" is not a date; want one`},
 		{`{"query":"party","since":"2026-02-18","until":"2026-02-17"}`, "Error: since 2026-02-18 is not"},
 		{`{"query":" "}`, "Error: the query is empty"},
 	} {
