@@ -58,7 +58,8 @@ func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		cheap := llmtest.New("cheap")
-		w.opts.Heartbeat = &turn.Choice{Model: checked{cheap, t}, Name: "cheap", ID: "cheap"}
+		w.opts.Models = map[bus.OriginKind]*turn.Choice{
+			bus.Heartbeat: {Model: checked{cheap, t}, Name: "cheap", ID: "cheap"}}
 		w.tools(act("message", tool.Once, always("sent")), act("ask", tool.Once, always("no")),
 			act("look", tool.Pure, always("dry")))
 		w.heartbeats()

@@ -439,7 +439,7 @@ func TestOutcomeForgesNothing(t *testing.T) {
 			asked := requests[len(requests)-1].Messages
 			got := asked[len(asked)-1].Text
 			if !wait {
-				_, got, _ = strings.Cut(got, "matters of it]\n")
+				_, got, _ = strings.Cut(got, "as your own work]\n")
 				got = strings.TrimSuffix(got, "\n["+end+"]")
 			}
 			if got != want {

@@ -18,6 +18,7 @@ import (
 	"gateway/agent/llm/openai"
 	"gateway/agent/llm/openai/openaitest"
 	"gateway/agent/pool"
+	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
 	"gateway/bus"
@@ -176,7 +177,7 @@ func wantGolden(t *testing.T, name string, body []byte) {
 		t.Fatal(err)
 	}
 	got.WriteByte('\n')
-	text := strings.ReplaceAll(got.String(), "Platform: "+turn.Platform, "Platform: this one")
+	text := strings.ReplaceAll(got.String(), "Platform: "+prompt.Platform, "Platform: this one")
 	file := filepath.Join("testdata", "requests", name+".golden")
 	if *update {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {

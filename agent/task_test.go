@@ -87,8 +87,8 @@ func TestSpawn(t *testing.T) {
 				t.Errorf("the sub-agent has the tools %q, want %q", names, want)
 			}
 			last := w.request(3).Messages
-			want := `[outcome of the sub-agent "L look at it"; tell the user what matters of it]` +
-				"\nit is blue\n[end of outcome of the sub-agent \"L look at it\"]"
+			want := `[outcome of the sub-agent "L look at it"; tell the user what matters of it, ` +
+				"as your own work]\nit is blue\n[end of outcome of the sub-agent \"L look at it\"]"
 			if got := last[len(last)-1].Text; !strings.HasSuffix(got, want) {
 				t.Errorf("the outcome is %q, want %q", got, want)
 			}

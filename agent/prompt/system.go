@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,10 +20,10 @@ type System struct {
 	Name       string // what the agent calls itself
 	Workspace  string // path of the folder with its files
 	FormatHint string // what its answers look like on the account
-	Platform   string // of the machine
 	Tools      []llm.ToolSpec
 	Scoped     bool // the conversation has a memory of its own
 	Heartbeat  bool // the agent looks after the memory's HEARTBEAT.md by itself
+	Task       bool // it is that of a sub-agent, which works on one task for the agent
 
 	Documents    []Document // that people edit, in order
 	Contact      bool       // the person is to be asked for a style
@@ -40,6 +41,9 @@ type System struct {
 	Group   string // title of the group; "" in a direct chat
 	Zone    *time.Location
 }
+
+// Platform names the machine; it never changes while the process runs.
+var Platform = runtime.GOOS + "/" + runtime.GOARCH
 
 // A Document is one that people edit.
 type Document struct{ Title, Text string }
@@ -70,8 +74,13 @@ func (s *System) Text() string {
 
 func (s *System) identity() string {
 	var b strings.Builder
-	b.WriteString("# " + s.Name + "\n\n" +
-		"You are " + s.Name + ", a helpful assistant that people reach by chat.\n")
+	b.WriteString("# " + s.Name + "\n\n")
+	if s.Task {
+		b.WriteString("You work for " + s.Name + ", an assistant that people reach by chat.\n")
+		b.WriteString(taskRules)
+	} else {
+		b.WriteString("You are " + s.Name + ", a helpful assistant that people reach by chat.\n")
+	}
 	if s.Workspace != "" && s.has("read_file") {
 		b.WriteString("\n## Workspace\n\nYour files are in " + s.Workspace +
 			". Paths given to tools are relative to it.\n")
@@ -81,7 +90,7 @@ func (s *System) identity() string {
 				b.WriteString(heartbeatPath)
 			}
 		}
-		b.WriteString("Commands run on " + s.Platform + ".\n")
+		b.WriteString("Commands run on " + Platform + ".\n")
 	}
 	if s.FormatHint != "" {
 		b.WriteString("\n## Format\n\n" + s.FormatHint + "\n")
@@ -97,6 +106,16 @@ func (s *System) identity() string {
 func (s *System) has(tool string) bool {
 	return slices.ContainsFunc(s.Tools, func(t llm.ToolSpec) bool { return t.Name == tool })
 }
+
+// taskRules are those of a sub-agent.
+const taskRules = `
+## Your task
+
+- The first message below is your whole task. Do that and nothing else: begin no other work.
+- Nobody reads along and nobody answers questions: decide yourself, and say what you assumed.
+- Your last message goes to the assistant, not to people. Say briefly what you did and found, with
+  what it needs to go on: names, numbers, paths, and what failed.
+`
 
 // memoryPaths say where the memory is that the conversation works with.
 const memoryPaths = `What you know for longer than a conversation is in memory/, which only this
@@ -212,5 +231,5 @@ func (s *System) runtime() string {
 		chat = "the group " + strconv.Quote(s.Group)
 	}
 	return fmt.Sprintf("## Runtime Context\n\nChannel: %s\nChat: %s\nTools: %s\nTime zone: %s\n"+
-		"Platform: %s", s.Account, chat, strings.Join(tools, ", "), s.Zone, s.Platform)
+		"Platform: %s", s.Account, chat, strings.Join(tools, ", "), s.Zone, Platform)
 }

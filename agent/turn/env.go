@@ -103,7 +103,8 @@ type Settings struct {
 	MaxOutput     int       // of an answer, in tokens; default the provider's
 	NoImages      bool      // the model does not understand images
 
-	Heartbeat     *Choice       // the model for heartbeats; default the one that answers
+	// Models are those for what people have not written, by who did; default the one that answers.
+	Models        map[bus.OriginKind]*Choice
 	MaxRounds     int           // model calls that may use tools; default 40
 	MaxTaskRounds int           // likewise, of a sub-agent; default 15
 	Timeout       time.Duration // longest turn; default 15 min

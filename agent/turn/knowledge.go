@@ -3,7 +3,6 @@ package turn
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 
 	"gateway/agent/prompt"
@@ -17,21 +16,23 @@ import (
 func (t *conversation) systemPrompt(q store.Queryer, summary session.Summary) (string, error) {
 	s := prompt.System{
 		Name: t.env.Name, Workspace: t.env.Workspace, FormatHint: t.env.FormatHints[t.Address.Account],
-		Platform: Platform, Tools: t.tools.Specs(), Scoped: t.Scope != "",
+		Tools: t.tools.Specs(), Scoped: t.Scope != "" && !t.isTask(),
+		Task:      t.isTask(),
 		Heartbeat: t.env.Jobs != nil && t.env.Jobs.HasHeartbeats(),
 		Documents: t.documents(), Contact: t.unknown(),
 		NotesSize: prompt.Share(t.settings.ContextBudget(), 4, recentSize),
 		Session:   string(t.Session), Summary: summary,
 		Account: t.Address.Account, Group: t.title, Zone: t.zone(),
 	}
-	if t.Scope != "" {
+	if t.isTask() {
+		s.FormatHint = ""
+	}
+	if t.Scope != "" && !t.isTask() {
 		pinned, notes, err := t.env.Memory.In(t.Scope).Always(q, recentEntries)
 		if err != nil {
 			return "", err
 		}
-		if s.Pinned = pinned; !t.isTask() {
-			s.Notes = notes
-		}
+		s.Pinned, s.Notes = pinned, notes
 		if t.env.Documents != nil {
 			s.Memory = t.env.Documents.In(t.Scope).Doc(document.Memory).Prompt()
 		}
@@ -66,6 +67,9 @@ func (t *conversation) documents() (list []prompt.Document) {
 		}
 	}
 	for _, name := range document.PromptOrder {
+		if t.isTask() && !slices.Contains(taskDocuments, name) {
+			continue
+		}
 		if t.Scope != "" && slices.Contains(ownDocuments, name) {
 			add("memory/"+name, docs.In(t.Scope).Doc(name))
 		}
@@ -74,11 +78,12 @@ func (t *conversation) documents() (list []prompt.Document) {
 	return list
 }
 
+// taskDocuments are those that a sub-agent reads, too: how to work, and with what. Who the agent
+// and the people are does not matter to it.
+var taskDocuments = []string{document.Agents, document.Tools}
+
 // ownDocuments are those of the prompt that a scope may have itself.
 var ownDocuments = []string{document.Soul, document.User}
-
-// Platform names the machine for the prompt; it never changes while the process runs.
-var Platform = runtime.GOOS + "/" + runtime.GOARCH
 
 // ContactTurns is how many turns of a conversation may pass until somebody whom the agent has
 // asked for a style has chosen one. After that it never asks again.

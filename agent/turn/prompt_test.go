@@ -14,6 +14,7 @@ import (
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/memory"
+	"gateway/memory/document"
 	"gateway/session"
 	"gateway/skills"
 	"gateway/store"
@@ -48,10 +49,42 @@ func TestSystemPromptParts(t *testing.T) {
 		"## Format\n\nHint for test.\n" + prompt.Rules + prompt.ForeignRules
 	runtime := "## Runtime Context\n\nChannel: test\nChat: direct\nTools: look, set\n" +
 		"Time zone: Somewhere\n" +
-		"Platform: " + Platform
+		"Platform: " + prompt.Platform
 	wantLines(t, "prompt", parts, []string{identity, "## AGENTS.md\n\ntext 2",
 		"## USER.md\n\ntext 1", "## TOOLS.md\n\n[TOOLS.md can't be read: it is a directory]",
 		"## IDENTITY.md\n\ntext 0", runtime})
+}
+
+// A sub-agent knows its task and how to work, not who the agent and its people are.
+func TestTaskPrompt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, name := range document.PromptOrder {
+		w.document(name, "text of "+name)
+	}
+	scope := memory.OfChat(at("a"))
+	w.must(w.env.Documents.Save(scope, document.Memory, "their secret", ""))
+	w.must(w.env.Documents.Save(scope, document.Soul, "their persona", ""))
+	w.remembers(scope, memory.Fact{Key: "pin", Value: "their fact", Pinned: true})
+	run := w.turn("")
+	run.Scope = scope
+	run.trigger.Origin.Kind = bus.Task
+	text, err := run.systemPrompt(w.read(), session.Summary{})
+	w.must(err)
+	for _, part := range []string{
+		"You work for", "whole task", "text of AGENTS.md", "text of TOOLS.md",
+	} {
+		if !strings.Contains(text, part) {
+			t.Errorf("a sub-agent does not read %q", part)
+		}
+	}
+	for _, part := range []string{
+		"You are", "their", "text of SOUL.md", "text of USER.md", "memory/",
+	} {
+		if strings.Contains(text, part) {
+			t.Errorf("a sub-agent reads %q:\n%s", part, text)
+		}
+	}
 }
 
 // What need not be heard is not sent, and what stands beside the mark is.

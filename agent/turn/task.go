@@ -78,6 +78,6 @@ func (t *reader) ownMessage(m bus.InboundMessage) llm.Message {
 	}
 	label := fmt.Sprintf("the sub-agent %q", prompt.Name(m.Origin.Label, "without a name"))
 	return llm.Message{Role: llm.User, Foreign: prompt.FromTask, Text: when + "[outcome of " + label +
-		"; tell the user what matters of it]\n" + prompt.Escape(m.Text) +
+		"; tell the user what matters of it, as your own work]\n" + prompt.Escape(m.Text) +
 		"\n[end of outcome of " + label + "]"}
 }

@@ -170,8 +170,8 @@ func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 // setTrigger sets the first message of the turn.
 func (t *turn) setTrigger(first bus.InboundMessage) {
 	t.trigger = first
-	if h := t.settings.Heartbeat; h != nil && first.Origin.Kind == bus.Heartbeat {
-		t.settings = t.settings.With(h)
+	if c := t.settings.Models[first.Origin.Kind]; c != nil {
+		t.settings = t.settings.With(c)
 	}
 }
 

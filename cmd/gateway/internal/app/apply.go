@@ -30,7 +30,10 @@ func (g *Gateway) agentSettings(cfg *config.Config) pool.Settings {
 		Settings: turn.Settings{
 			ModelName: modelName(cfg, cfg.Agent.Model), ModelID: cfg.Agent.Model,
 			ContextWindow: model.ContextWindow, MaxOutput: model.MaxOutput, NoImages: !model.Images,
-			Heartbeat: g.heartbeatModel(cfg),
+			Models: map[bus.OriginKind]*turn.Choice{
+				bus.Heartbeat: g.modelFor(cfg, cfg.Heartbeat.Model),
+				bus.Task:      g.modelFor(cfg, cfg.Agent.TaskModel),
+			},
 			MaxRounds: cfg.Agent.MaxRounds, MaxTaskRounds: cfg.Agent.TaskRounds,
 			Timeout: cfg.Agent.TurnTimeout, SpeechCost: cfg.Transcription.PriceMinute / 60,
 			Rules: newRules(cfg), Approver: bus.Role(cfg.Approvals.Approver),
@@ -52,9 +55,8 @@ func byAccount[V any](cfg *config.Config, get func(config.Channel) V) map[string
 	return m
 }
 
-// heartbeatModel returns the model for heartbeats, nil if it is the one that answers.
-func (g *Gateway) heartbeatModel(cfg *config.Config) *turn.Choice {
-	name := cfg.Heartbeat.Model
+// modelFor returns the model with a name, nil if it is the one that answers.
+func (g *Gateway) modelFor(cfg *config.Config, name string) *turn.Choice {
 	if name == "" || name == cfg.Agent.Model {
 		return nil
 	}

@@ -93,6 +93,7 @@ type Agent struct {
 	Model       string        `koanf:"model" live:"yes"`                 // a key of Config.Models
 	Slots       int           `koanf:"slots" min:"1"`                    // model calls at once
 	MaxRounds   int           `koanf:"max_rounds" min:"1" live:"yes"`    // model calls in one turn
+	TaskModel   string        `koanf:"task_model" live:"yes"`            // "": the one that answers
 	TaskRounds  int           `koanf:"task_rounds" min:"1" live:"yes"`   // likewise, of a sub-agent
 	TurnTimeout time.Duration `koanf:"turn_timeout" min:"1s" live:"yes"` // longest turn
 	// QueueMode says what becomes of a message that comes during a turn.

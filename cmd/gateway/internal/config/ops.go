@@ -91,6 +91,9 @@ func (l *loader) validateOps(c *Config) {
 	if c.Heartbeat.Model != "" {
 		l.checkModels([]string{"heartbeat", "model"}, []string{c.Heartbeat.Model}, c.Models)
 	}
+	if c.Agent.TaskModel != "" {
+		l.checkModels([]string{"agent", "task_model"}, []string{c.Agent.TaskModel}, c.Models)
+	}
 	if e := c.Heartbeat.Every; e != 0 && e < time.Minute {
 		l.problem([]string{"heartbeat", "every"}, "want at least 1m, or 0 for never")
 	}

@@ -41,7 +41,9 @@ func (c Case) examineNetwork(ctx context.Context) []Finding {
 // usedModels returns the models in use, with their fallbacks.
 func (c Case) usedModels() []string {
 	names := []string{c.Config.Agent.Model}
-	for _, name := range []string{c.Config.Memory.Model, c.Config.Heartbeat.Model} {
+	for _, name := range []string{
+		c.Config.Memory.Model, c.Config.Heartbeat.Model, c.Config.Agent.TaskModel,
+	} {
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
