@@ -25,7 +25,7 @@ var errNotOurs = errors.New("not a call of this package")
 // A call is what one request has of its own on its way through go-openai, which
 // passes nothing but the context.
 type call struct {
-	body   []byte
+	body   outgoing // nil once there is an answer
 	watch  *wire.Watchdog
 	frames *frameReader // once the answer has begun
 }
@@ -45,9 +45,9 @@ func (d doer) Do(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return nil, errNotOurs
 	}
-	req.ContentLength = int64(len(c.body))
+	req.ContentLength = c.body.size()
 	req.GetBody = func() (io.ReadCloser, error) { // to send it again on a new connection
-		return io.NopCloser(bytes.NewReader(c.body)), nil
+		return io.NopCloser(c.body.reader()), nil
 	}
 	// GetBody cannot fail.
 	req.Body, _ = req.GetBody()
@@ -62,6 +62,7 @@ func (d doer) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.body = nil // nobody asks for it any more, and the answer may take long
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil, wire.ReadFailure(resp)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"path"
 	"slices"
 	"strings"
@@ -81,7 +82,7 @@ var noArguments = json.RawMessage(`{"type":"object","properties":{}}`)
 
 // body encodes req. Equal conversations have equal beginnings, byte for byte,
 // so that the provider's prompt cache hits.
-func (m *Model) body(req llm.Request) ([]byte, error) {
+func (m *Model) body(req llm.Request) (outgoing, error) {
 	w := wireRequest{
 		Model:         m.id,
 		Stream:        true,
@@ -108,19 +109,49 @@ func (m *Model) body(req llm.Request) ([]byte, error) {
 		}
 		w.Messages = append(w.Messages, entry)
 	}
+	body, err := wire.WithFields(w, m.fields, size, ownNames...)
+	if err != nil {
+		return nil, err
+	}
 	if len(req.Tools) == 0 {
-		return wire.WithFields(w, m.fields, size, ownNames...)
+		return outgoing{body}, nil
 	}
 	tools, err := m.tools.encode(req.Tools)
 	if err != nil {
 		return nil, err
 	}
-	body, err := wire.WithFields(w, m.fields, size+len(tools), ownNames...)
-	if err != nil {
-		return nil, err
+	return outgoing{append(body[:len(body)-1], `,"tools":`...), tools, []byte("}")}, nil
+}
+
+// An outgoing is the body of a request in pieces. The tools, which are the larger part of a short
+// one, are the same piece in each request: so many as wait for the model need not have a copy each.
+type outgoing [][]byte
+
+func (p outgoing) size() (n int64) {
+	for _, piece := range p {
+		n += int64(len(piece))
 	}
-	body = append(append(body[:len(body)-1], `,"tools":`...), tools...)
-	return append(body, '}'), nil
+	return n
+}
+
+// reader returns a reader of the whole.
+func (p outgoing) reader() io.Reader { return &outgoingReader{slices.Clone(p)} }
+
+type outgoingReader struct{ rest outgoing }
+
+// Read fills b from several pieces, so that they are sent with one call of the system.
+func (r *outgoingReader) Read(b []byte) (n int, err error) {
+	for n < len(b) && len(r.rest) > 0 {
+		k := copy(b[n:], r.rest[0])
+		n += k
+		if r.rest[0] = r.rest[0][k:]; len(r.rest[0]) == 0 {
+			r.rest = r.rest[1:]
+		}
+	}
+	if n == 0 && len(r.rest) == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // cached returns w, marked to be cached if it is a system prompt.

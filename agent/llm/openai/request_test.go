@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/openai/openaitest"
@@ -74,10 +76,11 @@ func TestBody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := New("test", tt.id, &Options{BaseURL: tt.base, Fields: tt.fields})
 			for range 2 { // the second time the tools are known
-				got, err := m.body(conversation(tt.extra))
+				pieces, err := m.body(conversation(tt.extra))
 				if err != nil {
 					t.Fatal(err)
 				}
+				got := bytes.Join(pieces, nil)
 				want := `{"model":"` + tt.id + `",` + tt.want + tools + `}`
 				if string(got) != want {
 					t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -90,7 +93,8 @@ func TestBody(t *testing.T) {
 func TestReasoningPlaceholder(t *testing.T) {
 	req := conversation(nil)
 	req.Messages[2].Reasoning = ""
-	body, err := New("test", "kimi-k2", nil).body(req)
+	pieces, err := New("test", "kimi-k2", nil).body(req)
+	body := bytes.Join(pieces, nil)
 	if err != nil || !bytes.Contains(body, []byte(`"reasoning_content":" "`)) {
 		t.Errorf("got %s, %v", body, err)
 	}
@@ -235,13 +239,32 @@ func TestIDsThatMeanSomething(t *testing.T) {
 		for host, want := range map[string]bool{"h": true, "g": false} {
 			req := conversation(map[string]json.RawMessage{originKey: []byte(`"` + host + `"`)})
 			req.Messages[2].ToolCalls[0].ID, req.Messages[3].ToolCallID = id, id
-			body, err := New("test", "m", &Options{BaseURL: "http://h/v1"}).body(req)
+			pieces, err := New("test", "m", &Options{BaseURL: "http://h/v1"}).body(req)
 			if err != nil {
 				t.Fatal(err)
 			}
+			body := bytes.Join(pieces, nil)
 			if n := strings.Count(string(body), `"`+id+`"`); n != 2 && want || n != 0 && !want {
 				t.Errorf("%s of %s stands %d times in %s", id, host, n, body)
 			}
 		}
+	}
+}
+
+// A body is read as a whole, however much at once, and can be read again.
+func TestOutgoing(t *testing.T) {
+	p := outgoing{[]byte("ab"), nil, []byte("cde"), []byte("f")}
+	for range 2 {
+		got, err := io.ReadAll(iotest.OneByteReader(p.reader()))
+		if string(got) != "abcdef" || err != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+	if err := iotest.TestReader(p.reader(), []byte("abcdef")); err != nil {
+		t.Error(err)
+	}
+	first := make([]byte, 5)
+	if n, err := p.reader().Read(first); n != 5 || err != nil || p.size() != 6 {
+		t.Errorf("the first read has %d bytes, %v; of %d", n, err, p.size())
 	}
 }
