@@ -1,10 +1,10 @@
 // Package channels has the contract between the gateway and the chat platforms.
 //
-// A [Channel] is one account on one platform. Its package translates and does nothing else; what a
-// platform can do besides sending text, its channel says by optional interfaces such as [Editor].
-// Everything that is the same for all platforms is done once, in the packages below: gate decides
-// what gets into the inbox, router brings the outbox to the platforms in order and exactly once,
-// supervisor keeps a channel running, and media keeps the files that come and go.
+// A [Channel] is one account on one platform. Its package translates and does nothing else.
+// Optional interfaces such as [Editor] say what a platform can do besides sending text. Everything
+// that is the same for all platforms is done once, in the packages below: gate decides what gets
+// into the inbox, router brings the outbox to the platforms in order and exactly once, supervisor
+// keeps a channel running, and media keeps the files that come and go.
 package channels
 
 import (

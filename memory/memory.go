@@ -1,14 +1,14 @@
-// Package memory keeps what the agent knows for longer than a conversation: facts that it was told
-// to remember, the history of what happened, and the messages that prompts no longer hold. All of
-// it can be searched.
+// Package memory keeps the agent's long-term knowledge: facts that it was told to remember, the
+// history of conversations, and the messages that prompts no longer hold. All of it can be
+// searched.
 //
 // The main types are [Memory] and, within it, [ScopedStore]: everything belongs to one [Scope], and
 // is read and written through its space only. The words of the index carry the number of their
 // scope, so that a search can't meet another's rows even by mistake.
 //
 // The table of entries is the journal of the history; the file beside it is for people to read and
-// edit. [Memory.Sync] appends to the file what it lacks, [Memory.Rebuild] takes over what people
-// have changed in it.
+// edit. [Memory.Sync] appends missing entries to the file, and [Memory.Rebuild] imports the changes
+// that people made in it.
 //
 // Limits: see [Fact] and [MaxEntry]. A search looks at the newest occurrences only of words that
 // are very common in the scope.

@@ -3,9 +3,9 @@
 //
 // A [Library] lists those that the owner keeps in the shared folder, those that are built in, and
 // those that were found in conversations and belong to one memory scope; nobody else sees these.
-// Whatever can't be read is listed with its reason. What stands in a skill is text of somebody else
-// until its owner has read it: names and descriptions are cleaned before they are shown, and [Pins]
-// say whether a skill is still what was installed.
+// Skills that can't be read are listed with the reason. The text of a skill is foreign: names and
+// descriptions are cleaned before they are shown, and [Pins] say whether a skill is still what was
+// installed.
 //
 // A skill has at most 1,000 files and 64 MB, its SKILL.md at most 1 MB. The package owns
 // skills/NAME below the shared folder and below a scope's memory, the folder that [Unpack] writes,

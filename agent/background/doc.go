@@ -1,4 +1,4 @@
-// Package background does the work that nobody waits for: it summarises conversations into notes,
+// Package background does work in the background: it summarises conversations into notes,
 // has Dream turn notes into lasting memory, keeps versions of documents, merges the memory of
 // people who turn out to be the same, and erases.
 //
@@ -7,9 +7,9 @@
 // in a file of its own. Of each [Work] there is one task at most. Adding a task that is under way
 // makes it run once more.
 //
-// A handler may be ended at any point and is called again in the next process, so doing a task
-// again after half of it was done must be right. It saves how far it has come with [Store.Save], in
-// the transaction that has come so far.
+// A handler may be ended at any point and is called again in the next process, so it must be safe
+// to repeat a task that is half done. It saves its progress with [Store.Save], in the transaction
+// that makes the progress.
 //
 // Tables: chores.
 package background

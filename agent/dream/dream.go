@@ -4,13 +4,13 @@
 // A run has three phases. One call of the model names what is to change; a second conversation,
 // whose only tools are edits of copies in memory, makes the changes; then the copies take the place
 // of the documents, in one version of the scope's history, and the cursor moves. The results of
-// each phase are saved before the next begins, so that a run which was killed is ended by another
-// process without asking or changing anything twice. A document that a person edits meanwhile is
-// merged; where both have changed the same lines, theirs stay.
+// each phase are saved before the next begins, so that another process can end a run that was
+// killed, without asking or changing anything twice. A document that a person edits meanwhile is
+// merged; where both have changed the same lines, the person's lines stay.
 //
 // Limits: see [Options]. A document neither exceeds its size nor loses more than half of its lines
-// in a run. The package owns no tables and no files: it changes USER.md, MEMORY.md, SOUL.md and
-// new skills of a scope by means of [Documents].
+// in a run. The package owns no tables and no files: it changes USER.md, MEMORY.md, SOUL.md and new
+// skills of a scope through [Documents].
 package dream
 
 import (

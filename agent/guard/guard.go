@@ -1,5 +1,5 @@
-// Package guard connects to hosts whose names come from others: from web pages, from a model,
-// from people. It keeps such names from leading into the machine or the network it stands in.
+// Package guard connects to hosts that web pages, a model or people name. It keeps such names from
+// leading into this machine or its network.
 //
 // A [Guard] makes HTTP clients. They follow http and https to ports 80 and 443 of public
 // addresses. A name is resolved once for each connection, by the guard itself; every address it

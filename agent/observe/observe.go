@@ -1,4 +1,4 @@
-// Package observe names what is measured of the agent's work: turns, model calls and tool calls.
+// Package observe has the interface for measuring turns, model calls and tool calls.
 package observe
 
 import (

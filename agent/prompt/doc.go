@@ -1,7 +1,7 @@
-// Package prompt makes what a model is asked out of data: the system prompt, the messages of people
-// with their envelope, and a transcript in a form that every provider takes. It also estimates how
-// many tokens that has.
+// Package prompt builds the messages that a model gets: the system prompt, the messages of people
+// with their envelope, and a transcript in a form that every provider accepts. It also estimates
+// their tokens.
 //
-// The functions are pure: they read no file and no database. Whoever asks a model loads the data,
+// The functions are pure: they read no file and no database. The caller loads the data,
 // such as documents, facts and attachments, and passes it in. The package owns no tables.
 package prompt

@@ -1,8 +1,8 @@
-// Package question keeps what a turn waits for: an answer to a question, somebody's approval of a
-// tool call, or the outcome of a sub-agent's work.
+// Package question keeps the questions that turns wait for: a question to a person, a tool call
+// that somebody must approve, or the work of a sub-agent.
 //
 // The main type is [Store]. A turn that waits needs no memory: its question is a row, and so
-// survives restarts. Each is decided once, by whoever comes first: a person, the clock or /stop.
+// survives restarts. Each is decided once, by a person, the clock or /stop, whichever comes first.
 //
 // Tables: questions.
 package question

@@ -2,13 +2,13 @@
 //
 // A [Job] says what and when, a [Run] is one time of it. [Store] reads and writes both, and the
 // main type, [Scheduler], makes runs of what is due: in one transaction the run is written, unique
-// on its job and due time, its message is put into the inbox, and the job's next time is set. Who
-// writes the run is the one that starts it, so that several processes may share a database, and
-// from there on it is as durable as what people write. A turn takes it and says what came of it,
-// with [Store.Begin] and [Store.Done], [Store.Fail] or [Store.Stop].
+// on its job and due time, its message is put into the inbox, and the job's next time is set. The
+// process that writes the run starts it, so several processes may share a database. From there on a
+// run is as durable as a message of a person. A turn claims it and reports the result, with
+// [Store.Begin] and [Store.Done], [Store.Fail] or [Store.Stop].
 //
 // Limits: a name is 64 characters, a text 8,000 bytes, the last year 2100. A job that has missed
-// several runs runs once. Times are kept by the clock on the wall (see [ParseCron]).
+// several runs runs once. Times follow the clock on the wall (see [ParseCron]).
 //
 // Tables: jobs, runs, zones.
 package schedule

@@ -1,10 +1,9 @@
 // Package tool defines what the agent can do besides talking: a [Tool] with
 // the schema of its arguments, and the [Registry] of those that a turn may use.
 //
-// [New] derives the schema from a Go struct. The registry checks what a model
-// wrote against it and mends what can be mended without guessing. Errors are
-// written for the model, which reads them as the call's result: they say what is wrong
-// and what is expected.
+// [New] derives the schema from a Go struct. The registry checks the arguments of a call against
+// it, and corrects mistakes that need no guess. Errors are written for the model, which reads them
+// as the call's result: they say what is wrong and what is expected.
 //
 // The tools themselves stand in agent/tools. The package owns no tables.
 package tool

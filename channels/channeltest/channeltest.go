@@ -1,5 +1,5 @@
 // Package channeltest holds the conformance suite that every channel passes, and a channel in
-// memory for tests of what stands above channels.
+// memory for tests of the packages above.
 //
 // [Run] checks an adapter against the contract of [channels.Channel] through a [Fixture]: the
 // adapter and a fake platform behind it. [Memory] and [Full] are channels without a platform

@@ -1,23 +1,23 @@
 // Package discord connects the gateway to Discord.
 //
-// A [Channel] is one bot. It hears of messages by the websocket gateway and sends by the REST API,
-// both through the discordgo library. Discord takes no acknowledgement: what came while the bot was
-// away is read again from the cursor, which is a message id for each channel.
+// A [Channel] is one bot. It receives messages from the websocket gateway and sends by the REST
+// API, both through the discordgo library. Discord has no acknowledgement: the bot reads messages
+// that it missed from the cursor, which is a message id for each channel.
 //
-// A connection that drops is resumed, so that Discord replays what was missed, presses of buttons
+// A connection that drops is resumed, so that Discord replays missed events, presses of buttons
 // too; the library resumes one Session when it is opened again, and we open it ourselves, because
-// its own loop knows no context. When that does not work, Run returns: the next one identifies
-// anew and reads every known channel from its cursor. It is also how Run ends when the library
-// is stuck, which it is for ever if it is told to reconnect as it opens.
+// its own loop knows no context. When that does not work, Run returns: the next one identifies anew
+// and reads every known channel from its cursor. It is also how Run ends when the library is stuck,
+// which it is for ever if it is told to reconnect as it opens.
 //
 // Objects, limits and codes are described at https://discord.com/developers/docs.
 //
 // Limits: up to 1,000 messages of each channel are read after a gap. Edits and presses in a gap
-// that could not be resumed are lost, and so is what came then from a direct chat that nobody had
-// written to before: a bot can't list those. A thread of a listed channel that began in a gap is
+// that could not be resumed are lost, and so are messages of that time from a direct chat that was
+// not known before: a bot can't list those. A thread of a listed channel that began in a gap is
 // found unless it was archived before the gap ended. Stickers and polls come as a label, embeds not
-// at all. Discord remembers a nonce for a few minutes; a part that is tried again later is looked
-// for before, by what it says.
+// at all. Discord remembers a nonce for a few minutes; before a later retry the channel is searched
+// for the text of the part.
 package discord
 
 import (

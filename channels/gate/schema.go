@@ -1,8 +1,8 @@
-// Package gate decides which messages get into the inbox, and as whose.
+// Package gate decides which messages get into the inbox, and with which sender and role.
 //
-// A [Gate] gives each channel an intake. It looks up who has written and what role they have,
-// applies the account's [Policy], bounds how fast people write, offers pairing codes to strangers,
-// and stores what is admitted together with the platform's cursor. [People] keeps who is known.
+// A [Gate] gives each channel an intake. It looks up the sender and their role, applies the
+// account's [Policy], bounds how fast people write, offers pairing codes to strangers, and stores
+// what is admitted together with the platform's cursor. [People] keeps the people.
 //
 // Tables: places, people, identities, pairings, denied, moves, bots. The tables accounts, of
 // channels/supervisor, and notices, of channels/router, are in the same migration, because all

@@ -1,10 +1,10 @@
 // Package router brings the messages of the outbox to the platforms: in order within a
-// conversation, conversations side by side, each message exactly once, as far as its
-// platform allows.
+// conversation, conversations side by side, each message exactly once as far as the platform
+// allows.
 //
-// A [Router] has a worker for each conversation for which something waits. The worker splits what
-// is too long, sends files, keeps to the platform's limits, tries again after failures, shows
-// answers while they grow, and gives up what can't be delivered.
+// A [Router] has a worker for each conversation for which something waits. The worker splits long
+// messages, sends files, keeps to the platform's limits, tries again after failures, shows answers
+// while they grow, and gives up messages that can't be delivered.
 //
 // Tables: notices, which channels/gate makes.
 package router

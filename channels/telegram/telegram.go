@@ -3,14 +3,14 @@
 // A [Channel] is one bot. It receives by long polling, so it needs no public address, or by a
 // [Webhook]. It acknowledges an update only once the gateway has stored it: the offset of the
 // next getUpdates call is the cursor of the last stored batch, and a webhook's call is answered
-// after that. It sends Markdown as Telegram's HTML, and files by what they are.
+// after that. It sends Markdown as Telegram's HTML, and each file by the method for its type.
 //
 // Methods, objects and limits are described at https://core.telegram.org/bots/api. The
 // tgbotapi package, which ends at version 5.5 of that API, serves as transport only.
 //
-// Limits: of what people send, stickers, stories, polls, places and the like come in as a label
-// such as "[sticker: 😀]"; files above 20 MB can't be fetched unless the Bot API server is
-// one's own. Telegram has no idempotency key, so a part whose answer was lost may be shown twice.
+// Limits: stickers, stories, polls, places and the like come in as a label such as "[sticker: 😀]";
+// files above 20 MB can't be fetched unless you run your own Bot API server. Telegram has no
+// idempotency key, so a part whose answer was lost may be shown twice.
 package telegram
 
 import (

@@ -6,10 +6,10 @@
 // can be decrypted only once, waits in the store. The protocol is that of the whatsmeow package.
 //
 // People are known by their hidden id (LID), which is the same in every chat: Sender.ID and the
-// address of a direct chat are "<digits>@lid". Sender.Username is "+" and the phone number
-// wherever that is known. The phone number stands in ("<digits>@s.whatsapp.net") only for people
-// of whom WhatsApp tells no hidden id. In groups, "<digits>@g.us", the id of a message begins with
-// the address of its sender, because receipts, reactions and quotes need it.
+// address of a direct chat are "<digits>@lid". Sender.Username is "+" and the phone number wherever
+// that is known. The phone number ("<digits>@s.whatsapp.net") is used only for people without a
+// known hidden id. In groups, "<digits>@g.us", the id of a message begins with the address of its
+// sender, because receipts, reactions and quotes need it.
 //
 // Limits: history from before linking, calls, channels, statuses and broadcast lists are left
 // out; polls, contacts and locations come in as a label such as "[poll: Where?]", and so do

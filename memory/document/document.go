@@ -1,12 +1,11 @@
-// Package document reads and writes the documents that the agent's prompt is made of: Markdown
-// files that people edit by hand, some shared by everybody, some of one scope. [Documents] holds
-// them.
+// Package document reads and writes the documents of the agent's prompt: Markdown files that people
+// may edit by hand, some shared by everybody, some of one scope. The main type is [Documents].
 //
 // A document that was read is kept in memory until its file changes, so that reading it again costs
 // a check of the file's times. Documents that can't be read are mentioned in the prompt, and never
-// end a turn. A document is replaced whole, by a rename, and only if it still is what the writer
-// has read: what a person wrote meanwhile stays. Symbolic links are not followed: whoever may write
-// their target could write the document.
+// end a turn. A document is replaced whole, by a rename, and only if it has not changed since the
+// writer read it, so that a person's edit is never lost. Symbolic links are not followed: anybody
+// who can write their target could write the document.
 //
 // It owns the files AGENTS.md, SOUL.md, USER.md, TOOLS.md and IDENTITY.md and
 // the folder "skills" in the shared folder, the link "memory" in the workspace, and in the folder

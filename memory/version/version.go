@@ -1,6 +1,6 @@
 // Package version keeps the history of small folders of text files, such as the documents of a
-// memory: who changed what, why, and how to undo just that. [Store] holds the histories, a [Tree]
-// is the history of one folder.
+// memory: who changed what and why, and how to undo one change. [Store] holds the histories, a
+// [Tree] is the history of one folder.
 //
 // A version is a set of rows with the whole text of each file that changed. Files are compared and
 // merged line by line here. A file of up to 1 MB is kept, links and other special files are not.

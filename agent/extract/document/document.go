@@ -3,8 +3,8 @@
 //
 // It knows plain text in several encodings, HTML, notebooks, PDF, the formats of Microsoft Office
 // since 2007, OpenDocument and EPUB. Files come from strangers, so each way of reading has bounds:
-// 64 MiB of file, 256 MiB unpacked, 10 seconds, and more where they belong. The package owns
-// no tables or files.
+// 64 MiB of file, 256 MiB unpacked, 10 seconds, and further bounds beside the code that needs them.
+// The package owns no tables or files.
 package document
 
 import (

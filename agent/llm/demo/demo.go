@@ -1,12 +1,12 @@
-// Package demo is the built-in model for those who have no key yet: a table of
-// rules, not a language model.
+// Package demo is the built-in model for people who have no key yet: a table of rules, not a
+// language model.
 //
 // It shows the whole machine at work with no network: [New] returns the real
 // client of package openai, whose HTTP transport leads to a [Handler] in memory, which
 // speaks the chat completions protocol, streams and calls tools. A new trick is
 // a line in the table of rules.
 //
-// It keeps no state; what it knows of a conversation is in the request. The
+// It keeps no state: all that it knows of a conversation is in the request. The
 // package owns no tables.
 package demo
 

@@ -1,6 +1,5 @@
-// Package failover makes one [llm.Model] of several: a [Chain] retries what may pass,
-// goes on to the next model where waiting does not help, and leaves a model that
-// failed alone for a while.
+// Package failover makes one [llm.Model] of several: a [Chain] retries after errors that may pass,
+// goes on to the next model after others, and avoids a model that failed for a while.
 //
 // A call tries each model at most 4 times, with 7 seconds of waiting of its own.
 // The state is in memory: after a restart every model is tried afresh. The

@@ -1,6 +1,6 @@
-// Package clock has the tool "time", which tells the time in any zone. The
-// messages that the agent reads carry their own time, so it is for other zones and for
-// long turns. The package owns no state.
+// Package clock has the tool "time", which tells the time in any zone. The messages that the agent
+// reads carry their own time, so this tool is for other zones and for long turns. The package owns
+// no state.
 package clock
 
 import (

@@ -1,8 +1,8 @@
 // Package mute silences the Signal library.
 //
-// Its function is [Signal]. The library's logger is a variable of the whole process, which
-// the library itself sets without a lock when it is used first, so that two accounts could meet
-// there: whoever uses the library calls Signal before.
+// Its function is [Signal]. The library's logger is a variable of the whole process, which the
+// library itself sets without a lock when it is used first, so that two accounts could write it at
+// once. Callers of the library call Signal first.
 package mute
 
 import (

@@ -1,9 +1,9 @@
 // Package sessionlock keeps a WhatsApp client from using a key twice.
 //
-// A Signal session gives each message a key of its own. whatsmeow reads the session, takes the
-// next key and writes it back, when it sends as well as when it receives, and nothing keeps the
-// two apart. When they meet, one of the steps is undone: the next message is encrypted with a key
-// that was used already. WhatsApp takes it, and the receiver's phone, which has seen that key,
+// A Signal session gives each message a key of its own. whatsmeow reads the session, takes the next
+// key and writes it back, when it sends as well as when it receives, and nothing keeps the two
+// apart. If both run at once, one of the steps is lost: the next message is encrypted with a key
+// that was used already. WhatsApp accepts it, and the receiver's phone, which has seen that key,
 // drops it without a word. A [Lock] sits between a device and its stores and lets one of the two
 // happen at a time.
 //
