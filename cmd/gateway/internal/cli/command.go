@@ -68,7 +68,7 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	// A version of cobra's own would be a template, which keeps every method in the binary.
-	root.Flags().BoolVar(&onlyVersion, "version", false, "print the version")
+	root.Flags().BoolVarP(&onlyVersion, "version", "v", false, "print the version")
 	root.SetOut(os.Stdout) // else what commands print goes to standard error
 	root.PersistentFlags().StringVarP(&file, "config", "c", "",
 		"configuration file (default config.toml in the gateway's home)")

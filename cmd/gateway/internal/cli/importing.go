@@ -49,7 +49,7 @@ func importKindCommand(load app.Loader, kind importer.Kind) *cobra.Command {
 		Short: "Take over all that an agent of " + string(kind) + " knows and does",
 		Long: `Take over documents, memory, skills, conversations, jobs and files, and print a
 configuration with the channels and people. Nothing that is here is replaced, and nothing
-there is changed; importing again takes over only what is new. The gateway must not run.
+there is changed; importing again adds only new items. The gateway must not run.
 
 What is personal goes to one person or conversation: the owner, unless --scope names another.
 Tokens are never copied: the configuration refers to the environment, and says where they are.`,

@@ -26,7 +26,7 @@ type count struct {
 	same, kept, left int64
 }
 
-// files moves what else lies in the workspace.
+// files imports the other files of the workspace.
 func (m *mover) files(ctx context.Context) {
 	entries, err := m.list(m.workspace)
 	if err != nil {

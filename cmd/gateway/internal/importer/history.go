@@ -133,7 +133,8 @@ func (m *mover) append(ctx context.Context, name string, known map[fingerprint]b
 	return flush()
 }
 
-// put adds entries. What was made memory of there need not be here again, if nothing older waits.
+// put adds entries. If no entry here waits for Dream, those that the other agent has already made
+// memory of are marked as done.
 func (m *mover) put(tx *store.Tx, batch []event) error {
 	space := m.Memory.In(m.Scope)
 	last, err := space.Last(tx)

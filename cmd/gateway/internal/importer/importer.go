@@ -1,11 +1,10 @@
-// Package importer takes over the homes of other agents: nanobot (HKUDS/nanobot) and PicoClaw
-// (sipeed/picoclaw), their documents, memory, skills, conversations, jobs and files.
+// Package importer imports the homes of other agents, nanobot (HKUDS/nanobot) and PicoClaw
+// (sipeed/picoclaw): documents, memory, skills, conversations, jobs and files.
 //
-// [Open] opens such a home, [Source.Move] moves it into a [Target] and says of each thing what
-// became of it; a dry run says the same and changes nothing. What is there already stays, so that
-// importing a home again imports only what is new. Links are never followed, and what can't be read
-// is left out with its reason. [Source.Settings] makes a configuration of the other one, in which
-// secrets are references only.
+// [Open] opens such a home. [Source.Move] copies it into a [Target] and reports the result for each
+// item; a dry run reports the same and changes nothing. Existing data stays, so a second import of
+// the same home adds only new items. Links are never followed. Items that can't be read are left
+// out, with the reason. [Source.Settings] converts the configuration; secrets become references.
 //
 // The formats are those of nanobot 0.1.0 to 0.2 of 2026 (sessions in the home or in the workspace,
 // with and without a key; HISTORY.md, history.jsonl and notes of days; jobs in camel or snake case)
@@ -54,11 +53,11 @@ type State string
 
 // The states of an item.
 const (
-	New    State = "new"    // it is taken over
+	New    State = "new"    // it is imported
 	Same   State = "same"   // it was before
 	Kept   State = "kept"   // another one is here, and stays
 	Left   State = "left"   // it is left out
-	Failed State = "failed" // it should have been taken over
+	Failed State = "failed" // it should have been imported
 )
 
 // An Item is something of the home.
@@ -100,7 +99,7 @@ type Target struct {
 	Account func(platform string) string
 }
 
-// An Owner is the person who gets what no conversation is named for.
+// An Owner is the person who gets the data that belongs to no conversation.
 type Owner struct {
 	Person int64
 	Chat   bus.Address // where they write alone; zero if that is not known
@@ -246,7 +245,7 @@ func (m *mover) say(kind, from, to string, state State, text string) {
 	m.items = append(m.items, Item{kind, from, to, state, text})
 }
 
-// failed notes that something could not be taken over.
+// failed notes that an item could not be imported.
 func (m *mover) failed(kind, from string, err error) {
 	m.say(kind, from, "", Failed, plain(err))
 }
@@ -300,7 +299,7 @@ func isGroup(a bus.Address) bool {
 	return strings.HasPrefix(a.Chat, "-") || strings.HasSuffix(a.Chat, "@g.us")
 }
 
-// person returns who writes alone in a conversation, nil if that is not known.
+// person returns the only person who writes in a conversation, nil if that is not known.
 func (m *mover) person(a bus.Address) *gate.Person {
 	for i, p := range m.People {
 		if p.Account == a.Account && p.Sender == a.Chat {

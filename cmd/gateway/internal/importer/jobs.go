@@ -56,7 +56,7 @@ func parseJobs(text []byte) (list []object, err error) {
 	return list, json.Unmarshal(o["jobs"], &list)
 }
 
-// A leftError says why a job is not taken over.
+// A leftError is the reason why a job is not imported.
 type leftError string
 
 func (e leftError) Error() string { return string(e) }
@@ -200,7 +200,7 @@ func (m *mover) target(payload object) (bus.Address, error) {
 	return bus.Address{}, errors.New("it names no conversation, and that of the owner is not known")
 }
 
-// maker sets whose job it is: of who writes alone in its conversation, or of the owner.
+// maker sets the person of a job: the only one who writes in its conversation, or the owner.
 func (m *mover) maker(j *schedule.Job) {
 	j.Group, j.Role = isGroup(j.To), bus.User
 	if p := m.person(j.To); p != nil {

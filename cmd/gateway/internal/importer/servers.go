@@ -102,7 +102,7 @@ func (w *settings) web(address, kind string) (trouble []string) {
 	return nil
 }
 
-// program writes the command of a server, but for arguments that may be secrets.
+// program writes the command of a server, without arguments that may be secrets.
 func (w *settings) program(command []string) (trouble []string) {
 	shown := slices.Clone(command)
 	for i, argument := range command {

@@ -33,7 +33,7 @@ type Foreign struct {
 	scope *foreignScope // of PicoClaw's newer ones
 }
 
-// ErrForm reports a file that is no session of another agent.
+// ErrForm reports a file that is not a session of another agent.
 var ErrForm = errors.New("it does not begin like a session of nanobot or PicoClaw")
 
 // foreignHead is the first line of nanobot's sessions, PicoClaw's .meta.json, and its older files.

@@ -29,7 +29,8 @@ var providers = []provider{
 
 // Settings returns a configuration in TOML with the channels, the people, the model and the MCP
 // servers of the other one; "" if that has none. It has no secrets in it: they are references to
-// the environment, and comments say where each of them is. What can't be taken over is a comment.
+// the environment, and comments say where each of them is. Settings that can't be converted are
+// comments.
 func (s *Source) Settings() (string, error) {
 	if s.config == nil {
 		return "", nil

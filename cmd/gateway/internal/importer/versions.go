@@ -12,7 +12,7 @@ import (
 	"gateway/memory/version"
 )
 
-// author is who has made the versions of an import.
+// author is the author of the versions that an import makes.
 const author = "gateway import"
 
 // begin is called before a document of a scope is written. It keeps the documents as they are, so
