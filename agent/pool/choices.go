@@ -12,9 +12,9 @@ import (
 	"gateway/store"
 )
 
-// The configuration says which model answers, and an admin may choose another one for a
-// conversation. Its sub-agents have that, too; jobs, hooks and heartbeats in sessions of their own,
-// notes and Dream have what is configured for them.
+// The configuration says which model answers. An admin may choose another one for a conversation,
+// and its sub-agents follow. Jobs, hooks and heartbeats in sessions of their own, notes and Dream
+// keep the configured model.
 
 // choices are the present settings, and what was chosen for conversations instead.
 type choices struct {
@@ -98,8 +98,8 @@ func (c *choices) Has(key session.Key) bool {
 	return mode || model
 }
 
-// Chosen returns the name of the model that was chosen for a session, "" if none was. What is due
-// in a conversation, and works beside it only because that waits for somebody, has its model.
+// Chosen returns the name of the model that was chosen for a session, or "". A job that runs beside
+// a conversation, because that waits for somebody, has the model of the conversation.
 func (c *choices) Chosen(key session.Key) string {
 	for parent := key.Parent(); parent != ""; parent = key.Parent() {
 		key = parent
@@ -110,8 +110,8 @@ func (c *choices) Chosen(key session.Key) string {
 	return c.models[key]
 }
 
-// ConfigOf returns the present settings of a session. A model that was chosen and that the
-// configuration does not know any more is as if it was not.
+// ConfigOf returns the present settings of a session. A chosen model that is no longer configured
+// counts as not chosen.
 func (c *choices) ConfigOf(key session.Key) *turn.Settings {
 	s := c.Config()
 	chosen := s.choice(c.Chosen(key))
@@ -131,8 +131,7 @@ func moveKey[V any](m map[session.Key]V, from, to session.Key) {
 	delete(m, from)
 }
 
-// choice returns the model with a name, in any case if that is needed to find one; nil if there is
-// none.
+// choice returns the model with a name, or nil. Upper and lower case differ only where both exist.
 func (s *Snapshot) choice(name string) *turn.Choice {
 	for _, same := range []func(a, b string) bool{
 		func(a, b string) bool { return a == b }, strings.EqualFold,

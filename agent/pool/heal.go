@@ -8,7 +8,8 @@ import (
 	"gateway/store"
 )
 
-// HealTurns resumes the turns that run in none of sessions, nor in one that has come since.
+// HealTurns resumes the running turns that no session works on: neither one of sessions, which Held
+// returned, nor one that started since.
 func (pl *Pool) HealTurns(
 	ctx, work context.Context, sessions map[session.Key]bool,
 ) error {
@@ -43,7 +44,7 @@ func (pl *Pool) HealTurns(
 	return nil
 }
 
-// survive logs an error that is not the store's loss; one that is, it returns.
+// survive logs an error and returns nil. It returns an error that says that the store is lost.
 func survive(ctx context.Context, log *slog.Logger, what string, err error) error {
 	if err == nil || store.IsLost(err) {
 		return err

@@ -85,9 +85,9 @@ func (pl *Pool) MarkDue(key session.Key) {
 	pl.markDue(key)
 }
 
-// However many people write at once, so many sessions work at a time: see [turn.SessionsPerSlot].
-// The others wait for their turn in the order in which they came, and take no more memory than
-// their messages do.
+// At most turn.SessionsPerSlot sessions work at a time for each slot of a model call. The others
+// wait in the order in which they came. While they wait they need no memory except for their
+// messages.
 
 // start adds w as the worker of key, and runs it once it is admitted. pl.Mu is held.
 func (pl *Pool) start(work context.Context, key session.Key, w *worker) {
@@ -117,7 +117,7 @@ func (pl *Pool) admit(work context.Context) {
 	}
 }
 
-// ended notes that w works no more, and admits others.
+// ended notes that w has ended, and admits others.
 func (pl *Pool) ended(work context.Context, w *worker) {
 	pl.Mu.Lock()
 	defer pl.Mu.Unlock()
@@ -127,8 +127,8 @@ func (pl *Pool) ended(work context.Context, w *worker) {
 	pl.admit(work)
 }
 
-// HandOverUnadmitted leaves the turns that were not even resumed to the next process. Nobody admits
-// any more.
+// HandOverUnadmitted leaves the turns that were waiting to be admitted to the next process. It is
+// called when no worker runs any more.
 func (pl *Pool) HandOverUnadmitted(ctx context.Context) error {
 	return pl.env.DB.Tx(ctx, func(tx *store.Tx) error {
 		for _, w := range pl.unadmitted {
@@ -143,7 +143,7 @@ func (pl *Pool) HandOverUnadmitted(ctx context.Context) error {
 	})
 }
 
-// holdBack reports whether the task r has to wait, because enough sub-agents of its session work.
+// holdBack reports whether the task r must wait because its session has enough working sub-agents.
 // pl.Mu is held.
 func (pl *Pool) holdBack(key session.Key, r bus.Received) bool {
 	parent := key.Parent()
@@ -154,7 +154,7 @@ func (pl *Pool) holdBack(key session.Key, r bus.Received) bool {
 	return true
 }
 
-// taskEnded counts that a sub-agent works no more, and lets the next one begin. pl.Mu is held.
+// taskEnded counts that a sub-agent has ended, and starts the next one. pl.Mu is held.
 func (pl *Pool) taskEnded(work context.Context, key session.Key) {
 	parent := key.Parent()
 	if parent == "" {
@@ -174,7 +174,7 @@ func (pl *Pool) taskEnded(work context.Context, key session.Key) {
 	pl.start(work, session.Of(next.Message), &worker{waiting: []bus.Received{next}})
 }
 
-// suspendAgain parks the turns that wait, and returns the others.
+// suspendAgain suspends the turns that wait for somebody, and returns the others.
 func (pl *Pool) suspendAgain(
 	turns []session.Turn, waits map[int64]question.Question,
 ) []session.Turn {
@@ -189,7 +189,7 @@ func (pl *Pool) suspendAgain(
 	})
 }
 
-// suspend takes the place of w, whose turn waits from now on.
+// suspend replaces the worker w, whose turn now waits, by a place for the turn.
 func (pl *Pool) suspend(w *worker, o *turn.Outcome) {
 	pl.Mu.Lock()
 	defer pl.Mu.Unlock()
@@ -206,15 +206,15 @@ func (pl *Pool) markDue(key session.Key) {
 	pl.ring()
 }
 
-// Pending returns the messages of a session that no turn has taken yet. Only the goroutine that
-// hands messages out adds to them, so that for it they are all there are.
+// Pending returns the messages of a session that no turn has claimed yet. Only the dispatching
+// goroutine adds to them, so that for it the list is complete.
 func (pl *Pool) Pending(key session.Key) []bus.Received {
 	pl.Mu.Lock()
 	defer pl.Mu.Unlock()
 	return pl.pendingLocked(key)
 }
 
-// pendingLocked is pending while pl.Mu is held.
+// pendingLocked is Pending while pl.Mu is held.
 func (pl *Pool) pendingLocked(key session.Key) []bus.Received {
 	if p, ok := pl.suspended[key]; ok {
 		return p.waiting
@@ -244,8 +244,8 @@ func (pl *Pool) below(key session.Key, jobs bool) (list []session.Key) {
 	return list
 }
 
-// Held returns the messages that somebody has, and the sessions in which somebody works or waits.
-// From then on sessions take what they had no room for.
+// Held returns the messages that are in memory, and the sessions with a worker or a suspended turn.
+// From then on a session that had no room accepts messages again.
 func (pl *Pool) Held() (messages map[int64]bool, sessions map[session.Key]bool) {
 	messages, sessions = make(map[int64]bool), make(map[session.Key]bool)
 	add := func(list []bus.Received) {
@@ -270,7 +270,7 @@ func (pl *Pool) Held() (messages map[int64]bool, sessions map[session.Key]bool) 
 	return messages, sessions
 }
 
-// Serves reports whether d works in a session, or knows why it does not: its turn waits for
+// Serves reports whether a session has a worker, or a reason to have none: its turn waits for
 // somebody, or other sub-agents come first.
 func (pl *Pool) Serves(key session.Key) bool {
 	pl.Mu.Lock()
@@ -378,12 +378,13 @@ func (pl *Pool) Enqueue(
 	return true, tell, nil
 }
 
-// MaxOwn is how many messages of a session wait in memory when one more comes that no person wrote.
+// MaxOwn is how many messages of a session may wait in memory if the next one was written by no
+// person.
 const MaxOwn = 100
 
-// isFull reports whether a message that the agent writes to itself stays in the inbox: too many
-// wait in memory, or an earlier one stays there already, as deferred says. [Dispatcher.heal] hands
-// them out once there is room.
+// isFull reports whether a message that the agent wrote to itself stays in the inbox: too many wait
+// in memory, or an earlier one stayed there, as deferred says. The dispatcher hands them out once
+// there is room.
 func isFull(waiting []bus.Received, deferred *bool) bool {
 	*deferred = *deferred || len(waiting) >= MaxOwn
 	return *deferred

@@ -12,32 +12,30 @@ import (
 	"gateway/store"
 )
 
-// What was under way each time when a process ended without a word may be why it did. It is tried
-// alone, session by session, before everything else: what ends the process then too is given up,
-// and nothing else with it.
+// Work that was under way each time a process crashed may be the cause. It is tried alone, session
+// by session, before everything else. If the process crashes then, too, only that work is given up.
 
 const (
-	// trialTime is how long a session is tried alone if nothing comes of it. What ends a process
-	// mostly does so at once.
+	// trialTime is how long a session is tried alone if nothing comes of it. Work that crashes a
+	// process mostly does so at once.
 	trialTime = 10 * time.Second
 
-	// CountedTime is how long after an end without a word each message is counted before it is worked
-	// on. Of those with files this holds always: what others have made of a file is the likeliest
-	// reason for such an end.
+	// CountedTime is how long after a crash each message is counted before its turn begins. Messages
+	// with files are always counted: what others made of a file is the likeliest cause of a crash.
 	CountedTime = time.Hour
 )
 
 // isSuspect reports whether r is to be tried alone.
 func isSuspect(r bus.Received) bool { return r.Crashes >= turn.MaxCrashes-1 }
 
-// TrialOf is what [store.Life] is told of a session that is tried alone.
+// TrialOf names a session that is tried alone, for [store.Life].
 func TrialOf(key session.Key) string { return "session " + string(key) }
 
-// A probation tries what may have ended processes.
+// A probation tries alone what may have crashed processes.
 type probation struct{ *Pool }
 
-// blame counts the end of the process before this one for what it had under way, and takes turns
-// over: for all of it if that ended without a word, or only for what was tried alone.
+// blame takes over turns. It counts the end of the process before this one against what that had
+// under way: against all of it after a crash, or only against what was tried alone.
 func (pr *probation) blame(tx *store.Tx, turns []session.Turn) error {
 	blamed := func(key session.Key) bool {
 		return pr.life.Suspect == "" || pr.life.Suspect == TrialOf(key)
@@ -68,8 +66,8 @@ func (pr *probation) blame(tx *store.Tx, turns []session.Turn) error {
 	return nil
 }
 
-// tryAlone tries the suspects one by one, waits until all other parties have done that, and
-// returns the turns that are left.
+// tryAlone tries the suspects one by one. It waits until the other parts of the gateway have tried
+// theirs, and returns the turns that are left.
 func (pr *probation) tryAlone(
 	ctx, work context.Context, turns []session.Turn,
 ) ([]session.Turn, error) {
@@ -149,7 +147,7 @@ func (pr *probation) fill(work context.Context, list []*worker) error {
 	}
 }
 
-// try runs w until it has shown that it does not end the process.
+// try runs w until it has proven that it does not crash the process.
 func (pr *probation) try(ctx, work context.Context, w *worker) {
 	proof := make(chan struct{})
 	w.proof = proof
@@ -165,8 +163,8 @@ func (pr *probation) try(ctx, work context.Context, w *worker) {
 	}
 }
 
-// prove notes that the turn of w has written something, or that w has ended. Then it is tried no
-// more, unless it holds another suspect. The pool's mu is held.
+// prove ends the trial of w: its turn has written something, or w has ended. The trial goes on if
+// another suspect waits. The pool's Mu is held.
 func (w *worker) prove(ended bool) {
 	if w.proof == nil || !ended && slices.ContainsFunc(w.waiting, isSuspect) {
 		return

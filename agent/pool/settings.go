@@ -51,7 +51,7 @@ func ParseMode(name string) (Mode, error) {
 // CollectPause is how long nothing must come before a collecting session begins its turn.
 const CollectPause = 500 * time.Millisecond
 
-// Settings are the options that can change while a [Dispatcher] runs.
+// Settings are the options that can change while the gateway runs.
 type Settings struct {
 	turn.Settings
 
@@ -63,8 +63,8 @@ type Settings struct {
 	// Debounce is how long an account waits for more of a message; default not at all.
 	Debounce map[string]time.Duration
 
-	// IdleAfter is after which time without messages the older part of a conversation becomes notes,
-	// and DreamEvery how often Dream looks at what is new; 0 is never, for each.
+	// IdleAfter is the time without messages after which the older part of a conversation becomes
+	// notes. DreamEvery is the time between two runs of Dream. 0 is never, for each.
 	IdleAfter  time.Duration
 	DreamEvery time.Duration
 }

@@ -12,17 +12,17 @@ import (
 	"gateway/store"
 )
 
-// signals tell the dispatching goroutine what it has to look at.
+// signals wake the dispatching goroutine, and say whether it still goes round.
 type signals struct {
 	fatal chan error    // the first error that ends all
 	due   chan struct{} // rung when a suspended turn is to be looked at
 	beat  atomic.Int64  // when the dispatcher last went round, in nanoseconds
 }
 
-// Fatal yields the first error that ends all.
+// Fatal yields the first error that ends the dispatcher.
 func (s *signals) Fatal() <-chan error { return s.fatal }
 
-// Fail reports an error that ends all.
+// Fail reports an error that ends the dispatcher.
 func (s *signals) Fail(err error) {
 	select {
 	case s.fatal <- err:
@@ -59,14 +59,13 @@ type tables struct {
 	questions question.Store
 }
 
-// tx runs fn in a transaction. A write that has begun to matter is finished also while the process
-// ends.
+// tx runs fn in a transaction. A write that has begun is finished even while the process ends.
 func (t *tables) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 	return t.env.DB.Tx(context.WithoutCancel(ctx), fn)
 }
 
-// waits returns the open questions by their turn. A turn whose question can't be read does not wait
-// any longer: it ends, and says so.
+// waits returns the open questions by their turn. A turn whose question can't be read waits no
+// longer: it ends, and tells the chat.
 func (t *tables) waits(ctx context.Context) (map[int64]question.Question, error) {
 	list, err := t.questions.ListOpen(t.env.DB.Read(ctx))
 	_, err = t.env.DB.Mend(ctx, t.env.Logger, err, t.questions.SetAside)
@@ -77,15 +76,15 @@ func (t *tables) waits(ctx context.Context) (map[int64]question.Question, error)
 	return waits, err
 }
 
-// Waiting returns the next messages that wait after one. Those that can't be read are set aside.
+// Waiting returns the next messages of the inbox after one. Unreadable messages are set aside.
 func (t *tables) Waiting(work context.Context, after int64) ([]bus.Received, error) {
 	list, err := t.env.Inbox.Waiting(t.env.DB.Read(work), after)
 	_, err = t.env.DB.Mend(work, t.env.Logger, err, t.env.Inbox.SetAside)
 	return list, err
 }
 
-// runningTurns returns the turns that have not ended. One whose address can't be read gets that of
-// its session.
+// runningTurns returns the turns that have not ended. A turn whose address can't be read gets the
+// address of its session.
 func (t *tables) runningTurns(work context.Context) ([]session.Turn, error) {
 	turns, err := t.sessions.RunningTurns(t.env.DB.Read(work))
 	n, err := t.env.DB.Mend(work, t.env.Logger, err, t.sessions.Mend)

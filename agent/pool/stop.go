@@ -26,7 +26,7 @@ type Stopper struct {
 	Tools Tools
 }
 
-// A stopping ends work for a conversation: it implements [command.Stop].
+// A Stopping ends work for a conversation: it implements [command.Stop].
 //
 // While a command is under way nothing is handed out that belongs to its conversation, and what a
 // turn claims before the transaction cannot be dropped.
@@ -81,7 +81,7 @@ func (s *Stopping) Cancel() {
 	s.d.cancelStopped(s.key, s.background(), &s.by)
 }
 
-// background reports whether what works in the background is ended, too.
+// background reports whether background work is ended, too.
 func (s *Stopping) background() bool { return s.extent == command.Everything }
 
 // end ends the running turn of the session and those of its sub-agents, and discards what waits
@@ -120,9 +120,9 @@ func (s *Stopping) end(tx *store.Tx) (e command.Stopped, err error) {
 	return e, nil
 }
 
-// discard drops what waits: of people what came before the command, but of tasks and their outcomes
-// also what a turn or a sub-agent has written since, and nobody has handed out. A reminder that
-// waits for the turn that is ended comes after it.
+// discard drops messages that wait: those that people sent before the command, and all tasks and
+// outcomes, even those that nobody has handed out yet. A reminder that waits for the ended turn is
+// kept and comes after it.
 func (s *Stopping) discard(tx *store.Tx, e *command.Stopped) error {
 	parents := []session.Key{s.key}
 	list := slices.DeleteFunc(slices.Concat(s.becoming, s.waiting), isKept)
@@ -170,12 +170,12 @@ func (s *Stopping) discard(tx *store.Tx, e *command.Stopped) error {
 	return nil
 }
 
-// isKept reports whether r, which waits for the turn that is ended, is answered all the same: it
-// begins a turn by itself.
+// isKept reports whether r, which waits for the ended turn, is answered all the same because it
+// begins a turn of its own.
 func isKept(r bus.Received) bool { return r.Message.Origin.Standalone() }
 
-// cancelStopped ends what still works for a session whose turns have been ended, and, with jobs, in
-// the background. by is the message that has ended them; nil if no person has.
+// cancelStopped ends the workers of a session whose turns were ended, and with jobs those in the
+// background. by is the message that ended them, or nil if no person did.
 func (st *Stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMessage) {
 	st.Mu.Lock()
 	for _, k := range append(st.below(key, jobs), key) {
@@ -225,8 +225,9 @@ func (st *Stopper) StopTask(ctx context.Context, key string) (stopped bool, err 
 	return stopped, err
 }
 
-// endStopped ends t with a result for each of its tool calls, and adds to e what gets no other
-// answer. From now on the turn's own writes are refused. With again a run that it ends begins anew.
+// endStopped ends t with a result for each open tool call, and adds to e what gets no other answer.
+// From now on the writes of the turn itself are refused. With again, a run that it ends begins
+// anew.
 func (st *Stopper) endStopped(
 	tx *store.Tx, t *session.Turn, e *command.Stopped, again bool,
 ) error {
@@ -274,7 +275,7 @@ func (st *Stopper) stopRuns(
 	return err
 }
 
-// LetGo ends what works for sessions that were erased, and what is known of them in memory.
+// LetGo ends the work for erased sessions, and forgets what is in memory of them.
 func (st *Stopper) LetGo(keys []session.Key) {
 	for _, key := range keys {
 		st.cancelStopped(key, true, nil)

@@ -47,8 +47,8 @@ func (s *Stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
 	return e, s.d.endStopped(tx, t, &e, false)
 }
 
-// waitingOwn returns what waits in the session and is own. A batch that is being claimed becomes a
-// turn as a whole: it counts if all of it is own, and no turn runs that it would steer.
+// waitingOwn returns the waiting messages that are own. A batch that is being claimed becomes a
+// turn as a whole: it counts if all of it is own and it does not steer a running turn.
 func (s *Stopping) waitingOwn(
 	idle bool, own func(bus.Received) bool, all func([]bus.Received) bool,
 ) (list []bus.Received) {

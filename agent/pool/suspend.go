@@ -15,9 +15,9 @@ import (
 	"gateway/store"
 )
 
-// A turn that waits for somebody is suspended: it has no worker, and what is left of it in memory
-// is its place. Only the goroutine that hands messages out decides its question, or hears that
-// a command has, and then gives it a worker again.
+// A turn that waits for somebody is suspended: it has no worker, only a place in memory. Only the
+// dispatching goroutine decides its question, or learns that a command has decided it, and then
+// starts a worker again.
 
 // suspended is the place of a turn that waits.
 type suspended struct {
@@ -30,7 +30,7 @@ type suspended struct {
 	answers []string // platform's ids of the messages that it was to answer when it began to wait
 }
 
-// ReviewDue looks at the suspended turns for which something may have changed.
+// ReviewDue reviews the suspended turns for which something may have changed.
 func (pl *Pool) ReviewDue(ctx, work context.Context) error {
 	pl.Mu.Lock()
 	keys := pl.dueKeys
@@ -50,11 +50,11 @@ func (pl *Pool) ReviewDue(ctx, work context.Context) error {
 	return nil
 }
 
-// A review looks at a suspended turn.
+// A review decides whether a suspended turn goes on.
 type review struct{ *Pool }
 
-// run decides the question of a suspended turn, if that can be done, and lets the turn go on
-// once it is decided.
+// run decides the question of a suspended turn if that is possible, and resumes the turn once its
+// question is decided.
 func (rv review) run(ctx, work context.Context, key session.Key) error {
 	p, err := rv.passJobs(ctx, work, key)
 	if p == nil || err != nil {
@@ -91,8 +91,8 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 	return nil
 }
 
-// passJobs lets what is due begin beside a suspended turn, also if it has come before that waited,
-// and returns the place of that; nil if there is none.
+// passJobs starts the jobs that wait for a suspended turn beside it, and returns the place of the
+// turn, or nil if it is not suspended any more.
 func (rv review) passJobs(ctx, work context.Context, key session.Key) (*suspended, error) {
 	rv.Mu.Lock()
 	p, ok := rv.suspended[key]
@@ -126,7 +126,7 @@ type decision struct {
 	take   int // index of the waiting message that is the answer; -1: none is
 }
 
-// decide decides q, if the time or a waiting message does that.
+// decide decides q if its time is over or a waiting message decides it.
 func (rv review) decide(
 	ctx context.Context, p *suspended, q *question.Question,
 ) (bool, error) {
@@ -164,8 +164,8 @@ func (rv review) decide(
 	return !gone, err // if somebody else has decided it, the message is for the turn
 }
 
-// decisionOf returns what the messages that came make of q: the first that decides it does. What
-// was written before somebody was asked says nothing of the question.
+// decisionOf returns what the first message that decides q makes of it. A message that was written
+// before somebody was asked decides nothing.
 func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 	for i, r := range waiting {
 		m := r.Message
@@ -194,8 +194,8 @@ func decides(q *question.Question, r bus.Received) bool {
 	return ok
 }
 
-// Chosen returns the option that text names by its number or its words, else text as the user's
-// own words.
+// ChosenAnswer returns the option that text names by its number or its words, or else text as the
+// user's own words.
 func ChosenAnswer(q *question.Question, text string) string {
 	text = strings.TrimSpace(text)
 	if n, err := strconv.Atoi(strings.TrimSuffix(text, ".")); err == nil &&

@@ -12,14 +12,15 @@ import (
 	"gateway/session"
 )
 
-// A worker runs the turns of one session, one after another, while there is something to answer.
+// A worker runs the turns of one session, one after another, while messages wait. It is the
+// [turn.Mailbox] of the running turn.
 type worker struct {
 	pool   *Pool
 	key    session.Key
 	wake   chan struct{} // rung when waiting grows
 	resume *session.Turn // an earlier process' turn, to be finished first
 
-	// Guarded by the pool's mu:
+	// The pool's Mu guards:
 	waiting   []bus.Received
 	claiming  []bus.Received // taken from waiting, and not yet in a transaction
 	arrived   time.Time      // when the newest of waiting came
@@ -63,8 +64,8 @@ func (w *worker) run(ctx context.Context) error {
 	return nil
 }
 
-// next returns what the next turn shall answer. If that is nothing, w is no longer
-// the session's worker.
+// next returns the messages for the next turn. If there are none, w is not the session's worker any
+// more.
 func (w *worker) next(ctx context.Context) []bus.Received {
 	d := w.pool
 	for {
@@ -92,7 +93,7 @@ func (w *worker) next(ctx context.Context) []bus.Received {
 	}
 }
 
-// debounce returns how long nothing must have come before a turn begins. The pool's mu is held.
+// debounce returns how long no message must have come before a turn begins. The pool's Mu is held.
 func (w *worker) debounce() time.Duration {
 	if w.waiting[0].Message.Origin.Standalone() {
 		return 0
@@ -106,7 +107,7 @@ func (w *worker) debounce() time.Duration {
 	return w.pool.Config().Debounce[w.waiting[0].Message.From.Account]
 }
 
-// claim removes what belongs into one turn from waiting. The pool's mu is held.
+// claim removes the messages of the next turn from waiting. The pool's Mu is held.
 func (w *worker) claim() []bus.Received {
 	n := 1
 	w.alone = w.waiting[0].Message.Origin.Standalone()
@@ -127,8 +128,8 @@ func (w *worker) claim() []bus.Received {
 // hasFiles reports whether r, or what it quotes, has files.
 func hasFiles(r bus.Received) bool { return attachment.HasFiles(r.Message) }
 
-// joined reports whether people see the waiting message n and the one before it as one: parts of
-// an album, a new wording, or a text that was sent in pieces. The pool's mu is held.
+// joined reports whether people see the waiting message n and the one before it as one: parts of an
+// album, a new wording, or a text that was sent in pieces. The pool's Mu is held.
 func (w *worker) joined(n int) bool {
 	a, b := &w.waiting[n-1], &w.waiting[n]
 	if a.Message.Sender.ID != b.Message.Sender.ID || b.Message.Origin.Standalone() {
@@ -150,7 +151,7 @@ func (w *worker) joined(n int) bool {
 // albumPause is how long no further part of an album must have come before it is complete.
 const albumPause = 700 * time.Millisecond
 
-// Next implements [Mailbox].
+// Next implements [turn.Mailbox].
 func (w *worker) Next(files bool) []bus.Received {
 	w.pool.Mu.Lock()
 	defer w.pool.Mu.Unlock()
@@ -163,9 +164,9 @@ func (w *worker) Next(files bool) []bus.Received {
 	return w.claiming
 }
 
-// asked returns how many waiting messages a turn that answers a person may take: those that come
-// before the first that begins a turn by itself, as in a group each one of somebody else does. The
-// pool's mu is held.
+// asked returns how many waiting messages a turn that answers a person may claim: those before the
+// first that begins a turn of its own. In a group, each question of somebody else does. The pool's
+// Mu is held.
 func (w *worker) asked(person string) int {
 	i := slices.IndexFunc(w.waiting, func(r bus.Received) bool {
 		return r.Message.Origin.Standalone() || isOthers(r.Message, person)
@@ -177,7 +178,7 @@ func (w *worker) asked(person string) int {
 }
 
 // isOther reports whether r is a question in a group by somebody whom the running turn does not
-// answer. The pool's mu is held.
+// answer. The pool's Mu is held.
 func (w *worker) isOther(r bus.Received) bool {
 	return isOthers(r.Message, w.asker)
 }
@@ -187,7 +188,7 @@ func isOthers(m bus.InboundMessage, person string) bool {
 	return m.Group && m.Origin.Kind == bus.Person && m.Sender.ID != person
 }
 
-// listen notes whom the turn with batch answers. The pool's mu is held.
+// listen notes whom the turn with batch answers. The pool's Mu is held.
 func (w *worker) listen(batch []bus.Received) {
 	for _, r := range batch {
 		if r.Message.Origin.Kind == bus.Person {
@@ -196,7 +197,7 @@ func (w *worker) listen(batch []bus.Received) {
 	}
 }
 
-// Claimed implements [Mailbox].
+// Claimed implements [turn.Mailbox].
 func (w *worker) Claimed(err error) {
 	w.pool.Mu.Lock()
 	defer w.pool.Mu.Unlock()
@@ -213,7 +214,7 @@ func (w *worker) Claimed(err error) {
 	}
 }
 
-// drop forgets batch, which waits no more.
+// drop forgets batch, which waits no longer.
 func (w *worker) drop(batch []bus.Received) {
 	dropped := func(r bus.Received) bool {
 		return slices.ContainsFunc(batch, func(b bus.Received) bool { return b.Seq == r.Seq })
@@ -224,7 +225,7 @@ func (w *worker) drop(batch []bus.Received) {
 	w.waiting = slices.DeleteFunc(slices.Clone(w.waiting), dropped)
 }
 
-// HasNews implements [Mailbox].
+// HasNews implements [turn.Mailbox].
 func (w *worker) HasNews() bool {
 	w.pool.Mu.Lock()
 	defer w.pool.Mu.Unlock()
@@ -262,8 +263,8 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	return err
 }
 
-// rejoin notes what the turn st, which goes on, has begun with. If that can't be read, the turn
-// finds that out, too, and says so.
+// rejoin notes the messages that the resumed turn st has claimed. If they can't be read, the turn
+// finds that out, too, and tells the chat.
 func (w *worker) rejoin(ctx context.Context, st *session.Turn) {
 	d := w.pool
 	batch, err := d.env.Inbox.TakenBy(d.env.DB.Read(context.WithoutCancel(ctx)), st.ID)

@@ -45,7 +45,7 @@ func (t *runner) abandon(ctx context.Context, batch []bus.Received, cause error)
 	return err
 }
 
-// guarded runs t. A panic ends this turn and nothing else.
+// recovering runs t. A panic ends this turn and nothing else.
 func (t *runner) recovering(ctx context.Context, batch []bus.Received) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -61,7 +61,7 @@ func (t *runner) recovering(ctx context.Context, batch []bus.Received) (err erro
 // errPanic reports that the turn has panicked.
 var errPanic = errors.New("the turn has panicked")
 
-// refuse tells the chat why t has failed, also if it had not even begun.
+// refuse tells the chat why t has failed, even if t had not begun.
 func (t *runner) refuse(ctx context.Context, batch []bus.Received, say string) error {
 	if t.ID != 0 {
 		return t.fail(ctx, say)
@@ -86,7 +86,7 @@ func (t *runner) refuse(ctx context.Context, batch []bus.Received, say string) e
 // ErrGone reports that a message was dropped before its turn began, or is left to the next process.
 var ErrGone = errors.New("message waits no more")
 
-// A GoneError is ErrGone with the messages that wait no more.
+// A GoneError is ErrGone with the messages that no longer wait.
 type GoneError []int64
 
 func (GoneError) Error() string { return ErrGone.Error() }
@@ -94,7 +94,7 @@ func (GoneError) Error() string { return ErrGone.Error() }
 // Is reports whether target is [ErrGone].
 func (GoneError) Is(target error) bool { return target == ErrGone }
 
-// begin writes the turn's first step: it takes its messages and puts them into the transcript. If
+// begin writes the turn's first step: it claims its messages and puts them into the transcript. If
 // that fails, they wait as before.
 func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	defer func() {
@@ -157,8 +157,8 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	return nil
 }
 
-// writeFirst writes the turn as begun, with its first messages. What has moved since the turn
-// before moves with it.
+// writeFirst writes the turn with its first messages. What belongs to a chat or person that has
+// moved since the last turn moves with it.
 func (t *runner) writeFirst(
 	tx *store.Tx, begun *session.Turn, batch []bus.Received, messages []llm.Message,
 ) error {
@@ -187,8 +187,8 @@ func (t *runner) writeFirst(
 		bus.Address{Account: first.From.Account, Chat: first.From.Chat})
 }
 
-// movedFrom returns the scope whose memory belongs to that of the turn t from now on, "" if there
-// is none: a person was linked with another, or is known since; or a group has another name.
+// movedFrom returns the scope whose memory belongs to the scope of t from now on, or "": a person
+// was linked with another or became known, or a group has a new id.
 func movedFrom(t *session.Turn, group bool, batch []bus.Received) memory.Scope {
 	if before := batch[0].Message.Before; t.First && group && before != "" {
 		return memory.OfChat(bus.Address{Account: t.Address.Account, Chat: before})
@@ -196,14 +196,14 @@ func movedFrom(t *session.Turn, group bool, batch []bus.Received) memory.Scope {
 	return t.Moved
 }
 
-// MaxCrashes is after how many ends of a process a message is given up whose turn has never begun.
-// The last of them it must have caused alone.
+// MaxCrashes is after how many crashes a message is given up whose turn has never begun. It must
+// have been tried alone before the last of them.
 const MaxCrashes = 3
 
 // isGuilty reports whether r is to be given up.
 func isGuilty(r bus.Received) bool { return r.Crashes >= MaxCrashes }
 
-// hand counts that the turn of batch is about to begin, where that is likely to end the process.
+// hand counts that the turn of batch is about to begin, where a crash is likely.
 func (t *runner) hand(ctx context.Context, batch []bus.Received) error {
 	counted := t.env.Now().Before(t.env.CountUntil)
 	if !counted && !slices.ContainsFunc(batch, func(r bus.Received) bool {

@@ -21,7 +21,7 @@ type bill struct {
 	learnt  prompt.Calibration // in the transaction that writes it
 }
 
-// The costs of a turn are counted, bounded and written with its steps.
+// costs are counted, bounded, and written with the turn's steps.
 type costs struct {
 	turn
 	used   llm.Usage // by this attempt
@@ -35,7 +35,7 @@ const MaxTasks = 4
 // taskShare is which part of a turn's limit each of its sub-agents has.
 const taskShare = MaxTasks
 
-// spender returns on whose account the turn works.
+// spender returns who pays for the turn.
 func (t *costs) spender() budget.Spender {
 	key := t.Session
 	if parent := key.Parent(); parent != "" {
@@ -82,7 +82,7 @@ func (t *costs) spend(hold *budget.Hold, model string, u llm.Usage) {
 	t.bill.holds = append(t.bill.holds, hold)
 }
 
-// giveBack ends a hold of which nothing was spent, also after a panic.
+// giveBack releases a hold of which nothing was spent, even after a panic.
 func (t *costs) giveBack(hold *budget.Hold) {
 	if !slices.Contains(t.bill.holds, hold) {
 		hold.Release()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A clock ends a turn that takes too long. It stands while the turn waits for a slot: how many
-// others write is not the turn's affair.
+// A clock ends a turn that takes too long. It stands still while the turn waits for a slot, since
+// the turn can't help how many others write.
 type clock struct {
 	end func(error) // ends the turn's context
 
@@ -39,8 +39,8 @@ func (c *clock) stand() {
 // SessionsPerSlot is how many sessions may work at a time for each slot of a model call.
 const SessionsPerSlot = 4
 
-// LongestWaits is how many times the longest turn the wait for a slot may take. Sessions are
-// admitted by four times the slots, so that this is met only while models hang.
+// LongestWaits is the longest wait for a slot, in times of the longest turn. It is met only while
+// models hang, since SessionsPerSlot bounds how many sessions wait.
 const LongestWaits = 2 * SessionsPerSlot
 
 // errNoSlot reports that a turn has waited for a slot for too long.

@@ -12,18 +12,18 @@ import (
 	"gateway/agent/prompt"
 )
 
-// What was said becomes notes when it does not fit into the prompt any more, when a conversation
-// was left, and when somebody asks for it. The notes go into the history of the scope and into the
-// summary of the session; the words themselves stay in the transcript and can be searched. The
+// The older part of a conversation becomes notes when it does not fit into the prompt, when a
+// conversation is left, and when somebody asks for it. The notes go into the history of the scope
+// and into the summary of the session; the messages stay in the transcript and can be searched. The
 // start of the session moves in the transaction that writes the notes, so that nothing is noted
 // twice, whoever works on the same session.
 
 // MaxCompactions is how many parts of a conversation become notes before one turn.
 const MaxCompactions = 5
 
-// fit makes the prompt fit: notes take the place of the oldest messages until it has half the
-// budget. Where that is not to be had, those are left out. It does nothing while there is room, but
-// for force.
+// fit makes the prompt fit: notes replace the oldest messages until it has half the budget. If no
+// notes can be made, the oldest messages are left out. While there is room it does nothing, unless
+// force is set.
 func (t *conversation) fit(ctx context.Context, force bool) error {
 	err := t.makeRoom(ctx, force)
 	t.cut()
@@ -58,9 +58,9 @@ func (t *conversation) makeRoom(ctx context.Context, force bool) error {
 	return nil
 }
 
-// room returns how many tokens a prompt may have, and how many it shall have once notes were made:
-// half as many. Where the system prompt and the tools leave little of that, half of what they leave
-// is for the conversation, or notes would be made of it with every message.
+// room returns how many tokens a prompt may have, and how many it should have after notes were
+// made: half as many. If the system prompt and the tools leave little of that, half of the rest is
+// for the conversation: otherwise every message would need new notes.
 func (t *conversation) room() (most, aim int) {
 	budget := t.settings.ContextBudget()
 	bare := len(t.system) + prompt.ToolsSize(t.tools.Specs())
@@ -72,8 +72,8 @@ func (t *conversation) room() (most, aim int) {
 	return most, aim
 }
 
-// cut leaves the oldest turns out of a prompt that is too large all the same, because no notes
-// could be made, or not yet of all. They are not lost: the start of the session stays before them.
+// cut leaves the oldest turns out of a prompt that is still too large because notes could not be
+// made, or not of everything yet. They are not lost: the session's start stays before them.
 func (t *conversation) cut() {
 	if most, _ := t.room(); t.size() <= most {
 		return
@@ -98,8 +98,8 @@ func (t *conversation) size() int {
 	return t.env.Calls.Estimates.Tokens(t.settings.ModelID, bytes)
 }
 
-// compactOlder makes notes of the oldest part of the conversation, of about need bytes, and reports
-// whether there was one. Nothing of this turn goes.
+// compactOlder makes notes of about need bytes of the oldest part of the conversation, and reports
+// whether there was one. Messages of this turn stay.
 func (t *conversation) compactOlder(ctx context.Context, need int) (bool, error) {
 	if t.Scope == "" {
 		return false, nil
@@ -125,8 +125,8 @@ func (t *conversation) compactOlder(ctx context.Context, need int) (bool, error)
 	return moved, err
 }
 
-// excess reports whether the next prompt of the conversation is too large, and, unless the
-// transcript tells that best, from what state its compaction begins.
+// excess reports whether the next prompt of the conversation is too large. state is where its
+// compaction begins; nil if the transcript tells that best.
 func (t *conversation) excess() (state []byte, tooLarge bool) {
 	if t.truncated {
 		return nil, true

@@ -22,7 +22,7 @@ import (
 	"gateway/store"
 )
 
-// An Env is what the turns of a process work with. They don't change it.
+// An Env is what the turns of a process work with. Turns don't change it.
 type Env struct {
 	Profile
 
@@ -63,7 +63,7 @@ type tables struct {
 	questions question.Store
 }
 
-// A Profile is how the agent presents itself and works, for the whole life of the process.
+// A Profile says how the agent presents itself and works. It stays the same while the process runs.
 type Profile struct {
 	Name        string         // what the agent calls itself
 	Workspace   string         // how the model knows the folder that the agent works in; or ""
@@ -73,12 +73,12 @@ type Profile struct {
 	// FormatHints tell the model what its answers look like, by account.
 	FormatHints map[string]string
 
-	// CountUntil is until when each message is counted before its turn begins: an earlier process has
-	// ended without a word. Of messages with files that holds always.
+	// Until CountUntil each message is counted before its turn begins, because an earlier process has
+	// crashed. Messages with files are always counted.
 	CountUntil time.Time
 }
 
-// Counters count what should not happen.
+// Counters count events that should not happen.
 type Counters struct {
 	Panics    atomic.Int64 // turns that a bug has ended
 	Abandoned atomic.Int64 // tool calls that go on though they were told to end
@@ -135,8 +135,8 @@ func (s Settings) With(c *Choice) *Settings {
 	return &s
 }
 
-// ContextBudget is how many tokens a prompt may have, so that there is room for the answer and for
-// what an estimate is wrong by.
+// ContextBudget is how many tokens a prompt may have. It leaves room for the answer and for the
+// error of the estimate.
 func (s *Settings) ContextBudget() int {
 	const (
 		answer  = 8192 // where only the provider knows

@@ -21,14 +21,14 @@ type conversation struct {
 	provenance atomic.Pointer[provenance]
 }
 
-// historySize is how many bytes the transcript in a prompt may have: what the budget leaves beside
-// the system prompt and the tools.
+// historySize is how many bytes of transcript fit into a prompt beside the system prompt and the
+// tools.
 func (t *conversation) historySize() int {
 	size := t.env.Calls.Estimates.Bytes(t.settings.ModelID, t.settings.ContextBudget())
 	return max(size-len(t.system)-prompt.ToolsSize(t.tools.Specs()), LeastHistory)
 }
 
-// readLimit is how many bytes of a transcript are read for a prompt. What is more shall become
+// readLimit is how many bytes of a transcript are read for a prompt. Anything beyond should become
 // notes first.
 func (t *conversation) readLimit() int {
 	return 2 * t.env.Calls.Estimates.Bytes(t.settings.ModelID, t.settings.ContextBudget())
@@ -37,7 +37,7 @@ func (t *conversation) readLimit() int {
 // LeastHistory is how many bytes of transcript a prompt has at least.
 const LeastHistory = 4096
 
-// restore reads the transcript, in which the turn's own messages are by now, builds the system
+// restore reads the transcript, which contains the turn's own messages by now, builds the system
 // prompt, and makes both fit.
 func (t *conversation) restore(ctx context.Context) error {
 	if err := t.load(ctx); err != nil {

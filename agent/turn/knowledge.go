@@ -55,7 +55,7 @@ func (t *turn) has(name string) bool {
 	return err == nil
 }
 
-// documents are those that people edit: of each the scope's own before the shared one.
+// documents are the documents that people edit. A scope's own one comes before the shared one.
 func (t *conversation) documents() (list []prompt.Document) {
 	docs := t.env.Documents
 	if docs == nil {
@@ -82,11 +82,11 @@ func (t *conversation) documents() (list []prompt.Document) {
 // and the people are does not matter to it.
 var taskDocuments = []string{document.Agents, document.Tools}
 
-// ownDocuments are those of the prompt that a scope may have itself.
+// ownDocuments are the documents of the prompt that a scope may have itself.
 var ownDocuments = []string{document.Soul, document.User}
 
-// ContactTurns is how many turns of a conversation may pass until somebody whom the agent has
-// asked for a style has chosen one. After that it never asks again.
+// ContactTurns is how many turns the agent waits for somebody to choose a style after it has asked.
+// Then it never asks again.
 const ContactTurns = 3
 
 // unknown reports whether the person of a direct chat has chosen no style yet.
@@ -102,8 +102,8 @@ func (t *turn) unknown() bool {
 // NoStyle is the document of somebody who has not chosen.
 const NoStyle = "# About this person\n\n- Style: default\n"
 
-// settleStyle writes the default style down for somebody who was asked and has not chosen, so that
-// they are not asked again.
+// settleStyle writes the default style for somebody who was asked and has not chosen, so that the
+// agent does not ask again.
 func (t *runner) settleStyle(ctx context.Context) {
 	if t.Number <= ContactTurns || !t.unknown() {
 		return

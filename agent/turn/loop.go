@@ -7,8 +7,8 @@ import (
 	"gateway/agent/llm"
 )
 
-// A model that makes the same call again and again, and gets the same result, is told so, and
-// at last ended.
+// The loop detector warns a model that makes the same call again and again with the same result,
+// and at last ends the turn.
 const (
 	loopTold  = 3
 	loopEnded = 5
@@ -21,8 +21,8 @@ func same(c llm.ToolCall, result string) sameness {
 	return sha256.Sum256([]byte(c.Name + "\x00" + compactJSON(c.Arguments) + "\x00" + result))
 }
 
-// detectLoop counts how often the call has had this result since somebody has said something, and
-// returns what the model is told.
+// detectLoop counts how often the call has had this result since a person last wrote, and returns
+// what the model is told.
 func (t *round) detectLoop(c llm.ToolCall, result string) string {
 	if t.seen == nil {
 		t.seen = make(map[sameness]int)

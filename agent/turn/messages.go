@@ -9,14 +9,14 @@ import (
 	"gateway/bus"
 )
 
-// A reader turns the messages that a turn takes into messages to the model.
+// A reader makes messages to the model of the messages that a turn claims.
 type reader struct {
 	asker
 	numbered bool // the first messages were collected: the model sees them numbered
 }
 
-// userMessages returns what the model sees of batch, once its files are there. Messages that were
-// collected become one, numbered; so do the pieces of one that was sent in parts.
+// userMessages returns what the model sees of batch, once its files are there. Collected messages
+// become one, numbered. So do the pieces of a message that was sent in parts.
 func (t *reader) userMessages(ctx context.Context, batch []bus.Received) []llm.Message {
 	if len(batch) == 0 {
 		return nil
@@ -61,8 +61,8 @@ func (t *reader) asQuestions(ctx context.Context, list []bus.Received) (seen []l
 	return seen
 }
 
-// ambient returns what was said in the group before r, and not to the agent. It is for the
-// conversation itself, not for a sub-agent.
+// ambient returns what was said in the group before r, but not to the agent. Sub-agents don't get
+// it.
 func (t *reader) ambient(ctx context.Context, r bus.Received) []bus.Received {
 	if !r.Message.Group || !t.trigger.Origin.Interactive() {
 		return nil
@@ -75,8 +75,7 @@ func (t *reader) ambient(ctx context.Context, r bus.Received) []bus.Received {
 	return heard
 }
 
-// withImages returns messages with the images that the model shall see: the newest ones. The
-// others stay without their data, and are mentioned.
+// withImages returns messages with the data of the newest images. The others are only mentioned.
 func (t *asker) withImages(ctx context.Context, messages []llm.Message) []llm.Message {
 	left := prompt.MaxImages
 	if t.noImages || t.settings.NoImages || t.env.Attachments.Media == nil {

@@ -37,8 +37,8 @@ func (t *permissions) foresee(c llm.ToolCall) policy.Decision {
 	return t.ruling(found, t.toolCall(c.ID, args))
 }
 
-// ruling returns what becomes of a call: what the rules say, but for one that others than the
-// people of the turn may have wished for.
+// ruling returns what becomes of a call. If the rules allow it, but somebody other than the people
+// of the turn may have caused it, somebody is asked.
 func (t *permissions) ruling(found tool.Tool, c tool.Call) policy.Decision {
 	ruling := t.rule(t.role, found, c)
 	if ruling == policy.Allow && t.suspicion(found, c) != "" {
@@ -47,8 +47,8 @@ func (t *permissions) ruling(found tool.Tool, c tool.Call) policy.Decision {
 	return ruling
 }
 
-// rule returns what the tool itself says of a call for a role, as the rules change that. A call
-// that gives a command input is also judged like the start of that command.
+// rule returns what the rules say of a call for a role, where the tool itself has the first word. A
+// call that gives input to a command is also judged like the start of that command.
 func (t *permissions) rule(role bus.Role, found tool.Tool, c tool.Call) policy.Decision {
 	rules, argv := t.settings.Rules, argvOf(found, c)
 	without := policy.Allow
@@ -79,8 +79,8 @@ func argvOf(t tool.Tool, c tool.Call) []string {
 	return t.Argv(c)
 }
 
-// permit decides whether a call may happen. It returns an error for the model if it may not, and
-// what to ask if somebody must approve.
+// permit decides whether a call may happen. It returns an error for the model if the call may not,
+// and a question if somebody must approve it.
 func (t *permissions) permit(found tool.Tool, c tool.Call) (*asks, error) {
 	switch t.ruling(found, c) {
 	case policy.Allow:
@@ -102,8 +102,8 @@ func (t *permissions) permit(found tool.Tool, c tool.Call) (*asks, error) {
 		"with %s; don't try it in another way, and tell the user", t.role, found.Name)
 }
 
-// approves reports whether the granted question q is about the call c, as it stands now, and the
-// rules have not come to deny that.
+// approves reports whether the granted question q is about the call c as it stands now, and the
+// rules don't deny the call by now.
 func (t *permissions) approves(q *question.Question, c llm.ToolCall) bool {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
@@ -125,7 +125,7 @@ func Approvable(found tool.Tool, c tool.Call) policy.Call {
 	return asked
 }
 
-// waits returns what the turn waits for after a tool has said so.
+// waits returns what the turn waits for after a tool has asked to wait.
 func (t *permissions) waits(r tool.Result) *asks {
 	w := r.Wait
 	q := question.Question{Kind: question.Ask, Sender: t.sender.ID, Text: w.Text, Options: w.Options,
@@ -136,8 +136,8 @@ func (t *permissions) waits(r tool.Result) *asks {
 	return &asks{question: q, result: r}
 }
 
-// askFor returns the message that asks q. alone says that who reads it is the only one who can
-// decide, and knows that.
+// askFor returns the message that asks q. alone says that its reader is the only one who can
+// decide, and knows it.
 func askFor(q *question.Question, alone bool) bus.OutboundMessage {
 	out := bus.OutboundMessage{To: q.Address, Text: q.Text}
 	if q.Kind == question.Approve {
@@ -166,9 +166,9 @@ func article(r bus.Role) string {
 	return "a " + string(r)
 }
 
-// A provenance names the sources of a turn's messages that may give it no orders. The model may be
-// following one of them: so a call with a lasting effect, or one that the least of their authors
-// could not have made, needs an approval.
+// A provenance names the sources of a turn's messages that must not give it orders. Since the model
+// may follow one of them all the same, a call with a lasting effect needs an approval, and so does
+// a call that the least of their authors could not have made.
 type provenance struct {
 	sources []string // such as "the page https://…", the first ones
 	least   bus.Role // of those who were not talking to the agent; "" if there are none
@@ -210,7 +210,7 @@ func (t *conversation) foreign() string {
 	return ""
 }
 
-// suspicion returns why a call that the rules allow is asked about all the same, or "".
+// suspicion returns why somebody is asked about a call although the rules allow it, or "".
 func (t *permissions) suspicion(found tool.Tool, c tool.Call) string {
 	o := t.provenance.Load()
 	if o == nil {

@@ -28,7 +28,7 @@ func (t *turn) isTask() bool { return t.trigger.Origin.Kind == bus.Task }
 // proactive reports whether no person has written to the turn, nor to the one it works for.
 func (t *turn) proactive() bool { return t.trigger.Origin.Proactive() && !t.joined }
 
-// budgetTurn returns the turn whose limit pays for sub-agents of t: see bus.Origin.BudgetTurn.
+// budgetTurn returns the turn whose limit pays for sub-agents of t: see [bus.Origin.BudgetTurn].
 func (t *turn) budgetTurn() int64 {
 	if t.joined {
 		return t.ID
@@ -36,7 +36,7 @@ func (t *turn) budgetTurn() int64 {
 	return t.trigger.Origin.BudgetTurn(t.ID)
 }
 
-// silent is the model's answer if nobody needs to hear of it.
+// silent is the model's answer if nobody needs to know.
 const silent = "HEARTBEAT_OK"
 
 // AskSilent tells the model so.
@@ -52,13 +52,13 @@ func (t *turn) mayBeSilent() bool {
 	return t.proactive() && t.Session.Proactive()
 }
 
-// silentMark is silent at the beginning or the end of an answer, as models write it: with what they
-// set it off by.
+// silentMark matches silent at the beginning or the end of an answer, with the punctuation and
+// markup that models put around it.
 var silentMark = regexp.MustCompile("(?i)" +
 	"^[\\s*_~\"'`“]*HEARTBEAT(?:\\\\?_|[ -])OK[*_~\"'`”.!:;,]*(?:\\s+|$)" +
 	"|(?:^|\\s)[*_~\"'`“]*HEARTBEAT(?:\\\\?_|[ -])OK[\\s*_~\"'`”.!]*$")
 
-// audible returns what of an answer people hear, or "".
+// audible returns the part of an answer that people see, or "".
 func (t *turn) audible(text string) string {
 	if !t.mayBeSilent() {
 		return text
@@ -85,7 +85,7 @@ func (t *turn) beginRun(tx *store.Tx) (bool, error) {
 	return t.env.Jobs.Begin(tx, run, t.env.Now())
 }
 
-// endRun notes with what its turn has ended a run.
+// endRun notes how the turn of a run has ended.
 func (t *turn) endRun(tx *store.Tx, s session.State, said string) error {
 	run := t.trigger.Origin.Run
 	if run == 0 {
@@ -100,8 +100,8 @@ func (t *turn) endRun(tx *store.Tx, s session.State, said string) error {
 	return nil // deliverFailure has done it
 }
 
-// deliverFailure writes out that the turn has failed. Of a run nobody hears until it is given up;
-// then those who have made the job do, and the owners.
+// deliverFailure tells people that the turn has failed. A failed run is told only when it is given
+// up: to the people who made the job, and to the owners.
 func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 	origin := t.trigger.Origin
 	if origin.Kind == bus.Hook {
@@ -133,8 +133,8 @@ func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 	})
 }
 
-// sayDead is what people are told of a run that was given up: of a reminder at least what it is
-// about.
+// sayDead is what people are told of a run that was given up. Of a reminder they learn at least its
+// text.
 func sayDead(j *schedule.Job, reason string) string {
 	if j.Kind == schedule.Reminder {
 		return schedule.ReminderMark + j.Text
@@ -176,8 +176,8 @@ func (t *reader) proactiveMessage(m bus.InboundMessage, when string) string {
 const ReminderRule = ". Your answer is the reminder: tell the user what it is about, " +
 	"friendly and in a sentence or two"
 
-// useConversationScope lets a turn in the conversation work with the memory of that, whoever has
-// begun it: who posts to a hook is nobody whose memory the conversation could have from now on.
+// useConversationScope gives a turn in a conversation the memory of that conversation, whoever has
+// begun it: a program that posts to a hook has no memory of its own.
 func (t *turn) useConversationScope(ctx context.Context) error {
 	s, err := t.env.sessions.Summary(t.env.DB.Read(context.WithoutCancel(ctx)), t.Session)
 	if err == nil && s.Scope != "" {
@@ -186,7 +186,7 @@ func (t *turn) useConversationScope(ctx context.Context) error {
 	return err
 }
 
-// dropAll gives up messages whose turn need not begin.
+// dropAll drops the messages of a turn that need not begin.
 func (t *turn) dropAll(tx *store.Tx, batch []bus.Received, err error) error {
 	for i := 0; i < len(batch) && err == nil; i++ {
 		_, err = t.env.Inbox.Drop(tx, batch[i].Seq)

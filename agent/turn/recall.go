@@ -17,9 +17,9 @@ const (
 	maxRecalledSize = 2000 // characters
 )
 
-// recalled is what a turn recalls for its newest messages: facts that bear on them, and skills that
-// they name. It becomes part of the transcript with them, so that the prompt of later turns begins
-// in the same way.
+// recalled is what a turn recalls for its newest messages: facts about their subject, and skills
+// that they name. It becomes part of the transcript with them, so that later prompts begin in the
+// same way.
 type recalled struct {
 	text  string
 	space *memory.ScopedStore
@@ -62,8 +62,8 @@ func (t *reader) recallFor(ctx context.Context, batch []bus.Received) (r recalle
 	return r, nil
 }
 
-// nearPart is which part of a transcript, one nth of what is read of it, is near enough that a fact
-// in it need not be repeated. What is older may become notes before the model is asked.
+// nearPart is the part of what is read of a transcript, one nth, in which a fact is near enough
+// that it need not be repeated. Anything older may become notes before the model is asked.
 const nearPart = 16
 
 // namedSkills returns the text of the skills that a message names by $name.

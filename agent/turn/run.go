@@ -123,8 +123,8 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out Outcome
 	return out, err
 }
 
-// stopped writes what a turn has used that others have ended, and returns the turn itself if they
-// have not: the one before it in the session was meant.
+// stopped writes what a turn has used that others have ended. It returns the turn itself if it
+// still runs, because the stop was meant for the turn before it in the session.
 func (t *runner) stopped(ctx context.Context) (resume *session.Turn, err error) {
 	var running *session.Turn
 	err = t.tx(ctx, func(tx *store.Tx) (err error) {
@@ -156,7 +156,7 @@ func (t *runner) beginning(batch []bus.Received) observe.TurnBegin {
 	return b
 }
 
-// ending describes what has come of t.
+// ending describes how t has ended.
 func (t *runner) ending(err error) observe.TurnEnd {
 	e := observe.TurnEnd{Turn: t.ID, State: t.ended, Rounds: t.rounds}
 	switch {
@@ -170,7 +170,7 @@ func (t *runner) ending(err error) observe.TurnEnd {
 	return e
 }
 
-// toolEnd describes what has come of the call c.
+// toolEnd describes how the call c has ended.
 func (t *round) toolEnd(c llm.ToolCall, d done, err error) observe.ToolEnd {
 	_, unknown := t.tools.Lookup(c.Name)
 	return observe.ToolEnd{Known: unknown == nil, Waits: d.asks != nil || d.result.Wait != nil,

@@ -16,8 +16,8 @@ import (
 // errSuspended reports that a turn waits for somebody.
 var errSuspended = errors.New("turn waits")
 
-// suspendFor writes what the call c waits for, and reports errSuspended. A result that can't come
-// about is written at once instead.
+// suspendFor writes what the call c waits for, and reports errSuspended. A result that is refused
+// is written at once instead.
 func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	q := &a.question
 	q.Session, q.Turn, q.Call, q.Address = string(t.Session), t.ID, c.ID, t.Address
@@ -61,8 +61,8 @@ func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	return errSuspended
 }
 
-// putPrompts asks q in the conversation, and, if nobody there need be somebody who may decide, also
-// where owners read it.
+// putPrompts asks q in the conversation. It also asks the owners if nobody in the conversation may
+// be able to decide.
 func (t *round) putPrompts(tx *store.Tx, q *question.Question) error {
 	if q.Kind == question.Await {
 		return nil
@@ -84,9 +84,8 @@ func (t *round) putPrompts(tx *store.Tx, q *question.Question) error {
 	})
 }
 
-// resumeWait gives the first of the open calls its result if it is the one for which the turn has
-// waited, and then makes the others, which have not begun. It reports false if the turn has not
-// waited.
+// resumeWait gives the first of the open calls its result if the turn has waited for it, and then
+// makes the others, which have not begun. It reports false if the turn has not waited.
 func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error) {
 	c := open[0]
 	q, err := t.env.questions.OfCall(t.env.DB.Read(context.WithoutCancel(ctx)), t.ID, c.ID)
@@ -124,8 +123,8 @@ func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, erro
 	return true, err
 }
 
-// useGrant makes the call that q allows. That it begins is written before, so that it never
-// begins twice.
+// useGrant makes the call that q allows. It first writes that the call begins, so that the call
+// never begins twice.
 func (t *round) useGrant(ctx context.Context, c llm.ToolCall, q *question.Question) error {
 	switch {
 	case ctx.Err() != nil:

@@ -10,11 +10,11 @@ import (
 	"gateway/store"
 )
 
-// Sub-agents work in sessions of their own. Their task is a message in the inbox, and so is its
-// outcome, for the session that has given it: both are as durable as what people write.
+// Sub-agents work in sessions of their own. Their task is a message in the inbox, and so is the
+// outcome for the session that gave the task: both are as durable as what people write.
 
-// notForTasks are the tools that sub-agents don't have, and neither have heartbeats: they talk to
-// nobody and have no sub-agents.
+// notForTasks are the tools that sub-agents and heartbeats don't have: they talk to nobody and have
+// no sub-agents.
 var notForTasks = map[string]bool{"spawn": true, "subagents": true, "message": true, "ask": true}
 
 // toolsFor returns the tools of a turn.
@@ -35,7 +35,7 @@ func (t *turn) maxRounds() int {
 	return t.settings.MaxRounds
 }
 
-// report puts the outcome of a sub-agent's task into the inbox of the session that has given it.
+// report puts the outcome of a sub-agent's task into the inbox of the session that gave the task.
 func (t *turn) report(tx *store.Tx, text string) error {
 	task := t.trigger
 	_, err := t.env.Inbox.Put(tx, bus.InboundMessage{
@@ -50,8 +50,7 @@ func (t *turn) report(tx *store.Tx, text string) error {
 	return err
 }
 
-// deliver writes the answer out: to people, or, if it is that of a sub-agent, to who has given the
-// task.
+// deliver sends the answer to people, or a sub-agent's answer to the session that gave the task.
 func (t *turn) deliver(tx *store.Tx, out bus.OutboundMessage) error {
 	if t.isTask() {
 		return t.report(tx, out.Text)

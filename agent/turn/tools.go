@@ -36,8 +36,8 @@ type round struct {
 	wrote  bool              // a tool may have changed documents of the scope
 }
 
-// useTools runs the tool calls of m. Before the first of them m is in the transcript, and each
-// result as soon as its tool has ended.
+// useTools runs the tool calls of m. It writes m before the first of them runs, and each result as
+// soon as its tool has ended.
 func (t *round) useTools(ctx context.Context, m llm.Message) error {
 	m.Text = t.partial + m.Text
 	t.partial = ""
@@ -67,8 +67,8 @@ func (t *conversation) write(ctx context.Context, messages ...llm.Message) error
 	return nil
 }
 
-// runCalls runs calls and writes their results: side by side if all are pure and nobody need be
-// asked, else in their order. Once ctx has ended no further call begins.
+// runCalls runs calls and writes their results: side by side if all are pure and nobody must be
+// asked, else in their order. No call begins after ctx has ended.
 func (t *round) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	if len(calls) == 0 {
 		return nil
@@ -144,9 +144,9 @@ func (t *conversation) effect(c llm.ToolCall) tool.Effect {
 	return found.Effect
 }
 
-// resumeTools gives the calls that were under way when the last process ended their
-// results: those that may run twice are run, and of the others the outcome is unknown. It reports
-// whether the turn has waited for one of them.
+// resumeTools gives results to the calls that were under way when the last process ended. Calls
+// that may run twice run again; of the others the outcome is unknown. It reports whether the turn
+// has waited for one of them.
 func (t *round) resumeTools(ctx context.Context) (waited bool, err error) {
 	open := prompt.Unanswered(t.history)
 	if len(open) > 0 {
@@ -167,16 +167,16 @@ func (t *round) resumeTools(ctx context.Context) (waited bool, err error) {
 	return false, t.runCalls(ctx, again)
 }
 
-// A done is what a call has come to: the result that is written, and what is written with it.
+// A done is the end of a call: the result that is written, and what is written with it.
 type done struct {
 	result tool.Result
 	asks   *asks  // who is to be asked before the call may happen; or nil
 	source string // of what an error says, if others have written it
 }
 
-// call runs one tool. There is no result if ctx had ended before, if everything is halted, and if
-// the process ends before the tool does: what becomes of such a call is up to the next process.
-// granted is the question by which somebody has approved it; or nil.
+// call runs one tool. There is no result if ctx had ended before, if everything is halted, or if
+// the process ends before the tool does: such a call is left to the next process. granted is the
+// question by which somebody approved it, or nil.
 func (t *round) call(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
 ) (d done, ok bool) {
@@ -201,8 +201,8 @@ func (t *round) call(
 	return d, true
 }
 
-// ToolError is what the model is told of a call that has failed. The words may be those of source,
-// if there is one, and then stand in its frame.
+// ToolError is what the model is told of a failed call. If the words may be those of source, they
+// stand in its frame.
 func ToolError(err error, source string) string {
 	text := prompt.Escape(err.Error())
 	if source != "" {
@@ -318,7 +318,7 @@ func (t *round) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool
 
 var errToolTimeout = errors.New("the tool takes too long")
 
-// conclude writes what a call has come to. It reports errSuspended if the turn waits from now on.
+// conclude writes the end of a call. It reports errSuspended if the turn waits from now on.
 func (t *round) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 	switch {
 	case d.asks != nil:

@@ -107,15 +107,15 @@ func (t *runner) run(ctx context.Context, batch []bus.Received) error {
 	}
 }
 
-// isClosed reports whether a transcript ends with the last words of a turn, so that there is
+// isClosed reports whether a transcript ends with the last message of a turn, so that there is
 // nothing to ask the model.
 func isClosed(history []llm.Message) bool {
 	n := len(history)
 	return n > 0 && history[n-1].Role == llm.Assistant && len(history[n-1].ToolCalls) == 0
 }
 
-// mayResume refuses a turn that was stopped before its worker ran, and ends one that was resumed
-// often enough: then it reports true.
+// mayResume refuses a turn that was stopped before its worker ran. It ends a turn that was resumed
+// too often, and then reports true.
 func (t *runner) mayResume(ctx context.Context) (given bool, err error) {
 	// Unlike [turn.txSoon], this proves nothing for a turn that is tried alone.
 	err = t.env.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
@@ -131,7 +131,7 @@ func (t *runner) mayResume(ctx context.Context) (given bool, err error) {
 	return true, t.fail(ctx, SayGaveUp)
 }
 
-// identify sets whose turn it is: of a resumed one, by the messages that it took.
+// identify finds out for whom the turn works: a resumed one, by the messages that it has claimed.
 func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 	resumed := batch == nil
 	if resumed {
@@ -175,8 +175,8 @@ func (t *turn) setTrigger(first bus.InboundMessage) {
 	}
 }
 
-// addWriters notes who wrote batch, which the turn claims. What one of them may not do, the turn
-// may not do.
+// addWriters notes who wrote batch, which the turn claims. The turn may do only what each of them
+// may do.
 func (t *runner) addWriters(batch []bus.Received) {
 	t.seen = nil // what was looked at may be worth another look now
 	for _, r := range batch {
@@ -304,8 +304,8 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 	return false, nil
 }
 
-// boundary is between two steps, when all calls have their results: what the person has said
-// meanwhile is taken in.
+// boundary stands between two steps, when all calls have their results: the turn claims what the
+// person has said meanwhile.
 func (t *runner) boundary(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // shows at the next model call
@@ -340,9 +340,9 @@ func (t *runner) boundary(ctx context.Context) error {
 	return nil
 }
 
-// leave writes what is to be done after the turn, when nobody waits any more: a version of what it
-// has written, and notes, if its prompt has become too large, so that the next one need not wait
-// for them. It reports whether there is something.
+// leave adds background tasks for the time after the turn: a version of the documents it has
+// written, and notes if its prompt has become too large, so that the next turn need not wait for
+// them. It reports whether there are any.
 func (t *runner) leave(tx *store.Tx) (later bool, err error) {
 	put := func(w background.Work, state []byte) {
 		if err == nil {
@@ -374,7 +374,7 @@ func (t *conversation) append(
 }
 
 // claim takes batch, and what others said before it, out of the inbox. It reports a GoneError if
-// some of it waits no more.
+// some of it no longer waits.
 func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
 	var gone GoneError
 	for _, r := range batch {
@@ -389,7 +389,7 @@ func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Receive
 	if gone != nil {
 		return gone
 	}
-	// A turn that begins by itself does not show what others said: the next question does.
+	// A proactive turn does not show what others said: the next question does.
 	if len(batch) > 0 && batch[0].Message.Group && t.trigger.Origin.Interactive() {
 		last := batch[len(batch)-1]
 		return t.env.Inbox.ForgetHeard(tx, last.Message.From, last.Seq)
@@ -413,7 +413,7 @@ func (t *runner) end(tx *store.Tx, st *session.Turn, s session.State, last ...ll
 	return t.env.Inbox.Finish(tx, st.ID)
 }
 
-// fail ends the turn with a sentence to the person instead of an answer.
+// fail ends the turn with an explanation for the person instead of an answer.
 func (t *runner) fail(ctx context.Context, say string) error {
 	out := t.outbound(say)
 	if t.partial != "" { // what was shown already stays readable
@@ -486,7 +486,7 @@ func StreamOf(t *session.Turn) string {
 	return strconv.FormatInt(t.ID, 10) + "." + strconv.Itoa(t.Answers)
 }
 
-// Quoted returns the platform's id of m if an answer quotes it: where others read along.
+// Quoted returns the platform's id of m if an answer must quote it, because others read along.
 func Quoted(m bus.InboundMessage) string {
 	if m.Group && m.Origin.Kind == bus.Person {
 		return m.ID
