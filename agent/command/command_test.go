@@ -1,6 +1,10 @@
 package command
 
-import "testing"
+import (
+	"testing"
+
+	"gateway/bus"
+)
 
 func TestParse(t *testing.T) {
 	t.Parallel()
@@ -27,6 +31,24 @@ func TestParse(t *testing.T) {
 		if name != test.name || name != "" && args != test.args {
 			t.Errorf("parse(%q) = %q, %q, want %q, %q",
 				test.text, name, args, test.name, test.args)
+		}
+	}
+}
+
+// What was pasted or forwarded is no command, and neither is what the agent writes to itself.
+func TestParseMessage(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		m    bus.InboundMessage
+		want string
+	}{
+		{bus.InboundMessage{Text: "/halt"}, "halt"},
+		{bus.InboundMessage{Text: "/halt", Literal: true}, ""},
+		{bus.InboundMessage{Text: "/halt", Forwarded: "Bob"}, ""},
+		{bus.InboundMessage{Text: "/halt", Origin: bus.Origin{Kind: bus.Hook}}, ""},
+	} {
+		if name, _ := Parse(test.m); name != test.want {
+			t.Errorf("Parse(%+v) = %q, want %q", test.m, name, test.want)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/channeltest"
+	"gateway/channels/terminal/screen"
 )
 
 // The conformance suite doesn't fit this channel, which has no platform behind it: nothing is
@@ -514,5 +515,46 @@ func TestAcceptFails(t *testing.T) {
 			t.Error(err)
 		}
 		<-done
+	})
+}
+
+// A fakeHost is a gateway to ask.
+type fakeHost struct{ err error }
+
+func (h fakeHost) State(context.Context) (*State, error) { return &State{Name: "g"}, h.err }
+func (h fakeHost) Files(prefix string) []string          { return []string{prefix + "tes.txt"} }
+
+// Only the screen that asks is told. One that can't be told goes on.
+func TestAsk(t *testing.T) {
+	inRoom(t, func(r *room) {
+		a, b := r.screen(), r.screen()
+		a.says(`{"want":"state"}`) // before the gateway is there
+		a.wantFrames()
+		r.SetHost(fakeHost{errors.New("no database")})
+		a.says(`{"want":"state"}`)
+		a.wantFrames()
+		r.SetHost(fakeHost{})
+		a.says(`{"want":"state"}`)
+		a.says(`{"want":"files","text":"no"}`)
+		a.wantFrames(frame{Want: wantState, State: &State{Name: "g"}},
+			frame{Want: wantFiles, Text: "no", Files: []string{"notes.txt"}})
+		b.wantFrames()
+		a.wantOver(false)
+	})
+}
+
+// What is below a message goes with it, and what is literal stays that.
+func TestButtons(t *testing.T) {
+	inRoom(t, func(r *room) {
+		s := r.screen()
+		part := bus.Part{Key: "k", To: mainChat, Text: "Shall I?",
+			Buttons: []bus.Button{{Label: "Yes", Text: "/answer 1", Number: 1}}}
+		if _, err := r.Send(r.t.Context(), part); err != nil {
+			t.Error(err)
+		}
+		s.says(`{"id":"1","text":"/stop\nit","literal":true}`)
+		s.wantFrames(frame{ID: "k", Text: "Shall I?",
+			Buttons: []screen.Button{{Label: "Yes", Text: "/answer 1", Number: 1}}},
+			frame{ID: "1", Taken: true})
 	})
 }

@@ -7,6 +7,9 @@ type completion struct {
 	prefix  string // the word; "" if there is nothing to complete
 	choices []choice
 	at      int // of choices; the one that Tab takes next
+
+	asked  bool // the gateway is asked for the choices
+	tabbed bool // Tab was pressed since
 }
 
 // A choice is one of them.
@@ -34,7 +37,7 @@ func (in *input) suggest() {
 			in.complete = old
 			return
 		}
-		in.complete.prefix = word
+		in.complete = completion{prefix: word, asked: true}
 		in.gateway.AskFiles(word[1:])
 	}
 }
@@ -54,9 +57,13 @@ func (in *input) files(f Files) {
 	if in.complete.prefix != "@"+f.Prefix {
 		return
 	}
-	in.complete.choices, in.complete.at = nil, 0
+	tabbed := in.complete.tabbed
+	in.complete = completion{prefix: in.complete.prefix}
 	for _, name := range f.Names {
 		in.complete.choices = append(in.complete.choices, choice{text: "@" + name})
+	}
+	if tabbed {
+		in.tab(false)
 	}
 }
 
@@ -70,6 +77,7 @@ func (in *input) tab(back bool) {
 		return
 	}
 	c := in.complete
+	in.complete.tabbed = c.asked
 	if len(c.choices) == 0 {
 		return
 	}

@@ -72,11 +72,11 @@ func (p panel) next() (tips []string) {
 		"Ctrl-C stops an answer. "+leave)
 }
 
-// status returns the status line.
-func (p panel) status() string {
+// status returns the status line, which takes two rows where it is narrow.
+func (p panel) status() []string {
 	s := p.state
 	if s == nil {
-		return "…"
+		return []string{paint(notice, "…")}
 	}
 	parts := []string{s.Model}
 	if s.MaxContext > 0 {
@@ -99,7 +99,11 @@ func (p panel) status() string {
 	if n := len(s.Strangers); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d to let in: /pair", n))
 	}
-	return strings.Join(parts, " · ")
+	rows := strings.SplitN(p.wrap(strings.Join(parts, " · ")), "\n", 2)
+	for i, r := range rows {
+		rows[i] = paint(notice, p.cut(strings.ReplaceAll(r, "\n", " ")))
+	}
+	return rows
 }
 
 func thousands(n int) string {

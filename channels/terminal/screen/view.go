@@ -117,7 +117,7 @@ func (m *Model) below() (rows []string) {
 	}
 	c := m.complete
 	if c.prefix == "" || len(c.choices) == 0 || c.choices[0].text == c.prefix {
-		return []string{paint(notice, m.cut(panel{m.look, m.state, m.opts.Owned}.status()))}
+		return panel{m.look, m.state, m.opts.Owned}.status()
 	}
 	most := max(min(6, m.height/4), 1)
 	first := 0

@@ -24,7 +24,7 @@ func chatCommand(load, all app.Loader) *cobra.Command {
 		Long: "Talk to the agent here: to the running gateway, or to one started for it.\n\n" +
 			"With --message, or if standard input is not a terminal, it prints the answer to one " +
 			"message\nand ends. A message of several lines is never a command.",
-		Example: "gateway chat -m \"what is due today?\"\ngit diff | gateway chat",
+		Example: "gateway chat -m \"what is due today?\"\ndf -h | gateway chat",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("message") && strings.TrimSpace(opts.Message) == "" {

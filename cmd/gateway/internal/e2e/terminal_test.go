@@ -5,6 +5,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -76,6 +77,10 @@ func TestTerminalApproval(t *testing.T) {
 	w.hide("secret-plan")
 	p := w.sit(newVT(100, 40, ansi.GraphemeWidth), nil)
 	p.sees("✓ telegram: ")
+	p.types("read @sec\t")
+	p.sees("› read @secret-plan")
+	p.types("\x15")
+	p.waits("an empty row", func() bool { return !strings.Contains(p.vt.text(), "secret-plan") })
 	p.types(`DO list_dir {"path":"."}` + enterKey)
 	p.sees("• Deny: send")
 	p.sees("1 Approve · 2 Deny")
@@ -184,8 +189,12 @@ func TestTerminalPlain(t *testing.T) {
 			if got, want := p.vt.colours, name == "colour"; got != want {
 				t.Errorf("there are colours: %v, want %v", got, want)
 			}
-			if name == "dumb" && strings.Contains(p.vt.raw.String(), "\x1b") {
-				t.Errorf("a dumb terminal got %q", p.vt.raw.String())
+			// It echoes itself what is typed.
+			got := regexp.MustCompile(`\[[^]]*\] `).ReplaceAllString(p.vt.raw.String(), "")
+			want := "Talk to gateway. /help shows the commands, /exit leaves.\r\n" +
+				"some `code`\r\necho: some `code`\r\n/exit\r\n"
+			if name == "dumb" && got != want {
+				t.Errorf("a dumb terminal got %q, want %q", got, want)
 			}
 		})
 	}
