@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"reflect"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,15 +18,49 @@ import (
 
 // A gate is a gateway that screens can be connected to, in the hands of the test.
 type gate struct {
-	t     *testing.T
+	t *testing.T
+
+	mu    sync.Mutex
 	down  error // that dialling ends with
 	conn  net.Conn
 	heard []frame
 	shown []tea.Msg
-	ended bool
+	ended chan struct{} // closed when the link has ended
+}
+
+// breaks ends the connection. The next ones fail with err, if it is not nil.
+func (g *gate) breaks(err error) {
+	g.mu.Lock()
+	g.down = err
+	g.conn.Close()
+	g.mu.Unlock()
+	synctest.Wait()
+}
+
+// gets returns what the screen got since the last call.
+func (g *gate) gets() []tea.Msg {
+	synctest.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	shown := g.shown
+	g.shown = nil
+	return shown
+}
+
+// hasEnded reports whether the link has ended.
+func (g *gate) hasEnded() bool {
+	synctest.Wait()
+	select {
+	case <-g.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 func (g *gate) dial(context.Context) (net.Conn, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.down != nil {
 		return nil, g.down
 	}
@@ -37,7 +72,9 @@ func (g *gate) dial(context.Context) (net.Conn, error) {
 			if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
 				g.t.Error(err)
 			}
+			g.mu.Lock()
 			g.heard = append(g.heard, f)
+			g.mu.Unlock()
 		}
 		there.Close()
 	}()
@@ -47,6 +84,8 @@ func (g *gate) dial(context.Context) (net.Conn, error) {
 func (g *gate) wantHeard(want ...frame) {
 	g.t.Helper()
 	synctest.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if !reflect.DeepEqual(g.heard, want) {
 		g.t.Errorf("the gateway heard %+v, want %+v", g.heard, want)
 	}
@@ -55,7 +94,10 @@ func (g *gate) wantHeard(want ...frame) {
 
 func (g *gate) writes(f frame) {
 	g.t.Helper()
-	if err := write(g.conn, f); err != nil {
+	g.mu.Lock()
+	conn := g.conn
+	g.mu.Unlock()
+	if err := write(conn, f); err != nil {
 		g.t.Error(err)
 	}
 	synctest.Wait()
@@ -63,9 +105,13 @@ func (g *gate) writes(f frame) {
 
 func withLink(t *testing.T, test func(g *gate, l *link, cancel func())) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{t: t}
+		g := &gate{t: t, ended: make(chan struct{})}
 		l := newLink(g.dial)
-		l.show = func(msg tea.Msg) { g.shown = append(g.shown, msg) }
+		l.show = func(msg tea.Msg) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.shown = append(g.shown, msg)
+		}
 		conn, err := g.dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -74,11 +120,11 @@ func withLink(t *testing.T, test func(g *gate, l *link, cancel func())) {
 		defer cancel()
 		go func() {
 			l.run(ctx, conn)
-			g.ended = true
+			close(g.ended)
 		}()
 		test(g, l, cancel)
 		cancel()
-		if synctest.Wait(); !g.ended {
+		if !g.hasEnded() {
 			t.Error("the link goes on after its context")
 		}
 	})
@@ -94,14 +140,13 @@ func TestLinkAgain(t *testing.T) {
 		g.wantHeard(frame{ID: "1", Text: "one"}, frame{Want: wantState},
 			frame{ID: "2", Text: "/two\nlines", Literal: true})
 		g.writes(frame{ID: "1", Taken: true})
-		g.down = errors.New("not there")
-		g.conn.Close()
-		synctest.Wait()
+		g.breaks(errors.New("not there"))
 		l.Say("3", "three", false)
-		if _, lost := g.shown[0].(screen.Lost); !lost || len(g.shown) != 1 {
-			t.Fatalf("the screen got %+v", g.shown)
+		got := g.gets()
+		if len(got) != 1 || reflect.TypeOf(got[0]) != reflect.TypeFor[screen.Lost]() {
+			t.Errorf("the screen got %+v", got)
 		}
-		g.down = nil
+		g.breaks(nil)
 		time.Sleep(lastDial) // by the clock of the bubble
 		synctest.Wait()
 		g.wantHeard(frame{ID: "2", Text: "/two\nlines", Literal: true},
@@ -112,7 +157,7 @@ func TestLinkAgain(t *testing.T) {
 		want := []tea.Msg{screen.Joined{}, screen.Message{ID: "p", Done: true},
 			screen.Message{ID: "a", Done: true, Answers: []string{"2"}}, screen.Said("elsewhere"),
 			screen.Files{Prefix: "no", Names: []string{"notes"}}}
-		if got := g.shown[1:]; !reflect.DeepEqual(got, want) {
+		if got := g.gets(); !reflect.DeepEqual(got, want) {
 			t.Errorf("the screen got %+v, want %+v", got, want)
 		}
 	})
@@ -122,9 +167,8 @@ func TestLinkAgain(t *testing.T) {
 func TestLinkEnds(t *testing.T) {
 	withLink(t, func(g *gate, _ *link, _ func()) {
 		synctest.Wait()
-		g.down = errNobody
-		g.conn.Close()
-		if synctest.Wait(); !g.ended {
+		g.breaks(errNobody)
+		if !g.hasEnded() {
 			t.Error("the link waits for a gateway that has stopped")
 		}
 	})
