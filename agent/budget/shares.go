@@ -24,13 +24,13 @@ func (l *Ledger) Shares(q store.Queryer) (map[string]float64, error) {
 		if err != nil {
 			return nil, fmt.Errorf("budget: read: %w", err)
 		}
-		shares[kind] = limit.share(most)
+		shares[kind] = limit.Part(most)
 	}
 	return shares, nil
 }
 
-// share returns which part of l so much is: of the bound that is nearer.
-func (l Limit) share(a Amount) (part float64) {
+// Part returns which part of l so much is: of the bound that is nearer.
+func (l Limit) Part(a Amount) (part float64) {
 	if l.Tokens > 0 {
 		part = float64(a.Tokens) / float64(l.Tokens)
 	}

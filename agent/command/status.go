@@ -183,15 +183,19 @@ func (c conversation) usage(ctx context.Context, r *Request) (Reply, error) {
 		info.Usage.Input, info.Usage.Cached, info.Usage.Output, info.Cost)
 	limits := c.Budget.Limits()
 	for _, kind := range []string{"session", "person", "day"} {
-		if kind == "day" && !m.Role.AtLeast(bus.Admin) {
-			continue // only admins see what others use
-		}
 		var used budget.Amount
 		if i := slices.IndexFunc(lines, func(l budget.Line) bool { return l.Kind == kind }); i >= 0 {
 			used = budget.Amount{Tokens: lines[i].Usage.Input + lines[i].Usage.Output,
 				Cost: lines[i].Cost}
 		}
-		fmt.Fprintf(&b, "- %s today: %s\n", usageNames[kind], limits[kind].Used(used))
+		limit, bounded := limits[kind]
+		switch {
+		case kind != "day" || m.Role.AtLeast(bus.Admin):
+			fmt.Fprintf(&b, "- %s today: %s\n", usageNames[kind], limit.Used(used))
+		case bounded: // only admins see what others use
+			fmt.Fprintf(&b, "- %s today: %.0f %% of what all together may use\n", usageNames[kind],
+				100*limit.Part(used))
+		}
 	}
 	if limit, ok := limits["turn"]; ok {
 		b.WriteString("- One answer at most: " + limitOf(limit) + "\n")

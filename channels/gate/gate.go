@@ -44,6 +44,7 @@ type Gate struct {
 	profiles      map[writer]cachedProfile // cleared every profileAge
 	profilesSince time.Time                // when they were cleared
 	generation    int                      // how often they were cleared
+	unlisted      map[bus.Address]bool     // groups that the log has named
 }
 
 // An identity is a person, or a chat, on an account.
@@ -61,7 +62,8 @@ const (
 // New returns a Gate.
 func New(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logger) *Gate {
 	return &Gate{db: db, inbox: inbox, outbox: outbox, now: time.Now, log: log,
-		policies: make(map[string]Policy), stats: make(map[string]*Stats)}
+		policies: make(map[string]Policy), stats: make(map[string]*Stats),
+		unlisted: make(map[bus.Address]bool)}
 }
 
 // A Listener learns which messages are new in the inbox.
@@ -310,12 +312,33 @@ func (in *intake) decideAll(
 			if !m.Group {
 				unanswered[m.ID] = textNotYou
 			}
-			g.log.DebugContext(ctx, "message not admitted", "from", m.From.String(), "id", m.ID)
+			in.logIgnored(ctx, m)
 			continue
 		}
 		kept = append(kept, decided{m, v, who.chat != "" && m.Role != bus.Owner, undo})
 	}
 	return kept, nil
+}
+
+// maxUnlisted is how many groups the log names that are not listed.
+const maxUnlisted = 100
+
+// logIgnored logs that m is ignored: for people once for each group, whose id they need to list it.
+func (in *intake) logIgnored(ctx context.Context, m bus.InboundMessage) {
+	g := in.gate
+	g.mu.Lock()
+	news := m.Group && !g.unlisted[m.From] && len(g.unlisted) < maxUnlisted
+	if news {
+		g.unlisted[m.From] = true
+	}
+	g.mu.Unlock()
+	if !news {
+		g.log.DebugContext(ctx, "message not admitted", "from", m.From.String(), "id", m.ID)
+		return
+	}
+	g.log.InfoContext(ctx, "message in a group that is not listed is ignored: to answer there, "+
+		"add its id to groups of the account", "account", in.account, "group", m.From.Chat,
+		"title", m.ChatTitle)
 }
 
 // asksToBeForgotten reports whether text is the command to forget its sender.

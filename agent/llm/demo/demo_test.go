@@ -97,6 +97,15 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// The demo repeats what people wrote, without what the gateway wrote before each message.
+func TestEcho(t *testing.T) {
+	const stamp = "[Monday 2026-02-16 12:51 +08:00] "
+	resp := ask(t, quick(), offer(stamp+"line 2\n\n"+stamp+"line 3", "time"))
+	if want := `You wrote: "line 2\nline 3".`; !strings.Contains(resp.Message.Text, want) {
+		t.Errorf("got %q, want %s", resp.Message.Text, want)
+	}
+}
+
 // What the gateway asks for itself is not taken for a wish of people.
 func TestClerk(t *testing.T) {
 	ask := func(system, text string) string {

@@ -164,7 +164,7 @@ func abilities(r request) string {
 
 var (
 	// envelope is the time stamp before a message, such as "[Monday 2026-02-16 12:51 +08:00] ".
-	envelope = regexp.MustCompile(`^\s*\[[^\]\n]*\d{4}-\d{2}-\d{2}[^\]\n]*\]\s*`)
+	envelope = regexp.MustCompile(`(?m)^\s*\[[^\]\n]*\d{4}-\d{2}-\d{2}[^\]\n]*\]\s*`)
 	// remembered is what the gateway adds to a message from its memory.
 	remembered = regexp.MustCompile(`(?s)\n\n\[(?:what you remember|the skill )[^\]]*\].*`)
 

@@ -163,7 +163,7 @@ func memoryListCommand(load app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				columns := []string{"SCOPE", "NAME", "FACTS", "HISTORY", "MESSAGES", "DOCUMENTS"}
+				columns := []string{"SCOPE", "NAME", "FACTS", "HISTORY", "ARCHIVED", "DOCUMENTS"}
 				return table{columns, rows, "Nothing is remembered yet."}.print(cmd)
 			})
 		},
