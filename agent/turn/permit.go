@@ -143,7 +143,7 @@ func askFor(q *question.Question, alone bool) bus.OutboundMessage {
 	if q.Kind == question.Approve {
 		who := ""
 		if !alone {
-			who = fmt.Sprintf(" Only who is %s or more can say so.", article(q.Least))
+			who = fmt.Sprintf(" It takes the approval of %s.", article(q.Least))
 		}
 		out.Text += fmt.Sprintf("\n\nShall I?%s (code `%s`)", who, q.Code)
 		out.Buttons = []bus.Button{

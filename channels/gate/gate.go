@@ -179,7 +179,7 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	}
 	now := g.now()
 	var fresh []bus.InboundMessage
-	var told int
+	var told replies
 	err = g.db.Tx(ctx, func(tx *store.Tx) error {
 		var err error
 		if fresh, told, err = g.save(tx, sorted, now, unanswered); err != nil {
@@ -212,9 +212,13 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 		}
 	}
 	in.countRepeated(ctx, sorted, fresh)
-	if told > 0 {
-		g.log.InfoContext(ctx, "strangers got a pairing code, or people were told that their "+
-			"messages were dropped: see gateway people list", "account", in.account, "messages", told)
+	if told.codes > 0 {
+		g.log.InfoContext(ctx, "strangers got a pairing code: see gateway people list",
+			"account", in.account, "strangers", told.codes)
+	}
+	if told.dropped > 0 {
+		g.log.InfoContext(ctx, "people were told that their messages were dropped",
+			"account", in.account, "messages", told.dropped)
 	}
 	return nil
 }
@@ -347,11 +351,14 @@ func asksToBeForgotten(text string) bool {
 	return len(words) > 0 && words[0] == "/forget"
 }
 
+// replies count what save put into the outbox.
+type replies struct{ codes, dropped int }
+
 // save stores the outcome of a batch. It returns the messages that are new in the inbox, and how
 // many messages it put into the outbox.
 func (g *Gate) save(
 	tx *store.Tx, list []decided, now time.Time, unanswered map[string]string,
-) (fresh []bus.InboundMessage, told int, err error) {
+) (fresh []bus.InboundMessage, told replies, err error) {
 	for _, j := range list {
 		m, done := j.InboundMessage, false
 		switch j.decision {
@@ -360,15 +367,15 @@ func (g *Gate) save(
 		case stranger:
 			delete(unanswered, m.ID) // from an earlier run of this transaction
 			if done, err = g.offerPairing(tx, m, now); done {
-				told++
+				told.codes++
 			} else {
 				unanswered[m.ID] = textNotYet
 			}
 		case tooFast:
-			told++
+			told.dropped++
 			err = g.outbox.Put(tx, notice(m, textTooFast), now)
 		case inboxFull:
-			told++
+			told.dropped++
 			err = g.outbox.Put(tx, notice(m, textInboxFull), now)
 		default:
 			switch {
@@ -378,14 +385,14 @@ func (g *Gate) save(
 				err = g.people.demote(tx, m.From.Account, m.Sender.ID)
 			}
 			if err != nil {
-				return nil, 0, err
+				return nil, replies{}, err
 			}
 			if done, err = g.inbox.Put(tx, m, now); done {
 				fresh = append(fresh, m)
 			}
 		}
 		if err != nil {
-			return nil, 0, err
+			return nil, replies{}, err
 		}
 	}
 	return fresh, told, nil
