@@ -4,9 +4,11 @@ package sandbox
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -327,14 +329,15 @@ func TestTemporary(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			w, s := newWorld(t), find(t, mode)
 			spec := w.spec()
-			spec.Argv = []string{"/bin/sh", "-c", `set -e; cd "$TMPDIR"; mkdir -p a/b; echo x > a/b/c; ` +
-				`chmod 0 a; echo "$TMPDIR"`}
+			name := "left-" + strconv.Itoa(os.Getpid()) // bubblewrap's folder is /tmp to the command
+			spec.Argv = []string{"/bin/sh", "-c", `set -e; cd "$TMPDIR"; mkdir -p "$0/b"; ` +
+				`echo x > "$0/b/c"; chmod 0 "$0"; echo "$TMPDIR"`, name}
 			said, o := run(t, s, spec)
 			if o.Exit != 0 {
 				t.Fatalf("it ended with %+v: %s", o, said)
 			}
 			tmp := strings.TrimSpace(said)
-			if matches, _ := filepath.Glob(tmp + "/a"); len(matches) > 0 {
+			if matches, _ := filepath.Glob(filepath.Join(tmp, name)); len(matches) > 0 {
 				t.Errorf("%s is left", matches)
 			}
 		})

@@ -473,7 +473,7 @@ func TestOddHome(t *testing.T) {
 		"failed document workspace/HEARTBEAT.md > : it is, or lies behind, a link",
 		"failed document workspace/AGENTS.md > : it has more than 1048576 bytes",
 		"new document workspace/SOUL.md > shared/SOUL.md: 7 bytes",
-		"failed document workspace/TOOLS.md > : document: save TOOLS.md: it is no text in UTF-8",
+		"failed document workspace/TOOLS.md > : document: save TOOLS.md: it is not text in UTF-8",
 		"failed history workspace/memory/history.jsonl > : line 2: ",
 		"left skill workspace/skills/broken > : ",
 		"left skill workspace/skills/linked > : it is, or lies behind, a link",
