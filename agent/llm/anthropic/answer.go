@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"gateway/agent/llm"
@@ -51,44 +52,55 @@ type usage struct {
 
 // An answer is put together from the events of a stream.
 type answer struct {
-	parts   []*part
-	usage   llm.Usage
-	stop    string
-	stopped bool
+	parts []*part
+	usage llm.Usage
+	stop  string
+	size  int // bytes of all parts
 }
+
+// maxAnswer bounds an answer, in bytes: far more than a model's longest.
+const maxAnswer = 32 << 20
+
+// errTooLong reports an answer that does not end.
+var errTooLong = errors.New("the answer has more than 32 MB")
 
 // A part of an answer is text, a thought or a call.
 type part struct {
-	kind, id, name, data, signature string
-	text                            strings.Builder
+	kind, id, name, data string
+	text, signature      strings.Builder
 }
 
 // add takes the next event and returns what people may see of it.
-func (a *answer) add(e *event) string {
+func (a *answer) add(e *event) (string, error) {
 	switch e.Type {
 	case "message_start":
 		a.count(e.Message.Usage)
 	case "content_block_start":
 		c := e.ContentBlock
-		p := &part{kind: c.Type, id: c.ID, name: c.Name, data: c.Data, signature: c.Signature}
-		p.text.WriteString(c.Text + c.Thinking)
-		a.parts = append(a.parts, p)
-		return c.Text
+		a.parts = append(a.parts, &part{kind: c.Type, id: c.ID, name: c.Name, data: c.Data})
+		return c.Text, a.write(c.Text+c.Thinking, c.Signature)
 	case "content_block_delta":
 		if len(a.parts) == 0 {
-			return ""
+			return "", nil
 		}
-		p := a.parts[len(a.parts)-1] // they come one after another
-		p.text.WriteString(e.Delta.Text + e.Delta.Thinking + e.Delta.PartialJSON)
-		p.signature += e.Delta.Signature
-		return e.Delta.Text
+		d := e.Delta
+		return d.Text, a.write(d.Text+d.Thinking+d.PartialJSON, d.Signature)
 	case "message_delta":
 		a.stop = e.Delta.StopReason
 		a.count(e.Usage) // from the beginning; it may have the output only
-	case "message_stop":
-		a.stopped = true
 	}
-	return ""
+	return "", nil
+}
+
+// write appends to the last part: they come one after another.
+func (a *answer) write(text, signature string) error {
+	p := a.parts[len(a.parts)-1]
+	p.text.WriteString(text)
+	p.signature.WriteString(signature)
+	if a.size += len(text) + len(signature) + len(p.data) + 1; a.size > maxAnswer {
+		return errTooLong
+	}
+	return nil
 }
 
 func (a *answer) count(u usage) {
@@ -109,7 +121,7 @@ func (a *answer) response(m *Model) *llm.Response {
 		case "thinking":
 			msg.Reasoning += text
 			thoughts = append(thoughts,
-				block{Type: p.kind, Thinking: &text, Signature: p.signature})
+				block{Type: p.kind, Thinking: &text, Signature: p.signature.String()})
 		case "redacted_thinking":
 			thoughts = append(thoughts, block{Type: p.kind, Data: p.data})
 		case "tool_use":

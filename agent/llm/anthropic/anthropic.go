@@ -115,13 +115,16 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 		callCtx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		a := &answer{}
-		err := m.read(callCtx, cancel, req, func(e *event) bool {
-			text := a.add(e)
-			return text == "" || yield(llm.Event{Text: text}, nil)
+		err := m.read(callCtx, cancel, req, func(e *event) error {
+			text, err := a.add(e)
+			if err == nil && text != "" && !yield(llm.Event{Text: text}, nil) {
+				return errBroken
+			}
+			return err
 		})
 		switch {
 		case errors.Is(err, errBroken):
-		case err != nil && !a.stopped:
+		case err != nil:
 			yield(llm.Event{}, m.failed(ctx, callCtx, err, req))
 		default:
 			r := a.response(m)
@@ -132,9 +135,9 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 	}
 }
 
-// read makes the call and passes on each event of its answer. The stream always ends with an error.
+// read makes the call and passes on each event of its answer, up to the last.
 func (m *Model) read(ctx context.Context, cancel context.CancelCauseFunc, req llm.Request,
-	take func(*event) bool,
+	take func(*event) error,
 ) error {
 	body, err := m.body(req)
 	if err != nil {
@@ -172,8 +175,8 @@ const version = "2023-06-01"
 // maxLine bounds a line of a stream, in bytes: a redacted thought is one.
 const maxLine = 4 << 20
 
-// events reads a stream of events, to its end or as long as take wants more.
-func events(stream io.Reader, take func(*event) bool) error {
+// events reads a stream of events, up to the last one or to an error of take.
+func events(stream io.Reader, take func(*event) error) error {
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
@@ -188,8 +191,11 @@ func events(stream io.Reader, take func(*event) bool) error {
 		if e.Type == "error" {
 			return wire.ParseFailure(e.Error)
 		}
-		if !take(&e) {
-			return errBroken
+		if err := take(&e); err != nil {
+			return err
+		}
+		if e.Type == "message_stop" {
+			return nil // whatever the server still sends
 		}
 	}
 	return cmp.Or(lines.Err(), errTruncated)

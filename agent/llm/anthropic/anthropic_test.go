@@ -131,6 +131,25 @@ func TestMended(t *testing.T) {
 	}
 }
 
+// A model that shall answer now, after calls, is offered no tools, and the API wants them named.
+func TestNoMoreTools(t *testing.T) {
+	srv, m := start(t, say(anthropictest.Reply{Text: "done"}))
+	req := ask("look")
+	req.Messages = append(req.Messages,
+		llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{
+			{ID: "1", Name: "read", Arguments: "{}"}, {ID: "2", Name: "read", Arguments: "{}"}}},
+		llm.Message{Role: llm.ToolRole, ToolCallID: "1", Text: "A"},
+		llm.Message{Role: llm.ToolRole, ToolCallID: "2", Text: "B"})
+	if _, _, err := collect(t.Context(), m, req); err != nil {
+		t.Fatal(err)
+	}
+	r := srv.Requests()[0]
+	if len(r.Tools) != 1 || r.Tools[0].Name != "read" ||
+		string(r.Other) != `{"tool_choice":{"type":"none"}}` {
+		t.Errorf("the request has the tools %+v and %s", r.Tools, r.Other)
+	}
+}
+
 func TestFinish(t *testing.T) {
 	for stop, want := range map[string]llm.Finish{"max_tokens": llm.FinishLength,
 		"refusal": llm.FinishFiltered, "stop_sequence": llm.FinishStop,

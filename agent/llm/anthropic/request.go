@@ -28,6 +28,7 @@ type request struct {
 	MaxTokens int       `json:"max_tokens"`
 	Stream    bool      `json:"stream"`
 	Tools     []tool    `json:"tools,omitempty"`
+	Choice    *choice   `json:"tool_choice,omitempty"`
 	System    []block   `json:"system,omitempty"`
 	Messages  []message `json:"messages"`
 }
@@ -37,6 +38,11 @@ type tool struct {
 	Description  string          `json:"description,omitempty"`
 	InputSchema  json.RawMessage `json:"input_schema"`
 	CacheControl *cacheControl   `json:"cache_control,omitempty"`
+}
+
+// A choice says whether the model may use tools.
+type choice struct {
+	Type string `json:"type"`
 }
 
 type message struct {
@@ -94,12 +100,31 @@ func (m *Model) body(req llm.Request) ([]byte, error) {
 			r.Messages = appended(r.Messages, llm.User, asked(msg))
 		}
 	}
+	if len(r.Tools) == 0 {
+		r.nameTools()
+	}
 	r.mark()
 	return wire.WithFields(r, m.fields, 0, ownFields...)
 }
 
 // ownFields are those of a request that are never taken from further ones.
-var ownFields = []string{"model", "stream", "tools", "system", "messages"}
+var ownFields = []string{"model", "stream", "tools", "tool_choice", "system", "messages"}
+
+// nameTools names the tools that were used, which may not be used any more: the API refuses calls
+// and results of calls in a request without tools.
+func (r *request) nameTools() {
+	for _, m := range r.Messages {
+		for _, b := range m.Content {
+			known := slices.ContainsFunc(r.Tools, func(t tool) bool { return t.Name == b.Name })
+			if b.Type == "tool_use" && !known {
+				r.Tools = append(r.Tools, tool{Name: b.Name, InputSchema: noArguments})
+			}
+		}
+	}
+	if len(r.Tools) > 0 {
+		r.Choice = &choice{"none"}
+	}
+}
 
 // appended returns list with blocks of a role, within its last message if that has the same role.
 func appended(list []message, role llm.Role, blocks []block) []message {

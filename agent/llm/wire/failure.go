@@ -166,7 +166,7 @@ func askedToWait(message string) time.Duration {
 // What providers call the causes for which the status says too little.
 var (
 	contextWords = []string{
-		"context_length_exceeded", "context length", "context window", "context size",
+		"context_length_exceeded", "context length", "context window", "context size", "context limit",
 		"maximum context", "prompt is too long", "input is too long", "input token count",
 		"reduce the length", "request too large", "string_above_max_length",
 	}

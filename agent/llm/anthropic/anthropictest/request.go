@@ -124,6 +124,9 @@ func (r *Request) problem() string {
 		}
 		prompt.add(b, b.CacheControl)
 	}
+	if len(r.Tools) == 0 && r.hasCalls() {
+		return "Requests which include `tool_use` or `tool_result` blocks must define tools"
+	}
 	var open []string // calls without a result
 	for i, m := range r.Messages {
 		if m.Role != "user" && m.Role != "assistant" {
@@ -149,6 +152,17 @@ func (r *Request) problem() string {
 	}
 	r.marked = prompt.marked
 	return ""
+}
+
+func (r *Request) hasCalls() bool {
+	for _, m := range r.Messages {
+		for _, b := range m.Content {
+			if b.Type == "tool_use" || b.Type == "tool_result" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // A prompt is what a model reads, in its order, and the beginnings of it that are to be cached.
