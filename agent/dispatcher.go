@@ -203,7 +203,8 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 	for {
 		list, upTo, more, err := d.Inbox.Next(d.DB.Read(work), d.last)
-		if _, err = d.DB.Mend(work, d.opts.Logger, err, d.Inbox.SetAside); err != nil {
+		aside, err := d.DB.Mend(work, d.opts.Logger, err, d.Inbox.SetAside)
+		if err != nil {
 			return err
 		}
 		for _, r := range list {
@@ -221,8 +222,8 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 		if err := survive(ctx, d.opts.Logger, "messages not dropped", d.dropOver(ctx)); err != nil {
 			return err
 		}
-		if d.last = max(d.last, upTo); !more {
-			return nil
+		if d.last = max(d.last, upTo); !more && aside == 0 {
+			return nil // a page from which rows were set aside is not full, and not the last
 		}
 	}
 }

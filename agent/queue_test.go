@@ -266,6 +266,26 @@ func TestWaitingBoundAfterRestart(t *testing.T) {
 	})
 }
 
+// So it is when one message of many can't be read.
+func TestWaitingBoundWithDamage(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.opts.QueueMode, w.opts.Waiting = pool.Collect, 2
+		w.deps.Model = llmtest.Func("echo", echo)
+		w.say("damaged", "x")
+		for i := range bus.ReadLimit - 1 { // with the damaged one, a page
+			w.say(fmt.Sprint("other", i), "hello")
+		}
+		w.say("a", "one", "two", "three", "four")
+		w.exec("UPDATE inbox SET body = '{' WHERE chat = 'damaged'")
+		w.start()
+		w.wantQuiet()
+		if n := w.count("SELECT count(*) FROM inbox WHERE state = 'dropped'"); n != 0 {
+			t.Errorf("%d messages that were accepted before were dropped", n)
+		}
+	})
+}
+
 // Texts that a person sends one right after the other are one message; other people's are
 // not part of it.
 func TestDebounce(t *testing.T) {
