@@ -206,10 +206,10 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	if len(fresh) > 0 {
 		in.stats.Received.Add(int64(len(fresh)))
 		g.backlog.add(len(fresh))
-		g.inbox.Wake()
 		for _, l := range g.listeners {
-			l.Admitted(fresh)
+			l.Admitted(fresh) // before an answer can be there
 		}
+		g.inbox.Wake()
 	}
 	in.countRepeated(ctx, sorted, fresh)
 	if told.codes > 0 {

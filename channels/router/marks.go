@@ -92,7 +92,7 @@ func (r *Router) Admitted(messages []bus.InboundMessage) {
 func (s *marks) admitted(m *bus.InboundMessage, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.reader == nil && s.reactor == nil || len(s.queue) >= maxMarks/2 {
+	if s.reader == nil && s.reactor == nil || len(s.queue)+len(s.early) >= maxMarks/2 {
 		return
 	}
 	if len(s.all) >= maxMarked { // some were never answered
