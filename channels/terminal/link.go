@@ -150,7 +150,7 @@ func (l *link) hear(f frame) {
 		for _, id := range f.Parts {
 			l.show(screen.Message{ID: id, Done: true})
 		}
-		l.show(screen.Message{ID: f.ID, Text: f.Text, Buttons: f.Buttons, Done: f.Done,
+		l.show(screen.Message{ID: f.ID, Text: clean(f.Text), Buttons: f.Buttons, Done: f.Done,
 			Answers: f.Answers})
 	}
 }

@@ -96,11 +96,12 @@ var errNobody = errors.New("no terminal is attached")
 
 // A Channel is the conversation at the terminal.
 type Channel struct {
-	name   string
-	socket string
-	log    *slog.Logger
-	local  chan net.Conn // screens in this process
-	done   chan struct{} // closed when no screen comes any more
+	name    string
+	socket  string
+	history string
+	log     *slog.Logger
+	local   chan net.Conn // screens in this process
+	done    chan struct{} // closed when no screen comes any more
 
 	mu      sync.Mutex
 	host    Host // nil until SetHost
@@ -117,8 +118,20 @@ var (
 
 // Options are the optional settings of a [Channel]. The zero value is ready for use.
 type Options struct {
-	Socket string       // path of the Unix socket; default none
-	Logger *slog.Logger // default discards
+	Socket  string       // path of the Unix socket; default none
+	History string       // path of the file in which screens keep what was typed; default none
+	Logger  *slog.Logger // default discards
+}
+
+// Erase implements [channels.Eraser]: a terminal has one chat.
+func (c *Channel) Erase(context.Context, []string) error {
+	if c.history == "" {
+		return nil
+	}
+	if err := os.Remove(c.history); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("terminal: erase history: %w", err)
+	}
+	return nil
 }
 
 // New returns a Channel known to the gateway as name. A nil opts means the defaults.
@@ -128,7 +141,7 @@ func New(name string, opts *Options) *Channel {
 		o = *opts
 	}
 	return &Channel{
-		name: name, socket: o.Socket,
+		name: name, socket: o.Socket, history: o.History,
 		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		local:   make(chan net.Conn),
 		done:    make(chan struct{}),

@@ -36,7 +36,7 @@ func NewChannel(cfg *config.Config, name string, log *slog.Logger) channels.Chan
 	switch c.Type {
 	case "terminal":
 		return terminal.New(name, &terminal.Options{
-			Socket: SocketPath(cfg.Gateway.Home), Logger: log})
+			Socket: SocketPath(cfg.Gateway.Home), History: historyFile(cfg), Logger: log})
 	case "discord":
 		return discord.New(name, c.Token.Reveal(), &discord.Options{
 			BaseURL: c.APIURL, Logger: log, Shards: c.Shards, Groups: c.Groups,

@@ -32,9 +32,14 @@ const terminalAccount = "terminal"
 // greeting is the first line of a chat on a terminal that can't be drawn on.
 const greeting = "Talk to %s. /help shows the commands, /exit leaves.\n"
 
+// historyFile is where screens keep what was typed.
+func historyFile(cfg *config.Config) string {
+	return filepath.Join(cfg.Gateway.Home, "terminal-history")
+}
+
 // NewScreen returns the screen on standard input and output. Its history is in the gateway's home.
 func NewScreen(cfg *config.Config, opts terminal.ScreenOptions) (*terminal.Screen, error) {
-	opts.History = filepath.Join(cfg.Gateway.Home, "terminal-history")
+	opts.History = historyFile(cfg)
 	screen, err := terminal.NewScreen(os.Stdin, os.Stdout, opts)
 	if errors.Is(err, terminal.ErrEmpty) {
 		err = BadUsage(err)
@@ -156,7 +161,8 @@ func (h host) Files(prefix string) (names []string) {
 	for _, e := range entries {
 		name := e.Name()
 		hidden := strings.HasPrefix(name, ".") && start == ""
-		if !strings.HasPrefix(name, start) || hidden || strings.ContainsAny(name, " \t\n") {
+		odd := func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) } // not for a terminal
+		if !strings.HasPrefix(name, start) || hidden || strings.ContainsFunc(name, odd) {
 			continue
 		}
 		if name = dir + name; e.IsDir() {
