@@ -104,7 +104,7 @@ var imports = map[string]string{
 
 	"cmd/gateway/internal/config": "agent/suggest cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks":  "store bus session",
-	"cmd/gateway/internal/ops":    "",
+	"cmd/gateway/internal/ops":    "store",
 	"cmd/gateway/internal/telemetry": "store bus agent agent/llm agent/observe " +
 		"cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/backup":    "store",

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"time"
+
+	"gateway/store"
 )
 
 // An Endpoint says how the command line reaches the server of a gateway that runs.
@@ -15,11 +19,24 @@ type Endpoint struct {
 	PID     int    `json:"pid"`     // of the gateway
 }
 
+// lockPatience is how long a server waits for its lock, which a command may hold for a moment.
+const lockPatience = 2 * time.Second
+
+// lockFile is what a server holds while it listens. A gateway that was killed leaves its endpoint
+// behind, and another program may have its address by then: nobody shows that the token.
+func lockFile(home string) string { return filepath.Join(home, "http.lock") }
+
 // ReadEndpoint returns the endpoint of the gateway in home. It reports [fs.ErrNotExist] if none
 // runs there, or its server does not listen.
 func ReadEndpoint(home string) (Endpoint, error) {
 	var e Endpoint
 	text, err := os.ReadFile(endpointFile(home))
+	if err == nil {
+		if unlock, free := store.Lock(lockFile(home)); free == nil {
+			return e, errors.Join(fmt.Errorf("ops: read endpoint: it was left behind: %w",
+				fs.ErrNotExist), unlock())
+		}
+	}
 	if err == nil {
 		err = json.Unmarshal(text, &e)
 	}

@@ -26,6 +26,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"gateway/store"
+
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 )
@@ -89,11 +91,15 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	addr := l.Addr().(*net.TCPAddr)
 	e := Endpoint{Address: reachable(addr), Token: s.opts.Token, PID: os.Getpid()}
+	unlock, err := store.LockSoon(ctx, lockFile(s.home), lockPatience)
+	if err != nil {
+		return errors.Join(fmt.Errorf("ops: lock endpoint: %w", err), l.Close())
+	}
 	if err := e.write(s.home); err != nil {
-		return errors.Join(err, l.Close())
+		return errors.Join(err, unlock(), l.Close())
 	}
 	s.opts.Logger.InfoContext(ctx, "http server listens", "address", addr.String())
-	return errors.Join(s.serve(ctx, l, addr), removeEndpoint(s.home))
+	return errors.Join(s.serve(ctx, l, addr), removeEndpoint(s.home), unlock())
 }
 
 // open listens. It returns nil if ctx ends before it can.

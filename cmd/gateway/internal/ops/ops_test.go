@@ -212,8 +212,15 @@ func TestRun(t *testing.T) {
 	if _, err := ReadEndpoint(home); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("endpoint after the end: %v, want none", err)
 	}
-	if list, _ := os.ReadDir(home); len(list) > 0 {
+	if list, _ := os.ReadDir(home); len(list) != 1 || list[0].Name() != "http.lock" {
 		t.Errorf("files are left: %v", list)
+	}
+	stale.Token = "new"
+	if err := stale.write(home); err != nil { // as by a process that was killed
+		t.Fatal(err)
+	}
+	if _, err := ReadEndpoint(home); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("endpoint that was left behind: %v, want none", err)
 	}
 }
 
