@@ -25,9 +25,25 @@ func (p *docPage) prepare(block string) {
 	}{
 		{regexp.MustCompile(`gateway (sessions import|import|restore) `), (*docPage).stop},
 		{regexp.MustCompile(`gateway (health|memory log|sessions list)|curl `), (*docPage).start},
+		{regexp.MustCompile(`gateway channels`), (*docPage).noticed},
 	} {
 		if step.block.MatchString(block) {
 			step.do(p)
+		}
+	}
+}
+
+// noticed waits until the states of the accounts are in the database: no person is as fast as this.
+func (p *docPage) noticed() {
+	p.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		if out, err := p.run("channels"); err != nil || !strings.Contains(out, "  starting") {
+			return // an error is what the document is about
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatal("the accounts stay as they are at the start")
 		}
 	}
 }
@@ -103,6 +119,11 @@ func (p *docPage) stranger() string {
 	name := [...]string{"Ann", "Bob", "Cem", "Dora", "Emil"}[p.strangers%5]
 	p.newcomer++
 	p.strangers++
+	if strings.Contains(p.t.Name(), "discord") { // the gateway may just have started
+		if p.discord.Wait(ctx, func() bool { return p.discord.Connected() > 0 }) != nil {
+			p.t.Fatal("the gateway does not connect to Discord")
+		}
+	}
 	if p.discord.Connected() > 0 {
 		user, chat := fmt.Sprint(p.newcomer), fmt.Sprint(100_000+p.newcomer)
 		p.discord.AddUser(discordtest.User{ID: user, Username: strings.ToLower(name), Name: name})
