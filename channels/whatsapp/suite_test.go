@@ -2,6 +2,7 @@ package whatsapp_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ type alwaysRunning struct {
 
 	mu    sync.Mutex
 	taken bool // by Run
+	since time.Time
 	stop  context.CancelFunc
 	done  chan struct{}
 }
@@ -74,10 +76,10 @@ func (a *alwaysRunning) pause() {
 }
 
 func (a *alwaysRunning) Run(ctx context.Context, in channels.Intake) error {
-	a.pause()
 	a.mu.Lock()
-	a.taken = true
+	a.taken, a.since = true, time.Now()
 	a.mu.Unlock()
+	a.pause()
 	defer func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -86,9 +88,25 @@ func (a *alwaysRunning) Run(ctx context.Context, in channels.Intake) error {
 	return a.Channel.Run(ctx, in)
 }
 
+// Send tries again what fails because Run takes the channel over just then: with the same key that
+// sends nothing twice.
 func (a *alwaysRunning) Send(ctx context.Context, part bus.Part) (string, error) {
 	a.awake()
-	return a.Channel.Send(ctx, part)
+	for {
+		id, err := a.Channel.Send(ctx, part)
+		a.mu.Lock()
+		again := err != nil && a.taken && time.Since(a.since) < 5*time.Second &&
+			strings.Contains(err.Error(), "not connected to WhatsApp")
+		a.mu.Unlock()
+		if !again {
+			return id, err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
 }
 
 func (a *alwaysRunning) Type(ctx context.Context, to bus.Address) error {
