@@ -332,9 +332,13 @@ func endpoint(p *patient, body string, status int) {
 		fmt.Fprint(w, body)
 	}))
 	p.t.Cleanup(srv.Close)
-	text := fmt.Sprintf(`{"address":%q,"token":"TOKEN","pid":7}`, srv.Listener.Addr())
-	err := os.WriteFile(filepath.Join(p.home, "http.json"), []byte(text), 0o600)
+	unlock, err := store.Lock(filepath.Join(p.home, "http.lock"))
 	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = unlock() }) // the file goes with its folder
+	text := fmt.Sprintf(`{"address":%q,"token":"TOKEN","pid":7}`, srv.Listener.Addr())
+	if err := os.WriteFile(filepath.Join(p.home, "http.json"), []byte(text), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
 }
