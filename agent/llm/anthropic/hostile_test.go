@@ -1,0 +1,87 @@
+package anthropic
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"gateway/agent/llm"
+)
+
+// serve returns a model whose server does what handle does.
+func serve(t *testing.T, handle http.HandlerFunc) *Model {
+	srv := httptest.NewServer(handle)
+	t.Cleanup(srv.Close)
+	return New("claude", "m", &Options{BaseURL: srv.URL, Key: "secret-key"})
+}
+
+// No other host gets the key and the conversation by a redirect.
+func TestRedirect(t *testing.T) {
+	asked := make(chan string, 1)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- r.Header.Get("X-Api-Key")
+	}))
+	defer other.Close()
+	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
+	})
+	if _, _, err := collect(t.Context(), m, ask("hello")); err == nil {
+		t.Error("a redirect is an answer")
+	}
+	select {
+	case key := <-asked:
+		t.Errorf("another host was asked, with the key %q", key)
+	default:
+	}
+}
+
+// An answer is there with its last event, though the server keeps the connection.
+func TestLastEvent(t *testing.T) {
+	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, `data: {"type":"content_block_start","content_block":{"type":"text"}}
+data: {"type":"content_block_delta","delta":{"text":"hi"}}
+data: {"type":"message_stop"}
+`)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done() // until the client goes
+	})
+	text, r, err := collect(t.Context(), m, ask("hello"))
+	if err != nil || text != "hi" || r.Message.Text != "hi" {
+		t.Errorf("got %q, %+v, %v", text, r, err)
+	}
+}
+
+// An answer that does not end is given up.
+func TestEndlessAnswer(t *testing.T) {
+	m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, err := io.WriteString(w,
+			`data: {"type":"content_block_start","content_block":{"type":"thinking"}}`+"\n")
+		delta := fmt.Sprintf(`data: {"type":"content_block_delta","delta":{"thinking":%q}}`+"\n",
+			strings.Repeat("x", 1<<20))
+		for n := 0; n < 2*maxAnswer>>20 && err == nil; n++ {
+			_, err = io.WriteString(w, delta)
+		}
+	})
+	if _, _, err := collect(t.Context(), m, ask("hello")); !errors.Is(err, errTooLong) {
+		t.Errorf("got %v, want %v", err, errTooLong)
+	}
+}
+
+// What Anthropic says of a prompt that is too long leads to a shorter one.
+func TestContextLimit(t *testing.T) {
+	m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"type":"error","error":{"type":"invalid_request_error","message":`+
+			`"input length and max_tokens exceed context limit: 188240 + 21333 > 200000"}}`)
+	})
+	_, _, err := collect(t.Context(), m, ask("hello"))
+	if e, ok := errors.AsType[*llm.Error](err); !ok || e.Kind != llm.ContextTooLong {
+		t.Errorf("got %v", err)
+	}
+}
