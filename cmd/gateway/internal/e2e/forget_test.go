@@ -221,6 +221,9 @@ func TestForgetOnPlatforms(t *testing.T) {
 				}
 			}
 			if tt.away {
+				in.eventually("the answers are noted as sent", func(db *store.DB) bool {
+					return in.count(db, "outbox WHERE state IN ('waiting', 'sending')") == 0
+				})
 				in.whatsapp.SetOutage(true)
 			}
 			in.forgets()
