@@ -45,6 +45,10 @@ func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.W
 	if errors.Is(err, fs.ErrNotExist) && cfg.HTTP.Listen == "" {
 		return errors.New("the gateway can't be asked: its server is switched off; set [http] listen")
 	}
+	if errors.Is(err, fs.ErrNotExist) && e.Address != "" {
+		return fmt.Errorf("no gateway answers at %s: it has ended without a word; see its log, or "+
+			"start it", e.Address)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("no gateway runs in %s, or it can't listen on %s: see its log",
 			cfg.Gateway.Home, cfg.HTTP.Listen)

@@ -27,23 +27,31 @@ const lockPatience = 2 * time.Second
 func lockFile(home string) string { return filepath.Join(home, "http.lock") }
 
 // ReadEndpoint returns the endpoint of the gateway in home. It reports [fs.ErrNotExist] if none
-// runs there, or its server does not listen.
+// runs there, or its server does not listen, and then the address that was left behind, if any.
 func ReadEndpoint(home string) (Endpoint, error) {
 	var e Endpoint
 	text, err := os.ReadFile(endpointFile(home))
-	if err == nil {
-		if unlock, free := store.Lock(lockFile(home)); free == nil {
-			return e, errors.Join(fmt.Errorf("ops: read endpoint: it was left behind: %w",
-				fs.ErrNotExist), unlock())
-		}
-	}
 	if err == nil {
 		err = json.Unmarshal(text, &e)
 	}
 	if err != nil {
 		return Endpoint{}, fmt.Errorf("ops: read endpoint: %w", err)
 	}
+	if isFree(lockFile(home)) {
+		return Endpoint{Address: e.Address},
+			fmt.Errorf("ops: read endpoint: it was left behind: %w", fs.ErrNotExist)
+	}
 	return e, nil
+}
+
+// isFree reports whether a lock file is there that nobody holds. A gateway of an earlier version
+// has none.
+func isFree(path string) bool {
+	if _, err := os.Stat(path); err != nil {
+		return false
+	}
+	unlock, err := store.Lock(path)
+	return err == nil && unlock() == nil
 }
 
 // write notes e in home, for this user only, and whole or not at all.
