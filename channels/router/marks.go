@@ -40,7 +40,8 @@ type mark struct {
 	read   bool      // the read receipt is still to be sent
 	wanted bool      // the reaction should be there
 	shown  bool      // the reaction may be there
-	tries  int       // how many removals failed
+	failed bool      // the last call for the reaction failed: it is made again
+	tries  int       // how many tries of the next call failed
 	next   time.Time // when the next try is due
 	queued bool
 	early  bool // it is among marks.early
@@ -61,8 +62,7 @@ const (
 	// markTime is the time for one call. It is short because WhatsApp makes one call of an account
 	// at a time, and answers wait behind it.
 	markTime = 2 * time.Second
-	// maxMarkTries is how often the removal of a reaction is tried. With the pauses of backoff that
-	// takes half a minute.
+	// maxMarkTries is how often a call is tried. With the pauses of backoff that takes half a minute.
 	maxMarkTries = 6
 	// sentBefore is how many of the last sent messages are checked for reactions that an earlier
 	// process had no time to remove.
@@ -128,7 +128,7 @@ func (s *marks) answered(to bus.Address, ids []string, now time.Time) {
 	for _, id := range ids {
 		k, ok := s.all[markKey(to, id)]
 		if ok {
-			k.wanted = false
+			k.wanted, k.tries, k.next = false, 0, time.Time{}
 			if !k.shown && !k.queued {
 				delete(s.all, markKey(to, id))
 				continue
@@ -204,6 +204,12 @@ func (s *marks) ring() {
 	}
 }
 
+// due reports whether k needs a call now, if the platform takes it.
+func (k *mark) due() bool {
+	reaction := k.wanted != k.shown || k.wanted && k.failed
+	return k.read || reaction && !k.early
+}
+
 // A markCall is a call of the platform for a mark.
 type markCall struct {
 	*mark
@@ -230,7 +236,7 @@ func (s *marks) next(
 		}
 		left := max(due.Sub(now), paused(k.to))
 		switch {
-		case !k.read && (k.wanted == k.shown || k.early): // nothing is to be done, or not yet
+		case !k.due(): // nothing is to be done, or not yet
 			s.queue, k.queued = slices.Delete(s.queue, i, i+1), false
 			if !k.wanted && !k.shown {
 				delete(s.all, markKey(k.to, k.id))
@@ -244,7 +250,7 @@ func (s *marks) next(
 			k.read = false
 			return &markCall{mark: k, read: true}, 0
 		case k.wanted:
-			k.shown = true
+			k.shown, k.failed = true, false
 			return &markCall{mark: k, emoji: s.emoji}, 0
 		default:
 			return &markCall{mark: k}, 0
@@ -272,18 +278,19 @@ func (s *marks) completed(c *markCall, err error, now time.Time) {
 		}
 		s.until[chat] = now.Add(max(limit.After, time.Millisecond))
 		c.mark.read = c.mark.read || c.read
-		if c.emoji != "" {
-			c.shown = false
+		if c.emoji != "" { // an earlier call that failed may have shown it
+			c.shown, c.failed = c.tries > 0, c.tries > 0
 		}
-	case c.read || err == nil && c.emoji != "":
-	case err == nil || errors.Is(err, channels.ErrRefused): // it is gone, or can't be removed
+	case err != nil && !errors.Is(err, channels.ErrRefused) && c.tries+1 < maxMarkTries:
+		c.tries++
+		c.next = now.Add(backoff(c.tries))
+		c.mark.read = c.mark.read || c.read
+		c.failed = c.failed || c.emoji != ""
+	case c.read || c.emoji != "" && !errors.Is(err, channels.ErrRefused): // done, or given up
+		c.tries = 0
+	default: // the reaction is gone, or its removal is given up, or the platform allows none
 		c.shown = false
 		c.wanted = false
-	case c.emoji == "":
-		if c.tries++; c.tries >= maxMarkTries {
-			c.shown = false
-		}
-		c.next = now.Add(backoff(c.tries))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -175,6 +176,7 @@ func TestMarksAreBounded(t *testing.T) {
 			}
 		}
 		w.sleep(20 * time.Minute)
+		s.fail = nil
 		before := len(s.marked())
 		w.admit("last")
 		if got := len(s.marked()); got != before+2 {
@@ -265,6 +267,36 @@ func TestMarkIsTakenAwayLater(t *testing.T) {
 			w.t.Errorf("marks are %q", got)
 		}
 	})
+}
+
+// A mark that could not be shown is tried again. A reaction that could never be shown may be there
+// nevertheless, so it is taken away.
+func TestMarkIsTriedAgain(t *testing.T) {
+	for fails, tries := range map[int]int{2: 3, 1000: 6} {
+		socially(t, "👀", func(w *world, s *social) {
+			w.sleep(time.Hour)
+			failed := make(map[string]int)
+			s.fail = func(_ context.Context, c call) error {
+				if key := c.kind + c.text; c.kind != "send" && failed[key] < fails {
+					failed[key]++
+					return errors.New("no connection")
+				}
+				return nil
+			}
+			w.admit("1")
+			w.sleep(2 * time.Minute)
+			w.reply("1")
+			w.sleep(2 * time.Minute)
+			got := make(map[string]int)
+			for _, m := range s.marked() {
+				got[m]++
+			}
+			want := map[string]int{"read [1] ": tries, "react 1 👀": tries, "react 1 ": tries}
+			if !maps.Equal(got, want) {
+				w.t.Errorf("of %d failures marks are %v, want %v", fails, got, want)
+			}
+		})
+	}
 }
 
 // A refused reaction says nothing about messages: those of the chat go on.
