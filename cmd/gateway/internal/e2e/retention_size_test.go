@@ -18,11 +18,14 @@ func TestDatabaseStaysBounded(t *testing.T) {
 	const (
 		bound = 3 << 20
 		chats = 8
-		times = 80
+		times = 50
 		long  = 4000 // characters, of which some go in and some out
+		// What is said before the start of a prompt is never over, so a pass finds the database too
+		// large, however slowly the rest comes.
+		old = 1200
 	)
 	w := newWorld(t, worldOptions{agent: "waiting = 1000\n[memory]\nidle = \"0s\"\n" +
-		"[retention]\nmax_total_mb = 3"})
+		"[retention]\nmessages = \"240h\"\nmax_total_mb = 3"})
 	first := w.start()
 	first.ready()
 	w.telegram.Say(1, 1, "what I said first")
@@ -30,8 +33,8 @@ func TestDatabaseStaysBounded(t *testing.T) {
 		return w.count(db, "outbox WHERE state = 'sent'") == 1
 	})
 	first.kill()
-	w.stockUp(long)
-	// The next one is a gateway for which two days are a second.
+	w.stockUp(old, long)
+	// The next one is a gateway for which two days are a second, and ten days are five.
 	p := w.start(fmt.Sprintf("GATEWAY_TIME_SCALE=%d", 48*time.Hour/time.Second))
 	p.ready()
 	for n := range times {
@@ -49,7 +52,8 @@ func TestDatabaseStaysBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		return used <= bound && p.logged("rows removed because the database was too large") > 0 &&
-			w.count(db, "messages WHERE session = 'telegram/old'") < 600
+			w.count(db, "messages WHERE session = 'telegram/old'") < old &&
+			w.count(db, "inbox WHERE state = 'done' AND chat <> 'old'") < chats*times
 	})
 	for chat := int64(1); chat <= chats; chat++ {
 		want := times
@@ -61,14 +65,8 @@ func TestDatabaseStaysBounded(t *testing.T) {
 		}
 	}
 	w.look(func(db *store.DB) {
-		if n := w.count(db, "inbox WHERE state = 'done' AND chat <> 'old'"); n >= chats*times {
-			t.Errorf("all %d messages are still there", n)
-		}
 		if n := w.count(db, "outbox WHERE state = 'dead'"); n != 1 {
 			t.Errorf("there are %d dead letters, want 1", n)
-		}
-		if n := w.count(db, "messages WHERE session = 'telegram/old'"); n == 600 {
-			t.Errorf("all %d messages before the start of a prompt are still there", n)
 		}
 		list, err := session.Store{}.Transcript(db.Read(t.Context()), "telegram/1", 1<<20)
 		if err != nil || len(list.Entries) != 2 {
@@ -91,9 +89,9 @@ func (w *world) answered(chats int64, n int) bool {
 	return true
 }
 
-// stockUp fills the database of a gateway with what is over for three days: more than twice as much
-// as it may use, and a message that was given up.
-func (w *world) stockUp(long int) {
+// stockUp fills the database of a gateway with what is over for three days: rows of each table, and
+// a message that was given up.
+func (w *world) stockUp(rows, long int) {
 	w.t.Helper()
 	body, at := strings.Repeat("x", long), time.Now().Add(-72*time.Hour).UnixMilli()
 	insert := func(tx *store.Tx, query string, args ...any) {
@@ -103,7 +101,7 @@ func (w *world) stockUp(long int) {
 	}
 	w.look(func(db *store.DB) {
 		err := db.Tx(w.t.Context(), func(tx *store.Tx) error {
-			for n := range 600 {
+			for n := range rows {
 				insert(tx, `INSERT INTO inbox (account, chat, message, state, body, received_ms)
 					VALUES ('telegram', 'old', $1, 'done', $2, $3)`, fmt.Sprint(n), body, at)
 				insert(tx, `INSERT INTO outbox (account, chat, state, body, created_ms, updated_ms)
