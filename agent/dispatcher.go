@@ -26,14 +26,13 @@ type Dispatcher struct {
 	opts Options // of which config has the present settings
 	*pool.Pool
 	env      *turn.Env
-	lanes    lanes
+	lanes    command.Lanes
 	stops    pool.Stopper
 	commands *command.Commands
 	backgroundTasks
 
-	last  int64        // newest inbox message that was handed out; used by Run only
-	over  []overflowed // to be dropped; likewise
-	drops drops
+	last     int64         // newest inbox message that was handed out; used by Run only
+	overflow pool.Overflow // messages to be dropped
 
 	started  time.Time
 	draining chan struct{} // closed when turns should end at their next step
@@ -55,7 +54,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	d.env.Background, d.env.Summarizer, d.env.Merger = d.background, d.summarizer, d.merger
 	d.stops = pool.Stopper{Pool: d.Pool, Tools: deps.Toolset}
 	d.commands = d.newCommands(d.DB)
-	d.lanes = newLanes()
+	d.lanes = command.NewLanes()
 	return d
 }
 
@@ -153,7 +152,7 @@ func (d *Dispatcher) begin(ctx, work context.Context) error {
 }
 
 func (d *Dispatcher) dispatch(ctx, work context.Context) error {
-	defer d.lanes.wait()
+	defer d.lanes.Wait()
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	renew := time.NewTicker(leaseTerm / 3)
@@ -177,8 +176,8 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 		case err := <-d.Fatal():
 			return err
 		case <-d.Inbox.C():
-		case a := <-d.lanes.answered:
-			if err := d.leaveLane(ctx, work, a); err != nil {
+		case done := <-d.lanes.Done():
+			if err := d.leaveLane(ctx, work, done); err != nil {
 				return err
 			}
 		case <-d.DueC():
@@ -219,7 +218,7 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 			}
 			d.last = r.Seq
 		}
-		if err := survive(ctx, d.opts.Logger, "messages not dropped", d.dropOver(ctx)); err != nil {
+		if err := survive(ctx, d.opts.Logger, "messages not dropped", d.drop(ctx)); err != nil {
 			return err
 		}
 		if d.last = max(d.last, upTo); !more && aside == 0 {
@@ -232,18 +231,20 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 // is told to the sender, and holds nobody else up; an error is the store's loss.
 func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound int) error {
 	key := session.KeyOf(r.Message.From) // also of its sub-agents and jobs
-	if d.lanes.join(key, handed{r, bound}) {
+	if d.lanes.Join(key, command.Queued{Message: r, Bound: bound}) {
 		return nil
 	}
 	err := d.moveChoices(ctx, r.Message)
 	if name, _ := command.Parse(r.Message); err == nil && name != "" {
-		d.lanes.enter(key, r, func() error { return d.runCommand(ctx, r) })
+		d.lanes.Enter(key, r, func() error { return d.runCommand(ctx, r) })
 		return nil
 	}
 	if err == nil {
 		var full, tell bool
 		if full, tell, err = d.Enqueue(ctx, work, r, bound); full {
-			d.overflow(ctx, r, tell)
+			d.opts.Logger.WarnContext(ctx, "message dropped: too many are waiting",
+				"from", r.Message.From.String(), "id", r.Message.ID,
+				"dropped", d.overflow.Add(r, tell))
 		}
 	}
 	if err == nil || store.IsLost(err) {
@@ -252,52 +253,10 @@ func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound in
 	return d.apologise(ctx, r, err)
 }
 
-// overflow drops a message for which its session has no room, with the others of its round, and
-// tells the sender if that is the first one since there was room.
-func (d *Dispatcher) overflow(ctx context.Context, r bus.Received, tell bool) {
-	d.opts.Logger.WarnContext(ctx, "message dropped: too many are waiting",
-		"from", r.Message.From.String(), "id", r.Message.ID,
-		"dropped", d.drops.add(r.Message.From.Account))
-	d.over = append(d.over, overflowed{r, tell})
+// drop drops the messages for which there was no room.
+func (d *Dispatcher) drop(ctx context.Context) error {
+	return d.overflow.Drop(ctx, d.env, d.Config().Waiting)
 }
-
-// An overflowed is a message for which there was no room.
-type overflowed struct {
-	bus.Received
-	tell bool
-}
-
-// dropOver drops what overflow was called with, in one transaction.
-func (d *Dispatcher) dropOver(ctx context.Context) error {
-	if len(d.over) == 0 {
-		return nil
-	}
-	list := d.over
-	d.over = nil
-	return d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		for _, o := range list {
-			ok, err := d.Inbox.Drop(tx, o.Seq)
-			if err == nil && ok && o.tell {
-				err = d.Outbox.Put(tx,
-					reply(o.Message, fmt.Sprintf(sayFull, d.Config().Waiting)), d.opts.Now())
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// reply returns an answer with the given text to m, quoting it where others read along.
-func reply(m bus.InboundMessage, text string) bus.OutboundMessage {
-	return bus.OutboundMessage{To: m.From, ReplyTo: turn.Quoted(m), Text: text,
-		Answers: []string{m.ID}}
-}
-
-// sayFull is what the sender of a message is told for which there is no room.
-const sayFull = "I still have %d of your messages to answer, so I could not take this one. " +
-	"Please send it again when I have caught up, or use /stop to discard them."
 
 // moveChoices gives what was chosen for a group to the one that it has become, before anything that
 // comes from there is looked at.

@@ -18,7 +18,7 @@ const healInterval = 10 * time.Second
 func (d *Dispatcher) heal(ctx, work context.Context) error {
 	// First what is held: what is taken up after that is new, or was held by somebody.
 	messages, sessions := d.Held()
-	d.lanes.hold(messages)
+	d.lanes.Hold(messages)
 	for after := int64(0); after < d.last; {
 		page, err := d.Waiting(work, after)
 		if err != nil {
@@ -37,7 +37,7 @@ func (d *Dispatcher) heal(ctx, work context.Context) error {
 			}
 		}
 	}
-	if err := survive(ctx, d.opts.Logger, "messages not dropped", d.dropOver(ctx)); err != nil {
+	if err := survive(ctx, d.opts.Logger, "messages not dropped", d.drop(ctx)); err != nil {
 		return err
 	}
 	return d.HealTurns(ctx, work, sessions)

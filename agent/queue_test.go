@@ -230,7 +230,7 @@ func TestQueueCommand(t *testing.T) {
 func TestWaitingBound(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		full := fmt.Sprintf(sayFull, 2)
+		full := fmt.Sprintf(pool.SayFull, 2)
 		first, second := make(chan struct{}), make(chan struct{})
 		w.model.Queue(held(llmtest.Say("1"), first), held(llmtest.Say("2"), second),
 			llmtest.Say("3"), llmtest.Say("4"))

@@ -1,9 +1,6 @@
 package agent
 
-import (
-	"sync"
-	"time"
-)
+import "time"
 
 // Stats say what a [Dispatcher] does just now, and has done since it began.
 type Stats struct {
@@ -22,37 +19,8 @@ func (d *Dispatcher) Stats() Stats {
 	s := Stats{Beat: d.LastBeat(), Slots: cap(d.env.Calls.Slots), Used: len(d.env.Calls.Slots),
 		Panics:    d.env.Counters.Panics.Load() + d.background.Panics(),
 		Abandoned: d.env.Counters.Abandoned.Load(),
-		Dropped:   d.drops.counts()}
+		Dropped:   d.overflow.Counts()}
 	n := d.Counts()
 	s.Busy, s.Suspended = n.Workers, n.Suspended
 	return s
-}
-
-// drops count dropped messages by account.
-type drops struct {
-	mu        sync.Mutex
-	byAccount map[string]int64
-	all       int64
-}
-
-// add counts one, and returns how many there were of all accounts.
-func (c *drops) add(account string) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byAccount == nil {
-		c.byAccount = make(map[string]int64)
-	}
-	c.byAccount[account]++
-	c.all++
-	return c.all
-}
-
-func (c *drops) counts() map[string]int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	counts := make(map[string]int64, len(c.byAccount))
-	for account, n := range c.byAccount {
-		counts[account] = n
-	}
-	return counts
 }

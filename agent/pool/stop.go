@@ -275,8 +275,8 @@ func (st *Stopper) stopRuns(
 	return err
 }
 
-// LetGo ends the work for erased sessions, and forgets what is in memory of them.
-func (st *Stopper) LetGo(keys []session.Key) {
+// letGo ends the work for erased sessions, and forgets what is in memory of them.
+func (st *Stopper) letGo(keys []session.Key) {
 	for _, key := range keys {
 		st.cancelStopped(key, true, nil)
 		st.env.Transcripts.Drop(key)

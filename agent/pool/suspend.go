@@ -180,7 +180,7 @@ func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 		case q.Kind == question.Ask && asked && (hasFiles(r) || m.Edits != ""):
 			return decision{question.Refused, turn.ResultOther, by, -1}, true
 		case q.Kind == question.Ask && asked:
-			return decision{question.Answered, ChosenAnswer(q, m.Text), by, i}, true
+			return decision{question.Answered, chosenAnswer(q, m.Text), by, i}, true
 		case q.Kind == question.Approve && asked && m.Role.AtLeast(q.Least):
 			return decision{question.Refused, turn.ResultOther, by, -1}, true
 		}
@@ -194,9 +194,9 @@ func decides(q *question.Question, r bus.Received) bool {
 	return ok
 }
 
-// ChosenAnswer returns the option that text names by its number or its words, or else text as the
+// chosenAnswer returns the option that text names by its number or its words, or else text as the
 // user's own words.
-func ChosenAnswer(q *question.Question, text string) string {
+func chosenAnswer(q *question.Question, text string) string {
 	text = strings.TrimSpace(text)
 	if n, err := strconv.Atoi(strings.TrimSuffix(text, ".")); err == nil &&
 		n >= 1 && n <= len(q.Options) {

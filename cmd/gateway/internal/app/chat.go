@@ -13,7 +13,6 @@ import (
 	"time"
 	"unicode"
 
-	"gateway/agent"
 	"gateway/agent/policy"
 	"gateway/agent/question"
 	"gateway/bus"
@@ -86,7 +85,7 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 	g := h.g
 	q := g.db.Read(ctx)
 	key := session.KeyOf(bus.Address{Account: terminalAccount, Chat: terminal.MainChat})
-	status, err := agent.Status(ctx, g.dispatcher, key)
+	status, err := g.dispatcher.Status(ctx, key)
 	if err != nil {
 		return nil, err
 	}

@@ -95,8 +95,8 @@ var imports = map[string]string{
 	"agent/turn": "store store/fault bus memory memory/document session skills agent/attachment " +
 		"agent/background agent/budget agent/heartbeat agent/llm agent/modelcall agent/observe " +
 		"agent/policy agent/prompt agent/question agent/schedule agent/tool",
-	"agent/pool": "store bus session agent/attachment agent/command agent/llm agent/prompt " +
-		"agent/question agent/turn",
+	"agent/pool": "store bus memory session agent/attachment agent/background agent/command " +
+		"agent/llm agent/prompt agent/question agent/turn",
 	"agent": "store store/fault bus memory memory/document memory/version session skills " +
 		"agent/attachment agent/background agent/budget agent/command agent/extract agent/llm " +
 		"agent/modelcall agent/observe agent/policy agent/pool agent/prompt agent/question " +

@@ -1,0 +1,92 @@
+package pool
+
+import (
+	"gateway/agent/background"
+	"gateway/agent/command"
+	"gateway/agent/question"
+	"gateway/bus"
+	"gateway/memory"
+	"gateway/session"
+	"gateway/store"
+)
+
+// Conversations is what commands see of the sessions: with a Status it implements
+// [command.Sessions].
+type Conversations struct {
+	*Stopper
+	Eraser *background.Eraser
+}
+
+// Mode implements [command.Sessions].
+func (c Conversations) Mode(key session.Key) string {
+	return string(c.Pool.Mode(key))
+}
+
+// SetMode implements [command.Sessions].
+func (c Conversations) SetMode(key session.Key, mode string) {
+	c.Pool.SetMode(key, Mode(mode))
+}
+
+// Models implements [command.Sessions].
+func (c Conversations) Models(key session.Key) command.Models {
+	s := c.Config()
+	models := command.Models{Default: command.Model{ID: s.ModelID, Name: s.ModelName},
+		Chosen: c.Chosen(key)}
+	for _, choice := range s.Choices {
+		models.Choices = append(models.Choices, command.Model{ID: choice.ID, Name: choice.Name})
+	}
+	return models
+}
+
+// Stop implements [command.Sessions].
+func (c Conversations) Stop(m bus.InboundMessage, e command.Extent) command.Stop {
+	return c.New(m, e)
+}
+
+// Forget implements [command.Sessions].
+func (c Conversations) Forget(r bus.Received) command.Erasure {
+	return &erasure{c: c, command: r, stop: c.New(r.Message, command.Everything)}
+}
+
+// Decided implements [command.Sessions].
+func (c Conversations) Decided(key session.Key) { c.MarkDue(key) }
+
+// Answer implements [command.Sessions].
+func (Conversations) Answer(q *question.Question, text string) string {
+	return chosenAnswer(q, text)
+}
+
+// An erasure erases all that is known of the sender of a command: it implements
+// [command.Erasure].
+type erasure struct {
+	c       Conversations
+	command bus.Received
+	stop    *Stopping
+	keys    []session.Key // that were erased
+}
+
+// Erase implements [command.Erasure].
+func (e *erasure) Erase(tx *store.Tx, answer bus.OutboundMessage) error {
+	env, m := e.c.env, e.command.Message
+	stopped, err := e.stop.End(tx)
+	if err != nil {
+		return err
+	}
+	left := background.Erasure{Scopes: []memory.Scope{memory.ScopeOf(m)},
+		Chats: []bus.Address{background.ChatOf(m.From)},
+		Inbox: e.command.Seq, Person: m.Person}
+	if e.keys, err = e.c.Eraser.Rows(tx, &left); err != nil {
+		return err
+	}
+	answer.Answers, answer.Stops = append(answer.Answers, stopped.Answers...), stopped.Streams
+	if left.Outbox, err = env.Outbox.Add(tx, answer, env.Now()); err != nil {
+		return err
+	}
+	return e.c.Eraser.Add(tx, &left)
+}
+
+// Cancel implements [command.Erasure].
+func (e *erasure) Cancel() {
+	e.stop.Cancel()
+	e.c.letGo(e.keys)
+}

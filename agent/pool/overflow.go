@@ -1,0 +1,85 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	"gateway/agent/turn"
+	"gateway/bus"
+	"gateway/store"
+)
+
+// Overflow is the messages for which their sessions had no room. Only the goroutine that hands
+// messages out uses it, except for [Overflow.Counts].
+type Overflow struct {
+	list []overflowed // to be dropped
+
+	mu     sync.Mutex
+	counts map[string]int64 // by account
+	all    int64
+}
+
+// An overflowed is a message for which there was no room.
+type overflowed struct {
+	bus.Received
+	tell bool
+}
+
+// Add adds a message, whose sender is told if tell is true, and returns how many there were so far.
+func (o *Overflow) Add(r bus.Received, tell bool) int64 {
+	o.list = append(o.list, overflowed{r, tell})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.counts == nil {
+		o.counts = make(map[string]int64)
+	}
+	o.counts[r.Message.From.Account]++
+	o.all++
+	return o.all
+}
+
+// Counts returns how many messages were dropped, by account.
+func (o *Overflow) Counts() map[string]int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	counts := maps.Clone(o.counts)
+	if counts == nil {
+		counts = make(map[string]int64)
+	}
+	return counts
+}
+
+// SayFull is what the sender of a message is told for which there is no room.
+const SayFull = "I still have %d of your messages to answer, so I could not take this one. " +
+	"Please send it again when I have caught up, or use /stop to discard them."
+
+// Drop drops the messages that were added, in one transaction. No more than bound may wait in a
+// session.
+func (o *Overflow) Drop(ctx context.Context, env *turn.Env, bound int) error {
+	if len(o.list) == 0 {
+		return nil
+	}
+	list := o.list
+	o.list = nil
+	return env.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		for _, m := range list {
+			ok, err := env.Inbox.Drop(tx, m.Seq)
+			if err == nil && ok && m.tell {
+				err = env.Outbox.Put(tx,
+					Reply(m.Message, fmt.Sprintf(SayFull, bound)), env.Now())
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Reply returns an answer with the given text to m, quoting it where others read along.
+func Reply(m bus.InboundMessage, text string) bus.OutboundMessage {
+	return bus.OutboundMessage{To: m.From, ReplyTo: turn.Quoted(m), Text: text,
+		Answers: []string{m.ID}}
+}

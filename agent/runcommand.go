@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"gateway/agent/command"
+	"gateway/agent/pool"
+	"gateway/agent/turn"
+	"gateway/bus"
+	"gateway/store"
+	"gateway/store/fault"
+)
+
+// leaveLane hands out what waited for a command that is done. While the process ends the command
+// may not be done: then the next process answers it before what waited.
+func (d *Dispatcher) leaveLane(ctx, work context.Context, done command.Done) error {
+	waiting := d.lanes.Leave(done.Session)
+	if done.Err != nil || ctx.Err() != nil {
+		return done.Err
+	}
+	for _, q := range waiting { // after the next command the rest waits in the lane of that
+		if err := d.handOut(ctx, work, q.Message, q.Bound); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runCommand runs a command, and tells the sender if it has failed. A command that has failed
+// because the process ends is left to the next one. An error is the store's loss.
+func (d *Dispatcher) runCommand(ctx context.Context, r bus.Received) error {
+	err := d.command(ctx, r)
+	switch {
+	case err == nil || store.IsLost(err):
+		return err
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return nil
+	}
+	return d.apologise(ctx, r, err)
+}
+
+// command runs a command. A panic is a failure like any other.
+func (d *Dispatcher) command(ctx context.Context, r bus.Received) (err error) {
+	name, _ := command.Parse(r.Message)
+	defer func() {
+		if p := recover(); p != nil {
+			d.opts.Logger.ErrorContext(ctx, "command panicked", "command", name,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()), "panics", d.env.Counters.Panics.Add(1))
+			err = fmt.Errorf("command %s has panicked", name)
+		}
+	}()
+	fault.Hold(ctx, "command/"+name)
+	return d.commands.Run(ctx, r)
+}
+
+// apologise tells the sender of a message that it was not handed out because of an error. What it
+// returns is the store's loss.
+func (d *Dispatcher) apologise(ctx context.Context, r bus.Received, cause error) error {
+	d.opts.Logger.ErrorContext(ctx, "message not handed out", "seq", r.Seq, "err", cause)
+	err := d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		ok, err := d.Inbox.Answer(tx, r.Seq)
+		if err != nil || !ok {
+			return err
+		}
+		return d.Outbox.Put(tx, pool.Reply(r.Message, turn.SayBroken), d.opts.Now())
+	})
+	return survive(ctx, d.opts.Logger, "message not answered", err)
+}
