@@ -204,8 +204,9 @@ func (t *try) pass(e llm.Event) bool {
 		t.shown = false
 	}
 	t.shown = t.shown || e.Text != ""
-	t.broken = !t.yield(e, nil)
-	return !t.broken
+	more := t.yield(e, nil)
+	t.broken = !more && e.Response == nil // after the Response nothing is left to break
+	return more
 }
 
 // kindOf returns the kind of err; errors of no kind count as passing.

@@ -27,24 +27,43 @@ func newModel(cfg *config.Config, name string, log *slog.Logger) llm.Model {
 	var entries []failover.Entry
 	for _, name := range chain(cfg, name) {
 		m := cfg.Models[name]
-		var model llm.Model
-		switch m.Provider {
-		case "demo":
-			model = demo.New(name, nil)
-		case "anthropic":
-			model = anthropic.New(name, m.Model, claudeOptions(&m, log))
-		default:
-			model = openai.New(name, m.Model, modelOptions(&m, log))
-		}
-		entries = append(entries, failover.Entry{Name: name, Model: model})
+		entries = append(entries, failover.Entry{Name: name, Model: anyKey(name, &m, log)})
 	}
 	return failover.New(entries, &failover.Options{Logger: log})
 }
 
+// anyKey returns a model that is asked with each of its keys.
+func anyKey(name string, m *config.Model, log *slog.Logger) llm.Model {
+	keys := m.AllKeys()
+	if len(keys) == 0 {
+		return oneModel(name, m, "", log)
+	}
+	if len(keys) == 1 {
+		return oneModel(name, m, keys[0], log)
+	}
+	var entries []failover.Entry
+	for i, key := range keys {
+		entries = append(entries, failover.Entry{
+			Name: config.KeyName(i+1, key), Model: oneModel(name, m, key, log)})
+	}
+	return failover.NewKeys(name, entries, &failover.Options{Logger: log})
+}
+
+// oneModel returns a model that is asked with one key.
+func oneModel(name string, m *config.Model, key string, log *slog.Logger) llm.Model {
+	switch m.Provider {
+	case "demo":
+		return demo.New(name, nil)
+	case "anthropic":
+		return anthropic.New(name, m.Model, claudeOptions(m, key, log))
+	}
+	return openai.New(name, m.Model, modelOptions(m, key, log))
+}
+
 // modelOptions returns how a model is reached and what is asked of it.
-func modelOptions(m *config.Model, log *slog.Logger) *openai.Options {
+func modelOptions(m *config.Model, key string, log *slog.Logger) *openai.Options {
 	o := &openai.Options{
-		BaseURL: m.BaseURL, Key: m.Key.Reveal(), Headers: reveal(m.Headers),
+		BaseURL: m.BaseURL, Key: key, Headers: reveal(m.Headers),
 		IdleTimeout: m.IdleTimeout, ReasoningBack: m.ReasoningBack, Logger: log,
 	}
 	if m.MaxOutputField != "auto" {
@@ -58,13 +77,13 @@ func modelOptions(m *config.Model, log *slog.Logger) *openai.Options {
 }
 
 // claudeOptions returns how a model is reached through Anthropic's API, and what is asked of it.
-func claudeOptions(m *config.Model, log *slog.Logger) *anthropic.Options {
+func claudeOptions(m *config.Model, key string, log *slog.Logger) *anthropic.Options {
 	fields := bodyFields(m)
 	if m.ReasoningEffort != "" {
 		fields["output_config"] = json.RawMessage(`{"effort":` + strconv.Quote(m.ReasoningEffort) + "}")
 	}
 	return &anthropic.Options{
-		BaseURL: m.BaseURL, Key: m.Key.Reveal(), Headers: reveal(m.Headers), Fields: fields,
+		BaseURL: m.BaseURL, Key: key, Headers: reveal(m.Headers), Fields: fields,
 		IdleTimeout: m.IdleTimeout, Logger: log,
 	}
 }

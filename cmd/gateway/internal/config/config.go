@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -139,6 +140,7 @@ type Model struct {
 	Model         string   `koanf:"model"`    // the provider's name for it
 	BaseURL       string   `koanf:"base_url"` // of its API
 	Key           Secret   `koanf:"key"`
+	Keys          []Secret `koanf:"keys"`                   // further ones
 	ContextWindow int      `koanf:"context_window" min:"1"` // tokens, prompt and answer
 	MaxOutput     int      `koanf:"max_output" min:"0"`     // tokens; 0: the provider decides
 	PriceIn       float64  `koanf:"price_in" min:"0"`       // dollars per million tokens; 0: unknown
@@ -157,6 +159,26 @@ type Model struct {
 
 	Body    map[string]JSON   `koanf:"body"`    // further fields of each request
 	Headers map[string]Secret `koanf:"headers"` // further headers of each request
+}
+
+// AllKeys returns the different keys of m, in the order in which they are asked.
+func (m *Model) AllKeys() (keys []string) {
+	for _, s := range append([]Secret{m.Key}, m.Keys...) {
+		if key := s.Reveal(); key != "" && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// KeyName returns how the log names one of several keys: by its place and its last characters.
+func KeyName(place int, key string) string {
+	const shown, least = 4, 16 // of a shorter one the end would say too much
+	name := "key " + strconv.Itoa(place)
+	if len(key) >= least {
+		name += " (…" + key[len(key)-shown:] + ")"
+	}
+	return name
 }
 
 // JSON is a value of any type, encoded as JSON.

@@ -45,9 +45,22 @@ func (c *Config) doubts() (list []doubt) {
 			}
 		}
 	}
+	for name, m := range c.Models {
+		n := len(m.Keys)
+		if m.Key.Reveal() != "" {
+			n++
+		}
+		if len(m.AllKeys()) < n && !slices.ContainsFunc(m.Keys, isEmpty) {
+			list = append(list, doubt{[]string{"models", name, "keys"}, "a key stands here twice: " +
+				"each further one must be another"})
+		}
+	}
 	slices.SortFunc(list, func(a, b doubt) int { return slices.Compare(a.path, b.path) })
 	return list
 }
+
+// isEmpty reports whether there is no credential, because what it refers to is missing.
+func isEmpty(s Secret) bool { return s.Reveal() == "" }
 
 // telegramToken is what the tokens of bots look like.
 var telegramToken = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -130,6 +131,8 @@ func (e *explainer) setting(path []string, v reflect.Value) Setting {
 		s.Hidden = s.Value == "" && value.Reveal() != ""
 		e.Literal = e.Literal || s.Hidden && e.places[joined].file != ""
 		return s
+	case []Secret:
+		return e.secretList(s, joined, value)
 	case time.Duration:
 		s.Value = shortDuration(value)
 	case slog.Level:
@@ -149,6 +152,25 @@ func (e *explainer) setting(path []string, v reflect.Value) Setting {
 	if s.Hidden {
 		s.Value = ""
 	}
+	return s
+}
+
+// secretList explains a list of secrets at a path: all their references, or that there are some.
+func (e *explainer) secretList(s Setting, path string, list []Secret) Setting {
+	references := []string{}
+	for i := range list {
+		reference := e.references[path+delimiter+strconv.Itoa(i)]
+		if name, ok := strings.CutPrefix(reference, "env:"); ok {
+			e.used[name] = true
+		}
+		if reference == "" && list[i].Reveal() != "" {
+			s.Value, s.Hidden = "", true
+			e.Literal = e.Literal || e.places[path].file != ""
+			return s
+		}
+		references = append(references, reference)
+	}
+	s.Value = references
 	return s
 }
 
@@ -233,6 +255,10 @@ func referencesIn(c *Config) map[string]string {
 		case v.Kind() == reflect.Map:
 			for it := v.MapRange(); it.Next(); {
 				walk(it.Value(), append(path, it.Key().String()))
+			}
+		case v.Type() == secretsType:
+			for i := range v.Len() {
+				walk(v.Index(i), append(path, strconv.Itoa(i)))
 			}
 		}
 	}

@@ -29,6 +29,7 @@ var (
 	durationType = reflect.TypeFor[time.Duration]()
 	levelType    = reflect.TypeFor[slog.Level]()
 	secretType   = reflect.TypeFor[Secret]()
+	secretsType  = reflect.TypeFor[[]Secret]()
 	jsonType     = reflect.TypeFor[JSON]()
 	errEntryName = errors.New(`a name has letters, digits, "_", "-" and "." and at most 64 of them`)
 	entryName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
@@ -83,6 +84,12 @@ func (m member) check(v any) (any, error) {
 	case secretType:
 		if _, ok := v.(string); !ok {
 			return nil, errors.New("want a string") // says nothing of v
+		}
+		return v, nil
+	case secretsType:
+		list, ok := v.([]any)
+		if !ok || slices.ContainsFunc(list, func(e any) bool { _, ok := e.(string); return !ok }) {
+			return nil, errors.New(`want a list such as ["env:A", "env:B"]`) // says nothing of v
 		}
 		return v, nil
 	case jsonType:

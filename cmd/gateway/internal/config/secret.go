@@ -196,6 +196,10 @@ func secretsIn(v reflect.Value) (list []string) {
 		for it := v.MapRange(); it.Next(); {
 			list = append(list, secretsIn(it.Value())...)
 		}
+	case reflect.Slice:
+		for _, e := range v.Seq2() {
+			list = append(list, secretsIn(e)...)
+		}
 	}
 	return list
 }

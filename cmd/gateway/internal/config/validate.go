@@ -37,6 +37,9 @@ func (l *loader) finish(c *Config) {
 	}
 	for name, m := range c.Models {
 		m.Key = l.secret([]string{"models", name, "key"}, m.Key, g.Home)
+		for i, key := range m.Keys {
+			m.Keys[i] = l.secret([]string{"models", name, "keys"}, key, g.Home)
+		}
 		for header, s := range m.Headers {
 			m.Headers[header] = l.secret([]string{"models", name, "headers", header}, s, g.Home)
 		}

@@ -33,6 +33,8 @@ type patient struct {
 	status map[string]int    // of what the servers answer, by path
 	body   map[string]string // likewise
 	date   time.Time         // of the servers
+
+	revoked string // the authorization that they refuse
 }
 
 func newPatient(t *testing.T) *patient {
@@ -51,6 +53,8 @@ func newPatient(t *testing.T) *patient {
 		w.Header().Set("Date", p.date.UTC().Format(http.TimeFormat))
 		if s := p.status[r.URL.Path]; s != 0 {
 			w.WriteHeader(s)
+		} else if p.revoked != "" && r.Header.Get("Authorization") == p.revoked {
+			w.WriteHeader(http.StatusUnauthorized)
 		}
 		fmt.Fprint(w, p.body[r.URL.Path])
 	}))
@@ -322,6 +326,27 @@ func TestSick(t *testing.T) {
 					Examine(t.Context(), p.Case))
 			}
 		})
+	}
+}
+
+// Each key of a model is tried, and the one that is refused is named by its place and its end.
+func TestKeys(t *testing.T) {
+	p := newPatient(t)
+	p.more("[models.more]\nmodel = \"m1\"\nbase_url = \"" + p.Config.Models["m"].BaseURL +
+		"\"\nkeys = [\"the-good-key-of-more\", \"the-REVOKED-key-of-m\"]\n[memory]\nmodel = \"more\"\n")
+	p.revoked = "Bearer the-REVOKED-key-of-m"
+	want := map[string]State{"Model m": OK, "Model more, key 1 (…more)": OK,
+		"Model more, key 2 (…of-m)": Bad}
+	for _, f := range Examine(t.Context(), p.Case) {
+		if strings.Contains(f.What+f.Text, "REVOKED") {
+			t.Errorf("there is a secret in %+v", f)
+		}
+		if want[f.What] == f.State {
+			delete(want, f.What)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("%v is not found in\n%+v", want, Examine(t.Context(), p.Case))
 	}
 }
 

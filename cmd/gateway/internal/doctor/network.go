@@ -32,7 +32,7 @@ func (c Case) examineNetwork(ctx context.Context) []Finding {
 	}
 	for _, name := range c.usedModels() {
 		checks = append(checks, func(ctx context.Context) []Finding {
-			return c.examineModel(ctx, name, c.Config.Models[name])
+			return examineKeys(ctx, c, name, c.Config.Models[name])
 		})
 	}
 	return all(ctx, checks)
@@ -267,9 +267,9 @@ func modelsURL(m config.Model) string {
 }
 
 // modelHeader returns what the provider of a model is shown with each request.
-func modelHeader(m config.Model) http.Header {
+func modelHeader(m config.Model, key string) http.Header {
 	header := http.Header{}
-	switch key := m.Key.Reveal(); {
+	switch {
 	case m.Provider == "anthropic":
 		header.Set("X-Api-Key", key)
 		header.Set("Anthropic-Version", "2023-06-01")
@@ -282,15 +282,32 @@ func modelHeader(m config.Model) http.Header {
 	return header
 }
 
-func (c Case) examineModel(ctx context.Context, name string, m config.Model) []Finding {
+// examineKeys tries a model with each of its keys.
+func examineKeys(ctx context.Context, c Case, name string, m config.Model) (list []Finding) {
 	id, what := "model."+name, "Model "+name
+	keys := m.AllKeys()
+	if len(keys) == 0 || c.Offline || m.Provider == "demo" {
+		return c.examineModel(ctx, id, what, name, "")
+	}
+	for i, key := range keys {
+		if len(keys) > 1 {
+			what = fmt.Sprintf("Model %s, %s", name, config.KeyName(i+1, key))
+		}
+		list = append(list, c.examineModel(ctx, id, what, name, key)...)
+	}
+	return list
+}
+
+// examineModel tries a model with one key.
+func (c Case) examineModel(ctx context.Context, id, what, name, key string) []Finding {
+	m := c.Config.Models[name]
 	switch {
 	case m.Provider == "demo":
 		return one(id, what, Note, "is the built-in demo, which is not a language model", "")
 	case c.Offline:
 		return one(id, what, Note, "not tried", "")
 	}
-	a, err := c.ask(ctx, modelsURL(m), modelHeader(m), "")
+	a, err := c.ask(ctx, modelsURL(m), modelHeader(m, key), "")
 	if err != nil {
 		return unreachable(id, what, err)
 	}

@@ -318,7 +318,7 @@ func plainServers(a *auditor) (list []hit) {
 		return err == nil && u.Scheme == "http" && !loopback(u.Hostname())
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.cfg.Models)) {
-		if m := a.cfg.Models[name]; (m.Key.Reveal() != "" || len(m.Headers) > 0) && plain(m.BaseURL) {
+		if m := a.cfg.Models[name]; (len(m.AllKeys()) > 0 || len(m.Headers) > 0) && plain(m.BaseURL) {
 			list = append(list, hit{text: "[models." + name + `] base_url = "` + m.BaseURL + `"`})
 		}
 	}
