@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gateway/agent/background"
@@ -96,9 +97,8 @@ func TestOrphansAreFound(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.model.Queue(llmtest.Say("found"), llmtest.Say("resumed"))
 		w.start()
-		w.d.Mu.Lock()
+		synctest.Wait()
 		w.d.last = 1 // as if it was handed out
-		w.d.Mu.Unlock()
 		w.say("a", "lost")
 		w.wantAnswers("a")
 		w.sleep(healInterval)

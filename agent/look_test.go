@@ -3,8 +3,10 @@ package agent
 import (
 	"bytes"
 	"context"
+	"reflect"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
 	"gateway/agent/command"
@@ -79,8 +81,9 @@ func withMutexHeld(d *Dispatcher, stacks []byte, fn func()) (waited bool) {
 	held, done, released := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(released)
-		d.Mu.Lock()
-		defer d.Mu.Unlock()
+		mu := poolMutex(d)
+		mu.Lock()
+		defer mu.Unlock()
 		close(held)
 		for !waited {
 			select {
@@ -98,15 +101,21 @@ func withMutexHeld(d *Dispatcher, stacks []byte, fn func()) (waited bool) {
 	return waited
 }
 
-// waitsInCommand reports whether a goroutine waits for a mutex that a method of a dispatcher locks
-// below withMutexHeld.
+// poolMutex returns the mutex of a dispatcher's sessions, which its package keeps to itself.
+func poolMutex(d *Dispatcher) *sync.Mutex {
+	mu := reflect.ValueOf(d.Pool).Elem().FieldByName("mu")
+	return (*sync.Mutex)(mu.Addr().UnsafePointer())
+}
+
+// waitsInCommand reports whether a goroutine waits for a mutex that package pool locks below
+// withMutexHeld.
 func waitsInCommand(stacks []byte) bool {
 	for stack := range bytes.SplitSeq(stacks, []byte("\n\n")) {
 		_, above, locks := bytes.Cut(stack, []byte("sync.(*Mutex).lockSlow("))
 		_, above, _ = bytes.Cut(above, []byte("\nsync.(*Mutex).Lock("))
 		_, above, _ = bytes.Cut(above, []byte("\n\t")) // to the place in package sync
 		_, caller, _ := bytes.Cut(above, []byte("\n"))
-		if locks && bytes.HasPrefix(caller, []byte("gateway/agent.(*Dispatcher).")) &&
+		if locks && bytes.HasPrefix(caller, []byte("gateway/agent/pool.")) &&
 			bytes.Contains(caller, []byte("gateway/agent.withMutexHeld(")) {
 			return true
 		}

@@ -31,7 +31,7 @@ func (pl *Pool) HealTurns(
 			continue
 		}
 		t.Attempts++
-		pl.Mu.Lock()
+		pl.mu.Lock()
 		_, works := pl.workers[t.Session]
 		_, waits := pl.suspended[t.Session]
 		if !works && !waits {
@@ -39,7 +39,7 @@ func (pl *Pool) HealTurns(
 				"session", t.Session, "turn", t.ID)
 			pl.start(work, t.Session, &worker{resume: &t, alone: true})
 		}
-		pl.Mu.Unlock()
+		pl.mu.Unlock()
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ type Pool struct {
 	wg    sync.WaitGroup // of the workers
 	tried map[int64]bool // messages that Resume handed out; only the dispatching goroutine uses it
 
-	Mu         sync.Mutex                     // while it is held no session changes
+	mu         sync.Mutex                     // while it is held no session changes
 	workers    map[session.Key]*worker        // a key is there while its worker runs, or waits to
 	unadmitted []*worker                      // those that wait to be admitted, in their order
 	running    int                            // workers that are admitted
@@ -73,15 +73,15 @@ type Counts struct {
 
 // Counts returns what is in memory.
 func (pl *Pool) Counts() Counts {
-	pl.Mu.Lock()
-	defer pl.Mu.Unlock()
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
 	return Counts{len(pl.workers), len(pl.suspended), len(pl.tasks), len(pl.queued)}
 }
 
 // MarkDue has ReviewDue look at a session.
 func (pl *Pool) MarkDue(key session.Key) {
-	pl.Mu.Lock()
-	defer pl.Mu.Unlock()
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
 	pl.markDue(key)
 }
 
@@ -89,7 +89,7 @@ func (pl *Pool) MarkDue(key session.Key) {
 // wait in the order in which they came. While they wait they need no memory except for their
 // messages.
 
-// start adds w as the worker of key, and runs it once it is admitted. pl.Mu is held.
+// start adds w as the worker of key, and runs it once it is admitted. pl.mu is held.
 func (pl *Pool) start(work context.Context, key session.Key, w *worker) {
 	w.pool, w.key, w.wake = pl, key, make(chan struct{}, 1)
 	pl.workers[key] = w
@@ -100,7 +100,7 @@ func (pl *Pool) start(work context.Context, key session.Key, w *worker) {
 	pl.admit(work)
 }
 
-// admit runs the workers for which there is room. pl.Mu is held.
+// admit runs the workers for which there is room. pl.mu is held.
 func (pl *Pool) admit(work context.Context) {
 	most := turn.SessionsPerSlot * cap(pl.env.Calls.Slots)
 	for len(pl.unadmitted) > 0 && pl.running < most && !pl.env.IsDraining() {
@@ -119,8 +119,8 @@ func (pl *Pool) admit(work context.Context) {
 
 // ended notes that w has ended, and admits others.
 func (pl *Pool) ended(work context.Context, w *worker) {
-	pl.Mu.Lock()
-	defer pl.Mu.Unlock()
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
 	w.prove(true)
 	pl.running--
 	pl.taskEnded(work, w.key)
@@ -144,7 +144,7 @@ func (pl *Pool) HandOverUnadmitted(ctx context.Context) error {
 }
 
 // holdBack reports whether the task r must wait because its session has enough working sub-agents.
-// pl.Mu is held.
+// pl.mu is held.
 func (pl *Pool) holdBack(key session.Key, r bus.Received) bool {
 	parent := key.Parent()
 	if parent == "" || pl.tasks[parent] < turn.MaxTasks {
@@ -154,7 +154,7 @@ func (pl *Pool) holdBack(key session.Key, r bus.Received) bool {
 	return true
 }
 
-// taskEnded counts that a sub-agent has ended, and starts the next one. pl.Mu is held.
+// taskEnded counts that a sub-agent has ended, and starts the next one. pl.mu is held.
 func (pl *Pool) taskEnded(work context.Context, key session.Key) {
 	parent := key.Parent()
 	if parent == "" {
@@ -178,8 +178,8 @@ func (pl *Pool) taskEnded(work context.Context, key session.Key) {
 func (pl *Pool) suspendAgain(
 	turns []session.Turn, waits map[int64]question.Question,
 ) []session.Turn {
-	pl.Mu.Lock()
-	defer pl.Mu.Unlock()
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
 	return slices.DeleteFunc(turns, func(t session.Turn) bool {
 		q, ok := waits[t.ID]
 		if ok {
@@ -191,8 +191,8 @@ func (pl *Pool) suspendAgain(
 
 // suspend replaces the worker w, whose turn now waits, by a place for the turn.
 func (pl *Pool) suspend(w *worker, o *turn.Outcome) {
-	pl.Mu.Lock()
-	defer pl.Mu.Unlock()
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
 	delete(pl.workers, w.key)
 	pl.suspended[w.key] = &suspended{turn: o.Turn, question: o.Question, waiting: w.waiting,
 		told: w.told, deferred: w.deferred, answers: o.Answers}
@@ -200,7 +200,7 @@ func (pl *Pool) suspend(w *worker, o *turn.Outcome) {
 	pl.markDue(w.key) // its question may be decided by now, or by what waits
 }
 
-// markDue lets the dispatching goroutine look at a suspended turn soon. pl.Mu is held.
+// markDue lets the dispatching goroutine look at a suspended turn soon. pl.mu is held.
 func (pl *Pool) markDue(key session.Key) {
 	pl.dueKeys = append(pl.dueKeys, key)
 	pl.ring()
@@ -209,12 +209,12 @@ func (pl *Pool) markDue(key session.Key) {
 // Pending returns the messages of a session that no turn has claimed yet. Only the dispatching
 // goroutine adds to them, so that for it the list is complete.
 func (pl *Pool) Pending(key session.Key) []bus.Received {
-	pl.Mu.Lock()
-	defer pl.Mu.Unlock()
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
 	return pl.pendingLocked(key)
 }
 
-// pendingLocked is Pending while pl.Mu is held.
+// pendingLocked is Pending while pl.mu is held.
 func (pl *Pool) pendingLocked(key session.Key) []bus.Received {
 	if p, ok := pl.suspended[key]; ok {
 		return p.waiting
@@ -226,7 +226,7 @@ func (pl *Pool) pendingLocked(key session.Key) []bus.Received {
 }
 
 // below returns the sessions that work for a session: those of its sub-agents and, if jobs is set,
-// those of jobs and hooks. pl.Mu is held.
+// those of jobs and hooks. pl.mu is held.
 func (pl *Pool) below(key session.Key, jobs bool) (list []session.Key) {
 	wanted := func(k session.Key) bool {
 		return k.Below(key) && (jobs || k.Background() == key.Background())
@@ -253,8 +253,8 @@ func (pl *Pool) Held() (messages map[int64]bool, sessions map[session.Key]bool) 
 			messages[r.Seq] = true
 		}
 	}
-	pl.Mu.Lock()
-	defer pl.Mu.Unlock()
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
 	for key, w := range pl.workers {
 		sessions[key], w.deferred = true, false
 		add(w.claiming)
@@ -273,8 +273,8 @@ func (pl *Pool) Held() (messages map[int64]bool, sessions map[session.Key]bool) 
 // Serves reports whether a session has a worker, or a reason to have none: its turn waits for
 // somebody, or other sub-agents come first.
 func (pl *Pool) Serves(key session.Key) bool {
-	pl.Mu.Lock()
-	defer pl.Mu.Unlock()
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
 	_, works := pl.workers[key]
 	_, waits := pl.suspended[key]
 	return works || waits || len(pl.queued[key.Parent()]) > 0
@@ -313,8 +313,8 @@ func (pl *Pool) Resume(ctx, work context.Context) error {
 
 // ResumeTurn starts a worker that first finishes a turn.
 func (pl *Pool) ResumeTurn(work context.Context, t *session.Turn) {
-	pl.Mu.Lock()
-	defer pl.Mu.Unlock()
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
 	// Until it is known whether the turn is one by itself it is taken to be one.
 	pl.start(work, t.Session, &worker{resume: t, alone: true})
 }
@@ -327,37 +327,37 @@ func (pl *Pool) Enqueue(
 ) (full, tell bool, err error) {
 	key := session.Of(r.Message)
 	person := r.Message.Origin.Kind == bus.Person
-	pl.Mu.Lock()
+	pl.mu.Lock()
 	if p, ok := pl.suspended[key]; ok && r.Message.Origin.Run != 0 {
 		// What is due does not wait until somebody has answered the question of p.
 		key = session.RunKey(key, r.Message.Origin.Run)
 	} else if ok {
 		if !person && !decides(&p.question, r) && isFull(p.waiting, &p.deferred) {
-			pl.Mu.Unlock()
+			pl.mu.Unlock()
 			return false, false, nil
 		}
 		if len(p.waiting) < bound || !person || decides(&p.question, r) {
 			p.waiting, p.told = append(p.waiting, r), false
-			pl.Mu.Unlock()
+			pl.mu.Unlock()
 			return false, false, review{pl}.run(ctx, work, key)
 		}
 		tell = !p.told
 		p.told = true
-		pl.Mu.Unlock()
+		pl.mu.Unlock()
 		return true, tell, nil
 	}
 	w, ok := pl.workers[key]
 	if !ok && pl.holdBack(key, r) {
-		pl.Mu.Unlock()
+		pl.mu.Unlock()
 		return false, false, nil
 	}
 	if !ok {
 		pl.start(work, key, &worker{waiting: []bus.Received{r}, arrived: pl.env.Now()})
-		pl.Mu.Unlock()
+		pl.mu.Unlock()
 		return false, false, nil
 	}
 	if !person && isFull(w.waiting, &w.deferred) {
-		pl.Mu.Unlock()
+		pl.mu.Unlock()
 		return false, false, nil
 	}
 	if len(w.waiting) < bound || !person {
@@ -369,12 +369,12 @@ func (pl *Pool) Enqueue(
 			w.cancel(turn.ErrInterrupted)
 		}
 		w.ring()
-		pl.Mu.Unlock()
+		pl.mu.Unlock()
 		return false, false, nil
 	}
 	tell = !w.told
 	w.told = true
-	pl.Mu.Unlock()
+	pl.mu.Unlock()
 	return true, tell, nil
 }
 

@@ -151,9 +151,9 @@ func (pr *probation) fill(work context.Context, list []*worker) error {
 func (pr *probation) try(ctx, work context.Context, w *worker) {
 	proof := make(chan struct{})
 	w.proof = proof
-	pr.Mu.Lock()
+	pr.mu.Lock()
 	pr.start(work, w.key, w)
-	pr.Mu.Unlock()
+	pr.mu.Unlock()
 	timer := time.NewTimer(trialTime)
 	defer timer.Stop()
 	select {
@@ -164,7 +164,7 @@ func (pr *probation) try(ctx, work context.Context, w *worker) {
 }
 
 // prove ends the trial of w: its turn has written something, or w has ended. The trial goes on if
-// another suspect waits. The pool's Mu is held.
+// another suspect waits. The pool's mu is held.
 func (w *worker) prove(ended bool) {
 	if w.proof == nil || !ended && slices.ContainsFunc(w.waiting, isSuspect) {
 		return

@@ -48,8 +48,8 @@ type Stopping struct {
 // New finds out what works for the conversation of m.
 func (st *Stopper) New(m bus.InboundMessage, e command.Extent) *Stopping {
 	s := &Stopping{d: st, key: session.KeyOf(m.From), by: m, extent: e}
-	st.Mu.Lock()
-	defer st.Mu.Unlock()
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	for _, k := range st.below(s.key, true) {
 		if k.Proactive() {
 			s.jobs = append(s.jobs, k)
@@ -177,7 +177,7 @@ func isKept(r bus.Received) bool { return r.Message.Origin.Standalone() }
 // cancelStopped ends the workers of a session whose turns were ended, and with jobs those in the
 // background. by is the message that ended them, or nil if no person did.
 func (st *Stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMessage) {
-	st.Mu.Lock()
+	st.mu.Lock()
 	for _, k := range append(st.below(key, jobs), key) {
 		gone := func(r bus.Received) bool { return k != key || !isKept(r) }
 		delete(st.queued, k)
@@ -194,7 +194,7 @@ func (st *Stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMess
 			}
 		}
 	}
-	st.Mu.Unlock()
+	st.mu.Unlock()
 	st.Tools.Stop(string(key), by)
 }
 

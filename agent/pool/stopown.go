@@ -68,8 +68,8 @@ func (st *Stopper) cancelOwn(key session.Key, dropped []bus.Received, ends bool)
 	gone := func(r bus.Received) bool {
 		return slices.ContainsFunc(dropped, func(x bus.Received) bool { return x.Seq == r.Seq })
 	}
-	st.Mu.Lock()
-	defer st.Mu.Unlock()
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	if p, ok := st.suspended[key]; ok {
 		p.waiting = slices.DeleteFunc(slices.Clone(p.waiting), gone)
 		if ends {

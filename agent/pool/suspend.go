@@ -32,7 +32,7 @@ type suspended struct {
 
 // ReviewDue reviews the suspended turns for which something may have changed.
 func (pl *Pool) ReviewDue(ctx, work context.Context) error {
-	pl.Mu.Lock()
+	pl.mu.Lock()
 	keys := pl.dueKeys
 	pl.dueKeys = nil
 	now := pl.env.Now()
@@ -41,7 +41,7 @@ func (pl *Pool) ReviewDue(ctx, work context.Context) error {
 			keys = append(keys, key)
 		}
 	}
-	pl.Mu.Unlock()
+	pl.mu.Unlock()
 	for _, key := range keys {
 		if err := (review{pl}).run(ctx, work, key); err != nil {
 			return err
@@ -77,8 +77,8 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 		return err
 	}
 	p.turn.Epoch = rv.Lease.Epoch
-	rv.Mu.Lock()
-	defer rv.Mu.Unlock()
+	rv.mu.Lock()
+	defer rv.mu.Unlock()
 	delete(rv.suspended, key)
 	w := &worker{waiting: p.waiting, arrived: rv.env.Now(), told: p.told,
 		deferred: p.deferred}
@@ -94,10 +94,10 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 // passJobs starts the jobs that wait for a suspended turn beside it, and returns the place of the
 // turn, or nil if it is not suspended any more.
 func (rv review) passJobs(ctx, work context.Context, key session.Key) (*suspended, error) {
-	rv.Mu.Lock()
+	rv.mu.Lock()
 	p, ok := rv.suspended[key]
 	if !ok {
-		rv.Mu.Unlock()
+		rv.mu.Unlock()
 		return nil, nil
 	}
 	var jobs, others []bus.Received
@@ -109,7 +109,7 @@ func (rv review) passJobs(ctx, work context.Context, key session.Key) (*suspende
 		}
 	}
 	p.waiting = others
-	rv.Mu.Unlock()
+	rv.mu.Unlock()
 	for _, r := range jobs {
 		if _, _, err := rv.Enqueue(ctx, work, r, len(jobs)); err != nil {
 			return nil, err
@@ -157,9 +157,9 @@ func (rv review) decide(
 		err = nil
 	}
 	if err == nil && made.take >= 0 && (decided || gone) {
-		rv.Mu.Lock()
+		rv.mu.Lock()
 		p.waiting = slices.Delete(slices.Clone(p.waiting), made.take, made.take+1)
-		rv.Mu.Unlock()
+		rv.mu.Unlock()
 	}
 	return !gone, err // if somebody else has decided it, the message is for the turn
 }

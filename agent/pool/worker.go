@@ -20,7 +20,7 @@ type worker struct {
 	wake   chan struct{} // rung when waiting grows
 	resume *session.Turn // an earlier process' turn, to be finished first
 
-	// The pool's Mu guards:
+	// The pool's mu guards:
 	waiting   []bus.Received
 	claiming  []bus.Received // taken from waiting, and not yet in a transaction
 	arrived   time.Time      // when the newest of waiting came
@@ -69,19 +69,19 @@ func (w *worker) run(ctx context.Context) error {
 func (w *worker) next(ctx context.Context) []bus.Received {
 	d := w.pool
 	for {
-		d.Mu.Lock()
+		d.mu.Lock()
 		if len(w.waiting) == 0 || d.env.IsDraining() {
 			delete(d.workers, w.key)
-			d.Mu.Unlock()
+			d.mu.Unlock()
 			return nil
 		}
 		wait := w.debounce() - d.env.Now().Sub(w.arrived)
 		if wait <= 0 {
 			batch := w.claim()
-			d.Mu.Unlock()
+			d.mu.Unlock()
 			return batch
 		}
-		d.Mu.Unlock()
+		d.mu.Unlock()
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -93,7 +93,7 @@ func (w *worker) next(ctx context.Context) []bus.Received {
 	}
 }
 
-// debounce returns how long no message must have come before a turn begins. The pool's Mu is held.
+// debounce returns how long no message must have come before a turn begins. The pool's mu is held.
 func (w *worker) debounce() time.Duration {
 	if w.waiting[0].Message.Origin.Standalone() {
 		return 0
@@ -107,7 +107,7 @@ func (w *worker) debounce() time.Duration {
 	return w.pool.Config().Debounce[w.waiting[0].Message.From.Account]
 }
 
-// claim removes the messages of the next turn from waiting. The pool's Mu is held.
+// claim removes the messages of the next turn from waiting. The pool's mu is held.
 func (w *worker) claim() []bus.Received {
 	n := 1
 	w.alone = w.waiting[0].Message.Origin.Standalone()
@@ -129,7 +129,7 @@ func (w *worker) claim() []bus.Received {
 func hasFiles(r bus.Received) bool { return attachment.HasFiles(r.Message) }
 
 // joined reports whether people see the waiting message n and the one before it as one: parts of an
-// album, a new wording, or a text that was sent in pieces. The pool's Mu is held.
+// album, a new wording, or a text that was sent in pieces. The pool's mu is held.
 func (w *worker) joined(n int) bool {
 	a, b := &w.waiting[n-1], &w.waiting[n]
 	if a.Message.Sender.ID != b.Message.Sender.ID || b.Message.Origin.Standalone() {
@@ -153,8 +153,8 @@ const albumPause = 700 * time.Millisecond
 
 // Next implements [turn.Mailbox].
 func (w *worker) Next(files bool) []bus.Received {
-	w.pool.Mu.Lock()
-	defer w.pool.Mu.Unlock()
+	w.pool.mu.Lock()
+	defer w.pool.mu.Unlock()
 	n := w.asked(w.asker)
 	if w.pool.Mode(w.key) != Steer || w.alone || n == 0 ||
 		!files && slices.ContainsFunc(w.waiting[:n], hasFiles) {
@@ -166,7 +166,7 @@ func (w *worker) Next(files bool) []bus.Received {
 
 // asked returns how many waiting messages a turn that answers a person may claim: those before the
 // first that begins a turn of its own. In a group, each question of somebody else does. The pool's
-// Mu is held.
+// mu is held.
 func (w *worker) asked(person string) int {
 	i := slices.IndexFunc(w.waiting, func(r bus.Received) bool {
 		return r.Message.Origin.Standalone() || isOthers(r.Message, person)
@@ -178,7 +178,7 @@ func (w *worker) asked(person string) int {
 }
 
 // isOther reports whether r is a question in a group by somebody whom the running turn does not
-// answer. The pool's Mu is held.
+// answer. The pool's mu is held.
 func (w *worker) isOther(r bus.Received) bool {
 	return isOthers(r.Message, w.asker)
 }
@@ -188,7 +188,7 @@ func isOthers(m bus.InboundMessage, person string) bool {
 	return m.Group && m.Origin.Kind == bus.Person && m.Sender.ID != person
 }
 
-// listen notes whom the turn with batch answers. The pool's Mu is held.
+// listen notes whom the turn with batch answers. The pool's mu is held.
 func (w *worker) listen(batch []bus.Received) {
 	for _, r := range batch {
 		if r.Message.Origin.Kind == bus.Person {
@@ -199,8 +199,8 @@ func (w *worker) listen(batch []bus.Received) {
 
 // Claimed implements [turn.Mailbox].
 func (w *worker) Claimed(err error) {
-	w.pool.Mu.Lock()
-	defer w.pool.Mu.Unlock()
+	w.pool.mu.Lock()
+	defer w.pool.mu.Unlock()
 	if err != nil {
 		gone, _ := errors.AsType[turn.GoneError](err)
 		left := slices.DeleteFunc(slices.Clone(w.claiming), func(r bus.Received) bool {
@@ -219,16 +219,16 @@ func (w *worker) drop(batch []bus.Received) {
 	dropped := func(r bus.Received) bool {
 		return slices.ContainsFunc(batch, func(b bus.Received) bool { return b.Seq == r.Seq })
 	}
-	w.pool.Mu.Lock()
-	defer w.pool.Mu.Unlock()
+	w.pool.mu.Lock()
+	defer w.pool.mu.Unlock()
 	w.claiming = slices.DeleteFunc(slices.Clone(w.claiming), dropped)
 	w.waiting = slices.DeleteFunc(slices.Clone(w.waiting), dropped)
 }
 
 // HasNews implements [turn.Mailbox].
 func (w *worker) HasNews() bool {
-	w.pool.Mu.Lock()
-	defer w.pool.Mu.Unlock()
+	w.pool.mu.Lock()
+	defer w.pool.mu.Unlock()
 	return w.asked(w.asker) > 0 && !w.alone && w.pool.Mode(w.key) == Steer
 }
 
@@ -241,10 +241,10 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	d := w.pool
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d.Mu.Lock()
+	d.mu.Lock()
 	w.cancel = cancel
 	numbered := d.Mode(w.key) == Collect
-	d.Mu.Unlock()
+	d.mu.Unlock()
 	out, err := turn.Run(work, d.env, turn.Start{Turn: *st, Messages: batch, Numbered: numbered,
 		Lease: d.Lease, Settings: d.ConfigOf(w.key), Unanswered: w.unanswered}, w)
 	w.unanswered = out.Unanswered
@@ -254,9 +254,9 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	if err == nil && out.State == turn.Suspended {
 		d.suspend(w, &out)
 	}
-	d.Mu.Lock()
+	d.mu.Lock()
 	w.cancel = nil
-	d.Mu.Unlock()
+	d.mu.Unlock()
 	if err == nil && out.Resume != nil {
 		return w.turn(ctx, out.Resume, nil)
 	}
@@ -271,8 +271,8 @@ func (w *worker) rejoin(ctx context.Context, st *session.Turn) {
 	if err != nil || len(batch) == 0 {
 		return
 	}
-	d.Mu.Lock()
-	defer d.Mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	w.alone = batch[0].Message.Origin.Standalone()
 	w.listen(batch)
 }
