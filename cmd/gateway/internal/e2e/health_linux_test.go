@@ -42,12 +42,35 @@ func TestReadyDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.turns(w, "store", false)
+	w.wantRoom("doctor") // of the gateway that runs
 	w.telegram.Say(1, 1, "are you there?")
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
 	o.healthy(w)
 	w.await("an answer", func() bool { return w.telegram.SentCount(1) == 1 })
+	o.process.kill()
+	if err := os.WriteFile(filler, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := fillUp(filler); err != nil {
+		t.Fatal(err)
+	}
+	w.wantRoom("doctor", "--offline")
+	w.wantRoom("run")
+}
+
+// wantRoom checks that a command which finds a full disk asks for room and for nothing else: a
+// restored backup, or a home elsewhere, would lose what is there.
+func (w *world) wantRoom(args ...string) {
+	w.t.Helper()
+	out, err := w.gateway(args...)
+	room := strings.Contains(out, "Make room") || strings.Contains(out, "Free some space")
+	worse := strings.Contains(out, "gateway restore") || strings.Contains(out, "another folder")
+	if err == nil || !room || worse {
+		w.t.Errorf("on a full disk gateway %s ends with %v and says\n%s",
+			strings.Join(args, " "), err, out)
+	}
 }
 
 // fillUp makes a file larger until its disk is full.
