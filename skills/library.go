@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"path"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -49,7 +51,9 @@ type Library struct {
 	disabled map[string]bool
 	builtin  func() []*cachedSkill
 
+	clock   atomic.Uint64 // goes on with each [Library.Mark]
 	mu      sync.Mutex
+	looked  look                    // the newest at the shared folder
 	folders map[string]*folderCache // by scope, "" for that of the shared ones
 	views   map[string]*view        // by scope
 	answers map[question]answer
@@ -87,13 +91,22 @@ func New(opts *Options) *Library {
 	return l
 }
 
+// A Mark is a time from which on somebody wants to know of changes.
+type Mark uint64
+
+// anew is later than all marks: whoever wants to know of changes since then looks himself.
+const anew Mark = math.MaxUint64
+
+// Mark returns a mark for the time being.
+func (l *Library) Mark() Mark { return Mark(l.clock.Add(1)) }
+
 // List returns all skills that a scope sees, by name. The scope is the name of its folder, "" for
 // none. The skills must not be changed.
 //
 // A shared skill takes the place of the built-in one with its name. One that was found
 // takes nobody's place: it is then listed with a Problem. So are skills that can't be read.
 func (l *Library) List(scope string) []Skill {
-	v := l.view(scope)
+	v := l.view(scope, anew)
 	list := make([]Skill, len(v.skills))
 	for i, b := range v.skills {
 		list[i] = b.skill
@@ -110,9 +123,9 @@ type view struct {
 	summary       string
 }
 
-// view returns what a scope sees now.
-func (l *Library) view(scope string) *view {
-	v := &view{shared: l.cachedFolder("")}
+// view returns what a scope sees, as it was at some time since a mark.
+func (l *Library) view(scope string, since Mark) *view {
+	v := &view{shared: l.sharedFolder(since)}
 	if scope != "" {
 		v.found = l.cachedFolder(scope)
 	}
@@ -201,6 +214,31 @@ func (l *Library) place(scope string) (*os.Root, string, bool) {
 	ok := l.opts.Memory != nil && filepath.IsLocal(scope) && scope != "." &&
 		!strings.ContainsAny(scope, `/\`)
 	return l.opts.Memory, filepath.Join(scope, skillsFolder), ok
+}
+
+// A look is what was found of the shared skills, and when it was begun.
+type look struct {
+	folder *folderCache
+	begun  Mark
+}
+
+// sharedFolder returns the shared skills as they were at some time since a mark; nil if there are
+// none. Those who ask at the same time share one look at the disk.
+func (l *Library) sharedFolder(since Mark) *folderCache {
+	l.mu.Lock()
+	newest := l.looked
+	l.mu.Unlock()
+	if newest.begun >= since {
+		return newest.folder
+	}
+	mine := look{begun: Mark(l.clock.Load())}
+	mine.folder = l.cachedFolder("")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if mine.begun > l.looked.begun {
+		l.looked = mine
+	}
+	return mine.folder
 }
 
 // cachedFolder returns the skills of a scope, the shared ones for "", as they are now; nil if there

@@ -22,8 +22,10 @@ const (
 // active is the text of those that are always part of it. summary lists the others that the model
 // may read, as XML of at most 24 KB: of many skills the descriptions are shortened, and of too many
 // the last ones are only named.
-func (l *Library) Prompt(scope string) (active, summary string) {
-	v := l.view(scope)
+//
+// Changes before the mark are in it, and later ones may be.
+func (l *Library) Prompt(scope string, since Mark) (active, summary string) {
+	v := l.view(scope, since)
 	return v.active, v.summary
 }
 

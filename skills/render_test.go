@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -53,12 +54,12 @@ func TestRender(t *testing.T) {
 }
 
 func activeOf(l *Library, scope string) string {
-	active, _ := l.Prompt(scope)
+	active, _ := l.Prompt(scope, l.Mark())
 	return active
 }
 
 func summaryOf(l *Library, scope string) string {
-	_, summary := l.Prompt(scope)
+	_, summary := l.Prompt(scope, l.Mark())
 	return summary
 }
 
@@ -230,6 +231,44 @@ func FuzzMentions(f *testing.F) {
 }
 
 // BenchmarkSummary renders the list of 200 skills of a workspace that nobody changes.
+// A prompt has the changes that were made before its mark, while others look at the skills, too.
+func TestMark(t *testing.T) {
+	f := newFixture(t, Options{})
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					f.Prompt("", f.Mark())
+				}
+			}
+		})
+	}
+	before := f.Mark()
+	for i := range 50 {
+		want := fmt.Sprint("What number ", i, " is for.")
+		f.skill("one", "---\nname: one\ndescription: "+want+"\n---\n\nDo it.\n")
+		if _, summary := f.Prompt("", f.Mark()); !strings.Contains(summary, want) {
+			t.Errorf("%q is not in %s", want, summary)
+		}
+	}
+	close(done)
+	wg.Wait()
+	if err := os.RemoveAll(filepath.Join(f.workspace, "skills")); err != nil {
+		t.Fatal(err)
+	}
+	if _, summary := f.Prompt("", before); !strings.Contains(summary, "What number 49") {
+		t.Errorf("an old mark has the disk looked at again: %s", summary)
+	}
+	if _, summary := f.Prompt("", f.Mark()); strings.Contains(summary, "What number") {
+		t.Errorf("what was removed is in %s", summary)
+	}
+}
+
 func BenchmarkSummary(b *testing.B) {
 	dir := b.TempDir()
 	when := time.Now().Add(-time.Hour)

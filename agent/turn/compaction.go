@@ -50,6 +50,7 @@ func (t *conversation) makeRoom(ctx context.Context, force bool) error {
 		if err != nil || !moved {
 			return err
 		}
+		t.look()
 		if err := t.load(ctx); err != nil {
 			return err
 		}

@@ -9,11 +9,33 @@ import (
 	"gateway/bus"
 	"gateway/memory/document"
 	"gateway/session"
+	"gateway/skills"
 	"gateway/store"
 )
 
+// files are the documents and skills as a turn sees them.
+type files struct {
+	documents *document.View // nil: there are none
+	skills    skills.Mark    // they are seen with all changes before it
+}
+
+// look has the turn see the documents and skills as they are now. Turns that do so at the same time
+// share a look at the disk.
+func (t *turn) look() {
+	t.files = new(files)
+	if t.env.Documents != nil {
+		t.files.documents = t.env.Documents.View(t.Scope)
+	}
+	if t.env.Skills != nil {
+		t.files.skills = t.env.Skills.Mark()
+	}
+}
+
 // systemPrompt loads what the turn knows, and returns its system prompt.
 func (t *conversation) systemPrompt(q store.Queryer, summary session.Summary) (string, error) {
+	if t.files == nil {
+		t.look()
+	}
 	s := prompt.System{
 		Name: t.env.Name, Workspace: t.env.Workspace, FormatHint: t.env.FormatHints[t.Address.Account],
 		Tools: t.tools.Specs(), Scoped: t.Scope != "" && !t.isTask(),
@@ -33,12 +55,12 @@ func (t *conversation) systemPrompt(q store.Queryer, summary session.Summary) (s
 			return "", err
 		}
 		s.Pinned, s.Notes = pinned, notes
-		if t.env.Documents != nil {
-			s.Memory = t.env.Documents.In(t.Scope).Doc(document.Memory).Prompt()
+		if t.files.documents != nil {
+			s.Memory = t.files.documents.Own(document.Memory).Prompt()
 		}
 	}
 	if t.env.Skills != nil {
-		s.ActiveSkills, s.Skills = t.env.Skills.Prompt(string(t.Scope))
+		s.ActiveSkills, s.Skills = t.env.Skills.Prompt(string(t.Scope), t.files.skills)
 	}
 	return s.Text(), nil
 }
@@ -57,7 +79,7 @@ func (t *turn) has(name string) bool {
 
 // documents are the documents that people edit. A scope's own one comes before the shared one.
 func (t *conversation) documents() (list []prompt.Document) {
-	docs := t.env.Documents
+	docs := t.files.documents
 	if docs == nil {
 		return nil
 	}
@@ -71,7 +93,7 @@ func (t *conversation) documents() (list []prompt.Document) {
 			continue
 		}
 		if t.Scope != "" && slices.Contains(ownDocuments, name) {
-			add("memory/"+name, docs.In(t.Scope).Doc(name))
+			add("memory/"+name, docs.Own(name))
 		}
 		add(name, docs.Shared(name))
 	}
@@ -91,11 +113,11 @@ const ContactTurns = 3
 
 // unknown reports whether the person of a direct chat has chosen no style yet.
 func (t *turn) unknown() bool {
-	if t.env.Documents == nil || t.Scope == "" || t.group || t.isTask() || t.proactive() ||
+	if t.files.documents == nil || t.Scope == "" || t.group || t.isTask() || t.proactive() ||
 		!t.role.AtLeast(bus.User) || !t.has("write_file") {
 		return false
 	}
-	doc := t.env.Documents.In(t.Scope).Doc(document.User)
+	doc := t.files.documents.Own(document.User)
 	return doc.Hash == "" && doc.Problem == ""
 }
 
@@ -112,4 +134,5 @@ func (t *runner) settleStyle(ctx context.Context) {
 	if err != nil && !errors.Is(err, document.ErrChanged) {
 		t.logger().WarnContext(ctx, "style not written", "err", err)
 	}
+	t.look()
 }

@@ -35,6 +35,7 @@ type turn struct {
 	person     int64              // likewise
 	role       bus.Role           // the least of those who wrote
 	tools      *tool.Registry     // that may be used in that role
+	files      *files             // what it sees of the disk
 	group      bool               // others read along
 	chatTitle  string             // of the group, as the platform says
 	title      string             // of the group, "" in a direct chat
@@ -151,6 +152,7 @@ func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 	if err := t.findZone(ctx); err != nil {
 		return err
 	}
+	t.look()
 	t.addWriters(batch)
 	if resumed { // it may have waited while it was to answer for an interrupted one, too
 		for _, id := range t.unanswered {

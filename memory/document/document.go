@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gateway/memory"
@@ -64,6 +65,10 @@ type Documents struct {
 	opts           Options
 	writing        sync.Mutex // held while a document is replaced
 
+	// clock goes on with each View: what was looked at when it was at least at that of the View is
+	// fresh enough for it.
+	clock atomic.Uint64
+
 	mu    sync.Mutex
 	known map[key]cached
 	size  int // bytes of their texts
@@ -107,7 +112,7 @@ func (d Doc) Prompt() string {
 }
 
 // Shared returns a document that all scopes share.
-func (d *Documents) Shared(name string) Doc { return d.doc(key{"", name}) }
+func (d *Documents) Shared(name string) Doc { return d.doc(key{"", name}, always) }
 
 // In returns the documents of a scope. The scope "" has none.
 func (d *Documents) In(s memory.Scope) Space { return Space{d, s} }
@@ -123,7 +128,7 @@ func (s Space) Doc(name string) Doc {
 	if s.scope == "" {
 		return Doc{Name: name}
 	}
-	return s.documents.doc(key{s.scope, name})
+	return s.documents.doc(key{s.scope, name}, always)
 }
 
 // Hash returns the hash of a document's content.

@@ -340,6 +340,70 @@ func TestSaveConcurrent(t *testing.T) {
 	}
 }
 
+// A view sees each document once, with all that was written before it was made.
+func TestView(t *testing.T) {
+	f := newFixture(t, nil)
+	shared, own := filepath.Join(f.workspace, User), filepath.Join(f.scopes, string(ann), User)
+	check := func(v *View, wantShared, wantOwn string) {
+		t.Helper()
+		if s, o := v.Shared(User).Text, v.Own(User).Text; s != wantShared || o != wantOwn {
+			t.Errorf("it sees %q and %q, want %q and %q", s, o, wantShared, wantOwn)
+		}
+	}
+	none := f.View(ann)
+	check(none, "", "")
+	write(t, shared, "one")
+	write(t, own, "two")
+	check(none, "", "")
+	check(f.View(""), "one", "")
+	before := f.View(ann)
+	for _, path := range []string{shared, own} {
+		age(t, path)
+	}
+	check(before, "one", "two")
+	check(f.View(ann), "one", "two")
+	write(t, shared, "three")
+	write(t, own, "four")
+	check(before, "one", "two")
+	check(f.View(ann), "three", "four")
+	if err := errors.Join(os.Remove(shared), os.Remove(own)); err != nil {
+		t.Fatal(err)
+	}
+	check(f.View(ann), "", "")
+}
+
+// Many turns look at documents while these change: none misses a change before it.
+func TestViewConcurrent(t *testing.T) {
+	f := newFixture(t, nil)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					f.View(ann).Shared(User)
+				}
+			}
+		})
+	}
+	base := ""
+	for i := range 100 {
+		text := fmt.Sprint("version ", i)
+		if err := f.Save("", User, text, base); err != nil {
+			t.Fatal(err)
+		}
+		base = Hash(text)
+		if got := f.View(ann).Shared(User).Text; got != text {
+			t.Errorf("a view sees %q after %q was saved", got, text)
+		}
+	}
+	close(done)
+	wg.Wait()
+}
+
 func BenchmarkWarm(b *testing.B) {
 	f := newFixture(b, nil)
 	for scope, path := range map[memory.Scope]string{
@@ -349,7 +413,7 @@ func BenchmarkWarm(b *testing.B) {
 		age(b, path)
 		b.Run("scope "+string(scope), func(b *testing.B) {
 			for b.Loop() {
-				if f.doc(key{scope, User}).Text == "" {
+				if f.doc(key{scope, User}, always).Text == "" {
 					b.Fatal("it is empty")
 				}
 			}
@@ -358,6 +422,18 @@ func BenchmarkWarm(b *testing.B) {
 	b.Run("missing", func(b *testing.B) {
 		for b.Loop() {
 			f.In(ann).Doc(Soul)
+		}
+	})
+	b.Run("view", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			v := f.View("person-2")
+			for _, name := range PromptOrder {
+				v.Shared(name)
+			}
+			v.Own(Soul)
+			v.Own(User)
+			v.Own(Memory)
 		}
 	})
 }

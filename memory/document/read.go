@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,9 +39,13 @@ type key struct {
 
 // A cached is a document in memory.
 type cached struct {
-	doc  Doc
-	info fs.FileInfo // of the file that was read
+	doc     Doc
+	info    fs.FileInfo // of the file that was read; nil: it can't tell whether that has changed
+	checked uint64      // the [Documents.clock] before doc was last found to be true
 }
+
+// always is later than the clock ever is: what is asked for since then is looked at anew.
+const always = math.MaxUint64
 
 // errNone reports that there is no such folder of documents.
 var errNone = errors.New("there are no documents here")
@@ -63,31 +68,39 @@ func (d *Documents) place(k key) (root *os.Root, path string, err error) {
 	return root, path, nil
 }
 
-// doc returns a document, from memory if its file is the one that was read.
-func (d *Documents) doc(k key) Doc {
+// doc returns a document as it was at some time since the clock had a value. It is from memory if
+// it was looked at since then, or if its file is the one that was read.
+func (d *Documents) doc(k key, since uint64) Doc {
+	c, known := d.recall(k)
+	if known && c.checked >= since {
+		return c.doc
+	}
 	root, path, err := d.place(k)
 	if errors.Is(err, errNone) {
 		return Doc{Name: k.name}
 	}
+	checked := d.clock.Load()
 	var info fs.FileInfo
 	if err == nil {
 		info, err = root.Lstat(path)
 	}
 	if isNone(err) {
-		d.forget(k)
+		d.rememberNone(k, checked)
 		return Doc{Name: k.name}
 	}
 	if err != nil {
 		return d.unreadable(k, err)
 	}
-	if c, ok := d.recall(k); ok && same(c.info, info) {
+	if known && c.info != nil && same(c.info, info) {
+		c.checked = checked
+		d.remember(k, c)
 		return c.doc
 	}
 	now := d.opts.Now()
 	data, info, err := d.load(k, root, path)
 	switch {
 	case isNone(err):
-		d.forget(k)
+		d.rememberNone(k, checked)
 		return Doc{Name: k.name}
 	case err != nil:
 		d.forget(k)
@@ -97,12 +110,20 @@ func (d *Documents) doc(k key) Doc {
 	if doc.Problem != "" {
 		d.opts.Logger.Warn("document left out of the prompt", "file", path, "err", doc.Problem)
 	}
-	if now.Sub(info.ModTime()) > settleTime {
-		d.remember(k, cached{doc, info})
-	} else {
-		d.forget(k)
+	if now.Sub(info.ModTime()) <= settleTime {
+		info = nil
 	}
+	d.remember(k, cached{doc, info, checked})
 	return doc
+}
+
+// rememberNone notes that a shared document isn't there. Those of scopes would be too many.
+func (d *Documents) rememberNone(k key, checked uint64) {
+	if k.scope != "" {
+		d.forget(k)
+		return
+	}
+	d.remember(k, cached{doc: Doc{Name: k.name}, checked: checked})
 }
 
 func isNone(err error) bool {

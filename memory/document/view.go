@@ -1,0 +1,56 @@
+package document
+
+import (
+	"errors"
+
+	"gateway/memory"
+)
+
+// A View is what one turn sees of the shared documents and of those of its scope: each as it was
+// when the View was made, or later. Turns that begin at the same time share one look at a shared
+// document, and a turn looks at its own ones once. A View is used by one goroutine.
+type View struct {
+	documents *Documents
+	scope     memory.Scope
+	since     uint64
+	own       map[string]Doc // of the scope, that were asked for
+	absent    bool           // the scope has no folder, and so no documents
+}
+
+// View returns a View for a scope, which may be "".
+func (d *Documents) View(s memory.Scope) *View {
+	return &View{documents: d, scope: s, since: d.clock.Add(1)}
+}
+
+// Shared returns a document that all scopes share.
+func (v *View) Shared(name string) Doc { return v.documents.doc(key{"", name}, v.since) }
+
+// Own returns a document of the scope.
+func (v *View) Own(name string) Doc {
+	if v.own == nil {
+		v.own = make(map[string]Doc)
+		v.absent = v.isAbsent()
+	}
+	doc, ok := v.own[name]
+	switch {
+	case v.absent:
+		return Doc{Name: name}
+	case !ok:
+		doc = v.documents.doc(key{v.scope, name}, v.since)
+		v.own[name] = doc
+	}
+	return doc
+}
+
+// isAbsent reports whether the scope has no folder. Most new ones have none, and then this is the
+// only look at the disk.
+func (v *View) isAbsent() bool {
+	if v.scope == "" {
+		return true
+	}
+	root, folder, err := v.documents.place(key{v.scope, "."})
+	if err == nil {
+		_, err = root.Lstat(folder)
+	}
+	return isNone(err) || errors.Is(err, errNone)
+}
