@@ -40,7 +40,7 @@ const (
 	// too, and the clock may be changed.
 	poll = 2 * time.Second
 
-	// beatsEvery is how often it is asked who wants a heartbeat.
+	// beatsEvery is how often it is asked who wants a heartbeat, if heartbeats do not come sooner.
 	beatsEvery = time.Minute
 
 	// lateAfter is after which delay a run is late.
@@ -227,7 +227,11 @@ func (s *Scheduler) HasHeartbeats() bool { return s.opts.Heartbeat > 0 }
 // beats makes sure that who wants a heartbeat has one.
 func (s *Scheduler) beats(ctx context.Context, now time.Time) error {
 	first := s.asked.IsZero()
-	if !first && now.Sub(s.asked) < beatsEvery {
+	every := beatsEvery
+	if s.opts.Heartbeat > 0 {
+		every = min(every, s.opts.Heartbeat)
+	}
+	if !first && now.Sub(s.asked) < every {
 		return nil
 	}
 	s.asked = now
