@@ -3,7 +3,7 @@
 //
 // It knows plain text in several encodings, HTML, notebooks, PDF, the formats of Microsoft Office
 // since 2007, OpenDocument and EPUB. Files come from strangers, so each way of reading has bounds:
-// 64 MiB of file, 256 MiB unpacked, 10 seconds, and further bounds beside the code that needs them.
+// 64 MiB of file, 256 MiB unpacked, 40 seconds, and further bounds beside the code that needs them.
 // The package owns no tables or files.
 package document
 
@@ -31,8 +31,8 @@ var (
 const (
 	maxFile     = 64 << 20
 	maxUnpacked = 256 << 20
-	maxTime     = 10 * time.Second
-	headSize    = 3072 // bytes that tell the type
+	maxTime     = 40 * time.Second // on a busy machine; package extract bounds that of the processor
+	headSize    = 3072             // bytes that tell the type
 )
 
 // Text returns the text of the file r of the given size. The MIME type decides only where the

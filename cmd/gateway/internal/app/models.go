@@ -138,9 +138,9 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 // Bounds of the search for a model server on this machine.
 const (
-	localTime   = 5 * time.Second // a port that nobody listens on refuses at once
-	localAnswer = 1 << 20         // bytes
-	localWindow = 32_768          // tokens that the server is believed to be started with
+	localTime   = 20 * time.Second // a port that nobody listens on refuses at once
+	localAnswer = 1 << 20          // bytes
+	localWindow = 32_768           // tokens that the server is believed to be started with
 	localIdle   = 10 * time.Minute
 )
 

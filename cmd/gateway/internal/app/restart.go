@@ -17,7 +17,7 @@ import (
 var ErrRestart = errors.New("the gateway is to start again")
 
 // checkTime is how long the program may take to look at the configuration, on a slow machine.
-const checkTime = 10 * time.Second
+const checkTime = 30 * time.Second
 
 // newRestart returns what /restart does, nil on systems on which a process can't become another
 // one. The gateway ends by end, and main starts it again.

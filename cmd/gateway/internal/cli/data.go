@@ -47,8 +47,8 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 
 // How long a running gateway may take to answer.
 const (
-	answerTime = 5 * time.Second
-	doctorTime = time.Minute // it asks other servers, and reads the database
+	answerTime = 15 * time.Second // a busy machine
+	doctorTime = time.Minute      // it asks other servers, and reads the database
 )
 
 // mostAnswer is how much of an answer is read, in bytes.
