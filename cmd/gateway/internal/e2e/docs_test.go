@@ -161,7 +161,8 @@ func openDocPage(t *testing.T) *docPage {
 		t.Fatal(err)
 	}
 	p := &docPage{t: t, path: filepath.Dir(program), home: t.TempDir(), newcomer: 1000,
-		telegram: telegramtest.New(testToken, nil), discord: discordtest.New(discordToken, nil),
+		telegram: telegramtest.New(testToken, nil),
+		discord:  discordtest.New(discordToken, &discordtest.Options{AnswerTime: time.Hour}),
 		whatsapp: whatsapptest.New(nil), model: openaitest.Start(followOrders),
 		urls: make(map[string]string)}
 	t.Cleanup(p.model.Close)

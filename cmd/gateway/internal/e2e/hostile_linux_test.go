@@ -68,7 +68,7 @@ func hostileFiles(t *testing.T) []hostileFile {
 
 // passesJPEG is a progressive JPEG with so many passes over 4095 × 4095 pixels. Each has 42 bytes
 // and takes a decoder some 15 ms.
-func passesJPEG(t *testing.T, n int) []byte {
+func passesJPEG(t testing.TB, n int) []byte {
 	var b bytes.Buffer
 	if err := jpeg.Encode(&b, image.NewGray(image.Rect(0, 0, 8, 8)), nil); err != nil {
 		t.Fatal(err)

@@ -75,9 +75,9 @@ max_output_field = "max_completion_tokens"`)
 func TestIdleTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{
-		answer: repeat, agent: `turn_timeout = "30s"`,
+		answer: repeat, agent: `turn_timeout = "55s"`,
 	})
-	w.set("[models.fake]", "[models.fake]\nidle_timeout = \"1s\"")
+	w.set("[models.fake]", "[models.fake]\nidle_timeout = \"5s\"")
 	w.configure(quiet)
 	w.model.Inject(1, openaitest.Fault{Hang: true})
 	w.run()

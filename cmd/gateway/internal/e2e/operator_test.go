@@ -3,12 +3,14 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,24 +57,29 @@ func (w *world) repeat(what string, cond func() bool) {
 // get returns the answer to a request, with the operator's token.
 func (o *operator) get(path string) (code int, body string) {
 	o.t.Helper()
-	req, err := http.NewRequestWithContext(o.t.Context(), "GET", "http://"+o.Address+path, nil)
+	ctx, cancel := context.WithTimeout(o.t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+o.Address+path, nil)
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+o.Token)
-	resp, err := o.client.Do(req)
-	for err != nil && strings.Contains(err.Error(), "server closed idle connection") {
-		resp, err = o.client.Do(req) // the machine was so slow that the request came too late
+	for {
+		code, body, err := o.post(o.t, req)
+		switch {
+		case err == nil:
+			return code, body
+		case !isCutOff(err):
+			o.t.Fatalf("get %s: %v\n%s", path, err, o.newest())
+		}
 	}
-	if err != nil {
-		o.t.Fatalf("get %s: %v\n%s", path, err, o.newest())
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	return resp.StatusCode, string(text)
+}
+
+// isCutOff reports whether err says that the server has hung up without an answer, as it does if a
+// slow machine sends it the request too late.
+func isCutOff(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) || strings.Contains(err.Error(), "server closed idle connection")
 }
 
 // check returns what a check of /readyz has found, and whether the gateway is ready.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"go.mau.fi/whatsmeow/types"
 
@@ -182,8 +183,10 @@ type onDiscord struct {
 const discordToken = "TEST.DISCORD.TOKEN"
 
 func openDiscord(t testing.TB) *onDiscord {
-	s := discordtest.New(discordToken, &discordtest.Options{Bot: discordtest.User{
-		ID: "99", Username: "gateway", Name: "Gateway", Bot: true}})
+	s := discordtest.New(discordToken, &discordtest.Options{
+		Bot:        discordtest.User{ID: "99", Username: "gateway", Name: "Gateway", Bot: true},
+		AnswerTime: time.Hour, // the machine may be slow
+	})
 	url, err := s.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -137,9 +137,11 @@ func (p *process) logged(message string) int {
 // errEnded reports that a process ended while somebody waited for it to do something.
 var errEnded = errors.New("the gateway has ended")
 
-// wait returns when cond is true, which it looks at after each line of the log. It returns an
-// error if the process or ctx ends first.
+// wait returns when cond is true, which it looks at after each line of the log, and from time to
+// time since not all that happens is logged. It returns an error if the process or ctx ends first.
 func (p *process) wait(ctx context.Context, cond func() bool) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
 	for {
 		p.mu.Lock()
 		changed := p.changed
@@ -149,6 +151,7 @@ func (p *process) wait(ctx context.Context, cond func() bool) error {
 		}
 		select {
 		case <-changed:
+		case <-tick.C:
 		case <-p.done:
 			if cond() {
 				return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,6 +17,8 @@ import (
 
 	"gateway/agent/llm/openai/openaitest"
 	"gateway/channels/telegram/telegramtest"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/store"
 )
 
 // TestScript runs the scripts of testdata/script. Each has a Telegram of its own, at $TELEGRAM
@@ -33,6 +36,7 @@ import (
 //	wait_file PATH        waits until there is such a file
 //	wait_gone PATH TEXT   waits until a file does not have a text
 //	polling               waits until a gateway receives from Telegram
+//	pass DURATION         lets so much time pass for the questions that wait for people
 //	[root]                the tests run as root, for whom no folder is closed
 func TestScript(t *testing.T) {
 	t.Parallel()
@@ -43,7 +47,7 @@ func TestScript(t *testing.T) {
 			"exitcode": scriptExitCode, "say": scriptSay, "hear": scriptHear, "refuse": scriptRefuse,
 			"file": scriptFile, "wait_for": scriptWaitFor,
 			"wait_file": scriptWaitFile, "wait_gone": scriptWaitGone,
-			"polling": scriptPolling, "calls": scriptCalls,
+			"polling": scriptPolling, "calls": scriptCalls, "pass": scriptPass,
 		},
 		Condition: func(cond string) (bool, error) { return cond == "root" && os.Geteuid() == 0, nil },
 	})
@@ -131,6 +135,27 @@ func scriptPolling(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("see the comment of TestScript")
 	}
 	scriptWait(ts, telegramOf(ts).Polling)
+}
+
+func scriptPass(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("see the comment of TestScript")
+	}
+	d, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	ctx := context.Background()
+	path := filepath.Join(ts.Getenv("GATEWAY_HOME"), "gateway.db")
+	db, err := store.Open(ctx, path, app.Migrations(), &store.Options{Shared: true})
+	ts.Check(err)
+	err = db.Tx(ctx, func(tx *store.Tx) error {
+		n, err := tx.Exec("UPDATE questions SET expires_ms = expires_ms - $1 WHERE state = 'open'",
+			d.Milliseconds())
+		if err == nil && n == 0 {
+			err = errors.New("no question waits")
+		}
+		return err
+	})
+	ts.Check(errors.Join(err, db.Close()))
 }
 
 func scriptWait(ts *testscript.TestScript, cond func() bool) {

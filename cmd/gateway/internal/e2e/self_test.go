@@ -36,9 +36,7 @@ func TestSelfKilled(t *testing.T) {
 		}
 	}
 	w.configure(section)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	owner, err := fake.Owner(ctx)
+	owner, err := fake.Owner(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +44,14 @@ func TestSelfKilled(t *testing.T) {
 	note := func(text string) {
 		t.Helper()
 		notes = append(notes, text)
-		if _, err := owner.Say(ctx, text); err != nil {
+		if _, err := owner.Say(t.Context(), text); err != nil {
 			t.Fatal(err)
 		}
 	}
 	answered := func() {
 		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
 		err := fake.Wait(ctx, func() bool { return len(owner.Texts()) >= len(accounts)*len(notes) })
 		if err != nil {
 			t.Fatalf("the owner reads %q: %v", owner.Texts(), err)

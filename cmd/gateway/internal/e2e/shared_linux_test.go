@@ -43,11 +43,14 @@ func TestSharedBehindSandboxes(t *testing.T) {
 				"printf 'name: EVIL' > skills/evil/SKILL.md; " +
 				"cp skills/evil/SKILL.md $SHARED/skills/evil/; cat $SHARED/AGENTS.md"
 			w.wantReply(bobID, fmt.Sprintf(`DO exec {"command":%q}`, attack), "The owner's words.")
-			w.wantReply(bobID, fmt.Sprintf(`DO exec {"background":true,"command":%q}`,
-				"echo it waits; cat; "+attack+"; echo ended > ended"), "it waits")
+			said := w.reply(bobID, fmt.Sprintf(`DO exec {"background":true,"command":%q}`,
+				"echo it waits; cat; "+attack+"; echo ended > ended"))
+			if !strings.Contains(said, "it waits") { // a slow machine takes seconds to start it
+				w.wantReply(bobID, `DO exec_input {"id":"p1","wait":60}`, "it waits")
+			}
 			w.wantReply(annID, `DO edit_file {"path":"AGENTS.md","old_text":"owner's",`+
 				`"new_text":"owner's new"}`, "AGENTS.md")
-			w.wantReply(bobID, `DO exec_input {"id":"p1","eof":true,"wait":5}`, "The owner's new words.")
+			w.wantReply(bobID, `DO exec_input {"id":"p1","eof":true,"wait":60}`, "The owner's new words.")
 			w.wantReply(bobID, `DO read_file {"path":"AGENTS.md"}`, "The owner's new words.")
 
 			w.wantReply(annID, "hello", "hello")
