@@ -64,7 +64,7 @@ func (t *conversation) makeRoom(ctx context.Context, force bool) error {
 // for the conversation: otherwise every message would need new notes.
 func (t *conversation) room() (most, aim int) {
 	budget := t.settings.ContextBudget()
-	bare := len(t.system) + prompt.ToolsSize(t.tools.Specs())
+	bare := t.bareSize()
 	with := func(n int) int { return t.env.Calls.Estimates.Tokens(t.settings.ModelID, bare+n) }
 	most, aim = max(budget-1, with(LeastHistory)), budget/2
 	if with(LeastHistory/2) > aim {
@@ -95,7 +95,7 @@ func (t *conversation) cut() {
 
 // size estimates how many tokens the next prompt of the turn has.
 func (t *conversation) size() int {
-	bytes := len(t.system) + prompt.TextSize(t.history) + prompt.ToolsSize(t.tools.Specs())
+	bytes := t.bareSize() + prompt.TextSize(t.history)
 	return t.env.Calls.Estimates.Tokens(t.settings.ModelID, bytes)
 }
 

@@ -146,3 +146,17 @@ func checkFitted(rt *rapid.T, w *world, chat string, last *runner, said []string
 		}
 	}
 }
+
+// The size by which a turn fits its prompt is that of the request, to the byte.
+func TestSizeOfPrompt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	run := w.turn("")
+	run.system = "You are an assistant."
+	run.history = []llm.Message{{Role: llm.User, Text: "hello"},
+		{Role: llm.Assistant, Text: "hi"}, {Role: llm.User, Text: "bye"}}
+	got := run.bareSize() + prompt.TextSize(run.history)
+	if want := prompt.Size(run.request(t.Context())); got != want {
+		t.Errorf("the prompt is taken for %d bytes, and has %d", got, want)
+	}
+}

@@ -25,7 +25,12 @@ type conversation struct {
 // tools.
 func (t *conversation) historySize() int {
 	size := t.env.Calls.Estimates.Bytes(t.settings.ModelID, t.settings.ContextBudget())
-	return max(size-len(t.system)-prompt.ToolsSize(t.tools.Specs()), LeastHistory)
+	return max(size-t.bareSize(), LeastHistory)
+}
+
+// bareSize is how many bytes a prompt has besides the transcript.
+func (t *conversation) bareSize() int {
+	return prompt.TextSize([]llm.Message{{Text: t.system}}) + prompt.ToolsSize(t.tools.Specs())
 }
 
 // readLimit is how many bytes of a transcript are read for a prompt. Anything beyond should become
@@ -87,7 +92,7 @@ func (t *conversation) load(ctx context.Context) (err error) {
 // the older half of the conversation, or, where there is no such half, the tool results are cut.
 func (t *conversation) shorten(ctx context.Context) error {
 	t.env.Calls.Estimates.Exceeded(t.settings.ModelID, t.settings.ContextWindow,
-		len(t.system)+prompt.TextSize(t.history)+prompt.ToolsSize(t.tools.Specs()))
+		t.bareSize()+prompt.TextSize(t.history))
 	before := len(t.history)
 	if err := t.fit(ctx, true); err != nil {
 		return err
