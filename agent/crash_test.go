@@ -314,7 +314,7 @@ func TestKilledWhileTaskWorks(t *testing.T) {
 			err := session.Store{}.Begin(tx, &turn, "", store.Lease{Owner: "killed"}, time.Now(),
 				llm.Message{Role: llm.User, Text: "[your task] look"})
 			if err == nil {
-				_, err = w.deps.Inbox.Take(tx, seq, turn.ID)
+				_, err = w.deps.Inbox.Claim(tx, seq, turn.ID)
 			}
 			return err
 		})
@@ -334,7 +334,7 @@ func TestKilledWhileTaskWorks(t *testing.T) {
 			w.tx(func(tx *store.Tx) error {
 				_, err := question.Store{}.Decide(tx, q, question.Answered, "blue", "")
 				if err == nil {
-					_, err = w.deps.Inbox.Take(tx, seq, q.Turn)
+					_, err = w.deps.Inbox.Claim(tx, seq, q.Turn)
 				}
 				return err
 			})

@@ -105,7 +105,7 @@ func TestGroupContextBetween(t *testing.T) {
 		w.start()
 		overhear := func(text string) {
 			w.tx(func(tx *store.Tx) error {
-				_, err := w.deps.Inbox.Overhear(tx, w.inGroup("b", text), time.Now())
+				_, err := w.deps.Inbox.PutAmbient(tx, w.inGroup("b", text), time.Now())
 				return err
 			})
 		}

@@ -33,7 +33,7 @@ func (w *world) watchAll() func() map[bus.Address][]bus.Progress {
 				return
 			case <-w.deps.Live.C():
 			}
-			for _, p := range w.deps.Live.Take() {
+			for _, p := range w.deps.Live.Drain() {
 				seen[p.To] = append(seen[p.To], p)
 			}
 		}

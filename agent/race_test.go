@@ -238,7 +238,7 @@ func TestStopOvertaken(t *testing.T) {
 
 // What a group has said among itself is for its conversation: a sub-agent neither sees it nor
 // takes it away.
-func TestOverheardIsNotForSubagents(t *testing.T) {
+func TestAmbientIsNotForSubagents(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		sub := w.spawning()
@@ -248,7 +248,7 @@ func TestOverheardIsNotForSubagents(t *testing.T) {
 		w.start()
 		w.put(inGroup(w.message("g", "which colour?"), "7", bus.Owner))
 		w.tx(func(tx *store.Tx) error {
-			_, err := w.deps.Inbox.Overhear(tx, inGroup(w.message("g", "a secret"), "8", bus.User),
+			_, err := w.deps.Inbox.PutAmbient(tx, inGroup(w.message("g", "a secret"), "8", bus.User),
 				time.Now())
 			return err
 		})

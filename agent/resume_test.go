@@ -39,7 +39,7 @@ func (w *world) leave(chat, question string, attempts int, rest ...llm.Message) 
 		lease := store.Lease{Owner: "killed", Epoch: 0}
 		err := session.Store{}.Begin(tx, &turn, "", lease, time.Now(), first)
 		if err == nil {
-			_, err = w.deps.Inbox.Take(tx, seq, turn.ID)
+			_, err = w.deps.Inbox.Claim(tx, seq, turn.ID)
 		}
 		if err == nil {
 			err = session.Store{}.Append(tx, &turn, time.Now(), rest...)

@@ -75,7 +75,7 @@ func TestHandover(t *testing.T) {
 	want(4, 5, 5)
 	err = db.Tx(t.Context(), func(tx *store.Tx) error {
 		message.ID = "f"
-		_, err := in.Overhear(tx, message, time.Now())
+		_, err := in.PutAmbient(tx, message, time.Now())
 		return err
 	})
 	if err != nil {

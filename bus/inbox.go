@@ -90,8 +90,8 @@ func (in *Inbox) Newest(q store.Queryer) (seq int64, err error) {
 	return seq, nil
 }
 
-// TakenBy returns the messages that a turn has taken, in their order.
-func (in *Inbox) TakenBy(q store.Queryer, turn int64) ([]Received, error) {
+// ClaimedBy returns the messages that a turn has taken, in their order.
+func (in *Inbox) ClaimedBy(q store.Queryer, turn int64) ([]Received, error) {
 	return in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'taken' AND turn = $1 ORDER BY id", turn)
 }
@@ -177,8 +177,8 @@ func (in *Inbox) Rename(tx *store.Tx, account string, now time.Time) error {
 	return err
 }
 
-// Take binds a waiting message to a turn. It reports false if the message waits no more.
-func (in *Inbox) Take(tx *store.Tx, seq, turn int64) (bool, error) {
+// Claim binds a waiting message to a turn. It reports false if the message waits no more.
+func (in *Inbox) Claim(tx *store.Tx, seq, turn int64) (bool, error) {
 	return setInbox(tx, "UPDATE inbox SET state = 'taken', turn = $2 "+
 		"WHERE id = $1 AND state = 'waiting'", seq, turn)
 }

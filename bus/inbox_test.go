@@ -39,7 +39,7 @@ func (f *inboxFixture) ask(method func(tx *store.Tx) (bool, error)) (yes bool) {
 }
 
 func (f *inboxFixture) take(seq, turn int64) bool {
-	return f.ask(func(tx *store.Tx) (bool, error) { return f.Take(tx, seq, turn) })
+	return f.ask(func(tx *store.Tx) (bool, error) { return f.Claim(tx, seq, turn) })
 }
 
 func (f *inboxFixture) drop(seq int64) bool {
@@ -65,7 +65,7 @@ func (f *inboxFixture) waiting(after int64) []string {
 
 func (f *inboxFixture) takenBy(turn int64) []string {
 	f.t.Helper()
-	list, err := f.TakenBy(f.read(), turn)
+	list, err := f.ClaimedBy(f.read(), turn)
 	f.must(err)
 	return received(list)
 }

@@ -26,7 +26,7 @@ func TestLast(t *testing.T) {
 				return err
 			}
 		}
-		_, err := f.Overhear(tx, InboundMessage{ID: "4", From: here, Text: "not to us"}, f.now)
+		_, err := f.PutAmbient(tx, InboundMessage{ID: "4", From: here, Text: "not to us"}, f.now)
 		return err
 	})
 	if got, ok, err := f.Last(f.read(), here); err != nil || !ok || got.Message.Text != text {

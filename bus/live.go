@@ -42,8 +42,8 @@ func (l *Live) Publish(p Progress) {
 // C receives after Publish. It has one reader and is never closed.
 func (l *Live) C() <-chan struct{} { return l.wake }
 
-// Take returns what was published since the last call, in the order in which the streams began.
-func (l *Live) Take() []Progress {
+// Drain returns what was published since the last call, in the order in which the streams began.
+func (l *Live) Drain() []Progress {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken := l.queue

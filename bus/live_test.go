@@ -10,7 +10,7 @@ import (
 // The newest progress of each stream is kept, also of several in one conversation.
 func TestLive(t *testing.T) {
 	l := NewLive()
-	if got := l.Take(); len(got) != 0 {
+	if got := l.Drain(); len(got) != 0 {
 		t.Errorf("Take of nothing = %v", got)
 	}
 	l.Publish(Progress{To: chat, Stream: "a", Text: "one"})
@@ -18,10 +18,10 @@ func TestLive(t *testing.T) {
 	l.Publish(Progress{To: chat, Stream: "a", Ended: true, Void: true})
 	want := []Progress{{To: chat, Stream: "a", Ended: true, Void: true},
 		{To: chat, Stream: "b", Text: "two"}}
-	if got := l.Take(); !slices.Equal(got, want) {
+	if got := l.Drain(); !slices.Equal(got, want) {
 		t.Errorf("Take = %v, want %v", got, want)
 	}
-	if got := l.Take(); len(got) != 0 {
+	if got := l.Drain(); len(got) != 0 {
 		t.Errorf("Take once more = %v", got)
 	}
 }
@@ -38,7 +38,7 @@ func TestLiveNeverBlocks(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	got := l.Take()
+	got := l.Drain()
 	for _, p := range got {
 		if p.Text != "999" {
 			t.Errorf("%s shows %q, want the newest", p.Stream, p.Text)

@@ -216,7 +216,7 @@ func (e *Eraser) eraseSession(tx *store.Tx, key session.Key) error {
 
 // endTurn ends a turn with what it has taken from the inbox.
 func (e *Eraser) endTurn(tx *store.Tx, t *session.Turn) error {
-	taken, err := e.Inbox.TakenBy(tx, t.ID)
+	taken, err := e.Inbox.ClaimedBy(tx, t.ID)
 	if err != nil {
 		return err
 	}

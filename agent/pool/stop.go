@@ -231,7 +231,7 @@ func (st *Stopper) StopTask(ctx context.Context, key string) (stopped bool, err 
 func (st *Stopper) endStopped(
 	tx *store.Tx, t *session.Turn, e *command.Stopped, again bool,
 ) error {
-	taken, err := st.env.Inbox.TakenBy(tx, t.ID)
+	taken, err := st.env.Inbox.ClaimedBy(tx, t.ID)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (s *Stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
 	if t == nil {
 		return e, nil
 	}
-	claimed, err := s.d.env.Inbox.TakenBy(tx, t.ID)
+	claimed, err := s.d.env.Inbox.ClaimedBy(tx, t.ID)
 	if err != nil || !all(claimed) {
 		return e, err
 	}

@@ -147,7 +147,7 @@ func (rv review) decide(
 		if err != nil || !decided || made.take < 0 {
 			return err
 		}
-		ok, err := rv.env.Inbox.Take(tx, p.waiting[made.take].Seq, p.turn.ID)
+		ok, err := rv.env.Inbox.Claim(tx, p.waiting[made.take].Seq, p.turn.ID)
 		if gone = err == nil && !ok; gone {
 			return turn.ErrGone // it was dropped: it decides nothing
 		}

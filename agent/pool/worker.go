@@ -267,7 +267,7 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 // finds that out, too, and tells the chat.
 func (w *worker) rejoin(ctx context.Context, st *session.Turn) {
 	d := w.pool
-	batch, err := d.env.Inbox.TakenBy(d.env.DB.Read(context.WithoutCancel(ctx)), st.ID)
+	batch, err := d.env.Inbox.ClaimedBy(d.env.DB.Read(context.WithoutCancel(ctx)), st.ID)
 	if err != nil || len(batch) == 0 {
 		return
 	}

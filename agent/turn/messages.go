@@ -67,7 +67,7 @@ func (t *reader) ambient(ctx context.Context, r bus.Received) []bus.Received {
 	if !r.Message.Group || !t.trigger.Origin.Interactive() {
 		return nil
 	}
-	heard, err := t.env.Inbox.Heard(t.env.DB.Read(context.WithoutCancel(ctx)),
+	heard, err := t.env.Inbox.Ambient(t.env.DB.Read(context.WithoutCancel(ctx)),
 		r.Message.From, r.Seq, t.env.Now())
 	if err != nil {
 		t.logger().WarnContext(ctx, "what was said in the group is not known", "err", err)

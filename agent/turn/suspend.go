@@ -56,7 +56,7 @@ func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 		t.recall(prompt.ToolResult(c, ToolError(refusal, "")))
 		return nil
 	}
-	fault.Point("parked")
+	fault.Point("suspended")
 	t.asked = *q
 	return errSuspended
 }

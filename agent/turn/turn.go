@@ -137,7 +137,7 @@ func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 	resumed := batch == nil
 	if resumed {
 		var err error
-		batch, err = t.env.Inbox.TakenBy(t.env.DB.Read(context.WithoutCancel(ctx)), t.ID)
+		batch, err = t.env.Inbox.ClaimedBy(t.env.DB.Read(context.WithoutCancel(ctx)), t.ID)
 		if err != nil || len(batch) == 0 {
 			return err
 		}
@@ -380,7 +380,7 @@ func (t *conversation) append(
 func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
 	var gone GoneError
 	for _, r := range batch {
-		ok, err := t.env.Inbox.Take(tx, r.Seq, st.ID)
+		ok, err := t.env.Inbox.Claim(tx, r.Seq, st.ID)
 		if err != nil {
 			return err
 		}
@@ -394,7 +394,7 @@ func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Receive
 	// A proactive turn does not show what others said: the next question does.
 	if len(batch) > 0 && batch[0].Message.Group && t.trigger.Origin.Interactive() {
 		last := batch[len(batch)-1]
-		return t.env.Inbox.ForgetHeard(tx, last.Message.From, last.Seq)
+		return t.env.Inbox.ForgetAmbient(tx, last.Message.From, last.Seq)
 	}
 	return nil
 }

@@ -363,7 +363,7 @@ func (g *Gate) save(
 		m, done := j.InboundMessage, false
 		switch j.decision {
 		case ambient:
-			_, err = g.inbox.Overhear(tx, m, now)
+			_, err = g.inbox.PutAmbient(tx, m, now)
 		case stranger:
 			delete(unanswered, m.ID) // from an earlier run of this transaction
 			if done, err = g.offerPairing(tx, m, now); done {

@@ -37,14 +37,14 @@ func (d *door) outboxed(chat string) (list []bus.OutboundMessage) {
 }
 
 // What is said in a listed group and not to the agent is context; elsewhere it leaves no trace.
-func TestHeardInGroups(t *testing.T) {
+func TestAmbientInGroups(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := gate.Policy{Access: gate.ByList, Groups: []string{"listed"}}
 		d.publish(p, inGroup("listed", false, message("1", "eve", "hello all")),
 			inGroup("other", false, message("2", "eve", "hello others")),
 			inGroup("listed", false, message("1", "eve", "hello all")))
 		d.wantInbox()
-		heard, err := d.inbox.Heard(d.db.Read(d.t.Context()),
+		heard, err := d.inbox.Ambient(d.db.Read(d.t.Context()),
 			inGroup("listed", false, message("1", "eve", "")).From, 1000, time.Now())
 		if err != nil || len(heard) != 1 || heard[0].Message.Text != "hello all" ||
 			heard[0].Message.Role != bus.Guest {

@@ -314,7 +314,7 @@ func (r *Router) uncertain(ctx context.Context, d *bus.Delivery) {
 
 // readLive gives the newest progress of each answer to its conversation.
 func (r *Router) readLive(ctx, work context.Context) {
-	for _, p := range r.live.Take() {
+	for _, p := range r.live.Drain() {
 		to := p.To
 		a, ok := r.accounts[to.Account]
 		if !ok {

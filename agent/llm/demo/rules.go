@@ -65,7 +65,7 @@ type reply struct {
 
 // answer decides on the reply to a request.
 func answer(r request) reply {
-	if own, ok := clerk(r); ok {
+	if own, ok := internalReply(r); ok {
 		return own
 	}
 	say := func(text string) reply {
@@ -86,21 +86,21 @@ func answer(r request) reply {
 		return due
 	}
 	question.text = jobFrame.ReplaceAllString(question.text, "")
-	wishes := readings(question.text)
-	for _, wish := range wishes {
-		if helpPattern.MatchString(wish) {
+	requests := readings(question.text)
+	for _, request := range requests {
+		if helpPattern.MatchString(request) {
 			return say(abilities(r))
 		}
 		for _, rule := range rules {
-			if m := rule.pattern.FindStringSubmatch(wish); m != nil && r.offers(rule.tool) {
+			if m := rule.pattern.FindStringSubmatch(request); m != nil && r.offers(rule.tool) {
 				return reply{tool: rule.tool, args: rule.arguments(m)}
 			}
 		}
 	}
-	if wishes[0] == "" {
+	if requests[0] == "" {
 		return say(abilities(r))
 	}
-	return say(fmt.Sprintf("You wrote: %q. %s", clip(wishes[0], maxEcho), abilities(r)))
+	return say(fmt.Sprintf("You wrote: %q. %s", clip(requests[0], maxEcho), abilities(r)))
 }
 
 var (
@@ -185,7 +185,7 @@ func readings(message string) []string {
 	return all
 }
 
-// plain strips what people put around a wish.
+// plain strips what people put around a request.
 func plain(text string) string {
 	text = mention.ReplaceAllString(strings.TrimSpace(text), "")
 	return strings.TrimRight(strings.Trim(text, "`"), "?! \t\r\n")

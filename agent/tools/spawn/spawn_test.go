@@ -165,7 +165,7 @@ func TestSubagents(t *testing.T) {
 	f.call("spawn", "c1", `{"task":"one"}`)
 	f.call("spawn", "c2", `{"task":"two"}`)
 	err := f.db.Tx(t.Context(), func(tx *store.Tx) error {
-		_, err := f.in.Take(tx, f.tasks()[0].Seq, 9)
+		_, err := f.in.Claim(tx, f.tasks()[0].Seq, 9)
 		if err == nil { // people and others may use such ids: they are not tasks of this session
 			_, err = f.in.Put(tx, bus.InboundMessage{ID: "task:test/a:1-x"}, f.now)
 		}

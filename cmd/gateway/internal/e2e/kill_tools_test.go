@@ -161,7 +161,7 @@ func TestKillApproval(t *testing.T) {
 		times int // that the command is run
 		want  string
 	}{
-		{"parked", 1, ""},
+		{"suspended", 1, ""},
 		{"granted", 0, "its outcome is unknown"},
 	} {
 		t.Run(test.point, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestKillApproval(t *testing.T) {
 			until(t, "the end of the gateway", p.done)
 			p = w.start()
 			p.ready()
-			if test.point == "parked" {
+			if test.point == "suspended" {
 				approve()
 			}
 			w.await("the answer", func() bool {

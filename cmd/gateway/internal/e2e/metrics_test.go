@@ -87,7 +87,7 @@ func TestMetrics(t *testing.T) {
 		"gateway_channel_up{account=terminal,platform=terminal}": 1,
 		"gateway_tool_call_duration_seconds{tool=unknown}":       1,
 		"gateway_model_slots_used{}":                             0,
-		"gateway_sessions_parked{}":                              0,
+		"gateway_sessions_suspended{}":                           0,
 		"gateway_jobs_due{}":                                     0,
 		"gateway_chores_due{}":                                   0,
 		"gateway_outbox_bad_rows{}":                              0,

@@ -161,7 +161,7 @@ var (
 		"Model calls that are made now.")
 	descBusy = desc("gateway_sessions_busy",
 		"Sessions in which the agent works.")
-	descSuspended = desc("gateway_sessions_parked",
+	descSuspended = desc("gateway_sessions_suspended",
 		"Sessions whose turn waits for somebody.")
 	descReloads = desc("gateway_config_reloads_total",
 		"How often the configuration was read again, by what came of it.", "outcome")

@@ -133,7 +133,7 @@ func TestGauges(t *testing.T) {
 		`gateway_outbox_dead_letters 0`,
 		`gateway_things_due 45`,
 		`gateway_model_slots 64`, `gateway_model_slots_used 2`,
-		`gateway_sessions_busy 3`, `gateway_sessions_parked 1`,
+		`gateway_sessions_busy 3`, `gateway_sessions_suspended 1`,
 		`gateway_config_reloads_total{outcome="ok"} 4`,
 		`gateway_config_reloads_total{outcome="error"} 1`,
 		`gateway_store_disk_free_bytes 12345`,

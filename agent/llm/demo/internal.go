@@ -14,9 +14,9 @@ const (
 // maxNote is how much of a message the notes repeat, in bytes.
 const maxNote = 300
 
-// clerk answers what the gateway asks for itself: notes are what people have said, and nothing is
-// ever worth changing a document for. It reports false for what people ask.
-func clerk(r request) (reply, bool) {
+// internalReply answers what the gateway asks for itself: notes are what people have said, and no
+// document is ever changed. It reports false for what people ask.
+func internalReply(r request) (reply, bool) {
 	if len(r.Messages) == 0 || r.Messages[0].Role != "system" {
 		return reply{}, false
 	}

@@ -11,14 +11,14 @@ import (
 
 func (f *inboxFixture) overhear(a Address, id, text string) bool {
 	return f.ask(func(tx *store.Tx) (bool, error) {
-		return f.Overhear(tx, InboundMessage{ID: id, From: a, Text: text}, f.now)
+		return f.PutAmbient(tx, InboundMessage{ID: id, From: a, Text: text}, f.now)
 	})
 }
 
 // heard returns the texts that were heard before a place.
 func (f *inboxFixture) heard(a Address, before int64) (texts []string) {
 	f.t.Helper()
-	list, err := f.Heard(f.read(), a, before, f.now)
+	list, err := f.Ambient(f.read(), a, before, f.now)
 	f.must(err)
 	for _, r := range list {
 		texts = append(texts, r.Message.Text)
@@ -29,12 +29,12 @@ func (f *inboxFixture) heard(a Address, before int64) (texts []string) {
 const newest = 1 << 40
 
 // What is heard is kept by conversation, waits for nobody, and is forgotten by number and age.
-func TestHeard(t *testing.T) {
+func TestAmbient(t *testing.T) {
 	f := newInboxFixture(t)
 	room := Address{Account: "test", Chat: "g"}
 	topic := Address{Account: "test", Chat: "g", Thread: "5"}
 	if !f.overhear(room, "1", "one") || f.overhear(room, "1", "one again") {
-		t.Error("Overhear does not tell new messages from old ones")
+		t.Error("PutAmbient does not tell new messages from old ones")
 	}
 	f.overhear(topic, "2", "in the topic")
 	f.put(room, "3", "to the bot")
@@ -45,7 +45,7 @@ func TestHeard(t *testing.T) {
 	if got := f.waiting(0); !slices.Equal(got, []string{"to the bot"}) {
 		t.Errorf("%q wait", got)
 	}
-	f.tx(func(tx *store.Tx) error { return f.ForgetHeard(tx, room, 3) })
+	f.tx(func(tx *store.Tx) error { return f.ForgetAmbient(tx, room, 3) })
 	if got := f.heard(room, newest); !slices.Equal(got, []string{"after it"}) {
 		t.Errorf("heard %q after the answer", got)
 	}
@@ -53,14 +53,14 @@ func TestHeard(t *testing.T) {
 		t.Errorf("heard %q in the topic", got)
 	}
 	var want []string
-	for i := range MaxHeard + 7 {
+	for i := range MaxAmbient + 7 {
 		f.overhear(topic, fmt.Sprint("m", i), fmt.Sprint(i))
 		want = append(want, fmt.Sprint(i))
 	}
 	if got := f.heard(topic, newest); !slices.Equal(got, want[7:]) {
-		t.Errorf("heard %q, want the newest %d", got, MaxHeard)
+		t.Errorf("heard %q, want the newest %d", got, MaxAmbient)
 	}
-	f.now = f.now.Add(HeardAge + time.Second)
+	f.now = f.now.Add(AmbientAge + time.Second)
 	if got := f.heard(topic, newest); len(got) != 0 {
 		t.Errorf("heard %q a day later", got)
 	}

@@ -10,14 +10,14 @@ import (
 // What is kept of a group's talk among its people. The number stands in the statements: SQLite
 // compiles one anew each time its LIMIT or OFFSET is a parameter.
 const (
-	MaxHeard = 50             // messages of one conversation
-	HeardAge = 24 * time.Hour // the oldest
+	MaxAmbient = 50             // messages of one conversation
+	AmbientAge = 24 * time.Hour // the oldest
 )
 
-// Overhear keeps m, which is not for the agent, as context for the next message of its group that
-// is. Older ones than HeardAge and more than MaxHeard of them are forgotten. It reports whether m
-// is new.
-func (in *Inbox) Overhear(tx *store.Tx, m InboundMessage, now time.Time) (bool, error) {
+// PutAmbient keeps m, which is not for the agent, as context for the next message of its group that
+// is. Messages older than AmbientAge, and more than MaxAmbient of them, are forgotten. It reports
+// whether m is new.
+func (in *Inbox) PutAmbient(tx *store.Tx, m InboundMessage, now time.Time) (bool, error) {
 	added, err := in.insert(tx, m, "heard", now)
 	if err != nil || !added {
 		return false, err
@@ -27,30 +27,30 @@ func (in *Inbox) Overhear(tx *store.Tx, m InboundMessage, now time.Time) (bool, 
 			OR id <= (SELECT id FROM inbox
 				WHERE account = $1 AND chat = $2 AND thread = $3 AND state = 'heard'
 				ORDER BY id DESC LIMIT 1 OFFSET 50))`,
-		m.From.Account, m.From.Chat, m.From.Thread, now.Add(-HeardAge).UnixMilli())
+		m.From.Account, m.From.Chat, m.From.Thread, now.Add(-AmbientAge).UnixMilli())
 	if err != nil {
-		return false, fmt.Errorf("bus: overhear %s: %w", m.From, err)
+		return false, fmt.Errorf("bus: put ambient message of %s: %w", m.From, err)
 	}
 	return true, nil
 }
 
-// Heard returns what was said in a conversation before the message with the given Seq and was not
+// Ambient returns what was said in a conversation before the message with the given Seq and was not
 // for the agent, the oldest first.
-func (in *Inbox) Heard(
+func (in *Inbox) Ambient(
 	q store.Queryer, at Address, before int64, now time.Time,
 ) ([]Received, error) {
 	return in.query(q, "SELECT "+receivedColumns+` FROM inbox
 		WHERE account = $1 AND chat = $2 AND thread = $3 AND state = 'heard' AND id < $4
 			AND received_ms >= $5 ORDER BY id`,
-		at.Account, at.Chat, at.Thread, before, now.Add(-HeardAge).UnixMilli())
+		at.Account, at.Chat, at.Thread, before, now.Add(-AmbientAge).UnixMilli())
 }
 
-// ForgetHeard forgets what Heard has returned.
-func (in *Inbox) ForgetHeard(tx *store.Tx, at Address, before int64) error {
+// ForgetAmbient forgets what Ambient has returned.
+func (in *Inbox) ForgetAmbient(tx *store.Tx, at Address, before int64) error {
 	_, err := tx.Exec(`DELETE FROM inbox WHERE account = $1 AND chat = $2 AND thread = $3
 		AND state = 'heard' AND id < $4`, at.Account, at.Chat, at.Thread, before)
 	if err != nil {
-		return fmt.Errorf("bus: forget what was heard at %s: %w", at, err)
+		return fmt.Errorf("bus: forget the ambient messages of %s: %w", at, err)
 	}
 	return nil
 }
