@@ -139,8 +139,9 @@ func newEnv(d *Dispatcher) *turn.Env {
 			Transcriber: d.Transcriber, Calls: calls, Logger: o.Logger},
 		Calls: calls, Jobs: d.Jobs,
 		Knowledge:   turn.Knowledge{Memory: d.Memory, Documents: d.Documents, Skills: d.Skills},
-		Transcripts: new(turn.Transcripts), Draining: d.draining, Counters: new(turn.Counters),
-		Now: o.Now, Logger: o.Logger,
+		Transcripts: new(turn.Transcripts), Prompts: new(prompt.Cache), Draining: d.draining,
+		Counters: new(turn.Counters),
+		Now:      o.Now, Logger: o.Logger,
 	}
 	if d.Life != nil && d.Life.Crashed {
 		e.CountUntil = d.started.Add(pool.CountedTime)

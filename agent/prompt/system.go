@@ -52,7 +52,10 @@ type Document struct{ Title, Text string }
 const separator = "\n\n---\n\n"
 
 // Text returns the system prompt.
-func (s *System) Text() string {
+func (s *System) Text() string { return s.text(s.changing()) }
+
+// text returns the system prompt, whose parts that change are made already.
+func (s *System) text(c changing) string {
 	parts := []string{s.identity()}
 	for _, d := range s.Documents {
 		parts = append(parts, "## "+d.Title+"\n\n"+d.Text)
@@ -60,17 +63,22 @@ func (s *System) Text() string {
 	if s.Contact {
 		parts = append(parts, firstContact)
 	}
-	parts = append(parts, s.memory())
+	parts = append(parts, c.memory)
 	if s.ActiveSkills != "" {
 		parts = append(parts, "# Active Skills\n\n"+s.ActiveSkills)
 	}
 	if s.Skills != "" && s.has("read_file") { // else the others could not be read
 		parts = append(parts, "# Skills\n\n"+skillsIntro+"\n\n"+s.Skills)
 	}
-	parts = append(parts, s.recent(), s.summary(), s.runtime())
+	parts = append(parts, c.recent, c.summary, s.runtime())
 	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 	return strings.Join(parts, separator)
 }
+
+// changing are the parts that are made of rows, which are read anew for each turn.
+type changing struct{ memory, recent, summary string }
+
+func (s *System) changing() changing { return changing{s.memory(), s.recent(), s.summary()} }
 
 func (s *System) identity() string {
 	var b strings.Builder

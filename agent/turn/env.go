@@ -11,6 +11,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/modelcall"
 	"gateway/agent/policy"
+	"gateway/agent/prompt"
 	"gateway/agent/question"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
@@ -37,6 +38,7 @@ type Env struct {
 	Jobs        *schedule.Scheduler // nil: there are no jobs
 	Knowledge
 	Transcripts *Transcripts
+	Prompts     *prompt.Cache // of system prompts
 
 	Background *background.Runner
 	Summarizer *background.Summarizer

@@ -62,7 +62,7 @@ func (t *conversation) systemPrompt(q store.Queryer, summary session.Summary) (s
 	if t.env.Skills != nil {
 		s.ActiveSkills, s.Skills = t.env.Skills.Prompt(string(t.Scope), t.files.skills)
 	}
-	return s.Text(), nil
+	return t.env.Prompts.Text(&s), nil
 }
 
 // The bounds of the recent history in a prompt.
