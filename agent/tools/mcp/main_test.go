@@ -138,7 +138,7 @@ func run(t *testing.T, opts *Options, servers ...Server) (*Client, *toolbox) {
 // await waits until cond holds; the test binary's own time-out bounds it.
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(60 * time.Second)
+	deadline := time.NewTimer(3 * time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -194,9 +194,9 @@ func TestExecRefuses(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	d := newTestShell(t, nil)
-	got, err := d.use("s", "exec", `{"command":"echo begun; sleep 60; echo ended","timeout":5}`)
-	want := "begun\n[it was ended after 5 seconds, its timeout. Give a longer timeout, at most 600, " +
-		"or run it with background: true and look at it with exec_input]"
+	got, err := d.use("s", "exec", `{"command":"echo begun; sleep 60; echo ended","timeout":15}`)
+	want := "begun\n[it was ended after 15 seconds, its timeout. Give a longer timeout, at most " +
+		"600, or run it with background: true and look at it with exec_input]"
 	if err != nil || got != want {
 		t.Errorf("exec = %q, %v\nwant %q", got, err, want)
 	}
@@ -220,7 +220,7 @@ func TestLimit(t *testing.T) {
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
 	d := newTestShell(t, nil)
-	got, err := d.use("s", "exec", `{"command":"yes ä","timeout":5}`)
+	got, err := d.use("s", "exec", `{"command":"yes ä","timeout":15}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -579,7 +579,7 @@ func TestRoom(t *testing.T) {
 			t.Errorf("a third command: %v", err)
 		}
 	}
-	d.shell.wait = roomTime
+	d.shell.wait = 3 * time.Minute
 	answered := make(chan string)
 	go func() {
 		text, err := d.use("other", "exec", free)

@@ -395,7 +395,7 @@ func daemon(args []string) error {
 
 // waitFor waits until the file has content.
 func waitFor(path string) error {
-	for range 1000 {
+	for range 10_000 {
 		if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 			return nil
 		}

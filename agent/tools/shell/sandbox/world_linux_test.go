@@ -207,7 +207,7 @@ func left(text string) (pids []int) {
 // eventually waits until ok holds.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for range 3000 {
+	for range 18_000 {
 		if ok() {
 			return
 		}
