@@ -50,11 +50,11 @@ type Platform interface {
 }
 
 // patience bounds every wait of the suite. Only failing tests wait that long.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // prompt is how long an end may take. It is less than the time-outs of the platforms' calls, and
 // more than a busy machine stands still.
-const prompt = 15 * time.Second
+const prompt = 25 * time.Second
 
 // Leaked is [goleak.Find] for a busy machine, on which goroutines that are about to end take their
 // time.

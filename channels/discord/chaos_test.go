@@ -23,7 +23,7 @@ func TestChaos(t *testing.T) {
 	}
 	t.Parallel()
 	w := start(t, &discordtest.Options{Heartbeat: 100 * time.Millisecond},
-		&discord.Options{OpenTimeout: 500 * time.Millisecond, Silence: 2 * time.Second})
+		&discord.Options{OpenTimeout: 2 * time.Second, Silence: 2 * time.Second})
 	var troubled atomic.Bool
 	w.in.OnPublish = func() error {
 		if troubled.Load() && rand.N(300) == 0 {

@@ -35,7 +35,7 @@ const (
 )
 
 // patience bounds every wait. Only failing tests wait that long.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 var ada = bus.Address{Account: "dc", Chat: direct}
 

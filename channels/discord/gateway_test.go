@@ -23,7 +23,7 @@ import (
 
 // quick gives an attempt to connect up soon. On a busy machine that hits one that would have come
 // to its end, too, so it is for tests in which one attempt more does no harm.
-var quick = &discord.Options{OpenTimeout: 500 * time.Millisecond}
+var quick = &discord.Options{OpenTimeout: 3 * time.Second}
 
 // in returns the texts that came from one place, in the order of their arrival.
 func in(messages []bus.InboundMessage, place string) []string {
@@ -72,7 +72,7 @@ func TestTrouble(t *testing.T) {
 				w.Freeze(false)
 			}, check: nil},
 		{name: "zombie", opts: &discord.Options{
-			OpenTimeout: 500 * time.Millisecond, Silence: 2 * time.Second,
+			OpenTimeout: 3 * time.Second, Silence: 2 * time.Second,
 		}, upset: func(w *world) { w.Freeze(true) },
 			after: func(w *world) {
 				for !strings.Contains(strings.Join(w.in.States(), "\n"), "no sign of life") {

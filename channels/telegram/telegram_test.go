@@ -81,7 +81,7 @@ func receiveBy(
 	t *testing.T, api *telegramtest.Server, c *telegram.Channel, in *channeltest.Inbox,
 ) []bus.InboundMessage {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx, in) }()
@@ -137,7 +137,7 @@ func receiveOne(t *testing.T, api *telegramtest.Server) {
 // await waits until cond holds, which depends on the server's state.
 func await(t *testing.T, api *telegramtest.Server, cond func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := api.Wait(ctx, cond); err != nil {
 		t.Fatal(err)
@@ -283,7 +283,7 @@ func texts(messages []bus.InboundMessage) string {
 func TestUpdateIDsBeginAgain(t *testing.T) {
 	api, c, _ := start(t)
 	in := new(channeltest.Inbox)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx, in) }()
 	for _, text := range []string{"one", "two", "three"} {

@@ -417,7 +417,7 @@ func socketPath(t *testing.T) string {
 func talkOver(t *testing.T, path string) {
 	t.Helper()
 	conn, err := net.Dial("unix", path)
-	for deadline := time.Now().Add(time.Minute); err != nil && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(3 * time.Minute); err != nil && time.Now().Before(deadline); {
 		conn, err = net.Dial("unix", path) // it is being opened
 	}
 	if err != nil {

@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 		ch := &alwaysRunning{Channel: w.ch, t: t}
 		t.Cleanup(ch.pause)
 		return channeltest.Fixture{
-			Channel: ch, Platform: &platform{world: w}, Chat: w.adas(), Log: w.log.String,
+			Channel: ch, Platform: &platform{w, ch}, Chat: w.adas(), Log: w.log.String,
 		}
 	})
 }
@@ -115,7 +115,10 @@ func (a *alwaysRunning) Type(ctx context.Context, to bus.Address) error {
 }
 
 // A platform is the fake WhatsApp as the suite sees it.
-type platform struct{ *world }
+type platform struct {
+	*world
+	ch *alwaysRunning
+}
 
 func (p *platform) Deliver(text string) {
 	if _, err := p.ada.Say(p.t.Context(), text); err != nil {
@@ -146,6 +149,13 @@ func (p *platform) Refuse() { p.server.RefuseAllSends(463) }
 
 func (p *platform) Hang() { p.server.SetHang(true) }
 
-func (p *platform) SetOutage(on bool) { p.server.SetOutage(on) }
+// SetOutage waits until the channel is connected again, which takes long on a slow machine.
+func (p *platform) SetOutage(on bool) {
+	p.server.SetOutage(on)
+	if !on {
+		p.ch.awake()
+		p.wait("the channel is connected again", p.server.Connected)
+	}
+}
 
 var _ channeltest.Platform = (*platform)(nil)

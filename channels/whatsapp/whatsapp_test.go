@@ -1,6 +1,7 @@
 package whatsapp_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds every wait. Only failing tests wait that long.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // A logBuffer is a log that may be read while it is written.
 type logBuffer struct {
@@ -105,9 +106,11 @@ func unlinked(t testing.TB, opts whatsapp.Options) *world {
 func (w *world) channel(opts whatsapp.Options) *whatsapp.Channel {
 	opts.BaseURL = w.url
 	opts.Logger = slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	if opts.PollLink == 0 {
-		opts.PollLink = 10 * time.Millisecond
-	}
+	opts.PollLink = cmp.Or(opts.PollLink, 10*time.Millisecond)
+	// The fake may be slow to answer, and what is sent without a router is not sent again.
+	opts.ConnectWait = cmp.Or(opts.ConnectWait, time.Minute)
+	opts.AckWait = cmp.Or(opts.AckWait, time.Minute)
+	opts.MarkWait = cmp.Or(opts.MarkWait, time.Minute)
 	transport := whatsapp.NewTransport()
 	w.t.Cleanup(transport.CloseIdleConnections)
 	opts.Transport = transport

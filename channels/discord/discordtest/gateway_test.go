@@ -53,7 +53,7 @@ func (c *client) connect() *peer {
 }
 
 // patience bounds every wait. Only failing tests wait that long.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 func (p *peer) read() frame {
 	p.t.Helper()

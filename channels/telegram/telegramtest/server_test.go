@@ -157,7 +157,7 @@ func TestGetUpdates(t *testing.T) {
 	done := make(chan answer, 2)
 	poll := func() { done <- call(t, api+"getUpdates", "offset", "100003", "timeout", "20") }
 	go poll()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := s.Wait(ctx, func() bool { return s.Polling() && s.Pending() == 0 }); err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 // start returns a server and a context that ends when a test has waited too long.
 func start(t *testing.T) (*whatsapptest.Server, string, context.Context) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	s := whatsapptest.New(nil)
 	url, err := s.Start(ctx)

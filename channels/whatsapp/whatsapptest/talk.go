@@ -129,7 +129,7 @@ func (p *Person) send(
 	var r whatsmeow.SendResponse
 	err := p.sessionLock.Send(ctx, func(ctx context.Context) (err error) {
 		r, err = p.client.SendMessage(ctx, p.to(chat), m,
-			whatsmeow.SendRequestExtra{ID: id, Timeout: 10 * time.Second})
+			whatsmeow.SendRequestExtra{ID: id, Timeout: 3 * time.Minute})
 		return err
 	})
 	if err != nil {

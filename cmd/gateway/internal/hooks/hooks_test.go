@@ -423,10 +423,10 @@ func TestSlowBody(t *testing.T) {
 // Slow posts take the places of one hook only, and give them back.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 4*time.Second, // in which the good ones must come, too
+	w := newWorld(t, 10*time.Second, // in which the good ones must come, too
 		Hook{Name: "h", Secret: secret, Auth: HMAC, Header: "X-Signature"},
 		Hook{Name: "b", Secret: secret})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	for range 2 * maxReading {

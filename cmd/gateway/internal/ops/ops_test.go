@@ -144,7 +144,7 @@ func endpoint(t *testing.T, home string) Endpoint {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
+	for deadline := time.Now().Add(3 * time.Minute); ; <-tick.C {
 		e, err := ReadEndpoint(home)
 		if err == nil {
 			return e

@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	patience = 30 * time.Second
+	patience = 3 * time.Minute
 	settle   = 20 * time.Millisecond // of the files in these tests
 )
 
