@@ -36,10 +36,10 @@ func (s *Source) channelList() (accounts []listed, err error) {
 			return nil, fmt.Errorf("%s: %w", there, err)
 		}
 		maps.Copy(own, c)
-		a := listed{there: there, name: serverName(there),
+		a := listed{there: there, name: accountName(there),
 			platform: platformOf(cmp.Or(c.text("type"), there)), settings: own}
 		if a.name != a.platform && (a.name == "terminal" || slices.Contains(platforms, a.name)) {
-			a.name += "-" + serverName(a.platform) // the name of a platform counts as a type here
+			a.name += "-" + accountName(a.platform) // the name of a platform counts as a type here
 		}
 		a.name = unique(names, a.name)
 		accounts = append(accounts, a)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -27,8 +28,8 @@ var providers = []provider{
 	{"moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"},
 }
 
-// Settings returns a configuration in TOML with the channels, the people, the model and the MCP
-// servers of the other one; "" if that has none. It has no secrets in it: they are references to
+// Settings returns a configuration in TOML with the channels, the people and the model of the other
+// one; "" if that has none. It has no secrets in it: they are references to
 // the environment, and comments say where each of them is. Settings that can't be converted are
 // comments.
 func (s *Source) Settings() (string, error) {
@@ -174,6 +175,8 @@ var (
 	jid      = regexp.MustCompile(`^(\d{5,20})@(s\.whatsapp\.net|lid)$`)
 	phone    = regexp.MustCompile(`^\+?(\d{5,20})$`)
 	plainKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+	otherLetters = regexp.MustCompile(`[^A-Za-z0-9]+`)
 )
 
 // people returns the ids of an allow list as they are written here, and what are none.
@@ -335,3 +338,71 @@ func (w *settings) model(f served) {
 		w.line("key = %s", quoted("env:"+variable))
 	}
 }
+
+// servers names the servers of the Model Context Protocol that were on. Their settings may hold
+// secrets anywhere, so that they are set up again by hand.
+func (w *settings) servers() error {
+	tools, err := w.source.config.table("tools")
+	if err != nil {
+		return err
+	}
+	all, err := tools.table("mcpServers", "mcp_servers")
+	if w.source.kind == PicoClaw {
+		var mcp object
+		if mcp, err = tools.table("mcp"); err != nil || !mcp.flag("enabled", false) {
+			return err
+		}
+		all, err = mcp.table("servers")
+	}
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		s, err := all.table(name)
+		if err != nil {
+			return err
+		}
+		if s.flag("enabled", w.source.kind == Nanobot) {
+			names = append(names, name)
+		}
+	}
+	if len(names) > 0 {
+		w.comment("Set its MCP servers up again, under [mcp.NAME]: %s", strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// variable returns the name of the variable in the environment for a secret of an account.
+func variable(account, key string) string {
+	name := strings.ToUpper(otherLetters.ReplaceAllString(account+"_"+key, "_"))
+	if name[0] <= '9' || strings.HasPrefix(name, "GATEWAY_") { // these are the gateway's own
+		return "BOT_" + name
+	}
+	return name
+}
+
+// unique returns a name, or one with a number after it if it is taken, and takes it.
+func unique(taken map[string]bool, name string) string {
+	free := name
+	for n := 2; taken[free]; n++ {
+		free = name + "_" + strconv.Itoa(n)
+	}
+	taken[free] = true
+	return free
+}
+
+// accountName returns a name that an account may have here.
+func accountName(name string) string {
+	if plainKey.MatchString(name) && len(name) <= maxAccountName {
+		return name
+	}
+	name = strings.Trim(otherLetters.ReplaceAllString(name, "-"), "-")
+	if name = strings.TrimRight(name[:min(len(name), maxAccountName-4)], "-"); name == "" {
+		return "imported"
+	}
+	return name
+}
+
+// maxAccountName is how long the name of an account may be, in bytes.
+const maxAccountName = 32
