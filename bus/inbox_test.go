@@ -160,6 +160,33 @@ func TestInboxStates(t *testing.T) {
 	want(t, "taken by 8", f.takenBy(8), "2")
 }
 
+// A chat is owed something while a message waits or is worked on, and until the answer is sent.
+func TestOwes(t *testing.T) {
+	f := newInboxFixture(t)
+	owes := func(want bool, when string) {
+		t.Helper()
+		got, err := Owes(f.read(), chat)
+		f.must(err)
+		if got != want {
+			t.Errorf("%s Owes = %t", when, got)
+		}
+	}
+	other := chat
+	other.Chat = "other"
+	f.put(other, "1", "elsewhere")
+	owes(false, "with a message of another chat")
+	f.put(chat, "2", "here")
+	owes(true, "with a message that waits")
+	f.take(2, 1)
+	owes(true, "with a message that is worked on")
+	f.finish(1)
+	owes(false, "with a message that is done")
+	f.tx(func(tx *store.Tx) error {
+		return NewOutbox().Put(tx, OutboundMessage{To: chat, Text: "an answer"}, f.now)
+	})
+	owes(true, "with an answer that is not sent")
+}
+
 // Waiting comes in pages, in the order of arrival.
 func TestInboxWaitingInPages(t *testing.T) {
 	f := newInboxFixture(t)

@@ -58,3 +58,22 @@ func (in *Inbox) IsOpen(q store.Queryer, id string) (bool, error) {
 	}
 	return false, nil
 }
+
+// Owes reports whether something that was said in a chat, in whatever thread, is not answered yet,
+// or an answer not sent.
+func Owes(q store.Queryer, a Address) (owes bool, err error) {
+	for _, rows := range []string{ // each has an index of few rows
+		"inbox WHERE state = 'waiting'", "inbox WHERE state = 'taken'",
+		"outbox WHERE state IN ('waiting', 'sending')",
+	} {
+		err := q.QueryRow("SELECT EXISTS (SELECT 1 FROM "+rows+" AND account = $1 AND chat = $2)",
+			a.Account, a.Chat).Scan(&owes)
+		if err != nil {
+			return false, fmt.Errorf("bus: read %s: %w", rows, err)
+		}
+		if owes {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -187,6 +187,9 @@ func (m *Model) hear(msg tea.Msg) {
 // asks to be let in.
 func (m *Model) take(s *State) {
 	old := m.state
+	if s.Idle {
+		m.talk.idle()
+	}
 	m.state, m.known = s, slices.Concat(s.Commands, ownCommands)
 	m.suggest()
 	if old == nil {

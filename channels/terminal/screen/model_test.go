@@ -280,6 +280,26 @@ func TestCommandBetween(t *testing.T) {
 	d.wantPrinted("› hello", "› /status", "fine", "It grows.")
 }
 
+// An answer that was sent, but not said to be complete when the gateway ended, is awaited until the
+// gateway that comes next has nothing to do.
+func TestAnswerLostWithTheGateway(t *testing.T) {
+	d := sit(t, 80, 24, Options{})
+	d.gets(fullState())
+	d.enters("hello")
+	d.gets(Message{ID: "a", Text: "Good morning."}, Lost{}, Joined{})
+	d.enters("and the weather?")
+	state := fullState()
+	d.gets(state)
+	if len(d.talk.own) != 2 {
+		t.Errorf("while the gateway works %v is open, want both messages", d.talk.own)
+	}
+	state.Idle = true
+	d.gets(state)
+	if len(d.talk.own) != 1 || d.talk.own[d.ids[1]] == "" {
+		t.Errorf("when it is idle %v is open, want what was said since", d.talk.own)
+	}
+}
+
 // Log lines come above what grows.
 func TestLog(t *testing.T) {
 	d := sit(t, 40, 20, Options{})

@@ -15,6 +15,7 @@ type State struct {
 	Waiting    int     `json:"waiting"`        // messages
 	Asks       bool    `json:"asks,omitempty"` // the agent waits for an answer or an approval
 	Halted     bool    `json:"halted,omitempty"`
+	Idle       bool    `json:"idle,omitempty"` // all that was said is answered
 
 	Accounts  []Account  `json:"accounts,omitempty"` // but the terminal's
 	Strangers []Stranger `json:"strangers,omitempty"`

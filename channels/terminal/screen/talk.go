@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -15,6 +16,7 @@ type growing struct {
 // talk is what the screen knows of the conversation.
 type talk struct {
 	own     map[string]string // what was said and is not answered, by id
+	doubted []string          // of own: what may be answered, since the connection was lost
 	grows   []*growing
 	choices []Button // that can be pressed
 }
@@ -65,7 +67,17 @@ func (t *talk) lose() (texts []string) {
 		}
 	}
 	t.grows = nil
+	t.doubted = slices.Collect(maps.Keys(t.own))
 	return texts
+}
+
+// idle notes that the gateway has answered all that it was told before the connection was lost. If
+// it ended between sending an answer and telling that it is complete, it does not tell that later.
+func (t *talk) idle() {
+	for _, id := range t.doubted {
+		delete(t.own, id)
+	}
+	t.doubted = nil
 }
 
 // grow takes what a message says now. It returns the message if that is complete.

@@ -84,7 +84,12 @@ type host struct {
 func (h host) State(ctx context.Context) (*terminal.State, error) {
 	g := h.g
 	q := g.db.Read(ctx)
-	key := session.KeyOf(bus.Address{Account: terminalAccount, Chat: terminal.MainChat})
+	chat := bus.Address{Account: terminalAccount, Chat: terminal.MainChat}
+	owes, err := bus.Owes(q, chat)
+	if err != nil {
+		return nil, err
+	}
+	key := session.KeyOf(chat)
 	status, err := g.dispatcher.Status(ctx, key)
 	if err != nil {
 		return nil, err
@@ -108,7 +113,7 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 	s := &terminal.State{Asks: asks, Name: g.name, Version: BuildVersion(), Home: h.home,
 		Model: status.Model, Demo: status.Model == demoModel, Context: info.Context,
 		MaxContext: status.Context, Cost: info.Cost, Queue: status.Mode, Waiting: status.Waiting,
-		Halted: halt != nil}
+		Halted: halt != nil, Idle: !owes}
 	for _, p := range pending {
 		s.Strangers = append(s.Strangers, terminal.Stranger{Account: p.Account, Code: p.Code,
 			Name: display.OneLine(strings.TrimSpace(p.Name + " " + p.Sender))})
