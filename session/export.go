@@ -38,8 +38,9 @@ type Head struct {
 	Key       Key
 	Address   bus.Address // of its conversation; a sub-agent has that of its origin
 	Title     string
-	QueueMode string // "" is the configured one
-	Model     string // likewise
+	QueueMode string     // "" is the configured one
+	Model     string     // likewise
+	Effort    llm.Effort // likewise
 	Scope     memory.Scope
 	Turns     int // begun so far
 	Usage     llm.Usage
@@ -60,17 +61,23 @@ type Line struct {
 	Message llm.Message
 }
 
+// addressJSON is the address of a session in the file.
+type addressJSON struct {
+	Account string `json:"account"`
+	Chat    string `json:"chat"`
+	Thread  string `json:"thread,omitempty"`
+}
+
 // headJSON is a Head in the file.
 type headJSON struct {
-	Format    string       `json:"format"`
-	Version   int          `json:"version"`
-	Key       Key          `json:"key"`
-	Account   string       `json:"account"`
-	Chat      string       `json:"chat"`
-	Thread    string       `json:"thread,omitempty"`
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Key     Key    `json:"key"`
+	addressJSON
 	Title     string       `json:"title,omitempty"`
 	QueueMode string       `json:"queue_mode,omitempty"`
 	Model     string       `json:"model,omitempty"`
+	Effort    llm.Effort   `json:"effort,omitempty"`
 	Scope     memory.Scope `json:"scope,omitempty"`
 	Turns     int          `json:"turns"`
 	Usage     llm.Usage    `json:"usage"`
@@ -139,10 +146,10 @@ func (s Store) Export(q store.Queryer, key Key, w io.Writer) error {
 func (s Store) head(q store.Queryer, key Key) (h Head, newest int64, err error) {
 	var created, updated, start int64
 	h.Key = key
-	err = q.QueryRow(`SELECT account, chat, thread, title, queue_mode, model, scope, turns, input,
-			output, cached, cost, context, created_ms, updated_ms, start, summary, summary_from
+	err = q.QueryRow(`SELECT account, chat, thread, title, queue_mode, model, effort, scope, turns,
+			input, output, cached, cost, context, created_ms, updated_ms, start, summary, summary_from
 		FROM sessions WHERE key = $1`, string(key)).Scan(&h.Address.Account, &h.Address.Chat,
-		&h.Address.Thread, &h.Title, &h.QueueMode, &h.Model, &h.Scope, &h.Turns,
+		&h.Address.Thread, &h.Title, &h.QueueMode, &h.Model, &h.Effort, &h.Scope, &h.Turns,
 		&h.Usage.Input, &h.Usage.Output, &h.Usage.Cached, &h.Cost, &h.Context, &created, &updated, &start,
 		&h.Summary, &h.From)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -163,9 +170,10 @@ func (s Store) head(q store.Queryer, key Key) (h Head, newest int64, err error) 
 
 func (h Head) json() headJSON {
 	return headJSON{
-		Format: exportFormat, Version: exportVersion, Key: h.Key, Account: h.Address.Account,
-		Chat: h.Address.Chat, Thread: h.Address.Thread, Title: h.Title, QueueMode: h.QueueMode,
-		Model: h.Model, Scope: h.Scope, Turns: h.Turns, Usage: h.Usage, Cost: h.Cost,
+		Format: exportFormat, Version: exportVersion, Key: h.Key,
+		addressJSON: addressJSON{h.Address.Account, h.Address.Chat, h.Address.Thread},
+		Title:       h.Title, QueueMode: h.QueueMode,
+		Model: h.Model, Effort: h.Effort, Scope: h.Scope, Turns: h.Turns, Usage: h.Usage, Cost: h.Cost,
 		Context: h.Context,
 		Created: h.Created.UTC().Format(exportTime), Updated: h.Updated.UTC().Format(exportTime),
 		Messages: h.Messages, Start: h.Start, Summary: h.Summary, From: h.From,
@@ -279,9 +287,9 @@ func parseHead(text []byte) (h Head, err error) {
 	}
 	h = Head{
 		Key: j.Key, Address: bus.Address{Account: j.Account, Chat: j.Chat, Thread: j.Thread},
-		Title: j.Title, QueueMode: j.QueueMode, Model: j.Model, Scope: j.Scope, Turns: j.Turns,
-		Usage: j.Usage, Cost: j.Cost, Context: j.Context, Messages: j.Messages, Start: j.Start,
-		Summary: j.Summary, From: j.From,
+		Title: j.Title, QueueMode: j.QueueMode, Model: j.Model, Effort: j.Effort, Scope: j.Scope,
+		Turns: j.Turns, Usage: j.Usage, Cost: j.Cost, Context: j.Context, Messages: j.Messages,
+		Start: j.Start, Summary: j.Summary, From: j.From,
 	}
 	if h.Created, err = parseTime(j.Created); err != nil {
 		return h, fmt.Errorf("created: %w", err)

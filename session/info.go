@@ -22,6 +22,11 @@ func (Store) SetModel(tx *store.Tx, a bus.Address, model string, now time.Time) 
 	return choose(tx, a, "model", model, now)
 }
 
+// SetEffort stores how long the model is to think in a session; "" is as configured.
+func (Store) SetEffort(tx *store.Tx, a bus.Address, effort llm.Effort, now time.Time) error {
+	return choose(tx, a, "effort", string(effort), now)
+}
+
 // choose stores what somebody has chosen for a session, which may not have had a turn yet. The
 // column stands in the statement.
 func choose(tx *store.Tx, a bus.Address, column, value string, now time.Time) error {
@@ -40,16 +45,18 @@ func choose(tx *store.Tx, a bus.Address, column, value string, now time.Time) er
 // was chosen there already stays.
 func (Store) MoveChoices(tx *store.Tx, from, to bus.Address, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO sessions
-			(key, account, chat, thread, title, queue_mode, model, created_ms, updated_ms)
-		SELECT $1, $2, $3, $4, '', queue_mode, model, $5, $6 FROM sessions WHERE key = $7
+			(key, account, chat, thread, title, queue_mode, model, effort, created_ms, updated_ms)
+		SELECT $1, $2, $3, $4, '', queue_mode, model, effort, $5, $6 FROM sessions WHERE key = $7
 		ON CONFLICT (key) DO UPDATE SET
 			queue_mode = CASE WHEN sessions.queue_mode = '' THEN excluded.queue_mode
 				ELSE sessions.queue_mode END,
-			model = CASE WHEN sessions.model = '' THEN excluded.model ELSE sessions.model END`,
+			model = CASE WHEN sessions.model = '' THEN excluded.model ELSE sessions.model END,
+			effort = CASE WHEN sessions.effort = '' THEN excluded.effort
+				ELSE sessions.effort END`,
 		string(KeyOf(to)), to.Account, to.Chat, to.Thread, now.UnixMilli(), now.UnixMilli(),
 		string(KeyOf(from)))
 	if err == nil {
-		_, err = tx.Exec("UPDATE sessions SET queue_mode = '', model = '' WHERE key = $1",
+		_, err = tx.Exec("UPDATE sessions SET queue_mode = '', model = '', effort = '' WHERE key = $1",
 			string(KeyOf(from)))
 	}
 	if err != nil {
@@ -127,34 +134,35 @@ func infos(q store.Queryer, query string, args ...any) ([]Info, error) {
 	return list, nil
 }
 
-// QueueModes returns the stored modes of the sessions that have one.
-func (Store) QueueModes(q store.Queryer) (map[Key]string, error) {
-	return byKey(q, "SELECT key, queue_mode FROM sessions WHERE queue_mode <> ''")
-}
+// Chosen is what was chosen for sessions: the queue modes, the names of the models, and how long
+// these are to think, each of the sessions that have one of their own.
+type Chosen struct{ Modes, Models, Efforts map[Key]string }
 
-// Models returns the names of the models of the sessions that have one of their own.
-func (Store) Models(q store.Queryer) (map[Key]string, error) {
-	return byKey(q, "SELECT key, model FROM sessions WHERE model <> ''")
-}
-
-// byKey returns a setting of the sessions that query finds.
-func byKey(q store.Queryer, query string) (map[Key]string, error) {
-	rows, err := q.Query(query)
+// Chosen returns what was chosen for sessions.
+func (Store) Chosen(q store.Queryer) (Chosen, error) {
+	c := Chosen{make(map[Key]string), make(map[Key]string), make(map[Key]string)}
+	rows, err := q.Query(`SELECT key, queue_mode, model, effort FROM sessions
+		WHERE queue_mode <> '' OR model <> '' OR effort <> ''`)
 	if err != nil {
-		return nil, fmt.Errorf("session: read settings: %w", err)
+		return c, fmt.Errorf("session: read choices: %w", err)
 	}
 	defer rows.Close()
-	found := make(map[Key]string)
 	for rows.Next() {
 		var key Key
-		var setting string
-		if err := rows.Scan(&key, &setting); err != nil {
-			return nil, fmt.Errorf("session: read settings: %w", err)
+		var mode, model, effort string
+		if err := rows.Scan(&key, &mode, &model, &effort); err != nil {
+			return c, fmt.Errorf("session: read choices: %w", err)
 		}
-		found[key] = setting
+		for value, into := range map[*string]map[Key]string{
+			&mode: c.Modes, &model: c.Models, &effort: c.Efforts,
+		} {
+			if *value != "" {
+				into[key] = *value
+			}
+		}
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("session: read settings: %w", err)
+		return c, fmt.Errorf("session: read choices: %w", err)
 	}
-	return found, nil
+	return c, nil
 }

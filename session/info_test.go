@@ -69,16 +69,17 @@ func TestQueueModes(t *testing.T) {
 	if !f.begin(other, "hello").First {
 		t.Error("a session that has only a mode has had a turn")
 	}
-	modes, err := f.QueueModes(f.read())
+	chosen, err := f.Chosen(f.read())
 	f.must(err)
-	if want := map[Key]string{"test/a": "followup", "test/b": "collect"}; !maps.Equal(modes, want) {
-		t.Errorf("QueueModes = %v, want %v", modes, want)
+	if want := map[Key]string{"test/a": "followup", "test/b": "collect"}; !maps.Equal(
+		chosen.Modes, want) {
+		t.Errorf("modes %v, want %v", chosen.Modes, want)
 	}
 	set(chat, "")
-	modes, err = f.QueueModes(f.read())
+	chosen, err = f.Chosen(f.read())
 	f.must(err)
-	if want := map[Key]string{"test/b": "collect"}; !maps.Equal(modes, want) {
-		t.Errorf("QueueModes = %v, want %v", modes, want)
+	if want := map[Key]string{"test/b": "collect"}; !maps.Equal(chosen.Modes, want) {
+		t.Errorf("modes %v, want %v", chosen.Modes, want)
 	}
 	if info, err := f.Info(f.read(), "test/b"); err != nil || info.QueueMode != "collect" {
 		t.Errorf("Info = %+v, %v, want the queue mode in it", info, err)
@@ -100,18 +101,22 @@ func TestMoveChoices(t *testing.T) {
 			if err := f.SetModel(tx, chat, "big", f.now); err != nil {
 				return err
 			}
+			if err := f.SetEffort(tx, chat, "high", f.now); err != nil {
+				return err
+			}
 			return f.SetModel(tx, used, "small", f.now)
 		}))
 		f.must(f.tx(func(tx *store.Tx) error { return f.MoveChoices(tx, chat, used, f.now) }))
-		modes, err := f.QueueModes(f.read())
+		chosen, err := f.Chosen(f.read())
 		f.must(err)
-		if want := map[Key]string{"test/c": "steer"}; !maps.Equal(modes, want) {
-			t.Errorf("QueueModes = %v, want %v", modes, want)
+		if want := map[Key]string{"test/c": "steer"}; !maps.Equal(chosen.Modes, want) {
+			t.Errorf("modes %v, want %v", chosen.Modes, want)
 		}
-		models, err := f.Models(f.read())
-		f.must(err)
-		if want := map[Key]string{"test/c": "small"}; !maps.Equal(models, want) {
-			t.Errorf("Models = %v, want %v", models, want)
+		if want := map[Key]string{"test/c": "small"}; !maps.Equal(chosen.Models, want) {
+			t.Errorf("models %v, want %v", chosen.Models, want)
+		}
+		if want := map[Key]string{"test/c": "high"}; !maps.Equal(chosen.Efforts, want) {
+			t.Errorf("efforts %v, want %v", chosen.Efforts, want)
 		}
 	}
 	if !f.begin(used, "hello").First {
@@ -129,16 +134,16 @@ func TestModels(t *testing.T) {
 	set(chat, "small")
 	set(other, "large") // before its first turn
 	f.begin(other, "hello")
-	models, err := f.Models(f.read())
+	chosen, err := f.Chosen(f.read())
 	f.must(err)
-	if want := map[Key]string{"test/a": "small", "test/b": "large"}; !maps.Equal(models, want) {
-		t.Errorf("Models = %v, want %v", models, want)
+	if want := map[Key]string{"test/a": "small", "test/b": "large"}; !maps.Equal(chosen.Models, want) {
+		t.Errorf("models %v, want %v", chosen.Models, want)
 	}
 	set(chat, "")
-	models, err = f.Models(f.read())
+	chosen, err = f.Chosen(f.read())
 	f.must(err)
-	if want := map[Key]string{"test/b": "large"}; !maps.Equal(models, want) {
-		t.Errorf("Models = %v, want %v", models, want)
+	if want := map[Key]string{"test/b": "large"}; !maps.Equal(chosen.Models, want) {
+		t.Errorf("models %v, want %v", chosen.Models, want)
 	}
 }
 

@@ -90,7 +90,8 @@ UPDATE sessions SET kind = CASE WHEN reference GLOB '@job--*' THEN 'run'
 	WHEN reference GLOB '@job-*' THEN 'job' WHEN reference GLOB '@hook-*' THEN 'hook'
 	ELSE 'task' END WHERE parent <> '';
 UPDATE sessions SET reference = substr(reference, length(CASE kind WHEN 'run' THEN '@job--'
-	WHEN 'job' THEN '@job-' ELSE '@hook-' END) + 1) WHERE kind IN ('job', 'hook', 'run');`}}
+	WHEN 'job' THEN '@job-' ELSE '@hook-' END) + 1) WHERE kind IN ('job', 'hook', 'run');`, `
+ALTER TABLE sessions ADD COLUMN effort TEXT NOT NULL DEFAULT ''; -- how long the model thinks`}}
 
 // erasedOf is the id up to which the messages of a session, which is an expression, are erased:
 // nothing reads those. Where it is compared beside another bound of m.id the plus keeps the

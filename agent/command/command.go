@@ -107,6 +107,8 @@ func builtin(c *Commands) []Command {
 		{"queue", "what happens to messages during an answer: " +
 			"steer, followup, collect or interrupt", bus.User, conversation.queue},
 		{"model", "which language model answers here", bus.User, conversation.chooseModel},
+		{"think", "how long the model thinks before it answers: off, low or high", bus.User,
+			conversation.think},
 		{"compact", "shorten this conversation: its older part becomes notes", bus.User,
 			knowledge.compact},
 		{"memory", "what I know about you", bus.User, knowledge.show},

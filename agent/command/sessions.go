@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 
+	"gateway/agent/llm"
 	"gateway/agent/question"
 	"gateway/bus"
 	"gateway/memory"
@@ -25,6 +26,9 @@ type Sessions interface {
 	// the default.
 	Models(key session.Key) Models
 	SetModel(key session.Key, id string)
+
+	// SetEffort changes in memory how long the model of a conversation thinks.
+	SetEffort(key session.Key, e llm.Effort)
 
 	// Stop prepares to end what works for the conversation of m.
 	Stop(m bus.InboundMessage, e Extent) Stop
@@ -122,6 +126,9 @@ type Models struct {
 	Default Model
 	Chosen  string // id of the model that was chosen for the conversation; "" if none was
 	Choices []Model
+
+	Effort  llm.Effort   // that was chosen for the conversation
+	Efforts []llm.Effort // that can be asked of the model that answers
 }
 
 // A Model is a language model.

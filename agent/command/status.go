@@ -9,6 +9,7 @@ import (
 
 	"gateway/agent/background"
 	"gateway/agent/budget"
+	"gateway/agent/llm"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -37,6 +38,9 @@ func (c conversation) status(ctx context.Context, r *Request) (Reply, error) {
 	}
 	line("Gateway", "%s %s, running for %s", c.Name, version, s.Uptime)
 	line("Model", "%s", s.Model)
+	if m := c.Sessions.Models(r.Session); m.Effort != llm.EffortDefault {
+		line("Thinking", "%s", m.shownEffort())
+	}
 	line("Tokens", "%d in (%d cached), %d out", info.Usage.Input, info.Usage.Cached, info.Usage.Output)
 	if info.Cost > 0 {
 		line("Cost", "$%.4f", info.Cost)

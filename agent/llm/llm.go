@@ -77,6 +77,7 @@ type Request struct {
 	Messages  []Message // the first is the System message
 	Tools     []ToolSpec
 	MaxOutput int // most tokens of the answer; 0 means the provider's default
+	Effort    Effort
 }
 
 // A Finish says why an answer ended.

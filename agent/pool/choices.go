@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"gateway/agent/llm"
 	"gateway/agent/turn"
 	"gateway/session"
 	"gateway/store"
@@ -23,27 +24,24 @@ type choices struct {
 	mu     sync.Mutex
 	modes  map[session.Key]Mode   // of the sessions that have one of their own
 	models map[session.Key]string // likewise, by name
+
+	efforts map[session.Key]string // likewise, how long their models think
 }
 
 // load reads what was chosen.
 func (c *choices) load(q store.Queryer) error {
-	var sessions session.Store
-	modes, err := sessions.QueueModes(q)
-	if err != nil {
-		return err
-	}
-	models, err := sessions.Models(q)
+	chosen, err := session.Store{}.Chosen(q)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key, name := range modes {
+	for key, name := range chosen.Modes {
 		if mode, err := ParseMode(name); err == nil { // else the configured one holds
 			c.modes[key] = mode
 		}
 	}
-	c.models = models
+	c.models, c.efforts = chosen.Models, chosen.Efforts
 	return nil
 }
 
@@ -73,12 +71,22 @@ func (c *choices) SetModel(key session.Key, id string) {
 	}
 }
 
+// SetEffort chooses how long the model thinks in a session.
+func (c *choices) SetEffort(key session.Key, e llm.Effort) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.efforts[key] = string(e); e == llm.EffortDefault {
+		delete(c.efforts, key)
+	}
+}
+
 // Forget forgets what was chosen for a session.
 func (c *choices) Forget(key session.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.modes, key)
 	delete(c.models, key)
+	delete(c.efforts, key)
 }
 
 // Move gives what was chosen for a session to another one.
@@ -87,6 +95,7 @@ func (c *choices) Move(from, to session.Key) {
 	defer c.mu.Unlock()
 	moveKey(c.modes, from, to)
 	moveKey(c.models, from, to)
+	moveKey(c.efforts, from, to)
 }
 
 // Has reports whether something was chosen for a session.
@@ -95,31 +104,51 @@ func (c *choices) Has(key session.Key) bool {
 	defer c.mu.Unlock()
 	_, mode := c.modes[key]
 	_, model := c.models[key]
-	return mode || model
+	_, effort := c.efforts[key]
+	return mode || model || effort
 }
 
 // Chosen returns the name of the model that was chosen for a session, or "". A job that runs beside
 // a conversation, because that waits for somebody, has the model of the conversation.
 func (c *choices) Chosen(key session.Key) string {
-	for parent := key.Parent(); parent != ""; parent = key.Parent() {
-		key = parent
-	}
-	key = cmp.Or(key.Beside(), key)
+	key = chooser(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.models[key]
+}
+
+// Effort returns how long the model is to think in a session, as Chosen has the model.
+func (c *choices) Effort(key session.Key) llm.Effort {
+	key = chooser(key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return llm.Effort(c.efforts[key])
+}
+
+// chooser returns the conversation whose choices hold for a session.
+func chooser(key session.Key) session.Key {
+	for parent := key.Parent(); parent != ""; parent = key.Parent() {
+		key = parent
+	}
+	return cmp.Or(key.Beside(), key)
 }
 
 // ConfigOf returns the present settings of a session. A chosen model that is no longer configured
 // counts as not chosen.
 func (c *choices) ConfigOf(key session.Key) *turn.Settings {
 	s := c.Config()
+	settings := &s.Settings.Settings
 	chosen := s.choice(c.Chosen(key))
 	// The default knows already which of its chain has failed.
-	if chosen == nil || chosen.ID == s.ModelID {
-		return &s.Settings.Settings
+	if chosen != nil && chosen.ID != s.ModelID {
+		settings = s.With(chosen)
 	}
-	return s.With(chosen)
+	if e := c.Effort(key); e != llm.EffortDefault {
+		thinking := *settings
+		thinking.Effort = e
+		return &thinking
+	}
+	return settings
 }
 
 // moveKey gives the value of a key to another one that has none.

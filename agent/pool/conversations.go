@@ -3,6 +3,7 @@ package pool
 import (
 	"gateway/agent/background"
 	"gateway/agent/command"
+	"gateway/agent/llm"
 	"gateway/agent/question"
 	"gateway/bus"
 	"gateway/memory"
@@ -31,7 +32,7 @@ func (c Conversations) SetMode(key session.Key, mode string) {
 func (c Conversations) Models(key session.Key) command.Models {
 	s := c.Config()
 	models := command.Models{Default: command.Model{ID: s.ModelID, Name: s.ModelName},
-		Chosen: c.Chosen(key)}
+		Chosen: c.Chosen(key), Effort: c.Effort(key), Efforts: llm.Efforts(c.ConfigOf(key).Model)}
 	for _, choice := range s.Choices {
 		models.Choices = append(models.Choices, command.Model{ID: choice.ID, Name: choice.Name})
 	}

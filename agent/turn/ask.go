@@ -88,7 +88,7 @@ func (t *asker) spendBroken(
 func (t *asker) request(ctx context.Context) llm.Request {
 	messages := prompt.WithToolImages(prompt.Prepare(t.history, t.historySize()))
 	messages = slices.Insert(messages, 0, llm.Message{Role: llm.System, Text: t.system})
-	req := llm.Request{MaxOutput: t.settings.MaxOutput}
+	req := llm.Request{MaxOutput: t.settings.MaxOutput, Effort: t.settings.Effort}
 	if t.closing == "" {
 		req.Tools = t.tools.Specs()
 	}

@@ -104,6 +104,7 @@ type Settings struct {
 	ContextWindow int       // tokens; default 65,536
 	MaxOutput     int       // of an answer, in tokens; default the provider's
 	NoImages      bool      // the model does not understand images
+	Effort        llm.Effort
 
 	// Models are those for what people have not written, by who did; default the one that answers.
 	Models        map[bus.OriginKind]*Choice

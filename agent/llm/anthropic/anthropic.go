@@ -73,6 +73,7 @@ type Model struct {
 	headers map[string]string
 	client  *http.Client
 	fields  map[string]json.RawMessage
+	thinker *thinker
 	log     *slog.Logger
 }
 
@@ -95,7 +96,7 @@ func New(name, id string, opts *Options) *Model {
 		Caller: wire.NewCaller(name, cmp.Or(o.IdleTimeout, defaultIdle), secrets...),
 		id:     id, url: base + "/v1/messages", origin: origin, key: o.Key, headers: o.Headers,
 		client: cmp.Or(o.HTTP, wire.NewClient()), fields: o.Fields,
-		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		thinker: thinkerOf(id), log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
 }
 

@@ -104,7 +104,8 @@ func (m *Model) body(req llm.Request) ([]byte, error) {
 		r.nameTools()
 	}
 	r.mark()
-	return wire.WithFields(r, m.fields, 0, ownFields...)
+	fields := m.think(&r, req.Effort, req.MaxOutput)
+	return wire.WithFields(r, fields, 0, ownFields...)
 }
 
 // ownFields are those of a request that are never taken from further ones.

@@ -71,6 +71,9 @@ func New(entries []Entry, opts *Options) *Chain {
 	return c
 }
 
+// Efforts returns the efforts that can be asked of the preferred model.
+func (c *Chain) Efforts() []llm.Effort { return llm.Efforts(c.links[0].Model) }
+
 // Stream implements [llm.Model].
 func (c *Chain) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event, error] {
 	return func(yield func(llm.Event, error) bool) {

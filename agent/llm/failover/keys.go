@@ -41,6 +41,9 @@ func ofKey(kind llm.Kind) bool {
 	return false
 }
 
+// Efforts returns the efforts that can be asked of the model.
+func (k *Keys) Efforts() []llm.Effort { return llm.Efforts(k.links[0].Model) }
+
 // Stream implements [llm.Model].
 func (k *Keys) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event, error] {
 	return func(yield func(llm.Event, error) bool) {

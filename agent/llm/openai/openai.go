@@ -92,6 +92,7 @@ type Model struct {
 	client *openai.Client
 	quirks quirks
 	fields map[string]json.RawMessage
+	think  efforts
 	tools  toolCache
 	log    *slog.Logger
 }
@@ -114,6 +115,10 @@ func New(name, id string, opts *Options) *Model {
 	if o.MaxTokensField != "" {
 		q.newMaxTokens = o.MaxTokensField == MaxCompletionTokens
 	}
+	think := guessEfforts(origin, id)
+	if think == nil && o.Fields[effortField] != nil { // then it understands this one
+		think = efforted("none", "low", "high")
+	}
 	config := openai.DefaultConfig(o.Key)
 	config.BaseURL = base
 	config.HTTPClient = doer{cmp.Or(o.HTTP, wire.NewClient()), o.Headers}
@@ -125,12 +130,16 @@ func New(name, id string, opts *Options) *Model {
 		quirks: q,
 		tools:  toolCache{mark: q.cacheMarks},
 		fields: o.Fields,
+		think:  think,
 		log:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
 }
 
 // Name returns the name under which the model is configured.
 func (m *Model) Name() string { return m.Caller.Name }
+
+// Efforts returns the efforts that can be asked of the model.
+func (m *Model) Efforts() []llm.Effort { return m.think.list() }
 
 // Stream implements [llm.Model].
 func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event, error] {

@@ -93,7 +93,8 @@ func (m *Model) body(req llm.Request) (outgoing, error) {
 	} else {
 		w.MaxTokens = req.MaxOutput
 	}
-	if m.fields["reasoning_effort"] == nil && m.quirks.toolsWithoutReasoning && len(req.Tools) > 0 {
+	fields := m.think.of(req.Effort, m.fields)
+	if fields["reasoning_effort"] == nil && m.quirks.toolsWithoutReasoning && len(req.Tools) > 0 {
 		w.ReasoningEffort = "none"
 	}
 	size := 1 << 10 // about what the body has, so that it is not moved while it grows
@@ -109,7 +110,7 @@ func (m *Model) body(req llm.Request) (outgoing, error) {
 		}
 		w.Messages = append(w.Messages, entry)
 	}
-	body, err := wire.WithFields(w, m.fields, size, ownNames...)
+	body, err := wire.WithFields(w, fields, size, ownNames...)
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +271,7 @@ func guessQuirks(host, id string) quirks {
 		newMaxTokens:  official || hasAnyPrefix(bare, "o1", "o3", "o4", "gpt-5", "gpt-6"),
 		reasoningBack: wire.ContainsAny(strings.ToLower(host+"/"+id), "deepseek", "kimi", "moonshot"),
 		toolsWithoutReasoning: official &&
-			(bare == "gpt-6-sol" || bare == "gpt-6-luna"),
+			(bare == "gpt-6-sol" || bare == "gpt-6-luna" || strings.HasPrefix(bare, "gpt-5.6")),
 		// OpenRouter passes the marks on to Anthropic. Other makers' models need none.
 		cacheMarks: host == "openrouter.ai" && strings.HasPrefix(id, "anthropic/"),
 	}

@@ -95,7 +95,11 @@ func parse(body []byte) (req Request, problem string) {
 	}
 	known.Body = body
 	known.Other, _ = json.Marshal(other) // it was JSON
-	return known, known.problem()
+	problem = known.problem()
+	if problem == "" {
+		problem = known.thinkingProblem()
+	}
+	return known, problem
 }
 
 func (r *Request) problem() string {

@@ -49,7 +49,7 @@ var imports = map[string]string{
 	"agent/background": "store store/fault bus memory memory/document memory/version session " +
 		"agent/budget agent/dream agent/llm agent/policy agent/prompt agent/question agent/schedule",
 	"agent/command": "store bus session memory memory/document skills agent/background " +
-		"agent/budget agent/policy agent/prompt agent/question agent/schedule agent/suggest",
+		"agent/budget agent/llm agent/policy agent/prompt agent/question agent/schedule agent/suggest",
 	"agent/schedule": "store store/fault bus memory session agent/suggest",
 	"agent/dream": "store store/fault memory memory/document memory/version " +
 		"agent/llm agent/prompt",

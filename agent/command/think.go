@@ -1,0 +1,113 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gateway/agent/llm"
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// defaultEffort is the word for thinking as long as the configuration and the provider have it.
+const defaultEffort = "default"
+
+// think answers /think [off|low|high|default].
+func (c conversation) think(ctx context.Context, r *Request) (Reply, error) {
+	m := c.Sessions.Models(r.Session)
+	word := strings.ToLower(r.Args)
+	effort := llm.Effort(word)
+	switch {
+	case word == "":
+		return m.thinking(r), nil
+	case !r.Message.Role.AtLeast(bus.Admin):
+		return Reply{Text: "Only admins and owners can choose how long the model thinks. `/think` " +
+			"shows what holds here."}, nil
+	case word == defaultEffort:
+		return c.setEffort(ctx, r, llm.EffortDefault, "The model of this conversation thinks as long "+
+			"as its configuration and its provider say again.")
+	case !slices.Contains(llm.AllEfforts, effort):
+		return Reply{Text: "That is not a way to think. Use `/think off`, `/think low`, `/think high` " +
+			"or `/think default`."}, nil
+	case !slices.Contains(m.Efforts, effort):
+		return m.thinking(r), nil
+	}
+	return c.setEffort(ctx, r, effort, effortSet[effort]+" `/think default` undoes that.")
+}
+
+// setEffort has the model of a conversation think longer or shorter from its next turn on.
+func (c conversation) setEffort(
+	ctx context.Context, r *Request, effort llm.Effort, say string,
+) (Reply, error) {
+	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		return Reply{Text: say}, session.Store{}.SetEffort(tx, r.Message.From, effort, c.Now())
+	})
+	if err == nil {
+		c.Sessions.SetEffort(r.Session, effort)
+	}
+	return reply, err
+}
+
+// effortSet is what is said when an effort was chosen.
+var effortSet = map[llm.Effort]string{
+	llm.EffortOff:  "The model answers without thinking first, from its next answer on.",
+	llm.EffortLow:  "The model thinks a little before it answers, from its next answer on.",
+	llm.EffortHigh: "The model thinks for long before it answers, from its next answer on.",
+}
+
+// thinking tells how long the model of a conversation thinks, and what can be chosen.
+func (m *Models) thinking(r *Request) Reply {
+	present := m.present()
+	if len(m.Efforts) == 0 {
+		text := fmt.Sprintf("The model %s can't be told how long to think: its provider has no such "+
+			"setting, or none that works together with tools.", present.shown())
+		if m.Effort != llm.EffortDefault {
+			text += fmt.Sprintf(" What was chosen here, `%s`, has no effect.", m.Effort)
+		}
+		return Reply{Text: text}
+	}
+	text := fmt.Sprintf("The model %s thinks as long as its configuration and its provider say.",
+		present.shown())
+	switch {
+	case m.Effort == llm.EffortDefault:
+	case !slices.Contains(m.Efforts, m.Effort):
+		text = fmt.Sprintf("The model %s can't think like `%s`, which was chosen for this "+
+			"conversation: it thinks as long as its provider says.", present.shown(), m.Effort)
+	default:
+		text = fmt.Sprintf("How long the model %s thinks was chosen for this conversation: `%s`.",
+			present.shown(), m.Effort)
+	}
+	words := []string{}
+	for _, e := range m.Efforts {
+		words = append(words, string(e))
+	}
+	words = append(words, defaultEffort)
+	reply := Reply{Text: fmt.Sprintf("%s Admins can change it with `/think %s`.", text,
+		strings.Join(words, "|"))}
+	for _, word := range words {
+		if r.Message.Role.AtLeast(bus.Admin) && word != string(m.Effort) &&
+			(word != defaultEffort || m.Effort != llm.EffortDefault) {
+			reply.Buttons = append(reply.Buttons, bus.Button{Label: word, Text: "/think " + word})
+		}
+	}
+	return reply
+}
+
+// shownEffort describes the effort that was chosen, for /status.
+func (m *Models) shownEffort() string {
+	if !slices.Contains(m.Efforts, m.Effort) {
+		return fmt.Sprintf("%s, which this model can't", m.Effort)
+	}
+	return string(m.Effort)
+}
+
+// present returns the model that answers.
+func (m *Models) present() Model {
+	if found := m.find(m.Chosen); found != nil {
+		return *found
+	}
+	return m.Default
+}

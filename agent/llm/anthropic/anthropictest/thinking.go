@@ -1,0 +1,74 @@
+package anthropictest
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// A thinking is what a request says of thoughts.
+type thinking struct {
+	Thinking *struct {
+		Type   string `json:"type"`
+		Budget int    `json:"budget_tokens"`
+	} `json:"thinking"`
+	Output struct {
+		Effort string `json:"effort"`
+	} `json:"output_config"`
+	Temperature *float64 `json:"temperature"`
+	TopK        *int     `json:"top_k"`
+}
+
+// thinkingOf has the types of thinking that a model takes, by the beginning of its id, as the page
+// "Adaptive thinking" of the documentation has them. Other models take none.
+var thinkingOf = []struct{ model, types string }{
+	{"claude-fable", "adaptive"}, {"claude-mythos", "adaptive"}, {"claude-opus-5-5", "adaptive"},
+	{"claude-sonnet-5-5", "adaptive between_tools"}, {"claude-haiku-5", "adaptive disabled"},
+	{"claude-opus-5", "adaptive disabled"}, {"claude-sonnet-5", "adaptive disabled"},
+	{"claude-opus-4-8", "adaptive"}, {"claude-opus-4-7", "adaptive"},
+	{"claude-opus-4-6", "adaptive enabled disabled"},
+	{"claude-sonnet-4-6", "adaptive enabled disabled"}, {"claude-3-7", "enabled disabled"},
+	{"claude-opus-4", "enabled disabled"}, {"claude-sonnet-4", "enabled disabled"},
+	{"claude-haiku-4", "enabled disabled"},
+}
+
+// thinkingProblem says what is wrong with the thoughts that a request asks for, or "".
+func (r *Request) thinkingProblem() string {
+	var t thinking
+	if err := json.Unmarshal(r.Other, &t); err != nil {
+		return err.Error()
+	}
+	types := ""
+	for _, known := range thinkingOf {
+		if types == "" && strings.HasPrefix(r.Model, known.model) {
+			types = known.types
+		}
+	}
+	isKnown := strings.HasPrefix(r.Model, "claude-")
+	if t.Output.Effort != "" && isKnown && !strings.Contains(types, "adaptive") {
+		return "This model does not support the effort parameter."
+	}
+	if t.Thinking == nil {
+		return ""
+	}
+	switch {
+	case !strings.Contains(" "+types+" ", " "+t.Thinking.Type+" "):
+		return `"thinking.type.` + t.Thinking.Type + `" is not supported for this model.`
+	case t.Thinking.Type == "adaptive" || t.Thinking.Type == "enabled":
+		if t.Temperature != nil && *t.Temperature != 1 || t.TopK != nil {
+			return "`temperature` may only be set to 1 when thinking is enabled."
+		}
+	}
+	if t.Thinking.Type != "enabled" {
+		return ""
+	}
+	switch n := len(r.Messages); {
+	case t.Thinking.Budget < 1024:
+		return "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+	case t.Thinking.Budget >= r.MaxTokens:
+		return "`max_tokens` must be greater than `thinking.budget_tokens`."
+	case n > 1 && r.Messages[n-1].Content[0].Type == "tool_result" &&
+		!strings.HasSuffix(r.Messages[n-2].Content[0].Type, "thinking"):
+		return "Expected `thinking` or `redacted_thinking`, but found `tool_use`."
+	}
+	return ""
+}

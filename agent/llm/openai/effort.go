@@ -1,0 +1,146 @@
+package openai
+
+import (
+	"encoding/json"
+	"maps"
+	"path"
+	"strings"
+
+	"gateway/agent/llm"
+)
+
+// efforts are the fields of a request by which a model thinks longer or shorter.
+type efforts map[llm.Effort]map[string]json.RawMessage
+
+// list returns the efforts that can be asked for.
+func (e efforts) list() (list []llm.Effort) {
+	for _, effort := range llm.AllEfforts {
+		if e[effort] != nil {
+			list = append(list, effort)
+		}
+	}
+	return list
+}
+
+// of returns the fields of a request with an effort: further ones, with those for the effort in
+// place of the configured ones.
+func (e efforts) of(
+	effort llm.Effort, fields map[string]json.RawMessage,
+) map[string]json.RawMessage {
+	own := e[effort]
+	if own == nil {
+		return fields
+	}
+	all := maps.Clone(fields)
+	if all == nil {
+		all = make(map[string]json.RawMessage)
+	}
+	for _, name := range []string{"reasoning_effort", "reasoning", "thinking"} {
+		delete(all, name)
+	}
+	maps.Copy(all, own)
+	return all
+}
+
+// jsonFields returns the fields of one effort, given as pairs of a name and its JSON.
+func jsonFields(pairs ...string) map[string]json.RawMessage {
+	m := make(map[string]json.RawMessage)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		m[pairs[i]] = json.RawMessage(pairs[i+1])
+	}
+	return m
+}
+
+// Words of requests.
+const (
+	effortField   = "reasoning_effort"
+	thinkingField = "thinking"
+	thinks        = `{"type":"enabled"}`
+	thinksNot     = `{"type":"disabled"}`
+)
+
+// efforted returns the efforts of a model that takes these words as its reasoning_effort; "" is an
+// effort that it does not have.
+func efforted(off, low, high string) efforts {
+	e := make(efforts)
+	for effort, word := range map[llm.Effort]string{
+		llm.EffortOff: off, llm.EffortLow: low, llm.EffortHigh: high,
+	} {
+		if word != "" {
+			e[effort] = jsonFields(effortField, `"`+word+`"`)
+		}
+	}
+	return e
+}
+
+// guessEfforts tells by host and model id how a model is told to think, as the documentation of
+// the providers had it in November 2026. It knows only what they say of models that have tools.
+func guessEfforts(host, id string) efforts {
+	id = strings.ToLower(id)
+	bare := path.Base(id)
+	switch {
+	case host == "api.openai.com":
+		return openAIEfforts(bare)
+	case host == "openrouter.ai": // translates for each maker, and ignores it for other models
+		return efforts{
+			llm.EffortOff:  jsonFields("reasoning", `{"effort":"none"}`),
+			llm.EffortLow:  jsonFields("reasoning", `{"effort":"low"}`),
+			llm.EffortHigh: jsonFields("reasoning", `{"effort":"high"}`),
+		}
+	case host == "api.deepseek.com":
+		return efforts{
+			llm.EffortOff:  jsonFields(thinkingField, thinksNot),
+			llm.EffortLow:  jsonFields(thinkingField, thinks, effortField, `"low"`),
+			llm.EffortHigh: jsonFields(thinkingField, thinks, effortField, `"high"`),
+		}
+	case host == "generativelanguage.googleapis.com":
+		if strings.HasPrefix(bare, "gemini-2.5-flash") {
+			return efforted("none", "low", "high")
+		}
+		return efforted("", "low", "high") // these can't stop thinking
+	case host == "api.groq.com" && strings.HasPrefix(bare, "qwen3"):
+		return efforted("none", "", "default")
+	case host == "api.groq.com" && strings.HasPrefix(bare, "gpt-oss"),
+		host == "api.together.xyz" && strings.HasPrefix(bare, "gpt-oss"),
+		host == "api.x.ai" && strings.HasPrefix(bare, "grok-3-mini"):
+		return efforted("", "low", "high")
+	case host == "api.mistral.ai" && hasAnyPrefix(bare, "mistral-small-latest", "mistral-small-26",
+		"mistral-medium-latest", "mistral-medium-3-5", "mistral-medium-3.5"):
+		return efforted("none", "", "high")
+	case host == "api.x.ai" && strings.HasPrefix(bare, "grok-4.3"):
+		return efforted("none", "low", "high")
+	case host == "api.moonshot.ai", host == "api.moonshot.cn":
+		return kimiEfforts(bare)
+	case strings.HasSuffix(host, ":11434"): // Ollama
+		return efforted("none", "low", "high")
+	}
+	return nil
+}
+
+// openAIEfforts are the efforts of OpenAI's own models. Since gpt-5.2 its chat API refuses tools
+// together with any effort but none.
+func openAIEfforts(id string) efforts {
+	switch {
+	case strings.HasPrefix(id, "gpt-5.1"):
+		return efforted("none", "low", "high")
+	case hasAnyPrefix(id, "gpt-5.", "gpt-5-pro", "gpt-5-chat"):
+		return nil
+	case hasAnyPrefix(id, "gpt-5", "o1", "o3", "o4"):
+		return efforted("", "low", "high")
+	}
+	return nil
+}
+
+// kimiEfforts are the efforts of Moonshot's models.
+func kimiEfforts(id string) efforts {
+	switch {
+	case hasAnyPrefix(id, "kimi-k2.5", "kimi-k2.6"):
+		return efforts{
+			llm.EffortOff:  jsonFields(thinkingField, thinksNot),
+			llm.EffortHigh: jsonFields(thinkingField, thinks),
+		}
+	case strings.HasPrefix(id, "kimi-k3"):
+		return efforted("", "low", "high")
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"gateway/agent/llm"
+)
+
+// What is sent for off, low and high; "-" is an effort that can't be asked for.
+func TestEfforts(t *testing.T) {
+	const (
+		none = `{"reasoning_effort":"none"}`
+		low  = `{"reasoning_effort":"low"}`
+		high = `{"reasoning_effort":"high"}`
+	)
+	cannot, some := [3]string{"-", "-", "-"}, [3]string{"-", low, high}
+	all := [3]string{none, low, high}
+	for _, tt := range []struct {
+		base, id string
+		want     [3]string
+	}{
+		{"https://api.openai.com/v1", "gpt-5.1", all},
+		{"https://api.openai.com/v1", "gpt-5-mini", some},
+		{"https://api.openai.com/v1", "o4-mini", some},
+		{"https://api.openai.com/v1", "gpt-5.4-mini", cannot},
+		{"https://api.openai.com/v1", "gpt-6-sol", cannot},
+		{"https://api.openai.com/v1", "gpt-4.1", cannot},
+		{"https://openrouter.ai/api/v1", "openai/gpt-5.4", [3]string{`{"reasoning":{"effort":"none"}}`,
+			`{"reasoning":{"effort":"low"}}`, `{"reasoning":{"effort":"high"}}`}},
+		{"https://api.deepseek.com", "deepseek-v4-flash", [3]string{`{"thinking":{"type":"disabled"}}`,
+			`{"reasoning_effort":"low","thinking":{"type":"enabled"}}`,
+			`{"reasoning_effort":"high","thinking":{"type":"enabled"}}`}},
+		{"https://generativelanguage.googleapis.com/v1beta/openai", "gemini-2.5-flash", all},
+		{"https://generativelanguage.googleapis.com/v1beta/openai", "gemini-flash-latest", some},
+		{"https://api.groq.com/openai/v1", "openai/gpt-oss-120b", some},
+		{"https://api.groq.com/openai/v1", "qwen/qwen3-32b", [3]string{none, "-",
+			`{"reasoning_effort":"default"}`}},
+		{"https://api.groq.com/openai/v1", "llama-3.3-70b-versatile", cannot},
+		{"https://api.mistral.ai/v1", "mistral-medium-latest", [3]string{none, "-", high}},
+		{"https://api.mistral.ai/v1", "magistral-medium-latest", cannot},
+		{"https://api.moonshot.ai/v1", "kimi-k2.6", [3]string{`{"thinking":{"type":"disabled"}}`, "-",
+			`{"thinking":{"type":"enabled"}}`}},
+		{"https://api.moonshot.ai/v1", "kimi-k3", some},
+		{"https://api.moonshot.ai/v1", "kimi-k2.7-code", cannot},
+		{"https://api.x.ai/v1", "grok-4.3", all},
+		{"https://api.x.ai/v1", "grok-4", cannot},
+		{"https://api.together.xyz/v1", "openai/gpt-oss-120b", some},
+		{"http://127.0.0.1:11434/v1", "qwen3:8b", all},
+		{"http://127.0.0.1:1234/v1", "qwen/qwen3-8b", cannot},
+	} {
+		m := New("m", tt.id, &Options{BaseURL: tt.base,
+			Fields: map[string]json.RawMessage{"top_p": json.RawMessage("0.5")}})
+		for i, effort := range llm.AllEfforts {
+			got := "-"
+			if m.think[effort] != nil {
+				fields := m.think.of(effort, m.fields)
+				delete(fields, "top_p")
+				text, err := json.Marshal(fields)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = string(text)
+			}
+			if got != tt.want[i] {
+				t.Errorf("%s of %s: %s is %s, want %s", tt.id, tt.base, effort, got, tt.want[i])
+			}
+		}
+	}
+}
+
+// A model that was given an effort understands one, and one that is chosen takes its place.
+func TestConfiguredEffort(t *testing.T) {
+	for _, configured := range []string{"", `"medium"`} {
+		fields, offered, sent := map[string]json.RawMessage{}, "[]", ""
+		if configured != "" {
+			fields["reasoning_effort"] = json.RawMessage(configured)
+			offered, sent = "[off low high]", `"high"`
+		}
+		m := New("m", "local", &Options{BaseURL: "http://127.0.0.1:1/v1", Fields: fields})
+		if got := fmt.Sprint(m.Efforts()); got != offered {
+			t.Errorf("configured %s: the efforts are %s, want %s", configured, got, offered)
+		}
+		if got := m.think.of(llm.EffortHigh, m.fields)["reasoning_effort"]; string(got) != sent {
+			t.Errorf("configured %s: high is sent as %s, want %s", configured, got, sent)
+		}
+		if got := string(fields["reasoning_effort"]); got != configured {
+			t.Errorf("the configured effort has become %s", got)
+		}
+	}
+}

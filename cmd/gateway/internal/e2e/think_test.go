@@ -1,0 +1,93 @@
+//go:build unix
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"gateway/agent/llm/anthropic/anthropictest"
+	"gateway/agent/llm/openai/openaitest"
+)
+
+// wantEffort says something and checks with which effort the model was asked.
+func (w *world) wantEffort(chat int64, want string) {
+	w.t.Helper()
+	w.answers(chat, fmt.Sprintf("hello %d", len(w.model.Requests())))
+	fields, _ := w.lastRequest()
+	if got := string(fields["reasoning_effort"]); got != want {
+		w.t.Errorf("the model was asked with the effort %s, want %s", got, want)
+	}
+}
+
+// An owner chooses how long the model thinks in their conversation. It holds there only, and
+// through a kill.
+func TestThink(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat})
+	w.model.Keep(openaitest.DefaultKeep)
+	w.set("[models.fake]", "[models.other]\nmodel = \"other-model\"\nbase_url = \""+w.model.URL+
+		"\"\n[models.fake]\nreasoning_effort = \"medium\"")
+	w.configure(quiet + "\nowners = [\"7\"]")
+	p := w.start()
+	p.ready()
+	w.wantEffort(annID, `"medium"`)
+	w.wantReply(bobID, "/think high", "Only admins and owners can choose how long the model thinks.")
+	w.wantReply(annID, "/think", "thinks as long as its configuration and its provider say. Admins "+
+		"can change it with /think off|low|high|default.")
+	w.wantReply(annID, "/think much", "That is not a way to think.")
+	w.wantReply(annID, "/think high", "The model thinks for long before it answers, from its next "+
+		"answer on.")
+	p.kill()
+	p = w.start()
+	p.ready()
+	w.wantEffort(annID, `"high"`) // after it no answer from before the kill comes again
+	w.wantReply(annID, "/status", "Thinking: high")
+	w.wantEffort(bobID, `"medium"`)
+	w.wantReply(annID, "/think off", "The model answers without thinking first")
+	w.wantEffort(annID, `"none"`)
+
+	w.wantReply(annID, "/model other", "This conversation uses the model other")
+	w.wantReply(annID, "/think low", "The model other (other-model) can't be told how long to think")
+	w.wantReply(annID, "/status", "Thinking: off, which this model can't")
+	w.wantEffort(annID, "")
+	w.wantReply(annID, "/model default", "The model of this conversation is the default again")
+	w.wantReply(annID, "/think default", "as long as its configuration and its provider say again")
+	w.wantEffort(annID, `"medium"`)
+}
+
+// Claude is told in Anthropic's own words.
+func TestThinkClaude(t *testing.T) {
+	t.Parallel()
+	said := func(r anthropictest.Request) anthropictest.Reply {
+		content := r.Messages[len(r.Messages)-1].Content
+		text := "you said " + content[len(content)-1].Text
+		return anthropictest.Reply{Thinking: "well", Text: text}
+	}
+	claude := anthropictest.Start(t, "key-of-claude", said)
+	w := newWorld(t, worldOptions{answer: repeat})
+	w.set("[models.fake]\nmodel = \"fake-model\"", "[models.fake]\nprovider = \"anthropic\"\n"+
+		"key = \"key-of-claude\"\nmodel = \"claude-sonnet-5-5\"")
+	w.set(w.model.URL, claude.URL)
+	w.configure(quiet + "\nowners = [\"7\"]")
+	w.run()
+	for _, tt := range []struct{ word, thinking, config string }{
+		{"low", `{"type":"adaptive"}`, `{"effort":"low"}`},
+		{"off", `{"type":"between_tools"}`, ""},
+		{"default", "", ""},
+	} {
+		w.reply(annID, "/think "+tt.word)
+		w.answers(annID, "hello "+tt.word)
+		list := claude.Requests()
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(list[len(list)-1].Body, &fields); err != nil {
+			t.Fatal(err)
+		}
+		got := []string{string(fields["thinking"]), string(fields["output_config"])}
+		if strings.Join(got, " ") != tt.thinking+" "+tt.config {
+			t.Errorf("/think %s is sent as %s, want %s %s", tt.word, got, tt.thinking, tt.config)
+		}
+	}
+}
