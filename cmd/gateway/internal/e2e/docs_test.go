@@ -228,12 +228,14 @@ func (p *docPage) read(b docBlock) {
 var mayFail = regexp.MustCompile(`^gateway (doctor|security)`)
 
 var (
-	docCode   = regexp.MustCompile(`^[A-Z2-7]{8}$`)
-	docNumber = regexp.MustCompile(`\d+`)
+	docCode     = regexp.MustCompile(`^[A-Z2-7]{8}$`)
+	docDuration = regexp.MustCompile(`^(\d+[hms])+$`)
+	docNumber   = regexp.MustCompile(`\d+`)
 )
 
 // notShown returns the first line of shown that out does not have behind the line before. In shown
-// "…" stands for anything, a number for any number and a code for any code.
+// "…" stands for anything, a number for any number, a time such as 3s for any time and a code for
+// any code.
 func notShown(shown, out string) string {
 	lines := strings.Split(out, "\n")
 	for line := range strings.Lines(shown) {
@@ -242,6 +244,8 @@ func notShown(shown, out string) string {
 			switch {
 			case docCode.MatchString(word):
 				word = `[A-Z2-7]{8}`
+			case docDuration.MatchString(word):
+				word = `(\d+[hms])+`
 			case word == "…":
 				word = `.*`
 			default:
@@ -460,12 +464,13 @@ func (p *docPage) ready() {
 
 func TestNotShown(t *testing.T) {
 	t.Parallel()
-	const out = "PERSON  NAME\n1       Ann\n\nasks, code ABCDEFGH\n"
+	const out = "PERSON  NAME\n1       Ann\n\nasks, code ABCDEFGH\nAnn came 1m15s ago\n"
 	for _, test := range []struct{ shown, want string }{
 		{"", ""},
 		{"PERSON NAME\n7   Ann\n", ""},
 		{"PERSON …\n", ""},
 		{"asks, code YIGZHGHQ\n", ""},
+		{"Ann came 3s ago\n", ""},
 		{"1 Bob\n", "1 Bob"},
 		{"1 Ann\nPERSON NAME\n", "PERSON NAME"},
 		{"1\n", "1"},
