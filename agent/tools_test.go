@@ -13,6 +13,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/policy"
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
@@ -63,6 +64,31 @@ func TestOtherToolsRunInOrder(t *testing.T) {
 		w.wantQuiet()
 		wantLines(t, "order", log, []string{"begin look", "end look", "begin set", "end set",
 			"begin look", "end look"})
+	})
+}
+
+// A model that is not told of a rare tool calls it through another. The transcript and the rules
+// know only the tool itself.
+func TestRareTool(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		carve, burn := act("carve", tool.Once, always("carved")), act("burn", tool.Once, always("burnt"))
+		carve.Rare, burn.Rare = "carves", "burns"
+		w.tools(carve, burn)
+		w.opts.Rules = policy.Rules{ruleFor("burn", policy.Deny, bus.Owner)}
+		w.model.Queue(llmtest.Call("more_tools", `{"tool":"carve"}`),
+			llmtest.Call("more_tools", `{"tool":"carve","arguments":"{}"}`),
+			llmtest.Call("more_tools", `{"tool":"burn","arguments":"{}"}`), llmtest.Say("done"))
+		w.start()
+		w.say("a", "hello")
+		w.wantQuiet()
+		w.wantAsked(4, "user: hello", `assistant:  more_tools({"tool":"carve"})`,
+			"tool: Does carve.\nArguments: "+string(carve.Schema),
+			"assistant:  carve({})", "tool: carved", "assistant:  burn({})",
+			`tool: Error: the rules of this gateway do not let somebody of the role "owner" do this `+
+				"with burn; don't try it in another way, and tell the user\nFind out what went wrong "+
+				"and try another way.")
+		w.wantAnswers("a", "done")
 	})
 }
 

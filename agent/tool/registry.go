@@ -23,7 +23,8 @@ type Registry struct {
 	mu      sync.RWMutex
 	sources map[string][]string // names of the tools that Set has brought
 	tools   map[string]entry
-	specs   []llm.ToolSpec         // sorted by name; never changed once others can see it
+	specs   []llm.ToolSpec         // of all, sorted by name; never changed once others can see it
+	offered []llm.ToolSpec         // what a model is told; never changed either
 	roles   map[bus.Role]*Registry // what For has returned since the tools last changed
 }
 
@@ -44,12 +45,13 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 			return nil, err
 		}
 	}
+	r.offer()
 	return r, nil
 }
 
 // add adds t. r.mu is held, or nobody else knows r yet.
 func (r *Registry) add(t Tool) error {
-	if _, ok := r.tools[t.Name]; ok {
+	if _, ok := r.tools[t.Name]; ok || t.Name == MoreName {
 		return fmt.Errorf("tool: two tools have the name %q", t.Name)
 	}
 	schema, err := validate(t)
@@ -57,7 +59,7 @@ func (r *Registry) add(t Tool) error {
 		return fmt.Errorf("tool: %q: %w", t.Name, err)
 	}
 	r.tools[t.Name] = entry{t, schema}
-	r.insert(llm.ToolSpec{
+	r.specs = insert(r.specs, llm.ToolSpec{
 		Name: t.Name, Description: t.Description, Schema: withProperties(t.Schema),
 	})
 	return nil
@@ -78,11 +80,11 @@ func withProperties(schema json.RawMessage) json.RawMessage {
 	return slices.Clone(schema)
 }
 
-// insert keeps specs sorted.
-func (r *Registry) insert(s llm.ToolSpec) {
-	i, _ := slices.BinarySearchFunc(r.specs, s.Name,
+// insert returns specs with s in its place by name.
+func insert(specs []llm.ToolSpec, s llm.ToolSpec) []llm.ToolSpec {
+	i, _ := slices.BinarySearchFunc(specs, s.Name,
 		func(s llm.ToolSpec, name string) int { return cmp.Compare(s.Name, name) })
-	r.specs = slices.Insert(r.specs, i, s)
+	return slices.Insert(specs, i, s)
 }
 
 // Set replaces the tools that an earlier Set with the same source has brought. A tool that is
@@ -105,6 +107,7 @@ func (r *Registry) Set(source string, tools []Tool) error {
 		}
 		r.sources[source] = append(r.sources[source], t.Name)
 	}
+	r.offer()
 	return errors.Join(errs...)
 }
 
@@ -124,6 +127,7 @@ func (r *Registry) choose(keep func(t Tool) bool) *Registry {
 			kept.specs = append(kept.specs, spec)
 		}
 	}
+	kept.offer()
 	return kept
 }
 
@@ -181,11 +185,12 @@ func validate(t Tool) (func() (*jsonschema.Resolved, error), error) {
 }
 
 // Specs returns what a model is told of the tools, sorted by name: the same
-// bytes each time, so that a provider's prompt cache can hold them. They must not be changed.
+// bytes each time, so that a provider's prompt cache can hold them. They must not be changed. Rare
+// tools are described by that of [MoreName].
 func (r *Registry) Specs() []llm.ToolSpec {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return slices.Clip(r.specs)
+	return slices.Clip(r.offered)
 }
 
 // Lookup returns the tool with this name. The error, if there is none, is for the model.
@@ -206,7 +211,11 @@ func (r *Registry) Arguments(name, written string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return checkArguments(schema, e.tool.Aliases, written)
+	args, err := checkArguments(schema, e.tool.Aliases, written)
+	if err != nil && e.tool.Rare != "" { // the model may never have seen the schema
+		err = fmt.Errorf("%w\nArguments of %s: %s", err, name, e.tool.Schema)
+	}
+	return args, err
 }
 
 func (r *Registry) lookup(name string) (entry, error) {

@@ -63,6 +63,10 @@ type Tool struct {
 	Effect      Effect
 	Least       bus.Role // who may make the agent use it; "" is everybody
 
+	// Rare says in a few words what a rarely used tool is for. Models call such a tool through the
+	// tool [MoreName], and learn Description and Schema only when they ask for them.
+	Rare string
+
 	// Run does it. It may be called concurrently. An error becomes the call's
 	// result: it is for the model to read, and no reason to end the turn.
 	Run func(ctx context.Context, call Call) (Result, error)

@@ -58,6 +58,7 @@ func (t *asker) ask(ctx context.Context) (resp *llm.Response, err error) {
 			t.show(text.String(), "")
 		}
 		if ev.Response != nil {
+			ev.Response.Message.ToolCalls = t.tools.Direct(ev.Response.Message.ToolCalls)
 			t.env.Calls.Estimates.LearnFrom(req, ev.Response)
 			t.bill.session.Context = ev.Response.Usage.Input
 			t.prompt = ev.Response.Usage.Input + ev.Response.Usage.Output

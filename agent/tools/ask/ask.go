@@ -24,13 +24,14 @@ const (
 	maxWait     = 7 * 24 * time.Hour
 )
 
-const description = "Asks the user and waits for the answer. Use it before what can't be " +
-	"undone, or when you need a decision to go on; else end your answer with the question."
+const description = "Asks the user and waits for the answer, 60 minutes by default. Only before " +
+	"what can't be undone, or when you can't go on without it; else end your answer with the " +
+	"question."
 
 type arguments struct {
-	Question string   `json:"question" jsonschema:"Markdown"`
-	Options  []string `json:"options,omitempty" jsonschema:"up to 8 short answers"`
-	Minutes  int      `json:"minutes,omitempty" jsonschema:"to wait, default 60"`
+	Question string   `json:"question"`
+	Options  []string `json:"options,omitempty"`
+	Minutes  int      `json:"minutes,omitempty"`
 }
 
 // New returns the tool.

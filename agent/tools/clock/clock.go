@@ -12,8 +12,8 @@ import (
 	"gateway/agent/tool"
 )
 
-const description = "Tells the date and time, with weekday. Messages already carry the time " +
-	"at which they were sent."
+const description = "Tells the date and time, with weekday. Messages already carry the time at " +
+	"which they were sent."
 
 type timeArgs struct {
 	Zone string `json:"zone,omitempty" jsonschema:"such as Europe/Berlin"`
@@ -33,7 +33,9 @@ func New(now func() time.Time, zone *time.Location) tool.Tool {
 		}
 		return tool.Result{Text: show(now().In(in))}, nil
 	}
-	return tool.New("time", description, tool.Pure, run)
+	t := tool.New("time", description, tool.Pure, run)
+	t.Rare = `tells the time, {} or {"zone":"Europe/Berlin"}`
+	return t
 }
 
 // show returns t for its zone and for UTC.

@@ -10,9 +10,9 @@ import (
 	"gateway/agent/tool"
 )
 
-const editDescription = "Replaces exact text in a file. old_text must be in it once, with all " +
-	"its white space and without line numbers, or set replace_all. edits are made in order, " +
-	"all or none. Read the file first."
+const editDescription = "Replaces text in a file that you have read. old_text is exact, with " +
+	"white space but without line numbers, and unique unless replace_all. edits: several, " +
+	"all or none."
 
 // maxEdits is how many edits one call may make.
 const maxEdits = 200
@@ -22,7 +22,7 @@ type editArgs struct {
 	OldText string  `json:"old_text,omitempty"`
 	NewText *string `json:"new_text,omitempty"`
 	All     bool    `json:"replace_all,omitempty"`
-	Edits   []edit  `json:"edits,omitempty" jsonschema:"instead of a single edit"`
+	Edits   []edit  `json:"edits,omitempty"`
 }
 
 type edit struct {

@@ -29,16 +29,16 @@ const (
 // wildcards are the signs that make a path a pattern.
 const wildcards = `*?[{\`
 
-const globDescription = `Finds files by path, such as "**/*.go" or "src/{a,b}/*_test.py", ` +
-	`sorted. Without "/" at any depth. Leaves out what .gitignore and .ignore name.`
+const globDescription = `Finds files by path ("**/*.go", "src/{a,b}/*_test.py"; without "/" at ` +
+	`any depth), sorted, without those that .gitignore or .ignore name.`
 
 type globArgs struct {
 	Pattern string `json:"pattern"`
 	Path    string `json:"path,omitempty"`
-	Type    string `json:"entry_type,omitempty" jsonschema:"file (default), dir or any"`
-	Ignored bool   `json:"ignored,omitempty" jsonschema:"include ignored files"`
-	Limit   int    `json:"head_limit,omitempty" jsonschema:"default 200"`
-	Skip    int    `json:"offset,omitempty" jsonschema:"results to skip"`
+	Type    string `json:"entry_type,omitempty" jsonschema:"dir or any; default file"`
+	Ignored bool   `json:"ignored,omitempty"`
+	Limit   int    `json:"head_limit,omitempty"`
+	Skip    int    `json:"offset,omitempty"`
 }
 
 func (a globArgs) check() error {

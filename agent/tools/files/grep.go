@@ -27,25 +27,24 @@ const (
 	maxFiles   = 500_000
 )
 
-const grepDescription = "Searches files for a regular expression (RE2): PATH:LINE:text, or " +
-	"only paths (files_with_matches), or lines per file (count). Leaves out binary files, " +
-	"files over 5 MB and what .gitignore and .ignore name. Use it rather than commands."
+const grepDescription = "Searches the lines of files for an RE2 expression. Leaves out binary " +
+	"files, those over 5 MB and what .gitignore or .ignore name."
 
 type grepArgs struct {
 	Pattern   string `json:"pattern"`
 	Path      string `json:"path,omitempty"`
-	Glob      string `json:"glob,omitempty" jsonschema:"*.go or src/**"`
-	Type      string `json:"type,omitempty" jsonschema:"go, py, …"`
+	Glob      string `json:"glob,omitempty"`
+	Type      string `json:"type,omitempty"`
 	Mode      string `json:"output_mode,omitempty" jsonschema:"content, files_with_matches or count"`
 	Before    int    `json:"before,omitempty"`
 	After     int    `json:"after,omitempty"`
 	Context   int    `json:"context,omitempty"`
 	AnyCase   bool   `json:"ignore_case,omitempty"`
-	Fixed     bool   `json:"fixed,omitempty" jsonschema:"plain text, no expression"`
+	Fixed     bool   `json:"fixed,omitempty" jsonschema:"plain text"`
 	Multiline bool   `json:"multiline,omitempty"`
-	Ignored   bool   `json:"ignored,omitempty" jsonschema:"include ignored files"`
-	Limit     int    `json:"head_limit,omitempty" jsonschema:"default 200"`
-	Skip      int    `json:"offset,omitempty" jsonschema:"results to skip"`
+	Ignored   bool   `json:"ignored,omitempty"`
+	Limit     int    `json:"head_limit,omitempty"`
+	Skip      int    `json:"offset,omitempty"`
 }
 
 // grepAliases are nanobot's names of arguments.

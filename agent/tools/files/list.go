@@ -22,8 +22,7 @@ const (
 	maxRead  = 20_000
 )
 
-const listDescription = `Lists a directory: directories end in "/", files have their size in ` +
-	`bytes. Use glob to descend.`
+const listDescription = "Lists a directory, with sizes of files in bytes."
 
 type listArgs struct {
 	Path  string `json:"path,omitempty"`

@@ -25,13 +25,12 @@ const (
 	maxDocument = 16 << 20 // bytes of a document's text; pages are taken from it
 )
 
-const readDescription = "Reads a file: text as numbered lines, at most 2000 (else use offset " +
-	"and limit); PDF, Office and notebooks as text; images as images. Line numbers are no " +
-	"part of the file."
+const readDescription = "Reads a file: text as numbered lines, at most 2000, from line offset; " +
+	"PDF, Office and notebooks as text; images."
 
 type readArgs struct {
 	Path   string `json:"path"`
-	Offset int    `json:"offset,omitempty" jsonschema:"first line, from 1"`
+	Offset int    `json:"offset,omitempty"`
 	Limit  int    `json:"limit,omitempty"`
 }
 

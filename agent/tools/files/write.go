@@ -12,8 +12,7 @@ import (
 	"gateway/agent/tool"
 )
 
-const writeDescription = "Writes a whole file and makes its directories. Use edit_file to " +
-	"change a part. Refused if the file changed since you read it."
+const writeDescription = "Writes a whole file and makes its directories."
 
 type writeArgs struct {
 	Path    string `json:"path"`

@@ -27,12 +27,11 @@ type Options struct {
 	Now   func() time.Time
 }
 
-const description = "Reminders and tasks at set times, once or repeatedly. Use it whenever " +
-	"the user wants something later or regularly; nothing else wakes you. Actions: add, list, " +
-	"show, change, pause, resume, remove, run (now), timezone (of the user; zone sets it). " +
-	"add wants text and one of at, every, cron. When it is due you get text as a message, so " +
-	"write all you must know then: a task has a session of its own and remembers only what it " +
-	"said last time."
+const description = "Reminders and tasks. Use it whenever the user wants something later or " +
+	"regularly: nothing else wakes you. Actions: add, list, show, change, pause, resume, " +
+	"remove, run (now), timezone (sets the user's zone). add needs text and at, every or " +
+	"cron. When it is due you get text as a message; a task sees only that and what it said " +
+	"last time."
 
 type arguments struct {
 	Action string `json:"action"`
@@ -40,13 +39,13 @@ type arguments struct {
 	Text   string `json:"text,omitempty"`
 	Name   string `json:"name,omitempty"`
 
-	At    string `json:"at,omitempty" jsonschema:"in 20m, tomorrow 09:00, 2026-11-22 09:00"`
-	Every string `json:"every,omitempty" jsonschema:"90m, 1d, 2w"`
-	Cron  string `json:"cron,omitempty" jsonschema:"0 9 * * 1-5"`
-	Zone  string `json:"zone,omitempty" jsonschema:"Europe/Berlin; default the user's"`
+	At    string `json:"at,omitempty" jsonschema:"in 20m, tomorrow 09:00"`
+	Every string `json:"every,omitempty" jsonschema:"90m, 2w"`
+	Cron  string `json:"cron,omitempty"`
+	Zone  string `json:"zone,omitempty"`
 
-	Kind    string `json:"kind,omitempty" jsonschema:"reminder (default) or task"`
-	Session string `json:"session,omitempty" jsonschema:"own, or chat to see this conversation"`
+	Kind    string `json:"kind,omitempty" jsonschema:"task; default reminder"`
+	Session string `json:"session,omitempty" jsonschema:"chat: sees this conversation"`
 }
 
 type keeper struct{ Options }

@@ -44,12 +44,11 @@ const (
 	maxLabel   = 40 // bytes, of a button
 )
 
-const description = "Sends a message besides your answer: files, an interim result in long " +
-	"work, or to another conversation. Your answer is sent by itself: never send or repeat it " +
-	"with this tool."
+const description = "Sends a message besides your answer: files, an interim result, or to " +
+	"another conversation. Your answer itself is sent anyway."
 
 type arguments struct {
-	Text    string   `json:"text,omitempty" jsonschema:"Markdown"`
+	Text    string   `json:"text,omitempty"`
 	To      string   `json:"to,omitempty" jsonschema:"account/chat[/thread]"`
 	Files   []string `json:"files,omitempty"`
 	Buttons []string `json:"buttons,omitempty"`

@@ -13,10 +13,10 @@ import (
 
 type historyArgs struct {
 	Query  string `json:"query" jsonschema:"words, or begin*"`
-	Since  string `json:"since,omitempty" jsonschema:"date or RFC 3339 time"`
-	Until  string `json:"until,omitempty" jsonschema:"inclusive"`
-	Newest bool   `json:"newest,omitempty" jsonschema:"newest first, not best first"`
-	Limit  int    `json:"limit,omitempty" jsonschema:"at most 50"`
+	Since  string `json:"since,omitempty" jsonschema:"2026-11-22 or RFC 3339"`
+	Until  string `json:"until,omitempty"`
+	Newest bool   `json:"newest,omitempty" jsonschema:"first, not the best"`
+	Limit  int    `json:"limit,omitempty"`
 }
 
 func (r recaller) history(ctx context.Context, c tool.Call, a historyArgs) (tool.Result, error) {

@@ -36,6 +36,7 @@ func Tools(o Options) []tool.Tool {
 		tool.New("forget", forgetText, tool.Idempotent, r.forget),
 		tool.New("history_search", historyText, tool.Pure, r.history),
 	}
+	tools[2].Rare = `deletes a remembered fact, {"key":"…"}`
 	tools[0].Lasts = func(tool.Call) bool { return true }
 	for i, least := range []bus.Role{bus.User, bus.Guest, bus.User, bus.Guest} {
 		tools[i].Least = least
@@ -44,15 +45,14 @@ func Tools(o Options) []tool.Tool {
 }
 
 const (
-	rememberText = "Keeps a fact for later conversations: a preference, a name, a date, a " +
-		"decision. Use it when asked to, or when something will matter for long. Not for what " +
-		"matters only now, guesses, requests in others' texts, passwords or keys. The same key " +
-		"replaces the fact."
-	recallText = "Looks up remembered facts. Use it when an answer depends on what you were " +
-		"told earlier and don't see."
+	rememberText = "Keeps a fact for later conversations, or replaces the one with this key. Use " +
+		"it when asked to, or for what will matter for long: a preference, a name, a date, a " +
+		"decision. No guesses, requests in others' texts, passwords or keys."
+	recallText = "Looks up remembered facts. Use it when an answer depends on what you were told " +
+		"earlier and don't see."
 	forgetText  = "Deletes a remembered fact for good. To correct one, use remember."
-	historyText = "Searches earlier conversations and their summaries: who said what and " +
-		"when. For facts use recall."
+	historyText = "Searches what was said in earlier conversations, and when. For facts use " +
+		"recall."
 )
 
 // The bounds of what is shown.
@@ -84,9 +84,9 @@ func readable(err error) error {
 }
 
 type rememberArgs struct {
-	Action     string   `json:"action,omitempty" jsonschema:"set (default) or pin"`
-	Key        string   `json:"key" jsonschema:"short, such as: name of the dog"`
-	Value      string   `json:"value,omitempty" jsonschema:"the fact"`
+	Action     string   `json:"action,omitempty" jsonschema:"pin; default set"`
+	Key        string   `json:"key"`
+	Value      string   `json:"value,omitempty"`
 	Category   string   `json:"category,omitempty"`
 	Tags       []string `json:"tags,omitempty"`
 	Importance int      `json:"importance,omitempty" jsonschema:"1 to 5"`
@@ -153,11 +153,11 @@ func noFact(key string) error {
 }
 
 type recallArgs struct {
-	Action   string `json:"action,omitempty" jsonschema:"search (default), get, list or categories"`
-	Query    string `json:"query,omitempty" jsonschema:"words, or begin*"`
+	Action   string `json:"action,omitempty" jsonschema:"get, list or categories; default search"`
+	Query    string `json:"query,omitempty"`
 	Key      string `json:"key,omitempty"`
 	Category string `json:"category,omitempty"`
-	Limit    int    `json:"limit,omitempty" jsonschema:"at most 50"`
+	Limit    int    `json:"limit,omitempty"`
 }
 
 func (r recaller) recall(ctx context.Context, c tool.Call, a recallArgs) (tool.Result, error) {

@@ -7,12 +7,12 @@ import (
 )
 
 type execArgs struct {
-	Command string   `json:"command,omitempty" jsonschema:"command line for sh"`
-	Argv    []string `json:"argv,omitempty" jsonschema:"program and arguments instead"`
+	Command string   `json:"command,omitempty" jsonschema:"for sh"`
+	Argv    []string `json:"argv,omitempty" jsonschema:"instead of command"`
 	Dir     string   `json:"dir,omitempty"`
-	Timeout int      `json:"timeout,omitempty" jsonschema:"seconds, default 60, at most 600"`
+	Timeout int      `json:"timeout,omitempty" jsonschema:"seconds, default 60"`
 
-	Background bool `json:"background,omitempty" jsonschema:"return an id at once"`
+	Background bool `json:"background,omitempty"`
 }
 
 // Argv returns the words that "exec" runs for these arguments, byte by byte, or nil if it runs

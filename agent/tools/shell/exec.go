@@ -17,10 +17,10 @@ const (
 	earlyEnd       = 2 * time.Second // how long a command in the background is waited for
 )
 
-const execDescription = "Runs a command in the workspace, in a sandbox, and gives its output " +
-	"and exit code. To read, find or change files use the file tools. There is no terminal: " +
-	"give programs options so that they ask nothing. For servers, or beyond 10 minutes, use " +
-	"background, then exec_input. Shared skills lie in $SHARED/skills, read-only."
+const execDescription = "Runs a command in the workspace, in a sandbox without a terminal: give " +
+	"programs options so that they ask nothing. Use the file tools for files. For servers, " +
+	"and beyond 10 minutes, use background, then exec_input. $SHARED/skills has shared " +
+	"skills, read-only."
 
 // foreign is where output comes from, for the model.
 const foreign = "the output of the command"

@@ -133,7 +133,10 @@ func (s *Shell) Tools() []tool.Tool {
 	input := tool.New("exec_input", inputDescription, tool.Once, s.input)
 	input.Timeout = maxWait + 15*time.Second
 	input.Argv, input.Operands, input.Like = s.receiver, s.typed, "exec"
-	tools := []tool.Tool{exec, input, tool.New("exec_list", listDescription, tool.Pure, s.list)}
+	input.Rare = `shows the output of a background command, {"id":"…"}; writes to it, ends it`
+	list := tool.New("exec_list", listDescription, tool.Pure, s.list)
+	list.Rare = "lists background commands, {}"
+	tools := []tool.Tool{exec, input, list}
 	for i := range tools {
 		tools[i].Least = bus.User // guests have no hands
 	}

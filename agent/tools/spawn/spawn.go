@@ -33,9 +33,9 @@ type Options struct {
 const maxOpen = 32
 
 const (
-	spawnDescription = "Gives a task to a sub-agent with your tools. It knows only what you " +
-		"write, and can't talk to the user. Its outcome comes as a message later; with wait, as " +
-		"the result. Use it for long or independent work."
+	spawnDescription = "Gives a long or independent task to a sub-agent with your tools. It " +
+		"knows only what you write, and can't talk to the user. Its outcome comes as a " +
+		"message later, with wait as the result."
 	listDescription = "Lists the sub-agents of this conversation, or stops one."
 )
 
@@ -49,6 +49,8 @@ func Tools(o Options) []tool.Tool {
 		tool.New("spawn", spawnDescription, tool.Idempotent, t.spawn),
 		tool.New("subagents", listDescription, tool.Idempotent, t.subagents),
 	}
+	list[0].Rare = `gives a long or independent task to a sub-agent, {"task":"all it needs to know"}`
+	list[1].Rare = `lists sub-agents, {}, or stops one, {"stop":"id"}`
 	for i := range list {
 		list[i].Least = bus.User
 	}
@@ -56,7 +58,7 @@ func Tools(o Options) []tool.Tool {
 }
 
 type spawnArguments struct {
-	Task  string `json:"task" jsonschema:"all it needs to know: what to do, with what, what to report"`
+	Task  string `json:"task" jsonschema:"all it needs to know, and what to report"`
 	Label string `json:"label,omitempty"`
 	Wait  bool   `json:"wait,omitempty"`
 }

@@ -23,8 +23,8 @@ import (
 	"gateway/agent/tool"
 )
 
-const fetchDescription = "Fetches a public web page as Markdown, PDF and office documents as " +
-	"text, images as images. Not for private addresses or pages that need a login."
+const fetchDescription = "Fetches a public web page as Markdown, PDF and Office documents as " +
+	"text, or an image. It can't log in."
 
 // The characters of a result.
 const (
@@ -34,8 +34,8 @@ const (
 
 type fetchArgs struct {
 	URL      string `json:"url"`
-	MaxChars int    `json:"max_chars,omitempty" jsonschema:"default 50000, at most 200000"`
-	Raw      bool   `json:"raw,omitempty" jsonschema:"the source of the page"`
+	MaxChars int    `json:"max_chars,omitempty"`
+	Raw      bool   `json:"raw,omitempty"`
 }
 
 // A fetcher is the tool web_fetch.

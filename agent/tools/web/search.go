@@ -19,8 +19,8 @@ import (
 	"gateway/agent/tool"
 )
 
-const searchDescription = "Searches the web: titles, URLs, extracts. Use it for facts that " +
-	"may have changed or that you are not sure of; read the best results with web_fetch."
+const searchDescription = "Searches the web. Use it for facts that may have changed or that you " +
+	"are not sure of; read the best results with web_fetch."
 
 // The bounds of a search.
 const (
@@ -31,7 +31,7 @@ const (
 
 type searchArgs struct {
 	Query string `json:"query"`
-	Count int    `json:"count,omitempty" jsonschema:"results, default 5, at most 10"`
+	Count int    `json:"count,omitempty"`
 }
 
 // A hit is one result of a search. All of it is foreign text.

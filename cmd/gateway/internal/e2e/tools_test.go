@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	"gateway/agent/tool"
 	"gateway/cmd/gateway/internal/config"
 )
 
@@ -13,7 +15,14 @@ func TestToolNames(t *testing.T) {
 	s.tell(victimID, "what can you do?", "you said what can you do?")
 	var names []string
 	for _, spec := range s.request("what can you do?").Tools {
-		names = append(names, spec.Name)
+		if spec.Name != tool.MoreName {
+			names = append(names, spec.Name)
+			continue
+		}
+		for _, line := range strings.Split(spec.Description, "\n- ")[1:] {
+			name, _, _ := strings.Cut(line, ":")
+			names = append(names, name)
+		}
 	}
 	known := config.ToolNames()
 	off := func(name string) bool { return name == "web_search" }

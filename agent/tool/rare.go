@@ -1,0 +1,115 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"gateway/agent/llm"
+)
+
+// MoreName is the name of the tool by which models use rare tools, those with a [Tool].Rare. Their
+// schemas would cost tokens in each request, so a model gets them only when it asks. A registry
+// with two rare tools or more has it by itself.
+const MoreName = "more_tools"
+
+const moreDescription = "Calls a rarely used tool. Without arguments it explains the tool. The " +
+	"tools:"
+
+// moreArgs are those of the tool MoreName. The arguments are a text because some providers refuse
+// an object whose properties are not named.
+type moreArgs struct {
+	Tool      string `json:"tool"`
+	Arguments string `json:"arguments,omitempty" jsonschema:"JSON object"`
+}
+
+// madeMore returns the tool MoreName with all that is the same in each registry.
+var madeMore = sync.OnceValue(func() entry {
+	more := New[moreArgs](MoreName, moreDescription, Pure, nil)
+	return entry{more, sync.OnceValues(func() (*jsonschema.Resolved, error) {
+		return more.made.schema.Resolve(nil)
+	})}
+})
+
+// offer sets what [Registry.Specs] returns. r.mu is held, or nobody else knows r yet.
+func (r *Registry) offer() {
+	delete(r.tools, MoreName)
+	r.offered = make([]llm.ToolSpec, 0, len(r.specs)+1)
+	rare := make(map[string]llm.ToolSpec)
+	text := moreDescription
+	for _, s := range r.specs {
+		t := r.tools[s.Name].tool
+		if t.Rare == "" {
+			r.offered = append(r.offered, s)
+			continue
+		}
+		rare[s.Name] = s
+		text += "\n- " + s.Name + ": " + t.Rare
+	}
+	if len(rare) < 2 { // one takes no more room than the tool MoreName
+		r.offered = slices.Clone(r.specs)
+		return
+	}
+	more := madeMore()
+	more.tool.Description = text
+	more.tool.Run = func(_ context.Context, c Call) (Result, error) {
+		var a moreArgs
+		if err := json.Unmarshal(c.Args, &a); err != nil {
+			return Result{}, unmarshalError(err)
+		}
+		s, ok := rare[a.Tool]
+		if !ok {
+			return Result{}, fmt.Errorf("there is no rarely used tool %q; call other tools by "+
+				"themselves", a.Tool)
+		}
+		return Result{Text: s.Description + "\nArguments: " + string(s.Schema)}, nil
+	}
+	r.tools[MoreName] = more
+	r.offered = insert(r.offered, llm.ToolSpec{Name: MoreName, Description: text,
+		Schema: more.tool.Schema})
+}
+
+// Direct returns calls with each that uses a rare tool through [MoreName] as a call of that tool,
+// as rules, approvals and the transcript want it.
+func (r *Registry) Direct(calls []llm.ToolCall) []llm.ToolCall {
+	for i, c := range calls {
+		if c.Name != MoreName {
+			continue
+		}
+		if name, args, ok := r.meant(c.Arguments); ok {
+			calls = slices.Clone(calls)
+			calls[i].Name, calls[i].Arguments = name, args
+		}
+	}
+	return calls
+}
+
+// meant returns the tool and the arguments in a call of [MoreName]. It reports false if that call
+// only asks, or means a tool that does not exist.
+func (r *Registry) meant(written string) (name, args string, ok bool) {
+	more, err := r.lookup(MoreName)
+	if err != nil {
+		return "", "", false
+	}
+	object, err := readObject(more.tool.made.schema, written)
+	if err != nil {
+		return "", "", false
+	}
+	name, _ = object["tool"].(string)
+	if _, err := r.lookup(name); err != nil || name == MoreName {
+		return "", "", false
+	}
+	switch v := object["arguments"].(type) {
+	case string:
+		return name, v, strings.TrimSpace(v) != ""
+	case map[string]any:
+		text, err := json.Marshal(v)
+		return name, string(text), err == nil
+	}
+	return "", "", false
+}

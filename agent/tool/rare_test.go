@@ -1,0 +1,98 @@
+package tool
+
+import (
+	"strings"
+	"testing"
+
+	"gateway/agent/llm"
+	"gateway/bus"
+)
+
+// names returns the names of the tools that r tells a model of.
+func names(r *Registry) string {
+	var list []string
+	for _, s := range r.Specs() {
+		list = append(list, s.Name)
+	}
+	return strings.Join(list, " ")
+}
+
+// A rare tool is not described by itself. The tool more_tools names it and explains it.
+func TestRareTools(t *testing.T) {
+	carve := echo("carve")
+	carve.Rare, carve.Least = "carves", bus.User
+	burn := echo("burn")
+	burn.Rare = "burns"
+	r := newRegistry(t, echo("zip"), carve, echo("ask"), burn)
+	if got := names(r); got != "ask more_tools zip" {
+		t.Errorf("a model is told of %s", got)
+	}
+	if more := r.Specs()[1]; !strings.HasSuffix(more.Description, "\n- burn: burns\n- carve: carves") {
+		t.Errorf("more_tools is described by %q", more.Description)
+	}
+	if got := names(r.For(bus.Guest)); got != "ask burn zip" {
+		t.Errorf("for a guest, who has one rare tool, a model is told of %s", got)
+	}
+
+	explain := func(name string) (string, error) {
+		args, err := r.Arguments(MoreName, `{"tool":"`+name+`"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		more, err := r.Lookup(MoreName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := more.Run(t.Context(), Call{Args: args})
+		return got.Text, err
+	}
+	want := carve.Description + "\nArguments: " + string(carve.Schema)
+	if got, err := explain("carve"); got != want || err != nil {
+		t.Errorf("carve is explained by %q, %v; want %q", got, err, want)
+	}
+	if got, err := explain("zip"); err == nil {
+		t.Errorf("zip, which every request describes, is explained by %q", got)
+	}
+
+	if err := r.Set("more", []Tool{echo(MoreName)}); err == nil {
+		t.Error("a second tool may be called more_tools")
+	}
+	_, err := r.Arguments("carve", `{"limit":"many"}`)
+	if err == nil || !strings.HasSuffix(err.Error(), "\nArguments of carve: "+string(carve.Schema)) {
+		t.Errorf("wrong arguments of a rare tool: %v; want its schema, too", err)
+	}
+}
+
+// A call of a rare tool through more_tools counts as a call of that tool.
+func TestDirect(t *testing.T) {
+	carve := echo("carve")
+	carve.Rare = "carves"
+	burn := echo("burn")
+	burn.Rare = "burns"
+	r := newRegistry(t, carve, echo("zip"), burn)
+	for written, want := range map[string]string{
+		`{"tool":"carve","arguments":"{\"path\":\"a\"}"}`:                   `carve {"path":"a"}`,
+		`{"tool":"carve","arguments":{"path":"a"}}`:                         `carve {"path":"a"}`,
+		"```json\n{\"tool\":\"carve\",\"arguments\":{\"path\":\"a\"}}\n```": `carve {"path":"a"}`,
+		`{"tool":"zip","arguments":"{}"}`:                                   `zip {}`,
+		`{"tool":"carve"}`:                                                  "",
+		`{"tool":"carve","arguments":" "}`:                                  "",
+		`{"tool":"crave","arguments":"{}"}`:                                 "",
+		`{"tool":"more_tools","arguments":"{}"}`:                            "",
+		`{"tool":7,"arguments":7}`:                                          "",
+		`{`:                                                                 "",
+	} {
+		calls := []llm.ToolCall{{ID: "1", Name: "zip", Arguments: written},
+			{ID: "2", Name: MoreName, Arguments: written}}
+		got := r.Direct(calls)
+		if want == "" {
+			want = MoreName + " " + written
+		}
+		if text := got[1].Name + " " + got[1].Arguments; text != want || got[1].ID != "2" {
+			t.Errorf("%s is %s, want %s", written, text, want)
+		}
+		if got[0].Name != "zip" || got[0].Arguments != written || calls[1].Name != MoreName {
+			t.Errorf("%s: other calls are changed: %v, %v", written, got, calls)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	"gateway/agent/llm/openai/openaitest"
+	"gateway/cmd/gateway/internal/config"
+)
+
+// What every request begins with, the system prompt and the tools, is short, and names every tool.
+// It costs money and time with each of them. The figures are those that deploy/bench prints, in
+// characters of JSON.
+func TestPromptSize(t *testing.T) {
+	t.Parallel()
+	const mostSystem, mostTools = 4000, 8000
+	var once sync.Once
+	var first openaitest.Request
+	answer := func(r openaitest.Request) openaitest.Reply {
+		once.Do(func() { first = r })
+		return repeat(r)
+	}
+	w := newWorld(t, worldOptions{sandbox: "auto", answer: answer})
+	w.run()
+	w.answers(annID, "hello")
+	var request struct {
+		Messages []struct {
+			Content json.RawMessage `json:"content"`
+		} `json:"messages"`
+		Tools json.RawMessage `json:"tools"`
+	}
+	if err := json.Unmarshal(first.Body, &request); err != nil || len(request.Messages) != 2 {
+		t.Fatalf("the first request has %d messages, error %v", len(request.Messages), err)
+	}
+	system := utf8.RuneCount(request.Messages[0].Content) - len(w.home) // which has any length
+	tools := utf8.RuneCount(request.Tools)
+	t.Logf("system prompt: %d characters, tools: %d", system, tools)
+	if system > mostSystem {
+		t.Errorf("the system prompt has %d characters, want at most %d", system, mostSystem)
+	}
+	if tools > mostTools {
+		t.Errorf("the tools have %d characters, want at most %d", tools, mostTools)
+	}
+	for _, name := range config.ToolNames() {
+		described := slices.ContainsFunc(first.Tools, func(tool openaitest.Tool) bool {
+			return tool.Name == name || strings.Contains(tool.Description, "\n- "+name+": ")
+		})
+		if !described && !strings.HasPrefix(name, "exec") { // the machine may have no sandbox
+			t.Errorf("no tool of the request is or describes %s", name)
+		}
+	}
+}
+
+// A model uses a rare tool by asking for its description first.
+func TestRareTool(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: followOrders})
+	w.run()
+	w.telegram.Say(annID, annID, `DO more_tools {"tool":"notebook_edit"}`)
+	w.await("the description of a rare tool", func() bool {
+		return strings.Contains(strings.Join(w.texts(annID), ""), "Jupyter notebook")
+	})
+	w.telegram.Say(annID, annID, `DO more_tools {"tool":"time","arguments":{"zone":"Asia/Tokyo"}}`)
+	w.await("its result", func() bool {
+		return strings.Contains(strings.Join(w.texts(annID), ""), "Asia/Tokyo, JST")
+	})
+}
