@@ -9,6 +9,7 @@ require (
 	codeberg.org/readeck/go-readability/v2 v2.1.1 // the readable part of a web page
 	github.com/JohannesKaufmann/html-to-markdown/v2 v2.5.2 // web pages as Markdown
 	github.com/adhocore/gronx v1.20.4 // syntax of cron
+	github.com/aymanbagabas/go-udiff v0.4.1 // differences of documents
 	github.com/bmatcuk/doublestar/v4 v4.10.4 // patterns of paths, with **
 	github.com/bwmarrin/discordgo v0.29.0 // Discord's gateway and REST API
 	github.com/charmbracelet/colorprofile v0.4.3 // colours that a terminal has

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aymanbagabas/go-udiff"
 	"pgregory.net/rapid"
 )
 
@@ -137,20 +138,12 @@ func TestMergeApart(t *testing.T) {
 func TestDiffApplies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := text().Draw(t, "a"), text().Draw(t, "b")
-		var back, forth []string
-		for _, s := range steps(splitAfter(a), splitAfter(b)) {
-			if s.a >= 0 {
-				back = append(back, splitAfter(a)[s.a])
-			}
-			if s.b >= 0 {
-				forth = append(forth, splitAfter(b)[s.b])
-			}
-			if s.a >= 0 && s.b >= 0 && splitAfter(a)[s.a] != splitAfter(b)[s.b] {
-				t.Fatalf("%q and %q: step %v is no line of both", a, b, s)
-			}
+		if made, err := udiff.Apply(a, byteEdits(a, b)); err != nil || made != b {
+			t.Fatalf("%q to %q by edits is %q, %v", a, b, made, err)
 		}
-		if strings.Join(back, "") != a || strings.Join(forth, "") != b {
-			t.Fatalf("%q to %q by steps is %q to %q", a, b, back, forth)
+		got, err := diff(snapshot{"x": a}, snapshot{"x": b})
+		if err != nil || (got == "") != (a == b) {
+			t.Fatalf("the diff of %q and %q is %q, %v", a, b, got, err)
 		}
 	})
 }

@@ -166,13 +166,17 @@ func (t *Tree) Show(ctx context.Context, id string) (string, error) {
 	if f.Reason != "" {
 		text += "\n    " + strings.ReplaceAll(f.Reason, "\n", "\n    ") + "\n"
 	}
-	return text + "\n" + diff(f.before, f.after), nil
+	changes, err := diff(f.before, f.after)
+	return text + "\n" + changes, err
 }
 
 // Diff returns what a version changed, as a unified diff.
 func (t *Tree) Diff(ctx context.Context, id string) (string, error) {
 	f, err := t.find(ctx, id)
-	return diff(f.before, f.after), err
+	if err != nil {
+		return "", err
+	}
+	return diff(f.before, f.after)
 }
 
 // Undo takes back what a version changed, keeps what was changed since, and records that; what

@@ -126,8 +126,8 @@ func TestCommitAndLog(t *testing.T) {
 	if list, err := h.Log(t.Context(), 1); err != nil || len(list) != 1 || !same(list[0], second) {
 		t.Errorf("Log of one = %+v, %v", list, err)
 	}
-	want := "--- a/USER.md\n+++ b/USER.md\n@@ -1,1 +1,2 @@\n Ann\n+likes tea\n" +
-		"--- a/skills/x/SKILL.md\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-do it\n"
+	want := "--- a/USER.md\n+++ b/USER.md\n@@ -1 +1,2 @@\n Ann\n+likes tea\n" +
+		"--- a/skills/x/SKILL.md\n+++ /dev/null\n@@ -1 +0,0 @@\n-do it\n"
 	if got, err := h.Diff(t.Context(), second.ID[:6]); err != nil || got != want {
 		t.Errorf("Diff = %q, %v\nwant %q", got, err, want)
 	}
