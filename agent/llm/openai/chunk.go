@@ -82,7 +82,23 @@ func (d *delta) UnmarshalJSON(b []byte) error {
 	if d.Reasoning == "" {
 		d.Reasoning = alias
 	}
+	if d.Reasoning == "" && bytes.Contains(b, []byte(`"thinking"`)) {
+		d.Reasoning = thoughtsIn(b)
+	}
 	return err
+}
+
+// thoughtsIn returns the thoughts that Mistral has among the parts of the content of a delta.
+func thoughtsIn(b []byte) (thoughts text) {
+	var d struct {
+		Content []struct{ Thinking text }
+	}
+	if json.Unmarshal(b, &d) == nil { // if not, they are words of the text
+		for _, part := range d.Content {
+			thoughts += part.Thinking
+		}
+	}
+	return thoughts
 }
 
 // A callDelta is what a frame adds to a tool call.

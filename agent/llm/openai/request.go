@@ -83,10 +83,9 @@ var noArguments = json.RawMessage(`{"type":"object","properties":{}}`)
 // body encodes req. Equal conversations have equal beginnings, byte for byte,
 // so that the provider's prompt cache hits.
 func (m *Model) body(req llm.Request) (outgoing, error) {
-	w := wireRequest{
-		Model:         m.id,
-		Stream:        true,
-		StreamOptions: map[string]any{"include_usage": true},
+	w := wireRequest{Model: m.id, Stream: true}
+	if !m.quirks.strict {
+		w.StreamOptions = map[string]any{"include_usage": true}
 	}
 	if m.quirks.newMaxTokens {
 		w.MaxCompletionTokens = req.MaxOutput
@@ -171,6 +170,9 @@ func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 		ToolCallID: cmp.Or(ids[msg.ToolCallID], msg.ToolCallID)}
 	for _, c := range msg.ToolCalls {
 		call := sentCall(c, own)
+		if m.quirks.strict {
+			call.ID = wire.ShortID(c.ID)
+		}
 		if call.ID != c.ID {
 			ids[c.ID] = call.ID
 		}
@@ -261,6 +263,7 @@ type quirks struct {
 	reasoningBack         bool // wants its reasoning back as reasoning_content
 	toolsWithoutReasoning bool // takes tools only with the reasoning switched off
 	cacheMarks            bool // caches only what is marked
+	strict                bool // refuses stream_options, and long ids of calls
 }
 
 // guessQuirks tells the quirks by host and model id.
@@ -272,6 +275,8 @@ func guessQuirks(host, id string) quirks {
 		reasoningBack: wire.ContainsAny(strings.ToLower(host+"/"+id), "deepseek", "kimi", "moonshot"),
 		toolsWithoutReasoning: official &&
 			(bare == "gpt-6-sol" || bare == "gpt-6-luna" || strings.HasPrefix(bare, "gpt-5.6")),
+		// https://docs.mistral.ai/api: it counts the tokens of each answer without being asked to.
+		strict: host == "api.mistral.ai",
 		// OpenRouter passes the marks on to Anthropic. Other makers' models need none.
 		cacheMarks: host == "openrouter.ai" && strings.HasPrefix(id, "anthropic/"),
 	}

@@ -27,6 +27,18 @@ func SentID(id string) string {
 	if id == plainName(id) && len(id) <= maxCallID {
 		return id
 	}
+	return hashed(id)
+}
+
+// ShortID returns id, or a hash of it if Mistral would refuse it: it takes nine letters and digits.
+func ShortID(id string) string {
+	if id == plainName(id) && len(id) == idLen && !strings.ContainsAny(id, "_-") {
+		return id
+	}
+	return hashed(id)
+}
+
+func hashed(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return base32.StdEncoding.EncodeToString(sum[:])[:idLen]
 }
