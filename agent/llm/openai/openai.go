@@ -93,8 +93,10 @@ type Model struct {
 	quirks quirks
 	fields map[string]json.RawMessage
 	think  efforts
-	tools  toolCache
 	log    *slog.Logger
+
+	tools   toolCache
+	systems systemCache
 }
 
 var _ llm.Model = (*Model)(nil)
@@ -128,7 +130,7 @@ func New(name, id string, opts *Options) *Model {
 		id:     id, origin: origin,
 		client: openai.NewClientWithConfig(config),
 		quirks: q,
-		tools:  toolCache{mark: q.cacheMarks},
+		tools:  toolCache{mark: q.cacheMarks}, systems: systemCache{mark: q.cacheMarks},
 		fields: o.Fields,
 		think:  think,
 		log:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),

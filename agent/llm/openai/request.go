@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
@@ -83,7 +84,7 @@ var noArguments = json.RawMessage(`{"type":"object","properties":{}}`)
 // body encodes req. Equal conversations have equal beginnings, byte for byte,
 // so that the provider's prompt cache hits.
 func (m *Model) body(req llm.Request) (outgoing, error) {
-	w := wireRequest{Model: m.id, Stream: true}
+	w := wireRequest{Model: m.id, Messages: []any{}, Stream: true}
 	if !m.quirks.strict {
 		w.StreamOptions = map[string]any{"include_usage": true}
 	}
@@ -96,35 +97,70 @@ func (m *Model) body(req llm.Request) (outgoing, error) {
 	if fields["reasoning_effort"] == nil && m.quirks.toolsWithoutReasoning && len(req.Tools) > 0 {
 		w.ReasoningEffort = "none"
 	}
-	size := 1 << 10 // about what the body has, so that it is not moved while it grows
-	ids := make(map[string]string)
-	for i, msg := range req.Messages {
-		size += 64 + len(msg.Text) + len(msg.Text)/16
-		entry, err := m.message(msg, ids)
-		if err != nil {
-			return nil, err
-		}
-		if plain, ok := entry.(wireMessage); ok && i == 0 && m.quirks.cacheMarks {
-			entry = plain.cached()
-		}
-		w.Messages = append(w.Messages, entry)
-	}
-	body, err := wire.WithFields(w, fields, size, ownNames...)
+	frame, err := wire.WithFields(w, fields, 0, ownNames...)
 	if err != nil {
 		return nil, err
 	}
+	system, messages, err := m.messages(req.Messages)
+	if err != nil {
+		return nil, err
+	}
+	head, tail, _ := bytes.Cut(frame, []byte(noMessages)) // in a string the quotes are escaped
+	head = append(slices.Clip(head), noMessages[:len(noMessages)-1]...)
+	messages = append(append(messages, ']'), tail...)
 	if len(req.Tools) == 0 {
-		return outgoing{body}, nil
+		return outgoing{head, system, messages}, nil
 	}
 	tools, err := m.tools.encode(req.Tools)
 	if err != nil {
 		return nil, err
 	}
-	return outgoing{append(body[:len(body)-1], `,"tools":`...), tools, []byte("}")}, nil
+	messages = append(messages[:len(messages)-1], `,"tools":`...)
+	return outgoing{head, system, messages, tools, []byte("}")}, nil
 }
 
-// An outgoing is the body of a request in pieces. The tools, which are the larger part of a short
-// one, are the same piece in each request: so many as wait for the model need not have a copy each.
+// noMessages is the empty list in the place of which the messages come.
+const noMessages = `"messages":[]`
+
+// messages encodes the elements of a list of messages: a plain system message in front for itself,
+// since many requests have the same.
+func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
+	size := 1 << 10 // about what the rest has with what follows, so that it need not grow
+	for _, msg := range list {
+		if msg.Role != llm.System {
+			size += 64 + len(msg.Text) + len(msg.Text)/16
+		}
+	}
+	var buf bytes.Buffer
+	buf.Grow(size)
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	ids := make(map[string]string)
+	for i, msg := range list {
+		if i == 0 && msg.Role == llm.System && len(msg.Extra) == 0 {
+			if system, err = m.systems.encode(msg.Text); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		if i > 0 {
+			buf.WriteByte(',')
+		}
+		entry, err := m.message(msg, ids)
+		if err == nil {
+			err = enc.Encode(entry)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		buf.Truncate(buf.Len() - 1) // the newline
+	}
+	return system, buf.Bytes(), nil
+}
+
+// An outgoing is the body of a request in pieces. The tools and the system prompt, which are the
+// larger part of a short one, are the same pieces in many requests: so many as wait for the model
+// need not have a copy each.
 type outgoing [][]byte
 
 func (p outgoing) size() (n int64) {
@@ -152,14 +188,6 @@ func (r *outgoingReader) Read(b []byte) (n int, err error) {
 		return 0, io.EOF
 	}
 	return n, nil
-}
-
-// cached returns w, marked to be cached if it is a system prompt.
-func (w wireMessage) cached() wireMessage {
-	if text, ok := w.Content.(string); ok && text != "" && w.Role == llm.System {
-		w.Content = []wirePart{{Type: "text", Text: text, CacheControl: &ephemeral}}
-	}
-	return w
 }
 
 // message returns msg as it stands in the request. Tool calls that got another id go into ids,
