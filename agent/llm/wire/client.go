@@ -1,8 +1,11 @@
 package wire
 
 import (
+	"context"
+	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -30,8 +33,14 @@ func sameHost(req *http.Request, via []*http.Request) error {
 func NewClient() *http.Client {
 	dialer := &net.Dialer{Timeout: dialLimit, KeepAlive: keepAlives}
 	return &http.Client{CheckRedirect: sameHost, Transport: &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dialer.DialContext,
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return conn{c}, nil
+		},
 		TLSHandshakeTimeout: dialLimit,
 		ForceAttemptHTTP2:   true,
 		MaxIdleConns:        2 * idleConns,
@@ -39,4 +48,18 @@ func NewClient() *http.Client {
 		IdleConnTimeout:     idleLimit,
 		DisableCompression:  true, // a compressed stream comes in lumps
 	}}
+}
+
+// A conn sends what does not fit into the buffer of a connection by way of a buffer from a pool. A
+// TCP connection of the net package takes a new one for each request.
+type conn struct{ net.Conn }
+
+// buffers are those of requests that are being sent.
+var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// ReadFrom implements [io.ReaderFrom].
+func (c conn) ReadFrom(r io.Reader) (int64, error) {
+	buf := buffers.Get().(*[32 << 10]byte)
+	defer buffers.Put(buf)
+	return io.CopyBuffer(struct{ io.Writer }{c.Conn}, r, buf[:])
 }
