@@ -32,7 +32,7 @@ import (
 //	exitcode N PROGRAM…   runs a program that must end with that code
 //	calls METHOD N        waits until the Bot API's method was called so often
 //	file CHAT NAME        waits until the bot has sent a file of that name there
-//	wait_for COMMAND REGEXP  runs a command of the gateway until it prints that
+//	until REGEXP PROGRAM…  runs a program until it prints that
 //	wait_file PATH        waits until there is such a file
 //	wait_gone PATH TEXT   waits until a file does not have a text
 //	polling               waits until a gateway receives from Telegram
@@ -45,7 +45,7 @@ func TestScript(t *testing.T) {
 		Setup: setUpScript,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exitcode": scriptExitCode, "say": scriptSay, "hear": scriptHear, "refuse": scriptRefuse,
-			"file": scriptFile, "wait_for": scriptWaitFor,
+			"file": scriptFile, "until": scriptUntil,
 			"wait_file": scriptWaitFile, "wait_gone": scriptWaitGone,
 			"polling": scriptPolling, "calls": scriptCalls, "pass": scriptPass,
 		},
@@ -185,21 +185,21 @@ func scriptFile(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-func scriptWaitFor(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
+func scriptUntil(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
 		ts.Fatalf("see the comment of TestScript")
 	}
-	pattern, err := regexp.Compile(args[1])
+	pattern, err := regexp.Compile(args[0])
 	ts.Check(err)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(patience); ; <-tick.C {
-		ts.Check(ts.Exec("gateway", args[0]))
+		err := ts.Exec(args[1], args[2:]...)
 		if pattern.MatchString(ts.ReadFile("stdout")) {
 			return
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("gateway %s never printed %s", args[0], args[1])
+			ts.Fatalf("%q never printed %s: %v", args[1:], pattern, err)
 		}
 	}
 }
