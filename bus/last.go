@@ -61,17 +61,24 @@ func (in *Inbox) IsOpen(q store.Queryer, id string) (bool, error) {
 
 // Owes reports whether something that was said in a chat, in whatever thread, is not answered yet,
 // or an answer not sent.
-func Owes(q store.Queryer, a Address) (owes bool, err error) {
-	for _, rows := range []string{ // each has an index of few rows
-		"inbox WHERE state = 'waiting'", "inbox WHERE state = 'taken'",
-		"outbox WHERE state IN ('waiting', 'sending')",
-	} {
+func Owes(q store.Queryer, a Address) (bool, error) {
+	return anyOf(q, a, "inbox WHERE state = 'waiting'", "inbox WHERE state = 'taken'", unsent)
+}
+
+// IsUnsent reports whether a message to a chat, in whatever thread, is not sent yet.
+func IsUnsent(q store.Queryer, a Address) (bool, error) { return anyOf(q, a, unsent) }
+
+const unsent = "outbox WHERE state IN ('waiting', 'sending')"
+
+// anyOf reports whether there is one of some rows of a chat. Each table has an index of few rows.
+func anyOf(q store.Queryer, a Address, tables ...string) (is bool, err error) {
+	for _, rows := range tables {
 		err := q.QueryRow("SELECT EXISTS (SELECT 1 FROM "+rows+" AND account = $1 AND chat = $2)",
-			a.Account, a.Chat).Scan(&owes)
+			a.Account, a.Chat).Scan(&is)
 		if err != nil {
 			return false, fmt.Errorf("bus: read %s: %w", rows, err)
 		}
-		if owes {
+		if is {
 			return true, nil
 		}
 	}

@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"gateway/channels/terminal/screen"
 )
@@ -25,6 +27,9 @@ var ErrAsks = errors.New("the agent waits for your answer or decision: see above
 
 // errUnanswered reports that somebody has ended the chat before the answer was there.
 var errUnanswered = errors.New("ended before the answer was there")
+
+// askAgain is how soon it is found out again whether the agent has asked something.
+const askAgain = 100 * time.Millisecond
 
 // chatLines talks to the gateway at the other end of conn for s, until the input ends, ctx ends, or
 // the connection is lost (ErrLost). It closes conn.
@@ -50,6 +55,9 @@ func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 			return c.unanswered()
 		case out <- first:
 			c.queue = c.queue[1:]
+		case <-c.later:
+			c.later = nil
+			c.queue = append(c.queue, frame{Want: wantState})
 		case f, ok := <-frames:
 			if !ok {
 				return c.lost(ctx)
@@ -130,6 +138,7 @@ type conversation struct {
 	queue   []frame           // to be written
 	own     map[string]bool   // what was said and is not answered, by id: whether it is not taken
 	asks    bool              // the agent has asked something itself since
+	later   <-chan time.Time  // when to find out again whether it has; nil: that is known
 	growing map[string]string // what messages say that are not complete, by id
 }
 
@@ -176,9 +185,12 @@ func (c *conversation) unanswered() error {
 func (c *conversation) take(f frame) error {
 	switch {
 	case f.State != nil:
+		if f.State.WillAsk {
+			c.later = time.After(askAgain)
+		}
 		c.asks = f.State.Asks
 		if c.asks && c.screen.once {
-			return ErrAsks
+			return errors.Join(c.print(c.screen.notes, slices.Sorted(maps.Keys(c.growing))), ErrAsks)
 		}
 	case f.Taken:
 		if c.own[f.ID] {
@@ -213,7 +225,12 @@ func (c *conversation) complete(f frame) error {
 	if c.screen.once && !answered {
 		out = c.screen.notes
 	}
-	for _, id := range append(slices.Clone(f.Parts), f.ID) {
+	return c.print(out, append(slices.Clone(f.Parts), f.ID))
+}
+
+// print prints what some messages say.
+func (c *conversation) print(out io.Writer, ids []string) error {
+	for _, id := range ids {
 		text, known := c.growing[id]
 		delete(c.growing, id)
 		if !known {

@@ -334,6 +334,19 @@ func TestOnceUnanswered(t *testing.T) {
 			t.Errorf("printed %q, and beside it %q", out, notes)
 		}
 	})
+	// What comes before the question is no reason to end before that is there.
+	atDesk(t, nil, func(d *desk) {
+		d.takes()
+		d.writes(frame{ID: "x", Text: "a reminder"}, frame{ID: "x", Done: true},
+			frame{Want: wantState, State: &State{WillAsk: true}})
+		d.wantGoesOn()
+		time.Sleep(time.Second)
+		d.writes(frame{ID: "y", Text: "which?"}, frame{Want: wantState, State: &State{Asks: true}})
+		d.wantEnd(ErrAsks)
+		if notes := d.notes.String(); notes != "a reminder\nwhich?\n" || d.asked != 2 {
+			t.Errorf("printed %q; asked %d times", notes, d.asked)
+		}
+	})
 	atDesk(t, nil, func(d *desk) {
 		d.takes()
 		d.cancel()

@@ -7,13 +7,14 @@ type State struct {
 	Home    string `json:"home"`
 
 	Model      string  `json:"model"`
-	Demo       bool    `json:"demo,omitempty"` // Model is the built-in one
-	Context    int     `json:"context"`        // tokens of the next prompt
-	MaxContext int     `json:"max_context"`    // tokens that it may have
-	Cost       float64 `json:"cost"`           // dollars, of the conversation
-	Queue      string  `json:"queue"`          // what happens to messages during an answer
-	Waiting    int     `json:"waiting"`        // messages
-	Asks       bool    `json:"asks,omitempty"` // the agent waits for an answer or an approval
+	Demo       bool    `json:"demo,omitempty"`     // Model is the built-in one
+	Context    int     `json:"context"`            // tokens of the next prompt
+	MaxContext int     `json:"max_context"`        // tokens that it may have
+	Cost       float64 `json:"cost"`               // dollars, of the conversation
+	Queue      string  `json:"queue"`              // what happens to messages during an answer
+	Waiting    int     `json:"waiting"`            // messages
+	Asks       bool    `json:"asks,omitempty"`     // the agent waits for an answer or an approval
+	WillAsk    bool    `json:"will_ask,omitempty"` // what it asks is not sent yet
 	Halted     bool    `json:"halted,omitempty"`
 	Idle       bool    `json:"idle,omitempty"` // all that was said is answered
 

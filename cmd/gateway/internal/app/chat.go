@@ -110,7 +110,12 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &terminal.State{Asks: asks, Name: g.name, Version: BuildVersion(), Home: h.home,
+	unsent, err := bus.IsUnsent(q, chat) // read later: a question and its message are written at once
+	if err != nil {
+		return nil, err
+	}
+	s := &terminal.State{Asks: asks && !unsent, WillAsk: asks && unsent,
+		Name: g.name, Version: BuildVersion(), Home: h.home,
 		Model: status.Model, Demo: status.Model == demoModel, Context: info.Context,
 		MaxContext: status.Context, Cost: info.Cost, Queue: status.Mode, Waiting: status.Waiting,
 		Halted: halt != nil, Idle: !owes}
