@@ -330,13 +330,26 @@ func (s *ScopedStore) Categories(q store.Queryer) ([]Category, error) {
 	})
 }
 
-// Known reports whether there are any facts. It costs much less than a search.
-func (s *ScopedStore) Known(q store.Queryer) (known bool, err error) {
-	st, err := s.state(q)
-	if err != nil || st.number == 0 {
-		return false, err
+// Contents say what there is of a scope.
+type Contents struct {
+	state
+	Facts bool // it has some
+}
+
+// Any reports whether there is, or was, anything.
+func (c Contents) Any() bool { return c.number != 0 }
+
+// Contents returns what there is. It costs much less than a search.
+func (s *ScopedStore) Contents(q store.Queryer) (c Contents, err error) {
+	if _, err := ParseScope(string(s.scope)); err != nil {
+		return c, fmt.Errorf("memory: %w", err)
 	}
-	err = q.QueryRow("SELECT EXISTS (SELECT 1 FROM memory_facts WHERE scope = $1)",
-		st.number).Scan(&known)
-	return known, s.wrap("read facts of", err)
+	err = q.QueryRow(`SELECT id, last, synced, dreamed, messages,
+		EXISTS (SELECT 1 FROM memory_facts f WHERE f.scope = s.id)
+		FROM memory_scopes s WHERE name = $1`, string(s.scope)).
+		Scan(&c.number, &c.last, &c.synced, &c.dreamed, &c.messages, &c.Facts)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Contents{}, nil
+	}
+	return c, s.wrap("read", err)
 }

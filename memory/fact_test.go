@@ -21,8 +21,12 @@ func keys(facts []Fact) (list []string) {
 func TestFacts(t *testing.T) {
 	f := newFixture(t)
 	space := f.In(anna)
-	if known, err := space.Known(f.q()); known || err != nil {
-		t.Errorf("facts are known of a new scope: %v, %v", known, err)
+	if c, err := space.Contents(f.q()); c.Facts || c.Any() || err != nil {
+		t.Errorf("a new scope has something: %+v, %v", c, err)
+	}
+	f.set("person-9", Fact{Key: "car", Value: "red"})
+	if c, err := f.In("person-9").Contents(f.q()); !c.Facts || !c.Any() || err != nil {
+		t.Errorf("a scope with a fact has nothing: %+v, %v", c, err)
 	}
 	f.set(anna, Fact{Key: " name\nof the dog ", Value: " Bello ", Category: "Pets", Importance: 5,
 		Tags: []string{"dog", " dog", "", "animal"}})

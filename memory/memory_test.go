@@ -214,7 +214,7 @@ func TestNoScope(t *testing.T) {
 		add(err)
 		_, err = space.Categories(q)
 		add(err)
-		_, err = space.Known(q)
+		_, err = space.Contents(q)
 		add(err)
 		_, _, err = space.Always(q, 1)
 		add(err)

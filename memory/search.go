@@ -93,15 +93,11 @@ func (o HistoryOptions) order(hits []Hit) []Hit {
 // Their lines (see [Render]) have no more than maxChars characters together. It costs little if
 // there are no facts.
 func (s *ScopedStore) Relevant(q store.Queryer, text string, n, maxChars int) ([]Fact, error) {
-	known, err := s.Known(q)
-	if err != nil || !known || n <= 0 {
+	c, err := s.Contents(q)
+	if err != nil || !c.Facts || n <= 0 {
 		return nil, err
 	}
-	st, err := s.state(q)
-	if err != nil {
-		return nil, err
-	}
-	hits, err := s.findFacts(q, st, parse(text), maxLimit, fade)
+	hits, err := s.findFacts(q, c.state, parse(text), maxLimit, fade)
 	if err != nil {
 		return nil, err
 	}

@@ -150,6 +150,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 		"from", t.Address.String(), "seq", batch[0].Seq, "messages", len(batch))
 	fault.Point("begun")
 	if movedFrom(&t.Turn, t.group, batch) != "" {
+		t.look() // what has come with the move is there now
 		t.env.Background.Wake()
 	}
 	t.settleStyle(ctx)

@@ -13,27 +13,28 @@ import (
 	"gateway/store"
 )
 
-// files are the documents and skills as a turn sees them.
-type files struct {
+// A sight is what a turn has seen of what the agent knows.
+type sight struct {
 	documents *document.View // nil: there are none
 	skills    skills.Mark    // they are seen with all changes before it
+	blank     bool           // the memory had nothing of the scope when the turn recalled
 }
 
 // look has the turn see the documents and skills as they are now. Turns that do so at the same time
 // share a look at the disk.
 func (t *turn) look() {
-	t.files = new(files)
+	t.sight = new(sight)
 	if t.env.Documents != nil {
-		t.files.documents = t.env.Documents.View(t.Scope)
+		t.sight.documents = t.env.Documents.View(t.Scope)
 	}
 	if t.env.Skills != nil {
-		t.files.skills = t.env.Skills.Mark()
+		t.sight.skills = t.env.Skills.Mark()
 	}
 }
 
 // systemPrompt loads what the turn knows, and returns its system prompt.
 func (t *conversation) systemPrompt(q store.Queryer, summary session.Summary) (string, error) {
-	if t.files == nil {
+	if t.sight == nil {
 		t.look()
 	}
 	s := prompt.System{
@@ -50,17 +51,19 @@ func (t *conversation) systemPrompt(q store.Queryer, summary session.Summary) (s
 		s.FormatHint = ""
 	}
 	if t.Scope != "" && !t.isTask() {
-		pinned, notes, err := t.env.Memory.In(t.Scope).Always(q, recentEntries)
-		if err != nil {
-			return "", err
+		if !t.sight.blank {
+			pinned, notes, err := t.env.Memory.In(t.Scope).Always(q, recentEntries)
+			if err != nil {
+				return "", err
+			}
+			s.Pinned, s.Notes = pinned, notes
 		}
-		s.Pinned, s.Notes = pinned, notes
-		if t.files.documents != nil {
-			s.Memory = t.files.documents.Own(document.Memory).Prompt()
+		if t.sight.documents != nil {
+			s.Memory = t.sight.documents.Own(document.Memory).Prompt()
 		}
 	}
 	if t.env.Skills != nil {
-		s.ActiveSkills, s.Skills = t.env.Skills.Prompt(string(t.Scope), t.files.skills)
+		s.ActiveSkills, s.Skills = t.env.Skills.Prompt(string(t.Scope), t.sight.skills)
 	}
 	return t.env.Prompts.Text(&s), nil
 }
@@ -79,7 +82,7 @@ func (t *turn) has(name string) bool {
 
 // documents are the documents that people edit. A scope's own one comes before the shared one.
 func (t *conversation) documents() (list []prompt.Document) {
-	docs := t.files.documents
+	docs := t.sight.documents
 	if docs == nil {
 		return nil
 	}
@@ -113,11 +116,11 @@ const ContactTurns = 3
 
 // unknown reports whether the person of a direct chat has chosen no style yet.
 func (t *turn) unknown() bool {
-	if t.files.documents == nil || t.Scope == "" || t.group || t.isTask() || t.proactive() ||
+	if t.sight.documents == nil || t.Scope == "" || t.group || t.isTask() || t.proactive() ||
 		!t.role.AtLeast(bus.User) || !t.has("write_file") {
 		return false
 	}
-	doc := t.files.documents.Own(document.User)
+	doc := t.sight.documents.Own(document.User)
 	return doc.Hash == "" && doc.Problem == ""
 }
 

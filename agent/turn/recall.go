@@ -40,8 +40,11 @@ func (t *reader) recallFor(ctx context.Context, batch []bus.Received) (r recalle
 	r.text = t.namedSkills(words.String())
 	space, read := t.env.Memory.In(t.Scope), t.env.DB.Read(context.WithoutCancel(ctx))
 	r.space = space
-	known, err := space.Known(read)
-	if err != nil || !known {
+	c, err := space.Contents(read)
+	if t.sight != nil {
+		t.sight.blank = err == nil && !c.Any()
+	}
+	if err != nil || !c.Facts {
 		return r, err
 	}
 	facts, err := space.Relevant(read, words.String(), maxRecalled, maxRecalledSize)

@@ -35,7 +35,7 @@ type turn struct {
 	person     int64              // likewise
 	role       bus.Role           // the least of those who wrote
 	tools      *tool.Registry     // that may be used in that role
-	files      *files             // what it sees of the disk
+	sight      *sight             // what it sees of what the agent knows
 	group      bool               // others read along
 	chatTitle  string             // of the group, as the platform says
 	title      string             // of the group, "" in a direct chat
