@@ -133,31 +133,18 @@ func OutcomeID(parent, id string) string { return "outcome:" + parent + ":" + id
 const receivedColumns = "id, body, received_ms, crashes"
 
 func (in *Inbox) query(q store.Queryer, query string, args ...any) ([]Received, error) {
-	rows, err := q.Query(query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("bus: read inbox: %w", err)
-	}
-	defer rows.Close()
-	var list []Received
-	var bad []error
-	for rows.Next() {
-		var r Received
+	return store.Collect(q, "bus: read inbox", func(scan store.Scan, r *Received) error {
 		var body []byte
 		var at int64
-		if err := rows.Scan(&r.Seq, &body, &at, &r.Crashes); err != nil {
-			return nil, fmt.Errorf("bus: read inbox: %w", err)
+		if err := scan(&r.Seq, &body, &at, &r.Crashes); err != nil {
+			return err
 		}
 		if err := json.Unmarshal(body, &r.Message); err != nil {
-			bad = append(bad, &store.RowError{Table: "inbox", ID: r.Seq, Err: err})
-			continue
+			return &store.RowError{Table: "inbox", ID: r.Seq, Err: err}
 		}
 		r.At = time.UnixMilli(at)
-		list = append(list, r)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("bus: read inbox: %w", err)
-	}
-	return list, errors.Join(bad...)
+		return nil
+	}, query, args...)
 }
 
 // SetAside marks a waiting message that can't be read, so that nobody tries again. Its state is bad
@@ -222,24 +209,10 @@ func (in *Inbox) Erase(tx *store.Tx, a Address, after, upTo int64) (next int64, 
 
 // DirectChats returns the chats in which a person has written alone, as far as the inbox knows.
 func (in *Inbox) DirectChats(q store.Queryer, person int64) ([]Address, error) {
-	rows, err := q.Query(`SELECT DISTINCT account, chat FROM inbox
+	return store.Collect(q, "bus: read inbox", func(scan store.Scan, a *Address) error {
+		return scan(&a.Account, &a.Chat)
+	}, `SELECT DISTINCT account, chat FROM inbox
 		WHERE person = $1 AND person <> 0 AND NOT shared ORDER BY account, chat`, person)
-	if err != nil {
-		return nil, fmt.Errorf("bus: read inbox: %w", err)
-	}
-	defer rows.Close()
-	var list []Address
-	for rows.Next() {
-		var a Address
-		if err := rows.Scan(&a.Account, &a.Chat); err != nil {
-			return nil, fmt.Errorf("bus: read inbox: %w", err)
-		}
-		list = append(list, a)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("bus: read inbox: %w", err)
-	}
-	return list, nil
 }
 
 // DropAll gives up what waits of a chat, all its threads together, up to a message: [Inbox.Erase]

@@ -2,9 +2,7 @@ package bus
 
 import (
 	"crypto/rand"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -101,25 +99,15 @@ func (*Outbox) OpenByAccount(q store.Queryer) (map[string]int, error) {
 
 // byAccount counts the deliveries of each account for which a condition holds.
 func byAccount(q store.Queryer, condition string) (map[string]int, error) {
-	rows, err := q.Query("SELECT account, count(*) FROM outbox WHERE " + condition +
-		" GROUP BY account")
-	if err != nil {
-		return nil, fmt.Errorf("bus: read outbox: %w", err)
-	}
-	defer rows.Close()
 	counts := make(map[string]int)
-	for rows.Next() {
+	err := store.Each(q, "bus: read outbox", func(scan store.Scan) error {
 		var account string
 		var n int
-		if err := rows.Scan(&account, &n); err != nil {
-			return nil, fmt.Errorf("bus: read outbox: %w", err)
-		}
+		err := scan(&account, &n)
 		counts[account] = n
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("bus: read outbox: %w", err)
-	}
-	return counts, nil
+		return err
+	}, "SELECT account, count(*) FROM outbox WHERE "+condition+" GROUP BY account")
+	return counts, err
 }
 
 // C receives after a commit that has added messages. It has one reader and is never closed.
@@ -232,33 +220,20 @@ func FindDelivery(q store.Queryer, id int64) (*Delivery, error) {
 }
 
 func queryOutbox(q store.Queryer, query string, args ...any) ([]Delivery, error) {
-	rows, err := q.Query(query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("bus: read outbox: %w", err)
-	}
-	defer rows.Close()
-	var list []Delivery
-	var bad []error
-	for rows.Next() {
-		var d Delivery
-		if err := d.scan(rows); err != nil {
-			bad = append(bad, &store.RowError{Table: "outbox", ID: d.ID, Err: err})
-			continue
+	return store.Collect(q, "bus: read outbox", func(scan store.Scan, d *Delivery) error {
+		if err := d.scan(scan); err != nil {
+			return &store.RowError{Table: "outbox", ID: d.ID, Err: err}
 		}
-		list = append(list, d)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("bus: read outbox: %w", err)
-	}
-	return list, errors.Join(bad...)
+		return nil
+	}, query, args...)
 }
 
 // scan reads a row of deliveryColumns. If it fails d has its ID all the same, if there is one.
-func (d *Delivery) scan(rows *sql.Rows) error {
+func (d *Delivery) scan(scan store.Scan) error {
 	var body, parts, ids []byte
 	var to Address
 	var tried, created int64
-	err := rows.Scan(&d.ID, &to.Account, &to.Chat, &to.Thread, &d.State, &body, &parts, &ids,
+	err := scan(&d.ID, &to.Account, &to.Chat, &to.Thread, &d.State, &body, &parts, &ids,
 		&d.Attempts, &d.Uncertain, &d.Crashes, &tried, &d.Error, &d.key, &created)
 	if err != nil {
 		return err

@@ -47,27 +47,20 @@ func (out *Outbox) PrunePreviews(tx *store.Tx, before time.Time) error {
 func (out *Outbox) Previews(
 	q store.Queryer,
 ) (previews map[string]Preview, bad []string, err error) {
-	rows, err := q.Query("SELECT stream, ids, key FROM previews")
-	if err != nil {
-		return nil, nil, fmt.Errorf("bus: read previews: %w", err)
-	}
-	defer rows.Close()
 	previews = make(map[string]Preview)
-	for rows.Next() {
+	err = store.Each(q, "bus: read previews", func(scan store.Scan) error {
 		var stream string
 		var text []byte
 		var p Preview
-		if err := rows.Scan(&stream, &text, &p.Key); err != nil {
-			return nil, nil, fmt.Errorf("bus: read previews: %w", err)
+		if err := scan(&stream, &text, &p.Key); err != nil {
+			return err
 		}
 		if len(text) > 0 && json.Unmarshal(text, &p.IDs) != nil { // empty: there are none
 			bad = append(bad, stream)
-			continue
+			return nil
 		}
 		previews[stream] = p
-	}
-	if err := rows.Err(); err != nil {
-		return nil, nil, fmt.Errorf("bus: read previews: %w", err)
-	}
-	return previews, bad, nil
+		return nil
+	}, "SELECT stream, ids, key FROM previews")
+	return previews, bad, err
 }

@@ -111,27 +111,13 @@ func (Store) List(q store.Queryer, limit int) ([]Info, error) {
 }
 
 func infos(q store.Queryer, query string, args ...any) ([]Info, error) {
-	rows, err := q.Query(query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("session: read sessions: %w", err)
-	}
-	defer rows.Close()
-	var list []Info
-	for rows.Next() {
-		var i Info
+	return store.Collect(q, "session: read sessions", func(scan store.Scan, i *Info) error {
 		var created, updated int64
-		err := rows.Scan(&i.Key, &i.Title, &i.QueueMode, &i.Usage.Input, &i.Usage.Output,
+		err := scan(&i.Key, &i.Title, &i.QueueMode, &i.Usage.Input, &i.Usage.Output,
 			&i.Usage.Cached, &i.Cost, &i.Context, &created, &updated, &i.Messages)
-		if err != nil {
-			return nil, fmt.Errorf("session: read sessions: %w", err)
-		}
 		i.Created, i.Updated = time.UnixMilli(created), time.UnixMilli(updated)
-		list = append(list, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("session: read sessions: %w", err)
-	}
-	return list, nil
+		return err
+	}, query, args...)
 }
 
 // Chosen is what was chosen for sessions: the queue modes, the names of the models, and how long
@@ -141,17 +127,11 @@ type Chosen struct{ Modes, Models, Efforts map[Key]string }
 // Chosen returns what was chosen for sessions.
 func (Store) Chosen(q store.Queryer) (Chosen, error) {
 	c := Chosen{make(map[Key]string), make(map[Key]string), make(map[Key]string)}
-	rows, err := q.Query(`SELECT key, queue_mode, model, effort FROM sessions
-		WHERE queue_mode <> '' OR model <> '' OR effort <> ''`)
-	if err != nil {
-		return c, fmt.Errorf("session: read choices: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err := store.Each(q, "session: read choices", func(scan store.Scan) error {
 		var key Key
 		var mode, model, effort string
-		if err := rows.Scan(&key, &mode, &model, &effort); err != nil {
-			return c, fmt.Errorf("session: read choices: %w", err)
+		if err := scan(&key, &mode, &model, &effort); err != nil {
+			return err
 		}
 		for value, into := range map[*string]map[Key]string{
 			&mode: c.Modes, &model: c.Models, &effort: c.Efforts,
@@ -160,9 +140,8 @@ func (Store) Chosen(q store.Queryer) (Chosen, error) {
 				into[key] = *value
 			}
 		}
-	}
-	if err := rows.Err(); err != nil {
-		return c, fmt.Errorf("session: read choices: %w", err)
-	}
-	return c, nil
+		return nil
+	}, `SELECT key, queue_mode, model, effort FROM sessions
+		WHERE queue_mode <> '' OR model <> '' OR effort <> ''`)
+	return c, err
 }

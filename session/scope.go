@@ -54,23 +54,8 @@ func (Store) Idle(q store.Queryer, since time.Time, limit int) ([]Key, error) {
 }
 
 func keys(q store.Queryer, query string, args ...any) ([]Key, error) {
-	rows, err := q.Query(query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("session: read keys: %w", err)
-	}
-	defer rows.Close()
-	var list []Key
-	for rows.Next() {
-		var key Key
-		if err := rows.Scan(&key); err != nil {
-			return nil, fmt.Errorf("session: read keys: %w", err)
-		}
-		list = append(list, key)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("session: read keys: %w", err)
-	}
-	return list, nil
+	read := func(scan store.Scan, key *Key) error { return scan(key) }
+	return store.Collect(q, "session: read keys", read, query, args...)
 }
 
 // Tidy notes that an idle session is taken care of, until its next turn.

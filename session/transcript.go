@@ -142,23 +142,14 @@ func (Store) KeepFrom(q store.Queryer, key Key, n int) (id int64, err error) {
 
 // TurnMessages returns what a turn has written, in its order.
 func (Store) TurnMessages(q store.Queryer, t *Turn) ([]llm.Message, error) {
-	rows, err := q.Query("SELECT body FROM messages WHERE session = $1 AND turn = $2 ORDER BY id",
-		string(t.Session), t.ID)
-	if err != nil {
-		return nil, fmt.Errorf("session: read turn %d: %w", t.ID, err)
-	}
-	defer rows.Close()
-	var list []llm.Message
-	for rows.Next() {
+	read := func(scan store.Scan, m *llm.Message) error {
 		var body []byte
-		var m llm.Message
-		if err := rows.Scan(&body); err != nil {
-			return nil, fmt.Errorf("session: read turn %d: %w", t.ID, err)
+		if err := scan(&body); err != nil {
+			return err
 		}
-		if err := json.Unmarshal(body, &m); err != nil {
-			return nil, fmt.Errorf("session: read turn %d: %w", t.ID, err)
-		}
-		list = append(list, m)
+		return json.Unmarshal(body, m)
 	}
-	return list, rows.Err()
+	return store.Collect(q, fmt.Sprintf("session: read turn %d", t.ID), read,
+		"SELECT body FROM messages WHERE session = $1 AND turn = $2 ORDER BY id",
+		string(t.Session), t.ID)
 }

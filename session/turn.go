@@ -202,31 +202,18 @@ func (Store) RunningTasks(q store.Queryer, key Key) ([]Turn, error) {
 }
 
 func turns(q store.Queryer, query string, args ...any) ([]Turn, error) {
-	rows, err := q.Query(query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("session: read turns: %w", err)
-	}
-	defer rows.Close()
-	var list []Turn
-	var bad []error
-	for rows.Next() {
-		var t Turn
+	return store.Collect(q, "session: read turns", func(scan store.Scan, t *Turn) error {
 		var address []byte
-		err := rows.Scan(&t.ID, &t.Session, &address, &t.ReplyTo, &t.Epoch, &t.Attempts, &t.Handed,
+		err := scan(&t.ID, &t.Session, &address, &t.ReplyTo, &t.Epoch, &t.Attempts, &t.Handed,
 			&t.Answers, &t.Tokens, &t.Cost)
 		if err != nil {
-			return nil, fmt.Errorf("session: read turns: %w", err)
+			return err
 		}
 		if err := json.Unmarshal(address, &t.Address); err != nil {
-			bad = append(bad, &store.RowError{Table: "turns", ID: t.ID, Err: err})
-			continue
+			return &store.RowError{Table: "turns", ID: t.ID, Err: err}
 		}
-		list = append(list, t)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("session: read turns: %w", err)
-	}
-	return list, errors.Join(bad...)
+		return nil
+	}, query, args...)
 }
 
 // Erased reports whether a turn that was begun is erased by now.

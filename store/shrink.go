@@ -66,23 +66,9 @@ type TableSize struct {
 // Largest returns the three largest tables, the largest first. All of the database is read for
 // that, which may take a while.
 func (db *DB) Largest(ctx context.Context) ([]TableSize, error) {
-	rows, err := db.Read(ctx).Query(`SELECT s.tbl_name, sum(d.pgsize)
+	return Collect(db.Read(ctx), "store: largest tables", func(scan Scan, t *TableSize) error {
+		return scan(&t.Table, &t.Bytes)
+	}, `SELECT s.tbl_name, sum(d.pgsize)
 		FROM dbstat d JOIN sqlite_schema s ON s.name = d.name WHERE d.aggregate = 1
 		GROUP BY s.tbl_name ORDER BY 2 DESC LIMIT 3`)
-	if err != nil {
-		return nil, fmt.Errorf("store: largest tables: %w", err)
-	}
-	defer rows.Close()
-	var list []TableSize
-	for rows.Next() {
-		var t TableSize
-		if err := rows.Scan(&t.Table, &t.Bytes); err != nil {
-			return nil, fmt.Errorf("store: largest tables: %w", err)
-		}
-		list = append(list, t)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("store: largest tables: %w", err)
-	}
-	return list, nil
 }

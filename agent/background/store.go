@@ -100,39 +100,26 @@ func (Store) Put(tx *store.Tx, c Task, due time.Time) error {
 // for longest first: those of a scope are done one after another, and keep nobody else waiting. Its
 // error has a [store.RowError] for each that can't be read, if nothing else is wrong.
 func (Store) Due(q store.Queryer, now time.Time) ([]Task, error) {
-	rows, err := q.Query(`SELECT id, kind, scope, session, ref, state, tell, puts, attempts
-		FROM chores WHERE due_ms <= $1 AND NOT EXISTS (SELECT 1 FROM chores o
-			WHERE o.scope = chores.scope AND (o.due_ms < chores.due_ms
-				OR o.due_ms = chores.due_ms AND o.id < chores.id))
-		ORDER BY due_ms, id LIMIT 32`, now.UnixMilli())
-	if err != nil {
-		return nil, fmt.Errorf("background: read: %w", err)
-	}
-	defer rows.Close()
-	var list []Task
-	var bad []error
-	for rows.Next() {
-		var c Task
-		err := rows.Scan(&c.ID, &c.Kind, &c.Scope, &c.Session, &c.Ref, &c.State, &c.tell, &c.puts,
+	return store.Collect(q, "background: read", func(scan store.Scan, c *Task) error {
+		err := scan(&c.ID, &c.Kind, &c.Scope, &c.Session, &c.Ref, &c.State, &c.tell, &c.puts,
 			&c.Attempts)
 		if err != nil {
-			return nil, fmt.Errorf("background: read: %w", err)
+			return err
 		}
 		if c.tell != "" {
 			if err := json.Unmarshal([]byte(c.tell), &c.Tell); err != nil {
-				bad = append(bad, &store.RowError{Table: "chores", ID: c.ID, Err: err})
-				continue
+				return &store.RowError{Table: "chores", ID: c.ID, Err: err}
 			}
 		}
 		if len(c.State) == 0 {
 			c.State = nil
 		}
-		list = append(list, c)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("background: read: %w", err)
-	}
-	return list, errors.Join(bad...)
+		return nil
+	}, `SELECT id, kind, scope, session, ref, state, tell, puts, attempts
+		FROM chores WHERE due_ms <= $1 AND NOT EXISTS (SELECT 1 FROM chores o
+			WHERE o.scope = chores.scope AND (o.due_ms < chores.due_ms
+				OR o.due_ms = chores.due_ms AND o.id < chores.id))
+		ORDER BY due_ms, id LIMIT 32`, now.UnixMilli())
 }
 
 // Mend has nobody told of a task whose address can't be read. The task is done all the same.
@@ -247,24 +234,9 @@ func (Store) Drop(tx *store.Tx, s memory.Scope) error {
 
 // Merging returns the scopes whose files are still to go to those of a scope.
 func (Store) Merging(q store.Queryer, s memory.Scope) ([]memory.Scope, error) {
-	rows, err := q.Query("SELECT session FROM chores WHERE kind = 'merge' AND scope = $1",
-		string(s))
-	if err != nil {
-		return nil, fmt.Errorf("background: read: %w", err)
-	}
-	defer rows.Close()
-	var list []memory.Scope
-	for rows.Next() {
-		var from memory.Scope
-		if err := rows.Scan(&from); err != nil {
-			return nil, fmt.Errorf("background: read: %w", err)
-		}
-		list = append(list, from)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("background: read: %w", err)
-	}
-	return list, nil
+	return store.Collect(q, "background: read", func(scan store.Scan, from *memory.Scope) error {
+		return scan(from)
+	}, "SELECT session FROM chores WHERE kind = 'merge' AND scope = $1", string(s))
 }
 
 // Move makes the tasks about a scope those of another one, which may have the same already. What

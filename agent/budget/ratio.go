@@ -8,24 +8,15 @@ import (
 
 // Ratios returns how many bytes a token of each model has, as far as that was learnt.
 func Ratios(q store.Queryer) (map[string]float64, error) {
-	rows, err := q.Query("SELECT model, bytes FROM usage_ratios")
-	if err != nil {
-		return nil, fmt.Errorf("budget: read ratios: %w", err)
-	}
-	defer rows.Close()
 	ratios := make(map[string]float64)
-	for rows.Next() {
+	err := store.Each(q, "budget: read ratios", func(scan store.Scan) error {
 		var model string
 		var bytes float64
-		if err := rows.Scan(&model, &bytes); err != nil {
-			return nil, fmt.Errorf("budget: read ratios: %w", err)
-		}
+		err := scan(&model, &bytes)
 		ratios[model] = bytes
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("budget: read ratios: %w", err)
-	}
-	return ratios, nil
+		return err
+	}, "SELECT model, bytes FROM usage_ratios")
+	return ratios, err
 }
 
 // SetRatio keeps how many bytes a token of a model has.

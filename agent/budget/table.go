@@ -180,23 +180,8 @@ func (l *Ledger) Limits() map[string]Limit {
 }
 
 func lines(q store.Queryer, query string, args ...any) ([]Line, error) {
-	rows, err := q.Query(query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("budget: read: %w", err)
-	}
-	defer rows.Close()
-	var list []Line
-	for rows.Next() {
-		var n Line
-		err := rows.Scan(&n.Day, &n.Kind, &n.Key, &n.Calls, &n.Usage.Input, &n.Usage.Output,
+	return store.Collect(q, "budget: read", func(scan store.Scan, n *Line) error {
+		return scan(&n.Day, &n.Kind, &n.Key, &n.Calls, &n.Usage.Input, &n.Usage.Output,
 			&n.Usage.Cached, &n.Cost)
-		if err != nil {
-			return nil, fmt.Errorf("budget: read: %w", err)
-		}
-		list = append(list, n)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("budget: read: %w", err)
-	}
-	return list, nil
+	}, query, args...)
 }

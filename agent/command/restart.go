@@ -98,20 +98,13 @@ func takeRestarts(tx *store.Tx) ([]restartRequest, error) {
 	return list, nil
 }
 
-func restartRequests(q store.Queryer) (list []restartRequest, err error) {
-	rows, err := q.Query("SELECT account, chat, thread, asked_ms FROM restarts ORDER BY asked_ms")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var r restartRequest
+func restartRequests(q store.Queryer) ([]restartRequest, error) {
+	read := func(scan store.Scan, r *restartRequest) error {
 		var asked int64
-		if err := rows.Scan(&r.to.Account, &r.to.Chat, &r.to.Thread, &asked); err != nil {
-			return nil, err
-		}
+		err := scan(&r.to.Account, &r.to.Chat, &r.to.Thread, &asked)
 		r.asked = time.UnixMilli(asked)
-		list = append(list, r)
+		return err
 	}
-	return list, rows.Err()
+	return store.Collect(q, "read restarts", read,
+		"SELECT account, chat, thread, asked_ms FROM restarts ORDER BY asked_ms")
 }

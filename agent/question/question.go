@@ -225,31 +225,18 @@ func one(q store.Queryer, where string, args ...any) (*Question, error) {
 }
 
 func query(q store.Queryer, where string, args ...any) ([]Question, error) {
-	rows, err := q.Query("SELECT "+columns+" FROM questions WHERE "+where, args...)
-	if err != nil {
-		return nil, fmt.Errorf("question: read: %w", err)
-	}
-	defer rows.Close()
-	var list []Question
-	var bad []error
-	for rows.Next() {
-		var found Question
+	return store.Collect(q, "question: read", func(scan store.Scan, found *Question) error {
 		var body []byte
 		var expires int64
-		err := rows.Scan(&found.ID, &found.Code, &found.State, &found.Session, &found.Turn,
+		err := scan(&found.ID, &found.Code, &found.State, &found.Session, &found.Turn,
 			&found.Call, &body, &found.Answer, &found.By, &expires)
 		if err != nil {
-			return nil, fmt.Errorf("question: read: %w", err)
+			return err
 		}
-		if err := json.Unmarshal(body, &found); err != nil {
-			bad = append(bad, &store.RowError{Table: "questions", ID: found.ID, Err: err})
-			continue
+		if err := json.Unmarshal(body, found); err != nil {
+			return &store.RowError{Table: "questions", ID: found.ID, Err: err}
 		}
 		found.Expires = time.UnixMilli(expires)
-		list = append(list, found)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("question: read: %w", err)
-	}
-	return list, errors.Join(bad...)
+		return nil
+	}, "SELECT "+columns+" FROM questions WHERE "+where, args...)
 }

@@ -41,22 +41,8 @@ func (s *Scheduler) repair(ctx context.Context, now time.Time) error {
 
 // openAttempts returns the runs that a turn works on, or should.
 func (s *Scheduler) openAttempts(ctx context.Context) ([]Run, error) {
-	rows, err := s.db.Read(ctx).Query(`SELECT id, job, attempts FROM runs
-		WHERE state IN ('waiting', 'running') AND try_ms = 0 AND attempts > 0`)
-	if err != nil {
-		return nil, fmt.Errorf("schedule: read open runs: %w", err)
-	}
-	defer rows.Close()
-	var list []Run
-	for rows.Next() {
-		var r Run
-		if err := rows.Scan(&r.ID, &r.Job, &r.Attempts); err != nil {
-			return nil, fmt.Errorf("schedule: read open runs: %w", err)
-		}
-		list = append(list, r)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("schedule: read open runs: %w", err)
-	}
-	return list, nil
+	read := func(scan store.Scan, r *Run) error { return scan(&r.ID, &r.Job, &r.Attempts) }
+	return store.Collect(s.db.Read(ctx), "schedule: read open runs", read,
+		`SELECT id, job, attempts FROM runs
+			WHERE state IN ('waiting', 'running') AND try_ms = 0 AND attempts > 0`)
 }

@@ -38,24 +38,14 @@ func runFields() (into []any, made func() Run) {
 
 // Runs returns the runs of a job, the newest first, 100 at most.
 func (Store) Runs(q store.Queryer, job int64) ([]Run, error) {
-	rows, err := q.Query("SELECT "+runColumns+
-		" FROM runs r WHERE r.job = $1 ORDER BY r.id DESC LIMIT 100", job)
-	if err != nil {
-		return nil, fmt.Errorf("schedule: read runs of job %d: %w", job, err)
-	}
-	defer rows.Close()
-	var list []Run
-	for rows.Next() {
+	read := func(scan store.Scan, r *Run) error {
 		into, made := runFields()
-		if err := rows.Scan(into...); err != nil {
-			return nil, fmt.Errorf("schedule: read runs of job %d: %w", job, err)
-		}
-		list = append(list, made())
+		err := scan(into...)
+		*r = made()
+		return err
 	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("schedule: read runs of job %d: %w", job, err)
-	}
-	return list, nil
+	return store.Collect(q, fmt.Sprintf("schedule: read runs of job %d", job), read,
+		"SELECT "+runColumns+" FROM runs r WHERE r.job = $1 ORDER BY r.id DESC LIMIT 100", job)
 }
 
 // RunOf returns a run and its job, or [ErrNone]. A job that was removed is there until the run is

@@ -315,24 +315,10 @@ func (s *Scheduler) startRuns(ctx context.Context, now time.Time) error {
 }
 
 func dueRuns(q store.Queryer, now time.Time) ([]int64, error) {
-	rows, err := q.Query(`SELECT id FROM runs WHERE state = 'waiting' AND try_ms > 0
+	return store.Collect(q, "schedule: read runs", func(scan store.Scan, id *int64) error {
+		return scan(id)
+	}, `SELECT id FROM runs WHERE state = 'waiting' AND try_ms > 0
 		AND try_ms <= $1 ORDER BY try_ms LIMIT 256`, millis(now))
-	if err != nil {
-		return nil, fmt.Errorf("schedule: read runs: %w", err)
-	}
-	defer rows.Close()
-	var list []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, fmt.Errorf("schedule: read runs: %w", err)
-		}
-		list = append(list, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("schedule: read runs: %w", err)
-	}
-	return list, nil
 }
 
 // A started is a run whose message was put into the inbox.

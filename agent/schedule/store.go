@@ -202,24 +202,11 @@ func (Store) List(q store.Queryer, f Filter) ([]Job, error) {
 }
 
 func jobs(q store.Queryer, query string, args ...any) ([]Job, error) {
-	rows, err := q.Query(query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("schedule: read jobs: %w", err)
-	}
-	defer rows.Close()
-	var list []Job
 	zones := make(zoner)
-	for rows.Next() {
-		j, err := scanJob(rows.Scan, zones)
-		if err != nil {
-			return nil, fmt.Errorf("schedule: read jobs: %w", err)
-		}
-		list = append(list, j)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("schedule: read jobs: %w", err)
-	}
-	return list, nil
+	return store.Collect(q, "schedule: read jobs", func(scan store.Scan, j *Job) (err error) {
+		*j, err = scanJob(scan, zones)
+		return err
+	}, query, args...)
 }
 
 // scanJob reads a row of jobColumns, and more.

@@ -49,23 +49,10 @@ func (People) Undeny(tx *store.Tx, account, sender string) error {
 
 // Denied returns the people who were turned away, the earliest first.
 func (People) Denied(q store.Queryer) ([]Denied, error) {
-	rows, err := q.Query("SELECT account, sender, name, since_ms FROM denied ORDER BY since_ms")
-	if err != nil {
-		return nil, fmt.Errorf("gate: read who was turned away: %w", err)
-	}
-	defer rows.Close()
-	var list []Denied
-	for rows.Next() {
-		var d Denied
+	return store.Collect(q, "gate: read who was turned away", func(scan store.Scan, d *Denied) error {
 		var since int64
-		if err := rows.Scan(&d.Account, &d.Sender, &d.Name, &since); err != nil {
-			return nil, fmt.Errorf("gate: read who was turned away: %w", err)
-		}
+		err := scan(&d.Account, &d.Sender, &d.Name, &since)
 		d.Since = time.UnixMilli(since)
-		list = append(list, d)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("gate: read who was turned away: %w", err)
-	}
-	return list, nil
+		return err
+	}, "SELECT account, sender, name, since_ms FROM denied ORDER BY since_ms")
 }

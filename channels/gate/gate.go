@@ -122,27 +122,15 @@ func (in *intake) Identify(ctx context.Context, id string) error {
 
 // Cursors implements [channels.Publisher].
 func (in *intake) Cursors(ctx context.Context) (map[string]string, error) {
-	fail := func(err error) (map[string]string, error) {
-		return nil, fmt.Errorf("gate: cursors of %s: %w", in.account, err)
-	}
-	rows, err := in.gate.db.Read(ctx).Query("SELECT place, cursor FROM places WHERE account = $1",
-		in.account)
-	if err != nil {
-		return fail(err)
-	}
-	defer rows.Close()
 	cursors := make(map[string]string)
-	for rows.Next() {
-		var place, cursor string
-		if err := rows.Scan(&place, &cursor); err != nil {
-			return fail(err)
-		}
-		cursors[place] = cursor
-	}
-	if err := rows.Err(); err != nil {
-		return fail(err)
-	}
-	return cursors, nil
+	err := store.Each(in.gate.db.Read(ctx), "gate: cursors of "+in.account,
+		func(scan store.Scan) error {
+			var place, cursor string
+			err := scan(&place, &cursor)
+			cursors[place] = cursor
+			return err
+		}, "SELECT place, cursor FROM places WHERE account = $1", in.account)
+	return cursors, err
 }
 
 // Try implements [channels.Publisher].

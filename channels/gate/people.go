@@ -56,49 +56,21 @@ var ErrNotLinked = errors.New("they are linked to nobody")
 
 // List returns the people who were let in, the earliest first.
 func (People) List(q store.Queryer) ([]Person, error) {
-	rows, err := q.Query(`SELECT p.id, p.name, p.role, i.account, i.sender, i.chat
+	return store.Collect(q, "gate: read people", func(scan store.Scan, p *Person) error {
+		return scan(&p.ID, &p.Name, &p.Role, &p.Account, &p.Sender, &p.chat)
+	}, `SELECT p.id, p.name, p.role, i.account, i.sender, i.chat
 		FROM people p JOIN identities i ON i.person = p.id ORDER BY p.id`)
-	if err != nil {
-		return nil, fmt.Errorf("gate: read people: %w", err)
-	}
-	defer rows.Close()
-	var list []Person
-	for rows.Next() {
-		var p Person
-		if err := rows.Scan(&p.ID, &p.Name, &p.Role, &p.Account, &p.Sender, &p.chat); err != nil {
-			return nil, fmt.Errorf("gate: read people: %w", err)
-		}
-		list = append(list, p)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("gate: read people: %w", err)
-	}
-	return list, nil
 }
 
 // Pending returns the requests that wait for an owner's decision.
 func (People) Pending(q store.Queryer, now time.Time) ([]Pairing, error) {
-	rows, err := q.Query(`SELECT code, account, sender, name, chat, expires_ms FROM pairings
-		WHERE expires_ms > $1 ORDER BY expires_ms`, now.UnixMilli())
-	if err != nil {
-		return nil, fmt.Errorf("gate: read pairings: %w", err)
-	}
-	defer rows.Close()
-	var list []Pairing
-	for rows.Next() {
-		var p Pairing
+	return store.Collect(q, "gate: read pairings", func(scan store.Scan, p *Pairing) error {
 		var expires int64
-		err := rows.Scan(&p.Code, &p.Account, &p.Sender, &p.Name, &p.Chat, &expires)
-		if err != nil {
-			return nil, fmt.Errorf("gate: read pairings: %w", err)
-		}
+		err := scan(&p.Code, &p.Account, &p.Sender, &p.Name, &p.Chat, &expires)
 		p.Expires = time.UnixMilli(expires)
-		list = append(list, p)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("gate: read pairings: %w", err)
-	}
-	return list, nil
+		return err
+	}, `SELECT code, account, sender, name, chat, expires_ms FROM pairings
+		WHERE expires_ms > $1 ORDER BY expires_ms`, now.UnixMilli())
 }
 
 // requestPairing stores the request of the sender of m to be let in, and returns its code. It
@@ -236,58 +208,38 @@ func (People) demote(tx *store.Tx, account, sender string) error {
 // OwnersBeside returns one direct chat of each owner whose chats are known. It is not a, and on
 // another account than a if there is one.
 func (People) OwnersBeside(q store.Queryer, a bus.Address) ([]bus.Address, error) {
-	rows, err := q.Query(`SELECT person, account, chat FROM identities
+	return onePerPerson(q, `SELECT person, account, chat FROM identities
 		WHERE chat <> '' AND NOT (account = $1 AND chat = $2)
 		ORDER BY person, CASE WHEN account = $1 THEN 1 ELSE 0 END, account`, a.Account, a.Chat)
-	if err != nil {
-		return nil, fmt.Errorf("gate: read people: %w", err)
-	}
-	return onePerPerson(rows)
 }
 
 // OwnerChats returns one direct chat of each owner whose chats are known.
 func (People) OwnerChats(q store.Queryer) ([]bus.Address, error) {
-	rows, err := q.Query("SELECT person, account, chat FROM identities WHERE chat <> '' " +
+	return onePerPerson(q, "SELECT person, account, chat FROM identities WHERE chat <> '' "+
 		"ORDER BY person, account")
-	if err != nil {
-		return nil, fmt.Errorf("gate: read people: %w", err)
-	}
-	return onePerPerson(rows)
 }
 
 // onePerPerson reads rows of person, account and chat, and returns the first chat of each person.
-func onePerPerson(rows *sql.Rows) ([]bus.Address, error) {
-	defer rows.Close()
-	var list []bus.Address
-	for last := int64(0); rows.Next(); {
+func onePerPerson(q store.Queryer, query string, args ...any) (list []bus.Address, err error) {
+	last := int64(0)
+	err = store.Each(q, "gate: read people", func(scan store.Scan) error {
 		var person int64
 		var a bus.Address
-		if err := rows.Scan(&person, &a.Account, &a.Chat); err != nil {
-			return nil, fmt.Errorf("gate: read people: %w", err)
+		if err := scan(&person, &a.Account, &a.Chat); err != nil {
+			return err
 		}
 		if person != last {
 			list = append(list, a)
 		}
 		last = person
-	}
-	return list, rows.Err()
+		return nil
+	}, query, args...)
+	return list, err
 }
 
 // owners returns the known direct chats of owners with an account.
 func (People) owners(tx *store.Tx, account string) ([]string, error) {
-	rows, err := tx.Query("SELECT chat FROM identities WHERE account = $1 AND chat <> '' "+
-		"ORDER BY person", account)
-	if err != nil {
-		return nil, fmt.Errorf("gate: read people: %w", err)
-	}
-	defer rows.Close()
-	var list []string
-	for rows.Next() {
-		var chat string
-		if err := rows.Scan(&chat); err != nil {
-			return nil, fmt.Errorf("gate: read people: %w", err)
-		}
-		list = append(list, chat)
-	}
-	return list, rows.Err()
+	return store.Collect(tx, "gate: read people", func(scan store.Scan, chat *string) error {
+		return scan(chat)
+	}, "SELECT chat FROM identities WHERE account = $1 AND chat <> '' ORDER BY person", account)
 }

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"gateway/channels"
@@ -19,28 +18,19 @@ type AccountState struct {
 
 // States returns the recorded states by account.
 func States(q store.Queryer) (map[string]AccountState, error) {
-	rows, err := q.Query("SELECT account, state, since_ms, event_ms FROM accounts")
-	if err != nil {
-		return nil, fmt.Errorf("supervisor: read states: %w", err)
-	}
-	defer rows.Close()
 	states := make(map[string]AccountState)
-	for rows.Next() {
+	err := store.Each(q, "supervisor: read states", func(scan store.Scan) error {
 		var a AccountState
 		var since, event int64
-		if err := rows.Scan(&a.Account, &a.State, &since, &event); err != nil {
-			return nil, fmt.Errorf("supervisor: read states: %w", err)
-		}
+		err := scan(&a.Account, &a.State, &since, &event)
 		a.Since = time.UnixMilli(since)
 		if event > 0 {
 			a.Event = time.UnixMilli(event)
 		}
 		states[a.Account] = a
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("supervisor: read states: %w", err)
-	}
-	return states, nil
+		return err
+	}, "SELECT account, state, since_ms, event_ms FROM accounts")
+	return states, err
 }
 
 // noteInterval is how often the time of the last event is recorded, and notePause how long a new
