@@ -51,6 +51,9 @@ func (k *Keys) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event,
 		var failure error
 		for _, i := range k.order() {
 			l := k.links[i]
+			if failure != nil && kindOf(failure).Passing() && l.cooling(k.now()) > 0 {
+				continue // waiting for that failure to pass is as good
+			}
 			err := t.run(ctx, l.Model, req)
 			switch {
 			case t.broken:
@@ -83,24 +86,24 @@ func sooner(a, b error) bool {
 }
 
 // order returns the keys to try: those that are not left alone, beginning with the one that worked
-// last, or, if all are, the one that is due first.
+// last, and then the one of the others that is due first.
 func (k *Keys) order() []int {
 	now := k.now()
 	var ready []int
 	first := int(k.last.Load())
-	soonest, least := first, time.Duration(-1)
+	soonest, least := -1, time.Duration(0)
 	for n := range k.links {
 		i := (first + n) % len(k.links)
 		left := k.links[i].cooling(now)
-		if left == 0 {
+		switch {
+		case left == 0:
 			ready = append(ready, i)
-		}
-		if least < 0 || left < least {
+		case soonest < 0 || left < least:
 			soonest, least = i, left
 		}
 	}
-	if len(ready) == 0 {
-		return []int{soonest}
+	if soonest < 0 {
+		return ready
 	}
-	return ready
+	return append(ready, soonest)
 }

@@ -83,6 +83,20 @@ func TestKeysAllLimited(t *testing.T) {
 	})
 }
 
+// A key that is refused hides no other one that is only limited for a while.
+func TestKeysRefusedBesideLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limited, refused := steady("limited"), always(llm.Unauthorized, 0)
+		k := NewKeys("main", []Entry{{"key 1", limited}, {"key 2", refused}}, nil)
+		k.links[0].failed(llm.RateLimited, 20*time.Second, time.Now())
+		m := New([]Entry{{"main", k}, {"other", steady("other")}}, nil)
+		_, model, err := collect(t.Context(), m)
+		if model != "limited" || err != nil || calls(refused) != 1 {
+			t.Errorf("%q has answered, %v, after %d calls with the refused key", model, err, calls(refused))
+		}
+	})
+}
+
 // The log names the key and what is wrong with it.
 func TestKeysLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
