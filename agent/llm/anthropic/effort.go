@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,10 +72,10 @@ const (
 
 // think sets how long the model thinks in r, and returns the further fields of the request.
 func (m *Model) think(r *request, effort llm.Effort, given int) map[string]json.RawMessage {
-	t := m.thinker
-	if effort == llm.EffortDefault || t == nil || effort == llm.EffortOff && t.alwaysOn {
+	if !slices.Contains(m.Efforts(), effort) {
 		return m.fields
 	}
+	t := m.thinker
 	fields := maps.Clone(m.fields)
 	if fields == nil {
 		fields = make(map[string]json.RawMessage)
@@ -89,6 +90,7 @@ func (m *Model) think(r *request, effort llm.Effort, given int) map[string]json.
 	}
 	delete(fields, "temperature") // the API refuses these beside thoughts
 	delete(fields, "top_k")
+	delete(fields, "top_p") // refused below 0.95
 	want := lowBudget
 	if effort == llm.EffortHigh {
 		want = highBudget

@@ -112,3 +112,34 @@ func TestEffortBeside(t *testing.T) {
 		}
 	}
 }
+
+// Beside thoughts no field is sent that the API refuses then; and an effort that this version does
+// not know, such as one of an imported conversation, changes nothing.
+func TestEffortFields(t *testing.T) {
+	srv := anthropictest.Start(t, "key", func(anthropictest.Request) anthropictest.Reply {
+		return anthropictest.Reply{Text: "fine"}
+	})
+	fields := map[string]json.RawMessage{"temperature": json.RawMessage("0.5"),
+		"top_k": json.RawMessage("40"), "top_p": json.RawMessage("0.5")}
+	for _, id := range []string{"claude-haiku-4-5", "claude-sonnet-4-6"} {
+		m := New("claude", id, &Options{BaseURL: srv.URL, Key: "key", Fields: fields})
+		for effort, kept := range map[llm.Effort]bool{llm.EffortHigh: false, "medium": true} {
+			hi := []llm.Message{{Role: llm.User, Text: "hi"}}
+			for _, err := range m.Stream(t.Context(), llm.Request{Effort: effort, Messages: hi}) {
+				if err != nil {
+					t.Errorf("%s, %s: %v", id, effort, err)
+				}
+			}
+			list := srv.Requests()
+			other := string(list[len(list)-1].Other)
+			if got := thinkingIn(t, list[len(list)-1].Other) == ""; got != kept {
+				t.Errorf("%s, %s: thinks or not, as %s says", id, effort, other)
+			}
+			for name := range fields {
+				if strings.Contains(other, `"`+name+`"`) != kept {
+					t.Errorf("%s, %s: %s in %s, want it there: %t", id, effort, name, other, kept)
+				}
+			}
+		}
+	}
+}
