@@ -61,7 +61,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				t.Errorf("%s takes %d MiB for %s, %d bytes", dialect, n>>20, name, len(md))
 			}
 		}
-		n := allocated(func() { Split(md, 4096, TelegramLen) })
+		n := allocated(func() { SplitFirst(md, 4096, len(md), TelegramLen) })
 		if most := 10 * mostAllocated(md); n > most { // several pieces are measured
 			t.Errorf("Split takes %d MiB for %s, %d bytes", n>>20, name, len(md))
 		}

@@ -12,9 +12,9 @@ func ExampleTelegram() {
 }
 
 // A block of code that is cut is closed in one piece and opened again in the next.
-func ExampleSplit() {
+func ExampleSplitFirst() {
 	const text = "```sh\ngo build\ngo test\n```"
-	for _, piece := range markup.Split(text, 20, markup.DiscordLen) {
+	for _, piece := range markup.SplitFirst(text, 20, len(text), markup.DiscordLen) {
 		fmt.Printf("%q\n", piece)
 	}
 	// Output:

@@ -2,7 +2,7 @@
 // splits it into pieces that fit their limits.
 //
 // [Telegram], [Discord], [WhatsApp], [ANSI] and [Plain] render, [TelegramLen], [DiscordLen] and
-// [WhatsAppLen] measure, [Split] and [SplitFirst] cut. All are pure functions.
+// [WhatsAppLen] measure, [SplitFirst] cuts. All are pure functions.
 //
 // Markdown is CommonMark with tables, ~~strikethrough~~, bare links and ||spoilers||; raw HTML is
 // shown as it is written. Elements that a platform can't show become readable text: headings are

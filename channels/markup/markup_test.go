@@ -73,7 +73,7 @@ func TestSplitGolden(t *testing.T) {
 			t.Fatalf("the comment does not begin with a limit: %q", comment)
 		}
 		var files []txtar.File
-		for i, piece := range markup.Split(md, limit, markup.TelegramLen) {
+		for i, piece := range markup.SplitFirst(md, limit, len(md), markup.TelegramLen) {
 			files = append(files, txtar.File{
 				Name: fmt.Sprintf("%d.md", i+1), Data: []byte(piece + "\n"),
 			})

@@ -7,8 +7,9 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// Split cuts Markdown into pieces that each measure at most limit, in the units of measure. It
-// cuts between paragraphs if it can, else between lines, sentences, words, or characters as
+// SplitFirst cuts Markdown into pieces that each measure at most limit, in the units of measure,
+// and returns at most the first n of them. It takes time by what it returns, however long the text
+// is. It cuts between paragraphs if it can, else between lines, sentences, words, or characters as
 // people see them. A limit of 0 or less means no limit.
 //
 // White space at a cut is dropped, so the pieces joined by it are the whole again, with these
@@ -21,12 +22,6 @@ import (
 // No piece has more than eight bytes of source per unit of the limit, however little of it
 // measure counts. A piece that can't be cut to fit, because a single character or a fence around it
 // exceeds the limit, is cut between code points, without its fence, and at worst too long.
-func Split(markdown string, limit int, measure func(string) int) []string {
-	return split(markdown, limit, len(markdown), measure)
-}
-
-// SplitFirst returns at most the first n pieces that [Split] would. It takes time by what it
-// returns, however long the text is.
 func SplitFirst(markdown string, limit, n int, measure func(string) int) []string {
 	if limit > 0 && limit <= 1<<20 && n < 1<<10 && len(markdown) > (n+1)*8*limit {
 		markdown = markdown[:(n+1)*8*limit] // more than n pieces can hold

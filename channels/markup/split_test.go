@@ -23,10 +23,10 @@ func stripped(s string) string {
 // checkSplit holds the promises of Split, taking the same steps so as to see where it cuts.
 func checkSplit(t *testing.T, src string, limit int, measure func(string) int) {
 	t.Helper()
-	pieces := Split(src, limit, measure)
+	pieces := SplitFirst(src, limit, len(src), measure)
 	if strings.TrimSpace(src) == "" {
 		if pieces != nil {
-			t.Errorf("Split(%q) = %q, want nothing", src, pieces)
+			t.Errorf("SplitFirst(%q) = %q, want nothing", src, pieces)
 		}
 		return
 	}
@@ -118,7 +118,7 @@ func TestSplitKeepsGraphemes(t *testing.T) {
 	} {
 		whole := graphemes(src)
 		var cut []string
-		for _, piece := range Split(src, 30, TelegramLen) {
+		for _, piece := range SplitFirst(src, 30, len(src), TelegramLen) {
 			cut = append(cut, graphemes(piece)...)
 		}
 		if len(cut) != len(whole) {
@@ -155,9 +155,9 @@ func TestSplitPrefers(t *testing.T) {
 		{"late place", "a\n\nbcdefghi jklmno pqr", "a\n\nbcdefghi"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			pieces := Split(tt.src, 15, TelegramLen)
+			pieces := SplitFirst(tt.src, 15, len(tt.src), TelegramLen)
 			if len(pieces) == 0 || pieces[0] != tt.first {
-				t.Errorf("Split(%q) = %q, want %q first", tt.src, pieces, tt.first)
+				t.Errorf("SplitFirst(%q) = %q, want %q first", tt.src, pieces, tt.first)
 			}
 			checkSplit(t, tt.src, 15, TelegramLen)
 		})
@@ -167,7 +167,7 @@ func TestSplitPrefers(t *testing.T) {
 // Strong text that is cut is strong in each piece, and shows no marks.
 func TestSplitStrong(t *testing.T) {
 	src := "Before **" + strings.Repeat("bold words. ", 20) + "end** after"
-	pieces := Split(src, 60, WhatsAppLen)
+	pieces := SplitFirst(src, 60, len(src), WhatsAppLen)
 	if len(pieces) < 4 {
 		t.Fatalf("%d pieces, want more", len(pieces))
 	}
@@ -182,8 +182,9 @@ func TestSplitStrong(t *testing.T) {
 		"`**" + strings.Repeat("code words ", 20) + "**`", "**" + strings.Repeat("no end ", 20),
 		"** " + strings.Repeat("no beginning ", 20) + "**",
 	} {
-		if got := strings.Join(Split(src, 60, WhatsAppLen), " "); stripped(got) != stripped(src) {
-			t.Errorf("Split(%q) adds marks: %q", src, got)
+		got := strings.Join(SplitFirst(src, 60, len(src), WhatsAppLen), " ")
+		if stripped(got) != stripped(src) {
+			t.Errorf("SplitFirst(%q) adds marks: %q", src, got)
 		}
 	}
 }
@@ -228,7 +229,7 @@ func TestSplitIsLinear(t *testing.T) {
 	for name, src := range hard(size) {
 		t.Run(name, func(t *testing.T) {
 			measured := 0
-			pieces := Split(src, limit, func(s string) int {
+			pieces := SplitFirst(src, limit, len(src), func(s string) int {
 				measured += len(s)
 				return TelegramLen(s)
 			})
@@ -249,7 +250,7 @@ func BenchmarkSplit(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(src)))
 			for b.Loop() {
-				Split(src, 4096, TelegramLen)
+				SplitFirst(src, 4096, len(src), TelegramLen)
 			}
 		})
 	}
