@@ -100,6 +100,10 @@ type Batch struct {
 	// Migrated has the groups that got a new id: the old id by the new one.
 	Migrated map[string]string
 
+	// Joined has, for each group that the account was added to, a message without ID and Text whose
+	// Sender has done that.
+	Joined []bus.InboundMessage
+
 	// Unanswered, if it is set, is called before Publish returns nil, for each message that gets
 	// no answer and whose sender is not told so in the chat: with its ID and a text for the sender
 	// alone.

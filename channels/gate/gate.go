@@ -34,6 +34,7 @@ type Gate struct {
 
 	rates        rateLimiter // of messages, by sender
 	pairingRates rateLimiter // of requests to be let in
+	groupRates   rateLimiter // of questions about groups that are not listed
 	recheckRates rateLimiter // of looking again whether somebody was let in a moment ago
 	backlog      backlog
 	dropped      atomic.Int64
@@ -239,11 +240,14 @@ type decided struct {
 func (in *intake) decideAll(
 	ctx context.Context, b channels.Batch, unanswered map[string]string,
 ) ([]decided, error) {
-	if len(b.Messages) == 0 {
+	if len(b.Messages) == 0 && len(b.Joined) == 0 {
 		return nil, nil
 	}
 	g, read := in.gate, in.gate.db.Read(ctx)
-	var kept []decided
+	kept, err := in.decideJoined(read, b)
+	if err != nil {
+		return nil, err
+	}
 	fail := func(err error) ([]decided, error) {
 		for _, j := range kept { // the batch comes again
 			j.undo()
@@ -290,7 +294,7 @@ func (in *intake) decideAll(
 		if v == stranger && asksToBeForgotten(m.Text) {
 			v = ignored
 		}
-		if v == ignored || v == stranger {
+		if v == ignored || v == stranger || v == unlisted {
 			in.stats.Refused.Add(1)
 		}
 		if v == stranger {
@@ -299,12 +303,14 @@ func (in *intake) decideAll(
 				v = ignored
 			}
 		}
-		if v == ignored {
+		if v == ignored || v == unlisted {
 			unanswered[m.ID] = textNotHere
 			if !m.Group {
 				unanswered[m.ID] = textNotYou
 			}
 			in.logIgnored(ctx, m)
+		}
+		if v == ignored || v == unlisted && m.Role != bus.Owner && !in.mayAsk(m.From) {
 			continue
 		}
 		kept = append(kept, decided{m, v, who.chat != "" && m.Role != bus.Owner, undo})
@@ -333,6 +339,15 @@ func (in *intake) logIgnored(ctx context.Context, m bus.InboundMessage) {
 		"title", m.ChatTitle)
 }
 
+// mayAsk reports whether owners may be asked about a group now: strangers can cause one look into
+// the tables in ten minutes for each group.
+func (in *intake) mayAsk(a bus.Address) bool {
+	g := in.gate
+	ok, _ := g.groupRates.allowPairing(bus.InboundMessage{From: a, Sender: bus.Sender{ID: a.Chat}},
+		g.now())
+	return ok
+}
+
 // asksToBeForgotten reports whether text is the command to forget its sender.
 func asksToBeForgotten(text string) bool {
 	words := strings.Fields(strings.ToLower(text))
@@ -359,6 +374,8 @@ func (g *Gate) save(
 			} else {
 				unanswered[m.ID] = textNotYet
 			}
+		case unlisted:
+			err = g.askGroup(tx, m, now)
 		case tooFast:
 			told.dropped++
 			err = g.outbox.Put(tx, notice(m, textTooFast), now)

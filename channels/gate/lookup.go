@@ -59,6 +59,7 @@ type profile struct {
 	role   bus.Role
 	chat   string // the direct chat, if it is an owner's
 	before string // the earlier id of the group in which they write
+	group  GroupState
 }
 
 // A cachedProfile is a profile and when it was read.
@@ -124,7 +125,8 @@ func (g *Gate) readProfile(q store.Queryer, w writer) (who profile, err error) {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return who, fmt.Errorf("gate: read moves: %w", err)
 	}
-	return who, nil
+	who.group, err = Groups{}.state(q, w.account, w.chat, who.before)
+	return who, err
 }
 
 // expire makes the next lookUp read all profiles again.

@@ -23,7 +23,7 @@ type Policy struct {
 	Access Access
 	Allow  []string
 	Owners []string
-	Groups []string // platform's ids of chats in which everybody may write
+	Groups []string // platform's ids of chats in which everybody may write; "*" is each
 
 	// Always makes the agent answer every message of the groups, not just those that address it.
 	Always bool
@@ -40,6 +40,7 @@ type decision int
 const (
 	ignored   decision = iota // nothing is stored
 	stranger                  // the sender may ask to be let in
+	unlisted                  // owners are asked about its group
 	ambient                   // it is context for a later message of its group
 	dropped                   // it is dropped; the sender was told already
 	tooFast                   // it is dropped; the sender is told that they write too fast
@@ -65,7 +66,7 @@ func (p *Policy) decide(m *bus.InboundMessage, who profile) decision {
 	case m.Self && m.Role != bus.Owner:
 		return ignored // somebody's notes to themselves, which need no answer
 	case m.Group:
-		return p.decideGroup(m)
+		return p.decideGroup(m, who.group)
 	case let:
 		return admitted
 	case p.Access == ByPairing:
@@ -74,19 +75,27 @@ func (p *Policy) decide(m *bus.InboundMessage, who profile) decision {
 	return ignored
 }
 
-// decideGroup decides on a message of a group. It goes by the group alone: a person's right to
-// write in direct chats does not open a group to the agent.
-func (p *Policy) decideGroup(m *bus.InboundMessage) decision {
-	listed := slices.Contains(p.Groups, m.From.Chat) ||
+// decideGroup decides on a message of a group about which something may have been decided. It goes
+// by the group alone: a person's right to write in direct chats does not open a group to the agent.
+func (p *Policy) decideGroup(m *bus.InboundMessage, decided GroupState) decision {
+	named := slices.Contains(p.Groups, m.From.Chat) ||
 		m.Before != "" && slices.Contains(p.Groups, m.Before)
+	listed := named || decided.Answers() || decided != GroupIgnored &&
+		(slices.Contains(p.Groups, AnyGroup) || p.Access == Open && len(p.Groups) == 0)
+	always := decided == GroupAlways || p.Always && decided != GroupMention
 	switch {
-	case !listed && (p.Access != Open || len(p.Groups) > 0):
+	case !listed && m.Addressed && (m.Role == bus.Owner || decided == ""):
+		return unlisted
+	case !listed:
 		return ignored
-	case m.Addressed || p.Always && m.Edits == "":
+	case m.Addressed || always && m.Edits == "":
 		return admitted
 	}
 	return ambient
 }
+
+// AnyGroup stands for all groups in a [Policy].
+const AnyGroup = "*"
 
 func (p *Policy) lists(list []string, s bus.Sender) bool {
 	if slices.Contains(list, s.ID) {

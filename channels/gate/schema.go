@@ -4,9 +4,9 @@
 // account's [Policy], bounds how fast people write, offers pairing codes to strangers, and stores
 // what is admitted together with the platform's cursor. [People] keeps the people.
 //
-// Tables: places, people, identities, pairings, denied, moves, bots. The tables accounts, of
-// channels/supervisor, and notices, of channels/router, are in the same migration, because all
-// of them were one package when the tables were made.
+// Tables: places, people, identities, pairings, denied, moves, bots, known_groups. The tables
+// accounts, of channels/supervisor, and notices, of channels/router, are in the same migration,
+// because all of them were one package when the tables were made.
 package gate
 
 import "gateway/store"
@@ -80,4 +80,13 @@ CREATE TABLE denied ( -- strangers who get no pairing code
 	name     TEXT NOT NULL,
 	since_ms BIGINT NOT NULL,
 	PRIMARY KEY (account, sender)
+);`, `
+CREATE TABLE known_groups ( -- about which owners were asked, or something was decided
+	id       IDENTITY PRIMARY KEY,
+	account  TEXT NOT NULL,
+	chat     TEXT NOT NULL,
+	title    TEXT NOT NULL,
+	state    TEXT NOT NULL, -- asked, mention, always or ignore
+	since_ms BIGINT NOT NULL,
+	UNIQUE (account, chat)
 );`}}

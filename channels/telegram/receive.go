@@ -123,6 +123,9 @@ func (r *receiver) translate(
 		if r.in.Try(ctx, func() { m, is = r.read(ctx, &u) }) && is {
 			b.Messages = append(b.Messages, m)
 		}
+		if m, is := r.joined(u.Member); is {
+			b.Joined = append(b.Joined, m)
+		}
 		if from, to := u.Message.migration(); from != 0 {
 			if b.Migrated == nil {
 				b.Migrated = make(map[string]string)
@@ -166,6 +169,23 @@ func (r *receiver) noteMembership(ctx context.Context, m *member) {
 	r.log.InfoContext(ctx, "membership changed", "account", r.name,
 		"chat", m.Chat.ID, "status", channels.Clean(m.New.Status, channels.MaxName))
 }
+
+// joined returns the message that stands for the bot having been added to a group. It reports false
+// if m says something else.
+func (r *receiver) joined(m *member) (bus.InboundMessage, bool) {
+	if m == nil || m.From == nil || !m.Chat.read() || m.Chat.Type == "private" ||
+		inGroup[m.Old.Status] || !inGroup[m.New.Status] {
+		return bus.InboundMessage{}, false
+	}
+	return bus.InboundMessage{
+		From:   bus.Address{Account: r.name, Chat: strconv.FormatInt(m.Chat.ID, 10)},
+		Sender: m.From.sender(), Group: true, Addressed: true,
+		ChatTitle: channels.Clean(m.Chat.Title, channels.MaxName),
+	}, true
+}
+
+// inGroup has the states of a member in which the bot hears the group.
+var inGroup = map[string]bool{"member": true, "administrator": true, "restricted": true}
 
 // albums remembers which albums were addressed to the bot. Telegram delivers an album as single
 // messages, only one of which has the caption that says for whom all of them are.

@@ -78,10 +78,14 @@ type (
 	}
 
 	member struct {
-		Chat chat `json:"chat"`
-		New  struct {
-			Status string `json:"status"`
-		} `json:"new_chat_member"`
+		Chat chat       `json:"chat"`
+		From *user      `json:"from"`
+		Old  membership `json:"old_chat_member"`
+		New  membership `json:"new_chat_member"`
+	}
+
+	membership struct {
+		Status string `json:"status"`
 	}
 
 	origin struct {

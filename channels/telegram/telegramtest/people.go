@@ -3,6 +3,7 @@ package telegramtest
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -100,7 +101,9 @@ func (s *Server) SetMember(chatID, user int64, status string) {
 	defer s.mu.Unlock()
 	c := s.chats[chatID]
 	old := "member"
-	if c.refusal != "" {
+	if strings.Contains(c.refusal, "not a member") {
+		old = "left"
+	} else if c.refusal != "" {
 		old = "kicked"
 	}
 	switch {

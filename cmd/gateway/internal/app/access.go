@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,6 +49,20 @@ func accessCommands(changed func(), owned bool) []command.Command {
 				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
 					tx.After(changed)
 					return letIn(tx, r, owned)
+				})
+			}},
+		{Name: "group", Help: "in which groups I answer, and to what", Least: bus.Admin,
+			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
+				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
+					tx.After(changed)
+					return decideGroup(tx, r)
+				})
+			}},
+		{Name: "activation", Help: "what I answer in this group: mention or always", Least: bus.Admin,
+			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
+				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
+					tx.After(changed)
+					return activate(tx, r)
 				})
 			}},
 	}
@@ -124,4 +139,93 @@ func pendingReply(tx *store.Tx, now time.Time) (command.Reply, error) {
 // Welcome is the message to somebody who was approved.
 func Welcome(chat bus.Address) bus.OutboundMessage {
 	return bus.OutboundMessage{To: chat, Text: "Welcome, you are in! What can I do for you?"}
+}
+
+// groupSays is what each state of a group means, for people.
+var groupSays = map[gate.GroupState]string{
+	gate.GroupAsked:   "not decided, so I ignore it",
+	gate.GroupMention: "I answer messages that address me",
+	gate.GroupAlways:  "I answer all messages",
+	gate.GroupIgnored: "I ignore it",
+}
+
+// decideGroup answers /group [mention|always|ignore N].
+func decideGroup(tx *store.Tx, r *command.Request) (command.Reply, error) {
+	word, number, _ := strings.Cut(r.Args, " ")
+	state := gate.GroupState(strings.ToLower(word))
+	if r.Args == "" {
+		return groupsReply(tx)
+	}
+	if !state.Answers() && state != gate.GroupIgnored {
+		return command.Reply{Text: "Use `/group mention N`, `/group always N` or `/group ignore N`. " +
+			"`/group` shows the numbers."}, nil
+	}
+	id, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	if err != nil {
+		id = 0
+	}
+	before, err := gate.Groups{}.Decide(tx, id, state)
+	if errors.Is(err, gate.ErrNoGroup) {
+		return command.Reply{Text: "There is no group with this number. `/group` shows them."}, nil
+	}
+	if err == nil && state.Answers() && !before.State.Answers() {
+		err = bus.NewOutbox().Put(tx, helloGroup(before, state), time.Now())
+	}
+	return command.Reply{Text: fmt.Sprintf("The group %s: %s from now on.", groupName(before),
+		groupSays[state])}, err
+}
+
+// helloGroup is what the agent says in a group that was let in.
+func helloGroup(g gate.Group, s gate.GroupState) bus.OutboundMessage {
+	text := "Hello! I answer here when somebody mentions me or replies to me."
+	if s == gate.GroupAlways {
+		text = "Hello! I answer here from now on."
+	}
+	return bus.OutboundMessage{To: bus.Address{Account: g.Account, Chat: g.Chat}, Text: text}
+}
+
+// groupsReply lists the groups about which something was asked or decided.
+func groupsReply(tx *store.Tx) (command.Reply, error) {
+	list, err := gate.Groups{}.List(tx)
+	if err != nil || len(list) == 0 {
+		return command.Reply{Text: "Nobody has written to me in a group that is not listed, and " +
+			"nothing was decided about one."}, err
+	}
+	reply := command.Reply{Text: "Groups, besides those in the configuration:\n\n"}
+	for _, g := range list {
+		reply.Text += fmt.Sprintf("- %d: %s on %s: %s\n", g.ID, groupName(g), g.Account,
+			groupSays[g.State])
+		if g.State == gate.GroupAsked && reply.Buttons == nil {
+			reply.Buttons = gate.GroupButtons(g.ID)
+		}
+	}
+	if reply.Buttons != nil {
+		reply.Text += "\nThe buttons are for the first that is not decided."
+	}
+	return reply, nil
+}
+
+// groupName names a group for people.
+func groupName(g gate.Group) string {
+	if g.Title == "" {
+		return "`" + g.Chat + "`"
+	}
+	return markup.Literal(g.Title) + " (`" + g.Chat + "`)"
+}
+
+// activate answers /activation [mention|always].
+func activate(tx *store.Tx, r *command.Request) (command.Reply, error) {
+	m := r.Message
+	state := gate.GroupState(strings.ToLower(r.Args))
+	switch {
+	case !m.Group:
+		return command.Reply{Text: "`/activation` is for groups. Here I answer everything."}, nil
+	case !state.Answers():
+		return command.Reply{Text: "What shall I answer in this group?", Buttons: []bus.Button{
+			{Label: "When mentioned", Text: "/activation mention"},
+			{Label: "Everything", Text: "/activation always"}}}, nil
+	}
+	g := gate.Group{Account: m.From.Account, Chat: m.From.Chat, Title: m.ChatTitle, State: state}
+	return command.Reply{Text: "In this group " + groupSays[state] + " from now on."},
+		gate.Groups{}.Set(tx, g, time.Now())
 }

@@ -94,7 +94,7 @@ func badIDs(platform, key string, list []string) string {
 	}
 	var bad []string
 	for _, id := range list {
-		if !known.form.MatchString(id) {
+		if !known.form.MatchString(id) && (key != "groups" || id != "*") {
 			bad = append(bad, fmt.Sprintf("%q", id))
 		}
 	}

@@ -337,6 +337,9 @@ func (l *loader) validateDiscord(path func(string) []string, ch Channel) {
 		l.problem(path("token"), `want the token alone, without "Bot " before it and without blanks`)
 	}
 	for _, id := range ch.Groups {
+		if id == "*" {
+			continue
+		}
 		if _, err := strconv.ParseUint(id, 10, 64); err != nil {
 			l.problem(path("groups"), fmt.Sprintf(`want the numbers of channels, not %q: in Discord's `+
 				"settings switch on Developer Mode, then Copy Channel ID from the channel's menu", id))

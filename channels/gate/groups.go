@@ -1,0 +1,180 @@
+package gate
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/markup"
+	"gateway/store"
+)
+
+// Groups is the table of what owners have decided about groups. It has no state of its own.
+type Groups struct{}
+
+// A GroupState is what was decided about a group.
+type GroupState string
+
+// The states of a group. A group without one is treated as the configuration says.
+const (
+	GroupAsked   GroupState = "asked"   // owners were asked
+	GroupMention GroupState = "mention" // the agent answers messages that address it
+	GroupAlways  GroupState = "always"  // the agent answers all messages
+	GroupIgnored GroupState = "ignore"  // the agent ignores it
+)
+
+// Answers reports whether the agent answers in a group of this state.
+func (s GroupState) Answers() bool { return s == GroupMention || s == GroupAlways }
+
+// A Group is a group about which owners were asked, or something was decided.
+type Group struct {
+	ID      int64 // of the gateway
+	Account string
+	Chat    string // platform's id
+	Title   string
+	State   GroupState
+}
+
+// ErrNoGroup reports a number that no group has.
+var ErrNoGroup = errors.New("there is no group with this number")
+
+// List returns the groups, the earliest first.
+func (Groups) List(q store.Queryer) ([]Group, error) {
+	rows, err := q.Query("SELECT id, account, chat, title, state FROM known_groups ORDER BY id")
+	if err != nil {
+		return nil, fmt.Errorf("gate: read groups: %w", err)
+	}
+	defer rows.Close()
+	var list []Group
+	for rows.Next() {
+		var g Group
+		if err := rows.Scan(&g.ID, &g.Account, &g.Chat, &g.Title, &g.State); err != nil {
+			return nil, fmt.Errorf("gate: read groups: %w", err)
+		}
+		list = append(list, g)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("gate: read groups: %w", err)
+	}
+	return list, nil
+}
+
+// Decide stores what was decided about a group that owners were asked about, and returns the group
+// as it was before. It reports [ErrNoGroup].
+func (Groups) Decide(tx *store.Tx, id int64, s GroupState) (before Group, err error) {
+	before.ID = id
+	err = tx.QueryRow("SELECT account, chat, title, state FROM known_groups WHERE id = $1", id).
+		Scan(&before.Account, &before.Chat, &before.Title, &before.State)
+	if errors.Is(err, sql.ErrNoRows) {
+		return before, ErrNoGroup
+	}
+	if err == nil {
+		_, err = tx.Exec("UPDATE known_groups SET state = $2 WHERE id = $1", id, string(s))
+	}
+	if err != nil {
+		return before, fmt.Errorf("gate: decide on group %d: %w", id, err)
+	}
+	return before, nil
+}
+
+// Set stores what was decided about a group, which need not be known before.
+func (Groups) Set(tx *store.Tx, g Group, now time.Time) error {
+	_, err := tx.Exec(`INSERT INTO known_groups (account, chat, title, state, since_ms)
+		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (account, chat) DO UPDATE SET state = excluded.state`,
+		g.Account, g.Chat, g.Title, string(g.State), now.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("gate: decide on group %s of %s: %w", g.Chat, g.Account, err)
+	}
+	return nil
+}
+
+// state returns what was decided about a group, which may have had another id before; "" if nothing
+// was.
+func (Groups) state(q store.Queryer, account, chat, before string) (s GroupState, err error) {
+	err = q.QueryRow(`SELECT state FROM known_groups WHERE account = $1 AND chat IN ($2, $3)
+		ORDER BY CASE chat WHEN $2 THEN 0 ELSE 1 END LIMIT 1`, account, chat, before).Scan(&s)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("gate: read groups: %w", err)
+	}
+	return s, nil
+}
+
+// decideJoined returns the messages of a batch that stand for groups which are not listed, and
+// about which owners may be asked.
+func (in *intake) decideJoined(q store.Queryer, b channels.Batch) (kept []decided, err error) {
+	for _, m := range b.Joined {
+		_, v, err := in.gate.decide(q, in.gate.policy(in.account), &m, b.Migrated, profileAge)
+		if err != nil {
+			return nil, err
+		}
+		if v == unlisted && in.mayAsk(m.From) {
+			kept = append(kept, decided{m, v, false, func() {}})
+		}
+	}
+	return kept, nil
+}
+
+// maxAsked is how many groups of an account wait for an owner's decision. About more of them
+// nobody is asked, since strangers may add a bot to any number of groups.
+const maxAsked = 5
+
+// askGroup asks the owners whose direct chats with the account are known what to do in the group of
+// m, which is not listed: once. If an owner has written m they are told in the group, too.
+func (g *Gate) askGroup(tx *store.Tx, m bus.InboundMessage, now time.Time) error {
+	if m.Role == bus.Owner {
+		err := g.outbox.Put(tx, notice(m, "I don't answer in this group yet. `/group`, in our direct "+
+			"chat, shows what I can do here."), now)
+		if err != nil {
+			return err
+		}
+	}
+	owners, err := g.people.owners(tx, m.From.Account)
+	if err != nil || len(owners) == 0 && m.Role != bus.Owner {
+		return err
+	}
+	var asked, known int
+	err = tx.QueryRow(`SELECT count(CASE WHEN state = 'asked' THEN 1 END),
+		count(CASE WHEN chat = $2 THEN 1 END) FROM known_groups WHERE account = $1`,
+		m.From.Account, m.From.Chat).Scan(&asked, &known)
+	if err != nil || known > 0 || asked >= maxAsked && m.Role != bus.Owner {
+		return err
+	}
+	var id int64
+	err = tx.QueryRow(`INSERT INTO known_groups (account, chat, title, state, since_ms)
+		VALUES ($1, $2, $3, $4, $5) RETURNING id`, m.From.Account, m.From.Chat, m.ChatTitle,
+		string(GroupAsked), now.UnixMilli()).Scan(&id)
+	if err != nil {
+		return fmt.Errorf("gate: ask about group %s: %w", m.From, err)
+	}
+	name := "a group"
+	if m.ChatTitle != "" {
+		name = "the group " + markup.Literal(m.ChatTitle)
+	}
+	does := "writes to me in"
+	if m.ID == "" {
+		does = "has added me to"
+	}
+	for _, chat := range owners {
+		err := g.outbox.Put(tx, bus.OutboundMessage{
+			To: bus.Address{Account: m.From.Account, Chat: chat},
+			Text: fmt.Sprintf("%s %s %s (id `%s`), which is not listed. What shall I do there?",
+				markup.Literal(channels.SenderName(m.Sender)), does, name, m.From.Chat),
+			Buttons: GroupButtons(id)}, now)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// GroupButtons are the buttons with which an admin decides about a group.
+func GroupButtons(id int64) []bus.Button {
+	return []bus.Button{
+		{Label: "Answer when mentioned", Text: fmt.Sprintf("/group mention %d", id)},
+		{Label: "Answer everything", Text: fmt.Sprintf("/group always %d", id)},
+		{Label: "Ignore it", Text: fmt.Sprintf("/group ignore %d", id)},
+	}
+}

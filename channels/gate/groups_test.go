@@ -1,0 +1,119 @@
+package gate_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"gateway/bus"
+	"gateway/channels/gate"
+	"gateway/store"
+)
+
+// owned is the policy of an account whose owner is ann.
+var owned = gate.Policy{Access: gate.ByList, Owners: []string{"ann"}}
+
+// questions returns what ann was asked about groups.
+func (d *door) questions() (n int) {
+	for _, m := range d.outboxed("chat of ann") {
+		if strings.Contains(m.Text, "What shall I do there?") {
+			n++
+		}
+	}
+	return n
+}
+
+// Owners are asked about a group only when it addresses the agent, once, and about few at a time.
+func TestGroupQuestions(t *testing.T) {
+	atDoor(t, func(d *door) {
+		d.publish(owned, inGroup("g0", true, message("1", "bob", "nobody knows an owner's chat")))
+		if n := len(d.outboxed("chat of ann")); n != 0 {
+			t.Errorf("%d messages to an unknown chat", n)
+		}
+		d.publish(owned, message("2", "ann", "hello"))
+		d.publish(owned, inGroup("g1", false, message("3", "bob", "not for the agent")))
+		if n := d.questions(); n != 0 {
+			t.Errorf("the owner was asked %d times about what was not for the agent", n)
+		}
+		for i := range 2 {
+			d.publish(owned, inGroup("g1", true, message(fmt.Sprint(4+i), "bob", "hey")))
+		}
+		if n := d.questions(); n != 1 {
+			t.Errorf("the owner was asked %d times, want once", n)
+		}
+		for i := range 20 {
+			d.publish(owned, inGroup(fmt.Sprint("x", i), true, message(fmt.Sprint(9+i), "bob", "hey")))
+		}
+		if n := d.questions(); n != 5 {
+			t.Errorf("the owner was asked about %d groups at a time, want 5", n)
+		}
+		d.publish(owned, inGroup("mine", true, message("40", "ann", "hey")))
+		if n := d.questions(); n != 6 {
+			t.Errorf("the owner's own group made it %d questions, want 6", n)
+		}
+		if n := len(d.outboxed("mine")); n != 1 {
+			t.Errorf("the owner's group was told %d things, want one", n)
+		}
+		d.wantInbox("owner hello")
+	})
+}
+
+// What was decided about a group counts more than the account's activation and than "*", and less
+// than a group's own place in the list.
+func TestGroupDecisions(t *testing.T) {
+	const named, unnamed = "named", "g"
+	for _, tt := range []struct {
+		state                   gate.GroupState
+		groups                  string
+		always                  bool
+		chat                    string
+		mentioned, notMentioned bool // is it answered?
+	}{
+		{"", "*", false, unnamed, true, false},
+		{"", "*", true, unnamed, true, true},
+		{gate.GroupAsked, named, true, unnamed, false, false},
+		{gate.GroupAsked, "*", false, unnamed, true, false},
+		{gate.GroupMention, named, true, unnamed, true, false},
+		{gate.GroupAlways, named, false, unnamed, true, true},
+		{gate.GroupIgnored, "*", true, unnamed, false, false},
+		{gate.GroupIgnored, named, false, named, true, false},
+		{gate.GroupAlways, named, false, named, true, true},
+	} {
+		atDoor(t, func(d *door) {
+			if tt.state != "" {
+				err := d.do(func(tx *store.Tx) error {
+					return gate.Groups{}.Set(tx, gate.Group{Account: "tg", Chat: tt.chat, State: tt.state},
+						message("", "", "").Time)
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			p := gate.Policy{Access: gate.ByList, Groups: []string{tt.groups}, Always: tt.always}
+			for _, mentioned := range []bool{true, false} {
+				before := len(d.inboxed())
+				d.publish(p, inGroup(tt.chat, mentioned, message(fmt.Sprint(mentioned), "bob", "hey")))
+				want := map[bool]bool{true: tt.mentioned, false: tt.notMentioned}[mentioned]
+				if got := len(d.inboxed()) > before; got != want {
+					t.Errorf("%+v: mentioned: %v: answered: %v", tt, mentioned, got)
+				}
+			}
+		})
+	}
+}
+
+// A group that was let in stays so when the platform gives it another id.
+func TestGroupMoves(t *testing.T) {
+	atDoor(t, func(d *door) {
+		err := d.do(func(tx *store.Tx) error {
+			return gate.Groups{}.Set(tx, gate.Group{Account: "tg", Chat: "old",
+				State: gate.GroupMention}, message("", "", "").Time)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.exec("INSERT INTO moves (account, chat, before) VALUES ('tg', 'new', 'old')")
+		d.publish(owned, inGroup("new", true, message("1", "bob", "hey")))
+		d.wantInbox(string(bus.Guest) + " hey")
+	})
+}
