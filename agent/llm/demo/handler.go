@@ -28,7 +28,8 @@ type request struct {
 	} `json:"messages"`
 	Tools []struct {
 		Function struct {
-			Name string `json:"name"`
+			Name        string `json:"name"`
+			Description string `json:"description"`
 		} `json:"function"`
 	} `json:"tools"`
 }
@@ -72,10 +73,11 @@ func describe(url string) string {
 	return fmt.Sprintf("%s, %d KB", strings.ToUpper(kind), (size+1023)/1024)
 }
 
-// offers reports whether the model may call the tool.
+// offers reports whether the model may call the tool. The gateway names rarely used tools in the
+// description of another one, and takes calls of their own names, too.
 func (r *request) offers(tool string) bool {
 	for _, t := range r.Tools {
-		if t.Function.Name == tool {
+		if t.Function.Name == tool || strings.Contains(t.Function.Description, "\n- "+tool+": ") {
 			return true
 		}
 	}

@@ -74,7 +74,7 @@ func TestHeartbeat(t *testing.T) {
 // wish is looked after.
 func TestHeartbeatOfAgent(t *testing.T) {
 	t.Parallel()
-	named := regexp.MustCompile(`You look at (\S+) by yourself`)
+	named := regexp.MustCompile(`You look at (\S+) from time to time`)
 	w := newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
 		switch last := r.Messages[len(r.Messages)-1]; {
 		case strings.Contains(last.Content, "[heartbeat; nobody has written]"):
