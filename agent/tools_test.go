@@ -67,8 +67,8 @@ func TestOtherToolsRunInOrder(t *testing.T) {
 	})
 }
 
-// A model that is not told of a rare tool calls it through another. The transcript and the rules
-// know only the tool itself.
+// A model that is not told of a rare tool calls it through another, and reads its calls like that.
+// The transcript and the rules know only the tool itself.
 func TestRareTool(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -84,7 +84,8 @@ func TestRareTool(t *testing.T) {
 		w.wantQuiet()
 		w.wantAsked(4, "user: hello", `assistant:  more_tools({"tool":"carve"})`,
 			"tool: Does carve.\nArguments: "+string(carve.Schema),
-			"assistant:  carve({})", "tool: carved", "assistant:  burn({})",
+			`assistant:  more_tools({"tool":"carve","arguments":"{}"})`, "tool: carved",
+			`assistant:  more_tools({"tool":"burn","arguments":"{}"})`,
 			`tool: Error: the rules of this gateway do not let somebody of the role "owner" do this `+
 				"with burn; don't try it in another way, and tell the user\nFind out what went wrong "+
 				"and try another way.")

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -87,6 +88,47 @@ func (r *Registry) Direct(calls []llm.ToolCall) []llm.ToolCall {
 		}
 	}
 	return calls
+}
+
+// Offered returns messages with each call of a rare tool as one of [MoreName], which is what
+// [Registry.Specs] tell of. A model repeats the calls that it reads, and some providers refuse one
+// of a tool that the request does not describe.
+func (r *Registry) Offered(messages []llm.Message) []llm.Message {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if _, ok := r.tools[MoreName]; !ok {
+		return messages
+	}
+	isRare := func(c llm.ToolCall) bool { return r.tools[c.Name].tool.Rare != "" }
+	var list []llm.Message
+	for i, m := range messages {
+		if !slices.ContainsFunc(m.ToolCalls, isRare) {
+			continue
+		}
+		if list == nil {
+			list = slices.Clone(messages)
+		}
+		calls := slices.Clone(m.ToolCalls)
+		for n, c := range calls {
+			if isRare(c) {
+				calls[n].Name, calls[n].Arguments = MoreName, moreCall(c)
+			}
+		}
+		list[i].ToolCalls = calls
+	}
+	if list == nil {
+		return messages
+	}
+	return list
+}
+
+// moreCall returns the arguments of [MoreName] that mean c.
+func moreCall(c llm.ToolCall) string {
+	text, err := json.Marshal(moreArgs{c.Name, cmp.Or(strings.TrimSpace(c.Arguments), "{}")})
+	if err != nil { // two texts can always be encoded
+		return "{}"
+	}
+	return string(text)
 }
 
 // meant returns the tool and the arguments in a call of [MoreName]. It reports false if that call

@@ -96,3 +96,39 @@ func TestDirect(t *testing.T) {
 		}
 	}
 }
+
+// A model reads calls of rare tools as calls of what it is told of, and what it reads it can call.
+func TestOffered(t *testing.T) {
+	carve := echo("carve")
+	carve.Rare = "carves"
+	burn := echo("burn")
+	burn.Rare = "burns"
+	calls := func(list ...llm.ToolCall) []llm.Message {
+		return []llm.Message{{Role: llm.User, Text: "hi"}, {Role: llm.Assistant, ToolCalls: list}}
+	}
+	said := calls(llm.ToolCall{ID: "1", Name: "zip", Arguments: "{}"},
+		llm.ToolCall{ID: "2", Name: "carve", Arguments: `{"path":"a <b>"}`},
+		llm.ToolCall{ID: "3", Name: "burn"}, llm.ToolCall{ID: "4", Name: "gone", Arguments: "{}"})
+	r := newRegistry(t, carve, echo("zip"), burn)
+	got := r.Offered(said)
+	text := ""
+	for _, c := range got[1].ToolCalls {
+		text += c.ID + " " + c.Name + " " + c.Arguments + "\n"
+	}
+	const want = "1 zip {}\n" +
+		`2 more_tools {"tool":"carve","arguments":"{\"path\":\"a \u003cb\u003e\"}"}` + "\n" +
+		`3 more_tools {"tool":"burn","arguments":"{}"}` + "\n4 gone {}\n"
+	if text != want {
+		t.Errorf("the model reads %s, want %s", text, want)
+	}
+	back := r.Direct(got[1].ToolCalls)
+	if back[1].Name != "carve" || back[1].Arguments != `{"path":"a <b>"}` || back[2].Name != "burn" {
+		t.Errorf("called again they are %v", back)
+	}
+	if said[1].ToolCalls[1].Name != "carve" {
+		t.Error("the transcript is changed")
+	}
+	if one := newRegistry(t, carve); one.Offered(said)[1].ToolCalls[1].Name != "carve" {
+		t.Error("a tool that each request describes is not called by itself")
+	}
+}

@@ -87,7 +87,8 @@ func (t *asker) spendBroken(
 
 // request is what the model is asked now.
 func (t *asker) request(ctx context.Context) llm.Request {
-	messages := prompt.WithToolImages(prompt.Prepare(t.history, t.historySize()))
+	messages := prompt.Prepare(t.tools.Offered(t.history), t.historySize())
+	messages = prompt.WithToolImages(messages)
 	messages = slices.Insert(messages, 0, llm.Message{Role: llm.System, Text: t.system})
 	req := llm.Request{MaxOutput: t.settings.MaxOutput, Effort: t.settings.Effort}
 	if t.closing == "" {
