@@ -20,6 +20,7 @@ type account struct {
 	stats  Stats
 	typing chan struct{}
 	typed  *rate.Limiter
+	window window // unused if the platform knows keys
 
 	mu      sync.Mutex
 	total   bucket

@@ -41,6 +41,7 @@ type sender struct {
 	uncertainSince time.Time     // since when its next part may have been sent; zero if it was not
 	planned        bool          // parts are known
 	sending        bool          // the table says that it is being sent, and is up to date
+	pass           *pass         // of the part that was sent and is not noted yet; or nil
 	parts          []part
 	shown          messages // the messages that showed its answer growing
 }
@@ -141,6 +142,7 @@ func (s *sender) admit(d *bus.Delivery, now time.Time) time.Duration {
 
 // release ends what admit has begun.
 func (s *sender) release() {
+	s.leave() // what could not be noted waits, and holds up nobody
 	s.a.release(s.c)
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
@@ -186,6 +188,9 @@ func (s *sender) try(
 		id, err = s.put(ctx, d, n)
 		return err
 	})
+	if s.pass != nil {
+		s.pass.answer()
+	}
 	if errors.Is(err, errGone) {
 		s.shown.dropFrom(n)
 		return false
@@ -198,8 +203,9 @@ func (s *sender) try(
 	s.uncertainSince = time.Time{}
 	d.IDs = append(d.IDs, id)
 	d.Attempts, d.Crashes, d.Error, s.sending = 0, 0, "", false
-	if n+1 < len(s.parts) {
-		return false
+	if n+1 < len(s.parts) { // noted at once: it may be long until the next part may be sent
+		ok, err := s.markSending(ctx, d)
+		return !ok && err == nil
 	}
 	return s.finish(ctx, d, start)
 }
@@ -353,6 +359,11 @@ func (s *sender) send(
 			return id, err
 		}
 	}
+	if !s.a.deduplicates {
+		if s.pass, err = s.a.window.enter(ctx); err != nil {
+			return "", err
+		}
+	}
 	id, err = s.a.Channel.Send(ctx, part)
 	_, limited := errors.AsType[*channels.RateError](err)
 	if err != nil && !limited && s.uncertainSince.IsZero() {
@@ -446,7 +457,16 @@ func (s *sender) save(
 		s.retryAt = s.r.now().Add(firstRetry)
 		return false, err
 	}
+	s.leave()
 	return ok, nil
+}
+
+// leave gives back the pass of a part that was sent.
+func (s *sender) leave() {
+	if s.pass != nil {
+		s.pass.leave()
+		s.pass = nil
+	}
 }
 
 // failed notes a failed try of d and sets the time of the next. over reports that there will be

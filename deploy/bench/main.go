@@ -34,6 +34,7 @@ type section struct {
 	Latency latency  `json:"latency"`
 	Prompt  prompt   `json:"prompt"`
 	Bursts  []result `json:"bursts"`
+	Kills   *kills   `json:"kills,omitempty"`
 	Floor   *floor   `json:"floor,omitempty"`
 }
 
@@ -184,6 +185,9 @@ func measure(
 		}
 	}
 	if name == "telegram" {
+		if s.Kills, err = b.kills(ctx); err != nil {
+			return nil, fmt.Errorf("kills: %w", err)
+		}
 		if s.Floor, err = b.measureFloor(ctx, s, messages); err != nil {
 			return nil, fmt.Errorf("floor: %w", err)
 		}

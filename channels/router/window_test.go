@@ -1,0 +1,108 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/store"
+)
+
+// maxUnnoted is as in package router.
+const maxUnnoted = 5
+
+// However many conversations there are and however long the table can't be written, no more than a
+// few messages are sent that the table does not call sent: a kill would have them come twice.
+func TestFewAreUnnoted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		answer := make(chan struct{})
+		w.fail = func(context.Context, call) error {
+			<-answer
+			return nil
+		}
+		const chats = 50
+		w.start()
+		for i := range chats {
+			w.put(thread(fmt.Sprint(i), ""), "hello")
+		}
+		synctest.Wait()
+		if n := len(w.asked("send")); n != maxUnnoted {
+			w.t.Errorf("%d calls are under way, want %d", n, maxUnnoted)
+		}
+		locked, unlock := make(chan struct{}), make(chan struct{})
+		go func() {
+			_ = w.db.Tx(context.Background(), func(*store.Tx) error {
+				close(locked)
+				<-unlock
+				return nil
+			})
+		}()
+		<-locked
+		close(answer)
+		synctest.Wait()
+		w.sleep(time.Hour)
+		if n := len(w.Sent()); n != maxUnnoted {
+			w.t.Errorf("%d messages are sent while none can be noted, want %d", n, maxUnnoted)
+		}
+		close(unlock)
+		w.sleep(time.Minute)
+		if n := len(w.Sent()); n != chats {
+			w.t.Errorf("%d messages are sent, want %d", n, chats)
+		}
+	})
+}
+
+// A platform that takes long for its answers gets the messages of all conversations side by side.
+// Those that it has then answered are noted before others are sent.
+func TestSlowPlatform(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.fail = func(context.Context, call) error {
+			time.Sleep(10 * time.Second)
+			return nil
+		}
+		const chats = 50
+		w.start()
+		for i := range chats {
+			w.put(thread(fmt.Sprint(i), ""), "hello")
+		}
+		w.sleep(time.Second)
+		if n := len(w.asked("send")); n != chats {
+			w.t.Errorf("%d calls are under way, want %d", n, chats)
+		}
+		locked, unlock := make(chan struct{}), make(chan struct{})
+		go func() {
+			_ = w.db.Tx(context.Background(), func(*store.Tx) error {
+				close(locked)
+				<-unlock
+				return nil
+			})
+		}()
+		<-locked
+		w.sleep(20 * time.Second)
+		close(unlock)
+		w.sleep(time.Minute)
+		if n := len(w.Sent()); n != chats {
+			w.t.Errorf("%d messages are sent, want %d", n, chats)
+		}
+	})
+}
+
+// Each part of a long message is noted before the next one waits for its turn.
+func TestPartsAreNoted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		slow := small
+		slow.Chat = channels.Rate{Every: time.Hour, Burst: 1}
+		w.SetLimits(slow)
+		w.start()
+		w.put(chatA, "the first\n\nsecond")
+		w.sleep(time.Minute)
+		list, err := bus.NewOutbox().Open(w.db.Read(w.t.Context()), 0)
+		if err != nil || len(list) != 1 || len(list[0].IDs) != 1 {
+			w.t.Errorf("the table says %+v, %v; want one part with an id", list, err)
+		}
+	})
+}
