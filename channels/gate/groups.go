@@ -160,7 +160,7 @@ func (g *Gate) askGroup(tx *store.Tx, m bus.InboundMessage, now time.Time) error
 	for _, chat := range owners {
 		err := g.outbox.Put(tx, bus.OutboundMessage{
 			To: bus.Address{Account: m.From.Account, Chat: chat},
-			Text: fmt.Sprintf("%s %s %s (id `%s`), which is not listed. What shall I do there?",
+			Text: fmt.Sprintf("%s %s %s (id `%s`), which is not listed. What should I do there?",
 				markup.Literal(channels.SenderName(m.Sender)), does, name, m.From.Chat),
 			Buttons: GroupButtons(id)}, now)
 		if err != nil {

@@ -16,7 +16,7 @@ var owned = gate.Policy{Access: gate.ByList, Owners: []string{"ann"}}
 // questions returns what ann was asked about groups.
 func (d *door) questions() (n int) {
 	for _, m := range d.outboxed("chat of ann") {
-		if strings.Contains(m.Text, "What shall I do there?") {
+		if strings.Contains(m.Text, "What should I do there?") {
 			n++
 		}
 	}

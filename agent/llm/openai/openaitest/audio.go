@@ -73,7 +73,7 @@ func (s *Server) transcribe(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hear keeps a and returns what is said in it, and the fault that it shall suffer.
+// hear keeps a and returns what is said in it, and the fault that it suffers.
 func (s *Server) hear(a Audio) (string, Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -224,7 +224,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	st.run(r.Context(), req)
 }
 
-// record keeps req and returns the fault that it shall suffer, if any.
+// record keeps req and returns the fault that it suffers, if any.
 func (s *Server) record(req *Request) (Fault, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -140,7 +140,7 @@ func (s *streamer) send(line string) {
 	_ = http.NewResponseController(s.w).Flush()
 }
 
-// wait waits for d and reports whether the reply shall go on.
+// wait waits for d and reports whether the reply goes on.
 func (s *streamer) wait(ctx context.Context, d time.Duration) bool {
 	if d == 0 {
 		return ctx.Err() == nil

@@ -221,7 +221,7 @@ func activate(tx *store.Tx, r *command.Request) (command.Reply, error) {
 	case !m.Group:
 		return command.Reply{Text: "`/activation` is for groups. Here I answer everything."}, nil
 	case !state.Answers():
-		return command.Reply{Text: "What shall I answer in this group?", Buttons: []bus.Button{
+		return command.Reply{Text: "What should I answer in this group?", Buttons: []bus.Button{
 			{Label: "When mentioned", Text: "/activation mention"},
 			{Label: "Everything", Text: "/activation always"}}}, nil
 	}

@@ -58,7 +58,7 @@ type roll struct {
 
 // newDice returns the tool "dice".
 func newDice(random func(n int) int) tool.Tool {
-	t := tool.New("dice", "Rolls dice. Use it when chance shall decide, and never make a number up.",
+	t := tool.New("dice", "Rolls dice. Use it when chance decides, and never make a number up.",
 		tool.Pure, // it only looks: after a crash it may run again
 		func(_ context.Context, _ tool.Call, args roll) (tool.Result, error) {
 			if args.Dice < 1 || args.Dice > 100 || args.Sides < 0 {

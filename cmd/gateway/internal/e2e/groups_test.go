@@ -42,7 +42,7 @@ func (w *world) pressNewest(chat, user int64, label string) {
 // kill, decides by a button, and the group is answered from then on, also through a kill.
 func TestGroupFromChat(t *testing.T) {
 	t.Parallel()
-	const question = "What shall I do there?"
+	const question = "What should I do there?"
 	w := newWorld(t, worldOptions{answer: repeat, channel: allow("7") + "\nowners = [\"7\"]"})
 	w.telegram.AddGroup(teamID, "Team")
 	p := w.start()
