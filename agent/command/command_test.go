@@ -35,7 +35,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What was pasted or forwarded is no command, and neither is what the agent writes to itself.
+// Pasted and forwarded text is not a command, and neither is text that the agent writes to itself.
 func TestParseMessage(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

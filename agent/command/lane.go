@@ -74,7 +74,7 @@ func (l *Lanes) Leave(key session.Key) []Queued {
 	return waiting
 }
 
-// Wait waits for the commands under way. What waits for them is left to the next process.
+// Wait waits for the commands under way. It leaves those that have not begun to the next process.
 func (l *Lanes) Wait() {
 	for len(l.list) > 0 {
 		done := <-l.done

@@ -38,7 +38,7 @@ func (c conversation) think(ctx context.Context, r *Request) (Reply, error) {
 	return c.setEffort(ctx, r, effort, effortSet[effort]+" `/think default` undoes that.")
 }
 
-// setEffort has the model of a conversation think longer or shorter from its next turn on.
+// setEffort stores the effort of a conversation. It counts from the next turn on.
 func (c conversation) setEffort(
 	ctx context.Context, r *Request, effort llm.Effort, say string,
 ) (Reply, error) {
@@ -51,14 +51,14 @@ func (c conversation) setEffort(
 	return reply, err
 }
 
-// effortSet is what is said when an effort was chosen.
+// effortSet has the reply to each chosen effort.
 var effortSet = map[llm.Effort]string{
 	llm.EffortOff:  "The model answers without thinking first, from its next answer on.",
 	llm.EffortLow:  "The model thinks a little before it answers, from its next answer on.",
 	llm.EffortHigh: "The model thinks for long before it answers, from its next answer on.",
 }
 
-// thinking tells how long the model of a conversation thinks, and what can be chosen.
+// thinking describes the effort of a conversation and the efforts that it can have.
 func (m *Models) thinking(r *Request) Reply {
 	present := m.present()
 	if len(m.Efforts) == 0 {

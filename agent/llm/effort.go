@@ -1,6 +1,6 @@
 package llm
 
-// An Effort is how long a model is to think before it answers.
+// An Effort says how long a model thinks before it answers.
 type Effort string
 
 // The efforts.
@@ -14,8 +14,8 @@ const (
 // AllEfforts are the efforts that somebody can choose.
 var AllEfforts = []Effort{EffortOff, EffortLow, EffortHigh}
 
-// Efforts returns the efforts that can be asked of m, in their order; nil if there are none. A
-// model ignores any other.
+// Efforts returns the efforts that m understands, in their order; nil if there are none. A model
+// ignores any other effort.
 func Efforts(m Model) []Effort {
 	if t, ok := m.(interface{ Efforts() []Effort }); ok {
 		return t.Efforts()

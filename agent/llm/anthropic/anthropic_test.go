@@ -131,7 +131,7 @@ func TestMended(t *testing.T) {
 	}
 }
 
-// A model that shall answer now, after calls, is offered no tools, and the API wants them named.
+// A model that must answer now, after calls, gets no tools to call, but the API needs their names.
 func TestNoMoreTools(t *testing.T) {
 	srv, m := start(t, say(anthropictest.Reply{Text: "done"}))
 	req := ask("look")

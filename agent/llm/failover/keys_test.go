@@ -97,7 +97,7 @@ func TestKeysRefusedBesideLimited(t *testing.T) {
 	})
 }
 
-// The log names the key and what is wrong with it.
+// The log names the key and its fault.
 func TestKeysLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

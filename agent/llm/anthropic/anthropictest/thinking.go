@@ -31,7 +31,7 @@ var thinkingOf = []struct{ model, types string }{
 	{"claude-haiku-4", "enabled disabled"},
 }
 
-// thinkingProblem says what is wrong with the thoughts that a request asks for, or "".
+// thinkingProblem returns why the API refuses the thoughts that a request asks for, or "".
 func (r *Request) thinkingProblem() string {
 	var t thinking
 	if err := json.Unmarshal(r.Other, &t); err != nil {
