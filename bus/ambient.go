@@ -34,8 +34,8 @@ func (in *Inbox) PutAmbient(tx *store.Tx, m InboundMessage, now time.Time) (bool
 	return true, nil
 }
 
-// Ambient returns what was said in a conversation before the message with the given Seq and was not
-// for the agent, the oldest first.
+// Ambient returns the messages of a conversation that were not for the agent and came before the
+// message with the given Seq, the oldest first.
 func (in *Inbox) Ambient(
 	q store.Queryer, at Address, before int64, now time.Time,
 ) ([]Received, error) {

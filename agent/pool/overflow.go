@@ -51,7 +51,7 @@ func (o *Overflow) Counts() map[string]int64 {
 	return counts
 }
 
-// SayFull is what the sender of a message is told for which there is no room.
+// SayFull tells the sender that there was no room for a message.
 const SayFull = "I still have %d of your messages to answer, so I could not take this one. " +
 	"Please send it again when I have caught up, or use /stop to discard them."
 

@@ -275,7 +275,7 @@ func (st *Stopper) stopRuns(
 	return err
 }
 
-// letGo ends the work for erased sessions, and forgets what is in memory of them.
+// letGo ends the work for erased sessions, and drops their state in memory.
 func (st *Stopper) letGo(keys []session.Key) {
 	for _, key := range keys {
 		st.cancelStopped(key, true, nil)

@@ -43,23 +43,9 @@ var ErrNoGroup = errors.New("there is no group with this number")
 
 // List returns the groups, the earliest first.
 func (Groups) List(q store.Queryer) ([]Group, error) {
-	rows, err := q.Query("SELECT id, account, chat, title, state FROM known_groups ORDER BY id")
-	if err != nil {
-		return nil, fmt.Errorf("gate: read groups: %w", err)
-	}
-	defer rows.Close()
-	var list []Group
-	for rows.Next() {
-		var g Group
-		if err := rows.Scan(&g.ID, &g.Account, &g.Chat, &g.Title, &g.State); err != nil {
-			return nil, fmt.Errorf("gate: read groups: %w", err)
-		}
-		list = append(list, g)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("gate: read groups: %w", err)
-	}
-	return list, nil
+	return store.Collect(q, "gate: read groups", func(scan store.Scan, g *Group) error {
+		return scan(&g.ID, &g.Account, &g.Chat, &g.Title, &g.State)
+	}, "SELECT id, account, chat, title, state FROM known_groups ORDER BY id")
 }
 
 // Decide stores what was decided about a group that owners were asked about, and returns the group

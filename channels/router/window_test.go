@@ -15,6 +15,21 @@ import (
 // maxUnnoted is as in package router.
 const maxUnnoted = 5
 
+// lock keeps the database from being written until unlock is called.
+func (w *world) lock() (unlock func()) {
+	locked, end := make(chan struct{}), make(chan struct{})
+	go func() {
+		// The end of the lock is all that counts.
+		_ = w.db.Tx(context.Background(), func(*store.Tx) error {
+			close(locked)
+			<-end
+			return nil
+		})
+	}()
+	<-locked
+	return func() { close(end) }
+}
+
 // However many conversations there are and however long the table can't be written, no more than a
 // few messages are sent that the table does not call sent: a kill would have them come twice.
 func TestFewAreUnnoted(t *testing.T) {
@@ -33,22 +48,14 @@ func TestFewAreUnnoted(t *testing.T) {
 		if n := len(w.asked("send")); n != maxUnnoted {
 			w.t.Errorf("%d calls are under way, want %d", n, maxUnnoted)
 		}
-		locked, unlock := make(chan struct{}), make(chan struct{})
-		go func() {
-			_ = w.db.Tx(context.Background(), func(*store.Tx) error {
-				close(locked)
-				<-unlock
-				return nil
-			})
-		}()
-		<-locked
+		unlock := w.lock()
 		close(answer)
 		synctest.Wait()
 		w.sleep(time.Hour)
 		if n := len(w.Sent()); n != maxUnnoted {
 			w.t.Errorf("%d messages are sent while none can be noted, want %d", n, maxUnnoted)
 		}
-		close(unlock)
+		unlock()
 		w.sleep(time.Minute)
 		if n := len(w.Sent()); n != chats {
 			w.t.Errorf("%d messages are sent, want %d", n, chats)
@@ -73,17 +80,9 @@ func TestSlowPlatform(t *testing.T) {
 		if n := len(w.asked("send")); n != chats {
 			w.t.Errorf("%d calls are under way, want %d", n, chats)
 		}
-		locked, unlock := make(chan struct{}), make(chan struct{})
-		go func() {
-			_ = w.db.Tx(context.Background(), func(*store.Tx) error {
-				close(locked)
-				<-unlock
-				return nil
-			})
-		}()
-		<-locked
+		unlock := w.lock()
 		w.sleep(20 * time.Second)
-		close(unlock)
+		unlock()
 		w.sleep(time.Minute)
 		if n := len(w.Sent()); n != chats {
 			w.t.Errorf("%d messages are sent, want %d", n, chats)

@@ -10,8 +10,9 @@ import (
 	"gateway/agent/llm/anthropic/anthropictest"
 )
 
-// thinkingModels are models of each sort, with what is sent for off, low and high; "" is nothing
-// and "-" is an effort that can't be asked for. The fake refuses what the API refuses.
+// thinkingModels has models of each sort, with the fields of requests for off, low and high. ""
+// means no field, "-" means that the model does not have the effort. The fake refuses what the API
+// refuses.
 var thinkingModels = map[string][3]string{
 	"claude-3-5-haiku-20241022":  {"-", "-", "-"},
 	"claude-3-7-sonnet-20250219": {"", "enabled 2048", "enabled 12096"},
@@ -75,8 +76,8 @@ func thinkingIn(t *testing.T, other json.RawMessage) string {
 	return strings.TrimSpace(text)
 }
 
-// An effort takes the place of what is configured, keeps within a small limit of the answer, and
-// waits for the end of a series of calls that began without a thought.
+// An effort replaces the configured fields, keeps within a small limit of the answer, and waits for
+// the end of a series of calls that began without a thought.
 func TestEffortBeside(t *testing.T) {
 	srv := anthropictest.Start(t, "key", func(anthropictest.Request) anthropictest.Reply {
 		return anthropictest.Reply{Text: "fine"}

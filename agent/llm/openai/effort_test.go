@@ -8,7 +8,7 @@ import (
 	"gateway/agent/llm"
 )
 
-// What is sent for off, low and high; "-" is an effort that can't be asked for.
+// Each model gets its own fields for off, low and high; "-" means that it does not have the effort.
 func TestEfforts(t *testing.T) {
 	const (
 		none = `{"reasoning_effort":"none"}`
