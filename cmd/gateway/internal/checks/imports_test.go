@@ -113,7 +113,7 @@ var imports = map[string]string{
 	"cmd/gateway/internal/doctor": "store bus skills agent/policy agent/tools/shell/sandbox " +
 		"channels/gate cmd/gateway/internal/config cmd/gateway/internal/ops",
 	"cmd/gateway/internal/importer": "agent/llm agent/schedule bus channels/gate memory " +
-		"memory/document memory/version session skills store",
+		"memory/document memory/version session store",
 	"cmd/gateway/internal/display": "",
 	"cmd/gateway/internal/app": "agent agent/attachment agent/background agent/budget agent/command " +
 		"agent/extract agent/guard agent/heartbeat " +

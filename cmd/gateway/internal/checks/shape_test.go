@@ -40,7 +40,7 @@ var grown = map[string]int{
 	"cmd/gateway/internal/config.Channel fields":  23,
 	"cmd/gateway/internal/config.Config fields":   28,
 	"cmd/gateway/internal/config.loader methods":  36,
-	"cmd/gateway/internal/importer.mover methods": 43,
+	"cmd/gateway/internal/importer.mover methods": 35,
 	"memory.Memory methods":                       28,
 	"memory.ScopedStore methods":                  43,
 	"session.Store methods":                       50,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -25,7 +24,6 @@ import (
 	"gateway/memory"
 	"gateway/memory/document"
 	docversion "gateway/memory/version"
-	"gateway/skills"
 	"gateway/store"
 )
 
@@ -34,7 +32,6 @@ type importing struct {
 	dry, asJSON bool
 	scope       string
 	accounts    []string // PLATFORM=ACCOUNT
-	write       string
 }
 
 func importCommand(load app.Loader) *cobra.Command {
@@ -46,13 +43,11 @@ func importKindCommand(load app.Loader, kind importer.Kind) *cobra.Command {
 	var i importing
 	cmd := &cobra.Command{
 		Use:   string(kind) + " DIR",
-		Short: "Take over all that an agent of " + string(kind) + " knows and does",
-		Long: `Take over documents, memory, skills, conversations, jobs and files, and print a
-configuration with the channels and people. Nothing that is here is replaced, and nothing
-there is changed; importing again adds only new items. The gateway must not run.
+		Short: "Take over what an agent of " + string(kind) + " knows",
+		Long: `Take over documents, memory, conversations and jobs. Nothing that is here is replaced,
+and nothing there is changed; importing again adds only new items. The gateway must not run.
 
-What is personal goes to one person or conversation: the owner, unless --scope names another.
-Tokens are never copied: the configuration refers to the environment, and says where they are.`,
+What is personal goes to one person or conversation: the owner, unless --scope names another.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load()
@@ -72,15 +67,10 @@ Tokens are never copied: the configuration refers to the environment, and says w
 		"person's number, or scope, that gets what is personal (default the owner)")
 	cmd.Flags().StringArrayVar(&i.accounts, "as", nil,
 		"PLATFORM=ACCOUNT: the account here that takes the place of the one there")
-	cmd.Flags().StringVar(&i.write, "write", "", "write the configuration into this new file")
 	return cmd
 }
 
 func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.Source) error {
-	settings, err := source.Settings()
-	if err != nil {
-		return err
-	}
 	account, err := i.account(cfg)
 	if err != nil {
 		return err
@@ -101,7 +91,7 @@ func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.
 	if err != nil {
 		return err
 	}
-	return i.report(cmd, items, settings)
+	return i.report(cmd, items)
 }
 
 // withStopped calls fn with the data of a gateway that does not run. A dry run changes nothing, and
@@ -242,11 +232,6 @@ func whose(people []gate.Person) string {
 func (i importing) withFolders(
 	cfg *config.Config, t importer.Target, fn func(importer.Target) error,
 ) error {
-	workspace, done, err := i.folder(cfg.Gateway.Workspace)
-	if err != nil {
-		return app.InHome(cfg.Gateway.Workspace, err)
-	}
-	defer done()
 	scopes, done, err := i.folder(app.MemoryFolder(cfg))
 	if err != nil {
 		return app.InHome(cfg.Gateway.Home, err)
@@ -257,10 +242,7 @@ func (i importing) withFolders(
 		return app.InHome(cfg.Gateway.Home, err)
 	}
 	defer done()
-	t.Workspace, t.Memory = workspace, memory.New(t.DB, scopes, nil)
-	t.Documents = document.New(shared, scopes, nil)
-	t.Skills = app.NewSkills(cfg, shared, scopes, slog.New(slog.DiscardHandler))
-	t.Pins = skills.NewPins(app.PinsFile(cfg), nil)
+	t.Memory, t.Documents = memory.New(t.DB, scopes, nil), document.New(shared, scopes, nil)
 	t.History = func(scope memory.Scope) *docversion.Tree {
 		_, tree := historyOf(cfg, t.DB, scope)
 		return tree
@@ -300,7 +282,7 @@ func (i importing) folder(dir string) (root *os.Root, done func(), err error) {
 }
 
 // report prints what became of everything.
-func (i importing) report(cmd *cobra.Command, items []importer.Item, settings string) error {
+func (i importing) report(cmd *cobra.Command, items []importer.Item) error {
 	failed := 0
 	for _, item := range items {
 		if item.State == importer.Failed {
@@ -308,18 +290,12 @@ func (i importing) report(cmd *cobra.Command, items []importer.Item, settings st
 		}
 	}
 	if i.asJSON {
-		err := printJSON(cmd.OutOrStdout(), map[string]any{"dry_run": i.dry, "items": items,
-			"configuration": settings})
+		err := printJSON(cmd.OutOrStdout(), map[string]any{"dry_run": i.dry, "items": items})
 		if err != nil {
 			return err
 		}
-	} else if err := i.printItems(cmd, items, settings); err != nil {
+	} else if err := i.printItems(cmd, items); err != nil {
 		return err
-	}
-	if i.write != "" && settings != "" && !i.dry {
-		if err := writeNew(i.write, settings); err != nil {
-			return err
-		}
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d of these failed; what is left can be imported again", failed)
@@ -327,7 +303,7 @@ func (i importing) report(cmd *cobra.Command, items []importer.Item, settings st
 	return nil
 }
 
-func (i importing) printItems(cmd *cobra.Command, items []importer.Item, settings string) error {
+func (i importing) printItems(cmd *cobra.Command, items []importer.Item) error {
 	var rows [][]any
 	for _, item := range items {
 		rows = append(rows, []any{item.State, item.Kind, item.From, item.To, item.Text})
@@ -336,25 +312,8 @@ func (i importing) printItems(cmd *cobra.Command, items []importer.Item, setting
 	if err := (table{columns, rows, "There is nothing to import."}).print(cmd); err != nil {
 		return err
 	}
-	if settings != "" {
-		cmd.Printf("\nThe configuration, in which tokens are references:\n\n%s\n",
-			display.Lines(settings))
-	}
 	if i.dry {
 		cmd.Println("Nothing was changed: this was a dry run.")
 	}
 	return nil
-}
-
-// writeNew writes a file that must not be there, for this user only.
-func writeNew(path, text string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already; nothing was written into it", path)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	return errors.Join(err, f.Close())
 }

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"strings"
 
 	"gateway/memory"
 	"gateway/memory/document"
-	"gateway/skills"
 )
 
 // maxDocument is how large a document may be, in bytes.
@@ -103,66 +101,4 @@ func (m *mover) untouched(scope memory.Scope, name string) bool {
 		return m.Documents.Shared(name).Template
 	}
 	return m.Documents.In(scope).Doc(name).Template
-}
-
-// skills moves the skills of the other workspace.
-func (m *mover) skills(ctx context.Context) {
-	dir := m.in("skills")
-	entries, err := m.list(dir)
-	if err != nil {
-		m.failed("skill", dir, err)
-		return
-	}
-	for _, e := range entries {
-		name := path.Join(dir, e.Name())
-		switch {
-		case ctx.Err() != nil:
-			return
-		case e.Type()&fs.ModeSymlink != 0:
-			m.say("skill", name, "", Left, errLink.Error())
-		case e.IsDir():
-			m.skill(ctx, name)
-		}
-	}
-}
-
-func (m *mover) skill(ctx context.Context, name string) {
-	p, err := m.Skills.Check(m.shown(name))
-	if err != nil {
-		m.failed("skill", name, err)
-		return
-	}
-	if len(p.Trouble) > 0 {
-		m.say("skill", name, "", Left, strings.Join(p.Trouble, "; "))
-		return
-	}
-	for _, here := range m.Skills.List("") {
-		if here.Source != skills.Shared || here.Name != p.Skill.Name {
-			continue
-		}
-		to := "shared/skills/" + here.Folder
-		if m.Skills.Inspect(here).Hash == p.Hash {
-			m.say("skill", name, to, Same, "")
-		} else {
-			m.say("skill", name, to, Kept, "there is another one of that name")
-		}
-		return
-	}
-	to := "shared/skills/" + p.Skill.Name
-	if !m.dry {
-		if err = m.begin(ctx, ""); err == nil {
-			p, err = m.Skills.Install(m.shown(name), false)
-		}
-		if err == nil {
-			to = "shared/skills/" + p.Skill.Folder
-			err = m.Pins.Set(p.Skill.Folder, skills.Pin{Hash: p.Hash, Installed: m.Now,
-				From: m.shown(name)})
-		}
-		if err != nil {
-			m.failed("skill", name, err)
-			return
-		}
-	}
-	m.say("skill", name, to, New, fmt.Sprintf("%d files; nobody has checked what it says",
-		len(p.Files)))
 }

@@ -1,15 +1,15 @@
 // Package importer imports the homes of other agents, nanobot (HKUDS/nanobot) and PicoClaw
-// (sipeed/picoclaw): documents, memory, skills, conversations, jobs and files.
+// (sipeed/picoclaw): documents, memory, conversations and jobs.
 //
 // [Open] opens such a home. [Source.Move] copies it into a [Target] and reports the result for each
 // item; a dry run reports the same and changes nothing. Existing data stays, so a second import of
 // the same home adds only new items. Links are never followed. Items that can't be read are left
-// out, with the reason. [Source.Settings] converts the configuration; secrets become references.
+// out, with the reason.
 //
 // The formats are those of nanobot 0.1.0 to 0.2 of 2026 (sessions in the home or in the workspace,
 // with and without a key; HISTORY.md, history.jsonl and notes of days; jobs in camel or snake case)
-// and of PicoClaw 0.1 to 0.2 of 2026 (sessions as JSON, or as JSON lines with a .meta.json, which
-// has the conversation of those whose key is a hash; accounts in channels or in channel_list).
+// and of PicoClaw 0.2 of 2026 (sessions as JSON lines with a .meta.json, which has the conversation
+// of those whose key is a hash; notes of days; accounts in channels or in channel_list).
 //
 // Limits: a document has 1 MB, a line of a session 64 MB, other JSON files 16 MB. The package owns
 // no tables and no files.
@@ -35,7 +35,6 @@ import (
 	"gateway/memory/document"
 	"gateway/memory/version"
 	"gateway/session"
-	"gateway/skills"
 	"gateway/store"
 )
 
@@ -82,9 +81,6 @@ type Target struct {
 	DB        *store.DB
 	Memory    *memory.Memory
 	Documents *document.Documents
-	Workspace *os.Root
-	Skills    *skills.Library
-	Pins      *skills.Pins
 	Jobs      schedule.Store
 	Scope     memory.Scope // gets what is personal
 	Owner     Owner        // of Scope; the zero Owner if it is nobody's
@@ -216,7 +212,7 @@ type mover struct {
 	*Source
 	Target
 	dry      bool
-	accounts []listed
+	accounts []account
 	items    []Item
 	begun    map[memory.Scope]bool // documents of it are moved; "" for the shared ones
 }
@@ -230,7 +226,7 @@ func (s *Source) Move(ctx context.Context, t Target, dry bool) ([]Item, error) {
 	m := &mover{Source: s, Target: t, dry: dry, accounts: accounts,
 		begun: make(map[memory.Scope]bool)}
 	for _, step := range []func(context.Context){
-		m.documents, m.history, m.skills, m.sessions, m.jobs, m.files, m.versions,
+		m.documents, m.history, m.sessions, m.jobs, m.versions,
 	} {
 		step(ctx)
 		if err := ctx.Err(); err != nil {

@@ -16,7 +16,6 @@ import (
 	"gateway/memory/document"
 	"gateway/memory/version"
 	"gateway/session"
-	"gateway/skills"
 	"gateway/store"
 )
 
@@ -45,12 +44,10 @@ func newDesk(t *testing.T) *desk {
 			t.Error(err)
 		}
 	})
-	workspace, shared, scopes := d.folder("workspace"), d.folder("shared"), d.folder("memory")
+	shared, scopes := d.folder("shared"), d.folder("memory")
 	d.target = Target{
-		DB: db, Memory: memory.New(db, scopes, nil), Workspace: workspace,
+		DB: db, Memory: memory.New(db, scopes, nil),
 		Documents: document.New(shared, scopes, nil),
-		Skills:    skills.New(&skills.Options{Shared: shared, Memory: scopes}),
-		Pins:      skills.NewPins(filepath.Join(d.here, "skills.json"), nil),
 		Jobs:      schedule.Store{MaxJobs: -1, Location: time.UTC},
 		Scope:     "person-1", Location: time.UTC, Now: now,
 		People: []gate.Person{{ID: 1, Name: "Anna", Role: bus.Owner, Account: "telegram",
@@ -197,8 +194,6 @@ func TestNanobot(t *testing.T) {
 			"\"content\":\"Anna bought a bike.\",\"session_key\":\"telegram:42\"}\r\n"+
 			`{"cursor":2,"timestamp":"2026-02-17 09:00","content":"It was stolen."}`+"\n",
 		"workspace/memory/.dream_cursor", "1\n",
-		"workspace/skills/tea/SKILL.md",
-		"---\nname: tea\ndescription: Makes tea.\n---\nBoil water.\n",
 		"workspace/sessions/telegram_42.jsonl", `{"_type":"metadata","key":"telegram:42",`+
 			`"created_at":"`+day+`10:00:00.123456","updated_at":"`+day+`11:00:00","metadata":{},`+
 			`"last_consolidated":2}`+"\n"+
@@ -229,8 +224,6 @@ func TestNanobot(t *testing.T) {
 			 "payload":{"message":"x","command":"rm -rf /"}},
 			{"id":"g","name":"zone","schedule":{"kind":"cron","expr":"0 9 * * *","tz":"Mars/Base"},
 			 "payload":{"message":"x"}}]}`,
-		"workspace/notes/größe.txt", "180 cm",
-		"workspace/.git/HEAD", "ref",
 	)
 	d.want(Nanobot,
 		"new document workspace/memory/MEMORY.md > person-1/MEMORY.md: 26 bytes",
@@ -239,8 +232,6 @@ func TestNanobot(t *testing.T) {
 		"new document workspace/AGENTS.md > shared/AGENTS.md: 8 bytes",
 		"left document workspace/SOUL.md > : it is empty",
 		"new history workspace/memory/history.jsonl > person-1/history.jsonl: 2 entries of 2",
-		"new skill workspace/skills/tea > shared/skills/tea: 1 files; nobody has checked what "+
-			"it says",
 		"new session workspace/sessions/telegram_42.jsonl > telegram/42: 6 messages, 1 without a "+
 			"place in a conversation are left out",
 		"new job workspace/cron/jobs.json, job 1 Tee ☕ > telegram/42: "+d.when("0 9 * * *"),
@@ -251,13 +242,9 @@ func TestNanobot(t *testing.T) {
 		"new job workspace/cron/jobs.json, job 5 once > telegram/42: "+d.at(),
 		"left job workspace/cron/jobs.json, job 6 run > : it runs a command, and no agent",
 		`left job workspace/cron/jobs.json, job 7 zone > : "Mars/Base" is no time zone`,
-		"new file workspace/notes > workspace/notes: 1 files, 6 bytes",
 	)
 	if got := d.file("memory/person-1/MEMORY.md"); got != "The dog is called Bello.\r\n" {
 		t.Errorf("MEMORY.md is %q", got)
-	}
-	if got := d.file("workspace/notes/größe.txt"); got != "180 cm" {
-		t.Errorf("the file is %q", got)
 	}
 	want := []string{"10:05 user what is this?\n[image]",
 		`10:05 assistant  read_file{"path":"a"}`, "10:05 tool text", "10:06 assistant A picture."}
@@ -381,17 +368,14 @@ func TestPicoClaw(t *testing.T) {
 		"workspace/IDENTITY.md", "I am Pico.",
 		"workspace/memory/MEMORY.md", "Has a cat.",
 		"workspace/memory/202602/20260216.md", "Wrote a poem.",
-		"workspace/sessions/telegram_42.json", `{"key":"telegram:42","summary":"They talked.",
-			"messages":[{"role":"user","content":"one"},{"role":"assistant","content":"two",
-			"tool_calls":[]}],"created":"2026-02-16T10:00:00Z",
-			"updated":"2026-02-16T11:00:00+01:00"}`,
+		"workspace/sessions/telegram_42.json", `{"key":"telegram:42","messages":[]}`,
 		"workspace/sessions/agent_main_telegram_group_-100.jsonl", `{"role":"user","content":"a"}`+
 			"\n"+`{"role":"assistant","content":"b"}`+"\n"+`{"role":"user","content":"c"}`+"\n",
 		"workspace/sessions/agent_main_telegram_group_-100.meta.json",
 		`{"key":"agent:main:telegram:group:-100/5","summary":"Notes.","skip":2,"count":3,`+
 			`"created_at":"2026-02-16T10:00:00Z","updated_at":"2026-02-16T10:00:00Z"}`,
-		"workspace/sessions/agent_main_main.json", `{"key":"agent:main:main","messages":[
-			{"role":"user","content":"x"}],"created":"","updated":""}`,
+		"workspace/sessions/agent_main_main.jsonl", `{"role":"user","content":"x"}`,
+		"workspace/sessions/agent_main_main.meta.json", `{"key":"agent:main:main"}`,
 		"workspace/cron/jobs.json", `{"version":1,"jobs":[{"id":"1","name":"news","enabled":true,
 			"schedule":{"kind":"cron","expr":"bad"},"payload":{"kind":"agent_turn","message":"news",
 			"deliver":true,"channel":"discord","to":"77"}}]}`,
@@ -402,11 +386,12 @@ func TestPicoClaw(t *testing.T) {
 		"new document workspace/AGENT.md > shared/AGENTS.md: 9 bytes",
 		"new document workspace/IDENTITY.md > shared/IDENTITY.md: 10 bytes",
 		"new history workspace/memory/202602/20260216.md > person-1/history.jsonl: 1 entries of 1",
-		`left session workspace/sessions/agent_main_main.json > : "agent:main:main" names no `+
+		`left session workspace/sessions/agent_main_main.jsonl > : "agent:main:main" names no `+
 			"conversation: gateway sessions import FILE --as SESSION gives it one",
 		"new session workspace/sessions/agent_main_telegram_group_-100.jsonl > telegram/-100/5: "+
 			"3 messages",
-		"new session workspace/sessions/telegram_42.json > telegram/42: 2 messages",
+		"left session workspace/sessions/telegram_42.json > : it has the form of an old PicoClaw; "+
+			"a newer one makes it a .jsonl when it starts",
 		"left job workspace/cron/jobs.json, job 1 news > : "+cronErr.Error(),
 	)
 	if got := d.transcript("telegram/-100/5"); !slices.Equal(got, []string{"10:00 user c"}) {
@@ -427,10 +412,6 @@ func TestOddHome(t *testing.T) {
 	if err := d.target.Documents.Create("person-1", document.User, "Mine."); err != nil {
 		t.Fatal(err)
 	}
-	here := filepath.Join(d.here, "workspace", "plan.txt")
-	if err := os.WriteFile(here, []byte("ours"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	d.write(
 		"workspace/USER.md", "Theirs.",
 		"workspace/SOUL.md", "A soul.", // ours is an untouched template
@@ -444,26 +425,15 @@ func TestOddHome(t *testing.T) {
 			`{"role":"user","content":"fine"}`+"\r\n",
 		"workspace/sessions/telegram_3.jsonl", `{"_type":"metadata","key":"telegram:3"}`+"\n",
 		"workspace/sessions/list.jsonl", "[]\n",
-		"workspace/skills/broken/SKILL.md", "",
 		"workspace/cron/jobs.json", "{}",
-		"workspace/plan.txt", "theirs",
-		"workspace/same.txt", "same",
 		"secret.txt", "outside",
 	)
-	if err := os.WriteFile(filepath.Join(d.here, "workspace", "same.txt"), []byte("same"),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
 	outside := filepath.Join(t.TempDir(), "outside.md")
 	if err := os.WriteFile(outside, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"HEARTBEAT.md", "link.txt", "skills/linked", "sessions/a.jsonl"} {
-		target := outside
-		if name == "skills/linked" {
-			target = filepath.Dir(outside)
-		}
-		if err := os.Symlink(target, filepath.Join(d.home, "workspace", name)); err != nil {
+	for _, name := range []string{"HEARTBEAT.md", "sessions/a.jsonl"} {
+		if err := os.Symlink(outside, filepath.Join(d.home, "workspace", name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -475,27 +445,19 @@ func TestOddHome(t *testing.T) {
 		"new document workspace/SOUL.md > shared/SOUL.md: 7 bytes",
 		"failed document workspace/TOOLS.md > : document: save TOOLS.md: it is not text in UTF-8",
 		"failed history workspace/memory/history.jsonl > : line 2: ",
-		"left skill workspace/skills/broken > : ",
-		"left skill workspace/skills/linked > : it is, or lies behind, a link",
 		"failed session workspace/sessions/a.jsonl > : it is, or lies behind, a link",
 		"failed session workspace/sessions/list.jsonl > : line 1: it does not begin like",
 		"failed session workspace/sessions/telegram_1.jsonl > : line 3: ",
 		"new session workspace/sessions/telegram_2.jsonl > telegram/2: 1 messages",
 		"left session workspace/sessions/telegram_3.jsonl > : nothing was said in it",
 		"failed job workspace/cron/jobs.json > : it has no jobs",
-		"left file workspace/link.txt > workspace/link.txt: 1 links and special files are left out",
-		"kept file workspace/plan.txt > workspace/plan.txt: 1 are others here, and stay",
-		"same file workspace/same.txt > workspace/same.txt: 1 are the same here",
 	} {
 		if !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, want) }) {
 			t.Errorf("nothing was said like %q in\n%s", want, strings.Join(got, "\n"))
 		}
 	}
-	if len(got) != 17 {
-		t.Errorf("%d items, want 17:\n%s", len(got), strings.Join(got, "\n"))
-	}
-	if text := d.file("workspace/plan.txt"); text != "ours" {
-		t.Errorf("the plan is %q", text)
+	if len(got) != 12 {
+		t.Errorf("%d items, want 12:\n%s", len(got), strings.Join(got, "\n"))
 	}
 	if text := d.file("memory/person-1/USER.md"); text != "Mine." {
 		t.Errorf("USER.md is %q", text)
@@ -532,11 +494,9 @@ func TestOpenRefuses(t *testing.T) {
 // A workspace alone is a home, too.
 func TestBareWorkspace(t *testing.T) {
 	d := newDesk(t)
-	d.write("SOUL.md", "A soul.", "sessions/telegram_42.jsonl", `{"role":"user","content":"x"}`,
-		"a.txt", "a")
+	d.write("SOUL.md", "A soul.", "sessions/telegram_42.jsonl", `{"role":"user","content":"x"}`)
 	d.want(PicoClaw,
 		"new document SOUL.md > shared/SOUL.md: 7 bytes",
 		"new session sessions/telegram_42.jsonl > telegram/42: 1 messages",
-		"new file a.txt > workspace/a.txt: 1 files, 1 bytes",
 	)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // An object is one of JSON whose keys have been written in more than one way.
@@ -71,23 +70,4 @@ func (o object) flag(key string, otherwise bool) bool {
 		return otherwise
 	}
 	return b
-}
-
-// texts returns the strings and numbers of a list; of "a, b" the two.
-func (o object) texts(keys ...string) (list []string) {
-	var values []json.RawMessage
-	if v := o.raw(keys); json.Unmarshal(v, &values) != nil {
-		for s := range strings.SplitSeq(o.text(keys...), ",") {
-			if s = strings.TrimSpace(s); s != "" {
-				list = append(list, s)
-			}
-		}
-		return list
-	}
-	for _, v := range values {
-		if s := (object{"": v}).text(""); s != "" {
-			list = append(list, s)
-		}
-	}
-	return list
 }

@@ -11,38 +11,21 @@ import (
 	"gateway/bus"
 )
 
-// A listed is an account of PicoClaw's channel_list, which may have several of one platform.
-type listed struct {
-	there    string // its name there
-	name     string // its name here
-	platform string
-	settings object // of itself, and of what it has in settings
-}
+// An account is one of PicoClaw's channel_list, which may have several of one platform.
+type account struct{ name, platform string }
 
 // channelList returns the accounts of channel_list.
-func (s *Source) channelList() (accounts []listed, err error) {
+func (s *Source) channelList() (accounts []account, err error) {
 	all, err := s.config.table("channel_list")
 	if err != nil {
 		return nil, err
 	}
-	names := make(map[string]bool)
-	for _, there := range slices.Sorted(maps.Keys(all)) {
-		c, err := all.table(there)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		c, err := all.table(name)
 		if err != nil {
 			return nil, err
 		}
-		own, err := c.table("settings")
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", there, err)
-		}
-		maps.Copy(own, c)
-		a := listed{there: there, name: accountName(there),
-			platform: platformOf(cmp.Or(c.text("type"), there)), settings: own}
-		if a.name != a.platform && (a.name == "terminal" || slices.Contains(platforms, a.name)) {
-			a.name += "-" + accountName(a.platform) // the name of a platform counts as a type here
-		}
-		a.name = unique(names, a.name)
-		accounts = append(accounts, a)
+		accounts = append(accounts, account{name, platformOf(cmp.Or(c.text("type"), name))})
 	}
 	return accounts, nil
 }
@@ -61,9 +44,9 @@ func (m *mover) address(key string) (bus.Address, error) {
 	if parts[0] == "agent" && len(parts) >= 5 {
 		at = 2
 	}
-	account, alike := m.Account, 0
+	here, alike := m.Account, 0
 	for _, a := range m.accounts {
-		if !strings.EqualFold(a.there, parts[at]) { // in its sessions they have small letters
+		if !strings.EqualFold(a.name, parts[at]) { // in its sessions they have small letters
 			continue
 		}
 		for _, b := range m.accounts {
@@ -72,12 +55,12 @@ func (m *mover) address(key string) (bus.Address, error) {
 			}
 		}
 		if parts[at] = a.platform; alike > 1 { // one account here can't be all of them
-			account = func(string) string { return m.Account(a.name) }
+			here = func(string) string { return m.Account(a.name) }
 		}
-		return Address(strings.Join(parts, ":"), account)
+		return Address(strings.Join(parts, ":"), here)
 	}
 	parts[at] = platformOf(parts[at])
-	return Address(strings.Join(parts, ":"), account)
+	return Address(strings.Join(parts, ":"), here)
 }
 
 // opaque begins the keys of PicoClaw's newer sessions: the rest is a hash.

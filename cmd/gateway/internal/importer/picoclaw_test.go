@@ -2,55 +2,10 @@ package importer
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 )
-
-// The accounts of channel_list are accounts here, each with its own people.
-func TestChannelList(t *testing.T) {
-	d := newDesk(t)
-	d.write(".security.yml", "channels:\n  telegram:\n    token: SECRET\n")
-	cfg, made := d.settings(PicoClaw, `{"version":3,
-		"agents":{"defaults":{"model_name":"gpt"}},
-		"model_list":[{"model_name":"gpt","model":"openai/gpt-5.2"}],
-		"channels":{"telegram":{"enabled":true,"allow_from":["1"]},
-			"discord":{"enabled":true,"token":"SECRET","allow_from":["5"]}},
-		"channel_list":{
-			"telegram":{"enabled":true,"type":"telegram","allow_from":[42,"@bob"],
-				"settings":{"proxy":"http://SECRET@host"}},
-			"Work Bot":{"enabled":true,"type":"telegram","allow_from":["43","44"]},
-			"phone":{"enabled":true,"type":"whatsapp_native",
-				"allow_from":["49123456@s.whatsapp.net"]},
-			"terminal":{"enabled":true,"type":"discord","token":"SECRET","allow_from":["*"]},
-			"off":{"enabled":false,"type":"telegram"},
-			"team":{"enabled":true,"type":"slack","settings":{"bot_token":"SECRET"}}}}`)
-	got := make(map[string]string)
-	for name, c := range cfg.Channels {
-		if name != "terminal" { // it is always there
-			got[name] = fmt.Sprintf("%s %s %s %s", c.Type, c.Access, c.Allow, c.Token.Reveal())
-		}
-	}
-	want := map[string]string{
-		"telegram":         "telegram allow [42] TELEGRAM_BOT_TOKEN",
-		"Work-Bot":         "telegram allow [43 44] WORK_BOT_BOT_TOKEN",
-		"phone":            "whatsapp allow [+49123456] ",
-		"terminal-discord": "discord pairing [] TERMINAL_DISCORD_BOT_TOKEN",
-		"discord":          "discord allow [5] DISCORD_BOT_TOKEN",
-	}
-	if !maps.Equal(got, want) {
-		t.Errorf("the accounts are %q\nwant %q in\n%s", got, want, made)
-	}
-	for _, line := range []string{"There are no such channels here: team",
-		"# The token is in " + d.home + "/.security.yml, for the channel telegram: ",
-		"# The token is in " + d.home + "/config.json, for the channel terminal: ",
-		"# The key is in " + d.home + "/.security.yml, model_list.gpt.api_keys: "} {
-		if !strings.Contains(made, line) {
-			t.Errorf("there is no %q in\n%s", line, made)
-		}
-	}
-}
 
 // A session whose name is a hash belongs where its .meta.json says, if that is one conversation.
 func TestOpaqueSessions(t *testing.T) {

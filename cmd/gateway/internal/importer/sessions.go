@@ -36,19 +36,16 @@ type Foreign struct {
 // ErrForm reports a file that is not a session of another agent.
 var ErrForm = errors.New("it does not begin like a session of nanobot or PicoClaw")
 
-// foreignHead is the first line of nanobot's sessions, PicoClaw's .meta.json, and its older files.
+// foreignHead is the first line of nanobot's sessions, or PicoClaw's .meta.json.
 type foreignHead struct {
-	Type      string          `json:"_type"`
-	Key       string          `json:"key"`
-	CreatedAt string          `json:"created_at"`
-	UpdatedAt string          `json:"updated_at"`
-	Created   string          `json:"created"`
-	Updated   string          `json:"updated"`
-	Start     int             `json:"last_consolidated"`
-	Skip      int             `json:"skip"`
-	Summary   string          `json:"summary"`
-	Messages  json.RawMessage `json:"messages"`
-	Scope     *foreignScope   `json:"scope"`
+	Type      string        `json:"_type"`
+	Key       string        `json:"key"`
+	CreatedAt string        `json:"created_at"`
+	UpdatedAt string        `json:"updated_at"`
+	Start     int           `json:"last_consolidated"`
+	Skip      int           `json:"skip"`
+	Summary   string        `json:"summary"`
+	Scope     *foreignScope `json:"scope"`
 }
 
 func (h foreignHead) parse(loc *time.Location) (f Foreign, err error) {
@@ -57,10 +54,10 @@ func (h foreignHead) parse(loc *time.Location) (f Foreign, err error) {
 	if h.Start < 0 || h.Skip < 0 {
 		return f, errors.New("the number of consolidated messages is negative")
 	}
-	if f.Created, err = parseTime(cmp.Or(h.CreatedAt, h.Created), loc); err != nil {
+	if f.Created, err = parseTime(h.CreatedAt, loc); err != nil {
 		return f, err
 	}
-	f.Updated, err = parseTime(cmp.Or(h.UpdatedAt, h.Updated), loc)
+	f.Updated, err = parseTime(h.UpdatedAt, loc)
 	return f, err
 }
 
@@ -278,10 +275,12 @@ func (m *mover) sessions(ctx context.Context) {
 		for _, e := range entries {
 			name := path.Join(dir, e.Name())
 			switch ext := path.Ext(name); {
-			case e.IsDir(), ext != ".jsonl" && ext != ".json",
-				strings.HasSuffix(name, ".meta.json"):
-			case ctx.Err() == nil:
+			case e.IsDir(), strings.HasSuffix(name, ".meta.json"), ctx.Err() != nil:
+			case ext == ".jsonl":
 				m.session(ctx, name)
+			case ext == ".json":
+				m.say("session", name, "", Left, "it has the form of an old PicoClaw; a newer one "+
+					"makes it a .jsonl when it starts")
 			}
 		}
 	}
@@ -431,18 +430,10 @@ func Archiver(
 	}
 }
 
-// load opens a session file of either kind.
+// load opens a session file. done closes it.
 func (m *mover) load(
 	name string,
 ) (f Foreign, lines iter.Seq2[session.Line, error], done func(), err error) {
-	if path.Ext(name) == ".json" {
-		text, err := m.read(name, maxJSON)
-		if err != nil {
-			return f, nil, nil, err
-		}
-		f, lines, err = readWhole(text, m.Location)
-		return f, lines, func() {}, err
-	}
 	file, err := m.open(name)
 	if err != nil {
 		return f, nil, nil, err
@@ -476,38 +467,4 @@ func (m *mover) meta(name string, f *Foreign) error {
 		return fmt.Errorf("%s: %w", path.Base(name), err)
 	}
 	return nil
-}
-
-// readWhole reads a session of PicoClaw that is one JSON object.
-func readWhole(
-	text []byte, loc *time.Location,
-) (Foreign, iter.Seq2[session.Line, error], error) {
-	var h foreignHead
-	if err := json.Unmarshal(text, &h); err != nil {
-		return Foreign{}, nil, err
-	}
-	var messages []json.RawMessage
-	if h.Messages == nil || json.Unmarshal(h.Messages, &messages) != nil {
-		return Foreign{}, nil, ErrForm
-	}
-	f, err := h.parse(loc)
-	if err != nil {
-		return f, nil, err
-	}
-	c := converter{loc: loc, last: f.Created}
-	return f, func(yield func(session.Line, error) bool) {
-		for i, text := range messages {
-			line, keep, err := c.line(text)
-			if err != nil {
-				yield(session.Line{}, fmt.Errorf("message %d: %w", i+1, err))
-				return
-			}
-			if !keep {
-				line = session.Line{}
-			}
-			if !yield(line, nil) {
-				return
-			}
-		}
-	}, nil
 }

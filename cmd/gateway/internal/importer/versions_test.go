@@ -31,14 +31,10 @@ func TestVersions(t *testing.T) {
 	d := newDesk(t)
 	d.write(
 		"workspace/AGENTS.md", "Be kind.\n",
-		"workspace/notes.md", "Coco is a parrot.\n",
-		"workspace/photo.jpg", "no document",
 		"workspace/USER.md", "Anna likes tea.\n",
 		"workspace/memory/MEMORY.md", "The dog is called Bello.\n",
 		"workspace/memory/history.jsonl",
-		`{"cursor":1,"timestamp":"2026-02-16 09:00","content":"Anna was in Rome."}`+"\n",
-		"workspace/skills/tea/SKILL.md",
-		"---\nname: tea\ndescription: Makes tea.\n---\nBoil water.\n")
+		`{"cursor":1,"timestamp":"2026-02-16 09:00","content":"Anna was in Rome."}`+"\n")
 	mine := filepath.Join(d.here, "memory", "person-1", "SOUL.md")
 	if err := os.MkdirAll(filepath.Dir(mine), 0o700); err != nil {
 		t.Fatal(err)
@@ -55,8 +51,7 @@ func TestVersions(t *testing.T) {
 			fmt.Sprintf("gateway import: Imported from nanobot, %s: "+
 				"workspace/memory/MEMORY.md, workspace/USER.md.", d.home),
 			"gateway import: As it was before the import from nanobot."},
-		"": {fmt.Sprintf("gateway import: Imported from nanobot, %s: workspace/AGENTS.md, "+
-			"workspace/skills/tea.", d.home)},
+		"": {fmt.Sprintf("gateway import: Imported from nanobot, %s: workspace/AGENTS.md.", d.home)},
 	}
 	for range 2 {
 		d.move(Nanobot, false)
@@ -91,9 +86,7 @@ func TestVersions(t *testing.T) {
 func TestNoVersions(t *testing.T) {
 	d := newDesk(t)
 	d.write("workspace/memory/MEMORY.md", "The dog is called Bello.\n",
-		"workspace/notes.md", "Coco is a parrot.\n",
-		"workspace/skills/tea/SKILL.md",
-		"---\nname: tea\ndescription: Makes tea.\n---\nBoil water.\n")
+		"workspace/AGENTS.md", "Be kind.\n")
 	err := d.target.DB.Tx(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Exec("DROP TABLE version_files")
 		return err
