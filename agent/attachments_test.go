@@ -478,7 +478,7 @@ func TestCommandRoles(t *testing.T) {
 			"jobsremindtimezone"
 		for i, want := range map[int]string{1: "helpstop",
 			3: "helpstatusstopnewqueue" + memory + "usageapprovedeny",
-			5: "helpstatusstopnewqueue" + memory + "usageapprovedenyhaltresumerestartpair"} {
+			5: "helpstatusstopnewqueue" + memory + "usageapprovedenyhaltresumeauditrestartpair"} {
 			got := ""
 			for line := range strings.SplitSeq(out[i].Text, "\n") {
 				if rest, ok := strings.CutPrefix(line, "- `/"); ok {

@@ -61,6 +61,7 @@ func TestHelp(t *testing.T) {
 			"- `/deny`: don't let me do what I have asked for\n" +
 			"- `/halt`: emergency stop: pause everything for everybody\n" +
 			"- `/resume`: continue after /halt\n" +
+			"- `/audit`: who has approved, let in, halted or changed what\n" +
 			"- `/restart`: restart the gateway\n"
 		w.wantAnswers("a", want, want, want)
 		w.wantQuiet()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gateway/agent/attachment"
+	"gateway/agent/audit"
 	"gateway/agent/background"
 	"gateway/agent/budget"
 	"gateway/agent/command"
@@ -28,7 +29,7 @@ import (
 // Migrations make the tables that the agent needs besides those of package session.
 func Migrations() []store.Migration {
 	return []store.Migration{question.Migration, policy.Migration, budget.Migration,
-		background.Migration, schedule.Migration, command.Migration}
+		background.Migration, schedule.Migration, command.Migration, audit.Migration}
 }
 
 // Deps are what a [Dispatcher] works with. All are required except those with a comment that says

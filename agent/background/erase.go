@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"gateway/agent/audit"
 	"gateway/agent/budget"
 	"gateway/agent/question"
 	"gateway/agent/schedule"
@@ -120,6 +121,9 @@ func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
 		return nil, err
 	}
 	if err := e.Ledger.Erase(tx, budget.Spender{Person: left.Person}); err != nil {
+		return nil, err
+	}
+	if err := audit.Erase(tx, left.Person, left.Chats); err != nil {
 		return nil, err
 	}
 	return keys, e.People.Forget(tx, left.Person, left.Chats)

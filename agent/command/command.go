@@ -128,6 +128,7 @@ func builtin(c *Commands) []Command {
 		{"answer", "", bus.Guest, decisions.answer},
 		{"halt", "emergency stop: pause everything for everybody", bus.Admin, decisions.halt},
 		{"resume", "continue after /halt", bus.Admin, decisions.resume},
+		{"audit", "who has approved, let in, halted or changed what", bus.Admin, decisions.audit},
 		{"restart", "restart the gateway", bus.Admin, decisions.restart},
 	}
 }

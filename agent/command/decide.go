@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"gateway/agent/audit"
 	"gateway/agent/policy"
 	"gateway/agent/question"
 	"gateway/session"
@@ -48,7 +49,12 @@ func (d decisions) settle(
 		return Reply{Text: fmt.Sprintf("Only %s can decide that.", rolesFrom(q.Least))},
 			errUndecided
 	}
-	_, err := question.Store{}.Decide(tx, q, state, answer, by(r.Message))
+	decided, err := question.Store{}.Decide(tx, q, state, answer, by(r.Message))
+	if err == nil && decided {
+		e := audit.Of(r.Message, strings.ToLower(strings.TrimSuffix(say, ".")), q.Text)
+		e.Where = q.Address
+		err = audit.Add(tx, e, d.Now())
+	}
 	return Reply{Text: say}, err
 }
 
@@ -125,6 +131,9 @@ func (d decisions) halt(ctx context.Context, r *Request) (Reply, error) {
 		if err != nil || !ok {
 			return Reply{Text: "Everything is halted already. `/resume` lets it go on."}, err
 		}
+		if err := r.note(tx, "halted", ""); err != nil {
+			return Reply{}, err
+		}
 		return Reply{Text: "Halted: I call no model and use no tool, in any conversation, until " +
 			"somebody sends `/resume`."}, nil
 	})
@@ -136,6 +145,9 @@ func (d decisions) resume(ctx context.Context, r *Request) (Reply, error) {
 		ok, err := policy.ClearHalt(tx)
 		if err != nil || !ok {
 			return Reply{Text: "Nothing is halted."}, err
+		}
+		if err := r.note(tx, "resumed", ""); err != nil {
+			return Reply{}, err
 		}
 		return Reply{Text: "I answer again. The halt has ended what I was working on."}, nil
 	})

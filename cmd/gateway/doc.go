@@ -152,6 +152,7 @@
 //	session               transcripts and turns
 //	agent/tool            what a tool is; agent/tools has them
 //	agent/policy          rules about tool calls, and the kill switch
+//	agent/audit           who has decided what
 //	agent/question        what turns wait for
 //	agent/budget          limits of tokens and dollars
 //	agent/guard           connections to hosts that others name

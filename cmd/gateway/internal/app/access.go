@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"gateway/agent/audit"
 	"gateway/agent/command"
 	"gateway/bus"
 	"gateway/channels/gate"
@@ -96,6 +97,9 @@ func letIn(tx *store.Tx, r *command.Request, owned bool) (command.Reply, error) 
 		if errors.Is(err, gate.ErrNoPairing) {
 			return command.Reply{Text: sayNoPairing}, nil
 		}
+		if err == nil {
+			err = audit.Add(tx, audit.Of(r.Message, "turned away", p.Account+"/"+p.Sender), now)
+		}
 		return command.Reply{Text: fmt.Sprintf("%s was turned away and gets no further code. "+
 			"On the gateway's machine `gateway people undeny %s %s` takes that back.",
 			nameOf(p.Name, p.Sender), p.Account, p.Sender)}, err
@@ -105,10 +109,20 @@ func letIn(tx *store.Tx, r *command.Request, owned bool) (command.Reply, error) 
 		return command.Reply{Text: sayNoPairing}, nil
 	}
 	if err == nil {
+		err = audit.Add(tx, LetIn(audit.Of(r.Message, "", ""), p), now)
+	}
+	if err == nil {
 		err = bus.NewOutbox().Put(tx, Welcome(chat), now)
 	}
 	return command.Reply{
 		Text: fmt.Sprintf("%s can now talk to me (role: %s).", nameOf(p.Name, p.Sender), p.Role)}, err
+}
+
+// LetIn returns the entry of the audit log that p was let in, by whom e says.
+func LetIn(e audit.Entry, p gate.Person) audit.Entry {
+	e.Action, e.Whom = "let in as "+string(p.Role), p.ID
+	e.About = strings.TrimSpace(display.OneLine(p.Name) + " " + p.Account + "/" + p.Sender)
+	return e
 }
 
 // nameOf names somebody for people: by the name, or by the platform's id if there is none.
@@ -168,11 +182,19 @@ func decideGroup(tx *store.Tx, r *command.Request) (command.Reply, error) {
 	if errors.Is(err, gate.ErrNoGroup) {
 		return command.Reply{Text: "There is no group with this number. `/group` shows them."}, nil
 	}
+	if err == nil {
+		err = audit.Add(tx, groupEntry(r, before, state), time.Now())
+	}
 	if err == nil && state.Answers() && !before.State.Answers() {
 		err = bus.NewOutbox().Put(tx, helloGroup(before, state), time.Now())
 	}
 	return command.Reply{Text: fmt.Sprintf("The group %s: %s from now on.", groupName(before),
 		groupSays[state])}, err
+}
+
+// groupEntry is what the audit log says of a decision about a group.
+func groupEntry(r *command.Request, g gate.Group, s gate.GroupState) audit.Entry {
+	return audit.Of(r.Message, "group set to "+string(s), g.Title+" "+g.Account+"/"+g.Chat)
 }
 
 // helloGroup is what the agent says in a group that was let in.
@@ -226,6 +248,9 @@ func activate(tx *store.Tx, r *command.Request) (command.Reply, error) {
 			{Label: "Everything", Text: "/activation always"}}}, nil
 	}
 	g := gate.Group{Account: m.From.Account, Chat: m.From.Chat, Title: m.ChatTitle, State: state}
-	return command.Reply{Text: "In this group " + groupSays[state] + " from now on."},
-		gate.Groups{}.Set(tx, g, time.Now())
+	err := gate.Groups{}.Set(tx, g, time.Now())
+	if err == nil {
+		err = audit.Add(tx, groupEntry(r, g, state), time.Now())
+	}
+	return command.Reply{Text: "In this group " + groupSays[state] + " from now on."}, err
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"gateway/agent/audit"
 	"gateway/agent/background"
 	"gateway/agent/budget"
 	questions "gateway/agent/question"
@@ -56,6 +57,7 @@ func retentionRules(
 		rule("turns", cfg.Retention.Transcripts, sessions.PruneTurns), // after their messages
 		rule("runs", cfg.Retention.Runs, runs),
 		rule("usage", cfg.Retention.Usage, counts),
+		rule("audit", cfg.Retention.Audit, audit.Prune),
 	}
 	// Data that nobody misses comes first, then data that can only be searched and exported.
 	tight = [][]retention.Rule{{

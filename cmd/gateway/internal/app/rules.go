@@ -1,9 +1,17 @@
 package app
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"gateway/agent/audit"
 	"gateway/agent/policy"
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/store"
 )
 
 // newRules returns which tool calls need approval: the built-in rules first, then what is said of
@@ -52,6 +60,39 @@ func newRule(name string, t config.Tool) policy.Rule {
 		}
 	}
 	return rule
+}
+
+// auditedRules returns what tells the values of the keys apart that say who may do what.
+func auditedRules(cfg *config.Config) audit.Rules {
+	rules := make(audit.Rules)
+	add := func(key string, values ...any) {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%q", values))
+		rules[key] = hex.EncodeToString(sum[:8])
+	}
+	add("approvals", cfg.Approvals)
+	add("exec", cfg.Exec.Sandbox, cfg.Exec.Network, cfg.Exec.Env)
+	for name, t := range cfg.Tools {
+		add("tools."+name, t)
+	}
+	for name, s := range cfg.MCP {
+		add("mcp."+name, s.Enabled, s.Approve, s.Role, s.Allow, s.Sandbox, s.Network)
+	}
+	for name, c := range cfg.Channels {
+		add("channels."+name, c.Enabled, c.Access, c.Allow, c.Owners, c.Groups, c.Activation)
+	}
+	return rules
+}
+
+// noteRules has the audit log say which rules have changed.
+func (g *Gateway) noteRules(ctx context.Context, cfg *config.Config) {
+	rules := auditedRules(cfg)
+	same, err := audit.SameRules(g.db.Read(ctx), rules)
+	if err == nil && !same {
+		err = g.db.Tx(ctx, func(tx *store.Tx) error { return audit.NoteRules(tx, rules, time.Now()) })
+	}
+	if err != nil && ctx.Err() == nil {
+		g.log.WarnContext(ctx, "the audit log does not say whether rules have changed", "err", err)
+	}
 }
 
 // everybody is a decision for all roles.

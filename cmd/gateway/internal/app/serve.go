@@ -75,6 +75,7 @@ func Serve(
 		apply: func(cfg *config.Config) {
 			level.Set(logLevel(cfg.Log, !alone.Load()))
 			g.apply(cfg)
+			g.noteRules(ctx, cfg)
 		}}
 	var talk *chat
 	if screen != nil {
@@ -235,6 +236,7 @@ func (g *Gateway) live(ctx context.Context, talk *chat) error {
 	if g.terminal != nil {
 		g.terminal.SetHost(host{g, g.home.path})
 	}
+	g.noteRules(ctx, g.settings.Load())
 	if err := g.run(ctx, talk); err != nil {
 		return err
 	}

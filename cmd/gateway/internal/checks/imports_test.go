@@ -46,10 +46,13 @@ var imports = map[string]string{
 	"agent/extract": "agent/extract/document agent/extract/picture agent/tools/shell/sandbox",
 	"agent/guard":   "",
 	"agent/policy":  "store bus",
+	"agent/audit":   "store bus",
 	"agent/background": "store store/fault bus memory memory/document memory/version session " +
-		"agent/budget agent/dream agent/llm agent/policy agent/prompt agent/question agent/schedule",
-	"agent/command": "store bus session memory memory/document skills agent/background " +
-		"agent/budget agent/llm agent/policy agent/prompt agent/question agent/schedule agent/suggest",
+		"agent/audit agent/budget agent/dream agent/llm agent/policy agent/prompt agent/question " +
+		"agent/schedule",
+	"agent/command": "store bus session memory memory/document skills agent/audit " +
+		"agent/background agent/budget agent/llm agent/policy agent/prompt agent/question " +
+		"agent/schedule agent/suggest",
 	"agent/schedule": "store store/fault bus memory session agent/suggest",
 	"agent/dream": "store store/fault memory memory/document memory/version " +
 		"agent/llm agent/prompt",
@@ -98,8 +101,8 @@ var imports = map[string]string{
 	"agent/pool": "store bus memory session agent/attachment agent/background agent/command " +
 		"agent/llm agent/prompt agent/question agent/turn",
 	"agent": "store store/fault bus memory memory/document memory/version session skills " +
-		"agent/attachment agent/background agent/budget agent/command agent/extract agent/llm " +
-		"agent/modelcall agent/observe agent/policy agent/pool agent/prompt agent/question " +
+		"agent/attachment agent/audit agent/background agent/budget agent/command agent/extract " +
+		"agent/llm agent/modelcall agent/observe agent/policy agent/pool agent/prompt agent/question " +
 		"agent/schedule agent/tool agent/turn",
 
 	"cmd/gateway/internal/config": "agent/suggest cmd/gateway/internal/hooks",
@@ -115,8 +118,8 @@ var imports = map[string]string{
 	"cmd/gateway/internal/importer": "agent/llm agent/schedule bus channels/gate memory " +
 		"memory/document memory/version session store",
 	"cmd/gateway/internal/display": "",
-	"cmd/gateway/internal/app": "agent agent/attachment agent/background agent/budget agent/command " +
-		"agent/extract agent/guard agent/heartbeat " +
+	"cmd/gateway/internal/app": "agent agent/attachment agent/audit agent/background agent/budget " +
+		"agent/command agent/extract agent/guard agent/heartbeat " +
 		"agent/llm agent/llm/anthropic agent/llm/demo agent/llm/failover agent/llm/openai " +
 		"agent/policy agent/pool agent/question " +
 		"agent/schedule agent/tool agent/tools/ask agent/tools/clock agent/tools/files " +
@@ -129,8 +132,8 @@ var imports = map[string]string{
 		"cmd/gateway/internal/hooks cmd/gateway/internal/ops cmd/gateway/internal/retention " +
 		"cmd/gateway/internal/telemetry cmd/gateway/internal/watch memory memory/document " +
 		"memory/version session skills store",
-	"cmd/gateway/internal/cli": "agent/background agent/budget agent/llm agent/mcpserver " +
-		"agent/policy agent/schedule agent/suggest bus channels " +
+	"cmd/gateway/internal/cli": "agent/audit agent/background agent/budget agent/command agent/llm " +
+		"agent/mcpserver agent/policy agent/schedule agent/suggest bus channels " +
 		"channels/gate channels/media " +
 		"channels/supervisor channels/terminal channels/whatsapp cmd/gateway/internal/app " +
 		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/display " +

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gateway/agent/audit"
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/app"
@@ -91,6 +92,9 @@ func peopleApproveCommand(load app.Loader) *cobra.Command {
 			}
 			var chat bus.Address
 			p, chat, err = gate.People{}.Approve(tx, args[0], app.NamesOwner(cfg), time.Now())
+			if err == nil {
+				err = audit.Add(tx, app.LetIn(audit.Entry{By: audit.CommandLine}, p), time.Now())
+			}
 			if err != nil {
 				return err
 			}
@@ -104,8 +108,11 @@ func peopleApproveCommand(load app.Loader) *cobra.Command {
 func peopleDenyCommand(load app.Loader) *cobra.Command {
 	return change(load, "deny CODE", "Turn away the stranger with this pairing code, for good",
 		func(tx *store.Tx, args []string) error {
-			_, err := gate.People{}.Deny(tx, args[0], time.Now())
-			return err
+			p, err := gate.People{}.Deny(tx, args[0], time.Now())
+			if err != nil {
+				return err
+			}
+			return note(tx, 0, "turned away", p.Account+"/"+p.Sender)
 		},
 		func(args []string) string {
 			return "Code " + args[0] + " is no longer valid, and its owner gets no further one. " +
@@ -116,7 +123,10 @@ func peopleDenyCommand(load app.Loader) *cobra.Command {
 func peopleUndenyCommand(load app.Loader) *cobra.Command {
 	return change(load, "undeny ACCOUNT ID", "Let somebody who was turned away ask again",
 		func(tx *store.Tx, args []string) error {
-			return gate.People{}.Undeny(tx, args[0], args[1])
+			if err := (gate.People{}).Undeny(tx, args[0], args[1]); err != nil {
+				return err
+			}
+			return note(tx, 0, "may ask again", args[0]+"/"+args[1])
 		},
 		func(args []string) string { return args[1] + " may ask again on " + args[0] + "." })
 }
@@ -128,7 +138,10 @@ func peopleRevokeCommand(load app.Loader) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return gate.People{}.Revoke(tx, id)
+			if err := (gate.People{}).Revoke(tx, id); err != nil {
+				return err
+			}
+			return note(tx, id, "revoked", "person "+args[0])
 		},
 		func(args []string) string { return "Person " + args[0] + " is a stranger again." })
 }
@@ -145,7 +158,10 @@ func peopleRoleCommand(load app.Loader) *cobra.Command {
 				return app.BadUsage(fmt.Errorf("%q is not a role: want owner, admin, user or guest",
 					args[1]))
 			}
-			return gate.People{}.SetRole(tx, id, role)
+			if err := (gate.People{}).SetRole(tx, id, role); err != nil {
+				return err
+			}
+			return note(tx, id, "role set to "+args[1], "person "+args[0])
 		},
 		func(args []string) string { return fmt.Sprintf("Person %s is %s now.", args[0], args[1]) })
 }
@@ -161,7 +177,10 @@ func peopleLinkCommand(load app.Loader) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return gate.People{}.Link(tx, id, other)
+			if err := (gate.People{}).Link(tx, id, other); err != nil {
+				return err
+			}
+			return note(tx, id, "linked", "person "+args[1]+" with person "+args[0])
 		},
 		func(args []string) string {
 			return fmt.Sprintf("Merged: person %[2]s is now part of person %[1]s. Their memories are "+
@@ -175,8 +194,10 @@ func peopleUnlinkCommand(load app.Loader) *cobra.Command {
 	return change(load, "unlink ACCOUNT ID",
 		"Make a person of their own of somebody on an account who was linked to another one",
 		func(tx *store.Tx, args []string) (err error) {
-			p, err = gate.People{}.Unlink(tx, args[0], args[1], time.Now())
-			return err
+			if p, err = (gate.People{}).Unlink(tx, args[0], args[1], time.Now()); err != nil {
+				return err
+			}
+			return note(tx, p.ID, "unlinked", args[0]+"/"+args[1])
 		},
 		func([]string) string {
 			return fmt.Sprintf("%s on %s is person %d now, a user. The memories of both stay with "+
@@ -206,6 +227,12 @@ func change(
 			return nil
 		},
 	}
+}
+
+// note writes to the audit log what the command line has done, and to which person, 0 for none.
+func note(tx *store.Tx, whom int64, action, about string) error {
+	return audit.Add(tx, audit.Entry{By: audit.CommandLine, Action: action, About: about, Whom: whom},
+		time.Now())
 }
 
 // personNumber returns the number of a person.

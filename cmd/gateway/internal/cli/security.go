@@ -28,7 +28,7 @@ is about the settings of this shell.`,
 			if list {
 				return printRules(cmd, asJSON)
 			}
-			done, err := audit(cmd, found, all, fix)
+			done, err := inspect(cmd, found, all, fix)
 			if err != nil {
 				return err
 			}
@@ -50,9 +50,9 @@ is about the settings of this shell.`,
 	return cmd
 }
 
-// audit has the running gateway look at itself, or else looks at what the settings of this shell
+// inspect has the running gateway look at itself, or else looks at what the settings of this shell
 // name, and says which of the two it does.
-func audit(cmd *cobra.Command, found, all app.Loader, fix bool) (done app.Correction, err error) {
+func inspect(cmd *cobra.Command, found, all app.Loader, fix bool) (done app.Correction, err error) {
 	if cfg, mistake := found(); mistake == nil {
 		r, trouble := findRunning(cmd.Context(), cfg.Gateway.Home)
 		cmd.PrintErrln(aboutSettings(r, trouble, cfg.Gateway.Home))

@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gateway/agent/audit"
 	"gateway/agent/budget"
+	"gateway/agent/command"
 	"gateway/agent/policy"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/store"
@@ -60,13 +62,49 @@ func usageRows(list []budget.Line) (rows [][]any) {
 	return rows
 }
 
+func auditCommand(load app.Loader) *cobra.Command {
+	var page int
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Show who has approved, let in, halted or changed what, the newest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if page < 1 {
+				return app.BadUsage(fmt.Errorf("--page: want 1 or more, not %d", page))
+			}
+			return withData(cmd.Context(), load, func(db *store.DB) error {
+				list, err := audit.List(db.Read(cmd.Context()), auditLines, (page-1)*auditLines)
+				if err != nil {
+					return err
+				}
+				var rows [][]any
+				for _, e := range list {
+					where := ""
+					if e.Where.Chat != "" {
+						where = command.ChatName(e.Where)
+					}
+					rows = append(rows, []any{moment(e.Time), e.Action, excerpt(e.About),
+						excerpt(e.Author()), where})
+				}
+				columns := []string{"TIME", "WHAT", "ABOUT", "BY", "WHERE"}
+				return table{columns, rows, "Nothing was decided that far back."}.print(cmd)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&page, "page", 1, "which page to show, of 50 lines each")
+	return listing(cmd)
+}
+
+// auditLines is how many lines a page of the audit log has.
+const auditLines = 50
+
 func haltCommand(load app.Loader) *cobra.Command {
 	return switchCommand(load, "halt", "Emergency stop: pause everything until gateway resume",
 		func(tx *store.Tx) (string, error) {
 			if ok, err := policy.SetHalt(tx, "the command line", time.Now()); err != nil || !ok {
 				return "Everything is halted already.", err
 			}
-			return "Stopped everywhere. Nothing runs until gateway resume.", nil
+			return "Stopped everywhere. Nothing runs until gateway resume.", note(tx, 0, "halted", "")
 		})
 }
 
@@ -76,7 +114,7 @@ func resumeCommand(load app.Loader) *cobra.Command {
 			if ok, err := policy.ClearHalt(tx); err != nil || !ok {
 				return "Nothing is halted.", err
 			}
-			return "The gateway goes on.", nil
+			return "The gateway goes on.", note(tx, 0, "resumed", "")
 		})
 }
 

@@ -38,6 +38,7 @@ type Retention struct {
 	Offloads    time.Duration `koanf:"offloads" min:"0s"`    // long results of tools
 	Runs        time.Duration `koanf:"runs" min:"0s"`        // of jobs
 	Usage       time.Duration `koanf:"usage" min:"0s"`       // the counts of a day
+	Audit       time.Duration `koanf:"audit" min:"0s"`       // who has decided what
 	MaxTotalMB  int           `koanf:"max_total_mb" min:"0"` // that the database uses; 0: any number
 }
 
