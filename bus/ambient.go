@@ -7,16 +7,17 @@ import (
 	"gateway/store"
 )
 
-// What is kept of a group's talk among its people. The number stands in the statements: SQLite
-// compiles one anew each time its LIMIT or OFFSET is a parameter.
+// These constants bound the messages of a group that are kept as ambient context. MaxAmbient is
+// repeated in the SQL statements as a literal: with a parameter as its LIMIT or OFFSET, SQLite
+// would compile the statement again at each call.
 const (
-	MaxAmbient = 50             // messages of one conversation
-	AmbientAge = 24 * time.Hour // the oldest
+	MaxAmbient = 50             // messages per conversation
+	AmbientAge = 24 * time.Hour // of the oldest message
 )
 
-// PutAmbient keeps m, which is not for the agent, as context for the next message of its group that
-// is. Messages older than AmbientAge, and more than MaxAmbient of them, are forgotten. It reports
-// whether m is new.
+// PutAmbient stores m, a group message that is not for the agent, as context for the next message
+// of its group that is for the agent. It deletes ambient messages of the group that are older than
+// AmbientAge, and the oldest ones beyond MaxAmbient. It reports whether m is new.
 func (in *Inbox) PutAmbient(tx *store.Tx, m InboundMessage, now time.Time) (bool, error) {
 	added, err := in.insert(tx, m, "heard", now)
 	if err != nil || !added {
@@ -29,13 +30,13 @@ func (in *Inbox) PutAmbient(tx *store.Tx, m InboundMessage, now time.Time) (bool
 				ORDER BY id DESC LIMIT 1 OFFSET 50))`,
 		m.From.Account, m.From.Chat, m.From.Thread, now.Add(-AmbientAge).UnixMilli())
 	if err != nil {
-		return false, fmt.Errorf("bus: put ambient message of %s: %w", m.From, err)
+		return false, fmt.Errorf("bus: store ambient message of %s: %w", m.From, err)
 	}
 	return true, nil
 }
 
 // Ambient returns the messages of a conversation that were not for the agent and came before the
-// message with the given Seq, the oldest first.
+// message with the given Seq, oldest first.
 func (in *Inbox) Ambient(
 	q store.Queryer, at Address, before int64, now time.Time,
 ) ([]Received, error) {
@@ -45,12 +46,12 @@ func (in *Inbox) Ambient(
 		at.Account, at.Chat, at.Thread, before, now.Add(-AmbientAge).UnixMilli())
 }
 
-// ForgetAmbient forgets what Ambient has returned.
+// ForgetAmbient deletes the messages that [Inbox.Ambient] returns for the same arguments.
 func (in *Inbox) ForgetAmbient(tx *store.Tx, at Address, before int64) error {
 	_, err := tx.Exec(`DELETE FROM inbox WHERE account = $1 AND chat = $2 AND thread = $3
 		AND state = 'heard' AND id < $4`, at.Account, at.Chat, at.Thread, before)
 	if err != nil {
-		return fmt.Errorf("bus: forget the ambient messages of %s: %w", at, err)
+		return fmt.Errorf("bus: delete the ambient messages of %s: %w", at, err)
 	}
 	return nil
 }

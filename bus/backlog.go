@@ -9,13 +9,13 @@ import (
 	"gateway/store"
 )
 
-// A Backlog is what waits in the inbox.
+// A Backlog describes the messages that wait in the inbox.
 type Backlog struct {
 	Messages int
-	Oldest   time.Time // when the oldest was accepted; zero if there is none
+	Oldest   time.Time // when the oldest one was accepted; zero if none waits
 }
 
-// Backlog returns what waits.
+// Backlog returns the number and the age of the waiting messages.
 func (*Inbox) Backlog(q store.Queryer) (b Backlog, err error) {
 	var oldest sql.NullInt64
 	err = q.QueryRow("SELECT count(*), min(received_ms) FROM inbox WHERE state = 'waiting'").
@@ -29,20 +29,20 @@ func (*Inbox) Backlog(q store.Queryer) (b Backlog, err error) {
 	return b, nil
 }
 
-// WaitingSince returns up to [ReadLimit] messages that have waited since a time or longer, in their
-// order.
+// WaitingSince returns up to [ReadLimit] messages that have been waiting since at or longer, in
+// order of arrival.
 func (in *Inbox) WaitingSince(q store.Queryer, at time.Time) ([]Received, error) {
 	return in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'waiting' AND received_ms <= $1 ORDER BY id LIMIT 256", at.UnixMilli())
 }
 
-// DeadByAccount returns how many messages were given up and wait for a person to retry or drop
-// them, by account.
+// DeadByAccount returns, by account, the number of dead letters: deliveries that were given up
+// until a person retries or drops them.
 func (*Outbox) DeadByAccount(q store.Queryer) (map[string]int, error) {
 	return byAccount(q, "state = 'dead'")
 }
 
-// BadRows returns how many messages can't be read and were set aside.
+// BadRows returns the number of rows that can't be read and were set aside.
 func (*Outbox) BadRows(q store.Queryer) (n int, err error) {
 	if err := q.QueryRow("SELECT count(*) FROM outbox WHERE state = 'bad'").Scan(&n); err != nil {
 		return 0, fmt.Errorf("bus: read outbox: %w", err)
@@ -50,7 +50,8 @@ func (*Outbox) BadRows(q store.Queryer) (n int, err error) {
 	return n, nil
 }
 
-// DeadLetters returns how many messages were given up and wait for a person to retry or drop them.
+// DeadLetters returns the number of deliveries that were given up until a person retries or drops
+// them.
 func (*Outbox) DeadLetters(q store.Queryer) (n int, err error) {
 	if err := q.QueryRow("SELECT count(*) FROM outbox WHERE state = 'dead'").Scan(&n); err != nil {
 		return 0, fmt.Errorf("bus: read outbox: %w", err)
@@ -58,7 +59,8 @@ func (*Outbox) DeadLetters(q store.Queryer) (n int, err error) {
 	return n, nil
 }
 
-// LastAccepted returns when the newest message was accepted, or the zero time if there is none.
+// LastAccepted returns the time at which the newest message was accepted, or the zero time if the
+// inbox is empty.
 func (*Inbox) LastAccepted(q store.Queryer) (time.Time, error) {
 	var ms int64
 	err := q.QueryRow("SELECT received_ms FROM inbox ORDER BY id DESC LIMIT 1").Scan(&ms)

@@ -1,21 +1,21 @@
-// Package bus carries messages between the chat channels and the agent, which
-// never import each other.
+// Package bus carries messages between the chat channels and the agent, which never import each
+// other.
 //
-// It defines the messages that both sides speak, [InboundMessage] and
-// [OutboundMessage], and three ways for them: the [Inbox] and the [Outbox] are
-// tables, so that what is in them survives anything; [Live] is memory and carries what
-// may be lost, the text of an answer while it grows. Both tables wake their reader and
-// can be read again at any time: a wake-up that is lost costs a moment, not a message.
+// It defines the messages, [InboundMessage] and [OutboundMessage], and three ways to pass them on.
+// The [Inbox] and the [Outbox] are database tables: their content survives a crash. [Live] is in
+// memory and carries what may be lost: the growing text of an answer. Both tables wake their
+// reader, and the reader can read the table at any time, so a lost wake-up causes a delay, not a
+// lost message.
 //
-// A row that can't be read is left out and set aside with the state bad: one row must not keep all
-// others from being read, in this process and in each one after it.
+// A row that can't be read is skipped and gets the state "bad". One bad row must not keep the
+// others from being read.
 //
 // Tables: inbox, outbox, previews, changes.
 package bus
 
 import "gateway/store"
 
-// Migration makes the tables of this package.
+// Migration creates the tables of this package.
 var Migration = store.Migration{Package: "bus", Steps: []string{`
 CREATE TABLE inbox (
 	id          IDENTITY PRIMARY KEY,
@@ -104,7 +104,7 @@ CREATE INDEX inbox_direct ON inbox (person) WHERE person <> 0 AND NOT shared;`, 
 -- What is open has outbox_chat. The newest is found by its id.
 DROP INDEX outbox_open;`}}
 
-// A signal wakes one reader. Ringing it while it is set does nothing.
+// A signal wakes one reader. Calling ring again before the reader has received does nothing.
 type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }

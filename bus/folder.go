@@ -7,15 +7,15 @@ import (
 	"regexp"
 )
 
-// Folder returns where the files of a chat, all its threads together, lie below the media
-// directory: a slash-separated path that is no other chat's.
+// Folder returns the folder for the files of a chat with all its threads: a slash-separated path
+// relative to the media directory. No two chats share a folder.
 func (a Address) Folder() string { return path.Join(folderName(a.Account), folderName(a.Chat)) }
 
-// plainName is a name that every file system takes as it is.
+// plainName matches a name that is valid on every file system.
 var plainName = regexp.MustCompile(`^[a-z0-9-][a-z0-9@._-]{0,63}$`)
 
-// folderName returns a name for s. One that might mean something to a file system, or be the same
-// as another where case does not count, is a hash instead.
+// folderName returns s if it is a plain name. Otherwise it returns a hash, because s might have a
+// special meaning to a file system or differ from another name only in case.
 func folderName(s string) string {
 	if plainName.MatchString(s) && s[len(s)-1] != '.' {
 		return s

@@ -6,8 +6,8 @@ import (
 	"gateway/store"
 )
 
-// Hand notes that work on messages begins: until their turn has begun, they may be why the process
-// ends.
+// Hand records that work on the messages begins. If the process crashes before their turn has
+// begun, the messages are suspects.
 func (in *Inbox) Hand(tx *store.Tx, list []Received) error {
 	for _, r := range list {
 		_, err := setInbox(tx, "UPDATE inbox SET handed = 1 WHERE id = $1 AND state = 'waiting'", r.Seq)
@@ -18,13 +18,13 @@ func (in *Inbox) Hand(tx *store.Tx, list []Received) error {
 	return nil
 }
 
-// Handed returns the waiting messages that a process which has ended had begun to work on.
+// Handed returns the waiting messages on which an earlier process had begun to work.
 func (in *Inbox) Handed(q store.Queryer) ([]Received, error) {
 	return in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'waiting' AND handed = 1 ORDER BY id")
 }
 
-// HandBack undoes Hand. If the process has ended while it worked on the message, that is counted.
+// HandBack undoes [Inbox.Hand]. If crashed is true, it counts a crash for the message.
 func (in *Inbox) HandBack(tx *store.Tx, seq int64, crashed bool) error {
 	n := 0
 	if crashed {
@@ -34,7 +34,7 @@ func (in *Inbox) HandBack(tx *store.Tx, seq int64, crashed bool) error {
 	return err
 }
 
-// Suspects returns the messages that wait and that so many processes have ended with, or more.
+// Suspects returns the waiting messages that have a crash count of crashes or more.
 func (in *Inbox) Suspects(q store.Queryer, crashes int) ([]Received, error) {
 	list, err := in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'waiting' AND crashes >= $1 ORDER BY id", crashes)

@@ -8,30 +8,32 @@ import (
 	"gateway/store"
 )
 
-// A handover brings rows that were just committed to the reader of their table, so that it need
-// not read them from the table. The table stays the truth: the reader takes what is here only
-// while the ids go on without a gap from what it has seen: ids grow in the order of the commits, so
-// that nothing can be missing between two that follow each other. A gap may be a row of another
-// process, one that is not here yet, or a message that came twice. Then the table is read. The zero
-// value is ready for use.
+// A handover passes newly committed rows to the reader of their table, so that the reader need not
+// query the table. The table remains the source of truth. Ids grow in the order of the commits, so
+// no row can be missing between two consecutive ids. The reader therefore uses the rows only while
+// their ids follow its last one without a gap. After a gap (a row of another process, a row that is
+// not here yet, or a message that came twice) it queries the table.
+//
+// The zero value is ready for use.
 type handover[T any] struct {
 	mu      sync.Mutex
-	reading bool // there is a reader
+	reading bool // a reader exists
 	rows    map[int64]T
-	size    int // bytes of the rows since they were last all taken
+	size    int // bytes of the rows since the queue was last empty
 }
 
-// maxHandover is how many bytes of rows may be in memory. If there are more, the table is read.
+// maxHandover is the maximum size of the rows in memory, in bytes. Beyond it the reader queries the
+// table.
 const maxHandover = 1 << 20
 
-// put offers the row with an id, which takes so many bytes.
+// put offers the row with the given id, which takes size bytes.
 func (h *handover[T]) put(id int64, row T, size int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.reading {
 		return
 	}
-	if h.size += size + 256; h.size > maxHandover { // 256 is about what it takes besides
+	if h.size += size + 256; h.size > maxHandover { // 256: approximate overhead per row
 		h.rows, h.size = nil, 0
 		return
 	}
@@ -41,7 +43,7 @@ func (h *handover[T]) put(id int64, row T, size int) {
 	h.rows[id] = row
 }
 
-// take returns the rows that follow after, without a gap. more reports that there are others.
+// take returns the rows that follow after without a gap. more reports whether other rows remain.
 func (h *handover[T]) take(after int64) (rows []T, more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -56,7 +58,7 @@ func (h *handover[T]) take(after int64) (rows []T, more bool) {
 		rows = append(rows, row)
 	}
 	for id := range h.rows {
-		if id <= after { // it was read from the table before it was offered
+		if id <= after { // the reader found it in the table already
 			delete(h.rows, id)
 		}
 	}
@@ -66,15 +68,16 @@ func (h *handover[T]) take(after int64) (rows []T, more bool) {
 	return rows, len(h.rows) > 0
 }
 
-// A freshMessage is one that was put into the inbox; without a body, one that waits for no turn.
+// A freshMessage is a row that was just inserted into the inbox. Without a body, it does not wait
+// for a turn.
 type freshMessage struct {
 	body []byte
 	at   time.Time
 }
 
-// Next returns messages that wait and whose Seq is above after, in their order, and the Seq up to
-// which there are no others. more reports that there may be others after that. Its error is like
-// that of [Inbox.Waiting]. Only the one reader of [Inbox.C] may call it.
+// Next returns waiting messages whose Seq is above after, in order, and the Seq up to which there
+// are no others. more reports whether there may be others beyond that. Its error is like that of
+// [Inbox.Waiting]. Only the single reader of [Inbox.C] may call it.
 func (in *Inbox) Next(q store.Queryer, after int64) (
 	list []Received, upTo int64, more bool, err error,
 ) {
@@ -85,7 +88,7 @@ func (in *Inbox) Next(q store.Queryer, after int64) (
 		}
 		r := Received{Seq: after + int64(i) + 1, At: row.at}
 		if json.Unmarshal(row.body, &r.Message) != nil {
-			rows, list = nil, nil // the table says what is wrong
+			rows, list = nil, nil // the query reports the error
 			break
 		}
 		list = append(list, r)
@@ -100,9 +103,9 @@ func (in *Inbox) Next(q store.Queryer, after int64) (
 	return list, after, len(list) == ReadLimit, err
 }
 
-// Next returns deliveries that are waiting or sending and whose id is above after, in their order,
-// and the id up to which there are no others. more reports that there may be others after that. Its
-// error is like that of [Outbox.Open]. Only the one reader of [Outbox.C] may call it.
+// Next returns deliveries that are waiting or sending and whose id is above after, in order, and
+// the id up to which there are no others. more reports whether there may be others beyond that. Its
+// error is like that of [Outbox.Open]. Only the single reader of [Outbox.C] may call it.
 func (out *Outbox) Next(q store.Queryer, after int64) (
 	list []Delivery, upTo int64, more bool, err error,
 ) {

@@ -10,10 +10,12 @@ import (
 	"gateway/store"
 )
 
-// An Inbox holds the messages that platforms were told we have, until a turn has answered them.
+// An Inbox holds the messages that were acknowledged to their platform, until a turn has answered
+// them.
 //
-// A row is waiting, then taken by a turn, then done; or dropped, when the sender was told so.
-// Its methods may be called concurrently.
+// A row is first waiting, then claimed by a turn (state "taken"), then done. It is dropped instead
+// if the gateway gives it up and tells the sender. The methods of Inbox are safe for concurrent
+// use.
 type Inbox struct {
 	wake  signal
 	fresh handover[freshMessage]
@@ -24,14 +26,14 @@ func NewInbox() *Inbox { return &Inbox{wake: newSignal()} }
 
 // A Received is a message in the inbox.
 type Received struct {
-	Seq     int64 // its place in the order of arrival, over all chats
+	Seq     int64 // position in the order of arrival, over all chats
 	Message InboundMessage
 	At      time.Time // when it was accepted
-	Crashes int       // processes that have ended without a word while they worked on it
+	Crashes int       // how many processes crashed while working on it
 }
 
-// Put adds m, and reports whether it is new: a message that was put before is left alone.
-// After the commit, [Inbox.Wake] must be called.
+// Put stores m and reports whether it is new; a message that is already there stays as it is. After
+// the commit the caller must call [Inbox.Wake].
 func (in *Inbox) Put(tx *store.Tx, m InboundMessage, now time.Time) (bool, error) {
 	return in.insert(tx, m, "waiting", now)
 }
@@ -39,10 +41,10 @@ func (in *Inbox) Put(tx *store.Tx, m InboundMessage, now time.Time) (bool, error
 func (in *Inbox) insert(
 	tx *store.Tx, m InboundMessage, state string, now time.Time,
 ) (bool, error) {
-	tx.Hard() // the platform forgets it after that
+	tx.Hard() // the platform won't deliver it again
 	body, err := json.Marshal(m)
 	if err != nil {
-		return false, fmt.Errorf("bus: put %s in inbox: %w", m.From, err)
+		return false, fmt.Errorf("bus: store message of %s in inbox: %w", m.From, err)
 	}
 	var id int64
 	err = tx.QueryRow(`INSERT INTO inbox
@@ -55,7 +57,7 @@ func (in *Inbox) insert(
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("bus: put %s in inbox: %w", m.From, err)
+		return false, fmt.Errorf("bus: store message of %s in inbox: %w", m.From, err)
 	}
 	row := freshMessage{body, time.UnixMilli(now.UnixMilli())}
 	if state != "waiting" {
@@ -68,15 +70,16 @@ func (in *Inbox) insert(
 // Wake tells the reader of [Inbox.C] that there may be new messages.
 func (in *Inbox) Wake() { in.wake.ring() }
 
-// C receives after Wake. It has one reader and is never closed.
+// C receives a value after [Inbox.Wake]. It supports one reader and is never closed.
 func (in *Inbox) C() <-chan struct{} { return in.wake }
 
-// ReadLimit is how many rows [Inbox.Waiting] and [Outbox.Open] return at most. It stands in the
-// statements: SQLite compiles one anew each time its LIMIT is a parameter.
+// ReadLimit is the maximum number of rows that [Inbox.Waiting] and [Outbox.Open] return. The SQL
+// statements repeat it as a literal: with a parameter as its LIMIT, SQLite would compile the
+// statement again at each call.
 const ReadLimit = 256
 
-// Waiting returns up to [ReadLimit] waiting messages whose Seq is above after, in their order. Its
-// error has a [store.RowError] for each message that can't be read, if nothing else is wrong.
+// Waiting returns up to [ReadLimit] waiting messages whose Seq is above after, in order. If nothing
+// else fails, its error holds a [store.RowError] for each message that can't be read.
 func (in *Inbox) Waiting(q store.Queryer, after int64) ([]Received, error) {
 	return in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'waiting' AND id > $1 ORDER BY id LIMIT 256", after)
@@ -90,22 +93,22 @@ func (in *Inbox) Newest(q store.Queryer) (seq int64, err error) {
 	return seq, nil
 }
 
-// ClaimedBy returns the messages that a turn has taken, in their order.
+// ClaimedBy returns the messages that a turn has claimed, in order.
 func (in *Inbox) ClaimedBy(q store.Queryer, turn int64) ([]Received, error) {
 	return in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'taken' AND turn = $1 ORDER BY id", turn)
 }
 
-// A TaskMessage is the task of a sub-agent that has not finished.
+// A TaskMessage is the unfinished task of a sub-agent.
 type TaskMessage struct {
 	Received
-	Waiting bool // nobody has begun with it
+	Waiting bool // no turn has claimed it yet
 }
 
-// Tasks returns the tasks that a session has given and that are not finished, in their order.
+// Tasks returns the unfinished tasks that the session parent gave to sub-agents, in order.
 func (in *Inbox) Tasks(q store.Queryer, parent string) ([]TaskMessage, error) {
 	var list []TaskMessage
-	for _, state := range []string{"taken", "waiting"} { // each has an index of few rows
+	for _, state := range []string{"taken", "waiting"} { // each state has an index with few rows
 		found, err := in.query(q, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+
 			"' AND origin = 'task' AND parent = $1 ORDER BY id", parent)
 		if err != nil {
@@ -118,16 +121,16 @@ func (in *Inbox) Tasks(q store.Queryer, parent string) ([]TaskMessage, error) {
 	return list, nil
 }
 
-// Outcomes returns the outcomes for a session that no turn has taken yet, in their order.
+// Outcomes returns the outcomes for the session parent that no turn has claimed yet, in order.
 func (in *Inbox) Outcomes(q store.Queryer, parent string) (list []Received, err error) {
 	return in.query(q, "SELECT "+receivedColumns+" FROM inbox WHERE state = 'waiting' "+
 		"AND origin = 'outcome' AND parent = $1 ORDER BY id", parent)
 }
 
-// TaskID returns the ID of the message with a task that a session gives.
+// TaskID returns the ID of the message that carries a task of the session parent.
 func TaskID(parent, id string) string { return "task:" + parent + ":" + id }
 
-// OutcomeID returns the ID of the message with the outcome of such a task.
+// OutcomeID returns the ID of the message that carries the outcome of that task.
 func OutcomeID(parent, id string) string { return "outcome:" + parent + ":" + id }
 
 const receivedColumns = "id, body, received_ms, crashes"
@@ -147,16 +150,16 @@ func (in *Inbox) query(q store.Queryer, query string, args ...any) ([]Received, 
 	}, query, args...)
 }
 
-// SetAside marks a waiting message that can't be read, so that nobody tries again. Its state is bad
-// from then on: only people look at it.
+// SetAside gives a waiting message that can't be read the state "bad". From then on nothing reads
+// it again but the commands for people.
 func (in *Inbox) SetAside(tx *store.Tx, seq int64) error {
 	_, err := setInbox(tx, "UPDATE inbox SET state = 'bad' WHERE id = $1 AND state = 'waiting'", seq)
 	return err
 }
 
-// Rename gives the messages that came to an account other IDs, so that others may come with the IDs
-// that they had: the account is another one of the platform's from now on. Messages that the agent
-// has written to itself keep theirs.
+// Rename changes the IDs of all messages that came to an account, so that new messages may use the
+// old IDs. It is needed when the account becomes another one of the platform. Messages that the
+// agent wrote to itself keep their IDs.
 func (in *Inbox) Rename(tx *store.Tx, account string, now time.Time) error {
 	_, err := setInbox(tx, "UPDATE inbox SET message = $2 || message "+
 		"WHERE account = $1 AND origin = 'person'",
@@ -164,26 +167,27 @@ func (in *Inbox) Rename(tx *store.Tx, account string, now time.Time) error {
 	return err
 }
 
-// Claim binds a waiting message to a turn. It reports false if the message waits no more.
+// Claim binds a waiting message to a turn. It reports false if the message is no longer waiting.
 func (in *Inbox) Claim(tx *store.Tx, seq, turn int64) (bool, error) {
 	return setInbox(tx, "UPDATE inbox SET state = 'taken', turn = $2 "+
 		"WHERE id = $1 AND state = 'waiting'", seq, turn)
 }
 
-// Finish marks the messages that a turn has taken as done.
+// Finish marks the messages that a turn has claimed as done.
 func (in *Inbox) Finish(tx *store.Tx, turn int64) error {
 	_, err := setInbox(tx, "UPDATE inbox SET state = 'done' "+
 		"WHERE turn = $1 AND state = 'taken'", turn)
 	return err
 }
 
-// Answer marks a waiting message as done without a turn: a command. It reports false if it
-// waits no more.
+// Answer marks a waiting message that needs no turn as done, such as a command. It reports false if
+// the message is no longer waiting.
 func (in *Inbox) Answer(tx *store.Tx, seq int64) (bool, error) {
 	return setInbox(tx, "UPDATE inbox SET state = 'done' WHERE id = $1 AND state = 'waiting'", seq)
 }
 
-// Drop gives up a waiting message, whose sender must be told. It reports false if it waits no more.
+// Drop gives up a waiting message; the caller must tell its sender. It reports false if the message
+// is no longer waiting.
 func (in *Inbox) Drop(tx *store.Tx, seq int64) (bool, error) {
 	return setInbox(tx, "UPDATE inbox SET state = 'dropped' WHERE id = $1 AND state = 'waiting'", seq)
 }
@@ -196,8 +200,9 @@ func setInbox(tx *store.Tx, query string, args ...any) (bool, error) {
 	return n > 0, nil
 }
 
-// Erase deletes what has come from a chat, all its threads together, up to a message. It looks at
-// some rows after an id only, and returns the id after which to go on, upTo at the end.
+// Erase deletes messages of a chat with all its threads, up to the Seq upTo. Each call examines a
+// bounded number of rows after the given id and returns the id for the next call, or upTo when it
+// is done.
 func (in *Inbox) Erase(tx *store.Tx, a Address, after, upTo int64) (next int64, err error) {
 	next, err = store.EraseStep(tx, "inbox", after, upTo, "account = $3 AND chat = $4",
 		a.Account, a.Chat)
@@ -207,7 +212,8 @@ func (in *Inbox) Erase(tx *store.Tx, a Address, after, upTo int64) (next int64, 
 	return next, nil
 }
 
-// DirectChats returns the chats in which a person has written alone, as far as the inbox knows.
+// DirectChats returns the direct chats in which a person has written, as far as the inbox still has
+// their messages.
 func (in *Inbox) DirectChats(q store.Queryer, person int64) ([]Address, error) {
 	return store.Collect(q, "bus: read inbox", func(scan store.Scan, a *Address) error {
 		return scan(&a.Account, &a.Chat)
@@ -215,8 +221,8 @@ func (in *Inbox) DirectChats(q store.Queryer, person int64) ([]Address, error) {
 		WHERE person = $1 AND person <> 0 AND NOT shared ORDER BY account, chat`, person)
 }
 
-// DropAll gives up what waits of a chat, all its threads together, up to a message: [Inbox.Erase]
-// follows.
+// DropAll gives up the waiting messages of a chat with all its threads, up to the Seq upTo. The
+// caller continues with [Inbox.Erase].
 func (in *Inbox) DropAll(tx *store.Tx, a Address, upTo int64) error {
 	_, err := setInbox(tx, `UPDATE inbox SET state = 'dropped'
 		WHERE account = $1 AND chat = $2 AND id <= $3 AND state = 'waiting'`,

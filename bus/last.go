@@ -6,8 +6,8 @@ import (
 	"gateway/store"
 )
 
-// Last returns the newest message of a conversation that a person has written to the agent, as far
-// as the inbox still has one; false if there is none.
+// Last returns the newest message that a person wrote to the agent in a conversation. It returns
+// false if the inbox no longer has one.
 func (in *Inbox) Last(q store.Queryer, a Address) (Received, bool, error) {
 	list, err := in.query(q, "SELECT "+receivedColumns+` FROM inbox
 		WHERE account = $1 AND chat = $2 AND thread = $3 AND state <> 'heard'
@@ -19,8 +19,8 @@ func (in *Inbox) Last(q store.Queryer, a Address) (Received, bool, error) {
 	return list[0], true, nil
 }
 
-// Find returns the message of a chat with the platform's id, in whatever thread; false if the inbox
-// does not have it.
+// Find returns the message of a chat that has the given platform id, in any thread. It returns
+// false if the inbox does not have it.
 func (in *Inbox) Find(q store.Queryer, a Address, id string) (InboundMessage, bool, error) {
 	list, err := in.query(q, "SELECT "+receivedColumns+` FROM inbox
 		WHERE account = $1 AND chat = $2 AND message = $3`, a.Account, a.Chat, id)
@@ -30,8 +30,8 @@ func (in *Inbox) Find(q store.Queryer, a Address, id string) (InboundMessage, bo
 	return list[0].Message, true, nil
 }
 
-// Room reports whether several people read a chat, and its title then, by the newest message of a
-// person in it that the inbox still has, in whatever thread and to whomever.
+// Room reports whether a chat is a group, and its title if so. It uses the newest message of the
+// chat that the inbox still has, in any thread.
 func (in *Inbox) Room(q store.Queryer, a Address) (group bool, title string, err error) {
 	list, err := in.query(q, "SELECT "+receivedColumns+` FROM inbox
 		WHERE account = $1 AND chat = $2 AND origin = 'person'
@@ -42,9 +42,9 @@ func (in *Inbox) Room(q store.Queryer, a Address) (group bool, title string, err
 	return list[0].Message.Group, list[0].Message.ChatTitle, nil
 }
 
-// IsOpen reports whether a message with an ID, of whatever conversation, waits or is worked on.
+// IsOpen reports whether the message with the given ID, of any conversation, is waiting or claimed.
 func (in *Inbox) IsOpen(q store.Queryer, id string) (bool, error) {
-	for _, query := range []string{ // each has an index of few rows
+	for _, query := range []string{ // each condition has an index with few rows
 		"SELECT count(*) FROM inbox WHERE state = 'waiting' AND message = $1",
 		"SELECT count(*) FROM inbox WHERE state = 'taken' AND message = $1",
 	} {
@@ -59,18 +59,18 @@ func (in *Inbox) IsOpen(q store.Queryer, id string) (bool, error) {
 	return false, nil
 }
 
-// Owes reports whether something that was said in a chat, in whatever thread, is not answered yet,
-// or an answer not sent.
+// Owes reports whether a chat, in any thread, has an unanswered message or an unsent answer.
 func Owes(q store.Queryer, a Address) (bool, error) {
 	return anyOf(q, a, "inbox WHERE state = 'waiting'", "inbox WHERE state = 'taken'", unsent)
 }
 
-// IsUnsent reports whether a message to a chat, in whatever thread, is not sent yet.
+// IsUnsent reports whether a message to a chat, in any thread, is still to be sent.
 func IsUnsent(q store.Queryer, a Address) (bool, error) { return anyOf(q, a, unsent) }
 
 const unsent = "outbox WHERE state IN ('waiting', 'sending')"
 
-// anyOf reports whether there is one of some rows of a chat. Each table has an index of few rows.
+// anyOf reports whether any of the tables has a row of the chat. Each table comes with a condition
+// for which there is an index with few rows.
 func anyOf(q store.Queryer, a Address, tables ...string) (is bool, err error) {
 	for _, rows := range tables {
 		err := q.QueryRow("SELECT EXISTS (SELECT 1 FROM "+rows+" AND account = $1 AND chat = $2)",

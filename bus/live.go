@@ -2,19 +2,19 @@ package bus
 
 import "sync"
 
-// A Progress shows an answer that is not final yet. It may be lost.
+// A Progress is the current text of an unfinished answer. It may be lost.
 type Progress struct {
 	To      Address
 	Stream  string // as in the OutboundMessage that will replace it
 	ReplyTo string // as in the OutboundMessage that will replace it
-	Text    string // all of the answer so far, Markdown
-	Status  string // what is being done, one line, or ""
-	Ended   bool   // nothing more will come of this stream but its OutboundMessage
-	Void    bool   // with Ended: and no OutboundMessage either, it was stopped
+	Text    string // the whole answer so far, as Markdown
+	Status  string // what the agent is doing, one line, or ""
+	Ended   bool   // only the OutboundMessage of this stream follows
+	Void    bool   // with Ended: not even the OutboundMessage follows; the answer was stopped
 }
 
-// Live passes on the newest [Progress] of each stream. Publishing never waits: what the reader
-// has not taken yet of a stream is replaced.
+// Live passes on the newest [Progress] of each stream. Publish never waits: it replaces the
+// progress of a stream that the reader has not received yet.
 type Live struct {
 	wake signal
 
@@ -39,10 +39,11 @@ func (l *Live) Publish(p Progress) {
 	l.wake.ring()
 }
 
-// C receives after Publish. It has one reader and is never closed.
+// C receives a value after [Live.Publish]. It supports one reader and is never closed.
 func (l *Live) C() <-chan struct{} { return l.wake }
 
-// Drain returns what was published since the last call, in the order in which the streams began.
+// Drain returns the progress that was published since the last call, in the order in which the
+// streams began.
 func (l *Live) Drain() []Progress {
 	l.mu.Lock()
 	defer l.mu.Unlock()

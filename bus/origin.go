@@ -2,30 +2,30 @@ package bus
 
 import "cmp"
 
-// An Origin says who began a message, and for what. The zero Origin is that of a message that a
-// person wrote just now.
+// An Origin says who began a message, and why. The zero Origin belongs to a message that a person
+// has just written.
 type Origin struct {
 	Kind    OriginKind `json:"kind"`
-	Label   string     `json:"label,omitempty"`   // what the work is called
-	Session string     `json:"session,omitempty"` // that it belongs to; "": its conversation's
+	Label   string     `json:"label,omitempty"`   // name of the work, for people
+	Session string     `json:"session,omitempty"` // session of the work; "": the conversation
 
-	// Parent is the session that gave the task and gets the outcome: of a Task and an Outcome.
+	// Parent is the session that gave the task and gets the outcome. Set for Task and Outcome.
 	Parent string `json:"parent,omitempty"`
 
-	// Call is the tool call of Parent that waits for the outcome, or "": likewise.
+	// Call is the tool call in Parent that waits for the outcome, or "". Set for Task and Outcome.
 	Call string `json:"call,omitempty"`
 
-	// Background says that the work began with a job, a heartbeat or a hook: likewise.
+	// Background says that a job, a heartbeat or a hook began the work. Set for Task and Outcome.
 	Background bool `json:"background,omitempty"`
 
-	// Budget is the turn whose limit pays, or 0: likewise. See [Origin.BudgetTurn].
+	// Budget is the turn whose limit pays, or 0. Set for Task and Outcome. See [Origin.BudgetTurn].
 	Budget int64 `json:"budget,omitempty"`
 
-	// Foreign names what strangers wrote into the turn that gave the task, or is "".
+	// Foreign names the foreign text in the turn that gave the task, or is "".
 	Foreign string `json:"foreign,omitempty"`
 
-	Run      int64 `json:"run,omitempty"`      // of a Job and a Heartbeat: its row
-	Reminder bool  `json:"reminder,omitempty"` // of a Job: a person wants to hear it
+	Run      int64 `json:"run,omitempty"`      // row of the run. Set for Job and Heartbeat
+	Reminder bool  `json:"reminder,omitempty"` // set for a Job that reminds a person
 }
 
 // An OriginKind says who began a message.
@@ -33,11 +33,11 @@ type OriginKind string
 
 // The kinds of origins.
 const (
-	Person    OriginKind = ""          // somebody wrote it, just now
+	Person    OriginKind = ""          // a person has just written it
 	Task      OriginKind = "task"      // the agent gave it to a sub-agent
 	Outcome   OriginKind = "outcome"   // a sub-agent has finished its task
 	Job       OriginKind = "job"       // a job is due
-	Heartbeat OriginKind = "heartbeat" // it is time to look after what is open
+	Heartbeat OriginKind = "heartbeat" // it is time to check the open items
 	Hook      OriginKind = "hook"      // another program posted it
 )
 
@@ -45,23 +45,23 @@ const (
 func (k OriginKind) String() string { return cmp.Or(string(k), "person") }
 
 // Interactive reports whether people follow the turn that o begins: they see that the agent types,
-// and what they say meanwhile belongs to it.
+// and what they write meanwhile joins the turn.
 func (o Origin) Interactive() bool { return o.Kind == Person || o.Kind == Outcome }
 
-// Standalone reports whether o begins a turn of its own, which no other message joins: what people
-// write meanwhile waits for its end, as it may end in silence.
+// Standalone reports whether o begins a turn that no other message joins. What people write
+// meanwhile waits for its end, because it may end without an answer.
 func (o Origin) Standalone() bool {
 	return o.Kind == Job || o.Kind == Heartbeat || o.Kind == Hook
 }
 
-// Proactive reports whether nobody wrote just now, neither the message nor what it is about.
+// Proactive reports whether no person began the work, neither directly nor through a task.
 func (o Origin) Proactive() bool { return o.Standalone() || o.Background }
 
-// MayBeSilent reports whether the turn that o begins may end without an answer. It may not in the
-// conversation itself, where the answer would be missing, nor if somebody is to be reminded.
+// MayBeSilent reports whether the turn that o begins may end without an answer. A turn in the
+// conversation itself, and a reminder, must answer.
 func (o Origin) MayBeSilent() bool { return o.Standalone() && o.Session != "" && !o.Reminder }
 
 // BudgetTurn returns the turn whose limit pays for the sub-agents of a turn that o began. A turn
-// that only tells of an outcome answers within its own limit, but what it passes on to further
-// sub-agents is paid by the turn that gave the first task: a chain of them has one limit.
+// that reports an outcome answers within its own limit, but its further sub-agents are paid by the
+// turn that gave the first task: a chain of them has one limit.
 func (o Origin) BudgetTurn(turn int64) int64 { return cmp.Or(o.Budget, turn) }

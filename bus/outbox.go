@@ -11,12 +11,12 @@ import (
 	"gateway/store"
 )
 
-// An Outbox holds the messages that were promised to a chat, until the platform has them.
+// An Outbox holds the messages that the agent sends, until the platform has them.
 //
-// A row is waiting, then sending, then sent; or dead, when it could not be delivered; or dropped
-// by the owner; or bad, if it can't be read. Its methods may be called concurrently. Those that
-// read rows return those that can be read, and with them an error that has a [store.RowError] for
-// each of the others, if nothing else is wrong.
+// A row is first waiting, then sending, then sent. It is dead if it could not be delivered, dropped
+// if a person gave it up, and bad if it can't be read. The methods of Outbox are safe for
+// concurrent use. Methods that read rows return all readable ones. If nothing else fails, their
+// error holds a [store.RowError] for each row that can't be read.
 type Outbox struct {
 	wake  signal
 	fresh handover[Delivery]
@@ -25,42 +25,42 @@ type Outbox struct {
 // NewOutbox returns an Outbox.
 func NewOutbox() *Outbox { return &Outbox{wake: newSignal()} }
 
-// A DeliveryState says how far a [Delivery] has come.
+// A DeliveryState says how far a [Delivery] has got.
 type DeliveryState string
 
 // The states of a delivery.
 const (
 	Waiting DeliveryState = "waiting" // to be sent
-	Sending DeliveryState = "sending" // a part is on its way, or was when the process ended
+	Sending DeliveryState = "sending" // a part is under way, or was when the process ended
 	Sent    DeliveryState = "sent"
 	Dead    DeliveryState = "dead"    // given up; a person can retry or drop it
-	Dropped DeliveryState = "dropped" // by a person
+	Dropped DeliveryState = "dropped" // given up by a person
 )
 
-// A Delivery is a message in the outbox and how far it has come.
+// A Delivery is a message in the outbox and the state of its delivery.
 type Delivery struct {
-	ID        int64 // grows in the order of the messages
+	ID        int64 // increases in the order of the messages
 	Message   OutboundMessage
 	State     DeliveryState
-	Parts     []string // texts of the parts; empty until it was split, or if there is only one
-	IDs       []string // platform's ids of the parts that were sent
-	Attempts  int      // failed tries of the part under way
-	Uncertain int      // tries whose outcome was never known
-	Crashes   int      // tries in a row that ended with the process
-	Error     string   // of the last failed try
+	Parts     []string // texts of the parts; empty if it is not split (yet)
+	IDs       []string // platform's ids of the sent parts
+	Attempts  int      // failed attempts at the current part
+	Uncertain int      // attempts whose outcome is unknown
+	Crashes   int      // consecutive attempts during which the process crashed
+	Error     string   // error of the last failed attempt
 	Created   time.Time
 
-	Tried time.Duration // spent on failed tries, with the time between them
+	Tried time.Duration // time spent on failed attempts and between them
 
-	key string // part of its parts' keys
+	key string // common prefix of the idempotency keys of its parts
 }
 
 // Key returns the idempotency key of the part with the given index, at most 25 bytes.
 func (d *Delivery) Key(part int) string { return d.key + "-" + strconv.Itoa(part) }
 
-// NewKey returns an idempotency key, of 16 bytes. Keys are random, and kept until they are of no
-// use: what is made of numbers or of words comes again, in another database, in one that was
-// restored, or with the same answer to the same question.
+// NewKey returns a random idempotency key of 16 bytes. The key is stored with its message. It can't
+// be derived from ids or texts: those come again in a new or restored database, or when the same
+// question gets the same answer.
 func NewKey() string { return strings.ToLower(rand.Text()[:16]) }
 
 // Put adds m, and wakes the reader of [Outbox.C] after the commit.
@@ -69,9 +69,9 @@ func (out *Outbox) Put(tx *store.Tx, m OutboundMessage, now time.Time) error {
 	return err
 }
 
-// Add is Put for those who want to know the delivery's ID.
+// Add is like [Outbox.Put] and also returns the id of the delivery.
 func (out *Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64, err error) {
-	tx.Hard() // the platform may have it at once
+	tx.Hard() // the platform may get it immediately
 	d := Delivery{State: Waiting, key: NewKey(), Created: time.UnixMilli(now.UnixMilli())}
 	body, err := json.Marshal(m)
 	if err == nil {
@@ -80,10 +80,10 @@ func (out *Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64
 			m.To.Account, m.To.Chat, m.To.Thread, string(body), d.key, now.UnixMilli()).Scan(&d.ID)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("bus: put %s in outbox: %w", m.To, err)
+		return 0, fmt.Errorf("bus: store message to %s in outbox: %w", m.To, err)
 	}
 	tx.After(func() {
-		if json.Unmarshal(body, &d.Message) == nil { // a copy of its own, as the table has it
+		if json.Unmarshal(body, &d.Message) == nil { // a copy that shares nothing with m
 			d.Message.To = m.To
 			out.fresh.put(d.ID, d, len(body))
 		}
@@ -92,12 +92,12 @@ func (out *Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64
 	return d.ID, nil
 }
 
-// OpenByAccount returns how many deliveries are waiting or sending, by account.
+// OpenByAccount returns the number of waiting and sending deliveries, by account.
 func (*Outbox) OpenByAccount(q store.Queryer) (map[string]int, error) {
 	return byAccount(q, "state IN ('waiting', 'sending')")
 }
 
-// byAccount counts the deliveries of each account for which a condition holds.
+// byAccount counts the deliveries for which an SQL condition holds, by account.
 func byAccount(q store.Queryer, condition string) (map[string]int, error) {
 	counts := make(map[string]int)
 	err := store.Each(q, "bus: read outbox", func(scan store.Scan) error {
@@ -110,7 +110,8 @@ func byAccount(q store.Queryer, condition string) (map[string]int, error) {
 	return counts, err
 }
 
-// C receives after a commit that has added messages. It has one reader and is never closed.
+// C receives a value after a commit that added messages. It supports one reader and is never
+// closed.
 func (out *Outbox) C() <-chan struct{} { return out.wake }
 
 const (
@@ -120,22 +121,23 @@ const (
 	isOpen = "state IN ('waiting', 'sending')"
 )
 
-// Open returns up to [ReadLimit] deliveries that are waiting or sending and whose id
-// is above after, in their order.
+// Open returns up to [ReadLimit] deliveries that are waiting or sending and whose id is above
+// after, in order.
 func (out *Outbox) Open(q store.Queryer, after int64) ([]Delivery, error) {
 	return queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
 		" AND id > $1 ORDER BY id LIMIT 256", after)
 }
 
-// First returns the oldest delivery to a conversation that is waiting or sending, or nil.
+// First returns the oldest waiting or sending delivery to a conversation, or nil.
 func (out *Outbox) First(q store.Queryer, to Address) (*Delivery, error) {
 	return first(queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
 		" AND account = $1 AND chat = $2 AND thread = $3 ORDER BY id LIMIT 1",
 		to.Account, to.Chat, to.Thread))
 }
 
-// NextFirst returns the oldest delivery to the conversation that comes after another one, by chat
-// and thread, among those of its account for which something is waiting or sending; or nil.
+// NextFirst finds the next conversation of the account of after, by chat and thread, to which
+// something is waiting or sending. It returns the oldest such delivery to it, or nil if there is no
+// such conversation.
 func (out *Outbox) NextFirst(q store.Queryer, after Address) (*Delivery, error) {
 	return first(queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
 		" AND account = $1 AND (chat, thread) > ($2, $3) ORDER BY chat, thread, id LIMIT 1",
@@ -149,7 +151,8 @@ func first(list []Delivery, err error) (*Delivery, error) {
 	return &list[0], err
 }
 
-// LastSent returns the platform's ids of what was last sent to the conversation of d before d.
+// LastSent returns the platform's ids of the newest sent message to the conversation of d that
+// precedes d.
 func (out *Outbox) LastSent(q store.Queryer, d *Delivery) (ids []string, err error) {
 	list, err := queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE state = 'sent' "+
 		"AND account = $1 AND chat = $2 AND thread = $3 AND id < $4 ORDER BY id DESC LIMIT 1",
@@ -173,8 +176,8 @@ func (out *Outbox) IsOpen(q store.Queryer, id int64) (open bool, err error) {
 	return open, nil
 }
 
-// CrashedTwice returns how many deliveries are on their way that were so at the end of two
-// processes, of which the last was that before this one.
+// CrashedTwice returns the number of deliveries that were under way when the last two processes
+// crashed.
 func (out *Outbox) CrashedTwice(q store.Queryer) (n int, err error) {
 	err = q.QueryRow("SELECT count(*) FROM outbox WHERE " + isOpen +
 		" AND state = 'sending' AND crashes > 0").Scan(&n)
@@ -184,8 +187,8 @@ func (out *Outbox) CrashedTwice(q store.Queryer) (n int, err error) {
 	return n, nil
 }
 
-// Changes returns a number that is another one after [Outbox.Retry] and [Outbox.Drop], whichever
-// process has called them.
+// Changes returns a number that increases with each [Outbox.Retry] and [Outbox.Drop] of any
+// process.
 func (out *Outbox) Changes(q store.Queryer) (n int64, err error) {
 	err = q.QueryRow("SELECT COALESCE(sum(n), 0) FROM changes WHERE what = 'outbox'").Scan(&n)
 	if err != nil {
@@ -194,7 +197,7 @@ func (out *Outbox) Changes(q store.Queryer) (n int64, err error) {
 	return n, nil
 }
 
-// changed counts a change of n deliveries by a person.
+// changed records that a person has changed n deliveries.
 func changed(tx *store.Tx, n int64) error {
 	if n == 0 {
 		return nil
@@ -204,13 +207,13 @@ func changed(tx *store.Tx, n int64) error {
 	return err
 }
 
-// List returns up to limit deliveries in a state, the newest first.
+// List returns up to limit deliveries in the given state, newest first.
 func (out *Outbox) List(q store.Queryer, state DeliveryState, limit int) ([]Delivery, error) {
 	return queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox "+
 		"WHERE state = $1 ORDER BY id DESC LIMIT $2", string(state), limit)
 }
 
-// FindDelivery returns the delivery with an id, or nil if there is none.
+// FindDelivery returns the delivery with the given id, or nil.
 func FindDelivery(q store.Queryer, id int64) (*Delivery, error) {
 	list, err := queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE id = $1", id)
 	if err != nil || len(list) == 0 {
@@ -228,7 +231,7 @@ func queryOutbox(q store.Queryer, query string, args ...any) ([]Delivery, error)
 	}, query, args...)
 }
 
-// scan reads a row of deliveryColumns. If it fails d has its ID all the same, if there is one.
+// scan reads a row of deliveryColumns. If it fails, it still sets d.ID if it could read the id.
 func (d *Delivery) scan(scan store.Scan) error {
 	var body, parts, ids []byte
 	var to Address
@@ -249,13 +252,13 @@ func (d *Delivery) scan(scan store.Scan) error {
 			return err
 		}
 	}
-	d.Message.To = to // by which the row is found
+	d.Message.To = to // the row is looked up by this address
 	d.Tried, d.Created = time.Duration(tried)*time.Millisecond, time.UnixMilli(created)
 	return nil
 }
 
-// SetAside gives a row that can't be read the state bad, with the reason, so that nobody reads it
-// again.
+// SetAside gives a row that can't be read the state "bad" and stores the reason. Nothing reads the
+// row again.
 func (out *Outbox) SetAside(tx *store.Tx, row *store.RowError) error {
 	_, err := tx.Exec("UPDATE outbox SET state = 'bad', error = $2 WHERE id = $1", row.ID,
 		row.Err.Error())
@@ -265,11 +268,11 @@ func (out *Outbox) SetAside(tx *store.Tx, row *store.RowError) error {
 	return nil
 }
 
-// Save writes how far d has come: everything but its message. It reports false, and
-// writes nothing, if a person has dropped d meanwhile.
+// Save stores everything of d but its message. It reports false and stores nothing if a person has
+// dropped d in the meantime.
 func (out *Outbox) Save(tx *store.Tx, d *Delivery, now time.Time) (bool, error) {
 	if d.State == Sending && len(d.Parts) > 1 && len(d.IDs) == 0 {
-		tx.Hard() // how it is split must not change once a part is sent
+		tx.Hard() // the split must not change once a part is sent
 	}
 	n, err := tx.Exec(`UPDATE outbox SET state = $1, parts = $2, ids = $3, attempts = $4,
 			uncertain = $5, crashes = $6, tried_ms = $7, error = $8, updated_ms = $9
@@ -282,22 +285,22 @@ func (out *Outbox) Save(tx *store.Tx, d *Delivery, now time.Time) (bool, error) 
 	return n > 0, nil
 }
 
-// list returns the JSON of l, "" for an empty one.
+// list returns l as JSON, or "" if l is empty.
 func list(l []string) string {
 	if len(l) == 0 {
 		return ""
 	}
 	text, err := json.Marshal(l)
 	if err != nil {
-		panic(err) // strings have a JSON form
+		panic(err) // strings can always be encoded
 	}
 	return string(text)
 }
 
-// Retry puts dead deliveries back in the queue, all of them if id is 0, and returns how many.
-// Parts that were sent are not sent again.
+// Retry puts a dead delivery back in the queue, or all dead ones if id is 0, and returns the
+// number. Parts that were already sent are not sent again.
 func (out *Outbox) Retry(tx *store.Tx, id int64, now time.Time) (int64, error) {
-	// What was spent on it begins anew, or the next failure would end it at once.
+	// Start with a full retry budget, or the next failure would end the delivery at once.
 	n, err := tx.Exec(`UPDATE outbox SET state = 'waiting', attempts = 0, crashes = 0, tried_ms = 0,
 		created_ms = $2, updated_ms = $2 WHERE state = 'dead' AND ($1 = 0 OR id = $1)`,
 		id, now.UnixMilli())
@@ -310,8 +313,8 @@ func (out *Outbox) Retry(tx *store.Tx, id int64, now time.Time) (int64, error) {
 	return n, nil
 }
 
-// Drop gives up deliveries that are dead, or one that still waits if id names it.
-// All dead ones are meant if id is 0. It returns how many.
+// Drop gives up the dead or waiting delivery with the given id, or all dead ones if id is 0, and
+// returns the number.
 func (out *Outbox) Drop(tx *store.Tx, id int64, now time.Time) (int64, error) {
 	n, err := tx.Exec(`UPDATE outbox SET state = 'dropped', updated_ms = $2
 		WHERE ($1 = 0 AND state = 'dead')
@@ -325,7 +328,7 @@ func (out *Outbox) Drop(tx *store.Tx, id int64, now time.Time) (int64, error) {
 	return n, nil
 }
 
-// Newest returns the number of the newest delivery, 0 if there never was one.
+// Newest returns the id of the newest delivery, or 0 if there never was one.
 func (out *Outbox) Newest(q store.Queryer) (id int64, err error) {
 	if err := q.QueryRow("SELECT COALESCE(max(id), 0) FROM outbox").Scan(&id); err != nil {
 		return 0, fmt.Errorf("bus: read outbox: %w", err)
@@ -333,19 +336,18 @@ func (out *Outbox) Newest(q store.Queryer) (id int64, err error) {
 	return id, nil
 }
 
-// DropAll gives up what is still to be sent to a chat, all its threads together, up to a delivery:
-// [Outbox.Erase] follows.
+// DropAll gives up the unsent deliveries to a chat with all its threads, up to the id upTo. The
+// caller continues with [Outbox.Erase].
 func (out *Outbox) DropAll(tx *store.Tx, a Address, upTo int64) error {
 	_, err := tx.Exec(`UPDATE outbox SET state = 'dropped' WHERE account = $1 AND chat = $2
 		AND id <= $3 AND state IN ('waiting', 'sending')`, a.Account, a.Chat, upTo)
 	if err != nil {
-		return fmt.Errorf("bus: drop what is for %s: %w", a, err)
+		return fmt.Errorf("bus: drop messages to %s: %w", a, err)
 	}
 	return nil
 }
 
-// Owes reports whether something is still to be sent to a chat, all its threads together, up to a
-// delivery.
+// Owes reports whether a chat, in any thread, has an unsent delivery with an id up to upTo.
 func (out *Outbox) Owes(q store.Queryer, a Address, upTo int64) (bool, error) {
 	var open int
 	err := q.QueryRow(`SELECT count(*) FROM outbox WHERE account = $1 AND chat = $2 AND id <= $3
@@ -356,8 +358,9 @@ func (out *Outbox) Owes(q store.Queryer, a Address, upTo int64) (bool, error) {
 	return open > 0, nil
 }
 
-// Erase deletes what was for a chat, all its threads together, up to a delivery. It looks at some
-// rows after an id only, and returns the id after which to go on, upTo at the end.
+// Erase deletes deliveries to a chat with all its threads, up to the id upTo. Each call examines a
+// bounded number of rows after the given id and returns the id for the next call, or upTo when it
+// is done.
 func (out *Outbox) Erase(tx *store.Tx, a Address, after, upTo int64) (next int64, err error) {
 	next, err = store.EraseStep(tx, "outbox", after, upTo, "account = $3 AND chat = $4",
 		a.Account, a.Chat)

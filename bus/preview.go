@@ -8,13 +8,13 @@ import (
 	"gateway/store"
 )
 
-// A Preview is what is noted of the messages that show an answer while it grows.
+// A Preview records the messages that show a growing answer, so that they can be removed later.
 type Preview struct {
-	IDs []string // platform's
-	Key string   // of one more message that is on its way, or ""
+	IDs []string // platform's ids
+	Key string   // idempotency key of one more message under way, or ""
 }
 
-// SavePreview notes what shows a stream.
+// SavePreview stores the preview of a stream.
 func (out *Outbox) SavePreview(tx *store.Tx, stream string, p Preview, now time.Time) error {
 	_, err := tx.Exec("INSERT INTO previews (stream, ids, key, updated_ms) VALUES ($1, $2, $3, $4) "+
 		"ON CONFLICT (stream) DO UPDATE SET ids = excluded.ids, key = excluded.key, "+
@@ -25,7 +25,7 @@ func (out *Outbox) SavePreview(tx *store.Tx, stream string, p Preview, now time.
 	return nil
 }
 
-// ForgetPreview removes the note of a stream that has ended.
+// ForgetPreview deletes the preview of a stream that has ended.
 func (out *Outbox) ForgetPreview(tx *store.Tx, stream string) error {
 	if _, err := tx.Exec("DELETE FROM previews WHERE stream = $1", stream); err != nil {
 		return fmt.Errorf("bus: forget preview %s: %w", stream, err)
@@ -33,8 +33,8 @@ func (out *Outbox) ForgetPreview(tx *store.Tx, stream string) error {
 	return nil
 }
 
-// PrunePreviews removes what was last noted before a time: of streams that have ended without a
-// message and without a word of it.
+// PrunePreviews deletes previews that were last saved before a time: those of streams that ended
+// without a message.
 func (out *Outbox) PrunePreviews(tx *store.Tx, before time.Time) error {
 	_, err := tx.Exec("DELETE FROM previews WHERE updated_ms < $1", before.UnixMilli())
 	if err != nil {
@@ -43,7 +43,7 @@ func (out *Outbox) PrunePreviews(tx *store.Tx, before time.Time) error {
 	return nil
 }
 
-// Previews returns what is noted, by stream, and the streams of which it can't be read.
+// Previews returns all previews by stream, and the streams whose preview can't be read.
 func (out *Outbox) Previews(
 	q store.Queryer,
 ) (previews map[string]Preview, bad []string, err error) {
@@ -55,7 +55,7 @@ func (out *Outbox) Previews(
 		if err := scan(&stream, &text, &p.Key); err != nil {
 			return err
 		}
-		if len(text) > 0 && json.Unmarshal(text, &p.IDs) != nil { // empty: there are none
+		if len(text) > 0 && json.Unmarshal(text, &p.IDs) != nil { // empty: no ids
 			bad = append(bad, stream)
 			return nil
 		}

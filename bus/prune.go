@@ -6,21 +6,21 @@ import (
 	"gateway/store"
 )
 
-// Offload is what a file is called that holds what was too long for a prompt. Such files are kept
-// for a time of their own.
+// Offload is the name of files that hold tool results too long for a prompt. They have a retention
+// time of their own.
 const Offload = "tool-result.txt"
 
-// Prune deletes messages of people that came before a time, if they were answered, dropped or only
-// overheard: those of the next rows after an id. See [store.Pruning.Step]. Platforms deliver again
-// what they believe we have not got, Telegram for 24 hours, and by its row a message is known
-// again: the time is to be longer ago than that.
+// Prune deletes inbound messages older than before that were answered or dropped or are ambient,
+// among the next rows after an id. See [store.Pruning.Step]. A message is recognised as a duplicate
+// only while its row exists, and Telegram delivers unacknowledged messages again for 24 hours:
+// before must be longer ago than that.
 func (in *Inbox) Prune(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	return store.Pruning{Table: "inbox", Time: "received_ms",
 		Over: "state IN ('done', 'dropped', 'heard', 'bad')"}.Step(tx, before, after)
 }
 
-// Prune deletes messages to people that were sent or dropped before a time, likewise. Those that
-// could not be delivered stay until a person drops them. Rows that can't be read go, too.
+// Prune deletes outbound messages that were sent or dropped before a time, or that can't be read,
+// in the same way as [Inbox.Prune]. Dead letters stay until a person drops them.
 func (out *Outbox) Prune(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	return store.Pruning{Table: "outbox", Time: "updated_ms", Changing: true,
 		Over: "state IN ('sent', 'dropped', 'bad')"}.Step(tx, before, after)
