@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Copy writes the SQLite database at from, as it stands at one moment, to the new file at to, and
-// proves that the copy is whole. It may be any such database, not only one of a [DB]. Those who
-// write to it meanwhile do not wait, but its write-ahead log can't become shorter until then.
+// Copy writes a consistent snapshot of the SQLite database at from to the new file at to, and
+// verifies the copy. The database need not be one of a [DB]. Writers do not wait meanwhile, but the
+// write-ahead log of the database can't shrink until Copy returns.
 func Copy(ctx context.Context, from, to string) error {
-	if _, err := os.Stat(from); err != nil { // else SQLite would make an empty one
+	if _, err := os.Stat(from); err != nil { // SQLite would create a missing file
 		return fmt.Errorf("store: copy %s: %w", from, err)
 	}
 	err := withFile(ctx, from, func(db *sql.DB) error {
@@ -29,7 +29,7 @@ func Copy(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// Verify reads all of the SQLite database at path and reports what is broken in it.
+// Verify reads the whole SQLite database at path and reports any damage.
 func Verify(ctx context.Context, path string) error {
 	return withFile(ctx, path, func(db *sql.DB) error {
 		rows, err := db.QueryContext(ctx, "PRAGMA integrity_check(5)")
@@ -55,7 +55,7 @@ func Verify(ctx context.Context, path string) error {
 	})
 }
 
-// Versions returns the version of each package's tables in the database at path.
+// Versions returns the schema version of each package in the database at path.
 func Versions(ctx context.Context, path string) (map[string]int, error) {
 	versions := make(map[string]int)
 	err := withFile(ctx, path, func(db *sql.DB) error {
@@ -80,7 +80,8 @@ func Versions(ctx context.Context, path string) (map[string]int, error) {
 	return versions, nil
 }
 
-// CheckVersions reports [ErrNewer] if a database of such versions can't be opened with migrations.
+// CheckVersions reports [ErrNewer] if migrations are too old to open a database with these
+// versions.
 func CheckVersions(versions map[string]int, migrations []Migration) error {
 	known := map[string]int{own.Package: len(own.Steps)}
 	for _, m := range migrations {
@@ -88,13 +89,13 @@ func CheckVersions(versions map[string]int, migrations []Migration) error {
 	}
 	for name, version := range versions {
 		if version > known[name] {
-			return fmt.Errorf("store: tables of %s: %w", name, ErrNewer)
+			return fmt.Errorf("store: tables of package %s: %w", name, ErrNewer)
 		}
 	}
 	return nil
 }
 
-// withFile calls fn with a connection of its own to the database at path.
+// withFile calls fn with a new connection to the database at path.
 func withFile(ctx context.Context, path string, fn func(db *sql.DB) error) error {
 	db, err := sql.Open("sqlite", dsn(path, "busy_timeout(10000)"))
 	if err != nil {

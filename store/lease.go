@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// ErrHeld reports that somebody else holds a lease.
+// ErrHeld reports that another owner holds a lease.
 var ErrHeld = errors.New("lease held by another process")
 
-// ErrFenced reports a write under a lease that has moved on to somebody else.
+// ErrFenced reports a write under a lease that another owner has taken over.
 var ErrFenced = errors.New("lease lost")
 
-// A Lease is the right to work on something until a time, for one owner.
+// A Lease is the exclusive right of one owner to work on something until a given time.
 //
-// Each time it changes hands its epoch grows. What is written under a lease
-// carries the epoch, so that a process that slept past its lease is refused.
+// The epoch increases each time the lease changes hands. Writes under a lease carry its epoch. A
+// process that slept past the end of its lease therefore can't write any more.
 type Lease struct {
 	Name  string
 	Owner string
 	Epoch int64
 }
 
-// Acquire takes the lease called name until now+ttl. It reports [ErrHeld] while another owner
-// has it.
+// Acquire takes the lease called name until now+ttl. It reports [ErrHeld] while another owner holds
+// it.
 func Acquire(tx *Tx, name, owner string, now time.Time, ttl time.Duration) (Lease, error) {
 	l := Lease{Name: name, Owner: owner}
 	err := tx.QueryRow(`INSERT INTO leases (name, owner, epoch, until_ms) VALUES ($1, $2, 1, $3)
@@ -41,7 +41,7 @@ func Acquire(tx *Tx, name, owner string, now time.Time, ttl time.Duration) (Leas
 	return l, nil
 }
 
-// Held reports whether somebody has the lease called name.
+// Held reports whether anyone holds the lease called name.
 func Held(q Queryer, name string, now time.Time) (bool, error) {
 	var until int64
 	err := q.QueryRow("SELECT until_ms FROM leases WHERE name = $1", name).Scan(&until)
@@ -51,12 +51,12 @@ func Held(q Queryer, name string, now time.Time) (bool, error) {
 	return until > now.UnixMilli(), nil
 }
 
-// Renew prolongs the lease until now+ttl. It reports [ErrFenced] if somebody else has taken it.
+// Renew extends the lease until now+ttl. It reports [ErrFenced] if another owner has taken it over.
 func (l Lease) Renew(tx *Tx, now time.Time, ttl time.Duration) error {
 	return l.set(tx, now.Add(ttl).UnixMilli())
 }
 
-// Release gives the lease back before its time.
+// Release ends the lease early.
 func (l Lease) Release(tx *Tx) error { return l.set(tx, 0) }
 
 func (l Lease) set(tx *Tx, until int64) error {
@@ -71,7 +71,8 @@ func (l Lease) set(tx *Tx, until int64) error {
 	return nil
 }
 
-// expireLeases ends all leases. Who holds the lock knows that their owners are gone.
+// expireLeases ends all leases. The caller holds the lock of the database, so their owners are
+// gone.
 func expireLeases(tx *Tx) error {
 	_, err := tx.Exec("UPDATE leases SET until_ms = 0")
 	return err

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// A Life is the time in which one process works with the database. A process that is killed, or
-// that a bug ends, leaves its life without an end, and what it had under way may be the reason. So
-// each such end is counted for what was under way. What has been under way at several of them is
-// tried alone by the next process, before all else: if that one ends as well, it is known why.
+// A Life records one process's work with the database. It detects crashes and what causes them: a
+// process that is killed or panics leaves its life without an end. Each crash is counted against
+// everything that was under way. The next process tries work that was under way during several
+// crashes alone, before anything else. If that process crashes, too, the cause is known.
 //
-// Its methods may be called concurrently.
+// The methods of Life are safe for concurrent use.
 type Life struct {
-	// Crashed reports whether the process before this one ended without [Life.End].
+	// Crashed reports whether the previous process ended without [Life.End].
 	Crashed bool
 
-	// Suspect is what that process tried alone when it ended so, as [Life.Try] was told, or "". An
-	// end with a suspect says nothing about what else was under way.
+	// Suspect is what the previous process was trying alone when it crashed, as passed to
+	// [Life.Try], or "". A crash with a suspect says nothing about the other work under way.
 	Suspect string
 
 	db      *DB
@@ -32,8 +32,8 @@ type Life struct {
 	mu sync.Mutex // held during a trial
 }
 
-// BeginLife begins the life of this process. So many parties, each of which calls [Life.Tried]
-// once, have something to try alone before all else begins.
+// BeginLife begins the life of this process. The number of parties is the number of components that
+// may try work alone. Each of them calls [Life.Tried] once.
 func BeginLife(ctx context.Context, db *DB, now time.Time, parties int) (*Life, error) {
 	l := &Life{db: db, settled: make(chan struct{})}
 	l.parties.Store(int32(parties))
@@ -64,13 +64,13 @@ func BeginLife(ctx context.Context, db *DB, now time.Time, parties int) (*Life, 
 	return l, nil
 }
 
-// Blames reports whether the process before this one ended without a word and what was under way
-// may be the reason: all that was, or only what was tried alone.
+// Blames reports whether the previous process crashed and what may be the cause. If the process was
+// trying something alone, only that may be the cause; otherwise anything may be.
 func (l *Life) Blames(what string) bool {
 	return l.Crashed && (l.Suspect == "" || l.Suspect == what)
 }
 
-// End notes that this process ends in order, with nothing under way.
+// End records that the process ends in order, with nothing under way.
 func (l *Life) End(ctx context.Context, now time.Time) error {
 	err := l.db.Tx(ctx, func(tx *Tx) error {
 		_, err := tx.Exec("UPDATE lives SET ended_ms = $1 WHERE id = $2", now.UnixMilli(), l.id)
@@ -82,8 +82,8 @@ func (l *Life) End(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Try runs try while nothing else is tried, and notes before that it does: if the process ends
-// meanwhile, what is the Suspect of the next life. An error is one of the store.
+// Try calls try while nothing else is tried. Before that it records what; if the process crashes
+// during the call, what is the Suspect of the next life. Try returns only errors of the store.
 func (l *Life) Try(ctx context.Context, what string, try func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,13 +105,13 @@ func (l *Life) suspect(ctx context.Context, what string) error {
 	return nil
 }
 
-// Tried notes that one of the parties has nothing to try alone any more.
+// Tried records that one party has nothing left to try alone.
 func (l *Life) Tried() {
 	if l.parties.Add(-1) == 0 {
 		close(l.settled)
 	}
 }
 
-// Settled returns a channel that is closed when all parties have called [Life.Tried]. What may be
-// tried beside others waits for that.
+// Settled returns a channel that is closed once all parties have called [Life.Tried]. Trials that
+// need not run alone wait for it.
 func (l *Life) Settled() <-chan struct{} { return l.settled }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Lock takes the lock file at path, which the kernel gives back when the process ends.
+// Lock takes the lock file at path. The kernel releases it when the process ends.
 func Lock(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Lock takes the lock file at path, which the system gives back when the process ends.
+// Lock takes the lock file at path. The system releases it when the process ends.
 func Lock(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

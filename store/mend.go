@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// Mend calls set, in a transaction each, for the rows that err says can't be read, so that nobody
-// tries again. It returns how many there are, and err if it says of anything else.
+// Mend calls set, in a transaction each, for the rows that err reports as unreadable, so that they
+// are not read again. It returns their number, and err if err reports anything else.
 func (db *DB) Mend(
 	ctx context.Context, log *slog.Logger, err error, set func(tx *Tx, id int64) error,
 ) (int, error) {

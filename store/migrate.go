@@ -11,13 +11,13 @@ import (
 // A Migration brings the tables of one package up to date.
 type Migration struct {
 	Package string
-	Steps   []string // SQL scripts; step i makes version i+1 out of version i; never changed later
+	Steps   []string // SQL; step i turns version i into i+1; never changed later
 }
 
-// ErrNewer reports a database that a later version of the gateway has written.
+// ErrNewer reports a database that a newer version of the gateway has written.
 var ErrNewer = errors.New("written by a newer gateway; upgrade this one or restore a backup")
 
-// own are the tables of this package.
+// own creates the tables of this package.
 var own = Migration{Package: "store", Steps: []string{`
 CREATE TABLE leases (
 	name     TEXT PRIMARY KEY,
@@ -32,7 +32,7 @@ CREATE TABLE lives (
 	suspect    TEXT NOT NULL DEFAULT ''   -- what is tried alone just now, or ''
 );`}}
 
-// identity is what migrations write for a row id that the database counts up.
+// identity stands in migrations for the type of an id that the database assigns.
 const identity = "IDENTITY PRIMARY KEY"
 
 func migrate(ctx context.Context, db *DB, migrations []Migration) error {
@@ -60,7 +60,7 @@ func (m Migration) apply(tx *Tx) error {
 		return nil
 	}
 	for _, step := range m.Steps[version:] {
-		// AUTOINCREMENT: an id is never given twice, also when the newest row was deleted.
+		// With AUTOINCREMENT an id is never reused, even after the newest row was deleted.
 		step = strings.ReplaceAll(step, identity, "INTEGER PRIMARY KEY AUTOINCREMENT")
 		if err := tx.script(step); err != nil {
 			return err
@@ -71,7 +71,7 @@ func (m Migration) apply(tx *Tx) error {
 	return err
 }
 
-// version returns the version of the package's tables, 0 if there are none, or [ErrNewer].
+// version returns the schema version of the package, 0 if it has no tables yet, or [ErrNewer].
 func (m Migration) version(q Queryer) (int, error) {
 	var v int
 	err := q.QueryRow("SELECT version FROM schema WHERE package = $1", m.Package).Scan(&v)
@@ -84,7 +84,7 @@ func (m Migration) version(q Queryer) (int, error) {
 	return v, nil
 }
 
-// checkSchema refuses a database that is not of exactly this version.
+// checkSchema reports an error unless the database has exactly this version.
 func checkSchema(ctx context.Context, db *DB, migrations []Migration) error {
 	for _, m := range migrations {
 		v, err := m.version(db.Read(ctx))
@@ -92,7 +92,7 @@ func checkSchema(ctx context.Context, db *DB, migrations []Migration) error {
 			return err
 		}
 		if v < len(m.Steps) {
-			return fmt.Errorf("%s: written by an older gateway; start the gateway once", m.Package)
+			return fmt.Errorf("%s: written by an older gateway; start the gateway once to upgrade", m.Package)
 		}
 	}
 	return nil

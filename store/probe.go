@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Probe writes something that nobody reads, and returns once it is on the disk. It waits as long as
-// any other write would.
+// Probe writes to the database and returns once the write is on the disk. It waits as long as any
+// other write would.
 func (db *DB) Probe(ctx context.Context) error {
 	return db.Tx(ctx, func(tx *Tx) error {
 		_, err := tx.Exec(`INSERT INTO leases (name, owner, epoch, until_ms)

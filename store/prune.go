@@ -7,25 +7,26 @@ import (
 	"time"
 )
 
-// A Pruning says which rows of a table are over. Its texts stand in the statements.
+// A Pruning says which rows of a table may be deleted. Its strings become part of SQL statements.
 type Pruning struct {
-	Table string // with ids that the database counts up
-	Time  string // the column with the time from which a row's age counts, Unix milliseconds
-	Over  string // the condition of rows that may go
-	Below int64  // rows with this id or a larger one stay; 0: none of them
+	Table string // a table whose ids the database assigns
+	Time  string // column with the time that counts as a row's age, Unix milliseconds
+	Over  string // condition of rows that may be deleted
+	Below int64  // rows with this id or a larger one stay; 0: no limit
 
-	// Changing says that Time changes after a row was made, so that old rows may stand behind any
-	// number of young ones.
+	// Changing says that Time can change after the row was inserted, so an old row may follow any
+	// number of newer ones.
 	Changing bool
 }
 
-// PruneBatch is how many rows [Pruning.Step] looks at.
+// PruneBatch is the number of rows that [Pruning.Step] examines.
 const PruneBatch = 500
 
-// Step deletes what is over and was so before a time from the next [PruneBatch] rows after an id.
-// The newest row stays: its id says how far the table has come. It returns how many rows
-// it has deleted, and the id after which to go on, 0 at the end. The end is also where none of the
-// rows is old enough, since a table grows by age, unless its times change.
+// Step examines the next [PruneBatch] rows after an id and deletes those that meet the condition
+// and are older than before. The newest row always stays, because its id determines the next one.
+// Step returns the number of deleted rows and the id for the next call, or 0 at the end. Unless
+// Changing is set, Step also ends at the first batch without an old row, because the rows after it
+// are even newer.
 func (p Pruning) Step(tx *Tx, before time.Time, after int64) (n int, next int64, err error) {
 	var rows, old int
 	var last int64
@@ -51,9 +52,9 @@ func (p Pruning) Step(tx *Tx, before time.Time, after int64) (n int, next int64,
 	return int(deleted), last, nil
 }
 
-// EraseStep deletes, of the next [PruneBatch] rows of a table after an id, those up to another id
-// for which a condition holds. Its parameters begin with $3. It returns the id after which to go
-// on, upTo at the end.
+// EraseStep examines the next [PruneBatch] rows of a table after an id, up to the id upTo, and
+// deletes those that meet a condition. The parameters of the condition begin with $3. EraseStep
+// returns the id for the next call, or upTo at the end.
 func EraseStep(
 	tx *Tx, table string, after, upTo int64, condition string, args ...any,
 ) (next int64, err error) {

@@ -5,12 +5,11 @@ import (
 	"fmt"
 )
 
-// A Scan reads the columns of a row, as [database/sql.Rows.Scan] does.
+// A Scan reads the columns of a row like [database/sql.Rows.Scan].
 type Scan = func(into ...any) error
 
-// Each runs a query and calls read for each row. It ends at the first error, which then begins with
-// what was to be done. Only a [RowError] that read returns keeps no other row from being read: all
-// of these are returned together at the end.
+// Each runs a query and calls read for each row. It stops at the first error and prefixes it with
+// what. A [RowError] of read does not stop it: Each returns all of them, joined, at the end.
 func Each(
 	q Queryer, what string, read func(scan Scan) error, query string, args ...any,
 ) error {
@@ -34,8 +33,8 @@ func Each(
 	return errors.Join(bad...)
 }
 
-// Collect runs a query and returns what read sets for each row. Its errors are those of [Each].
-// Together with a [RowError] it returns the rows that could be read.
+// Collect runs a query and returns the values that read sets, one for each row. Its errors are
+// those of [Each]. With a [RowError] it still returns the other rows.
 func Collect[T any](
 	q Queryer, what string, read func(scan Scan, row *T) error, query string, args ...any,
 ) ([]T, error) {

@@ -6,21 +6,20 @@ import (
 	"fmt"
 )
 
-// SQLite overwrites a deleted row where it was (secure_delete), but not the copies of it that have
-// been left in the room between the cells of a page when rows were moved within and between pages.
-// VACUUM gets rid of them, and nobody can write meanwhile; so they are overwritten page by page.
+// SQLite overwrites a deleted row in place (secure_delete). It leaves copies of the row in the
+// unused space between the cells of a page, from earlier moves within and between pages. VACUUM
+// removes them but blocks all writers, so this file overwrites the unused space page by page.
 //
-// The format is that of https://sqlite.org/fileformat2.html, section 1.6.
+// The page format is in https://sqlite.org/fileformat2.html, section 1.6.
 
-// scrubPages is how many pages are looked at before those of them that hold something are written:
-// a transaction of some milliseconds.
+// scrubPages is the number of pages that one transaction examines. It takes some milliseconds.
 const scrubPages = 64
 
-// mostPages is up to how many pages a page of a tree can be told from others by its first byte:
-// those that hold what is too long for a row begin with the number of the next one.
+// mostPages is the maximum number of pages for which the first byte tells tree pages from overflow
+// pages: an overflow page begins with the number of the next one.
 const mostPages = 1 << 24
 
-// scrub overwrites what is left between the cells of all pages, beside those who write.
+// scrub overwrites the unused space of all pages without blocking writers for long.
 func (db *DB) scrub(ctx context.Context) error {
 	var pages, size int64
 	read := db.Read(ctx)
@@ -30,7 +29,7 @@ func (db *DB) scrub(ctx context.Context) error {
 	}
 	if err == nil && pages >= mostPages {
 		err = fmt.Errorf("the database has %d pages, and more than %d can't be cleaned: "+
-			"end the gateway and run VACUUM with sqlite3", pages, mostPages)
+			"stop the gateway and run VACUUM with sqlite3", pages, mostPages)
 	}
 	if err != nil {
 		return err
@@ -60,7 +59,7 @@ func (db *DB) scrubSome(ctx context.Context, pages []int64, size int64) error {
 	}
 	return db.Tx(ctx, func(tx *Tx) error {
 		for _, n := range pages {
-			data, changed, err := scrubbed(tx, n, size) // as it is by now
+			data, changed, err := scrubbed(tx, n, size) // the present content
 			if err == nil && changed {
 				_, err = tx.Exec("UPDATE sqlite_dbpage SET data = $1 WHERE pgno = $2", data, n)
 			}
@@ -72,13 +71,13 @@ func (db *DB) scrubSome(ctx context.Context, pages []int64, size int64) error {
 	})
 }
 
-// scrubbed returns a page without what is left in it, and whether there was something.
+// scrubbed returns a page with its unused space overwritten, and whether that changed anything.
 func scrubbed(q Queryer, n, size int64) (data []byte, changed bool, err error) {
-	// Every so many pages one says which page belongs to which, from the second on.
+	// From page 2 on, pointer map pages come at regular distances.
 	if every := size/5 + 1; n >= 2 && (n-2)%every == 0 {
 		return nil, false, nil
 	}
-	const lockByte = 1 << 30 // the page with it is never used
+	const lockByte = 1 << 30 // SQLite never uses the page with this byte
 	if n == lockByte/size+1 {
 		return nil, false, nil
 	}
@@ -87,7 +86,7 @@ func scrubbed(q Queryer, n, size int64) (data []byte, changed bool, err error) {
 		return nil, false, err
 	}
 	defer rows.Close()
-	if !rows.Next() { // the file was cut meanwhile
+	if !rows.Next() { // the file shrank in the meantime
 		return nil, false, rows.Err()
 	}
 	if err := rows.Scan(&data); err != nil {
@@ -97,21 +96,21 @@ func scrubbed(q Queryer, n, size int64) (data []byte, changed bool, err error) {
 	return data, changed, rows.Err()
 }
 
-// scrubPage overwrites what is between the cells of a page of a tree, and reports whether that was
-// something. What it does not understand it leaves alone.
+// scrubPage overwrites the unused space of a b-tree page and reports whether that changed anything.
+// It leaves pages alone that it does not understand.
 func scrubPage(data []byte, first bool) (changed bool) {
 	head := 0
 	if first {
-		head = 100 // the header of the file
+		head = 100 // size of the file header
 	}
 	if len(data) < head+12 {
 		return false
 	}
 	cells := head + 8
 	switch data[head] {
-	case 2, 5: // inner pages
+	case 2, 5: // interior pages
 		cells += 4
-	case 10, 13: // leaves
+	case 10, 13: // leaf pages
 	default:
 		return false
 	}

@@ -5,18 +5,19 @@ import (
 	"fmt"
 )
 
-// shrinkPages is how many pages [DB.Shrink] moves at once: a transaction of some milliseconds.
+// shrinkPages is the number of pages that [DB.Shrink] moves in one transaction of some
+// milliseconds.
 const shrinkPages = 64
 
-// incremental is the mode of auto_vacuum in which a database can shrink in small steps.
+// incremental is the auto_vacuum mode that lets a database shrink in small steps.
 const incremental = 2
 
-// spare is how many free pages a database keeps: what will be written next needs no new ones.
+// spare is the number of free pages that a database keeps for coming writes.
 const spare = 256
 
-// Shrink gives some of the pages that nothing uses back to the file system, and reports whether
-// there are more. Databases that were made before this was possible only use theirs again, until
-// the start after the next [DB.Shred].
+// Shrink returns some of the free pages to the file system and reports whether there are more. A
+// database that an older gateway created only reuses its free pages, until the start after the next
+// [DB.Shred].
 func (db *DB) Shrink(ctx context.Context) (more bool, err error) {
 	var mode, free int
 	read := db.Read(ctx)
@@ -35,7 +36,7 @@ func (db *DB) Shrink(ctx context.Context) (more bool, err error) {
 	return mode == incremental && free > spare+shrinkPages, nil
 }
 
-// Used returns how many bytes of the database are in use: neither its free pages count nor its
+// Used returns the size of the content of the database in bytes, without free pages and the
 // write-ahead log.
 func (db *DB) Used(ctx context.Context) (int64, error) {
 	var sum int64
@@ -54,17 +55,17 @@ func (db *DB) Used(ctx context.Context) (int64, error) {
 	if err := read.QueryRow("PRAGMA page_size").Scan(&page); err != nil {
 		return 0, fmt.Errorf("store: size: %w", err)
 	}
-	return max(sum, 0) * page, nil // somebody may have written in between
+	return max(sum, 0) * page, nil // a write in between may make the sum negative
 }
 
-// A TableSize is how many bytes a table takes, with its indexes.
+// A TableSize is the size of a table with its indexes, in bytes.
 type TableSize struct {
 	Table string
 	Bytes int64
 }
 
-// Largest returns the three largest tables, the largest first. All of the database is read for
-// that, which may take a while.
+// Largest returns the three largest tables, largest first. It reads the whole database, which may
+// take long.
 func (db *DB) Largest(ctx context.Context) ([]TableSize, error) {
 	return Collect(db.Read(ctx), "store: largest tables", func(scan Scan, t *TableSize) error {
 		return scan(&t.Table, &t.Bytes)

@@ -1,17 +1,16 @@
-// Package store is the gateway's database: it opens and migrates it, groups
-// the writes of many goroutines into one durable commit, and keeps leases with
-// fencing epochs.
+// Package store is the gateway's database. It opens and migrates the database, groups the writes of
+// many goroutines into one durable commit, and manages leases with fencing epochs.
 //
-// The main type is [DB]. It stands on SQLite in WAL mode: when [DB.Tx] has returned nil, the write
-// survives a kill and a power loss. After [DB.TxSoon] it survives a kill, and a power loss some
-// milliseconds later. While the disk is full or
-// somebody else locks the file, writes and reads wait (see [DB.Trouble]). One process owns
-// a database at a time; a lock beside the file refuses a second one. Short writes
-// of the command line tools go around that lock (see [Options]).
+// The main type is [DB]. It uses SQLite in WAL mode. When [DB.Tx] has returned nil, the write
+// survives a kill and a power loss. After [DB.TxSoon] it survives a kill, and some milliseconds
+// later also a power loss. While the disk is full or another program locks the file, writes and
+// reads wait (see [DB.Trouble]). One process owns a database at a time: a lock file refuses a
+// second one. Command line tools can open the database without the lock for short reads and writes
+// (see [Options]).
 //
-// Most SQL of the gateway is written in the subset that SQLite and PostgreSQL
-// share: $1 placeholders, ON CONFLICT, RETURNING. Full-text search and some
-// migrations are SQLite's own. Times are Unix milliseconds.
+// Most SQL of the gateway uses the subset that SQLite and PostgreSQL share: $1 placeholders, ON
+// CONFLICT, RETURNING. Full-text search and some migrations are specific to SQLite. Times are Unix
+// milliseconds.
 //
 // Tables: schema, leases, lives.
 package store
@@ -28,7 +27,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	_ "modernc.org/sqlite" // registers the driver "sqlite"
 )
 
 // ErrLocked reports that another process owns the database.
@@ -36,12 +35,12 @@ var ErrLocked = errors.New("another process uses this file")
 
 // Options are the optional settings of [Open].
 type Options struct {
-	// Shared opens the database beside the process that owns it, for a short look or
-	// change. It neither takes the lock nor migrates.
+	// Shared opens the database beside the process that owns it, for a short read or write. Open
+	// then neither takes the lock nor migrates.
 	Shared bool
 }
 
-// A DB is an open database. Its methods may be called concurrently.
+// A DB is an open database. Its methods are safe for concurrent use.
 type DB struct {
 	path   string
 	unlock func() error
@@ -49,14 +48,14 @@ type DB struct {
 	read   *sql.DB
 	closed atomic.Bool
 
-	shredding chan struct{} // held by who shreds
+	shredding chan struct{} // held during Shred
 
 	mu    sync.Mutex
-	stmts map[string]*sql.Stmt // prepared on read
+	stmts map[string]*sql.Stmt // prepared for reads
 }
 
-// Open opens the SQLite database at path, creates it if it is missing, takes
-// the lock and applies migrations. It reports [ErrLocked] if another process has it.
+// Open opens the SQLite database at path, or creates it, takes the lock and applies migrations. It
+// reports [ErrLocked] if another process has the database open.
 func Open(ctx context.Context, path string, migrations []Migration, opts *Options) (*DB, error) {
 	o := Options{}
 	if opts != nil {
@@ -96,15 +95,16 @@ func Open(ctx context.Context, path string, migrations []Migration, opts *Option
 	return db, nil
 }
 
-// How long Open waits for the lock. A process that was killed is gone at once, but for a moment, on
-// a busy machine for seconds, a program that it was about to start can still have its files.
+// lockPatience and lockRetry say how long and how often Open tries to get the lock. The lock of a
+// killed process can remain for a moment, on a busy machine for seconds: a child that it was
+// starting may still have inherited the file.
 const (
 	lockPatience = 5 * time.Second
 	lockRetry    = 20 * time.Millisecond
 )
 
-// LockSoon is [Lock], but waits for a lock that is given back within patience: a program that this
-// process is about to start has its files for a moment.
+// LockSoon is like [Lock] but retries for patience. A child that this process is starting may hold
+// the files of the lock for a moment.
 func LockSoon(
 	ctx context.Context, path string, patience time.Duration,
 ) (unlock func() error, err error) {
@@ -123,13 +123,13 @@ func LockSoon(
 	}
 }
 
-// pageSize is how many bytes a page of a new database has. A commit writes each page that it
-// changes as a whole, and most of them for one row: SQLite's own 4096 make that twice as much. With
-// 1024 the database is a fifth larger, and a search in it takes a fifth longer.
+// pageSize is the page size of a new database in bytes. A commit writes every changed page as a
+// whole, mostly for a single row, so SQLite's default of 4096 doubles what is written. With 1024
+// the database is a fifth larger, and a search takes a fifth longer.
 const pageSize = 2048
 
-// create makes the file of the database, if it is missing, one that its owner alone reads. What
-// SQLite makes beside it gets the same mode.
+// create creates the database file if it is missing, readable only by its owner. The files that
+// SQLite creates beside it get the same mode.
 func create(ctx context.Context, path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -145,7 +145,8 @@ func create(ctx context.Context, path string) error {
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	// Both can only be set before the first page is written, and the driver would do that too soon.
+	// Both must be set before the first page is written. The pragmas of the driver's DSN come too
+	// late.
 	for _, pragma := range []string{
 		fmt.Sprint("page_size=", pageSize), "auto_vacuum=INCREMENTAL", "journal_mode=WAL",
 	} {
@@ -157,14 +158,15 @@ func create(ctx context.Context, path string) error {
 }
 
 func (db *DB) connect(ctx context.Context, shared bool) error {
-	// The write-ahead log is moved into the database by Run, beside the writers; a
-	// commit does it itself only if the log has 32,000 pages. After that the file is cut to 16 MB.
+	// Run moves the write-ahead log into the database beside the writers. A commit does it only
+	// once the log has 32,000 pages. After that the file is cut to 16 MB.
 	//
-	// auto_vacuum comes first: a database gets it before its first page, or with the next Shred.
+	// auto_vacuum comes first: it takes effect before the first page is written, or with the next
+	// Shred.
 	w, err := sql.Open("sqlite", dsn(db.path, "auto_vacuum(2)", "journal_mode(WAL)",
 		"synchronous(FULL)", "busy_timeout(10000)", "foreign_keys(1)", "cache_size(-4096)",
 		"wal_autocheckpoint(32000)", "journal_size_limit(16777216)",
-		"secure_delete(1)")) // what was deleted is not left in free pages
+		"secure_delete(1)")) // don't leave deleted data in free pages
 	if err != nil {
 		return err
 	}
@@ -192,8 +194,8 @@ func dsn(path string, pragmas ...string) string {
 	return u.String()
 }
 
-// Close ends the database after the transactions under way, and gives the lock back.
-// Closing it again does nothing.
+// Close waits for the transactions under way, closes the database and releases the lock. Further
+// calls do nothing.
 func (db *DB) Close() error {
 	if db.closed.Swap(true) {
 		return nil
@@ -208,36 +210,36 @@ func (db *DB) Close() error {
 	return errors.Join(append(errs, db.unlock())...)
 }
 
-// Tx runs fn in a transaction and returns once its writes are on the disk. If
-// fn returns an error, nothing of it is written and Tx returns that error.
+// Tx runs fn in a transaction and returns once its writes are on the disk. If fn returns an error,
+// Tx writes nothing and returns that error.
 //
-// Calls that wait at the same time share one commit. For that fn may be run
-// more than once and on another goroutine: it sets what it captures
-// anew each time, and does nothing but database work.
+// Concurrent calls share one commit. Therefore fn may run more than once and on another goroutine:
+// it must set the variables that it captures anew each time, and must do nothing but database work.
 //
-// A ctx that has ended keeps a transaction from beginning, not from ending.
+// If ctx is done, Tx does not begin the transaction. Once begun, the transaction is finished.
 func (db *DB) Tx(ctx context.Context, fn func(*Tx) error) error {
 	return db.write.do(ctx, false, fn)
 }
 
-// TxSoon is like [DB.Tx] but returns before its writes are on the disk. It suits what is written
-// only for the case that the process is killed, and what may happen again after a power loss.
+// TxSoon is like [DB.Tx] but returns before its writes are on the disk. Use it for writes that only
+// a kill must not lose, and that may be lost in a power loss because they can be repeated.
 //
-// The commit survives a kill at once. It survives a power loss from the next commit that waits for
-// the disk, or after 50 ms: commits reach the disk in their order. A transaction that calls
-// [Tx.Hard] waits for the disk all the same.
+// The commit survives a kill immediately. It survives a power loss after the next commit that waits
+// for the disk, or after 50 ms: commits reach the disk in order. A transaction that calls [Tx.Hard]
+// waits for the disk.
 func (db *DB) TxSoon(ctx context.Context, fn func(*Tx) error) error {
 	return db.write.do(ctx, true, fn)
 }
 
-// A Queryer reads: a [Tx] sees its own writes, [DB.Read] what was last committed.
+// A Queryer runs queries: on a [Tx] they see its own writes, on [DB.Read] the last committed state.
 type Queryer interface {
 	Query(query string, args ...any) (*sql.Rows, error)
 	QueryRow(query string, args ...any) *sql.Row
 }
 
-// Read returns a Queryer beside the writers. Each query sees what was committed when it began.
-// While the database can't be used, a query waits like a transaction does, until ctx ends.
+// Read returns a Queryer that reads without blocking the writers. Each query sees what was
+// committed when it began. While the database is unusable, a query waits like a transaction, until
+// ctx is done.
 func (db *DB) Read(ctx context.Context) Queryer { return reader{ctx, db} }
 
 type reader struct {
@@ -260,7 +262,7 @@ func (r reader) Query(query string, args ...any) (rows *sql.Rows, err error) {
 func (r reader) QueryRow(query string, args ...any) (row *sql.Row) {
 	_ = r.db.write.persist(r.ctx.Done(), func() error { // Scan reports the error
 		stmt, err := r.db.prepare(r.ctx, query)
-		if err != nil { // the same error comes again
+		if err != nil { // the query below returns the same error
 			row = r.db.read.QueryRowContext(r.ctx, query, args...)
 		} else {
 			row = stmt.QueryRowContext(r.ctx, args...)
@@ -283,17 +285,17 @@ func (db *DB) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if other, ok := db.stmts[query]; ok { // prepared by another goroutine meanwhile
+	if other, ok := db.stmts[query]; ok { // another goroutine prepared it meanwhile
 		return other, stmt.Close()
 	}
 	db.stmts[query] = stmt
 	return stmt, nil
 }
 
-// Shred sees to it that nothing of what was deleted is left in the files, in small steps, beside
-// those who write. Only for the last of the write-ahead log, some milliseconds, writes wait. A
-// database that was made before small steps were possible is rewritten once, while all wait. An
-// error may mean that somebody reads for long: then it is to be tried again.
+// Shred removes the remains of deleted rows from the files, in small steps beside the writers.
+// Writes wait some milliseconds while the write-ahead log is emptied. A database that was created
+// before small steps were possible is rewritten once, and all writers wait. An error may mean that
+// a long read is under way: then try again.
 func (db *DB) Shred(ctx context.Context) error {
 	if err := db.shred(ctx); err != nil {
 		return fmt.Errorf("store: shred: %w", err)
@@ -301,11 +303,11 @@ func (db *DB) Shred(ctx context.Context) error {
 	return nil
 }
 
-// truncateTries is how often the write-ahead log is tried to be emptied, for a second each.
+// truncateTries is how often shred tries to empty the write-ahead log, for a second each.
 const truncateTries = 2
 
 func (db *DB) shred(ctx context.Context) error {
-	select { // one at a time: each reads what the other wants to empty
+	select { // one at a time: the reads of one would keep another from emptying the log
 	case db.shredding <- struct{}{}:
 		defer func() { <-db.shredding }()
 	case <-ctx.Done():
@@ -332,12 +334,12 @@ func (db *DB) shred(ctx context.Context) error {
 	if err := db.scrub(ctx); err != nil {
 		return err
 	}
-	// Beside the writers at first, so that little is left to do while they wait.
+	// First copy as much as possible beside the writers, so that they wait less afterwards.
 	if err := db.checkpoint(ctx, "PASSIVE"); err != nil {
 		return err
 	}
 	return db.write.alone(ctx, func(*sql.DB) (err error) {
-		for range truncateTries { // another checkpoint beside it, of Run, is over soon
+		for range truncateTries { // a concurrent checkpoint by Run ends soon
 			if err = db.checkpoint(ctx, "TRUNCATE"); err == nil {
 				break
 			}
@@ -346,8 +348,8 @@ func (db *DB) shred(ctx context.Context) error {
 	})
 }
 
-// checkpoint moves the write-ahead log into the database: as much as goes at once (PASSIVE), or all
-// of it (TRUNCATE), for which nobody may write.
+// checkpoint moves the write-ahead log into the database: as much as possible without waiting
+// (PASSIVE), or all of it while writers wait (TRUNCATE).
 func (db *DB) checkpoint(ctx context.Context, mode string) error {
 	pool, err := sql.Open("sqlite", dsn(db.path, "busy_timeout(1000)"))
 	if err != nil {
@@ -357,16 +359,15 @@ func (db *DB) checkpoint(ctx context.Context, mode string) error {
 	var busy, frames, moved int
 	err = pool.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &frames, &moved)
 	if err == nil && busy != 0 && mode == "TRUNCATE" {
-		err = errors.New("the write-ahead log is still read")
+		err = errors.New("the write-ahead log still has a reader")
 	}
 	return err
 }
 
-// checkpointSize is the size of the write-ahead log, in bytes, from which Run empties it.
+// checkpointSize is the size of the write-ahead log, in bytes, at which Run empties it.
 const checkpointSize = 4 << 20
 
-// Run keeps the write-ahead log short until ctx ends, beside the writers and
-// without holding them up.
+// Run keeps the write-ahead log short until ctx is done, without blocking the writers.
 func (db *DB) Run(ctx context.Context) error {
 	pool, err := sql.Open("sqlite", dsn(db.path, "busy_timeout(0)"))
 	if err != nil {

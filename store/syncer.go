@@ -8,19 +8,18 @@ import (
 	"gateway/store/fault"
 )
 
-// softDelay bounds how long a soft transaction stays off the disk, in what power loss would take.
-// The next hard commit ends the wait earlier.
+// softDelay is the maximum time for which a power loss can still undo a soft commit. The next hard
+// commit ends it earlier.
 const softDelay = 50 * time.Millisecond
 
-// syncRetry is how long a syncer waits before it tries again after an error.
+// syncRetry is the pause after an error before a syncer tries again.
 const syncRetry = time.Second
 
-// A syncer writes the write-ahead log to the disk after soft commits that no hard commit follows.
-// It does that beside the writers. The log is sequential, so syncing it makes everything durable
-// that was committed before.
+// A syncer syncs the write-ahead log after soft commits that no hard commit follows. It does so
+// beside the writers. The log is sequential, so one sync makes all earlier commits durable.
 type syncer struct {
 	path   string       // of the database
-	repair func() error // makes the log durable in another way, after an error
+	repair func() error // makes the log durable after a failed sync
 
 	mu      sync.Mutex
 	last    int64       // number of the last soft commit
@@ -30,7 +29,7 @@ type syncer struct {
 	flushes sync.WaitGroup // due or under way
 }
 
-// written notes a soft commit.
+// written records a soft commit.
 func (s *syncer) written() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,10 +37,10 @@ func (s *syncer) written() {
 	s.arm(softDelay)
 }
 
-// syncing notes that a hard commit begins.
+// syncing records that a hard commit begins.
 func (s *syncer) syncing() { fault.Syncing(s.path, fault.Frames(s.path)) }
 
-// synced notes a hard commit, after which all earlier ones are on the disk.
+// synced records a hard commit: all earlier commits are on the disk.
 func (s *syncer) synced() {
 	fault.Synced(s.path, fault.Frames(s.path))
 	fault.Committed(s.path)
@@ -50,7 +49,7 @@ func (s *syncer) synced() {
 	s.durable = s.last
 }
 
-// arm has flush called after d, unless that is due already. It needs s.mu.
+// arm schedules flush after d unless it is scheduled already. s.mu is held.
 func (s *syncer) arm(d time.Duration) {
 	if s.timer == nil && !s.closed {
 		s.flushes.Add(1)
@@ -58,7 +57,7 @@ func (s *syncer) arm(d time.Duration) {
 	}
 }
 
-// flush syncs the log if a soft commit is not on the disk yet.
+// flush syncs the log unless all soft commits are on the disk already.
 func (s *syncer) flush() {
 	defer s.flushes.Done()
 	s.mu.Lock()
@@ -71,8 +70,8 @@ func (s *syncer) flush() {
 	frames := fault.Frames(s.path)
 	err := syncFile(s.path + "-wal")
 	if err != nil {
-		// The system may call pages clean that it could not write, so that a second sync would
-		// succeed without writing them.
+		// After a failed sync the system may mark the unwritten pages as clean. A second sync would
+		// then succeed without writing them.
 		err = s.repair()
 	}
 	s.mu.Lock()
@@ -88,7 +87,7 @@ func (s *syncer) flush() {
 	}
 }
 
-// close waits for a flush under way. Closing the database syncs what is left.
+// close waits for a flush under way. Closing the database syncs the rest.
 func (s *syncer) close() {
 	s.mu.Lock()
 	s.closed = true

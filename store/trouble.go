@@ -9,9 +9,9 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// How long a transaction or a read waits for a database that can't be used: then its caller gets
-// the error. The second one holds once the process ends. A process that looks at the database
-// of another one does not wait.
+// How long a transaction or a query waits for an unusable database before it returns the error:
+// normally, and once the process is stopping. A process that only reads the database of another one
+// does not wait.
 const (
 	maxPatience  = time.Hour
 	lastPatience = 5 * time.Second
@@ -19,15 +19,15 @@ const (
 	lastRetry    = time.Second
 )
 
-// isTrouble reports whether err says that the database can't be used at present: the disk is
-// full or fails, or somebody else holds the lock. That is no fault of the statement, and a person
-// can end it.
+// isTrouble reports whether err says that the database is temporarily unusable: the disk is full or
+// fails, or another program holds the lock. The statement is not at fault, and a person can solve
+// the problem.
 func isTrouble(err error) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
 		return false
 	}
-	switch e.Code() & 0xff { // the rest says more about it
+	switch e.Code() & 0xff { // the other bits hold details
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_FULL, lib.SQLITE_IOERR,
 		lib.SQLITE_READONLY, lib.SQLITE_CANTOPEN:
 		return true
@@ -35,9 +35,9 @@ func isTrouble(err error) bool {
 	return false
 }
 
-// IsLost reports whether err says that the store itself is lost: it can't be read or written for
-// longer than anybody waits, is damaged, closed, or belongs to another process by now. Any other
-// error is the affair of who has asked: of one transaction, one row.
+// IsLost reports whether err says that the store itself is lost: it was unusable for longer than
+// callers wait, is damaged or closed, or belongs to another process now. Any other error concerns
+// only the caller: one transaction, one row.
 func IsLost(err error) bool {
 	if errors.Is(err, errClosed) || errors.Is(err, ErrFenced) || isTrouble(err) {
 		return true
@@ -46,12 +46,12 @@ func IsLost(err error) bool {
 	if !ok {
 		return false
 	}
-	// SQLITE_CORRUPT_VTAB, for one, is only the index of the memory, which can be made anew.
+	// SQLITE_CORRUPT_VTAB, for example, concerns only the search index, which can be rebuilt.
 	return e.Code() == lib.SQLITE_CORRUPT || e.Code()&0xff == lib.SQLITE_NOTADB
 }
 
-// A RowError reports a row that can't be understood. Who reads a list of rows gets the others with
-// it.
+// A RowError reports a row that can't be decoded. Functions that read many rows return it together
+// with the other rows.
 type RowError struct {
 	Table string
 	ID    int64
@@ -64,7 +64,7 @@ func (e *RowError) Error() string {
 
 func (e *RowError) Unwrap() error { return e.Err }
 
-// RowErrors returns the rows that could not be read, if err says of nothing else.
+// RowErrors returns the [RowError]s in err. It returns false if err reports anything else.
 func RowErrors(err error) (list []*RowError, ok bool) {
 	switch e := err.(type) {
 	case *RowError:
@@ -82,8 +82,8 @@ func RowErrors(err error) (list []*RowError, ok bool) {
 	return nil, err == nil
 }
 
-// persist calls try until the database can be used, patience or done ends, or try fails for a
-// reason of its own.
+// persist calls try until it succeeds or fails for a reason other than an unusable database. It
+// gives up after the patience of w, or when done is closed.
 func (w *writer) persist(done <-chan struct{}, try func() error) error {
 	err := try()
 	if !isTrouble(err) || w.patience == 0 {
@@ -114,7 +114,7 @@ func (w *writer) persist(done <-chan struct{}, try func() error) error {
 	}
 }
 
-// enterTrouble notes that somebody waits because of err. The first to wait tells of it.
+// enterTrouble records that one more caller waits because of err. The first one reports it.
 func (w *writer) enterTrouble(err error) {
 	w.mu.Lock()
 	w.troubled++
@@ -128,7 +128,7 @@ func (w *writer) enterTrouble(err error) {
 	}
 }
 
-// leaveTrouble notes that somebody waits no longer. The last to go on tells of it.
+// leaveTrouble records that one caller no longer waits. The last one reports it.
 func (w *writer) leaveTrouble() {
 	w.mu.Lock()
 	w.troubled--
@@ -142,8 +142,9 @@ func (w *writer) leaveTrouble() {
 	}
 }
 
-// Trouble returns since when writes or reads wait, and why; nil if they don't. They wait as long as
-// the disk is full or fails, or somebody else holds the lock: nothing is lost, but nothing goes on.
+// Trouble returns since when writes or reads have been waiting, and why; the error is nil if none
+// waits. They wait while the disk is full or fails, or while another program holds the lock.
+// Nothing is lost meanwhile.
 func (db *DB) Trouble() (since time.Time, err error) {
 	w := db.write
 	w.mu.Lock()
@@ -151,14 +152,13 @@ func (db *DB) Trouble() (since time.Time, err error) {
 	return w.since, w.trouble
 }
 
-// OnTrouble has fn called when writes or reads begin to wait, with the reason, and with nil when
-// they go on.
-// It is called before the database is used by others.
+// OnTrouble sets the function that is called with the reason when writes or reads begin to wait,
+// and with nil when they continue. It must be called before the database is used.
 func (db *DB) OnTrouble(fn func(error)) {
 	db.write.mu.Lock()
 	defer db.write.mu.Unlock()
 	db.write.told = fn
 }
 
-// Hurry has writes and reads that wait give up after some seconds, because the process ends.
+// Hurry makes waiting writes and reads give up after some seconds. Call it when the process stops.
 func (db *DB) Hurry() { db.write.hurryOnce.Do(func() { close(db.write.hurry) }) }

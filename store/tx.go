@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// A Tx is a transaction under way. It is valid until the function that got it returns.
+// A Tx is a transaction. It is valid until the function that received it returns.
 type Tx struct {
-	// db has one connection, so that all its statements are in the transaction. They run
-	// without a context: a transaction is not cancelled half way, and a context that
-	// can end costs the driver a goroutine each time.
+	// db has a single connection, so all its statements belong to the transaction. They run without
+	// a context: a transaction is not cancelled half way, and a cancellable context costs the
+	// driver a goroutine per statement.
 	db    *sql.DB
 	stmts map[string]*sql.Stmt
-	after []func() // of the function under way
-	hard  bool     // a function of the group wants its commit to wait for the disk
+	after []func() // of the current function
+	hard  bool     // a function of the group called Hard
 }
 
-// Hard makes the transaction wait for the disk, even if it was begun by [DB.TxSoon]. Functions call
-// it that write what must not be lost in a power loss, or what others act on at once.
+// Hard makes the transaction wait for the disk, even if [DB.TxSoon] began it. Call it for writes
+// that must survive a power loss, or on which other programs act immediately.
 func (tx *Tx) Hard() { tx.hard = true }
 
-// After has fn called once the transaction is committed, by the goroutine that has called [DB.Tx].
-// It is not called if the transaction fails.
+// After registers fn to be called once the transaction is committed, on the goroutine that called
+// [DB.Tx]. It is not called if the transaction fails.
 func (tx *Tx) After(fn func()) { tx.after = append(tx.after, fn) }
 
-// Exec runs a statement and returns how many rows it changed.
+// Exec executes a statement and returns the number of rows that it changed.
 func (tx *Tx) Exec(query string, args ...any) (int64, error) {
 	stmt, err := tx.prepare(query)
 	if err != nil {
@@ -50,13 +50,14 @@ func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 // QueryRow implements [Queryer].
 func (tx *Tx) QueryRow(query string, args ...any) *sql.Row {
 	stmt, err := tx.prepare(query)
-	if err != nil { // the same error comes again, where Scan can report it
+	if err != nil { // running it gives the same error, which Scan reports
 		return tx.db.QueryRow(query, args...)
 	}
 	return stmt.QueryRow(args...)
 }
 
-// prepare keeps each statement, so that its text must be one of few: values go into args.
+// prepare caches the prepared statement for query. Therefore values must be in args, not in the
+// text.
 func (tx *Tx) prepare(query string) (*sql.Stmt, error) {
 	if stmt, ok := tx.stmts[query]; ok {
 		return stmt, nil
@@ -69,7 +70,7 @@ func (tx *Tx) prepare(query string) (*sql.Stmt, error) {
 	return stmt, nil
 }
 
-// script runs several statements at once, for migrations.
+// script executes several statements, for migrations.
 func (tx *Tx) script(sql string) error {
 	_, err := tx.db.Exec(sql)
 	return err

@@ -11,45 +11,46 @@ import (
 	"time"
 )
 
-// maxGroup bounds how many transactions share a commit, and so how long the first of them waits.
+// maxGroup is the maximum number of transactions that share a commit. It bounds how long the first
+// one waits.
 const maxGroup = 256
 
 // errClosed reports a transaction on a closed database.
 var errClosed = errors.New("store: closed")
 
-// A writer runs transactions on the one connection that writes.
+// A writer runs transactions on the single connection that writes.
 //
-// There is no goroutine of its own: of the callers that wait, one leads. It runs
-// the transactions of all in one commit and hands the lead to the first of those
-// that came meanwhile. While a commit waits for the disk the next group gathers.
+// It has no goroutine of its own: one of the waiting callers leads. The leader runs the
+// transactions of all waiting callers in one commit. Then it passes the lead to the first caller
+// that came in the meantime. While a commit waits for the disk, the next group gathers.
 type writer struct {
 	tx   Tx   // used by the leader only
-	soft bool // the connection does not wait for the disk at a commit; used by the leader only
+	soft bool // commits on the connection don't wait for the disk; used by the leader only
 	log  syncer
 
-	patience  time.Duration // how long a transaction waits for a database that can't be used
-	hurry     chan struct{} // closed once the process ends
+	patience  time.Duration // how long a transaction waits for an unusable database
+	hurry     chan struct{} // closed when the process stops
 	hurryOnce sync.Once
 
 	mu       sync.Mutex
 	trouble  error     // why writes or reads wait; nil if they don't
-	since    time.Time // since when
-	troubled int       // how many of them wait
+	since    time.Time // when the trouble began
+	troubled int       // how many callers wait
 	told     func(error)
-	led      bool // somebody leads
+	led      bool // a caller leads
 	closed   bool
-	idle     sync.Cond // signalled when the last leader of a closed writer ends
+	idle     sync.Cond // signalled when the last leader of a closed writer is done
 	waiting  []*request
 }
 
 type request struct {
 	fn    func(*Tx) error
 	soft  bool // its commit need not wait for the disk
-	bare  bool // fn wants no transaction: it runs by itself
+	bare  bool // fn runs outside a transaction
 	err   error
-	pan   any           // what fn panicked with
-	after []func()      // that fn wants called after the commit
-	wake  chan struct{} // closed when the request is done, sent to when it is to lead
+	pan   any           // value with which fn panicked
+	after []func()      // closed when the request is done; receives when it becomes the leader
+	wake  chan struct{} // closed when the request is done; receives a value when it becomes the leader
 	done  bool
 }
 
@@ -61,7 +62,8 @@ func newWriter(db *sql.DB, path string) *writer {
 	return w
 }
 
-// do runs fn with others and returns when it is committed. A soft one does not wait for the disk.
+// do runs fn, possibly grouped with others, and returns once it is committed. A soft one does not
+// wait for the disk.
 func (w *writer) do(ctx context.Context, soft bool, fn func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -69,8 +71,8 @@ func (w *writer) do(ctx context.Context, soft bool, fn func(*Tx) error) error {
 	return w.enqueue(&request{fn: fn, soft: soft})
 }
 
-// alone runs fn on the connection that writes, with no transaction and nobody beside it. Those who
-// come meanwhile wait, however long it takes.
+// alone runs fn on the connection that writes, outside a transaction and without any other request.
+// Callers that come in the meantime wait, however long it takes.
 func (w *writer) alone(ctx context.Context, fn func(db *sql.DB) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -109,7 +111,7 @@ func (w *writer) enqueue(r *request) error {
 	return r.err
 }
 
-// lead runs one group, in which the caller's request is the first, and passes the lead on.
+// lead runs one group, whose first request is the caller's, and passes the lead on.
 func (w *writer) lead() {
 	w.mu.Lock()
 	n := min(len(w.waiting), maxGroup)
@@ -129,8 +131,8 @@ func (w *writer) lead() {
 	}
 }
 
-// pass gives the lead to the first of those who wait, before the others of a group learn that they
-// are done: meanwhile the next one is under way.
+// pass passes the lead to the first waiting caller, before the rest of the finished group is told.
+// The next group thus starts without delay.
 func (w *writer) pass() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,10 +145,10 @@ func (w *writer) pass() {
 	w.idle.Broadcast()
 }
 
-// commit runs the group in one transaction. If a request of it fails, the group runs once more with
-// a savepoint for each request, so that one failure costs one commit and not one for each of 256.
-// Savepoints are left out at first because failures are rare. If the transaction as a whole fails,
-// each request gets one of its own.
+// commit runs the group in one transaction. Failures are rare, so it first tries without
+// savepoints. If a request fails, the group runs again with a savepoint for each request: one
+// failure then costs one more commit, not up to 256. If the whole transaction fails, each request
+// gets its own.
 func (w *writer) commit(group []*request) {
 	if group[0].bare {
 		group[0].err = w.run(group[0])
@@ -163,7 +165,7 @@ func (w *writer) commit(group []*request) {
 			return
 		}
 	}
-	waited := isTrouble(err) // for all of them
+	waited := isTrouble(err) // all of them waited
 	for _, r := range group {
 		try := func() error { return w.transact([]*request{r}, w.run) }
 		if waited {
@@ -174,7 +176,7 @@ func (w *writer) commit(group []*request) {
 	}
 }
 
-// transact calls run with each request of the group, in one transaction, and returns the first
+// transact calls run for each request of the group, in one transaction, and returns the first
 // error. The commit waits for the disk unless all requests of the group are soft.
 func (w *writer) transact(group []*request, run func(*request) error) error {
 	soft := !slices.ContainsFunc(group, func(r *request) bool { return !r.soft })
@@ -185,8 +187,8 @@ func (w *writer) transact(group []*request, run func(*request) error) error {
 	return err
 }
 
-// errHard reports that a soft transaction has called [Tx.Hard]. SQLite can't change the durability
-// of a transaction that has begun, so the group runs again.
+// errHard reports that a soft transaction called [Tx.Hard]. SQLite can't change the durability of a
+// transaction that has begun, so the group runs again.
 var errHard = errors.New("store: the transaction must wait for the disk")
 
 func (w *writer) transactAs(soft bool, group []*request, run func(*request) error) error {
@@ -219,8 +221,8 @@ func (w *writer) transactAs(soft bool, group []*request, run func(*request) erro
 	return nil
 }
 
-// setSoft sets whether the next commit goes without waiting for the disk. The statement is not
-// prepared once for all: SQLite obeys this pragma when it is prepared.
+// setSoft sets whether the next commit skips the wait for the disk. The statement is prepared anew
+// each time, because SQLite executes this pragma when it is prepared.
 func (w *writer) setSoft(soft bool) error {
 	if soft == w.soft {
 		return nil
@@ -236,7 +238,7 @@ func (w *writer) setSoft(soft bool) error {
 	return nil
 }
 
-// rewrite moves the write-ahead log into the database and syncs that.
+// rewrite moves the write-ahead log into the database and syncs the database.
 func (w *writer) rewrite() error {
 	return w.enqueue(&request{bare: true, fn: func(tx *Tx) error {
 		if err := w.setSoft(false); err != nil {
@@ -245,13 +247,13 @@ func (w *writer) rewrite() error {
 		var busy, frames, moved int
 		err := tx.db.QueryRow("PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved)
 		if err == nil && busy != 0 {
-			err = errors.New("store: the write-ahead log is still read")
+			err = errors.New("store: the write-ahead log still has a reader")
 		}
 		return err
 	}})
 }
 
-// rollback ends the transaction; nil is returned also where SQLite has ended it already.
+// rollback ends the transaction. It returns nil if SQLite has already ended it.
 func (w *writer) rollback() error {
 	if _, err := w.tx.Exec("ROLLBACK"); err != nil && !isNoTransaction(err) {
 		return fmt.Errorf("store: rollback: %w", err)
@@ -259,8 +261,8 @@ func (w *writer) rollback() error {
 	return nil
 }
 
-// runApart runs r in a savepoint. An error of r's own is kept in r, and what r has written is
-// undone. It returns an error if the whole transaction is in trouble.
+// runApart runs r in a savepoint. If r itself fails, its writes are undone and the error is stored
+// in r. runApart returns an error if the whole transaction is broken.
 func (w *writer) runApart(r *request) error {
 	if _, err := w.tx.Exec("SAVEPOINT apart"); err != nil {
 		return fmt.Errorf("store: savepoint: %w", err)
@@ -269,7 +271,7 @@ func (w *writer) runApart(r *request) error {
 		if isTrouble(r.err) {
 			return r.err
 		}
-		// SQLite ends the whole transaction after some errors: then there is no savepoint any more.
+		// After some errors SQLite ends the whole transaction, and the savepoint with it.
 		if _, err := w.tx.Exec("ROLLBACK TO apart"); err != nil {
 			return fmt.Errorf("store: undo: %w", errors.Join(r.err, err))
 		}
@@ -280,7 +282,8 @@ func (w *writer) runApart(r *request) error {
 	return nil
 }
 
-// run calls r.fn. A panic is kept for r's own caller, since this goroutine may be another's.
+// run calls r.fn. It stores a panic for the caller of r, because this goroutine may belong to
+// another caller.
 func (w *writer) run(r *request) (err error) {
 	r.pan, w.tx.after = nil, nil
 	defer func() {
@@ -293,7 +296,7 @@ func (w *writer) run(r *request) (err error) {
 	return r.fn(&w.tx)
 }
 
-// close waits for the transactions under way and refuses later ones.
+// close waits for the transactions under way and refuses further ones.
 func (w *writer) close() error {
 	w.mu.Lock()
 	w.closed = true

@@ -1,32 +1,32 @@
 //go:build !faults
 
-// Package fault ends or holds up the process between two steps of a message, for the tests that
-// prove that nothing is lost there, and that it is seen. Only builds with the tag "faults" contain
-// it.
+// Package fault kills or suspends the process at chosen points in the handling of a message. Tests
+// use it to prove that nothing is lost there. Only builds with the tag "faults" contain the
+// implementation; other builds contain empty functions.
 //
 // The package owns no tables.
 package fault
 
 import "context"
 
-// Point marks the place between two steps called name. Here it does nothing.
+// Point marks a point between two steps. In this build it does nothing.
 func Point(name string) {}
 
-// Hold marks a place called name where the process may be held up. Here it does nothing.
+// Hold marks a point where the process may be suspended. In this build it does nothing.
 func Hold(ctx context.Context, name string) {}
 
-// A WAL says how far a write-ahead log reaches. Here it says nothing.
+// A WAL is a position in a write-ahead log. In this build it is empty.
 type WAL struct{}
 
-// Frames returns how far the log of the database at path reaches now.
+// Frames returns the end of the write-ahead log of the database at path.
 func Frames(path string) WAL { return WAL{} }
 
-// Syncing notes that a commit begins that waits for the disk. Here it does nothing.
+// Syncing records that a commit begins that waits for the disk. In this build it does nothing.
 func Syncing(path string, w WAL) {}
 
-// Committed ends what Syncing has begun. Here it does nothing.
+// Committed records that this commit has ended. In this build it does nothing.
 func Committed(path string) {}
 
-// Synced notes that the log of the database at path is on the disk as far as w. Here it does
-// nothing.
+// Synced records that the write-ahead log of the database at path is on the disk up to w. In this
+// build it does nothing.
 func Synced(path string, w WAL) {}

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// held is GATEWAY_HOLD=NAME:FILE: who comes to the place called NAME waits there as long as there
-// is such a file.
+// held and holder are the parts of GATEWAY_HOLD=NAME:FILE: the process waits at the point NAME as
+// long as FILE exists.
 var held, holder, _ = strings.Cut(os.Getenv("GATEWAY_HOLD"), ":")
 
-// Hold marks a place called name where the process may be held up, until ctx ends.
+// Hold waits if name is the chosen point, until its file is gone or ctx is done.
 func Hold(ctx context.Context, name string) {
 	if name != held {
 		return

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// want is GATEWAY_FAULT=NAME:N: the process ends without a word when it comes to the
-// point called NAME for the Nth time.
+// want and nth are the parts of GATEWAY_FAULT=NAME:N: the process kills itself when it reaches the
+// point NAME for the Nth time.
 var want, nth = parse(os.Getenv("GATEWAY_FAULT"))
 
 var passed atomic.Int64
@@ -24,7 +24,7 @@ func parse(s string) (string, int64) {
 	return name, n
 }
 
-// Point marks the place between two steps called name.
+// Point kills the process if it is the chosen point.
 func Point(name string) {
 	if name != want || passed.Add(1) != nth {
 		return

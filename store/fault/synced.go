@@ -10,20 +10,21 @@ import (
 	"sync"
 )
 
-// recording is set by GATEWAY_SYNCED: the process then notes after each sync of a database how much
-// of its write-ahead log is on the disk.
+// recording is set by GATEWAY_SYNCED. It makes the process record, after each sync of a database,
+// how much of the write-ahead log is on the disk.
 var recording = os.Getenv("GATEWAY_SYNCED") != ""
 
-// A WAL says how far a write-ahead log reaches: the salt of its header, and a number of frames.
+// A WAL is a position in a write-ahead log: the salt of its header and a number of frames.
 type WAL struct {
 	Salt   uint64
 	Frames uint32
 
-	order int64 // in which Frames has returned it
+	order int64 // increases with each call of Frames
 }
 
-// indexes are the open indexes of logs, by the path of the database. They are never closed: that
-// would take SQLite's own locks on them away, which belong to the process.
+// indexes holds the open write-ahead-log index of each database, by path. The files are never
+// closed: closing one would release SQLite's own locks on it, because POSIX locks belong to the
+// process.
 var (
 	recordMu sync.Mutex
 	indexes  = make(map[string]*os.File)
@@ -31,8 +32,8 @@ var (
 	noted    = make(map[string]int64) // order of the newest mark in PATH.synced
 )
 
-// Frames returns how far the log of the database at path reaches now. It reads that from the index
-// of the log, whose layout SQLite documents in "WAL-mode File Format".
+// Frames returns the end of the write-ahead log of the database at path. It reads the index of the
+// log, whose layout SQLite documents in "WAL-mode File Format".
 func Frames(path string) WAL {
 	if !recording {
 		return WAL{}
@@ -54,37 +55,37 @@ func Frames(path string) WAL {
 	order++
 	return WAL{
 		order:  order,
-		Salt:   binary.BigEndian.Uint64(head[32:40]), // as the log has it
+		Salt:   binary.BigEndian.Uint64(head[32:40]), // the same bytes as in the log
 		Frames: binary.NativeEndian.Uint32(head[16:20]),
 	}
 }
 
-// Syncing notes in PATH.syncing that a commit begins that waits for the disk, when the log reaches
-// as far as w. Others can see that commit before Synced is called, but only once it is on the disk.
+// Syncing records in PATH.syncing that a commit begins which waits for the disk, with the log at w.
+// Others can see that commit before Synced is called, but not before it is on the disk.
 func Syncing(path string, w WAL) {
 	recordMu.Lock()
 	defer recordMu.Unlock()
 	record(path+".syncing", w)
 }
 
-// Synced notes in PATH.synced that the log of the database at path is on the disk as far as w.
+// Synced records in PATH.synced that the log of the database at path is on the disk up to w.
 func Synced(path string, w WAL) {
 	recordMu.Lock()
 	defer recordMu.Unlock()
-	if w.order > noted[path] { // else a later sync was faster
+	if w.order > noted[path] { // otherwise a later sync was faster
 		noted[path] = w.order
 		record(path+".synced", w)
 	}
 }
 
-// Committed ends what Syncing has begun. Synced comes before it.
+// Committed removes the record of Syncing. The caller calls Synced first.
 func Committed(path string) {
 	if recording {
-		_ = os.Remove(path + ".syncing") // there is none if the file could not be made
+		_ = os.Remove(path + ".syncing") // missing if it could not be created
 	}
 }
 
-// record makes a file anew and renames it, so that a kill leaves it whole. It needs recordMu.
+// record replaces a file atomically, so that it is complete even after a kill. recordMu is held.
 func record(name string, w WAL) {
 	if !recording {
 		return
