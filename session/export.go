@@ -17,58 +17,59 @@ import (
 	"gateway/store"
 )
 
-// The form of an exported session: lines of JSON, the first of them a [Head], each other a [Line].
+// An exported session is a sequence of lines of JSON. The first line is a [Head], each further one
+// a [Line].
 const (
 	exportFormat  = "gateway-session"
 	exportVersion = 1
 	exportTime    = "2006-01-02T15:04:05.000Z07:00"
 )
 
-// MaxLine is how long a line of an exported session may be, in bytes.
+// MaxLine is the maximum length of a line of an exported session, in bytes.
 const MaxLine = 64 << 20
 
-// ErrNone reports that there is no such session.
-var ErrNone = errors.New("there is no such session")
+// ErrNone reports that the session does not exist.
+var ErrNone = errors.New("no such session")
 
-// ErrForm reports a file that does not begin like an exported session.
-var ErrForm = errors.New("it does not begin like an exported session")
+// ErrForm reports a file that is not an exported session.
+var ErrForm = errors.New("the file is not an exported session")
 
-// A Head is what an exported session begins with.
+// A Head is the first line of an exported session.
 type Head struct {
 	Key       Key
-	Address   bus.Address // of its conversation; a sub-agent has that of its origin
+	Address   bus.Address // of its conversation; of a sub-agent: of its parent
 	Title     string
-	QueueMode string     // "" is the configured one
-	Model     string     // likewise
-	Effort    llm.Effort // likewise
+	QueueMode string     // "": as configured
+	Model     string     // "": as configured
+	Effort    llm.Effort // "": as configured
 	Scope     memory.Scope
-	Turns     int // begun so far
+	Turns     int // number of turns so far
 	Usage     llm.Usage
 	Cost      float64 // dollars
-	Context   int     // tokens of the newest prompt, 0 if unknown
+	Context   int     // tokens in the newest prompt; 0 if unknown
 	Created   time.Time
 	Updated   time.Time
-	Messages  int    // lines that follow; -1 if that is not known before
-	Start     int    // how many of them the prompt does not hold any more
-	Summary   string // notes of those
-	From      int64  // cursor of the oldest entry of the history that is in Summary
+	Messages  int    // number of lines that follow; -1 if unknown in advance
+	Start     int    // number of messages that the prompt no longer holds
+	Summary   string // notes that stand for those messages
+	From      int64  // cursor of the oldest history entry in Summary
 }
 
 // A Line is a message of an exported session.
 type Line struct {
 	Time    time.Time
-	Turn    int // those of one turn have the same number, counted from 1
+	Turn    int // number of its turn, from 1
 	Message llm.Message
 }
 
-// addressJSON is the address of a session in the file.
+// addressJSON is the address of a session in an exported file.
 type addressJSON struct {
 	Account string `json:"account"`
 	Chat    string `json:"chat"`
 	Thread  string `json:"thread,omitempty"`
 }
 
-// headJSON is a Head in the file.
+// headJSON is the JSON form of a Head.
 type headJSON struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
@@ -91,18 +92,18 @@ type headJSON struct {
 	From      int64        `json:"summary_from,omitempty"`
 }
 
-// lineJSON is a Line in the file.
+// lineJSON is the JSON form of a Line.
 type lineJSON struct {
 	Time string `json:"time"`
 	Turn int    `json:"turn"`
 	llm.Message
 }
 
-// exportPage is how many messages are read at once.
+// exportPage is the number of messages that one query reads.
 const exportPage = 256
 
-// Export writes a session as lines of JSON. It reports [ErrNone]. What comes into the session
-// meanwhile is left out.
+// Export writes a session as lines of JSON. It reports [ErrNone] if the session does not exist.
+// Messages that arrive during the export are left out.
 func (s Store) Export(q store.Queryer, key Key, w io.Writer) error {
 	head, newest, err := s.head(q, key)
 	if err != nil {
@@ -137,12 +138,12 @@ func (s Store) Export(q store.Queryer, key Key, w io.Writer) error {
 		}
 	}
 	if written != head.Messages {
-		return fmt.Errorf("session: export %s: it was erased meanwhile", key)
+		return fmt.Errorf("session: export %s: the session was erased during the export", key)
 	}
 	return nil
 }
 
-// head reads what an export begins with, and the id of the last message that belongs to it.
+// head returns the Head of an export, and the id of the last message that belongs to it.
 func (s Store) head(q store.Queryer, key Key) (h Head, newest int64, err error) {
 	var created, updated, start int64
 	h.Key = key
@@ -180,12 +181,12 @@ func (h Head) json() headJSON {
 	}
 }
 
-// Keys returns the keys of all sessions, those of sub-agents among them.
+// Keys returns the keys of all sessions, including those of sub-agents.
 func (Store) Keys(q store.Queryer) ([]Key, error) {
 	return keys(q, "SELECT key FROM sessions ORDER BY key")
 }
 
-// A LineError says which line of a file is wrong, from 1.
+// A LineError reports an error in a line of a file. Lines count from 1.
 type LineError struct {
 	Line int
 	Err  error
@@ -194,8 +195,8 @@ type LineError struct {
 func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Read reads an exported session: its head, and then one after another its lines. An error, the
-// last that comes, is a [*LineError]; [ErrForm] is one of the first line.
+// Read reads an exported session: its Head, and an iterator over its lines. After an error the
+// iteration ends. The error is a [*LineError]; it wraps [ErrForm] if the first line is not a Head.
 func Read(r io.Reader) (Head, iter.Seq2[Line, error], error) {
 	next := ReadLines(r, MaxLine)
 	first, n, err := next()
@@ -215,7 +216,7 @@ func Read(r io.Reader) (Head, iter.Seq2[Line, error], error) {
 			text, n, err := next()
 			if errors.Is(err, io.EOF) {
 				if found != head.Messages {
-					err := fmt.Errorf("the file ends after %d messages, its head says %d", found,
+					err := fmt.Errorf("the file ends after %d messages, not %d as its first line says", found,
 						head.Messages)
 					yield(Line{}, &LineError{n + 1, err})
 				}
@@ -237,9 +238,10 @@ func Read(r io.Reader) (Head, iter.Seq2[Line, error], error) {
 	}, nil
 }
 
-// ReadLines returns a function that returns the next line of r that is not blank and its number,
-// and at the end io.EOF with the number of the last. The line holds until the next call. One with
-// more than most bytes is an error. A byte order mark and carriage returns are left out.
+// ReadLines returns a function that returns the next non-blank line of r and its number. At the end
+// it returns io.EOF and the number of the last line. The returned slice is valid until the next
+// call. A line with more than most bytes is an error. Byte order marks and carriage returns are
+// removed.
 func ReadLines(r io.Reader, most int) func() (line []byte, number int, err error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var buf []byte
@@ -251,7 +253,7 @@ func ReadLines(r io.Reader, most int) func() (line []byte, number int, err error
 				piece, err := in.ReadSlice('\n')
 				buf = append(buf, piece...)
 				if len(buf) > most {
-					return nil, n + 1, fmt.Errorf("it has more than %d bytes", most)
+					return nil, n + 1, fmt.Errorf("the line has more than %d bytes", most)
 				}
 				if err == nil {
 					break
@@ -272,14 +274,14 @@ func ReadLines(r io.Reader, most int) func() (line []byte, number int, err error
 	}
 }
 
-// parseHead reads the first line.
+// parseHead parses the first line.
 func parseHead(text []byte) (h Head, err error) {
 	var j headJSON
 	if json.Unmarshal(text, &j) != nil || j.Format != exportFormat {
 		return h, ErrForm
 	}
 	if j.Version != exportVersion {
-		return h, fmt.Errorf("it has version %d of the format; this gateway reads %d", j.Version,
+		return h, fmt.Errorf("the format has version %d; this gateway reads version %d", j.Version,
 			exportVersion)
 	}
 	if err := strict(text, &j); err != nil {
@@ -298,12 +300,12 @@ func parseHead(text []byte) (h Head, err error) {
 		return h, fmt.Errorf("updated: %w", err)
 	}
 	if h.Messages < 0 {
-		return h, errors.New("messages: want a number that is not negative")
+		return h, errors.New("messages: must not be negative")
 	}
 	return h, h.check()
 }
 
-// strict decodes text and refuses what v has no field for.
+// strict decodes text into v and refuses unknown fields.
 func strict(text []byte, v any) error {
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.DisallowUnknownFields()
@@ -311,7 +313,7 @@ func strict(text []byte, v any) error {
 		return err
 	}
 	if in.More() {
-		return errors.New("there is more after the JSON object")
+		return errors.New("unexpected data after the JSON object")
 	}
 	return nil
 }
@@ -319,7 +321,7 @@ func strict(text []byte, v any) error {
 func parseTime(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return t, fmt.Errorf("%q is no time such as 2026-02-16T12:51:00.000Z", s)
+		return t, fmt.Errorf("%q is not a time such as 2026-02-16T12:51:00.000Z", s)
 	}
 	if t.Year() < 1 || t.Year() > 9999 {
 		return t, fmt.Errorf("%q is out of range", s)
@@ -327,7 +329,7 @@ func parseTime(s string) (time.Time, error) {
 	return t, nil
 }
 
-// parseLine reads a message. turn is that of the one before.
+// parseLine parses a message. turn is the number of the preceding message's turn.
 func parseLine(text []byte, turn int) (l Line, err error) {
 	var j lineJSON
 	if err := strict(text, &j); err != nil {

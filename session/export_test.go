@@ -147,23 +147,23 @@ func TestImportMistakes(t *testing.T) {
 		return lines + strings.Replace(good[line-1], old, new, 1) + strings.Join(good[line:], "")
 	}
 	for _, c := range []struct{ name, file, want string }{
-		{"empty", "", "line 1: it does not begin like"},
-		{"other", "{\"role\":\"user\"}\n", "line 1: it does not begin like"},
-		{"newer", replaced(1, `"version":1`, `"version":2`), "line 1: it has version 2"},
+		{"empty", "", "line 1: the file is not"},
+		{"other", "{\"role\":\"user\"}\n", "line 1: the file is not"},
+		{"newer", replaced(1, `"version":1`, `"version":2`), "line 1: the format has version 2"},
 		{"unknown", replaced(1, `"turns":`, `"colour":1,"turns":`),
 			`line 1: json: unknown field "colour"`},
-		{"no chat", replaced(1, `"chat":"a"`, `"chat":""`), "line 1: there is no account"},
+		{"no chat", replaced(1, `"chat":"a"`, `"chat":""`), "line 1: account or chat"},
 		{"scope", replaced(1, `"turns":`, `"scope":"../x","turns":`), "line 1: "},
 		{"start", replaced(1, `"start":2`, `"start":99`), "line 1: start: 99"},
 		{"created", replaced(1, `"created":"1`, `"created":"x1`), "line 1: created: "},
-		{"role", replaced(2, `"role":"user"`, `"role":"system"`), `line 2: "system" is no role`},
+		{"role", replaced(2, `"role":"user"`, `"role":"system"`), `line 2: "system" is not a role`},
 		{"time", replaced(3, `"time":"1`, `"time":"x1`), "line 3: time: "},
 		{"broken", replaced(4, `"role"`, `role`), "line 4: invalid character"},
-		{"call", replaced(4, `"id":"c1"`, `"id":""`), "line 4: a tool call has no id"},
-		{"result", replaced(5, `"tool_call_id":"c1"`, `"tool_call_id":""`), "line 5: it is the"},
+		{"call", replaced(4, `"id":"c1"`, `"id":""`), "line 4: a tool call lacks an id"},
+		{"result", replaced(5, `"tool_call_id":"c1"`, `"tool_call_id":""`), "line 5: the result has"},
 		{"turn", replaced(7, `"turn":2`, `"turn":3`), "line 7: turn: want 1 or 2"},
-		{"two", replaced(8, "}\n", "}{}\n"), "line 8: there is more"},
-		{"short", strings.Join(good[:7], ""), "line 8: the file ends after 6 messages, its head"},
+		{"two", replaced(8, "}\n", "}{}\n"), "line 8: unexpected data"},
+		{"short", strings.Join(good[:7], ""), "line 8: the file ends after 6 messages, not 7"},
 		{"long", strings.Join(good, "") + good[7], "line 10: the file ends after 8 messages"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

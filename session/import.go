@@ -14,33 +14,33 @@ import (
 	"gateway/store"
 )
 
-// ErrExists reports that there is a session with that key already, in which something was said.
-var ErrExists = errors.New("there is such a session already")
+// ErrExists reports that a session with this key exists and has messages.
+var ErrExists = errors.New("the session exists already")
 
-// ErrBusy reports a session with a turn that has not ended.
-var ErrBusy = errors.New("a turn of it has not ended")
+// ErrBusy reports that a turn of the session is still running.
+var ErrBusy = errors.New("a turn of the session is still running")
 
 // ImportOptions are the optional settings of [Store.Import].
 type ImportOptions struct {
-	Replace bool // what is there is erased before
+	Replace bool // erase an existing session first
 
-	// Archive gets the messages that the prompt does not hold, in order and not all at once. By
-	// default they are in the transcript only.
+	// Archive receives the messages that the prompt does not hold, in order and in batches. If it
+	// is nil, they are only in the transcript.
 	Archive func(tx *store.Tx, list []Entry) error
 }
 
-// check refuses a head that no session can have.
+// check reports whether a session can have this head.
 func (h Head) check() error {
 	switch {
 	case h.Address.Account == "" || h.Address.Chat == "":
-		return errors.New("there is no account or no chat")
+		return errors.New("account or chat is missing")
 	case h.Key == "" || strings.ContainsFunc(string(h.Key), unicode.IsControl):
-		return fmt.Errorf("key: %q can't be the key of a session", h.Key)
+		return fmt.Errorf("key: %q is not a session key", h.Key)
 	case h.Turns < 0, h.Start < 0, h.From < 0, h.Context < 0, h.Cost < 0, math.IsInf(h.Cost, 0),
 		h.Usage.Input < 0, h.Usage.Output < 0, h.Usage.Cached < 0:
-		return errors.New("a number is negative")
+		return errors.New("a number must not be negative")
 	case h.Messages >= 0 && h.Start > h.Messages:
-		return fmt.Errorf("start: %d is more than the %d messages", h.Start, h.Messages)
+		return fmt.Errorf("start: %d is more than messages, %d", h.Start, h.Messages)
 	}
 	if h.Scope == "" {
 		return nil
@@ -49,30 +49,31 @@ func (h Head) check() error {
 	return err
 }
 
-// CheckMessage refuses a message that no transcript can have.
+// CheckMessage reports an error if m can't be part of a transcript.
 func CheckMessage(m llm.Message) error {
 	switch m.Role {
 	case llm.User, llm.Assistant:
 	case llm.ToolRole:
 		if m.ToolCallID == "" {
-			return errors.New("it is the result of no tool call")
+			return errors.New("the result has no tool call")
 		}
 	default:
-		return fmt.Errorf("%q is no role: want user, assistant or tool", m.Role)
+		return fmt.Errorf("%q is not a role: use user, assistant or tool", m.Role)
 	}
 	for _, c := range m.ToolCalls {
 		if c.ID == "" || c.Name == "" {
-			return errors.New("a tool call has no id or no name")
+			return errors.New("a tool call lacks an id or a name")
 		}
 	}
 	return nil
 }
 
-// importBatch is how many archived messages are handed on at once.
+// importBatch is the maximum number of messages in one call of Archive.
 const importBatch = 256
 
-// Import makes a session of a head and its lines, and returns how many there were. It reports
-// [ErrExists] and [ErrBusy], and the first error of the lines; then the transaction must fail.
+// Import creates a session from a head and its lines and returns the number of lines. It reports
+// [ErrExists], [ErrBusy] and the first error of the lines. After an error the caller must roll the
+// transaction back.
 func (s Store) Import(
 	tx *store.Tx, h Head, lines iter.Seq2[Line, error], opts ImportOptions,
 ) (int, error) {
@@ -103,7 +104,7 @@ func (s Store) Import(
 	return w.written, nil
 }
 
-// makeRoom erases a session that may be replaced, or in which nothing was said.
+// makeRoom erases an existing session if it may be replaced or has no messages.
 func (s Store) makeRoom(tx *store.Tx, key Key, replace bool) error {
 	info, err := s.Info(tx, key)
 	if err != nil {
@@ -122,16 +123,16 @@ func (s Store) makeRoom(tx *store.Tx, key Key, replace bool) error {
 	return s.Erase(tx, key)
 }
 
-// An importer writes one session.
+// An importer writes the imported session.
 type importer struct {
 	tx   *store.Tx
 	head Head
 	opts ImportOptions
 
 	written int
-	turn    int   // of the last line, as it is counted there
-	turnID  int64 // its row
-	start   int64 // the id of the last message that the prompt does not hold
+	turn    int   // number of the last line's turn
+	turnID  int64 // row of that turn
+	start   int64 // id of the last message that the prompt does not hold
 	archive []Entry
 }
 
@@ -182,7 +183,7 @@ func (w *importer) line(l Line) error {
 	return w.flush()
 }
 
-// begin makes the row of a turn, which has ended long ago.
+// begin inserts the row of a turn that has ended.
 func (w *importer) begin(l Line) error {
 	address, err := json.Marshal(w.head.Address)
 	if err != nil {
@@ -204,10 +205,10 @@ func (w *importer) flush() error {
 	return w.opts.Archive(w.tx, list)
 }
 
-// finish sets what is known only now.
+// finish stores what is known only at the end.
 func (w *importer) finish() error {
 	if w.written < w.head.Start {
-		return fmt.Errorf("there are %d messages, and the prompt is to begin after %d", w.written,
+		return fmt.Errorf("the file has %d messages, but its prompt begins after %d", w.written,
 			w.head.Start)
 	}
 	_, err := w.tx.Exec("UPDATE sessions SET start = $2, turns = CASE WHEN turns < $3 THEN $3 "+

@@ -11,24 +11,23 @@ import (
 	"gateway/store"
 )
 
-// SetQueueMode stores how a session treats messages that come during a turn; "" is the
-// configured way.
+// SetQueueMode stores the queue mode of a session; "" means as configured.
 func (Store) SetQueueMode(tx *store.Tx, a bus.Address, mode string, now time.Time) error {
 	return choose(tx, a, "queue_mode", mode, now)
 }
 
-// SetModel stores the name of the model that answers in a session; "" is the configured one.
+// SetModel stores the name of the model that answers in a session; "" means as configured.
 func (Store) SetModel(tx *store.Tx, a bus.Address, model string, now time.Time) error {
 	return choose(tx, a, "model", model, now)
 }
 
-// SetEffort stores how long the model is to think in a session; "" is as configured.
+// SetEffort stores how long the model thinks in a session; "" means as configured.
 func (Store) SetEffort(tx *store.Tx, a bus.Address, effort llm.Effort, now time.Time) error {
 	return choose(tx, a, "effort", string(effort), now)
 }
 
-// choose stores what somebody has chosen for a session, which may not have had a turn yet. The
-// column stands in the statement.
+// choose stores a choice for a session, which need not have had a turn yet. column becomes part of
+// the statement.
 func choose(tx *store.Tx, a bus.Address, column, value string, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO sessions
 			(key, account, chat, thread, title, `+column+`, created_ms, updated_ms)
@@ -41,8 +40,8 @@ func choose(tx *store.Tx, a bus.Address, column, value string, now time.Time) er
 	return nil
 }
 
-// MoveChoices gives what was chosen for a conversation to the same one under another address. What
-// was chosen there already stays.
+// MoveChoices copies the choices of the conversation from to the conversation to. Existing choices
+// of to remain.
 func (Store) MoveChoices(tx *store.Tx, from, to bus.Address, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO sessions
 			(key, account, chat, thread, title, queue_mode, model, effort, created_ms, updated_ms)
@@ -60,7 +59,7 @@ func (Store) MoveChoices(tx *store.Tx, from, to bus.Address, now time.Time) erro
 			string(KeyOf(from)))
 	}
 	if err != nil {
-		return fmt.Errorf("session: move what was chosen for %s: %w", from, err)
+		return fmt.Errorf("session: move the choices of %s: %w", from, err)
 	}
 	return nil
 }
@@ -69,16 +68,17 @@ func (Store) MoveChoices(tx *store.Tx, from, to bus.Address, now time.Time) erro
 type Info struct {
 	Key       Key
 	Title     string
-	QueueMode string // "" is the configured one
+	QueueMode string // "": as configured
 	Usage     llm.Usage
 	Cost      float64 // dollars
-	Context   int     // tokens of the newest prompt, 0 if unknown
-	Messages  int     // in the whole transcript
+	Context   int     // tokens in the newest prompt; 0 if unknown
+	Messages  int     // number of messages in the whole transcript
 	Created   time.Time
 	Updated   time.Time
 }
 
-// Address returns the conversation of a session, and whether the session is that itself.
+// Address returns the address of a session's conversation. ok reports whether the session is the
+// conversation itself.
 func (Store) Address(q store.Queryer, key Key) (a bus.Address, ok bool, err error) {
 	var kind Kind
 	err = q.QueryRow("SELECT account, chat, thread, kind FROM sessions WHERE key = $1", string(key)).
@@ -96,7 +96,7 @@ var infoQuery = `SELECT key, title, queue_mode, input, output, cached, cost, con
 	updated_ms, (SELECT count(*) FROM messages WHERE session = key AND id > ` + erasedOf("key") +
 	`) FROM sessions `
 
-// Info returns the description of a session; the zero Info, but for its key, if there is none.
+// Info returns the description of a session. If the session does not exist, only the key is set.
 func (Store) Info(q store.Queryer, key Key) (Info, error) {
 	list, err := infos(q, infoQuery+"WHERE key = $1", string(key))
 	if err != nil || len(list) == 0 {
@@ -105,7 +105,7 @@ func (Store) Info(q store.Queryer, key Key) (Info, error) {
 	return list[0], nil
 }
 
-// List returns up to limit sessions, the one that was used last first.
+// List returns up to limit sessions, most recently used first.
 func (Store) List(q store.Queryer, limit int) ([]Info, error) {
 	return infos(q, infoQuery+"ORDER BY updated_ms DESC LIMIT $1", limit)
 }
@@ -120,11 +120,10 @@ func infos(q store.Queryer, query string, args ...any) ([]Info, error) {
 	}, query, args...)
 }
 
-// Chosen is what was chosen for sessions: the queue modes, the names of the models, and how long
-// these are to think, each of the sessions that have one of their own.
+// Chosen holds the sessions with a queue mode, a model or an effort of their own.
 type Chosen struct{ Modes, Models, Efforts map[Key]string }
 
-// Chosen returns what was chosen for sessions.
+// Chosen returns the choices of all sessions.
 func (Store) Chosen(q store.Queryer) (Chosen, error) {
 	c := Chosen{make(map[Key]string), make(map[Key]string), make(map[Key]string)}
 	err := store.Each(q, "session: read choices", func(scan store.Scan) error {

@@ -6,18 +6,17 @@ import (
 	"gateway/store"
 )
 
-// resting is the condition of conversations in which nothing has happened since $3, and nothing
-// runs.
+// resting is the condition of sessions without activity since $3 and without a running turn.
 const resting = "s.updated_ms < $3 AND NOT EXISTS " +
 	"(SELECT 1 FROM turns r WHERE r.session = s.key AND r.state = 'running')"
 
-// subs is the condition of sessions that have one task and never go on. A job and a hook go on with
-// theirs.
+// subs is the condition of sessions that do a single task. Sessions of jobs and hooks continue with
+// each run.
 const subs = "s.kind = 'task'"
 
-// PruneMessages deletes messages from before a time that no prompt holds any more, of conversations
-// that have rested since: those of the next rows after an id. See [store.Pruning.Step]. The time is
-// to be so long ago that notes were made of such conversations.
+// PruneMessages deletes messages older than before that no prompt holds any more, in sessions
+// without activity since then, among the next rows after an id. See [store.Pruning.Step]. before
+// must be so long ago that notes have been made of those sessions.
 func (Store) PruneMessages(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	return store.Pruning{Table: "messages", Time: "created_ms",
 		Over: "EXISTS (SELECT 1 FROM sessions s WHERE s.key = messages.session AND " +
@@ -25,8 +24,9 @@ func (Store) PruneMessages(tx *store.Tx, before time.Time, after int64) (int, in
 	}.Step(tx, before, after)
 }
 
-// PruneArchived deletes likewise, but also of conversations that go on: there, what is before the
-// start of the prompt. Messages with ids from below on stay, as notes are still to be made of them.
+// PruneArchived is like [Store.PruneMessages] but also deletes messages of active sessions, from
+// before the start of the prompt. Messages with the id below or a larger one stay, because notes of
+// them are still to be made.
 func (Store) PruneArchived(
 	tx *store.Tx, below int64, before time.Time, after int64,
 ) (int, int64, error) {
@@ -38,8 +38,8 @@ func (Store) PruneArchived(
 	}.Step(tx, before, after)
 }
 
-// PruneTurns deletes turns that ended before a time and of whose messages none is left, likewise.
-// The rows of sessions stay.
+// PruneTurns deletes turns that ended before a time and have no messages left, in the same way. The
+// rows of sessions stay.
 func (Store) PruneTurns(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	return store.Pruning{Table: "turns", Time: "updated_ms", Changing: true,
 		Over: "state <> 'running' AND id < COALESCE((SELECT m.turn FROM messages m " +

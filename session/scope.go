@@ -11,15 +11,15 @@ import (
 	"gateway/store"
 )
 
-// A Summary is what the prompt of a session holds of the messages before its start.
+// A Summary replaces the messages before the start of a session in its prompt.
 type Summary struct {
 	Scope memory.Scope
 	Start int64  // the prompt holds messages above this id
-	Text  string // notes, a paragraph for each part that was compacted
-	From  int64  // cursor of the oldest entry of the history that is in Text; 0 if there is none
+	Text  string // notes, one paragraph for each compacted part
+	From  int64  // cursor of the oldest history entry in Text; 0 if there is none
 }
 
-// Summary returns the summary of a session; the zero Summary if there is no such session.
+// Summary returns the summary of a session, or the zero Summary if the session does not exist.
 func (Store) Summary(q store.Queryer, key Key) (s Summary, err error) {
 	err = q.QueryRow("SELECT scope, start, summary, summary_from FROM sessions WHERE key = $1",
 		string(key)).Scan(&s.Scope, &s.Start, &s.Text, &s.From)
@@ -29,9 +29,9 @@ func (Store) Summary(q store.Queryer, key Key) (s Summary, err error) {
 	return s, nil
 }
 
-// Compact moves the start of a session from before.Start to the message with the id to, and makes
-// now its summary. It reports false, and does nothing, if the start or the scope has changed
-// meanwhile, or if the session was erased, whether or not it has begun anew.
+// Compact moves the start of a session from before.Start to the message with the id to, and stores
+// now as its summary. It changes nothing and returns false if the start or the scope has changed
+// since before was read, or if the session was erased.
 func (Store) Compact(
 	tx *store.Tx, key Key, before Summary, to int64, text string, from int64,
 ) (bool, error) {
@@ -46,8 +46,8 @@ func (Store) Compact(
 	return n > 0, nil
 }
 
-// Idle returns up to limit sessions of people in which nothing has happened since a time, and
-// which were not compacted since.
+// Idle returns up to limit conversations without activity since a time that were not compacted
+// since then.
 func (Store) Idle(q store.Queryer, since time.Time, limit int) ([]Key, error) {
 	return keys(q, `SELECT key FROM sessions WHERE tidy = 0 AND updated_ms < $1
 		ORDER BY updated_ms LIMIT $2`, since.UnixMilli(), limit)
@@ -58,7 +58,7 @@ func keys(q store.Queryer, query string, args ...any) ([]Key, error) {
 	return store.Collect(q, "session: read keys", read, query, args...)
 }
 
-// Tidy notes that an idle session is taken care of, until its next turn.
+// Tidy marks an idle session as handled until its next turn.
 func (Store) Tidy(tx *store.Tx, key Key) error {
 	if _, err := tx.Exec("UPDATE sessions SET tidy = 1 WHERE key = $1", string(key)); err != nil {
 		return fmt.Errorf("session: tidy %s: %w", key, err)
@@ -66,7 +66,7 @@ func (Store) Tidy(tx *store.Tx, key Key) error {
 	return nil
 }
 
-// MoveScope makes the sessions of a scope those of another one.
+// MoveScope moves all sessions of the scope from to the scope to.
 func (Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 	_, err := tx.Exec("UPDATE sessions SET scope = $2 WHERE scope = $1", string(from), string(to))
 	if err != nil {
@@ -75,18 +75,19 @@ func (Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 	return nil
 }
 
-// OfScope returns the keys of the sessions of a scope, those of sub-agents among them.
+// OfScope returns the keys of the sessions of a scope, including those of sub-agents.
 func (Store) OfScope(q store.Queryer, s memory.Scope) ([]Key, error) {
 	return keys(q, "SELECT key FROM sessions WHERE scope = $1 ORDER BY key", string(s))
 }
 
-// OfChat returns the keys of the sessions of a chat: of its threads, and of their sub-agents.
+// OfChat returns the keys of the sessions of a chat, including those of its threads and of
+// sub-agents.
 func (Store) OfChat(q store.Queryer, a bus.Address) ([]Key, error) {
 	return keys(q, "SELECT key FROM sessions WHERE account = $1 AND chat = $2 ORDER BY key",
 		a.Account, a.Chat)
 }
 
-// SetScope gives a session another scope, and nothing else.
+// SetScope sets the scope of a session, without moving the data of the scope.
 func (Store) SetScope(tx *store.Tx, key Key, s memory.Scope) error {
 	_, err := tx.Exec("UPDATE sessions SET scope = $2 WHERE key = $1", string(key), string(s))
 	if err != nil {
@@ -95,8 +96,8 @@ func (Store) SetScope(tx *store.Tx, key Key, s memory.Scope) error {
 	return nil
 }
 
-// Erase makes a session with all that was said in it unreachable: from then on nothing finds it,
-// and it may begin anew. Its rows are for [Store.Settle] to delete.
+// Erase makes a session and its messages unreachable at once. A new session may begin under the
+// same key. [Store.Settle] deletes the rows later.
 func (Store) Erase(tx *store.Tx, key Key) error {
 	for _, statement := range []string{
 		`INSERT INTO session_rests (session, message, turn)
@@ -113,21 +114,22 @@ func (Store) Erase(tx *store.Tx, key Key) error {
 	return nil
 }
 
-// settleTime is how long one transaction of [Store.Settle] works: others write in between.
+// settleTime is the maximum duration of one transaction of [Store.Settle], so that others can write
+// in between.
 const settleTime = 5 * time.Millisecond
 
-// A rest is what [Store.Erase] has left of a session.
+// A rest describes the rows of an erased session that are still to be deleted.
 type rest struct {
 	session       string
-	message, turn int64 // up to these ids
-	at            int64 // turns up to this one are deleted
+	message, turn int64 // delete up to these ids
+	at            int64 // turns up to this id are already deleted
 }
 
-// Settle deletes some of the rows that [Store.Erase] has left, and reports whether there may be
-// more. It is called until there are none, each time in a transaction of its own.
+// Settle deletes some of the rows that [Store.Erase] left behind and reports whether there may be
+// more. Call it until it returns false, in a transaction each.
 func (Store) Settle(tx *store.Tx) (more bool, err error) { return settleSome(tx, settleTime) }
 
-// settleSome is Settle for a time.
+// settleSome is Settle with a time limit.
 func settleSome(tx *store.Tx, limit time.Duration) (more bool, err error) {
 	var r rest
 	err = tx.QueryRow("SELECT session, message, turn, at FROM session_rests ORDER BY session LIMIT 1").
@@ -145,7 +147,7 @@ func settleSome(tx *store.Tx, limit time.Duration) (more bool, err error) {
 	return true, nil
 }
 
-// settle deletes a few rows of r, and r itself with the last of them.
+// settle deletes a few rows of r, and finally r itself.
 func (r *rest) settle(tx *store.Tx) (done bool, err error) {
 	n, err := tx.Exec(`DELETE FROM messages WHERE id IN
 		(SELECT id FROM messages WHERE session = $1 AND id <= $2 ORDER BY id LIMIT 32)`,

@@ -12,7 +12,7 @@ import (
 	"gateway/store"
 )
 
-// A Found is a message that was found by its text.
+// A Found is a message that a search has found.
 type Found struct {
 	Session Key
 	Time    time.Time
@@ -20,14 +20,15 @@ type Found struct {
 }
 
 // Search returns up to limit messages of people and of the agent that contain all words of query,
-// in any case, the newest first: of one session, or of all if key is "". It reads all messages for
-// words that are rare.
+// ignoring case, newest first. It searches one session, or all if key is "". With rare words it
+// reads all messages.
 func (Store) Search(q store.Queryer, query string, key Key, limit int) ([]Found, error) {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {
 		return nil, nil
 	}
-	plain := slices.DeleteFunc(slices.Clone(words), func(word string) bool { // else JSON may differ
+	// JSON may escape other words differently, so SQL can't search for them.
+	plain := slices.DeleteFunc(slices.Clone(words), func(word string) bool {
 		return strings.ContainsFunc(word, func(r rune) bool {
 			return !unicode.IsLetter(r) && !unicode.IsDigit(r)
 		})

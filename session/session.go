@@ -1,13 +1,14 @@
-// Package session keeps what a conversation is made of: its transcript, the
-// turns that wrote it, and its settings.
+// Package session stores conversations: their transcripts, the turns that wrote them, and their
+// settings.
 //
-// The main type is [Store]. The transcript is the state of a turn: each step is written before
-// its effects, so that after a crash the turn goes on from what is there. Writes of a
-// turn are refused with [ErrEnded] once it was stopped, or taken over under a newer lease.
-// The prompt holds what comes after a message, the session's start, and a summary of what was
-// before it: [Store.Compact] and [Store.Reset] move the start. Nothing is deleted but by
-// [Store.Erase] with [Store.Settle], and with age by [Store.PruneMessages],
-// [Store.PruneArchived] and [Store.PruneTurns].
+// The main type is [Store]. The transcript is the state of a turn: each step is written before it
+// takes effect, so that a turn can be resumed from it after a crash. Once a turn was stopped, or
+// taken over under a newer lease, its writes fail with [ErrEnded].
+//
+// The prompt holds the messages after the start of the session, and a summary of those before it.
+// [Store.Compact] and [Store.Reset] move the start. Rows are deleted only by [Store.Erase] with
+// [Store.Settle], and because of their age by [Store.PruneMessages], [Store.PruneArchived] and
+// [Store.PruneTurns].
 //
 // Tables: sessions, turns, messages, session_rests.
 package session
@@ -93,9 +94,9 @@ UPDATE sessions SET reference = substr(reference, length(CASE kind WHEN 'run' TH
 	WHEN 'job' THEN '@job-' ELSE '@hook-' END) + 1) WHERE kind IN ('job', 'hook', 'run');`, `
 ALTER TABLE sessions ADD COLUMN effort TEXT NOT NULL DEFAULT ''; -- how long the model thinks`}}
 
-// erasedOf is the id up to which the messages of a session, which is an expression, are erased:
-// nothing reads those. Where it is compared beside another bound of m.id the plus keeps the
-// database from choosing it for the index.
+// erasedOf returns an SQL expression for the id up to which the messages of a session are erased
+// and must not be read. session is an SQL expression. Where another bound of m.id applies, a unary
+// plus before erasedOf keeps the database from using it for the index.
 func erasedOf(session string) string {
 	return "COALESCE((SELECT e.message FROM session_rests e WHERE e.session = " + session + "), 0)"
 }
@@ -103,7 +104,7 @@ func erasedOf(session string) string {
 // Store reads and writes sessions. It has no state of its own.
 type Store struct{}
 
-// Reset lets the prompt of a session begin after its newest message: /new.
+// Reset makes the prompt of a session begin after its newest message. The command /new calls it.
 func (Store) Reset(tx *store.Tx, key Key, now time.Time) error {
 	_, err := tx.Exec(`UPDATE sessions SET context = 0, updated_ms = $2, summary = '',
 		summary_from = 0,

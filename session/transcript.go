@@ -18,20 +18,19 @@ type Entry struct {
 	ID      int64
 	Turn    int64
 	Time    time.Time
-	Size    int // bytes that it takes in the database
+	Size    int // bytes in the database
 	Message llm.Message
 }
 
-// A Transcript is what the prompt of a session holds of it.
+// A Transcript is the part of a session that its prompt holds.
 type Transcript struct {
-	Entries   []Entry // in their order
-	Start     int64   // the prompt holds messages above this id
-	Created   int64   // when the session began, Unix milliseconds; another one if it was erased
-	Truncated bool    // older messages were left out
+	Entries   []Entry // in order
+	Start     int64   // the prompt holds the messages above this id
+	Created   int64   // when the session began, Unix milliseconds; changes when it is erased
+	Truncated bool    // older messages did not fit
 }
 
-// Transcript reads no more than size bytes of a session's transcript, counted from the newest
-// message.
+// Transcript returns the newest messages that the prompt of a session holds, up to size bytes.
 func (Store) Transcript(q store.Queryer, key Key, size int) (*Transcript, error) {
 	t, err := read(q, key, size, `SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
 		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > s.start
@@ -43,7 +42,7 @@ func (Store) Transcript(q store.Queryer, key Key, size int) (*Transcript, error)
 	return t, err
 }
 
-// TranscriptAfter reads what came after the message with the given id.
+// TranscriptAfter returns the messages after the one with the given id.
 func (Store) TranscriptAfter(q store.Queryer, key Key, id int64) (*Transcript, error) {
 	return read(q, key, math.MaxInt, `SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
 		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > $2
@@ -65,7 +64,7 @@ func read(q store.Queryer, key Key, size int, query string, args ...any) (*Trans
 			return nil, fmt.Errorf("session: read transcript of %s: %w", key, err)
 		}
 		if !id.Valid {
-			break // nothing new
+			break // no such messages
 		}
 		if size -= len(body); size < 0 && len(t.Entries) > 0 {
 			t.Truncated = true
@@ -83,7 +82,7 @@ func read(q store.Queryer, key Key, size int, query string, args ...any) (*Trans
 	return t, nil
 }
 
-// After returns up to limit messages of a session after the one with an id, the oldest first.
+// After returns up to limit messages of a session after the one with the given id, oldest first.
 func (Store) After(q store.Queryer, key Key, id int64, limit int) ([]Entry, error) {
 	t, err := read(q, key, math.MaxInt,
 		`SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
@@ -96,8 +95,7 @@ func (Store) After(q store.Queryer, key Key, id int64, limit int) ([]Entry, erro
 	return t.Entries, nil
 }
 
-// Size returns how many bytes the messages of a session take above its start, as [Entry.Size]
-// counts.
+// Size returns the total [Entry.Size] of the messages above the start of a session.
 func (Store) Size(q store.Queryer, key Key) (size int, err error) {
 	err = q.QueryRow(`SELECT COALESCE(sum(octet_length(m.body)), 0)
 		FROM sessions s JOIN messages m ON m.session = s.key AND m.id > s.start
@@ -109,7 +107,7 @@ func (Store) Size(q store.Queryer, key Key) (size int, err error) {
 	return size, nil
 }
 
-// Newest returns the id of the newest message of a session, 0 if there is none.
+// Newest returns the id of the newest message of a session, or 0 if it has none.
 func (Store) Newest(q store.Queryer, key Key) (id int64, err error) {
 	err = q.QueryRow("SELECT COALESCE(max(id), 0) FROM messages WHERE session = $1 AND id > "+
 		erasedOf("$1"), string(key)).Scan(&id)
@@ -119,7 +117,7 @@ func (Store) Newest(q store.Queryer, key Key) (id int64, err error) {
 	return id, nil
 }
 
-// TurnStart returns the id of the first message of a turn, which has one at least.
+// TurnStart returns the id of the first message of a turn. Each turn has at least one.
 func (Store) TurnStart(q store.Queryer, t *Turn) (id int64, err error) {
 	err = q.QueryRow("SELECT COALESCE(min(id), 0) FROM messages WHERE session = $1 AND turn = $2",
 		string(t.Session), t.ID).Scan(&id)
@@ -129,8 +127,8 @@ func (Store) TurnStart(q store.Queryer, t *Turn) (id int64, err error) {
 	return id, nil
 }
 
-// KeepFrom returns the id of the message with which the newest n of a session begin, 0 if there are
-// fewer.
+// KeepFrom returns the id of the first of the newest n messages of a session, or 0 if there are
+// fewer than n.
 func (Store) KeepFrom(q store.Queryer, key Key, n int) (id int64, err error) {
 	err = q.QueryRow("SELECT id FROM messages WHERE session = $1 AND id > "+erasedOf("$1")+
 		" ORDER BY id DESC LIMIT 1 OFFSET $2", string(key), n-1).Scan(&id)
@@ -140,7 +138,7 @@ func (Store) KeepFrom(q store.Queryer, key Key, n int) (id int64, err error) {
 	return id, nil
 }
 
-// TurnMessages returns what a turn has written, in its order.
+// TurnMessages returns the messages that a turn has written, in order.
 func (Store) TurnMessages(q store.Queryer, t *Turn) ([]llm.Message, error) {
 	read := func(scan store.Scan, m *llm.Message) error {
 		var body []byte

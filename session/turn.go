@@ -12,17 +12,17 @@ import (
 	"gateway/store"
 )
 
-// ErrEnded reports a write of a turn that has been stopped or taken over.
-var ErrEnded = errors.New("turn has ended")
+// ErrEnded reports a write of a turn that was stopped or taken over.
+var ErrEnded = errors.New("the turn has ended")
 
-// A State says how a turn stands.
+// A State is the state of a turn.
 type State string
 
 // The states of a turn.
 const (
 	Running State = "running"
 	Done    State = "done"
-	Failed  State = "failed"  // the chat was told so
+	Failed  State = "failed"  // and the chat was told
 	Stopped State = "stopped" // by a person
 )
 
@@ -31,22 +31,23 @@ type Turn struct {
 	ID       int64
 	Session  Key
 	Address  bus.Address
-	ReplyTo  string  // platform's id of the message that it answers, for quoting
-	Epoch    int64   // of the lease under which it runs
+	ReplyTo  string  // platform's id of the message to quote
+	Epoch    int64   // of the lease under which the turn runs
 	Attempts int     // how often it was begun or resumed
-	Handed   int     // how often a process that was stopping left it to the next
-	Answers  int     // messages that it has sent
-	Tokens   int     // that it has used, in all attempts
-	Cost     float64 // of that, dollars
-	Number   int     // of it among the turns of its session, from 1; known from Begin on
-	First    bool    // it is the first of them; likewise
+	Handed   int     // how often a stopping process left it to the next one
+	Answers  int     // number of messages that it sent
+	Tokens   int     // tokens used, in all attempts
+	Cost     float64 // of those tokens, in dollars
+	Number   int     // its number in the session, from 1; set by Begin
+	First    bool    // whether Number is 1; set by Begin
 
-	Scope memory.Scope // whose memory it works with; "": none
-	Moved memory.Scope // the scope of the session before this turn; "": the same
+	Scope memory.Scope // scope of the memory that it uses; "": none
+	Moved memory.Scope // scope of the session before this turn; "": the same
 }
 
-// Begin starts a turn under a lease with its first messages, and sets t.ID, t.Epoch, t.First and
-// t.Moved. A session that has moved to another scope stays so only if the caller moves the rest.
+// Begin starts a turn under a lease with its first messages. It sets t.ID, t.Epoch, t.Number,
+// t.First and t.Moved. If t.Moved is set, the caller must move the rest of the session's data in
+// the same transaction.
 func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.Time,
 	first ...llm.Message,
 ) error {
@@ -91,7 +92,7 @@ func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now
 	return s.insert(tx, t, now, first)
 }
 
-// Append adds messages to the transcript of t, or reports [ErrEnded].
+// Append adds messages to the transcript of t. It reports [ErrEnded] if t has ended.
 func (s Store) Append(tx *store.Tx, t *Turn, now time.Time, messages ...llm.Message) error {
 	n, err := tx.Exec("UPDATE turns SET updated_ms = $1, answers = $2, tokens = $3, cost = $4 "+
 		"WHERE id = $5 AND state = 'running' AND epoch = $6",
@@ -119,7 +120,7 @@ func (Store) insert(tx *store.Tx, t *Turn, now time.Time, messages []llm.Message
 	return nil
 }
 
-// End ends t with its last messages, or reports [ErrEnded] if it has ended before.
+// End ends t with its last messages. It reports [ErrEnded] if t had already ended.
 func (s Store) End(tx *store.Tx, t *Turn, state State, now time.Time, last ...llm.Message) error {
 	n, err := tx.Exec("UPDATE turns SET state = $1, updated_ms = $2, answers = $3, tokens = $4, "+
 		"cost = $5 WHERE id = $6 AND state = 'running' AND epoch = $7",
@@ -133,21 +134,21 @@ func (s Store) End(tx *store.Tx, t *Turn, state State, now time.Time, last ...ll
 	return s.insert(tx, t, now, last)
 }
 
-// A Bill is what a turn has used.
+// A Bill is the usage of a turn.
 type Bill struct {
 	Usage   llm.Usage
 	Cost    float64 // dollars
-	Context int     // tokens of the newest prompt, 0 if unknown
+	Context int     // tokens in the newest prompt; 0 if unknown
 }
 
-// Spend adds what a turn has used to its session.
+// Spend adds the usage of a turn to its session.
 func (Store) Spend(tx *store.Tx, key Key, b Bill) error {
 	_, err := tx.Exec(`UPDATE sessions SET input = input + $1, output = output + $2,
 		cached = cached + $3, cost = cost + $4,
 		context = CASE WHEN $5 > 0 THEN $5 ELSE context END WHERE key = $6`,
 		b.Usage.Input, b.Usage.Output, b.Usage.Cached, b.Cost, b.Context, string(key))
 	if err != nil {
-		return fmt.Errorf("session: usage of %s: %w", key, err)
+		return fmt.Errorf("session: add usage to %s: %w", key, err)
 	}
 	return nil
 }
@@ -155,7 +156,7 @@ func (Store) Spend(tx *store.Tx, key Key, b Bill) error {
 const turnColumns = "id, session, address, reply_to, epoch, attempts, handovers, answers, " +
 	"tokens, cost"
 
-// Mend gives a turn whose address can't be read the one of its session.
+// Mend replaces the unreadable address of a turn by the address of its session.
 func (Store) Mend(tx *store.Tx, id int64) error {
 	var key Key
 	var a bus.Address
@@ -175,13 +176,13 @@ func (Store) Mend(tx *store.Tx, id int64) error {
 	return nil
 }
 
-// RunningTurns returns the turns that have not ended, in their order. Its error has a
-// [store.RowError] for each that can't be read, if nothing else is wrong: see [Store.Mend].
+// RunningTurns returns the turns that have not ended, in order. If nothing else fails, its error
+// holds a [store.RowError] for each turn that can't be read: see [Store.Mend].
 func (Store) RunningTurns(q store.Queryer) ([]Turn, error) {
 	return turns(q, "SELECT "+turnColumns+" FROM turns WHERE state = 'running' ORDER BY id")
 }
 
-// RunningTurn returns the turn of a session that has not ended, or nil.
+// RunningTurn returns the running turn of a session, or nil.
 func (Store) RunningTurn(q store.Queryer, key Key) (*Turn, error) {
 	list, err := turns(q, "SELECT "+turnColumns+
 		" FROM turns WHERE state = 'running' AND session = $1 ORDER BY id", string(key))
@@ -191,7 +192,7 @@ func (Store) RunningTurn(q store.Queryer, key Key) (*Turn, error) {
 	return &list[0], nil
 }
 
-// RunningTasks returns the turns of the sub-agents of a session that have not ended, and of theirs.
+// RunningTasks returns the running turns of all sub-agents below a session.
 func (Store) RunningTasks(q store.Queryer, key Key) ([]Turn, error) {
 	return turns(q, `WITH RECURSIVE works(turn, above) AS (
 			SELECT t.id, s.parent FROM turns t JOIN sessions s ON s.key = t.session
@@ -216,7 +217,7 @@ func turns(q store.Queryer, query string, args ...any) ([]Turn, error) {
 	}, query, args...)
 }
 
-// Erased reports whether a turn that was begun is erased by now.
+// Erased reports whether a turn has been erased since it was begun.
 func (Store) Erased(q store.Queryer, id int64) (bool, error) {
 	var n int
 	err := q.QueryRow(`SELECT count(*) FROM turns WHERE id = $1 AND id >
@@ -227,7 +228,7 @@ func (Store) Erased(q store.Queryer, id int64) (bool, error) {
 	return id != 0 && n == 0, nil
 }
 
-// HandOver notes that t is left to the next process, because this one stops.
+// HandOver records that this process is stopping and leaves t to the next one.
 func (Store) HandOver(tx *store.Tx, t *Turn) error {
 	_, err := tx.Exec("UPDATE turns SET handovers = handovers + 1 "+
 		"WHERE id = $1 AND state = 'running' AND epoch = $2", t.ID, t.Epoch)
@@ -237,13 +238,13 @@ func (Store) HandOver(tx *store.Tx, t *Turn) error {
 	return nil
 }
 
-// TakeOver puts t under a lease, counts an attempt, and from then on refuses writes
-// under its former epoch.
+// TakeOver puts t under a lease and counts an attempt. From then on writes under the earlier epoch
+// fail.
 func (s Store) TakeOver(tx *store.Tx, t *Turn, lease store.Lease, now time.Time) error {
 	return s.takeOver(tx, t, lease, 1, now)
 }
 
-// Wake is TakeOver of a turn that has waited for somebody: it counts as no attempt.
+// Wake is like [Store.TakeOver] for a turn that was suspended, but counts no attempt.
 func (s Store) Wake(tx *store.Tx, t *Turn, lease store.Lease, now time.Time) error {
 	return s.takeOver(tx, t, lease, 0, now)
 }

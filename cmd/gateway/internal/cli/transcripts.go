@@ -187,7 +187,7 @@ func (i sessionsImport) files(
 			err = fmt.Errorf("there is a conversation %s already; --replace erases it before",
 				head.Key)
 		case errors.Is(err, session.ErrBusy):
-			err = fmt.Errorf("a turn of %s has not ended: start the gateway, and let it end",
+			err = fmt.Errorf("a turn of %s is still running: start the gateway and let it end",
 				head.Key)
 		}
 		if err != nil {
@@ -292,7 +292,7 @@ func (i sessionsImport) foreign(
 		}
 		found, lines, err = importer.ReadSession(f, cfg.Gateway.Location)
 		if errors.Is(err, importer.ErrForm) {
-			return errors.New("it does not begin like an exported session, nor like one of nanobot")
+			return errors.New("the file is neither an exported session nor one of nanobot")
 		}
 		return err
 	}
