@@ -31,7 +31,7 @@ func (d *Dispatcher) heal(ctx, work context.Context) error {
 			if after = r.Seq; after > d.last || messages[r.Seq] {
 				continue
 			}
-			d.opts.Logger.DebugContext(ctx, "message taken up again: nobody had it", "seq", r.Seq)
+			d.opts.Logger.DebugContext(ctx, "message taken up again: no session had it", "seq", r.Seq)
 			if err := d.handOut(ctx, work, r, d.Config().Waiting); err != nil {
 				return err
 			}

@@ -17,18 +17,18 @@ import (
 // and its sub-agents follow. Jobs, hooks and heartbeats in sessions of their own, notes and Dream
 // keep the configured model.
 
-// choices are the present settings, and what was chosen for conversations instead.
+// choices holds the current settings, and the choices that replace them in conversations.
 type choices struct {
 	current atomic.Pointer[Snapshot]
 
 	mu     sync.Mutex
-	modes  map[session.Key]Mode   // of the sessions that have one of their own
-	models map[session.Key]string // likewise, by name
+	modes  map[session.Key]Mode   // of the sessions with a mode of their own
+	models map[session.Key]string // names of models, likewise
 
-	efforts map[session.Key]string // likewise, how long their models think
+	efforts map[session.Key]string // how long the models think, likewise
 }
 
-// load reads what was chosen.
+// load reads the stored choices.
 func (c *choices) load(q store.Queryer) error {
 	chosen, err := session.Store{}.Chosen(q)
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *choices) load(q store.Queryer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, name := range chosen.Modes {
-		if mode, err := ParseMode(name); err == nil { // else the configured one holds
+		if mode, err := ParseMode(name); err == nil { // otherwise the configured mode applies
 			c.modes[key] = mode
 		}
 	}
@@ -62,7 +62,7 @@ func (c *choices) SetMode(key session.Key, m Mode) {
 	c.modes[key] = m
 }
 
-// SetModel chooses a model for a session, or none if id is "".
+// SetModel chooses a model for a session; "" removes the choice.
 func (c *choices) SetModel(key session.Key, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *choices) SetEffort(key session.Key, e llm.Effort) {
 	}
 }
 
-// Forget forgets what was chosen for a session.
+// Forget removes all choices of a session.
 func (c *choices) Forget(key session.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *choices) Forget(key session.Key) {
 	delete(c.efforts, key)
 }
 
-// Move gives what was chosen for a session to another one.
+// Move moves the choices of a session to another one.
 func (c *choices) Move(from, to session.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +98,7 @@ func (c *choices) Move(from, to session.Key) {
 	moveKey(c.efforts, from, to)
 }
 
-// Has reports whether something was chosen for a session.
+// Has reports whether anything was chosen for a session.
 func (c *choices) Has(key session.Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +109,7 @@ func (c *choices) Has(key session.Key) bool {
 }
 
 // Chosen returns the name of the model that was chosen for a session, or "". A job that runs beside
-// a conversation, because that waits for somebody, has the model of the conversation.
+// a suspended conversation uses the conversation's model.
 func (c *choices) Chosen(key session.Key) string {
 	key = chooser(key)
 	c.mu.Lock()
@@ -117,7 +117,7 @@ func (c *choices) Chosen(key session.Key) string {
 	return c.models[key]
 }
 
-// Effort returns how long the model is to think in a session, as Chosen has the model.
+// Effort returns how long the model thinks in a session, by the same rule as Chosen.
 func (c *choices) Effort(key session.Key) llm.Effort {
 	key = chooser(key)
 	c.mu.Lock()
@@ -125,7 +125,7 @@ func (c *choices) Effort(key session.Key) llm.Effort {
 	return llm.Effort(c.efforts[key])
 }
 
-// chooser returns the conversation whose choices hold for a session.
+// chooser returns the conversation whose choices apply to a session.
 func chooser(key session.Key) session.Key {
 	for parent := key.Parent(); parent != ""; parent = key.Parent() {
 		key = parent
@@ -133,13 +133,13 @@ func chooser(key session.Key) session.Key {
 	return cmp.Or(key.Beside(), key)
 }
 
-// ConfigOf returns the present settings of a session. A chosen model that is no longer configured
-// counts as not chosen.
+// ConfigOf returns the current settings of a session. A chosen model that is no longer configured
+// is ignored.
 func (c *choices) ConfigOf(key session.Key) *turn.Settings {
 	s := c.Config()
 	settings := &s.Settings.Settings
 	chosen := s.choice(c.Chosen(key))
-	// The default knows already which of its chain has failed.
+	// The default model remembers which models of its fallback chain have failed.
 	if chosen != nil && chosen.ID != s.ModelID {
 		settings = s.With(chosen)
 	}
@@ -151,7 +151,7 @@ func (c *choices) ConfigOf(key session.Key) *turn.Settings {
 	return settings
 }
 
-// moveKey gives the value of a key to another one that has none.
+// moveKey moves the value of a key to another key that has no value.
 func moveKey[V any](m map[session.Key]V, from, to session.Key) {
 	v, ok := m[from]
 	if _, has := m[to]; ok && !has {
@@ -160,7 +160,8 @@ func moveKey[V any](m map[session.Key]V, from, to session.Key) {
 	delete(m, from)
 }
 
-// choice returns the model with a name, or nil. Upper and lower case differ only where both exist.
+// choice returns the model with the given name, or nil. Case matters only if names differ in
+// nothing else.
 func (s *Snapshot) choice(name string) *turn.Choice {
 	for _, same := range []func(a, b string) bool{
 		func(a, b string) bool { return a == b }, strings.EqualFold,

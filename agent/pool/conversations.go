@@ -11,7 +11,7 @@ import (
 	"gateway/store"
 )
 
-// Conversations is what commands see of the sessions: with a Status it implements
+// Conversations is the commands' view of the sessions. Together with a Status it implements
 // [command.Sessions].
 type Conversations struct {
 	*Stopper
@@ -57,13 +57,13 @@ func (Conversations) Answer(q *question.Question, text string) string {
 	return chosenAnswer(q, text)
 }
 
-// An erasure erases all that is known of the sender of a command: it implements
+// An erasure deletes everything that is known of the sender of a command. It implements
 // [command.Erasure].
 type erasure struct {
 	c       Conversations
 	command bus.Received
 	stop    *Stopping
-	keys    []session.Key // that were erased
+	keys    []session.Key // erased sessions
 }
 
 // Erase implements [command.Erasure].

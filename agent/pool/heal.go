@@ -8,14 +8,14 @@ import (
 	"gateway/store"
 )
 
-// HealTurns resumes the running turns that no session works on: neither one of sessions, which Held
-// returned, nor one that started since.
+// HealTurns resumes running turns that have no session in memory. sessions are those that Held
+// returned; sessions that started since are respected, too.
 func (pl *Pool) HealTurns(
 	ctx, work context.Context, sessions map[session.Key]bool,
 ) error {
 	turns, err := pl.runningTurns(work)
 	if err != nil {
-		return survive(ctx, pl.env.Logger, "turns not looked after", err)
+		return survive(ctx, pl.env.Logger, "running turns could not be read", err)
 	}
 	for _, t := range turns {
 		if sessions[t.Session] || t.Epoch != pl.Lease.Epoch {
@@ -24,8 +24,8 @@ func (pl *Pool) HealTurns(
 		err := pl.tx(ctx, func(tx *store.Tx) error {
 			return pl.sessions.TakeOver(tx, &t, pl.Lease, pl.env.Now())
 		})
-		if err != nil { // it has ended meanwhile
-			if err := survive(ctx, pl.env.Logger, "turn not taken up again", err); err != nil {
+		if err != nil { // the turn has ended in the meantime
+			if err := survive(ctx, pl.env.Logger, "turn could not be resumed", err); err != nil {
 				return err
 			}
 			continue
@@ -35,7 +35,7 @@ func (pl *Pool) HealTurns(
 		_, works := pl.workers[t.Session]
 		_, waits := pl.suspended[t.Session]
 		if !works && !waits {
-			pl.env.Logger.WarnContext(ctx, "turn taken up again: nobody had it",
+			pl.env.Logger.WarnContext(ctx, "turn resumed: no session was working on it",
 				"session", t.Session, "turn", t.ID)
 			pl.start(work, t.Session, &worker{resume: &t, alone: true})
 		}
@@ -44,7 +44,8 @@ func (pl *Pool) HealTurns(
 	return nil
 }
 
-// survive logs an error and returns nil. It returns an error that says that the store is lost.
+// survive logs an error and returns nil, unless the error says that the store is lost: then it
+// returns the error.
 func survive(ctx context.Context, log *slog.Logger, what string, err error) error {
 	if err == nil || store.IsLost(err) {
 		return err

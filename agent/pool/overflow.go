@@ -11,23 +11,24 @@ import (
 	"gateway/store"
 )
 
-// Overflow is the messages for which their sessions had no room. Only the goroutine that hands
-// messages out uses it, except for [Overflow.Counts].
+// Overflow holds the messages for which their sessions had no room. Only the dispatching goroutine
+// uses it, except for [Overflow.Counts].
 type Overflow struct {
-	list []overflowed // to be dropped
+	list []overflowed // messages to drop
 
 	mu     sync.Mutex
 	counts map[string]int64 // by account
 	all    int64
 }
 
-// An overflowed is a message for which there was no room.
+// An overflowed is a message for which its session had no room.
 type overflowed struct {
 	bus.Received
 	tell bool
 }
 
-// Add adds a message, whose sender is told if tell is true, and returns how many there were so far.
+// Add adds a message and returns the number of messages added so far. tell says whether to tell the
+// sender.
 func (o *Overflow) Add(r bus.Received, tell bool) int64 {
 	o.list = append(o.list, overflowed{r, tell})
 	o.mu.Lock()
@@ -40,7 +41,7 @@ func (o *Overflow) Add(r bus.Received, tell bool) int64 {
 	return o.all
 }
 
-// Counts returns how many messages were dropped, by account.
+// Counts returns the number of dropped messages by account.
 func (o *Overflow) Counts() map[string]int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -51,12 +52,12 @@ func (o *Overflow) Counts() map[string]int64 {
 	return counts
 }
 
-// SayFull tells the sender that there was no room for a message.
+// SayFull is the reply to a message for which there is no room.
 const SayFull = "I still have %d of your messages to answer, so I could not take this one. " +
 	"Please send it again when I have caught up, or use /stop to discard them."
 
-// Drop drops the messages that were added, in one transaction. No more than bound may wait in a
-// session.
+// Drop drops the added messages in one transaction. bound is the maximum number of waiting messages
+// in a session, for the reply.
 func (o *Overflow) Drop(ctx context.Context, env *turn.Env, bound int) error {
 	if len(o.list) == 0 {
 		return nil
@@ -78,7 +79,7 @@ func (o *Overflow) Drop(ctx context.Context, env *turn.Env, bound int) error {
 	})
 }
 
-// Reply returns an answer with the given text to m, quoting it where others read along.
+// Reply returns an answer with the given text to m. In a group it quotes m.
 func Reply(m bus.InboundMessage, text string) bus.OutboundMessage {
 	return bus.OutboundMessage{To: m.From, ReplyTo: turn.Quoted(m), Text: text,
 		Answers: []string{m.ID}}

@@ -1,10 +1,10 @@
-// Package pool has the sessions in which something is under way. A session has a worker while
-// messages of it wait or a turn of it runs. A turn that waits for somebody is suspended: then its
-// session has no worker, but a place in memory, until the question is decided.
+// Package pool manages the sessions with work under way. A session has a worker while its messages
+// wait or its turn runs. A turn that waits for a person or a sub-agent is suspended: its session
+// then has no worker, only an entry in memory, until the question is decided.
 //
-// So many workers run at once as the slots for model calls allow; the others wait to be admitted.
-// What an earlier process has left is resumed, and what may have ended that process is tried alone
-// first. Commands stop sessions by a [Stopper].
+// The number of slots for model calls limits how many workers run at once; further workers wait to
+// be admitted. Work that an earlier process left is resumed. Work that may have crashed that
+// process is tried alone first. Commands stop sessions with a [Stopper].
 package pool
 
 import (
@@ -19,26 +19,26 @@ import (
 	"gateway/store"
 )
 
-// A Pool has the sessions in which something is under way: a worker for each, or the place of a
-// turn that waits. Its methods may be called concurrently.
+// A Pool manages the sessions with work under way: each has a worker or a suspended turn. Its
+// methods are safe for concurrent use.
 type Pool struct {
 	choices
 	signals
 	tables
 	life *store.Life
 
-	Lease store.Lease    // under which turns are written; set before Resume
+	Lease store.Lease    // lease of the turns; set before Resume
 	wg    sync.WaitGroup // of the workers
-	tried map[int64]bool // messages that Resume handed out; only the dispatching goroutine uses it
+	tried map[int64]bool // messages that Resume handed out; used by the dispatching goroutine only
 
-	mu         sync.Mutex                     // while it is held no session changes
-	workers    map[session.Key]*worker        // a key is there while its worker runs, or waits to
-	unadmitted []*worker                      // those that wait to be admitted, in their order
-	running    int                            // workers that are admitted
-	suspended  map[session.Key]*suspended     // of the sessions whose turn waits; without a worker
-	dueKeys    []session.Key                  // of suspended ones that are to be looked at
-	tasks      map[session.Key]int            // sub-agents that work, by their parent
-	queued     map[session.Key][]bus.Received // tasks that are held back, likewise
+	mu         sync.Mutex                     // guards the fields below and all sessions
+	workers    map[session.Key]*worker        // sessions whose worker runs or waits to be admitted
+	unadmitted []*worker                      // workers that wait to be admitted, in order
+	running    int                            // number of admitted workers
+	suspended  map[session.Key]*suspended     // sessions with a suspended turn
+	dueKeys    []session.Key                  // suspended sessions to review
+	tasks      map[session.Key]int            // working sub-agents, by parent
+	queued     map[session.Key][]bus.Received // tasks that are held back, by parent
 }
 
 // New returns a Pool without sessions.
@@ -58,39 +58,38 @@ func New(env *turn.Env, life *store.Life, s Snapshot) *Pool {
 	return pl
 }
 
-// Wait waits for the workers.
+// Wait waits for the workers to return.
 func (pl *Pool) Wait() { pl.wg.Wait() }
 
 // Tried reports whether Resume has handed out a message.
 func (pl *Pool) Tried(seq int64) bool { return pl.tried[seq] }
 
-// Counts say what is in memory.
+// Counts says how much is in memory.
 type Counts struct {
 	Workers   int // sessions with a worker
-	Suspended int // sessions whose turn waits for somebody
-	Parents   int // sessions with sub-agents that work
-	HeldBack  int // sessions with sub-agents that wait for others
+	Suspended int // sessions with a suspended turn
+	Parents   int // sessions with working sub-agents
+	HeldBack  int // sessions with tasks that are held back
 }
 
-// Counts returns what is in memory.
+// Counts returns how much is in memory.
 func (pl *Pool) Counts() Counts {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	return Counts{len(pl.workers), len(pl.suspended), len(pl.tasks), len(pl.queued)}
 }
 
-// MarkDue has ReviewDue look at a session.
+// MarkDue makes ReviewDue review a session.
 func (pl *Pool) MarkDue(key session.Key) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	pl.markDue(key)
 }
 
-// At most turn.SessionsPerSlot sessions work at a time for each slot of a model call. The others
-// wait in the order in which they came. While they wait they need no memory except for their
-// messages.
+// At most turn.SessionsPerSlot sessions work at a time per model call slot. The others wait in the
+// order of their arrival. A waiting session needs memory only for its messages.
 
-// start adds w as the worker of key, and runs it once it is admitted. pl.mu is held.
+// start registers w as the worker of key and runs it once it is admitted. pl.mu is held.
 func (pl *Pool) start(work context.Context, key session.Key, w *worker) {
 	w.pool, w.key, w.wake = pl, key, make(chan struct{}, 1)
 	pl.workers[key] = w
@@ -101,7 +100,7 @@ func (pl *Pool) start(work context.Context, key session.Key, w *worker) {
 	pl.admit(work)
 }
 
-// admit runs the workers for which there is room. pl.mu is held.
+// admit runs waiting workers as long as there is room. pl.mu is held.
 func (pl *Pool) admit(work context.Context) {
 	most := turn.SessionsPerSlot * cap(pl.env.Calls.Slots)
 	for len(pl.unadmitted) > 0 && pl.running < most && !pl.env.IsDraining() {
@@ -118,7 +117,7 @@ func (pl *Pool) admit(work context.Context) {
 	}
 }
 
-// ended notes that w has ended, and admits others.
+// ended records that w has ended, and admits others.
 func (pl *Pool) ended(work context.Context, w *worker) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
@@ -128,8 +127,8 @@ func (pl *Pool) ended(work context.Context, w *worker) {
 	pl.admit(work)
 }
 
-// HandOverUnadmitted leaves the turns that were waiting to be admitted to the next process. It is
-// called when no worker runs any more.
+// HandOverUnadmitted leaves the turns of workers that were never admitted to the next process. Call
+// it when no worker runs any more.
 func (pl *Pool) HandOverUnadmitted(ctx context.Context) error {
 	return pl.env.DB.Tx(ctx, func(tx *store.Tx) error {
 		for _, w := range pl.unadmitted {
@@ -144,8 +143,8 @@ func (pl *Pool) HandOverUnadmitted(ctx context.Context) error {
 	})
 }
 
-// holdBack reports whether the task r must wait because its session has enough working sub-agents.
-// pl.mu is held.
+// holdBack reports whether the task r must wait because the maximum number of sub-agents of its
+// session is working. pl.mu is held.
 func (pl *Pool) holdBack(key session.Key, r bus.Received) bool {
 	parent := key.Parent()
 	if parent == "" || pl.tasks[parent] < turn.MaxTasks {
@@ -155,7 +154,7 @@ func (pl *Pool) holdBack(key session.Key, r bus.Received) bool {
 	return true
 }
 
-// taskEnded counts that a sub-agent has ended, and starts the next one. pl.mu is held.
+// taskEnded records that a sub-agent has ended, and starts the next task. pl.mu is held.
 func (pl *Pool) taskEnded(work context.Context, key session.Key) {
 	parent := key.Parent()
 	if parent == "" {
@@ -175,7 +174,8 @@ func (pl *Pool) taskEnded(work context.Context, key session.Key) {
 	pl.start(work, session.Of(next.Message), &worker{waiting: []bus.Received{next}})
 }
 
-// suspendAgain suspends the turns that wait for somebody, and returns the others.
+// suspendAgain suspends the turns that were suspended in the earlier process, and returns the
+// others.
 func (pl *Pool) suspendAgain(
 	turns []session.Turn, waits map[int64]question.Question,
 ) []session.Turn {
@@ -190,7 +190,7 @@ func (pl *Pool) suspendAgain(
 	})
 }
 
-// suspend replaces the worker w, whose turn now waits, by a place for the turn.
+// suspend replaces the worker w by an entry for its turn, which is now suspended.
 func (pl *Pool) suspend(w *worker, o *turn.Outcome) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
@@ -198,24 +198,24 @@ func (pl *Pool) suspend(w *worker, o *turn.Outcome) {
 	pl.suspended[w.key] = &suspended{turn: o.Turn, question: o.Question, waiting: w.waiting,
 		told: w.told, deferred: w.deferred, answers: o.Answers}
 	w.waiting, w.suspended = nil, true
-	pl.markDue(w.key) // its question may be decided by now, or by what waits
+	pl.markDue(w.key) // the question may already be decided, or a waiting message may decide it
 }
 
-// markDue lets the dispatching goroutine look at a suspended turn soon. pl.mu is held.
+// markDue makes the dispatching goroutine review a suspended turn soon. pl.mu is held.
 func (pl *Pool) markDue(key session.Key) {
 	pl.dueKeys = append(pl.dueKeys, key)
 	pl.ring()
 }
 
 // Pending returns the messages of a session that no turn has claimed yet. Only the dispatching
-// goroutine adds to them, so that for it the list is complete.
+// goroutine adds messages, so for that goroutine the list is complete.
 func (pl *Pool) Pending(key session.Key) []bus.Received {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	return pl.pendingLocked(key)
 }
 
-// pendingLocked is Pending while pl.mu is held.
+// pendingLocked is Pending with pl.mu held.
 func (pl *Pool) pendingLocked(key session.Key) []bus.Received {
 	if p, ok := pl.suspended[key]; ok {
 		return p.waiting
@@ -246,7 +246,7 @@ func (pl *Pool) below(key session.Key, jobs bool) (list []session.Key) {
 }
 
 // Held returns the messages that are in memory, and the sessions with a worker or a suspended turn.
-// From then on a session that had no room accepts messages again.
+// From then on a session that was full accepts messages again.
 func (pl *Pool) Held() (messages map[int64]bool, sessions map[session.Key]bool) {
 	messages, sessions = make(map[int64]bool), make(map[session.Key]bool)
 	add := func(list []bus.Received) {
@@ -271,8 +271,8 @@ func (pl *Pool) Held() (messages map[int64]bool, sessions map[session.Key]bool) 
 	return messages, sessions
 }
 
-// Serves reports whether a session has a worker, or a reason to have none: its turn waits for
-// somebody, or other sub-agents come first.
+// Serves reports whether a session has a worker or a valid reason to have none: its turn is
+// suspended, or its task is held back.
 func (pl *Pool) Serves(key session.Key) bool {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
@@ -281,8 +281,8 @@ func (pl *Pool) Serves(key session.Key) bool {
 	return works || waits || len(pl.queued[key.Parent()]) > 0
 }
 
-// Resume starts a worker for each turn that an earlier process has left, and takes over what waits
-// for somebody. What may have ended that process is tried first, alone. Lease must be set.
+// Resume starts a worker for each turn that an earlier process left running, and registers the
+// suspended ones. First it tries alone what may have crashed that process. Lease must be set.
 func (pl *Pool) Resume(ctx, work context.Context) error {
 	if err := pl.choices.load(pl.env.DB.Read(work)); err != nil {
 		return err
@@ -312,17 +312,17 @@ func (pl *Pool) Resume(ctx, work context.Context) error {
 	return nil
 }
 
-// ResumeTurn starts a worker that first finishes a turn.
+// ResumeTurn starts a worker that first finishes the turn t.
 func (pl *Pool) ResumeTurn(work context.Context, t *session.Turn) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	// Until it is known whether the turn is one by itself it is taken to be one.
+	// Assume that the turn is standalone until the worker knows.
 	pl.start(work, t.Session, &worker{resume: t, alone: true})
 }
 
-// Enqueue gives r to the worker of its session, which it starts if there is none. It reports
-// whether the session is full, because bound messages wait there already, and whether to tell the
-// sender: only the first time.
+// Enqueue gives r to the worker of its session and starts one if necessary. full reports that bound
+// messages already wait in the session, so r was not accepted. tell reports whether to tell the
+// sender, which is done only for the first such message.
 func (pl *Pool) Enqueue(
 	ctx, work context.Context, r bus.Received, bound int,
 ) (full, tell bool, err error) {
@@ -330,7 +330,7 @@ func (pl *Pool) Enqueue(
 	person := r.Message.Origin.Kind == bus.Person
 	pl.mu.Lock()
 	if p, ok := pl.suspended[key]; ok && r.Message.Origin.Run != 0 {
-		// What is due does not wait until somebody has answered the question of p.
+		// A due job does not wait until a person has answered the question of p.
 		key = session.RunKey(key, r.Message.Origin.Run)
 	} else if ok {
 		if !person && !decides(&p.question, r) && isFull(p.waiting, &p.deferred) {
@@ -366,7 +366,7 @@ func (pl *Pool) Enqueue(
 		w.arrived = pl.env.Now()
 		w.told = false
 		if pl.Mode(key) == Interrupt && w.cancel != nil && !w.alone && person &&
-			!slices.ContainsFunc(w.waiting, w.isOther) { // nobody ends what others have asked for
+			!slices.ContainsFunc(w.waiting, w.isOther) { // only the same person interrupts
 			w.cancel(turn.ErrInterrupted)
 		}
 		w.ring()
@@ -379,13 +379,13 @@ func (pl *Pool) Enqueue(
 	return true, tell, nil
 }
 
-// MaxOwn is how many messages of a session may wait in memory if the next one was written by no
-// person.
+// MaxOwn is the maximum number of messages in memory for a session when the next message was not
+// written by a person.
 const MaxOwn = 100
 
-// isFull reports whether a message that the agent wrote to itself stays in the inbox: too many wait
-// in memory, or an earlier one stayed there, as deferred says. The dispatcher hands them out once
-// there is room.
+// isFull reports whether a message that the agent wrote to itself must stay in the inbox: too many
+// messages are in memory, or an earlier one had to stay there (deferred). The dispatcher hands them
+// out once there is room.
 func isFull(waiting []bus.Received, deferred *bool) bool {
 	*deferred = *deferred || len(waiting) >= MaxOwn
 	return *deferred

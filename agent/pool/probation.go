@@ -12,30 +12,32 @@ import (
 	"gateway/store"
 )
 
-// Work that was under way each time a process crashed may be the cause. It is tried alone, session
-// by session, before everything else. If the process crashes then, too, only that work is given up.
+// If some work was under way each time a process crashed, it may be the cause. Such work is tried
+// alone, session by session, before anything else. If the process crashes again, only that work is
+// given up.
 
 const (
-	// trialTime is how long a session is tried alone if nothing comes of it. Work that crashes a
-	// process mostly does so at once.
+	// trialTime is how long a session is tried alone if it neither proves itself nor ends. Work
+	// that crashes a process mostly does so at once.
 	trialTime = 10 * time.Second
 
-	// CountedTime is how long after a crash each message is counted before its turn begins. Messages
-	// with files are always counted: what others made of a file is the likeliest cause of a crash.
+	// CountedTime is the time after a crash in which each message is recorded before its turn
+	// begins. Messages with files are always recorded, because decoding a file is the likeliest
+	// cause of a crash.
 	CountedTime = time.Hour
 )
 
-// isSuspect reports whether r is to be tried alone.
+// isSuspect reports whether r must be tried alone.
 func isSuspect(r bus.Received) bool { return r.Crashes >= turn.MaxCrashes-1 }
 
-// TrialOf names a session that is tried alone, for [store.Life].
+// TrialOf returns the name under which a session is tried alone, for [store.Life].
 func TrialOf(key session.Key) string { return "session " + string(key) }
 
-// A probation tries alone what may have crashed processes.
+// A probation tries work alone that may have crashed processes.
 type probation struct{ *Pool }
 
-// blame takes over turns. It counts the end of the process before this one against what that had
-// under way: against all of it after a crash, or only against what was tried alone.
+// blame takes over turns. It counts a crash of the previous process against the work that was under
+// way: against all of it, or only against what was being tried alone.
 func (pr *probation) blame(tx *store.Tx, turns []session.Turn) error {
 	blamed := func(key session.Key) bool {
 		return pr.life.Suspect == "" || pr.life.Suspect == TrialOf(key)
@@ -66,8 +68,8 @@ func (pr *probation) blame(tx *store.Tx, turns []session.Turn) error {
 	return nil
 }
 
-// tryAlone tries the suspects one by one. It waits until the other parts of the gateway have tried
-// theirs, and returns the turns that are left.
+// tryAlone tries the suspects one by one and returns the other turns. Before it returns, it waits
+// until the other components have tried their suspects.
 func (pr *probation) tryAlone(
 	ctx, work context.Context, turns []session.Turn,
 ) ([]session.Turn, error) {
@@ -77,7 +79,7 @@ func (pr *probation) tryAlone(
 	}
 	for _, w := range trials {
 		pr.Beat(pr.env.Now())
-		pr.env.Logger.WarnContext(ctx, "tried alone: several processes have ended with it",
+		pr.env.Logger.WarnContext(ctx, "tried alone: it was under way in several crashes",
 			"session", w.key)
 		err := pr.life.Try(ctx, TrialOf(w.key), func() { pr.try(ctx, work, w) })
 		if err != nil && ctx.Err() == nil {
@@ -93,7 +95,7 @@ func (pr *probation) tryAlone(
 	return turns, nil
 }
 
-// trials returns a worker for each session that is to be tried alone.
+// trials returns a worker for each session that must be tried alone.
 func (pr *probation) trials(work context.Context, turns []session.Turn) ([]*worker, error) {
 	var list []*worker
 	for _, t := range turns {
@@ -113,7 +115,7 @@ func (pr *probation) trials(work context.Context, turns []session.Turn) ([]*work
 			list = append(list, &worker{key: key})
 		}
 	}
-	for _, t := range turns { // a turn comes before what waits behind it
+	for _, t := range turns { // a turn comes before the messages that wait for its end
 		for _, w := range list {
 			if w.key == t.Session && w.resume == nil {
 				w.resume, w.alone = &t, true
@@ -123,7 +125,7 @@ func (pr *probation) trials(work context.Context, turns []session.Turn) ([]*work
 	return list, pr.fill(work, list)
 }
 
-// fill gives each worker the messages that wait in its session, up to the first command.
+// fill gives each worker the waiting messages of its session, up to the first command.
 func (pr *probation) fill(work context.Context, list []*worker) error {
 	pr.tried = make(map[int64]bool)
 	closed := make(map[session.Key]bool)
@@ -147,7 +149,7 @@ func (pr *probation) fill(work context.Context, list []*worker) error {
 	}
 }
 
-// try runs w until it has proven that it does not crash the process.
+// try runs w until it is clear that its work does not crash the process.
 func (pr *probation) try(ctx, work context.Context, w *worker) {
 	proof := make(chan struct{})
 	w.proof = proof
@@ -163,8 +165,8 @@ func (pr *probation) try(ctx, work context.Context, w *worker) {
 	}
 }
 
-// prove ends the trial of w: its turn has written something, or w has ended. The trial goes on if
-// another suspect waits. The pool's mu is held.
+// prove ends the trial of w, because its turn has written something or w has ended. The trial
+// continues if another suspect waits. The pool's mu is held.
 func (w *worker) prove(ended bool) {
 	if w.proof == nil || !ended && slices.ContainsFunc(w.waiting, isSuspect) {
 		return

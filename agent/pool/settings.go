@@ -11,29 +11,29 @@ import (
 	"gateway/bus"
 )
 
-// A Snapshot has the present settings, and the model for notes. It doesn't change: another one
-// takes its place.
+// A Snapshot holds the settings and the model for notes at one time. It never changes; Set replaces
+// it.
 type Snapshot struct {
 	Settings
 	Notes llm.Model
 }
 
-// Set replaces the settings. Turns under way end with what they began with.
+// Set replaces the settings. Running turns keep the settings with which they began.
 func (c *choices) Set(s Snapshot) { c.current.Store(&s) }
 
-// Config returns the present settings.
+// Config returns the current settings.
 func (c *choices) Config() *Snapshot { return c.current.Load() }
 
-// A Mode says what happens to a message that comes while a turn of its session runs.
+// A Mode says what happens to a message that arrives while a turn of its session runs.
 type Mode string
 
 // The queue modes.
 const (
 	// Steer shows the message to the running turn at its next step.
 	Steer Mode = "steer"
-	// Followup answers it in a turn of its own afterwards.
+	// Followup answers the message in a turn of its own afterwards.
 	Followup Mode = "followup"
-	// Collect answers all that came, in one turn afterwards.
+	// Collect answers all waiting messages together in one turn afterwards.
 	Collect Mode = "collect"
 	// Interrupt ends the running turn and begins one with the new message.
 	Interrupt Mode = "interrupt"
@@ -48,28 +48,28 @@ func ParseMode(name string) (Mode, error) {
 	return "", fmt.Errorf("unknown queue mode %q: use steer, followup, collect or interrupt", name)
 }
 
-// CollectPause is how long nothing must come before a collecting session begins its turn.
+// CollectPause is how long no message must arrive before a session in Collect mode begins its turn.
 const CollectPause = 500 * time.Millisecond
 
 // Settings are the options that can change while the gateway runs.
 type Settings struct {
 	turn.Settings
 
-	NotesID   string        // of Deps.Notes, as prices know it; default ModelID
-	Choices   []turn.Choice // the models that a conversation may have instead; default none
+	NotesID   string        // name of Deps.Notes in the price list; default ModelID
+	Choices   []turn.Choice // models that people may choose for a conversation; default none
 	QueueMode Mode          // default Steer
-	Waiting   int           // messages that may wait in a session; default 20
+	Waiting   int           // maximum number of waiting messages in a session; default 20
 
-	// Debounce is how long an account waits for more of a message; default not at all.
+	// Debounce is how long each account waits for further parts of a message; default 0.
 	Debounce map[string]time.Duration
 
-	// IdleAfter is the time without messages after which the older part of a conversation becomes
-	// notes. DreamEvery is the time between two runs of Dream. 0 is never, for each.
+	// IdleAfter is the time without messages after which notes are made of the older part of a
+	// conversation. DreamEvery is the time between two runs of Dream. 0 disables either.
 	IdleAfter  time.Duration
 	DreamEvery time.Duration
 }
 
-// SetDefaults replaces what is not set.
+// SetDefaults sets the fields that are zero to their defaults.
 func (s *Settings) SetDefaults() {
 	s.NotesID = cmp.Or(s.NotesID, s.ModelID)
 	s.MaxRounds = cmp.Or(s.MaxRounds, 40)

@@ -12,28 +12,28 @@ import (
 	"gateway/store"
 )
 
-// signals wake the dispatching goroutine, and say whether it still goes round.
+// signals wake the dispatching goroutine and show whether it is alive.
 type signals struct {
-	fatal chan error    // the first error that ends all
-	due   chan struct{} // rung when a suspended turn is to be looked at
-	beat  atomic.Int64  // when the dispatcher last went round, in nanoseconds
+	fatal chan error    // the first fatal error
+	due   chan struct{} // signalled when a suspended turn must be reviewed
+	beat  atomic.Int64  // when the dispatcher last ran its loop, in nanoseconds
 }
 
-// Fatal yields the first error that ends the dispatcher.
+// Fatal returns a channel with the first error that ends the dispatcher.
 func (s *signals) Fatal() <-chan error { return s.fatal }
 
 // Fail reports an error that ends the dispatcher.
 func (s *signals) Fail(err error) {
 	select {
 	case s.fatal <- err:
-	default: // an earlier error does that already
+	default: // an earlier error already ends it
 	}
 }
 
-// DueC yields something when ReviewDue must be called.
+// DueC returns a channel that receives when ReviewDue must be called.
 func (s *signals) DueC() <-chan struct{} { return s.due }
 
-// ring has ReviewDue called soon.
+// ring makes the dispatcher call ReviewDue soon.
 func (s *signals) ring() {
 	select {
 	case s.due <- struct{}{}:
@@ -41,10 +41,10 @@ func (s *signals) ring() {
 	}
 }
 
-// Beat notes that the dispatcher goes round.
+// Beat records that the dispatcher runs its loop.
 func (s *signals) Beat(now time.Time) { s.beat.Store(now.UnixNano()) }
 
-// LastBeat returns when the dispatcher last went round; zero before it does at all.
+// LastBeat returns when the dispatcher last ran its loop, or the zero time if it never did.
 func (s *signals) LastBeat() time.Time {
 	if at := s.beat.Load(); at > 0 {
 		return time.Unix(0, at)
@@ -52,20 +52,21 @@ func (s *signals) LastBeat() time.Time {
 	return time.Time{}
 }
 
-// tables read and write what is stored of sessions.
+// tables reads and writes the stored state of sessions.
 type tables struct {
 	env       *turn.Env
 	sessions  session.Store
 	questions question.Store
 }
 
-// tx runs fn in a transaction. A write that has begun is finished even while the process ends.
+// tx runs fn in a transaction. Once begun, the transaction is finished even if the process is
+// stopping.
 func (t *tables) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 	return t.env.DB.Tx(context.WithoutCancel(ctx), fn)
 }
 
-// waits returns the open questions by their turn. A turn whose question can't be read waits no
-// longer: it ends, and tells the chat.
+// waits returns the open questions by turn. A turn whose question can't be read stops waiting: it
+// ends and tells the chat.
 func (t *tables) waits(ctx context.Context) (map[int64]question.Question, error) {
 	list, err := t.questions.ListOpen(t.env.DB.Read(ctx))
 	_, err = t.env.DB.Mend(ctx, t.env.Logger, err, t.questions.SetAside)
@@ -76,7 +77,7 @@ func (t *tables) waits(ctx context.Context) (map[int64]question.Question, error)
 	return waits, err
 }
 
-// Waiting returns the next messages of the inbox after one. Unreadable messages are set aside.
+// Waiting returns the next waiting messages after the given Seq. It sets unreadable messages aside.
 func (t *tables) Waiting(work context.Context, after int64) ([]bus.Received, error) {
 	list, err := t.env.Inbox.Waiting(t.env.DB.Read(work), after)
 	_, err = t.env.DB.Mend(work, t.env.Logger, err, t.env.Inbox.SetAside)

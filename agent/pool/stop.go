@@ -13,39 +13,39 @@ import (
 	"gateway/store"
 )
 
-// Tools may have left something running in sessions.
+// Tools ends processes that tools have left running in sessions.
 type Tools interface {
-	// Stop ends what the tools of a session have left running, as far as the writer of by may end it.
-	// by is nil if no person has ended the session.
+	// Stop ends what the tools of a session have left running, as far as the author of by is
+	// allowed to end it. by is nil if the session was not ended by a person.
 	Stop(session string, by *bus.InboundMessage)
 }
 
-// A Stopper ends what works for conversations.
+// A Stopper ends the work for conversations.
 type Stopper struct {
 	*Pool
 	Tools Tools
 }
 
-// A Stopping ends work for a conversation: it implements [command.Stop].
+// A Stopping ends the work for one conversation. It implements [command.Stop].
 //
-// While a command is under way nothing is handed out that belongs to its conversation, and what a
-// turn claims before the transaction cannot be dropped.
+// While a command runs, the dispatcher hands out no messages of its conversation. Messages that a
+// turn claims before the transaction are not dropped.
 type Stopping struct {
 	d      *Stopper
 	key    session.Key
 	by     bus.InboundMessage
 	extent command.Extent
 
-	jobs     []session.Key  // sessions of jobs and hooks that work for key, which may have sub-agents
-	theirs   []bus.Received // what waits in these
-	waiting  []bus.Received // what waits in the session itself
-	becoming []bus.Received // the batch that becomes a turn now
+	jobs     []session.Key  // sessions of the jobs and hooks of key; they may have sub-agents
+	theirs   []bus.Received // messages that wait in those sessions
+	waiting  []bus.Received // messages that wait in the session itself
+	becoming []bus.Received // the batch that is becoming a turn
 
-	dropped []bus.Received // by endOwn
-	ended   bool           // by endOwn: the running turn
+	dropped []bus.Received // messages dropped by endOwn
+	ended   bool           // endOwn ended the running turn
 }
 
-// New finds out what works for the conversation of m.
+// New collects what works for the conversation of m.
 func (st *Stopper) New(m bus.InboundMessage, e command.Extent) *Stopping {
 	s := &Stopping{d: st, key: session.KeyOf(m.From), by: m, extent: e}
 	st.mu.Lock()
@@ -81,11 +81,11 @@ func (s *Stopping) Cancel() {
 	s.d.cancelStopped(s.key, s.background(), &s.by)
 }
 
-// background reports whether background work is ended, too.
+// background reports whether background work ends, too.
 func (s *Stopping) background() bool { return s.extent == command.Everything }
 
-// end ends the running turn of the session and those of its sub-agents, and discards what waits
-// there; with background also those of the jobs and hooks.
+// end ends the running turns of the session and its sub-agents, and drops their waiting messages.
+// If background() is true, it does the same for jobs and hooks.
 func (s *Stopping) end(tx *store.Tx) (e command.Stopped, err error) {
 	if err := s.discard(tx, &e); err != nil {
 		return e, err
@@ -120,9 +120,9 @@ func (s *Stopping) end(tx *store.Tx) (e command.Stopped, err error) {
 	return e, nil
 }
 
-// discard drops messages that wait: those that people sent before the command, and all tasks and
-// outcomes, even those that nobody has handed out yet. A reminder that waits for the ended turn is
-// kept and comes after it.
+// discard drops the messages that people sent before the command, and all tasks and outcomes,
+// including those not handed out yet. A reminder that waits for the ended turn is kept and follows
+// it.
 func (s *Stopping) discard(tx *store.Tx, e *command.Stopped) error {
 	parents := []session.Key{s.key}
 	list := slices.DeleteFunc(slices.Concat(s.becoming, s.waiting), isKept)
@@ -152,7 +152,7 @@ func (s *Stopping) discard(tx *store.Tx, e *command.Stopped) error {
 			return err
 		}
 		switch origin := r.Message.Origin; {
-		case !ok: // a turn has it, or it stands in the list twice
+		case !ok: // a turn has claimed it, or it is listed twice
 		case origin.Kind == bus.Person:
 			e.Discarded++
 			e.Answers = append(e.Answers, r.Message.ID)
@@ -170,12 +170,12 @@ func (s *Stopping) discard(tx *store.Tx, e *command.Stopped) error {
 	return nil
 }
 
-// isKept reports whether r, which waits for the ended turn, is answered all the same because it
-// begins a turn of its own.
+// isKept reports whether r, which waits for the ended turn, is kept because it begins a turn of its
+// own.
 func isKept(r bus.Received) bool { return r.Message.Origin.Standalone() }
 
-// cancelStopped ends the workers of a session whose turns were ended, and with jobs those in the
-// background. by is the message that ended them, or nil if no person did.
+// cancelStopped ends the workers of a session whose turns were ended and, if jobs is set, those of
+// its jobs and hooks. by is the message that ended them, or nil if no person did.
 func (st *Stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMessage) {
 	st.mu.Lock()
 	for _, k := range append(st.below(key, jobs), key) {
@@ -183,7 +183,7 @@ func (st *Stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMess
 		delete(st.queued, k)
 		if p, ok := st.suspended[k]; ok && k.Parent() == "" {
 			p.waiting = slices.DeleteFunc(slices.Clone(p.waiting), gone)
-			st.markDue(k) // what is kept gets a worker
+			st.markDue(k) // so that kept messages get a worker
 		} else {
 			delete(st.suspended, k)
 		}
@@ -198,7 +198,7 @@ func (st *Stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMess
 	st.Tools.Stop(string(key), by)
 }
 
-// StopTask ends the sub-agent that works in a session, and reports whether there was one.
+// StopTask ends the sub-agent that works in the session key, and reports whether there was one.
 func (st *Stopper) StopTask(ctx context.Context, key string) (stopped bool, err error) {
 	task := session.Key(key)
 	err = st.tx(ctx, func(tx *store.Tx) error {
@@ -225,8 +225,8 @@ func (st *Stopper) StopTask(ctx context.Context, key string) (stopped bool, err 
 	return stopped, err
 }
 
-// endStopped ends t with a result for each open tool call, and adds to e what gets no other answer.
-// From now on the writes of the turn itself are refused. With again, a run that it ends begins
+// endStopped ends t with a result for each open tool call, and adds to e the messages that get no
+// other answer. From then on writes of the turn fail. If again is set, a run that it ends begins
 // anew.
 func (st *Stopper) endStopped(
 	tx *store.Tx, t *session.Turn, e *command.Stopped, again bool,
@@ -259,7 +259,7 @@ func (st *Stopper) endStopped(
 	return st.env.Inbox.Finish(tx, t.ID)
 }
 
-// stopRuns notes that the runs among messages have been stopped. With again they begin anew.
+// stopRuns records that the runs among messages were stopped. If again is set, they begin anew.
 func (st *Stopper) stopRuns(
 	tx *store.Tx, again bool, messages ...bus.Received,
 ) (err error) {
@@ -275,7 +275,7 @@ func (st *Stopper) stopRuns(
 	return err
 }
 
-// letGo ends the work for erased sessions, and drops their state in memory.
+// letGo ends the work for erased sessions and removes their state from memory.
 func (st *Stopper) letGo(keys []session.Key) {
 	for _, key := range keys {
 		st.cancelStopped(key, true, nil)

@@ -10,8 +10,8 @@ import (
 	"gateway/store"
 )
 
-// endOwn ends the running turn only if nobody but the sender has written to it, and discards only
-// what the sender has sent.
+// endOwn ends the running turn only if the sender alone has written to it, and drops only messages
+// of the sender.
 func (s *Stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
 	own := func(r bus.Received) bool {
 		m := r.Message
@@ -30,7 +30,7 @@ func (s *Stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
 		if err != nil {
 			return e, err
 		}
-		if ok { // else a turn has it by now
+		if ok { // otherwise a turn has claimed it
 			s.dropped = append(s.dropped, r)
 			e.Answers = append(e.Answers, r.Message.ID)
 		}
@@ -47,8 +47,8 @@ func (s *Stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
 	return e, s.d.endStopped(tx, t, &e, false)
 }
 
-// waitingOwn returns the waiting messages that are own. A batch that is being claimed becomes a
-// turn as a whole: it counts if all of it is own and it does not steer a running turn.
+// waitingOwn returns the sender's waiting messages. A batch that is being claimed becomes a turn as
+// a whole: it counts only if all of it is the sender's and it does not steer a running turn.
 func (s *Stopping) waitingOwn(
 	idle bool, own func(bus.Received) bool, all func([]bus.Received) bool,
 ) (list []bus.Received) {
@@ -63,7 +63,7 @@ func (s *Stopping) waitingOwn(
 	return list
 }
 
-// cancelOwn forgets what was dropped, and ends the worker's turn if it has ended.
+// cancelOwn removes the dropped messages from memory, and ends the worker's turn if ends is set.
 func (st *Stopper) cancelOwn(key session.Key, dropped []bus.Received, ends bool) {
 	gone := func(r bus.Received) bool {
 		return slices.ContainsFunc(dropped, func(x bus.Received) bool { return x.Seq == r.Seq })

@@ -15,19 +15,19 @@ import (
 	"gateway/store"
 )
 
-// A turn that waits for somebody is suspended: it has no worker, only a place in memory. Only the
-// dispatching goroutine decides its question, or learns that a command has decided it, and then
-// starts a worker again.
+// A turn that waits for a person or a sub-agent is suspended: it has no worker, only an entry in
+// memory. Only the dispatching goroutine decides its question, or learns that a command has decided
+// it. Then it starts a worker again.
 
-// suspended is the place of a turn that waits.
+// A suspended is the entry of a suspended turn.
 type suspended struct {
 	turn     session.Turn
 	question question.Question
-	waiting  []bus.Received // that came meanwhile, and are for the turn or those after it
-	told     bool           // the sender knows that waiting is full
-	deferred bool           // more notes are in the inbox than there is room for
+	waiting  []bus.Received // messages that arrived since
+	told     bool           // the sender knows that the session is full
+	deferred bool           // messages without an author stayed in the inbox for lack of room
 
-	answers []string // platform's ids of the messages that it was to answer when it began to wait
+	answers []string // platform's ids of the messages that the turn was to answer
 }
 
 // ReviewDue reviews the suspended turns for which something may have changed.
@@ -50,18 +50,18 @@ func (pl *Pool) ReviewDue(ctx, work context.Context) error {
 	return nil
 }
 
-// A review decides whether a suspended turn goes on.
+// A review decides whether a suspended turn continues.
 type review struct{ *Pool }
 
-// run decides the question of a suspended turn if that is possible, and resumes the turn once its
-// question is decided.
+// run decides the question of a suspended turn if possible, and resumes the turn if the question is
+// decided.
 func (rv review) run(ctx, work context.Context, key session.Key) error {
 	p, err := rv.passJobs(ctx, work, key)
 	if p == nil || err != nil {
 		return err
 	}
 	q, err := rv.questions.Get(rv.env.DB.Read(work), p.question.ID)
-	if err != nil && !errors.Is(err, question.ErrNone) { // it was erased with its conversation
+	if err != nil && !errors.Is(err, question.ErrNone) { // ErrNone: erased with its conversation
 		return err
 	}
 	if err == nil && q.State == question.Open {
@@ -72,7 +72,7 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 	err = rv.tx(ctx, func(tx *store.Tx) error {
 		return rv.sessions.Wake(tx, &p.turn, rv.Lease, rv.env.Now())
 	})
-	ended := errors.Is(err, session.ErrEnded) // stopped meanwhile
+	ended := errors.Is(err, session.ErrEnded) // a person has stopped it
 	if err != nil && !ended {
 		return err
 	}
@@ -91,8 +91,8 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 	return nil
 }
 
-// passJobs starts the jobs that wait for a suspended turn beside it, and returns the place of the
-// turn, or nil if it is not suspended any more.
+// passJobs starts the jobs that wait for a suspended turn in sessions beside it. It returns the
+// entry of the turn, or nil if the turn is no longer suspended.
 func (rv review) passJobs(ctx, work context.Context, key session.Key) (*suspended, error) {
 	rv.mu.Lock()
 	p, ok := rv.suspended[key]
@@ -118,15 +118,15 @@ func (rv review) passJobs(ctx, work context.Context, key session.Key) (*suspende
 	return p, nil
 }
 
-// A decision is what becomes of a question.
+// A decision is the outcome of a question.
 type decision struct {
 	state  question.State
 	answer string
 	by     string
-	take   int // index of the waiting message that is the answer; -1: none is
+	take   int // index of the waiting message that answers; -1: none
 }
 
-// decide decides q if its time is over or a waiting message decides it.
+// decide decides q if it has expired or a waiting message decides it.
 func (rv review) decide(
 	ctx context.Context, p *suspended, q *question.Question,
 ) (bool, error) {
@@ -149,7 +149,7 @@ func (rv review) decide(
 		}
 		ok, err := rv.env.Inbox.Claim(tx, p.waiting[made.take].Seq, p.turn.ID)
 		if gone = err == nil && !ok; gone {
-			return turn.ErrGone // it was dropped: it decides nothing
+			return turn.ErrGone // it was dropped, so it decides nothing
 		}
 		return err
 	})
@@ -161,11 +161,11 @@ func (rv review) decide(
 		p.waiting = slices.Delete(slices.Clone(p.waiting), made.take, made.take+1)
 		rv.mu.Unlock()
 	}
-	return !gone, err // if somebody else has decided it, the message is for the turn
+	return !gone, err // if another goroutine decided q, the message goes to the turn
 }
 
-// decisionOf returns what the first message that decides q makes of it. A message that was written
-// before somebody was asked decides nothing.
+// decisionOf returns the decision by the first message that decides q. A message that was written
+// before the question was asked decides nothing.
 func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 	for i, r := range waiting {
 		m := r.Message
@@ -188,14 +188,14 @@ func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 	return decision{}, false
 }
 
-// decides reports whether r is what q waits for.
+// decides reports whether q waits for r.
 func decides(q *question.Question, r bus.Received) bool {
 	_, ok := decisionOf(q, []bus.Received{r})
 	return ok
 }
 
-// chosenAnswer returns the option that text names by its number or its words, or else text as the
-// user's own words.
+// chosenAnswer returns the option that text selects by number or wording, or text as the user's own
+// words.
 func chosenAnswer(q *question.Question, text string) string {
 	text = strings.TrimSpace(text)
 	if n, err := strconv.Atoi(strings.TrimSuffix(text, ".")); err == nil &&

@@ -17,23 +17,23 @@ import (
 type worker struct {
 	pool   *Pool
 	key    session.Key
-	wake   chan struct{} // rung when waiting grows
-	resume *session.Turn // an earlier process' turn, to be finished first
+	wake   chan struct{} // signalled when waiting grows
+	resume *session.Turn // turn of an earlier process to finish first
 
 	// The pool's mu guards:
 	waiting   []bus.Received
-	claiming  []bus.Received // taken from waiting, and not yet in a transaction
-	arrived   time.Time      // when the newest of waiting came
-	deferred  bool           // no room for more that no person wrote: it stays in the inbox
-	told      bool           // the sender knows that waiting is full
-	asker     string         // platform's id of whom the running turn answers
-	suspended bool           // its turn waits, and another worker will go on with it
-	alone     bool           // no other message joins its turn: see bus.Origin.Standalone
-	proof     chan struct{}  // closed once it need not be tried alone any more; nil: it need not
+	claiming  []bus.Received // removed from waiting, but not in a transaction yet
+	arrived   time.Time      // when the newest waiting message arrived
+	deferred  bool           // messages without an author stayed in the inbox for lack of room
+	told      bool           // the sender knows that the session is full
+	asker     string         // platform's id of the person whom the running turn answers
+	suspended bool           // the turn is suspended; another worker will continue it
+	alone     bool           // no other message joins the turn: see bus.Origin.Standalone
+	proof     chan struct{}  // closed when the trial ends; nil if the worker is not on trial
 
-	// The worker's own:
-	unanswered []string                // platform's ids of messages that an interrupted turn has left
-	cancel     context.CancelCauseFunc // ends the running turn; nil if there is none
+	// Used by the worker's goroutine only:
+	unanswered []string                // platform's ids of messages that an interrupted turn left
+	cancel     context.CancelCauseFunc // ends the running turn; nil if none runs
 }
 
 func (w *worker) ring() {
@@ -43,7 +43,7 @@ func (w *worker) ring() {
 	}
 }
 
-// run works until nothing waits, the dispatcher drains, or the store fails.
+// run works until no message waits, the dispatcher drains, or the store is lost.
 func (w *worker) run(ctx context.Context) error {
 	if w.resume != nil {
 		if err := w.turn(ctx, w.resume, nil); err != nil {
@@ -64,8 +64,7 @@ func (w *worker) run(ctx context.Context) error {
 	return nil
 }
 
-// next returns the messages for the next turn. If there are none, w is not the session's worker any
-// more.
+// next returns the messages for the next turn. If there are none, it removes w from the pool.
 func (w *worker) next(ctx context.Context) []bus.Received {
 	d := w.pool
 	for {
@@ -93,7 +92,7 @@ func (w *worker) next(ctx context.Context) []bus.Received {
 	}
 }
 
-// debounce returns how long no message must have come before a turn begins. The pool's mu is held.
+// debounce returns how long no message must arrive before a turn begins. The pool's mu is held.
 func (w *worker) debounce() time.Duration {
 	if w.waiting[0].Message.Origin.Standalone() {
 		return 0
@@ -125,11 +124,11 @@ func (w *worker) claim() []bus.Received {
 	return w.claiming
 }
 
-// hasFiles reports whether r, or what it quotes, has files.
+// hasFiles reports whether r or the message that it quotes has files.
 func hasFiles(r bus.Received) bool { return attachment.HasFiles(r.Message) }
 
-// joined reports whether people see the waiting message n and the one before it as one: parts of an
-// album, a new wording, or a text that was sent in pieces. The pool's mu is held.
+// joined reports whether the waiting message n and the one before it are one message for people:
+// parts of an album, an edit, or pieces of a long text. The pool's mu is held.
 func (w *worker) joined(n int) bool {
 	a, b := &w.waiting[n-1], &w.waiting[n]
 	if a.Message.Sender.ID != b.Message.Sender.ID || b.Message.Origin.Standalone() {
@@ -148,7 +147,7 @@ func (w *worker) joined(n int) bool {
 		len(a.Message.Attachments)+len(b.Message.Attachments) == 0
 }
 
-// albumPause is how long no further part of an album must have come before it is complete.
+// albumPause is how long no further part of an album must arrive before it counts as complete.
 const albumPause = 700 * time.Millisecond
 
 // Next implements [turn.Mailbox].
@@ -164,9 +163,9 @@ func (w *worker) Next(files bool) []bus.Received {
 	return w.claiming
 }
 
-// asked returns how many waiting messages a turn that answers a person may claim: those before the
-// first that begins a turn of its own. In a group, each question of somebody else does. The pool's
-// mu is held.
+// asked returns how many of the waiting messages a turn that answers person may claim: those before
+// the first one that begins a turn of its own. In a group, each question of another person begins
+// its own turn. The pool's mu is held.
 func (w *worker) asked(person string) int {
 	i := slices.IndexFunc(w.waiting, func(r bus.Received) bool {
 		return r.Message.Origin.Standalone() || isOthers(r.Message, person)
@@ -177,18 +176,18 @@ func (w *worker) asked(person string) int {
 	return i
 }
 
-// isOther reports whether r is a question in a group by somebody whom the running turn does not
+// isOther reports whether r is a question in a group from a person whom the running turn does not
 // answer. The pool's mu is held.
 func (w *worker) isOther(r bus.Received) bool {
 	return isOthers(r.Message, w.asker)
 }
 
-// isOthers reports whether m is a question in a group by somebody else than person.
+// isOthers reports whether m is a question in a group from a person other than person.
 func isOthers(m bus.InboundMessage, person string) bool {
 	return m.Group && m.Origin.Kind == bus.Person && m.Sender.ID != person
 }
 
-// listen notes whom the turn with batch answers. The pool's mu is held.
+// listen records whom the turn with batch answers. The pool's mu is held.
 func (w *worker) listen(batch []bus.Received) {
 	for _, r := range batch {
 		if r.Message.Origin.Kind == bus.Person {
@@ -214,7 +213,7 @@ func (w *worker) Claimed(err error) {
 	}
 }
 
-// drop forgets batch, which waits no longer.
+// drop forgets batch, which no longer waits.
 func (w *worker) drop(batch []bus.Received) {
 	dropped := func(r bus.Received) bool {
 		return slices.ContainsFunc(batch, func(b bus.Received) bool { return b.Seq == r.Seq })
@@ -233,7 +232,7 @@ func (w *worker) HasNews() bool {
 }
 
 // turn begins a turn with batch, or resumes st if batch is nil, and runs it until it returns. An
-// error says that the store is lost.
+// error means that the store is lost.
 func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Received) error {
 	if batch == nil {
 		w.rejoin(ctx, st)
@@ -263,8 +262,8 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	return err
 }
 
-// rejoin notes the messages that the resumed turn st has claimed. If they can't be read, the turn
-// finds that out, too, and tells the chat.
+// rejoin records the messages that the resumed turn st has claimed. If they can't be read, the turn
+// itself fails on them and tells the chat.
 func (w *worker) rejoin(ctx context.Context, st *session.Turn) {
 	d := w.pool
 	batch, err := d.env.Inbox.ClaimedBy(d.env.DB.Read(context.WithoutCancel(ctx)), st.ID)
