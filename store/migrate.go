@@ -92,7 +92,7 @@ func checkSchema(ctx context.Context, db *DB, migrations []Migration) error {
 			return err
 		}
 		if v < len(m.Steps) {
-			return fmt.Errorf("%s: written by an older gateway; start the gateway once to upgrade", m.Package)
+			return fmt.Errorf("%s: written by an older gateway; start the gateway to upgrade", m.Package)
 		}
 	}
 	return nil
