@@ -17,10 +17,16 @@ import (
 // maxCache bounds the file of one server, in bytes.
 const maxCache = 16 << 20
 
+// A dialect says how to speak with a server.
+type dialect struct {
+	Legacy bool `json:"legacy,omitempty"` // with the handshake of old versions
+	SSE    bool `json:"sse,omitempty"`    // over the transport of old versions, HTTP with SSE
+}
+
 // A kept is the content of a server's file.
 type kept struct {
-	Hash    string  `json:"hash"`             // of the configuration that it was learned with
-	Legacy  bool    `json:"legacy,omitempty"` // the server wants the handshake of old versions
+	Hash    string  `json:"hash"` // of the configuration that it was learned with
+	dialect         // which was understood
 	Catalog catalog `json:"catalog"`
 }
 

@@ -128,9 +128,15 @@ func (s *server) tool(name, description string, schema json.RawMessage, d defini
 // longest is how long one use of a tool may take: the wait for the connection, and the call.
 func (s *server) longest() time.Duration { return 2*s.Timeout + 5*time.Second }
 
+// A naming names the tools of a server.
+type naming struct {
+	prefix string   // of the names
+	others []string // prefixes of other servers that begin with ours
+}
+
 // names returns the names of the tools, in the same order; "" for one that can't have any. Names
 // depend on nothing but the configured servers and the tools' own names.
-func (s *server) names(tools []definition) []string {
+func (s *naming) names(tools []definition) []string {
 	first := make(map[string]string) // name to the tool that it is of
 	for _, d := range tools {
 		if name := s.prefix + d.Name; fits(name) && s.ours(name) {
@@ -161,7 +167,7 @@ func (s *server) names(tools []definition) []string {
 
 // ours reports whether name can be one of this server's tools: it is not that of our own tools for
 // the server, and does not begin as those of another server do.
-func (s *server) ours(name string) bool {
+func (s *naming) ours(name string) bool {
 	if name == s.prefix+"resources" || name == s.prefix+"prompts" {
 		return false
 	}
@@ -186,7 +192,7 @@ func letters(name string) string {
 
 // mendName returns the name for the server's tool, cut and with a mark of what was cut if it is
 // too long.
-func (s *server) mendName(name string) string {
+func (s *naming) mendName(name string) string {
 	full := s.prefix + letters(name)
 	if name == "" || len(full) > maxName {
 		return s.hashed(name)
@@ -195,7 +201,7 @@ func (s *server) mendName(name string) string {
 }
 
 // hashed returns a name for the server's tool that no other one has.
-func (s *server) hashed(name string) string {
+func (s *naming) hashed(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	mark := hex.EncodeToString(sum[:4])
 	full := s.prefix + letters(name)

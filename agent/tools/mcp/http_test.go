@@ -361,7 +361,7 @@ func TestHTTPRefusals(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{
 		http.StatusUnauthorized: "Unauthorized: it wants a login, and the gateway knows no OAuth",
-		http.StatusNotFound:     "The older transport, HTTP with SSE, is not supported",
+		http.StatusNotFound:     "there is no endpoint of the protocol at this URL",
 	} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

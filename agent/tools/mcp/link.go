@@ -88,8 +88,27 @@ type carrier struct {
 	why func(err error) error
 }
 
-// connect starts the server, agrees with it on a protocol and reads what it has.
+// connect makes a connection. An endpoint that does not know streamable HTTP may speak the
+// transport of old versions, as the protocol wants clients to find out.
 func (s *server) connect(ctx context.Context) (*link, error) {
+	l, err := s.attempt(ctx)
+	if err == nil || !lacksEndpoint(err) || ctx.Err() != nil {
+		return l, err
+	}
+	s.update(func() { s.dialect.SSE = !s.dialect.SSE })
+	l, other := s.attempt(ctx)
+	if other == nil {
+		return l, nil
+	}
+	if s.dialect.SSE { // what streamable HTTP says is what its owner expects
+		s.update(func() { s.dialect.SSE = false })
+		other = err
+	}
+	return nil, other
+}
+
+// attempt starts the server, agrees with it on a protocol and reads what it has.
+func (s *server) attempt(ctx context.Context) (*link, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var c *carrier
 	var err error
@@ -119,6 +138,9 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 		}
 		return l, nil
 	}
+	if err == nil { // it was ready when its time was over
+		err = context.Cause(start)
+	}
 	err = c.why(err)
 	if start.Err() != nil {
 		err = fmt.Errorf("it was not ready within %s: %w", startTimeout, err)
@@ -135,7 +157,7 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 func (s *server) session(ctx, life context.Context, c *carrier) (*link, error) {
 	opts := &sdk.ClientSessionOptions{}
 	s.update(func() {
-		if s.legacy {
+		if s.dialect.Legacy || s.dialect.SSE {
 			opts.ProtocolVersion = legacyVersion
 		}
 	})
@@ -229,9 +251,9 @@ func (s *server) learn(ctx context.Context, l *link) error {
 		return fmt.Errorf("it does not list what it has: %w", err)
 	}
 	s.bring(ctx, c)
-	var legacy bool
-	s.update(func() { legacy = s.legacy })
-	if err := s.keep(kept{Legacy: legacy, Catalog: c}); err != nil {
+	k := kept{Catalog: c}
+	s.update(func() { k.dialect = s.dialect })
+	if err := s.keep(k); err != nil {
 		s.opts.Logger.WarnContext(ctx, "mcp cache not written", "server", s.Name, "err", err)
 	}
 	return nil

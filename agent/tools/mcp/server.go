@@ -33,9 +33,8 @@ var errIdle = errors.New("not used")
 // connections; calls use the one that is there.
 type server struct {
 	Server
-	opts    *Options
-	prefix  string   // of the names of its tools
-	others  []string // prefixes of other servers that begin with ours
+	opts *Options
+	naming
 	hidden  []string // secrets
 	problem error    // of the configuration
 	first   time.Duration
@@ -52,8 +51,8 @@ type server struct {
 	busy    int           // calls that use the link, or wait for it
 	used    time.Time
 	catalog *catalog // that the tools were made of
-	legacy  bool     // the handshake of old versions is tried
-	ended   bool     // run has returned
+	dialect dialect
+	ended   bool // run has returned
 }
 
 // newServer returns the server of a client whose servers have names.
@@ -61,7 +60,8 @@ func newServer(s Server, o *Options, names []string) *server {
 	s.Timeout = cmp.Or(s.Timeout, 60*time.Second)
 	s.Least = cmp.Or(s.Least, bus.User)
 	one := &server{
-		Server: s, opts: o, prefix: "mcp_" + s.Name + "_", problem: s.Check(), hidden: s.secrets(),
+		Server: s, opts: o, naming: naming{prefix: "mcp_" + s.Name + "_"},
+		problem: s.Check(), hidden: s.secrets(),
 		first: minDelay, wanted: make(chan struct{}, 1), stale: make(chan struct{}, 1),
 		change: make(chan struct{}), state: State{Name: s.Name, State: Starting, Since: o.Now()},
 	}
@@ -110,7 +110,7 @@ func (s *server) restore(ctx context.Context) bool {
 	if k == nil {
 		return false
 	}
-	s.update(func() { s.legacy = k.Legacy })
+	s.update(func() { s.dialect = k.dialect })
 	s.bring(ctx, k.Catalog)
 	return s.show().Tools > 0
 }
@@ -151,7 +151,7 @@ func (s *server) connection(ctx context.Context) error {
 	if err != nil {
 		s.update(func() {
 			s.tries++
-			s.legacy = !s.legacy
+			s.dialect.Legacy = !s.dialect.Legacy
 		})
 		return err
 	}

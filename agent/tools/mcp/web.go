@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,7 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 	if err != nil {
 		return nil, errors.New("its URL is none")
 	}
+	sse := s.dialect.SSE // which only the goroutine of run changes
 	life, cancel := context.WithCancel(life)
 	client := *cmp.Or(s.HTTP, s.opts.HTTP)
 	client.Timeout = 0
@@ -35,8 +37,11 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 	}
 	client.Transport = doer(func(r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context())
-		// A redirect elsewhere gets none of the secrets.
-		if r.URL.Host == u.Host && r.URL.Scheme == u.Scheme {
+		ours := r.URL.Host == u.Host && r.URL.Scheme == u.Scheme
+		if sse && !ours {
+			return nil, errors.New("it names an address elsewhere for what is sent to it")
+		}
+		if ours { // a redirect elsewhere gets none of the secrets
 			for name, value := range s.Header {
 				r.Header.Set(name, value)
 			}
@@ -49,13 +54,27 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 		}
 		return resp, err
 	})
-	return &carrier{
-		transport: &sdk.StreamableClientTransport{
-			Endpoint: s.URL, HTTPClient: &client, MaxEventSize: maxMessage, MaxRetries: 2,
-		},
-		end: cancel,
-		why: refusal,
-	}, nil
+	var transport sdk.Transport = &sdk.StreamableClientTransport{
+		Endpoint: s.URL, HTTPClient: &client, MaxEventSize: maxMessage, MaxRetries: 2,
+	}
+	if sse {
+		old := &sdk.SSEClientTransport{
+			Endpoint: s.URL, HTTPClient: &client, MaxEventSize: maxMessage}
+		transport = connector(func() (sdk.Connection, error) { return old.Connect(life) })
+	}
+	return &carrier{transport: transport, end: cancel, why: refusal}, nil
+}
+
+// A connector is a transport whose stream lives longer than the context in which it is opened.
+type connector func() (sdk.Connection, error)
+
+// Connect implements sdk.Transport.
+func (c connector) Connect(context.Context) (sdk.Connection, error) { return c() }
+
+// lacksEndpoint reports whether err is that of a URL at which there is no endpoint of a transport.
+func lacksEndpoint(err error) bool {
+	return slices.ContainsFunc([]int{http.StatusNotFound, http.StatusMethodNotAllowed},
+		func(status int) bool { return strings.Contains(err.Error(), http.StatusText(status)) })
 }
 
 // refusal returns err without the URL, and with what a person can do if the endpoint wants what
@@ -67,8 +86,7 @@ func refusal(err error) error {
 		return fmt.Errorf("%w: it wants a login, and the gateway knows no OAuth. Set the header "+
 			"Authorization of this server in the configuration, if it takes a fixed token", err)
 	case strings.Contains(text, http.StatusText(http.StatusNotFound)):
-		return fmt.Errorf("%w: there is no endpoint for streamable HTTP at this URL. The older "+
-			"transport, HTTP with SSE, is not supported", err)
+		return fmt.Errorf("%w: there is no endpoint of the protocol at this URL", err)
 	}
 	return err
 }

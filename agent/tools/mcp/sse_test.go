@@ -1,0 +1,90 @@
+package mcp
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// An endpoint that speaks only HTTP with SSE, as servers did until 2024, is found out, remembered,
+// and reconnected.
+func TestSSE(t *testing.T) {
+	t.Parallel()
+	server := testServer(t.TempDir())
+	old := sdk.NewSSEHandler(func(*http.Request) *sdk.Server { return server }, nil)
+	posts := make(chan string, 100)
+	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer sesame" {
+			t.Error("a request came without its header")
+		}
+		if r.Method == http.MethodPost && r.URL.RawQuery == "" {
+			posts <- r.URL.Path
+			http.Error(w, "what is that?", http.StatusMethodNotAllowed)
+			return
+		}
+		old.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		e.CloseClientConnections()
+		e.Close()
+	})
+	opts := &Options{HTTP: web(t), Cache: t.TempDir()}
+	s := Server{Name: "s", URL: e.URL + "/sse", Timeout: 30 * time.Second,
+		Header: map[string]string{"Authorization": "Bearer sesame"}}
+	c, box := run(t, opts, s)
+	awaitState(t, c, Connected)
+	echo := func(text string) {
+		t.Helper()
+		if got, err := box.call(t, "mcp_s_echo", "text", text); err != nil || got.Text != text {
+			t.Errorf("echo = %q, %v", got.Text, err)
+		}
+	}
+	if got := box.names(); got != allTools {
+		t.Fatalf("tools are %s\nwant %s", got, allTools)
+	}
+	echo("x")
+	e.CloseClientConnections()
+	await(t, "the connection after it has broken", func() bool {
+		got, err := box.call(t, "mcp_s_echo", "text", "y")
+		return err == nil && got.Text == "y"
+	})
+	tried := len(posts)
+	if tried == 0 {
+		t.Error("streamable HTTP was not tried first")
+	}
+	again, _ := run(t, opts, s)
+	awaitState(t, again, Connected)
+	if n := len(posts); n != tried {
+		t.Errorf("streamable HTTP was tried %d times more, though there is none", n-tried)
+	}
+}
+
+// A server of HTTP with SSE can't have what is sent to it go elsewhere.
+func TestSSEElsewhere(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("a request came to another host")
+	}))
+	t.Cleanup(elsewhere.Close)
+	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		if _, err := w.Write([]byte("event: endpoint\ndata: " + elsewhere.URL + "/\n\n")); err != nil {
+			t.Error(err)
+		}
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(func() {
+		e.CloseClientConnections()
+		e.Close()
+	})
+	c, _ := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL})
+	awaitState(t, c, Waiting)
+}
