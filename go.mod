@@ -16,7 +16,6 @@ require (
 	github.com/charmbracelet/x/ansi v0.11.9 // widths of text on a terminal
 	github.com/coder/websocket v1.8.15 // fake WhatsApp of the tests; whatsmeow brings it
 	github.com/creack/pty v1.1.24 // tests: a terminal
-	github.com/fsnotify/fsnotify v1.10.1 // changes of the configuration file
 	github.com/gabriel-vasile/mimetype v1.4.16 // types of files by content
 	github.com/go-telegram-bot-api/telegram-bot-api/v5 v5.5.1 // transport of the Bot API; it ends at version 5.5
 	github.com/go-viper/mapstructure/v2 v2.5.0 // strict decoding of the configuration

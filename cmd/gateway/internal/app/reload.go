@@ -50,12 +50,10 @@ func (r *reloader) run(ctx context.Context) error {
 		return fmt.Errorf("configuration file %s: %w", r.current.File, err)
 	}
 	changed := make(chan struct{})
-	file := watch.New(path, &watch.Options{Logger: r.log})
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		// It never fails: a file that can't be watched is read from time to time.
-		_ = file.Run(ctx, func(ctx context.Context) {
+		watch.File{Path: path}.Run(ctx, func(ctx context.Context) {
 			select {
 			case changed <- struct{}{}:
 			case <-ctx.Done():

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	patience = 3 * time.Minute
-	settle   = 20 * time.Millisecond // of the files in these tests
+	every    = 10 * time.Millisecond // a look at the files in these tests
 )
 
 // A watched is a file under watch in a folder of its own.
@@ -28,7 +27,7 @@ type watched struct {
 }
 
 // begin watches the file config/config.toml, and returns after the first look at it.
-func begin(t *testing.T, file func(path string) *File, prepare func(w *watched)) *watched {
+func begin(t *testing.T, prepare func(w *watched)) *watched {
 	t.Helper()
 	dir := t.TempDir()
 	w := &watched{t: t, dir: dir, path: filepath.Join(dir, "config", "config.toml"),
@@ -36,25 +35,19 @@ func begin(t *testing.T, file func(path string) *File, prepare func(w *watched))
 	w.mkdir("config")
 	prepare(w)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	go func() {
-		ended <- file(w.path).Run(ctx, func(context.Context) {
+		defer close(ended)
+		File{Path: w.path, Every: every}.Run(ctx, func(context.Context) {
 			b, _ := os.ReadFile(w.path) // what can't be read has other tests
 			w.saw <- string(b)
 		})
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run = %v, want nil", err)
-		}
+		<-ended
 	})
 	return w
-}
-
-// quick is a file that rests soon, and is not looked at unless the system tells of a change.
-func quick(path string) *File {
-	return New(path, &Options{Settle: settle, Poll: time.Hour})
 }
 
 func (w *watched) check(err error) {
@@ -177,7 +170,7 @@ func TestWays(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := begin(t, quick, tt.prepare)
+			w := begin(t, tt.prepare)
 			w.want("one")
 			tt.change(w)
 			w.want("two")
@@ -189,7 +182,7 @@ func TestWays(t *testing.T) {
 
 // TestAppears holds that a file is seen that wasn't there, nor its folder.
 func TestAppears(t *testing.T) {
-	w := begin(t, quick, func(w *watched) { w.check(os.Remove(filepath.Join(w.dir, "config"))) })
+	w := begin(t, func(w *watched) { w.check(os.Remove(filepath.Join(w.dir, "config"))) })
 	w.mkdir("config")
 	w.write(file, "one")
 	w.want("one")
@@ -197,7 +190,7 @@ func TestAppears(t *testing.T) {
 
 // TestSameContent holds that nothing but another content is told of, and that alone.
 func TestSameContent(t *testing.T) {
-	w := begin(t, quick, plainFile)
+	w := begin(t, plainFile)
 	w.want("one")
 	w.check(os.Chtimes(w.path, time.Now(), time.Now()))
 	w.replace("one")
@@ -212,35 +205,22 @@ func TestSameContent(t *testing.T) {
 
 // TestManySaves holds that the last of many saves in a row is seen.
 func TestManySaves(t *testing.T) {
-	w := begin(t, quick, plainFile)
+	w := begin(t, plainFile)
 	for i := range 50 {
 		w.replace(fmt.Sprint(i))
 	}
 	w.want("49")
 }
 
-// TestPoll holds that a file is read from time to time where it can't be watched.
-func TestPoll(t *testing.T) {
-	polled := func(path string) *File {
-		f := New(path, &Options{Poll: 10 * time.Millisecond})
-		f.open = func() (*events, error) { return nil, errors.New("no space left") }
-		return f
-	}
-	w := begin(t, polled, plainFile)
-	w.want("one")
-	w.write(file, "two")
-	w.want("two")
-}
-
 // TestEmpty holds that a file that is being written isn't taken for one with nothing in it.
 func TestEmpty(t *testing.T) {
-	w := begin(t, quick, plainFile)
+	w := begin(t, plainFile)
 	w.want("one")
 	w.check(os.Truncate(w.path, 0))
 	select {
 	case got := <-w.saw:
 		t.Errorf("saw %q while the file is written", got)
-	case <-time.After(10 * settle):
+	case <-time.After(10 * every):
 	}
 	w.write(file, "two")
 	w.want("two")
@@ -248,7 +228,7 @@ func TestEmpty(t *testing.T) {
 
 // TestUnreadable holds that a file that can't be read any more is told of, like another content.
 func TestUnreadable(t *testing.T) {
-	w := begin(t, quick, plainFile)
+	w := begin(t, plainFile)
 	w.want("one")
 	w.check(os.Remove(w.path))
 	w.mkdir(file)
