@@ -3,7 +3,9 @@ package skills
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -28,6 +30,22 @@ var clawKeys = gatewayKeys[2:]
 
 // errBound reports a front matter that is larger than that of any honest skill.
 var errBound = errors.New("too large")
+
+// plainValue is a line with a value that begins like a text.
+var plainValue = regexp.MustCompile(`(?m)^([a-z-]+):[ \t]+([^\s|>"'{].*)$`)
+
+// mend returns a front matter that is not YAML as its author may have meant it: tabs indent, and a
+// value with ": " or a bracket in it is a text.
+func mend(text string) string {
+	text = strings.ReplaceAll(text, "\t", "  ")
+	return plainValue.ReplaceAllStringFunc(text, func(line string) string {
+		if _, err := readYAML(line); err == nil {
+			return line
+		}
+		key, value, _ := strings.Cut(line, ":")
+		return key + ": " + strconv.Quote(oneLine(value)) // Go's escapes are YAML's
+	})
+}
 
 // readFront reads a front matter, mending it if it must.
 func (d *document) readFront(text string) {

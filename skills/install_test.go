@@ -1,11 +1,10 @@
 package skills
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -276,42 +275,28 @@ func TestHash(t *testing.T) {
 
 func TestPins(t *testing.T) {
 	f := newFixture(t, Options{})
-	file := filepath.Join(t.TempDir(), "home", "skills.json")
-	log := new(bytes.Buffer)
-	pins := NewPins(file, slog.New(slog.NewTextHandler(log, nil)))
-	if got, err := pins.All(); err != nil || len(got) > 0 {
-		t.Errorf("All = %v, %v before there are any", got, err)
-	}
+	file := filepath.Join(t.TempDir(), "skills.json")
+	pins := Pins(file)
 	for _, name := range []string{"same", "changed", "gone"} {
 		p, err := f.Install(source(t, name, map[string]string{
 			"SKILL.md": text(name, "d", "b"), "x": "y"}), false)
 		check(t, err)
-		check(t, pins.Set(name, Pin{p.Hash, time.Date(2026, 11, 3, 4, 5, 6, 0, time.UTC), "/from"}))
+		check(t, pins.Set(name, p.Hash))
 	}
 	f.skill("own", text("own", "d", "b"))
 	f.skill("changed", text("changed", "d", "other"))
 	check(t, os.RemoveAll(filepath.Join(f.workspace, "skills", "gone")))
-	want := []Review{{"changed", "changed since it was installed on 2026-11-03"}, {"gone", StateGone},
-		{"own", stateUnpinned}, {"same", ""}}
-	if got, err := pins.Review(t.Context(), f.Library); err != nil || !slices.Equal(got, want) {
+	want := map[string]string{"changed": "changed since it was installed",
+		"own": "not installed by you"}
+	if got, err := pins.Review(t.Context(), f.Library); err != nil || !maps.Equal(got, want) {
 		t.Errorf("Review = %v, %v; want %v", got, err, want)
 	}
 	if s := f.one("", Shared, "changed"); !s.Available() {
 		t.Errorf("a changed skill can't be used: %+v", s)
 	}
-	pins.Warn(t.Context(), f.Library)
-	got := log.String()
-	if strings.Count(got, "level=WARN") != 3 || strings.Contains(got, "skill=same") {
-		t.Errorf("log:\n%s", got)
-	}
 	info, err := os.Stat(file)
 	if check(t, err); info.Mode().Perm() != 0o600 && filepath.Separator == '/' {
 		t.Errorf("the file has mode %v", info.Mode())
-	}
-	check(t, pins.Remove("gone"))
-	if got, err := NewPins(file, nil).All(); err != nil || len(got) != 2 ||
-		got["same"].From != "/from" {
-		t.Errorf("All = %v, %v", got, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -320,7 +305,8 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// TestDamagedPins holds that a damaged file is reported, kept, and keeps nothing from working.
+// TestDamagedPins holds that with a damaged file all skills are reported, and that it keeps nothing
+// from working. Files of earlier versions are read, too.
 func TestDamagedPins(t *testing.T) {
 	for _, damage := range []string{"", "{", `{"skills": 7}`, `[]`, "\x00\x00",
 		`{"skills": {"a": {"hash"`} {
@@ -328,24 +314,20 @@ func TestDamagedPins(t *testing.T) {
 		f.skill("a", text("a", "d", "b"))
 		dir := t.TempDir()
 		put(t, damage, dir, "skills.json")
-		pins := NewPins(filepath.Join(dir, "skills.json"), nil)
+		pins := Pins(filepath.Join(dir, "skills.json"))
 		got, err := pins.Review(t.Context(), f.Library)
-		if !errors.Is(err, ErrDamaged) || !slices.Equal(got, []Review{{"a", stateUnpinned}}) {
+		if err != nil || got["a"] != "not installed by you" {
 			t.Errorf("%q: Review = %v, %v", damage, got, err)
 		}
-		if files := tree(t, dir); len(files) != 1 || files["skills.json"] != damage {
-			t.Errorf("%q: looking has changed %q", damage, files)
+		p := f.Inspect(f.one("", Shared, "a"))
+		check(t, pins.Set("a", p.Hash))
+		if got, err := pins.Review(t.Context(), f.Library); err != nil || len(got) > 0 {
+			t.Errorf("%q: Review = %v, %v after the skill was installed", damage, got, err)
 		}
-		check(t, pins.Set("a", Pin{Hash: "h"}))
-		if all, err := pins.All(); err != nil || all["a"].Hash != "h" {
-			t.Errorf("%q: All = %v, %v", damage, all, err)
-		}
-		kept := false
-		for name, text := range tree(t, dir) {
-			kept = kept || name != "skills.json" && text == damage
-		}
-		if !kept {
-			t.Errorf("%q isn't kept", damage)
+		put(t, fmt.Sprintf(`{"skills": {"a": {"hash": %q, "installed": "2026-11-03T04:05:06Z",
+			"from": "/from"}}}`, p.Hash), dir, "skills.json")
+		if got, err := pins.Review(t.Context(), f.Library); err != nil || len(got) > 0 {
+			t.Errorf("%q: Review = %v, %v with an earlier file", damage, got, err)
 		}
 	}
 }

@@ -77,7 +77,7 @@ b`, document{name: "a", description: "d", always: true, body: "b",
 		"read as it is meant", ""},
 	{"JSON that isn't indented",
 		"---\nname: a\ndescription: d\nmetadata:\n{\n\"nanobot\": {\"always\": true}\n}\n---\nb",
-		document{name: "a", description: "d", always: true, body: "b"}, "*", ""},
+		document{}, "", "can't be read"},
 	{"quoted JSON", "---\nname: a\ndescription: d\n" +
 		`metadata: '{"clawdbot":{"requires":{"bins":["jq"]}}}'` + "\n---\nb",
 		document{name: "a", description: "d", body: "b", requires: Requires{Bins: []string{"jq"}}},
@@ -147,8 +147,7 @@ b`, document{name: "a", description: "d", always: true, body: "b", requires: Req
 			description: "Use when: always, see http://x # no comment"}, "read as it is meant", ""},
 	{"a colon, on two lines",
 		"---\nname: a\ndescription: Use when: it rains\n  or: snows\nlicense: x\n---\nb",
-		document{name: "a", license: "x", body: "b",
-			description: "Use when: it rains or: snows"}, "read as it is meant", ""},
+		document{}, "", "can't be read"},
 	{"a bracket", "---\nname: a\ndescription: [强制触发] 当用户需要执行审计时\n---\nb",
 		document{name: "a", body: "b", description: "[强制触发] 当用户需要执行审计时"},
 		"read as it is meant", ""},
@@ -180,7 +179,7 @@ b`, document{name: "a", description: "d", always: true, body: "b", requires: Req
 	{"nested deeply", "---\na: " + strings.Repeat("[", 60) + strings.Repeat("]", 60) + "\n---\nb",
 		document{}, "", "nested too deeply"},
 	{"nested much too deeply", "---\na: " + strings.Repeat("[", 30000) + "\n---\nb",
-		document{}, "", "can't be read"},
+		document{description: "b", body: "b"}, "read as it is meant", ""},
 	{"many keys", "---\n" + strings.Repeat("a: b\n", 6000) + "---\nb", document{}, "", "values"},
 	{"huge front matter", "---\nname: " + strings.Repeat("x", 70<<10) + "\n---\nb", document{},
 		"", "larger than"},
@@ -210,7 +209,7 @@ func TestParse(t *testing.T) {
 				t.Errorf("problem %q, want %q", got.problem, tt.problem)
 			}
 			remarks := strings.Join(got.remarks, "; ")
-			if tt.remark != "*" && ((tt.remark == "") != (remarks == "") ||
+			if ((tt.remark == "") != (remarks == "") ||
 				!strings.Contains(remarks, tt.remark)) && tt.problem == "" {
 				t.Errorf("remarks %q, want %q", remarks, tt.remark)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"gateway/agent/tool"
 	"gateway/agent/tools/recall"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
 	"gateway/memory"
 	"gateway/memory/document"
 	docversion "gateway/memory/version"
@@ -30,7 +32,8 @@ type knowledge struct {
 	documents *document.Documents
 	versions  *docversion.Store
 	skills    *skills.Library
-	pins      *skills.Pins
+	pins      skills.Pins
+	log       *slog.Logger
 }
 
 // MemoryFolder returns the folder with the documents and the history of each scope.
@@ -56,7 +59,7 @@ func PinsFile(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home
 func openKnowledge(
 	cfg *config.Config, db *store.DB, workspace *os.Root, log *slog.Logger,
 ) (*knowledge, error) {
-	m := &knowledge{db: db}
+	m := &knowledge{db: db, pins: skills.Pins(PinsFile(cfg)), log: log}
 	if err := os.MkdirAll(MemoryFolder(cfg), 0o700); err != nil {
 		return nil, err
 	}
@@ -77,7 +80,6 @@ func openKnowledge(
 	m.documents = document.New(m.shared, m.scopes, &document.Options{Logger: log})
 	m.versions = NewVersions(cfg, db, log)
 	m.skills = NewSkills(cfg, m.shared, m.scopes, log)
-	m.pins = skills.NewPins(PinsFile(cfg), log)
 	// Without them the agent works all the same.
 	if err := errors.Join(m.documents.WriteTemplates(), m.documents.Link(workspace)); err != nil {
 		log.Warn("shared documents not prepared", "err", err)
@@ -120,7 +122,14 @@ func (m *knowledge) tools() []tool.Tool {
 
 // run warns of skills that are not what was installed, beside everything else.
 func (m *knowledge) run(ctx context.Context) error {
-	m.pins.Warn(ctx, m.skills)
+	states, err := m.pins.Review(ctx, m.skills)
+	if err != nil {
+		m.log.WarnContext(ctx, "skills can't be compared with what was installed", "err", err)
+	}
+	for _, folder := range slices.Sorted(maps.Keys(states)) {
+		m.log.WarnContext(ctx, "a skill is not what was installed; see gateway skills list",
+			"skill", display.OneLine(folder), "state", states[folder])
+	}
 	<-ctx.Done()
 	return nil
 }

@@ -403,14 +403,14 @@ func Examine(ctx context.Context, cfg *config.Config, offline bool) []doctor.Fin
 func Audit(ctx context.Context, cfg *config.Config) ([]doctor.Problem, error) {
 	return doctor.Audit(ctx, doctor.Suspect{
 		Case: examined(cfg), Root: os.Geteuid() == 0 && !inContainer(),
-		Skills: func(ctx context.Context) (list []skills.Review, err error) {
+		Skills: func(ctx context.Context) (map[string]string, error) {
 			shared, err := SharedIfThere(cfg)
 			if shared == nil {
 				return nil, err
 			}
 			defer shared.Close()
 			library := NewSkills(cfg, shared, nil, slog.New(slog.DiscardHandler))
-			return skills.NewPins(PinsFile(cfg), nil).Review(ctx, library)
+			return skills.Pins(PinsFile(cfg)).Review(ctx, library)
 		},
 	})
 }

@@ -113,7 +113,7 @@ var imports = map[string]string{
 	"cmd/gateway/internal/backup":    "store",
 	"cmd/gateway/internal/retention": "store",
 	"cmd/gateway/internal/watch":     "",
-	"cmd/gateway/internal/doctor": "store bus skills agent/policy agent/tools/shell/sandbox " +
+	"cmd/gateway/internal/doctor": "store bus agent/policy agent/tools/shell/sandbox " +
 		"channels/gate cmd/gateway/internal/config cmd/gateway/internal/ops",
 	"cmd/gateway/internal/importer": "agent/llm agent/schedule bus channels/gate memory " +
 		"memory/document memory/version session store",

@@ -7,10 +7,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +27,7 @@ func skillsCommand(load app.Loader) *cobra.Command {
 // A bookcase is what the commands work with. A gateway may run beside them.
 type bookcase struct {
 	*skills.Library
-	pins *skills.Pins
+	pins skills.Pins
 }
 
 // withSkills calls fn with the skills of the gateway, whose home need not be there.
@@ -58,7 +56,7 @@ func withScopes(cfg *config.Config, shared *os.Root, fn func(bookcase) error) er
 	}
 	// The commands print problems themselves.
 	return fn(bookcase{app.NewSkills(cfg, shared, scopes, slog.New(slog.DiscardHandler)),
-		skills.NewPins(app.PinsFile(cfg), nil)})
+		skills.Pins(app.PinsFile(cfg))})
 }
 
 // all returns the skills of everybody.
@@ -73,20 +71,6 @@ func (b bookcase) all() ([]skills.Skill, error) {
 		}
 	}
 	return list, err
-}
-
-// states returns how the skills of the workspace differ from what was installed, by folder.
-func (b bookcase) states(cmd *cobra.Command) (map[string]string, error) {
-	reviews, err := b.pins.Review(cmd.Context(), b.Library)
-	if errors.Is(err, skills.ErrDamaged) {
-		cmd.PrintErrln("gateway:", display.Lines(err.Error()))
-		err = nil
-	}
-	states := make(map[string]string)
-	for _, r := range reviews {
-		states[r.Folder] = r.State
-	}
-	return states, err
 }
 
 // state says in words how a skill is. review is how it differs from what was installed.
@@ -124,7 +108,7 @@ func skillsListCommand(load app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				states, err := b.states(cmd)
+				states, err := b.pins.Review(cmd.Context(), b.Library)
 				if err != nil {
 					return err
 				}
@@ -132,11 +116,6 @@ func skillsListCommand(load app.Loader) *cobra.Command {
 				for _, s := range list {
 					rows = append(rows, []any{excerpt(s.Name), excerpt(origin(s)),
 						excerpt(state(s, states[s.Folder])), excerpt(s.Description)})
-				}
-				for folder, text := range states {
-					if text == skills.StateGone {
-						rows = append(rows, []any{excerpt(folder), skills.Shared, text, ""})
-					}
 				}
 				slices.SortStableFunc(rows, func(a, b []any) int {
 					return cmp.Compare(shownCell(a[0]), shownCell(b[0]))
@@ -159,9 +138,9 @@ func skillsCheckCommand(load app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				states := make(map[string]string)
+				var states map[string]string
 				if len(args) == 0 {
-					if states, err = b.states(cmd); err != nil {
+					if states, err = b.pins.Review(cmd.Context(), b.Library); err != nil {
 						return err
 					}
 				}
@@ -221,12 +200,6 @@ func report(cmd *cobra.Command, list []skills.Package, states map[string]string)
 			say("note", text)
 		}
 	}
-	for folder, text := range states {
-		if text == skills.StateGone {
-			noted++
-			cmd.Printf("skills/%s: note: %s\n", display.Lines(folder), text)
-		}
-	}
 	if bad > 0 {
 		return fmt.Errorf("%d of %d skills can't be used as they are", bad, len(list))
 	}
@@ -279,7 +252,7 @@ func skillsShowCommand(load app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				states, err := b.states(cmd)
+				states, err := b.pins.Review(cmd.Context(), b.Library)
 				if err != nil {
 					return err
 				}
@@ -385,16 +358,7 @@ func install(cmd *cobra.Command, b bookcase, dir string, force bool) error {
 		}
 		return fmt.Errorf("%s is not installed", display.Lines(dir))
 	}
-	if _, err := b.pins.All(); errors.Is(err, skills.ErrDamaged) {
-		cmd.PrintErrf("gateway: %s is damaged: it is kept under another name, and begun anew\n",
-			display.Lines(err.Error()))
-	}
-	from, err := filepath.Abs(dir)
-	if err != nil {
-		return err
-	}
-	pin := skills.Pin{Hash: p.Hash, Installed: time.Now(), From: from}
-	if err := b.pins.Set(p.Skill.Folder, pin); err != nil {
+	if err := b.pins.Set(p.Skill.Folder, p.Hash); err != nil {
 		return err
 	}
 	return warnOf(cmd, b, p)
@@ -443,31 +407,16 @@ func skillsRemoveCommand(load app.Loader) *cobra.Command {
 }
 
 func remove(cmd *cobra.Command, b bookcase, name, scope string) error {
-	pins, err := b.pins.All()
-	if err != nil && !errors.Is(err, skills.ErrDamaged) {
+	s, err := b.find(name, scope, true)
+	if err != nil {
 		return err
 	}
-	_, pinned := pins[name]
-	s, err := b.find(name, scope, true)
-	gone := err != nil || s.Source == skills.Builtin
-	switch {
-	case gone && pinned && scope == "": // its folder was removed by hand
-		s.Folder, s.Source = name, skills.Shared
-	case err != nil:
-		return err
-	case s.Source == skills.Builtin:
+	if s.Source == skills.Builtin {
 		return app.BadUsage(fmt.Errorf(
 			"%s is built in; name it in disabled of [skills] to switch it off", display.OneLine(name)))
-	default:
-		if err := b.Remove(s); err != nil {
-			return err
-		}
-		_, pinned = pins[s.Folder]
 	}
-	if s.Source == skills.Shared && pinned {
-		if err := b.pins.Remove(s.Folder); err != nil {
-			return err
-		}
+	if err := b.Remove(s); err != nil {
+		return err
 	}
 	cmd.Printf("%s is removed.\n", display.OneLine(name))
 	return nil

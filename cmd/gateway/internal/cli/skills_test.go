@@ -43,7 +43,7 @@ func TestSkillsOnATerminal(t *testing.T) {
 			Location: evil, Missing: []string{evil}, Remarks: []string{evil}, License: evil,
 			Requires: skills.Requires{Bins: []string{evil}}}}
 	showPackage(cmd, p, evil)
-	if err := report(cmd, []skills.Package{p}, map[string]string{evil: skills.StateGone}); err == nil {
+	if err := report(cmd, []skills.Package{p}, map[string]string{evil: evil}); err == nil {
 		t.Error("report = nil, want an error")
 	}
 	if got := out.String(); strings.ContainsAny(got, "\x1b\u202e") || !strings.Contains(got, "[2J") {

@@ -17,7 +17,6 @@ import (
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/config"
-	"gateway/skills"
 	"gateway/store"
 )
 
@@ -64,8 +63,8 @@ type hit struct {
 type Suspect struct {
 	Case
 
-	// Skills returns how the skills of the workspace are.
-	Skills func(ctx context.Context) ([]skills.Review, error)
+	// Skills returns how the shared skills are that are not what was installed, by folder.
+	Skills func(ctx context.Context) (map[string]string, error)
 	Root   bool // it runs as root, and in no container
 }
 
@@ -75,7 +74,7 @@ type auditor struct {
 	cfg    *config.Config
 	raw    map[string]any // the configuration file as it is written
 	owned  bool           // there is an owner
-	skills []skills.Review
+	skills map[string]string
 }
 
 // Audit returns the problems that there are, in the order of the rules.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"gateway/skills"
 	"gateway/store"
 )
 
@@ -164,8 +163,8 @@ func TestRules(t *testing.T) {
 			}
 		}, nil},
 		"GS029": {Medium, func(*patient) {}, func(s *Suspect) {
-			s.Skills = func(context.Context) ([]skills.Review, error) {
-				return []skills.Review{{Folder: "a"}, {Folder: "b", State: "changed"}}, nil
+			s.Skills = func(context.Context) (map[string]string, error) {
+				return map[string]string{"b": "changed"}, nil
 			}
 		}},
 		"GS030": {Low, open, nil},

@@ -225,10 +225,8 @@ func commandRules() []Rule {
 			"The agent follows it like an instruction. It was changed, or came by another way.",
 			"Read it: gateway skills show NAME. Then install it anew, or remove it.", false,
 			func(a *auditor) (list []hit) {
-				for _, r := range a.skills {
-					if r.State != "" {
-						list = append(list, hit{text: "skill " + r.Folder + ": " + r.State})
-					}
+				for _, folder := range slices.Sorted(maps.Keys(a.skills)) {
+					list = append(list, hit{text: "skill " + folder + ": " + a.skills[folder]})
 				}
 				return list
 			}},
