@@ -3,6 +3,7 @@ module gateway
 go 1.26.0
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.12.0
 	charm.land/bubbles/v2 v2.2.1 // spinner of the terminal
 	charm.land/bubbletea/v2 v2.1.1 // the terminal's screen
 	charm.land/lipgloss/v2 v2.0.6 // its styles

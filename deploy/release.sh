@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the archives of a release, and their checksums:
+# Builds the archives of a release, a bill of materials for each, and their checksums:
 #
 #	deploy/release.sh [--snapshot] [-o DIR] [OS/ARCH...]
 #
@@ -66,6 +66,8 @@ licences() {
 	done
 }
 
+go build -trimpath -buildvcs=false -o "$tmp/sbom" ./deploy/sbom
+
 for target in "${targets[@]}"; do
 	export GOOS=${target%/*} GOARCH=${target#*/}
 	name=gateway_${version}_${GOOS}_$GOARCH
@@ -76,6 +78,9 @@ for target in "${targets[@]}"; do
 	go build -trimpath -buildvcs=false -ldflags "-s -w -X gateway/cmd/gateway/internal/app.version=$version" \
 		-o "$folder/$program" ./cmd/gateway
 	cp LICENSE README.md CHANGELOG.md config.toml.example deploy/NOTICE "$folder"
+	"$tmp/sbom" -version "$version" -date "$(date --date="@$SOURCE_DATE_EPOCH" +%FT%TZ)" \
+		"$folder/$program" >"$out/$name.cdx.json"
+	echo "$name.cdx.json"
 	[ "$GOOS" = linux ] && cp deploy/gateway.service "$folder"
 	licences >"$folder/THIRD_PARTY_LICENCES.txt"
 	find "$folder" -exec touch --date="@$SOURCE_DATE_EPOCH" {} +

@@ -145,6 +145,7 @@ var imports = map[string]string{
 
 	"deploy/bench": "agent/llm/openai/openaitest channels/discord/discordtest " +
 		"channels/telegram/telegramtest channels/whatsapp/whatsapptest",
+	"deploy/sbom": "",
 }
 
 const repository = "../../../.."
