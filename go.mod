@@ -3,11 +3,11 @@ module gateway
 go 1.26.0
 
 require (
-	github.com/CycloneDX/cyclonedx-go v0.12.0
 	charm.land/bubbles/v2 v2.2.1 // spinner of the terminal
 	charm.land/bubbletea/v2 v2.1.1 // the terminal's screen
 	charm.land/lipgloss/v2 v2.0.6 // its styles
 	codeberg.org/readeck/go-readability/v2 v2.1.1 // the readable part of a web page
+	github.com/CycloneDX/cyclonedx-go v0.12.0 // bills of materials of releases
 	github.com/JohannesKaufmann/html-to-markdown/v2 v2.5.2 // web pages as Markdown
 	github.com/adhocore/gronx v1.20.4 // syntax of cron
 	github.com/aymanbagabas/go-udiff v0.4.1 // differences of documents
