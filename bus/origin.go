@@ -24,6 +24,10 @@ type Origin struct {
 	// Foreign names the foreign text in the turn that gave the task, or is "".
 	Foreign string `json:"foreign,omitempty"`
 
+	// Rights is the least role of people whose words that turn has overheard, or "". Set for Task and
+	// Outcome.
+	Rights Role `json:"rights,omitempty"`
+
 	Run      int64 `json:"run,omitempty"`      // row of the run. Set for Job and Heartbeat
 	Reminder bool  `json:"reminder,omitempty"` // set for a Job that reminds a person
 }

@@ -87,6 +87,9 @@ func Numbered(list []llm.Message) []llm.Message {
 		all.Text += fmt.Sprintf("%d. %s\n", i+1, m.Text)
 		all.Images = append(all.Images, m.Images...)
 		all.Foreign = cmp.Or(all.Foreign, m.Foreign)
+		if r := bus.Role(m.Rights); all.Rights == "" || r != "" && bus.Role(all.Rights).AtLeast(r) {
+			all.Rights = m.Rights
+		}
 	}
 	all.Text = strings.TrimSuffix(all.Text, "\n")
 	return []llm.Message{all}

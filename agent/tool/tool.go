@@ -127,6 +127,9 @@ type Call struct {
 	// Foreign names what others have written into the turn, such as a page; "" if nobody has.
 	Foreign string
 
+	// Overheard is the least role of people whose words the turn has overheard; "" if there are none.
+	Overheard bus.Role
+
 	// Proactive says that nobody has written to the turn: a job, a heartbeat or a hook began it, or
 	// began the turn that it works for.
 	Proactive bool

@@ -68,7 +68,7 @@ func (t *permissions) toolCall(id string, args json.RawMessage) tool.Call {
 		ID: id, Args: args, Address: t.Address, Session: string(t.Session),
 		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID, Budget: t.budgetTurn(),
 		Group: t.group, Title: t.chatTitle, Scope: t.Scope,
-		Proactive: t.proactive(), Zone: t.zone(), Foreign: t.foreign(),
+		Proactive: t.proactive(), Zone: t.zone(), Foreign: t.foreign(), Overheard: t.overheard(),
 	}
 }
 
@@ -206,6 +206,14 @@ func (t *conversation) addSources(messages []llm.Message) {
 func (t *conversation) foreign() string {
 	if o := t.provenance.Load(); o != nil {
 		return strings.Join(o.sources, ", ")
+	}
+	return ""
+}
+
+// overheard returns the least role of those who were not talking to the agent, or "".
+func (t *conversation) overheard() bus.Role {
+	if o := t.provenance.Load(); o != nil {
+		return o.least
 	}
 	return ""
 }

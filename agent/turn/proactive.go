@@ -52,21 +52,37 @@ func (t *turn) mayBeSilent() bool {
 	return t.proactive() && t.Session.Proactive()
 }
 
-// silentMark matches silent at the beginning or the end of an answer, with the punctuation and
-// markup that models put around it.
-var silentMark = regexp.MustCompile("(?i)" +
-	"^[\\s*_~\"'`“]*HEARTBEAT(?:\\\\?_|[ -])OK[*_~\"'`”.!:;,]*(?:\\s+|$)" +
-	"|(?:^|\\s)[*_~\"'`“]*HEARTBEAT(?:\\\\?_|[ -])OK[\\s*_~\"'`”.!]*$")
+// What matches silent at the beginning and at the end of an answer, with the punctuation and markup
+// that models put around it.
+var (
+	silentHead = regexp.MustCompile("(?i)" +
+		"^[\\s*_~\"'`“]*HEARTBEAT(?:\\\\?_|[ -])OK[*_~\"'`”.!:;,]*(?:\\s+|$)")
+	silentTail = regexp.MustCompile("(?i)" +
+		"(?:^|\\s)[*_~\"'`“]*HEARTBEAT(?:\\\\?_|[ -])OK[\\s*_~\"'`”.!]*$")
+)
 
-// audible returns the part of an answer that people see, or "".
+// silentWindow is how many bytes at the end of an answer are searched for a mark: an answer may
+// consist of nothing but marks.
+const silentWindow = 64
+
+// audible returns the part of an answer that people see, or "". It is not for a transaction: a long
+// answer takes a while. Of a sub-agent's answer the agent sees all.
 func (t *turn) audible(text string) string {
-	if !t.mayBeSilent() {
+	if t.isTask() || !t.mayBeSilent() {
 		return text
 	}
-	rest := strings.TrimSpace(text)
-	marked := silentMark.MatchString(rest)
-	for silentMark.MatchString(rest) {
-		rest = strings.TrimSpace(silentMark.ReplaceAllString(rest, ""))
+	rest, marked := strings.TrimSpace(text), false
+	for {
+		if at := silentHead.FindStringIndex(rest); at != nil {
+			rest, marked = rest[at[1]:], true
+			continue
+		}
+		from := max(len(rest)-silentWindow, 0)
+		at := silentTail.FindStringIndex(rest[from:])
+		if at == nil || at[0] == 0 && from > 0 { // the window may begin within a word
+			break
+		}
+		rest, marked = strings.TrimSpace(rest[:from+at[0]]), true
 	}
 	isWord := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
 	if marked && !strings.ContainsFunc(rest, isWord) || strings.Trim(rest, ".!") == "" {

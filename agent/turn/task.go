@@ -45,7 +45,7 @@ func (t *turn) report(tx *store.Tx, text string) error {
 		Addressed: true, Text: text, Time: t.env.Now(),
 		Origin: bus.Origin{Kind: bus.Outcome, Label: task.Origin.Label,
 			Session: task.Origin.Parent, Parent: task.Origin.Parent, Call: task.Origin.Call,
-			Background: task.Origin.Background, Budget: task.Origin.Budget},
+			Background: task.Origin.Background, Budget: task.Origin.Budget, Rights: task.Origin.Rights},
 	}, t.env.Now())
 	return err
 }
@@ -55,7 +55,7 @@ func (t *turn) deliver(tx *store.Tx, out bus.OutboundMessage) error {
 	if t.isTask() {
 		return t.report(tx, out.Text)
 	}
-	if out.Text = t.audible(out.Text); out.Text == "" {
+	if out.Text == "" {
 		return nil
 	}
 	return t.env.Outbox.Put(tx, out, t.env.Now())
@@ -73,10 +73,11 @@ func (t *reader) ownMessage(m bus.InboundMessage) llm.Message {
 	}
 	if m.Origin.Kind == bus.Task {
 		return llm.Message{Role: llm.User, Text: when + "[your task] " + m.Text,
-			Foreign: m.Origin.Foreign}
+			Foreign: m.Origin.Foreign, Rights: string(m.Origin.Rights)}
 	}
 	label := fmt.Sprintf("the sub-agent %q", prompt.Name(m.Origin.Label, "without a name"))
-	return llm.Message{Role: llm.User, Foreign: prompt.FromTask, Text: when + "[outcome of " + label +
-		"; tell the user what matters of it, as your own work]\n" + prompt.Escape(m.Text) +
-		"\n[end of outcome of " + label + "]"}
+	return llm.Message{Role: llm.User, Foreign: prompt.FromTask, Rights: string(m.Origin.Rights),
+		Text: when + "[outcome of " + label +
+			"; tell the user what matters of it, as your own work]\n" + prompt.Escape(m.Text) +
+			"\n[end of outcome of " + label + "]"}
 }

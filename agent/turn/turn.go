@@ -257,7 +257,7 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 		t.mailbox.Claimed(err)
 		return false, err
 	}
-	out := t.outbound(m.Text)
+	out := t.outbound(t.audible(m.Text))
 	ended, later := t.Turn, false
 	ended.Answers++
 	now := t.env.Now()
@@ -419,7 +419,7 @@ func (t *runner) end(tx *store.Tx, st *session.Turn, s session.State, last ...ll
 func (t *runner) fail(ctx context.Context, say string) error {
 	out := t.outbound(say)
 	if t.partial != "" { // what was shown already stays readable
-		out.Text = t.partial + "\n\n" + say
+		out.Text = t.audible(t.partial + "\n\n" + say)
 	}
 	last := append(prompt.CloseCalls(t.history, ResultFailed),
 		llm.Message{Role: llm.Assistant, Text: MarkFailed})

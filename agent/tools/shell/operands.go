@@ -16,7 +16,11 @@ import (
 const (
 	maxOperands    = 100       // files; more are shown as one that is too large
 	maxOperandSize = 512 << 20 // bytes of all of them together
+	maxLooks       = 10_000    // at what could be a file or a folder
 )
+
+// moreFiles stands for the files that were not looked at.
+var moreFiles = tool.Operand{Name: "and more files"}
 
 // operands returns the files that a command names and that it, and what runs beside it, may change:
 // who approves the command approves them as they are. Files that a command reads without naming
@@ -46,9 +50,11 @@ func (s *Shell) typed(c tool.Call) []tool.Operand {
 	return s.named(s.o.Workspace, []string{a.Text})
 }
 
-// named returns the files that words name, seen from the folder start.
+// named returns the files that words name, seen from the folder start. A command may be made of
+// thousands of names, and the turn waits: what is beyond maxLooks is not looked at.
 func (s *Shell) named(start string, words []string) (list []tool.Operand) {
-	names := mentioned(words)
+	names, all := mentioned(words)
+	looks := len(names)
 	folders := []string{start}
 	for _, name := range names { // where a script may go before it names others
 		if path := absolute(start, name); s.isFolder(path) && !slices.Contains(folders, path) {
@@ -57,11 +63,14 @@ func (s *Shell) named(start string, words []string) (list []tool.Operand) {
 	}
 	left := int64(maxOperandSize)
 	seen := make(map[string]bool)
-	for _, name := range names {
-		for _, folder := range folders {
+	for _, folder := range folders {
+		for _, name := range names {
 			path := absolute(folder, name)
 			if seen[path] {
 				continue
+			}
+			if looks++; looks > maxLooks {
+				return append(list, moreFiles)
 			}
 			seen[path] = true
 			o, ok := s.operand(path, left)
@@ -69,13 +78,16 @@ func (s *Shell) named(start string, words []string) (list []tool.Operand) {
 				continue
 			}
 			if len(list) == maxOperands {
-				return append(list, tool.Operand{Name: "and more files"})
+				return append(list, moreFiles)
 			}
 			if o.Sum != "" {
 				left -= o.Size
 			}
 			list = append(list, o)
 		}
+	}
+	if !all {
+		list = append(list, moreFiles)
 	}
 	return list
 }
@@ -169,10 +181,13 @@ var (
 const betweenNames = " \t\r\n'\"`|&;<>(){}[]$=,:@!#*?+"
 
 // mentioned returns what could be names of files in the words of a command: each word, what is
-// quoted in it, and its pieces. More names than it has do no harm.
-func mentioned(argv []string) (names []string) {
+// quoted in it, and its pieces. More names than it has do no harm. Of very many it returns the
+// first, and all is false.
+func mentioned(argv []string) (names []string, all bool) {
+	seen := make(map[string]bool)
 	add := func(name string) {
-		if name != "" && len(name) < 4096 && !slices.Contains(names, name) {
+		if name != "" && len(name) < 4096 && !seen[name] && len(names) <= maxLooks/2 {
+			seen[name] = true
 			names = append(names, name)
 		}
 	}
@@ -194,5 +209,8 @@ func mentioned(argv []string) (names []string) {
 			}
 		}
 	}
-	return names
+	if len(names) > maxLooks/2 {
+		return names[:maxLooks/2], false
+	}
+	return names, true
 }

@@ -132,9 +132,11 @@ var injections = []struct {
 	{"input", attackInput},
 	{"forwarded command", attackForwarded},
 	{"overheard", attackOverheard},
+	{"overheard, through a sub-agent", attackOverheardTask},
 	{"page that wants to stay", attackToStay},
 	{"page that wants to be remembered", attackMemory},
 	{"script changed after the request", attackScript},
+	{"command of thousands of names", attackManyNames},
 }
 
 // link puts links into the workspace that lead out of it.
