@@ -477,8 +477,8 @@ func TestCommandRoles(t *testing.T) {
 		const memory = "modelthinkcompactmemoryhistoryskillsdreamdream-logdream-restoreforget" +
 			"jobsremindtimezone"
 		for i, want := range map[int]string{1: "helpstop",
-			3: "helpstatusstopnewqueue" + memory + "usageapprovedeny",
-			5: "helpstatusstopnewqueue" + memory + "usageapprovedenyhaltresumeauditrestartpair"} {
+			3: "helpstatusstopnewqueue" + memory + "usagecontextapprovedeny",
+			5: "helpstatusstopnewqueue" + memory + "usagecontextapprovedenyhaltresumeauditrestartpair"} {
 			got := ""
 			for line := range strings.SplitSeq(out[i].Text, "\n") {
 				if rest, ok := strings.CutPrefix(line, "- `/"); ok {

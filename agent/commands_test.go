@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -9,8 +11,10 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/pool"
+	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
+	"gateway/memory"
 	"gateway/store"
 )
 
@@ -57,6 +61,7 @@ func TestHelp(t *testing.T) {
 			"- `/remind`: remind you of something in 20m, tomorrow 9:00, every 2h …\n" +
 			"- `/timezone`: the time zone of this conversation\n" +
 			"- `/usage`: tokens and money used, and their limits\n" +
+			"- `/context`: what fills the context window of the model here\n" +
 			"- `/approve`: let me do what I have asked for\n" +
 			"- `/deny`: don't let me do what I have asked for\n" +
 			"- `/halt`: emergency stop: pause everything for everybody\n" +
@@ -170,5 +175,44 @@ func TestCommandIsOneTransaction(t *testing.T) {
 		w.expireLeases()
 		w.start()
 		w.wantAnswers("a", "Stopped, and discarded one waiting message.")
+	})
+}
+
+// What /context shows adds up to the request that answers next, but for what is written until then,
+// and names each part that there is.
+func TestContext(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		m := w.atLength()
+		w.opts.ContextWindow = 40_000
+		w.document("SOUL.md", strings.Repeat("Be kind. ", 100))
+		w.remembers(memory.OfPerson(5), memory.Fact{Key: "tea", Value: "green", Pinned: true})
+		w.tools(act("look", tool.Pure, nil))
+		w.start()
+		w.put(person(w.message("a", "/context"), 5), person(w.message("a", "hello"), 5))
+		w.wantQuiet()
+		w.put(person(w.message("a", "/context"), 5), person(w.message("a", "more"), 5))
+		w.wantQuiet()
+		told := w.outbox("a")
+		first, second := told[0].Text, told[2].Text
+		for _, part := range []string{" of the 40000 tokens of ", "\n- SOUL.md: 30", "\n- Memory: ",
+			"\n- Tools: ", "\n- Instructions: ", "\n- Kept for the answer: 9216 (23 %)", "\n- Free: "} {
+			if !strings.Contains(first, part) {
+				t.Errorf("%q is missing in\n%s", part, first)
+			}
+		}
+		if strings.Contains(first, "Messages") || !strings.Contains(second, "\n- Messages: ") {
+			t.Errorf("before and after a message it says\n%s\nand\n%s", first, second)
+		}
+		var used int
+		if _, err := fmt.Sscanf(second, "About %d of", &used); err != nil {
+			t.Fatal(err)
+		}
+		req := m.Requests()[1]
+		size := prompt.Size(req) - len(req.Messages[len(req.Messages)-1].Text)
+		if ratio := w.d.env.Calls.Estimates.Ratio("scripted"); math.Abs(
+			float64(used)-float64(size)/ratio) > 100 {
+			t.Errorf("it says %d tokens, and the request has %.0f", used, float64(size)/ratio)
+		}
 	})
 }

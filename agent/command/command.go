@@ -123,6 +123,7 @@ func builtin(c *Commands) []Command {
 			jobs.remind},
 		{"timezone", "the time zone of this conversation", bus.User, jobs.timezone},
 		{"usage", "tokens and money used, and their limits", bus.User, conversation.usage},
+		{"context", "what fills the context window of the model here", bus.User, conversation.context},
 		{"approve", "let me do what I have asked for", bus.User, decisions.approve},
 		{"deny", "don't let me do what I have asked for", bus.User, decisions.deny},
 		{"answer", "", bus.Guest, decisions.answer},

@@ -18,6 +18,9 @@ type Sessions interface {
 	// Status describes a conversation and the gateway.
 	Status(ctx context.Context, key session.Key) (Status, error)
 
+	// Window says what fills the context window of a conversation when the sender of m is answered.
+	Window(ctx context.Context, key session.Key, m bus.InboundMessage) (Window, error)
+
 	// Mode returns the queue mode of a conversation, and SetMode changes it in memory.
 	Mode(key session.Key) string
 	SetMode(key session.Key, mode string)

@@ -1,10 +1,13 @@
 package pool
 
 import (
+	"context"
+
 	"gateway/agent/background"
 	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/question"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/session"
@@ -16,6 +19,20 @@ import (
 type Conversations struct {
 	*Stopper
 	Eraser *background.Eraser
+}
+
+// Window implements [command.Sessions].
+func (c Conversations) Window(
+	ctx context.Context, key session.Key, m bus.InboundMessage,
+) (command.Window, error) {
+	s := c.ConfigOf(key)
+	contents, err := turn.Measure(ctx, c.env, s, key, m)
+	w := command.Window{Model: s.ModelName, Size: s.ContextWindow, Room: s.ContextBudget()}
+	for _, content := range contents {
+		w.Parts = append(w.Parts, command.Filling{Label: content.Label,
+			Tokens: c.env.Calls.Estimates.Tokens(s.ModelID, content.Bytes)})
+	}
+	return w, err
 }
 
 // Mode implements [command.Sessions].

@@ -54,25 +54,37 @@ const separator = "\n\n---\n\n"
 // Text returns the system prompt.
 func (s *System) Text() string { return s.text(s.changing()) }
 
+// Parts returns the parts of the system prompt, in their order.
+func (s *System) Parts() []Part { return s.parts(s.changing()) }
+
 // text returns the system prompt, whose parts that change are made already.
 func (s *System) text(c changing) string {
-	parts := []string{s.identity()}
+	var texts []string
+	for _, p := range s.parts(c) {
+		texts = append(texts, p.Text)
+	}
+	return strings.Join(texts, separator)
+}
+
+// parts is [System.Parts]. The parts that change are made already.
+func (s *System) parts(c changing) []Part {
+	parts := []Part{{"Instructions", s.identity()}}
 	for _, d := range s.Documents {
-		parts = append(parts, "## "+d.Title+"\n\n"+d.Text)
+		parts = append(parts, Part{d.Title, "## " + d.Title + "\n\n" + d.Text})
 	}
 	if s.Contact {
-		parts = append(parts, firstContact)
+		parts = append(parts, Part{"First contact", firstContact})
 	}
-	parts = append(parts, c.memory)
+	parts = append(parts, Part{"Memory", c.memory})
 	if s.ActiveSkills != "" {
-		parts = append(parts, "# Active Skills\n\n"+s.ActiveSkills)
+		parts = append(parts, Part{"Skills", "# Active Skills\n\n" + s.ActiveSkills})
 	}
 	if s.Skills != "" && s.has("read_file") { // else the others could not be read
-		parts = append(parts, "# Skills\n\n"+skillsIntro+"\n\n"+s.Skills)
+		parts = append(parts, Part{"Skills", "# Skills\n\n" + skillsIntro + "\n\n" + s.Skills})
 	}
-	parts = append(parts, c.recent, c.summary, s.runtime())
-	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
-	return strings.Join(parts, separator)
+	parts = append(parts, Part{"Notes of earlier conversations", c.recent},
+		Part{"Notes of this conversation", c.summary}, Part{"About this chat", s.runtime()})
+	return slices.DeleteFunc(parts, func(p Part) bool { return p.Text == "" })
 }
 
 // changing are the parts that are made of rows, which are read anew for each turn.

@@ -6,6 +6,8 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/prompt"
+	"gateway/bus"
+	"gateway/memory"
 	"gateway/session"
 )
 
@@ -52,31 +54,40 @@ func (t *conversation) restore(ctx context.Context) error {
 }
 
 // load reads the transcript and builds the system prompt.
-func (t *conversation) load(ctx context.Context) (err error) {
+func (t *conversation) load(ctx context.Context) error {
+	system, err := t.loadParts(ctx)
+	if err != nil {
+		return err
+	}
+	t.system = t.env.Prompts.Text(system)
+	return nil
+}
+
+// loadParts reads the transcript, and returns what the system prompt is made of.
+func (t *conversation) loadParts(ctx context.Context) (system *prompt.System, err error) {
 	read := t.env.DB.Read(context.WithoutCancel(ctx))
 	if t.First { // there is nothing but what begin has written
-		t.system, err = t.systemPrompt(read, session.Summary{})
-		return err
+		return t.systemParts(read, session.Summary{})
 	}
 	h, err := t.env.Transcripts.read(read, t.env.sessions, t.Session, t.readLimit())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// Read after the transcript: what becomes notes in between is there twice, and not missing.
 	var summary session.Summary
 	if h.Start > 0 {
 		if summary, err = t.env.sessions.Summary(read, t.Session); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if t.system, err = t.systemPrompt(read, summary); err != nil {
-		return err
+	if system, err = t.systemParts(read, summary); err != nil {
+		return nil, err
 	}
 	t.truncated, t.older = h.Truncated, 0
 	if h.Truncated && h.Entries[0].Turn == t.ID {
 		// It is too long by itself, but its question must not be missing.
 		t.history, err = t.env.sessions.TurnMessages(read, &t.Turn)
-		return err
+		return system, err
 	}
 	t.history = make([]llm.Message, 0, len(h.Entries)+8)
 	for _, e := range h.Entries {
@@ -85,7 +96,32 @@ func (t *conversation) load(ctx context.Context) (err error) {
 		}
 		t.history = append(t.history, e.Message)
 	}
-	return nil
+	return system, nil
+}
+
+// Measure returns what the prompt of a turn would be made of that answers the sender of m, beside
+// what it would say itself.
+func Measure(
+	ctx context.Context, env *Env, s *Settings, key session.Key, m bus.InboundMessage,
+) ([]prompt.Content, error) {
+	var t conversation
+	t.turn = turn{env: env, settings: s, trigger: m, role: m.Role, sender: m.Sender, person: m.Person}
+	t.Session, t.Address, t.Scope = key, m.From, memory.ScopeOf(m)
+	t.tools = t.toolsFor(m.Role)
+	if m.Group {
+		t.group, t.chatTitle = true, m.ChatTitle
+		t.title = prompt.Name(m.ChatTitle, "without a title")
+	}
+	if err := t.findZone(ctx); err != nil {
+		return nil, err
+	}
+	system, err := t.loadParts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.system = env.Prompts.Text(system)
+	return prompt.Contents(system.Parts(), t.tools.Specs(),
+		prompt.Prepare(t.tools.Offered(t.history), t.historySize())), nil
 }
 
 // shorten makes the prompt smaller after the model has found it too long: notes take the place of

@@ -32,12 +32,14 @@ func (t *turn) look() {
 	}
 }
 
-// systemPrompt loads what the turn knows, and returns its system prompt.
-func (t *conversation) systemPrompt(q store.Queryer, summary session.Summary) (string, error) {
+// systemParts loads what the turn's system prompt is made of.
+func (t *conversation) systemParts(
+	q store.Queryer, summary session.Summary,
+) (*prompt.System, error) {
 	if t.sight == nil {
 		t.look()
 	}
-	s := prompt.System{
+	s := &prompt.System{
 		Name: t.env.Name, Workspace: t.env.Workspace, FormatHint: t.env.FormatHints[t.Address.Account],
 		Tools: t.tools.Specs(), Scoped: t.Scope != "" && !t.isTask(),
 		Task:      t.isTask(),
@@ -54,7 +56,7 @@ func (t *conversation) systemPrompt(q store.Queryer, summary session.Summary) (s
 		if !t.sight.blank {
 			pinned, notes, err := t.env.Memory.In(t.Scope).Always(q, recentEntries)
 			if err != nil {
-				return "", err
+				return nil, err
 			}
 			s.Pinned, s.Notes = pinned, notes
 		}
@@ -65,7 +67,7 @@ func (t *conversation) systemPrompt(q store.Queryer, summary session.Summary) (s
 	if t.env.Skills != nil {
 		s.ActiveSkills, s.Skills = t.env.Skills.Prompt(string(t.Scope), t.sight.skills)
 	}
-	return t.env.Prompts.Text(&s), nil
+	return s, nil
 }
 
 // The bounds of the recent history in a prompt.

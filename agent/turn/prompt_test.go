@@ -25,9 +25,9 @@ func (w *world) prompt() string {
 	w.t.Helper()
 	t := w.turn("")
 	t.Address = at("a")
-	text, err := t.systemPrompt(w.read(), session.Summary{})
+	parts, err := t.systemParts(w.read(), session.Summary{})
 	w.must(err)
-	return text
+	return parts.Text()
 }
 
 func TestSystemPromptParts(t *testing.T) {
@@ -69,8 +69,9 @@ func TestTaskPrompt(t *testing.T) {
 	run := w.turn("")
 	run.Scope = scope
 	run.trigger.Origin.Kind = bus.Task
-	text, err := run.systemPrompt(w.read(), session.Summary{})
+	parts, err := run.systemParts(w.read(), session.Summary{})
 	w.must(err)
+	text := parts.Text()
 	for _, part := range []string{
 		"You work for", "whole task", "text of AGENTS.md", "text of TOOLS.md",
 	} {

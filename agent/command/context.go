@@ -1,0 +1,69 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"gateway/session"
+)
+
+// context answers /context: what fills the context window of the model here.
+func (c conversation) context(ctx context.Context, r *Request) (Reply, error) {
+	w, err := c.Sessions.Window(ctx, r.Session, r.Message)
+	if err != nil {
+		return Reply{}, err
+	}
+	info, err := session.Store{}.Info(c.DB.Read(ctx), r.Session)
+	if err != nil {
+		return Reply{}, err
+	}
+	return Reply{Text: w.text(info.Context)}, nil
+}
+
+// A Window says what fills the context window of a conversation, in tokens, as far as they are
+// known before the model counts them.
+type Window struct {
+	Model string
+	Size  int // of the window
+	Room  int // of it for the prompt; the rest is kept for the answer
+	Parts []Filling
+}
+
+// A Filling is a part of a prompt.
+type Filling struct {
+	Label  string
+	Tokens int
+}
+
+// text shows w. counted is how many tokens the last prompt had, as the model says; 0: unknown.
+func (w *Window) text(counted int) string {
+	used := 0
+	for _, p := range w.Parts {
+		used += p.Tokens
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "About %d of the %d tokens of %s are used (%s):\n\n", used, w.Size, w.Model,
+		percent(used, w.Size))
+	line := func(label string, tokens int) {
+		fmt.Fprintf(&b, "- %s: %d (%s)\n", label, tokens, percent(tokens, w.Size))
+	}
+	for _, p := range w.Parts {
+		line(p.Label, p.Tokens)
+	}
+	line("Kept for the answer", w.Size-w.Room)
+	line("Free", max(w.Room-used, 0))
+	if counted > 0 {
+		fmt.Fprintf(&b, "\nAt the last answer the model counted %d.", counted)
+	}
+	b.WriteString(" `/compact` shortens the conversation, `/new` begins a new one.")
+	return b.String()
+}
+
+func percent(n, of int) string {
+	share := 100 * float64(n) / float64(max(of, 1))
+	if n > 0 && share < 1 {
+		return "under 1 %"
+	}
+	return fmt.Sprintf("%.0f %%", share)
+}
