@@ -12,6 +12,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/openai/openaitest"
+	"gateway/agent/llm/wire"
 )
 
 var timeTool = llm.ToolSpec{Name: "time", Description: "tells the time"}
@@ -266,5 +267,23 @@ func TestOutgoing(t *testing.T) {
 	first := make([]byte, 5)
 	if n, err := p.reader().Read(first); n != 5 || err != nil || p.size() != 6 {
 		t.Errorf("the first read has %d bytes, %v; of %d", n, err, p.size())
+	}
+}
+
+// TestPlainMessages sends messages that are only text as the encoding of all fields has them.
+func TestPlainMessages(t *testing.T) {
+	m := &Model{}
+	for _, text := range []string{"", "a", "\"<\\>&\n\x00\u2028", "é 🙂", "broken \xff"} {
+		for _, role := range []llm.Role{llm.System, llm.User, llm.Assistant} {
+			msg := llm.Message{Role: role, Text: text, Reasoning: "r", Foreign: "f", Rights: "user"}
+			want, err := wire.EncodePlain(wireMessage{Role: role, Content: text}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, got, err := m.messages([]llm.Message{{Role: llm.System}, msg, msg})
+			if want := fmt.Sprintf(",%s,%[1]s", want); err != nil || string(got) != want {
+				t.Errorf("%q is sent as %s, %v, want %s", text, got, err, want)
+			}
+		}
 	}
 }
