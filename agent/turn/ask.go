@@ -14,17 +14,17 @@ import (
 	"gateway/bus"
 )
 
-// An asker asks the model.
+// An asker makes the model calls of a turn.
 type asker struct {
 	conversation
 	clock     *clock
-	closing   string               // not "": why the model must answer now, without tools
-	shortened bool                 // the prompt was, because the model found it too long
-	noImages  bool                 // the model has refused one
-	images    map[string]llm.Image // that were loaded for this turn, by path
+	closing   string               // why the model must answer now without tools; "": it need not
+	shortened bool                 // the prompt was shortened because it was too long for the model
+	noImages  bool                 // the model has refused an image
+	images    map[string]llm.Image // images loaded for this turn, by path
 }
 
-// ask calls the model once, showing its answer while it grows.
+// ask calls the model once and shows the growing answer.
 func (t *asker) ask(ctx context.Context) (resp *llm.Response, err error) {
 	if err := t.takeSlot(ctx); err != nil {
 		return nil, err
@@ -67,12 +67,12 @@ func (t *asker) ask(ctx context.Context) (resp *llm.Response, err error) {
 			return ev.Response, nil
 		}
 	}
-	// Only a model that breaks its contract ends without a response.
+	// A model that ends without an error or a response breaks its contract.
 	return nil, &llm.Error{Kind: llm.Unavailable, Model: t.settings.ModelName}
 }
 
-// spendBroken counts a call that ended after so many bytes of the answer, before the model could
-// say what it has used: by the length of both. A call that was refused has used nothing.
+// spendBroken records the usage of a call that broke off before the model reported it. It estimates
+// the usage from the prompt and the bytes received. A refused call has no usage.
 func (t *asker) spendBroken(
 	ctx context.Context, hold *budget.Hold, req llm.Request, answer int,
 ) {
@@ -85,7 +85,7 @@ func (t *asker) spendBroken(
 	})
 }
 
-// request is what the model is asked now.
+// request returns the next request to the model.
 func (t *asker) request(ctx context.Context) llm.Request {
 	messages := prompt.Prepare(t.tools.Offered(t.history), t.historySize())
 	messages = prompt.WithToolImages(messages)
@@ -104,39 +104,40 @@ func (t *asker) request(ctx context.Context) llm.Request {
 	return req
 }
 
-// Text is shown once it has been growing for ShowAfter: an answer that comes at once needs no
-// preview. One that has not begun after typingAfter is announced without text.
+// The preview appears once the text has been growing for ShowAfter: an immediate answer needs no
+// preview. An answer that has not begun after typingAfter is announced without text.
 const (
 	ShowAfter   = 100 * time.Millisecond
 	showEvery   = 50 * time.Millisecond
 	typingAfter = 700 * time.Millisecond
 )
 
-// live is the preview of the answer under way. The turn's mu guards it.
+// live is the state of the current preview. The preview's mu guards it.
 type live struct {
 	newest bus.Progress
-	timer  *time.Timer // publishes newest when it is due
-	due    bool        // the timer runs for a text, not for the announcement
-	grows  time.Time   // when the first text came
-	shown  time.Time   // of the newest that was published
-	any    bool        // something was published
-	over   bool        // nothing more of it is published
+	timer  *time.Timer // publishes newest when it fires
+	due    bool        // the timer publishes a text, not the announcement
+	grows  time.Time   // when the first text arrived
+	shown  time.Time   // when a text was last published
+	any    bool        // something has been published
+	over   bool        // nothing more is published
 }
 
-// A preview shows an answer while it grows.
+// A preview shows a growing answer.
 type preview struct {
 	costs
-	woken   bool   // the turn goes on after it has waited
-	partial string // beginning of the answer, cut off by the output limit
+	woken   bool   // the turn was suspended and continues
+	partial string // beginning of an answer that hit the output limit
 
-	mu   sync.Mutex // against the timer of live
-	live *live      // nil if there is none; mu guards it
+	mu   sync.Mutex // also guards against the timer of live
+	live *live      // nil: no preview
 }
 
-// showBegin begins a preview, which announces the answer if it does not come soon.
+// showBegin starts a preview. If no text arrives soon, the preview announces that the answer is
+// coming.
 func (t *preview) showBegin() {
 	if !t.trigger.Origin.Interactive() || t.mayBeSilent() {
-		return // nobody watches
+		return // nobody watches the turn
 	}
 	l := &live{newest: t.progress()}
 	t.mu.Lock()
@@ -144,15 +145,15 @@ func (t *preview) showBegin() {
 	l.timer = time.AfterFunc(typingAfter, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if t.live == l && !l.over && (l.due || !l.any) { // else it comes too late
+		if t.live == l && !l.over && (l.due || !l.any) { // otherwise the timer fired too late
 			t.publish(t.env.Now())
 		}
 	})
 	t.live = l
 }
 
-// show shows the answer so far and what is being done: at once, or, if that is too soon, when it
-// is time.
+// show publishes the answer so far and the status, at once or when enough time has passed since the
+// last publication.
 func (t *preview) show(text, status string) {
 	now := t.env.Now()
 	t.mu.Lock()
@@ -179,15 +180,15 @@ func (t *preview) show(text, status string) {
 	}
 }
 
-// publish shows the newest of the preview. t.mu is held.
+// publish publishes the newest text. t.mu is held.
 func (t *preview) publish(now time.Time) {
 	t.live.timer.Stop()
 	t.live.due, t.live.shown, t.live.any = false, now, true
 	t.env.Live.Publish(t.live.newest)
 }
 
-// hide keeps more of the preview from coming, also if its timer has fired and waits for the turn's
-// mu, and reports whether anything of it was shown: only then does a message take its place.
+// hide stops the preview, even if its timer has fired and waits for t.mu. It reports whether
+// anything was shown: only then does a message replace the preview.
 func (t *preview) hide() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -199,9 +200,9 @@ func (t *preview) hide() bool {
 	return t.live.any
 }
 
-// showEnd ends the preview. void says that no message takes its place.
+// showEnd ends the preview. void says that no message replaces it.
 func (t *preview) showEnd(void bool) {
-	// An earlier process, or the turn before it has waited, may have shown something.
+	// An earlier process, or the same turn before it was suspended, may have shown something.
 	if t.hide() || void && t.ID != 0 && (t.Attempts > 1 || t.woken) {
 		p := t.progress()
 		p.Ended, p.Void = true, void
@@ -212,10 +213,10 @@ func (t *preview) showEnd(void bool) {
 	t.live = nil
 }
 
-// outbound returns the message with the given text that ends the preview, if there is one.
+// outbound returns a message with the given text that replaces the preview, if there is one.
 func (t *preview) outbound(text string) bus.OutboundMessage {
 	out := bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo, Text: text, Answers: t.answers}
-	if t.hide() || t.Attempts > 1 || t.woken { // an earlier process may have shown one
+	if t.hide() || t.Attempts > 1 || t.woken { // an earlier process may have shown a preview
 		out.Stream = t.stream()
 	}
 	return out

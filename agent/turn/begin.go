@@ -17,7 +17,7 @@ import (
 	"gateway/store/fault"
 )
 
-// abandon ends a turn that can't even be ended with an answer, so that its chat goes on.
+// abandon ends a turn that can't be ended with an answer, so that the chat is not blocked.
 func (t *runner) abandon(ctx context.Context, batch []bus.Received, cause error) error {
 	t.logger().ErrorContext(ctx, "turn not ended in order", "err", cause)
 	err := t.env.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
@@ -38,7 +38,7 @@ func (t *runner) abandon(ctx context.Context, batch []bus.Received, cause error)
 		return t.env.Outbox.Put(tx, bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo,
 			Text: SayBroken, Answers: t.answers}, t.env.Now())
 	})
-	if err != nil && !store.IsLost(err) { // it is found again by and by
+	if err != nil && !store.IsLost(err) { // a later heal retries it
 		t.logger().ErrorContext(ctx, "turn not ended", "err", err)
 		return nil
 	}
@@ -61,7 +61,7 @@ func (t *runner) recovering(ctx context.Context, batch []bus.Received) (err erro
 // errPanic reports that the turn has panicked.
 var errPanic = errors.New("the turn has panicked")
 
-// refuse tells the chat why t has failed, even if t had not begun.
+// refuse tells the chat why t has failed, even if t has not begun.
 func (t *runner) refuse(ctx context.Context, batch []bus.Received, say string) error {
 	if t.ID != 0 {
 		return t.fail(ctx, say)
@@ -77,14 +77,15 @@ func (t *runner) refuse(ctx context.Context, batch []bus.Received, say string) e
 			waited = waited || ok
 		}
 		if !waited {
-			return nil // a command has dropped them
+			return nil // a command has dropped the messages
 		}
 		return t.deliverFailure(tx, t.outbound(say))
 	})
 }
 
-// ErrGone reports that a message was dropped before its turn began, or is left to the next process.
-var ErrGone = errors.New("message waits no more")
+// ErrGone reports that a message was dropped before its turn began, or was left to the next
+// process.
+var ErrGone = errors.New("the message is no longer waiting")
 
 // A GoneError is ErrGone with the messages that no longer wait.
 type GoneError []int64
@@ -94,8 +95,8 @@ func (GoneError) Error() string { return ErrGone.Error() }
 // Is reports whether target is [ErrGone].
 func (GoneError) Is(target error) bool { return target == ErrGone }
 
-// begin writes the turn's first step: it claims its messages and puts them into the transcript. If
-// that fails, they wait as before.
+// begin claims the messages and writes them to the transcript as the turn's first step. If that
+// fails, the messages keep waiting.
 func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	defer func() {
 		if err != nil {
@@ -103,7 +104,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 		}
 	}()
 	if slices.ContainsFunc(batch, isGuilty) {
-		t.logger().ErrorContext(ctx, "message given up: processes end with it",
+		t.logger().ErrorContext(ctx, "message given up: processes crash while they work on it",
 			"seq", batch[0].Seq)
 		return cmp.Or(t.refuse(ctx, batch, SayGaveUp), ErrGone)
 	}
@@ -121,9 +122,9 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	if !t.trigger.Origin.Standalone() {
 		t.answers, t.unanswered = append(t.unanswered, t.answers...), nil
 	}
-	var begun session.Turn // t has none before it is committed
+	var begun session.Turn // set on t only after the commit
 	gone := false
-	// It has used nothing yet, and there is nothing for the router: t.tx would be for both.
+	// t.tx is not needed: there is no usage to write and no message to route yet.
 	err = t.env.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		ok, err := t.beginRun(tx)
 		if gone = err == nil && !ok; err != nil || gone {
@@ -150,7 +151,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 		"from", t.Address.String(), "seq", batch[0].Seq, "messages", len(batch))
 	fault.Point("begun")
 	if movedFrom(&t.Turn, t.group, batch) != "" {
-		t.look() // what has come with the move is there now
+		t.look() // see also what moved
 		t.env.Background.Wake()
 	}
 	t.settleStyle(ctx)
@@ -158,8 +159,8 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	return nil
 }
 
-// writeFirst writes the turn with its first messages. What belongs to a chat or person that has
-// moved since the last turn moves with it.
+// writeFirst writes the turn with its first messages. If the chat or person has moved since the
+// last turn, it moves their data.
 func (t *runner) writeFirst(
 	tx *store.Tx, begun *session.Turn, batch []bus.Received, messages []llm.Message,
 ) error {
@@ -168,7 +169,7 @@ func (t *runner) writeFirst(
 	if first.Origin.Session != "" {
 		title = first.Origin.Label
 	}
-	if o := t.trigger.Origin; o.Standalone() && o.Session != "" { // else its prompt grew with each
+	if o := t.trigger.Origin; o.Standalone() && o.Session != "" { // else the prompt grows with each run
 		if err := t.env.sessions.Reset(tx, t.Session, now); err != nil {
 			return err
 		}
@@ -188,8 +189,8 @@ func (t *runner) writeFirst(
 		bus.Address{Account: first.From.Account, Chat: first.From.Chat})
 }
 
-// movedFrom returns the scope whose memory belongs to the scope of t from now on, or "": a person
-// was linked with another or became known, or a group has a new id.
+// movedFrom returns the scope whose memory now belongs to the scope of t, or "". It is set when a
+// person was linked with another or became known, or when a group has a new id.
 func movedFrom(t *session.Turn, group bool, batch []bus.Received) memory.Scope {
 	if before := batch[0].Message.Before; t.First && group && before != "" {
 		return memory.OfChat(bus.Address{Account: t.Address.Account, Chat: before})
@@ -197,14 +198,14 @@ func movedFrom(t *session.Turn, group bool, batch []bus.Received) memory.Scope {
 	return t.Moved
 }
 
-// MaxCrashes is after how many crashes a message is given up whose turn has never begun. It must
-// have been tried alone before the last of them.
+// MaxCrashes is the number of crashes before the turn has begun after which a message is given up.
+// Before the last one it was tried alone.
 const MaxCrashes = 3
 
-// isGuilty reports whether r is to be given up.
+// isGuilty reports whether r must be given up.
 func isGuilty(r bus.Received) bool { return r.Crashes >= MaxCrashes }
 
-// hand counts that the turn of batch is about to begin, where a crash is likely.
+// hand records that the turn of batch is about to begin, because a crash is likely here.
 func (t *runner) hand(ctx context.Context, batch []bus.Received) error {
 	counted := t.env.Now().Before(t.env.CountUntil)
 	if !counted && !slices.ContainsFunc(batch, func(r bus.Received) bool {

@@ -13,29 +13,29 @@ import (
 	"gateway/store"
 )
 
-// A bill is what a turn has used and not yet written.
+// A bill is usage of a turn that is not written yet.
 type bill struct {
 	session session.Bill
 	entries []budget.Entry
 	holds   []*budget.Hold
-	learnt  prompt.Calibration // in the transaction that writes it
+	learnt  prompt.Calibration // calibration to store in the same transaction
 }
 
-// costs are counted, bounded, and written with the turn's steps.
+// costs counts and limits what a turn uses, and writes it with the turn's steps.
 type costs struct {
 	turn
 	used   llm.Usage // by this attempt
-	bill   bill      // what of it is not written yet
-	erased bool      // by /forget: it is counted for nobody
+	bill   bill      // the part that is not written yet
+	erased bool      // /forget has erased the session: nobody is charged
 }
 
-// MaxTasks is how many sub-agents of one session work at once; the others wait.
+// MaxTasks is the maximum number of sub-agents of a session that work at once. Further tasks wait.
 const MaxTasks = 4
 
-// taskShare is which part of a turn's limit each of its sub-agents has.
+// Each sub-agent may use one taskShare-th of the turn's limit.
 const taskShare = MaxTasks
 
-// spender returns who pays for the turn.
+// spender returns who is charged for the turn.
 func (t *costs) spender() budget.Spender {
 	key := t.Session
 	if parent := key.Parent(); parent != "" {
@@ -49,7 +49,7 @@ func (t *costs) spender() budget.Spender {
 	return who
 }
 
-// reserve asks the budgets for a call.
+// reserve asks the budgets to allow a model call.
 func (t *costs) reserve(ctx context.Context, req llm.Request) (*budget.Hold, error) {
 	estimates := t.env.Calls.Estimates
 	u := llm.Usage{Output: modelcall.ExpectedAnswer, Input: estimates.Tokens(t.settings.ModelID,
@@ -69,7 +69,7 @@ func (t *costs) reserve(ctx context.Context, req llm.Request) (*budget.Hold, err
 	return ledger.Reserve(t.env.DB.Read(context.WithoutCancel(ctx)), t.spender(), amount)
 }
 
-// spend counts what a call has used. It is written with the turn's next step.
+// spend records the usage of a call. The turn's next step writes it.
 func (t *costs) spend(hold *budget.Hold, model string, u llm.Usage) {
 	cost := t.env.Calls.Ledger.Price(model, u)
 	hold.Set(budget.Amount{Tokens: u.Input + u.Output, Cost: cost})
@@ -82,20 +82,20 @@ func (t *costs) spend(hold *budget.Hold, model string, u llm.Usage) {
 	t.bill.holds = append(t.bill.holds, hold)
 }
 
-// giveBack releases a hold of which nothing was spent, even after a panic.
+// giveBack releases a hold that was not spent, even after a panic.
 func (t *costs) giveBack(hold *budget.Hold) {
 	if !slices.Contains(t.bill.holds, hold) {
 		hold.Release()
 	}
 }
 
-// tx runs fn in a transaction, writes with it what the turn has used, and then wakes the router.
-// What has begun to matter is finished also while the process ends.
+// tx runs fn in a transaction that also writes the turn's usage, and then wakes the router. The
+// transaction is finished even if the process is stopping.
 func (t *costs) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 	return t.commit(ctx, t.env.DB.Tx, fn)
 }
 
-// txSoon is like tx but does not wait for the disk, unless fn writes what must: see
+// txSoon is like tx but does not wait for the disk unless fn calls [store.Tx.Hard]: see
 // [store.DB.TxSoon].
 func (t *costs) txSoon(ctx context.Context, fn func(tx *store.Tx) error) error {
 	return t.commit(ctx, t.env.DB.TxSoon, fn)
@@ -122,14 +122,14 @@ func (t *costs) commit(
 	return err
 }
 
-// account writes what the turn has used.
+// account writes the turn's usage.
 func (t *costs) account(tx *store.Tx) error {
 	if len(t.bill.entries) == 0 {
 		return nil
 	}
 	who := t.spender()
 	if t.erased {
-		who = budget.Spender{} // the day's sum has it all the same
+		who = budget.Spender{} // still counted in the sum of the day
 	}
 	if err := t.env.sessions.Spend(tx, t.Session, t.bill.session); err != nil {
 		return err

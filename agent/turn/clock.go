@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// A clock ends a turn that takes too long. It stands still while the turn waits for a slot, since
-// the turn can't help how many others write.
+// A clock ends a turn that takes too long. It stops while the turn waits for a slot, because the
+// turn can't help the load of others.
 type clock struct {
 	end func(error) // ends the turn's context
 
 	mu    sync.Mutex
 	left  time.Duration
-	since time.Time   // when it went on
-	timer *time.Timer // nil while it stands
+	since time.Time   // when it was last started
+	timer *time.Timer // nil while it is stopped
 }
 
-// goOn lets the clock run.
+// goOn starts the clock.
 func (c *clock) goOn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,19 +36,19 @@ func (c *clock) stand() {
 	c.timer = nil
 }
 
-// SessionsPerSlot is how many sessions may work at a time for each slot of a model call.
+// SessionsPerSlot is the maximum number of working sessions per slot for model calls.
 const SessionsPerSlot = 4
 
-// LongestWaits is the longest wait for a slot, in times of the longest turn. It is met only while
-// models hang, since SessionsPerSlot bounds how many sessions wait.
+// LongestWaits is the longest wait for a slot, as a multiple of the longest turn. Since
+// SessionsPerSlot limits the number of waiting sessions, only hanging models cause such a wait.
 const LongestWaits = 2 * SessionsPerSlot
 
-// errNoSlot reports that a turn has waited for a slot for too long.
+// errNoSlot reports that a turn waited too long for a slot.
 var errNoSlot = errors.New("no model call could be made for too long")
 
 // takeSlot waits for a slot.
 func (t *asker) takeSlot(ctx context.Context) error {
-	select { // most find one
+	select { // most turns find a free slot
 	case t.env.Calls.Slots <- struct{}{}:
 		return t.slotTaken(ctx)
 	default:
@@ -69,7 +69,7 @@ func (t *asker) takeSlot(ctx context.Context) error {
 	}
 }
 
-// slotTaken gives the slot back if it is of no use any more.
+// slotTaken gives the slot back if the turn can no longer use it.
 func (t *asker) slotTaken(ctx context.Context) (err error) {
 	if err = ctx.Err(); err == nil && t.env.IsDraining() {
 		err = errDraining

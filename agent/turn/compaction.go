@@ -12,25 +12,25 @@ import (
 	"gateway/agent/prompt"
 )
 
-// The older part of a conversation becomes notes when it does not fit into the prompt, when a
-// conversation is left, and when somebody asks for it. The notes go into the history of the scope
-// and into the summary of the session; the messages stay in the transcript and can be searched. The
-// start of the session moves in the transaction that writes the notes, so that nothing is noted
-// twice, whoever works on the same session.
+// Notes replace the older part of a conversation when it does not fit into the prompt, when the
+// conversation is idle, and when somebody asks for it. The notes go into the history of the scope
+// and into the summary of the session. The messages stay in the transcript and can be searched. One
+// transaction writes the notes and moves the start of the session, so that no part is noted twice,
+// even by concurrent work.
 
-// MaxCompactions is how many parts of a conversation become notes before one turn.
+// MaxCompactions is the maximum number of compactions before one turn.
 const MaxCompactions = 5
 
-// fit makes the prompt fit: notes replace the oldest messages until it has half the budget. If no
-// notes can be made, the oldest messages are left out. While there is room it does nothing, unless
-// force is set.
+// fit makes the prompt fit: notes replace the oldest messages until the prompt has half its budget.
+// If notes can't be made, the oldest messages are left out. Unless force is set, fit does nothing
+// if the prompt fits.
 func (t *conversation) fit(ctx context.Context, force bool) error {
 	err := t.makeRoom(ctx, force)
 	t.cut()
 	return err
 }
 
-// makeRoom has notes made until the prompt fits or nothing more can go.
+// makeRoom compacts until the prompt fits or nothing is left to compact.
 func (t *conversation) makeRoom(ctx context.Context, force bool) error {
 	most, aim := t.room()
 	enough := most
@@ -59,9 +59,9 @@ func (t *conversation) makeRoom(ctx context.Context, force bool) error {
 	return nil
 }
 
-// room returns how many tokens a prompt may have, and how many it should have after notes were
-// made: half as many. If the system prompt and the tools leave little of that, half of the rest is
-// for the conversation: otherwise every message would need new notes.
+// room returns the maximum size of a prompt and the size to aim for after compaction, in tokens.
+// The aim is half the maximum. If the system prompt and the tools leave little of it, the aim
+// leaves half of the rest for the conversation. Otherwise every message would need new notes.
 func (t *conversation) room() (most, aim int) {
 	budget := t.settings.ContextBudget()
 	bare := t.bareSize()
@@ -73,8 +73,8 @@ func (t *conversation) room() (most, aim int) {
 	return most, aim
 }
 
-// cut leaves the oldest turns out of a prompt that is still too large because notes could not be
-// made, or not of everything yet. They are not lost: the session's start stays before them.
+// cut leaves the oldest turns out of a prompt that is still too large because some notes could not
+// be made. The turns are not lost: they stay after the session's start.
 func (t *conversation) cut() {
 	if most, _ := t.room(); t.size() <= most {
 		return
@@ -93,14 +93,14 @@ func (t *conversation) cut() {
 	}
 }
 
-// size estimates how many tokens the next prompt of the turn has.
+// size estimates the size of the turn's next prompt in tokens.
 func (t *conversation) size() int {
 	bytes := t.bareSize() + prompt.TextSize(t.history)
 	return t.env.Calls.Estimates.Tokens(t.settings.ModelID, bytes)
 }
 
-// compactOlder makes notes of about need bytes of the oldest part of the conversation, and reports
-// whether there was one. Messages of this turn stay.
+// compactOlder makes notes of about need bytes of the oldest part of the conversation. It reports
+// whether there was such a part. It does not touch messages of this turn.
 func (t *conversation) compactOlder(ctx context.Context, need int) (bool, error) {
 	if t.Scope == "" {
 		return false, nil
@@ -121,13 +121,13 @@ func (t *conversation) compactOlder(ctx context.Context, need int) (bool, error)
 	t.show(t.partial, "Making notes …")
 	moved, err := t.env.Summarizer.Compact(ctx, t.Session, before, entries, t.spender(), true)
 	if ctx.Err() != nil || errors.Is(err, policy.ErrHalted) || modelcall.IsSpent(err) {
-		return false, nil // shows at the next model call, which ends the turn as is due
+		return false, nil // the next model call returns the error
 	}
 	return moved, err
 }
 
-// excess reports whether the next prompt of the conversation is too large. state is where its
-// compaction begins; nil if the transcript tells that best.
+// excess reports whether the next prompt is too large. state is where its compaction begins, or nil
+// if the handler finds that in the transcript.
 func (t *conversation) excess() (state []byte, tooLarge bool) {
 	if t.truncated {
 		return nil, true

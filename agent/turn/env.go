@@ -23,7 +23,7 @@ import (
 	"gateway/store"
 )
 
-// An Env is what the turns of a process work with. Turns don't change it.
+// An Env holds what all turns of a process work with. Turns don't change it.
 type Env struct {
 	Profile
 
@@ -35,16 +35,16 @@ type Env struct {
 	Tools       *tool.Registry
 	Attachments *attachment.Loader
 	Calls       *modelcall.Calls
-	Jobs        *schedule.Scheduler // nil: there are no jobs
+	Jobs        *schedule.Scheduler // nil: no jobs
 	Knowledge
 	Transcripts *Transcripts
-	Prompts     *prompt.Cache // of system prompts
+	Prompts     *prompt.Cache // caches system prompts
 
 	Background *background.Runner
 	Summarizer *background.Summarizer
 	Merger     *background.Merger
 
-	Draining <-chan struct{} // closed when turns should end at their next step
+	Draining <-chan struct{} // closed when turns must stop at their next step
 	Counters *Counters
 	Now      func() time.Time
 	Logger   *slog.Logger
@@ -52,41 +52,41 @@ type Env struct {
 	tables
 }
 
-// Knowledge is what the agent knows.
+// Knowledge holds the stores of what the agent knows.
 type Knowledge struct {
 	Memory    *memory.Memory
-	Documents *document.Documents // nil: there are none
-	Skills    *skills.Library     // nil: there are none
+	Documents *document.Documents // nil: no documents
+	Skills    *skills.Library     // nil: no skills
 }
 
-// tables are read and written by stateless functions.
+// tables groups the stateless stores.
 type tables struct {
 	sessions  session.Store
 	questions question.Store
 }
 
-// A Profile says how the agent presents itself and works. It stays the same while the process runs.
+// A Profile describes the agent and its surroundings. It is constant while the process runs.
 type Profile struct {
-	Name        string         // what the agent calls itself
-	Workspace   string         // how the model knows the folder that the agent works in; or ""
-	Location    *time.Location // of people who have set no zone
-	ToolTimeout time.Duration  // longest call of a tool that has no limit of its own
+	Name        string         // the agent's name
+	Workspace   string         // name of the working folder for the model, or ""
+	Location    *time.Location // time zone of people who have set none
+	ToolTimeout time.Duration  // longest call of a tool without a limit of its own
 
-	// FormatHints tell the model what its answers look like, by account.
+	// FormatHints tells the model, by account, how its answers are displayed.
 	FormatHints map[string]string
 
-	// Until CountUntil each message is counted before its turn begins, because an earlier process has
-	// crashed. Messages with files are always counted.
+	// CountUntil is set after a crash: until then each message is recorded before its turn begins.
+	// Messages with files are always recorded.
 	CountUntil time.Time
 }
 
-// Counters count events that should not happen.
+// Counters count events that should not occur.
 type Counters struct {
-	Panics    atomic.Int64 // turns that a bug has ended
-	Abandoned atomic.Int64 // tool calls that go on though they were told to end
+	Panics    atomic.Int64 // turns that panicked
+	Abandoned atomic.Int64 // tool calls that ignored the end of their context
 }
 
-// IsDraining reports whether turns should end at their next step.
+// IsDraining reports whether turns must stop at their next step.
 func (e *Env) IsDraining() bool {
 	select {
 	case <-e.Draining:
@@ -96,41 +96,41 @@ func (e *Env) IsDraining() bool {
 	}
 }
 
-// Settings are what a turn keeps from its beginning to its end.
+// Settings are the settings with which a turn begins and ends.
 type Settings struct {
-	Model         llm.Model // that answers
+	Model         llm.Model // model that answers
 	ModelName     string    // shown by /status
-	ModelID       string    // as prices know it
-	ContextWindow int       // tokens; default 65,536
-	MaxOutput     int       // of an answer, in tokens; default the provider's
+	ModelID       string    // name in the price list
+	ContextWindow int       // in tokens; default 65,536
+	MaxOutput     int       // of an answer, in tokens; default: the provider's
 	NoImages      bool      // the model does not understand images
 	Effort        llm.Effort
 
-	// Models are those for what people have not written, by who did; default the one that answers.
+	// Models holds the models for turns of other origins than a person; default Model.
 	Models        map[bus.OriginKind]*Choice
-	MaxRounds     int           // model calls that may use tools; default 40
-	MaxTaskRounds int           // likewise, of a sub-agent; default 15
-	Timeout       time.Duration // longest turn; default 15 min
-	SpeechCost    float64       // of a second of transcribed sound, dollars
+	MaxRounds     int           // maximum number of model calls that may use tools; default 40
+	MaxTaskRounds int           // the same for a sub-agent; default 15
+	Timeout       time.Duration // maximum duration of a turn; default 15 min
+	SpeechCost    float64       // of a second of transcribed sound, in dollars
 
-	// Rules say which tool calls need approval; default none. Somebody who is an Approver or more can
-	// give it, by default an admin, within ApprovalTime, by default 10 minutes.
+	// Rules say which tool calls need approval; default none. People with the role Approver or a
+	// higher one, by default admins, can approve within ApprovalTime, by default 10 minutes.
 	Rules        policy.Rules
 	Approver     bus.Role
 	ApprovalTime time.Duration
 }
 
-// A Choice is a model, with what must be known of it.
+// A Choice is a model and its properties.
 type Choice struct {
 	Model         llm.Model
 	Name          string // shown by /status
-	ID            string // as prices know it
-	ContextWindow int    // tokens
-	MaxOutput     int    // tokens; 0: the provider decides
-	NoImages      bool   // it does not understand images
+	ID            string // name in the price list
+	ContextWindow int    // in tokens
+	MaxOutput     int    // in tokens; 0: the provider's
+	NoImages      bool   // the model does not understand images
 }
 
-// With returns s with another model for answers.
+// With returns a copy of s with another model.
 func (s Settings) With(c *Choice) *Settings {
 	s.Model, s.ModelName, s.ModelID = c.Model, c.Name, c.ID
 	s.ContextWindow = cmp.Or(c.ContextWindow, s.ContextWindow)
@@ -138,11 +138,11 @@ func (s Settings) With(c *Choice) *Settings {
 	return &s
 }
 
-// ContextBudget is how many tokens a prompt may have. It leaves room for the answer and for the
-// error of the estimate.
+// ContextBudget returns the maximum size of a prompt in tokens. It leaves room for the answer and
+// for the error of the estimate.
 func (s *Settings) ContextBudget() int {
 	const (
-		answer  = 8192 // where only the provider knows
+		answer  = 8192 // if only the provider knows its limit
 		reserve = 1024
 	)
 	window := s.ContextWindow

@@ -11,40 +11,40 @@ import (
 	"gateway/session"
 )
 
-// A conversation is what the model knows in a turn: the system prompt and the transcript from where
-// the prompt begins.
+// A conversation is the context of the model in a turn: the system prompt, and the transcript from
+// the start of the session.
 type conversation struct {
 	preview
 	system     string // system prompt
 	history    []llm.Message
-	older      int  // how many of them are of earlier turns
-	truncated  bool // there is more of the transcript than the history has
-	prompt     int  // tokens of the newest prompt and its answer, as the model says
+	older      int  // how many of them belong to earlier turns
+	truncated  bool // history lacks older messages
+	prompt     int  // tokens of the newest prompt and its answer, as reported by the model
 	provenance atomic.Pointer[provenance]
 }
 
-// historySize is how many bytes of transcript fit into a prompt beside the system prompt and the
-// tools.
+// historySize returns how many bytes of transcript fit into a prompt beside the system prompt and
+// the tools.
 func (t *conversation) historySize() int {
 	size := t.env.Calls.Estimates.Bytes(t.settings.ModelID, t.settings.ContextBudget())
 	return max(size-t.bareSize(), LeastHistory)
 }
 
-// bareSize is how many bytes a prompt has besides the transcript.
+// bareSize returns the size of a prompt without the transcript, in bytes.
 func (t *conversation) bareSize() int {
 	return prompt.TextSize([]llm.Message{{Text: t.system}}) + prompt.ToolsSize(t.tools.Specs())
 }
 
-// readLimit is how many bytes of a transcript are read for a prompt. Anything beyond should become
+// readLimit returns how many bytes of a transcript to read for a prompt. Older messages must become
 // notes first.
 func (t *conversation) readLimit() int {
 	return 2 * t.env.Calls.Estimates.Bytes(t.settings.ModelID, t.settings.ContextBudget())
 }
 
-// LeastHistory is how many bytes of transcript a prompt has at least.
+// LeastHistory is the minimum size of the transcript in a prompt, in bytes.
 const LeastHistory = 4096
 
-// restore reads the transcript, which contains the turn's own messages by now, builds the system
+// restore reads the transcript, which already contains the turn's own messages, builds the system
 // prompt, and makes both fit.
 func (t *conversation) restore(ctx context.Context) error {
 	if err := t.load(ctx); err != nil {
@@ -63,17 +63,18 @@ func (t *conversation) load(ctx context.Context) error {
 	return nil
 }
 
-// loadParts reads the transcript, and returns what the system prompt is made of.
+// loadParts reads the transcript and returns the parts of the system prompt.
 func (t *conversation) loadParts(ctx context.Context) (system *prompt.System, err error) {
 	read := t.env.DB.Read(context.WithoutCancel(ctx))
-	if t.First { // there is nothing but what begin has written
+	if t.First { // the transcript has only what begin wrote
 		return t.systemParts(read, session.Summary{})
 	}
 	h, err := t.env.Transcripts.read(read, t.env.sessions, t.Session, t.readLimit())
 	if err != nil {
 		return nil, err
 	}
-	// Read after the transcript: what becomes notes in between is there twice, and not missing.
+	// Read the summary after the transcript: if notes are made in between, that part appears twice
+	// instead of not at all.
 	var summary session.Summary
 	if h.Start > 0 {
 		if summary, err = t.env.sessions.Summary(read, t.Session); err != nil {
@@ -85,7 +86,7 @@ func (t *conversation) loadParts(ctx context.Context) (system *prompt.System, er
 	}
 	t.truncated, t.older = h.Truncated, 0
 	if h.Truncated && h.Entries[0].Turn == t.ID {
-		// It is too long by itself, but its question must not be missing.
+		// The turn alone exceeds the limit, but its question must not be missing.
 		t.history, err = t.env.sessions.TurnMessages(read, &t.Turn)
 		return system, err
 	}
@@ -99,8 +100,8 @@ func (t *conversation) loadParts(ctx context.Context) (system *prompt.System, er
 	return system, nil
 }
 
-// Measure returns what the prompt of a turn would be made of that answers the sender of m, beside
-// what it would say itself.
+// Measure returns the parts of the prompt of a turn that would answer the sender of m, without the
+// turn's own messages.
 func Measure(
 	ctx context.Context, env *Env, s *Settings, key session.Key, m bus.InboundMessage,
 ) ([]prompt.Content, error) {
@@ -124,8 +125,8 @@ func Measure(
 		prompt.Prepare(t.tools.Offered(t.history), t.historySize())), nil
 }
 
-// shorten makes the prompt smaller after the model has found it too long: notes take the place of
-// the older half of the conversation, or, where there is no such half, the tool results are cut.
+// shorten reduces a prompt that the model refused as too long. Notes replace the older half of the
+// conversation. If there is no older half, tool results are cut.
 func (t *conversation) shorten(ctx context.Context) error {
 	t.env.Calls.Estimates.Exceeded(t.settings.ModelID, t.settings.ContextWindow,
 		t.bareSize()+prompt.TextSize(t.history))

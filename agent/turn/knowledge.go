@@ -13,15 +13,14 @@ import (
 	"gateway/store"
 )
 
-// A sight is what a turn has seen of what the agent knows.
+// A sight is what a turn has loaded of documents, skills and memory.
 type sight struct {
-	documents *document.View // nil: there are none
-	skills    skills.Mark    // they are seen with all changes before it
-	blank     bool           // the memory had nothing of the scope when the turn recalled
+	documents *document.View // nil: no documents
+	skills    skills.Mark    // state of the skills that the turn sees
+	blank     bool           // the scope had no memories at recall
 }
 
-// look has the turn see the documents and skills as they are now. Turns that do so at the same time
-// share a look at the disk.
+// look loads the current documents and skills. Concurrent turns share one look at the disk.
 func (t *turn) look() {
 	t.sight = new(sight)
 	if t.env.Documents != nil {
@@ -32,7 +31,7 @@ func (t *turn) look() {
 	}
 }
 
-// systemParts loads what the turn's system prompt is made of.
+// systemParts loads what the turn knows and returns the parts of its system prompt.
 func (t *conversation) systemParts(
 	q store.Queryer, summary session.Summary,
 ) (*prompt.System, error) {
@@ -70,19 +69,19 @@ func (t *conversation) systemParts(
 	return s, nil
 }
 
-// The bounds of the recent history in a prompt.
+// Limits of the recent history in a prompt.
 const (
 	recentEntries = 50
 	recentSize    = 8000 * prompt.BytesPerToken
 )
 
-// has reports whether the turn may use a tool.
+// has reports whether the turn may use the tool with the given name.
 func (t *turn) has(name string) bool {
 	_, err := t.tools.Lookup(name)
 	return err == nil
 }
 
-// documents are the documents that people edit. A scope's own one comes before the shared one.
+// documents returns the documents of the prompt. A scope's own document precedes the shared one.
 func (t *conversation) documents() (list []prompt.Document) {
 	docs := t.sight.documents
 	if docs == nil {
@@ -105,18 +104,18 @@ func (t *conversation) documents() (list []prompt.Document) {
 	return list
 }
 
-// taskDocuments are those that a sub-agent reads, too: how to work, and with what. Who the agent
-// and the people are does not matter to it.
+// taskDocuments are the documents that a sub-agent also gets: how to work, and with what. It does
+// not need to know who the agent and the people are.
 var taskDocuments = []string{document.Agents, document.Tools}
 
-// ownDocuments are the documents of the prompt that a scope may have itself.
+// ownDocuments are the documents of which a scope may have its own version.
 var ownDocuments = []string{document.Soul, document.User}
 
-// ContactTurns is how many turns the agent waits for somebody to choose a style after it has asked.
-// Then it never asks again.
+// ContactTurns is how many turns the agent waits for a person to choose a style after it has asked.
+// After that it never asks again.
 const ContactTurns = 3
 
-// unknown reports whether the person of a direct chat has chosen no style yet.
+// unknown reports whether the person of a direct chat has not chosen a style yet.
 func (t *turn) unknown() bool {
 	if t.sight.documents == nil || t.Scope == "" || t.group || t.isTask() || t.proactive() ||
 		!t.role.AtLeast(bus.User) || !t.has("write_file") {
@@ -126,10 +125,10 @@ func (t *turn) unknown() bool {
 	return doc.Hash == "" && doc.Problem == ""
 }
 
-// NoStyle is the document of somebody who has not chosen.
+// NoStyle is the document of a person who has not chosen a style.
 const NoStyle = "# About this person\n\n- Style: default\n"
 
-// settleStyle writes the default style for somebody who was asked and has not chosen, so that the
+// settleStyle writes the default style for a person who was asked but has not chosen, so that the
 // agent does not ask again.
 func (t *runner) settleStyle(ctx context.Context) {
 	if t.Number <= ContactTurns || !t.unknown() {

@@ -7,22 +7,22 @@ import (
 	"gateway/agent/llm"
 )
 
-// The loop detector warns a model that makes the same call again and again with the same result,
-// and at last ends the turn.
+// The loop detector warns a model that repeats a call with the same result, and finally ends the
+// turn.
 const (
 	loopTold  = 3
 	loopEnded = 5
 )
 
-// A sameness is a call together with its result.
+// A sameness is the hash of a call with its result.
 type sameness [sha256.Size]byte
 
 func same(c llm.ToolCall, result string) sameness {
 	return sha256.Sum256([]byte(c.Name + "\x00" + compactJSON(c.Arguments) + "\x00" + result))
 }
 
-// detectLoop counts how often the call has had this result since a person last wrote, and returns
-// what the model is told.
+// detectLoop counts how often the call has had this result since a person last wrote. It returns a
+// warning for the model, or "".
 func (t *round) detectLoop(c llm.ToolCall, result string) string {
 	if t.seen == nil {
 		t.seen = make(map[sameness]int)
@@ -39,8 +39,8 @@ func (t *round) detectLoop(c llm.ToolCall, result string) string {
 	return result
 }
 
-// recount counts what earlier attempts of the turn have done: rounds of tool calls, and the same
-// call with the same result.
+// recount counts the work of earlier attempts: rounds of tool calls, and equal calls with equal
+// results.
 func (t *round) recount(messages []llm.Message) {
 	calls := make(map[string]llm.ToolCall)
 	for _, m := range messages {

@@ -9,14 +9,14 @@ import (
 	"gateway/bus"
 )
 
-// A reader makes messages to the model of the messages that a turn claims.
+// A reader converts claimed messages to messages for the model.
 type reader struct {
 	asker
-	numbered bool // the first messages were collected: the model sees them numbered
+	numbered bool // the first messages were collected; number them for the model
 }
 
-// userMessages returns what the model sees of batch, once its files are there. Collected messages
-// become one, numbered. So do the pieces of a message that was sent in parts.
+// userMessages returns what the model sees of batch, once its files are loaded. Collected messages
+// become one message with numbers; so do the pieces of a split message.
 func (t *reader) userMessages(ctx context.Context, batch []bus.Received) []llm.Message {
 	if len(batch) == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (t *reader) userMessages(ctx context.Context, batch []bus.Received) []llm.M
 	return append(prompt.Ambient(said, t.zone()), prompt.Numbered(t.asQuestions(ctx, batch))...)
 }
 
-// upTo cuts list before the first message that came after the one with the given Seq.
+// upTo splits list before the first message after the given Seq.
 func upTo(list []bus.Received, seq int64) (before, after []bus.Received) {
 	i := slices.IndexFunc(list, func(r bus.Received) bool { return r.Seq > seq })
 	if i < 0 {
@@ -48,7 +48,7 @@ func upTo(list []bus.Received, seq int64) (before, after []bus.Received) {
 	return list[:i], list[i:]
 }
 
-// asQuestions returns what the model sees of messages to it.
+// asQuestions returns what the model sees of messages that are for it.
 func (t *reader) asQuestions(ctx context.Context, list []bus.Received) (seen []llm.Message) {
 	for _, m := range prompt.JoinParts(list) {
 		if m.Origin.Kind != bus.Person {
@@ -61,8 +61,7 @@ func (t *reader) asQuestions(ctx context.Context, list []bus.Received) (seen []l
 	return seen
 }
 
-// ambient returns what was said in the group before r, but not to the agent. Sub-agents don't get
-// it.
+// ambient returns what people said in the group before r but not to the agent. Sub-agents get none.
 func (t *reader) ambient(ctx context.Context, r bus.Received) []bus.Received {
 	if !r.Message.Group || !t.trigger.Origin.Interactive() {
 		return nil
@@ -70,12 +69,12 @@ func (t *reader) ambient(ctx context.Context, r bus.Received) []bus.Received {
 	heard, err := t.env.Inbox.Ambient(t.env.DB.Read(context.WithoutCancel(ctx)),
 		r.Message.From, r.Seq, t.env.Now())
 	if err != nil {
-		t.logger().WarnContext(ctx, "what was said in the group is not known", "err", err)
+		t.logger().WarnContext(ctx, "ambient messages could not be read", "err", err)
 	}
 	return heard
 }
 
-// withImages returns messages with the data of the newest images. The others are only mentioned.
+// withImages returns messages with the data of the newest images. Older images are only mentioned.
 func (t *asker) withImages(ctx context.Context, messages []llm.Message) []llm.Message {
 	left := prompt.MaxImages
 	if t.noImages || t.settings.NoImages || t.env.Attachments.Media == nil {
@@ -86,7 +85,7 @@ func (t *asker) withImages(ctx context.Context, messages []llm.Message) []llm.Me
 		if len(m.Images) == 0 {
 			continue
 		}
-		images := make([]llm.Image, len(m.Images)) // the transcript's are shared
+		images := make([]llm.Image, len(m.Images)) // don't change the transcript's images
 		copy(images, m.Images)
 		for j := len(images) - 1; j >= 0 && left > 0; j-- {
 			images[j] = t.image(ctx, images[j])
@@ -97,7 +96,7 @@ func (t *asker) withImages(ctx context.Context, messages []llm.Message) []llm.Me
 	return messages
 }
 
-// image returns im with its data, if that is possible.
+// image returns im with its data if it can be loaded.
 func (t *asker) image(ctx context.Context, im llm.Image) llm.Image {
 	if known, ok := t.images[im.Path]; ok {
 		return known

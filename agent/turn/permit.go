@@ -14,17 +14,17 @@ import (
 	"gateway/bus"
 )
 
-// permissions decide which tool calls may happen.
+// permissions decides which tool calls are allowed.
 type permissions struct{ reader }
 
-// asks is what must be asked before a turn goes on.
+// An asks is a question that must be answered before the turn continues.
 type asks struct {
 	question question.Question
-	result   tool.Result // of the call that waits; its Commit happens when the turn begins to wait
+	result   tool.Result // of the waiting call; Commit runs when the turn is suspended
 }
 
-// foresee returns what becomes of c, as far as that is known before it is made. A call that can't
-// be made needs no approval.
+// foresee returns the decision about c, as far as it is known before the call. A call that can't be
+// made needs no approval.
 func (t *permissions) foresee(c llm.ToolCall) policy.Decision {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
@@ -37,8 +37,8 @@ func (t *permissions) foresee(c llm.ToolCall) policy.Decision {
 	return t.ruling(found, t.toolCall(c.ID, args))
 }
 
-// ruling returns what becomes of a call. If the rules allow it, but somebody other than the people
-// of the turn may have caused it, somebody is asked.
+// ruling returns the decision about a call. If the rules allow the call but foreign text may have
+// caused it, it requires approval.
 func (t *permissions) ruling(found tool.Tool, c tool.Call) policy.Decision {
 	ruling := t.rule(t.role, found, c)
 	if ruling == policy.Allow && t.suspicion(found, c) != "" {
@@ -47,8 +47,9 @@ func (t *permissions) ruling(found tool.Tool, c tool.Call) policy.Decision {
 	return ruling
 }
 
-// rule returns what the rules say of a call for a role, where the tool itself has the first word. A
-// call that gives input to a command is also judged like the start of that command.
+// rule returns the decision of the rules about a call for a role. If no rule applies, the tool
+// itself decides. A call that sends input to a command is also judged like the start of that
+// command.
 func (t *permissions) rule(role bus.Role, found tool.Tool, c tool.Call) policy.Decision {
 	rules, argv := t.settings.Rules, argvOf(found, c)
 	without := policy.Allow
@@ -62,7 +63,7 @@ func (t *permissions) rule(role bus.Role, found tool.Tool, c tool.Call) policy.D
 	return ruling
 }
 
-// toolCall returns what a tool is told of a call.
+// toolCall returns the call as the tool gets it.
 func (t *permissions) toolCall(id string, args json.RawMessage) tool.Call {
 	return tool.Call{
 		ID: id, Args: args, Address: t.Address, Session: string(t.Session),
@@ -79,8 +80,8 @@ func argvOf(t tool.Tool, c tool.Call) []string {
 	return t.Argv(c)
 }
 
-// permit decides whether a call may happen. It returns an error for the model if the call may not,
-// and a question if somebody must approve it.
+// permit decides whether a call is allowed. It returns an error for the model if it is not, and a
+// question if somebody must approve it.
 func (t *permissions) permit(found tool.Tool, c tool.Call) (*asks, error) {
 	switch t.ruling(found, c) {
 	case policy.Allow:
@@ -93,7 +94,7 @@ func (t *permissions) permit(found tool.Tool, c tool.Call) (*asks, error) {
 			Text:    asked.Prompt(),
 			Expires: t.env.Now().Add(t.settings.ApprovalTime),
 		}
-		if t.rule(t.role, found, c) == policy.Allow { // who speaks may have it done: did they wish it?
+		if t.rule(t.role, found, c) == policy.Allow { // allowed for the role, but did the person want it?
 			q.Least, q.Text = t.role, q.Text+"\n\n"+t.suspicion(found, c)
 		}
 		return &asks{question: q}, nil
@@ -102,8 +103,8 @@ func (t *permissions) permit(found tool.Tool, c tool.Call) (*asks, error) {
 		"with %s; don't try it in another way, and tell the user", t.role, found.Name)
 }
 
-// approves reports whether the granted question q is about the call c as it stands now, and the
-// rules don't deny the call by now.
+// approves reports whether the granted question q covers the call c as it is now, and the rules
+// don't deny c meanwhile.
 func (t *permissions) approves(q *question.Question, c llm.ToolCall) bool {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
@@ -114,7 +115,7 @@ func (t *permissions) approves(q *question.Question, c llm.ToolCall) bool {
 		q.Subject == Approvable(found, t.toolCall(c.ID, args)).Subject()
 }
 
-// Approvable returns what somebody approves of a call.
+// Approvable returns the part of a call that a person approves.
 func Approvable(found tool.Tool, c tool.Call) policy.Call {
 	asked := policy.Call{Tool: found.Name, Argv: argvOf(found, c), Args: c.Args}
 	if found.Operands != nil {
@@ -125,7 +126,7 @@ func Approvable(found tool.Tool, c tool.Call) policy.Call {
 	return asked
 }
 
-// waits returns what the turn waits for after a tool has asked to wait.
+// waits returns the question for which a tool asked to wait.
 func (t *permissions) waits(r tool.Result) *asks {
 	w := r.Wait
 	q := question.Question{Kind: question.Ask, Sender: t.sender.ID, Text: w.Text, Options: w.Options,
@@ -136,8 +137,7 @@ func (t *permissions) waits(r tool.Result) *asks {
 	return &asks{question: q, result: r}
 }
 
-// askFor returns the message that asks q. alone says that its reader is the only one who can
-// decide, and knows it.
+// askFor returns the message that asks q. alone says that its only reader can decide and knows it.
 func askFor(q *question.Question, alone bool) bus.OutboundMessage {
 	out := bus.OutboundMessage{To: q.Address, Text: q.Text}
 	if q.Kind == question.Approve {
@@ -158,7 +158,7 @@ func askFor(q *question.Question, alone bool) bus.OutboundMessage {
 	return out
 }
 
-// article returns a role with its article.
+// article returns r with its article.
 func article(r bus.Role) string {
 	if r == bus.Admin || r == bus.Owner {
 		return "an " + string(r)
@@ -166,15 +166,15 @@ func article(r bus.Role) string {
 	return "a " + string(r)
 }
 
-// A provenance names the sources of a turn's messages that must not give it orders. Since the model
-// may follow one of them all the same, a call with a lasting effect needs an approval, and so does
-// a call that the least of their authors could not have made.
+// A provenance names the foreign sources in a turn, whose text must not give orders. The model may
+// follow such text all the same. Therefore calls with lasting effects need approval, and so do
+// calls that the least privileged author could not have made.
 type provenance struct {
-	sources []string // such as "the page https://…", the first ones
-	least   bus.Role // of those who were not talking to the agent; "" if there are none
+	sources []string // the first few, such as "the page https://…"
+	least   bus.Role // lowest role among authors who did not talk to the agent; "": none
 }
 
-// maxSources is how many sources a request names.
+// maxSources is the maximum number of sources that a request for approval names.
 const maxSources = 3
 
 // recall adds messages to the turn's history.
@@ -202,7 +202,7 @@ func (t *conversation) addSources(messages []llm.Message) {
 	}
 }
 
-// foreign names what others have written into the turn; "" if nobody has.
+// foreign names the foreign sources in the turn; "" if there are none.
 func (t *conversation) foreign() string {
 	if o := t.provenance.Load(); o != nil {
 		return strings.Join(o.sources, ", ")
@@ -210,7 +210,7 @@ func (t *conversation) foreign() string {
 	return ""
 }
 
-// overheard returns the least role of those who were not talking to the agent, or "".
+// overheard returns the lowest role among authors who did not talk to the agent, or "".
 func (t *conversation) overheard() bus.Role {
 	if o := t.provenance.Load(); o != nil {
 		return o.least
@@ -218,7 +218,7 @@ func (t *conversation) overheard() bus.Role {
 	return ""
 }
 
-// suspicion returns why somebody is asked about a call although the rules allow it, or "".
+// suspicion returns why a call needs approval although the rules allow it, or "".
 func (t *permissions) suspicion(found tool.Tool, c tool.Call) string {
 	o := t.provenance.Load()
 	if o == nil {
@@ -241,7 +241,7 @@ func (t *permissions) suspicion(found tool.Tool, c tool.Call) string {
 		strings.Join(quoted, "`, `"))
 }
 
-// mayUse reports whether somebody of a role could have the turn make a call without an approval.
+// mayUse reports whether a person with role r could make the call without approval.
 func (t *permissions) mayUse(r bus.Role, found tool.Tool, c tool.Call) bool {
 	c.Role = r
 	return r.AtLeast(found.Least) && t.rule(r, found, c) == policy.Allow

@@ -19,16 +19,17 @@ import (
 	"gateway/store"
 )
 
-// Jobs, heartbeats and hooks begin proactive turns: see bus.Origin. Nobody watches such a turn, so
-// that it has no preview.
+// Jobs, heartbeats and hooks begin proactive turns: see [bus.Origin]. Nobody watches such a turn,
+// so it has no preview.
 
-// isTask reports whether a sub-agent does the turn.
+// isTask reports whether t is the turn of a sub-agent.
 func (t *turn) isTask() bool { return t.trigger.Origin.Kind == bus.Task }
 
-// proactive reports whether no person has written to the turn, nor to the one it works for.
+// proactive reports whether no person has written to t or to the turn for which it works.
 func (t *turn) proactive() bool { return t.trigger.Origin.Proactive() && !t.joined }
 
-// budgetTurn returns the turn whose limit pays for sub-agents of t: see [bus.Origin.BudgetTurn].
+// budgetTurn returns the turn whose limit pays for the sub-agents of t: see
+// [bus.Origin.BudgetTurn].
 func (t *turn) budgetTurn() int64 {
 	if t.joined {
 		return t.ID
@@ -36,15 +37,15 @@ func (t *turn) budgetTurn() int64 {
 	return t.trigger.Origin.BudgetTurn(t.ID)
 }
 
-// silent is the model's answer if nobody needs to know.
+// silent is the model's answer if there is nothing to report.
 const silent = "HEARTBEAT_OK"
 
-// AskSilent tells the model so.
+// AskSilent asks the model for this answer.
 const AskSilent = "If there is nothing that anybody should hear of, answer " + silent +
 	" and nothing else."
 
-// mayBeSilent reports whether the turn may end without an answer. A turn that tells of an outcome
-// may if the session is that of a job or a hook.
+// mayBeSilent reports whether the turn may end without an answer. A turn that reports an outcome
+// may if its session is that of a job or a hook.
 func (t *turn) mayBeSilent() bool {
 	if o := t.trigger.Origin; o.Standalone() {
 		return o.MayBeSilent()
@@ -61,12 +62,12 @@ var (
 		"(?:^|\\s)[*_~\"'`“]*HEARTBEAT(?:\\\\?_|[ -])OK[\\s*_~\"'`”.!]*$")
 )
 
-// silentWindow is how many bytes at the end of an answer are searched for a mark: an answer may
-// consist of nothing but marks.
+// silentWindow is the number of bytes at the end of an answer that are searched for a mark. An
+// answer may consist of nothing but marks.
 const silentWindow = 64
 
-// audible returns the part of an answer that people see, or "". It is not for a transaction: a long
-// answer takes a while. Of a sub-agent's answer the agent sees all.
+// audible returns the part of an answer that people should see, or "". The whole answer of a
+// sub-agent goes to the agent. Don't call it in a transaction: a long answer takes some time.
 func (t *turn) audible(text string) string {
 	if t.isTask() || !t.mayBeSilent() {
 		return text
@@ -91,17 +92,17 @@ func (t *turn) audible(text string) string {
 	return rest
 }
 
-// beginRun reports whether the turn may begin: its job may have been removed meanwhile.
+// beginRun reports whether the turn may begin: the job may have been removed since.
 func (t *turn) beginRun(tx *store.Tx) (bool, error) {
 	run := t.trigger.Origin.Run
 	if run == 0 {
 		return true, nil
 	}
-	tx.Hard() // who lists jobs learns of it
+	tx.Hard() // people can see it in the list of jobs
 	return t.env.Jobs.Begin(tx, run, t.env.Now())
 }
 
-// endRun notes how the turn of a run has ended.
+// endRun records the result of a run.
 func (t *turn) endRun(tx *store.Tx, s session.State, said string) error {
 	run := t.trigger.Origin.Run
 	if run == 0 {
@@ -116,8 +117,8 @@ func (t *turn) endRun(tx *store.Tx, s session.State, said string) error {
 	return nil // deliverFailure has done it
 }
 
-// deliverFailure tells people that the turn has failed. A failed run is told only when it is given
-// up: to the people who made the job, and to the owners.
+// deliverFailure tells people that the turn has failed. The failure of a run is reported only when
+// the run is given up, to the people of the job and to the owners.
 func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 	origin := t.trigger.Origin
 	if origin.Kind == bus.Hook {
@@ -129,7 +130,7 @@ func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 	}
 	job, _, err := t.env.Jobs.RunOf(tx, origin.Run)
 	if errors.Is(err, schedule.ErrNone) {
-		return nil // it was erased
+		return nil // the run was erased
 	}
 	if err != nil {
 		return err
@@ -149,7 +150,7 @@ func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 	})
 }
 
-// sayDead is what people are told of a run that was given up. Of a reminder they learn at least its
+// sayDead returns what people read about a run that was given up. For a reminder it includes the
 // text.
 func sayDead(j *schedule.Job, reason string) string {
 	if j.Kind == schedule.Reminder {
@@ -160,8 +161,8 @@ func sayDead(j *schedule.Job, reason string) string {
 		j.Name, reason, j.ID)
 }
 
-// proactiveMessage returns what the model sees of a message of a job, a heartbeat or a hook, after
-// when.
+// proactiveMessage returns what the model sees of a message of a job, a heartbeat or a hook. The
+// result begins with when.
 func (t *reader) proactiveMessage(m bus.InboundMessage, when string) string {
 	label := prompt.Name(m.Origin.Label, "without a name")
 	var text string
@@ -192,8 +193,8 @@ func (t *reader) proactiveMessage(m bus.InboundMessage, when string) string {
 const ReminderRule = ". Your answer is the reminder: tell the user what it is about, " +
 	"friendly and in a sentence or two"
 
-// useConversationScope gives a turn in a conversation the memory of that conversation, whoever has
-// begun it: a program that posts to a hook has no memory of its own.
+// useConversationScope gives a turn in a conversation the memory of that conversation, whoever
+// began the turn: a program that posts to a hook has no memory of its own.
 func (t *turn) useConversationScope(ctx context.Context) error {
 	s, err := t.env.sessions.Summary(t.env.DB.Read(context.WithoutCancel(ctx)), t.Session)
 	if err == nil && s.Scope != "" {
@@ -202,7 +203,7 @@ func (t *turn) useConversationScope(ctx context.Context) error {
 	return err
 }
 
-// dropAll drops the messages of a turn that need not begin.
+// dropAll drops the messages of a turn that must not begin.
 func (t *turn) dropAll(tx *store.Tx, batch []bus.Received, err error) error {
 	for i := 0; i < len(batch) && err == nil; i++ {
 		_, err = t.env.Inbox.Drop(tx, batch[i].Seq)
@@ -210,10 +211,10 @@ func (t *turn) dropAll(tx *store.Tx, batch []bus.Received, err error) error {
 	return err
 }
 
-// zone returns the time zone of the people whom the turn works for.
+// zone returns the time zone of the turn's people.
 func (t *turn) zone() *time.Location { return cmp.Or(t.location, t.env.Profile.Location) }
 
-// findZone looks up the zone that the people of the turn have set.
+// findZone looks up the time zone that the turn's people have set.
 func (t *turn) findZone(ctx context.Context) (err error) {
 	if t.env.Jobs != nil && t.Scope != "" {
 		t.location, err = t.env.Jobs.Zone(t.env.DB.Read(context.WithoutCancel(ctx)), t.Scope)

@@ -11,22 +11,22 @@ import (
 	"gateway/store"
 )
 
-// The bounds of what is recalled for a message.
+// Limits of what is recalled for a message.
 const (
 	maxRecalled     = 5
 	maxRecalledSize = 2000 // characters
 )
 
-// recalled is what a turn recalls for its newest messages: facts about their subject, and skills
-// that they name. It becomes part of the transcript with them, so that later prompts begin in the
-// same way.
+// A recalled is what a turn recalls for its newest messages: related facts, and skills that they
+// name. It is stored in the transcript with the messages, so that later prompts have the same
+// beginning.
 type recalled struct {
 	text  string
 	space *memory.ScopedStore
-	keys  []string // of the facts
+	keys  []string // keys of the facts
 }
 
-// recallFor returns what is remembered for batch.
+// recallFor returns what is recalled for batch.
 func (t *reader) recallFor(ctx context.Context, batch []bus.Received) (r recalled, err error) {
 	if t.isTask() || t.Scope == "" {
 		return r, nil
@@ -65,11 +65,11 @@ func (t *reader) recallFor(ctx context.Context, batch []bus.Received) (r recalle
 	return r, nil
 }
 
-// nearPart is the part of what is read of a transcript, one nth, in which a fact is near enough
-// that it need not be repeated. Anything older may become notes before the model is asked.
+// A fact within the last nearPart-th of the transcript is not repeated. An older one is, because it
+// may become notes before the model is asked.
 const nearPart = 16
 
-// namedSkills returns the text of the skills that a message names by $name.
+// namedSkills returns the text of the skills that a message mentions as $name.
 func (t *reader) namedSkills(text string) string {
 	if t.env.Skills == nil || !strings.Contains(text, "$") {
 		return ""
@@ -85,8 +85,7 @@ func (t *reader) namedSkills(text string) string {
 	return b.String()
 }
 
-// loadMessages returns what the model sees of batch, and what is recalled for it, which is part of
-// that.
+// loadMessages returns what the model sees of batch, including what is recalled for it.
 func (t *reader) loadMessages(
 	ctx context.Context, batch []bus.Received,
 ) ([]llm.Message, recalled, error) {
@@ -99,7 +98,7 @@ func (t *reader) loadMessages(
 	return messages, r, err
 }
 
-// touch notes that the facts are used.
+// touch records that the facts were used.
 func (r *recalled) touch(tx *store.Tx) error {
 	if len(r.keys) == 0 {
 		return nil

@@ -1,11 +1,11 @@
-// Package turn does the work on one answer. [Run] is a loop of model calls and tool calls. Every
-// step is written to the session's transcript before its effects, so that after a crash the turn
-// goes on where it was. It gets what it works with: an [Env], a snapshot of [Settings], and a
-// [Mailbox] with the messages that come meanwhile. It returns an [Outcome], and calls nobody back.
+// Package turn does the work on one answer. [Run] is a loop of model calls and tool calls. Each
+// step is written to the session's transcript before it takes effect, so that the turn can be
+// resumed after a crash. The caller passes an [Env], a snapshot of [Settings] and a [Mailbox] with
+// the messages that arrive during the turn. Run returns an [Outcome] and never calls back.
 //
-// A turn that waits for somebody is suspended: its question is a row, and [Run] returns. Once the
-// question is decided the turn is run again. What does not fit into the prompt becomes notes in the
-// memory of the turn's scope.
+// A turn that waits for a person or a sub-agent is suspended: its question is a row, and Run
+// returns. When the question is decided, the caller runs the turn again. Messages that do not fit
+// into the prompt become notes in the memory of the turn's scope.
 package turn
 
 import (
@@ -22,59 +22,58 @@ import (
 	"gateway/store"
 )
 
-// A Mailbox has the messages that come for a session while its turn runs.
+// A Mailbox holds the messages that arrive for a session while its turn runs.
 type Mailbox interface {
-	// Next returns the messages that the running turn takes in now. If files is false it returns none
-	// while any of them has files: to fetch these would delay an answer that is ready.
+	// Next returns the messages that the running turn takes in now. If files is false and any of
+	// them has files, Next returns none, because fetching files would delay a finished answer.
 	Next(files bool) []bus.Received
 
-	// Claimed reports that a transaction of the turn is over. It has claimed the first messages, or
-	// those that Next returned, if there are any. After an error those that are still there wait
-	// again.
+	// Claimed reports the end of a transaction that claimed the first messages, or those that Next
+	// returned, if any. After an error the messages wait again unless they were dropped.
 	Claimed(err error)
 
-	// HasNews reports whether Next would return something.
+	// HasNews reports whether Next would return any message.
 	HasNews() bool
 }
 
-// A Start is what a turn begins with, or goes on with.
+// A Start describes a turn to begin or to resume.
 type Start struct {
-	Turn     session.Turn   // that goes on; a new one has no ID
-	Messages []bus.Received // that a new turn answers
-	Numbered bool           // these were collected: the model sees them numbered
-	Lease    store.Lease    // under which a new turn is written
+	Turn     session.Turn   // turn to resume; a new one has no ID
+	Messages []bus.Received // messages that a new turn answers
+	Numbered bool           // Messages were collected; number them for the model
+	Lease    store.Lease    // lease of a new turn
 	Settings *Settings
 
-	// Unanswered are the platform's ids of messages that an interrupted turn has left: this one
-	// answers them, too.
+	// Unanswered holds the platform's ids of messages that an interrupted turn left unanswered.
+	// This turn answers them, too.
 	Unanswered []string
 }
 
-// An Outcome is how a turn has returned.
+// An Outcome describes how a turn has returned.
 type Outcome struct {
 	State State
-	Turn  session.Turn // as it is now
+	Turn  session.Turn // its current state
 
-	Question question.Question // that the turn waits for, if it is suspended
-	Answers  []string          // platform's ids of the messages that a suspended turn answers
+	Question question.Question // question for which a suspended turn waits
+	Answers  []string          // platform's ids of the messages that it answers
 
-	Unanswered []string      // platform's ids of messages that the next turn answers, too
-	Refused    bool          // the first messages got an answer, and no turn
-	Resume     *session.Turn // not nil: what was stopped was the turn before; this one goes on
+	Unanswered []string      // platform's ids of messages that the next turn answers
+	Refused    bool          // the first messages were answered without a turn
+	Resume     *session.Turn // if not nil: only an earlier turn was stopped; resume this one
 }
 
 // A State says how a turn has returned.
 type State int
 
-// The states of turns that have returned.
+// The states of a turn that has returned.
 const (
-	Done       State = iota // it has ended, or never begun
+	Done       State = iota // it has ended or never begun
 	Suspended               // it waits for the answer to a question
 	HandedOver              // it is left to the next process
 )
 
-// Run runs a turn until it ends, waits for somebody or is left to the next process. An error says
-// that the store is lost: any other error ends the turn, and the chat is told.
+// Run runs a turn until it ends, is suspended or is left to the next process. An error means that
+// the store is lost. Any other error ends the turn and is reported to the chat.
 func Run(ctx context.Context, env *Env, s Start, mailbox Mailbox) (Outcome, error) {
 	t := &runner{lease: s.Lease, began: env.Now()}
 	t.turn = turn{Turn: s.Turn, env: env, mailbox: mailbox, settings: s.Settings,
@@ -105,17 +104,17 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out Outcome
 	ended(t.ending(err))
 	switch {
 	case errors.Is(err, ErrGone):
-		return out, nil // dropped before it began
+		return out, nil // the messages were dropped
 	case errors.Is(err, errSuspended):
 		t.showEnd(true)
-		t.First = false // there is more in the transcript by now than what it began with
+		t.First = false // the transcript now has more than the first messages
 		return Outcome{State: Suspended, Question: t.asked, Answers: t.answers}, nil
 	case errors.Is(err, errDraining):
 		out.State = HandedOver
-		return out, t.tx(ctx, func(tx *store.Tx) error { // nobody else knows what it has used
+		return out, t.tx(ctx, func(tx *store.Tx) error { // the usage is known only here
 			return t.env.sessions.HandOver(tx, &t.Turn)
 		})
-	case errors.Is(err, session.ErrEnded): // by /stop
+	case errors.Is(err, session.ErrEnded): // ended by /stop
 		t.showEnd(true)
 		out.Resume, err = t.stopped(ctx)
 		return out, err
@@ -123,8 +122,8 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out Outcome
 	return out, err
 }
 
-// stopped writes what a turn has used that others have ended. It returns the turn itself if it
-// still runs, because the stop was meant for the turn before it in the session.
+// stopped writes the usage of a turn that was ended from outside. If the turn still runs, the stop
+// was meant for the session's previous turn: then stopped returns the turn.
 func (t *runner) stopped(ctx context.Context) (resume *session.Turn, err error) {
 	var running *session.Turn
 	err = t.tx(ctx, func(tx *store.Tx) (err error) {
@@ -140,12 +139,12 @@ func (t *runner) stopped(ctx context.Context) (resume *session.Turn, err error) 
 	return running, nil
 }
 
-// logger returns the log of t.
+// logger returns the logger of t.
 func (t *turn) logger() *slog.Logger {
 	return t.env.Logger.With("session", t.Session, "turn", t.ID)
 }
 
-// beginning describes t, which is to answer batch, or to go on if that is nil.
+// beginning describes a turn that answers batch, or is resumed if batch is nil.
 func (t *runner) beginning(batch []bus.Received) observe.TurnBegin {
 	b := observe.TurnBegin{Session: t.Session, Turn: t.ID, Account: t.Address.Account,
 		Attempt: t.Attempts}

@@ -13,11 +13,11 @@ import (
 	"gateway/store/fault"
 )
 
-// errSuspended reports that a turn waits for somebody.
-var errSuspended = errors.New("turn waits")
+// errSuspended reports that the turn is suspended.
+var errSuspended = errors.New("the turn is suspended")
 
-// suspendFor writes what the call c waits for, and reports errSuspended. A result that is refused
-// is written at once instead.
+// suspendFor stores the question for which the call c waits, and reports errSuspended. If the
+// question is refused, it writes a result at once instead.
 func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	q := &a.question
 	q.Session, q.Turn, q.Call, q.Address = string(t.Session), t.ID, c.ID, t.Address
@@ -37,7 +37,7 @@ func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 			}
 		}
 		if err := t.append(tx, &t.Turn, nil, nil); err != nil {
-			return err // it was stopped
+			return err // the turn was stopped
 		}
 		var err error
 		if q.After, err = t.env.Inbox.Newest(tx); err != nil {
@@ -51,7 +51,7 @@ func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	if err != nil {
 		return err
 	}
-	t.env.Inbox.Wake() // what Commit has put there is not heard of otherwise
+	t.env.Inbox.Wake() // the inbox does not learn otherwise what Commit put there
 	if refusal != nil {
 		t.recall(prompt.ToolResult(c, ToolError(refusal, "")))
 		return nil
@@ -61,8 +61,8 @@ func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	return errSuspended
 }
 
-// putPrompts asks q in the conversation. It also asks the owners if nobody in the conversation may
-// be able to decide.
+// putPrompts asks q in the conversation. If nobody there may be able to decide, it also asks the
+// owners.
 func (t *round) putPrompts(tx *store.Tx, q *question.Question) error {
 	if q.Kind == question.Await {
 		return nil
@@ -84,8 +84,8 @@ func (t *round) putPrompts(tx *store.Tx, q *question.Question) error {
 	})
 }
 
-// resumeWait gives the first of the open calls its result if the turn has waited for it, and then
-// makes the others, which have not begun. It reports false if the turn has not waited.
+// resumeWait gives the first open call its result if the turn was suspended for it, and then makes
+// the other calls, which have not begun. It reports false if the turn was not suspended.
 func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error) {
 	c := open[0]
 	q, err := t.env.questions.OfCall(t.env.DB.Read(context.WithoutCancel(ctx)), t.ID, c.ID)
@@ -94,12 +94,12 @@ func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, erro
 	}
 	t.woken = true
 	switch q.State {
-	case question.Open: // of a turn that was killed before it was suspended in memory
+	case question.Open: // the process was killed before it suspended the turn in memory
 		t.asked = *q
 		return true, errSuspended
 	case question.Granted:
 		err = t.useGrant(ctx, c, q)
-	case question.Used: // killed while the call ran
+	case question.Used: // the process was killed during the call
 		if t.effect(c) == tool.Once || !t.approves(q, c) {
 			err = t.write(ctx, prompt.ToolResult(c, ResultUnknown))
 		} else {
@@ -123,12 +123,12 @@ func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, erro
 	return true, err
 }
 
-// useGrant makes the call that q allows. It first writes that the call begins, so that the call
+// useGrant makes the call that q allows. It first records that the call begins, so that the call
 // never begins twice.
 func (t *round) useGrant(ctx context.Context, c llm.ToolCall, q *question.Question) error {
 	switch {
 	case ctx.Err() != nil:
-		return nil // up to the next process
+		return nil // left to the next process
 	case !t.approves(q, c):
 		return t.write(ctx, prompt.ToolResult(c, ResultChanged))
 	case !t.env.Now().Before(q.Expires):
@@ -152,7 +152,7 @@ func (t *round) useGrant(ctx context.Context, c llm.ToolCall, q *question.Questi
 	return t.runGranted(ctx, c, q)
 }
 
-// runGranted makes a call that somebody has approved.
+// runGranted makes an approved call.
 func (t *round) runGranted(ctx context.Context, c llm.ToolCall, q *question.Question) error {
 	t.show(t.partial, "Using "+c.Name+" …")
 	d, ok := t.call(ctx, c, q)

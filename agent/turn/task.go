@@ -10,16 +10,16 @@ import (
 	"gateway/store"
 )
 
-// Sub-agents work in sessions of their own. Their task is a message in the inbox, and so is the
-// outcome for the session that gave the task: both are as durable as what people write.
+// Sub-agents work in sessions of their own. Both the task and its outcome are messages in the
+// inbox, as durable as messages of people.
 
-// notForTasks are the tools that sub-agents and heartbeats don't have: they talk to nobody and have
-// no sub-agents.
+// notForTasks are the tools that sub-agents and heartbeats don't have: they neither talk to anybody
+// nor have sub-agents.
 var notForTasks = map[string]bool{"spawn": true, "subagents": true, "message": true, "ask": true}
 
-// toolsFor returns the tools of a turn.
+// toolsFor returns the tools of a turn in which people with the given role take part.
 func (t *turn) toolsFor(role bus.Role) *tool.Registry {
-	// A heartbeat speaks by its answer only, too.
+	// A heartbeat, too, speaks only through its answer.
 	if k := t.trigger.Origin.Kind; k != bus.Task && k != bus.Heartbeat {
 		return t.env.Tools.For(role)
 	}
@@ -35,7 +35,7 @@ func (t *turn) maxRounds() int {
 	return t.settings.MaxRounds
 }
 
-// report puts the outcome of a sub-agent's task into the inbox of the session that gave the task.
+// report puts the outcome of a sub-agent's task into the inbox of the parent session.
 func (t *turn) report(tx *store.Tx, text string) error {
 	task := t.trigger
 	_, err := t.env.Inbox.Put(tx, bus.InboundMessage{
@@ -50,7 +50,7 @@ func (t *turn) report(tx *store.Tx, text string) error {
 	return err
 }
 
-// deliver sends the answer to people, or a sub-agent's answer to the session that gave the task.
+// deliver sends the answer to people, or a sub-agent's answer to the parent session.
 func (t *turn) deliver(tx *store.Tx, out bus.OutboundMessage) error {
 	if t.isTask() {
 		return t.report(tx, out.Text)
@@ -61,7 +61,7 @@ func (t *turn) deliver(tx *store.Tx, out bus.OutboundMessage) error {
 	return t.env.Outbox.Put(tx, out, t.env.Now())
 }
 
-// ownMessage returns what the model sees of a message that no person wrote.
+// ownMessage returns what the model sees of a message that the agent wrote to itself.
 func (t *reader) ownMessage(m bus.InboundMessage) llm.Message {
 	when := "[" + m.Time.In(t.zone()).Format(prompt.TimeLayout) + "] "
 	if m.Origin.Standalone() {

@@ -27,17 +27,17 @@ import (
 	"gateway/store/fault"
 )
 
-// A round makes the tool calls of an answer.
+// A round makes the tool calls of a model's answer.
 type round struct {
 	permissions
-	rounds int               // model calls that used tools
-	seen   map[sameness]int  // how often a call has had a result
-	asked  question.Question // what the turn waits for, once it does
+	rounds int               // number of model calls that used tools
+	seen   map[sameness]int  // number of equal calls with equal results
+	asked  question.Question // question for which the turn is suspended
 	wrote  bool              // a tool may have changed documents of the scope
 }
 
-// useTools runs the tool calls of m. It writes m before the first of them runs, and each result as
-// soon as its tool has ended.
+// useTools makes the tool calls of m. It writes m before the first call, and each result as soon as
+// the call has ended.
 func (t *round) useTools(ctx context.Context, m llm.Message) error {
 	m.Text = t.partial + m.Text
 	t.partial = ""
@@ -54,7 +54,7 @@ func (t *round) useTools(ctx context.Context, m llm.Message) error {
 	return nil
 }
 
-// write adds messages to the transcript.
+// write appends messages to the transcript.
 func (t *conversation) write(ctx context.Context, messages ...llm.Message) error {
 	err := t.txSoon(ctx, func(tx *store.Tx) error {
 		return t.append(tx, &t.Turn, nil, messages)
@@ -67,8 +67,8 @@ func (t *conversation) write(ctx context.Context, messages ...llm.Message) error
 	return nil
 }
 
-// runCalls runs calls and writes their results: side by side if all are pure and nobody must be
-// asked, else in their order. No call begins after ctx has ended.
+// runCalls makes calls and writes their results: concurrently if all are pure and none needs
+// approval, otherwise in order. No call begins after ctx is done.
 func (t *round) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	if len(calls) == 0 {
 		return nil
@@ -98,14 +98,14 @@ func (t *round) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	return t.runSideBySide(ctx, calls)
 }
 
-// MaxParallel bounds how many tools of one turn run at once.
+// MaxParallel is the maximum number of concurrent tool calls of a turn.
 const MaxParallel = 8
 
 func (t *round) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
 	type ended struct {
 		call llm.ToolCall
 		done done
-		ok   bool // false for a call that was given up
+		ok   bool // false if the call was given up
 	}
 	results := make(chan ended, len(calls))
 	slots := make(chan struct{}, MaxParallel)
@@ -135,7 +135,7 @@ func (t *conversation) hasEffects(m llm.Message) bool {
 	})
 }
 
-// effect returns what a resumed turn may do with c. An unknown tool does nothing.
+// effect returns what a restart may do with c. An unknown tool counts as pure.
 func (t *conversation) effect(c llm.ToolCall) tool.Effect {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
@@ -145,8 +145,8 @@ func (t *conversation) effect(c llm.ToolCall) tool.Effect {
 }
 
 // resumeTools gives results to the calls that were under way when the last process ended. Calls
-// that may run twice run again; of the others the outcome is unknown. It reports whether the turn
-// has waited for one of them.
+// that may run twice run again. For the others the result says that the outcome is unknown. waited
+// reports whether the turn was suspended for one of them.
 func (t *round) resumeTools(ctx context.Context) (waited bool, err error) {
 	open := prompt.Unanswered(t.history)
 	if len(open) > 0 {
@@ -167,16 +167,16 @@ func (t *round) resumeTools(ctx context.Context) (waited bool, err error) {
 	return false, t.runCalls(ctx, again)
 }
 
-// A done is the end of a call: the result that is written, and what is written with it.
+// A done is the end of a call: its result and what is written with it.
 type done struct {
 	result tool.Result
-	asks   *asks  // who is to be asked before the call may happen; or nil
-	source string // of what an error says, if others have written it
+	asks   *asks  // question to ask before the call may run; or nil
+	source string // origin of foreign text in an error
 }
 
-// call runs one tool. There is no result if ctx had ended before, if everything is halted, or if
-// the process ends before the tool does: such a call is left to the next process. granted is the
-// question by which somebody approved it, or nil.
+// call makes one tool call. There is no result if ctx is done, if everything is halted, or if the
+// process stops before the tool has ended: such a call is left to the next process. granted is the
+// question by which somebody approved the call, or nil.
 func (t *round) call(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
 ) (d done, ok bool) {
@@ -201,8 +201,8 @@ func (t *round) call(
 	return d, true
 }
 
-// ToolError is what the model is told of a failed call. If the words may be those of source, they
-// stand in its frame.
+// ToolError returns what the model reads of a failed call. If the error may contain text of source,
+// it is framed as foreign text.
 func ToolError(err error, source string) string {
 	text := prompt.Escape(err.Error())
 	if source != "" {
@@ -229,8 +229,8 @@ func (t *round) runTool(
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errToolTimeout)
 	defer cancel()
-	// A panic is the call's result, also on a goroutine of its own, where the worker's recover does
-	// not reach.
+	// A panic becomes the call's error. The recover of the worker would not catch it on this
+	// goroutine.
 	defer func() {
 		if p := recover(); p != nil {
 			d, err = done{}, t.crashed(ctx, c.Name, p)
@@ -244,7 +244,7 @@ func (t *round) runTool(
 		return done{result: tool.Result{Text: ResultChanged}}, nil
 	}
 	if found.Effect != tool.Pure && bytes.Contains(args, []byte(memoryFolder+"/")) {
-		t.wrote = true // no other call runs beside one that is not pure
+		t.wrote = true // calls that are not pure run alone
 	}
 	d.result, err = t.runApart(ctx, found, call)
 	switch cause := context.Cause(ctx); {
@@ -257,29 +257,29 @@ func (t *round) runTool(
 	return d, err
 }
 
-// crashed is the error of a call that has panicked.
+// crashed returns the error of a call that has panicked.
 func (t *round) crashed(ctx context.Context, name string, p any) error {
 	t.env.Logger.ErrorContext(ctx, "tool panicked", "session", t.Session, "tool", name,
 		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return errors.New("the tool crashed")
 }
 
-// AbandonAfter is how long a tool may go on once its context has ended.
+// AbandonAfter is how long the turn waits for a tool whose context is done.
 const AbandonAfter = 10 * time.Second
 
-// ErrAbandoned reports a call that goes on, though its context has ended: nobody waits for it.
+// ErrAbandoned reports a call that still runs although its context is done. Nobody waits for it.
 var ErrAbandoned = errors.New("it did not end when it was told to, and its outcome is unknown; " +
 	"check what it has done before you repeat it")
 
-// runApart runs a tool on a goroutine of its own, so that one that ignores its context holds its
-// session up no longer than AbandonAfter. A panic is an error of the call.
+// runApart runs a tool on its own goroutine, so that a tool that ignores its context blocks its
+// session for AbandonAfter at most. It returns a panic as an error.
 func (t *round) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool.Result, error) {
 	type ended struct {
 		result tool.Result
 		err    error
 	}
 	over := make(chan ended, 1)
-	var left atomic.Bool // whether it is abandoned
+	var left atomic.Bool // whether the call was abandoned
 	go func() {
 		var e ended
 		defer func() {
@@ -306,7 +306,7 @@ func (t *round) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool
 	case <-timer.C:
 	}
 	t.env.Counters.Abandoned.Add(1)
-	if !left.CompareAndSwap(false, true) { // it has ended just now
+	if !left.CompareAndSwap(false, true) { // it has just ended
 		t.env.Counters.Abandoned.Add(-1)
 		e := <-over
 		return e.result, e.err
@@ -318,7 +318,7 @@ func (t *round) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool
 
 var errToolTimeout = errors.New("the tool takes too long")
 
-// conclude writes the end of a call. It reports errSuspended if the turn waits from now on.
+// conclude writes the end of a call. It reports errSuspended if the turn is now suspended.
 func (t *round) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 	switch {
 	case d.asks != nil:
@@ -343,14 +343,15 @@ func (t *round) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 		if err != nil {
 			return err
 		}
-		// No file is written while others wait for the transaction: what a Commit says is short.
+		// Store no file here, because other writers wait for this transaction: the text of a Commit
+		// is short.
 		m = prompt.ToolResult(c, cutResult(cmp.Or(text, noOutput), "the rest is not kept"))
 		return t.append(tx, &t.Turn, nil, []llm.Message{m})
 	})
 	if err != nil {
 		return err
 	}
-	t.env.Inbox.Wake() // what Commit has put there is not heard of otherwise
+	t.env.Inbox.Wake() // the inbox does not learn otherwise what Commit put there
 	t.recall(m)
 	return nil
 }
@@ -374,7 +375,8 @@ func (t *round) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.M
 	return m
 }
 
-// storeFiles stores what a tool has found among the files of the conversation, and returns where.
+// storeFiles stores files from a tool in the folder of the conversation. It returns a text that
+// says where.
 func (t *round) storeFiles(c llm.ToolCall, files []tool.File) string {
 	var b strings.Builder
 	for _, f := range files {
@@ -388,7 +390,7 @@ func (t *round) storeFiles(c llm.ToolCall, files []tool.File) string {
 	return b.String()
 }
 
-// storeImage stores im among the files of the conversation, in the size that models take.
+// storeImage stores im in the folder of the conversation, in a size that models accept.
 func (t *round) storeImage(ctx context.Context, im tool.Image) (llm.Image, error) {
 	data, kind, err := t.env.Attachments.Fit(ctx, t.Address, im.Data)
 	if err != nil {
@@ -402,15 +404,15 @@ func (t *round) storeImage(ctx context.Context, im tool.Image) (llm.Image, error
 	return llm.Image{Path: where, Type: kind, Ready: true}, nil
 }
 
-// A longer result than MaxResult bytes is stored among the files of the conversation; the model
-// sees its head and tail.
+// A result longer than MaxResult bytes is stored in the folder of the conversation. The model sees
+// its beginning and end.
 const (
 	MaxResult  = 16_000
 	HeadResult = 8_000
 	TailResult = 4_000
 )
 
-// memoryFolder is how tools call the folder of the scope.
+// memoryFolder is the name that tools use for the folder of the scope.
 const memoryFolder = "memory"
 
 const noOutput = "(no output)"
@@ -431,7 +433,7 @@ func (t *round) capped(text string) string {
 	return cutResult(text, where)
 }
 
-// cutResult returns the head and tail of a result that is too long.
+// cutResult returns the beginning and the end of a result that is too long.
 func cutResult(text, where string) string {
 	if len(text) <= MaxResult {
 		return text
@@ -444,12 +446,13 @@ func cutResult(text, where string) string {
 		prompt.Clip(text, HeadResult), len(text), where, tail)
 }
 
-// keep stores data among the files of the conversation, and returns how the model knows it.
+// keep stores data in the folder of the conversation and returns the name that the model uses for
+// it.
 func (t *round) keep(name string, data []byte) (string, error) {
 	return t.env.Attachments.Keep(t.Address, name, data)
 }
 
-// compactJSON returns arguments in a form in which equal ones are the same.
+// compactJSON returns arguments in a canonical form, so that equal arguments compare equal.
 func compactJSON(arguments string) string {
 	var b bytes.Buffer
 	if err := json.Compact(&b, []byte(arguments)); err != nil {

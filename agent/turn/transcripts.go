@@ -9,27 +9,26 @@ import (
 	"gateway/store"
 )
 
-// maxMemory bounds what is remembered of transcripts, in bytes of their messages.
+// maxMemory is the maximum size of all cached transcripts, in bytes of their messages.
 const maxMemory = 16 << 20
 
-// Transcripts remember the transcripts that were read last, so that a turn reads only what is new
-// in its own. What they hold is always checked against the database. The zero value is ready
-// for use.
+// Transcripts caches recently read transcripts, so that a turn reads only new messages from the
+// database. Each use checks the cache against the database. The zero value is ready for use.
 type Transcripts struct {
 	mu    sync.Mutex
 	known map[session.Key]*list.Element // of *history
-	used  list.List                     // the one used last is in front
+	used  list.List                     // most recently used in front
 	size  int
 }
 
 type history struct {
 	key     session.Key
-	created int64           // of the session
-	entries []session.Entry // only appended to, and never changed: turns share them
+	created int64           // when the session began
+	entries []session.Entry // append-only, because turns share it
 	size    int
 }
 
-// read returns what the prompt of a session holds of its transcript, no more than limit bytes.
+// read returns the transcript that the prompt of a session holds, up to limit bytes.
 func (h *Transcripts) read(
 	q store.Queryer, s session.Store, key session.Key, limit int,
 ) (*session.Transcript, error) {
@@ -41,7 +40,7 @@ func (h *Transcripts) read(
 	if err != nil {
 		return nil, err
 	}
-	if t.Created != created { // it was erased meanwhile
+	if t.Created != created { // the session was erased
 		h.Drop(key)
 		return h.readAnew(q, s, key, limit)
 	}
@@ -50,11 +49,11 @@ func (h *Transcripts) read(
 	for n < len(t.Entries) && t.Entries[n].ID <= t.Start {
 		n++
 	}
-	if n > 0 { // not only hidden, or their memory would not be free
+	if n > 0 { // clone, so that the memory of the others is freed
 		t.Entries = slices.Clone(t.Entries[n:])
 	}
 	h.remember(key, created, t.Entries)
-	newest := len(t.Entries) - 1 // it stays, whatever its size
+	newest := len(t.Entries) - 1 // always returned, whatever its size
 	for i, room := newest, limit; i >= 0; i-- {
 		if room -= t.Entries[i].Size; room < 0 && i < newest {
 			t.Entries, t.Truncated = t.Entries[i+1:], true
@@ -68,7 +67,7 @@ func (h *Transcripts) readAnew(
 	q store.Queryer, s session.Store, key session.Key, limit int,
 ) (*session.Transcript, error) {
 	t, err := s.Transcript(q, key, limit)
-	if err == nil && !t.Truncated { // else it is not what later turns begin with
+	if err == nil && !t.Truncated { // a truncated one does not begin where later turns begin
 		h.remember(key, t.Created, t.Entries)
 	}
 	return t, err
@@ -85,7 +84,7 @@ func (h *Transcripts) recall(key session.Key) (entries []session.Entry, created 
 	return known.entries, known.created
 }
 
-// remember replaces what is known of a session, and forgets what was not used for longest.
+// remember caches the entries of a session and evicts the least recently used ones.
 func (h *Transcripts) remember(key session.Key, created int64, entries []session.Entry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,7 +108,7 @@ func (h *Transcripts) remember(key session.Key, created int64, entries []session
 	}
 }
 
-// entryOverhead is about what an entry takes besides its text, in bytes.
+// entryOverhead is the approximate size of an entry besides its text, in bytes.
 const entryOverhead = 256
 
 func (h *Transcripts) forget(e *list.Element) {
@@ -118,7 +117,7 @@ func (h *Transcripts) forget(e *list.Element) {
 	delete(h.known, known.key)
 }
 
-// Drop forgets a session.
+// Drop removes a session from the cache.
 func (h *Transcripts) Drop(key session.Key) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

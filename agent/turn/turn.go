@@ -20,38 +20,38 @@ import (
 	"gateway/store/fault"
 )
 
-// A turn says for whom and with what a turn works. Types that build on each other do the work, each
-// with an idea of its own: costs, preview, conversation, asker, reader, permissions, round, runner.
+// A turn holds the people and settings of a turn. Types that embed each other do the work, each
+// with one concern: costs, preview, conversation, asker, reader, permissions, round, runner.
 type turn struct {
 	session.Turn
 	env      *Env
 	mailbox  Mailbox
 	settings *Settings
 
-	trigger    bus.InboundMessage // began the turn: its Origin says for what
-	joined     bool               // a person has written to it
-	location   *time.Location     // that they have set; or nil
-	sender     bus.Sender         // who wrote the newest message
-	person     int64              // likewise
-	role       bus.Role           // the least of those who wrote
-	tools      *tool.Registry     // that may be used in that role
-	sight      *sight             // what it sees of what the agent knows
-	group      bool               // others read along
-	chatTitle  string             // of the group, as the platform says
-	title      string             // of the group, "" in a direct chat
-	answers    []string           // platform's ids of the messages that the next answer is for
-	unanswered []string           // likewise, of those that an interrupted turn has left
+	trigger    bus.InboundMessage // first message; its Origin says why the turn began
+	joined     bool               // a person has written to the turn
+	location   *time.Location     // time zone that the people have set, or nil
+	sender     bus.Sender         // author of the newest message
+	person     int64              // author of the newest message
+	role       bus.Role           // lowest role among the authors
+	tools      *tool.Registry     // tools that this role may use
+	sight      *sight             // documents, skills and memory that the turn has loaded
+	group      bool               // several people read the chat
+	chatTitle  string             // title of the group, as the platform says
+	title      string             // title of the group, cleaned; "" in a direct chat
+	answers    []string           // platform's ids of the messages that the next answer answers
+	unanswered []string           // platform's ids of messages that an interrupted turn left
 }
 
-// A runner brings a turn from its beginning to its end.
+// A runner runs a turn from its beginning to its end.
 type runner struct {
 	round
 	lease     store.Lease
 	began     time.Time
-	continued int           // how often the answer was cut off by the output limit
-	blanks    int           // answers without text
-	ended     session.State // once it has
-	refused   bool          // the first messages got an answer without a turn
+	continued int           // how often the answer hit the output limit
+	blanks    int           // number of answers without text
+	ended     session.State // set when the turn has ended
+	refused   bool          // the first messages were answered without a turn
 }
 
 var (
@@ -59,11 +59,11 @@ var (
 	errTurnTimeout = errors.New("the turn takes too long")
 )
 
-// MaxAttempts is how often a turn may be begun or resumed before it is given up. Attempts that a
-// stopping process has ended do not count: they say nothing against the turn.
+// MaxAttempts is how often a turn may be begun or resumed before it is given up. Attempts that
+// ended because the process was stopping do not count.
 const MaxAttempts = 4
 
-// run begins the turn with batch, or resumes it if batch is nil, and brings it to its end.
+// run begins the turn with batch, or resumes it if batch is nil, and runs it to its end.
 func (t *runner) run(ctx context.Context, batch []bus.Received) error {
 	if err := t.identify(ctx, batch); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (t *runner) run(ctx context.Context, batch []bus.Received) error {
 		return err
 	}
 	if isClosed(t.history) {
-		return session.ErrEnded // by /stop, since begin or mayResume
+		return session.ErrEnded // by /stop, after begin or mayResume
 	}
 	if batch == nil {
 		if err := t.countRounds(ctx); err != nil {
@@ -108,17 +108,17 @@ func (t *runner) run(ctx context.Context, batch []bus.Received) error {
 	}
 }
 
-// isClosed reports whether a transcript ends with the last message of a turn, so that there is
-// nothing to ask the model.
+// isClosed reports whether a transcript ends with the last message of a turn, so that no model call
+// is due.
 func isClosed(history []llm.Message) bool {
 	n := len(history)
 	return n > 0 && history[n-1].Role == llm.Assistant && len(history[n-1].ToolCalls) == 0
 }
 
-// mayResume refuses a turn that was stopped before its worker ran. It ends a turn that was resumed
-// too often, and then reports true.
+// mayResume returns an error for a turn that was stopped before its worker ran. It ends a turn that
+// was resumed too often, and then returns true.
 func (t *runner) mayResume(ctx context.Context) (given bool, err error) {
-	// Unlike [turn.txSoon], this proves nothing for a turn that is tried alone.
+	// Unlike [turn.txSoon], this does not prove that a turn on trial is harmless.
 	err = t.env.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		return t.append(tx, &t.Turn, nil, nil)
 	})
@@ -132,7 +132,8 @@ func (t *runner) mayResume(ctx context.Context) (given bool, err error) {
 	return true, t.fail(ctx, SayGaveUp)
 }
 
-// identify finds out for whom the turn works: a resumed one, by the messages that it has claimed.
+// identify determines for whom the turn works. For a resumed turn it reads the messages that the
+// turn has claimed.
 func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 	resumed := batch == nil
 	if resumed {
@@ -154,7 +155,7 @@ func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 	}
 	t.look()
 	t.addWriters(batch)
-	if resumed { // it may have waited while it was to answer for an interrupted one, too
+	if resumed { // a suspended turn may also answer messages of an interrupted one
 		for _, id := range t.unanswered {
 			if !slices.Contains(t.answers, id) {
 				t.answers = append(t.answers, id)
@@ -177,10 +178,10 @@ func (t *turn) setTrigger(first bus.InboundMessage) {
 	}
 }
 
-// addWriters notes who wrote batch, which the turn claims. The turn may do only what each of them
-// may do.
+// addWriters records the authors of batch, which the turn claims. The turn may do only what each
+// author may do.
 func (t *runner) addWriters(batch []bus.Received) {
-	t.seen = nil // what was looked at may be worth another look now
+	t.seen = nil // repeating a call can make sense now
 	for _, r := range batch {
 		if t.tools == nil || !r.Message.Role.AtLeast(t.role) {
 			t.role = r.Message.Role
@@ -194,7 +195,7 @@ func (t *runner) addWriters(batch []bus.Received) {
 	}
 }
 
-// countRounds counts what earlier attempts have done.
+// countRounds counts the work of earlier attempts.
 func (t *runner) countRounds(ctx context.Context) error {
 	read := t.env.DB.Read(context.WithoutCancel(ctx))
 	messages, err := t.env.sessions.TurnMessages(read, &t.Turn)
@@ -206,7 +207,7 @@ func (t *runner) countRounds(ctx context.Context) error {
 	return nil
 }
 
-// step does what an answer of the model asks for. done reports that the turn has ended.
+// step acts on an answer of the model. done reports that the turn has ended.
 func (t *runner) step(ctx context.Context, resp *llm.Response) (done bool, err error) {
 	m := resp.Message
 	switch {
@@ -236,9 +237,9 @@ func (t *runner) step(ctx context.Context, resp *llm.Response) (done bool, err e
 	return t.answer(ctx, m)
 }
 
-// showsNothing reports whether no character of text shows by itself. Platforms refuse such a text
-// as empty: blanks, control and format characters such as U+200B and U+FEFF, marks without a
-// letter, and the letters and symbols that Unicode has as blanks.
+// showsNothing reports whether text has no visible character. Platforms refuse such a text as
+// empty: spaces, control and format characters such as U+200B and U+FEFF, marks without a letter,
+// and letters and symbols that Unicode defines as blank.
 func showsNothing(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool {
 		return unicode.IsPrint(r) && !unicode.IsSpace(r) && !unicode.IsMark(r) &&
@@ -249,7 +250,7 @@ func showsNothing(text string) bool {
 // maxContinued is how often an answer that hit the output limit is continued.
 const maxContinued = 3
 
-// answer sends m. If the person has said more meanwhile, the turn goes on with that.
+// answer sends m. If the person has written more in the meantime, the turn continues with that.
 func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err error) {
 	batch := t.mailbox.Next(false)
 	more, r, err := t.loadMessages(ctx, batch)
@@ -276,7 +277,7 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 		}
 		return t.end(tx, &ended, session.Done, m)
 	})
-	if errors.Is(err, ErrGone) { // dropped meanwhile
+	if errors.Is(err, ErrGone) { // the new messages were dropped
 		return t.answer(ctx, m)
 	}
 	if err != nil {
@@ -287,7 +288,7 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 		"took", now.Sub(t.began), "rounds", t.rounds,
 		"input", t.used.Input, "output", t.used.Output)
 	if t.isTask() {
-		t.env.Inbox.Wake() // the outcome is there
+		t.env.Inbox.Wake() // the outcome of a sub-agent is in the inbox
 	}
 	t.showEnd(false)
 	t.Turn = ended
@@ -306,11 +307,11 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 	return false, nil
 }
 
-// boundary stands between two steps, when all calls have their results: the turn claims what the
-// person has said meanwhile.
+// boundary runs between two steps, when all calls have their results. The turn then claims what the
+// person has written in the meantime.
 func (t *runner) boundary(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return nil // shows at the next model call
+		return nil // the next model call reports it
 	}
 	if batch := t.mailbox.Next(true); len(batch) > 0 {
 		err := t.hand(ctx, batch)
@@ -329,7 +330,7 @@ func (t *runner) boundary(ctx context.Context) error {
 			}
 			return t.append(tx, &t.Turn, batch, messages)
 		})
-		if errors.Is(err, ErrGone) { // dropped meanwhile
+		if errors.Is(err, ErrGone) { // the messages were dropped
 			return t.boundary(ctx)
 		}
 		if err != nil {
@@ -342,9 +343,9 @@ func (t *runner) boundary(ctx context.Context) error {
 	return nil
 }
 
-// leave adds background tasks for the time after the turn: a version of the documents it has
-// written, and notes if its prompt has become too large, so that the next turn need not wait for
-// them. It reports whether there are any.
+// leave adds background tasks that follow the turn: a version of changed documents, and notes if
+// the prompt has become too large, so that the next turn need not wait for them. It reports whether
+// it added any.
 func (t *runner) leave(tx *store.Tx) (later bool, err error) {
 	put := func(w background.Work, state []byte) {
 		if err == nil {
@@ -361,8 +362,8 @@ func (t *runner) leave(tx *store.Tx) (later bool, err error) {
 	return later, err
 }
 
-// append adds messages to the transcript of st, and takes batch out of the inbox. An effect never
-// precedes its call on the disk.
+// append writes messages to the transcript of st and claims batch. The call must be on disk before
+// its effect.
 func (t *conversation) append(
 	tx *store.Tx, st *session.Turn, batch []bus.Received, m []llm.Message,
 ) error {
@@ -375,8 +376,8 @@ func (t *conversation) append(
 	return t.claim(tx, st, batch)
 }
 
-// claim takes batch, and what others said before it, out of the inbox. It reports a GoneError if
-// some of it no longer waits.
+// claim claims batch and the ambient messages before it. It reports a GoneError if a message is no
+// longer waiting.
 func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
 	var gone GoneError
 	for _, r := range batch {
@@ -391,7 +392,7 @@ func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Receive
 	if gone != nil {
 		return gone
 	}
-	// A proactive turn does not show what others said: the next question does.
+	// A proactive turn does not show ambient messages. The next question does.
 	if len(batch) > 0 && batch[0].Message.Group && t.trigger.Origin.Interactive() {
 		last := batch[len(batch)-1]
 		return t.env.Inbox.ForgetAmbient(tx, last.Message.From, last.Seq)
@@ -418,7 +419,7 @@ func (t *runner) end(tx *store.Tx, st *session.Turn, s session.State, last ...ll
 // fail ends the turn with an explanation for the person instead of an answer.
 func (t *runner) fail(ctx context.Context, say string) error {
 	out := t.outbound(say)
-	if t.partial != "" { // what was shown already stays readable
+	if t.partial != "" { // keep readable what was already shown
 		out.Text = t.audible(t.partial + "\n\n" + say)
 	}
 	last := append(prompt.CloseCalls(t.history, ResultFailed),
@@ -436,8 +437,8 @@ func (t *runner) fail(ctx context.Context, say string) error {
 	return err
 }
 
-// failed decides what becomes of the turn after a model call has failed. done
-// reports that the turn has ended; else the call is to be made again.
+// failed decides how the turn continues after a failed model call. done reports that the turn has
+// ended; otherwise the call must be repeated.
 func (t *runner) failed(ctx context.Context, err error) (done bool, _ error) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(err, errDraining):
@@ -480,15 +481,15 @@ func (t *runner) interrupted(ctx context.Context) error {
 	return err
 }
 
-// stream names the preview of the answer under way.
+// stream returns the name of the current preview.
 func (t *turn) stream() string { return StreamOf(&t.Turn) }
 
-// StreamOf names the preview of the answer that a turn is at.
+// StreamOf returns the name of the preview of a turn's current answer.
 func StreamOf(t *session.Turn) string {
 	return strconv.FormatInt(t.ID, 10) + "." + strconv.Itoa(t.Answers)
 }
 
-// Quoted returns the platform's id of m if an answer must quote it, because others read along.
+// Quoted returns the platform's id of m if an answer must quote m, because it is in a group.
 func Quoted(m bus.InboundMessage) string {
 	if m.Group && m.Origin.Kind == bus.Person {
 		return m.ID
@@ -496,8 +497,8 @@ func Quoted(m bus.InboundMessage) string {
 	return ""
 }
 
-// ErrInterrupted is why a turn's context ends when a newer message takes its place, and
-// ErrStopped when a person stops it.
+// ErrInterrupted is the cause when a newer message ends a turn's context; ErrStopped is the cause
+// when a person does.
 var (
 	ErrInterrupted = errors.New("interrupted by a newer message")
 	ErrStopped     = errors.New("stopped by a person")

@@ -8,16 +8,16 @@ import (
 	"gateway/agent/policy"
 )
 
-// What people are told. One plain sentence or two: what happened, and what they can do.
+// What people read: one or two plain sentences that say what happened and what they can do.
 const (
 	SayPanic = "Sorry, something went wrong on my side. Please try again. The person who runs me " +
 		"finds the details in the log."
-	SayBroken = "I could not read or write what belongs to this conversation, so I have stopped. " +
+	SayBroken = "I could not read or write the data of this conversation, so I have stopped. " +
 		"Please try again; if that does not help, the person who runs me finds the reason in " +
 		"the log."
 	SayBlank   = "I have no answer to that, sorry. Please try to put it another way."
 	SayTimeout = "That took too long, so I stopped. Please ask for less at once, or try again."
-	SayBusy    = "I could not get to this: the language model has answered nobody for too long. " +
+	SayBusy    = "I could not answer this, because the language model was busy for too long. " +
 		"Please send it again later."
 	SayGaveUp = "I was interrupted several times while answering this and have given up. " +
 		"Please ask again."
@@ -27,7 +27,7 @@ const (
 		"the reason in the log."
 )
 
-// What the model is told.
+// What the model reads.
 const (
 	AskContinue = "You were cut off by the output limit. Go on exactly where you stopped, " +
 		"without repeating anything."
@@ -63,7 +63,7 @@ const (
 	MarkStopped     = "[Stopped by the user.]"
 )
 
-// SayError returns what a person is told of a failed model call.
+// SayError returns what a person reads about a failed model call.
 func SayError(err error) string {
 	if errors.Is(err, policy.ErrHalted) {
 		return SayHalted
