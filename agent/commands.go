@@ -21,7 +21,7 @@ func (d *Dispatcher) newCommands(db command.DB) *command.Commands {
 		d.opts.Commands...)
 }
 
-// conversations is what commands see of the dispatcher.
+// conversations is the commands' view of the dispatcher.
 type conversations struct {
 	pool.Conversations
 	d *Dispatcher
@@ -32,7 +32,7 @@ func (c conversations) Status(ctx context.Context, key session.Key) (command.Sta
 	return c.d.Status(ctx, key)
 }
 
-// Status describes a conversation and the gateway, as /status does.
+// Status describes a conversation and the gateway for /status.
 func (d *Dispatcher) Status(ctx context.Context, key session.Key) (command.Status, error) {
 	config := d.ConfigOf(key)
 	waiting := d.Pending(key)
@@ -51,7 +51,7 @@ func (d *Dispatcher) Status(ctx context.Context, key session.Key) (command.Statu
 		Slots: cap(d.env.Calls.Slots)}, err
 }
 
-// tasks is what commands see of the background tasks.
+// tasks is the commands' view of the background tasks.
 type tasks struct{ d *Dispatcher }
 
 // Archive implements [command.Background].

@@ -55,7 +55,7 @@ func TestHelp(t *testing.T) {
 			"- `/skills`: instructions that I can follow\n" +
 			"- `/dream`: save what I learned recently\n" +
 			"- `/dream-log`: how my memory has changed\n" +
-			"- `/dream-restore`: take a change of my memory back\n" +
+			"- `/dream-restore`: undo a change of my memory\n" +
 			"- `/forget`: delete what I know about you\n" +
 			"- `/jobs`: reminders and jobs\n" +
 			"- `/remind`: remind you of something in 20m, tomorrow 9:00, every 2h …\n" +

@@ -19,11 +19,11 @@ import (
 	"gateway/store/fault"
 )
 
-// A Dispatcher answers what is in the inbox: strictly in order within a session, sessions
-// side by side. Its methods may be called concurrently.
+// A Dispatcher answers the messages in the inbox: in order within a session, and sessions
+// concurrently. Its methods are safe for concurrent use.
 type Dispatcher struct {
 	Deps
-	opts Options // of which config has the present settings
+	opts Options // the current settings are in config
 	*pool.Pool
 	env      *turn.Env
 	lanes    command.Lanes
@@ -31,11 +31,11 @@ type Dispatcher struct {
 	commands *command.Commands
 	backgroundTasks
 
-	last     int64         // newest inbox message that was handed out; used by Run only
-	overflow pool.Overflow // messages to be dropped
+	last     int64         // Seq of the newest message that was handed out; used by Run only
+	overflow pool.Overflow // messages to drop
 
 	started  time.Time
-	draining chan struct{} // closed when turns should end at their next step
+	draining chan struct{} // closed when turns must stop at their next step
 }
 
 // NewDispatcher returns a Dispatcher. A nil opts means the defaults.
@@ -58,19 +58,18 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	return d
 }
 
-// The dispatcher's lease is renewed three times within its term.
+// The lease is renewed three times within its term.
 const (
 	leaseName = "dispatcher"
 	leaseTerm = 30 * time.Second
 )
 
-// pollInterval is how soon a message is found whose wake-up was lost.
+// pollInterval is the maximum delay of a message whose wake-up was lost.
 const pollInterval = 2 * time.Second
 
-// Run resumes the turns that an earlier process has left, and then answers messages until
-// ctx ends. It gives the turns under way Options.Grace to reach their next step;
-// those that don't are resumed by the next Run. It owns every worker: when it
-// returns, none is left. Run is called once.
+// Run resumes the turns that an earlier process left, and then answers messages until ctx is done.
+// Then it gives the running turns Options.Grace to reach their next step; the next Run resumes the
+// others. When Run returns, no worker is left. Run must be called only once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -97,20 +96,20 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		return fmt.Errorf("agent: dispatch: %w", err)
 	}
 	if d.Lease.Epoch == 0 {
-		return nil // ctx ended before there was one
+		return nil // ctx was done before there was a lease
 	}
 	if err := d.HandOverUnadmitted(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("agent: dispatch: %w", err)
 	}
-	// Given back at once, another process need not wait for its end.
+	// After the release another process need not wait for the lease to expire.
 	if err := d.DB.Tx(context.WithoutCancel(ctx), d.Lease.Release); err != nil {
 		return fmt.Errorf("agent: dispatch: %w", err)
 	}
 	return nil
 }
 
-// goBackground begins to do background tasks, until the function that it returns is called: that
-// waits for what is under way.
+// goBackground starts the background tasks. The returned function stops them and waits for those
+// under way.
 func (d *Dispatcher) goBackground(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -126,11 +125,11 @@ func (d *Dispatcher) goBackground(ctx context.Context) (stop func()) {
 	}
 }
 
-// begin takes the lease and starts a worker for each turn that is to be resumed.
+// begin takes the lease and starts a worker for each turn to resume.
 func (d *Dispatcher) begin(ctx, work context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown" // the name is for people only
+		host = "unknown" // the name is only informative
 	}
 	owner := host + "/" + strconv.Itoa(os.Getpid())
 	err = d.DB.Tx(ctx, func(tx *store.Tx) (err error) {
@@ -159,7 +158,7 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 	defer renew.Stop()
 	heal := time.NewTicker(healInterval)
 	defer heal.Stop()
-	bound := math.MaxInt // what an earlier process has accepted is never dropped
+	bound := math.MaxInt // never drop what an earlier process has accepted
 	for {
 		d.Beat(d.opts.Now())
 		fault.Hold(ctx, "dispatch")
@@ -197,7 +196,7 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 	}
 }
 
-// ingest hands out the messages that are new in the inbox. No more than bound may wait in
+// ingest hands out new messages from the inbox. bound is the maximum number of waiting messages in
 // a session.
 func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 	for {
@@ -222,15 +221,15 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 			return err
 		}
 		if d.last = max(d.last, upTo); !more && aside == 0 {
-			return nil // a page from which rows were set aside is not full, and not the last
+			return nil // a page with bad rows is short although more rows may follow
 		}
 	}
 }
 
-// handOut has r answered if it is a command, or gives it to its session. What goes wrong with that
-// is told to the sender, and holds nobody else up; an error is the store's loss.
+// handOut starts r if it is a command, or gives it to its session. A failure is reported to the
+// sender and does not block others. An error means that the store is lost.
 func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound int) error {
-	key := session.KeyOf(r.Message.From) // also of its sub-agents and jobs
+	key := session.KeyOf(r.Message.From) // the lane also covers sub-agents and jobs
 	if d.lanes.Join(key, command.Queued{Message: r, Bound: bound}) {
 		return nil
 	}
@@ -258,8 +257,8 @@ func (d *Dispatcher) drop(ctx context.Context) error {
 	return d.overflow.Drop(ctx, d.env, d.Config().Waiting)
 }
 
-// moveChoices gives what was chosen for a group to the one that it has become, before anything that
-// comes from there is looked at.
+// moveChoices moves the choices of a group to the group that it has become, before any message from
+// there is handled.
 func (d *Dispatcher) moveChoices(ctx context.Context, m bus.InboundMessage) error {
 	from, to := m.From, m.From
 	from.Chat, from.Thread, to.Thread = m.Before, "", ""
@@ -276,13 +275,13 @@ func (d *Dispatcher) moveChoices(ctx context.Context, m bus.InboundMessage) erro
 	return err
 }
 
-// StopTask ends the sub-agent that works in a session, and reports whether there was one.
+// StopTask ends the sub-agent that works in the session key. It reports whether there was one.
 func (d *Dispatcher) StopTask(ctx context.Context, key string) (stopped bool, err error) {
 	return d.stops.StopTask(ctx, key)
 }
 
-// Configure replaces the models and settings. Turns under way end with what they began with. A nil
-// notes is model.
+// Configure replaces the models and settings. Running turns keep the settings with which they
+// began. If notes is nil, model writes the notes.
 func (d *Dispatcher) Configure(model, notes llm.Model, s pool.Settings) {
 	s.SetDefaults()
 	s.Model = model
@@ -290,5 +289,5 @@ func (d *Dispatcher) Configure(model, notes llm.Model, s pool.Settings) {
 		notes = model
 	}
 	d.Set(pool.Snapshot{Settings: s, Notes: notes})
-	d.background.Wake() // what is due may be another now
+	d.background.Wake() // other tasks may be due now
 }

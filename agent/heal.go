@@ -8,15 +8,16 @@ import (
 	"gateway/store"
 )
 
-// What is in memory of messages and turns is a copy. Now and then it is held against the tables:
-// what is there to be done, and nobody has, is handed out again.
+// The messages and turns in memory are copies. Now and then the dispatcher compares them with the
+// tables, and hands out again whatever is pending there but not in memory.
 
-// healInterval is how soon that happens.
+// healInterval is the time between two comparisons.
 const healInterval = 10 * time.Second
 
-// heal hands out what nobody has, though it waits or runs.
+// heal hands out pending messages and turns that are not in memory.
 func (d *Dispatcher) heal(ctx, work context.Context) error {
-	// First what is held: what is taken up after that is new, or was held by somebody.
+	// Collect what is in memory first: anything that is new afterwards is in memory, too, or handed
+	// out.
 	messages, sessions := d.Held()
 	d.lanes.Hold(messages)
 	for after := int64(0); after < d.last; {
@@ -31,7 +32,7 @@ func (d *Dispatcher) heal(ctx, work context.Context) error {
 			if after = r.Seq; after > d.last || messages[r.Seq] {
 				continue
 			}
-			d.opts.Logger.DebugContext(ctx, "message taken up again: no session had it", "seq", r.Seq)
+			d.opts.Logger.DebugContext(ctx, "message handed out again: no session had it", "seq", r.Seq)
 			if err := d.handOut(ctx, work, r, d.Config().Waiting); err != nil {
 				return err
 			}
@@ -43,7 +44,7 @@ func (d *Dispatcher) heal(ctx, work context.Context) error {
 	return d.HealTurns(ctx, work, sessions)
 }
 
-// survive logs an error that is not the store's loss; one that is, it returns.
+// survive logs an error and returns nil, unless the store is lost: then it returns the error.
 func survive(ctx context.Context, log *slog.Logger, what string, err error) error {
 	if err == nil || store.IsLost(err) {
 		return err

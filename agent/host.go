@@ -18,7 +18,7 @@ import (
 	"gateway/store"
 )
 
-// A host gives background tasks what they need of the dispatcher.
+// A host gives background tasks access to the dispatcher.
 type host struct{ d *Dispatcher }
 
 // Ask implements [background.Model].
@@ -53,7 +53,7 @@ func (h host) TellOwners(tx *store.Tx, text string) error {
 // Explain implements [background.Texts].
 func (h host) Explain(err error) string { return turn.SayError(err) }
 
-// skillNames are the names of skills, as Dream needs them; a nil library has none.
+// skillNames lists the names of skills for Dream. A nil library has none.
 type skillNames struct{ library *skills.Library }
 
 // Names implements [background.Skills].
@@ -67,7 +67,7 @@ func (n skillNames) Names(s memory.Scope) (names []string) {
 	return names
 }
 
-// backgroundTasks builds what does background tasks.
+// backgroundTasks holds the parts that do background tasks.
 type backgroundTasks struct {
 	background *background.Runner
 	summarizer *background.Summarizer
@@ -77,13 +77,13 @@ type backgroundTasks struct {
 	eraser     *background.Eraser
 }
 
-// Tasks are done one at once for so many slots of models.
+// The number of concurrent background tasks follows from the number of model slots.
 const (
 	leastTasks   = 2
 	slotsPerTask = 16
 )
 
-// newBackground returns what does background tasks for d.
+// newBackground returns the parts that do background tasks for d.
 func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 	h, o := host{d}, &d.opts
 	versions := &background.Versions{Documents: d.Documents, Store: d.Versions, Path: o.MemoryPath,
@@ -125,7 +125,7 @@ func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 	return b
 }
 
-// newEnv returns what the turns of d work with, but for what does background tasks.
+// newEnv returns the environment of d's turns, without the background tasks.
 func newEnv(d *Dispatcher) *turn.Env {
 	o := &d.opts
 	calls := &modelcall.Calls{DB: d.DB, Outbox: d.Outbox, Ledger: o.Usage,

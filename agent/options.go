@@ -26,14 +26,14 @@ import (
 	"gateway/store"
 )
 
-// Migrations make the tables that the agent needs besides those of package session.
+// Migrations create the tables that the agent needs besides those of package session.
 func Migrations() []store.Migration {
 	return []store.Migration{question.Migration, policy.Migration, budget.Migration,
 		background.Migration, schedule.Migration, command.Migration, audit.Migration}
 }
 
-// Deps are what a [Dispatcher] works with. All are required except those with a comment that says
-// what their absence means.
+// Deps are the dependencies of a [Dispatcher]. A field is required unless its comment says what nil
+// means.
 type Deps struct {
 	DB     *store.DB
 	Life   *store.Life // of this process
@@ -41,56 +41,57 @@ type Deps struct {
 	Outbox *bus.Outbox
 	Live   *bus.Live
 	Model  llm.Model
-	Notes  llm.Model // writes notes and does Dream; default Model
+	Notes  llm.Model // model for notes and Dream; default Model
 	Tools  *tool.Registry
 	Memory *memory.Memory
 
 	Media       attachment.Media       // nil: files are only mentioned
-	Extract     *extract.Extractor     // of what is in files; required with Media
-	Transcriber attachment.Transcriber // nil: voice messages stay unread
+	Extract     *extract.Extractor     // text of files; required with Media
+	Transcriber attachment.Transcriber // nil: voice messages are not transcribed
 
-	Jobs      *schedule.Scheduler // nil: there are no jobs
-	Documents *document.Documents // nil: there are none
+	Jobs      *schedule.Scheduler // nil: no jobs
+	Documents *document.Documents // nil: no documents
 	Versions  *version.Store      // required with Documents
-	Skills    *skills.Library     // nil: there are none
+	Skills    *skills.Library     // nil: no skills
 
-	People   People   // nil: nobody is known
+	People   People   // nil: no known people
 	Accounts Accounts // nil: every account is served
-	Toolset  Toolset  // nil: tools need no looking after
+	Toolset  Toolset  // nil: tools need no preparation
 }
 
-// People know who is who. They are asked concurrently.
+// People knows the registered people. Its methods must be safe for concurrent use.
 type People interface {
-	// Known reports whether a person is still known. If somebody is not, because they were linked with
-	// another person, that one gets their memory.
+	// Known reports whether a person is still registered. A person who was linked with another one
+	// is not; the other one inherits their memory.
 	Known(q store.Queryer, person int64) (bool, error)
 
-	// Forget makes a person a stranger, and forgets chats, in the transaction in which all that is
-	// known of them goes.
+	// Forget unregisters a person and removes chats, in the transaction that deletes everything
+	// else about the person.
 	Forget(tx *store.Tx, person int64, chats []bus.Address) error
 
 	// OwnerChats returns the direct chats of the owners.
 	OwnerChats(q store.Queryer) ([]bus.Address, error)
 }
 
-// Accounts are the bots and devices on the platforms. They are asked concurrently.
+// Accounts knows the bots and devices on the platforms. Its methods must be safe for concurrent
+// use.
 type Accounts interface {
-	// Served reports whether messages to an account can be sent: it is configured.
+	// Served reports whether an account is configured, so that messages to it can be sent.
 	Served(account string) bool
 
-	// Keeper returns what keeps data of its own about the people on an account, or nil.
+	// Keeper returns the keeper of an account's own data about people, or nil if it has none.
 	Keeper(account string) background.Keeper
 
-	// States describes the accounts for /status, in a line each.
+	// States describes the accounts for /status, one line each.
 	States(q store.Queryer) ([]string, error)
 }
 
-// A Toolset looks after what tools need. It is used concurrently.
+// A Toolset manages what tools need. Its methods must be safe for concurrent use.
 type Toolset interface {
-	// Ready is closed when all tools are known. No turn begins before.
+	// Ready returns a channel that is closed when all tools are known. No turn begins before.
 	Ready() <-chan struct{}
 
-	// States describes what tools need for /status, in a line each.
+	// States describes what tools need for /status, one line each.
 	States() []string
 
 	pool.Tools
@@ -100,28 +101,28 @@ type Toolset interface {
 type Options struct {
 	pool.Settings
 
-	Name    string // what the agent calls itself; default "gateway"
+	Name    string // the agent's name; default "gateway"
 	Version string // shown by /status
 
-	// WorkspacePath is how the model knows the folder that the agent works in; default none.
-	// MemoryPath is the folder with a folder for each scope, in which the documents lie.
+	// WorkspacePath is the name of the agent's working folder for the model; default none.
+	// MemoryPath is the folder that holds the documents, in one folder per scope.
 	WorkspacePath string
 	MemoryPath    string
 
-	Location    *time.Location // of the times in prompts; default UTC
-	Slots       int            // model calls at once; default 64
-	ToolTimeout time.Duration  // longest tool call; default 2 min
-	Grace       time.Duration  // time for turns to reach a step at the end; default 20 s
+	Location    *time.Location // time zone in prompts; default UTC
+	Slots       int            // maximum number of concurrent model calls; default 64
+	ToolTimeout time.Duration  // maximum duration of a tool call; default 2 min
+	Grace       time.Duration  // time for turns to reach a step when stopping; default 20 s
 
-	// FormatHints tell the model what its answers look like, by account.
+	// FormatHints tells the model, by account, how its answers are displayed.
 	FormatHints map[string]string
-	// Commands are what people may send besides the dispatcher's own commands.
+	// Commands are additional commands.
 	Commands []command.Command
-	// Restart begins the gateway anew; default that is not possible.
+	// Restart restarts the gateway; default: not possible.
 	Restart *command.Restart
-	// Observer measures what is done; default nothing does.
+	// Observer receives measurements; default none.
 	Observer observe.Observer
-	// Usage counts what models are used for, and bounds it; default it counts and bounds nothing.
+	// Usage counts and limits the usage of models; default: it does neither.
 	Usage *budget.Ledger
 
 	Now    func() time.Time // default time.Now
@@ -162,21 +163,21 @@ func (d *Deps) setDefaults() {
 	}
 }
 
-// nobody are People of whom none is known.
+// nobody is a People without people.
 type nobody struct{}
 
 func (nobody) Known(store.Queryer, int64) (bool, error)        { return false, nil }
 func (nobody) Forget(*store.Tx, int64, []bus.Address) error    { return nil }
 func (nobody) OwnerChats(store.Queryer) ([]bus.Address, error) { return nil, nil }
 
-// unwatched are Accounts that are all served.
+// unwatched is an Accounts in which every account is served.
 type unwatched struct{}
 
 func (unwatched) Served(string) bool                     { return true }
 func (unwatched) Keeper(string) background.Keeper        { return nil }
 func (unwatched) States(store.Queryer) ([]string, error) { return nil, nil }
 
-// untended is a Toolset that needs no looking after.
+// untended is a Toolset without tools to manage.
 type untended struct{}
 
 func (untended) Ready() <-chan struct{}           { return nil }

@@ -14,14 +14,14 @@ import (
 	"gateway/store/fault"
 )
 
-// leaveLane hands out what waited for a command that is done. While the process ends the command
-// may not be done: then the next process answers it before what waited.
+// leaveLane hands out the messages that waited for a finished command. If the process is stopping
+// and the command could not finish, the next process answers it before those messages.
 func (d *Dispatcher) leaveLane(ctx, work context.Context, done command.Done) error {
 	waiting := d.lanes.Leave(done.Session)
 	if done.Err != nil || ctx.Err() != nil {
 		return done.Err
 	}
-	for _, q := range waiting { // after the next command the rest waits in the lane of that
+	for _, q := range waiting { // after the next command the rest waits in its lane
 		if err := d.handOut(ctx, work, q.Message, q.Bound); err != nil {
 			return err
 		}
@@ -29,8 +29,8 @@ func (d *Dispatcher) leaveLane(ctx, work context.Context, done command.Done) err
 	return nil
 }
 
-// runCommand runs a command, and tells the sender if it has failed. A command that has failed
-// because the process ends is left to the next one. An error is the store's loss.
+// runCommand runs a command and tells the sender if it failed. If it failed because the process is
+// stopping, it is left to the next process. An error means that the store is lost.
 func (d *Dispatcher) runCommand(ctx context.Context, r bus.Received) error {
 	err := d.command(ctx, r)
 	switch {
@@ -42,7 +42,7 @@ func (d *Dispatcher) runCommand(ctx context.Context, r bus.Received) error {
 	return d.apologise(ctx, r, err)
 }
 
-// command runs a command. A panic is a failure like any other.
+// command runs a command. It returns a panic as an error.
 func (d *Dispatcher) command(ctx context.Context, r bus.Received) (err error) {
 	name, _ := command.Parse(r.Message)
 	defer func() {
@@ -56,8 +56,8 @@ func (d *Dispatcher) command(ctx context.Context, r bus.Received) (err error) {
 	return d.commands.Run(ctx, r)
 }
 
-// apologise tells the sender of a message that it was not handed out because of an error. What it
-// returns is the store's loss.
+// apologise tells the sender of a message that it could not be handled because of an error. It
+// returns an error only if the store is lost.
 func (d *Dispatcher) apologise(ctx context.Context, r bus.Received, cause error) error {
 	d.opts.Logger.ErrorContext(ctx, "message not handed out", "seq", r.Seq, "err", cause)
 	err := d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {

@@ -2,19 +2,19 @@ package agent
 
 import "time"
 
-// Stats say what a [Dispatcher] does just now, and has done since it began.
+// Stats describes the current and past work of a [Dispatcher].
 type Stats struct {
-	Beat      time.Time        // when it last looked after new messages; zero before it does at all
-	Slots     int              // model calls that are made at once, at most
-	Used      int              // of them, now
-	Busy      int              // sessions in which it works
-	Suspended int              // sessions whose turn waits for somebody
-	Panics    int64            // turns that were ended by a bug
-	Abandoned int64            // tool calls that go on though they were to end
+	Beat      time.Time        // when it last checked for new messages; zero before the first time
+	Slots     int              // maximum number of concurrent model calls
+	Used      int              // current number of model calls
+	Busy      int              // sessions with a worker
+	Suspended int              // sessions with a suspended turn
+	Panics    int64            // turns that panicked
+	Abandoned int64            // tool calls that ignored the end of their context
 	Dropped   map[string]int64 // messages for which there was no room, by account
 }
 
-// Stats returns what d does and has done.
+// Stats returns the current Stats.
 func (d *Dispatcher) Stats() Stats {
 	s := Stats{Beat: d.LastBeat(), Slots: cap(d.env.Calls.Slots), Used: len(d.env.Calls.Slots),
 		Panics:    d.env.Counters.Panics.Load() + d.background.Panics(),

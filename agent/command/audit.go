@@ -12,13 +12,13 @@ import (
 	"gateway/store"
 )
 
-// auditPage is how many decisions /audit shows at once.
+// auditPage is the number of decisions on one page of /audit.
 const auditPage = 10
 
 // audit answers /audit [PAGE].
 func (d decisions) audit(ctx context.Context, r *Request) (Reply, error) {
 	if r.Message.Group {
-		return Reply{Text: "Others read along here. Send me `/audit` in our direct chat."}, nil
+		return Reply{Text: "Other people read this chat. Send me `/audit` in our direct chat."}, nil
 	}
 	page := 1
 	if r.Args != "" {
@@ -45,7 +45,7 @@ func (d decisions) audit(ctx context.Context, r *Request) (Reply, error) {
 	return reply, nil
 }
 
-// auditLine shows an entry in a line that is short on a phone.
+// auditLine returns an entry as one line, short enough for a phone.
 func (d decisions) auditLine(e audit.Entry) string {
 	line := e.Time.In(d.Location).Format("2 Jan 15:04") + " **" + e.Action + "**"
 	if e.About != "" {
@@ -58,10 +58,10 @@ func (d decisions) auditLine(e audit.Entry) string {
 	return line
 }
 
-// ChatName names a chat as commands and the configuration do.
+// ChatName returns the name of a chat as commands and the configuration write it.
 func ChatName(a bus.Address) string { return a.Account + "/" + a.Chat }
 
-// note writes to the audit log that the sender of r has decided something.
+// note records in the audit log what the sender of r has decided.
 func (r *Request) note(tx *store.Tx, action, about string) error {
 	return audit.Add(tx, audit.Of(r.Message, action, about), r.deps.Now())
 }

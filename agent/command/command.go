@@ -1,12 +1,12 @@
 // Package command answers the slash commands that people send in a chat.
 //
-// [Commands] is the registry: [Commands.Run] answers one message. A command runs on a goroutine of
-// its own, beside the dispatcher and with a deadline, so that it may read files and wait; only its
-// own conversation waits for it. It sees running turns through [Sessions] alone.
+// [Commands] is the registry: [Commands.Run] answers one message. A command runs on its own
+// goroutine beside the dispatcher, with a deadline, so it may read files and wait: only its own
+// conversation waits for it. It reaches running turns only through [Sessions].
 //
 // A command is answered exactly once. Its changes, its answer and the end of its message in the
-// inbox are one transaction: see [Request.Commit]. A process that ends before that leaves the
-// message waiting in the inbox, and the next process answers it.
+// inbox are one transaction: see [Request.Commit]. If the process ends before that, the message
+// stays in the inbox and the next process answers it.
 //
 // Tables: restarts.
 package command
@@ -33,34 +33,34 @@ import (
 // Deadline is how long a command may take before it fails.
 const Deadline = time.Minute
 
-// A Command is one that people may send to the agent.
+// A Command is a slash command that people may send to the agent.
 type Command struct {
 	Name  string   // without "/"
 	Help  string   // one line; "" for a command that only buttons send
 	Least bus.Role // the lowest role that may use it
 
-	// Run answers a request. It returns what to reply, or what [Request.Commit] has returned. After
-	// ctx has ended it should return an error.
+	// Run answers a request. It returns the reply, or the result of [Request.Commit]. If ctx is
+	// done, it should return an error.
 	Run func(ctx context.Context, r *Request) (Reply, error)
 }
 
 // A Reply is the answer to a command.
 type Reply struct {
-	Text    string // Markdown; "": nothing is sent, since a background task answers
+	Text    string // Markdown; "": no reply, because a background task answers
 	Buttons []bus.Button
 
-	Answers []string // platform's ids of further messages that get no other answer
+	Answers []string // platform's ids of further messages that this reply answers
 	Stops   []string // previews of the answers that the command has ended
 }
 
-// A DB is what commands need of a [store.DB].
+// A DB is the part of a [store.DB] that commands use.
 type DB interface {
 	Tx(ctx context.Context, fn func(tx *store.Tx) error) error
 	Read(ctx context.Context) store.Queryer
 }
 
-// Deps are what commands work with. Documents and Skills may be nil, and so may Jobs and Restart:
-// their commands then say that there are none.
+// Deps are the dependencies of commands. Documents, Skills, Jobs and Restart may be nil: their
+// commands then say that the feature is missing.
 type Deps struct {
 	DB         DB
 	Inbox      *bus.Inbox
@@ -74,26 +74,26 @@ type Deps struct {
 	Sessions   Sessions
 	Background Background
 
-	Name     string // what the agent calls itself
+	Name     string // the agent's name
 	Version  string
 	Location *time.Location // of dates
 	Now      func() time.Time
 }
 
-// Commands is the registry of commands. Its methods may be called concurrently.
+// Commands is the registry of commands. Its methods are safe for concurrent use.
 type Commands struct {
 	*Deps
 	list []Command
 }
 
-// New returns the built-in commands and more of them.
+// New returns a registry with the built-in commands and more.
 func New(deps Deps, more ...Command) *Commands {
 	c := &Commands{Deps: &deps}
 	c.list = append(builtin(c), more...)
 	return c
 }
 
-// List returns the built-in commands in the order of /help. They can only be listed.
+// List returns the built-in commands in the order of /help. They can't be run.
 func List() []Command { return builtin(&Commands{Deps: new(Deps)}) }
 
 func builtin(c *Commands) []Command {
@@ -116,7 +116,7 @@ func builtin(c *Commands) []Command {
 		{"skills", "instructions that I can follow", bus.User, knowledge.skills},
 		{"dream", "save what I learned recently", bus.User, knowledge.dream},
 		{"dream-log", "how my memory has changed", bus.User, knowledge.changes},
-		{"dream-restore", "take a change of my memory back", bus.User, knowledge.restore},
+		{"dream-restore", "undo a change of my memory", bus.User, knowledge.restore},
 		{"forget", "delete what I know about you", bus.User, knowledge.forget},
 		{"jobs", "reminders and jobs", bus.User, jobs.list},
 		{"remind", "remind you of something in 20m, tomorrow 9:00, every 2h …", bus.User,
@@ -134,7 +134,7 @@ func builtin(c *Commands) []Command {
 	}
 }
 
-// A Request is a command that somebody has sent.
+// A Request is a command that a person has sent.
 type Request struct {
 	Name, Args string
 	Message    bus.InboundMessage
@@ -145,12 +145,12 @@ type Request struct {
 	committed bool
 }
 
-// errAnswered reports that the message of a request is not in the inbox any more.
+// errAnswered reports that the message of a request is no longer in the inbox.
 var errAnswered = errors.New("the command is answered already")
 
-// Commit runs fn in the transaction that stores its reply and takes the message out of the inbox.
-// fn may run more than once; it changes nothing but the database. Everything else comes
-// after Commit, if that returned no error.
+// Commit runs fn in the transaction that stores fn's reply and marks the message as answered. fn
+// may run more than once and must change nothing but the database. Other effects come after Commit,
+// if it returns no error.
 func (r *Request) Commit(
 	ctx context.Context, fn func(tx *store.Tx) (Reply, error),
 ) (reply Reply, err error) {
@@ -175,7 +175,7 @@ func (r *Request) Commit(
 	return reply, nil
 }
 
-// answer returns the message that carries a reply. It quotes the command where others read along.
+// answer returns the message that carries a reply. In a group it quotes the command.
 func (r *Request) answer(reply Reply) bus.OutboundMessage {
 	m := r.Message
 	out := bus.OutboundMessage{To: m.From, Text: reply.Text, Buttons: reply.Buttons,
@@ -186,12 +186,12 @@ func (r *Request) answer(reply Reply) bus.OutboundMessage {
 	return out
 }
 
-// scope returns the memory that the command is about.
+// scope returns the scope of the memory that the command concerns.
 func (r *Request) scope() memory.Scope { return memory.ScopeOf(r.Message) }
 
-// Parse returns the name and arguments of the command that m is, or "". A message that the agent
-// writes to itself is not a command, nor is a forwarded message, which somebody else wrote, or a
-// literal one.
+// Parse returns the name and the arguments of the command in m, or "" if m is not a command.
+// Messages that the agent wrote to itself, forwarded messages and literal messages are not
+// commands.
 func Parse(m bus.InboundMessage) (name, args string) {
 	if m.Origin.Kind != bus.Person || m.Forwarded != "" || m.Literal {
 		return "", ""
@@ -199,8 +199,8 @@ func Parse(m bus.InboundMessage) (name, args string) {
 	return parse(m.Text)
 }
 
-// parse returns the name and arguments of the command that text is, or "". A path such as
-// /etc/hosts is not a command.
+// parse returns the name and the arguments of the command in text, or "" if there is none. A path
+// such as /etc/hosts is not a command.
 func parse(text string) (name, args string) {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), "/")
 	if !ok {
@@ -217,8 +217,8 @@ func parse(text string) (name, args string) {
 	return name, args
 }
 
-// Run answers a message that is a command. It waits for neither a turn nor a model. After an error
-// the message still waits in the inbox, unless the command was committed.
+// Run answers a message that is a command. It does not wait for a turn or a model. After an error
+// the message stays in the inbox, unless the command was committed.
 func (c *Commands) Run(ctx context.Context, received bus.Received) error {
 	m := received.Message
 	name, args := Parse(m)
@@ -239,12 +239,12 @@ func (c *Commands) Run(ctx context.Context, received bus.Received) error {
 // startCommand is what Telegram sends when a person opens the chat for the first time.
 const startCommand = "start"
 
-// find returns the command with a name for somebody of a role.
+// find returns the command with the given name for a person with the given role.
 func (c *Commands) find(name string, role bus.Role) Command {
 	if name == startCommand {
 		name = "help"
 	}
-	name = strings.ReplaceAll(name, "_", "-") // for platforms whose commands have no "-"
+	name = strings.ReplaceAll(name, "_", "-") // for platforms that don't allow "-" in commands
 	i := slices.IndexFunc(c.list, func(k Command) bool { return k.Name == name })
 	if i < 0 {
 		return Command{Run: c.unknown}

@@ -15,11 +15,11 @@ import (
 
 const sayNoQuestion = "Nothing is waiting under that code. It may have been decided or expired."
 
-// Denied is what the model reads of a tool call that somebody has denied.
+// Denied is what the model reads about a denied tool call.
 const Denied = "This was denied, so it was not done. Don't try it in another way; ask the " +
 	"user what to do instead."
 
-// decisions has the commands that decide questions, and those that halt and restart everything.
+// decisions has the commands that decide questions, and those that halt or restart everything.
 type decisions struct{ *Deps }
 
 // approve answers /approve CODE.
@@ -38,10 +38,10 @@ func (d decisions) deny(ctx context.Context, r *Request) (Reply, error) {
 		})
 }
 
-// errUndecided reports that a question stays open. The reply beside it says why.
+// errUndecided reports that a question stays open. The accompanying reply says why.
 var errUndecided = errors.New("the question stays open")
 
-// settle decides whether a tool call may happen.
+// settle stores the decision about a tool call.
 func (d decisions) settle(
 	tx *store.Tx, r *Request, q *question.Question, state question.State, answer, say string,
 ) (Reply, error) {
@@ -67,7 +67,7 @@ func (d decisions) answer(ctx context.Context, r *Request) (Reply, error) {
 				return Reply{Text: "I have asked somebody else."}, errUndecided
 			}
 			if strings.TrimSpace(text) == "" {
-				return Reply{Text: "Write your answer behind the code, or just send it."}, errUndecided
+				return Reply{Text: "Write your answer after the code, or just send it."}, errUndecided
 			}
 			chosen := d.Sessions.Answer(q, text)
 			_, err := question.Store{}.Decide(tx, q, question.Answered, chosen, by(r.Message))
@@ -76,7 +76,8 @@ func (d decisions) answer(ctx context.Context, r *Request) (Reply, error) {
 		})
 }
 
-// decide has fn decide the open question of a kind that has a code, and lets its turn go on.
+// decide calls fn to decide the open question of the given kind and code, and lets its turn
+// continue.
 func (d decisions) decide(
 	ctx context.Context, r *Request, kind question.Kind, code string,
 	fn func(tx *store.Tx, q *question.Question) (Reply, error),
@@ -104,7 +105,7 @@ func (d decisions) decide(
 	return reply, err
 }
 
-// open returns the open question of a kind that has a code, or what to reply if there is none.
+// open returns the open question of the given kind and code, or the reply if there is none.
 func (d decisions) open(
 	tx *store.Tx, kind question.Kind, code string,
 ) (*question.Question, Reply, error) {

@@ -15,8 +15,8 @@ import (
 	"gateway/store"
 )
 
-// jobs has the commands about what is done at set times. Each is about the jobs of the scope of its
-// conversation.
+// jobs has the commands about jobs, reminders and time zones. Each works on the jobs of its
+// conversation's scope.
 type jobs struct{ *Deps }
 
 const (
@@ -31,10 +31,10 @@ const (
 	sayOthersJob = "Only the person who set up job %d, or an admin, can do that."
 )
 
-// maxEcho is how much of a reminder is repeated, in bytes.
+// maxEcho is the maximum part of a reminder that a reply repeats, in bytes.
 const maxEcho = 200
 
-// listed bounds /jobs: the jobs that are listed, and those of them that have buttons.
+// Limits of /jobs: the number of listed jobs, and of those with buttons.
 const (
 	listed       = 50
 	listedButton = 4
@@ -79,7 +79,7 @@ func (j jobs) list(ctx context.Context, r *Request) (Reply, error) {
 	return reply, nil
 }
 
-// jobButtons change a job.
+// jobButtons returns the buttons that change a job.
 func jobButtons(j *schedule.Job) []bus.Button {
 	button := func(label, action string) bus.Button {
 		return bus.Button{Label: fmt.Sprintf("%s %d", label, j.ID),
@@ -114,7 +114,7 @@ func (j jobs) change(ctx context.Context, r *Request) (Reply, error) {
 	return reply, err
 }
 
-// changeIn shows or changes the job with an id, and reports whether it has changed.
+// changeIn shows or changes the job with the given id. It reports whether the job has changed.
 func (j jobs) changeIn(
 	tx *store.Tx, r *Request, action string, id int64,
 ) (reply Reply, changed bool, err error) {
@@ -157,7 +157,7 @@ func (j jobs) alter(tx *store.Tx, action string, id int64) error {
 	return j.Jobs.Remove(tx, id, now)
 }
 
-// altered tells what has become of a job.
+// altered returns the reply after a change of a job.
 func (j jobs) altered(tx *store.Tx, action string, job *schedule.Job) (Reply, error) {
 	switch action {
 	case "remove":
@@ -174,7 +174,7 @@ func (j jobs) altered(tx *store.Tx, action string, job *schedule.Job) (Reply, er
 		Buttons: jobButtons(&changed)}, err
 }
 
-// show tells all of a job.
+// show returns a full description of a job.
 func (j jobs) show(tx *store.Tx, job *schedule.Job) (Reply, error) {
 	loc, err := j.Jobs.ZoneOf(tx, job.Scope)
 	if err != nil {
@@ -253,8 +253,8 @@ func (j jobs) timezone(ctx context.Context, r *Request) (Reply, error) {
 		return Reply{Text: fmt.Sprintf("I can't set that: %v", err)}, nil
 	}
 	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
-		return Reply{Text: fmt.Sprintf("The time zone here is %s now; it is %s. What is set up "+
-				"already keeps its times.", loc, schedule.ShowTime(now, loc))},
+		return Reply{Text: fmt.Sprintf("The time zone here is %s now; it is %s. Existing reminders "+
+				"and jobs keep their times.", loc, schedule.ShowTime(now, loc))},
 			j.Jobs.SetZone(tx, r.scope(), loc.String())
 	})
 }

@@ -14,11 +14,11 @@ import (
 	"gateway/store"
 )
 
-// knowledge has the commands about what the agent knows. Each is about the scope of its
-// conversation, and shows nothing of another.
+// knowledge has the commands about what the agent knows. Each works on its conversation's scope and
+// shows nothing of other scopes.
 type knowledge struct{ *Deps }
 
-// later has a background task answer the command.
+// later adds a background task that answers the command.
 func (k knowledge) later(
 	ctx context.Context, r *Request, w background.Work, state string,
 ) (Reply, error) {
@@ -39,7 +39,7 @@ func (k knowledge) compact(ctx context.Context, r *Request) (Reply, error) {
 		Session: string(r.Session), Ref: r.Seq}, "")
 }
 
-// dream answers /dream. Messages that have not become notes yet are left out.
+// dream answers /dream. It ignores messages that have not become notes yet.
 func (k knowledge) dream(ctx context.Context, r *Request) (Reply, error) {
 	return k.later(ctx, r, background.Work{Kind: background.Dream, Scope: r.scope()}, "")
 }
@@ -50,7 +50,7 @@ func (k knowledge) changes(ctx context.Context, r *Request) (Reply, error) {
 	return Reply{Text: text}, err
 }
 
-// restore answers /dream-restore ID. In a group it changes what all of it have.
+// restore answers /dream-restore ID. In a group it changes the memory of all members.
 func (k knowledge) restore(ctx context.Context, r *Request) (Reply, error) {
 	switch {
 	case r.Message.Group && !r.Message.Role.AtLeast(bus.Admin):
@@ -63,7 +63,7 @@ func (k knowledge) restore(ctx context.Context, r *Request) (Reply, error) {
 		r.Args)
 }
 
-// maxShown is how much of a document /memory shows, in bytes.
+// maxShown is the maximum part of a document that /memory shows, in bytes.
 const maxShown = 2000
 
 // show answers /memory.
@@ -83,13 +83,13 @@ func (k knowledge) show(ctx context.Context, r *Request) (Reply, error) {
 		text += "**Facts**\n\n" + strings.TrimSpace(memory.Render(facts)) + "\n\n"
 	}
 	if text == "" && last == 0 {
-		return Reply{Text: "I don't know anything for longer than this conversation yet."}, nil
+		return Reply{Text: "I remember nothing beyond this conversation yet."}, nil
 	}
 	return Reply{Text: text + fmt.Sprintf("I have %s of earlier conversations: `/history`. "+
 		"`/forget me` erases all of it.", background.Count(int(last), "note"))}, nil
 }
 
-// documents returns the beginnings of the documents of a scope.
+// documents returns the beginnings of a scope's documents.
 func (k knowledge) documents(s memory.Scope) string {
 	if k.Documents == nil {
 		return ""
@@ -147,7 +147,7 @@ func (k knowledge) skills(_ context.Context, r *Request) (Reply, error) {
 	return Reply{Text: b.String()}, nil
 }
 
-// firstSentence returns what a description begins with.
+// firstSentence returns the first sentence of a description.
 func firstSentence(s string) string {
 	const most = 200
 	if first, _, ok := strings.Cut(s, ". "); ok {

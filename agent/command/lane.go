@@ -5,52 +5,53 @@ import (
 	"gateway/session"
 )
 
-// Commands run beside the goroutine that hands messages out, each on a goroutine of its own. What
-// comes meanwhile in the same conversation, from its sub-agents and jobs as well, waits in a lane.
-// So the order of the conversation stays, and no other conversation waits.
+// Each command runs on its own goroutine, beside the goroutine that hands messages out. Messages
+// that arrive meanwhile for the same conversation, its sub-agents or its jobs wait in a lane. This
+// keeps the order within a conversation, and no other conversation waits.
 
 // A lane is a conversation with a command under way. Only the goroutine that hands messages out
 // uses lanes.
 type lane struct {
 	command bus.Received
-	waiting []Queued // what came after the command
+	waiting []Queued // messages that arrived after the command
 }
 
-// A Queued is a message that is handed out, and how many may wait in its session.
+// A Queued is a message in a lane, with the maximum number of messages that may wait in its
+// session.
 type Queued struct {
 	Message bus.Received
 	Bound   int
 }
 
-// A Done is a command that has ended.
+// A Done is a finished command.
 type Done struct {
 	Session session.Key
-	Err     error // the store's loss
+	Err     error // the store is lost
 }
 
-// maxCommands is how many commands run at once; the others wait for those.
+// maxCommands is the maximum number of commands that run at once. Further commands wait.
 const maxCommands = 64
 
-// Lanes are the conversations with a command under way. Only the goroutine that hands messages out
-// uses them.
+// Lanes holds the conversations with a command under way. Only the goroutine that hands messages
+// out uses it.
 type Lanes struct {
 	list  map[session.Key]*lane
 	done  chan Done
-	slots chan struct{} // a command holds one
+	slots chan struct{} // each running command holds one
 }
 
-// NewLanes returns Lanes without a command.
+// NewLanes returns Lanes without commands.
 func NewLanes() Lanes {
 	return Lanes{make(map[session.Key]*lane), make(chan Done), make(chan struct{}, maxCommands)}
 }
 
-// Done yields the commands that have ended. For each [Lanes.Leave] must be called.
+// Done returns a channel of finished commands. For each of them [Lanes.Leave] must be called.
 func (l *Lanes) Done() <-chan Done { return l.done }
 
-// Enter has a command answered by run in a lane of its own.
+// Enter opens a lane and answers a command in it by calling run on a new goroutine.
 func (l *Lanes) Enter(key session.Key, r bus.Received, run func() error) {
 	l.list[key] = &lane{command: r}
-	go func() { // Wait waits for it
+	go func() { // Lanes.Wait waits for it
 		l.slots <- struct{}{}
 		err := run()
 		<-l.slots
@@ -58,7 +59,7 @@ func (l *Lanes) Enter(key session.Key, r bus.Received, run func() error) {
 	}()
 }
 
-// Join has q wait for the command in a lane. It reports false if there is none.
+// Join makes q wait for the command in a lane. It reports false if there is no such lane.
 func (l *Lanes) Join(key session.Key, q Queued) bool {
 	lane, ok := l.list[key]
 	if ok {
@@ -67,14 +68,14 @@ func (l *Lanes) Join(key session.Key, q Queued) bool {
 	return ok
 }
 
-// Leave ends the lane of a command that is done, and returns what waited in it.
+// Leave closes the lane of a finished command and returns the messages that waited in it.
 func (l *Lanes) Leave(key session.Key) []Queued {
 	waiting := l.list[key].waiting
 	delete(l.list, key)
 	return waiting
 }
 
-// Wait waits for the commands under way. It leaves those that have not begun to the next process.
+// Wait waits for the running commands. Commands that have not started are left to the next process.
 func (l *Lanes) Wait() {
 	for len(l.list) > 0 {
 		done := <-l.done
@@ -82,7 +83,7 @@ func (l *Lanes) Wait() {
 	}
 }
 
-// Hold adds the messages that are in lanes.
+// Hold adds the messages that are in lanes to messages.
 func (l *Lanes) Hold(messages map[int64]bool) {
 	for _, lane := range l.list {
 		messages[lane.command.Seq] = true

@@ -13,8 +13,8 @@ import (
 	"gateway/store"
 )
 
-// find returns the model with an id, in any case if that is needed to find one; nil if there is
-// none.
+// find returns the model with the given id, or nil. An exact match takes precedence over one that
+// differs in case.
 func (m *Models) find(id string) *Model {
 	for _, same := range []func(a, b string) bool{
 		func(a, b string) bool { return a == b }, strings.EqualFold,
@@ -27,8 +27,8 @@ func (m *Models) find(id string) *Model {
 	return nil
 }
 
-// defaultWord is what stands for the model that the configuration names: "default", unless that is
-// the id of another one.
+// defaultWord returns the word that stands for the configured model: "default", unless another
+// model has that id.
 func (m *Models) defaultWord() string {
 	word := "default"
 	for c := m.find(word); c != nil && c.ID != m.Default.ID; c = m.find(word) {
@@ -65,7 +65,7 @@ func (c conversation) chooseModel(ctx context.Context, r *Request) (Reply, error
 		"next answer on. `/model %s` undoes that.", found.shown(), models.defaultWord()))
 }
 
-// setModel has a conversation use a model from its next turn on.
+// setModel sets the model of a conversation from its next turn on.
 func (c conversation) setModel(
 	ctx context.Context, r *Request, id, say string,
 ) (Reply, error) {
@@ -78,7 +78,7 @@ func (c conversation) setModel(
 	return reply, err
 }
 
-// reply tells which model answers a conversation, and which others there are.
+// reply says which model answers a conversation, and which others can be chosen.
 func (m *Models) reply(r *Request) (reply Reply) {
 	present, why := m.Default, "the default"
 	found := m.find(m.Chosen)
@@ -93,7 +93,7 @@ func (m *Models) reply(r *Request) (reply Reply) {
 	fmt.Fprintf(&b, "The model here is %s: %s.", present.shown(), why)
 	admin := r.Message.Role.AtLeast(bus.Admin)
 	offer := func(id string) {
-		// A longer one has to be written.
+		// A longer command has to be typed.
 		if text := "/model " + id; admin && len(text) <= maxButtonText {
 			reply.Buttons = append(reply.Buttons, bus.Button{Label: id, Text: text})
 		}
@@ -114,7 +114,7 @@ func (m *Models) reply(r *Request) (reply Reply) {
 	return reply
 }
 
-// maxButtonText is the longest text of a [bus.Button], in bytes.
+// maxButtonText is the maximum length of the Text of a [bus.Button], in bytes.
 const maxButtonText = 64
 
 // shown describes a model for people.
@@ -128,7 +128,7 @@ func (m *Model) shown() string {
 	return fmt.Sprintf("`%s` (%s)", m.ID, m.Name)
 }
 
-// ids returns the ids of the models that can be chosen.
+// ids returns the ids of the models that people can choose.
 func (m *Models) ids() (ids []string) {
 	for i := range m.Choices {
 		ids = append(ids, m.Choices[i].ID)

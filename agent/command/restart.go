@@ -19,14 +19,14 @@ CREATE TABLE restarts (
 	PRIMARY KEY (account, chat, thread)
 );`}}
 
-// A Restart begins the gateway anew, for /restart.
+// A Restart restarts the gateway, for /restart.
 type Restart struct {
-	// Check returns why the gateway would not come back, in a sentence for people, or "". It may
-	// take a while.
+	// Check returns why the gateway could not start again, as a sentence for people, or "". It may
+	// take some time.
 	Check func() string
 
-	// Begin has the gateway end as it does on a signal, and start again. It returns at once, and may
-	// be called again.
+	// Begin makes the gateway stop as on a signal, and start again. It returns at once. Further
+	// calls have no effect.
 	Begin func()
 }
 
@@ -35,8 +35,8 @@ const (
 	sayNoRestart  = "I can't restart myself on this system. The person who runs me has to do it."
 )
 
-// restart answers /restart. The request is stored with the answer: the next process finds the
-// command answered, so that it cannot lead to another restart.
+// restart answers /restart. The request is stored with the answer. The next process therefore finds
+// the command answered and does not restart again.
 func (d decisions) restart(ctx context.Context, r *Request) (Reply, error) {
 	if d.Restart == nil {
 		return Reply{Text: sayNoRestart}, nil
@@ -56,13 +56,13 @@ func (d decisions) restart(ctx context.Context, r *Request) (Reply, error) {
 	return reply, err
 }
 
-// TellRestarted tells those who have asked for a restart that it is over.
+// TellRestarted tells the people who asked for a restart that the gateway is back.
 func (c *Commands) TellRestarted(ctx context.Context) error {
 	return c.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		list, err := takeRestarts(tx)
 		now := c.Now()
 		for i := 0; i < len(list) && err == nil; i++ {
-			took := max(now.Sub(list[i].asked), 0) // the clock may have been put back
+			took := max(now.Sub(list[i].asked), 0) // the system clock may have been set back
 			text := fmt.Sprintf("I am back: %s %s, after %s.", c.Name, c.Version,
 				took.Round(time.Second))
 			err = c.Outbox.Put(tx, bus.OutboundMessage{To: list[i].to, Text: text}, now)
@@ -71,14 +71,14 @@ func (c *Commands) TellRestarted(ctx context.Context) error {
 	})
 }
 
-// A restartRequest is that of somebody who waits to hear that the gateway is back. It is a row, so
-// that the next process tells them also if this one is killed on its way.
+// A restartRequest is the request of a person who waits to hear that the gateway is back. It is a
+// row, so that the next process can tell them even if this one is killed.
 type restartRequest struct {
 	to    bus.Address
 	asked time.Time
 }
 
-// askRestart stores a request. Of several in one chat the first one counts.
+// askRestart stores a request. Of several requests in one chat the first counts.
 func askRestart(tx *store.Tx, to bus.Address, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO restarts (account, chat, thread, asked_ms)
 		VALUES ($1, $2, $3, $4) ON CONFLICT (account, chat, thread) DO NOTHING`,
@@ -89,7 +89,7 @@ func askRestart(tx *store.Tx, to bus.Address, now time.Time) error {
 	return nil
 }
 
-// takeRestarts removes all requests and returns them, the oldest first.
+// takeRestarts removes all requests and returns them, oldest first.
 func takeRestarts(tx *store.Tx) ([]restartRequest, error) {
 	list, err := restartRequests(tx)
 	if err == nil && len(list) > 0 {

@@ -11,9 +11,9 @@ import (
 	"gateway/store"
 )
 
-// Sessions is what commands see of the dispatcher: the conversations and their running turns. Its
-// methods but those of [Stop] and [Erasure] are called outside of transactions, since they may wait
-// for one.
+// Sessions is the commands' view of the dispatcher: the conversations and their running turns. Call
+// its methods outside of transactions, because they may wait for one. Only methods of [Stop] and
+// [Erasure] that take a transaction are called inside it.
 type Sessions interface {
 	// Status describes a conversation and the gateway.
 	Status(ctx context.Context, key session.Key) (Status, error)
@@ -25,36 +25,37 @@ type Sessions interface {
 	Mode(key session.Key) string
 	SetMode(key session.Key, mode string)
 
-	// Models returns the models of a conversation. SetModel changes the chosen one in memory; "" is
-	// the default.
+	// Models returns the models of a conversation. SetModel changes the chosen one in memory; ""
+	// means the default.
 	Models(key session.Key) Models
 	SetModel(key session.Key, id string)
 
-	// SetEffort changes in memory how long the model of a conversation thinks.
+	// SetEffort sets in memory how long the model of a conversation thinks.
 	SetEffort(key session.Key, e llm.Effort)
 
-	// Stop prepares to end what works for the conversation of m.
+	// Stop prepares to end the work for the conversation of m.
 	Stop(m bus.InboundMessage, e Extent) Stop
 
-	// Forget prepares to erase all that is known of the sender of a message.
+	// Forget prepares to delete everything that is known of the sender of a message.
 	Forget(r bus.Received) Erasure
 
-	// Decided lets the turn of a session go on whose question was decided.
+	// Decided resumes the turn of a session whose question was decided.
 	Decided(key session.Key)
 
-	// Answer returns what the model reads when somebody answers a question with text.
+	// Answer returns what the model reads when a person answers a question with text.
 	Answer(q *question.Question, text string) string
 }
 
-// Background is what commands see of the background tasks.
+// Background is the commands' view of the background tasks.
 type Background interface {
-	// Archive has notes made of the messages that a conversation has now.
+	// Archive adds a task that makes notes of the current messages of a conversation.
 	Archive(tx *store.Tx, key session.Key) error
 
-	// Changes describes the changes of the documents of a scope, or only the one with an id.
+	// Changes describes the changes of the documents of a scope, or only the change with the given
+	// id.
 	Changes(ctx context.Context, s memory.Scope, id string) (string, error)
 
-	// Wake has the tasks looked for that are due. It is called after a commit.
+	// Wake starts the tasks that are due. Call it after a commit.
 	Wake()
 }
 
@@ -63,75 +64,76 @@ type Extent int
 
 // The extents.
 const (
-	// Everything is the running turn, its sub-agents, background jobs, and what waits.
+	// Everything is the running turn, its sub-agents, background jobs, and the waiting messages.
 	Everything Extent = iota
 
-	// Foreground is everything but what works in the background. Runs that it ends begin anew.
+	// Foreground is everything except background work. Runs that it ends begin anew.
 	Foreground
 
-	// Own is the turn that nobody else has written to, and the sender's own waiting messages.
+	// Own is the running turn if nobody but the sender has written to it, and the sender's waiting
+	// messages.
 	Own
 )
 
-// A Stop ends work for a conversation.
+// A Stop ends the work for a conversation.
 type Stop interface {
 	// End ends the work in the database. It may be called more than once.
 	End(tx *store.Tx) (Stopped, error)
 
-	// Cancel ends the work in memory. It is called after a commit.
+	// Cancel ends the work in memory. Call it after a commit.
 	Cancel()
 }
 
-// Stopped is what a [Stop] has ended.
+// Stopped says what a [Stop] has ended.
 type Stopped struct {
-	Turn      bool // the running turn of the conversation
-	Running   bool // a turn of the conversation goes on
-	Tasks     int  // sub-agents
-	Jobs      int  // jobs and hooks in sessions of their own
-	Discarded int  // waiting messages
+	Turn      bool // the running turn was ended
+	Running   bool // a turn of the conversation still runs
+	Tasks     int  // number of sub-agents
+	Jobs      int  // number of jobs and hooks in sessions of their own
+	Discarded int  // number of waiting messages
 
 	Answers, Streams []string // for [Reply.Answers] and [Reply.Stops]
 }
 
-// Nothing reports whether there was nothing to end.
+// Nothing reports whether nothing was ended.
 func (s *Stopped) Nothing() bool { return !s.Turn && s.Tasks+s.Jobs+s.Discarded == 0 }
 
-// reply returns a reply that takes the place of the answers that were ended.
+// reply returns a reply that replaces the ended answers.
 func (s *Stopped) reply(text string) Reply {
 	return Reply{Text: text, Answers: s.Answers, Stops: s.Streams}
 }
 
-// An Erasure erases all that is known of somebody.
+// An Erasure deletes everything that is known of a person.
 type Erasure interface {
-	// Erase deletes the rows, and puts answer into the outbox as the last message. Files and what
-	// is left follow in the background. It may be called more than once.
+	// Erase deletes the rows, and puts answer into the outbox as the last message. Background tasks
+	// delete the files and the rest. Erase may be called more than once.
 	Erase(tx *store.Tx, answer bus.OutboundMessage) error
 
-	// Cancel ends the work in memory. It is called after a commit.
+	// Cancel ends the work in memory. Call it after a commit.
 	Cancel()
 }
 
 // A Status is the state of a conversation and of the gateway.
 type Status struct {
-	Lines   []string // further lines about tools and channels, each beginning with "- "
+	Lines   []string // more lines about tools and channels, each beginning with "- "
 	Uptime  string
 	Model   string
-	Context int // tokens that a prompt may have
-	Waiting int // messages
+	Context int // maximum size of a prompt, in tokens
+	Waiting int // number of waiting messages
 	Mode    string
-	Busy    int // conversations
+	Busy    int // number of conversations with work under way
 	Calls   int // model calls under way
-	Slots   int // model calls that may be under way
+	Slots   int // maximum number of concurrent model calls
 }
 
-// Models are those that a conversation may have.
+// Models are the models that a conversation can use.
 type Models struct {
 	Default Model
-	Chosen  string // id of the model that was chosen for the conversation; "" if none was
+	Chosen  string // id of the model chosen for the conversation, or ""
 	Choices []Model
 
-	Effort  llm.Effort   // that was chosen for the conversation
-	Efforts []llm.Effort // that can be asked of the model that answers
+	Effort  llm.Effort   // effort chosen for the conversation
+	Efforts []llm.Effort // efforts that the answering model supports
 }
 
 // A Model is a language model.

@@ -56,8 +56,8 @@ func (c conversation) status(ctx context.Context, r *Request) (Reply, error) {
 	return Reply{Text: b.String()}, nil
 }
 
-// stop answers /stop: in one transaction the running turn ends with what it has completed, and what
-// waits is discarded. Nothing of either runs later.
+// stop answers /stop. One transaction ends the running turn with what it has completed and drops
+// the waiting messages, so that nothing of either runs later.
 func (c conversation) stop(ctx context.Context, r *Request) (Reply, error) {
 	extent, say := Everything, sayStopped
 	if !r.Message.Role.AtLeast(bus.User) {
@@ -91,7 +91,7 @@ func sayStopped(s *Stopped) string {
 	return say + "."
 }
 
-// sayStoppedOwn is what a guest is told.
+// sayStoppedOwn is the reply to a guest.
 func sayStoppedOwn(s *Stopped) string {
 	say := "There is nothing of yours to stop."
 	switch {
@@ -108,8 +108,8 @@ func sayStoppedOwn(s *Stopped) string {
 	return say
 }
 
-// reset answers /new: it stops what runs, and the next prompt begins with the next message. What
-// works in the background is not part of the conversation and goes on.
+// reset answers /new. It stops the running turn, and the next prompt begins with the next message.
+// Background work is not part of the conversation and continues.
 func (c conversation) reset(ctx context.Context, r *Request) (Reply, error) {
 	stop := c.Sessions.Stop(r.Message, Foreground)
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
@@ -134,12 +134,12 @@ func (c conversation) reset(ctx context.Context, r *Request) (Reply, error) {
 	return reply, err
 }
 
-// queueHelp says what the queue modes do.
+// queueHelp explains the queue modes.
 const queueHelp = "- steer: I read it at my next step\n- followup: I answer it afterwards\n" +
 	"- collect: I answer all that came at once, afterwards\n" +
 	"- interrupt: I drop the answer and begin with the new message"
 
-// queueModes are the names of the queue modes, and queueButtons change the mode.
+// queueModes are the names of the queue modes. queueButtons set the mode.
 var (
 	queueModes   = []string{"steer", "followup", "collect", "interrupt"}
 	queueButtons = []bus.Button{
@@ -196,8 +196,8 @@ func (c conversation) usage(ctx context.Context, r *Request) (Reply, error) {
 		switch {
 		case kind != "day" || m.Role.AtLeast(bus.Admin):
 			fmt.Fprintf(&b, "- %s today: %s\n", usageNames[kind], limit.Used(used))
-		case bounded: // only admins see what others use
-			fmt.Fprintf(&b, "- %s today: %.0f %% of what all together may use\n", usageNames[kind],
+		case bounded: // only admins see the usage of others
+			fmt.Fprintf(&b, "- %s today: %.0f %% of the limit for everybody\n", usageNames[kind],
 				100*limit.Part(used))
 		}
 	}

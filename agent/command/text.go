@@ -2,10 +2,10 @@ package command
 
 import "gateway/bus"
 
-// by names the sender of m.
+// by identifies the sender of m.
 func by(m bus.InboundMessage) string { return m.From.Account + "/" + m.Sender.ID }
 
-// rolesFrom names the people who have a role or a higher one.
+// rolesFrom names the people with the role least or a higher one.
 func rolesFrom(least bus.Role) string {
 	switch least {
 	case bus.Owner:

@@ -12,7 +12,7 @@ import (
 	"gateway/store"
 )
 
-// defaultEffort is the word for thinking as long as the configuration and the provider have it.
+// defaultEffort is the word that stands for the effort of the configuration and the provider.
 const defaultEffort = "default"
 
 // think answers /think [off|low|high|default].
@@ -25,12 +25,12 @@ func (c conversation) think(ctx context.Context, r *Request) (Reply, error) {
 		return m.thinking(r), nil
 	case !r.Message.Role.AtLeast(bus.Admin):
 		return Reply{Text: "Only admins and owners can choose how long the model thinks. `/think` " +
-			"shows what holds here."}, nil
+			"shows the current setting."}, nil
 	case word == defaultEffort:
-		return c.setEffort(ctx, r, llm.EffortDefault, "The model of this conversation thinks as long "+
-			"as its configuration and its provider say again.")
+		return c.setEffort(ctx, r, llm.EffortDefault, "How long the model of this conversation thinks "+
+			"is up to its configuration and its provider again.")
 	case !slices.Contains(llm.AllEfforts, effort):
-		return Reply{Text: "That is not a way to think. Use `/think off`, `/think low`, `/think high` " +
+		return Reply{Text: "I don't know that setting. Use `/think off`, `/think low`, `/think high` " +
 			"or `/think default`."}, nil
 	case !slices.Contains(m.Efforts, effort):
 		return m.thinking(r), nil
@@ -38,7 +38,7 @@ func (c conversation) think(ctx context.Context, r *Request) (Reply, error) {
 	return c.setEffort(ctx, r, effort, effortSet[effort]+" `/think default` undoes that.")
 }
 
-// setEffort stores the effort of a conversation. It counts from the next turn on.
+// setEffort sets the effort of a conversation from its next turn on.
 func (c conversation) setEffort(
 	ctx context.Context, r *Request, effort llm.Effort, say string,
 ) (Reply, error) {
@@ -51,33 +51,33 @@ func (c conversation) setEffort(
 	return reply, err
 }
 
-// effortSet has the reply to each chosen effort.
+// effortSet maps each effort to the reply when it is chosen.
 var effortSet = map[llm.Effort]string{
 	llm.EffortOff:  "The model answers without thinking first, from its next answer on.",
 	llm.EffortLow:  "The model thinks a little before it answers, from its next answer on.",
-	llm.EffortHigh: "The model thinks for long before it answers, from its next answer on.",
+	llm.EffortHigh: "The model thinks longer before it answers, from its next answer on.",
 }
 
-// thinking describes the effort of a conversation and the efforts that it can have.
+// thinking describes the effort of a conversation and the efforts that its model supports.
 func (m *Models) thinking(r *Request) Reply {
 	present := m.present()
 	if len(m.Efforts) == 0 {
-		text := fmt.Sprintf("The model %s can't be told how long to think: its provider has no such "+
+		text := fmt.Sprintf("You can't set how long the model %s thinks: its provider has no such "+
 			"setting, or none that works together with tools.", present.shown())
 		if m.Effort != llm.EffortDefault {
 			text += fmt.Sprintf(" What was chosen here, `%s`, has no effect.", m.Effort)
 		}
 		return Reply{Text: text}
 	}
-	text := fmt.Sprintf("The model %s thinks as long as its configuration and its provider say.",
+	text := fmt.Sprintf("How long the model %s thinks is up to its configuration and its provider.",
 		present.shown())
 	switch {
 	case m.Effort == llm.EffortDefault:
 	case !slices.Contains(m.Efforts, m.Effort):
-		text = fmt.Sprintf("The model %s can't think like `%s`, which was chosen for this "+
-			"conversation: it thinks as long as its provider says.", present.shown(), m.Effort)
+		text = fmt.Sprintf("The model %s does not support `%s`, which was chosen for this "+
+			"conversation: how long it thinks is up to its provider.", present.shown(), m.Effort)
 	default:
-		text = fmt.Sprintf("How long the model %s thinks was chosen for this conversation: `%s`.",
+		text = fmt.Sprintf("The effort of the model %s was set for this conversation: `%s`.",
 			present.shown(), m.Effort)
 	}
 	words := []string{}
@@ -96,10 +96,10 @@ func (m *Models) thinking(r *Request) Reply {
 	return reply
 }
 
-// shownEffort describes the effort that was chosen, for /status.
+// shownEffort describes the chosen effort for /status.
 func (m *Models) shownEffort() string {
 	if !slices.Contains(m.Efforts, m.Effort) {
-		return fmt.Sprintf("%s, which this model can't", m.Effort)
+		return fmt.Sprintf("%s (not supported by this model)", m.Effort)
 	}
 	return string(m.Effort)
 }

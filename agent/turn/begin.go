@@ -169,7 +169,7 @@ func (t *runner) writeFirst(
 	if first.Origin.Session != "" {
 		title = first.Origin.Label
 	}
-	if o := t.trigger.Origin; o.Standalone() && o.Session != "" { // else the prompt grows with each run
+	if o := t.trigger.Origin; o.Standalone() && o.Session != "" { // else its prompt grows each time
 		if err := t.env.sessions.Reset(tx, t.Session, now); err != nil {
 			return err
 		}

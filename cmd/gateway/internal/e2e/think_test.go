@@ -35,10 +35,10 @@ func TestThink(t *testing.T) {
 	p.ready()
 	w.wantEffort(annID, `"medium"`)
 	w.wantReply(bobID, "/think high", "Only admins and owners can choose how long the model thinks.")
-	w.wantReply(annID, "/think", "thinks as long as its configuration and its provider say. Admins "+
+	w.wantReply(annID, "/think", "thinks is up to its configuration and its provider. Admins "+
 		"can change it with /think off|low|high|default.")
-	w.wantReply(annID, "/think much", "That is not a way to think.")
-	w.wantReply(annID, "/think high", "The model thinks for long before it answers, from its next "+
+	w.wantReply(annID, "/think much", "I don't know that setting.")
+	w.wantReply(annID, "/think high", "The model thinks longer before it answers, from its next "+
 		"answer on.")
 	p.kill()
 	p = w.start()
@@ -50,11 +50,11 @@ func TestThink(t *testing.T) {
 	w.wantEffort(annID, `"none"`)
 
 	w.wantReply(annID, "/model other", "This conversation uses the model other")
-	w.wantReply(annID, "/think low", "The model other (other-model) can't be told how long to think")
-	w.wantReply(annID, "/status", "Thinking: off, which this model can't")
+	w.wantReply(annID, "/think low", "You can't set how long the model other (other-model) thinks")
+	w.wantReply(annID, "/status", "Thinking: off (not supported by this model)")
 	w.wantEffort(annID, "")
 	w.wantReply(annID, "/model default", "The model of this conversation is the default again")
-	w.wantReply(annID, "/think default", "as long as its configuration and its provider say again")
+	w.wantReply(annID, "/think default", "is up to its configuration and its provider again")
 	w.wantEffort(annID, `"medium"`)
 }
 

@@ -32,5 +32,5 @@ func TestUsageOfAll(t *testing.T) {
 	w.answers(bobID, "hello")
 	w.answers(bobID, "hello again")
 	w.telegram.Say(bobID, bobID, "/usage")
-	w.await("the usage", func() bool { return heard(w, bobID, "% of what all together may use") })
+	w.await("the usage", func() bool { return heard(w, bobID, "% of the limit for everybody") })
 }
