@@ -222,7 +222,7 @@ func TestCompactCommand(t *testing.T) {
 		}
 		const nothing = "There is nothing to compact: this conversation is short."
 		want := []string{nothing, "I have made notes of 8 older messages, which take their place. I " +
-			"can still search what was said.", nothing}
+			"can still search the messages.", nothing}
 		if !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)
 		}

@@ -11,16 +11,17 @@ import (
 	"gateway/store/fault"
 )
 
-// An Archiver summarises the end of a conversation that was left, for the kind [Archive].
+// An Archiver makes notes of the end of a closed conversation, for the kind [Archive].
 type Archiver struct{ *Summarizer }
 
-// archived is how far notes of the end of a conversation have come.
+// archived is the progress of an [Archiver].
 type archived struct {
-	From int64 `json:"from"` // id of the message before the first that is left
-	To   int64 `json:"to"`   // of the last
+	From int64 `json:"from"` // id of the message before the first one to note
+	To   int64 `json:"to"`   // id of the last one to note
 }
 
-// Add adds a task that makes notes of what a session has after its start, before that moves on.
+// Add adds a task that makes notes of the messages after a session's start. Call it before the
+// start moves.
 func (a Archiver) Add(tx *store.Tx, key session.Key) error {
 	s, err := a.sessions.Summary(tx, key)
 	if err != nil || s.Scope == "" {
@@ -34,8 +35,8 @@ func (a Archiver) Add(tx *store.Tx, key session.Key) error {
 	return a.tasks.Put(tx, Task{Work: work, State: jsonOf(archived{s.Start, last})}, a.Now())
 }
 
-// Do makes notes of the end of a conversation that was left. Each part is noted in the transaction
-// that says so. After some parts other tasks have their turn.
+// Do makes notes of the end of a closed conversation. One transaction writes the notes of a part
+// and the progress. After some parts Do returns, so that other tasks can run.
 func (a Archiver) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 	var done archived
 	if err := json.Unmarshal(t.State, &done); err != nil {

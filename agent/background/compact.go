@@ -10,25 +10,25 @@ import (
 	"gateway/store"
 )
 
-// A Compactor summarises the older part of a conversation, for the kinds [Compact] and [Idle].
+// A Compactor makes notes of the older part of a conversation, for the kinds [Compact] and [Idle].
 type Compactor struct{ *Summarizer }
 
-// keptMessages is how many messages stay when a conversation is summarised because nobody writes,
-// or because somebody has asked for it.
+// keptMessages is the number of messages that stay when a conversation is compacted because it is
+// idle or because somebody asked for it.
 const keptMessages = 8
 
-// compacted is how far a compaction has come.
+// compacted is the progress of a compaction.
 type compacted struct {
-	Noted int `json:"noted"` // messages
-	Need  int `json:"need"`  // bytes that are still to become notes
+	Noted int `json:"noted"` // number of messages compacted so far
+	Need  int `json:"need"`  // bytes still to compact
 }
 
-// Need is the state of a task that has to make notes of so many bytes of a conversation.
+// Need returns the state of a task that must make notes of the given number of bytes.
 func Need(bytes int) []byte { return jsonOf(compacted{Need: bytes}) }
 
-// Do makes notes of the older part of a conversation: until the rest takes half the budget, or, if
-// somebody has asked for it or nobody writes, until a few messages are left. After some parts other
-// tasks have their turn.
+// Do makes notes of the older part of a conversation. It stops when the rest takes half the budget
+// of a prompt. If the conversation is idle or somebody asked for it, it stops when a few messages
+// are left. After some parts Do returns, so that other tasks can run.
 func (c Compactor) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 	little := t.Kind == Compact && t.Tell == nil
 	done := compacted{Need: math.MaxInt}
@@ -65,11 +65,11 @@ func sayCompacted(noted int) string {
 	if noted == 0 {
 		return "There is nothing to compact: this conversation is short."
 	}
-	return fmt.Sprintf("I have made notes of %s, which take their place. I can still search what "+
-		"was said.", Count(noted, "older message"))
+	return fmt.Sprintf("I have made notes of %s, which take their place. I can still search "+
+		"the messages.", Count(noted, "older message"))
 }
 
-// excess returns how many bytes of a conversation are to become notes so that its transcript takes
+// excess returns how many bytes of a conversation must become notes so that its transcript takes
 // half the budget.
 func (c Compactor) excess(ctx context.Context, key session.Key) (int, error) {
 	size, err := c.sessions.Size(c.DB.Read(context.WithoutCancel(ctx)), key)
@@ -77,7 +77,7 @@ func (c Compactor) excess(ctx context.Context, key session.Key) (int, error) {
 	return size - c.Estimates.Bytes(model, tokens/2), err
 }
 
-// part makes notes of about need bytes of a conversation and returns what became notes.
+// part makes notes of about need bytes of a conversation and returns the noted messages.
 func (c Compactor) part(
 	ctx context.Context, t *Task, little bool, need int,
 ) ([]session.Entry, error) {
@@ -100,8 +100,8 @@ func (c Compactor) part(
 	return entries, err
 }
 
-// keepTo returns the id of the newest message of a session that may become notes. One turn stays at
-// least, and the whole of one that runs; unless little is to be kept, more.
+// keepTo returns the id of the newest message of a session that may become notes. At least one turn
+// stays, and a running turn stays as a whole. Unless little is set, more messages stay.
 func (c Compactor) keepTo(q store.Queryer, key session.Key, little bool) (int64, error) {
 	keep := keptMessages
 	if little {

@@ -14,78 +14,78 @@ import (
 	"gateway/store"
 )
 
-// A Model is the language model that tasks ask. It is used concurrently.
+// A Model is the language model that tasks use. Ask must be safe for concurrent use.
 type Model interface {
-	// Ask asks the model once. It waits for a free slot, counts what is used on the spender's
-	// account, and refuses with [policy.ErrHalted] or [budget.ErrSpent].
+	// Ask makes one model call. It waits for a free slot and charges the spender. It refuses with
+	// [policy.ErrHalted] or [budget.ErrSpent].
 	Ask(ctx context.Context, who budget.Spender, req llm.Request) (*llm.Response, error)
 }
 
-// Settings can change while the program runs. They are read concurrently.
+// Settings can change while the program runs. Its methods must be safe for concurrent use.
 type Settings interface {
-	// Background returns the present settings of tasks.
+	// Background returns the current settings of tasks.
 	Background() Config
 
-	// Prompt returns the id of the model that answers a session, and how many tokens a prompt for it
-	// may have.
+	// Prompt returns the id of the model that answers in a session, and the maximum size of its
+	// prompt in tokens.
 	Prompt(key session.Key) (model string, tokens int)
 }
 
-// A Config is what the configuration says of tasks.
+// A Config holds the settings of tasks.
 type Config struct {
 	Model     string        // id of the model for notes
-	ModelName string        // of the model that answers, for people
-	Tokens    int           // that a prompt may have
-	IdleAfter time.Duration // a conversation is summarised after so long without messages; 0: never
-	Dream     time.Duration // between two runs of Dream in one scope; 0: it never runs
+	ModelName string        // name of the model that answers, for people
+	Tokens    int           // maximum size of a prompt
+	IdleAfter time.Duration // time without messages after which a conversation is compacted; 0: never
+	Dream     time.Duration // time between two runs of Dream in one scope; 0: never
 }
 
-// People know who is who.
+// People knows the registered people.
 type People interface {
-	// Known reports whether a person is still known. A person who was linked with another is not.
+	// Known reports whether a person is still registered. A person who was linked with another one
+	// is not.
 	Known(q store.Queryer, person int64) (bool, error)
 
-	// Forget makes a person a stranger, and forgets chats.
+	// Forget unregisters a person and removes chats.
 	Forget(tx *store.Tx, person int64, chats []bus.Address) error
 }
 
-// Accounts are the bots and devices on the platforms.
+// Accounts knows the bots and devices on the platforms.
 type Accounts interface {
 	// Served reports whether messages to an account can be sent.
 	Served(account string) bool
 
-	// Keeper returns what keeps data of its own about the people on an account, or nil.
+	// Keeper returns the keeper of an account's own data about people, or nil if it has none.
 	Keeper(account string) Keeper
 }
 
-// A Keeper has data of its own about people, beside the gateway's database. It is used
-// concurrently.
+// A Keeper has its own data about people, outside of the gateway's database. Erase must be safe for
+// concurrent use.
 type Keeper interface {
-	// Erase deletes the data about chats, and about the people behind direct ones. It may be called
-	// again.
+	// Erase deletes the data about chats, and about the people in direct chats. It may be called
+	// more than once.
 	Erase(ctx context.Context, chats []string) error
 }
 
-// Owners hear of problems.
+// Owners receive reports of problems.
 type Owners interface {
 	// TellOwners sends a text to each owner.
 	TellOwners(tx *store.Tx, text string) error
 }
 
-// Media are the files that people have sent.
+// Media holds the files that people have sent.
 type Media interface {
 	// Erase removes all files of a conversation.
 	Erase(a bus.Address) error
 }
 
-// Texts are what people read.
+// Texts returns texts for people.
 type Texts interface {
-	// Explain returns what a person is told of a failed model call.
+	// Explain returns what a person reads about a failed model call.
 	Explain(err error) string
 }
 
-// spenderOf returns on whose account work for a scope is done, and for one of its sessions if there
-// is one.
+// spenderOf returns who pays for work on a scope, or on one of its sessions if key is not "".
 func spenderOf(s memory.Scope, key session.Key) budget.Spender {
 	if parent := key.Parent(); parent != "" {
 		key = parent
@@ -93,9 +93,9 @@ func spenderOf(s memory.Scope, key session.Key) budget.Spender {
 	return budget.Spender{Session: string(key), Person: s.Person()}
 }
 
-// follows reports whether the memory of a scope belongs to whoever has that of another. What is
-// known of a person is never for a chat, where others may read it, and stays with a person who is
-// still known.
+// follows reports whether the memory of the scope from may move to the scope to, because both
+// belong to the same people. The memory of a person never moves to a chat, where others may read
+// it, and stays with a person who is still registered.
 func follows(q store.Queryer, people People, from, to memory.Scope) (bool, error) {
 	if from.Person() == 0 {
 		return true, nil
@@ -107,7 +107,7 @@ func follows(q store.Queryer, people People, from, to memory.Scope) (bool, error
 	return !known, err
 }
 
-// jsonOf returns v as JSON; it is for values that always have a form.
+// jsonOf returns v as JSON. v must be a value that can always be encoded.
 func jsonOf(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {

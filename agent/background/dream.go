@@ -31,16 +31,16 @@ type Dreamer struct {
 	tasks Store
 }
 
-// Skills are what the agent can follow step by step.
+// Skills lists the skills of the agent.
 type Skills interface {
-	// Names returns the names of the skills that a scope sees.
+	// Names returns the names of the skills that a scope can use.
 	Names(s memory.Scope) []string
 }
 
-// dreamPause is between two runs of Dream in one scope, if there is much to look at.
+// dreamPause is the time between two runs of Dream in one scope while more notes are waiting.
 const dreamPause = time.Minute
 
-// Do looks at what is new in the history of a scope.
+// Do processes the new part of a scope's history.
 func (d *Dreamer) Do(ctx context.Context, t *Task) (Outcome, error) {
 	o, err := d.run(ctx, t)
 	o.Pause = d.Settings.Background().Dream
@@ -73,7 +73,7 @@ func (d *Dreamer) run(ctx context.Context, t *Task) (Outcome, error) {
 	return o, nil
 }
 
-// dreamer returns what makes lasting memory out of the history of a scope.
+// dreamer returns a [dream.Dreamer] for the history of a scope.
 func (d *Dreamer) dreamer(of memory.Scope) *dream.Dreamer {
 	return dream.New(dream.Deps{
 		DB:        d.DB,
@@ -88,19 +88,19 @@ func (d *Dreamer) dreamer(of memory.Scope) *dream.Dreamer {
 	}, &dream.Options{Zone: d.Zone})
 }
 
-// gaveUp tells owners, once, that the model is of no use for Dream, and lets that rest.
+// gaveUp ends a task because the model's answers are useless, and tells the owners once.
 func (d *Dreamer) gaveUp(ctx context.Context, t *Task, e *dream.GiveUpError) (Outcome, error) {
 	d.Logger.WarnContext(ctx, "dream given up for now", "scope", t.Scope, "err", e)
 	wait := max(d.Settings.Background().Dream, maxRetry) << min(max(e.Failures-3, 0), 6)
 	o := Outcome{Again: d.Now().Add(wait), State: t.State,
-		Text: "The language model's answers were of no use, so nothing has changed."}
+		Text: "The language model's answers were unusable, so nothing has changed."}
 	if e.Failures > 3 {
 		return o, nil
 	}
 	return o, d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		return d.Owners.TellOwners(tx, fmt.Sprintf("I could not turn the notes of `%s` "+
-			"into lasting memory: the language model's answers were of no use, %d times in a row. "+
-			"Nothing is lost; I try again later. The log says more.", t.Scope, e.Failures))
+			"into lasting memory: the language model's answers were unusable %d times in a row. "+
+			"Nothing is lost; I will try again later. The log has the details.", t.Scope, e.Failures))
 	})
 }
 
@@ -108,12 +108,12 @@ func sayDream(r dream.Report) string {
 	var b strings.Builder
 	switch {
 	case r.From == r.To:
-		return "There are no new notes since I looked last. Notes are made when a conversation gets " +
-			"long, rests, or ends with `/new`; `/compact` makes them now."
+		return "There are no new notes since the last run. I make notes when a conversation gets " +
+			"long, is idle, or ends with `/new`; `/compact` makes them now."
 	case len(r.Changes) == 0 && len(r.Skipped) == 0:
-		return "I have looked at what is new, and there was nothing to keep for good."
+		return "I have read the new notes; there was nothing to keep."
 	case r.Version != "":
-		fmt.Fprintf(&b, "I have changed my memory; `/dream-restore %s` takes it back:\n\n",
+		fmt.Fprintf(&b, "I have changed my memory; `/dream-restore %s` undoes it:\n\n",
 			short(r.Version))
 	}
 	for _, line := range r.Changes {

@@ -18,10 +18,10 @@ import (
 	"gateway/store/fault"
 )
 
-// An Eraser forgets people and groups: transcripts, memory, files, and who they are. [Eraser.Rows]
-// deletes the rows at once, except for those of messages that are still to be sent. The rest goes
-// in the background, for the kind [Erase]. For the rows no more than DB, Inbox, Outbox, Memory,
-// Ledger, People and Now are needed.
+// An Eraser deletes people and groups: transcripts, memory, files, and their registration.
+// [Eraser.Rows] deletes the rows immediately, except those of messages that are still to be sent.
+// Background tasks of the kind [Erase] delete the rest. Rows needs only DB, Inbox, Outbox, Memory,
+// Ledger, People and Now.
 type Eraser struct {
 	DB       *store.DB
 	Inbox    *bus.Inbox
@@ -29,7 +29,7 @@ type Eraser struct {
 	Memory   *memory.Memory
 	Ledger   *budget.Ledger
 	Versions *Versions
-	Media    Media // nil: there are no files
+	Media    Media // nil: no files
 	People   People
 	Accounts Accounts
 	Now      func() time.Time
@@ -40,20 +40,20 @@ type Eraser struct {
 	tasks     Store
 }
 
-// An Erasure is what is left to be erased of a person or a room.
+// An Erasure says what is still to be erased of a person or a room.
 type Erasure struct {
-	Scopes []memory.Scope `json:"scopes"` // the first is that of the task
+	Scopes []memory.Scope `json:"scopes"` // the first is the scope of the task
 	Chats  []bus.Address  `json:"chats"`  // without threads
-	Inbox  int64          `json:"inbox"`  // up to here is theirs
-	Outbox int64          `json:"outbox"` // likewise
+	Inbox  int64          `json:"inbox"`  // their messages in the inbox have ids up to this one
+	Outbox int64          `json:"outbox"` // the same for the outbox
 	Person int64          `json:"person"`
-	Files  bool           `json:"files"` // are gone
-	Swept  []bus.Address  `json:"swept"` // chats of which the bus has nothing any more
-	Sent   bool           `json:"sent"`  // was the last message, and the bus has nothing of them
+	Files  bool           `json:"files"` // the files are deleted
+	Swept  []bus.Address  `json:"swept"` // chats without rows in the bus
+	Sent   bool           `json:"sent"`  // the last message is sent, and the bus has no rows of theirs
 }
 
-// Forget erases all of a scope, as /forget does for a person. The rows go at once, files and the
-// rest with the tasks of whichever gateway runs on the same data.
+// Forget erases a scope, as /forget does for a person. It deletes the rows immediately. The gateway
+// that runs on the same data deletes the files and the rest in the background.
 func (e *Eraser) Forget(ctx context.Context, s memory.Scope) error {
 	return e.tx(ctx, func(tx *store.Tx) error {
 		left := Erasure{Scopes: []memory.Scope{s}, Person: s.Person()}
@@ -71,16 +71,16 @@ func (e *Eraser) Forget(ctx context.Context, s memory.Scope) error {
 	})
 }
 
-// Add adds the task that erases what is left.
+// Add adds the task that erases the rest.
 func (e *Eraser) Add(tx *store.Tx, left *Erasure) error {
 	work := Work{Kind: Erase, Scope: left.Scopes[0], Ref: left.Inbox}
 	return e.tasks.Put(tx, Task{Work: work, State: jsonOf(left)}, e.Now())
 }
 
-// Rows deletes the rows of a person or a room, and notes in left where else there is something. It
-// returns the sessions that there were.
+// Rows deletes the rows of a person or a room and records in left what else must be erased. It
+// returns the keys of their sessions.
 func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
-	if left.Person != 0 { // there may be chats in which no turn ever ran
+	if left.Person != 0 { // there may be chats without any turn
 		chats, err := e.Inbox.DirectChats(tx, left.Person)
 		if err != nil {
 			return nil, err
@@ -109,7 +109,7 @@ func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
 			return nil, err
 		}
 	}
-	for _, a := range left.Chats { // nothing of that is to be answered any more
+	for _, a := range left.Chats { // their messages must not be answered any more
 		if err := e.Inbox.DropAll(tx, a, left.Inbox); err != nil {
 			return nil, err
 		}
@@ -129,8 +129,8 @@ func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
 	return keys, e.People.Forget(tx, left.Person, left.Chats)
 }
 
-// theirs returns the sessions of left's scopes and chats, and adds what scopes and chats those
-// have.
+// theirs returns the sessions of left's scopes and chats, and adds the scopes and chats of those
+// sessions to left.
 func (e *Eraser) theirs(tx *store.Tx, left *Erasure) (keys []session.Key, err error) {
 	add := func(found []session.Key, err error) error {
 		for i := 0; i < len(found) && err == nil; i++ {
@@ -163,8 +163,8 @@ func (e *Eraser) theirs(tx *store.Tx, left *Erasure) (keys []session.Key, err er
 	return keys, nil
 }
 
-// addPlaces adds the chat of a session, and its scope: it may be that of the chat still, from
-// before the person was known, or of another person whom they were linked with.
+// addPlaces adds the chat of a session and its scope to left. The scope may still be that of the
+// chat, from before the person was known, or that of another person with whom they were linked.
 func (e *Eraser) addPlaces(tx *store.Tx, key session.Key, left *Erasure) error {
 	a, _, err := e.sessions.Address(tx, key)
 	if err != nil {
@@ -196,11 +196,10 @@ func (left *Erasure) addScopes(list ...memory.Scope) {
 	}
 }
 
-// ChatOf returns the chat of an address, all its threads together.
+// ChatOf returns a without its thread: the address of the whole chat.
 func ChatOf(a bus.Address) bus.Address { return bus.Address{Account: a.Account, Chat: a.Chat} }
 
-// eraseSession deletes a session. Its turn, which runs for another platform, ends first: its writes
-// are refused from then on.
+// eraseSession deletes a session. A turn that runs in it ends first, and its later writes fail.
 func (e *Eraser) eraseSession(tx *store.Tx, key session.Key) error {
 	t, err := e.sessions.RunningTurn(tx, key)
 	if err == nil && t != nil {
@@ -218,7 +217,7 @@ func (e *Eraser) eraseSession(tx *store.Tx, key session.Key) error {
 	return e.Ledger.Erase(tx, budget.Spender{Session: string(key)})
 }
 
-// endTurn ends a turn with what it has taken from the inbox.
+// endTurn ends a turn and the messages that it has claimed.
 func (e *Eraser) endTurn(tx *store.Tx, t *session.Turn) error {
 	taken, err := e.Inbox.ClaimedBy(tx, t.ID)
 	if err != nil {
@@ -240,11 +239,11 @@ func (e *Eraser) endTurn(tx *store.Tx, t *session.Turn) error {
 	return e.Inbox.Finish(tx, t.ID)
 }
 
-// eraseWait is how soon it is looked again whether the last message was sent.
+// eraseWait is the time between two checks whether the last message was sent.
 const eraseWait = 5 * time.Second
 
-// Do deletes the files of a scope and, once the last message was sent, what the bus and the
-// accounts have of its chats, and then all that is left of deleted rows.
+// Do deletes the files of a scope. Once the last message was sent, it deletes what the bus and the
+// accounts have of its chats, and then the remaining rows.
 func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 	var left Erasure
 	if err := json.Unmarshal(t.State, &left); err != nil {
@@ -253,7 +252,7 @@ func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 	if err := e.Settle(ctx); err != nil {
 		return Outcome{}, err
 	}
-	if !left.Files { // once: those that come while something is still to be sent are others
+	if !left.Files { // only once: files that arrive later belong to someone else
 		if err := e.eraseFiles(ctx, &left); err != nil {
 			return Outcome{}, err
 		}
@@ -264,8 +263,8 @@ func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 		if left.Sent, err = e.eraseBus(ctx, &left); err != nil {
 			return Outcome{}, err
 		}
-		// An account that has just sent a message works with the keys of the recipient, and takes its
-		// marks from what was answered.
+		// An account needs its own data, such as the recipient's keys, until it has sent the last
+		// message.
 		if !left.Sent || len(e.keepers(&left)) > 0 {
 			return Outcome{Again: e.Now().Add(eraseWait), State: jsonOf(left)}, nil
 		}
@@ -279,7 +278,7 @@ func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	left.Chats, left.Swept = nil, nil // else the task itself would be the last trace
+	left.Chats, left.Swept = nil, nil // so that the task itself is not the last trace
 	err := e.tx(ctx, func(tx *store.Tx) error { return e.tasks.Save(tx, t, jsonOf(left)) })
 	if err != nil {
 		return Outcome{}, err
@@ -287,7 +286,7 @@ func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 	return Outcome{}, e.DB.Shred(ctx)
 }
 
-// keepers returns what keeps something of left's chats on their accounts.
+// keepers returns the keepers of the accounts of left's chats, by account.
 func (e *Eraser) keepers(left *Erasure) map[string]Keeper {
 	list := make(map[string]Keeper)
 	for _, a := range left.Chats {
@@ -298,8 +297,8 @@ func (e *Eraser) keepers(left *Erasure) map[string]Keeper {
 	return list
 }
 
-// eraseBus deletes what the bus has of the chats, and reports whether that is all of it: what is
-// still to be sent stays until it was, unless nobody will ever send it, and its chat with it.
+// eraseBus deletes the rows that the bus has of the chats. It reports whether that was all.
+// Messages still to be sent, and their chats, stay until they are sent or can never be sent.
 func (e *Eraser) eraseBus(ctx context.Context, left *Erasure) (done bool, err error) {
 	var chats []bus.Address
 	err = e.tx(ctx, func(tx *store.Tx) error {
@@ -338,8 +337,8 @@ func (e *Eraser) eraseBus(ctx context.Context, left *Erasure) (done bool, err er
 	return done, nil
 }
 
-// erasePages calls erase for chats and page after page of a table, up to an id, a transaction for
-// each page.
+// erasePages calls erase for the chats and for each page of a table up to the id upTo, in a
+// transaction for each page.
 func (e *Eraser) erasePages(ctx context.Context, chats []bus.Address, upTo int64,
 	erase func(tx *store.Tx, a bus.Address, after, upTo int64) (int64, error),
 ) error {
@@ -385,8 +384,8 @@ func (e *Eraser) eraseFiles(ctx context.Context, left *Erasure) error {
 	return nil
 }
 
-// Settle deletes the rows of memory and transcripts that erasing has made unreachable, in many
-// short transactions. It does nothing if there are none.
+// Settle deletes the rows of memory and transcripts that were made unreachable, in many short
+// transactions. Without such rows it does nothing.
 func (e *Eraser) Settle(ctx context.Context) error {
 	if err := e.Memory.Settle(ctx); err != nil {
 		return err
@@ -407,16 +406,17 @@ func (e *Eraser) Settle(ctx context.Context) error {
 	return nil
 }
 
-// Scopes returns all scopes that are erased.
+// Scopes returns all scopes that the task erases.
 func (*Eraser) Scopes(t *Task) []memory.Scope {
 	var left Erasure
-	if json.Unmarshal(t.State, &left) != nil { // Do says what is wrong
+	if json.Unmarshal(t.State, &left) != nil { // Do reports the error
 		return []memory.Scope{t.Scope}
 	}
 	return left.Scopes
 }
 
-// tx runs fn in a transaction, which is finished also while the process ends.
+// tx runs fn in a transaction. Once begun, the transaction is finished even if the process is
+// stopping.
 func (e *Eraser) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 	return e.DB.Tx(context.WithoutCancel(ctx), fn)
 }

@@ -12,24 +12,24 @@ import (
 	"gateway/session"
 )
 
-// identifier is what must be kept to the letter: links, mail addresses, paths, and words with
-// digits in them, such as codes, versions, times, amounts and numbers of several parts.
+// identifier matches what notes must preserve literally: links, mail addresses, paths, and words
+// with digits, such as codes, versions, times, amounts and numbers with several parts.
 var identifier = regexp.MustCompile(`https?://[^\s<>"'\]})]+|` +
 	`[\w.+-]+@[\w-]+(?:\.[\w-]+)+|` +
 	`(?:~|\.{1,2})?/[\w@.+-]+(?:/[\w@.+-]+)+|` +
 	`\b[\w-]*\d[\w-]*(?:[/.:,][\w-]*\d[\w-]*)*\b`)
 
-// The bounds of what is added to notes.
+// Limits of what is added to notes.
 const (
 	maxLost       = 30
-	maxIdentifier = 120 // bytes of one
-	leastDigits   = 4   // of a mere number
+	maxIdentifier = 120 // bytes per identifier
+	leastDigits   = 4   // minimum length of a plain number
 )
 
-// envelope is what the gateway writes before a person's message: its time is not news.
+// envelope matches what the gateway writes before a person's message. Its time is not worth noting.
 var envelope = regexp.MustCompile(`(?m)^(?:\d+\. )?\[[A-Z][a-z]+day \d{4}-\d\d-\d\d[^\]]*\]`)
 
-// lost returns the identifiers of what people and the assistant have said that are not in notes.
+// lost returns the identifiers that people and the assistant have written but that notes lack.
 func lost(notes string, entries []session.Entry) []string {
 	var list []string
 	for _, e := range entries {
@@ -51,7 +51,7 @@ func lost(notes string, entries []session.Entry) []string {
 	return list
 }
 
-// telling reports whether id says something that another word would not.
+// telling reports whether id is specific enough to be worth preserving.
 func telling(id string) bool {
 	digits := 0
 	for _, r := range id {
@@ -68,13 +68,13 @@ func telling(id string) bool {
 	return digits > 0 && len(id) >= leastDigits
 }
 
-// quote returns s as a JSON string, with its signs as they are.
+// quote returns s as a JSON string without escaping HTML characters.
 func quote(s string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(s); err != nil {
-		return `""` // strings can be encoded
+		return `""` // strings can always be encoded
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

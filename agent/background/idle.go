@@ -8,8 +8,7 @@ import (
 	"gateway/store"
 )
 
-// An IdleSweep adds tasks that summarise the conversations in which nobody has written for a while.
-// All its fields are required.
+// An IdleSweep adds tasks that make notes of idle conversations. All its fields are required.
 type IdleSweep struct {
 	DB       *store.DB
 	Settings Settings
@@ -19,7 +18,7 @@ type IdleSweep struct {
 	tasks    Store
 }
 
-// maxIdle is how many conversations are looked at in one transaction.
+// maxIdle is the maximum number of conversations per transaction.
 const maxIdle = 100
 
 func (i *IdleSweep) add(ctx context.Context) error {
@@ -42,8 +41,8 @@ func (i *IdleSweep) add(ctx context.Context) error {
 	})
 }
 
-// addFor adds the task for a session, unless it is that of a sub-agent or a job, whose work is
-// over.
+// addFor adds the task for a session, unless it is the session of a sub-agent or a job: their work
+// is over.
 func (i *IdleSweep) addFor(tx *store.Tx, key session.Key) error {
 	if err := i.sessions.Tidy(tx, key); err != nil {
 		return err

@@ -22,9 +22,8 @@ import (
 	"gateway/store/fault"
 )
 
-// A Merger makes everything of a scope part of another one: its rows in the transaction of
-// [Merger.Move], and its files in the background, for the kind [Merge]. All its fields are
-// required.
+// A Merger moves everything of a scope into another one: the rows in the transaction of
+// [Merger.Move], the files in the background, for the kind [Merge]. All its fields are required.
 type Merger struct {
 	DB       *store.DB
 	Memory   *memory.Memory
@@ -38,8 +37,8 @@ type Merger struct {
 	tasks    Store
 }
 
-// Move makes everything of a scope part of another one, if both are of the same people, as is known
-// now. Else only the session goes there.
+// Move moves everything of the scope from into the scope to if both are known to belong to the same
+// people. Otherwise it moves only the session.
 func (m *Merger) Move(tx *store.Tx, key session.Key, from, to memory.Scope) error {
 	switch ok, err := follows(tx, m.People, from, to); {
 	case err != nil:
@@ -67,14 +66,14 @@ func (m *Merger) Move(tx *store.Tx, key session.Key, from, to memory.Scope) erro
 	return m.tasks.Put(tx, Task{Work: work, State: late}, m.Now())
 }
 
-// merging is what is known of a merge. Turns are those that worked with the old scope when it was
-// moved, and write there until they end.
+// A merging is the state of a merge. Turns are the turns that were using the old scope when it was
+// moved. They write there until they end.
 type merging struct {
 	Turns []int64 `json:"turns"`
 }
 
-// runningIn returns the merging of a scope that is about to be moved for the turn of a session, or
-// nil if no other turn works with it.
+// runningIn returns the state of a merge of the scope s, which is about to be moved for a turn of
+// the session key. It returns nil if no other turn uses the scope.
 func (m *Merger) runningIn(tx *store.Tx, s memory.Scope, key session.Key) ([]byte, error) {
 	keys, err := m.sessions.OfScope(tx, s)
 	var late merging
@@ -90,7 +89,8 @@ func (m *Merger) runningIn(tx *store.Tx, s memory.Scope, key session.Key) ([]byt
 	return jsonOf(late), nil
 }
 
-// mergeWait is how soon files are merged again while a turn may still write into the old scope.
+// mergeWait is the time until files are merged again, while a turn may still write into the old
+// scope.
 const mergeWait = 10 * time.Second
 
 // Scopes returns both scopes of a merge.
@@ -98,8 +98,8 @@ func (*Merger) Scopes(t *Task) []memory.Scope {
 	return []memory.Scope{t.Scope, memory.Scope(t.Session)}
 }
 
-// Do merges the files of a scope into another one, now and until nobody writes into the old scope
-// any more.
+// Do merges the files of a scope into another one, now and again until no turn writes into the old
+// scope any more.
 func (m *Merger) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 	var late merging
 	if len(t.State) > 0 {
@@ -131,15 +131,15 @@ func (m *Merger) runningTurns(ctx context.Context) ([]session.Turn, error) {
 	return m.sessions.RunningTurns(m.DB.Read(ctx))
 }
 
-// mergeFiles does the part of Move that is about files. Files that are there already are not added
-// again, and files that can't be read stay where it is.
+// mergeFiles moves the files of a scope. It does not add files that exist already, and leaves files
+// that can't be read where they are.
 func (m *Merger) mergeFiles(ctx context.Context, t *Task) error {
 	from, err := memory.ParseScope(t.Session)
 	if err != nil {
 		return err
 	}
-	// A turn that had begun before may have written into the old scope since. If that is the one of
-	// a conversation again, what is there now stays.
+	// A turn that had begun before may have written into the old scope since then. If the old scope
+	// has become that of a conversation again, its current data stays.
 	err = m.tx(ctx, func(tx *store.Tx) error {
 		keys, err := m.sessions.OfScope(tx, from)
 		if err != nil || len(keys) > 0 {
@@ -194,8 +194,8 @@ func (m *Merger) mergeDocument(from, to memory.Scope, name string) error {
 	return m.Versions.Documents.Save(to, name, text, hash)
 }
 
-// mergeSkills brings the skills of a scope into another. Where both have one of a name and they
-// differ, that of from has a folder of its own with a number.
+// mergeSkills moves the skills of a scope into another one. If both have different skills with the
+// same name, the moved one gets a folder with a number.
 func (m *Merger) mergeSkills(from, to memory.Scope) error {
 	folders, err := os.ReadDir(filepath.Join(m.Versions.Path, string(from), "skills"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -223,14 +223,15 @@ func (m *Merger) mergeSkill(to memory.Scope, folder, text string) error {
 		if !errors.Is(err, document.ErrExists) {
 			return err
 		}
-		// It is there if this was begun before the process ended.
+		// If an earlier attempt was killed, the file may already be there.
 		if there, _, err := m.Versions.Documents.Read(to, name); err != nil || there == text {
 			return err
 		}
 	}
 }
 
-// tx runs fn in a transaction, which is finished also while the process ends.
+// tx runs fn in a transaction. Once begun, the transaction is finished even if the process is
+// stopping.
 func (m *Merger) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 	return m.DB.Tx(context.WithoutCancel(ctx), fn)
 }

@@ -16,39 +16,39 @@ import (
 	"gateway/store/fault"
 )
 
-// The times of a [Runner].
+// Intervals of a [Runner].
 const (
-	pollInterval = time.Minute // for what other processes have added
-	firstRetry   = time.Minute // after the first failure; twice as long after each
+	pollInterval = time.Minute // to find tasks that other processes have added
+	firstRetry   = time.Minute // after the first failure; doubled after each further one
 	maxRetry     = time.Hour
 )
 
-// A Handler does the tasks of a kind. It is used concurrently.
+// A Handler does the tasks of a kind. Do must be safe for concurrent use.
 type Handler interface {
-	// Do does a task, or some of it. After an error the task is tried again later, with the state
-	// that was saved last.
+	// Do does a task or part of it. After an error the Runner retries the task later, with the last
+	// saved state.
 	Do(ctx context.Context, t *Task) (Outcome, error)
 }
 
-// An Outcome is what has come of a task. The zero value says that it is done.
+// An Outcome is the result of [Handler.Do]. The zero value means that the task is done.
 type Outcome struct {
-	Text  string    // for whoever waits for the task; "": nothing
-	Again time.Time // when the task goes on; zero: it is done
-	State []byte    // from where
+	Text  string    // reply to the person who waits for the task; "": none
+	Again time.Time // when to continue the task; zero: it is done
+	State []byte    // state from which to continue
 
-	// Pause is how long a task that is done rests before it runs again, if it was added again
-	// meanwhile.
+	// Pause is how long the Runner waits before it runs the task again, if the task was added again
+	// while it ran.
 	Pause time.Duration
 }
 
-// A scoped handler works with the files of other scopes than that of the task, too.
+// A scoped handler also works with the files of other scopes than the task's.
 type scoped interface {
 	Handler
-	// Scopes returns them all.
+	// Scopes returns all scopes whose files the task uses.
 	Scopes(t *Task) []memory.Scope
 }
 
-// A Runner does the tasks that are due: several side by side, and those of one scope one after
+// A Runner does the tasks that are due: several concurrently, but those of one scope one after
 // another. All its fields are required.
 type Runner struct {
 	DB       *store.DB
@@ -56,9 +56,9 @@ type Runner struct {
 	Memory   *memory.Memory
 	Handlers map[Kind]Handler
 	Eraser   *Eraser
-	Idle     *IdleSweep // looks for conversations that nobody writes in
+	Idle     *IdleSweep // finds idle conversations
 	Texts    Texts
-	Parallel int // how many tasks are done at once
+	Parallel int // maximum number of concurrent tasks
 	Now      func() time.Time
 	Logger   *slog.Logger
 
@@ -67,16 +67,17 @@ type Runner struct {
 	panics atomic.Int64
 }
 
-// NewRunner makes r ready for use, and returns it.
+// NewRunner initialises r and returns it.
 func NewRunner(r *Runner) *Runner {
 	r.wake = make(chan struct{}, 1)
 	return r
 }
 
-// Add adds a task that is due at once. After the transaction [Runner.Wake] must be called.
+// Add adds a task that is due immediately. After the transaction the caller must call
+// [Runner.Wake].
 func (r *Runner) Add(tx *store.Tx, t Task) error { return r.tasks.Put(tx, t, r.Now()) }
 
-// Wake has the Runner look for tasks that are due.
+// Wake makes the Runner check for due tasks.
 func (r *Runner) Wake() {
 	select {
 	case r.wake <- struct{}{}:
@@ -84,17 +85,17 @@ func (r *Runner) Wake() {
 	}
 }
 
-// Panics returns how many tasks have panicked.
+// Panics returns the number of tasks that have panicked.
 func (r *Runner) Panics() int64 { return r.panics.Load() }
 
-// Run does what is due until ctx ends. When it returns nothing of it runs any more. An error is the
-// loss of the store.
+// Run does due tasks until ctx is done, and waits for those under way. An error means that the
+// store is lost.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := r.Eraser.Settle(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
 	if err := r.Memory.SyncAll(ctx); err != nil && ctx.Err() == nil {
-		r.Logger.WarnContext(ctx, "history not written to its files", "err", err)
+		r.Logger.WarnContext(ctx, "history could not be written to its files", "err", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	poll, due := time.NewTicker(pollInterval), time.NewTimer(pollInterval)
@@ -124,13 +125,13 @@ func (r *Runner) Run(ctx context.Context) error {
 			for _, scope := range e.scopes {
 				delete(round.busy, scope)
 			}
-			if err := r.survive(ctx, "background task not ended", e.err); err != nil {
+			if err := r.survive(ctx, "background task could not be ended", e.err); err != nil {
 				return err
 			}
 		case <-r.wake:
 		case <-due.C:
 		case <-poll.C:
-			err := r.survive(ctx, "idle conversations not summarised", r.Idle.add(ctx))
+			err := r.survive(ctx, "idle conversations could not be compacted", r.Idle.add(ctx))
 			if err != nil {
 				return err
 			}
@@ -139,21 +140,21 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
-// A round is what Run knows of the tasks under way.
+// A round is Run's record of the tasks under way.
 type round struct {
 	running int
-	busy    map[memory.Scope]bool // whose files they work with
+	busy    map[memory.Scope]bool // scopes whose files they use
 	ended   chan end
 }
 
-// An end tells that a task is over and that its scopes are free. An error is one of the store.
+// An end reports that a task has ended and its scopes are free. An error is an error of the store.
 type end struct {
 	scopes []memory.Scope
 	err    error
 }
 
-// untilDue returns how long to wait for the next task. One that is due and was not begun waits for
-// the end of another.
+// untilDue returns how long to wait for the next task. A due task that has not begun waits for
+// another one to end.
 func (r *Runner) untilDue(ctx context.Context) (time.Duration, error) {
 	next, ok, err := r.tasks.Next(r.DB.Read(context.WithoutCancel(ctx)))
 	if wait := next.Sub(r.Now()); ok && wait > 0 && wait < pollInterval {
@@ -162,7 +163,7 @@ func (r *Runner) untilDue(ctx context.Context) (time.Duration, error) {
 	return pollInterval, err
 }
 
-// start begins the tasks that are due and for which there is room.
+// start begins the due tasks for which there is room.
 func (r *Runner) start(ctx context.Context, round *round) error {
 	if round.running >= r.Parallel || ctx.Err() != nil {
 		return nil
@@ -192,7 +193,7 @@ func (r *Runner) start(ctx context.Context, round *round) error {
 	return nil
 }
 
-// scopes returns the scopes whose files a task works with: no other task may beside it.
+// scopes returns the scopes whose files a task uses. No other task may use them at the same time.
 func (r *Runner) scopes(t *Task) []memory.Scope {
 	if h, ok := r.Handlers[t.Kind].(scoped); ok {
 		return h.Scopes(t)
@@ -200,12 +201,12 @@ func (r *Runner) scopes(t *Task) []memory.Scope {
 	return []memory.Scope{t.Scope}
 }
 
-// do does one task, or puts it off. An error is one of the store.
+// do does one task or postpones it. It returns only errors of the store.
 func (r *Runner) do(ctx context.Context, t *Task) error {
 	o, err := r.handle(ctx, t)
 	switch {
 	case ctx.Err() != nil, errors.Is(err, ErrGone):
-		return nil // the next process does it, or nobody
+		return nil // left to the next process
 	case err != nil:
 		return r.putOff(ctx, t, err)
 	}
@@ -213,14 +214,14 @@ func (r *Runner) do(ctx context.Context, t *Task) error {
 	return r.tx(ctx, func(tx *store.Tx) error { return r.end(tx, t, o) })
 }
 
-// handle has the handler do t. A panic is a failure like any other: without that the task would end
+// handle calls the handler for t. It returns a panic as an error. Otherwise the task would crash
 // the process again at each start.
 func (r *Runner) handle(ctx context.Context, t *Task) (o Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.Logger.ErrorContext(ctx, "background task panicked", "kind", t.Kind, "scope", t.Scope,
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()), "panics", r.panics.Add(1))
-			err = errors.New("background: it panicked")
+			err = errors.New("background: the handler panicked")
 		}
 	}()
 	h, ok := r.Handlers[t.Kind]
@@ -231,7 +232,7 @@ func (r *Runner) handle(ctx context.Context, t *Task) (o Outcome, err error) {
 	return h.Do(ctx, t)
 }
 
-// end writes what has come of t.
+// end stores the outcome of t.
 func (r *Runner) end(tx *store.Tx, t *Task, o Outcome) error {
 	err := r.tasks.Exists(tx, t)
 	if errors.Is(err, ErrGone) {
@@ -253,15 +254,15 @@ func (r *Runner) end(tx *store.Tx, t *Task, o Outcome) error {
 	return r.tasks.Done(tx, t, r.Now().Add(o.Pause))
 }
 
-// putOff lets t be tried again later. Whoever waits for it is told once.
+// putOff postpones t after a failure. The person who waits for it is told once.
 func (r *Runner) putOff(ctx context.Context, t *Task, cause error) error {
 	wait := min(firstRetry<<min(t.Attempts, 10), maxRetry)
-	r.Logger.WarnContext(ctx, "background task put off", "kind", t.Kind, "scope", t.Scope,
+	r.Logger.WarnContext(ctx, "background task postponed", "kind", t.Kind, "scope", t.Scope,
 		"session", t.Session, "attempt", t.Attempts+1, "wait", wait, "err", cause)
 	return r.tx(ctx, func(tx *store.Tx) error {
 		if t.Tell != nil && t.Attempts == 0 {
 			out := *t.Tell
-			out.Text = "That has not worked yet, and I try again later. " + r.Texts.Explain(cause)
+			out.Text = "That has not worked yet. I will try again later. " + r.Texts.Explain(cause)
 			if err := r.Outbox.Put(tx, out, r.Now()); err != nil {
 				return err
 			}
@@ -270,13 +271,13 @@ func (r *Runner) putOff(ctx context.Context, t *Task, cause error) error {
 	})
 }
 
-// tx runs fn in a transaction. A write that has begun to matter is finished also while the process
-// ends.
+// tx runs fn in a transaction. Once begun, the transaction is finished even if the process is
+// stopping.
 func (r *Runner) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 	return r.DB.Tx(context.WithoutCancel(ctx), fn)
 }
 
-// survive logs an error that is not the loss of the store; one that is, it returns.
+// survive logs an error and returns nil, unless the store is lost: then it returns the error.
 func (r *Runner) survive(ctx context.Context, what string, err error) error {
 	if err == nil || store.IsLost(err) {
 		return err

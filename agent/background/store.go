@@ -12,7 +12,7 @@ import (
 	"gateway/store"
 )
 
-// Migration makes the tables of this package.
+// Migration creates the tables of this package.
 var Migration = store.Migration{Package: "chore", Steps: []string{`
 CREATE TABLE chores (
 	id       IDENTITY PRIMARY KEY,
@@ -30,23 +30,23 @@ CREATE TABLE chores (
 CREATE INDEX chores_due ON chores (due_ms);`, `
 CREATE INDEX chores_scope ON chores (scope, due_ms, id);`}}
 
-// A Kind says what is to be done.
+// A Kind is a kind of task.
 type Kind string
 
 // The kinds of tasks.
 const (
-	Archive Kind = "archive" // notes of the end of a conversation that was left
-	Compact Kind = "compact" // notes of the older part of one
-	Idle    Kind = "idle"    // likewise, because nobody has written for a while
-	Dream   Kind = "dream"   // what the history of a scope says for good
-	Version Kind = "version" // note what the agent has written into the documents of a scope
-	Log     Kind = "log"     // what was changed in the documents of a scope
-	Undo    Kind = "undo"    // take a change of theirs back
-	Merge   Kind = "merge"   // the files of a scope go to another one
-	Erase   Kind = "erase"   // the files of a scope, and what is left of deleted rows
+	Archive Kind = "archive" // make notes of the end of a closed conversation
+	Compact Kind = "compact" // make notes of the older part of a conversation
+	Idle    Kind = "idle"    // the same for an idle conversation
+	Dream   Kind = "dream"   // turn the notes of a scope into lasting memory
+	Version Kind = "version" // store a version of the documents that the agent has changed
+	Log     Kind = "log"     // list the changes of a scope's documents
+	Undo    Kind = "undo"    // undo one of these changes
+	Merge   Kind = "merge"   // move the files of a scope into another one
+	Erase   Kind = "erase"   // delete the files of a scope and the remaining rows
 )
 
-// A Work says what a task is about.
+// A Work identifies what a task is about. There is at most one task for each Work.
 type Work struct {
 	Kind    Kind
 	Scope   memory.Scope
@@ -54,25 +54,25 @@ type Work struct {
 	Ref     int64
 }
 
-// A Task is work that is to be done.
+// A Task is a background task.
 type Task struct {
 	Work
 	ID    int64
-	State []byte // what [Store.Save] was given last; nil at first
+	State []byte // state passed to [Store.Save] last; nil at first
 
-	// Tell is the message, still without its text, to the person who waits for it; or nil.
+	// Tell is the message, still without text, to the person who waits for the task; or nil.
 	Tell *bus.OutboundMessage
 
-	Attempts int // that have failed
+	Attempts int // number of failed attempts
 	puts     int64
-	tell     string // Tell as it is stored
+	tell     string // Tell in its stored form
 }
 
 // Store reads and writes tasks. It has no state of its own.
 type Store struct{}
 
-// Put adds a task that is due at a time. If there is one of the same work already it becomes due
-// then at the latest, with the state that it has, and tells whom it would tell now, if anybody.
+// Put adds a task that is due at a given time. If there is already a task for the same Work, it
+// keeps its state, becomes due no later than due, and tells the person of the new task, if any.
 func (Store) Put(tx *store.Tx, c Task, due time.Time) error {
 	tell := ""
 	if c.Tell != nil {
@@ -96,9 +96,9 @@ func (Store) Put(tx *store.Tx, c Task, due time.Time) error {
 	return nil
 }
 
-// Due returns the first task of up to limit scopes that have one that is due, the one that is due
-// for longest first: those of a scope are done one after another, and keep nobody else waiting. Its
-// error has a [store.RowError] for each that can't be read, if nothing else is wrong.
+// Due returns the next due task of each scope, longest due first, for a limited number of scopes:
+// tasks of a scope run one after another and don't hold up other scopes. If nothing else fails, its
+// error holds a [store.RowError] for each task that can't be read.
 func (Store) Due(q store.Queryer, now time.Time) ([]Task, error) {
 	return store.Collect(q, "background: read", func(scan store.Scan, c *Task) error {
 		err := scan(&c.ID, &c.Kind, &c.Scope, &c.Session, &c.Ref, &c.State, &c.tell, &c.puts,
@@ -122,7 +122,8 @@ func (Store) Due(q store.Queryer, now time.Time) ([]Task, error) {
 		ORDER BY due_ms, id LIMIT 32`, now.UnixMilli())
 }
 
-// Mend has nobody told of a task whose address can't be read. The task is done all the same.
+// Mend removes the unreadable address of a task, so that nobody is told. The task itself is still
+// done.
 func (Store) Mend(tx *store.Tx, id int64) error {
 	if _, err := tx.Exec("UPDATE chores SET tell = '' WHERE id = $1", id); err != nil {
 		return fmt.Errorf("background: mend %d: %w", id, err)
@@ -130,7 +131,7 @@ func (Store) Mend(tx *store.Tx, id int64) error {
 	return nil
 }
 
-// Next returns when the next task is due; false if there is none.
+// Next returns when the next task is due. It returns false if there are no tasks.
 func (Store) Next(q store.Queryer) (due time.Time, ok bool, err error) {
 	var at sql.NullInt64
 	if err := q.QueryRow("SELECT min(due_ms) FROM chores").Scan(&at); err != nil {
@@ -139,7 +140,7 @@ func (Store) Next(q store.Queryer) (due time.Time, ok bool, err error) {
 	return time.UnixMilli(at.Int64), at.Valid, nil
 }
 
-// Least returns the least Ref of the tasks of a kind; false if there are none.
+// Least returns the smallest Ref among the tasks of a kind. It returns false if there are none.
 func (Store) Least(q store.Queryer, k Kind) (ref int64, ok bool, err error) {
 	var least sql.NullInt64
 	err = q.QueryRow("SELECT min(ref) FROM chores WHERE kind = $1", string(k)).Scan(&least)
@@ -149,7 +150,7 @@ func (Store) Least(q store.Queryer, k Kind) (ref int64, ok bool, err error) {
 	return least.Int64, least.Valid, nil
 }
 
-// Save notes how far c has come, or reports [ErrGone].
+// Save stores the progress of c. It reports [ErrGone] if c no longer exists.
 func (Store) Save(tx *store.Tx, c *Task, state []byte) error {
 	n, err := tx.Exec("UPDATE chores SET state = $3 WHERE id = $1 AND scope = $2",
 		c.ID, string(c.Scope), string(state))
@@ -162,11 +163,11 @@ func (Store) Save(tx *store.Tx, c *Task, state []byte) error {
 	return nil
 }
 
-// ErrGone reports a task that was dropped while it was done, or moved to another scope, for which
-// it is to be done anew.
-var ErrGone = errors.New("it is not to be done any more")
+// ErrGone reports a task that was dropped while it was running, or that moved to another scope,
+// where it runs again from the beginning.
+var ErrGone = errors.New("the task no longer exists")
 
-// Exists reports whether c is still to be done: nil, or [ErrGone].
+// Exists returns nil if c still exists, or [ErrGone].
 func (Store) Exists(tx *store.Tx, c *Task) error {
 	var id int64
 	err := tx.QueryRow("SELECT id FROM chores WHERE id = $1 AND scope = $2", c.ID, string(c.Scope)).
@@ -180,7 +181,8 @@ func (Store) Exists(tx *store.Tx, c *Task) error {
 	return nil
 }
 
-// Told notes that who waits for c has heard of it. Whoever has come to wait meanwhile has not.
+// Told records that the person who waits for c was told. It does not cover a person who began to
+// wait since.
 func (Store) Told(tx *store.Tx, c *Task) error {
 	_, err := tx.Exec("UPDATE chores SET tell = '' WHERE id = $1 AND tell = $2", c.ID, c.tell)
 	if err != nil {
@@ -189,8 +191,8 @@ func (Store) Told(tx *store.Tx, c *Task) error {
 	return nil
 }
 
-// Done notes that c is done. If it was put again meanwhile it begins anew, at a time, or at once if
-// somebody waits for it.
+// Done ends c. If c was added again in the meantime, it starts from the beginning at the time
+// again, or immediately if a person waits for it.
 func (Store) Done(tx *store.Tx, c *Task, again time.Time) error {
 	_, err := tx.Exec("DELETE FROM chores WHERE id = $1 AND scope = $3 AND puts = $2",
 		c.ID, c.puts, string(c.Scope))
@@ -200,65 +202,66 @@ func (Store) Done(tx *store.Tx, c *Task, again time.Time) error {
 	return Store{}.Again(tx, c, nil, again)
 }
 
-// Again lets c go on from a state: at a time, or at once if somebody has come to wait for it.
+// Again lets c continue from a state, at a given time or immediately if a person has begun to wait
+// for it.
 func (Store) Again(tx *store.Tx, c *Task, state []byte, due time.Time) error {
 	_, err := tx.Exec(`UPDATE chores SET state = $3, attempts = 0,
 		due_ms = CASE WHEN tell IN ('', $5) THEN $4 ELSE due_ms END WHERE id = $1 AND scope = $2`,
 		c.ID, string(c.Scope), string(state), due.UnixMilli(), c.tell)
 	if err != nil {
-		return fmt.Errorf("background: go on with %s: %w", c.Kind, err)
+		return fmt.Errorf("background: continue %s: %w", c.Kind, err)
 	}
 	return nil
 }
 
-// Later puts c off after it has failed, but not for a person who has come to wait for it meanwhile.
+// Later postpones c after a failure, unless a person has begun to wait for it since.
 func (Store) Later(tx *store.Tx, c *Task, due time.Time) error {
 	_, err := tx.Exec(`UPDATE chores SET
 		attempts = CASE WHEN tell IN ('', $4) THEN attempts + 1 ELSE 0 END,
 		due_ms = CASE WHEN tell IN ('', $4) THEN $3 ELSE due_ms END WHERE id = $1 AND scope = $2`,
 		c.ID, string(c.Scope), due.UnixMilli(), c.tell)
 	if err != nil {
-		return fmt.Errorf("background: put off %s: %w", c.Kind, err)
+		return fmt.Errorf("background: postpone %s: %w", c.Kind, err)
 	}
 	return nil
 }
 
-// Drop removes the tasks about a scope, except for those that erase.
+// Drop deletes the tasks of a scope, except those that erase.
 func (Store) Drop(tx *store.Tx, s memory.Scope) error {
 	_, err := tx.Exec("DELETE FROM chores WHERE scope = $1 AND kind <> 'erase'", string(s))
 	if err != nil {
-		return fmt.Errorf("background: drop those of %s: %w", s, err)
+		return fmt.Errorf("background: drop tasks of %s: %w", s, err)
 	}
 	return nil
 }
 
-// Merging returns the scopes whose files are still to go to those of a scope.
+// Merging returns the scopes whose files still have to move into the scope s.
 func (Store) Merging(q store.Queryer, s memory.Scope) ([]memory.Scope, error) {
 	return store.Collect(q, "background: read", func(scan store.Scan, from *memory.Scope) error {
 		return scan(from)
 	}, "SELECT session FROM chores WHERE kind = 'merge' AND scope = $1", string(s))
 }
 
-// Move makes the tasks about a scope those of another one, which may have the same already. What
-// erases is about what was, and stays.
+// Move moves the tasks of a scope to another one, which may already have a task for the same Work.
+// Tasks that erase stay, because they are about the old data.
 func (Store) Move(tx *store.Tx, from, to memory.Scope) error {
 	_, err := tx.Exec(`DELETE FROM chores WHERE scope = $1 AND EXISTS (SELECT 1 FROM chores o
 		WHERE o.scope = $2 AND o.kind = chores.kind AND o.session = chores.session
 			AND o.ref = chores.ref) AND kind <> 'erase'`, string(from), string(to))
 	if err == nil {
-		// The result of a task about all of a scope holds for that one only.
+		// The state of a task about a whole scope is valid for that scope only.
 		_, err = tx.Exec(`UPDATE chores SET scope = $2,
 			state = CASE WHEN session = '' AND kind = 'dream' THEN '' ELSE state END
 			WHERE scope = $1 AND kind <> 'erase'`,
 			string(from), string(to))
 	}
 	if err != nil {
-		return fmt.Errorf("background: move those of %s: %w", from, err)
+		return fmt.Errorf("background: move tasks of %s: %w", from, err)
 	}
 	return nil
 }
 
-// CountDue returns how many tasks are due.
+// CountDue returns the number of due tasks.
 func (Store) CountDue(q store.Queryer, now time.Time) (n int, err error) {
 	err = q.QueryRow("SELECT count(*) FROM chores WHERE due_ms <= $1", now.UnixMilli()).Scan(&n)
 	if err != nil {

@@ -22,18 +22,18 @@ import (
 	"gateway/store/fault"
 )
 
-// A Summarizer summarises conversations into notes: when a prompt gets too large, when a
-// conversation is idle or was left, and when somebody asks for it. The notes go into the history of
-// the scope and into the summary of the session; the messages themselves stay in the transcript and
-// can be searched. The start of the session moves in the transaction that writes the notes, so that
-// nothing is noted twice, whoever works on the same session. All fields are required.
+// A Summarizer makes notes of conversations: when a prompt gets too large, when a conversation is
+// idle or was closed, and when somebody asks for it. The notes go into the history of the scope and
+// into the summary of the session. The messages stay in the transcript and can be searched. One
+// transaction writes the notes and moves the start of the session, so that no part is noted twice,
+// even by concurrent work. All fields are required.
 type Summarizer struct {
 	DB        *store.DB
 	Memory    *memory.Memory
 	Model     Model
 	Estimates *prompt.Estimator
 	Settings  Settings
-	Dreams    bool // Dream looks at notes
+	Dreams    bool // whether Dream is enabled
 	Zone      *time.Location
 	Now       func() time.Time
 	Logger    *slog.Logger
@@ -42,21 +42,21 @@ type Summarizer struct {
 	tasks    Store
 }
 
-// maxParts is how many parts of a conversation become notes before other tasks have their turn.
+// maxParts is the number of parts after which a task lets other tasks run.
 const maxParts = 5
 
-// chunkRead is how many messages are looked at for a part: more than most turns have.
+// chunkRead is the number of messages to read for a part. Most turns have fewer.
 const chunkRead = 1000
 
-// notesRetries is after how many failures the messages themselves stand in for notes of them.
+// notesRetries is the number of failures after which shortened messages replace the notes.
 const notesRetries = 3
 
-// Part returns the oldest messages of a session after a message, as they were said, of about need
-// bytes, that can go at once and none of which is newer than to.
+// Part returns the next part to note: the oldest messages of a session after a given message, about
+// need bytes and none newer than to.
 func (s *Summarizer) Part(
 	q store.Queryer, key session.Key, after, to int64, need int,
 ) ([]session.Entry, error) {
-	for limit := chunkRead; ; limit *= 4 { // until the end of a turn is found
+	for limit := chunkRead; ; limit *= 4 { // until the messages include the end of a turn
 		list, err := s.sessions.After(q, key, after, limit)
 		if err != nil {
 			return nil, err
@@ -67,7 +67,7 @@ func (s *Summarizer) Part(
 			n = len(list)
 		}
 		if !whole {
-			n-- // what comes next must be known
+			n-- // the message after the part must be known
 		}
 		if n = pick(list, n, need); n > 0 || whole {
 			return fitting(prompt.AsSaid(list[:n]), s.Zone, s.requestSize()), nil
@@ -75,18 +75,18 @@ func (s *Summarizer) Part(
 	}
 }
 
-// requestSize is how many bytes of a conversation the model for notes is asked about at once.
+// requestSize returns how many bytes of a conversation one request to the model for notes may hold.
 func (s *Summarizer) requestSize() int {
 	c := s.Settings.Background()
 	return s.Estimates.Bytes(c.Model, c.Tokens*3/4)
 }
 
-// errMoved reports that somebody else has made notes of a part.
+// errMoved reports that notes of the part have been made concurrently.
 var errMoved = errors.New("the start of the session has moved")
 
 // Compact makes notes of entries, the oldest of a session, and moves its start behind them. If no
-// model makes notes and dump is set, the messages themselves, cut short, take their place. It
-// reports false if nothing has changed.
+// model makes notes and dump is set, shortened messages replace them. Compact reports whether
+// anything has changed.
 func (s *Summarizer) Compact(
 	ctx context.Context, key session.Key, before session.Summary, entries []session.Entry,
 	who budget.Spender, dump bool,
@@ -112,7 +112,7 @@ func (s *Summarizer) Compact(
 		return err
 	})
 	if errors.Is(err, errMoved) {
-		return true, nil // the next step begins where the start is now
+		return true, nil // the caller continues from the new start
 	}
 	if err != nil {
 		return false, err
@@ -124,19 +124,19 @@ func (s *Summarizer) Compact(
 	return true, nil
 }
 
-// noted is what was noted of a part of a conversation, each "" if nothing was.
+// A noted holds the notes of a part of a conversation; "" means none.
 type noted struct {
-	own     string // of what was said without reading what others have written
-	foreign string // of the rest, marked
+	own     string // notes of turns that have read no foreign text
+	foreign string // marked notes of the other turns
 }
 
-// text returns all of it.
+// text returns all notes.
 func (n noted) text() string {
 	return strings.TrimSpace(n.own + "\n" + n.foreign)
 }
 
-// notes asks the model for notes of entries: of turns that have read foreign text by themselves, so
-// that nothing lasting comes of it.
+// notes asks the model for notes of entries. Turns that have read foreign text get separate notes,
+// which never become lasting memory.
 func (s *Summarizer) notes(
 	ctx context.Context, who budget.Spender, entries []session.Entry, dump bool,
 ) (n noted, err error) {
@@ -153,7 +153,7 @@ func (s *Summarizer) notes(
 	return n, err
 }
 
-// maxHalved is how often a model for notes is asked with less, because it was too much for it.
+// maxHalved is how often a request for notes is halved because it is too long for the model.
 const maxHalved = 4
 
 // notesOf asks the model for notes of entries.
@@ -162,7 +162,7 @@ func (s *Summarizer) notesOf(
 ) (string, error) {
 	size := s.requestSize()
 	resp, err := s.Model.Ask(ctx, who, notesRequest(entries, s.Zone, size))
-	for range maxHalved { // the window of the model for notes may be smaller
+	for range maxHalved { // the context window of the model for notes may be smaller
 		e, ok := errors.AsType[*llm.Error](err)
 		if !ok || e.Kind != llm.ContextTooLong {
 			break
@@ -176,7 +176,7 @@ func (s *Summarizer) notesOf(
 	case ctx.Err() != nil, errors.Is(err, policy.ErrHalted), errors.Is(err, budget.ErrSpent):
 		return "", err
 	case dumps:
-		s.Logger.WarnContext(ctx, "no notes were made", "err", err)
+		s.Logger.WarnContext(ctx, "no notes could be made", "err", err)
 		return dump(entries, s.Zone), nil
 	case err == nil:
 		err = &llm.Error{Kind: llm.Unavailable, Model: s.Settings.Background().ModelName}
@@ -184,8 +184,8 @@ func (s *Summarizer) notesOf(
 	return "", err
 }
 
-// keep writes notes of entries into the history of a scope, and makes the messages searchable. It
-// returns the cursor of the first of the notes.
+// keep writes notes of entries into the history of a scope and makes the messages searchable. It
+// returns the cursor of the first notes.
 func (s *Summarizer) keep(
 	tx *store.Tx, scope memory.Scope, key session.Key, notes noted, entries []session.Entry,
 ) (cursor int64, err error) {
@@ -214,7 +214,7 @@ func (s *Summarizer) keep(
 	return cursor, space.Archive(tx, said)
 }
 
-// dreamLater lets Dream look at what is new in the history of a scope.
+// dreamLater schedules Dream for the new part of a scope's history.
 func (s *Summarizer) dreamLater(tx *store.Tx, scope memory.Scope) error {
 	every := s.Settings.Background().Dream
 	if !s.Dreams || every <= 0 {
@@ -223,22 +223,23 @@ func (s *Summarizer) dreamLater(tx *store.Tx, scope memory.Scope) error {
 	return s.tasks.Put(tx, Task{Work: Work{Kind: Dream, Scope: scope}}, s.Now().Add(every))
 }
 
-// sync brings the file with the history of a scope up to date. Entries that can't be written now
-// are written the next time.
+// sync updates the history file of a scope. Entries that can't be written now are written next
+// time.
 func (s *Summarizer) sync(ctx context.Context, scope memory.Scope) {
 	if err := s.Memory.Sync(context.WithoutCancel(ctx), scope); err != nil {
-		s.Logger.WarnContext(ctx, "history not written to its file", "scope", scope, "err", err)
+		s.Logger.WarnContext(ctx, "history could not be written to its file", "scope", scope, "err", err)
 	}
 }
 
-// maxSummary is how long the summary of a session may become, in bytes.
+// maxSummary is the maximum size of a session's summary in bytes.
 const maxSummary = 6000 * prompt.BytesPerToken
 
-// noteHead is what notes in a summary begin with.
+// noteHead matches the beginning of notes in a summary.
 var noteHead = regexp.MustCompile(`(?m)^\[notes (\d+), `)
 
-// joined returns the summary of a session with new notes, which have the given cursor, and the
-// cursor of the oldest notes in it. The oldest notes go if there is no room for them.
+// joined returns the summary of a session with new notes, which have the given cursor. It also
+// returns the cursor of the oldest notes in the summary. If there is too little room, the oldest
+// notes are removed.
 func (s *Summarizer) joined(
 	key session.Key, before session.Summary, cursor int64, notes string, entries []session.Entry,
 ) (text string, from int64) {
@@ -260,12 +261,13 @@ func (s *Summarizer) joined(
 	}
 	from, err := strconv.ParseInt(text[heads[i][2]:heads[i][3]], 10, 64)
 	if err != nil {
-		from = cursor // a cursor is a number that fits
+		from = cursor // the pattern matches only digits that fit
 	}
 	return strings.TrimSpace(text[heads[i][0]:]), from
 }
 
-// tx runs fn in a transaction, which is finished also while the process ends.
+// tx runs fn in a transaction. Once begun, the transaction is finished even if the process is
+// stopping.
 func (s *Summarizer) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 	return s.DB.Tx(context.WithoutCancel(ctx), fn)
 }

@@ -7,8 +7,8 @@ import (
 	"gateway/memory/version"
 )
 
-// An Undoer takes one change of the documents back, for the kind [Undo]. The state of the task is
-// the version.
+// An Undoer undoes one change of the documents, for the kind [Undo]. The state of the task is the
+// id of the version.
 type Undoer struct{ *Versions }
 
 // Do answers /dream-restore.
@@ -33,7 +33,7 @@ func (u Undoer) undo(ctx context.Context, t *Task) (string, error) {
 		return sayVersion(err)
 	}
 	if v.ID == "" {
-		return "There is nothing left of that change.", nil
+		return "Nothing of that change is left to undo.", nil
 	}
-	return fmt.Sprintf("I have taken `%s` back; that is `%s` in `/dream-log`.", id, short(v.ID)), nil
+	return fmt.Sprintf("I have undone `%s`; that is `%s` in `/dream-log`.", id, short(v.ID)), nil
 }

@@ -14,11 +14,11 @@ import (
 	"gateway/memory/version"
 )
 
-// Versions are the versions of the documents of all scopes. Without Documents there are none.
+// Versions stores versions of the documents of all scopes. Without Documents there are none.
 type Versions struct {
 	Documents *document.Documents
 	Store     *version.Store
-	Path      string // the folder with a folder for each scope
+	Path      string // folder with one folder per scope
 	Zone      *time.Location
 }
 
@@ -27,33 +27,33 @@ func (v *Versions) Tree(s memory.Scope) *version.Tree {
 	return v.Store.Tree(string(s), filepath.Join(v.Path, string(s)), document.Versioned)
 }
 
-// A Recorder records what the agent has written into the documents, for the kind [Version].
+// A Recorder stores a version of documents that the agent has changed, for the kind [Version].
 type Recorder struct{ *Versions }
 
-// Do records the documents as they are.
+// Do stores a version of the current documents.
 func (r Recorder) Do(ctx context.Context, t *Task) (Outcome, error) {
 	_, err := r.Tree(t.Scope).Commit(ctx,
 		version.Change{Author: "the agent", Reason: "Written in a conversation."})
 	return Outcome{}, err
 }
 
-// A Lister lists changes for the kind [Log], which only earlier gateways have added.
+// A Lister lists changes for the kind [Log]. Only older gateways have added such tasks.
 type Lister struct{ *Versions }
 
-// Do tells what has changed.
+// Do lists the changes.
 func (l Lister) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 	o.Text, err = l.Changes(ctx, t.Scope, string(t.State))
 	return o, err
 }
 
-// The bounds of what /dream-log shows.
+// Limits of /dream-log.
 const (
 	maxLog  = 10   // versions
 	maxDiff = 3000 // bytes
 )
 
-// Changes tells, for /dream-log, what has changed in the documents of a scope: all of one version,
-// or the newest ones if id is "".
+// Changes describes, for /dream-log, the changes of a scope's documents: one version completely, or
+// a list of the newest ones if id is "".
 func (v *Versions) Changes(ctx context.Context, s memory.Scope, id string) (string, error) {
 	if v.Documents == nil {
 		return "There are no documents.", nil
@@ -82,20 +82,20 @@ func (v *Versions) Changes(ctx context.Context, s memory.Scope, id string) (stri
 		fmt.Fprintf(&b, "- `%s` %s, %s: %s\n", short(one.ID),
 			one.Time.In(v.Zone).Format("2006-01-02 15:04"), one.Author, first)
 	}
-	return b.String() + "\n`/dream-log ID` shows one, `/dream-restore ID` takes it back.", nil
+	return b.String() + "\n`/dream-log ID` shows one, `/dream-restore ID` undoes it.", nil
 }
 
-// short returns the beginning of a version's name.
+// short returns the beginning of a version's id.
 func short(id string) string { return id[:min(len(id), 8)] }
 
-// sayVersion returns what people are told of an error that is theirs to mend.
+// sayVersion returns what people read about an error that they can fix.
 func sayVersion(err error) (string, error) {
 	if conflict, ok := errors.AsType[*version.ConflictError](err); ok {
-		return "That can't be taken back, as the same lines were changed again since: " +
+		return "I can't undo that, because the same lines have changed again since: " +
 			conflict.Error() + ". Nothing has changed.", nil
 	}
 	if errors.Is(err, version.ErrUnknown) || errors.Is(err, version.ErrAmbiguous) {
-		return "I can't find that: " + strings.TrimPrefix(err.Error(), "version: ") +
+		return "I can't find that change: " + strings.TrimPrefix(err.Error(), "version: ") +
 			". `/dream-log` lists the changes.", nil
 	}
 	return "", err

@@ -105,7 +105,7 @@ func TestDreamVersions(t *testing.T) {
 	}
 	s.tell("/dream-log", id)
 	s.tell("/dream-log "+id, "+- has roses")
-	s.tell("/dream-restore "+id, "I have taken")
+	s.tell("/dream-restore "+id, "I have undone")
 	if got := s.read(s.own("MEMORY.md")); strings.Contains(got, "roses") {
 		t.Errorf("MEMORY.md = %q after the change was taken back", got)
 	}
