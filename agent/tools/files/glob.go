@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ const (
 	maxFound    = 200_000 // matches that are kept to be sorted
 	maxPattern  = 500     // bytes
 	maxWildcard = 24      // in one pattern
+	maxChoices  = 300     // of alternatives in braces: each combination is tried by itself
 )
 
 // wildcards are the signs that make a path a pattern.
@@ -64,10 +66,21 @@ func checkPattern(pattern string) error {
 	case len(pattern) > maxPattern,
 		strings.Count(pattern, "*")+strings.Count(pattern, "{") > maxWildcard:
 		return errors.New("the pattern is too long; use several calls")
+	case choices(pattern) > maxChoices:
+		return errors.New("the pattern has too many alternatives in braces; use several calls")
 	case !doublestar.ValidatePattern(pattern):
 		return fmt.Errorf("%q is not a valid pattern: see to its brackets and braces", short(pattern))
 	}
 	return nil
+}
+
+// choices returns the most combinations that a pattern with as many braces and commas can have.
+func choices(pattern string) float64 {
+	braces := float64(strings.Count(pattern, "{"))
+	if braces == 0 {
+		return 1
+	}
+	return math.Pow(float64(strings.Count(pattern, ","))/braces+1, braces)
 }
 
 func (w *Files) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result, error) {

@@ -104,3 +104,17 @@ func attackManyNames(s *hostileWorld) {
 	}
 	s.tell(adminID, "/deny "+s.code(adminID), "This was denied")
 }
+
+// A pattern whose alternatives would take years to try is refused.
+func attackPattern(s *hostileWorld) {
+	pattern := strings.Repeat("{,,,,,,,,,}", 20) + "x"
+	for _, call := range []string{`glob {"pattern":"` + pattern + `"}`,
+		`grep {"pattern":"roses","glob":"` + pattern + `"}`} {
+		refused := s.more(83, "has too many alternatives in braces")
+		s.telegram.Say(83, 83, "DO "+call)
+		s.await("a refusal", refused)
+	}
+	found := s.more(83, "notes.txt")
+	s.telegram.Say(83, 83, `DO glob {"pattern":"*{o,a,u}{te,ta}{s,z}.{txt,md,{c,h}}"}`)
+	s.await("what fits a pattern with few", found)
+}

@@ -137,6 +137,7 @@ var injections = []struct {
 	{"page that wants to be remembered", attackMemory},
 	{"script changed after the request", attackScript},
 	{"command of thousands of names", attackManyNames},
+	{"pattern of many alternatives", attackPattern},
 }
 
 // link puts links into the workspace that lead out of it.
