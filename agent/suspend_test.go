@@ -150,6 +150,23 @@ func TestAskInGroup(t *testing.T) {
 	})
 }
 
+// In a group nobody can keep the others waiting for days by having the agent ask them something.
+func TestAskInGroupEndsSoon(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.tools(ask.New())
+		w.model.Queue(llmtest.Call("ask", `{"question":"Which?","minutes":10080}`),
+			llmtest.Say("then not"), llmtest.Say("here I am"))
+		w.opts.QueueMode = pool.Followup
+		w.start()
+		w.put(w.inGroup("8", "ask me, and wait for a week"))
+		w.put(w.inGroup("7", "are you there?"))
+		w.wantAnswers("g", "Which?")
+		w.sleep(15 * time.Minute)
+		w.wantAnswers("g", "Which?", "then not", "here I am")
+	})
+}
+
 // counting returns a tool that needs no arguments, counts its calls and has an argv.
 func counting(name string, effect tool.Effect, calls *int) tool.Tool {
 	x := act(name, effect, func(context.Context) (string, error) {

@@ -22,6 +22,7 @@ const (
 	maxQuestion = 2000
 	defaultWait = time.Hour
 	maxWait     = 7 * 24 * time.Hour
+	groupWait   = 10 * time.Minute // in a group, where others wait for the turn, too
 )
 
 const description = "Asks the user and waits for the answer, 60 minutes by default. Only before " +
@@ -39,7 +40,7 @@ func New() tool.Tool {
 	return tool.New("ask", description, tool.Idempotent, run)
 }
 
-func run(_ context.Context, _ tool.Call, a arguments) (tool.Result, error) {
+func run(_ context.Context, c tool.Call, a arguments) (tool.Result, error) {
 	wait := tool.Wait{Text: strings.TrimSpace(a.Question), For: defaultWait}
 	switch {
 	case wait.Text == "":
@@ -53,6 +54,9 @@ func run(_ context.Context, _ tool.Call, a arguments) (tool.Result, error) {
 	}
 	if a.Minutes > 0 {
 		wait.For = time.Duration(min(a.Minutes, int(maxWait/time.Minute))) * time.Minute
+	}
+	if c.Group {
+		wait.For = min(wait.For, groupWait)
 	}
 	for _, option := range a.Options {
 		option = line(option)
