@@ -24,10 +24,26 @@ const (
 	GroupMention GroupState = "mention" // the agent answers messages that address it
 	GroupAlways  GroupState = "always"  // the agent answers all messages
 	GroupIgnored GroupState = "ignore"  // the agent ignores it
+
+	// What was chosen within a group that only the configuration lets in.
+	GroupListedMention GroupState = "mention if listed"
+	GroupListedAlways  GroupState = "always if listed"
 )
 
-// Answers reports whether the agent answers in a group of this state.
+// Answers reports whether the agent answers in a group of this state, whatever the configuration
+// lists.
 func (s GroupState) Answers() bool { return s == GroupMention || s == GroupAlways }
+
+// always reports whether the agent answers all messages of a group that is let in.
+func (s GroupState) always(otherwise bool) bool {
+	switch s {
+	case GroupAlways, GroupListedAlways:
+		return true
+	case GroupMention, GroupListedMention:
+		return false
+	}
+	return otherwise
+}
 
 // A Group is a group about which owners were asked, or something was decided.
 type Group struct {
@@ -64,6 +80,20 @@ func (Groups) Decide(tx *store.Tx, id int64, s GroupState) (before Group, err er
 		return before, fmt.Errorf("gate: decide on group %d: %w", id, err)
 	}
 	return before, nil
+}
+
+// Activate stores what the agent answers in a group: g.State is GroupMention or GroupAlways. That
+// does not let in a group which is answered only because the configuration lists it.
+func (groups Groups) Activate(tx *store.Tx, g Group, now time.Time) error {
+	before, err := groups.state(tx, g.Account, g.Chat, g.Chat)
+	if err != nil {
+		return err
+	}
+	if !before.Answers() {
+		g.State = map[GroupState]GroupState{GroupMention: GroupListedMention,
+			GroupAlways: GroupListedAlways}[g.State]
+	}
+	return groups.Set(tx, g, now)
 }
 
 // Set stores what was decided about a group, which need not be known before.

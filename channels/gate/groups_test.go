@@ -78,6 +78,10 @@ func TestGroupDecisions(t *testing.T) {
 		{gate.GroupIgnored, "*", true, unnamed, false, false},
 		{gate.GroupIgnored, named, false, named, true, false},
 		{gate.GroupAlways, named, false, named, true, true},
+		{gate.GroupListedAlways, named, false, named, true, true},
+		{gate.GroupListedMention, named, true, named, true, false},
+		{gate.GroupListedAlways, named, false, unnamed, false, false},
+		{gate.GroupListedAlways, "*", false, unnamed, true, true},
 	} {
 		atDoor(t, func(d *door) {
 			if tt.state != "" {

@@ -82,13 +82,12 @@ func (p *Policy) decideGroup(m *bus.InboundMessage, decided GroupState) decision
 		m.Before != "" && slices.Contains(p.Groups, m.Before)
 	listed := named || decided.Answers() || decided != GroupIgnored &&
 		(slices.Contains(p.Groups, AnyGroup) || p.Access == Open && len(p.Groups) == 0)
-	always := decided == GroupAlways || p.Always && decided != GroupMention
 	switch {
 	case !listed && m.Addressed && (m.Role == bus.Owner || decided == ""):
 		return unlisted
 	case !listed:
 		return ignored
-	case m.Addressed || always && m.Edits == "":
+	case m.Addressed || decided.always(p.Always) && m.Edits == "":
 		return admitted
 	}
 	return ambient

@@ -161,6 +161,9 @@ var groupSays = map[gate.GroupState]string{
 	gate.GroupMention: "I answer messages that address me",
 	gate.GroupAlways:  "I answer all messages",
 	gate.GroupIgnored: "I ignore it",
+
+	gate.GroupListedMention: "if the configuration lists it, I answer messages that address me",
+	gate.GroupListedAlways:  "if the configuration lists it, I answer all messages",
 }
 
 // decideGroup answers /group [mention|always|ignore N].
@@ -248,7 +251,7 @@ func activate(tx *store.Tx, r *command.Request) (command.Reply, error) {
 			{Label: "Everything", Text: "/activation always"}}}, nil
 	}
 	g := gate.Group{Account: m.From.Account, Chat: m.From.Chat, Title: m.ChatTitle, State: state}
-	err := gate.Groups{}.Set(tx, g, time.Now())
+	err := gate.Groups{}.Activate(tx, g, time.Now())
 	if err == nil {
 		err = audit.Add(tx, groupEntry(r, g, state), time.Now())
 	}

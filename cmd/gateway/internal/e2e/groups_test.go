@@ -127,3 +127,30 @@ func TestAllGroups(t *testing.T) {
 	w.telegram.Say(teamID, bobID, "just so")
 	w.await("an answer", func() bool { return heard(w, teamID, "just so") })
 }
+
+// What was chosen with /activation in a group that the configuration lists does not keep the group
+// open once it is listed no more.
+func TestGroupUnlisted(t *testing.T) {
+	t.Parallel()
+	owned := allow("7") + "\nowners = [\"7\"]"
+	listed := owned + fmt.Sprintf("\ngroups = [%d]", teamID)
+	w := newWorld(t, worldOptions{answer: repeat, channel: listed})
+	w.telegram.AddGroup(teamID, "Team")
+	p := w.start()
+	p.ready()
+	w.telegram.Say(teamID, annID, "@gateway_bot /activation always")
+	w.await("a reply", func() bool { return heard(w, teamID, "I answer all messages from now on") })
+	w.telegram.Say(teamID, bobID, "just so")
+	w.await("an answer", func() bool { return heard(w, teamID, "just so") })
+	p.kill()
+	w.configure(owned)
+	p = w.start()
+	p.ready()
+	w.telegram.Say(teamID, bobID, "still there?")
+	w.telegram.Say(teamID, bobID, "@gateway_bot still there?")
+	w.answers(annID, "hello") // Telegram has delivered both before
+	if n := w.said(teamID, "still there"); n != 0 {
+		t.Errorf("a group that is listed no more was answered %d times", n)
+	}
+	w.wantReply(annID, "/group", "if the configuration lists it, I answer all messages")
+}
