@@ -75,16 +75,7 @@ func blank(lines []string) bool { return strings.TrimSpace(strings.Join(lines, "
 // nearestBlock returns the index of the line where the block most like want begins, and how alike
 // they are, up to 1.
 func nearestBlock(lines, want []string) (best int, score float64) {
-	plainWant := make([]string, len(want))
-	pairs := make([]map[[2]byte]int, len(want))
-	for i, l := range want {
-		plainWant[i] = plainLine(l)
-		pairs[i] = pairsOf(plainWant[i])
-	}
-	plainLines := make([]string, len(lines))
-	for i, l := range lines {
-		plainLines[i] = plainLine(l)
-	}
+	plainWant, plainLines := plainOf(want), plainOf(lines)
 	work := 20_000_000 // bytes that are compared, about
 	for i := range lines {
 		sum := 0.0
@@ -92,21 +83,25 @@ func nearestBlock(lines, want []string) (best int, score float64) {
 			if i+j >= len(lines) || work < 0 {
 				break
 			}
-			if plainLines[i+j] == plainWant[j] {
-				sum++
-				continue
-			}
 			if j > 0 && sum == 0 && len(want) > 2 && j > len(want)/2 {
 				break // can't become the best any more
 			}
 			work -= len(plainLines[i+j])
-			sum += alike(pairs[j], len(plainWant[j]), plainLines[i+j])
+			sum += alike(plainWant[j], plainLines[i+j])
 		}
 		if sum /= float64(len(want)); sum > score {
 			best, score = i, sum
 		}
 	}
 	return best, score
+}
+
+func plainOf(lines []string) []string {
+	plain := make([]string, len(lines))
+	for i, l := range lines {
+		plain[i] = plainLine(l)
+	}
+	return plain
 }
 
 // plainLine returns a line without what is easily mistaken: the width of white space, and kinds
@@ -121,30 +116,19 @@ func plainLine(s string) string {
 var plainSigns = strings.NewReplacer("“", `"`, "”", `"`, "„", `"`, "‘", "'", "’", "'", "‚", "'",
 	"–", "-", "—", "-", "−", "-", "\u00a0", " ", "…", "...", "`", "'", `"`, "'")
 
-// pairsOf counts the pairs of neighbouring bytes in s.
-func pairsOf(s string) map[[2]byte]int {
-	pairs := make(map[[2]byte]int, len(s))
-	for i := range len(s) - 1 {
-		pairs[[2]byte{s[i], s[i+1]}]++
+// alike returns how much of two texts their common beginning and end are, up to 1.
+func alike(a, b string) float64 {
+	if a == b {
+		return 1
 	}
-	return pairs
-}
-
-// alike returns Dice's coefficient of the pairs of two texts, the first of which has n bytes.
-func alike(pairs map[[2]byte]int, n int, s string) float64 {
-	if n < 2 || len(s) < 2 || len(s) > 3*n || n > 3*len(s) {
-		return 0
+	least, begin, end := min(len(a), len(b)), 0, 0
+	for begin < least && a[begin] == b[begin] {
+		begin++
 	}
-	common := 0
-	left := make(map[[2]byte]int, len(pairs))
-	for i := range len(s) - 1 {
-		p := [2]byte{s[i], s[i+1]}
-		if most := pairs[p]; most > 0 && left[p] < most {
-			left[p]++
-			common++
-		}
+	for end < least-begin && a[len(a)-1-end] == b[len(b)-1-end] {
+		end++
 	}
-	return 2 * float64(common) / float64(n+len(s)-2)
+	return float64(begin+end) / float64(max(len(a), len(b)))
 }
 
 // difference names what alone makes two blocks differ, or returns "".

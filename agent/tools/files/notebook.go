@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -81,7 +82,7 @@ func (w *Files) editNotebook(
 }
 
 // changeNotebook returns the text of a notebook after a change, and what was done. What it does
-// not know stays, in its order.
+// not know stays. Keys are sorted, as Jupyter sorts them.
 func changeNotebook(text string, a notebookArgs) (after, told string, err error) {
 	book, cells, err := parseNotebook(text)
 	if err != nil {
@@ -105,40 +106,71 @@ func changeNotebook(text string, a notebookArgs) (after, told string, err error)
 		cells[at].replace(a)
 		told = fmt.Sprintf("cell %d was replaced", at)
 	}
-	raw := make([]json.RawMessage, len(cells))
-	for i, c := range cells {
-		raw[i] = c.marshal()
-	}
-	book.set("cells", raw)
-	after, err = likeJSON(book.marshal(), text)
+	book.set("cells", cells)
+	after, err = likeJSON(marshal(book), text)
 	return after, fmt.Sprintf("%s, of %d", told, len(cells)), err
 }
 
+// An object is one of JSON with what this package does not know in it.
+type object map[string]json.RawMessage
+
+func (o object) set(name string, value any) { o[name] = marshal(value) }
+
+// text returns a member that is a string or a list of lines, "" for anything else.
+func (o object) text(name string) string {
+	var s string
+	var lines []string
+	if json.Unmarshal(o[name], &s) == nil {
+		return s
+	}
+	if json.Unmarshal(o[name], &lines) == nil {
+		return strings.Join(lines, "")
+	}
+	return ""
+}
+
+// marshal returns v as JSON, with the signs of HTML as they are.
+func marshal(v any) json.RawMessage {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic("files: " + err.Error()) // strings, and what was read as JSON, always can
+	}
+	return bytes.TrimSpace(b.Bytes())
+}
+
+// likeJSON returns JSON indented as old is.
+func likeJSON(raw []byte, old string) (string, error) {
+	b := bytes.NewBuffer(nil)
+	err := json.Compact(b, raw)
+	if first, rest, many := strings.Cut(old, "\n"); many && strings.TrimSpace(first) == "{" {
+		b.Reset()
+		err = json.Indent(b, raw, "", rest[:len(rest)-len(strings.TrimLeft(rest, " \t"))])
+	}
+	if strings.HasSuffix(old, "\n") {
+		b.WriteByte('\n')
+	}
+	return b.String(), err
+}
+
 // parseNotebook reads a notebook of the format's version 4.
-func parseNotebook(text string) (object, []object, error) {
+func parseNotebook(text string) (book object, cells []object, err error) {
 	if !json.Valid([]byte(text)) {
 		return nil, nil, errors.New("it is not valid JSON")
 	}
-	book, err := parseObject([]byte(text))
-	if err != nil {
-		return nil, nil, err
-	}
-	var raw []json.RawMessage
-	if string(book.value("nbformat")) != "4" || json.Unmarshal(book.value("cells"), &raw) != nil {
+	if json.Unmarshal([]byte(text), &book) != nil || string(book["nbformat"]) != "4" ||
+		json.Unmarshal(book["cells"], &cells) != nil || slices.ContainsFunc(cells, isNull) {
 		return nil, nil, errors.New("it is not a notebook of format 4")
-	}
-	cells := make([]object, len(raw))
-	for i := range raw {
-		if cells[i], err = parseObject(raw[i]); err != nil {
-			return nil, nil, fmt.Errorf("cell %d: %w", i, err)
-		}
 	}
 	return book, cells, nil
 }
 
+func isNull(o object) bool { return o == nil }
+
 // withIDs reports whether cells have ids in the notebook's version, which is 4.5.
 func (o object) withIDs() bool {
-	minor, err := strconv.Atoi(string(o.value("nbformat_minor")))
+	minor, err := strconv.Atoi(string(o["nbformat_minor"]))
 	return err == nil && minor >= 5
 }
 
@@ -155,7 +187,7 @@ func findCell(cells []object, name string) (int, error) {
 
 // newCell returns the cell that the arguments ask for.
 func newCell(a notebookArgs, withID bool) object {
-	var o object
+	o := make(object)
 	o.set("cell_type", a.Type)
 	if a.Type == "code" {
 		o.set("execution_count", nil)
@@ -172,11 +204,11 @@ func newCell(a notebookArgs, withID bool) object {
 }
 
 // replace gives a cell another source, and another type if one is named.
-func (o *object) replace(a notebookArgs) {
+func (o object) replace(a notebookArgs) {
 	if a.Type != "" {
 		o.set("cell_type", a.Type)
 	}
-	if raw := o.value("source"); len(raw) > 0 && raw[0] == '"' {
+	if raw := o["source"]; len(raw) > 0 && raw[0] == '"' {
 		o.set("source", *a.Source)
 	} else {
 		o.set("source", sourceLines(*a.Source))
@@ -186,8 +218,8 @@ func (o *object) replace(a notebookArgs) {
 		o.set("outputs", []string{})
 		return
 	}
-	o.remove("execution_count")
-	o.remove("outputs")
+	delete(o, "execution_count")
+	delete(o, "outputs")
 }
 
 // sourceLines returns a text as notebooks hold it: a list of lines with their ends.
@@ -211,14 +243,10 @@ func notebookText(text string) (string, error) {
 		}
 		fmt.Fprintf(&b, "--- cell %d, %s%s\n%s\n", i, printable(c.text("cell_type")), id,
 			strings.TrimSuffix(c.text("source"), "\n"))
-		var outputs []json.RawMessage
-		if json.Unmarshal(c.value("outputs"), &outputs) != nil {
-			continue // a cell without
-		}
-		for _, raw := range outputs {
-			if out, err := parseObject(raw); err == nil {
-				writeOutput(&b, out)
-			}
+		var outputs []object
+		_ = json.Unmarshal(c["outputs"], &outputs) // text has none
+		for _, out := range outputs {
+			writeOutput(&b, out)
 		}
 	}
 	return b.String(), nil
@@ -227,12 +255,12 @@ func notebookText(text string) (string, error) {
 // writeOutput writes the text that an output of a cell has.
 func writeOutput(b *strings.Builder, out object) {
 	text := out.text("text") + out.text("evalue")
-	if data, err := parseObject(out.value("data")); err == nil {
-		text += data.text("text/plain")
-		for _, m := range data {
-			if strings.HasPrefix(m.name, "image/") {
-				text += "\n(an image)"
-			}
+	var data object
+	_ = json.Unmarshal(out["data"], &data) // not all have some
+	text += data.text("text/plain")
+	for name := range data {
+		if strings.HasPrefix(name, "image/") {
+			text += "\n(an image)"
 		}
 	}
 	if text = strings.Trim(text, "\n"); text != "" {
