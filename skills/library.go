@@ -24,7 +24,7 @@ type Options struct {
 	Memory   *os.Root // a folder for each scope, with "skills" in it; nil: there is none
 	Disabled []string // names of skills that are switched off
 
-	// The requirements of skills. The answers are remembered for half a minute. A setting is asked
+	// The requirements of skills. A view remembers the answers for 15 s. A setting is asked
 	// for as KEY, which must be there, or as KEY=VALUE.
 	LookPath func(program string) bool // default: it is in the PATH
 	Env      func(name string) bool    // default: the variable is set
@@ -56,7 +56,6 @@ type Library struct {
 	looked  look                    // the newest at the shared folder
 	folders map[string]*folderCache // by scope, "" for that of the shared ones
 	views   map[string]*view        // by scope
-	answers map[question]answer
 }
 
 // New returns a library of the skills that are found when it is asked.
@@ -83,8 +82,7 @@ func New(opts *Options) *Library {
 	o.OS = cmp.Or(o.OS, runtime.GOOS)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	l := &Library{opts: o, disabled: make(map[string]bool), builtin: sync.OnceValue(readBuiltin),
-		folders: make(map[string]*folderCache), views: make(map[string]*view),
-		answers: make(map[question]answer)}
+		folders: make(map[string]*folderCache), views: make(map[string]*view)}
 	for _, name := range o.Disabled {
 		l.disabled[strings.ToLower(name)] = true
 	}
