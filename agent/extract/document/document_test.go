@@ -17,6 +17,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"gateway/agent/extract/document/documenttest"
 )
 
 var update = flag.Bool("update", false, "write what the tests got into testdata")
@@ -97,7 +99,7 @@ func TestGolden(t *testing.T) {
 func golden(t *testing.T, files []txtar.File) ([]byte, string) {
 	switch name := files[0].Name; {
 	case name == "in.pdf":
-		return pdfOf(string(files[0].Data)), "application/pdf"
+		return documenttest.PDF(string(files[0].Data)), "application/pdf"
 	case strings.HasPrefix(name, "in."):
 		return files[0].Data, Type(files[0].Data, name)
 	}
@@ -378,7 +380,7 @@ func FuzzText(f *testing.F) {
 				f.Fatal(err)
 			}
 			if name := a.Files[0].Name; name == "in.pdf" {
-				f.Add(pdfOf(string(a.Files[0].Data)), 100)
+				f.Add(documenttest.PDF(string(a.Files[0].Data)), 100)
 			} else if strings.HasPrefix(name, "in.") {
 				f.Add(a.Files[0].Data, 1000)
 			} else {

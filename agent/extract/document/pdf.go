@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,6 @@ import (
 const (
 	maxPages   = 500
 	maxContent = 4 << 20 // bytes of a page's content, unpacked
-	maxMap     = 1 << 20 // bytes of a font's map to Unicode, unpacked
 	maxForms   = 5       // depth of forms in forms
 	maxKerned  = 1 << 16 // pieces of one line
 )
@@ -28,8 +28,8 @@ var (
 )
 
 // pdf reads the pages of a PDF file. The package that parses it panics where a file is not as it
-// should be, and takes sizes in the file for granted: so the file is checked before, and a panic
-// is the end of reading.
+// should be, which is the end of reading. It takes sizes in the file for granted: what keeps a file
+// from taking all memory is the process that package extract confines.
 func (f *file) pdf() (err error) {
 	raw, err := f.whole()
 	if err != nil {
@@ -43,9 +43,6 @@ func (f *file) pdf() (err error) {
 		return errBadPDF
 	}
 	copy(raw, "%PDF-1.7\n")
-	if err := checkPDF(raw); err != nil {
-		return err
-	}
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -56,11 +53,14 @@ func (f *file) pdf() (err error) {
 		}
 	}()
 	r, err := pdf.NewReader(&deadline{bytes.NewReader(raw), f.until}, int64(len(raw)))
+	if err != nil && strings.Contains(err.Error(), "encrypt") {
+		return errEncrypted
+	}
 	if err != nil {
 		return errBadPDF
 	}
-	if err := checkObjects(r); err != nil {
-		return err
+	if slices.Contains(r.Trailer().Keys(), "Encrypt") {
+		return errEncrypted
 	}
 	pages := min(r.NumPage(), maxPages)
 	read, broken := 0, 0
@@ -258,25 +258,11 @@ func (t *pdfText) font(name string) pdf.TextEncoding {
 	}
 	v := t.resources.Key("Font").Key(name)
 	var e pdf.TextEncoding
-	switch cmap := v.Key("ToUnicode"); {
-	case v.IsNull(), !isModestMap(cmap), v.Key("Encoding").Key("Differences").Len() > 2000:
-	default:
+	if !v.IsNull() {
 		e = (&pdf.Font{V: v}).Encoder()
 	}
 	t.encoders[name] = e
 	return e
-}
-
-// isModestMap reports whether a font's map to Unicode does not ask for more than it holds.
-func isModestMap(v pdf.Value) bool {
-	if v.Kind() != pdf.Stream {
-		return true
-	}
-	if unpackedSize(v, maxMap) > maxMap {
-		return false
-	}
-	b, err := io.ReadAll(io.LimitReader(v.Reader(), maxMap))
-	return err == nil && !longNumber.Match(b)
 }
 
 // showKerned shows the strings of an array, with blanks where a number leaves room for one.

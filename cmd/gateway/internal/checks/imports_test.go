@@ -13,14 +13,15 @@ import (
 
 // imports is the whole import graph of the module, tests left out, from the ground up.
 var imports = map[string]string{
-	"store":                  "store/fault",
-	"store/fault":            "",
-	"agent/llm":              "",
-	"agent/extract/document": "",
-	"memory/version":         "store",
-	"skills":                 "",
-	"agent/extract/picture":  "",
-	"channels/markup":        "",
+	"store":                               "store/fault",
+	"store/fault":                         "",
+	"agent/llm":                           "",
+	"agent/extract/document":              "",
+	"agent/extract/document/documenttest": "",
+	"memory/version":                      "store",
+	"skills":                              "",
+	"agent/extract/picture":               "",
+	"channels/markup":                     "",
 
 	"bus":                 "store",
 	"memory":              "store bus",

@@ -1,0 +1,71 @@
+package extract
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/extract/document/documenttest"
+)
+
+func readPDF(t *testing.T, x *Extractor, file string) (string, error) {
+	return x.Text(t.Context(), "a", strings.NewReader(file), int64(len(file)), "application/pdf", 1000)
+}
+
+// TestPDFBombs holds that files which would take the parser all memory, all stack or for ever are
+// refused, and that the bounds of the process are what refuses them.
+func TestPDFBombs(t *testing.T) {
+	good := string(documenttest.PDF("BT (x) Tj ET"))
+	packed := string(documenttest.ObjectStreams("2", "9"))
+	replace := func(file, old, new string) string {
+		t.Helper()
+		if !strings.Contains(file, old) {
+			t.Fatalf("%q is not in the file", old)
+		}
+		return strings.Replace(file, old, new, 1)
+	}
+	wide := string(documenttest.PDF("BT /F2 10 Tf <00010002> Tj ET"))
+	cmap := strings.Replace(documenttest.ToUnicode, "2 beginbfchar", "9999999999 beginbfchar", 1)
+	x := newExtractor(t)
+	x.cpu = time.Second
+	for name, file := range map[string]string{
+		"size":           replace(packed, "/Size 7", "/Size 9999999999"),
+		"hidden size":    replace(packed, "/Size 7", "/S#69ze%x\n 9999999999"),
+		"width":          replace(packed, "/W [1 2 1]", "/W [9999999999 2 1]"),
+		"no width":       replace(packed, "/W [1 2 1]", "/Index [0 9999999999] /W [0 0 0]"),
+		"count":          string(documenttest.ObjectStreams("999999999999", "9")),
+		"count away":     string(documenttest.ObjectStreams("5 0 R", "9")),
+		"count twice":    string(documenttest.ObjectStreams("2 /N 5 0 R", "9")),
+		"type away":      replace(packed, "/Type /ObjStm", "/Type 5 0 R"),
+		"held by itself": replace(packed, "\x02\x00\x02\x00", "\x02\x00\x03\x00"),
+		"objects":        replace(good, "xref\n0 9", "xref\n9999999999 9"),
+		"later objects":  replace(good, "trailer", "9999999999 1\n0000000000 00000 n \ntrailer"),
+		"columns": replace(good, "/Filter /FlateDecode",
+			"/DecodeParms <</Predictor 12 /Columns 9999999999>> /Filter /FlateDecode"),
+		"columns away": replace(good, "/Filter /FlateDecode",
+			"/DecodeParms 9 0 R /Filter /FlateDecode"),
+		"font": replace(wide, documenttest.Deflated(documenttest.ToUnicode),
+			fmt.Sprintf("%-*s", len(documenttest.Deflated(documenttest.ToUnicode)),
+				documenttest.Deflated(cmap))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			// What can be read in spite of it may be.
+			if text, err := readPDF(t, x, file); err == nil && text != "packed" && text != "x" {
+				t.Errorf("got %q, want an error", text)
+			}
+		})
+	}
+}
+
+func FuzzPDF(f *testing.F) {
+	f.Add(string(documenttest.PDF("BT /F1 10 Tf (x) Tj /F2 5 Tf <0001> Tj ET")))
+	f.Add(string(documenttest.ObjectStreams("2", "9")))
+	f.Fuzz(func(t *testing.T, file string) {
+		x := newExtractor(t)
+		x.cpu = time.Second
+		if text, err := readPDF(t, x, "%PDF-1.4\n"+file); len(text) > 1000 {
+			t.Errorf("%d bytes, %v", len(text), err)
+		}
+	})
+}
