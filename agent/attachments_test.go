@@ -45,12 +45,12 @@ func (s *shelf) Fetch(ctx context.Context, m *bus.InboundMessage) {
 			select {
 			case <-timer.C:
 			case <-ctx.Done():
-				a.Problem = "it could not be fetched"
+				a.Problem = "the file could not be fetched"
 				continue
 			}
 			content, ok := s.files[a.Ref]
 			if !ok {
-				a.Problem = "the platform does not have it any more"
+				a.Problem = "the platform no longer has the file"
 				continue
 			}
 			a.Path, a.Size = m.From.Folder()+"/"+a.Ref, int64(len(content))
@@ -159,7 +159,7 @@ func TestFilesForTheModel(t *testing.T) {
 		{"broken", func(m bus.InboundMessage) bus.InboundMessage { return carrying(m, pdf) },
 			"[document, application/pdf, media/bad.pdf] look\n[media/bad.pdf could not be read: "},
 		{"gone", func(m bus.InboundMessage) bus.InboundMessage { return carrying(m, gone) },
-			"[video \"v.mp4\", 9 s: the platform does not have it any more] look"},
+			"[video \"v.mp4\", 9 s: the platform no longer has the file] look"},
 		{"quoted", func(m bus.InboundMessage) bus.InboundMessage {
 			m.ReplyTo = &bus.Quote{Text: "[photo]", Attachments: []bus.Attachment{photo("b.png")}}
 			return m
@@ -324,7 +324,7 @@ func TestAlbum(t *testing.T) {
 		w.sleep(2 * time.Second)
 		w.wantAnswers("a", "nice", "ok")
 		w.wantAsked(1, "user: [photo, image/png, media/a.png] [photo, image/png, media/b.png] "+
-			"[photo: the platform does not have it any more] my holidays")
+			"[photo: the platform no longer has the file] my holidays")
 		w.wantQuiet()
 	})
 }

@@ -1,10 +1,10 @@
-// Package channels has the contract between the gateway and the chat platforms.
+// Package channels defines the contract between the gateway and the chat platforms.
 //
-// A [Channel] is one account on one platform. Its package translates and does nothing else.
-// Optional interfaces such as [Editor] say what a platform can do besides sending text. Everything
-// that is the same for all platforms is done once, in the packages below: gate decides what gets
-// into the inbox, router brings the outbox to the platforms in order and exactly once, supervisor
-// keeps a channel running, and media keeps the files that come and go.
+// A [Channel] is one account on one platform. Its package only translates between the two. Optional
+// interfaces such as [Editor] say what a platform can do besides sending text. The packages below
+// do everything that is the same for all platforms: gate decides which messages get into the inbox,
+// router sends the outbox to the platforms in order and exactly once, supervisor keeps a channel
+// running, and media stores received and sent files.
 package channels
 
 import (
@@ -17,37 +17,38 @@ import (
 	"gateway/bus"
 )
 
-// A Channel is one account on one chat platform. It only translates: admission, splitting, retries
-// and order are done by the gateway.
+// A Channel is one account on one chat platform. It only translates: the gateway does admission,
+// splitting, retries and ordering.
 type Channel interface {
-	// Run connects and hands what it receives to in until ctx ends or the platform refuses the
-	// account (*AccountError). It returns after every goroutine that it started has ended. After
-	// any other error it is called again, so it may simply return when the platform has an outage.
+	// Run connects and passes received messages to in, until ctx is done or the platform refuses
+	// the account (*AccountError). It returns after all goroutines that it started have ended.
+	// After any other error it is called again, so it may simply return during an outage of the
+	// platform.
 	//
-	// The end of ctx ends receiving: Run publishes and acknowledges nothing any more. Send must
-	// work until in.Flushed is closed. A channel that can't send without Run keeps its connection
-	// until then; the others return at once.
+	// When ctx is done, Run stops receiving: it publishes and acknowledges nothing more. Send must
+	// work until in.Flushed is closed. A channel whose Send needs Run's connection keeps the
+	// connection until then; other channels return immediately.
 	Run(ctx context.Context, in Intake) error
 
-	// Send delivers one part and returns the platform's id for it. It may be called concurrently
-	// with itself and with Run. It reports ErrRefused (the platform will never take the part),
-	// *RateError (wait so long), ErrUncertain (the part may have been delivered) or any other error
-	// (the part was not delivered; try again).
+	// Send delivers one part and returns the platform's id of the message. It may be called
+	// concurrently with itself and with Run. Its error is ErrRefused if the platform will never
+	// accept the part, a *RateError if the caller must wait, ErrUncertain if the part may have been
+	// delivered, and any other error if the part was not delivered and can be sent again.
 	Send(ctx context.Context, part bus.Part) (id string, err error)
 }
 
-// An Intake is what a channel hands the messages to that it receives, and reports its state to. Its
-// methods may be called concurrently.
+// A channel passes received messages to an Intake and reports its state to it. The methods of an
+// Intake are safe for concurrent use.
 type Intake interface {
 	Publisher
 
-	// Report says whether messages come in, and describes the connection in a few words for the
-	// people who run the gateway: for example "connected as @bot". It holds until the next report
-	// or the end of Run.
+	// Report sets the state of the channel. text describes the connection in a few words for the
+	// people who run the gateway, for example "connected as @bot". The state is valid until the
+	// next report or the end of Run.
 	Report(state State, text string)
 
-	// Flushed returns a channel that is closed when nothing more is sent, which is after the end of
-	// Run's context.
+	// Flushed returns a channel that is closed after Run's context is done and the last message was
+	// sent.
 	Flushed() <-chan struct{}
 }
 
@@ -56,25 +57,25 @@ type State int
 
 // The states of a channel.
 const (
-	Disconnected State = iota // it receives nothing now, and tries again by itself
+	Disconnected State = iota // it receives nothing now and reconnects by itself
 	Connected                 // it receives messages
 	Refused                   // it receives nothing until a person acts
 )
 
-// A Publisher stores what channels receive. Its methods may be called concurrently.
+// A Publisher stores received messages. Its methods are safe for concurrent use.
 type Publisher interface {
-	// Identify says which of the platform's accounts the channel is, by the platform's id. A
-	// channel calls it as soon as it knows the id, and before Cursors. If the account was another
-	// one before, for example with another token, the cursor with the key "" is forgotten, and
-	// messages may have ids that messages to the other one had.
+	// Identify tells which of the platform's accounts the channel is, by the platform's id. A
+	// channel calls it before Cursors, as soon as it knows the id. If the account was another one
+	// before, for example because of another token, the cursor with the key "" is deleted, and
+	// message ids of the earlier account may occur again.
 	Identify(ctx context.Context, id string) error
 
-	// Cursors returns the stored cursors by their keys.
+	// Cursors returns the stored cursors by key.
 	Cursors(ctx context.Context) (map[string]string, error)
 
-	// Try calls f, which works with one update that the platform has delivered. If f panics, Try
-	// logs and counts that and reports false, and the channel goes on without the update.
-	// Otherwise the platform would deliver it to the next process, too, and end that one as well.
+	// Try calls f, which handles one update from the platform. If f panics, Try logs and counts the
+	// panic and returns false, and the channel continues without the update. Otherwise the platform
+	// would deliver the update again and crash the next process, too.
 	Try(ctx context.Context, f func()) bool
 
 	// Publish stores a batch in one transaction. Only after it has returned nil may the channel
@@ -87,138 +88,137 @@ type Publisher interface {
 type Batch struct {
 	Messages []bus.InboundMessage // in the platform's order; may be empty
 
-	// Cursor says how far the channel has read with this batch, in a form of its own; "" leaves
-	// the stored cursor as it is. CursorKey tells the cursors apart where there are several, such
-	// as one for each chat.
+	// Cursor is the channel's read position after this batch, in a form of its own; "" leaves the
+	// stored cursor unchanged. CursorKey distinguishes several cursors, such as one for each chat.
 	Cursor    string
 	CursorKey string
 
-	// Forget deletes the stored cursor, because the chat it belongs to is gone or closed to the
-	// account. Cursor is "" then.
+	// Forget deletes the stored cursor, because its chat is gone or no longer accessible. Cursor is
+	// "" then.
 	Forget bool
 
-	// Migrated has the groups that got a new id: the old id by the new one.
+	// Migrated maps the new id of each group that has changed its id to the old one.
 	Migrated map[string]string
 
-	// Joined has, for each group that the account was added to, a message without ID and Text whose
-	// Sender has done that.
+	// Joined has a message without ID and Text for each group that the account was added to. Its
+	// Sender is the person who added it.
 	Joined []bus.InboundMessage
 
-	// Unanswered, if it is set, is called before Publish returns nil, for each message that gets
-	// no answer and whose sender is not told so in the chat: with its ID and a text for the sender
-	// alone.
+	// Unanswered, if not nil, is called before Publish returns nil, for each message that gets no
+	// answer and no notice in the chat. It gets the message's ID and a text that only the sender
+	// may see.
 	Unanswered func(id, text string)
 }
 
-// An Editor is a [Channel] that can replace the text of a message it sent.
+// An Editor is a [Channel] that can edit the text of a message that it has sent.
 type Editor interface {
-	// Edit replaces the text (Markdown) of the message that Send named id.
-	// Setting the text it already has is not an error. It reports ErrRefused when the message
-	// can't be edited (any more), *RateError or any other error like Send.
+	// Edit replaces the text (Markdown) of the message with the id that Send returned. Setting the
+	// same text again is not an error. It reports ErrRefused if the message can't be edited (any
+	// more), and otherwise errors like Send.
 	Edit(ctx context.Context, to bus.Address, id, text string) error
 }
 
-// A Finder is a [Channel] whose platform recognises the key of a message only for a time.
+// A Finder is a [Channel] whose platform recognises idempotency keys only for a limited time.
 type Finder interface {
-	// Find looks for the message that Send may have made of part, and returns the platform's id,
-	// or "" if there is none. The message is newer than all those in known or, if known is empty,
-	// not older than since.
+	// Find looks for the message that an earlier Send of part may have created, and returns its id,
+	// or "" if there is none. The message is newer than all messages in known. If known is empty,
+	// it is not older than since.
 	Find(ctx context.Context, part bus.Part, known []string, since time.Time) (id string, err error)
 
-	// KeyTime is how long the platform recognises a key, at least.
+	// KeyTime is the minimum time for which the platform recognises a key.
 	KeyTime() time.Duration
 }
 
 // A Drafter is a [Channel] that can show an answer while it is written, without sending it.
 type Drafter interface {
-	// Draft shows text (Markdown, within the limits of a part) as being written in the conversation.
-	// It replaces the last draft of the same stream, and disappears when the answer is sent. It
-	// reports ErrRefused where drafts are not possible (edits are used there), *RateError or any
-	// other error like Send.
+	// Draft shows text (Markdown, within the limits of a part) as a draft in the conversation. It
+	// replaces the previous draft of the same stream and disappears when the answer is sent. It
+	// reports ErrRefused if drafts are not possible here (the caller then uses edits), and
+	// otherwise errors like Send.
 	Draft(ctx context.Context, to bus.Address, stream, text string) error
 }
 
-// A Remover is a [Channel] that can take back a message it sent.
+// A Remover is a [Channel] that can delete a message that it has sent.
 type Remover interface {
-	// Remove makes the message that Send named id disappear. It reports ErrRefused when that can't
-	// be done (any more), *RateError or any other error like Send.
+	// Remove deletes the message with the id that Send returned. It reports ErrRefused if that is
+	// not possible (any more), and otherwise errors like Send.
 	Remove(ctx context.Context, to bus.Address, id string) error
 }
 
-// A Finisher is a [Channel] that shows when a message is complete.
+// A Finisher is a [Channel] that can show that a message is complete.
 type Finisher interface {
-	// Finish says that a message is complete, because it was delivered or its answer was stopped.
-	// ids are what Send returned for its parts, and answers the messages that it answers. Finish is
-	// called at most once, and for a delivered message before anything else is sent to the
-	// conversation.
+	// Finish marks a message as complete, because it was delivered or its answer was stopped. ids
+	// are the results of Send for its parts, and answers are the messages that it answers. Finish
+	// is called at most once for a message. For a delivered message it is called before anything
+	// else is sent to the conversation.
 	Finish(ctx context.Context, to bus.Address, ids, answers []string)
 }
 
-// An Addresser is a [Channel] whose addresses have a form that can be checked.
+// An Addresser is a [Channel] that can check the form of an address.
 type Addresser interface {
-	// Address returns the address of the chat that a person has typed. Its error says what an
-	// address looks like.
+	// Address returns the address of the chat that a person has typed. Its error explains the form
+	// of an address.
 	Address(chat string) (string, error)
 }
 
-// A Deduplicator is a [Channel] that shows a message once, however often and late it is sent again
-// with the same [bus.Part.Key]. Uncertain outcomes don't matter there.
+// A Deduplicator is a [Channel] that shows a message once, however often and however late it is
+// sent again with the same [bus.Part.Key]. Uncertain outcomes are harmless there.
 type Deduplicator interface {
-	// Deduplicates marks the channel. It does nothing.
+	// Deduplicates does nothing. It marks the channel.
 	Deduplicates()
 }
 
-// A Typer is a [Channel] that can show that an answer is on its way.
+// A Typer is a [Channel] that can show a typing indicator.
 type Typer interface {
-	// Type shows the indicator for some seconds; the caller repeats it every four.
+	// Type shows the indicator for some seconds. The caller calls it again every four seconds.
 	Type(ctx context.Context, to bus.Address) error
 }
 
 // A Fetcher is a [Channel] whose messages may have attachments.
 type Fetcher interface {
-	// Fetch writes the file that an attachment's Ref names to w. It reports ErrRefused if the
-	// platform does not have the file (any more) and ErrDamaged if it differs from the one that
-	// was sent. After any other error it may be called again.
+	// Fetch writes the file with an attachment's Ref to w. It reports ErrRefused if the platform
+	// does not have the file (any more), and ErrDamaged if the file differs from the one that was
+	// sent. After any other error it may be called again.
 	Fetch(ctx context.Context, ref string, w io.Writer) error
 }
 
-// A Reactor is a [Channel] that can put an emoji on a message of a person.
+// A Reactor is a [Channel] that can put an emoji on a person's message.
 type Reactor interface {
-	// React puts an emoji on the message that the platform names id and replaces an earlier one; ""
+	// React sets our emoji on the message with the platform's id, replacing an earlier one; ""
 	// removes it.
 	React(ctx context.Context, to bus.Address, id, emoji string) error
 }
 
 // A Reader is a [Channel] with read receipts.
 type Reader interface {
-	// MarkRead shows the senders of messages, all of one conversation, that they were read.
+	// MarkRead marks messages of one conversation as read, for their senders.
 	MarkRead(ctx context.Context, to bus.Address, ids []string) error
 }
 
-// A Pairer is a [Channel] whose account is linked by a person with a phone.
+// A Pairer is a [Channel] whose account a person links with a phone.
 type Pairer interface {
 	// Pair links the account. It must not be called while Run runs. With a phone number (digits
-	// with the country's code) the person types a code into the phone; without one the phone reads
-	// a QR code. Codes expire, so show may be called several times, each time with a new one.
+	// with the country code) the person types a code into the phone. Without one the phone scans a
+	// QR code. Codes expire, so Pair may call show several times, each time with a new code.
 	Pair(ctx context.Context, phone string, show func(PairingCode)) error
 }
 
-// A PairingCode links an account. It has one of QR and Phone.
+// A PairingCode links an account. Either QR or Phone is set.
 type PairingCode struct {
 	QR      string // content of the QR code
 	Phone   string // code to type into the phone
 	Expires time.Time
 }
 
-// An Eraser is a [Channel] that keeps data about people in files of its own.
+// An Eraser is a [Channel] that stores data about people in files of its own.
 type Eraser interface {
-	// Erase deletes the data about chats, and about the people of direct chats, from all of the
-	// channel's files. It may be called while Run runs, and again. Somebody who writes afterwards
-	// is treated as new.
+	// Erase deletes the data about chats, and about the people in direct chats, from all files of
+	// the channel. It may be called while Run runs, and more than once. A person who writes
+	// afterwards is treated as new.
 	Erase(ctx context.Context, chats []string) error
 }
 
-// A Commander is a [Channel] that shows a native menu of commands.
+// A Commander is a [Channel] with a native command menu.
 type Commander interface {
 	SetCommands(ctx context.Context, commands []Command) error
 }
@@ -229,71 +229,71 @@ type Command struct {
 	Description string // one line
 }
 
-// A Limiter is a [Channel] whose platform limits what may be sent. Other channels have no limits.
+// A Limiter is a [Channel] whose platform limits messages. Other channels have no limits.
 type Limiter interface {
-	// Limits returns the limits for the conversation to.
+	// Limits returns the limits for a conversation.
 	Limits(to bus.Address) Limits
 }
 
 // A Pacer is a [Channel] whose platform announces its current rate limits.
 type Pacer interface {
-	// Wait returns how long the platform accepts no new message to a conversation.
+	// Wait returns how long the platform will not accept a new message to a conversation.
 	Wait(to bus.Address) time.Duration
 }
 
-// Limits are what a platform documents for sending to one conversation.
+// Limits are the documented limits of a platform for sending to one conversation.
 type Limits struct {
-	// Text is the longest text of one part in the units of Measure; 0 means any length.
+	// Text is the maximum length of one part's text in units of Measure; 0: no limit.
 	Text    int
 	Measure func(markdown string) int
 
-	// Render returns what the platform gets for a text. An edit that does not change this is not
-	// made. The default is the text itself.
+	// Render returns what the platform gets for a text. An edit that does not change the result is
+	// skipped. The default is the text itself.
 	Render func(markdown string) string
 
-	Caption int   // like Text, for a part with a file; 0 means that such a part has no text
-	File    int64 // size of the largest file, in bytes; 0 means that files can't be sent
-	Buttons int   // how many buttons a message may have
+	Caption int   // like Text, for a part with a file; 0: such a part has no text
+	File    int64 // maximum size of a file in bytes; 0: files can't be sent
+	Buttons int   // maximum number of buttons of a message
 
-	// PerThread says that each thread of a chat has limits of its own.
+	// PerThread says that each thread of a chat has its own limits.
 	PerThread bool
 
-	// EditInterval is the shortest time between two edits of a message that is being streamed.
+	// EditInterval is the minimum time between two edits of a growing message.
 	EditInterval time.Duration
 
-	Chat    Rate // messages to this chat, all threads together unless PerThread
-	Account Rate // messages of the account, all chats together
+	Chat    Rate // messages to this chat, with all its threads unless PerThread
+	Account Rate // messages of the account to all chats
 }
 
-// A Rate is a token bucket; the zero Rate means no limit.
+// A Rate is a token bucket. The zero Rate means no limit.
 type Rate struct {
-	Every time.Duration // time between two messages in the long run
-	Burst int           // messages that may go at once
+	Every time.Duration // average time between two messages
+	Burst int           // maximum number of messages at once
 }
 
-// ErrRefused reports that a platform will never take this message. It is not retried.
+// ErrRefused reports that a platform will never accept a message or a call. It is not retried.
 var ErrRefused = errors.New("refused by platform")
 
 // ErrDamaged reports a file that differs from the one that was sent. It is not fetched again.
 var ErrDamaged = fmt.Errorf("%w: the file is damaged", ErrRefused)
 
-// ErrUncertain reports that a request was lost after the platform may have executed it. It is
-// counted, and tried again with the same [bus.Part.Key].
+// ErrUncertain reports that a request failed after the platform may have executed it. It is counted
+// and retried with the same [bus.Part.Key].
 var ErrUncertain = errors.New("outcome unknown")
 
-// A RateError reports that the platform asked us to wait.
+// A RateError reports that the platform has asked us to wait.
 type RateError struct {
 	After   time.Duration
-	Account bool // the whole account must wait, not just this chat
+	Account bool // the whole account must wait, not only this chat
 }
 
 func (e *RateError) Error() string { return "rate limited for " + e.After.String() }
 
-// An AccountError reports that a platform refuses an account until a person acts.
+// An AccountError reports that the platform refuses the account until a person acts.
 type AccountError struct {
-	Reason string // one or two sentences: what happened and what to do
+	Reason string // one or two sentences: what happened, and what to do
 
-	// Final says that automatic retries would do harm: only a new start of the gateway tries again.
+	// Final says that automatic retries would do harm. Only a restart of the gateway tries again.
 	Final bool
 }
 

@@ -10,12 +10,12 @@ import (
 	"gateway/bus"
 )
 
-// MaxName is the longest name of a person, a chat or a file that channels pass on, in runes.
+// MaxName is the maximum length, in runes, of the name of a person, a chat or a file.
 const MaxName = 128
 
-// Clean makes a text that a stranger chose fit for a prompt or a log: one line of at most limit
-// runes. Control characters and line breaks become blanks. Invisible characters, those that change
-// the direction of writing, and invalid UTF-8 are removed. The two joiners stay, since some scripts
+// Clean makes untrusted text safe for a prompt or a log: one line of at most limit runes. Control
+// characters and line breaks become blanks. Invisible characters, characters that change the
+// direction of writing, and invalid UTF-8 are removed. The two joiners stay, because some scripts
 // and emoji need them.
 func Clean(s string, limit int) string {
 	var b strings.Builder
@@ -45,10 +45,10 @@ func Clean(s string, limit int) string {
 	return b.String()
 }
 
-// Bracket returns "[kind: detail]", which represents something that is not text. The detail comes
-// from a stranger and can't end the bracket.
+// Bracket returns "[kind: detail]", which stands for something that is not text. detail is
+// untrusted and can't close the bracket.
 func Bracket(kind, detail string) string {
-	const most = 200 // runes
+	const most = 200 // maximum number of runes
 	detail = strings.NewReplacer("[", "(", "]", ")").Replace(Clean(detail, most))
 	if detail == "" {
 		return "[" + kind + "]"
@@ -56,8 +56,8 @@ func Bracket(kind, detail string) string {
 	return "[" + kind + ": " + detail + "]"
 }
 
-// WithoutMention returns text without the mention text[start:end] and without the blanks and the
-// punctuation that set it off.
+// WithoutMention returns text without the mention text[start:end] and the blanks and punctuation
+// around it.
 func WithoutMention(text string, start, end int) string {
 	left, right := text[:start], text[end:]
 	switch {
@@ -69,13 +69,13 @@ func WithoutMention(text string, start, end int) string {
 	return strings.TrimRight(left, " ") + right
 }
 
-// SenderName returns the name of a sender for people to read.
+// SenderName returns the name of a sender, for people.
 func SenderName(s bus.Sender) string {
 	name := strings.Join(strings.Fields(s.Name), " ")
 	return cmp.Or(Clip(name, 64), "Somebody without a name")
 }
 
-// Clip returns the beginning of s, of at most n runes.
+// Clip returns the first n runes of s.
 func Clip(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"
@@ -83,8 +83,8 @@ func Clip(s string, n int) string {
 	return s
 }
 
-// PanicText says for the log what a panic was. Of one that is not an error of Go's runtime it says
-// the type only: its text may hold what people have written.
+// PanicText describes a panic for the log. If the value is not an error of Go's runtime, it returns
+// only the type, because the text may contain messages of people.
 func PanicText(p any) string {
 	if e, ok := p.(runtime.Error); ok {
 		return e.Error()

@@ -1,9 +1,9 @@
-// Package channeltest holds the conformance suite that every channel passes, and a channel in
-// memory for tests of the packages above.
+// Package channeltest has the conformance suite that every channel must pass, and a channel in
+// memory for tests of other packages.
 //
-// [Run] checks an adapter against the contract of [channels.Channel] through a [Fixture]: the
-// adapter and a fake platform behind it. [Memory] and [Full] are channels without a platform
-// that fail, block and limit as a test asks; [Inbox] is an intake that does.
+// [Run] checks an adapter against the contract of [channels.Channel], with a [Fixture]: the adapter
+// and the fake platform behind it. [Memory] and [Full] are channels without a platform that can
+// fail, block and limit. [Inbox] is a [channels.Intake] in memory.
 package channeltest
 
 import (
@@ -22,42 +22,41 @@ import (
 	"gateway/channels"
 )
 
-// A Fixture is an adapter and the fake platform that it is connected to.
+// A Fixture is an adapter and the fake platform to which it is connected.
 type Fixture struct {
 	Channel  channels.Channel
 	Platform Platform
 	Chat     bus.Address   // a direct conversation that the platform knows
-	Secret   string        // what must not show in errors and logs, or ""
-	Log      func() string // what the adapter has logged so far, at any level
+	Secret   string        // must not appear in errors or logs; or ""
+	Log      func() string // everything that the adapter has logged, at any level
 
-	// NoAck says that the platform knows no acknowledgement: after a gap the adapter reads again
-	// what came since the cursor. Pending is not called then.
+	// NoAck says that the platform has no acknowledgements: after a gap the adapter reads again
+	// from its cursor. Pending is not called then.
 	NoAck bool
-	// Ours are goroutines of the fake platform, which may outlive Run.
+	// Ours matches goroutines of the fake platform, which may outlive Run.
 	Ours []goleak.Option
 }
 
-// A Platform is the fake behind an adapter. Its methods may be called concurrently.
+// A Platform is the fake behind an adapter. Its methods are safe for concurrent use.
 type Platform interface {
 	Deliver(text string)           // a person writes to the chat
-	Pending() int                  // messages delivered that the adapter has not acknowledged
-	Texts() []string               // what people read in the chat from us, oldest first
-	Delete(id string)              // a person deletes a message of ours
-	RateLimit(after time.Duration) // the next send is refused for that long
-	Refuse()                       // each send is refused for good
-	Hang()                         // calls under way and later ones get no answer
-	SetOutage(on bool)             // whether calls fail as they do when a platform is down
+	Pending() int                  // delivered messages that the adapter has not acknowledged
+	Texts() []string               // our messages in the chat as people see them, oldest first
+	Delete(id string)              // a person deletes one of our messages
+	RateLimit(after time.Duration) // the platform refuses the next send for that long
+	Refuse()                       // the platform refuses each send permanently
+	Hang()                         // current and later calls get no answer
+	SetOutage(on bool)             // whether calls fail as during an outage of the platform
 }
 
-// patience bounds every wait of the suite. Only failing tests wait that long.
+// patience is the time limit of each wait of the suite. Only failing tests reach it.
 const patience = 3 * time.Minute
 
-// prompt is how long an end may take. It is less than the time-outs of the platforms' calls, and
-// more than a busy machine stands still.
+// prompt is the time limit for shutting down. It is shorter than the time-outs of the platforms'
+// calls, and longer than the pauses of a busy machine.
 const prompt = 25 * time.Second
 
-// Leaked is [goleak.Find] for a busy machine, on which goroutines that are about to end take their
-// time.
+// Leaked is like [goleak.Find] for a busy machine: it gives goroutines time to end.
 func Leaked(opts ...goleak.Option) error {
 	for deadline := time.Now().Add(patience); ; {
 		if err := goleak.Find(opts...); err == nil || time.Now().After(deadline) {
@@ -66,7 +65,8 @@ func Leaked(opts ...goleak.Option) error {
 	}
 }
 
-// Run runs the suite. It calls fixture for each test; what that starts ends by t.Cleanup.
+// Run runs the suite. It calls fixture for each test. The fixture registers its clean-up with
+// t.Cleanup.
 func Run(t *testing.T, fixture func(t *testing.T) Fixture) {
 	for _, tt := range []struct {
 		name string
@@ -96,7 +96,7 @@ func Run(t *testing.T, fixture func(t *testing.T) Fixture) {
 	}
 }
 
-// start runs the channel until the test ends or stop is called, which returns Run's error.
+// start runs the channel until the test ends or stop is called. stop returns Run's error.
 func (f Fixture) start(t *testing.T, in channels.Intake) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -193,7 +193,7 @@ func testRedeliver(t *testing.T, f Fixture) {
 	stop := f.start(t, in)
 	f.Platform.Deliver("first") // so that the conversation is known
 	in.wait(t, 1)
-	if !f.NoAck { // else it comes again, which is right
+	if !f.NoAck { // otherwise the platform rightly delivers it again
 		eventually(t, "the message is acknowledged", func() bool { return f.Platform.Pending() == 0 })
 	}
 	if err := stop(); !errors.Is(err, context.Canceled) {
@@ -286,7 +286,7 @@ func testOutage(t *testing.T, f Fixture) {
 func testEdit(t *testing.T, f Fixture) {
 	e, ok := f.Channel.(channels.Editor)
 	if !ok {
-		return // the channel does not have this power
+		return // the channel can't edit
 	}
 	id, err := f.send(t, "one")
 	if err != nil {
@@ -309,7 +309,7 @@ func testEdit(t *testing.T, f Fixture) {
 func testRemove(t *testing.T, f Fixture) {
 	r, ok := f.Channel.(channels.Remover)
 	if !ok {
-		return // the channel does not have this power
+		return // the channel can't remove
 	}
 	id, err := f.send(t, "one")
 	if err != nil {
@@ -340,7 +340,7 @@ func testType(t *testing.T, f Fixture) {
 func testLongest(t *testing.T, f Fixture) {
 	l, ok := f.Channel.(channels.Limiter)
 	if !ok || l.Limits(f.Chat).Text == 0 {
-		return // there is no bound
+		return // the channel has no limit
 	}
 	limits := l.Limits(f.Chat)
 	text := strings.Repeat("x", limits.Text)
@@ -433,7 +433,7 @@ func testCancel(t *testing.T, f Fixture) {
 	}
 }
 
-// eventually waits until cond holds.
+// eventually waits until cond returns true.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

@@ -13,21 +13,21 @@ import (
 
 // An Inbox is a [channels.Intake] in memory. The zero value is empty and ready for use.
 type Inbox struct {
-	// OnPublish, if set, is called before a batch is stored. Its error is what Publish
-	// returns, and then nothing is stored. It must not be changed while Run runs.
+	// OnPublish, if not nil, is called before a batch is stored. If it returns an error, Publish
+	// returns that error and stores nothing. It must not be changed while Run runs.
 	OnPublish func() error
-	// Open, if set, is what Flushed returns: something is sent until a test closes it.
+	// Open, if not nil, is what Flushed returns. A test closes it to end sending.
 	Open chan struct{}
 
-	// Sturdy has Try survive panics, as the gateway does.
+	// Sturdy makes Try survive panics, as the gateway does.
 	Sturdy bool
 
 	mu       sync.Mutex
 	messages []bus.InboundMessage
-	seen     map[[2]string]bool // chat and id
-	cursors  map[string]string  // by place
+	seen     map[[2]string]bool // by chat and message id
+	cursors  map[string]string  // by key
 	states   []string
-	ids      []string // that channels were identified by
+	ids      []string // passed to Identify
 }
 
 // Identify implements [channels.Publisher].
@@ -38,7 +38,7 @@ func (in *Inbox) Identify(_ context.Context, id string) error {
 	return nil
 }
 
-// Try implements [channels.Publisher]. A panic is one of the test, unless Sturdy is set.
+// Try implements [channels.Publisher]. It does not recover a panic unless Sturdy is set.
 func (in *Inbox) Try(_ context.Context, f func()) (ok bool) {
 	if in.Sturdy {
 		defer func() { ok = recover() == nil }()
@@ -47,7 +47,7 @@ func (in *Inbox) Try(_ context.Context, f func()) (ok bool) {
 	return true
 }
 
-// Identified returns what channels have said that they are.
+// Identified returns the ids that were passed to Identify.
 func (in *Inbox) Identified() []string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -68,8 +68,8 @@ func (in *Inbox) Report(_ channels.State, text string) {
 	in.states = append(in.states, text)
 }
 
-// Flushed implements [channels.Intake]. Nothing is sent after the end of Run's context, unless Open
-// says otherwise.
+// Flushed implements [channels.Intake]. Unless Open is set, nothing is sent after Run's context is
+// done.
 func (in *Inbox) Flushed() <-chan struct{} {
 	if in.Open != nil {
 		return in.Open
@@ -77,7 +77,7 @@ func (in *Inbox) Flushed() <-chan struct{} {
 	return flushed
 }
 
-// flushed is always closed.
+// flushed is a closed channel.
 var flushed = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -123,14 +123,14 @@ func (in *Inbox) Publish(ctx context.Context, b channels.Batch) error {
 	return nil
 }
 
-// Messages returns what was published, oldest first, each message once.
+// Messages returns the published messages, oldest first, each once.
 func (in *Inbox) Messages() []bus.InboundMessage {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return slices.Clone(in.messages)
 }
 
-// wait waits until n messages were published.
+// wait waits until n messages are published.
 func (in *Inbox) wait(t *testing.T, n int) {
 	t.Helper()
 	eventually(t, "the messages are published", func() bool { return len(in.Messages()) >= n })

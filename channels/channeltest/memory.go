@@ -22,37 +22,38 @@ var (
 	_ channels.Limiter = (*Full)(nil)
 )
 
-// A Memory is a channel without a platform and without optional powers. The zero value works.
+// A Memory is a channel without a platform and without optional interfaces. The zero value is ready
+// for use.
 type Memory struct {
 	mu       sync.Mutex
 	batches  [][]bus.InboundMessage
-	acked    int // batches that were published
+	acked    int // number of published batches
 	sent     []Sent
 	failures []failure
-	blocked  chan struct{} // closed to release; nil if nothing blocks
+	blocked  chan struct{} // closed to release; nil if calls don't block
 	typed    int
 	limits   channels.Limits
-	changed  notifier.Notifier // rung at each change
+	changed  notifier.Notifier // notified at each change
 }
 
-// A Sent is a message that a Memory took, as it stands now.
+// A Sent is a message that a Memory has accepted, in its current state.
 type Sent struct {
 	ID      string
-	Part    bus.Part // its Text is the latest
+	Part    bus.Part // Text is the newest text
 	Edits   int
 	Deleted bool
 }
 
-// A failure is what one call of Send, Edit or Remove returns.
+// A failure is the result of one call of Send, Edit or Remove.
 type failure struct {
 	err  error
-	lost bool // it is done all the same
+	lost bool // the call takes effect all the same
 }
 
-// Fail makes the next n calls of Send, Edit and Remove return err without taking the message.
+// Fail makes the next n calls of Send, Edit and Remove return err without effect.
 func (m *Memory) Fail(n int, err error) { m.fail(n, failure{err: err}) }
 
-// Lose makes the next n calls of Send, Edit and Remove do what they are asked for and report
+// Lose makes the next n calls of Send, Edit and Remove take effect but report
 // [channels.ErrUncertain].
 func (m *Memory) Lose(n int) { m.fail(n, failure{channels.ErrUncertain, true}) }
 
@@ -78,7 +79,7 @@ func (m *Memory) Block() (release func()) {
 	})
 }
 
-// Deliver hands messages to Run, which publishes them as one batch.
+// Deliver passes messages to Run, which publishes them as one batch.
 func (m *Memory) Deliver(messages ...bus.InboundMessage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,7 +87,7 @@ func (m *Memory) Deliver(messages ...bus.InboundMessage) {
 	m.changed.Notify()
 }
 
-// Pending returns how many delivered messages were not published.
+// Pending returns the number of delivered messages that were not published.
 func (m *Memory) Pending() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,7 +98,7 @@ func (m *Memory) Pending() int {
 	return n
 }
 
-// Sent returns what was sent, oldest first, deleted messages too.
+// Sent returns the sent messages, oldest first, including deleted ones.
 func (m *Memory) Sent() []Sent {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,20 +114,20 @@ func (m *Memory) Delete(id string) {
 	}
 }
 
-// Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond at
-// once and after every change.
+// Wait waits until cond returns true, and returns nil, or ctx's error if ctx is done first. It
+// calls cond immediately and after each change.
 func (m *Memory) Wait(ctx context.Context, cond func() bool) error {
 	return m.changed.Wait(ctx, cond)
 }
 
-// Run implements [channels.Channel]. Its cursor is the number of batches that were published.
+// Run implements [channels.Channel]. Its cursor is the number of published batches.
 func (m *Memory) Run(ctx context.Context, in channels.Intake) error {
 	cursors, err := in.Cursors(ctx)
 	if err != nil {
 		return err
 	}
 	in.Report(channels.Connected, "connected")
-	next, _ := strconv.Atoi(cursors[""]) // "" is the beginning
+	next, _ := strconv.Atoi(cursors[""]) // "" means from the beginning
 	for {
 		var batch []bus.InboundMessage
 		err := m.changed.Wait(ctx, func() (ok bool) {
@@ -184,7 +185,7 @@ func (m *Memory) Send(ctx context.Context, part bus.Part) (string, error) {
 	return id, nil
 }
 
-// enter waits while calls block and returns what the call should report.
+// enter waits while calls are blocked, and returns the result that the call must report.
 func (m *Memory) enter(ctx context.Context) (failure, error) {
 	m.mu.Lock()
 	blocked := m.blocked
@@ -206,7 +207,7 @@ func (m *Memory) enter(ctx context.Context) (failure, error) {
 	return f, nil
 }
 
-// find returns the message with the given id that is not deleted, or nil. The caller holds m.mu.
+// find returns the message with the given id unless it was deleted. m.mu is held.
 func (m *Memory) find(id string) *Sent {
 	for i := range m.sent {
 		if m.sent[i].ID == id && !m.sent[i].Deleted {
@@ -278,8 +279,8 @@ func (f *Full) Typed() int {
 	return f.typed
 }
 
-// SetLimits sets what Limits returns for every conversation. Until then it is 4096
-// characters, an edit a second and no rate.
+// SetLimits sets the result of Limits. The default is 4096 characters, one edit per second and no
+// rate.
 func (f *Full) SetLimits(l channels.Limits) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package media keeps the files that people send and get.
+// Package media stores the files that people send and receive.
 //
-// Files: those of the media directory, by account and chat.
+// Files: those in the media directory, by account and chat.
 package media
 
 import (
@@ -27,44 +27,44 @@ import (
 	"gateway/channels"
 )
 
-// A Store keeps the files that people send and get in one folder, by chat. It fetches what people
-// send when somebody asks for it, after the message was admitted.
+// A Store stores the files that people send and receive in one folder, by chat. It fetches received
+// files on request, after their message was admitted.
 type Store struct {
 	root     *os.Root
 	sources  map[string]channels.Fetcher // by account
 	opts     Options
-	slots    chan struct{}        // a fetch holds one
-	syncFile func(*os.File) error // [os.File.Sync], but in tests
+	slots    chan struct{}        // one per running fetch
+	syncFile func(*os.File) error // [os.File.Sync]; tests replace it
 
-	total    atomic.Int64  // bytes of all files: the last count and what came since
-	tooLarge chan struct{} // rung when they are too many
+	total    atomic.Int64  // bytes of all files: the last sweep's count plus later files
+	tooLarge chan struct{} // signalled when the total is too large
 }
 
 // Options are the optional settings of a [Store]. The zero value is ready for use.
 type Options struct {
-	MaxFile   int64         // largest file that is fetched, in bytes; default 20 MiB
-	MaxTotal  int64         // of all files, in bytes; the oldest are removed first; default 5 GiB
-	Retention time.Duration // how long a file is kept; default 30 days
-	Offloads  time.Duration // how long a file called bus.Offload is kept; default Retention
+	MaxFile   int64         // maximum size of a fetched file in bytes; default 20 MiB
+	MaxTotal  int64         // maximum size of all files; the oldest are removed first; default 5 GiB
+	Retention time.Duration // age at which files are removed; default 30 days
+	Offloads  time.Duration // the same for files named bus.Offload; default Retention
 
-	Every time.Duration // how often old files are removed; default every hour
+	Every time.Duration // time between two sweeps; default one hour
 
 	Logger *slog.Logger // default discards
 }
 
 const (
-	maxFetches   = 8             // at once
-	fetchTime    = time.Minute   // for one file, all tries together
-	fetchTries   = 4             // of one file
-	sniffedBytes = 3072          // of a file, by which its type is detected
-	partSuffix   = ".part"       // of files that are not complete
-	staleTime    = 2 * time.Hour // after which nobody is writing such a file any more
+	maxFetches   = 8             // concurrent fetches
+	fetchTime    = time.Minute   // for all attempts at one file
+	fetchTries   = 4             // attempts per file
+	sniffedBytes = 3072          // bytes of a file that determine its type
+	partSuffix   = ".part"       // suffix of incomplete files
+	staleTime    = 2 * time.Hour // age at which an incomplete file is considered abandoned
 	folderMode   = fs.FileMode(0o700)
 
-	offloadPrefix = "result-" // of files that are called bus.Offload, and no others
+	offloadPrefix = "result-" // prefix of stored files that were named bus.Offload
 )
 
-// New returns the Store in the folder root, which the caller closes. sources are the channels by
+// New returns a Store in the folder root, which the caller closes. sources are the channels by
 // account.
 func New(root *os.Root, sources map[string]channels.Channel, opts *Options) *Store {
 	m := &Store{root: root, sources: make(map[string]channels.Fetcher),
@@ -88,11 +88,11 @@ func New(root *os.Root, sources map[string]channels.Channel, opts *Options) *Sto
 }
 
 // Fetch fetches the files of msg and of the message that it quotes. Each attachment gets a Path or
-// a Problem, and one that has either is not fetched again.
+// a Problem. Attachments that have either are skipped.
 func (m *Store) Fetch(ctx context.Context, msg *bus.InboundMessage) {
 	msg.Attachments = m.fetchAll(ctx, msg, msg.ID, msg.Attachments)
 	if q := msg.ReplyTo; q != nil && len(q.Attachments) > 0 {
-		quote := *q // the original is shared
+		quote := *q // msg may share the original with others
 		quote.Attachments = m.fetchAll(ctx, msg, q.ID, q.Attachments)
 		msg.ReplyTo = &quote
 	}
@@ -114,23 +114,23 @@ func (m *Store) fetchAll(
 	return fetched
 }
 
-// errTooLarge reports a file that is larger than MaxFile.
+// errTooLarge reports a file larger than MaxFile.
 var errTooLarge = errors.New("file is too large")
 
-// problem tells the model why a file is missing.
+// problem describes to the model why a file is missing.
 func problem(err error) string {
 	switch {
 	case errors.Is(err, errTooLarge):
-		return "too large to be fetched"
+		return "the file is too large"
 	case errors.Is(err, channels.ErrDamaged):
-		return "it came damaged"
+		return "the file arrived damaged"
 	case errors.Is(err, channels.ErrRefused):
-		return "the platform does not have it any more"
+		return "the platform no longer has the file"
 	}
-	return "it could not be fetched"
+	return "the file could not be fetched"
 }
 
-// fetch fetches one file, unless it was fetched before.
+// fetch fetches one file unless it was fetched before.
 func (m *Store) fetch(ctx context.Context, from bus.Address, name string, a *bus.Attachment) error {
 	if a.Path != "" || a.Problem != "" {
 		return nil
@@ -169,8 +169,8 @@ func (m *Store) fetch(ctx context.Context, from bus.Address, name string, a *bus
 	}
 }
 
-// store writes a file whose name begins with base, and sets the fields of a by its content. When it
-// returns, the file and its name are on the disk, because a row that names the file follows.
+// store writes a file whose name begins with base, and sets the fields of a from its content. When
+// it returns, the file and its name are on the disk, because a row that names the file follows.
 func (m *Store) store(base string, a *bus.Attachment, fill func(io.Writer) error) error {
 	if err := m.folder(path.Dir(base)); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (m *Store) store(base string, a *bus.Attachment, fill func(io.Writer) error
 	w := &limitedWriter{w: f, left: m.opts.MaxFile}
 	if err := fill(w); err != nil {
 		if w.full {
-			err = errTooLarge // the source may have wrapped it differently
+			err = errTooLarge // the source may have wrapped the error differently
 		}
 		return errors.Join(err, f.Close(), m.root.Remove(part))
 	}
@@ -209,7 +209,7 @@ func (m *Store) store(base string, a *bus.Attachment, fill func(io.Writer) error
 	return nil
 }
 
-// folder creates a folder and its missing parents.
+// folder creates a folder and its parents.
 func (m *Store) folder(name string) error {
 	if _, err := m.root.Stat(name); err == nil {
 		return nil
@@ -224,18 +224,18 @@ func (m *Store) folder(name string) error {
 	}
 }
 
-// syncFolder writes the names in a folder to the disk, where the system can.
+// syncFolder syncs a folder, on systems that support it.
 func (m *Store) syncFolder(name string) error {
 	f, err := m.root.Open(name)
 	if err != nil {
 		return err
 	}
-	_ = m.syncFile(f) // some systems can't; the file itself is on the disk
+	_ = m.syncFile(f) // not supported everywhere; the file itself is synced
 	return f.Close()
 }
 
-// grow counts a stored file, and starts a sweep when the total exceeds MaxTotal by a twentieth. The
-// margin keeps sweeps rare.
+// grow counts a stored file, and starts a sweep when the total exceeds MaxTotal by 5 %. The margin
+// keeps sweeps rare.
 func (m *Store) grow(size int64) {
 	if m.total.Add(size) <= m.opts.MaxTotal+m.opts.MaxTotal/20 {
 		return
@@ -246,7 +246,8 @@ func (m *Store) grow(size int64) {
 	}
 }
 
-// describe sets the type and the kind of a by its content, since the sender's claims may be wrong.
+// describe sets the type and the kind of a from its content, because the sender's claims may be
+// wrong.
 func describe(a *bus.Attachment, found *mimetype.MIME) {
 	class, _, _ := strings.Cut(a.Type, "/")
 	general := found.Is("application/octet-stream") || found.Is("application/zip") ||
@@ -256,14 +257,14 @@ func describe(a *bus.Attachment, found *mimetype.MIME) {
 		class, _, _ = strings.Cut(a.Type, "/")
 	}
 	if a.Type == "application/ogg" && (a.Kind == bus.Voice || a.Kind == bus.Audio) {
-		a.Type, class = "audio/ogg", "audio" // the container may hold either
+		a.Type, class = "audio/ogg", "audio" // this container may hold sound or video
 	}
 	switch a.Kind {
 	case bus.Photo, bus.Sticker:
 		if class != "image" {
 			a.Kind = bus.Document
 		}
-	case bus.Voice, bus.Audio: // in some containers sound is detected as video
+	case bus.Voice, bus.Audio: // sound in some containers is detected as video
 		if class != "audio" && class != "video" {
 			a.Kind = bus.Document
 		}
@@ -276,7 +277,7 @@ func describe(a *bus.Attachment, found *mimetype.MIME) {
 
 var plainExtension = regexp.MustCompile(`^\.[a-z0-9]{1,7}$`)
 
-// extension returns the extension of the file's name if it is plain, or else that of its type.
+// extension returns the extension of the file name if it is plain, otherwise that of the file type.
 func extension(name string, found *mimetype.MIME) string {
 	ext := strings.ToLower(path.Ext(name))
 	if plainExtension.MatchString(ext) {
@@ -303,12 +304,11 @@ func (c *limitedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Open opens the file at a Path. It reports [channels.ErrRefused] if the file does not exist any
-// more.
+// Open opens the file at a Path. It reports [channels.ErrRefused] if the file no longer exists.
 func (m *Store) Open(name string) (*os.File, error) {
 	f, err := m.root.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: file %s is not there any more", channels.ErrRefused, path.Base(name))
+		return nil, fmt.Errorf("%w: file %s no longer exists", channels.ErrRefused, path.Base(name))
 	}
 	return f, err
 }

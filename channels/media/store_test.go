@@ -67,17 +67,17 @@ func TestFetch(t *testing.T) {
 		{"passing failure", bus.Attachment{Kind: bus.Photo, Ref: "jpeg"}, 3,
 			bus.Attachment{Kind: bus.Photo, Type: "image/jpeg", Size: 11}},
 		{"lasting failure", bus.Attachment{Kind: bus.Photo, Ref: "jpeg"}, 99,
-			bus.Attachment{Kind: bus.Photo, Problem: "it could not be fetched"}},
+			bus.Attachment{Kind: bus.Photo, Problem: "the file could not be fetched"}},
 		{"gone", bus.Attachment{Kind: bus.Photo, Ref: "no"}, 0,
-			bus.Attachment{Kind: bus.Photo, Problem: "the platform does not have it any more"}},
+			bus.Attachment{Kind: bus.Photo, Problem: "the platform no longer has the file"}},
 		{"damaged", bus.Attachment{Kind: bus.Photo, Ref: "broken"}, 0,
-			bus.Attachment{Kind: bus.Photo, Problem: "it came damaged"}},
+			bus.Attachment{Kind: bus.Photo, Problem: "the file arrived damaged"}},
 		{"nothing to fetch", bus.Attachment{Kind: bus.Photo}, 0,
-			bus.Attachment{Kind: bus.Photo, Problem: "the platform does not have it any more"}},
+			bus.Attachment{Kind: bus.Photo, Problem: "the platform no longer has the file"}},
 		{"said to be too large", bus.Attachment{Kind: bus.Photo, Ref: "jpeg", Size: 101}, 0,
-			bus.Attachment{Kind: bus.Photo, Size: 101, Problem: "too large to be fetched"}},
+			bus.Attachment{Kind: bus.Photo, Size: 101, Problem: "the file is too large"}},
 		{"too large all the same", bus.Attachment{Kind: bus.Photo, Ref: "big"}, 0,
-			bus.Attachment{Kind: bus.Photo, Problem: "too large to be fetched"}},
+			bus.Attachment{Kind: bus.Photo, Problem: "the file is too large"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// Run removes old files at the start, at intervals, and when the total is too large, until ctx
-// ends.
+// Run removes old files at the start, at intervals, and when the total is too large, until ctx is
+// done.
 func (m *Store) Run(ctx context.Context) error {
 	for {
 		if err := m.Sweep(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			m.opts.Logger.WarnContext(ctx, "old files not removed", "err", err)
+			m.opts.Logger.WarnContext(ctx, "old files could not be removed", "err", err)
 		}
 		timer := time.NewTimer(m.opts.Every)
 		select {
@@ -31,8 +31,8 @@ func (m *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep removes the files that are older than the retention, and then the oldest files until the
-// rest is within MaxTotal.
+// Sweep removes the files older than the retention time, and then the oldest files until the total
+// is within MaxTotal.
 func (m *Store) Sweep(ctx context.Context, now time.Time) error {
 	counted := m.total.Load()
 	files, err := m.files(ctx)
@@ -91,7 +91,7 @@ func (m *Store) files(ctx context.Context) ([]storedFile, error) {
 		}
 		info, err := d.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // removed meanwhile
+			return nil // removed in the meantime
 		}
 		if err != nil {
 			return err

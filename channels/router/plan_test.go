@@ -231,7 +231,7 @@ func TestFileGone(t *testing.T) {
 			{Kind: bus.Document, Path: "full/a/gone.bin", Size: 3}}})
 		w.sleep(time.Second)
 		w.wantState(id, bus.Dead)
-		if d := w.delivery(id); !strings.Contains(d.Error, "gone.bin is not there any more") {
+		if d := w.delivery(id); !strings.Contains(d.Error, "gone.bin no longer exists") {
 			t.Errorf("the error is %q", d.Error)
 		}
 	})

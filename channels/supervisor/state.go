@@ -11,9 +11,9 @@ import (
 // An AccountState is the last recorded state of an account.
 type AccountState struct {
 	Account string
-	State   string    // a few words, or a sentence on what happened and what to do
-	Since   time.Time // since when it has been connected, or has not been
-	Event   time.Time // when the channel last published something; zero for never
+	State   string    // a few words, or a sentence that says what happened and what to do
+	Since   time.Time // when it was last connected or disconnected
+	Event   time.Time // when the channel last published something; zero: never
 }
 
 // States returns the recorded states by account.
@@ -33,15 +33,14 @@ func States(q store.Queryer) (map[string]AccountState, error) {
 	return states, err
 }
 
-// noteInterval is how often the time of the last event is recorded, and notePause how long a new
-// state waits, in case another follows at once.
+// noteInterval is the time between two records of the last event. notePause is how long a new state
+// waits before it is recorded, in case another one follows immediately.
 const (
 	noteInterval = 2 * time.Second
 	notePause    = 100 * time.Millisecond
 )
 
-// noteStates records the account's state in the database until ctx ends, for other processes to
-// read.
+// noteStates records the account's state in the database for other processes, until ctx is done.
 func (s *Supervisor) noteStates(ctx context.Context) {
 	var noted AccountState
 	tick := time.NewTicker(noteInterval)
@@ -72,7 +71,7 @@ func (s *Supervisor) noteStates(ctx context.Context) {
 			return err
 		})
 		if err != nil {
-			s.log.WarnContext(ctx, "state not noted", "err", err)
+			s.log.WarnContext(ctx, "state could not be recorded", "err", err)
 			continue
 		}
 		noted = now

@@ -1,6 +1,6 @@
 // Package supervisor keeps the channel of an account running and records its state.
 //
-// Tables: accounts, which channels/gate makes.
+// Tables: accounts, which channels/gate creates.
 package supervisor
 
 import (
@@ -17,8 +17,8 @@ import (
 	"gateway/store"
 )
 
-// A Supervisor keeps the channel of one account running. When the channel ends, as in an outage of
-// its platform, it starts the channel again, at longer and longer intervals.
+// A Supervisor keeps the channel of one account running. If the channel ends, for example because
+// of an outage of its platform, the Supervisor restarts it at increasing intervals.
 type Supervisor struct {
 	db       *store.DB
 	name     string
@@ -29,24 +29,24 @@ type Supervisor struct {
 
 	mu    sync.Mutex
 	state channels.State
-	text  string    // that describes the state
+	text  string    // describes the state
 	since time.Time // when the text was reported
 	event time.Time // when the channel last published something
 	up    time.Time // when it last became connected
-	lost  time.Time // when it last lost a connection of settleTime or longer; zero if never
+	lost  time.Time // when it last lost a connection that had lasted settleTime; zero: never
 
 	restarts int64
-	entered  chan struct{} // has a token when the state has changed
+	entered  chan struct{} // receives a token when the state has changed
 
 	closing    chan struct{} // closed by Close
 	closed     bool
-	publishing sync.WaitGroup // grows only while closed is false
+	publishing sync.WaitGroup // no Add after closed is true
 }
 
-// How soon a channel is started again. After a run of steadyTime the intervals begin anew. After an
-// outage people wait for lastRestart at most: a call while the platform is down costs next to
-// nothing, and WhatsApp's client tries every few seconds by itself. A refused channel waits longer,
-// since Discord blocks clients that send a wrong token too often.
+// Intervals between restarts of a channel. After a run of steadyTime they begin anew. After an
+// outage people wait lastRestart at most: a call to a platform that is down costs little, and
+// WhatsApp's client reconnects every few seconds anyway. A refused channel waits longer, because
+// Discord blocks clients that send a wrong token too often.
 const (
 	firstRestart   = time.Second
 	lastRestart    = 30 * time.Second
@@ -54,7 +54,7 @@ const (
 	steadyTime     = time.Minute
 )
 
-// New returns a Supervisor. The commands are shown in the platform's menu, if it has one.
+// New returns a Supervisor. The platform's menu, if it has one, shows the commands.
 func New(
 	db *store.DB, name string, ch channels.Channel, in channels.Publisher,
 	commands []channels.Command, log *slog.Logger,
@@ -67,15 +67,15 @@ func New(
 // Name returns the account's name.
 func (s *Supervisor) Name() string { return s.name }
 
-// State describes the channel in a few words, and returns since when it has been connected, or
-// has not been.
+// State describes the channel in a few words, and returns when it was last connected or
+// disconnected.
 func (s *Supervisor) State() (text string, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text, s.since
 }
 
-// supervised is the Intake of a supervisor's channel.
+// supervised is the Intake that a Supervisor passes to its channel.
 type supervised struct {
 	channels.Publisher
 	s       *Supervisor
@@ -83,7 +83,7 @@ type supervised struct {
 }
 
 // errClosed reports that the gateway is stopping and accepts no more messages.
-var errClosed = errors.New("supervisor: the gateway stops and takes nothing in")
+var errClosed = errors.New("supervisor: the gateway is stopping and accepts no more messages")
 
 // Publish implements [channels.Publisher].
 func (in supervised) Publish(ctx context.Context, b channels.Batch) error {
@@ -115,7 +115,7 @@ func (s *Supervisor) enter(state channels.State, text string) {
 	case was && !is && (s.lost.IsZero() || now.Sub(s.up) >= settleTime):
 		s.lost = now
 	}
-	if was != is || s.since.IsZero() { // tries to connect don't begin an outage anew
+	if was != is || s.since.IsZero() { // attempts to connect don't begin a new outage
 		s.since = now
 	}
 	s.state, s.text = state, text
@@ -125,8 +125,8 @@ func (s *Supervisor) enter(state channels.State, text string) {
 	}
 }
 
-// settleTime is how long a lost channel must be connected until it counts as well again: some
-// connect for a moment, again and again.
+// settleTime is how long a reconnected channel must stay connected before it counts as well again,
+// because some channels connect only for a moment, again and again.
 const settleTime = 3 * time.Second
 
 // Up reports whether the channel is connected.
@@ -136,8 +136,8 @@ func (s *Supervisor) Up() bool {
 	return s.state == channels.Connected
 }
 
-// Well reports whether the channel is connected or was within a time: most broken connections are
-// there again at once. A channel that was never connected is not well, nor is one that waits for a
+// Well reports whether the channel is connected or was within the given time: most connections are
+// restored quickly. A channel that was never connected is not well. Neither is one that waits for a
 // person to act.
 func (s *Supervisor) Well(within time.Duration) bool {
 	s.mu.Lock()
@@ -151,15 +151,15 @@ func (s *Supervisor) Well(within time.Duration) bool {
 	return !s.lost.IsZero() && time.Since(s.lost) < within
 }
 
-// Restarts returns how often the channel was started again.
+// Restarts returns how often the channel was restarted.
 func (s *Supervisor) Restarts() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.restarts
 }
 
-// Close ends receiving. After it has returned, nothing is published any more, but messages can be
-// sent until the context of Run ends. It may be called before Run, and is called once.
+// Close ends receiving. When it has returned, nothing more is published, but messages can be sent
+// until Run's context is done. It may be called before Run, and must be called only once.
 func (s *Supervisor) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -168,7 +168,7 @@ func (s *Supervisor) Close() {
 	s.publishing.Wait()
 }
 
-// Run runs the channel until ctx ends or, after [Supervisor.Close], until the channel needs no
+// Run runs the channel until ctx is done or, after [Supervisor.Close], until the channel needs no
 // connection any more.
 func (s *Supervisor) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
@@ -206,7 +206,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			pause = max(pause, limit.After)
 		}
 		if refused, ok := errors.AsType[*channels.AccountError](err); ok {
-			// Only a person can help, so frequent tries are of no use.
+			// Only a person can help, so frequent attempts are useless.
 			pause = refusedRestart*3/4 + rand.N(refusedRestart/2)
 			s.log.ErrorContext(ctx, "channel refused", "reason", refused.Reason)
 			s.enter(channels.Refused, refused.Reason)
@@ -215,9 +215,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 				return nil
 			}
 		} else {
-			s.log.WarnContext(ctx, "channel ended; it is started again", "after", pause, "err", err)
+			s.log.WarnContext(ctx, "channel ended and will be restarted", "after", pause, "err", err)
 			s.enter(channels.Disconnected,
-				fmt.Sprintf("not connected: %s; the gateway tries again by itself", cause(err)))
+				fmt.Sprintf("not connected: %s; the gateway reconnects by itself", cause(err)))
 		}
 		if !channels.Sleep(ctx, pause) {
 			return nil
@@ -229,8 +229,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// cause says for people why a channel has ended, without what each library has put before it where
-// the network is to blame.
+// cause describes for people why a channel has ended. For network errors it omits the prefixes of
+// the libraries.
 func cause(err error) string {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return dns.Name + " was not found (is this machine online?)"
@@ -244,10 +244,10 @@ func cause(err error) string {
 	return channels.Clean(err.Error(), maxCause)
 }
 
-// maxCause is the longest cause in runes.
+// maxCause is the maximum length of a cause in runes.
 const maxCause = 200
 
-// setCommands fills the platform's menu. Nothing depends on it.
+// setCommands sets the platform's command menu. A failure is harmless.
 func (s *Supervisor) setCommands(ctx context.Context, c channels.Commander) {
 	for wait := firstRestart; ; wait = min(wait*2, lastRestart) {
 		err := c.SetCommands(ctx, s.commands)
@@ -255,7 +255,7 @@ func (s *Supervisor) setCommands(ctx context.Context, c channels.Commander) {
 			return
 		}
 		if _, ok := errors.AsType[*channels.AccountError](err); ok {
-			return // Run says so
+			return // Run reports the same error
 		}
 		s.log.DebugContext(ctx, "commands not set yet", "err", err)
 		if !channels.Sleep(ctx, wait) {

@@ -423,7 +423,7 @@ func TestCause(t *testing.T) {
 		{&net.OpError{Op: "dial", Net: "tcp", Err: dns},
 			"not connected: api.telegram.org was not found (is this machine online?); the gateway"},
 		{&net.OpError{Op: "dial", Net: "tcp", Addr: address, Err: syscall.ECONNREFUSED},
-			"not connected: 192.0.2.1:443 can't be reached; the gateway tries again by itself"},
+			"not connected: 192.0.2.1:443 can't be reached; the gateway reconnects by itself"},
 		{&net.OpError{Op: "dial", Net: "tcp", Addr: address, Err: os.ErrDeadlineExceeded},
 			"not connected: 192.0.2.1:443 does not answer; the gateway"},
 		{errDown, "connection refused"},

@@ -1,5 +1,5 @@
-// Package faults makes the calls of a platform's fake fail. It is what the fakes of HTTP platforms
-// share.
+// Package faults injects faults into the calls of a fake platform. The fakes of HTTP platforms
+// share it.
 package faults
 
 import (
@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// An Effect is the way in which a call fails.
+// An Effect says how a call fails.
 type Effect int
 
 // The effects.
@@ -17,13 +17,13 @@ const (
 	Answer Effect = iota // the API's own error answer; nothing is executed
 	Page                 // an HTML error page, as a proxy sends it; nothing is executed
 	Drop                 // the connection is closed before anything is executed
-	Lose                 // the call is executed, then the connection is closed
-	Hang                 // nothing happens until the client or the server gives up
-	Cut                  // the connection is closed before the call was read
+	Lose                 // the call is executed, then the connection is closed without an answer
+	Hang                 // no answer until the client or the server gives up
+	Cut                  // the connection is closed before the call is read
 )
 
-// A Queue has the faults of type F that calls are still to meet, and counts those that were met, by
-// chats of type C. The zero value is empty and ready for use.
+// A Queue holds injected faults of type F, and counts the calls that met one, by chats of type C.
+// The zero value is empty and ready for use.
 type Queue[F any, C comparable] struct {
 	mu   sync.Mutex
 	list []*entry[F]
@@ -41,7 +41,7 @@ type hit[C comparable] struct {
 	chat   C
 }
 
-// Inject adds a fault until so many calls have met it, or until remove is called if times is 0.
+// Inject adds a fault for the given number of calls, or until remove is called if times is 0.
 func (q *Queue[F, C]) Inject(fault F, effect Effect, times int) (remove func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,8 +54,7 @@ func (q *Queue[F, C]) Inject(fault F, effect Effect, times int) (remove func()) 
 	}
 }
 
-// Meet returns the fault that was injected first of those that match a call about a chat, if any,
-// and counts it.
+// Meet returns the oldest matching fault for a call about a chat, if there is one, and counts it.
 func (q *Queue[F, C]) Meet(chat C, matches func(F) bool) (fault F, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -73,7 +72,7 @@ func (q *Queue[F, C]) Meet(chat C, matches func(F) bool) (fault F, ok bool) {
 	return fault, false
 }
 
-// Count counts an effect on a call about a chat that no fault of the queue has caused.
+// Count counts an effect on a call about a chat that did not come from the queue.
 func (q *Queue[F, C]) Count(effect Effect, chat C) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,14 +86,14 @@ func (q *Queue[F, C]) count(effect Effect, chat C) {
 	q.hits[hit[C]{effect, chat}]++
 }
 
-// Hits returns how many calls about a chat had an effect.
+// Hits returns how often calls about a chat had an effect.
 func (q *Queue[F, C]) Hits(effect Effect, chat C) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.hits[hit[C]{effect, chat}]
 }
 
-// WritePage answers with an HTML error page, as a proxy does; status is 502 by default.
+// WritePage answers with an HTML error page as a proxy does. The default status is 502.
 func WritePage(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "text/html")
 	w.WriteHeader(cmp.Or(status, http.StatusBadGateway))
@@ -103,5 +102,5 @@ func WritePage(w http.ResponseWriter, status int) {
 
 // Abort closes the connection of the call without an answer. It does not return.
 func Abort() {
-	panic(http.ErrAbortHandler) // net/http's way to do that
+	panic(http.ErrAbortHandler) // how net/http is told to close the connection
 }

@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// A Notifier wakes those who wait for a change of some state. The zero value is ready for use.
+// A Notifier wakes goroutines that wait for a change. The zero value is ready for use.
 type Notifier struct {
 	mu   sync.Mutex
-	next chan struct{} // closed when Notify is called; nil if nobody waits
+	next chan struct{} // closed by Notify; nil if nobody waits
 }
 
-// Notify wakes those who wait. The caller may hold the lock of what has changed.
+// Notify wakes all waiting goroutines. The caller may hold the lock of the changed state.
 func (n *Notifier) Notify() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -25,8 +25,8 @@ func (n *Notifier) Notify() {
 	}
 }
 
-// Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond at
-// once and each time that Notify was called.
+// Wait waits until cond returns true, and returns nil, or ctx's error if ctx is done first. It
+// calls cond immediately and after each Notify.
 func (n *Notifier) Wait(ctx context.Context, cond func() bool) error {
 	for {
 		next := n.listen()
@@ -41,7 +41,7 @@ func (n *Notifier) Wait(ctx context.Context, cond func() bool) error {
 	}
 }
 
-// listen returns a channel that is closed when Notify is called.
+// listen returns a channel that Notify closes.
 func (n *Notifier) listen() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
