@@ -10,25 +10,24 @@ import (
 	"gateway/store"
 )
 
-// maxWaiting is how many messages of all chats together may wait in the inbox. At two turns a
-// second, which is a lot for a model's provider, that is a wait of seven hours: it is better to
-// tell people that their messages are dropped.
+// maxWaiting is the maximum number of messages of all chats that may wait in the inbox. At two
+// turns per second, which is a lot for a model's provider, they take seven hours. Beyond that it is
+// better to tell people that their messages are dropped.
 const maxWaiting = 50_000
 
 // A backlog counts the messages that wait in the inbox.
 type backlog struct {
 	mu      sync.Mutex
-	waiting int                   // the last count, plus the messages stored since
+	waiting int                   // the last count plus later messages
 	counted time.Time             // when the inbox was counted
-	told    map[identity]struct{} // chats that know that the inbox is full
+	told    map[identity]struct{} // chats that were told that the inbox is full
 }
 
-// countAge is how long a count of the inbox is used.
+// countAge is how long a count of the inbox remains valid.
 const countAge = time.Second
 
 // isFull reports whether the inbox has no room for m. If so, tell reports whether the chat of m
-// does not know that yet. Admins and owners may always write, since they can do something about
-// it.
+// must still be told. Admins and owners may always write, because they can solve the problem.
 func (g *Gate) isFull(q store.Queryer, m bus.InboundMessage) (isFull, tell bool, err error) {
 	if m.Role.AtLeast(bus.Admin) {
 		return false, false, nil
@@ -38,7 +37,7 @@ func (g *Gate) isFull(q store.Queryer, m bus.InboundMessage) (isFull, tell bool,
 	defer l.mu.Unlock()
 	now := g.now()
 	if age := now.Sub(l.counted); age < 0 || age >= countAge {
-		// The limit bounds the count: 50,000 entries of the index take a millisecond.
+		// The limit bounds the cost: counting 50,000 index entries takes a millisecond.
 		err := q.QueryRow("SELECT count(*) FROM (SELECT 1 FROM inbox WHERE state = 'waiting' "+
 			"LIMIT $1) AS some", maxWaiting).Scan(&l.waiting)
 		if err != nil {
@@ -61,14 +60,15 @@ func (g *Gate) isFull(q store.Queryer, m bus.InboundMessage) (isFull, tell bool,
 	return true, !told, nil
 }
 
-// checkCapacity returns the decision on m, whose sender is admitted, by the room in the inbox.
+// checkCapacity returns the decision on m, whose sender is admitted. It depends on the room in the
+// inbox.
 func (in *intake) checkCapacity(ctx context.Context, m bus.InboundMessage) (decision, error) {
 	g := in.gate
 	full, tell, err := g.isFull(g.db.Read(ctx), m)
 	if err != nil || !full {
 		return admitted, err
 	}
-	g.log.ErrorContext(ctx, "message dropped: the inbox is full, so the model answers too slowly or "+
+	g.log.ErrorContext(ctx, "message dropped: the inbox is full; the model answers too slowly or "+
 		"not at all", "from", m.From.String(), "id", m.ID, "dropped", g.dropped.Add(1))
 	in.stats.Dropped.Add(1)
 	if tell {
@@ -77,7 +77,7 @@ func (in *intake) checkCapacity(ctx context.Context, m bus.InboundMessage) (deci
 	return dropped, nil
 }
 
-// add counts n messages that are new in the inbox.
+// add counts n new messages in the inbox.
 func (l *backlog) add(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

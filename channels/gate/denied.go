@@ -9,7 +9,7 @@ import (
 	"gateway/store"
 )
 
-// A Denied is a stranger whom an owner turned away, and who gets no more pairing codes.
+// A Denied is a stranger whom an owner has denied. They get no more pairing codes.
 type Denied struct {
 	Account string
 	Sender  string // platform's user id
@@ -17,11 +17,11 @@ type Denied struct {
 	Since   time.Time
 }
 
-// ErrNotDenied reports that nobody with this id was turned away.
+// ErrNotDenied reports that nobody with this id was denied.
 var ErrNotDenied = errors.New("nobody with this account and id was turned away")
 
-// Deny turns away the stranger with the given code and returns their request. They get no code
-// until [People.Undeny]. It reports [ErrNoPairing].
+// Deny denies the stranger with the given code and returns their request. They get no code until
+// [People.Undeny]. It reports [ErrNoPairing].
 func (p People) Deny(tx *store.Tx, code string, now time.Time) (Pairing, error) {
 	pairing, err := p.removePairing(tx, code, now)
 	if err == nil {
@@ -35,7 +35,7 @@ func (p People) Deny(tx *store.Tx, code string, now time.Time) (Pairing, error) 
 	return pairing, nil
 }
 
-// Undeny lets somebody who was turned away ask again. It reports [ErrNotDenied].
+// Undeny lets a denied stranger ask again. It reports [ErrNotDenied].
 func (People) Undeny(tx *store.Tx, account, sender string) error {
 	n, err := tx.Exec("DELETE FROM denied WHERE account = $1 AND sender = $2", account, sender)
 	if err == nil && n == 0 {
@@ -47,9 +47,9 @@ func (People) Undeny(tx *store.Tx, account, sender string) error {
 	return nil
 }
 
-// Denied returns the people who were turned away, the earliest first.
+// Denied returns the denied strangers, earliest first.
 func (People) Denied(q store.Queryer) ([]Denied, error) {
-	return store.Collect(q, "gate: read who was turned away", func(scan store.Scan, d *Denied) error {
+	return store.Collect(q, "gate: read denied strangers", func(scan store.Scan, d *Denied) error {
 		var since int64
 		err := scan(&d.Account, &d.Sender, &d.Name, &since)
 		d.Since = time.UnixMilli(since)

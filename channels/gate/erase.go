@@ -7,8 +7,8 @@ import (
 	"gateway/store"
 )
 
-// Forget deletes what is kept about chats that are erased: cursors, requests to be let in, earlier
-// ids of groups, and notices to owners. The next message of such a chat is like the first one.
+// Forget deletes what is stored about erased chats: cursors, pairing requests, earlier ids of
+// groups, and notices to owners. The next message of such a chat is treated like its first.
 func Forget(tx *store.Tx, chats []bus.Address) error {
 	for _, a := range chats {
 		for _, query := range []string{

@@ -20,8 +20,8 @@ import (
 	"gateway/store/fault"
 )
 
-// A Gate decides which messages get into the inbox. It stores nothing of people who are not
-// admitted, and offers them a pairing code at most.
+// A Gate decides which messages get into the inbox. It stores nothing about people who are not
+// admitted except a pairing request.
 type Gate struct {
 	db     *store.DB
 	inbox  *bus.Inbox
@@ -32,10 +32,10 @@ type Gate struct {
 
 	listeners []Listener
 
-	rates        rateLimiter // of messages, by sender
-	pairingRates rateLimiter // of requests to be let in
-	groupRates   rateLimiter // of questions about groups that are not listed
-	recheckRates rateLimiter // of looking again whether somebody was let in a moment ago
+	rates        rateLimiter // for messages, by sender
+	pairingRates rateLimiter // for pairing requests
+	groupRates   rateLimiter // for questions about unlisted groups
+	recheckRates rateLimiter // for checks whether a person was approved a moment ago
 	backlog      backlog
 	dropped      atomic.Int64
 
@@ -43,18 +43,18 @@ type Gate struct {
 	policies      map[string]Policy // by account
 	stats         map[string]*Stats
 	profiles      map[writer]cachedProfile // cleared every profileAge
-	profilesSince time.Time                // when they were cleared
-	generation    int                      // how often they were cleared
-	unlisted      map[bus.Address]bool     // groups that the log has named
+	profilesSince time.Time                // when profiles was cleared
+	generation    int                      // how often profiles was cleared
+	unlisted      map[bus.Address]bool     // unlisted groups that were logged
 }
 
-// An identity is a person, or a chat, on an account.
+// An identity is a person or a chat on an account.
 type identity struct{ account, id string }
 
-// profileAge is how long the gate may miss a change that another process makes to people. Before it
-// turns somebody away it reads the tables again: perhaps they were let in a moment ago. One sender
-// can cause three such reads in ten minutes; after that their profile may be recheckAge old, which
-// is 20 reads a second.
+// profileAge is the maximum delay until the gate sees a change that another process makes to
+// people. Before it refuses a person it reads the tables again, because they may have been approved
+// a moment ago. One sender can cause three such reads in ten minutes. After that their profile may
+// be recheckAge old, so there are at most 20 reads per second.
 const (
 	profileAge = time.Second
 	recheckAge = 50 * time.Millisecond
@@ -67,13 +67,13 @@ func New(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logger) *
 		unlisted: make(map[bus.Address]bool)}
 }
 
-// A Listener learns which messages are new in the inbox.
+// A Listener is told about new messages in the inbox.
 type Listener interface {
-	// Admitted is called after the transaction that stored messages. It must not wait for anything.
+	// Admitted is called after the transaction that stored messages. It must not block.
 	Admitted(messages []bus.InboundMessage)
 }
 
-// Notify adds listeners. It is called before the first channel runs.
+// Notify adds listeners. Call it before the first channel runs.
 func (g *Gate) Notify(listeners ...Listener) { g.listeners = append(g.listeners, listeners...) }
 
 // Intake returns the Publisher for the channel of an account. p applies until [Gate.SetPolicy]
@@ -114,8 +114,8 @@ func (in *intake) Identify(ctx context.Context, id string) error {
 		return fmt.Errorf("gate: identify %s: %w", in.account, err)
 	}
 	if before != "" && before != id {
-		g.log.WarnContext(ctx, "the account is another one of the platform's than before, as with "+
-			"another token: what comes to it is new, and what was to be sent comes from it",
+		g.log.WarnContext(ctx, "the account has changed, for example by "+
+			"another token: it starts without a history, and sends what is waiting",
 			"account", in.account, "before", before, "now", id)
 	}
 	return nil
@@ -164,7 +164,7 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 		}
 	}()
 	if len(sorted) == 0 && len(b.Migrated) == 0 && !b.Forget {
-		return nil // the cursor is only for what is stored
+		return nil // the cursor only concerns stored messages
 	}
 	now := g.now()
 	var fresh []bus.InboundMessage
@@ -183,7 +183,7 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 		return in.saveCursor(tx, b.CursorKey, b.Cursor)
 	})
 	if err != nil {
-		for _, j := range sorted { // the batch comes again
+		for _, j := range sorted { // the batch will be published again
 			j.undo()
 		}
 		return err
@@ -196,7 +196,7 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 		in.stats.Received.Add(int64(len(fresh)))
 		g.backlog.add(len(fresh))
 		for _, l := range g.listeners {
-			l.Admitted(fresh) // before an answer can be there
+			l.Admitted(fresh) // before an answer can exist
 		}
 		g.inbox.Wake()
 	}
@@ -212,7 +212,7 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	return nil
 }
 
-// countRepeated counts the messages that were in the inbox already. A platform delivers a message
+// countRepeated counts the messages that were already in the inbox. A platform delivers a message
 // again if it missed our acknowledgement.
 func (in *intake) countRepeated(ctx context.Context, list []decided, fresh []bus.InboundMessage) {
 	for _, j := range list {
@@ -222,7 +222,7 @@ func (in *intake) countRepeated(ctx context.Context, list []decided, fresh []bus
 			continue
 		}
 		in.stats.Repeated.Add(1)
-		in.gate.log.DebugContext(ctx, "message dropped: it is in the inbox already",
+		in.gate.log.DebugContext(ctx, "message dropped: it is already in the inbox",
 			"from", j.From.String(), "id", j.ID)
 	}
 }
@@ -231,12 +231,12 @@ func (in *intake) countRepeated(ctx context.Context, list []decided, fresh []bus
 type decided struct {
 	bus.InboundMessage
 	decision decision
-	demoted  bool   // the sender is noted as an owner and is none now
-	undo     func() // takes the message off the sender's rate
+	demoted  bool   // the sender is stored as an owner but no longer is one
+	undo     func() // gives the token back to the sender's rate
 }
 
 // decideAll decides on each message of a batch. It returns the messages that lead to a row, in
-// their order, and fills unanswered with texts for the senders of the others, by message ID.
+// order. For the others it fills unanswered with texts for the senders, by message ID.
 func (in *intake) decideAll(
 	ctx context.Context, b channels.Batch, unanswered map[string]string,
 ) ([]decided, error) {
@@ -249,7 +249,7 @@ func (in *intake) decideAll(
 		return nil, err
 	}
 	fail := func(err error) ([]decided, error) {
-		for _, j := range kept { // the batch comes again
+		for _, j := range kept { // the batch will be published again
 			j.undo()
 		}
 		return nil, err
@@ -289,8 +289,8 @@ func (in *intake) decideAll(
 		if v == dropped {
 			continue
 		}
-		// The gateway knows nothing of a stranger, and a pairing code would change that. The
-		// message may also be a repetition from somebody who has been forgotten since.
+		// The gateway stores nothing about a stranger, and a pairing code would change that. The
+		// message may also be a repetition from a person who was erased since.
 		if v == stranger && asksToBeForgotten(m.Text) {
 			v = ignored
 		}
@@ -318,10 +318,11 @@ func (in *intake) decideAll(
 	return kept, nil
 }
 
-// maxUnlisted is how many groups the log names that are not listed.
+// maxUnlisted is the maximum number of unlisted groups that the log names.
 const maxUnlisted = 100
 
-// logIgnored logs that m is ignored: for people once for each group, whose id they need to list it.
+// logIgnored logs that m is ignored. For each group it does so once at level INFO, with the id that
+// is needed to list the group.
 func (in *intake) logIgnored(ctx context.Context, m bus.InboundMessage) {
 	g := in.gate
 	g.mu.Lock()
@@ -339,8 +340,8 @@ func (in *intake) logIgnored(ctx context.Context, m bus.InboundMessage) {
 		"title", m.ChatTitle)
 }
 
-// mayAsk reports whether owners may be asked about a group now: strangers can cause one look into
-// the tables in ten minutes for each group.
+// mayAsk reports whether owners may now be asked about a group. Strangers can cause one query per
+// group in ten minutes.
 func (in *intake) mayAsk(a bus.Address) bool {
 	g := in.gate
 	ok, _ := g.groupRates.allowPairing(bus.InboundMessage{From: a, Sender: bus.Sender{ID: a.Chat}},
@@ -354,11 +355,11 @@ func asksToBeForgotten(text string) bool {
 	return len(words) > 0 && words[0] == "/forget"
 }
 
-// replies count what save put into the outbox.
+// replies counts the messages that save put into the outbox.
 type replies struct{ codes, dropped int }
 
-// save stores the outcome of a batch. It returns the messages that are new in the inbox, and how
-// many messages it put into the outbox.
+// save stores the outcome of a batch. It returns the new messages in the inbox, and how many
+// messages it put into the outbox.
 func (g *Gate) save(
 	tx *store.Tx, list []decided, now time.Time, unanswered map[string]string,
 ) (fresh []bus.InboundMessage, told replies, err error) {
@@ -368,7 +369,7 @@ func (g *Gate) save(
 		case ambient:
 			_, err = g.inbox.PutAmbient(tx, m, now)
 		case stranger:
-			delete(unanswered, m.ID) // from an earlier run of this transaction
+			delete(unanswered, m.ID) // set by an earlier run of this transaction
 			if done, err = g.offerPairing(tx, m, now); done {
 				told.codes++
 			} else {
@@ -403,7 +404,7 @@ func (g *Gate) save(
 	return fresh, told, nil
 }
 
-// notice returns a message to the sender of m, which was not accepted.
+// notice returns a reply to the sender of m, which was not accepted.
 func notice(m bus.InboundMessage, text string) bus.OutboundMessage {
 	out := bus.OutboundMessage{To: m.From, Text: text}
 	if m.Group {
@@ -412,18 +413,18 @@ func notice(m bus.InboundMessage, text string) bus.OutboundMessage {
 	return out
 }
 
-// Texts that only the sender of a message sees, on platforms that can do that.
+// Texts that only the sender of a message sees, on platforms that support that.
 const (
 	textNotHere = "I don't answer in this channel. Whoever runs this gateway can add it to `groups`."
-	textNotYou  = "I answer only people whom the owner of this gateway has named."
-	textNotYet  = "You are not let in. Whoever runs this gateway can do that by your pairing code."
+	textNotYou  = "I answer only people whom the owner of this gateway has listed."
+	textNotYet  = "You are not approved yet. Whoever runs this gateway can approve your pairing code."
 )
 
-const textTooFast = "You write faster than I can take it in: this message and those that follow " +
-	"within the next minute may be lost. Please wait a moment and send it again."
+const textTooFast = "You write too fast: I may lose this message and those that follow " +
+	"within the next minute. Please wait a moment and send it again."
 
-const textInboxFull = "So many messages wait for me that I can't take in more: this one and " +
-	"those that follow for now are lost. Please try again in an hour."
+const textInboxFull = "Too many messages are waiting for me, so I can't accept this one or " +
+	"those that follow for now. Please try again in an hour."
 
 func (in *intake) saveMigrations(tx *store.Tx, moved map[string]string) error {
 	for chat, before := range moved {
@@ -457,7 +458,7 @@ func (in *intake) dropCursor(tx *store.Tx, place string) error {
 	return nil
 }
 
-// offerPairing sends the sender of m a pairing code, and reports whether they get one. It tells the
+// offerPairing sends the sender of m a pairing code and reports whether it did. It also tells the
 // owners whose direct chats with the account are known, unless many strangers ask at once.
 func (g *Gate) offerPairing(tx *store.Tx, m bus.InboundMessage, now time.Time) (bool, error) {
 	code, tell, err := g.people.requestPairing(tx, m, now)

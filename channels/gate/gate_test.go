@@ -527,7 +527,7 @@ func TestRepeated(t *testing.T) {
 		if n, m := s.Received.Load(), s.Repeated.Load(); n != 2 || m != 1 {
 			t.Errorf("%d are counted as received and %d as repeated, want 2 and 1", n, m)
 		}
-		if !strings.Contains(log.String(), `it is in the inbox already" from="tg/chat of ann" id=1`) {
+		if !strings.Contains(log.String(), `it is already in the inbox" from="tg/chat of ann" id=1`) {
 			t.Errorf("the log says\n%s", log.String())
 		}
 	})

@@ -12,29 +12,30 @@ import (
 	"gateway/store"
 )
 
-// Groups is the table of what owners have decided about groups. It has no state of its own.
+// Groups is the table of the owners' decisions about groups. It has no state of its own.
 type Groups struct{}
 
-// A GroupState is what was decided about a group.
+// A GroupState is a decision about a group.
 type GroupState string
 
-// The states of a group. A group without one is treated as the configuration says.
+// The states of a group. A group without a state is treated as configured.
 const (
 	GroupAsked   GroupState = "asked"   // owners were asked
 	GroupMention GroupState = "mention" // the agent answers messages that address it
 	GroupAlways  GroupState = "always"  // the agent answers all messages
 	GroupIgnored GroupState = "ignore"  // the agent ignores it
 
-	// What was chosen within a group that only the configuration lets in.
+	// What people have chosen within a group that only the configuration admits.
 	GroupListedMention GroupState = "mention if listed"
 	GroupListedAlways  GroupState = "always if listed"
 )
 
-// Answers reports whether the agent answers in a group of this state, whatever the configuration
-// lists.
+// Answers reports whether the agent answers in a group of this state even if the configuration does
+// not list it.
 func (s GroupState) Answers() bool { return s == GroupMention || s == GroupAlways }
 
-// always reports whether the agent answers all messages of a group that is let in.
+// always reports whether the agent answers all messages of an admitted group. otherwise is the
+// result for a group without a choice.
 func (s GroupState) always(otherwise bool) bool {
 	switch s {
 	case GroupAlways, GroupListedAlways:
@@ -45,27 +46,27 @@ func (s GroupState) always(otherwise bool) bool {
 	return otherwise
 }
 
-// A Group is a group about which owners were asked, or something was decided.
+// A Group is a group about which owners were asked or have decided.
 type Group struct {
-	ID      int64 // of the gateway
+	ID      int64 // the gateway's number for it
 	Account string
 	Chat    string // platform's id
 	Title   string
 	State   GroupState
 }
 
-// ErrNoGroup reports a number that no group has.
-var ErrNoGroup = errors.New("there is no group with this number")
+// ErrNoGroup reports that no group has this number.
+var ErrNoGroup = errors.New("no group has this number")
 
-// List returns the groups, the earliest first.
+// List returns the groups, earliest first.
 func (Groups) List(q store.Queryer) ([]Group, error) {
 	return store.Collect(q, "gate: read groups", func(scan store.Scan, g *Group) error {
 		return scan(&g.ID, &g.Account, &g.Chat, &g.Title, &g.State)
 	}, "SELECT id, account, chat, title, state FROM known_groups ORDER BY id")
 }
 
-// Decide stores what was decided about a group that owners were asked about, and returns the group
-// as it was before. It reports [ErrNoGroup].
+// Decide stores the decision about a group and returns the group as it was before. It reports
+// [ErrNoGroup].
 func (Groups) Decide(tx *store.Tx, id int64, s GroupState) (before Group, err error) {
 	before.ID = id
 	err = tx.QueryRow("SELECT account, chat, title, state FROM known_groups WHERE id = $1", id).
@@ -82,8 +83,8 @@ func (Groups) Decide(tx *store.Tx, id int64, s GroupState) (before Group, err er
 	return before, nil
 }
 
-// Activate stores what the agent answers in a group: g.State is GroupMention or GroupAlways. That
-// does not let in a group which is answered only because the configuration lists it.
+// Activate stores which messages the agent answers in a group: g.State is GroupMention or
+// GroupAlways. It does not admit a group that is answered only because the configuration lists it.
 func (groups Groups) Activate(tx *store.Tx, g Group, now time.Time) error {
 	before, err := groups.state(tx, g.Account, g.Chat, g.Chat)
 	if err != nil {
@@ -96,7 +97,7 @@ func (groups Groups) Activate(tx *store.Tx, g Group, now time.Time) error {
 	return groups.Set(tx, g, now)
 }
 
-// Set stores what was decided about a group, which need not be known before.
+// Set stores the decision about a group, which may be unknown so far.
 func (Groups) Set(tx *store.Tx, g Group, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO known_groups (account, chat, title, state, since_ms)
 		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (account, chat) DO UPDATE SET state = excluded.state`,
@@ -107,8 +108,8 @@ func (Groups) Set(tx *store.Tx, g Group, now time.Time) error {
 	return nil
 }
 
-// state returns what was decided about a group, which may have had another id before; "" if nothing
-// was.
+// state returns the decision about a group, or "". before is the earlier id of the group, if it had
+// one.
 func (Groups) state(q store.Queryer, account, chat, before string) (s GroupState, err error) {
 	err = q.QueryRow(`SELECT state FROM known_groups WHERE account = $1 AND chat IN ($2, $3)
 		ORDER BY CASE chat WHEN $2 THEN 0 ELSE 1 END LIMIT 1`, account, chat, before).Scan(&s)
@@ -118,8 +119,8 @@ func (Groups) state(q store.Queryer, account, chat, before string) (s GroupState
 	return s, nil
 }
 
-// decideJoined returns the messages of a batch that stand for groups which are not listed, and
-// about which owners may be asked.
+// decideJoined returns the messages of a batch that stand for unlisted groups about which owners
+// may be asked.
 func (in *intake) decideJoined(q store.Queryer, b channels.Batch) (kept []decided, err error) {
 	for _, m := range b.Joined {
 		_, v, err := in.gate.decide(q, in.gate.policy(in.account), &m, b.Migrated, profileAge)
@@ -133,12 +134,12 @@ func (in *intake) decideJoined(q store.Queryer, b channels.Batch) (kept []decide
 	return kept, nil
 }
 
-// maxAsked is how many groups of an account wait for an owner's decision. About more of them
-// nobody is asked, since strangers may add a bot to any number of groups.
+// maxAsked is the maximum number of groups of an account that wait for a decision. The gate does
+// not ask about more, because strangers may add a bot to any number of groups.
 const maxAsked = 5
 
-// askGroup asks the owners whose direct chats with the account are known what to do in the group of
-// m, which is not listed: once. If an owner has written m they are told in the group, too.
+// askGroup asks the owners whose direct chats with the account are known what to do in the unlisted
+// group of m. It asks once. If an owner has written m, the gate replies in the group, too.
 func (g *Gate) askGroup(tx *store.Tx, m bus.InboundMessage, now time.Time) error {
 	if m.Role == bus.Owner {
 		err := g.outbox.Put(tx, notice(m, "I don't answer in this group yet. `/group`, in our direct "+
@@ -186,7 +187,7 @@ func (g *Gate) askGroup(tx *store.Tx, m bus.InboundMessage, now time.Time) error
 	return nil
 }
 
-// GroupButtons are the buttons with which an admin decides about a group.
+// GroupButtons returns the buttons with which an admin decides about a group.
 func GroupButtons(id int64) []bus.Button {
 	return []bus.Button{
 		{Label: "Answer when mentioned", Text: fmt.Sprintf("/group mention %d", id)},

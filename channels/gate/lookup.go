@@ -10,23 +10,24 @@ import (
 	"gateway/store"
 )
 
-// SetPolicy sets who may write to an account from now on.
+// SetPolicy sets the policy of an account.
 func (g *Gate) SetPolicy(account string, p Policy) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.policies[account] = p
 }
 
-// policy returns the policy of an account. The zero Policy, of an unknown account, admits nobody.
+// policy returns the policy of an account. For an unknown account it returns the zero Policy, which
+// admits nobody.
 func (g *Gate) policy(account string) Policy {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.policies[account]
 }
 
-// decide decides on m and returns the profile of its sender, which is younger than most. migrated
-// has the groups whose ids the same batch changes: messages to the new id may follow in it, before
-// the tables know.
+// decide decides on m and returns the profile of its sender, which is at most as old as most.
+// migrated has the groups whose ids change in the same batch: it may contain messages to a new id
+// before the tables know it.
 func (g *Gate) decide(
 	q store.Queryer, p Policy, m *bus.InboundMessage, moved map[string]string, most time.Duration,
 ) (profile, decision, error) {
@@ -42,34 +43,34 @@ func (g *Gate) decide(
 }
 
 // Standing reports whether the sender of m may write to its conversation now, and updates the
-// Person and the Role of m. Work that somebody asked for may begin later, when they have a lower
-// role or none.
+// Person and the Role of m. Requested work may begin later, when its sender has a lower role or
+// none.
 func (g *Gate) Standing(q store.Queryer, m *bus.InboundMessage) (bool, error) {
 	m.Addressed = true
 	_, v, err := g.decide(q, g.policy(m.From.Account), m, nil, profileAge)
 	return err == nil && v == admitted, err
 }
 
-// A writer is somebody who writes to a chat of an account.
+// A writer is a person who writes to a chat of an account.
 type writer struct{ account, chat, sender string }
 
-// A profile is what the gate knows of a writer.
+// A profile is what the gate knows about a writer.
 type profile struct {
 	person int64
 	role   bus.Role
-	chat   string // the direct chat, if it is an owner's
-	before string // the earlier id of the group in which they write
+	chat   string // the direct chat, for an owner
+	before string // the earlier id of the group
 	group  GroupState
 }
 
-// A cachedProfile is a profile and when it was read.
+// A cachedProfile is a profile with the time at which it was read.
 type cachedProfile struct {
 	profile
 	at time.Time
 }
 
-// lookUp returns the profile of a writer, which is younger than most. It reads one profile at a
-// time, because some gateways know thousands of people.
+// lookUp returns the profile of a writer, which is at most as old as most. It reads single
+// profiles, because some gateways know thousands of people.
 func (g *Gate) lookUp(q store.Queryer, w writer, most time.Duration) (profile, error) {
 	g.mu.Lock()
 	now := g.now()
@@ -88,18 +89,17 @@ func (g *Gate) lookUp(q store.Queryer, w writer, most time.Duration) (profile, e
 		return profile{}, err
 	}
 	if _, ok := q.(*store.Tx); ok {
-		return found, nil // q may see rows that are never committed
+		return found, nil // q may see uncommitted rows
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.generation == generation { // else the profile may be older than a change
+	if g.generation == generation { // otherwise the profile may be older than a change
 		g.profiles[w] = cachedProfile{found, now}
 	}
 	return found, nil
 }
 
-// Invalidate makes the gate read all profiles again, after somebody was let in, turned away or
-// given a role.
+// Invalidate makes the gate read all profiles again after a change of people or roles.
 func (g *Gate) Invalidate() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

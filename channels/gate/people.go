@@ -12,11 +12,11 @@ import (
 	"gateway/store"
 )
 
-// People are the tables of the people who were let in or ask to be. It has no state of its own.
+// People is the tables of approved people and pairing requests. It has no state of its own.
 type People struct{}
 
-// A Person is somebody whom an owner has let in, on one account. Somebody with several accounts has
-// an entry for each, with the same ID.
+// A Person is a person whom an owner has approved, on one account. A person with several accounts
+// has an entry for each, with the same ID.
 type Person struct {
 	ID      int64
 	Name    string
@@ -24,10 +24,10 @@ type Person struct {
 	Account string
 	Sender  string // platform's user id
 
-	chat string // the direct chat, if it is an owner's
+	chat string // the direct chat, for an owner
 }
 
-// A Pairing is a stranger's request to be let in.
+// A Pairing is a stranger's request for approval.
 type Pairing struct {
 	Code    string
 	Account string
@@ -37,24 +37,24 @@ type Pairing struct {
 	Expires time.Time
 }
 
-// The limits of pairings, so that nobody can guess codes or flood the owner with requests.
+// Limits of pairings, so that nobody can guess codes or flood the owners with requests.
 const (
 	pairingTerm = 10 * time.Minute
-	maxPairings = 16 // pending requests of an account; a further one replaces the oldest
-	maxTold     = 3  // pending requests of an account about which its owners get a message
-	codeLength  = 8  // of 32 letters and digits: 40 bits
+	maxPairings = 16 // pending requests of an account; one more replaces the oldest
+	maxTold     = 3  // pending requests of an account about which owners get a message
+	codeLength  = 8  // characters, of 32 letters and digits: 40 bits
 )
 
 // ErrNoPairing reports a code that does not exist or has expired.
 var ErrNoPairing = errors.New("no such pairing code, or it has expired")
 
-// ErrNobody reports a number that no person has, or an id on an account that belongs to none.
-var ErrNobody = errors.New("there is no person with this number")
+// ErrNobody reports that no person has this number, or that an id on an account belongs to nobody.
+var ErrNobody = errors.New("no person has this number")
 
-// ErrNotLinked reports somebody who has no other account.
-var ErrNotLinked = errors.New("they are linked to nobody")
+// ErrNotLinked reports a person with a single account.
+var ErrNotLinked = errors.New("this account is not linked to another one")
 
-// List returns the people who were let in, the earliest first.
+// List returns the approved people, earliest first.
 func (People) List(q store.Queryer) ([]Person, error) {
 	return store.Collect(q, "gate: read people", func(scan store.Scan, p *Person) error {
 		return scan(&p.ID, &p.Name, &p.Role, &p.Account, &p.Sender, &p.chat)
@@ -62,7 +62,7 @@ func (People) List(q store.Queryer) ([]Person, error) {
 		FROM people p JOIN identities i ON i.person = p.id ORDER BY p.id`)
 }
 
-// Pending returns the requests that wait for an owner's decision.
+// Pending returns the pending requests.
 func (People) Pending(q store.Queryer, now time.Time) ([]Pairing, error) {
 	return store.Collect(q, "gate: read pairings", func(scan store.Scan, p *Pairing) error {
 		var expires int64
@@ -73,9 +73,9 @@ func (People) Pending(q store.Queryer, now time.Time) ([]Pairing, error) {
 		WHERE expires_ms > $1 ORDER BY expires_ms`, now.UnixMilli())
 }
 
-// requestPairing stores the request of the sender of m to be let in, and returns its code. It
-// returns "" if the sender has a code already or was denied. If too many requests are pending, it
-// removes the oldest. tell reports whether so few are pending that the owners get a message.
+// requestPairing stores the pairing request of the sender of m and returns its code. It returns ""
+// if the sender already has a code or was denied. If too many requests are pending, it removes the
+// oldest. tell reports whether few enough are pending to send the owners a message.
 func (People) requestPairing(
 	tx *store.Tx, m bus.InboundMessage, now time.Time,
 ) (code string, tell bool, err error) {
@@ -114,9 +114,9 @@ func (People) requestPairing(
 	return code, pending < maxTold, nil
 }
 
-// Approve lets in the stranger with the given code and returns the new person and their chat. owned
-// says that the configuration names an owner; if it does not, the first person becomes the owner.
-// It reports [ErrNoPairing].
+// Approve approves the stranger with the given code and returns the new person and their chat.
+// owned says that the configuration names an owner; if not, the first person becomes the owner. It
+// reports [ErrNoPairing].
 func (p People) Approve(
 	tx *store.Tx, code string, owned bool, now time.Time,
 ) (Person, bus.Address, error) {
@@ -137,7 +137,7 @@ func (p People) Approve(
 	if owners == 0 && !owned {
 		person.Role = bus.Owner
 	}
-	chat := "" // only an owner's chat is needed
+	chat := "" // needed for owners only
 	if person.Role == bus.Owner {
 		chat = pairing.Chat
 	}
@@ -159,7 +159,7 @@ func (People) removePairing(tx *store.Tx, code string, now time.Time) (pairing P
 	return pairing, err
 }
 
-// add stores a new person with an identity, and sets the ID.
+// add stores a new person with an identity, and sets p.ID.
 func (People) add(tx *store.Tx, p *Person, chat string, now time.Time) error {
 	err := tx.QueryRow("INSERT INTO people (name, role, created_ms) VALUES ($1, $2, $3) RETURNING id",
 		p.Name, string(p.Role), now.UnixMilli()).Scan(&p.ID)
@@ -173,8 +173,8 @@ func (People) add(tx *store.Tx, p *Person, chat string, now time.Time) error {
 }
 
 // noteOwner returns the ID of the owner who wrote m in a direct chat, and stores that chat. An
-// owner whom only the configuration names is stored as a user, so that they are no longer an owner
-// when the configuration does not name them any more.
+// owner named only in the configuration is stored as a user, so that they are no longer an owner
+// once the configuration does not name them.
 func (p People) noteOwner(tx *store.Tx, m bus.InboundMessage, now time.Time) (id int64, err error) {
 	var chat string
 	err = tx.QueryRow("SELECT person, chat FROM identities WHERE account = $1 AND sender = $2",
@@ -195,7 +195,7 @@ func (p People) noteOwner(tx *store.Tx, m bus.InboundMessage, now time.Time) (id
 	return id, nil
 }
 
-// demote forgets the direct chat of somebody who is not an owner any more.
+// demote deletes the direct chat of a person who is no longer an owner.
 func (People) demote(tx *store.Tx, account, sender string) error {
 	_, err := tx.Exec("UPDATE identities SET chat = '' WHERE account = $1 AND sender = $2",
 		account, sender)
@@ -205,8 +205,8 @@ func (People) demote(tx *store.Tx, account, sender string) error {
 	return nil
 }
 
-// OwnersBeside returns one direct chat of each owner whose chats are known. It is not a, and on
-// another account than a if there is one.
+// OwnersBeside returns one direct chat of each owner whose chats are known: another chat than a,
+// and on another account than a's if there is one.
 func (People) OwnersBeside(q store.Queryer, a bus.Address) ([]bus.Address, error) {
 	return onePerPerson(q, `SELECT person, account, chat FROM identities
 		WHERE chat <> '' AND NOT (account = $1 AND chat = $2)
@@ -219,7 +219,7 @@ func (People) OwnerChats(q store.Queryer) ([]bus.Address, error) {
 		"ORDER BY person, account")
 }
 
-// onePerPerson reads rows of person, account and chat, and returns the first chat of each person.
+// onePerPerson reads rows with person, account and chat, and returns the first chat of each person.
 func onePerPerson(q store.Queryer, query string, args ...any) (list []bus.Address, err error) {
 	last := int64(0)
 	err = store.Each(q, "gate: read people", func(scan store.Scan) error {
@@ -237,7 +237,7 @@ func onePerPerson(q store.Queryer, query string, args ...any) (list []bus.Addres
 	return list, err
 }
 
-// owners returns the known direct chats of owners with an account.
+// owners returns the known direct chats of an account's owners.
 func (People) owners(tx *store.Tx, account string) ([]string, error) {
 	return store.Collect(tx, "gate: read people", func(scan store.Scan, chat *string) error {
 		return scan(chat)

@@ -13,24 +13,24 @@ type Access string
 // The values of Access.
 const (
 	Open      Access = "open"    // everybody
-	ByList    Access = "allow"   // people on the list, and people whom an owner let in before
-	ByPairing Access = "pairing" // like allow, and strangers get a code that an owner can approve
+	ByList    Access = "allow"   // listed people, and people who were approved earlier
+	ByPairing Access = "pairing" // like allow; strangers also get a code that an owner can approve
 )
 
-// A Policy says who may write to one account. Its lists have the platform's user ids. If Phones is
-// set they may also have phone numbers, which begin with "+".
+// A Policy says who may write to one account. Its lists hold the platform's user ids. If Phones is
+// set, they may also hold phone numbers, which begin with "+".
 type Policy struct {
 	Access Access
 	Allow  []string
 	Owners []string
-	Groups []string // platform's ids of chats in which everybody may write; "*" is each
+	Groups []string // platform's ids of chats in which everybody may write; "*": all groups
 
-	// Always makes the agent answer every message of the groups, not just those that address it.
+	// Always makes the agent answer every message of the groups, not only messages that address it.
 	Always bool
-	// Phones says that the platform vouches for a Username that begins with "+".
+	// Phones says that the platform has verified a Username that begins with "+".
 	Phones bool
-	// PerMinute is how many messages of one sender are accepted in a minute; 0 means no limit.
-	// It does not apply to owners and admins.
+	// PerMinute is the maximum number of accepted messages per sender and minute; 0: no limit. It
+	// does not apply to owners and admins.
 	PerMinute int
 }
 
@@ -39,17 +39,16 @@ type decision int
 
 const (
 	ignored   decision = iota // nothing is stored
-	stranger                  // the sender may ask to be let in
+	stranger                  // the sender may ask for approval
 	unlisted                  // owners are asked about its group
-	ambient                   // it is context for a later message of its group
-	dropped                   // it is dropped; the sender was told already
-	tooFast                   // it is dropped; the sender is told that they write too fast
-	inboxFull                 // it is dropped; the sender is told that the inbox is full
+	ambient                   // stored as context for a later message of its group
+	dropped                   // dropped; the sender was told before
+	tooFast                   // dropped; the sender is told that they write too fast
+	inboxFull                 // dropped; the sender is told that the inbox is full
 	admitted
 )
 
-// decide decides on m and sets its Role. who is the profile of its sender; it is zero for a
-// stranger.
+// decide decides on m and sets its Role. who is the profile of its sender, or zero for a stranger.
 func (p *Policy) decide(m *bus.InboundMessage, who profile) decision {
 	m.Person, m.Role = who.person, who.role
 	let := who.role != ""
@@ -64,7 +63,7 @@ func (p *Policy) decide(m *bus.InboundMessage, who profile) decision {
 	}
 	switch {
 	case m.Self && m.Role != bus.Owner:
-		return ignored // somebody's notes to themselves, which need no answer
+		return ignored // people's notes to themselves need no answer
 	case m.Group:
 		return p.decideGroup(m, who.group)
 	case let:
@@ -75,8 +74,8 @@ func (p *Policy) decide(m *bus.InboundMessage, who profile) decision {
 	return ignored
 }
 
-// decideGroup decides on a message of a group about which something may have been decided. It goes
-// by the group alone: a person's right to write in direct chats does not open a group to the agent.
+// decideGroup decides on a message of a group. decided is the owners' decision about it. Only
+// the group counts: a person's right to write in direct chats does not admit a group.
 func (p *Policy) decideGroup(m *bus.InboundMessage, decided GroupState) decision {
 	named := slices.Contains(p.Groups, m.From.Chat) ||
 		m.Before != "" && slices.Contains(p.Groups, m.Before)

@@ -9,26 +9,26 @@ import (
 	"gateway/bus"
 )
 
-// A rateLimiter bounds how much each sender can do. For messages it goes by the platform's clock:
-// after an outage messages arrive all at once that were not written at once.
+// A rateLimiter limits each sender. For messages it uses the platform's clock: after an outage many
+// messages arrive at once that were not written at once.
 type rateLimiter struct {
 	mu      sync.Mutex
 	buckets map[identity]*bucket
-	pruneAt int // how many buckets there may be before full ones are removed
+	pruneAt int // number of buckets at which full ones are removed
 }
 
 // A bucket is the token bucket of one sender.
 type bucket struct {
 	limiter *rate.Limiter
-	told    bool // the sender knows that messages are dropped; false again after one is accepted
+	told    bool // the sender knows that messages are dropped; reset when one is accepted
 }
 
-// maxBuckets is how many senders are remembered before those with full buckets are forgotten.
+// maxBuckets is the number of buckets at which full ones are removed for the first time.
 const maxBuckets = 4096
 
-// allow reports whether m is within perMinute messages a minute of its sender. If it is, undo gives
-// the token back, for a message that could not be stored. If it is not, tell reports whether the
-// sender does not know that yet.
+// allow reports whether m is within its sender's limit of perMinute messages per minute. If so,
+// undo gives the token back, for a message that could not be stored. If not, tell reports whether
+// the sender must still be told.
 func (p *rateLimiter) allow(m bus.InboundMessage, perMinute int) (ok, tell bool, undo func()) {
 	if perMinute <= 0 || m.Role.AtLeast(bus.Admin) {
 		return true, false, func() {}
@@ -48,12 +48,12 @@ func (p *rateLimiter) allow(m bus.InboundMessage, perMinute int) (ok, tell bool,
 	return false, tell, func() {}
 }
 
-// pairingTries is how many messages of a stranger may begin a transaction during the term of a
-// pairing code.
+// pairingTries is how many messages of a stranger may begin a transaction while a pairing code is
+// valid.
 const pairingTries = 3
 
-// allowPairing reports whether a stranger's message may begin a transaction. If it may, undo gives
-// the token back, for a transaction that failed. It goes by the gateway's clock, as codes do.
+// allowPairing reports whether a stranger's message may begin a transaction. If so, undo gives the
+// token back, for a transaction that failed. It uses the gateway's clock, as codes do.
 func (p *rateLimiter) allowPairing(m bus.InboundMessage, now time.Time) (ok bool, undo func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *rateLimiter) allowPairing(m bus.InboundMessage, now time.Time) (ok bool
 	return false, nil
 }
 
-// bucket returns the bucket of a sender, which holds burst tokens and gets one back at the rate
+// bucket returns the bucket of a sender, which holds burst tokens and regains them at the rate
 // every. p.mu is held.
 func (p *rateLimiter) bucket(id identity, every rate.Limit, burst int, now time.Time) *bucket {
 	if w, ok := p.buckets[id]; ok {

@@ -22,7 +22,7 @@ func (People) SetRole(tx *store.Tx, id int64, role bus.Role) error {
 	return nil
 }
 
-// Revoke removes a person, who is a stranger again on every account. It reports [ErrNobody].
+// Revoke removes a person, who becomes a stranger on every account. It reports [ErrNobody].
 func (People) Revoke(tx *store.Tx, id int64) error {
 	n, err := tx.Exec("DELETE FROM people WHERE id = $1", id)
 	if err == nil && n == 0 {
@@ -37,8 +37,8 @@ func (People) Revoke(tx *store.Tx, id int64) error {
 	return nil
 }
 
-// Link merges two entries of the same human: id gets all accounts of other and keeps its own role,
-// and other is removed. It reports [ErrNobody].
+// Link merges two entries of the same human: id gets all accounts of other and keeps its role, and
+// other is removed. It reports [ErrNobody].
 func (p People) Link(tx *store.Tx, id, other int64) error {
 	fail := func(err error) error {
 		return fmt.Errorf("gate: link person %d to %d: %w", other, id, err)
@@ -64,8 +64,8 @@ func (p People) Link(tx *store.Tx, id, other int64) error {
 	return nil
 }
 
-// Unlink makes a person of their own of an identity that was linked to a person with others. They
-// are a user. It reports [ErrNobody] and [ErrNotLinked].
+// Unlink separates an identity from the person to whom it was linked. It gets a new person with the
+// role user. It reports [ErrNobody] and [ErrNotLinked].
 func (p People) Unlink(tx *store.Tx, account, sender string, now time.Time) (Person, error) {
 	person := Person{Role: bus.User, Account: account, Sender: sender}
 	var others int

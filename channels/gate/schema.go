@@ -1,17 +1,17 @@
 // Package gate decides which messages get into the inbox, and with which sender and role.
 //
 // A [Gate] gives each channel an intake. It looks up the sender and their role, applies the
-// account's [Policy], bounds how fast people write, offers pairing codes to strangers, and stores
-// what is admitted together with the platform's cursor. [People] keeps the people.
+// account's [Policy], limits how fast people write, offers pairing codes to strangers, and stores
+// admitted messages together with the platform's cursor. [People] stores the people.
 //
-// Tables: places, people, identities, pairings, denied, moves, bots, known_groups. The tables
-// accounts, of channels/supervisor, and notices, of channels/router, are in the same migration,
-// because all of them were one package when the tables were made.
+// Tables: places, people, identities, pairings, denied, moves, bots, known_groups. The migration
+// also contains the tables accounts, of channels/supervisor, and notices, of channels/router,
+// because all of this was one package when they were created.
 package gate
 
 import "gateway/store"
 
-// Migration makes the tables of this package.
+// Migration creates the tables of this package.
 var Migration = store.Migration{Package: "channels", Steps: []string{`
 CREATE TABLE cursors (
 	account TEXT PRIMARY KEY,

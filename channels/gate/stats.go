@@ -2,13 +2,13 @@ package gate
 
 import "sync/atomic"
 
-// Stats count what a [Gate] has done with the messages of an account since it began.
+// Stats counts what a [Gate] has done with the messages of an account since it started.
 type Stats struct {
-	Received atomic.Int64 // messages that are in the inbox
-	Dropped  atomic.Int64 // messages whose senders write too fast, or that find the inbox full
-	Refused  atomic.Int64 // messages whose senders are not let in
-	Repeated atomic.Int64 // messages that were in the inbox already
-	Skipped  atomic.Int64 // updates on which the channel's code panicked
+	Received atomic.Int64 // messages stored in the inbox
+	Dropped  atomic.Int64 // messages dropped because the sender writes too fast or the inbox is full
+	Refused  atomic.Int64 // messages from people who are not admitted
+	Repeated atomic.Int64 // messages that were already in the inbox
+	Skipped  atomic.Int64 // updates during which the channel's code panicked
 }
 
 // Stats returns the gate's counters of an account.

@@ -12,7 +12,7 @@ import (
 	"gateway/channels"
 )
 
-// An account is an Account with its rate limits and the state that its conversations share.
+// An account is an [Account] with its rate limits and the state that its conversations share.
 type account struct {
 	Account
 	features
@@ -20,35 +20,35 @@ type account struct {
 	stats  Stats
 	typing chan struct{}
 	typed  *rate.Limiter
-	window window // unused if the platform knows keys
+	window window // unused if the platform has idempotency keys
 
 	mu      sync.Mutex
 	total   bucket
 	chats   map[string]*bucket // by limitKey
-	pruneAt int                // how many chats there may be before full buckets are removed
+	pruneAt int                // number of chats at which full buckets are removed
 	round   int                // how often the account was paused
 	breaker breaker
 
 	// Guarded by Router.mu:
-	loaded  int // conversations that have a worker because something waits for them
+	loaded  int // conversations with a worker because something waits for them
 	pending int // messages that wait to be sent
 	backlog backlog
 }
 
-// features are the optional interfaces of an account's channel; nil if it does not have them.
+// features are the optional interfaces of an account's channel; nil if it lacks them.
 type features struct {
-	editor       channels.Editor  // nil also if previews are off
-	drafter      channels.Drafter // nil also if previews are off
+	editor       channels.Editor  // also nil if previews are off
+	drafter      channels.Drafter // also nil if previews are off
 	remover      channels.Remover
 	finisher     channels.Finisher
 	finder       channels.Finder
 	typer        channels.Typer
 	pacer        channels.Pacer
-	deduplicates bool // it is a Deduplicator
+	deduplicates bool // it is a [channels.Deduplicator]
 }
 
-// maxTyping is how many typing indicators of an account are set at once, and typingRate how many in
-// a second. Further ones are left out: they are worth less than answers.
+// maxTyping is the maximum number of concurrent typing indicators of an account, and typingRate
+// that per second. Further ones are skipped: answers are more important.
 const (
 	maxTyping  = 8
 	typingRate = 30
@@ -85,10 +85,10 @@ func (a *account) limits(to bus.Address) channels.Limits {
 	return l
 }
 
-// A bucket bounds the rate of messages to a chat or of an account.
+// A bucket limits the rate of messages to a chat or of an account.
 type bucket struct {
 	limiter *rate.Limiter // nil until the first message
-	until   time.Time     // until when the platform asked to wait
+	until   time.Time     // time until which the platform has asked to wait
 }
 
 // reserve takes the next token and returns the time from which it may be used.
@@ -102,22 +102,22 @@ func (c *bucket) reserve(r channels.Rate, now time.Time) time.Time {
 	return now.Add(c.limiter.ReserveN(now, 1).DelayFrom(now))
 }
 
-// isFull reports whether c limits nothing now, so that it can be forgotten.
+// isFull reports whether c limits nothing at present and can be removed.
 func (c *bucket) isFull(now time.Time) bool {
 	return !c.until.After(now) &&
 		(c.limiter == nil || c.limiter.TokensAt(now) >= float64(c.limiter.Burst()))
 }
 
-// A reservation is the right to send one message. It takes a token of the chat's bucket and then
-// one of the account's, and keeps them until it is used.
+// A reservation is the right to send one message. It takes a token of the chat's bucket, then one
+// of the account's, and keeps them until it is used.
 type reservation struct {
-	buckets int       // that it was in line at
-	at      time.Time // when its turn comes at the last of them
-	round   int       // of the account
+	buckets int       // number of buckets whose token it has
+	at      time.Time // when the newest token may be used
+	round   int       // round of the account
 }
 
-// reserve returns how long to wait before the next message may be sent to a conversation. If that
-// is 0, p is used up.
+// reserve returns how long to wait before the next message may be sent to a conversation. If it
+// returns 0, p is used up.
 func (a *account) reserve(
 	p *reservation, to bus.Address, l channels.Limits, now time.Time,
 ) time.Duration {
@@ -132,7 +132,7 @@ func (a *account) reserve(
 			return wait
 		}
 	}
-	if p.round != a.round { // otherwise all would send at once at the end of a pause
+	if p.round != a.round { // otherwise all would send at once when a pause ends
 		*p = reservation{round: a.round}
 	}
 	for {
@@ -154,28 +154,28 @@ func (a *account) reserve(
 	}
 }
 
-// admit returns how long c must wait before its next try: see [breaker].
+// admit returns how long c must wait before its next attempt: see [breaker].
 func (a *account) admit(c *conversation, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.breaker.admit(c, now)
 }
 
-// release notes that c is not trying at the moment.
+// release records that c is not attempting a delivery any more.
 func (a *account) release(c *conversation) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.breaker.release(c)
 }
 
-// broken reports whether the platform is out of reach.
+// broken reports whether the platform is unreachable.
 func (a *account) broken() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.breaker.open
 }
 
-// limitKey names the chat or thread of a conversation that has limits of its own.
+// limitKey returns the key of the chat or thread whose limits apply to a conversation.
 func limitKey(to bus.Address, l channels.Limits) string {
 	if l.PerThread && to.Thread != "" {
 		return to.Chat + "/" + to.Thread
@@ -183,7 +183,7 @@ func limitKey(to bus.Address, l channels.Limits) string {
 	return to.Chat
 }
 
-// wait returns how long the platform has asked to send nothing to a conversation.
+// wait returns how long the platform has asked not to send to a conversation.
 func (a *account) wait(to bus.Address, now time.Time) time.Duration {
 	chat := limitKey(to, a.limits(to))
 	a.mu.Lock()
@@ -191,7 +191,7 @@ func (a *account) wait(to bus.Address, now time.Time) time.Duration {
 	return a.pausedFor(chat, now)
 }
 
-// pausedFor is wait while a.mu is held.
+// pausedFor is wait with a.mu held.
 func (a *account) pausedFor(chat string, now time.Time) time.Duration {
 	until := a.total.until
 	if c, ok := a.chats[chat]; ok && c.until.After(until) {
@@ -200,7 +200,7 @@ func (a *account) pausedFor(chat string, now time.Time) time.Duration {
 	return max(until.Sub(now), 0)
 }
 
-// pause applies a rate limit that the platform has answered with.
+// pause applies a rate limit from an answer of the platform.
 func (a *account) pause(e *channels.RateError, to bus.Address, now time.Time) {
 	chat := limitKey(to, a.limits(to))
 	a.mu.Lock()
@@ -217,7 +217,7 @@ func (a *account) pause(e *channels.RateError, to bus.Address, now time.Time) {
 	}
 }
 
-// maxBuckets is how many buckets are kept before full ones are removed.
+// maxBuckets is the number of buckets at which full ones are removed for the first time.
 const maxBuckets = 4096
 
 // bucket returns the bucket of a chat. a.mu is held.
@@ -231,14 +231,14 @@ func (a *account) bucket(chat string, now time.Time) *bucket {
 				delete(a.chats, chat)
 			}
 		}
-		a.pruneAt = max(maxBuckets, 2*len(a.chats)) // so that few calls walk through all of them
+		a.pruneAt = max(maxBuckets, 2*len(a.chats)) // so that only few calls visit all buckets
 	}
 	c := new(bucket)
 	a.chats[chat] = c
 	return c
 }
 
-// showTyping sets the typing indicator, unless too many are being set.
+// showTyping shows the typing indicator unless too many are shown already.
 func (a *account) showTyping(ctx context.Context, to bus.Address, wg *sync.WaitGroup) {
 	if !a.typed.Allow() {
 		return
@@ -252,6 +252,6 @@ func (a *account) showTyping(ctx context.Context, to bus.Address, wg *sync.WaitG
 		defer func() { <-a.typing }()
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		_ = a.typer.Type(ctx, to) // it is repeated, and nothing depends on it
+		_ = a.typer.Type(ctx, to) // it is repeated, so a failure is harmless
 	})
 }

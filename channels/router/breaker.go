@@ -6,30 +6,30 @@ import (
 	"gateway/bus"
 )
 
-// When the router considers the platform of an account to be out of reach.
+// When the router considers the platform of an account unreachable.
 const (
-	// breakAfter is how many conversations must fail without any success in between.
+	// breakAfter is the number of conversations that must fail without any success in between.
 	breakAfter = 5
-	// lastProbe is the longest time between two probes, and so the longest time until the end of an
-	// outage is noticed.
+	// lastProbe is the longest time between two probes, so it is also the longest time until the
+	// end of an outage is noticed.
 	lastProbe = time.Minute
-	// probePoll is how often the others check whether a running probe has ended.
+	// probePoll is how often the other conversations check whether a running probe has ended.
 	probePoll = 5 * time.Second
 )
 
-// A breaker is the circuit breaker of an account. While the platform can't be reached, one
-// conversation tries at a time, a different one each time, and the others wait. It is guarded by
-// account.mu.
+// A breaker is the circuit breaker of an account. While the platform is unreachable, one
+// conversation at a time probes it, each time a different one, and the others wait. account.mu
+// guards it.
 type breaker struct {
-	failing map[bus.Address]bool // conversations that failed since the last success
+	failing map[bus.Address]bool // conversations that have failed since the last success
 	open    bool
 	probing *conversation
 	next    time.Time     // when the next probe may begin
-	wait    time.Duration // between the last probe and the next
+	wait    time.Duration // from the last probe to the next
 }
 
-// admit returns how long c must wait before its next try. If that is 0 and the breaker is open, c
-// is the probe until release.
+// admit returns how long c must wait before its next attempt. If it returns 0 and the breaker is
+// open, c is the probe until release.
 func (b *breaker) admit(c *conversation, now time.Time) time.Duration {
 	switch {
 	case !b.open || b.probing == c:
@@ -43,14 +43,14 @@ func (b *breaker) admit(c *conversation, now time.Time) time.Duration {
 	return 0
 }
 
-// release notes that c is not trying at the moment.
+// release records that c is not attempting a delivery any more.
 func (b *breaker) release(c *conversation) {
 	if b.probing == c {
 		b.probing = nil
 	}
 }
 
-// failed notes that c did not reach the platform. It reports whether that opens b.
+// failed records that c did not reach the platform. It reports whether that opens b.
 func (b *breaker) failed(c *conversation, now time.Time) (opened bool) {
 	if b.open {
 		if b.probing == c {
@@ -71,34 +71,34 @@ func (b *breaker) failed(c *conversation, now time.Time) (opened bool) {
 	return true
 }
 
-// reached notes that the platform has answered. It reports whether that closes b.
+// reached records that the platform has answered. It reports whether that closes b.
 func (b *breaker) reached() (closed bool) {
 	closed = b.open
 	*b = breaker{}
 	return closed
 }
 
-// When the router suspects a delivery of ending the process.
+// When the router suspects that a delivery crashes the process.
 const (
-	// suspectAfter is how many crashes of the process during tries make a delivery a suspect.
-	// Suspects are tried one at a time, so that only a delivery that itself ends the process is
+	// suspectAfter is the number of crashes during attempts that makes a delivery a suspect.
+	// Suspects are tried one at a time, so that only a delivery that itself crashes the process is
 	// given up.
 	suspectAfter = 2
-	// maxCrashes is after how many such crashes a delivery is given up.
+	// maxCrashes is the number of such crashes after which a delivery is given up.
 	maxCrashes = 3
-	// suspectTime is how long all other deliveries wait at the start for the suspects.
+	// suspectTime is how long all other deliveries wait for the suspects after the start.
 	suspectTime = 10 * time.Second
 )
 
-// suspects make sure that deliveries which may end the process are tried alone. It is guarded by
-// Router.mu.
+// suspects makes sure that deliveries that may crash the process are tried alone. Router.mu guards
+// it.
 type suspects struct {
 	trying  *conversation
-	untried int       // suspects that were not tried since the start
-	until   time.Time // how long the others wait for them
+	untried int       // suspects not tried since the start
+	until   time.Time // end of the others' wait
 }
 
-// start notes how many suspects there are at the start.
+// start records the number of suspects at the start.
 func (s *suspects) start(n int, now time.Time) { s.untried, s.until = n, now.Add(suspectTime) }
 
 // admit returns how long c must wait before it may try d.
@@ -115,8 +115,8 @@ func (s *suspects) admit(c *conversation, d *bus.Delivery, now time.Time) time.D
 	return 0
 }
 
-// release notes that c is not trying at the moment. It reports whether the others need not wait any
-// more.
+// release records that c is not attempting a delivery any more. It reports whether the others need
+// not wait any more.
 func (s *suspects) release(c *conversation) bool {
 	if s.trying != c {
 		return false

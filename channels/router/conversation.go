@@ -8,8 +8,8 @@ import (
 	"gateway/channels"
 )
 
-// A conversation is the worker of one conversation. It delivers the queued messages in order, and
-// shows the answer that is growing while there are none.
+// A conversation is the worker of one conversation. It delivers the queued messages in order. While
+// none is queued, it shows the growing answer.
 type conversation struct {
 	r    *Router
 	a    *account
@@ -17,20 +17,20 @@ type conversation struct {
 	wake chan struct{}
 
 	// Guarded by r.mu:
-	first   *bus.Delivery  // the oldest delivery; nil if none is known
-	more    bool           // the table may have others
-	check   bool           // somebody may have dropped first
+	first   *bus.Delivery  // the oldest delivery; nil: unknown
+	more    bool           // the table may have further ones
+	check   bool           // a person may have dropped first
 	loading bool           // the table is being read
 	counted bool           // c is counted in a.loaded
-	updates []bus.Progress // the newest of each stream, not applied yet
+	updates []bus.Progress // newest progress of each stream, not applied yet
 
-	// The worker's own:
-	reservation reservation // of the next new message
+	// Used by the worker only:
+	reservation reservation // for the next new message
 	sender      sender
 	display     display
 }
 
-// signal wakes c, which looks at its fields again.
+// signal wakes c, which then checks its fields.
 func (c *conversation) signal() {
 	select {
 	case c.wake <- struct{}{}:
@@ -48,7 +48,7 @@ func (c *conversation) update(p bus.Progress) {
 	c.signal()
 }
 
-// assign gives c the next delivery to make. r.mu is held.
+// assign gives c its next delivery. r.mu is held.
 func (c *conversation) assign(d *bus.Delivery) {
 	c.first = d
 	c.count()
@@ -62,7 +62,7 @@ func (c *conversation) expectMore() {
 	c.signal()
 }
 
-// count counts c among the conversations for which something waits. r.mu is held.
+// count adds c to the conversations for which something waits. r.mu is held.
 func (c *conversation) count() {
 	if !c.counted {
 		c.counted = true
@@ -70,7 +70,7 @@ func (c *conversation) count() {
 	}
 }
 
-// end removes c as the worker of the conversation. r.mu is held.
+// end removes c from the workers. r.mu is held.
 func (c *conversation) end() {
 	c.display.keepPreview()
 	delete(c.r.conversations, c.to)
@@ -86,9 +86,9 @@ func (c *conversation) end() {
 	}
 }
 
-// run works until nothing is left to deliver or to show. After the end of ctx it delivers only what
-// need not wait. If something is left then, c stays registered as the conversation's worker, so
-// that no later message overtakes it.
+// run works until nothing is left to deliver or to show. Once ctx is done it delivers only messages
+// that need not wait. If messages are left, c stays registered as the conversation's worker, so
+// that no later message overtakes them.
 func (c *conversation) run(ctx, work context.Context) {
 	for {
 		d, ok := c.next(work, ctx.Err() != nil)
@@ -108,7 +108,7 @@ func (c *conversation) run(ctx, work context.Context) {
 		} else {
 			wait = c.display.show(ctx, work)
 			if ctx.Err() != nil {
-				c.display.preview.stopped = false // the gateway stops: one try is enough
+				c.display.preview.stopped = false // the gateway is stopping: one attempt is enough
 				continue
 			}
 		}
@@ -126,9 +126,8 @@ func (c *conversation) run(ctx, work context.Context) {
 	}
 }
 
-// next applies the updates that have come and returns the next delivery, or nil if only the
-// preview needs work. It reports false if nothing needs work; c is then no longer the
-// conversation's worker.
+// next applies the received updates and returns the next delivery, or nil if only the preview needs
+// work. It returns false if nothing needs work; c is then no longer the conversation's worker.
 func (c *conversation) next(work context.Context, stopping bool) (d *bus.Delivery, ok bool) {
 	for {
 		c.r.mu.Lock()
@@ -159,8 +158,8 @@ func (c *conversation) next(work context.Context, stopping bool) (d *bus.Deliver
 	}
 }
 
-// reload reads the table: whether d is still to be delivered or, if d is nil, which delivery is the
-// first. It tries until that succeeds, and reports false when ctx has ended.
+// reload reads the table: whether d must still be delivered or, if d is nil, which delivery is the
+// first. It retries until that succeeds, and returns false when ctx is done.
 func (c *conversation) reload(ctx context.Context, d *bus.Delivery) bool {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		found, err := c.find(ctx, d)
@@ -175,7 +174,7 @@ func (c *conversation) reload(ctx context.Context, d *bus.Delivery) bool {
 			return true
 		}
 		if ctx.Err() == nil {
-			c.r.log.ErrorContext(ctx, "outbox not read", "to", c.to.String(), "err", err)
+			c.r.log.ErrorContext(ctx, "outbox could not be read", "to", c.to.String(), "err", err)
 		}
 		if !channels.Sleep(ctx, wait) {
 			return false
@@ -183,7 +182,8 @@ func (c *conversation) reload(ctx context.Context, d *bus.Delivery) bool {
 	}
 }
 
-// find returns d if it is still to be delivered or, if d is nil, the first delivery of the table.
+// find returns d if it must still be delivered or, if d is nil, the first delivery of the
+// conversation.
 func (c *conversation) find(ctx context.Context, d *bus.Delivery) (*bus.Delivery, error) {
 	q := c.r.db.Read(ctx)
 	if d != nil {
@@ -212,8 +212,8 @@ func (c *conversation) done(d *bus.Delivery) {
 	}
 }
 
-// yield gives the slot of c, which has waited for long, to a conversation without a worker, if
-// there is one. It reports whether c is no longer the conversation's worker.
+// yield gives up the slot of c, which has waited for long, if a conversation without a worker needs
+// it. It reports whether c is no longer the conversation's worker.
 func (c *conversation) yield() bool {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()

@@ -17,37 +17,37 @@ import (
 	"gateway/store/fault"
 )
 
-// How long a message is tried.
+// How long a message is retried.
 const (
-	maxTried   = 24 * time.Hour // of tries and the waits between them
-	maxCounted = time.Hour      // the longest wait that counts, so that there are many tries
-	slackTime  = time.Minute    // the longest duration of a try that counts
+	maxTried   = 24 * time.Hour // total of attempts and the waits between them
+	maxCounted = time.Hour      // longest wait that counts in full, so that there are many attempts
+	slackTime  = time.Minute    // longest attempt that counts in full
 	firstRetry = time.Second
 	lastRetry  = 5 * time.Minute
 )
 
-// A sender makes the tries of a conversation's deliveries, one delivery after another.
+// A sender attempts the deliveries of a conversation, one after another.
 type sender struct {
 	c  *conversation
 	r  *Router
 	a  *account
 	to bus.Address
 
-	reserved       bool          // one new message may be sent: its reservation is used up
-	current        *bus.Delivery // the delivery under way; the fields below are about it
-	retryAt        time.Time     // it failed and is not tried before this time
-	lastTry        time.Time     // when it was tried last
-	lastWait       time.Duration // how long it had to wait after that
+	reserved       bool          // one new message may be sent
+	current        *bus.Delivery // the current delivery; the fields below belong to it
+	retryAt        time.Time     // time before which it must not be retried
+	lastTry        time.Time     // time of the last attempt
+	lastWait       time.Duration // required wait after it
 	uncertainSince time.Time     // since when its next part may have been sent; zero if it was not
-	planned        bool          // parts are known
-	sending        bool          // the table says that it is being sent, and is up to date
-	pass           *pass         // of the part that was sent and is not noted yet; or nil
+	planned        bool          // parts is set
+	sending        bool          // the table has the state "sending" and all progress
+	pass           *pass         // pass of a part that was sent but not recorded yet; or nil
 	parts          []part
-	shown          messages // the messages that showed its answer growing
+	shown          messages // the messages of its preview
 }
 
-// deliver makes the next try of d, and of the parts after it while they succeed. It returns how
-// long to wait before the next call; 0 if d was sent or given up.
+// deliver attempts d, and its further parts as long as they succeed. It returns how long to wait
+// before the next call, or 0 if d was sent or given up.
 func (s *sender) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 	defer s.release()
 	limits := s.a.limits(s.to)
@@ -70,9 +70,9 @@ func (s *sender) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 	}
 }
 
-// begin claims the preview that d replaces. If an earlier process crashed during a try of d, it
-// counts that, and gives d up after the third time in a row. wait is how long to wait if that could
-// not be written.
+// begin claims the preview that d replaces. If an earlier process crashed during an attempt at d,
+// begin counts the crash and gives d up after the third one in a row. wait is how long to wait if
+// that could not be stored.
 func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait time.Duration) {
 	s.uncertainSince = time.Time{}
 	if d.State == bus.Sending || d.Attempts > 0 { // by an earlier process, or long ago
@@ -89,7 +89,7 @@ func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait ti
 		d.State = bus.Waiting
 	}
 	if d.Crashes >= maxCrashes {
-		if s.giveUp(ctx, d, errors.New("the gateway has ended three times while it sent this")) {
+		if s.giveUp(ctx, d, errors.New("the gateway has crashed three times while it sent this")) {
 			return true, 0
 		}
 		d.State, d.Crashes, d.Uncertain = bus.Sending, d.Crashes-1, uncertain
@@ -105,7 +105,7 @@ func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait ti
 	return false, 0
 }
 
-// mustWait returns how long d must wait before its next try.
+// mustWait returns how long d must wait before its next attempt.
 func (s *sender) mustWait(d *bus.Delivery, limits channels.Limits) time.Duration {
 	now := s.r.now()
 	if wait := s.retryAt.Sub(now); wait > 0 {
@@ -122,14 +122,14 @@ func (s *sender) mustWait(d *bus.Delivery, limits channels.Limits) time.Duration
 	return wait
 }
 
-// needsPass reports whether the next try of d will send a new message, as far as is known.
+// needsPass reports whether the next attempt at d will probably send a new message.
 func (s *sender) needsPass(d *bus.Delivery) bool {
 	n := len(d.IDs)
 	return n >= s.shown.usable && (!s.planned || n < len(s.parts))
 }
 
-// admit returns how long d must wait for other conversations: while its platform can't be reached,
-// or while a delivery is tried that may end the process.
+// admit returns how long d must wait for other conversations: while its platform is unreachable, or
+// while a suspect is tried.
 func (s *sender) admit(d *bus.Delivery, now time.Time) time.Duration {
 	s.r.mu.Lock()
 	wait := s.r.suspects.admit(s.c, d, now)
@@ -142,7 +142,7 @@ func (s *sender) admit(d *bus.Delivery, now time.Time) time.Duration {
 
 // release ends what admit has begun.
 func (s *sender) release() {
-	s.leave() // what could not be noted waits, and holds up nobody
+	s.leave() // an unrecorded part waits and delays nobody
 	s.a.release(s.c)
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
@@ -153,8 +153,8 @@ func (s *sender) release() {
 	}
 }
 
-// try makes the next try of d. over reports that d needs no other. The table is marked before d is
-// worked on, so that the next process knows which delivery ended this one.
+// try makes the next attempt at d. over reports that d needs no further one. The table is marked
+// before the attempt, so that the next process knows which delivery crashed this one.
 func (s *sender) try(
 	ctx context.Context, d *bus.Delivery, limits channels.Limits,
 ) (over bool) {
@@ -173,7 +173,7 @@ func (s *sender) try(
 		}
 	}
 	n := len(d.IDs)
-	if n == len(s.parts) { // all parts are sent, but that could not be written
+	if n == len(s.parts) { // all parts are sent, but that is not stored yet
 		return s.finish(ctx, d, start)
 	}
 	if !s.sending {
@@ -203,14 +203,14 @@ func (s *sender) try(
 	s.uncertainSince = time.Time{}
 	d.IDs = append(d.IDs, id)
 	d.Attempts, d.Crashes, d.Error, s.sending = 0, 0, "", false
-	if n+1 < len(s.parts) { // noted at once: it may be long until the next part may be sent
+	if n+1 < len(s.parts) { // store it now: the next part may have to wait long
 		ok, err := s.markSending(ctx, d)
 		return !ok && err == nil
 	}
 	return s.finish(ctx, d, start)
 }
 
-// markSending notes in the table that d is being sent. ok is as in save.
+// markSending records in the table that d is being sent. ok is as in save.
 func (s *sender) markSending(ctx context.Context, d *bus.Delivery) (ok bool, err error) {
 	d.State = bus.Sending
 	ok, err = s.save(ctx, d)
@@ -218,13 +218,13 @@ func (s *sender) markSending(ctx context.Context, d *bus.Delivery) (ok bool, err
 	return ok, err
 }
 
-// markWaiting notes in the table that d waits after all.
+// markWaiting records in the table that d is waiting again.
 func (s *sender) markWaiting(ctx context.Context, d *bus.Delivery) {
 	if !s.sending {
 		return
 	}
 	d.State = bus.Waiting
-	if _, err := s.save(ctx, d); err == nil { // else it counts as a try, should the process end
+	if _, err := s.save(ctx, d); err == nil { // otherwise a crash counts as an attempt
 		s.sending = false
 	}
 }
@@ -237,14 +237,14 @@ func (s *sender) split(ctx context.Context, d *bus.Delivery, limits channels.Lim
 		return nil
 	})
 	if err == nil && len(s.parts) == 0 {
-		err = fmt.Errorf("%w: there is nothing in it", channels.ErrRefused)
+		err = fmt.Errorf("%w: the message is empty", channels.ErrRefused)
 	}
 	if err != nil {
 		return err
 	}
 	s.planned = true
-	s.sending = s.sending && len(d.Parts) == known // the split is stored before the first part is sent
-	for i, p := range s.parts {                    // files and buttons can't be added by an edit
+	s.sending = s.sending && len(d.Parts) == known // store the split before the first part is sent
+	for i, p := range s.parts {                    // an edit can't add files and buttons
 		if p.file != nil || len(p.buttons) > 0 {
 			s.shown.usable = min(s.shown.usable, i)
 		}
@@ -252,7 +252,7 @@ func (s *sender) split(ctx context.Context, d *bus.Delivery, limits channels.Lim
 	return nil
 }
 
-// reached notes that the platform has answered, and wakes the conversations that waited for that.
+// reached records that the platform has answered, and wakes the conversations that waited for that.
 func (s *sender) reached(ctx context.Context) {
 	s.a.mu.Lock()
 	closed := s.a.breaker.reached()
@@ -260,7 +260,7 @@ func (s *sender) reached(ctx context.Context) {
 	if !closed {
 		return
 	}
-	s.r.log.InfoContext(ctx, "platform is reached again", "account", s.a.Name)
+	s.r.log.InfoContext(ctx, "platform is reachable again", "account", s.a.Name)
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	for _, other := range s.r.conversations {
@@ -270,22 +270,22 @@ func (s *sender) reached(ctx context.Context) {
 	}
 }
 
-// unreached notes that the platform did not answer.
+// unreached records that the platform did not answer.
 func (s *sender) unreached(ctx context.Context, err error) {
 	s.a.mu.Lock()
 	opened := s.a.breaker.failed(s.c, s.r.now())
 	s.a.mu.Unlock()
 	if opened {
-		s.r.log.WarnContext(ctx, "platform can't be reached: one conversation at a time tries, "+
+		s.r.log.WarnContext(ctx, "platform is unreachable: one conversation at a time tries, "+
 			"the others wait", "account", s.a.Name, "err", err)
 	}
 }
 
-// errGone reports that a message of the preview can't be edited any more.
+// errGone reports that a message of the preview can no longer be edited.
 var errGone = errors.New("message of the preview is gone")
 
-// withRecover calls f, which works with a message. If f panics, the message counts as refused by
-// the platform. Otherwise it would end this process and every one after it.
+// withRecover calls f, which handles a message. If f panics, the message counts as refused by the
+// platform. Otherwise it would crash this process and each one after it.
 func (c *conversation) withRecover(ctx context.Context, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -297,8 +297,8 @@ func (c *conversation) withRecover(ctx context.Context, f func() error) (err err
 	return f()
 }
 
-// put shows the part of d with index n: by an edit of the preview's message with that index, if
-// there is one, or as a new message.
+// put shows the part of d with index n. It edits the preview's message with that index if there is
+// one, and otherwise sends a new message.
 func (s *sender) put(ctx context.Context, d *bus.Delivery, n int) (id string, err error) {
 	planned := s.parts[n]
 	part := bus.Part{Key: d.Key(n), To: s.to, Text: planned.text, Buttons: planned.buttons}
@@ -328,7 +328,7 @@ func (s *sender) put(ctx context.Context, d *bus.Delivery, n int) (id string, er
 	case errors.Is(err, channels.ErrRefused):
 		return "", errGone
 	case errors.Is(err, channels.ErrUncertain):
-		return "", errors.New(err.Error()) // certainty does not matter: an edit can be repeated
+		return "", errors.New(err.Error()) // an edit can be repeated safely
 	}
 	if err == nil {
 		s.shown.texts[n] = part.Text
@@ -342,8 +342,8 @@ type memoryFile struct{ *strings.Reader }
 // Close implements [io.Closer].
 func (memoryFile) Close() error { return nil }
 
-// send sends a part as a new message. If an earlier try may have sent it already, and the platform
-// may have forgotten its key since, it looks for that message first.
+// send sends a part as a new message. If an earlier attempt may have sent it, and the platform may
+// have forgotten the key since, send looks for that message first.
 func (s *sender) send(
 	ctx context.Context, part bus.Part, d *bus.Delivery,
 ) (id string, err error) {
@@ -372,9 +372,9 @@ func (s *sender) send(
 	return id, err
 }
 
-// resendLost sends a part whose message may exist already, as a message of the preview whose id was
-// lost. It sends the part under that message's key: a platform that knows the key returns the id of
-// the existing message, which is then edited to the text of the part.
+// resendLost sends a part whose message may already exist, as a message of the preview whose id was
+// lost. It uses that message's key: a platform that knows the key returns the id of the existing
+// message, which is then edited to the text of the part.
 func (s *sender) resendLost(ctx context.Context, part bus.Part) (id string, err error) {
 	part.Key = s.shown.lost
 	if id, err = s.a.Channel.Send(ctx, part); err != nil {
@@ -385,7 +385,7 @@ func (s *sender) resendLost(ctx context.Context, part bus.Part) (id string, err 
 	if err == nil || errors.Is(err, channels.ErrRefused) {
 		return id, nil
 	}
-	s.shown.add(id, "") // the next try finds it there
+	s.shown.add(id, "") // for the next attempt
 	if errors.Is(err, channels.ErrUncertain) {
 		err = errors.New(err.Error())
 	}
@@ -411,14 +411,14 @@ func (s *sender) finish(ctx context.Context, d *bus.Delivery, start time.Time) (
 	for _, l := range s.r.listeners {
 		l.Delivered(d.Message)
 	}
-	// answers has the ids of the messages received. It connects this line with theirs.
+	// answers connects this log line with those of the received messages.
 	s.r.log.InfoContext(ctx, "message sent", "to", s.to.String(), "id", id,
 		"answers", d.Message.Answers, "took", s.r.now().Sub(start))
 	return true
 }
 
-// removeRest removes the messages of the preview that are left over because the answer is shorter.
-// It returns an error only if that must be tried again.
+// removeRest removes the remaining messages of the preview if the answer is shorter. It returns an
+// error only if it must be called again.
 func (s *sender) removeRest(ctx context.Context, used []string) error {
 	for _, id := range s.shown.ids {
 		if s.a.remover == nil || slices.Contains(used, id) {
@@ -429,15 +429,15 @@ func (s *sender) removeRest(ctx context.Context, used []string) error {
 			return err
 		}
 		if err != nil && !errors.Is(err, channels.ErrRefused) {
-			s.r.log.WarnContext(ctx, "rest of a preview stays", "to", s.to.String(), "id", id,
+			s.r.log.WarnContext(ctx, "rest of a preview could not be removed", "to", s.to.String(), "id", id,
 				"err", err)
 		}
 	}
 	return nil
 }
 
-// save stores the progress of d, together with notices about it. ok is false if that failed and d
-// is to be tried again, or if somebody has dropped d.
+// save stores the progress of d, and notices about it. ok is false if that failed and must be
+// retried, or if a person has dropped d.
 func (s *sender) save(
 	ctx context.Context, d *bus.Delivery, notices ...bus.OutboundMessage,
 ) (ok bool, err error) {
@@ -453,7 +453,8 @@ func (s *sender) save(
 		return err
 	})
 	if err != nil {
-		s.r.log.ErrorContext(ctx, "outbox not written", "to", s.to.String(), "id", d.ID, "err", err)
+		s.r.log.ErrorContext(ctx, "outbox could not be written",
+			"to", s.to.String(), "id", d.ID, "err", err)
 		s.retryAt = s.r.now().Add(firstRetry)
 		return false, err
 	}
@@ -469,11 +470,11 @@ func (s *sender) leave() {
 	}
 }
 
-// failed notes a failed try of d and sets the time of the next. over reports that there will be
-// none.
+// failed records a failed attempt at d and sets the time of the next one. over reports that there
+// will be none.
 func (s *sender) failed(ctx context.Context, d *bus.Delivery, err error) (over bool) {
 	now := s.r.now()
-	if !s.lastTry.IsZero() { // else it was tried for the first time since the start
+	if !s.lastTry.IsZero() { // otherwise it was the first attempt since the start
 		d.Tried += min(now.Sub(s.lastTry), s.lastWait+slackTime)
 	}
 	wait := time.Duration(0)
@@ -503,7 +504,7 @@ func (s *sender) failed(ctx context.Context, d *bus.Delivery, err error) (over b
 	if failed != nil {
 		return false
 	}
-	if !ok { // somebody dropped it and needs no notice
+	if !ok { // a person dropped it and needs no notice
 		return true
 	}
 	s.r.log.WarnContext(ctx, "message not sent yet", "to", s.to.String(), "id", d.ID,
@@ -511,17 +512,17 @@ func (s *sender) failed(ctx context.Context, d *bus.Delivery, err error) (over b
 	return false
 }
 
-// giveUp makes d a dead letter because of err, takes the reactions off the messages that d answers,
-// and tells people that no answer comes. over reports that this was stored.
+// giveUp makes d a dead letter because of err, removes the reactions from the messages that d
+// answers, and tells people that no answer will come. over reports that this was stored.
 func (s *sender) giveUp(ctx context.Context, d *bus.Delivery, err error) (over bool) {
 	d.State, d.Error = bus.Dead, err.Error()
 	var notices []bus.OutboundMessage
 	if d.Message.Notice {
-		d.State = bus.Dropped // nobody has to deal with a lost notice
+		d.State = bus.Dropped // nobody has to handle a lost notice
 	} else {
 		var failed error
 		if notices, failed = s.r.notices.about(ctx, d); failed != nil {
-			s.r.log.ErrorContext(ctx, "nobody is told of a message that was given up",
+			s.r.log.ErrorContext(ctx, "a message was given up, and nobody could be told",
 				"to", s.to.String(), "id", d.ID, "err", failed)
 		}
 	}
@@ -535,14 +536,14 @@ func (s *sender) giveUp(ctx context.Context, d *bus.Delivery, err error) (over b
 		s.r.log.ErrorContext(ctx, "message given up: see gateway outbox list",
 			"to", s.to.String(), "id", d.ID, "err", err)
 	} else {
-		s.r.log.WarnContext(ctx, "notice of a message that was given up not delivered",
+		s.r.log.WarnContext(ctx, "notice about a dead letter could not be delivered",
 			"to", s.to.String(), "id", d.ID, "err", err)
 	}
 	return true
 }
 
-// backoff returns how long to wait after a number of failed tries: twice as long each time, up to a
-// quarter more or less, so that chats that failed together are not tried again together.
+// backoff returns how long to wait after a number of failed attempts. The time doubles with each
+// attempt and varies by a quarter, so that chats that failed together are not retried together.
 func backoff(attempts int) time.Duration {
 	d := min(firstRetry<<min(attempts-1, 20), lastRetry)
 	return d*3/4 + rand.N(d/2)

@@ -9,31 +9,28 @@ import (
 )
 
 const (
-	// maxLoaded is how many conversations of an account have a worker at the same time because
-	// something waits for them. Each holds one message and a goroutine, together some 10 KB.
+	// maxLoaded is the maximum number of an account's conversations that have a worker because
+	// something waits for them. Each one takes some 10 KB for a message and a goroutine.
 	maxLoaded = 1024
-	// slotTime is how long a conversation that can't be reached keeps its worker while others wait
-	// for one.
+	// slotTime is how long an unreachable conversation keeps its worker while others wait for one.
 	slotTime = 10 * time.Second
-	// yieldAtOnce is how many conversations may give up their workers before another gets one.
+	// yieldAtOnce is how many conversations may give up their workers before another one gets one.
 	yieldAtOnce = 64
-	// fullScanInterval is how often the router reads everything that waits, in case it missed
-	// something.
+	// fullScanInterval is how often the router reads all waiting messages, in case it missed one.
 	fullScanInterval = time.Minute
-	// keptTime is how long the messages of a preview are remembered for the answer that replaces
-	// them.
+	// keptTime is how long the messages of a preview are kept for the answer that replaces them.
 	keptTime = 48 * time.Hour
 )
 
-// A backlog describes the conversations of an account for which something waits and that have no
-// worker. The router finds them in passes over the table, in the order of their addresses.
+// A backlog describes an account's conversations that have waiting messages but no worker. The
+// router finds them in passes over the table, in the order of their addresses.
 type backlog struct {
 	pending bool        // there may be some
-	rescan  bool        // some may be before the cursor: another pass must follow
-	cursor  bus.Address // how far the pass has come
+	rescan  bool        // some may be before the cursor, so another pass must follow
+	cursor  bus.Address // position of the current pass
 }
 
-// add notes that there may be one more, at any address.
+// add records that there may be one more, at any address.
 func (w *backlog) add() { w.pending, w.rescan = true, w.pending }
 
 // endPass ends a pass.
@@ -42,7 +39,7 @@ func (w *backlog) endPass() {
 	w.cursor = bus.Address{}
 }
 
-// loadConversations starts workers for conversations for which something waits, up to maxLoaded.
+// loadConversations starts workers for waiting conversations, up to maxLoaded.
 func (r *Router) loadConversations(ctx, work context.Context) error {
 	for _, a := range r.accounts {
 		for {
@@ -57,7 +54,7 @@ func (r *Router) loadConversations(ctx, work context.Context) error {
 			if err != nil {
 				return err
 			}
-			if d != nil || aside == 0 { // else others may follow the rows that were set aside
+			if d != nil || aside == 0 { // otherwise rows may follow that were set aside
 				r.assignLoaded(ctx, work, a, d)
 			}
 		}
@@ -65,15 +62,15 @@ func (r *Router) loadConversations(ctx, work context.Context) error {
 	return nil
 }
 
-// passAfter returns the address after which the pass over the conversations of a goes on. It
-// reports false if none wait or no more workers may run. Router.mu is held.
+// passAfter returns the address after which the pass over a's conversations continues. It returns
+// false if none wait or no more workers may run. Router.mu is held.
 func (a *account) passAfter() (after bus.Address, ok bool) {
 	after = a.backlog.cursor
 	after.Account = a.Name
 	return after, a.backlog.pending && a.loaded < maxLoaded
 }
 
-// assignLoaded assigns the delivery that a pass has found; d is nil at the end of the pass.
+// assignLoaded assigns a delivery that a pass has found. d is nil at the end of the pass.
 func (r *Router) assignLoaded(ctx, work context.Context, a *account, d *bus.Delivery) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +89,7 @@ func (r *Router) assignLoaded(ctx, work context.Context, a *account, d *bus.Deli
 	c.more = true
 }
 
-// rescan finds what another process has changed, and what was missed.
+// rescan finds changes by other processes, and rows that were missed.
 func (r *Router) rescan(ctx context.Context) error {
 	q := r.db.Read(ctx)
 	n, err := r.outbox.Changes(q)
@@ -119,10 +116,10 @@ func (r *Router) rescan(ctx context.Context) error {
 	return r.scanAll(q)
 }
 
-// maxDropped is how many dropped messages are looked at after a change.
+// maxDropped is the maximum number of dropped messages to check after a change.
 const maxDropped = 100
 
-// endDropped ends the previews and reactions of answers that somebody has dropped from the outbox.
+// endDropped ends the previews and reactions of answers that a person has dropped from the outbox.
 func (r *Router) endDropped(ctx context.Context, q store.Queryer) error {
 	list, err := r.outbox.List(q, bus.Dropped, maxDropped)
 	if _, err := r.setAside(ctx, err); err != nil {
@@ -153,7 +150,7 @@ func (r *Router) endDropped(ctx context.Context, q store.Queryer) error {
 	})
 }
 
-// scanAll counts everything that waits, and begins a pass over it.
+// scanAll counts all waiting messages and begins a pass over them.
 func (r *Router) scanAll(q store.Queryer) error {
 	r.seen.scanned = r.now()
 	open, err := r.outbox.OpenByAccount(q)
@@ -170,8 +167,8 @@ func (r *Router) scanAll(q store.Queryer) error {
 	return nil
 }
 
-// forgetKept forgets the previews that no answer has replaced since a time: their turns have ended
-// without saying so.
+// forgetKept forgets previews that no answer has replaced since a time, because their turns ended
+// silently.
 func (r *Router) forgetKept(ctx context.Context, before time.Time) {
 	r.mu.Lock()
 	n := len(r.previews.kept)
@@ -187,12 +184,12 @@ func (r *Router) forgetKept(ctx context.Context, before time.Time) {
 	}
 	err := r.db.Tx(ctx, func(tx *store.Tx) error { return r.outbox.PrunePreviews(tx, before) })
 	if err != nil {
-		r.log.WarnContext(ctx, "old previews not removed", "err", err)
+		r.log.WarnContext(ctx, "old previews could not be removed", "err", err)
 	}
 }
 
-// setAside sets aside the rows that, as err says, could not be read, and returns how many they are.
-// If err reports anything else it is returned.
+// setAside sets aside the rows that err reports as unreadable, and returns their number. It returns
+// err if err reports anything else.
 func (r *Router) setAside(ctx context.Context, err error) (int, error) {
 	bad, ok := store.RowErrors(err)
 	if !ok || len(bad) == 0 {

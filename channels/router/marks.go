@@ -13,59 +13,60 @@ import (
 	"gateway/channels"
 )
 
-// marks are the read receipts and reactions that people see on their own messages at one account:
-// that a message was read, and that an answer is on its way. Nothing depends on them. They have a
-// worker of their own and delay no message, even if the platform refuses them.
+// marks manages what people see on their own messages at one account: read receipts, and reactions
+// that say that an answer is coming. They are optional. A separate worker sets them, so they delay
+// no message even if the platform refuses them.
 type marks struct {
-	reactor channels.Reactor // nil if there is none, or no reaction is configured
-	reader  channels.Reader  // nil if there is none
+	reactor channels.Reactor // nil: no reactions
+	reader  channels.Reader  // nil: no read receipts
 	emoji   string
-	wake    chan struct{} // has a token when there may be a call to make
+	wake    chan struct{} // receives a token when a call may be due
 
 	mu    sync.Mutex
 	all   map[string]*mark     // by conversation and message
-	early []*mark              // those whose reaction is not due yet, in the order of their times
-	queue []*mark              // those that need a call, in order
-	until map[string]time.Time // until when the platform refuses marks, by chat; "" for all chats
+	early []*mark              // marks whose reaction is not due yet, by time
+	queue []*mark              // marks that need a call, in order
+	until map[string]time.Time // end of the platform's rate limit, by chat; "" for all chats
 	began time.Time
 }
 
-// A mark is what a message should show and what it shows. marks.mu guards it, except for to and id,
-// which never change.
+// A mark records what a message should show and what it shows. marks.mu guards it, except for to
+// and id, which never change.
 type mark struct {
 	to bus.Address
 	id string
 
-	at     time.Time // when it was made
-	read   bool      // the read receipt is still to be sent
-	wanted bool      // the reaction should be there
-	shown  bool      // the reaction may be there
-	failed bool      // the last call for the reaction failed: it is made again
-	tries  int       // how many tries of the next call failed
-	next   time.Time // when the next try is due
+	at     time.Time // when the mark was created
+	read   bool      // the read receipt must still be sent
+	wanted bool      // the reaction should be visible
+	shown  bool      // the reaction may be visible
+	failed bool      // the last call for the reaction failed and will be repeated
+	tries  int       // failed attempts at the next call
+	next   time.Time // when the next attempt is due
 	queued bool
-	early  bool // it is among marks.early
+	early  bool // it is in marks.early
 }
 
 const (
-	// maxMarks bounds the marks that need a call, of an account. While half of that many do, new
-	// messages are not marked.
+	// maxMarks is the maximum number of an account's marks that need a call. While half of it is
+	// reached, new messages get no mark.
 	maxMarks = 1024
-	// maxMarked bounds all marks of an account.
+	// maxMarked is the maximum number of an account's marks.
 	maxMarked = 8 * maxMarks
-	// markAfter is how long an answer must take for its message to get a reaction. One that is
-	// there sooner would make two calls for something that nobody sees.
+	// markAfter is how long an answer must take for its message to get a reaction. For a faster
+	// answer two calls would show something that nobody notices.
 	markAfter = 500 * time.Millisecond
-	// longestMark is how long a turn may take. For that time after the start, reactions are removed
-	// also from messages that only an earlier process can have marked.
+	// longestMark is the maximum duration of a turn. For that time after the start, reactions are
+	// also removed from messages that only an earlier process can have marked.
 	longestMark = 15 * time.Minute
-	// markTime is the time for one call. It is short because WhatsApp makes one call of an account
-	// at a time, and answers wait behind it.
+	// markTime is the time limit of a call. It is short because WhatsApp handles one call of an
+	// account at a time, and answers wait behind it.
 	markTime = 2 * time.Second
-	// maxMarkTries is how often a call is tried. With the pauses of backoff that takes half a minute.
+	// maxMarkTries is the maximum number of attempts at a call. With the pauses of backoff they
+	// take half a minute.
 	maxMarkTries = 6
 	// sentBefore is how many of the last sent messages are checked for reactions that an earlier
-	// process had no time to remove.
+	// process could not remove.
 	sentBefore = 32
 )
 
@@ -79,7 +80,7 @@ func newMarks(a Account, now time.Time) *marks {
 	return m
 }
 
-// Admitted marks messages that were admitted. It does not wait for the platform.
+// Admitted marks admitted messages. It does not wait for the platform.
 func (r *Router) Admitted(messages []bus.InboundMessage) {
 	for i := range messages {
 		m := &messages[i]
@@ -114,7 +115,7 @@ func (s *marks) admitted(m *bus.InboundMessage, now time.Time) {
 	if k.read {
 		s.enqueue(k)
 	} else if len(s.early) == 1 {
-		s.ring() // with others before it, the worker wakes by itself
+		s.ring() // if others are before it, the worker wakes anyway
 	}
 }
 
@@ -144,7 +145,7 @@ func (s *marks) answered(to bus.Address, ids []string, now time.Time) {
 	s.dropAnswered()
 }
 
-// dropAnswered forgets the oldest of the early marks that were answered. s.mu is held.
+// dropAnswered removes the oldest of the early marks whose messages were answered. s.mu is held.
 func (s *marks) dropAnswered() {
 	n := 0
 	for n < len(s.early) && !s.early[n].wanted {
@@ -157,7 +158,7 @@ func (s *marks) dropAnswered() {
 	}
 }
 
-// dropEarly gives up the reactions that are not due yet.
+// dropEarly drops the reactions that are not due yet.
 func (s *marks) dropEarly() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +168,8 @@ func (s *marks) dropEarly() {
 	s.dropAnswered()
 }
 
-// promote queues the early marks that are due, and returns how long no other one will be; 0 if
-// there is none. s.mu is held.
+// promote queues the early marks that are due. It returns the time until the next one is due, or 0
+// if there is none. s.mu is held.
 func (s *marks) promote(now time.Time) time.Duration {
 	for {
 		s.dropAnswered()
@@ -196,7 +197,7 @@ func (s *marks) enqueue(k *mark) {
 	s.ring()
 }
 
-// ring makes the worker look for calls.
+// ring makes the worker check for calls.
 func (s *marks) ring() {
 	select {
 	case s.wake <- struct{}{}:
@@ -204,22 +205,21 @@ func (s *marks) ring() {
 	}
 }
 
-// due reports whether k needs a call now, if the platform takes it.
+// due reports whether k needs a call now.
 func (k *mark) due() bool {
 	reaction := k.wanted != k.shown || k.wanted && k.failed
 	return k.read || reaction && !k.early
 }
 
-// A markCall is a call of the platform for a mark.
+// A markCall is a call to the platform for a mark.
 type markCall struct {
 	*mark
-	read  bool // mark as read; else react
+	read  bool // send a read receipt; otherwise set a reaction
 	emoji string
 }
 
-// next returns the call that is due. If none is due it returns nil and how long that will be so,
-// or 0 if no call is needed. paused returns how long the platform wants no calls for a
-// conversation.
+// next returns the next due call. If none is due, it returns nil and the time until one is, or 0 if
+// no call is needed. paused returns how long the platform wants no calls for a conversation.
 func (s *marks) next(
 	now time.Time, paused func(bus.Address) time.Duration,
 ) (c *markCall, wait time.Duration) {
@@ -236,7 +236,7 @@ func (s *marks) next(
 		}
 		left := max(due.Sub(now), paused(k.to))
 		switch {
-		case !k.due(): // nothing is to be done, or not yet
+		case !k.due(): // no call is needed, at least now
 			s.queue, k.queued = slices.Delete(s.queue, i, i+1), false
 			if !k.wanted && !k.shown {
 				delete(s.all, markKey(k.to, k.id))
@@ -260,7 +260,7 @@ func (s *marks) next(
 	return nil, wait
 }
 
-// completed notes the outcome of c, and decides whether the call is repeated.
+// completed records the outcome of c and decides whether to repeat the call.
 func (s *marks) completed(c *markCall, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +278,7 @@ func (s *marks) completed(c *markCall, err error, now time.Time) {
 		}
 		s.until[chat] = now.Add(max(limit.After, time.Millisecond))
 		c.mark.read = c.mark.read || c.read
-		if c.emoji != "" { // an earlier call that failed may have shown it
+		if c.emoji != "" { // an earlier failed call may have set it
 			c.shown, c.failed = c.tries > 0, c.tries > 0
 		}
 	case err != nil && !errors.Is(err, channels.ErrRefused) && c.tries+1 < maxMarkTries:
@@ -286,19 +286,19 @@ func (s *marks) completed(c *markCall, err error, now time.Time) {
 		c.next = now.Add(backoff(c.tries))
 		c.mark.read = c.mark.read || c.read
 		c.failed = c.failed || c.emoji != ""
-	case c.read || c.emoji != "" && !errors.Is(err, channels.ErrRefused): // done, or given up
+	case c.read || c.emoji != "" && !errors.Is(err, channels.ErrRefused): // done or given up
 		c.tries = 0
-	default: // the reaction is gone, or its removal is given up, or the platform allows none
+	default: // removed, removal given up, or not allowed on this platform
 		c.shown = false
 		c.wanted = false
 	}
 }
 
-// markGrace is how long the end of the process waits for calls that are not due yet.
+// markGrace is how long a stopping process waits for calls that are not due yet.
 const markGrace = 2 * time.Second
 
-// runMarks makes the calls of an account, one after another. After the end of ctx it begins no
-// reaction, and makes only those calls that are due within markGrace, until work ends.
+// runMarks makes the calls of an account, one after another. Once ctx is done it adds no reactions,
+// and makes only calls that are due within markGrace, until work is done.
 func (r *Router) runMarks(ctx, work context.Context, a *account) {
 	paused := func(to bus.Address) time.Duration { return a.wait(to, r.now()) }
 	if err := r.clearEarlierMarks(work, a); err != nil {
@@ -313,7 +313,7 @@ func (r *Router) runMarks(ctx, work context.Context, a *account) {
 			err := a.marks.call(work, c)
 			a.marks.completed(c, err, r.now())
 			if err != nil {
-				r.log.DebugContext(work, "message not marked",
+				r.log.DebugContext(work, "message could not be marked",
 					"to", c.to.String(), "id", c.id, "err", err)
 			}
 			continue
@@ -336,7 +336,7 @@ func (r *Router) runMarks(ctx, work context.Context, a *account) {
 }
 
 // clearEarlierMarks removes the reactions from the messages that an earlier process answered last,
-// since it may have ended before it could.
+// because it may have ended before it could remove them.
 func (r *Router) clearEarlierMarks(ctx context.Context, a *account) error {
 	if a.marks.reactor == nil {
 		return nil

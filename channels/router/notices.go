@@ -12,22 +12,22 @@ import (
 	"gateway/store"
 )
 
-// noticeTerm is how long after a notice about a chat no further one is sent.
+// noticeTerm is the minimum time between two notices about a chat.
 const noticeTerm = 24 * time.Hour
 
-// notices tell people that a message was given up.
+// notices tells people that a message was given up.
 type notices struct {
 	db       *store.DB
-	inbox    *bus.Inbox // for reading only
+	inbox    *bus.Inbox // read only
 	outbox   *bus.Outbox
 	owners   Owners
 	accounts map[string]*account
 	now      func() time.Time
 }
 
-// about returns the messages that say that d is given up: to each owner, in another chat than
-// that of d, and to the person whom d answers. A notice that can't be delivered is dropped, so
-// notices cause no further notices.
+// about returns the messages that report that d was given up: one to each owner, in another chat
+// than d's, and one to the person whom d answers. A notice that can't be delivered is dropped, so
+// notices never cause further notices.
 func (n *notices) about(ctx context.Context, d *bus.Delivery) ([]bus.OutboundMessage, error) {
 	q := n.db.Read(context.WithoutCancel(ctx))
 	var told bool
@@ -68,7 +68,7 @@ func (n *notices) about(ctx context.Context, d *bus.Delivery) ([]bus.OutboundMes
 		Text: noAnswerText(asked, len(list) > 0)}), nil
 }
 
-// question returns the first message that d answers, or nil if the inbox has none.
+// question returns the first message that d answers, or nil if the inbox no longer has it.
 func (n *notices) question(q store.Queryer, d *bus.Delivery) (*bus.InboundMessage, error) {
 	for _, id := range d.Message.Answers {
 		m, ok, err := n.inbox.Find(q, d.Message.To, id)
@@ -82,8 +82,8 @@ func (n *notices) question(q store.Queryer, d *bus.Delivery) (*bus.InboundMessag
 	return nil, nil
 }
 
-// replyAddress returns where the sender of m can be told that the answer to m failed: a direct chat
-// if there is one, or else the chat of m, which may have refused that one answer only.
+// replyAddress returns where to tell the sender of m that the answer failed: a direct chat if there
+// is one, otherwise the chat of m, which may have refused only that answer.
 func (n *notices) replyAddress(q store.Queryer, m *bus.InboundMessage) (bus.Address, error) {
 	if m.Person == 0 {
 		return m.From, nil
@@ -104,7 +104,7 @@ func (n *notices) replyAddress(q store.Queryer, m *bus.InboundMessage) (bus.Addr
 	return to, nil
 }
 
-// put puts notices about a chat into the outbox, unless there was one within noticeTerm.
+// put puts notices about a chat into the outbox, unless it did so within noticeTerm.
 func (n *notices) put(tx *store.Tx, to bus.Address, list []bus.OutboundMessage) error {
 	if len(list) == 0 {
 		return nil
@@ -112,12 +112,12 @@ func (n *notices) put(tx *store.Tx, to bus.Address, list []bus.OutboundMessage) 
 	now := n.now()
 	_, err := tx.Exec("DELETE FROM notices WHERE told_ms <= $1", now.Add(-noticeTerm).UnixMilli())
 	if err != nil {
-		return fmt.Errorf("router: note a notice: %w", err)
+		return fmt.Errorf("router: record a notice: %w", err)
 	}
 	added, err := tx.Exec(`INSERT INTO notices (account, chat, told_ms) VALUES ($1, $2, $3)
 		ON CONFLICT (account, chat) DO NOTHING`, to.Account, to.Chat, now.UnixMilli())
 	if err != nil {
-		return fmt.Errorf("router: note a notice: %w", err)
+		return fmt.Errorf("router: record a notice: %w", err)
 	}
 	for _, m := range list {
 		if added == 0 {
@@ -130,7 +130,7 @@ func (n *notices) put(tx *store.Tx, to bus.Address, list []bus.OutboundMessage) 
 	return nil
 }
 
-// givenUpText tells an owner that d was given up.
+// givenUpText returns the text that tells an owner that d was given up.
 func givenUpText(d *bus.Delivery, asked *bus.InboundMessage) string {
 	what, where := "a message", d.Message.To.String()
 	if asked != nil {
@@ -143,13 +143,13 @@ func givenUpText(d *bus.Delivery, asked *bus.InboundMessage) string {
 	if !ok {
 		reason = d.Error
 	}
-	return fmt.Sprintf("I could not deliver %s in %s: %s.\n\nOnce you have mended that, "+
+	return fmt.Sprintf("I could not deliver %s in %s: %s.\n\nOnce you have fixed that, "+
 		"`gateway outbox retry %d` on the machine sends it again, and `gateway outbox list` shows "+
-		"what else was given up. For a day I say nothing more about this chat.",
+		"what else was given up. I will not report this chat again for a day.",
 		what, where, markup.Literal(channels.Clean(strings.TrimRight(reason, "."), 200)), d.ID)
 }
 
-// noAnswerText tells the sender of m that the answer was given up.
+// noAnswerText returns the text that tells the sender of m that there will be no answer.
 func noAnswerText(m *bus.InboundMessage, told bool) string {
 	where := ""
 	if title := channels.Clean(m.ChatTitle, channels.MaxName); title != "" {

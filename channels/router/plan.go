@@ -10,32 +10,31 @@ import (
 	"gateway/channels/markup"
 )
 
-// A part is one of the platform's messages that a delivery becomes.
+// A part is one of the platform's messages that make up a delivery.
 type part struct {
 	text    string
 	file    *bus.Attachment // or nil
-	content string          // of the file, if it is not one of the stored files
+	content string          // content of the file, if it is not a stored file
 	buttons []bus.Button
 }
 
-// maxParts is how many messages a text may become. A text that needs more is most likely from a
-// model that does not stop: on Telegram 1,500 messages would keep their chat busy for half an
-// hour.
+// maxParts is the maximum number of messages for one text. A longer text probably comes from a
+// model that does not stop. On Telegram, 1,500 messages would block their chat for half an hour.
 const maxParts = 20
 
 // What follows the first maxParts messages of a longer text.
 const (
-	textWholeInFile = "There is more of this than can be sent as messages. " +
+	textWholeInFile = "This text is too long to be sent as messages. " +
 		"The whole text is in this file."
-	textRestLeftOut = "There is more of this than can be sent as messages. " +
+	textRestLeftOut = "This text is too long to be sent as messages. " +
 		"The rest is left out."
 )
 
 // plan returns the parts of d: its text, split if it is too long, and then its files. A short text
 // becomes the caption of the first file. If the text needs more than maxParts messages, the whole
-// text follows as a file. A plan depends only on the message and the limits, so that a later
-// process makes the same one. Only the split of the text is stored, since another version may
-// split differently.
+// text follows as a file. The plan depends only on the message and the limits, so a later process
+// gets the same one. Only the split of the text is stored, because another version of the gateway
+// may split differently.
 func (s *sender) plan(ctx context.Context, d *bus.Delivery, limits channels.Limits) []part {
 	m := s.withheld(ctx, d.Message)
 	text, buttons := m.Text, m.Buttons
@@ -60,7 +59,8 @@ func (s *sender) plan(ctx context.Context, d *bus.Delivery, limits channels.Limi
 	return append(parts, fileParts(files, limits)...)
 }
 
-// withWhole adds the whole text to parts as a file, with the last part as its caption if possible.
+// withWhole appends the whole text to parts as a file, with the last part as its caption if
+// possible.
 func withWhole(parts []part, text string, limits channels.Limits) []part {
 	whole := part{content: text, file: &bus.Attachment{Kind: bus.Document, Name: "whole.md",
 		Type: "text/markdown", Size: int64(len(text))}}
@@ -86,14 +86,14 @@ func (s *sender) texts(
 	if text == "" {
 		return nil
 	}
-	// A byte counts for at most four units, so most texts need not be measured.
+	// A byte counts as at most four units, so most texts need not be measured.
 	if len(d.Parts) == 0 && limits.Text > 0 && len(text) > limits.Text/4 {
 		var parts []string
 		err := s.c.withRecover(ctx, func() error {
 			parts = markup.SplitFirst(text, limits.Text, maxParts+1, limits.Measure)
 			return nil
 		})
-		if err == nil && len(parts) > 1 { // else the platform may refuse it
+		if err == nil && len(parts) > 1 { // otherwise the platform may refuse the text
 			if len(parts) > maxParts {
 				parts[maxParts] = textRestLeftOut
 				if int64(len(text)) <= limits.File {
@@ -109,7 +109,7 @@ func (s *sender) texts(
 	return []string{text}
 }
 
-// fits reports whether a file can be sent.
+// fits reports whether the channel can send a file.
 func fits(f *bus.Attachment, limits channels.Limits) bool {
 	return limits.File > 0 && f.Size <= limits.File
 }
@@ -126,7 +126,7 @@ func fileParts(files []bus.Attachment, limits channels.Limits) []part {
 	return parts
 }
 
-// notSent returns the text that replaces a file which the channel can't send.
+// notSent returns the text that replaces a file that the channel can't send.
 func notSent(f *bus.Attachment, limits channels.Limits) string {
 	name := markup.Literal(channels.Clip(strings.Join(strings.Fields(f.Name), " "), 100))
 	if limits.File == 0 {
@@ -137,7 +137,7 @@ func notSent(f *bus.Attachment, limits channels.Limits) string {
 		f.Kind, name, float64(f.Size)/mb, limits.File/mb)
 }
 
-// withChoices returns text with a description of its buttons, for channels that have none.
+// withChoices returns text with a description of its buttons, for channels without buttons.
 func withChoices(text string, buttons []bus.Button) string {
 	choices := make([]markup.Choice, len(buttons))
 	for i, b := range buttons {

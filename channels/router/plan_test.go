@@ -149,7 +149,7 @@ func TestFilesAndButtons(t *testing.T) {
 // The beginning of a text without end comes as messages and the whole as a file, also over a
 // restart.
 func TestTextWithoutEnd(t *testing.T) {
-	const note = "There is more of this than can be sent as messages. "
+	const note = "This text is too long to be sent as messages. "
 	text := strings.TrimSpace(strings.Repeat("one two three four\n\n", 30))
 	whole := " {document " + text + "}"
 	wide, narrow, none := posting, posting, posting

@@ -14,24 +14,23 @@ import (
 	"gateway/store"
 )
 
-// A preview shows an answer while it grows, in the message that will hold the answer in the end, or
-// in several if it is longer than a message may be. It may fail at any point; the answer is
-// delivered anyway.
+// A preview shows a growing answer in the message that will hold the final answer, or in several
+// messages if it is long. A preview may fail at any point; the answer is delivered anyway.
 type preview struct {
 	messages
 	stream  string
 	replyTo string
-	text    string // newest
-	status  string // newest
+	text    string // newest text
+	status  string // newest status
 	ended   bool
-	stopped bool // ended, and no answer takes its place
+	stopped bool // ended, and no answer replaces it
 
-	began   time.Time // when the first progress came
-	edited  time.Time // when it was last changed
+	began   time.Time // when the first progress arrived
+	edited  time.Time // when the preview last changed
 	typed   time.Time // when the typing indicator was last set
-	failed  bool      // nothing more is shown
-	draft   string    // what is shown as being written, where that is possible
-	noDraft bool      // it is not
+	failed  bool      // show nothing more
+	draft   string    // current draft, on channels with drafts
+	noDraft bool      // drafts are not possible here
 }
 
 // A display shows the previews of a conversation, one after another.
@@ -46,12 +45,12 @@ type display struct {
 
 // messages are the platform's messages that show a preview.
 type messages struct {
-	ids    []string // platform's
-	texts  []string // what they say; "" if an earlier process wrote the text
-	usable int      // how many of them, from the first, the answer can replace
-	lost   string   // key of one more that may have been sent and whose id is unknown; or ""
+	ids    []string // their texts; "" if an earlier process wrote it
+	texts  []string // platform's ids
+	usable int      // their texts; "" if an earlier process wrote it
+	lost   string   // key of one more message that may exist but whose id is unknown; or ""
 
-	orphaned time.Time // when nobody looked after them any more; zero while somebody does
+	orphaned time.Time // since when no worker uses them; zero while one does
 }
 
 // restoredMessages returns the messages of a preview that an earlier process showed.
@@ -65,8 +64,8 @@ func (m *messages) add(id, text string) {
 	m.usable = len(m.ids)
 }
 
-// dropFrom notes that message n is gone. Those after it can't be used either, since the answer goes
-// on below them.
+// dropFrom records that message n is gone. The messages after it can't be used either, because the
+// answer continues below them.
 func (m *messages) dropFrom(n int) { m.usable = n }
 
 // showDelay is how long an answer grows before it is shown, on platforms that limit edits.
@@ -87,7 +86,7 @@ func (v *display) applyUpdate(update *bus.Progress) {
 	}
 	if p.stream != update.Stream {
 		if update.Ended {
-			return // nothing of it is shown
+			return // nothing was shown
 		}
 		v.keepPreview()
 		*p = preview{stream: update.Stream, began: v.r.now(), messages: v.r.previews.kept[update.Stream]}
@@ -99,8 +98,8 @@ func (v *display) applyUpdate(update *bus.Progress) {
 	}
 }
 
-// keepPreview ends the preview, and keeps its messages for the answer that will replace them. r.mu
-// is held.
+// keepPreview ends the preview and keeps its messages for the answer that replaces them. r.mu is
+// held.
 func (v *display) keepPreview() {
 	if len(v.preview.ids) > 0 || v.preview.lost != "" {
 		v.preview.orphaned = v.r.now()
@@ -121,8 +120,8 @@ func (v *display) claimPreview(stream string) messages {
 	return m
 }
 
-// show brings the preview up to date if that is due, and returns how long to wait before the next
-// call. work is the context of calls that the end of ctx must not interrupt.
+// show updates the preview if that is due, and returns how long to wait before the next call. work
+// is the context of calls that ctx must not interrupt.
 func (v *display) show(ctx, work context.Context) time.Duration {
 	if v.preview.stopped {
 		return v.endStopped(work)
@@ -150,18 +149,18 @@ func (v *display) show(ctx, work context.Context) time.Duration {
 		return wait
 	}
 	early := v.a.wait(v.to, now)
-	if n == len(p.ids) { // a new message counts towards the limits like any other
+	if n == len(p.ids) { // a new message counts towards the rate limits
 		early = v.a.reserve(&v.c.reservation, v.to, limits, now)
 	}
 	if early > 0 {
 		return min(wait, early)
 	}
 	v.showText(work, n, text)
-	p.edited = v.r.now() // the platform may have received it as late as this
+	p.edited = v.r.now() // the platform may have received it only now
 	return max(min(wait, limits.EditInterval), time.Millisecond)
 }
 
-// showDraft shows the end of the answer as a draft, and reports whether the channel can do that
+// showDraft shows the end of the answer as a draft. It reports whether the channel supports drafts
 // here.
 func (v *display) showDraft(ctx context.Context, limits channels.Limits) bool {
 	p := &v.preview
@@ -211,7 +210,7 @@ func (v *display) showTyping(ctx context.Context, now time.Time) time.Duration {
 }
 
 // stopPreviews ends the preview if it was stopped or belongs to one of the streams. It returns how
-// long the next message has to wait for that.
+// long the next message must wait for that.
 func (v *display) stopPreviews(ctx context.Context, streams []string) time.Duration {
 	v.r.mu.Lock()
 	p := &v.preview
@@ -229,11 +228,11 @@ func (v *display) stopPreviews(ctx context.Context, streams []string) time.Durat
 	return 0
 }
 
-// stoppedMark stands at the end of an answer that was stopped.
+// stoppedMark marks the end of a stopped answer.
 const stoppedMark = "… (stopped)"
 
-// endStopped ends the preview of an answer that was stopped. Its messages stay, without the status
-// line and with stoppedMark. It returns how long to wait before the next call.
+// endStopped ends the preview of a stopped answer. Its messages stay, without the status line and
+// with stoppedMark. It returns how long to wait before the next call.
 func (v *display) endStopped(ctx context.Context) time.Duration {
 	p := &v.preview
 	p.status = ""
@@ -255,7 +254,7 @@ func (v *display) endStopped(ctx context.Context) time.Duration {
 			return v.r.outbox.ForgetPreview(tx, p.stream)
 		})
 		if err != nil {
-			v.r.log.ErrorContext(ctx, "outbox not written", "to", v.to.String(), "err", err)
+			v.r.log.ErrorContext(ctx, "outbox could not be written", "to", v.to.String(), "err", err)
 		}
 	}
 	*p = preview{}
@@ -281,37 +280,37 @@ func (p *preview) pieces(l channels.Limits) []string {
 	last := len(pieces) - 1
 	text := pieces[last] + "\n\n" + status
 	if l.Text > 0 && l.Measure(text) > l.Text {
-		return pieces // the status does not fit
+		return pieces // no room for the status
 	}
 	return append(pieces[:last:last], text)
 }
 
-// withStopMark returns the pieces that are shown, with stoppedMark at the end of the last.
+// withStopMark returns the shown pieces with stoppedMark after the last.
 func (p *preview) withStopMark(pieces []string, l channels.Limits) []string {
 	pieces = slices.Clone(pieces[:min(len(pieces), len(p.ids))])
 	last := len(pieces) - 1
 	switch {
 	case len(p.ids) == 0:
 		return nil
-	case last < 0: // an earlier process has shown a text that is unknown now
+	case last < 0: // the text of an earlier process is unknown
 		return []string{stoppedMark}
 	}
 	mark := " " + stoppedMark
 	if text := pieces[last]; strings.HasSuffix(text, "```") || strings.HasSuffix(text, "~~~") {
-		mark = "\n\n" + stoppedMark // on the line of the fence it would leave the fence open
+		mark = "\n\n" + stoppedMark // on the line of the fence it would break the fence
 	}
 	if l.Text > 0 && l.Measure(pieces[last]+mark) > l.Text {
-		room := max(1, l.Text-l.Measure(mark)-2) // two for the blanks before the mark
+		room := max(1, l.Text-l.Measure(mark)-2) // 2 for the separator before the mark
 		pieces[last] = markup.SplitFirst(pieces[last], room, 1, l.Measure)[0]
 	}
 	pieces[last] += mark
 	return pieces
 }
 
-// stale returns the index of the first message whose text is out of date, and the text that it
-// should have. n is the number of messages if a new one is needed, and -1 if none is out of date.
-// When text moves from the last message to a new one, the new one is sent first: the next edit may
-// be more than a second away, and until then no text is missing.
+// stale returns the index of the first message whose text is out of date, and its new text. n is
+// the number of messages if a new one is needed, and -1 if none is out of date. When text moves
+// from the last message to a new one, the new one is sent first. The next edit may be more than a
+// second away, and no text should be missing until then.
 func (v *display) stale(ctx context.Context, limits channels.Limits) (n int, text string) {
 	p := &v.preview
 	n = -1
@@ -323,7 +322,7 @@ func (v *display) stale(ctx context.Context, limits channels.Limits) (n int, tex
 			}
 			if next := i + 1; next == len(p.ids) && next < len(pieces) &&
 				len(piece) < len(p.texts[i]) {
-				i, piece = next, pieces[next] // better shown twice for a moment than not at all
+				i, piece = next, pieces[next] // better shown twice for a moment than missing
 			}
 			n, text = i, piece
 			return nil
@@ -334,14 +333,14 @@ func (v *display) stale(ctx context.Context, limits channels.Limits) (n int, tex
 	return n, text
 }
 
-// differ reports whether two texts look different when they are rendered. Blanks at the end of a
-// growing answer, for example, don't show.
+// differ reports whether two texts differ when rendered. For example, trailing blanks of a growing
+// answer are invisible.
 func differ(l channels.Limits, a, b string) bool {
 	return a != b && (l.Render == nil || a == "" || l.Render(a) != l.Render(b))
 }
 
-// showText sets the text of the message with index n. If that fails for another reason than a rate
-// limit, nothing more of the answer is shown.
+// showText sets the text of the message with index n. After an error other than a rate limit
+// nothing more of the answer is shown.
 func (v *display) showText(ctx context.Context, n int, text string) {
 	err := v.c.withRecover(ctx, func() error { return v.putText(ctx, n, text) })
 	if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > 0 {
@@ -363,7 +362,7 @@ func (v *display) putText(ctx context.Context, n int, text string) error {
 		return err
 	}
 	shows := text
-	if p.lost != "" { // an earlier try may have sent the message, with an older text
+	if p.lost != "" { // an earlier attempt may have sent the message with an older text
 		shows = ""
 	}
 	p.lost = cmp.Or(p.lost, bus.NewKey())
@@ -371,8 +370,8 @@ func (v *display) putText(ctx context.Context, n int, text string) error {
 	if n == 0 {
 		part.ReplyTo = p.replyTo
 	}
-	// It is stored before and after the call, so that the answer finds the message also after a
-	// restart in between.
+	// Store the preview before and after the call, so that the answer finds the message even after
+	// a restart in between.
 	if err := v.notePreview(ctx); err != nil {
 		return err
 	}
@@ -393,15 +392,15 @@ func (v *display) notePreview(ctx context.Context) error {
 	})
 }
 
-// recent is a set of the streams that were added last. It forgets older ones.
+// recent is a set of the most recently added streams.
 type recent struct {
 	set  map[string]bool
 	ring []string
 	next int
 }
 
-// maxRecent is how many streams a recent keeps. A stream is needed only until the progress that was
-// published before its end has arrived.
+// maxRecent is the capacity of a recent. A stream is needed only until all progress published
+// before its end has arrived.
 const maxRecent = 4096
 
 func (r *recent) has(stream string) bool { return r.set[stream] }

@@ -1,12 +1,12 @@
-// Package router brings the messages of the outbox to the platforms: in order within a
-// conversation, conversations side by side, each message exactly once as far as the platform
-// allows.
+// Package router delivers the messages of the outbox to the platforms: in order within a
+// conversation, different conversations concurrently, and each message exactly once as far as the
+// platform allows.
 //
-// A [Router] has a worker for each conversation for which something waits. The worker splits long
-// messages, sends files, keeps to the platform's limits, tries again after failures, shows answers
-// while they grow, and gives up messages that can't be delivered.
+// A [Router] has a worker for each conversation with waiting messages. The worker splits long
+// messages, sends files, respects the platform's limits, retries after failures, shows growing
+// answers, and gives up messages that can't be delivered.
 //
-// Tables: notices, which channels/gate makes.
+// Tables: notices, which channels/gate creates.
 package router
 
 import (
@@ -24,28 +24,28 @@ import (
 	"gateway/store"
 )
 
-// An Account is a channel and how it is used.
+// An Account is a channel and its settings.
 type Account struct {
 	Name      string
 	Channel   channels.Channel
-	Streaming bool // show answers while they grow, if the channel is an Editor
+	Streaming bool // show growing answers, if the channel is an Editor
 
-	// EditInterval is the shortest time between two edits of a preview; 0 is the channel's own.
+	// EditInterval is the minimum time between two edits of a preview; 0: as the channel says.
 	EditInterval time.Duration
-	// Reaction is the emoji that messages have from their admission to their answer, if the channel
-	// is a Reactor; "" for none.
+	// Reaction is the emoji that messages have from their admission until their answer, if the
+	// channel is a Reactor; "": none.
 	Reaction string
-	// Unlimited sends without regard to the documented rates. The waits that the platform asks for
-	// when it refuses are honoured in any case.
+	// Unlimited ignores the documented rates. Waits that the platform demands when it refuses a
+	// call are always respected.
 	Unlimited bool
 }
 
-// A Router sends the messages of the outbox to the platforms: in order within a conversation,
-// conversations side by side. A conversation has a worker while something waits for it, so that a
-// rate limit or an outage of one delays no other.
+// A Router delivers the messages of the outbox to the platforms: in order within a conversation,
+// and different conversations concurrently. A conversation has a worker while messages wait for it,
+// so a rate limit or an outage of one conversation delays no other.
 //
-// It keeps in memory only the first message of each conversation, for at most 1,024 conversations
-// of an account. The rest stays in the table until its turn comes.
+// The Router holds only the first message of each conversation in memory, for at most 1,024
+// conversations per account. The others stay in the table until they are next.
 type Router struct {
 	db       *store.DB
 	outbox   *bus.Outbox
@@ -56,7 +56,7 @@ type Router struct {
 	now      func() time.Time
 	log      *slog.Logger
 
-	secrets atomic.Pointer[Secrets] // that must not be sent
+	secrets atomic.Pointer[Secrets] // values that must not be sent
 
 	listeners []Listener
 
@@ -64,55 +64,55 @@ type Router struct {
 
 	seen    seen // used by Run only
 	stats   Stats
-	lastRun atomic.Int64 // when Run last went round, in nanoseconds
+	lastRun atomic.Int64 // when Run's loop last ran, in nanoseconds
 
-	freed chan struct{} // rung when a conversation may be loaded that had to wait
+	freed chan struct{} // signalled when a waiting conversation may be loaded
 
 	mu            sync.Mutex
-	conversations map[bus.Address]*conversation // a key is present while its worker runs
+	conversations map[bus.Address]*conversation // conversations with a running worker
 	previews      previews
 	suspects      suspects
 
-	wg sync.WaitGroup // of the workers and of what they start
+	wg sync.WaitGroup // the workers and the goroutines that they start
 }
 
-// seen is how far the router has read the outbox.
+// seen is the router's read position in the outbox.
 type seen struct {
-	newest  int64     // the newest delivery that was dispatched
-	changes int64     // how many changes people had made to the outbox at the last rescan
-	scanned time.Time // when everything that waits was last counted
+	newest  int64     // id of the newest dispatched delivery
+	changes int64     // number of changes by people at the last rescan
+	scanned time.Time // when all waiting messages were last counted
 }
 
-// previews are those that no worker looks after. Router.mu guards them.
+// previews holds the previews that no worker uses. Router.mu guards it.
 type previews struct {
-	kept     map[string]messages // their messages, by stream
+	kept     map[string]messages // messages of the previews, by stream
 	finished recent              // streams that have ended or whose message was dispatched
 }
 
-// Files are the files that a [Router] sends.
+// Files opens the files that a [Router] sends.
 type Files interface {
 	// Open opens the file at the Path of an attachment. It reports [channels.ErrRefused] if the
-	// file does not exist any more.
+	// file no longer exists.
 	Open(path string) (*os.File, error)
 }
 
-// Owners know where the owners of the gateway can be told something.
+// Owners finds the chats of the gateway's owners.
 type Owners interface {
 	// OwnersBeside returns a direct chat of each owner other than the given one.
 	OwnersBeside(q store.Queryer, a bus.Address) ([]bus.Address, error)
 }
 
-// Options are what a [Router] works with.
+// Options are the dependencies of a [Router].
 type Options struct {
 	DB       *store.DB
 	Outbox   *bus.Outbox
 	Live     *bus.Live
-	Files    Files // may be nil if no message has a file
+	Files    Files // nil if no message has files
 	Owners   Owners
 	Accounts []Account
 
-	// Orderly says that the process before this one ended in order, or because of something else
-	// that it tried alone, as [store.Life.Blames] knows: its end is not counted as a crash for the
+	// Orderly says that the previous process ended in order, or crashed because of something that
+	// it tried alone: see [store.Life.Blames]. Its end then does not count as a crash for the
 	// messages that it was sending.
 	Orderly bool
 
@@ -139,20 +139,19 @@ func New(opts Options) *Router {
 	return r
 }
 
-// A Listener learns which messages people have received.
+// A Listener is told about delivered messages.
 type Listener interface {
-	// Delivered is called after the transaction that marked m as sent. It must not wait for
-	// anything.
+	// Delivered is called after the transaction that marked m as sent. It must not block.
 	Delivered(m bus.OutboundMessage)
 }
 
-// Notify adds listeners. It is called before Run.
+// Notify adds listeners. Call it before Run.
 func (r *Router) Notify(listeners ...Listener) {
 	r.listeners = append(r.listeners, listeners...)
 }
 
-// Pending returns how many messages of an account wait to be sent. It counts changes by another
-// process with a delay of up to a minute.
+// Pending returns how many messages of an account wait to be sent. Changes by other processes are
+// counted with a delay of up to a minute.
 func (r *Router) Pending(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,20 +162,20 @@ func (r *Router) Pending(name string) int {
 }
 
 const (
-	// rescanInterval is how often the router looks for what another process has changed.
+	// rescanInterval is how often the router checks for changes by other processes.
 	rescanInterval = 2 * time.Second
-	// flushTime is how long sending may take at the end, for messages that need not wait.
+	// flushTime is the time limit for sending the remaining messages when stopping.
 	flushTime = 10 * time.Second
 )
 
-// Run delivers until ctx ends. Then it still sends the messages that need not wait for anything,
-// and leaves the rest in the outbox. When Run returns, no worker is left. It is called once.
+// Run delivers until ctx is done. Then it still sends the messages that need not wait, and leaves
+// the others in the outbox. When Run returns, no worker is left. It must be called only once.
 func (r *Router) Run(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	// Marks end last, so that messages which are answered at the end lose their reaction, too.
+	// Marks end last, so that messages answered during the stop lose their reactions, too.
 	marking, endMarks := context.WithCancel(work)
 	defer endMarks()
 	var markers sync.WaitGroup
@@ -187,7 +186,7 @@ func (r *Router) Run(ctx context.Context) error {
 	if err != nil {
 		cancel()
 	}
-	stop() // the workers, also if the store failed
+	stop() // stops the workers, also if the store failed
 	timer := time.AfterFunc(flushTime, cancel)
 	defer timer.Stop()
 	r.wg.Wait()
@@ -258,7 +257,7 @@ func (r *Router) begin(ctx context.Context) error {
 	return r.scanAll(q)
 }
 
-// readNew dispatches the deliveries that came since the last call.
+// readNew dispatches the deliveries added since the last call.
 func (r *Router) readNew(ctx, work context.Context) error {
 	for {
 		list, newest, more, err := r.outbox.Next(r.db.Read(work), r.seen.newest)
@@ -276,13 +275,13 @@ func (r *Router) readNew(ctx, work context.Context) error {
 	}
 }
 
-// dispatch gives d to the worker of its conversation. If there is none it starts one, as long as
-// the account has room for another. Otherwise d stays in the table until its turn comes.
+// dispatch gives d to the worker of its conversation, which it starts if necessary and if the
+// account has room for it. Otherwise d stays in the table until it is next.
 func (r *Router) dispatch(ctx, work context.Context, d *bus.Delivery) {
 	to := d.Message.To
 	a, ok := r.accounts[to.Account]
 	if !ok {
-		// The message waits: the owner may configure the account again, or drop the message.
+		// The message waits, because an owner may configure the account again or drop the message.
 		r.log.WarnContext(ctx, "message for an account that is not configured",
 			"to", to.String(), "id", d.ID)
 		return
@@ -304,7 +303,7 @@ func (r *Router) dispatch(ctx, work context.Context, d *bus.Delivery) {
 	}
 }
 
-// uncertain counts a try of d whose outcome is unknown.
+// uncertain counts an attempt at d whose outcome is unknown.
 func (r *Router) uncertain(ctx context.Context, d *bus.Delivery) {
 	d.Uncertain++
 	r.count(d.Message.To.Account, func(s *Stats) { s.Uncertain.Add(1) })
@@ -312,7 +311,7 @@ func (r *Router) uncertain(ctx context.Context, d *bus.Delivery) {
 		"to", d.Message.To.String(), "id", d.ID, "part", len(d.IDs))
 }
 
-// readLive gives the newest progress of each answer to its conversation.
+// readLive passes the newest progress of each answer to its conversation.
 func (r *Router) readLive(ctx, work context.Context) {
 	for _, p := range r.live.Drain() {
 		to := p.To
@@ -324,7 +323,7 @@ func (r *Router) readLive(ctx, work context.Context) {
 		if c, ok := r.conversations[to]; !r.previews.finished.has(p.Stream) && (ok || !p.Ended) {
 			if !ok {
 				c = r.conversation(ctx, work, a, to)
-				if a.backlog.pending { // a message for this conversation may be in the table
+				if a.backlog.pending { // the table may have a message for this conversation
 					c.expectMore()
 				}
 			}
@@ -337,7 +336,7 @@ func (r *Router) readLive(ctx, work context.Context) {
 	}
 }
 
-// conversation returns the worker of a conversation, and starts it if there is none. r.mu is held.
+// conversation returns the worker of a conversation, which it starts if necessary. r.mu is held.
 func (r *Router) conversation(ctx, work context.Context, a *account, to bus.Address) *conversation {
 	if c, ok := r.conversations[to]; ok {
 		return c

@@ -11,13 +11,14 @@ import (
 	"gateway/bus"
 )
 
-// Secrets are the gateway's own credentials, as exact values. They must never be sent.
+// Secrets are the gateway's own credentials as exact values. They must never be sent.
 type Secrets []string
 
-// minSecret is the shortest credential, in bytes, that is looked for: shorter ones occur by chance.
+// minSecret is the minimum length in bytes of a credential to search for: shorter ones occur by
+// chance.
 const minSecret = 8
 
-// NewSecrets returns the values that are long enough to be told from other text.
+// NewSecrets returns the values that are long enough to be distinguished from other text.
 func NewSecrets(values []string) Secrets {
 	var s Secrets
 	for _, v := range values {
@@ -28,7 +29,7 @@ func NewSecrets(values []string) Secrets {
 	return s
 }
 
-// SetSecrets sets the secrets that must not be sent from now on.
+// SetSecrets sets the secrets that must not be sent.
 func (r *Router) SetSecrets(s Secrets) { r.secrets.Store(&s) }
 
 // textWithheld replaces a message that contains a secret.
@@ -79,7 +80,7 @@ func (s Secrets) foundInFile(r io.Reader) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		keep := copy(buf[:longest-1], buf[len(buf)-longest+1:]) // a secret may go on behind it
+		keep := copy(buf[:longest-1], buf[len(buf)-longest+1:]) // a secret may continue in the next block
 		buf = buf[:keep]
 	}
 }

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Stats count what a [Router] has done since it began.
+// Stats counts what a [Router] has done since it started.
 type Stats struct {
-	Sent      atomic.Int64 // messages
-	Uncertain atomic.Int64 // tries whose outcome remained unknown
+	Sent      atomic.Int64 // messages sent
+	Uncertain atomic.Int64 // attempts whose outcome is unknown
 	Dead      atomic.Int64 // messages given up
-	Bad       atomic.Int64 // rows that could not be read; counted for all accounts together only
+	Bad       atomic.Int64 // rows that could not be read; counted only for all accounts together
 }
 
 // Stats returns the router's counters, of all accounts together.
 func (r *Router) Stats() *Stats { return &r.stats }
 
-// AccountStats returns the router's counters of one account. Those of an unknown account stay zero.
+// AccountStats returns the router's counters of one account. For an unknown account they stay zero.
 func (r *Router) AccountStats(name string) *Stats {
 	if a, ok := r.accounts[name]; ok {
 		return &a.stats
@@ -30,7 +30,7 @@ func (r *Router) count(account string, add func(*Stats)) {
 	add(r.AccountStats(account))
 }
 
-// LastRun returns when the loop of Run last went round; zero before Run.
+// LastRun returns when Run's loop last ran, or the zero time before Run.
 func (r *Router) LastRun() time.Time {
 	if at := r.lastRun.Load(); at > 0 {
 		return time.Unix(0, at)

@@ -7,39 +7,40 @@ import (
 	"time"
 )
 
-// maxUnnoted bounds how many new messages of an account the platform may have while the table does
-// not say so yet. After a kill -9 they come twice if the platform has no idempotency keys.
+// maxUnnoted is the maximum number of an account's new messages that the platform may have while
+// the table does not record them yet. After a kill -9 they are sent twice if the platform has no
+// idempotency keys.
 const maxUnnoted = 5
 
-// slowCall is after which time a call makes room for another, so that a slow platform or the upload
-// of a large file holds up nobody: the bound lets a hundred calls begin in a second at least, and
-// Telegram allows thirty messages in a second.
+// slowCall is the duration after which a call makes room for another one, so that a slow platform
+// or a large upload delays nobody. The limit allows at least a hundred calls per second; Telegram
+// allows thirty messages per second.
 const slowCall = 50 * time.Millisecond
 
-// lateTimer is by how much a timer is late if it is this machine that is slow, not the platform.
+// lateTimer is the delay of a timer that shows that this machine is slow, not the platform.
 const lateTimer = 10 * time.Millisecond
 
-// A window bounds the messages of an account that are on their way or not yet noted as sent. The
-// zero value is ready for use. It is used concurrently.
+// A window limits an account's messages that are under way or not yet recorded as sent. The zero
+// value is ready for use. Its methods are safe for concurrent use.
 type window struct {
 	mu      sync.Mutex
-	used    int // calls that are not slow, and answers that are not noted
+	used    int // calls that are not slow, and answers that are not recorded
 	waiting []*pass
 }
 
 // A pass is the right to send one message.
 type pass struct {
 	w    *window
-	turn chan struct{} // closed when it may be used
+	turn chan struct{} // closed when the pass may be used
 
 	// Guarded by w.mu:
 	timer    *time.Timer
 	due      time.Time // of the timer
-	counted  bool      // in used
+	counted  bool      // included in used
 	answered bool
 }
 
-// enter returns a pass once there is room.
+// enter returns a pass as soon as there is room.
 func (w *window) enter(ctx context.Context) (*pass, error) {
 	p := &pass{w: w, turn: make(chan struct{})}
 	w.mu.Lock()
@@ -59,7 +60,7 @@ func (w *window) enter(ctx context.Context) (*pass, error) {
 	return p, nil
 }
 
-// admit lets those in for whom there is room. w.mu is held.
+// admit admits waiting passes as long as there is room. w.mu is held.
 func (w *window) admit() {
 	for len(w.waiting) > 0 && w.used < maxUnnoted {
 		p := w.waiting[0]
@@ -69,7 +70,7 @@ func (w *window) admit() {
 	}
 }
 
-// count counts p in used, or not. p.w.mu is held.
+// count adds p to used or removes it. p.w.mu is held.
 func (p *pass) count(counted bool) {
 	switch {
 	case counted && !p.counted:
@@ -80,7 +81,7 @@ func (p *pass) count(counted bool) {
 	p.counted = counted
 }
 
-// beSlow makes room for another call, because this one takes long.
+// beSlow makes room for another call because this one takes long.
 func (p *pass) beSlow() {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -96,7 +97,7 @@ func (p *pass) beSlow() {
 	p.w.admit()
 }
 
-// answer says that the call has ended.
+// answer records that the call has ended.
 func (p *pass) answer() {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -105,7 +106,7 @@ func (p *pass) answer() {
 	p.count(true)
 }
 
-// leave gives the pass back, once the outcome of the call is noted.
+// leave gives the pass back after the outcome of the call was recorded.
 func (p *pass) leave() {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -113,11 +114,11 @@ func (p *pass) leave() {
 	p.w.admit()
 }
 
-// giveUp ends the wait for a turn.
+// giveUp stops waiting for the pass.
 func (p *pass) giveUp() {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.w.waiting = slices.DeleteFunc(p.w.waiting, func(other *pass) bool { return other == p })
-	p.count(false) // its turn may have come meanwhile
+	p.count(false) // it may just have been admitted
 	p.w.admit()
 }

@@ -131,7 +131,7 @@ func TestCommandThatIsNotForUs(t *testing.T) {
 		t.Errorf("the stranger reads %q, want one code", list)
 	}
 	i = told(d.Slash("21", "8", "status"))
-	if !i.Ephemeral || !strings.HasPrefix(i.Text, "You are not let in.") {
+	if !i.Ephemeral || !strings.HasPrefix(i.Text, "You are not approved yet.") {
 		t.Errorf("the answer to a stranger with a code is %+v", i)
 	}
 	i = told(d.Slash("20", "7", "status"))
