@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+
+	"gateway/store/atomicfile"
 )
 
 // Pins is the path of a JSON file with the hashes of the shared skills that the owner has
@@ -47,12 +48,7 @@ func (p Pins) Set(folder, hash string) error {
 	if err != nil {
 		return fmt.Errorf("skills: write pins: %w", err)
 	}
-	root, err := os.OpenRoot(filepath.Dir(string(p)))
-	if err != nil {
-		return fmt.Errorf("skills: write pins: %w", err)
-	}
-	defer root.Close()
-	if err := writeFile(root, filepath.Base(string(p)), append(data, '\n')); err != nil {
+	if err := atomicfile.WritePath(string(p), append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("skills: write pins: %w", err)
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"gateway/store/atomicfile"
 )
 
 // manifest is the file in which [Unpack] remembers what it has written, so that it never removes
@@ -73,7 +75,7 @@ func update(root *os.Root, name string, data []byte) error {
 	if was, err := current(root, name); err == nil && bytes.Equal(was, data) {
 		return nil
 	}
-	return writeFile(root, name, data)
+	return atomicfile.Write(root, name, data, 0o600)
 }
 
 // current returns what is in a file that was unpacked.

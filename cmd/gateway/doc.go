@@ -147,6 +147,7 @@
 // it owns.
 //
 //	store, store/fault    database, leases; ends the process at chosen points, in test builds
+//	store/atomicfile      replaces files as a whole
 //	agent/llm             what a model is; below it openai, demo, failover
 //	bus                   messages, inbox, outbox, live progress
 //	session               transcripts and turns

@@ -2,7 +2,6 @@ package version
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"unicode/utf8"
+
+	"gateway/store/atomicfile"
 )
 
 // A snapshot is the content of files by their names.
@@ -170,38 +171,14 @@ func changed(a, b snapshot) []string {
 	return names
 }
 
-// writeFile replaces a file as a whole: a reader sees the old text or the new one.
+// writeFile replaces a file, and makes its folder.
 func writeFile(root *os.Root, name, text string) error {
 	file, mode := filepath.FromSlash(name), fs.FileMode(0o600)
 	if info, err := root.Stat(file); err == nil {
 		mode = info.Mode().Perm()
 	}
-	dir := filepath.Dir(file)
-	if err := root.MkdirAll(dir, 0o700); err != nil {
+	if err := root.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	temp := filepath.Join(dir, ".gateway-"+rand.Text()+".tmp")
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(f, text)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = root.Rename(temp, file)
-	}
-	if err != nil {
-		_ = root.Remove(temp) // the first error counts
-		return err
-	}
-	syncDir(root, dir)
-	return nil
-}
-
-// syncDir makes the names in a folder last.
-func syncDir(root *os.Root, dir string) {
-	if d, err := root.Open(dir); err == nil {
-		_ = d.Sync() // not all systems can; the file itself is on the disk
-		_ = d.Close()
-	}
+	return atomicfile.Write(root, file, []byte(text), mode)
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"gateway/store/atomicfile"
 )
 
 // noteName is the file in the home that says when the last backup was made. It is in no backup.
@@ -15,18 +17,10 @@ const noteName = "last-backup"
 
 // Note notes in the home that a backup was made.
 func Note(home string, at time.Time) error {
-	f, err := os.CreateTemp(home, "."+noteName+"-*")
-	if err != nil {
-		return fmt.Errorf("backup: note: %w", err)
-	}
 	// It holds no secret, and who makes backups may be another user than who reads it.
-	_, err = f.WriteString(at.UTC().Format(time.RFC3339) + "\n")
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(home, noteName))
-	}
-	if err != nil {
-		return fmt.Errorf("backup: note: %w", errors.Join(err, os.Remove(f.Name())))
+	text := at.UTC().Format(time.RFC3339) + "\n"
+	if err := atomicfile.WritePath(filepath.Join(home, noteName), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("backup: note: %w", err)
 	}
 	return nil
 }

@@ -15,11 +15,12 @@ import (
 var imports = map[string]string{
 	"store":                               "store/fault",
 	"store/fault":                         "",
+	"store/atomicfile":                    "",
 	"agent/llm":                           "",
 	"agent/extract/document":              "",
 	"agent/extract/document/documenttest": "",
-	"memory/version":                      "store",
-	"skills":                              "",
+	"memory/version":                      "store store/atomicfile",
+	"skills":                              "store/atomicfile",
 	"agent/extract/picture":               "",
 	"channels/markup":                     "",
 
@@ -111,7 +112,7 @@ var imports = map[string]string{
 	"cmd/gateway/internal/ops":    "store",
 	"cmd/gateway/internal/telemetry": "store bus agent agent/llm agent/observe " +
 		"cmd/gateway/internal/hooks",
-	"cmd/gateway/internal/backup":    "store",
+	"cmd/gateway/internal/backup":    "store store/atomicfile",
 	"cmd/gateway/internal/retention": "store",
 	"cmd/gateway/internal/watch":     "",
 	"cmd/gateway/internal/doctor": "store bus agent/policy agent/tools/shell/sandbox " +

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"image"
-	"image/color"
-	"image/png"
 	"io"
 	"log/slog"
 	"net"
@@ -175,7 +172,8 @@ func show(out io.Writer, c channels.PairingCode, file string) error {
 		return fmt.Errorf("QR code: %w", err)
 	}
 	if file != "" {
-		if err := writePNG(file, code); err != nil {
+		// Only its owner can read it: whoever scans the code first has the account.
+		if err := os.WriteFile(file, code.PNG(), 0o600); err != nil {
 			return err
 		}
 	}
@@ -206,24 +204,4 @@ func blocks(code *qr.Code) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
-}
-
-// writePNG writes a QR code as an image. Only its owner can read it: whoever scans it first has the
-// account.
-func writePNG(name string, code *qr.Code) error {
-	const scale, border = 8, 4
-	side := (code.Size + 2*border) * scale
-	img := image.NewGray(image.Rect(0, 0, side, side))
-	for y := range side {
-		for x := range side {
-			if !code.Black(x/scale-border, y/scale-border) {
-				img.SetGray(x, y, color.Gray{Y: 255})
-			}
-		}
-	}
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	return errors.Join(png.Encode(f, img), f.Close())
 }
