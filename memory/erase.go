@@ -45,12 +45,8 @@ func (s *ScopedStore) rows(
 	case KindMessage:
 		query, read = "SELECT id, time_ms, session, text FROM memory_messages ", scanRow(kind)
 	}
-	rows, err := q.Query(query+"WHERE scope = $1 AND id > $2 ORDER BY id LIMIT $3",
+	return collect(q, read, query+"WHERE scope = $1 AND id > $2 ORDER BY id LIMIT $3",
 		number, after, pageSize)
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, read)
 }
 
 var kinds = []Kind{KindFact, KindEntry, KindMessage}
@@ -173,13 +169,9 @@ func (m *Memory) finish(ctx context.Context, s Scope) error {
 	if _, err := ParseScope(string(s)); err != nil {
 		return err
 	}
-	rows, err := m.db.Read(ctx).Query("SELECT merged FROM memory_leftovers WHERE name = $1", string(s))
-	if err != nil {
-		return err
-	}
-	merged, err := collect(rows, func(scan func(...any) error) (s Scope, err error) {
+	merged, err := collect(m.db.Read(ctx), func(scan store.Scan) (s Scope, err error) {
 		return s, scan(&s)
-	})
+	}, "SELECT merged FROM memory_leftovers WHERE name = $1", string(s))
 	if err != nil || len(merged) == 0 {
 		return err
 	}

@@ -298,14 +298,11 @@ func (s *ScopedStore) facts(q store.Queryer, query string, args ...any) ([]Fact,
 func (s *ScopedStore) factsOf(
 	q store.Queryer, st state, query string, args ...any,
 ) ([]Fact, error) {
-	rows, err := q.Query(query, append([]any{st.number}, args...)...)
-	if err != nil {
-		return nil, s.wrap("read facts of", err)
-	}
-	return collect(rows, func(scan func(...any) error) (Fact, error) {
+	list, err := collect(q, func(scan store.Scan) (Fact, error) {
 		f, err := scanFact(scan)
 		return f.Fact, err
-	})
+	}, query, append([]any{st.number}, args...)...)
+	return list, s.wrap("read facts of", err)
 }
 
 // A Category says how many facts there are of it.
@@ -320,14 +317,11 @@ func (s *ScopedStore) Categories(q store.Queryer) ([]Category, error) {
 	if err != nil || st.number == 0 {
 		return nil, err
 	}
-	rows, err := q.Query("SELECT min(category), count(*) FROM memory_facts WHERE scope = $1 "+
-		"GROUP BY lower(category) ORDER BY count(*) DESC, lower(category)", st.number)
-	if err != nil {
-		return nil, s.wrap("read categories of", err)
-	}
-	return collect(rows, func(scan func(...any) error) (c Category, err error) {
+	list, err := collect(q, func(scan store.Scan) (c Category, err error) {
 		return c, scan(&c.Name, &c.Facts)
-	})
+	}, "SELECT min(category), count(*) FROM memory_facts WHERE scope = $1 "+
+		"GROUP BY lower(category) ORDER BY count(*) DESC, lower(category)", st.number)
+	return list, s.wrap("read categories of", err)
 }
 
 // Contents say what there is of a scope.

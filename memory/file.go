@@ -314,11 +314,7 @@ func (m *Memory) SyncAll(ctx context.Context) error {
 }
 
 func (m *Memory) names(ctx context.Context, query string) ([]Scope, error) {
-	rows, err := m.db.Read(ctx).Query(query)
-	if err != nil {
-		return nil, fmt.Errorf("memory: scopes: %w", err)
-	}
-	return collect(rows, func(scan func(...any) error) (s Scope, err error) {
+	return collect(m.db.Read(ctx), func(scan store.Scan) (s Scope, err error) {
 		return s, scan(&s)
-	})
+	}, query)
 }

@@ -319,11 +319,7 @@ func (s *ScopedStore) findFacts(
 }
 
 func selectFacts(q store.Queryer, where string, args ...any) ([]storedFact, error) {
-	rows, err := q.Query("SELECT "+factColumns+" FROM memory_facts "+where, args...)
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, scanFact)
+	return collect(q, scanFact, "SELECT "+factColumns+" FROM memory_facts "+where, args...)
 }
 
 func (f storedFact) tokens() tokens {

@@ -61,12 +61,8 @@ func (s *ScopedStore) find(
 	if err != nil {
 		return nil, err
 	}
-	rows, err := q.Query(tables[kind].texts, ids, st.number)
-	if err != nil {
-		return nil, s.wrap("search", err)
-	}
 	now := s.m.now()
-	hits, err := collect(rows, func(scan func(...any) error) (h Hit, err error) {
+	hits, err := collect(q, func(scan store.Scan) (h Hit, err error) {
 		var id, ms int64
 		var text string
 		err = scan(&id, &h.ID, &ms, &h.Session, &h.Speaker, &text)
@@ -75,9 +71,9 @@ func (s *ScopedStore) find(
 		h.Excerpt = excerpt(text, at)
 		h.Score = weight * coverage(has, total) * decay(now.Sub(h.Time), fadeEntry, 3)
 		return h, err
-	})
+	}, tables[kind].texts, ids, st.number)
 	if err != nil {
-		return nil, err
+		return nil, s.wrap("search", err)
 	}
 	return o.order(hits), nil
 }
@@ -93,10 +89,6 @@ func (s *ScopedStore) inTime(
 	if err != nil {
 		return nil, err
 	}
-	rows, err := q.Query(tables[kind].times, ids, st.number)
-	if err != nil {
-		return nil, err
-	}
 	type row struct {
 		candidate
 		time    time.Time
@@ -104,13 +96,13 @@ func (s *ScopedStore) inTime(
 		score   float64
 	}
 	now := s.m.now()
-	list, err := collect(rows, func(scan func(...any) error) (r row, err error) {
+	list, err := collect(q, func(scan store.Scan) (r row, err error) {
 		var ms int64
 		err = scan(&r.id, &ms, &r.session)
 		r.time, r.weight = time.UnixMilli(ms), weights[r.id]
 		r.score = r.weight * coverage(r.weight, total) * decay(now.Sub(r.time), fadeEntry, 3)
 		return r, err
-	})
+	}, tables[kind].times, ids, st.number)
 	if err != nil {
 		return nil, err
 	}

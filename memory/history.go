@@ -134,11 +134,8 @@ func (s *ScopedStore) entries(q store.Queryer, query string, args ...any) ([]Ent
 func (s *ScopedStore) entriesOf(
 	q store.Queryer, st state, query string, args ...any,
 ) ([]Entry, error) {
-	rows, err := q.Query(query, append([]any{st.number}, args...)...)
-	if err != nil {
-		return nil, s.wrap("read the history of", err)
-	}
-	return collect(rows, scanEntry)
+	list, err := collect(q, scanEntry, query, append([]any{st.number}, args...)...)
+	return list, s.wrap("read the history of", err)
 }
 
 // Last returns the cursor of the newest entry, 0 if there was none yet.
@@ -209,14 +206,10 @@ func (s *ScopedStore) Archive(tx *store.Tx, list []Message) error {
 
 // insertMessage returns the id of the new row; none if the message is there already.
 func (s *ScopedStore) insertMessage(tx *store.Tx, number int64, msg Message) ([]int64, error) {
-	rows, err := tx.Query(`INSERT INTO memory_messages
+	return collect(tx, func(scan store.Scan) (id int64, err error) {
+		return id, scan(&id)
+	}, `INSERT INTO memory_messages
 			(scope, message, time_ms, session, speaker, text)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (scope, message) DO NOTHING RETURNING id`,
 		number, msg.ID, msg.Time.UnixMilli(), msg.Session, msg.Speaker, msg.Text)
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, func(scan func(...any) error) (id int64, err error) {
-		return id, scan(&id)
-	})
 }

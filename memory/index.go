@@ -216,24 +216,19 @@ func (m *matcher) rows(queries []string, above int64, limit int) ([][]int64, err
 		return nil, err
 	}
 	// A few long rows cost much less than many short ones, and one query less than several.
-	rows, err := m.q.Query(`SELECT asked.key, (SELECT coalesce(group_concat(rowid), '') FROM
-			(SELECT rowid FROM memory_index WHERE memory_index MATCH asked.value AND rowid > $1
-				ORDER BY rowid DESC LIMIT $2))
-		FROM json_each($3) asked`, rowid(m.kind, above), limit, string(asked))
-	if err != nil {
-		return nil, err
-	}
 	found := make([][]int64, len(queries))
-	_, err = collect(rows, func(scan func(...any) error) (none struct{}, err error) {
+	return found, store.Each(m.q, "memory: search", func(scan store.Scan) error {
 		var i int
 		var list sql.RawBytes
 		if err := scan(&i, &list); err != nil {
-			return none, err
+			return err
 		}
 		found[i], err = parseRows(list)
-		return none, err
-	})
-	return found, err
+		return err
+	}, `SELECT asked.key, (SELECT coalesce(group_concat(rowid), '') FROM
+			(SELECT rowid FROM memory_index WHERE memory_index MATCH asked.value AND rowid > $1
+				ORDER BY rowid DESC LIMIT $2))
+		FROM json_each($3) asked`, rowid(m.kind, above), limit, string(asked))
 }
 
 // parseRows reads row numbers of the index and returns the ids, descending.

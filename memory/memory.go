@@ -200,30 +200,19 @@ type ScopeInfo struct {
 
 // Scopes lists the scopes that there are, by name.
 func (m *Memory) Scopes(q store.Queryer) ([]ScopeInfo, error) {
-	rows, err := q.Query(`SELECT name, last, synced, dreamed, messages,
+	return collect(q, func(scan store.Scan) (i ScopeInfo, err error) {
+		return i, scan(&i.Scope, &i.Last, &i.Synced, &i.Dreamed, &i.Messages, &i.Facts)
+	}, `SELECT name, last, synced, dreamed, messages,
 		(SELECT count(*) FROM memory_facts f WHERE f.scope = s.id)
 		FROM memory_scopes s ORDER BY name`)
-	if err != nil {
-		return nil, fmt.Errorf("memory: scopes: %w", err)
-	}
-	return collect(rows, func(scan func(...any) error) (i ScopeInfo, err error) {
-		return i, scan(&i.Scope, &i.Last, &i.Synced, &i.Dreamed, &i.Messages, &i.Facts)
-	})
 }
 
-// collect reads all rows and closes them.
-func collect[T any](rows *sql.Rows, read func(scan func(...any) error) (T, error)) ([]T, error) {
-	defer rows.Close()
-	var list []T
-	for rows.Next() {
-		v, err := read(rows.Scan)
-		if err != nil {
-			return nil, fmt.Errorf("memory: read: %w", err)
-		}
-		list = append(list, v)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("memory: read: %w", err)
-	}
-	return list, nil
+// collect returns what scan makes of each row of a query.
+func collect[T any](
+	q store.Queryer, scan func(store.Scan) (T, error), query string, args ...any,
+) ([]T, error) {
+	return store.Collect(q, "memory: read", func(columns store.Scan, row *T) (err error) {
+		*row, err = scan(columns)
+		return err
+	}, query, args...)
 }

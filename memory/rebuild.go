@@ -322,12 +322,8 @@ func (s *ScopedStore) remove(tx *store.Tx, cursors []int64) error {
 		return err
 	}
 	for _, cursor := range cursors {
-		rows, err := tx.Query(`DELETE FROM memory_entries WHERE scope = $1 AND cursor = $2
-			RETURNING id, time_ms, session, text`, st.number, cursor)
-		if err != nil {
-			return err
-		}
-		old, err := collect(rows, scanRow(KindEntry))
+		old, err := collect(tx, scanRow(KindEntry), `DELETE FROM memory_entries
+			WHERE scope = $1 AND cursor = $2 RETURNING id, time_ms, session, text`, st.number, cursor)
 		if err != nil {
 			return err
 		}

@@ -93,12 +93,8 @@ func (m *Memory) restPage(tx *store.Tx, number int64) ([]indexed, error) {
 	for _, kind := range kinds {
 		page, err := m.In("").rows(tx, number, kind, 0)
 		if kind == KindEntry && err == nil && len(page) > 0 {
-			var rows *sql.Rows
-			rows, err = tx.Query("SELECT id, time_ms, session, text FROM memory_entries "+
-				"WHERE scope = $1 ORDER BY time_ms, cursor LIMIT 64", number)
-			if err == nil {
-				page, err = collect(rows, scanRow(kind))
-			}
+			page, err = collect(tx, scanRow(kind), "SELECT id, time_ms, session, text "+
+				"FROM memory_entries WHERE scope = $1 ORDER BY time_ms, cursor LIMIT 64", number)
 		}
 		if err != nil || len(page) > 0 {
 			return page, err
@@ -143,13 +139,9 @@ func (m *Memory) moveRow(tx *store.Tx, row indexed, st *state, dreamed bool) err
 
 // reindexRests indexes what [Memory.Settle] has still to take out of the index.
 func (m *Memory) reindexRests(tx *store.Tx) error {
-	rows, err := tx.Query("SELECT scope FROM memory_rests")
-	if err != nil {
-		return err
-	}
-	numbers, err := collect(rows, func(scan func(...any) error) (n int64, err error) {
+	numbers, err := collect(tx, func(scan store.Scan) (n int64, err error) {
 		return n, scan(&n)
-	})
+	}, "SELECT scope FROM memory_rests")
 	for i := 0; i < len(numbers) && err == nil; i++ {
 		err = m.In("").each(tx, numbers[i], func(page []indexed) error {
 			return m.indexAll(tx, numbers[i], page)

@@ -45,25 +45,12 @@ const columns = "SELECT id, name, time_ms, author, reason, change FROM versions 
 
 // rows returns the versions that a condition chooses.
 func (t *Tree) rows(q store.Queryer, condition string, args ...any) ([]row, error) {
-	list, err := q.Query(columns+condition, append([]any{t.name}, args...)...)
-	if err != nil {
-		return nil, fmt.Errorf("version: read %s: %w", t.name, err)
-	}
-	defer list.Close()
-	var all []row
-	for list.Next() {
-		var r row
+	return store.Collect(q, "version: read "+t.name, func(scan store.Scan, r *row) error {
 		var ms int64
-		if err := list.Scan(&r.id, &r.ID, &ms, &r.Author, &r.Reason, &r.Change); err != nil {
-			return nil, fmt.Errorf("version: read %s: %w", t.name, err)
-		}
+		err := scan(&r.id, &r.ID, &ms, &r.Author, &r.Reason, &r.Change)
 		r.Time = time.UnixMilli(ms)
-		all = append(all, r)
-	}
-	if err := list.Err(); err != nil {
-		return nil, fmt.Errorf("version: read %s: %w", t.name, err)
-	}
-	return all, nil
+		return err
+	}, columns+condition, append([]any{t.name}, args...)...)
 }
 
 // newest returns the place of the newest version, 0 if there is none.
@@ -79,25 +66,15 @@ func (t *Tree) newest(q store.Queryer) (id int64, err error) {
 // state returns the files as they were after the version at a place.
 func (t *Tree) state(q store.Queryer, id int64) (snapshot, error) {
 	s := make(snapshot)
-	list, err := q.Query("SELECT f.file, f.text FROM (SELECT file, max(version) AS version "+
+	return s, store.Each(q, "version: read "+t.name, func(scan store.Scan) error {
+		var file, text []byte
+		err := scan(&file, &text)
+		s[string(file)] = string(text)
+		return err
+	}, "SELECT f.file, f.text FROM (SELECT file, max(version) AS version "+
 		"FROM version_files WHERE tree = $1 AND version <= $2 GROUP BY file) AS last "+
 		"JOIN version_files f ON f.tree = $1 AND f.file = last.file AND f.version = last.version "+
 		"WHERE f.text IS NOT NULL", t.name, id)
-	if err != nil {
-		return nil, fmt.Errorf("version: read %s: %w", t.name, err)
-	}
-	defer list.Close()
-	for list.Next() {
-		var file, text []byte
-		if err := list.Scan(&file, &text); err != nil {
-			return nil, fmt.Errorf("version: read %s: %w", t.name, err)
-		}
-		s[string(file)] = string(text)
-	}
-	if err := list.Err(); err != nil {
-		return nil, fmt.Errorf("version: read %s: %w", t.name, err)
-	}
-	return s, nil
 }
 
 // has reports whether the history has a change with an ID.
