@@ -139,14 +139,17 @@ var imports = map[string]string{
 		"channels/gate channels/media " +
 		"channels/supervisor channels/terminal channels/whatsapp cmd/gateway/internal/app " +
 		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/display " +
-		"cmd/gateway/internal/doctor cmd/gateway/internal/importer cmd/gateway/internal/ops memory " +
+		"cmd/gateway/internal/doctor cmd/gateway/internal/importer cmd/gateway/internal/ops " +
+		"cmd/gateway/internal/service memory " +
 		"memory/document memory/version session skills store",
-	"cmd/gateway/internal/e2e":    "",
-	"cmd/gateway/internal/checks": "",
-	"cmd/gateway":                 "cmd/gateway/internal/cli",
+	"cmd/gateway/internal/service": "cmd/gateway/internal/config deploy",
+	"cmd/gateway/internal/e2e":     "",
+	"cmd/gateway/internal/checks":  "",
+	"cmd/gateway":                  "cmd/gateway/internal/cli",
 
 	"deploy/bench": "agent/llm/openai/openaitest channels/discord/discordtest " +
 		"channels/telegram/telegramtest channels/whatsapp/whatsapptest",
+	"deploy":      "",
 	"deploy/sbom": "",
 }
 

@@ -13,6 +13,7 @@ import (
 	"gateway/agent/suggest"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/service"
 )
 
 // NewCommand returns the command line of the gateway.
@@ -83,7 +84,7 @@ func NewCommand() *cobra.Command {
 		doctorCommand(found, all),
 		healthCommand(local),
 		securityCommand(found, all), importCommand(load),
-		backupCommand(home), restoreCommand(local),
+		backupCommand(home), restoreCommand(local), service.Command(local, &file),
 		mcpCommand(home), memoryCommand(home), skillsCommand(home), jobsCommand(home),
 		configCommand(func() (*config.Explanation, error) {
 			return config.Explain(file, os.Environ())

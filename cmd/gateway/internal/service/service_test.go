@@ -1,0 +1,152 @@
+package service
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files of testdata")
+
+var odd = Spec{
+	Program: "/opt/my programs/gate$way", Config: "/home/ann/100%.toml",
+	Home: "/home/ann/.gateway & more", User: "/home/ann",
+}
+
+func TestText(t *testing.T) {
+	for _, test := range []struct {
+		golden, file string
+		system       string
+	}{
+		{"gateway.service", "/home/ann/.config/systemd/user/gateway.service", "linux"},
+		{"gateway.plist", "/home/ann/Library/LaunchAgents/io.github.gateway.plist", "darwin"},
+	} {
+		spec := odd
+		spec.System = test.system
+		if file, err := spec.File(); err != nil || file != test.file {
+			t.Errorf("%s: the file is %s, %v", test.system, file, err)
+		}
+		got, err := spec.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden := filepath.Join("testdata", test.golden)
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("%s is now:\n%s", golden, got)
+		}
+	}
+}
+
+// TestPlist reads the property list as XML, and finds the odd texts in it.
+func TestPlist(t *testing.T) {
+	spec := odd
+	spec.System = "darwin"
+	text, err := spec.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for d := xml.NewDecoder(strings.NewReader(text)); ; {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, ok := token.(xml.CharData); ok {
+			all.Write(data)
+		}
+	}
+	for _, want := range []string{odd.Program, odd.Config, odd.Home + "/gateway.log"} {
+		if !strings.Contains(all.String(), want) {
+			t.Errorf("%q is not in the list", want)
+		}
+	}
+}
+
+func TestMachine(t *testing.T) {
+	spec := Spec{System: "linux", Root: true, Program: "/opt/bin/gateway", Home: MachineHome}
+	text, err := spec.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text, "\nExecStart=/opt/bin/gateway --config /etc/gateway/config.toml\n") ||
+		!strings.Contains(text, "\nNoNewPrivileges=yes\n") {
+		t.Errorf("the unit is:\n%s", text)
+	}
+	spec.Program = "/root/gateway"
+	if _, err := spec.Text(); err == nil || !strings.Contains(err.Error(), "/usr/local/bin") {
+		t.Errorf("a program that the service can't read: %v", err)
+	}
+	spec.Program, spec.Config = "/opt/bin/gateway", "/root/config.toml"
+	_, err = spec.Text()
+	if err == nil || !strings.Contains(err.Error(), "/etc/gateway/config.toml") {
+		t.Errorf("a configuration that the service does not read: %v", err)
+	}
+}
+
+func TestOtherSystems(t *testing.T) {
+	spec := odd
+	spec.System = "plan9"
+	if err := (Runner{new(bytes.Buffer)}).Install(t.Context(), spec); !errors.Is(err, ErrSystem) {
+		t.Errorf("on another system: %v", err)
+	}
+	spec.System, spec.Root = "darwin", true
+	if _, err := spec.File(); err == nil || !strings.Contains(err.Error(), "sudo") {
+		t.Errorf("as root on macOS: %v", err)
+	}
+}
+
+// launchctl is a launchd that knows which agents are there.
+const launchctl = `#!/bin/sh
+state=$STATE/$(basename "$2")
+case $1 in
+bootout) [ -e "$state" ] && rm "$state" ;;
+bootstrap) grep -q "<true/>" "$3" && : >"$STATE/io.github.gateway" ;;
+esac
+`
+
+// TestLaunchd installs twice and removes. launchd refuses what it has already, and what it has not.
+func TestLaunchd(t *testing.T) {
+	folder := t.TempDir()
+	program := filepath.Join(folder, "launchctl")
+	if err := os.WriteFile(program, []byte(launchctl), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	t.Setenv("STATE", t.TempDir())
+	spec := odd
+	spec.System, spec.User = "darwin", t.TempDir()
+	var out bytes.Buffer
+	r := Runner{&out}
+	for range 2 {
+		if err := r.Install(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(os.Getenv("STATE"), label)); err != nil {
+		t.Errorf("launchd has no agent: %v\n%s", err, &out)
+	}
+	if err := r.Uninstall(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Uninstall(t.Context(), spec); err == nil {
+		t.Error("what is not there was removed")
+	}
+}
