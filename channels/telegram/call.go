@@ -23,26 +23,26 @@ const (
 	maxAnswer   = 32 << 20         // bytes; 100 updates are far smaller
 )
 
-// A doer is a function that tgbotapi takes for an HTTP client.
+// A doer is a function that implements the HTTP client interface of tgbotapi.
 type doer func(*http.Request) (*http.Response, error)
 
 func (d doer) Do(r *http.Request) (*http.Response, error) { return d(r) }
 
-// call invokes a Bot API method and returns the result's JSON. The error is a *tgbotapi.Error
-// if Telegram answered with one. Any other error wraps channels.ErrUncertain if the call may
-// have been executed, and never contains the token.
+// call calls a Bot API method and returns the JSON of the result. The error is a *tgbotapi.Error if
+// Telegram answered with one. Any other error wraps channels.ErrUncertain if the call may have been
+// executed. No error contains the token.
 func (c *Channel) call(
 	ctx context.Context, timeout time.Duration, method string, p tgbotapi.Params,
 ) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	// Until there is a connection, nothing can have reached Telegram. From then on any failure
-	// leaves the outcome open.
+	// Before there is a connection, nothing can have reached Telegram. After that, the outcome of
+	// any failure is unknown.
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
-	api := c.api // tgbotapi knows no contexts: each call has a copy with a client of its own
+	api := c.api // tgbotapi has no contexts: each call uses a copy with its own client
 	var sent bool
 	var lost error
 	api.Client = doer(func(r *http.Request) (resp *http.Response, err error) {
@@ -61,14 +61,14 @@ func (c *Channel) call(
 		return nil, answer
 	}
 	if !sent {
-		return nil, errors.New("api_url is not a valid address") // err shows it with the token
+		return nil, errors.New("api_url is not a valid address") // err contains the token
 	}
 	return nil, fmt.Errorf("%w: garbled answer", channels.ErrUncertain)
 }
 
-// exchange sends r and reads the whole answer, so that the connection can be used again. An
-// answer that is not JSON becomes an error here, while its status is still known. From when on
-// begun is set, Telegram may execute r.
+// exchange sends r and reads the whole answer, so that the connection can be reused. It returns an
+// error for an answer that is not JSON, because its status is still known here. Once begun is set,
+// Telegram may execute r.
 func (c *Channel) exchange(r *http.Request, begun *atomic.Bool) (*http.Response, error) {
 	resp, err := c.transport.RoundTrip(r)
 	if err != nil {
@@ -92,8 +92,9 @@ func (c *Channel) exchange(r *http.Request, begun *atomic.Bool) (*http.Response,
 	return resp, nil
 }
 
-// statusError returns the error for an answer that says nothing but its status. A proxy in front
-// of Telegram gives such; only with 503 and below 500 the call surely was not executed.
+// statusError returns the error for an answer without a usable body. Such answers come from proxies
+// in front of Telegram. Only a status of 503 or below 500 means that the call was certainly not
+// executed.
 func statusError(code int) error {
 	if code == http.StatusRequestEntityTooLarge {
 		return fmt.Errorf("%w: the file is too large for the server", channels.ErrRefused)
@@ -104,7 +105,7 @@ func statusError(code int) error {
 	return fmt.Errorf("%w: status %d %s", channels.ErrUncertain, code, http.StatusText(code))
 }
 
-// redact returns err, or its text without the token if some transport put the URL into it.
+// redact returns err, or only its text without the token if the transport put the URL into it.
 func (c *Channel) redact(err error) error {
 	if c.token == "" || !strings.Contains(err.Error(), c.token) {
 		return err
@@ -112,10 +113,10 @@ func (c *Channel) redact(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), c.token, "[token]"))
 }
 
-// classify turns an error of call into one of the channel contract. inChat says that the call
+// classify converts an error of call into one of the channel contract. inChat says that the call
 // was about a chat.
 func classify(err error, inChat bool) error {
-	answer, ok := err.(*tgbotapi.Error) // call returns it bare
+	answer, ok := err.(*tgbotapi.Error) // call does not wrap it
 	if !ok {
 		return err
 	}
@@ -123,15 +124,15 @@ func classify(err error, inChat bool) error {
 	reason = channels.Clean(strings.TrimPrefix(reason, "Forbidden: "), 200)
 	switch answer.Code {
 	case http.StatusTooManyRequests:
-		// The answer doesn't say which limit was hit. Per chat it is one message a second, or 20
-		// a minute in groups, which a busy chat meets long before the bot meets its 30 a second;
-		// and if it was the bot's, each chat that sends is told so itself.
+		// The answer doesn't say which limit was exceeded. Per chat it is one message per second,
+		// or 20 per minute in groups. A busy chat exceeds that long before the bot exceeds its 30
+		// per second. If it was the bot's limit, each sending chat gets this answer.
 		after := time.Duration(max(answer.RetryAfter, 1)) * time.Second
 		return &channels.RateError{After: after, Account: !inChat}
 	case http.StatusUnauthorized:
 		return badToken
 	case http.StatusNotFound:
-		if answer.Message == "Not Found" { // else an unknown method, of an old server
+		if answer.Message == "Not Found" { // otherwise an old server does not know the method
 			return badToken
 		}
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge:
@@ -150,8 +151,8 @@ var badToken = &channels.AccountError{
 		"Send /token to @BotFather on Telegram to see the right one, or /newbot for a new bot.",
 }
 
-// conflict explains why getUpdates was refused. The gateway does not delete a webhook by itself:
-// another program may live on it.
+// conflict explains why getUpdates was refused. The gateway does not delete a webhook, because
+// another program may depend on it.
 func conflict(message string) error {
 	if strings.Contains(message, "webhook") && !strings.Contains(message, "setWebhook") {
 		return errors.New("a webhook is set for this bot, so Telegram delivers its messages " +

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	answerTimeout = 5 * time.Second // for telling Telegram that a press was noticed
-	maxData       = 64              // bytes that a button carries
-	maxLabel      = 64              // runes of its label, more of which no client shows
+	answerTimeout = 5 * time.Second // for confirming a press
+	maxData       = 64              // bytes of data of a button
+	maxLabel      = 64              // runes of a label; clients show no more
 )
 
-// pressed translates the press of a button. It reports false if that says nothing: the button
-// is not below a message of ours, or belongs to a game.
+// pressed translates the press of a button. It returns false if the button is not below one of our
+// messages, or belongs to a game.
 func (c *Channel) pressed(q *callback) (bus.InboundMessage, bool) {
 	m := q.Message
 	if m == nil || q.Data == "" || q.ID == "" || q.From.Bot || q.From.ID == 0 || !m.Chat.read() {
@@ -32,11 +32,11 @@ func (c *Channel) pressed(q *callback) (bus.InboundMessage, bool) {
 	in.Sender = q.From.sender()
 	in.Text = q.Data
 	in.Addressed = true
-	in.Time = time.Now().UTC() // Telegram doesn't say when it was
+	in.Time = time.Now().UTC() // Telegram doesn't send the time of the press
 	return in, true
 }
 
-// answerPresses ends the progress that people see on buttons they pressed, until ctx ends.
+// answerPresses ends the progress indicator on pressed buttons, until ctx is done.
 func (r *receiver) answerPresses(ctx context.Context) {
 	for {
 		select {
@@ -52,15 +52,15 @@ func (r *receiver) answerPresses(ctx context.Context) {
 	}
 }
 
-// keyboard returns buttons as Telegram takes them, or "" if there are none. One that Telegram
-// would refuse the message for is left out.
+// keyboard returns buttons in Telegram's JSON form, or "" if there are none. It leaves out buttons
+// because of which Telegram would refuse the message.
 func keyboard(buttons []bus.Button) string {
 	type key struct {
 		Label string `json:"text"`
 		Data  string `json:"callback_data"`
 	}
 	var rows [][]key
-	width := 0 // of the labels in the last row
+	width := 0 // total width of the labels in the last row
 	for _, b := range buttons {
 		k := key{channels.Clean(b.Label, maxLabel), b.Text}
 		if k.Label == "" {
@@ -83,20 +83,20 @@ func keyboard(buttons []bus.Button) string {
 	}
 	markup, err := json.Marshal(map[string]any{"inline_keyboard": rows})
 	if err != nil {
-		return "" // strings always marshal
+		return "" // strings can always be encoded
 	}
 	return string(markup)
 }
 
-// fitsRow reports whether a label of n runes can stand beside count others, together width runes
-// wide, on the screen of a telephone. All buttons of a row are as wide as the widest needs.
+// fitsRow reports whether a label of n runes fits beside count others with a total of width runes
+// on a phone's screen. All buttons of a row are as wide as the widest one.
 func fitsRow(count, width, n int) bool {
 	const perRow, wide = 3, 27
 	return count < perRow && n <= wide/(count+1) && width <= wide*count/(count+1)
 }
 
-// messageID returns Telegram's id of the message that id names in the gateway. An edited message
-// has an id of its own that begins with it; the press of a button is not a message.
+// messageID returns Telegram's id of the message that the gateway calls id. The gateway's id of an
+// edit begins with it. The press of a button is not a message.
 func messageID(id string) (string, bool) {
 	id, _, _ = strings.Cut(id, ":")
 	n, err := strconv.ParseInt(id, 10, 64)

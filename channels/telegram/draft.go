@@ -10,8 +10,8 @@ import (
 	"gateway/channels"
 )
 
-// Draft implements [channels.Drafter] for direct chats: elsewhere Telegram has no drafts. One is
-// seen for half a minute after its last change, or until a message is sent.
+// Draft implements [channels.Drafter] for direct chats: Telegram has no drafts elsewhere. A draft
+// is visible for half a minute after its last change, or until a message is sent.
 func (c *Channel) Draft(ctx context.Context, to bus.Address, stream, text string) error {
 	switch {
 	case !c.drafts:
@@ -37,7 +37,7 @@ func (c *Channel) Draft(ctx context.Context, to bus.Address, stream, text string
 	return fmt.Errorf("telegram: draft to %s: %w", to, optional(err))
 }
 
-// draftID returns the same number for the same stream, which is positive.
+// draftID returns a positive number that depends only on the stream.
 func draftID(stream string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(stream)) // never fails

@@ -18,8 +18,8 @@ import (
 	"gateway/channels"
 )
 
-// Fetch implements [channels.Fetcher]. A ref is a file_id, which holds for this bot only.
-// Telegram lets bots fetch files of up to 20 MB; a server of one's own has no such bound.
+// Fetch implements [channels.Fetcher]. A ref is a file_id, which is valid for this bot only.
+// Telegram lets bots fetch files of up to 20 MB; your own Bot API server has no such limit.
 func (c *Channel) Fetch(ctx context.Context, ref string, w io.Writer) error {
 	if err := c.fetch(ctx, ref, w); err != nil {
 		return fmt.Errorf("telegram: fetch file: %w", err)
@@ -39,7 +39,7 @@ func (c *Channel) fetch(ctx context.Context, ref string, w io.Writer) error {
 		return errors.New("garbled answer")
 	}
 	if f.Path == "" {
-		return fmt.Errorf("%w: Telegram does not hand it out", channels.ErrRefused)
+		return fmt.Errorf("%w: Telegram refuses to serve the file", channels.ErrRefused)
 	}
 	if filepath.IsAbs(f.Path) || strings.HasPrefix(f.Path, "/") {
 		return c.fetchLocal(ctx, f.Path, w)
@@ -49,12 +49,12 @@ func (c *Channel) fetch(ctx context.Context, ref string, w io.Writer) error {
 	return stalled(ctx, c.download(ctx, f.Path, ticking{w, tick}))
 }
 
-// download copies the file at a path that getFile gave to w. Such a path holds for an hour.
+// download copies the file at a path from getFile to w. Such a path is valid for an hour.
 func (c *Channel) download(ctx context.Context, path string, w io.Writer) error {
 	address := c.base + "/file/bot" + c.api.Token + "/" + (&url.URL{Path: path}).EscapedPath()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return errors.New("api_url is not a valid address") // err shows it with the token
+		return errors.New("api_url is not a valid address") // err contains the address with the token
 	}
 	resp, err := c.transport.RoundTrip(r)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *Channel) download(ctx context.Context, path string, w io.Writer) error 
 	switch code := resp.StatusCode; code {
 	case http.StatusOK:
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusGone:
-		return fmt.Errorf("%w: the file is not there any more (%d)", channels.ErrRefused, code)
+		return fmt.Errorf("%w: the file no longer exists (%d)", channels.ErrRefused, code)
 	case http.StatusUnauthorized:
 		return badToken
 	case http.StatusTooManyRequests:
@@ -78,8 +78,8 @@ func (c *Channel) download(ctx context.Context, path string, w io.Writer) error 
 	return nil
 }
 
-// fetchLocal copies a file that the Bot API server, run with --local, keeps at path. Nothing
-// is read from outside the configured folder, whatever a server says.
+// fetchLocal copies a file that a Bot API server with --local stores at path. It never reads
+// outside of the configured folder, whatever the server says.
 func (c *Channel) fetchLocal(ctx context.Context, path string, w io.Writer) error {
 	if c.localFiles == "" {
 		return fmt.Errorf("%w: the Bot API server keeps files locally; tell the gateway in which "+
@@ -106,11 +106,11 @@ func (c *Channel) copyLocal(ctx context.Context, root *os.Root, name string, w i
 	info, err := root.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: the file is not there any more", channels.ErrRefused)
-	case err != nil: // such as a link that leads out of the folder
+		return fmt.Errorf("%w: the file no longer exists", channels.ErrRefused)
+	case err != nil: // for example a link that leads out of the folder
 		return fmt.Errorf("%w: %w", channels.ErrRefused, c.redact(err))
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%w: no regular file", channels.ErrRefused)
+		return fmt.Errorf("%w: not a regular file", channels.ErrRefused)
 	}
 	f, err := root.Open(name)
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *Channel) copyLocal(ctx context.Context, root *os.Root, name string, w i
 	return err
 }
 
-// ticking is a writer that calls tick with each write.
+// ticking is a writer that calls tick at each write.
 type ticking struct {
 	io.Writer
 	tick func()
@@ -132,7 +132,7 @@ func (t ticking) Write(p []byte) (int, error) {
 	return t.Writer.Write(p)
 }
 
-// cancelable is a reader that ends with the context.
+// cancelable is a reader that stops when its context is done.
 type cancelable struct {
 	ctx context.Context // of this call
 	io.Reader

@@ -52,7 +52,7 @@ func TestFetchErrors(t *testing.T) {
 	}{
 		{"too big", telegramtest.File{Data: []byte("x"), Size: 21 << 20}, nil, refused, "too big"},
 		{"gone", telegramtest.File{Data: []byte("x")},
-			func(s *telegramtest.Server) { s.ForgetFiles() }, refused, "not there"},
+			func(s *telegramtest.Server) { s.ForgetFiles() }, refused, "no longer exists"},
 		{"outage", telegramtest.File{Data: []byte("x")}, func(s *telegramtest.Server) {
 			s.Inject(telegramtest.Fault{Method: "file", Effect: telegramtest.Drop})
 		}, again, ""},
@@ -113,9 +113,9 @@ func TestFetchStalls(t *testing.T) {
 	api.Inject(telegramtest.Fault{Method: "file", Effect: telegramtest.Hang})
 	c.SetStall(20 * time.Millisecond)
 	err := c.Fetch(t.Context(), ref, new(bytes.Buffer))
-	if err == nil || !strings.Contains(err.Error(), "nothing moves") ||
+	if err == nil || !strings.Contains(err.Error(), "no progress") ||
 		errors.Is(err, context.Canceled) || errors.Is(err, channels.ErrRefused) {
-		t.Errorf("Fetch = %v, want an error that says that nothing moves", err)
+		t.Errorf("Fetch = %v, want an error that says that there was no progress", err)
 	}
 }
 

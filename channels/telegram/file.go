@@ -2,7 +2,7 @@ package telegram
 
 import (
 	"image"
-	_ "image/jpeg" // for the sizes of photos
+	_ "image/jpeg" // to read the size of photos
 	_ "image/png"
 	"io"
 	"mime"
@@ -13,14 +13,14 @@ import (
 	"gateway/bus"
 )
 
-// Bounds of sendPhoto.
+// Limits of sendPhoto.
 const (
 	maxPhoto      = 10 << 20 // bytes
 	maxPhotoSides = 10_000   // pixels, width and height together
-	maxPhotoRatio = 20       // of the longer to the shorter side
+	maxPhotoRatio = 20       // longer to shorter side
 )
 
-// setFile chooses the method for f. A file that Telegram would refuse under its own type goes as a
+// setFile chooses the method for f. A file that Telegram would refuse as its own type is sent as a
 // document.
 func (o *outgoing) setFile(f *bus.File) {
 	kind := sendAs(f)
@@ -65,7 +65,7 @@ func noSlash(r rune) rune {
 
 // extension returns the usual extension of a type, or "".
 func extension(mimeType string) string {
-	switch mimeType { // for which the system's list has several or none
+	switch mimeType { // types for which the system's list has several extensions or none
 	case "image/jpeg":
 		return ".jpg"
 	case "audio/ogg":
@@ -87,7 +87,7 @@ func extension(mimeType string) string {
 	return ""
 }
 
-// sendAs returns as what Telegram takes f best: by what its sender says it is, and otherwise by
+// sendAs returns the best kind for sending f: the kind that its sender says, otherwise the kind of
 // its type.
 func sendAs(f *bus.File) bus.Kind {
 	t := mimeType(f.Type, mimeType(mime.TypeByExtension(path.Ext(f.Name)), ""))
@@ -112,7 +112,7 @@ func sendAs(f *bus.File) bus.Kind {
 	return bus.Document
 }
 
-// takes reports whether Telegram shows a file of the type as the kind.
+// takes reports whether Telegram shows files of the type as the kind.
 func takes(kind bus.Kind, mimeType string) bool {
 	switch kind {
 	case bus.Photo:
@@ -134,11 +134,11 @@ func takes(kind bus.Kind, mimeType string) bool {
 	return false
 }
 
-// isPhoto reports whether f is within the bounds of photos, as far as that can be seen.
+// isPhoto reports whether f is within the limits of photos, as far as f shows that.
 func isPhoto(f *bus.File) bool {
 	content, err := f.Open()
 	if err != nil {
-		return true // sending it will tell
+		return true // sending it will show
 	}
 	defer content.Close()
 	size, err := content.Seek(0, io.SeekEnd)
@@ -150,14 +150,14 @@ func isPhoto(f *bus.File) bool {
 	}
 	c, _, err := image.DecodeConfig(content)
 	if err != nil {
-		return true // WebP, or damaged: Telegram decides
+		return true // WebP or damaged: Telegram decides
 	}
 	long, short := max(c.Width, c.Height), min(c.Width, c.Height)
 	return short > 0 && long+short <= maxPhotoSides && long <= short*maxPhotoRatio
 }
 
-// refusedMedia reports whether Telegram can't make of a file what it was to be: a photo it does
-// not understand, or a voice to somebody who wants none.
+// refusedMedia reports whether Telegram can't send a file as the chosen kind: a photo that it does
+// not understand, or a voice message to a person who blocks them.
 func refusedMedia(err error) bool {
 	for _, words := range []string{
 		"PHOTO_", "IMAGE_PROCESS_FAILED", "VOICE_MESSAGES_FORBIDDEN",

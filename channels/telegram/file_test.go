@@ -245,7 +245,7 @@ func TestUploadStalls(t *testing.T) {
 		// A busy machine stood still before anything was sent.
 		_, err = c.Send(t.Context(), bus.Part{To: ada, File: pdf("x")})
 	}
-	if !errors.Is(err, channels.ErrUncertain) || !strings.Contains(err.Error(), "nothing moves") {
+	if !errors.Is(err, channels.ErrUncertain) || !strings.Contains(err.Error(), "no progress") {
 		t.Errorf("Send = %v, want %v for standing still", err, channels.ErrUncertain)
 	}
 }

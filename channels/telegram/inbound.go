@@ -10,8 +10,8 @@ import (
 	"gateway/channels"
 )
 
-// inbound translates m. It reports false for what no person wrote to the bot: posts of
-// channels and bots, anonymous administrators, service messages, commands for another bot.
+// inbound translates m. It returns false if m is not from a person to the bot: posts of channels
+// and bots, anonymous administrators, service messages, commands for another bot.
 func (c *Channel) inbound(me user, m *message) (bus.InboundMessage, bool) {
 	if !m.Chat.read() || m.From == nil || m.From.Bot || m.SenderChat != nil {
 		return bus.InboundMessage{}, false
@@ -40,8 +40,8 @@ func (c *Channel) inbound(me user, m *message) (bus.InboundMessage, bool) {
 	return in, true
 }
 
-// edited translates the new wording of a message. It reports false if that has none: a place
-// that moves is edited, too. A file that took the place of another is not looked at.
+// edited translates an edited message. It returns false if the edit has no text: a live location is
+// edited when it moves, for example. A replaced file is ignored.
 func (c *Channel) edited(me user, update int64, m *message) (bus.InboundMessage, bool) {
 	if m.EditDate == 0 || m.Text == "" && m.Caption == "" {
 		return bus.InboundMessage{}, false
@@ -51,14 +51,15 @@ func (c *Channel) edited(me user, update int64, m *message) (bus.InboundMessage,
 		return bus.InboundMessage{}, false
 	}
 	in.Edits = in.ID
-	// There may be several in a second; numbers of updates begin anew after a week of silence.
+	// A message may be edited several times per second, and update ids begin anew after a week of
+	// silence.
 	in.ID += ":e" + strconv.FormatInt(m.EditDate, 10) + "." + strconv.FormatInt(update, 10)
 	in.Time = time.Unix(m.EditDate, 0).UTC()
 	in.Album, in.Attachments = "", nil
 	return in, true
 }
 
-// envelope returns a message with the conversation that m is in.
+// envelope returns a message with the conversation of m.
 func (c *Channel) envelope(m *message) bus.InboundMessage {
 	in := bus.InboundMessage{
 		From:  bus.Address{Account: c.name, Chat: strconv.FormatInt(m.Chat.ID, 10)},
@@ -73,7 +74,7 @@ func (c *Channel) envelope(m *message) bus.InboundMessage {
 	return in
 }
 
-// read reports whether the gateway reads what is written in c. Nobody talks in a channel.
+// read reports whether the gateway reads messages in c. It does not read channels.
 func (c *chat) read() bool {
 	return c.Type == "private" || c.Type == "group" || c.Type == "supergroup"
 }
@@ -88,7 +89,7 @@ func (u *user) sender() bus.Sender {
 
 func (u *user) name() string { return channels.Clean(u.First+" "+u.Last, channels.MaxName) }
 
-// name returns who wrote a forwarded message first, or "" if it is not forwarded.
+// name returns the first author of a forwarded message, or "" if the message is not forwarded.
 func (o *origin) name() string {
 	if o == nil {
 		return ""
@@ -102,7 +103,7 @@ func (o *origin) name() string {
 	case o.Chat != nil:
 		name = channels.Clean(o.Chat.Title, channels.MaxName)
 	}
-	// A name of invisible characters is "" here, but the message is still a forwarded one.
+	// A name of invisible characters becomes "", but the message is still a forwarded one.
 	return cmp.Or(name, "somebody")
 }
 
@@ -113,12 +114,12 @@ func (m *message) quoted(me user) *bus.Quote {
 		return m.quotedElsewhere()
 	}
 	if r.TopicCreated != nil || m.InTopic && r.ID == m.Thread {
-		return nil // every message of a topic that is not a reply points to the topic's beginning
+		return nil // messages of a topic point to the topic's first message even if they are no replies
 	}
 	q := &bus.Quote{ID: strconv.FormatInt(r.ID, 10), Attachments: r.attachments()}
-	text, _ := r.content() // of a service message: nothing
+	text, _ := r.content() // "" for a service message
 	if m.Quote != nil {
-		text = m.Quote.Text // the part that the person chose
+		text = m.Quote.Text // the part that the person selected
 	}
 	q.Text = r.label(text)
 	switch {
@@ -131,7 +132,7 @@ func (m *message) quoted(me user) *bus.Quote {
 	return q
 }
 
-// quotedElsewhere returns what is known of a message in another chat, or nil.
+// quotedElsewhere returns a quote of a message in another chat, or nil.
 func (m *message) quotedElsewhere() *bus.Quote {
 	e := m.External
 	if e == nil || m.Quote == nil && e.name() == "" {
@@ -147,17 +148,17 @@ func (m *message) quotedElsewhere() *bus.Quote {
 	return q
 }
 
-// A reading is what a text says and for whom.
+// A reading is the result of reading a text: what it says, and to whom.
 type reading struct {
 	text     string // without mentions of the bot
 	forUs    bool   // it mentions the bot, or begins with a command that may be for it
 	forOther bool   // it begins with a command for another bot
 }
 
-// read finds out for whom text is. It removes mentions of the bot, unless nothing else is there.
+// read determines whom text is for. It removes mentions of the bot unless there is nothing else.
 func (u user) read(text string, entities []entity) reading {
 	r := reading{text: text}
-	// From the last to the first, so that a cut moves no offset that is still needed.
+	// Work backwards, so that removing text changes no offset that is still needed.
 	for i := len(entities) - 1; i >= 0; i-- {
 		e := entities[i]
 		start, end, ok := span(r.text, e.Offset, e.Length)

@@ -14,8 +14,8 @@ import (
 )
 
 type (
-	// media is everything that a message may carry besides text. Files stay undecoded at first:
-	// what can't be read of one is no reason to lose the message.
+	// media is everything that a message may carry besides text. Files are decoded later, so that
+	// an undecodable file does not lose the message.
 	media struct {
 		Animation json.RawMessage `json:"animation"`
 		Audio     json.RawMessage `json:"audio"`
@@ -36,7 +36,7 @@ type (
 		Checklist json.RawMessage `json:"checklist"`
 	}
 
-	// file is what the Bot API's kinds of files have in common, and more.
+	// file has the fields that the Bot API's kinds of files share, and some more.
 	file struct {
 		ID        string `json:"file_id"`
 		Size      int64  `json:"file_size"`
@@ -75,7 +75,7 @@ type (
 	}
 )
 
-// attachments returns the file of m, or nil if m has none that can be fetched.
+// attachments returns the file of m, or nil if it has none that can be fetched.
 func (m *media) attachments() []bus.Attachment {
 	kind, raw, standard := m.file()
 	if raw == nil {
@@ -99,8 +99,8 @@ func (m *media) attachments() []bus.Attachment {
 	return []bus.Attachment{a}
 }
 
-// file returns the file that m is, undecoded, and the type it has if nothing else is said. An
-// animation is a document as well, for clients that don't know animations.
+// file returns the undecoded file of m and its default type. For old clients an animation is also a
+// document.
 func (m *media) file() (kind bus.Kind, raw json.RawMessage, standard string) {
 	switch {
 	case m.Photo != nil:
@@ -121,8 +121,8 @@ func (m *media) file() (kind bus.Kind, raw json.RawMessage, standard string) {
 	return "", nil, ""
 }
 
-// largest decodes a file, or of a photo's sizes the largest. It reports false if there is
-// nothing that could be fetched.
+// largest decodes a file; for a photo, the largest size. It returns false if nothing can be
+// fetched.
 func largest(raw json.RawMessage) (file, bool) {
 	var best file
 	if raw[0] != '[' {
@@ -148,8 +148,7 @@ func (f *file) performance() string {
 	return f.Performer + " - " + f.Title
 }
 
-// mimeType returns the type that a sender's program gave a file, without parameters. What is no
-// type becomes standard.
+// mimeType returns a sender's MIME type without parameters, or standard if s is not a valid type.
 func mimeType(s, standard string) string {
 	t, _, err := mime.ParseMediaType(s)
 	if err != nil || !strings.Contains(t, "/") || len(t) > channels.MaxName {
@@ -158,9 +157,9 @@ func mimeType(s, standard string) string {
 	return t
 }
 
-// fileName makes one line of the name of a file. If it is too long, the end of the stem goes.
+// fileName returns the name of a file as one line. If it is too long, its stem is cut.
 func fileName(s string) string {
-	const longest = 1024 // bytes that are looked at
+	const longest = 1024 // bytes to examine
 	if len(s) > longest {
 		s = s[:longest/2] + s[len(s)-longest/2:]
 	}
@@ -177,19 +176,19 @@ func fileName(s string) string {
 	return string(stem[:len(stem)-excess]) + ext
 }
 
-// label puts the name of what m carries in front of text: "[photo] at the lake".
+// label prefixes text with the name of what m carries: "[photo] at the lake".
 func (m *media) label(text string) string {
 	return strings.TrimSpace(m.name() + " " + text)
 }
 
-// name names what m carries in brackets, or returns "".
+// name returns the name of what m carries in brackets, or "".
 func (m *media) name() string { return cmp.Or(m.fileLabel(), m.objectLabel()) }
 
-// fileLabel names a file. The order matters: an animation is a document as well.
+// fileLabel returns the label of a file. The order matters: an animation is also a document.
 func (m *media) fileLabel() string {
 	switch {
 	case m.Audio != nil:
-		f, _ := largest(m.Audio) // of which nothing is known, the kind stays
+		f, _ := largest(m.Audio) // if it can't be decoded, the kind remains
 		return channels.Bracket("audio", f.performance())
 	case m.Document != nil && m.Animation == nil:
 		f, _ := largest(m.Document)
@@ -207,7 +206,8 @@ func (m *media) fileLabel() string {
 	return ""
 }
 
-// objectLabel names what is not a file. The order matters: a venue has a location.
+// objectLabel returns the label of something that is not a file. The order matters: a venue also
+// has a location.
 func (m *media) objectLabel() string {
 	switch {
 	case m.Contact != nil:

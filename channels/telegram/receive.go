@@ -19,20 +19,20 @@ import (
 // allowedUpdates are the kinds of updates that the gateway reads.
 const allowedUpdates = `["message","edited_message","callback_query","my_chat_member"]`
 
-// A receiver is what one call of Run knows.
+// A receiver is the state of one call of Run.
 type receiver struct {
 	*Channel
 	me      user
 	in      channels.Intake
 	albums  albums
-	presses chan string // ids of callback queries that are stored; what finds no room is dropped
+	presses chan string // ids of stored callback queries; further ones are dropped
 }
 
 func newReceiver(c *Channel, me user, in channels.Intake) *receiver {
 	return &receiver{Channel: c, me: me, in: in, presses: make(chan string, 64)}
 }
 
-// poll asks for updates until ctx ends or something fails.
+// poll requests updates until ctx is done or something fails.
 func (r *receiver) poll(ctx context.Context) error {
 	cursors, err := r.in.Cursors(ctx)
 	if err != nil {
@@ -46,16 +46,16 @@ func (r *receiver) poll(ctx context.Context) error {
 			return fmt.Errorf("get updates: %w", err)
 		}
 		if len(updates) == 0 {
-			continue // nobody wrote while the poll waited
+			continue // no update arrived during the poll
 		}
 		batch, presses := r.translate(ctx, updates)
 		if batch.Cursor == "" {
-			return errors.New("get updates: there is none with an id, which could be acknowledged")
+			return errors.New("get updates: no update has an id, so none can be acknowledged")
 		}
 		if err := r.store(ctx, batch, presses); err != nil {
 			return err
 		}
-		cursor = batch.Cursor // the next getUpdates acknowledges what is stored now
+		cursor = batch.Cursor // the next getUpdates acknowledges the stored updates
 	}
 }
 
@@ -64,7 +64,7 @@ func (r *receiver) connected(ctx context.Context, how string) {
 	r.log.InfoContext(ctx, "telegram connected", "account", r.name, "username", r.me.Username)
 }
 
-// getUpdates waits for updates from cursor on and returns them undecoded.
+// getUpdates waits for updates from cursor on, and returns them undecoded.
 func (c *Channel) getUpdates(ctx context.Context, cursor string) ([]json.RawMessage, error) {
 	seconds := int(c.pollTimeout / time.Second)
 	p := tgbotapi.Params{
@@ -83,7 +83,7 @@ func (c *Channel) getUpdates(ctx context.Context, cursor string) ([]json.RawMess
 	return updates, nil
 }
 
-// store publishes b. Only then are the buttons released that were pressed.
+// store publishes b, and then confirms the pressed buttons.
 func (r *receiver) store(ctx context.Context, b channels.Batch, presses []string) error {
 	if err := r.in.Publish(ctx, b); err != nil {
 		return fmt.Errorf("store %d messages: %w", len(b.Messages), err)
@@ -91,15 +91,15 @@ func (r *receiver) store(ctx context.Context, b channels.Batch, presses []string
 	for _, id := range presses {
 		select {
 		case r.presses <- id:
-		default: // nothing depends on it
+		default: // confirming a press is optional
 		}
 	}
 	return nil
 }
 
-// translate returns updates as a batch, and the callback queries among them. The batch's cursor
-// follows the last update, whatever the ids before it: after a week without messages Telegram may
-// begin again with lower ones.
+// translate returns updates as a batch, and their callback queries. The cursor follows the last
+// update even if its id is lower than earlier ones: after a week without messages Telegram may
+// start again with lower ids.
 func (r *receiver) translate(
 	ctx context.Context, updates []json.RawMessage,
 ) (b channels.Batch, presses []string) {
@@ -111,7 +111,7 @@ func (r *receiver) translate(
 			b.Cursor = strconv.FormatInt(u.ID+1, 10)
 		}
 		if err != nil {
-			// Error would show a value of the update, which is a person's text.
+			// The text of the error would contain a value of the update, which is a person's text.
 			r.log.WarnContext(ctx, "update skipped: not understood", "account", r.name, "id", u.ID)
 			continue
 		}
@@ -137,7 +137,7 @@ func (r *receiver) translate(
 	return b, presses
 }
 
-// read returns the message that u brings. It reports false if there is none.
+// read returns the message in u. It returns false if there is none.
 func (r *receiver) read(ctx context.Context, u *update) (bus.InboundMessage, bool) {
 	switch {
 	case u.Message != nil:
@@ -152,8 +152,8 @@ func (r *receiver) read(ctx context.Context, u *update) (bus.InboundMessage, boo
 	return bus.InboundMessage{}, false
 }
 
-// migration returns the old and the new id of a group that became a supergroup, or 0 if that is
-// not what m says. Messages to the old one are sent on when Telegram says so.
+// migration returns the old and the new id of a group that became a supergroup, or 0 if m does not
+// report that. Messages to the old id are redirected when Telegram answers with the new one.
 func (m *message) migration() (from, to int64) {
 	switch {
 	case m == nil:
@@ -170,8 +170,8 @@ func (r *receiver) noteMembership(ctx context.Context, m *member) {
 		"chat", m.Chat.ID, "status", channels.Clean(m.New.Status, channels.MaxName))
 }
 
-// joined returns the message that stands for the bot having been added to a group. It reports false
-// if m says something else.
+// joined returns the message that reports that the bot was added to a group. It returns false if m
+// reports something else.
 func (r *receiver) joined(m *member) (bus.InboundMessage, bool) {
 	if m == nil || m.From == nil || !m.Chat.read() || m.Chat.Type == "private" ||
 		inGroup[m.Old.Status] || !inGroup[m.New.Status] {
@@ -184,17 +184,17 @@ func (r *receiver) joined(m *member) (bus.InboundMessage, bool) {
 	}, true
 }
 
-// inGroup has the states of a member in which the bot hears the group.
+// inGroup has the membership states in which the bot receives the group's messages.
 var inGroup = map[string]bool{"member": true, "administrator": true, "restricted": true}
 
 // albums remembers which albums were addressed to the bot. Telegram delivers an album as single
-// messages, only one of which has the caption that says for whom all of them are.
+// messages, and only the one with the caption says whom they are for.
 type albums struct{ recent []string }
 
-// maxAlbums is how many are remembered: an album's items arrive within seconds.
+// maxAlbums is the number of remembered albums. The items of an album arrive within seconds.
 const maxAlbums = 64
 
-// address makes messages addressed whose albums are.
+// address marks messages as addressed if their albums are.
 func (a *albums) address(messages []bus.InboundMessage) {
 	for i := range messages {
 		m := &messages[i]

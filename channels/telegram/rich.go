@@ -5,25 +5,25 @@ import (
 	"regexp"
 )
 
-// Rich messages came with Bot API 10.1: sendRichMessage takes chat_id, message_thread_id,
+// Rich messages came with Bot API 10.1. sendRichMessage takes chat_id, message_thread_id,
 // reply_parameters, reply_markup and rich_message, an InputRichMessage with exactly one of
-// "markdown", "html" and "blocks", of up to 32,768 characters; editMessageText takes the same
-// rich_message in place of a text. There are no link previews to be switched off. That is what
-// the documentation and other programs say; this package was tried against its own fake alone,
-// so any refusal ends in plain HTML.
+// "markdown", "html" and "blocks" of up to 32,768 characters. editMessageText takes the same
+// rich_message in place of a text. Link previews can't be switched off because there are none. This
+// is what the documentation and other programs say. The package was tested only against its own
+// fake, so after any refusal it sends plain HTML.
 
 const withoutRich = "as HTML instead of a rich message"
 
-// setRich makes o a rich message. It reports false for Markdown with images or HTML in it:
-// Telegram would fetch what they name, and a prompt that came from a stranger could make a model
-// put what it knows into such an address. HTML shows their text.
+// setRich makes o a rich message. It returns false for Markdown that contains images or HTML:
+// Telegram would fetch their addresses, and a prompt injection could make a model put secrets into
+// such an address. HTML shows only their text.
 func (o *outgoing) setRich() bool {
 	if o.text == "" || embedding.MatchString(o.text) {
 		return false
 	}
 	message, err := json.Marshal(map[string]string{"markdown": o.text})
 	if err != nil {
-		return false // strings always marshal
+		return false // strings can always be encoded
 	}
 	o.params["rich_message"] = string(message)
 	if o.method == "sendMessage" {
@@ -32,10 +32,10 @@ func (o *outgoing) setRich() bool {
 	return true
 }
 
-// embedding finds more than it should, such as HTML in code: that is only shown less richly.
+// embedding matches more than it must, such as HTML in code. That only costs the rich form.
 var embedding = regexp.MustCompile(`!\[|<[A-Za-z!?/]`)
 
-// refusedRich reports whether err may be about the rich message rather than about the chat.
+// refusedRich reports whether err may be caused by the rich message and not by the chat.
 func refusedRich(err error) bool {
 	return isUnknownMethod(err) ||
 		isBadRequest(err) && !said(err, "not found") && !said(err, "not modified")

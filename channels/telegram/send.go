@@ -17,18 +17,18 @@ import (
 	"gateway/channels/markup"
 )
 
-// Bounds of the Bot API.
+// Limits of the Bot API.
 const (
-	maxText      = 4096    // UTF-16 units of a message, after parsing
-	maxCaption   = 1024    // the same of a caption
-	maxSource    = 1 << 15 // bytes of HTML that are parsed at all
-	maxButtons   = 24      // our own: Telegram takes 100, which nobody reads
+	maxText      = 4096    // UTF-16 units of a message after parsing
+	maxCaption   = 1024    // UTF-16 units of a caption after parsing
+	maxSource    = 1 << 15 // bytes of HTML that Telegram parses
+	maxButtons   = 24      // our own limit; Telegram's is 100, which nobody reads
 	maxFile      = 50 << 20
-	maxLocalFile = 2000 << 20 // on a server of one's own
+	maxLocalFile = 2000 << 20 // with your own Bot API server
 )
 
-// Send implements [channels.Channel]. Some refusals are answered within the call, because what
-// Telegram asks for is known: see [outgoing.amend].
+// Send implements [channels.Channel]. It handles some refusals itself, because Telegram says what
+// it wants: see [outgoing.amend].
 func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	o := c.outgoing(part)
 	o.params.AddNonEmpty("message_thread_id", part.To.Thread)
@@ -51,8 +51,8 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	return strconv.FormatInt(sent.ID, 10), nil
 }
 
-// Edit implements [channels.Editor]. A message of a group that became a supergroup can't be
-// edited any more. Buttons below the message go.
+// Edit implements [channels.Editor]. A message of a group that became a supergroup can't be edited
+// any more. Editing removes the buttons of the message.
 func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) error {
 	o := &outgoing{to: to, method: "editMessageText", field: "text", text: text, stays: true}
 	c.setText(o)
@@ -82,8 +82,8 @@ func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 	return nil
 }
 
-// SetCommands implements [channels.Commander]. Telegram takes up to 100 commands with
-// descriptions of up to 256 characters, and knows no "-" in names: the agent takes "_" for it.
+// SetCommands implements [channels.Commander]. Telegram accepts up to 100 commands with
+// descriptions of up to 256 characters. Names can't contain "-", so the agent accepts "_" instead.
 func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) error {
 	type entry struct {
 		Command     string `json:"command"`
@@ -116,7 +116,7 @@ func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) e
 		Emoji string `json:"emoji"`
 	}
 	list := []reaction{}
-	if emoji != "" { // Telegram's list has them without the selector of the colourful form
+	if emoji != "" { // Telegram's list has emoji without the variation selector
 		list = append(list, reaction{"emoji", strings.ReplaceAll(emoji, "\ufe0f", "")})
 	}
 	p := tgbotapi.Params{"chat_id": to.Chat, "message_id": message}
@@ -130,9 +130,9 @@ func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) e
 	return fmt.Errorf("telegram: react to %s in %s: %w", id, to, optional(err))
 }
 
-// Limits implements [channels.Limiter]. The rates are those of
-// https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this; short bursts
-// are tolerated there. They are the same for rich messages, so that those can go as HTML.
+// Limits implements [channels.Limiter]. The rates are from
+// https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this, which tolerates
+// short bursts. Rich messages have the same limits, so that they can be sent as HTML instead.
 func (c *Channel) Limits(to bus.Address) channels.Limits {
 	l := channels.Limits{
 		Text:         maxText,
@@ -147,7 +147,7 @@ func (c *Channel) Limits(to bus.Address) channels.Limits {
 	if c.localFiles != "" {
 		l.File = maxLocalFile
 	}
-	if !c.rich { // Telegram itself renders a rich message
+	if !c.rich { // Telegram renders rich messages itself
 		l.Render = markup.Telegram
 	}
 	if isGroup(to) {
@@ -157,21 +157,22 @@ func (c *Channel) Limits(to bus.Address) channels.Limits {
 	return l
 }
 
-// isGroup reports whether to is a group, whose ids are negative.
+// isGroup reports whether to is a group: groups have negative ids.
 func isGroup(to bus.Address) bool { return strings.HasPrefix(to.Chat, "-") }
 
-// An outgoing is a message as a method takes it. It is changed when Telegram refuses it so.
+// An outgoing holds the parameters of a method that sends a message. amend changes it after a
+// refusal.
 type outgoing struct {
 	to     bus.Address
 	method string
 	params tgbotapi.Params
-	field  string    // the parameter that has the text
+	field  string    // parameter that holds the text
 	text   string    // Markdown
 	file   *attached // or nil
-	stays  bool      // it belongs to this chat and thread alone
+	stays  bool      // it is valid only in this chat and thread
 }
 
-// outgoing returns what part is in Telegram's terms.
+// outgoing returns the call that sends part.
 func (c *Channel) outgoing(part bus.Part) *outgoing {
 	o := &outgoing{to: part.To, text: part.Text, method: "sendMessage", field: "text"}
 	if part.File == nil {
@@ -187,7 +188,7 @@ func (c *Channel) outgoing(part bus.Part) *outgoing {
 	return o
 }
 
-// setText makes o a text.
+// setText makes o a text message.
 func (c *Channel) setText(o *outgoing) {
 	o.params = tgbotapi.Params{"chat_id": o.to.Chat}
 	if c.rich && !c.noRich.Load() && o.setRich() {
@@ -208,14 +209,14 @@ func (o *outgoing) setHTML() {
 	}
 }
 
-// setPlain makes the text one without formatting.
+// setPlain makes the text plain text.
 func (o *outgoing) setPlain() {
 	delete(o.params, "parse_mode")
 	o.params[o.field] = markup.Plain(o.text)
 }
 
-// deliver calls o's method until Telegram takes it or gives a reason that can't be met. The error
-// is that of call.
+// deliver calls o's method until Telegram accepts it or refuses it for a reason that amend can't
+// handle. The error is that of call.
 func (c *Channel) deliver(ctx context.Context, o *outgoing) (json.RawMessage, error) {
 	for {
 		result, err := c.post(ctx, o)
@@ -240,10 +241,10 @@ func (c *Channel) post(ctx context.Context, o *outgoing) (json.RawMessage, error
 	return c.call(ctx, callTimeout, o.method, o.params)
 }
 
-// amend changes o to meet Telegram's refusal err and says how, or returns "" if nothing can be
-// done: an unknown topic is left out, a group that became a supergroup is followed to its new
-// id, rich text goes as HTML, HTML that can't be parsed as plain text, and what is not a photo or
-// voice to Telegram as a document. Each change can be made once, so trying ends.
+// amend changes o according to Telegram's refusal err and describes the change, or returns "" if it
+// can do nothing. It leaves out an unknown topic, follows a group to its supergroup, sends rich
+// text as HTML, unparsable HTML as plain text, and refused photos and voice messages as documents.
+// Each change can happen once, so the retries end.
 func (o *outgoing) amend(err error) string {
 	p := o.params
 	switch {
@@ -270,7 +271,7 @@ func (o *outgoing) amend(err error) string {
 	return ""
 }
 
-// said reports whether err is an answer of Telegram with the given words.
+// said reports whether err is an answer of Telegram that contains words.
 func said(err error, words string) bool {
 	answer, ok := errors.AsType[*tgbotapi.Error](err)
 	return ok && strings.Contains(answer.Message, words)
@@ -283,10 +284,11 @@ func hasCode(err error, code int) bool {
 
 func isBadRequest(err error) bool { return hasCode(err, http.StatusBadRequest) }
 
-// isUnknownMethod reports whether the server is too old for a method, whose token it knows.
+// isUnknownMethod reports whether the server is too old for a method. A server that does not know
+// the token answers differently.
 func isUnknownMethod(err error) bool { return hasCode(err, http.StatusNotFound) }
 
-// optional is classify for a method that the gateway can do without.
+// optional is like classify, for a method that the gateway can do without.
 func optional(err error) error {
 	if isUnknownMethod(err) {
 		return fmt.Errorf("%w: the Bot API server is too old", channels.ErrRefused)

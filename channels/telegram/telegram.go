@@ -1,16 +1,17 @@
 // Package telegram connects the gateway to the Telegram Bot API.
 //
-// A [Channel] is one bot. It receives by long polling, so it needs no public address, or by a
-// [Webhook]. It acknowledges an update only once the gateway has stored it: the offset of the
-// next getUpdates call is the cursor of the last stored batch, and a webhook's call is answered
-// after that. It sends Markdown as Telegram's HTML, and each file by the method for its type.
+// A [Channel] is one bot. It receives updates by long polling, which needs no public address, or by
+// a [Webhook]. It acknowledges an update only after the gateway has stored it: the offset of the
+// next getUpdates call is the cursor of the last stored batch, and a call of the webhook is
+// answered after its update is stored. It sends Markdown as Telegram's HTML, and each file with the
+// method for its type.
 //
-// Methods, objects and limits are described at https://core.telegram.org/bots/api. The
-// tgbotapi package, which ends at version 5.5 of that API, serves as transport only.
+// Methods, objects and limits are described at https://core.telegram.org/bots/api. The tgbotapi
+// package, which supports that API up to version 5.5, serves only as transport.
 //
-// Limits: stickers, stories, polls, places and the like come in as a label such as "[sticker: 😀]";
-// files above 20 MB can't be fetched unless you run your own Bot API server. Telegram has no
-// idempotency key, so a part whose answer was lost may be shown twice.
+// Limitations: stickers, stories, polls, places and the like arrive as a label such as "[sticker:
+// 😀]". Files above 20 MB can be fetched only with your own Bot API server. Telegram has no
+// idempotency keys, so a part whose answer was lost may be shown twice.
 package telegram
 
 import (
@@ -49,19 +50,19 @@ var (
 type Channel struct {
 	name        string
 	token       string
-	base        string          // of all URLs, without a slash at its end
+	base        string          // prefix of all URLs, without a final slash
 	api         tgbotapi.BotAPI // copied for each call, never used itself
 	transport   http.RoundTripper
 	log         *slog.Logger
 	pollTimeout time.Duration
-	stall       time.Duration // after which a transfer without progress is given up
-	answer      time.Duration // that telling Telegram of a noticed press may take
+	stall       time.Duration // time without progress after which a transfer is given up
+	answer      time.Duration // time limit for confirming a press
 	webhook     *Webhook
 	localFiles  string
 	drafts      bool
 	rich        bool
 
-	noDrafts, noRich atomic.Bool // the server turned out not to know the method
+	noDrafts, noRich atomic.Bool // the server does not know the method
 }
 
 // Options are the optional settings of a [Channel]. The zero value is ready for use.
@@ -69,25 +70,25 @@ type Options struct {
 	BaseURL     string            // Bot API server; default https://api.telegram.org
 	Transport   http.RoundTripper // default [NewTransport]
 	Logger      *slog.Logger      // default discards
-	PollTimeout time.Duration     // how long getUpdates waits; whole seconds, default 50s
+	PollTimeout time.Duration     // how long getUpdates waits, in whole seconds; default 50s
 
-	// Webhook makes Telegram call the gateway; nil means long polling.
+	// Webhook makes Telegram call the gateway. If it is nil, the channel polls.
 	Webhook *Webhook
 
-	// LocalFiles is the folder in which a Bot API server of one's own, run with --local, keeps
-	// files. Files below it are read from there, without the bounds of api.telegram.org.
+	// LocalFiles is the folder in which your own Bot API server, run with --local, stores files.
+	// The channel reads them from there, without the limits of api.telegram.org.
 	LocalFiles string
 
-	// Drafts lets answers be shown as drafts while they are written, in direct chats.
+	// Drafts shows growing answers as drafts in direct chats.
 	Drafts bool
 
-	// Rich sends Markdown as it is, for Telegram to show tables, headings and formulas. Clients
-	// that are too old show a request to be updated instead of the message.
+	// Rich sends Markdown unchanged, so that Telegram shows tables, headings and formulas. Old
+	// clients show a request to update the app instead.
 	Rich bool
 }
 
-// New returns a Channel for the bot with the given token, known to the gateway as name. A nil
-// opts means the defaults.
+// New returns a Channel for the bot with the given token. name is the account's name in the
+// gateway. If opts is nil, it uses the defaults.
 func New(name, token string, opts *Options) *Channel {
 	o := Options{}
 	if opts != nil {
@@ -110,13 +111,13 @@ func New(name, token string, opts *Options) *Channel {
 	if c.transport == nil {
 		c.transport = NewTransport()
 	}
-	c.api.Token = url.PathEscape(token) // a bad token must not show in a URL error
+	c.api.Token = url.PathEscape(token) // a malformed token must not show in an error about the URL
 	c.api.SetAPIEndpoint(strings.ReplaceAll(c.base, "%", "%%") + "/bot%s/%s")
 	return c
 }
 
-// Run implements [channels.Channel]. It returns an error that names the cause if another
-// program polls for the bot or a webhook is set; calling it again is right for both.
+// Run implements [channels.Channel]. If another program polls for the bot or a webhook is set, it
+// returns an error that says so, and may be called again.
 func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	defer c.closeIdle()
 	if err := c.webhook.check(); err != nil {
@@ -143,7 +144,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	return fmt.Errorf("telegram: %w", err)
 }
 
-// closeIdle ends the goroutines of connections that nobody uses. Sending opens new ones.
+// closeIdle closes idle connections, whose goroutines would remain. Sending opens new ones.
 func (c *Channel) closeIdle() {
 	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
@@ -157,7 +158,7 @@ func (c *Channel) getMe(ctx context.Context) (user, error) {
 	}
 	var me user
 	if err := json.Unmarshal(result, &me); err != nil {
-		return user{}, errors.New("the answer makes no sense; is api_url a Bot API server?")
+		return user{}, errors.New("the answer is not from a Bot API server; check api_url")
 	}
 	return me, nil
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// NewTransport returns the transport that a [Channel] uses by default: many idle connections
-// to one host, because thousands of chats are answered at once, and none of them older than
-// the server's own keep-alive. A proxy is taken from the environment.
+// NewTransport returns the default transport of a [Channel]. It keeps many idle connections to one
+// host, because thousands of chats may be answered at once, and closes them before the server's
+// keep-alive does. It takes a proxy from the environment.
 func NewTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
@@ -20,7 +20,7 @@ func NewTransport() *http.Transport {
 		IdleConnTimeout:     55 * time.Second,
 		ForceAttemptHTTP2:   true,
 		HTTP2: &http.HTTP2Config{
-			SendPingTimeout: 15 * time.Second, // notices a dead connection under a long poll
+			SendPingTimeout: 15 * time.Second, // detects a dead connection during a long poll
 			PingTimeout:     10 * time.Second,
 		},
 	}

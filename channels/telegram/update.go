@@ -73,7 +73,7 @@ type (
 	callback struct {
 		ID      string   `json:"id"`
 		From    user     `json:"from"`
-		Message *message `json:"message"` // of which an old one has only chat and id
+		Message *message `json:"message"` // an old one has only chat and id
 		Data    string   `json:"data"`
 	}
 
@@ -90,13 +90,13 @@ type (
 
 	origin struct {
 		User       *user  `json:"sender_user"`
-		UserName   string `json:"sender_user_name"` // of somebody who hides the account
+		UserName   string `json:"sender_user_name"` // of a person who hides their account
 		SenderChat *chat  `json:"sender_chat"`
 		Chat       *chat  `json:"chat"`
 	}
 )
 
-// content returns m's text or caption, and false if m is a service message.
+// content returns the text or caption of m, or false if m is a service message.
 func (m *message) content() (string, bool) {
 	if m.Text != "" {
 		return m.Text, true
@@ -104,7 +104,7 @@ func (m *message) content() (string, bool) {
 	return m.Caption, m.Caption != "" || m.media.name() != ""
 }
 
-// entities returns what marks parts of the content.
+// entities returns the entities that mark parts of the content.
 func (m *message) entities() []entity {
 	if m.Text != "" {
 		return m.TextEntities
@@ -112,7 +112,7 @@ func (m *message) entities() []entity {
 	return m.CaptionEntities
 }
 
-// span returns the byte offsets of what lies offset UTF-16 units into s and is length units long.
+// span returns the byte range in s of the given offset and length in UTF-16 units.
 func span(s string, offset, length int) (start, end int, ok bool) {
 	if offset < 0 || length <= 0 {
 		return 0, 0, false

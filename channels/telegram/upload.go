@@ -21,20 +21,21 @@ import (
 	"gateway/channels"
 )
 
-// stallTimeout is how long a transfer may stand still. It is long because of what cannot be seen
-// from here: the end of an upload on its way through buffers, and Telegram at work on a video.
+// stallTimeout is how long a transfer may make no visible progress. It is long because some
+// progress is invisible: the end of an upload in buffers on the way, and Telegram processing a
+// video.
 const stallTimeout = 2 * time.Minute
 
-// An attached is a file that goes with a call.
+// An attached is a file in a call.
 type attached struct {
 	field string // the method's parameter
-	name  string // that people see
+	name  string // shown to people
 	file  *bus.File
 }
 
-// upload is call for a method that takes a file, which is streamed. It is given up when nothing
-// moves for a while; how long the whole takes depends on the file. The outcome is open only from
-// the last byte on: what Telegram has in part it can't execute.
+// upload is like call, for a method with a file, which it streams. It gives up when there is no
+// progress for a while; the total time depends on the file. The outcome is unknown only once the
+// last byte was sent, because Telegram can't execute a partial call.
 //
 // It does not use tgbotapi.UploadFiles, whose goroutine outlives the call.
 func (c *Channel) upload(
@@ -55,7 +56,7 @@ func (c *Channel) upload(
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost,
 		c.base+"/bot"+c.api.Token+"/"+method, body)
 	if err != nil {
-		return nil, errors.New("api_url is not a valid address") // err shows it with the token
+		return nil, errors.New("api_url is not a valid address") // err contains the token
 	}
 	r.ContentLength = body.left
 	r.Header.Set("Content-Type", body.kind)
@@ -77,27 +78,28 @@ func (c *Channel) upload(
 	return nil, failed
 }
 
-// unreadable returns the error for a file that can't be read, which is final if it is gone.
+// unreadable returns the error for a file that can't be read. It is permanent if the file no longer
+// exists.
 func unreadable(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: the file is not there any more", channels.ErrRefused)
+		return fmt.Errorf("%w: the file no longer exists", channels.ErrRefused)
 	}
 	return fmt.Errorf("read file: %w", err)
 }
 
-// A form is the body of an upload: parameters, then the file.
+// A form is the body of an upload: the parameters, then the file.
 type form struct {
 	kind     string // content type
-	tick     func() // called whenever something was read
+	tick     func() // called after each read
 	complete atomic.Bool
 
-	mu     sync.Mutex // held while a local file is read: Close waits for that
+	mu     sync.Mutex // held while a local file is read; Close waits for it
 	reader io.Reader
-	file   io.Closer // nil once it is closed
+	file   io.Closer // nil after Close
 	left   int64     // bytes
 }
 
-// newForm takes over content.
+// newForm returns a form that owns content.
 func newForm(p tgbotapi.Params, a attached, content io.ReadSeekCloser) (*form, error) {
 	size, err := content.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -106,7 +108,7 @@ func newForm(p tgbotapi.Params, a attached, content io.ReadSeekCloser) (*form, e
 	if _, err := content.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	var around bytes.Buffer // what stands before and after the file
+	var around bytes.Buffer // the parts before and after the file
 	w := multipart.NewWriter(&around)
 	for name, value := range p {
 		if err := w.WriteField(name, value); err != nil {
@@ -147,7 +149,7 @@ func (f *form) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the file. The transport does so, too, but perhaps later.
+// Close closes the file. The transport also does, but perhaps later.
 func (f *form) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,10 +161,10 @@ func (f *form) Close() error {
 	return file.Close()
 }
 
-// errStalled reports that a transfer did not get on.
-var errStalled = errors.New("nothing moves any more")
+// errStalled reports that a transfer made no progress.
+var errStalled = errors.New("the transfer made no progress")
 
-// progress returns a context that ends when tick was not called for a while.
+// progress returns a context that is cancelled when tick was not called for a while.
 func (c *Channel) progress(ctx context.Context) (_ context.Context, tick, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(c.stall, func() { cancel(errStalled) })
@@ -172,7 +174,7 @@ func (c *Channel) progress(ctx context.Context) (_ context.Context, tick, stop f
 	}
 }
 
-// stalled returns err of a transfer, which says little if it was ended for standing still.
+// stalled returns err, or errStalled if the transfer was cancelled for lack of progress.
 func stalled(ctx context.Context, err error) error {
 	if context.Cause(ctx) != errStalled {
 		return err

@@ -20,17 +20,17 @@ import (
 	"gateway/channels"
 )
 
-// A Webhook is where Telegram calls the gateway. It stays set when the gateway ends, so that
-// messages wait; the bot can be polled again after deleteWebhook.
+// A Webhook says where Telegram calls the gateway. It stays set when the gateway stops, so that
+// messages wait. Call deleteWebhook before polling the bot again.
 type Webhook struct {
-	// Listen is the address to listen on; default 127.0.0.1:8443. It speaks plain HTTP, for a
-	// proxy in front of it that has the certificate.
+	// Listen is the address to listen on; default 127.0.0.1:8443. The server speaks plain HTTP. A
+	// proxy in front of it holds the certificate.
 	Listen string
 
-	// URL is the address that Telegram calls. Its path is the only one that is served.
+	// URL is the address that Telegram calls. Only its path is served.
 	URL string
 
-	// Secret is what Telegram shows with each call: 1 to 256 letters, digits, "_" and "-".
+	// Secret is sent by Telegram with each call: 1 to 256 letters, digits, "_" and "-".
 	Secret string
 }
 
@@ -39,10 +39,10 @@ const (
 	maxSecret     = 256
 	secretHeader  = "X-Telegram-Bot-Api-Secret-Token"
 	defaultListen = "127.0.0.1:8443"
-	closeTimeout  = time.Second / 2 // for calls under way at the end
+	closeTimeout  = time.Second / 2 // for calls under way at the stop
 )
 
-// check returns an error that says what a person must change. A nil Webhook is right.
+// check returns an error that says what a person must change. A nil Webhook is valid.
 func (h *Webhook) check() error {
 	if h == nil {
 		return nil
@@ -50,7 +50,7 @@ func (h *Webhook) check() error {
 	u, err := url.Parse(h.URL)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return &channels.AccountError{Reason: "The URL of the Telegram webhook is not a https address."}
+		return &channels.AccountError{Reason: "The URL of the Telegram webhook is not an https address."}
 	case h.Secret == "":
 		return &channels.AccountError{Reason: "The Telegram webhook has no secret, so anybody " +
 			"could write in the name of others. Set one, for example with \"openssl rand -hex 32\"."}
@@ -66,7 +66,7 @@ func notInSecret(r rune) bool {
 		r != '_' && r != '-'
 }
 
-// listen sets the webhook and serves it until ctx ends or something can't be stored.
+// listen sets the webhook and serves it until ctx is done or an update can't be stored.
 func (r *receiver) listen(ctx context.Context, hook *Webhook) error {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", cmp.Or(hook.Listen, defaultListen))
@@ -102,12 +102,12 @@ func (r *receiver) listen(ctx context.Context, hook *Webhook) error {
 	cancel()
 	h.close(ctx, srv)
 	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
-		err = fmt.Errorf("webhook: %w", served) // which is why the rest ended
+		err = fmt.Errorf("webhook: %w", served) // the cause of the stop
 	}
 	return err
 }
 
-// setWebhook makes Telegram call hook, one update at a time so that their order stays.
+// setWebhook makes Telegram call hook, one update at a time to preserve their order.
 func (r *receiver) setWebhook(ctx context.Context, hook *Webhook) error {
 	_, err := r.call(ctx, callTimeout, "setWebhook", tgbotapi.Params{
 		"url":             hook.URL,
@@ -126,21 +126,21 @@ type hook struct {
 	*receiver
 	path   string
 	secret []byte
-	turn   chan struct{} // held by the call that is stored, so that they are stored one by one
-	failed chan error    // why one could not be stored
+	turn   chan struct{} // held while an update is stored, so that they are stored one by one
+	failed chan error    // the error of an update that could not be stored
 }
 
 func newHook(r *receiver, w *Webhook) *hook {
 	h := &hook{receiver: r, path: "/", secret: []byte(w.Secret),
 		turn: make(chan struct{}, 1), failed: make(chan error, 1)}
-	if u, err := url.Parse(w.URL); err == nil && u.Path != "" { // check has seen it
+	if u, err := url.Parse(w.URL); err == nil && u.Path != "" { // check has validated it
 		h.path = u.Path
 	}
 	return h
 }
 
-// serve answers one call: 200 once the update is stored, else something that makes Telegram
-// repeat it. It ends with ctx, which is that of Run.
+// serve answers one call: 200 once the update is stored, otherwise an error that makes Telegram
+// repeat the call. ctx is the context of Run.
 func (h *hook) serve(ctx context.Context, w http.ResponseWriter, q *http.Request) {
 	switch {
 	case q.URL.Path != h.path:
@@ -167,7 +167,7 @@ func (h *hook) serve(ctx context.Context, w http.ResponseWriter, q *http.Request
 	}
 }
 
-// take stores one update. After a failure the next one waits for Run to be called again.
+// take stores one update. After a failure, later updates wait until Run is called again.
 func (h *hook) take(ctx context.Context, update json.RawMessage) error {
 	select {
 	case h.turn <- struct{}{}:
@@ -179,25 +179,25 @@ func (h *hook) take(ctx context.Context, update json.RawMessage) error {
 	}
 	batch, presses := h.translate(ctx, []json.RawMessage{update})
 	if batch.Cursor == "" {
-		return nil // it is not an update, and the next time it would not be one either
+		return nil // it is not an update and never will be
 	}
 	err := h.store(ctx, batch, presses)
 	if err != nil {
 		select {
 		case h.failed <- err:
-		default: // one reason is enough
+		default: // one error is enough
 		}
 	}
 	return err
 }
 
-// close ends srv and waits for the call that is being stored.
+// close stops srv and waits for the update that is being stored.
 func (h *hook) close(ctx context.Context, srv *http.Server) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := srv.Shutdown(ctx); err != nil {
 		h.log.DebugContext(ctx, "webhook: calls under way are cut off", "err", err)
-		_ = srv.Close() // the listener is closed already, and there is nothing to do about the rest
+		_ = srv.Close() // the listener is already closed; nothing else can be done
 	}
-	h.turn <- struct{}{} // for good
+	h.turn <- struct{}{} // never released
 }

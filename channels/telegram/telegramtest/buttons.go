@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// A Button is one below a message of the bot.
+// A Button is a button below a message of the bot.
 type Button struct {
 	Label string `json:"text"`
 	Data  string `json:"callback_data"`
@@ -17,7 +17,7 @@ type Button struct {
 // A keyboard is the rows of buttons below a message.
 type keyboard [][]Button
 
-// keyboard returns what a call puts below its message, or nil.
+// keyboard returns the buttons in a call, or nil.
 func (c *call) keyboard() (keyboard, reply) {
 	source := c.params.Get("reply_markup")
 	if source == "" {
@@ -85,8 +85,8 @@ func (s *Server) Press(chatID, user int64, id int, label string) string {
 	return query
 }
 
-// Unanswered returns the ids of the callback queries that the bot did not answer, oldest first:
-// people see a clock on those buttons.
+// Unanswered returns the ids of the callback queries that the bot did not answer, oldest first.
+// People see a clock on those buttons.
 func (s *Server) Unanswered() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *Server) Unanswered() []string {
 	return ids
 }
 
-// answerCallbackQuery ends the clock on a button. The caller holds s.mu.
+// answerCallbackQuery ends the clock on a button. s.mu is held.
 func (s *Server) answerCallbackQuery(c call) reply {
 	id := c.params.Get("callback_query_id")
 	if answered, ok := s.presses[id]; !ok || answered {

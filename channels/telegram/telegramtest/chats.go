@@ -15,42 +15,42 @@ type User struct {
 	Username string `json:"username,omitempty"`
 }
 
-// A Message is what a person writes.
+// A Message is a message that a person writes.
 type Message struct {
-	Chat    int64 // 0 means the direct chat with User
+	Chat    int64 // 0: the direct chat with User
 	User    int64
 	Thread  int    // topic of a forum or of a direct chat, or 0
 	Text    string // the caption if there is a File; mentions and commands become entities
 	ReplyTo int    // id of a message in the same chat, or 0
 	File    *File  // or nil
-	Album   string // the same for files that are sent at once, or ""
+	Album   string // the same for files sent together, or ""
 
 	// Extra holds further fields of the Bot API's Message, such as "photo" or "caption".
 	Extra map[string]any
 }
 
-// A Sent is a message that the bot sent, as it stands now.
+// A Sent is a message of the bot in its current state.
 type Sent struct {
 	Chat    int64
 	ID      int
 	Thread  int
 	ReplyTo int
-	Text    string // what people read: after parsing; the caption if there is a File
-	Source  string // as the bot sent it: HTML if it asked for that
-	Rich    bool   // it is a rich message, whose Text is its Markdown
+	Text    string // text after parsing, as people read it; the caption if there is a File
+	Source  string // text as the bot sent it, such as HTML
+	Rich    bool   // a rich message; Text is its Markdown
 	File    *File  // or nil
 	Edits   int
 	Deleted bool
 
-	// Received is when the server had read the call, and Served when it last gave the
-	// bot an update of this chat before that: their difference is what the bot took.
+	// Received is when the server had read the call. Served is when it last gave the bot an update
+	// of this chat before that. The difference is the bot's response time.
 	Received, Served time.Time
 
-	// Hanging is how many calls of this chat hung when this one came.
+	// Hanging is the number of hanging calls about this chat when this one arrived.
 	Hanging int
 }
 
-// A chat is one conversation. Its messages have the ids first, first+1, …
+// A chat is a conversation. Its messages have the ids first, first+1, …
 type chat struct {
 	id        int64
 	kind      string // "private", "group" or "supergroup"
@@ -58,26 +58,26 @@ type chat struct {
 	forum     bool
 	topics    map[int]bool
 	refusal   string // why the bot may not write here, or ""
-	migrated  int64  // id of the supergroup it became, or 0
+	migrated  int64  // id of the supergroup that it became, or 0
 	served    time.Time
 	typing    map[int]int // by topic
-	reactions []string    // that are allowed; nil means all
-	drafts    []Draft     // all of them
-	drafting  bool        // the last one is seen
+	reactions []string    // allowed reactions; nil: all
+	drafts    []Draft     // all drafts so far
+	drafting  bool        // the last draft is visible
 	first     int
 	messages  []message
 	sentCount int
 }
 
-// A message is one entry of a chat, written by a person or by the bot.
+// A message is an entry of a chat, by a person or by the bot.
 type message struct {
 	from     int64
 	sent     Sent
-	file     any // as the Bot API describes it, or nil
+	file     any // in the Bot API's form, or nil
 	keyboard keyboard
 	reaction string   // the bot's
 	said     *Message // what a person wrote, or nil
-	edited   int64    // when, in seconds since 1970, or 0
+	edited   int64    // time of the edit in Unix seconds, or 0
 }
 
 func (c *chat) find(id int) *message {
@@ -87,7 +87,7 @@ func (c *chat) find(id int) *message {
 	return nil
 }
 
-// add stores m under the next id and forgets the oldest beyond keep.
+// add stores m under the next id and removes the oldest messages beyond keep.
 func (c *chat) add(m message, keep int) int {
 	m.sent.ID = c.first + len(c.messages)
 	c.messages = append(c.messages, m)
@@ -98,7 +98,7 @@ func (c *chat) add(m message, keep int) int {
 	return m.sent.ID
 }
 
-// AddUser adds or replaces a person. Their direct chat with the bot exists from then on.
+// AddUser adds or replaces a person, with a direct chat with the bot.
 func (s *Server) AddUser(u User) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,8 +113,8 @@ func (s *Server) addUser(u User) *chat {
 	return s.chats[u.ID]
 }
 
-// AddGroup adds a group, or a supergroup if the id is below -1000000000000 as theirs are. It
-// is a forum if it has topics.
+// AddGroup adds a group, or a supergroup if the id is below -1000000000000. With topics it is a
+// forum.
 func (s *Server) AddGroup(id int64, title string, topics ...int) {
 	if id >= 0 {
 		panic("telegramtest: a group's id is negative")
@@ -132,7 +132,7 @@ func (s *Server) AddGroup(id int64, title string, topics ...int) {
 	s.chats[id] = c
 }
 
-// AddTopics gives a chat topics. A direct chat has some if its bot is so configured.
+// AddTopics adds topics to a chat. A direct chat can have topics if its bot is configured for that.
 func (s *Server) AddTopics(chatID int64, topics ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,14 +154,14 @@ func (s *Server) Delete(chatID int64, id int) {
 	}
 }
 
-// Say makes user write text in a chat and returns the message's id. A person who is not
-// known is added; a direct chat has the person's own id.
+// Say makes user write text in a chat and returns the message's id. It adds an unknown person. A
+// direct chat has the id of its person.
 func (s *Server) Say(chatID, user int64, text string) int {
 	return s.Deliver(Message{Chat: chatID, User: user, Text: text})[0]
 }
 
-// Deliver queues messages at once, so that one getUpdates call can return them all, and
-// returns their ids. It panics if a group is not known.
+// Deliver queues messages together, so that one getUpdates call can return them all, and returns
+// their ids. It panics if a group is unknown.
 func (s *Server) Deliver(messages ...Message) []int {
 	ids := make([]int, 0, len(messages))
 	s.mu.Lock()
@@ -173,7 +173,7 @@ func (s *Server) Deliver(messages ...Message) []int {
 	return ids
 }
 
-// user returns a person, who is added if need be. The caller holds s.mu.
+// user returns a person, adding them if necessary. s.mu is held.
 func (s *Server) user(id int64) User {
 	u, ok := s.users[id]
 	if !ok {
@@ -205,7 +205,7 @@ func (s *Server) deliver(said Message) int {
 	return id
 }
 
-// History returns what the bot sent to a chat, oldest first, deleted messages too.
+// History returns the bot's messages in a chat, oldest first, including deleted ones.
 func (s *Server) History(chatID int64) []Sent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +222,7 @@ func (s *Server) History(chatID int64) []Sent {
 	return sent
 }
 
-// SentCount returns how many messages the bot sent to a chat, forgotten ones too.
+// SentCount returns how many messages the bot has sent to a chat, including removed ones.
 func (s *Server) SentCount(chatID int64) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +232,8 @@ func (s *Server) SentCount(chatID int64) int {
 	return 0
 }
 
-// Typing returns how often the bot showed that it is typing in a topic (0: outside topics).
+// Typing returns how often the bot has shown the typing indicator in a topic (0: outside of
+// topics).
 func (s *Server) Typing(chatID int64, thread int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"gateway/channels/channeltest/faults"
 )
 
-// An Effect is the way in which a call fails.
+// An Effect says how a call fails.
 type Effect = faults.Effect
 
 // The effects: see [faults.Effect].
@@ -18,15 +18,15 @@ const (
 	Drop   = faults.Drop
 	Lose   = faults.Lose
 	Hang   = faults.Hang
-	Cut    = faults.Cut // applies by Method alone
+	Cut    = faults.Cut // only conditions on Method apply
 )
 
-// A Fault makes calls fail. Those of its conditions that are set must all hold.
+// A Fault makes calls fail that meet all of its conditions.
 type Fault struct {
-	Method string                 // default any; "file" is the download of one
-	Chat   int64                  // default any
-	When   func(text string) bool // decides by the text parameter; must not call the Server
-	Times  int                    // how many calls fail; default all until it is removed
+	Method string                 // default: any; "file": the download of a file
+	Chat   int64                  // default: any
+	When   func(text string) bool // condition on the text parameter; must not call the Server
+	Times  int                    // number of calls; default: all until removed
 
 	Effect     Effect
 	Code       int    // status; default 500, 429 with RetryAfter, 502 for a Page
@@ -34,16 +34,16 @@ type Fault struct {
 	RetryAfter int    // seconds, in an Answer
 }
 
-// Inject makes calls fail until f.Times is used up or remove is called. Of several faults that
-// match a call, the one that was injected first applies.
+// Inject adds a fault until f.Times calls have failed or remove is called. If several faults match
+// a call, the oldest one applies.
 func (s *Server) Inject(f Fault) (remove func()) {
 	return s.faults.Inject(f, f.Effect, f.Times)
 }
 
-// Hits returns how many calls about a chat (0: about none) had the given effect.
+// Hits returns how many calls about a chat (0: about no chat) had the given effect.
 func (s *Server) Hits(e Effect, chatID int64) int { return s.faults.Hits(e, chatID) }
 
-// meet returns the fault that c meets, if any, and counts it.
+// meet returns the fault for c, if there is one, and counts it.
 func (s *Server) meet(c call) (Fault, bool) {
 	return s.faults.Meet(c.chat(), func(f Fault) bool {
 		return f.Effect != Cut && (f.Method == "" || f.Method == c.method) &&
@@ -51,7 +51,7 @@ func (s *Server) meet(c call) (Fault, bool) {
 	})
 }
 
-// cut ends a call that has not been read, if a fault says so.
+// cut closes the connection of an unread call if a fault says so.
 func (s *Server) cut(method string) {
 	_, ok := s.faults.Meet(0, func(f Fault) bool {
 		return f.Effect == Cut && (f.Method == "" || f.Method == method)
@@ -62,7 +62,7 @@ func (s *Server) cut(method string) {
 	}
 }
 
-// hang returns when the client or the server has given up.
+// hang returns when the client or the server gives up.
 func (s *Server) hang(ctx context.Context, chatID int64) {
 	s.count(chatID, 1)
 	defer s.count(chatID, -1)
@@ -72,14 +72,14 @@ func (s *Server) hang(ctx context.Context, chatID int64) {
 	}
 }
 
-// count adds n to the calls of a chat that hang.
+// count adds n to the number of hanging calls about a chat.
 func (s *Server) count(chatID int64, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hanging[chatID] += n
 }
 
-// fail answers c as f says.
+// fail answers c according to f.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, c call, f Fault) {
 	switch f.Effect {
 	case Answer:

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	_ "image/jpeg" // for the sizes of photos
+	_ "image/jpeg" // to read the size of photos
 	_ "image/png"
 	"io"
 	"net/http"
@@ -16,20 +16,20 @@ import (
 	"strings"
 )
 
-// A File is one that a person or the bot sends.
+// A File is a file that a person or the bot sends.
 type File struct {
 	// Kind is the field of the Bot API's Message: "photo", "video", "video_note", "animation",
-	// "voice", "audio", "document" or "sticker". Of what the bot sends it follows the method.
+	// "voice", "audio", "document" or "sticker". For a file from the bot it depends on the method.
 	Kind    string
 	Name    string
-	Type    string // MIME type, as the sender says
+	Type    string // MIME type according to the sender
 	Data    []byte
-	Size    int64  // if it is to differ from the length of Data
+	Size    int64  // overrides the length of Data
 	Seconds int    // of sound or video
 	Emoji   string // of a sticker
 }
 
-// Bounds of files.
+// Limits of files.
 const (
 	maxDownload    = 20 << 20
 	maxUpload      = 50 << 20
@@ -38,18 +38,18 @@ const (
 	maxCaption     = 1024
 )
 
-// A stored is a file of which the bot has the id.
+// A stored is a file whose id the bot has.
 type stored struct {
 	id, path string
-	data     []byte // nil if it is not there any more
+	data     []byte // nil if the file no longer exists
 	size     int64
 }
 
-// keepFile stores f and returns it as the Bot API describes it. The caller holds s.mu.
+// keepFile stores f and returns it in the Bot API's form. s.mu is held.
 func (s *Server) keepFile(f *File) any {
 	if f.Kind == "photo" {
 		c, _, err := image.DecodeConfig(bytes.NewReader(f.Data))
-		if err != nil { // of a test, which need not be a picture
+		if err != nil { // test data need not be an image
 			c.Width, c.Height = 800, 600
 		}
 		small := s.describe(&File{Data: []byte("thumbnail"), Kind: "photo"})
@@ -85,7 +85,7 @@ func (s *Server) describe(f *File) map[string]any {
 	}
 }
 
-// ForgetFiles makes the content of all files disappear, while their ids stay.
+// ForgetFiles removes the content of all files. Their ids stay.
 func (s *Server) ForgetFiles() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *Server) ForgetFiles() {
 	}
 }
 
-// getFile tells where a file can be fetched. The caller holds s.mu.
+// getFile answers with the path of a file. s.mu is held.
 func (s *Server) getFile(c call) reply {
 	f := s.files[c.params.Get("file_id")]
 	switch {
@@ -115,7 +115,7 @@ func (s *Server) getFile(c call) reply {
 	}}
 }
 
-// writeFile stores data, or makes sure that there is no file if data is nil.
+// writeFile writes data to a file, or removes the file if data is nil.
 func writeFile(name string, data []byte) error {
 	if data == nil {
 		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -129,12 +129,12 @@ func writeFile(name string, data []byte) error {
 	return os.WriteFile(name, data, 0o600)
 }
 
-// serveFile answers the download of a file.
+// serveFile serves the download of a file.
 func (s *Server) serveFile(w http.ResponseWriter, c call) {
 	if data := s.content(c.params.Get("path")); data != nil {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-		_, _ = w.Write(data) // a client that has gone needs no file
+		_, _ = w.Write(data) // the client may be gone
 		return
 	}
 	write(w, refuse(http.StatusNotFound, "Not Found"))
@@ -151,7 +151,7 @@ func (s *Server) content(path string) []byte {
 	return nil
 }
 
-// parse reads the parameters of a call and the file that comes with it.
+// parse reads the parameters of a call and its file.
 func (s *Server) parse(w http.ResponseWriter, r *http.Request, c *call) reply {
 	limit := int64(maxUpload)
 	if s.opts.LocalFiles != "" {
@@ -176,7 +176,7 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request, c *call) reply {
 	if r.MultipartForm == nil {
 		return reply{}
 	}
-	defer func() { _ = r.MultipartForm.RemoveAll() }() // temporary files, which the system clears too
+	defer func() { _ = r.MultipartForm.RemoveAll() }() // temporary files; the system removes them, too
 	for field, headers := range r.MultipartForm.File {
 		f, err := headers[0].Open()
 		if err != nil {
@@ -198,7 +198,7 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request, c *call) reply {
 	return reply{}
 }
 
-// uploaded returns the file that c sends, which has the name of the method.
+// uploaded returns the file in c, which has the name of the method.
 func (c *call) uploaded() (*File, reply) {
 	kind := strings.ToLower(strings.TrimPrefix(c.method, "send"))
 	f := c.upload
@@ -216,7 +216,7 @@ func (c *call) uploaded() (*File, reply) {
 	return f, reply{}
 }
 
-// checkPhoto holds a photo to the bounds of sendPhoto.
+// checkPhoto checks the limits of sendPhoto.
 func checkPhoto(data []byte) reply {
 	if len(data) > maxPhoto {
 		return refuse(http.StatusBadRequest, fmt.Sprintf("Bad Request: File of size %d bytes is "+

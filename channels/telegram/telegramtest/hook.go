@@ -16,9 +16,9 @@ import (
 // A hook is the webhook of the bot.
 type hook struct {
 	url, secret string
-	connections int // updates that are delivered at once
+	connections int // number of concurrent deliveries
 	lastError   string
-	wake        chan struct{}      // holds one token: something was queued
+	wake        chan struct{}      // receives a token when an update is queued
 	stop        context.CancelFunc // ends the deliveries
 }
 
@@ -69,8 +69,8 @@ func (s *Server) webhookInfo() map[string]any {
 	return info
 }
 
-// setWebhook begins to deliver updates by calls. Like a server of one's own, it takes plain HTTP
-// on this machine. The caller holds s.mu.
+// setWebhook starts to deliver updates by calls. Like your own Bot API server, it accepts plain
+// HTTP on this machine. s.mu is held.
 func (s *Server) setWebhook(ctx context.Context, c call) reply {
 	address := c.params.Get("url")
 	u, err := url.Parse(address)
@@ -110,8 +110,8 @@ func (s *Server) setWebhook(ctx context.Context, c call) reply {
 	return reply{result: true}
 }
 
-// push calls the webhook with what is queued until ctx ends. Updates are repeated until they are
-// taken, after a pause that grows as Telegram's does, if faster.
+// push calls the webhook with the queued updates until ctx is done. It repeats updates until they
+// are accepted, after a growing pause like Telegram's, but shorter.
 func (s *Server) push(ctx context.Context, h *hook) {
 	const shortest, longest = 10 * time.Millisecond, time.Second
 	client := &http.Client{
@@ -142,7 +142,8 @@ func (s *Server) push(ctx context.Context, h *hook) {
 	}
 }
 
-// pushBatch delivers updates at once, removes those that were taken, and reports whether all were.
+// pushBatch delivers updates concurrently and removes the accepted ones. It reports whether all
+// were accepted.
 func (s *Server) pushBatch(
 	ctx context.Context, client *http.Client, h *hook, batch []queued,
 ) bool {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// tags are the names that Telegram takes, each with the one that it counts as.
+// tags maps the names that Telegram accepts to their canonical names.
 var tags = map[string]string{
 	"b": "b", "strong": "b", "i": "i", "em": "i", "u": "u", "ins": "u",
 	"s": "s", "strike": "s", "del": "s", "a": "a", "code": "code", "pre": "pre",
@@ -16,10 +16,10 @@ var tags = map[string]string{
 	"tg-emoji": "tg-emoji",
 }
 
-// ParseHTML parses s as Telegram does with parse_mode HTML and returns the visible text. The
-// error's text is what Telegram adds to "can't parse entities: ". The grammar is at
-// https://core.telegram.org/bots/api#html-style; where that is silent (attributes, references
-// that are not known, end tags without a name) tdlib's parser decides.
+// ParseHTML parses s as Telegram does with parse_mode HTML and returns the visible text. The text
+// of its error follows "can't parse entities: " in Telegram's answer. The grammar is at
+// https://core.telegram.org/bots/api#html-style. Where that is unclear (attributes, unknown
+// references, end tags without a name) it follows tdlib's parser.
 func ParseHTML(s string) (string, error) {
 	if !strings.ContainsAny(s, "<&") {
 		return s, nil
@@ -29,14 +29,14 @@ func ParseHTML(s string) (string, error) {
 	return p.text.String(), err
 }
 
-// CheckHTML reports whether s breaks a rule that Telegram documents but does not
-// enforce with an error: what stands inside what, and references in place of "<", ">" and "&".
+// CheckHTML reports a violation of rules that Telegram documents but does not enforce: which tags
+// may be nested, and references instead of "<", ">" and "&".
 func CheckHTML(s string) error {
 	p := htmlParser{src: s, strict: true}
 	return p.parse()
 }
 
-// A syntaxError is what Telegram says about HTML: capitalized, unlike errors of Go.
+// A syntaxError is Telegram's error about HTML. It is capitalised, unlike Go's errors.
 type syntaxError string
 
 func (e syntaxError) Error() string { return string(e) }
@@ -49,7 +49,7 @@ type htmlParser struct {
 	src    string
 	pos    int
 	text   strings.Builder
-	open   []string // names of the tags that are open
+	open   []string // names of the open tags
 	strict bool
 }
 
@@ -88,7 +88,7 @@ func (p *htmlParser) parse() error {
 	return nil
 }
 
-// reference decodes a character reference; an invalid one stands for itself.
+// reference decodes a character reference. An invalid reference is kept as text.
 func (p *htmlParser) reference() error {
 	name, value := p.src[p.pos+1:], ""
 	end := strings.IndexFunc(name, func(r rune) bool {
@@ -136,7 +136,7 @@ func codePoint(digits string) string {
 		return ""
 	}
 	if n >= 0xd800 && n <= 0xdfff {
-		return "\xed" // half a surrogate pair: not UTF-8, which parse finds
+		return "\xed" // half a surrogate pair: invalid UTF-8, which parse reports
 	}
 	return string(rune(n))
 }
@@ -195,7 +195,7 @@ func (p *htmlParser) startTag() error {
 	return nil
 }
 
-// attribute reads the next attribute of a start tag, or its ">": then key is "".
+// attribute reads the next attribute of a start tag, or the ">": key is "" then.
 func (p *htmlParser) attribute(tag string, begin int) (key, value string, err error) {
 	rest := strings.TrimLeft(p.src[p.pos:], " \t\r\n")
 	if after, ok := strings.CutPrefix(rest, ">"); ok {
@@ -241,7 +241,7 @@ func (p *htmlParser) attribute(tag string, begin int) (key, value string, err er
 	return key, value, nil
 }
 
-// nesting holds a new tag to the documented rules: nothing inside code and pre (but code
+// nesting checks the documented rules for a new tag: nothing inside code and pre (except code
 // directly in pre), no quotation in a quotation, no link in a link.
 func (p *htmlParser) nesting(name string, begin int) error {
 	if !p.strict || len(p.open) == 0 {

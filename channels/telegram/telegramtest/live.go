@@ -13,7 +13,7 @@ const reactions = " 👍 👎 ❤ 🔥 🥰 👏 😁 🤔 🤯 😱 🤬 😢 �
 	"💔 🤨 😐 🍓 🍾 💋 🖕 😈 😴 😭 🤓 👻 👨‍💻 👀 🎃 🙈 😇 😨 🤝 ✍ 🤗 🫡 🎅 🎄 ☃ 💅 🤪 🗿 🆒 💘 🙉 🦄 😘 💊 " +
 	"🙊 😎 👾 🤷‍♂ 🤷 🤷‍♀ 😡 "
 
-// SetReactions makes a chat allow only some reactions, or none at all.
+// SetReactions allows only some reactions in a chat, or none.
 func (s *Server) SetReactions(chatID int64, emoji ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +30,7 @@ func (s *Server) Reaction(chatID int64, id int) string {
 	return ""
 }
 
-// setMessageReaction replaces the bot's reaction to a message. The caller holds s.mu.
+// setMessageReaction replaces the bot's reaction to a message. s.mu is held.
 func (s *Server) setMessageReaction(c call) reply {
 	ch, refused := s.target(c)
 	if refused.code != 0 {
@@ -62,22 +62,22 @@ func (s *Server) setMessageReaction(c call) reply {
 	return reply{result: true}
 }
 
-// A Draft is a message as it was shown while the bot wrote it.
+// A Draft is one state of a draft.
 type Draft struct {
-	ID     int64 // the same for changes of one draft
+	ID     int64 // the same for all states of one draft
 	Thread int
 	Text   string // after parsing
 	Source string // as the bot sent it
 }
 
-// Drafts returns all that was shown as being written in a direct chat, oldest first.
+// Drafts returns all states of drafts in a direct chat, oldest first.
 func (s *Server) Drafts(chatID int64) []Draft {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.chats[chatID].drafts)
 }
 
-// Drafting returns what is shown as being written now, or "". It ends when a message is sent.
+// Drafting returns the visible draft of a chat, or "". A draft disappears when a message is sent.
 func (s *Server) Drafting(chatID int64) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *Server) Drafting(chatID int64) string {
 	return ""
 }
 
-// sendMessageDraft shows a text as being written. The caller holds s.mu.
+// sendMessageDraft shows a draft. s.mu is held.
 func (s *Server) sendMessageDraft(c call) reply {
 	text, refused := visible(c, "text", maxText)
 	if refused.code != 0 {

@@ -31,8 +31,8 @@ func (s *Server) SayFile(chatID, user int64, caption string, f File) int {
 	return s.Deliver(Message{Chat: chatID, User: user, Text: caption, File: &f})[0]
 }
 
-// SayAlbum makes user send photos at once, the first of which has the caption, and returns the
-// messages' ids.
+// SayAlbum makes user send photos together, the first with the caption, and returns the messages'
+// ids.
 func (s *Server) SayAlbum(chatID, user int64, caption string, photos ...[]byte) []int {
 	var items []Message
 	album := strconv.FormatInt(time.Now().UnixNano(), 10)
@@ -46,8 +46,8 @@ func (s *Server) SayAlbum(chatID, user int64, caption string, photos ...[]byte) 
 	return s.Deliver(items...)
 }
 
-// EditSay makes the sender of a message change its text or caption. It panics if there is no
-// such message of a person.
+// EditSay makes the author of a message change its text or caption. It panics if no person has
+// written such a message.
 func (s *Server) EditSay(chatID int64, id int, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +62,8 @@ func (s *Server) EditSay(chatID int64, id int, text string) {
 	s.changed.Notify()
 }
 
-// Migrate turns a group into the supergroup with the given id: both chats tell so, and sending
-// to the old one is refused with a pointer to the new one.
+// Migrate turns a group into the supergroup with the given id. Both chats report it, and messages
+// to the old id are refused with the new id.
 func (s *Server) Migrate(group, supergroup int64) {
 	s.mu.Lock()
 	old := s.chats[group]
@@ -77,7 +77,7 @@ func (s *Server) Migrate(group, supergroup int64) {
 	s.changed.Notify()
 }
 
-// announce delivers a service message. The caller holds s.mu.
+// announce delivers a service message. s.mu is held.
 func (s *Server) announce(c *chat, fields map[string]any) {
 	m := message{
 		sent: Sent{Chat: c.id, Received: time.Now()}, said: &Message{Chat: c.id, Extra: fields},
@@ -86,16 +86,16 @@ func (s *Server) announce(c *chat, fields map[string]any) {
 	s.enqueue("message", s.wire(c, &m), c, m.sent.ID)
 }
 
-// Refuse makes Telegram answer 403 with reason, such as "bot was blocked by the user", to
-// whatever the bot sends to the chat; "" takes it back.
+// Refuse makes Telegram refuse the bot's messages to a chat with status 403 and reason, such as
+// "bot was blocked by the user"; "" ends that.
 func (s *Server) Refuse(chatID int64, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.chats[chatID].refusal = reason
 }
 
-// SetMember makes user give the bot another place in a chat: "kicked" blocks it in a direct chat
-// and throws it out of a group, "left" is a group without it, "member" takes it back.
+// SetMember makes user change the bot's membership in a chat: "kicked" blocks it in a direct chat
+// and removes it from a group, "left" removes it from a group, "member" adds it again.
 func (s *Server) SetMember(chatID, user int64, status string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxText is the longest text in UTF-16 units after parsing, maxSource the most bytes that
-// Telegram parses at all, and maxRich the longest rich message in characters.
+// maxText is the maximum length of a text in UTF-16 units after parsing, maxSource the maximum
+// bytes that Telegram parses, and maxRich the maximum length of a rich message in characters.
 const (
 	maxText   = 4096
 	maxSource = 1 << 15
@@ -70,8 +70,7 @@ func (s *Server) store(c call, m message) (reply, Sent) {
 	return reply{result: json.RawMessage(s.wire(ch, &m))}, m.sent
 }
 
-// editMessageText replaces the text of a message of the bot, whose buttons go. The caller holds
-// s.mu.
+// editMessageText replaces the text of a message of the bot and removes its buttons. s.mu is held.
 func (s *Server) editMessageText(c call) reply {
 	source, rich := c.params.Get("text"), c.params.Has("rich_message")
 	var text string
@@ -107,7 +106,7 @@ func (s *Server) editMessageText(c call) reply {
 	return reply{result: json.RawMessage(s.wire(ch, m))}
 }
 
-// deleteMessage deletes a message of the bot. The caller holds s.mu.
+// deleteMessage deletes a message of the bot. s.mu is held.
 func (s *Server) deleteMessage(c call) reply {
 	ch, refused := s.target(c)
 	if refused.code != 0 {
@@ -124,7 +123,7 @@ func (s *Server) deleteMessage(c call) reply {
 	return reply{result: true}
 }
 
-// sendChatAction counts one. The caller holds s.mu.
+// sendChatAction counts a typing indicator. s.mu is held.
 func (s *Server) sendChatAction(c call) reply {
 	ch, refused := s.target(c)
 	if refused.code != 0 {
@@ -140,8 +139,7 @@ func (s *Server) sendChatAction(c call) reply {
 	return reply{result: true}
 }
 
-// target finds the chat of a call and checks that the bot may write there. The caller
-// holds s.mu.
+// target returns the chat of a call after checking that the bot may write there. s.mu is held.
 func (s *Server) target(c call) (*chat, reply) {
 	ch := s.chats[c.chat()]
 	switch {
@@ -184,8 +182,8 @@ func (ch *chat) replyTarget(c call) (int, reply) {
 	return 0, refuse(http.StatusBadRequest, "Bad Request: message to be replied not found")
 }
 
-// visible parses the text that a call has in field and holds it to Telegram's bounds: it is longest
-// UTF-16 units long at most. Only a caption may be empty.
+// visible parses the text in a field of a call and checks Telegram's limits. It may have at most
+// longest UTF-16 units. Only a caption may be empty.
 func visible(c call, field string, longest int) (string, reply) {
 	text := c.params.Get(field)
 	if !json.Valid([]byte(orNull(c.params.Get("link_preview_options")))) {
@@ -221,7 +219,7 @@ func visible(c call, field string, longest int) (string, reply) {
 	return text, reply{}
 }
 
-// richText returns the Markdown of a rich message. How Telegram renders it is not known here.
+// richText returns the Markdown of a rich message. It does not render it.
 func richText(c call) (string, reply) {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(c.params.Get("rich_message")), &m); err != nil {
@@ -248,14 +246,14 @@ func orNull(s string) string {
 	return s
 }
 
-// chat returns the chat that c is about, or 0.
+// chat returns the id of the chat in c, or 0.
 func (c call) chat() int64 {
-	id, _ := strconv.ParseInt(c.params.Get("chat_id"), 10, 64) // no number: no such chat
+	id, _ := strconv.ParseInt(c.params.Get("chat_id"), 10, 64) // 0 for an invalid number: no such chat
 	return id
 }
 
-// int returns a parameter that is a number, or 0.
+// int returns a numeric parameter, or 0.
 func (c call) int(name string) int {
-	n, _ := strconv.Atoi(c.params.Get(name)) // no number: no such message or topic
+	n, _ := strconv.Atoi(c.params.Get(name)) // 0 for an invalid number: no such message or topic
 	return n
 }

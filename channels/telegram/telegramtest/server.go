@@ -1,14 +1,15 @@
 // Package telegramtest is a Telegram Bot API server that keeps its state in memory.
 //
-// A [Server] answers the methods that the gateway uses, and is as strict about them as
-// api.telegram.org: token, parameters, HTML, lengths, files, keyboards, chats, topics, offsets
-// and the single long poll. People write with [Server.Say] and its kin, and press buttons with
-// [Server.Press]; what the bot wrote is in [Server.History], and [Server.Wait] waits for it.
+// A [Server] implements the methods that the gateway uses, and is as strict about them as
+// api.telegram.org: token, parameters, HTML, lengths, files, keyboards, chats, topics, offsets and
+// the single long poll. People write with [Server.Say] and similar methods, and press buttons with
+// [Server.Press]. [Server.History] returns what the bot wrote, and [Server.Wait] waits for it.
 // [Server.Inject] makes calls fail. A webhook that the bot sets is called.
 //
-// It knows one bot, keeps message ids per chat (as Telegram does in supergroups) and accepts
-// parameters as a form only. It is stricter than Telegram in one thing: a parameter that it
-// does not know is an error, so a misspelt one shows. Of rich messages it checks no Markdown.
+// It has one bot, uses separate message ids for each chat (as Telegram does in supergroups) and
+// accepts parameters only as a form. It is stricter than Telegram in one respect: an unknown
+// parameter is an error, which reveals misspelt ones. It does not check the Markdown of rich
+// messages.
 package telegramtest
 
 import (
@@ -31,26 +32,26 @@ import (
 
 // Options are the optional settings of a [Server]. The zero value is ready for use.
 type Options struct {
-	// Bot is the bot's own account; default "Gateway", @gateway_bot.
+	// Bot is the bot's account; default "Gateway", @gateway_bot.
 	Bot User
 
-	// Keep is how many messages of each chat are remembered; default all. A
-	// bot can't edit and nobody can quote a message that is forgotten.
+	// Keep is how many messages of each chat are kept; default all. Other messages can't be edited
+	// or quoted.
 	Keep int
 
-	// OnSend is called with each message that was accepted, before the bot gets its answer. It
-	// may be called concurrently and must be quick.
+	// OnSend is called with each accepted message before the bot gets its answer. It may be called
+	// concurrently and must be quick.
 	OnSend func(Sent)
 
-	// Missing are methods that the server does not know, as an old one does not.
+	// Missing are methods that the server does not have, like an old server.
 	Missing []string
 
-	// LocalFiles is the folder of a server that runs with --local: it keeps files there and
-	// names them by their path. They may be as large as they like.
+	// LocalFiles is the folder of a server that runs with --local. It stores files of any size
+	// there and identifies them by their path.
 	LocalFiles string
 }
 
-// A Server is a Bot API server for one bot. Its methods may be called concurrently.
+// A Server is a Bot API server for one bot. Its methods are safe for concurrent use.
 type Server struct {
 	token string
 	bot   User
@@ -66,23 +67,23 @@ type Server struct {
 	mu         sync.Mutex
 	users      map[int64]User
 	chats      map[int64]*chat
-	queue      []queued // updates that are not confirmed, oldest first
+	queue      []queued // unconfirmed updates, oldest first
 	lastUpdate int64
-	restarted  bool // update ids started again and none of the new ones was served
+	restarted  bool // update ids were restarted and no new one was served yet
 	poll       *poll
-	hook       *hook           // nil if no webhook is set
-	allowed    map[string]bool // kinds of updates; nil means all
-	presses    map[string]bool // ids of callback queries, and whether they were answered
+	hook       *hook           // nil: no webhook
+	allowed    map[string]bool // kinds of updates; nil: all
+	presses    map[string]bool // ids of callback queries, with whether they were answered
 	pressOrder []string
 	files      map[string]*stored // by id
 	commands   []Command
 	faults     faults.Queue[Fault, int64]
-	hanging    map[int64]int // calls that hang now, by chat
+	hanging    map[int64]int // current hanging calls, by chat
 	calls      map[string]int
-	changed    notifier.Notifier // rung at each change
+	changed    notifier.Notifier // notified at each change
 }
 
-// A Command is an entry of the bot's menu, as setMyCommands set it.
+// A Command is an entry of the bot's menu.
 type Command struct {
 	Command     string `json:"command"`
 	Description string `json:"description"`
@@ -124,12 +125,12 @@ func (s *Server) countConnection(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// Connections returns how many connections are open. None is once all calls of clients that have
-// ended are served.
+// Connections returns the number of open connections. It is 0 once all calls of finished clients
+// are served.
 func (s *Server) Connections() int { return int(s.connections.Load()) }
 
-// Start listens on a free loopback port and serves until Close. It returns the base URL,
-// which is what an adapter takes instead of https://api.telegram.org.
+// Start listens on a free loopback port and serves until Close. It returns the base URL, which
+// replaces https://api.telegram.org.
 func (s *Server) Start(ctx context.Context) (baseURL string, err error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -137,12 +138,12 @@ func (s *Server) Start(ctx context.Context) (baseURL string, err error) {
 		return "", err
 	}
 	s.serving.Go(func() {
-		_ = s.http.Serve(ln) // it ends with ErrServerClosed, at Close
+		_ = s.http.Serve(ln) // ErrServerClosed, after Close
 	})
 	return "http://" + ln.Addr().String(), nil
 }
 
-// Close ends every call under way, hanging ones too, and stops listening.
+// Close ends all calls, including hanging ones, and stops listening.
 func (s *Server) Close() {
 	s.close.Do(func() {
 		s.mu.Lock()
@@ -150,17 +151,17 @@ func (s *Server) Close() {
 		close(s.closing)
 		s.setHook(nil)
 	})
-	_ = s.http.Close() // nothing to do about a listener that is gone already
+	_ = s.http.Close() // the listener may already be closed
 	s.serving.Wait()
 }
 
-// Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond
-// at once and after every change of the server's state.
+// Wait waits until cond returns true, and returns nil, or ctx's error if ctx is done first. It
+// calls cond immediately and after each change of the server's state.
 func (s *Server) Wait(ctx context.Context, cond func() bool) error {
 	return s.changed.Wait(ctx, cond)
 }
 
-// Calls returns how often a method was called, failures included.
+// Calls returns how often a method was called, including failed calls.
 func (s *Server) Calls(method string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +177,7 @@ func (s *Server) Commands() []Command {
 
 // A reply is the answer to a call: a result or a failure.
 type reply struct {
-	result any // a json.RawMessage is written as it is
+	result any // a json.RawMessage is written unchanged
 
 	code        int // HTTP status of a failure, or 0
 	description string
@@ -227,18 +228,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A call is one request of the bot.
+// A call is a request of the bot.
 type call struct {
 	method string
 	params url.Values
 	upload *File     // or nil
-	at     time.Time // when it had been read
+	at     time.Time // when it was fully read
 }
 
 // common are the parameters of all methods that send.
 const common = "chat_id message_thread_id reply_parameters reply_markup "
 
-// parameters lists, for each method, the parameters that the server understands.
+// parameters lists the known parameters of each method.
 var parameters = map[string]string{
 	"getMe":               "",
 	"getUpdates":          "offset limit timeout allowed_updates",
@@ -263,7 +264,7 @@ var parameters = map[string]string{
 	"deleteWebhook":       "drop_pending_updates",
 }
 
-// execute carries out c. It reports false if the client went away meanwhile.
+// execute executes c. It returns false if the client has gone away.
 func (s *Server) execute(ctx context.Context, c call) (reply, bool) {
 	known, ok := parameters[c.method]
 	if !ok || slices.Contains(s.opts.Missing, c.method) {
@@ -287,7 +288,7 @@ func (s *Server) execute(ctx context.Context, c call) (reply, bool) {
 	return s.executeLocked(ctx, c), true
 }
 
-// executeLocked carries out the methods that need no time. The caller holds s.mu.
+// executeLocked executes the methods that don't block. s.mu is held.
 func (s *Server) executeLocked(ctx context.Context, c call) reply {
 	switch c.method {
 	case "editMessageText":
@@ -320,7 +321,7 @@ func (s *Server) executeLocked(ctx context.Context, c call) reply {
 	return reply{result: s.bot} // getMe
 }
 
-// setMyCommands holds the menu to the documented bounds. The caller holds s.mu.
+// setMyCommands checks the documented limits of the menu and sets it. s.mu is held.
 func (s *Server) setMyCommands(c call) reply {
 	var menu []Command
 	if err := json.Unmarshal([]byte(c.params.Get("commands")), &menu); err != nil {
@@ -342,13 +343,14 @@ func (s *Server) setMyCommands(c call) reply {
 	return reply{result: true}
 }
 
-// write sends a as the Bot API does: JSON, and a failure's code both inside and as status.
+// write writes an answer as the Bot API does: JSON, with a failure's code in the body and as the
+// status.
 func write(w http.ResponseWriter, a reply) {
 	var body []byte
 	if a.code == 0 {
 		result, err := json.Marshal(a.result)
 		if err != nil {
-			panic(err) // a result is always of our own making
+			panic(err) // the result is always one of ours
 		}
 		body = append(append([]byte(`{"ok":true,"result":`), result...), '}')
 	} else {
@@ -361,7 +363,7 @@ func write(w http.ResponseWriter, a reply) {
 		case a.migrateTo != 0:
 			failure["parameters"] = map[string]any{"migrate_to_chat_id": a.migrateTo}
 		}
-		body, _ = json.Marshal(failure) // strings and numbers always marshal
+		body, _ = json.Marshal(failure) // strings and numbers can always be encoded
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -369,5 +371,5 @@ func write(w http.ResponseWriter, a reply) {
 	if a.code != 0 {
 		w.WriteHeader(a.code)
 	}
-	_, _ = w.Write(body) // a client that has gone needs no answer
+	_, _ = w.Write(body) // the client may be gone
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A queued is an update that the bot has not confirmed.
+// A queued is an unconfirmed update.
 type queued struct {
 	id   int64
 	json []byte
@@ -17,23 +17,23 @@ type queued struct {
 	msg  int   // message id in chat
 }
 
-// A poll is the getUpdates call that waits. There is one at most.
+// A poll is the waiting getUpdates call. There is at most one.
 type poll struct {
-	wake  chan struct{} // holds one token: something was queued
-	ended chan string   // holds the reason why another call ended this one
+	wake  chan struct{} // receives a token when an update is queued
+	ended chan string   // receives the reason if another call ended this one
 }
 
-func (p *poll) end(reason string) { p.ended <- reason } // it has room for one and is ended once
+func (p *poll) end(reason string) { p.ended <- reason } // buffered, and ended only once
 
-// getUpdates confirms what lies below the offset and returns what follows, after waiting for
-// it if need be. As with Telegram, a second call ends the one that is waiting.
+// getUpdates confirms the updates below the offset and returns the following ones, waiting if
+// necessary. As with Telegram, a second call ends the one that waits.
 func (s *Server) getUpdates(ctx context.Context, c call) (reply, bool) {
-	offset, _ := strconv.ParseInt(c.params.Get("offset"), 10, 64) // missing: 0, confirms nothing
+	offset, _ := strconv.ParseInt(c.params.Get("offset"), 10, 64) // missing: 0, which confirms nothing
 	limit, err := strconv.Atoi(c.params.Get("limit"))
 	if err != nil || limit < 1 || limit > 100 {
 		limit = 100
 	}
-	seconds, _ := strconv.Atoi(c.params.Get("timeout")) // missing: 0, a short poll
+	seconds, _ := strconv.Atoi(c.params.Get("timeout")) // missing: 0, which does not wait
 	timeout := time.NewTimer(time.Duration(seconds) * time.Second)
 	defer timeout.Stop()
 
@@ -79,7 +79,7 @@ func (s *Server) beginPoll(p *poll, offset int64, c call) (refused reply, ok boo
 		s.queue = s.queue[1:]
 	}
 	if len(s.queue) == 0 {
-		s.queue = nil // lets go of what was confirmed
+		s.queue = nil // frees the confirmed updates
 	}
 	s.changed.Notify()
 	return reply{}, true
@@ -93,7 +93,7 @@ func (s *Server) endPoll(p *poll) {
 	}
 }
 
-// serve returns the next updates and notes when their chats were served.
+// serve returns the next updates and records when their chats were served.
 func (s *Server) serve(limit int) []queued {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,10 +122,10 @@ func batchJSON(batch []queued) json.RawMessage {
 	return append(b, ']')
 }
 
-// allow notes which kinds of updates a call wants from now on. The caller holds s.mu.
+// allow records which kinds of updates the bot wants. s.mu is held.
 func (s *Server) allow(c call) reply {
 	if !c.params.Has("allowed_updates") {
-		return reply{} // as it was
+		return reply{} // unchanged
 	}
 	var kinds []string
 	if err := json.Unmarshal([]byte(c.params.Get("allowed_updates")), &kinds); err != nil {
@@ -141,8 +141,8 @@ func (s *Server) allow(c call) reply {
 	return reply{}
 }
 
-// enqueue adds an update of a kind, given its JSON, unless the bot does not want such. The caller
-// holds s.mu.
+// enqueue adds an update of a kind with the given JSON, unless the bot does not want that kind.
+// s.mu is held.
 func (s *Server) enqueue(kind string, object []byte, ch *chat, msg int) {
 	if s.allowed != nil && !s.allowed[kind] {
 		return
@@ -151,7 +151,7 @@ func (s *Server) enqueue(kind string, object []byte, ch *chat, msg int) {
 	s.enqueueRaw(append(fields, object...), ch, msg)
 }
 
-// enqueueRaw adds an update whose JSON is given without its braces and id. The caller holds s.mu.
+// enqueueRaw adds an update whose JSON lacks the braces and the id. s.mu is held.
 func (s *Server) enqueueRaw(fields []byte, ch *chat, msg int) {
 	s.lastUpdate++
 	b := strconv.AppendInt([]byte(`{"update_id":`), s.lastUpdate, 10)
@@ -166,12 +166,12 @@ func (s *Server) enqueueRaw(fields []byte, ch *chat, msg int) {
 	}
 	select {
 	case wake <- struct{}{}:
-	default: // it is awake already, or there is none
+	default: // awake already, or no poll waits
 	}
 }
 
-// DeliverRaw queues an update of any kind, given as the JSON of its fields other than
-// update_id: `"poll":{"id":"1"}`. Nothing checks it.
+// DeliverRaw queues an unchecked update of any kind, given as the JSON of its fields other than
+// update_id: `"poll":{"id":"1"}`.
 func (s *Server) DeliverRaw(fields string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,8 +179,8 @@ func (s *Server) DeliverRaw(fields string) {
 	s.changed.Notify()
 }
 
-// RestartUpdateIDs makes the next update's id one above last, as Telegram may do for a bot
-// that heard nothing for a week. No update must be pending.
+// RestartUpdateIDs makes the next update's id last+1, as Telegram may do after a week without
+// updates. No update must be pending.
 func (s *Server) RestartUpdateIDs(last int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,7 @@ func (s *Server) RestartUpdateIDs(last int64) {
 	s.restarted = true
 }
 
-// Pending returns how many updates the bot has not confirmed.
+// Pending returns the number of unconfirmed updates.
 func (s *Server) Pending() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

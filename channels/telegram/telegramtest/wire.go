@@ -7,7 +7,7 @@ import (
 	"unicode/utf16"
 )
 
-// wireMessage and those below are the parts of the Bot API's objects that the server sends.
+// wireMessage and the following types are the parts of the Bot API's objects that the server sends.
 type wireMessage struct {
 	ID              int             `json:"message_id"`
 	Thread          int             `json:"message_thread_id,omitempty"`
@@ -37,7 +37,7 @@ type wireEntity struct {
 	Length int    `json:"length"`
 }
 
-// wire returns m as the Bot API describes it, with the message it replies to.
+// wire returns m in the Bot API's form, including the message to which it replies.
 func (s *Server) wire(c *chat, m *message) []byte {
 	w := s.wireAlone(c, m)
 	if r := c.find(m.sent.ReplyTo); r != nil {
@@ -47,7 +47,7 @@ func (s *Server) wire(c *chat, m *message) []byte {
 	return marshal(w, m.extra())
 }
 
-// wireAlone is wire without the message that m replies to.
+// wireAlone is like wire, without the message to which m replies.
 func (s *Server) wireAlone(c *chat, m *message) wireMessage {
 	w := wireMessage{
 		ID: m.sent.ID, Thread: m.sent.Thread, Topic: m.sent.Thread != 0, Chat: c.wire(),
@@ -66,7 +66,7 @@ func (s *Server) wireAlone(c *chat, m *message) wireMessage {
 	return w
 }
 
-// extra returns the fields of m that not every message has.
+// extra returns the optional fields of m.
 func (m *message) extra() map[string]any {
 	if m.file == nil {
 		if m.said == nil {
@@ -76,7 +76,7 @@ func (m *message) extra() map[string]any {
 	}
 	extra := map[string]any{m.sent.File.Kind: m.file}
 	if m.sent.File.Kind == "animation" {
-		extra["document"] = m.file // for clients that know no animations
+		extra["document"] = m.file // for clients without animations
 	}
 	if m.said != nil {
 		maps.Copy(extra, m.said.Extra)
@@ -84,7 +84,7 @@ func (m *message) extra() map[string]any {
 	return extra
 }
 
-// marshal returns w as JSON with further fields added.
+// marshal returns w as JSON with additional fields.
 func marshal(w any, extra map[string]any) []byte {
 	b, err := json.Marshal(w)
 	if err == nil && len(extra) > 0 {
@@ -93,7 +93,7 @@ func marshal(w any, extra map[string]any) []byte {
 		b = append(append(b[:len(b)-1], ','), more[min(1, len(more)):]...)
 	}
 	if err != nil {
-		panic(err) // the test put something into Extra that is not JSON
+		panic(err) // a test put something into Extra that is not JSON
 	}
 	return b
 }
@@ -102,7 +102,7 @@ func (c *chat) wire() wireChat {
 	return wireChat{ID: c.id, Type: c.kind, Title: c.title, Forum: c.forum}
 }
 
-// entities finds the mentions and commands in text: words that begin with "@" or "/".
+// entities returns the mentions and commands in text: words that begin with "@" or "/".
 func entities(text string) []wireEntity {
 	if !strings.ContainsAny(text, "@/") {
 		return nil
