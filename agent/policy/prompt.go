@@ -18,8 +18,9 @@ const maxShown = 3000
 // would happen, with whatever does not show made visible, and never cut without saying so.
 func (c Call) Prompt() string {
 	if len(c.Argv) > 0 {
-		return fmt.Sprintf("`%s` wants to run%s:\n%s", c.Tool, besides(c.Args),
-			block(commandLine(c.Argv))) + c.files()
+		short, long := besides(c.Args)
+		return fmt.Sprintf("`%s` wants to run%s:\n%s%s", c.Tool, short,
+			block(commandLine(c.Argv)), long) + c.files()
 	}
 	short, long := arguments(c.Args)
 	text := fmt.Sprintf("`%s` wants to run with:\n%s", c.Tool, block(indented(short)))
@@ -85,21 +86,27 @@ func indented(text json.RawMessage) string {
 	return visible(b.String(), true)
 }
 
+// maxBeside is how long an argument beside a command may be, in bytes, to be shown in the sentence.
+const maxBeside = 300
+
 // besides shows the arguments of a command's call that are not the command, such as the folder in
-// which it runs.
-func besides(args json.RawMessage) string {
+// which it runs, or what is typed into it. Long ones stand behind the command.
+func besides(args json.RawMessage) (short, long string) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(args, &fields) != nil {
-		return ""
+		return "", ""
 	}
-	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if name != "command" && name != "argv" {
-			text := visible(name+": "+string(fields[name]), false)
-			fmt.Fprintf(&b, ", with `%s`", strings.ReplaceAll(text, "`", "⟨U+0060⟩"))
+		text := visible(name+": "+string(fields[name]), false)
+		switch {
+		case name == "command" || name == "argv":
+		case len(text) > maxBeside:
+			long += "\nwith:\n" + block(text)
+		default:
+			short += fmt.Sprintf(", with `%s`", strings.ReplaceAll(text, "`", "⟨U+0060⟩"))
 		}
 	}
-	return b.String()
+	return short, long
 }
 
 // commandLine shows argv a word a line where a word is not plain, else on one line.
@@ -151,8 +158,12 @@ func visible(s string, lines bool) string {
 
 // shows reports whether people see r as it is, and nothing else changed by it.
 func shows(r rune) bool {
-	return unicode.IsGraphic(r) && !unicode.IsMark(r) && !unicode.IsSpace(r) && r != '⟨' && r != '⟩'
+	return unicode.IsGraphic(r) && !unicode.IsMark(r) && !unicode.IsSpace(r) && r != '⟨' &&
+		r != '⟩' && !strings.ContainsRune(blankSigns, r)
 }
+
+// blankSigns are letters and symbols that look like nothing.
+const blankSigns = "\u115f\u1160\u2800\u3164\uffa0"
 
 // block returns s as a code block that nothing in s can end, cut if it is long.
 func block(s string) string {

@@ -118,3 +118,22 @@ func attackPattern(s *hostileWorld) {
 	s.telegram.Say(83, 83, `DO glob {"pattern":"*{o,a,u}{te,ta}{s,z}.{txt,md,{c,h}}"}`)
 	s.await("what fits a pattern with few", found)
 }
+
+// A request for a long input is one message, which says what it does not show: people read no
+// twenty.
+func attackLongInput(s *hostileWorld, id string) {
+	last, before := s.code(adminID), len(s.texts(adminID))
+	s.telegram.Say(adminID, adminID, `DO exec_input {"id":"`+id+`","text":"`+
+		strings.Repeat("true; ", 10_000)+`touch typed"}`)
+	s.await("a request", func() bool { return s.code(adminID) != last })
+	asked := s.texts(adminID)[before:]
+	text := asked[0]
+	for _, want := range []string{"bytes in the middle are not shown", "touch typed"} {
+		if len(asked) != 1 || !strings.Contains(text, want) {
+			s.t.Errorf("the request is of %d messages, the first of them %q", len(asked), text)
+		}
+	}
+	denied := s.more(adminID, "This was denied")
+	s.telegram.Say(adminID, adminID, "/deny "+s.code(adminID))
+	s.await("a denial", denied)
+}

@@ -373,10 +373,10 @@ func attackSpawn(s *hostileWorld) {
 // Only what people of the right role send decides a question: not what the model reads or says.
 func attackApproval(s *hostileWorld) {
 	s.telegram.Say(adminID, adminID,
-		`DO exec {"command":"touch approved # \u001b[2K\u202etxt\u200b"}`)
+		`DO exec {"command":"touch approved # \u001b[2K\u202etxt\u200b\u3164\u2800"}`)
 	s.await("a request", func() bool { return s.code(adminID) != "" })
 	shown := s.texts(adminID)[0]
-	const want = "touch approved # ⟨U+001B⟩[2K⟨U+202E⟩txt⟨U+200B⟩"
+	const want = "touch approved # ⟨U+001B⟩[2K⟨U+202E⟩txt⟨U+200B⟩⟨U+3164⟩⟨U+2800⟩"
 	if !strings.Contains(shown, want) {
 		s.t.Errorf("the request is %q, want %q in it", shown, want)
 	}
@@ -538,6 +538,7 @@ func attackInput(s *hostileWorld) {
 		s.t.Errorf("the request is %q, without what is typed", shown[len(shown)-1])
 	}
 	s.tell(adminID, "/deny "+s.code(adminID), "This was denied")
+	attackLongInput(s, id(adminID))
 
 	s.telegram.Say(groupID, annID, "@gateway_bot "+shell)
 	s.await("a shell", func() bool { return begun.MatchString(strings.Join(s.texts(groupID), "\n")) })
