@@ -17,6 +17,11 @@ const (
 	keepAlives = 30 * time.Second
 
 	maxRedirects = 5
+
+	// Of each connection without HTTP/2, for which 4096 are usual: an answer comes in short pieces,
+	// and of a request only the header goes through the buffer.
+	readBuffer  = 2048
+	writeBuffer = 1024
 )
 
 // sameHost lets requests be redirected on their own host only: another one would get the key and
@@ -47,6 +52,8 @@ func NewClient() *http.Client {
 		MaxIdleConnsPerHost: idleConns,
 		IdleConnTimeout:     idleLimit,
 		DisableCompression:  true, // a compressed stream comes in lumps
+		ReadBufferSize:      readBuffer,
+		WriteBufferSize:     writeBuffer,
 	}}
 }
 
